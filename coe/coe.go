@@ -1,0 +1,124 @@
+// Package coe holds what container orchestration says: pods, services,
+// endpoints and nodes as plain values, what was chosen for them (addresses,
+// identifiers), and the Store that keeps who said what.
+//
+// It knows no protocol: neither Kubernetes nor RESTCONF nor a backend. Values
+// that come in here are valid: addresses parsed, uuids and MAC addresses in lower
+// case, an empty namespace replaced by "default".
+package coe
+
+import "net/netip"
+
+// Origin is who said something.
+type Origin string
+
+// The origins, in ascending order of precedence: where two say something of one
+// uid, the later in this list is believed.
+const (
+	RESTCONF   Origin = "restconf"
+	Kubernetes Origin = "kubernetes"
+)
+
+// DefaultNamespace is the namespace of what names none (netvirt-model, "network-NS").
+const DefaultNamespace = "default"
+
+// ServicePool is the network-id of the pool that serves cluster addresses to
+// services that bring none.
+const ServicePool = "services"
+
+// Pod is a pod (pod:coe/pods).
+type Pod struct {
+	UID       string
+	Name      string // may be empty: then it can't be mapped
+	Namespace string
+	HostIP    netip.Addr // address of the pod's node; zero while it has none
+	// MAC is the address that the source wants for the primary interface
+	// (port-mac-address), or empty.
+	MAC string
+	// Interfaces in the order of the source. None means one that says nothing.
+	Interfaces []PodInterface
+	// NoNetwork is set for pods that have no interface of their own here: on the
+	// host's network, succeeded or failed.
+	NoNetwork bool
+}
+
+// PodInterface is one interface of a pod (pod:coe/pods/interface).
+type PodInterface struct {
+	UID            string
+	Address        netip.Addr // what the source says; zero: choose one
+	NetworkType    string     // "VXLAN", "VLAN", "FLAT", "GRE", or empty for VXLAN
+	SegmentationID uint32     // used for VLAN alone
+}
+
+// AllInterfaces are the pod's interfaces, the one that is implied where the
+// source names none included: its uid is the pod's.
+func (p *Pod) AllInterfaces() []PodInterface {
+	if len(p.Interfaces) == 0 {
+		return []PodInterface{{UID: p.UID}}
+	}
+	return p.Interfaces
+}
+
+// Service is a service (service:service-information/services).
+type Service struct {
+	UID       string
+	Name      string
+	Namespace string
+	// ClusterIP is what the source says; zero: take one from the pool
+	// "services" where there is one, unless Headless.
+	ClusterIP netip.Addr
+	Headless  bool
+	// ExternalIPs are further addresses on which the service answers:
+	// external-ip-address, load-balancer-IP and ingress-ip-address.
+	ExternalIPs []netip.Addr
+	Ports       []ServicePort
+	// PodEndpoints are uids of pods that serve it (leaf-list endpoints).
+	PodEndpoints []string
+	// Affinity is how long, in seconds, a client keeps its endpoint; 0: not.
+	Affinity uint32
+}
+
+// ServicePort is one port of a service.
+type ServicePort struct {
+	Name     string
+	Protocol string // "tcp", "udp", "sctp"
+	Port     uint16
+	// TargetPort is a number, the name of an endpoint port, or empty for Port.
+	TargetPort string
+	NodePort   uint16
+}
+
+// Endpoints says who serves a service (service:endpoints-info/endpoints). It
+// belongs to the service of the same namespace and name.
+type Endpoints struct {
+	UID       string
+	Name      string // the service's name
+	Namespace string
+	Addresses []netip.Addr
+	Ports     []EndpointPort
+}
+
+// EndpointPort is a port of every address of an Endpoints.
+type EndpointPort struct {
+	Name     string
+	Protocol string // "tcp", "udp", "sctp"
+	Port     uint16
+}
+
+// Node is a node of the cluster (k8s-node:k8s-nodes-info/k8s-nodes).
+type Node struct {
+	UID        string
+	HostName   string
+	InternalIP netip.Addr
+	ExternalIP netip.Addr
+	PodCIDR    netip.Prefix // zero where it has none
+}
+
+// Address is the node's address as pods name it: the internal one, else the
+// external one.
+func (n *Node) Address() netip.Addr {
+	if n.InternalIP.IsValid() {
+		return n.InternalIP
+	}
+	return n.ExternalIP
+}

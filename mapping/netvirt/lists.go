@@ -1,0 +1,88 @@
+package netvirt
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// AddrList is a list of addresses in canonical text, comma-separated, in the
+// given order. A string, so that the objects that hold one stay comparable.
+type AddrList string
+
+// NewAddrList returns the list of the given addresses, in their order.
+func NewAddrList(addrs ...netip.Addr) AddrList {
+	text := make([]string, len(addrs))
+	for i, a := range addrs {
+		text[i] = a.String()
+	}
+	return AddrList(strings.Join(text, ","))
+}
+
+// ParseAddrList reads what AddrList's text form says.
+func ParseAddrList(text string) (AddrList, error) {
+	var addrs []netip.Addr
+	for _, part := range splitList(text) {
+		a, err := netip.ParseAddr(part)
+		if err != nil {
+			return "", fmt.Errorf("parse address list: %w", err)
+		}
+		addrs = append(addrs, a)
+	}
+	return NewAddrList(addrs...), nil
+}
+
+// All returns the addresses.
+func (l AddrList) All() []netip.Addr {
+	var addrs []netip.Addr
+	for _, part := range splitList(string(l)) {
+		addrs = append(addrs, netip.MustParseAddr(part))
+	}
+	return addrs
+}
+
+// EndpointList is a set of endpoints in canonical text: "address:port" (IPv6 in
+// brackets), sorted, comma-separated. A string, so that the objects that hold
+// one stay comparable.
+type EndpointList string
+
+// NewEndpointList returns the set of the given endpoints; duplicates count once.
+func NewEndpointList(endpoints ...netip.AddrPort) EndpointList {
+	sorted := slices.SortedFunc(slices.Values(endpoints), netip.AddrPort.Compare)
+	sorted = slices.Compact(sorted)
+	text := make([]string, len(sorted))
+	for i, e := range sorted {
+		text[i] = e.String()
+	}
+	return EndpointList(strings.Join(text, ","))
+}
+
+// ParseEndpointList reads what EndpointList's text form says.
+func ParseEndpointList(text string) (EndpointList, error) {
+	var endpoints []netip.AddrPort
+	for _, part := range splitList(text) {
+		e, err := netip.ParseAddrPort(part)
+		if err != nil {
+			return "", fmt.Errorf("parse endpoint list: %w", err)
+		}
+		endpoints = append(endpoints, e)
+	}
+	return NewEndpointList(endpoints...), nil
+}
+
+// All returns the endpoints.
+func (l EndpointList) All() []netip.AddrPort {
+	var endpoints []netip.AddrPort
+	for _, part := range splitList(string(l)) {
+		endpoints = append(endpoints, netip.MustParseAddrPort(part))
+	}
+	return endpoints
+}
+
+func splitList(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}

@@ -1,0 +1,245 @@
+package netvirt
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// CommonRouteTarget is the route target that every vpn-instance imports and
+// exports, beside its own, while isolation is "none". Route distinguishers of
+// vpn-instances are drawn from 100:2 on.
+const CommonRouteTarget = "100:1"
+
+// Transit connects the vpn-instances that share RouteTarget (OVN: the cluster
+// router). There is one while isolation is "none".
+type Transit struct {
+	RouteTarget string // "100:1"
+}
+
+// Node is a node of the cluster.
+type Node struct {
+	Address  netip.Addr // internal address; the key
+	HostName string     // may be empty
+}
+
+// SegmentType is elan:segment-type-base's derived identities, without prefix.
+type SegmentType string
+
+// The segment types of elan:segment-type-base.
+const (
+	SegmentVXLAN SegmentType = "segment-type-vxlan"
+	SegmentVLAN  SegmentType = "segment-type-vlan"
+	SegmentFlat  SegmentType = "segment-type-flat"
+	SegmentGRE   SegmentType = "segment-type-gre"
+)
+
+// ELANInstance is a layer 2 network: the pods of one namespace on one node
+// (elan:elan-instances/elan-instance).
+type ELANInstance struct {
+	Name           string // ELANName(node, namespace)
+	SegmentType    SegmentType
+	SegmentationID uint32 // 0 where the segment type has none
+}
+
+// VPNInstance is a layer 3 network: the pods of one namespace
+// (l3vpn:vpn-instances/vpn-instance). Its own route target is its route
+// distinguisher.
+type VPNInstance struct {
+	Name               string // VPNName(Namespace)
+	Namespace          string
+	RouteDistinguisher string // "100:n"
+	// Transit is the route target shared with other vpn-instances, or empty
+	// when the vpn-instance is isolated.
+	Transit string
+}
+
+// Subnet is a block of addresses on an elan-instance, reached through a
+// vpn-instance. A Prefix that holds Gateway alone (/32, /128) has no pods of
+// its own: the pods behind that gateway are routed one by one.
+type Subnet struct {
+	ELAN      string
+	VPN       string
+	Prefix    netip.Prefix // masked; unique within the elan-instance
+	Gateway   netip.Addr   // inside Prefix
+	DNS       AddrList
+	LeaseTime uint32 // seconds, for DHCP
+}
+
+// Interface is a pod's interface (ietf-interfaces:interfaces/interface, type
+// iana-if-type:l2vlan, enabled, l2vlan-mode trunk).
+type Interface struct {
+	Name            string // InterfaceName of namespace, pod and interface uid
+	Namespace       string
+	Pod             string // the pod's name
+	PodUID          string // the pod's uid
+	UID             string // the interface's uid
+	ParentInterface string // PortName(Name, PodUID): the port on the node's switch
+}
+
+// ELANInterface attaches an Interface to an elan-instance
+// (elan:elan-interfaces/elan-interface).
+type ELANInterface struct {
+	Name      string // the Interface's
+	Namespace string
+	ELAN      string
+	// Chassis is the host name of the pod's node where it is known, else empty.
+	Chassis string
+}
+
+// MACEntry is one static-mac-entries element of an elan-interface.
+type MACEntry struct {
+	Interface string
+	Namespace string
+	MAC       string // lower case, colons
+	Address   netip.Addr
+}
+
+// VPNInterface attaches an Interface to a vpn-instance
+// (l3vpn:vpn-interfaces/vpn-interface).
+type VPNInterface struct {
+	Name      string // the Interface's
+	Namespace string
+	VPN       string
+}
+
+// Adjacency is one primary adjacency of a vpn-interface: an address of the
+// pod, and the subnet whose gateway it uses.
+type Adjacency struct {
+	Interface string
+	Namespace string
+	Address   netip.Addr
+	MAC       string       // lower case, colons
+	ELAN      string       // with Network, the key of the Subnet
+	Network   netip.Prefix // the Subnet's Prefix; need not contain Address
+	Gateway   netip.Addr   // the Subnet's Gateway
+}
+
+// Service is a service; its addresses are ServiceVIPs.
+type Service struct {
+	UID       string
+	Namespace string
+	Name      string
+	// Affinity is the time in seconds for which a client keeps its endpoint,
+	// 0 for none.
+	Affinity uint32
+}
+
+// Protocol is a transport protocol in lower case: "tcp", "udp" or "sctp".
+type Protocol string
+
+// The transport protocols of services.
+const (
+	TCP  Protocol = "tcp"
+	UDP  Protocol = "udp"
+	SCTP Protocol = "sctp"
+)
+
+// ServiceVIP is one address and port on which a service is reached.
+type ServiceVIP struct {
+	Service   string // the Service's UID
+	Namespace string
+	Protocol  Protocol
+	// VIP is the address and port; port 0 stands for every port, and then the
+	// endpoints' ports are 0 too.
+	VIP       netip.AddrPort
+	Endpoints EndpointList // empty: connections are rejected
+}
+
+// FloatingIP maps a pod's address to the address of a service that it serves
+// (odl-nat:floating-ip-info/router-ports/ports/internal-to-external-port-map).
+type FloatingIP struct {
+	Router     string // router-id: the vpn-instance
+	Port       string // port-name: the Interface
+	Namespace  string
+	Internal   netip.Addr // internal-ip: the pod's address
+	External   netip.Addr // external-ip: the service's
+	ExternalID string     // external-id: the service's uid
+}
+
+// Key implements Object.
+func (o Transit) Key() Key       { return Key{KindTransit, o.RouteTarget} }
+func (o Node) Key() Key          { return Key{KindNode, o.Address.String()} }
+func (o ELANInstance) Key() Key  { return Key{KindELANInstance, o.Name} }
+func (o VPNInstance) Key() Key   { return Key{KindVPNInstance, o.Name} }
+func (o Subnet) Key() Key        { return subnetKey(o.ELAN, o.Prefix) }
+func (o Interface) Key() Key     { return Key{KindInterface, o.Name} }
+func (o ELANInterface) Key() Key { return Key{KindELANInterface, o.Name} }
+func (o MACEntry) Key() Key      { return Key{KindMACEntry, o.Interface + " " + o.Address.String()} }
+func (o VPNInterface) Key() Key  { return Key{KindVPNInterface, o.Name} }
+func (o Adjacency) Key() Key     { return Key{KindAdjacency, o.Interface + " " + o.Address.String()} }
+func (o Service) Key() Key       { return Key{KindService, o.UID} }
+func (o ServiceVIP) Key() Key {
+	return Key{KindServiceVIP, fmt.Sprintf("%s %s %s", o.Service, o.Protocol, o.VIP)}
+}
+func (o FloatingIP) Key() Key {
+	return Key{KindFloatingIP, fmt.Sprintf("%s %s %s", o.Router, o.Port, o.Internal)}
+}
+
+func subnetKey(elan string, prefix netip.Prefix) Key {
+	return Key{KindSubnet, elan + " " + prefix.String()}
+}
+
+// Refs implements Object.
+func (o Transit) Refs() []Key      { return nil }
+func (o Node) Refs() []Key         { return nil }
+func (o ELANInstance) Refs() []Key { return nil }
+func (o VPNInstance) Refs() []Key {
+	if o.Transit == "" {
+		return nil
+	}
+	return []Key{{KindTransit, o.Transit}}
+}
+func (o Subnet) Refs() []Key {
+	return []Key{{KindELANInstance, o.ELAN}, {KindVPNInstance, o.VPN}}
+}
+func (o Interface) Refs() []Key { return nil }
+func (o ELANInterface) Refs() []Key {
+	return []Key{{KindInterface, o.Name}, {KindELANInstance, o.ELAN}}
+}
+func (o MACEntry) Refs() []Key { return []Key{{KindELANInterface, o.Interface}} }
+func (o VPNInterface) Refs() []Key {
+	return []Key{{KindInterface, o.Name}, {KindVPNInstance, o.VPN}}
+}
+func (o Adjacency) Refs() []Key {
+	return []Key{{KindVPNInterface, o.Interface}, subnetKey(o.ELAN, o.Network)}
+}
+func (o Service) Refs() []Key    { return nil }
+func (o ServiceVIP) Refs() []Key { return []Key{{KindService, o.Service}} }
+func (o FloatingIP) Refs() []Key {
+	return []Key{{KindVPNInterface, o.Port}, {KindVPNInstance, o.Router}, {KindService, o.ExternalID}}
+}
+
+// Scope implements Object.
+func (o Transit) Scope() Scope { return Cluster }
+func (o Node) Scope() Scope    { return Cluster }
+func (o ELANInstance) Scope() Scope {
+	_, namespace, _ := ParseELANName(o.Name)
+	return Scope(namespace)
+}
+func (o VPNInstance) Scope() Scope { return Scope(o.Namespace) }
+func (o Subnet) Scope() Scope {
+	_, namespace, _ := ParseELANName(o.ELAN)
+	return Scope(namespace)
+}
+func (o Interface) Scope() Scope     { return Scope(o.Namespace) }
+func (o ELANInterface) Scope() Scope { return Scope(o.Namespace) }
+func (o MACEntry) Scope() Scope      { return Scope(o.Namespace) }
+func (o VPNInterface) Scope() Scope  { return Scope(o.Namespace) }
+func (o Adjacency) Scope() Scope     { return Scope(o.Namespace) }
+func (o Service) Scope() Scope       { return Scope(o.Namespace) }
+func (o ServiceVIP) Scope() Scope    { return Scope(o.Namespace) }
+func (o FloatingIP) Scope() Scope    { return Scope(o.Namespace) }
+
+func (Transit) sealed()       {}
+func (Node) sealed()          {}
+func (ELANInstance) sealed()  {}
+func (VPNInstance) sealed()   {}
+func (Subnet) sealed()        {}
+func (Interface) sealed()     {}
+func (ELANInterface) sealed() {}
+func (MACEntry) sealed()      {}
+func (VPNInterface) sealed()  {}
+func (Adjacency) sealed()     {}
+func (Service) sealed()       {}
+func (ServiceVIP) sealed()    {}
+func (FloatingIP) sealed()    {}
