@@ -35,7 +35,7 @@ type Node struct {
 	Name   string
 	Module *Module // the module that defines it (an augment's, for augmented nodes)
 	Kind   NodeKind
-	Parent *Node   // nil at the top level
+	Parent *Node // nil at the top level
 	// Children in schema order, augmenting nodes last.
 	Children []*Node
 	// Keys are the key leaves of a List, in the order of the key statement; a

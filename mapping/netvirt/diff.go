@@ -66,14 +66,21 @@ func (c Change) phase() phase {
 // retiring last keeps an elan-instance that a moving pod still needs.
 func Diff(have, want Model) []Change {
 	var changes []Change
-	for k, o := range have {
-		if _, kept := want[k]; !kept {
-			changes = append(changes, Change{Old: o})
+	kept := 0
+	for k, o := range want {
+		old, found := have[k]
+		if found {
+			kept++
+		}
+		if old != o {
+			changes = append(changes, Change{Old: old, New: o})
 		}
 	}
-	for k, o := range want {
-		if old, found := have[k]; !found || old != o {
-			changes = append(changes, Change{Old: old, New: o})
+	if kept < len(have) {
+		for k, o := range have {
+			if _, found := want[k]; !found {
+				changes = append(changes, Change{Old: o})
+			}
 		}
 	}
 	Sort(changes)

@@ -1,0 +1,256 @@
+package coe
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Store keeps what every origin says and what was chosen, by namespace. It
+// hands out snapshots (View) and tells which namespaces a change concerns;
+// the change itself is not handed on. Values put in are owned by the Store and
+// never changed after; a View's values must not be changed by its reader.
+//
+// All methods are safe for use by many goroutines.
+type Store struct {
+	changed func(Changed)
+
+	mu         sync.RWMutex
+	incomplete map[Origin]bool
+	layers     []*layer // ascending precedence
+	namespaces map[string]*namespace
+	// nodePods counts, by node address and namespace, the pods that name the node.
+	nodePods map[netip.Addr]map[string]int
+	nodes    map[netip.Addr]*Node // by address; replaced as a whole, never changed
+}
+
+// Changed says of what something else is said since an Update. What is chosen
+// (leases, blocks and the like) is not in it.
+type Changed struct {
+	Namespaces []string // sorted
+	Cluster    bool     // the set of nodes, or completeness
+}
+
+// layer is what one origin says.
+type layer struct {
+	origin    Origin
+	pods      map[string]*Pod
+	services  map[string]*Service
+	endpoints map[string]*Endpoints
+	nodes     map[string]*Node
+}
+
+// namespace is what all origins together say of one namespace, and what was
+// chosen for it.
+type namespace struct {
+	pods      map[string]*Pod
+	services  map[string]*Service
+	endpoints map[string]*Endpoints
+
+	leases          map[LeaseKey]*Lease
+	blocks          map[blockKey]*Block
+	elans           map[string]*ELANFact
+	vpn             *VPNFact
+	serviceFacts    map[string]*ServiceFact
+	refusals        map[LeaseKey]Refusal
+	serviceRefusals map[string]Refusal
+}
+
+type blockKey struct {
+	elan   string
+	prefix netip.Prefix
+}
+
+// NewStore returns an empty store that is complete when each of the origins has
+// said all it knows. changed is called after every Update that changed what is
+// said, by the goroutine that made it and not under a lock; nil is allowed.
+func NewStore(changed func(Changed), origins ...Origin) *Store {
+	s := &Store{
+		changed:    changed,
+		incomplete: map[Origin]bool{},
+		namespaces: map[string]*namespace{},
+		nodePods:   map[netip.Addr]map[string]int{},
+		nodes:      map[netip.Addr]*Node{},
+	}
+	for _, o := range []Origin{RESTCONF, Kubernetes} {
+		if slices.Contains(origins, o) {
+			s.incomplete[o] = true
+			s.layers = append(s.layers, &layer{
+				origin:    o,
+				pods:      map[string]*Pod{},
+				services:  map[string]*Service{},
+				endpoints: map[string]*Endpoints{},
+				nodes:     map[string]*Node{},
+			})
+		}
+	}
+	return s
+}
+
+// Complete reports whether every origin has said all it knows, so that what
+// is absent is gone (architecture, decision 5).
+func (s *Store) Complete() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.incomplete) == 0
+}
+
+// Update makes changes in one step: no View shows a part of them. What is said
+// anew counts as a change even where it equals what was said before.
+func (s *Store) Update(change func(*Tx)) {
+	s.mu.Lock()
+	tx := &Tx{store: s, dirty: map[string]bool{}, touched: map[string]bool{}}
+	change(tx)
+	if tx.cluster {
+		s.rebuildNodes()
+	}
+	for name := range tx.touched {
+		if ns := s.namespaces[name]; ns != nil && ns.empty() {
+			delete(s.namespaces, name)
+		}
+	}
+	s.mu.Unlock()
+
+	if s.changed != nil && (len(tx.dirty) > 0 || tx.cluster) {
+		s.changed(Changed{
+			Namespaces: slices.Sorted(maps.Keys(tx.dirty)),
+			Cluster:    tx.cluster,
+		})
+	}
+}
+
+// Namespaces lists the namespaces of which something is said or chosen, sorted.
+func (s *Store) Namespaces() []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Sorted(maps.Keys(s.namespaces))
+}
+
+// Nodes returns the nodes by address. The map must not be changed.
+func (s *Store) Nodes() map[netip.Addr]*Node {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.nodes
+}
+
+// Origin tells who is believed for the pod, service or endpoints of this uid;
+// empty when nobody speaks of it.
+func (s *Store) Origin(uid string) Origin {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, l := range slices.Backward(s.layers) {
+		_, pod := l.pods[uid]
+		_, service := l.services[uid]
+		_, endpoints := l.endpoints[uid]
+		if pod || service || endpoints {
+			return l.origin
+		}
+	}
+	return ""
+}
+
+// View returns a snapshot of one namespace.
+func (s *Store) View(name string) View {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	v := View{Namespace: name, Nodes: s.nodes}
+	ns := s.namespaces[name]
+	if ns == nil {
+		return v
+	}
+	v.Pods = sortedBy(ns.pods, func(p *Pod) string { return p.UID })
+	v.Services = sortedBy(ns.services, func(p *Service) string { return p.UID })
+	v.Endpoints = sortedBy(ns.endpoints, func(p *Endpoints) string { return p.UID })
+	v.Blocks = slices.SortedFunc(maps.Values(ns.blocks), func(a, b *Block) int {
+		if c := strings.Compare(a.ELAN, b.ELAN); c != 0 {
+			return c
+		}
+		return a.Prefix.Compare(b.Prefix)
+	})
+	v.Leases = maps.Clone(ns.leases)
+	v.ELANs = maps.Clone(ns.elans)
+	v.VPN = ns.vpn
+	v.ServiceFacts = maps.Clone(ns.serviceFacts)
+	// SetRefusals replaces both maps as a whole.
+	v.Refusals, v.ServiceRefusals = ns.refusals, ns.serviceRefusals
+	return v
+}
+
+func sortedBy[T any](m map[string]*T, key func(*T) string) []*T {
+	return slices.SortedFunc(maps.Values(m), func(a, b *T) int { return strings.Compare(key(a), key(b)) })
+}
+
+// View is a snapshot of one namespace: all that mapping may look at.
+type View struct {
+	Namespace string
+	Pods      []*Pod       // sorted by uid
+	Services  []*Service   // sorted by uid
+	Endpoints []*Endpoints // sorted by uid
+
+	Leases       map[LeaseKey]*Lease
+	Blocks       []*Block // sorted by elan and prefix
+	ELANs        map[string]*ELANFact
+	VPN          *VPNFact                // nil while none is chosen
+	ServiceFacts map[string]*ServiceFact // by uid
+	// Refusals say why a lease, or a service's address, could not be given.
+	Refusals        map[LeaseKey]Refusal
+	ServiceRefusals map[string]Refusal
+
+	Nodes map[netip.Addr]*Node // of the whole cluster, by address
+}
+
+func (s *Store) namespace(name string) *namespace {
+	ns := s.namespaces[name]
+	if ns == nil {
+		ns = &namespace{
+			pods:         map[string]*Pod{},
+			services:     map[string]*Service{},
+			endpoints:    map[string]*Endpoints{},
+			leases:       map[LeaseKey]*Lease{},
+			blocks:       map[blockKey]*Block{},
+			elans:        map[string]*ELANFact{},
+			serviceFacts: map[string]*ServiceFact{},
+		}
+		s.namespaces[name] = ns
+	}
+	return ns
+}
+
+func (ns *namespace) empty() bool {
+	return len(ns.pods)+len(ns.services)+len(ns.endpoints)+len(ns.leases)+len(ns.blocks)+
+		len(ns.elans)+len(ns.serviceFacts)+len(ns.refusals)+len(ns.serviceRefusals) == 0 && ns.vpn == nil
+}
+
+func (s *Store) countNode(addr netip.Addr, ns string, by int) {
+	if !addr.IsValid() {
+		return
+	}
+	pods := s.nodePods[addr]
+	if pods == nil {
+		pods = map[string]int{}
+		s.nodePods[addr] = pods
+	}
+	pods[ns] += by
+	if pods[ns] == 0 {
+		delete(pods, ns)
+	}
+	if len(pods) == 0 {
+		delete(s.nodePods, addr)
+	}
+}
+
+// rebuildNodes replaces the node table: of two nodes with one address the one
+// of the higher layer, then of the lower uid, is believed.
+func (s *Store) rebuildNodes() {
+	nodes := map[netip.Addr]*Node{}
+	for _, l := range slices.Backward(s.layers) {
+		for _, n := range sortedBy(l.nodes, func(n *Node) string { return n.UID }) {
+			if _, taken := nodes[n.Address()]; !taken && n.Address().IsValid() {
+				nodes[n.Address()] = n
+			}
+		}
+	}
+	s.nodes = nodes
+}

@@ -1,0 +1,199 @@
+package coe
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Tx is the change that Store.Update makes. It is valid only during the call.
+type Tx struct {
+	store   *Store
+	dirty   map[string]bool // namespaces of which something else is said
+	touched map[string]bool // namespaces in which anything changed
+	cluster bool
+}
+
+// SetComplete says that the origin has said all it knows, once; every namespace
+// is looked at again, since what is absent is now known to be gone.
+func (tx *Tx) SetComplete(origin Origin) {
+	if !tx.store.incomplete[origin] {
+		return
+	}
+	delete(tx.store.incomplete, origin)
+	tx.cluster = true
+	for name := range tx.store.namespaces {
+		tx.dirty[name] = true
+	}
+}
+
+// PutPod says that there is a pod, or what it is now.
+func (tx *Tx) PutPod(origin Origin, p *Pod) {
+	tx.changePod(p.UID, func(l map[string]*Pod) { l[p.UID] = p }, origin)
+}
+
+// DeletePod says that the origin knows no such pod any more.
+func (tx *Tx) DeletePod(origin Origin, uid string) {
+	tx.changePod(uid, func(l map[string]*Pod) { delete(l, uid) }, origin)
+}
+
+func (tx *Tx) changePod(uid string, change func(map[string]*Pod), origin Origin) {
+	pods := func(l *layer) map[string]*Pod { return l.pods }
+	old, now := replace(tx, origin, uid, pods, change)
+	if old != nil {
+		tx.store.countNode(old.HostIP, old.Namespace, -1)
+		delete(tx.touch(old.Namespace).pods, uid)
+	}
+	if now != nil {
+		tx.store.countNode(now.HostIP, now.Namespace, +1)
+		tx.touch(now.Namespace).pods[uid] = now
+	}
+}
+
+// PutService says that there is a service, or what it is now.
+func (tx *Tx) PutService(origin Origin, s *Service) {
+	tx.changeService(s.UID, func(l map[string]*Service) { l[s.UID] = s }, origin)
+}
+
+// DeleteService says that the origin knows no such service any more.
+func (tx *Tx) DeleteService(origin Origin, uid string) {
+	tx.changeService(uid, func(l map[string]*Service) { delete(l, uid) }, origin)
+}
+
+func (tx *Tx) changeService(uid string, change func(map[string]*Service), origin Origin) {
+	services := func(l *layer) map[string]*Service { return l.services }
+	old, now := replace(tx, origin, uid, services, change)
+	if old != nil {
+		delete(tx.touch(old.Namespace).services, uid)
+	}
+	if now != nil {
+		tx.touch(now.Namespace).services[uid] = now
+	}
+}
+
+// PutEndpoints says who serves a service.
+func (tx *Tx) PutEndpoints(origin Origin, e *Endpoints) {
+	tx.changeEndpoints(e.UID, func(l map[string]*Endpoints) { l[e.UID] = e }, origin)
+}
+
+// DeleteEndpoints says that the origin knows no such endpoints any more.
+func (tx *Tx) DeleteEndpoints(origin Origin, uid string) {
+	tx.changeEndpoints(uid, func(l map[string]*Endpoints) { delete(l, uid) }, origin)
+}
+
+func (tx *Tx) changeEndpoints(uid string, change func(map[string]*Endpoints), origin Origin) {
+	endpoints := func(l *layer) map[string]*Endpoints { return l.endpoints }
+	old, now := replace(tx, origin, uid, endpoints, change)
+	if old != nil {
+		delete(tx.touch(old.Namespace).endpoints, uid)
+	}
+	if now != nil {
+		tx.touch(now.Namespace).endpoints[uid] = now
+	}
+}
+
+// PutNode says that there is a node, or what it is now.
+func (tx *Tx) PutNode(origin Origin, n *Node) {
+	tx.changeNode(n.UID, func(l map[string]*Node) { l[n.UID] = n }, origin)
+}
+
+// DeleteNode says that the origin knows no such node any more.
+func (tx *Tx) DeleteNode(origin Origin, uid string) {
+	tx.changeNode(uid, func(l map[string]*Node) { delete(l, uid) }, origin)
+}
+
+func (tx *Tx) changeNode(uid string, change func(map[string]*Node), origin Origin) {
+	nodes := func(l *layer) map[string]*Node { return l.nodes }
+	old, now := replace(tx, origin, uid, nodes, change)
+	tx.cluster = true
+	for _, n := range []*Node{old, now} {
+		if n == nil {
+			continue
+		}
+		for ns := range tx.store.nodePods[n.Address()] {
+			tx.dirty[ns] = true
+		}
+	}
+}
+
+// replace changes the layer of one origin and returns who was believed before
+// and who is after.
+func replace[T any](tx *Tx, origin Origin, uid string, table func(*layer) map[string]*T, change func(map[string]*T)) (old, now *T) {
+	for _, l := range tx.store.layers {
+		if v := table(l)[uid]; v != nil {
+			old = v
+		}
+	}
+	change(table(tx.store.layer(origin)))
+	for _, l := range tx.store.layers {
+		if v := table(l)[uid]; v != nil {
+			now = v
+		}
+	}
+	return old, now
+}
+
+func (s *Store) layer(origin Origin) *layer {
+	for _, l := range s.layers {
+		if l.origin == origin {
+			return l
+		}
+	}
+	panic(fmt.Sprintf("coe: origin %q was not given to NewStore", origin))
+}
+
+// touch returns a namespace of which something else is said.
+func (tx *Tx) touch(name string) *namespace {
+	tx.dirty[name] = true
+	return tx.chosen(name)
+}
+
+// chosen returns a namespace for which something is chosen. That is no news to
+// those who wait for news of what is said: whoever chooses was told before, and
+// says himself what is to be looked at next.
+func (tx *Tx) chosen(name string) *namespace {
+	tx.touched[name] = true
+	return tx.store.namespace(name)
+}
+
+// PutLease records what was chosen for an interface.
+func (tx *Tx) PutLease(l *Lease) { tx.chosen(l.Namespace).leases[l.Key()] = l }
+
+// DeleteLease forgets a lease.
+func (tx *Tx) DeleteLease(namespace string, key LeaseKey) { delete(tx.chosen(namespace).leases, key) }
+
+// PutBlock records a block of an elan-instance of the namespace.
+func (tx *Tx) PutBlock(namespace string, b *Block) {
+	tx.chosen(namespace).blocks[blockKey{b.ELAN, b.Prefix}] = b
+}
+
+// DeleteBlock forgets a block.
+func (tx *Tx) DeleteBlock(namespace, elan string, prefix netip.Prefix) {
+	delete(tx.chosen(namespace).blocks, blockKey{elan, prefix})
+}
+
+// PutELAN records what was chosen for an elan-instance of the namespace.
+func (tx *Tx) PutELAN(namespace string, e *ELANFact) { tx.chosen(namespace).elans[e.Name] = e }
+
+// DeleteELAN forgets an elan-instance.
+func (tx *Tx) DeleteELAN(namespace, name string) { delete(tx.chosen(namespace).elans, name) }
+
+// PutVPN records what was chosen for the namespace's vpn-instance.
+func (tx *Tx) PutVPN(v *VPNFact) { tx.chosen(v.Namespace).vpn = v }
+
+// DeleteVPN forgets the namespace's vpn-instance.
+func (tx *Tx) DeleteVPN(namespace string) { tx.chosen(namespace).vpn = nil }
+
+// PutServiceFact records a service's address.
+func (tx *Tx) PutServiceFact(f *ServiceFact) { tx.chosen(f.Namespace).serviceFacts[f.UID] = f }
+
+// DeleteServiceFact forgets a service's address.
+func (tx *Tx) DeleteServiceFact(namespace, uid string) {
+	delete(tx.chosen(namespace).serviceFacts, uid)
+}
+
+// SetRefusals replaces what could not be given in a namespace, and why. The
+// maps are the Store's from then on.
+func (tx *Tx) SetRefusals(namespace string, leases map[LeaseKey]Refusal, services map[string]Refusal) {
+	ns := tx.chosen(namespace)
+	ns.refusals, ns.serviceRefusals = leases, services
+}

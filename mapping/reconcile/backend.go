@@ -1,0 +1,34 @@
+// Package reconcile makes a backend agree with the model that mapping wants:
+// for each scope of which something changed it compares what is wanted with
+// what the backend has, and writes the difference. It is the only place that
+// retries, and the only one that knows how far the backend is behind.
+//
+// It knows neither who says what (the store's sources) nor what a backend
+// makes of an object.
+package reconcile
+
+import (
+	"context"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// Backend realises Netvirt objects. Its methods are called by one goroutine at
+// a time, except Kinds.
+type Backend interface {
+	// Kinds are the kinds that the backend realises; it is never given others.
+	Kinds() netvirt.KindSet
+	// Read returns every object that is ours in the backend. It recognises them
+	// with no memory of its own, and leaves out what is not ours.
+	Read(ctx context.Context) (netvirt.Model, error)
+	// Write makes changes that are ordered as netvirt.Sort orders them, of one
+	// scope or several. It is idempotent: repeating a write, as a whole or in
+	// part, is harmless, so an error may leave any part of it done. A
+	// *netvirt.RejectedError names the changes that the backend will never take
+	// as they are.
+	Write(ctx context.Context, changes []netvirt.Change) error
+	// Watch calls changed whenever what Read returns may have been changed by
+	// another hand: after a reconnection, or when a database was wiped. It blocks
+	// until ctx is done or the watch can't go on.
+	Watch(ctx context.Context, changed func()) error
+}

@@ -1,0 +1,69 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// Claimer chooses what must be remembered (addresses, identifiers) for
+// namespaces of which something changed; ipam.Assigner is one.
+type Claimer interface {
+	// Sync brings what is chosen for the namespaces in accord with the store.
+	// affected are further namespaces for which something may be chosen now;
+	// again is when the given ones want to be synced again, 0 for not at all.
+	Sync(ctx context.Context, namespaces []string) (affected []string, again time.Duration, err error)
+}
+
+// Claims runs a Claimer for the scopes of which something changed, and then
+// hands them on to the loop, so that a pod is mapped when it has its address.
+type Claims struct {
+	claimer Claimer
+	loop    *Loop
+	log     *slog.Logger
+	worker  *worker
+}
+
+// NewClaims returns Claims that hands scopes on to the loop.
+func NewClaims(claimer Claimer, loop *Loop, log *slog.Logger) *Claims {
+	c := &Claims{claimer: claimer, loop: loop, log: log}
+	c.worker = newWorker(c.process)
+	loop.claims = c.worker
+	return c
+}
+
+// Mark has the scopes claimed for and mapped soon.
+func (c *Claims) Mark(scopes ...netvirt.Scope) { c.worker.mark(scopes...) }
+
+// Run claims until ctx is done.
+func (c *Claims) Run(ctx context.Context) { c.worker.run(ctx) }
+
+func (c *Claims) process(ctx context.Context, scopes []netvirt.Scope) error {
+	namespaces := make([]string, 0, len(scopes))
+	for _, s := range scopes {
+		if s != netvirt.Cluster {
+			namespaces = append(namespaces, string(s))
+		}
+	}
+	affected, again, err := c.claimer.Sync(ctx, namespaces)
+	// What could not be claimed for is mapped all the same: removals go on.
+	c.loop.Mark(scopes...)
+	if err != nil {
+		if !errors.Is(err, context.Canceled) {
+			c.log.Error("claim addresses", "scopes", len(scopes), "err", err)
+		}
+		c.loop.claimed(err)
+		return err
+	}
+	c.loop.claimed(nil)
+	for _, ns := range affected {
+		c.worker.mark(netvirt.Scope(ns))
+	}
+	if again > 0 {
+		c.worker.markAfter(again, scopes...)
+	}
+	return nil
+}

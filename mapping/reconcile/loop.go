@@ -1,0 +1,394 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// Config are the loop's bounds. The zero value of a field takes its default.
+type Config struct {
+	// Resync is how often the backend is read anew, to repair what other hands
+	// changed. Default 5 minutes.
+	Resync time.Duration
+	// Timeout is the deadline of one Read and of one Write. Default 15 s.
+	Timeout time.Duration
+	// MaxChanges is how many changes one Write gets at most. Default 2,000.
+	MaxChanges int
+}
+
+func (c Config) withDefaults() Config {
+	if c.Resync == 0 {
+		c.Resync = 5 * time.Minute
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 15 * time.Second
+	}
+	if c.MaxChanges == 0 {
+		c.MaxChanges = 2000
+	}
+	return c
+}
+
+// Source is what the loop makes a backend agree with.
+type Source struct {
+	// Want computes the model of one scope from what is said now.
+	Want func(netvirt.Scope) (netvirt.Model, []coe.Problem)
+	// Complete tells whether what is absent from Want is known to be gone. Until
+	// it is, the loop creates and neither changes nor removes.
+	Complete func() bool
+	// Scopes lists the scopes of which something is said.
+	Scopes func() []netvirt.Scope
+	// Revision is the revision of the datastore that Want reflects.
+	Revision func() int64
+}
+
+// Loop makes a backend agree with a source. Make it with New, start it with
+// Run, tell it of changes with Mark.
+type Loop struct {
+	cfg     Config
+	backend Backend
+	source  Source
+	log     *slog.Logger
+	metrics *metrics
+	worker  *worker
+	claims  *worker // for the status; nil without Claims
+
+	mu sync.RWMutex
+	// have is what the backend has, by scope; nil while that is unknown.
+	have map[netvirt.Scope]netvirt.Model
+	// rejected are changes that the backend will not take.
+	rejected map[netvirt.Key]rejection
+	scopes   map[netvirt.Scope]*scopeStatus
+	peer     PeerStatus
+	claimErr string
+	// leftBehind is set after a Read, until all that it found was marked.
+	leftBehind bool
+	// epoch counts the times that have became unknown, so that a write that was
+	// under way then does not count.
+	epoch uint64
+}
+
+type rejection struct {
+	change netvirt.Change
+	err    error
+}
+
+// New returns a loop; name is the backend's, for status and logs.
+func New(cfg Config, name string, backend Backend, source Source, m *Metrics, log *slog.Logger) *Loop {
+	l := &Loop{
+		cfg:      cfg.withDefaults(),
+		backend:  backend,
+		source:   source,
+		log:      log.With("backend", name),
+		metrics:  m.of(name),
+		rejected: map[netvirt.Key]rejection{},
+		scopes:   map[netvirt.Scope]*scopeStatus{},
+		peer:     PeerStatus{Name: name},
+	}
+	l.worker = newWorker(l.process)
+	m.observe(l)
+	return l
+}
+
+// Mark has the scopes compared with the backend soon.
+func (l *Loop) Mark(scopes ...netvirt.Scope) { l.worker.mark(scopes...) }
+
+// Run works until ctx is done: it reads the backend, then writes what differs,
+// and reads again after every failure, when the backend says so, and at an
+// interval.
+func (l *Loop) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { l.watch(ctx) })
+	wg.Go(func() { l.tick(ctx) })
+	l.markAll()
+	l.worker.run(ctx)
+	return ctx.Err()
+}
+
+// watch re-reads when the backend says that another hand changed it.
+func (l *Loop) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := l.backend.Watch(ctx, func() { l.reread("the backend changed") })
+		if err != nil && ctx.Err() == nil {
+			l.log.Warn("watch backend", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(maxBackoff):
+		}
+	}
+}
+
+// tick re-reads at the resync interval, and gives what was rejected another try.
+func (l *Loop) tick(ctx context.Context) {
+	ticker := time.NewTicker(l.cfg.Resync)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			l.mu.Lock()
+			clear(l.rejected)
+			l.mu.Unlock()
+			l.reread("resync")
+		}
+	}
+}
+
+func (l *Loop) reread(why string) {
+	l.log.Debug("read backend again", "reason", why)
+	l.forget()
+	l.markAll()
+}
+
+// forget makes what the backend has unknown.
+func (l *Loop) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.have = nil
+	l.epoch++
+}
+
+func (l *Loop) markAll() { l.Mark(append(l.source.Scopes(), netvirt.Cluster)...) }
+
+// errChanged is why a batch starts over: what it compared with is void.
+var errChanged = errors.New("the backend was changed by another hand meanwhile")
+
+// process compares and writes a batch of scopes.
+func (l *Loop) process(ctx context.Context, scopes []netvirt.Scope) error {
+	complete := l.source.Complete()
+	revision := l.source.Revision()
+	err := l.sync(ctx, scopes, complete, revision)
+	switch {
+	case errors.Is(err, errChanged):
+	case err != nil:
+		l.failed(scopes, err)
+	default:
+		l.reached(scopes, revision, complete)
+	}
+	return err
+}
+
+func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, revision int64) error {
+	epoch, err := l.read(ctx)
+	if err != nil {
+		return err
+	}
+	l.metrics.batch.Observe(float64(len(scopes)))
+	l.markLeftBehind(scopes, complete)
+	var changes []netvirt.Change
+	for _, s := range scopes {
+		want, problems := l.want(s)
+		changes = append(changes, l.diff(s, want, complete)...)
+		l.mapped(s, revision, len(want), problems)
+	}
+	netvirt.Sort(changes)
+	return l.write(ctx, epoch, changes)
+}
+
+// read learns what the backend has, if that is unknown, and returns the epoch
+// of that knowledge.
+func (l *Loop) read(ctx context.Context) (uint64, error) {
+	l.mu.RLock()
+	known, epoch := l.have != nil, l.epoch
+	l.mu.RUnlock()
+	if known {
+		return epoch, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
+	defer cancel()
+	begun := time.Now()
+	model, err := l.backend.Read(ctx)
+	l.metrics.observe("read", begun, err)
+	if err != nil {
+		return 0, fmt.Errorf("read backend: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.epoch != epoch {
+		return 0, errChanged
+	}
+	l.have = model.ByScope()
+	l.leftBehind = true
+	return epoch, nil
+}
+
+// markLeftBehind marks the scopes that the backend has and the batch does not
+// hold, once after each Read when absence means gone: what an earlier run left
+// there is compared too.
+func (l *Loop) markLeftBehind(batch []netvirt.Scope, complete bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !complete || !l.leftBehind {
+		return
+	}
+	l.leftBehind = false
+	for s := range l.have {
+		if !slices.Contains(batch, s) {
+			l.Mark(s)
+		}
+	}
+}
+
+// want is what the backend should have of a scope: the objects of its kinds,
+// without those that it rejected.
+func (l *Loop) want(s netvirt.Scope) (netvirt.Model, []coe.Problem) {
+	want, problems := l.source.Want(s)
+	want = l.realised(want)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.rejected) == 0 {
+		return want, problems
+	}
+	return want, append(problems, l.setAside(s, want)...)
+}
+
+func (l *Loop) realised(m netvirt.Model) netvirt.Model {
+	set := l.backend.Kinds()
+	for k := range m {
+		if !set.Has(k.Kind) {
+			delete(m, k)
+		}
+	}
+	return m
+}
+
+// setAside takes what was rejected, and what refers to it, out of a wanted
+// model; of objects that the backend has, the version that it has stays.
+func (l *Loop) setAside(s netvirt.Scope, want netvirt.Model) []coe.Problem {
+	var problems []coe.Problem
+	have := l.have[s]
+	missing := map[netvirt.Key]error{}
+	for k, r := range l.rejected {
+		switch {
+		case want[k] != r.change.New: // something else is wanted now: it gets its try
+			if r.change.Scope() == s {
+				delete(l.rejected, k)
+			}
+			continue
+		case have[k] != nil:
+			want[k] = have[k]
+		default:
+			missing[k] = r.err
+		}
+		if r.change.Scope() == s {
+			problems = append(problems, rejectedProblem(k, s, r.err))
+		}
+	}
+	if len(missing) == 0 {
+		return problems
+	}
+	for _, k := range want.Keys() {
+		if missing[k] != nil {
+			delete(want, k)
+			continue
+		}
+		for _, ref := range want[k].Refs() {
+			if missing[ref] != nil {
+				missing[k] = fmt.Errorf("it needs %s, which was rejected", ref)
+				problems = append(problems, rejectedProblem(k, s, missing[k]))
+				delete(want, k)
+				break
+			}
+		}
+	}
+	return problems
+}
+
+func rejectedProblem(k netvirt.Key, s netvirt.Scope, err error) coe.Problem {
+	return coe.Problem{
+		Namespace: string(s), Kind: k.Kind.String(), UID: k.Name, Name: k.Name,
+		Reason: coe.BackendRejected, Message: err.Error(),
+	}
+}
+
+// diff is what turns what the backend has of a scope into what is wanted; only
+// what creates while absence does not mean gone.
+func (l *Loop) diff(s netvirt.Scope, want netvirt.Model, complete bool) []netvirt.Change {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	changes := netvirt.Diff(l.have[s], want)
+	if complete {
+		return changes
+	}
+	creations := changes[:0]
+	for _, c := range changes {
+		if c.Old == nil {
+			creations = append(creations, c)
+		}
+	}
+	return creations
+}
+
+// write makes the changes, a bounded number at a time, and keeps account of
+// what the backend has.
+func (l *Loop) write(ctx context.Context, epoch uint64, changes []netvirt.Change) error {
+	for len(changes) > 0 {
+		n := min(len(changes), l.cfg.MaxChanges)
+		if err := l.writeSome(ctx, epoch, changes[:n]); err != nil {
+			return err
+		}
+		changes = changes[n:]
+	}
+	return nil
+}
+
+func (l *Loop) writeSome(ctx context.Context, epoch uint64, changes []netvirt.Change) error {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
+	defer cancel()
+	begun := time.Now()
+	err := l.backend.Write(ctx, changes)
+	l.metrics.observe("write", begun, err)
+	if err != nil {
+		l.reject(changes, err)
+		l.forget()
+		return fmt.Errorf("write to backend: %w", err)
+	}
+	l.metrics.changed(changes)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.epoch != epoch {
+		return errChanged
+	}
+	for _, c := range changes {
+		s := c.Scope()
+		if l.have[s] == nil {
+			l.have[s] = netvirt.Model{}
+		}
+		l.have[s].Apply([]netvirt.Change{c})
+		if len(l.have[s]) == 0 {
+			delete(l.have, s)
+		}
+	}
+	return nil
+}
+
+// reject notes the changes that a failed write names as rejected.
+func (l *Loop) reject(changes []netvirt.Change, err error) {
+	var rejected *netvirt.RejectedError
+	if !errors.As(err, &rejected) {
+		return
+	}
+	named := map[netvirt.Key]bool{}
+	for _, k := range rejected.Keys {
+		named[k] = true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range changes {
+		if named[c.Key()] {
+			l.log.Error("backend rejects object", "scope", c.Scope(), "kind", c.Key().Kind, "name", c.Key().Name, "err", rejected.Err)
+			l.rejected[c.Key()] = rejection{c, rejected.Err}
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package reconcile
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// Metrics are the loop's, one set for all backends of a process.
+type Metrics struct {
+	registerer prometheus.Registerer
+	calls      *prometheus.HistogramVec
+	changes    *prometheus.CounterVec
+	batches    *prometheus.HistogramVec
+}
+
+// NewMetrics registers the loop's metrics.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		registerer: r,
+		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "coe_bridge_backend_call_duration_seconds",
+			Help:    "Duration of calls to the backend, by call (read, write) and result (ok, error).",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
+		}, []string{"backend", "call", "result"}),
+		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "coe_bridge_backend_changes_total",
+			Help: "Changes that the backend has taken, by kind and verb (create, update, delete).",
+		}, []string{"backend", "kind", "verb"}),
+		batches: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "coe_bridge_batch_scopes",
+			Help:    "Scopes that were compared and written together.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 10),
+		}, []string{"backend"}),
+	}
+	r.MustRegister(m.calls, m.changes, m.batches)
+	return m
+}
+
+func (m *Metrics) of(backend string) *metrics {
+	return &metrics{m: m, backend: backend, batch: m.batches.WithLabelValues(backend)}
+}
+
+// observe registers what is read off a loop at the time of a scrape.
+func (m *Metrics) observe(l *Loop) {
+	labels := prometheus.Labels{"backend": l.peer.Name}
+	gauge := func(name, help string, value func(Status) float64) {
+		m.registerer.MustRegister(prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels},
+			func() float64 { return value(l.Status()) }))
+	}
+	gauge("coe_bridge_in_sync", "1 when the backend has all that is wanted, else 0.", func(s Status) float64 {
+		return oneIf(s.InSync)
+	})
+	gauge("coe_bridge_backend_up", "1 when the backend answered its last call, else 0.", func(s Status) float64 {
+		return oneIf(s.Peer.OK)
+	})
+	gauge("coe_bridge_scopes_behind", "Scopes that are not in the backend yet as they are wanted.", func(s Status) float64 {
+		n := 0.0
+		for _, one := range s.Scopes {
+			n += oneIf(!one.InSync)
+		}
+		return n
+	})
+	gauge("coe_bridge_oldest_behind_seconds", "Age of the oldest change that is not in the backend yet.", oldest)
+	gauge("coe_bridge_problems", "What can't be mapped or is rejected now.", func(s Status) float64 {
+		n := 0
+		for _, one := range s.Scopes {
+			n += len(one.Problems)
+		}
+		return float64(n)
+	})
+}
+
+func oldest(s Status) float64 {
+	var age time.Duration
+	for _, one := range s.Scopes {
+		if !one.Behind.IsZero() {
+			age = max(age, time.Since(one.Behind))
+		}
+	}
+	return age.Seconds()
+}
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// metrics are those of one backend.
+type metrics struct {
+	m       *Metrics
+	backend string
+	batch   prometheus.Observer
+}
+
+func (m *metrics) observe(call string, begun time.Time, err error) {
+	result := "ok"
+	if err != nil {
+		result = "error"
+	}
+	m.m.calls.WithLabelValues(m.backend, call, result).Observe(time.Since(begun).Seconds())
+}
+
+func (m *metrics) changed(changes []netvirt.Change) {
+	for _, c := range changes {
+		m.m.changes.WithLabelValues(m.backend, c.Key().Kind.String(), c.Verb()).Inc()
+	}
+}

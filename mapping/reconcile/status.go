@@ -1,0 +1,176 @@
+package reconcile
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// Status is how far the backend is.
+type Status struct {
+	// InSync: every source has said all it knows, no scope is behind, and the
+	// backend has all that is wanted of it.
+	InSync   bool
+	Complete bool
+	Peer     PeerStatus
+	// ClaimError is why addresses can't be chosen and remembered, or empty.
+	ClaimError string
+	Scopes     []ScopeStatus // sorted by scope
+}
+
+// PeerStatus is how the backend answered last.
+type PeerStatus struct {
+	Name      string
+	OK        bool
+	LastError string    // of the last failure; kept after recovery
+	Since     time.Time // when OK became what it is
+}
+
+// ScopeStatus is how far one scope is.
+type ScopeStatus struct {
+	Scope     netvirt.Scope
+	InSync    bool
+	Behind    time.Time // since when it is behind; zero when it is not
+	Wanted    int64     // revision of the datastore that was mapped last
+	Reached   int64     // revision that the backend has confirmed
+	Objects   int       // wanted objects of the backend's kinds
+	Confirmed int       // objects that the backend has
+	LastError string
+	ErrorTime time.Time
+	Problems  []coe.Problem
+}
+
+type scopeStatus struct {
+	wanted, reached int64
+	objects         int
+	problems        []coe.Problem
+	lastError       string
+	errorTime       time.Time
+}
+
+// Status returns how far the backend is now.
+func (l *Loop) Status() Status {
+	lag := l.worker.lag()
+	if l.claims != nil {
+		for s, t := range l.claims.lag() {
+			if since, found := lag[s]; !found || t.Before(since) {
+				lag[s] = t
+			}
+		}
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	st := Status{Complete: l.source.Complete(), Peer: l.peer, ClaimError: l.claimErr}
+	for s, one := range l.scopes {
+		st.Scopes = append(st.Scopes, l.scopeStatus(s, one, lag[s]))
+	}
+	slices.SortFunc(st.Scopes, func(a, b ScopeStatus) int {
+		return strings.Compare(string(a.Scope), string(b.Scope))
+	})
+	st.InSync = st.Complete && st.Peer.OK && st.ClaimError == "" && len(lag) == 0
+	return st
+}
+
+func (l *Loop) scopeStatus(s netvirt.Scope, one *scopeStatus, behind time.Time) ScopeStatus {
+	return ScopeStatus{
+		Scope: s, InSync: behind.IsZero() && one.lastError == "", Behind: behind,
+		Wanted: one.wanted, Reached: one.reached,
+		Objects: one.objects, Confirmed: len(l.have[s]),
+		LastError: one.lastError, ErrorTime: one.errorTime,
+		Problems: one.problems,
+	}
+}
+
+// Confirmed calls yield with each object that the backend has, as far as that
+// is known, in no order, until yield returns false. The loop waits meanwhile.
+func (l *Loop) Confirmed(yield func(netvirt.Object) bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, m := range l.have {
+		for _, o := range m {
+			if !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+func (l *Loop) scope(s netvirt.Scope) *scopeStatus {
+	one := l.scopes[s]
+	if one == nil {
+		one = &scopeStatus{}
+		l.scopes[s] = one
+	}
+	return one
+}
+
+// mapped notes what was mapped of a scope.
+func (l *Loop) mapped(s netvirt.Scope, revision int64, objects int, problems []coe.Problem) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one := l.scope(s)
+	one.wanted, one.objects, one.problems = revision, objects, problems
+}
+
+// reached notes that the scopes' model of a revision is in the backend. A scope
+// of which nothing is left is forgotten.
+func (l *Loop) reached(scopes []netvirt.Scope, revision int64, complete bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answered(nil)
+	for _, s := range scopes {
+		one := l.scope(s)
+		one.lastError = ""
+		if complete {
+			one.reached = revision
+		}
+		if s != netvirt.Cluster && one.objects == 0 && len(one.problems) == 0 && len(l.have[s]) == 0 {
+			delete(l.scopes, s)
+		}
+	}
+}
+
+// failed notes that the scopes' model could not be written.
+func (l *Loop) failed(scopes []netvirt.Scope, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	for _, s := range scopes {
+		one := l.scope(s)
+		one.lastError, one.errorTime = err.Error(), now
+	}
+	if errors.Is(err, netvirt.ErrRejected) {
+		l.answered(nil)
+		return
+	}
+	l.answered(err)
+}
+
+// answered notes how the backend answered, and logs when that turns.
+func (l *Loop) answered(err error) {
+	switch {
+	case err == nil && !l.peer.OK:
+		l.log.Info("backend answers")
+		l.peer.OK, l.peer.Since = true, time.Now()
+	case err != nil && (l.peer.OK || l.peer.Since.IsZero()):
+		l.log.Error("backend does not answer; trying again until it does", "err", err)
+		l.peer.OK, l.peer.Since = false, time.Now()
+	}
+	if err != nil {
+		l.peer.LastError = err.Error()
+	}
+}
+
+// claimed notes whether what was chosen could be remembered.
+func (l *Loop) claimed(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.claimErr = ""
+	if err != nil {
+		l.claimErr = err.Error()
+	}
+}

@@ -1,0 +1,136 @@
+package reconcile
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// Back-off of a scope whose processing failed. The upper end is what a peer's
+// return may go unnoticed.
+const (
+	minBackoff = 20 * time.Millisecond
+	maxBackoff = 2 * time.Second
+)
+
+// maxBatch is how many scopes are processed together at most.
+const maxBatch = 512
+
+// worker hands scopes that were marked, each once, to a function, in batches:
+// while one batch is processed the next one grows. A scope for which it fails
+// comes again, later each time.
+type worker struct {
+	queue   workqueue.TypedRateLimitingInterface[netvirt.Scope]
+	process func(ctx context.Context, scopes []netvirt.Scope) error
+
+	mu     sync.Mutex
+	behind map[netvirt.Scope]marked // scopes that are marked and not processed
+}
+
+// marked is when a scope was marked since it was processed: first and last.
+type marked struct{ first, last time.Time }
+
+func newWorker(process func(context.Context, []netvirt.Scope) error) *worker {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[netvirt.Scope](minBackoff, maxBackoff)
+	return &worker{
+		queue:   workqueue.NewTypedRateLimitingQueue(limiter),
+		process: process,
+		behind:  map[netvirt.Scope]marked{},
+	}
+}
+
+// mark has the scopes processed soon.
+func (w *worker) mark(scopes ...netvirt.Scope) {
+	now := time.Now()
+	w.mu.Lock()
+	for _, s := range scopes {
+		m := marked{now, now}
+		if before, found := w.behind[s]; found {
+			m.first = before.first
+		}
+		w.behind[s] = m
+	}
+	w.mu.Unlock()
+	for _, s := range scopes {
+		w.queue.Add(s)
+	}
+}
+
+// markAfter has the scopes processed after a time.
+func (w *worker) markAfter(d time.Duration, scopes ...netvirt.Scope) {
+	for _, s := range scopes {
+		w.queue.AddAfter(s, d)
+	}
+}
+
+// run processes batches until ctx is done.
+func (w *worker) run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, w.queue.ShutDown)
+	defer stop()
+	for {
+		batch := w.next()
+		if batch == nil {
+			return
+		}
+		begun := time.Now()
+		err := w.process(ctx, batch)
+		w.done(batch, begun, err)
+	}
+}
+
+// next waits for a marked scope and returns it with all that are marked beside
+// it; nil when the worker is to stop.
+func (w *worker) next() []netvirt.Scope {
+	first, stopped := w.queue.Get()
+	if stopped {
+		return nil
+	}
+	batch := []netvirt.Scope{first}
+	for len(batch) < maxBatch && w.queue.Len() > 0 {
+		s, stopped := w.queue.Get()
+		if stopped {
+			return nil
+		}
+		batch = append(batch, s)
+	}
+	return batch
+}
+
+func (w *worker) done(batch []netvirt.Scope, begun time.Time, err error) {
+	for _, s := range batch {
+		if err != nil {
+			w.queue.AddRateLimited(s)
+		} else {
+			w.queue.Forget(s)
+			w.settle(s, begun)
+		}
+		w.queue.Done(s)
+	}
+}
+
+// settle forgets that a scope is behind, unless it was marked again since the
+// batch began.
+func (w *worker) settle(s netvirt.Scope, begun time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if m := w.behind[s]; m.last.Before(begun) {
+		delete(w.behind, s)
+	} else {
+		w.behind[s] = marked{m.last, m.last}
+	}
+}
+
+// lag returns the scopes that are behind, and since when.
+func (w *worker) lag() map[netvirt.Scope]time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := make(map[netvirt.Scope]time.Time, len(w.behind))
+	for s, m := range w.behind {
+		out[s] = m.first
+	}
+	return out
+}

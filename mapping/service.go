@@ -1,0 +1,206 @@
+package mapping
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// services maps the namespace's services: each address and port, and the
+// floating-ip-info of the pods that serve it (spec, "Create Service").
+func (b *builder) services() {
+	endpoints := map[string][]*coe.Endpoints{}
+	for _, e := range b.Endpoints {
+		endpoints[e.Name] = append(endpoints[e.Name], e)
+	}
+	taken := map[vip]*coe.Service{}
+	for _, s := range b.Services {
+		b.service(s, endpoints[s.Name], taken)
+	}
+}
+
+type vip struct {
+	netvirt.Protocol
+	netip.AddrPort
+}
+
+// target is where a service leads: an address, with the ports that are known of it.
+type target struct {
+	addr  netip.Addr
+	ports []coe.EndpointPort // nil where only the service's own target port tells
+}
+
+func (b *builder) service(s *coe.Service, endpoints []*coe.Endpoints, taken map[vip]*coe.Service) {
+	if refusal, refused := b.ServiceRefusals[s.UID]; refused {
+		b.serviceProblem(s, refusal.Reason, refusal.Message)
+	}
+	addresses := b.addresses(s)
+	if len(addresses) == 0 {
+		return
+	}
+	targets := b.targets(s, endpoints)
+	b.model.Add(netvirt.Service{UID: s.UID, Namespace: b.Namespace, Name: s.Name, Affinity: s.Affinity})
+	for _, addr := range addresses {
+		for _, v := range b.vips(s, addr, targets) {
+			key := vip{v.Protocol, v.VIP}
+			if other := taken[key]; other != nil {
+				b.serviceProblem(s, coe.AddressTaken, fmt.Sprintf(
+					"%s %s is an address of service %s (%s) already", v.Protocol, v.VIP, other.Name, other.UID))
+				continue
+			}
+			taken[key] = s
+			b.model.Add(v)
+		}
+	}
+	b.floatingIPs(s, addresses, targets)
+}
+
+func (b *builder) serviceProblem(s *coe.Service, reason coe.Reason, message string) {
+	b.problems = append(b.problems, coe.Problem{
+		Namespace: b.Namespace, Kind: "service", UID: s.UID, Name: s.Name, Reason: reason, Message: message,
+	})
+}
+
+// addresses are those on which the service answers: its cluster address, or
+// the one that was chosen for it, first.
+func (b *builder) addresses(s *coe.Service) []netip.Addr {
+	var addresses []netip.Addr
+	add := func(a netip.Addr) {
+		if a.IsValid() && !slices.Contains(addresses, a) {
+			addresses = append(addresses, a)
+		}
+	}
+	add(s.ClusterIP)
+	if f := b.ServiceFacts[s.UID]; f != nil && f.Released == 0 && !s.ClusterIP.IsValid() {
+		add(f.Address)
+	}
+	for _, a := range s.ExternalIPs {
+		add(a)
+	}
+	return addresses
+}
+
+// targets are the service's endpoints: the addresses of its Endpoints, and the
+// mapped pods whose uid it lists.
+func (b *builder) targets(s *coe.Service, endpoints []*coe.Endpoints) []target {
+	var targets []target
+	for _, e := range endpoints {
+		for _, a := range e.Addresses {
+			targets = append(targets, target{a, e.Ports})
+		}
+	}
+	for _, uid := range s.PodEndpoints {
+		addresses := b.podAddresses(uid)
+		if len(addresses) == 0 {
+			b.serviceProblem(s, coe.NoEndpoint, fmt.Sprintf(
+				"endpoint %s is no pod of namespace %s with a network; send the pod, with its node", uid, b.Namespace))
+		}
+		for _, a := range addresses {
+			targets = append(targets, target{addr: a})
+		}
+	}
+	return targets
+}
+
+// podAddresses are the addresses of a mapped pod's primary interface.
+func (b *builder) podAddresses(uid string) []netip.Addr {
+	i, found := slices.BinarySearchFunc(b.Pods, uid, func(p *coe.Pod, uid string) int {
+		return strings.Compare(p.UID, uid)
+	})
+	if !found {
+		return nil
+	}
+	var addresses []netip.Addr
+	for _, i := range b.Pods[i].AllInterfaces() {
+		l := b.Leases[coe.LeaseKey{PodUID: uid, InterfaceUID: i.UID}]
+		if l == nil || !l.Primary {
+			continue
+		}
+		for _, a := range l.Addresses {
+			if b.pods[a.Address] == l {
+				addresses = append(addresses, a.Address)
+			}
+		}
+	}
+	return addresses
+}
+
+// vips are the service's ports on one address. A service without ports leads
+// every port of its address to the same port of its endpoints.
+func (b *builder) vips(s *coe.Service, addr netip.Addr, targets []target) []netvirt.ServiceVIP {
+	ports := s.Ports
+	if len(ports) == 0 {
+		ports = []coe.ServicePort{{Protocol: string(netvirt.TCP)}}
+	}
+	vips := make([]netvirt.ServiceVIP, 0, len(ports))
+	for _, port := range ports {
+		var endpoints []netip.AddrPort
+		for _, t := range targets {
+			if t.addr.Is4() != addr.Is4() {
+				continue
+			}
+			number, found := t.port(port, len(ports) == 1)
+			if !found {
+				b.serviceProblem(s, coe.NoPort, fmt.Sprintf(
+					"port %q: endpoint %s has no port for target-port %q; send a number, or endpoint-ports with that name",
+					port.Name, t.addr, port.TargetPort))
+				continue
+			}
+			endpoints = append(endpoints, netip.AddrPortFrom(t.addr, number))
+		}
+		vips = append(vips, netvirt.ServiceVIP{
+			Service: s.UID, Namespace: b.Namespace, Protocol: netvirt.Protocol(port.Protocol),
+			VIP: netip.AddrPortFrom(addr, port.Port), Endpoints: netvirt.NewEndpointList(endpoints...),
+		})
+	}
+	return vips
+}
+
+// port is the target's port for a port of the service: the endpoint port of the
+// same name, or the only one there is, else what the service's target port says.
+func (t target) port(p coe.ServicePort, only bool) (uint16, bool) {
+	if p.Port == 0 {
+		return 0, true
+	}
+	for _, e := range t.ports {
+		if e.Protocol == p.Protocol && (e.Name == p.Name || only && len(t.ports) == 1) {
+			return e.Port, true
+		}
+	}
+	if p.TargetPort == "" {
+		return p.Port, true
+	}
+	if number, err := strconv.ParseUint(p.TargetPort, 10, 16); err == nil {
+		return uint16(number), true
+	}
+	for _, e := range t.ports {
+		if e.Protocol == p.Protocol && e.Name == p.TargetPort {
+			return e.Port, true
+		}
+	}
+	return 0, false
+}
+
+// floatingIPs adds an entry for each pod that serves the service. Its key is the
+// pod's address, so a pod of several services shows the one of the lowest uid.
+func (b *builder) floatingIPs(s *coe.Service, addresses []netip.Addr, targets []target) {
+	for _, t := range targets {
+		lease := b.pods[t.addr]
+		external := slices.IndexFunc(addresses, func(a netip.Addr) bool { return a.Is4() == t.addr.Is4() })
+		if lease == nil || external < 0 {
+			continue
+		}
+		f := netvirt.FloatingIP{
+			Router: b.VPN.Name, Port: lease.Name, Namespace: b.Namespace,
+			Internal: t.addr, External: addresses[external], ExternalID: s.UID,
+		}
+		if _, shown := b.model[f.Key()]; !shown {
+			b.model.Add(f)
+		}
+	}
+}

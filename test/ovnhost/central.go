@@ -1,0 +1,116 @@
+package ovnhost
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// centralNamespace is, after the lab's prefix, the namespace of the central
+// processes and of the bridge that joins the hosts.
+const centralNamespace = "central"
+
+// underlayBridge joins the hosts' links in the central namespace.
+const underlayBridge = "underlay"
+
+const (
+	nbSchema      = "/usr/share/ovn/ovn-nb.ovsschema"
+	sbSchema      = "/usr/share/ovn/ovn-sb.ovsschema"
+	vswitchSchema = "/usr/share/openvswitch/vswitch.ovsschema"
+)
+
+func (l *Lab) startCentral(ctx context.Context) error {
+	if err := l.addUnderlay(ctx); err != nil {
+		return fmt.Errorf("make underlay: %w", err)
+	}
+	dir := filepath.Join(l.Dir, centralNamespace)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	var err error
+	if l.NB, err = l.startDatabase(ctx, "nb", centralNamespace, dir, nbSchema); err != nil {
+		return err
+	}
+	if l.SB, err = l.startDatabase(ctx, "sb", centralNamespace, dir, sbSchema); err != nil {
+		return err
+	}
+	l.Northd = l.newProcess("northd", l.namespace(centralNamespace),
+		"ovn-northd", "--ovnnb-db="+l.NB.Remote, "--ovnsb-db="+l.SB.Remote, "-vsyslog:off")
+	l.Northd.env = runDir(dir)
+	l.Northd.ready = func(ctx context.Context) error {
+		_, err := l.NBCtl(ctx, "--wait=sb", "sync")
+		return err
+	}
+	return l.Northd.Start(ctx)
+}
+
+// runDir makes the programs of OVS and OVN keep their sockets in dir.
+func runDir(dir string) []string {
+	return []string{"OVS_RUNDIR=" + dir, "OVN_RUNDIR=" + dir}
+}
+
+// Database is an ovsdb-server with its database.
+type Database struct {
+	*Process
+	// Remote is where it listens, as OVSDB clients want it: unix:PATH.
+	Remote string
+
+	file, schema string
+}
+
+func (l *Lab) startDatabase(ctx context.Context, name, namespace, dir, schema string) (*Database, error) {
+	socket := filepath.Join(dir, filepath.Base(name)+".sock")
+	d := &Database{Remote: "unix:" + socket, file: filepath.Join(dir, filepath.Base(name)+".db"), schema: schema}
+	d.Process = l.newProcess(name, l.namespace(namespace),
+		"ovsdb-server", d.file, "--remote=p"+d.Remote, "-vsyslog:off")
+	d.env = runDir(dir)
+	d.ready = func(ctx context.Context) error { return awaitSocket(ctx, socket) }
+	if err := d.create(ctx); err != nil {
+		return nil, err
+	}
+	return d, d.Start(ctx)
+}
+
+func (d *Database) create(ctx context.Context) error {
+	if _, err := output(ctx, "ovsdb-tool", "create", d.file, d.schema); err != nil {
+		return fmt.Errorf("create database %s: %w", d.Name, err)
+	}
+	return nil
+}
+
+// Wipe kills the server and starts it again on an empty database.
+func (d *Database) Wipe(ctx context.Context) error {
+	if err := d.Kill(); err != nil {
+		return err
+	}
+	if err := os.Remove(d.file); err != nil {
+		return fmt.Errorf("wipe database %s: %w", d.Name, err)
+	}
+	if err := d.create(ctx); err != nil {
+		return err
+	}
+	return d.Start(ctx)
+}
+
+// NBCtl runs ovn-nbctl on the northbound database and returns what it prints.
+func (l *Lab) NBCtl(ctx context.Context, args ...string) (string, error) {
+	return output(ctx, "ovn-nbctl", append([]string{"--db=" + l.NB.Remote}, args...)...)
+}
+
+// SBCtl runs ovn-sbctl on the southbound database and returns what it prints.
+func (l *Lab) SBCtl(ctx context.Context, args ...string) (string, error) {
+	return output(ctx, "ovn-sbctl", append([]string{"--db=" + l.SB.Remote}, args...)...)
+}
+
+// lastLines is the end of a log, for the error of its process.
+func lastLines(file string) string {
+	const lines = 10
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}

@@ -1,0 +1,53 @@
+package ovnhost
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"testing"
+)
+
+// labs counts the labs of this process, for names of their own.
+var labs atomic.Int64
+
+// ForTest starts a lab for a test and closes it after; it first removes the labs
+// of tests that were killed. The lab's logs are shown when the test has failed. With
+// -short the test is skipped; a missing part fails it.
+func ForTest(t testing.TB, hosts ...string) *Lab {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs root and OVN")
+	}
+	if err := CleanupDead(); err != nil {
+		t.Fatal(err)
+	}
+	lab, err := Start(t.Context(), Config{
+		Prefix: "t" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(labs.Add(1), 36),
+		Hosts:  hosts,
+		Log:    slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			showLogs(t, lab)
+		}
+		if err := lab.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return lab
+}
+
+func showLogs(t testing.TB, lab *Lab) {
+	logs, err := filepath.Glob(filepath.Join(lab.Logs(), "*.log"))
+	if err != nil {
+		t.Error(err)
+	}
+	for _, log := range logs {
+		t.Logf("the last of %s:\n%s", filepath.Base(log), lastLines(log))
+	}
+}

@@ -1,0 +1,176 @@
+package ovnhost
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// The hosts' addresses begin at firstHost, in a network of their own per lab.
+var (
+	underlayPrefix = netip.MustParsePrefix("172.31.99.0/24")
+	firstHost      = netip.MustParseAddr("172.31.99.11")
+)
+
+// maxHosts is how many addresses there are from firstHost on.
+const maxHosts = 244
+
+const (
+	integrationBridge = "br-int" // OVN's
+	physicalBridge    = "br-phy" // holds the host's link and its address
+	hostLink          = "eth0"   // of hosts to the underlay, and of pods
+)
+
+// Host is a host of a lab: a network namespace with a switch of its own.
+type Host struct {
+	Name    string
+	Address netip.Addr // in the underlay; the end of its tunnels
+
+	OVSDB      *Database
+	VSwitchd   *Process
+	Controller *Process
+}
+
+func (l *Lab) addUnderlay(ctx context.Context) error {
+	name := l.namespace(centralNamespace)
+	if err := l.addNamespace(ctx, name); err != nil {
+		return err
+	}
+	return withLinks(name, func(h *netlink.Handle) error {
+		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: underlayBridge}}
+		if err := h.LinkAdd(bridge); err != nil {
+			return fmt.Errorf("add bridge %s: %w", underlayBridge, err)
+		}
+		return setUp(h, underlayBridge)
+	})
+}
+
+func (l *Lab) startHost(ctx context.Context, i int, name string) (*Host, error) {
+	host := &Host{Name: name, Address: nth(firstHost, i)}
+	dir := filepath.Join(l.Dir, name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make folder: %w", err)
+	}
+	if err := l.addNamespace(ctx, l.namespace(name)); err != nil {
+		return nil, err
+	}
+	if err := l.joinUnderlay(i, l.namespace(name)); err != nil {
+		return nil, fmt.Errorf("join the underlay: %w", err)
+	}
+	if err := l.startSwitch(ctx, host, dir); err != nil {
+		return nil, err
+	}
+	return host, l.startController(ctx, host, dir)
+}
+
+// nth is the i-th address after first.
+func nth(first netip.Addr, i int) netip.Addr {
+	for range i {
+		first = first.Next()
+	}
+	return first
+}
+
+func (l *Lab) joinUnderlay(i int, host string) error {
+	peer, err := netns.GetFromName(host)
+	if err != nil {
+		return fmt.Errorf("open namespace %s: %w", host, err)
+	}
+	defer func() { _ = peer.Close() }()
+	err = withLinks(l.namespace(centralNamespace), func(h *netlink.Handle) error {
+		bridge, err := h.LinkByName(underlayBridge)
+		if err != nil {
+			return fmt.Errorf("find bridge %s: %w", underlayBridge, err)
+		}
+		name := "u" + strconv.Itoa(i)
+		link := netlink.NewVeth(netlink.LinkAttrs{Name: name, MasterIndex: bridge.Attrs().Index})
+		link.PeerName, link.PeerNamespace = hostLink, netlink.NsFd(peer)
+		if err := h.LinkAdd(link); err != nil {
+			return fmt.Errorf("add link %s: %w", name, err)
+		}
+		return setUp(h, name)
+	})
+	if err != nil {
+		return err
+	}
+	return withLinks(host, func(h *netlink.Handle) error { return setUp(h, hostLink) })
+}
+
+func (l *Lab) startSwitch(ctx context.Context, host *Host, dir string) (err error) {
+	if host.OVSDB, err = l.startDatabase(ctx, host.Name+"/ovsdb", host.Name, dir, vswitchSchema); err != nil {
+		return err
+	}
+	settings := []string{"--no-wait", "init", "--", "set", "Open_vSwitch", ".",
+		"external_ids:system-id=" + host.Name, "external_ids:hostname=" + host.Name,
+		`external_ids:ovn-remote="` + l.SB.Remote + `"`, "external_ids:ovn-bridge-datapath-type=netdev",
+		"external_ids:ovn-encap-type=geneve", "external_ids:ovn-encap-ip=" + host.Address.String()}
+	if _, err := host.VSCtl(ctx, settings...); err != nil {
+		return fmt.Errorf("configure switch: %w", err)
+	}
+	host.VSwitchd = l.newProcess(host.Name+"/vswitchd", l.namespace(host.Name),
+		"ovs-vswitchd", host.OVSDB.Remote, "-vsyslog:off")
+	host.VSwitchd.env = runDir(dir)
+	host.VSwitchd.ready = func(ctx context.Context) error { return l.addBridges(ctx, host) }
+	return host.VSwitchd.Start(ctx)
+}
+
+// addBridges makes the host's bridges. The address has to be set each time that
+// the switch was started, since the bridge's own link goes with its process.
+func (l *Lab) addBridges(ctx context.Context, host *Host) error {
+	_, err := host.VSCtl(ctx,
+		"--may-exist", "add-br", integrationBridge, "--", "set", "Bridge", integrationBridge, "datapath_type=netdev", "fail_mode=secure", "--",
+		"--may-exist", "add-br", physicalBridge, "--", "set", "Bridge", physicalBridge, "datapath_type=netdev", "--",
+		"--may-exist", "add-port", physicalBridge, hostLink)
+	if err != nil {
+		return fmt.Errorf("add bridges: %w", err)
+	}
+	return withLinks(l.namespace(host.Name), func(h *netlink.Handle) error {
+		address := netip.PrefixFrom(host.Address, underlayPrefix.Bits())
+		if err := addAddress(h, physicalBridge, address); err != nil {
+			return err
+		}
+		return setUp(h, physicalBridge)
+	})
+}
+
+func (l *Lab) startController(ctx context.Context, host *Host, dir string) error {
+	host.Controller = l.newProcess(host.Name+"/controller", l.namespace(host.Name),
+		"ovn-controller", host.OVSDB.Remote, "-vsyslog:off")
+	host.Controller.env = runDir(dir)
+	host.Controller.ready = func(ctx context.Context) error {
+		_, err := l.SBCtl(ctx, "wait-until", "Chassis", host.Name)
+		return err
+	}
+	return host.Controller.Start(ctx)
+}
+
+// VSCtl runs ovs-vsctl on the host's switch and returns what it prints.
+func (h *Host) VSCtl(ctx context.Context, args ...string) (string, error) {
+	return output(ctx, "ovs-vsctl", append([]string{"--db=" + h.OVSDB.Remote}, args...)...)
+}
+
+func addAddress(h *netlink.Handle, link string, address netip.Prefix) error {
+	l, err := h.LinkByName(link)
+	if err != nil {
+		return fmt.Errorf("find link %s: %w", link, err)
+	}
+	a := &netlink.Addr{IPNet: ipNet(address)}
+	if address.Addr().Is6() {
+		a.Flags = ifaNoDAD // at once usable: nobody else has it
+	}
+	if err := h.AddrReplace(l, a); err != nil {
+		return fmt.Errorf("add address %s to link %s: %w", address, link, err)
+	}
+	return nil
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}

@@ -1,0 +1,45 @@
+package ovnhost
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+)
+
+// needs are the files and programs that a lab uses, with their Debian packages.
+var needs = []struct{ pkg, name string }{
+	{"openvswitch-switch", "ovs-vswitchd"},
+	{"openvswitch-switch", "ovs-vsctl"},
+	{"openvswitch-switch", "ovsdb-server"},
+	{"openvswitch-switch", "ovsdb-tool"},
+	{"openvswitch-switch", vswitchSchema},
+	{"ovn-central", "ovn-northd"},
+	{"ovn-central", "ovn-nbctl"},
+	{"ovn-central", "ovn-sbctl"},
+	{"ovn-central", nbSchema},
+	{"ovn-central", sbSchema},
+	{"ovn-host", "ovn-controller"},
+	{"iproute2", "ip"},
+	{"ethtool", "ethtool"},
+	{"iputils-ping", "ping"},
+}
+
+// Missing are the Debian packages that a lab needs and that are not installed.
+func Missing() []string {
+	var missing []string
+	for _, n := range needs {
+		if !installed(n.name) && !slices.Contains(missing, n.pkg) {
+			missing = append(missing, n.pkg)
+		}
+	}
+	return missing
+}
+
+func installed(name string) bool {
+	if name[0] == '/' {
+		_, err := os.Stat(name)
+		return err == nil
+	}
+	_, err := exec.LookPath(name)
+	return err == nil
+}

@@ -1,0 +1,263 @@
+package ovnhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// readyTimeout bounds how long a process may take from its start to being ready.
+const readyTimeout = 45 * time.Second
+
+// pollInterval is how often is looked where nothing tells.
+const pollInterval = 20 * time.Millisecond
+
+// Process is a process of a lab. Faults are made with Kill, Stop and Cont. Its
+// methods are for one goroutine at a time.
+type Process struct {
+	// Name is unique in the lab, and the log's name.
+	Name string
+
+	lab   *Lab
+	netns string // empty: where the lab's user is
+	argv  []string
+	env   []string
+	ready func(context.Context) error // nil: ready when started
+
+	mu   sync.Mutex
+	cmd  *exec.Cmd
+	done chan struct{} // closed when cmd has ended and was waited for
+}
+
+func (l *Lab) newProcess(name, netns string, argv ...string) *Process {
+	p := &Process{Name: name, lab: l, netns: netns, argv: argv}
+	l.mu.Lock()
+	l.processes = append(l.processes, p)
+	l.mu.Unlock()
+	return p
+}
+
+// Command is a program that a lab's user wants to run in the lab and to be
+// removed with it.
+type Command struct {
+	Name string // of the process and its log
+	Pod  string // runs in this pod's namespace; empty: in the caller's
+	Argv []string
+	Env  []string // added to the caller's
+	// Ready is polled until it returns nil; nil: ready when started.
+	Ready func(context.Context) error
+}
+
+// Launch starts a command and waits until it is ready.
+func (l *Lab) Launch(ctx context.Context, c Command) (*Process, error) {
+	netns := ""
+	if c.Pod != "" {
+		netns = l.namespace(c.Pod)
+	}
+	p := l.newProcess(c.Name, netns, c.Argv...)
+	p.env = c.Env
+	if c.Ready != nil {
+		p.ready = func(ctx context.Context) error { return poll(ctx, c.Ready) }
+	}
+	return p, p.Start(ctx)
+}
+
+// Start starts the process, which must not be running, and waits until it is
+// ready. An error tells what the process said last.
+func (p *Process) Start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	if err := p.spawn(); err != nil {
+		return fmt.Errorf("start %s: %w", p.Name, err)
+	}
+	if err := p.awaitReady(ctx); err != nil {
+		return fmt.Errorf("start %s: %w; the last of %s:\n%s", p.Name, err, p.logFile(), lastLines(p.logFile()))
+	}
+	return nil
+}
+
+func (p *Process) spawn() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running() {
+		return errors.New("it is running already")
+	}
+	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	defer func() { _ = log.Close() }() // the child has its own copy
+
+	cmd := p.command()
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := p.lab.starter.start(cmd); err != nil {
+		return err
+	}
+	started := p.lab.journal.addProcess(cmd.Process.Pid)
+	if started != nil {
+		_ = cmd.Process.Kill() // a process that no one would find again
+	}
+	p.cmd, p.done = cmd, make(chan struct{})
+	go wait(cmd, p.done)
+	p.lab.log.Debug("process started", "name", p.Name, "pid", cmd.Process.Pid)
+	return started
+}
+
+// command runs the program as a direct child: "ip netns exec" becomes the program
+// that it is given, under the same pid.
+func (p *Process) command() *exec.Cmd {
+	argv := p.argv
+	if p.netns != "" {
+		argv = slices.Concat([]string{"ip", "netns", "exec", p.netns}, argv)
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), p.env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if !p.lab.survive {
+		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	}
+	return cmd
+}
+
+// wait reaps cmd; how it ended is in cmd.ProcessState.
+func wait(cmd *exec.Cmd, done chan<- struct{}) {
+	_ = cmd.Wait()
+	close(done)
+}
+
+func (p *Process) awaitReady(ctx context.Context) error {
+	if p.ready == nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-p.done:
+			cancel(fmt.Errorf("it ended with %s", p.cmd.ProcessState))
+		case <-ctx.Done():
+		}
+	}()
+	err := p.ready(ctx)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w (%w)", context.Cause(ctx), err)
+	}
+	return err
+}
+
+// running tells whether the process was started and has not ended. The caller
+// holds the lock.
+func (p *Process) running() bool {
+	if p.cmd == nil {
+		return false
+	}
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Kill ends the process with SIGKILL and waits for it. A process that does not
+// run is left as it is.
+func (p *Process) Kill() error { return p.end(syscall.SIGKILL) }
+
+// Terminate ends the process with SIGTERM and waits for it.
+func (p *Process) Terminate() error { return p.end(syscall.SIGTERM) }
+
+func (p *Process) end(s syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.running() {
+		return nil
+	}
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("end %s: %w", p.Name, err)
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(readyTimeout):
+		return fmt.Errorf("end %s: pid %d goes on after %s", p.Name, p.cmd.Process.Pid, s)
+	}
+}
+
+// Stop suspends the process (SIGSTOP): it keeps its sockets and answers nothing.
+func (p *Process) Stop() error { return p.signal(syscall.SIGSTOP) }
+
+// Cont lets a stopped process go on.
+func (p *Process) Cont() error { return p.signal(syscall.SIGCONT) }
+
+func (p *Process) signal(s syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.running() {
+		return fmt.Errorf("send %s to %s: it does not run", s, p.Name)
+	}
+	if err := p.cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("send %s to %s: %w", s, p.Name, err)
+	}
+	return nil
+}
+
+// Restart kills the process and starts it again.
+func (p *Process) Restart(ctx context.Context) error {
+	if err := p.Kill(); err != nil {
+		return err
+	}
+	return p.Start(ctx)
+}
+
+func (p *Process) logFile() string {
+	return filepath.Join(p.lab.Logs(), strings.ReplaceAll(p.Name, "/", "-")+".log")
+}
+
+// awaitSocket waits until someone listens on a unix socket.
+func awaitSocket(ctx context.Context, path string) error {
+	return poll(ctx, func(ctx context.Context) error {
+		c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	})
+}
+
+// poll calls f until it returns nil. When ctx ends first, the error is f's last.
+func poll(ctx context.Context, f func(context.Context) error) error {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		err := f(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// output runs a short program and returns what it prints; an error holds what it
+// complained of.
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("run %s: %w: %s", cmd, err, strings.TrimSpace(stderr.String()+stdout.String()))
+	}
+	return stdout.String(), nil
+}
