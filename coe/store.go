@@ -24,6 +24,7 @@ type Store struct {
 	// nodePods counts, by node address and namespace, the pods that name the node.
 	nodePods map[netip.Addr]map[string]int
 	nodes    map[netip.Addr]*Node // by address; replaced as a whole, never changed
+	revision int64
 }
 
 // Changed says of what something else is said since an Update. What is chosen
@@ -119,6 +120,13 @@ func (s *Store) Update(change func(*Tx)) {
 			Cluster:    tx.cluster,
 		})
 	}
+}
+
+// Revision is the datastore's revision that the store reflects.
+func (s *Store) Revision() int64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.revision
 }
 
 // Namespaces lists the namespaces of which something is said or chosen, sorted.

@@ -26,6 +26,9 @@ func (tx *Tx) SetComplete(origin Origin) {
 	}
 }
 
+// SetRevision notes the datastore's revision that the store reflects.
+func (tx *Tx) SetRevision(r int64) { tx.store.revision = r }
+
 // PutPod says that there is a pod, or what it is now.
 func (tx *Tx) PutPod(origin Origin, p *Pod) {
 	tx.changePod(p.UID, func(l map[string]*Pod) { l[p.UID] = p }, origin)

@@ -1,6 +1,11 @@
 package yang
 
-import "strings"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
 
 // Error is one RESTCONF error (RFC 8040 section 7.1): what is wrong, and where.
 type Error struct {
@@ -29,4 +34,29 @@ func (e Errors) Error() string {
 		text[i] = one.Error()
 	}
 	return strings.Join(text, "; ")
+}
+
+// maxQuoted is how many bytes of a value an error message repeats.
+const maxQuoted = 64
+
+// quote is a value as messages show it: quoted, and cut where it is long.
+func quote(value string) string {
+	if len(value) <= maxQuoted {
+		return strconv.Quote(value)
+	}
+	end := maxQuoted
+	for end > 0 && !utf8.RuneStart(value[end]) {
+		end--
+	}
+	return strconv.Quote(value[:end]) + "…"
+}
+
+// invalidValue is the error of a value that n's type doesn't have; shown is the
+// value as messages show it.
+func (n *Node) invalidValue(shown string) *Error {
+	return &Error{
+		Type:    "protocol",
+		Tag:     "invalid-value",
+		Message: fmt.Sprintf("%s: %s is no value for it: want %s", n.Name, shown, n.typ.want),
+	}
 }

@@ -18,7 +18,12 @@ type Schema struct {
 	// Modules in alphabetical order of their names.
 	Modules []*Module
 	byName  map[string]*Module
+	// top are the top-level nodes of all modules, as if they were one node's children.
+	top Node
 }
+
+// Module returns the module of that name, or nil.
+func (s *Schema) Module(name string) *Module { return s.byName[name] }
 
 // Module is one YANG module.
 type Module struct {
@@ -28,6 +33,16 @@ type Module struct {
 	Revision  string
 	// Top are the module's data nodes at the top level, in the order of the file.
 	Top []*Node
+}
+
+// Child returns the module's top-level data node of that name, or nil.
+func (m *Module) Child(name string) *Node {
+	for _, n := range m.Top {
+		if n.Name == name {
+			return n
+		}
+	}
+	return nil
 }
 
 // Node is a schema node of the data tree (RFC 7950 section 3, "data node").
@@ -47,8 +62,102 @@ type Node struct {
 	OrderedByUser bool
 	// Description is the description statement, for documentation.
 	Description string
-	// contains filtered details (type, mandatory, unique, choice, when …)
+
+	index     int              // the position among its siblings
+	children  map[string]*Node // by "name" and by "module:name", see addChildren
+	typ       *valueType       // of a Leaf or LeafList
+	presence  bool             // of a Container
+	mandatory bool             // of a Leaf
+	atLeast   uint64           // min-elements
+	atMost    uint64           // max-elements
+	unique    [][]*Node        // the leaves of each unique statement
+	cases     []choiceCase     // the cases that it is in, outermost first
+	choices   []*choice        // the choices among its children
+	when      []condition      // all hold where the node is
+	demanding bool             // it or a descendant can be missing: Validate looks even where it is absent
 }
+
+// choice is a choice statement.
+type choice struct {
+	name      string
+	mandatory bool
+	// within are the cases that the choice itself is in.
+	within []choiceCase
+}
+
+// choiceCase is one case of a choice.
+type choiceCase struct {
+	choice *choice
+	name   string
+}
+
+// condition is a when statement: a sibling leaf must have the value.
+type condition struct {
+	leaf  *Node
+	value string
+}
+
+// Child returns the child of that name that the module defines. An empty module
+// stands for n's own or, where that defines none, for the only one that does. It
+// returns nil where there is none.
+func (n *Node) Child(module, name string) *Node {
+	if module == "" {
+		return n.children[name]
+	}
+	for _, child := range n.Children {
+		if child.Name == name && child.Module.Name == module {
+			return child
+		}
+	}
+	return nil
+}
+
+// Top returns the ancestor at the top level, or n itself where it is there.
+func (n *Node) Top() *Node {
+	for n.Parent != nil {
+		n = n.Parent
+	}
+	return n
+}
+
+// Canonical returns the canonical form of a value given as text, as a key in a
+// URL is. It fails with an *Error where n is no leaf or the value is none of
+// its type.
+func (n *Node) Canonical(value string) (string, error) {
+	if n.typ == nil {
+		return "", &Error{Type: "protocol", Tag: "invalid-value", Message: n.Name + " is no leaf and has no value"}
+	}
+	canonical, ok := n.typ.canonical(scalar{value, asText})
+	if !ok {
+		return "", n.invalidValue(quote(value))
+	}
+	return canonical, nil
+}
+
+// addChildren fills n.children and the children's index. A name alone means the
+// child that n's own module defines, or the only one; it means nothing where
+// several other modules define one.
+func (n *Node) addChildren(children []*Node) {
+	n.Children = children
+	n.children = make(map[string]*Node, 2*len(children))
+	for i, child := range children {
+		child.index = i
+		n.children[child.Module.Name+":"+child.Name] = child
+		if other, taken := n.children[child.Name]; taken && !n.prefers(child) {
+			if other != nil && !n.prefers(other) {
+				n.children[child.Name] = nil
+			}
+			continue
+		}
+		n.children[child.Name] = child
+	}
+}
+
+// prefers reports whether child is of n's own module.
+func (n *Node) prefers(child *Node) bool { return n.Module != nil && child.Module == n.Module }
+
+// required reports whether n must be there, whatever else is.
+func (n *Node) required() bool { return n.mandatory || n.atLeast > 0 }
 
 // Mode tells how JSON is read (restconf.md, "JSON read").
 type Mode uint8

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-resty/resty/v2"
+	"github.com/spf13/cobra"
+)
+
+// clientFlags are how a running bridge is reached.
+type clientFlags struct {
+	server, user, passwordFile, caFile, cert, key string
+	timeout                                       time.Duration
+}
+
+func (f *clientFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.server, "server", "s", "http://127.0.0.1:8181", "URL of the bridge")
+	cmd.Flags().StringVarP(&f.user, "user", "u", "admin", "user; the password comes from COE_BRIDGE_PASSWORD or --password-file")
+	cmd.Flags().StringVar(&f.passwordFile, "password-file", "", "file whose first line is the password")
+	cmd.Flags().StringVar(&f.caFile, "ca-file", "", "PEM file of the authority that signed the bridge's certificate")
+	cmd.Flags().StringVar(&f.cert, "cert", "", "PEM file of a client certificate (with --key)")
+	cmd.Flags().StringVar(&f.key, "key", "", "PEM file of the client certificate's key")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 10*time.Second, "how long to wait for an answer")
+}
+
+// client reads a running bridge's trees.
+type client struct {
+	http *resty.Client
+	url  string
+}
+
+func (f *clientFlags) client() (*client, error) {
+	c := resty.New().SetBaseURL(strings.TrimRight(f.server, "/")).SetTimeout(f.timeout).
+		SetHeader("Accept", "application/yang.data+json")
+	password, err := f.password()
+	if err != nil {
+		return nil, err
+	}
+	if password != "" {
+		c.SetBasicAuth(f.user, password)
+		c.SetDisableWarn(true)
+	}
+	if f.caFile != "" {
+		c.SetRootCertificate(f.caFile)
+	}
+	if f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return nil, fmt.Errorf("read client certificate: %w", err)
+		}
+		c.SetCertificates(pair)
+	}
+	return &client{c, f.server}, nil
+}
+
+func (f *clientFlags) password() (string, error) {
+	if f.passwordFile == "" {
+		return os.Getenv(envName("password")), nil
+	}
+	text, err := os.ReadFile(f.passwordFile)
+	if err != nil {
+		return "", fmt.Errorf("read --password-file: %w", err)
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimRight(line, "\r"), nil
+}
+
+// The two trees of the draft-02 dialect: what is wanted, and what the backend
+// has confirmed.
+const (
+	wanted    = "config"
+	confirmed = "operational"
+)
+
+// get reads the content of a top container ("module:name") of one tree into out;
+// what is not there leaves it as it is.
+func (c *client) get(ctx context.Context, tree, top string, out any) error {
+	answer, err := c.http.R().SetContext(ctx).Get("/restconf/" + tree + "/" + top)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w; is the bridge running there? (--server)", c.url, cause(err))
+	}
+	switch answer.StatusCode() {
+	case http.StatusOK:
+	case http.StatusNotFound:
+		return nil
+	case http.StatusUnauthorized:
+		return fmt.Errorf("ask %s: the bridge wants a user and a password: --user, and COE_BRIDGE_PASSWORD or --password-file", c.url)
+	default:
+		return fmt.Errorf("ask %s for %s: %s: %s", c.url, top, answer.Status(), strings.TrimSpace(answer.String()))
+	}
+	var body map[string]json.RawMessage
+	if err := json.Unmarshal(answer.Body(), &body); err != nil {
+		return fmt.Errorf("read answer of %s for %s: %w", c.url, top, err)
+	}
+	_, name, _ := strings.Cut(top, ":")
+	if err := json.Unmarshal(body[name], out); err != nil {
+		return fmt.Errorf("read answer of %s for %s: %w", c.url, top, err)
+	}
+	return nil
+}
+
+// cause is what went wrong, without the URL that the caller names already.
+func cause(err error) error {
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		return failed.Err
+	}
+	return err
+}

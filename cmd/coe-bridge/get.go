@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// watchInterval is how often -w looks again.
+const watchInterval = 2 * time.Second
+
+// resource is something that coe-bridge get shows.
+type resource struct {
+	name  string
+	short string
+	read  func(context.Context, *client) (table, any, error)
+}
+
+func newGet() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "get",
+		Short: "Show what a running bridge knows",
+		Example: `  coe-bridge get pods
+  coe-bridge get elan-instances -o yaml
+  coe-bridge get problems -w
+  COE_BRIDGE_PASSWORD=secret coe-bridge get pods --server https://bridge:8181 --ca-file ca.pem`,
+	}
+	for _, r := range resources() {
+		cmd.AddCommand(newReader(r))
+	}
+	return cmd
+}
+
+// newReader is a command that shows one resource, once or again and again.
+func newReader(r resource) *cobra.Command {
+	var (
+		flags clientFlags
+		out   output
+		watch bool
+	)
+	cmd := &cobra.Command{
+		Use:   r.name,
+		Short: r.short,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := flags.client()
+			if err != nil {
+				return err
+			}
+			if !watch {
+				return show(cmd.Context(), cmd.OutOrStdout(), c, r, out)
+			}
+			return showAgain(cmd.Context(), cmd.OutOrStdout(), c, r, out)
+		},
+	}
+	flags.register(cmd)
+	out.register(cmd)
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show again whenever it changes, until interrupted")
+	return cmd
+}
+
+func show(ctx context.Context, w io.Writer, c *client, r resource, out output) error {
+	t, data, err := r.read(ctx, c)
+	if err != nil {
+		return err
+	}
+	return out.print(w, t, data)
+}
+
+// showAgain prints whenever what it would print is different from the last time.
+func showAgain(ctx context.Context, w io.Writer, c *client, r resource, out output) error {
+	ticker := time.NewTicker(watchInterval)
+	defer ticker.Stop()
+	last := ""
+	for {
+		var text strings.Builder
+		if err := show(ctx, &text, c, r, out); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		if text.String() != last {
+			if last != "" && out == "table" {
+				fmt.Fprintf(w, "\n%s\n", time.Now().Format(time.TimeOnly))
+			}
+			last = text.String()
+			if _, err := io.WriteString(w, last); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}

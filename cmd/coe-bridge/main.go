@@ -1,0 +1,21 @@
+// Command coe-bridge gives a Kubernetes cluster without OpenStack its pod
+// network, from one declarative model. See the README, or --help.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := newRoot().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "coe-bridge: "+err.Error())
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the build (-X main.version=…).
+var version = "devel"
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "coe-bridge",
+		Short: "Pod networking from one declarative model",
+		Long: `coe-bridge takes pods, services and DHCP pools over RESTCONF, maps them to
+OpenDaylight's Netvirt model and makes a network backend (OVN) agree with it.
+
+Every flag can be given as an environment variable (COE_BRIDGE_ and the flag's
+name in capitals, with _ for -) and in a YAML file (--config). A flag wins over
+the environment, the environment over the file.`,
+		Example: `  # try it: no root, nothing kept, user admin, password admin
+  coe-bridge serve --dev
+
+  # what would this pod become?
+  coe-bridge plan -f pod.json
+
+  # look at a running bridge
+  coe-bridge status
+  coe-bridge get pods -w`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	var file string
+	root.PersistentFlags().StringVar(&file, "config", "", "YAML file with flags by name (listen: 127.0.0.1:8181)")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		return applySettings(cmd, file)
+	}
+	root.AddCommand(newServe(), newPlan(), newGet(), newStatus(), newPasswd(), newVersion())
+	return root
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			goVersion := "unknown"
+			if info, ok := debug.ReadBuildInfo(); ok {
+				goVersion = info.GoVersion
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "coe-bridge %s (%s)\n", version, goVersion)
+			return err
+		},
+	}
+}

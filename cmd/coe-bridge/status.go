@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+)
+
+type status struct {
+	InSync      bool   `json:"in-sync"`
+	Complete    bool   `json:"complete"`
+	Leader      string `json:"leader,omitempty"`
+	ClaimsError string `json:"claims-error,omitempty"`
+	Backend     struct {
+		Name      string `json:"name"`
+		Connected bool   `json:"connected"`
+		Since     string `json:"since,omitempty"`
+		LastError string `json:"last-error,omitempty"`
+	} `json:"backend"`
+	Scopes []struct {
+		Name      string `json:"name"`
+		Wanted    string `json:"wanted-revision"`
+		Reached   string `json:"reached-revision"`
+		InSync    bool   `json:"in-sync"`
+		LastError string `json:"last-error,omitempty"`
+		Want      int    `json:"objects-wanted"`
+		Confirmed int    `json:"objects-confirmed"`
+		Problems  int    `json:"problems"`
+	} `json:"scope"`
+	Problems []struct {
+		Namespace string `json:"namespace,omitempty"`
+		Kind      string `json:"kind"`
+		UID       string `json:"uid"`
+		Name      string `json:"name,omitempty"`
+		Reason    string `json:"reason"`
+		Message   string `json:"message"`
+	} `json:"problem,omitempty"`
+}
+
+func newStatus() *cobra.Command {
+	cmd := newReader(resource{"status", "Show how far the backend is, and what is wrong", readStatus})
+	cmd.Long = `status shows whether the backend has all that is wanted: for each scope (a namespace,
+or the cluster) the datastore's revision that is wanted and the one that is
+reached, the objects, and the last error.`
+	cmd.Example = "  coe-bridge status\n  coe-bridge status -w\n  coe-bridge status -o json"
+	return cmd
+}
+
+func readStatus(ctx context.Context, c *client) (table, any, error) {
+	var st status
+	if err := c.get(ctx, confirmed, "coe-status:status", &st); err != nil {
+		return table{}, nil, err
+	}
+	t := table{columns: []string{"SCOPE", "STATE", "WANTED", "REACHED", "OBJECTS", "PROBLEMS", "LAST ERROR"}}
+	for _, s := range st.Scopes {
+		t.rows = append(t.rows, []string{
+			s.Name, state(s.InSync), s.Wanted, s.Reached,
+			fmt.Sprintf("%d/%d", s.Confirmed, s.Want), strconv.Itoa(s.Problems), s.LastError,
+		})
+	}
+	t.title = st.title()
+	return t, st, nil
+}
+
+// title says the state of the whole in a few lines.
+func (st status) title() string {
+	text := fmt.Sprintf("%s: %s", st.Backend.Name, state(st.InSync))
+	if !st.Backend.Connected {
+		text += fmt.Sprintf("\nbackend %s does not answer since %s: %s", st.Backend.Name, st.Backend.Since, st.Backend.LastError)
+	}
+	if !st.Complete {
+		text += "\nnot every source has said all it knows: nothing is removed until then"
+	}
+	if st.ClaimsError != "" {
+		text += "\naddresses can't be chosen: " + st.ClaimsError
+	}
+	return text
+}
+
+func state(inSync bool) string {
+	if inSync {
+		return "in sync"
+	}
+	return "behind"
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// output is the format in which a command prints.
+type output string
+
+func (o *output) register(cmd *cobra.Command) {
+	*o = "table"
+	cmd.Flags().VarP(o, "output", "o", "table, json or yaml")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(
+		[]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// String, Set and Type make an output a flag.
+func (o *output) String() string { return string(*o) }
+func (o *output) Type() string   { return "format" }
+func (o *output) Set(s string) error {
+	switch s {
+	case "table", "json", "yaml":
+		*o = output(s)
+		return nil
+	}
+	return fmt.Errorf("want table, json or yaml")
+}
+
+// table is what a command prints as a table.
+type table struct {
+	title   string // said before the table
+	columns []string
+	rows    [][]string
+	// empty is said instead of a table without rows.
+	empty string
+}
+
+// print writes a table, or data as JSON or YAML.
+func (o output) print(w io.Writer, t table, data any) error {
+	switch o {
+	case "json":
+		text, err := json.MarshalIndent(data, "", "  ")
+		if err != nil {
+			return fmt.Errorf("write JSON: %w", err)
+		}
+		_, err = fmt.Fprintf(w, "%s\n", text)
+		return err
+	case "yaml":
+		text, err := yaml.Marshal(data)
+		if err != nil {
+			return fmt.Errorf("write YAML: %w", err)
+		}
+		_, err = w.Write(text)
+		return err
+	}
+	return t.print(w)
+}
+
+func (t table) print(w io.Writer) error {
+	if t.title != "" {
+		fmt.Fprintln(w, t.title)
+	}
+	if len(t.rows) == 0 && t.empty != "" {
+		_, err := fmt.Fprintln(w, t.empty)
+		return err
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(tw, strings.Join(t.columns, "\t"))
+	for _, row := range t.rows {
+		for i, cell := range row {
+			if cell == "" {
+				row[i] = "-"
+			}
+		}
+		fmt.Fprintln(tw, strings.Join(row, "\t"))
+	}
+	return tw.Flush()
+}

@@ -1,0 +1,170 @@
+package northbound
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/dhcppool"
+)
+
+// The lists that a Feed reads, as "module:container/list".
+const (
+	Pods          = "pod:coe/pods"
+	Services      = "service:service-information/services"
+	EndpointsList = "service:endpoints-info/endpoints"
+	Nodes         = "k8s-node:k8s-nodes-info/k8s-nodes"
+	Networks      = "dhcp_allocation_pool:dhcp_allocation_pool/network"
+)
+
+// Entry is one entry of one list.
+type Entry struct {
+	List string // one of the lists above; others are passed over
+	Key  string
+	Raw  []byte // nil for an entry that is gone
+}
+
+// Batch is what one revision of the datastore changed, or all that is there.
+type Batch struct {
+	Revision int64
+	// Snapshot: the entries are all there are; what was known and is not among
+	// them is gone.
+	Snapshot bool
+	Entries  []Entry
+}
+
+// Feed tells a Store what RESTCONF clients have written. It is for one goroutine.
+type Feed struct {
+	store *coe.Store
+	pools func([]dhcppool.Pool)
+	log   *slog.Logger
+
+	known    map[string]map[string]bool // keys by list
+	networks map[string][]dhcppool.Pool // by network-id
+}
+
+// NewFeed returns a feed for the store. pools is called with all pools whenever
+// one changed.
+func NewFeed(store *coe.Store, pools func([]dhcppool.Pool), log *slog.Logger) *Feed {
+	return &Feed{
+		store: store, pools: pools, log: log,
+		known:    map[string]map[string]bool{},
+		networks: map[string][]dhcppool.Pool{},
+	}
+}
+
+// Apply tells the store what a batch changed, in one step. After the first
+// snapshot the store knows that RESTCONF has said all.
+func (f *Feed) Apply(b Batch) {
+	entries := b.Entries
+	if b.Snapshot {
+		entries = append(f.missing(b.Entries), entries...)
+	}
+	f.applyPools(entries)
+	f.store.Update(func(tx *coe.Tx) {
+		for _, e := range entries {
+			f.apply(tx, e)
+		}
+		tx.SetRevision(b.Revision)
+		if b.Snapshot {
+			tx.SetComplete(coe.RESTCONF)
+		}
+	})
+}
+
+// missing are deletions of what is known and not in a snapshot.
+func (f *Feed) missing(snapshot []Entry) []Entry {
+	there := map[string]map[string]bool{}
+	for _, e := range snapshot {
+		note(there, e)
+	}
+	var gone []Entry
+	for list, keys := range f.known {
+		for key := range keys {
+			if !there[list][key] {
+				gone = append(gone, Entry{List: list, Key: key})
+			}
+		}
+	}
+	return gone
+}
+
+func note(known map[string]map[string]bool, e Entry) {
+	if e.Raw == nil {
+		delete(known[e.List], e.Key)
+		return
+	}
+	if known[e.List] == nil {
+		known[e.List] = map[string]bool{}
+	}
+	known[e.List][e.Key] = true
+}
+
+// applyPools hands on the pools, before the store tells of the pods that may
+// want them.
+func (f *Feed) applyPools(entries []Entry) {
+	changed := false
+	for _, e := range entries {
+		if e.List != Networks {
+			continue
+		}
+		changed = true
+		delete(f.networks, e.Key)
+		if e.Raw == nil {
+			continue
+		}
+		pools, err := Pools(e.Raw)
+		if err != nil {
+			f.unreadable(e, err)
+			continue
+		}
+		f.networks[e.Key] = pools
+	}
+	if !changed {
+		return
+	}
+	var all []dhcppool.Pool
+	for _, id := range slices.Sorted(maps.Keys(f.networks)) {
+		all = append(all, f.networks[id]...)
+	}
+	f.pools(all)
+}
+
+func (f *Feed) apply(tx *coe.Tx, e Entry) {
+	note(f.known, e)
+	switch e.List {
+	case Pods:
+		put(f, e, Pod, func(p *coe.Pod) { tx.PutPod(coe.RESTCONF, p) },
+			func() { tx.DeletePod(coe.RESTCONF, e.Key) })
+	case Services:
+		put(f, e, Service, func(s *coe.Service) { tx.PutService(coe.RESTCONF, s) },
+			func() { tx.DeleteService(coe.RESTCONF, e.Key) })
+	case EndpointsList:
+		put(f, e, Endpoints, func(s *coe.Endpoints) { tx.PutEndpoints(coe.RESTCONF, s) },
+			func() { tx.DeleteEndpoints(coe.RESTCONF, e.Key) })
+	case Nodes:
+		put(f, e, Node, func(n *coe.Node) { tx.PutNode(coe.RESTCONF, n) },
+			func() { tx.DeleteNode(coe.RESTCONF, e.Key) })
+	}
+}
+
+// put reads an entry and says it, or says that it is gone. One that can't be read
+// keeps what was said of it before: the writer was told what is wrong with it, so
+// this is no client's doing.
+func put[T any](f *Feed, e Entry, read func([]byte) (*T, error), say func(*T), gone func()) {
+	if e.Raw == nil {
+		gone()
+		return
+	}
+	value, err := read(e.Raw)
+	if err != nil {
+		f.unreadable(e, err)
+		return
+	}
+	say(value)
+}
+
+func (f *Feed) unreadable(e Entry, err error) {
+	f.log.Error("entry in the datastore can't be read", "list", e.List, "key", e.Key, "err", err)
+}

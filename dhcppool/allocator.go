@@ -1,0 +1,340 @@
+package dhcppool
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+)
+
+// ELAN is a layer 2 network that gets addresses.
+type ELAN struct {
+	Name string
+	// Domain is the address space in which its addresses are unique.
+	Domain string
+}
+
+// Block is a prefix that an elan holds.
+type Block struct {
+	ELAN    ELAN
+	Prefix  netip.Prefix
+	Gateway netip.Addr
+	// Network and Subnet name the pool that it was carved from. Network is empty
+	// for a gateway alone, behind which addresses are reached one by one.
+	Network string
+	Subnet  netip.Prefix
+}
+
+// Held is an address that somebody holds.
+type Held struct {
+	Domain  string
+	Address netip.Addr
+	Owner   string
+	// ELAN and Prefix name the block through which it is reached; empty for an
+	// address that is reached through none.
+	ELAN   string
+	Prefix netip.Prefix
+}
+
+// Allocator gives addresses to elans, out of pools that it carves into blocks.
+// Laws: no address of a domain is held twice; the blocks of a domain, and those
+// carved from one network, do not overlap; an address that is chosen lies in its
+// block and its pool's range, and is no gateway, network or broadcast address.
+type Allocator struct {
+	pools    map[string][]Pool // by network, in the order of use
+	domains  map[string]*domain
+	networks map[string]spans // blocks by the network that they were carved from
+	blocks   map[blockKey]*block
+	elans    map[string]spans // blocks of pools, by elan
+	empty    map[*block]bool  // nobody holds an address of these
+	hints    map[hintKey]netip.Addr
+	singles  map[poolKey]*sequence[netip.Addr] // of pools that are not carved
+}
+
+type blockKey struct {
+	elan   string
+	prefix netip.Prefix
+}
+
+type poolKey struct {
+	network string
+	subnet  netip.Prefix
+}
+
+// domain is one address space.
+type domain struct {
+	blocks   spans
+	held     map[netip.Addr]hold
+	gateways map[netip.Addr]int // by how many blocks
+}
+
+type hold struct {
+	owner string
+	block *block // nil for an address reached through none
+}
+
+type block struct {
+	Block
+	holders int
+	pool    Pool
+	// addresses are those that may be handed out; nil while no pool says so.
+	addresses *sequence[netip.Addr]
+}
+
+// NewAllocator returns an allocator without pools.
+func NewAllocator() *Allocator {
+	return &Allocator{
+		domains:  map[string]*domain{},
+		networks: map[string]spans{},
+		blocks:   map[blockKey]*block{},
+		elans:    map[string]spans{},
+		empty:    map[*block]bool{},
+		hints:    map[hintKey]netip.Addr{},
+		singles:  map[poolKey]*sequence[netip.Addr]{},
+	}
+}
+
+// SetPools replaces the pools; they must be valid. Blocks and addresses stay
+// with their holders, whatever the pools say; what is chosen from now on follows
+// the new ones.
+func (a *Allocator) SetPools(pools []Pool) {
+	a.pools = map[string][]Pool{}
+	for _, p := range pools {
+		a.pools[p.Network] = append(a.pools[p.Network], p.normal())
+	}
+	clear(a.hints)
+	clear(a.singles)
+	for _, b := range a.blocks {
+		a.follow(b)
+	}
+}
+
+// follow has a block hand out what its pool says now.
+func (a *Allocator) follow(b *block) {
+	p, found := a.Pool(b.Network, b.Subnet)
+	if !found {
+		b.pool, b.addresses = Pool{}, nil
+		return
+	}
+	same := b.addresses != nil && p.From == b.pool.From && p.To == b.pool.To && p.Gateway == b.pool.Gateway
+	b.pool = p
+	if !same {
+		b.addresses = addressesOf(b.Prefix, p)
+	}
+}
+
+// addressesOf is what a pool hands out in a prefix; nil for nothing.
+func addressesOf(prefix netip.Prefix, p Pool) *sequence[netip.Addr] {
+	from, to := clip(prefix, p.From, p.To)
+	if !from.IsValid() {
+		return nil
+	}
+	return newSequence(from, to, netip.Addr.Next, netip.Addr.Compare)
+}
+
+// Pool returns a pool, with its absent bounds filled in.
+func (a *Allocator) Pool(network string, subnet netip.Prefix) (Pool, bool) {
+	for _, p := range a.pools[network] {
+		if p.Subnet == subnet {
+			return p, true
+		}
+	}
+	return Pool{}, false
+}
+
+// Pools lists the pools of a network, in the order of their use.
+func (a *Allocator) Pools(network string) []Pool { return slices.Clone(a.pools[network]) }
+
+// Serving returns the first of the networks that has a pool.
+func (a *Allocator) Serving(networks ...string) (string, bool) {
+	for _, n := range networks {
+		if len(a.pools[n]) > 0 {
+			return n, true
+		}
+	}
+	return "", false
+}
+
+// Serves tells whether a network has a pool of IPv4 or IPv6.
+func (a *Allocator) Serves(network string, v6 bool) bool {
+	return slices.ContainsFunc(a.pools[network], func(p Pool) bool { return p.Subnet.Addr().Is6() == v6 })
+}
+
+// Release takes an address back from who holds it. A block that has no holder
+// any more stays until Sweep.
+func (a *Allocator) Release(domain string, addr netip.Addr) {
+	d := a.domain(domain)
+	h, found := d.held[addr]
+	if !found {
+		return
+	}
+	delete(d.held, addr)
+	a.leave(h.block)
+	a.giveBack(d, addr)
+}
+
+// leave takes one holder off a block.
+func (a *Allocator) leave(b *block) {
+	if b == nil {
+		return
+	}
+	b.holders--
+	if b.holders == 0 {
+		a.empty[b] = true
+	}
+}
+
+// giveBack lets an address that became free be handed out again.
+func (a *Allocator) giveBack(d *domain, addr netip.Addr) {
+	if b := d.blocks.overlap(host(addr)); b != nil && b.addresses != nil {
+		b.addresses.giveBack(addr)
+	}
+	for key, s := range a.singles {
+		if key.subnet.Contains(addr) {
+			s.giveBack(addr)
+		}
+	}
+}
+
+// hold notes who has an address, and through which block it is reached.
+func (a *Allocator) hold(d *domain, addr netip.Addr, owner string, b *block) {
+	d.held[addr] = hold{owner, b}
+	if b != nil {
+		b.holders++
+		delete(a.empty, b)
+	}
+}
+
+// Sweep takes back the blocks in which nobody holds an address, and returns them, sorted.
+func (a *Allocator) Sweep() []Block {
+	swept := make([]Block, 0, len(a.empty))
+	for b := range a.empty {
+		a.remove(b)
+		swept = append(swept, b.Block)
+	}
+	clear(a.empty)
+	slices.SortFunc(swept, compareBlocks)
+	return swept
+}
+
+func compareBlocks(a, b Block) int {
+	return cmp.Or(cmp.Compare(a.ELAN.Name, b.ELAN.Name), a.Prefix.Compare(b.Prefix))
+}
+
+func (a *Allocator) insert(b *block) {
+	d := a.domain(b.ELAN.Domain)
+	d.gateways[b.Gateway]++
+	a.blocks[blockKey{b.ELAN.Name, b.Prefix}] = b
+	if b.Network != "" {
+		d.blocks = d.blocks.insert(b)
+		a.networks[b.Network] = a.networks[b.Network].insert(b)
+		a.elans[b.ELAN.Name] = a.elans[b.ELAN.Name].insert(b)
+	}
+	a.empty[b] = true
+}
+
+func (a *Allocator) remove(b *block) {
+	d := a.domain(b.ELAN.Domain)
+	delete(a.blocks, blockKey{b.ELAN.Name, b.Prefix})
+	if d.gateways[b.Gateway]--; d.gateways[b.Gateway] == 0 {
+		delete(d.gateways, b.Gateway)
+	}
+	if b.Network != "" {
+		d.blocks = d.blocks.remove(b)
+		shrink(a.networks, b.Network, b)
+		shrink(a.elans, b.ELAN.Name, b)
+		a.lowerHints(b)
+	}
+	a.giveBack(d, b.Gateway)
+}
+
+func shrink(table map[string]spans, key string, b *block) {
+	if table[key] = table[key].remove(b); len(table[key]) == 0 {
+		delete(table, key)
+	}
+}
+
+func (a *Allocator) domain(name string) *domain {
+	d := a.domains[name]
+	if d == nil {
+		d = &domain{held: map[netip.Addr]hold{}, gateways: map[netip.Addr]int{}}
+		a.domains[name] = d
+	}
+	return d
+}
+
+// free tells whether an address is neither held nor a gateway.
+func (d *domain) free(addr netip.Addr) bool {
+	_, held := d.held[addr]
+	return !held && d.gateways[addr] == 0
+}
+
+func host(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
+
+// RestoreBlock says that an elan holds a block.
+func (a *Allocator) RestoreBlock(b Block) error {
+	d := a.domain(b.ELAN.Domain)
+	switch {
+	case a.blocks[blockKey{b.ELAN.Name, b.Prefix}] != nil:
+		return fmt.Errorf("restore block %s of %s: it is there already", b.Prefix, b.ELAN.Name)
+	case b.Network == "":
+		a.insert(&block{Block: b})
+		return nil
+	}
+	for _, blocks := range []spans{d.blocks, a.networks[b.Network]} {
+		if other := blocks.overlap(b.Prefix); other != nil {
+			return fmt.Errorf("restore block %s of %s: overlaps block %s of %s",
+				b.Prefix, b.ELAN.Name, other.Prefix, other.ELAN.Name)
+		}
+	}
+	restored := &block{Block: b}
+	a.follow(restored)
+	a.insert(restored)
+	return nil
+}
+
+// RestoreAddress says that somebody holds an address; its block, if it names
+// one, must be there.
+func (a *Allocator) RestoreAddress(h Held) error {
+	d := a.domain(h.Domain)
+	if other, taken := d.held[h.Address]; taken {
+		return &TakenError{h.Address, other.owner}
+	}
+	if h.ELAN == "" {
+		a.hold(d, h.Address, h.Owner, nil)
+		return nil
+	}
+	b := a.blocks[blockKey{h.ELAN, h.Prefix}]
+	if b == nil {
+		return fmt.Errorf("restore address %s: %s holds no block %s", h.Address, h.ELAN, h.Prefix)
+	}
+	a.hold(d, h.Address, h.Owner, b)
+	return nil
+}
+
+// State is all that an allocator remembers but its pools, sorted.
+type State struct {
+	Blocks []Block
+	Held   []Held
+}
+
+// State returns what Restore makes an equal allocator of.
+func (a *Allocator) State() State {
+	var s State
+	for _, b := range a.blocks {
+		s.Blocks = append(s.Blocks, b.Block)
+	}
+	slices.SortFunc(s.Blocks, compareBlocks)
+	for _, name := range slices.Sorted(maps.Keys(a.domains)) {
+		d := a.domains[name]
+		for _, addr := range slices.SortedFunc(maps.Keys(d.held), netip.Addr.Compare) {
+			h := Held{Domain: name, Address: addr, Owner: d.held[addr].owner}
+			if b := d.held[addr].block; b != nil {
+				h.ELAN, h.Prefix = b.ELAN.Name, b.Prefix
+			}
+			s.Held = append(s.Held, h)
+		}
+	}
+	return s
+}

@@ -1,0 +1,215 @@
+package dhcppool
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Sizes of the blocks that pools of more than one elan are carved into: the
+// first of an elan, and the smallest that still has room for a gateway and an
+// interface beside network and broadcast address.
+const (
+	firstBits4, smallestBits4 = 29, 30
+	firstBits6, smallestBits6 = 120, 126
+)
+
+// hintKey names a size of blocks of a pool; the hint is the first address at
+// which one may be free, the zero address when there is none.
+type hintKey struct {
+	poolKey
+	bits int
+}
+
+// Allocate chooses an address for the owner from the network's pools of one
+// family: from the blocks that the elan has, else from a further one. The error
+// is an *ExhaustedError.
+func (a *Allocator) Allocate(elan ELAN, network string, v6 bool, owner string) (netip.Addr, Block, error) {
+	d := a.domain(elan.Domain)
+	var looked []Pool
+	for _, p := range a.pools[network] {
+		if p.Subnet.Addr().Is6() != v6 {
+			continue
+		}
+		looked = append(looked, p)
+		addr, b := a.fromBlocks(d, elan, p)
+		if b == nil {
+			addr, b = a.carve(d, elan, p)
+		}
+		if b != nil {
+			a.hold(d, addr, owner, b)
+			return addr, b.Block, nil
+		}
+	}
+	return netip.Addr{}, Block{}, &ExhaustedError{network, looked}
+}
+
+// AllocateSingle chooses an address that belongs to no elan, such as a
+// service's. The error is an *ExhaustedError.
+func (a *Allocator) AllocateSingle(domain, network, owner string) (netip.Addr, error) {
+	d := a.domain(domain)
+	for _, p := range a.pools[network] {
+		key := poolKey{network, p.Subnet}
+		if a.singles[key] == nil {
+			a.singles[key] = addressesOf(p.Subnet, p)
+		}
+		addr, found := a.singles[key].take(func(x netip.Addr) bool {
+			return d.free(x) && x != p.Gateway && d.blocks.overlap(host(x)) == nil
+		})
+		if found {
+			a.hold(d, addr, owner, nil)
+			return addr, nil
+		}
+	}
+	return netip.Addr{}, &ExhaustedError{network, a.Pools(network)}
+}
+
+// fromBlocks takes an address of a block that the elan has already: one that was
+// never handed out where there is any.
+func (a *Allocator) fromBlocks(d *domain, elan ELAN, p Pool) (netip.Addr, *block) {
+	free := func(x netip.Addr) bool { return d.free(x) && x != p.Gateway }
+	for _, take := range []func(*sequence[netip.Addr], func(netip.Addr) bool) (netip.Addr, bool){
+		(*sequence[netip.Addr]).takeNew, (*sequence[netip.Addr]).takeFreed,
+	} {
+		for _, b := range a.elans[elan.Name] {
+			if b.Network != p.Network || b.Subnet != p.Subnet || b.addresses == nil {
+				continue
+			}
+			if addr, found := take(b.addresses, free); found {
+				return addr, b
+			}
+		}
+	}
+	return netip.Addr{}, nil
+}
+
+// carve gives the elan a further block of a pool, of the size that is due or
+// else the largest smaller one, and takes an address of it.
+func (a *Allocator) carve(d *domain, elan ELAN, p Pool) (netip.Addr, *block) {
+	due, smallest := a.sizes(elan, p)
+	for bits := due; bits <= smallest; bits++ {
+		if addr, b := a.carveSize(d, elan, p, bits); b != nil {
+			return addr, b
+		}
+	}
+	return netip.Addr{}, nil
+}
+
+// sizes are the length of the prefix that is due to the elan, and that of the
+// smallest block that may be carved instead. A pool of an elan is one block;
+// else the first is a /29 (IPv6: /120), each further one twice the largest that
+// the elan has.
+func (a *Allocator) sizes(elan ELAN, p Pool) (due, smallest int) {
+	whole := p.Subnet.Bits()
+	if p.Network == elan.Name {
+		return whole, whole
+	}
+	due, smallest = firstBits4, smallestBits4
+	grow := 0
+	if p.Subnet.Addr().Is6() {
+		due, smallest = firstBits6, smallestBits6
+	} else {
+		grow = 1
+	}
+	for _, b := range a.elans[elan.Name] {
+		if b.Network == p.Network && b.Subnet == p.Subnet {
+			due = min(due, b.Prefix.Bits()-grow)
+		}
+	}
+	return max(due, whole), max(smallest, whole)
+}
+
+// carveSize gives the elan the first free block of one size that has an address
+// to hand out.
+func (a *Allocator) carveSize(d *domain, elan ELAN, p Pool, bits int) (netip.Addr, *block) {
+	key := hintKey{poolKey{p.Network, p.Subnet}, bits}
+	start, hinted := a.hints[key]
+	if !hinted {
+		start = p.From
+	} else if !start.IsValid() {
+		return netip.Addr{}, nil
+	}
+	a.hints[key] = netip.Addr{}
+	for c := netip.PrefixFrom(start, bits).Masked(); c.IsValid() && c.Addr().Compare(p.To) <= 0; {
+		if other := a.networks[p.Network].overlap(c); other != nil {
+			c = after(larger(c, other.Prefix), bits)
+			continue
+		}
+		if !a.hints[key].IsValid() {
+			a.hints[key] = c.Addr()
+		}
+		if other := d.blocks.overlap(c); other != nil {
+			c = after(larger(c, other.Prefix), bits)
+			continue
+		}
+		if addr, b := newBlock(d, elan, p, c).first(d); b != nil {
+			a.insert(b)
+			return addr, b
+		}
+		c = after(c, bits)
+	}
+	return netip.Addr{}, nil
+}
+
+// lowerHints notes that there may be room now where the block was.
+func (a *Allocator) lowerHints(b *block) {
+	for key, hint := range a.hints {
+		if !key.subnet.Overlaps(b.Prefix) {
+			continue
+		}
+		freed := netip.PrefixFrom(b.Prefix.Addr(), key.bits).Masked().Addr()
+		if !hint.IsValid() || freed.Less(hint) {
+			a.hints[key] = freed
+		}
+	}
+}
+
+func larger(p, q netip.Prefix) netip.Prefix {
+	if q.Bits() < p.Bits() {
+		return q
+	}
+	return p
+}
+
+// newBlock returns the block that the elan would hold, nil where none of its
+// addresses can be its gateway. except is kept for an interface.
+func newBlock(d *domain, elan ELAN, p Pool, prefix netip.Prefix, except ...netip.Addr) *block {
+	gateway, found := gatewayOf(d, p, prefix, except)
+	if !found {
+		return nil
+	}
+	return &block{
+		Block:     Block{ELAN: elan, Prefix: prefix, Gateway: gateway, Network: p.Network, Subnet: p.Subnet},
+		pool:      p,
+		addresses: addressesOf(prefix, p),
+	}
+}
+
+// first takes an address of a block that is not yet anyone's; a nil block where
+// it has none.
+func (b *block) first(d *domain) (netip.Addr, *block) {
+	if b == nil || b.addresses == nil {
+		return netip.Addr{}, nil
+	}
+	addr, found := b.addresses.takeNew(func(x netip.Addr) bool {
+		return d.free(x) && x != b.pool.Gateway && x != b.Gateway
+	})
+	if !found {
+		return netip.Addr{}, nil
+	}
+	return addr, b
+}
+
+// gatewayOf is the pool's gateway where the block holds it, else the first
+// address that may be handed out.
+func gatewayOf(d *domain, p Pool, prefix netip.Prefix, except []netip.Addr) (netip.Addr, bool) {
+	fits := func(x netip.Addr) bool { return d.free(x) && !slices.Contains(except, x) }
+	first, last := usable(prefix)
+	if first.Compare(p.Gateway) <= 0 && p.Gateway.Compare(last) <= 0 && fits(p.Gateway) {
+		return p.Gateway, true
+	}
+	addresses := addressesOf(prefix, p)
+	if addresses == nil {
+		return netip.Addr{}, false
+	}
+	return addresses.takeNew(func(x netip.Addr) bool { return x != p.Gateway && fits(x) })
+}

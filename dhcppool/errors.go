@@ -1,0 +1,63 @@
+package dhcppool
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"strings"
+)
+
+// ExhaustedError says that a network's pools have no address left.
+type ExhaustedError struct {
+	Network string
+	Pools   []Pool // those that were looked at
+}
+
+func (e *ExhaustedError) Error() string {
+	sizes := make([]string, len(e.Pools))
+	for i, p := range e.Pools {
+		sizes[i] = fmt.Sprintf("%s has %d", p.Subnet, p.Size())
+		if p.Size() == math.MaxInt64 {
+			sizes[i] = p.Subnet.String() + " has more than can be counted"
+		}
+	}
+	return fmt.Sprintf("pool %q has no address left (%s); widen allocate-from and allocate-to or post a further subnet",
+		e.Network, strings.Join(sizes, ", "))
+}
+
+// TakenError says that somebody else has an address.
+type TakenError struct {
+	Address netip.Addr
+	Owner   string
+}
+
+func (e *TakenError) Error() string { return fmt.Sprintf("%s is held by %s", e.Address, e.Owner) }
+
+// InvalidError says that an address can't be an interface's.
+type InvalidError struct {
+	Address netip.Addr
+	Why     string
+}
+
+func (e *InvalidError) Error() string { return fmt.Sprintf("%s %s", e.Address, e.Why) }
+
+// unusable says why no interface can have an address; empty when one can.
+func unusable(a netip.Addr) string {
+	switch {
+	case a.IsUnspecified():
+		return "is the unspecified address"
+	case a.IsLoopback():
+		return "is a loopback address"
+	case a.IsMulticast():
+		return "is a multicast address"
+	case a.IsLinkLocalUnicast():
+		return "is a link-local address"
+	case a.Is4In6():
+		return "is an IPv4 address in IPv6 form"
+	case a.Zone() != "":
+		return "has a zone"
+	case a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return "is the broadcast address"
+	}
+	return ""
+}

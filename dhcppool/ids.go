@@ -1,0 +1,69 @@
+package dhcppool
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+)
+
+// IDs gives names an identifier each, from a range. One that comes back is
+// given again only when none is left that was never given.
+type IDs struct {
+	from, to uint32
+	sequence *sequence[uint32]
+	byName   map[string]uint32
+	names    map[uint32]string
+}
+
+// NewIDs returns an allocator of the identifiers from..to, both included.
+func NewIDs(from, to uint32) *IDs {
+	step := func(v uint32) uint32 { return v + 1 }
+	return &IDs{
+		from: from, to: to,
+		sequence: newSequence(from, to, step, cmp.Compare[uint32]),
+		byName:   map[string]uint32{},
+		names:    map[uint32]string{},
+	}
+}
+
+// Get returns the name's identifier, and chooses one for a name that has none;
+// false when the range is used up.
+func (i *IDs) Get(name string) (uint32, bool) {
+	if id, found := i.byName[name]; found {
+		return id, true
+	}
+	id, found := i.sequence.take(func(id uint32) bool { _, used := i.names[id]; return !used })
+	if found {
+		i.set(name, id)
+	}
+	return id, found
+}
+
+// Restore says which identifier a name has. It need not be in the range: ranges
+// change, and who has one keeps it.
+func (i *IDs) Restore(name string, id uint32) error {
+	if other, used := i.names[id]; used && other != name {
+		return fmt.Errorf("restore identifier %d of %q: %q has it", id, name, other)
+	}
+	if other, found := i.byName[name]; found && other != id {
+		return fmt.Errorf("restore identifier %d of %q: it has %d", id, name, other)
+	}
+	i.set(name, id)
+	return nil
+}
+
+func (i *IDs) set(name string, id uint32) { i.byName[name], i.names[id] = id, name }
+
+// Release takes the identifier of a name back.
+func (i *IDs) Release(name string) {
+	id, found := i.byName[name]
+	if !found {
+		return
+	}
+	delete(i.byName, name)
+	delete(i.names, id)
+	i.sequence.giveBack(id)
+}
+
+// State is every name's identifier.
+func (i *IDs) State() map[string]uint32 { return maps.Clone(i.byName) }

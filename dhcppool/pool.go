@@ -1,0 +1,92 @@
+// Package dhcppool chooses addresses and identifiers: it carves pools into
+// blocks, hands out addresses of blocks, and numbers names. All of it is in
+// memory and deterministic; remembering what was chosen is the caller's part,
+// who puts it back with the Restore methods. It knows no pod, no lease and no
+// time. Nothing here is safe for use by several goroutines at once.
+package dhcppool
+
+import (
+	"math"
+	"math/big"
+	"net/netip"
+
+	"go4.org/netipx"
+)
+
+// Pool is one allocation pool (dhcp_allocation_pool:network/allocation-pool).
+type Pool struct {
+	Network string // network-id: what the pool serves
+	Subnet  netip.Prefix
+	// From and To bound what is handed out; zero: the subnet's first and last
+	// usable address.
+	From, To netip.Addr
+	// Gateway is zero for the subnet's first usable address.
+	Gateway netip.Addr
+	DNS     []netip.Addr
+}
+
+// normal returns the pool with its subnet masked and every absent bound filled in.
+func (p Pool) normal() Pool {
+	p.Subnet = p.Subnet.Masked()
+	first, last := usable(p.Subnet)
+	if !p.From.IsValid() {
+		p.From = first
+	}
+	if !p.To.IsValid() {
+		p.To = last
+	}
+	if !p.Gateway.IsValid() {
+		p.Gateway = first
+	}
+	return p
+}
+
+// Size is how many addresses the pool hands out in all, gateways of its blocks
+// not counted off; at most math.MaxInt64.
+func (p Pool) Size() int64 {
+	p = p.normal()
+	from, to := clip(p.Subnet, p.From, p.To)
+	if !from.IsValid() {
+		return 0
+	}
+	n := new(big.Int).SetBytes(to.AsSlice())
+	n.Sub(n, new(big.Int).SetBytes(from.AsSlice()))
+	n.Add(n, big.NewInt(1))
+	if from.Compare(p.Gateway) <= 0 && p.Gateway.Compare(to) <= 0 {
+		n.Sub(n, big.NewInt(1))
+	}
+	if !n.IsInt64() {
+		return math.MaxInt64
+	}
+	return n.Int64()
+}
+
+// usable are the first and last address of a prefix that an interface may
+// have: neither network nor broadcast address, where the prefix has such.
+func usable(p netip.Prefix) (first, last netip.Addr) {
+	first, last = p.Addr(), netipx.PrefixLastIP(p)
+	if p.Addr().BitLen()-p.Bits() < 2 { // RFC 3021, RFC 6164: no such addresses
+		return first, last
+	}
+	first = first.Next()
+	if p.Addr().Is4() {
+		last = last.Prev()
+	}
+	return first, last
+}
+
+// clip returns the part of a range that lies in a prefix and is usable there;
+// zero addresses where there is none.
+func clip(p netip.Prefix, from, to netip.Addr) (first, last netip.Addr) {
+	first, last = usable(p)
+	if first.Less(from) {
+		first = from
+	}
+	if to.Less(last) {
+		last = to
+	}
+	if last.Less(first) {
+		return netip.Addr{}, netip.Addr{}
+	}
+	return first, last
+}

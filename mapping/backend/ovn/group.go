@@ -1,0 +1,194 @@
+package ovn
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// Several objects make one row, and one object several. So the unit of encoding
+// is the group: all objects that are of one port, one router, one subnet, one
+// switch or one service. A group is named after the object at its head.
+//
+//	head          group                                                  rows
+//	transit       Transit                                                Logical_Router, Load_Balancer_Group
+//	elan-instance ELANInstance                                           Logical_Switch
+//	vpn-instance  VPNInstance                                            Logical_Router, Load_Balancer_Group; to the transit: two
+//	                                                                     Logical_Router_Ports, two Logical_Router_Static_Routes
+//	subnet        Subnet                                                 Logical_Router_Port, Logical_Switch_Port, DHCP_Options;
+//	                                                                     from the transit: Logical_Router_Static_Route
+//	interface     Interface, ELANInterface, MACEntry…, VPNInterface,     Logical_Switch_Port; for an address outside its subnet:
+//	              Adjacency…                                             Logical_Router_Static_Routes, Static_MAC_Binding
+//	service       Service, ServiceVIP…, FloatingIP…                      Load_Balancer per protocol
+
+// headOf is the head of the group that an object belongs to.
+func headOf(o netvirt.Object) netvirt.Key {
+	switch o := o.(type) {
+	case netvirt.ELANInterface:
+		return netvirt.Key{Kind: netvirt.KindInterface, Name: o.Name}
+	case netvirt.MACEntry:
+		return netvirt.Key{Kind: netvirt.KindInterface, Name: o.Interface}
+	case netvirt.VPNInterface:
+		return netvirt.Key{Kind: netvirt.KindInterface, Name: o.Name}
+	case netvirt.Adjacency:
+		return netvirt.Key{Kind: netvirt.KindInterface, Name: o.Interface}
+	case netvirt.ServiceVIP:
+		return netvirt.Key{Kind: netvirt.KindService, Name: o.Service}
+	case netvirt.FloatingIP:
+		return netvirt.Key{Kind: netvirt.KindService, Name: o.ExternalID}
+	}
+	return o.Key()
+}
+
+// headOrder lists the kinds of heads so that a group looks up only groups
+// before it.
+var headOrder = []netvirt.Kind{
+	netvirt.KindTransit, netvirt.KindVPNInstance, netvirt.KindELANInstance,
+	netvirt.KindSubnet, netvirt.KindInterface, netvirt.KindService,
+}
+
+// headKinds are the kinds of heads by name.
+var headKinds = func() map[string]netvirt.Kind {
+	byName := map[string]netvirt.Kind{}
+	for _, k := range headOrder {
+		byName[k.String()] = k
+	}
+	return byName
+}()
+
+// lookup returns an object of another group, nil when there is none.
+type lookup func(netvirt.Key) netvirt.Object
+
+// encode returns the rows of a group. What it looks up in other groups decides
+// about the rows too, so a change there is a reason to encode anew.
+func (c codec) encode(head netvirt.Key, objects netvirt.Model, look lookup) rowSet {
+	set := newRowSet()
+	switch head.Kind {
+	case netvirt.KindTransit:
+		c.encodeTransit(set, head, objects)
+	case netvirt.KindELANInstance:
+		c.encodeELAN(set, head, objects, look)
+	case netvirt.KindVPNInstance:
+		c.encodeVPN(set, head, objects)
+	case netvirt.KindSubnet:
+		c.encodeSubnet(set, head, objects, look)
+	case netvirt.KindInterface:
+		c.encodePort(set, head, objects, look)
+	case netvirt.KindService:
+		c.encodeService(set, head, objects, look)
+	}
+	return set
+}
+
+// decode returns the objects of a group, as far as its rows tell them. It does
+// not judge the rows: those that encode would not make of the result are damaged.
+func (c codec) decode(head netvirt.Key, set rowSet) netvirt.Model {
+	var objects []netvirt.Object
+	switch head.Kind {
+	case netvirt.KindTransit:
+		objects = []netvirt.Object{netvirt.Transit{RouteTarget: head.Name}}
+	case netvirt.KindELANInstance:
+		objects = c.decodeELAN(head, set)
+	case netvirt.KindVPNInstance:
+		objects = c.decodeVPN(head, set)
+	case netvirt.KindSubnet:
+		objects = c.decodeSubnet(head, set)
+	case netvirt.KindInterface:
+		objects = c.decodePort(head, set)
+	case netvirt.KindService:
+		objects = c.decodeService(head, set)
+	}
+	m := netvirt.Model{}
+	m.Add(objects...)
+	return m
+}
+
+// damagedMark stands in an object that is read from damaged rows, where no
+// object has it. So the object differs from what is wanted, and is written anew
+// or deleted.
+const damagedMark = "(damaged)"
+
+// damaged is what is read of a group whose rows another hand has changed: its
+// head, with damagedMark. A transit has no place for the mark and is not read.
+func damaged(head netvirt.Key, set rowSet) (netvirt.Object, bool) {
+	ids := set.anyIDs()
+	var o netvirt.Object
+	switch head.Kind {
+	case netvirt.KindELANInstance:
+		o = netvirt.ELANInstance{Name: head.Name, SegmentType: damagedMark}
+	case netvirt.KindVPNInstance:
+		o = netvirt.VPNInstance{Name: head.Name, Namespace: ids[idNamespace], RouteDistinguisher: damagedMark}
+	case netvirt.KindSubnet:
+		elan, prefix, ok := parseSubnetName(head.Name)
+		if !ok {
+			return nil, false
+		}
+		o = netvirt.Subnet{ELAN: elan, VPN: ids[idVPN], Prefix: prefix, DNS: damagedMark}
+	case netvirt.KindInterface:
+		namespace, _, _, _ := netvirt.ParseInterfaceName(head.Name)
+		o = netvirt.Interface{Name: head.Name, Namespace: namespace, ParentInterface: damagedMark}
+	case netvirt.KindService:
+		o = netvirt.Service{UID: head.Name, Namespace: ids[idNamespace], Name: damagedMark}
+	default:
+		return nil, false
+	}
+	return o, o.Key() == head
+}
+
+func isDamaged(o netvirt.Object) bool {
+	switch o := o.(type) {
+	case netvirt.ELANInstance:
+		return o.SegmentType == damagedMark
+	case netvirt.VPNInstance:
+		return o.RouteDistinguisher == damagedMark
+	case netvirt.Subnet:
+		return o.DNS == damagedMark
+	case netvirt.Interface:
+		return o.ParentInterface == damagedMark
+	case netvirt.Service:
+		return o.Name == damagedMark
+	}
+	return false
+}
+
+// each returns the objects of type T in key order.
+func each[T netvirt.Object](objects netvirt.Model) []T {
+	var all []T
+	for _, o := range objects {
+		if t, ok := o.(T); ok {
+			all = append(all, t)
+		}
+	}
+	slices.SortFunc(all, func(a, b T) int { return a.Key().Compare(b.Key()) })
+	return all
+}
+
+// head returns the object at the head of a group.
+func head[T netvirt.Object](objects netvirt.Model, k netvirt.Key) (T, bool) {
+	o, ok := objects[k].(T)
+	return o, ok
+}
+
+// lookVPN looks a vpn-instance up.
+func lookVPN(look lookup, name string) (netvirt.VPNInstance, bool) {
+	o, ok := look(vpnKey(name)).(netvirt.VPNInstance)
+	return o, ok
+}
+
+func transitKey(name string) netvirt.Key {
+	return netvirt.Key{Kind: netvirt.KindTransit, Name: name}
+}
+
+func vpnKey(name string) netvirt.Key {
+	return netvirt.Key{Kind: netvirt.KindVPNInstance, Name: name}
+}
+
+func elanKey(name string) netvirt.Key {
+	return netvirt.Key{Kind: netvirt.KindELANInstance, Name: name}
+}
+
+// sortedKeys lists a map's keys in order.
+func sortedKeys[V any](m map[string]V) []string {
+	return slices.Sorted(maps.Keys(m))
+}

@@ -1,0 +1,253 @@
+// Package netvirtjson writes Netvirt objects as the RFC 7951 JSON of the YANG
+// modules that define them (netvirt-model section 2): the trees that RESTCONF
+// shows. It knows leaf names and nesting, and nothing of who reads the trees.
+package netvirtjson
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// trees has the writer of each top container.
+var trees = map[string]func(iter.Seq[netvirt.Object]) any{
+	"ietf-interfaces:interfaces": interfaces,
+	"elan:elan-instances":        elanInstances,
+	"elan:elan-interfaces":       elanInterfaces,
+	"l3vpn:vpn-instances":        vpnInstances,
+	"l3vpn:vpn-interfaces":       vpnInterfaces,
+	"odl-nat:floating-ip-info":   floatingIPs,
+	"coe-netvirt:transits":       transits,
+	"coe-netvirt:nodes":          nodes,
+	"coe-netvirt:subnets":        subnets,
+	"coe-netvirt:services":       services,
+}
+
+// Tops lists the top containers ("module:name") that Tree writes, sorted.
+func Tops() []string { return slices.Sorted(maps.Keys(trees)) }
+
+// Tree writes the content of a top container with the objects that belong in
+// it; nil where there are none. Lists are sorted by key.
+func Tree(top string, objects iter.Seq[netvirt.Object]) ([]byte, error) {
+	write, found := trees[top]
+	if !found {
+		return nil, fmt.Errorf("write tree %s: it holds no Netvirt objects", top)
+	}
+	content := write(objects)
+	if content == nil {
+		return nil, nil
+	}
+	raw, err := json.Marshal(content)
+	if err != nil {
+		return nil, fmt.Errorf("write tree %s: %w", top, err)
+	}
+	return raw, nil
+}
+
+// of collects the objects of one type, sorted by key.
+func of[T netvirt.Object](objects iter.Seq[netvirt.Object]) []T {
+	var out []T
+	for o := range objects {
+		if t, ok := o.(T); ok {
+			out = append(out, t)
+		}
+	}
+	slices.SortFunc(out, func(a, b T) int { return cmp.Compare(a.Key().Name, b.Key().Name) })
+	return out
+}
+
+// list is a container with one list in it.
+func list[T any](name string, entries []T) any {
+	if len(entries) == 0 {
+		return nil
+	}
+	return map[string][]T{name: entries}
+}
+
+// each converts objects of one type to list entries.
+func each[T netvirt.Object, E any](objects iter.Seq[netvirt.Object], entry func(T) E) []E {
+	var out []E
+	for _, o := range of[T](objects) {
+		out = append(out, entry(o))
+	}
+	return out
+}
+
+type jsonInterface struct {
+	Name            string `json:"name"`
+	Type            string `json:"type"`
+	Enabled         bool   `json:"enabled"`
+	L2VLANMode      string `json:"odl-interface:l2vlan-mode"`
+	ParentInterface string `json:"odl-interface:parent-interface,omitempty"`
+}
+
+func interfaces(objects iter.Seq[netvirt.Object]) any {
+	return list("interface", each(objects, func(o netvirt.Interface) jsonInterface {
+		return jsonInterface{
+			Name: o.Name, Type: "iana-if-type:l2vlan", Enabled: true,
+			L2VLANMode: "trunk", ParentInterface: o.ParentInterface,
+		}
+	}))
+}
+
+type jsonELANInstance struct {
+	Name           string `json:"elan-instance-name"`
+	SegmentType    string `json:"segment-type"`
+	SegmentationID uint32 `json:"segmentation-id"`
+	External       bool   `json:"external"`
+}
+
+func elanInstances(objects iter.Seq[netvirt.Object]) any {
+	return list("elan-instance", each(objects, func(o netvirt.ELANInstance) jsonELANInstance {
+		return jsonELANInstance{o.Name, "elan:" + string(o.SegmentType), o.SegmentationID, false}
+	}))
+}
+
+type jsonELANInterface struct {
+	Name         string         `json:"name"`
+	ELANInstance string         `json:"elan-instance-name"`
+	MACEntries   []jsonMACEntry `json:"static-mac-entries,omitempty"`
+}
+
+type jsonMACEntry struct {
+	MAC      string     `json:"mac-address"`
+	IPPrefix netip.Addr `json:"ip-prefix"`
+}
+
+func elanInterfaces(objects iter.Seq[netvirt.Object]) any {
+	entries := map[string][]jsonMACEntry{}
+	for _, o := range of[netvirt.MACEntry](objects) {
+		entries[o.Interface] = append(entries[o.Interface], jsonMACEntry{o.MAC, o.Address})
+	}
+	return list("elan-interface", each(objects, func(o netvirt.ELANInterface) jsonELANInterface {
+		return jsonELANInterface{o.Name, o.ELAN, entries[o.Name]}
+	}))
+}
+
+type jsonVPNInstance struct {
+	Name   string     `json:"vpn-instance-name"`
+	Type   string     `json:"type"`
+	L3VNI  uint32     `json:"l3vni"`
+	Family jsonFamily `json:"ipv4-family"`
+}
+
+type jsonFamily struct {
+	RouteDistinguisher []string `json:"route-distinguisher"`
+	Targets            struct {
+		Target []jsonTarget `json:"vpnTarget"`
+	} `json:"vpnTargets"`
+}
+
+type jsonTarget struct {
+	Value string `json:"vrfRTValue"`
+	Type  string `json:"vrfRTType"`
+}
+
+func vpnInstances(objects iter.Seq[netvirt.Object]) any {
+	return list("vpn-instance", each(objects, func(o netvirt.VPNInstance) jsonVPNInstance {
+		v := jsonVPNInstance{Name: o.Name, Type: "l3"}
+		v.Family.RouteDistinguisher = []string{o.RouteDistinguisher}
+		v.Family.Targets.Target = []jsonTarget{{o.RouteDistinguisher, "both"}}
+		if o.Transit != "" {
+			v.Family.Targets.Target = append(v.Family.Targets.Target, jsonTarget{o.Transit, "both"})
+		}
+		return v
+	}))
+}
+
+type jsonVPNInterface struct {
+	Name            string          `json:"name"`
+	RouterInterface bool            `json:"router-interface"`
+	InstanceNames   []jsonVPNName   `json:"vpn-instance-names"`
+	Adjacencies     []jsonAdjacency `json:"odl-l3vpn:adjacency,omitempty"`
+}
+
+type jsonVPNName struct {
+	Name       string `json:"vpn-name"`
+	SubnetType string `json:"associated-subnet-type"`
+}
+
+type jsonAdjacency struct {
+	IPAddress netip.Prefix `json:"ip_address"`
+	MAC       string       `json:"mac_address"`
+	Type      string       `json:"adjacency_type"`
+	SubnetID  string       `json:"subnet_id"`
+	Gateway   netip.Addr   `json:"subnet_gateway_ip"`
+}
+
+func vpnInterfaces(objects iter.Seq[netvirt.Object]) any {
+	adjacencies := map[string][]jsonAdjacency{}
+	families := map[string][2]bool{} // IPv4, IPv6
+	for _, o := range of[netvirt.Adjacency](objects) {
+		adjacencies[o.Interface] = append(adjacencies[o.Interface], jsonAdjacency{
+			IPAddress: netip.PrefixFrom(o.Address, o.Address.BitLen()), MAC: o.MAC,
+			Type: "primary-adjacency", SubnetID: subnetID(o), Gateway: o.Gateway,
+		})
+		has := families[o.Interface]
+		families[o.Interface] = [2]bool{has[0] || o.Address.Is4(), has[1] || !o.Address.Is4()}
+	}
+	return list("vpn-interface", each(objects, func(o netvirt.VPNInterface) jsonVPNInterface {
+		return jsonVPNInterface{
+			Name:          o.Name,
+			InstanceNames: []jsonVPNName{{o.VPN, subnetType(families[o.Name])}},
+			Adjacencies:   adjacencies[o.Name],
+		}
+	}))
+}
+
+func subnetType(has [2]bool) string {
+	switch has {
+	case [2]bool{true, true}:
+		return "V4AndV6Subnets"
+	case [2]bool{false, true}:
+		return "V6Subnet"
+	}
+	return "V4Subnet"
+}
+
+// subnetID is a stable uuid of the adjacency's subnet (RFC 9562 section 5.8).
+func subnetID(o netvirt.Adjacency) string {
+	h := sha256.Sum256([]byte(o.ELAN + " " + o.Network.String()))
+	h[6] = h[6]&0x0f | 0x80
+	h[8] = h[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16])
+}
+
+type jsonRouter struct {
+	ID    string     `json:"router-id"`
+	Ports []jsonPort `json:"ports"`
+}
+
+type jsonPort struct {
+	Name string        `json:"port-name"`
+	Map  []jsonNATPair `json:"internal-to-external-port-map"`
+}
+
+type jsonNATPair struct {
+	Internal   netip.Addr `json:"internal-ip"`
+	External   netip.Addr `json:"external-ip"`
+	ExternalID string     `json:"external-id"`
+}
+
+func floatingIPs(objects iter.Seq[netvirt.Object]) any {
+	var routers []jsonRouter
+	for _, o := range of[netvirt.FloatingIP](objects) { // sorted by router, port, address
+		if n := len(routers); n == 0 || routers[n-1].ID != o.Router {
+			routers = append(routers, jsonRouter{ID: o.Router})
+		}
+		r := &routers[len(routers)-1]
+		if n := len(r.Ports); n == 0 || r.Ports[n-1].Name != o.Port {
+			r.Ports = append(r.Ports, jsonPort{Name: o.Port})
+		}
+		p := &r.Ports[len(r.Ports)-1]
+		p.Map = append(p.Map, jsonNATPair{o.Internal, o.External, o.ExternalID})
+	}
+	return list("router-ports", routers)
+}

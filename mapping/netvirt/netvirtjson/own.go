@@ -1,0 +1,80 @@
+package netvirtjson
+
+import (
+	"iter"
+	"net/netip"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// The kinds that Netvirt lacks, in the module coe-netvirt.
+
+type jsonTransit struct {
+	RouteTarget string `json:"route-target"`
+}
+
+func transits(objects iter.Seq[netvirt.Object]) any {
+	return list("transit", each(objects, func(o netvirt.Transit) jsonTransit {
+		return jsonTransit{o.RouteTarget}
+	}))
+}
+
+type jsonNode struct {
+	Address  netip.Addr `json:"address"`
+	HostName string     `json:"host-name,omitempty"`
+}
+
+func nodes(objects iter.Seq[netvirt.Object]) any {
+	return list("node", each(objects, func(o netvirt.Node) jsonNode {
+		return jsonNode{o.Address, o.HostName}
+	}))
+}
+
+type jsonSubnet struct {
+	ELANInstance string       `json:"elan-instance-name"`
+	Prefix       netip.Prefix `json:"prefix"`
+	VPNInstance  string       `json:"vpn-instance-name"`
+	Gateway      netip.Addr   `json:"gateway"`
+	DNS          []netip.Addr `json:"dns-servers,omitempty"`
+	LeaseTime    uint32       `json:"lease-time"`
+}
+
+func subnets(objects iter.Seq[netvirt.Object]) any {
+	return list("subnet", each(objects, func(o netvirt.Subnet) jsonSubnet {
+		return jsonSubnet{o.ELAN, o.Prefix, o.VPN, o.Gateway, o.DNS.All(), o.LeaseTime}
+	}))
+}
+
+type jsonService struct {
+	UID       string    `json:"uid"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name,omitempty"`
+	Affinity  uint32    `json:"affinity"`
+	VIPs      []jsonVIP `json:"vip,omitempty"`
+}
+
+type jsonVIP struct {
+	Protocol  netvirt.Protocol `json:"protocol"`
+	Address   netip.Addr       `json:"address"`
+	Port      uint16           `json:"port"`
+	Endpoints []jsonEndpoint   `json:"endpoint,omitempty"`
+}
+
+type jsonEndpoint struct {
+	Address netip.Addr `json:"address"`
+	Port    uint16     `json:"port"`
+}
+
+func services(objects iter.Seq[netvirt.Object]) any {
+	vips := map[string][]jsonVIP{}
+	for _, o := range of[netvirt.ServiceVIP](objects) {
+		v := jsonVIP{Protocol: o.Protocol, Address: o.VIP.Addr(), Port: o.VIP.Port()}
+		for _, e := range o.Endpoints.All() {
+			v.Endpoints = append(v.Endpoints, jsonEndpoint{e.Addr(), e.Port()})
+		}
+		vips[o.Service] = append(vips[o.Service], v)
+	}
+	return list("service", each(objects, func(o netvirt.Service) jsonService {
+		return jsonService{o.UID, o.Namespace, o.Name, o.Affinity, vips[o.UID]}
+	}))
+}

@@ -1,0 +1,175 @@
+// Package datastore keeps the configuration tree in etcd: embedded in this
+// process by default, an external cluster when endpoints are given.
+//
+// The tree is stored in units (see Unit). All of them are mirrored in memory and
+// kept up to date by one watch, so reads never wait for etcd. A write is one etcd
+// transaction that compares the revision of everything it has read; it returns
+// when etcd has it on disk and the mirror shows it. Beside the tree the package
+// keeps the records of the elected leader, fenced by its election key.
+//
+// It knows schema nodes and bytes, but neither RESTCONF nor what the data mean.
+package datastore
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/coe-bridge/coe-bridge/yang"
+)
+
+// The prefixes of all keys of ours.
+const (
+	root           = "/coe-bridge/v1/"
+	configPrefix   = root + "config/"
+	recordsPrefix  = root + "records/"
+	electionPrefix = root + "election"
+)
+
+// Defaults of Config.
+const (
+	defaultTimeout   = 10 * time.Second
+	defaultBodyLimit = 8 << 20
+	defaultLeaseTTL  = 10 * time.Second
+	defaultTxnOps    = 128 // what an etcd server takes unless told otherwise
+)
+
+// Config says where the data live.
+type Config struct {
+	Schema *yang.Schema
+
+	// Dir holds the embedded etcd's data. It is used when Endpoints is empty.
+	Dir string
+	// Quota bounds the embedded etcd's database in bytes; 0 is etcd's default.
+	Quota int64
+	// BodyLimit is the largest request body that the embedded etcd must be able
+	// to take in one transaction; 0 means 8 MiB.
+	BodyLimit int64
+
+	// Endpoints of an external etcd cluster, for example "https://10.0.0.1:2379".
+	Endpoints []string
+	TLS       *tls.Config
+	Username  string
+	// PasswordFile holds the password on its first line.
+	PasswordFile string
+	// MaxTxnOps is the external servers' --max-txn-ops; 0 means 128, etcd's default.
+	MaxTxnOps int
+
+	// Timeout bounds every call to etcd; 0 means 10 s.
+	Timeout time.Duration
+	// LeaseTTL is how long leadership outlives a leader that fell silent; 0 means 10 s.
+	LeaseTTL time.Duration
+	Log      *slog.Logger
+}
+
+// Datastore is an open datastore. It is safe for use by many goroutines.
+type Datastore struct {
+	cfg    Config
+	log    *slog.Logger
+	client *clientv3.Client
+	server io.Closer // the embedded etcd with its directory's lock, or nil
+	layout *layout
+	mirror *mirror
+
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// Open opens the datastore and returns when its mirror is complete. ctx bounds
+// the opening alone; Close ends the datastore.
+func Open(ctx context.Context, cfg Config) (*Datastore, error) {
+	cfg = cfg.withDefaults()
+	d := &Datastore{cfg: cfg, log: cfg.Log, layout: newLayout(cfg.Schema)}
+	if err := d.connect(ctx); err != nil {
+		return nil, err
+	}
+	d.mirror = newMirror()
+	if err := d.start(ctx); err != nil {
+		d.disconnect()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.Timeout <= 0 {
+		c.Timeout = defaultTimeout
+	}
+	if c.BodyLimit <= 0 {
+		c.BodyLimit = defaultBodyLimit
+	}
+	if c.LeaseTTL <= 0 {
+		c.LeaseTTL = defaultLeaseTTL
+	}
+	if c.MaxTxnOps <= 0 {
+		c.MaxTxnOps = defaultTxnOps
+	}
+	if len(c.Endpoints) == 0 {
+		c.MaxTxnOps = embeddedTxnOps(c.BodyLimit)
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (d *Datastore) connect(ctx context.Context) error {
+	if len(d.cfg.Endpoints) > 0 {
+		client, err := dial(d.cfg)
+		d.client = client
+		return err
+	}
+	server, err := startEmbedded(ctx, d.cfg)
+	if err != nil {
+		return err
+	}
+	d.client, d.server = server.client(), server
+	return d.forgetElections(ctx)
+}
+
+// start fills the mirror and keeps it up to date from then on.
+func (d *Datastore) start(ctx context.Context) error {
+	if err := d.relist(ctx); err != nil {
+		return fmt.Errorf("read the datastore: %w", err)
+	}
+	run, stop := context.WithCancel(context.Background())
+	d.stop = stop
+	d.done.Go(func() { d.watch(run) })
+	return nil
+}
+
+// Close ends the watch and, where etcd is embedded, stops it cleanly. Followers
+// and waiting writes return ErrClosed.
+func (d *Datastore) Close() error {
+	d.stop()
+	d.done.Wait()
+	d.mirror.close()
+	return d.disconnect()
+}
+
+func (d *Datastore) disconnect() error {
+	err := d.client.Close()
+	if d.server == nil {
+		return err
+	}
+	// The in-process client has no connection; what its Close says is that its
+	// context ended.
+	return d.server.Close()
+}
+
+// Revision is the datastore's revision that the mirror shows.
+func (d *Datastore) Revision() int64 { return d.mirror.revision() }
+
+// Ping asks etcd whether it can serve: nil when a majority answers in time.
+func (d *Datastore) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+	defer cancel()
+	_, err := d.client.Get(ctx, root, clientv3.WithCountOnly())
+	return classify("reach etcd", err)
+}

@@ -1,0 +1,108 @@
+package datastore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// An entry in a body has at least this many bytes, and costs one operation.
+	minEntryBytes = 16
+	// A stored unit repeats its key and qualifies some names: this much longer
+	// than the body that it came in may a transaction become.
+	txnGrowth   = 4
+	txnOverhead = 1 << 20
+	// The revisions that are kept for watches to resume from.
+	keptRevisions = "10000"
+	// A cluster of one elects itself: it need not wait as one in a network must.
+	heartbeatMs = 50
+	electionMs  = 250
+)
+
+// embedded is an etcd of one member inside this process. It listens nowhere:
+// the only way in is its client.
+type embedded struct {
+	etcd *embed.Etcd
+	lock *os.File
+}
+
+// embeddedTxnOps is how many operations one body of at most limit bytes can need.
+func embeddedTxnOps(limit int64) int { return int(limit/minEntryBytes) + 1024 }
+
+func startEmbedded(ctx context.Context, cfg Config) (*embedded, error) {
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the data directory: %w", err)
+	}
+	lock, err := lockDir(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	etcd, err := embed.StartEtcd(embeddedConfig(cfg))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start the embedded etcd in %s: %w", cfg.Dir, err), lock.Close())
+	}
+	e := &embedded{etcd: etcd, lock: lock}
+	select {
+	case <-etcd.Server.ReadyNotify():
+		return e, nil
+	case <-etcd.Server.StopNotify():
+		err = errors.New("it stopped")
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	return nil, errors.Join(fmt.Errorf("start the embedded etcd in %s: %w", cfg.Dir, err), e.Close())
+}
+
+// lockDir makes sure that no other process has dir. etcd itself would wait for
+// it without a word.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the data directory: %w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = errors.New("another process uses it: stop that one, or give this one its own --data-dir")
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock the data directory %s: %w", dir, err), f.Close())
+	}
+	return f, nil
+}
+
+func embeddedConfig(cfg Config) *embed.Config {
+	c := embed.NewConfig()
+	c.Name = "coe-bridge"
+	c.Dir = filepath.Join(cfg.Dir, "etcd")
+	peer := url.URL{Scheme: "unix", Host: c.Name} // a name alone: nobody listens
+	c.AdvertisePeerUrls = []url.URL{peer}
+	c.InitialCluster = c.Name + "=" + peer.String()
+	c.ListenPeerUrls, c.ListenClientUrls, c.AdvertiseClientUrls = nil, nil, nil
+	c.TickMs, c.ElectionMs = heartbeatMs, electionMs
+	c.QuotaBackendBytes = cfg.Quota
+	c.MaxTxnOps = uint(cfg.MaxTxnOps)
+	c.MaxRequestBytes = uint(min(cfg.BodyLimit*txnGrowth+txnOverhead, math.MaxInt32))
+	c.AutoCompactionMode = embed.CompactorModeRevision
+	c.AutoCompactionRetention = keptRevisions
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(newZapCore(cfg.Log)))
+	return c
+}
+
+func (e *embedded) client() *clientv3.Client { return v3client.New(e.etcd.Server) }
+
+// Close stops etcd and then lets go of the directory.
+func (e *embedded) Close() error {
+	e.etcd.Close()
+	return e.lock.Close()
+}

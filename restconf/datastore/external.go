@@ -1,0 +1,54 @@
+package datastore
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// A connection that is silent for this long is probed, and given up when the
+// probe is not answered.
+const (
+	keepAlive        = 5 * time.Second
+	keepAliveTimeout = 3 * time.Second
+)
+
+// dial makes a client of an external cluster. It connects on first use.
+func dial(cfg Config) (*clientv3.Client, error) {
+	password, err := readPassword(cfg.PasswordFile)
+	if err != nil {
+		return nil, err
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:            cfg.Endpoints,
+		TLS:                  cfg.TLS,
+		Username:             cfg.Username,
+		Password:             password,
+		DialTimeout:          cfg.Timeout,
+		DialKeepAliveTime:    keepAlive,
+		DialKeepAliveTimeout: keepAliveTimeout,
+		MaxCallSendMsgSize:   math.MaxInt32, // the servers set the limit
+		Logger:               zap.New(newZapCore(cfg.Log)),
+	})
+	if err != nil {
+		return nil, classify("connect to etcd at "+strings.Join(cfg.Endpoints, ", "), err)
+	}
+	return client, nil
+}
+
+func readPassword(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read the etcd password: %w", err)
+	}
+	line, _, _ := strings.Cut(string(content), "\n")
+	return strings.TrimSuffix(line, "\r"), nil
+}

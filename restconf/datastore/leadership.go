@@ -1,0 +1,94 @@
+package datastore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+)
+
+// Leadership is held by one process at a time. It ends when it is resigned, or
+// when its process could not reach etcd for the time of the lease.
+type Leadership struct {
+	// Epoch grows with each leader: the create revision of the election key.
+	Epoch int64
+	// Lost is closed when the leadership is over.
+	Lost <-chan struct{}
+
+	d        *Datastore
+	session  *concurrency.Session
+	election *concurrency.Election
+	key      string
+}
+
+// Campaign waits until this process leads, or ctx ends.
+func (d *Datastore) Campaign(ctx context.Context) (*Leadership, error) {
+	session, err := d.session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	election := concurrency.NewElection(session, electionPrefix)
+	if err := election.Campaign(ctx, candidate()); err != nil {
+		return nil, errors.Join(classify("campaign for leadership", err), session.Close())
+	}
+	return &Leadership{
+		Epoch:    election.Rev(),
+		Lost:     session.Done(),
+		d:        d,
+		session:  session,
+		election: election,
+		key:      election.Key(),
+	}, nil
+}
+
+// session makes a lease that is kept alive until it is closed.
+func (d *Datastore) session(ctx context.Context) (*concurrency.Session, error) {
+	ttl := int(math.Ceil(d.cfg.LeaseTTL.Seconds()))
+	grant, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+	defer cancel()
+	lease, err := d.client.Grant(grant, int64(ttl))
+	if err != nil {
+		return nil, classify("get a lease", err)
+	}
+	session, err := concurrency.NewSession(d.client, concurrency.WithLease(lease.ID), concurrency.WithTTL(ttl))
+	if err != nil {
+		return nil, classify("keep a lease alive", err)
+	}
+	return session, nil
+}
+
+// candidate tells people who leads.
+func candidate() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return fmt.Sprintf("%s pid %d", host, os.Getpid())
+}
+
+// Resign gives the leadership up, so that another process has it at once.
+func (l *Leadership) Resign(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.d.cfg.Timeout)
+	defer cancel()
+	err := l.election.Resign(ctx)
+	l.session.Orphan()
+	_, revoked := l.d.client.Revoke(ctx, l.session.Lease())
+	return classify("resign leadership", errors.Join(err, revoked))
+}
+
+// forgetElections removes what an earlier run left behind. Only for the embedded
+// etcd, whose directory is locked: who held those keys is dead, and nobody need
+// wait for its lease to run out.
+func (d *Datastore) forgetElections(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+	defer cancel()
+	_, err := d.client.Delete(ctx, electionPrefix+"/", clientv3.WithPrefix())
+	if err != nil {
+		return errors.Join(classify("forget the last leader", err), d.disconnect())
+	}
+	return nil
+}

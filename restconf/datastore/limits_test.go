@@ -1,0 +1,64 @@
+package datastore
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+func fill(n, size int, s shapes) func(*Tx) error {
+	return func(tx *Tx) error {
+		for i := range n {
+			tx.Put(s.pods, []string{fmt.Sprint(i)}, bytes.Repeat([]byte("x"), size))
+		}
+		return nil
+	}
+}
+
+func TestLimitsOfAnExternalServer(t *testing.T) {
+	s := newShapes()
+	e, endpoint := server(t, shortDir(t), func(c *embed.Config) { c.MaxTxnOps, c.MaxRequestBytes = 128, 1<<16 })
+	t.Cleanup(e.Close)
+	d := open(t, Config{Schema: s.schema, Endpoints: []string{endpoint}})
+	for _, c := range []struct {
+		name    string
+		n, size int
+		flag    string
+	}{
+		{"too many operations", 129, 1, "--max-txn-ops"},
+		{"too many bytes", 2, 1 << 15, "--max-request-bytes"},
+		{"more bytes than the transport takes", 8, 1 << 18, "--max-request-bytes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := d.Update(t.Context(), fill(c.n, c.size, s))
+			var limit *LimitError
+			require.ErrorAs(t, err, &limit)
+			require.Equal(t, c.flag, limit.Flag)
+			require.Empty(t, d.Tree(s.coe))
+		})
+	}
+	require.NoError(t, d.Update(t.Context(), fill(128, 1, s)))
+	require.Len(t, d.Tree(s.coe), 128)
+}
+
+// The embedded etcd takes whatever a body within the limit can hold.
+func TestLimitsOfTheEmbedded(t *testing.T) {
+	s := newShapes()
+	d := open(t, Config{Schema: s.schema, Dir: t.TempDir(), BodyLimit: 1 << 20})
+	require.NoError(t, d.Update(t.Context(), fill(1<<16, 16, s)))
+	require.NoError(t, d.Update(t.Context(), fill(2, 1<<20, s)))
+	require.Len(t, d.Tree(s.coe), 1<<16)
+}
+
+func TestFullDatabase(t *testing.T) {
+	s := newShapes()
+	d := open(t, Config{Schema: s.schema, Dir: t.TempDir(), Quota: 1 << 20})
+	var err error
+	for i := 0; i < 100 && err == nil; i++ {
+		err = d.Update(t.Context(), fill(1, 1<<18, s))
+	}
+	require.ErrorIs(t, err, ErrFull)
+}

@@ -1,0 +1,176 @@
+package datastore
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/coe-bridge/coe-bridge/yang"
+)
+
+// mirror holds all units as they were at one revision of etcd. What one revision
+// changed becomes visible as a whole.
+type mirror struct {
+	mu     sync.RWMutex
+	rev    int64
+	shelf  map[*yang.Node][]*Unit // by top container, ordered by id
+	waits  []wait
+	follow map[*follower]struct{}
+	closed chan struct{}
+}
+
+type wait struct {
+	rev   int64
+	ready chan struct{}
+}
+
+func newMirror() *mirror {
+	return &mirror{
+		shelf:  map[*yang.Node][]*Unit{},
+		follow: map[*follower]struct{}{},
+		closed: make(chan struct{}),
+	}
+}
+
+func (m *mirror) close() { close(m.closed) }
+
+func (m *mirror) revision() int64 {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.rev
+}
+
+func find(shelf []*Unit, id string) (int, bool) {
+	return slices.BinarySearchFunc(shelf, id, func(u *Unit, id string) int { return strings.Compare(u.id, id) })
+}
+
+// get is the unit id of top, or nil.
+func (m *mirror) get(top *yang.Node, id string) *Unit {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	shelf := m.shelf[top]
+	if i, ok := find(shelf, id); ok {
+		return shelf[i]
+	}
+	return nil
+}
+
+// tree are all units of top at one revision, ordered by id: the container's own
+// first.
+func (m *mirror) tree(top *yang.Node) []*Unit {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return slices.Clone(m.shelf[top])
+}
+
+// apply makes the changes of one revision. A unit that is to be deleted and is
+// not there is dropped from the batch.
+func (m *mirror) apply(b Batch) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, u := range b.Put {
+		m.put(u)
+	}
+	b.Delete = slices.DeleteFunc(b.Delete, func(u *Unit) bool { return !m.remove(u) })
+	m.advance(b)
+}
+
+func (m *mirror) put(u *Unit) {
+	top := topOf(u.Node)
+	shelf := m.shelf[top]
+	i, ok := find(shelf, u.id)
+	if ok {
+		shelf[i] = u
+		return
+	}
+	m.shelf[top] = slices.Insert(shelf, i, u)
+}
+
+func (m *mirror) remove(u *Unit) bool {
+	top := topOf(u.Node)
+	i, ok := find(m.shelf[top], u.id)
+	if ok {
+		m.shelf[top] = slices.Delete(m.shelf[top], i, i+1)
+	}
+	return ok
+}
+
+// replace makes the mirror hold exactly units, as of rev, and tells the
+// followers the difference.
+func (m *mirror) replace(units []*Unit, rev int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b := Batch{Revision: rev}
+	shelf := map[*yang.Node][]*Unit{}
+	for _, u := range units {
+		top := topOf(u.Node)
+		old := m.shelf[top]
+		i, ok := find(old, u.id)
+		if !ok || old[i].ModRevision != u.ModRevision {
+			b.Put = append(b.Put, u)
+		}
+		shelf[top] = append(shelf[top], u)
+	}
+	for top, old := range m.shelf {
+		for _, u := range old {
+			if _, ok := find(shelf[top], u.id); !ok {
+				b.Delete = append(b.Delete, &Unit{Node: u.Node, Key: u.Key, ModRevision: rev, id: u.id})
+			}
+		}
+	}
+	m.shelf = shelf
+	m.advance(b)
+}
+
+// advance tells those who wait that the mirror is at b's revision.
+func (m *mirror) advance(b Batch) {
+	m.rev = b.Revision
+	m.waits = slices.DeleteFunc(m.waits, func(w wait) bool {
+		if w.rev <= m.rev {
+			close(w.ready)
+		}
+		return w.rev <= m.rev
+	})
+	if len(b.Put)+len(b.Delete) == 0 {
+		return
+	}
+	for f := range m.follow {
+		f.push(b)
+	}
+}
+
+// reach waits until the mirror shows revision rev.
+func (m *mirror) reach(ctx context.Context, rev int64) error {
+	m.mu.Lock()
+	if m.rev >= rev {
+		m.mu.Unlock()
+		return nil
+	}
+	w := wait{rev, make(chan struct{})}
+	m.waits = append(m.waits, w)
+	m.mu.Unlock()
+	select {
+	case <-w.ready:
+		return nil
+	case <-m.closed:
+		return ErrClosed
+	case <-ctx.Done():
+		m.forget(w)
+		return ctx.Err()
+	}
+}
+
+func (m *mirror) forget(w wait) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waits = slices.DeleteFunc(m.waits, func(other wait) bool { return other == w })
+}
+
+// topOf is the top container of n.
+func topOf(n *yang.Node) *yang.Node {
+	for n.Parent != nil {
+		n = n.Parent
+	}
+	return n
+}

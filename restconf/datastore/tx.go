@@ -1,0 +1,235 @@
+package datastore
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/coe-bridge/coe-bridge/yang"
+)
+
+// Get is the unit of node and key as the mirror has it, or nil.
+func (d *Datastore) Get(node *yang.Node, key ...string) *Unit {
+	return d.mirror.get(topOf(node), d.layout.id(node, key))
+}
+
+// Tree are all units of a top container at one revision: the container's own
+// first, then its entries, list by list in the order of their keys. It is empty
+// when the container does not exist.
+func (d *Datastore) Tree(top *yang.Node) []*Unit { return d.mirror.tree(top) }
+
+// Tx is one attempt at a change: what fn read, and what it wants written. It is
+// good only within the call that it was made for.
+type Tx struct {
+	d      *Datastore
+	rev    int64            // the mirror's, before anything was read
+	read   map[string]int64 // id → ModRevision, 0 for absent
+	put    map[string]*Unit
+	delete map[string]*Unit
+	clear  map[string]struct{} // prefixes of the ids of lists to be emptied
+}
+
+// Update runs fn, which reads and writes through its Tx, and then makes all
+// writes or none. They are made only if everything that fn read with Get is
+// unchanged in etcd; otherwise fn runs again on the newer state, until ctx or the
+// datastore's timeout ends it. When Update returns nil, the writes are durable
+// and the mirror shows them. An error of fn is returned as it is.
+func (d *Datastore) Update(ctx context.Context, fn func(*Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+	defer cancel()
+	for {
+		tx := d.begin()
+		if err := fn(tx); err != nil {
+			return err
+		}
+		done, err := tx.commit(ctx)
+		if done || err != nil {
+			return err
+		}
+		// Something that was read has changed since, so the mirror has a newer
+		// revision or is about to.
+		if err := d.mirror.reach(ctx, tx.rev+1); err != nil {
+			return classify("wait for a change of others", err)
+		}
+	}
+}
+
+func (d *Datastore) begin() *Tx {
+	return &Tx{
+		d:      d,
+		rev:    d.mirror.revision(),
+		read:   map[string]int64{},
+		put:    map[string]*Unit{},
+		delete: map[string]*Unit{},
+		clear:  map[string]struct{}{},
+	}
+}
+
+// Get is the unit of node and key, with what this Tx has written, or nil. The
+// transaction relies on it.
+func (tx *Tx) Get(node *yang.Node, key ...string) *Unit {
+	id := tx.d.layout.id(node, key)
+	if u, ok := tx.put[id]; ok {
+		return u
+	}
+	u := tx.d.mirror.get(topOf(node), id)
+	if _, seen := tx.read[id]; !seen {
+		tx.read[id] = revisionOf(u)
+	}
+	if tx.gone(id) {
+		return nil
+	}
+	return u
+}
+
+func revisionOf(u *Unit) int64 {
+	if u == nil {
+		return 0
+	}
+	return u.ModRevision
+}
+
+// gone tells whether this Tx deletes id.
+func (tx *Tx) gone(id string) bool {
+	_, ok := tx.delete[id]
+	return ok || tx.cleared(id)
+}
+
+func (tx *Tx) cleared(id string) bool {
+	for prefix := range tx.clear {
+		if strings.HasPrefix(id, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// Tree are the units of a top container as they will be. The transaction does
+// not rely on them: whoever decides by them also reads and writes the
+// container's own unit, and so do all who change its entries.
+func (tx *Tx) Tree(top *yang.Node) []*Unit {
+	var units []*Unit
+	for _, u := range tx.d.mirror.tree(top) {
+		if _, ok := tx.put[u.id]; !ok && !tx.gone(u.id) {
+			units = append(units, u)
+		}
+	}
+	for _, u := range tx.put {
+		if topOf(u.Node) == top {
+			units = append(units, u)
+		}
+	}
+	slices.SortFunc(units, func(a, b *Unit) int { return strings.Compare(a.id, b.id) })
+	return units
+}
+
+// Put writes a unit.
+func (tx *Tx) Put(node *yang.Node, key []string, raw []byte) {
+	id := tx.d.layout.id(node, key)
+	tx.put[id] = &Unit{Node: node, Key: key, Raw: raw, id: id}
+	delete(tx.delete, id)
+}
+
+// Delete removes a unit, if it is there.
+func (tx *Tx) Delete(node *yang.Node, key []string) {
+	id := tx.d.layout.id(node, key)
+	tx.delete[id] = &Unit{Node: node, Key: key, id: id}
+	delete(tx.put, id)
+}
+
+// DeleteAll removes every entry of a list, those included that the mirror does
+// not show yet. Entries that are put later in this Tx stay.
+func (tx *Tx) DeleteAll(list *yang.Node) {
+	prefix := tx.d.layout.id(list, nil) + "="
+	tx.clear[prefix] = struct{}{}
+	maps.DeleteFunc(tx.put, func(id string, _ *Unit) bool { return strings.HasPrefix(id, prefix) })
+}
+
+// commit makes the writes. It returns false when what was read has changed.
+func (tx *Tx) commit(ctx context.Context) (bool, error) {
+	ops := tx.ops()
+	if len(ops) == 0 {
+		return true, nil
+	}
+	resp, err := tx.d.client.Txn(ctx).If(tx.compares()...).Then(ops...).Commit()
+	if err != nil {
+		if limit := limitError(err, max(len(tx.read), len(ops)), tx.size()); limit != nil {
+			return false, limit
+		}
+		return false, classify("write to etcd", err)
+	}
+	if !resp.Succeeded {
+		return false, nil
+	}
+	if !changed(resp) {
+		return true, nil // no event will come
+	}
+	return true, classify("see what was written", tx.d.mirror.reach(ctx, resp.Header.Revision))
+}
+
+func (tx *Tx) compares() []clientv3.Cmp {
+	cmps := make([]clientv3.Cmp, 0, len(tx.read))
+	for id, rev := range tx.read {
+		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(configPrefix+id), "=", rev))
+	}
+	return cmps
+}
+
+func (tx *Tx) ops() []clientv3.Op {
+	ops := make([]clientv3.Op, 0, len(tx.put)+len(tx.delete))
+	for id, u := range tx.put {
+		ops = append(ops, clientv3.OpPut(configPrefix+id, string(u.Raw)))
+	}
+	for prefix := range tx.clear {
+		ops = append(ops, tx.clearOps(prefix)...)
+	}
+	for id := range tx.delete {
+		if !tx.cleared(id) {
+			ops = append(ops, clientv3.OpDelete(configPrefix+id))
+		}
+	}
+	return ops
+}
+
+// clearOps empties a prefix but for what is put there: etcd refuses a transaction
+// that both deletes and puts one key, so the gaps between the puts are deleted.
+func (tx *Tx) clearOps(prefix string) []clientv3.Op {
+	var kept []string
+	for id := range tx.put {
+		if strings.HasPrefix(id, prefix) {
+			kept = append(kept, configPrefix+id)
+		}
+	}
+	slices.Sort(kept)
+	from, end := configPrefix+prefix, clientv3.GetPrefixRangeEnd(configPrefix+prefix)
+	ops := make([]clientv3.Op, 0, len(kept)+1)
+	for _, key := range kept {
+		if from < key {
+			ops = append(ops, clientv3.OpDelete(from, clientv3.WithRange(key)))
+		}
+		from = key + "\x00"
+	}
+	return append(ops, clientv3.OpDelete(from, clientv3.WithRange(end)))
+}
+
+// size is about what the transaction has in bytes, for an error's text.
+func (tx *Tx) size() int {
+	n := 0
+	for id, u := range tx.put {
+		n += len(id) + len(u.Raw)
+	}
+	return n
+}
+
+// changed tells whether a transaction made a new revision.
+func changed(resp *clientv3.TxnResponse) bool {
+	for _, r := range resp.Responses {
+		if r.GetResponsePut() != nil || r.GetResponseDeleteRange().GetDeleted() > 0 {
+			return true
+		}
+	}
+	return false
+}

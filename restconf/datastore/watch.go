@@ -1,0 +1,134 @@
+package datastore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const (
+	pageSize   = 5000
+	retryAfter = 200 * time.Millisecond
+)
+
+// watch feeds the mirror until ctx ends. A broken watch resumes where it was; one
+// whose next revision etcd no longer has starts again from a list.
+func (d *Datastore) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := d.watchOnce(ctx)
+		if errors.Is(err, rpctypes.ErrCompacted) {
+			err = d.relist(ctx)
+		}
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		d.log.Warn("watch of the datastore broke", "revision", d.mirror.revision(), "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryAfter):
+		}
+	}
+}
+
+// watchOnce follows etcd from the mirror's revision until the watch ends, and
+// returns why.
+func (d *Datastore) watchOnce(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	events := d.client.Watch(ctx, configPrefix, clientv3.WithPrefix(), clientv3.WithRev(d.mirror.revision()+1))
+	for resp := range events {
+		if err := resp.Err(); err != nil {
+			return fmt.Errorf("watch etcd: %w", err)
+		}
+		d.applyEvents(resp.Events)
+	}
+	return errors.New("watch etcd: the stream ended")
+}
+
+// applyEvents applies events revision by revision. etcd never splits a revision
+// between two answers.
+func (d *Datastore) applyEvents(events []*clientv3.Event) {
+	for len(events) > 0 {
+		b := Batch{Revision: events[0].Kv.ModRevision}
+		n := 0
+		for n < len(events) && events[n].Kv.ModRevision == b.Revision {
+			d.addEvent(&b, events[n])
+			n++
+		}
+		events = events[n:]
+		d.mirror.apply(b)
+	}
+}
+
+func (d *Datastore) addEvent(b *Batch, e *clientv3.Event) {
+	u := d.unit(e.Kv)
+	switch {
+	case u == nil:
+	case e.Type == mvccpb.Event_DELETE:
+		b.Delete = append(b.Delete, u)
+	default:
+		b.Put = append(b.Put, u)
+	}
+}
+
+// unit is the unit that kv holds, or nil for a key that this schema doesn't know:
+// a later release may have written it, and it is left alone.
+func (d *Datastore) unit(kv *mvccpb.KeyValue) *Unit {
+	id := strings.TrimPrefix(string(kv.Key), configPrefix)
+	node, key, ok := d.layout.parse(id)
+	if !ok {
+		d.log.Warn("key of the datastore is unknown to this release", "key", string(kv.Key))
+		return nil
+	}
+	return &Unit{Node: node, Key: key, Raw: kv.Value, ModRevision: kv.ModRevision, id: id}
+}
+
+// relist makes the mirror equal to etcd as it is now.
+func (d *Datastore) relist(ctx context.Context) error {
+	var units []*Unit
+	rev, err := d.scan(ctx, configPrefix, func(kv *mvccpb.KeyValue) {
+		if u := d.unit(kv); u != nil {
+			units = append(units, u)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	d.mirror.replace(units, rev)
+	return nil
+}
+
+// scan calls fn with every key under prefix, in order, all at the one revision
+// that it returns.
+func (d *Datastore) scan(ctx context.Context, prefix string, fn func(*mvccpb.KeyValue)) (int64, error) {
+	end := clientv3.GetPrefixRangeEnd(prefix)
+	var rev int64
+	for from := prefix; ; {
+		resp, err := d.page(ctx, from, end, rev)
+		if err != nil {
+			return 0, classify("list "+prefix, err)
+		}
+		if rev == 0 {
+			rev = resp.Header.Revision
+		}
+		for _, kv := range resp.Kvs {
+			fn(kv)
+		}
+		if !resp.More {
+			return rev, nil
+		}
+		from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+	}
+}
+
+func (d *Datastore) page(ctx context.Context, from, end string, rev int64) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+	defer cancel()
+	return d.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithRev(rev), clientv3.WithLimit(pageSize))
+}

@@ -1,0 +1,81 @@
+package yang
+
+import (
+	"cmp"
+	"slices"
+
+	goyang "github.com/openconfig/goyang/pkg/yang"
+)
+
+// member is a data node below an entry, with the cases that it is in, or a
+// choice.
+type member struct {
+	entry  *goyang.Entry
+	cases  []choiceCase
+	choice *choice
+}
+
+// flatten lists the data nodes below an entry in schema order, those in choices
+// in the place of the choice.
+func flatten(e *goyang.Entry, cases []choiceCase) []member {
+	var out []member
+	for _, child := range inOrder(e) {
+		switch {
+		case child.IsChoice():
+			c := &choice{name: child.Name, mandatory: child.Mandatory == goyang.TSTrue, within: cases}
+			out = append(out, member{choice: c})
+			for _, one := range inOrder(child) {
+				out = append(out, flatten(one, append(slices.Clone(cases), choiceCase{c, one.Name}))...)
+			}
+		case child.RPC != nil || child.Kind == goyang.NotificationEntry:
+		default:
+			out = append(out, member{entry: child, cases: cases})
+		}
+	}
+	return out
+}
+
+// inOrder lists an entry's children: its own in the order of the file, groupings
+// in the place where they are used, then those of augments by module and line.
+func inOrder(e *goyang.Entry) []*goyang.Entry {
+	var own []*goyang.Entry
+	seen := map[string]bool{}
+	for _, name := range names(e.Node) {
+		if child := e.Dir[name]; child != nil && !seen[name] {
+			seen[name] = true
+			own = append(own, child)
+		}
+	}
+	var others []*goyang.Entry
+	for name, child := range e.Dir {
+		if !seen[name] {
+			others = append(others, child)
+		}
+	}
+	slices.SortFunc(others, compareSource)
+	return append(own, others...)
+}
+
+// names lists the nodes that the statements below n define.
+func names(n goyang.Node) []string {
+	var out []string
+	for _, statement := range n.Statement().SubStatements() {
+		switch statement.Keyword {
+		case "container", "list", "leaf", "leaf-list", "choice", "case", "anydata", "anyxml":
+			out = append(out, statement.Argument)
+		case "uses":
+			if g := goyang.FindGrouping(n, statement.Argument, map[string]bool{}); g != nil {
+				out = append(out, names(g)...)
+			}
+		}
+	}
+	return out
+}
+
+func compareSource(a, b *goyang.Entry) int {
+	return cmp.Or(
+		cmp.Compare(goyang.RootNode(a.Node).Name, goyang.RootNode(b.Node).Name),
+		cmp.Compare(line(a), line(b)),
+		cmp.Compare(a.Name, b.Name),
+	)
+}
