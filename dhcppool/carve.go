@@ -157,6 +157,9 @@ func (a *Allocator) lowerHints(b *block) {
 			continue
 		}
 		freed := netip.PrefixFrom(b.Prefix.Addr(), key.bits).Masked().Addr()
+		if freed.Less(key.subnet.Addr()) { // carved from a wider pool that is gone
+			freed = key.subnet.Addr()
+		}
 		if !hint.IsValid() || freed.Less(hint) {
 			a.hints[key] = freed
 		}

@@ -36,24 +36,28 @@ func flatten(e *goyang.Entry, cases []choiceCase) []member {
 }
 
 // inOrder lists an entry's children: its own in the order of the file, groupings
-// in the place where they are used, then those of augments by module and line.
+// in the place where they are used, then those of augments by module.
 func inOrder(e *goyang.Entry) []*goyang.Entry {
-	var own []*goyang.Entry
+	order := names(e.Node)
+	augments := slices.Clone(e.Augmented)
+	slices.SortStableFunc(augments, func(a, b *goyang.Entry) int {
+		return cmp.Compare(goyang.RootNode(a.Node).Name, goyang.RootNode(b.Node).Name)
+	})
+	for _, augment := range augments {
+		order = append(order, names(augment.Node)...)
+	}
+	if _, isCase := e.Node.(*goyang.Case); isCase && len(order) == 0 {
+		order = []string{e.Name} // the case that a choice's leaf stands for
+	}
+	children := make([]*goyang.Entry, 0, len(e.Dir))
 	seen := map[string]bool{}
-	for _, name := range names(e.Node) {
+	for _, name := range order {
 		if child := e.Dir[name]; child != nil && !seen[name] {
 			seen[name] = true
-			own = append(own, child)
+			children = append(children, child)
 		}
 	}
-	var others []*goyang.Entry
-	for name, child := range e.Dir {
-		if !seen[name] {
-			others = append(others, child)
-		}
-	}
-	slices.SortFunc(others, compareSource)
-	return append(own, others...)
+	return children
 }
 
 // names lists the nodes that the statements below n define.
@@ -70,12 +74,4 @@ func names(n goyang.Node) []string {
 		}
 	}
 	return out
-}
-
-func compareSource(a, b *goyang.Entry) int {
-	return cmp.Or(
-		cmp.Compare(goyang.RootNode(a.Node).Name, goyang.RootNode(b.Node).Name),
-		cmp.Compare(line(a), line(b)),
-		cmp.Compare(a.Name, b.Name),
-	)
 }

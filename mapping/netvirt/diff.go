@@ -42,7 +42,7 @@ func (c Change) Verb() string {
 type phase uint8
 
 const (
-	detach phase = iota // delete what is attached: interfaces, floating IPs, services
+	detach phase = iota // delete what is attached: interfaces, addresses, floating IPs
 	upsert              // create and update, what is referred to first
 	retire              // delete the rest, what refers first
 )

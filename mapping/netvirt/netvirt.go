@@ -52,7 +52,7 @@ var kinds = [...]struct {
 	KindMACEntry:      {"static-mac-entry", true},
 	KindVPNInterface:  {"vpn-interface", true},
 	KindAdjacency:     {"adjacency", true},
-	KindService:       {"service", true},
+	KindService:       {"service", false},
 	KindServiceVIP:    {"service-vip", true},
 	KindFloatingIP:    {"floating-ip", true},
 }

@@ -10,16 +10,51 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/server/v3/embed"
 )
 
-const crashDir = "COE_BRIDGE_TEST_CRASH_DIR"
+// What a child process of a test does, and where.
+const (
+	writerDir = "COE_BRIDGE_TEST_WRITER_DIR"
+	serverDir = "COE_BRIDGE_TEST_SERVER_DIR"
+)
 
-// TestMain lets a test run this binary as the process that is going to be killed.
+// TestMain lets a test run this binary as a process that is going to be killed.
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(crashDir); dir != "" {
+	if dir := os.Getenv(writerDir); dir != "" {
 		writeForever(dir)
 	}
+	if dir := os.Getenv(serverDir); dir != "" {
+		serveForever(dir)
+	}
 	os.Exit(m.Run())
+}
+
+// child starts this binary in one of its other roles, and returns its lines.
+func child(t *testing.T, role, dir string) (*os.Process, *bufio.Scanner) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), role+"="+dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may be dead already
+		_ = cmd.Wait()
+	})
+	return cmd.Process, bufio.NewScanner(out)
+}
+
+// serveForever is an etcd server that can be killed.
+func serveForever(dir string) {
+	_, endpoint, err := startServer(dir, func(*embed.Config) {})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println(endpoint)
+	select {}
 }
 
 // writeForever leads, and puts one unit after the other, saying each when it is
@@ -45,21 +80,15 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 	dir := t.TempDir()
 	s := newShapes()
 	for round := range 2 {
-		child := exec.Command(os.Args[0], "-test.run=^$")
-		child.Env = append(os.Environ(), crashDir+"="+dir)
-		out, err := child.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, child.Start())
-		lines := bufio.NewScanner(out)
+		process, lines := child(t, writerDir, dir)
 		for range 200 {
 			require.True(t, lines.Scan())
 		}
-		require.NoError(t, child.Process.Kill())
+		require.NoError(t, process.Kill())
 		acknowledged := lines.Text()
 		for lines.Scan() {
 			acknowledged = lines.Text()
 		}
-		require.Error(t, child.Wait())
 
 		d, err := Open(t.Context(), Config{Schema: s.schema, Dir: dir})
 		require.NoError(t, err)

@@ -68,8 +68,15 @@ func open(t *testing.T, cfg Config) *Datastore {
 }
 
 // server starts an etcd for others, as an operator would, and returns its endpoint.
-func server(t *testing.T, dir string, tune func(*embed.Config)) (*embed.Etcd, string) {
+func server(t *testing.T, tune func(*embed.Config)) (endpoint string) {
 	t.Helper()
+	e, endpoint, err := startServer(shortDir(t), tune)
+	require.NoError(t, err)
+	t.Cleanup(e.Close)
+	return endpoint
+}
+
+func startServer(dir string, tune func(*embed.Config)) (*embed.Etcd, string, error) {
 	sock := url.URL{Scheme: "unix", Path: filepath.Join(dir, "sock")}
 	c := embed.NewConfig()
 	c.Name, c.Dir = "x", filepath.Join(dir, "etcd")
@@ -80,9 +87,11 @@ func server(t *testing.T, dir string, tune func(*embed.Config)) (*embed.Etcd, st
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
 	tune(c)
 	e, err := embed.StartEtcd(c)
-	require.NoError(t, err)
+	if err != nil {
+		return nil, "", err
+	}
 	<-e.Server.ReadyNotify()
-	return e, sock.String()
+	return e, sock.String(), nil
 }
 
 // shortDir is a directory whose sockets' names are short enough for the kernel.
@@ -102,8 +111,7 @@ func both(t *testing.T, test func(t *testing.T, d *Datastore, s shapes)) {
 	})
 	t.Run("external", func(t *testing.T) {
 		s := newShapes()
-		e, endpoint := server(t, shortDir(t), func(*embed.Config) {})
-		t.Cleanup(e.Close)
+		endpoint := server(t, func(*embed.Config) {})
 		test(t, open(t, Config{Schema: s.schema, Endpoints: []string{endpoint}}), s)
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.etcd.io/etcd/server/v3/embed"
 )
 
 // replay applies batches as a consumer would, and checks their order.
@@ -77,7 +76,9 @@ func TestFollow(t *testing.T) {
 func TestFollowAfterCompaction(t *testing.T) {
 	s := newShapes()
 	dir := shortDir(t)
-	e, endpoint := server(t, dir, func(*embed.Config) {})
+	process, lines := child(t, serverDir, dir)
+	require.True(t, lines.Scan())
+	endpoint := lines.Text()
 	d := open(t, Config{Schema: s.schema, Endpoints: []string{endpoint}})
 	other := open(t, Config{Schema: s.schema, Endpoints: []string{endpoint}})
 	put(t, d, s.pods, "gone", `1`)
@@ -112,13 +113,13 @@ func TestFollowAfterCompaction(t *testing.T) {
 	require.Equal(t, map[string]string{"pod:coe/pods=new": "1", "pod:coe/pods=kept": "1"}, <-states)
 
 	// The server goes and comes back: the watch resumes.
-	e.Close()
+	require.NoError(t, process.Kill())
 	ctx2, cancel2 := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	err = d.Update(ctx2, func(tx *Tx) error { tx.Put(s.pods, []string{"x"}, []byte(`1`)); return nil })
 	cancel2()
 	require.ErrorIs(t, err, ErrUnavailable)
-	e, _ = server(t, dir, func(*embed.Config) {})
-	t.Cleanup(e.Close)
+	_, lines = child(t, serverDir, dir)
+	require.True(t, lines.Scan())
 	require.Eventually(t, func() bool {
 		return d.Update(t.Context(), func(tx *Tx) error { tx.Put(s.pods, []string{"y"}, []byte(`1`)); return nil }) == nil
 	}, 10*time.Second, 50*time.Millisecond)

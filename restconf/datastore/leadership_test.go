@@ -3,6 +3,7 @@ package datastore
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -10,8 +11,7 @@ import (
 
 func TestOneLeads(t *testing.T) {
 	s := newShapes()
-	e, endpoint := server(t, shortDir(t), func(*embed.Config) {})
-	t.Cleanup(e.Close)
+	endpoint := server(t, func(*embed.Config) {})
 	cfg := Config{Schema: s.schema, Endpoints: []string{endpoint}}
 	a, b := open(t, cfg), open(t, cfg)
 
@@ -54,7 +54,7 @@ func TestOneLeads(t *testing.T) {
 // A lease that ends deposes, whatever the leader believes.
 func TestLeaseEnds(t *testing.T) {
 	s := newShapes()
-	d := open(t, Config{Schema: s.schema, Dir: t.TempDir()})
+	d := open(t, Config{Schema: s.schema, Dir: t.TempDir(), LeaseTTL: time.Second})
 	l, err := d.Campaign(t.Context())
 	require.NoError(t, err)
 	_, err = d.client.Revoke(t.Context(), l.session.Lease())

@@ -20,8 +20,7 @@ func fill(n, size int, s shapes) func(*Tx) error {
 
 func TestLimitsOfAnExternalServer(t *testing.T) {
 	s := newShapes()
-	e, endpoint := server(t, shortDir(t), func(c *embed.Config) { c.MaxTxnOps, c.MaxRequestBytes = 128, 1<<16 })
-	t.Cleanup(e.Close)
+	endpoint := server(t, func(c *embed.Config) { c.MaxTxnOps, c.MaxRequestBytes = 128, 1<<16 })
 	d := open(t, Config{Schema: s.schema, Endpoints: []string{endpoint}})
 	for _, c := range []struct {
 		name    string

@@ -2,6 +2,7 @@ package ovnhost
 
 import (
 	"context"
+	"crypto/rand"
 	"io"
 	"net"
 	"net/http"
@@ -85,13 +86,10 @@ func TestFaults(t *testing.T) {
 		process *Process
 		answers func(context.Context) error
 	}{
-		"nb":     {lab.NB.Process, func(ctx context.Context) error { _, err := lab.NBCtl(ctx, "show"); return err }},
-		"sb":     {lab.SB.Process, func(ctx context.Context) error { _, err := lab.SBCtl(ctx, "show"); return err }},
-		"northd": {lab.Northd, func(ctx context.Context) error { _, err := lab.NBCtl(ctx, "--wait=sb", "sync"); return err }},
-		"vswitchd": {lab.Hosts[0].VSwitchd, func(ctx context.Context) error {
-			_, err := lab.Hosts[0].VSCtl(ctx, "add-br", "b", "--", "set", "Bridge", "b", "datapath_type=netdev", "--", "--if-exists", "del-br", "b")
-			return err
-		}},
+		"nb":         {lab.NB.Process, func(ctx context.Context) error { _, err := lab.NBCtl(ctx, "show"); return err }},
+		"sb":         {lab.SB.Process, func(ctx context.Context) error { _, err := lab.SBCtl(ctx, "show"); return err }},
+		"northd":     {lab.Northd, func(ctx context.Context) error { _, err := lab.NBCtl(ctx, "--wait=sb", "sync"); return err }},
+		"vswitchd":   {lab.Hosts[0].VSwitchd, func(ctx context.Context) error { return probeSwitch(ctx, lab.Hosts[0]) }},
 		"controller": {lab.Hosts[0].Controller, lab.Sync},
 	}
 	for name, test := range tests {
@@ -111,6 +109,12 @@ func TestFaults(t *testing.T) {
 			require.NoError(t, test.process.Restart(ctx))
 		})
 	}
+}
+
+// probeSwitch changes the configuration and waits until the switch has taken it.
+func probeSwitch(ctx context.Context, host *Host) error {
+	_, err := host.VSCtl(ctx, "set", "Open_vSwitch", ".", "external_ids:probe="+rand.Text())
+	return err
 }
 
 func TestWipe(t *testing.T) {

@@ -18,6 +18,9 @@ import (
 // readyTimeout bounds how long a process may take from its start to being ready.
 const readyTimeout = 45 * time.Second
 
+// toolTimeout bounds a run of a short program.
+const toolTimeout = time.Minute
+
 // pollInterval is how often is looked where nothing tells.
 const pollInterval = 20 * time.Millisecond
 
@@ -253,6 +256,8 @@ func poll(ctx context.Context, f func(context.Context) error) error {
 // output runs a short program and returns what it prints; an error holds what it
 // complained of.
 func output(ctx context.Context, name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

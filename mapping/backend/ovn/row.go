@@ -41,14 +41,14 @@ type column struct {
 
 // linkColumns are the columns that hold links.
 var linkColumns = map[[2]string]bool{
-	{nb.LogicalSwitchTable, "ports"}:              true,
-	{nb.LogicalRouterTable, "ports"}:              true,
-	{nb.LogicalRouterTable, "static_routes"}:      true,
+	{nb.LogicalSwitchTable, "ports"}:             true,
+	{nb.LogicalRouterTable, "ports"}:             true,
+	{nb.LogicalRouterTable, "static_routes"}:     true,
 	{nb.LoadBalancerGroupTable, "load_balancer"}: true,
 }
 
-// tables are the tables that rows of ours are in, tablesByType the same by type
-// of row.
+// tables are the tables that rows of ours are in, tablesByType and
+// tablesByName the same by type of row and by name, schema what OVN says of them.
 var (
 	tables = []*table{
 		newTable(nb.LogicalSwitchTable, nb.LogicalSwitch{}, true),
@@ -68,12 +68,19 @@ var (
 		}
 		return byType
 	}()
+	tablesByName = func() map[string]*table {
+		byName := map[string]*table{}
+		for _, t := range tables {
+			byName[t.name] = t
+		}
+		return byName
+	}()
 	schema = nb.Schema()
 )
 
 func newTable(name string, zero any, root bool) *table {
 	t := &table{name: name, kind: reflect.TypeOf(zero), root: root}
-	columns := nb.Schema().Table(name)
+	columns := schema.Table(name)
 	for i := range t.kind.NumField() {
 		switch tag := t.kind.Field(i).Tag.Get("ovsdb"); tag {
 		case "_uuid":
@@ -205,14 +212,12 @@ func (s rowSet) add(r row) {
 
 // link puts a link to a row into the set.
 func (s rowSet) link(parentTable, parent, column, child string) {
-	for _, t := range tables {
-		if t.name == parentTable {
-			s.links[link{t, parent, column, child}] = struct{}{}
-		}
-	}
+	s.links[link{tablesByName[parentTable], parent, column, child}] = struct{}{}
 }
 
 func (s rowSet) empty() bool { return len(s.rows) == 0 && len(s.links) == 0 }
+
+func sameRow(a, b row) bool { return reflect.DeepEqual(a, b) }
 
 func (s rowSet) equal(other rowSet) bool {
 	return reflect.DeepEqual(s, other)

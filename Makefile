@@ -1,0 +1,59 @@
+# coe-bridge. `make help` lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+TOOLS      ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/coe-bridge/tools
+GOLANGCI   := golangci-lint-v2.11.3
+LINT       := $(TOOLS)/$(GOLANGCI)
+export CGO_ENABLED = 0
+export GOFLAGS = -trimpath
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+build: ## build bin/coe-bridge
+	@mkdir -p bin
+	go build -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/coe-bridge
+
+run: build ## start the bridge alone: no root, embedded etcd, memory backend, http://127.0.0.1:8181
+	bin/coe-bridge serve --dev --data-dir $${COE_BRIDGE_DATA_DIR:-.run/data}
+
+demo: build ## two hosts, OVN, pods that reach each other: the specification's story (root)
+	go run ./test/demo up
+
+demo-down: ## remove all that make demo left running (root)
+	go run ./test/demo down
+
+test: deps ## get the real parts and run every test (root)
+	CGO_ENABLED=1 go test -race -timeout 20m ./...
+
+test-fast: ## run the tests that need nothing
+	go test -short ./...
+
+fuzz: ## run every fuzz target for a fixed number of inputs
+	.ci/fuzz
+
+bench: deps ## print the figures (see docs/operations.md)
+	go run ./test/bench
+
+check: lint ## what CI runs beside the tests: format, vet, lint, import rules, generated files
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt on these"; exit 1; }
+	go vet ./...
+
+lint: $(LINT)
+	$(LINT) run ./...
+
+$(LINT):
+	@mkdir -p $(TOOLS)
+	@echo "building golangci-lint once, into $(TOOLS) (two to five minutes)"
+	GOFLAGS= GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.11.3
+	@mv $(TOOLS)/golangci-lint $@
+
+deps: ## install the Debian packages that the tests need, where they are missing (root)
+	.ci/deps
+
+clean: ## remove what was built and what make run kept
+	rm -rf bin .run
+
+.PHONY: help build run demo demo-down test test-fast fuzz bench check lint deps clean

@@ -1,0 +1,233 @@
+package bridge
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
+	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+)
+
+// netvirtTree writes one of the Netvirt trees: what is wanted, or what the
+// backend has confirmed.
+func (b *Bridge) netvirtTree(top string, confirmed bool) ([]byte, error) {
+	objects := b.wanted
+	if confirmed {
+		objects = b.loop.Confirmed
+	}
+	return netvirtjson.Tree(top, iter.Seq[netvirt.Object](objects))
+}
+
+func (b *Bridge) wanted(yield func(netvirt.Object) bool) {
+	for _, s := range append(b.scopes(), netvirt.Cluster) {
+		model, _ := b.want(s)
+		for _, o := range model {
+			if !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// jsonStatus is coe-status:status.
+type jsonStatus struct {
+	InSync      bool          `json:"in-sync"`
+	Complete    bool          `json:"complete"`
+	ClaimsError string        `json:"claims-error,omitempty"`
+	Backend     jsonBackend   `json:"backend"`
+	Scopes      []jsonScope   `json:"scope,omitempty"`
+	Problems    []jsonProblem `json:"problem,omitempty"`
+}
+
+type jsonBackend struct {
+	Name      string `json:"name"`
+	Connected bool   `json:"connected"`
+	Since     string `json:"since,omitempty"`
+	LastError string `json:"last-error,omitempty"`
+}
+
+type jsonScope struct {
+	Name          string `json:"name"`
+	Wanted        string `json:"wanted-revision"`
+	Reached       string `json:"reached-revision"`
+	InSync        bool   `json:"in-sync"`
+	LastError     string `json:"last-error,omitempty"`
+	LastErrorTime string `json:"last-error-time,omitempty"`
+	Objects       int    `json:"objects-wanted"`
+	Confirmed     int    `json:"objects-confirmed"`
+	Problems      int    `json:"problems"`
+}
+
+type jsonProblem struct {
+	Namespace string     `json:"namespace,omitempty"`
+	Kind      string     `json:"kind"`
+	UID       string     `json:"uid"`
+	Name      string     `json:"name,omitempty"`
+	Reason    coe.Reason `json:"reason"`
+	Message   string     `json:"message"`
+}
+
+func (b *Bridge) statusTree() ([]byte, error) {
+	st := b.loop.Status()
+	out := jsonStatus{
+		InSync: st.InSync, Complete: st.Complete, ClaimsError: st.ClaimError,
+		Backend: jsonBackend{st.Peer.Name, st.Peer.OK, when(st.Peer.Since), st.Peer.LastError},
+	}
+	for _, s := range st.Scopes {
+		out.Scopes = append(out.Scopes, scopeJSON(s))
+		for _, p := range s.Problems {
+			out.Problems = append(out.Problems, jsonProblem(p))
+		}
+	}
+	return marshal("coe-status:status", out)
+}
+
+func scopeJSON(s reconcile.ScopeStatus) jsonScope {
+	return jsonScope{
+		Name:   s.Scope.String(),
+		Wanted: strconv.FormatInt(s.Wanted, 10), Reached: strconv.FormatInt(s.Reached, 10),
+		InSync: s.InSync, LastError: s.LastError, LastErrorTime: when(s.ErrorTime),
+		Objects: s.Objects, Confirmed: s.Confirmed, Problems: len(s.Problems),
+	}
+}
+
+// jsonLease is an entry of coe-status:leases.
+type jsonLease struct {
+	PodUID       string         `json:"pod-uid"`
+	InterfaceUID string         `json:"interface-uid"`
+	Name         string         `json:"interface-name"`
+	Namespace    string         `json:"namespace"`
+	Pod          string         `json:"pod"`
+	Node         netip.Addr     `json:"node"`
+	MAC          string         `json:"mac-address"`
+	Addresses    []netip.Addr   `json:"ip-address"`
+	Networks     []netip.Prefix `json:"network"`
+	Released     string         `json:"released,omitempty"`
+}
+
+func (b *Bridge) leasesTree() ([]byte, error) {
+	var out struct {
+		Leases []jsonLease `json:"lease"`
+	}
+	for _, ns := range b.store.Namespaces() {
+		for _, l := range b.store.View(ns).Leases {
+			out.Leases = append(out.Leases, leaseJSON(l))
+		}
+	}
+	if len(out.Leases) == 0 {
+		return nil, nil
+	}
+	slices.SortFunc(out.Leases, func(a, c jsonLease) int {
+		return cmp.Or(cmp.Compare(a.Name, c.Name), cmp.Compare(a.PodUID, c.PodUID), cmp.Compare(a.InterfaceUID, c.InterfaceUID))
+	})
+	return marshal("coe-status:leases", out)
+}
+
+func leaseJSON(l *coe.Lease) jsonLease {
+	out := jsonLease{
+		PodUID: l.PodUID, InterfaceUID: l.InterfaceUID, Name: l.Name,
+		Namespace: l.Namespace, Pod: l.Pod, Node: l.Node, MAC: l.MAC,
+	}
+	for _, a := range l.Addresses {
+		out.Addresses = append(out.Addresses, a.Address)
+		out.Networks = append(out.Networks, a.Network)
+	}
+	if l.Released != 0 {
+		out.Released = when(time.Unix(l.Released, 0))
+	}
+	return out
+}
+
+// allocation is an element of dhcp_allocation_pool's allocation-instance.
+type allocation struct {
+	MAC     string     `json:"mac"`
+	Address netip.Addr `json:"allocated-ip"`
+}
+
+type allocations struct {
+	Subnet netip.Prefix `json:"subnet"`
+	Given  []allocation `json:"allocation-instance"`
+}
+
+type networkAllocations struct {
+	ID          string        `json:"network-id"`
+	Allocations []allocations `json:"allocations"`
+}
+
+// allocationsTree is what was handed out of each pool, by network and subnet.
+func (b *Bridge) allocationsTree() ([]byte, error) {
+	type pool struct {
+		network string
+		subnet  netip.Prefix
+	}
+	given := map[pool]map[string]netip.Addr{}
+	for _, ns := range b.store.Namespaces() {
+		v := b.store.View(ns)
+		blocks := map[netip.Prefix]*coe.Block{}
+		for _, block := range v.Blocks {
+			blocks[block.Prefix] = block
+		}
+		for _, l := range v.Leases {
+			for _, a := range l.Addresses {
+				block := blocks[a.Network]
+				if block == nil || block.Network == "" {
+					continue
+				}
+				p := pool{block.Network, block.Subnet}
+				if given[p] == nil {
+					given[p] = map[string]netip.Addr{}
+				}
+				given[p][l.MAC] = a.Address
+			}
+		}
+	}
+	networks := map[string]*networkAllocations{}
+	for p, macs := range given {
+		one := allocations{Subnet: p.subnet}
+		for mac, addr := range macs {
+			one.Given = append(one.Given, allocation{mac, addr})
+		}
+		slices.SortFunc(one.Given, func(a, c allocation) int { return a.Address.Compare(c.Address) })
+		if networks[p.network] == nil {
+			networks[p.network] = &networkAllocations{ID: p.network}
+		}
+		n := networks[p.network]
+		n.Allocations = append(n.Allocations, one)
+	}
+	if len(networks) == 0 {
+		return nil, nil
+	}
+	var out struct {
+		Networks []*networkAllocations `json:"network"`
+	}
+	for _, n := range networks {
+		slices.SortFunc(n.Allocations, func(a, c allocations) int { return a.Subnet.Compare(c.Subnet) })
+		out.Networks = append(out.Networks, n)
+	}
+	slices.SortFunc(out.Networks, func(a, c *networkAllocations) int { return cmp.Compare(a.ID, c.ID) })
+	return marshal("dhcp_allocation_pool", out)
+}
+
+func marshal(what string, content any) ([]byte, error) {
+	raw, err := json.Marshal(content)
+	if err != nil {
+		return nil, fmt.Errorf("write tree %s: %w", what, err)
+	}
+	return raw, nil
+}
+
+// when is a time as yang:date-and-time; empty for none.
+func when(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}

@@ -1,0 +1,173 @@
+package ovn
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// port is a group of a port: its objects, sorted.
+type port struct {
+	netvirt.Interface
+	elan        netvirt.ELANInterface
+	vpn         netvirt.VPNInterface
+	entries     []netvirt.MACEntry
+	adjacencies []netvirt.Adjacency
+}
+
+func newPort(k netvirt.Key, objects netvirt.Model) (port, bool) {
+	i, plugged := head[netvirt.Interface](objects, k)
+	e, attached := head[netvirt.ELANInterface](objects, netvirt.Key{Kind: netvirt.KindELANInterface, Name: k.Name})
+	v, _ := head[netvirt.VPNInterface](objects, netvirt.Key{Kind: netvirt.KindVPNInterface, Name: k.Name})
+	return port{i, e, v, each[netvirt.MACEntry](objects), each[netvirt.Adjacency](objects)}, plugged && attached
+}
+
+// encodePort makes the port of a pod. An Interface has none before it is
+// attached to an elan-instance: a port outside a switch does not live.
+func (c codec) encodePort(set rowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
+	p, ok := newPort(k, objects)
+	if !ok {
+		return
+	}
+	lsp := &nb.LogicalSwitchPort{
+		UUID: c.uuid(nb.LogicalSwitchPortTable, k, ""), Name: k.Name,
+		Addresses: p.addresses(), PortSecurity: p.addresses(), Options: map[string]string{}, ExternalIDs: c.portIDs(k, p),
+	}
+	if p.PodUID != "" {
+		// The interface on the node must say the same, or it is not bound: one
+		// that is left of an earlier pod of this name can't take the port.
+		lsp.Options["iface-id-ver"] = p.PodUID
+	}
+	if p.elan.Chassis != "" {
+		lsp.Options["requested-chassis"] = p.elan.Chassis
+	}
+	for _, a := range p.adjacencies {
+		c.dhcp(lsp, a)
+		if !a.Network.Contains(a.Address) {
+			c.hostRoute(set, k, p.vpn.VPN, a, look)
+		}
+	}
+	set.add(lsp)
+	set.link(nb.LogicalSwitchTable, c.switchUUID(p.elan.ELAN), "ports", lsp.UUID)
+}
+
+// dhcp has the port's first address of either family given by DHCP, if it is
+// one of its subnet.
+func (c codec) dhcp(lsp *nb.LogicalSwitchPort, a netvirt.Adjacency) {
+	options := &lsp.Dhcpv4Options
+	if a.Address.Is6() {
+		options = &lsp.Dhcpv6Options
+	}
+	if *options == nil && a.Network.Contains(a.Address) && !a.Network.IsSingleIP() {
+		uuid := c.dhcpUUID(a.ELAN, a.Network)
+		*options = &uuid
+	}
+}
+
+// hostRoute makes the routes to an address that is outside its subnet: on the
+// vpn's router, which has to be told the hardware address, and on the transit.
+func (c codec) hostRoute(set rowSet, k netvirt.Key, vpn string, a netvirt.Adjacency, look lookup) {
+	var (
+		role = "host " + a.Address.String()
+		to   = netip.PrefixFrom(a.Address, a.Address.BitLen())
+		via  = gatewayPort(a.ELAN, a.Network)
+	)
+	c.route(set, k, role, c.routerUUID(vpnKey(vpn)), to, a.Address, via)
+	set.add(&nb.StaticMACBinding{
+		UUID: c.uuid(nb.StaticMACBindingTable, k, role), LogicalPort: via, IP: a.Address.String(), MAC: a.MAC,
+		OverrideDynamicMAC: true,
+	})
+	if vpn, ok := lookVPN(look, vpn); ok {
+		c.transitRoute(set, k, roleTransit+" "+role, vpn, to)
+	}
+}
+
+// addresses are the port's addresses as OVN spells them: each MAC, followed by
+// its IP addresses.
+func (p port) addresses() []string {
+	ips := map[string][]string{}
+	seen := map[[2]string]bool{}
+	add := func(mac string, ip netip.Addr) {
+		if mac != "" && !seen[[2]string{mac, ip.String()}] {
+			seen[[2]string{mac, ip.String()}] = true
+			ips[mac] = append(ips[mac], ip.String())
+		}
+	}
+	for _, e := range p.entries {
+		add(e.MAC, e.Address)
+	}
+	for _, a := range p.adjacencies {
+		add(a.MAC, a.Address)
+	}
+	var addresses []string
+	for _, mac := range sortedKeys(ips) {
+		addresses = append(addresses, mac+" "+strings.Join(ips[mac], " "))
+	}
+	return addresses
+}
+
+// portIDs carry all that the port's objects say.
+func (c codec) portIDs(k netvirt.Key, p port) map[string]string {
+	ids := c.mark(k, "", idNamespace, p.Namespace, idPod, p.Pod, idPodUID, p.PodUID, idUID, p.UID, idParent, p.ParentInterface,
+		idELAN, p.elan.ELAN, idChassis, p.elan.Chassis, idVPN, p.vpn.VPN)
+	for _, e := range p.entries {
+		ids[idMACEntry+e.Address.String()] = e.MAC
+	}
+	for _, a := range p.adjacencies {
+		ids[idAdjacency+a.Address.String()] = fmt.Sprintf("%s %s %s %s", a.MAC, a.Network, a.Gateway, a.ELAN)
+	}
+	return ids
+}
+
+// decodePort reads what encodePort wrote.
+func (c codec) decodePort(k netvirt.Key, set rowSet) []netvirt.Object {
+	lsp, ok := get[nb.LogicalSwitchPort](set, c.uuid(nb.LogicalSwitchPortTable, k, ""))
+	if !ok {
+		return nil
+	}
+	ids := lsp.ExternalIDs
+	namespace := ids[idNamespace]
+	objects := []netvirt.Object{
+		netvirt.Interface{
+			Name: k.Name, Namespace: namespace, Pod: ids[idPod], PodUID: ids[idPodUID], UID: ids[idUID], ParentInterface: ids[idParent],
+		},
+		netvirt.ELANInterface{Name: k.Name, Namespace: namespace, ELAN: ids[idELAN], Chassis: ids[idChassis]},
+	}
+	if vpn := ids[idVPN]; vpn != "" {
+		objects = append(objects, netvirt.VPNInterface{Name: k.Name, Namespace: namespace, VPN: vpn})
+	}
+	for key, value := range ids {
+		if text, found := strings.CutPrefix(key, idMACEntry); found {
+			if a, err := netip.ParseAddr(text); err == nil {
+				objects = append(objects, netvirt.MACEntry{Interface: k.Name, Namespace: namespace, MAC: value, Address: a})
+			}
+		}
+		if text, found := strings.CutPrefix(key, idAdjacency); found {
+			if a, ok := parseAdjacency(text, value); ok {
+				a.Interface, a.Namespace = k.Name, namespace
+				objects = append(objects, a)
+			}
+		}
+	}
+	return objects
+}
+
+func parseAdjacency(address, value string) (netvirt.Adjacency, bool) {
+	fields := strings.SplitN(value, " ", 4)
+	if len(fields) != 4 {
+		return netvirt.Adjacency{}, false
+	}
+	a, err := netip.ParseAddr(address)
+	if err != nil {
+		return netvirt.Adjacency{}, false
+	}
+	network, err := netip.ParsePrefix(fields[1])
+	if err != nil {
+		return netvirt.Adjacency{}, false
+	}
+	gateway, err := netip.ParseAddr(fields[2])
+	return netvirt.Adjacency{Address: a, MAC: fields[0], Network: network, Gateway: gateway, ELAN: fields[3]}, err == nil
+}

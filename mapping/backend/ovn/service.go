@@ -1,0 +1,172 @@
+package ovn
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+const (
+	// hairpinAddresses are those that a pod sees, which reaches itself through a
+	// service.
+	hairpinAddresses = "169.254.169.5 fd69::5"
+	// maxAffinity is the longest affinity that OVN takes.
+	maxAffinity = 65535
+)
+
+// encodeService makes a load balancer for each protocol of a service, one at
+// least. They are in the group of the service's namespace, which the pods of an
+// isolated vpn-instance reach, and in that of the transit, which all others do.
+func (c codec) encodeService(set rowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
+	o, ok := head[netvirt.Service](objects, k)
+	if !ok {
+		return
+	}
+	vips := map[netvirt.Protocol][]netvirt.ServiceVIP{}
+	for _, v := range each[netvirt.ServiceVIP](objects) {
+		vips[v.Protocol] = append(vips[v.Protocol], v)
+	}
+	for i, protocol := range protocols(vips) {
+		lb := c.balancer(k, o, protocol, vips[protocol])
+		if i == 0 {
+			for _, f := range each[netvirt.FloatingIP](objects) {
+				lb.ExternalIDs[idFloating+f.Internal.String()+"/"+f.Port] = f.External.String() + " " + f.Router
+			}
+		}
+		set.add(lb)
+		for _, group := range groupsOf(o, look) {
+			set.link(nb.LoadBalancerGroupTable, c.balancersUUID(group), "load_balancer", lb.UUID)
+		}
+	}
+}
+
+// protocols are those that a service has load balancers for, in order; the first
+// carries what is of no protocol.
+func protocols(vips map[netvirt.Protocol][]netvirt.ServiceVIP) []netvirt.Protocol {
+	if len(vips) == 0 {
+		return []netvirt.Protocol{netvirt.TCP}
+	}
+	var all []netvirt.Protocol
+	for p := range vips {
+		all = append(all, p)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// groupsOf are the heads of the groups of load balancers that a service is in.
+func groupsOf(o netvirt.Service, look lookup) []netvirt.Key {
+	var groups []netvirt.Key
+	if look(transitKey(netvirt.CommonRouteTarget)) != nil {
+		groups = append(groups, transitKey(netvirt.CommonRouteTarget))
+	}
+	if vpn, ok := lookVPN(look, netvirt.VPNName(o.Namespace)); ok {
+		groups = append(groups, vpn.Key(), reach(vpn))
+	}
+	return groups
+}
+
+func (c codec) balancer(k netvirt.Key, o netvirt.Service, protocol netvirt.Protocol, vips []netvirt.ServiceVIP) *nb.LoadBalancer {
+	role, text := string(protocol), string(protocol)
+	lb := &nb.LoadBalancer{
+		UUID: c.uuid(nb.LoadBalancerTable, k, role), Name: o.Namespace + ":" + o.Name + ":" + role, Protocol: &text,
+		Vips: map[string]string{},
+		Options: map[string]string{
+			"reject": "true", "hairpin_snat_ip": hairpinAddresses, "neighbor_responder": "none",
+		},
+		ExternalIDs: c.mark(k, role, idNamespace, o.Namespace, idService, o.Name),
+	}
+	if o.Affinity > 0 {
+		lb.Options["affinity_timeout"] = strconv.FormatUint(uint64(min(o.Affinity, maxAffinity)), 10)
+		lb.ExternalIDs[idAffinity] = strconv.FormatUint(uint64(o.Affinity), 10)
+	}
+	for _, v := range vips {
+		var endpoints []string
+		for _, e := range v.Endpoints.All() {
+			endpoints = append(endpoints, endpointText(e))
+		}
+		lb.Vips[endpointText(v.VIP)] = strings.Join(endpoints, ",")
+	}
+	return lb
+}
+
+// endpointText is an address and port as OVN spells them; port 0, which stands
+// for every port, is left out.
+func endpointText(e netip.AddrPort) string {
+	if e.Port() != 0 {
+		return e.String()
+	}
+	if e.Addr().Is6() {
+		return "[" + e.Addr().String() + "]"
+	}
+	return e.Addr().String()
+}
+
+func parseEndpoint(text string) (netip.AddrPort, bool) {
+	if e, err := netip.ParseAddrPort(text); err == nil {
+		return e, true
+	}
+	a, err := netip.ParseAddr(strings.Trim(text, "[]"))
+	return netip.AddrPortFrom(a, 0), err == nil
+}
+
+// decodeService reads what encodeService wrote.
+func (c codec) decodeService(k netvirt.Key, set rowSet) []netvirt.Object {
+	var objects []netvirt.Object
+	for i, uuid := range sortedKeys(set.rows) {
+		lb, ok := get[nb.LoadBalancer](set, uuid)
+		if !ok {
+			continue
+		}
+		ids := lb.ExternalIDs
+		namespace := ids[idNamespace]
+		if i == 0 {
+			affinity, _ := strconv.ParseUint(ids[idAffinity], 10, 32)
+			objects = append(objects, netvirt.Service{UID: k.Name, Namespace: namespace, Name: ids[idService], Affinity: uint32(affinity)})
+		}
+		for vip, endpoints := range lb.Vips {
+			if v, ok := parseVIP(vip, endpoints); ok {
+				v.Service, v.Namespace, v.Protocol = k.Name, namespace, netvirt.Protocol(ids[idRole])
+				objects = append(objects, v)
+			}
+		}
+		for key, value := range ids {
+			if text, found := strings.CutPrefix(key, idFloating); found {
+				if f, ok := parseFloating(text, value); ok {
+					f.Namespace, f.ExternalID = namespace, k.Name
+					objects = append(objects, f)
+				}
+			}
+		}
+	}
+	return objects
+}
+
+func parseVIP(vip, endpoints string) (netvirt.ServiceVIP, bool) {
+	at, ok := parseEndpoint(vip)
+	if !ok {
+		return netvirt.ServiceVIP{}, false
+	}
+	var to []netip.AddrPort
+	for text := range strings.SplitSeq(endpoints, ",") {
+		if e, ok := parseEndpoint(text); ok {
+			to = append(to, e)
+		}
+	}
+	return netvirt.ServiceVIP{VIP: at, Endpoints: netvirt.NewEndpointList(to...)}, true
+}
+
+func parseFloating(key, value string) (netvirt.FloatingIP, bool) {
+	internal, port, _ := strings.Cut(key, "/")
+	external, router, _ := strings.Cut(value, " ")
+	in, err := netip.ParseAddr(internal)
+	if err != nil {
+		return netvirt.FloatingIP{}, false
+	}
+	ex, err := netip.ParseAddr(external)
+	return netvirt.FloatingIP{Router: router, Port: port, Internal: in, External: ex}, err == nil
+}

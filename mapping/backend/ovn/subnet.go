@@ -1,0 +1,133 @@
+package ovn
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// defaultLease is the lease time of a subnet that names none: OVN answers no
+// DHCP request without one.
+const defaultLease = 3600
+
+// roleTransit tells a route on the transit from one on the vpn's router.
+const roleTransit = "transit"
+
+func subnetKey(elan string, prefix netip.Prefix) netvirt.Key {
+	return netvirt.Subnet{ELAN: elan, Prefix: prefix}.Key()
+}
+
+// parseSubnetName takes the name in a subnet's key apart.
+func parseSubnetName(name string) (elan string, prefix netip.Prefix, ok bool) {
+	i := strings.LastIndexByte(name, ' ')
+	if i < 0 {
+		return "", netip.Prefix{}, false
+	}
+	prefix, err := netip.ParsePrefix(name[i+1:])
+	return name[:i], prefix, err == nil
+}
+
+// gatewayPort is the name of the router port of a subnet.
+func gatewayPort(elan string, prefix netip.Prefix) string {
+	return "router:" + elan + "/" + prefix.String()
+}
+
+// gatewaySwitchPort is the name of the switch port that gatewayPort is behind.
+func gatewaySwitchPort(elan string, prefix netip.Prefix) string {
+	return "switch:" + elan + "/" + prefix.String()
+}
+
+// dhcpUUID is the UUID of a subnet's DHCP options.
+func (c codec) dhcpUUID(elan string, prefix netip.Prefix) string {
+	return c.uuid(nb.DHCPOptionsTable, subnetKey(elan, prefix), "")
+}
+
+// encodeSubnet makes the port of the vpn's router that is the subnet's gateway,
+// behind a port of the elan's switch; the DHCP options of its pods; and the
+// transit's route to it. A subnet of its gateway alone has neither pods of its
+// own nor a route.
+func (c codec) encodeSubnet(set rowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
+	o, ok := head[netvirt.Subnet](objects, k)
+	if !ok {
+		return
+	}
+	port := c.gateway(k, o)
+	set.add(port)
+	set.link(nb.LogicalRouterTable, c.routerUUID(vpnKey(o.VPN)), "ports", port.UUID)
+	lsp := &nb.LogicalSwitchPort{
+		UUID: c.uuid(nb.LogicalSwitchPortTable, k, ""), Name: gatewaySwitchPort(o.ELAN, o.Prefix), Type: "router",
+		Addresses: []string{"router"}, Options: map[string]string{"router-port": port.Name}, ExternalIDs: c.mark(k, ""),
+	}
+	set.add(lsp)
+	set.link(nb.LogicalSwitchTable, c.switchUUID(o.ELAN), "ports", lsp.UUID)
+	if o.Prefix.IsSingleIP() {
+		return
+	}
+	set.add(&nb.DHCPOptions{
+		UUID: c.dhcpUUID(o.ELAN, o.Prefix), Cidr: o.Prefix.String(), Options: dhcpOptions(o), ExternalIDs: c.mark(k, ""),
+	})
+	if vpn, ok := lookVPN(look, o.VPN); ok {
+		c.transitRoute(set, k, roleTransit, vpn, o.Prefix)
+	}
+}
+
+// gateway makes the router port; it carries all that the subnet says.
+func (c codec) gateway(k netvirt.Key, o netvirt.Subnet) *nb.LogicalRouterPort {
+	port := &nb.LogicalRouterPort{
+		UUID: c.uuid(nb.LogicalRouterPortTable, k, ""), Name: gatewayPort(o.ELAN, o.Prefix), MAC: gatewayMAC(o.Gateway).String(),
+		Networks: []string{netip.PrefixFrom(o.Gateway, o.Prefix.Bits()).String()},
+		ExternalIDs: c.mark(k, "", idELAN, o.ELAN, idVPN, o.VPN, idPrefix, o.Prefix.String(), idGateway, o.Gateway.String(),
+			idDNS, string(o.DNS), idLease, strconv.FormatUint(uint64(o.LeaseTime), 10)),
+	}
+	if o.Gateway.Is6() && !o.Prefix.IsSingleIP() {
+		// A host asks for its address by DHCP and learns its gateway from the router.
+		port.Ipv6RaConfigs = map[string]string{"address_mode": "dhcpv6_stateful"}
+	}
+	return port
+}
+
+func dhcpOptions(o netvirt.Subnet) map[string]string {
+	var dns []string
+	for _, a := range o.DNS.All() {
+		if a.Is4() == o.Gateway.Is4() {
+			dns = append(dns, a.String())
+		}
+	}
+	options := map[string]string{"server_id": gatewayMAC(o.Gateway).String()}
+	if o.Gateway.Is4() {
+		lease := o.LeaseTime
+		if lease == 0 {
+			lease = defaultLease
+		}
+		options = map[string]string{
+			"server_id": o.Gateway.String(), "server_mac": gatewayMAC(o.Gateway).String(), "router": o.Gateway.String(),
+			"lease_time": strconv.FormatUint(uint64(lease), 10),
+		}
+	}
+	if len(dns) > 0 {
+		options["dns_server"] = "{" + strings.Join(dns, ", ") + "}"
+	}
+	return options
+}
+
+// decodeSubnet reads what encodeSubnet wrote.
+func (c codec) decodeSubnet(head netvirt.Key, set rowSet) []netvirt.Object {
+	port, ok := get[nb.LogicalRouterPort](set, c.uuid(nb.LogicalRouterPortTable, head, ""))
+	if !ok {
+		return nil
+	}
+	ids := port.ExternalIDs
+	prefix, _ := netip.ParsePrefix(ids[idPrefix])
+	gateway, _ := netip.ParseAddr(ids[idGateway])
+	dns, _ := netvirt.ParseAddrList(ids[idDNS])
+	lease, _ := strconv.ParseUint(ids[idLease], 10, 32)
+	if !prefix.IsValid() || !gateway.IsValid() {
+		return nil
+	}
+	return []netvirt.Object{netvirt.Subnet{
+		ELAN: ids[idELAN], VPN: ids[idVPN], Prefix: prefix, Gateway: gateway, DNS: dns, LeaseTime: uint32(lease),
+	}}
+}

@@ -1,0 +1,183 @@
+package mapping_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// FuzzLaws maps two random states of one namespace and holds the mapping and
+// the difference of the two models against their laws.
+func FuzzLaws(f *testing.F) {
+	for seed := range uint64(8) {
+		f.Add(seed, seed*7+1)
+	}
+	f.Fuzz(func(t *testing.T, a, b uint64) {
+		s := settings
+		if a%3 == 0 {
+			s.Isolation = mapping.IsolationNamespace
+		}
+		have := mapped(t, randomView(a), s)
+		want := mapped(t, randomView(b), s)
+		checkDiff(t, s, have, want)
+	})
+}
+
+// mapped maps a view and checks what holds of every model.
+func mapped(t *testing.T, v coe.View, s mapping.Settings) netvirt.Model {
+	m, problems := mapping.Map(v, s)
+	again, problemsAgain := mapping.Map(v, s)
+	require.Equal(t, m, again, "the model depends on the view alone")
+	require.Equal(t, problems, problemsAgain)
+	for k, o := range m {
+		require.Equal(t, k, o.Key())
+		require.Equal(t, netvirt.Scope(v.Namespace), o.Scope(), "%s is of its scope", k)
+		for _, ref := range o.Refs() {
+			require.Less(t, ref.Kind, k.Kind, "%s refers to lower kinds", k)
+		}
+	}
+	requireClosed(t, s, m)
+	require.Empty(t, netvirt.Diff(m, again), "a model does not differ from itself")
+	return m
+}
+
+// requireClosed checks that every reference is resolved, the cluster's objects
+// included.
+func requireClosed(t *testing.T, s mapping.Settings, m netvirt.Model) {
+	whole := mapping.Cluster(nil, s)
+	for k, o := range m {
+		whole[k] = o
+	}
+	from, to, dangling := whole.Dangling()
+	require.False(t, dangling, "%s refers to %s", from, to)
+}
+
+func checkDiff(t *testing.T, s mapping.Settings, have, want netvirt.Model) {
+	changes := netvirt.Diff(have, want)
+	require.Equal(t, changes, netvirt.Diff(have, want), "the order is deterministic")
+	state := netvirt.Model{}
+	for k, o := range have {
+		state[k] = o
+	}
+	for _, c := range changes {
+		require.Equal(t, state[c.Key()], c.Old, "%s: the old object is what was there", c.Key())
+		state.Apply([]netvirt.Change{c})
+		requireClosed(t, s, state)
+		requireOneHolder(t, state)
+	}
+	require.Equal(t, want, state, "the changes lead from have to want")
+}
+
+// requireOneHolder checks that no two interfaces hold one address.
+func requireOneHolder(t *testing.T, m netvirt.Model) {
+	holders := map[netip.Addr]string{}
+	for _, o := range m {
+		if a, ok := o.(netvirt.Adjacency); ok {
+			other, taken := holders[a.Address]
+			require.False(t, taken, "%s and %s hold %s", other, a.Interface, a.Address)
+			holders[a.Address] = a.Interface
+		}
+	}
+}
+
+// randomView is a state of the namespace "default": pods on three nodes with
+// leases of eight addresses, some of them missing or released, and services.
+func randomView(seed uint64) coe.View {
+	r := rand.New(rand.NewPCG(seed, 1))
+	v := coe.View{
+		Namespace: "default",
+		Leases:    map[coe.LeaseKey]*coe.Lease{},
+		ELANs:     map[string]*coe.ELANFact{},
+		Nodes:     map[netip.Addr]*coe.Node{},
+	}
+	if r.IntN(10) > 0 {
+		v.VPN = &coe.VPNFact{Name: "default", Namespace: "default", RD: 2}
+	}
+	for n := range 3 {
+		addRandomNode(&v, r, n)
+	}
+	addresses := r.Perm(8)
+	for i := range r.IntN(8) {
+		addRandomPod(&v, r, i, addresses[i])
+	}
+	for i := range r.IntN(3) {
+		addRandomService(&v, r, i)
+	}
+	return v
+}
+
+func addRandomNode(v *coe.View, r *rand.Rand, n int) {
+	addr := netip.AddrFrom4([4]byte{192, 168, 33, byte(n)})
+	elan := netvirt.ELANName(addr, "default")
+	if r.IntN(2) == 0 {
+		v.Nodes[addr] = &coe.Node{UID: addr.String(), HostName: fmt.Sprintf("node%d", r.IntN(5)), InternalIP: addr}
+	}
+	if r.IntN(10) > 0 {
+		v.ELANs[elan] = &coe.ELANFact{Name: elan, VNI: uint32(70000 + n)}
+	}
+	v.Blocks = append(v.Blocks,
+		&coe.Block{ELAN: elan, Prefix: block(n), Gateway: block(n).Addr().Next(), Network: "default"},
+		&coe.Block{ELAN: elan, Prefix: gatewayOnly, Gateway: gatewayOnly.Addr()})
+}
+
+var gatewayOnly = netip.MustParsePrefix("169.254.1.1/32")
+
+func block(n int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(n), 0}), 29)
+}
+
+func addRandomPod(v *coe.View, r *rand.Rand, i, address int) {
+	n := r.IntN(3)
+	key := leaseKey(i)
+	p := &coe.Pod{
+		UID: key.PodUID, Name: fmt.Sprintf("pod-%d", r.IntN(20)*8+i), Namespace: "default",
+		HostIP: netip.AddrFrom4([4]byte{192, 168, 33, byte(n)}), NoNetwork: r.IntN(9) == 0,
+		Interfaces: []coe.PodInterface{{UID: key.InterfaceUID, NetworkType: []string{"", "VXLAN", "FLAT", "GRE", "VLAN"}[r.IntN(5)]}},
+	}
+	v.Pods = append(v.Pods, p)
+	if r.IntN(6) == 0 {
+		return
+	}
+	l := &coe.Lease{
+		PodUID: key.PodUID, InterfaceUID: key.InterfaceUID, Seq: r.Uint64N(100), Namespace: "default", Pod: p.Name,
+		Name: "default:" + p.Name, Primary: true, Node: p.HostIP, MAC: fmt.Sprintf("0a:58:0a:00:00:%02x", address),
+		Released: int64(r.IntN(8) / 7),
+		Addresses: []coe.LeasedAddress{{
+			Address: netip.AddrFrom4([4]byte{10, 0, 9, byte(address)}), Network: gatewayOnly, Gateway: gatewayOnly.Addr(),
+		}},
+	}
+	if r.IntN(3) > 0 {
+		l.Addresses[0].Network, l.Addresses[0].Gateway = block(n), block(n).Addr().Next()
+	}
+	v.Leases[key] = l
+}
+
+func addRandomService(v *coe.View, r *rand.Rand, i int) {
+	s := &coe.Service{
+		UID: fmt.Sprintf("svc-%d", i), Name: fmt.Sprintf("svc-%d", r.IntN(2)), Namespace: "default",
+		ClusterIP: netip.AddrFrom4([4]byte{10, 96, 0, byte(r.IntN(3))}),
+	}
+	for _, p := range v.Pods {
+		if r.IntN(2) == 0 {
+			s.PodEndpoints = append(s.PodEndpoints, p.UID)
+		}
+	}
+	for range r.IntN(3) {
+		s.Ports = append(s.Ports, coe.ServicePort{
+			Protocol: []string{"tcp", "udp"}[r.IntN(2)], Port: uint16(80 + r.IntN(2)), TargetPort: []string{"", "8080", "http"}[r.IntN(3)],
+		})
+	}
+	v.Services = append(v.Services, s)
+	v.Endpoints = append(v.Endpoints, &coe.Endpoints{
+		UID: "e" + s.UID, Name: s.Name, Namespace: "default",
+		Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 9, byte(r.IntN(9))})},
+		Ports:     []coe.EndpointPort{{Name: "http", Protocol: "tcp", Port: 8080}},
+	})
+}

@@ -1,0 +1,327 @@
+package mapping_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+const (
+	uid1 = "8f2a6d5e-0000-4000-8000-000000000001"
+	uid2 = "8f2a6d5e-0000-4000-8000-000000000002"
+	svc1 = "8f2a6d5e-0000-4000-8000-0000000000a1"
+	svc2 = "8f2a6d5e-0000-4000-8000-0000000000a2"
+)
+
+var (
+	node1    = netip.MustParseAddr("192.168.33.12")
+	settings = mapping.Settings{Isolation: mapping.IsolationNone, DHCPLeaseTime: 3600}
+)
+
+// view is a namespace "default" on one node, without pods.
+func view() coe.View {
+	elan := netvirt.ELANName(node1, "default")
+	return coe.View{
+		Namespace: "default",
+		Leases:    map[coe.LeaseKey]*coe.Lease{},
+		Blocks: []*coe.Block{{
+			ELAN: elan, Prefix: netip.MustParsePrefix("10.11.2.24/29"), Gateway: netip.MustParseAddr("10.11.2.25"),
+			Network: "default", DNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")},
+		}},
+		ELANs: map[string]*coe.ELANFact{elan: {Name: elan, VNI: 70000}},
+		VPN:   &coe.VPNFact{Name: "default", Namespace: "default", RD: 2},
+		Nodes: map[netip.Addr]*coe.Node{node1: {UID: "n1", HostName: "node1", InternalIP: node1}},
+	}
+}
+
+func addPod(v *coe.View, uid, name, addr string) *coe.Pod {
+	p := &coe.Pod{UID: uid, Name: name, Namespace: "default", HostIP: node1, Interfaces: []coe.PodInterface{{UID: uid}}}
+	v.Pods = append(v.Pods, p)
+	v.Leases[coe.LeaseKey{PodUID: uid, InterfaceUID: uid}] = &coe.Lease{
+		PodUID: uid, InterfaceUID: uid, Seq: uint64(len(v.Leases)), Namespace: "default", Pod: name,
+		Name: "default:" + name, Primary: true, Node: node1, MAC: "0a:58:0a:0b:02:1c",
+		Addresses: []coe.LeasedAddress{{
+			Address: netip.MustParseAddr(addr), Network: v.Blocks[0].Prefix, Gateway: v.Blocks[0].Gateway,
+		}},
+	}
+	return p
+}
+
+func model(objects ...netvirt.Object) netvirt.Model {
+	m := netvirt.Model{}
+	m.Add(objects...)
+	return m
+}
+
+// instances are what the first pod of a namespace on a node brings with it.
+func instances() []netvirt.Object {
+	return []netvirt.Object{
+		netvirt.ELANInstance{Name: "192.168.33.12:default", SegmentType: netvirt.SegmentVXLAN, SegmentationID: 70000},
+		netvirt.VPNInstance{Name: "default", Namespace: "default", RouteDistinguisher: "100:2", Transit: "100:1"},
+		netvirt.Subnet{
+			ELAN: "192.168.33.12:default", VPN: "default", Prefix: netip.MustParsePrefix("10.11.2.24/29"),
+			Gateway: netip.MustParseAddr("10.11.2.25"), DNS: "10.96.0.10", LeaseTime: 3600,
+		},
+	}
+}
+
+func attachment(uid, name, addr string) []netvirt.Object {
+	full := "default:" + name
+	return []netvirt.Object{
+		netvirt.Interface{Name: full, Namespace: "default", Pod: name, PodUID: uid, UID: uid, ParentInterface: netvirt.PortName(full, uid)},
+		netvirt.ELANInterface{Name: full, Namespace: "default", ELAN: "192.168.33.12:default", Chassis: "node1"},
+		netvirt.MACEntry{Interface: full, Namespace: "default", MAC: "0a:58:0a:0b:02:1c", Address: netip.MustParseAddr(addr)},
+		netvirt.VPNInterface{Name: full, Namespace: "default", VPN: "default"},
+		netvirt.Adjacency{
+			Interface: full, Namespace: "default", Address: netip.MustParseAddr(addr), MAC: "0a:58:0a:0b:02:1c",
+			ELAN: "192.168.33.12:default", Network: netip.MustParsePrefix("10.11.2.24/29"), Gateway: netip.MustParseAddr("10.11.2.25"),
+		},
+	}
+}
+
+// TC 1 of the specification: create a pod within a node under a namespace.
+func TestPod(t *testing.T) {
+	v := view()
+	addPod(&v, uid1, "busybox1", "10.11.2.28")
+	got, problems := mapping.Map(v, settings)
+	require.Empty(t, problems)
+	require.Equal(t, model(append(instances(), attachment(uid1, "busybox1", "10.11.2.28")...)...), got)
+}
+
+// TC 2 and TC 3: attach a pod to a service, remove it from the service.
+func TestService(t *testing.T) {
+	v := view()
+	addPod(&v, uid1, "busybox1", "10.11.2.28")
+	v.Services = []*coe.Service{{
+		UID: svc1, Name: "web", Namespace: "default", ClusterIP: netip.MustParseAddr("10.96.0.20"),
+		Ports: []coe.ServicePort{{Protocol: "tcp", Port: 80, TargetPort: "8080"}}, PodEndpoints: []string{uid1},
+	}}
+	attached, problems := mapping.Map(v, settings)
+	require.Empty(t, problems)
+	floating := netvirt.FloatingIP{
+		Router: "default", Port: "default:busybox1", Namespace: "default", ExternalID: svc1,
+		Internal: netip.MustParseAddr("10.11.2.28"), External: netip.MustParseAddr("10.96.0.20"),
+	}
+	vip := netvirt.ServiceVIP{
+		Service: svc1, Namespace: "default", Protocol: netvirt.TCP,
+		VIP: netip.MustParseAddrPort("10.96.0.20:80"), Endpoints: "10.11.2.28:8080",
+	}
+	require.Equal(t, floating, attached[floating.Key()])
+	require.Equal(t, vip, attached[vip.Key()])
+
+	without := *v.Services[0]
+	without.PodEndpoints = nil
+	v.Services[0] = &without
+	removed, problems := mapping.Map(v, settings)
+	require.Empty(t, problems)
+	require.NotContains(t, removed, floating.Key())
+	require.Equal(t, netvirt.EndpointList(""), removed[vip.Key()].(netvirt.ServiceVIP).Endpoints)
+}
+
+// TC 4: delete a pod from a namespace; with the last one all goes.
+func TestLastPod(t *testing.T) {
+	v := view()
+	addPod(&v, uid1, "busybox1", "10.11.2.28")
+	addPod(&v, uid2, "busybox2", "10.11.2.29")
+	v.Pods = v.Pods[:1]
+	one, _ := mapping.Map(v, settings)
+	require.Equal(t, model(append(instances(), attachment(uid1, "busybox1", "10.11.2.28")...)...), one)
+	v.Pods = nil // the lease may stay for a while
+	none, problems := mapping.Map(v, settings)
+	require.Empty(t, problems)
+	require.Empty(t, none)
+}
+
+func TestPodProblems(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*coe.View, *coe.Pod)
+		want   coe.Reason
+	}{
+		{"no node", func(_ *coe.View, p *coe.Pod) { p.HostIP = netip.Addr{} }, coe.NoNode},
+		{"no name", func(_ *coe.View, p *coe.Pod) { p.Name = "" }, coe.NoName},
+		{"no lease yet", func(v *coe.View, _ *coe.Pod) { clear(v.Leases) }, coe.Waiting},
+		{"no identifier yet", func(v *coe.View, _ *coe.Pod) { v.VPN = nil }, coe.Waiting},
+		{"no block yet", func(v *coe.View, _ *coe.Pod) { v.Blocks = nil }, coe.Waiting},
+		{"refused", func(v *coe.View, _ *coe.Pod) {
+			clear(v.Leases)
+			v.Refusals = map[coe.LeaseKey]coe.Refusal{
+				{PodUID: uid1, InterfaceUID: uid1}: {Reason: coe.PoolExhausted, Message: "all taken"},
+			}
+		}, coe.PoolExhausted},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := view()
+			c.change(&v, addPod(&v, uid1, "busybox1", "10.11.2.28"))
+			got, problems := mapping.Map(v, settings)
+			require.Empty(t, got)
+			require.Len(t, problems, 1)
+			require.Equal(t, c.want, problems[0].Reason)
+			require.Equal(t, uid1, problems[0].UID)
+		})
+	}
+}
+
+func TestNoNetwork(t *testing.T) {
+	v := view()
+	addPod(&v, uid1, "busybox1", "10.11.2.28").NoNetwork = true
+	got, problems := mapping.Map(v, settings)
+	require.Empty(t, got)
+	require.Empty(t, problems)
+}
+
+func TestSegment(t *testing.T) {
+	for _, c := range []struct {
+		networkType string
+		want        netvirt.SegmentType
+		id          uint32
+	}{
+		{"", netvirt.SegmentVXLAN, 70000},
+		{"VXLAN", netvirt.SegmentVXLAN, 70000},
+		{"GRE", netvirt.SegmentGRE, 70000},
+		{"VLAN", netvirt.SegmentVLAN, 7},
+		{"FLAT", netvirt.SegmentFlat, 0},
+	} {
+		t.Run(c.networkType, func(t *testing.T) {
+			v := view()
+			p := addPod(&v, uid1, "busybox1", "10.11.2.28")
+			p.Interfaces[0].NetworkType, p.Interfaces[0].SegmentationID = c.networkType, 7
+			got, _ := mapping.Map(v, settings)
+			elan := got[netvirt.ELANInstance{Name: "192.168.33.12:default"}.Key()].(netvirt.ELANInstance)
+			require.Equal(t, c.want, elan.SegmentType)
+			require.Equal(t, c.id, elan.SegmentationID)
+		})
+	}
+}
+
+func TestIsolation(t *testing.T) {
+	v := view()
+	addPod(&v, uid1, "busybox1", "10.11.2.28")
+	got, _ := mapping.Map(v, mapping.Settings{Isolation: mapping.IsolationNamespace})
+	vpn := got[netvirt.VPNInstance{Name: "default"}.Key()].(netvirt.VPNInstance)
+	require.Empty(t, vpn.Transit)
+	require.Empty(t, mapping.Cluster(nil, mapping.Settings{Isolation: mapping.IsolationNamespace}))
+	require.Equal(t, model(netvirt.Transit{RouteTarget: "100:1"}), mapping.Cluster(nil, settings))
+}
+
+func TestServices(t *testing.T) {
+	pods := netip.MustParseAddr("10.11.2.28")
+	outside := netip.MustParseAddr("172.30.1.9")
+	cluster := netip.MustParseAddr("10.96.0.20")
+	type vips map[string]netvirt.EndpointList
+	for _, c := range []struct {
+		name      string
+		services  []*coe.Service
+		endpoints []*coe.Endpoints
+		want      vips
+		floating  map[string]string // internal to service
+		problems  []coe.Reason
+	}{
+		{
+			name:     "the published sample: no port, an endpoint that is not there",
+			services: []*coe.Service{{UID: svc1, ClusterIP: cluster, PodEndpoints: []string{uid2}}},
+			want:     vips{"tcp 10.96.0.20:0": ""},
+			problems: []coe.Reason{coe.NoEndpoint},
+		},
+		{
+			name:     "every port",
+			services: []*coe.Service{{UID: svc1, ClusterIP: cluster, PodEndpoints: []string{uid1}}},
+			want:     vips{"tcp 10.96.0.20:0": "10.11.2.28:0"},
+			floating: map[string]string{"10.11.2.28": svc1},
+		},
+		{
+			name: "endpoints by name, one of them no pod",
+			services: []*coe.Service{{
+				UID: svc1, Name: "web", ClusterIP: cluster,
+				Ports: []coe.ServicePort{{Name: "http", Protocol: "tcp", Port: 80, TargetPort: "9"}},
+			}},
+			endpoints: []*coe.Endpoints{{Name: "web", Addresses: []netip.Addr{outside, pods}, Ports: []coe.EndpointPort{
+				{Name: "http", Protocol: "tcp", Port: 8080}, {Name: "metrics", Protocol: "tcp", Port: 9090},
+			}}},
+			want:     vips{"tcp 10.96.0.20:80": "10.11.2.28:8080,172.30.1.9:8080"},
+			floating: map[string]string{"10.11.2.28": svc1},
+		},
+		{
+			name: "no address: no object",
+			services: []*coe.Service{{
+				UID: svc1, Name: "web", Ports: []coe.ServicePort{{Protocol: "tcp", Port: 80}}, PodEndpoints: []string{uid1},
+			}},
+			want: vips{},
+		},
+		{
+			name: "a target port by a name that nobody has",
+			services: []*coe.Service{{
+				UID: svc1, ClusterIP: cluster, PodEndpoints: []string{uid1},
+				Ports: []coe.ServicePort{{Protocol: "tcp", Port: 80, TargetPort: "http"}},
+			}},
+			want:     vips{"tcp 10.96.0.20:80": ""},
+			floating: map[string]string{"10.11.2.28": svc1},
+			problems: []coe.Reason{coe.NoPort},
+		},
+		{
+			name: "two services of one pod: the lower uid is shown",
+			services: []*coe.Service{
+				{UID: svc1, ClusterIP: cluster, PodEndpoints: []string{uid1}},
+				{UID: svc2, ClusterIP: cluster.Next(), PodEndpoints: []string{uid1}},
+			},
+			want:     vips{"tcp 10.96.0.20:0": "10.11.2.28:0", "tcp 10.96.0.21:0": "10.11.2.28:0"},
+			floating: map[string]string{"10.11.2.28": svc1},
+		},
+		{
+			name: "two services of one address: the first keeps it",
+			services: []*coe.Service{
+				{UID: svc1, ClusterIP: cluster}, {UID: svc2, ClusterIP: cluster},
+			},
+			want:     vips{"tcp 10.96.0.20:0": ""},
+			problems: []coe.Reason{coe.AddressTaken},
+		},
+		{
+			name: "external addresses",
+			services: []*coe.Service{{
+				UID: svc1, ClusterIP: cluster, ExternalIPs: []netip.Addr{outside, cluster}, PodEndpoints: []string{uid1},
+			}},
+			want:     vips{"tcp 10.96.0.20:0": "10.11.2.28:0", "tcp 172.30.1.9:0": "10.11.2.28:0"},
+			floating: map[string]string{"10.11.2.28": svc1},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := view()
+			addPod(&v, uid1, "busybox1", "10.11.2.28")
+			v.Services, v.Endpoints = c.services, c.endpoints
+			got, problems := mapping.Map(v, settings)
+			gotVIPs, floating := vips{}, map[string]string{}
+			for _, o := range got {
+				switch o := o.(type) {
+				case netvirt.ServiceVIP:
+					gotVIPs[string(o.Protocol)+" "+o.VIP.String()] = o.Endpoints
+				case netvirt.FloatingIP:
+					floating[o.Internal.String()] = o.ExternalID
+				}
+			}
+			require.Equal(t, c.want, gotVIPs)
+			if c.floating == nil {
+				c.floating = map[string]string{}
+			}
+			require.Equal(t, c.floating, floating)
+			var reasons []coe.Reason
+			for _, p := range problems {
+				reasons = append(reasons, p.Reason)
+			}
+			require.Equal(t, c.problems, reasons)
+		})
+	}
+}
+
+func TestChosenServiceAddress(t *testing.T) {
+	v := view()
+	v.Services = []*coe.Service{{UID: svc1, Name: "web", Namespace: "default"}}
+	v.ServiceFacts = map[string]*coe.ServiceFact{svc1: {UID: svc1, Namespace: "default", Address: netip.MustParseAddr("10.96.0.7")}}
+	got, problems := mapping.Map(v, settings)
+	require.Empty(t, problems)
+	require.Contains(t, got, netvirt.Key{Kind: netvirt.KindServiceVIP, Name: svc1 + " tcp 10.96.0.7:0"})
+}

@@ -1,0 +1,99 @@
+package restconf
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/yang"
+)
+
+// dialect is how one version of RESTCONF differs from the other.
+type dialect struct {
+	// draft is set for draft-bierman-02 as OpenDaylight speaks it.
+	draft bool
+
+	style  yang.Style
+	mode   yang.Mode
+	media  []media // the first is the default
+	errors media   // what an error's body is sent as
+
+	errorsMember string // of an error's body
+	dataMember   string // around the whole datastore
+	missingTag   string // of a GET of what is not there
+	// bodyTag stands for every tag of an error that decoding a body or a key
+	// found; empty: each has its own.
+	bodyTag string
+	patches string // media types that PATCH takes, for Accept-Patch
+
+	replaced, posted, deleted int // status codes
+
+	unescape   func(string) (string, error) // of one path segment
+	parameters map[string]func(*query, string) error
+	lax        bool // unknown parameters are ignored
+}
+
+// media is a media type and how data are written and read in it.
+type media struct {
+	name  string
+	codec codec
+}
+
+var draft02 = &dialect{
+	draft: true,
+	style: yang.Draft02,
+	mode:  yang.Lenient,
+	media: []media{
+		{"application/yang.data+json", jsonCodec{}},
+		{"application/json", jsonCodec{}},
+	},
+	errors:       media{"application/json", jsonCodec{}},
+	errorsMember: "errors",
+	dataMember:   "data",
+	missingTag:   "data-missing",
+	bodyTag:      "malformed-message",
+	replaced:     http.StatusOK,
+	posted:       http.StatusNoContent,
+	deleted:      http.StatusOK,
+	unescape:     url.QueryUnescape, // "+" is a space
+	lax:          true,
+	parameters: map[string]func(*query, string) error{
+		"depth":         (*query).setDepth,
+		"prettyPrint":   (*query).setPretty,
+		"with-defaults": (*query).setDefaults,
+	},
+}
+
+var rfc8040 = &dialect{
+	style: yang.RFC7951,
+	mode:  yang.Strict,
+	media: []media{
+		{"application/yang-data+json", jsonCodec{}},
+		{"application/json", jsonCodec{}},
+	},
+	errors:       media{"application/yang-data+json", jsonCodec{}},
+	errorsMember: "ietf-restconf:errors",
+	dataMember:   "ietf-restconf:data",
+	missingTag:   "invalid-value",
+	patches:      "application/yang-data+json",
+	replaced:     http.StatusNoContent,
+	posted:       http.StatusCreated,
+	deleted:      http.StatusNoContent,
+	unescape:     url.PathUnescape,
+	parameters: map[string]func(*query, string) error{
+		"content":       (*query).setContent,
+		"depth":         (*query).setDepth,
+		"fields":        (*query).setFields,
+		"with-defaults": (*query).setDefaults,
+	},
+}
+
+// dialectOf guesses the dialect of a request that reached no tree.
+func dialectOf(r *http.Request) *dialect {
+	for _, prefix := range []string{"/restconf/config", "/restconf/operational"} {
+		if strings.HasPrefix(r.URL.Path, prefix) {
+			return draft02
+		}
+	}
+	return rfc8040
+}

@@ -1,0 +1,184 @@
+// Package restconf serves the configuration and operational trees over HTTP, in
+// two dialects over one schema and one datastore: OpenDaylight's
+// draft-bierman-netconf-restconf-02 under /restconf/config and
+// /restconf/operational, and RFC 8040 under /rests/data and /restconf/data.
+//
+// It is driven by the schema: no resource has code of its own. A dialect is a
+// table of differences (dialect.go), a media type a row in it. What data mean is
+// not known here: semantic checks, read-only trees and operational state are
+// handed in by who starts the server.
+package restconf
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/gorilla/mux"
+
+	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+	"github.com/coe-bridge/coe-bridge/yang"
+)
+
+// Defaults of Config.
+const (
+	DefaultBodyLimit = 8 << 20
+	DefaultTimeout   = 10 * time.Second
+)
+
+// Content tells a Source which data are asked for.
+type Content uint8
+
+// The kinds of content.
+const (
+	ContentConfig      Content = iota + 1 // what is wanted
+	ContentOperational                    // what is
+)
+
+// Source supplies the data of a tree that is not in the datastore.
+type Source interface {
+	// Get returns the top container as it is now, or nil where there is none. The
+	// data are not changed by the caller, nor by the source afterwards.
+	Get(ctx context.Context, content Content, top *yang.Node) (*yang.Data, error)
+}
+
+// ReadOnly is a tree that clients can't write.
+type ReadOnly struct {
+	Source Source
+	// Says is told to who tries to write: where the data come from and what to
+	// change instead.
+	Says string
+}
+
+// Config is what a Server is made of. Maps are by "module:container".
+type Config struct {
+	Schema    *yang.Schema
+	Datastore *datastore.Datastore
+
+	// ReadOnly trees; every other configuration container is writable.
+	ReadOnly map[string]ReadOnly
+	// State is added to the operational tree of a writable container.
+	State map[string]Source
+	// Checks are run on all entries that a container would have after a write,
+	// before it is made. Two writes never pass one side by side.
+	Checks map[string]func(entries []*yang.Data) error
+	// EntryChecks are run on each entry written, by "module:container/list".
+	EntryChecks map[string]func(entry *yang.Data) error
+
+	Auth Authenticator
+	TLS  *tls.Config // nil: plain HTTP
+	// BodyLimit bounds a request's body in bytes; 0 means DefaultBodyLimit.
+	BodyLimit int64
+	// Timeout bounds the work on one request; 0 means DefaultTimeout.
+	Timeout time.Duration
+	Log     *slog.Logger
+}
+
+// Server is an http.Handler. It is safe for use by many goroutines.
+type Server struct {
+	cfg         Config
+	log         *slog.Logger
+	store       *datastore.Datastore
+	readOnly    map[*yang.Node]ReadOnly
+	state       map[*yang.Node]Source
+	checks      map[*yang.Node]func([]*yang.Data) error
+	entryChecks map[*yang.Node]func(*yang.Data) error
+	router      *mux.Router
+}
+
+// New makes a server. It fails when cfg names a node that the schema lacks.
+func New(cfg Config) (*Server, error) {
+	if cfg.BodyLimit <= 0 {
+		cfg.BodyLimit = DefaultBodyLimit
+	}
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Auth == nil {
+		return nil, fmt.Errorf("make the RESTCONF server: no authenticator is given")
+	}
+	s := &Server{cfg: cfg, log: cfg.Log, store: cfg.Datastore}
+	if err := s.resolve(); err != nil {
+		return nil, fmt.Errorf("make the RESTCONF server: %w", err)
+	}
+	s.router = s.routes()
+	return s, nil
+}
+
+// resolve turns names into schema nodes.
+func (s *Server) resolve() (err error) {
+	if s.readOnly, err = byNode(s.cfg.Schema, s.cfg.ReadOnly); err != nil {
+		return err
+	}
+	if s.state, err = byNode(s.cfg.Schema, s.cfg.State); err != nil {
+		return err
+	}
+	if s.checks, err = byNode(s.cfg.Schema, s.cfg.Checks); err != nil {
+		return err
+	}
+	s.entryChecks, err = byNode(s.cfg.Schema, s.cfg.EntryChecks)
+	return err
+}
+
+func byNode[V any](schema *yang.Schema, named map[string]V) (map[*yang.Node]V, error) {
+	nodes := make(map[*yang.Node]V, len(named))
+	for name, value := range named {
+		t, err := rfc8040.parse(schema, name)
+		if err != nil || t.isRoot() {
+			return nil, fmt.Errorf("the schema has no node %q", name)
+		}
+		nodes[t.node()] = value
+	}
+	return nodes, nil
+}
+
+// routes are the places where the trees stand. Paths are matched as they were
+// sent: a key may hold an encoded slash.
+func (s *Server) routes() *mux.Router {
+	router := mux.NewRouter().UseEncodedPath().SkipClean(true)
+	for _, at := range []tree{
+		{prefix: "/restconf/config", dialect: draft02, config: true},
+		{prefix: "/restconf/operational", dialect: draft02},
+		{prefix: "/restconf/data", dialect: rfc8040, config: true},
+		{prefix: "/rests/data", dialect: rfc8040, config: true},
+	} {
+		router.PathPrefix(at.prefix).Handler(s.serveTree(at))
+	}
+	router.NotFoundHandler = http.HandlerFunc(s.notFound)
+	return router
+}
+
+// tree is a place where data are served.
+type tree struct {
+	prefix  string
+	dialect *dialect
+	config  bool // it can be written
+}
+
+// ServeHTTP implements http.Handler. Nothing is looked at before the credentials.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !s.authenticated(r) {
+		w.Header().Set("WWW-Authenticate", `Basic realm="coe-bridge", charset="UTF-8"`)
+		s.fail(w, dialectOf(r), accessDenied())
+		return
+	}
+	s.router.ServeHTTP(w, withoutEmptySegments(r))
+}
+
+func (s *Server) authenticated(r *http.Request) bool {
+	user, password, ok := r.BasicAuth()
+	return ok && s.cfg.Auth.Verify(r.Context(), user, password)
+}
+
+func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
+	s.fail(w, dialectOf(r), &problem{status: http.StatusNotFound, errors: yang.Errors{{
+		Type: "protocol", Tag: "invalid-value",
+		Message: "there is no such resource: the trees are /restconf/config, /restconf/operational, /rests/data and /restconf/data",
+	}}})
+}

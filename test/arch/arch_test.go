@@ -1,0 +1,127 @@
+// Package arch holds the import rules of docs/architecture.md as a test.
+package arch
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/coe-bridge/coe-bridge/"
+
+// rule says what a package may import. A package not named here may be
+// imported by nobody's rule, so a new one needs a line.
+type rule struct {
+	own     []string // of this module
+	foreign []string // path prefixes outside the standard library
+	why     string
+}
+
+var rules = map[string]rule{
+	"mapping/netvirt":             {nil, nil, "shared vocabulary; a leaf"},
+	"mapping/netvirt/netvirtjson": {[]string{"mapping/netvirt"}, nil, "writes the vocabulary, nothing else"},
+	"dhcppool":                    {nil, []string{"go4.org/netipx"}, "a leaf"},
+	"coe":                         {[]string{"dhcppool"}, nil, "entities know no protocol"},
+	"coe/northbound":              {[]string{"coe", "dhcppool"}, nil, "reads what the datastore keeps; knows no HTTP"},
+	"coe/ipam":                    {[]string{"coe", "dhcppool"}, nil, "chooses; where it is remembered is an interface"},
+	"mapping":                     {[]string{"coe", "mapping/netvirt"}, nil, "pure"},
+	"mapping/reconcile": {
+		[]string{"coe", "mapping", "mapping/netvirt"},
+		[]string{"k8s.io/client-go/util/workqueue", "github.com/prometheus/client_golang"},
+		"the only place that retries",
+	},
+	"mapping/backend/memory":      {[]string{"mapping/netvirt"}, nil, "backends see neither Kubernetes nor coe"},
+	"mapping/backend/ovn":         {[]string{"mapping/netvirt", "mapping/backend/ovn/nb"}, []string{"github.com/ovn-kubernetes/libovsdb", "github.com/go-logr/logr", "github.com/google/uuid", "github.com/cenkalti/backoff"}, "backends see neither Kubernetes nor coe"},
+	"mapping/backend/ovn/nb":      {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
+	"mapping/backend/backendtest": {[]string{"mapping/netvirt"}, []string{"github.com/stretchr/testify"}, "one suite, over all backends"},
+	"yang":                        {nil, []string{"github.com/openconfig/goyang"}, "schema and validation; knows no HTTP"},
+	"restconf/datastore": {
+		[]string{"yang"},
+		[]string{"go.etcd.io/etcd", "go.uber.org/zap", "google.golang.org/grpc"},
+		"the only importer of etcd",
+	},
+	"restconf": {
+		[]string{"coe", "dhcppool", "yang", "restconf/datastore"},
+		[]string{"github.com/gorilla/mux", "golang.org/x/crypto/bcrypt"},
+		"writes the datastore; reads status through its own small interface",
+	},
+}
+
+// wiring may import everything.
+var wiring = []string{"cmd/", "test/"}
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+	Standard   bool
+}
+
+func TestImports(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range list(t, module+"...") {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if isWiring(name) {
+			continue
+		}
+		seen[name] = true
+		r, found := rules[name]
+		if !found {
+			t.Errorf("%s has no rule: say in test/arch what it may import, and why", name)
+			continue
+		}
+		for _, i := range p.Imports {
+			if !r.allows(i) {
+				t.Errorf("%s imports %s, which its rule does not allow (%s)", name, i, r.why)
+			}
+		}
+	}
+	for name := range rules {
+		if !seen[name] {
+			t.Errorf("%s has a rule and is gone: take the rule out", name)
+		}
+	}
+}
+
+func isWiring(name string) bool {
+	for _, w := range wiring {
+		if strings.HasPrefix(name, w) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r rule) allows(path string) bool {
+	if own, ok := strings.CutPrefix(path, module); ok {
+		for _, o := range r.own {
+			if own == o {
+				return true
+			}
+		}
+		return false
+	}
+	if first, _, _ := strings.Cut(path, "/"); !strings.Contains(first, ".") {
+		return true // the standard library
+	}
+	for _, f := range r.foreign {
+		if path == f || strings.HasPrefix(path, f+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func list(t *testing.T, pattern string) []pkg {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Standard", pattern).Output()
+	require.NoError(t, err)
+	var all []pkg
+	for d := json.NewDecoder(strings.NewReader(string(out))); d.More(); {
+		var p pkg
+		require.NoError(t, d.Decode(&p))
+		all = append(all, p)
+	}
+	return all
+}

@@ -1,0 +1,175 @@
+package yang
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// DecodeJSON reads a JSON object whose members are instances of parent's
+// children or, where parent is nil, of the top-level nodes of all modules. The
+// path of parent's instance, at, stands before all error paths; it is "" at the
+// top.
+//
+// It checks syntax, names, types, that keys are there, duplicates, and that at
+// most one case of a choice is there; it does not check what Validate does. The
+// values of what it returns are canonical. It fails with Errors: those that it
+// found, up to a limit, or a single malformed-message where the syntax is wrong.
+func (s *Schema) DecodeJSON(body []byte, parent *Node, at string, mode Mode) ([]*Data, error) {
+	if parent == nil {
+		parent = &s.top
+	}
+	d := newDecoder(body)
+	d.mode, d.at = mode, at
+	children, err := d.document(parent)
+	if err != nil {
+		return nil, Errors{d.malformed(err, len(body) == 0)}
+	}
+	if len(d.findings) > 0 {
+		return nil, d.errors()
+	}
+	return children, nil
+}
+
+// DecodeObject is the inverse of EncodeObject: it reads the instance of n, a
+// container or an entry of a list, that EncodeObject wrote. It checks that the
+// members are n's and of the right shape, and takes the values as they are.
+func DecodeObject(body []byte, n *Node) (*Data, error) {
+	d := newDecoder(body)
+	d.trusted = true
+	children, err := d.document(n)
+	if err == nil && len(d.findings) > 0 {
+		err = d.errors()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decode stored %s: %w", n.Name, err)
+	}
+	return &Data{Node: n, Children: children}, nil
+}
+
+// decoder reads one body. Its methods return an error where the syntax is wrong,
+// and keep all else that is wrong as findings.
+type decoder struct {
+	json     *jsontext.Decoder
+	mode     Mode
+	at       string
+	trusted  bool   // values are canonical, and names as EncodeObject writes them
+	open     []step // from parent's child down to what is being read
+	findings []finding
+	chunk    []Data // the next instances come from here
+	scratch  []byte // for names with escapes
+}
+
+// step is an instance on the way down, and its place among its list's entries.
+type step struct {
+	data     *Data
+	position int
+}
+
+// newDecoder leaves duplicate names to the decoder's own check, which knows that
+// a prefix makes no other name.
+func newDecoder(body []byte) *decoder {
+	return &decoder{json: jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true))}
+}
+
+// Errors in the document that stop it, beside those of the JSON decoder.
+var (
+	errNoObject  = errors.New("want a JSON object")
+	errTrailing  = errors.New("want nothing after the JSON object")
+	errDuplicate = errors.New("member is there twice")
+)
+
+// document reads the whole body.
+func (d *decoder) document(parent *Node) ([]*Data, error) {
+	if kind := d.json.PeekKind(); kind != '{' && kind != 0 {
+		return nil, errNoObject
+	}
+	children, err := d.object(parent)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.json.ReadToken(); err == nil {
+		return nil, errTrailing
+	} else if !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return children, nil
+}
+
+// object reads an object whose members are instances of parent's children.
+func (d *decoder) object(parent *Node) ([]*Data, error) {
+	if _, err := d.json.ReadToken(); err != nil {
+		return nil, err
+	}
+	var out []*Data
+	for d.json.PeekKind() == '"' {
+		node, err := d.name(parent)
+		if err != nil {
+			return nil, err
+		}
+		if node == nil {
+			if err := d.json.SkipValue(); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if contains(out, node) {
+			return nil, fmt.Errorf("%w: %q", errDuplicate, node.Name)
+		}
+		if out, err = d.member(node, out); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := d.json.ReadToken(); err != nil { // "}", or what is wrong
+		return nil, err
+	}
+	sortBySchema(out)
+	if !d.trusted {
+		d.checkChoices(out)
+	}
+	return out, nil
+}
+
+func contains(siblings []*Data, node *Node) bool {
+	for _, d := range siblings {
+		if d.Node == node {
+			return true
+		}
+	}
+	return false
+}
+
+// name reads a member's name and finds its node; nil where there is none.
+func (d *decoder) name(parent *Node) (*Node, error) {
+	raw, err := d.json.ReadValue()
+	if err != nil {
+		return nil, err
+	}
+	name, err := d.unquote(raw)
+	if err != nil {
+		return nil, err
+	}
+	node := parent.children[string(name)]
+	if node == nil {
+		d.report(nil, unknownMember(string(name), parent))
+		return nil, nil
+	}
+	if d.mode == Strict && node.Module != parent.Module && bytes.IndexByte(name, ':') < 0 {
+		d.report(nil, unknownMember(string(name), parent))
+		return nil, nil
+	}
+	return node, nil
+}
+
+// unquote returns the text of a JSON string, valid until the next read.
+func (d *decoder) unquote(raw jsontext.Value) ([]byte, error) {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return raw[1 : len(raw)-1], nil
+	}
+	var err error
+	d.scratch, err = jsontext.AppendUnquote(d.scratch[:0], raw)
+	return d.scratch, err
+}

@@ -1,0 +1,121 @@
+package yang
+
+import (
+	"net/netip"
+	"strings"
+	"unicode"
+)
+
+// knownType is a typedef of RFC 6991 that is checked by hand, since it has a
+// canonical form of its own and stands on the path of every pod. What it takes
+// is tested against the patterns.
+type knownType struct {
+	want      string
+	patterns  int  // how many patterns it stands for
+	absent    bool // whether lenient clients write "" for none
+	canonical func(string) (string, bool)
+}
+
+var knownTypes = map[string]knownType{
+	"ipv4-address":         {"an IPv4 address", 1, true, ipv4Address},
+	"ipv6-address":         {"an IPv6 address", 2, true, ipv6Address},
+	"ipv4-address-no-zone": {"an IPv4 address", 2, true, ipv4Address},
+	"ipv6-address-no-zone": {"an IPv6 address without a zone", 3, true, ipv6AddressNoZone},
+	"ipv4-prefix":          {"an IPv4 prefix", 1, true, ipv4Prefix},
+	"ipv6-prefix":          {"an IPv6 prefix", 2, true, ipv6Prefix},
+	"uuid":                 {"a UUID", 1, false, uuid},
+	"phys-address":         {"octets in hexadecimal with colons between them", 1, false, octets},
+	"hex-string":           {"octets in hexadecimal with colons between them", 1, false, octets},
+	"mac-address":          {"six octets in hexadecimal with colons between them", 1, false, macAddress},
+}
+
+// ipv4Address takes no zone, though the pattern does: no address of an interface
+// has one, and nothing behind this package could keep it.
+func ipv4Address(text string) (string, bool) {
+	addr, err := netip.ParseAddr(text)
+	return text, err == nil && addr.Is4()
+}
+
+func ipv6Address(text string) (string, bool) {
+	addr, err := netip.ParseAddr(text)
+	if err != nil || !addr.Is6() || !isZone(addr.Zone()) {
+		return "", false
+	}
+	return addr.String(), true
+}
+
+func ipv6AddressNoZone(text string) (string, bool) {
+	if strings.Contains(text, "%") {
+		return "", false
+	}
+	return ipv6Address(text)
+}
+
+func isZone(zone string) bool {
+	for _, r := range zone {
+		if !unicode.IsLetter(r) && !unicode.IsNumber(r) {
+			return false
+		}
+	}
+	return true
+}
+
+func ipv4Prefix(text string) (string, bool) {
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil || !prefix.Addr().Is4() {
+		return "", false
+	}
+	return prefix.Masked().String(), true
+}
+
+func ipv6Prefix(text string) (string, bool) {
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil || !prefix.Addr().Is6() {
+		return "", false
+	}
+	return prefix.Masked().String(), true
+}
+
+// uuid is 8-4-4-4-12 hexadecimal digits.
+func uuid(text string) (string, bool) {
+	if len(text) != 36 {
+		return "", false
+	}
+	for i := range len(text) {
+		switch i {
+		case 8, 13, 18, 23:
+			if text[i] != '-' {
+				return "", false
+			}
+		default:
+			if !isHex(text[i]) {
+				return "", false
+			}
+		}
+	}
+	return strings.ToLower(text), true
+}
+
+// octets is none, or pairs of hexadecimal digits with colons between them.
+func octets(text string) (string, bool) {
+	if text != "" && len(text)%3 != 2 {
+		return "", false
+	}
+	for i := range len(text) {
+		if i%3 == 2 && text[i] != ':' || i%3 != 2 && !isHex(text[i]) {
+			return "", false
+		}
+	}
+	return strings.ToLower(text), true
+}
+
+func macAddress(text string) (string, bool) {
+	if len(text) != 17 {
+		return "", false
+	}
+	return octets(text)
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}

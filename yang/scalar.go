@@ -1,0 +1,171 @@
+package yang
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	goyang "github.com/openconfig/goyang/pkg/yang"
+)
+
+// form is what a value is written as.
+type form uint8
+
+const (
+	asText   form = iota // outside of JSON, or in lenient JSON: any type may be meant
+	asString             // a JSON string
+	asNumber             // a JSON number
+	asBool               // true or false
+	asEmpty              // [null]
+)
+
+// scalar is a value as it was written.
+type scalar struct {
+	text string
+	form form
+}
+
+// canonical returns the canonical form of a value of type t; ok is false where
+// it is none.
+func (t *valueType) canonical(s scalar) (value string, ok bool) {
+	if t.kind == goyang.Yunion {
+		return t.anyMember(s)
+	}
+	if s.form != asText && s.form != t.written {
+		return "", false
+	}
+	switch t.kind {
+	case goyang.Ystring:
+		return t.canonicalString(s.text)
+	case goyang.Ybool:
+		return s.text, s.text == "true" || s.text == "false"
+	case goyang.Yempty:
+		return "", s.text == ""
+	case goyang.Yenum:
+		return s.text, t.enums[s.text]
+	case goyang.Yidentityref:
+		return t.canonicalIdentity(s)
+	default:
+		return t.canonicalInteger(s)
+	}
+}
+
+func (t *valueType) anyMember(s scalar) (string, bool) {
+	for _, member := range t.members {
+		if value, ok := member.canonical(s); ok {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+func (t *valueType) canonicalString(text string) (string, bool) {
+	if t.known != nil {
+		canonical, ok := t.known(text)
+		if !ok || len(t.patterns)+len(t.bounds) == 0 {
+			return canonical, ok
+		}
+	} else if !isYANGString(text) {
+		return "", false
+	}
+	if len(t.bounds) > 0 && !within(t.bounds, goyang.FromUint(uint64(utf8.RuneCountInString(text)))) {
+		return "", false
+	}
+	for _, pattern := range t.patterns {
+		if !pattern.MatchString(text) {
+			return "", false
+		}
+	}
+	if t.known != nil {
+		return t.known(text)
+	}
+	return text, true
+}
+
+func (t *valueType) canonicalIdentity(s scalar) (string, bool) {
+	if canonical, ok := t.identities[s.text]; ok {
+		return canonical, true
+	}
+	if s.form != asText {
+		return "", false
+	}
+	canonical := t.loose[s.text]
+	return canonical, canonical != ""
+}
+
+func (t *valueType) canonicalInteger(s scalar) (string, bool) {
+	number, ok := parseInteger(s.text, s.form == asText)
+	if !ok || !within(t.bounds, number) {
+		return "", false
+	}
+	if number.Value == 0 {
+		return "0", true
+	}
+	if '1' <= s.text[0] && s.text[0] <= '9' {
+		return s.text, true
+	}
+	return number.String(), true
+}
+
+// parseInteger reads an integer: as JSON writes it or, as text, as RFC 7950
+// section 9.2.1 allows, with a sign, in hexadecimal or octal.
+func parseInteger(text string, asText bool) (goyang.Number, bool) {
+	digits, negative := strings.CutPrefix(text, "-")
+	if !negative && asText {
+		digits = strings.TrimPrefix(text, "+")
+	}
+	base := 10
+	if asText {
+		digits, base = cutBase(digits)
+	}
+	value, err := strconv.ParseUint(digits, base, 64)
+	if err != nil || digits[0] == '+' {
+		return goyang.Number{}, false
+	}
+	return goyang.Number{Value: value, Negative: negative && value != 0}, true
+}
+
+func cutBase(digits string) (rest string, base int) {
+	switch {
+	case strings.HasPrefix(digits, "0x") || strings.HasPrefix(digits, "0X"):
+		return digits[2:], 16
+	case len(digits) > 1 && digits[0] == '0':
+		return digits[1:], 8
+	}
+	return digits, 10
+}
+
+func within(bounds goyang.YangRange, number goyang.Number) bool {
+	for _, r := range bounds {
+		if !number.Less(r.Min) && !r.Max.Less(number) {
+			return true
+		}
+	}
+	return false
+}
+
+// isYANGString reports whether text has only the characters of YANG's string
+// (RFC 7950 section 9.4): no control characters but tab and line ends, no
+// noncharacters.
+func isYANGString(text string) bool {
+	for i := 0; i < len(text); i++ {
+		if c := text[i]; c < ' ' && c != '\t' && c != '\n' && c != '\r' {
+			return false
+		} else if c >= utf8.RuneSelf {
+			return isYANGRunes(text[i:])
+		}
+	}
+	return true
+}
+
+func isYANGRunes(text string) bool {
+	for _, r := range text {
+		switch {
+		case r < ' ' && r != '\t' && r != '\n' && r != '\r':
+			return false
+		case r&0xfffe == 0xfffe, 0xfdd0 <= r && r <= 0xfdef:
+			return false
+		}
+	}
+	return utf8.ValidString(text)
+}

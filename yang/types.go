@@ -1,0 +1,176 @@
+package yang
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	goyang "github.com/openconfig/goyang/pkg/yang"
+)
+
+// valueType is the type of a leaf, compiled for checking values.
+type valueType struct {
+	kind goyang.TypeKind
+	// want says what a value looks like: "an IPv4 address".
+	want string
+	// written is how JSON writes values: asString, asNumber, asBool or asEmpty.
+	written form
+	// absent is set where the lenient mode takes "" for no value at all.
+	absent bool
+
+	bounds   goyang.YangRange // of an integer's value or a string's length
+	patterns []*regexp.Regexp
+	known    func(string) (string, bool) // replaces patterns of a well-known typedef
+	enums    map[string]bool
+	// identities are the names that derive from the base: "module:name", and
+	// the name alone where it is the leaf's module's own (see loose).
+	identities map[string]string
+	// loose are names alone of other modules' identities, taken when lenient.
+	loose   map[string]string
+	members []*valueType // of a union
+	target  *Node        // of a leafref
+	// optional is set on a leafref with "require-instance false".
+	optional bool
+}
+
+// compileType compiles the type of the leaf e, or a member of its union.
+func (l *loader) compileType(e *goyang.Entry, t *goyang.YangType) (*valueType, error) {
+	out := &valueType{kind: t.Kind, written: asString}
+	var err error
+	switch t.Kind {
+	case goyang.Ystring:
+		err = out.compileString(t)
+	case goyang.Yint8, goyang.Yint16, goyang.Yint32, goyang.Yuint8, goyang.Yuint16, goyang.Yuint32:
+		out.written = asNumber
+		out.bounds, out.want = t.Range, "an integer in "+ranges(t.Range)
+	case goyang.Yint64, goyang.Yuint64:
+		out.bounds, out.want = t.Range, "an integer in "+ranges(t.Range)+", quoted"
+	case goyang.Ybool:
+		out.written, out.want = asBool, "true or false"
+	case goyang.Yempty:
+		out.written, out.want = asEmpty, "[null]"
+	case goyang.Yenum:
+		out.compileEnum(t)
+	case goyang.Yidentityref:
+		out.compileIdentities(l.nodes[e].Module.Name, t.IdentityBase)
+	case goyang.Yleafref:
+		err = l.compileLeafref(out, e, t)
+	case goyang.Yunion:
+		err = l.compileUnion(out, e, t)
+	default:
+		err = fmt.Errorf("type %s is not supported", t.Kind)
+	}
+	return out, err
+}
+
+func (t *valueType) compileString(from *goyang.YangType) error {
+	t.bounds, t.want = from.Length, "a string"
+	patterns := from.Pattern
+	if k, ok := knownTypes[from.Name]; ok && len(patterns) >= k.patterns {
+		t.known, t.want, t.absent = k.canonical, k.want, k.absent
+		patterns = patterns[k.patterns:]
+	}
+	if len(t.bounds) > 0 {
+		t.want += " of " + ranges(t.bounds) + " characters"
+	}
+	for _, pattern := range patterns {
+		compiled, err := compilePattern(pattern)
+		if err != nil {
+			return err
+		}
+		t.patterns = append(t.patterns, compiled)
+		t.want += " that matches " + pattern
+	}
+	return nil
+}
+
+func (t *valueType) compileEnum(from *goyang.YangType) {
+	t.enums = map[string]bool{}
+	var shown []string
+	for _, value := range from.Enum.Values() {
+		name := from.Enum.Name(value)
+		t.enums[name] = true
+		shown = append(shown, name)
+	}
+	t.want = alternatives(shown)
+}
+
+func (t *valueType) compileIdentities(own string, base *goyang.Identity) {
+	t.identities, t.loose = map[string]string{}, map[string]string{}
+	var shown []string
+	for _, identity := range base.Values {
+		module := goyang.RootNode(identity).Name
+		canonical := module + ":" + identity.Name
+		shown = append(shown, canonical)
+		t.identities[canonical] = canonical
+		if module == own {
+			t.identities[identity.Name] = canonical
+		}
+		if _, taken := t.loose[identity.Name]; taken {
+			canonical = "" // ambiguous
+		}
+		t.loose[identity.Name] = canonical
+	}
+	t.want = alternatives(shown)
+}
+
+func (l *loader) compileLeafref(t *valueType, e *goyang.Entry, from *goyang.YangType) error {
+	found := e.Find(from.Path)
+	target := l.nodes[found]
+	if target == nil || target.Kind != Leaf && target.Kind != LeafList {
+		return fmt.Errorf("leafref %s names no leaf", from.Path)
+	}
+	compiled, err := l.compileType(found, found.Type)
+	if err != nil {
+		return err
+	}
+	*t = *compiled
+	t.target, t.optional = target, from.OptionalInstance
+	return nil
+}
+
+func (l *loader) compileUnion(t *valueType, e *goyang.Entry, from *goyang.YangType) error {
+	var wants []string
+	t.absent = true
+	for _, part := range from.Type {
+		compiled, err := l.compileType(e, part)
+		if err != nil {
+			return err
+		}
+		if compiled.written != asString || compiled.target != nil {
+			return fmt.Errorf("union with a member %s is not supported", part.Name)
+		}
+		t.members = append(t.members, compiled)
+		t.absent = t.absent && compiled.absent
+		wants = append(wants, compiled.want)
+	}
+	t.want = alternatives(wants)
+	if want, ok := unionWants[from.Name]; ok {
+		t.want = want
+	}
+	return nil
+}
+
+// unionWants are shorter words for well-known unions.
+var unionWants = map[string]string{
+	"ip-address": "an IPv4 or IPv6 address",
+	"ip-prefix":  "an IPv4 or IPv6 prefix",
+}
+
+// ranges shows bounds for people: "0..65535".
+func ranges(bounds goyang.YangRange) string {
+	parts := make([]string, len(bounds))
+	for i, r := range bounds {
+		parts[i] = r.String()
+	}
+	return strings.Join(parts, " or ")
+}
+
+// alternatives joins what is right with "or".
+func alternatives(wants []string) string {
+	last := len(wants) - 1
+	if last < 1 {
+		return strings.Join(wants, "")
+	}
+	return strings.Join(wants[:last], ", ") + " or " + wants[last]
+}
