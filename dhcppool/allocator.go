@@ -174,6 +174,30 @@ func (a *Allocator) Release(domain string, addr netip.Addr) {
 	a.giveBack(d, addr)
 }
 
+// Pass hands an address that is held on to another owner.
+func (a *Allocator) Pass(domain string, addr netip.Addr, owner string) {
+	d := a.domain(domain)
+	if h, found := d.held[addr]; found {
+		d.held[addr] = hold{owner, h.block}
+	}
+}
+
+// Hold notes that somebody has an address that was chosen elsewhere, reached
+// through no block; it reports false where the address is held or a gateway.
+func (a *Allocator) Hold(domain string, addr netip.Addr, owner string) bool {
+	d := a.domain(domain)
+	if !d.free(addr) {
+		return false
+	}
+	a.hold(d, addr, owner, nil)
+	return true
+}
+
+// Owner tells who holds an address; empty for nobody.
+func (a *Allocator) Owner(domain string, addr netip.Addr) string {
+	return a.domain(domain).held[addr].owner
+}
+
 // leave takes one holder off a block.
 func (a *Allocator) leave(b *block) {
 	if b == nil {

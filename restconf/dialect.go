@@ -28,6 +28,7 @@ type dialect struct {
 
 	replaced, posted, deleted int // status codes
 
+	keyMarks   string                       // before the first key in a path, and before further ones
 	unescape   func(string) (string, error) // of one path segment
 	parameters map[string]func(*query, string) error
 	lax        bool // unknown parameters are ignored
@@ -55,6 +56,7 @@ var draft02 = &dialect{
 	replaced:     http.StatusOK,
 	posted:       http.StatusNoContent,
 	deleted:      http.StatusOK,
+	keyMarks:     "//",
 	unescape:     url.QueryUnescape, // "+" is a space
 	lax:          true,
 	parameters: map[string]func(*query, string) error{
@@ -79,6 +81,7 @@ var rfc8040 = &dialect{
 	replaced:     http.StatusNoContent,
 	posted:       http.StatusCreated,
 	deleted:      http.StatusNoContent,
+	keyMarks:     "=,",
 	unescape:     url.PathUnescape,
 	parameters: map[string]func(*query, string) error{
 		"content":       (*query).setContent,

@@ -90,9 +90,25 @@ func (d *dialect) missingGet(t target) error {
 	}}}
 }
 
-// bodyError gives an error that was found in a body or key the dialect's tag. at
-// stands in where the error has no path.
-func (d *dialect) bodyError(err error, at string) error {
+// retag gives an error that was found in a body or key the dialect's tag.
+func (d *dialect) retag(err error) error {
+	if d.bodyTag == "" {
+		return err
+	}
+	return mapErrors(err, func(e *yang.Error) { e.Tag = d.bodyTag })
+}
+
+// withPath gives errors that have no path this one.
+func withPath(err error, path string) error {
+	return mapErrors(err, func(e *yang.Error) {
+		if e.Path == "" {
+			e.Path = path
+		}
+	})
+}
+
+// mapErrors changes copies of the errors about data in err.
+func mapErrors(err error, change func(*yang.Error)) error {
 	found, ok := asErrors(err)
 	if !ok {
 		return err
@@ -100,12 +116,7 @@ func (d *dialect) bodyError(err error, at string) error {
 	changed := make(yang.Errors, len(found))
 	for i, e := range found {
 		one := *e
-		if d.bodyTag != "" {
-			one.Tag = d.bodyTag
-		}
-		if one.Path == "" {
-			one.Path = at
-		}
+		change(&one)
 		changed[i] = &one
 	}
 	return changed

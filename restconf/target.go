@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/yang"
@@ -99,119 +100,113 @@ func (d *dialect) parse(schema *yang.Schema, rest string) (target, error) {
 	segments := strings.FieldsFunc(rest, func(c rune) bool { return c == '/' })
 	var t target
 	for len(segments) > 0 {
-		name, keys, used, err := d.split(segments, t)
+		if !t.isRoot() && t.last().isList() {
+			return nil, badPath(t, "the list "+t.node().Name+" needs its keys before what follows")
+		}
+		s, used, err := d.step(schema, t.schema(), segments)
 		if err != nil {
-			return nil, err
-		}
-		node, err := d.child(schema, t, name)
-		if err != nil {
-			return nil, err
-		}
-		if d.draft {
-			keys, used, err = draftKeys(node, segments[1:], t)
-			if err != nil {
-				return nil, err
-			}
-		}
-		segments = segments[used:]
-		s := step{node: node}
-		if keys != nil {
-			if s.keys, err = d.keys(node, keys, t); err != nil {
-				return nil, err
-			}
-		}
-		if s.isList() && len(segments) > 0 {
-			return nil, badPath(t, "the list "+node.Name+" needs its keys before what follows")
+			return nil, withPath(err, t.path())
 		}
 		t = append(t, s)
+		segments = segments[used:]
 	}
 	return t, nil
 }
 
-// split takes the first segment apart: in RFC 8040 keys follow the name.
-func (d *dialect) split(segments []string, t target) (name string, keys []string, used int, err error) {
-	name = segments[0]
+// step reads the first step below parent, and tells how many segments it takes.
+func (d *dialect) step(schema *yang.Schema, parent *yang.Node, segments []string) (step, int, error) {
+	escaped, values, keyed := segments[0], "", false
 	if !d.draft {
-		before, values, ok := strings.Cut(name, "=")
-		if ok {
-			name, keys = before, strings.Split(values, ",")
+		escaped, values, keyed = strings.Cut(escaped, "=")
+	}
+	name, err := d.unescape(escaped)
+	if err != nil {
+		return step{}, 0, badPath(nil, "bad percent-encoding in "+strconv.Quote(escaped))
+	}
+	node, err := d.child(schema, parent, name)
+	if err != nil {
+		return step{}, 0, err
+	}
+	var keys []string
+	switch {
+	case d.draft:
+		if keys, err = draftKeys(node, segments[1:]); err != nil {
+			return step{}, 0, err
 		}
+	case keyed:
+		keys = strings.Split(values, ",")
 	}
-	if name, err = d.unescape(name); err != nil {
-		return "", nil, 0, badPath(t, "bad percent-encoding in "+segments[0])
+	used := 1
+	if d.draft {
+		used += len(keys)
 	}
-	return name, keys, 1, nil
+	keys, err = d.keys(node, keys)
+	return step{node, keys}, used, err
 }
 
-// draftKeys takes a list's keys from the segments that follow its name.
-func draftKeys(node *yang.Node, rest []string, t target) ([]string, int, error) {
+// draftKeys are the segments with a list's keys, or with a leaf-list's value,
+// which follow its name.
+func draftKeys(node *yang.Node, rest []string) ([]string, error) {
 	n := 0
 	switch node.Kind {
 	case yang.List:
-		n = len(node.Keys)
+		n = max(len(node.Keys), 1)
 	case yang.LeafList:
 		n = 1
 	}
-	if n > len(rest) || (node.Kind == yang.List && n == 0) {
-		return nil, 0, badPath(t, "the list "+node.Name+" can only be reached entry by entry, by all its keys")
+	if n > len(rest) {
+		return nil, badPath(nil, "the list "+node.Name+" can only be reached entry by entry, by all its keys")
 	}
-	if n == 0 {
-		return nil, 1, nil
-	}
-	return rest[:n], 1 + n, nil
+	return rest[:n], nil
 }
 
-// child finds the node that name means below t.
-func (d *dialect) child(schema *yang.Schema, t target, name string) (*yang.Node, error) {
+// child finds the node that name means below parent; nil is the datastore.
+func (d *dialect) child(schema *yang.Schema, parent *yang.Node, name string) (*yang.Node, error) {
 	prefix, local, prefixed := strings.Cut(name, ":")
 	if !prefixed {
 		prefix, local = "", name
 	}
-	var module *yang.Module
-	if prefixed {
-		if module = schema.Module(prefix); module == nil {
-			return nil, &yang.Error{
-				Type: "protocol", Tag: "unknown-element", Path: t.path(),
-				Message: "there is no module named " + prefix,
-			}
-		}
+	module := schema.Module(prefix)
+	if prefixed && module == nil {
+		return nil, &yang.Error{Type: "protocol", Tag: "unknown-element", Message: "there is no module named " + strconv.Quote(prefix)}
 	}
 	var node *yang.Node
 	switch {
-	case t.isRoot() && !prefixed:
-		return nil, badPath(t, `the first name in a path has to be "module:name"`)
-	case t.isRoot():
+	case parent == nil && !prefixed:
+		return nil, badPath(nil, `the first name has to be "module:name"`)
+	case parent == nil:
 		node = module.Child(local)
-	case t.last().isList() || t.node().Kind == yang.Leaf || t.node().Kind == yang.LeafList:
-		return nil, badPath(t, t.node().Name+" has no children")
 	case prefixed || d.draft:
-		node = t.node().Child(prefix, local)
+		node = parent.Child(prefix, local)
 	default:
-		node = t.node().Child(t.node().Module.Name, local)
+		node = parent.Child(parent.Module.Name, local)
 	}
 	if node == nil {
-		return nil, badPath(t, "there is no node "+name+" here")
+		return nil, badPath(nil, "there is no node "+strconv.Quote(name)+" here")
 	}
 	return node, nil
 }
 
 // keys decodes and checks the keys of a list entry, or the value of a leaf-list's.
-func (d *dialect) keys(node *yang.Node, escaped []string, t target) ([]string, error) {
+func (d *dialect) keys(node *yang.Node, escaped []string) ([]string, error) {
+	if len(escaped) == 0 {
+		return nil, nil
+	}
 	leaves := node.Keys
 	if node.Kind == yang.LeafList {
 		leaves = []*yang.Node{node}
 	}
-	if len(leaves) == 0 || len(escaped) != len(leaves) {
-		return nil, badPath(t, node.Name+" does not take this number of keys")
+	if len(escaped) != len(leaves) {
+		return nil, badPath(nil, node.Name+" does not have this number of keys")
 	}
 	keys := make([]string, len(leaves))
 	for i, leaf := range leaves {
 		text, err := d.unescape(escaped[i])
 		if err != nil {
-			return nil, badPath(t, "bad percent-encoding in "+escaped[i])
+			return nil, badPath(nil, "bad percent-encoding in "+strconv.Quote(escaped[i]))
 		}
 		if keys[i], err = leaf.Canonical(text); err != nil {
-			return nil, d.bodyError(err, t.path())
+			return nil, d.retag(err)
 		}
 	}
 	return keys, nil
@@ -227,12 +222,7 @@ func (d *dialect) url(t target) string {
 		}
 		b.WriteString(s.node.Name)
 		for j, key := range s.keys {
-			switch {
-			case d.draft:
-				b.WriteByte('/')
-			default:
-				b.WriteByte("=,"[min(j, 1)])
-			}
+			b.WriteByte(d.keyMarks[min(j, 1)])
 			b.WriteString(strings.ReplaceAll(url.QueryEscape(key), "+", "%20"))
 		}
 	}

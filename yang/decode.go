@@ -154,11 +154,11 @@ func (d *decoder) name(parent *Node) (*Node, error) {
 	}
 	node := parent.children[string(name)]
 	if node == nil {
-		d.report(nil, unknownMember(string(name), parent))
+		d.report(unknownMember(string(name), parent))
 		return nil, nil
 	}
 	if d.mode == Strict && node.Module != parent.Module && bytes.IndexByte(name, ':') < 0 {
-		d.report(nil, unknownMember(string(name), parent))
+		d.report(unknownMember(string(name), parent))
 		return nil, nil
 	}
 	return node, nil

@@ -1,11 +1,5 @@
 package yang
 
-import (
-	"strings"
-
-	"github.com/go-json-experiment/json/jsontext"
-)
-
 // member reads the value of node's member and appends its instances to out.
 func (d *decoder) member(node *Node, out []*Data) ([]*Data, error) {
 	kind := d.json.PeekKind()
@@ -84,23 +78,17 @@ func (d *decoder) elements(node *Node, out []*Data, read func([]*Data, int) ([]*
 
 // leaf reads one value of node, a leaf or leaf-list.
 func (d *decoder) leaf(node *Node, out []*Data) ([]*Data, error) {
-	raw, text, ok, err := d.scalar()
-	if err != nil {
-		return nil, err
+	written, ok, err := d.scalar(node)
+	if err != nil || !ok {
+		return out, err
 	}
-	if !ok {
-		return out, d.wrongShape(node)
-	}
-	if d.mode == Lenient {
-		if text.text == "" && node.typ.absent {
+	value := written.text
+	if !d.trusted {
+		if d.mode == Lenient && value == "" && node.typ.absent {
 			return out, nil
 		}
-		text.form = asText
-	}
-	value := text.text
-	if !d.trusted {
-		if value, ok = node.typ.canonical(text); !ok {
-			d.report(node.invalidValue(raw), step{&Data{Node: node}, 1})
+		if value, ok = node.typ.canonical(d.readAs(written)); !ok {
+			d.report(node.invalidValue(written.shown()), step{&Data{Node: node}, 1})
 			return out, nil
 		}
 	}
@@ -108,3 +96,58 @@ func (d *decoder) leaf(node *Node, out []*Data) ([]*Data, error) {
 	instance.Value = value
 	return append(out, instance), nil
 }
+
+// readAs is the value as the mode has it: when lenient, how it is written says
+// nothing of its type.
+func (d *decoder) readAs(written scalar) scalar {
+	if d.mode == Lenient {
+		written.form = asText
+	}
+	return written
+}
+
+// scalar reads a value of node's; ok is false, and that reported, where it has
+// the shape of none.
+func (d *decoder) scalar(node *Node) (written scalar, ok bool, err error) {
+	kind := d.json.PeekKind()
+	if kind == 0 {
+		_, err = d.json.ReadToken()
+		return scalar{}, false, err
+	}
+	if kind == '{' || kind == 'n' || kind == '[' && node.typ.written != asEmpty {
+		return scalar{}, false, d.wrongShape(node)
+	}
+	raw, err := d.json.ReadValue()
+	if err != nil {
+		return scalar{}, false, err
+	}
+	switch kind {
+	case '"':
+		text, err := d.unquote(raw)
+		return scalar{string(text), asString}, true, err
+	case '0':
+		return scalar{string(raw), asNumber}, true, nil
+	case '[':
+		if err := raw.Compact(); err != nil || string(raw) != "[null]" {
+			d.report(node.invalidValue("an array"), step{&Data{Node: node}, 1})
+			return scalar{}, false, nil
+		}
+		return scalar{"", asEmpty}, true, nil
+	default:
+		return scalar{string(raw), asBool}, true, nil
+	}
+}
+
+// new returns an instance of node.
+func (d *decoder) new(node *Node) *Data {
+	if len(d.chunk) == 0 {
+		d.chunk = make([]Data, chunkSize)
+	}
+	instance := &d.chunk[0]
+	d.chunk = d.chunk[1:]
+	instance.Node = node
+	return instance
+}
+
+// chunkSize is how many instances are allocated at once; a pod has about 12.
+const chunkSize = 12

@@ -169,3 +169,11 @@ func isYANGRunes(text string) bool {
 	}
 	return utf8.ValidString(text)
 }
+
+// shown is the value as messages show it.
+func (s scalar) shown() string {
+	if s.form == asString {
+		return quote(s.text)
+	}
+	return s.text[:min(len(s.text), maxQuoted)]
+}

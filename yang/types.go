@@ -64,7 +64,7 @@ func (l *loader) compileType(e *goyang.Entry, t *goyang.YangType) (*valueType, e
 }
 
 func (t *valueType) compileString(from *goyang.YangType) error {
-	t.bounds, t.want = from.Length, "a string"
+	t.bounds, t.want = from.Length, "a "+from.Name
 	patterns := from.Pattern
 	if k, ok := knownTypes[from.Name]; ok && len(patterns) >= k.patterns {
 		t.known, t.want, t.absent = k.canonical, k.want, k.absent

@@ -77,13 +77,7 @@ func (b *Bridge) open(ctx context.Context) error {
 		return err
 	}
 	b.store = coe.NewStore(b.changed, coe.RESTCONF)
-	b.assigner = ipam.New(ipam.Config{
-		ELANName:      netvirt.ELANName,
-		VPNName:       netvirt.VPNName,
-		InterfaceName: netvirt.InterfaceName,
-		OneDomain:     b.cfg.Mapping.Isolation == mapping.IsolationNone,
-		ReuseDelay:    b.cfg.ReuseDelay,
-	}, b.store, b.leader.Records("chosen"), b.log)
+	b.assigner = ipam.New(ipamConfig(b.cfg.Mapping, b.cfg.ReuseDelay), b.store, b.leader.Records("chosen"), b.log)
 	if err := b.assigner.Load(ctx); err != nil {
 		return err
 	}
@@ -99,6 +93,16 @@ func (b *Bridge) open(ctx context.Context) error {
 	b.claims = reconcile.NewClaims(b.assigner, b.loop, b.log)
 	b.http, err = b.newServer()
 	return err
+}
+
+func ipamConfig(s mapping.Settings, reuseDelay time.Duration) ipam.Config {
+	return ipam.Config{
+		ELANName:      netvirt.ELANName,
+		VPNName:       netvirt.VPNName,
+		InterfaceName: netvirt.InterfaceName,
+		OneDomain:     s.Isolation == mapping.IsolationNone,
+		ReuseDelay:    reuseDelay,
+	}
 }
 
 // Run serves until ctx is done or something fails for good.

@@ -1,6 +1,7 @@
 package ovnhost
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -140,25 +141,32 @@ func readJournal(dir string) ([]entry, error) {
 
 // processOf identifies the process that has a pid now.
 func processOf(pid int) (process, error) {
+	p, _, err := look(pid)
+	return p, err
+}
+
+// alive tells whether this very process is there still and has not ended: one that
+// nobody has waited for keeps its pid.
+func (p process) alive() bool {
+	now, state, err := look(p.Pid)
+	return err == nil && now == p && state != "Z" && state != "X"
+}
+
+// look reads who has a pid, and in which of the states of proc(5) it is.
+func look(pid int) (p process, state string, err error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return process{}, fmt.Errorf("find start of process %d: %w", pid, err)
+		return process{}, "", fmt.Errorf("look for process %d: %w", pid, err)
 	}
 	// The second field, the program's name in brackets, may hold anything.
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	const startTime = 22 - 3 // of proc(5), counted from the third field
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	const startTime = 22 - 3 // of proc(5), counted from the third field, the state
 	if len(fields) <= startTime {
-		return process{}, fmt.Errorf("find start of process %d: %d fields in stat", pid, len(fields))
+		return process{}, "", fmt.Errorf("look for process %d: %d fields in stat", pid, len(fields))
 	}
 	start, err := strconv.ParseUint(fields[startTime], 10, 64)
 	if err != nil {
-		return process{}, fmt.Errorf("find start of process %d: %w", pid, err)
+		return process{}, "", fmt.Errorf("look for process %d: %w", pid, err)
 	}
-	return process{Pid: pid, Start: start}, nil
-}
-
-// alive tells whether this very process is there still.
-func (p process) alive() bool {
-	now, err := processOf(p.Pid)
-	return err == nil && now == p
+	return process{Pid: pid, Start: start}, fields[0], nil
 }

@@ -36,7 +36,12 @@ type Process struct {
 	env   []string
 	ready func(context.Context) error // nil: ready when started
 
-	mu   sync.Mutex
+	mu  sync.Mutex
+	run *run // the last; nil before the first
+}
+
+// run is one life of a process.
+type run struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when cmd has ended and was waited for
 }
@@ -79,40 +84,41 @@ func (l *Lab) Launch(ctx context.Context, c Command) (*Process, error) {
 func (p *Process) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	if err := p.spawn(); err != nil {
+	r, err := p.spawn()
+	if err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
-	if err := p.awaitReady(ctx); err != nil {
+	if err := p.awaitReady(ctx, r); err != nil {
 		return fmt.Errorf("start %s: %w; the last of %s:\n%s", p.Name, err, p.logFile(), lastLines(p.logFile()))
 	}
 	return nil
 }
 
-func (p *Process) spawn() error {
+func (p *Process) spawn() (*run, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running() {
-		return errors.New("it is running already")
+		return nil, errors.New("it is running already")
 	}
 	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return fmt.Errorf("open log: %w", err)
+		return nil, fmt.Errorf("open log: %w", err)
 	}
 	defer func() { _ = log.Close() }() // the child has its own copy
 
 	cmd := p.command()
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := p.lab.starter.start(cmd); err != nil {
-		return err
+		return nil, err
 	}
-	started := p.lab.journal.addProcess(cmd.Process.Pid)
-	if started != nil {
-		_ = cmd.Process.Kill() // a process that no one would find again
+	recorded := p.lab.journal.addProcess(cmd.Process.Pid)
+	if recorded != nil {
+		_ = cmd.Process.Kill() // nobody would find it again
 	}
-	p.cmd, p.done = cmd, make(chan struct{})
-	go wait(cmd, p.done)
+	p.run = &run{cmd: cmd, done: make(chan struct{})}
+	go p.run.wait()
 	p.lab.log.Debug("process started", "name", p.Name, "pid", cmd.Process.Pid)
-	return started
+	return p.run, recorded
 }
 
 // command runs the program as a direct child: "ip netns exec" becomes the program
@@ -131,13 +137,13 @@ func (p *Process) command() *exec.Cmd {
 	return cmd
 }
 
-// wait reaps cmd; how it ended is in cmd.ProcessState.
-func wait(cmd *exec.Cmd, done chan<- struct{}) {
-	_ = cmd.Wait()
-	close(done)
+// wait reaps the process; how it ended is in cmd.ProcessState.
+func (r *run) wait() {
+	_ = r.cmd.Wait()
+	close(r.done)
 }
 
-func (p *Process) awaitReady(ctx context.Context) error {
+func (p *Process) awaitReady(ctx context.Context, r *run) error {
 	if p.ready == nil {
 		return nil
 	}
@@ -145,8 +151,8 @@ func (p *Process) awaitReady(ctx context.Context) error {
 	defer cancel(nil)
 	go func() {
 		select {
-		case <-p.done:
-			cancel(fmt.Errorf("it ended with %s", p.cmd.ProcessState))
+		case <-r.done:
+			cancel(fmt.Errorf("it ended with %s", r.cmd.ProcessState))
 		case <-ctx.Done():
 		}
 	}()
@@ -160,11 +166,11 @@ func (p *Process) awaitReady(ctx context.Context) error {
 // running tells whether the process was started and has not ended. The caller
 // holds the lock.
 func (p *Process) running() bool {
-	if p.cmd == nil {
+	if p.run == nil {
 		return false
 	}
 	select {
-	case <-p.done:
+	case <-p.run.done:
 		return false
 	default:
 		return true
@@ -184,14 +190,14 @@ func (p *Process) end(s syscall.Signal) error {
 	if !p.running() {
 		return nil
 	}
-	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.run.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("end %s: %w", p.Name, err)
 	}
 	select {
-	case <-p.done:
+	case <-p.run.done:
 		return nil
 	case <-time.After(readyTimeout):
-		return fmt.Errorf("end %s: pid %d goes on after %s", p.Name, p.cmd.Process.Pid, s)
+		return fmt.Errorf("end %s: pid %d goes on after %s", p.Name, p.run.cmd.Process.Pid, s)
 	}
 }
 
@@ -207,7 +213,7 @@ func (p *Process) signal(s syscall.Signal) error {
 	if !p.running() {
 		return fmt.Errorf("send %s to %s: it does not run", s, p.Name)
 	}
-	if err := p.cmd.Process.Signal(s); err != nil {
+	if err := p.run.cmd.Process.Signal(s); err != nil {
 		return fmt.Errorf("send %s to %s: %w", s, p.Name, err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package ovn
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -211,7 +212,8 @@ func (s *stage) operations() (*operations, error) {
 		}
 	}
 	ops := newOperations()
-	for k, g := range s.groups {
+	for _, k := range slices.SortedFunc(maps.Keys(s.groups), netvirt.Key.Compare) {
+		g := s.groups[k]
 		have := newRowSet()
 		if old := s.mirror.groups[k]; old != nil {
 			have = old.rows

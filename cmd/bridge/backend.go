@@ -1,0 +1,44 @@
+package bridge
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/memory"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+)
+
+// BackendConfig says which backend realises the model.
+type BackendConfig struct {
+	Name string // "memory" or "ovn"
+	OVN  ovn.Config
+}
+
+// closer is a backend that holds something.
+type closer interface {
+	reconcile.Backend
+	Close() error
+}
+
+// inMemory gives the memory backend, which holds nothing, a Close.
+type inMemory struct{ *memory.Backend }
+
+func (inMemory) Close() error { return nil }
+
+// newBackend opens the backend; epoch is what its writes are fenced with.
+func newBackend(cfg BackendConfig, epoch string, log *slog.Logger) (closer, error) {
+	switch cfg.Name {
+	case "memory":
+		return inMemory{memory.New()}, nil
+	case "ovn":
+		c := cfg.OVN
+		c.Epoch = epoch
+		return ovn.New(c, log.With("backend", cfg.Name))
+	}
+	return nil, fmt.Errorf("backend %q: want one of %s", cfg.Name, strings.Join(Backends(), ", "))
+}
+
+// Backends lists the backends that there are.
+func Backends() []string { return []string{"memory", "ovn"} }

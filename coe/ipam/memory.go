@@ -1,0 +1,231 @@
+package ipam
+
+import (
+	"net/netip"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/dhcppool"
+)
+
+// memory is what the journal holds, indexed, and what is about to be written to
+// it. The values in it are the Store's too and never changed, only replaced.
+type memory struct {
+	alloc *dhcppool.Allocator
+	vnis  *dhcppool.IDs
+	rds   *dhcppool.IDs
+
+	leases     map[coe.LeaseKey]*coe.Lease
+	blocks     map[blockKey]blockFact
+	elans      map[string]elanFact     // by name
+	vpns       map[string]*coe.VPNFact // by namespace
+	services   map[string]*coe.ServiceFact
+	namespaces map[string]*namespace
+	// idle are elans that had a user and may have none.
+	idle map[*elan]bool
+	// orphans are records that nothing uses and the store was never told of.
+	orphans []string
+	seq     uint64 // of the last lease
+}
+
+// namespace indexes what one namespace has.
+type namespace struct {
+	name     string
+	domain   string
+	pods     map[string]*pod   // that have a lease, by uid
+	names    map[string]string // uid of the pod with a living lease, by pod name
+	elans    map[netip.Addr]*elan
+	released map[coe.LeaseKey]*coe.Lease
+	formers  map[coe.LeaseKey][]*former
+	services map[string]*coe.ServiceFact
+	said     map[string]netip.Addr // cluster addresses that services bring, by uid
+}
+
+// pod is what is known of a pod.
+type pod struct {
+	leases []*coe.Lease
+	// seen is the pod as it was when its leases were found in accord with it.
+	seen *coe.Pod
+	// round is the last one in which the pod was there.
+	round uint64
+}
+
+// elan is what uses an elan-instance.
+type elan struct {
+	dhcppool.ELAN
+	namespace *namespace
+	node      netip.Addr
+	users     int // leases, released ones included, and former addresses
+	macs      map[string]coe.LeaseKey
+}
+
+func newMemory(cfg Config) *memory {
+	return &memory{
+		alloc:      dhcppool.NewAllocator(),
+		vnis:       dhcppool.NewIDs(cfg.VNIFrom, cfg.VNITo),
+		rds:        dhcppool.NewIDs(cfg.RDFrom, cfg.RDTo),
+		leases:     map[coe.LeaseKey]*coe.Lease{},
+		blocks:     map[blockKey]blockFact{},
+		elans:      map[string]elanFact{},
+		vpns:       map[string]*coe.VPNFact{},
+		services:   map[string]*coe.ServiceFact{},
+		namespaces: map[string]*namespace{},
+		idle:       map[*elan]bool{},
+	}
+}
+
+func (a *Assigner) namespace(name string) *namespace {
+	ns := a.namespaces[name]
+	if ns == nil {
+		ns = &namespace{
+			name: name, domain: a.cfg.domain(name),
+			pods:     map[string]*pod{},
+			names:    map[string]string{},
+			elans:    map[netip.Addr]*elan{},
+			released: map[coe.LeaseKey]*coe.Lease{},
+			formers:  map[coe.LeaseKey][]*former{},
+			services: map[string]*coe.ServiceFact{},
+			said:     map[string]netip.Addr{},
+		}
+		a.namespaces[name] = ns
+	}
+	return ns
+}
+
+func (ns *namespace) empty() bool {
+	return len(ns.pods)+len(ns.elans)+len(ns.formers)+len(ns.services)+len(ns.said) == 0
+}
+
+// elan returns the namespace's elan on a node.
+func (a *Assigner) elan(ns *namespace, node netip.Addr) *elan {
+	e := ns.elans[node]
+	if e == nil {
+		e = &elan{
+			ELAN:      dhcppool.ELAN{Name: a.cfg.ELANName(node, ns.name), Domain: ns.domain},
+			namespace: ns, node: node, macs: map[string]coe.LeaseKey{},
+		}
+		ns.elans[node] = e
+		a.idle[e] = true
+	}
+	return e
+}
+
+func (a *Assigner) use(e *elan) {
+	e.users++
+	delete(a.idle, e)
+}
+
+func (a *Assigner) leave(e *elan) {
+	if e.users--; e.users == 0 {
+		a.idle[e] = true
+	}
+}
+
+// add indexes a lease.
+func (a *Assigner) add(l *coe.Lease) {
+	ns := a.namespace(l.Namespace)
+	a.leases[l.Key()] = l
+	a.seq = max(a.seq, l.Seq)
+	p := ns.pods[l.PodUID]
+	if p == nil {
+		p = &pod{}
+		ns.pods[l.PodUID] = p
+	}
+	p.leases = append(p.leases, l)
+	p.seen = nil
+	e := a.elan(ns, l.Node)
+	a.use(e)
+	if _, taken := e.macs[l.MAC]; !taken {
+		e.macs[l.MAC] = l.Key()
+	}
+	switch {
+	case l.Released != 0:
+		ns.released[l.Key()] = l
+	case ns.names[l.Pod] == "":
+		ns.names[l.Pod] = l.PodUID
+	}
+}
+
+// drop takes a lease out of the indexes.
+func (a *Assigner) drop(l *coe.Lease) {
+	ns := a.namespace(l.Namespace)
+	delete(a.leases, l.Key())
+	delete(ns.released, l.Key())
+	p := ns.pods[l.PodUID]
+	p.seen = nil
+	p.remove(l)
+	if len(p.leases) == 0 {
+		delete(ns.pods, l.PodUID)
+	}
+	if ns.names[l.Pod] == l.PodUID && !p.living(l.Pod) {
+		delete(ns.names, l.Pod)
+	}
+	e := a.elan(ns, l.Node)
+	if e.macs[l.MAC] == l.Key() {
+		delete(e.macs, l.MAC)
+	}
+	a.leave(e)
+}
+
+func (p *pod) remove(l *coe.Lease) {
+	for i, other := range p.leases {
+		if other == l {
+			p.leases = append(p.leases[:i:i], p.leases[i+1:]...)
+			return
+		}
+	}
+}
+
+// living tells whether the pod has a lease of this pod name that is not released.
+func (p *pod) living(name string) bool {
+	for _, l := range p.leases {
+		if l.Released == 0 && l.Pod == name {
+			return true
+		}
+	}
+	return false
+}
+
+// primary tells whether another interface of the pod than the one given is the
+// primary one.
+func (p *pod) primary(except string) bool {
+	if p == nil {
+		return false
+	}
+	for _, l := range p.leases {
+		if l.Released == 0 && l.Primary && l.InterfaceUID != except {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *Assigner) addFormer(f *former) {
+	ns := a.namespace(f.Namespace)
+	ns.formers[f.key()] = append(ns.formers[f.key()], f)
+	a.use(a.elan(ns, f.Node))
+}
+
+func (a *Assigner) dropFormer(f *former) {
+	ns := a.namespace(f.Namespace)
+	rest := ns.formers[f.key()]
+	for i, other := range rest {
+		if other == f {
+			rest = append(rest[:i:i], rest[i+1:]...)
+			break
+		}
+	}
+	if ns.formers[f.key()] = rest; len(rest) == 0 {
+		delete(ns.formers, f.key())
+	}
+	a.leave(a.elan(ns, f.Node))
+}
+
+func (a *Assigner) addService(s *coe.ServiceFact) {
+	a.services[s.UID] = s
+	a.namespace(s.Namespace).services[s.UID] = s
+}
+
+func (a *Assigner) dropService(s *coe.ServiceFact) {
+	delete(a.services, s.UID)
+	delete(a.namespace(s.Namespace).services, s.UID)
+}

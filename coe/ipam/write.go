@@ -1,0 +1,161 @@
+package ipam
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+// The order in which the changes of one write reach the journal, where one
+// transaction can't hold them all: nothing is there before what it needs, and
+// nothing goes before what needs it. So every beginning of a write is a journal
+// that can be loaded.
+const (
+	rankInstance = iota
+	rankBlock
+	rankFormer
+	rankLease
+	rankDeleteLease
+	rankDeleteBlock
+	rankDeleteInstance
+)
+
+// change is one record to be written, and what the store is to be told then.
+type change struct {
+	rank  int
+	value any // nil deletes
+	tell  func(*coe.Tx)
+}
+
+// write collects changes; of two of one key the later counts.
+type write struct {
+	changes map[string]change
+	deletes bool
+}
+
+func newWrite() *write { return &write{changes: map[string]change{}} }
+
+func (w *write) put(rank int, key string, value any, tell func(*coe.Tx)) {
+	w.changes[key] = change{rank, value, tell}
+}
+
+func (w *write) remove(rank int, key string, tell func(*coe.Tx)) {
+	w.changes[key] = change{rank, nil, tell}
+	w.deletes = true
+}
+
+// keys returns the changes' keys in the order of writing.
+func (w *write) keys() []string {
+	return slices.SortedFunc(maps.Keys(w.changes), func(a, b string) int {
+		return cmp.Or(cmp.Compare(w.changes[a].rank, w.changes[b].rank), cmp.Compare(a, b))
+	})
+}
+
+// commit writes everything to the journal, in as few transactions as it takes.
+func (w *write) commit(ctx context.Context, j Journal) error {
+	for keys := range slices.Chunk(w.keys(), max(j.MaxOps(), 1)) {
+		puts := make(map[string][]byte, len(keys))
+		var deletes []string
+		for _, k := range keys {
+			if w.changes[k].value == nil {
+				deletes = append(deletes, k)
+				continue
+			}
+			value, err := json.Marshal(w.changes[k].value)
+			if err != nil {
+				return fmt.Errorf("encode record %q: %w", k, err)
+			}
+			puts[k] = value
+		}
+		if err := j.Commit(ctx, puts, deletes); err != nil {
+			return fmt.Errorf("write %d records of what was chosen: %w", len(keys), err)
+		}
+	}
+	return nil
+}
+
+// flush writes what was collected to the journal and then tells the store,
+// together with the refusals.
+func (r *round) flush(ctx context.Context, refusals bool) error {
+	if len(r.write.changes) > 0 {
+		if err := r.write.commit(ctx, r.journal); err != nil {
+			return err
+		}
+	}
+	changed := r.changedRefusals(refusals)
+	if len(r.write.changes) > 0 || len(changed) > 0 {
+		r.store.Update(func(tx *coe.Tx) {
+			for _, k := range r.write.keys() {
+				if tell := r.write.changes[k].tell; tell != nil {
+					tell(tx)
+				}
+			}
+			for ns, refused := range changed {
+				tx.SetRefusals(ns, refused.leases, refused.services)
+			}
+		})
+	}
+	r.write = newWrite()
+	return nil
+}
+
+// putLease replaces a lease, or makes one.
+func (r *round) putLease(l *coe.Lease) {
+	old := r.leases[l.Key()]
+	if old != nil {
+		r.drop(old)
+		r.touched[old.Namespace] = true
+	}
+	r.add(l)
+	r.touched[l.Namespace] = true
+	r.write.put(rankLease, leaseRecord(l.Key()), l, func(tx *coe.Tx) {
+		if old != nil && old.Namespace != l.Namespace {
+			tx.DeleteLease(old.Namespace, l.Key())
+		}
+		tx.PutLease(l)
+	})
+}
+
+func (r *round) deleteLease(l *coe.Lease) {
+	r.drop(l)
+	r.write.remove(rankDeleteLease, leaseRecord(l.Key()), func(tx *coe.Tx) { tx.DeleteLease(l.Namespace, l.Key()) })
+}
+
+func (r *round) putService(s *coe.ServiceFact) {
+	old := r.services[s.UID]
+	if old != nil {
+		r.dropService(old)
+		r.touched[old.Namespace] = true
+	}
+	r.addService(s)
+	r.write.put(rankLease, serviceRecord(s.UID), s, func(tx *coe.Tx) {
+		if old != nil && old.Namespace != s.Namespace {
+			tx.DeleteServiceFact(old.Namespace, s.UID)
+		}
+		tx.PutServiceFact(s)
+	})
+}
+
+func (r *round) deleteService(s *coe.ServiceFact) {
+	r.dropService(s)
+	r.write.remove(rankDeleteLease, serviceRecord(s.UID), func(tx *coe.Tx) { tx.DeleteServiceFact(s.Namespace, s.UID) })
+}
+
+func (r *round) putBlock(b blockFact) {
+	key := blockKey{b.ELAN, b.Prefix}
+	r.blocks[key] = b
+	r.touched[b.namespace] = true
+	r.write.put(rankBlock, blockRecord(key), b.Block, func(tx *coe.Tx) { tx.PutBlock(b.namespace, b.Block) })
+}
+
+func (r *round) deleteBlock(b blockFact) {
+	key := blockKey{b.ELAN, b.Prefix}
+	delete(r.blocks, key)
+	r.touched[b.namespace] = true
+	r.write.remove(rankDeleteBlock, blockRecord(key), func(tx *coe.Tx) { tx.DeleteBlock(b.namespace, b.ELAN, b.Prefix) })
+}

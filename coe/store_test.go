@@ -1,0 +1,119 @@
+package coe_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+var node1 = netip.MustParseAddr("192.168.33.12")
+
+// recorder keeps what a store says has changed.
+type recorder struct{ all []coe.Changed }
+
+func (r *recorder) changed(c coe.Changed) { r.all = append(r.all, c) }
+
+func (r *recorder) take() []coe.Changed {
+	all := r.all
+	r.all = nil
+	return all
+}
+
+func TestStoreTellsWhatChanged(t *testing.T) {
+	var r recorder
+	s := coe.NewStore(r.changed, coe.RESTCONF)
+	pod := &coe.Pod{UID: "u1", Name: "p", Namespace: "a", HostIP: node1}
+	s.Update(func(tx *coe.Tx) { tx.PutPod(coe.RESTCONF, pod) })
+	require.Equal(t, []coe.Changed{{Namespaces: []string{"a"}}}, r.take())
+	require.Equal(t, []*coe.Pod{pod}, s.View("a").Pods)
+
+	moved := *pod
+	moved.Namespace = "b"
+	s.Update(func(tx *coe.Tx) { tx.PutPod(coe.RESTCONF, &moved) })
+	require.Equal(t, []coe.Changed{{Namespaces: []string{"a", "b"}}}, r.take(), "the old namespace and the new")
+	require.Empty(t, s.View("a").Pods)
+	require.Equal(t, []string{"b"}, s.Namespaces(), "a namespace of which nothing is said is gone")
+
+	s.Update(func(tx *coe.Tx) { tx.PutNode(coe.RESTCONF, &coe.Node{UID: "n1", HostName: "node1", InternalIP: node1}) })
+	require.Equal(t, []coe.Changed{{Namespaces: []string{"b"}, Cluster: true}}, r.take(), "the namespaces with a pod on the node")
+	require.Equal(t, "node1", s.View("b").Nodes[node1].HostName)
+
+	s.Update(func(tx *coe.Tx) { tx.PutLease(&coe.Lease{PodUID: "u1", InterfaceUID: "u1", Namespace: "b"}) })
+	require.Empty(t, r.take(), "what is chosen is no news")
+	require.Len(t, s.View("b").Leases, 1)
+
+	s.Update(func(tx *coe.Tx) { tx.DeletePod(coe.RESTCONF, "u1") })
+	require.Equal(t, []coe.Changed{{Namespaces: []string{"b"}}}, r.take())
+	require.Equal(t, []string{"b"}, s.Namespaces(), "the lease is still there")
+	s.Update(func(tx *coe.Tx) { tx.DeleteLease("b", coe.LeaseKey{PodUID: "u1", InterfaceUID: "u1"}) })
+	require.Empty(t, s.Namespaces())
+}
+
+func TestStoreComplete(t *testing.T) {
+	var r recorder
+	s := coe.NewStore(r.changed, coe.RESTCONF, coe.Kubernetes)
+	s.Update(func(tx *coe.Tx) {
+		tx.PutPod(coe.RESTCONF, &coe.Pod{UID: "u1", Namespace: "a"})
+		tx.SetComplete(coe.RESTCONF)
+	})
+	require.False(t, s.Complete(), "one of two has said all it knows")
+	r.take()
+	s.Update(func(tx *coe.Tx) { tx.SetComplete(coe.Kubernetes) })
+	require.True(t, s.Complete())
+	require.Equal(t, []coe.Changed{{Namespaces: []string{"a"}, Cluster: true}}, r.take(), "everything is looked at again")
+	s.Update(func(tx *coe.Tx) { tx.SetComplete(coe.Kubernetes) })
+	require.Empty(t, r.take(), "once")
+}
+
+func TestStoreLayers(t *testing.T) {
+	s := coe.NewStore(nil, coe.RESTCONF, coe.Kubernetes)
+	said := &coe.Pod{UID: "u1", Name: "restconf", Namespace: "a"}
+	seen := &coe.Pod{UID: "u1", Name: "kubernetes", Namespace: "b"}
+	s.Update(func(tx *coe.Tx) { tx.PutPod(coe.Kubernetes, seen) })
+	s.Update(func(tx *coe.Tx) { tx.PutPod(coe.RESTCONF, said) })
+	require.Equal(t, []*coe.Pod{seen}, s.View("b").Pods, "Kubernetes is believed, whoever came last")
+	require.Empty(t, s.View("a").Pods)
+	require.Equal(t, coe.Kubernetes, s.Origin("u1"))
+	s.Update(func(tx *coe.Tx) { tx.DeletePod(coe.Kubernetes, "u1") })
+	require.Equal(t, []*coe.Pod{said}, s.View("a").Pods, "what the other says shows again")
+	require.Equal(t, coe.RESTCONF, s.Origin("u1"))
+	s.Update(func(tx *coe.Tx) { tx.DeletePod(coe.RESTCONF, "u1") })
+	require.Empty(t, s.Origin("u1"))
+}
+
+func TestStoreNodesOfOneAddress(t *testing.T) {
+	s := coe.NewStore(nil, coe.RESTCONF, coe.Kubernetes)
+	s.Update(func(tx *coe.Tx) {
+		tx.PutNode(coe.RESTCONF, &coe.Node{UID: "n2", HostName: "second", InternalIP: node1})
+		tx.PutNode(coe.RESTCONF, &coe.Node{UID: "n1", HostName: "first", ExternalIP: node1})
+		tx.PutNode(coe.RESTCONF, &coe.Node{UID: "n0", HostName: "nowhere"})
+	})
+	require.Len(t, s.Nodes(), 1)
+	require.Equal(t, "first", s.Nodes()[node1].HostName)
+	s.Update(func(tx *coe.Tx) {
+		tx.PutNode(coe.Kubernetes, &coe.Node{UID: "n9", HostName: "seen", InternalIP: node1})
+	})
+	require.Equal(t, "seen", s.Nodes()[node1].HostName)
+}
+
+func TestViewIsASnapshot(t *testing.T) {
+	s := coe.NewStore(nil, coe.RESTCONF)
+	s.Update(func(tx *coe.Tx) {
+		tx.PutPod(coe.RESTCONF, &coe.Pod{UID: "u1", Namespace: "a"})
+		tx.PutBlock("a", &coe.Block{ELAN: "e", Prefix: netip.MustParsePrefix("10.0.0.0/29")})
+		tx.PutELAN("a", &coe.ELANFact{Name: "e", VNI: 1})
+	})
+	v := s.View("a")
+	s.Update(func(tx *coe.Tx) {
+		tx.DeletePod(coe.RESTCONF, "u1")
+		tx.DeleteBlock("a", "e", netip.MustParsePrefix("10.0.0.0/29"))
+		tx.DeleteELAN("a", "e")
+	})
+	require.Len(t, v.Pods, 1)
+	require.Len(t, v.Blocks, 1)
+	require.Len(t, v.ELANs, 1)
+	require.Empty(t, s.Namespaces())
+}

@@ -1,0 +1,106 @@
+package ovn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+)
+
+// ErrDeposed says that a later writer has claimed the database. It is final for
+// this writer's epoch.
+var ErrDeposed = errors.New("a later writer has claimed the northbound database")
+
+// fence keeps a writer out whose time is over: each transaction waits, for no
+// time, on the writer's epoch in NB_Global. A database that was wiped or put
+// back has another NB_Global row, or none, and is fenced off likewise.
+type fence struct {
+	epoch string // "" is no fence
+	row   string // UUID of the NB_Global row
+}
+
+// guard are the operations that a transaction begins with.
+func (f fence) guard() []ovsdb.Operation {
+	if f.epoch == "" {
+		return nil
+	}
+	now := 0
+	return []ovsdb.Operation{{
+		Op: ovsdb.OperationWait, Table: nb.NBGlobalTable, Timeout: &now, Until: "==", Columns: []string{"_uuid"},
+		Where: []ovsdb.Condition{ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes, f.mark())},
+		Rows:  []ovsdb.Row{{"_uuid": ovsdb.UUID{GoUUID: f.row}}},
+	}}
+}
+
+func (f fence) mark() ovsdb.OvsMap {
+	return ovsdb.OvsMap{GoMap: map[any]any{idEpoch: f.epoch}}
+}
+
+// claim writes our epoch into NB_Global, unless a later one is there. It makes
+// the row in a database that no northd has seen yet.
+func (s *session) claim(ctx context.Context) error {
+	if s.fence.epoch == "" {
+		return nil
+	}
+	unfenced := &session{client: s.client}
+	results, err := unfenced.transact(ctx, []ovsdb.Operation{{
+		Op: ovsdb.OperationSelect, Table: nb.NBGlobalTable, Columns: []string{"_uuid", "external_ids"},
+	}})
+	if err != nil {
+		return fmt.Errorf("read epoch: %w", err)
+	}
+	ops, row, err := s.fence.take(results[0].Rows)
+	if err != nil {
+		return err
+	}
+	results, err = unfenced.transact(ctx, ops)
+	if err != nil {
+		return fmt.Errorf("claim epoch %s: %w", s.fence.epoch, err)
+	}
+	if row == "" {
+		row = results[0].UUID.GoUUID
+	}
+	s.fence.row = row
+	return nil
+}
+
+// take are the operations that make our epoch the database's, given the rows of
+// NB_Global, and the row's UUID if there is one. They fail when another writer
+// is faster.
+func (f fence) take(rows []ovsdb.Row) (ops []ovsdb.Operation, uuid string, err error) {
+	if len(rows) == 0 {
+		return []ovsdb.Operation{{
+			Op: ovsdb.OperationInsert, Table: nb.NBGlobalTable, Row: ovsdb.Row{"external_ids": f.mark()},
+		}}, "", nil
+	}
+	id, _ := rows[0]["_uuid"].(ovsdb.UUID)
+	ids, _ := rows[0]["external_ids"].(ovsdb.OvsMap)
+	present, _ := ids.GoMap[idEpoch].(string)
+	if number(present) > number(f.epoch) {
+		return nil, "", fmt.Errorf("claim epoch %s: epoch %s is there: %w", f.epoch, present, ErrDeposed)
+	}
+	now := 0
+	return []ovsdb.Operation{
+		{
+			Op: ovsdb.OperationWait, Table: nb.NBGlobalTable, Timeout: &now, Until: "==", Columns: []string{"external_ids"},
+			Where: is(id.GoUUID), Rows: []ovsdb.Row{{"external_ids": ids}},
+		},
+		{
+			Op: ovsdb.OperationMutate, Table: nb.NBGlobalTable, Where: is(id.GoUUID),
+			Mutations: []ovsdb.Mutation{
+				*ovsdb.NewMutation("external_ids", ovsdb.MutateOperationDelete, ovsdb.OvsSet{GoSet: []any{idEpoch}}),
+				*ovsdb.NewMutation("external_ids", ovsdb.MutateOperationInsert, f.mark()),
+			},
+		},
+	}, id.GoUUID, nil
+}
+
+// number is the number that an epoch is; what is none is older than all.
+func number(epoch string) uint64 {
+	n, _ := strconv.ParseUint(epoch, 10, 64)
+	return n
+}

@@ -1,0 +1,138 @@
+package ovn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Bounds of the time between attempts to connect while watching.
+const (
+	minRetry = 50 * time.Millisecond
+	maxRetry = time.Second
+)
+
+// Watch keeps a connection, and calls changed when the database may be another
+// than it was: after each reconnection, and when NB_Global is lost or names
+// another writer. It ends with ctx, or with ErrDeposed.
+func (b *Backend) Watch(ctx context.Context, changed func()) error {
+	var seen *session
+	retry := minRetry
+	missed := false
+	for {
+		s, err := b.watched(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, ErrDeposed):
+			return fmt.Errorf("watch northbound database: %w", err)
+		case err != nil:
+			b.log.Debug("northbound database is out of reach", "err", err)
+			missed = true
+			pause(ctx, retry)
+			retry = min(2*retry, maxRetry)
+			continue
+		}
+		if missed || seen != nil && seen != s {
+			changed()
+		}
+		seen, missed, retry = s, false, minRetry
+		b.observe(ctx, s)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// watched returns the session, opening one if there is none.
+func (b *Backend) watched(ctx context.Context) (*session, error) {
+	if err := b.take(ctx); err != nil {
+		return nil, err
+	}
+	defer b.give()
+	return b.connected(ctx)
+}
+
+// observe returns when the session has ended or should: then it is marked lost.
+func (b *Backend) observe(ctx context.Context, s *session) {
+	ticker := time.NewTicker(b.cfg.Probe)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.lost:
+			return
+		case <-s.client.DisconnectNotify():
+			s.lose()
+			return
+		case <-ticker.C:
+			if err := b.probe(ctx, s); err != nil && ctx.Err() == nil {
+				b.log.Debug("northbound database does not answer", "err", err)
+				s.lose()
+				return
+			}
+		}
+	}
+}
+
+// probe asks the server for a sign of life.
+func (b *Backend) probe(ctx context.Context, s *session) error {
+	ctx, cancel := b.timed(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.client.Echo(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// connected returns the session if it is good, else a new one: of the endpoint
+// that served last, or the first of the others that answers. Who calls it has
+// the turn.
+func (b *Backend) connected(ctx context.Context) (*session, error) {
+	if b.session != nil && b.session.over() {
+		b.discard()
+	}
+	if b.session != nil {
+		return b.session, nil
+	}
+	var failures []error
+	for range b.endpoints {
+		s, err := b.dial(ctx, b.endpoints[b.next])
+		if err == nil {
+			b.session = s
+			b.log.Info("connected to the northbound database", "endpoint", b.endpoints[b.next])
+			return s, nil
+		}
+		failures = append(failures, err)
+		b.next = (b.next + 1) % len(b.endpoints)
+	}
+	return nil, errors.Join(failures...)
+}
+
+func (b *Backend) dial(ctx context.Context, endpoint string) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
+	defer cancel()
+	return dial(ctx, endpoint, &b.cfg)
+}
+
+// discard leaves the session; the next is tried at the next endpoint. Who calls
+// it has the turn.
+func (b *Backend) discard() {
+	if b.session == nil {
+		return
+	}
+	b.session.lose()
+	b.session.close()
+	b.session = nil
+	b.next = (b.next + 1) % len(b.endpoints)
+}

@@ -1,0 +1,281 @@
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/memory"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+)
+
+// world is what is wanted, and a backend with faults.
+type world struct {
+	*memory.Backend
+	mu       sync.Mutex
+	models   map[netvirt.Scope]netvirt.Model
+	complete bool
+	writes   atomic.Int64
+	failing  error                     // what every call to the backend fails with
+	reject   func(netvirt.Change) bool // changes that the backend will not take
+	changed  func()                    // tells the loop that another hand changed the backend
+	watching chan struct{}             // closed when changed is set
+}
+
+func newWorld() *world {
+	return &world{
+		Backend: memory.New(), complete: true,
+		models: map[netvirt.Scope]netvirt.Model{}, watching: make(chan struct{}),
+	}
+}
+
+func (w *world) Read(ctx context.Context) (netvirt.Model, error) {
+	if err := w.fault(); err != nil {
+		return nil, err
+	}
+	return w.Backend.Read(ctx)
+}
+
+func (w *world) Write(ctx context.Context, changes []netvirt.Change) error {
+	w.writes.Add(1)
+	if err := w.fault(); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	reject := w.reject
+	w.mu.Unlock()
+	for _, c := range changes {
+		if reject != nil && reject(c) {
+			return &netvirt.RejectedError{Keys: []netvirt.Key{c.Key()}, Err: errors.New("not this one")}
+		}
+	}
+	return w.Backend.Write(ctx, changes)
+}
+
+func (w *world) Watch(ctx context.Context, changed func()) error {
+	w.changed = changed
+	close(w.watching)
+	<-ctx.Done()
+	return nil
+}
+
+func (w *world) fault() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failing
+}
+
+func (w *world) set(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+func (w *world) source() reconcile.Source {
+	return reconcile.Source{
+		Want: func(s netvirt.Scope) (netvirt.Model, []coe.Problem) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return maps.Clone(w.models[s]), nil
+		},
+		Complete: func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.complete
+		},
+		Scopes: func() []netvirt.Scope {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			var all []netvirt.Scope
+			for s := range w.models {
+				all = append(all, s)
+			}
+			return all
+		},
+		Revision: func() int64 { return 1 },
+	}
+}
+
+// want sets what is wanted of a namespace: n vpn-instances with a name each.
+func (w *world) want(namespace string, n int) {
+	m := netvirt.Model{}
+	for i := range n {
+		m.Add(netvirt.VPNInstance{Name: fmt.Sprintf("%s-%d", namespace, i), Namespace: namespace, RouteDistinguisher: "100:2"})
+	}
+	w.set(func() { w.models[netvirt.Scope(namespace)] = m })
+}
+
+func (w *world) start(t *testing.T) (*reconcile.Loop, *prometheus.Registry) {
+	registry := prometheus.NewRegistry()
+	l := reconcile.New(reconcile.Config{MaxChanges: 10}, "memory", w, w.source(),
+		reconcile.NewMetrics(registry), slog.New(slog.DiscardHandler))
+	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer close(done)
+		_ = l.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return l, registry
+}
+
+func (w *world) requireInSync(t *testing.T, l *reconcile.Loop) {
+	t.Helper()
+	require.Eventually(t, func() bool { return l.Status().InSync }, 5*time.Second, time.Millisecond)
+	want := netvirt.Model{}
+	w.set(func() {
+		for _, m := range w.models {
+			maps.Copy(want, m)
+		}
+	})
+	have, err := w.Backend.Read(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, want, have)
+}
+
+func TestConverges(t *testing.T) {
+	w := newWorld()
+	w.want("a", 25) // more than one write takes
+	l, registry := w.start(t)
+	w.requireInSync(t, l)
+	w.want("a", 3)
+	w.want("b", 1)
+	l.Mark("a", "b")
+	w.requireInSync(t, l)
+	w.want("a", 0)
+	l.Mark("a")
+	w.requireInSync(t, l)
+	for _, s := range l.Status().Scopes {
+		require.NotEqual(t, netvirt.Scope("a"), s.Scope, "a scope of which nothing is left is forgotten")
+	}
+	inSync, err := testutil.GatherAndCount(registry, "coe_bridge_in_sync", "coe_bridge_backend_changes_total")
+	require.NoError(t, err)
+	require.Equal(t, 3, inSync, "the gauge, creations and deletions")
+}
+
+func TestLeftoversGoWhenComplete(t *testing.T) {
+	w := newWorld()
+	w.complete = false
+	left := netvirt.VPNInstance{Name: "left", Namespace: "gone"}
+	kept := netvirt.VPNInstance{Name: "a-0", Namespace: "a", RouteDistinguisher: "100:9"}
+	require.NoError(t, w.Backend.Write(t.Context(), []netvirt.Change{{New: left}, {New: kept}}))
+	w.want("a", 2)
+	l, _ := w.start(t)
+	require.Eventually(t, func() bool {
+		m, _ := w.Backend.Read(t.Context())
+		return len(m) == 3
+	}, 5*time.Second, time.Millisecond, "what is missing is made at once")
+	m, _ := w.Backend.Read(t.Context())
+	require.Equal(t, left, m[left.Key()], "nothing is removed")
+	require.Equal(t, kept, m[kept.Key()], "nothing is changed")
+	require.False(t, l.Status().InSync)
+
+	w.set(func() { w.complete = true })
+	l.Mark("a")
+	w.requireInSync(t, l)
+}
+
+func TestBackendFails(t *testing.T) {
+	w := newWorld()
+	w.want("a", 2)
+	l, _ := w.start(t)
+	w.requireInSync(t, l)
+	w.set(func() { w.failing = errors.New("no route to host") })
+	w.want("a", 5)
+	l.Mark("a")
+	require.Eventually(t, func() bool { return !l.Status().Peer.OK }, 5*time.Second, time.Millisecond)
+	require.Contains(t, l.Status().Peer.LastError, "no route to host")
+	require.False(t, l.Status().InSync)
+	w.set(func() { w.failing = nil })
+	w.requireInSync(t, l)
+	require.True(t, l.Status().Peer.OK)
+}
+
+func TestRejectedIsSetAside(t *testing.T) {
+	w := newWorld()
+	transit := netvirt.Transit{RouteTarget: "100:1"}
+	bad := netvirt.VPNInstance{Name: "bad", Namespace: "a", Transit: "100:1"}
+	elan := netvirt.ELANInstance{Name: "192.168.0.1:a"}
+	dependent := netvirt.Subnet{ELAN: elan.Name, VPN: "bad"}
+	fine := netvirt.VPNInstance{Name: "fine", Namespace: "a"}
+	w.reject = func(c netvirt.Change) bool { return c.New == netvirt.Object(bad) }
+	w.models[netvirt.Cluster] = netvirt.Model{transit.Key(): transit}
+	m := netvirt.Model{}
+	m.Add(bad, elan, dependent, fine)
+	w.models["a"] = m
+	l, _ := w.start(t)
+	require.Eventually(t, func() bool { return l.Status().InSync }, 5*time.Second, time.Millisecond)
+	have, err := w.Backend.Read(t.Context())
+	require.NoError(t, err)
+	want := netvirt.Model{}
+	want.Add(transit, elan, fine)
+	require.Equal(t, want, have, "the rest of the scope goes on")
+	problems := map[string]coe.Reason{}
+	for _, s := range l.Status().Scopes {
+		for _, p := range s.Problems {
+			problems[p.Kind+" "+p.Name] = p.Reason
+		}
+	}
+	require.Equal(t, map[string]coe.Reason{
+		"vpn-instance bad":       coe.BackendRejected,
+		dependent.Key().String(): coe.BackendRejected,
+	}, problems)
+
+	better := bad
+	better.RouteDistinguisher = "100:5"
+	w.set(func() {
+		m.Add(better)
+	})
+	l.Mark("a")
+	w.requireInSync(t, l)
+	for _, s := range l.Status().Scopes {
+		require.Empty(t, s.Problems)
+	}
+}
+
+func TestAnotherHand(t *testing.T) {
+	w := newWorld()
+	w.want("a", 3)
+	l, _ := w.start(t)
+	w.requireInSync(t, l)
+	<-w.watching
+	foreign := netvirt.VPNInstance{Name: "foreign", Namespace: "z"}
+	have, err := w.Backend.Read(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, w.Backend.Write(t.Context(), append(netvirt.Diff(have, nil), netvirt.Change{New: foreign})))
+	w.changed()
+	require.Eventually(t, func() bool {
+		m, err := w.Backend.Read(t.Context())
+		return err == nil && len(m) == 3
+	}, 5*time.Second, time.Millisecond, "what is missing comes back, what is too much goes")
+	w.requireInSync(t, l)
+}
+
+func TestMarksAreGathered(t *testing.T) {
+	w := newWorld()
+	l, _ := w.start(t)
+	w.requireInSync(t, l)
+	before := w.writes.Load()
+	for i := range 200 {
+		ns := fmt.Sprintf("ns-%d", i)
+		w.want(ns, 1)
+		l.Mark(netvirt.Scope(ns))
+	}
+	w.requireInSync(t, l)
+	require.Less(t, w.writes.Load()-before, int64(200), "what became due during a write goes into the next one")
+}

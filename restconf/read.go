@@ -1,0 +1,255 @@
+package restconf
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+	"github.com/coe-bridge/coe-bridge/yang"
+)
+
+// get answers GET and HEAD.
+func (s *Server) get(w http.ResponseWriter, q *request) error {
+	m, err := q.dialect.accepted(q.http)
+	if err != nil {
+		return err
+	}
+	if q.dialect.draft && !q.target.isRoot() && isLeaf(q.target.node()) {
+		return badPath(q.target, q.target.node().Name+" is a leaf: GET what holds it")
+	}
+	body, ok := s.stored(q, m)
+	if !ok {
+		if body, err = s.rendered(q, m); err != nil {
+			return err
+		}
+	}
+	if body == nil {
+		return q.dialect.missingGet(q.target)
+	}
+	send(w, http.StatusOK, m.name, body)
+	return nil
+}
+
+func isLeaf(n *yang.Node) bool { return n.Kind == yang.Leaf || n.Kind == yang.LeafList }
+
+// stored makes the answer of what the datastore holds as it is, without parsing
+// it; ok is false where the answer needs more than that.
+func (s *Server) stored(q *request, m media) (body []byte, ok bool) {
+	if _, json := m.codec.(jsonCodec); !json || q.target.isRoot() || q.query.trims() || q.query.content == "nonconfig" {
+		return nil, false
+	}
+	top := q.target.top()
+	if !s.writable(top) || (s.state[top] != nil && q.wantsState()) {
+		return nil, false
+	}
+	node, last := q.target.node(), q.target.last()
+	switch {
+	case node == top && flat(top):
+		return q.dialect.joinUnits(top, s.store.Tree(top)), true
+	case node.Kind == yang.List && last.keys != nil && datastore.UnitNode(node) == node:
+		return q.dialect.oneUnit(s.store.Get(node, last.keys...)), true
+	}
+	return nil, false
+}
+
+// flat tells whether all units of top are in lists right below it.
+func flat(top *yang.Node) bool {
+	for _, list := range datastore.UnitLists(top) {
+		if list.Parent != top {
+			return false
+		}
+	}
+	return true
+}
+
+// member is the quoted name of a top-level member and its colon.
+func (d *dialect) member(n *yang.Node) string {
+	if d.style == yang.Draft02 {
+		return `"` + n.Name + `":`
+	}
+	return `"` + n.Module.Name + `:` + n.Name + `":`
+}
+
+// oneUnit is {"list":[entry]}, or nil for no unit.
+func (d *dialect) oneUnit(u *datastore.Unit) []byte {
+	if u == nil {
+		return nil
+	}
+	name := d.member(u.Node)
+	body := make([]byte, 0, len(name)+len(u.Raw)+4)
+	body = append(append(body, '{'), name...)
+	body = append(append(body, '['), u.Raw...)
+	return append(body, ']', '}')
+}
+
+// joinUnits is {"container":{…,"list":[entry,…]}}, or nil for no units.
+func (d *dialect) joinUnits(top *yang.Node, units []*datastore.Unit) []byte {
+	if len(units) == 0 {
+		return nil
+	}
+	var buf bytes.Buffer
+	buf.WriteString("{" + d.member(top) + "{")
+	if own := units[0]; own.Node == top {
+		buf.Write(own.Raw[1 : len(own.Raw)-1])
+		units = units[1:]
+	}
+	var list *yang.Node
+	for _, u := range units {
+		switch {
+		case u.Node == list:
+			buf.WriteByte(',')
+		case list != nil:
+			buf.WriteString("],")
+		case buf.Bytes()[buf.Len()-1] != '{':
+			buf.WriteByte(',')
+		}
+		if u.Node != list {
+			list = u.Node
+			buf.WriteString(memberBelow(list) + "[")
+		}
+		buf.Write(u.Raw)
+	}
+	if list != nil {
+		buf.WriteByte(']')
+	}
+	buf.WriteString("}}")
+	return buf.Bytes()
+}
+
+// memberBelow is the quoted name of a member of n's parent, and its colon.
+func memberBelow(n *yang.Node) string {
+	if n.Parent.Module == n.Module {
+		return `"` + n.Name + `":`
+	}
+	return `"` + n.Module.Name + ":" + n.Name + `":`
+}
+
+// rendered makes the answer from parsed data; nil where there are none.
+func (s *Server) rendered(q *request, m media) ([]byte, error) {
+	found, err := s.find(q)
+	if err != nil {
+		return nil, err
+	}
+	if found, err = s.trim(q, found); err != nil {
+		return nil, err
+	}
+	var buf bytes.Buffer
+	switch {
+	case q.target.isRoot():
+		buf.WriteString(`{"` + q.dialect.dataMember + `":`)
+		m.codec.encode(&buf, found, yang.RFC7951)
+		buf.WriteByte('}')
+	case len(found) == 0:
+		return nil, nil
+	default:
+		m.codec.encode(&buf, found, q.dialect.style)
+	}
+	if !q.query.pretty {
+		return buf.Bytes(), nil
+	}
+	var pretty bytes.Buffer
+	err = json.Indent(&pretty, buf.Bytes(), "", "  ")
+	return pretty.Bytes(), err
+}
+
+// find are the instances that the target names: all entries where it is a list,
+// all top containers where it is the datastore.
+func (s *Server) find(q *request) ([]*yang.Data, error) {
+	if !q.target.isRoot() {
+		top, err := s.load(q.ctx, q, q.target.top())
+		if top == nil || err != nil {
+			return nil, err
+		}
+		return descendAll(top, q.target[1:]), nil
+	}
+	var all []*yang.Data
+	for _, module := range s.cfg.Schema.Modules {
+		for _, node := range module.Top {
+			top, err := s.load(q.ctx, q, node)
+			if err != nil {
+				return nil, err
+			}
+			if top != nil {
+				all = append(all, top)
+			}
+		}
+	}
+	return all, nil
+}
+
+// load is a top container as the request's tree shows it, or nil.
+func (s *Server) load(ctx context.Context, q *request, top *yang.Node) (*yang.Data, error) {
+	config, err := s.loadConfig(ctx, q, top)
+	if err != nil || !q.wantsState() {
+		return config, err
+	}
+	source := s.state[top]
+	if fixed, ok := s.readOnly[top]; ok {
+		source = fixed.Source
+	}
+	if source == nil {
+		return config, nil
+	}
+	state, err := source.Get(ctx, ContentOperational, top)
+	switch {
+	case err != nil || state == nil:
+		return config, err
+	case config == nil:
+		return state, nil
+	}
+	return yang.Merge(config, state), nil
+}
+
+func (s *Server) loadConfig(ctx context.Context, q *request, top *yang.Node) (*yang.Data, error) {
+	if fixed, ok := s.readOnly[top]; ok {
+		if !q.wantsConfig() {
+			return nil, nil
+		}
+		return fixed.Source.Get(ctx, ContentConfig, top)
+	}
+	units := s.store.Tree(top)
+	if only := q.unit(); only.node != nil {
+		units = units[:0]
+		if u := s.store.Get(only.node, only.keys...); u != nil {
+			units = append(units, u)
+		}
+	}
+	return join(top, units)
+}
+
+// trim leaves of the data what the query asks for.
+func (s *Server) trim(q *request, found []*yang.Data) ([]*yang.Data, error) {
+	trim, err := s.trimmer(q)
+	if err != nil {
+		return nil, err
+	}
+	var left []*yang.Data
+	for _, d := range found {
+		switch {
+		case q.query.content == "config":
+			d = trimConfig(d)
+		case q.query.content == "nonconfig":
+			d = trimState(d)
+		}
+		if d != nil {
+			left = append(left, trim(d))
+		}
+	}
+	return left, nil
+}
+
+// trimmer is what fields and depth do to each of the data found. The datastore
+// itself is the first level where it is the target.
+func (s *Server) trimmer(q *request) (func(*yang.Data) *yang.Data, error) {
+	if q.query.fields == "" {
+		depth := q.query.depth
+		return func(d *yang.Data) *yang.Data { return trimDepth(d, depth, q.dialect.draft) }, nil
+	}
+	sel, err := parseFields(s.cfg.Schema, q.target.schema(), q.query.fields)
+	if err != nil {
+		return nil, err
+	}
+	return func(d *yang.Data) *yang.Data { return trimFields(d, sel, q.query.depth) }, nil
+}

@@ -1,0 +1,92 @@
+package yang
+
+import (
+	"bytes"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// EncodeJSON appends siblings as one JSON object. The instances of one list or
+// leaf-list have to stand side by side, as they do in Children. Identities are
+// written with their module.
+func EncodeJSON(buf *bytes.Buffer, siblings []*Data, style Style) {
+	writeObject(buf, siblings, func(n *Node) bool { return style == RFC7951 })
+}
+
+// EncodeObject appends the object of one container or list entry, its keys
+// within and its own name left out, with names as RFC 7951 has them. DecodeObject
+// reads it.
+func EncodeObject(buf *bytes.Buffer, d *Data) {
+	writeChildren(buf, d)
+}
+
+func writeChildren(buf *bytes.Buffer, d *Data) {
+	writeObject(buf, d.Children, func(n *Node) bool { return n.Module != d.Node.Module })
+}
+
+// writeObject writes siblings as members; prefixed tells whose names have the
+// module.
+func writeObject(buf *bytes.Buffer, siblings []*Data, prefixed func(*Node) bool) {
+	buf.WriteByte('{')
+	for i := 0; i < len(siblings); {
+		node := siblings[i].Node
+		end := i + 1
+		for end < len(siblings) && siblings[end].Node == node {
+			end++
+		}
+		if i > 0 {
+			buf.WriteByte(',')
+		}
+		writeName(buf, node, prefixed(node))
+		writeMember(buf, node, siblings[i:end])
+		i = end
+	}
+	buf.WriteByte('}')
+}
+
+func writeName(buf *bytes.Buffer, n *Node, prefixed bool) {
+	buf.WriteByte('"')
+	if prefixed {
+		buf.WriteString(n.Module.Name)
+		buf.WriteByte(':')
+	}
+	buf.WriteString(n.Name)
+	buf.WriteString(`":`)
+}
+
+// writeMember writes all instances of node among siblings.
+func writeMember(buf *bytes.Buffer, node *Node, instances []*Data) {
+	if node.Kind == Container || node.Kind == Leaf {
+		writeInstance(buf, instances[0])
+		return
+	}
+	for i, instance := range instances {
+		if i == 0 {
+			buf.WriteByte('[')
+		} else {
+			buf.WriteByte(',')
+		}
+		writeInstance(buf, instance)
+	}
+	buf.WriteByte(']')
+}
+
+func writeInstance(buf *bytes.Buffer, d *Data) {
+	switch {
+	case d.Node.typ == nil:
+		writeChildren(buf, d)
+	case d.Node.typ.written == asEmpty:
+		buf.WriteString("[null]")
+	case d.Node.typ.written == asString:
+		writeString(buf, d.Value)
+	default:
+		buf.WriteString(d.Value)
+	}
+}
+
+// writeString writes a JSON string. Values are valid UTF-8, since nothing else
+// gets into Data; what isn't is replaced.
+func writeString(buf *bytes.Buffer, text string) {
+	quoted, _ := jsontext.AppendQuote(buf.AvailableBuffer(), text)
+	buf.Write(quoted)
+}
