@@ -2,6 +2,7 @@ package restconf
 
 import (
 	"bytes"
+	"encoding/json"
 	"mime"
 	"net/http"
 	"strconv"
@@ -12,8 +13,14 @@ import (
 
 // codec reads and writes data in one encoding.
 type codec interface {
+	// decode reads instances of parent's children (nil: top-level nodes).
 	decode(s *yang.Schema, body []byte, parent *yang.Node, at string, mode yang.Mode) ([]*yang.Data, error)
+	// encode writes the instances of one node.
 	encode(buf *bytes.Buffer, siblings []*yang.Data, style yang.Style)
+	// encodeAll writes a whole datastore as the member of that name.
+	encodeAll(buf *bytes.Buffer, name string, tops []*yang.Data)
+	// indent lays out what was encoded for people.
+	indent(body []byte) ([]byte, error)
 }
 
 // jsonCodec is RFC 7951.
@@ -25,6 +32,18 @@ func (jsonCodec) decode(s *yang.Schema, body []byte, parent *yang.Node, at strin
 
 func (jsonCodec) encode(buf *bytes.Buffer, siblings []*yang.Data, style yang.Style) {
 	yang.EncodeJSON(buf, siblings, style)
+}
+
+func (jsonCodec) encodeAll(buf *bytes.Buffer, name string, tops []*yang.Data) {
+	buf.WriteString(`{"` + name + `":`)
+	yang.EncodeJSON(buf, tops, yang.RFC7951)
+	buf.WriteByte('}')
+}
+
+func (jsonCodec) indent(body []byte) ([]byte, error) {
+	var buf bytes.Buffer
+	err := json.Indent(&buf, body, "", "  ")
+	return buf.Bytes(), err
 }
 
 // bodyMedia is the media type of the request's body, or an error for status 415.

@@ -2,8 +2,6 @@ package restconf
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
@@ -138,9 +136,7 @@ func (s *Server) rendered(q *request, m media) ([]byte, error) {
 	var buf bytes.Buffer
 	switch {
 	case q.target.isRoot():
-		buf.WriteString(`{"` + q.dialect.dataMember + `":`)
-		m.codec.encode(&buf, found, yang.RFC7951)
-		buf.WriteByte('}')
+		m.codec.encodeAll(&buf, q.dialect.dataMember, found)
 	case len(found) == 0:
 		return nil, nil
 	default:
@@ -149,16 +145,14 @@ func (s *Server) rendered(q *request, m media) ([]byte, error) {
 	if !q.query.pretty {
 		return buf.Bytes(), nil
 	}
-	var pretty bytes.Buffer
-	err = json.Indent(&pretty, buf.Bytes(), "", "  ")
-	return pretty.Bytes(), err
+	return m.codec.indent(buf.Bytes())
 }
 
 // find are the instances that the target names: all entries where it is a list,
 // all top containers where it is the datastore.
 func (s *Server) find(q *request) ([]*yang.Data, error) {
 	if !q.target.isRoot() {
-		top, err := s.load(q.ctx, q, q.target.top())
+		top, err := s.load(q, q.target.top())
 		if top == nil || err != nil {
 			return nil, err
 		}
@@ -167,7 +161,7 @@ func (s *Server) find(q *request) ([]*yang.Data, error) {
 	var all []*yang.Data
 	for _, module := range s.cfg.Schema.Modules {
 		for _, node := range module.Top {
-			top, err := s.load(q.ctx, q, node)
+			top, err := s.load(q, node)
 			if err != nil {
 				return nil, err
 			}
@@ -180,19 +174,32 @@ func (s *Server) find(q *request) ([]*yang.Data, error) {
 }
 
 // load is a top container as the request's tree shows it, or nil.
-func (s *Server) load(ctx context.Context, q *request, top *yang.Node) (*yang.Data, error) {
-	config, err := s.loadConfig(ctx, q, top)
-	if err != nil || !q.wantsState() {
-		return config, err
-	}
+//
+//	                     config                     operational
+//	writable             the datastore              the datastore and the state
+//	read-only            the source's config        the source's state
+//	RFC 8040, content    config: the first column; nonconfig: state nodes of the
+//	                     second; all: both
+func (s *Server) load(q *request, top *yang.Node) (*yang.Data, error) {
+	ctx := q.http.Context()
 	source := s.state[top]
+	var config *yang.Data
+	var err error
 	if fixed, ok := s.readOnly[top]; ok {
 		source = fixed.Source
+		if q.tree.config && q.query.content != "nonconfig" {
+			config, err = source.Get(ctx, ContentConfig, top)
+		}
+	} else {
+		config, err = join(top, s.units(q, top))
 	}
-	if source == nil {
-		return config, nil
+	if err != nil || source == nil || !q.wantsState() {
+		return config, err
 	}
 	state, err := source.Get(ctx, ContentOperational, top)
+	if state != nil && q.tree.config {
+		state = trimState(state)
+	}
 	switch {
 	case err != nil || state == nil:
 		return config, err
@@ -202,21 +209,15 @@ func (s *Server) load(ctx context.Context, q *request, top *yang.Node) (*yang.Da
 	return yang.Merge(config, state), nil
 }
 
-func (s *Server) loadConfig(ctx context.Context, q *request, top *yang.Node) (*yang.Data, error) {
-	if fixed, ok := s.readOnly[top]; ok {
-		if !q.wantsConfig() {
-			return nil, nil
+// units are those of top that the target can be in.
+func (s *Server) units(q *request, top *yang.Node) []*datastore.Unit {
+	if i := q.target.unit(); i >= 0 {
+		if u := s.store.Get(q.target[i].node, q.target[i].keys...); u != nil {
+			return []*datastore.Unit{u}
 		}
-		return fixed.Source.Get(ctx, ContentConfig, top)
+		return nil
 	}
-	units := s.store.Tree(top)
-	if only := q.unit(); only.node != nil {
-		units = units[:0]
-		if u := s.store.Get(only.node, only.keys...); u != nil {
-			units = append(units, u)
-		}
-	}
-	return join(top, units)
+	return s.store.Tree(top)
 }
 
 // trim leaves of the data what the query asks for.
@@ -228,28 +229,48 @@ func (s *Server) trim(q *request, found []*yang.Data) ([]*yang.Data, error) {
 	var left []*yang.Data
 	for _, d := range found {
 		switch {
-		case q.query.content == "config":
+		case !q.tree.config: // draft-02's operational tree has both
+		case q.query.content == "config", q.dialect.draft:
 			d = trimConfig(d)
 		case q.query.content == "nonconfig":
 			d = trimState(d)
 		}
 		if d != nil {
-			left = append(left, trim(d))
+			d = trim(d)
+		}
+		if d != nil {
+			left = append(left, d)
 		}
 	}
 	return left, nil
 }
 
-// trimmer is what fields and depth do to each of the data found. The datastore
-// itself is the first level where it is the target.
+// trimmer is what fields and depth do to each of the data found; nil is nothing
+// left. Where the target is the datastore, that is the first level.
 func (s *Server) trimmer(q *request) (func(*yang.Data) *yang.Data, error) {
-	if q.query.fields == "" {
-		depth := q.query.depth
-		return func(d *yang.Data) *yang.Data { return trimDepth(d, depth, q.dialect.draft) }, nil
+	depth := q.query.depth
+	if q.query.fields != "" {
+		sel, err := parseFields(s.cfg.Schema, q.target.schema(), q.query.fields)
+		if err != nil {
+			return nil, err
+		}
+		return func(d *yang.Data) *yang.Data {
+			if !q.target.isRoot() {
+				return trimFields(d, sel, depth)
+			}
+			if below := sel.below[d.Node]; below != nil {
+				return trimFields(d, below, depth)
+			}
+			return nil
+		}, nil
 	}
-	sel, err := parseFields(s.cfg.Schema, q.target.schema(), q.query.fields)
-	if err != nil {
-		return nil, err
-	}
-	return func(d *yang.Data) *yang.Data { return trimFields(d, sel, q.query.depth) }, nil
+	return func(d *yang.Data) *yang.Data {
+		switch {
+		case !q.target.isRoot() || depth == 0:
+			return trimDepth(d, depth, q.dialect.draft)
+		case depth == 1:
+			return nil
+		}
+		return trimDepth(d, depth-1, q.dialect.draft)
+	}, nil
 }

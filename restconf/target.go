@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -34,6 +35,21 @@ func (t target) schema() *yang.Node {
 		return nil
 	}
 	return t.node()
+}
+
+// unit is the index of the step that names a unit of a list (datastore.Unit) in
+// which t lies, or -1.
+func (t target) unit() int {
+	if t.isRoot() {
+		return -1
+	}
+	unit := datastore.UnitNode(t.node())
+	for i, s := range t {
+		if s.node == unit && s.node.Kind == yang.List && s.keys != nil {
+			return i
+		}
+	}
+	return -1
 }
 
 // isList tells whether s is a list or leaf-list as a whole.

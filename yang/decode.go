@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -25,7 +26,7 @@ func (s *Schema) DecodeJSON(body []byte, parent *Node, at string, mode Mode) ([]
 	d := newDecoder(body)
 	d.mode, d.at = mode, at
 	children, err := d.document(parent)
-	if err != nil {
+	if err != nil && !errors.Is(err, errTooMany) {
 		return nil, Errors{d.malformed(err, len(body) == 0)}
 	}
 	if len(d.findings) > 0 {
@@ -41,7 +42,7 @@ func DecodeObject(body []byte, n *Node) (*Data, error) {
 	d := newDecoder(body)
 	d.trusted = true
 	children, err := d.document(n)
-	if err == nil && len(d.findings) > 0 {
+	if len(d.findings) > 0 {
 		err = d.errors()
 	}
 	if err != nil {
@@ -56,11 +57,16 @@ type decoder struct {
 	json     *jsontext.Decoder
 	mode     Mode
 	at       string
-	trusted  bool   // values are canonical, and names as EncodeObject writes them
-	open     []step // from parent's child down to what is being read
+	trusted  bool    // values are canonical, and names as EncodeObject writes them
+	open     []step  // from parent's child down to what is being read
+	seen     []*Node // of what is open, the members read so far
 	findings []finding
 	chunk    []Data // the next instances come from here
 	scratch  []byte // for names with escapes
+
+	// Where open and seen start, so that few bodies need more.
+	openRoom [8]step
+	seenRoom [24]*Node
 }
 
 // step is an instance on the way down, and its place among its list's entries.
@@ -72,14 +78,17 @@ type step struct {
 // newDecoder leaves duplicate names to the decoder's own check, which knows that
 // a prefix makes no other name.
 func newDecoder(body []byte) *decoder {
-	return &decoder{json: jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true))}
+	d := &decoder{json: jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true))}
+	d.open, d.seen = d.openRoom[:0], d.seenRoom[:0]
+	return d
 }
 
 // Errors in the document that stop it, beside those of the JSON decoder.
 var (
 	errNoObject  = errors.New("want a JSON object")
 	errTrailing  = errors.New("want nothing after the JSON object")
-	errDuplicate = errors.New("member is there twice")
+	errDuplicate = errors.New("a member is there twice")
+	errTooMany   = errors.New("too many errors")
 )
 
 // document reads the whole body.
@@ -104,6 +113,7 @@ func (d *decoder) object(parent *Node) ([]*Data, error) {
 	if _, err := d.json.ReadToken(); err != nil {
 		return nil, err
 	}
+	before := len(d.seen)
 	var out []*Data
 	for d.json.PeekKind() == '"' {
 		node, err := d.name(parent)
@@ -116,30 +126,23 @@ func (d *decoder) object(parent *Node) ([]*Data, error) {
 			}
 			continue
 		}
-		if contains(out, node) {
+		if slices.Contains(d.seen[before:], node) {
 			return nil, fmt.Errorf("%w: %q", errDuplicate, node.Name)
 		}
+		d.seen = append(d.seen, node)
 		if out, err = d.member(node, out); err != nil {
 			return nil, err
 		}
 	}
+	d.seen = d.seen[:before]
 	if _, err := d.json.ReadToken(); err != nil { // "}", or what is wrong
 		return nil, err
 	}
 	sortBySchema(out)
-	if !d.trusted {
-		d.checkChoices(out)
+	if d.trusted {
+		return out, nil
 	}
-	return out, nil
-}
-
-func contains(siblings []*Data, node *Node) bool {
-	for _, d := range siblings {
-		if d.Node == node {
-			return true
-		}
-	}
-	return false
+	return out, d.checkChoices(out)
 }
 
 // name reads a member's name and finds its node; nil where there is none.
@@ -153,13 +156,9 @@ func (d *decoder) name(parent *Node) (*Node, error) {
 		return nil, err
 	}
 	node := parent.children[string(name)]
-	if node == nil {
-		d.report(unknownMember(string(name), parent))
-		return nil, nil
-	}
-	if d.mode == Strict && node.Module != parent.Module && bytes.IndexByte(name, ':') < 0 {
-		d.report(unknownMember(string(name), parent))
-		return nil, nil
+	bare := d.mode == Strict && node != nil && node.Module != parent.Module && bytes.IndexByte(name, ':') < 0
+	if node == nil || bare {
+		return nil, d.report(unknownMember(string(name), parent))
 	}
 	return node, nil
 }

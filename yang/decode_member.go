@@ -40,10 +40,10 @@ func (d *decoder) list(node *Node, out []*Data) ([]*Data, error) {
 		}
 		return d.instance(node, position, out)
 	})
-	if err == nil && !d.trusted {
-		d.checkEntries(out[before:])
+	if err != nil || d.trusted {
+		return out, err
 	}
-	return out, err
+	return out, d.checkEntries(out[before:])
 }
 
 func (d *decoder) leafList(node *Node, out []*Data) ([]*Data, error) {
@@ -51,10 +51,10 @@ func (d *decoder) leafList(node *Node, out []*Data) ([]*Data, error) {
 	out, err := d.elements(node, out, func(out []*Data, _ int) ([]*Data, error) {
 		return d.leaf(node, out)
 	})
-	if err == nil && !d.trusted && node.Config {
-		d.checkValues(out[before:])
+	if err != nil || d.trusted || !node.Config {
+		return out, err
 	}
-	return out, err
+	return out, d.checkValues(out[before:])
 }
 
 // elements reads an array, or a single object in the place of one, with read for
@@ -88,8 +88,7 @@ func (d *decoder) leaf(node *Node, out []*Data) ([]*Data, error) {
 			return out, nil
 		}
 		if value, ok = node.typ.canonical(d.readAs(written)); !ok {
-			d.report(node.invalidValue(written.shown()), step{&Data{Node: node}, 1})
-			return out, nil
+			return out, d.report(node.invalidValue(written.shown()), step{&Data{Node: node}, 1})
 		}
 	}
 	instance := d.new(node)
@@ -129,8 +128,7 @@ func (d *decoder) scalar(node *Node) (written scalar, ok bool, err error) {
 		return scalar{string(raw), asNumber}, true, nil
 	case '[':
 		if err := raw.Compact(); err != nil || string(raw) != "[null]" {
-			d.report(node.invalidValue("an array"), step{&Data{Node: node}, 1})
-			return scalar{}, false, nil
+			return scalar{}, false, d.report(node.invalidValue("an array"), step{&Data{Node: node}, 1})
 		}
 		return scalar{"", asEmpty}, true, nil
 	default:

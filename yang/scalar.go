@@ -94,7 +94,7 @@ func (t *valueType) canonicalIdentity(s scalar) (string, bool) {
 }
 
 func (t *valueType) canonicalInteger(s scalar) (string, bool) {
-	number, ok := parseInteger(s.text, s.form == asText)
+	number, ok := parseInteger(s.text, s.form != asNumber)
 	if !ok || !within(t.bounds, number) {
 		return "", false
 	}
@@ -107,19 +107,19 @@ func (t *valueType) canonicalInteger(s scalar) (string, bool) {
 	return number.String(), true
 }
 
-// parseInteger reads an integer: as JSON writes it or, as text, as RFC 7950
+// parseInteger reads an integer: as JSON writes it or, where lexical, as RFC 7950
 // section 9.2.1 allows, with a sign, in hexadecimal or octal.
-func parseInteger(text string, asText bool) (goyang.Number, bool) {
+func parseInteger(text string, lexical bool) (goyang.Number, bool) {
 	digits, negative := strings.CutPrefix(text, "-")
-	if !negative && asText {
+	if !negative && lexical {
 		digits = strings.TrimPrefix(text, "+")
 	}
 	base := 10
-	if asText {
+	if lexical {
 		digits, base = cutBase(digits)
 	}
 	value, err := strconv.ParseUint(digits, base, 64)
-	if err != nil || digits[0] == '+' {
+	if err != nil {
 		return goyang.Number{}, false
 	}
 	return goyang.Number{Value: value, Negative: negative && value != 0}, true

@@ -19,13 +19,13 @@ type BackendConfig struct {
 // closer is a backend that holds something.
 type closer interface {
 	reconcile.Backend
-	Close() error
+	Close()
 }
 
 // inMemory gives the memory backend, which holds nothing, a Close.
 type inMemory struct{ *memory.Backend }
 
-func (inMemory) Close() error { return nil }
+func (inMemory) Close() {}
 
 // newBackend opens the backend; epoch is what its writes are fenced with.
 func newBackend(cfg BackendConfig, epoch string, log *slog.Logger) (closer, error) {

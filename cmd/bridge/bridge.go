@@ -100,7 +100,7 @@ func ipamConfig(s mapping.Settings, reuseDelay time.Duration) ipam.Config {
 		ELANName:      netvirt.ELANName,
 		VPNName:       netvirt.VPNName,
 		InterfaceName: netvirt.InterfaceName,
-		OneDomain:     s.Isolation == mapping.IsolationNone,
+		Isolated:      s.Isolation == mapping.IsolationNamespace,
 		ReuseDelay:    reuseDelay,
 	}
 }
@@ -124,7 +124,7 @@ func (b *Bridge) Close() error {
 		errs = append(errs, b.http.close())
 	}
 	if b.backend != nil {
-		errs = append(errs, b.backend.Close())
+		b.backend.Close()
 	}
 	if b.leader != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)

@@ -99,8 +99,11 @@ type Assigner struct {
 	// freed is set when something came back that a refused interface may wait
 	// for, until a Sync has told.
 	freed bool
-	// said are the cluster addresses that sources gave to services, by whom.
-	said map[netip.Addr]map[string]bool
+	// said are the cluster addresses that sources gave to services, by namespace
+	// and uid; saidBy counts who has one.
+	said   map[string]map[string]netip.Addr
+	saidBy map[netip.Addr]int
+	rounds uint64 // how many Syncs there were
 	*memory
 }
 
@@ -109,7 +112,8 @@ type Assigner struct {
 func New(cfg Config, store *coe.Store, journal Journal, log *slog.Logger) *Assigner {
 	a := &Assigner{
 		cfg: cfg.withDefaults(), store: store, journal: journal, log: log,
-		stale: true, waiting: map[string]*refused{}, said: map[netip.Addr]map[string]bool{},
+		stale: true, waiting: map[string]*refused{},
+		said: map[string]map[string]netip.Addr{}, saidBy: map[netip.Addr]int{},
 	}
 	a.memory = newMemory(a.cfg)
 	return a
@@ -134,7 +138,7 @@ func (a *Assigner) SetPools(pools []dhcppool.Pool) []string {
 	a.alloc.SetPools(a.pools)
 	marked := map[string]bool{}
 	for ns, r := range a.waiting {
-		if r.healable() {
+		if r.any(healedByPools) {
 			marked[ns] = true
 		}
 	}

@@ -37,7 +37,6 @@ type namespace struct {
 	released map[coe.LeaseKey]*coe.Lease
 	formers  map[coe.LeaseKey][]*former
 	services map[string]*coe.ServiceFact
-	said     map[string]netip.Addr // cluster addresses that services bring, by uid
 }
 
 // pod is what is known of a pod.
@@ -84,7 +83,6 @@ func (a *Assigner) namespace(name string) *namespace {
 			released: map[coe.LeaseKey]*coe.Lease{},
 			formers:  map[coe.LeaseKey][]*former{},
 			services: map[string]*coe.ServiceFact{},
-			said:     map[string]netip.Addr{},
 		}
 		a.namespaces[name] = ns
 	}
@@ -92,7 +90,7 @@ func (a *Assigner) namespace(name string) *namespace {
 }
 
 func (ns *namespace) empty() bool {
-	return len(ns.pods)+len(ns.elans)+len(ns.formers)+len(ns.services)+len(ns.said) == 0
+	return len(ns.pods)+len(ns.elans)+len(ns.formers)+len(ns.services) == 0
 }
 
 // elan returns the namespace's elan on a node.

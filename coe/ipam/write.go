@@ -79,15 +79,18 @@ func (w *write) commit(ctx context.Context, j Journal) error {
 	return nil
 }
 
-// flush writes what was collected to the journal and then tells the store,
-// together with the refusals.
+// flush writes what was collected to the journal and then tells the store; at
+// the end of claiming, what was refused too.
 func (r *round) flush(ctx context.Context, refusals bool) error {
 	if len(r.write.changes) > 0 {
 		if err := r.write.commit(ctx, r.journal); err != nil {
 			return err
 		}
 	}
-	changed := r.changedRefusals(refusals)
+	var changed map[string]*refused
+	if refusals {
+		changed = r.changedRefusals()
+	}
 	if len(r.write.changes) > 0 || len(changed) > 0 {
 		r.store.Update(func(tx *coe.Tx) {
 			for _, k := range r.write.keys() {

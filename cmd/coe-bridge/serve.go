@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coe-bridge/coe-bridge/cmd/bridge"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+	"github.com/coe-bridge/coe-bridge/restconf"
+	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+)
+
+// serveFlags are the flags of coe-bridge serve.
+type serveFlags struct {
+	listen, authFile, tlsCert, tlsKey, clientCA string
+	dev                                         bool
+	bodyLimit                                   int64
+	requestTimeout                              time.Duration
+
+	dataDir                                               string
+	etcdEndpoints                                         []string
+	etcdCA, etcdCert, etcdKey, etcdUser, etcdPasswordFile string
+	etcdMaxTxnOps                                         int
+	backend, ovnNB, ovnCert, ovnKey, ovnCA                string
+	settings                                              settingsFlags
+	reuseDelay, resync                                    time.Duration
+	logLevel, logFormat                                   string
+}
+
+func newServe() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve RESTCONF and make the backend agree with what it is told",
+		Long: `serve takes pods, services, nodes and DHCP pools over RESTCONF, keeps them in etcd
+(its own, or an external one), gives pods addresses, and makes the backend agree.
+
+RESTCONF is at /restconf (OpenDaylight's draft-02) and at /rests/data (RFC 8040).
+/healthz, /readyz and /metrics need no credentials.`,
+		Example: `  # try it: user admin, password admin, nothing kept
+  coe-bridge serve --dev
+
+  # OVN, kept in /var/lib/coe-bridge, users from a file
+  coe-bridge passwd admin > /etc/coe-bridge/users
+  coe-bridge serve --auth-file /etc/coe-bridge/users --data-dir /var/lib/coe-bridge \
+    --backend ovn --ovn-nb unix:/run/ovn/ovnnb_db.sock
+
+  # an external etcd
+  coe-bridge serve --auth-file users --etcd-endpoints https://10.0.0.1:2379 \
+    --etcd-ca ca.pem --etcd-cert client.pem --etcd-key client-key.pem`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.Context(), cmd.ErrOrStderr())
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func (f *serveFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:8181", "address on which clients are served")
+	flags.StringVar(&f.authFile, "auth-file", "", "file with a user:hash line for each user (coe-bridge passwd writes them); read again when it changes")
+	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of the server's certificate; makes it https (with --tls-key)")
+	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM file of the certificate's key")
+	flags.StringVar(&f.clientCA, "client-ca", "", "PEM file of the authority whose certificates clients must show")
+	flags.BoolVar(&f.dev, "dev", false, "for trying out: user admin, password admin, memory backend by default, data in a temporary folder")
+	flags.Int64Var(&f.bodyLimit, "body-limit", restconf.DefaultBodyLimit, "largest request body, in bytes")
+	flags.DurationVar(&f.requestTimeout, "request-timeout", restconf.DefaultTimeout, "how long a request may take")
+	flags.StringVar(&f.dataDir, "data-dir", "", "folder of the embedded etcd")
+	flags.StringSliceVar(&f.etcdEndpoints, "etcd-endpoints", nil, "URLs of an external etcd, instead of the embedded one")
+	flags.StringVar(&f.etcdCA, "etcd-ca", "", "PEM file of the authority that signed etcd's certificate")
+	flags.StringVar(&f.etcdCert, "etcd-cert", "", "PEM file of a client certificate for etcd (with --etcd-key)")
+	flags.StringVar(&f.etcdKey, "etcd-key", "", "PEM file of the certificate's key")
+	flags.StringVar(&f.etcdUser, "etcd-user", "", "user for etcd (with --etcd-password-file)")
+	flags.StringVar(&f.etcdPasswordFile, "etcd-password-file", "", "file whose first line is the user's password")
+	flags.IntVar(&f.etcdMaxTxnOps, "etcd-max-txn-ops", 0, "the external etcd's --max-txn-ops, where it is not the default of 128")
+	flags.StringVar(&f.backend, "backend", "memory", "what realises the model: "+strings.Join(bridge.Backends(), " or "))
+	flags.StringVar(&f.ovnNB, "ovn-nb", "unix:/run/ovn/ovnnb_db.sock", "OVN northbound database: unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT, several with commas")
+	flags.StringVar(&f.ovnCert, "ovn-cert", "", "PEM file of a client certificate for ssl: (with --ovn-key and --ovn-ca)")
+	flags.StringVar(&f.ovnKey, "ovn-key", "", "PEM file of the certificate's key")
+	flags.StringVar(&f.ovnCA, "ovn-ca", "", "PEM file of the authority that signed the database server's certificate")
+	f.settings.register(cmd)
+	flags.DurationVar(&f.reuseDelay, "address-reuse-delay", 30*time.Second, "how long an address waits for its pod to come back before another pod gets it")
+	flags.DurationVar(&f.resync, "resync-interval", 5*time.Minute, "how often the backend is read anew, to repair what others changed")
+	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	for name, values := range map[string][]string{
+		"backend": bridge.Backends(), "log-level": {"debug", "info", "warn", "error"}, "log-format": {"text", "json"},
+	} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
+}
+
+func (f *serveFlags) run(ctx context.Context, stderr io.Writer) (err error) {
+	log, err := f.log(stderr)
+	if err != nil {
+		return err
+	}
+	cfg, cleanUp, err := f.config(log)
+	if err != nil {
+		return err
+	}
+	defer cleanUp()
+	b, err := bridge.New(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	log.Info("serving", "url", b.URL(), "backend", cfg.Backend.Name, "version", version)
+	if f.dev {
+		fmt.Fprintf(stderr, "\n*** development mode: anyone who reaches %s is in with user admin, password admin ***\n\n", b.URL())
+	}
+	return b.Run(ctx)
+}
+
+func (f *serveFlags) log(w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", f.logLevel)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch f.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, options)), nil
+	}
+	return nil, fmt.Errorf("--log-format %q: want text or json", f.logFormat)
+}
+
+// config turns flags into a bridge's configuration. cleanUp removes what was
+// made for this run alone.
+func (f *serveFlags) config(log *slog.Logger) (cfg bridge.Config, cleanUp func(), err error) {
+	cleanUp = func() {}
+	cfg = bridge.Config{
+		HTTP: bridge.HTTPConfig{
+			Listen: f.listen, CertFile: f.tlsCert, KeyFile: f.tlsKey, ClientCAFile: f.clientCA,
+			BodyLimit: f.bodyLimit, Timeout: f.requestTimeout,
+		},
+		Backend:    bridge.BackendConfig{Name: f.backend, OVN: ovn.Config{Endpoints: f.ovnNB}},
+		Reconcile:  reconcile.Config{Resync: f.resync},
+		ReuseDelay: f.reuseDelay,
+		Log:        log,
+	}
+	if cfg.HTTP.Auth, err = f.auth(); err != nil {
+		return cfg, cleanUp, err
+	}
+	if cfg.Mapping, err = f.settings.settings(); err != nil {
+		return cfg, cleanUp, err
+	}
+	if strings.Contains(f.ovnNB, "ssl:") {
+		if cfg.Backend.OVN.TLS, err = clientTLS("ovn", f.ovnCA, f.ovnCert, f.ovnKey); err != nil {
+			return cfg, cleanUp, err
+		}
+	}
+	cfg.Datastore, cleanUp, err = f.datastore()
+	return cfg, cleanUp, err
+}
+
+func (f *serveFlags) auth() (restconf.Authenticator, error) {
+	switch {
+	case f.authFile != "":
+		return restconf.NewFileAuth(f.authFile)
+	case f.dev:
+		return restconf.NewStaticAuth(map[string]string{"admin": "admin"}), nil
+	}
+	return nil, errors.New("nobody could log in: name a file of users with --auth-file (coe-bridge passwd USER writes its lines), or try out with --dev")
+}
+
+func (f *serveFlags) datastore() (cfg datastore.Config, cleanUp func(), err error) {
+	cleanUp = func() {}
+	cfg = datastore.Config{Dir: f.dataDir, BodyLimit: f.bodyLimit}
+	if len(f.etcdEndpoints) > 0 {
+		cfg.Endpoints, cfg.MaxTxnOps = f.etcdEndpoints, f.etcdMaxTxnOps
+		cfg.Username, cfg.PasswordFile = f.etcdUser, f.etcdPasswordFile
+		if f.etcdCA != "" || f.etcdCert != "" {
+			cfg.TLS, err = clientTLS("etcd", f.etcdCA, f.etcdCert, f.etcdKey)
+		}
+		return cfg, cleanUp, err
+	}
+	if cfg.Dir != "" {
+		return cfg, cleanUp, nil
+	}
+	if !f.dev {
+		return cfg, cleanUp, errors.New("nowhere to keep data: name a folder with --data-dir, or an external etcd with --etcd-endpoints")
+	}
+	if cfg.Dir, err = os.MkdirTemp("", "coe-bridge-dev-"); err != nil {
+		return cfg, cleanUp, fmt.Errorf("make a temporary data folder: %w", err)
+	}
+	return cfg, func() { _ = os.RemoveAll(cfg.Dir) }, nil
+}
+
+// clientTLS reads the files of the flags --NAME-ca, --NAME-cert and --NAME-key.
+func clientTLS(name, caFile, certFile, keyFile string) (*tls.Config, error) {
+	out := &tls.Config{MinVersion: tls.VersionTLS12}
+	if caFile != "" {
+		pem, err := os.ReadFile(caFile)
+		if err != nil {
+			return nil, fmt.Errorf("read --%s-ca: %w", name, err)
+		}
+		out.RootCAs = x509.NewCertPool()
+		if !out.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read --%s-ca %s: no certificate in it", name, caFile)
+		}
+	}
+	if certFile != "" || keyFile != "" {
+		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
+			return nil, fmt.Errorf("read --%s-cert and --%s-key: %w", name, name, err)
+		}
+		out.Certificates = []tls.Certificate{pair}
+	}
+	return out, nil
+}

@@ -1,0 +1,342 @@
+package ipam
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/dhcppool"
+)
+
+// defaultNetwork is the network-id of the pools that serve whoever has none of
+// their own.
+const defaultNetwork = "default"
+
+// claimPod brings the leases of a pod in accord with it.
+func (r *round) claimPod(s *space, p *coe.Pod) {
+	settled := r.complete
+	for n, i := range p.AllInterfaces() {
+		w := wish{pod: p, iface: i, first: n == 0, key: coe.LeaseKey{PodUID: p.UID, InterfaceUID: i.UID}}
+		if refusal := r.claim(s, w); refusal != nil {
+			s.lease(w.key, refusal)
+			settled = false
+		}
+	}
+	if known := s.pods[p.UID]; settled && known != nil {
+		known.seen = p
+	}
+}
+
+// wish is an interface that is to have a lease.
+type wish struct {
+	pod   *coe.Pod
+	iface coe.PodInterface
+	first bool // of its pod's interfaces
+	key   coe.LeaseKey
+}
+
+// fits tells whether a lease is what the interface needs.
+func fits(l *coe.Lease, p *coe.Pod, i coe.PodInterface) bool {
+	return reaches(l, p, i) && l.Pod == p.Name
+}
+
+// reaches tells whether the addresses of a lease are what the interface needs.
+func reaches(l *coe.Lease, p *coe.Pod, i coe.PodInterface) bool {
+	return l.Namespace == p.Namespace && l.Node == p.HostIP &&
+		(!i.Address.IsValid() || slices.ContainsFunc(l.Addresses, func(a coe.LeasedAddress) bool { return a.Address == i.Address }))
+}
+
+// claim gives an interface its lease:
+//
+//	lease      | fits the pod | name free |
+//	any        | any          | no        | refused; a living lease is released
+//	any        | yes          | yes       | kept, or taken up again
+//	none       |              | yes       | chosen
+//	living,    | no           | yes       | chosen anew once the store is complete; the old
+//	released   |              |           | addresses rest. Where that fails, it is released
+func (r *round) claim(s *space, w wish) *coe.Refusal {
+	old := r.leases[w.key]
+	accord := old != nil && fits(old, w.pod, w.iface)
+	if old != nil && !accord && !r.complete {
+		return nil // a source that has not spoken yet may know better
+	}
+	if other := s.names[w.pod.Name]; other != "" && other != w.pod.UID {
+		r.unserve(s, old)
+		return &coe.Refusal{Reason: coe.NameTaken, Message: fmt.Sprintf(
+			"pod %s has the name %s/%s; delete one of the two, or send another name", other, s.name, w.pod.Name)}
+	}
+	if accord {
+		r.keep(s, w, old)
+		return nil
+	}
+	refusal := r.choose(s, w, old)
+	if refusal != nil {
+		r.unserve(s, old)
+	}
+	return refusal
+}
+
+// unserve releases a living lease that can't be brought in accord with its pod.
+func (r *round) unserve(s *space, old *coe.Lease) {
+	if old == nil || old.Released != 0 || !r.complete {
+		return
+	}
+	r.release([]*coe.Lease{old})
+	r.more[s.name] = true // its name came free
+}
+
+// keep takes a lease up that fits, with the MAC address that the pod wants now.
+func (r *round) keep(s *space, w wish, old *coe.Lease) {
+	l := *old
+	l.Released = 0
+	if old.Released != 0 {
+		r.name(s, w, &l)
+	}
+	l.MAC = r.mac(r.elan(s.namespace, l.Node), w, &l, old)
+	s.names[l.Pod] = l.PodUID
+	if l.Released != old.Released || l.MAC != old.MAC || l.Name != old.Name {
+		r.putLease(&l)
+	}
+}
+
+// name sets the interface's name. The primary interface is the first one at the
+// pod's first claim; it stays while its lease lives.
+func (r *round) name(s *space, w wish, l *coe.Lease) {
+	l.Primary = (l.Primary || w.first) && !s.pods[l.PodUID].primary(l.InterfaceUID)
+	l.Name = r.cfg.InterfaceName(s.name, l.Pod, l.InterfaceUID, l.Primary)
+}
+
+// choose makes a lease for an interface that has none that fits; old, if there
+// is one, is replaced by it.
+func (r *round) choose(s *space, w wish, old *coe.Lease) *coe.Refusal {
+	e := r.elan(s.namespace, w.pod.HostIP)
+	if refusal := r.identify(s, e); refusal != nil {
+		return refusal
+	}
+	chosen, refusal := r.addresses(s, e, w, old)
+	if refusal != nil {
+		return refusal
+	}
+	l := &coe.Lease{
+		PodUID: w.key.PodUID, InterfaceUID: w.key.InterfaceUID,
+		Namespace: s.name, Pod: w.pod.Name, Node: w.pod.HostIP, Addresses: chosen.addresses,
+	}
+	if old != nil {
+		l.Seq, l.Primary = old.Seq, old.Primary
+	} else {
+		l.Seq = r.seq + 1
+	}
+	r.name(s, w, l)
+	l.MAC = r.mac(e, w, l, old)
+	r.putInstances(s, e)
+	r.putBlocks(s, chosen.blocks)
+	if old != nil {
+		r.giveUp(old, l)
+	}
+	for _, f := range chosen.formers {
+		r.dropFormer(f)
+		r.write.remove(rankDeleteLease, formerRecord(f), nil)
+	}
+	r.putLease(l)
+	return nil
+}
+
+// identify makes sure that the elan and its vpn-instance have identifiers.
+func (r *round) identify(s *space, e *elan) *coe.Refusal {
+	if _, found := r.vnis.Get(e.Name); !found {
+		return &coe.Refusal{Reason: coe.IDsExhausted, Message: fmt.Sprintf(
+			"no VNI of %d to %d is left for elan-instance %s; widen the range", r.cfg.VNIFrom, r.cfg.VNITo, e.Name)}
+	}
+	if _, found := r.rds.Get(r.cfg.VPNName(s.name)); !found {
+		return &coe.Refusal{Reason: coe.IDsExhausted, Message: fmt.Sprintf(
+			"no route distinguisher of 100:%d to 100:%d is left for namespace %s; widen the range", r.cfg.RDFrom, r.cfg.RDTo, s.name)}
+	}
+	return nil
+}
+
+// putInstances records the identifiers of the elan and its vpn-instance.
+func (r *round) putInstances(s *space, e *elan) {
+	name := s.name
+	if _, found := r.elans[e.Name]; !found {
+		vni, _ := r.vnis.Get(e.Name)
+		fact := &coe.ELANFact{Name: e.Name, VNI: vni}
+		r.elans[e.Name] = elanFact{fact, name}
+		r.write.put(rankInstance, elanRecord(e.Name), fact, func(tx *coe.Tx) { tx.PutELAN(name, fact) })
+	}
+	if r.vpns[name] == nil {
+		vpn := r.cfg.VPNName(name)
+		rd, _ := r.rds.Get(vpn)
+		fact := &coe.VPNFact{Name: vpn, Namespace: name, RD: rd}
+		r.vpns[name] = fact
+		r.write.put(rankInstance, vpnRecord(vpn), fact, func(tx *coe.Tx) { tx.PutVPN(fact) })
+	}
+}
+
+// putBlocks records the blocks that were not there before.
+func (r *round) putBlocks(s *space, blocks []dhcppool.Block) {
+	for _, b := range blocks {
+		if _, found := r.blocks[blockKey{b.ELAN.Name, b.Prefix}]; found {
+			continue
+		}
+		fact := &coe.Block{ELAN: b.ELAN.Name, Prefix: b.Prefix, Gateway: b.Gateway, Network: b.Network, Subnet: b.Subnet}
+		fact.DNS = r.dns(fact)
+		r.putBlock(blockFact{fact, s.name})
+	}
+}
+
+// giveUp lets the addresses rest that a lease has and its successor has not.
+func (r *round) giveUp(old, successor *coe.Lease) {
+	domain := r.cfg.domain(old.Namespace)
+	for _, a := range old.Addresses {
+		kept := slices.ContainsFunc(successor.Addresses, func(b coe.LeasedAddress) bool { return a.Address == b.Address })
+		if kept && domain == r.cfg.domain(successor.Namespace) {
+			continue
+		}
+		f := &former{
+			PodUID: old.PodUID, InterfaceUID: old.InterfaceUID,
+			Namespace: old.Namespace, Node: old.Node, Address: a, Released: old.Released,
+		}
+		if f.Released == 0 {
+			f.Released = r.stamp()
+		}
+		r.alloc.Pass(domain, a.Address, formerRecord(f))
+		r.addFormer(f)
+		r.write.put(rankFormer, formerRecord(f), f, nil)
+	}
+}
+
+// chosen are the addresses of a lease, the blocks that they are reached
+// through, and the rests that end with it.
+type chosen struct {
+	addresses []coe.LeasedAddress
+	blocks    []dhcppool.Block
+	formers   []*former
+}
+
+func (c *chosen) add(addr netip.Addr, b dhcppool.Block) {
+	c.addresses = append(c.addresses, coe.LeasedAddress{Address: addr, Network: b.Prefix, Gateway: b.Gateway})
+	c.blocks = append(c.blocks, b)
+}
+
+// addresses chooses the addresses of an interface: those that it has where they
+// still serve, the one that its source says, or one of each family of the pools.
+func (r *round) addresses(s *space, e *elan, w wish, old *coe.Lease) (chosen, *coe.Refusal) {
+	if old != nil && reaches(old, w.pod, w.iface) {
+		return chosen{addresses: old.Addresses}, nil
+	}
+	networks := slices.Compact([]string{e.Name, s.name, defaultNetwork})
+	network, _ := r.alloc.Serving(networks...)
+	switch {
+	case w.iface.Address.IsValid():
+		return r.claimAddress(s, e, w, network)
+	case network == "":
+		return chosen{}, &coe.Refusal{Reason: coe.NoAddress, Message: fmt.Sprintf(
+			"no pool serves the pod and it brings no address; post a dhcp_allocation_pool with network-id %q, or send ip-address",
+			strings.Join(networks, `", "`))}
+	}
+	return r.poolAddresses(s, e, w, network)
+}
+
+// poolAddresses takes an address of each family that the network's pools have.
+func (r *round) poolAddresses(s *space, e *elan, w wish, network string) (chosen, *coe.Refusal) {
+	var c chosen
+	owner := leaseRecord(w.key)
+	for _, v6 := range []bool{false, true} {
+		if !r.alloc.Serves(network, v6) {
+			continue
+		}
+		if f := s.former(w.key, func(f *former) bool { return f.Node == e.node && f.Address.Address.Is6() == v6 }); f != nil {
+			r.alloc.Pass(s.domain, f.Address.Address, owner)
+			c.addresses = append(c.addresses, f.Address)
+			c.formers = append(c.formers, f)
+			continue
+		}
+		addr, block, err := r.alloc.Allocate(e.ELAN, network, v6, owner)
+		if err != nil {
+			r.undo(s, c)
+			return chosen{}, &coe.Refusal{Reason: coe.PoolExhausted, Message: err.Error()}
+		}
+		c.add(addr, block)
+	}
+	return c, nil
+}
+
+// undo gives back what was chosen.
+func (r *round) undo(s *space, c chosen) {
+	for _, f := range c.formers {
+		r.alloc.Pass(s.domain, f.Address.Address, formerRecord(f))
+	}
+	for _, a := range c.addresses {
+		rests := slices.ContainsFunc(c.formers, func(f *former) bool { return f.Address.Address == a.Address })
+		if !rests {
+			r.alloc.Release(s.domain, a.Address)
+		}
+	}
+}
+
+// former returns an address that rests for an interface.
+func (ns *namespace) former(key coe.LeaseKey, match func(*former) bool) *former {
+	for _, f := range ns.formers[key] {
+		if match(f) {
+			return f
+		}
+	}
+	return nil
+}
+
+// claimAddress takes the address that the source says.
+func (r *round) claimAddress(s *space, e *elan, w wish, network string) (chosen, *coe.Refusal) {
+	addr := w.iface.Address
+	if addr == w.pod.HostIP {
+		return chosen{}, &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf(
+			"%s is the address of the pod's node; send one of the pod's own", addr)}
+	}
+	var c chosen
+	if f := s.former(w.key, func(f *former) bool { return f.Address.Address == addr }); f != nil {
+		r.alloc.Pass(s.domain, addr, leaseRecord(w.key))
+		c.formers = append(c.formers, f)
+	}
+	claim := dhcppool.Claim{ELAN: e.ELAN, Network: network, Address: addr, Owner: leaseRecord(w.key)}
+	if n := s.view.Nodes[w.pod.HostIP]; n != nil {
+		claim.NodeNet = n.PodCIDR
+	}
+	block, err := r.alloc.Claim(claim)
+	if err != nil {
+		r.undo(s, c)
+		return chosen{}, r.refuseAddress(err)
+	}
+	c.add(addr, block)
+	return c, nil
+}
+
+// refuseAddress says why an address that a source brings can't be had.
+func (r *round) refuseAddress(err error) *coe.Refusal {
+	var taken *dhcppool.TakenError
+	if errors.As(err, &taken) {
+		return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf("%s %s", taken.Address, r.holder(taken.Owner))}
+	}
+	return &coe.Refusal{Reason: coe.AddressInvalid, Message: err.Error() + "; send another ip-address"}
+}
+
+// holder says in words who holds an address.
+func (r *round) holder(owner string) string {
+	switch {
+	case isLeaseRecord(owner):
+		l := r.leases[leaseOf(owner)]
+		if l.Released != 0 {
+			return fmt.Sprintf("rests until %s after its use by pod %s/%s (%s)", r.restsUntil(l.Released), l.Namespace, l.Pod, l.PodUID)
+		}
+		return fmt.Sprintf("is the address of pod %s/%s (%s); send another ip-address, or delete that pod", l.Namespace, l.Pod, l.PodUID)
+	case isServiceRecord(owner):
+		return "is the address of service " + strings.TrimPrefix(owner, serviceKind)
+	case strings.HasPrefix(owner, formerKind):
+		uid, _, _ := strings.Cut(strings.TrimPrefix(owner, formerKind), "/")
+		return "rests for a while after its use by pod " + uid
+	}
+	return "is the cluster address of a service"
+}
+
+func (r *round) restsUntil(released int64) string { return r.end(released).UTC().Format("15:04:05 UTC") }

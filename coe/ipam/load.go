@@ -1,0 +1,198 @@
+package ipam
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/dhcppool"
+)
+
+// load replaces the memory by what the journal holds, and the store's facts too.
+func (a *Assigner) load(ctx context.Context) error {
+	records, err := a.journal.Load(ctx)
+	if err != nil {
+		return fmt.Errorf("load what was chosen: %w", err)
+	}
+	var j journalled
+	for _, key := range slices.Sorted(maps.Keys(records)) {
+		if err := j.decode(key, records[key]); err != nil {
+			return fmt.Errorf("load record %q: %w; mend or delete it", key, err)
+		}
+	}
+	slices.SortFunc(j.leases, compareLeases)
+	before := a.memory
+	a.memory = newMemory(a.cfg)
+	if err := a.restore(&j); err != nil {
+		a.memory = before
+		return err
+	}
+	a.stale = false
+	for addr := range a.saidBy {
+		a.alloc.Hold(serviceDomain, addr, saidOwner(addr))
+	}
+	a.store.Update(func(tx *coe.Tx) {
+		before.retract(tx)
+		a.tell(tx)
+	})
+	a.log.Info("loaded what was chosen", "leases", len(a.leases), "blocks", len(a.blocks), "services", len(a.services))
+	return nil
+}
+
+// restore fills an empty memory. Users come before what they use, which tells
+// to which namespace that belongs; what no one uses is an orphan.
+func (a *Assigner) restore(j *journalled) error {
+	a.alloc.SetPools(a.pools)
+	for _, l := range j.leases {
+		a.add(l)
+	}
+	formers := a.restoreFormers(j.formers)
+	for _, s := range j.services {
+		a.addService(s)
+	}
+	elans := map[string]*elan{}
+	for _, ns := range a.namespaces {
+		for _, e := range ns.elans {
+			elans[e.Name] = e
+		}
+	}
+	if err := a.restoreIDs(j, elans); err != nil {
+		return err
+	}
+	for _, b := range j.blocks {
+		key := blockKey{b.ELAN, b.Prefix}
+		e := elans[b.ELAN]
+		if e == nil {
+			a.orphans = append(a.orphans, blockRecord(key))
+			continue
+		}
+		err := a.alloc.RestoreBlock(dhcppool.Block{ELAN: e.ELAN, Prefix: b.Prefix, Gateway: b.Gateway, Network: b.Network, Subnet: b.Subnet})
+		if err != nil {
+			return fmt.Errorf("load record %q: %w; delete one of the two", blockRecord(key), err)
+		}
+		a.blocks[key] = blockFact{b, e.namespace.name}
+	}
+	return a.restoreAddresses(j, formers)
+}
+
+// restoreFormers indexes the addresses that rest, without those that their own
+// lease has again: a write that was cut short leaves such.
+func (a *Assigner) restoreFormers(all []*former) []*former {
+	var rest []*former
+	for _, f := range all {
+		l := a.leases[f.key()]
+		again := l != nil && a.cfg.domain(l.Namespace) == a.cfg.domain(f.Namespace) &&
+			slices.ContainsFunc(l.Addresses, func(x coe.LeasedAddress) bool { return x.Address == f.Address.Address })
+		if again {
+			a.orphans = append(a.orphans, formerRecord(f))
+			continue
+		}
+		a.addFormer(f)
+		rest = append(rest, f)
+	}
+	return rest
+}
+
+func (a *Assigner) restoreIDs(j *journalled, elans map[string]*elan) error {
+	for _, f := range j.elans {
+		e := elans[f.Name]
+		if e == nil {
+			a.orphans = append(a.orphans, elanRecord(f.Name))
+			continue
+		}
+		if err := a.vnis.Restore(f.Name, f.VNI); err != nil {
+			return fmt.Errorf("load record %q: %w", elanRecord(f.Name), err)
+		}
+		a.elans[f.Name] = elanFact{f, e.namespace.name}
+	}
+	for _, v := range j.vpns {
+		if ns := a.namespaces[v.Namespace]; ns == nil || len(ns.elans) == 0 {
+			a.orphans = append(a.orphans, vpnRecord(v.Name))
+			continue
+		}
+		if err := a.rds.Restore(v.Name, v.RD); err != nil {
+			return fmt.Errorf("load record %q: %w", vpnRecord(v.Name), err)
+		}
+		a.vpns[v.Namespace] = v
+	}
+	return nil
+}
+
+func (a *Assigner) restoreAddresses(j *journalled, formers []*former) error {
+	hold := func(record, namespace string, node netip.Addr, x coe.LeasedAddress) error {
+		e := a.elan(a.namespace(namespace), node)
+		if _, found := a.elans[e.Name]; !found || a.vpns[namespace] == nil {
+			return fmt.Errorf("load record %q: its elan-instance %s or vpn-instance has no record", record, e.Name)
+		}
+		err := a.alloc.RestoreAddress(dhcppool.Held{
+			Domain: e.Domain, Address: x.Address, Owner: record, ELAN: e.Name, Prefix: x.Network,
+		})
+		if err != nil {
+			return fmt.Errorf("load record %q: %w", record, err)
+		}
+		return nil
+	}
+	for _, l := range j.leases {
+		if len(l.Addresses) == 0 {
+			return fmt.Errorf("load record %q: it has no address", leaseRecord(l.Key()))
+		}
+		for _, x := range l.Addresses {
+			if err := hold(leaseRecord(l.Key()), l.Namespace, l.Node, x); err != nil {
+				return err
+			}
+		}
+	}
+	for _, f := range formers {
+		if err := hold(formerRecord(f), f.Namespace, f.Node, f.Address); err != nil {
+			return err
+		}
+	}
+	for _, s := range j.services {
+		err := a.alloc.RestoreAddress(dhcppool.Held{Domain: serviceDomain, Address: s.Address, Owner: serviceRecord(s.UID)})
+		if err != nil {
+			return fmt.Errorf("load record %q: %w", serviceRecord(s.UID), err)
+		}
+	}
+	return nil
+}
+
+// tell puts every fact into the store.
+func (m *memory) tell(tx *coe.Tx) {
+	for _, l := range m.leases {
+		tx.PutLease(l)
+	}
+	for _, b := range m.blocks {
+		tx.PutBlock(b.namespace, b.Block)
+	}
+	for _, e := range m.elans {
+		tx.PutELAN(e.namespace, e.ELANFact)
+	}
+	for _, v := range m.vpns {
+		tx.PutVPN(v)
+	}
+	for _, s := range m.services {
+		tx.PutServiceFact(s)
+	}
+}
+
+// retract takes every fact out of the store.
+func (m *memory) retract(tx *coe.Tx) {
+	for _, l := range m.leases {
+		tx.DeleteLease(l.Namespace, l.Key())
+	}
+	for key, b := range m.blocks {
+		tx.DeleteBlock(b.namespace, key.elan, key.prefix)
+	}
+	for _, e := range m.elans {
+		tx.DeleteELAN(e.namespace, e.Name)
+	}
+	for _, v := range m.vpns {
+		tx.DeleteVPN(v.Namespace)
+	}
+	for _, s := range m.services {
+		tx.DeleteServiceFact(s.Namespace, s.UID)
+	}
+}

@@ -1,0 +1,416 @@
+package ipam
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+// round is one Sync: what is gone is released, what has rested long enough goes,
+// then what is new is claimed for. What goes is written before anything is
+// claimed, so that no beginning of what is written has two of anything.
+type round struct {
+	*Assigner
+	now      time.Time
+	complete bool
+	spaces   []*space // of the given namespaces, sorted
+	write    *write
+	// touched are the namespaces of which a fact changed.
+	touched map[string]bool
+	// more are given namespaces in which something came free after they were
+	// claimed for; late, that it may serve any namespace.
+	more map[string]bool
+	late bool
+}
+
+// space is one of the given namespaces in a round.
+type space struct {
+	*namespace
+	view coe.View
+	todo []*coe.Pod // pods that may not be in accord with their leases
+	refused
+}
+
+// refused is what could not be given in a namespace, and why.
+type refused struct {
+	leases   map[coe.LeaseKey]coe.Refusal
+	services map[string]coe.Refusal
+}
+
+// Reasons that go when something comes back, or when the pools change.
+var (
+	healedByRoom  = []coe.Reason{coe.PoolExhausted, coe.AddressTaken, coe.AddressInvalid, coe.IDsExhausted}
+	healedByPools = []coe.Reason{coe.PoolExhausted, coe.AddressInvalid, coe.NoAddress, coe.NoClusterIP}
+)
+
+func (f *refused) any(reasons []coe.Reason) bool {
+	for _, r := range f.leases {
+		if slices.Contains(reasons, r.Reason) {
+			return true
+		}
+	}
+	for _, r := range f.services {
+		if slices.Contains(reasons, r.Reason) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *refused) lease(key coe.LeaseKey, why *coe.Refusal) {
+	if f.leases == nil {
+		f.leases = map[coe.LeaseKey]coe.Refusal{}
+	}
+	f.leases[key] = *why
+}
+
+func (f *refused) service(uid string, why *coe.Refusal) {
+	if f.services == nil {
+		f.services = map[string]coe.Refusal{}
+	}
+	f.services[uid] = *why
+}
+
+func (a *Assigner) newRound(namespaces []string) *round {
+	a.rounds++
+	r := &round{
+		Assigner: a, now: a.cfg.Now(),
+		// Asked before the views are taken: what a view lacks then is gone.
+		complete: a.store.Complete(),
+		write:    newWrite(), touched: map[string]bool{}, more: map[string]bool{},
+	}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(namespaces))) {
+		r.spaces = append(r.spaces, &space{namespace: a.namespace(name), view: a.store.View(name)})
+	}
+	return r
+}
+
+func (r *round) run(ctx context.Context) error {
+	for _, s := range r.spaces {
+		gone := r.scan(s)
+		if r.complete {
+			r.release(gone)
+			r.releaseServices(s)
+			r.expire(s)
+		}
+	}
+	r.followDNS()
+	r.freed = r.sweep() || r.freed
+	if r.write.deletes {
+		if err := r.flush(ctx, false); err != nil {
+			return err
+		}
+	}
+	for _, s := range r.spaces {
+		for _, p := range s.todo {
+			r.claimPod(s, p)
+		}
+		for _, svc := range s.view.Services {
+			r.claimService(s, svc)
+		}
+	}
+	if err := r.flush(ctx, true); err != nil {
+		return err
+	}
+	r.late = r.sweep()
+	if err := r.flush(ctx, false); err != nil {
+		return err
+	}
+	r.forget()
+	return nil
+}
+
+// scan finds the pods of a namespace that changed, and returns the living
+// leases whose interface is gone.
+func (r *round) scan(s *space) (gone []*coe.Lease) {
+	for _, p := range s.view.Pods {
+		known := s.pods[p.UID]
+		if known != nil {
+			known.round = r.rounds
+			if known.seen == p {
+				continue
+			}
+			gone = append(gone, withoutInterface(known, p)...)
+		}
+		if hasNetwork(p) {
+			s.todo = append(s.todo, p)
+		}
+	}
+	for _, known := range s.pods {
+		if known.round != r.rounds {
+			gone = append(gone, withoutInterface(known, nil)...)
+		}
+	}
+	slices.SortFunc(gone, compareLeases)
+	return gone
+}
+
+func compareLeases(a, b *coe.Lease) int {
+	return cmp.Or(cmp.Compare(a.Seq, b.Seq), strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.InterfaceUID, b.InterfaceUID))
+}
+
+// hasNetwork tells whether a pod can have leases.
+func hasNetwork(p *coe.Pod) bool {
+	return !p.NoNetwork && p.Name != "" && p.HostIP.IsValid()
+}
+
+// withoutInterface returns the living leases whose interface the pod, nil when
+// it is gone, does not have.
+func withoutInterface(known *pod, p *coe.Pod) (gone []*coe.Lease) {
+	for _, l := range known.leases {
+		if l.Released == 0 && (p == nil || !hasNetwork(p) || !hasInterface(p, l.InterfaceUID)) {
+			gone = append(gone, l)
+		}
+	}
+	return gone
+}
+
+func hasInterface(p *coe.Pod, uid string) bool {
+	return slices.ContainsFunc(p.AllInterfaces(), func(i coe.PodInterface) bool { return i.UID == uid })
+}
+
+// release marks leases as released: they rest, and wait for their interface.
+func (r *round) release(gone []*coe.Lease) {
+	for _, l := range gone {
+		released := *l
+		released.Released = r.stamp()
+		r.putLease(&released)
+	}
+}
+
+// stamp is the time of a release: the next full second, so that no rest is
+// shorter than the delay.
+func (r *round) stamp() int64 { return r.now.Add(time.Second - 1).Unix() }
+
+// end is when the rest of what was released is over.
+func (r *round) end(released int64) time.Time { return time.Unix(released, 0).Add(r.cfg.ReuseDelay) }
+
+func (r *round) over(released int64) bool { return !r.now.Before(r.end(released)) }
+
+// expire deletes what was released and has rested long enough, unless its owner
+// is back.
+func (r *round) expire(s *space) {
+	var due []*coe.Lease
+	for _, l := range s.released {
+		if r.over(l.Released) && !s.back(l) {
+			due = append(due, l)
+		}
+	}
+	slices.SortFunc(due, compareLeases)
+	for _, l := range due {
+		for _, a := range l.Addresses {
+			r.alloc.Release(s.domain, a.Address)
+		}
+		r.deleteLease(l)
+		r.freed = true
+	}
+	r.expireFormers(s)
+	r.expireServices(s)
+}
+
+// back tells whether the interface of a released lease is there again, as it was.
+func (s *space) back(l *coe.Lease) bool {
+	n, found := slices.BinarySearchFunc(s.view.Pods, l.PodUID, func(p *coe.Pod, uid string) int {
+		return strings.Compare(p.UID, uid)
+	})
+	if !found || !hasNetwork(s.view.Pods[n]) {
+		return false
+	}
+	p := s.view.Pods[n]
+	return slices.ContainsFunc(p.AllInterfaces(), func(i coe.PodInterface) bool {
+		return i.UID == l.InterfaceUID && fits(l, p, i)
+	})
+}
+
+func (r *round) expireFormers(s *space) {
+	var due []*former
+	for _, formers := range s.formers {
+		for _, f := range formers {
+			if r.over(f.Released) {
+				due = append(due, f)
+			}
+		}
+	}
+	slices.SortFunc(due, func(a, b *former) int { return strings.Compare(formerRecord(a), formerRecord(b)) })
+	for _, f := range due {
+		r.alloc.Release(s.domain, f.Address.Address)
+		r.dropFormer(f)
+		r.write.remove(rankDeleteLease, formerRecord(f), nil)
+		r.freed = true
+	}
+}
+
+// followDNS gives blocks the DNS servers that their pools have now.
+func (r *round) followDNS() {
+	for _, b := range r.blocks {
+		if dns := r.dns(b.Block); !slices.Equal(dns, b.DNS) {
+			changed := *b.Block
+			changed.DNS = dns
+			r.putBlock(blockFact{&changed, b.namespace})
+		}
+	}
+}
+
+// sweep deletes blocks and instances that nothing uses any more, and tells
+// whether anything that was written went.
+func (r *round) sweep() (swept bool) {
+	for _, key := range r.orphans {
+		r.write.remove(rankDeleteInstance, key, nil)
+		swept = true
+	}
+	r.orphans = nil
+	for _, b := range r.alloc.Sweep() {
+		if fact, found := r.blocks[blockKey{b.ELAN.Name, b.Prefix}]; found {
+			r.deleteBlock(fact)
+			swept = true
+		}
+	}
+	for e := range r.idle {
+		swept = r.sweepELAN(e) || swept
+	}
+	clear(r.idle)
+	return swept
+}
+
+// sweepELAN gives back the identifiers of an elan that nothing uses, and of its
+// vpn-instance when it was the last of it.
+func (r *round) sweepELAN(e *elan) (swept bool) {
+	ns := e.namespace
+	delete(ns.elans, e.node)
+	r.vnis.Release(e.Name)
+	if _, found := r.elans[e.Name]; found {
+		delete(r.elans, e.Name)
+		r.write.remove(rankDeleteInstance, elanRecord(e.Name), func(tx *coe.Tx) { tx.DeleteELAN(ns.name, e.Name) })
+		swept = true
+	}
+	if len(ns.elans) > 0 {
+		return swept
+	}
+	r.rds.Release(r.cfg.VPNName(ns.name))
+	if vpn := r.vpns[ns.name]; vpn != nil {
+		delete(r.vpns, ns.name)
+		r.write.remove(rankDeleteInstance, vpnRecord(vpn.Name), func(tx *coe.Tx) { tx.DeleteVPN(ns.name) })
+		swept = true
+	}
+	return swept
+}
+
+// changedRefusals returns the refusals of this round that differ from those
+// that the store has.
+func (r *round) changedRefusals() map[string]*refused {
+	changed := map[string]*refused{}
+	for _, s := range r.spaces {
+		had := r.waiting[s.name]
+		if had == nil {
+			had = &refused{}
+		}
+		if maps.Equal(had.leases, s.leases) && maps.Equal(had.services, s.refused.services) {
+			continue
+		}
+		changed[s.name] = &s.refused
+		if r.waiting[s.name] = &s.refused; len(s.leases)+len(s.refused.services) == 0 {
+			delete(r.waiting, s.name)
+		}
+	}
+	return changed
+}
+
+// forget drops the indexes of namespaces that have nothing.
+func (r *round) forget() {
+	for name := range r.touched {
+		if r.namespaces[name].empty() {
+			delete(r.namespaces, name)
+		}
+	}
+	for _, s := range r.spaces {
+		if s.empty() {
+			delete(r.namespaces, s.name)
+		}
+	}
+}
+
+// affected are the namespaces to Sync next.
+func (r *round) affected() []string {
+	given := map[string]bool{}
+	for _, s := range r.spaces {
+		given[s.name] = true
+	}
+	affected := r.more
+	for ns := range r.touched {
+		if !given[ns] {
+			affected[ns] = true
+		}
+	}
+	for ns, refused := range r.waiting {
+		if (r.late || r.freed && !given[ns]) && refused.any(healedByRoom) {
+			affected[ns] = true
+		}
+	}
+	r.freed = false
+	return slices.Sorted(maps.Keys(affected))
+}
+
+// again is the time until the first rest in the given namespaces is over.
+func (r *round) again() time.Duration {
+	if !r.complete {
+		return 0 // nothing is released or expires before; then all are synced
+	}
+	var first time.Time
+	note := func(released int64) {
+		if end := r.end(released); released != 0 && (first.IsZero() || end.Before(first)) {
+			first = end
+		}
+	}
+	for _, s := range r.spaces {
+		for _, l := range s.released {
+			note(l.Released)
+		}
+		for _, formers := range s.formers {
+			for _, f := range formers {
+				note(f.Released)
+			}
+		}
+		for _, f := range s.namespace.services {
+			note(f.Released)
+		}
+	}
+	if first.IsZero() {
+		return 0
+	}
+	return max(first.Sub(r.now), time.Millisecond)
+}
+
+// say notes the cluster address that a source gave to a service, or the zero
+// address for none, so that nobody is given it.
+func (r *round) say(ns, uid string, addr netip.Addr) {
+	before := r.said[ns][uid]
+	if before == addr {
+		return
+	}
+	if before.IsValid() {
+		delete(r.said[ns], uid)
+		if r.saidBy[before]--; r.saidBy[before] == 0 {
+			delete(r.saidBy, before)
+			if r.alloc.Owner(serviceDomain, before) == saidOwner(before) {
+				r.alloc.Release(serviceDomain, before)
+				r.freed = true
+			}
+		}
+	}
+	if len(r.said[ns]) == 0 {
+		delete(r.said, ns)
+	}
+	if addr.IsValid() {
+		if r.said[ns] == nil {
+			r.said[ns] = map[string]netip.Addr{}
+		}
+		r.said[ns][uid] = addr
+		r.saidBy[addr]++
+	}
+}

@@ -1,0 +1,209 @@
+// Package backendtest is the conformance suite of backends: the laws that every
+// backend keeps, tried with random but legal models. It also has the models for
+// other tests, and a wrapper that makes a backend fail.
+package backendtest
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// Backend is reconcile.Backend, where the contract is.
+type Backend interface {
+	Kinds() netvirt.KindSet
+	Read(ctx context.Context) (netvirt.Model, error)
+	Write(ctx context.Context, changes []netvirt.Change) error
+	Watch(ctx context.Context, changed func()) error
+}
+
+const (
+	seeds     = 6
+	walkSteps = 40
+)
+
+// Run runs the suite over backends that begin empty.
+func Run(t *testing.T, create func(t *testing.T) Backend) {
+	t.Run("empty", func(t *testing.T) {
+		have, err := create(t).Read(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, have)
+	})
+	t.Run("nothing to write", func(t *testing.T) {
+		require.NoError(t, create(t).Write(t.Context(), nil))
+	})
+	t.Run("walk", func(t *testing.T) { walk(t, create, func(*testing.T, Backend, []netvirt.Change, *rand.Rand) {}) })
+	t.Run("walk in two parts", func(t *testing.T) { walk(t, create, part) })
+	t.Run("walk doubled", func(t *testing.T) { walk(t, create, double) })
+	t.Run("every prefix", func(t *testing.T) { everyPrefix(t, create(t)) })
+	t.Run("swapped addresses", func(t *testing.T) { swapped(t, create(t)) })
+	t.Run("cancelled", func(t *testing.T) { cancelled(t, create(t)) })
+	t.Run("watch ends", func(t *testing.T) { watchEnds(t, create(t)) })
+}
+
+// walk goes from one random model to the next. Before the difference is written,
+// before may write some of it.
+func walk(t *testing.T, create func(t *testing.T) Backend, before func(*testing.T, Backend, []netvirt.Change, *rand.Rand)) {
+	for seed := range uint64(seeds) {
+		w := NewWorld(seed)
+		b := create(t)
+		for range walkSteps {
+			w.Step()
+			want := w.Model().Select(b.Kinds())
+			before(t, b, netvirt.Diff(read(t, b), want), w.rng)
+			converge(t, b, want)
+		}
+		w.Clear()
+		converge(t, b, w.Model().Select(b.Kinds()))
+	}
+}
+
+// part writes the beginning of the changes, and sees that the backend has that.
+func part(t *testing.T, b Backend, changes []netvirt.Change, rng *rand.Rand) {
+	if len(changes) == 0 {
+		return
+	}
+	want := read(t, b)
+	cut := changes[:rng.IntN(len(changes))]
+	want.Apply(cut)
+	require.NoError(t, b.Write(t.Context(), cut))
+	Agree(t, want, read(t, b))
+}
+
+// double writes the changes, and the beginning of them again.
+func double(t *testing.T, b Backend, changes []netvirt.Change, rng *rand.Rand) {
+	require.NoError(t, b.Write(t.Context(), changes))
+	require.NoError(t, b.Write(t.Context(), changes))
+	if len(changes) > 0 {
+		require.NoError(t, b.Write(t.Context(), changes[:rng.IntN(len(changes))]))
+	}
+}
+
+// everyPrefix stops at each change on the way between two models.
+func everyPrefix(t *testing.T, b Backend) {
+	w := NewWorld(1)
+	for range 12 {
+		w.Step()
+	}
+	from := w.Model().Select(b.Kinds())
+	for range 6 {
+		w.Step()
+	}
+	to := w.Model().Select(b.Kinds())
+	for n := range netvirt.Diff(from, to) {
+		converge(t, b, from)
+		changes := netvirt.Diff(read(t, b), to)
+		want := netvirt.Model{}
+		want.Add(values(from)...)
+		want.Apply(changes[:n])
+		require.NoError(t, b.Write(t.Context(), changes[:n]))
+		Agree(t, want, read(t, b))
+		converge(t, b, to)
+	}
+}
+
+func values(m netvirt.Model) []netvirt.Object {
+	var all []netvirt.Object
+	for _, o := range m {
+		all = append(all, o)
+	}
+	return all
+}
+
+// swapped gives the addresses of two pods to each other, and a pod's name to
+// another pod.
+func swapped(t *testing.T, b Backend) {
+	w := NewWorld(2)
+	for len(w.pods) < 6 {
+		w.addPod()
+	}
+	converge(t, b, w.Model().Select(b.Kinds()))
+	for range 10 {
+		w.swapAddresses()
+		w.renewPod()
+		w.movePod()
+		converge(t, b, w.Model().Select(b.Kinds()))
+	}
+}
+
+// cancelled: what is called with a context that is done does nothing.
+func cancelled(t *testing.T, b Backend) {
+	w := NewWorld(3)
+	w.addPod()
+	want := w.Model().Select(b.Kinds())
+	converge(t, b, want)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := b.Read(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, b.Write(ctx, netvirt.Diff(want, netvirt.Model{})), context.Canceled)
+	require.Equal(t, want, read(t, b))
+}
+
+// watchEnds: a watch ends with its context, and nothing is said to have changed
+// meanwhile by the backend's own writes.
+func watchEnds(t *testing.T, b Backend) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	changed := make(chan struct{}, 100)
+	go func() { done <- b.Watch(ctx, func() { changed <- struct{}{} }) }()
+	w := NewWorld(4)
+	for range 5 {
+		w.Step()
+		converge(t, b, w.Model().Select(b.Kinds()))
+	}
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+	require.Empty(t, changed)
+}
+
+func read(t *testing.T, b Backend) netvirt.Model {
+	t.Helper()
+	have, err := b.Read(t.Context())
+	require.NoError(t, err)
+	return have
+}
+
+// converge writes what leads to a model, and sees that it is there.
+func converge(t *testing.T, b Backend, want netvirt.Model) {
+	t.Helper()
+	from, to, dangling := want.Dangling()
+	require.False(t, dangling, "the model itself is wrong: %s refers to %s", from, to)
+	require.NoError(t, b.Write(t.Context(), netvirt.Diff(read(t, b), want)))
+	Agree(t, want, read(t, b))
+}
+
+// Agree is the law of reading: a backend has what was written, all of it and no
+// more. It may leave out an Interface that is attached to no elan-instance yet,
+// and what is of that Interface.
+func Agree(t testing.TB, want, have netvirt.Model) {
+	t.Helper()
+	for k, o := range want {
+		name, ofInterface := interfaceOf(o)
+		_, attached := want[netvirt.Key{Kind: netvirt.KindELANInterface, Name: name}]
+		if _, found := have[k]; !found && ofInterface && !attached {
+			continue
+		}
+		require.Equal(t, o, have[k], "%s", k)
+	}
+	for k := range have {
+		require.Contains(t, want, k, "the backend has what was not written")
+	}
+}
+
+func interfaceOf(o netvirt.Object) (name string, ok bool) {
+	switch o := o.(type) {
+	case netvirt.Interface:
+		return o.Name, true
+	case netvirt.VPNInterface:
+		return o.Name, true
+	case netvirt.Adjacency:
+		return o.Interface, true
+	}
+	return "", false
+}

@@ -1,0 +1,62 @@
+package backendtest
+
+import (
+	"context"
+	"sync"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// Faulty is a backend whose calls fail when the test says so.
+type Faulty struct {
+	Backend
+
+	mu    sync.Mutex
+	read  func() error
+	write func([]netvirt.Change) (int, error)
+}
+
+// FailReads has reads return what fail returns, when that is an error. A nil
+// fail ends it.
+func (f *Faulty) FailReads(fail func() error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.read = fail
+}
+
+// FailWrites has writes make the first changes alone, as many as fail says, and
+// then return its error. A nil error lets the write pass, a nil fail all writes.
+func (f *Faulty) FailWrites(fail func([]netvirt.Change) (int, error)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.write = fail
+}
+
+// Read implements Backend.
+func (f *Faulty) Read(ctx context.Context) (netvirt.Model, error) {
+	f.mu.Lock()
+	fail := f.read
+	f.mu.Unlock()
+	if fail != nil {
+		if err := fail(); err != nil {
+			return nil, err
+		}
+	}
+	return f.Backend.Read(ctx)
+}
+
+// Write implements Backend.
+func (f *Faulty) Write(ctx context.Context, changes []netvirt.Change) error {
+	f.mu.Lock()
+	fail := f.write
+	f.mu.Unlock()
+	if fail != nil {
+		if n, err := fail(changes); err != nil {
+			if first := f.Backend.Write(ctx, changes[:n]); first != nil {
+				return first
+			}
+			return err
+		}
+	}
+	return f.Backend.Write(ctx, changes)
+}

@@ -1,0 +1,87 @@
+package ovn_test
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/backendtest"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+	"github.com/coe-bridge/coe-bridge/test/ovsdb"
+)
+
+var _ reconcile.Backend = (*ovn.Backend)(nil)
+
+// tables are those that hold rows of the backend, and some that must not.
+var tables = []string{
+	"Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Static_Route",
+	"Load_Balancer", "Load_Balancer_Group", "DHCP_Options", "Static_MAC_Binding",
+}
+
+// open returns a backend on a server.
+func open(t testing.TB, server *ovsdb.Server, change ...func(*ovn.Config)) *ovn.Backend {
+	t.Helper()
+	cfg := ovn.Config{Endpoints: server.Endpoint()}
+	for _, c := range change {
+		c(&cfg)
+	}
+	b, err := ovn.New(cfg, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(b.Close)
+	return b
+}
+
+// write makes the backend's database agree with a model.
+func write(t testing.TB, b *ovn.Backend, want netvirt.Model) {
+	t.Helper()
+	have, err := b.Read(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, b.Write(t.Context(), netvirt.Diff(have, want)))
+	have, err = b.Read(t.Context())
+	require.NoError(t, err)
+	backendtest.Agree(t, want, have)
+}
+
+// someModel is a model of some pods and services.
+func someModel(b *ovn.Backend) netvirt.Model {
+	w := backendtest.NewWorld(7)
+	for range 30 {
+		w.Step()
+	}
+	w.AddPods(10)
+	return w.Model().Select(b.Kinds())
+}
+
+func TestConformance(t *testing.T) {
+	backendtest.Run(t, func(t *testing.T) backendtest.Backend { return open(t, ovsdb.Start(t)) })
+}
+
+func TestConformanceInSmallTransactions(t *testing.T) {
+	backendtest.Run(t, func(t *testing.T) backendtest.Backend {
+		return open(t, ovsdb.Start(t), func(c *ovn.Config) { c.Batch, c.Epoch = 2, "17" })
+	})
+}
+
+func TestNewRefuses(t *testing.T) {
+	cases := map[string]struct {
+		cfg  ovn.Config
+		want string
+	}{
+		"no endpoint":    {ovn.Config{}, "want unix:PATH"},
+		"unknown scheme": {ovn.Config{Endpoints: "http:localhost:80"}, "want unix:PATH"},
+		"one of two":     {ovn.Config{Endpoints: "unix:/a,/b"}, `"/b"`},
+		"ssl without TLS": {
+			ovn.Config{Endpoints: "ssl:localhost:6641"}, "needs a certificate",
+		},
+		"epoch": {ovn.Config{Endpoints: "unix:/a", Epoch: "x"}, "want a decimal number"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := ovn.New(c.cfg, slog.New(slog.DiscardHandler))
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}

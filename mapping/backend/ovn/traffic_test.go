@@ -1,0 +1,179 @@
+package ovn_test
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/test/ovnhost"
+)
+
+// livePod is a pod that runs in a lab, on host1 or host2.
+type livePod struct {
+	ns, name string
+	host     int
+	address  string // of the pod
+	prefix   string // of its subnet
+	gateway  string
+}
+
+// The pods: two namespaces, two hosts, blocks of one switch and of several, and
+// pods that are routed one by one behind a gateway that all switches share.
+var (
+	livePods = []livePod{
+		{"a", "block", 1, "10.1.1.2", "10.1.1.0/29", "10.1.1.1"},
+		{"a", "second-block", 1, "10.1.1.10", "10.1.1.8/29", "10.1.1.9"},
+		{"a", "other-host", 2, "10.1.2.2", "10.1.2.0/29", "10.1.2.1"},
+		{"a", "routed", 1, "172.16.0.5", "169.254.1.1/32", "169.254.1.1"},
+		{"a", "routed-other-host", 2, "172.16.0.6", "169.254.1.1/32", "169.254.1.1"},
+		{"b", "block", 1, "10.2.1.2", "10.2.1.0/29", "10.2.1.1"},
+		{"b", "routed", 2, "172.16.0.7", "169.254.1.1/32", "169.254.1.1"},
+		{"a", "six", 1, "fd00:1:1::2", "fd00:1:1::/120", "fd00:1:1::1"},
+		{"b", "six-routed", 2, "fd00:ffff::7", "fd00:fe::1/128", "fd00:fe::1"},
+	}
+	vip     = netip.MustParseAddrPort("10.96.0.10:80")
+	everyIP = netip.MustParseAddrPort("10.96.0.11:0")
+)
+
+func (p livePod) iface() string { return p.ns + ":" + p.name }
+
+func (p livePod) mac(n int) net.HardwareAddr { return net.HardwareAddr{0x0a, 0x58, 0, 0, 1, byte(n)} }
+
+// liveModel is the model of the pods, of many more namespaces, and of services
+// that pods of namespace a serve.
+func liveModel(isolated bool) netvirt.Model {
+	m := netvirt.Model{}
+	transit := ""
+	if !isolated {
+		transit = netvirt.CommonRouteTarget
+		m.Add(netvirt.Transit{RouteTarget: transit})
+	}
+	for n, ns := range []string{"a", "b", "c", "d", "e", "f"} {
+		m.Add(netvirt.VPNInstance{Name: ns, Namespace: ns, RouteDistinguisher: fmt.Sprintf("100:%d", 2+n), Transit: transit})
+	}
+	for n, p := range livePods {
+		elan := netvirt.ELANName(netip.AddrFrom4([4]byte{192, 168, 0, byte(p.host)}), p.ns)
+		s := netvirt.Subnet{ELAN: elan, VPN: p.ns, Prefix: netip.MustParsePrefix(p.prefix), Gateway: netip.MustParseAddr(p.gateway)}
+		address := netip.MustParseAddr(p.address)
+		m.Add(
+			netvirt.ELANInstance{Name: elan, SegmentType: netvirt.SegmentVXLAN, SegmentationID: uint32(70000 + n)}, s,
+			netvirt.Interface{Name: p.iface(), Namespace: p.ns, Pod: p.name, PodUID: p.uid(n), UID: p.uid(n), ParentInterface: p.port(n)},
+			netvirt.ELANInterface{Name: p.iface(), Namespace: p.ns, ELAN: elan, Chassis: fmt.Sprintf("host%d", p.host)},
+			netvirt.MACEntry{Interface: p.iface(), Namespace: p.ns, MAC: p.mac(n).String(), Address: address},
+			netvirt.VPNInterface{Name: p.iface(), Namespace: p.ns, VPN: p.ns},
+			netvirt.Adjacency{
+				Interface: p.iface(), Namespace: p.ns, Address: address, MAC: p.mac(n).String(),
+				ELAN: elan, Network: s.Prefix, Gateway: s.Gateway,
+			},
+		)
+	}
+	endpoint := func(pod int, port uint16) netip.AddrPort {
+		return netip.AddrPortFrom(netip.MustParseAddr(livePods[pod].address), port)
+	}
+	m.Add(
+		netvirt.Service{UID: "s1", Namespace: "a", Name: "web"},
+		netvirt.ServiceVIP{
+			Service: "s1", Namespace: "a", Protocol: netvirt.TCP, VIP: vip,
+			Endpoints: netvirt.NewEndpointList(endpoint(2, 8080), endpoint(3, 8080)),
+		},
+		netvirt.ServiceVIP{
+			Service: "s1", Namespace: "a", Protocol: netvirt.TCP, VIP: everyIP, Endpoints: netvirt.NewEndpointList(endpoint(2, 0)),
+		},
+		netvirt.ServiceVIP{
+			Service: "s1", Namespace: "a", Protocol: netvirt.TCP, VIP: netip.MustParseAddrPort("[fd00:96::1]:0"),
+			Endpoints: netvirt.NewEndpointList(endpoint(7, 0)),
+		},
+	)
+	return m
+}
+
+func (p livePod) uid(n int) string  { return fmt.Sprintf("1f0e1ac6-0000-4000-8000-%012d", n) }
+func (p livePod) port(n int) string { return netvirt.PortName(p.iface(), p.uid(n)) }
+
+func (p livePod) plug(t *testing.T, lab *ovnhost.Lab, n int) {
+	t.Helper()
+	address := netip.MustParseAddr(p.address)
+	require.NoError(t, lab.Plug(t.Context(), ovnhost.Pod{
+		Host: fmt.Sprintf("host%d", p.host), Name: p.iface(), UID: p.uid(n), PortName: p.port(n), MAC: p.mac(n),
+		Address: netip.PrefixFrom(address, address.BitLen()), Gateway: netip.MustParseAddr(p.gateway),
+	}))
+}
+
+// TestTraffic: on a real OVN, the rows let the pods reach each other that
+// should, and no others.
+func TestTraffic(t *testing.T) {
+	lab := ovnhost.ForTest(t, "host1", "host2")
+	b, err := ovn.New(ovn.Config{Endpoints: lab.NB.Remote}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(b.Close)
+
+	write(t, b, liveModel(false))
+	for n, p := range livePods {
+		p.plug(t, lab, n)
+	}
+	for _, p := range livePods[:4] {
+		require.NoError(t, lab.Serve(p.iface(), 8080, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, p.name)
+		})))
+	}
+	for _, from := range livePods {
+		for _, to := range livePods {
+			require.Equal(t, sameFamily(from, to), reaches(t, lab, from, to), "%s to %s", from.iface(), to.iface())
+		}
+		if netip.MustParseAddr(from.address).Is4() {
+			require.Contains(t, []string{"other-host", "routed"}, page(t, lab, from, vip), from.iface())
+			require.Equal(t, "other-host", page(t, lab, from, netip.AddrPortFrom(everyIP.Addr(), 8080)), from.iface())
+		}
+	}
+
+	write(t, b, liveModel(true))
+	require.NoError(t, lab.Sync(t.Context()))
+	for _, from := range livePods {
+		for _, to := range livePods {
+			want := sameFamily(from, to) && from.ns == to.ns
+			require.Equal(t, want, reaches(t, lab, from, to), "isolated: %s to %s", from.iface(), to.iface())
+		}
+	}
+	require.Contains(t, []string{"other-host", "routed"}, page(t, lab, livePods[0], vip))
+	_, err = lab.HTTPGet(t.Context(), livePods[5].iface(), "http://"+vip.String())
+	require.Error(t, err, "a service of another namespace is out of reach")
+}
+
+func sameFamily(a, b livePod) bool {
+	return netip.MustParseAddr(a.address).Is4() == netip.MustParseAddr(b.address).Is4()
+}
+
+// reaches reports whether a pod is answered by another, in a few attempts: the
+// first packets may be lost while the network finds out.
+func reaches(t *testing.T, lab *ovnhost.Lab, from, to livePod) bool {
+	t.Helper()
+	if !sameFamily(from, to) {
+		return false
+	}
+	for range 3 {
+		if _, err := lab.Exec(t.Context(), from.iface(), "ping", "-n", "-c", "2", "-i", "0.2", "-W", "1", to.address); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func page(t *testing.T, lab *ovnhost.Lab, from livePod, at netip.AddrPort) string {
+	t.Helper()
+	var body string
+	require.Eventually(t, func() bool {
+		var err error
+		body, err = lab.HTTPGet(t.Context(), from.iface(), "http://"+at.String())
+		return err == nil
+	}, 20*time.Second, 100*time.Millisecond, "%s to %s", from.iface(), at)
+	return body
+}

@@ -1,0 +1,289 @@
+package restconf
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+	"github.com/coe-bridge/coe-bridge/yang"
+)
+
+// edit is one request's work on the tree, within one attempt at its transaction.
+// It leaves the request's data as they are: there may be another attempt.
+//
+// A document is what one unit holds: an entry, or a top container without those
+// of its entries that are units. Whoever writes an entry reads the container's
+// own document, which is there as long as the container is; so a DELETE or PUT of
+// the container and a write to one of its entries never pass each other unseen.
+type edit struct {
+	server  *Server
+	tx      *datastore.Tx
+	written []document
+	tops    map[*yang.Node]bool // whose data change
+}
+
+type document struct {
+	at   target
+	data *yang.Data
+}
+
+// document is the path of the document that t lies in, and what is left of t
+// below it.
+func (t target) document() (at, below target) {
+	i := max(t.unit(), 0)
+	return t[:i+1], t[i+1:]
+}
+
+// holdsUnits tells whether t is a container, so that entries below it may be
+// units of their own.
+func (t target) holdsUnits() bool { return t.unit() < 0 && t.node().Kind == yang.Container }
+
+// load is the document of at, nil where there is none.
+func (e *edit) load(at target) (*yang.Data, error) {
+	u := e.tx.Get(at.node(), at.last().keys...)
+	if u == nil {
+		return nil, nil
+	}
+	return u.Parse()
+}
+
+// loadOrMake is the document of at. A container is made where it is missing, an
+// entry is not.
+func (e *edit) loadOrMake(at target) (*yang.Data, error) {
+	doc, err := e.load(at)
+	switch {
+	case err != nil || doc != nil:
+		return doc, err
+	case at.unit() >= 0:
+		return nil, missing(at)
+	}
+	return &yang.Data{Node: at.node()}, nil
+}
+
+// loadWith is the document of at, if below is in it.
+func (e *edit) loadWith(at, below target) (*yang.Data, error) {
+	doc, err := e.load(at)
+	if err == nil && (doc == nil || descend(doc, below) == nil) {
+		err = missing(append(slices.Clone(at), below...))
+	}
+	return doc, err
+}
+
+// save writes the document of at.
+func (e *edit) save(at target, d *yang.Data) {
+	var buf bytes.Buffer
+	yang.EncodeObject(&buf, d)
+	e.tx.Put(at.node(), at.last().keys, buf.Bytes())
+	e.written = append(e.written, document{at, d})
+	e.tops[at.top()] = true
+}
+
+// saveEntry writes an entry that is a unit, and the containers above it where
+// they are missing.
+func (e *edit) saveEntry(entry *yang.Data) error {
+	chain := stepsTo(entry.Node.Parent)
+	e.save(append(chain, stepOf(entry)), entry)
+	top, below := chain[:1], chain[1:]
+	if len(below) == 0 && e.tx.Get(top.node()) != nil {
+		return nil
+	}
+	own, err := e.load(top)
+	switch {
+	case err != nil:
+		return err
+	case own == nil:
+		own = &yang.Data{Node: top.node()}
+	case descend(own, below) != nil:
+		return nil
+	}
+	ensure(own, below)
+	e.save(top, own)
+	return nil
+}
+
+func (e *edit) saveEntries(entries []*yang.Data) error {
+	for _, entry := range entries {
+		if err := e.saveEntry(entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clear removes the entries below the container t that are units.
+func (e *edit) clear(t target) {
+	for _, list := range datastore.UnitLists(t.node()) {
+		e.tx.DeleteAll(list)
+	}
+}
+
+// put makes t what data say, and tells whether it was not there before.
+func (e *edit) put(t target, data *yang.Data) (created bool, err error) {
+	at, below := t.document()
+	old := e.tx.Get(at.node(), at.last().keys...)
+	if len(below) == 0 && t.unit() >= 0 {
+		return old == nil, e.saveEntry(data)
+	}
+	var entries []*yang.Data
+	if t.holdsUnits() {
+		e.clear(t)
+		data, entries = split(data)
+	}
+	if len(below) == 0 {
+		e.save(at, data)
+		return old == nil, e.saveEntries(entries)
+	}
+	doc, err := e.loadOrMake(at)
+	if err != nil {
+		return false, err
+	}
+	parent := ensure(doc, below.parent())
+	if parent == nil {
+		return false, missing(t.parent())
+	}
+	if err := keepKey(t, parent, data); err != nil {
+		return false, err
+	}
+	created = !replace(parent, data)
+	e.save(at, doc)
+	return created, e.saveEntries(entries)
+}
+
+// post makes children below t, none of which may be there.
+func (e *edit) post(t target, children []*yang.Data) error {
+	if t.isRoot() {
+		return e.postTops(children)
+	}
+	at, below := t.document()
+	doc, err := e.loadOrMake(at)
+	if err != nil {
+		return err
+	}
+	parent := ensure(doc, below)
+	if parent == nil {
+		return missing(t)
+	}
+	entries, err := e.add(t, parent, children)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if e.tx.Get(entry.Node, entry.Key()...) != nil {
+			return exists(append(stepsTo(entry.Node.Parent), stepOf(entry)))
+		}
+	}
+	e.save(at, doc)
+	return e.saveEntries(entries)
+}
+
+func (e *edit) postTops(tops []*yang.Data) error {
+	for _, top := range tops {
+		at := target{{node: top.Node}}
+		created, err := e.put(at, top)
+		if err != nil {
+			return err
+		}
+		if !created {
+			return exists(at)
+		}
+	}
+	return nil
+}
+
+// add makes children in parent, the instance of t, and returns those entries
+// among and below them that are units.
+func (e *edit) add(t target, parent *yang.Data, children []*yang.Data) (entries []*yang.Data, err error) {
+	for _, child := range children {
+		if t.holdsUnits() {
+			if isUnit(child.Node) {
+				entries = append(entries, child)
+				continue
+			}
+			var below []*yang.Data
+			child, below = split(child)
+			entries = append(entries, below...)
+		}
+		s := stepOf(child)
+		switch {
+		case s.isList(): // without keys: its entries are not told apart
+			insert(parent, child)
+		case replace(parent, child):
+			return nil, exists(append(slices.Clone(t), s))
+		}
+	}
+	return entries, nil
+}
+
+// patch merges data into t, which has to be there.
+func (e *edit) patch(t target, data *yang.Data) error {
+	at, below := t.document()
+	doc, err := e.loadWith(at, below)
+	if err != nil {
+		return err
+	}
+	var entries []*yang.Data
+	if t.holdsUnits() {
+		data, entries = split(data)
+	}
+	if len(below) == 0 {
+		doc = yang.Merge(doc, data)
+	} else {
+		parent := descend(doc, below.parent())
+		if err := keepKey(t, parent, data); err != nil {
+			return err
+		}
+		replace(parent, yang.Merge(lookup(parent, below.last()), data))
+	}
+	e.save(at, doc)
+	for _, entry := range entries {
+		old, err := e.load(append(stepsTo(entry.Node.Parent), stepOf(entry)))
+		if err != nil {
+			return err
+		}
+		if old != nil {
+			entry = yang.Merge(old, entry)
+		}
+		if err := e.saveEntry(entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// delete removes t, which has to be there.
+func (e *edit) delete(t target) error {
+	at, below := t.document()
+	doc, err := e.loadWith(at, below)
+	if err != nil {
+		return err
+	}
+	if isKey(t.node()) {
+		return keyIsFixed(t)
+	}
+	if t.holdsUnits() {
+		e.clear(t)
+	}
+	if len(below) == 0 {
+		e.tx.Delete(at.node(), at.last().keys)
+		e.tops[t.top()] = true
+		return nil
+	}
+	remove(descend(doc, below.parent()), below.last())
+	e.save(at, doc)
+	return nil
+}
+
+// keepKey refuses to change t where it is a key.
+func keepKey(t target, parent, data *yang.Data) error {
+	if isKey(t.node()) && lookup(parent, t.last()).Value != data.Value {
+		return keyIsFixed(t)
+	}
+	return nil
+}
+
+func keyIsFixed(t target) error {
+	return &yang.Error{
+		Type: "protocol", Tag: "invalid-value", Path: t.path(),
+		Message: t.node().Name + " is a key: to change it, delete the entry and make another",
+	}
+}

@@ -1,0 +1,57 @@
+package restconf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// The bounds of a connection.
+const (
+	headerTimeout = 10 * time.Second
+	bodyTimeout   = 30 * time.Second // to send a body of the largest size
+	idleTimeout   = 2 * time.Minute
+	stopTimeout   = 10 * time.Second
+	maxHeader     = 64 << 10
+)
+
+// Serve answers requests on l until ctx ends. Then it lets those that have begun
+// come to their end, and returns nil.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	server := &http.Server{
+		Handler:           s,
+		TLSConfig:         s.cfg.TLS,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       bodyTimeout,
+		WriteTimeout:      bodyTimeout + s.cfg.Timeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.accept(server, l) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve RESTCONF: %w", err)
+	case <-ctx.Done():
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	err := server.Shutdown(stop)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = server.Close()
+	}
+	<-served
+	return err
+}
+
+func (s *Server) accept(server *http.Server, l net.Listener) error {
+	if s.cfg.TLS != nil {
+		return server.ServeTLS(l, "", "")
+	}
+	return server.Serve(l)
+}

@@ -1,0 +1,134 @@
+package restconf
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/yang"
+)
+
+// request is one request to a tree.
+type request struct {
+	http    *http.Request // its context has the request's deadline
+	tree    tree
+	dialect *dialect
+	target  target
+	query   query
+}
+
+// wantsState tells whether the answer has operational state.
+func (q *request) wantsState() bool {
+	return !q.tree.config || (!q.dialect.draft && q.query.content != "config")
+}
+
+// serveTree answers all requests below a tree's prefix.
+func (s *Server) serveTree(at tree) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Timeout)
+		defer cancel()
+		q := &request{http: r.WithContext(ctx), tree: at, dialect: at.dialect}
+		err := s.serve(w, q)
+		if err != nil {
+			s.fail(w, at.dialect, err)
+		}
+		s.log.Debug("request", "method", r.Method, "path", r.URL.Path, "took", time.Since(begin), "err", err)
+	}
+}
+
+func (s *Server) serve(w http.ResponseWriter, q *request) error {
+	rest := strings.TrimPrefix(q.http.URL.EscapedPath(), q.tree.prefix)
+	if rest != "" && rest[0] != '/' {
+		s.notFound(w, q.http)
+		return nil
+	}
+	var err error
+	if q.target, err = q.dialect.parse(s.cfg.Schema, rest); err != nil {
+		return err
+	}
+	if err := s.allow(w, q); err != nil {
+		return err
+	}
+	if q.query, err = q.dialect.parseQuery(q.http); err != nil {
+		return err
+	}
+	switch q.http.Method {
+	case http.MethodOptions:
+		w.WriteHeader(http.StatusOK)
+		return nil
+	case http.MethodGet, http.MethodHead:
+		return s.get(w, q)
+	}
+	return s.write(w, q)
+}
+
+// allow refuses a method that the target does not have, and tells OPTIONS which
+// it has.
+func (s *Server) allow(w http.ResponseWriter, q *request) error {
+	methods := s.methods(q)
+	if q.http.Method == http.MethodOptions {
+		w.Header().Set("Allow", strings.Join(methods, ", "))
+		if slices.Contains(methods, http.MethodPatch) {
+			w.Header().Set("Accept-Patch", q.dialect.patches)
+		}
+		return nil
+	}
+	if slices.Contains(methods, q.http.Method) {
+		return nil
+	}
+	if q.http.Method == http.MethodPatch && q.dialect.patches == "" {
+		return newProblem(http.StatusUnsupportedMediaType, "protocol", "operation-not-supported",
+			"PATCH is for RFC 8040: use /rests/data, or PUT")
+	}
+	p := newProblem(http.StatusMethodNotAllowed, "protocol", "operation-not-supported", s.whyNot(q))
+	p.errors[0].Path = q.target.path()
+	p.allow = methods
+	return p
+}
+
+// methods are what the target can be asked.
+func (s *Server) methods(q *request) []string {
+	methods := []string{http.MethodOptions, http.MethodHead, http.MethodGet}
+	switch {
+	case !q.tree.config:
+		return methods
+	case q.target.isRoot():
+		return append(methods, http.MethodPost)
+	case !s.writable(q.target.node()) || q.target.last().isList():
+		return methods
+	case !isLeaf(q.target.node()):
+		methods = append(methods, http.MethodPost)
+	}
+	methods = append(methods, http.MethodPut, http.MethodDelete)
+	if q.dialect.patches != "" {
+		methods = append(methods, http.MethodPatch)
+	}
+	return methods
+}
+
+// writable tells whether clients may write instances of n.
+func (s *Server) writable(n *yang.Node) bool {
+	_, fixed := s.readOnly[n.Top()]
+	return !fixed && n.Config
+}
+
+// whyNot explains a 405.
+func (s *Server) whyNot(q *request) string {
+	method := q.http.Method
+	switch t := q.target; {
+	case t.isRoot():
+		return method + " is not for the whole datastore"
+	case s.readOnly[t.top()].Says != "":
+		return t[:1].path() + " is read-only: " + s.readOnly[t.top()].Says
+	case !q.tree.config:
+		return "the operational tree is read-only: write to the config tree"
+	case !t.node().Config:
+		return t.node().Name + " is state, which only this server writes"
+	case t.last().isList():
+		return method + " is for one entry of the list " + t.node().Name + ": give its key"
+	}
+	return method + " is not for " + t.node().Name
+}

@@ -1,0 +1,205 @@
+package restconf
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+	"github.com/coe-bridge/coe-bridge/yang"
+)
+
+// write answers POST, PUT, PATCH and DELETE: one transaction each.
+func (s *Server) write(w http.ResponseWriter, q *request) error {
+	var data []*yang.Data
+	if q.http.Method != http.MethodDelete {
+		var err error
+		if data, err = s.readBody(w, q); err != nil {
+			return err
+		}
+	}
+	var created bool
+	err := s.store.Update(q.http.Context(), func(tx *datastore.Tx) (err error) {
+		e := &edit{server: s, tx: tx, tops: map[*yang.Node]bool{}}
+		switch q.http.Method {
+		case http.MethodPut:
+			created, err = e.put(q.target, data[0])
+		case http.MethodPost:
+			err = e.post(q.target, data)
+		case http.MethodPatch:
+			err = e.patch(q.target, data[0])
+		case http.MethodDelete:
+			err = e.delete(q.target)
+		}
+		if err != nil {
+			return err
+		}
+		return e.finish()
+	})
+	if err != nil {
+		return err
+	}
+	s.written(w, q, data, created)
+	return nil
+}
+
+// written answers a write that was made.
+func (s *Server) written(w http.ResponseWriter, q *request, data []*yang.Data, created bool) {
+	status := q.dialect.replaced
+	switch q.http.Method {
+	case http.MethodPut:
+		if created {
+			status = http.StatusCreated
+		}
+	case http.MethodPost:
+		status = q.dialect.posted
+		w.Header().Set("Location", q.location(data))
+	case http.MethodPatch:
+		status = http.StatusNoContent
+	case http.MethodDelete:
+		status = q.dialect.deleted
+	}
+	w.WriteHeader(status)
+}
+
+// location is where a POST's result is: the created resource where it is one,
+// otherwise the target. OpenDaylight's draft-02 names the target whatever was
+// made in it, unless that is the datastore.
+func (q *request) location(data []*yang.Data) string {
+	at := q.target
+	if len(data) == 1 && (at.isRoot() || !q.dialect.draft) {
+		at = append(slices.Clone(at), stepOf(data[0]))
+	}
+	scheme := "http://"
+	if q.http.TLS != nil {
+		scheme = "https://"
+	}
+	return scheme + q.http.Host + q.tree.prefix + q.dialect.url(at)
+}
+
+// readBody reads and decodes a body. For POST it returns the target's children
+// that are to be made, otherwise the target itself.
+func (s *Server) readBody(w http.ResponseWriter, q *request) ([]*yang.Data, error) {
+	limit := s.cfg.BodyLimit
+	if q.http.ContentLength > limit {
+		return nil, tooBig(limit)
+	}
+	m, err := q.dialect.bodyMedia(q.http)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, q.http.Body, limit))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, tooBig(limit)
+	case err != nil:
+		return nil, malformed("the body could not be read: " + err.Error())
+	case len(bytes.TrimSpace(body)) == 0:
+		return nil, malformed("a body is required")
+	}
+	return s.decodeBody(q, m, body)
+}
+
+func (s *Server) decodeBody(q *request, m media, body []byte) ([]*yang.Data, error) {
+	children := q.http.Method == http.MethodPost
+	asChildren := children
+	if q.dialect.draft {
+		asChildren = q.bodyHasChildren(body, children)
+	}
+	at := q.target
+	if !asChildren {
+		at = at.parent()
+	}
+	data, err := m.codec.decode(s.cfg.Schema, body, at.schema(), at.path(), q.dialect.mode)
+	if err != nil {
+		return nil, q.dialect.retag(err)
+	}
+	if err := refuseState(data, at.path()); err != nil {
+		return nil, q.dialect.retag(err)
+	}
+	if !asChildren {
+		if err := q.isTarget(data); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case asChildren && !children:
+		return []*yang.Data{{Node: q.target.node(), Children: data}}, nil
+	case !asChildren && children:
+		data = data[0].Children
+	}
+	if len(data) == 0 {
+		return nil, malformed("the body has nothing in it")
+	}
+	return data, nil
+}
+
+// bodyHasChildren tells which shape a draft-02 body has: the children of the
+// target, or the target itself. The published examples use both with POST and
+// with PUT, and which it is shows in the name of the first member. That only
+// works for containers; an entry of a list is always named by its list.
+func (q *request) bodyHasChildren(body []byte, children bool) bool {
+	if q.target.isRoot() || q.target.node().Kind != yang.Container {
+		return children
+	}
+	name := firstMember(body)
+	node := q.target.node()
+	isChild, isTarget := node.Child("", name) != nil, name == node.Name
+	if isChild == isTarget {
+		return children
+	}
+	return isChild
+}
+
+// firstMember is the name, without prefix, of the first member of a JSON object,
+// or empty.
+func firstMember(body []byte) string {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+		return ""
+	}
+	token, err := dec.Token()
+	name, ok := token.(string)
+	if err != nil || !ok {
+		return ""
+	}
+	return name[strings.IndexByte(name, ':')+1:]
+}
+
+// isTarget checks that a body holds the one instance that the path names.
+func (q *request) isTarget(data []*yang.Data) error {
+	node := q.target.node()
+	if len(data) != 1 || data[0].Node != node {
+		return withPath(malformed("the body has to hold "+node.Module.Name+":"+node.Name+" and nothing else"), q.target.path())
+	}
+	if s := q.target.last(); !s.matches(data[0]) {
+		return &yang.Error{
+			Type: "protocol", Tag: "invalid-value", Path: q.target.path(),
+			Message: "the key in the body, " + strings.Join(stepOf(data[0]).keys, " ") + ", is not the path's, " + strings.Join(s.keys, " "),
+		}
+	}
+	return nil
+}
+
+// refuseState finds state in what a client sent.
+func refuseState(data []*yang.Data, at string) error {
+	for _, d := range data {
+		if !d.Node.Config {
+			return &yang.Error{
+				Type: "protocol", Tag: "invalid-value", Path: d.Path(at),
+				Message: d.Node.Name + " is state, which only this server writes: leave it out",
+			}
+		}
+		if len(d.Children) > 0 {
+			if err := refuseState(d.Children, d.Path(at)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

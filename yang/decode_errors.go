@@ -1,0 +1,109 @@
+package yang
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+func kindName(kind jsontext.Kind) string {
+	switch kind {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return "a string"
+	case '0':
+		return "a number"
+	case 'n':
+		return "null"
+	}
+	return "a boolean"
+}
+
+func shapeOf(node *Node) string {
+	switch node.Kind {
+	case Container:
+		return "an object"
+	case List:
+		return "an array of objects"
+	case LeafList:
+		return "an array, each " + node.typ.want
+	}
+	return node.typ.want
+}
+
+// maxNames is how many names an error message offers.
+const maxNames = 12
+
+func unknownMember(name string, parent *Node) *Error {
+	var known []string
+	for _, child := range parent.Children {
+		full := child.Name
+		if child.Module != parent.Module {
+			full = child.Module.Name + ":" + child.Name
+		}
+		known = append(known, full)
+		if prefix, local := cutPrefix(name); prefix == "" && child.Name == local && full != local {
+			known = []string{full}
+			break
+		}
+	}
+	if len(known) > maxNames {
+		known = append(known[:maxNames], "…")
+	}
+	where := "here"
+	if parent.Name != "" {
+		where = "in " + parent.Name
+	}
+	return &Error{
+		Type:    "protocol",
+		Tag:     "unknown-element",
+		Message: fmt.Sprintf("no member %s %s: want %s", quote(name), where, strings.Join(known, ", ")),
+	}
+}
+
+func missingKeys(node *Node, missing []string) *Error {
+	return &Error{
+		Type:    "protocol",
+		Tag:     "missing-element",
+		Message: fmt.Sprintf("%s: entry without its key: want %s", node.Name, strings.Join(missing, ", ")),
+	}
+}
+
+func duplicate(node *Node, what string) *Error {
+	return &Error{
+		Type:    "protocol",
+		Tag:     "bad-element",
+		Message: fmt.Sprintf("%s: %s is there twice: want it once", node.Name, what),
+	}
+}
+
+func excluded(node, other *Node, c *choice) *Error {
+	return &Error{
+		Type:    "protocol",
+		Tag:     "bad-element",
+		Message: fmt.Sprintf("%s: can't be there together with %s: want one case of %s alone", node.Name, other.Name, c.name),
+	}
+}
+
+// malformed is the error of a body that isn't what JSON or the encoding allows.
+func (d *decoder) malformed(err error, empty bool) *Error {
+	out := &Error{Type: "protocol", Tag: "malformed-message"}
+	var syntax *jsontext.SyntacticError
+	switch {
+	case empty:
+		out.Message = "the body is empty: want a JSON object"
+	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):
+		out.Message = "the body ends too early: want a whole JSON object"
+	case errors.As(err, &syntax):
+		out.Message = fmt.Sprintf("the body is no JSON at byte %d: %s", syntax.ByteOffset, syntax.Err)
+	default:
+		out.Message = fmt.Sprintf("the body is wrong at byte %d: %s", d.json.InputOffset(), err)
+	}
+	return out
+}

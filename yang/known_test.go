@@ -1,0 +1,63 @@
+package yang
+
+import (
+	"regexp"
+	"sync"
+	"testing"
+
+	goyang "github.com/openconfig/goyang/pkg/yang"
+	"github.com/stretchr/testify/require"
+)
+
+// typedefs are the patterns of the RFC 6991 typedefs, those inherited included.
+func typedefs(t testing.TB) map[string][]*regexp.Regexp {
+	t.Helper()
+	out, err := loadTypedefs()
+	require.NoError(t, err)
+	return out
+}
+
+var loadTypedefs = sync.OnceValues(func() (map[string][]*regexp.Regexp, error) {
+	sources, err := readSources()
+	if err != nil {
+		return nil, err
+	}
+	parsed := goyang.NewModules()
+	for _, name := range []string{"ietf-inet-types.yang", "ietf-yang-types.yang"} {
+		if err := parsed.Parse(sources[name], name); err != nil {
+			return nil, err
+		}
+	}
+	parsed.Process()
+	out := map[string][]*regexp.Regexp{}
+	for _, module := range []string{"ietf-inet-types", "ietf-yang-types"} {
+		for _, typedef := range parsed.Modules[module].Typedef {
+			for _, pattern := range typedef.YangType.Pattern {
+				compiled, err := compilePattern(pattern)
+				if err != nil {
+					return nil, err
+				}
+				out[typedef.Name] = append(out[typedef.Name], compiled)
+			}
+		}
+	}
+	return out, nil
+})
+
+// requireWithinPatterns fails where the check by hand takes what a pattern
+// doesn't, or where its canonical form isn't stable.
+func requireWithinPatterns(t *testing.T, name, value string) {
+	t.Helper()
+	known := knownTypes[name]
+	canonical, ok := known.canonical(value)
+	if !ok {
+		return
+	}
+	for _, pattern := range typedefs(t)[name] {
+		require.Regexp(t, pattern, value, name)
+		require.Regexp(t, pattern, canonical, name)
+	}
+	again, ok := known.canonical(canonical)
+	require.True(t, ok, "%s %q", name, canonical)
+	require.Equal(t, canonical, again, name)
+}
