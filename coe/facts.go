@@ -18,6 +18,9 @@ type Lease struct {
 	Primary   bool       `json:"primary,omitempty"`
 	Node      netip.Addr `json:"node"`
 	MAC       string     `json:"mac"`
+	// DeniedMAC is the MAC address that the source wants and that another
+	// interface had when MAC was chosen; empty when there was none.
+	DeniedMAC string `json:"denied-mac,omitempty"`
 	// Addresses has at most one address of each family.
 	Addresses []LeasedAddress `json:"addresses"`
 	// Released is when the interface went away, in Unix seconds; 0 while it is there.

@@ -1,9 +1,11 @@
 package restconf
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/coe-bridge/coe-bridge/yang"
 )
@@ -25,9 +27,9 @@ func (d *dialect) parseQuery(r *http.Request) (query, error) {
 	if r.URL.RawQuery == "" {
 		return q, nil
 	}
-	values, err := url.ParseQuery(r.URL.RawQuery)
+	values, err := parameters(r.URL.RawQuery)
 	if err != nil {
-		return q, badQuery("the query can't be read: " + err.Error())
+		return q, err
 	}
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	for name, given := range values {
@@ -36,6 +38,25 @@ func (d *dialect) parseQuery(r *http.Request) (query, error) {
 		}
 	}
 	return q, nil
+}
+
+// parameters reads a query. It differs from url.ParseQuery in that a semicolon is
+// as any other character: fields needs it.
+func parameters(raw string) (map[string][]string, error) {
+	values := map[string][]string{}
+	for pair := range strings.SplitSeq(raw, "&") {
+		if pair == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(pair, "=")
+		name, nameErr := url.QueryUnescape(name)
+		value, valueErr := url.QueryUnescape(value)
+		if err := errors.Join(nameErr, valueErr); err != nil {
+			return nil, badQuery("the query can't be read: " + err.Error())
+		}
+		values[name] = append(values[name], value)
+	}
+	return values, nil
 }
 
 func (d *dialect) parameter(q *query, name string, given []string, reads bool) error {

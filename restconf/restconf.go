@@ -68,6 +68,9 @@ type Config struct {
 	// EntryChecks are run on each entry written, by "module:container/list".
 	EntryChecks map[string]func(entry *yang.Data) error
 
+	// Open are served beside the trees, by path, to everyone: health and metrics.
+	Open map[string]http.Handler
+
 	Auth Authenticator
 	TLS  *tls.Config // nil: plain HTTP
 	// BodyLimit bounds a request's body in bytes; 0 means DefaultBodyLimit.
@@ -161,8 +164,13 @@ type tree struct {
 	config  bool // it can be written
 }
 
-// ServeHTTP implements http.Handler. Nothing is looked at before the credentials.
+// ServeHTTP implements http.Handler. Of the trees nothing is looked at before the
+// credentials.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if open := s.cfg.Open[r.URL.Path]; open != nil {
+		open.ServeHTTP(w, r)
+		return
+	}
 	if !s.authenticated(r) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="coe-bridge", charset="UTF-8"`)
 		s.fail(w, dialectOf(r), accessDenied())

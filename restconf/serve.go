@@ -117,8 +117,8 @@ func (s *Server) writable(n *yang.Node) bool {
 
 // whyNot explains a 405.
 func (s *Server) whyNot(q *request) string {
-	method := q.http.Method
-	switch t := q.target; {
+	method, t := q.http.Method, q.target
+	switch {
 	case t.isRoot():
 		return method + " is not for the whole datastore"
 	case s.readOnly[t.top()].Says != "":

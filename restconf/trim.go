@@ -1,10 +1,6 @@
 package restconf
 
-import (
-	"strings"
-
-	"github.com/coe-bridge/coe-bridge/yang"
-)
+import "github.com/coe-bridge/coe-bridge/yang"
 
 // trimDepth is d down to depth levels, d being the first. At the last level
 // draft-02 shows the keys of a list's entries, RFC 8040 nothing.

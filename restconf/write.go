@@ -116,6 +116,9 @@ func (s *Server) decodeBody(q *request, m media, body []byte) ([]*yang.Data, err
 		at = at.parent()
 	}
 	data, err := m.codec.decode(s.cfg.Schema, body, at.schema(), at.path(), q.dialect.mode)
+	if err == nil && !q.dialect.draft && !strings.Contains(firstMember(body), ":") {
+		err = withPath(malformed("the outermost name in a body has to be \"module:name\""), at.path())
+	}
 	if err != nil {
 		return nil, q.dialect.retag(err)
 	}
@@ -148,6 +151,7 @@ func (q *request) bodyHasChildren(body []byte, children bool) bool {
 		return children
 	}
 	name := firstMember(body)
+	name = name[strings.IndexByte(name, ':')+1:]
 	node := q.target.node()
 	isChild, isTarget := node.Child("", name) != nil, name == node.Name
 	if isChild == isTarget {
@@ -156,8 +160,7 @@ func (q *request) bodyHasChildren(body []byte, children bool) bool {
 	return isChild
 }
 
-// firstMember is the name, without prefix, of the first member of a JSON object,
-// or empty.
+// firstMember is the name of the first member of a JSON object, or empty.
 func firstMember(body []byte) string {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
@@ -168,7 +171,7 @@ func firstMember(body []byte) string {
 	if err != nil || !ok {
 		return ""
 	}
-	return name[strings.IndexByte(name, ':')+1:]
+	return name
 }
 
 // isTarget checks that a body holds the one instance that the path names.

@@ -70,7 +70,9 @@ type decoder struct {
 }
 
 // step is an instance on the way down, and its place among its list's entries.
+// Without data it is whatever is there in the place of node's instances.
 type step struct {
+	node     *Node
 	data     *Data
 	position int
 }

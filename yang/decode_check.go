@@ -43,9 +43,11 @@ func (d *decoder) errors() Errors {
 // path is at with the step appended; an entry without all its keys is named by
 // its position.
 func (s step) path(at string) string {
-	n := s.data.Node
-	if n.Kind == List && len(n.Keys) > 0 && slices.Contains(s.data.Key(), "") {
-		return fmt.Sprintf("%s/%s[%d]", at, stepName(n, at), s.position)
+	switch {
+	case s.data == nil:
+		return at + "/" + stepName(s.node, at)
+	case s.node.Kind == List && len(s.data.missingKeys()) > 0:
+		return fmt.Sprintf("%s/%s[%d]", at, stepName(s.node, at), s.position)
 	}
 	return s.data.Path(at)
 }
@@ -58,7 +60,7 @@ func (d *decoder) checkEntries(entries []*Data) error {
 	}
 	seen := make(map[string]bool, len(entries))
 	for i, entry := range entries {
-		at := step{entry, i + 1}
+		at := step{entry.Node, entry, i + 1}
 		if missing := entry.missingKeys(); len(missing) > 0 {
 			if err := d.report(missingKeys(entry.Node, missing), at); err != nil {
 				return err
@@ -85,7 +87,7 @@ func (d *decoder) checkValues(values []*Data) error {
 	seen := make(map[string]bool, len(values))
 	for i, value := range values {
 		if seen[value.Value] {
-			err := d.report(duplicate(value.Node, "the value "+quote(value.Value)), step{value, i + 1})
+			err := d.report(duplicate(value.Node, "the value "+quote(value.Value)), step{value.Node, value, i + 1})
 			if err != nil {
 				return err
 			}
@@ -111,7 +113,7 @@ func (d *decoder) checkChoices(siblings []*Data) error {
 			if other.caseOf(in.choice) == in.name {
 				continue
 			}
-			if err := d.report(excluded(one.Node, other, in.choice), step{one, 1}); err != nil {
+			if err := d.report(excluded(one.Node, other, in.choice), step{node: one.Node}); err != nil {
 				return err
 			}
 			break
@@ -141,5 +143,5 @@ func (d *decoder) wrongShape(node *Node) error {
 		Type:    "protocol",
 		Tag:     "invalid-value",
 		Message: fmt.Sprintf("%s: got %s: want %s", node.Name, kindName(kind), shapeOf(node)),
-	}, step{&Data{Node: node}, 1})
+	}, step{node: node})
 }

@@ -22,7 +22,7 @@ func (d *decoder) member(node *Node, out []*Data) ([]*Data, error) {
 // instance reads an object that is an instance of node, a container or list.
 func (d *decoder) instance(node *Node, position int, out []*Data) ([]*Data, error) {
 	instance := d.new(node)
-	d.open = append(d.open, step{instance, position})
+	d.open = append(d.open, step{node, instance, position})
 	children, err := d.object(node)
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (d *decoder) leaf(node *Node, out []*Data) ([]*Data, error) {
 			return out, nil
 		}
 		if value, ok = node.typ.canonical(d.readAs(written)); !ok {
-			return out, d.report(node.invalidValue(written.shown()), step{&Data{Node: node}, 1})
+			return out, d.report(node.invalidValue(written.shown()), step{node: node})
 		}
 	}
 	instance := d.new(node)
@@ -128,7 +128,7 @@ func (d *decoder) scalar(node *Node) (written scalar, ok bool, err error) {
 		return scalar{string(raw), asNumber}, true, nil
 	case '[':
 		if err := raw.Compact(); err != nil || string(raw) != "[null]" {
-			return scalar{}, false, d.report(node.invalidValue("an array"), step{&Data{Node: node}, 1})
+			return scalar{}, false, d.report(node.invalidValue("an array"), step{node: node})
 		}
 		return scalar{"", asEmpty}, true, nil
 	default:

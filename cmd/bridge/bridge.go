@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strconv"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+	"github.com/coe-bridge/coe-bridge/restconf"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
@@ -50,7 +52,8 @@ type Bridge struct {
 	backend  closer
 	loop     *reconcile.Loop
 	claims   *reconcile.Claims
-	http     *server
+	server   *restconf.Server
+	listener net.Listener
 }
 
 // New opens the datastore and puts the parts together. Close releases what it
@@ -91,8 +94,7 @@ func (b *Bridge) open(ctx context.Context) error {
 		Revision: b.store.Revision,
 	}, reconcile.NewMetrics(b.registry), b.log)
 	b.claims = reconcile.NewClaims(b.assigner, b.loop, b.log)
-	b.http, err = b.newServer()
-	return err
+	return b.listen()
 }
 
 func ipamConfig(s mapping.Settings, reuseDelay time.Duration) ipam.Config {
@@ -111,7 +113,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	g.run("follow the datastore", b.follow)
 	g.run("choose addresses", func(ctx context.Context) error { b.claims.Run(ctx); return nil })
 	g.run("reconcile", b.loop.Run)
-	g.run("serve HTTP", b.http.run)
+	g.run("serve HTTP", func(ctx context.Context) error { return b.server.Serve(ctx, b.listener) })
 	g.run("lead", b.lead)
 	return g.wait()
 }
@@ -120,8 +122,8 @@ func (b *Bridge) Run(ctx context.Context) error {
 // returned, or when Run is not called.
 func (b *Bridge) Close() error {
 	var errs []error
-	if b.http != nil {
-		errs = append(errs, b.http.close())
+	if b.listener != nil {
+		_ = b.listener.Close() // the server has closed it, if it ran
 	}
 	if b.backend != nil {
 		b.backend.Close()
@@ -138,7 +140,13 @@ func (b *Bridge) Close() error {
 }
 
 // URL is where the bridge serves.
-func (b *Bridge) URL() string { return b.http.url() }
+func (b *Bridge) URL() string {
+	scheme := "http"
+	if b.cfg.HTTP.CertFile != "" {
+		scheme = "https"
+	}
+	return scheme + "://" + b.listener.Addr().String()
+}
 
 // lead ends the bridge when another one leads: whoever started it starts it
 // again, as one that waits.

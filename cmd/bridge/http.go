@@ -37,38 +37,20 @@ type HTTPConfig struct {
 	Timeout   time.Duration
 }
 
-// drain is how long requests under way have to end when the bridge stops.
-const drain = 3 * time.Second
-
-// server is the HTTP side: RESTCONF, metrics and health on one listener.
-type server struct {
-	listener net.Listener
-	http     *http.Server
-	tls      bool
-}
-
-func (b *Bridge) newServer() (*server, error) {
-	tree, err := b.restconf()
+// listen opens the listener and makes the server of the trees, of metrics and
+// of health.
+func (b *Bridge) listen() error {
+	cfg, err := b.restconf()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/", tree)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(b.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", b.ready)
-	cfg := b.cfg.HTTP
-	listener, err := net.Listen("tcp", cfg.Listen)
-	if err != nil {
-		return nil, fmt.Errorf("listen for clients: %w; choose another address with --listen", err)
+	if b.server, err = restconf.New(cfg); err != nil {
+		return err
 	}
-	s := &server{listener: listener, http: restconf.HTTPServer(mux, tree), tls: cfg.CertFile != ""}
-	if s.tls {
-		if s.http.TLSConfig, err = tlsConfig(cfg); err != nil {
-			return nil, errors.Join(err, listener.Close())
-		}
+	if b.listener, err = net.Listen("tcp", b.cfg.HTTP.Listen); err != nil {
+		return fmt.Errorf("listen for clients: %w; choose another address with --listen", err)
 	}
-	return s, nil
+	return nil
 }
 
 func tlsConfig(cfg HTTPConfig) (*tls.Config, error) {
@@ -76,7 +58,7 @@ func tlsConfig(cfg HTTPConfig) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read --tls-cert and --tls-key: %w", err)
 	}
-	out := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	out := &tls.Config{NextProtos: []string{"h2", "http/1.1"}, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	if cfg.ClientCAFile == "" {
 		return out, nil
 	}
@@ -90,44 +72,6 @@ func tlsConfig(cfg HTTPConfig) (*tls.Config, error) {
 	}
 	out.ClientAuth = tls.RequireAndVerifyClientCert
 	return out, nil
-}
-
-func (s *server) url() string {
-	scheme := "http"
-	if s.tls {
-		scheme = "https"
-	}
-	return scheme + "://" + s.listener.Addr().String()
-}
-
-// run serves until ctx is done, then lets requests under way end.
-func (s *server) run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() {
-		drained, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
-		defer cancel()
-		if s.http.Shutdown(drained) != nil {
-			_ = s.http.Close()
-		}
-	})
-	defer stop()
-	var err error
-	if s.tls {
-		err = s.http.ServeTLS(s.listener, "", "")
-	} else {
-		err = s.http.Serve(s.listener)
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
-}
-
-func (s *server) close() error {
-	err := s.listener.Close()
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
 }
 
 // ready tells whether the bridge serves: the datastore answers, and what it
@@ -146,26 +90,31 @@ func (b *Bridge) ready(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// restconf is the server of the trees.
-func (b *Bridge) restconf() (*restconf.Server, error) {
+// restconf is how the server of the trees is made.
+func (b *Bridge) restconf() (restconf.Config, error) {
 	cfg := restconf.Config{
 		Schema: b.schema, Datastore: b.data, Auth: b.cfg.HTTP.Auth,
 		BodyLimit: b.cfg.HTTP.BodyLimit, Timeout: b.cfg.HTTP.Timeout, Log: b.log,
 		ReadOnly: map[string]restconf.ReadOnly{
-			"coe-status:status": {b.source(always(b.statusTree)), "it says how far the bridge is"},
-			"coe-status:leases": {b.source(always(b.leasesTree)), "it says what was chosen; send pods and pools instead"},
+			"coe-status:status": {Source: jsonSource(always(b.statusTree)), Says: "it says how far the bridge is"},
+			"coe-status:leases": {Source: jsonSource(always(b.leasesTree)), Says: "it says what was chosen; send pods and pools instead"},
 		},
 		State: map[string]restconf.Source{
-			"dhcp_allocation_pool:dhcp_allocation_pool": b.source(always(b.allocationsTree)),
+			"dhcp_allocation_pool:dhcp_allocation_pool": jsonSource(always(b.allocationsTree)),
 		},
 		Checks: map[string]func([]*yang.Data) error{
 			"dhcp_allocation_pool:dhcp_allocation_pool": b.checkPools,
 		},
 		EntryChecks: map[string]func(*yang.Data) error{},
+		Open: map[string]http.Handler{
+			"/metrics": promhttp.HandlerFor(b.registry, promhttp.HandlerOpts{}),
+			"/healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }),
+			"/readyz":  http.HandlerFunc(b.ready),
+		},
 	}
 	for _, top := range netvirtjson.Tops() {
 		cfg.ReadOnly[top] = restconf.ReadOnly{
-			Source: b.source(func(c restconf.Content) ([]byte, error) {
+			Source: jsonSource(func(c restconf.Content) ([]byte, error) {
 				return b.netvirtTree(top, c == restconf.ContentOperational)
 			}),
 			Says: "it follows from pods, services, nodes and pools; change those instead",
@@ -174,14 +123,14 @@ func (b *Bridge) restconf() (*restconf.Server, error) {
 	for _, list := range []string{northbound.Pods, northbound.Services, northbound.EndpointsList, northbound.Nodes} {
 		cfg.EntryChecks[list] = func(d *yang.Data) error { return checkEntry(list, d) }
 	}
-	return restconf.New(cfg)
+	var err error
+	if b.cfg.HTTP.CertFile != "" {
+		cfg.TLS, err = tlsConfig(b.cfg.HTTP)
+	}
+	return cfg, err
 }
 
-// source makes a tree that is written as JSON a source of the RESTCONF server.
-func (b *Bridge) source(write func(restconf.Content) ([]byte, error)) restconf.Source {
-	return jsonSource(write)
-}
-
+// jsonSource is a tree that is written as JSON.
 type jsonSource func(restconf.Content) ([]byte, error)
 
 // Get implements restconf.Source.

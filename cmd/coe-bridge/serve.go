@@ -154,7 +154,7 @@ func (f *serveFlags) config(log *slog.Logger) (cfg bridge.Config, cleanUp func()
 		ReuseDelay: f.reuseDelay,
 		Log:        log,
 	}
-	if cfg.HTTP.Auth, err = f.auth(); err != nil {
+	if cfg.HTTP.Auth, err = f.auth(log); err != nil {
 		return cfg, cleanUp, err
 	}
 	if cfg.Mapping, err = f.settings.settings(); err != nil {
@@ -169,12 +169,12 @@ func (f *serveFlags) config(log *slog.Logger) (cfg bridge.Config, cleanUp func()
 	return cfg, cleanUp, err
 }
 
-func (f *serveFlags) auth() (restconf.Authenticator, error) {
+func (f *serveFlags) auth(log *slog.Logger) (restconf.Authenticator, error) {
 	switch {
 	case f.authFile != "":
-		return restconf.NewFileAuth(f.authFile)
+		return restconf.OpenPasswords(f.authFile, log)
 	case f.dev:
-		return restconf.NewStaticAuth(map[string]string{"admin": "admin"}), nil
+		return restconf.FixedUsers{"admin": "admin"}, nil
 	}
 	return nil, errors.New("nobody could log in: name a file of users with --auth-file (coe-bridge passwd USER writes its lines), or try out with --dev")
 }

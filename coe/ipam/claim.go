@@ -95,9 +95,9 @@ func (r *round) keep(s *space, w wish, old *coe.Lease) {
 	if old.Released != 0 {
 		r.name(s, w, &l)
 	}
-	l.MAC = r.mac(r.elan(s.namespace, l.Node), w, &l, old)
+	chooseMAC(r.elan(s.namespace, l.Node), w, &l, old)
 	s.names[l.Pod] = l.PodUID
-	if l.Released != old.Released || l.MAC != old.MAC || l.Name != old.Name {
+	if l.Released != old.Released || l.MAC != old.MAC || l.DeniedMAC != old.DeniedMAC || l.Name != old.Name {
 		r.putLease(&l)
 	}
 }
@@ -130,7 +130,7 @@ func (r *round) choose(s *space, w wish, old *coe.Lease) *coe.Refusal {
 		l.Seq = r.seq + 1
 	}
 	r.name(s, w, l)
-	l.MAC = r.mac(e, w, l, old)
+	chooseMAC(e, w, l, old)
 	r.putInstances(s, e)
 	r.putBlocks(s, chosen.blocks)
 	if old != nil {
@@ -234,7 +234,7 @@ func (r *round) addresses(s *space, e *elan, w wish, old *coe.Lease) (chosen, *c
 		return r.claimAddress(s, e, w, network)
 	case network == "":
 		return chosen{}, &coe.Refusal{Reason: coe.NoAddress, Message: fmt.Sprintf(
-			"no pool serves the pod and it brings no address; post a dhcp_allocation_pool with network-id %q, or send ip-address",
+			"no pool serves the pod and it brings no address; post a dhcp_allocation_pool with network-id \"%s\", or send ip-address",
 			strings.Join(networks, `", "`))}
 	}
 	return r.poolAddresses(s, e, w, network)
@@ -339,4 +339,6 @@ func (r *round) holder(owner string) string {
 	return "is the cluster address of a service"
 }
 
-func (r *round) restsUntil(released int64) string { return r.end(released).UTC().Format("15:04:05 UTC") }
+func (r *round) restsUntil(released int64) string {
+	return r.end(released).UTC().Format("15:04:05 UTC")
+}

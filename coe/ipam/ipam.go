@@ -94,6 +94,8 @@ type Assigner struct {
 	// Load and after a failed Commit.
 	stale bool
 	pools []dhcppool.Pool
+	// repooled is set until the blocks were compared with the pools.
+	repooled bool
 	// waiting are the refusals of every namespace that has any.
 	waiting map[string]*refused
 	// freed is set when something came back that a refused interface may wait
@@ -134,7 +136,7 @@ func (a *Assigner) Load(ctx context.Context) error {
 func (a *Assigner) SetPools(pools []dhcppool.Pool) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.pools = slices.Clone(pools)
+	a.pools, a.repooled = slices.Clone(pools), true
 	a.alloc.SetPools(a.pools)
 	marked := map[string]bool{}
 	for ns, r := range a.waiting {

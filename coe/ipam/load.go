@@ -30,12 +30,13 @@ func (a *Assigner) load(ctx context.Context) error {
 		a.memory = before
 		return err
 	}
-	a.stale = false
+	a.stale, a.repooled = false, true
 	for addr := range a.saidBy {
 		a.alloc.Hold(serviceDomain, addr, saidOwner(addr))
 	}
+	told := a.told()
 	a.store.Update(func(tx *coe.Tx) {
-		before.retract(tx)
+		retract(tx, told)
 		a.tell(tx)
 	})
 	a.log.Info("loaded what was chosen", "leases", len(a.leases), "blocks", len(a.blocks), "services", len(a.services))
@@ -178,21 +179,33 @@ func (m *memory) tell(tx *coe.Tx) {
 	}
 }
 
+// told is what the store has of what is chosen. It may differ from the memory
+// after a write that failed.
+func (a *Assigner) told() []coe.View {
+	var views []coe.View
+	for _, ns := range a.store.Namespaces() {
+		views = append(views, a.store.View(ns))
+	}
+	return views
+}
+
 // retract takes every fact out of the store.
-func (m *memory) retract(tx *coe.Tx) {
-	for _, l := range m.leases {
-		tx.DeleteLease(l.Namespace, l.Key())
-	}
-	for key, b := range m.blocks {
-		tx.DeleteBlock(b.namespace, key.elan, key.prefix)
-	}
-	for _, e := range m.elans {
-		tx.DeleteELAN(e.namespace, e.Name)
-	}
-	for _, v := range m.vpns {
-		tx.DeleteVPN(v.Namespace)
-	}
-	for _, s := range m.services {
-		tx.DeleteServiceFact(s.Namespace, s.UID)
+func retract(tx *coe.Tx, views []coe.View) {
+	for _, v := range views {
+		for key := range v.Leases {
+			tx.DeleteLease(v.Namespace, key)
+		}
+		for _, b := range v.Blocks {
+			tx.DeleteBlock(v.Namespace, b.ELAN, b.Prefix)
+		}
+		for name := range v.ELANs {
+			tx.DeleteELAN(v.Namespace, name)
+		}
+		for uid := range v.ServiceFacts {
+			tx.DeleteServiceFact(v.Namespace, uid)
+		}
+		if v.VPN != nil {
+			tx.DeleteVPN(v.Namespace)
+		}
 	}
 }

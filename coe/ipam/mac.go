@@ -9,21 +9,40 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// mac is the MAC address of a lease, unique in its elan: the one that the
-// source wants for the primary interface (port-mac-address), else the one that
-// it had before with the same addresses, else one made of its first address.
-func (r *round) mac(e *elan, w wish, l, old *coe.Lease) string {
+// chooseMAC sets the MAC address of a lease, unique in its elan: the one that
+// the source wants for the primary interface (port-mac-address), else the one
+// that it had before with the same addresses, else one made of its first
+// address. A wanted one that another interface has is denied for as long as the
+// lease stays as it is, so that no running pod's address changes when the other
+// goes.
+func chooseMAC(e *elan, w wish, l, old *coe.Lease) {
 	free := func(mac string) bool {
 		owner, taken := e.macs[mac]
 		return !taken || owner == w.key
 	}
-	if wanted := unicastMAC(w.pod.MAC); l.Primary && wanted != "" && free(wanted) {
-		return wanted
+	same := old != nil && old.Namespace == l.Namespace && old.Node == l.Node && slices.Equal(old.Addresses, l.Addresses)
+	wanted := unicastMAC(w.pod.MAC)
+	if !l.Primary {
+		wanted = ""
 	}
-	if old != nil && old.Namespace == l.Namespace && old.Node == l.Node && slices.Equal(old.Addresses, l.Addresses) && free(old.MAC) {
-		return old.MAC
+	denied := wanted != "" && (same && wanted == old.DeniedMAC || !free(wanted))
+	l.DeniedMAC = ""
+	if denied {
+		l.DeniedMAC = wanted
 	}
-	addr := l.Addresses[0].Address
+	switch {
+	case wanted != "" && !denied:
+		l.MAC = wanted
+	case same && free(old.MAC):
+		l.MAC = old.MAC
+	default:
+		l.MAC = freeMAC(l.Addresses[0].Address, free)
+	}
+}
+
+// freeMAC is the MAC address that is made of an address, or while that is not
+// free of its hash, and the hash's hash.
+func freeMAC(addr netip.Addr, free func(string) bool) string {
 	mac := addressMAC(addr)
 	for seed := addr.AsSlice(); !free(mac); {
 		sum := sha256.Sum256(seed)

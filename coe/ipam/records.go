@@ -20,7 +20,9 @@ type former struct {
 	Released     int64             `json:"released"`
 }
 
-func (f *former) key() coe.LeaseKey { return coe.LeaseKey{PodUID: f.PodUID, InterfaceUID: f.InterfaceUID} }
+func (f *former) key() coe.LeaseKey {
+	return coe.LeaseKey{PodUID: f.PodUID, InterfaceUID: f.InterfaceUID}
+}
 
 // blockFact is a block, and the namespace of its elan.
 type blockFact struct {

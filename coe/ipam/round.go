@@ -248,6 +248,10 @@ func (r *round) expireFormers(s *space) {
 
 // followDNS gives blocks the DNS servers that their pools have now.
 func (r *round) followDNS() {
+	if !r.repooled {
+		return
+	}
+	r.repooled = false
 	for _, b := range r.blocks {
 		if dns := r.dns(b.Block); !slices.Equal(dns, b.DNS) {
 			changed := *b.Block
@@ -324,7 +328,7 @@ func (r *round) changedRefusals() map[string]*refused {
 // forget drops the indexes of namespaces that have nothing.
 func (r *round) forget() {
 	for name := range r.touched {
-		if r.namespaces[name].empty() {
+		if ns := r.namespaces[name]; ns != nil && ns.empty() {
 			delete(r.namespaces, name)
 		}
 	}

@@ -30,22 +30,21 @@ const storyTimeout = 10 * time.Minute
 
 const usage = `Usage:
   demo up [--listen ADDRESS:PORT] [--bridge FILE]   start, tell the story, leave all running (root)
-  demo down                                         remove all of it (root)
-`
+  demo down                                         remove all of it (root)`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
-		stop()
 		os.Exit(1)
 	}
 }
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("what to do?\n" + usage)
+		return fmt.Errorf("no command\n%s", usage)
 	}
 	switch args[0] {
 	case "up":

@@ -48,11 +48,10 @@ func (r rest) chosen(ctx context.Context, p *pod) (ovnhost.Pod, error) {
 			Port string `json:"odl-interface:parent-interface"`
 		} `json:"interface"`
 	}
-	_, err := r.confirmed(ctx, "l3vpn:vpn-interfaces/vpn-interface/"+p.String(), &vpn)
-	if err != nil {
+	if err := r.confirmed(ctx, "l3vpn:vpn-interfaces/vpn-interface/"+p.String(), &vpn); err != nil {
 		return ovnhost.Pod{}, err
 	}
-	if _, err = r.confirmed(ctx, "ietf-interfaces:interfaces/interface/"+p.String(), &ietf); err != nil {
+	if err := r.confirmed(ctx, "ietf-interfaces:interfaces/interface/"+p.String(), &ietf); err != nil {
 		return ovnhost.Pod{}, err
 	}
 	if len(ietf.Interfaces) == 0 || len(vpn.Interfaces) == 0 || len(vpn.Interfaces[0].Adjacencies) == 0 {
@@ -86,10 +85,10 @@ func (r rest) instances(ctx context.Context) (elans, vpns []string, err error) {
 			} `json:"vpn-instance"`
 		} `json:"vpn-instances"`
 	}
-	if _, err = r.confirmed(ctx, "elan:elan-instances", &elan); err != nil {
+	if err = r.confirmed(ctx, "elan:elan-instances", &elan); err != nil {
 		return nil, nil, err
 	}
-	if _, err = r.confirmed(ctx, "l3vpn:vpn-instances", &vpn); err != nil {
+	if err = r.confirmed(ctx, "l3vpn:vpn-instances", &vpn); err != nil {
 		return nil, nil, err
 	}
 	for _, e := range elan.Top.List {
@@ -125,7 +124,7 @@ const (
 
 // putService says which pods serve the service.
 func (r rest) putService(ctx context.Context, pods ...*pod) error {
-	uids := []string{}
+	uids := make([]string, 0, len(pods)) // empty, not null: nobody serves
 	for _, p := range pods {
 		uids = append(uids, p.uid)
 	}

@@ -37,22 +37,22 @@ func (r rest) config(ctx context.Context, method, path string, body any) error {
 }
 
 // confirmed reads from the operational tree, which shows what the backend has
-// confirmed. It tells whether there is something.
-func (r rest) confirmed(ctx context.Context, path string, out any) (bool, error) {
+// confirmed. What is not there leaves out as it is.
+func (r rest) confirmed(ctx context.Context, path string, out any) error {
 	status, answer, err := r.do(ctx, http.MethodGet, "operational/"+path, nil)
 	switch {
 	case err != nil:
 	case status == http.StatusNotFound:
-		return false, nil
+		return nil
 	case status == http.StatusOK:
 		err = json.Unmarshal(answer, out)
 	default:
 		err = fmt.Errorf("%d %s: %s", status, http.StatusText(status), strings.TrimSpace(string(answer)))
 	}
 	if err != nil {
-		return false, fmt.Errorf("GET /restconf/operational/%s: %w", path, err)
+		return fmt.Errorf("GET /restconf/operational/%s: %w", path, err)
 	}
-	return true, nil
+	return nil
 }
 
 func (r rest) do(ctx context.Context, method, path string, body any) (int, []byte, error) {

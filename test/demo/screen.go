@@ -13,14 +13,17 @@ import (
 // screen is where the story is told: a line per step with the time since the
 // start, and what there is to say below it.
 type screen struct {
-	out   io.Writer
-	start time.Time
-	color bool
+	out    io.Writer
+	start  time.Time
+	colour bool
 }
+
+// noColour is the environment variable by which a user wants none.
+const noColour = "NO_COLOR" //nolint:misspell // its name
 
 func newScreen(out *os.File) *screen {
 	_, err := unix.IoctlGetTermios(int(out.Fd()), unix.TCGETS)
-	return &screen{out: out, start: time.Now(), color: err == nil && os.Getenv("NO_COLOR") == ""}
+	return &screen{out: out, start: time.Now(), colour: err == nil && os.Getenv(noColour) == ""}
 }
 
 // step begins a step.
@@ -40,7 +43,7 @@ func (s *screen) say(format string, args ...any) {
 func (s *screen) print(line string) { _, _ = fmt.Fprintln(s.out, line) }
 
 func (s *screen) bold(text string) string {
-	if !s.color {
+	if !s.colour {
 		return text
 	}
 	return "\x1b[1m" + text + "\x1b[0m"

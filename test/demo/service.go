@@ -73,7 +73,7 @@ func (s *story) serve(ctx context.Context, p *pod) error {
 		return fmt.Errorf("find own program: %w", err)
 	}
 	_, err = s.lab.Launch(ctx, ovnhost.Command{
-		Name: "page of " + p.String(), Pod: p.String(),
+		Name: "page-" + p.String(), Pod: p.String(),
 		Argv: []string{self, pageCommand, ":" + pagePort, pageOf(p)},
 		Ready: func(ctx context.Context) error {
 			_, err := s.lab.HTTPGet(ctx, p.String(), "http://127.0.0.1:"+pagePort)
@@ -87,7 +87,7 @@ func pageOf(p *pod) string { return "the page of " + p.String() }
 
 // awaitPages fetches the service's page from a pod until exactly those pods answer.
 func (s *story) awaitPages(ctx context.Context, from *pod, answering ...*pod) error {
-	var want []string
+	want := make([]string, 0, len(answering))
 	for _, p := range answering {
 		want = append(want, pageOf(p))
 	}

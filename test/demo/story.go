@@ -166,7 +166,7 @@ func (s *story) deletePods(ctx context.Context) error {
 		if err := await(ctx, func(ctx context.Context) error { return s.compare(ctx, wantELANs, wantVPNs) }); err != nil {
 			return err
 		}
-		s.screen.say("%-10s deleted. elan: %s; vpn: %s", p, list(wantELANs), list(wantVPNs))
+		s.screen.say("%-10s deleted. elan: %s; vpn: %s (RESTCONF and OVN)", p, list(wantELANs), list(wantVPNs))
 	}
 	return nil
 }
@@ -207,11 +207,8 @@ func (s *story) compare(ctx context.Context, wantELANs, wantVPNs []string) error
 
 // allELANs are the names of all elan-instances that the story ever has.
 func (s *story) allELANs() []string {
-	var all []string
-	for _, p := range []*pod{s.front, s.back, s.cart, s.till} {
-		all = append(all, p.elan(s.node(p.host)))
-	}
-	return all
+	name := func(p *pod) string { return p.elan(s.node(p.host)) }
+	return []string{name(s.front), name(s.back), name(s.cart), name(s.till)}
 }
 
 // names are those of the candidates that rows of an OVN table have, sorted.

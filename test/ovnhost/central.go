@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // centralNamespace is, after the lab's prefix, the namespace of the central
@@ -36,7 +35,7 @@ func (l *Lab) startCentral(ctx context.Context) error {
 	if l.SB, err = l.startDatabase(ctx, "sb", centralNamespace, dir, sbSchema); err != nil {
 		return err
 	}
-	l.Northd = l.newProcess("northd", l.namespace(centralNamespace),
+	l.Northd = l.newProcess("northd", l.Namespace(centralNamespace),
 		"ovn-northd", "--ovnnb-db="+l.NB.Remote, "--ovnsb-db="+l.SB.Remote, "-vsyslog:off")
 	l.Northd.env = runDir(dir)
 	l.Northd.ready = func(ctx context.Context) error {
@@ -63,7 +62,7 @@ type Database struct {
 func (l *Lab) startDatabase(ctx context.Context, name, namespace, dir, schema string) (*Database, error) {
 	socket := filepath.Join(dir, filepath.Base(name)+".sock")
 	d := &Database{Remote: "unix:" + socket, file: filepath.Join(dir, filepath.Base(name)+".db"), schema: schema}
-	d.Process = l.newProcess(name, l.namespace(namespace),
+	d.Process = l.newProcess(name, l.Namespace(namespace),
 		"ovsdb-server", d.file, "--remote=p"+d.Remote, "-vsyslog:off")
 	d.env = runDir(dir)
 	d.ready = func(ctx context.Context) error { return awaitSocket(ctx, socket) }
@@ -102,15 +101,4 @@ func (l *Lab) NBCtl(ctx context.Context, args ...string) (string, error) {
 // SBCtl runs ovn-sbctl on the southbound database and returns what it prints.
 func (l *Lab) SBCtl(ctx context.Context, args ...string) (string, error) {
 	return output(ctx, "ovn-sbctl", append([]string{"--db=" + l.SB.Remote}, args...)...)
-}
-
-// lastLines is the end of a log, for the error of its process.
-func lastLines(file string) string {
-	const lines = 10
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err.Error()
-	}
-	all := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }

@@ -39,7 +39,7 @@ type Host struct {
 }
 
 func (l *Lab) addUnderlay(ctx context.Context) error {
-	name := l.namespace(centralNamespace)
+	name := l.Namespace(centralNamespace)
 	if err := l.addNamespace(ctx, name); err != nil {
 		return err
 	}
@@ -58,10 +58,10 @@ func (l *Lab) startHost(ctx context.Context, i int, name string) (*Host, error) 
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make folder: %w", err)
 	}
-	if err := l.addNamespace(ctx, l.namespace(name)); err != nil {
+	if err := l.addNamespace(ctx, l.Namespace(name)); err != nil {
 		return nil, err
 	}
-	if err := l.joinUnderlay(i, l.namespace(name)); err != nil {
+	if err := l.joinUnderlay(i, l.Namespace(name)); err != nil {
 		return nil, fmt.Errorf("join the underlay: %w", err)
 	}
 	if err := l.startSwitch(ctx, host, dir); err != nil {
@@ -84,7 +84,7 @@ func (l *Lab) joinUnderlay(i int, host string) error {
 		return fmt.Errorf("open namespace %s: %w", host, err)
 	}
 	defer func() { _ = peer.Close() }()
-	err = withLinks(l.namespace(centralNamespace), func(h *netlink.Handle) error {
+	err = withLinks(l.Namespace(centralNamespace), func(h *netlink.Handle) error {
 		bridge, err := h.LinkByName(underlayBridge)
 		if err != nil {
 			return fmt.Errorf("find bridge %s: %w", underlayBridge, err)
@@ -114,7 +114,7 @@ func (l *Lab) startSwitch(ctx context.Context, host *Host, dir string) (err erro
 	if _, err := host.VSCtl(ctx, settings...); err != nil {
 		return fmt.Errorf("configure switch: %w", err)
 	}
-	host.VSwitchd = l.newProcess(host.Name+"/vswitchd", l.namespace(host.Name),
+	host.VSwitchd = l.newProcess(host.Name+"/vswitchd", l.Namespace(host.Name),
 		"ovs-vswitchd", host.OVSDB.Remote, "-vsyslog:off")
 	host.VSwitchd.env = runDir(dir)
 	host.VSwitchd.ready = func(ctx context.Context) error { return l.addBridges(ctx, host) }
@@ -131,7 +131,7 @@ func (l *Lab) addBridges(ctx context.Context, host *Host) error {
 	if err != nil {
 		return fmt.Errorf("add bridges: %w", err)
 	}
-	return withLinks(l.namespace(host.Name), func(h *netlink.Handle) error {
+	return withLinks(l.Namespace(host.Name), func(h *netlink.Handle) error {
 		address := netip.PrefixFrom(host.Address, underlayPrefix.Bits())
 		if err := addAddress(h, physicalBridge, address); err != nil {
 			return err
@@ -141,7 +141,7 @@ func (l *Lab) addBridges(ctx context.Context, host *Host) error {
 }
 
 func (l *Lab) startController(ctx context.Context, host *Host, dir string) error {
-	host.Controller = l.newProcess(host.Name+"/controller", l.namespace(host.Name),
+	host.Controller = l.newProcess(host.Name+"/controller", l.Namespace(host.Name),
 		"ovn-controller", host.OVSDB.Remote, "-vsyslog:off")
 	host.Controller.env = runDir(dir)
 	host.Controller.ready = func(ctx context.Context) error {

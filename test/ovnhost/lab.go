@@ -176,7 +176,7 @@ func (l *Lab) Close() error {
 	l.processes, l.servers = nil, map[string][]*server{}
 	l.mu.Unlock()
 
-	var errs []error
+	errs := make([]error, 0, len(servers)+len(processes)+2)
 	for _, list := range servers {
 		errs = append(errs, closeServers(list))
 	}

@@ -127,6 +127,26 @@ func TestWipe(t *testing.T) {
 	require.NoError(t, lab.Sync(t.Context()), "northd and controller have not followed")
 }
 
+func TestLaunch(t *testing.T) {
+	lab := ForTest(t)
+	sleep, err := lab.Launch(t.Context(), Command{
+		Name: "sleep", Pod: "central", Argv: []string{"sleep", "1000"},
+		Ready: func(ctx context.Context) error {
+			_, err := lab.Exec(ctx, "central", "true")
+			return err
+		},
+	})
+	require.NoError(t, err)
+	list, err := members(lab.Namespace("central"))
+	require.NoError(t, err)
+	require.Len(t, list, 4, "three central processes and the sleeping one")
+	require.NoError(t, sleep.Terminate())
+	require.NoError(t, sleep.Terminate(), "ending what has ended is nothing")
+	list, err = members(lab.Namespace("central"))
+	require.NoError(t, err)
+	require.Len(t, list, 3)
+}
+
 func TestErrorsTellTheCause(t *testing.T) {
 	lab := ForTest(t, "host1")
 	ctx := t.Context()

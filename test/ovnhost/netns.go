@@ -12,13 +12,9 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// namespace is the name of a lab's network namespace: the one of the central
-// parts, a host's or a pod's ("namespace:pod"; hosts hold no colon).
-func (l *Lab) namespace(name string) string { return l.prefix + "-" + name }
-
-// Namespace is the name of a host's or pod's network namespace, as "ip netns"
-// takes it.
-func (l *Lab) Namespace(hostOrPod string) string { return l.namespace(hostOrPod) }
+// Namespace is the name of a network namespace of the lab, as "ip netns" takes it:
+// a host's, a pod's ("namespace:pod"; hosts hold no colon) or the central one.
+func (l *Lab) Namespace(hostOrPod string) string { return l.prefix + "-" + hostOrPod }
 
 func namespacePath(name string) string { return filepath.Join("/run/netns", name) }
 

@@ -51,11 +51,11 @@ func (l *Lab) plug(ctx context.Context, p Pod) error {
 	if host == nil {
 		return errors.New("no such host")
 	}
-	netns := l.namespace(p.Name)
+	netns := l.Namespace(p.Name)
 	if err := l.addNamespace(ctx, netns); err != nil {
 		return err
 	}
-	if err := addVeth(l.namespace(p.Host), netns, p); err != nil {
+	if err := addVeth(l.Namespace(p.Host), netns, p); err != nil {
 		return err
 	}
 	if err := withLinks(netns, func(h *netlink.Handle) error { return configure(h, p) }); err != nil {
@@ -148,7 +148,7 @@ func (l *Lab) unplug(ctx context.Context, p Pod) error {
 	if err := l.closePod(p.Name); err != nil {
 		return err
 	}
-	err := withLinks(l.namespace(p.Host), func(h *netlink.Handle) error {
+	err := withLinks(l.Namespace(p.Host), func(h *netlink.Handle) error {
 		link, err := h.LinkByName(p.PortName)
 		if errors.As(err, new(netlink.LinkNotFoundError)) {
 			return nil
@@ -161,5 +161,5 @@ func (l *Lab) unplug(ctx context.Context, p Pod) error {
 	if err != nil {
 		return err
 	}
-	return removeNamespace(ctx, l.namespace(p.Name))
+	return removeNamespace(ctx, l.Namespace(p.Name))
 }

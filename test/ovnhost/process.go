@@ -58,7 +58,7 @@ func (l *Lab) newProcess(name, netns string, argv ...string) *Process {
 // removed with it.
 type Command struct {
 	Name string // of the process and its log
-	Pod  string // runs in this pod's namespace; empty: in the caller's
+	Pod  string // or host in whose namespace it runs; empty: the caller's
 	Argv []string
 	Env  []string // added to the caller's
 	// Ready is polled until it returns nil; nil: ready when started.
@@ -69,7 +69,7 @@ type Command struct {
 func (l *Lab) Launch(ctx context.Context, c Command) (*Process, error) {
 	netns := ""
 	if c.Pod != "" {
-		netns = l.namespace(c.Pod)
+		netns = l.Namespace(c.Pod)
 	}
 	p := l.newProcess(c.Name, netns, c.Argv...)
 	p.env = c.Env
@@ -271,4 +271,15 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 		return stdout.String(), fmt.Errorf("run %s: %w: %s", cmd, err, strings.TrimSpace(stderr.String()+stdout.String()))
 	}
 	return stdout.String(), nil
+}
+
+// lastLines is the end of a log, for the error of its process.
+func lastLines(file string) string {
+	const lines = 10
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }

@@ -21,7 +21,7 @@ const (
 
 // Exec runs a program in a pod's or host's namespace and returns what it prints.
 func (l *Lab) Exec(ctx context.Context, pod string, argv ...string) (string, error) {
-	return output(ctx, "ip", slices.Concat([]string{"netns", "exec", l.namespace(pod)}, argv)...)
+	return output(ctx, "ip", slices.Concat([]string{"netns", "exec", l.Namespace(pod)}, argv)...)
 }
 
 // Ping sends echo requests from a pod until one is answered: the first may be lost
@@ -49,7 +49,7 @@ type server struct {
 // closed.
 func (l *Lab) Serve(pod string, port uint16, handler http.Handler) error {
 	var listener net.Listener
-	err := inNamespace(l.namespace(pod), func() (err error) {
+	err := inNamespace(l.Namespace(pod), func() (err error) {
 		listener, err = net.Listen("tcp", ":"+strconv.Itoa(int(port)))
 		return err
 	})
@@ -103,7 +103,7 @@ func (l *Lab) get(ctx context.Context, from, url string) (string, error) {
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-			err = inNamespace(l.namespace(from), func() (err error) {
+			err = inNamespace(l.Namespace(from), func() (err error) {
 				conn, err = new(net.Dialer).DialContext(ctx, network, address)
 				return err
 			})

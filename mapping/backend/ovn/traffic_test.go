@@ -40,8 +40,9 @@ var (
 		{"a", "six", 1, "fd00:1:1::2", "fd00:1:1::/120", "fd00:1:1::1"},
 		{"b", "six-routed", 2, "fd00:ffff::7", "fd00:fe::1/128", "fd00:fe::1"},
 	}
-	vip     = netip.MustParseAddrPort("10.96.0.10:80")
-	everyIP = netip.MustParseAddrPort("10.96.0.11:0")
+	vip       = netip.MustParseAddrPort("10.96.0.10:80")
+	everyIP   = netip.MustParseAddrPort("10.96.0.11:0")
+	everyIPv6 = netip.MustParseAddrPort("[fd00:96::1]:0")
 )
 
 func (p livePod) iface() string { return p.ns + ":" + p.name }
@@ -89,7 +90,7 @@ func liveModel(isolated bool) netvirt.Model {
 			Service: "s1", Namespace: "a", Protocol: netvirt.TCP, VIP: everyIP, Endpoints: netvirt.NewEndpointList(endpoint(2, 0)),
 		},
 		netvirt.ServiceVIP{
-			Service: "s1", Namespace: "a", Protocol: netvirt.TCP, VIP: netip.MustParseAddrPort("[fd00:96::1]:0"),
+			Service: "s1", Namespace: "a", Protocol: netvirt.TCP, VIP: everyIPv6,
 			Endpoints: netvirt.NewEndpointList(endpoint(7, 0)),
 		},
 	)
@@ -120,18 +121,20 @@ func TestTraffic(t *testing.T) {
 	for n, p := range livePods {
 		p.plug(t, lab, n)
 	}
-	for _, p := range livePods[:4] {
+	for _, p := range []livePod{livePods[2], livePods[3], livePods[7]} {
 		require.NoError(t, lab.Serve(p.iface(), 8080, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, p.name)
 		})))
 	}
 	for _, from := range livePods {
 		for _, to := range livePods {
-			require.Equal(t, sameFamily(from, to), reaches(t, lab, from, to), "%s to %s", from.iface(), to.iface())
+			requireReach(t, lab, from, to, true)
 		}
 		if netip.MustParseAddr(from.address).Is4() {
 			require.Contains(t, []string{"other-host", "routed"}, page(t, lab, from, vip), from.iface())
 			require.Equal(t, "other-host", page(t, lab, from, netip.AddrPortFrom(everyIP.Addr(), 8080)), from.iface())
+		} else {
+			require.Equal(t, "six", page(t, lab, from, netip.AddrPortFrom(everyIPv6.Addr(), 8080)), from.iface())
 		}
 	}
 
@@ -139,8 +142,7 @@ func TestTraffic(t *testing.T) {
 	require.NoError(t, lab.Sync(t.Context()))
 	for _, from := range livePods {
 		for _, to := range livePods {
-			want := sameFamily(from, to) && from.ns == to.ns
-			require.Equal(t, want, reaches(t, lab, from, to), "isolated: %s to %s", from.iface(), to.iface())
+			requireReach(t, lab, from, to, from.ns == to.ns)
 		}
 	}
 	require.Contains(t, []string{"other-host", "routed"}, page(t, lab, livePods[0], vip))
@@ -152,19 +154,22 @@ func sameFamily(a, b livePod) bool {
 	return netip.MustParseAddr(a.address).Is4() == netip.MustParseAddr(b.address).Is4()
 }
 
-// reaches reports whether a pod is answered by another, in a few attempts: the
-// first packets may be lost while the network finds out.
-func reaches(t *testing.T, lab *ovnhost.Lab, from, to livePod) bool {
+// requireReach sees that a pod is answered by another, in a few attempts since
+// the first packets may be lost while the network finds out; or that it is not.
+func requireReach(t *testing.T, lab *ovnhost.Lab, from, to livePod, want bool) {
 	t.Helper()
 	if !sameFamily(from, to) {
-		return false
+		return
 	}
-	for range 3 {
-		if _, err := lab.Exec(t.Context(), from.iface(), "ping", "-n", "-c", "2", "-i", "0.2", "-W", "1", to.address); err == nil {
-			return true
-		}
+	ping := func(wait string) error {
+		_, err := lab.Exec(t.Context(), from.iface(), "ping", "-n", "-c", "1", "-W", wait, to.address)
+		return err
 	}
-	return false
+	if !want {
+		require.Error(t, ping("0.3"), "%s reaches %s", from.iface(), to.iface())
+		return
+	}
+	require.Eventually(t, func() bool { return ping("1") == nil }, 20*time.Second, time.Millisecond, "%s to %s", from.iface(), to.iface())
 }
 
 func page(t *testing.T, lab *ovnhost.Lab, from livePod, at netip.AddrPort) string {

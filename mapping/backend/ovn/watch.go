@@ -115,6 +115,10 @@ func (b *Backend) connected(ctx context.Context) (*session, error) {
 		}
 		failures = append(failures, err)
 		b.next = (b.next + 1) % len(b.endpoints)
+		if ctx.Err() != nil {
+			failures = append(failures, ctx.Err())
+			break
+		}
 	}
 	return nil, errors.Join(failures...)
 }

@@ -1,0 +1,308 @@
+package ipam_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/dhcppool"
+)
+
+var storyPools = [][]dhcppool.Pool{
+	{specPool(), pool("services", "10.96.0.0/29", "", "", "")},
+	{pool("default", "192.168.10.0/28", "", "", ""), pool("default", "fd00::/120", "", "", "")},
+	{pool("192.168.33.12:default", "192.168.10.0/29", "", "", ""), pool("ns1", "192.168.10.64/26", "", "", "")},
+	{pool("default", "192.168.10.4/30", "", "", ""), pool("services", "10.96.0.0/30", "", "", "")},
+	{},
+}
+
+// FuzzStory lives random stories: pods come, go, move and change, pools change,
+// commits fail, the bridge restarts. It judges the laws after every Sync, and at
+// the end that everything converges and nothing is left.
+func FuzzStory(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13})
+	f.Add([]byte("pods come and go and move, commits fail, and the bridge restarts"))
+	f.Add([]byte("PODS COME AND GO AND MOVE, COMMITS FAIL, AND THE BRIDGE RESTARTS!"))
+	f.Fuzz(func(t *testing.T, steps []byte) {
+		if len(steps) > 400 {
+			steps = steps[:400]
+		}
+		s := newStory(t, len(steps)%2 == 1)
+		for i := 0; i+1 < len(steps); i += 2 {
+			s.step(steps[i], steps[i+1])
+		}
+		s.end()
+	})
+}
+
+type story struct {
+	*world
+	pods     map[string]*coe.Pod
+	services map[string]*coe.Service
+	// used is when the holder of an address last had it.
+	used map[spaceAddr]use
+}
+
+type spaceAddr struct {
+	space string
+	addr  netip.Addr
+}
+
+type use struct {
+	by   coe.LeaseKey
+	last time.Time
+}
+
+func newStory(t *testing.T, isolated bool) *story {
+	s := &story{
+		world: &world{TB: t, journal: newJournal(), isolated: isolated, now: time.Unix(1000, 0), pools: storyPools[0]},
+		pods:  map[string]*coe.Pod{}, services: map[string]*coe.Service{}, used: map[spaceAddr]use{},
+	}
+	s.journal.maxOps = 3 // so that writes are cut in pieces
+	s.restart()
+	s.complete()
+	return s
+}
+
+func (s *story) step(what, x byte) {
+	uid := fmt.Sprint("pod", x%6)
+	switch what % 12 {
+	case 0, 1, 2, 3:
+		s.putPod(uid, what/12, x)
+	case 4:
+		if p := s.pods[uid]; p != nil {
+			s.remove(p)
+			delete(s.pods, uid)
+		}
+	case 5:
+		s.putService(x)
+	case 6:
+		s.setPools(storyPools[int(x)%len(storyPools)]...)
+	case 7:
+		s.journal.failIn, s.journal.applied = int(x%4)+1, x%8 < 4
+	case 8:
+		s.now = s.now.Add(time.Duration(x) * time.Second / 4)
+		s.mark(s.store.Namespaces()...)
+	case 9:
+		s.reboot()
+	default:
+		s.settle()
+	}
+}
+
+// putPod makes up a pod of the two bytes: a node, a namespace, a name, a MAC
+// address and interfaces.
+func (s *story) putPod(uid string, y, x byte) {
+	p := newPod(uid, []string{n1, n2}[y&1], in([]string{"default", "ns1"}[y>>1&1]))
+	if y>>2&3 == 3 {
+		p.Name = "same"
+	}
+	if x>>6 == 3 {
+		p.MAC = "02:00:00:00:00:01"
+	}
+	switch x >> 3 & 3 {
+	case 1:
+		p.Interfaces = []coe.PodInterface{{UID: uid}, {UID: uid + "-2"}}
+	case 2:
+		p.Interfaces = []coe.PodInterface{{UID: uid, Address: netip.AddrFrom4([4]byte{192, 168, 10, y % 20})}}
+	case 3:
+		p.Interfaces = []coe.PodInterface{{UID: uid + "-2"}}
+		p.NoNetwork = y == 20
+	}
+	s.pods[uid] = p
+	s.put(p)
+}
+
+func (s *story) putService(x byte) {
+	svc := &coe.Service{UID: fmt.Sprint("svc", x%5), Namespace: []string{"default", "ns1"}[x>>3&1]}
+	if x>>5 == 3 {
+		svc.ClusterIP = netip.AddrFrom4([4]byte{10, 96, 0, x % 8})
+	}
+	s.services[svc.UID] = svc
+	if x>>5 < 2 {
+		delete(s.services, svc.UID)
+	}
+	s.store.Update(func(tx *coe.Tx) {
+		if s.services[svc.UID] == nil {
+			tx.DeleteService(coe.RESTCONF, svc.UID)
+		} else {
+			tx.PutService(coe.RESTCONF, svc)
+		}
+	})
+}
+
+// reboot restarts the bridge, which finds what the journal has, and hears what
+// is said once more.
+func (s *story) reboot() {
+	s.settle()
+	before := s.chosen()
+	s.restart()
+	require.Equal(s, before, s.chosen())
+	s.store.Update(func(tx *coe.Tx) {
+		for _, p := range s.pods {
+			tx.PutPod(coe.RESTCONF, p)
+		}
+		for _, svc := range s.services {
+			tx.PutService(coe.RESTCONF, svc)
+		}
+	})
+	s.mark("default")
+	_ = s.trySync() // some are synced before the store is complete
+	s.laws()
+	s.complete()
+	s.mark(s.store.Namespaces()...)
+	s.settle()
+	after := s.chosen()
+	for record, fact := range before {
+		if l, is := fact.(*coe.Lease); is && l.Released == 0 && s.living(l.Key()) {
+			require.Equal(s, l, after[record], "sticky")
+		}
+	}
+}
+
+// chosen are all facts of the store.
+func (s *story) chosen() map[string]any {
+	facts := map[string]any{}
+	for _, ns := range s.store.Namespaces() {
+		v := s.store.View(ns)
+		for key, l := range v.Leases {
+			facts[fmt.Sprint(ns, key)] = l
+		}
+		for _, b := range v.Blocks {
+			facts[fmt.Sprint(ns, b.ELAN, b.Prefix)] = b
+		}
+		for name, e := range v.ELANs {
+			facts[fmt.Sprint(ns, name)] = e
+		}
+		for uid, f := range v.ServiceFacts {
+			facts[fmt.Sprint(ns, uid)] = f
+		}
+		if v.VPN != nil {
+			facts["vpn "+ns] = v.VPN
+		}
+	}
+	return facts
+}
+
+func (s *story) living(key coe.LeaseKey) bool {
+	p := s.pods[key.PodUID]
+	if p == nil || p.NoNetwork {
+		return false
+	}
+	l := s.store.View(p.Namespace).Leases[key]
+	return l != nil && l.Released == 0
+}
+
+// settle syncs until nothing is marked, through commits that fail.
+func (s *story) settle() {
+	for range 30 {
+		if len(s.marked) == 0 {
+			break
+		}
+		if err := s.trySync(); err != nil {
+			require.ErrorIs(s, err, errJournal)
+		}
+		s.laws()
+	}
+	require.Empty(s, s.marked, "it does not come to rest")
+}
+
+func (s *story) space(ns string) string {
+	if s.isolated {
+		return ns
+	}
+	return ""
+}
+
+func (s *story) laws() {
+	held := map[spaceAddr]coe.LeaseKey{}
+	names, macs := map[string]bool{}, map[string]bool{}
+	for _, ns := range s.store.Namespaces() {
+		v := s.store.View(ns)
+		blocks := map[string]*coe.Block{}
+		for _, b := range v.Blocks {
+			blocks[b.ELAN+" "+b.Prefix.String()] = b
+		}
+		for key, l := range v.Leases {
+			require.Equal(s, key, l.Key())
+			require.NotNil(s, v.VPN)
+			elan := l.Node.String() + ":" + ns
+			require.NotNil(s, v.ELANs[elan])
+			require.NotEmpty(s, l.Addresses)
+			for _, a := range l.Addresses {
+				at := spaceAddr{s.space(ns), a.Address}
+				require.NotContains(s, held, at, "an address is held twice, by %v", key)
+				held[at] = key
+				b := blocks[elan+" "+a.Network.String()]
+				require.NotNil(s, b, "the block of %v", a)
+				require.Equal(s, b.Gateway, a.Gateway)
+				require.NotEqual(s, a.Address, a.Gateway)
+				s.rested(at, key, l.Released == 0)
+			}
+			if l.Released == 0 {
+				require.False(s, names[l.Name], "two interfaces are named %s", l.Name)
+				names[l.Name] = true
+			}
+			require.False(s, macs[elan+l.MAC], "two interfaces of %s have MAC address %s", elan, l.MAC)
+			macs[elan+l.MAC] = true
+		}
+		for uid, f := range v.ServiceFacts {
+			at := spaceAddr{"", f.Address}
+			require.NotContains(s, held, at)
+			held[at] = coe.LeaseKey{PodUID: uid}
+			s.rested(at, held[at], f.Released == 0)
+		}
+	}
+}
+
+// rested judges that an address rests between two owners.
+func (s *story) rested(at spaceAddr, key coe.LeaseKey, living bool) {
+	if u, before := s.used[at]; before && u.by != key {
+		require.GreaterOrEqual(s, s.now.Sub(u.last), 30*time.Second, "%v goes from %v to %v", at, u.by, key)
+	}
+	if living {
+		s.used[at] = use{key, s.now}
+	}
+}
+
+// end judges that everyone who can be served is, and that all comes back.
+func (s *story) end() {
+	s.journal.failIn = 0
+	for range 3 {
+		s.wait(31 * time.Second)
+	}
+	s.laws()
+	for _, p := range s.pods {
+		if p.NoNetwork {
+			continue
+		}
+		v := s.store.View(p.Namespace)
+		for _, i := range p.AllInterfaces() {
+			key := coe.LeaseKey{PodUID: p.UID, InterfaceUID: i.UID}
+			l, refused := v.Leases[key], v.Refusals[key].Reason != ""
+			served := l != nil && l.Released == 0 && l.Node == p.HostIP && l.Pod == p.Name
+			require.NotEqual(s, served, refused, "%v is served or refused: %v %v", key, l, v.Refusals[key])
+		}
+	}
+	commits := s.journal.commits
+	s.mark(s.store.Namespaces()...)
+	s.sync()
+	require.Equal(s, commits, s.journal.commits, "what is settled writes nothing")
+
+	s.store.Update(func(tx *coe.Tx) {
+		for uid := range s.pods {
+			tx.DeletePod(coe.RESTCONF, uid)
+		}
+		for uid := range s.services {
+			tx.DeleteService(coe.RESTCONF, uid)
+		}
+	})
+	s.sync()
+	s.wait(31 * time.Second)
+	require.Empty(s, s.journal.records)
+	require.Empty(s, s.store.Namespaces())
+}

@@ -1,0 +1,548 @@
+package ipam_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+const n1, n2 = "192.168.33.12", "192.168.33.13"
+
+func TestFirstPod(t *testing.T) {
+	spec := specPool()
+	spec.DNS = []netip.Addr{addr("192.168.10.2")}
+	w := newWorld(t, spec)
+	p := newPod("a", n1)
+	w.put(p)
+	w.sync()
+
+	require.Equal(t, &coe.Lease{
+		PodUID: "a", InterfaceUID: "a", Seq: 1, Namespace: "default", Pod: "a", Name: "default:a", Primary: true,
+		Node: addr(n1), MAC: "0a:58:c0:a8:0a:03",
+		Addresses: []coe.LeasedAddress{{
+			Address: addr("192.168.10.3"), Network: netip.MustParsePrefix("192.168.10.0/29"), Gateway: addr("192.168.10.2"),
+		}},
+	}, w.lease(p))
+	v := w.store.View("default")
+	require.Equal(t, []*coe.Block{{
+		ELAN: n1 + ":default", Prefix: netip.MustParsePrefix("192.168.10.0/29"), Gateway: addr("192.168.10.2"),
+		Network: "default", Subnet: netip.MustParsePrefix("192.168.10.0/24"), DNS: spec.DNS,
+	}}, v.Blocks)
+	require.Equal(t, map[string]*coe.ELANFact{n1 + ":default": {Name: n1 + ":default", VNI: 70000}}, v.ELANs)
+	require.Equal(t, &coe.VPNFact{Name: "default", Namespace: "default", RD: 2}, v.VPN)
+	require.Len(t, w.journal.records, 4)
+	require.Equal(t, 1, w.journal.commits)
+	require.Zero(t, w.again)
+}
+
+func TestReleaseRestsThenGoes(t *testing.T) {
+	w := newWorld(t, specPool())
+	a, b := newPod("a", n1), newPod("b", n1)
+	w.put(a)
+	w.sync()
+	before := *w.lease(a)
+
+	w.remove(a)
+	w.sync()
+	require.Empty(t, w.leases(a))
+	require.Equal(t, 30*time.Second, w.again)
+	w.put(b)
+	w.sync()
+	require.NotEqual(t, before.Addresses, w.lease(b).Addresses, "an address rests")
+
+	w.now = w.now.Add(29 * time.Second)
+	w.put(a)
+	w.sync()
+	require.Equal(t, &before, w.lease(a), "who comes back gets the same")
+
+	w.remove(a, b)
+	w.sync()
+	w.wait(30 * time.Second)
+	require.Empty(t, w.journal.records)
+	require.Empty(t, w.store.Namespaces())
+}
+
+func TestOwnerThatComesBackLateButBeforeExpiryWasSeen(t *testing.T) {
+	w := newWorld(t, specPool())
+	a := newPod("a", n1)
+	w.put(a)
+	w.sync()
+	want := w.address(a)
+	w.remove(a)
+	w.sync()
+	w.now = w.now.Add(time.Hour)
+	w.put(a)
+	w.sync()
+	require.Equal(t, want, w.address(a))
+}
+
+func TestNothingIsReleasedBeforeComplete(t *testing.T) {
+	w := newWorld(t, specPool())
+	a, b := newPod("a", n1), newPod("b", n1)
+	w.put(a, b)
+	w.sync()
+	w.remove(b)
+	w.sync()
+	want := w.address(a)
+
+	w.restart()
+	w.now = w.now.Add(time.Hour)
+	w.mark("default")
+	w.put(newPod("c", n1))
+	w.sync()
+	v := w.store.View("default")
+	require.Len(t, v.Leases, 3)
+	require.Zero(t, w.again)
+
+	w.put(newPod("a", n2)) // another source may know better yet
+	w.sync()
+	require.Equal(t, addr(n1), w.store.View("default").Leases[coe.LeaseKey{PodUID: "a", InterfaceUID: "a"}].Node)
+	w.put(a)
+	w.complete()
+	w.sync()
+	require.Equal(t, want, w.address(a))
+	require.Len(t, w.store.View("default").Leases, 2)
+}
+
+func TestPodMoves(t *testing.T) {
+	w := newWorld(t, specPool())
+	w.put(newPod("a", n1))
+	w.sync()
+	first := w.lease(newPod("a", n1))
+
+	moved := newPod("a", n2)
+	w.put(moved)
+	w.sync()
+	second := w.lease(moved)
+	require.Equal(t, first.Name, second.Name)
+	require.Equal(t, first.Seq, second.Seq)
+	require.Equal(t, addr(n2), second.Node)
+	require.Equal(t, "192.168.10.10", second.Addresses[0].Address.String())
+	require.Equal(t, "0a:58:c0:a8:0a:0a", second.MAC)
+	require.Len(t, w.store.View("default").Blocks, 2, "the old address rests in its block")
+
+	b := newPod("b", n1)
+	w.put(b)
+	w.sync()
+	require.Equal(t, "192.168.10.4", w.address(b))
+	w.restart()
+	require.Len(t, w.store.View("default").Blocks, 2)
+	w.put(newPod("a", n1), b)
+	w.complete()
+	w.sync()
+	require.Equal(t, first.Addresses, w.lease(newPod("a", n1)).Addresses, "who moves back gets the same")
+
+	w.wait(31 * time.Second)
+	require.Len(t, w.store.View("default").Blocks, 1)
+}
+
+func TestNames(t *testing.T) {
+	w := newWorld(t, specPool())
+	a, b := newPod("a", n1, named("web")), newPod("b", n1, named("web"))
+	w.put(b)
+	w.sync()
+	w.put(a)
+	w.sync()
+	require.Empty(t, w.leases(a))
+	require.Equal(t, coe.NameTaken, w.refusal(a).Reason)
+	require.Contains(t, w.refusal(a).Message, "pod b has the name default/web")
+
+	w.remove(b)
+	w.sync()
+	require.Equal(t, "default:web", w.lease(a).Name, "a name does not rest")
+	w.put(b)
+	w.sync()
+	require.Equal(t, coe.NameTaken, w.refusal(b).Reason)
+}
+
+func TestNamesAndAddressesAreSwapped(t *testing.T) {
+	w := newWorld(t)
+	w.put(newPod("a", n1, named("x"), wanting("10.1.1.2")), newPod("b", n1, named("y"), wanting("10.1.1.3")))
+	w.sync()
+	a, b := newPod("a", n1, named("y"), wanting("10.1.1.3")), newPod("b", n1, named("x"), wanting("10.1.1.2"))
+	w.put(a, b)
+	w.sync()
+	for range 3 {
+		w.wait(31 * time.Second)
+	}
+	require.Equal(t, "default:y", w.lease(a).Name)
+	require.Equal(t, "default:x", w.lease(b).Name)
+	require.Equal(t, "10.1.1.3", w.address(a))
+	require.Equal(t, "10.1.1.2", w.address(b))
+}
+
+func TestPrimaryInterface(t *testing.T) {
+	w := newWorld(t, specPool())
+	ifaces := func(uids ...string) *coe.Pod {
+		p := newPod("a", n1)
+		for _, uid := range uids {
+			p.Interfaces = append(p.Interfaces, coe.PodInterface{UID: uid})
+		}
+		return p
+	}
+	names := func(p *coe.Pod) (names []string) {
+		for _, l := range w.leases(p) {
+			names = append(names, l.Name)
+		}
+		return names
+	}
+	for _, step := range []struct {
+		uids []string
+		want []string
+	}{
+		{[]string{"i1", "i2"}, []string{"default:a", "default:a:i2"}},
+		{[]string{"i2", "i1"}, []string{"default:a:i2", "default:a"}},
+		{[]string{"i2"}, []string{"default:a:i2"}},
+		{[]string{"i3", "i2"}, []string{"default:a", "default:a:i2"}},
+		{[]string{"i1", "i3", "i2"}, []string{"default:a:i1", "default:a", "default:a:i2"}},
+	} {
+		p := ifaces(step.uids...)
+		w.put(p)
+		w.sync()
+		require.Equal(t, step.want, names(p), step.uids)
+	}
+}
+
+func TestMAC(t *testing.T) {
+	w := newWorld(t, specPool())
+	a := newPod("a", n1, withMAC("02-00-00-00-00-AA"))
+	b := newPod("b", n1, withMAC("02:00:00:00:00:aa"))
+	c := newPod("c", n2, withMAC("02:00:00:00:00:aa"))
+	d := newPod("d", n1, withMAC("01:00:00:00:00:aa"))
+	w.put(a, b, c, d)
+	w.sync()
+	require.Equal(t, "02:00:00:00:00:aa", w.lease(a).MAC)
+	require.Equal(t, "0a:58:c0:a8:0a:04", w.lease(b).MAC, "taken in the elan")
+	require.Equal(t, "02:00:00:00:00:aa", w.lease(c).MAC, "free in another elan")
+	require.Equal(t, "0a:58:c0:a8:0a:05", w.lease(d).MAC, "multicast")
+
+	w.put(newPod("a", n1))
+	w.sync()
+	require.Equal(t, "02:00:00:00:00:aa", w.lease(a).MAC, "remembered")
+	w.put(newPod("a", n1, withMAC("02:00:00:00:00:bb")))
+	w.sync()
+	require.Equal(t, "02:00:00:00:00:bb", w.lease(a).MAC)
+
+	w.remove(newPod("a", n1))
+	w.wait(31 * time.Second)
+	w.put(b)
+	w.sync()
+	require.Equal(t, "0a:58:c0:a8:0a:04", w.lease(b).MAC, "no running pod's address changes because another pod goes")
+
+	clash := newPod("e", n1, withMAC("0a:58:c0:a8:0a:0b")) // what the address 192.168.10.11 would have
+	f := newPod("f", n1, wanting("192.168.10.11"))
+	w.put(clash)
+	w.sync()
+	w.put(f)
+	w.sync()
+	require.NotEqual(t, w.lease(clash).MAC, w.lease(f).MAC)
+	require.True(t, strings.HasPrefix(w.lease(f).MAC, "0a:58:"))
+}
+
+func TestAddressesOfSources(t *testing.T) {
+	w := newWorld(t)
+	w.store.Update(func(tx *coe.Tx) {
+		tx.PutNode(coe.RESTCONF, &coe.Node{UID: "n1", InternalIP: addr(n1), PodCIDR: netip.MustParsePrefix("10.11.2.0/24")})
+	})
+	a := newPod("a", n1, wanting("10.11.2.28"))
+	w.put(a)
+	w.sync()
+	require.Equal(t, []coe.LeasedAddress{{Address: addr("10.11.2.28"), Network: netip.MustParsePrefix("10.11.2.1/32"), Gateway: addr("10.11.2.1")}}, w.lease(a).Addresses)
+	require.Len(t, w.store.View("default").Blocks, 1)
+
+	b := newPod("b", n2, wanting("10.11.2.28"), in("other"))
+	w.put(b)
+	w.sync()
+	require.Equal(t, coe.AddressTaken, w.refusal(b).Reason)
+	require.Contains(t, w.refusal(b).Message, "10.11.2.28 is the address of pod default/a (a)")
+
+	w.remove(a)
+	w.sync()
+	w.mark("other")
+	w.sync()
+	require.Contains(t, w.refusal(b).Message, "rests until 00:17:10 UTC after its use by pod default/a (a)")
+	w.now = w.now.Add(30 * time.Second)
+	w.mark("default") // as again asked for; "other" is affected
+	w.sync()
+	require.Equal(t, "10.11.2.28", w.address(b))
+	require.Equal(t, "169.254.1.1", w.lease(b).Addresses[0].Gateway.String())
+
+	for address, why := range map[string]string{
+		"127.0.0.1": "loopback", "0.0.0.0": "unspecified", "224.0.0.1": "multicast", n2: "address of the pod's node",
+	} {
+		c := newPod("c", n2, wanting(address))
+		w.put(c)
+		w.sync()
+		require.Equal(t, coe.AddressInvalid, w.refusal(c).Reason)
+		require.Contains(t, w.refusal(c).Message, why)
+	}
+}
+
+func TestAddressChanges(t *testing.T) {
+	w := newWorld(t, specPool())
+	w.put(newPod("a", n1, wanting("")))
+	w.sync()
+	require.Equal(t, "192.168.10.3", w.address(newPod("a", n1, wanting(""))))
+	changed := newPod("a", n1, wanting("192.168.10.5"))
+	w.put(changed)
+	w.sync()
+	require.Equal(t, "192.168.10.5", w.address(changed))
+	require.Equal(t, "192.168.10.0/29", w.lease(changed).Addresses[0].Network.String())
+
+	b := newPod("b", n1, wanting("192.168.10.3"))
+	w.put(b)
+	w.sync()
+	require.Equal(t, coe.AddressTaken, w.refusal(b).Reason)
+	require.Contains(t, w.refusal(b).Message, "rests for a while after its use by pod a")
+	w.wait(30 * time.Second)
+	require.Equal(t, "192.168.10.3", w.address(b))
+
+	back := newPod("a", n1, wanting(""))
+	w.put(back)
+	w.sync()
+	require.Equal(t, "192.168.10.5", w.address(back), "a source that says nothing changes nothing")
+}
+
+func TestIsolatedNamespacesMayShareAddresses(t *testing.T) {
+	w := &world{TB: t, journal: newJournal(), isolated: true, now: time.Unix(1000, 0)}
+	w.restart()
+	w.complete()
+	a, b, c := newPod("a", n1, wanting("10.0.0.9")), newPod("b", n1, wanting("10.0.0.9"), in("other")), newPod("c", n1, wanting("10.0.0.9"))
+	w.put(a, b)
+	w.sync()
+	w.put(c)
+	w.sync()
+	require.Equal(t, "10.0.0.9", w.address(a))
+	require.Equal(t, "10.0.0.9", w.address(b))
+	require.Equal(t, coe.AddressTaken, w.refusal(c).Reason)
+}
+
+func TestRefusalsHeal(t *testing.T) {
+	w := newWorld(t)
+	a := newPod("a", n1)
+	w.put(a)
+	w.sync()
+	require.Equal(t, coe.Refusal{Reason: coe.NoAddress, Message: `no pool serves the pod and it brings no address; ` +
+		`post a dhcp_allocation_pool with network-id "192.168.33.12:default", "default", or send ip-address`}, w.refusal(a))
+
+	w.setPools(pool("default", "10.0.0.0/30", "", "", ""))
+	w.sync()
+	require.Equal(t, "10.0.0.2", w.address(a))
+	require.Empty(t, w.store.View("default").Refusals)
+
+	b := newPod("b", n1, in("other"))
+	w.put(b)
+	w.sync()
+	require.Equal(t, coe.PoolExhausted, w.refusal(b).Reason)
+	require.Contains(t, w.refusal(b).Message, `pool "default" has no address left (10.0.0.0/30 has 1)`)
+	commits := w.journal.commits
+	w.mark("other")
+	w.sync()
+	require.Equal(t, commits, w.journal.commits, "asking again writes nothing")
+
+	w.remove(a)
+	w.sync()
+	w.now = w.now.Add(30 * time.Second)
+	w.mark("default")
+	w.sync()
+	require.Equal(t, "10.0.0.2", w.address(b), "healed by another namespace's release")
+
+	w.setPools()
+	c := newPod("c", n1)
+	w.put(c)
+	w.sync()
+	require.Equal(t, coe.NoAddress, w.refusal(c).Reason)
+	require.Equal(t, "10.0.0.2", w.address(b), "who has one keeps it")
+}
+
+func TestPoolsAreLookedUpInOrder(t *testing.T) {
+	w := newWorld(t, pool("default", "10.0.0.0/24", "", "", ""), pool("special", "10.1.0.0/24", "", "", ""),
+		pool(n1+":special", "10.2.0.0/24", "", "", "10.2.0.254"), pool(n1+":special", "fd00::/64", "", "", ""))
+	a, b, c := newPod("a", n1, in("special")), newPod("b", n2, in("special")), newPod("c", n1)
+	w.put(a, b, c)
+	w.sync()
+	require.Equal(t, "10.2.0.1", w.address(a))
+	require.Equal(t, "fd00::2", w.lease(a).Addresses[1].Address.String())
+	require.Equal(t, "fd00::/64", w.lease(a).Addresses[1].Network.String())
+	require.Equal(t, "10.1.0.2", w.address(b))
+	require.Equal(t, "10.0.0.2", w.address(c))
+}
+
+func TestDNSFollowsThePool(t *testing.T) {
+	w := newWorld(t, specPool())
+	w.put(newPod("a", n1))
+	w.sync()
+	changed := specPool()
+	changed.DNS = []netip.Addr{addr("1.1.1.1")}
+	w.setPools(changed)
+	w.sync()
+	require.Equal(t, changed.DNS, w.store.View("default").Blocks[0].DNS)
+	w.setPools()
+	w.sync()
+	require.Equal(t, changed.DNS, w.store.View("default").Blocks[0].DNS)
+}
+
+func TestPodsWithoutNetwork(t *testing.T) {
+	w := newWorld(t, specPool())
+	a := newPod("a", n1)
+	w.put(a, newPod("noname", n1, named("")), newPod("nonode", ""), newPod("host", n1, func(p *coe.Pod) { p.NoNetwork = true }))
+	w.sync()
+	require.Len(t, w.store.View("default").Leases, 1)
+	require.Empty(t, w.store.View("default").Refusals)
+	done := newPod("a", n1, func(p *coe.Pod) { p.NoNetwork = true })
+	w.put(done)
+	w.sync()
+	require.Empty(t, w.leases(a))
+	w.wait(30 * time.Second)
+	require.Empty(t, w.journal.records)
+}
+
+func TestNamespaceOfAPodChanges(t *testing.T) {
+	for name, order := range map[string][]string{"old one first": {"default", "other"}, "new one first": {"other", "default"}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, specPool())
+			w.put(newPod("a", n1))
+			w.sync()
+			moved := newPod("a", n1, in("other"))
+			w.put(moved)
+			for _, ns := range order {
+				_, _, err := w.assigner.Sync(t.Context(), []string{ns})
+				require.NoError(t, err)
+			}
+			require.Equal(t, "other:a", w.lease(moved).Name)
+			require.Empty(t, w.store.View("default").Leases)
+			w.wait(30 * time.Second)
+			require.Equal(t, []string{"other"}, w.store.Namespaces())
+		})
+	}
+}
+
+func TestServices(t *testing.T) {
+	put := func(w *world, services ...*coe.Service) {
+		w.store.Update(func(tx *coe.Tx) {
+			for _, s := range services {
+				tx.PutService(coe.RESTCONF, s)
+			}
+		})
+		w.sync()
+	}
+	w := newWorld(t)
+	said := &coe.Service{UID: "s0", Namespace: "other", ClusterIP: addr("10.96.0.2")}
+	a, b := &coe.Service{UID: "sa", Namespace: "default"}, &coe.Service{UID: "sb", Namespace: "other"}
+	put(w, said, a, &coe.Service{UID: "headless", Namespace: "default", Headless: true})
+	refusals := w.store.View("default").ServiceRefusals
+	require.Len(t, refusals, 1)
+	require.Equal(t, coe.NoClusterIP, refusals["sa"].Reason)
+
+	w.setPools(pool("services", "10.96.0.0/29", "10.96.0.2", "10.96.0.3", ""))
+	w.sync()
+	require.Equal(t, "10.96.0.3", w.store.View("default").ServiceFacts["sa"].Address.String(), "what a source said is not given")
+	put(w, b)
+	require.Equal(t, coe.PoolExhausted, w.store.View("other").ServiceRefusals["sb"].Reason)
+	require.Contains(t, w.store.View("other").ServiceRefusals["sb"].Message, `pool "services"`)
+
+	taken := &coe.Service{UID: "st", Namespace: "other", ClusterIP: addr("10.96.0.3")}
+	put(w, taken)
+	require.Equal(t, coe.AddressTaken, w.store.View("other").ServiceRefusals["st"].Reason)
+	w.store.Update(func(tx *coe.Tx) { tx.DeleteService(coe.RESTCONF, "st") })
+
+	w.store.Update(func(tx *coe.Tx) { tx.DeleteService(coe.RESTCONF, "sa") })
+	w.sync()
+	require.NotZero(t, w.store.View("default").ServiceFacts["sa"].Released)
+	put(w, a)
+	require.Zero(t, w.store.View("default").ServiceFacts["sa"].Released)
+	w.store.Update(func(tx *coe.Tx) { tx.DeleteService(coe.RESTCONF, "sa") })
+	w.sync()
+	w.now = w.now.Add(30 * time.Second)
+	w.mark("default")
+	w.sync()
+	require.Equal(t, "10.96.0.3", w.store.View("other").ServiceFacts["sb"].Address.String())
+
+	w.store.Update(func(tx *coe.Tx) { tx.DeleteService(coe.RESTCONF, "s0"); tx.DeleteService(coe.RESTCONF, "sb") })
+	w.sync()
+	w.wait(30 * time.Second)
+	require.Empty(t, w.journal.records)
+}
+
+func TestRestartFindsTheSame(t *testing.T) {
+	w := newWorld(t, specPool(), pool("services", "10.96.0.0/24", "", "", ""))
+	pods := []*coe.Pod{newPod("a", n1), newPod("b", n2), newPod("c", n1, in("other")), newPod("d", n1, wanting("172.16.0.1"))}
+	w.put(pods...)
+	w.store.Update(func(tx *coe.Tx) { tx.PutService(coe.RESTCONF, &coe.Service{UID: "s", Namespace: "default"}) })
+	w.sync()
+	w.remove(pods[1])
+	w.sync()
+	before := []coe.View{w.store.View("default"), w.store.View("other")}
+	w.restart()
+	for _, want := range before {
+		got := w.store.View(want.Namespace)
+		want.Pods, want.Services = nil, nil
+		require.Equal(t, want, got)
+	}
+}
+
+func TestLoadNamesTheDamagedRecord(t *testing.T) {
+	for key, value := range map[string]string{
+		"lease/a/b":            `{"pod-uid":`,
+		"lease/a/c":            `{"pod-uid":"a","interface-uid":"b"}`,
+		"elan/x":               `[]`,
+		"what/is/this":         `{}`,
+		"service/s":            `{"uid":"s","address":"10.0.0.300"}`,
+		"nothing":              `{}`,
+		"vpn/":                 `nil`,
+		"block/e/10.0.0.0/29":  `{"elan":"e","prefix":"10.0.0.0/99"}`,
+		"former/a/b/default/x": `{}`,
+	} {
+		w := newWorld(t)
+		w.journal.records[key] = []byte(value)
+		require.ErrorContains(t, w.assigner.Load(t.Context()), `load record "`+key+`"`)
+	}
+	w := newWorld(t, specPool())
+	w.put(newPod("a", n1))
+	w.sync()
+	delete(w.journal.records, "block/"+n1+":default/192.168.10.0/29")
+	require.ErrorContains(t, w.assigner.Load(t.Context()), `load record "lease/a/a"`)
+}
+
+func TestCommitThatFailed(t *testing.T) {
+	for name, applied := range map[string]bool{"and had no effect": false, "and took effect": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, specPool())
+			a, b := newPod("a", n1), newPod("b", n1)
+			w.put(a)
+			w.sync()
+			w.put(b)
+			w.journal.failIn, w.journal.applied = 1, applied
+			require.ErrorIs(t, w.trySync(), errJournal)
+			require.Empty(t, w.leases(b), "nothing is used before it is known to be written")
+			w.sync()
+			require.Equal(t, "192.168.10.4", w.address(b))
+			require.Len(t, w.journal.records, 5)
+		})
+	}
+}
+
+func TestIDsExhausted(t *testing.T) {
+	w := &world{TB: t, journal: newJournal(), now: time.Unix(1000, 0), vnis: 1}
+	w.restart()
+	w.complete()
+	w.setPools(pool("default", "10.0.0.0/16", "", "", ""))
+	a, b, c := newPod("a", n1), newPod("b", n2), newPod("c", n1, in("other"))
+	w.put(a)
+	w.sync()
+	w.put(b, c)
+	w.sync()
+	require.Equal(t, coe.IDsExhausted, w.refusal(b).Reason)
+	require.Equal(t, coe.IDsExhausted, w.refusal(c).Reason)
+	w.remove(a)
+	w.sync()
+	w.now = w.now.Add(30 * time.Second)
+	w.mark("default")
+	w.sync()
+	require.NotEmpty(t, w.leases(b))
+}

@@ -1,0 +1,195 @@
+package ipam_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/dhcppool"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// world is a store, a journal, and the assigner between them, with a clock that
+// stands still until it is put forward.
+type world struct {
+	testing.TB
+	store    *coe.Store
+	journal  *journal
+	assigner *ipam.Assigner
+	pools    []dhcppool.Pool
+	isolated bool
+	now      time.Time
+	// marked are the namespaces that wait for a Sync: those of which something
+	// was said, and those that are affected.
+	marked map[string]bool
+	again  time.Duration
+	vnis   uint32 // how many VNIs there are; 0 for the default
+}
+
+func newWorld(t testing.TB, pools ...dhcppool.Pool) *world {
+	w := &world{TB: t, journal: newJournal(), pools: pools, now: time.Unix(1000, 0)}
+	w.restart()
+	w.complete()
+	return w
+}
+
+// restart makes a new store and assigner on the same journal. What was said is
+// not in it.
+func (w *world) restart() {
+	w.marked = map[string]bool{}
+	w.store = coe.NewStore(func(c coe.Changed) { w.mark(c.Namespaces...) }, coe.RESTCONF)
+	w.assigner = ipam.New(ipam.Config{
+		Isolated: w.isolated, VNIFrom: min(w.vnis, 1), VNITo: w.vnis,
+		ELANName: netvirt.ELANName, VPNName: netvirt.VPNName, InterfaceName: netvirt.InterfaceName,
+		Now: func() time.Time { return w.now },
+	}, w.store, w.journal, slog.New(slog.DiscardHandler))
+	require.NoError(w, w.assigner.Load(w.Context()))
+	w.setPools(w.pools...)
+}
+
+func (w *world) complete() {
+	w.store.Update(func(tx *coe.Tx) { tx.SetComplete(coe.RESTCONF) })
+}
+
+func (w *world) mark(namespaces ...string) {
+	for _, ns := range namespaces {
+		w.marked[ns] = true
+	}
+}
+
+func (w *world) setPools(pools ...dhcppool.Pool) {
+	w.pools = pools
+	require.NoError(w, dhcppool.Validate(pools, !w.isolated))
+	w.mark(w.assigner.SetPools(pools)...)
+}
+
+func (w *world) put(pods ...*coe.Pod) {
+	w.store.Update(func(tx *coe.Tx) {
+		for _, p := range pods {
+			tx.PutPod(coe.RESTCONF, p)
+		}
+	})
+}
+
+func (w *world) remove(pods ...*coe.Pod) {
+	w.store.Update(func(tx *coe.Tx) {
+		for _, p := range pods {
+			tx.DeletePod(coe.RESTCONF, p.UID)
+		}
+	})
+}
+
+// trySync syncs what is marked, once.
+func (w *world) trySync() error {
+	namespaces := sorted(w.marked)
+	affected, again, err := w.assigner.Sync(w.Context(), namespaces)
+	if err != nil {
+		return err
+	}
+	w.marked, w.again = map[string]bool{}, again
+	w.mark(affected...)
+	return nil
+}
+
+// sync syncs until nothing is marked.
+func (w *world) sync() {
+	w.Helper()
+	for range 20 {
+		if len(w.marked) == 0 {
+			return
+		}
+		require.NoError(w, w.trySync())
+	}
+	require.Fail(w, "it does not come to rest", "%v", w.marked)
+}
+
+// wait puts the clock forward and syncs every namespace, as again asks for.
+func (w *world) wait(d time.Duration) {
+	w.Helper()
+	w.now = w.now.Add(d)
+	w.mark(w.store.Namespaces()...)
+	w.sync()
+}
+
+func (w *world) lease(p *coe.Pod) *coe.Lease {
+	w.Helper()
+	l := w.leases(p)
+	require.Len(w, l, 1, "refusals: %v", w.store.View(p.Namespace).Refusals)
+	return l[0]
+}
+
+// leases are the living leases of a pod, in the order of its interfaces.
+func (w *world) leases(p *coe.Pod) []*coe.Lease {
+	v := w.store.View(p.Namespace)
+	var leases []*coe.Lease
+	for _, i := range p.AllInterfaces() {
+		if l := v.Leases[coe.LeaseKey{PodUID: p.UID, InterfaceUID: i.UID}]; l != nil && l.Released == 0 {
+			leases = append(leases, l)
+		}
+	}
+	return leases
+}
+
+func (w *world) address(p *coe.Pod) string {
+	w.Helper()
+	return w.lease(p).Addresses[0].Address.String()
+}
+
+func (w *world) refusal(p *coe.Pod) coe.Refusal {
+	return w.store.View(p.Namespace).Refusals[coe.LeaseKey{PodUID: p.UID, InterfaceUID: p.AllInterfaces()[0].UID}]
+}
+
+func pool(network, subnet, from, to, gateway string) dhcppool.Pool {
+	return dhcppool.Pool{Network: network, Subnet: netip.MustParsePrefix(subnet), From: addr(from), To: addr(to), Gateway: addr(gateway)}
+}
+
+func specPool() dhcppool.Pool {
+	return pool("default", "192.168.10.0/24", "192.168.10.3", "192.168.10.50", "192.168.10.2")
+}
+
+func addr(s string) netip.Addr {
+	if s == "" {
+		return netip.Addr{}
+	}
+	return netip.MustParseAddr(s)
+}
+
+// newPod is a pod of namespace "default" on a node, named as its uid.
+func newPod(uid, node string, change ...func(*coe.Pod)) *coe.Pod {
+	p := &coe.Pod{UID: uid, Name: uid, Namespace: coe.DefaultNamespace, HostIP: addr(node)}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+func in(ns string) func(*coe.Pod)      { return func(p *coe.Pod) { p.Namespace = ns } }
+func named(name string) func(*coe.Pod) { return func(p *coe.Pod) { p.Name = name } }
+func wanting(a string) func(*coe.Pod) {
+	return func(p *coe.Pod) { p.Interfaces = []coe.PodInterface{{UID: p.UID + "-if", Address: addr(a)}} }
+}
+func withMAC(mac string) func(*coe.Pod) { return func(p *coe.Pod) { p.MAC = mac } }
+
+func sorted(set map[string]bool) []string {
+	var keys []string
+	for k := range set {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func manyPods(n, nodes, namespaces int) []*coe.Pod {
+	pods := make([]*coe.Pod, n)
+	for i := range pods {
+		pods[i] = newPod(fmt.Sprintf("00000000-0000-4000-8000-%012d", i), fmt.Sprintf("10.100.0.%d", i%nodes+1), in(fmt.Sprint("ns", i%namespaces)))
+	}
+	return pods
+}

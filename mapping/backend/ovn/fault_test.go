@@ -1,0 +1,214 @@
+package ovn_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/backendtest"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/test/ovsdb"
+)
+
+// quick has a backend lose its patience in test time.
+func quick(c *ovn.Config) {
+	c.Timeout, c.ConnectTimeout, c.Probe = 500*time.Millisecond, 200*time.Millisecond, 100*time.Millisecond
+}
+
+// watch runs a backend's watch, and returns what it calls and how it ends.
+func watch(t *testing.T, b *ovn.Backend) (changed chan struct{}, ended chan error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	changed, ended = make(chan struct{}, 100), make(chan error, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ended <- b.Watch(ctx, func() { changed <- struct{}{} })
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return changed, ended
+}
+
+func requireChanged(t *testing.T, changed chan struct{}) {
+	t.Helper()
+	select {
+	case <-changed:
+	case <-time.After(5 * time.Second):
+		require.Fail(t, "the watch has noticed nothing")
+	}
+}
+
+// eventuallyWrite writes until it succeeds, which takes 5 s at most.
+func eventuallyWrite(t *testing.T, b *ovn.Backend, want netvirt.Model) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		have, err := b.Read(t.Context())
+		return err == nil && b.Write(t.Context(), netvirt.Diff(have, want)) == nil
+	}, 5*time.Second, 20*time.Millisecond)
+	have, err := b.Read(t.Context())
+	require.NoError(t, err)
+	backendtest.Agree(t, want, have)
+}
+
+// TestServerFaults: the server is killed, restarted, wiped, or stopped; the watch
+// notices, and the backend works again by itself.
+func TestServerFaults(t *testing.T) {
+	faults := map[string]func(*testing.T, *ovsdb.Server){
+		"restart": func(t *testing.T, s *ovsdb.Server) { s.Restart(t) },
+		"wipe":    func(t *testing.T, s *ovsdb.Server) { s.Wipe(t) },
+		"killed for a while": func(t *testing.T, s *ovsdb.Server) {
+			s.Kill(t)
+			b := open(t, s, quick)
+			_, err := b.Read(t.Context())
+			require.Error(t, err)
+			s.Restart(t)
+		},
+		"stopped for a while": func(t *testing.T, s *ovsdb.Server) {
+			s.Stop(t)
+			time.Sleep(time.Second) // what is tried is that time passes
+			s.Continue(t)
+		},
+		"emptied in place": func(t *testing.T, s *ovsdb.Server) {
+			s.NBCtl(t, "--all", "destroy", "Logical_Switch", "--", "--all", "destroy", "Logical_Router", "--",
+				"--all", "destroy", "Load_Balancer", "--", "--all", "destroy", "NB_Global")
+		},
+		"epoch removed": func(t *testing.T, s *ovsdb.Server) {
+			s.NBCtl(t, "remove", "NB_Global", ".", "external_ids", `"coe-bridge/epoch"`)
+		},
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			server := ovsdb.Start(t)
+			b := open(t, server, quick, func(c *ovn.Config) { c.Epoch = "3" })
+			changed, _ := watch(t, b)
+			want := someModel(b)
+			eventuallyWrite(t, b, want)
+			require.Empty(t, changed)
+
+			fault(t, server)
+			requireChanged(t, changed)
+			eventuallyWrite(t, b, want)
+			eventuallyWrite(t, b, netvirt.Model{})
+		})
+	}
+}
+
+// TestWriteAfterWipe: a write that rests on what the backend remembers fails, or
+// does all that is needed, but never silently does nothing.
+func TestWriteAfterWipe(t *testing.T) {
+	server := ovsdb.Start(t)
+	b := open(t, server)
+	want := someModel(b)
+	write(t, b, want)
+	server.NBCtl(t, "--all", "destroy", "Logical_Switch", "--", "--all", "destroy", "Logical_Router")
+
+	w := backendtest.NewWorld(9)
+	w.AddPods(3)
+	more := w.Model().Select(b.Kinds())
+	for k := range want {
+		delete(more, k)
+	}
+	require.Error(t, b.Write(t.Context(), netvirt.Diff(netvirt.Model{}, more)))
+	write(t, b, want)
+}
+
+// TestStopped: no call takes longer than its deadline, whatever its size, and an
+// earlier deadline of the caller holds.
+func TestStopped(t *testing.T) {
+	server := ovsdb.Start(t)
+	b := open(t, server, quick, func(c *ovn.Config) { c.Batch = 10_000 })
+	large := netvirt.Model{}
+	large.Add(bulk(2000, 10, 20)...)
+	_, err := b.Read(t.Context())
+	require.NoError(t, err)
+
+	server.Stop(t)
+	begin := time.Now()
+	require.Error(t, b.Write(t.Context(), netvirt.Diff(netvirt.Model{}, large)))
+	require.Less(t, time.Since(begin), 2*time.Second)
+
+	_, err = b.Read(t.Context())
+	require.Error(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	begin = time.Now()
+	_, err = b.Read(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(begin), 150*time.Millisecond)
+
+	server.Continue(t)
+	patient := open(t, server)
+	eventuallyWrite(t, patient, large)
+}
+
+// TestEndpoints: of two servers, one that hangs is left for the other.
+func TestEndpoints(t *testing.T) {
+	hung, good := ovsdb.Start(t), ovsdb.Start(t)
+	b := open(t, hung, quick, func(c *ovn.Config) { c.Endpoints = hung.Endpoint() + "," + good.Endpoint() })
+	want := someModel(b)
+	write(t, b, want)
+	require.NotEmpty(t, hung.NBCtl(t, "show"))
+	require.Empty(t, good.NBCtl(t, "show"))
+
+	hung.Stop(t)
+	require.Eventually(t, func() bool {
+		_, err := b.Read(t.Context())
+		return err == nil
+	}, 5*time.Second, time.Millisecond)
+	write(t, b, want)
+	require.NotEmpty(t, good.NBCtl(t, "show"))
+	hung.Continue(t)
+}
+
+// TestEpoch: the writer of the greatest epoch has the database; those before
+// can't write any more.
+func TestEpoch(t *testing.T) {
+	server := ovsdb.Start(t)
+	epoch := func(e string) func(*ovn.Config) { return func(c *ovn.Config) { c.Epoch = e } }
+	first := open(t, server, epoch("9"))
+	want := someModel(first)
+	write(t, first, want)
+	_, ended := watch(t, first)
+
+	second := open(t, server, epoch("10"))
+	write(t, second, want)
+	require.Error(t, first.Write(t.Context(), netvirt.Diff(want, netvirt.Model{})))
+	require.ErrorIs(t, first.Write(t.Context(), netvirt.Diff(want, netvirt.Model{})), ovn.ErrDeposed)
+	_, err := first.Read(t.Context())
+	require.ErrorIs(t, err, ovn.ErrDeposed)
+	require.ErrorIs(t, <-ended, ovn.ErrDeposed)
+
+	again := open(t, server, epoch("10"))
+	write(t, again, netvirt.Model{})
+	write(t, second, want)
+}
+
+// TestTakenOver: a writer that remembers what another has changed since still
+// ends at what it wants.
+func TestTakenOver(t *testing.T) {
+	server := ovsdb.Start(t)
+	one, two := open(t, server), open(t, server)
+	w := backendtest.NewWorld(11)
+	for range 30 {
+		w.Step()
+		model := w.Model().Select(one.Kinds())
+		write(t, one, model)
+		w.Step()
+		have, err := two.Read(t.Context())
+		require.NoError(t, err)
+		backendtest.Agree(t, model, have)
+		write(t, one, netvirt.Model{})
+		next := w.Model().Select(one.Kinds())
+		// two has not seen that all is gone: an error, or all that is wanted.
+		if err := two.Write(t.Context(), netvirt.Diff(have, next)); err == nil {
+			continue
+		}
+		write(t, two, next)
+	}
+}

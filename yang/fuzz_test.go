@@ -1,0 +1,82 @@
+package yang
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// FuzzDecodeJSON holds, for any body and both modes: the decoder answers with
+// data or with Errors that say something; what it returns is read back as itself
+// in strict mode; and merging data with itself changes nothing.
+func FuzzDecodeJSON(f *testing.F) {
+	schema := sample(f)
+	for _, one := range exchanges(f) {
+		f.Add([]byte(one.Body), one.In != "")
+	}
+	for _, valid := range validDocuments(f) {
+		f.Add(valid, false)
+	}
+	for _, name := range []string{"spec-pool.json", "spec-pod.json", "spec-service.json"} {
+		body, err := os.ReadFile("testdata/" + name)
+		require.NoError(f, err)
+		f.Add(body, true)
+	}
+	coe := find(f, schema, "pod:coe")
+	f.Fuzz(func(t *testing.T, body []byte, below bool) {
+		var parent *Node
+		at := ""
+		if below {
+			parent, at = coe, "/pod:coe"
+		}
+		for _, mode := range []Mode{Strict, Lenient} {
+			got, err := schema.DecodeJSON(body, parent, at, mode)
+			if err != nil {
+				requireErrors(t, err)
+				require.Nil(t, got)
+				continue
+			}
+			requireRoundTrip(t, schema, parent, at, got)
+		}
+	})
+}
+
+func requireErrors(t *testing.T, err error) {
+	t.Helper()
+	var errs Errors
+	require.True(t, errors.As(err, &errs))
+	require.NotEmpty(t, errs)
+	for _, one := range errs {
+		require.NotEmpty(t, one.Tag)
+		require.NotEmpty(t, one.Message)
+	}
+}
+
+func requireRoundTrip(t *testing.T, schema *Schema, parent *Node, at string, siblings []*Data) {
+	t.Helper()
+	var first bytes.Buffer
+	EncodeJSON(&first, siblings, RFC7951)
+	again, err := schema.DecodeJSON(first.Bytes(), parent, at, Strict)
+	require.NoError(t, err)
+	require.Equal(t, first.String(), encoded(again))
+	for _, d := range siblings {
+		_ = schema.Validate(d, at, func(*Node, string) bool { return true })
+		require.Equal(t, encoded([]*Data{d}), encoded([]*Data{Merge(d, d)}))
+		if d.Node.Kind == Container || d.Node.Kind == List {
+			requireStored(t, d)
+		}
+	}
+}
+
+// requireStored fails where what is stored of d is not read back as d.
+func requireStored(t *testing.T, d *Data) {
+	t.Helper()
+	var stored bytes.Buffer
+	EncodeObject(&stored, d)
+	back, err := DecodeObject(stored.Bytes(), d.Node)
+	require.NoError(t, err)
+	require.Equal(t, encoded([]*Data{d}), encoded([]*Data{back}))
+}

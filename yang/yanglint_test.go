@@ -1,0 +1,93 @@
+package yang
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// yanglint says how libyang's command line is called; it fails the test where
+// that isn't installed, and skips it in short runs.
+func yanglint(t testing.TB) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs yanglint")
+	}
+	path, err := exec.LookPath("yanglint")
+	require.NoError(t, err, "install the Debian package libyang-tools")
+	return path
+}
+
+func TestModulesPassYanglint(t *testing.T) {
+	lint := yanglint(t)
+	modules, err := filepath.Glob("*.yang")
+	require.NoError(t, err)
+	require.NotEmpty(t, modules)
+	for _, module := range append(modules, "testdata/sample.yang") {
+		out, err := exec.CommandContext(t.Context(), lint, "-p", ".", module).CombinedOutput()
+		require.NoError(t, err, "%s: %s", module, out)
+		require.Empty(t, string(out), module)
+	}
+}
+
+// validDocuments are whole documents of many kinds of nodes, all right.
+func validDocuments(t testing.TB) [][]byte {
+	t.Helper()
+	names, err := filepath.Glob("testdata/valid/*.json")
+	require.NoError(t, err)
+	var out [][]byte
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		out = append(out, text)
+	}
+	require.Len(t, out, 3)
+	return out
+}
+
+func TestValidDocuments(t *testing.T) {
+	schema := sample(t)
+	for _, document := range validDocuments(t) {
+		require.NoError(t, judge(t, schema, document))
+		got := decoded(t, schema, "", string(document))
+		require.JSONEq(t, compact(t, document), encoded(got))
+	}
+}
+
+func compact(t *testing.T, document []byte) string {
+	t.Helper()
+	var value any
+	require.NoError(t, json.Unmarshal(document, &value))
+	text, err := json.Marshal(value)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// judge is this package's verdict on a whole document.
+func judge(t testing.TB, s *Schema, document []byte) error {
+	t.Helper()
+	got, err := s.DecodeJSON(document, nil, "", Strict)
+	if err != nil {
+		return err
+	}
+	lookup := func(target *Node, value string) bool { return holdsValue(got, target, value) }
+	for _, d := range got {
+		if err := s.Validate(d, "", lookup); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func holdsValue(siblings []*Data, target *Node, value string) bool {
+	for _, d := range siblings {
+		if d.Node == target && d.Value == value || holdsValue(d.Children, target, value) {
+			return true
+		}
+	}
+	return false
+}
