@@ -97,8 +97,8 @@ func TestExhaustedNamesThePool(t *testing.T) {
 	a := withPools(specPool())
 	allocateAll(t, a, elan("e"), "default", false)
 	_, _, err := a.Allocate(elan("other"), "default", false, "x")
-	require.EqualError(t, err, `pool "default" has no address left (192.168.10.0/24 has 48); `+
-		`widen allocate-from and allocate-to or post a further subnet`)
+	require.EqualError(t, err, `pool "default" has no address left for elan-instance other `+
+		`(192.168.10.0/24 has 48, given out in blocks for each node and namespace); widen allocate-from and allocate-to or post a further subnet`)
 }
 
 func TestReleasedComeBackLateAndBlocksReturn(t *testing.T) {

@@ -40,7 +40,7 @@ func (a *Allocator) Allocate(elan ELAN, network string, v6 bool, owner string) (
 			return addr, b.Block, nil
 		}
 	}
-	return netip.Addr{}, Block{}, &ExhaustedError{network, looked}
+	return netip.Addr{}, Block{}, &ExhaustedError{network, elan.Name, looked}
 }
 
 // AllocateSingle chooses an address that belongs to no elan, such as a
@@ -60,7 +60,7 @@ func (a *Allocator) AllocateSingle(domain, network, owner string) (netip.Addr, e
 			return addr, nil
 		}
 	}
-	return netip.Addr{}, &ExhaustedError{network, a.Pools(network)}
+	return netip.Addr{}, &ExhaustedError{Network: network, Pools: slices.Clone(a.pools[network])}
 }
 
 // fromBlocks takes an address of a block that the elan has already: one that was

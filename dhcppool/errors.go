@@ -10,6 +10,7 @@ import (
 // ExhaustedError says that a network's pools have no address left.
 type ExhaustedError struct {
 	Network string
+	ELAN    string // for which one was wanted; empty for none
 	Pools   []Pool // those that were looked at
 }
 
@@ -21,8 +22,15 @@ func (e *ExhaustedError) Error() string {
 			sizes[i] = p.Subnet.String() + " has more than can be counted"
 		}
 	}
-	return fmt.Sprintf("pool %q has no address left (%s); widen allocate-from and allocate-to or post a further subnet",
-		e.Network, strings.Join(sizes, ", "))
+	whom, how := "", ""
+	if e.ELAN != "" {
+		whom = " for elan-instance " + e.ELAN
+	}
+	if e.ELAN != "" && e.ELAN != e.Network {
+		how = ", given out in blocks for each node and namespace"
+	}
+	return fmt.Sprintf("pool %q has no address left%s (%s%s); widen allocate-from and allocate-to or post a further subnet",
+		e.Network, whom, strings.Join(sizes, ", "), how)
 }
 
 // TakenError says that somebody else has an address.

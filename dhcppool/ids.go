@@ -9,7 +9,6 @@ import (
 // IDs gives names an identifier each, from a range. One that comes back is
 // given again only when none is left that was never given.
 type IDs struct {
-	from, to uint32
 	sequence *sequence[uint32]
 	byName   map[string]uint32
 	names    map[uint32]string
@@ -19,7 +18,6 @@ type IDs struct {
 func NewIDs(from, to uint32) *IDs {
 	step := func(v uint32) uint32 { return v + 1 }
 	return &IDs{
-		from: from, to: to,
 		sequence: newSequence(from, to, step, cmp.Compare[uint32]),
 		byName:   map[string]uint32{},
 		names:    map[uint32]string{},

@@ -1,19 +1,12 @@
 package ipam
 
 import (
-	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
-
-// defaultNetwork is the network-id of the pools that serve whoever has none of
-// their own.
-const defaultNetwork = "default"
 
 // claimPod brings the leases of a pod in accord with it.
 func (r *round) claimPod(s *space, p *coe.Pod) {
@@ -206,139 +199,4 @@ func (r *round) giveUp(old, successor *coe.Lease) {
 		r.addFormer(f)
 		r.write.put(rankFormer, formerRecord(f), f, nil)
 	}
-}
-
-// chosen are the addresses of a lease, the blocks that they are reached
-// through, and the rests that end with it.
-type chosen struct {
-	addresses []coe.LeasedAddress
-	blocks    []dhcppool.Block
-	formers   []*former
-}
-
-func (c *chosen) add(addr netip.Addr, b dhcppool.Block) {
-	c.addresses = append(c.addresses, coe.LeasedAddress{Address: addr, Network: b.Prefix, Gateway: b.Gateway})
-	c.blocks = append(c.blocks, b)
-}
-
-// addresses chooses the addresses of an interface: those that it has where they
-// still serve, the one that its source says, or one of each family of the pools.
-func (r *round) addresses(s *space, e *elan, w wish, old *coe.Lease) (chosen, *coe.Refusal) {
-	if old != nil && reaches(old, w.pod, w.iface) {
-		return chosen{addresses: old.Addresses}, nil
-	}
-	networks := slices.Compact([]string{e.Name, s.name, defaultNetwork})
-	network, _ := r.alloc.Serving(networks...)
-	switch {
-	case w.iface.Address.IsValid():
-		return r.claimAddress(s, e, w, network)
-	case network == "":
-		return chosen{}, &coe.Refusal{Reason: coe.NoAddress, Message: fmt.Sprintf(
-			"no pool serves the pod and it brings no address; post a dhcp_allocation_pool with network-id \"%s\", or send ip-address",
-			strings.Join(networks, `", "`))}
-	}
-	return r.poolAddresses(s, e, w, network)
-}
-
-// poolAddresses takes an address of each family that the network's pools have.
-func (r *round) poolAddresses(s *space, e *elan, w wish, network string) (chosen, *coe.Refusal) {
-	var c chosen
-	owner := leaseRecord(w.key)
-	for _, v6 := range []bool{false, true} {
-		if !r.alloc.Serves(network, v6) {
-			continue
-		}
-		if f := s.former(w.key, func(f *former) bool { return f.Node == e.node && f.Address.Address.Is6() == v6 }); f != nil {
-			r.alloc.Pass(s.domain, f.Address.Address, owner)
-			c.addresses = append(c.addresses, f.Address)
-			c.formers = append(c.formers, f)
-			continue
-		}
-		addr, block, err := r.alloc.Allocate(e.ELAN, network, v6, owner)
-		if err != nil {
-			r.undo(s, c)
-			return chosen{}, &coe.Refusal{Reason: coe.PoolExhausted, Message: err.Error()}
-		}
-		c.add(addr, block)
-	}
-	return c, nil
-}
-
-// undo gives back what was chosen.
-func (r *round) undo(s *space, c chosen) {
-	for _, f := range c.formers {
-		r.alloc.Pass(s.domain, f.Address.Address, formerRecord(f))
-	}
-	for _, a := range c.addresses {
-		rests := slices.ContainsFunc(c.formers, func(f *former) bool { return f.Address.Address == a.Address })
-		if !rests {
-			r.alloc.Release(s.domain, a.Address)
-		}
-	}
-}
-
-// former returns an address that rests for an interface.
-func (ns *namespace) former(key coe.LeaseKey, match func(*former) bool) *former {
-	for _, f := range ns.formers[key] {
-		if match(f) {
-			return f
-		}
-	}
-	return nil
-}
-
-// claimAddress takes the address that the source says.
-func (r *round) claimAddress(s *space, e *elan, w wish, network string) (chosen, *coe.Refusal) {
-	addr := w.iface.Address
-	if addr == w.pod.HostIP {
-		return chosen{}, &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf(
-			"%s is the address of the pod's node; send one of the pod's own", addr)}
-	}
-	var c chosen
-	if f := s.former(w.key, func(f *former) bool { return f.Address.Address == addr }); f != nil {
-		r.alloc.Pass(s.domain, addr, leaseRecord(w.key))
-		c.formers = append(c.formers, f)
-	}
-	claim := dhcppool.Claim{ELAN: e.ELAN, Network: network, Address: addr, Owner: leaseRecord(w.key)}
-	if n := s.view.Nodes[w.pod.HostIP]; n != nil {
-		claim.NodeNet = n.PodCIDR
-	}
-	block, err := r.alloc.Claim(claim)
-	if err != nil {
-		r.undo(s, c)
-		return chosen{}, r.refuseAddress(err)
-	}
-	c.add(addr, block)
-	return c, nil
-}
-
-// refuseAddress says why an address that a source brings can't be had.
-func (r *round) refuseAddress(err error) *coe.Refusal {
-	var taken *dhcppool.TakenError
-	if errors.As(err, &taken) {
-		return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf("%s %s", taken.Address, r.holder(taken.Owner))}
-	}
-	return &coe.Refusal{Reason: coe.AddressInvalid, Message: err.Error() + "; send another ip-address"}
-}
-
-// holder says in words who holds an address.
-func (r *round) holder(owner string) string {
-	switch {
-	case isLeaseRecord(owner):
-		l := r.leases[leaseOf(owner)]
-		if l.Released != 0 {
-			return fmt.Sprintf("rests until %s after its use by pod %s/%s (%s)", r.restsUntil(l.Released), l.Namespace, l.Pod, l.PodUID)
-		}
-		return fmt.Sprintf("is the address of pod %s/%s (%s); send another ip-address, or delete that pod", l.Namespace, l.Pod, l.PodUID)
-	case isServiceRecord(owner):
-		return "is the address of service " + strings.TrimPrefix(owner, serviceKind)
-	case strings.HasPrefix(owner, formerKind):
-		uid, _, _ := strings.Cut(strings.TrimPrefix(owner, formerKind), "/")
-		return "rests for a while after its use by pod " + uid
-	}
-	return "is the cluster address of a service"
-}
-
-func (r *round) restsUntil(released int64) string {
-	return r.end(released).UTC().Format("15:04:05 UTC")
 }

@@ -27,6 +27,7 @@ func FuzzStory(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13})
 	f.Add([]byte("pods come and go and move, commits fail, and the bridge restarts"))
 	f.Add([]byte("PODS COME AND GO AND MOVE, COMMITS FAIL, AND THE BRIDGE RESTARTS!"))
+	f.Add([]byte("\f\xde\xfe\xf99000908x90")) // a wanted MAC address that comes free, and a restart
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		if len(steps) > 400 {
 			steps = steps[:400]

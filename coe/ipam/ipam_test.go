@@ -339,7 +339,7 @@ func TestRefusalsHeal(t *testing.T) {
 	w.put(b)
 	w.sync()
 	require.Equal(t, coe.PoolExhausted, w.refusal(b).Reason)
-	require.Contains(t, w.refusal(b).Message, `pool "default" has no address left (10.0.0.0/30 has 1)`)
+	require.Contains(t, w.refusal(b).Message, `pool "default" has no address left for elan-instance 192.168.33.12:other (10.0.0.0/30 has 1`)
 	commits := w.journal.commits
 	w.mark("other")
 	w.sync()
@@ -418,111 +418,6 @@ func TestNamespaceOfAPodChanges(t *testing.T) {
 			require.Empty(t, w.store.View("default").Leases)
 			w.wait(30 * time.Second)
 			require.Equal(t, []string{"other"}, w.store.Namespaces())
-		})
-	}
-}
-
-func TestServices(t *testing.T) {
-	put := func(w *world, services ...*coe.Service) {
-		w.store.Update(func(tx *coe.Tx) {
-			for _, s := range services {
-				tx.PutService(coe.RESTCONF, s)
-			}
-		})
-		w.sync()
-	}
-	w := newWorld(t)
-	said := &coe.Service{UID: "s0", Namespace: "other", ClusterIP: addr("10.96.0.2")}
-	a, b := &coe.Service{UID: "sa", Namespace: "default"}, &coe.Service{UID: "sb", Namespace: "other"}
-	put(w, said, a, &coe.Service{UID: "headless", Namespace: "default", Headless: true})
-	refusals := w.store.View("default").ServiceRefusals
-	require.Len(t, refusals, 1)
-	require.Equal(t, coe.NoClusterIP, refusals["sa"].Reason)
-
-	w.setPools(pool("services", "10.96.0.0/29", "10.96.0.2", "10.96.0.3", ""))
-	w.sync()
-	require.Equal(t, "10.96.0.3", w.store.View("default").ServiceFacts["sa"].Address.String(), "what a source said is not given")
-	put(w, b)
-	require.Equal(t, coe.PoolExhausted, w.store.View("other").ServiceRefusals["sb"].Reason)
-	require.Contains(t, w.store.View("other").ServiceRefusals["sb"].Message, `pool "services"`)
-
-	taken := &coe.Service{UID: "st", Namespace: "other", ClusterIP: addr("10.96.0.3")}
-	put(w, taken)
-	require.Equal(t, coe.AddressTaken, w.store.View("other").ServiceRefusals["st"].Reason)
-	w.store.Update(func(tx *coe.Tx) { tx.DeleteService(coe.RESTCONF, "st") })
-
-	w.store.Update(func(tx *coe.Tx) { tx.DeleteService(coe.RESTCONF, "sa") })
-	w.sync()
-	require.NotZero(t, w.store.View("default").ServiceFacts["sa"].Released)
-	put(w, a)
-	require.Zero(t, w.store.View("default").ServiceFacts["sa"].Released)
-	w.store.Update(func(tx *coe.Tx) { tx.DeleteService(coe.RESTCONF, "sa") })
-	w.sync()
-	w.now = w.now.Add(30 * time.Second)
-	w.mark("default")
-	w.sync()
-	require.Equal(t, "10.96.0.3", w.store.View("other").ServiceFacts["sb"].Address.String())
-
-	w.store.Update(func(tx *coe.Tx) { tx.DeleteService(coe.RESTCONF, "s0"); tx.DeleteService(coe.RESTCONF, "sb") })
-	w.sync()
-	w.wait(30 * time.Second)
-	require.Empty(t, w.journal.records)
-}
-
-func TestRestartFindsTheSame(t *testing.T) {
-	w := newWorld(t, specPool(), pool("services", "10.96.0.0/24", "", "", ""))
-	pods := []*coe.Pod{newPod("a", n1), newPod("b", n2), newPod("c", n1, in("other")), newPod("d", n1, wanting("172.16.0.1"))}
-	w.put(pods...)
-	w.store.Update(func(tx *coe.Tx) { tx.PutService(coe.RESTCONF, &coe.Service{UID: "s", Namespace: "default"}) })
-	w.sync()
-	w.remove(pods[1])
-	w.sync()
-	before := []coe.View{w.store.View("default"), w.store.View("other")}
-	w.restart()
-	for _, want := range before {
-		got := w.store.View(want.Namespace)
-		want.Pods, want.Services = nil, nil
-		require.Equal(t, want, got)
-	}
-}
-
-func TestLoadNamesTheDamagedRecord(t *testing.T) {
-	for key, value := range map[string]string{
-		"lease/a/b":            `{"pod-uid":`,
-		"lease/a/c":            `{"pod-uid":"a","interface-uid":"b"}`,
-		"elan/x":               `[]`,
-		"what/is/this":         `{}`,
-		"service/s":            `{"uid":"s","address":"10.0.0.300"}`,
-		"nothing":              `{}`,
-		"vpn/":                 `nil`,
-		"block/e/10.0.0.0/29":  `{"elan":"e","prefix":"10.0.0.0/99"}`,
-		"former/a/b/default/x": `{}`,
-	} {
-		w := newWorld(t)
-		w.journal.records[key] = []byte(value)
-		require.ErrorContains(t, w.assigner.Load(t.Context()), `load record "`+key+`"`)
-	}
-	w := newWorld(t, specPool())
-	w.put(newPod("a", n1))
-	w.sync()
-	delete(w.journal.records, "block/"+n1+":default/192.168.10.0/29")
-	require.ErrorContains(t, w.assigner.Load(t.Context()), `load record "lease/a/a"`)
-}
-
-func TestCommitThatFailed(t *testing.T) {
-	for name, applied := range map[string]bool{"and had no effect": false, "and took effect": true} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, specPool())
-			a, b := newPod("a", n1), newPod("b", n1)
-			w.put(a)
-			w.sync()
-			w.put(b)
-			w.journal.failIn, w.journal.applied = 1, applied
-			require.ErrorIs(t, w.trySync(), errJournal)
-			require.Empty(t, w.leases(b), "nothing is used before it is known to be written")
-			w.sync()
-			require.Equal(t, "192.168.10.4", w.address(b))
-			require.Len(t, w.journal.records, 5)
 		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -175,136 +174,6 @@ func hasInterface(p *coe.Pod, uid string) bool {
 	return slices.ContainsFunc(p.AllInterfaces(), func(i coe.PodInterface) bool { return i.UID == uid })
 }
 
-// release marks leases as released: they rest, and wait for their interface.
-func (r *round) release(gone []*coe.Lease) {
-	for _, l := range gone {
-		released := *l
-		released.Released = r.stamp()
-		r.putLease(&released)
-	}
-}
-
-// stamp is the time of a release: the next full second, so that no rest is
-// shorter than the delay.
-func (r *round) stamp() int64 { return r.now.Add(time.Second - 1).Unix() }
-
-// end is when the rest of what was released is over.
-func (r *round) end(released int64) time.Time { return time.Unix(released, 0).Add(r.cfg.ReuseDelay) }
-
-func (r *round) over(released int64) bool { return !r.now.Before(r.end(released)) }
-
-// expire deletes what was released and has rested long enough, unless its owner
-// is back.
-func (r *round) expire(s *space) {
-	var due []*coe.Lease
-	for _, l := range s.released {
-		if r.over(l.Released) && !s.back(l) {
-			due = append(due, l)
-		}
-	}
-	slices.SortFunc(due, compareLeases)
-	for _, l := range due {
-		for _, a := range l.Addresses {
-			r.alloc.Release(s.domain, a.Address)
-		}
-		r.deleteLease(l)
-		r.freed = true
-	}
-	r.expireFormers(s)
-	r.expireServices(s)
-}
-
-// back tells whether the interface of a released lease is there again, as it was.
-func (s *space) back(l *coe.Lease) bool {
-	n, found := slices.BinarySearchFunc(s.view.Pods, l.PodUID, func(p *coe.Pod, uid string) int {
-		return strings.Compare(p.UID, uid)
-	})
-	if !found || !hasNetwork(s.view.Pods[n]) {
-		return false
-	}
-	p := s.view.Pods[n]
-	return slices.ContainsFunc(p.AllInterfaces(), func(i coe.PodInterface) bool {
-		return i.UID == l.InterfaceUID && fits(l, p, i)
-	})
-}
-
-func (r *round) expireFormers(s *space) {
-	var due []*former
-	for _, formers := range s.formers {
-		for _, f := range formers {
-			if r.over(f.Released) {
-				due = append(due, f)
-			}
-		}
-	}
-	slices.SortFunc(due, func(a, b *former) int { return strings.Compare(formerRecord(a), formerRecord(b)) })
-	for _, f := range due {
-		r.alloc.Release(s.domain, f.Address.Address)
-		r.dropFormer(f)
-		r.write.remove(rankDeleteLease, formerRecord(f), nil)
-		r.freed = true
-	}
-}
-
-// followDNS gives blocks the DNS servers that their pools have now.
-func (r *round) followDNS() {
-	if !r.repooled {
-		return
-	}
-	r.repooled = false
-	for _, b := range r.blocks {
-		if dns := r.dns(b.Block); !slices.Equal(dns, b.DNS) {
-			changed := *b.Block
-			changed.DNS = dns
-			r.putBlock(blockFact{&changed, b.namespace})
-		}
-	}
-}
-
-// sweep deletes blocks and instances that nothing uses any more, and tells
-// whether anything that was written went.
-func (r *round) sweep() (swept bool) {
-	for _, key := range r.orphans {
-		r.write.remove(rankDeleteInstance, key, nil)
-		swept = true
-	}
-	r.orphans = nil
-	for _, b := range r.alloc.Sweep() {
-		if fact, found := r.blocks[blockKey{b.ELAN.Name, b.Prefix}]; found {
-			r.deleteBlock(fact)
-			swept = true
-		}
-	}
-	for e := range r.idle {
-		swept = r.sweepELAN(e) || swept
-	}
-	clear(r.idle)
-	return swept
-}
-
-// sweepELAN gives back the identifiers of an elan that nothing uses, and of its
-// vpn-instance when it was the last of it.
-func (r *round) sweepELAN(e *elan) (swept bool) {
-	ns := e.namespace
-	delete(ns.elans, e.node)
-	r.vnis.Release(e.Name)
-	if _, found := r.elans[e.Name]; found {
-		delete(r.elans, e.Name)
-		r.write.remove(rankDeleteInstance, elanRecord(e.Name), func(tx *coe.Tx) { tx.DeleteELAN(ns.name, e.Name) })
-		swept = true
-	}
-	if len(ns.elans) > 0 {
-		return swept
-	}
-	r.rds.Release(r.cfg.VPNName(ns.name))
-	if vpn := r.vpns[ns.name]; vpn != nil {
-		delete(r.vpns, ns.name)
-		r.write.remove(rankDeleteInstance, vpnRecord(vpn.Name), func(tx *coe.Tx) { tx.DeleteVPN(ns.name) })
-		swept = true
-	}
-	return swept
-}
-
 // changedRefusals returns the refusals of this round that differ from those
 // that the store has.
 func (r *round) changedRefusals() map[string]*refused {
@@ -388,33 +257,4 @@ func (r *round) again() time.Duration {
 		return 0
 	}
 	return max(first.Sub(r.now), time.Millisecond)
-}
-
-// say notes the cluster address that a source gave to a service, or the zero
-// address for none, so that nobody is given it.
-func (r *round) say(ns, uid string, addr netip.Addr) {
-	before := r.said[ns][uid]
-	if before == addr {
-		return
-	}
-	if before.IsValid() {
-		delete(r.said[ns], uid)
-		if r.saidBy[before]--; r.saidBy[before] == 0 {
-			delete(r.saidBy, before)
-			if r.alloc.Owner(serviceDomain, before) == saidOwner(before) {
-				r.alloc.Release(serviceDomain, before)
-				r.freed = true
-			}
-		}
-	}
-	if len(r.said[ns]) == 0 {
-		delete(r.said, ns)
-	}
-	if addr.IsValid() {
-		if r.said[ns] == nil {
-			r.said[ns] = map[string]netip.Addr{}
-		}
-		r.said[ns][uid] = addr
-		r.saidBy[addr]++
-	}
 }

@@ -105,3 +105,32 @@ func (s *space) find(uid string) *coe.Service {
 	}
 	return s.view.Services[n]
 }
+
+// say notes the cluster address that a source gave to a service, or the zero
+// address for none, so that nobody is given it.
+func (r *round) say(ns, uid string, addr netip.Addr) {
+	before := r.said[ns][uid]
+	if before == addr {
+		return
+	}
+	if before.IsValid() {
+		delete(r.said[ns], uid)
+		if r.saidBy[before]--; r.saidBy[before] == 0 {
+			delete(r.saidBy, before)
+			if r.alloc.Owner(serviceDomain, before) == saidOwner(before) {
+				r.alloc.Release(serviceDomain, before)
+				r.freed = true
+			}
+		}
+	}
+	if len(r.said[ns]) == 0 {
+		delete(r.said, ns)
+	}
+	if addr.IsValid() {
+		if r.said[ns] == nil {
+			r.said[ns] = map[string]netip.Addr{}
+		}
+		r.said[ns][uid] = addr
+		r.saidBy[addr]++
+	}
+}

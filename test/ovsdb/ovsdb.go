@@ -25,13 +25,15 @@ const startTimeout = 10 * time.Second
 // Server is one ovsdb-server and its database.
 type Server struct {
 	dir  string
+	args []string
 	proc *exec.Cmd // nil while it does not run
 	log  bytes.Buffer
 }
 
-// Start starts a server, which ends with the test. With go test -short it skips
+// Start starts a server, with further arguments if any, which ends with the
+// test. With go test -short it skips
 // the test instead; without, a machine that lacks OVN fails it.
-func Start(t testing.TB) *Server {
+func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs ovsdb-server: run without -short")
@@ -40,7 +42,7 @@ func Start(t testing.TB) *Server {
 	// test's name is in that of its directory.
 	dir, err := os.MkdirTemp("", "ovsdb")
 	require.NoError(t, err)
-	s := &Server{dir: dir}
+	s := &Server{dir: dir, args: args}
 	t.Cleanup(func() {
 		s.Kill(t)
 		require.NoError(t, os.RemoveAll(dir))
@@ -64,8 +66,10 @@ func (s *Server) database() string { return filepath.Join(s.dir, "nb.db") }
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.Kill(t)
-	s.proc = exec.Command("ovsdb-server", s.database(), "--remote=punix:"+s.socket(), "--unixctl="+filepath.Join(s.dir, "nb.ctl"),
-		"--no-chdir", "--log-file=/dev/null", "-vconsole:warn")
+	args := append([]string{
+		s.database(), "--remote=punix:" + s.socket(), "--unixctl=" + filepath.Join(s.dir, "nb.ctl"), "-vconsole:warn",
+	}, s.args...)
+	s.proc = exec.Command("ovsdb-server", args...)
 	s.proc.Stdout, s.proc.Stderr = &s.log, &s.log
 	s.proc.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, s.proc.Start(), "start ovsdb-server: install the Debian package openvswitch-switch")
@@ -113,8 +117,8 @@ func (s *Server) signal(t testing.TB, sig syscall.Signal) {
 	require.NoError(t, s.proc.Process.Signal(sig))
 }
 
-// Dump is every row of the tables, without the columns that change by
-// themselves, in a stable order: equal databases have equal dumps.
+// Dump is every row of the tables, in a stable order: equal databases have equal
+// dumps.
 func (s *Server) Dump(t testing.TB, tables ...string) string {
 	t.Helper()
 	var dump bytes.Buffer

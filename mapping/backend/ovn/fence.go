@@ -46,7 +46,7 @@ func (s *session) claim(ctx context.Context) error {
 	if s.fence.epoch == "" {
 		return nil
 	}
-	unfenced := &session{client: s.client}
+	unfenced := &session{client: s.client, lost: s.lost}
 	results, err := unfenced.transact(ctx, []ovsdb.Operation{{
 		Op: ovsdb.OperationSelect, Table: nb.NBGlobalTable, Columns: []string{"_uuid", "external_ids"},
 	}})

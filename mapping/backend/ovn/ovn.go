@@ -46,8 +46,10 @@ type Config struct {
 	// Epoch is a decimal number that grows from one writer to the next. The
 	// database belongs to the writer with the greatest. Empty: it belongs to all.
 	Epoch string
-	// Timeout bounds each transaction. Default 10 s.
+	// Timeout bounds each transaction that writes. Default 10 s.
 	Timeout time.Duration
+	// ReadTimeout bounds the reading of all that is ours. Default 30 s.
+	ReadTimeout time.Duration
 	// ConnectTimeout bounds the attempt at one endpoint. Default 2 s.
 	ConnectTimeout time.Duration
 	// Probe is how often a connection is tried while it is watched. Default 5 s.
@@ -60,6 +62,7 @@ type Config struct {
 func (c *Config) setDefaults() {
 	setDefault(&c.Owner, "coe-bridge")
 	setDefault(&c.Timeout, 10*time.Second)
+	setDefault(&c.ReadTimeout, 30*time.Second)
 	setDefault(&c.ConnectTimeout, 2*time.Second)
 	setDefault(&c.Probe, 5*time.Second)
 	setDefault(&c.Batch, 100)
@@ -138,9 +141,7 @@ func (b *Backend) Kinds() netvirt.KindSet {
 func (b *Backend) Read(ctx context.Context) (netvirt.Model, error) {
 	var have netvirt.Model
 	err := b.with(ctx, func(s *session) error {
-		ctx, cancel := b.timed(ctx)
-		defer cancel()
-		if err := s.read(ctx, b.codec); err != nil {
+		if err := b.read(ctx, s); err != nil {
 			return err
 		}
 		have = maps.Clone(s.mirror.objects)
@@ -178,13 +179,17 @@ func (b *Backend) write(ctx context.Context, s *session, changes []netvirt.Chang
 	w := &write{session: s, timed: b.timed}
 	if s.mirror == nil {
 		w.fresh = true
-		ctx, cancel := b.timed(ctx)
-		defer cancel()
-		if err := s.read(ctx, b.codec); err != nil {
+		if err := b.read(ctx, s); err != nil {
 			return err
 		}
 	}
 	return w.run(ctx, steps(changes), b.cfg.Batch)
+}
+
+func (b *Backend) read(ctx context.Context, s *session) error {
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.ReadTimeout)
+	defer cancel()
+	return s.read(ctx, b.codec)
 }
 
 func (b *Backend) timed(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -119,8 +119,8 @@ func (s *session) transact(ctx context.Context, ops []ovsdb.Operation) ([]ovsdb.
 	return results[len(guard):], nil
 }
 
-// call is client.Transact that ends with ctx also while the connection takes
-// nothing more, which the client would wait for.
+// call is client.Transact that ends with ctx and the session also while the
+// connection takes nothing more, which the client would wait for.
 func (s *session) call(ctx context.Context, ops []ovsdb.Operation) ([]ovsdb.OperationResult, error) {
 	type answer struct {
 		results []ovsdb.OperationResult
@@ -139,6 +139,8 @@ func (s *session) call(ctx context.Context, ops []ovsdb.Operation) ([]ovsdb.Oper
 		return a.results, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("transact: no answer: %w", ctx.Err())
+	case <-s.lost:
+		return nil, errors.New("transact: the connection was given up: try again")
 	}
 }
 

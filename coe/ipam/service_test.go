@@ -1,0 +1,57 @@
+package ipam_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+func TestServices(t *testing.T) {
+	put := func(w *world, services ...*coe.Service) {
+		w.store.Update(func(tx *coe.Tx) {
+			for _, s := range services {
+				tx.PutService(coe.RESTCONF, s)
+			}
+		})
+		w.sync()
+	}
+	w := newWorld(t)
+	said := &coe.Service{UID: "s0", Namespace: "other", ClusterIP: addr("10.96.0.2")}
+	a, b := &coe.Service{UID: "sa", Namespace: "default"}, &coe.Service{UID: "sb", Namespace: "other"}
+	put(w, said, a, &coe.Service{UID: "headless", Namespace: "default", Headless: true})
+	refusals := w.store.View("default").ServiceRefusals
+	require.Len(t, refusals, 1)
+	require.Equal(t, coe.NoClusterIP, refusals["sa"].Reason)
+
+	w.setPools(pool("services", "10.96.0.0/29", "10.96.0.2", "10.96.0.3", ""))
+	w.sync()
+	require.Equal(t, "10.96.0.3", w.store.View("default").ServiceFacts["sa"].Address.String(), "what a source said is not given")
+	put(w, b)
+	require.Equal(t, coe.PoolExhausted, w.store.View("other").ServiceRefusals["sb"].Reason)
+	require.Contains(t, w.store.View("other").ServiceRefusals["sb"].Message, `pool "services"`)
+
+	taken := &coe.Service{UID: "st", Namespace: "other", ClusterIP: addr("10.96.0.3")}
+	put(w, taken)
+	require.Equal(t, coe.AddressTaken, w.store.View("other").ServiceRefusals["st"].Reason)
+	w.store.Update(func(tx *coe.Tx) { tx.DeleteService(coe.RESTCONF, "st") })
+
+	w.store.Update(func(tx *coe.Tx) { tx.DeleteService(coe.RESTCONF, "sa") })
+	w.sync()
+	require.NotZero(t, w.store.View("default").ServiceFacts["sa"].Released)
+	put(w, a)
+	require.Zero(t, w.store.View("default").ServiceFacts["sa"].Released)
+	w.store.Update(func(tx *coe.Tx) { tx.DeleteService(coe.RESTCONF, "sa") })
+	w.sync()
+	w.now = w.now.Add(30 * time.Second)
+	w.mark("default")
+	w.sync()
+	require.Equal(t, "10.96.0.3", w.store.View("other").ServiceFacts["sb"].Address.String())
+
+	w.store.Update(func(tx *coe.Tx) { tx.DeleteService(coe.RESTCONF, "s0"); tx.DeleteService(coe.RESTCONF, "sb") })
+	w.sync()
+	w.wait(30 * time.Second)
+	require.Empty(t, w.journal.records)
+}

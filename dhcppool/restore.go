@@ -1,0 +1,75 @@
+package dhcppool
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+)
+
+// RestoreBlock says that an elan holds a block.
+func (a *Allocator) RestoreBlock(b Block) error {
+	d := a.domain(b.ELAN.Domain)
+	switch {
+	case a.blocks[blockKey{b.ELAN.Name, b.Prefix}] != nil:
+		return fmt.Errorf("restore block %s of %s: it is there already", b.Prefix, b.ELAN.Name)
+	case b.Network == "":
+		a.insert(&block{Block: b})
+		return nil
+	}
+	for _, blocks := range []spans{d.blocks, a.networks[b.Network]} {
+		if other := blocks.overlap(b.Prefix); other != nil {
+			return fmt.Errorf("restore block %s of %s: overlaps block %s of %s",
+				b.Prefix, b.ELAN.Name, other.Prefix, other.ELAN.Name)
+		}
+	}
+	restored := &block{Block: b}
+	a.follow(restored)
+	a.insert(restored)
+	return nil
+}
+
+// RestoreAddress says that somebody holds an address; its block, if it names
+// one, must be there.
+func (a *Allocator) RestoreAddress(h Held) error {
+	d := a.domain(h.Domain)
+	if other, taken := d.held[h.Address]; taken {
+		return &TakenError{h.Address, other.owner}
+	}
+	if h.ELAN == "" {
+		a.hold(d, h.Address, h.Owner, nil)
+		return nil
+	}
+	b := a.blocks[blockKey{h.ELAN, h.Prefix}]
+	if b == nil {
+		return fmt.Errorf("restore address %s: %s holds no block %s", h.Address, h.ELAN, h.Prefix)
+	}
+	a.hold(d, h.Address, h.Owner, b)
+	return nil
+}
+
+// State is all that an allocator remembers but its pools, sorted.
+type State struct {
+	Blocks []Block
+	Held   []Held
+}
+
+// State returns what Restore makes an equal allocator of.
+func (a *Allocator) State() State {
+	var s State
+	for _, b := range a.blocks {
+		s.Blocks = append(s.Blocks, b.Block)
+	}
+	slices.SortFunc(s.Blocks, compareBlocks)
+	for _, name := range slices.Sorted(maps.Keys(a.domains)) {
+		d := a.domains[name]
+		for _, addr := range slices.SortedFunc(maps.Keys(d.held), netip.Addr.Compare) {
+			h := Held{Domain: name, Address: addr, Owner: d.held[addr].owner}
+			if b := d.held[addr].block; b != nil {
+				h.ELAN, h.Prefix = b.ELAN.Name, b.Prefix
+			}
+			s.Held = append(s.Held, h)
+		}
+	}
+	return s
+}
