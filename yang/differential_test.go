@@ -13,12 +13,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 // mutants is how many documents TestAgreesWithYanglint judges.
-const mutants = 6000
+const mutants = 400
 
 // TestAgreesWithYanglint breaks, or changes, valid documents in one place at a
 // time, and compares this package's verdict with libyang's, and where both take
@@ -26,7 +25,7 @@ const mutants = 6000
 func TestAgreesWithYanglint(t *testing.T) {
 	lint := yanglint(t)
 	schema := sample(t)
-	random := rand.New(rand.NewPCG(99, 3))
+	random := rand.New(rand.NewPCG(20261121, 1))
 	documents := validDocuments(t)
 	dir := t.TempDir()
 
@@ -56,7 +55,7 @@ func TestAgreesWithYanglint(t *testing.T) {
 			t.Errorf("%s\nours: %v\nyanglint: %v %s\n%s", name, verdicts[i], answer.err, answer.text, document)
 		case verdicts[i] == nil:
 			ours := encoded(decoded(t, schema, "", string(document)))
-			assert.Equal(t, withoutEmpty(t, answer.text), withoutEmpty(t, []byte(ours)), name)
+			require.Equal(t, normal(t, answer.text), normal(t, []byte(ours)), name)
 		}
 	}
 }
@@ -69,9 +68,9 @@ func stricter(err error) bool {
 		strings.Contains(err.Error(), `int64: "`) && strings.Contains(err.Error(), ` " is no value`))
 }
 
-// withoutEmpty reads a document and leaves out its empty objects and arrays,
-// which libyang doesn't print.
-func withoutEmpty(t *testing.T, document []byte) any {
+// normal reads a document and evens out what libyang does otherwise: it doesn't
+// print empty objects and arrays, and leaves uuids and MAC addresses in upper case.
+func normal(t *testing.T, document []byte) any {
 	t.Helper()
 	var value any
 	decoder := json.NewDecoder(bytes.NewReader(document))
@@ -105,6 +104,12 @@ func prune(value any) any {
 			out[i] = prune(value[i])
 		}
 		return out
+	case string:
+		for _, known := range []func(string) (string, bool){uuid, macAddress} {
+			if canonical, ok := known(value); ok {
+				return canonical
+			}
+		}
 	}
 	return value
 }
