@@ -11,6 +11,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/test/synth"
 )
 
 // FuzzLaws maps two random states of one namespace and holds the mapping and
@@ -135,7 +136,7 @@ func block(n int) netip.Prefix {
 
 func addRandomPod(v *coe.View, r *rand.Rand, i, address int) {
 	n := r.IntN(3)
-	key := leaseKey(i)
+	key := synth.LeaseKey(i)
 	p := &coe.Pod{
 		UID: key.PodUID, Name: fmt.Sprintf("pod-%d", r.IntN(20)*8+i), Namespace: "default",
 		HostIP: netip.AddrFrom4([4]byte{192, 168, 33, byte(n)}), NoNetwork: r.IntN(9) == 0,

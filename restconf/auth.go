@@ -48,14 +48,14 @@ type Passwords struct {
 	log  *slog.Logger
 	// slots bound how many passwords are hashed at once: guessing is not to take
 	// the processors from those whose credentials are known.
-	slots chan struct{}
-	secret,
-	nobody []byte // the hash that an unknown user's password is compared with
+	slots  chan struct{}
+	secret []byte
 
 	mu      sync.Mutex
 	looked  time.Time
 	seen    os.FileInfo
 	users   map[string][]byte
+	nobody  []byte              // what an unknown user's password is compared with
 	granted map[string]struct{} // fingerprints of what was verified with this file
 }
 
@@ -65,10 +65,6 @@ var _ Authenticator = (*Passwords)(nil)
 func OpenPasswords(path string, log *slog.Logger) (*Passwords, error) {
 	p := &Passwords{path: path, log: log, slots: make(chan struct{}, 2), secret: make([]byte, sha256.Size)}
 	if _, err := rand.Read(p.secret); err != nil {
-		return nil, fmt.Errorf("make a secret: %w", err)
-	}
-	var err error
-	if p.nobody, err = bcrypt.GenerateFromPassword(p.secret, bcryptCost); err != nil {
 		return nil, fmt.Errorf("make a secret: %w", err)
 	}
 	if err := p.load(); err != nil {
@@ -161,8 +157,22 @@ func (p *Passwords) load() error {
 	if err != nil {
 		return fmt.Errorf("read the password file %s: %w", p.path, err)
 	}
+	if p.nobody, err = bcrypt.GenerateFromPassword(p.secret, highestCost(users)); err != nil {
+		return fmt.Errorf("make a secret: %w", err)
+	}
 	p.users, p.seen, p.looked, p.granted = users, info, time.Now(), map[string]struct{}{}
 	return nil
+}
+
+// highestCost is what comparing takes for the best kept of the users.
+func highestCost(users map[string][]byte) int {
+	highest := bcrypt.MinCost
+	for _, hash := range users {
+		if cost, err := bcrypt.Cost(hash); err == nil {
+			highest = max(highest, cost)
+		}
+	}
+	return highest
 }
 
 func parsePasswords(content string) (map[string][]byte, error) {

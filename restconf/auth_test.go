@@ -10,16 +10,16 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/bcrypt"
 )
 
 func writeUsers(t *testing.T, path string, users map[string]string) {
 	t.Helper()
 	lines := []string{"# users"}
 	for user, password := range users {
-		hash, err := HashPassword(password)
+		hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
 		require.NoError(t, err)
-		require.True(t, strings.HasPrefix(hash, "$2y$"))
-		lines = append(lines, user+":"+hash)
+		lines = append(lines, user+":"+string(hash))
 	}
 	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 }
@@ -80,6 +80,10 @@ func TestPasswordFilesThatAreRefused(t *testing.T) {
 	}
 	_, err := OpenPasswords(filepath.Join(dir, "none"), slog.New(slog.DiscardHandler))
 	require.ErrorIs(t, err, os.ErrNotExist)
+	hash, err := HashPassword("secret")
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(hash, "$2y$10$"))
+	require.NoError(t, bcrypt.CompareHashAndPassword([]byte(hash), []byte("secret")))
 	_, err = HashPassword("")
 	require.Error(t, err)
 	_, err = HashPassword(strings.Repeat("x", 73))

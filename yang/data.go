@@ -105,6 +105,7 @@ func (d *Data) Path(at string) string {
 		for i, value := range d.Key() {
 			writePredicate(&out, d.Node.Keys[i].Name, value)
 		}
+	default: // the name says it all
 	}
 	return out.String()
 }
@@ -118,6 +119,8 @@ func stepName(n *Node, at string) string {
 	return n.Name
 }
 
+// writePredicate writes a value in the quotes that it doesn't hold; XPath has no
+// spelling for one that holds both kinds.
 func writePredicate(out *strings.Builder, name, value string) {
 	quote := "'"
 	if strings.Contains(value, quote) {

@@ -21,8 +21,9 @@ func kindName(kind jsontext.Kind) string {
 		return "a number"
 	case 'n':
 		return "null"
+	default:
+		return "a boolean"
 	}
-	return "a boolean"
 }
 
 func shapeOf(node *Node) string {
@@ -33,25 +34,28 @@ func shapeOf(node *Node) string {
 		return "an array of objects"
 	case LeafList:
 		return "an array, each " + node.typ.want
+	default:
+		return node.typ.want
 	}
-	return node.typ.want
 }
 
 // maxNames is how many names an error message offers.
 const maxNames = 12
 
 func unknownMember(name string, parent *Node) *Error {
-	var known []string
+	var known, meant []string
 	for _, child := range parent.Children {
 		full := child.Name
 		if child.Module != parent.Module {
 			full = child.Module.Name + ":" + child.Name
 		}
 		known = append(known, full)
-		if prefix, local := cutPrefix(name); prefix == "" && child.Name == local && full != local {
-			known = []string{full}
-			break
+		if child.Name == name {
+			meant = append(meant, full)
 		}
+	}
+	if len(meant) > 0 {
+		known = meant
 	}
 	if len(known) > maxNames {
 		known = append(known[:maxNames], "…")
@@ -63,7 +67,7 @@ func unknownMember(name string, parent *Node) *Error {
 	return &Error{
 		Type:    "protocol",
 		Tag:     "unknown-element",
-		Message: fmt.Sprintf("no member %s %s: want %s", quote(name), where, strings.Join(known, ", ")),
+		Message: fmt.Sprintf("no member %s %s: want %s", quote(name), where, alternatives(known)),
 	}
 }
 
@@ -71,7 +75,7 @@ func missingKeys(node *Node, missing []string) *Error {
 	return &Error{
 		Type:    "protocol",
 		Tag:     "missing-element",
-		Message: fmt.Sprintf("%s: entry without its key: want %s", node.Name, strings.Join(missing, ", ")),
+		Message: fmt.Sprintf("%s: entry without its key: want %s", node.Name, strings.Join(missing, " and ")),
 	}
 }
 

@@ -34,7 +34,7 @@ func (d *decoder) instance(node *Node, position int, out []*Data) ([]*Data, erro
 
 func (d *decoder) list(node *Node, out []*Data) ([]*Data, error) {
 	before := len(out)
-	out, err := d.elements(node, out, func(out []*Data, position int) ([]*Data, error) {
+	out, err := d.elements(out, func(out []*Data, position int) ([]*Data, error) {
 		if d.json.PeekKind() != '{' {
 			return out, d.wrongShape(node)
 		}
@@ -48,7 +48,7 @@ func (d *decoder) list(node *Node, out []*Data) ([]*Data, error) {
 
 func (d *decoder) leafList(node *Node, out []*Data) ([]*Data, error) {
 	before := len(out)
-	out, err := d.elements(node, out, func(out []*Data, _ int) ([]*Data, error) {
+	out, err := d.elements(out, func(out []*Data, _ int) ([]*Data, error) {
 		return d.leaf(node, out)
 	})
 	if err != nil || d.trusted || !node.Config {
@@ -59,7 +59,7 @@ func (d *decoder) leafList(node *Node, out []*Data) ([]*Data, error) {
 
 // elements reads an array, or a single object in the place of one, with read for
 // each element; positions count from 1.
-func (d *decoder) elements(node *Node, out []*Data, read func([]*Data, int) ([]*Data, error)) ([]*Data, error) {
+func (d *decoder) elements(out []*Data, read func([]*Data, int) ([]*Data, error)) ([]*Data, error) {
 	if d.json.PeekKind() == '{' {
 		return read(out, 1)
 	}

@@ -225,6 +225,19 @@ func TestDecodeLenient(t *testing.T) {
 	}
 }
 
+func TestDecodeLenientRefusesAmbiguousNames(t *testing.T) {
+	module := func(name string) string {
+		return `module ` + name + ` { namespace "urn:` + name + `"; prefix p; container c { } container ` + name + ` { } }`
+	}
+	schema, err := compile(map[string]string{"a.yang": module("a"), "b.yang": module("b"), "d.yang": module("d")})
+	require.NoError(t, err)
+	_, err = schema.DecodeJSON([]byte(`{"c":{}}`), nil, "", Lenient)
+	require.ErrorContains(t, err, `no member "c" here: want a:c, b:c or d:c`)
+	got, err := schema.DecodeJSON([]byte(`{"d:c":{},"a":{},"b:c":{}}`), nil, "", Lenient)
+	require.NoError(t, err)
+	require.Equal(t, `{"a:a":{},"b:c":{},"d:c":{}}`, encoded(got))
+}
+
 // exchange is a body that a real OpenDaylight accepted or refused.
 type exchange struct {
 	Name     string

@@ -10,7 +10,7 @@ import (
 // leaf-list have to stand side by side, as they do in Children. Identities are
 // written with their module.
 func EncodeJSON(buf *bytes.Buffer, siblings []*Data, style Style) {
-	writeObject(buf, siblings, func(n *Node) bool { return style == RFC7951 })
+	writeObject(buf, siblings, func(*Node) bool { return style == RFC7951 })
 }
 
 // EncodeObject appends the object of one container or list entry, its keys

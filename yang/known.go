@@ -8,7 +8,8 @@ import (
 
 // knownType is a typedef of RFC 6991 that is checked by hand, since it has a
 // canonical form of its own and stands on the path of every pod. What it takes
-// is tested against the patterns.
+// is tested against the patterns. A typedef derived from one under another name has
+// its patterns, not its canonical form.
 type knownType struct {
 	want      string
 	patterns  int  // how many patterns it stands for

@@ -60,15 +60,13 @@ func (t *valueType) anyMember(s scalar) (string, bool) {
 }
 
 func (t *valueType) canonicalString(text string) (string, bool) {
+	canonical, ok := text, false
 	if t.known != nil {
-		canonical, ok := t.known(text)
-		if !ok || len(t.patterns)+len(t.bounds) == 0 {
-			return canonical, ok
-		}
-	} else if !isYANGString(text) {
-		return "", false
+		canonical, ok = t.known(text)
+	} else {
+		ok = isYANGString(text)
 	}
-	if len(t.bounds) > 0 && !within(t.bounds, goyang.FromUint(uint64(utf8.RuneCountInString(text)))) {
+	if !ok || !t.hasLength(text) {
 		return "", false
 	}
 	for _, pattern := range t.patterns {
@@ -76,10 +74,11 @@ func (t *valueType) canonicalString(text string) (string, bool) {
 			return "", false
 		}
 	}
-	if t.known != nil {
-		return t.known(text)
-	}
-	return text, true
+	return canonical, true
+}
+
+func (t *valueType) hasLength(text string) bool {
+	return len(t.bounds) == 0 || within(t.bounds, goyang.FromUint(uint64(utf8.RuneCountInString(text))))
 }
 
 func (t *valueType) canonicalIdentity(s scalar) (string, bool) {

@@ -97,9 +97,8 @@ type condition struct {
 	value string
 }
 
-// Child returns the child of that name that the module defines. An empty module
-// stands for n's own or, where that defines none, for the only one that does. It
-// returns nil where there is none.
+// Child returns the child of that name that the module defines or, where module
+// is empty, the only one of that name. It returns nil where there is none.
 func (n *Node) Child(module, name string) *Node {
 	if module == "" {
 		return n.children[name]
@@ -134,27 +133,20 @@ func (n *Node) Canonical(value string) (string, error) {
 	return canonical, nil
 }
 
-// addChildren fills n.children and the children's index. A name alone means the
-// child that n's own module defines, or the only one; it means nothing where
-// several other modules define one.
+// addChildren fills n.children and the children's index. A name alone means
+// nothing where several modules define it.
 func (n *Node) addChildren(children []*Node) {
 	n.Children = children
 	n.children = make(map[string]*Node, 2*len(children))
 	for i, child := range children {
 		child.index = i
 		n.children[child.Module.Name+":"+child.Name] = child
-		if other, taken := n.children[child.Name]; taken && !n.prefers(child) {
-			if other != nil && !n.prefers(other) {
-				n.children[child.Name] = nil
-			}
-			continue
+		if _, taken := n.children[child.Name]; taken {
+			child = nil
 		}
-		n.children[child.Name] = child
+		n.children[children[i].Name] = child
 	}
 }
-
-// prefers reports whether child is of n's own module.
-func (n *Node) prefers(child *Node) bool { return n.Module != nil && child.Module == n.Module }
 
 // required reports whether n must be there, whatever else is.
 func (n *Node) required() bool { return n.mandatory || n.atLeast > 0 }

@@ -86,8 +86,9 @@ func (t *valueType) compileString(from *goyang.YangType) error {
 
 func (t *valueType) compileEnum(from *goyang.YangType) {
 	t.enums = map[string]bool{}
-	var shown []string
-	for _, value := range from.Enum.Values() {
+	values := from.Enum.Values()
+	shown := make([]string, 0, len(values))
+	for _, value := range values {
 		name := from.Enum.Name(value)
 		t.enums[name] = true
 		shown = append(shown, name)
@@ -97,7 +98,7 @@ func (t *valueType) compileEnum(from *goyang.YangType) {
 
 func (t *valueType) compileIdentities(own string, base *goyang.Identity) {
 	t.identities, t.loose = map[string]string{}, map[string]string{}
-	var shown []string
+	shown := make([]string, 0, len(base.Values))
 	for _, identity := range base.Values {
 		module := goyang.RootNode(identity).Name
 		canonical := module + ":" + identity.Name

@@ -111,7 +111,7 @@ func TestCanonical(t *testing.T) {
 		{"uint32", "--1", `uint32: "--1" is no value for it: want an integer in 0..4294967295`},
 		{"address", "300.1.2.3", `address: "300.1.2.3" is no value for it: want an IPv4 or IPv6 address`},
 		{"enum", "three", `enum: "three" is no value for it: want one or two`},
-		{"string", strings.Repeat("é", 40) + "\x00", `string: "` + strings.Repeat("é", 32) + `"… is no value for it: want a string`},
+		{"string", "x" + strings.Repeat("é", 40) + "\x00", `string: "x` + strings.Repeat("é", 31) + `"… is no value for it: want a string`},
 	} {
 		_, err := types.Child("", test.leaf).Canonical(test.value)
 		var one *Error

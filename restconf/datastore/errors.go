@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/raft/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -58,7 +59,8 @@ func isUnavailable(err error) bool {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
 		return true
 	}
-	return false
+	// A stopped etcd has no code for this one.
+	return strings.Contains(err.Error(), raft.ErrStopped.Error())
 }
 
 // limitError recognises a transaction that is too large for the servers.

@@ -162,9 +162,6 @@ func addAddress(h *netlink.Handle, link string, address netip.Prefix) error {
 		return fmt.Errorf("find link %s: %w", link, err)
 	}
 	a := &netlink.Addr{IPNet: ipNet(address)}
-	if address.Addr().Is6() {
-		a.Flags = ifaNoDAD // at once usable: nobody else has it
-	}
 	if err := h.AddrReplace(l, a); err != nil {
 		return fmt.Errorf("add address %s to link %s: %w", address, link, err)
 	}

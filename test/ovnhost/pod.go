@@ -8,9 +8,9 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
 )
 
 // plugTimeout bounds the plugging in of a pod, the wait for OVN included.
@@ -18,9 +18,6 @@ const plugTimeout = 30 * time.Second
 
 // defaultMTU leaves room for geneve in the underlay's 1500.
 const defaultMTU = 1400
-
-// ifaNoDAD makes an IPv6 address usable without looking for duplicates.
-const ifaNoDAD = unix.IFA_F_NODAD
 
 // Pod is a pod's interface, as the one who has chosen its values tells it.
 type Pod struct {
@@ -51,67 +48,47 @@ func (l *Lab) plug(ctx context.Context, p Pod) error {
 	if host == nil {
 		return errors.New("no such host")
 	}
-	netns := l.Namespace(p.Name)
-	if err := l.addNamespace(ctx, netns); err != nil {
+	namespace := l.Namespace(p.Name)
+	if err := l.addNamespace(ctx, namespace); err != nil {
 		return err
 	}
-	if err := addVeth(l.Namespace(p.Host), netns, p); err != nil {
-		return err
-	}
-	if err := withLinks(netns, func(h *netlink.Handle) error { return configure(h, p) }); err != nil {
+	if err := l.addLinks(namespace, p); err != nil {
 		return err
 	}
 	// The userspace datapath drops TCP whose checksums were left to the card.
-	if _, err := output(ctx, "ip", "netns", "exec", netns, "ethtool", "-K", hostLink, "tx", "off"); err != nil {
+	if _, err := output(ctx, "ip", "netns", "exec", namespace, "ethtool", "-K", hostLink, "tx", "off"); err != nil {
 		return fmt.Errorf("turn checksum offload off: %w", err)
 	}
 	return host.addPort(ctx, p)
 }
 
-func addVeth(host, pod string, p Pod) error {
-	peer, err := netns.GetFromName(pod)
-	if err != nil {
-		return fmt.Errorf("open namespace %s: %w", pod, err)
+// addLinks makes the pod's pair of links as the CNI plugin does.
+func (l *Lab) addLinks(pod string, p Pod) error {
+	pair := links.Pair{
+		Port: p.PortName, Name: hostLink, MAC: p.MAC, MTU: p.MTU, Address: p.Address, Gateway: p.Gateway,
 	}
-	defer func() { _ = peer.Close() }()
-	mtu := p.MTU
-	if mtu == 0 {
-		mtu = defaultMTU
+	if pair.MTU == 0 {
+		pair.MTU = defaultMTU
 	}
-	link := netlink.NewVeth(netlink.LinkAttrs{Name: p.PortName, MTU: mtu})
-	link.PeerName, link.PeerNamespace = hostLink, netlink.NsFd(peer)
-	link.PeerHardwareAddr, link.PeerMTU = p.MAC, uint32(mtu)
-	return withLinks(host, func(h *netlink.Handle) error {
-		if err := h.LinkAdd(link); err != nil {
-			return fmt.Errorf("add link %s: %w", p.PortName, err)
-		}
-		return setUp(h, p.PortName)
-	})
+	return inNamespaces(func(node, inPod netns.NsHandle) error {
+		pair.Node, pair.Pod = node, inPod
+		return links.Add(pair)
+	}, l.Namespace(p.Host), pod)
 }
 
-// configure gives the pod's link its address and route.
-func configure(h *netlink.Handle, p Pod) error {
-	if err := addAddress(h, hostLink, p.Address); err != nil {
-		return err
-	}
-	if err := setUp(h, hostLink); err != nil {
-		return err
-	}
-	if !p.Gateway.IsValid() {
-		return nil
-	}
-	link, err := h.LinkByName(hostLink)
+// inNamespaces calls f with two open namespaces.
+func inNamespaces(f func(a, b netns.NsHandle) error, nameA, nameB string) error {
+	a, err := netns.GetFromName(nameA)
 	if err != nil {
-		return fmt.Errorf("find link %s: %w", hostLink, err)
+		return fmt.Errorf("open namespace %s: %w", nameA, err)
 	}
-	route := &netlink.Route{LinkIndex: link.Attrs().Index, Gw: p.Gateway.AsSlice()}
-	if !p.Address.Contains(p.Gateway) {
-		route.Flags = int(netlink.FLAG_ONLINK)
+	defer func() { _ = a.Close() }()
+	b, err := netns.GetFromName(nameB)
+	if err != nil {
+		return fmt.Errorf("open namespace %s: %w", nameB, err)
 	}
-	if err := h.RouteReplace(route); err != nil {
-		return fmt.Errorf("add route by %s: %w", p.Gateway, err)
-	}
-	return nil
+	defer func() { _ = b.Close() }()
+	return f(a, b)
 }
 
 func (h *Host) addPort(ctx context.Context, p Pod) error {
@@ -148,17 +125,12 @@ func (l *Lab) unplug(ctx context.Context, p Pod) error {
 	if err := l.closePod(p.Name); err != nil {
 		return err
 	}
-	err := withLinks(l.Namespace(p.Host), func(h *netlink.Handle) error {
-		link, err := h.LinkByName(p.PortName)
-		if errors.As(err, new(netlink.LinkNotFoundError)) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("find link %s: %w", p.PortName, err)
-		}
-		return h.LinkDel(link)
-	})
+	node, err := netns.GetFromName(l.Namespace(p.Host))
 	if err != nil {
+		return fmt.Errorf("open namespace of host %s: %w", p.Host, err)
+	}
+	defer func() { _ = node.Close() }()
+	if err := links.Delete(node, p.PortName); err != nil {
 		return err
 	}
 	return removeNamespace(ctx, l.Namespace(p.Name))

@@ -1,0 +1,82 @@
+// Package synth makes up clusters of any size, alike at every run, for
+// benchmarks: as one namespace's View, and as the bodies that a client sends.
+package synth
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// viewNodes is how many nodes the pods of a View are on.
+const viewNodes = 10
+
+// namespace is the name of the namespace of a View.
+const namespace = "large"
+
+// View is a namespace with so many pods on ten nodes, each pod with its lease.
+func View(pods int) coe.View {
+	v := coe.View{
+		Namespace: namespace,
+		Leases:    make(map[coe.LeaseKey]*coe.Lease, pods),
+		ELANs:     map[string]*coe.ELANFact{},
+		VPN:       &coe.VPNFact{Name: namespace, Namespace: namespace, RD: 2},
+		Nodes:     map[netip.Addr]*coe.Node{},
+	}
+	for n := range viewNodes {
+		node := nodeAddress(n)
+		elan := netvirt.ELANName(node, namespace)
+		v.Nodes[node] = &coe.Node{UID: node.String(), HostName: nodeName(n), InternalIP: node}
+		v.ELANs[elan] = &coe.ELANFact{Name: elan, VNI: uint32(70000 + n)}
+		v.Blocks = append(v.Blocks, &coe.Block{
+			ELAN: elan, Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n), 0, 0}), 16),
+			Gateway: netip.AddrFrom4([4]byte{10, byte(n), 0, 1}), Network: "default",
+		})
+	}
+	for i := range pods {
+		pod, lease := viewPod(i, v.Blocks[i%viewNodes])
+		v.Pods = append(v.Pods, pod)
+		v.Leases[lease.Key()] = lease
+	}
+	return v
+}
+
+func viewPod(i int, block *coe.Block) (*coe.Pod, *coe.Lease) {
+	key, n := LeaseKey(i), i%viewNodes
+	pod := &coe.Pod{UID: key.PodUID, Name: podName(i), Namespace: namespace, HostIP: nodeAddress(n)}
+	lease := &coe.Lease{
+		PodUID: key.PodUID, InterfaceUID: key.InterfaceUID, Seq: uint64(i), Namespace: namespace, Pod: pod.Name,
+		Name: netvirt.InterfaceName(namespace, pod.Name, key.InterfaceUID, true), Primary: true,
+		Node: pod.HostIP, MAC: "0a:58:0a:00:00:01",
+		Addresses: []coe.LeasedAddress{{
+			Address: netip.AddrFrom4([4]byte{10, byte(n), byte(1 + i>>8), byte(i)}),
+			Network: block.Prefix, Gateway: block.Gateway,
+		}},
+	}
+	return pod, lease
+}
+
+// LeaseKey is the key of the lease of a View's i-th pod.
+func LeaseKey(i int) coe.LeaseKey {
+	return coe.LeaseKey{PodUID: PodUID(i), InterfaceUID: PodUID(i)}
+}
+
+// PodUID is the uid of the i-th pod.
+func PodUID(i int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", i) }
+
+func podName(i int) string { return fmt.Sprintf("pod-%d", i) }
+
+func nodeName(i int) string { return fmt.Sprintf("node%d", i) }
+
+func nodeAddress(i int) netip.Addr {
+	return netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(10 + i)})
+}
+
+// ChangePod gives a View's i-th pod another MAC address: two objects change.
+func ChangePod(v coe.View, i int) {
+	changed := *v.Leases[LeaseKey(i)]
+	changed.MAC = "0a:58:ff:ff:ff:ff"
+	v.Leases[changed.Key()] = &changed
+}
