@@ -120,9 +120,15 @@ func (s *Store) Update(change func(*Tx)) {
 			Cluster:    tx.cluster,
 		})
 	}
+	if tx.revision > 0 {
+		s.mu.Lock()
+		s.revision = tx.revision
+		s.mu.Unlock()
+	}
 }
 
-// Revision is the datastore's revision that the store reflects.
+// Revision is the datastore's revision that the store reflects. Whoever waits for
+// news of changes has been told of all up to it.
 func (s *Store) Revision() int64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

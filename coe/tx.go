@@ -7,10 +7,11 @@ import (
 
 // Tx is the change that Store.Update makes. It is valid only during the call.
 type Tx struct {
-	store   *Store
-	dirty   map[string]bool // namespaces of which something else is said
-	touched map[string]bool // namespaces in which anything changed
-	cluster bool
+	store    *Store
+	dirty    map[string]bool // namespaces of which something else is said
+	touched  map[string]bool // namespaces in which anything changed
+	cluster  bool
+	revision int64
 }
 
 // SetComplete says that the origin has said all it knows, once; every namespace
@@ -27,7 +28,7 @@ func (tx *Tx) SetComplete(origin Origin) {
 }
 
 // SetRevision notes the datastore's revision that the store reflects.
-func (tx *Tx) SetRevision(r int64) { tx.store.revision = r }
+func (tx *Tx) SetRevision(r int64) { tx.revision = r }
 
 // PutPod says that there is a pod, or what it is now.
 func (tx *Tx) PutPod(origin Origin, p *Pod) {

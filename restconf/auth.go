@@ -77,8 +77,8 @@ func OpenPasswords(path string, log *slog.Logger) (*Passwords, error) {
 // fingerprint until the file changes; so only the first request of a client pays
 // for bcrypt. A wrong user costs the same time as a wrong password.
 func (p *Passwords) Verify(ctx context.Context, user, password string) bool {
-	print := p.fingerprint(user, password)
-	hash, known, granted := p.look(user, print)
+	mark := p.fingerprint(user, password)
+	hash, known, granted := p.look(user, mark)
 	if granted {
 		return true
 	}
@@ -88,13 +88,13 @@ func (p *Passwords) Verify(ctx context.Context, user, password string) bool {
 	case <-ctx.Done():
 		return false
 	}
-	if hash, known, granted = p.look(user, print); granted { // while waiting for the slot
+	if hash, known, granted = p.look(user, mark); granted { // while waiting for the slot
 		return true
 	}
 	if bcrypt.CompareHashAndPassword(hash, []byte(password)) != nil || !known {
 		return false
 	}
-	p.grant(user, hash, print)
+	p.grant(user, hash, mark)
 	return true
 }
 
@@ -105,23 +105,23 @@ func (p *Passwords) fingerprint(user, password string) string {
 }
 
 // look is what is known of a user now.
-func (p *Passwords) look(user, print string) (hash []byte, known, granted bool) {
+func (p *Passwords) look(user, mark string) (hash []byte, known, granted bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refresh()
 	if hash, known = p.users[user]; !known {
 		hash = p.nobody
 	}
-	_, granted = p.granted[print]
+	_, granted = p.granted[mark]
 	return hash, known, granted
 }
 
 // grant remembers a fingerprint, unless the file changed meanwhile.
-func (p *Passwords) grant(user string, hash []byte, print string) {
+func (p *Passwords) grant(user string, hash []byte, mark string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if string(p.users[user]) == string(hash) {
-		p.granted[print] = struct{}{}
+		p.granted[mark] = struct{}{}
 	}
 }
 

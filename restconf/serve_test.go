@@ -2,6 +2,7 @@ package restconf
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -64,6 +65,30 @@ func TestServeUntilTheEnd(t *testing.T) {
 	client.CloseIdleConnections()
 	require.NoError(t, store.Close())
 	require.Eventually(t, func() bool { return ourGoroutines() == "" }, 5*time.Second, 10*time.Millisecond)
+}
+
+func TestServeTLS(t *testing.T) {
+	known := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
+	defer known.Close()
+	b := newBed(t, func(c *Config) {
+		c.TLS = &tls.Config{Certificates: known.TLS.Certificates, MinVersion: tls.VersionTLS12}
+	})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- b.Serve(ctx, l) }()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+l.Addr().String()+coeRFC, strings.NewReader(podRFC(uid1)))
+	require.NoError(t, err)
+	r.SetBasicAuth("admin", "admin")
+	r.Header.Set("Content-Type", "application/yang-data+json")
+	resp, err := known.Client().Do(r)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, "https://"+l.Addr().String()+podsRFC+uid1, resp.Header.Get("Location"))
+	cancel()
+	require.NoError(t, <-served)
+	require.ErrorIs(t, b.Serve(t.Context(), l), net.ErrClosed)
 }
 
 // ourGoroutines are the stacks of goroutines that run our code, but for the tests'.

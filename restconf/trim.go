@@ -37,7 +37,16 @@ func trimConfig(d *yang.Data) *yang.Data {
 	if !d.Node.Config {
 		return nil
 	}
-	return keep(d, trimConfig)
+	if len(d.Children) == 0 {
+		return d
+	}
+	out := &yang.Data{Node: d.Node}
+	for _, child := range d.Children {
+		if left := trimConfig(child); left != nil {
+			out.Children = append(out.Children, left)
+		}
+	}
+	return out
 }
 
 // trimState is the state in d with what it hangs on, or nil where there is none.
@@ -57,19 +66,6 @@ func trimState(d *yang.Data) *yang.Data {
 	}
 	if !state {
 		return nil
-	}
-	return out
-}
-
-func keep(d *yang.Data, trim func(*yang.Data) *yang.Data) *yang.Data {
-	if len(d.Children) == 0 {
-		return d
-	}
-	out := &yang.Data{Node: d.Node}
-	for _, child := range d.Children {
-		if left := trim(child); left != nil {
-			out.Children = append(out.Children, left)
-		}
 	}
 	return out
 }

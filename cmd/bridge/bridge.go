@@ -76,7 +76,10 @@ func (b *Bridge) open(ctx context.Context) error {
 	if b.data, err = datastore.Open(ctx, cfg); err != nil {
 		return err
 	}
-	if b.leader, err = b.data.Campaign(ctx); err != nil {
+	waiting := time.AfterFunc(time.Second, func() { b.log.Info("another bridge leads; waiting until it is gone") })
+	b.leader, err = b.data.Campaign(ctx)
+	waiting.Stop()
+	if err != nil {
 		return err
 	}
 	b.store = coe.NewStore(b.changed, coe.RESTCONF)

@@ -18,20 +18,26 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
+// Document is a piece of COE JSON, and what to call it in errors. It holds top
+// containers ({"pod:coe": …}) or what would be POSTed to one ({"pod:pods": […]}).
+type Document struct {
+	Name string
+	JSON []byte
+}
+
 // Plan computes what documents of COE JSON become, from nothing: the changes in
-// the order in which they would be made, and what can't be mapped. Each document
-// holds top containers ({"pod:coe": …}) or what would be POSTed to one
-// ({"pod:pods": […]}). It touches nothing.
-func Plan(ctx context.Context, documents [][]byte, s mapping.Settings) ([]netvirt.Change, []coe.Problem, error) {
+// the order in which they would be made, and what can't be mapped. It touches
+// nothing.
+func Plan(ctx context.Context, documents []Document, s mapping.Settings) ([]netvirt.Change, []coe.Problem, error) {
 	schema, err := yang.Load()
 	if err != nil {
 		return nil, nil, err
 	}
 	batch := northbound.Batch{Revision: 1, Snapshot: true}
 	for _, d := range documents {
-		entries, err := readDocument(schema, d)
+		entries, err := readDocument(schema, d.JSON)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("plan %s: %w", d.Name, err)
 		}
 		batch.Entries = append(batch.Entries, entries...)
 	}
@@ -57,7 +63,7 @@ func planStore(ctx context.Context, batch northbound.Batch, s mapping.Settings) 
 	store := coe.NewStore(nil, coe.RESTCONF)
 	northbound.NewFeed(store, func(all []dhcppool.Pool) { pools = all }, slog.New(slog.DiscardHandler)).Apply(batch)
 	if err := dhcppool.Validate(pools, oneDomain); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("plan %s: %w", northbound.Networks, err)
 	}
 	assigner := ipam.New(ipamConfig(s, 0), store, forgetful{}, slog.New(slog.DiscardHandler))
 	if err := assigner.Load(ctx); err != nil {
@@ -76,6 +82,13 @@ func readDocument(schema *yang.Schema, document []byte) ([]northbound.Entry, err
 	}
 	var entries []northbound.Entry
 	for _, top := range tops {
+		if !slices.Contains(readable, top.Node.Module.Name) {
+			return nil, fmt.Errorf("%s is nothing that a bridge is told; want data of the modules %s",
+				listName(top.Node), strings.Join(readable, ", "))
+		}
+		if err := schema.Validate(top, "", nil); err != nil {
+			return nil, err
+		}
 		for _, d := range top.Children {
 			if d.Node.Kind != yang.List || len(d.Node.Keys) != 1 {
 				continue

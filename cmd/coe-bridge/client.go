@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,30 +36,31 @@ func (f *clientFlags) register(cmd *cobra.Command) {
 type client struct {
 	http *resty.Client
 	url  string
+	// user is whose password was given; empty when none was.
+	user string
 }
 
 func (f *clientFlags) client() (*client, error) {
-	c := resty.New().SetBaseURL(strings.TrimRight(f.server, "/")).SetTimeout(f.timeout).
-		SetHeader("Accept", "application/yang.data+json")
+	server := strings.TrimRight(f.server, "/")
+	if !strings.HasPrefix(server, "http://") && !strings.HasPrefix(server, "https://") {
+		return nil, fmt.Errorf("--server %q: want a URL like http://127.0.0.1:8181", f.server)
+	}
+	tlsConfig, err := clientTLS(fileFlag{"--ca-file", f.caFile}, fileFlag{"--cert", f.cert}, fileFlag{"--key", f.key})
+	if err != nil {
+		return nil, err
+	}
 	password, err := f.password()
 	if err != nil {
 		return nil, err
 	}
+	c := &client{url: server}
+	c.http = resty.New().SetBaseURL(server).SetTimeout(f.timeout).SetTLSClientConfig(tlsConfig).
+		SetHeader("Accept", "application/yang.data+json")
 	if password != "" {
-		c.SetBasicAuth(f.user, password)
-		c.SetDisableWarn(true)
+		c.user = f.user
+		c.http.SetBasicAuth(f.user, password).SetDisableWarn(true)
 	}
-	if f.caFile != "" {
-		c.SetRootCertificate(f.caFile)
-	}
-	if f.cert != "" {
-		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
-		if err != nil {
-			return nil, fmt.Errorf("read client certificate: %w", err)
-		}
-		c.SetCertificates(pair)
-	}
-	return &client{c, f.server}, nil
+	return c, nil
 }
 
 func (f *clientFlags) password() (string, error) {
@@ -86,26 +87,37 @@ const (
 func (c *client) get(ctx context.Context, tree, top string, out any) error {
 	answer, err := c.http.R().SetContext(ctx).Get("/restconf/" + tree + "/" + top)
 	if err != nil {
-		return fmt.Errorf("ask %s: %w; is the bridge running there? (--server)", c.url, cause(err))
+		return fmt.Errorf("ask %s: %w; %s", c.url, cause(err), hint(err))
 	}
 	switch answer.StatusCode() {
 	case http.StatusOK:
 	case http.StatusNotFound:
-		return nil
+		if strings.Contains(answer.String(), `"data-missing"`) {
+			return nil
+		}
+		return fmt.Errorf("ask %s for %s: it is no coe-bridge that answers there; name one with --server", c.url, top)
 	case http.StatusUnauthorized:
-		return fmt.Errorf("ask %s: the bridge wants a user and a password: --user, and COE_BRIDGE_PASSWORD or --password-file", c.url)
+		return c.denied()
 	default:
 		return fmt.Errorf("ask %s for %s: %s: %s", c.url, top, answer.Status(), strings.TrimSpace(answer.String()))
 	}
 	var body map[string]json.RawMessage
 	if err := json.Unmarshal(answer.Body(), &body); err != nil {
-		return fmt.Errorf("read answer of %s for %s: %w", c.url, top, err)
+		return fmt.Errorf("read answer of %s for %s: %w; is it a coe-bridge? (--server)", c.url, top, err)
 	}
 	_, name, _ := strings.Cut(top, ":")
 	if err := json.Unmarshal(body[name], out); err != nil {
 		return fmt.Errorf("read answer of %s for %s: %w", c.url, top, err)
 	}
 	return nil
+}
+
+// denied says what to do when the bridge does not let us in.
+func (c *client) denied() error {
+	if c.user == "" {
+		return fmt.Errorf("ask %s: the bridge wants a password: set COE_BRIDGE_PASSWORD, or name a file with --password-file", c.url)
+	}
+	return fmt.Errorf("ask %s: the bridge knows no user %s with this password: look at --user, and at COE_BRIDGE_PASSWORD or --password-file", c.url, c.user)
 }
 
 // cause is what went wrong, without the URL that the caller names already.
@@ -115,4 +127,16 @@ func cause(err error) error {
 		return failed.Err
 	}
 	return err
+}
+
+// hint says what to try when no answer came.
+func hint(err error) string {
+	var unknown x509.UnknownAuthorityError
+	switch {
+	case errors.As(err, &unknown):
+		return "name the authority of its certificate with --ca-file"
+	case strings.Contains(err.Error(), "certificate required"):
+		return "show it a client certificate with --cert and --key"
+	}
+	return "is the bridge running there? (--server)"
 }

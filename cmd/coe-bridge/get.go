@@ -28,11 +28,29 @@ func newGet() *cobra.Command {
   coe-bridge get elan-instances -o yaml
   coe-bridge get problems -w
   COE_BRIDGE_PASSWORD=secret coe-bridge get pods --server https://bridge:8181 --ca-file ca.pem`,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return fmt.Errorf("get %s: there is no such thing; want one of %s", args[0], strings.Join(resourceNames(), ", "))
+		},
 	}
 	for _, r := range resources() {
-		cmd.AddCommand(newReader(r))
+		one := newReader(r)
+		one.Aliases = []string{strings.TrimSuffix(r.name, "s")}
+		one.Example = fmt.Sprintf("  coe-bridge get %[1]s\n  coe-bridge get %[1]s -o json\n  coe-bridge get %[1]s -w", r.name)
+		cmd.AddCommand(one)
 	}
 	return cmd
+}
+
+func resourceNames() []string {
+	var names []string
+	for _, r := range resources() {
+		names = append(names, r.name)
+	}
+	return names
 }
 
 // newReader is a command that shows one resource, once or again and again.
@@ -85,13 +103,10 @@ func showAgain(ctx context.Context, w io.Writer, c *client, r resource, out outp
 			return err
 		}
 		if text.String() != last {
-			if last != "" && out == "table" {
-				fmt.Fprintf(w, "\n%s\n", time.Now().Format(time.TimeOnly))
-			}
-			last = text.String()
-			if _, err := io.WriteString(w, last); err != nil {
+			if _, err := io.WriteString(w, out.separator(last == "")+text.String()); err != nil {
 				return err
 			}
+			last = text.String()
 		}
 		select {
 		case <-ctx.Done():
@@ -99,4 +114,17 @@ func showAgain(ctx context.Context, w io.Writer, c *client, r resource, out outp
 		case <-ticker.C:
 		}
 	}
+}
+
+// separator stands before what is shown again.
+func (o output) separator(first bool) string {
+	switch {
+	case first:
+		return ""
+	case o == "yaml":
+		return "---\n"
+	case o == "table":
+		return "\n" + time.Now().Format(time.TimeOnly) + "\n"
+	}
+	return ""
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +40,7 @@ the order in which they would be made, and what can't be mapped. It asks no brid
 and no backend.`,
 		Example: `  coe-bridge plan -f pod.json
   coe-bridge plan -f pools.json -f pods.json -o yaml
-  echo '{"pod:pods":[{"uid":"8f2a6d5e-0000-4000-8000-000000000001","name":"web"}]}' | coe-bridge plan -f -`,
+  echo '{"pod:pods":[{"uid":"8f2a6d5e-0000-4000-8000-000000000001","name":"web"}]}' | coe-bridge plan -f - # it names no node`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			documents, err := readDocuments(cmd.InOrStdin(), files)
@@ -52,7 +53,7 @@ and no backend.`,
 			}
 			changes, problems, err := bridge.Plan(cmd.Context(), documents, s)
 			if err != nil {
-				return fmt.Errorf("plan %s: %w", strings.Join(files, ", "), err)
+				return err
 			}
 			return printPlan(cmd.OutOrStdout(), out, changes, problems)
 		},
@@ -63,26 +64,32 @@ and no backend.`,
 	return cmd
 }
 
-func readDocuments(stdin io.Reader, files []string) ([][]byte, error) {
+func readDocuments(stdin io.Reader, files []string) ([]bridge.Document, error) {
 	if len(files) == 0 {
 		return nil, errors.New("nothing to plan: name a file with -f, or - for standard input")
 	}
-	var documents [][]byte
+	var documents []bridge.Document
 	for _, name := range files {
-		read := func() ([]byte, error) { return os.ReadFile(name) }
+		d := bridge.Document{Name: name}
+		var err error
 		if name == "-" {
-			read = func() ([]byte, error) { return io.ReadAll(stdin) }
+			d.Name = "standard input"
+			d.JSON, err = io.ReadAll(stdin)
+		} else {
+			d.JSON, err = os.ReadFile(name)
 		}
-		text, err := read()
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", name, err)
+			return nil, fmt.Errorf("read what to plan: %w", err)
 		}
-		documents = append(documents, text)
+		documents = append(documents, d)
 	}
 	return documents, nil
 }
 
 func printPlan(w io.Writer, out output, changes []netvirt.Change, problems []coe.Problem) error {
+	if problems == nil {
+		problems = []coe.Problem{}
+	}
 	shown := []shownChange{}
 	t := table{columns: []string{"CHANGE", "KIND", "NAME", "DETAILS"}, empty: "no changes"}
 	for _, c := range changes {
@@ -97,7 +104,8 @@ func printPlan(w io.Writer, out output, changes []netvirt.Change, problems []coe
 		return nil
 	}
 	for _, p := range problems {
-		if _, err := fmt.Fprintf(w, "problem: %s\n", p); err != nil {
+		if _, err := fmt.Fprintf(w, "problem: %s %s of namespace %s: %s: %s\n",
+			p.Kind, cmp.Or(p.Name, p.UID), p.Namespace, p.Reason, p.Message); err != nil {
 			return err
 		}
 	}
@@ -125,10 +133,12 @@ func details(o netvirt.Object) string {
 		return "vpn " + o.VPN
 	case netvirt.Adjacency:
 		return fmt.Sprintf("%s, gateway %s", o.MAC, o.Gateway)
+	case netvirt.Transit:
+		return "joins the vpn-instances that share it"
 	case netvirt.Service:
-		return o.Namespace + "/" + o.Name
+		return strings.TrimSpace(o.Name + " of namespace " + o.Namespace)
 	case netvirt.ServiceVIP:
-		return "to " + string(o.Endpoints)
+		return "to " + cmp.Or(string(o.Endpoints), "no endpoint yet")
 	case netvirt.FloatingIP:
 		return "from " + o.External.String()
 	}

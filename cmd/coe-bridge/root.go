@@ -33,19 +33,21 @@ the environment, the environment over the file.`,
 		SilenceErrors: true,
 	}
 	var file string
-	root.PersistentFlags().StringVar(&file, "config", "", "YAML file with flags by name (listen: 127.0.0.1:8181)")
+	root.PersistentFlags().StringVar(&file, "config", "", "YAML file with flags by name, a line each (listen: 127.0.0.1:8181)")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		return applySettings(cmd, file)
 	}
-	root.AddCommand(newServe(), newPlan(), newGet(), newStatus(), newPasswd(), newVersion())
+	root.AddCommand(newServe(), newPlan(), newGet(), newStatus(), newPasswd(), newCompletion(), newVersion())
+	root.CompletionOptions.DisableDefaultCmd = true
 	return root
 }
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  coe-bridge version",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			goVersion := "unknown"
 			if info, ok := debug.ReadBuildInfo(); ok {

@@ -2,23 +2,17 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
-	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 	"github.com/coe-bridge/coe-bridge/restconf"
-	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 )
 
 // serveFlags are the flags of coe-bridge serve.
@@ -46,7 +40,8 @@ func newServe() *cobra.Command {
 		Long: `serve takes pods, services, nodes and DHCP pools over RESTCONF, keeps them in etcd
 (its own, or an external one), gives pods addresses, and makes the backend agree.
 
-RESTCONF is at /restconf (OpenDaylight's draft-02) and at /rests/data (RFC 8040).
+RESTCONF is at /restconf/config and /restconf/operational (draft-02, as OpenDaylight
+speaks it) and at /rests/data (RFC 8040).
 /healthz, /readyz and /metrics need no credentials.`,
 		Example: `  # try it: user admin, password admin, nothing kept
   coe-bridge serve --dev
@@ -74,8 +69,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.authFile, "auth-file", "", "file with a user:hash line for each user (coe-bridge passwd writes them); read again when it changes")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of the server's certificate; makes it https (with --tls-key)")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM file of the certificate's key")
-	flags.StringVar(&f.clientCA, "client-ca", "", "PEM file of the authority whose certificates clients must show")
-	flags.BoolVar(&f.dev, "dev", false, "for trying out: user admin, password admin, memory backend by default, data in a temporary folder")
+	flags.StringVar(&f.clientCA, "client-ca", "", "PEM file of the authority whose certificates clients must show, beside user and password (with --tls-cert)")
+	flags.BoolVar(&f.dev, "dev", false, "for trying out: user admin, password admin, memory backend by default, data in a temporary folder unless --data-dir is given")
 	flags.Int64Var(&f.bodyLimit, "body-limit", restconf.DefaultBodyLimit, "largest request body, in bytes")
 	flags.DurationVar(&f.requestTimeout, "request-timeout", restconf.DefaultTimeout, "how long a request may take")
 	flags.StringVar(&f.dataDir, "data-dir", "", "folder of the embedded etcd")
@@ -138,89 +133,4 @@ func (f *serveFlags) log(w io.Writer) (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(w, options)), nil
 	}
 	return nil, fmt.Errorf("--log-format %q: want text or json", f.logFormat)
-}
-
-// config turns flags into a bridge's configuration. cleanUp removes what was
-// made for this run alone.
-func (f *serveFlags) config(log *slog.Logger) (cfg bridge.Config, cleanUp func(), err error) {
-	cleanUp = func() {}
-	cfg = bridge.Config{
-		HTTP: bridge.HTTPConfig{
-			Listen: f.listen, CertFile: f.tlsCert, KeyFile: f.tlsKey, ClientCAFile: f.clientCA,
-			BodyLimit: f.bodyLimit, Timeout: f.requestTimeout,
-		},
-		Backend:    bridge.BackendConfig{Name: f.backend, OVN: ovn.Config{Endpoints: f.ovnNB}},
-		Reconcile:  reconcile.Config{Resync: f.resync},
-		ReuseDelay: f.reuseDelay,
-		Log:        log,
-	}
-	if cfg.HTTP.Auth, err = f.auth(log); err != nil {
-		return cfg, cleanUp, err
-	}
-	if cfg.Mapping, err = f.settings.settings(); err != nil {
-		return cfg, cleanUp, err
-	}
-	if strings.Contains(f.ovnNB, "ssl:") {
-		if cfg.Backend.OVN.TLS, err = clientTLS("ovn", f.ovnCA, f.ovnCert, f.ovnKey); err != nil {
-			return cfg, cleanUp, err
-		}
-	}
-	cfg.Datastore, cleanUp, err = f.datastore()
-	return cfg, cleanUp, err
-}
-
-func (f *serveFlags) auth(log *slog.Logger) (restconf.Authenticator, error) {
-	switch {
-	case f.authFile != "":
-		return restconf.OpenPasswords(f.authFile, log)
-	case f.dev:
-		return restconf.FixedUsers{"admin": "admin"}, nil
-	}
-	return nil, errors.New("nobody could log in: name a file of users with --auth-file (coe-bridge passwd USER writes its lines), or try out with --dev")
-}
-
-func (f *serveFlags) datastore() (cfg datastore.Config, cleanUp func(), err error) {
-	cleanUp = func() {}
-	cfg = datastore.Config{Dir: f.dataDir, BodyLimit: f.bodyLimit}
-	if len(f.etcdEndpoints) > 0 {
-		cfg.Endpoints, cfg.MaxTxnOps = f.etcdEndpoints, f.etcdMaxTxnOps
-		cfg.Username, cfg.PasswordFile = f.etcdUser, f.etcdPasswordFile
-		if f.etcdCA != "" || f.etcdCert != "" {
-			cfg.TLS, err = clientTLS("etcd", f.etcdCA, f.etcdCert, f.etcdKey)
-		}
-		return cfg, cleanUp, err
-	}
-	if cfg.Dir != "" {
-		return cfg, cleanUp, nil
-	}
-	if !f.dev {
-		return cfg, cleanUp, errors.New("nowhere to keep data: name a folder with --data-dir, or an external etcd with --etcd-endpoints")
-	}
-	if cfg.Dir, err = os.MkdirTemp("", "coe-bridge-dev-"); err != nil {
-		return cfg, cleanUp, fmt.Errorf("make a temporary data folder: %w", err)
-	}
-	return cfg, func() { _ = os.RemoveAll(cfg.Dir) }, nil
-}
-
-// clientTLS reads the files of the flags --NAME-ca, --NAME-cert and --NAME-key.
-func clientTLS(name, caFile, certFile, keyFile string) (*tls.Config, error) {
-	out := &tls.Config{MinVersion: tls.VersionTLS12}
-	if caFile != "" {
-		pem, err := os.ReadFile(caFile)
-		if err != nil {
-			return nil, fmt.Errorf("read --%s-ca: %w", name, err)
-		}
-		out.RootCAs = x509.NewCertPool()
-		if !out.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read --%s-ca %s: no certificate in it", name, caFile)
-		}
-	}
-	if certFile != "" || keyFile != "" {
-		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
-		if err != nil {
-			return nil, fmt.Errorf("read --%s-cert and --%s-key: %w", name, name, err)
-		}
-		out.Certificates = []tls.Certificate{pair}
-	}
-	return out, nil
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -25,22 +27,35 @@ func applySettings(cmd *cobra.Command, file string) error {
 	}
 	var failed error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if f.Changed || failed != nil {
+		if f.Changed || failed != nil || !settable(f) {
 			return
 		}
-		value, from, found := os.Getenv(envName(f.Name)), "environment variable "+envName(f.Name), true
-		if value == "" {
-			value, found = settings[f.Name]
-			from = file + ": " + f.Name
-		}
-		if !found {
-			return
-		}
-		if err := cmd.Flags().Set(f.Name, value); err != nil {
-			failed = fmt.Errorf("%s: %w", from, err)
+		if value := os.Getenv(envName(f.Name)); value != "" {
+			failed = wrap(envName(f.Name), cmd.Flags().Set(f.Name, value))
+		} else if values, found := settings[f.Name]; found {
+			failed = wrap(file+": "+f.Name, set(cmd.Flags(), f, values))
 		}
 	})
 	return failed
+}
+
+// settable tells whether a flag can come from elsewhere than the command line.
+func settable(f *pflag.Flag) bool { return f.Name != "config" && f.Name != "help" }
+
+// set gives a flag the values of a file: of a list all, of another flag's list
+// what the flag would be written as.
+func set(flags *pflag.FlagSet, f *pflag.Flag, values []string) error {
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		return list.Replace(values)
+	}
+	return flags.Set(f.Name, strings.Join(values, ","))
+}
+
+func wrap(where string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", where, err)
 }
 
 func envName(flag string) string {
@@ -50,7 +65,7 @@ func envName(flag string) string {
 // readSettings reads flags by name from a YAML file. A name that is no flag of
 // any command is an error; one that is a flag of another command is not, so that
 // one file serves them all.
-func readSettings(cmd *cobra.Command, file string) (map[string]string, error) {
+func readSettings(cmd *cobra.Command, file string) (map[string][]string, error) {
 	if file == "" {
 		return nil, nil
 	}
@@ -58,34 +73,66 @@ func readSettings(cmd *cobra.Command, file string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read --config: %w", err)
 	}
-	var values map[string]any
-	if err := yaml.UnmarshalStrict(text, &values); err != nil {
+	given, err := decodeSettings(text)
+	if err != nil {
 		return nil, fmt.Errorf("read --config %s: %w", file, err)
 	}
-	known := map[string]bool{}
-	for _, c := range append(cmd.Root().Commands(), cmd.Root()) {
-		c.Flags().VisitAll(func(f *pflag.Flag) { known[f.Name] = true })
-		c.PersistentFlags().VisitAll(func(f *pflag.Flag) { known[f.Name] = true })
-	}
-	settings := map[string]string{}
-	for name, value := range values {
+	known := flagNames(cmd.Root())
+	settings := map[string][]string{}
+	for name, value := range given {
 		if !known[name] {
 			return nil, fmt.Errorf("read --config %s: %q is no flag; coe-bridge serve --help lists them", file, name)
 		}
-		settings[name] = settingText(value)
+		if settings[name], err = settingTexts(value); err != nil {
+			return nil, fmt.Errorf("read --config %s: %s: %w", file, name, err)
+		}
 	}
 	return settings, nil
 }
 
-// settingText is a YAML value as the flag would be written.
-func settingText(value any) string {
+// decodeSettings reads YAML and leaves numbers as they are written.
+func decodeSettings(text []byte) (map[string]any, error) {
+	asJSON, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return nil, err
+	}
+	var given map[string]any
+	d := json.NewDecoder(bytes.NewReader(asJSON))
+	d.UseNumber()
+	if err := d.Decode(&given); err != nil {
+		return nil, fmt.Errorf("want lines like \"listen: 127.0.0.1:8181\": %w", err)
+	}
+	return given, nil
+}
+
+// flagNames are the flags of all commands.
+func flagNames(cmd *cobra.Command) map[string]bool {
+	known := map[string]bool{}
+	add := func(f *pflag.Flag) { known[f.Name] = settable(f) }
+	cmd.LocalFlags().VisitAll(add)
+	for _, c := range cmd.Commands() {
+		for name, is := range flagNames(c) {
+			known[name] = is
+		}
+	}
+	return known
+}
+
+// settingTexts are a YAML value as the flag would be written, or each element of
+// a list.
+func settingTexts(value any) ([]string, error) {
 	list, ok := value.([]any)
 	if !ok {
-		return fmt.Sprint(value)
+		list = []any{value}
 	}
-	parts := make([]string, len(list))
+	texts := make([]string, len(list))
 	for i, v := range list {
-		parts[i] = fmt.Sprint(v)
+		switch v.(type) {
+		case string, bool, json.Number:
+			texts[i] = fmt.Sprint(v)
+		default:
+			return nil, fmt.Errorf("want a value, or a list of values")
+		}
 	}
-	return strings.Join(parts, ",")
+	return texts, nil
 }

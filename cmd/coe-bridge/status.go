@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -11,7 +12,6 @@ import (
 type status struct {
 	InSync      bool   `json:"in-sync"`
 	Complete    bool   `json:"complete"`
-	Leader      string `json:"leader,omitempty"`
 	ClaimsError string `json:"claims-error,omitempty"`
 	Backend     struct {
 		Name      string `json:"name"`
@@ -28,7 +28,7 @@ type status struct {
 		Want      int    `json:"objects-wanted"`
 		Confirmed int    `json:"objects-confirmed"`
 		Problems  int    `json:"problems"`
-	} `json:"scope"`
+	} `json:"scope,omitempty"`
 	Problems []struct {
 		Namespace string `json:"namespace,omitempty"`
 		Kind      string `json:"kind"`
@@ -62,6 +62,17 @@ func readStatus(ctx context.Context, c *client) (table, any, error) {
 	}
 	t.title = st.title()
 	return t, st, nil
+}
+
+// reasons are why the entities of a uid can't be mapped, each once.
+func (st status) reasons() map[string][]string {
+	reasons := map[string][]string{}
+	for _, p := range st.Problems {
+		if !slices.Contains(reasons[p.UID], p.Reason) {
+			reasons[p.UID] = append(reasons[p.UID], p.Reason)
+		}
+	}
+	return reasons
 }
 
 // title says the state of the whole in a few lines.

@@ -132,9 +132,6 @@ func (m *mirror) advance(b Batch) {
 		}
 		return w.rev <= m.rev
 	})
-	if len(b.Put)+len(b.Delete) == 0 {
-		return
-	}
 	for f := range m.follow {
 		f.push(b)
 	}

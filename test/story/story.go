@@ -9,6 +9,7 @@
 //	model FILE          the confirmed model has these objects, "kind name" a line
 //	rows FILE           OVN has these rows of ours, "table name" a line (OVN alone)
 //	problems FILE       there are these problems, "kind name reason" a line
+//	healed FILE         so it is when addresses that were given back may be used again
 //
 // Lines that begin with # are for the reader. Addresses that the bridge chose
 // depend on the order of events, so those in a model are written as *.
@@ -18,6 +19,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/txtar"
@@ -32,7 +34,7 @@ type Story struct {
 
 // Step is one line of a script.
 type Step struct {
-	Verb string // post, put, delete, model, rows, problems, restart
+	Verb string // one of the above, or restart
 	Path string
 	File string
 	// Again: the step was made before; its result may say so.
@@ -40,7 +42,9 @@ type Step struct {
 }
 
 // IsCheck reports whether the step changes nothing.
-func (s Step) IsCheck() bool { return s.Verb == "model" || s.Verb == "rows" || s.Verb == "problems" }
+func (s Step) IsCheck() bool {
+	return slices.Contains([]string{"model", "rows", "problems", "healed"}, s.Verb)
+}
 
 // Parse reads a story.
 func Parse(name string, text []byte) (Story, error) {

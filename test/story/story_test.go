@@ -86,6 +86,10 @@ func (l *teller) step(s story.Story, step story.Step) {
 		l.check(step, body, l.model)
 	case "problems":
 		l.check(step, body, l.problems)
+	case "healed":
+		require.Eventually(l.t, func() bool {
+			return l.bridge.Status().InSync && strings.Join(l.problems(), "\n") == strings.TrimSpace(body)
+		}, patience, 20*time.Millisecond, step.File)
 	case "rows":
 		if l.nb != nil {
 			l.check(step, body, l.rows)
@@ -109,25 +113,7 @@ func (l *teller) check(step story.Step, want string, read func() []string) {
 	lines := strings.FieldsFunc(want, func(r rune) bool { return r == '\n' })
 	slices.Sort(lines)
 	l.bridge.AwaitSync(patience)
-	var got []string
-	if !assertEventually(func() bool {
-		got = read()
-		slices.Sort(got)
-		return slices.Equal(lines, got)
-	}) {
-		require.Equal(l.t, strings.Join(lines, "\n"), strings.Join(got, "\n"), step.File)
-	}
-}
-
-// assertEventually asks again for a while: a row may be written between a
-// change and the moment at which the status knows of it.
-func assertEventually(right func() bool) bool {
-	deadline := time.Now().Add(patience)
-	for time.Now().Before(deadline) {
-		if right() {
-			return true
-		}
-		<-time.After(20 * time.Millisecond)
-	}
-	return false
+	got := read()
+	slices.Sort(got)
+	require.Equal(l.t, strings.Join(lines, "\n"), strings.Join(got, "\n"), step.File)
 }

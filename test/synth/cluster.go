@@ -37,12 +37,15 @@ func (c Cluster) NodesBody() string {
 func (c Cluster) PodsBody(from, to int) string {
 	pods := make([]string, 0, to-from)
 	for i := from; i < to; i++ {
-		pods = append(pods, fmt.Sprintf(`{"uid":"%s","name":"%s","network-NS":"ns%d","host-ip-address":"%s",`+
+		pods = append(pods, fmt.Sprintf(`{"uid":"%s","name":"%s","network-NS":"%s","host-ip-address":"%s",`+
 			`"interface":[{"uid":"00000000-0000-4000-a000-%012d","network-id":"00000000-1111-4222-8333-444444444444","network-type":"VXLAN","segmentation-id":70000}]}`,
-			PodUID(i), podName(i), i%c.Namespaces, nodeAddress(i/c.Namespaces%c.Nodes), i))
+			PodUID(i), PodName(i), c.Namespace(i), nodeAddress(i/c.Namespaces%c.Nodes), i))
 	}
 	return `{"pods":[` + strings.Join(pods, ",") + `]}`
 }
 
 // PodPath is the path of a pod below a config tree.
 func (Cluster) PodPath(i int) string { return PodsPath + "/pods/" + PodUID(i) }
+
+// Namespace is the namespace of the i-th pod.
+func (c Cluster) Namespace(i int) string { return fmt.Sprintf("ns%d", i%c.Namespaces) }

@@ -45,7 +45,7 @@ func View(pods int) coe.View {
 
 func viewPod(i int, block *coe.Block) (*coe.Pod, *coe.Lease) {
 	key, n := LeaseKey(i), i%viewNodes
-	pod := &coe.Pod{UID: key.PodUID, Name: podName(i), Namespace: namespace, HostIP: nodeAddress(n)}
+	pod := &coe.Pod{UID: key.PodUID, Name: PodName(i), Namespace: namespace, HostIP: nodeAddress(n)}
 	lease := &coe.Lease{
 		PodUID: key.PodUID, InterfaceUID: key.InterfaceUID, Seq: uint64(i), Namespace: namespace, Pod: pod.Name,
 		Name: netvirt.InterfaceName(namespace, pod.Name, key.InterfaceUID, true), Primary: true,
@@ -66,7 +66,8 @@ func LeaseKey(i int) coe.LeaseKey {
 // PodUID is the uid of the i-th pod.
 func PodUID(i int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", i) }
 
-func podName(i int) string { return fmt.Sprintf("pod-%d", i) }
+// PodName is the name of the i-th pod.
+func PodName(i int) string { return fmt.Sprintf("pod-%d", i) }
 
 func nodeName(i int) string { return fmt.Sprintf("node%d", i) }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
@@ -63,17 +65,50 @@ type write struct {
 
 // run makes the steps, in transactions of at most batch steps each.
 func (w *write) run(ctx context.Context, all []*step, batch int) error {
-	for len(all) > 0 {
-		n := min(batch, len(all))
-		if err := w.chunk(ctx, all[:n]); err != nil {
+	chunks := slices.Chunk(all, batch)
+	if !w.fresh {
+		return w.flow(ctx, chunks)
+	}
+	for chunk := range chunks {
+		if err := w.chunk(ctx, chunk); err != nil {
 			return err
 		}
-		all = all[n:]
 	}
 	if len(w.rejected.Keys) > 0 {
 		return &w.rejected
 	}
 	return nil
+}
+
+// flow makes each chunk one transaction, and encodes the next while the server
+// works. The mirror runs ahead of the database meanwhile: when anything fails,
+// it is of no more use.
+func (w *write) flow(ctx context.Context, chunks iter.Seq[[]*step]) error {
+	flying := make(chan error, 1)
+	flying <- nil
+	for chunk := range chunks {
+		ops, ahead, err := w.prepare(chunk)
+		if err == nil {
+			ahead.commit()
+		}
+		if failed := <-flying; failed != nil {
+			return stale(failed)
+		}
+		if err != nil {
+			return err
+		}
+		go func() { flying <- w.commit(ctx, ops) }()
+	}
+	return stale(<-flying)
+}
+
+// stale makes a refusal a reason to read the database and begin again.
+func stale(err error) error {
+	var refused *refusal
+	if errors.As(err, &refused) {
+		return fmt.Errorf("%w: %w", errStale, err)
+	}
+	return err
 }
 
 // chunk makes the steps in one transaction. If the server refuses it, it is
@@ -83,9 +118,6 @@ func (w *write) chunk(ctx context.Context, all []*step) error {
 	var refused *refusal
 	if !errors.As(err, &refused) {
 		return err
-	}
-	if !w.fresh {
-		return fmt.Errorf("%w: %w", errStale, err)
 	}
 	if uuid := refused.duplicate(); uuid != "" {
 		// A row of ours that is not marked as one any more.
@@ -113,6 +145,19 @@ func (w *write) reject(s *step, err error) {
 
 // transaction makes the steps, or none of them.
 func (w *write) transaction(ctx context.Context, all []*step) error {
+	ops, ahead, err := w.prepare(all)
+	if err != nil {
+		return err
+	}
+	if err := w.commit(ctx, ops); err != nil {
+		return err
+	}
+	ahead.commit()
+	return nil
+}
+
+// prepare encodes the steps, and returns the mirror as it will be.
+func (w *write) prepare(all []*step) ([]ovsdb.Operation, *stage, error) {
 	ahead := w.mirror.stage()
 	for _, s := range all {
 		for _, c := range s.changes {
@@ -120,19 +165,15 @@ func (w *write) transaction(ctx context.Context, all []*step) error {
 				if len(w.rejected.Keys) > 0 {
 					continue // it refers to what was rejected
 				}
-				return fmt.Errorf("%w: %w", errStale, err)
+				return nil, nil, fmt.Errorf("%w: %w", errStale, err)
 			}
 		}
 	}
 	ops, err := ahead.operations()
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	if err := w.commit(ctx, ops.list()); err != nil {
-		return err
-	}
-	ahead.commit()
-	return nil
+	return ops.list(), ahead, nil
 }
 
 // commit makes a transaction, and sees that it changed what it was to change.

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/cmd/bridge"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+	"github.com/coe-bridge/coe-bridge/restconf"
+	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+)
+
+// config turns flags into a bridge's configuration. cleanUp removes what was
+// made for this run alone.
+func (f *serveFlags) config(log *slog.Logger) (cfg bridge.Config, cleanUp func(), err error) {
+	cleanUp = func() {}
+	if err := f.check(); err != nil {
+		return cfg, cleanUp, err
+	}
+	cfg = bridge.Config{
+		HTTP: bridge.HTTPConfig{
+			Listen: f.listen, CertFile: f.tlsCert, KeyFile: f.tlsKey, ClientCAFile: f.clientCA,
+			BodyLimit: f.bodyLimit, Timeout: f.requestTimeout,
+		},
+		Backend:    bridge.BackendConfig{Name: f.backend, OVN: ovn.Config{Endpoints: f.ovnNB}},
+		Reconcile:  reconcile.Config{Resync: f.resync},
+		ReuseDelay: f.reuseDelay,
+		Log:        log,
+	}
+	if cfg.HTTP.Auth, err = f.auth(log); err != nil {
+		return cfg, cleanUp, err
+	}
+	if cfg.Mapping, err = f.settings.settings(); err != nil {
+		return cfg, cleanUp, err
+	}
+	if strings.Contains(f.ovnNB, "ssl:") {
+		if cfg.Backend.OVN.TLS, err = clientTLS(
+			fileFlag{"--ovn-ca", f.ovnCA}, fileFlag{"--ovn-cert", f.ovnCert}, fileFlag{"--ovn-key", f.ovnKey}); err != nil {
+			return cfg, cleanUp, err
+		}
+	}
+	cfg.Datastore, cleanUp, err = f.datastore()
+	return cfg, cleanUp, err
+}
+
+// check refuses flags that contradict each other, or would be passed over.
+func (f *serveFlags) check() error {
+	cert := fileFlag{"--tls-cert", f.tlsCert}
+	if err := together(cert, fileFlag{"--tls-key", f.tlsKey}); err != nil {
+		return err
+	}
+	switch {
+	case f.clientCA != "" && f.tlsCert == "":
+		return errors.New("--client-ca is given without --tls-cert and --tls-key: only TLS has client certificates")
+	case f.dataDir != "" && len(f.etcdEndpoints) > 0:
+		return errors.New("two places to keep data: --data-dir is for the embedded etcd, --etcd-endpoints for an external one; give one of them")
+	case f.bodyLimit <= 0:
+		return fmt.Errorf("--body-limit %d: want a number of bytes above 0", f.bodyLimit)
+	}
+	for flag, d := range map[string]time.Duration{
+		"request-timeout": f.requestTimeout, "address-reuse-delay": f.reuseDelay, "resync-interval": f.resync,
+	} {
+		if d <= 0 {
+			return fmt.Errorf("--%s %s: want a time above 0", flag, d)
+		}
+	}
+	return nil
+}
+
+func (f *serveFlags) auth(log *slog.Logger) (restconf.Authenticator, error) {
+	switch {
+	case f.authFile != "":
+		return restconf.OpenPasswords(f.authFile, log)
+	case f.dev:
+		return restconf.FixedUsers{"admin": "admin"}, nil
+	}
+	return nil, errors.New("nobody could log in: name a file of users with --auth-file (coe-bridge passwd USER writes its lines), or try out with --dev")
+}
+
+func (f *serveFlags) datastore() (cfg datastore.Config, cleanUp func(), err error) {
+	cleanUp = func() {}
+	cfg = datastore.Config{Dir: f.dataDir, BodyLimit: f.bodyLimit}
+	if len(f.etcdEndpoints) > 0 {
+		cfg.Endpoints, cfg.MaxTxnOps = f.etcdEndpoints, f.etcdMaxTxnOps
+		cfg.Username, cfg.PasswordFile = f.etcdUser, f.etcdPasswordFile
+		if f.etcdCA != "" || f.etcdCert != "" {
+			cfg.TLS, err = clientTLS(
+				fileFlag{"--etcd-ca", f.etcdCA}, fileFlag{"--etcd-cert", f.etcdCert}, fileFlag{"--etcd-key", f.etcdKey})
+		}
+		return cfg, cleanUp, err
+	}
+	if cfg.Dir != "" {
+		return cfg, cleanUp, nil
+	}
+	if !f.dev {
+		return cfg, cleanUp, errors.New("nowhere to keep data: name a folder with --data-dir, or an external etcd with --etcd-endpoints")
+	}
+	if cfg.Dir, err = os.MkdirTemp("", "coe-bridge-dev-"); err != nil {
+		return cfg, cleanUp, fmt.Errorf("make a temporary data folder: %w", err)
+	}
+	return cfg, func() { _ = os.RemoveAll(cfg.Dir) }, nil
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/coe-bridge/coe-bridge/cmd/bridge"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/restconf"
+	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+)
+
+// The backends that are measured.
+func memoryBackend() bridge.BackendConfig { return bridge.BackendConfig{Name: "memory"} }
+
+func ovnBackend(endpoint string) bridge.BackendConfig {
+	return bridge.BackendConfig{Name: "ovn", OVN: ovn.Config{Endpoints: endpoint}}
+}
+
+// running is a bridge in this process.
+type running struct {
+	*client
+	bridge *bridge.Bridge
+	end    context.CancelFunc
+	done   chan error // nil until it runs
+}
+
+// open puts a bridge together over a data folder; run runs it.
+func (b *bench) open(ctx context.Context, dir string, backend bridge.BackendConfig) (*running, error) {
+	users, err := restconf.OpenPasswords(b.usersFile, b.log)
+	if err != nil {
+		return nil, err
+	}
+	made, err := bridge.New(ctx, bridge.Config{
+		HTTP:      bridge.HTTPConfig{Listen: "127.0.0.1:0", Auth: users},
+		Datastore: datastore.Config{Dir: dir},
+		Backend:   backend, Mapping: settings, Log: b.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &running{client: newClient(made.URL()), bridge: made}, nil
+}
+
+// start is open and run.
+func (b *bench) start(ctx context.Context, dir string, backend bridge.BackendConfig) (*running, error) {
+	r, err := b.open(ctx, dir, backend)
+	if err != nil {
+		return nil, err
+	}
+	r.run(ctx)
+	if err := r.awaitSync(ctx, 0); err != nil {
+		return nil, errors.Join(err, r.stop())
+	}
+	return r, nil
+}
+
+func (r *running) run(ctx context.Context) {
+	ctx, r.end = context.WithCancel(ctx)
+	r.done = make(chan error, 1)
+	go func() { r.done <- r.bridge.Run(ctx) }()
+}
+
+// stop ends the bridge, and waits for it.
+func (r *running) stop() error {
+	r.close()
+	var err error
+	if r.done != nil {
+		r.end()
+		err = <-r.done
+	}
+	if err := errors.Join(err, r.bridge.Close()); err != nil {
+		return fmt.Errorf("stop the bridge: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cmd/bridge"
+	"github.com/coe-bridge/coe-bridge/mapping"
+)
+
+// TestTraffic tells the specification's use cases with packets, where every pod
+// may reach every pod.
+func TestTraffic(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	c.rest.putPool(t, addressPool{
+		network: "default", subnet: "10.42.0.0/16", from: "10.42.0.2", to: "10.42.255.254", gateway: "10.42.0.1", dns: []string{"10.96.0.2", "10.96.0.3"},
+	})
+	front := c.run("host1", aPod{uid: uid("a", 1), namespace: "web", name: "front"})
+	cache := c.run("host1", aPod{uid: uid("a", 2), namespace: "web", name: "cache"})
+	back := c.run("host2", aPod{uid: uid("a", 3), namespace: "web", name: "back"})
+	cart := c.run("host1", aPod{uid: uid("a", 4), namespace: "shop", name: "cart"})
+	till := c.run("host2", aPod{uid: uid("a", 5), namespace: "shop", name: "till"})
+	pods := []*pod{front, cache, back, cart, till}
+
+	c.step("every pod reaches every pod", func() { c.reach(pods...) })
+	c.step("service", func() { c.testService(front, back, cache, cart, till) })
+	c.step("DHCP", func() { c.testDHCP(cart, back, []string{"10.96.0.2", "10.96.0.3"}) })
+	c.step("a pod moves", func() { c.testMove(till, front, back, cart) })
+	c.step("addresses from no pool", func() { pods = append(pods, c.testSingles(front, back, till)...) })
+	c.step("instances go with the last pod", func() {
+		for len(pods) > 0 {
+			c.delete(pods[0])
+			pods = pods[1:]
+			c.awaitInstances(pods...)
+		}
+	})
+}
+
+// step is a part of a test that needs those before it.
+func (c *cluster) step(name string, do func()) {
+	c.t.Helper()
+	whole := c.t
+	defer func() { c.t = whole }()
+	if !whole.Run(name, func(t *testing.T) { c.t = t; do() }) {
+		whole.FailNow()
+	}
+}
+
+// testService puts two pods behind a cluster IP and takes them out again.
+func (c *cluster) testService(front, back *pod, clients ...*pod) {
+	const url = "http://10.96.0.10/"
+	s := aService{
+		uid: uid("b", 1), namespace: "web", name: "page", address: "10.96.0.10", port: 80, target: fmt.Sprint(pagePort),
+		endpoints: []string{front.said.uid, back.said.uid},
+	}
+	c.serve(front, back)
+	c.rest.change(c.t, http.MethodPost, "service:service-information", s.body())
+	for _, client := range append(clients, front, back) { // the last two reach themselves too
+		c.awaitServed(client, url, front, back)
+	}
+	s.endpoints = []string{back.said.uid}
+	c.rest.change(c.t, http.MethodPut, servicePath(s.uid), s.body())
+	for _, client := range append(clients, front, back) {
+		c.awaitServed(client, url, back)
+	}
+	s.endpoints = nil
+	c.rest.change(c.t, http.MethodPut, servicePath(s.uid), s.body())
+	await(c.t, converge, "a service that nobody serves refuses", func() error {
+		page, err := c.lab.HTTPGet(c.t.Context(), clients[0].String(), url)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return nil
+		}
+		return fmt.Errorf("got %q, %w", page, err)
+	})
+	c.rest.change(c.t, http.MethodDelete, servicePath(s.uid), nil)
+}
+
+// testDHCP takes a pod's address away and has the pod ask for it.
+func (c *cluster) testDHCP(p, other *pod, dns []string) {
+	ctx := c.t.Context()
+	for _, what := range []string{"route", "address"} {
+		_, err := c.lab.Exec(ctx, p.String(), "ip", what, "flush", "dev", "eth0")
+		require.NoError(c.t, err)
+	}
+	offer, err := askDHCP(ctx, c.lab.Namespace(p.String()), p.port.MAC)
+	require.NoError(c.t, err)
+	require.Equal(c.t, p.port.Address.Addr(), offer.address)
+	require.Equal(c.t, []netip.Addr{p.port.Gateway}, offer.routers)
+	require.Equal(c.t, dns, texts(offer.dns))
+	require.EqualValues(c.t, 3600, offer.leaseSeconds)
+	require.True(c.t, offer.subnet().Contains(p.port.Gateway), "%s holds the gateway %s", offer.subnet(), p.port.Gateway)
+
+	for _, args := range [][]string{
+		{"address", "add", netip.PrefixFrom(offer.address, offer.maskBits).String(), "dev", "eth0"},
+		{"route", "add", "default", "via", offer.routers[0].String()},
+	} {
+		_, err := c.lab.Exec(ctx, p.String(), slices.Concat([]string{"ip"}, args)...)
+		require.NoError(c.t, err)
+	}
+	c.reach(p, other)
+}
+
+// testMove moves a pod to another node.
+func (c *cluster) testMove(p *pod, others ...*pod) {
+	before := p.port
+	c.move(p, "host1")
+	require.NotEqual(c.t, before.Host, p.port.Host)
+	c.reach(append(others, p)...)
+	c.move(p, "host2")
+	c.reach(append(others, p)...)
+}
+
+// testSingles runs pods whose addresses come from no pool, on a node that has a
+// pod-cidr of its own and on one that has none.
+func (c *cluster) testSingles(pooled ...*pod) []*pod {
+	c.rest.putNode(c.t, 1, "host1", c.node("host1"), "10.77.1.0/24")
+	singles := []*pod{
+		c.run("host1", aPod{uid: uid("a", 11), namespace: "web", name: "single-cidr", address: "10.77.1.5"}),
+		c.run("host1", aPod{uid: uid("a", 12), namespace: "web", name: "single-cidr2", address: "10.77.1.6"}),
+		c.run("host1", aPod{uid: uid("a", 13), namespace: "shop", name: "single", address: "10.78.0.5"}),
+		c.run("host2", aPod{uid: uid("a", 14), namespace: "web", name: "single-far", address: "10.78.0.6"}),
+		c.run("host2", aPod{uid: uid("a", 15), namespace: "lone", name: "single-lone", address: "10.78.0.7"}),
+	}
+	link := netip.MustParseAddr("169.254.1.1")
+	for i, gateway := range []netip.Addr{netip.MustParseAddr("10.77.1.1"), netip.MustParseAddr("10.77.1.1"), link, link, link} {
+		require.Equal(c.t, netip.MustParsePrefix(singles[i].said.address+"/32"), singles[i].port.Address)
+		require.Equal(c.t, gateway, singles[i].port.Gateway, singles[i].String())
+	}
+	c.reach(append(pooled, singles...)...)
+	return singles
+}
+
+// TestTrafficIsolated tells what reaches what where each namespace is a network
+// of its own.
+func TestTrafficIsolated(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, func(cfg *bridge.Config) { cfg.Mapping.Isolation = mapping.IsolationNamespace })
+	c.rest.putPool(t, addressPool{network: "default", subnet: "10.43.0.0/24", gateway: "10.43.0.1"})
+	front := c.run("host1", aPod{uid: uid("a", 1), namespace: "web", name: "front"})
+	back := c.run("host2", aPod{uid: uid("a", 2), namespace: "web", name: "back"})
+	cart := c.run("host1", aPod{uid: uid("a", 3), namespace: "shop", name: "cart"})
+	till := c.run("host2", aPod{uid: uid("a", 4), namespace: "shop", name: "till"})
+	// The same address as front: another namespace is another network.
+	twin := c.run("host2", aPod{uid: uid("a", 5), namespace: "twin", name: "twin", address: front.port.Address.Addr().String()})
+
+	c.step("within a namespace", func() { c.reach(front, back); c.reach(cart, till) })
+	c.step("not across namespaces", func() {
+		c.separate(cart, back)
+		c.separate(till, back)
+		c.separate(back, cart, till)
+		c.separate(twin, back, till)
+	})
+	c.step("a service within its namespace", func() {
+		c.serve(front)
+		s := aService{
+			uid: uid("b", 1), namespace: "web", name: "page", address: "10.96.0.10", port: 80, target: fmt.Sprint(pagePort),
+			endpoints: []string{front.said.uid},
+		}
+		c.rest.change(t, http.MethodPut, servicePath(s.uid), s.body())
+		c.awaitServed(back, "http://10.96.0.10/", front)
+		_, err := c.lab.HTTPGet(t.Context(), cart.String(), "http://10.96.0.10/")
+		require.Error(t, err)
+	})
+}
+
+func texts[T fmt.Stringer](values []T) []string {
+	out := make([]string, 0, len(values))
+	for _, v := range values {
+		out = append(out, v.String())
+	}
+	return out
+}
