@@ -64,18 +64,18 @@ func TestExternalEtcd(t *testing.T) {
 	require.Equal(t, 200, b.do("DELETE", coe, "").status)
 }
 
-// The embedded etcd takes whatever fits in a body.
+// The embedded etcd takes many more operations at once than etcd does by default.
 func TestManyEntriesInOneBody(t *testing.T) {
 	b := newBed(t)
 	var body strings.Builder
 	body.WriteString(`{"pods":[{"uid":"` + uid1 + `"}`)
-	for i := range 100000 {
+	for i := range 20000 {
 		fmt.Fprintf(&body, `,{"uid":"00000000-0000-4000-8000-%012d"}`, i)
 	}
 	body.WriteString(`]}`)
 	require.Less(t, body.Len(), DefaultBodyLimit)
 	require.Equal(t, 204, b.do("POST", coe, body.String()).status)
-	require.Len(t, b.store.Tree(b.cfg.Schema.Module("pod").Child("coe")), 100002)
+	require.Len(t, b.store.Tree(b.cfg.Schema.Module("pod").Child("coe")), 20002)
 	require.Equal(t, 200, b.do("PUT", coe, `{"coe":{"pods":[{"uid":"`+uid1+`"}]}}`).status)
 	require.JSONEq(t, `{"coe":{"pods":[{"uid":"`+uid1+`"}]}}`, b.do("GET", coe, "").body)
 }

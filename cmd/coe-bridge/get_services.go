@@ -105,6 +105,23 @@ func (s shownService) rows() [][]string {
 	return rows
 }
 
+// within counts the addresses of services that lie in a subnet.
+func (m mappedServices) within(subnet string) int {
+	prefix, err := netip.ParsePrefix(subnet)
+	if err != nil {
+		return 0
+	}
+	addresses := map[netip.Addr]bool{}
+	for _, s := range m.List {
+		for _, v := range s.VIPs {
+			if addr, err := netip.ParseAddr(v.Address); err == nil && prefix.Contains(addr) {
+				addresses[addr] = true
+			}
+		}
+	}
+	return len(addresses)
+}
+
 func hostPort(address string, port uint16) string {
 	addr, err := netip.ParseAddr(address)
 	if port == 0 || err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strconv"
 	"strings"
+
+	"github.com/coe-bridge/coe-bridge/coe"
 )
 
 func resources() []resource {
@@ -86,6 +88,10 @@ func readPools(ctx context.Context, c *client) (table, any, error) {
 	if err := c.get(ctx, confirmed, "dhcp_allocation_pool:dhcp_allocation_pool", &all); err != nil {
 		return table{}, nil, err
 	}
+	var services mappedServices
+	if err := c.get(ctx, wanted, "coe-netvirt:services", &services); err != nil {
+		return table{}, nil, err
+	}
 	t := table{
 		columns: []string{"NETWORK", "SUBNET", "FROM", "TO", "GATEWAY", "IN USE"},
 		empty:   "no pools; POST one to /restconf/config/dhcp_allocation_pool:dhcp_allocation_pool",
@@ -96,6 +102,9 @@ func readPools(ctx context.Context, c *client) (table, any, error) {
 			used[a.Subnet] = len(a.Given)
 		}
 		for _, p := range n.Pools {
+			if n.ID == coe.ServicePool {
+				used[p.Subnet] = services.within(p.Subnet)
+			}
 			t.rows = append(t.rows, []string{n.ID, p.Subnet, p.From, p.To, p.Gateway, strconv.Itoa(used[p.Subnet])})
 		}
 	}

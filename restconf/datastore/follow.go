@@ -8,7 +8,8 @@ import (
 )
 
 // Batch is what one revision changed. After a break in which etcd dropped its
-// history, one Batch may stand for several revisions.
+// history, one Batch may stand for several revisions. A Batch without a change
+// tells that the revision has been reached.
 type Batch struct {
 	Revision int64
 	// Snapshot: Put is everything that there is.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ovn-kubernetes/libovsdb/cache"
-	"github.com/ovn-kubernetes/libovsdb/client"
+	libovsdb "github.com/ovn-kubernetes/libovsdb/client"
 	"github.com/ovn-kubernetes/libovsdb/model"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
@@ -100,7 +100,7 @@ func percentile(sorted []time.Duration, p int) time.Duration {
 
 // watcher notes when switch ports come into a northbound database.
 type watcher struct {
-	client client.Client
+	client libovsdb.Client
 
 	mu   sync.Mutex
 	seen map[string]time.Time // by name
@@ -114,7 +114,7 @@ func watch(ctx context.Context, endpoint string) (*watcher, error) {
 	w := &watcher{client: c, seen: map[string]time.Time{}}
 	c.Cache().AddEventHandler(&cache.EventHandlerFuncs{AddFunc: w.added})
 	port := &nb.LogicalSwitchPort{}
-	if _, err := c.Monitor(ctx, c.NewMonitor(client.WithTable(port, &port.Name))); err != nil {
+	if _, err := c.Monitor(ctx, c.NewMonitor(libovsdb.WithTable(port, &port.Name))); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("watch switch ports: %w", err)
 	}

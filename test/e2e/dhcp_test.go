@@ -66,27 +66,33 @@ func askDHCP(ctx context.Context, namespace string, mac net.HardwareAddr) (dhcpL
 	return ack, nil
 }
 
-// listenDHCP opens a DHCP client's socket in a network namespace. The thread that
-// enters the namespace ends with its goroutine.
+// listenDHCP opens a DHCP client's socket in a network namespace.
 func listenDHCP(ctx context.Context, namespace string) (conn net.PacketConn, err error) {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		ns, err := netns.GetFromName(namespace)
-		if err == nil {
-			err = errors.Join(netns.Set(ns), ns.Close())
+	runtime.LockOSThread()
+	home, err := netns.Get()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = home.Close() }()
+	away, err := netns.GetFromName(namespace)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = away.Close() }()
+	if err := netns.Set(away); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err = errors.Join(err, netns.Set(home)); err == nil {
+			runtime.UnlockOSThread()
 		}
-		if err == nil {
-			cfg := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-				var bound error
-				err := raw.Control(func(fd uintptr) { bound = unix.BindToDevice(int(fd), "eth0") })
-				return errors.Join(err, bound)
-			}}
-			conn, err = cfg.ListenPacket(ctx, "udp4", "0.0.0.0:68")
-		}
-		done <- err
 	}()
-	return conn, <-done
+	cfg := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var bound error
+		err := raw.Control(func(fd uintptr) { bound = unix.BindToDevice(int(fd), "eth0") })
+		return errors.Join(err, bound)
+	}}
+	return cfg.ListenPacket(ctx, "udp4", "0.0.0.0:68")
 }
 
 func exchangeDHCP(conn net.PacketConn, message []byte, want byte) (dhcpLease, error) {

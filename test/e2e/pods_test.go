@@ -137,7 +137,7 @@ func (c *cluster) reach(pods ...*pod) {
 func (c *cluster) separate(from *pod, to ...*pod) {
 	c.t.Helper()
 	for _, p := range to {
-		out, err := c.lab.Exec(c.t.Context(), from.String(), "ping", "-n", "-c", "3", "-i", "0.2", "-W", "1", p.port.Address.Addr().String())
+		out, err := c.lab.Exec(c.t.Context(), from.String(), "ping", "-n", "-c", "2", "-i", "0.2", "-W", "1", p.port.Address.Addr().String())
 		require.Error(c.t, err, "%s reaches %s: %s", from, p, out)
 		require.ErrorContains(c.t, err, "100% packet loss")
 	}

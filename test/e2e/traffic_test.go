@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -166,7 +168,9 @@ func TestTrafficIsolated(t *testing.T) {
 		}
 		c.rest.change(t, http.MethodPut, servicePath(s.uid), s.body())
 		c.awaitServed(back, "http://10.96.0.10/", front)
-		_, err := c.lab.HTTPGet(t.Context(), cart.String(), "http://10.96.0.10/")
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := c.lab.HTTPGet(ctx, cart.String(), "http://10.96.0.10/")
 		require.Error(t, err)
 	})
 }

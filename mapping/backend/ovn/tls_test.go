@@ -64,6 +64,10 @@ func TestTLS(t *testing.T) {
 	require.NoError(t, free.Close())
 	ovsdb.Start(t, "--remote=pssl:"+port+":127.0.0.1",
 		"--private-key="+file("server.key"), "--certificate="+file("server.cert"), "--ca-cert="+file("ca.cert"))
+	require.Eventually(t, func() bool {
+		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
+		return err == nil && conn.Close() == nil
+	}, 10*time.Second, time.Millisecond)
 
 	cases := map[string]struct {
 		key, cert, ca string
