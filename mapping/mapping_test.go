@@ -323,5 +323,5 @@ func TestChosenServiceAddress(t *testing.T) {
 	v.ServiceFacts = map[string]*coe.ServiceFact{svc1: {UID: svc1, Namespace: "default", Address: netip.MustParseAddr("10.96.0.7")}}
 	got, problems := mapping.Map(v, settings)
 	require.Empty(t, problems)
-	require.Contains(t, got, netvirt.Key{Kind: netvirt.KindServiceVIP, Name: svc1 + " tcp 10.96.0.7:0"})
+	require.Contains(t, got, netvirt.Key{Kind: netvirt.KindServiceVIP, Name: "default " + svc1 + " tcp 10.96.0.7:0"})
 }

@@ -78,8 +78,7 @@ func OpenPasswords(path string, log *slog.Logger) (*Passwords, error) {
 // for bcrypt. A wrong user costs the same time as a wrong password.
 func (p *Passwords) Verify(ctx context.Context, user, password string) bool {
 	mark := p.fingerprint(user, password)
-	hash, known, granted := p.look(user, mark)
-	if granted {
+	if _, _, granted := p.look(user, mark); granted {
 		return true
 	}
 	select {
@@ -88,7 +87,8 @@ func (p *Passwords) Verify(ctx context.Context, user, password string) bool {
 	case <-ctx.Done():
 		return false
 	}
-	if hash, known, granted = p.look(user, mark); granted { // while waiting for the slot
+	hash, known, granted := p.look(user, mark)
+	if granted { // while waiting for the slot
 		return true
 	}
 	if bcrypt.CompareHashAndPassword(hash, []byte(password)) != nil || !known {

@@ -1,6 +1,8 @@
 package restconf
 
 import (
+	"strings"
+
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
@@ -46,8 +48,8 @@ func (e *edit) holds(key *yang.Node, value string) bool {
 }
 
 // checkAll runs a container's check over all its entries as they will be. The
-// container's own unit is written with it, and read, as with every change to a
-// checked container: so its revision stands for all entries, and of two changes
+// container's own unit is written with it, and read, as with every write to a
+// checked container: so its revision stands for all entries, and of two writes
 // side by side the second looks again.
 func (e *edit) checkAll(top *yang.Node, check func([]*yang.Data) error) error {
 	own := e.tx.Get(top)
@@ -68,7 +70,8 @@ func (e *edit) checkAll(top *yang.Node, check func([]*yang.Data) error) error {
 	return asRefusal(check(entries), stepsTo(top).path())
 }
 
-// asRefusal makes a check's error one about data.
+// asRefusal makes a check's error one about data. Its paths are below path, which
+// is that of what was checked.
 func asRefusal(err error, path string) error {
 	if err == nil {
 		return nil
@@ -76,5 +79,5 @@ func asRefusal(err error, path string) error {
 	if _, ok := asErrors(err); !ok {
 		err = &yang.Error{Type: "application", Tag: "invalid-value", Message: err.Error()}
 	}
-	return withPath(err, path)
+	return mapErrors(err, func(e *yang.Error) { e.Path = strings.TrimSuffix(path+"/"+e.Path, "/") })
 }

@@ -19,7 +19,7 @@ type edit struct {
 	server  *Server
 	tx      *datastore.Tx
 	written []document
-	tops    map[*yang.Node]bool // whose data change
+	tops    map[*yang.Node]bool // in which something is written
 }
 
 type document struct {
@@ -163,6 +163,7 @@ func (e *edit) post(t target, children []*yang.Data) error {
 	if parent == nil {
 		return missing(t)
 	}
+	before := len(parent.Children)
 	entries, err := e.add(t, parent, children)
 	if err != nil {
 		return err
@@ -172,7 +173,9 @@ func (e *edit) post(t target, children []*yang.Data) error {
 			return exists(append(stepsTo(entry.Node.Parent), stepOf(entry)))
 		}
 	}
-	e.save(at, doc)
+	if len(parent.Children) > before { // or else those who POST would wait for each other
+		e.save(at, doc)
+	}
 	return e.saveEntries(entries)
 }
 
@@ -265,7 +268,6 @@ func (e *edit) delete(t target) error {
 	}
 	if len(below) == 0 {
 		e.tx.Delete(at.node(), at.last().keys)
-		e.tops[t.top()] = true
 		return nil
 	}
 	remove(descend(doc, below.parent()), below.last())

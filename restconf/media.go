@@ -62,11 +62,11 @@ func (d *dialect) bodyMedia(r *http.Request) (media, error) {
 // accepted is the media type to answer in: the one of the highest quality, and of
 // those the first of the dialect.
 func (d *dialect) accepted(r *http.Request) (media, error) {
-	accept := r.Header.Values("Accept")
-	if len(accept) == 0 {
+	accept := strings.Join(r.Header.Values("Accept"), ",")
+	if strings.TrimSpace(accept) == "" {
 		return d.media[0], nil
 	}
-	ranges := parseAccept(strings.Join(accept, ","))
+	ranges := parseAccept(accept)
 	best, bestQuality := media{}, 0.0
 	for _, m := range d.media {
 		if q := ranges.quality(m.name); q > bestQuality {

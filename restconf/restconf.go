@@ -63,9 +63,11 @@ type Config struct {
 	// State is added to the operational tree of a writable container.
 	State map[string]Source
 	// Checks are run on all entries that a container would have after a write,
-	// before it is made. Two writes never pass one side by side.
+	// before it is made, unless it deletes whole entries: so what holds for entries
+	// has to hold for fewer. Two writes never pass one side by side.
 	Checks map[string]func(entries []*yang.Data) error
-	// EntryChecks are run on each entry written, by "module:container/list".
+	// EntryChecks are run on each entry written, by "module:container/list". The
+	// path of a *yang.Error that a check returns is that below what it was given.
 	EntryChecks map[string]func(entry *yang.Data) error
 
 	// Open are served beside the trees, by path, to everyone: health and metrics.

@@ -28,9 +28,7 @@ func (q *request) wantsState() bool {
 func (s *Server) serveTree(at tree) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
-		ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Timeout)
-		defer cancel()
-		q := &request{http: r.WithContext(ctx), tree: at, dialect: at.dialect}
+		q := &request{http: r, tree: at, dialect: at.dialect}
 		err := s.serve(w, q)
 		if err != nil {
 			s.fail(w, at.dialect, err)
@@ -83,9 +81,14 @@ func (s *Server) allow(w http.ResponseWriter, q *request) error {
 		return newProblem(http.StatusUnsupportedMediaType, "protocol", "operation-not-supported",
 			"PATCH is for RFC 8040: use /rests/data, or PUT")
 	}
-	p := newProblem(http.StatusMethodNotAllowed, "protocol", "operation-not-supported", s.whyNot(q))
-	p.errors[0].Path = q.target.path()
-	p.allow = methods
+	return s.notAllowed(q, q.target.path(), s.whyNot(q))
+}
+
+// notAllowed is a 405 because of what is at path.
+func (s *Server) notAllowed(q *request, path, message string) error {
+	p := newProblem(http.StatusMethodNotAllowed, "protocol", "operation-not-supported", message)
+	p.errors[0].Path = path
+	p.allow = s.methods(q)
 	return p
 }
 
@@ -122,13 +125,20 @@ func (s *Server) whyNot(q *request) string {
 	case t.isRoot():
 		return method + " is not for the whole datastore"
 	case s.readOnly[t.top()].Says != "":
-		return t[:1].path() + " is read-only: " + s.readOnly[t.top()].Says
+		return s.comesFrom(t.top())
 	case !q.tree.config:
 		return "the operational tree is read-only: write to the config tree"
 	case !t.node().Config:
 		return t.node().Name + " is state, which only this server writes"
+	case t.last().isList() && t.node().Kind == yang.List && len(t.node().Keys) == 0:
+		return method + " is not for the list " + t.node().Name + ", whose entries have no key: write what holds it"
 	case t.last().isList():
 		return method + " is for one entry of the list " + t.node().Name + ": give its key"
 	}
 	return method + " is not for " + t.node().Name
+}
+
+// comesFrom tells who tries to write a read-only tree where its data come from.
+func (s *Server) comesFrom(top *yang.Node) string {
+	return stepsTo(top).path() + " is read-only: " + s.readOnly[top].Says
 }

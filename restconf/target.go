@@ -105,7 +105,7 @@ func (t target) path() string {
 
 func (s step) path(at string) string {
 	if s.isList() {
-		return (&yang.Data{Node: s.node}).Path(at)
+		return s.node.Path(at)
 	}
 	return s.data().Path(at)
 }

@@ -106,21 +106,30 @@ func (s *Server) readBody(w http.ResponseWriter, q *request) ([]*yang.Data, erro
 }
 
 func (s *Server) decodeBody(q *request, m media, body []byte) ([]*yang.Data, error) {
+	outermost := firstMember(body)
 	children := q.http.Method == http.MethodPost
 	asChildren := children
 	if q.dialect.draft {
-		asChildren = q.bodyHasChildren(body, children)
+		asChildren = q.bodyHasChildren(outermost, children)
 	}
 	at := q.target
 	if !asChildren {
+		if outermost != "" && localName(outermost) != at.node().Name {
+			return nil, q.wantsTarget()
+		}
 		at = at.parent()
 	}
 	data, err := m.codec.decode(s.cfg.Schema, body, at.schema(), at.path(), q.dialect.mode)
-	if err == nil && !q.dialect.draft && !strings.Contains(firstMember(body), ":") {
+	if err == nil && !q.dialect.draft && !strings.Contains(outermost, ":") {
 		err = withPath(malformed("the outermost name in a body has to be \"module:name\""), at.path())
 	}
 	if err != nil {
 		return nil, q.dialect.retag(err)
+	}
+	if q.target.isRoot() {
+		if err := s.refuseReadOnly(q, data); err != nil {
+			return nil, err
+		}
 	}
 	if err := refuseState(data, at.path()); err != nil {
 		return nil, q.dialect.retag(err)
@@ -146,13 +155,11 @@ func (s *Server) decodeBody(q *request, m media, body []byte) ([]*yang.Data, err
 // target, or the target itself. The published examples use both with POST and
 // with PUT, and which it is shows in the name of the first member. That only
 // works for containers; an entry of a list is always named by its list.
-func (q *request) bodyHasChildren(body []byte, children bool) bool {
+func (q *request) bodyHasChildren(outermost string, children bool) bool {
 	if q.target.isRoot() || q.target.node().Kind != yang.Container {
 		return children
 	}
-	name := firstMember(body)
-	name = name[strings.IndexByte(name, ':')+1:]
-	node := q.target.node()
+	name, node := localName(outermost), q.target.node()
 	isChild, isTarget := node.Child("", name) != nil, name == node.Name
 	if isChild == isTarget {
 		return children
@@ -174,16 +181,36 @@ func firstMember(body []byte) string {
 	return name
 }
 
+// localName is a member's name without its module.
+func localName(name string) string { return name[strings.IndexByte(name, ':')+1:] }
+
 // isTarget checks that a body holds the one instance that the path names.
 func (q *request) isTarget(data []*yang.Data) error {
 	node := q.target.node()
 	if len(data) != 1 || data[0].Node != node {
-		return withPath(malformed("the body has to hold "+node.Module.Name+":"+node.Name+" and nothing else"), q.target.path())
+		return q.wantsTarget()
 	}
 	if s := q.target.last(); !s.matches(data[0]) {
 		return &yang.Error{
 			Type: "protocol", Tag: "invalid-value", Path: q.target.path(),
 			Message: "the key in the body, " + strings.Join(stepOf(data[0]).keys, " ") + ", is not the path's, " + strings.Join(s.keys, " "),
+		}
+	}
+	return nil
+}
+
+// wantsTarget is the error of a body that holds anything but the target.
+func (q *request) wantsTarget() error {
+	node := q.target.node()
+	return withPath(malformed("the body has to hold "+node.Module.Name+":"+node.Name+" and nothing else"), q.target.path())
+}
+
+// refuseReadOnly finds trees that clients can't write among the top containers
+// that one sent to the datastore as a whole. Below it the path has told already.
+func (s *Server) refuseReadOnly(q *request, tops []*yang.Data) error {
+	for _, top := range tops {
+		if _, fixed := s.readOnly[top.Node]; fixed {
+			return s.notAllowed(q, top.Path(""), s.comesFrom(top.Node))
 		}
 	}
 	return nil

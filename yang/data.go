@@ -95,9 +95,7 @@ func (d *Data) instanceOf(node *Node) *Data {
 // parent's is at: "" where d is at the top.
 func (d *Data) Path(at string) string {
 	var out strings.Builder
-	out.WriteString(at)
-	out.WriteByte('/')
-	out.WriteString(stepName(d.Node, at))
+	out.WriteString(d.Node.Path(at))
 	switch d.Node.Kind {
 	case LeafList:
 		writePredicate(&out, ".", d.Value)
@@ -110,13 +108,14 @@ func (d *Data) Path(at string) string {
 	return out.String()
 }
 
-// stepName is a node's name in an instance-identifier: with its module at the
-// top and where that differs from the parent's.
-func stepName(n *Node, at string) string {
+// Path returns the path of all instances of n whose parent's is at, "" where n is
+// at the top: the name, with its module at the top and where that differs from the
+// parent's.
+func (n *Node) Path(at string) string {
 	if at == "" || n.Parent == nil || n.Parent.Module != n.Module {
-		return n.Module.Name + ":" + n.Name
+		return at + "/" + n.Module.Name + ":" + n.Name
 	}
-	return n.Name
+	return at + "/" + n.Name
 }
 
 // writePredicate writes a value in the quotes that it doesn't hold; XPath has no

@@ -45,9 +45,9 @@ func (d *decoder) errors() Errors {
 func (s step) path(at string) string {
 	switch {
 	case s.data == nil:
-		return at + "/" + stepName(s.node, at)
+		return s.node.Path(at)
 	case s.node.Kind == List && len(s.data.missingKeys()) > 0:
-		return fmt.Sprintf("%s/%s[%d]", at, stepName(s.node, at), s.position)
+		return fmt.Sprintf("%s[%d]", s.node.Path(at), s.position)
 	}
 	return s.data.Path(at)
 }

@@ -70,7 +70,7 @@ func (v *validator) group(d *Data, group []*Data, path string) {
 }
 
 func (v *validator) count(node *Node, n uint64, path string) {
-	path += "/" + stepName(node, path)
+	path = node.Path(path)
 	switch {
 	case n < node.atLeast:
 		v.report(path, "invalid-value", "too-few-elements", "%s: %d of them: want at least %d", node.Name, n, node.atLeast)
@@ -112,7 +112,7 @@ func (v *validator) absent(d *Data, path string) {
 		case Container:
 			v.instance(&Data{Node: node}, path)
 		case Leaf:
-			v.report(path+"/"+stepName(node, path), "missing-element", "", "%s: not there: want %s", node.Name, node.typ.want)
+			v.report(node.Path(path), "missing-element", "", "%s: not there: want %s", node.Name, node.typ.want)
 		default:
 			v.count(node, 0, path)
 		}

@@ -35,7 +35,11 @@ func newBackend(cfg BackendConfig, epoch string, log *slog.Logger) (closer, erro
 	case "ovn":
 		c := cfg.OVN
 		c.Epoch = epoch
-		return ovn.New(c, log.With("backend", cfg.Name))
+		backend, err := ovn.New(c, log.With("backend", cfg.Name))
+		if err != nil {
+			return nil, err // and no typed nil
+		}
+		return backend, nil
 	}
 	return nil, fmt.Errorf("backend %q: want one of %s", cfg.Name, strings.Join(Backends(), ", "))
 }

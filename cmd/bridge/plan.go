@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 
@@ -82,10 +83,6 @@ func readDocument(schema *yang.Schema, document []byte) ([]northbound.Entry, err
 	}
 	var entries []northbound.Entry
 	for _, top := range tops {
-		if !slices.Contains(readable, top.Node.Module.Name) {
-			return nil, fmt.Errorf("%s is nothing that a bridge is told; want data of the modules %s",
-				listName(top.Node), strings.Join(readable, ", "))
-		}
 		if err := schema.Validate(top, "", nil); err != nil {
 			return nil, err
 		}
@@ -109,7 +106,7 @@ func readDocument(schema *yang.Schema, document []byte) ([]northbound.Entry, err
 func decodeDocument(schema *yang.Schema, document []byte) ([]*yang.Data, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(document, &members); err != nil {
-		return nil, fmt.Errorf("read JSON: %w", err)
+		return nil, fmt.Errorf("want one JSON object like {\"pod:pods\": […]}: %w", err)
 	}
 	for name := range members {
 		if parent := parentOf(schema, name); parent != nil {
@@ -117,7 +114,26 @@ func decodeDocument(schema *yang.Schema, document []byte) ([]*yang.Data, error) 
 			return []*yang.Data{{Node: parent, Children: children}}, err
 		}
 	}
+	tops := topNames(schema)
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if !slices.ContainsFunc(tops, func(top string) bool { return name == top || strings.HasSuffix(top, ":"+name) }) {
+			return nil, fmt.Errorf("%q is nothing that a bridge is told: want %s, or one of the lists in them", name, strings.Join(tops, ", "))
+		}
+	}
 	return schema.DecodeJSON(document, nil, "", yang.Lenient)
+}
+
+// topNames are the top containers that a plan reads.
+func topNames(schema *yang.Schema) []string {
+	var names []string
+	for _, m := range schema.Modules {
+		for _, top := range m.Top {
+			if slices.Contains(readable, m.Name) {
+				names = append(names, listName(top))
+			}
+		}
+	}
+	return names
 }
 
 // parentOf is the top container that has a list of this name ("pod:pods" or

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -14,8 +15,13 @@ func newCompletion() *cobra.Command {
   coe-bridge completion bash > /etc/bash_completion.d/coe-bridge
   coe-bridge completion zsh > "${fpath[1]}/_coe-bridge"
   coe-bridge completion fish > ~/.config/fish/completions/coe-bridge.fish`,
-		ValidArgs:             []string{"bash", "zsh", "fish"},
-		Args:                  cobra.ExactArgs(1),
+		ValidArgs: []string{"bash", "zsh", "fish"},
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("completion: want one of bash, zsh or fish")
+			}
+			return nil
+		},
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root, out := cmd.Root(), cmd.OutOrStdout()

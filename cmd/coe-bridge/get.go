@@ -63,7 +63,12 @@ func newReader(r resource) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   r.name,
 		Short: r.short,
-		Args:  cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("%s %s: it takes no name, it shows all", cmd.CommandPath(), args[0])
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.client()
 			if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
@@ -87,7 +88,7 @@ func showPods(all pods, given leases, have elanInterfaces, st status) []shownPod
 	for _, p := range all.List {
 		one := shownPod{
 			Namespace: namespace(p.Namespace), Name: p.Name, UID: p.UID, Node: p.Node,
-			Source: "restconf", State: "waiting", Problems: problems[p.UID],
+			Addresses: []string{}, Source: "restconf", State: "waiting", Problems: problems[p.UID],
 		}
 		confirmed := len(byPod[p.UID]) > 0
 		for _, l := range byPod[p.UID] {
@@ -102,6 +103,9 @@ func showPods(all pods, given leases, have elanInterfaces, st status) []shownPod
 		}
 		shown = append(shown, one)
 	}
+	slices.SortFunc(shown, func(a, b shownPod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
 	return shown
 }
 

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -83,6 +85,9 @@ func showServices(all services, mapped mappedServices, st status) []shownService
 			VIPs: listed(vips[s.UID]), Problems: problems[s.UID],
 		})
 	}
+	slices.SortFunc(shown, func(a, b shownService) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
 	return shown
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -22,11 +23,16 @@ func newPasswd() *cobra.Command {
 input) and prints the line that --auth-file of coe-bridge serve takes.`,
 		Example: `  coe-bridge passwd admin >> /etc/coe-bridge/users
   head -c 18 /dev/urandom | base64 | tee secret | coe-bridge passwd robot >> users`,
-		Args: cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("passwd: want one USER, the name that the password is for")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			user := args[0]
-			if user == "" || strings.ContainsAny(user, ":\n") {
-				return fmt.Errorf("user %q: want a name without colon", user)
+			if user == "" || user[0] == '#' || strings.ContainsFunc(user, isNoNameRune) {
+				return fmt.Errorf("user %q: want a name without colon, blank and # at its beginning", user)
 			}
 			password, err := readPassword(cmd)
 			if err != nil {
@@ -41,6 +47,9 @@ input) and prints the line that --auth-file of coe-bridge serve takes.`,
 		},
 	}
 }
+
+// isNoNameRune reports what would end a user's name in a line of the file.
+func isNoNameRune(r rune) bool { return r == ':' || unicode.IsSpace(r) || unicode.IsControl(r) }
 
 func readPassword(cmd *cobra.Command) (string, error) {
 	if in, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(int(in.Fd())) {

@@ -118,7 +118,7 @@ func details(o netvirt.Object) string {
 	case netvirt.Node:
 		return o.HostName
 	case netvirt.ELANInstance:
-		return fmt.Sprintf("%s %d", o.SegmentType, o.SegmentationID)
+		return fmt.Sprintf("%s %d", strings.TrimPrefix(string(o.SegmentType), "segment-type-"), o.SegmentationID)
 	case netvirt.VPNInstance:
 		return strings.TrimSpace("rd " + o.RouteDistinguisher + " " + prefixed("shares ", o.Transit))
 	case netvirt.Subnet:
@@ -136,7 +136,7 @@ func details(o netvirt.Object) string {
 	case netvirt.Transit:
 		return "joins the vpn-instances that share it"
 	case netvirt.Service:
-		return strings.TrimSpace(o.Name + " of namespace " + o.Namespace)
+		return o.Name
 	case netvirt.ServiceVIP:
 		return "to " + cmp.Or(string(o.Endpoints), "no endpoint yet")
 	case netvirt.FloatingIP:

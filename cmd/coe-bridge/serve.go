@@ -70,7 +70,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of the server's certificate; makes it https (with --tls-key)")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM file of the certificate's key")
 	flags.StringVar(&f.clientCA, "client-ca", "", "PEM file of the authority whose certificates clients must show, beside user and password (with --tls-cert)")
-	flags.BoolVar(&f.dev, "dev", false, "for trying out: user admin, password admin, memory backend by default, data in a temporary folder unless --data-dir is given")
+	flags.BoolVar(&f.dev, "dev", false, "for trying out: user admin, password admin, data in a temporary folder unless --data-dir is given")
 	flags.Int64Var(&f.bodyLimit, "body-limit", restconf.DefaultBodyLimit, "largest request body, in bytes")
 	flags.DurationVar(&f.requestTimeout, "request-timeout", restconf.DefaultTimeout, "how long a request may take")
 	flags.StringVar(&f.dataDir, "data-dir", "", "folder of the embedded etcd")
@@ -114,7 +114,7 @@ func (f *serveFlags) run(ctx context.Context, stderr io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	log.Info("serving", "url", b.URL(), "backend", cfg.Backend.Name, "version", version)
-	if f.dev {
+	if f.dev && f.authFile == "" {
 		fmt.Fprintf(stderr, "\n*** development mode: anyone who reaches %s is in with user admin, password admin ***\n\n", b.URL())
 	}
 	return b.Run(ctx)

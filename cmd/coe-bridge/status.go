@@ -78,7 +78,11 @@ func (st status) reasons() map[string][]string {
 // title says the state of the whole in a few lines.
 func (st status) title() string {
 	text := fmt.Sprintf("%s: %s", st.Backend.Name, state(st.InSync))
-	if !st.Backend.Connected {
+	switch {
+	case st.Backend.Connected:
+	case st.Backend.Since == "":
+		text += fmt.Sprintf("\nbackend %s has not been asked yet", st.Backend.Name)
+	default:
 		text += fmt.Sprintf("\nbackend %s does not answer since %s: %s", st.Backend.Name, st.Backend.Since, st.Backend.LastError)
 	}
 	if !st.Complete {

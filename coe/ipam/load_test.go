@@ -1,11 +1,14 @@
 package ipam_test
 
 import (
+	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 func TestRestartFindsTheSame(t *testing.T) {
@@ -64,4 +67,21 @@ func TestCommitThatFailed(t *testing.T) {
 			require.Len(t, w.journal.records, 5)
 		})
 	}
+}
+
+// TestIsolationTakenAway: what two namespaces have alike can't be had by both
+// when all share one address space.
+func TestIsolationTakenAway(t *testing.T) {
+	w := newWorld(t)
+	w.isolated = true
+	w.restart()
+	w.complete()
+	w.put(newPod("a", n1, wanting("10.9.0.1")), newPod("b", n1, in("other"), wanting("10.9.0.1")))
+	w.sync()
+	w.isolated = false
+	assigner := ipam.New(ipam.Config{
+		ELANName: netvirt.ELANName, VPNName: netvirt.VPNName, InterfaceName: netvirt.InterfaceName,
+	}, coe.NewStore(nil, coe.RESTCONF), w.journal, slog.New(slog.DiscardHandler))
+	err := assigner.Load(t.Context())
+	t.Log(err)
 }

@@ -21,7 +21,7 @@ func (r *round) claimService(s *space, svc *coe.Service) {
 		refusal = r.chooseService(s, svc)
 	}
 	if refusal != nil {
-		s.refused.service(svc.UID, refusal)
+		s.service(svc.UID, refusal)
 	}
 }
 

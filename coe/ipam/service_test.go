@@ -1,6 +1,7 @@
 package ipam_test
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -54,4 +55,18 @@ func TestServices(t *testing.T) {
 	w.sync()
 	w.wait(30 * time.Second)
 	require.Empty(t, w.journal.records)
+}
+
+// TestServicePoolComesLater: what a service gets does not depend on whether it
+// or the pool came first.
+func TestServicePoolComesLater(t *testing.T) {
+	w := newWorld(t)
+	w.store.Update(func(tx *coe.Tx) {
+		tx.PutService(coe.RESTCONF, &coe.Service{UID: "s", Namespace: "default", ExternalIPs: []netip.Addr{addr("172.30.1.9")}})
+	})
+	w.sync()
+	require.Empty(t, w.store.View("default").ServiceRefusals, "it answers on its external address")
+	w.setPools(pool("services", "10.96.0.0/24", "", "", ""))
+	w.sync()
+	require.Contains(t, w.store.View("default").ServiceFacts, "s")
 }

@@ -167,9 +167,9 @@ func (o ELANInterface) Key() Key { return Key{KindELANInterface, o.Name} }
 func (o MACEntry) Key() Key      { return Key{KindMACEntry, o.Interface + " " + o.Address.String()} }
 func (o VPNInterface) Key() Key  { return Key{KindVPNInterface, o.Name} }
 func (o Adjacency) Key() Key     { return Key{KindAdjacency, o.Interface + " " + o.Address.String()} }
-func (o Service) Key() Key       { return Key{KindService, o.UID} }
+func (o Service) Key() Key       { return serviceKey(o.Namespace, o.UID) }
 func (o ServiceVIP) Key() Key {
-	return Key{KindServiceVIP, fmt.Sprintf("%s %s %s", o.Service, o.Protocol, o.VIP)}
+	return Key{KindServiceVIP, fmt.Sprintf("%s %s %s %s", o.Namespace, o.Service, o.Protocol, o.VIP)}
 }
 func (o FloatingIP) Key() Key {
 	return Key{KindFloatingIP, fmt.Sprintf("%s %s %s", o.Router, o.Port, o.Internal)}
@@ -177,6 +177,12 @@ func (o FloatingIP) Key() Key {
 
 func subnetKey(elan string, prefix netip.Prefix) Key {
 	return Key{KindSubnet, elan + " " + prefix.String()}
+}
+
+// serviceKey has the namespace in it: a service that goes to another namespace is
+// another object, of another scope, and the old one is deleted beside it.
+func serviceKey(namespace, uid string) Key {
+	return Key{KindService, namespace + " " + uid}
 }
 
 // Refs implements Object.
@@ -204,9 +210,9 @@ func (o Adjacency) Refs() []Key {
 	return []Key{{KindVPNInterface, o.Interface}, subnetKey(o.ELAN, o.Network)}
 }
 func (o Service) Refs() []Key    { return nil }
-func (o ServiceVIP) Refs() []Key { return []Key{{KindService, o.Service}} }
+func (o ServiceVIP) Refs() []Key { return []Key{serviceKey(o.Namespace, o.Service)} }
 func (o FloatingIP) Refs() []Key {
-	return []Key{{KindVPNInterface, o.Port}, {KindVPNInstance, o.Router}, {KindService, o.ExternalID}}
+	return []Key{{KindVPNInterface, o.Port}, {KindVPNInstance, o.Router}, serviceKey(o.Namespace, o.ExternalID)}
 }
 
 // Scope implements Object.

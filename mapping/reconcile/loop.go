@@ -18,11 +18,13 @@ type Config struct {
 	// Resync is how often the backend is read anew, to repair what other hands
 	// changed. Default 5 minutes.
 	Resync time.Duration
-	// Timeout is the deadline of one Read and of one Write. Default 15 s.
+	// Timeout is the deadline of one Read, and of a Write of up to 2,000 changes;
+	// a larger one has as much again for each further 2,000. Default 15 s.
 	Timeout time.Duration
-	// MaxChanges is how many changes one Write gets at most. Default 2,000.
-	MaxChanges int
 }
+
+// changesPerTimeout is how many changes a Write may have for each Timeout.
+const changesPerTimeout = 2000
 
 func (c Config) withDefaults() Config {
 	if c.Resync == 0 {
@@ -30,9 +32,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Timeout == 0 {
 		c.Timeout = 15 * time.Second
-	}
-	if c.MaxChanges == 0 {
-		c.MaxChanges = 2000
 	}
 	return c
 }
@@ -42,7 +41,8 @@ type Source struct {
 	// Want computes the model of one scope from what is said now.
 	Want func(netvirt.Scope) (netvirt.Model, []coe.Problem)
 	// Complete tells whether what is absent from Want is known to be gone. Until
-	// it is, the loop creates and neither changes nor removes.
+	// it is, the loop creates and neither changes nor removes. Whoever completes
+	// the source marks every scope.
 	Complete func() bool
 	// Scopes lists the scopes of which something is said.
 	Scopes func() []netvirt.Scope
@@ -109,7 +109,10 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer wg.Wait()
 	wg.Go(func() { l.watch(ctx) })
 	wg.Go(func() { l.tick(ctx) })
-	l.markAll()
+	l.Mark(netvirt.Cluster) // the backend is read while the source fills up
+	if l.source.Complete() {
+		l.markAll()
+	}
 	l.worker.run(ctx)
 	return ctx.Err()
 }
@@ -330,21 +333,16 @@ func (l *Loop) diff(s netvirt.Scope, want netvirt.Model, complete bool) []netvir
 	return creations
 }
 
-// write makes the changes, a bounded number at a time, and keeps account of
-// what the backend has.
+// write makes the changes and keeps account of what the backend has. The backend
+// gets them all at once: their order goes by kind, so a part of them would be a
+// part of every object's group, and the backend would write each group anew with
+// each part.
 func (l *Loop) write(ctx context.Context, epoch uint64, changes []netvirt.Change) error {
-	for len(changes) > 0 {
-		n := min(len(changes), l.cfg.MaxChanges)
-		if err := l.writeSome(ctx, epoch, changes[:n]); err != nil {
-			return err
-		}
-		changes = changes[n:]
+	if len(changes) == 0 {
+		return nil
 	}
-	return nil
-}
-
-func (l *Loop) writeSome(ctx context.Context, epoch uint64, changes []netvirt.Change) error {
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
+	timeout := l.cfg.Timeout * time.Duration(1+len(changes)/changesPerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	begun := time.Now()
 	err := l.backend.Write(ctx, changes)

@@ -119,7 +119,7 @@ func (w *world) want(namespace string, n int) {
 
 func (w *world) start(t *testing.T) (*reconcile.Loop, *prometheus.Registry) {
 	registry := prometheus.NewRegistry()
-	l := reconcile.New(reconcile.Config{MaxChanges: 10}, "memory", w, w.source(),
+	l := reconcile.New(reconcile.Config{}, "memory", w, w.source(),
 		reconcile.NewMetrics(registry), slog.New(slog.DiscardHandler))
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -150,7 +150,7 @@ func (w *world) requireInSync(t *testing.T, l *reconcile.Loop) {
 
 func TestConverges(t *testing.T) {
 	w := newWorld()
-	w.want("a", 25) // more than one write takes
+	w.want("a", 25)
 	l, registry := w.start(t)
 	w.requireInSync(t, l)
 	w.want("a", 3)

@@ -13,6 +13,7 @@ package datastore
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -76,6 +77,8 @@ type Datastore struct {
 	server io.Closer // the embedded etcd with its directory's lock, or nil
 	layout *layout
 	mirror *mirror
+	// retries holds a place for the one Update that tries again.
+	retries chan struct{}
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -85,14 +88,13 @@ type Datastore struct {
 // the opening alone; Close ends the datastore.
 func Open(ctx context.Context, cfg Config) (*Datastore, error) {
 	cfg = cfg.withDefaults()
-	d := &Datastore{cfg: cfg, log: cfg.Log, layout: newLayout(cfg.Schema)}
+	d := &Datastore{cfg: cfg, log: cfg.Log, layout: newLayout(cfg.Schema), retries: make(chan struct{}, 1)}
 	if err := d.connect(ctx); err != nil {
 		return nil, err
 	}
 	d.mirror = newMirror()
 	if err := d.start(ctx); err != nil {
-		d.disconnect()
-		return nil, err
+		return nil, errors.Join(err, d.disconnect())
 	}
 	return d, nil
 }

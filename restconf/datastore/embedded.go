@@ -28,6 +28,10 @@ const (
 	// A cluster of one elects itself: it need not wait as one in a network must.
 	heartbeatMs = 50
 	electionMs  = 250
+	// etcd keeps the requests since its last snapshot in memory, and some before it
+	// for members that lag. There are none, and a request may be as large as a body.
+	snapshotCount  = 1000
+	catchUpEntries = 100
 )
 
 // embedded is an etcd of one member inside this process. It listens nowhere:
@@ -93,6 +97,7 @@ func embeddedConfig(cfg Config) *embed.Config {
 	c.QuotaBackendBytes = cfg.Quota
 	c.MaxTxnOps = uint(cfg.MaxTxnOps)
 	c.MaxRequestBytes = uint(min(cfg.BodyLimit*txnGrowth+txnOverhead, math.MaxInt32))
+	c.SnapshotCount, c.SnapshotCatchUpEntries = snapshotCount, catchUpEntries
 	c.AutoCompactionMode = embed.CompactorModeRevision
 	c.AutoCompactionRetention = keptRevisions
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(newZapCore(cfg.Log)))

@@ -40,21 +40,38 @@ type Tx struct {
 func (d *Datastore) Update(ctx context.Context, fn func(*Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
+	if done, err := d.attempt(ctx, fn); done || err != nil {
+		return err
+	}
+	// Of those who lost and try again side by side all but one lose again: so they
+	// try one after the other.
+	select {
+	case d.retries <- struct{}{}:
+		defer func() { <-d.retries }()
+	case <-ctx.Done():
+		return classify("wait for others who change the same", ctx.Err())
+	}
 	for {
-		tx := d.begin()
-		if err := fn(tx); err != nil {
+		if done, err := d.attempt(ctx, fn); done || err != nil {
 			return err
-		}
-		done, err := tx.commit(ctx)
-		if done || err != nil {
-			return err
-		}
-		// Something that was read has changed since, so the mirror has a newer
-		// revision or is about to.
-		if err := d.mirror.reach(ctx, tx.rev+1); err != nil {
-			return classify("wait for a change of others", err)
 		}
 	}
+}
+
+// attempt runs fn once, and tells whether its writes were made. Where they were
+// not, the mirror has moved on.
+func (d *Datastore) attempt(ctx context.Context, fn func(*Tx) error) (bool, error) {
+	tx := d.begin()
+	if err := fn(tx); err != nil {
+		return false, err
+	}
+	done, err := tx.commit(ctx)
+	if done || err != nil {
+		return done, err
+	}
+	// Something that was read has changed since, so the mirror has a newer
+	// revision or is about to.
+	return false, classify("wait for a change of others", d.mirror.reach(ctx, tx.rev+1))
 }
 
 func (d *Datastore) begin() *Tx {
@@ -109,7 +126,7 @@ func (tx *Tx) cleared(id string) bool {
 
 // Tree are the units of a top container as they will be. The transaction does
 // not rely on them: whoever decides by them also reads and writes the
-// container's own unit, and so do all who change its entries.
+// container's own unit, and so do all whose changes could turn the decision.
 func (tx *Tx) Tree(top *yang.Node) []*Unit {
 	var units []*Unit
 	for _, u := range tx.d.mirror.tree(top) {

@@ -91,7 +91,7 @@ func (b *Bridge) ready() bool {
 	if err != nil {
 		return false
 	}
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	return answer.StatusCode == http.StatusOK
 }
 
@@ -125,7 +125,7 @@ func (b *Bridge) Do(method, path, body string) (int, string) {
 	}
 	answer, err := b.client.Do(req)
 	require.NoError(b.t, err)
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(answer.Body)
 	require.NoError(b.t, err)
 	return answer.StatusCode, string(text)

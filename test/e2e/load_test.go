@@ -267,10 +267,14 @@ func (w *writer) settle(ctx context.Context, r rest) error {
 // settle takes up which of the bodies that may be there is.
 func (e *entry) settle(status int, answer string) (int, error) {
 	var got any
-	if status == http.StatusOK {
+	switch status {
+	case http.StatusOK:
 		if err := json.Unmarshal([]byte(answer), &got); err != nil {
 			return 0, err
 		}
+	case http.StatusNotFound:
+	default:
+		return 0, fmt.Errorf("GET %s: %d %s", e.path, status, answer)
 	}
 	for i, body := range e.may {
 		if reflect.DeepEqual(plain(body), got) {

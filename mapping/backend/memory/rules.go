@@ -2,73 +2,108 @@ package memory
 
 import (
 	"fmt"
+	"iter"
 	"net/netip"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// keys is a set of keys.
-type keys map[netvirt.Key]struct{}
+// sets are sets of keys by what they are of. Most have one member, which takes no
+// map of its own.
+type sets[K comparable] struct {
+	first map[K]netvirt.Key
+	more  map[K]map[netvirt.Key]struct{} // beside the first
+}
+
+func newSets[K comparable]() sets[K] {
+	return sets[K]{map[K]netvirt.Key{}, map[K]map[netvirt.Key]struct{}{}}
+}
+
+func (s sets[K]) include(at K, k netvirt.Key) {
+	first, found := s.first[at]
+	switch {
+	case !found:
+		s.first[at] = k
+	case first == k:
+	case s.more[at] == nil:
+		s.more[at] = map[netvirt.Key]struct{}{k: {}}
+	default:
+		s.more[at][k] = struct{}{}
+	}
+}
+
+func (s sets[K]) exclude(at K, k netvirt.Key) {
+	delete(s.more[at], k)
+	if s.first[at] == k {
+		delete(s.first, at)
+		for next := range s.more[at] {
+			s.first[at] = next
+			delete(s.more[at], next)
+			break
+		}
+	}
+	if len(s.more[at]) == 0 {
+		delete(s.more, at)
+	}
+}
+
+// of yields the members of a set.
+func (s sets[K]) of(at K) iter.Seq[netvirt.Key] {
+	return func(yield func(netvirt.Key) bool) {
+		if first, found := s.first[at]; !found || !yield(first) {
+			return
+		}
+		for k := range s.more[at] {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
 
 // index answers the questions of the rules without a walk over the model.
 type index struct {
-	referrers map[netvirt.Key]keys // who refers to a key
-	holders   map[netip.Addr]keys  // the adjacencies of an address
-	ports     map[string]keys      // the interfaces of a port on a node's switch
+	referrers sets[netvirt.Key] // who refers to a key
+	holders   sets[netip.Addr]  // the adjacencies of an address
+	ports     sets[string]      // the interfaces of a port on a node's switch
 }
 
 func newIndex() index {
-	return index{map[netvirt.Key]keys{}, map[netip.Addr]keys{}, map[string]keys{}}
+	return index{newSets[netvirt.Key](), newSets[netip.Addr](), newSets[string]()}
 }
 
 func (i index) add(o netvirt.Object) {
 	for _, ref := range o.Refs() {
-		include(i.referrers, ref, o.Key())
+		i.referrers.include(ref, o.Key())
 	}
 	switch o := o.(type) {
 	case netvirt.Adjacency:
-		include(i.holders, o.Address, o.Key())
+		i.holders.include(o.Address, o.Key())
 	case netvirt.Interface:
-		include(i.ports, o.ParentInterface, o.Key())
+		i.ports.include(o.ParentInterface, o.Key())
 	}
 }
 
 func (i index) remove(o netvirt.Object) {
 	for _, ref := range o.Refs() {
-		exclude(i.referrers, ref, o.Key())
+		i.referrers.exclude(ref, o.Key())
 	}
 	switch o := o.(type) {
 	case netvirt.Adjacency:
-		exclude(i.holders, o.Address, o.Key())
+		i.holders.exclude(o.Address, o.Key())
 	case netvirt.Interface:
-		exclude(i.ports, o.ParentInterface, o.Key())
+		i.ports.exclude(o.ParentInterface, o.Key())
 	}
 }
 
 func (i index) anyReferrer(k netvirt.Key) (netvirt.Key, bool) {
-	for from := range i.referrers[k] {
-		return from, true
-	}
-	return netvirt.Key{}, false
-}
-
-func include[K comparable](sets map[K]keys, at K, k netvirt.Key) {
-	if sets[at] == nil {
-		sets[at] = keys{}
-	}
-	sets[at][k] = struct{}{}
-}
-
-func exclude[K comparable](sets map[K]keys, at K, k netvirt.Key) {
-	delete(sets[at], k)
-	if len(sets[at]) == 0 {
-		delete(sets, at)
-	}
+	from, found := i.referrers.first[k]
+	return from, found
 }
 
 // portFree is the rule that no two interfaces have one port.
 func (b *Backend) portFree(o netvirt.Interface) error {
-	for other := range b.index.ports[o.ParentInterface] {
+	for other := range b.index.ports.of(o.ParentInterface) {
 		if other != o.Key() {
 			return fmt.Errorf("port %s is that of %s", o.ParentInterface, other)
 		}
@@ -93,7 +128,7 @@ func domainOf(o netvirt.VPNInstance) string {
 // addressFree is the rule that no address is held by two interfaces in one
 // routing domain. of tells the domain of a vpn-instance.
 func (b *Backend) addressFree(o netvirt.Adjacency, domain string, of func(vpn string) string) error {
-	for other := range b.index.holders[o.Address] {
+	for other := range b.index.holders.of(o.Address) {
 		name := b.model[other].(netvirt.Adjacency).Interface
 		if name == o.Interface {
 			continue
@@ -108,7 +143,7 @@ func (b *Backend) addressFree(o netvirt.Adjacency, domain string, of func(vpn st
 
 // addressesFree is addressFree for what an interface brings to another vpn-instance.
 func (b *Backend) addressesFree(o netvirt.VPNInterface) error {
-	for k := range b.index.referrers[o.Key()] {
+	for k := range b.index.referrers.of(o.Key()) {
 		if a, ok := b.model[k].(netvirt.Adjacency); ok {
 			if err := b.addressFree(a, b.domain(o.VPN), b.domain); err != nil {
 				return err
@@ -126,12 +161,12 @@ func (b *Backend) domainFree(o netvirt.VPNInstance) error {
 		}
 		return b.domain(vpn)
 	}
-	for k := range b.index.referrers[o.Key()] {
+	for k := range b.index.referrers.of(o.Key()) {
 		i, ok := b.model[k].(netvirt.VPNInterface)
 		if !ok {
 			continue
 		}
-		for k := range b.index.referrers[i.Key()] {
+		for k := range b.index.referrers.of(i.Key()) {
 			if a, ok := b.model[k].(netvirt.Adjacency); ok {
 				if err := b.addressFree(a, domainOf(o), of); err != nil {
 					return err

@@ -90,21 +90,29 @@ func FuzzDamage(f *testing.F) {
 		rows, links = spoil(rng, rows, links, key, value)
 
 		m := load(testCodec, rows, links)
-		ahead := m.stage()
-		for _, s := range steps(netvirt.Diff(m.objects, model)) {
-			for _, c := range s.changes {
-				require.NoError(t, ahead.apply(c))
-			}
-		}
-		_, err := ahead.operations()
-		require.NoError(t, err)
-		ahead.commit()
+		creations := slices.DeleteFunc(netvirt.Diff(m.objects, model), func(c netvirt.Change) bool { return c.Old != nil })
+		stageAll(t, m, creations)
+		stageAll(t, m, netvirt.Diff(m.objects, model))
 		require.Equal(t, model, m.objects)
 		for k, g := range m.groups {
 			require.True(t, want[k].equal(g.rows), "%s", k)
 		}
 		require.Len(t, m.groups, len(want))
 	})
+}
+
+// stageAll makes changes to a mirror, as if the server had taken them.
+func stageAll(t *testing.T, m *mirror, changes []netvirt.Change) {
+	t.Helper()
+	ahead := m.stage()
+	for _, s := range steps(changes) {
+		for _, c := range s.changes {
+			require.NoError(t, ahead.apply(c))
+		}
+	}
+	_, err := ahead.operations()
+	require.NoError(t, err)
+	ahead.commit()
 }
 
 // spoil changes some rows at random, takes some away, and some links.

@@ -34,9 +34,9 @@ func headOf(o netvirt.Object) netvirt.Key {
 	case netvirt.Adjacency:
 		return netvirt.Key{Kind: netvirt.KindInterface, Name: o.Interface}
 	case netvirt.ServiceVIP:
-		return netvirt.Key{Kind: netvirt.KindService, Name: o.Service}
+		return netvirt.Service{Namespace: o.Namespace, UID: o.Service}.Key()
 	case netvirt.FloatingIP:
-		return netvirt.Key{Kind: netvirt.KindService, Name: o.ExternalID}
+		return netvirt.Service{Namespace: o.Namespace, UID: o.ExternalID}.Key()
 	}
 	return o.Key()
 }
@@ -105,12 +105,13 @@ func (c codec) decode(head netvirt.Key, set rowSet) netvirt.Model {
 }
 
 // damagedMark stands in an object that is read from damaged rows, where no
-// object has it. So the object differs from what is wanted, and is written anew
-// or deleted.
+// object has it; such a subnet has no gateway instead. So the object differs
+// from what is wanted, and is written anew or deleted.
 const damagedMark = "(damaged)"
 
 // damaged is what is read of a group whose rows another hand has changed: its
 // head, with damagedMark. A transit has no place for the mark and is not read.
+// Nothing is encoded of the result.
 func damaged(head netvirt.Key, set rowSet) (netvirt.Object, bool) {
 	ids := set.anyIDs()
 	var o netvirt.Object
@@ -124,12 +125,13 @@ func damaged(head netvirt.Key, set rowSet) (netvirt.Object, bool) {
 		if !ok {
 			return nil, false
 		}
-		o = netvirt.Subnet{ELAN: elan, VPN: ids[idVPN], Prefix: prefix, DNS: damagedMark}
+		o = netvirt.Subnet{ELAN: elan, VPN: ids[idVPN], Prefix: prefix}
 	case netvirt.KindInterface:
 		namespace, _, _, _ := netvirt.ParseInterfaceName(head.Name)
 		o = netvirt.Interface{Name: head.Name, Namespace: namespace, ParentInterface: damagedMark}
 	case netvirt.KindService:
-		o = netvirt.Service{UID: head.Name, Namespace: ids[idNamespace], Name: damagedMark}
+		namespace, uid := parseServiceName(head.Name)
+		o = netvirt.Service{UID: uid, Namespace: namespace, Name: damagedMark}
 	default:
 		return nil, false
 	}
@@ -143,7 +145,7 @@ func isDamaged(o netvirt.Object) bool {
 	case netvirt.VPNInstance:
 		return o.RouteDistinguisher == damagedMark
 	case netvirt.Subnet:
-		return o.DNS == damagedMark
+		return !o.Gateway.IsValid()
 	case netvirt.Interface:
 		return o.ParentInterface == damagedMark
 	case netvirt.Service:

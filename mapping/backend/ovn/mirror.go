@@ -218,10 +218,11 @@ func (s *stage) operations() (*operations, error) {
 		if old := s.mirror.groups[k]; old != nil {
 			have = old.rows
 		}
-		g.rows, g.looked = s.encode(k, g.objects, s.look)
 		if o := g.objects[k]; o != nil && isDamaged(o) {
 			g.rows = have // it waits for what its head is to be
+			continue
 		}
+		g.rows, g.looked = s.encode(k, g.objects, s.look)
 		if err := ops.become(s.withStrays(have, g.rows), g.rows); err != nil {
 			return nil, fmt.Errorf("write %s: %w", k, err)
 		}

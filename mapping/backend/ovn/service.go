@@ -114,8 +114,15 @@ func parseEndpoint(text string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(a, 0), err == nil
 }
 
+// parseServiceName takes the name in a service's key apart.
+func parseServiceName(name string) (namespace, uid string) {
+	i := strings.LastIndexByte(name, ' ')
+	return name[:max(i, 0)], name[i+1:]
+}
+
 // decodeService reads what encodeService wrote.
 func (c codec) decodeService(k netvirt.Key, set rowSet) []netvirt.Object {
+	namespace, uid := parseServiceName(k.Name)
 	var objects []netvirt.Object
 	for i, uuid := range sortedKeys(set.rows) {
 		lb, ok := get[nb.LoadBalancer](set, uuid)
@@ -123,21 +130,20 @@ func (c codec) decodeService(k netvirt.Key, set rowSet) []netvirt.Object {
 			continue
 		}
 		ids := lb.ExternalIDs
-		namespace := ids[idNamespace]
 		if i == 0 {
 			affinity, _ := strconv.ParseUint(ids[idAffinity], 10, 32)
-			objects = append(objects, netvirt.Service{UID: k.Name, Namespace: namespace, Name: ids[idService], Affinity: uint32(affinity)})
+			objects = append(objects, netvirt.Service{UID: uid, Namespace: namespace, Name: ids[idService], Affinity: uint32(affinity)})
 		}
 		for vip, endpoints := range lb.Vips {
 			if v, ok := parseVIP(vip, endpoints); ok {
-				v.Service, v.Namespace, v.Protocol = k.Name, namespace, netvirt.Protocol(ids[idRole])
+				v.Service, v.Namespace, v.Protocol = uid, namespace, netvirt.Protocol(ids[idRole])
 				objects = append(objects, v)
 			}
 		}
 		for key, value := range ids {
 			if text, found := strings.CutPrefix(key, idFloating); found {
 				if f, ok := parseFloating(text, value); ok {
-					f.Namespace, f.ExternalID = namespace, k.Name
+					f.Namespace, f.ExternalID = namespace, uid
 					objects = append(objects, f)
 				}
 			}

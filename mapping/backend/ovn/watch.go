@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 )
 
 // Bounds of the time between attempts to connect while watching.
@@ -81,18 +85,13 @@ func (b *Backend) observe(ctx context.Context, s *session) {
 	}
 }
 
-// probe asks the server for a sign of life.
+// probe asks the server for a sign of life. It does so by a transaction: the
+// client's Echo reads an answer that comes too late while it is being written.
 func (b *Backend) probe(ctx context.Context, s *session) error {
 	ctx, cancel := b.timed(ctx)
 	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- s.client.Echo(ctx) }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	_, err := s.call(ctx, []ovsdb.Operation{{Op: ovsdb.OperationSelect, Table: nb.NBGlobalTable, Columns: []string{"_uuid"}}})
+	return err
 }
 
 // connected returns the session if it is good, else a new one: of the endpoint

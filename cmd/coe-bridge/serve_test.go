@@ -1,0 +1,206 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestServeRefuses(t *testing.T) {
+	users := usersFile(t)
+	data := t.TempDir()
+	for _, c := range []struct {
+		name, args string
+		says       []string
+	}{
+		{"nothing given", "", []string{"nobody could log in", "--auth-file", "coe-bridge passwd USER", "--dev"}},
+		{"no users", "--data-dir " + data, []string{"nobody could log in"}},
+		{"no place for data", "--auth-file " + users, []string{"nowhere to keep data", "--data-dir", "--etcd-endpoints"}},
+		{"two places for data", "--dev --data-dir " + data + " --etcd-endpoints http://127.0.0.1:1", []string{"two places to keep data", "give one of them"}},
+		{"users are not there", "--data-dir " + data + " --auth-file /nonexistent", []string{"read the password file", "/nonexistent: no such file"}},
+		{"users are no users", "--data-dir " + data + " --auth-file " + file(t, "users", "admin:admin\n"), []string{"line 1 has no bcrypt hash: make it with coe-bridge passwd"}},
+		{"certificate without key", "--dev --tls-cert c.pem", []string{"--tls-cert is given without --tls-key"}},
+		{"key without certificate", "--dev --tls-key k.pem", []string{"--tls-key is given without --tls-cert"}},
+		{"client certificates without TLS", "--dev --client-ca ca.pem", []string{"--client-ca is given without --tls-cert and --tls-key"}},
+		{"certificate is not there", "--dev --listen 127.0.0.1:0 --tls-cert /nonexistent --tls-key /nonexistent", []string{"read --tls-cert and --tls-key", "/nonexistent"}},
+		{"ovn key without certificate", "--dev --backend ovn --ovn-nb ssl:127.0.0.1:1 --ovn-key k.pem", []string{"--ovn-key is given without --ovn-cert"}},
+		{"etcd authority", "--auth-file " + users + " --etcd-endpoints https://127.0.0.1:1 --etcd-ca /nonexistent", []string{"read --etcd-ca: open /nonexistent"}},
+		{"backend", "--dev --listen 127.0.0.1:0 --backend odl", []string{`backend "odl": want one of memory, ovn`}},
+		{"northbound", "--dev --listen 127.0.0.1:0 --backend ovn --ovn-nb /run/x.sock", []string{`northbound endpoint "/run/x.sock": want unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT`}},
+		{"isolation", "--dev --isolation some", []string{`--isolation "some": want none or namespace`}},
+		{"log level", "--dev --log-level loud", []string{`--log-level "loud": want debug, info, warn or error`}},
+		{"log format", "--dev --log-format xml", []string{`--log-format "xml": want text or json`}},
+		{"body limit", "--dev --body-limit 0", []string{"--body-limit 0: want a number of bytes above 0"}},
+		{"reuse delay", "--dev --address-reuse-delay 0s", []string{"--address-reuse-delay 0s: want a time above 0"}},
+		{"resync", "--dev --resync-interval -1s", []string{"--resync-interval -1s: want a time above 0"}},
+		{"arguments", "--dev now", []string{`unknown command "now"`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := run(t, "", append([]string{"serve"}, strings.Fields(c.args)...)...)
+			require.Error(t, err)
+			for _, s := range c.says {
+				require.ErrorContains(t, err, s)
+			}
+		})
+	}
+}
+
+func usersFile(t *testing.T) string {
+	t.Helper()
+	line, err := run(t, "s3cret\n", "passwd", "admin")
+	require.NoError(t, err)
+	return file(t, "users", line)
+}
+
+var serving = regexp.MustCompile(`msg=serving url=(\S+)`)
+
+// serve runs coe-bridge serve on a free port until the test ends, and returns
+// its URL.
+func serve(t *testing.T, args ...string) (*background, string) {
+	t.Helper()
+	b := start(t, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	b.await(t, "msg=serving")
+	return b, serving.FindStringSubmatch(b.text())[1]
+}
+
+func TestServeForDevelopment(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	b, url := serve(t, "--dev")
+	b.await(t, "*** development mode: anyone who reaches "+url+" is in with user admin, password admin ***")
+	t.Setenv("COE_BRIDGE_PASSWORD", "admin")
+	_, err := run(t, "", "status", "--server", url)
+	require.NoError(t, err)
+	b.interrupt()
+	require.NoError(t, <-b.done, "an interrupt ends it well")
+	left, err := os.ReadDir(os.Getenv("TMPDIR"))
+	require.NoError(t, err)
+	require.Empty(t, left, "nothing is kept")
+}
+
+// With users of its own, development mode has no other, and says nothing of any.
+func TestDevelopmentWithUsers(t *testing.T) {
+	b, url := serve(t, "--dev", "--auth-file", usersFile(t))
+	t.Setenv("COE_BRIDGE_PASSWORD", "admin")
+	_, err := run(t, "", "status", "--server", url)
+	require.ErrorContains(t, err, "knows no user admin")
+	t.Setenv("COE_BRIDGE_PASSWORD", "s3cret")
+	_, err = run(t, "", "status", "--server", url)
+	require.NoError(t, err)
+	require.NotContains(t, b.text(), "development mode")
+}
+
+// What one run was told, the next one over the same folder knows.
+func TestServeKeepsItsData(t *testing.T) {
+	args := []string{"--auth-file", usersFile(t), "--data-dir", t.TempDir() + "/made/for/it"}
+	t.Setenv("COE_BRIDGE_PASSWORD", "s3cret")
+	b, url := serve(t, args...)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+podsPath, strings.NewReader(web))
+	require.NoError(t, err)
+	req.SetBasicAuth("admin", "s3cret")
+	req.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusNoContent, answer.StatusCode)
+
+	_, err = run(t, "", append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	require.ErrorContains(t, err, "another process uses it: stop that one, or give this one its own --data-dir")
+	b.interrupt()
+	require.NoError(t, <-b.done)
+
+	_, url = serve(t, args...)
+	out, err := run(t, "", "get", "pods", "--server", url)
+	require.NoError(t, err)
+	require.Contains(t, out, "8f2a6d5e-0000-4000-8000-000000000001")
+}
+
+func TestServeWithTLS(t *testing.T) {
+	ca := newAuthority(t)
+	serverCert, serverKey := ca.issue(t, "bridge")
+	clientCert, clientKey := ca.issue(t, "client")
+	strangerCert, strangerKey := newAuthority(t).issue(t, "stranger")
+	users := usersFile(t)
+	_, plain := serve(t, "--dev", "--auth-file", users, "--tls-cert", serverCert, "--tls-key", serverKey)
+	_, strict := serve(t, "--dev", "--auth-file", users, "--tls-cert", serverCert, "--tls-key", serverKey, "--client-ca", ca.file)
+	require.True(t, strings.HasPrefix(plain, "https://"))
+	for _, c := range []struct{ name, password, url, args, says string }{
+		{"authority known", "s3cret", plain, "--ca-file " + ca.file, ""},
+		{"authority unknown", "s3cret", plain, "", "name the authority of its certificate with --ca-file"},
+		{"http", "s3cret", strings.Replace(plain, "https", "http", 1), "", "HTTP request to an HTTPS server"},
+		{"certificate and password", "s3cret", strict, "--ca-file " + ca.file + " --cert " + clientCert + " --key " + clientKey, ""},
+		{"no certificate", "s3cret", strict, "--ca-file " + ca.file, "show it a client certificate with --cert and --key"},
+		{"another's certificate", "s3cret", strict, "--ca-file " + ca.file + " --cert " + strangerCert + " --key " + strangerKey, "ask https://"},
+		{"certificate alone", "", strict, "--ca-file " + ca.file + " --cert " + clientCert + " --key " + clientKey, "the bridge wants a password"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("COE_BRIDGE_PASSWORD", c.password)
+			out, err := run(t, "", append([]string{"get", "pods", "--server", c.url}, strings.Fields(c.args)...)...)
+			if c.says != "" {
+				require.ErrorContains(t, err, c.says)
+				return
+			}
+			require.NoError(t, err)
+			require.Contains(t, out, "no pods")
+		})
+	}
+}
+
+// authority signs certificates for a test.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	cert := template("authority")
+	cert.IsCA, cert.BasicConstraintsValid, cert.KeyUsage = true, true, x509.KeyUsageCertSign
+	der, err := x509.CreateCertificate(rand.Reader, cert, cert, key.Public(), key)
+	require.NoError(t, err)
+	cert, err = x509.ParseCertificate(der)
+	require.NoError(t, err)
+	return &authority{cert, key, pemFile(t, "CERTIFICATE", der)}
+}
+
+// issue returns the files of a certificate, good for both ends, and its key.
+func (a *authority) issue(t *testing.T, name string) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	leaf := template(name)
+	leaf.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	leaf.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, a.cert, private.Public(), a.key)
+	require.NoError(t, err)
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	return pemFile(t, "CERTIFICATE", der), pemFile(t, "PRIVATE KEY", secret)
+}
+
+func template(name string) *x509.Certificate {
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+}
+
+func pemFile(t *testing.T, kind string, der []byte) string {
+	t.Helper()
+	return file(t, "x.pem", string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
+}
