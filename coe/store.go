@@ -1,6 +1,7 @@
 package coe
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -57,6 +58,10 @@ type namespace struct {
 	serviceFacts    map[string]*ServiceFact
 	refusals        map[LeaseKey]Refusal
 	serviceRefusals map[string]Refusal
+
+	// shown holds the parts of the last View; those that a change has made stale
+	// are nil.
+	shown View
 }
 
 type blockKey struct {
@@ -165,31 +170,49 @@ func (s *Store) Origin(uid string) Origin {
 	return ""
 }
 
-// View returns a snapshot of one namespace.
+// View returns a snapshot of one namespace. Views share what did not change
+// between them.
 func (s *Store) View(name string) View {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	v := View{Namespace: name, Nodes: s.nodes}
-	ns := s.namespaces[name]
-	if ns == nil {
-		return v
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := View{}
+	if ns := s.namespaces[name]; ns != nil {
+		ns.refresh()
+		v = ns.shown
+		v.VPN = ns.vpn
+		// SetRefusals replaces both maps as a whole.
+		v.Refusals, v.ServiceRefusals = ns.refusals, ns.serviceRefusals
 	}
-	v.Pods = sortedBy(ns.pods, func(p *Pod) string { return p.UID })
-	v.Services = sortedBy(ns.services, func(p *Service) string { return p.UID })
-	v.Endpoints = sortedBy(ns.endpoints, func(p *Endpoints) string { return p.UID })
-	v.Blocks = slices.SortedFunc(maps.Values(ns.blocks), func(a, b *Block) int {
-		if c := strings.Compare(a.ELAN, b.ELAN); c != 0 {
-			return c
-		}
-		return a.Prefix.Compare(b.Prefix)
-	})
-	v.Leases = maps.Clone(ns.leases)
-	v.ELANs = maps.Clone(ns.elans)
-	v.VPN = ns.vpn
-	v.ServiceFacts = maps.Clone(ns.serviceFacts)
-	// SetRefusals replaces both maps as a whole.
-	v.Refusals, v.ServiceRefusals = ns.refusals, ns.serviceRefusals
+	v.Namespace, v.Nodes = name, s.nodes
 	return v
+}
+
+// refresh makes the parts of the View that are stale.
+func (ns *namespace) refresh() {
+	v := &ns.shown
+	if v.Pods == nil {
+		v.Pods = sortedBy(ns.pods, func(p *Pod) string { return p.UID })
+	}
+	if v.Services == nil {
+		v.Services = sortedBy(ns.services, func(p *Service) string { return p.UID })
+	}
+	if v.Endpoints == nil {
+		v.Endpoints = sortedBy(ns.endpoints, func(p *Endpoints) string { return p.UID })
+	}
+	if v.Blocks == nil {
+		v.Blocks = slices.SortedFunc(maps.Values(ns.blocks), func(a, b *Block) int {
+			return cmp.Or(strings.Compare(a.ELAN, b.ELAN), a.Prefix.Compare(b.Prefix))
+		})
+	}
+	if v.Leases == nil {
+		v.Leases = maps.Clone(ns.leases)
+	}
+	if v.ELANs == nil {
+		v.ELANs = maps.Clone(ns.elans)
+	}
+	if v.ServiceFacts == nil {
+		v.ServiceFacts = maps.Clone(ns.serviceFacts)
+	}
 }
 
 func sortedBy[T any](m map[string]*T, key func(*T) string) []*T {

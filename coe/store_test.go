@@ -117,3 +117,59 @@ func TestViewIsASnapshot(t *testing.T) {
 	require.Len(t, v.ELANs, 1)
 	require.Empty(t, s.Namespaces())
 }
+
+// TestViewShowsEveryChange makes every kind of change between two Views: the
+// second shows it, the first does not.
+func TestViewShowsEveryChange(t *testing.T) {
+	prefix := netip.MustParsePrefix("10.0.0.0/29")
+	key := coe.LeaseKey{PodUID: "u1", InterfaceUID: "i1"}
+	for _, c := range []struct {
+		name      string
+		put, take func(*coe.Tx)
+		count     func(coe.View) int
+	}{
+		{
+			"pod", func(tx *coe.Tx) { tx.PutPod(coe.RESTCONF, &coe.Pod{UID: "u1", Namespace: "a"}) },
+			func(tx *coe.Tx) { tx.DeletePod(coe.RESTCONF, "u1") }, func(v coe.View) int { return len(v.Pods) },
+		},
+		{
+			"service", func(tx *coe.Tx) { tx.PutService(coe.RESTCONF, &coe.Service{UID: "u1", Namespace: "a"}) },
+			func(tx *coe.Tx) { tx.DeleteService(coe.RESTCONF, "u1") }, func(v coe.View) int { return len(v.Services) },
+		},
+		{
+			"endpoints", func(tx *coe.Tx) { tx.PutEndpoints(coe.RESTCONF, &coe.Endpoints{UID: "u1", Namespace: "a"}) },
+			func(tx *coe.Tx) { tx.DeleteEndpoints(coe.RESTCONF, "u1") }, func(v coe.View) int { return len(v.Endpoints) },
+		},
+		{
+			"lease", func(tx *coe.Tx) { tx.PutLease(&coe.Lease{PodUID: "u1", InterfaceUID: "i1", Namespace: "a"}) },
+			func(tx *coe.Tx) { tx.DeleteLease("a", key) }, func(v coe.View) int { return len(v.Leases) },
+		},
+		{
+			"block", func(tx *coe.Tx) { tx.PutBlock("a", &coe.Block{ELAN: "e", Prefix: prefix}) },
+			func(tx *coe.Tx) { tx.DeleteBlock("a", "e", prefix) }, func(v coe.View) int { return len(v.Blocks) },
+		},
+		{
+			"elan", func(tx *coe.Tx) { tx.PutELAN("a", &coe.ELANFact{Name: "e"}) },
+			func(tx *coe.Tx) { tx.DeleteELAN("a", "e") }, func(v coe.View) int { return len(v.ELANs) },
+		},
+		{
+			"service fact", func(tx *coe.Tx) { tx.PutServiceFact(&coe.ServiceFact{UID: "u1", Namespace: "a"}) },
+			func(tx *coe.Tx) { tx.DeleteServiceFact("a", "u1") }, func(v coe.View) int { return len(v.ServiceFacts) },
+		},
+		{
+			"refusal", func(tx *coe.Tx) { tx.SetRefusals("a", map[coe.LeaseKey]coe.Refusal{key: {}}, nil) },
+			func(tx *coe.Tx) { tx.SetRefusals("a", nil, nil) }, func(v coe.View) int { return len(v.Refusals) },
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := coe.NewStore(nil, coe.RESTCONF)
+			s.Update(func(tx *coe.Tx) { tx.PutVPN(&coe.VPNFact{Name: "a", Namespace: "a"}) })
+			before := s.View("a")
+			s.Update(c.put)
+			with := s.View("a")
+			require.Equal(t, with, s.View("a"), "nothing has changed between")
+			s.Update(c.take)
+			require.Equal(t, []int{0, 1, 0}, []int{c.count(before), c.count(with), c.count(s.View("a"))})
+		})
+	}
+}

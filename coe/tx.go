@@ -45,11 +45,15 @@ func (tx *Tx) changePod(uid string, change func(map[string]*Pod), origin Origin)
 	old, now := replace(tx, origin, uid, pods, change)
 	if old != nil {
 		tx.store.countNode(old.HostIP, old.Namespace, -1)
-		delete(tx.touch(old.Namespace).pods, uid)
+		ns := tx.touch(old.Namespace)
+		delete(ns.pods, uid)
+		ns.shown.Pods = nil
 	}
 	if now != nil {
 		tx.store.countNode(now.HostIP, now.Namespace, +1)
-		tx.touch(now.Namespace).pods[uid] = now
+		ns := tx.touch(now.Namespace)
+		ns.pods[uid] = now
+		ns.shown.Pods = nil
 	}
 }
 
@@ -67,10 +71,14 @@ func (tx *Tx) changeService(uid string, change func(map[string]*Service), origin
 	services := func(l *layer) map[string]*Service { return l.services }
 	old, now := replace(tx, origin, uid, services, change)
 	if old != nil {
-		delete(tx.touch(old.Namespace).services, uid)
+		ns := tx.touch(old.Namespace)
+		delete(ns.services, uid)
+		ns.shown.Services = nil
 	}
 	if now != nil {
-		tx.touch(now.Namespace).services[uid] = now
+		ns := tx.touch(now.Namespace)
+		ns.services[uid] = now
+		ns.shown.Services = nil
 	}
 }
 
@@ -88,10 +96,14 @@ func (tx *Tx) changeEndpoints(uid string, change func(map[string]*Endpoints), or
 	endpoints := func(l *layer) map[string]*Endpoints { return l.endpoints }
 	old, now := replace(tx, origin, uid, endpoints, change)
 	if old != nil {
-		delete(tx.touch(old.Namespace).endpoints, uid)
+		ns := tx.touch(old.Namespace)
+		delete(ns.endpoints, uid)
+		ns.shown.Endpoints = nil
 	}
 	if now != nil {
-		tx.touch(now.Namespace).endpoints[uid] = now
+		ns := tx.touch(now.Namespace)
+		ns.endpoints[uid] = now
+		ns.shown.Endpoints = nil
 	}
 }
 
@@ -160,26 +172,44 @@ func (tx *Tx) chosen(name string) *namespace {
 }
 
 // PutLease records what was chosen for an interface.
-func (tx *Tx) PutLease(l *Lease) { tx.chosen(l.Namespace).leases[l.Key()] = l }
+func (tx *Tx) PutLease(l *Lease) { tx.leases(l.Namespace)[l.Key()] = l }
 
 // DeleteLease forgets a lease.
-func (tx *Tx) DeleteLease(namespace string, key LeaseKey) { delete(tx.chosen(namespace).leases, key) }
+func (tx *Tx) DeleteLease(namespace string, key LeaseKey) { delete(tx.leases(namespace), key) }
+
+func (tx *Tx) leases(namespace string) map[LeaseKey]*Lease {
+	ns := tx.chosen(namespace)
+	ns.shown.Leases = nil
+	return ns.leases
+}
 
 // PutBlock records a block of an elan-instance of the namespace.
 func (tx *Tx) PutBlock(namespace string, b *Block) {
-	tx.chosen(namespace).blocks[blockKey{b.ELAN, b.Prefix}] = b
+	tx.blocks(namespace)[blockKey{b.ELAN, b.Prefix}] = b
 }
 
 // DeleteBlock forgets a block.
 func (tx *Tx) DeleteBlock(namespace, elan string, prefix netip.Prefix) {
-	delete(tx.chosen(namespace).blocks, blockKey{elan, prefix})
+	delete(tx.blocks(namespace), blockKey{elan, prefix})
+}
+
+func (tx *Tx) blocks(namespace string) map[blockKey]*Block {
+	ns := tx.chosen(namespace)
+	ns.shown.Blocks = nil
+	return ns.blocks
 }
 
 // PutELAN records what was chosen for an elan-instance of the namespace.
-func (tx *Tx) PutELAN(namespace string, e *ELANFact) { tx.chosen(namespace).elans[e.Name] = e }
+func (tx *Tx) PutELAN(namespace string, e *ELANFact) { tx.elans(namespace)[e.Name] = e }
 
 // DeleteELAN forgets an elan-instance.
-func (tx *Tx) DeleteELAN(namespace, name string) { delete(tx.chosen(namespace).elans, name) }
+func (tx *Tx) DeleteELAN(namespace, name string) { delete(tx.elans(namespace), name) }
+
+func (tx *Tx) elans(namespace string) map[string]*ELANFact {
+	ns := tx.chosen(namespace)
+	ns.shown.ELANs = nil
+	return ns.elans
+}
 
 // PutVPN records what was chosen for the namespace's vpn-instance.
 func (tx *Tx) PutVPN(v *VPNFact) { tx.chosen(v.Namespace).vpn = v }
@@ -188,11 +218,17 @@ func (tx *Tx) PutVPN(v *VPNFact) { tx.chosen(v.Namespace).vpn = v }
 func (tx *Tx) DeleteVPN(namespace string) { tx.chosen(namespace).vpn = nil }
 
 // PutServiceFact records a service's address.
-func (tx *Tx) PutServiceFact(f *ServiceFact) { tx.chosen(f.Namespace).serviceFacts[f.UID] = f }
+func (tx *Tx) PutServiceFact(f *ServiceFact) { tx.serviceFacts(f.Namespace)[f.UID] = f }
 
 // DeleteServiceFact forgets a service's address.
 func (tx *Tx) DeleteServiceFact(namespace, uid string) {
-	delete(tx.chosen(namespace).serviceFacts, uid)
+	delete(tx.serviceFacts(namespace), uid)
+}
+
+func (tx *Tx) serviceFacts(namespace string) map[string]*ServiceFact {
+	ns := tx.chosen(namespace)
+	ns.shown.ServiceFacts = nil
+	return ns.serviceFacts
 }
 
 // SetRefusals replaces what could not be given in a namespace, and why. The

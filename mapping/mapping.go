@@ -31,9 +31,12 @@ type Settings struct {
 	DHCPLeaseTime uint32
 }
 
+// Isolated tells whether each namespace has an address space of its own.
+func (s Settings) Isolated() bool { return s.Isolation == IsolationNamespace }
+
 // transit is the route target that vpn-instances share, or empty.
 func (s Settings) transit() string {
-	if s.Isolation == IsolationNamespace {
+	if s.Isolated() {
 		return ""
 	}
 	return netvirt.CommonRouteTarget
@@ -52,7 +55,7 @@ func Cluster(nodes map[netip.Addr]*coe.Node, s Settings) netvirt.Model {
 	return m
 }
 
-// Map maps one namespace. The problems are sorted.
+// Map maps one namespace. The problems are sorted, each once.
 func Map(v coe.View, s Settings) (netvirt.Model, []coe.Problem) {
 	b := &builder{
 		View:      v,
@@ -81,7 +84,7 @@ func Map(v coe.View, s Settings) (netvirt.Model, []coe.Problem) {
 		return cmp.Or(cmp.Compare(a.Kind, c.Kind), cmp.Compare(a.UID, c.UID),
 			cmp.Compare(a.Reason, c.Reason), cmp.Compare(a.Message, c.Message))
 	})
-	return b.model, b.problems
+	return b.model, slices.Compact(b.problems) // a service has the same one for each of its addresses
 }
 
 // objectsPerPod is how many objects a pod with one address has of its own.

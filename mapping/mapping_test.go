@@ -264,6 +264,16 @@ func TestServices(t *testing.T) {
 			problems: []coe.Reason{coe.NoPort},
 		},
 		{
+			name: "what is wrong on each of its addresses is one problem",
+			services: []*coe.Service{{
+				UID: svc1, ClusterIP: cluster, ExternalIPs: []netip.Addr{outside}, PodEndpoints: []string{uid1},
+				Ports: []coe.ServicePort{{Protocol: "tcp", Port: 80, TargetPort: "http"}},
+			}},
+			want:     vips{"tcp 10.96.0.20:80": "", "tcp 172.30.1.9:80": ""},
+			floating: map[string]string{"10.11.2.28": svc1},
+			problems: []coe.Reason{coe.NoPort},
+		},
+		{
 			name: "two services of one pod: the lower uid is shown",
 			services: []*coe.Service{
 				{UID: svc1, ClusterIP: cluster, PodEndpoints: []string{uid1}},

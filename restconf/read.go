@@ -2,6 +2,7 @@ package restconf
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
@@ -17,9 +18,11 @@ func (s *Server) get(w http.ResponseWriter, q *request) error {
 	if q.dialect.draft && !q.target.isRoot() && isLeaf(q.target.node()) {
 		return badPath(q.target, q.target.node().Name+" is a leaf: GET what holds it")
 	}
+	ctx, cancel := context.WithTimeout(q.http.Context(), s.cfg.Timeout)
+	defer cancel()
 	body, ok := s.stored(q, m)
 	if !ok {
-		if body, err = s.rendered(q, m); err != nil {
+		if body, err = s.rendered(ctx, q, m); err != nil {
 			return err
 		}
 	}
@@ -125,8 +128,8 @@ func memberBelow(n *yang.Node) string {
 }
 
 // rendered makes the answer from parsed data; nil where there are none.
-func (s *Server) rendered(q *request, m media) ([]byte, error) {
-	found, err := s.find(q)
+func (s *Server) rendered(ctx context.Context, q *request, m media) ([]byte, error) {
+	found, err := s.find(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -150,9 +153,9 @@ func (s *Server) rendered(q *request, m media) ([]byte, error) {
 
 // find are the instances that the target names: all entries where it is a list,
 // all top containers where it is the datastore.
-func (s *Server) find(q *request) ([]*yang.Data, error) {
+func (s *Server) find(ctx context.Context, q *request) ([]*yang.Data, error) {
 	if !q.target.isRoot() {
-		top, err := s.load(q, q.target.top())
+		top, err := s.load(ctx, q, q.target.top())
 		if top == nil || err != nil {
 			return nil, err
 		}
@@ -161,7 +164,7 @@ func (s *Server) find(q *request) ([]*yang.Data, error) {
 	var all []*yang.Data
 	for _, module := range s.cfg.Schema.Modules {
 		for _, node := range module.Top {
-			top, err := s.load(q, node)
+			top, err := s.load(ctx, q, node)
 			if err != nil {
 				return nil, err
 			}
@@ -180,8 +183,7 @@ func (s *Server) find(q *request) ([]*yang.Data, error) {
 //	read-only            the source's config        the source's state
 //	RFC 8040, content    config: the first column; nonconfig: state nodes of the
 //	                     second; all: both
-func (s *Server) load(q *request, top *yang.Node) (*yang.Data, error) {
-	ctx := q.http.Context()
+func (s *Server) load(ctx context.Context, q *request, top *yang.Node) (*yang.Data, error) {
 	source := s.state[top]
 	var config *yang.Data
 	var err error

@@ -77,7 +77,8 @@ type Config struct {
 	TLS  *tls.Config // nil: plain HTTP
 	// BodyLimit bounds a request's body in bytes; 0 means DefaultBodyLimit.
 	BodyLimit int64
-	// Timeout bounds the work on one request; 0 means DefaultTimeout.
+	// Timeout bounds the work on one request, from when its body is there; 0 means
+	// DefaultTimeout.
 	Timeout time.Duration
 	Log     *slog.Logger
 }

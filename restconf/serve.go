@@ -1,7 +1,6 @@
 package restconf
 
 import (
-	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,7 +11,7 @@ import (
 
 // request is one request to a tree.
 type request struct {
-	http    *http.Request // its context has the request's deadline
+	http    *http.Request
 	tree    tree
 	dialect *dialect
 	target  target

@@ -2,6 +2,7 @@ package restconf
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -22,8 +23,11 @@ func (s *Server) write(w http.ResponseWriter, q *request) error {
 			return err
 		}
 	}
+	// A client that is slow to send takes nothing from the time for the work.
+	ctx, cancel := context.WithTimeout(q.http.Context(), s.cfg.Timeout)
+	defer cancel()
 	var created bool
-	err := s.store.Update(q.http.Context(), func(tx *datastore.Tx) (err error) {
+	err := s.store.Update(ctx, func(tx *datastore.Tx) (err error) {
 		e := &edit{server: s, tx: tx, tops: map[*yang.Node]bool{}}
 		switch q.http.Method {
 		case http.MethodPut:

@@ -105,7 +105,7 @@ func ipamConfig(s mapping.Settings, reuseDelay time.Duration) ipam.Config {
 		ELANName:      netvirt.ELANName,
 		VPNName:       netvirt.VPNName,
 		InterfaceName: netvirt.InterfaceName,
-		Isolated:      s.Isolation == mapping.IsolationNamespace,
+		Isolated:      s.Isolated(),
 		ReuseDelay:    reuseDelay,
 	}
 }
@@ -117,6 +117,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	g.run("choose addresses", func(ctx context.Context) error { b.claims.Run(ctx); return nil })
 	g.run("reconcile", b.loop.Run)
 	g.run("serve HTTP", func(ctx context.Context) error { return b.server.Serve(ctx, b.listener) })
+	g.run("pace the collector", paceCollector)
 	g.run("lead", b.lead)
 	return g.wait()
 }

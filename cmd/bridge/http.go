@@ -16,7 +16,6 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
-	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
 	"github.com/coe-bridge/coe-bridge/restconf"
@@ -171,7 +170,7 @@ func (b *Bridge) checkPools(entries []*yang.Data) error {
 		}
 		all = append(all, pools...)
 	}
-	if err := dhcppool.Validate(all, b.cfg.Mapping.Isolation != mapping.IsolationNamespace); err != nil {
+	if err := dhcppool.Validate(all, !b.cfg.Mapping.Isolated()); err != nil {
 		return &yang.Error{Type: "application", Tag: "invalid-value", Message: err.Error()}
 	}
 	return nil

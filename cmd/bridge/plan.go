@@ -59,11 +59,10 @@ func Plan(ctx context.Context, documents []Document, s mapping.Settings) ([]netv
 
 // planStore tells a store what a batch says, and chooses addresses for it.
 func planStore(ctx context.Context, batch northbound.Batch, s mapping.Settings) (*coe.Store, error) {
-	oneDomain := s.Isolation == mapping.IsolationNone
 	var pools []dhcppool.Pool
 	store := coe.NewStore(nil, coe.RESTCONF)
 	northbound.NewFeed(store, func(all []dhcppool.Pool) { pools = all }, slog.New(slog.DiscardHandler)).Apply(batch)
-	if err := dhcppool.Validate(pools, oneDomain); err != nil {
+	if err := dhcppool.Validate(pools, !s.Isolated()); err != nil {
 		return nil, fmt.Errorf("plan %s: %w", northbound.Networks, err)
 	}
 	assigner := ipam.New(ipamConfig(s, 0), store, forgetful{}, slog.New(slog.DiscardHandler))

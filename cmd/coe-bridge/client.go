@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -38,6 +39,8 @@ type client struct {
 	url  string
 	// user is whose password was given; empty when none was.
 	user string
+	// nameless: the connection is TLS, and we show no certificate.
+	nameless bool
 }
 
 func (f *clientFlags) client() (*client, error) {
@@ -53,7 +56,7 @@ func (f *clientFlags) client() (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &client{url: server}
+	c := &client{url: server, nameless: strings.HasPrefix(server, "https://") && f.cert == ""}
 	c.http = resty.New().SetBaseURL(server).SetTimeout(f.timeout).SetTLSClientConfig(tlsConfig).
 		SetHeader("Accept", "application/yang.data+json")
 	if password != "" {
@@ -87,7 +90,7 @@ const (
 func (c *client) get(ctx context.Context, tree, top string, out any) error {
 	answer, err := c.http.R().SetContext(ctx).Get("/restconf/" + tree + "/" + top)
 	if err != nil {
-		return fmt.Errorf("ask %s: %w; %s", c.url, cause(err), hint(err))
+		return fmt.Errorf("ask %s: %w; %s", c.url, cause(err), c.hint(err))
 	}
 	switch answer.StatusCode() {
 	case http.StatusOK:
@@ -129,14 +132,19 @@ func cause(err error) error {
 	return err
 }
 
-// hint says what to try when no answer came.
-func hint(err error) string {
-	var unknown x509.UnknownAuthorityError
+// hint says what to try when no answer came. That a certificate is missing shows
+// only after the handshake, in ways that vary.
+func (c *client) hint(err error) string {
+	var (
+		unknown x509.UnknownAuthorityError
+		failed  *net.OpError
+	)
 	switch {
+	case errors.As(err, &failed) && failed.Op == "dial":
 	case errors.As(err, &unknown):
 		return "name the authority of its certificate with --ca-file"
-	case strings.Contains(err.Error(), "certificate required"):
-		return "show it a client certificate with --cert and --key"
+	case c.nameless && !errors.Is(err, context.Canceled):
+		return "if it wants a client certificate, show one with --cert and --key"
 	}
 	return "is the bridge running there? (--server)"
 }

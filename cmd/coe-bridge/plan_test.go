@@ -169,7 +169,7 @@ func TestPlanOfBadDocuments(t *testing.T) {
 // error, and may open no file and no socket beside them.
 func TestPlanTouchesNothing(t *testing.T) {
 	program := t.TempDir() + "/coe-bridge"
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", program, ".")
 	build.Env = append(build.Environ(), "CGO_ENABLED=0")
 	text, err := build.CombinedOutput()
 	require.NoError(t, err, string(text))

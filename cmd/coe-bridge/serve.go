@@ -47,6 +47,7 @@ speaks it) and at /rests/data (RFC 8040).
   coe-bridge serve --dev
 
   # OVN, kept in /var/lib/coe-bridge, users from a file
+  install -d -m 0700 /etc/coe-bridge
   coe-bridge passwd admin > /etc/coe-bridge/users
   coe-bridge serve --auth-file /etc/coe-bridge/users --data-dir /var/lib/coe-bridge \
     --backend ovn --ovn-nb unix:/run/ovn/ovnnb_db.sock

@@ -141,7 +141,7 @@ func TestServeWithTLS(t *testing.T) {
 		{"authority unknown", "s3cret", plain, "", "name the authority of its certificate with --ca-file"},
 		{"http", "s3cret", strings.Replace(plain, "https", "http", 1), "", "HTTP request to an HTTPS server"},
 		{"certificate and password", "s3cret", strict, "--ca-file " + ca.file + " --cert " + clientCert + " --key " + clientKey, ""},
-		{"no certificate", "s3cret", strict, "--ca-file " + ca.file, "show it a client certificate with --cert and --key"},
+		{"no certificate", "s3cret", strict, "--ca-file " + ca.file, "if it wants a client certificate, show one with --cert and --key"},
 		{"another's certificate", "s3cret", strict, "--ca-file " + ca.file + " --cert " + strangerCert + " --key " + strangerKey, "ask https://"},
 		{"certificate alone", "", strict, "--ca-file " + ca.file + " --cert " + clientCert + " --key " + clientKey, "the bridge wants a password"},
 	} {

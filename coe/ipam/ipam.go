@@ -137,8 +137,16 @@ func (a *Assigner) SetPools(pools []dhcppool.Pool) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.pools, a.repooled = slices.Clone(pools), true
+	_, served := a.alloc.Serving(coe.ServicePool)
 	a.alloc.SetPools(a.pools)
 	marked := map[string]bool{}
+	if _, serves := a.alloc.Serving(coe.ServicePool); serves && !served {
+		// A service with external addresses does well without one of the pool and
+		// was not refused.
+		for _, ns := range a.store.Namespaces() {
+			marked[ns] = true
+		}
+	}
 	for ns, r := range a.waiting {
 		if r.any(healedByPools) {
 			marked[ns] = true

@@ -28,7 +28,7 @@ func (a *Assigner) load(ctx context.Context) error {
 	a.memory = newMemory(a.cfg)
 	if err := a.restore(&j); err != nil {
 		a.memory = before
-		return err
+		return a.explain(err, &j)
 	}
 	a.stale, a.repooled = false, true
 	for addr := range a.saidBy {
@@ -41,6 +41,19 @@ func (a *Assigner) load(ctx context.Context) error {
 	})
 	a.log.Info("loaded what was chosen", "leases", len(a.leases), "blocks", len(a.blocks), "services", len(a.services))
 	return nil
+}
+
+// explain adds to an error of restore what to do, when the journal is whole and
+// only the isolation that it was written with is another.
+func (a *Assigner) explain(err error, j *journalled) error {
+	apart := &Assigner{cfg: a.cfg, pools: a.pools}
+	apart.cfg.Isolated = true
+	apart.memory = newMemory(apart.cfg)
+	if a.cfg.Isolated || apart.restore(j) != nil {
+		return err
+	}
+	return fmt.Errorf("%w: two namespaces were given the same addresses while each had its own (isolation \"namespace\"): "+
+		"go back to that isolation, delete the pods of one of them, and change it when their addresses have rested", err)
 }
 
 // restore fills an empty memory. Users come before what they use, which tells

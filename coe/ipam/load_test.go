@@ -1,14 +1,12 @@
 package ipam_test
 
 import (
-	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
-	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 func TestRestartFindsTheSame(t *testing.T) {
@@ -70,18 +68,26 @@ func TestCommitThatFailed(t *testing.T) {
 }
 
 // TestIsolationTakenAway: what two namespaces have alike can't be had by both
-// when all share one address space.
+// when all share one address space; the error says what to do, and doing it helps.
 func TestIsolationTakenAway(t *testing.T) {
 	w := newWorld(t)
 	w.isolated = true
 	w.restart()
 	w.complete()
-	w.put(newPod("a", n1, wanting("10.9.0.1")), newPod("b", n1, in("other"), wanting("10.9.0.1")))
+	a, b := newPod("a", n1, wanting("10.9.0.1")), newPod("b", n1, in("other"), wanting("10.9.0.1"))
+	w.put(a, b)
 	w.sync()
 	w.isolated = false
-	assigner := ipam.New(ipam.Config{
-		ELANName: netvirt.ELANName, VPNName: netvirt.VPNName, InterfaceName: netvirt.InterfaceName,
-	}, coe.NewStore(nil, coe.RESTCONF), w.journal, slog.New(slog.DiscardHandler))
-	err := assigner.Load(t.Context())
-	t.Log(err)
+	err := w.newAssigner().Load(t.Context())
+	require.ErrorContains(t, err, "10.9.0.1 is held by lease/a/a-if")
+	require.ErrorContains(t, err, "go back to that isolation")
+
+	w.remove(b)
+	w.sync()
+	w.wait(30 * time.Second)
+	w.restart()
+	w.complete()
+	w.put(a)
+	w.sync()
+	require.Equal(t, "10.9.0.1", w.address(a))
 }

@@ -45,13 +45,17 @@ func newWorld(t testing.TB, pools ...dhcppool.Pool) *world {
 func (w *world) restart() {
 	w.marked = map[string]bool{}
 	w.store = coe.NewStore(func(c coe.Changed) { w.mark(c.Namespaces...) }, coe.RESTCONF)
-	w.assigner = ipam.New(ipam.Config{
+	w.assigner = w.newAssigner()
+	require.NoError(w, w.assigner.Load(w.Context()))
+	w.setPools(w.pools...)
+}
+
+func (w *world) newAssigner() *ipam.Assigner {
+	return ipam.New(ipam.Config{
 		Isolated: w.isolated, VNIFrom: min(w.vnis, 1), VNITo: w.vnis,
 		ELANName: netvirt.ELANName, VPNName: netvirt.VPNName, InterfaceName: netvirt.InterfaceName,
 		Now: func() time.Time { return w.now },
 	}, w.store, w.journal, slog.New(slog.DiscardHandler))
-	require.NoError(w, w.assigner.Load(w.Context()))
-	w.setPools(w.pools...)
 }
 
 func (w *world) complete() {

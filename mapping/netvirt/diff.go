@@ -47,11 +47,11 @@ const (
 	retire              // delete the rest, what refers first
 )
 
-func (c Change) phase() phase {
+func (c Change) phase(k Kind) phase {
 	switch {
 	case c.New != nil:
 		return upsert
-	case kinds[c.Old.Key().Kind].detached:
+	case kinds[k].detached:
 		return detach
 	}
 	return retire
@@ -65,7 +65,7 @@ func (c Change) phase() phase {
 // Detaching first is what lets an address or a name go to a new owner;
 // retiring last keeps an elan-instance that a moving pod still needs.
 func Diff(have, want Model) []Change {
-	var changes []Change
+	var steps []step
 	kept := 0
 	for k, o := range want {
 		old, found := have[k]
@@ -73,32 +73,54 @@ func Diff(have, want Model) []Change {
 			kept++
 		}
 		if old != o {
-			changes = append(changes, Change{Old: old, New: o})
+			steps = append(steps, newStep(k, Change{Old: old, New: o}))
 		}
 	}
 	if kept < len(have) {
 		for k, o := range have {
 			if _, found := want[k]; !found {
-				changes = append(changes, Change{Old: o})
+				steps = append(steps, newStep(k, Change{Old: o}))
 			}
 		}
 	}
-	Sort(changes)
+	slices.SortFunc(steps, step.compare)
+	changes := make([]Change, len(steps))
+	for i, s := range steps {
+		changes[i] = s.Change
+	}
 	return changes
 }
 
 // Sort puts changes, of one scope or of several, into the order that Diff
 // describes. The order is total: it does not depend on the order before.
 func Sort(changes []Change) {
-	slices.SortFunc(changes, func(a, b Change) int {
-		if c := cmp.Compare(a.phase(), b.phase()); c != 0 {
-			return c
-		}
-		if a.phase() == upsert {
-			return a.Key().Compare(b.Key())
-		}
-		return b.Key().Compare(a.Key())
-	})
+	steps := make([]step, len(changes))
+	for i, c := range changes {
+		steps[i] = newStep(c.Key(), c)
+	}
+	slices.SortFunc(steps, step.compare)
+	for i, s := range steps {
+		changes[i] = s.Change
+	}
+}
+
+// step is a change with what its place depends on, which is dear to compute.
+type step struct {
+	phase phase
+	key   Key
+	Change
+}
+
+func newStep(k Key, c Change) step { return step{c.phase(k.Kind), k, c} }
+
+func (s step) compare(other step) int {
+	if c := cmp.Compare(s.phase, other.phase); c != 0 {
+		return c
+	}
+	if s.phase == upsert {
+		return s.key.Compare(other.key)
+	}
+	return other.key.Compare(s.key)
 }
 
 // Apply makes the changes to the model.

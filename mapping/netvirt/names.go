@@ -67,8 +67,11 @@ func ParseInterfaceName(name string) (namespace, pod, uid string, err error) {
 // uid. It fits a Linux device name and is one that OpenDaylight takes as unique
 // without the node's datapath id before it.
 func PortName(interfaceName, podUID string) string {
-	h := hash(interfaceName + "\x00" + podUID)
-	return "tap" + h[:8] + "-" + h[8:10]
+	sum := sha256.Sum256([]byte(interfaceName + "\x00" + podUID))
+	name := []byte("tap........-..")
+	hex.Encode(name[3:], sum[:4])
+	hex.Encode(name[12:], sum[4:5])
+	return string(name)
 }
 
 func hash(s string) string {

@@ -62,8 +62,9 @@ type Loop struct {
 	claims  *worker // for the status; nil without Claims
 
 	mu sync.RWMutex
-	// have is what the backend has, by scope; nil while that is unknown.
-	have map[netvirt.Scope]netvirt.Model
+	// have is what the backend has, by scope; what it had last while known is false.
+	have  map[netvirt.Scope]netvirt.Model
+	known bool
 	// rejected are changes that the backend will not take.
 	rejected map[netvirt.Key]rejection
 	scopes   map[netvirt.Scope]*scopeStatus
@@ -71,7 +72,7 @@ type Loop struct {
 	claimErr string
 	// leftBehind is set after a Read, until all that it found was marked.
 	leftBehind bool
-	// epoch counts the times that have became unknown, so that a write that was
+	// epoch counts the times that known became false, so that a write that was
 	// under way then does not count.
 	epoch uint64
 }
@@ -158,7 +159,7 @@ func (l *Loop) reread(why string) {
 func (l *Loop) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.have = nil
+	l.known = false
 	l.epoch++
 }
 
@@ -195,7 +196,9 @@ func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, 
 		changes = append(changes, l.diff(s, want, complete)...)
 		l.mapped(s, revision, len(want), problems)
 	}
-	netvirt.Sort(changes)
+	if len(scopes) > 1 {
+		netvirt.Sort(changes)
+	}
 	return l.write(ctx, epoch, changes)
 }
 
@@ -203,7 +206,7 @@ func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, 
 // of that knowledge.
 func (l *Loop) read(ctx context.Context) (uint64, error) {
 	l.mu.RLock()
-	known, epoch := l.have != nil, l.epoch
+	known, epoch := l.known, l.epoch
 	l.mu.RUnlock()
 	if known {
 		return epoch, nil
@@ -221,7 +224,7 @@ func (l *Loop) read(ctx context.Context) (uint64, error) {
 	if l.epoch != epoch {
 		return 0, errChanged
 	}
-	l.have = model.ByScope()
+	l.have, l.known = model.ByScope(), true
 	l.leftBehind = true
 	return epoch, nil
 }

@@ -176,6 +176,7 @@ func TestLeftoversGoWhenComplete(t *testing.T) {
 	require.NoError(t, w.Backend.Write(t.Context(), []netvirt.Change{{New: left}, {New: kept}}))
 	w.want("a", 2)
 	l, _ := w.start(t)
+	l.Mark("a")
 	require.Eventually(t, func() bool {
 		m, _ := w.Backend.Read(t.Context())
 		return len(m) == 3

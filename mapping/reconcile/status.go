@@ -85,8 +85,9 @@ func (l *Loop) scopeStatus(s netvirt.Scope, one *scopeStatus, behind time.Time) 
 	}
 }
 
-// Confirmed calls yield with each object that the backend has, as far as that
-// is known, in no order, until yield returns false. The loop waits meanwhile.
+// Confirmed calls yield with each object that the backend has, or while that is
+// unknown, those that it had last, in no order, until yield returns false. The
+// loop waits meanwhile.
 func (l *Loop) Confirmed(yield func(netvirt.Object) bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

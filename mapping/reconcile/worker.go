@@ -20,19 +20,19 @@ const (
 // maxBatch is how many scopes are processed together at most.
 const maxBatch = 512
 
-// A worker to which more has come while it processed a batch rests: restFactor
-// times as long as that took, maxRest at most.
+// After a batch a worker rests restFactor times as long as it took, maxRest at
+// most.
 const (
 	restFactor = 4
 	maxRest    = 50 * time.Millisecond
 )
 
 // worker hands scopes that were marked, each once, to a function, in batches:
-// while one batch is processed the next one grows. What comes now and then is
-// processed at once; under load the worker rests between batches, so that it
-// does more with each and leaves the processor, and the datastore's disk, to
-// those who serve clients. A scope for which the function fails comes again,
-// later each time.
+// while one batch is processed, and in the rest after it, the next one grows.
+// What comes now and then finds the worker rested and is processed at once; under
+// load the worker does more with each batch, and leaves the processor, and the
+// datastore's disk, to those who serve clients. A scope for which the function
+// fails comes again, later each time.
 type worker struct {
 	queue   workqueue.TypedRateLimitingInterface[netvirt.Scope]
 	process func(ctx context.Context, scopes []netvirt.Scope) error
@@ -89,9 +89,7 @@ func (w *worker) run(ctx context.Context) {
 		begun := time.Now()
 		err := w.process(ctx, batch)
 		w.done(batch, begun, err)
-		if w.queue.Len() > 0 {
-			rest(ctx, min(restFactor*time.Since(begun), maxRest))
-		}
+		rest(ctx, min(restFactor*time.Since(begun), maxRest))
 	}
 }
 

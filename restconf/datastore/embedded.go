@@ -17,11 +17,13 @@ import (
 )
 
 const (
-	// An entry in a body has at least this many bytes, and costs one operation.
+	// An entry in a body has at least this many bytes. It costs two operations: it
+	// is put, and where a container is replaced, what is before it is deleted.
 	minEntryBytes = 16
-	// A stored unit repeats its key and qualifies some names: this much longer
+	entryOps      = 2
+	// Each names the entry's key in full, as the comparison does: this much longer
 	// than the body that it came in may a transaction become.
-	txnGrowth   = 4
+	txnGrowth   = 24
 	txnOverhead = 1 << 20
 	// The revisions that are kept for watches to resume from.
 	keptRevisions = "10000"
@@ -42,7 +44,7 @@ type embedded struct {
 }
 
 // embeddedTxnOps is how many operations one body of at most limit bytes can need.
-func embeddedTxnOps(limit int64) int { return int(limit/minEntryBytes) + 1024 }
+func embeddedTxnOps(limit int64) int { return int(limit/minEntryBytes)*entryOps + 1024 }
 
 func startEmbedded(ctx context.Context, cfg Config) (*embedded, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {

@@ -65,35 +65,60 @@ func (m *mirror) tree(top *yang.Node) []*Unit {
 }
 
 // apply makes the changes of one revision. A unit that is to be deleted and is
-// not there is dropped from the batch.
+// not there is dropped from the batch. It is linear in what there is and in what
+// changes, so that a change of many units doesn't keep readers waiting.
 func (m *mirror) apply(b Batch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	added := map[*yang.Node][]*Unit{}
 	for _, u := range b.Put {
-		m.put(u)
+		top := topOf(u.Node)
+		if i, ok := find(m.shelf[top], u.id); ok {
+			m.shelf[top][i] = u
+		} else {
+			added[top] = append(added[top], u)
+		}
 	}
-	b.Delete = slices.DeleteFunc(b.Delete, func(u *Unit) bool { return !m.remove(u) })
+	removed := map[*yang.Node][]int{}
+	b.Delete = slices.DeleteFunc(b.Delete, func(u *Unit) bool {
+		top := topOf(u.Node)
+		i, ok := find(m.shelf[top], u.id)
+		if ok {
+			removed[top] = append(removed[top], i)
+		}
+		return !ok
+	})
+	for top, places := range removed {
+		m.shelf[top] = without(m.shelf[top], places)
+	}
+	for top, units := range added {
+		m.shelf[top] = with(m.shelf[top], units)
+	}
 	m.advance(b)
 }
 
-func (m *mirror) put(u *Unit) {
-	top := topOf(u.Node)
-	shelf := m.shelf[top]
-	i, ok := find(shelf, u.id)
-	if ok {
-		shelf[i] = u
-		return
+// with is shelf and the units that are added to it.
+func with(shelf, added []*Unit) []*Unit {
+	slices.SortFunc(added, func(a, b *Unit) int { return strings.Compare(a.id, b.id) })
+	end := len(shelf)
+	shelf = append(shelf, added...)
+	for n := len(added) - 1; n >= 0; n-- { // what is above each moves to its end place at once
+		at, _ := find(shelf[:end], added[n].id)
+		copy(shelf[at+n+1:], shelf[at:end])
+		shelf[at+n] = added[n]
+		end = at
 	}
-	m.shelf[top] = slices.Insert(shelf, i, u)
+	return shelf
 }
 
-func (m *mirror) remove(u *Unit) bool {
-	top := topOf(u.Node)
-	i, ok := find(m.shelf[top], u.id)
-	if ok {
-		m.shelf[top] = slices.Delete(m.shelf[top], i, i+1)
+// without is shelf but for what is in these places.
+func without(shelf []*Unit, places []int) []*Unit {
+	for _, i := range places {
+		shelf[i] = nil
 	}
-	return ok
+	first := slices.Min(places)
+	left := slices.DeleteFunc(shelf[first:], func(u *Unit) bool { return u == nil })
+	return shelf[:first+len(left)]
 }
 
 // replace makes the mirror hold exactly units, as of rev, and tells the

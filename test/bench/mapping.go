@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"testing"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping"
@@ -19,9 +18,10 @@ var settings = mapping.Settings{Isolation: mapping.IsolationNone, DHCPLeaseTime:
 func measureMap(_ context.Context, b *bench) ([]figure, error) {
 	var figures []figure
 	for _, c := range []struct {
-		pods  int
-		bound time.Duration
-	}{{50, 100 * time.Microsecond}, {10_000, 30 * time.Millisecond}} {
+		pods   int
+		repeat int
+		bound  time.Duration
+	}{{50, 1000, 100 * time.Microsecond}, {10_000, 10, 30 * time.Millisecond}} {
 		b.say("mapping a namespace of %d pods", c.pods)
 		v := synth.View(c.pods)
 		have, problems := mapping.Map(v, settings)
@@ -29,14 +29,31 @@ func measureMap(_ context.Context, b *bench) ([]figure, error) {
 			return nil, fmt.Errorf("map %d pods: %s", c.pods, problems[0])
 		}
 		synth.ChangePod(v, c.pods/2)
-		result := testing.Benchmark(func(b *testing.B) {
-			for b.Loop() {
-				want, _ := mapping.Map(v, settings)
-				netvirt.Diff(have, want)
-			}
+		took := fastest(c.repeat, func() {
+			want, _ := mapping.Map(v, settings)
+			netvirt.Diff(have, want)
 		})
 		name := fmt.Sprintf("Map and Diff after one change, namespace of %d pods", c.pods)
-		figures = append(figures, atMost(name, time.Duration(result.NsPerOp()), c.bound))
+		figures = append(figures, atMost(name, took, c.bound))
 	}
 	return figures, nil
+}
+
+// mapRounds is how often the mapping is measured.
+const mapRounds = 10
+
+// fastest repeats what is measured in rounds, and returns how long one takes in
+// the fastest of them: what else runs on the machine only adds to that.
+func fastest(repeat int, do func()) time.Duration {
+	var best time.Duration
+	for n := range mapRounds {
+		begun := time.Now()
+		for range repeat {
+			do()
+		}
+		if took := time.Since(begun) / time.Duration(repeat); n == 0 || took < best {
+			best = took
+		}
+	}
+	return best
 }

@@ -50,7 +50,7 @@ func withProgram(t *testing.T) string {
 		}
 	}
 	folder := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", folder+"/bin/", "./cmd/coe-bridge")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", folder+"/bin/", "./cmd/coe-bridge")
 	build.Dir = root
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))

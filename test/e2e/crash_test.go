@@ -129,6 +129,21 @@ func (h holders) note(leases []lease) error {
 	return nil
 }
 
+// TestServiceChangesNamespace puts a service into one namespace after the other.
+// What OVN has of it must not go with the namespace that it leaves.
+func TestServiceChangesNamespace(t *testing.T) {
+	t.Parallel()
+	nb := ovsdb.Start(t)
+	r := startDefault(t, nb)
+	s := aService{uid: uid("b", 1), name: "page", address: "10.96.0.10", port: 80, target: "8080"}
+	for i := range 30 {
+		s.namespace = fmt.Sprintf("ns-%d", i%2)
+		r.change(t, http.MethodPut, servicePath(s.uid), s.body())
+		r.awaitSync(t, converge)
+		require.Equal(t, []string{s.namespace + ":page:tcp"}, ours(nb.NBCtl(t, columns("name", "list", "Load_Balancer")...)))
+	}
+}
+
 // requireAsSaid requires that the lists hold what was acknowledged and no more.
 func requireAsSaid(t *testing.T, r rest, load []*writer) {
 	t.Helper()

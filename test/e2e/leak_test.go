@@ -1,0 +1,62 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/ovsdb"
+)
+
+// TestNoGoroutineLeakMemory and its sibling run alone: tests that may run beside
+// others wait until they are done.
+func TestNoGoroutineLeakMemory(t *testing.T) { testLeak(t) }
+
+func TestNoGoroutineLeakOVN(t *testing.T) {
+	testLeak(t, bridgetest.OVN(ovsdb.Start(t).Endpoint()))
+}
+
+// testLeak starts and stops a bridge that has had something to do. What a first
+// bridge leaves may be there once for all; what the next ones leave is a leak.
+func testLeak(t *testing.T, options ...bridgetest.Option) {
+	live := func() {
+		b := bridgetest.Start(t, options...)
+		r := rest{b.URL()}
+		r.putPool(t, addressPool{network: "default", subnet: "10.42.0.0/16"})
+		r.putPods(t, numbered("web", 3)...)
+		r.awaitSync(t, converge)
+		b.Stop()
+		http.DefaultClient.CloseIdleConnections()
+	}
+	live()
+	before := stacks()
+	live()
+	live()
+	await(t, converge, "goroutines are gone", func() error {
+		var left []error
+		for id, stack := range stacks() {
+			if _, there := before[id]; !there {
+				left = append(left, errors.New(stack))
+			}
+		}
+		return errors.Join(left...)
+	})
+	require.NotEmpty(t, before)
+}
+
+// stacks are the stacks of all goroutines, by "goroutine n".
+func stacks() map[string]string {
+	text := make([]byte, 8<<20)
+	text = text[:runtime.Stack(text, true)]
+	out := map[string]string{}
+	for stack := range bytes.SplitSeq(text, []byte("\n\n")) {
+		id, _, _ := bytes.Cut(stack, []byte(" ["))
+		out[string(id)] = string(stack)
+	}
+	return out
+}
