@@ -13,6 +13,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/restconf"
+	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 )
 
 // serveFlags are the flags of coe-bridge serve.
@@ -23,6 +24,8 @@ type serveFlags struct {
 	requestTimeout                              time.Duration
 
 	dataDir                                               string
+	quota                                                 int64
+	quota                                                 int64
 	etcdEndpoints                                         []string
 	etcdCA, etcdCert, etcdKey, etcdUser, etcdPasswordFile string
 	etcdMaxTxnOps                                         int
@@ -75,6 +78,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.Int64Var(&f.bodyLimit, "body-limit", restconf.DefaultBodyLimit, "largest request body, in bytes")
 	flags.DurationVar(&f.requestTimeout, "request-timeout", restconf.DefaultTimeout, "how long a request may take")
 	flags.StringVar(&f.dataDir, "data-dir", "", "folder of the embedded etcd")
+	flags.Int64Var(&f.quota, "quota", datastore.DefaultQuota, "how large the embedded etcd's database may become, in bytes")
 	flags.StringSliceVar(&f.etcdEndpoints, "etcd-endpoints", nil, "URLs of an external etcd, instead of the embedded one")
 	flags.StringVar(&f.etcdCA, "etcd-ca", "", "PEM file of the authority that signed etcd's certificate")
 	flags.StringVar(&f.etcdCert, "etcd-cert", "", "PEM file of a client certificate for etcd (with --etcd-key)")

@@ -61,6 +61,8 @@ func (f *serveFlags) check() error {
 		return errors.New("two places to keep data: --data-dir is for the embedded etcd, --etcd-endpoints for an external one; give one of them")
 	case f.bodyLimit <= 0:
 		return fmt.Errorf("--body-limit %d: want a number of bytes above 0", f.bodyLimit)
+	case f.quota <= 0:
+		return fmt.Errorf("--quota %d: want a number of bytes above 0", f.quota)
 	}
 	for flag, d := range map[string]time.Duration{
 		"request-timeout": f.requestTimeout, "address-reuse-delay": f.reuseDelay, "resync-interval": f.resync,
@@ -84,7 +86,7 @@ func (f *serveFlags) auth(log *slog.Logger) (restconf.Authenticator, error) {
 
 func (f *serveFlags) datastore() (cfg datastore.Config, cleanUp func(), err error) {
 	cleanUp = func() {}
-	cfg = datastore.Config{Dir: f.dataDir, BodyLimit: f.bodyLimit}
+	cfg = datastore.Config{Dir: f.dataDir, Quota: f.quota, BodyLimit: f.bodyLimit}
 	if len(f.etcdEndpoints) > 0 {
 		cfg.Endpoints, cfg.MaxTxnOps = f.etcdEndpoints, f.etcdMaxTxnOps
 		cfg.Username, cfg.PasswordFile = f.etcdUser, f.etcdPasswordFile

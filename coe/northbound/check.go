@@ -105,8 +105,8 @@ func checkNode(raw []byte) error {
 	return nil
 }
 
-// checkNames refuses what would make the names of Netvirt objects ambiguous
-// ("namespace:pod-name").
+// checkNames refuses what would make the names of Netvirt objects
+// ("namespace:pod-name"), or of the scopes of the status, ambiguous.
 func checkNames(pod, namespace string) error {
 	const reason = "%q holds a colon, which separates the parts of interface names; choose another"
 	if strings.Contains(pod, ":") {
@@ -114,6 +114,9 @@ func checkNames(pod, namespace string) error {
 	}
 	if strings.Contains(namespace, ":") {
 		return &LeafError{"network-NS", fmt.Errorf(reason, namespace)}
+	}
+	if strings.HasPrefix(namespace, "(") {
+		return &LeafError{"network-NS", fmt.Errorf("%q begins with a parenthesis, as \"(cluster)\" does, which stands for no namespace; choose another", namespace)}
 	}
 	return nil
 }

@@ -110,8 +110,8 @@ func (f *Feed) applyPools(entries []Entry) {
 			continue
 		}
 		changed = true
-		delete(f.networks, e.Key)
 		if e.Raw == nil {
+			delete(f.networks, e.Key)
 			continue
 		}
 		pools, err := Pools(e.Raw)

@@ -77,6 +77,7 @@ func TestCheck(t *testing.T) {
 	}{
 		{northbound.Pods, `{"name":"a:b"}`, "name"},
 		{northbound.Pods, `{"network-NS":"a:b"}`, "network-NS"},
+		{northbound.Pods, `{"network-NS":"(cluster)"}`, "network-NS"},
 		{northbound.Pods, `{"port-mac-address":"zz"}`, "port-mac-address"},
 		{northbound.Pods, `{"port-mac-address":"01:00:5e:00:00:01"}`, "port-mac-address"},
 		{northbound.Pods, `{"port-mac-address":"","name":"a"}`, ""},
@@ -117,6 +118,11 @@ func TestFeed(t *testing.T) {
 	require.Equal(t, int64(3), store.Revision())
 	require.Len(t, store.View("default").Pods, 2)
 	require.Len(t, pools, 1)
+
+	damaged := northbound.Entry{List: northbound.Networks, Key: "default", Raw: []byte(`{`)}
+	other := northbound.Entry{List: northbound.Networks, Key: "other", Raw: []byte(`{"network-id":"other"}`)}
+	feed.Apply(northbound.Batch{Revision: 3, Entries: []northbound.Entry{damaged, other}})
+	require.Len(t, pools, 1, "what can't be read stays as it was")
 
 	feed.Apply(northbound.Batch{Revision: 4, Entries: []northbound.Entry{{List: northbound.Pods, Key: "u1"}, {List: northbound.Networks, Key: "default"}}})
 	require.Len(t, store.View("default").Pods, 1)

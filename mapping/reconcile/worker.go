@@ -20,19 +20,19 @@ const (
 // maxBatch is how many scopes are processed together at most.
 const maxBatch = 512
 
-// After a batch a worker rests restFactor times as long as it took, maxRest at
-// most.
+// A worker that waited less for a batch than the batch took rests after it:
+// restFactor times as long as it took, maxRest at most.
 const (
-	restFactor = 4
-	maxRest    = 50 * time.Millisecond
+	restFactor = 8
+	maxRest    = 100 * time.Millisecond
 )
 
 // worker hands scopes that were marked, each once, to a function, in batches:
-// while one batch is processed, and in the rest after it, the next one grows.
-// What comes now and then finds the worker rested and is processed at once; under
-// load the worker does more with each batch, and leaves the processor, and the
-// datastore's disk, to those who serve clients. A scope for which the function
-// fails comes again, later each time.
+// while one batch is processed the next one grows. What comes now and then is
+// processed at once; under load the worker rests between batches, so that it
+// does more with each and leaves the processor, and the datastore's disk, to
+// those who serve clients. A scope for which the function fails comes again,
+// later each time.
 type worker struct {
 	queue   workqueue.TypedRateLimitingInterface[netvirt.Scope]
 	process func(ctx context.Context, scopes []netvirt.Scope) error
@@ -81,6 +81,7 @@ func (w *worker) markAfter(d time.Duration, scopes ...netvirt.Scope) {
 func (w *worker) run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, w.queue.ShutDown)
 	defer stop()
+	var free time.Time // when the worker was ready for the last batch
 	for {
 		batch := w.next()
 		if batch == nil {
@@ -89,7 +90,10 @@ func (w *worker) run(ctx context.Context) {
 		begun := time.Now()
 		err := w.process(ctx, batch)
 		w.done(batch, begun, err)
-		rest(ctx, min(restFactor*time.Since(begun), maxRest))
+		if took := time.Since(begun); begun.Sub(free) < took {
+			rest(ctx, min(restFactor*took, maxRest))
+		}
+		free = time.Now()
 	}
 }
 

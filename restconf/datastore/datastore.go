@@ -41,13 +41,16 @@ const (
 	defaultTxnOps    = 128 // what an etcd server takes unless told otherwise
 )
 
+// DefaultQuota is the most that etcd's authors advise.
+const DefaultQuota = 8 << 30
+
 // Config says where the data live.
 type Config struct {
 	Schema *yang.Schema
 
 	// Dir holds the embedded etcd's data. It is used when Endpoints is empty.
 	Dir string
-	// Quota bounds the embedded etcd's database in bytes; 0 is etcd's default.
+	// Quota bounds the embedded etcd's database in bytes; 0 means DefaultQuota.
 	Quota int64
 	// BodyLimit is the largest request body that the embedded etcd must be able
 	// to take in one transaction; 0 means 8 MiB.
@@ -115,6 +118,9 @@ func (c Config) withDefaults() Config {
 	if len(c.Endpoints) == 0 {
 		c.MaxTxnOps = embeddedTxnOps(c.BodyLimit)
 	}
+	if c.Quota == 0 {
+		c.Quota = DefaultQuota
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -132,7 +138,22 @@ func (d *Datastore) connect(ctx context.Context) error {
 		return err
 	}
 	d.client, d.server = server.client(), server
-	return d.forgetElections(ctx)
+	if err := d.revive(ctx); err != nil {
+		return errors.Join(err, d.disconnect())
+	}
+	return nil
+}
+
+// revive clears away what the last run of the embedded etcd left in the way.
+func (d *Datastore) revive(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+	defer cancel()
+	if err := d.forgetElections(ctx); err != nil {
+		return err
+	}
+	// A database that was full takes data again, until the quota of this run is reached.
+	_, err := d.client.AlarmDisarm(ctx, &clientv3.AlarmMember{})
+	return classify("end the alarm of a full database", err)
 }
 
 // start fills the mirror and keeps it up to date from then on.

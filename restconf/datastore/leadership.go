@@ -84,11 +84,6 @@ func (l *Leadership) Resign(ctx context.Context) error {
 // etcd, whose directory is locked: who held those keys is dead, and nobody need
 // wait for its lease to run out.
 func (d *Datastore) forgetElections(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
-	defer cancel()
 	_, err := d.client.Delete(ctx, electionPrefix+"/", clientv3.WithPrefix())
-	if err != nil {
-		return errors.Join(classify("forget the last leader", err), d.disconnect())
-	}
-	return nil
+	return classify("forget the last leader", err)
 }

@@ -54,10 +54,14 @@ func TestLimitsOfTheEmbedded(t *testing.T) {
 
 func TestFullDatabase(t *testing.T) {
 	s := newShapes()
-	d := open(t, Config{Schema: s.schema, Dir: t.TempDir(), Quota: 1 << 20})
+	dir := t.TempDir()
+	d := open(t, Config{Schema: s.schema, Dir: dir, Quota: 1 << 20})
 	var err error
 	for i := 0; i < 100 && err == nil; i++ {
 		err = d.Update(t.Context(), fill(1, 1<<18, s))
 	}
 	require.ErrorIs(t, err, ErrFull)
+	require.NoError(t, d.Close())
+	d = open(t, Config{Schema: s.schema, Dir: dir, Quota: 1 << 30})
+	require.NoError(t, d.Update(t.Context(), fill(1, 1<<18, s)), "a larger quota is the way out")
 }

@@ -54,7 +54,7 @@ func (c *client) request(ctx context.Context, method, path, body string) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(answer.Body)
 	if err == nil && answer.StatusCode/100 != 2 {
 		err = fmt.Errorf("%s %s: %s: %s", method, path, answer.Status, text)

@@ -66,7 +66,8 @@ func TestWipedWhileIdle(t *testing.T) {
 	r.awaitSync(t, returnWithin)
 }
 
-// TestDeposed lets a later bridge claim the database: the one before writes no more.
+// TestDeposed lets a later bridge claim the database: the one before writes no more,
+// until the claim is taken back.
 func TestDeposed(t *testing.T) {
 	t.Parallel()
 	nb := ovsdb.Start(t)
@@ -88,6 +89,11 @@ func TestDeposed(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, st.Backend.LastError, "later writer")
 	require.Equal(t, rows, dump(t, nb))
+
+	// An operator takes the database over for it.
+	nb.NBCtl(t, "remove", "NB_Global", ".", "external_ids", "coe-bridge/epoch")
+	r.awaitSync(t, returnWithin)
+	requirePorts(t, r, nb, 5)
 }
 
 // startDefault starts a bridge with the settings of coe-bridge serve.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -77,7 +78,7 @@ func (p *process) start() {
 func (p *process) ready() error {
 	status, _, err := p.rest.do(p.t.Context(), http.MethodGet, "operational/coe-status:status", nil)
 	if err == nil && status != http.StatusOK {
-		return &http.ProtocolError{ErrorString: http.StatusText(status)}
+		return fmt.Errorf("status tree: %d", status)
 	}
 	return err
 }

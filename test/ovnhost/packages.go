@@ -22,6 +22,7 @@ var needs = []struct{ pkg, name string }{
 	{"iproute2", "ip"},
 	{"ethtool", "ethtool"},
 	{"iputils-ping", "ping"},
+	{"curl", "curl"},
 }
 
 // Missing are the Debian packages that a lab needs and that are not installed.

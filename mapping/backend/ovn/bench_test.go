@@ -1,21 +1,15 @@
 package ovn_test
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/ovn-kubernetes/libovsdb/client"
-	"github.com/ovn-kubernetes/libovsdb/model"
-	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/test/nbcopy"
 	testdb "github.com/coe-bridge/coe-bridge/test/ovsdb"
 )
 
@@ -67,7 +61,9 @@ func BenchmarkWrite(b *testing.B) {
 		begin := time.Now()
 		require.NoError(b, backend.Write(b.Context(), changes))
 		ours += time.Since(begin)
-		bare += writeBare(b, server)
+		_, took, err := nbcopy.Copy(b.Context(), server.Endpoint(), testdb.Start(b).Endpoint())
+		require.NoError(b, err)
+		bare += took
 	}
 	b.ReportMetric(ours.Seconds()/float64(b.N), "s/write")
 	b.ReportMetric(bare.Seconds()/float64(b.N), "s/bare")
@@ -104,98 +100,4 @@ func BenchmarkWriteOne(b *testing.B) {
 		require.NoError(b, backend.Write(b.Context(), remove))
 		require.NoError(b, backend.Write(b.Context(), create))
 	}
-}
-
-// writeBare copies the rows of a server into another, with the client's own
-// means: parents first, then the ports in transactions of 100.
-func writeBare(b *testing.B, from *testdb.Server) time.Duration {
-	b.Helper()
-	source, target := bareClient(b, from), bareClient(b, testdb.Start(b))
-	_, err := source.MonitorAll(b.Context())
-	require.NoError(b, err)
-	var (
-		switches []nb.LogicalSwitch
-		routers  []nb.LogicalRouter
-		ports    []nb.LogicalSwitchPort
-		lrps     []nb.LogicalRouterPort
-		routes   []nb.LogicalRouterStaticRoute
-		options  []nb.DHCPOptions
-		groups   []nb.LoadBalancerGroup
-	)
-	for _, list := range []any{&switches, &routers, &ports, &lrps, &routes, &options, &groups} {
-		require.NoError(b, source.List(b.Context(), list))
-	}
-	slices.SortFunc(ports, func(a, b nb.LogicalSwitchPort) int { return strings.Compare(a.Name, b.Name) })
-	parents := map[string]string{} // switch by port
-	for _, s := range switches {
-		for _, p := range s.Ports {
-			parents[p] = s.UUID
-		}
-	}
-	begin := time.Now()
-	var ops []ovsdb.Operation
-	create := func(m model.Model, uuid string) {
-		created, err := target.Create(m)
-		require.NoError(b, err)
-		created[0].UUID, created[0].UUIDName = uuid, ""
-		ops = append(ops, created...)
-	}
-	for i := range groups {
-		create(&groups[i], groups[i].UUID)
-	}
-	for i := range options {
-		create(&options[i], options[i].UUID)
-	}
-	for i := range lrps {
-		create(&lrps[i], lrps[i].UUID)
-	}
-	for i := range routes {
-		create(&routes[i], routes[i].UUID)
-	}
-	for i := range routers {
-		create(&routers[i], routers[i].UUID)
-	}
-	for i := range switches {
-		switches[i].Ports = nil
-		create(&switches[i], switches[i].UUID)
-	}
-	commitBare(b, target, ops)
-	for i := 0; i < len(ports); i += 100 {
-		ops = nil
-		members := map[string][]string{}
-		for j := range ports[i:min(i+100, len(ports))] {
-			p := &ports[i+j]
-			create(p, p.UUID)
-			members[parents[p.UUID]] = append(members[parents[p.UUID]], p.UUID)
-		}
-		for uuid, uuids := range members {
-			s := &nb.LogicalSwitch{UUID: uuid}
-			mutated, err := target.Where(s).Mutate(s, model.Mutation{Field: &s.Ports, Mutator: ovsdb.MutateOperationInsert, Value: uuids})
-			require.NoError(b, err)
-			ops = append(ops, mutated...)
-		}
-		commitBare(b, target, ops)
-	}
-	return time.Since(begin)
-}
-
-func bareClient(b *testing.B, server *testdb.Server) client.Client {
-	b.Helper()
-	dbModel, err := nb.FullDatabaseModel()
-	require.NoError(b, err)
-	c, err := client.NewOVSDBClient(dbModel, client.WithEndpoint(server.Endpoint()))
-	require.NoError(b, err)
-	require.NoError(b, c.Connect(b.Context()))
-	b.Cleanup(c.Close)
-	return c
-}
-
-func commitBare(b *testing.B, c client.Client, ops []ovsdb.Operation) {
-	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
-	defer cancel()
-	results, err := c.Transact(ctx, ops...)
-	require.NoError(b, err)
-	_, err = ovsdb.CheckOperationResults(results, ops)
-	require.NoError(b, err)
 }

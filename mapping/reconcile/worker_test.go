@@ -1,0 +1,59 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// TestWorkerRestsUnderLoad marks a scope every so often, each batch taking 2 ms.
+func TestWorkerRestsUnderLoad(t *testing.T) {
+	for _, c := range []struct {
+		every  time.Duration
+		behind time.Duration // the longest that a scope waits for its batch
+	}{
+		{every: 50 * time.Millisecond, behind: 0},
+		{every: time.Millisecond, behind: 2*time.Millisecond + restFactor*2*time.Millisecond},
+	} {
+		t.Run(c.every.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				marked := map[netvirt.Scope]time.Time{}
+				var behind time.Duration
+				processed := 0
+				w := newWorker(func(_ context.Context, scopes []netvirt.Scope) error {
+					for _, s := range scopes {
+						behind = max(behind, time.Since(marked[s]))
+					}
+					processed += len(scopes)
+					time.Sleep(2 * time.Millisecond) //nolint:forbidigo // in a bubble: the time that the work takes
+					return nil
+				})
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					w.run(ctx)
+				}()
+				for i := range 100 {
+					s := netvirt.Scope(fmt.Sprint(i))
+					synctest.Wait()
+					marked[s] = time.Now()
+					w.mark(s)
+					time.Sleep(c.every) //nolint:forbidigo // in a bubble
+				}
+				time.Sleep(time.Second) //nolint:forbidigo // in a bubble
+				synctest.Wait()
+				require.Equal(t, 100, processed)
+				require.LessOrEqual(t, behind, c.behind)
+				cancel()
+				<-done
+			})
+		})
+	}
+}
