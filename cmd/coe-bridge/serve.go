@@ -25,7 +25,6 @@ type serveFlags struct {
 
 	dataDir                                               string
 	quota                                                 int64
-	quota                                                 int64
 	etcdEndpoints                                         []string
 	etcdCA, etcdCert, etcdKey, etcdUser, etcdPasswordFile string
 	etcdMaxTxnOps                                         int

@@ -55,8 +55,8 @@ func TestLimitsOfTheEmbedded(t *testing.T) {
 func TestFullDatabase(t *testing.T) {
 	s := newShapes()
 	dir := t.TempDir()
-	d := open(t, Config{Schema: s.schema, Dir: dir, Quota: 1 << 20})
-	var err error
+	d, err := Open(t.Context(), Config{Schema: s.schema, Dir: dir, Quota: 1 << 20})
+	require.NoError(t, err)
 	for i := 0; i < 100 && err == nil; i++ {
 		err = d.Update(t.Context(), fill(1, 1<<18, s))
 	}
