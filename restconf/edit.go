@@ -196,6 +196,11 @@ func (e *edit) postTops(tops []*yang.Data) error {
 // add makes children in parent, the instance of t, and returns those entries
 // among and below them that are units.
 func (e *edit) add(t target, parent *yang.Data, children []*yang.Data) (entries []*yang.Data, err error) {
+	there := make(map[string]bool, len(parent.Children))
+	for _, sibling := range parent.Children {
+		there[sibling.Identity()] = true
+	}
+	var added []*yang.Data
 	for _, child := range children {
 		if t.holdsUnits() {
 			if isUnit(child.Node) {
@@ -206,14 +211,13 @@ func (e *edit) add(t target, parent *yang.Data, children []*yang.Data) (entries 
 			child, below = split(child)
 			entries = append(entries, below...)
 		}
-		s := stepOf(child)
-		switch {
-		case s.isList(): // without keys: its entries are not told apart
-			insert(parent, child)
-		case replace(parent, child):
+		// Without keys the entries of a list are not told apart.
+		if s := stepOf(child); !s.isList() && there[child.Identity()] {
 			return nil, exists(append(slices.Clone(t), s))
 		}
+		added = append(added, child)
 	}
+	insertAll(parent, added)
 	return entries, nil
 }
 

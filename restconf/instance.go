@@ -87,6 +87,18 @@ func insert(parent *yang.Data, added ...*yang.Data) {
 	parent.Children = slices.Insert(parent.Children, at, added...)
 }
 
+// insertAll inserts instances of several nodes, those of one side by side.
+func insertAll(parent *yang.Data, added []*yang.Data) {
+	for len(added) > 0 {
+		n := 1
+		for n < len(added) && added[n].Node == added[0].Node {
+			n++
+		}
+		insert(parent, added[:n]...)
+		added = added[n:]
+	}
+}
+
 func order(n *yang.Node) int { return slices.Index(n.Parent.Children, n) }
 
 // remove takes away what s names, and tells whether it was there.

@@ -20,17 +20,17 @@ func Merge(base, patch *Data) *Data {
 	index := map[string]int{} // where in out.Children an instance is
 	for _, child := range base.Children {
 		if !displaced(child) {
-			index[child.identity()] = len(out.Children)
+			index[child.Identity()] = len(out.Children)
 			out.Children = append(out.Children, child.clone())
 		}
 	}
 	for _, child := range patch.Children {
-		i, found := index[child.identity()]
+		i, found := index[child.Identity()]
 		if found && !child.anonymous() {
 			out.Children[i] = Merge(out.Children[i], child)
 			continue
 		}
-		index[child.identity()] = len(out.Children)
+		index[child.Identity()] = len(out.Children)
 		out.Children = append(out.Children, child.clone())
 	}
 	sortBySchema(out.Children)
@@ -62,8 +62,8 @@ func displacedBy(patch []*Data) func(*Data) bool {
 // anonymous reports whether d is an entry of a list without keys.
 func (d *Data) anonymous() bool { return d.Node.Kind == List && len(d.Node.Keys) == 0 }
 
-// identity tells d from its siblings, entries of lists without keys excepted.
-func (d *Data) identity() string {
+// Identity tells d from its siblings, entries of lists without keys excepted.
+func (d *Data) Identity() string {
 	id := strconv.Itoa(d.Node.index)
 	if d.Node.Kind == LeafList {
 		return id + "\x00" + d.Value

@@ -28,7 +28,8 @@ type Backend interface {
 	// as they are.
 	Write(ctx context.Context, changes []netvirt.Change) error
 	// Watch calls changed whenever what Read returns may have been changed by
-	// another hand: after a reconnection, or when a database was wiped. It blocks
+	// another hand, after a reconnection, or when a database was wiped, and when
+	// the backend gets out of reach, which Read then says. It blocks
 	// until ctx is done or the watch can't go on.
 	Watch(ctx context.Context, changed func()) error
 }

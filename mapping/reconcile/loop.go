@@ -77,10 +77,17 @@ type Loop struct {
 	epoch uint64
 }
 
+// rejection is a change that the backend did not take. What stands in its way
+// may go, so it is tried again after a while, each time a longer one.
 type rejection struct {
 	change netvirt.Change
 	err    error
+	wait   time.Duration
+	again  time.Time
 }
+
+// firstRetry is how long a change that was rejected once waits to be tried again.
+const firstRetry = time.Second
 
 // New returns a loop; name is the backend's, for status and logs.
 func New(cfg Config, name string, backend Backend, source Source, m *Metrics, log *slog.Logger) *Loop {
@@ -132,7 +139,7 @@ func (l *Loop) watch(ctx context.Context) {
 	}
 }
 
-// tick re-reads at the resync interval, and gives what was rejected another try.
+// tick re-reads at the resync interval.
 func (l *Loop) tick(ctx context.Context) {
 	ticker := time.NewTicker(l.cfg.Resync)
 	defer ticker.Stop()
@@ -141,9 +148,6 @@ func (l *Loop) tick(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			l.mu.Lock()
-			clear(l.rejected)
-			l.mu.Unlock()
 			l.reread("resync")
 		}
 	}
@@ -163,7 +167,8 @@ func (l *Loop) forget() {
 	l.epoch++
 }
 
-func (l *Loop) markAll() { l.Mark(append(l.source.Scopes(), netvirt.Cluster)...) }
+// markAll marks the cluster's scope first: others refer to it.
+func (l *Loop) markAll() { l.Mark(append([]netvirt.Scope{netvirt.Cluster}, l.source.Scopes()...)...) }
 
 // errChanged is why a batch starts over: what it compared with is void.
 var errChanged = errors.New("the backend was changed by another hand meanwhile")
@@ -174,7 +179,7 @@ func (l *Loop) process(ctx context.Context, scopes []netvirt.Scope) error {
 	revision := l.source.Revision()
 	err := l.sync(ctx, scopes, complete, revision)
 	switch {
-	case errors.Is(err, errChanged):
+	case errors.Is(err, errChanged), ctx.Err() != nil:
 	case err != nil:
 		l.failed(scopes, err)
 	default:
@@ -272,43 +277,66 @@ func (l *Loop) realised(m netvirt.Model) netvirt.Model {
 // setAside takes what was rejected, and what refers to it, out of a wanted
 // model; of objects that the backend has, the version that it has stays.
 func (l *Loop) setAside(s netvirt.Scope, want netvirt.Model) []coe.Problem {
+	refused := l.refused(s, want)
+	if len(refused) == 0 {
+		return nil
+	}
 	var problems []coe.Problem
 	have := l.have[s]
-	missing := map[netvirt.Key]error{}
-	for k, r := range l.rejected {
-		switch {
-		case want[k] != r.change.New: // something else is wanted now: it gets its try
-			if r.change.Scope() == s {
-				delete(l.rejected, k)
-			}
-			continue
-		case have[k] != nil:
-			want[k] = have[k]
-		default:
-			missing[k] = r.err
+	for k, err := range refused {
+		problems = append(problems, rejectedProblem(k, s, err))
+		if have[k] != nil {
+			keep(want, have, k)
+			delete(refused, k)
 		}
-		if r.change.Scope() == s {
-			problems = append(problems, rejectedProblem(k, s, r.err))
-		}
-	}
-	if len(missing) == 0 {
-		return problems
 	}
 	for _, k := range want.Keys() {
-		if missing[k] != nil {
+		if refused[k] != nil {
 			delete(want, k)
 			continue
 		}
 		for _, ref := range want[k].Refs() {
-			if missing[ref] != nil {
-				missing[k] = fmt.Errorf("it needs %s, which was rejected", ref)
-				problems = append(problems, rejectedProblem(k, s, missing[k]))
+			if refused[ref] != nil {
+				refused[k] = fmt.Errorf("it needs %s, which was rejected", ref)
+				problems = append(problems, rejectedProblem(k, s, refused[k]))
 				delete(want, k)
 				break
 			}
 		}
 	}
 	return problems
+}
+
+// refused tells what of a wanted model was rejected and is not to be tried now,
+// and why, and has the scope marked when the first of that is. It forgets
+// rejections of what is not wanted so any more, or was done by another hand.
+func (l *Loop) refused(s netvirt.Scope, want netvirt.Model) map[netvirt.Key]error {
+	refused := map[netvirt.Key]error{}
+	now, first := time.Now(), l.cfg.Resync
+	for k, r := range l.rejected {
+		switch {
+		case r.change.Scope() != s:
+		case want[k] != r.change.New, want[k] == l.have[s][k]:
+			delete(l.rejected, k)
+		case now.Before(r.again):
+			refused[k] = r.err
+			first = min(first, r.again.Sub(now))
+		}
+	}
+	if len(refused) > 0 {
+		l.worker.markAfter(first, s)
+	}
+	return refused
+}
+
+// keep has a wanted model keep what is there under a key, and what that needs.
+func keep(want, have netvirt.Model, k netvirt.Key) {
+	want[k] = have[k]
+	for _, ref := range have[k].Refs() {
+		if want[ref] == nil && have[ref] != nil {
+			keep(want, have, ref)
+		}
+	}
 }
 
 func rejectedProblem(k netvirt.Key, s netvirt.Scope, err error) coe.Problem {
@@ -362,6 +390,7 @@ func (l *Loop) write(ctx context.Context, epoch uint64, changes []netvirt.Change
 		return errChanged
 	}
 	for _, c := range changes {
+		delete(l.rejected, c.Key())
 		s := c.Scope()
 		if l.have[s] == nil {
 			l.have[s] = netvirt.Model{}
@@ -388,8 +417,17 @@ func (l *Loop) reject(changes []netvirt.Change, err error) {
 	defer l.mu.Unlock()
 	for _, c := range changes {
 		if named[c.Key()] {
-			l.log.Error("backend rejects object", "scope", c.Scope(), "kind", c.Key().Kind, "name", c.Key().Name, "err", rejected.Err)
-			l.rejected[c.Key()] = rejection{c, rejected.Err}
+			l.rejectOne(c, rejected.Err)
 		}
 	}
+}
+
+func (l *Loop) rejectOne(c netvirt.Change, why error) {
+	k, wait := c.Key(), firstRetry
+	if before, found := l.rejected[k]; found && before.change.New == c.New {
+		wait = min(2*before.wait, l.cfg.Resync)
+	} else {
+		l.log.Error("backend rejects object", "scope", c.Scope(), "kind", k.Kind, "name", k.Name, "err", why)
+	}
+	l.rejected[k] = rejection{c, why, wait, time.Now().Add(wait)}
 }

@@ -54,25 +54,41 @@ type scopeStatus struct {
 
 // Status returns how far the backend is now.
 func (l *Loop) Status() Status {
-	lag := l.worker.lag()
-	if l.claims != nil {
-		for s, t := range l.claims.lag() {
-			if since, found := lag[s]; !found || t.Before(since) {
-				lag[s] = t
-			}
-		}
-	}
+	complete := l.source.Complete()
+	lag := l.lag()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	st := Status{Complete: l.source.Complete(), Peer: l.peer, ClaimError: l.claimErr}
+	st := Status{Complete: complete, Peer: l.peer, ClaimError: l.claimErr}
 	for s, one := range l.scopes {
 		st.Scopes = append(st.Scopes, l.scopeStatus(s, one, lag[s]))
+	}
+	for s, behind := range lag {
+		if l.scopes[s] == nil { // it was not processed yet
+			st.Scopes = append(st.Scopes, l.scopeStatus(s, &scopeStatus{}, behind))
+		}
 	}
 	slices.SortFunc(st.Scopes, func(a, b ScopeStatus) int {
 		return strings.Compare(string(a.Scope), string(b.Scope))
 	})
 	st.InSync = st.Complete && st.Peer.OK && st.ClaimError == "" && len(lag) == 0
 	return st
+}
+
+// lag returns the scopes that are behind, and since when. The claims are asked
+// first: a scope is marked here before it is settled there, so none slips
+// through between the two.
+func (l *Loop) lag() map[netvirt.Scope]time.Time {
+	var lag map[netvirt.Scope]time.Time
+	if l.claims != nil {
+		lag = l.claims.lag()
+	}
+	here := l.worker.lag()
+	for s, t := range lag {
+		if since, found := here[s]; !found || t.Before(since) {
+			here[s] = t
+		}
+	}
+	return here
 }
 
 func (l *Loop) scopeStatus(s netvirt.Scope, one *scopeStatus, behind time.Time) ScopeStatus {

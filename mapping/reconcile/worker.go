@@ -53,7 +53,8 @@ func newWorker(process func(context.Context, []netvirt.Scope) error) *worker {
 	}
 }
 
-// mark has the scopes processed soon.
+// mark has the scopes processed soon, and together: what goes from one to
+// another is to go in one write.
 func (w *worker) mark(scopes ...netvirt.Scope) {
 	now := time.Now()
 	w.mu.Lock()
@@ -64,10 +65,10 @@ func (w *worker) mark(scopes ...netvirt.Scope) {
 		}
 		w.behind[s] = m
 	}
-	w.mu.Unlock()
 	for _, s := range scopes {
 		w.queue.Add(s)
 	}
+	w.mu.Unlock()
 }
 
 // markAfter has the scopes processed after a time.
@@ -113,6 +114,8 @@ func (w *worker) next() []netvirt.Scope {
 	if stopped {
 		return nil
 	}
+	w.mu.Lock() // whoever is marking finishes
+	defer w.mu.Unlock()
 	batch := []netvirt.Scope{first}
 	for len(batch) < maxBatch && w.queue.Len() > 0 {
 		s, stopped := w.queue.Get()
@@ -141,10 +144,10 @@ func (w *worker) done(batch []netvirt.Scope, begun time.Time, err error) {
 func (w *worker) settle(s netvirt.Scope, begun time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if m := w.behind[s]; m.last.Before(begun) {
-		delete(w.behind, s)
-	} else {
+	if m := w.behind[s]; m.last.After(begun) {
 		w.behind[s] = marked{m.last, m.last}
+	} else {
+		delete(w.behind, s)
 	}
 }
 

@@ -32,7 +32,7 @@ const (
 	keptRequests = 1
 	// The requests after which the log on disk begins anew; all since then are read
 	// into memory at a start.
-	loggedRequests = 500
+	loggedRequests = 200
 	// A cluster of one elects itself: it need not wait as one in a network must.
 	heartbeatMs = 50
 	electionMs  = 250

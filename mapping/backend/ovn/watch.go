@@ -18,8 +18,8 @@ const (
 )
 
 // Watch keeps a connection, and calls changed when the database may be another
-// than it was: after each reconnection, and when NB_Global is lost or names
-// another writer. It ends with ctx, or with ErrDeposed.
+// than it was, after each reconnection, and when NB_Global is lost or names
+// another writer; and once when it gets out of reach. It ends with ctx, or with ErrDeposed.
 func (b *Backend) Watch(ctx context.Context, changed func()) error {
 	var seen *session
 	retry := minRetry
@@ -33,7 +33,10 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 			return fmt.Errorf("watch northbound database: %w", err)
 		case err != nil:
 			b.log.Debug("northbound database is out of reach", "err", err)
-			missed = true
+			if !missed {
+				missed = true
+				changed() // who reads now learns that it is out of reach
+			}
 			pause(ctx, retry)
 			retry = min(2*retry, maxRetry)
 			continue

@@ -1,0 +1,45 @@
+package reconcile_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+)
+
+// nothingToClaim is a Claimer that is done at once.
+type nothingToClaim struct{}
+
+func (nothingToClaim) Sync(context.Context, []string) ([]string, time.Duration, error) {
+	return nil, 0, nil
+}
+
+// TestInSyncIsNotSaidEarly: not in the moment either in which the claims hand a
+// scope on.
+func TestInSyncIsNotSaidEarly(t *testing.T) {
+	w := newWorld()
+	l, _ := w.start(t)
+	claims := reconcile.NewClaims(nothingToClaim{}, l, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		claims.Run(ctx)
+	}()
+	for i := range 300 {
+		w.want("a", 1+i%2)
+		claims.Mark("a")
+		for !l.Status().InSync {
+		}
+		have, err := w.Backend.Read(t.Context())
+		require.NoError(t, err)
+		w.set(func() { require.Equal(t, w.models[netvirt.Scope("a")], have) })
+	}
+	cancel()
+	<-done
+}

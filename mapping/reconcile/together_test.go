@@ -1,0 +1,51 @@
+package reconcile
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// TestProcessedIsNotBehind: on a clock that does not move between the mark and
+// the batch, too.
+func TestProcessedIsNotBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorker(func(context.Context, []netvirt.Scope) error { return nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		go w.run(ctx)
+		w.mark("a")
+		require.Len(t, w.lag(), 1)
+		synctest.Wait()
+		require.Empty(t, w.lag())
+		cancel()
+		time.Sleep(time.Second) // in the bubble: until the queue has shut down
+	})
+}
+
+// TestMarkedTogether: what is marked together is processed together, so that
+// what goes from one scope to another goes in one write.
+func TestMarkedTogether(t *testing.T) {
+	batches := make(chan int, 1)
+	w := newWorker(func(_ context.Context, scopes []netvirt.Scope) error {
+		batches <- len(scopes)
+		return nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.run(ctx)
+	}()
+	for range 300 {
+		w.mark("a", "b", "c")
+		require.Equal(t, 3, <-batches)
+		require.Eventually(t, func() bool { return len(w.lag()) == 0 }, 5*time.Second, time.Microsecond)
+	}
+	cancel()
+	<-done
+}
