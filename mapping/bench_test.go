@@ -18,15 +18,17 @@ func BenchmarkMapDiff(b *testing.B) {
 		b.Run(fmt.Sprintf("pods=%d", pods), func(b *testing.B) {
 			settings := mapping.Settings{Isolation: mapping.IsolationNone, DHCPLeaseTime: 3600}
 			v := synth.View(pods)
-			have, problems := mapping.Map(v, settings)
+			m := mapping.NewMapper(nil, settings)
+			have, problems := m.Map(v)
 			require.Empty(b, problems)
-			synth.ChangePod(v, pods/2)
 			b.ReportAllocs()
-			for b.Loop() {
-				want, _ := mapping.Map(v, settings)
+			for i := 0; b.Loop(); i++ {
+				synth.ChangePod(v, i)
+				want, _ := m.Map(v)
 				if changes := netvirt.Diff(have, want); len(changes) != 2 {
 					b.Fatalf("%d changes, want 2", len(changes))
 				}
+				have = want
 			}
 		})
 	}

@@ -25,9 +25,10 @@ func FuzzLaws(f *testing.F) {
 		if a%3 == 0 {
 			s.Isolation = mapping.IsolationNamespace
 		}
-		have := mapped(t, randomView(a), s)
-		want := mapped(t, randomView(b), s)
+		before, after := randomView(a), randomView(b)
+		have, want := mapped(t, before, s), mapped(t, after, s)
 		checkDiff(t, s, have, want)
+		checkMapper(t, s, before, shared(before, after))
 	})
 }
 
@@ -47,6 +48,36 @@ func mapped(t *testing.T, v coe.View, s mapping.Settings) netvirt.Model {
 	requireClosed(t, s, m)
 	require.Empty(t, netvirt.Diff(m, again), "a model does not differ from itself")
 	return m
+}
+
+// checkMapper checks that what a Mapper remembers makes no difference.
+func checkMapper(t *testing.T, s mapping.Settings, views ...coe.View) {
+	m := mapping.NewMapper(nil, s)
+	for _, v := range append(views, views...) {
+		want, wantProblems := mapping.Map(v, s)
+		got, gotProblems := m.Map(v)
+		require.Equal(t, want, got)
+		require.Equal(t, wantProblems, gotProblems)
+	}
+}
+
+// shared is a view with some of the values of another, as two views of one store
+// have.
+func shared(from, v coe.View) coe.View {
+	for k, l := range from.Leases {
+		if _, found := v.Leases[k]; found && l.Seq%2 == 0 {
+			v.Leases[k] = l
+		}
+	}
+	if from.VPN != nil {
+		v.VPN = from.VPN
+	}
+	for i := range v.Blocks {
+		if i%2 == 0 {
+			v.Blocks[i] = from.Blocks[i]
+		}
+	}
+	return v
 }
 
 // requireClosed checks that every reference is resolved, the cluster's objects

@@ -57,7 +57,11 @@ func Cluster(nodes map[netip.Addr]*coe.Node, s Settings) netvirt.Model {
 
 // Map maps one namespace. The problems are sorted, each once.
 func Map(v coe.View, s Settings) (netvirt.Model, []coe.Problem) {
-	b := &builder{
+	return newBuilder(v, s).build()
+}
+
+func newBuilder(v coe.View, s Settings) *builder {
+	return &builder{
 		View:      v,
 		Settings:  s,
 		model:     make(netvirt.Model, objectsPerPod*len(v.Leases)+len(v.Blocks)+4*len(v.Services)+8),
@@ -67,10 +71,13 @@ func Map(v coe.View, s Settings) (netvirt.Model, []coe.Problem) {
 		shown:     make(map[*coe.Block]bool, len(v.Blocks)),
 		elanNames: map[netip.Addr]string{},
 	}
-	for _, block := range v.Blocks {
+}
+
+func (b *builder) build() (netvirt.Model, []coe.Problem) {
+	for _, block := range b.Blocks {
 		b.blocks[blockKey{block.ELAN, block.Prefix}] = block
 	}
-	for _, p := range v.Pods {
+	for _, p := range b.Pods {
 		b.pod(p)
 	}
 	for elan, seed := range b.seeds {
@@ -104,6 +111,9 @@ type builder struct {
 	// shown are the blocks whose subnet is in the model.
 	shown     map[*coe.Block]bool
 	elanNames map[netip.Addr]string // by node
+	// before and after are what a Mapper made of each lease: the last time, and
+	// now. Both are nil without one.
+	before, after map[*coe.Lease]*attachment
 }
 
 type blockKey struct {

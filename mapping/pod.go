@@ -49,47 +49,80 @@ func (b *builder) leased(l *coe.Lease, i coe.PodInterface) bool {
 	if b.VPN == nil || b.ELANs[elan] == nil || len(l.Addresses) == 0 {
 		return false
 	}
-	for _, a := range l.Addresses {
-		if b.blocks[blockKey{elan, a.Network}] == nil {
+	by := basis{vpn: b.VPN, node: b.Nodes[l.Node]}
+	for n, a := range l.Addresses {
+		block := b.blocks[blockKey{elan, a.Network}]
+		if block == nil {
 			return false
 		}
+		by.blocks[n] = block
 	}
 	if first, found := b.seeds[elan]; !found || l.Seq < first.seq {
 		b.seeds[elan] = seed{l.Seq, i}
 	}
-	vpn := b.VPN.Name
-	b.model.Add(
-		netvirt.Interface{
-			Name: l.Name, Namespace: b.Namespace, Pod: l.Pod, PodUID: l.PodUID, UID: l.InterfaceUID,
-			ParentInterface: netvirt.PortName(l.Name, l.PodUID),
-		},
-		netvirt.ELANInterface{Name: l.Name, Namespace: b.Namespace, ELAN: elan, Chassis: b.chassis(l)},
-		netvirt.VPNInterface{Name: l.Name, Namespace: b.Namespace, VPN: vpn},
-	)
-	for _, a := range l.Addresses {
-		b.address(l, elan, vpn, a)
+	for n, a := range l.Addresses {
+		b.pods[a.Address] = l
+		b.subnet(by.blocks[n])
+	}
+	for _, p := range b.attachment(l, elan, by) {
+		b.model[p.key] = p.object
 	}
 	return true
 }
 
-// address maps one address of an interface, and the subnet that it is of.
-func (b *builder) address(l *coe.Lease, elan, vpn string, a coe.LeasedAddress) {
-	block := b.blocks[blockKey{elan, a.Network}]
-	b.pods[a.Address] = l
-	if !b.shown[block] {
-		b.shown[block] = true
-		b.model.Add(netvirt.Subnet{
-			ELAN: elan, VPN: vpn, Prefix: block.Prefix, Gateway: block.Gateway,
-			DNS: netvirt.NewAddrList(block.DNS...), LeaseTime: b.DHCPLeaseTime,
-		})
+// subnet adds a block that a mapped pod has an address of.
+func (b *builder) subnet(block *coe.Block) {
+	if b.shown[block] {
+		return
 	}
-	b.model.Add(
-		netvirt.MACEntry{Interface: l.Name, Namespace: b.Namespace, MAC: l.MAC, Address: a.Address},
-		netvirt.Adjacency{
-			Interface: l.Name, Namespace: b.Namespace, Address: a.Address, MAC: l.MAC,
-			ELAN: elan, Network: block.Prefix, Gateway: block.Gateway,
+	b.shown[block] = true
+	b.model.Add(netvirt.Subnet{
+		ELAN: block.ELAN, VPN: b.VPN.Name, Prefix: block.Prefix, Gateway: block.Gateway,
+		DNS: netvirt.NewAddrList(block.DNS...), LeaseTime: b.DHCPLeaseTime,
+	})
+}
+
+// attachment is what attaches an interface: made anew, or as it was made before
+// of the same lease on the same basis.
+func (b *builder) attachment(l *coe.Lease, elan string, by basis) []part {
+	made := b.before[l]
+	if made == nil || made.basis != by {
+		made = &attachment{by, parts(l, elan, by)}
+	}
+	if b.after != nil {
+		b.after[l] = made
+	}
+	return made.parts
+}
+
+// parts makes the objects that attach an interface.
+func parts(l *coe.Lease, elan string, by basis) []part {
+	var chassis string
+	if by.node != nil {
+		chassis = by.node.HostName
+	}
+	objects := []netvirt.Object{
+		netvirt.Interface{
+			Name: l.Name, Namespace: l.Namespace, Pod: l.Pod, PodUID: l.PodUID, UID: l.InterfaceUID,
+			ParentInterface: netvirt.PortName(l.Name, l.PodUID),
 		},
-	)
+		netvirt.ELANInterface{Name: l.Name, Namespace: l.Namespace, ELAN: elan, Chassis: chassis},
+		netvirt.VPNInterface{Name: l.Name, Namespace: l.Namespace, VPN: by.vpn.Name},
+	}
+	for n, a := range l.Addresses {
+		block := by.blocks[n]
+		objects = append(objects,
+			netvirt.MACEntry{Interface: l.Name, Namespace: l.Namespace, MAC: l.MAC, Address: a.Address},
+			netvirt.Adjacency{
+				Interface: l.Name, Namespace: l.Namespace, Address: a.Address, MAC: l.MAC,
+				ELAN: elan, Network: block.Prefix, Gateway: block.Gateway,
+			})
+	}
+	made := make([]part, len(objects))
+	for n, o := range objects {
+		made[n] = part{o.Key(), o}
+	}
+	return made
 }
 
 // elanName is the name of the namespace's elan-instance on a node.
@@ -126,12 +159,4 @@ func (b *builder) elanInstance(name string, s seed) netvirt.ELANInstance {
 		e.SegmentType = netvirt.SegmentGRE
 	}
 	return e
-}
-
-// chassis is the host name of the lease's node, where a node of that address is known.
-func (b *builder) chassis(l *coe.Lease) string {
-	if n := b.Nodes[l.Node]; n != nil {
-		return n.HostName
-	}
-	return ""
 }

@@ -275,6 +275,7 @@ func TestMedia(t *testing.T) {
 		{pods + uid1, "text/html, */*;q=0.1", "application/yang.data+json"},
 		{pods + uid1, "application/*;q=0.2, application/json;q=0.9", "application/json"},
 		{podsRFC + uid1, "*/*", "application/yang-data+json"},
+		{podsRFC + uid1, " ", "application/yang-data+json"},
 		{pods + uid1, "text/html", ""},
 		{pods + uid1, "application/json;q=0", ""},
 		{pods + uid1, "application/json;q=many", ""},
@@ -393,7 +394,10 @@ func TestChecks(t *testing.T) {
 		c.EntryChecks = map[string]func(*yang.Data) error{
 			"pod:coe/pods": func(entry *yang.Data) error {
 				if strings.Contains(entry.Leaf("name"), ":") {
-					return &yang.Error{Type: "application", Tag: "invalid-value", Message: "no colon in a name"}
+					return &yang.Error{Type: "application", Tag: "invalid-value", Path: "name", Message: "no colon in a name"}
+				}
+				if entry.Leaf("name") == "x" {
+					return errors.New("no such pod")
 				}
 				return nil
 			},
@@ -401,7 +405,8 @@ func TestChecks(t *testing.T) {
 	})
 	got := b.do("PUT", pods+uid1, `{"pods":[{"uid":"`+uid1+`","name":"a:b"}]}`)
 	require.Equal(t, 400, got.status)
-	require.Equal(t, "/pod:coe/pods[uid='"+uid1+"']", got.path())
+	require.Equal(t, "/pod:coe/pods[uid='"+uid1+"']/name", got.path())
+	require.Equal(t, "/pod:coe/pods[uid='"+uid1+"']", b.do("PUT", pods+uid1, pod(uid1)).path())
 	require.Equal(t, 404, b.do("GET", coe, "").status)
 
 	network := func(id string) string { return `{"network":[{"network-id":"` + id + `"}]}` }

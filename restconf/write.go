@@ -124,18 +124,14 @@ func (s *Server) decodeBody(q *request, m media, body []byte) ([]*yang.Data, err
 		at = at.parent()
 	}
 	data, err := m.codec.decode(s.cfg.Schema, body, at.schema(), at.path(), q.dialect.mode)
-	if err == nil && !q.dialect.draft && !strings.Contains(outermost, ":") {
+	switch {
+	case err != nil:
+	case !q.dialect.draft && !strings.Contains(outermost, ":"):
 		err = withPath(malformed("the outermost name in a body has to be \"module:name\""), at.path())
+	default:
+		err = s.refuse(q, data, at.path())
 	}
 	if err != nil {
-		return nil, q.dialect.retag(err)
-	}
-	if q.target.isRoot() {
-		if err := s.refuseReadOnly(q, data); err != nil {
-			return nil, err
-		}
-	}
-	if err := refuseState(data, at.path()); err != nil {
 		return nil, q.dialect.retag(err)
 	}
 	if !asChildren {
@@ -209,8 +205,18 @@ func (q *request) wantsTarget() error {
 	return withPath(malformed("the body has to hold "+node.Module.Name+":"+node.Name+" and nothing else"), q.target.path())
 }
 
-// refuseReadOnly finds trees that clients can't write among the top containers
-// that one sent to the datastore as a whole. Below it the path has told already.
+// refuse finds what a client sent and can't write.
+func (s *Server) refuse(q *request, data []*yang.Data, at string) error {
+	if q.target.isRoot() { // below it the path has told already
+		if err := s.refuseReadOnly(q, data); err != nil {
+			return err
+		}
+	}
+	return refuseState(data, at)
+}
+
+// refuseReadOnly finds read-only trees among the top containers that a client
+// sent to the datastore as a whole.
 func (s *Server) refuseReadOnly(q *request, tops []*yang.Data) error {
 	for _, top := range tops {
 		if _, fixed := s.readOnly[top.Node]; fixed {

@@ -78,6 +78,7 @@ func TestDataLookups(t *testing.T) {
 	require.Equal(t, "/l3vpn:vpn-interfaces/vpn-interface[name='default:busybox1']/odl-l3vpn:adjacency[ip_address='10.11.2.28/32']", path)
 	require.Equal(t, path+`/next-hop-ip-list[.='a"b']`, adjacency[0].Child("next-hop-ip-list").Path(path))
 	require.Equal(t, path+"/adjacency_type", adjacency[0].Child("adjacency_type").Path(path))
+	require.Equal(t, "/l3vpn:vpn-interfaces/vpn-interface", entry.Node.Path("/l3vpn:vpn-interfaces"), "all entries")
 }
 
 func TestMerge(t *testing.T) {

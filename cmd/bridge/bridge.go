@@ -91,7 +91,7 @@ func (b *Bridge) open(ctx context.Context) error {
 		return err
 	}
 	b.loop = reconcile.New(b.cfg.Reconcile, b.cfg.Backend.Name, b.backend, reconcile.Source{
-		Want:     b.want,
+		Want:     mapping.NewMapper(b.store, b.cfg.Mapping).Scope,
 		Complete: b.store.Complete,
 		Scopes:   b.scopes,
 		Revision: b.store.Revision,

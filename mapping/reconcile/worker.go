@@ -23,7 +23,7 @@ const maxBatch = 512
 // A worker that waited less for a batch than the batch took rests after it:
 // restFactor times as long as it took, maxRest at most.
 const (
-	restFactor = 8
+	restFactor = 16
 	maxRest    = 100 * time.Millisecond
 )
 

@@ -9,9 +9,11 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
@@ -233,6 +235,28 @@ func TestUpdateConflicts(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.Equal(t, strings.Repeat("x", writers*rounds), string(d.Get(s.pods, "n").Raw))
+	})
+}
+
+// Of many who change one unit each tries at most three times on the way: side by
+// side with all, and then one by one against those that have just come.
+func TestManyWritersOfOneUnit(t *testing.T) {
+	both(t, func(t *testing.T, d *Datastore, s shapes) {
+		const writers = 50
+		var attempts atomic.Int64
+		var all sync.WaitGroup
+		for range writers {
+			all.Go(func() {
+				assert.NoError(t, d.Update(t.Context(), func(tx *Tx) error {
+					attempts.Add(1)
+					tx.Get(s.coe)
+					tx.Put(s.coe, nil, []byte("{}"))
+					return nil
+				}))
+			})
+		}
+		all.Wait()
+		require.LessOrEqual(t, attempts.Load(), int64(3*writers))
 	})
 }
 

@@ -52,6 +52,26 @@ func TestLimitsOfTheEmbedded(t *testing.T) {
 	require.Len(t, d.Tree(s.coe), 1<<14)
 }
 
+// A container may be replaced by a body of the smallest entries, although what is
+// between them has to be deleted with the same transaction.
+func TestReplacementBySmallestEntries(t *testing.T) {
+	s := newShapes()
+	const limit = 1 << 16
+	d := open(t, Config{Schema: s.schema, Dir: t.TempDir(), BodyLimit: limit})
+	replace := func(tx *Tx) error {
+		tx.DeleteAll(s.pods)
+		for i := range limit / minEntryBytes {
+			id := fmt.Sprint(i)
+			tx.Get(s.pods, id)
+			tx.Put(s.pods, []string{id}, []byte(`{"id":"`+id+`"}`))
+		}
+		return nil
+	}
+	require.NoError(t, d.Update(t.Context(), replace))
+	require.NoError(t, d.Update(t.Context(), replace))
+	require.Len(t, d.Tree(s.coe), limit/minEntryBytes)
+}
+
 func TestFullDatabase(t *testing.T) {
 	s := newShapes()
 	dir := t.TempDir()

@@ -75,9 +75,10 @@ func nodeAddress(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(10 + i)})
 }
 
-// ChangePod gives a View's i-th pod another MAC address: two objects change.
-func ChangePod(v coe.View, i int) {
-	changed := *v.Leases[LeaseKey(i)]
-	changed.MAC = "0a:58:ff:ff:ff:ff"
+// ChangePod gives a pod of a View a MAC address that it did not have, another at
+// each step: two objects change.
+func ChangePod(v coe.View, step int) {
+	changed := *v.Leases[LeaseKey(step%len(v.Pods))]
+	changed.MAC = fmt.Sprintf("0a:59:%02x:%02x:%02x:%02x", byte(step>>24), byte(step>>16), byte(step>>8), byte(step))
 	v.Leases[changed.Key()] = &changed
 }

@@ -54,21 +54,23 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 		causes   []error
 	)
 	for _, c := range changes {
+		k := c.Key()
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("write %s: %w", c.Key(), err)
+			return fmt.Errorf("write %s: %w", k, err)
 		}
-		if b.done(c) {
+		have := b.model[k]
+		if have == c.New {
+			continue // it was made before: writes may be repeated
+		}
+		if have != c.Old {
+			return fmt.Errorf("%s %s: it is not as the change says: read again", c.Verb(), k)
+		}
+		if err := b.legal(k, c.New); err != nil {
+			rejected = append(rejected, k)
+			causes = append(causes, fmt.Errorf("%s %s: %w", c.Verb(), k, err))
 			continue
 		}
-		if have := b.model[c.Key()]; have != c.Old {
-			return fmt.Errorf("%s %s: it is not as the change says: read again", c.Verb(), c.Key())
-		}
-		if err := b.legal(c); err != nil {
-			rejected = append(rejected, c.Key())
-			causes = append(causes, fmt.Errorf("%s %s: %w", c.Verb(), c.Key(), err))
-			continue
-		}
-		b.apply(c)
+		b.apply(k, c)
 	}
 	if len(rejected) > 0 {
 		return &netvirt.RejectedError{Keys: rejected, Err: errors.Join(causes...)}
@@ -82,39 +84,33 @@ func (b *Backend) Watch(ctx context.Context, _ func()) error {
 	return ctx.Err()
 }
 
-// done reports whether the change was made before: writes may be repeated.
-func (b *Backend) done(c netvirt.Change) bool {
-	have, found := b.model[c.Key()]
-	if c.New == nil {
-		return !found
-	}
-	return found && have == c.New
-}
-
-func (b *Backend) apply(c netvirt.Change) {
+func (b *Backend) apply(k netvirt.Key, c netvirt.Change) {
 	if c.Old != nil {
-		b.index.remove(c.Old)
+		b.index.remove(k, c.Old)
 	}
-	if c.New != nil {
-		b.index.add(c.New)
+	if c.New == nil {
+		delete(b.model, k)
+		return
 	}
-	b.model.Apply([]netvirt.Change{c})
+	b.index.add(k, c.New)
+	b.model[k] = c.New
 }
 
-// legal says which rule the change breaks.
-func (b *Backend) legal(c netvirt.Change) error {
-	if c.New == nil {
-		if from, found := b.index.anyReferrer(c.Key()); found {
+// legal says which rule is broken when the object under a key becomes another,
+// or nil.
+func (b *Backend) legal(k netvirt.Key, o netvirt.Object) error {
+	if o == nil {
+		if from, found := b.index.anyReferrer(k); found {
 			return fmt.Errorf("%s refers to it", from)
 		}
 		return nil
 	}
-	for _, ref := range c.New.Refs() {
+	for _, ref := range o.Refs() {
 		if _, found := b.model[ref]; !found {
 			return fmt.Errorf("it refers to %s, which is not there", ref)
 		}
 	}
-	switch o := c.New.(type) {
+	switch o := o.(type) {
 	case netvirt.Interface:
 		return b.portFree(o)
 	case netvirt.Adjacency:

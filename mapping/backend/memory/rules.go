@@ -72,27 +72,27 @@ func newIndex() index {
 	return index{newSets[netvirt.Key](), newSets[netip.Addr](), newSets[string]()}
 }
 
-func (i index) add(o netvirt.Object) {
+func (i index) add(k netvirt.Key, o netvirt.Object) {
 	for _, ref := range o.Refs() {
-		i.referrers.include(ref, o.Key())
+		i.referrers.include(ref, k)
 	}
 	switch o := o.(type) {
 	case netvirt.Adjacency:
-		i.holders.include(o.Address, o.Key())
+		i.holders.include(o.Address, k)
 	case netvirt.Interface:
-		i.ports.include(o.ParentInterface, o.Key())
+		i.ports.include(o.ParentInterface, k)
 	}
 }
 
-func (i index) remove(o netvirt.Object) {
+func (i index) remove(k netvirt.Key, o netvirt.Object) {
 	for _, ref := range o.Refs() {
-		i.referrers.exclude(ref, o.Key())
+		i.referrers.exclude(ref, k)
 	}
 	switch o := o.(type) {
 	case netvirt.Adjacency:
-		i.holders.exclude(o.Address, o.Key())
+		i.holders.exclude(o.Address, k)
 	case netvirt.Interface:
-		i.ports.exclude(o.ParentInterface, o.Key())
+		i.ports.exclude(o.ParentInterface, k)
 	}
 }
 
