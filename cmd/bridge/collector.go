@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// A small heap may double before the garbage collector runs, which is cheap and
-// is what Go does unless told otherwise. A large one is collected when it has
-// grown by a quarter, for a cluster's worth of garbage is memory that others
-// on the machine could use.
+// The heap may grow by headroom before the garbage collector runs, or by a quarter
+// of what lives in it where that is more: a small heap is collected seldom, which
+// is what requests cost most, and a large one takes no more from others on the
+// machine than it must.
 const (
-	smallPercent = 100
-	largePercent = 25
-	largeHeap    = 200 << 20 // bytes that live
-	paceEvery    = time.Second
+	headroom   = 64 << 20 // bytes
+	minPercent = 25
+	maxPercent = 400
+	goPercent  = 100 // what Go does unless told otherwise
+	paceEvery  = time.Second
 )
 
 // paceCollector keeps the collector's pace to the heap's size until ctx is done.
@@ -26,11 +27,11 @@ func paceCollector(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	defer debug.SetGCPercent(smallPercent)
+	defer debug.SetGCPercent(goPercent)
 	ticker := time.NewTicker(paceEvery)
 	defer ticker.Stop()
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	for percent := smallPercent; ; {
+	for percent := goPercent; ; {
 		metrics.Read(live)
 		if want := collectorPercent(live[0].Value.Uint64()); want != percent {
 			debug.SetGCPercent(want)
@@ -45,8 +46,5 @@ func paceCollector(ctx context.Context) error {
 }
 
 func collectorPercent(live uint64) int {
-	if live > largeHeap {
-		return largePercent
-	}
-	return smallPercent
+	return int(min(maxPercent, max(minPercent, headroom*100/max(live, 1))))
 }

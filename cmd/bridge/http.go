@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"net/http"
 	"os"
@@ -146,11 +147,23 @@ func always(write func() ([]byte, error)) func(restconf.Content) ([]byte, error)
 	return func(restconf.Content) ([]byte, error) { return write() }
 }
 
+// leaves lets the entities' own checks look at data.
+type leaves struct{ *yang.Data }
+
+// Each implements northbound.Leaves.
+func (l leaves) Each(list string) iter.Seq[northbound.Leaves] {
+	return func(yield func(northbound.Leaves) bool) {
+		for _, d := range l.All(list) {
+			if !yield(leaves{d}) {
+				return
+			}
+		}
+	}
+}
+
 // checkEntry refuses what is valid by the YANG modules and can't be meant.
 func checkEntry(list string, d *yang.Data) error {
-	var raw bytes.Buffer
-	yang.EncodeObject(&raw, d)
-	err := northbound.Check(list, raw.Bytes())
+	err := northbound.Check(list, leaves{d})
 	var leaf *northbound.LeafError
 	if errors.As(err, &leaf) {
 		return &yang.Error{Type: "application", Tag: "invalid-value", Path: leaf.Leaf, Message: leaf.Err.Error()}

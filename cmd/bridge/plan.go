@@ -92,7 +92,7 @@ func readDocument(schema *yang.Schema, document []byte) ([]northbound.Entry, err
 			var raw bytes.Buffer
 			yang.EncodeObject(&raw, d)
 			e := northbound.Entry{List: listName(d.Node), Key: d.Key()[0], Raw: raw.Bytes()}
-			if err := northbound.Check(e.List, e.Raw); err != nil {
+			if err := northbound.Check(e.List, leaves{d}); err != nil {
 				return nil, fmt.Errorf("%s %s: %w", e.List, e.Key, err)
 			}
 			entries = append(entries, e)

@@ -1,10 +1,12 @@
 package northbound
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 )
 
@@ -21,102 +23,87 @@ func (e *LeafError) Error() string { return e.Leaf + ": " + e.Err.Error() }
 // Unwrap returns what is wrong.
 func (e *LeafError) Unwrap() error { return e.Err }
 
+// Leaves are an entry that is checked.
+type Leaves interface {
+	// Leaf is the value of a leaf in canonical form, or empty where it is absent.
+	Leaf(name string) string
+	// Each calls yield with the entries of a list in it, until yield returns false.
+	Each(list string) iter.Seq[Leaves]
+}
+
+// maxName is how long a name or a namespace may be: as a DNS name.
+const maxName = 253
+
 // Check tells what is wrong with an entry of a list although it is valid by the
 // YANG modules: a *LeafError, or nil. Entries of lists that are not read here
 // are not checked.
-func Check(list string, raw []byte) error {
+func Check(list string, entry Leaves) error {
 	switch list {
 	case Pods:
-		return checkPod(raw)
+		return errors.Join(checkNames(entry, "name", "network-NS"), checkMAC(entry.Leaf("port-mac-address")))
 	case Services:
-		return checkService(raw)
+		return errors.Join(checkNames(entry, "network-NS"), checkPorts(entry, "service-ports"))
 	case EndpointsList:
-		return checkEndpoints(raw)
+		return errors.Join(checkNames(entry, "network-NS"), checkPorts(entry, "endpoint-ports"))
 	case Nodes:
-		return checkNode(raw)
+		return checkPrefix("pod-cidr", entry.Leaf("pod-cidr"))
 	}
 	return nil
 }
 
-func checkPod(raw []byte) error {
-	var p pod
-	if err := json.Unmarshal(raw, &p); err != nil {
-		return fmt.Errorf("check pod: %w", err)
-	}
-	if err := checkNames(p.Name, p.NetworkNS); err != nil {
-		return err
-	}
-	if p.MAC == "" {
+func checkMAC(text string) error {
+	if text == "" {
 		return nil
 	}
-	mac, err := net.ParseMAC(p.MAC)
+	mac, err := net.ParseMAC(text)
 	if err != nil || len(mac) != 6 || mac[0]&1 != 0 {
-		return &LeafError{"port-mac-address", fmt.Errorf("%q is no MAC address of one interface; want six pairs of hex digits, or none", p.MAC)}
+		return &LeafError{"port-mac-address", fmt.Errorf("%q is no MAC address of one interface; want six pairs of hex digits, or none", text)}
 	}
 	return nil
 }
 
-func checkService(raw []byte) error {
-	var s service
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return fmt.Errorf("check service: %w", err)
-	}
-	if err := checkNames("", s.NetworkNS); err != nil {
-		return err
-	}
-	for _, p := range s.Ports {
-		if _, err := portNumber(p.Port); err != nil {
-			return &LeafError{"service-ports/port", err}
+func checkPorts(entry Leaves, list string) error {
+	for port := range entry.Each(list) {
+		if n, err := strconv.ParseInt(port.Leaf("port"), 10, 32); err != nil || n < 1 || n > 65535 {
+			return &LeafError{list + "/port", fmt.Errorf("%q is no port number; want 1..65535", port.Leaf("port"))}
 		}
-		if p.NodePort < 0 || p.NodePort > 65535 {
-			return &LeafError{"service-ports/node-port", fmt.Errorf("%d is no port number; want 0..65535", p.NodePort)}
+		text := port.Leaf("node-port")
+		if n, err := strconv.ParseInt(text, 10, 32); text != "" && (err != nil || n < 0 || n > 65535) {
+			return &LeafError{list + "/node-port", fmt.Errorf("%q is no port number; want 0..65535", text)}
 		}
 	}
 	return nil
 }
 
-func checkEndpoints(raw []byte) error {
-	var e endpoints
-	if err := json.Unmarshal(raw, &e); err != nil {
-		return fmt.Errorf("check endpoints: %w", err)
-	}
-	if err := checkNames("", e.NetworkNS); err != nil {
-		return err
-	}
-	for _, p := range e.Ports {
-		if _, err := portNumber(p.Port); err != nil {
-			return &LeafError{"endpoint-ports/port", err}
-		}
-	}
-	return nil
-}
-
-func checkNode(raw []byte) error {
-	var n node
-	if err := json.Unmarshal(raw, &n); err != nil {
-		return fmt.Errorf("check node: %w", err)
-	}
-	if n.PodCIDR == "" {
+func checkPrefix(leaf, text string) error {
+	if text == "" {
 		return nil
 	}
-	if _, err := netip.ParsePrefix(n.PodCIDR); err != nil {
-		return &LeafError{"pod-cidr", fmt.Errorf("%q is no prefix; want one like 10.11.2.0/24", n.PodCIDR)}
+	if _, err := netip.ParsePrefix(text); err != nil {
+		return &LeafError{leaf, fmt.Errorf("%q is no prefix; want one like 10.11.2.0/24", text)}
 	}
 	return nil
 }
 
 // checkNames refuses what would make the names of Netvirt objects
 // ("namespace:pod-name"), or of the scopes of the status, ambiguous.
-func checkNames(pod, namespace string) error {
-	const reason = "%q holds a colon, which separates the parts of interface names; choose another"
-	if strings.Contains(pod, ":") {
-		return &LeafError{"name", fmt.Errorf(reason, pod)}
+func checkNames(entry Leaves, leaves ...string) error {
+	for _, leaf := range leaves {
+		if err := checkName(entry.Leaf(leaf)); err != nil {
+			return &LeafError{leaf, err}
+		}
 	}
-	if strings.Contains(namespace, ":") {
-		return &LeafError{"network-NS", fmt.Errorf(reason, namespace)}
-	}
-	if strings.HasPrefix(namespace, "(") {
-		return &LeafError{"network-NS", fmt.Errorf("%q begins with a parenthesis, as \"(cluster)\" does, which stands for no namespace; choose another", namespace)}
+	return nil
+}
+
+func checkName(name string) error {
+	switch {
+	case len(name) > maxName:
+		return fmt.Errorf("it has %d characters; want %d at most", len(name), maxName)
+	case strings.Contains(name, ":"):
+		return fmt.Errorf("%q holds a colon, which separates the parts of interface names; choose another", name)
+	case strings.HasPrefix(name, "("):
+		return fmt.Errorf("%q begins with a parenthesis, as \"(cluster)\" does, which stands for no namespace; choose another", name)
 	}
 	return nil
 }

@@ -1,9 +1,13 @@
 package northbound_test
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"iter"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -71,12 +75,34 @@ func TestPools(t *testing.T) {
 	}}, pools)
 }
 
+// leaves are an entry as JSON has it.
+type leaves map[string]any
+
+func (l leaves) Leaf(name string) string {
+	if v, found := l[name]; found {
+		return fmt.Sprint(v)
+	}
+	return ""
+}
+
+func (l leaves) Each(list string) iter.Seq[northbound.Leaves] {
+	return func(yield func(northbound.Leaves) bool) {
+		entries, _ := l[list].([]any)
+		for _, e := range entries {
+			if !yield(leaves(e.(map[string]any))) {
+				return
+			}
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		list, raw, leaf string
 	}{
 		{northbound.Pods, `{"name":"a:b"}`, "name"},
 		{northbound.Pods, `{"network-NS":"a:b"}`, "network-NS"},
+		{northbound.Pods, `{"name":"` + strings.Repeat("a", 254) + `"}`, "name"},
 		{northbound.Pods, `{"network-NS":"(cluster)"}`, "network-NS"},
 		{northbound.Pods, `{"port-mac-address":"zz"}`, "port-mac-address"},
 		{northbound.Pods, `{"port-mac-address":"01:00:5e:00:00:01"}`, "port-mac-address"},
@@ -93,7 +119,9 @@ func TestCheck(t *testing.T) {
 		{northbound.Nodes, `{"pod-cidr":"10.0.0.0/24"}`, ""},
 		{"k8s:k8s/other", `{"name":"a:b"}`, ""},
 	} {
-		err := northbound.Check(c.list, []byte(c.raw))
+		var entry leaves
+		require.NoError(t, json.Unmarshal([]byte(c.raw), &entry))
+		err := northbound.Check(c.list, entry)
 		var leaf *northbound.LeafError
 		if c.leaf == "" {
 			require.NoError(t, err, c.raw)

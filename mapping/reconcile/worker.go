@@ -20,11 +20,13 @@ const (
 // maxBatch is how many scopes are processed together at most.
 const maxBatch = 512
 
-// A worker that waited less for a batch than the batch took rests after it:
-// restFactor times as long as it took, maxRest at most.
+// A worker is under load when it waited less for a batch than the batch took,
+// loadBatches times in a row. Then it rests after each: restFactor times as long
+// as it took, maxRest at most.
 const (
-	restFactor = 16
-	maxRest    = 100 * time.Millisecond
+	loadBatches = 3
+	restFactor  = 32
+	maxRest     = 200 * time.Millisecond
 )
 
 // worker hands scopes that were marked, each once, to a function, in batches:
@@ -82,7 +84,10 @@ func (w *worker) markAfter(d time.Duration, scopes ...netvirt.Scope) {
 func (w *worker) run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, w.queue.ShutDown)
 	defer stop()
-	var free time.Time // when the worker was ready for the last batch
+	var (
+		free time.Time // when the worker was ready for the last batch
+		busy int       // how many batches in a row it waited little for
+	)
 	for {
 		batch := w.next()
 		if batch == nil {
@@ -91,7 +96,11 @@ func (w *worker) run(ctx context.Context) {
 		begun := time.Now()
 		err := w.process(ctx, batch)
 		w.done(batch, begun, err)
-		if took := time.Since(begun); begun.Sub(free) < took {
+		took := time.Since(begun)
+		if busy++; begun.Sub(free) >= took {
+			busy = 0
+		}
+		if busy >= loadBatches {
 			rest(ctx, min(restFactor*took, maxRest))
 		}
 		free = time.Now()

@@ -12,16 +12,18 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// TestWorkerRestsUnderLoad marks a scope every so often, each batch taking 2 ms.
+// TestWorkerRestsUnderLoad marks scopes every so often, each batch taking 2 ms.
 func TestWorkerRestsUnderLoad(t *testing.T) {
 	for _, c := range []struct {
 		every  time.Duration
+		burst  int           // scopes marked a moment after one another
 		behind time.Duration // the longest that a scope waits for its batch
 	}{
-		{every: 50 * time.Millisecond, behind: 0},
-		{every: time.Millisecond, behind: 2*time.Millisecond + restFactor*2*time.Millisecond},
+		{every: 50 * time.Millisecond, burst: 1, behind: 0},
+		{every: 50 * time.Millisecond, burst: 2, behind: 2 * time.Millisecond},
+		{every: time.Millisecond, burst: 1, behind: 2*time.Millisecond + restFactor*2*time.Millisecond},
 	} {
-		t.Run(c.every.String(), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d every %s", c.burst, c.every), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				marked := map[netvirt.Scope]time.Time{}
@@ -45,7 +47,9 @@ func TestWorkerRestsUnderLoad(t *testing.T) {
 					synctest.Wait()
 					marked[s] = time.Now()
 					w.mark(s)
-					time.Sleep(c.every) //nolint:forbidigo // in a bubble
+					if (i+1)%c.burst == 0 {
+						time.Sleep(c.every) //nolint:forbidigo // in a bubble
+					}
 				}
 				time.Sleep(time.Second) //nolint:forbidigo // in a bubble
 				synctest.Wait()

@@ -38,8 +38,8 @@ const (
 	electionMs  = 250
 	// etcd keeps the requests since its last snapshot in memory, and some before it
 	// for members that lag. There are none, and a request may be as large as a body.
-	snapshotCount  = 1000
-	catchUpEntries = 100
+	snapshotCount  = 200
+	catchUpEntries = 1
 )
 
 // embedded is an etcd of one member inside this process. It listens nowhere:
