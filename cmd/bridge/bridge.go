@@ -95,6 +95,7 @@ func (b *Bridge) open(ctx context.Context) error {
 		Complete: b.store.Complete,
 		Scopes:   b.scopes,
 		Revision: b.store.Revision,
+		Heard:    func() bool { return b.store.Revision() >= b.data.Revision() },
 	}, reconcile.NewMetrics(b.registry), b.log)
 	b.claims = reconcile.NewClaims(b.assigner, b.loop, b.log)
 	return b.listen()

@@ -18,13 +18,17 @@ type Config struct {
 	// Resync is how often the backend is read anew, to repair what other hands
 	// changed. Default 5 minutes.
 	Resync time.Duration
-	// Timeout is the deadline of one Read, and of a Write of up to 2,000 changes;
-	// a larger one has as much again for each further 2,000. Default 15 s.
+	// Timeout is the deadline of a Write of up to 2,000 changes; a larger one has as
+	// much again for each further 2,000. A Read, which is of everything, has four
+	// times as much. Default 15 s.
 	Timeout time.Duration
 }
 
 // changesPerTimeout is how many changes a Write may have for each Timeout.
 const changesPerTimeout = 2000
+
+// timeoutsPerRead is how many times Timeout a Read may take.
+const timeoutsPerRead = 4
 
 func (c Config) withDefaults() Config {
 	if c.Resync == 0 {
@@ -48,6 +52,9 @@ type Source struct {
 	Scopes func() []netvirt.Scope
 	// Revision is the revision of the datastore that Want reflects.
 	Revision func() int64
+	// Heard tells whether every change of the datastore that its writers were told
+	// is done has been marked.
+	Heard func() bool
 }
 
 // Loop makes a backend agree with a source. Make it with New, start it with
@@ -216,7 +223,7 @@ func (l *Loop) read(ctx context.Context) (uint64, error) {
 	if known {
 		return epoch, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeoutsPerRead*l.cfg.Timeout)
 	defer cancel()
 	begun := time.Now()
 	model, err := l.backend.Read(ctx)

@@ -105,6 +105,7 @@ func (w *world) source() reconcile.Source {
 			return all
 		},
 		Revision: func() int64 { return 1 },
+		Heard:    func() bool { return true },
 	}
 }
 

@@ -12,8 +12,9 @@ import (
 
 // Status is how far the backend is.
 type Status struct {
-	// InSync: every source has said all it knows, no scope is behind, and the
-	// backend has all that is wanted of it.
+	// InSync: every source has said all it knows, all that the datastore's writers
+	// were told is done has been heard of, no scope is behind, and the backend has
+	// all that is wanted of it.
 	InSync   bool
 	Complete bool
 	Peer     PeerStatus
@@ -54,7 +55,7 @@ type scopeStatus struct {
 
 // Status returns how far the backend is now.
 func (l *Loop) Status() Status {
-	complete := l.source.Complete()
+	complete, heard := l.source.Complete(), l.source.Heard()
 	lag := l.lag()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -70,7 +71,7 @@ func (l *Loop) Status() Status {
 	slices.SortFunc(st.Scopes, func(a, b ScopeStatus) int {
 		return strings.Compare(string(a.Scope), string(b.Scope))
 	})
-	st.InSync = st.Complete && st.Peer.OK && st.ClaimError == "" && len(lag) == 0
+	st.InSync = complete && heard && st.Peer.OK && st.ClaimError == "" && len(lag) == 0
 	return st
 }
 

@@ -65,7 +65,7 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 		if have != c.Old {
 			return fmt.Errorf("%s %s: it is not as the change says: read again", c.Verb(), k)
 		}
-		if err := b.legal(k, c.New); err != nil {
+		if err := b.legal(k, c); err != nil {
 			rejected = append(rejected, k)
 			causes = append(causes, fmt.Errorf("%s %s: %w", c.Verb(), k, err))
 			continue
@@ -96,30 +96,33 @@ func (b *Backend) apply(k netvirt.Key, c netvirt.Change) {
 	b.model[k] = c.New
 }
 
-// legal says which rule is broken when the object under a key becomes another,
-// or nil.
-func (b *Backend) legal(k netvirt.Key, o netvirt.Object) error {
-	if o == nil {
-		if from, found := b.index.anyReferrer(k); found {
-			return fmt.Errorf("%s refers to it", from)
+// legal says which rule the change breaks.
+func (b *Backend) legal(k netvirt.Key, c netvirt.Change) error {
+	if c.New == nil {
+		if n := b.index.referrers[k]; n > 0 {
+			return fmt.Errorf("%d others refer to it", n)
 		}
 		return nil
 	}
-	for _, ref := range o.Refs() {
+	for _, ref := range c.New.Refs() {
 		if _, found := b.model[ref]; !found {
 			return fmt.Errorf("it refers to %s, which is not there", ref)
 		}
 	}
-	switch o := o.(type) {
+	switch o := c.New.(type) {
 	case netvirt.Interface:
 		return b.portFree(o)
 	case netvirt.Adjacency:
 		vpn := b.model[netvirt.Key{Kind: netvirt.KindVPNInterface, Name: o.Interface}].(netvirt.VPNInterface)
 		return b.addressFree(o, b.domain(vpn.VPN), b.domain)
 	case netvirt.VPNInterface:
-		return b.addressesFree(o)
+		if c.Old != nil {
+			return b.interfaceFree(o)
+		}
 	case netvirt.VPNInstance:
-		return b.domainFree(o)
+		if c.Old != nil {
+			return b.instanceFree(o)
+		}
 	}
 	return nil
 }

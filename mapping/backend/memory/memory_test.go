@@ -91,7 +91,7 @@ func TestRules(t *testing.T) {
 		},
 		"delete what is referred to": {
 			change:   netvirt.Change{Old: netvirt.Transit{RouteTarget: "100:1"}},
-			rejected: "refers to it",
+			rejected: "refer to it",
 		},
 		"one address in one domain": {
 			change:   netvirt.Change{New: adjacency("b")},

@@ -63,18 +63,18 @@ func (s sets[K]) of(at K) iter.Seq[netvirt.Key] {
 
 // index answers the questions of the rules without a walk over the model.
 type index struct {
-	referrers sets[netvirt.Key] // who refers to a key
-	holders   sets[netip.Addr]  // the adjacencies of an address
-	ports     sets[string]      // the interfaces of a port on a node's switch
+	referrers map[netvirt.Key]int // how many objects refer to a key
+	holders   sets[netip.Addr]    // the adjacencies of an address
+	ports     sets[string]        // the interfaces of a port on a node's switch
 }
 
 func newIndex() index {
-	return index{newSets[netvirt.Key](), newSets[netip.Addr](), newSets[string]()}
+	return index{map[netvirt.Key]int{}, newSets[netip.Addr](), newSets[string]()}
 }
 
 func (i index) add(k netvirt.Key, o netvirt.Object) {
 	for _, ref := range o.Refs() {
-		i.referrers.include(ref, k)
+		i.referrers[ref]++
 	}
 	switch o := o.(type) {
 	case netvirt.Adjacency:
@@ -86,7 +86,9 @@ func (i index) add(k netvirt.Key, o netvirt.Object) {
 
 func (i index) remove(k netvirt.Key, o netvirt.Object) {
 	for _, ref := range o.Refs() {
-		i.referrers.exclude(ref, k)
+		if i.referrers[ref]--; i.referrers[ref] == 0 {
+			delete(i.referrers, ref)
+		}
 	}
 	switch o := o.(type) {
 	case netvirt.Adjacency:
@@ -94,11 +96,6 @@ func (i index) remove(k netvirt.Key, o netvirt.Object) {
 	case netvirt.Interface:
 		i.ports.exclude(o.ParentInterface, k)
 	}
-}
-
-func (i index) anyReferrer(k netvirt.Key) (netvirt.Key, bool) {
-	from, found := i.referrers.first[k]
-	return from, found
 }
 
 // portFree is the rule that no two interfaces have one port.
@@ -141,38 +138,37 @@ func (b *Backend) addressFree(o netvirt.Adjacency, domain string, of func(vpn st
 	return nil
 }
 
-// addressesFree is addressFree for what an interface brings to another vpn-instance.
-func (b *Backend) addressesFree(o netvirt.VPNInterface) error {
-	for k := range b.index.referrers.of(o.Key()) {
-		if a, ok := b.model[k].(netvirt.Adjacency); ok {
-			if err := b.addressFree(a, b.domain(o.VPN), b.domain); err != nil {
-				return err
-			}
+// domainFree is addressFree for what a vpn-instance, or an interface, brings along
+// to another routing domain: of tells which vpn-interfaces move, and where to.
+// It walks over the model, for such a thing is rare.
+func (b *Backend) domainFree(to string, moves func(netvirt.VPNInterface) bool, of func(vpn string) string) error {
+	for _, o := range b.model {
+		a, ok := o.(netvirt.Adjacency)
+		if !ok {
+			continue
+		}
+		i := b.model[netvirt.Key{Kind: netvirt.KindVPNInterface, Name: a.Interface}].(netvirt.VPNInterface)
+		if !moves(i) {
+			continue
+		}
+		if err := b.addressFree(a, to, of); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// domainFree is addressFree for what a vpn-instance brings to another routing domain.
-func (b *Backend) domainFree(o netvirt.VPNInstance) error {
-	of := func(vpn string) string {
+// interfaceFree is domainFree for an interface that goes to another vpn-instance.
+func (b *Backend) interfaceFree(o netvirt.VPNInterface) error {
+	return b.domainFree(b.domain(o.VPN), func(i netvirt.VPNInterface) bool { return i.Name == o.Name }, b.domain)
+}
+
+// instanceFree is domainFree for a vpn-instance that goes to another domain.
+func (b *Backend) instanceFree(o netvirt.VPNInstance) error {
+	return b.domainFree(domainOf(o), func(i netvirt.VPNInterface) bool { return i.VPN == o.Name }, func(vpn string) string {
 		if vpn == o.Name {
 			return domainOf(o)
 		}
 		return b.domain(vpn)
-	}
-	for k := range b.index.referrers.of(o.Key()) {
-		i, ok := b.model[k].(netvirt.VPNInterface)
-		if !ok {
-			continue
-		}
-		for k := range b.index.referrers.of(i.Key()) {
-			if a, ok := b.model[k].(netvirt.Adjacency); ok {
-				if err := b.addressFree(a, domainOf(o), of); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
+	})
 }
