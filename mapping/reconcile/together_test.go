@@ -23,7 +23,7 @@ func TestProcessedIsNotBehind(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, w.lag())
 		cancel()
-		time.Sleep(time.Second) // in the bubble: until the queue has shut down
+		time.Sleep(time.Second) //nolint:forbidigo // in the bubble: until the queue has shut down
 	})
 }
 

@@ -19,7 +19,7 @@ type screen struct {
 }
 
 // noColour is the environment variable by which a user wants none.
-const noColour = "NO_COLOR" //nolint:misspell // its name
+const noColour = "NO_COLOR"
 
 func newScreen(out *os.File) *screen {
 	_, err := unix.IoctlGetTermios(int(out.Fd()), unix.TCGETS)
