@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
@@ -60,6 +61,7 @@ type Bridge struct {
 // holds.
 func New(ctx context.Context, cfg Config) (*Bridge, error) {
 	b := &Bridge{cfg: cfg, log: cfg.Log, registry: prometheus.NewRegistry()}
+	b.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := b.open(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}

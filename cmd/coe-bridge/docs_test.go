@@ -73,7 +73,8 @@ func shownDefault(f *pflag.Flag) string {
 	return "`" + f.DefValue + "`"
 }
 
-// metricTable is of what a bridge says at /metrics once it has done something.
+// metricTable is of what a bridge says of itself at /metrics once it has done
+// something; those of Go and of the process are described elsewhere.
 func metricTable(t *testing.T) string {
 	b := bridgeFor(t)
 	tell(t, b)
@@ -84,6 +85,9 @@ func metricTable(t *testing.T) string {
 	var metrics []metric
 	for line := range strings.Lines(text) {
 		words := strings.SplitN(strings.TrimSpace(line), " ", 4)
+		if len(words) > 2 && !strings.HasPrefix(words[2], "coe_bridge_") {
+			continue
+		}
 		switch words[1] {
 		case "HELP":
 			metrics = append(metrics, metric{words[2], words[3]})
