@@ -36,7 +36,7 @@ var rules = map[string]rule{
 	"mapping/backend/memory":      {[]string{"mapping/netvirt"}, nil, "backends see neither Kubernetes nor coe"},
 	"mapping/backend/ovn":         {[]string{"mapping/netvirt", "mapping/backend/ovn/nb"}, []string{"github.com/ovn-kubernetes/libovsdb", "github.com/go-logr/logr", "github.com/google/uuid", "github.com/cenkalti/backoff"}, "backends see neither Kubernetes nor coe"},
 	"mapping/backend/ovn/nb":      {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
-	"mapping/backend/backendtest": {[]string{"mapping/netvirt"}, []string{"github.com/stretchr/testify"}, "one suite, over all backends"},
+	"mapping/backend/backendtest": {[]string{"mapping/netvirt", "mapping/reconcile"}, []string{"github.com/stretchr/testify"}, "one suite, over all backends"},
 	"cni/links":                   {nil, []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"}, "one of the seams; knows neither the switch nor who chose"},
 	"yang":                        {nil, []string{"github.com/openconfig/goyang", "github.com/go-json-experiment/json"}, "schema and validation; knows no HTTP"},
 	"restconf/datastore": {

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/coe-bridge/coe-bridge/test/ovnhost"
 )
 
 // The bridge's credentials in its development mode.
@@ -109,17 +111,5 @@ const convergeTimeout = 15 * time.Second
 func await(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, convergeTimeout)
 	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := f(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return err
-		}
-	}
+	return ovnhost.Poll(ctx, f)
 }

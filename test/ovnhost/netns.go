@@ -35,7 +35,7 @@ func removeNamespace(ctx context.Context, name string) error {
 	if _, err := os.Stat(namespacePath(name)); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	err := poll(ctx, func(context.Context) error { return emptyNamespace(name) })
+	err := Poll(ctx, func(context.Context) error { return emptyNamespace(name) })
 	if err != nil {
 		return fmt.Errorf("remove namespace %s: %w", name, err)
 	}

@@ -75,7 +75,7 @@ func (l *Lab) Launch(ctx context.Context, c Command) (*Process, error) {
 	p := l.newProcess(c.Name, netns, c.Argv...)
 	p.env = c.Env
 	if c.Ready != nil {
-		p.ready = func(ctx context.Context) error { return poll(ctx, c.Ready) }
+		p.ready = func(ctx context.Context) error { return Poll(ctx, c.Ready) }
 	}
 	return p, p.Start(ctx)
 }
@@ -234,7 +234,7 @@ func (p *Process) logFile() string {
 
 // awaitSocket waits until someone listens on a unix socket.
 func awaitSocket(ctx context.Context, path string) error {
-	return poll(ctx, func(ctx context.Context) error {
+	return Poll(ctx, func(ctx context.Context) error {
 		c, err := new(net.Dialer).DialContext(ctx, "unix", path)
 		if err != nil {
 			return err
@@ -243,8 +243,8 @@ func awaitSocket(ctx context.Context, path string) error {
 	})
 }
 
-// poll calls f until it returns nil. When ctx ends first, the error is f's last.
-func poll(ctx context.Context, f func(context.Context) error) error {
+// Poll calls f until it returns nil. When ctx ends first, the error is f's last.
+func Poll(ctx context.Context, f func(context.Context) error) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {

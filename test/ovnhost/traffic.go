@@ -29,7 +29,7 @@ func (l *Lab) Exec(ctx context.Context, pod string, argv ...string) (string, err
 func (l *Lab) Ping(ctx context.Context, from string, to netip.Addr) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	err := poll(ctx, func(ctx context.Context) error {
+	err := Poll(ctx, func(ctx context.Context) error {
 		_, err := l.Exec(ctx, from, "ping", "-n", "-c", "1", "-W", "1", to.String())
 		return err
 	})

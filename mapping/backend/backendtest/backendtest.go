@@ -12,15 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 )
 
-// Backend is reconcile.Backend, where the contract is.
-type Backend interface {
-	Kinds() netvirt.KindSet
-	Read(ctx context.Context) (netvirt.Model, error)
-	Write(ctx context.Context, changes []netvirt.Change) error
-	Watch(ctx context.Context, changed func()) error
-}
+// Backend is what the suite is for.
+type Backend = reconcile.Backend
 
 const (
 	seeds     = 6
