@@ -43,7 +43,12 @@ func TestOutage(t *testing.T) {
 			c.begin(nb, t)
 			posted += r.postDuring(t, posted, c.lasts)
 			r.requireOutage(t)
-			require.Len(t, r.living(t), posted, "leases are chosen all the same")
+			await(t, converge, "a lease for every pod, though the server is away", func() error {
+				if living := len(r.living(t)); living != posted {
+					return fmt.Errorf("%d leases for %d pods", living, posted)
+				}
+				return nil
+			})
 			c.end(nb, t)
 
 			r.awaitSync(t, returnWithin)
