@@ -16,10 +16,11 @@ type dialect struct {
 	style  yang.Style
 	mode   yang.Mode
 	media  []media // the first is the default
-	errors media   // what an error's body is sent as
+	errors media   // what an error's body is sent as where it is JSON
 
 	errorsMember string // of an error's body
 	dataMember   string // around the whole datastore
+	dataSpace    string // the namespace of that in XML
 	missingTag   string // of a GET of what is not there
 	// bodyTag stands for every tag of an error that decoding a body or a key
 	// found; empty: each has its own.
@@ -47,10 +48,14 @@ var draft02 = &dialect{
 	media: []media{
 		{"application/yang.data+json", jsonCodec{}},
 		{"application/json", jsonCodec{}},
+		{"application/yang.data+xml", xmlCodec{}},
+		{"application/xml", xmlCodec{}},
+		{"text/xml", xmlCodec{}},
 	},
 	errors:       media{"application/json", jsonCodec{}},
 	errorsMember: "errors",
 	dataMember:   "data",
+	dataSpace:    "urn:ietf:params:xml:ns:netconf:base:1.0",
 	missingTag:   "data-missing",
 	bodyTag:      "malformed-message",
 	replaced:     http.StatusOK,
@@ -72,12 +77,16 @@ var rfc8040 = &dialect{
 	media: []media{
 		{"application/yang-data+json", jsonCodec{}},
 		{"application/json", jsonCodec{}},
+		{"application/yang-data+xml", xmlCodec{}},
+		{"application/xml", xmlCodec{}},
+		{"text/xml", xmlCodec{}},
 	},
 	errors:       media{"application/yang-data+json", jsonCodec{}},
 	errorsMember: "ietf-restconf:errors",
 	dataMember:   "ietf-restconf:data",
+	dataSpace:    restconfSpace,
 	missingTag:   "invalid-value",
-	patches:      "application/yang-data+json",
+	patches:      "application/yang-data+json, application/yang-data+xml",
 	replaced:     http.StatusNoContent,
 	posted:       http.StatusCreated,
 	deleted:      http.StatusNoContent,

@@ -17,8 +17,13 @@ type codec interface {
 	decode(s *yang.Schema, body []byte, parent *yang.Node, at string, mode yang.Mode) ([]*yang.Data, error)
 	// encode writes the instances of one node.
 	encode(buf *bytes.Buffer, siblings []*yang.Data, style yang.Style)
-	// encodeAll writes a whole datastore as the member of that name.
-	encodeAll(buf *bytes.Buffer, name string, tops []*yang.Data)
+	// encodeAll writes a whole datastore as the dialect names it.
+	encodeAll(buf *bytes.Buffer, d *dialect, tops []*yang.Data)
+	// errors is the body of RFC 8040 section 7.1.
+	errors(d *dialect, errs yang.Errors) []byte
+	// outermost is the name of the first node in a body, without its module, or
+	// empty; qualified tells whether it has a module.
+	outermost(body []byte) (name string, qualified bool)
 	// indent lays out what was encoded for people.
 	indent(body []byte) ([]byte, error)
 }
@@ -34,8 +39,8 @@ func (jsonCodec) encode(buf *bytes.Buffer, siblings []*yang.Data, style yang.Sty
 	yang.EncodeJSON(buf, siblings, style)
 }
 
-func (jsonCodec) encodeAll(buf *bytes.Buffer, name string, tops []*yang.Data) {
-	buf.WriteString(`{"` + name + `":`)
+func (jsonCodec) encodeAll(buf *bytes.Buffer, d *dialect, tops []*yang.Data) {
+	buf.WriteString(`{"` + d.dataMember + `":`)
 	yang.EncodeJSON(buf, tops, yang.RFC7951)
 	buf.WriteByte('}')
 }
@@ -44,6 +49,28 @@ func (jsonCodec) indent(body []byte) ([]byte, error) {
 	var buf bytes.Buffer
 	err := json.Indent(&buf, body, "", "  ")
 	return buf.Bytes(), err
+}
+
+func (jsonCodec) errors(d *dialect, errs yang.Errors) []byte {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	// Strings in a map of slices always encode.
+	_ = enc.Encode(map[string]any{d.errorsMember: map[string]any{"error": errorEntries(errs)}})
+	return buf.Bytes()
+}
+
+func (jsonCodec) outermost(body []byte) (name string, qualified bool) {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+		return "", false
+	}
+	token, err := dec.Token()
+	full, ok := token.(string)
+	if err != nil || !ok {
+		return "", false
+	}
+	return full[strings.IndexByte(full, ':')+1:], strings.Contains(full, ":")
 }
 
 // bodyMedia is the media type of the request's body, or an error for status 415.
@@ -66,17 +93,31 @@ func (d *dialect) accepted(r *http.Request) (media, error) {
 	if strings.TrimSpace(accept) == "" {
 		return d.media[0], nil
 	}
-	ranges := parseAccept(accept)
-	best, bestQuality := media{}, 0.0
-	for _, m := range d.media {
-		if q := ranges.quality(m.name); q > bestQuality {
-			best, bestQuality = m, q
+	if best, quality := parseAccept(accept).best(d.media); quality > 0 {
+		return best, nil
+	}
+	return media{}, notAcceptable(d)
+}
+
+// errorMedia is the media type of an error: XML where the client prefers that, or
+// sent it and takes it as gladly as any other.
+func (d *dialect) errorMedia(r *http.Request) media {
+	asked, err := d.accepted(r)
+	if sent, wrong := d.bodyMedia(r); wrong == nil && err == nil && sent.isXML() {
+		ranges := parseAccept(strings.Join(r.Header.Values("Accept"), ","))
+		if ranges.quality(sent.name) == ranges.quality(asked.name) {
+			return sent
 		}
 	}
-	if bestQuality == 0 {
-		return media{}, notAcceptable(d)
+	if err == nil && asked.isXML() {
+		return asked
 	}
-	return best, nil
+	return d.errors
+}
+
+func (m media) isXML() bool {
+	_, ok := m.codec.(xmlCodec)
+	return ok
 }
 
 // mediaRanges are the media ranges of an Accept header and their qualities.
@@ -91,13 +132,23 @@ func parseAccept(header string) mediaRanges {
 		}
 		q := 1.0
 		if text, ok := params["q"]; ok {
-			if q, err = strconv.ParseFloat(text, 64); err != nil {
+			if q, err = strconv.ParseFloat(text, 64); err != nil || !(0 <= q && q <= 1) {
 				continue
 			}
 		}
 		ranges[name] = q
 	}
 	return ranges
+}
+
+// best is the media type of the highest quality, of several the first.
+func (m mediaRanges) best(of []media) (best media, quality float64) {
+	for _, one := range of {
+		if q := m.quality(one.name); q > quality {
+			best, quality = one, q
+		}
+	}
+	return best, quality
 }
 
 // quality is that of the most specific range that name is in.

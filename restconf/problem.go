@@ -1,9 +1,7 @@
 package restconf
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -83,6 +81,12 @@ func missing(t target) error {
 	return &yang.Error{Type: "protocol", Tag: "data-missing", Path: t.path(), Message: "there is no such data"}
 }
 
+// manyInXML is the error of a GET of several instances, which are no XML document
+// (RFC 8040 section 4.3).
+func manyInXML(t target) error {
+	return badPath(t, "there are several entries, and an XML document has one root: GET one by its key, what holds them, or JSON")
+}
+
 // missingGet is what a GET of absent data answers.
 func (d *dialect) missingGet(t target) error {
 	return &problem{status: http.StatusNotFound, errors: yang.Errors{{
@@ -159,7 +163,7 @@ func problemOf(err error) *problem {
 const retryAfter = 1
 
 // fail answers with an error.
-func (s *Server) fail(w http.ResponseWriter, d *dialect, err error) {
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, d *dialect, err error) {
 	p := problemOf(err)
 	h := w.Header()
 	if len(p.allow) > 0 {
@@ -173,28 +177,25 @@ func (s *Server) fail(w http.ResponseWriter, d *dialect, err error) {
 		p.status = http.StatusInternalServerError
 		s.log.Error("request failed", "err", err)
 	}
-	send(w, p.status, d.errors.name, d.errorBody(p.errors))
+	m := d.errorMedia(r)
+	send(w, p.status, m.name, m.codec.errors(d, p.errors))
 }
 
-// errorBody is the body of RFC 8040 section 7.1.
-func (d *dialect) errorBody(errs yang.Errors) []byte {
-	type one struct {
-		Type    string `json:"error-type"`
-		Tag     string `json:"error-tag"`
-		AppTag  string `json:"error-app-tag,omitempty"`
-		Path    string `json:"error-path,omitempty"`
-		Message string `json:"error-message,omitempty"`
-	}
-	list := make([]one, len(errs))
+// errorEntry is an error as bodies have it.
+type errorEntry struct {
+	Type    string `json:"error-type" xml:"error-type"`
+	Tag     string `json:"error-tag" xml:"error-tag"`
+	AppTag  string `json:"error-app-tag,omitempty" xml:"error-app-tag,omitempty"`
+	Path    string `json:"error-path,omitempty" xml:"error-path,omitempty"`
+	Message string `json:"error-message,omitempty" xml:"error-message,omitempty"`
+}
+
+func errorEntries(errs yang.Errors) []errorEntry {
+	list := make([]errorEntry, len(errs))
 	for i, e := range errs {
-		list[i] = one{e.Type, e.Tag, e.AppTag, e.Path, e.Message}
+		list[i] = errorEntry{e.Type, e.Tag, e.AppTag, e.Path, e.Message}
 	}
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	// Strings in a map of slices always encode.
-	_ = enc.Encode(map[string]any{d.errorsMember: map[string]any{"error": list}})
-	return buf.Bytes()
+	return list
 }
 
 // send answers with a body.

@@ -139,9 +139,11 @@ func (s *Server) rendered(ctx context.Context, q *request, m media) ([]byte, err
 	var buf bytes.Buffer
 	switch {
 	case q.target.isRoot():
-		m.codec.encodeAll(&buf, q.dialect.dataMember, found)
+		m.codec.encodeAll(&buf, q.dialect, found)
 	case len(found) == 0:
 		return nil, nil
+	case len(found) > 1 && m.isXML():
+		return nil, manyInXML(q.target)
 	default:
 		m.codec.encode(&buf, found, q.dialect.style)
 	}

@@ -176,7 +176,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if !s.authenticated(r) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="coe-bridge", charset="UTF-8"`)
-		s.fail(w, dialectOf(r), accessDenied())
+		s.fail(w, r, dialectOf(r), accessDenied())
 		return
 	}
 	s.router.ServeHTTP(w, withoutEmptySegments(r))
@@ -188,7 +188,7 @@ func (s *Server) authenticated(r *http.Request) bool {
 }
 
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
-	s.fail(w, dialectOf(r), &problem{status: http.StatusNotFound, errors: yang.Errors{{
+	s.fail(w, r, dialectOf(r), &problem{status: http.StatusNotFound, errors: yang.Errors{{
 		Type: "protocol", Tag: "invalid-value",
 		Message: "there is no such resource: the trees are /restconf/config, /restconf/operational, /rests/data and /restconf/data",
 	}}})

@@ -215,7 +215,7 @@ func TestRFC8040(t *testing.T) {
 
 	options := b.do("OPTIONS", podsRFC+uid1, "")
 	require.Equal(t, "OPTIONS, HEAD, GET, POST, PUT, DELETE, PATCH", options.header.Get("Allow"))
-	require.Equal(t, "application/yang-data+json", options.header.Get("Accept-Patch"))
+	require.Equal(t, "application/yang-data+json, application/yang-data+xml", options.header.Get("Accept-Patch"))
 	head := b.do("HEAD", podsRFC+uid1, "")
 	require.Equal(t, 200, head.status)
 	require.NotEmpty(t, head.header.Get("Content-Length"))
@@ -276,6 +276,16 @@ func TestMedia(t *testing.T) {
 		{pods + uid1, "application/*;q=0.2, application/json;q=0.9", "application/json"},
 		{podsRFC + uid1, "*/*", "application/yang-data+json"},
 		{podsRFC + uid1, " ", "application/yang-data+json"},
+		{pods + uid1, "application/xml", "application/xml"},
+		{pods + uid1, "text/*", "text/xml"},
+		{pods + uid1, "application/*", "application/yang.data+json"},
+		{pods + uid1, "*/*, application/yang.data+json;q=0, application/json;q=0", "application/yang.data+xml"},
+		{pods + uid1, "application/json;q=0.5, text/xml;q=0.6", "text/xml"},
+		{podsRFC + uid1, "application/yang-data+xml", "application/yang-data+xml"},
+		{podsRFC + uid1, "application/yang-data+xml;q=0.3, application/*;q=0.2", "application/yang-data+xml"},
+		{podsRFC + uid1, "application/yang.data+xml", ""},
+		{pods + uid1, "application/json;q=0, application/xml;q=0", ""},
+		{pods + uid1, "application/xml;q=2", ""},
 		{pods + uid1, "text/html", ""},
 		{pods + uid1, "application/json;q=0", ""},
 		{pods + uid1, "application/json;q=many", ""},

@@ -30,7 +30,7 @@ func (s *Server) serveTree(at tree) http.HandlerFunc {
 		q := &request{http: r, tree: at, dialect: at.dialect}
 		err := s.serve(w, q)
 		if err != nil {
-			s.fail(w, at.dialect, err)
+			s.fail(w, r, at.dialect, err)
 		}
 		s.log.Debug("request", "method", r.Method, "path", r.URL.Path, "took", time.Since(begin), "err", err)
 	}

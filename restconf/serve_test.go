@@ -138,7 +138,7 @@ func TestProblemOfErrors(t *testing.T) {
 	} {
 		b := &Server{log: slog.New(slog.DiscardHandler)}
 		w := httptest.NewRecorder()
-		b.fail(w, rfc8040, c.err)
+		b.fail(w, httptest.NewRequest(http.MethodGet, "/", nil), rfc8040, c.err)
 		got := answer{w.Code, w.Header(), w.Body.String()}
 		require.Equal(t, c.status, got.status, c.err)
 		require.Equal(t, c.tag, got.tag())

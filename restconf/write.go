@@ -3,7 +3,6 @@ package restconf
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -110,7 +109,7 @@ func (s *Server) readBody(w http.ResponseWriter, q *request) ([]*yang.Data, erro
 }
 
 func (s *Server) decodeBody(q *request, m media, body []byte) ([]*yang.Data, error) {
-	outermost := firstMember(body)
+	outermost, qualified := m.codec.outermost(body)
 	children := q.http.Method == http.MethodPost
 	asChildren := children
 	if q.dialect.draft {
@@ -118,7 +117,7 @@ func (s *Server) decodeBody(q *request, m media, body []byte) ([]*yang.Data, err
 	}
 	at := q.target
 	if !asChildren {
-		if outermost != "" && localName(outermost) != at.node().Name {
+		if outermost != "" && outermost != at.node().Name {
 			return nil, q.wantsTarget()
 		}
 		at = at.parent()
@@ -126,7 +125,7 @@ func (s *Server) decodeBody(q *request, m media, body []byte) ([]*yang.Data, err
 	data, err := m.codec.decode(s.cfg.Schema, body, at.schema(), at.path(), q.dialect.mode)
 	switch {
 	case err != nil:
-	case !q.dialect.draft && !strings.Contains(outermost, ":"):
+	case !q.dialect.draft && !qualified:
 		err = withPath(malformed("the outermost name in a body has to be \"module:name\""), at.path())
 	default:
 		err = s.refuse(q, data, at.path())
@@ -159,30 +158,13 @@ func (q *request) bodyHasChildren(outermost string, children bool) bool {
 	if q.target.isRoot() || q.target.node().Kind != yang.Container {
 		return children
 	}
-	name, node := localName(outermost), q.target.node()
-	isChild, isTarget := node.Child("", name) != nil, name == node.Name
+	node := q.target.node()
+	isChild, isTarget := node.Child("", outermost) != nil, outermost == node.Name
 	if isChild == isTarget {
 		return children
 	}
 	return isChild
 }
-
-// firstMember is the name of the first member of a JSON object, or empty.
-func firstMember(body []byte) string {
-	dec := json.NewDecoder(bytes.NewReader(body))
-	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
-		return ""
-	}
-	token, err := dec.Token()
-	name, ok := token.(string)
-	if err != nil || !ok {
-		return ""
-	}
-	return name
-}
-
-// localName is a member's name without its module.
-func localName(name string) string { return name[strings.IndexByte(name, ':')+1:] }
 
 // isTarget checks that a body holds the one instance that the path names.
 func (q *request) isTarget(data []*yang.Data) error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -51,37 +50,20 @@ func DecodeObject(body []byte, n *Node) (*Data, error) {
 	return &Data{Node: n, Children: children}, nil
 }
 
-// decoder reads one body. Its methods return an error where the syntax is wrong,
+// decoder reads one body in JSON. Its methods return an error where the syntax is wrong,
 // and keep all else that is wrong as findings.
 type decoder struct {
-	json     *jsontext.Decoder
-	mode     Mode
-	at       string
-	trusted  bool    // values are canonical, and names as EncodeObject writes them
-	open     []step  // from parent's child down to what is being read
-	seen     []*Node // of what is open, the members read so far
-	findings []finding
-	chunk    []Data // the next instances come from here
-	scratch  []byte // for names with escapes
-
-	// Where open and seen start, so that few bodies need more.
-	openRoom [8]step
-	seenRoom [24]*Node
-}
-
-// step is an instance on the way down, and its place among its list's entries.
-// Without data it is whatever is there in the place of node's instances.
-type step struct {
-	node     *Node
-	data     *Data
-	position int
+	checker
+	json    *jsontext.Decoder
+	trusted bool   // values are canonical, and names as EncodeObject writes them
+	scratch []byte // for names with escapes
 }
 
 // newDecoder leaves duplicate names to the decoder's own check, which knows that
 // a prefix makes no other name.
 func newDecoder(body []byte) *decoder {
 	d := &decoder{json: jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true))}
-	d.open, d.seen = d.openRoom[:0], d.seenRoom[:0]
+	d.makeRoom()
 	return d
 }
 
@@ -128,10 +110,9 @@ func (d *decoder) object(parent *Node) ([]*Data, error) {
 			}
 			continue
 		}
-		if slices.Contains(d.seen[before:], node) {
-			return nil, fmt.Errorf("%w: %q", errDuplicate, node.Name)
+		if err := d.once(node, before); err != nil {
+			return nil, err
 		}
-		d.seen = append(d.seen, node)
 		if out, err = d.member(node, out); err != nil {
 			return nil, err
 		}

@@ -9,6 +9,30 @@ import (
 // maxFindings is how many errors of one body are reported.
 const maxFindings = 64
 
+// checker finds what is wrong with a body, in whichever encoding it came.
+type checker struct {
+	mode     Mode
+	at       string
+	open     []step  // from parent's child down to what is being read
+	seen     []*Node // of what is open, the members read so far
+	findings []finding
+	chunk    []Data // the next instances come from here
+
+	// Where open and seen start, so that few bodies need more.
+	openRoom [8]step
+	seenRoom [24]*Node
+}
+
+func (d *checker) makeRoom() { d.open, d.seen = d.openRoom[:0], d.seenRoom[:0] }
+
+// step is an instance on the way down, and its place among its list's entries.
+// Without data it is whatever is there in the place of node's instances.
+type step struct {
+	node     *Node
+	data     *Data
+	position int
+}
+
 // finding is an error, and where it was found. Its path waits until the body is
 // read, since an entry's keys may come after what is wrong in it.
 type finding struct {
@@ -18,7 +42,7 @@ type finding struct {
 
 // report keeps an error that was found below what is open. It returns an error
 // when these are enough.
-func (d *decoder) report(err *Error, below ...step) error {
+func (d *checker) report(err *Error, below ...step) error {
 	d.findings = append(d.findings, finding{slices.Concat(d.open, below), err})
 	if len(d.findings) == maxFindings {
 		return errTooMany
@@ -27,7 +51,7 @@ func (d *decoder) report(err *Error, below ...step) error {
 }
 
 // errors are the findings, with their paths.
-func (d *decoder) errors() Errors {
+func (d *checker) errors() Errors {
 	out := make(Errors, len(d.findings))
 	for i, f := range d.findings {
 		out[i] = f.err
@@ -52,9 +76,42 @@ func (s step) path(at string) string {
 	return s.data.Path(at)
 }
 
+// once notes that node is there, and fails where it was among what was seen
+// since before.
+func (d *checker) once(node *Node, before int) error {
+	if slices.Contains(d.seen[before:], node) {
+		return fmt.Errorf("%w: %q", errDuplicate, node.Name)
+	}
+	d.seen = append(d.seen, node)
+	return nil
+}
+
+// value appends an instance of node, a leaf or leaf-list, with the canonical form
+// of what was written, to out.
+func (d *checker) value(node *Node, written scalar, out []*Data) ([]*Data, error) {
+	read := written
+	if d.mode == Lenient { // how it is written says nothing of its type
+		if read.form = asText; read.text == "" && node.typ.absent {
+			return out, nil
+		}
+	}
+	value, ok := node.typ.canonical(read)
+	if !ok {
+		return out, d.report(node.invalidValue(written.shown()), step{node: node})
+	}
+	return append(out, d.leafOf(node, value)), nil
+}
+
+// leafOf returns an instance of node with that value.
+func (d *checker) leafOf(node *Node, value string) *Data {
+	instance := d.new(node)
+	instance.Value = value
+	return instance
+}
+
 // checkEntries checks the entries of one list: that they have their keys, and
 // that no two have the same.
-func (d *decoder) checkEntries(entries []*Data) error {
+func (d *checker) checkEntries(entries []*Data) error {
 	if len(entries) == 0 || len(entries[0].Node.Keys) == 0 {
 		return nil
 	}
@@ -80,7 +137,7 @@ func (d *decoder) checkEntries(entries []*Data) error {
 }
 
 // checkValues checks that no two values of one leaf-list are the same.
-func (d *decoder) checkValues(values []*Data) error {
+func (d *checker) checkValues(values []*Data) error {
 	if len(values) < 2 {
 		return nil
 	}
@@ -98,7 +155,7 @@ func (d *decoder) checkValues(values []*Data) error {
 }
 
 // checkChoices checks that no two siblings are of two cases of one choice.
-func (d *decoder) checkChoices(siblings []*Data) error {
+func (d *checker) checkChoices(siblings []*Data) error {
 	var first map[*choice]*Node
 	for _, one := range siblings {
 		for _, in := range one.Node.cases {
@@ -130,18 +187,4 @@ func (n *Node) caseOf(c *choice) string {
 		}
 	}
 	return ""
-}
-
-// wrongShape reports, and reads over, a value that is none of node's, whatever
-// is in it.
-func (d *decoder) wrongShape(node *Node) error {
-	kind := d.json.PeekKind()
-	if err := d.json.SkipValue(); err != nil {
-		return err
-	}
-	return d.report(&Error{
-		Type:    "protocol",
-		Tag:     "invalid-value",
-		Message: fmt.Sprintf("%s: got %s: want %s", node.Name, kindName(kind), shapeOf(node)),
-	}, step{node: node})
 }

@@ -71,6 +71,14 @@ func unknownMember(name string, parent *Node) *Error {
 	}
 }
 
+func wrongShape(node *Node, got, want string) *Error {
+	return &Error{
+		Type:    "protocol",
+		Tag:     "invalid-value",
+		Message: fmt.Sprintf("%s: got %s: want %s", node.Name, got, want),
+	}
+}
+
 func missingKeys(node *Node, missing []string) *Error {
 	return &Error{
 		Type:    "protocol",

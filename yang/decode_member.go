@@ -82,27 +82,20 @@ func (d *decoder) leaf(node *Node, out []*Data) ([]*Data, error) {
 	if err != nil || !ok {
 		return out, err
 	}
-	value := written.text
-	if !d.trusted {
-		if d.mode == Lenient && value == "" && node.typ.absent {
-			return out, nil
-		}
-		if value, ok = node.typ.canonical(d.readAs(written)); !ok {
-			return out, d.report(node.invalidValue(written.shown()), step{node: node})
-		}
+	if d.trusted {
+		return append(out, d.leafOf(node, written.text)), nil
 	}
-	instance := d.new(node)
-	instance.Value = value
-	return append(out, instance), nil
+	return d.value(node, written, out)
 }
 
-// readAs is the value as the mode has it: when lenient, how it is written says
-// nothing of its type.
-func (d *decoder) readAs(written scalar) scalar {
-	if d.mode == Lenient {
-		written.form = asText
+// wrongShape reports, and reads over, a value that is none of node's, whatever
+// is in it.
+func (d *decoder) wrongShape(node *Node) error {
+	kind := d.json.PeekKind()
+	if err := d.json.SkipValue(); err != nil {
+		return err
 	}
-	return written
+	return d.report(wrongShape(node, kindName(kind), shapeOf(node)), step{node: node})
 }
 
 // scalar reads a value of node's; ok is false, and that reported, where it has
@@ -137,7 +130,7 @@ func (d *decoder) scalar(node *Node) (written scalar, ok bool, err error) {
 }
 
 // new returns an instance of node.
-func (d *decoder) new(node *Node) *Data {
+func (d *checker) new(node *Node) *Data {
 	if len(d.chunk) == 0 {
 		d.chunk = make([]Data, chunkSize)
 	}

@@ -44,6 +44,42 @@ func FuzzDecodeJSON(f *testing.F) {
 	})
 }
 
+// FuzzDecodeXML holds for XML what FuzzDecodeJSON does for JSON, and that what is
+// written is read back as itself.
+func FuzzDecodeXML(f *testing.F) {
+	schema := sample(f)
+	for _, valid := range validDocuments(f) {
+		f.Add([]byte(encodedXML(decoded(f, schema, "", string(valid)))), false)
+	}
+	for _, one := range hostile() {
+		if len(one.body) < 1<<12 { // large seeds make the fuzzer crawl
+			f.Add([]byte(one.body), true)
+		}
+	}
+	coe := find(f, schema, "pod:coe")
+	f.Fuzz(func(t *testing.T, body []byte, below bool) {
+		var parent *Node
+		at := ""
+		if below {
+			parent, at = coe, "/pod:coe"
+		}
+		for _, mode := range []Mode{Strict, Lenient} {
+			got, err := schema.DecodeXML(body, parent, at, mode)
+			if err != nil {
+				requireErrors(t, err)
+				require.Nil(t, got)
+				continue
+			}
+			requireRoundTrip(t, schema, parent, at, got)
+			if len(got) > 0 {
+				again, err := schema.DecodeXML([]byte(encodedXML(got)), parent, at, Strict)
+				require.NoError(t, err)
+				require.Equal(t, encoded(got), encoded(again))
+			}
+		}
+	})
+}
+
 func requireErrors(t *testing.T, err error) {
 	t.Helper()
 	var errs Errors

@@ -171,7 +171,7 @@ func isYANGRunes(text string) bool {
 
 // shown is the value as messages show it.
 func (s scalar) shown() string {
-	if s.form == asString {
+	if s.form == asString || s.form == asText {
 		return quote(s.text)
 	}
 	return s.text[:min(len(s.text), maxQuoted)]

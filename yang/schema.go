@@ -25,6 +25,16 @@ type Schema struct {
 // Module returns the module of that name, or nil.
 func (s *Schema) Module(name string) *Module { return s.byName[name] }
 
+// byNamespace is the module of that namespace, or nil.
+func (s *Schema) byNamespace(uri string) *Module {
+	for _, module := range s.Modules {
+		if module.Namespace == uri {
+			return module
+		}
+	}
+	return nil
+}
+
 // Module is one YANG module.
 type Module struct {
 	Name      string

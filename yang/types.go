@@ -26,12 +26,17 @@ type valueType struct {
 	// the name alone where it is the leaf's module's own (see loose).
 	identities map[string]string
 	// loose are names alone of other modules' identities, taken when lenient.
-	loose   map[string]string
+	loose map[string]string
+	// spaces are the modules of identities, by name.
+	spaces  map[string]namespace
 	members []*valueType // of a union
 	target  *Node        // of a leafref
 	// optional is set on a leafref with "require-instance false".
 	optional bool
 }
+
+// namespace is a module's, with the prefix that the module itself gives it.
+type namespace struct{ prefix, uri string }
 
 // compileType compiles the type of the leaf e, or a member of its union.
 func (l *loader) compileType(e *goyang.Entry, t *goyang.YangType) (*valueType, error) {
@@ -97,10 +102,12 @@ func (t *valueType) compileEnum(from *goyang.YangType) {
 }
 
 func (t *valueType) compileIdentities(own string, base *goyang.Identity) {
-	t.identities, t.loose = map[string]string{}, map[string]string{}
+	t.identities, t.loose, t.spaces = map[string]string{}, map[string]string{}, map[string]namespace{}
 	shown := make([]string, 0, len(base.Values))
 	for _, identity := range base.Values {
-		module := goyang.RootNode(identity).Name
+		root := goyang.RootNode(identity)
+		module := root.Name
+		t.spaces[module] = namespace{root.Prefix.Name, root.Namespace.Name}
 		canonical := module + ":" + identity.Name
 		shown = append(shown, canonical)
 		t.identities[canonical] = canonical
@@ -138,7 +145,7 @@ func (l *loader) compileUnion(t *valueType, e *goyang.Entry, from *goyang.YangTy
 		if err != nil {
 			return err
 		}
-		if compiled.written != asString || compiled.target != nil {
+		if compiled.written != asString || compiled.target != nil || compiled.kind == goyang.Yidentityref {
 			return fmt.Errorf("union with a member %s is not supported", part.Name)
 		}
 		t.members = append(t.members, compiled)
