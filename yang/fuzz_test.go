@@ -25,22 +25,8 @@ func FuzzDecodeJSON(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(body, true)
 	}
-	coe := find(f, schema, "pod:coe")
 	f.Fuzz(func(t *testing.T, body []byte, below bool) {
-		var parent *Node
-		at := ""
-		if below {
-			parent, at = coe, "/pod:coe"
-		}
-		for _, mode := range []Mode{Strict, Lenient} {
-			got, err := schema.DecodeJSON(body, parent, at, mode)
-			if err != nil {
-				requireErrors(t, err)
-				require.Nil(t, got)
-				continue
-			}
-			requireRoundTrip(t, schema, parent, at, got)
-		}
+		requireSound(t, schema, schema.DecodeJSON, body, below)
 	})
 }
 
@@ -56,28 +42,35 @@ func FuzzDecodeXML(f *testing.F) {
 			f.Add([]byte(one.body), true)
 		}
 	}
-	coe := find(f, schema, "pod:coe")
 	f.Fuzz(func(t *testing.T, body []byte, below bool) {
-		var parent *Node
-		at := ""
-		if below {
-			parent, at = coe, "/pod:coe"
-		}
-		for _, mode := range []Mode{Strict, Lenient} {
-			got, err := schema.DecodeXML(body, parent, at, mode)
-			if err != nil {
-				requireErrors(t, err)
-				require.Nil(t, got)
-				continue
-			}
-			requireRoundTrip(t, schema, parent, at, got)
-			if len(got) > 0 {
-				again, err := schema.DecodeXML([]byte(encodedXML(got)), parent, at, Strict)
-				require.NoError(t, err)
-				require.Equal(t, encoded(got), encoded(again))
-			}
-		}
+		requireSound(t, schema, schema.DecodeXML, body, below)
 	})
+}
+
+// requireSound reads a body, at the top or below pod:coe, in both modes: what is
+// refused has errors and no data, what is taken is read back as itself from JSON
+// and from XML.
+func requireSound(t *testing.T, schema *Schema, decode func([]byte, *Node, string, Mode) ([]*Data, error), body []byte, below bool) {
+	t.Helper()
+	var parent *Node
+	at := ""
+	if below {
+		parent, at = find(t, schema, "pod:coe"), "/pod:coe"
+	}
+	for _, mode := range []Mode{Strict, Lenient} {
+		got, err := decode(body, parent, at, mode)
+		if err != nil {
+			requireErrors(t, err)
+			require.Nil(t, got)
+			continue
+		}
+		requireRoundTrip(t, schema, parent, at, got)
+		if len(got) > 0 {
+			again, err := schema.DecodeXML([]byte(encodedXML(got)), parent, at, Strict)
+			require.NoError(t, err)
+			require.Equal(t, encoded(got), encoded(again))
+		}
+	}
 }
 
 func requireErrors(t *testing.T, err error) {
