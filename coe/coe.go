@@ -7,7 +7,10 @@
 // case, an empty namespace replaced by "default".
 package coe
 
-import "net/netip"
+import (
+	"net/netip"
+	"time"
+)
 
 // Origin is who said something.
 type Origin string
@@ -26,12 +29,23 @@ const DefaultNamespace = "default"
 // services that bring none.
 const ServicePool = "services"
 
+// Said is when a source said what an entity is now, and in which revision: the
+// API server's resourceVersion, or the datastore's revision.
+type Said struct {
+	At       time.Time
+	Revision string
+}
+
 // Pod is a pod (pod:coe/pods).
 type Pod struct {
 	UID       string
 	Name      string // may be empty: then it can't be mapped
 	Namespace string
-	HostIP    netip.Addr // address of the pod's node; zero while it has none
+	// NodeName is the name of the pod's node, where the source names it so; HostIP
+	// its address, zero while it is not known.
+	NodeName string
+	HostIP   netip.Addr
+	Said     Said
 	// MAC is the address that the source wants for the primary interface
 	// (port-mac-address), or empty.
 	MAC string
@@ -44,10 +58,11 @@ type Pod struct {
 
 // PodInterface is one interface of a pod (pod:coe/pods/interface).
 type PodInterface struct {
-	UID            string
-	Address        netip.Addr // what the source says; zero: choose one
-	NetworkType    string     // "VXLAN", "VLAN", "FLAT", "GRE", or empty for VXLAN
-	SegmentationID uint32     // used for VLAN alone
+	UID string
+	// Addresses are what the source says, at most one of a family; none: choose.
+	Addresses      []netip.Addr
+	NetworkType    string // "VXLAN", "VLAN", "FLAT", "GRE", or empty for VXLAN
+	SegmentationID uint32 // used for VLAN alone
 }
 
 // AllInterfaces are the pod's interfaces, the one that is implied where the
@@ -64,10 +79,10 @@ type Service struct {
 	UID       string
 	Name      string
 	Namespace string
-	// ClusterIP is what the source says; zero: take one from the pool
-	// "services" where there is one, unless Headless.
-	ClusterIP netip.Addr
-	Headless  bool
+	// ClusterIPs are what the source says, at most one of a family; none: take one
+	// from the pool "services" where there is one, unless Headless.
+	ClusterIPs []netip.Addr
+	Headless   bool
 	// ExternalIPs are further addresses on which the service answers:
 	// external-ip-address, load-balancer-IP and ingress-ip-address.
 	ExternalIPs []netip.Addr
@@ -95,7 +110,10 @@ type Endpoints struct {
 	Name      string // the service's name
 	Namespace string
 	Addresses []netip.Addr
-	Ports     []EndpointPort
+	// Terminating are endpoints that are going away and still serve. They are used
+	// while the service has no other.
+	Terminating []netip.Addr
+	Ports       []EndpointPort
 }
 
 // EndpointPort is a port of every address of an Endpoints.
@@ -111,7 +129,24 @@ type Node struct {
 	HostName   string
 	InternalIP netip.Addr
 	ExternalIP netip.Addr
-	PodCIDR    netip.Prefix // zero where it has none
+	PodCIDRs   []netip.Prefix // at most one of a family
+}
+
+// PodCIDR is the node's pod-cidr of the address's family; zero where it has none.
+func (n *Node) PodCIDR(a netip.Addr) netip.Prefix {
+	for _, cidr := range n.PodCIDRs {
+		if cidr.Addr().Is4() == a.Is4() {
+			return cidr
+		}
+	}
+	return netip.Prefix{}
+}
+
+// Namespace is a namespace that a source knows of.
+type Namespace struct {
+	UID         string
+	Name        string
+	Terminating bool // nothing new can be made in it
 }
 
 // Address is the node's address as pods name it: the internal one, else the

@@ -42,6 +42,8 @@ type layer struct {
 	services  map[string]*Service
 	endpoints map[string]*Endpoints
 	nodes     map[string]*Node
+	// namespaces are by name: whoever names one names it so.
+	namespaces map[string]*Namespace
 }
 
 // namespace is what all origins together say of one namespace, and what was
@@ -89,6 +91,8 @@ func NewStore(changed func(Changed), origins ...Origin) *Store {
 				services:  map[string]*Service{},
 				endpoints: map[string]*Endpoints{},
 				nodes:     map[string]*Node{},
+
+				namespaces: map[string]*Namespace{},
 			})
 		}
 	}
@@ -154,8 +158,21 @@ func (s *Store) Nodes() map[netip.Addr]*Node {
 	return s.nodes
 }
 
-// Origin tells who is believed for the pod, service or endpoints of this uid;
-// empty when nobody speaks of it.
+// Namespace is what is said of the namespace of a name; nil when no source
+// speaks of it, as RESTCONF never does.
+func (s *Store) Namespace(name string) *Namespace {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, l := range slices.Backward(s.layers) {
+		if ns := l.namespaces[name]; ns != nil {
+			return ns
+		}
+	}
+	return nil
+}
+
+// Origin tells who is believed for the pod, service, endpoints or node of this
+// uid; empty when nobody speaks of it.
 func (s *Store) Origin(uid string) Origin {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -163,7 +180,8 @@ func (s *Store) Origin(uid string) Origin {
 		_, pod := l.pods[uid]
 		_, service := l.services[uid]
 		_, endpoints := l.endpoints[uid]
-		if pod || service || endpoints {
+		_, node := l.nodes[uid]
+		if pod || service || endpoints || node {
 			return l.origin
 		}
 	}

@@ -131,6 +131,17 @@ func (tx *Tx) changeNode(uid string, change func(map[string]*Node), origin Origi
 	}
 }
 
+// PutNamespace says that there is a namespace, or what it is now. That is no news
+// to those who wait for news: nothing is mapped from it.
+func (tx *Tx) PutNamespace(origin Origin, n *Namespace) {
+	tx.store.layer(origin).namespaces[n.Name] = n
+}
+
+// DeleteNamespace says that the origin knows no such namespace any more.
+func (tx *Tx) DeleteNamespace(origin Origin, name string) {
+	delete(tx.store.layer(origin).namespaces, name)
+}
+
 // replace changes the layer of one origin and returns who was believed before
 // and who is after.
 func replace[T any](tx *Tx, origin Origin, uid string, table func(*layer) map[string]*T, change func(map[string]*T)) (old, now *T) {

@@ -194,7 +194,7 @@ func addRandomPod(v *coe.View, r *rand.Rand, i, address int) {
 func addRandomService(v *coe.View, r *rand.Rand, i int) {
 	s := &coe.Service{
 		UID: fmt.Sprintf("svc-%d", i), Name: fmt.Sprintf("svc-%d", r.IntN(2)), Namespace: "default",
-		ClusterIP: netip.AddrFrom4([4]byte{10, 96, 0, byte(r.IntN(3))}),
+		ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 0, byte(r.IntN(3))})},
 	}
 	for _, p := range v.Pods {
 		if r.IntN(2) == 0 {

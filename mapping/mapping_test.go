@@ -98,7 +98,7 @@ func TestService(t *testing.T) {
 	v := view()
 	addPod(&v, uid1, "busybox1", "10.11.2.28")
 	v.Services = []*coe.Service{{
-		UID: svc1, Name: "web", Namespace: "default", ClusterIP: netip.MustParseAddr("10.96.0.20"),
+		UID: svc1, Name: "web", Namespace: "default", ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.20")},
 		Ports: []coe.ServicePort{{Protocol: "tcp", Port: 80, TargetPort: "8080"}}, PodEndpoints: []string{uid1},
 	}}
 	attached, problems := mapping.Map(v, settings)
@@ -224,20 +224,20 @@ func TestServices(t *testing.T) {
 	}{
 		{
 			name:     "the published sample: no port, an endpoint that is not there",
-			services: []*coe.Service{{UID: svc1, ClusterIP: cluster, PodEndpoints: []string{uid2}}},
+			services: []*coe.Service{{UID: svc1, ClusterIPs: []netip.Addr{cluster}, PodEndpoints: []string{uid2}}},
 			want:     vips{"tcp 10.96.0.20:0": ""},
 			problems: []coe.Reason{coe.NoEndpoint},
 		},
 		{
 			name:     "every port",
-			services: []*coe.Service{{UID: svc1, ClusterIP: cluster, PodEndpoints: []string{uid1}}},
+			services: []*coe.Service{{UID: svc1, ClusterIPs: []netip.Addr{cluster}, PodEndpoints: []string{uid1}}},
 			want:     vips{"tcp 10.96.0.20:0": "10.11.2.28:0"},
 			floating: map[string]string{"10.11.2.28": svc1},
 		},
 		{
 			name: "endpoints by name, one of them no pod",
 			services: []*coe.Service{{
-				UID: svc1, Name: "web", ClusterIP: cluster,
+				UID: svc1, Name: "web", ClusterIPs: []netip.Addr{cluster},
 				Ports: []coe.ServicePort{{Name: "http", Protocol: "tcp", Port: 80, TargetPort: "9"}},
 			}},
 			endpoints: []*coe.Endpoints{{Name: "web", Addresses: []netip.Addr{outside, pods}, Ports: []coe.EndpointPort{
@@ -256,7 +256,7 @@ func TestServices(t *testing.T) {
 		{
 			name: "a target port by a name that nobody has",
 			services: []*coe.Service{{
-				UID: svc1, ClusterIP: cluster, PodEndpoints: []string{uid1},
+				UID: svc1, ClusterIPs: []netip.Addr{cluster}, PodEndpoints: []string{uid1},
 				Ports: []coe.ServicePort{{Protocol: "tcp", Port: 80, TargetPort: "http"}},
 			}},
 			want:     vips{"tcp 10.96.0.20:80": ""},
@@ -266,7 +266,7 @@ func TestServices(t *testing.T) {
 		{
 			name: "what is wrong on each of its addresses is one problem",
 			services: []*coe.Service{{
-				UID: svc1, ClusterIP: cluster, ExternalIPs: []netip.Addr{outside}, PodEndpoints: []string{uid1},
+				UID: svc1, ClusterIPs: []netip.Addr{cluster}, ExternalIPs: []netip.Addr{outside}, PodEndpoints: []string{uid1},
 				Ports: []coe.ServicePort{{Protocol: "tcp", Port: 80, TargetPort: "http"}},
 			}},
 			want:     vips{"tcp 10.96.0.20:80": "", "tcp 172.30.1.9:80": ""},
@@ -276,8 +276,8 @@ func TestServices(t *testing.T) {
 		{
 			name: "two services of one pod: the lower uid is shown",
 			services: []*coe.Service{
-				{UID: svc1, ClusterIP: cluster, PodEndpoints: []string{uid1}},
-				{UID: svc2, ClusterIP: cluster.Next(), PodEndpoints: []string{uid1}},
+				{UID: svc1, ClusterIPs: []netip.Addr{cluster}, PodEndpoints: []string{uid1}},
+				{UID: svc2, ClusterIPs: []netip.Addr{cluster.Next()}, PodEndpoints: []string{uid1}},
 			},
 			want:     vips{"tcp 10.96.0.20:0": "10.11.2.28:0", "tcp 10.96.0.21:0": "10.11.2.28:0"},
 			floating: map[string]string{"10.11.2.28": svc1},
@@ -285,7 +285,7 @@ func TestServices(t *testing.T) {
 		{
 			name: "two services of one address: the first keeps it",
 			services: []*coe.Service{
-				{UID: svc1, ClusterIP: cluster}, {UID: svc2, ClusterIP: cluster},
+				{UID: svc1, ClusterIPs: []netip.Addr{cluster}}, {UID: svc2, ClusterIPs: []netip.Addr{cluster}},
 			},
 			want:     vips{"tcp 10.96.0.20:0": ""},
 			problems: []coe.Reason{coe.AddressTaken},
@@ -293,7 +293,7 @@ func TestServices(t *testing.T) {
 		{
 			name: "external addresses",
 			services: []*coe.Service{{
-				UID: svc1, ClusterIP: cluster, ExternalIPs: []netip.Addr{outside, cluster}, PodEndpoints: []string{uid1},
+				UID: svc1, ClusterIPs: []netip.Addr{cluster}, ExternalIPs: []netip.Addr{outside, cluster}, PodEndpoints: []string{uid1},
 			}},
 			want:     vips{"tcp 10.96.0.20:0": "10.11.2.28:0", "tcp 172.30.1.9:0": "10.11.2.28:0"},
 			floating: map[string]string{"10.11.2.28": svc1},

@@ -18,7 +18,7 @@ func (b *builder) pod(p *coe.Pod) {
 		b.podProblem(p, coe.NoName, "the pod has no name, so its interface can't be named; send name")
 		return
 	case !p.HostIP.IsValid():
-		b.podProblem(p, coe.NoNode, "the pod names no node; send host-ip-address, the address of its node")
+		b.podProblem(p, coe.NoNode, noNode(p))
 		return
 	}
 	for _, i := range p.AllInterfaces() {
@@ -34,6 +34,14 @@ func (b *builder) pod(p *coe.Pod) {
 			b.podProblem(p, coe.Waiting, "an address is being chosen for interface "+i.UID)
 		}
 	}
+}
+
+// noNode says why the address of a pod's node is not known.
+func noNode(p *coe.Pod) string {
+	if p.NodeName != "" {
+		return fmt.Sprintf("the address of the pod's node %s is not known: no source knows such a node, or it has no address yet", p.NodeName)
+	}
+	return "the pod has no node: it is not scheduled yet, or came without host-ip-address, the address of its node"
 }
 
 func (b *builder) podProblem(p *coe.Pod, reason coe.Reason, message string) {

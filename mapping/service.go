@@ -75,8 +75,10 @@ func (b *builder) addresses(s *coe.Service) []netip.Addr {
 			addresses = append(addresses, a)
 		}
 	}
-	add(s.ClusterIP)
-	if f := b.ServiceFacts[s.UID]; f != nil && f.Released == 0 && !s.ClusterIP.IsValid() {
+	for _, a := range s.ClusterIPs {
+		add(a)
+	}
+	if f := b.ServiceFacts[s.UID]; f != nil && f.Released == 0 && len(s.ClusterIPs) == 0 {
 		add(f.Address)
 	}
 	for _, a := range s.ExternalIPs {
@@ -88,11 +90,9 @@ func (b *builder) addresses(s *coe.Service) []netip.Addr {
 // targets are the service's endpoints: the addresses of its Endpoints, and the
 // mapped pods whose uid it lists.
 func (b *builder) targets(s *coe.Service, endpoints []*coe.Endpoints) []target {
-	var targets []target
-	for _, e := range endpoints {
-		for _, a := range e.Addresses {
-			targets = append(targets, target{a, e.Ports})
-		}
+	targets := serving(endpoints, func(e *coe.Endpoints) []netip.Addr { return e.Addresses })
+	if len(targets) == 0 {
+		targets = serving(endpoints, func(e *coe.Endpoints) []netip.Addr { return e.Terminating })
 	}
 	for _, uid := range s.PodEndpoints {
 		addresses := b.podAddresses(uid)
@@ -102,6 +102,17 @@ func (b *builder) targets(s *coe.Service, endpoints []*coe.Endpoints) []target {
 		}
 		for _, a := range addresses {
 			targets = append(targets, target{addr: a})
+		}
+	}
+	return targets
+}
+
+// serving are the endpoints of one kind, each with the ports of its list.
+func serving(endpoints []*coe.Endpoints, of func(*coe.Endpoints) []netip.Addr) []target {
+	var targets []target
+	for _, e := range endpoints {
+		for _, a := range of(e) {
+			targets = append(targets, target{a, e.Ports})
 		}
 	}
 	return targets

@@ -191,7 +191,7 @@ func entry(u *datastore.Unit) (northbound.Entry, bool) {
 	if len(u.Key) != 1 {
 		return northbound.Entry{}, false
 	}
-	return northbound.Entry{List: listName(u.Node), Key: u.Key[0], Raw: u.Raw}, true
+	return northbound.Entry{List: listName(u.Node), Key: u.Key[0], Raw: u.Raw, Revision: u.ModRevision}, true
 }
 
 // listName is "module:container/list".

@@ -29,7 +29,7 @@ func (c *chosen) add(addr netip.Addr, b dhcppool.Block) {
 }
 
 // addresses chooses the addresses of an interface: those that it has where they
-// still serve, the one that its source says, or one of each family of the pools.
+// still serve, those that its source says, or one of each family of the pools.
 func (r *round) addresses(s *space, e *elan, w wish, old *coe.Lease) (chosen, *coe.Refusal) {
 	if old != nil && reaches(old, w.pod, w.iface) {
 		return chosen{addresses: old.Addresses}, nil
@@ -37,8 +37,8 @@ func (r *round) addresses(s *space, e *elan, w wish, old *coe.Lease) (chosen, *c
 	networks := slices.Compact([]string{e.Name, s.name, defaultNetwork})
 	network, _ := r.alloc.Serving(networks...)
 	switch {
-	case w.iface.Address.IsValid():
-		return r.claimAddress(s, e, w, network)
+	case len(w.iface.Addresses) > 0:
+		return r.claimAddresses(s, e, w, network)
 	case network == "":
 		return chosen{}, &coe.Refusal{Reason: coe.NoAddress, Message: fmt.Sprintf(
 			"no pool serves the pod and it brings no address; post a dhcp_allocation_pool with network-id \"%s\", or send ip-address",
@@ -94,29 +94,38 @@ func (ns *namespace) former(key coe.LeaseKey, match func(*former) bool) *former 
 	return nil
 }
 
-// claimAddress takes the address that the source says.
-func (r *round) claimAddress(s *space, e *elan, w wish, network string) (chosen, *coe.Refusal) {
-	addr := w.iface.Address
+// claimAddresses takes the addresses that the source says.
+func (r *round) claimAddresses(s *space, e *elan, w wish, network string) (chosen, *coe.Refusal) {
+	var c chosen
+	for _, addr := range w.iface.Addresses {
+		if refusal := r.claimAddress(s, e, w, network, addr, &c); refusal != nil {
+			r.undo(s, c)
+			return chosen{}, refusal
+		}
+	}
+	return c, nil
+}
+
+// claimAddress adds one address that the source says to what is chosen.
+func (r *round) claimAddress(s *space, e *elan, w wish, network string, addr netip.Addr, c *chosen) *coe.Refusal {
 	if addr == w.pod.HostIP {
-		return chosen{}, &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf(
+		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf(
 			"%s is the address of the pod's node; send one of the pod's own", addr)}
 	}
-	var c chosen
 	if f := s.former(w.key, func(f *former) bool { return f.Address.Address == addr }); f != nil {
 		r.alloc.Pass(s.domain, addr, leaseRecord(w.key))
 		c.formers = append(c.formers, f)
 	}
 	claim := dhcppool.Claim{ELAN: e.ELAN, Network: network, Address: addr, Owner: leaseRecord(w.key)}
 	if n := s.view.Nodes[w.pod.HostIP]; n != nil {
-		claim.NodeNet = n.PodCIDR
+		claim.NodeNet = n.PodCIDR(addr)
 	}
 	block, err := r.alloc.Claim(claim)
 	if err != nil {
-		r.undo(s, c)
-		return chosen{}, r.refuseAddress(err)
+		return r.refuseAddress(err)
 	}
 	c.add(addr, block)
-	return c, nil
+	return nil
 }
 
 // refuseAddress says why an address that a source brings can't be had.

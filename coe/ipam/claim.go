@@ -38,8 +38,15 @@ func fits(l *coe.Lease, p *coe.Pod, i coe.PodInterface) bool {
 
 // reaches tells whether the addresses of a lease are what the interface needs.
 func reaches(l *coe.Lease, p *coe.Pod, i coe.PodInterface) bool {
-	return l.Namespace == p.Namespace && l.Node == p.HostIP &&
-		(!i.Address.IsValid() || slices.ContainsFunc(l.Addresses, func(a coe.LeasedAddress) bool { return a.Address == i.Address }))
+	if l.Namespace != p.Namespace || l.Node != p.HostIP {
+		return false
+	}
+	for _, said := range i.Addresses {
+		if !slices.ContainsFunc(l.Addresses, func(a coe.LeasedAddress) bool { return a.Address == said }) {
+			return false
+		}
+	}
+	return true
 }
 
 // claim gives an interface its lease:

@@ -109,7 +109,7 @@ func (s *story) putPod(uid string, y, x byte) {
 	case 1:
 		p.Interfaces = []coe.PodInterface{{UID: uid}, {UID: uid + "-2"}}
 	case 2:
-		p.Interfaces = []coe.PodInterface{{UID: uid, Address: netip.AddrFrom4([4]byte{192, 168, 10, y % 20})}}
+		p.Interfaces = []coe.PodInterface{{UID: uid, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{192, 168, 10, y % 20})}}}
 	case 3:
 		p.Interfaces = []coe.PodInterface{{UID: uid + "-2"}}
 		p.NoNetwork = y == 20
@@ -121,7 +121,7 @@ func (s *story) putPod(uid string, y, x byte) {
 func (s *story) putService(x byte) {
 	svc := &coe.Service{UID: fmt.Sprint("svc", x%5), Namespace: []string{"default", "ns1"}[x>>3&1]}
 	if x>>5 == 3 {
-		svc.ClusterIP = netip.AddrFrom4([4]byte{10, 96, 0, x % 8})
+		svc.ClusterIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 0, x % 8})}
 	}
 	s.services[svc.UID] = svc
 	if x>>5 < 2 {

@@ -103,7 +103,7 @@ type Assigner struct {
 	freed bool
 	// said are the cluster addresses that sources gave to services, by namespace
 	// and uid; saidBy counts who has one.
-	said   map[string]map[string]netip.Addr
+	said   map[string]map[string][]netip.Addr
 	saidBy map[netip.Addr]int
 	rounds uint64 // how many Syncs there were
 	*memory
@@ -115,7 +115,7 @@ func New(cfg Config, store *coe.Store, journal Journal, log *slog.Logger) *Assig
 	a := &Assigner{
 		cfg: cfg.withDefaults(), store: store, journal: journal, log: log,
 		stale: true, waiting: map[string]*refused{},
-		said: map[string]map[string]netip.Addr{}, saidBy: map[netip.Addr]int{},
+		said: map[string]map[string][]netip.Addr{}, saidBy: map[netip.Addr]int{},
 	}
 	a.memory = newMemory(a.cfg)
 	return a

@@ -247,7 +247,7 @@ func TestMAC(t *testing.T) {
 func TestAddressesOfSources(t *testing.T) {
 	w := newWorld(t)
 	w.store.Update(func(tx *coe.Tx) {
-		tx.PutNode(coe.RESTCONF, &coe.Node{UID: "n1", InternalIP: addr(n1), PodCIDR: netip.MustParsePrefix("10.11.2.0/24")})
+		tx.PutNode(coe.RESTCONF, &coe.Node{UID: "n1", InternalIP: addr(n1), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.11.2.0/24")}})
 	})
 	a := newPod("a", n1, wanting("10.11.2.28"))
 	w.put(a)

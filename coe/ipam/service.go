@@ -12,18 +12,22 @@ import (
 // claimService gives a service that brings no cluster address one from the pool
 // "services", and notes the one that it brings.
 func (r *round) claimService(s *space, svc *coe.Service) {
-	r.say(s.name, svc.UID, svc.ClusterIP)
-	var refusal *coe.Refusal
-	switch {
-	case svc.ClusterIP.IsValid():
-		refusal = r.sayAddress(svc.ClusterIP)
-	case !svc.Headless:
-		refusal = r.chooseService(s, svc)
+	r.say(s.name, svc.UID, svc.ClusterIPs)
+	for _, addr := range svc.ClusterIPs {
+		if refusal := r.sayAddress(addr); refusal != nil {
+			s.service(svc.UID, refusal)
+		}
 	}
-	if refusal != nil {
+	if needsNone(svc) {
+		return
+	}
+	if refusal := r.chooseService(s, svc); refusal != nil {
 		s.service(svc.UID, refusal)
 	}
 }
+
+// needsNone tells whether a service is to have no address of the pool.
+func needsNone(svc *coe.Service) bool { return svc == nil || svc.Headless || len(svc.ClusterIPs) > 0 }
 
 // sayAddress keeps a cluster address that a source gave from being chosen.
 func (r *round) sayAddress(addr netip.Addr) *coe.Refusal {
@@ -65,7 +69,7 @@ func (r *round) chooseService(s *space, svc *coe.Service) *coe.Refusal {
 // any more as released, and forgets what gone services brought.
 func (r *round) releaseServices(s *space) {
 	for _, fact := range s.namespace.services {
-		if svc := s.find(fact.UID); fact.Released == 0 && (svc == nil || svc.Headless || svc.ClusterIP.IsValid()) {
+		if fact.Released == 0 && needsNone(s.find(fact.UID)) {
 			released := *fact
 			released.Released = r.stamp()
 			r.putService(&released)
@@ -73,7 +77,7 @@ func (r *round) releaseServices(s *space) {
 	}
 	for uid := range r.said[s.name] {
 		if s.find(uid) == nil {
-			r.say(s.name, uid, netip.Addr{})
+			r.say(s.name, uid, nil)
 		}
 	}
 }
@@ -82,8 +86,7 @@ func (r *round) releaseServices(s *space) {
 func (r *round) expireServices(s *space) {
 	var due []*coe.ServiceFact
 	for _, fact := range s.namespace.services {
-		if svc := s.find(fact.UID); fact.Released != 0 && r.over(fact.Released) &&
-			(svc == nil || svc.Headless || svc.ClusterIP.IsValid()) {
+		if fact.Released != 0 && r.over(fact.Released) && needsNone(s.find(fact.UID)) {
 			due = append(due, fact)
 		}
 	}
@@ -106,31 +109,39 @@ func (s *space) find(uid string) *coe.Service {
 	return s.view.Services[n]
 }
 
-// say notes the cluster address that a source gave to a service, or the zero
-// address for none, so that nobody is given it.
-func (r *round) say(ns, uid string, addr netip.Addr) {
+// say notes the cluster addresses that a source gave to a service, so that
+// nobody is given them.
+func (r *round) say(ns, uid string, addrs []netip.Addr) {
 	before := r.said[ns][uid]
-	if before == addr {
+	if slices.Equal(before, addrs) {
 		return
 	}
-	if before.IsValid() {
+	if r.said[ns] == nil {
+		r.said[ns] = map[string][]netip.Addr{}
+	}
+	r.said[ns][uid] = addrs
+	for _, a := range addrs {
+		r.saidBy[a]++
+	}
+	for _, a := range before {
+		r.unsay(a)
+	}
+	if len(addrs) == 0 {
 		delete(r.said[ns], uid)
-		if r.saidBy[before]--; r.saidBy[before] == 0 {
-			delete(r.saidBy, before)
-			if r.alloc.Owner(serviceDomain, before) == saidOwner(before) {
-				r.alloc.Release(serviceDomain, before)
-				r.freed = true
-			}
-		}
 	}
 	if len(r.said[ns]) == 0 {
 		delete(r.said, ns)
 	}
-	if addr.IsValid() {
-		if r.said[ns] == nil {
-			r.said[ns] = map[string]netip.Addr{}
-		}
-		r.said[ns][uid] = addr
-		r.saidBy[addr]++
+}
+
+// unsay notes that one service less has a cluster address.
+func (r *round) unsay(addr netip.Addr) {
+	if r.saidBy[addr]--; r.saidBy[addr] > 0 {
+		return
+	}
+	delete(r.saidBy, addr)
+	if r.alloc.Owner(serviceDomain, addr) == saidOwner(addr) {
+		r.alloc.Release(serviceDomain, addr)
+		r.freed = true
 	}
 }

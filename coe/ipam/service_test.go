@@ -20,7 +20,7 @@ func TestServices(t *testing.T) {
 		w.sync()
 	}
 	w := newWorld(t)
-	said := &coe.Service{UID: "s0", Namespace: "other", ClusterIP: addr("10.96.0.2")}
+	said := &coe.Service{UID: "s0", Namespace: "other", ClusterIPs: []netip.Addr{addr("10.96.0.2")}}
 	a, b := &coe.Service{UID: "sa", Namespace: "default"}, &coe.Service{UID: "sb", Namespace: "other"}
 	put(w, said, a, &coe.Service{UID: "headless", Namespace: "default", Headless: true})
 	refusals := w.store.View("default").ServiceRefusals
@@ -34,7 +34,7 @@ func TestServices(t *testing.T) {
 	require.Equal(t, coe.PoolExhausted, w.store.View("other").ServiceRefusals["sb"].Reason)
 	require.Contains(t, w.store.View("other").ServiceRefusals["sb"].Message, `pool "services"`)
 
-	taken := &coe.Service{UID: "st", Namespace: "other", ClusterIP: addr("10.96.0.3")}
+	taken := &coe.Service{UID: "st", Namespace: "other", ClusterIPs: []netip.Addr{addr("10.96.0.3")}}
 	put(w, taken)
 	require.Equal(t, coe.AddressTaken, w.store.View("other").ServiceRefusals["st"].Reason)
 	w.store.Update(func(tx *coe.Tx) { tx.DeleteService(coe.RESTCONF, "st") })

@@ -177,7 +177,14 @@ func newPod(uid, node string, change ...func(*coe.Pod)) *coe.Pod {
 func in(ns string) func(*coe.Pod)      { return func(p *coe.Pod) { p.Namespace = ns } }
 func named(name string) func(*coe.Pod) { return func(p *coe.Pod) { p.Name = name } }
 func wanting(a string) func(*coe.Pod) {
-	return func(p *coe.Pod) { p.Interfaces = []coe.PodInterface{{UID: p.UID + "-if", Address: addr(a)}} }
+	i := coe.PodInterface{}
+	if a != "" {
+		i.Addresses = []netip.Addr{addr(a)}
+	}
+	return func(p *coe.Pod) {
+		i.UID = p.UID + "-if"
+		p.Interfaces = []coe.PodInterface{i}
+	}
 }
 func withMAC(mac string) func(*coe.Pod) { return func(p *coe.Pod) { p.MAC = mac } }
 

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
@@ -23,6 +25,8 @@ type Entry struct {
 	List string // one of the lists above; others are passed over
 	Key  string
 	Raw  []byte // nil for an entry that is gone
+	// Revision is the datastore's at the entry's last change.
+	Revision int64
 }
 
 // Batch is what one revision of the datastore changed, or all that is there.
@@ -135,7 +139,10 @@ func (f *Feed) apply(tx *coe.Tx, e Entry) {
 	note(f.known, e)
 	switch e.List {
 	case Pods:
-		put(f, e, Pod, func(p *coe.Pod) { tx.PutPod(coe.RESTCONF, p) },
+		put(f, e, Pod, func(p *coe.Pod) {
+			p.Said = coe.Said{At: time.Now(), Revision: strconv.FormatInt(e.Revision, 10)}
+			tx.PutPod(coe.RESTCONF, p)
+		},
 			func() { tx.DeletePod(coe.RESTCONF, e.Key) })
 	case Services:
 		put(f, e, Service, func(s *coe.Service) { tx.PutService(coe.RESTCONF, s) },

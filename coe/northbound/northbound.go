@@ -55,7 +55,7 @@ func Pod(raw []byte) (*coe.Pod, error) {
 	}
 	for _, i := range in.Interface {
 		out.Interfaces = append(out.Interfaces, coe.PodInterface{
-			UID: i.UID, Address: i.Address.Addr,
+			UID: i.UID, Addresses: some(i.Address.Addr),
 			NetworkType: i.NetworkType, SegmentationID: i.SegmentationID,
 		})
 	}
@@ -91,7 +91,7 @@ func Service(raw []byte) (*coe.Service, error) {
 	}
 	out := &coe.Service{
 		UID: in.UID, Name: in.Name, Namespace: namespace(in.NetworkNS),
-		ClusterIP: in.ClusterIP.Addr, PodEndpoints: in.Endpoints,
+		ClusterIPs: some(in.ClusterIP.Addr), PodEndpoints: in.Endpoints,
 	}
 	for _, a := range append(append(in.ExternalIPs, in.LoadBalancerIP), in.IngressIPs...) {
 		if a.IsValid() {
@@ -179,7 +179,7 @@ func Node(raw []byte) (*coe.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read node %s: pod-cidr: %w", in.UID, err)
 	}
-	out.PodCIDR = cidr.Masked()
+	out.PodCIDRs = []netip.Prefix{cidr.Masked()}
 	return out, nil
 }
 
@@ -214,6 +214,14 @@ func Pools(raw []byte) ([]dhcppool.Pool, error) {
 		out = append(out, pool)
 	}
 	return out, nil
+}
+
+// some is the address where there is one.
+func some(a netip.Addr) []netip.Addr {
+	if !a.IsValid() {
+		return nil
+	}
+	return []netip.Addr{a}
 }
 
 func namespace(name string) string {

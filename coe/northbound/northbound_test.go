@@ -26,7 +26,7 @@ func TestPod(t *testing.T) {
 		UID: "ac092d9b-e9eb-bae2-eed8-74aca2b7fa9c", Name: "web", Namespace: "default",
 		HostIP: netip.MustParseAddr("192.168.33.12"), MAC: "0a:58:00:00:00:01",
 		Interfaces: []coe.PodInterface{{
-			UID: "7ba91a3a-f17e-2ebb-edec-3bbbea27dca7", Address: netip.MustParseAddr("0.147.0.7"),
+			UID: "7ba91a3a-f17e-2ebb-edec-3bbbea27dca7", Addresses: []netip.Addr{netip.MustParseAddr("0.147.0.7")},
 			NetworkType: "FLAT", SegmentationID: 3,
 		}},
 	}, p)
@@ -38,7 +38,7 @@ func TestService(t *testing.T) {
 		"service-ports":[{"name":"http","port":80,"target-port":"8080","node-port":30080}],"endpoints":["e1"]}`))
 	require.NoError(t, err)
 	require.Equal(t, &coe.Service{
-		UID: "u", Name: "web", Namespace: "shop", ClusterIP: netip.MustParseAddr("10.96.0.9"),
+		UID: "u", Name: "web", Namespace: "shop", ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.9")},
 		ExternalIPs: []netip.Addr{
 			netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("203.0.113.2"), netip.MustParseAddr("203.0.113.3"),
 		},
@@ -61,7 +61,7 @@ func TestNode(t *testing.T) {
 	n, err := northbound.Node([]byte(`{"uid":"u","host-name":"node1","external-ip-address":"203.0.113.9","pod-cidr":"10.11.2.7/24"}`))
 	require.NoError(t, err)
 	require.Equal(t, netip.MustParseAddr("203.0.113.9"), n.Address(), "the internal address is missing")
-	require.Equal(t, netip.MustParsePrefix("10.11.2.0/24"), n.PodCIDR)
+	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.11.2.0/24")}, n.PodCIDRs)
 }
 
 func TestPools(t *testing.T) {
