@@ -114,6 +114,11 @@ type Endpoints struct {
 	// while the service has no other.
 	Terminating []netip.Addr
 	Ports       []EndpointPort
+	// PortsByName says that Ports are all that the addresses serve, by the names and
+	// protocols of the service's ports, as in an EndpointSlice: for a port of the
+	// service that is not among them they are no endpoints. Otherwise the service's
+	// target port tells what Ports leaves open.
+	PortsByName bool
 }
 
 // EndpointPort is a port of every address of an Endpoints.

@@ -3,6 +3,7 @@ package coe
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // Lease is what was chosen for one interface of a pod, once, and written to the
@@ -23,6 +24,9 @@ type Lease struct {
 	DeniedMAC string `json:"denied-mac,omitempty"`
 	// Addresses has at most one address of each family.
 	Addresses []LeasedAddress `json:"addresses"`
+	// Chosen is when the lease was chosen as it is, in Unix milliseconds; 0 for one
+	// that was chosen before this was noted.
+	Chosen int64 `json:"chosen,omitempty"`
 	// Released is when the interface went away, in Unix seconds; 0 while it is there.
 	Released int64 `json:"released,omitempty"`
 }
@@ -45,6 +49,13 @@ type LeaseKey struct {
 
 // Key is the lease's key.
 func (l *Lease) Key() LeaseKey { return LeaseKey{l.PodUID, l.InterfaceUID} }
+
+// Has tells whether the lease has all of the addresses.
+func (l *Lease) Has(addrs []netip.Addr) bool {
+	return !slices.ContainsFunc(addrs, func(addr netip.Addr) bool {
+		return !slices.ContainsFunc(l.Addresses, func(a LeasedAddress) bool { return a.Address == addr })
+	})
+}
 
 // Block is an address block that an elan-instance holds.
 type Block struct {

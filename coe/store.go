@@ -25,14 +25,17 @@ type Store struct {
 	// nodePods counts, by node address and namespace, the pods that name the node.
 	nodePods map[netip.Addr]map[string]int
 	nodes    map[netip.Addr]*Node // by address; replaced as a whole, never changed
+	bringing map[string]bool      // see Bringing
 	revision int64
 }
 
-// Changed says of what something else is said since an Update. What is chosen
-// (leases, blocks and the like) is not in it.
+// Changed says what an Update changed. What is chosen (leases, blocks and the
+// like) makes no namespace one of which something else is said.
 type Changed struct {
-	Namespaces []string // sorted
+	Namespaces []string // of which something else is said; sorted
 	Cluster    bool     // the set of nodes, or completeness
+	// Leased are the uids of pods of which a lease was put or deleted, sorted.
+	Leased []string
 }
 
 // layer is what one origin says.
@@ -73,7 +76,8 @@ type blockKey struct {
 
 // NewStore returns an empty store that is complete when each of the origins has
 // said all it knows. changed is called after every Update that changed what is
-// said, by the goroutine that made it and not under a lock; nil is allowed.
+// said or a lease, by the goroutine that made it and not under a lock of the
+// Store; nil is allowed.
 func NewStore(changed func(Changed), origins ...Origin) *Store {
 	s := &Store{
 		changed:    changed,
@@ -81,6 +85,7 @@ func NewStore(changed func(Changed), origins ...Origin) *Store {
 		namespaces: map[string]*namespace{},
 		nodePods:   map[netip.Addr]map[string]int{},
 		nodes:      map[netip.Addr]*Node{},
+		bringing:   map[string]bool{},
 	}
 	for _, o := range []Origin{RESTCONF, Kubernetes} {
 		if slices.Contains(origins, o) {
@@ -107,11 +112,18 @@ func (s *Store) Complete() bool {
 	return len(s.incomplete) == 0
 }
 
+// Heard reports whether one origin has said all it knows.
+func (s *Store) Heard(origin Origin) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return !s.incomplete[origin]
+}
+
 // Update makes changes in one step: no View shows a part of them. What is said
 // anew counts as a change even where it equals what was said before.
 func (s *Store) Update(change func(*Tx)) {
 	s.mu.Lock()
-	tx := &Tx{store: s, dirty: map[string]bool{}, touched: map[string]bool{}}
+	tx := &Tx{store: s, dirty: map[string]bool{}, touched: map[string]bool{}, leased: map[string]bool{}}
 	change(tx)
 	if tx.cluster {
 		s.rebuildNodes()
@@ -119,14 +131,16 @@ func (s *Store) Update(change func(*Tx)) {
 	for name := range tx.touched {
 		if ns := s.namespaces[name]; ns != nil && ns.empty() {
 			delete(s.namespaces, name)
+			delete(s.bringing, name)
 		}
 	}
 	s.mu.Unlock()
 
-	if s.changed != nil && (len(tx.dirty) > 0 || tx.cluster) {
+	if s.changed != nil && (len(tx.dirty) > 0 || tx.cluster || len(tx.leased) > 0) {
 		s.changed(Changed{
 			Namespaces: slices.Sorted(maps.Keys(tx.dirty)),
 			Cluster:    tx.cluster,
+			Leased:     slices.Sorted(maps.Keys(tx.leased)),
 		})
 	}
 	if tx.revision > 0 {
@@ -149,6 +163,17 @@ func (s *Store) Namespaces() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Sorted(maps.Keys(s.namespaces))
+}
+
+// Bringing returns, each once, the namespaces in which a pod was said to have an
+// address that its lease does not have. Whoever hands out addresses claims these
+// before anybody is given one; there is one who asks.
+func (s *Store) Bringing() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := slices.Sorted(maps.Keys(s.bringing))
+	clear(s.bringing)
+	return names
 }
 
 // Nodes returns the nodes by address. The map must not be changed.
@@ -271,6 +296,19 @@ func (s *Store) namespace(name string) *namespace {
 		s.namespaces[name] = ns
 	}
 	return ns
+}
+
+// lacks tells whether the pod brings an address that its lease does not have.
+func (ns *namespace) lacks(p *Pod) bool {
+	if p.NoNetwork {
+		return false
+	}
+	for _, i := range p.Interfaces {
+		if l := ns.leases[LeaseKey{p.UID, i.UID}]; len(i.Addresses) > 0 && (l == nil || !l.Has(i.Addresses)) {
+			return true
+		}
+	}
+	return false
 }
 
 func (ns *namespace) empty() bool {

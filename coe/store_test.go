@@ -42,14 +42,52 @@ func TestStoreTellsWhatChanged(t *testing.T) {
 	require.Equal(t, "node1", s.View("b").Nodes[node1].HostName)
 
 	s.Update(func(tx *coe.Tx) { tx.PutLease(&coe.Lease{PodUID: "u1", InterfaceUID: "u1", Namespace: "b"}) })
-	require.Empty(t, r.take(), "what is chosen is no news")
+	require.Equal(t, []coe.Changed{{Leased: []string{"u1"}}}, r.take(), "what is chosen is no news of a namespace")
 	require.Len(t, s.View("b").Leases, 1)
+	s.Update(func(tx *coe.Tx) {
+		tx.PutBlock("b", &coe.Block{ELAN: "e", Prefix: netip.MustParsePrefix("10.0.0.0/29")})
+	})
+	s.Update(func(tx *coe.Tx) { tx.DeleteBlock("b", "e", netip.MustParsePrefix("10.0.0.0/29")) })
+	require.Empty(t, r.take())
 
 	s.Update(func(tx *coe.Tx) { tx.DeletePod(coe.RESTCONF, "u1") })
 	require.Equal(t, []coe.Changed{{Namespaces: []string{"b"}}}, r.take())
 	require.Equal(t, []string{"b"}, s.Namespaces(), "the lease is still there")
-	s.Update(func(tx *coe.Tx) { tx.DeleteLease("b", coe.LeaseKey{PodUID: "u1", InterfaceUID: "u1"}) })
+	s.Update(func(tx *coe.Tx) {
+		tx.PutLease(&coe.Lease{PodUID: "u0", InterfaceUID: "u0", Namespace: "b"})
+		tx.DeleteLease("b", coe.LeaseKey{PodUID: "u1", InterfaceUID: "u1"})
+		tx.DeleteLease("b", coe.LeaseKey{PodUID: "u0", InterfaceUID: "u0"})
+	})
+	require.Equal(t, []coe.Changed{{Leased: []string{"u0", "u1"}}}, r.take())
 	require.Empty(t, s.Namespaces())
+}
+
+func TestStoreKnowsWhoBringsAddresses(t *testing.T) {
+	s := coe.NewStore(nil, coe.RESTCONF, coe.Kubernetes)
+	x, y := netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::2")
+	pod := func(ns string, addrs ...netip.Addr) *coe.Pod {
+		return &coe.Pod{UID: "u1", Namespace: ns, Interfaces: []coe.PodInterface{{UID: "u1", Addresses: addrs}}}
+	}
+	put := func(p *coe.Pod) []string {
+		s.Update(func(tx *coe.Tx) { tx.PutPod(coe.RESTCONF, p) })
+		return s.Bringing()
+	}
+	require.Empty(t, put(pod("a")))
+	require.Equal(t, []string{"a"}, put(pod("a", x)))
+	require.Empty(t, s.Bringing(), "once")
+	s.Update(func(tx *coe.Tx) {
+		tx.PutLease(&coe.Lease{PodUID: "u1", InterfaceUID: "u1", Namespace: "a", Addresses: []coe.LeasedAddress{{Address: x}, {Address: y}}})
+	})
+	require.Empty(t, put(pod("a", x)), "its lease has it")
+	require.Empty(t, put(pod("a", y, x)))
+	require.Equal(t, []string{"a"}, put(pod("a", netip.MustParseAddr("10.0.0.3"))))
+	require.Equal(t, []string{"b"}, put(pod("b", x)))
+	host := pod("c", x)
+	host.NoNetwork = true
+	require.Empty(t, put(host), "the address of its node")
+	s.Update(func(tx *coe.Tx) { tx.PutPod(coe.Kubernetes, pod("d", x)) })
+	s.Update(func(tx *coe.Tx) { tx.DeletePod(coe.Kubernetes, "u1") })
+	require.Empty(t, s.Bringing(), "of a namespace that is gone nothing is asked")
 }
 
 func TestStoreComplete(t *testing.T) {

@@ -10,6 +10,7 @@ type Tx struct {
 	store    *Store
 	dirty    map[string]bool // namespaces of which something else is said
 	touched  map[string]bool // namespaces in which anything changed
+	leased   map[string]bool // uids of pods whose leases changed
 	cluster  bool
 	revision int64
 }
@@ -54,6 +55,9 @@ func (tx *Tx) changePod(uid string, change func(map[string]*Pod), origin Origin)
 		ns := tx.touch(now.Namespace)
 		ns.pods[uid] = now
 		ns.shown.Pods = nil
+		if ns.lacks(now) {
+			tx.store.bringing[now.Namespace] = true
+		}
 	}
 }
 
@@ -183,13 +187,17 @@ func (tx *Tx) chosen(name string) *namespace {
 }
 
 // PutLease records what was chosen for an interface.
-func (tx *Tx) PutLease(l *Lease) { tx.leases(l.Namespace)[l.Key()] = l }
+func (tx *Tx) PutLease(l *Lease) { tx.leases(l.Namespace, l.PodUID)[l.Key()] = l }
 
 // DeleteLease forgets a lease.
-func (tx *Tx) DeleteLease(namespace string, key LeaseKey) { delete(tx.leases(namespace), key) }
+func (tx *Tx) DeleteLease(namespace string, key LeaseKey) {
+	delete(tx.leases(namespace, key.PodUID), key)
+}
 
-func (tx *Tx) leases(namespace string) map[LeaseKey]*Lease {
+// leases are the leases of a namespace, of which one of the pod is to change.
+func (tx *Tx) leases(namespace, pod string) map[LeaseKey]*Lease {
 	ns := tx.chosen(namespace)
+	tx.leased[pod] = true
 	ns.shown.Leases = nil
 	return ns.leases
 }

@@ -2,6 +2,7 @@ package dhcppool
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 )
@@ -44,9 +45,9 @@ type Allocator struct {
 	domains  map[string]*domain
 	networks map[string]spans // blocks by the network that they were carved from
 	blocks   map[blockKey]*block
-	elans    map[string]spans // blocks of pools, by elan
-	empty    map[*block]bool  // nobody holds an address of these
-	hints    map[hintKey]netip.Addr
+	elans    map[string]spans                  // blocks of pools, by elan
+	empty    map[*block]bool                   // nobody holds an address of these
+	hints    map[string]map[size]netip.Addr    // by network; see size
 	singles  map[poolKey]*sequence[netip.Addr] // of pools that are not carved
 }
 
@@ -88,24 +89,43 @@ func NewAllocator() *Allocator {
 		blocks:   map[blockKey]*block{},
 		elans:    map[string]spans{},
 		empty:    map[*block]bool{},
-		hints:    map[hintKey]netip.Addr{},
+		hints:    map[string]map[size]netip.Addr{},
 		singles:  map[poolKey]*sequence[netip.Addr]{},
 	}
 }
 
 // SetPools replaces the pools; they must be valid. Blocks and addresses stay
 // with their holders, whatever the pools say; what is chosen from now on follows
-// the new ones.
-func (a *Allocator) SetPools(pools []Pool) {
-	a.pools = map[string][]Pool{}
+// the new ones. It returns the networks whose pools are others than before,
+// sorted; it costs what these and their blocks are.
+func (a *Allocator) SetPools(pools []Pool) (changed []string) {
+	before := a.pools
+	a.pools = make(map[string][]Pool, len(before))
 	for _, p := range pools {
 		a.pools[p.Network] = append(a.pools[p.Network], p.normal())
 	}
-	clear(a.hints)
-	clear(a.singles)
-	for _, b := range a.blocks {
-		a.follow(b)
+	for network, now := range a.pools {
+		if !slices.EqualFunc(before[network], now, Pool.equal) {
+			changed = append(changed, network)
+		}
 	}
+	for network := range before {
+		if len(a.pools[network]) == 0 {
+			changed = append(changed, network)
+		}
+	}
+	slices.Sort(changed)
+	for _, network := range changed {
+		delete(a.hints, network)
+		for _, b := range a.networks[network] {
+			a.follow(b)
+		}
+	}
+	maps.DeleteFunc(a.singles, func(key poolKey, _ *sequence[netip.Addr]) bool {
+		_, found := slices.BinarySearch(changed, key.network)
+		return found
+	})
+	return changed
 }
 
 // follow has a block hand out what its pool says now.
@@ -129,6 +149,16 @@ func addressesOf(prefix netip.Prefix, p Pool) *sequence[netip.Addr] {
 		return nil
 	}
 	return newSequence(from, to, netip.Addr.Next, netip.Addr.Compare)
+}
+
+// Blocks returns the blocks that were carved from a network's pools, sorted by
+// prefix.
+func (a *Allocator) Blocks(network string) []Block {
+	blocks := make([]Block, len(a.networks[network]))
+	for n, b := range a.networks[network] {
+		blocks[n] = b.Block
+	}
+	return blocks
 }
 
 // Pool returns a pool, with its absent bounds filled in.
@@ -191,6 +221,21 @@ func (a *Allocator) Hold(domain string, addr netip.Addr, owner string) bool {
 // Owner tells who holds an address; empty for nobody.
 func (a *Allocator) Owner(domain string, addr netip.Addr) string {
 	return a.domain(domain).held[addr].owner
+}
+
+// Through returns the block through which an address that is held is reached;
+// false where there is none.
+func (a *Allocator) Through(domain string, addr netip.Addr) (Block, bool) {
+	if b := a.domain(domain).held[addr].block; b != nil {
+		return b.Block, true
+	}
+	return Block{}, false
+}
+
+// PoolAround returns the network's pool whose subnet holds a prefix.
+func (a *Allocator) PoolAround(network string, prefix netip.Prefix) (Pool, bool) {
+	p, found := a.poolOf(network, prefix.Addr())
+	return p, found && p.Subnet.Bits() <= prefix.Bits()
 }
 
 // leave takes one holder off a block.

@@ -13,11 +13,11 @@ const (
 	firstBits6, smallestBits6 = 120, 126
 )
 
-// hintKey names a size of blocks of a pool; the hint is the first address at
-// which one may be free, the zero address when there is none.
-type hintKey struct {
-	poolKey
-	bits int
+// size is one size of blocks of a network's subnet. Its hint is the first
+// address at which one may be free, the zero address when there is none.
+type size struct {
+	subnet netip.Prefix
+	bits   int
 }
 
 // Allocate chooses an address for the owner from the network's pools of one
@@ -95,25 +95,32 @@ func (a *Allocator) carve(d *domain, elan ELAN, p Pool) (netip.Addr, *block) {
 }
 
 // sizes are the length of the prefix that is due to the elan, and that of the
-// smallest block that may be carved instead. A pool of an elan is one block;
-// else the first is a /29 (IPv6: /120), each further one twice the largest that
-// the elan has.
+// smallest block that may be carved instead: the first is a /29 (IPv6: /120), each
+// further one twice the largest that the elan has.
 func (a *Allocator) sizes(elan ELAN, p Pool) (due, smallest int) {
-	whole := p.Subnet.Bits()
-	if p.Network == elan.Name {
-		return whole, whole
-	}
-	due, smallest = firstBits4, smallestBits4
-	grow := 0
+	due, smallest = firstSizes(elan, p)
+	grow := 1
 	if p.Subnet.Addr().Is6() {
-		due, smallest = firstBits6, smallestBits6
-	} else {
-		grow = 1
+		grow = 0
 	}
 	for _, b := range a.elans[elan.Name] {
 		if b.Network == p.Network && b.Subnet == p.Subnet {
 			due = min(due, b.Prefix.Bits()-grow)
 		}
+	}
+	return max(due, p.Subnet.Bits()), smallest
+}
+
+// firstSizes are those for an elan that has no block of the pool. A pool of an
+// elan is one block, unless it was widened while the elan held a part of it.
+func firstSizes(elan ELAN, p Pool) (due, smallest int) {
+	whole := p.Subnet.Bits()
+	due, smallest = firstBits4, smallestBits4
+	if p.Subnet.Addr().Is6() {
+		due, smallest = firstBits6, smallestBits6
+	}
+	if p.Network == elan.Name {
+		due = whole
 	}
 	return max(due, whole), max(smallest, whole)
 }
@@ -121,21 +128,25 @@ func (a *Allocator) sizes(elan ELAN, p Pool) (due, smallest int) {
 // carveSize gives the elan the first free block of one size that has an address
 // to hand out.
 func (a *Allocator) carveSize(d *domain, elan ELAN, p Pool, bits int) (netip.Addr, *block) {
-	key := hintKey{poolKey{p.Network, p.Subnet}, bits}
-	start, hinted := a.hints[key]
+	hints, key := a.hints[p.Network], size{p.Subnet, bits}
+	if hints == nil {
+		hints = map[size]netip.Addr{}
+		a.hints[p.Network] = hints
+	}
+	start, hinted := hints[key]
 	if !hinted {
 		start = p.From
 	} else if !start.IsValid() {
 		return netip.Addr{}, nil
 	}
-	a.hints[key] = netip.Addr{}
+	hints[key] = netip.Addr{}
 	for c := netip.PrefixFrom(start, bits).Masked(); c.IsValid() && c.Addr().Compare(p.To) <= 0; {
 		if other := a.networks[p.Network].overlap(c); other != nil {
 			c = after(larger(c, other.Prefix), bits)
 			continue
 		}
-		if !a.hints[key].IsValid() {
-			a.hints[key] = c.Addr()
+		if !hints[key].IsValid() {
+			hints[key] = c.Addr()
 		}
 		if other := d.blocks.overlap(c); other != nil {
 			c = after(larger(c, other.Prefix), bits)
@@ -152,7 +163,8 @@ func (a *Allocator) carveSize(d *domain, elan ELAN, p Pool, bits int) (netip.Add
 
 // lowerHints notes that there may be room now where the block was.
 func (a *Allocator) lowerHints(b *block) {
-	for key, hint := range a.hints {
+	hints := a.hints[b.Network]
+	for key, hint := range hints {
 		if !key.subnet.Overlaps(b.Prefix) {
 			continue
 		}
@@ -161,7 +173,7 @@ func (a *Allocator) lowerHints(b *block) {
 			freed = key.subnet.Addr()
 		}
 		if !hint.IsValid() || freed.Less(hint) {
-			a.hints[key] = freed
+			hints[key] = freed
 		}
 	}
 }

@@ -92,14 +92,7 @@ func inside(p netip.Prefix, addr netip.Addr) bool {
 // one of the first size, else the largest smaller one that is free; nil where
 // there is none.
 func (a *Allocator) carveAround(d *domain, c Claim, p Pool) *block {
-	due, smallest := firstBits4, smallestBits4
-	if p.Subnet.Addr().Is6() {
-		due, smallest = firstBits6, smallestBits6
-	}
-	due, smallest = max(due, p.Subnet.Bits()), max(smallest, p.Subnet.Bits())
-	if p.Network == c.ELAN.Name {
-		due, smallest = p.Subnet.Bits(), p.Subnet.Bits()
-	}
+	due, smallest := firstSizes(c.ELAN, p)
 	for bits := due; bits <= smallest; bits++ {
 		prefix := netip.PrefixFrom(c.Address, bits).Masked()
 		if !inside(prefix, c.Address) || d.blocks.overlap(prefix) != nil || a.networks[p.Network].overlap(prefix) != nil {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/big"
 	"net/netip"
+	"slices"
 
 	"go4.org/netipx"
 )
@@ -39,6 +40,11 @@ func (p Pool) normal() Pool {
 		p.Gateway = first
 	}
 	return p
+}
+
+func (p Pool) equal(q Pool) bool {
+	return p.Network == q.Network && p.Subnet == q.Subnet && p.From == q.From && p.To == q.To &&
+		p.Gateway == q.Gateway && slices.Equal(p.DNS, q.DNS)
 }
 
 // Size is how many addresses the pool hands out in all, gateways of its blocks

@@ -30,11 +30,14 @@ func (a *Allocator) RestoreBlock(b Block) error {
 }
 
 // RestoreAddress says that somebody holds an address; its block, if it names
-// one, must be there.
+// one, must be there, as must all others be.
 func (a *Allocator) RestoreAddress(h Held) error {
 	d := a.domain(h.Domain)
 	if other, taken := d.held[h.Address]; taken {
 		return &TakenError{h.Address, other.owner}
+	}
+	if d.gateways[h.Address] > 0 {
+		return &InvalidError{h.Address, "is the gateway of other addresses"}
 	}
 	if h.ELAN == "" {
 		a.hold(d, h.Address, h.Owner, nil)

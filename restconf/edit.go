@@ -60,9 +60,13 @@ func (e *edit) loadOrMake(at target) (*yang.Data, error) {
 	return &yang.Data{Node: at.node()}, nil
 }
 
-// loadWith is the document of at, if below is in it.
+// loadWith is the document of at, if below is in it. A container is there, empty,
+// where all that is in it is foreign.
 func (e *edit) loadWith(at, below target) (*yang.Data, error) {
 	doc, err := e.load(at)
+	if err == nil && doc == nil && e.server.hasForeign(at.node()) {
+		doc = &yang.Data{Node: at.node()}
+	}
 	if err == nil && (doc == nil || descend(doc, below) == nil) {
 		err = missing(append(slices.Clone(at), below...))
 	}
@@ -128,10 +132,13 @@ func (e *edit) put(t target, data *yang.Data) (created bool, err error) {
 	if t.holdsUnits() {
 		e.clear(t)
 		data, entries = split(data)
+		if entries, err = e.server.withoutForeign(entries); err != nil {
+			return false, err
+		}
 	}
 	if len(below) == 0 {
 		e.save(at, data)
-		return old == nil, e.saveEntries(entries)
+		return old == nil && !e.server.hasForeign(t.node()), e.saveEntries(entries)
 	}
 	doc, err := e.loadOrMake(at)
 	if err != nil {
@@ -168,9 +175,12 @@ func (e *edit) post(t target, children []*yang.Data) error {
 	if err != nil {
 		return err
 	}
+	if err := e.server.refuseForeignIn(entries); err != nil {
+		return err
+	}
 	for _, entry := range entries {
 		if e.tx.Get(entry.Node, entry.Key()...) != nil {
-			return exists(append(stepsTo(entry.Node.Parent), stepOf(entry)))
+			return exists(pathOf(entry))
 		}
 	}
 	if len(parent.Children) > before { // or else those who POST would wait for each other
@@ -231,6 +241,9 @@ func (e *edit) patch(t target, data *yang.Data) error {
 	var entries []*yang.Data
 	if t.holdsUnits() {
 		data, entries = split(data)
+		if err := e.server.refuseForeignIn(entries); err != nil {
+			return err
+		}
 	}
 	if len(below) == 0 {
 		doc = yang.Merge(doc, data)
@@ -243,7 +256,7 @@ func (e *edit) patch(t target, data *yang.Data) error {
 	}
 	e.save(at, doc)
 	for _, entry := range entries {
-		old, err := e.load(append(stepsTo(entry.Node.Parent), stepOf(entry)))
+		old, err := e.load(pathOf(entry))
 		if err != nil {
 			return err
 		}
@@ -260,6 +273,11 @@ func (e *edit) patch(t target, data *yang.Data) error {
 // delete removes t, which has to be there.
 func (e *edit) delete(t target) error {
 	at, below := t.document()
+	if len(below) == 0 && e.tx.Get(at.node(), at.last().keys...) == nil {
+		if foreign, says := e.server.anyForeign(at.node()); says != "" {
+			return inUse(foreign, says)
+		}
+	}
 	doc, err := e.loadWith(at, below)
 	if err != nil {
 		return err

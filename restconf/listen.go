@@ -20,10 +20,10 @@ const (
 )
 
 // Serve answers requests on l until ctx ends. Then it lets those that have begun
-// come to their end, and returns nil.
+// come to their end, but for streams, which end at once, and returns nil.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
-		Handler:           s,
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, ctx.Done()) }),
 		TLSConfig:         s.cfg.TLS,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       bodyTimeout,

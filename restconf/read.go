@@ -35,8 +35,8 @@ func (s *Server) get(w http.ResponseWriter, q *request) error {
 
 func isLeaf(n *yang.Node) bool { return n.Kind == yang.Leaf || n.Kind == yang.LeafList }
 
-// stored makes the answer of what the datastore holds as it is, without parsing
-// it; ok is false where the answer needs more than that.
+// stored makes the answer of units as they are, without parsing them; ok is false
+// where the answer needs more than that.
 func (s *Server) stored(q *request, m media) (body []byte, ok bool) {
 	if _, json := m.codec.(jsonCodec); !json || q.target.isRoot() || q.query.trims() || q.query.content == "nonconfig" {
 		return nil, false
@@ -48,9 +48,9 @@ func (s *Server) stored(q *request, m media) (body []byte, ok bool) {
 	node, last := q.target.node(), q.target.last()
 	switch {
 	case node == top && flat(top):
-		return q.dialect.joinUnits(top, s.store.Tree(top)), true
+		return q.dialect.joinUnits(top, s.tree(top)), true
 	case node.Kind == yang.List && last.keys != nil && datastore.UnitNode(node) == node:
-		return q.dialect.oneUnit(s.store.Get(node, last.keys...)), true
+		return q.dialect.oneUnit(s.unit(node, last.keys)), true
 	}
 	return nil, false
 }
@@ -91,6 +91,7 @@ func (d *dialect) joinUnits(top *yang.Node, units []*datastore.Unit) []byte {
 		return nil
 	}
 	var buf bytes.Buffer
+	buf.Grow(sizeOf(units))
 	buf.WriteString("{" + d.member(top) + "{")
 	if own := units[0]; own.Node == top {
 		buf.Write(own.Raw[1 : len(own.Raw)-1])
@@ -117,6 +118,15 @@ func (d *dialect) joinUnits(top *yang.Node, units []*datastore.Unit) []byte {
 	}
 	buf.WriteString("}}")
 	return buf.Bytes()
+}
+
+// sizeOf is about how many bytes units take in an answer.
+func sizeOf(units []*datastore.Unit) int {
+	n := 256
+	for _, u := range units {
+		n += len(u.Raw) + 1
+	}
+	return n
 }
 
 // memberBelow is the quoted name of a member of n's parent, and its colon.
@@ -181,7 +191,8 @@ func (s *Server) find(ctx context.Context, q *request) ([]*yang.Data, error) {
 // load is a top container as the request's tree shows it, or nil.
 //
 //	                     config                     operational
-//	writable             the datastore              the datastore and the state
+//	writable             the datastore, and what    the first column and the state
+//	                     is foreign
 //	read-only            the source's config        the source's state
 //	RFC 8040, content    config: the first column; nonconfig: state nodes of the
 //	                     second; all: both
@@ -216,12 +227,12 @@ func (s *Server) load(ctx context.Context, q *request, top *yang.Node) (*yang.Da
 // units are those of top that the target can be in.
 func (s *Server) units(q *request, top *yang.Node) []*datastore.Unit {
 	if i := q.target.unit(); i >= 0 {
-		if u := s.store.Get(q.target[i].node, q.target[i].keys...); u != nil {
+		if u := s.unit(q.target[i].node, q.target[i].keys); u != nil {
 			return []*datastore.Unit{u}
 		}
 		return nil
 	}
-	return s.store.Tree(top)
+	return s.tree(top)
 }
 
 // trim leaves of the data what the query asks for.

@@ -14,7 +14,9 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/gorilla/mux"
@@ -62,6 +64,9 @@ type Config struct {
 	ReadOnly map[string]ReadOnly
 	// State is added to the operational tree of a writable container.
 	State map[string]Source
+	// Foreign are entries of writable lists that come from elsewhere, by
+	// "module:container/list".
+	Foreign map[string]Foreign
 	// Checks are run on all entries that a container would have after a write,
 	// before it is made, unless it deletes whole entries: so what holds for entries
 	// has to hold for fewer. Two writes never pass one side by side.
@@ -69,6 +74,13 @@ type Config struct {
 	// EntryChecks are run on each entry written, by "module:container/list". The
 	// path of a *yang.Error that a check returns is that below what it was given.
 	EntryChecks map[string]func(entry *yang.Data) error
+
+	// Streams are what clients can follow, by kind. They list them in
+	// ietf-restconf-monitoring:restconf-state, which this package serves itself.
+	Streams map[string]Streams
+	// MaxStreams bounds how many streams are followed at once; 0 means
+	// DefaultMaxStreams.
+	MaxStreams int
 
 	// Open are served beside the trees, by path, to everyone: health and metrics.
 	Open map[string]http.Handler
@@ -90,8 +102,10 @@ type Server struct {
 	store       *datastore.Datastore
 	readOnly    map[*yang.Node]ReadOnly
 	state       map[*yang.Node]Source
+	foreign     map[*yang.Node]Foreign
 	checks      map[*yang.Node]func([]*yang.Data) error
 	entryChecks map[*yang.Node]func(*yang.Data) error
+	streams     chan struct{} // holds a place for each stream that is followed
 	router      *mux.Router
 }
 
@@ -103,13 +117,16 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = DefaultTimeout
 	}
+	if cfg.MaxStreams <= 0 {
+		cfg.MaxStreams = DefaultMaxStreams
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Auth == nil {
 		return nil, fmt.Errorf("make the RESTCONF server: no authenticator is given")
 	}
-	s := &Server{cfg: cfg, log: cfg.Log, store: cfg.Datastore}
+	s := &Server{cfg: cfg, log: cfg.Log, store: cfg.Datastore, streams: make(chan struct{}, cfg.MaxStreams)}
 	if err := s.resolve(); err != nil {
 		return nil, fmt.Errorf("make the RESTCONF server: %w", err)
 	}
@@ -119,10 +136,21 @@ func New(cfg Config) (*Server, error) {
 
 // resolve turns names into schema nodes.
 func (s *Server) resolve() (err error) {
-	if s.readOnly, err = byNode(s.cfg.Schema, s.cfg.ReadOnly); err != nil {
+	readOnly := maps.Clone(s.cfg.ReadOnly)
+	if readOnly == nil {
+		readOnly = map[string]ReadOnly{}
+	}
+	readOnly[monitoringTop] = ReadOnly{Source: monitoring(s.cfg.Streams), Says: "it says what this server can do"}
+	if s.readOnly, err = byNode(s.cfg.Schema, readOnly); err != nil {
 		return err
 	}
 	if s.state, err = byNode(s.cfg.Schema, s.cfg.State); err != nil {
+		return err
+	}
+	if s.foreign, err = byNode(s.cfg.Schema, s.cfg.Foreign); err != nil {
+		return err
+	}
+	if err = checkForeign(s.foreign); err != nil {
 		return err
 	}
 	if s.checks, err = byNode(s.cfg.Schema, s.cfg.Checks); err != nil {
@@ -169,7 +197,10 @@ type tree struct {
 
 // ServeHTTP implements http.Handler. Of the trees nothing is looked at before the
 // credentials.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.answer(w, r, nil) }
+
+// answer serves a request; a stream ends when ending is closed.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, ending <-chan struct{}) {
 	if open := s.cfg.Open[r.URL.Path]; open != nil {
 		open.ServeHTTP(w, r)
 		return
@@ -179,7 +210,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, dialectOf(r), accessDenied())
 		return
 	}
-	s.router.ServeHTTP(w, withoutEmptySegments(r))
+	r = withoutEmptySegments(r)
+	if rest, ok := strings.CutPrefix(r.URL.EscapedPath(), streamsPrefix); ok {
+		s.serveStream(w, r, rest, ending)
+		return
+	}
+	s.router.ServeHTTP(w, r)
 }
 
 func (s *Server) authenticated(r *http.Request) bool {
@@ -190,6 +226,6 @@ func (s *Server) authenticated(r *http.Request) bool {
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
 	s.fail(w, r, dialectOf(r), &problem{status: http.StatusNotFound, errors: yang.Errors{{
 		Type: "protocol", Tag: "invalid-value",
-		Message: "there is no such resource: the trees are /restconf/config, /restconf/operational, /rests/data and /restconf/data",
+		Message: "there is no such resource: the trees are /restconf/config, /restconf/operational, /rests/data and /restconf/data, the streams are in /rests/streams",
 	}}})
 }

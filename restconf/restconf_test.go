@@ -223,7 +223,7 @@ func TestRFC8040(t *testing.T) {
 	root := b.do("POST", "/rests/data", `{"service:service-information":{"services":[{"uid":"`+uid1+`"}]}}`)
 	require.Equal(t, 201, root.status)
 	require.Equal(t, "http://127.0.0.1:8181/rests/data/service:service-information", root.header.Get("Location"))
-	require.JSONEq(t, `{"ietf-restconf:data":{"pod:coe":{},"service:service-information":{}}}`, b.do("GET", "/rests/data?depth=2", "").body)
+	require.JSONEq(t, `{"ietf-restconf:data":{"ietf-restconf-monitoring:restconf-state":{},"pod:coe":{},"service:service-information":{}}}`, b.do("GET", "/rests/data?depth=2", "").body)
 }
 
 func TestQueries(t *testing.T) {

@@ -27,6 +27,9 @@ func (s *Server) write(w http.ResponseWriter, q *request) error {
 	defer cancel()
 	var created bool
 	err := s.store.Update(ctx, func(tx *datastore.Tx) (err error) {
+		if err := s.refuseForeign(q.target); err != nil {
+			return err
+		}
 		e := &edit{server: s, tx: tx, tops: map[*yang.Node]bool{}}
 		switch q.http.Method {
 		case http.MethodPut:

@@ -11,13 +11,16 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
+	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
-	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
 	"github.com/coe-bridge/coe-bridge/restconf"
 	"github.com/coe-bridge/coe-bridge/yang"
@@ -83,7 +86,7 @@ func (b *Bridge) ready(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	if !b.store.Complete() {
+	if !b.store.Heard(coe.RESTCONF) {
 		http.Error(w, "the datastore is being read", http.StatusServiceUnavailable)
 		return
 	}
@@ -96,26 +99,26 @@ func (b *Bridge) restconf() (restconf.Config, error) {
 		Schema: b.schema, Datastore: b.data, Auth: b.cfg.HTTP.Auth,
 		BodyLimit: b.cfg.HTTP.BodyLimit, Timeout: b.cfg.HTTP.Timeout, Log: b.log,
 		ReadOnly: map[string]restconf.ReadOnly{
-			"coe-status:status": {Source: jsonSource(always(b.statusTree)), Says: "it says how far the bridge is"},
-			"coe-status:leases": {Source: jsonSource(always(b.leasesTree)), Says: "it says what was chosen; send pods and pools instead"},
+			"coe-status:status": {Source: jsonSource(b.statusTree), Says: "it says how far the bridge is"},
+			"coe-status:leases": {Source: always(b.leasesTree), Says: "it says what was chosen; send pods and pools instead"},
 		},
 		State: map[string]restconf.Source{
-			"dhcp_allocation_pool:dhcp_allocation_pool": jsonSource(always(b.allocationsTree)),
+			"dhcp_allocation_pool:dhcp_allocation_pool": always(b.allocationsTree),
 		},
 		Checks: map[string]func([]*yang.Data) error{
 			"dhcp_allocation_pool:dhcp_allocation_pool": b.checkPools,
 		},
 		EntryChecks: map[string]func(*yang.Data) error{},
 		Open: map[string]http.Handler{
-			"/metrics": promhttp.HandlerFor(b.registry, promhttp.HandlerOpts{}),
+			"/metrics": promhttp.HandlerFor(prometheus.GathererFunc(b.gather), promhttp.HandlerOpts{}),
 			"/healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }),
 			"/readyz":  http.HandlerFunc(b.ready),
 		},
 	}
 	for _, top := range netvirtjson.Tops() {
 		cfg.ReadOnly[top] = restconf.ReadOnly{
-			Source: jsonSource(func(c restconf.Content) ([]byte, error) {
-				return b.netvirtTree(top, c == restconf.ContentOperational)
+			Source: jsonSource(func(ctx context.Context, c restconf.Content) ([]byte, error) {
+				return b.netvirtTree(ctx, top, c == restconf.ContentOperational)
 			}),
 			Says: "it follows from pods, services, nodes and pools; change those instead",
 		}
@@ -131,11 +134,11 @@ func (b *Bridge) restconf() (restconf.Config, error) {
 }
 
 // jsonSource is a tree that is written as JSON.
-type jsonSource func(restconf.Content) ([]byte, error)
+type jsonSource func(context.Context, restconf.Content) ([]byte, error)
 
 // Get implements restconf.Source.
-func (s jsonSource) Get(_ context.Context, c restconf.Content, top *yang.Node) (*yang.Data, error) {
-	raw, err := s(c)
+func (s jsonSource) Get(ctx context.Context, c restconf.Content, top *yang.Node) (*yang.Data, error) {
+	raw, err := s(ctx, c)
 	if err != nil || raw == nil {
 		return nil, err
 	}
@@ -143,8 +146,8 @@ func (s jsonSource) Get(_ context.Context, c restconf.Content, top *yang.Node) (
 }
 
 // always is a tree that is the same in both contents.
-func always(write func() ([]byte, error)) func(restconf.Content) ([]byte, error) {
-	return func(restconf.Content) ([]byte, error) { return write() }
+func always(write func() ([]byte, error)) jsonSource {
+	return func(context.Context, restconf.Content) ([]byte, error) { return write() }
 }
 
 // leaves lets the entities' own checks look at data.
@@ -173,7 +176,7 @@ func checkEntry(list string, d *yang.Data) error {
 
 // checkPools refuses pools that can't serve beside each other.
 func (b *Bridge) checkPools(entries []*yang.Data) error {
-	var all []dhcppool.Pool
+	all := slices.Clone(b.cfg.Pools)
 	for _, d := range entries {
 		var raw bytes.Buffer
 		yang.EncodeObject(&raw, d)
@@ -189,9 +192,7 @@ func (b *Bridge) checkPools(entries []*yang.Data) error {
 	return nil
 }
 
-// pools hands on what pools there are.
-func (b *Bridge) pools(all []dhcppool.Pool) {
-	for _, ns := range b.assigner.SetPools(all) {
-		b.claims.Mark(netvirt.Scope(ns))
-	}
+// gather collects the metrics of the process and of its part.
+func (b *Bridge) gather() ([]*dto.MetricFamily, error) {
+	return prometheus.Gatherers{b.registry, b.part.Load().registry}.Gather()
 }

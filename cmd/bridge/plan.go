@@ -1,162 +1,128 @@
 package bridge
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
-	"github.com/coe-bridge/coe-bridge/yang"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
 )
 
-// Document is a piece of COE JSON, and what to call it in errors. It holds top
-// containers ({"pod:coe": …}) or what would be POSTed to one ({"pod:pods": […]}).
-type Document struct {
-	Name string
-	JSON []byte
+// Planned is what documents become.
+type Planned struct {
+	// Changes are what would be made, in that order.
+	Changes []netvirt.Change
+	// Rows are what the OVN backend would put into an empty northbound database.
+	Rows []ovn.Row
+	// Problems say what can't be mapped.
+	Problems []coe.Problem
+	// Skipped are the objects of manifests that a bridge does not watch.
+	Skipped []manifest.Skipped
 }
 
-// Plan computes what documents of COE JSON become, from nothing: the changes in
-// the order in which they would be made, and what can't be mapped. It touches
-// nothing.
-func Plan(ctx context.Context, documents []Document, s mapping.Settings) ([]netvirt.Change, []coe.Problem, error) {
-	schema, err := yang.Load()
+// Plan computes what documents, and pools beside those in them, become where
+// there is nothing else. It touches nothing.
+func Plan(ctx context.Context, documents []Document, pools []dhcppool.Pool, s mapping.Settings) (*Planned, error) {
+	said, err := readDocuments(documents)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	batch := northbound.Batch{Revision: 1, Snapshot: true}
-	for _, d := range documents {
-		entries, err := readDocument(schema, d.JSON)
-		if err != nil {
-			return nil, nil, fmt.Errorf("plan %s: %w", d.Name, err)
-		}
-		batch.Entries = append(batch.Entries, entries...)
-	}
-	store, err := planStore(ctx, batch, s)
+	store, err := said.store(ctx, pools, s)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	want, problems := mapping.Scope(store, netvirt.Cluster, s)
 	for _, ns := range store.Namespaces() {
 		model, more := mapping.Scope(store, netvirt.Scope(ns), s)
-		for k, o := range model {
-			want[k] = o
-		}
+		maps.Copy(want, model)
 		problems = append(problems, more...)
 	}
-	return netvirt.Diff(nil, want), problems, nil
+	rows, err := ovn.Rows(want, "")
+	if err != nil {
+		return nil, err
+	}
+	return &Planned{netvirt.Diff(nil, want), rows, problems, said.manifests.Skipped}, nil
 }
 
-// planStore tells a store what a batch says, and chooses addresses for it.
-func planStore(ctx context.Context, batch northbound.Batch, s mapping.Settings) (*coe.Store, error) {
-	var pools []dhcppool.Pool
-	store := coe.NewStore(nil, coe.RESTCONF)
-	northbound.NewFeed(store, func(all []dhcppool.Pool) { pools = all }, slog.New(slog.DiscardHandler)).Apply(batch)
+// Trees are the Netvirt objects as RESTCONF shows them: the content of each top
+// container that is not empty.
+func (p *Planned) Trees() (map[string]json.RawMessage, error) {
+	objects := func(yield func(netvirt.Object) bool) {
+		for _, c := range p.Changes {
+			if !yield(c.New) {
+				return
+			}
+		}
+	}
+	trees := map[string]json.RawMessage{}
+	for _, top := range netvirtjson.Tops() {
+		tree, err := netvirtjson.Tree(top, objects)
+		if err != nil {
+			return nil, err
+		}
+		if tree != nil {
+			trees[top] = tree
+		}
+	}
+	return trees, nil
+}
+
+// store is a store that was told what documents say, and for which addresses were
+// chosen.
+func (in *said) store(ctx context.Context, pools []dhcppool.Pool, s mapping.Settings) (*coe.Store, error) {
+	store := coe.NewStore(nil, coe.RESTCONF, coe.Kubernetes)
+	add := func(more []dhcppool.Pool) { pools = slices.Concat(pools, more) }
+	northbound.NewFeed(store, add, slog.New(slog.DiscardHandler)).Apply(in.entries)
+	store.Update(func(tx *coe.Tx) {
+		in.manifests.Say(tx)
+		tx.SetComplete(coe.Kubernetes)
+	})
 	if err := dhcppool.Validate(pools, !s.Isolated()); err != nil {
-		return nil, fmt.Errorf("plan %s: %w", northbound.Networks, err)
+		return nil, fmt.Errorf("plan pools: %w", err)
 	}
 	assigner := ipam.New(ipamConfig(s, 0), store, forgetful{}, slog.New(slog.DiscardHandler))
 	if err := assigner.Load(ctx); err != nil {
 		return nil, err
 	}
 	assigner.SetPools(pools)
-	_, _, err := assigner.Sync(ctx, store.Namespaces())
-	return store, err
-}
-
-// readDocument reads and checks the entries of one document.
-func readDocument(schema *yang.Schema, document []byte) ([]northbound.Entry, error) {
-	tops, err := decodeDocument(schema, document)
-	if err != nil {
+	if _, _, err := assigner.Sync(ctx, store.Namespaces()); err != nil {
 		return nil, err
 	}
-	var entries []northbound.Entry
-	for _, top := range tops {
-		if err := schema.Validate(top, "", nil); err != nil {
-			return nil, err
+	selected := in.manifests.SelectedEndpoints(leasedAddresses(store))
+	store.Update(func(tx *coe.Tx) {
+		for _, e := range selected {
+			tx.PutEndpoints(coe.Kubernetes, e)
 		}
-		for _, d := range top.Children {
-			if d.Node.Kind != yang.List || len(d.Node.Keys) != 1 {
-				continue
-			}
-			var raw bytes.Buffer
-			yang.EncodeObject(&raw, d)
-			e := northbound.Entry{List: listName(d.Node), Key: d.Key()[0], Raw: raw.Bytes()}
-			if err := northbound.Check(e.List, leaves{d}); err != nil {
-				return nil, fmt.Errorf("%s %s: %w", e.List, e.Key, err)
-			}
-			entries = append(entries, e)
-		}
-	}
-	return entries, nil
+	})
+	return store, nil
 }
 
-// decodeDocument reads a document in either of its two shapes as top containers.
-func decodeDocument(schema *yang.Schema, document []byte) ([]*yang.Data, error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(document, &members); err != nil {
-		return nil, fmt.Errorf("want one JSON object like {\"pod:pods\": […]}: %w", err)
-	}
-	for name := range members {
-		if parent := parentOf(schema, name); parent != nil {
-			children, err := schema.DecodeJSON(document, parent, "/"+listName(parent), yang.Lenient)
-			return []*yang.Data{{Node: parent, Children: children}}, err
-		}
-	}
-	tops := topNames(schema)
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		if !slices.ContainsFunc(tops, func(top string) bool { return name == top || strings.HasSuffix(top, ":"+name) }) {
-			return nil, fmt.Errorf("%q is nothing that a bridge is told: want %s, or one of the lists in them", name, strings.Join(tops, ", "))
-		}
-	}
-	return schema.DecodeJSON(document, nil, "", yang.Lenient)
-}
-
-// topNames are the top containers that a plan reads.
-func topNames(schema *yang.Schema) []string {
-	var names []string
-	for _, m := range schema.Modules {
-		for _, top := range m.Top {
-			if slices.Contains(readable, m.Name) {
-				names = append(names, listName(top))
+// leasedAddresses are the addresses of pods' primary interfaces by the pods' uids.
+func leasedAddresses(store *coe.Store) func(podUID string) []netip.Addr {
+	addresses := map[string][]netip.Addr{}
+	for _, ns := range store.Namespaces() {
+		for key, lease := range store.View(ns).Leases {
+			for _, a := range lease.Addresses {
+				if lease.Primary {
+					addresses[key.PodUID] = append(addresses[key.PodUID], a.Address)
+				}
 			}
 		}
 	}
-	return names
+	return func(podUID string) []netip.Addr { return addresses[podUID] }
 }
-
-// parentOf is the top container that has a list of this name ("pod:pods" or
-// "pods"), or nil where the name is a top container's own or nobody's.
-func parentOf(schema *yang.Schema, name string) *yang.Node {
-	module, local, prefixed := strings.Cut(name, ":")
-	if !prefixed {
-		module, local = "", name
-	}
-	for _, m := range schema.Modules {
-		if module != "" && m.Name != module || !slices.Contains(readable, m.Name) {
-			continue
-		}
-		for _, top := range m.Top {
-			if child := top.Child(m.Name, local); child != nil && top.Name != local {
-				return top
-			}
-		}
-	}
-	return nil
-}
-
-// readable are the modules whose containers a plan reads.
-var readable = []string{"pod", "service", "k8s-node", "dhcp_allocation_pool"}
 
 // forgetful is a journal for what need not be remembered.
 type forgetful struct{}

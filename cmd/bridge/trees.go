@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -14,16 +15,27 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+	"github.com/coe-bridge/coe-bridge/restconf"
 )
 
 // netvirtTree writes one of the Netvirt trees: what is wanted, or what the
 // backend has confirmed.
-func (b *Bridge) netvirtTree(top string, confirmed bool) ([]byte, error) {
+func (b *Bridge) netvirtTree(ctx context.Context, top string, confirmed bool) ([]byte, error) {
 	objects := b.wanted
 	if confirmed {
-		objects = b.loop.Confirmed
+		objects = b.current(ctx).loop.Confirmed
 	}
 	return netvirtjson.Tree(top, iter.Seq[netvirt.Object](objects))
+}
+
+// current is the part, whose loop knows how far the backend is: as whoever leads,
+// or as an onlooker who has looked.
+func (b *Bridge) current(ctx context.Context) *part {
+	p := b.part.Load()
+	if !p.leads() {
+		p.loop.Look(ctx)
+	}
+	return p
 }
 
 func (b *Bridge) wanted(yield func(netvirt.Object) bool) {
@@ -39,6 +51,8 @@ func (b *Bridge) wanted(yield func(netvirt.Object) bool) {
 
 // jsonStatus is coe-status:status.
 type jsonStatus struct {
+	Leads       bool          `json:"leads"`
+	Leader      string        `json:"leader,omitempty"`
 	InSync      bool          `json:"in-sync"`
 	Complete    bool          `json:"complete"`
 	ClaimsError string        `json:"claims-error,omitempty"`
@@ -75,10 +89,13 @@ type jsonProblem struct {
 	Message   string     `json:"message"`
 }
 
-func (b *Bridge) statusTree() ([]byte, error) {
-	st := b.loop.Status()
+func (b *Bridge) statusTree(ctx context.Context, _ restconf.Content) ([]byte, error) {
+	p := b.current(ctx)
+	st, leader := p.loop.Status(), b.leader(ctx)
 	out := jsonStatus{
-		InSync: st.InSync, Complete: st.Complete, ClaimsError: st.ClaimError,
+		Leads: p.leads(), Leader: leader,
+		// While nobody leads, or this replica is about to, nobody sees to it.
+		InSync: st.InSync && (p.leads() || leader != "" && leader != b.data.Name()), Complete: st.Complete, ClaimsError: st.ClaimError,
 		Backend: jsonBackend{st.Peer.Name, st.Peer.OK, when(st.Peer.Since), st.Peer.LastError},
 	}
 	for _, s := range st.Scopes {
@@ -88,6 +105,20 @@ func (b *Bridge) statusTree() ([]byte, error) {
 		}
 	}
 	return marshal("coe-status:status", out)
+}
+
+// leaderTimeout is how long the status waits to be told who leads.
+const leaderTimeout = time.Second
+
+// leader is who leads; empty while that is nobody, or can't be asked.
+func (b *Bridge) leader(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
+	defer cancel()
+	name, err := b.data.Leader(ctx)
+	if err != nil {
+		return ""
+	}
+	return name
 }
 
 func scopeJSON(s reconcile.ScopeStatus) jsonScope {

@@ -47,7 +47,7 @@ problem: service eeafffb7-d9fc-aaed-fbc9-8af8bfaacdd9 of namespace default: NoEn
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			out, err := run(t, c.document, "plan", "-f", "-")
+			out, err := run(t, c.document, "plan", "-f", "-", "--only", "netvirt")
 			require.NoError(t, err)
 			require.Equal(t, c.want, out)
 		})
@@ -70,10 +70,10 @@ create   adjacency          default:web 10.11.2.2              0a:58:0a:0b:02:02
 // A pod with node and pool is mapped wholly, from files and in any order of them.
 func TestPlanOfPodWithNodeAndPool(t *testing.T) {
 	files := []string{file(t, "web.json", web), file(t, "pool.json", pool), file(t, "nodes.json", nodes)}
-	out, err := run(t, "", "plan", "-f", files[0], "-f", files[1], "-f", files[2])
+	out, err := run(t, "", "plan", "--only", "netvirt", "-f", files[0], "-f", files[1], "-f", files[2])
 	require.NoError(t, err)
 	requireWords(t, planOfWeb, out)
-	again, err := run(t, "", "plan", "-f", files[2], "-f", files[1], "-f", files[0])
+	again, err := run(t, "", "plan", "--only", "netvirt", "-f", files[2], "-f", files[1], "-f", files[0])
 	require.NoError(t, err)
 	require.Equal(t, out, again)
 
@@ -98,31 +98,41 @@ func requireWords(t *testing.T, want, got string) {
 }
 
 func TestPlanAsJSONAndYAML(t *testing.T) {
-	type plan struct {
-		Changes  []map[string]any `json:"changes"`
-		Problems []map[string]any `json:"problems"`
-	}
 	document := file(t, "documents.json", web)
-	asJSON, err := run(t, "", "plan", "-f", document, "-o", "json")
+	asJSON, err := run(t, "", "plan", "-f", document, "-o", "json", "--only", "netvirt")
 	require.NoError(t, err)
-	var p plan
+	var p map[string]any
 	require.NoError(t, json.Unmarshal([]byte(asJSON), &p))
-	require.Equal(t, "NoAddress", p.Problems[0]["reason"])
-	require.Equal(t, "web", p.Problems[0]["name"])
-	require.Equal(t, map[string]any{"verb": "create", "kind": "transit", "name": "100:1", "scope": "(cluster)",
-		"object": map[string]any{"RouteTarget": "100:1"}}, p.Changes[0])
-	asYAML, err := run(t, "", "plan", "-f", document, "-o", "yaml")
+	problem := p["problems"].([]any)[0].(map[string]any)
+	require.Equal(t, "NoAddress", problem["reason"])
+	require.Equal(t, "web", problem["name"])
+	delete(p, "problems")
+	require.Equal(t, map[string]any{
+		"changes": []any{map[string]any{"verb": "create", "kind": "transit", "name": "100:1", "scope": "(cluster)"}},
+		"netvirt": map[string]any{"coe-netvirt:transits": map[string]any{"transit": []any{map[string]any{"route-target": "100:1"}}}},
+		"skipped": []any{},
+	}, p)
+	asYAML, err := run(t, "", "plan", "-f", document, "-o", "yaml", "--only", "netvirt")
 	require.NoError(t, err)
 	converted, err := yaml.YAMLToJSON([]byte(asYAML))
 	require.NoError(t, err)
 	require.JSONEq(t, asJSON, string(converted))
+	asJSON, err = run(t, "", "plan", "-f", document, "-o", "json", "--only", "ovn")
+	require.NoError(t, err)
+	var rows struct{ OVN []map[string]any }
+	require.NoError(t, json.Unmarshal([]byte(asJSON), &rows))
+	require.Len(t, rows.OVN, 2)
+	require.Equal(t, "Logical_Router", rows.OVN[0]["table"])
+	require.Equal(t, "transit:100:1", rows.OVN[0]["name"])
+	require.Equal(t, "insert", rows.OVN[0]["operation"])
+	require.NotContains(t, asJSON, `"changes"`)
 
 	out, err := run(t, `{}`, "plan", "--isolation", "namespace", "-f", "-", "-o", "json")
 	require.NoError(t, err)
-	require.JSONEq(t, `{"changes": [], "problems": []}`, out)
+	require.JSONEq(t, `{"changes": [], "netvirt": {}, "ovn": [], "problems": [], "skipped": []}`, out)
 	out, err = run(t, `{}`, "plan", "--isolation", "namespace", "-f", "-")
 	require.NoError(t, err)
-	require.Equal(t, "no changes\n", out)
+	require.Equal(t, "no changes\n\nno rows in OVN\n", out)
 }
 
 func TestPlanOfBadDocuments(t *testing.T) {
@@ -161,6 +171,12 @@ func TestPlanOfBadDocuments(t *testing.T) {
 	require.ErrorContains(t, err, "open /nonexistent: no such file or directory")
 	_, err = run(t, "", "plan")
 	require.ErrorContains(t, err, "name a file with -f, or - for standard input")
+	_, err = run(t, "{}", "plan", "-f", "-", "--pool", "10.0.0.0")
+	require.ErrorContains(t, err, `--pool: read pool "10.0.0.0": "10.0.0.0" is no subnet`)
+	_, err = run(t, pool, "plan", "-f", "-", "--pool", "10.11.0.0/16")
+	require.ErrorContains(t, err, "plan pools: ")
+	_, err = run(t, "{}", "plan", "-f", "-", "--only", "rows")
+	require.ErrorContains(t, err, "want netvirt or ovn")
 	_, err = run(t, "{}", "plan", "-f", "-", "--isolation", "some")
 	require.ErrorContains(t, err, `--isolation "some": want none or namespace`)
 }
@@ -178,4 +194,10 @@ func TestPlanTouchesNothing(t *testing.T) {
 	text, err = plan.CombinedOutput()
 	require.NoError(t, err, string(text))
 	require.Contains(t, string(text), "problem: pod web of namespace default: NoAddress")
+
+	plan = exec.CommandContext(t.Context(), "sh", "-c", "ulimit -n 3; exec "+program+" plan -f - --pool 10.11.0.0/16")
+	plan.Stdin = strings.NewReader("apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n")
+	text, err = plan.CombinedOutput()
+	require.NoError(t, err, string(text))
+	require.Contains(t, string(text), "problem: pod web of namespace default: NoNode")
 }

@@ -4,16 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
-
-// defaultNetwork is the network-id of the pools that serve whoever has none of
-// their own.
-const defaultNetwork = "default"
 
 // chosen are the addresses of a lease, the blocks that they are reached
 // through, and the rests that end with it.
@@ -34,15 +29,14 @@ func (r *round) addresses(s *space, e *elan, w wish, old *coe.Lease) (chosen, *c
 	if old != nil && reaches(old, w.pod, w.iface) {
 		return chosen{addresses: old.Addresses}, nil
 	}
-	networks := slices.Compact([]string{e.Name, s.name, defaultNetwork})
-	network, _ := r.alloc.Serving(networks...)
+	network, _ := r.alloc.Serving(e.networks()...)
 	switch {
 	case len(w.iface.Addresses) > 0:
-		return r.claimAddresses(s, e, w, network)
+		return r.claimAddresses(s, e, w, network, old)
 	case network == "":
 		return chosen{}, &coe.Refusal{Reason: coe.NoAddress, Message: fmt.Sprintf(
-			"no pool serves the pod and it brings no address; post a dhcp_allocation_pool with network-id \"%s\", or send ip-address",
-			strings.Join(networks, `", "`))}
+			"no pool serves the pod and it brings no address; post a dhcp_allocation_pool with network-id %s, or send ip-address",
+			quoted(e.networks()))}
 	}
 	return r.poolAddresses(s, e, w, network)
 }
@@ -63,24 +57,42 @@ func (r *round) poolAddresses(s *space, e *elan, w wish, network string) (chosen
 		}
 		addr, block, err := r.alloc.Allocate(e.ELAN, network, v6, owner)
 		if err != nil {
-			r.undo(s, c)
-			return chosen{}, &coe.Refusal{Reason: coe.PoolExhausted, Message: err.Error()}
+			r.undo(s, c, nil)
+			return chosen{}, e.exhausted(network, err)
 		}
 		c.add(addr, block)
 	}
 	return c, nil
 }
 
-// undo gives back what was chosen.
-func (r *round) undo(s *space, c chosen) {
-	for _, f := range c.formers {
-		r.alloc.Pass(s.domain, f.Address.Address, formerRecord(f))
-	}
+// undo gives back what was chosen: to the rest that it was taken from, to the
+// lease that it was to replace, or to nobody.
+func (r *round) undo(s *space, c chosen, old *coe.Lease) {
 	for _, a := range c.addresses {
-		rests := slices.ContainsFunc(c.formers, func(f *former) bool { return f.Address.Address == a.Address })
-		if !rests {
-			r.alloc.Release(s.domain, a.Address)
-		}
+		r.alloc.Release(s.domain, a.Address)
+	}
+	for _, f := range c.formers {
+		r.giveBack(formerRecord(f), f.Namespace, f.Node, f.Address)
+	}
+	if old == nil {
+		return
+	}
+	for _, a := range old.Addresses {
+		r.giveBack(leaseRecord(old.Key()), old.Namespace, old.Node, a)
+	}
+}
+
+// giveBack has a record hold its address as it says.
+func (r *round) giveBack(record, namespace string, node netip.Addr, x coe.LeasedAddress) {
+	e := r.elan(r.namespace(namespace), node)
+	b, found := r.alloc.Through(e.Domain, x.Address)
+	if found && b.ELAN == e.ELAN && b.Prefix == x.Network && r.alloc.Owner(e.Domain, x.Address) == record {
+		return
+	}
+	r.alloc.Release(e.Domain, x.Address)
+	err := r.alloc.RestoreAddress(dhcppool.Held{Domain: e.Domain, Address: x.Address, Owner: record, ELAN: e.Name, Prefix: x.Network})
+	if err != nil {
+		panic(fmt.Sprintf("ipam: give %s back to %s: %v", x.Address, record, err))
 	}
 }
 
@@ -95,11 +107,11 @@ func (ns *namespace) former(key coe.LeaseKey, match func(*former) bool) *former 
 }
 
 // claimAddresses takes the addresses that the source says.
-func (r *round) claimAddresses(s *space, e *elan, w wish, network string) (chosen, *coe.Refusal) {
+func (r *round) claimAddresses(s *space, e *elan, w wish, network string, old *coe.Lease) (chosen, *coe.Refusal) {
 	var c chosen
 	for _, addr := range w.iface.Addresses {
 		if refusal := r.claimAddress(s, e, w, network, addr, &c); refusal != nil {
-			r.undo(s, c)
+			r.undo(s, c, old)
 			return chosen{}, refusal
 		}
 	}
@@ -142,6 +154,9 @@ func (r *round) holder(owner string) string {
 	switch {
 	case isLeaseRecord(owner):
 		l := r.leases[leaseOf(owner)]
+		if l == nil {
+			return "is brought by another interface, of pod " + leaseOf(owner).PodUID
+		}
 		if l.Released != 0 {
 			return fmt.Sprintf("rests until %s after its use by pod %s/%s (%s)", r.restsUntil(l.Released), l.Namespace, l.Pod, l.PodUID)
 		}

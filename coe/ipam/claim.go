@@ -2,7 +2,7 @@ package ipam
 
 import (
 	"fmt"
-	"slices"
+	"net/netip"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
@@ -41,12 +41,7 @@ func reaches(l *coe.Lease, p *coe.Pod, i coe.PodInterface) bool {
 	if l.Namespace != p.Namespace || l.Node != p.HostIP {
 		return false
 	}
-	for _, said := range i.Addresses {
-		if !slices.ContainsFunc(l.Addresses, func(a coe.LeasedAddress) bool { return a.Address == said }) {
-			return false
-		}
-	}
-	return true
+	return l.Has(i.Addresses)
 }
 
 // claim gives an interface its lease:
@@ -123,6 +118,7 @@ func (r *round) choose(s *space, w wish, old *coe.Lease) *coe.Refusal {
 	l := &coe.Lease{
 		PodUID: w.key.PodUID, InterfaceUID: w.key.InterfaceUID,
 		Namespace: s.name, Pod: w.pod.Name, Node: w.pod.HostIP, Addresses: chosen.addresses,
+		Chosen: r.now.UnixMilli(),
 	}
 	if old != nil {
 		l.Seq, l.Primary = old.Seq, old.Primary
@@ -191,8 +187,7 @@ func (r *round) putBlocks(s *space, blocks []dhcppool.Block) {
 func (r *round) giveUp(old, successor *coe.Lease) {
 	domain := r.cfg.domain(old.Namespace)
 	for _, a := range old.Addresses {
-		kept := slices.ContainsFunc(successor.Addresses, func(b coe.LeasedAddress) bool { return a.Address == b.Address })
-		if kept && domain == r.cfg.domain(successor.Namespace) {
+		if successor.Has([]netip.Addr{a.Address}) && domain == r.cfg.domain(successor.Namespace) {
 			continue
 		}
 		f := &former{

@@ -10,6 +10,8 @@ package ipam
 
 import (
 	"context"
+	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -49,6 +51,10 @@ type Config struct {
 	ELANName      func(node netip.Addr, namespace string) string
 	VPNName       func(namespace string) string
 	InterfaceName func(namespace, pod, uid string, primary bool) string
+	// InUse, if not nil, lists what the backend has of ours. It is asked by Sync
+	// when the journal has no lease: at a first start, or when the datastore was
+	// lost. It ends with ctx, and has a deadline of its own.
+	InUse func(ctx context.Context) ([]InUse, error)
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 }
@@ -89,13 +95,22 @@ type Assigner struct {
 	journal Journal
 	log     *slog.Logger
 
-	mu sync.Mutex
+	// syncing is held by Load and Sync throughout. mu guards what follows; it is
+	// not held while the backend is asked.
+	syncing sync.Mutex
+	mu      sync.Mutex
 	// stale is set until the memory agrees with the journal: before the first
 	// Load and after a failed Commit.
 	stale bool
 	pools []dhcppool.Pool
-	// repooled is set until the blocks were compared with the pools.
-	repooled bool
+	// repooled are the networks whose blocks are to be compared with their pools.
+	repooled map[string]bool
+	// bringing are the namespaces that Store.Bringing told, until a Sync of them
+	// succeeded.
+	bringing map[string]bool
+	// unasked is set until what is in use was asked for, where it must be; adopting,
+	// while the journal has the record that says so.
+	unasked, adopting bool
 	// waiting are the refusals of every namespace that has any.
 	waiting map[string]*refused
 	// freed is set when something came back that a refused interface may wait
@@ -115,6 +130,7 @@ func New(cfg Config, store *coe.Store, journal Journal, log *slog.Logger) *Assig
 	a := &Assigner{
 		cfg: cfg.withDefaults(), store: store, journal: journal, log: log,
 		stale: true, waiting: map[string]*refused{},
+		repooled: map[string]bool{}, bringing: map[string]bool{},
 		said: map[string]map[string][]netip.Addr{}, saidBy: map[netip.Addr]int{},
 	}
 	a.memory = newMemory(a.cfg)
@@ -124,6 +140,8 @@ func New(cfg Config, store *coe.Store, journal Journal, log *slog.Logger) *Assig
 // Load reads the journal and fills the store with what it remembers. The error
 // names the record that can't be read; nothing is changed then.
 func (a *Assigner) Load(ctx context.Context) error {
+	a.syncing.Lock()
+	defer a.syncing.Unlock()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.load(ctx)
@@ -132,13 +150,17 @@ func (a *Assigner) Load(ctx context.Context) error {
 // SetPools replaces the pools, which must be valid (dhcppool.Validate). Leases
 // keep their addresses; what is chosen from now on follows the new pools. It
 // returns the namespaces to Sync, sorted: those for which something may be
-// chosen now, and those whose blocks have other DNS servers.
+// chosen now, and those whose blocks have other DNS servers. It costs what the
+// pools that are others than before cost, and their blocks.
 func (a *Assigner) SetPools(pools []dhcppool.Pool) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.pools, a.repooled = slices.Clone(pools), true
+	a.pools = slices.Clone(pools)
 	_, served := a.alloc.Serving(coe.ServicePool)
-	a.alloc.SetPools(a.pools)
+	changed := a.alloc.SetPools(a.pools)
+	if len(changed) == 0 {
+		return nil
+	}
 	marked := map[string]bool{}
 	if _, serves := a.alloc.Serving(coe.ServicePool); serves && !served {
 		// A service with external addresses does well without one of the pool and
@@ -152,12 +174,25 @@ func (a *Assigner) SetPools(pools []dhcppool.Pool) []string {
 			marked[ns] = true
 		}
 	}
-	for _, b := range a.blocks {
-		if !slices.Equal(a.dns(b.Block), b.DNS) {
+	for _, network := range changed {
+		a.repooled[network] = true
+		for b := range a.otherDNS(network) {
 			marked[b.namespace] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(marked))
+}
+
+// otherDNS are the blocks of a network that have other DNS servers than its pools.
+func (a *Assigner) otherDNS(network string) iter.Seq[blockFact] {
+	return func(yield func(blockFact) bool) {
+		for _, b := range a.alloc.Blocks(network) {
+			fact, found := a.blocks[blockKey{b.ELAN.Name, b.Prefix}]
+			if found && !slices.Equal(a.dns(fact.Block), fact.DNS) && !yield(fact) {
+				return
+			}
+		}
+	}
 }
 
 // dns are the DNS servers of a block: its pool's, or while that is gone those
@@ -179,20 +214,55 @@ func (a *Assigner) dns(b *coe.Block) []netip.Addr {
 // of them: when what was released may be given again; 0 for no need.
 // When the store becomes complete, every namespace that it lists must be synced.
 //
+// Nobody is given an address that another pod of the store was said to have,
+// whatever its namespace; nor one that is in use, which has to be known first:
+// until Config.InUse answers, Sync fails.
+//
 // After an error nothing of what is affected is lost: the next Sync tells it.
 func (a *Assigner) Sync(ctx context.Context, namespaces []string) (affected []string, again time.Duration, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.stale {
-		if err := a.load(ctx); err != nil {
-			return nil, 0, err
+	a.syncing.Lock()
+	defer a.syncing.Unlock()
+	if err := a.freshen(ctx); err != nil {
+		return nil, 0, err
+	}
+	for _, ns := range a.store.Bringing() {
+		a.bringing[ns] = true
+	}
+	var inUse []InUse
+	ask := a.unasked && len(namespaces)+len(a.bringing) > 0
+	if ask {
+		if inUse, err = a.cfg.InUse(ctx); err != nil {
+			return nil, 0, fmt.Errorf("addresses in use can't be read from the backend: %w; no address is given until it answers", err)
 		}
 	}
+	return a.sync(ctx, namespaces, ask, inUse)
+}
+
+// freshen makes the memory agree with the journal.
+func (a *Assigner) freshen(ctx context.Context) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.stale {
+		return nil
+	}
+	return a.load(ctx)
+}
+
+func (a *Assigner) sync(ctx context.Context, namespaces []string, adopt bool, inUse []InUse) (affected []string, again time.Duration, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	r := a.newRound(namespaces)
-	if err := r.run(ctx); err != nil {
+	if adopt {
+		err = r.adopt(ctx, inUse)
+	}
+	if err == nil {
+		err = r.run(ctx)
+	}
+	if err != nil {
 		a.stale = true // the journal may hold what the store does not
 		a.freed = true
 		return nil, 0, err
 	}
+	clear(a.bringing)
 	return r.affected(), r.again(), nil
 }

@@ -27,6 +27,7 @@ func TestFirstPod(t *testing.T) {
 		Addresses: []coe.LeasedAddress{{
 			Address: addr("192.168.10.3"), Network: netip.MustParsePrefix("192.168.10.0/29"), Gateway: addr("192.168.10.2"),
 		}},
+		Chosen: 1000000,
 	}, w.lease(p))
 	v := w.store.View("default")
 	require.Equal(t, []*coe.Block{{
@@ -116,6 +117,7 @@ func TestPodMoves(t *testing.T) {
 	first := w.lease(newPod("a", n1))
 
 	moved := newPod("a", n2)
+	w.now = w.now.Add(5 * time.Second)
 	w.put(moved)
 	w.sync()
 	second := w.lease(moved)
@@ -123,6 +125,7 @@ func TestPodMoves(t *testing.T) {
 	require.Equal(t, first.Seq, second.Seq)
 	require.Equal(t, addr(n2), second.Node)
 	require.Equal(t, "192.168.10.10", second.Addresses[0].Address.String())
+	require.Equal(t, first.Chosen+5000, second.Chosen, "chosen anew")
 	require.Equal(t, "0a:58:c0:a8:0a:0a", second.MAC)
 	require.Len(t, w.store.View("default").Blocks, 2, "the old address rests in its block")
 
@@ -328,7 +331,7 @@ func TestRefusalsHeal(t *testing.T) {
 	w.put(a)
 	w.sync()
 	require.Equal(t, coe.Refusal{Reason: coe.NoAddress, Message: `no pool serves the pod and it brings no address; ` +
-		`post a dhcp_allocation_pool with network-id "192.168.33.12:default", "default", or send ip-address`}, w.refusal(a))
+		`post a dhcp_allocation_pool with network-id "192.168.33.12:default", "192.168.33.12", "default", or send ip-address`}, w.refusal(a))
 
 	w.setPools(pool("default", "10.0.0.0/30", "", "", ""))
 	w.sync()
@@ -358,33 +361,6 @@ func TestRefusalsHeal(t *testing.T) {
 	w.sync()
 	require.Equal(t, coe.NoAddress, w.refusal(c).Reason)
 	require.Equal(t, "10.0.0.2", w.address(b), "who has one keeps it")
-}
-
-func TestPoolsAreLookedUpInOrder(t *testing.T) {
-	w := newWorld(t, pool("default", "10.0.0.0/24", "", "", ""), pool("special", "10.1.0.0/24", "", "", ""),
-		pool(n1+":special", "10.2.0.0/24", "", "", "10.2.0.254"), pool(n1+":special", "fd00::/64", "", "", ""))
-	a, b, c := newPod("a", n1, in("special")), newPod("b", n2, in("special")), newPod("c", n1)
-	w.put(a, b, c)
-	w.sync()
-	require.Equal(t, "10.2.0.1", w.address(a))
-	require.Equal(t, "fd00::2", w.lease(a).Addresses[1].Address.String())
-	require.Equal(t, "fd00::/64", w.lease(a).Addresses[1].Network.String())
-	require.Equal(t, "10.1.0.2", w.address(b))
-	require.Equal(t, "10.0.0.2", w.address(c))
-}
-
-func TestDNSFollowsThePool(t *testing.T) {
-	w := newWorld(t, specPool())
-	w.put(newPod("a", n1))
-	w.sync()
-	changed := specPool()
-	changed.DNS = []netip.Addr{addr("1.1.1.1")}
-	w.setPools(changed)
-	w.sync()
-	require.Equal(t, changed.DNS, w.store.View("default").Blocks[0].DNS)
-	w.setPools()
-	w.sync()
-	require.Equal(t, changed.DNS, w.store.View("default").Blocks[0].DNS)
 }
 
 func TestPodsWithoutNetwork(t *testing.T) {

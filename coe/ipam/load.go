@@ -30,7 +30,15 @@ func (a *Assigner) load(ctx context.Context) error {
 		a.memory = before
 		return a.explain(err, &j)
 	}
-	a.stale, a.repooled = false, true
+	a.stale = false
+	for _, b := range a.blocks {
+		a.repooled[b.Network] = true
+	}
+	a.adopting = j.adopting
+	a.unasked = a.cfg.InUse != nil && (j.adopting || len(j.leases) == 0)
+	if a.adopting && !a.unasked {
+		a.orphans = append(a.orphans, adoptingRecord)
+	}
 	for addr := range a.saidBy {
 		a.alloc.Hold(serviceDomain, addr, saidOwner(addr))
 	}
@@ -99,7 +107,7 @@ func (a *Assigner) restoreFormers(all []*former) []*former {
 	for _, f := range all {
 		l := a.leases[f.key()]
 		again := l != nil && a.cfg.domain(l.Namespace) == a.cfg.domain(f.Namespace) &&
-			slices.ContainsFunc(l.Addresses, func(x coe.LeasedAddress) bool { return x.Address == f.Address.Address })
+			l.Has([]netip.Addr{f.Address.Address})
 		if again {
 			a.orphans = append(a.orphans, formerRecord(f))
 			continue

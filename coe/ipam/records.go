@@ -49,6 +49,9 @@ const (
 	elanKind    = "elan/"
 	vpnKind     = "vpn/"
 	serviceKind = "service/"
+	// adoptingRecord is there until every lease was made of what the backend had
+	// when there was none.
+	adoptingRecord = "adopting/"
 )
 
 func leaseRecord(k coe.LeaseKey) string { return leaseKind + k.PodUID + "/" + k.InterfaceUID }
@@ -77,6 +80,7 @@ type journalled struct {
 	elans    []*coe.ELANFact
 	vpns     []*coe.VPNFact
 	services []*coe.ServiceFact
+	adopting bool
 }
 
 // decode reads one record; it must be under the key that it names itself.
@@ -96,6 +100,8 @@ func (j *journalled) decode(key string, value []byte) error {
 		want, err = decodeTo(&j.vpns, value, func(v *coe.VPNFact) string { return vpnRecord(v.Name) })
 	case serviceKind:
 		want, err = decodeTo(&j.services, value, func(s *coe.ServiceFact) string { return serviceRecord(s.UID) })
+	case adoptingRecord:
+		want, j.adopting = adoptingRecord, true
 	default:
 		return fmt.Errorf("no record of this version has such a key")
 	}

@@ -81,17 +81,14 @@ func (r *round) expireFormers(s *space) {
 
 // followDNS gives blocks the DNS servers that their pools have now.
 func (r *round) followDNS() {
-	if !r.repooled {
-		return
-	}
-	r.repooled = false
-	for _, b := range r.blocks {
-		if dns := r.dns(b.Block); !slices.Equal(dns, b.DNS) {
+	for network := range r.repooled {
+		for b := range r.otherDNS(network) {
 			changed := *b.Block
-			changed.DNS = dns
+			changed.DNS = r.dns(b.Block)
 			r.putBlock(blockFact{&changed, b.namespace})
 		}
 	}
+	clear(r.repooled)
 }
 
 // sweep deletes blocks and instances that nothing uses any more, and tells

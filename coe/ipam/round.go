@@ -18,7 +18,8 @@ type round struct {
 	*Assigner
 	now      time.Time
 	complete bool
-	spaces   []*space // of the given namespaces, sorted
+	given    map[string]bool // the namespaces that are asked for
+	spaces   []*space        // of these and of those that bring addresses, sorted
 	write    *write
 	// touched are the namespaces of which a fact changed.
 	touched map[string]bool
@@ -28,7 +29,7 @@ type round struct {
 	late bool
 }
 
-// space is one of the given namespaces in a round.
+// space is one of the namespaces of a round.
 type space struct {
 	*namespace
 	view coe.View
@@ -83,8 +84,14 @@ func (a *Assigner) newRound(namespaces []string) *round {
 		// Asked before the views are taken: what a view lacks then is gone.
 		complete: a.store.Complete(),
 		write:    newWrite(), touched: map[string]bool{}, more: map[string]bool{},
+		given: map[string]bool{},
 	}
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(namespaces))) {
+	for _, ns := range namespaces {
+		r.given[ns] = true
+	}
+	all := maps.Clone(r.given)
+	maps.Copy(all, a.bringing)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		r.spaces = append(r.spaces, &space{namespace: a.namespace(name), view: a.store.View(name)})
 	}
 	return r
@@ -106,14 +113,7 @@ func (r *round) run(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, s := range r.spaces {
-		for _, p := range s.todo {
-			r.claimPod(s, p)
-		}
-		for _, svc := range s.view.Services {
-			r.claimService(s, svc)
-		}
-	}
+	r.claimAll()
 	if err := r.flush(ctx, true); err != nil {
 		return err
 	}
@@ -123,6 +123,22 @@ func (r *round) run(ctx context.Context) error {
 	}
 	r.forget()
 	return nil
+}
+
+// claimAll claims for what is new: for pods that bring addresses before any is
+// handed out.
+func (r *round) claimAll() {
+	r.claimBrought()
+	for _, s := range r.spaces {
+		for _, p := range s.todo {
+			if !brings(p) {
+				r.claimPod(s, p)
+			}
+		}
+		for _, svc := range s.view.Services {
+			r.claimService(s, svc)
+		}
+	}
 }
 
 // scan finds the pods of a namespace that changed, and returns the living
@@ -210,18 +226,19 @@ func (r *round) forget() {
 
 // affected are the namespaces to Sync next.
 func (r *round) affected() []string {
-	given := map[string]bool{}
-	for _, s := range r.spaces {
-		given[s.name] = true
-	}
 	affected := r.more
 	for ns := range r.touched {
-		if !given[ns] {
+		if !r.given[ns] {
 			affected[ns] = true
 		}
 	}
+	for _, s := range r.spaces {
+		if !r.given[s.name] {
+			affected[s.name] = true // when it is due again is told to who asks for it
+		}
+	}
 	for ns, refused := range r.waiting {
-		if (r.late || r.freed && !given[ns]) && refused.any(healedByRoom) {
+		if (r.late || r.freed && !r.given[ns]) && refused.any(healedByRoom) {
 			affected[ns] = true
 		}
 	}

@@ -1,6 +1,7 @@
 package ipam_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -31,6 +32,10 @@ type world struct {
 	marked map[string]bool
 	again  time.Duration
 	vnis   uint32 // how many VNIs there are; 0 for the default
+	// origins are those of the store; RESTCONF alone where none are given.
+	origins []coe.Origin
+	// inUse is what the backend says; nil for a backend that is not asked.
+	inUse func() ([]ipam.InUse, error)
 }
 
 func newWorld(t testing.TB, pools ...dhcppool.Pool) *world {
@@ -44,22 +49,39 @@ func newWorld(t testing.TB, pools ...dhcppool.Pool) *world {
 // not in it.
 func (w *world) restart() {
 	w.marked = map[string]bool{}
-	w.store = coe.NewStore(func(c coe.Changed) { w.mark(c.Namespaces...) }, coe.RESTCONF)
+	if w.origins == nil {
+		w.origins = []coe.Origin{coe.RESTCONF}
+	}
+	w.store = coe.NewStore(func(c coe.Changed) { w.mark(c.Namespaces...) }, w.origins...)
 	w.assigner = w.newAssigner()
 	require.NoError(w, w.assigner.Load(w.Context()))
 	w.setPools(w.pools...)
 }
 
 func (w *world) newAssigner() *ipam.Assigner {
-	return ipam.New(ipam.Config{
+	cfg := ipam.Config{
 		Isolated: w.isolated, VNIFrom: min(w.vnis, 1), VNITo: w.vnis,
 		ELANName: netvirt.ELANName, VPNName: netvirt.VPNName, InterfaceName: netvirt.InterfaceName,
 		Now: func() time.Time { return w.now },
-	}, w.store, w.journal, slog.New(slog.DiscardHandler))
+	}
+	if w.inUse != nil {
+		cfg.InUse = func(context.Context) ([]ipam.InUse, error) { return w.inUse() }
+	}
+	return ipam.New(cfg, w.store, w.journal, slog.New(slog.DiscardHandler))
+}
+
+// loseJournal is a restart with an empty journal.
+func (w *world) loseJournal() {
+	w.journal.records = map[string][]byte{}
+	w.restart()
 }
 
 func (w *world) complete() {
-	w.store.Update(func(tx *coe.Tx) { tx.SetComplete(coe.RESTCONF) })
+	w.store.Update(func(tx *coe.Tx) {
+		for _, o := range w.origins {
+			tx.SetComplete(o)
+		}
+	})
 }
 
 func (w *world) mark(namespaces ...string) {
@@ -72,6 +94,21 @@ func (w *world) setPools(pools ...dhcppool.Pool) {
 	w.pools = pools
 	require.NoError(w, dhcppool.Validate(pools, !w.isolated))
 	w.mark(w.assigner.SetPools(pools)...)
+}
+
+// inBackend is what a backend has of the living leases that the store has now.
+func (w *world) inBackend() (all []ipam.InUse) {
+	for _, ns := range w.store.Namespaces() {
+		for _, l := range w.store.View(ns).Leases {
+			if l.Released == 0 {
+				all = append(all, ipam.InUse{
+					PodUID: l.PodUID, InterfaceUID: l.InterfaceUID, Namespace: l.Namespace, Pod: l.Pod,
+					Primary: l.Primary, Node: l.Node, MAC: l.MAC, Addresses: l.Addresses,
+				})
+			}
+		}
+	}
+	return all
 }
 
 func (w *world) put(pods ...*coe.Pod) {
@@ -176,13 +213,16 @@ func newPod(uid, node string, change ...func(*coe.Pod)) *coe.Pod {
 
 func in(ns string) func(*coe.Pod)      { return func(p *coe.Pod) { p.Namespace = ns } }
 func named(name string) func(*coe.Pod) { return func(p *coe.Pod) { p.Name = name } }
-func wanting(a string) func(*coe.Pod) {
-	i := coe.PodInterface{}
-	if a != "" {
-		i.Addresses = []netip.Addr{addr(a)}
-	}
+
+// wanting gives a pod an interface that brings addresses, the empty one left out.
+func wanting(addrs ...string) func(*coe.Pod) {
 	return func(p *coe.Pod) {
-		i.UID = p.UID + "-if"
+		i := coe.PodInterface{UID: p.UID + "-if"}
+		for _, a := range addrs {
+			if a != "" {
+				i.Addresses = append(i.Addresses, addr(a))
+			}
+		}
 		p.Interfaces = []coe.PodInterface{i}
 	}
 }

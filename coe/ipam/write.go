@@ -16,7 +16,8 @@ import (
 // nothing goes before what needs it. So every beginning of a write is a journal
 // that can be loaded.
 const (
-	rankInstance = iota
+	rankAdopting = iota
+	rankInstance
 	rankBlock
 	rankFormer
 	rankLease

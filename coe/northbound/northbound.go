@@ -1,7 +1,8 @@
 // Package northbound reads the COE northbound entities (pods, services,
 // endpoints, nodes, DHCP pools) from the JSON form in which the datastore keeps
 // them: one RFC 7951 object an entry, already valid and canonical by the YANG
-// modules. It knows the leaves' names and nothing of where the JSON comes from.
+// modules. What Kubernetes says it writes in that form. It knows the leaves' names
+// and nothing of where the JSON comes from or goes to.
 package northbound
 
 import (

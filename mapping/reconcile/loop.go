@@ -55,6 +55,9 @@ type Source struct {
 	// Heard tells whether every change of the datastore that its writers were told
 	// is done has been marked.
 	Heard func() bool
+	// Reached, if not nil, is told of scopes that the backend has as they were wanted,
+	// and of the changes of them that it took for that.
+	Reached func(scopes []netvirt.Scope, changes []netvirt.Change)
 }
 
 // Loop makes a backend agree with a source. Make it with New, start it with
@@ -79,6 +82,9 @@ type Loop struct {
 	claimErr string
 	// leftBehind is set after a Read, until all that it found was marked.
 	leftBehind bool
+	// looked is when Look read the backend last.
+	looking sync.Mutex
+	looked  time.Time
 	// epoch counts the times that known became false, so that a write that was
 	// under way then does not count.
 	epoch uint64
@@ -184,21 +190,24 @@ var errChanged = errors.New("the backend was changed by another hand meanwhile")
 func (l *Loop) process(ctx context.Context, scopes []netvirt.Scope) error {
 	complete := l.source.Complete()
 	revision := l.source.Revision()
-	err := l.sync(ctx, scopes, complete, revision)
+	changes, err := l.sync(ctx, scopes, complete, revision)
 	switch {
 	case errors.Is(err, errChanged), ctx.Err() != nil:
 	case err != nil:
 		l.failed(scopes, err)
 	default:
 		l.reached(scopes, revision, complete)
+		if l.source.Reached != nil {
+			l.source.Reached(scopes, changes)
+		}
 	}
 	return err
 }
 
-func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, revision int64) error {
+func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, revision int64) ([]netvirt.Change, error) {
 	epoch, err := l.read(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	l.metrics.batch.Observe(float64(len(scopes)))
 	l.markLeftBehind(scopes, complete)
@@ -211,7 +220,7 @@ func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, 
 	if len(scopes) > 1 {
 		netvirt.Sort(changes)
 	}
-	return l.write(ctx, epoch, changes)
+	return changes, l.write(ctx, epoch, changes)
 }
 
 // read learns what the backend has, if that is unknown, and returns the epoch

@@ -38,6 +38,8 @@ type ScopeStatus struct {
 	Behind    time.Time // since when it is behind; zero when it is not
 	Wanted    int64     // revision of the datastore that was mapped last
 	Reached   int64     // revision that the backend has confirmed
+	MappedAt  time.Time // when it was mapped last
+	ReachedAt time.Time // when the backend last had it as it was wanted
 	Objects   int       // wanted objects of the backend's kinds
 	Confirmed int       // objects that the backend has
 	LastError string
@@ -51,6 +53,9 @@ type scopeStatus struct {
 	problems        []coe.Problem
 	lastError       string
 	errorTime       time.Time
+	mappedAt        time.Time
+	reachedAt       time.Time
+	differs         bool // as Look found
 }
 
 // Status returns how far the backend is now.
@@ -71,8 +76,19 @@ func (l *Loop) Status() Status {
 	slices.SortFunc(st.Scopes, func(a, b ScopeStatus) int {
 		return strings.Compare(string(a.Scope), string(b.Scope))
 	})
-	st.InSync = complete && heard && st.Peer.OK && st.ClaimError == "" && len(lag) == 0
+	st.InSync = complete && heard && st.Peer.OK && st.ClaimError == "" && len(lag) == 0 && !l.differs()
 	return st
+}
+
+// differs tells whether Look found a scope that the backend has otherwise than
+// it is wanted.
+func (l *Loop) differs() bool {
+	for _, one := range l.scopes {
+		if one.differs {
+			return true
+		}
+	}
+	return false
 }
 
 // lag returns the scopes that are behind, and since when. The claims are asked
@@ -94,8 +110,8 @@ func (l *Loop) lag() map[netvirt.Scope]time.Time {
 
 func (l *Loop) scopeStatus(s netvirt.Scope, one *scopeStatus, behind time.Time) ScopeStatus {
 	return ScopeStatus{
-		Scope: s, InSync: behind.IsZero() && one.lastError == "", Behind: behind,
-		Wanted: one.wanted, Reached: one.reached,
+		Scope: s, InSync: behind.IsZero() && one.lastError == "" && !one.differs, Behind: behind,
+		Wanted: one.wanted, Reached: one.reached, MappedAt: one.mappedAt, ReachedAt: one.reachedAt,
 		Objects: one.objects, Confirmed: len(l.have[s]),
 		LastError: one.lastError, ErrorTime: one.errorTime,
 		Problems: one.problems,
@@ -131,7 +147,7 @@ func (l *Loop) mapped(s netvirt.Scope, revision int64, objects int, problems []c
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one := l.scope(s)
-	one.wanted, one.objects, one.problems = revision, objects, problems
+	one.wanted, one.objects, one.problems, one.mappedAt = revision, objects, problems, time.Now()
 }
 
 // reached notes that the scopes' model of a revision is in the backend. A scope
@@ -142,7 +158,7 @@ func (l *Loop) reached(scopes []netvirt.Scope, revision int64, complete bool) {
 	l.answered(nil)
 	for _, s := range scopes {
 		one := l.scope(s)
-		one.lastError = ""
+		one.lastError, one.reachedAt = "", time.Now()
 		if complete {
 			one.reached = revision
 		}
@@ -191,4 +207,12 @@ func (l *Loop) claimed(err error) {
 	if err != nil {
 		l.claimErr = err.Error()
 	}
+}
+
+// Has is what the backend has under a key of a scope, or had last while that is
+// unknown; nil for nothing.
+func (l *Loop) Has(s netvirt.Scope, k netvirt.Key) netvirt.Object {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.have[s][k]
 }

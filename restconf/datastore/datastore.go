@@ -12,11 +12,13 @@ package datastore
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,15 +33,20 @@ const (
 	configPrefix   = root + "config/"
 	recordsPrefix  = root + "records/"
 	electionPrefix = root + "election"
+	identityKey    = root + "identity"
 )
 
 // Defaults of Config.
 const (
 	defaultTimeout   = 10 * time.Second
 	defaultBodyLimit = 8 << 20
-	defaultLeaseTTL  = 10 * time.Second
+	defaultLeaseTTL  = 3 * time.Second
+	aloneLeaseTTL    = 30 * time.Second
 	defaultTxnOps    = 128 // what an etcd server takes unless told otherwise
 )
+
+// identityLength is how many letters make an identity: 60 bits.
+const identityLength = 12
 
 // DefaultQuota is the most that etcd's authors advise.
 const DefaultQuota = 8 << 30
@@ -67,19 +74,23 @@ type Config struct {
 
 	// Timeout bounds every call to etcd; 0 means 10 s.
 	Timeout time.Duration
-	// LeaseTTL is how long leadership outlives a leader that fell silent; 0 means 10 s.
+	// LeaseTTL is how long leadership outlives a leader that fell silent. 0 means 3 s,
+	// and 30 s with the embedded etcd, where nobody else could lead.
 	LeaseTTL time.Duration
 	Log      *slog.Logger
 }
 
 // Datastore is an open datastore. It is safe for use by many goroutines.
 type Datastore struct {
-	cfg    Config
-	log    *slog.Logger
-	client *clientv3.Client
-	server io.Closer // the embedded etcd with its directory's lock, or nil
-	layout *layout
-	mirror *mirror
+	cfg     Config
+	log     *slog.Logger
+	process string
+	client  *clientv3.Client
+	server  io.Closer // the embedded etcd with its directory's lock, or nil
+	layout  *layout
+	mirror  *mirror
+	// identity tells this datastore's revisions from those of any other.
+	identity string
 	// retries holds a place for the one Update that tries again.
 	retries chan struct{}
 
@@ -91,11 +102,14 @@ type Datastore struct {
 // the opening alone; Close ends the datastore.
 func Open(ctx context.Context, cfg Config) (*Datastore, error) {
 	cfg = cfg.withDefaults()
-	d := &Datastore{cfg: cfg, log: cfg.Log, layout: newLayout(cfg.Schema), retries: make(chan struct{}, 1)}
+	d := &Datastore{cfg: cfg, log: cfg.Log, process: processName(), layout: newLayout(cfg.Schema), retries: make(chan struct{}, 1)}
 	if err := d.connect(ctx); err != nil {
 		return nil, err
 	}
 	d.mirror = newMirror()
+	if err := d.identify(ctx); err != nil {
+		return nil, errors.Join(err, d.disconnect())
+	}
 	if err := d.start(ctx); err != nil {
 		return nil, errors.Join(err, d.disconnect())
 	}
@@ -108,6 +122,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.BodyLimit <= 0 {
 		c.BodyLimit = defaultBodyLimit
+	}
+	if c.LeaseTTL <= 0 && len(c.Endpoints) == 0 {
+		c.LeaseTTL = aloneLeaseTTL
 	}
 	if c.LeaseTTL <= 0 {
 		c.LeaseTTL = defaultLeaseTTL
@@ -188,6 +205,42 @@ func (d *Datastore) disconnect() error {
 
 // Revision is the datastore's revision that the mirror shows.
 func (d *Datastore) Revision() int64 { return d.mirror.revision() }
+
+// Identity is a name that the datastore got when it was new, for as long as it
+// lives. Revisions of datastores with different identities have nothing to do with
+// each other: one that was thrown away and made anew counts from the beginning.
+func (d *Datastore) Identity() string { return d.identity }
+
+// identify reads the identity, or gives one.
+func (d *Datastore) identify(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+	defer cancel()
+	// Read first: an etcd that is full refuses what could put.
+	kept, err := d.client.Get(ctx, identityKey)
+	if err == nil && len(kept.Kvs) > 0 {
+		d.identity = string(kept.Kvs[0].Value)
+		return nil
+	}
+	if err == nil {
+		err = d.name(ctx, strings.ToLower(rand.Text()[:identityLength]))
+	}
+	return classify("read the datastore's identity", err)
+}
+
+// name gives the datastore an identity, unless another process was faster.
+func (d *Datastore) name(ctx context.Context, identity string) error {
+	absent := clientv3.Compare(clientv3.CreateRevision(identityKey), "=", 0)
+	resp, err := d.client.Txn(ctx).If(absent).
+		Then(clientv3.OpPut(identityKey, identity)).Else(clientv3.OpGet(identityKey)).Commit()
+	switch {
+	case err != nil:
+		return err
+	case !resp.Succeeded:
+		identity = string(resp.Responses[0].GetResponseRange().Kvs[0].Value)
+	}
+	d.identity = identity
+	return nil
+}
 
 // Ping asks etcd whether it can serve: nil when a majority answers in time.
 func (d *Datastore) Ping(ctx context.Context) error {

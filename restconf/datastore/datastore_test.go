@@ -286,7 +286,7 @@ func TestRestart(t *testing.T) {
 	begin := time.Now()
 	second, err := d.Campaign(t.Context())
 	require.NoError(t, err)
-	require.Less(t, time.Since(begin), defaultLeaseTTL/2)
+	require.Less(t, time.Since(begin), aloneLeaseTTL/2)
 	require.Greater(t, second.Epoch, first.Epoch)
 	records, err := second.Records("x").Load(t.Context())
 	require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -32,7 +33,7 @@ func (d *Datastore) Campaign(ctx context.Context) (*Leadership, error) {
 		return nil, err
 	}
 	election := concurrency.NewElection(session, electionPrefix)
-	if err := election.Campaign(ctx, candidate()); err != nil {
+	if err := election.Campaign(ctx, d.process); err != nil {
 		return nil, errors.Join(classify("campaign for leadership", err), session.Close())
 	}
 	return &Leadership{
@@ -43,6 +44,20 @@ func (d *Datastore) Campaign(ctx context.Context) (*Leadership, error) {
 		election: election,
 		key:      election.Key(),
 	}, nil
+}
+
+// Leader is the Name of who leads, or empty while nobody does.
+func (d *Datastore) Leader(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+	defer cancel()
+	resp, err := d.client.Get(ctx, electionPrefix+"/", clientv3.WithFirstCreate()...)
+	if err != nil {
+		return "", classify("ask who leads", err)
+	}
+	if len(resp.Kvs) == 0 {
+		return "", nil
+	}
+	return string(resp.Kvs[0].Value), nil
 }
 
 // session makes a lease that is kept alive until it is closed.
@@ -61,13 +76,16 @@ func (d *Datastore) session(ctx context.Context) (*concurrency.Session, error) {
 	return session, nil
 }
 
-// candidate tells people who leads.
-func candidate() string {
+// Name tells people, and other processes, this one from others: its host, pid and
+// a number of its own.
+func (d *Datastore) Name() string { return d.process }
+
+func processName() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown host"
 	}
-	return fmt.Sprintf("%s pid %d", host, os.Getpid())
+	return fmt.Sprintf("%s pid %d (%04x)", host, os.Getpid(), rand.IntN(1<<16))
 }
 
 // Resign gives the leadership up, so that another process has it at once.

@@ -77,7 +77,7 @@ func TestFullDatabase(t *testing.T) {
 	dir := t.TempDir()
 	d, err := Open(t.Context(), Config{Schema: s.schema, Dir: dir, Quota: 1 << 20})
 	require.NoError(t, err)
-	for i := 0; i < 100 && err == nil; i++ {
+	for i := 0; i < 2000 && err == nil; i++ {
 		err = d.Update(t.Context(), fill(1, 1<<18, s))
 	}
 	require.ErrorIs(t, err, ErrFull)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,30 +41,49 @@ func (d *Datastore) watch(ctx context.Context) {
 // watchOnce follows etcd from the mirror's revision until the watch ends, and
 // returns why.
 func (d *Datastore) watchOnce(ctx context.Context) error {
+	return d.watchFrom(ctx, configPrefix, d.mirror.revision()+1, func(events []*clientv3.Event) error {
+		for revision, changes := range byRevision(events) {
+			b := Batch{Revision: revision}
+			for _, e := range changes {
+				d.addEvent(&b, e)
+			}
+			d.mirror.apply(b)
+		}
+		return nil
+	})
+}
+
+// watchFrom calls fn with what changes under prefix from a revision on, until the
+// watch ends or fn fails, and returns why.
+func (d *Datastore) watchFrom(ctx context.Context, prefix string, revision int64, fn func([]*clientv3.Event) error) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	events := d.client.Watch(ctx, configPrefix, clientv3.WithPrefix(), clientv3.WithRev(d.mirror.revision()+1))
-	for resp := range events {
+	for resp := range d.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(revision)) {
 		if err := resp.Err(); err != nil {
 			return fmt.Errorf("watch etcd: %w", err)
 		}
-		d.applyEvents(resp.Events)
+		if err := fn(resp.Events); err != nil {
+			return err
+		}
 	}
 	return errors.New("watch etcd: the stream ended")
 }
 
-// applyEvents applies events revision by revision. etcd never splits a revision
+// byRevision divides events by their revisions. etcd never splits a revision
 // between two answers.
-func (d *Datastore) applyEvents(events []*clientv3.Event) {
-	for len(events) > 0 {
-		b := Batch{Revision: events[0].Kv.ModRevision}
-		n := 0
-		for n < len(events) && events[n].Kv.ModRevision == b.Revision {
-			d.addEvent(&b, events[n])
-			n++
+func byRevision(events []*clientv3.Event) iter.Seq2[int64, []*clientv3.Event] {
+	return func(yield func(int64, []*clientv3.Event) bool) {
+		for len(events) > 0 {
+			revision := events[0].Kv.ModRevision
+			n := slices.IndexFunc(events, func(e *clientv3.Event) bool { return e.Kv.ModRevision != revision })
+			if n < 0 {
+				n = len(events)
+			}
+			if !yield(revision, events[:n]) {
+				return
+			}
+			events = events[n:]
 		}
-		events = events[n:]
-		d.mirror.apply(b)
 	}
 }
 

@@ -27,6 +27,11 @@ var rules = map[string]rule{
 	"coe":                         {[]string{"dhcppool"}, nil, "entities know no protocol"},
 	"coe/northbound":              {[]string{"coe", "dhcppool"}, nil, "reads what the datastore keeps; knows no HTTP"},
 	"coe/ipam":                    {[]string{"coe", "dhcppool"}, nil, "chooses; where it is remembered is an interface"},
+	"coe/kube/manifest": {
+		[]string{"coe", "coe/kube"},
+		[]string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "github.com/google/uuid"},
+		"reads what kubectl reads; asks no API server",
+	},
 	"mapping":                     {[]string{"coe", "mapping/netvirt"}, nil, "pure"},
 	"mapping/reconcile": {
 		[]string{"coe", "mapping", "mapping/netvirt"},
@@ -44,8 +49,13 @@ var rules = map[string]rule{
 		[]string{"go.etcd.io/etcd", "go.etcd.io/raft", "go.uber.org/zap", "google.golang.org/grpc", "golang.org/x/sys/unix"},
 		"the only importer of etcd",
 	},
+	"restconf/stream": {nil, nil, "between who has streams and who serves them; a leaf"},
+	"coe/agentstream": {
+		[]string{"coe", "mapping/netvirt", "restconf/stream"}, nil,
+		"turns what was chosen into what agents are told; knows neither the datastore nor HTTP",
+	},
 	"restconf": {
-		[]string{"coe", "dhcppool", "yang", "restconf/datastore"},
+		[]string{"coe", "dhcppool", "yang", "restconf/datastore", "restconf/stream"},
 		[]string{"github.com/gorilla/mux", "golang.org/x/crypto/bcrypt"},
 		"writes the datastore; reads status through its own small interface",
 	},

@@ -1,0 +1,215 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/mapping"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+)
+
+const (
+	// campaignAgain is how long a replica that could not ask for the leadership, or
+	// could not take it up, waits.
+	campaignAgain = time.Second
+	// resignTimeout is how long a replica that stops tries to tell the others.
+	resignTimeout = 2 * time.Second
+)
+
+// part is what a replica does with the backend: it leads, or looks on.
+type part struct {
+	loop     *reconcile.Loop
+	backend  closer
+	registry *prometheus.Registry // of the metrics that end with the part
+
+	// Of a leader alone:
+	assigner *ipam.Assigner
+	claims   *reconcile.Claims
+}
+
+// leads tells whether the replica leads.
+func (p *part) leads() bool { return p.claims != nil }
+
+func (p *part) close() {
+	p.loop.Close()
+	p.backend.Close()
+}
+
+// newOnlooker is the part of a replica that does not lead: its loop reads the
+// backend when somebody asks, and never writes.
+func (b *Bridge) newOnlooker() (*part, error) {
+	backend, err := newBackend(b.cfg.Backend, "", b.log)
+	if err != nil {
+		return nil, err
+	}
+	p := &part{backend: backend, registry: prometheus.NewRegistry()}
+	// What an onlooker finds is told to those who ask, not measured.
+	p.loop = b.newLoop(backend, prometheus.NewRegistry())
+	return p, nil
+}
+
+func (b *Bridge) newLoop(backend reconcile.Backend, registry *prometheus.Registry) *reconcile.Loop {
+	return reconcile.New(b.cfg.Reconcile, b.cfg.Backend.Name, backend, reconcile.Source{
+		Want:     mapping.NewMapper(b.store, b.cfg.Mapping).Scope,
+		Complete: b.store.Complete,
+		Scopes:   b.scopes,
+		Revision: b.store.Revision,
+		Heard:    func() bool { return b.store.Revision() >= b.data.Revision() },
+	}, reconcile.NewMetrics(registry), b.log)
+}
+
+// takePart looks on until this replica is elected, then leads until another one
+// is, and so on until ctx is done.
+func (b *Bridge) takePart(ctx context.Context) error {
+	for ctx.Err() == nil {
+		leadership, err := b.lookOn(ctx)
+		if err != nil {
+			return err
+		}
+		if leadership == nil {
+			return nil // ctx is done
+		}
+		err = b.lead(ctx, leadership)
+		switch {
+		case errors.Is(err, datastore.ErrUnavailable):
+			b.log.Warn("take up the leadership", "err", err)
+			wait(ctx, campaignAgain)
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// lookOn keeps the store's facts as the leader chooses them, until this replica
+// leads; nil when ctx is done.
+func (b *Bridge) lookOn(ctx context.Context) (*datastore.Leadership, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	followed := make(chan error, 1)
+	go func() { followed <- b.followFacts(ctx) }()
+	leadership := b.campaign(ctx)
+	cancel()
+	if err := <-followed; err != nil && leadership == nil {
+		return nil, err
+	}
+	return leadership, nil
+}
+
+// campaign waits until this replica leads; nil when ctx is done.
+func (b *Bridge) campaign(ctx context.Context) *datastore.Leadership {
+	waiting := time.AfterFunc(time.Second, func() { b.log.Info("another bridge leads; this one looks on until it is elected") })
+	defer waiting.Stop()
+	for ctx.Err() == nil {
+		leadership, err := b.data.Campaign(ctx)
+		if err == nil {
+			return leadership
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		b.log.Warn("ask for the leadership", "err", err)
+		wait(ctx, campaignAgain)
+	}
+	return nil
+}
+
+// followFacts tells the store what another replica chooses, until ctx is done.
+func (b *Bridge) followFacts(ctx context.Context) error {
+	facts := ipam.NewFacts(b.store, func(elan string) (string, error) {
+		_, namespace, err := netvirt.ParseELANName(elan)
+		return namespace, err
+	})
+	err := b.data.FollowRecords(ctx, chosen, func(batch datastore.RecordBatch) error {
+		if err := facts.Apply(batch.Snapshot, batch.Put, batch.Delete); err != nil {
+			b.log.Error("follow what the leader chooses", "err", err)
+		}
+		return nil
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// chosen is the prefix of the records of what is chosen.
+const chosen = "chosen"
+
+// lead chooses addresses and makes the backend agree, until ctx is done or the
+// leadership is lost.
+func (b *Bridge) lead(ctx context.Context, l *datastore.Leadership) error {
+	defer b.resign(l)
+	p, err := b.newLeader(ctx, l)
+	if err != nil {
+		return err
+	}
+	b.log.Info("this bridge leads", "epoch", l.Epoch)
+	b.take(p)
+	b.repool()
+	p.claims.Mark(append([]netvirt.Scope{netvirt.Cluster}, b.scopes()...)...)
+	g := newGroup(ctx)
+	g.run("choose addresses", func(ctx context.Context) error { p.claims.Run(ctx); return nil })
+	g.run("reconcile", p.loop.Run)
+	g.run("lead", func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+		case <-l.Lost:
+			b.log.Warn("this bridge leads no more: another one does, or the datastore was out of reach for too long")
+		}
+		return nil
+	})
+	if err := g.wait(); err != nil {
+		return err
+	}
+	onlooker, err := b.newOnlooker()
+	if err != nil {
+		return err
+	}
+	b.take(onlooker)
+	return nil
+}
+
+// newLeader is the part of a replica that leads, with what was chosen before.
+func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part, error) {
+	backend, err := newBackend(b.cfg.Backend, strconv.FormatInt(l.Epoch, 10), b.log)
+	if err != nil {
+		return nil, err
+	}
+	p := &part{backend: backend, registry: prometheus.NewRegistry()}
+	p.assigner = ipam.New(ipamConfig(b.cfg.Mapping, b.cfg.ReuseDelay), b.store, l.Records(chosen), b.log)
+	if err := p.assigner.Load(ctx); err != nil {
+		backend.Close()
+		return nil, err
+	}
+	p.loop = b.newLoop(backend, p.registry)
+	p.claims = reconcile.NewClaims(p.assigner, p.loop, b.log)
+	return p, nil
+}
+
+// take makes p this replica's part, in place of the one that it had.
+func (b *Bridge) take(p *part) { b.part.Swap(p).close() }
+
+// resign gives the leadership up, if it is not lost already.
+func (b *Bridge) resign(l *datastore.Leadership) {
+	ctx, cancel := context.WithTimeout(context.Background(), resignTimeout)
+	defer cancel()
+	if err := l.Resign(ctx); err != nil {
+		b.log.Debug("resign the leadership", "err", err)
+	}
+}

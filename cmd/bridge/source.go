@@ -1,0 +1,101 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/northbound"
+	"github.com/coe-bridge/coe-bridge/dhcppool"
+	"github.com/coe-bridge/coe-bridge/mapping"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+	"github.com/coe-bridge/coe-bridge/yang"
+)
+
+// follow tells the store what RESTCONF clients write.
+func (b *Bridge) follow(ctx context.Context) error {
+	feed := northbound.NewFeed(b.store, b.setPosted, b.log)
+	return b.data.Follow(ctx, func(batch datastore.Batch) error {
+		in := northbound.Batch{Revision: batch.Revision, Snapshot: batch.Snapshot}
+		for _, u := range batch.Delete {
+			if e, ok := entry(u); ok {
+				e.Raw = nil
+				in.Entries = append(in.Entries, e)
+			}
+		}
+		for _, u := range batch.Put {
+			if e, ok := entry(u); ok {
+				in.Entries = append(in.Entries, e)
+			}
+		}
+		feed.Apply(in)
+		return nil
+	})
+}
+
+func entry(u *datastore.Unit) (northbound.Entry, bool) {
+	if len(u.Key) != 1 {
+		return northbound.Entry{}, false
+	}
+	return northbound.Entry{List: listName(u.Node), Key: u.Key[0], Raw: u.Raw, Revision: u.ModRevision}, true
+}
+
+// listName is "module:container/list".
+func listName(n *yang.Node) string {
+	name := n.Name
+	for p := n.Parent; p != nil; p = p.Parent {
+		name = p.Name + "/" + name
+	}
+	return fmt.Sprintf("%s:%s", n.Module.Name, name)
+}
+
+// changed hands on what the store says has changed.
+func (b *Bridge) changed(c coe.Changed) {
+	p := b.part.Load()
+	if p == nil || !p.leads() {
+		return // whoever leads looks at everything first
+	}
+	scopes := make([]netvirt.Scope, 0, len(c.Namespaces)+1)
+	for _, ns := range c.Namespaces {
+		scopes = append(scopes, netvirt.Scope(ns))
+	}
+	if c.Cluster {
+		scopes = append(scopes, netvirt.Cluster)
+	}
+	p.claims.Mark(scopes...)
+}
+
+// setPosted hands on what pools RESTCONF clients have posted.
+func (b *Bridge) setPosted(pools []dhcppool.Pool) {
+	b.mu.Lock()
+	b.posted = pools
+	b.mu.Unlock()
+	b.repool()
+}
+
+// repool tells who chooses addresses what pools there are.
+func (b *Bridge) repool() {
+	p := b.part.Load()
+	if !p.leads() {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, ns := range p.assigner.SetPools(slices.Concat(b.cfg.Pools, b.posted)) {
+		p.claims.Mark(netvirt.Scope(ns))
+	}
+}
+
+func (b *Bridge) want(s netvirt.Scope) (netvirt.Model, []coe.Problem) {
+	return mapping.Scope(b.store, s, b.cfg.Mapping)
+}
+
+func (b *Bridge) scopes() []netvirt.Scope {
+	var scopes []netvirt.Scope
+	for _, ns := range b.store.Namespaces() {
+		scopes = append(scopes, netvirt.Scope(ns))
+	}
+	return scopes
+}

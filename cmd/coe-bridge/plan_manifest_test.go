@@ -1,0 +1,87 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const planStory = "testdata/plan/story"
+
+// A story of a node, pods, services with and without an EndpointSlice, and what is
+// no business of a bridge, in manifests, with a pool in COE JSON.
+func TestPlanOfManifests(t *testing.T) {
+	pool := file(t, "pool.json", pool)
+	for name, args := range map[string][]string{
+		"story.txt":  {"-f", planStory + ".yaml", "-f", pool},
+		"story.json": {"-f", pool, "-f", planStory + ".yaml", "-o", "json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := run(t, "", append([]string{"plan"}, args...)...)
+			require.NoError(t, err)
+			requireGolden(t, "testdata/plan/"+name, out)
+		})
+	}
+	again, err := run(t, "", "plan", "-f", planStory+".yaml", "--pool", "10.11.2.0/24")
+	require.NoError(t, err)
+	requireGolden(t, "testdata/plan/story.txt", again)
+}
+
+func requireGolden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got, "go test ./cmd/coe-bridge -run TestPlan -update writes it anew")
+}
+
+// What manifests leave open is a problem that says what is missing.
+func TestPlanOfManifestsWithProblems(t *testing.T) {
+	for _, c := range []struct{ name, document, want string }{
+		{"no node", "{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop}}", "problem: pod web of namespace shop: NoNode: "},
+		{"unknown node", "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {nodeName: n1}}", "problem: pod web of namespace default: NoNode: "},
+		{"no pool", "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {nodeName: n1}, status: {hostIP: 192.0.2.1}}", "problem: pod web of namespace default: NoAddress: "},
+		{"no cluster address", "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 80}]}}", "problem: service web of namespace default: NoClusterIP: "},
+		{"hidden", "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: web}}", "skipped: DaemonSet web: its pods are made by its controller; "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, err := run(t, "---\n"+c.document, "plan", "-f", "-")
+			require.NoError(t, err)
+			require.Contains(t, out, c.want)
+		})
+	}
+	out, err := run(t, `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"hostNetwork": true}}`, "plan", "-f", "-")
+	require.NoError(t, err)
+	require.NotContains(t, out, "problem")
+}
+
+func TestPlanOfBadManifests(t *testing.T) {
+	for _, c := range []struct{ name, document, want string }{
+		{"field", "kind: Pod\napiVersion: v1\nmetadata: {name: web}\nspec: {nodeNam: n1}", `plan standard input: document 1: Pod web: unknown field "spec.nodeNam"`},
+		{"COE JSON among manifests", "kind: Pod\napiVersion: v1\nmetadata: {name: web}\n---\n" + web, "plan standard input: document 2: want apiVersion and kind"},
+		{"COE YAML", "pod:pods: []", "what RESTCONF takes goes into a file of its own"},
+		{"text", "hello", "plan standard input: document 1: want a Kubernetes object"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, err := run(t, c.document, "plan", "-f", "-")
+			require.Empty(t, strings.TrimSpace(out))
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+// The pool "services" stands for the addresses that an API server gives to
+// services, and a service leads to the pods that it selects.
+func TestPlanOfManifestsChoosesServiceAddresses(t *testing.T) {
+	out, err := run(t, `---
+{apiVersion: v1, kind: Pod, metadata: {name: web, labels: {app: web}}, spec: {nodeName: n1}, status: {hostIP: 192.0.2.1, podIP: 10.1.2.3}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80, protocol: UDP}]}}
+`, "plan", "-f", "-", "--pool", "services=10.96.0.0/24", "--only", "ovn")
+	require.NoError(t, err)
+	require.Contains(t, out, "protocol=udp vips={10.96.0.2:80=10.1.2.3:80}")
+}

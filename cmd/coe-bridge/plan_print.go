@@ -1,0 +1,229 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/cmd/bridge"
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// only is what of a plan is printed: all, or one of its two sides.
+type only string
+
+const (
+	onlyNetvirt only = "netvirt"
+	onlyOVN     only = "ovn"
+)
+
+// String, Set and Type make it a flag.
+func (o *only) String() string { return string(*o) }
+func (o *only) Type() string   { return "side" }
+func (o *only) Set(s string) error {
+	switch side := only(s); side {
+	case onlyNetvirt, onlyOVN:
+		*o = side
+		return nil
+	}
+	return fmt.Errorf("want %s or %s", onlyNetvirt, onlyOVN)
+}
+
+func (o only) netvirt() bool { return o != onlyOVN }
+func (o only) ovn() bool     { return o != onlyNetvirt }
+
+// shownPlan is a plan as JSON and YAML show it.
+type shownPlan struct {
+	Changes []shownChange `json:"changes,omitzero"`
+	// Netvirt has the objects under their YANG names, as RESTCONF shows them.
+	Netvirt  map[string]json.RawMessage `json:"netvirt,omitzero"`
+	OVN      []shownRow                 `json:"ovn,omitzero"`
+	Problems []coe.Problem              `json:"problems"`
+	Skipped  []manifest.Skipped         `json:"skipped"`
+}
+
+type shownChange struct {
+	Verb  string `json:"verb"`
+	Kind  string `json:"kind"`
+	Name  string `json:"name"`
+	Scope string `json:"scope"`
+}
+
+type shownRow struct {
+	Operation string `json:"operation"`
+	ovn.Row
+}
+
+func printPlan(w io.Writer, out output, side only, p *bridge.Planned) error {
+	if out != "table" {
+		shown, err := showPlan(side, p)
+		if err != nil {
+			return err
+		}
+		return out.print(w, table{}, shown)
+	}
+	for i, t := range planTables(side, p) {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := t.print(w); err != nil {
+			return err
+		}
+	}
+	for _, p := range p.Problems {
+		if _, err := fmt.Fprintf(w, "problem: %s %s of namespace %s: %s: %s\n",
+			p.Kind, cmp.Or(p.Name, p.UID), p.Namespace, p.Reason, p.Message); err != nil {
+			return err
+		}
+	}
+	for _, s := range p.Skipped {
+		if _, err := fmt.Fprintf(w, "skipped: %s %s: %s (%s)\n", s.Kind, s.Name, s.Message, s.Where); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func showPlan(side only, p *bridge.Planned) (shownPlan, error) {
+	shown := shownPlan{Problems: listed(p.Problems), Skipped: listed(p.Skipped)}
+	if side.netvirt() {
+		trees, err := p.Trees()
+		if err != nil {
+			return shown, err
+		}
+		shown.Netvirt = trees
+		shown.Changes = []shownChange{}
+		for _, c := range p.Changes {
+			shown.Changes = append(shown.Changes, shownChange{c.Verb(), c.Key().Kind.String(), c.Key().Name, c.Scope().String()})
+		}
+	}
+	if side.ovn() {
+		shown.OVN = []shownRow{}
+		for _, r := range p.Rows {
+			shown.OVN = append(shown.OVN, shownRow{"insert", r})
+		}
+	}
+	return shown, nil
+}
+
+// planTables are the plan as tables: the Netvirt objects, and the rows.
+func planTables(side only, p *bridge.Planned) []table {
+	var tables []table
+	if side.netvirt() {
+		t := table{columns: []string{"CHANGE", "KIND", "NAME", "DETAILS"}, empty: "no changes"}
+		for _, c := range p.Changes {
+			t.rows = append(t.rows, []string{c.Verb(), c.Key().Kind.String(), c.Key().Name, details(c.New)})
+		}
+		tables = append(tables, t)
+	}
+	if side.ovn() {
+		t := table{columns: []string{"CHANGE", "TABLE", "ROW", "COLUMNS"}, empty: "no rows in OVN"}
+		names := rowNames(p.Rows)
+		for _, r := range p.Rows {
+			t.rows = append(t.rows, []string{"insert", r.Table, r.Name, columnsText(r, names)})
+		}
+		tables = append(tables, t)
+	}
+	return tables
+}
+
+// rowNames are the rows' names by UUID.
+func rowNames(rows []ovn.Row) map[string]string {
+	names := make(map[string]string, len(rows))
+	for _, r := range rows {
+		names[r.UUID] = r.Name
+	}
+	return names
+}
+
+// columnsText is what a row says beyond its name, as ovn-nbctl spells it, with
+// names for UUIDs. Its external_ids, which say once more what the Netvirt objects
+// do, are left out.
+func columnsText(r ovn.Row, names map[string]string) string {
+	var text []string
+	named := strings.Fields(r.Name)
+	for _, column := range slices.Sorted(maps.Keys(r.Columns)) {
+		value := r.Columns[column]
+		if word, ok := value.(string); column == "external_ids" || ok && slices.Contains(named, word) {
+			continue
+		}
+		text = append(text, column+"="+valueText(value, names))
+	}
+	return strings.Join(text, " ")
+}
+
+func valueText(value any, names map[string]string) string {
+	switch v := value.(type) {
+	case []string:
+		var atoms []string
+		for _, one := range v {
+			atoms = append(atoms, atomText(cmp.Or(names[one], one)))
+		}
+		slices.Sort(atoms)
+		return "[" + strings.Join(atoms, ", ") + "]"
+	case map[string]string:
+		var pairs []string
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			pairs = append(pairs, atomText(key)+"="+atomText(v[key]))
+		}
+		return "{" + strings.Join(pairs, ", ") + "}"
+	case string:
+		return atomText(cmp.Or(names[v], v))
+	}
+	return fmt.Sprint(value)
+}
+
+// atomText quotes what would not be read as one word.
+func atomText(text string) string {
+	if text == "" || strings.ContainsAny(text, " ,=\"[]{}") {
+		return fmt.Sprintf("%q", text)
+	}
+	return text
+}
+
+// details are the leaves of an object that its name does not say.
+func details(o netvirt.Object) string {
+	switch o := o.(type) {
+	case netvirt.Node:
+		return o.HostName
+	case netvirt.ELANInstance:
+		return fmt.Sprintf("%s %d", strings.TrimPrefix(string(o.SegmentType), "segment-type-"), o.SegmentationID)
+	case netvirt.VPNInstance:
+		return strings.TrimSpace("rd " + o.RouteDistinguisher + " " + prefixed("shares ", o.Transit))
+	case netvirt.Subnet:
+		return fmt.Sprintf("gateway %s, vpn %s", o.Gateway, o.VPN)
+	case netvirt.Interface:
+		return "port " + o.ParentInterface
+	case netvirt.ELANInterface:
+		return "elan " + o.ELAN
+	case netvirt.MACEntry:
+		return o.MAC
+	case netvirt.VPNInterface:
+		return "vpn " + o.VPN
+	case netvirt.Adjacency:
+		return fmt.Sprintf("%s, gateway %s", o.MAC, o.Gateway)
+	case netvirt.Transit:
+		return "joins the vpn-instances that share it"
+	case netvirt.Service:
+		return o.Name
+	case netvirt.ServiceVIP:
+		return "to " + cmp.Or(string(o.Endpoints), "no endpoint yet")
+	case netvirt.FloatingIP:
+		return "from " + o.External.String()
+	}
+	return ""
+}
+
+func prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
+}

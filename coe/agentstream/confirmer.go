@@ -1,0 +1,216 @@
+package agentstream
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+// How long a Confirmer gathers what to write, and how long it waits after a write
+// that failed.
+const (
+	gather     = 10 * time.Millisecond
+	retryAfter = time.Second
+)
+
+// Journal is where confirmations are kept: the records "confirmed".
+type Journal interface {
+	// Load returns every record.
+	Load(ctx context.Context) (map[string][]byte, error)
+	// Commit makes all the changes or none, durably. An error may mean that they
+	// were made all the same.
+	Commit(ctx context.Context, puts map[string][]byte, deletes []string) error
+	// MaxOps is how many puts and deletes one Commit may have.
+	MaxOps() int
+}
+
+// Confirmer keeps the records of what the backend is known to have. The leader runs
+// one. It is not on anybody's way: what is to be looked at waits in a set of pods,
+// and is written together.
+type Confirmer struct {
+	store   *coe.Store
+	journal Journal
+	has     func(*coe.Lease) bool
+	log     *slog.Logger
+	wake    chan struct{}
+
+	mu     sync.Mutex
+	marked map[string]bool // uids of pods
+
+	// records are what the journal has, by pod uid and record. Only Run uses them.
+	records map[string]map[string]digest
+}
+
+// NewConfirmer returns a Confirmer; has tells whether the backend has a lease's
+// interface just as the lease says.
+func NewConfirmer(store *coe.Store, journal Journal, has func(*coe.Lease) bool, log *slog.Logger) *Confirmer {
+	return &Confirmer{
+		store: store, journal: journal, has: has, log: log,
+		wake: make(chan struct{}, 1), marked: map[string]bool{},
+	}
+}
+
+// Mark has the interfaces of pods looked at soon, after their leases or what the
+// backend has of them has changed.
+func (c *Confirmer) Mark(pods ...string) {
+	c.mu.Lock()
+	for _, uid := range pods {
+		c.marked[uid] = true
+	}
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run keeps the records until ctx is done. What can't be written is tried again.
+func (c *Confirmer) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := c.keep(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		c.log.Error("keep what the backend is known to have", "err", err)
+		pause(ctx, retryAfter)
+	}
+}
+
+// keep loads the records and keeps them until something fails.
+func (c *Confirmer) keep(ctx context.Context) error {
+	if err := c.load(ctx); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.wake:
+		}
+		if err := c.write(ctx, c.take()); err != nil {
+			return err
+		}
+		pause(ctx, gather)
+	}
+}
+
+// load reads the records, and marks the pods that have one: it may not count any
+// more.
+func (c *Confirmer) load(ctx context.Context) error {
+	records, err := c.journal.Load(ctx)
+	if err != nil {
+		return fmt.Errorf("load confirmations: %w", err)
+	}
+	c.records = map[string]map[string]digest{}
+	for name, value := range records {
+		c.note(name, digestOf(value))
+	}
+	c.Mark(slices.Collect(maps.Keys(c.records))...)
+	return nil
+}
+
+func (c *Confirmer) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pods := slices.Sorted(maps.Keys(c.marked))
+	clear(c.marked)
+	return pods
+}
+
+// write makes the records of pods what they are to be. After an error they are
+// marked again.
+func (c *Confirmer) write(ctx context.Context, pods []string) error {
+	puts := map[string][]byte{}
+	var deletes []string
+	for _, uid := range pods {
+		want := c.wanted(uid)
+		for name, value := range want {
+			if c.records[uid][name] != digestOf(value) {
+				puts[name] = value
+			}
+		}
+		for name := range c.records[uid] {
+			if want[name] == nil {
+				deletes = append(deletes, name)
+			}
+		}
+	}
+	for _, part := range split(puts, deletes, c.journal.MaxOps()) {
+		if err := c.journal.Commit(ctx, part.puts, part.deletes); err != nil {
+			c.Mark(pods...)
+			return fmt.Errorf("write confirmations: %w", err)
+		}
+		for name, value := range part.puts {
+			c.note(name, digestOf(value))
+		}
+		for _, name := range part.deletes {
+			c.note(name, digest{})
+		}
+	}
+	return nil
+}
+
+// wanted are the records that a pod is to have.
+func (c *Confirmer) wanted(uid string) map[string][]byte {
+	want := map[string][]byte{}
+	for _, l := range c.store.Pod(uid).Leases {
+		if l.Released == 0 && c.has(l) {
+			want[RecordName(l.Key())] = ConfirmationOf(l).Encode()
+		}
+	}
+	return want
+}
+
+// note remembers what the journal has under a name; the zero digest for nothing.
+func (c *Confirmer) note(name string, d digest) {
+	uid, _, _ := strings.Cut(name, "/")
+	if d == (digest{}) {
+		delete(c.records[uid], name)
+		if len(c.records[uid]) == 0 {
+			delete(c.records, uid)
+		}
+		return
+	}
+	if c.records[uid] == nil {
+		c.records[uid] = map[string]digest{}
+	}
+	c.records[uid][name] = d
+}
+
+// commit is what goes into one Commit.
+type commit struct {
+	puts    map[string][]byte
+	deletes []string
+}
+
+// split shares changes out over as few commits as there have to be.
+func split(puts map[string][]byte, deletes []string, most int) []commit {
+	var parts []commit
+	for names := range slices.Chunk(slices.Sorted(maps.Keys(puts)), most) {
+		part := commit{puts: map[string][]byte{}}
+		for _, name := range names {
+			part.puts[name] = puts[name]
+		}
+		parts = append(parts, part)
+	}
+	for names := range slices.Chunk(deletes, most) {
+		parts = append(parts, commit{deletes: names})
+	}
+	return parts
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

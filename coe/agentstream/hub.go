@@ -1,0 +1,221 @@
+// Package agentstream turns what was chosen for pods' interfaces into what the
+// agents of their nodes are told: for each node a stream of whole records, one for
+// each interface (architecture, decision 11).
+//
+// It reads the records that the leader keeps: the leases, and which of them the
+// network backend is known to have (Confirmation). Every replica reads them and so
+// serves every node's stream, whoever leads. It knows neither where records are kept
+// nor how streams reach their followers.
+package agentstream
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/restconf/stream"
+)
+
+// The prefixes of the records that the Hub reads, as all records of all prefixes are
+// named. What stands after them is pod uid and interface uid.
+const (
+	leaseRecords        = "chosen/lease/"
+	confirmationRecords = "confirmed/"
+)
+
+// The notifications of coe-agent.
+const (
+	changedEvent  = "coe-agent:interface-changed"
+	beginEvent    = "coe-agent:snapshot-begin"
+	completeEvent = "coe-agent:snapshot-complete"
+)
+
+// Config is what a Hub is told.
+type Config struct {
+	// Identity is that of the datastore whose revisions the batches have.
+	Identity string
+	// MTU is told of every interface; 0: none is.
+	MTU uint16
+	Log *slog.Logger
+}
+
+// Batch is what one revision changed of the records of all prefixes.
+type Batch struct {
+	Revision int64
+	// Snapshot: Put is every record that there is.
+	Snapshot bool
+	Put      map[string][]byte
+	Delete   []string
+}
+
+// Hub keeps the record of every interface, and the streams of the nodes. It is safe
+// for use by many goroutines.
+type Hub struct {
+	cfg     Config
+	streams *stream.Log
+
+	mu         sync.Mutex
+	interfaces map[string]*iface // by "pod-uid/interface-uid"
+}
+
+var _ stream.Source = (*Hub)(nil)
+
+// iface is what the records say of one interface.
+type iface struct {
+	node string // of whose stream it is; empty while there is no living lease
+	// content is the object that its followers were told last, the first said octets
+	// of which follow from the lease alone.
+	content []byte
+	said    int
+	// want is the confirmation that counts for the lease, got the one that is there.
+	want, got digest
+}
+
+// New returns a Hub that knows nothing yet: followers wait for the first snapshot.
+func New(cfg Config) *Hub {
+	return &Hub{
+		cfg:        cfg,
+		streams:    stream.NewLog(stream.Config{Identity: cfg.Identity, Begin: beginEvent, Complete: completeEvent}),
+		interfaces: map[string]*iface{},
+	}
+}
+
+// Apply takes what one revision changed. Revisions ascend; one goroutine calls it.
+func (h *Hub) Apply(b Batch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if b.Snapshot {
+		h.interfaces = map[string]*iface{}
+	}
+	before := map[string]iface{}
+	for name, value := range b.Put {
+		h.record(before, name, value)
+	}
+	for _, name := range b.Delete {
+		h.record(before, name, nil)
+	}
+	var changes []stream.Change
+	for _, key := range slices.Sorted(maps.Keys(before)) {
+		changes = h.settle(changes, key, before[key])
+	}
+	if b.Snapshot {
+		h.streams.Reset(b.Revision, changes)
+	} else {
+		h.streams.Apply(b.Revision, changes)
+	}
+}
+
+// record takes one record, nil for none, and notes what there was of its interface
+// before the batch.
+func (h *Hub) record(before map[string]iface, name string, value []byte) {
+	lease := strings.HasPrefix(name, leaseRecords)
+	if !lease && !strings.HasPrefix(name, confirmationRecords) {
+		return // of no interface
+	}
+	key := strings.TrimPrefix(strings.TrimPrefix(name, leaseRecords), confirmationRecords)
+	i := h.interfaces[key]
+	if i == nil {
+		i = &iface{}
+		h.interfaces[key] = i
+	}
+	if _, noted := before[key]; !noted {
+		before[key] = *i
+	}
+	if lease {
+		h.lease(i, key, value)
+	} else {
+		i.got = digestOf(value)
+	}
+}
+
+// lease takes an interface's lease, nil for none.
+func (h *Hub) lease(i *iface, key string, value []byte) {
+	*i = iface{got: i.got}
+	if value == nil {
+		return
+	}
+	l, err := decodeLease(key, value)
+	if err == nil && l.Released == 0 {
+		i.want = digestOf(ConfirmationOf(l).Encode())
+		i.content, err = encode(l, h.cfg.MTU)
+		i.said, i.node = len(i.content), l.Node.String()
+	}
+	if err != nil {
+		*i = iface{got: i.got}
+		h.cfg.Log.Error("lease can't be read, its node is not told of it", "record", leaseRecords+key, "err", err)
+	}
+}
+
+func decodeLease(key string, value []byte) (*coe.Lease, error) {
+	l := &coe.Lease{}
+	err := json.Unmarshal(value, l)
+	switch {
+	case err != nil:
+		return nil, err
+	case RecordName(l.Key()) != key:
+		return nil, fmt.Errorf("it is that of %s", RecordName(l.Key()))
+	case !l.Node.IsValid():
+		return nil, errors.New("it names no node")
+	}
+	return l, nil
+}
+
+// settle completes what is told of an interface after a batch, and adds what that
+// changes to changes.
+func (h *Hub) settle(changes []stream.Change, key string, old iface) []stream.Change {
+	i := h.interfaces[key]
+	if i.node != "" {
+		i.content = confirm(i.content[:i.said:i.said], i.got == i.want)
+	}
+	if old.node != "" && old.node != i.node {
+		changes = append(changes, stream.Change{Stream: old.node, Key: key, Name: changedEvent, Content: encodeDeleted(key), Gone: true})
+	}
+	switch {
+	case i.node == "" && i.got == digest{}:
+		delete(h.interfaces, key)
+	case i.node != "" && (i.node != old.node || !bytes.Equal(i.content, old.content)):
+		changes = append(changes, stream.Change{Stream: i.node, Key: key, Name: changedEvent, Content: i.content})
+	}
+	return changes
+}
+
+// Keys implements stream.Source: the nodes that have an interface.
+func (h *Hub) Keys() []string { return h.streams.Streams() }
+
+// Open implements stream.Source: the key is the address of a node.
+func (h *Hub) Open(key, after string) (stream.Subscription, bool) {
+	node, err := netip.ParseAddr(key)
+	if err != nil {
+		return nil, false
+	}
+	return h.streams.Open(node.String(), after), true
+}
+
+// Tree writes the container coe-agent:interfaces as JSON; nil while it is empty.
+func (h *Hub) Tree() ([]byte, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out bytes.Buffer
+	for _, key := range slices.Sorted(maps.Keys(h.interfaces)) {
+		i := h.interfaces[key]
+		if i.node == "" {
+			continue
+		}
+		if out.Len() > 0 {
+			out.WriteByte(',')
+		}
+		out.Write(asEntry(i.content))
+	}
+	if out.Len() == 0 {
+		return nil, nil
+	}
+	return slices.Concat([]byte(`{"interface":[`), out.Bytes(), []byte("]}")), nil
+}

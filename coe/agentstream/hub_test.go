@@ -1,0 +1,157 @@
+package agentstream
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/restconf/stream"
+)
+
+const (
+	node1 = "192.168.33.11"
+	node2 = "192.168.33.12"
+)
+
+func newHub() *Hub { return New(Config{Identity: "x", Log: slog.New(slog.DiscardHandler)}) }
+
+// records writes leases and confirmations as the leader does.
+func records(t *testing.T, values ...any) map[string][]byte {
+	t.Helper()
+	puts := map[string][]byte{}
+	for _, v := range values {
+		switch v := v.(type) {
+		case *coe.Lease:
+			raw, err := json.Marshal(v)
+			require.NoError(t, err)
+			puts["chosen/lease/"+v.PodUID+"/"+v.InterfaceUID] = raw
+		case confirmed:
+			puts["confirmed/"+RecordName(v.lease.Key())] = ConfirmationOf(v.lease).Encode()
+		}
+	}
+	return puts
+}
+
+type confirmed struct{ lease *coe.Lease }
+
+// lines writes events for people.
+func lines(t *testing.T, events []stream.Event) []string {
+	t.Helper()
+	var out []string
+	for _, e := range events {
+		var c struct {
+			Operation string
+			Pod       string `json:"pod-uid"`
+			Node      string
+			Confirmed bool
+		}
+		require.NoError(t, json.Unmarshal(e.Content, &c))
+		line := strings.TrimPrefix(e.Name, "coe-agent:")
+		if c.Operation != "" {
+			line = c.Operation + " " + c.Pod[len(c.Pod)-1:]
+		}
+		if c.Confirmed {
+			line += " confirmed"
+		}
+		if e.ID != "" {
+			line += " " + e.ID
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+func open(t *testing.T, h *Hub, node string) stream.Subscription {
+	t.Helper()
+	s, ok := h.Open(node, "")
+	require.True(t, ok)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestStreams(t *testing.T) {
+	h := newHub()
+	one, two := open(t, h, node1), open(t, h, node2)
+	require.Empty(t, one.Take())
+	a, b := lease(pod1, node1), lease(pod2, node1)
+	moved, other, released, renumbered := *a, *a, *b, *b
+	moved.Node = lease("", node2).Node
+	other.MAC = "0a:58:c0:a8:0a:99"
+	released.Released = 1000
+	renumbered.Seq = 99
+
+	for _, step := range []struct {
+		name     string
+		batch    Batch
+		one, two []string
+	}{
+		{"snapshot", Batch{Revision: 10, Snapshot: true, Put: records(t, a)}, []string{"snapshot-begin", "put 1", "snapshot-complete 10@x"}, []string{"snapshot-begin", "snapshot-complete 10@x"}},
+		{"a new lease", Batch{Revision: 11, Put: records(t, b)}, []string{"put 2 11@x"}, nil},
+		{"confirmed", Batch{Revision: 12, Put: records(t, confirmed{a})}, []string{"put 1 confirmed 12@x"}, nil},
+		{"the same again", Batch{Revision: 13, Put: records(t, a, confirmed{a}, &renumbered)}, nil, nil},
+		{"records of other things", Batch{Revision: 14, Put: map[string][]byte{"chosen/block/x/y": []byte("{}"), "chosen/former/a/b": []byte("{}")}}, nil, nil},
+		{"another MAC address is not confirmed", Batch{Revision: 15, Put: records(t, &other)}, []string{"put 1 15@x"}, nil},
+		{"the old confirmation comes late", Batch{Revision: 16, Put: records(t, confirmed{a})}, nil, nil},
+		{"the new one", Batch{Revision: 17, Put: records(t, confirmed{&other})}, []string{"put 1 confirmed 17@x"}, nil},
+		{"both at once", Batch{Revision: 18, Put: records(t, a, confirmed{a})}, []string{"put 1 confirmed 18@x"}, nil},
+		{"moved", Batch{Revision: 19, Put: records(t, &moved)}, []string{"deleted 1 19@x"}, []string{"put 1 19@x"}},
+		{"confirmed there", Batch{Revision: 20, Put: records(t, confirmed{&moved})}, nil, []string{"put 1 confirmed 20@x"}},
+		{"no more confirmed", Batch{Revision: 21, Delete: []string{"confirmed/" + pod1 + "/" + pod1}}, nil, []string{"put 1 21@x"}},
+		{"released", Batch{Revision: 22, Put: records(t, &released)}, []string{"deleted 2 22@x"}, nil},
+		{"deleted after that", Batch{Revision: 23, Delete: []string{"chosen/lease/" + pod2 + "/" + pod2}}, nil, nil},
+		{"taken up again, confirmed before", Batch{Revision: 24, Put: records(t, confirmed{b})}, nil, nil},
+		{"and then", Batch{Revision: 25, Put: records(t, b)}, []string{"put 2 confirmed 25@x"}, nil},
+		{"deleted", Batch{Revision: 26, Delete: []string{"chosen/lease/" + pod1 + "/" + pod1}}, nil, []string{"deleted 1 26@x"}},
+		{"unreadable", Batch{Revision: 27, Put: map[string][]byte{"chosen/lease/" + pod2 + "/" + pod2: []byte("{")}}, []string{"deleted 2 27@x"}, nil},
+		{"of another key", Batch{Revision: 28, Put: map[string][]byte{"chosen/lease/" + pod2 + "/" + pod1: records(t, b)["chosen/lease/"+pod2+"/"+pod2]}}, nil, nil},
+		{"listed again", Batch{Revision: 29, Snapshot: true, Put: records(t, b)}, []string{"snapshot-begin", "put 2", "snapshot-complete 29@x"}, []string{"snapshot-begin", "snapshot-complete 29@x"}},
+	} {
+		h.Apply(step.batch)
+		require.Equal(t, step.one, lines(t, one.Take()), step.name)
+		require.Equal(t, step.two, lines(t, two.Take()), step.name)
+	}
+	require.Equal(t, []string{node1}, h.Keys())
+	h.Apply(Batch{Revision: 30, Delete: []string{"chosen/lease/" + pod2 + "/" + pod2}})
+	require.Empty(t, h.interfaces)
+}
+
+func TestOpenNeedsAnAddress(t *testing.T) {
+	for _, key := range []string{"", "node-1", "192.168.33.0/24"} {
+		_, ok := newHub().Open(key, "")
+		require.False(t, ok, key)
+	}
+}
+
+func TestUnreadableLeaseIsLogged(t *testing.T) {
+	var log bytes.Buffer
+	h := New(Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	h.Apply(Batch{Revision: 1, Snapshot: true, Put: map[string][]byte{"chosen/lease/a/b": []byte(`{"pod-uid":"a","interface-uid":"b"}`)}})
+	require.Contains(t, log.String(), "it names no node")
+	require.Contains(t, log.String(), "record=chosen/lease/a/b")
+}
+
+func TestTree(t *testing.T) {
+	h := newHub()
+	tree, err := h.Tree()
+	require.NoError(t, err)
+	require.Nil(t, tree)
+	h.Apply(Batch{Revision: 1, Snapshot: true, Put: records(t, lease(pod2, node2), lease(pod1, node1), confirmed{lease(pod1, node1)})})
+	tree, err = h.Tree()
+	require.NoError(t, err)
+	var got struct {
+		Interface []struct {
+			Pod       string `json:"pod-uid"`
+			Confirmed bool
+		}
+	}
+	require.NoError(t, json.Unmarshal(tree, &got))
+	require.Len(t, got.Interface, 2)
+	require.Equal(t, pod1, got.Interface[0].Pod)
+	require.True(t, got.Interface[0].Confirmed)
+	require.NotContains(t, string(tree), "operation")
+}

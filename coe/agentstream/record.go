@@ -1,0 +1,110 @@
+package agentstream
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// record is an interface as the grouping of coe-agent has it, but for "confirmed",
+// which is put behind it.
+type record struct {
+	PodUID       string    `json:"pod-uid"`
+	InterfaceUID string    `json:"interface-uid"`
+	Namespace    string    `json:"namespace"`
+	Pod          string    `json:"pod"`
+	Name         string    `json:"name"`
+	Parent       string    `json:"parent-interface"`
+	Node         string    `json:"node"`
+	Primary      bool      `json:"primary"`
+	MAC          string    `json:"mac-address"`
+	Addresses    []address `json:"address"`
+	Routes       []route   `json:"route,omitempty"`
+	MTU          uint16    `json:"mtu,omitempty"`
+}
+
+type address struct {
+	IP      netip.Addr `json:"ip"`
+	Length  int        `json:"prefix-length"`
+	Gateway netip.Addr `json:"gateway"`
+}
+
+type route struct {
+	Destination netip.Prefix `json:"destination"`
+	NextHop     netip.Addr   `json:"next-hop,omitzero"`
+}
+
+func recordOf(l *coe.Lease, mtu uint16) record {
+	r := record{
+		PodUID: l.PodUID, InterfaceUID: l.InterfaceUID,
+		Namespace: l.Namespace, Pod: l.Pod,
+		Name: l.Name, Parent: netvirt.PortName(l.Name, l.PodUID),
+		Node: l.Node.String(), Primary: l.Primary, MAC: l.MAC, MTU: mtu,
+	}
+	for _, a := range l.Addresses {
+		prefix := prefixOf(a)
+		r.Addresses = append(r.Addresses, address{a.Address, prefix.Bits(), a.Gateway})
+		if !prefix.Contains(a.Gateway) {
+			r.Routes = append(r.Routes, route{Destination: netip.PrefixFrom(a.Gateway, a.Gateway.BitLen())})
+		}
+		if l.Primary {
+			r.Routes = append(r.Routes, route{everywhere(a.Address), a.Gateway})
+		}
+	}
+	return r
+}
+
+// prefixOf is the address with the prefix that is reached directly: that of its
+// block, or itself where it comes from no pool and is routed singly.
+func prefixOf(a coe.LeasedAddress) netip.Prefix {
+	if a.Network.Contains(a.Address) {
+		return netip.PrefixFrom(a.Address, a.Network.Bits()).Masked()
+	}
+	return netip.PrefixFrom(a.Address, a.Address.BitLen())
+}
+
+// everywhere is the prefix of all addresses of the family.
+func everywhere(a netip.Addr) netip.Prefix {
+	if a.Is4() {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+}
+
+// operation begins every interface-changed that tells a record.
+const operation = `{"operation":"put",`
+
+// encode writes the beginning of the notification that tells a lease, up to what
+// confirm adds.
+func encode(l *coe.Lease, mtu uint16) ([]byte, error) {
+	object, err := json.Marshal(recordOf(l, mtu))
+	if err != nil {
+		return nil, fmt.Errorf("write the record: %w", err)
+	}
+	return append([]byte(operation), object[1:len(object)-1]...), nil
+}
+
+// confirm ends what encode began.
+func confirm(begun []byte, confirmed bool) []byte {
+	return fmt.Appendf(begun, `,"confirmed":%t}`, confirmed)
+}
+
+// asEntry is an interface-changed without operation: an entry of the list.
+func asEntry(content []byte) []byte {
+	return append([]byte{'{'}, content[len(operation):]...)
+}
+
+// encodeDeleted is the notification that an interface is no more.
+func encodeDeleted(key string) []byte {
+	pod, iface, _ := strings.Cut(key, "/")
+	content, _ := json.Marshal(struct { // strings always encode
+		Operation    string `json:"operation"`
+		PodUID       string `json:"pod-uid"`
+		InterfaceUID string `json:"interface-uid"`
+	}{"deleted", pod, iface})
+	return content
+}

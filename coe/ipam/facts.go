@@ -1,0 +1,90 @@
+package ipam
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+// Facts tells a Store what another process chose, for one that does not lead:
+// it shows the same, and is warm when it leads. It is for one goroutine, and to
+// be left before an Assigner of the same Store is loaded.
+type Facts struct {
+	store *coe.Store
+	// namespace is the namespace of an elan-instance's name.
+	namespace func(elan string) (string, error)
+	// retract takes back what each record told.
+	retract map[string]func(*coe.Tx)
+}
+
+// NewFacts returns Facts that have told nothing yet.
+func NewFacts(store *coe.Store, namespace func(elan string) (string, error)) *Facts {
+	return &Facts{store: store, namespace: namespace, retract: map[string]func(*coe.Tx){}}
+}
+
+// Apply tells what a revision of the journal changed; with snapshot, puts are all
+// there is. A record that can't be read is left out and named in the error; the
+// others are told.
+func (f *Facts) Apply(snapshot bool, puts map[string][]byte, deletes []string) (unreadable error) {
+	f.store.Update(func(tx *coe.Tx) {
+		if snapshot {
+			deletes = slices.Collect(maps.Keys(f.retract))
+		}
+		for _, key := range deletes {
+			f.forget(tx, key)
+		}
+		for _, key := range slices.Sorted(maps.Keys(puts)) {
+			f.forget(tx, key)
+			if err := f.tell(tx, key, puts[key]); err != nil {
+				unreadable = fmt.Errorf("read record %q: %w", key, err)
+			}
+		}
+	})
+	return unreadable
+}
+
+func (f *Facts) forget(tx *coe.Tx, key string) {
+	if retract := f.retract[key]; retract != nil {
+		retract(tx)
+		delete(f.retract, key)
+	}
+}
+
+// tell puts one record's fact into the store, and notes how to take it back.
+func (f *Facts) tell(tx *coe.Tx, key string, value []byte) error {
+	var j journalled
+	if err := j.decode(key, value); err != nil {
+		return err
+	}
+	for _, l := range j.leases {
+		tx.PutLease(l)
+		f.retract[key] = func(tx *coe.Tx) { tx.DeleteLease(l.Namespace, l.Key()) }
+	}
+	for _, b := range j.blocks {
+		ns, err := f.namespace(b.ELAN)
+		if err != nil {
+			return err
+		}
+		tx.PutBlock(ns, b)
+		f.retract[key] = func(tx *coe.Tx) { tx.DeleteBlock(ns, b.ELAN, b.Prefix) }
+	}
+	for _, e := range j.elans {
+		ns, err := f.namespace(e.Name)
+		if err != nil {
+			return err
+		}
+		tx.PutELAN(ns, e)
+		f.retract[key] = func(tx *coe.Tx) { tx.DeleteELAN(ns, e.Name) }
+	}
+	for _, v := range j.vpns {
+		tx.PutVPN(v)
+		f.retract[key] = func(tx *coe.Tx) { tx.DeleteVPN(v.Namespace) }
+	}
+	for _, s := range j.services {
+		tx.PutServiceFact(s)
+		f.retract[key] = func(tx *coe.Tx) { tx.DeleteServiceFact(s.Namespace, s.UID) }
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package ipam
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/dhcppool"
+)
+
+// InUse is one interface that the backend has, as the rows of ours say.
+type InUse struct {
+	PodUID       string
+	InterfaceUID string
+	Namespace    string
+	Pod          string
+	Primary      bool
+	Node         netip.Addr
+	MAC          string
+	// Addresses are at most one of a family. Network and Gateway are zero where the
+	// backend does not say.
+	Addresses []coe.LeasedAddress
+}
+
+func (u *InUse) key() coe.LeaseKey {
+	return coe.LeaseKey{PodUID: u.PodUID, InterfaceUID: u.InterfaceUID}
+}
+
+// whole tells whether a lease can be made of it. Of an interface that was being
+// attached or detached the backend may have a part.
+func (u *InUse) whole() bool {
+	return u.PodUID != "" && u.InterfaceUID != "" && u.Namespace != "" && u.Pod != "" &&
+		u.Node.IsValid() && len(u.Addresses) > 0
+}
+
+// adopt makes leases of what the backend has, as if the journal had never been
+// lost: their interfaces keep them, and those whose interface is not there are
+// released when the store is complete.
+func (r *round) adopt(ctx context.Context, inUse []InUse) error {
+	var found []*InUse
+	for n := range inUse {
+		if u := &inUse[n]; u.whole() && r.leases[u.key()] == nil {
+			found = append(found, u)
+		}
+	}
+	slices.SortFunc(found, func(a, b *InUse) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod),
+			strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.InterfaceUID, b.InterfaceUID))
+	})
+	if len(found) > 0 {
+		// Whoever is cut short while it writes the leases asks again in the next run.
+		r.adopting = true
+		r.write.put(rankAdopting, adoptingRecord, true, nil)
+	}
+	// All blocks, then all addresses are as they were before anything is carved for
+	// addresses that have no block.
+	for _, u := range found {
+		r.adoptBlocks(u)
+	}
+	for _, u := range found {
+		r.adoptAddresses(u)
+	}
+	for _, u := range found {
+		r.adoptLease(u)
+	}
+	if err := r.flush(ctx, false); err != nil {
+		return err
+	}
+	if r.adopting {
+		r.orphans = append(r.orphans, adoptingRecord)
+	}
+	r.unasked, r.adopting = false, false
+	if len(found) > 0 {
+		r.log.Info("took over what the backend has, since no lease was remembered", "interfaces", len(found), "leases", len(r.leases))
+	}
+	return nil
+}
+
+// adoptBlocks gives the interface's elan the blocks that it has in the backend.
+func (r *round) adoptBlocks(u *InUse) {
+	e := r.elan(r.namespace(u.Namespace), u.Node)
+	for _, x := range u.Addresses {
+		if !x.Network.Contains(x.Gateway) || x.Network != x.Network.Masked() || r.alloc.Owner(e.Domain, x.Gateway) != "" {
+			continue
+		}
+		b := dhcppool.Block{ELAN: e.ELAN, Prefix: x.Network, Gateway: x.Gateway}
+		if !x.Network.IsSingleIP() {
+			b.Network, b.Subnet = r.poolAround(e, x.Network)
+		}
+		// It fails for one that is there already, and for one that overlaps another:
+		// addresses without a block are claimed.
+		_ = r.alloc.RestoreBlock(b)
+	}
+}
+
+// poolAround is the pool from which an elan has a block. A block around which
+// there is none (yet) gives nothing more, and keeps others off while it is there.
+func (r *round) poolAround(e *elan, prefix netip.Prefix) (network string, subnet netip.Prefix) {
+	for _, network := range e.networks() {
+		if p, found := r.alloc.PoolAround(network, prefix); found {
+			return network, p.Subnet
+		}
+	}
+	return dhcppool.DefaultNetwork, prefix
+}
+
+// adoptAddresses holds the interface's addresses: in their blocks where they are
+// in one, else in none until the lease is made.
+func (r *round) adoptAddresses(u *InUse) {
+	e, owner := r.elan(r.namespace(u.Namespace), u.Node), leaseRecord(u.key())
+	for _, x := range u.Addresses {
+		inBlock := x.Network.Contains(x.Address) || x.Network.IsValid() && x.Network.IsSingleIP()
+		held := dhcppool.Held{Domain: e.Domain, Address: x.Address, Owner: owner, ELAN: e.Name, Prefix: x.Network}
+		if !inBlock || r.alloc.RestoreAddress(held) != nil {
+			r.alloc.Hold(e.Domain, x.Address, owner)
+		}
+	}
+}
+
+// adoptLease makes a lease of those of the interface's addresses that it holds.
+func (r *round) adoptLease(u *InUse) {
+	s := &space{namespace: r.namespace(u.Namespace)}
+	e := r.elan(s.namespace, u.Node)
+	var c chosen
+	for _, x := range u.Addresses {
+		if b, found := r.adoptedBlock(e, u, x.Address); found {
+			c.add(x.Address, b)
+		}
+	}
+	if len(c.addresses) == 0 {
+		return
+	}
+	if r.identify(s, e) != nil {
+		r.undo(s, c, nil)
+		return
+	}
+	l := &coe.Lease{
+		PodUID: u.PodUID, InterfaceUID: u.InterfaceUID, Seq: r.seq + 1,
+		Namespace: u.Namespace, Pod: u.Pod, Primary: u.Primary, Node: u.Node,
+		Name: r.cfg.InterfaceName(u.Namespace, u.Pod, u.InterfaceUID, u.Primary),
+		MAC:  unicastMAC(u.MAC), Addresses: c.addresses, Chosen: r.now.UnixMilli(),
+	}
+	free := func(mac string) bool { _, taken := e.macs[mac]; return !taken }
+	if l.MAC == "" || !free(l.MAC) {
+		l.MAC = freeMAC(l.Addresses[0].Address, free)
+	}
+	r.putInstances(s, e)
+	r.putBlocks(s, c.blocks)
+	r.putLease(l)
+}
+
+// adoptedBlock is the block through which an interface has an address that it
+// holds.
+func (r *round) adoptedBlock(e *elan, u *InUse, addr netip.Addr) (dhcppool.Block, bool) {
+	owner := leaseRecord(u.key())
+	if r.alloc.Owner(e.Domain, addr) != owner {
+		return dhcppool.Block{}, false // another has it too, and was first
+	}
+	if b, found := r.alloc.Through(e.Domain, addr); found {
+		return b, true
+	}
+	network, _ := r.alloc.Serving(e.networks()...)
+	claim := dhcppool.Claim{ELAN: e.ELAN, Network: network, Address: addr, Owner: owner}
+	if n := r.store.Nodes()[u.Node]; n != nil {
+		claim.NodeNet = n.PodCIDR(addr)
+	}
+	b, err := r.alloc.Claim(claim)
+	if err != nil {
+		r.alloc.Release(e.Domain, addr)
+	}
+	return b, err == nil
+}

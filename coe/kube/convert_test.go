@@ -1,0 +1,198 @@
+package kube_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/kube"
+)
+
+const someUID = "B498B7AE-4CBD-3563-B75D-7EAF444510C6"
+
+func named(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{UID: someUID, Namespace: namespace, Name: name, ResourceVersion: "17"}
+}
+
+func addrs(texts ...string) []netip.Addr {
+	var out []netip.Addr
+	for _, text := range texts {
+		out = append(out, netip.MustParseAddr(text))
+	}
+	return out
+}
+
+func TestPod(t *testing.T) {
+	const uid = "b498b7ae-4cbd-3563-b75d-7eaf444510c6"
+	said := coe.Said{Revision: "17"}
+	tests := map[string]struct {
+		spec   corev1.PodSpec
+		status corev1.PodStatus
+		want   coe.Pod
+	}{
+		"without a node": {},
+		"with a node": {
+			spec:   corev1.PodSpec{NodeName: "n1"},
+			status: corev1.PodStatus{HostIP: "192.168.33.12"},
+			want:   coe.Pod{NodeName: "n1", HostIP: netip.MustParseAddr("192.168.33.12")},
+		},
+		"addresses from elsewhere, the first of each family": {
+			status: corev1.PodStatus{PodIP: "10.1.2.3", PodIPs: []corev1.PodIP{{IP: "10.1.2.3"}, {IP: "10.1.2.4"}, {IP: "fd00::3"}}},
+			want:   coe.Pod{Interfaces: []coe.PodInterface{{UID: uid, Addresses: addrs("10.1.2.3", "fd00::3")}}},
+		},
+		"the old leaf alone": {
+			status: corev1.PodStatus{PodIP: "10.1.2.3"},
+			want:   coe.Pod{Interfaces: []coe.PodInterface{{UID: uid, Addresses: addrs("10.1.2.3")}}},
+		},
+		"on the host's network": {
+			spec:   corev1.PodSpec{HostNetwork: true},
+			status: corev1.PodStatus{PodIPs: []corev1.PodIP{{IP: "192.168.33.12"}}},
+			want:   coe.Pod{NoNetwork: true},
+		},
+		"succeeded": {
+			status: corev1.PodStatus{Phase: corev1.PodSucceeded, PodIPs: []corev1.PodIP{{IP: "10.1.2.3"}}},
+			want:   coe.Pod{NoNetwork: true},
+		},
+		"failed": {status: corev1.PodStatus{Phase: corev1.PodFailed}, want: coe.Pod{NoNetwork: true}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.want.UID, test.want.Name, test.want.Namespace, test.want.Said = uid, "p", "a", said
+			got := kube.Pod(&corev1.Pod{ObjectMeta: named("a", "p"), Spec: test.spec, Status: test.status})
+			require.Equal(t, &test.want, got)
+		})
+	}
+	t.Run("being deleted keeps its network", func(t *testing.T) {
+		in := &corev1.Pod{ObjectMeta: named("a", "p"), Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+		in.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+		require.False(t, kube.Pod(in).NoNetwork)
+	})
+}
+
+func TestNode(t *testing.T) {
+	got := kube.Node(&corev1.Node{
+		ObjectMeta: named("", "n1"),
+		Spec:       corev1.NodeSpec{PodCIDR: "10.244.1.0/24", PodCIDRs: []string{"10.244.1.0/24", "fd00:1::/64", "10.244.2.0/24"}},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeHostName, Address: "n1"},
+			{Type: corev1.NodeExternalIP, Address: "203.0.113.1"},
+			{Type: corev1.NodeInternalIP, Address: "192.168.33.12"},
+			{Type: corev1.NodeInternalIP, Address: "fd01::12"},
+		}},
+	})
+	require.Equal(t, &coe.Node{
+		UID: "b498b7ae-4cbd-3563-b75d-7eaf444510c6", HostName: "n1",
+		InternalIP: netip.MustParseAddr("192.168.33.12"), ExternalIP: netip.MustParseAddr("203.0.113.1"),
+		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("fd00:1::/64")},
+	}, got)
+}
+
+func TestNamespace(t *testing.T) {
+	in := &corev1.Namespace{ObjectMeta: named("", "a")}
+	require.False(t, kube.Namespace(in).Terminating)
+	in.Status.Phase = corev1.NamespaceTerminating
+	require.True(t, kube.Namespace(in).Terminating)
+	require.Equal(t, "a", kube.Namespace(in).Name)
+}
+
+func TestService(t *testing.T) {
+	minute, proxy := int32(60), corev1.LoadBalancerIPModeProxy
+	tests := map[string]struct {
+		spec   corev1.ServiceSpec
+		status corev1.ServiceStatus
+		want   coe.Service
+	}{
+		"both families": {
+			spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1", "fd00::1"}},
+			want: coe.Service{ClusterIPs: addrs("10.96.0.1", "fd00::1")},
+		},
+		"headless": {
+			spec: corev1.ServiceSpec{ClusterIP: "None", ClusterIPs: []string{"None"}},
+			want: coe.Service{Headless: true},
+		},
+		"ports": {
+			spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", Ports: []corev1.ServicePort{
+				{Name: "web", Protocol: corev1.ProtocolTCP, Port: 80, TargetPort: intstr.FromString("http"), NodePort: 30080},
+				{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53, TargetPort: intstr.FromInt32(5353)},
+				{Name: "ss7", Protocol: corev1.ProtocolSCTP, Port: 2905},
+			}},
+			want: coe.Service{ClusterIPs: addrs("10.96.0.1"), Ports: []coe.ServicePort{
+				{Name: "web", Protocol: "tcp", Port: 80, TargetPort: "http", NodePort: 30080},
+				{Name: "dns", Protocol: "udp", Port: 53, TargetPort: "5353"},
+				{Name: "ss7", Protocol: "sctp", Port: 2905},
+			}},
+		},
+		"further addresses": {
+			spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", ExternalIPs: []string{"203.0.113.1"}},
+			status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{
+				{IP: "203.0.113.2"}, {Hostname: "lb.example.org"}, {IP: "203.0.113.3", IPMode: &proxy}, {IP: "203.0.113.1"},
+			}}},
+			want: coe.Service{ClusterIPs: addrs("10.96.0.1"), ExternalIPs: addrs("203.0.113.1", "203.0.113.2")},
+		},
+		"affinity": {
+			spec: corev1.ServiceSpec{SessionAffinity: corev1.ServiceAffinityClientIP},
+			want: coe.Service{Affinity: 10800},
+		},
+		"affinity for a time": {
+			spec: corev1.ServiceSpec{SessionAffinity: corev1.ServiceAffinityClientIP, SessionAffinityConfig: &corev1.SessionAffinityConfig{
+				ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &minute},
+			}},
+			want: coe.Service{Affinity: 60},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.want.UID, test.want.Name, test.want.Namespace = "b498b7ae-4cbd-3563-b75d-7eaf444510c6", "s", "a"
+			require.Equal(t, &test.want, kube.Service(&corev1.Service{ObjectMeta: named("a", "s"), Spec: test.spec, Status: test.status}))
+		})
+	}
+	require.Nil(t, kube.Service(&corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}}))
+}
+
+func TestEndpoints(t *testing.T) {
+	yes, no := true, false
+	endpoint := func(ready, serving, terminating *bool, addresses ...string) discoveryv1.Endpoint {
+		return discoveryv1.Endpoint{Addresses: addresses, Conditions: discoveryv1.EndpointConditions{
+			Ready: ready, Serving: serving, Terminating: terminating,
+		}}
+	}
+	port, name, udp := int32(8080), "web", corev1.ProtocolUDP
+	in := &discoveryv1.EndpointSlice{
+		ObjectMeta:  named("a", "s-x7d"),
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{
+			endpoint(&yes, &yes, &no, "10.1.0.2", "10.1.0.99"),
+			endpoint(nil, nil, nil, "10.1.0.1"),
+			endpoint(&yes, &no, &yes, "10.1.0.3"), // publishNotReadyAddresses
+			endpoint(&no, &yes, &yes, "10.1.0.4"),
+			endpoint(&no, nil, &yes, "10.1.0.5"),
+			endpoint(&no, &no, &yes, "10.1.0.6"),
+			endpoint(&no, &yes, nil, "10.1.0.7"),
+			endpoint(&yes, nil, nil),
+		},
+		Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port}, {Port: &port, Protocol: &udp}, {Name: &name}},
+	}
+	require.Nil(t, kube.Endpoints(in), "belongs to no service")
+	in.Labels = map[string]string{discoveryv1.LabelServiceName: "s"}
+	require.Equal(t, &coe.Endpoints{
+		UID: "b498b7ae-4cbd-3563-b75d-7eaf444510c6", Name: "s", Namespace: "a",
+		Addresses:   addrs("10.1.0.1", "10.1.0.2", "10.1.0.3"),
+		Terminating: addrs("10.1.0.4", "10.1.0.5"),
+		Ports:       []coe.EndpointPort{{Name: "web", Protocol: "tcp", Port: 8080}, {Protocol: "udp", Port: 8080}},
+		PortsByName: true,
+	}, kube.Endpoints(in))
+	in.AddressType = discoveryv1.AddressTypeFQDN
+	require.Nil(t, kube.Endpoints(in))
+}
+
+func TestNamespaceOfNone(t *testing.T) {
+	require.Equal(t, coe.DefaultNamespace, kube.Pod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(someUID)}}).Namespace)
+}

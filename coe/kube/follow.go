@@ -1,0 +1,276 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// Timing says how long a follower waits for what. Zero values stand for what suits
+// a cluster.
+type Timing struct {
+	Page  time.Duration // for a page of a list
+	Open  time.Duration // for a watch to be opened
+	Watch time.Duration // for a watch to live, half as long again at most
+	// Retry is the longest pause before what failed is tried again, up to a fifth
+	// more: so long at most does the return of an API server go unnoticed.
+	Retry time.Duration
+}
+
+func (t Timing) orDefaults() Timing {
+	return Timing{
+		Page:  cmp.Or(t.Page, 30*time.Second),
+		Open:  cmp.Or(t.Open, 10*time.Second),
+		Watch: cmp.Or(t.Watch, 6*time.Minute),
+		Retry: cmp.Or(t.Retry, 4*time.Second),
+	}
+}
+
+const (
+	// pageSize bounds what of a list is in memory before it is converted.
+	pageSize = 500
+	// lively is how long a watch lasts without a word until it is known not to have
+	// failed.
+	lively = time.Second
+	// grace is how much later than the API server should have done it a watch is
+	// ended here.
+	grace = 15 * time.Second
+)
+
+// resource is what is followed.
+type resource struct {
+	name  string
+	group string // "" for the core group
+}
+
+// list is a list of objects as client-go returns it.
+type list interface {
+	runtime.Object
+	metav1.ListInterface
+}
+
+// lister is the part of client-go's typed clients that is used.
+type lister[L list] interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// follower follows one resource. It does what client-go's Reflector does: list,
+// watch from there, watch on when a watch ends, list anew when the API server no
+// longer knows where the watch stood. It is its own because a Reflector holds all
+// decoded objects of a list before it hands on the first, lists again whenever
+// opening a watch fails (the verb is refused, say), and has pauses that outlive
+// its context.
+type follower[L list, O object, V any] struct {
+	resource
+	client lister[L]
+	table  *table[O, V]
+	timing Timing
+	health *resourceHealth
+}
+
+// position is how far a follower has read.
+type position struct {
+	listed   bool // all that was there at revision
+	revision string
+}
+
+// run follows the resource until ctx is done.
+func (f *follower[L, O, V]) run(ctx context.Context) {
+	var at position
+	pause := f.pauses()
+	for ctx.Err() == nil {
+		err := f.follow(ctx, &at)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			pause = f.pauses()
+			continue
+		case isLost(err):
+			at.listed = false // no failure: the list says what was missed
+		default:
+			f.health.failed(err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause.Step()):
+		}
+	}
+}
+
+// pauses are the pauses after one, two and more failures.
+func (f *follower[L, O, V]) pauses() wait.Backoff {
+	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 20, Cap: f.timing.Retry}
+}
+
+// follow lists if need be, and watches once. It returns nil when that came on.
+func (f *follower[L, O, V]) follow(ctx context.Context, at *position) error {
+	if !at.listed {
+		revision, err := f.list(ctx)
+		if err != nil {
+			return err
+		}
+		*at = position{listed: true, revision: revision}
+	}
+	return f.watch(ctx, at)
+}
+
+// list reads all objects, page by page, and says them in one step. It returns the
+// revision at which they were all there.
+func (f *follower[L, O, V]) list(ctx context.Context) (string, error) {
+	var entries []entry[V]
+	for opts := (metav1.ListOptions{Limit: pageSize}); ; {
+		page, err := f.page(ctx, opts)
+		if err != nil {
+			return "", err
+		}
+		err = meta.EachListItem(page, func(o runtime.Object) error {
+			e, err := f.table.read(o, false)
+			entries = append(entries, e)
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+		if opts.Continue = page.GetContinue(); opts.Continue == "" {
+			f.table.replace(entries)
+			f.health.listed(len(entries))
+			return page.GetResourceVersion(), nil
+		}
+	}
+}
+
+func (f *follower[L, O, V]) page(ctx context.Context, opts metav1.ListOptions) (L, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, f.timing.Page, errSilent)
+	defer cancel()
+	page, err := f.client.List(ctx, opts)
+	return page, f.asked(ctx, "list", err)
+}
+
+// watch opens a watch and reads it to its end. It ends by itself, at the latest
+// when the API server should have ended it and did not.
+func (f *follower[L, O, V]) watch(ctx context.Context, at *position) error {
+	life := f.timing.Watch + rand.N(f.timing.Watch/2)
+	seconds := int64(life.Seconds())
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	overdue := time.AfterFunc(f.timing.Open, func() { cancel(errSilent) })
+	defer overdue.Stop()
+
+	w, err := f.client.Watch(ctx, metav1.ListOptions{
+		ResourceVersion: at.revision, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
+	})
+	if w != nil {
+		defer w.Stop()
+	}
+	if err := f.asked(ctx, "watch", err); err != nil {
+		return err
+	}
+	overdue.Reset(life + grace)
+	f.health.opened()
+	return f.events(ctx, w, at)
+}
+
+// events says what a watch brings, until it ends. It returns nil for a watch that
+// came on: it brought news, or lasted. How such a one ends is no failure, as the
+// next is opened at once.
+func (f *follower[L, O, V]) events(ctx context.Context, w watch.Interface, at *position) error {
+	cameOn := false
+	lasted := time.NewTimer(lively)
+	defer lasted.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return f.ended(cameOn, context.Cause(ctx))
+		case <-lasted.C:
+			cameOn = true
+			f.health.watching()
+		case event, more := <-w.ResultChan():
+			if !more {
+				return f.endedSilently(ctx, cameOn)
+			}
+			if err := f.event(event, at); err != nil {
+				return f.ended(cameOn, err)
+			}
+			if !cameOn {
+				cameOn = true
+				f.health.watching()
+			}
+		}
+	}
+}
+
+// event says one event, and moves on to it.
+func (f *follower[L, O, V]) event(event watch.Event, at *position) error {
+	f.health.event(event.Type)
+	if event.Type == watch.Error {
+		return apierrors.FromObject(event.Object)
+	}
+	m, err := meta.Accessor(event.Object)
+	if err != nil {
+		return fmt.Errorf("read event of %s: %w", f.name, err)
+	}
+	if event.Type != watch.Bookmark {
+		if err := f.table.apply(event.Object, event.Type == watch.Deleted); err != nil {
+			return err
+		}
+	}
+	at.revision = m.GetResourceVersion()
+	return nil
+}
+
+func (f *follower[L, O, V]) ended(cameOn bool, err error) error {
+	if cameOn && !isLost(err) {
+		return nil
+	}
+	return &requestError{verb: "watch", resource: f.resource, err: err}
+}
+
+// endedSilently is why a watch ended. client-go makes a watch that ends at once of
+// a connection that can't be made in time, and keeps the reason to itself; a small
+// list brings it out.
+func (f *follower[L, O, V]) endedSilently(ctx context.Context, cameOn bool) error {
+	if cameOn || ctx.Err() != nil {
+		return nil
+	}
+	if _, err := f.page(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+		return err
+	}
+	return f.ended(cameOn, errClosed)
+}
+
+// isLost tells whether the API server does not know the revision from which it was
+// asked to go on: any more, or yet, as after a restored backup.
+func isLost(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}
+
+// Why a request failed where the API server does not say.
+var (
+	errSilent = errors.New("no answer in time")
+	errClosed = errors.New("the watch was closed as soon as it was opened")
+)
+
+// asked says of the error of a request what was asked for, and where the request
+// was given up here, why.
+func (f *follower[L, O, V]) asked(ctx context.Context, verb string, err error) error {
+	if errors.Is(context.Cause(ctx), errSilent) {
+		err = errSilent
+	}
+	if err == nil {
+		return nil
+	}
+	return &requestError{verb: verb, resource: f.resource, err: err}
+}

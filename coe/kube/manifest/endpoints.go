@@ -1,0 +1,106 @@
+package manifest
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/kube"
+)
+
+// SelectedEndpoints are the endpoints of the services that have a selector and
+// none of the EndpointSlices: the pods that match it, as the cluster's controller
+// would list them once all are ready. leased are the addresses of a pod, by uid; a
+// pod that has none is no endpoint, and one on its node's network has the node's.
+func (m *Set) SelectedEndpoints(leased func(uid string) []netip.Addr) []*coe.Endpoints {
+	sliced := map[string]bool{}
+	for _, s := range m.Slices {
+		sliced[s.Namespace+"/"+s.Labels[discoveryv1.LabelServiceName]] = true
+	}
+	nodes := m.nodeAddresses()
+	var all []*coe.Endpoints
+	for _, s := range m.Services {
+		service := kube.Service(s)
+		if service == nil || len(s.Spec.Selector) == 0 || sliced[s.Namespace+"/"+s.Name] {
+			continue
+		}
+		for _, p := range m.selected(s) {
+			pod := onNode(p, nodes)
+			addresses := leased(pod.UID)
+			if p.Spec.HostNetwork && pod.HostIP.IsValid() {
+				addresses = []netip.Addr{pod.HostIP}
+			}
+			if len(addresses) > 0 {
+				all = append(all, endpoint(service, p, addresses))
+			}
+		}
+	}
+	return all
+}
+
+// selected are the pods that a service selects.
+func (m *Set) selected(s *corev1.Service) []*corev1.Pod {
+	selector := labels.SelectorFromSet(s.Spec.Selector)
+	var pods []*corev1.Pod
+	for _, p := range m.Pods {
+		finished := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		if p.Namespace == s.Namespace && !finished && selector.Matches(labels.Set(p.Labels)) {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+// endpoint is a pod as an endpoint of a service: a list for itself, for pods may
+// name their ports differently.
+func endpoint(s *coe.Service, p *corev1.Pod, addresses []netip.Addr) *coe.Endpoints {
+	e := &coe.Endpoints{
+		UID:  stableUID(fmt.Sprintf("Endpoint %s/%s/%s", s.Namespace, s.Name, p.Name)),
+		Name: s.Name, Namespace: s.Namespace, Addresses: addresses, PortsByName: true,
+	}
+	for _, port := range s.Ports {
+		if number, found := targetPort(port, p); found {
+			e.Ports = append(e.Ports, coe.EndpointPort{Name: port.Name, Protocol: port.Protocol, Port: number})
+		}
+	}
+	return e
+}
+
+// targetPort is the port of a pod to which one of a service's leads; none where the
+// pod has no port of the name.
+func targetPort(port coe.ServicePort, p *corev1.Pod) (uint16, bool) {
+	if port.TargetPort == "" {
+		return port.Port, true
+	}
+	if number, err := strconv.ParseUint(port.TargetPort, 10, 16); err == nil {
+		return uint16(number), true
+	}
+	for _, c := range lasting(p) {
+		for _, named := range c.Ports {
+			protocol := strings.ToLower(cmp.Or(string(named.Protocol), "tcp"))
+			if named.Name == port.TargetPort && protocol == port.Protocol {
+				return uint16(named.ContainerPort), true
+			}
+		}
+	}
+	return 0, false
+}
+
+// lasting are the containers that run as long as the pod does, sidecars last.
+func lasting(p *corev1.Pod) []corev1.Container {
+	all := slices.Clone(p.Spec.Containers)
+	for _, c := range p.Spec.InitContainers {
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			all = append(all, c)
+		}
+	}
+	return all
+}

@@ -1,0 +1,224 @@
+// Package manifest reads Kubernetes manifests, as kubectl takes and prints them,
+// and says to a Store what the Kubernetes source would say of a cluster that has
+// nothing else. It asks no API server, so it completes what one would have, and
+// checks what one would have refused, as far as a bridge reads it. What becomes of
+// it is not known here.
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	strictjson "sigs.k8s.io/json"
+)
+
+// Set is the objects of manifests that a bridge watches, with the namespace and uid
+// that they lacked. The zero value has none.
+type Set struct {
+	Namespaces []*corev1.Namespace
+	Nodes      []*corev1.Node
+	Pods       []*corev1.Pod
+	Services   []*corev1.Service
+	Slices     []*discoveryv1.EndpointSlice
+	// Skipped are the objects that a bridge does not watch.
+	Skipped []Skipped
+
+	told map[string]string // where an object stands, by kind and name
+}
+
+// Skipped is an object of a manifest that says nothing to a bridge.
+type Skipped struct {
+	Kind    string `json:"kind"`
+	Name    string `json:"name"`  // with its namespace, if it has one
+	Where   string `json:"where"` // file and document
+	Message string `json:"message"`
+}
+
+// place is where in the manifests an object stands.
+type place struct {
+	file     string
+	document int
+	item     int // of a list, from 1; 0 outside
+}
+
+func (p place) String() string {
+	if p.item > 0 {
+		return fmt.Sprintf("%s: document %d: item %d", p.file, p.document, p.item)
+	}
+	return fmt.Sprintf("%s: document %d", p.file, p.document)
+}
+
+// Read adds the manifests of one file: YAML documents, or JSON objects one after
+// another. Errors name the file, the number of the document among those that say
+// something, the object and the field. After an error the set is of no use.
+func (m *Set) Read(file string, r io.Reader) error {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", file, err)
+	}
+	next := yamlDocuments(text)
+	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
+		next = jsonDocuments(text)
+	}
+	for at := (place{file: file, document: 1}); ; at.document++ {
+		document, err := next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s: %w", at, err)
+		}
+		if err := m.add(at, document, metav1.TypeMeta{}); err != nil {
+			return err
+		}
+	}
+}
+
+// header is what every object has.
+type header struct {
+	metav1.TypeMeta `json:",inline"`
+	Metadata        struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	} `json:"metadata"`
+}
+
+// name is the object's name in messages.
+func (h header) name() string {
+	switch {
+	case h.Metadata.Name == "":
+		return "without a name"
+	case h.Metadata.Namespace == "":
+		return h.Metadata.Name
+	}
+	return h.Metadata.Namespace + "/" + h.Metadata.Name
+}
+
+// list is what List is, and the lists of one kind.
+type list struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []json.RawMessage `json:"items"`
+}
+
+// add adds one object, or the objects of a list. An object that does not say of
+// what type it is, is of the given one, as the items of a PodList.
+func (m *Set) add(at place, document []byte, of metav1.TypeMeta) error {
+	var h header
+	if err := json.Unmarshal(document, &h); err != nil {
+		return fmt.Errorf("%s: want a Kubernetes object: %w", at, err)
+	}
+	if h.Kind == "" && h.APIVersion == "" {
+		h.TypeMeta = of
+	}
+	if h.Kind == "" || h.APIVersion == "" {
+		return fmt.Errorf("%s: want apiVersion and kind, as Kubernetes objects have them; what RESTCONF takes goes into a file of its own", at)
+	}
+	if kind, isList := strings.CutSuffix(h.Kind, "List"); isList && (kind == "" || watched[kind] != "") {
+		return m.addList(at, document, h)
+	}
+	return m.addObject(at, document, h)
+}
+
+// addList adds the objects of a list.
+func (m *Set) addList(at place, document []byte, h header) error {
+	var l list
+	if err := decode(document, &l); err != nil {
+		return fmt.Errorf("%s: %s: %w", at, h.Kind, err)
+	}
+	of := metav1.TypeMeta{}
+	if kind := strings.TrimSuffix(h.Kind, "List"); kind != "" {
+		of = metav1.TypeMeta{APIVersion: h.APIVersion, Kind: kind}
+	}
+	for i, item := range l.Items {
+		at.item = i + 1
+		if err := m.add(at, item, of); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watched are the kinds that a bridge watches, and their versions.
+var watched = map[string]string{
+	"Namespace": "v1", "Node": "v1", "Pod": "v1", "Service": "v1", "EndpointSlice": "discovery.k8s.io/v1",
+}
+
+// addObject adds one object, or notes that it is skipped.
+func (m *Set) addObject(at place, document []byte, h header) (err error) {
+	if watched[h.Kind] != h.APIVersion {
+		m.Skipped = append(m.Skipped, Skipped{h.Kind, h.name(), at.String(), whySkipped(h)})
+		return nil
+	}
+	switch h.Kind {
+	case "Namespace":
+		err = read(m, at, document, &m.Namespaces, checkNamespace)
+	case "Node":
+		err = read(m, at, document, &m.Nodes, checkNode)
+	case "Pod":
+		err = read(m, at, document, &m.Pods, checkPod)
+	case "Service":
+		err = read(m, at, document, &m.Services, checkService)
+	case "EndpointSlice":
+		err = read(m, at, document, &m.Slices, checkSlice)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %s %s: %w", at, h.Kind, h.name(), err)
+	}
+	return nil
+}
+
+// read decodes, completes and checks an object, and adds it to a list.
+func read[T any, O interface {
+	*T
+	metav1.Object
+}](m *Set, at place, document []byte, list *[]O, check func(O) error) error {
+	o := O(new(T))
+	if err := decode(document, o); err != nil {
+		return err
+	}
+	kind := reflect.TypeFor[T]().Name()
+	if err := utilerrors.NewAggregate([]error{complete(kind, o), check(o)}); err != nil {
+		return err
+	}
+	name := kind + " " + o.GetNamespace() + "/" + o.GetName()
+	if before, found := m.told[name]; found {
+		return fmt.Errorf("%s has it too: leave one of them out", before)
+	}
+	if m.told == nil {
+		m.told = map[string]string{}
+	}
+	m.told[name] = at.String()
+	*list = append(*list, o)
+	return nil
+}
+
+// decode reads JSON strictly: what the type does not have, or what is there twice,
+// is an error that names the field.
+func decode(document []byte, into any) error {
+	strict, err := strictjson.UnmarshalStrict(document, into)
+	return utilerrors.NewAggregate(append(strict, err))
+}
+
+// whySkipped says why a bridge does not look at an object.
+func whySkipped(h header) string {
+	if version := watched[h.Kind]; version != "" {
+		return fmt.Sprintf("it is read as %s, and this is %s", version, h.APIVersion)
+	}
+	switch strings.TrimSuffix(h.Kind, "List") {
+	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob":
+		return "its pods are made by its controller; plan them as pods, as kubectl get pods -o yaml shows them"
+	case "Endpoints":
+		return "who serves a service is read from its EndpointSlices"
+	}
+	return "a bridge does not watch this kind"
+}

@@ -1,0 +1,255 @@
+package manifest_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
+)
+
+func readManifests(t *testing.T, texts ...string) *manifest.Set {
+	t.Helper()
+	var m manifest.Set
+	for _, text := range texts {
+		require.NoError(t, m.Read("a.yaml", strings.NewReader(text)))
+	}
+	return &m
+}
+
+const (
+	podWeb = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "labels": {"app": "web"}}, "spec": {"nodeName": "n1",
+  "containers": [{"name": "c", "image": "i", "ports": [{"name": "http", "containerPort": 8080}]}]}}`
+	serviceWeb = `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"clusterIP": "10.96.0.10",
+  "selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "http"}]}}`
+)
+
+// Documents come in every form that kubectl takes.
+func TestReadForms(t *testing.T) {
+	yamlPod := "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n"
+	yamlService := "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations:\n    text: |\n      x\n      ---\n      y\n"
+	for name, text := range map[string]string{
+		"JSON, one after another":   podWeb + "\n" + serviceWeb,
+		"JSON in YAML":              "---\n" + podWeb + "\n---\n" + serviceWeb,
+		"YAML":                      yamlPod + "---\n" + yamlService,
+		"comments, empty documents": "# a\n---\n# b\n---\n" + yamlPod + "---\n---\n\n--- # c\n" + yamlService + "---\n",
+		"ends of documents":         "---\n" + yamlPod + "...\n---\n" + yamlService + "...\n",
+		"lines of DOS":              strings.ReplaceAll(yamlPod+"---\n"+yamlService, "\n", "\r\n"),
+		"on the marker's line":      "--- " + podWeb + "\n---\t" + serviceWeb,
+		"list":                      `{"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": [` + podWeb + "," + serviceWeb + "]}",
+		"lists of one kind": `{"apiVersion": "v1", "kind": "PodList", "items": [` + strings.Replace(podWeb, `"apiVersion": "v1", "kind": "Pod", `, "", 1) + `]}
+			{"apiVersion": "v1", "kind": "ServiceList", "items": [` + serviceWeb + "]}",
+		"list in a list": `{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "List", "items": [` + podWeb + "]}," + serviceWeb + "]}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := readManifests(t, text)
+			require.Len(t, m.Pods, 1)
+			require.Len(t, m.Services, 1)
+			require.Equal(t, "web", m.Pods[0].Name)
+			require.Empty(t, m.Skipped)
+		})
+	}
+	require.Empty(t, readManifests(t, "", "# nothing\n", "---\n---\n").Pods)
+}
+
+// What a manifest leaves out follows from what it says, and is the same each time.
+func TestReadCompletes(t *testing.T) {
+	m := readManifests(t, podWeb, serviceWeb, `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}`,
+		`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "other", "uid": "8F2A6D5E-0000-4000-8000-000000000001"}}`)
+	require.Equal(t, "default", m.Pods[0].Namespace)
+	require.Equal(t, types.UID("a1c7a967-7b1a-5e6b-8a86-48ec0c6f44e7"), m.Pods[0].UID)
+	require.NotEqual(t, m.Pods[0].UID, m.Services[0].UID)
+	require.Empty(t, m.Nodes[0].Namespace)
+	require.Equal(t, types.UID("8F2A6D5E-0000-4000-8000-000000000001"), m.Pods[1].UID)
+}
+
+func TestReadSkips(t *testing.T) {
+	m := readManifests(t, `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+nonsense: of no concern
+---
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}
+- {apiVersion: v1, kind: Endpoints, metadata: {name: e}}
+---
+{apiVersion: discovery.k8s.io/v1beta1, kind: EndpointSlice, metadata: {generateName: s-}}
+---
+{apiVersion: batch/v1, kind: JobList, items: []}
+---
+{apiVersion: example.com/v1, kind: AllowList, metadata: {name: a}, spec: {}}
+`)
+	require.Equal(t, []manifest.Skipped{
+		{"Deployment", "shop/web", "a.yaml: document 1", "its pods are made by its controller; plan them as pods, as kubectl get pods -o yaml shows them"},
+		{"ConfigMap", "c", "a.yaml: document 2: item 1", "a bridge does not watch this kind"},
+		{"Endpoints", "e", "a.yaml: document 2: item 2", "who serves a service is read from its EndpointSlices"},
+		{"EndpointSlice", "without a name", "a.yaml: document 3", "it is read as discovery.k8s.io/v1, and this is discovery.k8s.io/v1beta1"},
+		{"JobList", "without a name", "a.yaml: document 4", "its pods are made by its controller; plan them as pods, as kubectl get pods -o yaml shows them"},
+		{"AllowList", "a", "a.yaml: document 5", "a bridge does not watch this kind"},
+	}, m.Skipped)
+}
+
+func TestReadRefuses(t *testing.T) {
+	object := func(kind, rest string) string {
+		version := "v1"
+		if kind == "EndpointSlice" {
+			version = "discovery.k8s.io/v1"
+		}
+		return `{"apiVersion": "` + version + `", "kind": "` + kind + `", "metadata": {"name": "web"}, ` + rest + `}`
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"no YAML":           {"a: [", "a.yaml: document 1: yaml: line 1: did not find expected node content"},
+		"JSON that ends":    {podWeb + `{"kind":`, "a.yaml: document 2: unexpected EOF"},
+		"no object":         {"- a", "a.yaml: document 1: want a Kubernetes object: json: cannot unmarshal array"},
+		"no kind":           {"---\n---\n" + podWeb + "\n---\na: b", "a.yaml: document 2: want apiVersion and kind"},
+		"unknown field":     {object("Pod", `"spec": {"nodeNam": "n1"}`), `a.yaml: document 1: Pod web: unknown field "spec.nodeNam"`},
+		"unknown in a list": {`{"apiVersion": "v1", "kind": "List", "itms": []}`, `a.yaml: document 1: List: unknown field "itms"`},
+		"item of a list": {
+			`{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b", "namespace": "c"}, "spec": {"x": 1}}]}`,
+			`a.yaml: document 1: item 2: Pod c/b: unknown field "spec.x"`,
+		},
+		"twice in JSON": {object("Pod", `"spec": {"nodeName": "n1", "nodeName": "n2"}`), `Pod web: duplicate field "spec.nodeName"`},
+		"twice in YAML": {"apiVersion: v1\nkind: Pod\nkind: Pod\n", `document 1: yaml: unmarshal errors:` + "\n" + `  line 3: key "kind" already set in map`},
+		"type":          {object("Pod", `"spec": {"nodeName": 7}`), "Pod web: json: cannot unmarshal number into Go struct field PodSpec.spec.nodeName of type string"},
+		"no name":       {`{"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "web-"}}`, "Pod without a name: metadata.name: Required value"},
+		"name":          {`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a:b"}}`, `Pod a:b: metadata.name: Invalid value: "a:b"`},
+		"namespace":     {`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "B"}}`, `Pod B/a: metadata.namespace: Invalid value: "B"`},
+		"same again":    {podWeb + podWeb, "a.yaml: document 2: Pod web: a.yaml: document 1 has it too: leave one of them out"},
+		"pod's address": {object("Pod", `"status": {"podIPs": [{"ip": "10.0.0.300"}]}`), `Pod web: status.podIPs[0].ip: Invalid value: "10.0.0.300": want an IPv4 or IPv6 address`},
+		"node's address": {
+			object("Node", `"status": {"addresses": [{"type": "Hostname", "address": "x"}, {"type": "InternalIP", "address": "x"}]}`),
+			`Node web: status.addresses[1].address: Invalid value: "x"`,
+		},
+		"podCIDR":          {object("Node", `"spec": {"podCIDRs": ["10.0.0.0"]}`), `spec.podCIDRs[0]: Invalid value: "10.0.0.0": want a prefix like 10.11.2.0/24`},
+		"container port":   {object("Pod", `"spec": {"containers": [{"ports": [{"containerPort": 0}]}]}`), "spec.containers[0].ports[0].containerPort: Invalid value: 0: want a port number, 1..65535"},
+		"port":             {object("Service", `"spec": {"ports": [{"port": 80}, {"port": 70000}]}`), "spec.ports[1].port: Invalid value: 70000"},
+		"target port":      {object("Service", `"spec": {"ports": [{"port": 80, "targetPort": 70000}]}`), "spec.ports[0].targetPort: Invalid value: 70000"},
+		"protocol":         {object("Service", `"spec": {"ports": [{"port": 80, "protocol": "tcp"}]}`), `spec.ports[0].protocol: Invalid value: "tcp": want TCP, UDP or SCTP`},
+		"cluster address":  {object("Service", `"spec": {"clusterIP": "10.96"}`), `spec.clusterIP: Invalid value: "10.96"`},
+		"external address": {object("Service", `"spec": {"clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1", "y"], "externalIPs": ["x"]}`), `[spec.clusterIPs[1]: Invalid value: "y": want an IPv4 or IPv6 address, spec.externalIPs[0]: Invalid value: "x"`},
+		"endpoint":         {object("EndpointSlice", `"addressType": "IPv4", "endpoints": [{"addresses": ["x"]}], "ports": [{"port": -1, "protocol": "x"}]`), `[ports[0].port: Invalid value: -1: want a port number, 1..65535, ports[0].protocol: Invalid value: "x": want TCP, UDP or SCTP, endpoints[0].addresses[0]: Invalid value: "x"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var m manifest.Set
+			require.ErrorContains(t, m.Read("a.yaml", strings.NewReader(c.text)), c.want)
+		})
+	}
+}
+
+// TestSay: what manifests say is what the source would say of such a cluster.
+func TestSay(t *testing.T) {
+	m := readManifests(t, podWeb, serviceWeb, `
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: shop}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: elsewhere, namespace: shop}, spec: {nodeName: n2}, status: {hostIP: 192.0.2.2}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: nowhere, namespace: shop}, spec: {nodeName: n3}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: alias}, spec: {type: ExternalName, externalName: example.org}}
+---
+{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: s, labels: {kubernetes.io/service-name: web}}, addressType: IPv4, endpoints: [{addresses: [10.0.0.9]}]}
+---
+{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: names}, addressType: FQDN, endpoints: [{addresses: [example.org]}]}
+`)
+	store := coe.NewStore(nil, coe.Kubernetes)
+	store.Update(m.Say)
+	hosts := map[string]string{}
+	for _, ns := range store.Namespaces() {
+		for _, p := range store.View(ns).Pods {
+			hosts[p.Name] = p.HostIP.String()
+		}
+	}
+	require.Equal(t, map[string]string{"web": "192.0.2.1", "elsewhere": "192.0.2.2", "nowhere": "invalid IP"}, hosts)
+	view := store.View("default")
+	require.Len(t, view.Services, 1, "a name for something outside is nothing on the network")
+	require.Len(t, view.Endpoints, 1)
+	require.Len(t, store.Nodes(), 1)
+}
+
+// TestSelectedEndpoints: a service leads to the pods that it selects, each by its
+// own ports, unless a slice says who serves it.
+func TestSelectedEndpoints(t *testing.T) {
+	const more = `---
+{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: other, labels: {app: web}}, spec: {containers: [{name: c}],
+  initContainers: [{name: once, ports: [{name: http, containerPort: 1}]}, {name: sidecar, restartPolicy: Always, ports: [{name: http, containerPort: 9090}]}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: host, labels: {app: web}}, spec: {hostNetwork: true, nodeName: n1, containers: [{name: c, ports: [{name: http, containerPort: 80, protocol: UDP}]}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: done, labels: {app: web}}, status: {phase: Succeeded}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: unmapped, labels: {app: web}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: far, namespace: shop, labels: {app: web}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: db, labels: {app: db}}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: plain}, spec: {selector: {app: db}, ports: [{port: 5432}, {name: admin, port: 80, targetPort: 8080, protocol: UDP}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: sliced}, spec: {selector: {app: db}}}
+---
+{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: s, labels: {kubernetes.io/service-name: sliced}}, addressType: IPv4, endpoints: []}
+---
+{apiVersion: v1, kind: Service, metadata: {name: unselective}, spec: {clusterIP: 10.96.0.3}}
+`
+	m := readManifests(t, podWeb, serviceWeb, more)
+	leases := map[string][]netip.Addr{}
+	for i, p := range m.Pods {
+		if p.Name != "unmapped" {
+			leases[string(p.UID)] = []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})}
+		}
+	}
+	endpoints := m.SelectedEndpoints(func(uid string) []netip.Addr { return leases[uid] })
+	uids := map[string]bool{}
+	for _, e := range endpoints {
+		require.Equal(t, metav1.NamespaceDefault, e.Namespace)
+		require.True(t, e.PortsByName)
+		uids[e.UID] = true
+		e.UID = ""
+	}
+	require.Len(t, uids, 4)
+	one := func(service, address string, ports ...coe.EndpointPort) *coe.Endpoints {
+		return &coe.Endpoints{Name: service, Namespace: "default", Addresses: []netip.Addr{netip.MustParseAddr(address)}, Ports: ports, PortsByName: true}
+	}
+	slices.SortFunc(endpoints, func(a, b *coe.Endpoints) int {
+		return strings.Compare(a.Name+a.Addresses[0].String(), b.Name+b.Addresses[0].String())
+	})
+	require.Equal(t, []*coe.Endpoints{
+		one("plain", "10.0.0.6", coe.EndpointPort{Protocol: "tcp", Port: 5432}, coe.EndpointPort{Name: "admin", Protocol: "udp", Port: 8080}),
+		one("web", "10.0.0.0", coe.EndpointPort{Protocol: "tcp", Port: 8080}),
+		one("web", "10.0.0.1", coe.EndpointPort{Protocol: "tcp", Port: 9090}),
+		one("web", "192.0.2.1"),
+	}, endpoints)
+}
+
+// FuzzManifests: whatever is read, is read or refused, and what is read can be said.
+func FuzzManifests(f *testing.F) {
+	f.Add(podWeb + serviceWeb)
+	f.Add("---\n" + podWeb + "\n--- # x\n" + serviceWeb + "\n...\n")
+	f.Add(`--- {apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: s, labels: {kubernetes.io/service-name: web}}, addressType: IPv4, endpoints: [{addresses: [10.0.0.9]}], ports: [{}]}`)
+	f.Add(`{"apiVersion": "v1", "kind": "PodList", "items": [{}]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		var m manifest.Set
+		if err := m.Read("fuzz", strings.NewReader(text)); err != nil {
+			require.ErrorContains(t, err, "fuzz: document ")
+			return
+		}
+		coe.NewStore(nil, coe.Kubernetes).Update(m.Say)
+		m.SelectedEndpoints(func(string) []netip.Addr { return []netip.Addr{netip.IPv6Loopback()} })
+	})
+}

@@ -1,0 +1,297 @@
+package report
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+// note is an annotation that is to be written, or with an empty value removed.
+type note struct {
+	uid, namespace, name string
+	value                string
+}
+
+// patcher writes annotations.
+type patcher interface {
+	// annotate returns the pod's resource version after it. It fails where the pod
+	// of that name has another uid.
+	annotate(ctx context.Context, n note) (revision string, err error)
+}
+
+// annotator makes the pods' annotations what the Store's leases say. It keeps,
+// of each pod, what the API server has, and a queue of pods that are to be
+// compared; what is written is found out at the last moment.
+type annotator struct {
+	cfg      Config
+	patcher  patcher
+	store    *coe.Store
+	restored func(n note)
+	log      *slog.Logger
+	limiter  *rate.Limiter
+	trouble  *trouble
+	metrics  annotatorMetrics
+
+	mu    sync.Mutex
+	pods  map[string]*pod                          // by uid
+	queue workqueue.TypedDelayingInterface[string] // of uids; nil while it does not run
+}
+
+// newAnnotator returns an annotator. restored is told of what it has put back.
+func newAnnotator(cfg Config, p patcher, store *coe.Store, restored func(note), log *slog.Logger) *annotator {
+	limit := rate.Limit(cfg.AnnotateQPS)
+	if math.IsInf(cfg.AnnotateQPS, 1) {
+		limit = rate.Inf
+	}
+	return &annotator{
+		cfg: cfg, patcher: p, store: store, restored: restored, log: log,
+		limiter: rate.NewLimiter(limit, cfg.Burst),
+		trouble: newTrouble("annotations of pods", "patch on pods", log),
+		metrics: newAnnotatorMetrics(),
+		pods:    map[string]*pod{},
+	}
+}
+
+// off tells that nothing is to be annotated.
+func (a *annotator) off() bool { return a.cfg.AnnotateQPS == 0 }
+
+func (a *annotator) seen(s Seen) {
+	if a.off() {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s.Deleted {
+		delete(a.pods, s.UID)
+		return
+	}
+	p := a.pods[s.UID]
+	if p == nil {
+		p = &pod{namespace: s.Namespace, name: s.Name, hostNetwork: s.HostNetwork}
+		a.pods[s.UID] = p
+	}
+	if p.see(s) {
+		a.mark(s.UID, p)
+	}
+}
+
+func (a *annotator) leased(uids ...string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, uid := range uids {
+		if p := a.pods[uid]; p != nil {
+			a.mark(uid, p)
+		}
+	}
+}
+
+// mark has a pod compared soon. The lock is held.
+func (a *annotator) mark(uid string, p *pod) {
+	if a.queue == nil {
+		return
+	}
+	if p.since.IsZero() {
+		p.since = time.Now()
+	}
+	a.queue.Add(uid)
+}
+
+// run compares all pods, and then those that are marked, until ctx is done.
+func (a *annotator) run(ctx context.Context) {
+	if a.off() {
+		<-ctx.Done()
+		return
+	}
+	queue := workqueue.NewTypedDelayingQueue[string]()
+	a.begin(queue)
+	var workers sync.WaitGroup
+	for range a.cfg.Workers {
+		workers.Go(func() { a.work(ctx, queue) })
+	}
+	<-ctx.Done()
+	a.end()
+	queue.ShutDown()
+	workers.Wait()
+}
+
+func (a *annotator) begin(queue workqueue.TypedDelayingInterface[string]) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.queue = queue
+	for uid, p := range a.pods {
+		a.mark(uid, p)
+	}
+}
+
+func (a *annotator) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.queue = nil
+	for _, p := range a.pods {
+		p.since = time.Time{}
+	}
+}
+
+func (a *annotator) work(ctx context.Context, queue workqueue.TypedDelayingInterface[string]) {
+	for {
+		uid, shutdown := queue.Get()
+		if shutdown {
+			return
+		}
+		if again := a.process(ctx, uid); again > 0 {
+			queue.AddAfter(uid, again)
+		}
+		queue.Done(uid)
+	}
+}
+
+// process writes a pod's annotation where it is not as it is wanted. It returns
+// after what time the pod is to be looked at again; 0 when it need not be.
+func (a *annotator) process(ctx context.Context, uid string) (again time.Duration) {
+	if _, again, due := a.due(uid); !due {
+		return again
+	}
+	if a.trouble.wait(ctx) != nil || a.limiter.Wait(ctx) != nil {
+		return 0 // ctx is done
+	}
+	n, again, due := a.due(uid)
+	if !due || !a.send(n) {
+		return again
+	}
+	call, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
+	defer cancel()
+	revision, err := a.patcher.annotate(call, n)
+	switch {
+	case err == nil:
+		a.took(n, revision)
+		return 0
+	case ctx.Err() != nil:
+		return 0
+	default:
+		return a.failed(n, err)
+	}
+}
+
+// due is what is to be written for a pod now, if anything, or after what time that
+// may be.
+func (a *annotator) due(uid string) (n note, after time.Duration, due bool) {
+	value, known := wanted(a.store.Pod(uid), a.cfg.MTU)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.pods[uid]
+	if p == nil {
+		return note{}, 0, false
+	}
+	if p.hostNetwork {
+		value, known = "", true
+	}
+	if p.finished || !known || digestOf(value) == p.have {
+		p.settle()
+		return note{}, 0, false
+	}
+	if p.since.IsZero() {
+		p.since = time.Now()
+	}
+	if after := time.Until(p.notBefore); after > 0 {
+		return note{}, after, false
+	}
+	return note{uid, p.namespace, p.name, value}, 0, true
+}
+
+// wanted is the annotation that a pod is to have. It is not known of a pod of
+// another origin, of one that needs no network (any more), and while it is still to
+// be chosen what the pod gets.
+func wanted(s coe.PodState, mtu int) (value string, known bool) {
+	if s.Pod == nil || s.Origin != coe.Kubernetes || s.Pod.NoNetwork {
+		return "", false
+	}
+	if all := interfaces(s.Leases, mtu); len(all) > 0 {
+		return Encode(all), true
+	}
+	return "", s.Refused || len(s.Leases) > 0
+}
+
+// send notes that an annotation is on its way; it reports false when the pod is
+// gone.
+func (a *annotator) send(n note) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.pods[n.uid]
+	if p == nil {
+		return false
+	}
+	p.sends, p.sent = true, digestOf(n.value)
+	return true
+}
+
+// took notes that the API server has an annotation.
+func (a *annotator) took(n note, revision string) {
+	a.trouble.over()
+	a.metrics.patches.WithLabelValues("ok").Inc()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.pods[n.uid]
+	if p == nil {
+		return
+	}
+	p.sends = false
+	if p.took(revision, time.Now()) {
+		a.restored(n)
+	}
+	if p.have == p.sent && !p.since.IsZero() {
+		a.metrics.lag.Observe(time.Since(p.since).Seconds())
+		p.since = time.Time{}
+	}
+}
+
+// failed notes that an annotation could not be written, and tells when it is
+// tried again.
+func (a *annotator) failed(n note, err error) (again time.Duration) {
+	failure := failureOf(err)
+	a.metrics.patches.WithLabelValues(string(failure)).Inc()
+	switch failure {
+	case gone:
+	case rejected:
+		a.log.Warn("the API server rejects the annotation of a pod", "namespace", n.namespace, "name", n.name, "err", err)
+	default:
+		a.trouble.add(failure, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.pods[n.uid]
+	if p == nil {
+		return 0
+	}
+	if failure == gone {
+		delete(a.pods, n.uid)
+		return 0
+	}
+	p.sends = false
+	again = failure.backoff(p.failures)
+	p.failures++
+	p.notBefore = time.Now().Add(again)
+	return again
+}
+
+// behind tells how many pods are marked, and since when the first is.
+func (a *annotator) behind() (n int, oldest time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.pods {
+		if p.since.IsZero() {
+			continue
+		}
+		n++
+		if oldest.IsZero() || p.since.Before(oldest) {
+			oldest = p.since
+		}
+	}
+	return n, oldest
+}

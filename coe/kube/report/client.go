@@ -1,0 +1,108 @@
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+)
+
+// onlyMetadata asks for answers without a pod's specification and status.
+const onlyMetadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1," +
+	"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+
+// client writes to the API server. It tries nothing again: that is left to the
+// queues.
+type client struct {
+	pods   rest.Interface
+	events typedcorev1.EventsGetter
+}
+
+var (
+	_ patcher = (*client)(nil)
+	_ sender  = (*client)(nil)
+)
+
+func newClient(api *rest.Config) (*client, error) {
+	api = rest.CopyConfig(api)
+	api.QPS, api.RateLimiter = -1, nil
+	connection, err := rest.HTTPClientFor(api)
+	if err != nil {
+		return nil, err
+	}
+	events, err := typedcorev1.NewForConfigAndClient(api, connection)
+	if err != nil {
+		return nil, err
+	}
+	partial := metadata.ConfigFor(api)
+	partial.APIPath, partial.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	pods, err := rest.RESTClientForConfigAndClient(partial, connection)
+	if err != nil {
+		return nil, err
+	}
+	return &client{pods, events}, nil
+}
+
+// patch is a JSON merge patch (RFC 7396) of a pod's annotation. The uid makes it
+// fail on another pod of the same name; without a resource version it does not
+// matter what else was changed since.
+type patch struct {
+	Metadata struct {
+		UID         string             `json:"uid"`
+		Annotations map[string]*string `json:"annotations"` // nil removes
+	} `json:"metadata"`
+}
+
+func encodePatch(n note) ([]byte, error) {
+	var p patch
+	p.Metadata.UID = n.uid
+	p.Metadata.Annotations = map[string]*string{Annotation: nil}
+	if n.value != "" {
+		p.Metadata.Annotations[Annotation] = &n.value
+	}
+	return json.Marshal(p)
+}
+
+func (c *client) annotate(ctx context.Context, n note) (revision string, err error) {
+	body, err := encodePatch(n)
+	if err != nil {
+		return "", fmt.Errorf("encode patch of pod %s/%s: %w", n.namespace, n.name, err)
+	}
+	var answer metav1.PartialObjectMetadata
+	err = c.pods.Patch(types.MergePatchType).
+		Namespace(n.namespace).Resource("pods").Name(n.name).
+		Param("fieldManager", component).
+		SetHeader("Accept", onlyMetadata).
+		Body(body).MaxRetries(0).
+		Do(ctx).Into(&answer)
+	if err != nil {
+		return "", fmt.Errorf("annotate pod %s/%s: %w", n.namespace, n.name, err)
+	}
+	return answer.ResourceVersion, nil
+}
+
+func (c *client) create(ctx context.Context, e *corev1.Event) error {
+	_, err := c.events.Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{FieldManager: component})
+	if err != nil {
+		return fmt.Errorf("create event of %s %s/%s: %w", e.InvolvedObject.Kind, e.Namespace, e.InvolvedObject.Name, err)
+	}
+	return nil
+}
+
+func (c *client) repeat(ctx context.Context, e *corev1.Event) error {
+	body, err := json.Marshal(map[string]any{"count": e.Count, "lastTimestamp": e.LastTimestamp})
+	if err != nil {
+		return fmt.Errorf("encode patch of event %s/%s: %w", e.Namespace, e.Name, err)
+	}
+	_, err = c.events.Events(e.Namespace).Patch(ctx, e.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: component})
+	if err != nil {
+		return fmt.Errorf("count event of %s %s/%s: %w", e.InvolvedObject.Kind, e.Namespace, e.InvolvedObject.Name, err)
+	}
+	return nil
+}

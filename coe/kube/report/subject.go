@@ -1,0 +1,124 @@
+package report
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// Kinds of problems that name the entity itself.
+const (
+	kindPod     = "pod"
+	kindService = "service"
+)
+
+// subjects finds the Kubernetes objects that the problems of one namespace are
+// about.
+type subjects struct {
+	store     *coe.Store
+	namespace string
+	// pods are the namespace's by name; made when they are needed, which is when a
+	// backend has rejected something.
+	pods map[string]*coe.Pod
+}
+
+// of is the object that a problem is about; nil when it is of another origin, or
+// can't be told.
+func (s *subjects) of(p coe.Problem) *corev1.ObjectReference {
+	switch p.Kind {
+	case kindPod:
+		return s.pod(p.UID)
+	case kindService, netvirt.KindServiceVIP.String():
+		return s.service(serviceUID(p.UID))
+	case netvirt.KindFloatingIP.String():
+		return s.podOf(word(p.UID, 1)) // "router port address"
+	default:
+		return s.podOf(word(p.UID, 0)) // an interface, alone or with its address
+	}
+}
+
+// serviceUID is the uid of a service in the name of an object that is made of one:
+// "namespace uid …"; a problem of mapping names the uid alone.
+func serviceUID(name string) string {
+	if uid := word(name, 1); uid != "" {
+		return uid
+	}
+	return name
+}
+
+func word(s string, n int) string {
+	if words := strings.Fields(s); n < len(words) {
+		return words[n]
+	}
+	return ""
+}
+
+func (s *subjects) pod(uid string) *corev1.ObjectReference {
+	state := s.store.Pod(uid)
+	if state.Pod == nil || state.Origin != coe.Kubernetes {
+		return nil
+	}
+	return reference("Pod", state.Pod.Namespace, state.Pod.Name, uid)
+}
+
+// podOf is the pod of an interface.
+func (s *subjects) podOf(iface string) *corev1.ObjectReference {
+	namespace, name, _, err := netvirt.ParseInterfaceName(iface)
+	if err != nil || namespace != s.namespace {
+		return nil
+	}
+	if s.pods == nil {
+		s.pods = map[string]*coe.Pod{}
+		for _, p := range s.store.View(s.namespace).Pods {
+			s.pods[p.Name] = p
+		}
+	}
+	if p := s.pods[name]; p != nil {
+		return s.pod(p.UID)
+	}
+	return nil
+}
+
+func (s *subjects) service(uid string) *corev1.ObjectReference {
+	if s.store.Origin(uid) != coe.Kubernetes {
+		return nil
+	}
+	for _, service := range s.store.View(s.namespace).Services {
+		if service.UID == uid {
+			return reference("Service", s.namespace, service.Name, uid)
+		}
+	}
+	return nil
+}
+
+func reference(kind, namespace, name, uid string) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: kind, Namespace: namespace, Name: name, UID: types.UID(uid)}
+}
+
+// silent tells whether a problem is none to tell of: it is in the order of things,
+// and others tell of it.
+func silent(store *coe.Store, p coe.Problem) bool {
+	switch p.Reason {
+	case coe.Waiting:
+		return true
+	case coe.NoNode:
+		pod := store.Pod(p.UID).Pod
+		return pod != nil && pod.NodeName == "" // not scheduled yet
+	default:
+		return false
+	}
+}
+
+// standing tells whether the object of a uid is there, and whether it is to be
+// mapped.
+func standing(store *coe.Store, uid string) (there, wants bool) {
+	if store.Origin(uid) != coe.Kubernetes {
+		return false, false
+	}
+	pod := store.Pod(uid).Pod
+	return true, pod == nil || !pod.NoNetwork
+}

@@ -1,0 +1,174 @@
+package kube
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+// Service is what a service object says; nil for an ExternalName, which is a name
+// and nothing on the network.
+func Service(in *corev1.Service) *coe.Service {
+	if in.Spec.Type == corev1.ServiceTypeExternalName {
+		return nil
+	}
+	out := &coe.Service{
+		UID:       uid(in.UID),
+		Name:      in.Name,
+		Namespace: namespace(in.Namespace),
+		Headless:  in.Spec.ClusterIP == corev1.ClusterIPNone,
+		Affinity:  affinity(in),
+	}
+	if !out.Headless {
+		out.ClusterIPs = clusterIPs(in)
+		out.ExternalIPs = externalIPs(in)
+	}
+	for _, p := range in.Spec.Ports {
+		out.Ports = append(out.Ports, coe.ServicePort{
+			Name:       p.Name,
+			Protocol:   protocol(p.Protocol),
+			Port:       uint16(p.Port),
+			TargetPort: targetPortText(p.TargetPort),
+			NodePort:   uint16(p.NodePort),
+		})
+	}
+	return out
+}
+
+func clusterIPs(in *corev1.Service) []netip.Addr {
+	if len(in.Spec.ClusterIPs) > 0 {
+		return onePerFamily(in.Spec.ClusterIPs)
+	}
+	return onePerFamily([]string{in.Spec.ClusterIP})
+}
+
+// externalIPs are the addresses beside the cluster's on which the service answers.
+// A load balancer in Proxy mode hands traffic on to node ports: its address is not
+// one of ours.
+func externalIPs(in *corev1.Service) []netip.Addr {
+	var out []netip.Addr
+	add := func(text string) {
+		if a := address(text); a.IsValid() && !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	for _, text := range in.Spec.ExternalIPs {
+		add(text)
+	}
+	for _, ingress := range in.Status.LoadBalancer.Ingress {
+		if ingress.IPMode == nil || *ingress.IPMode != corev1.LoadBalancerIPModeProxy {
+			add(ingress.IP)
+		}
+	}
+	return out
+}
+
+// targetPortText is a number or a name; empty where the object says neither, as a
+// manifest may that no API server has completed.
+func targetPortText(in intstr.IntOrString) string {
+	if in.Type == intstr.Int && in.IntVal == 0 {
+		return ""
+	}
+	return in.String()
+}
+
+// affinity is how long a client keeps its endpoint, in seconds; 0: not.
+func affinity(in *corev1.Service) uint32 {
+	if in.Spec.SessionAffinity != corev1.ServiceAffinityClientIP {
+		return 0
+	}
+	config := in.Spec.SessionAffinityConfig
+	if config == nil || config.ClientIP == nil || config.ClientIP.TimeoutSeconds == nil {
+		return uint32(corev1.DefaultClientIPServiceAffinitySeconds)
+	}
+	return uint32(*config.ClientIP.TimeoutSeconds)
+}
+
+func protocol(in corev1.Protocol) string {
+	switch in {
+	case corev1.ProtocolUDP:
+		return "udp"
+	case corev1.ProtocolSCTP:
+		return "sctp"
+	default: // what an API server fills in for none
+		return "tcp"
+	}
+}
+
+// Endpoints is what an endpoint slice says; nil for one that belongs to no service
+// or holds no IP addresses.
+//
+// The slice's own words on readiness are taken: publishNotReadyAddresses is in
+// them already. Of an endpoint the first address counts, as for kube-proxy. A port
+// without a number is none.
+func Endpoints(in *discoveryv1.EndpointSlice) *coe.Endpoints {
+	service := in.Labels[discoveryv1.LabelServiceName]
+	if service == "" || in.AddressType == discoveryv1.AddressTypeFQDN {
+		return nil
+	}
+	out := &coe.Endpoints{
+		UID:         uid(in.UID),
+		Name:        service,
+		Namespace:   namespace(in.Namespace),
+		PortsByName: true,
+	}
+	for i := range in.Endpoints {
+		addEndpoint(out, &in.Endpoints[i])
+	}
+	// In which order a slice lists its endpoints means nothing.
+	slices.SortFunc(out.Addresses, netip.Addr.Compare)
+	slices.SortFunc(out.Terminating, netip.Addr.Compare)
+	for _, p := range in.Ports {
+		if p.Port != nil {
+			out.Ports = append(out.Ports, endpointPort(p))
+		}
+	}
+	return out
+}
+
+// addEndpoint adds an endpoint's address where it belongs:
+//
+//	ready | serving | terminating | added to
+//	yes   | any     | any         | Addresses
+//	no    | yes     | yes         | Terminating
+//	no    | otherwise             | neither
+//
+// A condition that is not there is yes, but for terminating.
+func addEndpoint(out *coe.Endpoints, in *discoveryv1.Endpoint) {
+	if len(in.Addresses) == 0 {
+		return
+	}
+	addr := address(in.Addresses[0])
+	if !addr.IsValid() {
+		return
+	}
+	is := func(condition *bool, otherwise bool) bool {
+		if condition == nil {
+			return otherwise
+		}
+		return *condition
+	}
+	c := in.Conditions
+	switch {
+	case is(c.Ready, true):
+		out.Addresses = append(out.Addresses, addr)
+	case is(c.Serving, true) && is(c.Terminating, false):
+		out.Terminating = append(out.Terminating, addr)
+	}
+}
+
+func endpointPort(in discoveryv1.EndpointPort) coe.EndpointPort {
+	out := coe.EndpointPort{Port: uint16(*in.Port), Protocol: "tcp"}
+	if in.Name != nil {
+		out.Name = *in.Name
+	}
+	if in.Protocol != nil {
+		out.Protocol = protocol(*in.Protocol)
+	}
+	return out
+}

@@ -1,0 +1,313 @@
+package kube_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/kube"
+	cluster "github.com/coe-bridge/coe-bridge/test/kube"
+)
+
+// said is all that a store says of a cluster, but for when it was said.
+type said struct {
+	Pods      map[string]coe.Pod
+	Services  map[string]*coe.Service
+	Endpoints map[string]*coe.Endpoints
+	Nodes     map[netip.Addr]*coe.Node
+}
+
+func newSaid() said {
+	return said{map[string]coe.Pod{}, map[string]*coe.Service{}, map[string]*coe.Endpoints{}, map[netip.Addr]*coe.Node{}}
+}
+
+func (s said) addPod(p coe.Pod) {
+	p.Said = coe.Said{}
+	s.Pods[p.UID] = p
+}
+
+func ofStore(store *coe.Store) said {
+	s := newSaid()
+	for _, name := range store.Namespaces() {
+		view := store.View(name)
+		for _, p := range view.Pods {
+			s.addPod(*p)
+		}
+		for _, one := range view.Services {
+			s.Services[one.UID] = one
+		}
+		for _, one := range view.Endpoints {
+			s.Endpoints[one.UID] = one
+		}
+	}
+	for addr, n := range store.Nodes() {
+		s.Nodes[addr] = n
+	}
+	return s
+}
+
+// ofCluster is what a store should say of a cluster as it is now.
+func ofCluster(t *testing.T, c *cluster.ControlPlane) said {
+	ctx, all, s := t.Context(), metav1.ListOptions{}, newSaid()
+	nodes, err := c.Client().CoreV1().Nodes().List(ctx, all)
+	require.NoError(t, err)
+	addresses := map[string]netip.Addr{}
+	for _, n := range nodes.Items {
+		one := kube.Node(&n)
+		s.Nodes[one.Address()], addresses[n.Name] = one, one.Address()
+	}
+	pods, err := c.Client().CoreV1().Pods("").List(ctx, all)
+	require.NoError(t, err)
+	for _, p := range pods.Items {
+		one := kube.Pod(&p)
+		if addr := addresses[p.Spec.NodeName]; addr.IsValid() {
+			one.HostIP = addr
+		}
+		s.addPod(*one)
+	}
+	services, err := c.Client().CoreV1().Services("").List(ctx, all)
+	require.NoError(t, err)
+	for _, one := range services.Items {
+		s.Services[string(one.UID)] = kube.Service(&one)
+	}
+	slices, err := c.Client().DiscoveryV1().EndpointSlices("").List(ctx, all)
+	require.NoError(t, err)
+	for _, one := range slices.Items {
+		s.Endpoints[string(one.UID)] = kube.Endpoints(&one)
+	}
+	return s
+}
+
+// running is a source that runs until its test ends.
+type running struct {
+	*kube.Source
+	store *coe.Store
+	log   *log
+}
+
+// log is what was logged.
+type log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *log) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+func run(t *testing.T, kubeconfig string, observe func(kube.PodSeen)) *running {
+	r := &running{store: coe.NewStore(nil, coe.Kubernetes), log: &log{}}
+	logger := slog.New(slog.NewTextHandler(io.MultiWriter(r.log, t.Output()), nil))
+	api, err := kube.Connect(kubeconfig, "test", logger)
+	require.NoError(t, err)
+	client, err := kubernetes.NewForConfig(api)
+	require.NoError(t, err)
+	r.Source = kube.NewSource(kube.Config{
+		Client: client, Store: r.store, Log: logger, Registerer: prometheus.NewRegistry(), Observe: observe,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-done:
+			require.ErrorIs(t, err, context.Canceled)
+		case <-time.After(time.Second):
+			t.Error("the source does not end")
+		}
+	})
+	return r
+}
+
+// problem is the problem of a resource; empty when it has none.
+func (r *running) problem(resource string) string {
+	for _, one := range r.Status().Resources {
+		if one.Resource == resource {
+			return one.Problem
+		}
+	}
+	return "no such resource"
+}
+
+func (r *running) eventually(t *testing.T, within time.Duration, what string, condition func() bool) {
+	t.Helper()
+	require.Eventually(t, condition, within, 20*time.Millisecond, what)
+}
+
+// inSync waits until the store says what the cluster is now.
+func (r *running) inSync(t *testing.T, c *cluster.ControlPlane, within time.Duration) {
+	t.Helper()
+	want := ofCluster(t, c)
+	begun := time.Now()
+	require.EventuallyWithT(t, func(t *assertions) { require.Equal(t, want, ofStore(r.store)) }, within, 20*time.Millisecond)
+	t.Logf("in sync after %v", time.Since(begun).Round(time.Millisecond))
+}
+
+func TestFollowsThroughFaults(t *testing.T) {
+	c := cluster.ForTest(t, cluster.Config{})
+	ctx := t.Context()
+	_, err := c.MakeNamespaces(ctx, 2)
+	require.NoError(t, err)
+	pods := cluster.PodLoad{Count: 50, Namespaces: 2, Nodes: 3}
+	_, err = c.MakePods(ctx, pods)
+	require.NoError(t, err)
+
+	var seen seenPods
+	r := run(t, c.Kubeconfig(), seen.observe)
+	r.inSync(t, c, 10*time.Second)
+	r.eventually(t, 5*time.Second, "watching", func() bool { return r.store.Complete() && r.Status().Reachable })
+	require.Equal(t, 50, seen.count())
+
+	t.Run("nodes come after their pods", func(t *testing.T) {
+		_, err := c.MakeNodes(ctx, 3)
+		require.NoError(t, err)
+		r.inSync(t, c, 5*time.Second)
+		require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, cluster.Node(1), metav1.DeleteOptions{}))
+		r.inSync(t, c, 5*time.Second)
+	})
+	t.Run("services", func(t *testing.T) {
+		load := cluster.ServiceLoad{Count: 5, Endpoints: 4, Namespaces: 2}
+		_, err := c.MakeServices(ctx, load)
+		require.NoError(t, err)
+		r.inSync(t, c, 5*time.Second)
+		_, err = c.FlapEndpoints(ctx, load, 1)
+		require.NoError(t, err)
+		r.inSync(t, c, 5*time.Second)
+	})
+	t.Run("phases and addresses", func(t *testing.T) {
+		require.NoError(t, c.SetPodStatus(ctx, cluster.Namespace(0), "pod-0", cluster.PodStatus{Phase: corev1.PodFailed}))
+		require.NoError(t, c.SetPodStatus(ctx, cluster.Namespace(1), "pod-1", cluster.PodStatus{
+			Phase: corev1.PodRunning, Addresses: []netip.Addr{netip.MustParseAddr("10.11.2.3")}, Ready: true,
+		}))
+		r.inSync(t, c, 5*time.Second)
+	})
+	t.Run("the API server is killed", func(t *testing.T) {
+		before := ofStore(r.store)
+		require.NoError(t, c.APIServer.Kill())
+		r.eventually(t, 5*time.Second, "said to be unreachable", func() bool { return !r.Status().Reachable })
+		require.Contains(t, r.problem("pods"), "the API server can't be reached: dial tcp 127.0.0.1:")
+		require.Equal(t, before, ofStore(r.store))
+		require.Equal(t, 1, r.log.count("can't be followed"), "logged once, when it turns")
+		require.NoError(t, c.APIServer.Start(ctx))
+		_, err := c.DeletePods(ctx, cluster.PodLoad{Count: 10, Namespaces: 2})
+		require.NoError(t, err)
+		r.inSync(t, c, 5*time.Second)
+		r.eventually(t, 5*time.Second, "followed again", func() bool { return r.Status().Reachable })
+		require.Equal(t, 5, r.log.count("msg=listed"), "the watch went on where it was")
+		require.Zero(t, r.log.count("listed anew"))
+	})
+	t.Run("the API server hangs", func(t *testing.T) {
+		require.NoError(t, c.APIServer.Signal(syscall.SIGSTOP))
+		defer func() { require.NoError(t, c.APIServer.Signal(syscall.SIGCONT)) }()
+		begun := time.Now()
+		r.eventually(t, 40*time.Second, "said to be unreachable", func() bool { return !r.Status().Reachable })
+		t.Logf("found out after %v: %s", time.Since(begun).Round(time.Second), r.problem("pods"))
+		require.NoError(t, c.APIServer.Signal(syscall.SIGCONT))
+		_, err := c.DeletePods(ctx, cluster.PodLoad{Count: 10, Namespaces: 2, Prefix: "pod-1"})
+		require.NoError(t, err)
+		r.inSync(t, c, 10*time.Second)
+	})
+	r.eventually(t, 10*time.Second, "followed again", func() bool { return r.Status().Reachable })
+	require.Equal(t, len(ofStore(r.store).Pods), seen.count())
+}
+
+func TestUnreachableAtStart(t *testing.T) {
+	c := cluster.ForTest(t, cluster.Config{})
+	require.NoError(t, c.APIServer.Kill())
+	r := run(t, c.Kubeconfig(), nil)
+	r.eventually(t, 5*time.Second, "a problem", func() bool { return r.problem("nodes") != "" })
+	require.False(t, r.store.Complete())
+	require.False(t, r.Status().Synced)
+	require.NoError(t, c.APIServer.Start(t.Context()))
+	r.inSync(t, c, 6*time.Second)
+	r.eventually(t, 6*time.Second, "all listed", r.store.Complete)
+}
+
+func TestRights(t *testing.T) {
+	c := cluster.ForTest(t, cluster.Config{RBAC: true})
+	all := []string{"list", "watch"}
+	grant(t, c, rbacv1.PolicyRule{Verbs: all, APIGroups: []string{""}, Resources: []string{"namespaces", "nodes", "pods"}},
+		rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}})
+	r := run(t, kubeconfig(t, c, time.Hour), nil)
+
+	r.eventually(t, 5*time.Second, "rights are missing", func() bool {
+		return r.problem("services") != "" && r.problem("endpointslices") != ""
+	})
+	require.Contains(t, r.problem("services"), `apply deploy/rbac.yaml, which grants the verb "list" on resource "services" of API group ""`)
+	require.Contains(t, r.problem("endpointslices"), `grants the verb "watch" on resource "endpointslices" of API group "discovery.k8s.io"`)
+	require.True(t, r.Status().Reachable)
+	require.False(t, r.store.Complete(), "services are not known")
+
+	grant(t, c, rbacv1.PolicyRule{Verbs: all, APIGroups: []string{"", "discovery.k8s.io"},
+		Resources: []string{"namespaces", "nodes", "pods", "services", "endpointslices"}})
+	r.eventually(t, 10*time.Second, "all rights are there", func() bool {
+		return r.store.Complete() && r.problem("endpointslices") == ""
+	})
+	r.inSync(t, c, time.Second)
+	require.Equal(t, 2, r.log.count("can't be followed"))
+	require.Equal(t, 5, r.log.count("listed"), "what was listed is not listed again to be watched")
+}
+
+// The token ends, the watches do with the API server, what happened since is
+// forgotten by etcd, and then the kubeconfig is replaced.
+func TestCredentialsEndAndAreReplaced(t *testing.T) {
+	c := cluster.ForTest(t, cluster.Config{RBAC: true})
+	ctx := t.Context()
+	grant(t, c, rbacv1.PolicyRule{Verbs: []string{"list", "watch"}, APIGroups: []string{"", "discovery.k8s.io"},
+		Resources: []string{"namespaces", "nodes", "pods", "services", "endpointslices"}})
+	_, err := c.MakeNamespaces(ctx, 1)
+	require.NoError(t, err)
+	_, err = c.MakePods(ctx, cluster.PodLoad{Count: 5, Nodes: 1})
+	require.NoError(t, err)
+
+	path := kubeconfig(t, c, 3*time.Second)
+	r := run(t, path, nil)
+	r.inSync(t, c, 5*time.Second)
+	restart := func() {
+		require.NoError(t, c.APIServer.Kill())
+		require.NoError(t, c.APIServer.Start(ctx))
+	}
+	restart()
+	refused := func() bool { return strings.Contains(r.problem("pods"), "refuses the credentials") }
+	r.eventually(t, 30*time.Second, "credentials are refused", refused)
+	require.Len(t, ofStore(r.store).Pods, 5)
+
+	_, err = c.DeletePods(ctx, cluster.PodLoad{Count: 3})
+	require.NoError(t, err)
+	_, err = c.MakePods(ctx, cluster.PodLoad{Count: 2, Prefix: "new-", Nodes: 1})
+	require.NoError(t, err)
+	require.NoError(t, c.CompactEtcd(ctx))
+	restart()
+	r.eventually(t, 10*time.Second, "still refused", refused)
+	require.NoError(t, os.Rename(kubeconfig(t, c, time.Hour), path))
+	r.inSync(t, c, 8*time.Second)
+	r.eventually(t, 5*time.Second, "no problem is left", func() bool { return r.problem("pods") == "" })
+	require.Equal(t, 1, r.log.count(`msg="listed anew" resource=pods`))
+	require.Equal(t, 1, r.log.count("credentials for Kubernetes were replaced"))
+	require.NotContains(t, r.log.text.String(), token(t, path), "no secret is logged")
+}

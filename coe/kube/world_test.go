@@ -1,0 +1,91 @@
+package kube_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/coe-bridge/coe-bridge/coe/kube"
+	cluster "github.com/coe-bridge/coe-bridge/test/kube"
+)
+
+type assertions = assert.CollectT
+
+// account is who the source is in a cluster that asks roles.
+const account = "coe-bridge"
+
+// grant gives the account these rights and no others.
+func grant(t *testing.T, c *cluster.ControlPlane, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	ctx, meta := t.Context(), metav1.ObjectMeta{Name: account}
+	roles := c.Client().RbacV1().ClusterRoles()
+	_, err := roles.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		_, err = roles.Update(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		return
+	}
+	require.NoError(t, err)
+	_, err = c.Client().RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: account},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: account}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = c.Client().CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
+// kubeconfig is the path of a new kubeconfig with a token of the account.
+func kubeconfig(t *testing.T, c *cluster.ControlPlane, lifetime time.Duration) string {
+	t.Helper()
+	token, err := c.ServiceAccountToken(t.Context(), metav1.NamespaceDefault, account, lifetime)
+	require.NoError(t, err)
+	path, err := c.WriteKubeconfig(token)
+	require.NoError(t, err)
+	return path
+}
+
+// token is the token of a kubeconfig.
+func token(t *testing.T, path string) string {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(path)
+	require.NoError(t, err)
+	for _, user := range config.AuthInfos {
+		return user.Token
+	}
+	t.Fatal("the kubeconfig has no user")
+	return ""
+}
+
+// seenPods are the pods that an observer was told of.
+type seenPods struct {
+	mu   sync.Mutex
+	pods map[string]kube.PodSeen
+}
+
+func (s *seenPods) observe(p kube.PodSeen) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pods == nil {
+		s.pods = map[string]kube.PodSeen{}
+	}
+	s.pods[p.UID] = p
+	if p.Deleted {
+		delete(s.pods, p.UID)
+	}
+}
+
+func (s *seenPods) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.pods)
+}

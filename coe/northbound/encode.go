@@ -1,0 +1,178 @@
+package northbound
+
+import (
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+// AppendPod appends the entry of pod:coe/pods that Pod reads as p, as far as the
+// model can say it: of an interface's addresses the first, and neither the node's
+// name nor that the pod wants no network.
+func AppendPod(raw []byte, p *coe.Pod) []byte {
+	o := object{append(raw, '{')}
+	o.text("uid", p.UID)
+	o.text("name", p.Name)
+	o.address("host-ip-address", p.HostIP)
+	o.text("network-NS", p.Namespace)
+	o.text("port-mac-address", p.MAC)
+	appendList(&o, "interface", p.Interfaces, func(o *object, i coe.PodInterface) {
+		o.text("uid", i.UID)
+		o.address("ip-address", first(i.Addresses))
+		o.text("network-type", i.NetworkType)
+		o.number("segmentation-id", uint64(i.SegmentationID))
+	})
+	return append(o.raw, '}')
+}
+
+// AppendService appends the entry of service:service-information/services that
+// Service reads as s, as far as the model can say it: the first cluster address,
+// ports without their protocols, and no affinity. A headless service is one
+// without an address. All addresses of others are external-ip-address.
+func AppendService(raw []byte, s *coe.Service) []byte {
+	o := object{append(raw, '{')}
+	o.text("uid", s.UID)
+	o.text("name", s.Name)
+	o.address("cluster-ip-address", first(s.ClusterIPs))
+	o.text("network-NS", s.Namespace)
+	appendSet(&o, "external-ip-address", s.ExternalIPs, appendAddress)
+	appendList(&o, "service-ports", s.Ports, func(o *object, p coe.ServicePort) {
+		o.text("name", p.Name)
+		o.number("port", uint64(p.Port))
+		o.text("target-port", p.TargetPort)
+		o.number("node-port", uint64(p.NodePort))
+	})
+	appendSet(&o, "endpoints", s.PodEndpoints, appendString)
+	return append(o.raw, '}')
+}
+
+// AppendEndpoints appends the entry of service:endpoints-info/endpoints that
+// Endpoints reads as e, as far as the model can say it: without the addresses that
+// are going away, and ports without their protocols.
+func AppendEndpoints(raw []byte, e *coe.Endpoints) []byte {
+	o := object{append(raw, '{')}
+	o.text("uid", e.UID)
+	o.text("name", e.Name)
+	o.text("network-NS", e.Namespace)
+	appendList(&o, "endpoint-addresses", e.Addresses, func(o *object, a netip.Addr) {
+		o.address("ip-address", a)
+	})
+	appendList(&o, "endpoint-ports", e.Ports, func(o *object, p coe.EndpointPort) {
+		o.text("name", p.Name)
+		o.number("port", uint64(p.Port))
+	})
+	return append(o.raw, '}')
+}
+
+// AppendNode appends the entry of k8s-node:k8s-nodes-info/k8s-nodes that Node
+// reads as n, as far as the model can say it: the first pod-cidr.
+func AppendNode(raw []byte, n *coe.Node) []byte {
+	o := object{append(raw, '{')}
+	o.text("uid", n.UID)
+	o.text("host-name", n.HostName)
+	o.address("external-ip-address", n.ExternalIP)
+	o.address("internal-ip-address", n.InternalIP)
+	if len(n.PodCIDRs) > 0 {
+		o.text("pod-cidr", n.PodCIDRs[0].String())
+	}
+	return append(o.raw, '}')
+}
+
+func first(addresses []netip.Addr) netip.Addr {
+	if len(addresses) == 0 {
+		return netip.Addr{}
+	}
+	return addresses[0]
+}
+
+// object is a JSON object that is being written. Leaves that say nothing are left
+// out.
+type object struct{ raw []byte }
+
+func (o *object) member(name string) {
+	if o.raw[len(o.raw)-1] != '{' {
+		o.raw = append(o.raw, ',')
+	}
+	o.raw = append(o.raw, '"')
+	o.raw = append(o.raw, name...)
+	o.raw = append(o.raw, `":`...)
+}
+
+func (o *object) text(name, value string) {
+	if value != "" {
+		o.member(name)
+		o.raw = appendString(o.raw, value)
+	}
+}
+
+func (o *object) number(name string, n uint64) {
+	if n != 0 {
+		o.member(name)
+		o.raw = strconv.AppendUint(o.raw, n, 10)
+	}
+}
+
+func (o *object) address(name string, a netip.Addr) {
+	if a.IsValid() {
+		o.member(name)
+		o.raw = appendAddress(o.raw, a)
+	}
+}
+
+// appendList writes a list, an object an entry.
+func appendList[T any](o *object, name string, entries []T, write func(*object, T)) {
+	for i, entry := range entries {
+		if i == 0 {
+			o.member(name)
+		}
+		o.raw = append(o.raw, "[,"[min(i, 1)], '{')
+		write(o, entry)
+		o.raw = append(o.raw, '}')
+	}
+	if len(entries) > 0 {
+		o.raw = append(o.raw, ']')
+	}
+}
+
+// appendSet writes a leaf-list, in which no value is twice.
+func appendSet[T comparable](o *object, name string, values []T, write func([]byte, T) []byte) {
+	for i, value := range values {
+		if slices.Contains(values[:i], value) {
+			continue
+		}
+		if i == 0 {
+			o.member(name)
+		}
+		o.raw = write(append(o.raw, "[,"[min(i, 1)]), value)
+	}
+	if len(values) > 0 {
+		o.raw = append(o.raw, ']')
+	}
+}
+
+func appendAddress(raw []byte, a netip.Addr) []byte {
+	return append(a.AppendTo(append(raw, '"')), '"')
+}
+
+// plain are the characters that stand for themselves in a JSON string.
+var plain = func() (plain [256]bool) {
+	for c := byte(' '); c <= '~'; c++ {
+		plain[c] = c != '"' && c != '\\'
+	}
+	return plain
+}()
+
+// appendString writes a JSON string. Almost all have plain characters alone.
+func appendString(raw []byte, text string) []byte {
+	for i := range len(text) {
+		if !plain[text[i]] {
+			quoted, _ := json.Marshal(text) // strings always encode
+			return append(raw, quoted...)
+		}
+	}
+	raw = append(append(raw, '"'), text...)
+	return append(raw, '"')
+}

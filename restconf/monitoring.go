@@ -1,0 +1,69 @@
+package restconf
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/yang"
+)
+
+// monitoringTop is what RFC 8040 section 9.3 has a server say of itself.
+const monitoringTop = "ietf-restconf-monitoring:restconf-state"
+
+// capabilities are the query parameters that are optional and served.
+var capabilities = []string{
+	"urn:ietf:params:restconf:capability:defaults:1.0?basic-mode=explicit",
+	"urn:ietf:params:restconf:capability:depth:1.0",
+	"urn:ietf:params:restconf:capability:fields:1.0",
+	"urn:ietf:params:restconf:capability:with-defaults:1.0",
+}
+
+// monitoring is the Source of restconf-state.
+type monitoring map[string]Streams
+
+type listedStream struct {
+	Name        string   `json:"name"`
+	Description string   `json:"description,omitempty"`
+	Replay      bool     `json:"replay-support"`
+	Access      []access `json:"access"`
+}
+
+type access struct {
+	Encoding string `json:"encoding"`
+	Location string `json:"location"`
+}
+
+// Get implements Source.
+func (m monitoring) Get(_ context.Context, content Content, top *yang.Node) (*yang.Data, error) {
+	if content == ContentConfig {
+		return nil, nil
+	}
+	state := map[string]any{"capabilities": map[string]any{"capability": capabilities}}
+	if listed := m.streams(); len(listed) > 0 {
+		state["streams"] = map[string]any{"stream": listed}
+	}
+	raw, err := json.Marshal(state)
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", monitoringTop, err)
+	}
+	return yang.DecodeObject(raw, top)
+}
+
+func (m monitoring) streams() []listedStream {
+	var all []listedStream
+	for _, kind := range slices.Sorted(maps.Keys(m)) {
+		for _, key := range m[kind].Source.Keys() {
+			name := streamName(kind, key)
+			all = append(all, listedStream{
+				Name: name, Description: m[kind].Description,
+				Access: []access{{"json", streamsPrefix + strings.ReplaceAll(url.PathEscape(name), "%3D", "=")}},
+			})
+		}
+	}
+	return all
+}

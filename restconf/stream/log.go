@@ -1,0 +1,206 @@
+package stream
+
+import (
+	"container/list"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// DefaultGraves is how many removals a Log remembers.
+const DefaultGraves = 16384
+
+// Config is what a Log is told.
+type Config struct {
+	// Identity is what revisions belong to: IDs of another one are not gone on from.
+	Identity string
+	// Begin and Complete are the names of the notifications that stand around a
+	// snapshot. What was not told between them is not there.
+	Begin, Complete string
+	// Graves is how many removals are remembered, over all streams, for those who
+	// come back or are slow; 0 means DefaultGraves. Who missed more gets a snapshot.
+	Graves int
+}
+
+// Log keeps the latest event of every key of many streams, in the order of
+// revisions. What a follower has yet to hear of its stream are the events after its
+// revision: so a follower costs the same however far it is behind, and nobody waits
+// for it. It is safe for use by many goroutines.
+type Log struct {
+	cfg Config
+
+	mu       sync.Mutex
+	revision int64 // 0 until the first Reset
+	// floor is that of streams that are in no feed.
+	floor  int64
+	feeds  map[string]*feed
+	graves []grave // in the order of revisions
+}
+
+// feed is one stream. It is there while it has events or followers.
+type feed struct {
+	// floor is the revision after which all changes are known: older removals may
+	// have been forgotten.
+	floor   int64
+	keys    map[string]*list.Element // of order
+	order   list.List                // of *entry, by revision
+	cursors map[*Cursor]struct{}
+}
+
+// entry is the latest event of a key.
+type entry struct {
+	key      string
+	revision int64
+	gone     bool
+	event    Event // without ID
+}
+
+// grave is where a removal is remembered.
+type grave struct {
+	stream, key string
+	revision    int64
+}
+
+// Change is what a revision did to one key of a stream.
+type Change struct {
+	Stream, Key string
+	Name        string // of the notification
+	Content     []byte
+	// Gone says that the key is no more: a snapshot leaves it out.
+	Gone bool
+}
+
+// NewLog returns a Log that knows nothing yet: its followers wait.
+func NewLog(cfg Config) *Log {
+	if cfg.Graves <= 0 {
+		cfg.Graves = DefaultGraves
+	}
+	return &Log{cfg: cfg, feeds: map[string]*feed{}}
+}
+
+// Reset makes the Log hold exactly what changes say, as of a revision, which is not
+// below one that anybody was told before. Every follower gets a snapshot.
+func (l *Log) Reset(revision int64, changes []Change) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.revision, l.floor, l.graves = revision, revision, nil
+	maps.DeleteFunc(l.feeds, func(_ string, f *feed) bool {
+		f.clear(revision)
+		return len(f.cursors) == 0
+	})
+	l.apply(changes)
+}
+
+// Apply takes what one revision changed, which is above all before. Nothing is
+// told of it before it is there as a whole.
+func (l *Log) Apply(revision int64, changes []Change) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.revision = revision
+	l.apply(changes)
+	l.forget()
+}
+
+func (l *Log) apply(changes []Change) {
+	now := time.Now()
+	for _, c := range changes {
+		l.feed(c.Stream).put(&entry{
+			key: c.Key, revision: l.revision, gone: c.Gone,
+			event: Event{Time: now, Name: c.Name, Content: c.Content},
+		})
+		if c.Gone {
+			l.graves = append(l.graves, grave{c.Stream, c.Key, l.revision})
+		}
+	}
+}
+
+// forget drops the oldest removals that are too many.
+func (l *Log) forget() {
+	for len(l.graves) > l.cfg.Graves {
+		g := l.graves[0]
+		l.graves = l.graves[1:]
+		f := l.feeds[g.stream]
+		if f == nil {
+			continue
+		}
+		place := f.keys[g.key]
+		if place == nil || place.Value.(*entry).revision != g.revision {
+			continue // it came back
+		}
+		f.order.Remove(place)
+		delete(f.keys, g.key)
+		f.floor = g.revision
+		l.release(g.stream, f)
+	}
+}
+
+// feed returns a stream; of one that is new nothing has changed since the floor.
+func (l *Log) feed(name string) *feed {
+	f := l.feeds[name]
+	if f == nil {
+		f = &feed{floor: l.floor, keys: map[string]*list.Element{}, cursors: map[*Cursor]struct{}{}}
+		l.feeds[name] = f
+	}
+	return f
+}
+
+// release lets a feed go that nobody needs.
+func (l *Log) release(name string, f *feed) {
+	if len(f.keys) == 0 && len(f.cursors) == 0 {
+		delete(l.feeds, name)
+		l.floor = max(l.floor, f.floor)
+	}
+}
+
+// Streams lists the streams that have something.
+func (l *Log) Streams() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var names []string
+	for name, f := range l.feeds {
+		if f.lives() {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (f *feed) lives() bool {
+	for place := f.order.Back(); place != nil; place = place.Prev() {
+		if !place.Value.(*entry).gone {
+			return true
+		}
+	}
+	return false
+}
+
+// put makes e the latest event of its key and of the feed, and wakes the followers.
+func (f *feed) put(e *entry) {
+	if old := f.keys[e.key]; old != nil {
+		f.order.Remove(old)
+	}
+	f.keys[e.key] = f.order.PushBack(e)
+	f.wake()
+}
+
+// clear forgets all; every follower gets a snapshot.
+func (f *feed) clear(floor int64) {
+	f.floor = floor
+	f.order.Init()
+	clear(f.keys)
+	for c := range f.cursors {
+		c.after = nowhere
+	}
+	f.wake()
+}
+
+func (f *feed) wake() {
+	for c := range f.cursors {
+		select {
+		case c.ready <- struct{}{}:
+		default: // it is awake already
+		}
+	}
+}

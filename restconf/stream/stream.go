@@ -1,0 +1,52 @@
+// Package stream is what event streams are made of: the events, the contract
+// between who has streams and who serves them, and Log, which keeps for many
+// streams what every follower of them has yet to hear.
+//
+// It knows no HTTP, no datastore and not what the events mean. What it promises:
+//
+//   - A follower hears the latest of every key that has changed. It may miss what was
+//     replaced before it could be told, never what stands: so events are whole, each
+//     says all there is to say of its key.
+//   - Events come in groups, and the last of a group has an ID. Who has taken a group
+//     as a whole knows the stream exactly as it was at the revision of that ID.
+//   - With that ID a follower goes on at any replica. One that is behind tells nothing
+//     until it has more: nobody who takes whole groups goes back in time.
+//   - Where that is not possible, the group is a snapshot: what it does not tell is not
+//     there.
+package stream
+
+import "time"
+
+// Event is one notification, as it goes to followers.
+type Event struct {
+	// ID names the place after this event, which is then the last of its group; empty
+	// where more of the group has to come.
+	ID   string
+	Time time.Time // when the source learned of it
+	// Name is the notification's, "module:name".
+	Name string
+	// Content is the notification's RFC 7951 object, on one line. It is not changed
+	// by anybody.
+	Content []byte
+}
+
+// Source has streams of one kind: one of each key.
+type Source interface {
+	// Keys lists the streams that there are now, for people to choose from; Open may
+	// know more. A kind of one stream has the key "".
+	Keys() []string
+	// Open begins to follow the stream of a key. after is the ID of the last event
+	// that the follower has taken, empty for none; one that the source can't go on
+	// from gets a snapshot. ok is false where there is no such stream.
+	Open(key, after string) (s Subscription, ok bool)
+}
+
+// Subscription is one follower's place in a stream. It is used by one goroutine.
+type Subscription interface {
+	// Take returns the group of what has happened since the last Take, and nothing
+	// where that is nothing. It does not wait.
+	Take() []Event
+	// Ready receives when there may be something to Take.
+	Ready() <-chan struct{}
+	Close()
+}

@@ -1,0 +1,100 @@
+package kube
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// module makes a small module and returns a build of it.
+func module(t *testing.T, source string) (build, *buildLog) {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, writeFiles(dir, map[string][]byte{
+		"go.mod": []byte("module small\n\ngo 1.26.0\n"), "go.sum": nil, "main.go": []byte(source),
+	}))
+	said := &buildLog{}
+	return build{source: dir, cache: t.TempDir(), version: "v0", progress: said}, said
+}
+
+const good = "package main\n\nfunc main() {}\n"
+
+func TestBuildOnce(t *testing.T) {
+	b, said := module(t, good)
+	var binaries [3]string
+	var wg sync.WaitGroup
+	for i := range binaries {
+		wg.Go(func() {
+			var err error
+			binaries[i], err = b.run(t.Context())
+			require.NoError(t, err)
+		})
+	}
+	wg.Wait()
+	require.Equal(t, 1, strings.Count(said.text.String(), "built Kubernetes"), "the others waited: %s", &said.text)
+	require.Equal(t, [3]string{binaries[0], binaries[0], binaries[0]}, binaries)
+	require.FileExists(t, binaries[0])
+
+	said.text.Reset()
+	again, err := b.run(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, binaries[0], again)
+	require.Empty(t, said.text.String(), "nothing is done and nothing said")
+
+	require.NoError(t, os.WriteFile(filepath.Join(b.source, "main.go"), []byte(good+"\n// changed\n"), 0o644))
+	other, err := b.run(t.Context())
+	require.NoError(t, err)
+	require.NotEqual(t, binaries[0], other)
+}
+
+func TestBuildFails(t *testing.T) {
+	b, _ := module(t, "package main\n\nfunc main() { wrong() }\n")
+	binary, err := b.run(t.Context())
+	require.ErrorContains(t, err, "undefined: wrong")
+	require.NoFileExists(t, binary)
+}
+
+func TestBuildIsCancelled(t *testing.T) {
+	b, _ := module(t, good)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	binary, err := b.run(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NoFileExists(t, binary)
+}
+
+func TestBuildWaitsForAnother(t *testing.T) {
+	b, said := module(t, good)
+	lock := filepath.Join(t.TempDir(), "lock")
+	unlock, err := b.lock(t.Context(), lock)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = b.lock(ctx, lock)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Contains(t, said.text.String(), "waiting for another process")
+	unlock()
+	unlock, err = b.lock(t.Context(), lock)
+	require.NoError(t, err)
+	unlock()
+}
+
+func TestVersionIsTheModules(t *testing.T) {
+	source, err := findSource()
+	require.NoError(t, err)
+	text, err := os.ReadFile(filepath.Join(source, "go.mod"))
+	require.NoError(t, err)
+	require.Contains(t, string(text), "k8s.io/kubernetes "+Version+"\n")
+	require.Equal(t, 33, strings.Count(string(text), " => "), "replaced modules")
+}
+
+func TestSourceIsLookedForAbove(t *testing.T) {
+	t.Chdir(t.TempDir())
+	_, err := findSource()
+	require.ErrorContains(t, err, "run this within the source tree")
+}
