@@ -108,6 +108,7 @@ const (
 	NoEndpoint      Reason = "NoEndpoint"      // an endpoint names no pod that is mapped
 	NoPort          Reason = "NoPort"          // a target port's name is on no endpoint
 	NoClusterIP     Reason = "NoClusterIP"     // the service has no address, and no pool "services" serves it
+	PoolOverlaps    Reason = "PoolOverlaps"    // a node's pod-cidr overlaps another pool
 	BackendRejected Reason = "BackendRejected" // the backend will never take the object as it is
 )
 

@@ -3,6 +3,8 @@ package dhcppool
 import (
 	"net/netip"
 	"slices"
+
+	"go4.org/netipx"
 )
 
 // Sizes of the blocks that pools of more than one elan are carved into: the
@@ -186,10 +188,11 @@ func larger(p, q netip.Prefix) netip.Prefix {
 }
 
 // newBlock returns the block that the elan would hold, nil where none of its
-// addresses can be its gateway. except is kept for an interface.
+// addresses can be its gateway, or somebody has its network or broadcast address.
+// except is kept for an interface.
 func newBlock(d *domain, elan ELAN, p Pool, prefix netip.Prefix, except ...netip.Addr) *block {
 	gateway, found := gatewayOf(d, p, prefix, except)
-	if !found {
+	if !found || !d.edgesFree(prefix) {
 		return nil
 	}
 	return &block{
@@ -197,6 +200,12 @@ func newBlock(d *domain, elan ELAN, p Pool, prefix netip.Prefix, except ...netip
 		pool:      p,
 		addresses: addressesOf(prefix, p),
 	}
+}
+
+// edgesFree tells whether nobody has the network or broadcast address of a prefix.
+func (d *domain) edgesFree(p netip.Prefix) bool {
+	last := netipx.PrefixLastIP(p)
+	return (inside(p, p.Addr()) || d.free(p.Addr())) && (inside(p, last) || d.free(last))
 }
 
 // first takes an address of a block that is not yet anyone's; a nil block where

@@ -16,6 +16,7 @@ var fuzzPools = [][]dhcppool.Pool{
 	{pool("default", "192.168.10.0/25", "", "", "192.168.10.9"), pool("default", "fd00::/120", "", "", "")},
 	{pool("e1", "192.168.10.0/28", "", "", ""), pool("default", "192.168.10.32/27", "", "", "")},
 	{pool("default", "192.168.10.64/30", "", "", ""), pool("services", "192.168.10.0/28", "", "", "")},
+	{pool("e1", "192.168.10.0/27", "", "", ""), pool("node", "192.168.10.32/28", "", "", ""), pool("node", "fd00::/122", "", "", "")},
 	{},
 }
 
@@ -57,7 +58,7 @@ func (s *allocatorStory) setPools(x byte) {
 
 func (s *allocatorStory) step(what, x byte) {
 	e := s.elan(x)
-	network, _ := s.a.Serving(e.Name, "default")
+	network, _ := s.a.Serving(e.Name, "node", "default")
 	s.owners++
 	owner := fmt.Sprint(s.owners)
 	held := s.a.State().Held
@@ -111,6 +112,9 @@ func (s *allocatorStory) laws() {
 		for _, b := range state.Blocks {
 			if b.ELAN.Domain == h.Domain {
 				require.NotEqual(s, b.Gateway, h.Address, "a gateway is held")
+				edge := b.Prefix.Contains(h.Address) && h.Address.Is4() && b.Prefix.Bits() < 31 &&
+					(h.Address == b.Prefix.Addr() || !b.Prefix.Contains(h.Address.Next()))
+				require.False(s, edge, "%v is the network or broadcast address of %v", h, b)
 			}
 		}
 	}
@@ -142,10 +146,12 @@ func (s *allocatorStory) emptied() {
 	s.a.Sweep()
 	require.Equal(s, dhcppool.State{}, s.a.State())
 	e := s.elan(1)
-	network, _ := s.a.Serving(e.Name, "default")
+	network, _ := s.a.Serving(e.Name, "node", "default")
 	fresh := dhcppool.NewAllocator()
 	fresh.SetPools(s.pools)
-	want, _ := allocateAll(s.T, fresh, e, network, false)
-	got, _ := allocateAll(s.T, s.a, e, network, false)
-	require.ElementsMatch(s, want, got)
+	for _, v6 := range []bool{false, true} {
+		want, _ := allocateAll(s.T, fresh, e, network, v6)
+		got, _ := allocateAll(s.T, s.a, e, network, v6)
+		require.ElementsMatch(s, want, got)
+	}
 }

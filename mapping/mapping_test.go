@@ -247,6 +247,49 @@ func TestServices(t *testing.T) {
 			floating: map[string]string{"10.11.2.28": svc1},
 		},
 		{
+			name: "ports by name: who does not list a port does not serve it",
+			services: []*coe.Service{{
+				UID: svc1, Name: "web", ClusterIPs: []netip.Addr{cluster}, Ports: []coe.ServicePort{
+					{Name: "http", Protocol: "tcp", Port: 80, TargetPort: "8080"},
+					{Name: "admin", Protocol: "tcp", Port: 81, TargetPort: "metrics"},
+					{Name: "http", Protocol: "udp", Port: 80, TargetPort: "8080"},
+				},
+			}},
+			endpoints: []*coe.Endpoints{
+				{Name: "web", PortsByName: true, Addresses: []netip.Addr{outside}, Ports: []coe.EndpointPort{{Name: "http", Protocol: "tcp", Port: 8081}}},
+				{Name: "web", PortsByName: true, Addresses: []netip.Addr{pods}, Ports: []coe.EndpointPort{{Name: "metrics", Protocol: "tcp", Port: 9090}}},
+			},
+			want:     vips{"tcp 10.96.0.20:80": "172.30.1.9:8081", "tcp 10.96.0.20:81": "", "udp 10.96.0.20:80": ""},
+			floating: map[string]string{"10.11.2.28": svc1},
+		},
+		{
+			name: "ports by name: the only port of another name is another",
+			services: []*coe.Service{{
+				UID: svc1, Name: "web", ClusterIPs: []netip.Addr{cluster},
+				Ports: []coe.ServicePort{{Name: "http", Protocol: "tcp", Port: 80, TargetPort: "8080"}},
+			}},
+			endpoints: []*coe.Endpoints{{Name: "web", PortsByName: true, Addresses: []netip.Addr{outside}, Ports: []coe.EndpointPort{
+				{Name: "old", Protocol: "tcp", Port: 8080},
+			}}},
+			want: vips{"tcp 10.96.0.20:80": ""},
+		},
+		{
+			name: "draining endpoints serve a port that has no other",
+			services: []*coe.Service{{
+				UID: svc1, Name: "web", ClusterIPs: []netip.Addr{cluster}, Ports: []coe.ServicePort{
+					{Name: "a", Protocol: "tcp", Port: 80}, {Name: "b", Protocol: "tcp", Port: 81},
+				},
+			}},
+			endpoints: []*coe.Endpoints{
+				{Name: "web", PortsByName: true, Terminating: []netip.Addr{outside}, Ports: []coe.EndpointPort{
+					{Name: "a", Protocol: "tcp", Port: 1}, {Name: "b", Protocol: "tcp", Port: 2},
+				}},
+				{Name: "web", PortsByName: true, Addresses: []netip.Addr{pods}, Ports: []coe.EndpointPort{{Name: "a", Protocol: "tcp", Port: 3}}},
+			},
+			want:     vips{"tcp 10.96.0.20:80": "10.11.2.28:3", "tcp 10.96.0.20:81": "172.30.1.9:2"},
+			floating: map[string]string{"10.11.2.28": svc1},
+		},
+		{
 			name: "no address: no object",
 			services: []*coe.Service{{
 				UID: svc1, Name: "web", Ports: []coe.ServicePort{{Protocol: "tcp", Port: 80}}, PodEndpoints: []string{uid1},

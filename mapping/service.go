@@ -31,8 +31,11 @@ type vip struct {
 
 // target is where a service leads: an address, with the ports that are known of it.
 type target struct {
-	addr  netip.Addr
-	ports []coe.EndpointPort // nil where only the service's own target port tells
+	addr   netip.Addr
+	ports  []coe.EndpointPort // nil where only the service's own target port tells
+	byName bool               // ports are all that it serves (coe.Endpoints.PortsByName)
+	// draining: it is used for a port and a family that have no other.
+	draining bool
 }
 
 func (b *builder) service(s *coe.Service, endpoints []*coe.Endpoints, taken map[vip]*coe.Service) {
@@ -57,7 +60,7 @@ func (b *builder) service(s *coe.Service, endpoints []*coe.Endpoints, taken map[
 			b.model.Add(v)
 		}
 	}
-	b.floatingIPs(s, addresses, targets)
+	b.floatingIPs(s, addresses, serving(targets))
 }
 
 func (b *builder) serviceProblem(s *coe.Service, reason coe.Reason, message string) {
@@ -90,9 +93,14 @@ func (b *builder) addresses(s *coe.Service) []netip.Addr {
 // targets are the service's endpoints: the addresses of its Endpoints, and the
 // mapped pods whose uid it lists.
 func (b *builder) targets(s *coe.Service, endpoints []*coe.Endpoints) []target {
-	targets := serving(endpoints, func(e *coe.Endpoints) []netip.Addr { return e.Addresses })
-	if len(targets) == 0 {
-		targets = serving(endpoints, func(e *coe.Endpoints) []netip.Addr { return e.Terminating })
+	var targets []target
+	for _, e := range endpoints {
+		for _, a := range e.Addresses {
+			targets = append(targets, target{addr: a, ports: e.Ports, byName: e.PortsByName})
+		}
+		for _, a := range e.Terminating {
+			targets = append(targets, target{addr: a, ports: e.Ports, byName: e.PortsByName, draining: true})
+		}
 	}
 	for _, uid := range s.PodEndpoints {
 		addresses := b.podAddresses(uid)
@@ -107,15 +115,13 @@ func (b *builder) targets(s *coe.Service, endpoints []*coe.Endpoints) []target {
 	return targets
 }
 
-// serving are the endpoints of one kind, each with the ports of its list.
-func serving(endpoints []*coe.Endpoints, of func(*coe.Endpoints) []netip.Addr) []target {
-	var targets []target
-	for _, e := range endpoints {
-		for _, a := range of(e) {
-			targets = append(targets, target{a, e.Ports})
-		}
+// serving are the targets that are not draining, or all where all are.
+func serving(targets []target) []target {
+	ready := slices.DeleteFunc(slices.Clone(targets), func(t target) bool { return t.draining })
+	if len(ready) == 0 {
+		return targets
 	}
-	return targets
+	return ready
 }
 
 // podAddresses are the addresses of a mapped pod's primary interface.
@@ -150,20 +156,7 @@ func (b *builder) vips(s *coe.Service, addr netip.Addr, targets []target) []netv
 	}
 	vips := make([]netvirt.ServiceVIP, 0, len(ports))
 	for _, port := range ports {
-		var endpoints []netip.AddrPort
-		for _, t := range targets {
-			if t.addr.Is4() != addr.Is4() {
-				continue
-			}
-			number, found := t.port(port, len(ports) == 1)
-			if !found {
-				b.serviceProblem(s, coe.NoPort, fmt.Sprintf(
-					"port %q: endpoint %s has no port for target-port %q; send a number, or endpoint-ports with that name",
-					port.Name, t.addr, port.TargetPort))
-				continue
-			}
-			endpoints = append(endpoints, netip.AddrPortFrom(t.addr, number))
-		}
+		endpoints := b.endpoints(s, addr, port, targets)
 		vips = append(vips, netvirt.ServiceVIP{
 			Service: s.UID, Namespace: b.Namespace, Protocol: netvirt.Protocol(port.Protocol),
 			VIP: netip.AddrPortFrom(addr, port.Port), Endpoints: netvirt.NewEndpointList(endpoints...),
@@ -172,16 +165,47 @@ func (b *builder) vips(s *coe.Service, addr netip.Addr, targets []target) []netv
 	return vips
 }
 
+// endpoints are where a port of the service leads on one address: the targets of
+// its family that serve the port, those that are draining only if there is no other.
+func (b *builder) endpoints(s *coe.Service, addr netip.Addr, port coe.ServicePort, targets []target) []netip.AddrPort {
+	var ready, draining []netip.AddrPort
+	for _, t := range targets {
+		if t.addr.Is4() != addr.Is4() {
+			continue
+		}
+		number, found := t.port(port, len(s.Ports) <= 1)
+		switch {
+		case !found && t.byName: // its source says that it does not serve this port
+		case !found:
+			b.serviceProblem(s, coe.NoPort, fmt.Sprintf(
+				"port %q: endpoint %s has no port for target-port %q; send a number, or endpoint-ports with that name",
+				port.Name, t.addr, port.TargetPort))
+		case t.draining:
+			draining = append(draining, netip.AddrPortFrom(t.addr, number))
+		default:
+			ready = append(ready, netip.AddrPortFrom(t.addr, number))
+		}
+	}
+	if len(ready) == 0 {
+		return draining
+	}
+	return ready
+}
+
 // port is the target's port for a port of the service: the endpoint port of the
 // same name, or the only one there is, else what the service's target port says.
+// Where ports are by name, the name alone decides.
 func (t target) port(p coe.ServicePort, only bool) (uint16, bool) {
 	if p.Port == 0 {
 		return 0, true
 	}
 	for _, e := range t.ports {
-		if e.Protocol == p.Protocol && (e.Name == p.Name || only && len(t.ports) == 1) {
+		if e.Protocol == p.Protocol && (e.Name == p.Name || only && len(t.ports) == 1 && !t.byName) {
 			return e.Port, true
 		}
+	}
+	if t.byName {
+		return 0, false
 	}
 	if p.TargetPort == "" {
 		return p.Port, true

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/coe-bridge/coe-bridge/yang"
 )
@@ -61,7 +60,7 @@ func (m monitoring) streams() []listedStream {
 			name := streamName(kind, key)
 			all = append(all, listedStream{
 				Name: name, Description: m[kind].Description,
-				Access: []access{{"json", streamsPrefix + strings.ReplaceAll(url.PathEscape(name), "%3D", "=")}},
+				Access: []access{{"json", streamsPrefix + url.PathEscape(name)}},
 			})
 		}
 	}

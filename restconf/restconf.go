@@ -1,7 +1,8 @@
 // Package restconf serves the configuration and operational trees over HTTP, in
 // two dialects over one schema and one datastore: OpenDaylight's
 // draft-bierman-netconf-restconf-02 under /restconf/config and
-// /restconf/operational, and RFC 8040 under /rests/data and /restconf/data.
+// /restconf/operational, and RFC 8040 under /rests/data and /restconf/data. Event
+// streams (RFC 8040 section 6) are under /rests/streams.
 //
 // It is driven by the schema: no resource has code of its own. A dialect is a
 // table of differences (dialect.go), a media type a row in it. What data mean is

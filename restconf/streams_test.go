@@ -107,7 +107,7 @@ func TestStreamOfEvents(t *testing.T) {
 		c.Streams = map[string]Streams{"things": {source, "Things of a key."}, "idle": {newLogs(), ""}}
 	})
 	server := httptest.NewServer(b)
-	defer server.Close()
+	t.Cleanup(server.Close)
 	const state = "/rests/data/ietf-restconf-monitoring:restconf-state"
 	require.NotContains(t, b.do("GET", state, "").body, "stream")
 	source.put(2, "10.0.0.1", "a")
@@ -149,7 +149,7 @@ func TestStreamRefusals(t *testing.T) {
 		{"GET", "/rests/streams/others=1", nil, 404, "invalid-value"},
 		{"GET", "/rests/streams/", nil, 404, "invalid-value"},
 		{"POST", path, nil, 405, "operation-not-supported"},
-		{"HEAD", path, nil, 405, ""},
+		{"HEAD", path, nil, 405, "operation-not-supported"},
 		{"OPTIONS", path, nil, 200, ""},
 		{"GET", path, header("Accept", "application/yang-data+json"), 406, "invalid-value"},
 		{"GET", path, header("Accept", "text/event-stream;q=0"), 406, "invalid-value"},
@@ -173,7 +173,7 @@ func TestTooManyStreams(t *testing.T) {
 		c.Streams, c.MaxStreams = map[string]Streams{"things": {newLogs(), ""}}, 2
 	})
 	server := httptest.NewServer(b)
-	defer server.Close()
+	t.Cleanup(server.Close)
 	url := server.URL + "/rests/streams/things"
 	first := followIt(t, server.Client(), url)
 	require.Equal(t, 200, followIt(t, server.Client(), url).resp.StatusCode)
@@ -190,16 +190,13 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 	known.EnableHTTP2 = true
 	known.StartTLS()
 	defer known.Close()
-	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+	for protocol, negotiated := range map[string]string{"HTTP/1.1": "http/1.1", "HTTP/2.0": "h2"} {
 		t.Run(protocol, func(t *testing.T) {
 			source := newLogs()
 			source.Reset(1, nil)
 			b := newBed(t, func(c *Config) {
 				c.Streams = map[string]Streams{"things": {source, ""}}
-				c.TLS = &tls.Config{Certificates: known.TLS.Certificates, MinVersion: tls.VersionTLS12}
-				if protocol == "HTTP/2.0" {
-					c.TLS.NextProtos = []string{"h2"}
-				}
+				c.TLS = &tls.Config{Certificates: known.TLS.Certificates, MinVersion: tls.VersionTLS12, NextProtos: []string{negotiated}}
 			})
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
@@ -207,7 +204,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 			served := make(chan error, 1)
 			go func() { served <- b.Serve(ctx, l) }()
 			transport := known.Client().Transport.(*http.Transport).Clone()
-			transport.ForceAttemptHTTP2 = protocol == "HTTP/2.0"
+			transport.TLSClientConfig.NextProtos = []string{negotiated}
 			defer transport.CloseIdleConnections()
 			f := followIt(t, &http.Client{Transport: transport}, "https://"+l.Addr().String()+"/rests/streams/things")
 			require.Equal(t, protocol, f.resp.Proto)
@@ -306,7 +303,7 @@ func TestStreamOfADeadReader(t *testing.T) {
 		for i := range int64(1000) {
 			source.put(i+2, "", "x")
 		}
-		time.Sleep(writeTimeout + time.Second)
+		<-time.After(writeTimeout + time.Second)
 		synctest.Wait()
 		require.Empty(t, server.streams)
 	})
@@ -323,7 +320,7 @@ func TestLargeGroup(t *testing.T) {
 	source.Reset(9, all)
 	b := newBed(t, func(c *Config) { c.Streams = map[string]Streams{"things": {source, ""}} })
 	server := httptest.NewServer(b)
-	defer server.Close()
+	t.Cleanup(server.Close)
 	f := followIt(t, server.Client(), server.URL+"/rests/streams/things")
 	require.Equal(t, " m:begin{}", f.event())
 	for i := range 500 {

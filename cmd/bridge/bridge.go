@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/agentstream"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping"
@@ -37,9 +38,15 @@ type Config struct {
 	// ReuseDelay is how long an address is kept after its pod went away.
 	ReuseDelay time.Duration
 	// Pools are there beside those that RESTCONF clients post.
-	Pools   []dhcppool.Pool
-	Version string
-	Log     *slog.Logger
+	Pools []dhcppool.Pool
+	// NodePools makes every node's pod-cidrs pools of that node.
+	NodePools bool
+	// MTU is that of pods' interfaces; 0: what their node finds right.
+	MTU uint16
+	// Kubernetes is the cluster that is watched; its API is nil for none.
+	Kubernetes KubernetesConfig
+	Version    string
+	Log        *slog.Logger
 }
 
 // Bridge is one replica that is put together. Make it with New, then Run it.
@@ -53,6 +60,8 @@ type Bridge struct {
 	schema   *yang.Schema
 	data     *datastore.Datastore
 	store    *coe.Store
+	cluster  *cluster // nil where Kubernetes is not watched
+	hub      *agentstream.Hub
 	server   *restconf.Server
 	listener net.Listener
 
@@ -84,13 +93,25 @@ func (b *Bridge) open(ctx context.Context) error {
 	if b.data, err = datastore.Open(ctx, cfg); err != nil {
 		return err
 	}
-	b.store = coe.NewStore(b.changed, coe.RESTCONF)
+	b.hub = agentstream.New(agentstream.Config{Identity: b.data.Identity(), MTU: b.cfg.MTU, Log: b.log})
+	b.store = coe.NewStore(b.changed, b.origins()...)
+	if err := b.watchCluster(); err != nil {
+		return err
+	}
 	onlooker, err := b.newOnlooker()
 	if err != nil {
 		return err
 	}
 	b.part.Store(onlooker)
 	return b.listen()
+}
+
+// origins are those who are heard before absence means gone.
+func (b *Bridge) origins() []coe.Origin {
+	if b.cfg.Kubernetes.API == nil {
+		return []coe.Origin{coe.RESTCONF}
+	}
+	return []coe.Origin{coe.RESTCONF, coe.Kubernetes}
 }
 
 func ipamConfig(s mapping.Settings, reuseDelay time.Duration) ipam.Config {
@@ -107,6 +128,10 @@ func ipamConfig(s mapping.Settings, reuseDelay time.Duration) ipam.Config {
 func (b *Bridge) Run(ctx context.Context) error {
 	g := newGroup(ctx)
 	g.run("follow the datastore", b.follow)
+	g.run("follow what is chosen", b.followChosen)
+	if b.cluster != nil {
+		g.run("follow Kubernetes", b.cluster.source.Run)
+	}
 	g.run("take part", b.takePart)
 	g.run("serve HTTP", func(ctx context.Context) error { return b.server.Serve(ctx, b.listener) })
 	g.run("pace the collector", paceCollector)

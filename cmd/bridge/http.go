@@ -99,8 +99,9 @@ func (b *Bridge) restconf() (restconf.Config, error) {
 		Schema: b.schema, Datastore: b.data, Auth: b.cfg.HTTP.Auth,
 		BodyLimit: b.cfg.HTTP.BodyLimit, Timeout: b.cfg.HTTP.Timeout, Log: b.log,
 		ReadOnly: map[string]restconf.ReadOnly{
-			"coe-status:status": {Source: jsonSource(b.statusTree), Says: "it says how far the bridge is"},
-			"coe-status:leases": {Source: always(b.leasesTree), Says: "it says what was chosen; send pods and pools instead"},
+			"coe-status:status":    {Source: jsonSource(b.statusTree), Says: "it says how far the bridge is"},
+			"coe-agent:interfaces": {Source: always(b.hub.Tree), Says: "it says what was chosen; send pods and pools instead"},
+			"coe-status:leases":    {Source: always(b.leasesTree), Says: "it says what was chosen; send pods and pools instead"},
 		},
 		State: map[string]restconf.Source{
 			"dhcp_allocation_pool:dhcp_allocation_pool": always(b.allocationsTree),
@@ -109,6 +110,10 @@ func (b *Bridge) restconf() (restconf.Config, error) {
 			"dhcp_allocation_pool:dhcp_allocation_pool": b.checkPools,
 		},
 		EntryChecks: map[string]func(*yang.Data) error{},
+		Streams: map[string]restconf.Streams{
+			"node-interfaces": {Source: b.hub, Description: "the interfaces of the pods on a node, as they change"},
+		},
+		Foreign: b.foreign(),
 		Open: map[string]http.Handler{
 			"/metrics": promhttp.HandlerFor(prometheus.GathererFunc(b.gather), promhttp.HandlerOpts{}),
 			"/healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }),
@@ -176,7 +181,7 @@ func checkEntry(list string, d *yang.Data) error {
 
 // checkPools refuses pools that can't serve beside each other.
 func (b *Bridge) checkPools(entries []*yang.Data) error {
-	all := slices.Clone(b.cfg.Pools)
+	var posted []dhcppool.Pool
 	for _, d := range entries {
 		var raw bytes.Buffer
 		yang.EncodeObject(&raw, d)
@@ -184,12 +189,26 @@ func (b *Bridge) checkPools(entries []*yang.Data) error {
 		if err != nil {
 			return err
 		}
-		all = append(all, pools...)
+		posted = append(posted, pools...)
 	}
+	all := slices.Concat(b.cfg.Pools, posted)
 	if err := dhcppool.Validate(all, !b.cfg.Mapping.Isolated()); err != nil {
 		return &yang.Error{Type: "application", Tag: "invalid-value", Message: err.Error()}
 	}
 	return nil
+}
+
+// foreign is what Kubernetes says of what RESTCONF clients write.
+func (b *Bridge) foreign() map[string]restconf.Foreign {
+	if b.cluster == nil {
+		return nil
+	}
+	return map[string]restconf.Foreign{
+		northbound.Pods:          northbound.KubernetesPods(b.store),
+		northbound.Services:      northbound.KubernetesServices(b.store),
+		northbound.EndpointsList: northbound.KubernetesEndpoints(b.store),
+		northbound.Nodes:         northbound.KubernetesNodes(b.store),
+	}
 }
 
 // gather collects the metrics of the process and of its part.

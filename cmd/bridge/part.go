@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/coe-bridge/coe-bridge/coe/agentstream"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
-	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
@@ -30,8 +30,11 @@ type part struct {
 	registry *prometheus.Registry // of the metrics that end with the part
 
 	// Of a leader alone:
-	assigner *ipam.Assigner
-	claims   *reconcile.Claims
+	assigner  *ipam.Assigner
+	claims    *reconcile.Claims
+	confirmer *agentstream.Confirmer
+	// confirmedOnce are the scopes that were reached once. Only the loop uses it.
+	confirmedOnce map[netvirt.Scope]bool
 }
 
 // leads tells whether the replica leads.
@@ -51,17 +54,19 @@ func (b *Bridge) newOnlooker() (*part, error) {
 	}
 	p := &part{backend: backend, registry: prometheus.NewRegistry()}
 	// What an onlooker finds is told to those who ask, not measured.
-	p.loop = b.newLoop(backend, prometheus.NewRegistry())
+	p.loop = b.newLoop(p, prometheus.NewRegistry())
 	return p, nil
 }
 
-func (b *Bridge) newLoop(backend reconcile.Backend, registry *prometheus.Registry) *reconcile.Loop {
-	return reconcile.New(b.cfg.Reconcile, b.cfg.Backend.Name, backend, reconcile.Source{
-		Want:     mapping.NewMapper(b.store, b.cfg.Mapping).Scope,
+func (b *Bridge) newLoop(p *part, registry *prometheus.Registry) *reconcile.Loop {
+	return reconcile.New(b.cfg.Reconcile, b.cfg.Backend.Name, p.backend, reconcile.Source{
+		Want:     b.mapper(),
 		Complete: b.store.Complete,
 		Scopes:   b.scopes,
 		Revision: b.store.Revision,
 		Heard:    func() bool { return b.store.Revision() >= b.data.Revision() },
+		Reached:  func(scopes []netvirt.Scope, changes []netvirt.Change) { b.reached(p, scopes, changes) },
+		Mapped:   b.mapped,
 	}, reconcile.NewMetrics(registry), b.log)
 }
 
@@ -148,9 +153,6 @@ func (b *Bridge) followFacts(ctx context.Context) error {
 	return err
 }
 
-// chosen is the prefix of the records of what is chosen.
-const chosen = "chosen"
-
 // lead chooses addresses and makes the backend agree, until ctx is done or the
 // leadership is lost.
 func (b *Bridge) lead(ctx context.Context, l *datastore.Leadership) error {
@@ -166,6 +168,10 @@ func (b *Bridge) lead(ctx context.Context, l *datastore.Leadership) error {
 	g := newGroup(ctx)
 	g.run("choose addresses", func(ctx context.Context) error { p.claims.Run(ctx); return nil })
 	g.run("reconcile", p.loop.Run)
+	g.run("confirm", func(ctx context.Context) error { p.confirmer.Run(ctx); return nil })
+	if b.cluster != nil {
+		g.run("report to Kubernetes", b.report)
+	}
 	g.run("lead", func(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
@@ -191,13 +197,16 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part,
 	if err != nil {
 		return nil, err
 	}
-	p := &part{backend: backend, registry: prometheus.NewRegistry()}
-	p.assigner = ipam.New(ipamConfig(b.cfg.Mapping, b.cfg.ReuseDelay), b.store, l.Records(chosen), b.log)
+	p := &part{backend: backend, registry: prometheus.NewRegistry(), confirmedOnce: map[netvirt.Scope]bool{}}
+	cfg := ipamConfig(b.cfg.Mapping, b.cfg.ReuseDelay)
+	cfg.InUse = func(ctx context.Context) ([]ipam.InUse, error) { return inUse(ctx, backend) }
+	p.assigner = ipam.New(cfg, b.store, l.Records(chosen), b.log)
 	if err := p.assigner.Load(ctx); err != nil {
 		backend.Close()
 		return nil, err
 	}
-	p.loop = b.newLoop(backend, p.registry)
+	p.loop = b.newLoop(p, p.registry)
+	p.confirmer = agentstream.NewConfirmer(b.store, l.Records(confirmed), p.has, b.log)
 	p.claims = reconcile.NewClaims(p.assigner, p.loop, b.log)
 	return p, nil
 }

@@ -32,20 +32,30 @@ type Planned struct {
 	Skipped []manifest.Skipped
 }
 
-// Plan computes what documents, and pools beside those in them, become where
-// there is nothing else. It touches nothing.
-func Plan(ctx context.Context, documents []Document, pools []dhcppool.Pool, s mapping.Settings) (*Planned, error) {
+// PlanConfig is what a plan shares with a bridge's Config.
+type PlanConfig struct {
+	Mapping mapping.Settings
+	// Pools are there beside those in the documents.
+	Pools []dhcppool.Pool
+	// NodePools makes every node's pod-cidrs pools of that node.
+	NodePools bool
+}
+
+// Plan computes what documents become where there is nothing else. It touches
+// nothing.
+func Plan(ctx context.Context, documents []Document, cfg PlanConfig) (*Planned, error) {
 	said, err := readDocuments(documents)
 	if err != nil {
 		return nil, err
 	}
-	store, err := said.store(ctx, pools, s)
+	store, refused, err := said.store(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	want, problems := mapping.Scope(store, netvirt.Cluster, s)
+	want, problems := mapping.Scope(store, netvirt.Cluster, cfg.Mapping)
+	problems = append(problems, refused...)
 	for _, ns := range store.Namespaces() {
-		model, more := mapping.Scope(store, netvirt.Scope(ns), s)
+		model, more := mapping.Scope(store, netvirt.Scope(ns), cfg.Mapping)
 		maps.Copy(want, model)
 		problems = append(problems, more...)
 	}
@@ -80,25 +90,38 @@ func (p *Planned) Trees() (map[string]json.RawMessage, error) {
 }
 
 // store is a store that was told what documents say, and for which addresses were
-// chosen.
-func (in *said) store(ctx context.Context, pools []dhcppool.Pool, s mapping.Settings) (*coe.Store, error) {
+// chosen; the problems say which pools serve nobody.
+func (in *said) store(ctx context.Context, cfg PlanConfig) (*coe.Store, []coe.Problem, error) {
 	store := coe.NewStore(nil, coe.RESTCONF, coe.Kubernetes)
+	pools := cfg.Pools
 	add := func(more []dhcppool.Pool) { pools = slices.Concat(pools, more) }
 	northbound.NewFeed(store, add, slog.New(slog.DiscardHandler)).Apply(in.entries)
 	store.Update(func(tx *coe.Tx) {
 		in.manifests.Say(tx)
 		tx.SetComplete(coe.Kubernetes)
 	})
-	if err := dhcppool.Validate(pools, !s.Isolated()); err != nil {
-		return nil, fmt.Errorf("plan pools: %w", err)
+	if err := dhcppool.Validate(pools, !cfg.Mapping.Isolated()); err != nil {
+		return nil, nil, fmt.Errorf("plan pools: %w", err)
 	}
+	var problems []coe.Problem
+	if cfg.NodePools {
+		var ofNodes []dhcppool.Pool
+		ofNodes, problems = ipam.NodePools(store.Nodes(), pools)
+		add(ofNodes)
+	}
+	return store, problems, in.choose(ctx, store, pools, cfg.Mapping)
+}
+
+// choose chooses addresses, and then tells the store which pods serve the services
+// that select them.
+func (in *said) choose(ctx context.Context, store *coe.Store, pools []dhcppool.Pool, s mapping.Settings) error {
 	assigner := ipam.New(ipamConfig(s, 0), store, forgetful{}, slog.New(slog.DiscardHandler))
 	if err := assigner.Load(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	assigner.SetPools(pools)
 	if _, _, err := assigner.Sync(ctx, store.Namespaces()); err != nil {
-		return nil, err
+		return err
 	}
 	selected := in.manifests.SelectedEndpoints(leasedAddresses(store))
 	store.Update(func(tx *coe.Tx) {
@@ -106,7 +129,7 @@ func (in *said) store(ctx context.Context, pools []dhcppool.Pool, s mapping.Sett
 			tx.PutEndpoints(coe.Kubernetes, e)
 		}
 	})
-	return store, nil
+	return nil
 }
 
 // leasedAddresses are the addresses of pods' primary interfaces by the pods' uids.

@@ -3,9 +3,9 @@ package bridge
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping"
@@ -57,6 +57,16 @@ func (b *Bridge) changed(c coe.Changed) {
 	if p == nil || !p.leads() {
 		return // whoever leads looks at everything first
 	}
+	if c.Cluster && b.cfg.NodePools {
+		b.repool()
+	}
+	p.confirmer.Mark(c.Leased...)
+	if b.cluster != nil {
+		b.cluster.reporter.Leased(c.Leased...)
+	}
+	if len(c.Namespaces) == 0 && !c.Cluster {
+		return
+	}
 	scopes := make([]netvirt.Scope, 0, len(c.Namespaces)+1)
 	for _, ns := range c.Namespaces {
 		scopes = append(scopes, netvirt.Scope(ns))
@@ -83,13 +93,48 @@ func (b *Bridge) repool() {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, ns := range p.assigner.SetPools(slices.Concat(b.cfg.Pools, b.posted)) {
+	pools, _ := b.pools(b.posted)
+	for _, ns := range p.assigner.SetPools(pools) {
 		p.claims.Mark(netvirt.Scope(ns))
 	}
 }
 
-func (b *Bridge) want(s netvirt.Scope) (netvirt.Model, []coe.Problem) {
-	return mapping.Scope(b.store, s, b.cfg.Mapping)
+// pools are all pools that can serve beside each other: those of the settings, then
+// those that are posted, then those of nodes. What can't is a problem.
+func (b *Bridge) pools(posted []dhcppool.Pool) ([]dhcppool.Pool, []coe.Problem) {
+	all, problems := ipam.JoinPools(b.cfg.Pools, posted, !b.cfg.Mapping.Isolated())
+	if !b.cfg.NodePools {
+		return all, problems
+	}
+	ofNodes, more := ipam.NodePools(b.store.Nodes(), all)
+	return append(all, ofNodes...), append(problems, more...)
+}
+
+// mapped tells Kubernetes what can't be mapped of a scope.
+func (b *Bridge) mapped(s netvirt.Scope, problems []coe.Problem) {
+	if b.cluster != nil {
+		b.cluster.reporter.Problems(string(s), problems)
+	}
+}
+
+// mapper maps scopes again and again, for one goroutine.
+func (b *Bridge) mapper() func(netvirt.Scope) (netvirt.Model, []coe.Problem) {
+	mapper := mapping.NewMapper(b.store, b.cfg.Mapping)
+	return func(s netvirt.Scope) (netvirt.Model, []coe.Problem) {
+		model, problems := mapper.Scope(s)
+		if s == netvirt.Cluster {
+			problems = append(problems, b.poolProblems()...)
+		}
+		return model, problems
+	}
+}
+
+func (b *Bridge) poolProblems() []coe.Problem {
+	b.mu.Lock()
+	posted := b.posted
+	b.mu.Unlock()
+	_, problems := b.pools(posted)
+	return problems
 }
 
 func (b *Bridge) scopes() []netvirt.Scope {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
@@ -40,7 +41,7 @@ func (b *Bridge) current(ctx context.Context) *part {
 
 func (b *Bridge) wanted(yield func(netvirt.Object) bool) {
 	for _, s := range append(b.scopes(), netvirt.Cluster) {
-		model, _ := b.want(s)
+		model, _ := mapping.Scope(b.store, s, b.cfg.Mapping)
 		for _, o := range model {
 			if !yield(o) {
 				return

@@ -18,6 +18,7 @@ func newPlan() *cobra.Command {
 		side     only
 		pools    poolFlags
 		settings settingsFlags
+		cfg      bridge.PlanConfig
 	)
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
@@ -42,15 +43,13 @@ they were ready. The table leaves rows' external_ids out; JSON and YAML have all
 			if err != nil {
 				return err
 			}
-			s, err := settings.settings()
-			if err != nil {
+			if cfg.Mapping, err = settings.settings(); err != nil {
 				return err
 			}
-			given, err := pools.pools()
-			if err != nil {
+			if cfg.Pools, err = pools.pools(); err != nil {
 				return err
 			}
-			planned, err := bridge.Plan(cmd.Context(), documents, given, s)
+			planned, err := bridge.Plan(cmd.Context(), documents, cfg)
 			if err != nil {
 				return err
 			}
@@ -62,6 +61,7 @@ they were ready. The table leaves rows' external_ids out; JSON and YAML have all
 	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions(
 		[]string{string(onlyNetvirt), string(onlyOVN)}, cobra.ShellCompDirectiveNoFileComp))
 	pools.register(cmd)
+	cmd.Flags().BoolVar(&cfg.NodePools, "node-pod-cidrs", false, "make every node's pod-cidrs pools for the pods on it")
 	settings.register(cmd)
 	out.register(cmd)
 	return cmd

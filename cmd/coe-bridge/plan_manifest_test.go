@@ -85,3 +85,22 @@ func TestPlanOfManifestsChoosesServiceAddresses(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, out, "protocol=udp vips={10.96.0.2:80=10.1.2.3:80}")
 }
+
+// Nodes' pod-cidrs are pools where that is asked for, unless they overlap another.
+func TestPlanOfManifestsWithNodePools(t *testing.T) {
+	const manifests = `---
+{apiVersion: v1, kind: Node, metadata: {name: n1}, spec: {podCIDRs: [10.244.1.0/24]}, status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {nodeName: n1}}
+`
+	out, err := run(t, manifests, "plan", "-f", "-")
+	require.NoError(t, err)
+	require.Contains(t, out, "problem: pod web of namespace default: NoAddress: ")
+	out, err = run(t, manifests, "plan", "-f", "-", "--node-pod-cidrs")
+	require.NoError(t, err)
+	require.Contains(t, out, "10.244.1.2")
+	require.NotContains(t, out, "problem")
+	out, err = run(t, manifests, "plan", "-f", "-", "--node-pod-cidrs", "--pool", "other=10.244.0.0/16")
+	require.NoError(t, err)
+	require.Contains(t, out, "PoolOverlaps: its pod-cidr 10.244.1.0/24 is no pool")
+}

@@ -148,7 +148,7 @@ func rowNames(rows []ovn.Row) map[string]string {
 // do, are left out.
 func columnsText(r ovn.Row, names map[string]string) string {
 	var text []string
-	named := strings.Fields(r.Name)
+	named := append(strings.Fields(r.Name), r.Name)
 	for _, column := range slices.Sorted(maps.Keys(r.Columns)) {
 		value := r.Columns[column]
 		if word, ok := value.(string); column == "external_ids" || ok && slices.Contains(named, word) {

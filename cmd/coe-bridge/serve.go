@@ -30,6 +30,10 @@ type serveFlags struct {
 	etcdMaxTxnOps                                         int
 	backend, ovnNB, ovnCert, ovnKey, ovnCA                string
 	settings                                              settingsFlags
+	kubernetes                                            kubernetesFlags
+	pools                                                 poolFlags
+	nodePools                                             bool
+	podMTU                                                uint16
 	reuseDelay, resync                                    time.Duration
 	logLevel, logFormat                                   string
 }
@@ -38,9 +42,13 @@ func newServe() *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve RESTCONF and make the backend agree with what it is told",
-		Long: `serve takes pods, services, nodes and DHCP pools over RESTCONF, keeps them in etcd
-(its own, or an external one), gives pods addresses, and makes the backend agree.
+		Short: "Watch Kubernetes, serve RESTCONF, and make the backend agree with both",
+		Long: `serve takes pods, services and nodes from Kubernetes, over RESTCONF, or both, gives
+pods addresses of pools, and makes the backend agree. What it is told over RESTCONF
+and what it chooses it keeps in etcd (its own, or an external one).
+
+Several replicas share an external etcd: all serve, one of them leads and writes, and
+another takes over when that one is gone.
 
 RESTCONF is at /restconf/config and /restconf/operational (draft-02, as OpenDaylight
 speaks it) and at /rests/data (RFC 8040).
@@ -52,6 +60,11 @@ speaks it) and at /rests/data (RFC 8040).
   install -d -m 0700 /etc/coe-bridge
   coe-bridge passwd admin > /etc/coe-bridge/users
   coe-bridge serve --auth-file /etc/coe-bridge/users --data-dir /var/lib/coe-bridge \
+    --backend ovn --ovn-nb unix:/run/ovn/ovnnb_db.sock
+
+  # the pods of a Kubernetes cluster, with addresses of 10.11.0.0/16
+  coe-bridge serve --auth-file /etc/coe-bridge/users --data-dir /var/lib/coe-bridge \
+    --kubeconfig /etc/coe-bridge/kubeconfig --pool 10.11.0.0/16 \
     --backend ovn --ovn-nb unix:/run/ovn/ovnnb_db.sock
 
   # an external etcd
@@ -91,6 +104,10 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.ovnKey, "ovn-key", "", "PEM file of the certificate's key")
 	flags.StringVar(&f.ovnCA, "ovn-ca", "", "PEM file of the authority that signed the database server's certificate")
 	f.settings.register(cmd)
+	f.kubernetes.register(cmd)
+	f.pools.register(cmd)
+	flags.BoolVar(&f.nodePools, "node-pod-cidrs", false, "make every node's pod-cidrs pools for the pods on it")
+	flags.Uint16Var(&f.podMTU, "pod-mtu", 0, "MTU of pods' interfaces; 0: what their node finds right")
 	flags.DurationVar(&f.reuseDelay, "address-reuse-delay", 30*time.Second, "how long an address waits for its pod to come back before another pod gets it")
 	flags.DurationVar(&f.resync, "resync-interval", 5*time.Minute, "how often the backend is read anew, to repair what others changed")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")

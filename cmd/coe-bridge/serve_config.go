@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
+	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 	"github.com/coe-bridge/coe-bridge/restconf"
@@ -30,12 +31,24 @@ func (f *serveFlags) config(log *slog.Logger) (cfg bridge.Config, cleanUp func()
 		Backend:    bridge.BackendConfig{Name: f.backend, OVN: ovn.Config{Endpoints: f.ovnNB}},
 		Reconcile:  reconcile.Config{Resync: f.resync},
 		ReuseDelay: f.reuseDelay,
+		NodePools:  f.nodePools,
+		MTU:        f.podMTU,
+		Version:    version,
 		Log:        log,
+	}
+	if cfg.Pools, err = f.pools.pools(); err != nil {
+		return cfg, cleanUp, err
 	}
 	if cfg.HTTP.Auth, err = f.auth(log); err != nil {
 		return cfg, cleanUp, err
 	}
 	if cfg.Mapping, err = f.settings.settings(); err != nil {
+		return cfg, cleanUp, err
+	}
+	if err := dhcppool.Validate(cfg.Pools, !cfg.Mapping.Isolated()); err != nil {
+		return cfg, cleanUp, fmt.Errorf("--pool: %w", err)
+	}
+	if cfg.Kubernetes, err = f.kubernetes.config(log); err != nil {
 		return cfg, cleanUp, err
 	}
 	if strings.Contains(f.ovnNB, "ssl:") {

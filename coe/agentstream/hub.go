@@ -173,7 +173,7 @@ func decodeLease(key string, value []byte) (*coe.Lease, error) {
 func (h *Hub) settle(changes []stream.Change, key string, old iface) []stream.Change {
 	i := h.interfaces[key]
 	if i.node != "" {
-		i.content = confirm(i.content[:i.said:i.said], i.got == i.want)
+		i.content = confirm(i.content[:i.said], i.got == i.want)
 	}
 	if old.node != "" && old.node != i.node {
 		changes = append(changes, stream.Change{Stream: old.node, Key: key, Name: changedEvent, Content: encodeDeleted(key), Gone: true})

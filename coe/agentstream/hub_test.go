@@ -21,7 +21,7 @@ const (
 func newHub() *Hub { return New(Config{Identity: "x", Log: slog.New(slog.DiscardHandler)}) }
 
 // records writes leases and confirmations as the leader does.
-func records(t *testing.T, values ...any) map[string][]byte {
+func records(t testing.TB, values ...any) map[string][]byte {
 	t.Helper()
 	puts := map[string][]byte{}
 	for _, v := range values {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
@@ -88,9 +89,13 @@ func encode(l *coe.Lease, mtu uint16) ([]byte, error) {
 	return append([]byte(operation), object[1:len(object)-1]...), nil
 }
 
-// confirm ends what encode began.
+// confirm is what encode began, and its end; no octet longer, since it is kept.
 func confirm(begun []byte, confirmed bool) []byte {
-	return fmt.Appendf(begun, `,"confirmed":%t}`, confirmed)
+	end := `,"confirmed":false}`
+	if confirmed {
+		end = `,"confirmed":true}`
+	}
+	return slices.Concat(begun, []byte(end))
 }
 
 // asEntry is an interface-changed without operation: an entry of the list.

@@ -1,11 +1,15 @@
 package ipam_test
 
 import (
+	"fmt"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
 // BenchmarkOneChange is the Sync of a namespace of 10,000 pods of which one changed.
@@ -69,4 +73,80 @@ func BenchmarkLoad(b *testing.B) {
 	}
 	require.Len(b, w.store.View("ns0").Leases, 250)
 	w.store.Update(func(tx *coe.Tx) { tx.SetComplete(coe.RESTCONF) })
+}
+
+// BenchmarkStorm is what 5,000 pods of 20 namespaces on 50 nodes cost that arrive 60
+// at a time, in all namespaces: the worst that batches can be.
+func BenchmarkStorm(b *testing.B) {
+	pods := manyPods(5000, 50, 20)
+	var used time.Duration
+	for b.Loop() {
+		w := newWorld(b, pool("default", "10.0.0.0/8", "", "", ""))
+		begun := processorTime(b)
+		for n := 0; n < len(pods); n += 60 {
+			w.put(pods[n:min(n+60, len(pods))]...)
+			require.NoError(b, w.trySync())
+		}
+		used += processorTime(b) - begun
+	}
+	b.ReportMetric(used.Seconds()/float64(b.N)/5, "cpu-s/1000pods")
+}
+
+func processorTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkChurn is the Sync after one pod of 5,000 in 20 namespaces is replaced by another.
+func BenchmarkChurn(b *testing.B) {
+	w := newWorld(b, pool("default", "10.0.0.0/8", "", "", ""))
+	pods := manyPods(5000, 10, 20)
+	w.put(pods...)
+	w.sync()
+	i := 0
+	for b.Loop() {
+		p := *pods[i%len(pods)]
+		w.store.Update(func(tx *coe.Tx) { tx.DeletePod(coe.RESTCONF, p.UID) })
+		p.UID = fmt.Sprintf("00000000-0000-4000-9000-%012d", i)
+		p.Name = p.UID
+		pods[i%len(pods)] = &p
+		i++
+		w.put(&p)
+		w.now = w.now.Add(50 * time.Millisecond)
+		w.marked = map[string]bool{p.Namespace: true}
+		require.NoError(b, w.trySync())
+	}
+}
+
+// BenchmarkSetPools is what one node of 1,000 costs whose pod-cidr changes, while
+// 20 namespaces have a block of each node.
+func BenchmarkSetPools(b *testing.B) {
+	pools := make([]dhcppool.Pool, 1000)
+	var pods []*coe.Pod
+	for i := range pools {
+		node := fmt.Sprintf("192.168.%d.%d", i/250, i%250+1)
+		pools[i] = pool(node, fmt.Sprintf("10.%d.%d.0/24", i/250, i%250), "", "", "")
+		for ns := range 20 {
+			pods = append(pods, newPod(fmt.Sprint("p", i, "-", ns), node, in(fmt.Sprint("ns", ns))))
+		}
+	}
+	w := newWorld(b, pools...)
+	w.put(pods...)
+	w.sync()
+	other := pools[7]
+	other.DNS = append(other.DNS, addr("10.0.0.10"))
+	for _, c := range []struct {
+		name  string
+		pools [2]dhcppool.Pool
+	}{{"same", [2]dhcppool.Pool{pools[7], pools[7]}}, {"changed", [2]dhcppool.Pool{pools[7], other}}} {
+		b.Run(c.name, func(b *testing.B) {
+			i := 0
+			for b.Loop() {
+				pools[7] = c.pools[i%2]
+				w.assigner.SetPools(pools)
+				i++
+			}
+		})
+	}
 }

@@ -33,16 +33,9 @@ func TestBroughtAddressesComeFirst(t *testing.T) {
 	require.NoError(t, err)
 	w.marked["ns000"] = true
 	require.Contains(t, affected, "ns580", "it was synced beside those given")
-	said := 0
 	for _, p := range with {
-		if len(w.leases(p)) > 0 {
-			require.Equal(t, p.Interfaces[0].Addresses[0].String(), w.address(p))
-			said++
-		} else {
-			require.Contains(t, w.refusal(p).Message, "network or broadcast address")
-		}
+		require.Equal(t, p.Interfaces[0].Addresses[0].String(), w.address(p))
 	}
-	require.Greater(t, said, 60)
 }
 
 // TestBroughtLater: pods that bring addresses are said when others have leases

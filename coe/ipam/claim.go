@@ -90,7 +90,9 @@ func (r *round) keep(s *space, w wish, old *coe.Lease) {
 	if old.Released != 0 {
 		r.name(s, w, &l)
 	}
-	chooseMAC(r.elan(s.namespace, l.Node), w, &l, old)
+	if r.complete { // else a source that has not spoken yet may want another
+		chooseMAC(r.elan(s.namespace, l.Node), w, &l, old)
+	}
 	s.names[l.Pod] = l.PodUID
 	if l.Released != old.Released || l.MAC != old.MAC || l.DeniedMAC != old.DeniedMAC || l.Name != old.Name {
 		r.putLease(&l)

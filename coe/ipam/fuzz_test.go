@@ -1,7 +1,9 @@
 package ipam_test
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"testing"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
@@ -17,17 +20,21 @@ var storyPools = [][]dhcppool.Pool{
 	{pool("default", "192.168.10.0/28", "", "", ""), pool("default", "fd00::/120", "", "", "")},
 	{pool("192.168.33.12:default", "192.168.10.0/29", "", "", ""), pool("ns1", "192.168.10.64/26", "", "", "")},
 	{pool("default", "192.168.10.4/30", "", "", ""), pool("services", "10.96.0.0/30", "", "", "")},
+	{pool("192.168.33.12", "192.168.10.0/27", "", "", ""), pool("192.168.33.12", "fd00::/122", "", "", ""), pool("default", "192.168.10.32/28", "", "", "")},
 	{},
 }
 
-// FuzzStory lives random stories: pods come, go, move and change, pools change,
-// commits fail, the bridge restarts. It judges the laws after every Sync, and at
-// the end that everything converges and nothing is left.
+// FuzzStory lives random stories: pods come, go, move and change, of two origins
+// and some with addresses that they bring; pools change, commits fail, the bridge
+// restarts, the journal is lost and the backend is asked, which may be away. It
+// judges the laws after every Sync, and at the end that everything converges and
+// nothing is left.
 func FuzzStory(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13})
 	f.Add([]byte("pods come and go and move, commits fail, and the bridge restarts"))
 	f.Add([]byte("PODS COME AND GO AND MOVE, COMMITS FAIL, AND THE BRIDGE RESTARTS!"))
 	f.Add([]byte("\f\xde\xfe\xf99000908x90")) // a wanted MAC address that comes free, and a restart
+	f.Add([]byte("lose the journal; lose it again while the backend is away, and pods bring addresses"))
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		if len(steps) > 400 {
 			steps = steps[:400]
@@ -42,8 +49,10 @@ func FuzzStory(f *testing.F) {
 
 type story struct {
 	*world
-	pods     map[string]*coe.Pod
+	said     map[coe.Origin]map[string]*coe.Pod
+	pods     map[string]*coe.Pod // as they are believed
 	services map[string]*coe.Service
+	backend  backend
 	// used is when the holder of an address last had it.
 	used map[spaceAddr]use
 }
@@ -58,11 +67,33 @@ type use struct {
 	last time.Time
 }
 
+var errAway = errors.New("the backend is away")
+
+// backend is what the backend of a story has: what was leased when it settled
+// last. It is away for so many questions.
+type backend struct {
+	rows []ipam.InUse
+	away int
+}
+
+func (b *backend) inUse() ([]ipam.InUse, error) {
+	if b.away > 0 {
+		b.away--
+		return nil, errAway
+	}
+	return b.rows, nil
+}
+
 func newStory(t *testing.T, isolated bool) *story {
 	s := &story{
-		world: &world{TB: t, journal: newJournal(), isolated: isolated, now: time.Unix(1000, 0), pools: storyPools[0]},
-		pods:  map[string]*coe.Pod{}, services: map[string]*coe.Service{}, used: map[spaceAddr]use{},
+		world: &world{
+			TB: t, journal: newJournal(), isolated: isolated, now: time.Unix(1000, 0), pools: storyPools[0],
+			origins: []coe.Origin{coe.RESTCONF, coe.Kubernetes},
+		},
+		said: map[coe.Origin]map[string]*coe.Pod{coe.RESTCONF: {}, coe.Kubernetes: {}},
+		pods: map[string]*coe.Pod{}, services: map[string]*coe.Service{}, used: map[spaceAddr]use{},
 	}
+	s.inUse = s.backend.inUse
 	s.journal.maxOps = 3 // so that writes are cut in pieces
 	s.restart()
 	s.complete()
@@ -71,14 +102,12 @@ func newStory(t *testing.T, isolated bool) *story {
 
 func (s *story) step(what, x byte) {
 	uid := fmt.Sprint("pod", x%6)
-	switch what % 12 {
+	origin := []coe.Origin{coe.RESTCONF, coe.Kubernetes}[what>>6&1]
+	switch what % 14 {
 	case 0, 1, 2, 3:
-		s.putPod(uid, what/12, x)
+		s.say(origin, uid, madePod(uid, what/14, x))
 	case 4:
-		if p := s.pods[uid]; p != nil {
-			s.remove(p)
-			delete(s.pods, uid)
-		}
+		s.say(origin, uid, nil)
 	case 5:
 		s.putService(x)
 	case 6:
@@ -90,14 +119,16 @@ func (s *story) step(what, x byte) {
 		s.mark(s.store.Namespaces()...)
 	case 9:
 		s.reboot()
+	case 10:
+		s.lose(x)
 	default:
 		s.settle()
 	}
 }
 
-// putPod makes up a pod of the two bytes: a node, a namespace, a name, a MAC
-// address and interfaces.
-func (s *story) putPod(uid string, y, x byte) {
+// madePod makes up a pod of the two bytes: a node or none, a namespace, a name, a
+// MAC address and interfaces.
+func madePod(uid string, y, x byte) *coe.Pod {
 	p := newPod(uid, []string{n1, n2}[y&1], in([]string{"default", "ns1"}[y>>1&1]))
 	if y>>2&3 == 3 {
 		p.Name = "same"
@@ -109,13 +140,36 @@ func (s *story) putPod(uid string, y, x byte) {
 	case 1:
 		p.Interfaces = []coe.PodInterface{{UID: uid}, {UID: uid + "-2"}}
 	case 2:
-		p.Interfaces = []coe.PodInterface{{UID: uid, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{192, 168, 10, y % 20})}}}
+		brought := []netip.Addr{netip.AddrFrom4([4]byte{192, 168, 10, y % 20})}
+		if x >= 128 {
+			brought = append(brought, netip.AddrFrom16([16]byte{0: 0xfd, 15: y % 5}))
+		}
+		p.Interfaces = []coe.PodInterface{{UID: uid, Addresses: brought}}
 	case 3:
 		p.Interfaces = []coe.PodInterface{{UID: uid + "-2"}}
-		p.NoNetwork = y == 20
+		p.NoNetwork = y == 16
+		if y == 17 {
+			p.HostIP = netip.Addr{}
+		}
 	}
-	s.pods[uid] = p
-	s.put(p)
+	return p
+}
+
+// say has an origin say what a pod is, nil for gone.
+func (s *story) say(origin coe.Origin, uid string, p *coe.Pod) {
+	if p == nil {
+		delete(s.said[origin], uid)
+		s.store.Update(func(tx *coe.Tx) { tx.DeletePod(origin, uid) })
+	} else {
+		s.said[origin][uid] = p
+		s.store.Update(func(tx *coe.Tx) { tx.PutPod(origin, p) })
+	}
+	delete(s.pods, uid)
+	for _, o := range s.origins { // ascending precedence
+		if p := s.said[o][uid]; p != nil {
+			s.pods[uid] = p
+		}
+	}
 }
 
 func (s *story) putService(x byte) {
@@ -143,25 +197,71 @@ func (s *story) reboot() {
 	before := s.chosen()
 	s.restart()
 	require.Equal(s, before, s.chosen())
-	s.store.Update(func(tx *coe.Tx) {
-		for _, p := range s.pods {
-			tx.PutPod(coe.RESTCONF, p)
+	s.repeat()
+	after := s.chosen()
+	for record, fact := range before {
+		if l, is := fact.(*coe.Lease); is && l.Released == 0 && s.serves(l.Key()) {
+			require.Equal(s, l, after[record], "sticky")
 		}
-		for _, svc := range s.services {
-			tx.PutService(coe.RESTCONF, svc)
-		}
-	})
-	s.mark("default")
-	_ = s.trySync() // some are synced before the store is complete
-	s.laws()
+	}
+}
+
+// repeat has a store that is new hear all that is said, one origin after the
+// other, with Syncs between.
+func (s *story) repeat() {
+	for _, o := range s.origins {
+		s.store.Update(func(tx *coe.Tx) {
+			for _, p := range s.said[o] {
+				tx.PutPod(o, p)
+			}
+			for _, svc := range s.services {
+				tx.PutService(coe.RESTCONF, svc)
+			}
+		})
+		s.mark("default")
+		_ = s.trySync() // some are synced before the store is complete
+		s.laws()
+	}
 	s.complete()
 	s.mark(s.store.Namespaces()...)
 	s.settle()
-	after := s.chosen()
-	for record, fact := range before {
-		if l, is := fact.(*coe.Lease); is && l.Released == 0 && s.living(l.Key()) {
-			require.Equal(s, l, after[record], "sticky")
+}
+
+// lose restarts the bridge with an empty journal: whoever lives keeps what it has
+// in the backend, also where the pools come late and the backend is away.
+func (s *story) lose(x byte) {
+	s.settle()
+	before, pools := s.living(), s.pools
+	had := map[spaceAddr]bool{}
+	for _, l := range before {
+		for _, a := range l.Addresses {
+			had[spaceAddr{s.space(l.Namespace), a.Address}] = true
 		}
+	}
+	maps.DeleteFunc(s.used, func(at spaceAddr, _ use) bool { return !had[at] }) // what rested is forgotten
+	s.backend = backend{s.inBackend(), int(x & 3)}
+	if x>>2&1 == 1 {
+		s.pools = nil
+	}
+	s.loseJournal()
+	if x>>3&1 == 1 {
+		s.store.Update(func(tx *coe.Tx) { tx.SetComplete(coe.RESTCONF) })
+		s.setPools(pools...)
+	}
+	s.repeat()
+	s.setPools(pools...)
+	s.settle()
+	after := s.living()
+	for key, want := range before {
+		got := after[key]
+		got.DeniedMAC, want.DeniedMAC = "", ""
+		if !s.serves(key) {
+			continue
+		}
+		if s.pods[key.PodUID].MAC != "" { // it may have come free meanwhile
+			got.MAC, want.MAC = "", ""
+		}
+		require.Equal(s, want, got, "what is in use stays")
 	}
 }
 
@@ -189,7 +289,8 @@ func (s *story) chosen() map[string]any {
 	return facts
 }
 
-func (s *story) living(key coe.LeaseKey) bool {
+// serves tells whether a pod has a living lease.
+func (s *story) serves(key coe.LeaseKey) bool {
 	p := s.pods[key.PodUID]
 	if p == nil || p.NoNetwork {
 		return false
@@ -204,12 +305,13 @@ func (s *story) settle() {
 		if len(s.marked) == 0 {
 			break
 		}
-		if err := s.trySync(); err != nil {
+		if err := s.trySync(); err != nil && !errors.Is(err, errAway) {
 			require.ErrorIs(s, err, errJournal)
 		}
 		s.laws()
 	}
 	require.Empty(s, s.marked, "it does not come to rest")
+	s.backend.rows = s.inBackend()
 }
 
 func (s *story) space(ns string) string {
@@ -278,7 +380,7 @@ func (s *story) end() {
 	}
 	s.laws()
 	for _, p := range s.pods {
-		if p.NoNetwork {
+		if p.NoNetwork || !p.HostIP.IsValid() {
 			continue
 		}
 		v := s.store.View(p.Namespace)
@@ -297,6 +399,7 @@ func (s *story) end() {
 	s.store.Update(func(tx *coe.Tx) {
 		for uid := range s.pods {
 			tx.DeletePod(coe.RESTCONF, uid)
+			tx.DeletePod(coe.Kubernetes, uid)
 		}
 		for uid := range s.services {
 			tx.DeleteService(coe.RESTCONF, uid)

@@ -40,6 +40,7 @@ func (u *InUse) whole() bool {
 // lost: their interfaces keep them, and those whose interface is not there are
 // released when the store is complete.
 func (r *round) adopt(ctx context.Context, inUse []InUse) error {
+	r.freed = r.sweep() || r.freed // what nothing uses in the journal may be used now
 	var found []*InUse
 	for n := range inUse {
 		if u := &inUse[n]; u.whole() && r.leases[u.key()] == nil {
@@ -86,25 +87,29 @@ func (r *round) adoptBlocks(u *InUse) {
 		if !x.Network.Contains(x.Gateway) || x.Network != x.Network.Masked() || r.alloc.Owner(e.Domain, x.Gateway) != "" {
 			continue
 		}
-		b := dhcppool.Block{ELAN: e.ELAN, Prefix: x.Network, Gateway: x.Gateway}
-		if !x.Network.IsSingleIP() {
-			b.Network, b.Subnet = r.poolAround(e, x.Network)
-		}
-		// It fails for one that is there already, and for one that overlaps another:
-		// addresses without a block are claimed.
-		_ = r.alloc.RestoreBlock(b)
+		r.adoptBlock(e, x.Network, x.Gateway)
 	}
 }
 
-// poolAround is the pool from which an elan has a block. A block around which
-// there is none (yet) gives nothing more, and keeps others off while it is there.
-func (r *round) poolAround(e *elan, prefix netip.Prefix) (network string, subnet netip.Prefix) {
+// adoptBlock gives the elan a block, of the pool around it. One of which no pool
+// knows (yet) gives nothing more, and keeps others off while it is there. Where
+// it is there already, or overlaps another, nothing changes: addresses that have
+// no block are claimed.
+func (r *round) adoptBlock(e *elan, prefix netip.Prefix, gateway netip.Addr) {
+	b := dhcppool.Block{ELAN: e.ELAN, Prefix: prefix, Gateway: gateway}
+	if prefix.IsSingleIP() {
+		_ = r.alloc.RestoreBlock(b)
+		return
+	}
 	for _, network := range e.networks() {
 		if p, found := r.alloc.PoolAround(network, prefix); found {
-			return network, p.Subnet
+			if b.Network, b.Subnet = network, p.Subnet; r.alloc.RestoreBlock(b) == nil {
+				return
+			}
 		}
 	}
-	return dhcppool.DefaultNetwork, prefix
+	b.Network, b.Subnet = e.Name, prefix
+	_ = r.alloc.RestoreBlock(b)
 }
 
 // adoptAddresses holds the interface's addresses: in their blocks where they are

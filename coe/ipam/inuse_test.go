@@ -188,6 +188,7 @@ func TestAdoptionThatIsCutShort(t *testing.T) {
 			require.Equal(t, want, w.living(), "commit %d", failIn)
 			w.complete()
 			w.sync()
+			w.restart()
 			require.Equal(t, want, w.living())
 			require.NotContains(t, w.journal.records, "adopting/")
 		}

@@ -77,53 +77,58 @@ type follower[L list, O object, V any] struct {
 	table  *table[O, V]
 	timing Timing
 	health *resourceHealth
+
+	at    position
+	pause wait.Backoff
 }
 
 // position is how far a follower has read.
 type position struct {
-	listed   bool // all that was there at revision
 	revision string
+	listed   bool // all that was there at a revision
+	cameOn   bool // a watch did, since
 }
 
 // run follows the resource until ctx is done.
 func (f *follower[L, O, V]) run(ctx context.Context) {
-	var at position
-	pause := f.pauses()
+	f.rested()
 	for ctx.Err() == nil {
-		err := f.follow(ctx, &at)
+		err := f.follow(ctx)
 		switch {
-		case ctx.Err() != nil:
-			return
-		case err == nil:
-			pause = f.pauses()
+		case err == nil || ctx.Err() != nil:
 			continue
-		case isLost(err):
-			at.listed = false // no failure: the list says what was missed
-		default:
-			f.health.failed(err)
+		case isLost(err): // no failure: a list says what was missed
+			cameOn := f.at.cameOn
+			f.at = position{}
+			if cameOn {
+				continue
+			}
+		case f.health.failed(err):
+			f.rested() // something has changed, and more may soon
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause.Step()):
+		case <-time.After(f.pause.Step()):
 		}
 	}
 }
 
-// pauses are the pauses after one, two and more failures.
-func (f *follower[L, O, V]) pauses() wait.Backoff {
-	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 20, Cap: f.timing.Retry}
+// rested makes the next pause a short one. Each further one is twice as long.
+func (f *follower[L, O, V]) rested() {
+	f.pause = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 20, Cap: f.timing.Retry}
 }
 
 // follow lists if need be, and watches once. It returns nil when that came on.
-func (f *follower[L, O, V]) follow(ctx context.Context, at *position) error {
-	if !at.listed {
+func (f *follower[L, O, V]) follow(ctx context.Context) error {
+	if !f.at.listed {
 		revision, err := f.list(ctx)
 		if err != nil {
 			return err
 		}
-		*at = position{listed: true, revision: revision}
+		f.at = position{revision: revision, listed: true}
+		f.rested()
 	}
-	return f.watch(ctx, at)
+	return f.watch(ctx)
 }
 
 // list reads all objects, page by page, and says them in one step. It returns the
@@ -160,7 +165,7 @@ func (f *follower[L, O, V]) page(ctx context.Context, opts metav1.ListOptions) (
 
 // watch opens a watch and reads it to its end. It ends by itself, at the latest
 // when the API server should have ended it and did not.
-func (f *follower[L, O, V]) watch(ctx context.Context, at *position) error {
+func (f *follower[L, O, V]) watch(ctx context.Context) error {
 	life := f.timing.Watch + rand.N(f.timing.Watch/2)
 	seconds := int64(life.Seconds())
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -169,7 +174,7 @@ func (f *follower[L, O, V]) watch(ctx context.Context, at *position) error {
 	defer overdue.Stop()
 
 	w, err := f.client.Watch(ctx, metav1.ListOptions{
-		ResourceVersion: at.revision, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
+		ResourceVersion: f.at.revision, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
 	})
 	if w != nil {
 		defer w.Stop()
@@ -179,14 +184,21 @@ func (f *follower[L, O, V]) watch(ctx context.Context, at *position) error {
 	}
 	overdue.Reset(life + grace)
 	f.health.opened()
-	return f.events(ctx, w, at)
+	return f.events(ctx, w)
 }
 
 // events says what a watch brings, until it ends. It returns nil for a watch that
 // came on: it brought news, or lasted. How such a one ends is no failure, as the
 // next is opened at once.
-func (f *follower[L, O, V]) events(ctx context.Context, w watch.Interface, at *position) error {
+func (f *follower[L, O, V]) events(ctx context.Context, w watch.Interface) error {
 	cameOn := false
+	comesOn := func() {
+		if !cameOn {
+			cameOn, f.at.cameOn = true, true
+			f.rested()
+			f.health.watching()
+		}
+	}
 	lasted := time.NewTimer(lively)
 	defer lasted.Stop()
 	for {
@@ -194,25 +206,21 @@ func (f *follower[L, O, V]) events(ctx context.Context, w watch.Interface, at *p
 		case <-ctx.Done():
 			return f.ended(cameOn, context.Cause(ctx))
 		case <-lasted.C:
-			cameOn = true
-			f.health.watching()
+			comesOn()
 		case event, more := <-w.ResultChan():
 			if !more {
 				return f.endedSilently(ctx, cameOn)
 			}
-			if err := f.event(event, at); err != nil {
+			if err := f.event(event); err != nil {
 				return f.ended(cameOn, err)
 			}
-			if !cameOn {
-				cameOn = true
-				f.health.watching()
-			}
+			comesOn()
 		}
 	}
 }
 
 // event says one event, and moves on to it.
-func (f *follower[L, O, V]) event(event watch.Event, at *position) error {
+func (f *follower[L, O, V]) event(event watch.Event) error {
 	f.health.event(event.Type)
 	if event.Type == watch.Error {
 		return apierrors.FromObject(event.Object)
@@ -226,7 +234,7 @@ func (f *follower[L, O, V]) event(event watch.Event, at *position) error {
 			return err
 		}
 	}
-	at.revision = m.GetResourceVersion()
+	f.at.revision = m.GetResourceVersion()
 	return nil
 }
 

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,8 +34,12 @@ type ResourceStatus struct {
 	Restarts int
 }
 
-// health is how the source fares. It logs when that turns, and not what is tried
-// meanwhile.
+// patience is how long a problem lasts before it is logged. An API server that
+// starts answers for a moment that nobody has rights.
+const patience = 2 * time.Second
+
+// health is how the source fares. It logs when that has turned, and not what is
+// tried meanwhile.
 type health struct {
 	log     *slog.Logger
 	metrics *metrics
@@ -48,7 +53,9 @@ type resourceHealth struct {
 	*health
 	resource resource
 	watches  int
-	problem  problem // none while it fares well
+	problem  problem   // none while it fares well
+	since    time.Time // there is a problem of its kind
+	told     bool      // it was logged
 	status   ResourceStatus
 }
 
@@ -109,27 +116,39 @@ func (r *resourceHealth) watching() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.turn(true)
-	was := r.problem.kind
-	r.problem, r.status.Problem = problem{}, ""
-	if was == none || was.shared() && r.others(was) {
-		return
-	}
-	if was.shared() {
+	was, told := r.problem.kind, r.told
+	r.problem, r.told, r.status.Problem = problem{}, false, ""
+	switch {
+	case !told || was.shared() && r.othersTold(was):
+	case was.shared():
 		r.log.Info("kubernetes is followed again")
-	} else {
-		r.log.Info("resource is followed again", "resource", r.resource.name)
+	default:
+		r.log.Info("kubernetes is followed again", "resource", r.resource.name)
 	}
 }
 
-// failed notes that the resource can't be followed now.
-func (r *resourceHealth) failed(err error) {
+// failed notes that the resource can't be followed now, and tells whether for
+// another reason than before.
+func (r *resourceHealth) failed(err error) (turned bool) {
 	p := explain(err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.turn(false)
-	was := r.problem.kind
+	turned = p.kind != r.problem.kind
+	if turned {
+		r.since, r.told = time.Now(), false
+	}
 	r.problem, r.status.Problem = p, p.text
-	if was == p.kind || p.kind.shared() && r.others(p.kind) {
+	if !r.told && time.Since(r.since) >= patience {
+		r.tell(p)
+	}
+	return turned
+}
+
+// tell logs a problem, once where all resources share it.
+func (r *resourceHealth) tell(p problem) {
+	r.told = true
+	if p.kind.shared() && r.othersTold(p.kind) {
 		return
 	}
 	level := slog.LevelWarn
@@ -147,12 +166,10 @@ func (r *resourceHealth) turn(watching bool) {
 	r.metrics.connected.WithLabelValues(r.resource.name).Set(oneIf(watching))
 }
 
-// others tells whether another resource has a problem of the kind.
-func (r *resourceHealth) others(kind problemKind) bool {
-	for _, o := range r.resources {
-		if o != r && o.problem.kind == kind {
-			return true
-		}
-	}
-	return false
+// othersTold tells whether another resource has a problem of the kind that was
+// logged.
+func (r *resourceHealth) othersTold(kind problemKind) bool {
+	return slices.ContainsFunc(r.resources, func(o *resourceHealth) bool {
+		return o != r && o.problem.kind == kind && o.told
+	})
 }

@@ -49,6 +49,7 @@ type PodSeen struct {
 	Name            string
 	ResourceVersion string
 	Annotation      string // InterfacesAnnotation
+	HostNetwork     bool   // on its node's network
 	Finished        bool   // succeeded or failed
 	Deleted         bool   // there is no such pod any more
 }

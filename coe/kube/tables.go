@@ -120,7 +120,8 @@ func (t *tables) newPods(observe func(PodSeen)) *table[*corev1.Pod, pod] {
 func podSeen(p *corev1.Pod, deleted bool) PodSeen {
 	return PodSeen{
 		UID: uid(p.UID), Namespace: p.Namespace, Name: p.Name, ResourceVersion: p.ResourceVersion,
-		Annotation: p.Annotations[InterfacesAnnotation], Finished: finished(p), Deleted: deleted,
+		Annotation:  p.Annotations[InterfacesAnnotation],
+		HostNetwork: p.Spec.HostNetwork, Finished: finished(p), Deleted: deleted,
 	}
 }
 

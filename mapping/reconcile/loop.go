@@ -55,6 +55,9 @@ type Source struct {
 	// Heard tells whether every change of the datastore that its writers were told
 	// is done has been marked.
 	Heard func() bool
+	// Mapped, if not nil, is told what can't be mapped of a scope, or is rejected,
+	// each time that it was mapped.
+	Mapped func(netvirt.Scope, []coe.Problem)
 	// Reached, if not nil, is told of scopes that the backend has as they were wanted,
 	// and of the changes of them that it took for that.
 	Reached func(scopes []netvirt.Scope, changes []netvirt.Change)
@@ -216,6 +219,9 @@ func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, 
 		want, problems := l.want(s)
 		changes = append(changes, l.diff(s, want, complete)...)
 		l.mapped(s, revision, len(want), problems)
+		if l.source.Mapped != nil {
+			l.source.Mapped(s, problems)
+		}
 	}
 	if len(scopes) > 1 {
 		netvirt.Sort(changes)

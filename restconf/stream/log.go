@@ -80,7 +80,8 @@ func NewLog(cfg Config) *Log {
 }
 
 // Reset makes the Log hold exactly what changes say, as of a revision, which is not
-// below one that anybody was told before. Every follower gets a snapshot.
+// below one that anybody was told before: so who knows less than this gets a
+// snapshot.
 func (l *Log) Reset(revision int64, changes []Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,14 +186,11 @@ func (f *feed) put(e *entry) {
 	f.wake()
 }
 
-// clear forgets all; every follower gets a snapshot.
+// clear forgets all up to a revision.
 func (f *feed) clear(floor int64) {
 	f.floor = floor
 	f.order.Init()
 	clear(f.keys)
-	for c := range f.cursors {
-		c.after = nowhere
-	}
 	f.wake()
 }
 

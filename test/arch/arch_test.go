@@ -27,12 +27,17 @@ var rules = map[string]rule{
 	"coe":                         {[]string{"dhcppool"}, nil, "entities know no protocol"},
 	"coe/northbound":              {[]string{"coe", "dhcppool"}, nil, "reads what the datastore keeps; knows no HTTP"},
 	"coe/ipam":                    {[]string{"coe", "dhcppool"}, nil, "chooses; where it is remembered is an interface"},
+	"coe/kube/report": {
+		[]string{"coe", "coe/kube", "mapping/netvirt"},
+		[]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "github.com/prometheus/client_golang", "golang.org/x/time/rate"},
+		"tells the API server what the Store says; knows neither who chose nor the backend",
+	},
 	"coe/kube/manifest": {
 		[]string{"coe", "coe/kube"},
 		[]string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "github.com/google/uuid"},
 		"reads what kubectl reads; asks no API server",
 	},
-	"mapping":                     {[]string{"coe", "mapping/netvirt"}, nil, "pure"},
+	"mapping": {[]string{"coe", "mapping/netvirt"}, nil, "pure"},
 	"mapping/reconcile": {
 		[]string{"coe", "mapping", "mapping/netvirt"},
 		[]string{"k8s.io/client-go/util/workqueue", "github.com/prometheus/client_golang"},

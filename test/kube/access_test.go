@@ -13,10 +13,14 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/kube"
 )
 
-const account = `
+const accounts = `
 apiVersion: v1
 kind: ServiceAccount
 metadata: {name: reader, namespace: default}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: guest, namespace: default}
 `
 
 const role = `
@@ -40,36 +44,32 @@ func TestServiceAccounts(t *testing.T) {
 	c := kube.ForTest(t, kube.Config{RBAC: true})
 	_, err := c.ServiceAccountToken(t.Context(), "default", "reader", time.Hour)
 	require.True(t, apierrors.IsNotFound(err), "%v", err)
-	require.NoError(t, c.Apply(t.Context(), account))
+	require.NoError(t, c.Apply(t.Context(), accounts))
+	reader, guest := clientOf(t, c, "reader", time.Hour), clientOf(t, c, "guest", time.Hour)
 
-	reader := clientOf(t, c, time.Hour)
 	require.True(t, apierrors.IsForbidden(list(t, reader)))
 	require.NoError(t, c.Apply(t.Context(), role, binding))
 	require.Eventually(t, func() bool { return list(t, reader) == nil }, patience, interval)
+	require.True(t, apierrors.IsForbidden(list(t, guest)), "roles are the reader's")
 
-	const shortly = 2 * time.Second
-	brief := clientOf(t, c, shortly)
+	brief := clientOf(t, c, "reader", 2*time.Second)
 	require.NoError(t, list(t, brief))
-	require.True(t, apierrors.IsUnauthorized(list(t, clientOf(t, c, 0))))
-	require.Eventually(t, func() bool { return apierrors.IsUnauthorized(list(t, brief)) }, patience, interval)
-
-	out, err := c.Kubectl(t.Context(), "delete", "serviceaccount", "reader", "--namespace=default")
+	require.True(t, apierrors.IsUnauthorized(list(t, clientOf(t, c, "reader", 0))))
+	out, err := c.Kubectl(t.Context(), "delete", "serviceaccount", "guest", "--namespace=default")
 	require.NoError(t, err)
 	require.Contains(t, out, "deleted")
-	require.Eventually(t, func() bool { return apierrors.IsUnauthorized(list(t, reader)) }, patience, interval)
+	require.Eventually(t, func() bool { return apierrors.IsUnauthorized(list(t, brief)) }, patience, interval)
+	require.Eventually(t, func() bool { return apierrors.IsUnauthorized(list(t, guest)) }, patience, interval)
+	require.NoError(t, list(t, reader))
+
+	_, err = c.Kubectl(t.Context(), "get", "pods", "--namespace=nowhere", "--token=wrong")
+	require.ErrorContains(t, err, "Unauthorized", "kubectl's complaint")
 }
 
-func TestTokenRequest(t *testing.T) {
-	c := kube.ForTest(t, kube.Config{ControllerManager: true})
-	token, err := c.Kubectl(t.Context(), "create", "token", "default", "--namespace=default")
-	require.NoError(t, err)
-	require.NoError(t, list(t, clientWith(t, c, token)))
-}
-
-// clientOf is a client of the service account's, with a token and a kubeconfig of its own.
-func clientOf(t *testing.T, c *kube.ControlPlane, lifetime time.Duration) *kubernetes.Clientset {
+// clientOf is a client of a service account's, with a token and a kubeconfig of its own.
+func clientOf(t *testing.T, c *kube.ControlPlane, account string, lifetime time.Duration) *kubernetes.Clientset {
 	t.Helper()
-	token, err := c.ServiceAccountToken(t.Context(), "default", "reader", lifetime)
+	token, err := c.ServiceAccountToken(t.Context(), "default", account, lifetime)
 	require.NoError(t, err)
 	return clientWith(t, c, token)
 }

@@ -2,11 +2,14 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -82,6 +85,18 @@ func TestBuildWaitsForAnother(t *testing.T) {
 	unlock, err = b.lock(t.Context(), lock)
 	require.NoError(t, err)
 	unlock()
+}
+
+func TestBuildSaysThatItGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		said, log := &buildLog{}, &buildLog{}
+		fmt.Fprintln(log, "runtime")
+		b := build{version: "v0", progress: said}
+		done := make(chan error)
+		time.AfterFunc(25*time.Second, func() { done <- nil })
+		require.NoError(t, b.reportUntil(done, log))
+		require.Equal(t, "building Kubernetes v0: 10s, now runtime\nbuilding Kubernetes v0: 20s, now runtime\n", said.text.String())
+	})
 }
 
 func TestVersionIsTheModules(t *testing.T) {

@@ -38,9 +38,15 @@ func TestControllersAndScheduler(t *testing.T) {
 	c := kube.ForTest(t, kube.Config{
 		ControllerManager: true,
 		Scheduler:         true,
+		ServiceCIDRs:      []netip.Prefix{netip.MustParsePrefix("10.97.0.0/24"), netip.MustParsePrefix("fd97::/112")},
 		PodCIDRs:          []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")},
 	})
-	_, err := c.MakeNodes(t.Context(), 2)
+	requireServiceOfAPIServer(t, c)
+	token, err := c.Kubectl(t.Context(), "create", "token", "default", "--namespace=default")
+	require.NoError(t, err)
+	require.NoError(t, list(t, clientWith(t, c, token)), "a token that the API server signed")
+
+	_, err = c.MakeNodes(t.Context(), 2)
 	require.NoError(t, err)
 	_, err = c.MakeNamespaces(t.Context(), 1)
 	require.NoError(t, err)
@@ -76,4 +82,16 @@ func scheduled(t *testing.T, c *kube.ControlPlane) []corev1.Pod {
 	list, err := c.Client().CoreV1().Pods(kube.Namespace(0)).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName!="})
 	require.NoError(t, err)
 	return list.Items
+}
+
+// requireServiceOfAPIServer wants the service default/kubernetes with its endpoint.
+func requireServiceOfAPIServer(t *testing.T, c *kube.ControlPlane) {
+	t.Helper()
+	const name = "kubernetes"
+	service, err := c.Client().CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), name, metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, "10.97.0.1", service.Spec.ClusterIP)
+	slice, err := c.Client().DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(t.Context(), name, metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Len(t, slice.Endpoints, 1)
 }

@@ -14,7 +14,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -147,20 +149,26 @@ func (c *ControlPlane) URL() string { return "https://" + c.port.String() }
 // Client is the administrator's client, with the limits of RESTConfig.
 func (c *ControlPlane) Client() *kubernetes.Clientset { return c.client }
 
-// RESTConfig is the administrator's configuration, of the caller's own: protobuf, and no limit
-// on the client's side.
+// RESTConfig is the administrator's configuration, new at each call: protobuf, no
+// limit on the client's side, and a connection of its own for each client that is
+// made from it.
 func (c *ControlPlane) RESTConfig() *rest.Config {
 	return &rest.Config{
 		Host:            c.URL(),
 		BearerToken:     c.pki.token,
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.pki.certificate},
 		QPS:             -1,
+		Proxy:           direct,
 		ContentConfig: rest.ContentConfig{
 			ContentType:        "application/vnd.kubernetes.protobuf",
 			AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json",
 		},
 	}
 }
+
+// direct is no proxy. client-go shares a connection among clients of one server, but
+// not where there is a function that it can't compare.
+func direct(*http.Request) (*url.URL, error) { return nil, nil }
 
 // apiServerReady tells whether the API server is ready and has made what is there
 // in every cluster; the service's endpoints are the last of that.

@@ -137,18 +137,6 @@ func TestCompaction(t *testing.T) {
 	require.True(t, apierrors.IsResourceExpired(err), "%v", err)
 }
 
-func TestServiceOfTheAPIServer(t *testing.T) {
-	c := kube.ForTest(t, kube.Config{ServiceCIDRs: []netip.Prefix{
-		netip.MustParsePrefix("10.97.0.0/24"), netip.MustParsePrefix("fd97::/112"),
-	}})
-	service, err := c.Client().CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
-	require.NoError(t, err)
-	require.Equal(t, "10.97.0.1", service.Spec.ClusterIP)
-	slice, err := c.Client().DiscoveryV1().EndpointSlices("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
-	require.NoError(t, err)
-	require.Len(t, slice.Endpoints, 1)
-}
-
 func TestStartSaysWhatIsWrong(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Kubernetes")

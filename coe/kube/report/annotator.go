@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/kube"
 )
 
 // note is an annotation that is to be written, or with an empty value removed.
@@ -62,7 +63,7 @@ func newAnnotator(cfg Config, p patcher, store *coe.Store, restored func(note), 
 // off tells that nothing is to be annotated.
 func (a *annotator) off() bool { return a.cfg.AnnotateQPS == 0 }
 
-func (a *annotator) seen(s Seen) {
+func (a *annotator) seen(s kube.PodSeen) {
 	if a.off() {
 		return
 	}

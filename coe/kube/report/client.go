@@ -11,6 +11,8 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+
+	"github.com/coe-bridge/coe-bridge/coe/kube"
 )
 
 // onlyMetadata asks for answers without a pod's specification and status.
@@ -62,9 +64,9 @@ type patch struct {
 func encodePatch(n note) ([]byte, error) {
 	var p patch
 	p.Metadata.UID = n.uid
-	p.Metadata.Annotations = map[string]*string{Annotation: nil}
+	p.Metadata.Annotations = map[string]*string{kube.InterfacesAnnotation: nil}
 	if n.value != "" {
-		p.Metadata.Annotations[Annotation] = &n.value
+		p.Metadata.Annotations[kube.InterfacesAnnotation] = &n.value
 	}
 	return json.Marshal(p)
 }

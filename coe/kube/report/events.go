@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/kube"
 )
 
 // sender writes Events.
@@ -39,7 +40,7 @@ type events struct {
 	counter  *prometheus.CounterVec
 
 	mu      sync.Mutex
-	objects map[string]map[string]*object // by namespace and uid
+	objects map[string]map[string]*object               // by namespace and uid
 	queue   workqueue.TypedDelayingInterface[objectKey] // nil while it does not run
 }
 
@@ -114,7 +115,7 @@ func (e *events) restored(n note) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	o := e.object(*reference("Pod", n.namespace, n.name, n.uid))
-	o.once[AnnotationRestored] = "annotation " + Annotation + " was changed and is put back: " + component +
+	o.once[AnnotationRestored] = "annotation " + kube.InterfacesAnnotation + " was changed and is put back: " + component +
 		" writes it, and nothing reads it back; change the pod's pool or its address instead"
 	e.mark(objectKey{n.namespace, n.uid})
 }

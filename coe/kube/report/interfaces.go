@@ -6,13 +6,11 @@ import (
 	"net/netip"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/kube"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Annotation is the key of the pod annotation that Encode makes the value of.
-const Annotation = "coe-bridge.io/interfaces"
-
-// Interface is what the annotation says of one interface of a pod.
+// Interface is what the annotation kube.InterfacesAnnotation says of one interface of a pod.
 type Interface struct {
 	Name    string `json:"name"`    // of the Netvirt interface
 	Network string `json:"network"` // the elan-instance that it is on
@@ -72,7 +70,7 @@ func Decode(value string) ([]Interface, error) {
 	}
 	var all []Interface
 	if err := json.Unmarshal([]byte(value), &all); err != nil {
-		return nil, fmt.Errorf("read annotation %s: %w", Annotation, err)
+		return nil, fmt.Errorf("read annotation %s: %w", kube.InterfacesAnnotation, err)
 	}
 	return all, nil
 }

@@ -39,10 +39,10 @@ const (
 type object struct {
 	ref      corev1.ObjectReference
 	problems map[coe.Reason]*problem
-	once     map[coe.Reason]string             // messages to be told one time
-	series   map[coe.Reason]*corev1.Event      // the last Event of a reason
-	warned   bool                              // and Mapped was not told since
-	limiter  *rate.Limiter                     // of all that is told of it
+	once     map[coe.Reason]string        // messages to be told one time
+	series   map[coe.Reason]*corev1.Event // the last Event of a reason
+	warned   bool                         // and Mapped was not told since
+	limiter  *rate.Limiter                // of all that is told of it
 
 	failures  int // since something was told
 	notBefore time.Time
@@ -60,7 +60,7 @@ type problem struct {
 type saying struct {
 	ref     corev1.ObjectReference
 	last    *corev1.Event // of the reason; nil when there was none
-	kind    string // corev1.EventTypeWarning or EventTypeNormal
+	kind    string        // corev1.EventTypeWarning or EventTypeNormal
 	reason  coe.Reason
 	message string
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/coe-bridge/coe-bridge/coe/kube"
 )
 
 // How long an annotation that was put back is left alone when it is changed
@@ -50,7 +52,7 @@ type pod struct {
 
 // see takes what the API server says, and reports whether that is to be compared
 // with what is wanted.
-func (p *pod) see(s Seen) bool {
+func (p *pod) see(s kube.PodSeen) bool {
 	first := p.revision == ""
 	if !first && older(s.ResourceVersion, p.revision) {
 		return false

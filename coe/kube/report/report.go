@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/kube"
 )
 
 // component is who the API server is told that writes.
@@ -54,22 +55,6 @@ func (c *Config) setDefaults() {
 	if c.Timeout == 0 {
 		c.Timeout = 10 * time.Second
 	}
-}
-
-// Seen is what the API server says of a pod, of any kind and phase.
-type Seen struct {
-	UID, Namespace, Name string
-	ResourceVersion      string
-	// Annotation is the value under the key Annotation; empty for none.
-	Annotation string
-	// HostNetwork tells that the pod has its node's network: it is to have no
-	// annotation.
-	HostNetwork bool
-	// Finished tells that the pod has succeeded or failed: its annotation is left as it is.
-	Finished bool
-	// Deleted tells that there is no such pod any more. Namespace and name may be
-	// left out.
-	Deleted bool
 }
 
 // Reporter reports pods and services to Kubernetes while Run runs. It may be told
@@ -109,9 +94,9 @@ func (r *Reporter) Run(ctx context.Context) {
 	parts.Wait()
 }
 
-// Seen tells what the API server says of a pod now, after the Store was told of
-// it. What it said earlier may come later.
-func (r *Reporter) Seen(s Seen) { r.annotator.seen(s) }
+// Seen tells what the API server says of a pod, after the Store was told of it.
+// It is what a kube.Source is to call.
+func (r *Reporter) Seen(p kube.PodSeen) { r.annotator.seen(p) }
 
 // Leased tells that leases of these pods have changed in the Store.
 func (r *Reporter) Leased(uids ...string) { r.annotator.leased(uids...) }

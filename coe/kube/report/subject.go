@@ -21,9 +21,9 @@ const (
 type subjects struct {
 	store     *coe.Store
 	namespace string
-	// pods are the namespace's by name; made when they are needed, which is when a
-	// backend has rejected something.
-	pods map[string]*coe.Pod
+	// pods are the namespace's by name, services by uid; made when they are needed.
+	pods     map[string]*coe.Pod
+	services map[string]*coe.Service
 }
 
 // of is the object that a problem is about; nil when it is of another origin, or
@@ -87,10 +87,14 @@ func (s *subjects) service(uid string) *corev1.ObjectReference {
 	if s.store.Origin(uid) != coe.Kubernetes {
 		return nil
 	}
-	for _, service := range s.store.View(s.namespace).Services {
-		if service.UID == uid {
-			return reference("Service", s.namespace, service.Name, uid)
+	if s.services == nil {
+		s.services = map[string]*coe.Service{}
+		for _, service := range s.store.View(s.namespace).Services {
+			s.services[service.UID] = service
 		}
+	}
+	if service := s.services[uid]; service != nil {
+		return reference("Service", s.namespace, service.Name, uid)
 	}
 	return nil
 }

@@ -113,7 +113,7 @@ func (t *table) values(r row) map[string]any {
 		if f.Kind() == reflect.Pointer {
 			f = f.Elem()
 		}
-		if f.IsValid() && !f.IsZero() && !(f.Kind() == reflect.Map && f.Len() == 0) {
+		if f.IsValid() && !f.IsZero() {
 			out[c.name] = f.Interface()
 		}
 	}

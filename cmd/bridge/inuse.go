@@ -1,0 +1,49 @@
+package bridge
+
+import (
+	"context"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+)
+
+// inUseTimeout bounds the reading of what the backend has.
+const inUseTimeout = time.Minute
+
+// inUse lists the interfaces that the backend has, for who chooses addresses and
+// remembers nothing.
+func inUse(ctx context.Context, backend reconcile.Backend) ([]ipam.InUse, error) {
+	ctx, cancel := context.WithTimeout(ctx, inUseTimeout)
+	defer cancel()
+	model, err := backend.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]*ipam.InUse{}
+	for _, o := range model {
+		if i, ok := o.(netvirt.Interface); ok {
+			_, _, uid, _ := netvirt.ParseInterfaceName(i.Name)
+			found[i.Name] = &ipam.InUse{
+				PodUID: i.PodUID, InterfaceUID: i.UID, Namespace: i.Namespace, Pod: i.Pod, Primary: uid == "",
+			}
+		}
+	}
+	for _, o := range model {
+		a, ok := o.(netvirt.Adjacency)
+		if !ok || found[a.Interface] == nil {
+			continue
+		}
+		u := found[a.Interface]
+		u.Node, _, _ = netvirt.ParseELANName(a.ELAN)
+		u.MAC = a.MAC
+		u.Addresses = append(u.Addresses, coe.LeasedAddress{Address: a.Address, Network: a.Network, Gateway: a.Gateway})
+	}
+	all := make([]ipam.InUse, 0, len(found))
+	for _, u := range found {
+		all = append(all, *u)
+	}
+	return all, nil
+}

@@ -1,0 +1,69 @@
+package agentstream
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/dhcppool"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// What ipam writes is what the Hub reads: a pod that is said has its record on its
+// node's stream, and one that is said no more has not.
+func TestWhatIPAMChooses(t *testing.T) {
+	b := newBed(t)
+	r := b.replica()
+	store := coe.NewStore(func(coe.Changed) {}, coe.RESTCONF)
+	assigner := ipam.New(ipam.Config{
+		ELANName: netvirt.ELANName, VPNName: netvirt.VPNName, InterfaceName: netvirt.InterfaceName,
+	}, store, b.chosen, slog.New(slog.DiscardHandler))
+	require.NoError(t, assigner.Load(t.Context()))
+	assigner.SetPools([]dhcppool.Pool{{
+		Network: "default", Subnet: netip.MustParsePrefix("192.168.10.0/24"), Gateway: netip.MustParseAddr("192.168.10.2"),
+		From: netip.MustParseAddr("192.168.10.3"), To: netip.MustParseAddr("192.168.10.50"),
+	}})
+	change := func(change func(*coe.Tx)) {
+		store.Update(change)
+		_, _, err := assigner.Sync(t.Context(), []string{"default"})
+		require.NoError(t, err)
+	}
+
+	a := newAgent(t, node1)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { _ = a.follow(ctx, r.url, 1<<30) })
+	knows := func(want map[string]told) func() bool {
+		return func() bool { return a.at() != "" && len(a.now()) == len(want) && sameOf(want, a.now()) }
+	}
+	change(func(tx *coe.Tx) {
+		tx.SetComplete(coe.RESTCONF)
+		tx.PutPod(coe.RESTCONF, &coe.Pod{UID: pod1, Name: "busybox1", Namespace: "default", HostIP: netip.MustParseAddr(node1)})
+	})
+	require.Eventually(t, knows(map[string]told{pod1 + "/" + pod1: {Operation: "put", Pod: pod1, Interface: pod1, MAC: "0a:58:c0:a8:0a:03", Node: node1}}), 5*time.Second, time.Millisecond)
+
+	lease := store.View("default").Leases[coe.LeaseKey{PodUID: pod1, InterfaceUID: pod1}]
+	require.NoError(t, b.confirmed.Commit(t.Context(), map[string][]byte{RecordName(lease.Key()): ConfirmationOf(lease).Encode()}, nil))
+	require.Eventually(t, knows(map[string]told{pod1 + "/" + pod1: {Operation: "put", Pod: pod1, Interface: pod1, MAC: "0a:58:c0:a8:0a:03", Node: node1, Confirmed: true}}), 5*time.Second, time.Millisecond)
+
+	change(func(tx *coe.Tx) { tx.DeletePod(coe.RESTCONF, pod1) })
+	require.Eventually(t, knows(nil), 5*time.Second, time.Millisecond)
+}
+
+func sameOf(want, got map[string]told) bool {
+	for key, o := range want {
+		if got[key] != o {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,356 @@
+package report
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/kube"
+)
+
+var unlimited = Config{AnnotateQPS: math.Inf(1)}
+
+func TestAnnotates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, unlimited)
+		w.run()
+		w.create("web")
+		synctest.Wait()
+		require.Zero(t, w.patched(), "nothing is chosen yet")
+
+		want := w.lease("web", "10.11.0.3")
+		synctest.Wait()
+		require.Equal(t, want, w.annotation("web"))
+		w.tell("web") // the echo
+		w.change("web", func(*kube.PodSeen) {})
+		w.tell("web") // something else has changed
+		synctest.Wait()
+		require.Equal(t, 1, w.patched())
+
+		want = w.lease("web", "10.11.0.4")
+		synctest.Wait()
+		require.Equal(t, want, w.annotation("web"))
+		require.Empty(t, w.told(), "nobody has tampered")
+		n, _ := w.reporter.annotator.behind()
+		require.Zero(t, n)
+		require.Equal(t, 2.0, testutil.ToFloat64(w.reporter.annotator.metrics.patches.WithLabelValues("ok")))
+	})
+}
+
+func TestAnnotationOfAPodThatHasNone(t *testing.T) {
+	const stale = `[{"name":"stale"}]`
+	cases := map[string]struct {
+		make func(w *world)
+		want string
+	}{
+		"refused": {func(w *world) {
+			w.create("web", annotated(stale))
+			key := coe.LeaseKey{PodUID: "uid-web", InterfaceUID: "uid-web"}
+			w.store.Update(func(tx *coe.Tx) {
+				tx.SetRefusals("shop", map[coe.LeaseKey]coe.Refusal{key: {Reason: coe.PoolExhausted}}, nil)
+			})
+			w.reporter.Problems("shop", []coe.Problem{{Namespace: "shop", Kind: "pod", UID: "uid-web", Reason: coe.PoolExhausted}})
+		}, ""},
+		"lease released": {func(w *world) {
+			w.create("web", annotated(stale))
+			w.store.Update(func(tx *coe.Tx) {
+				tx.PutLease(&coe.Lease{PodUID: "uid-web", InterfaceUID: "uid-web", Namespace: "shop", Released: 1})
+			})
+		}, ""},
+		"host network": {func(w *world) {
+			w.create("web", annotated(stale), func(s *kube.PodSeen, p *coe.Pod) { s.HostNetwork, p.NoNetwork = true, true })
+		}, ""},
+		"nothing chosen yet": {func(w *world) { w.create("web", annotated(stale)) }, stale},
+		"finished": {func(w *world) {
+			w.create("web", annotated(stale), func(s *kube.PodSeen, p *coe.Pod) { s.Finished, p.NoNetwork = true, true })
+			w.lease("web", "10.11.0.3")
+		}, stale},
+		"finished, and the Reporter does not know yet": {func(w *world) {
+			w.create("web", annotated(stale), func(_ *kube.PodSeen, p *coe.Pod) { p.NoNetwork = true })
+			w.store.Update(func(tx *coe.Tx) {
+				tx.PutLease(&coe.Lease{PodUID: "uid-web", InterfaceUID: "uid-web", Namespace: "shop", Released: 1})
+			})
+		}, stale},
+		"unknown to the Store": {func(w *world) {
+			w.create("web", annotated(stale))
+			w.store.Update(func(tx *coe.Tx) { tx.DeletePod(coe.Kubernetes, "uid-web") })
+			w.reporter.Leased("uid-web", "uid-of-nobody")
+		}, stale},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, unlimited)
+				w.run()
+				c.make(w)
+				synctest.Wait()
+				require.Equal(t, c.want, w.annotation("web"))
+			})
+		})
+	}
+}
+
+func annotated(value string) func(*kube.PodSeen, *coe.Pod) {
+	return func(s *kube.PodSeen, _ *coe.Pod) { s.Annotation = value }
+}
+
+func TestAnnotationsAreComparedWhenABridgeBeginsToLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, unlimited)
+		for i := range 50 {
+			name := strconv.Itoa(i)
+			w.create(name)
+			value := w.lease(name, "10.11.0.3")
+			if i >= 5 {
+				w.change(name, func(s *kube.PodSeen) { s.Annotation = value })
+				w.tell(name)
+			}
+		}
+		pass(time.Minute)
+		require.Zero(t, w.patched(), "it does not lead")
+		stop := w.run()
+		synctest.Wait()
+		require.Equal(t, 5, w.patched())
+
+		stop()
+		w.lease("7", "10.11.0.4")
+		pass(time.Minute)
+		require.Equal(t, 5, w.patched())
+		w.run()
+		synctest.Wait()
+		require.Equal(t, 6, w.patched())
+	})
+}
+
+func TestAnnotationsOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{})
+		w.run()
+		w.create("web", annotated("x"))
+		w.lease("web", "10.11.0.3")
+		pass(time.Minute)
+		require.Zero(t, w.patched())
+	})
+}
+
+func TestAnnotationsAreCoalesced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, unlimited)
+		w.latency = 100 * time.Millisecond
+		w.run()
+		w.create("web")
+		var want string
+		for i := range 100 {
+			want = w.lease("web", "10.11.0."+strconv.Itoa(i))
+			pass(time.Millisecond)
+		}
+		pass(time.Second)
+		require.Equal(t, want, w.annotation("web"))
+		require.Equal(t, 2, w.patched(), "the first, and the last after it")
+	})
+}
+
+func TestAnnotationsArePaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{AnnotateQPS: 10})
+		w.run()
+		for i := range 50 {
+			w.create(strconv.Itoa(i))
+			w.lease(strconv.Itoa(i), "10.11.0.3")
+		}
+		synctest.Wait()
+		require.Equal(t, 10, w.patched(), "a burst")
+		n, oldest := w.reporter.annotator.behind()
+		require.Equal(t, 40, n)
+		require.Equal(t, time.Now(), oldest)
+		pass(2 * time.Second)
+		require.Equal(t, 30, w.patched())
+		pass(2 * time.Second)
+		require.Equal(t, 50, w.patched())
+	})
+}
+
+func TestEchoBeforeTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, unlimited)
+		w.run()
+		w.create("web")
+		w.lease("web", "10.11.0.3")
+		synctest.Wait()
+
+		w.latency = time.Second
+		before := w.pod("web")
+		value := w.lease("web", "10.11.0.4")
+		pass(time.Millisecond)
+		w.change("web", func(s *kube.PodSeen) { s.Annotation = value }) // what the patch does
+		w.tell("web")
+		w.reporter.Seen(before) // and what was before, late
+		pass(2 * time.Second)
+		require.Equal(t, 2, w.patched())
+		require.Equal(t, value, w.annotation("web"))
+		pass(2 * time.Minute)
+		require.Empty(t, w.told(), "nobody has tampered")
+	})
+}
+
+func TestTamperedAnnotationIsPutBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, unlimited)
+		w.run()
+		w.create("web")
+		want := w.lease("web", "10.11.0.3")
+		synctest.Wait()
+
+		w.tamper("web", "mine")
+		synctest.Wait()
+		require.Equal(t, want, w.annotation("web"), "at once")
+		require.Len(t, w.told(), 1)
+		require.Contains(t, w.told()[0], "Warning AnnotationRestored Pod/web: annotation coe-bridge.io/interfaces was changed")
+
+		pass(time.Hour)
+		before := w.patched()
+		for range 500 { // for not quite a minute
+			w.tamper("web", "mine")
+			pass(100 * time.Millisecond)
+		}
+		require.Less(t, w.patched()-before, 10)
+		require.Len(t, w.told(), 1)
+		require.Contains(t, w.told()[0], " x2")
+		pass(2 * time.Minute)
+		require.Equal(t, want, w.annotation("web"))
+		require.Regexp(t, " x[34]$", w.told()[0], "one a minute")
+
+		w.tamper("web", "")
+		pass(2 * time.Minute)
+		require.Equal(t, want, w.annotation("web"))
+	})
+}
+
+func TestTamperedWhileAPatchIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, unlimited)
+		w.run()
+		w.create("web")
+		w.lease("web", "10.11.0.3")
+		synctest.Wait()
+		w.latency = time.Second
+		want := w.lease("web", "10.11.0.4")
+		pass(time.Second / 2)
+		w.tamper("web", "mine") // the patch comes after it
+		pass(10 * time.Second)
+		require.Equal(t, want, w.annotation("web"))
+		require.Len(t, w.told(), 1)
+	})
+}
+
+func TestRevisionsThatAreNoNumbers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, unlimited)
+		w.run()
+		w.create("web", func(s *kube.PodSeen, _ *coe.Pod) { s.ResourceVersion = "a" })
+		want := w.lease("web", "10.11.0.3")
+		synctest.Wait()
+		w.reporter.Seen(kube.PodSeen{UID: "uid-web", ResourceVersion: "b", Annotation: "mine"})
+		synctest.Wait()
+		require.Equal(t, 2, w.patched(), "what comes last is believed")
+		require.Equal(t, want, w.annotation("web"))
+	})
+}
+
+func TestPodThatIsGoneIsForgotten(t *testing.T) {
+	cases := map[string]func(w *world){
+		"deleted": func(w *world) { delete(w.pods, "shop/web") },
+		"made anew under its name": func(w *world) {
+			w.pods["shop/web"].seen.UID, w.pods["shop/web"].seen.Annotation = "another", ""
+		},
+		"the Reporter knows": func(w *world) {
+			w.reporter.Seen(kube.PodSeen{UID: "uid-web", Deleted: true})
+		},
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, unlimited)
+				w.latency = time.Second
+				w.run()
+				w.create("web")
+				w.lease("web", "10.11.0.3")
+				synctest.Wait()
+				change(w) // while the patch is under way
+				pass(time.Hour)
+				require.Equal(t, 1, w.patched())
+				require.Empty(t, w.reporter.annotator.pods)
+				require.Empty(t, w.reporter.Troubles())
+				if p := w.pods["shop/web"]; p != nil && p.seen.UID == "another" {
+					require.Empty(t, p.seen.Annotation)
+				}
+			})
+		})
+	}
+}
+
+func TestAnnotationsThatFailAreTriedAgain(t *testing.T) {
+	cases := map[string]struct {
+		err     error
+		most    int           // patches of 100 pods in ten minutes
+		healed  time.Duration // within which all are written after
+		trouble string
+	}{
+		"busy":         {tooMany(), 16 * 300 * 2, 6 * time.Second, "unavailable"},
+		"connection":   {errors.New("connection refused"), 16 * 300 * 2, 6 * time.Second, "unavailable"},
+		"forbidden":    {forbiddenByRole(), 16 * 60, 6 * time.Minute, "allow patch on pods"},
+		"rejected":     {tooLong(), 100 * 12, 6 * time.Minute, ""},
+		"unauthorized": {expired(), 16 * 60, 6 * time.Minute, "replace the bridge's credentials"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, unlimited)
+				w.failWith(c.err)
+				w.run()
+				for i := range 100 {
+					w.create(strconv.Itoa(i))
+					w.lease(strconv.Itoa(i), "10.11.0.3")
+				}
+				pass(10 * time.Minute)
+				require.LessOrEqual(t, w.patched(), c.most)
+				require.Contains(t, strings.Join(w.reporter.Troubles(), "\n"), c.trouble)
+				if c.trouble != "" {
+					require.Equal(t, 1, strings.Count(w.log.String(), "level=ERROR"), w.log)
+					require.Contains(t, w.log.String(), c.trouble)
+				}
+				w.failWith(nil)
+				pass(c.healed)
+				for i := range 100 {
+					require.NotEmpty(t, w.annotation(strconv.Itoa(i)))
+				}
+				require.Empty(t, w.reporter.Troubles())
+			})
+		})
+	}
+}
+
+func TestHungAPIServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, unlimited)
+		w.latency = time.Hour
+		w.run()
+		w.create("web")
+		want := w.lease("web", "10.11.0.3")
+		pass(11 * time.Second)
+		require.Contains(t, strings.Join(w.reporter.Troubles(), ""), "deadline exceeded")
+		w.mu.Lock()
+		w.latency = 0
+		w.mu.Unlock()
+		pass(11 * time.Second)
+		require.Equal(t, want, w.annotation("web"))
+	})
+}

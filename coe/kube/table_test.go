@@ -1,0 +1,291 @@
+package kube
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+// story is an object's successive versions, of which some have been told.
+type story struct {
+	versions []object
+	told     int
+	ends     bool // the object is deleted after the last
+}
+
+// there is what the object is as far as it was told; nil when it is not there.
+func (s *story) there() object {
+	if s.told == 0 || s.told > len(s.versions) {
+		return nil
+	}
+	return s.versions[s.told-1]
+}
+
+// chapters is how many events the story has.
+func (s *story) chapters() int {
+	if s.ends {
+		return len(s.versions) + 1
+	}
+	return len(s.versions)
+}
+
+// author makes stories up.
+type author struct {
+	*rand.Rand
+	uids int
+}
+
+func (a *author) meta(kind, name, namespace string) metav1.ObjectMeta {
+	a.uids++
+	return metav1.ObjectMeta{UID: types.UID(fmt.Sprintf("%s-%03d", kind, a.uids)), Name: name, Namespace: namespace}
+}
+
+func (a *author) pick(of ...string) string { return of[a.IntN(len(of))] }
+
+// story has up to four versions of what version makes.
+func (a *author) story(version func() object) *story {
+	s := &story{ends: a.IntN(2) == 0}
+	for i := range 1 + a.IntN(4) {
+		o := version()
+		o.SetResourceVersion(fmt.Sprint(i))
+		s.versions = append(s.versions, o)
+	}
+	return s
+}
+
+func (a *author) pods() *story {
+	meta := a.meta("pod", a.pick("p", "q", "r"), a.pick("a", "b"))
+	return a.story(func() object {
+		return &corev1.Pod{
+			ObjectMeta: meta,
+			Spec:       corev1.PodSpec{NodeName: a.pick("", "m", "n"), HostNetwork: a.IntN(8) == 0},
+			Status: corev1.PodStatus{
+				Phase: corev1.PodPhase(a.pick("", "Running", "Failed")), HostIP: a.pick("", "192.0.2.1", "192.0.2.9"),
+				PodIP: a.pick("", "10.0.0.1", "10.0.0.2"), Message: a.pick("", "does not matter"),
+			},
+		}
+	})
+}
+
+func (a *author) nodes() *story {
+	meta := a.meta("node", a.pick("m", "n"), "")
+	return a.story(func() object {
+		n := &corev1.Node{ObjectMeta: meta}
+		if addr := a.pick("", "192.0.2.1", "192.0.2.2"); addr != "" {
+			n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: addr}}
+		}
+		return n
+	})
+}
+
+func (a *author) namespaces(name string, ends bool) *story {
+	meta := a.meta("namespace", name, "")
+	s := a.story(func() object {
+		return &corev1.Namespace{ObjectMeta: meta, Status: corev1.NamespaceStatus{Phase: corev1.NamespacePhase(a.pick("Active", "Terminating"))}}
+	})
+	s.ends = ends
+	return s
+}
+
+func (a *author) services() *story {
+	meta := a.meta("service", a.pick("s", "t"), a.pick("a", "b"))
+	return a.story(func() object {
+		return &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceType(a.pick("ClusterIP", "ExternalName")), ClusterIP: a.pick("None", "10.96.0.1", "10.96.0.2"),
+		}}
+	})
+}
+
+func (a *author) slices() *story {
+	meta := a.meta("slice", a.pick("s-1", "t-1"), a.pick("a", "b"))
+	return a.story(func() object {
+		meta.Labels = map[string]string{discoveryv1.LabelServiceName: a.pick("", "s", "t")}
+		return &discoveryv1.EndpointSlice{ObjectMeta: meta, Endpoints: []discoveryv1.Endpoint{
+			{Addresses: []string{a.pick("10.0.0.1", "10.0.0.2")}}, {Addresses: []string{a.pick("10.0.0.3", "10.0.0.4")}},
+		}}
+	})
+}
+
+// teller tells the stories of one resource.
+type teller struct {
+	stories []*story
+	apply   func(runtime.Object, bool) error
+	replace func([]*story) error
+}
+
+func newTeller[O object, V any](t *table[O, V], stories ...*story) *teller {
+	return &teller{stories, t.apply, func(stories []*story) error {
+		var entries []entry[V]
+		for _, s := range stories {
+			if o := s.there(); o != nil {
+				e, err := t.read(o, false)
+				if err != nil {
+					return err
+				}
+				entries = append(entries, e)
+			}
+		}
+		t.replace(entries)
+		return nil
+	}}
+}
+
+// tell tells all stories, each in its order, and the world in any.
+func (a *author) tell(t *testing.T, tellers []*teller) {
+	for {
+		var open []func()
+		for _, one := range tellers {
+			for _, s := range one.stories {
+				if s.told < s.chapters() {
+					open = append(open, func() {
+						s.told++
+						last := s.versions[min(s.told, len(s.versions))-1]
+						for range 1 + a.IntN(2) {
+							require.NoError(t, one.apply(last, s.told > len(s.versions)))
+						}
+					})
+				}
+			}
+		}
+		if len(open) == 0 {
+			return
+		}
+		open[a.IntN(len(open))]()
+		if a.IntN(6) == 0 {
+			one := tellers[a.IntN(len(tellers))]
+			require.NoError(t, one.replace(one.stories))
+		}
+	}
+}
+
+// each calls f for what is there in the end.
+func each[O object](one *teller, f func(O)) {
+	for _, s := range one.stories {
+		if o := s.there(); o != nil {
+			f(o.(O))
+		}
+	}
+}
+
+// FuzzOrder tells of a cluster's objects in an order, and as often, as the seed
+// says: what the store says in the end follows from what is there in the end.
+func FuzzOrder(f *testing.F) {
+	for seed := range uint64(200) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		a := &author{Rand: rand.New(rand.NewPCG(seed, 0))}
+		var changed []coe.Changed
+		store := coe.NewStore(func(c coe.Changed) { changed = append(changed, c) }, coe.Kubernetes)
+		observed := map[string]PodSeen{}
+		tables := newTables(store, func(p PodSeen) {
+			observed[p.UID] = p
+			if p.Deleted {
+				delete(observed, p.UID)
+			}
+		})
+		pods := newTeller(tables.pods, a.pods(), a.pods(), a.pods(), a.pods(), a.pods())
+		nodes := newTeller(tables.nodes, a.nodes(), a.nodes(), a.nodes())
+		namespaces := newTeller(tables.namespaces, a.namespaces("a", true), a.namespaces("a", false), a.namespaces("b", true))
+		services := newTeller(tables.services, a.services(), a.services())
+		slices := newTeller(tables.endpoints, a.slices(), a.slices(), a.slices())
+		tellers := []*teller{pods, nodes, namespaces, services, slices}
+		a.tell(t, tellers)
+
+		check := func() {
+			got := map[string]any{}
+			for _, name := range store.Namespaces() {
+				view := store.View(name)
+				for _, p := range view.Pods {
+					got[p.UID] = podFacts(p)
+				}
+				for _, s := range view.Services {
+					got[s.UID] = s
+				}
+				for _, e := range view.Endpoints {
+					got[e.UID] = e
+				}
+			}
+			require.Equal(t, wanted(pods, nodes, services, slices), got)
+			require.Nil(t, store.Namespace("b"))
+			each(namespaces, func(n *corev1.Namespace) { require.Equal(t, Namespace(n), store.Namespace(n.Name)) })
+			seen := map[string]PodSeen{}
+			each(pods, func(p *corev1.Pod) { seen[string(p.UID)] = podSeen(p, false) })
+			require.Equal(t, seen, observed)
+		}
+		check()
+
+		for _, one := range tellers {
+			require.NoError(t, one.replace(one.stories))
+		}
+		require.True(t, store.Complete())
+		changed = nil
+		for _, one := range tellers {
+			require.NoError(t, one.replace(one.stories))
+		}
+		require.Empty(t, changed, "what is said again is no change")
+		check()
+	})
+}
+
+// podFacts are what is compared of a pod: all but when it was said.
+func podFacts(p *coe.Pod) coe.Pod {
+	facts := *p
+	facts.Said = coe.Said{}
+	return facts
+}
+
+// wanted is what a store says of the objects that are there.
+func wanted(pods, nodes, services, slices *teller) map[string]any {
+	want := map[string]any{}
+	each(pods, func(p *corev1.Pod) {
+		facts := podFacts(Pod(p))
+		var holder types.UID
+		each(nodes, func(n *corev1.Node) {
+			if n.Name == p.Spec.NodeName && len(n.Status.Addresses) > 0 && (holder == "" || n.UID < holder) {
+				holder, facts.HostIP = n.UID, netip.MustParseAddr(n.Status.Addresses[0].Address)
+			}
+		})
+		want[string(p.UID)] = facts
+	})
+	each(services, func(s *corev1.Service) {
+		if s.Spec.Type != corev1.ServiceTypeExternalName {
+			want[string(s.UID)] = Service(s)
+		}
+	})
+	each(slices, func(s *discoveryv1.EndpointSlice) {
+		if s.Labels[discoveryv1.LabelServiceName] != "" {
+			want[string(s.UID)] = Endpoints(s)
+		}
+	})
+	return want
+}
+
+func TestHeartbeatIsNoChange(t *testing.T) {
+	changes := 0
+	store := coe.NewStore(func(coe.Changed) { changes++ }, coe.Kubernetes)
+	tables := newTables(store, nil)
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u", Namespace: "a", Name: "p", ResourceVersion: "1"}}
+	require.NoError(t, tables.pods.apply(p, false))
+	p = p.DeepCopy()
+	p.ResourceVersion, p.Status.Phase, p.Status.HostIP = "2", corev1.PodPending, ""
+	p.Labels = map[string]string{"x": "y"}
+	require.NoError(t, tables.pods.apply(p, false))
+	require.Equal(t, 1, changes)
+	require.Equal(t, "1", store.View("a").Pods[0].Said.Revision)
+	p.Status.PodIP = "10.0.0.1"
+	require.NoError(t, tables.pods.apply(p, false))
+	require.Equal(t, 2, changes)
+	require.Equal(t, "2", store.View("a").Pods[0].Said.Revision)
+	require.Error(t, tables.pods.apply(&corev1.Node{}, false))
+}
