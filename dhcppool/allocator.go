@@ -2,7 +2,6 @@ package dhcppool
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
 )
@@ -41,7 +40,8 @@ type Held struct {
 // carved from one network, do not overlap; an address that is chosen lies in its
 // block and its pool's range, and is no gateway, network or broadcast address.
 type Allocator struct {
-	pools    map[string][]Pool // by network, in the order of use
+	given    map[string][]Pool // by network, in the order of use
+	pools    map[string][]Pool // the same, with their absent bounds filled in
 	domains  map[string]*domain
 	networks map[string]spans // blocks by the network that they were carved from
 	blocks   map[blockKey]*block
@@ -84,6 +84,7 @@ type block struct {
 // NewAllocator returns an allocator without pools.
 func NewAllocator() *Allocator {
 	return &Allocator{
+		pools:    map[string][]Pool{},
 		domains:  map[string]*domain{},
 		networks: map[string]spans{},
 		blocks:   map[blockKey]*block{},
@@ -92,98 +93,6 @@ func NewAllocator() *Allocator {
 		hints:    map[string]map[size]netip.Addr{},
 		singles:  map[poolKey]*sequence[netip.Addr]{},
 	}
-}
-
-// SetPools replaces the pools; they must be valid. Blocks and addresses stay
-// with their holders, whatever the pools say; what is chosen from now on follows
-// the new ones. It returns the networks whose pools are others than before,
-// sorted; it costs what these and their blocks are.
-func (a *Allocator) SetPools(pools []Pool) (changed []string) {
-	before := a.pools
-	a.pools = make(map[string][]Pool, len(before))
-	for _, p := range pools {
-		a.pools[p.Network] = append(a.pools[p.Network], p.normal())
-	}
-	for network, now := range a.pools {
-		if !slices.EqualFunc(before[network], now, Pool.equal) {
-			changed = append(changed, network)
-		}
-	}
-	for network := range before {
-		if len(a.pools[network]) == 0 {
-			changed = append(changed, network)
-		}
-	}
-	slices.Sort(changed)
-	for _, network := range changed {
-		delete(a.hints, network)
-		for _, b := range a.networks[network] {
-			a.follow(b)
-		}
-	}
-	maps.DeleteFunc(a.singles, func(key poolKey, _ *sequence[netip.Addr]) bool {
-		_, found := slices.BinarySearch(changed, key.network)
-		return found
-	})
-	return changed
-}
-
-// follow has a block hand out what its pool says now.
-func (a *Allocator) follow(b *block) {
-	p, found := a.Pool(b.Network, b.Subnet)
-	if !found {
-		b.pool, b.addresses = Pool{}, nil
-		return
-	}
-	same := b.addresses != nil && p.From == b.pool.From && p.To == b.pool.To && p.Gateway == b.pool.Gateway
-	b.pool = p
-	if !same {
-		b.addresses = addressesOf(b.Prefix, p)
-	}
-}
-
-// addressesOf is what a pool hands out in a prefix; nil for nothing.
-func addressesOf(prefix netip.Prefix, p Pool) *sequence[netip.Addr] {
-	from, to := clip(prefix, p.From, p.To)
-	if !from.IsValid() {
-		return nil
-	}
-	return newSequence(from, to, netip.Addr.Next, netip.Addr.Compare)
-}
-
-// Blocks returns the blocks that were carved from a network's pools, sorted by
-// prefix.
-func (a *Allocator) Blocks(network string) []Block {
-	blocks := make([]Block, len(a.networks[network]))
-	for n, b := range a.networks[network] {
-		blocks[n] = b.Block
-	}
-	return blocks
-}
-
-// Pool returns a pool, with its absent bounds filled in.
-func (a *Allocator) Pool(network string, subnet netip.Prefix) (Pool, bool) {
-	for _, p := range a.pools[network] {
-		if p.Subnet == subnet {
-			return p, true
-		}
-	}
-	return Pool{}, false
-}
-
-// Serving returns the first of the networks that has a pool.
-func (a *Allocator) Serving(networks ...string) (string, bool) {
-	for _, n := range networks {
-		if len(a.pools[n]) > 0 {
-			return n, true
-		}
-	}
-	return "", false
-}
-
-// Serves tells whether a network has a pool of IPv4 or IPv6.
-func (a *Allocator) Serves(network string, v6 bool) bool {
-	return slices.ContainsFunc(a.pools[network], func(p Pool) bool { return p.Subnet.Addr().Is6() == v6 })
 }
 
 // Release takes an address back from who holds it. A block that has no holder
@@ -230,12 +139,6 @@ func (a *Allocator) Through(domain string, addr netip.Addr) (Block, bool) {
 		return b.Block, true
 	}
 	return Block{}, false
-}
-
-// PoolAround returns the network's pool whose subnet holds a prefix.
-func (a *Allocator) PoolAround(network string, prefix netip.Prefix) (Pool, bool) {
-	p, found := a.poolOf(network, prefix.Addr())
-	return p, found && p.Subnet.Bits() <= prefix.Bits()
 }
 
 // leave takes one holder off a block.

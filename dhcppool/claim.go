@@ -53,16 +53,6 @@ func (a *Allocator) Claim(c Claim) (Block, error) {
 	return b.Block, nil
 }
 
-// poolOf returns the network's pool whose subnet holds an address.
-func (a *Allocator) poolOf(network string, addr netip.Addr) (Pool, bool) {
-	for _, p := range a.pools[network] {
-		if p.Subnet.Contains(addr) {
-			return p, true
-		}
-	}
-	return Pool{}, false
-}
-
 // refuse says why an interface can't have an address; empty when it can.
 func (a *Allocator) refuse(d *domain, addr netip.Addr, cover *block, pool Pool, pooled bool) string {
 	switch why := unusable(addr); {

@@ -1,9 +1,9 @@
 package restconf
 
 import (
-	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -327,28 +327,32 @@ func TestEntryThatBecomesForeign(t *testing.T) {
 // Every read and write sees foreign entries come and go, and none fails by it.
 func TestForeignEntriesComeAndGo(t *testing.T) {
 	w := newWorld(t)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for range 300 {
-			w.speak(uid1, uid2)
-			w.forget(uid1)
-			w.forget(uid2)
+	stop := make(chan struct{})
+	var speaker sync.WaitGroup
+	speaker.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				w.speak(uid1, uid2)
+				w.forget(uid1)
+				w.forget(uid2)
+			}
 		}
-	}()
-	for i := 0; ; i++ {
-		select {
-		case <-done:
-			w.shows(pods+uid3, pod(uid3))
-			return
-		default:
-		}
+	})
+	t.Cleanup(func() {
+		close(stop)
+		speaker.Wait()
+	})
+	for range 50 {
 		require.Contains(t, []int{200, 201}, w.do("PUT", pods+uid3, pod(uid3)).status)
 		require.Contains(t, []int{200, 201, 409}, w.do("PUT", pods+uid1, pod(uid1)).status)
 		require.Contains(t, []int{200, 404, 409}, w.do("DELETE", pods+uid1, "").status)
 		require.Contains(t, []int{200, 409}, w.do("PUT", coe, w.do("GET", coe, "").body).status)
 		require.Contains(t, []int{200, 404}, w.do("GET", podsRFC+uid2, "").status)
 	}
+	w.shows(pods+uid3, pod(uid3))
 }
 
 func TestForeignListsAreKnown(t *testing.T) {
@@ -361,6 +365,6 @@ func TestForeignListsAreKnown(t *testing.T) {
 		"k8s:k8s/network-policies/network-policy": "can't have foreign entries",
 	} {
 		_, err := New(Config{Schema: schema, Auth: FixedUsers{}, Foreign: map[string]Foreign{name: nil}})
-		require.ErrorContains(t, err, message, fmt.Sprint(name))
+		require.ErrorContains(t, err, message, name)
 	}
 }

@@ -38,8 +38,8 @@ type access struct {
 }
 
 // Get implements Source.
-func (m monitoring) Get(_ context.Context, content Content, top *yang.Node) (*yang.Data, error) {
-	if content == ContentConfig {
+func (m monitoring) Get(_ context.Context, asked Asked) (*yang.Data, error) {
+	if asked.Content == ContentConfig {
 		return nil, nil
 	}
 	state := map[string]any{"capabilities": map[string]any{"capability": capabilities}}
@@ -50,7 +50,7 @@ func (m monitoring) Get(_ context.Context, content Content, top *yang.Node) (*ya
 	if err != nil {
 		return nil, fmt.Errorf("write %s: %w", monitoringTop, err)
 	}
-	return yang.DecodeObject(raw, top)
+	return yang.DecodeObject(raw, asked.Top)
 }
 
 func (m monitoring) streams() []listedStream {

@@ -203,7 +203,7 @@ func (s *Server) load(ctx context.Context, q *request, top *yang.Node) (*yang.Da
 	if fixed, ok := s.readOnly[top]; ok {
 		source = fixed.Source
 		if q.tree.config && q.query.content != "nonconfig" {
-			config, err = source.Get(ctx, ContentConfig, top)
+			config, err = source.Get(ctx, q.asked(ContentConfig, top))
 		}
 	} else {
 		config, err = join(top, s.units(q, top))
@@ -211,7 +211,7 @@ func (s *Server) load(ctx context.Context, q *request, top *yang.Node) (*yang.Da
 	if err != nil || source == nil || !q.wantsState() {
 		return config, err
 	}
-	state, err := source.Get(ctx, ContentOperational, top)
+	state, err := source.Get(ctx, q.asked(ContentOperational, top))
 	if state != nil && q.tree.config {
 		state = trimState(state)
 	}
@@ -222,6 +222,15 @@ func (s *Server) load(ctx context.Context, q *request, top *yang.Node) (*yang.Da
 		return state, nil
 	}
 	return yang.Merge(config, state), nil
+}
+
+// asked is what the request wants of a source.
+func (q *request) asked(content Content, top *yang.Node) Asked {
+	a := Asked{Content: content, Top: top}
+	if len(q.target) > 1 && q.target[1].node.Kind == yang.List {
+		a.Entry = q.target[1].keys
+	}
+	return a
 }
 
 // units are those of top that the target can be in.

@@ -41,11 +41,21 @@ const (
 	ContentOperational                    // what is
 )
 
+// Asked is what of a Source's data a request is about.
+type Asked struct {
+	Content Content
+	Top     *yang.Node
+	// Entry is the key of the one entry of a list right below Top that the request
+	// is about; nil where it is about more.
+	Entry []string
+}
+
 // Source supplies the data of a tree that is not in the datastore.
 type Source interface {
-	// Get returns the top container as it is now, or nil where there is none. The
-	// data are not changed by the caller, nor by the source afterwards.
-	Get(ctx context.Context, content Content, top *yang.Node) (*yang.Data, error)
+	// Get returns the top container as it is now, or nil where there is none. It may
+	// leave out what is not asked for. The data are not changed by the caller, nor by
+	// the source afterwards.
+	Get(ctx context.Context, asked Asked) (*yang.Data, error)
 }
 
 // ReadOnly is a tree that clients can't write.

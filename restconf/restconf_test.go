@@ -28,9 +28,9 @@ type fixed struct {
 	config, operational string
 }
 
-func (f fixed) Get(_ context.Context, content Content, _ *yang.Node) (*yang.Data, error) {
+func (f fixed) Get(_ context.Context, asked Asked) (*yang.Data, error) {
 	text := f.config
-	if content == ContentOperational {
+	if asked.Content == ContentOperational {
 		text = f.operational
 	}
 	if text == "" {

@@ -27,14 +27,15 @@ type inMemory struct{ *memory.Backend }
 
 func (inMemory) Close() {}
 
-// newBackend opens the backend; epoch is what its writes are fenced with.
-func newBackend(cfg BackendConfig, epoch string, log *slog.Logger) (closer, error) {
+// newBackend opens the backend; epoch, which that datastore counts, is what its
+// writes are fenced with. It is empty for a backend that is only read.
+func newBackend(cfg BackendConfig, datastore, epoch string, log *slog.Logger) (closer, error) {
 	switch cfg.Name {
 	case "memory":
 		return inMemory{memory.New()}, nil
 	case "ovn":
 		c := cfg.OVN
-		c.Epoch = epoch
+		c.Datastore, c.Epoch = datastore, epoch
 		backend, err := ovn.New(c, log.With("backend", cfg.Name))
 		if err != nil {
 			return nil, err // and no typed nil

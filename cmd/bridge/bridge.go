@@ -77,10 +77,20 @@ type Bridge struct {
 func New(ctx context.Context, cfg Config) (*Bridge, error) {
 	b := &Bridge{cfg: cfg, log: cfg.Log, registry: prometheus.NewRegistry()}
 	b.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	b.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "coe_bridge_leader", Help: "1 while this replica leads, else 0.",
+	}, b.leadsMetric))
 	if err := b.open(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
+}
+
+func (b *Bridge) leadsMetric() float64 {
+	if b.part.Load().leads() {
+		return 1
+	}
+	return 0
 }
 
 func (b *Bridge) open(ctx context.Context) error {

@@ -101,6 +101,7 @@ func (b *Bridge) restconf() (restconf.Config, error) {
 		ReadOnly: map[string]restconf.ReadOnly{
 			"coe-status:status":    {Source: jsonSource(b.statusTree), Says: "it says how far the bridge is"},
 			"coe-agent:interfaces": {Source: always(b.hub.Tree), Says: "it says what was chosen; send pods and pools instead"},
+			"coe-status:pods":      {Source: jsonSource(b.podsTree), Says: "it says how far the bridge is with each pod"},
 			"coe-status:leases":    {Source: always(b.leasesTree), Says: "it says what was chosen; send pods and pools instead"},
 		},
 		State: map[string]restconf.Source{
@@ -122,8 +123,8 @@ func (b *Bridge) restconf() (restconf.Config, error) {
 	}
 	for _, top := range netvirtjson.Tops() {
 		cfg.ReadOnly[top] = restconf.ReadOnly{
-			Source: jsonSource(func(ctx context.Context, c restconf.Content) ([]byte, error) {
-				return b.netvirtTree(ctx, top, c == restconf.ContentOperational)
+			Source: jsonSource(func(ctx context.Context, asked restconf.Asked) ([]byte, error) {
+				return b.netvirtTree(ctx, top, asked.Content == restconf.ContentOperational)
 			}),
 			Says: "it follows from pods, services, nodes and pools; change those instead",
 		}
@@ -139,20 +140,20 @@ func (b *Bridge) restconf() (restconf.Config, error) {
 }
 
 // jsonSource is a tree that is written as JSON.
-type jsonSource func(context.Context, restconf.Content) ([]byte, error)
+type jsonSource func(context.Context, restconf.Asked) ([]byte, error)
 
 // Get implements restconf.Source.
-func (s jsonSource) Get(ctx context.Context, c restconf.Content, top *yang.Node) (*yang.Data, error) {
-	raw, err := s(ctx, c)
+func (s jsonSource) Get(ctx context.Context, asked restconf.Asked) (*yang.Data, error) {
+	raw, err := s(ctx, asked)
 	if err != nil || raw == nil {
 		return nil, err
 	}
-	return yang.DecodeObject(raw, top)
+	return yang.DecodeObject(raw, asked.Top)
 }
 
 // always is a tree that is the same in both contents.
 func always(write func() ([]byte, error)) jsonSource {
-	return func(context.Context, restconf.Content) ([]byte, error) { return write() }
+	return func(context.Context, restconf.Asked) ([]byte, error) { return write() }
 }
 
 // leaves lets the entities' own checks look at data.

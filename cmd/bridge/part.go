@@ -48,7 +48,7 @@ func (p *part) close() {
 // newOnlooker is the part of a replica that does not lead: its loop reads the
 // backend when somebody asks, and never writes.
 func (b *Bridge) newOnlooker() (*part, error) {
-	backend, err := newBackend(b.cfg.Backend, "", b.log)
+	backend, err := newBackend(b.cfg.Backend, b.data.Identity(), "", b.log)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (b *Bridge) newOnlooker() (*part, error) {
 func (b *Bridge) newLoop(p *part, registry *prometheus.Registry) *reconcile.Loop {
 	return reconcile.New(b.cfg.Reconcile, b.cfg.Backend.Name, p.backend, reconcile.Source{
 		Want:     b.mapper(),
-		Complete: b.store.Complete,
+		Complete: func() bool { return b.store.Complete() && (!p.leads() || p.assigner.InUseKnown()) },
 		Scopes:   b.scopes,
 		Revision: b.store.Revision,
 		Heard:    func() bool { return b.store.Revision() >= b.data.Revision() },
@@ -164,7 +164,7 @@ func (b *Bridge) lead(ctx context.Context, l *datastore.Leadership) error {
 	b.log.Info("this bridge leads", "epoch", l.Epoch)
 	b.take(p)
 	b.repool()
-	p.claims.Mark(append([]netvirt.Scope{netvirt.Cluster}, b.scopes()...)...)
+	b.markAll(p)
 	g := newGroup(ctx)
 	g.run("choose addresses", func(ctx context.Context) error { p.claims.Run(ctx); return nil })
 	g.run("reconcile", p.loop.Run)
@@ -193,7 +193,7 @@ func (b *Bridge) lead(ctx context.Context, l *datastore.Leadership) error {
 
 // newLeader is the part of a replica that leads, with what was chosen before.
 func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part, error) {
-	backend, err := newBackend(b.cfg.Backend, strconv.FormatInt(l.Epoch, 10), b.log)
+	backend, err := newBackend(b.cfg.Backend, b.data.Identity(), strconv.FormatInt(l.Epoch, 10), b.log)
 	if err != nil {
 		return nil, err
 	}
@@ -207,8 +207,30 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part,
 	}
 	p.loop = b.newLoop(p, p.registry)
 	p.confirmer = agentstream.NewConfirmer(b.store, l.Records(confirmed), p.has, b.log)
-	p.claims = reconcile.NewClaims(p.assigner, p.loop, b.log)
+	p.claims = reconcile.NewClaims(claimer{p.assigner, func() { b.markAll(p) }}, p.loop, b.log)
 	return p, nil
+}
+
+// claimer is an Assigner that has everything looked at again once it knows what is
+// in use: absence means gone from then on.
+type claimer struct {
+	*ipam.Assigner
+	markAll func()
+}
+
+// Sync implements reconcile.Claimer.
+func (c claimer) Sync(ctx context.Context, namespaces []string) (affected []string, again time.Duration, err error) {
+	known := c.InUseKnown()
+	affected, again, err = c.Assigner.Sync(ctx, namespaces)
+	if !known && c.InUseKnown() {
+		c.markAll()
+	}
+	return affected, again, err
+}
+
+// markAll has a leader look at every scope.
+func (b *Bridge) markAll(p *part) {
+	p.claims.Mark(append([]netvirt.Scope{netvirt.Cluster}, b.scopes()...)...)
 }
 
 // take makes p this replica's part, in place of the one that it had.

@@ -54,7 +54,11 @@ func listName(n *yang.Node) string {
 // changed hands on what the store says has changed.
 func (b *Bridge) changed(c coe.Changed) {
 	p := b.part.Load()
-	if p == nil || !p.leads() {
+	if p == nil {
+		return // nobody looks yet
+	}
+	if !p.leads() {
+		p.loop.Note(scopesOf(c)...)
 		return // whoever leads looks at everything first
 	}
 	if c.Cluster && b.cfg.NodePools {
@@ -64,9 +68,12 @@ func (b *Bridge) changed(c coe.Changed) {
 	if b.cluster != nil {
 		b.cluster.reporter.Leased(c.Leased...)
 	}
-	if len(c.Namespaces) == 0 && !c.Cluster {
-		return
+	if scopes := scopesOf(c); len(scopes) > 0 {
+		p.claims.Mark(scopes...)
 	}
+}
+
+func scopesOf(c coe.Changed) []netvirt.Scope {
 	scopes := make([]netvirt.Scope, 0, len(c.Namespaces)+1)
 	for _, ns := range c.Namespaces {
 		scopes = append(scopes, netvirt.Scope(ns))
@@ -74,7 +81,7 @@ func (b *Bridge) changed(c coe.Changed) {
 	if c.Cluster {
 		scopes = append(scopes, netvirt.Cluster)
 	}
-	p.claims.Mark(scopes...)
+	return scopes
 }
 
 // setPosted hands on what pools RESTCONF clients have posted.

@@ -57,9 +57,27 @@ type jsonStatus struct {
 	InSync      bool          `json:"in-sync"`
 	Complete    bool          `json:"complete"`
 	ClaimsError string        `json:"claims-error,omitempty"`
+	Sources     []jsonOrigin  `json:"source"`
 	Backend     jsonBackend   `json:"backend"`
 	Scopes      []jsonScope   `json:"scope,omitempty"`
 	Problems    []jsonProblem `json:"problem,omitempty"`
+}
+
+type jsonOrigin struct {
+	Name      coe.Origin     `json:"name"`
+	Complete  bool           `json:"complete"`
+	Reachable bool           `json:"reachable"`
+	Resources []jsonResource `json:"resource,omitempty"`
+	Troubles  []string       `json:"trouble,omitempty"`
+}
+
+type jsonResource struct {
+	Name     string `json:"name"`
+	Listed   bool   `json:"listed"`
+	Watching bool   `json:"watching"`
+	Since    string `json:"since,omitempty"`
+	Restarts int    `json:"restarts"`
+	Problem  string `json:"problem,omitempty"`
 }
 
 type jsonBackend struct {
@@ -90,13 +108,14 @@ type jsonProblem struct {
 	Message   string     `json:"message"`
 }
 
-func (b *Bridge) statusTree(ctx context.Context, _ restconf.Content) ([]byte, error) {
+func (b *Bridge) statusTree(ctx context.Context, _ restconf.Asked) ([]byte, error) {
 	p := b.current(ctx)
 	st, leader := p.loop.Status(), b.leader(ctx)
 	out := jsonStatus{
 		Leads: p.leads(), Leader: leader,
 		// While nobody leads, or this replica is about to, nobody sees to it.
 		InSync: st.InSync && (p.leads() || leader != "" && leader != b.data.Name()), Complete: st.Complete, ClaimsError: st.ClaimError,
+		Sources: b.sourcesJSON(),
 		Backend: jsonBackend{st.Peer.Name, st.Peer.OK, when(st.Peer.Since), st.Peer.LastError},
 	}
 	for _, s := range st.Scopes {
@@ -106,6 +125,25 @@ func (b *Bridge) statusTree(ctx context.Context, _ restconf.Content) ([]byte, er
 		}
 	}
 	return marshal("coe-status:status", out)
+}
+
+// sourcesJSON is how those fare who say what there is. The datastore answers: who
+// leads was just asked of it.
+func (b *Bridge) sourcesJSON() []jsonOrigin {
+	all := []jsonOrigin{{Name: coe.RESTCONF, Complete: b.store.Heard(coe.RESTCONF), Reachable: true}}
+	if b.cluster == nil {
+		return all
+	}
+	st := b.cluster.source.Status()
+	cluster := jsonOrigin{
+		Name: coe.Kubernetes, Complete: st.Synced, Reachable: st.Reachable, Troubles: b.cluster.reporter.Troubles(),
+	}
+	for _, r := range st.Resources {
+		cluster.Resources = append(cluster.Resources, jsonResource{
+			r.Resource, r.Synced, r.Watching, when(r.Since), r.Restarts, r.Problem,
+		})
+	}
+	return append(all, cluster)
 }
 
 // leaderTimeout is how long the status waits to be told who leads.

@@ -88,6 +88,13 @@ const (
 // get reads the content of a top container ("module:name") of one tree into out;
 // what is not there leaves it as it is.
 func (c *client) get(ctx context.Context, tree, top string, out any) error {
+	_, name, _ := strings.Cut(top, ":")
+	return c.getAs(ctx, tree, top, name, out)
+}
+
+// getAs reads a resource below a top container into out, from the member of the
+// answer that has its name.
+func (c *client) getAs(ctx context.Context, tree, top, name string, out any) error {
 	answer, err := c.http.R().SetContext(ctx).Get("/restconf/" + tree + "/" + top)
 	if err != nil {
 		return fmt.Errorf("ask %s: %w; %s", c.url, cause(err), c.hint(err))
@@ -108,7 +115,6 @@ func (c *client) get(ctx context.Context, tree, top string, out any) error {
 	if err := json.Unmarshal(answer.Body(), &body); err != nil {
 		return fmt.Errorf("read answer of %s for %s: %w; is it a coe-bridge? (--server)", c.url, top, err)
 	}
-	_, name, _ := strings.Cut(top, ":")
 	if err := json.Unmarshal(body[name], out); err != nil {
 		return fmt.Errorf("read answer of %s for %s: %w", c.url, top, err)
 	}

@@ -9,19 +9,34 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-type pods struct {
-	List []pod `json:"pods"`
+// tracedPods are the pods of all namespaces, or of some, with the stages that have
+// them.
+type tracedPods struct {
+	Namespaces []struct {
+		Name        string      `json:"name"`
+		Terminating bool        `json:"terminating"`
+		Pods        []tracedPod `json:"pod,omitempty"`
+	} `json:"namespace,omitempty"`
 }
 
-type pod struct {
-	UID       string `json:"uid"`
-	Name      string `json:"name,omitempty"`
-	Namespace string `json:"network-NS,omitempty"`
-	Node      string `json:"host-ip-address,omitempty"`
-	Interface []struct {
-		UID     string `json:"uid"`
-		Address string `json:"ip-address,omitempty"`
-	} `json:"interface,omitempty"`
+type tracedPod struct {
+	UID       string   `json:"uid"`
+	Name      string   `json:"name,omitempty"`
+	Origin    string   `json:"origin"`
+	NodeName  string   `json:"node-name,omitempty"`
+	Node      string   `json:"node,omitempty"`
+	Addresses []string `json:"ip-address,omitempty"`
+	Reached   string   `json:"reached"`
+	Missing   string   `json:"missing,omitempty"`
+	Stages    []stage  `json:"stage"`
+}
+
+type stage struct {
+	Name     string `json:"name"`
+	Done     bool   `json:"done"`
+	Time     string `json:"time,omitempty"`
+	Revision string `json:"revision,omitempty"`
+	Detail   string `json:"detail,omitempty"`
 }
 
 // shownPod is a row of coe-bridge get pods.
@@ -38,27 +53,19 @@ type shownPod struct {
 
 func readPods(ctx context.Context, c *client) (table, any, error) {
 	var (
-		all   pods
-		given leases
-		have  elanInterfaces
-		st    status
+		all tracedPods
+		st  status
 	)
-	if err := c.get(ctx, wanted, "pod:coe", &all); err != nil {
-		return table{}, nil, err
-	}
-	if err := c.get(ctx, confirmed, "coe-status:leases", &given); err != nil {
-		return table{}, nil, err
-	}
-	if err := c.get(ctx, confirmed, "elan:elan-interfaces", &have); err != nil {
+	if err := c.get(ctx, confirmed, "coe-status:pods", &all); err != nil {
 		return table{}, nil, err
 	}
 	if err := c.get(ctx, confirmed, "coe-status:status", &st); err != nil {
 		return table{}, nil, err
 	}
-	shown := showPods(all, given, have, st)
+	shown := showPods(all, st.reasons())
 	t := table{
 		columns: []string{"NAMESPACE", "NAME", "UID", "NODE", "ADDRESS", "SOURCE", "STATE"},
-		empty:   "no pods; POST one to /restconf/config/pod:coe",
+		empty:   "no pods; POST one to /restconf/config/pod:coe, or watch a cluster (serve --kubeconfig)",
 	}
 	for _, p := range shown {
 		state := p.State
@@ -72,41 +79,34 @@ func readPods(ctx context.Context, c *client) (table, any, error) {
 	return t, shown, nil
 }
 
-func showPods(all pods, given leases, have elanInterfaces, st status) []shownPod {
-	there := map[string]bool{}
-	for _, i := range have.List {
-		there[i.Name] = true
-	}
-	byPod := map[string][]lease{}
-	for _, l := range given.List {
-		if l.Released == "" {
-			byPod[l.PodUID] = append(byPod[l.PodUID], l)
-		}
-	}
-	problems := st.reasons()
+func showPods(all tracedPods, problems map[string][]string) []shownPod {
 	shown := []shownPod{}
-	for _, p := range all.List {
-		one := shownPod{
-			Namespace: namespace(p.Namespace), Name: p.Name, UID: p.UID, Node: p.Node,
-			Addresses: []string{}, Source: "restconf", State: "waiting", Problems: problems[p.UID],
+	for _, ns := range all.Namespaces {
+		for _, p := range ns.Pods {
+			shown = append(shown, shownPod{
+				Namespace: ns.Name, Name: p.Name, UID: p.UID, Node: cmp.Or(p.NodeName, p.Node),
+				Addresses: listed(p.Addresses), Source: p.Origin,
+				State: p.state(problems[p.UID]), Problems: problems[p.UID],
+			})
 		}
-		confirmed := len(byPod[p.UID]) > 0
-		for _, l := range byPod[p.UID] {
-			one.Addresses = append(one.Addresses, l.Addresses...)
-			confirmed = confirmed && there[l.Name]
-		}
-		switch {
-		case confirmed:
-			one.State = "confirmed"
-		case len(one.Problems) > 0:
-			one.State = "problem"
-		}
-		shown = append(shown, one)
 	}
 	slices.SortFunc(shown, func(a, b shownPod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
 	return shown
+}
+
+// state is how far a pod is, in a word.
+func (p tracedPod) state(problems []string) string {
+	switch {
+	case p.Missing == "" && p.Reached != "confirmed":
+		return "no network"
+	case p.Missing == "":
+		return "confirmed"
+	case len(problems) > 0:
+		return "problem"
+	}
+	return "waiting"
 }
 
 // namespace is the namespace that is meant where a client sent none.

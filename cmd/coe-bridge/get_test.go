@@ -74,7 +74,7 @@ func TestGetOfNothing(t *testing.T) {
 		"elan-instances": "no elan-instances: no pod is mapped\n",
 		"vpn-instances":  "no vpn-instances: no pod is mapped\n",
 		"interfaces":     "no interfaces: no pod is mapped\n",
-		"pods":           "no pods; POST one to /restconf/config/pod:coe\n",
+		"pods":           "no pods; POST one to /restconf/config/pod:coe, or watch a cluster (serve --kubeconfig)\n",
 		"services":       "no services; POST one to /restconf/config/service:service-information\n",
 		"pools":          "no pools; POST one to /restconf/config/dhcp_allocation_pool:dhcp_allocation_pool\n",
 		"leases":         "no leases: no pod has an address\n",

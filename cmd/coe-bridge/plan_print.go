@@ -78,8 +78,8 @@ func printPlan(w io.Writer, out output, side only, p *bridge.Planned) error {
 		}
 	}
 	for _, p := range p.Problems {
-		if _, err := fmt.Fprintf(w, "problem: %s %s of namespace %s: %s: %s\n",
-			p.Kind, cmp.Or(p.Name, p.UID), p.Namespace, p.Reason, p.Message); err != nil {
+		what := p.Kind + " " + cmp.Or(p.Name, p.UID) + prefixed(" of namespace ", p.Namespace)
+		if _, err := fmt.Fprintf(w, "problem: %s: %s: %s\n", what, p.Reason, p.Message); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,7 @@ func resources() []resource {
 		{"elan-instances", "Layer 2 networks: one for each namespace on each node", readELANInstances},
 		{"vpn-instances", "Layer 3 networks: one for each namespace", readVPNInstances},
 		{"interfaces", "Pods' interfaces, and whether the backend has them", readInterfaces},
-		{"pods", "Pods as clients sent them, with address and state", readPods},
+		{"pods", "Pods, who said them, their addresses and how far they are", readPods},
 		{"services", "Services, with their addresses and endpoints", readServices},
 		{"pools", "DHCP pools, and how much of them is in use", readPools},
 		{"leases", "Addresses that were handed out", readLeases},

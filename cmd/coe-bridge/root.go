@@ -14,7 +14,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "coe-bridge",
 		Short: "Pod networking from one declarative model",
-		Long: `coe-bridge takes pods, services and DHCP pools over RESTCONF, maps them to
+		Long: `coe-bridge takes pods and services from Kubernetes or over RESTCONF, maps them to
 OpenDaylight's Netvirt model and makes a network backend (OVN) agree with it.
 
 Every flag can be given as an environment variable (COE_BRIDGE_ and the flag's
@@ -28,7 +28,8 @@ the environment, the environment over the file.`,
 
   # look at a running bridge
   coe-bridge status
-  coe-bridge get pods -w`,
+  coe-bridge get pods -w
+  coe-bridge trace default/web`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -37,7 +38,7 @@ the environment, the environment over the file.`,
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		return applySettings(cmd, file)
 	}
-	root.AddCommand(newServe(), newPlan(), newGet(), newStatus(), newPasswd(), newCompletion(), newVersion())
+	root.AddCommand(newServe(), newPlan(), newGet(), newStatus(), newTrace(), newPasswd(), newCompletion(), newVersion())
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root
 }

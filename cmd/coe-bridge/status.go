@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -13,7 +15,23 @@ type status struct {
 	InSync      bool   `json:"in-sync"`
 	Complete    bool   `json:"complete"`
 	ClaimsError string `json:"claims-error,omitempty"`
-	Backend     struct {
+	Leads       bool   `json:"leads"`
+	Leader      string `json:"leader,omitempty"`
+	Sources     []struct {
+		Name      string `json:"name"`
+		Complete  bool   `json:"complete"`
+		Reachable bool   `json:"reachable"`
+		Resources []struct {
+			Name     string `json:"name"`
+			Listed   bool   `json:"listed"`
+			Watching bool   `json:"watching"`
+			Since    string `json:"since,omitempty"`
+			Restarts int    `json:"restarts"`
+			Problem  string `json:"problem,omitempty"`
+		} `json:"resource,omitempty"`
+		Troubles []string `json:"trouble,omitempty"`
+	} `json:"source,omitempty"`
+	Backend struct {
 		Name      string `json:"name"`
 		Connected bool   `json:"connected"`
 		Since     string `json:"since,omitempty"`
@@ -85,13 +103,44 @@ func (st status) title() string {
 	default:
 		text += fmt.Sprintf("\nbackend %s does not answer since %s: %s", st.Backend.Name, st.Backend.Since, st.Backend.LastError)
 	}
+	if !st.Leads {
+		text += "\nthis replica looks on; " + cmp.Or(st.Leader, "nobody") + " leads"
+	}
 	if !st.Complete {
 		text += "\nnot every source has said all it knows: nothing is removed until then"
+	}
+	for _, line := range st.sourceTroubles() {
+		text += "\n" + line
 	}
 	if st.ClaimsError != "" {
 		text += "\naddresses can't be chosen: " + st.ClaimsError
 	}
 	return text
+}
+
+// sourceTroubles say what keeps sources from being followed, each thing once.
+func (st status) sourceTroubles() []string {
+	var lines []string
+	for _, s := range st.Sources {
+		resources := map[string][]string{}
+		var problems []string
+		for _, r := range s.Resources {
+			if r.Problem == "" {
+				continue
+			}
+			if resources[r.Problem] == nil {
+				problems = append(problems, r.Problem)
+			}
+			resources[r.Problem] = append(resources[r.Problem], r.Name)
+		}
+		for _, p := range problems {
+			lines = append(lines, fmt.Sprintf("%s (%s): %s", s.Name, strings.Join(resources[p], ", "), p))
+		}
+		for _, t := range s.Troubles {
+			lines = append(lines, s.Name+": "+t)
+		}
+	}
+	return lines
 }
 
 func state(inSync bool) string {

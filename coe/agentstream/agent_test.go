@@ -72,12 +72,12 @@ func (b *bed) replica() *replica {
 // tree serves a hub's records.
 type tree struct{ hub *Hub }
 
-func (s tree) Get(_ context.Context, _ restconf.Content, top *yang.Node) (*yang.Data, error) {
+func (s tree) Get(_ context.Context, asked restconf.Asked) (*yang.Data, error) {
 	raw, err := s.hub.Tree()
 	if err != nil || raw == nil {
 		return nil, err
 	}
-	return yang.DecodeObject(raw, top)
+	return yang.DecodeObject(raw, asked.Top)
 }
 
 // start follows the records; done again it lists them anew, as after a compaction.

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
@@ -77,7 +78,12 @@ type iface struct {
 	said    int
 	// want is the confirmation that counts for the lease, got the one that is there.
 	want, got digest
+	// at and revision are of when the lease was confirmed as it is.
+	at       time.Time
+	revision int64
 }
+
+func (i *iface) confirmed() bool { return i.node != "" && i.got == i.want }
 
 // New returns a Hub that knows nothing yet: followers wait for the first snapshot.
 func New(cfg Config) *Hub {
@@ -104,7 +110,7 @@ func (h *Hub) Apply(b Batch) {
 	}
 	var changes []stream.Change
 	for _, key := range slices.Sorted(maps.Keys(before)) {
-		changes = h.settle(changes, key, before[key])
+		changes = h.settle(changes, key, before[key], b.Revision)
 	}
 	if b.Snapshot {
 		h.streams.Reset(b.Revision, changes)
@@ -170,11 +176,12 @@ func decodeLease(key string, value []byte) (*coe.Lease, error) {
 
 // settle completes what is told of an interface after a batch, and adds what that
 // changes to changes.
-func (h *Hub) settle(changes []stream.Change, key string, old iface) []stream.Change {
+func (h *Hub) settle(changes []stream.Change, key string, old iface, revision int64) []stream.Change {
 	i := h.interfaces[key]
 	if i.node != "" {
-		i.content = confirm(i.content[:i.said], i.got == i.want)
+		i.content = confirm(i.content[:i.said], i.confirmed())
 	}
+	i.since(old, revision)
 	if old.node != "" && old.node != i.node {
 		changes = append(changes, stream.Change{Stream: old.node, Key: key, Name: changedEvent, Content: encodeDeleted(key), Gone: true})
 	}
@@ -185,6 +192,30 @@ func (h *Hub) settle(changes []stream.Change, key string, old iface) []stream.Ch
 		changes = append(changes, stream.Change{Stream: i.node, Key: key, Name: changedEvent, Content: i.content})
 	}
 	return changes
+}
+
+// since notes since when an interface is confirmed.
+func (i *iface) since(old iface, revision int64) {
+	switch {
+	case !i.confirmed():
+		i.at, i.revision = time.Time{}, 0
+	case old.confirmed() && old.want == i.want:
+		i.at, i.revision = old.at, old.revision
+	default:
+		i.at, i.revision = time.Now(), revision
+	}
+}
+
+// Confirmed tells whether the backend is known to have an interface as its lease is
+// now, since which revision, and when this process learned of that.
+func (h *Hub) Confirmed(key coe.LeaseKey) (at time.Time, revision int64, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := h.interfaces[RecordName(key)]
+	if i == nil || !i.confirmed() {
+		return time.Time{}, 0, false
+	}
+	return i.at, i.revision, true
 }
 
 // Keys implements stream.Source: the nodes that have an interface.

@@ -19,19 +19,30 @@ type Facts struct {
 	retract map[string]func(*coe.Tx)
 }
 
-// NewFacts returns Facts that have told nothing yet.
+// NewFacts returns Facts that have told nothing yet. What an Assigner of this process
+// could not give is forgotten: who leads now may have.
 func NewFacts(store *coe.Store, namespace func(elan string) (string, error)) *Facts {
+	namespaces := store.Namespaces()
+	store.Update(func(tx *coe.Tx) {
+		for _, ns := range namespaces {
+			tx.SetRefusals(ns, nil, nil)
+		}
+	})
 	return &Facts{store: store, namespace: namespace, retract: map[string]func(*coe.Tx){}}
 }
 
 // Apply tells what a revision of the journal changed; with snapshot, puts are all
-// there is. A record that can't be read is left out and named in the error; the
+// there is, and what the store has beside them was told by an Assigner that was at
+// work before. A record that can't be read is left out and named in the error; the
 // others are told.
 func (f *Facts) Apply(snapshot bool, puts map[string][]byte, deletes []string) (unreadable error) {
+	var before []coe.View
+	if snapshot {
+		before = told(f.store)
+		clear(f.retract)
+	}
 	f.store.Update(func(tx *coe.Tx) {
-		if snapshot {
-			deletes = slices.Collect(maps.Keys(f.retract))
-		}
+		retract(tx, before)
 		for _, key := range deletes {
 			f.forget(tx, key)
 		}

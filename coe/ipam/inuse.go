@@ -74,6 +74,7 @@ func (r *round) adopt(ctx context.Context, inUse []InUse) error {
 		r.orphans = append(r.orphans, adoptingRecord)
 	}
 	r.unasked, r.adopting = false, false
+	r.known.Store(true)
 	if len(found) > 0 {
 		r.log.Info("took over what the backend has, since no lease was remembered", "interfaces", len(found), "leases", len(r.leases))
 	}

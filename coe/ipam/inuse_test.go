@@ -128,17 +128,37 @@ func TestNothingIsGivenUntilTheBackendAnswers(t *testing.T) {
 	}
 	require.Empty(t, w.leases(a))
 	require.Empty(t, w.journal.records)
+	require.False(t, w.assigner.InUseKnown())
 	away = nil
 	w.sync()
+	require.True(t, w.assigner.InUseKnown())
 	require.Equal(t, "192.168.10.3", w.address(a))
 	require.Equal(t, 3, asked)
 
 	w.put(newPod("b", n1))
 	w.sync()
 	w.restart()
+	require.True(t, w.assigner.InUseKnown())
 	w.put(newPod("c", n1))
 	w.sync()
 	require.Equal(t, 3, asked, "not while leases are remembered")
+}
+
+// TestInUseOfAnEmptyCluster: where no pod is said at all, the backend is asked when
+// that is known, so that what is left in it can be removed.
+func TestInUseOfAnEmptyCluster(t *testing.T) {
+	w, _ := withBackend(t)
+	w.loseJournal()
+	require.NoError(t, w.trySync())
+	require.False(t, w.assigner.InUseKnown())
+	w.complete()
+	require.NoError(t, w.trySync())
+	require.True(t, w.assigner.InUseKnown())
+	require.Equal(t, map[string]bool{"ns1": true, "ns2": true}, w.marked)
+	w.sync()
+	require.Empty(t, w.living())
+	w.wait(31 * time.Second)
+	require.Empty(t, w.journal.records)
 }
 
 // TestPoolsAreSetWhileTheBackendIsAsked: what hangs holds nobody up but Sync.

@@ -11,12 +11,10 @@ package ipam
 import (
 	"context"
 	"fmt"
-	"iter"
 	"log/slog"
-	"maps"
 	"net/netip"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
@@ -53,7 +51,8 @@ type Config struct {
 	InterfaceName func(namespace, pod, uid string, primary bool) string
 	// InUse, if not nil, lists what the backend has of ours. It is asked by Sync
 	// when the journal has no lease: at a first start, or when the datastore was
-	// lost. It ends with ctx, and has a deadline of its own.
+	// lost. It ends with ctx, and has a deadline of its own. What a source says only
+	// later, and the backend does not have, is not known to be in use.
 	InUse func(ctx context.Context) ([]InUse, error)
 	// Now is the clock; default time.Now.
 	Now func() time.Time
@@ -111,6 +110,7 @@ type Assigner struct {
 	// unasked is set until what is in use was asked for, where it must be; adopting,
 	// while the journal has the record that says so.
 	unasked, adopting bool
+	known             atomic.Bool // InUseKnown
 	// waiting are the refusals of every namespace that has any.
 	waiting map[string]*refused
 	// freed is set when something came back that a refused interface may wait
@@ -147,64 +147,6 @@ func (a *Assigner) Load(ctx context.Context) error {
 	return a.load(ctx)
 }
 
-// SetPools replaces the pools, which must be valid (dhcppool.Validate). Leases
-// keep their addresses; what is chosen from now on follows the new pools. It
-// returns the namespaces to Sync, sorted: those for which something may be
-// chosen now, and those whose blocks have other DNS servers. It costs what the
-// pools that are others than before cost, and their blocks.
-func (a *Assigner) SetPools(pools []dhcppool.Pool) []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.pools = slices.Clone(pools)
-	_, served := a.alloc.Serving(coe.ServicePool)
-	changed := a.alloc.SetPools(a.pools)
-	if len(changed) == 0 {
-		return nil
-	}
-	marked := map[string]bool{}
-	if _, serves := a.alloc.Serving(coe.ServicePool); serves && !served {
-		// A service with external addresses does well without one of the pool and
-		// was not refused.
-		for _, ns := range a.store.Namespaces() {
-			marked[ns] = true
-		}
-	}
-	for ns, r := range a.waiting {
-		if r.any(healedByPools) {
-			marked[ns] = true
-		}
-	}
-	for _, network := range changed {
-		a.repooled[network] = true
-		for b := range a.otherDNS(network) {
-			marked[b.namespace] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(marked))
-}
-
-// otherDNS are the blocks of a network that have other DNS servers than its pools.
-func (a *Assigner) otherDNS(network string) iter.Seq[blockFact] {
-	return func(yield func(blockFact) bool) {
-		for _, b := range a.alloc.Blocks(network) {
-			fact, found := a.blocks[blockKey{b.ELAN.Name, b.Prefix}]
-			if found && !slices.Equal(a.dns(fact.Block), fact.DNS) && !yield(fact) {
-				return
-			}
-		}
-	}
-}
-
-// dns are the DNS servers of a block: its pool's, or while that is gone those
-// that it had.
-func (a *Assigner) dns(b *coe.Block) []netip.Addr {
-	p, found := a.alloc.Pool(b.Network, b.Subnet)
-	if !found {
-		return b.DNS
-	}
-	return p.DNS
-}
-
 // Sync brings the leases of the namespaces in accord with the store: it claims
 // for what is new and, once the store is complete, releases what is gone.
 //
@@ -229,7 +171,7 @@ func (a *Assigner) Sync(ctx context.Context, namespaces []string) (affected []st
 		a.bringing[ns] = true
 	}
 	var inUse []InUse
-	ask := a.unasked && len(namespaces)+len(a.bringing) > 0
+	ask := a.unasked && (len(namespaces)+len(a.bringing) > 0 || a.store.Complete())
 	if ask {
 		if inUse, err = a.cfg.InUse(ctx); err != nil {
 			return nil, 0, fmt.Errorf("addresses in use can't be read from the backend: %w; no address is given until it answers", err)
@@ -237,6 +179,11 @@ func (a *Assigner) Sync(ctx context.Context, namespaces []string) (affected []st
 	}
 	return a.sync(ctx, namespaces, ask, inUse)
 }
+
+// InUseKnown tells whether all that is in use has its lease, or is known to have
+// none any more. Until then what has no lease may be in use, and nothing may be
+// taken out of the backend.
+func (a *Assigner) InUseKnown() bool { return a.known.Load() }
 
 // freshen makes the memory agree with the journal.
 func (a *Assigner) freshen(ctx context.Context) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
 const n1, n2 = "192.168.33.12", "192.168.33.13"
@@ -416,4 +417,32 @@ func TestIDsExhausted(t *testing.T) {
 	w.mark("default")
 	w.sync()
 	require.NotEmpty(t, w.leases(b))
+}
+
+// TestMACWaitsForEverySource: after a restart the source that is not believed
+// speaks first, and wants another MAC address.
+func TestMACWaitsForEverySource(t *testing.T) {
+	w := &world{TB: t, journal: newJournal(), now: time.Unix(1000, 0), origins: []coe.Origin{coe.RESTCONF, coe.Kubernetes}}
+	w.pools = []dhcppool.Pool{specPool()}
+	say := func() {
+		w.store.Update(func(tx *coe.Tx) { tx.PutPod(coe.RESTCONF, newPod("a", n1, withMAC("02:00:00:00:00:aa"))) })
+		w.sync()
+		w.store.Update(func(tx *coe.Tx) { tx.PutPod(coe.Kubernetes, newPod("a", n1)) })
+		w.sync()
+		w.complete()
+		w.sync()
+	}
+	w.restart()
+	w.store.Update(func(tx *coe.Tx) { tx.PutPod(coe.Kubernetes, newPod("a", n1)) })
+	w.complete()
+	w.sync()
+	w.restart()
+	say()
+	require.Equal(t, "0a:58:c0:a8:0a:03", w.lease(newPod("a", n1)).MAC)
+
+	w.restart()
+	w.store.Update(func(tx *coe.Tx) { tx.PutPod(coe.RESTCONF, newPod("a", n1, withMAC("02:00:00:00:00:aa"))) })
+	w.complete()
+	w.sync()
+	require.Equal(t, "02:00:00:00:00:aa", w.lease(newPod("a", n1)).MAC, "when the other is known to say nothing")
 }

@@ -36,13 +36,14 @@ func (a *Assigner) load(ctx context.Context) error {
 	}
 	a.adopting = j.adopting
 	a.unasked = a.cfg.InUse != nil && (j.adopting || len(j.leases) == 0)
+	a.known.Store(!a.unasked)
 	if a.adopting && !a.unasked {
 		a.orphans = append(a.orphans, adoptingRecord)
 	}
 	for addr := range a.saidBy {
 		a.alloc.Hold(serviceDomain, addr, saidOwner(addr))
 	}
-	told := a.told()
+	told := told(a.store)
 	a.store.Update(func(tx *coe.Tx) {
 		retract(tx, told)
 		a.tell(tx)
@@ -201,11 +202,11 @@ func (m *memory) tell(tx *coe.Tx) {
 }
 
 // told is what the store has of what is chosen. It may differ from the memory
-// after a write that failed.
-func (a *Assigner) told() []coe.View {
+// after a write that failed, and is what another Assigner told, or Facts.
+func told(store *coe.Store) []coe.View {
 	var views []coe.View
-	for _, ns := range a.store.Namespaces() {
-		views = append(views, a.store.View(ns))
+	for _, ns := range store.Namespaces() {
+		views = append(views, store.View(ns))
 	}
 	return views
 }

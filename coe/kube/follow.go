@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,36 +15,25 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Timing says how long a follower waits for what. Zero values stand for what suits
-// a cluster.
-type Timing struct {
-	Page  time.Duration // for a page of a list
-	Open  time.Duration // for a watch to be opened
-	Watch time.Duration // for a watch to live, half as long again at most
-	// Retry is the longest pause before what failed is tried again, up to a fifth
-	// more: so long at most does the return of an API server go unnoticed.
-	Retry time.Duration
-}
-
-func (t Timing) orDefaults() Timing {
-	return Timing{
-		Page:  cmp.Or(t.Page, 30*time.Second),
-		Open:  cmp.Or(t.Open, 10*time.Second),
-		Watch: cmp.Or(t.Watch, 6*time.Minute),
-		Retry: cmp.Or(t.Retry, 4*time.Second),
-	}
-}
-
+// How long is waited for what.
 const (
-	// pageSize bounds what of a list is in memory before it is converted.
-	pageSize = 500
-	// lively is how long a watch lasts without a word until it is known not to have
-	// failed.
-	lively = time.Second
+	pageTimeout = 30 * time.Second
+	openTimeout = 10 * time.Second
+	// watchLife is how long a watch is asked for, half as long again at most.
+	watchLife = 6 * time.Minute
 	// grace is how much later than the API server should have done it a watch is
 	// ended here.
 	grace = 15 * time.Second
+	// lively is how long a watch lasts without a word until it is known not to have
+	// failed.
+	lively = time.Second
+	// maxPause is the longest pause before what failed is tried again, up to a fifth
+	// more: so long at most does the return of an API server go unnoticed.
+	maxPause = 4 * time.Second
 )
+
+// pageSize bounds what of a list is in memory before it is converted.
+const pageSize = 500
 
 // resource is what is followed.
 type resource struct {
@@ -75,7 +63,6 @@ type follower[L list, O object, V any] struct {
 	resource
 	client lister[L]
 	table  *table[O, V]
-	timing Timing
 	health *resourceHealth
 
 	at    position
@@ -115,7 +102,7 @@ func (f *follower[L, O, V]) run(ctx context.Context) {
 
 // rested makes the next pause a short one. Each further one is twice as long.
 func (f *follower[L, O, V]) rested() {
-	f.pause = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 20, Cap: f.timing.Retry}
+	f.pause = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 20, Cap: maxPause}
 }
 
 // follow lists if need be, and watches once. It returns nil when that came on.
@@ -157,7 +144,7 @@ func (f *follower[L, O, V]) list(ctx context.Context) (string, error) {
 }
 
 func (f *follower[L, O, V]) page(ctx context.Context, opts metav1.ListOptions) (L, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, f.timing.Page, errSilent)
+	ctx, cancel := context.WithTimeoutCause(ctx, pageTimeout, errSilent)
 	defer cancel()
 	page, err := f.client.List(ctx, opts)
 	return page, f.asked(ctx, "list", err)
@@ -166,11 +153,11 @@ func (f *follower[L, O, V]) page(ctx context.Context, opts metav1.ListOptions) (
 // watch opens a watch and reads it to its end. It ends by itself, at the latest
 // when the API server should have ended it and did not.
 func (f *follower[L, O, V]) watch(ctx context.Context) error {
-	life := f.timing.Watch + rand.N(f.timing.Watch/2)
+	life := watchLife + rand.N(watchLife/2)
 	seconds := int64(life.Seconds())
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	overdue := time.AfterFunc(f.timing.Open, func() { cancel(errSilent) })
+	overdue := time.AfterFunc(openTimeout, func() { cancel(errSilent) })
 	defer overdue.Stop()
 
 	w, err := f.client.Watch(ctx, metav1.ListOptions{

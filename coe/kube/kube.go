@@ -38,8 +38,6 @@ type Config struct {
 	// also where the Store learns nothing new, and after the Store was told. The calls
 	// follow each other in one goroutine and under no lock; no pod is read meanwhile.
 	Observe func(PodSeen)
-	// Timing is zero but in tests.
-	Timing Timing
 }
 
 // PodSeen is what whoever writes to pods must know of one.
@@ -63,7 +61,6 @@ type Source struct {
 
 // NewSource returns a source that says nothing before it runs.
 func NewSource(cfg Config) *Source {
-	cfg.Timing = cfg.Timing.orDefaults()
 	s := &Source{cfg: cfg, health: newHealth(cfg.Log, newMetrics(cfg.Registerer))}
 	t := newTables(cfg.Store, cfg.Observe)
 	core, discovery := cfg.Client.CoreV1(), cfg.Client.DiscoveryV1()
@@ -77,7 +74,7 @@ func NewSource(cfg Config) *Source {
 
 func add[L list, O object, V any](s *Source, name, group string, client lister[L], t *table[O, V]) {
 	r := resource{name: name, group: group}
-	f := &follower[L, O, V]{resource: r, client: client, table: t, timing: s.cfg.Timing, health: s.health.of(r)}
+	f := &follower[L, O, V]{resource: r, client: client, table: t, health: s.health.of(r)}
 	s.followers = append(s.followers, f.run)
 }
 

@@ -163,6 +163,11 @@ func (a *author) tell(t *testing.T, tellers []*teller) {
 		open[a.IntN(len(open))]()
 		if a.IntN(6) == 0 {
 			one := tellers[a.IntN(len(tellers))]
+			for _, s := range one.stories {
+				if s.told < s.chapters() && a.IntN(3) == 0 {
+					s.told++ // no watch told of it
+				}
+			}
 			require.NoError(t, one.replace(one.stories))
 		}
 	}

@@ -19,12 +19,14 @@ func AppendPod(raw []byte, p *coe.Pod) []byte {
 	o.address("host-ip-address", p.HostIP)
 	o.text("network-NS", p.Namespace)
 	o.text("port-mac-address", p.MAC)
-	appendList(&o, "interface", p.Interfaces, func(o *object, i coe.PodInterface) {
+	for n, i := range p.Interfaces {
+		o.beginEntry("interface", n)
 		o.text("uid", i.UID)
 		o.address("ip-address", first(i.Addresses))
 		o.text("network-type", i.NetworkType)
 		o.number("segmentation-id", uint64(i.SegmentationID))
-	})
+		o.endEntry(n, len(p.Interfaces))
+	}
 	return append(o.raw, '}')
 }
 
@@ -39,12 +41,14 @@ func AppendService(raw []byte, s *coe.Service) []byte {
 	o.address("cluster-ip-address", first(s.ClusterIPs))
 	o.text("network-NS", s.Namespace)
 	appendSet(&o, "external-ip-address", s.ExternalIPs, appendAddress)
-	appendList(&o, "service-ports", s.Ports, func(o *object, p coe.ServicePort) {
+	for n, p := range s.Ports {
+		o.beginEntry("service-ports", n)
 		o.text("name", p.Name)
 		o.number("port", uint64(p.Port))
 		o.text("target-port", p.TargetPort)
 		o.number("node-port", uint64(p.NodePort))
-	})
+		o.endEntry(n, len(s.Ports))
+	}
 	appendSet(&o, "endpoints", s.PodEndpoints, appendString)
 	return append(o.raw, '}')
 }
@@ -57,13 +61,17 @@ func AppendEndpoints(raw []byte, e *coe.Endpoints) []byte {
 	o.text("uid", e.UID)
 	o.text("name", e.Name)
 	o.text("network-NS", e.Namespace)
-	appendList(&o, "endpoint-addresses", e.Addresses, func(o *object, a netip.Addr) {
+	for n, a := range e.Addresses {
+		o.beginEntry("endpoint-addresses", n)
 		o.address("ip-address", a)
-	})
-	appendList(&o, "endpoint-ports", e.Ports, func(o *object, p coe.EndpointPort) {
+		o.endEntry(n, len(e.Addresses))
+	}
+	for n, p := range e.Ports {
+		o.beginEntry("endpoint-ports", n)
 		o.text("name", p.Name)
 		o.number("port", uint64(p.Port))
-	})
+		o.endEntry(n, len(e.Ports))
+	}
 	return append(o.raw, '}')
 }
 
@@ -122,17 +130,18 @@ func (o *object) address(name string, a netip.Addr) {
 	}
 }
 
-// appendList writes a list, an object an entry.
-func appendList[T any](o *object, name string, entries []T, write func(*object, T)) {
-	for i, entry := range entries {
-		if i == 0 {
-			o.member(name)
-		}
-		o.raw = append(o.raw, "[,"[min(i, 1)], '{')
-		write(o, entry)
-		o.raw = append(o.raw, '}')
+// beginEntry begins the n-th entry of a list.
+func (o *object) beginEntry(list string, n int) {
+	if n == 0 {
+		o.member(list)
 	}
-	if len(entries) > 0 {
+	o.raw = append(o.raw, "[,"[min(n, 1)], '{')
+}
+
+// endEntry ends the n-th of so many entries.
+func (o *object) endEntry(n, of int) {
+	o.raw = append(o.raw, '}')
+	if n == of-1 {
 		o.raw = append(o.raw, ']')
 	}
 }

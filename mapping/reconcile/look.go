@@ -2,61 +2,115 @@ package reconcile
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// lookInterval is how old what Look found may be.
-const lookInterval = 2 * time.Second
+const (
+	// lookInterval is how old what Look found may be.
+	lookInterval = time.Second
+	// lookTimeout bounds a Look: someone waits for it.
+	lookTimeout = 10 * time.Second
+)
+
+// Note has the scopes count as behind until Look has compared them.
+func (l *Loop) Note(scopes ...netvirt.Scope) { l.worker.note(scopes...) }
 
 // Look compares every scope with the backend and writes nothing, for a process
 // that does not lead and is asked how far the one that leads is. What was found
-// less than two seconds ago is not looked for again. It is not for a Loop that
-// runs.
+// less than a second ago is not looked for again: of what was noted since, the
+// status says that it is behind. It is not for a Loop that runs, and does nothing
+// once the Loop is closed.
 func (l *Loop) Look(ctx context.Context) {
-	l.looking.Lock()
-	defer l.looking.Unlock()
-	if time.Since(l.looked) < lookInterval {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	select {
+	case l.looking <- struct{}{}:
+		defer func() { <-l.looking }()
+	case <-ctx.Done():
 		return
 	}
+	if l.isClosed() || time.Since(l.looked) < lookInterval {
+		return
+	}
+	looked := make(chan struct{})
+	defer close(looked)
+	go func() {
+		select {
+		case <-l.closed:
+			cancel()
+		case <-looked:
+		}
+	}()
+	l.look(ctx)
+}
+
+func (l *Loop) look(ctx context.Context) {
+	begun := time.Now()
 	complete, revision := l.source.Complete(), l.source.Revision()
 	scopes := append([]netvirt.Scope{netvirt.Cluster}, l.source.Scopes()...)
 	l.forget()
 	if _, err := l.read(ctx); err != nil {
-		if ctx.Err() == nil {
+		if !l.isClosed() {
 			l.failed(scopes, err)
 			l.looked = time.Now()
 		}
 		return
 	}
-	l.mu.RLock()
-	for s := range l.have {
-		if !slices.Contains(scopes, s) {
-			scopes = append(scopes, s)
-		}
-	}
-	l.mu.RUnlock()
-	for _, s := range scopes {
+	for _, s := range l.lookAt(scopes) {
 		want, problems := l.want(s)
 		differs := len(l.diff(s, want, complete)) > 0
 		l.mapped(s, revision, len(want), problems)
 		l.found(s, differs)
+		if !differs {
+			l.reached([]netvirt.Scope{s}, revision, complete)
+		}
 	}
-	l.mu.Lock()
-	l.answered(nil)
-	l.mu.Unlock()
+	l.worker.settleAll(begun)
 	l.looked = time.Now()
 }
 
-// Close frees a Loop that does not run. One that runs is freed when its context is
-// done.
-func (l *Loop) Close() { l.worker.queue.ShutDown() }
+// lookAt adds the scopes that the backend has to those of which something is said.
+// All others are forgotten.
+func (l *Loop) lookAt(said []netvirt.Scope) []netvirt.Scope {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answered(nil)
+	all := slices.AppendSeq(said, maps.Keys(l.have))
+	slices.Sort(all)
+	all = slices.Compact(all)
+	for s := range l.scopes {
+		if _, found := slices.BinarySearch(all, s); !found {
+			delete(l.scopes, s)
+		}
+	}
+	return all
+}
 
 // found notes whether the backend has a scope otherwise than it is wanted.
 func (l *Loop) found(s netvirt.Scope, differs bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.scope(s).differs = differs
+	one := l.scope(s)
+	one.differs, one.lastError = differs, ""
+}
+
+// Close frees a Loop that does not run, and returns when nobody looks any more. One
+// that runs is freed when its context is done.
+func (l *Loop) Close() {
+	l.worker.queue.ShutDown()
+	close(l.closed)
+	l.looking <- struct{}{} // and nobody after
+}
+
+func (l *Loop) isClosed() bool {
+	select {
+	case <-l.closed:
+		return true
+	default:
+		return false
+	}
 }

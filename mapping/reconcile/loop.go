@@ -85,9 +85,11 @@ type Loop struct {
 	claimErr string
 	// leftBehind is set after a Read, until all that it found was marked.
 	leftBehind bool
-	// looked is when Look read the backend last.
-	looking sync.Mutex
+	// looking holds one value while Look reads the backend; looked is when it did
+	// last.
+	looking chan struct{}
 	looked  time.Time
+	closed  chan struct{}
 	// epoch counts the times that known became false, so that a write that was
 	// under way then does not count.
 	epoch uint64
@@ -116,6 +118,8 @@ func New(cfg Config, name string, backend Backend, source Source, m *Metrics, lo
 		rejected: map[netvirt.Key]rejection{},
 		scopes:   map[netvirt.Scope]*scopeStatus{},
 		peer:     PeerStatus{Name: name},
+		looking:  make(chan struct{}, 1),
+		closed:   make(chan struct{}),
 	}
 	l.worker = newWorker(l.process)
 	m.observe(l)

@@ -58,8 +58,24 @@ func newWorker(process func(context.Context, []netvirt.Scope) error) *worker {
 // mark has the scopes processed soon, and together: what goes from one to
 // another is to go in one write.
 func (w *worker) mark(scopes ...netvirt.Scope) {
-	now := time.Now()
 	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fallBehind(scopes)
+	for _, s := range scopes {
+		w.queue.Add(s)
+	}
+}
+
+// note has the scopes count as behind, and not processed.
+func (w *worker) note(scopes ...netvirt.Scope) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fallBehind(scopes)
+}
+
+// fallBehind needs mu.
+func (w *worker) fallBehind(scopes []netvirt.Scope) {
+	now := time.Now()
 	for _, s := range scopes {
 		m := marked{now, now}
 		if before, found := w.behind[s]; found {
@@ -67,10 +83,6 @@ func (w *worker) mark(scopes ...netvirt.Scope) {
 		}
 		w.behind[s] = m
 	}
-	for _, s := range scopes {
-		w.queue.Add(s)
-	}
-	w.mu.Unlock()
 }
 
 // markAfter has the scopes processed after a time.
@@ -153,6 +165,20 @@ func (w *worker) done(batch []netvirt.Scope, begun time.Time, err error) {
 func (w *worker) settle(s netvirt.Scope, begun time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.catchUp(s, begun)
+}
+
+// settleAll does so for every scope.
+func (w *worker) settleAll(begun time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for s := range w.behind {
+		w.catchUp(s, begun)
+	}
+}
+
+// catchUp needs mu.
+func (w *worker) catchUp(s netvirt.Scope, begun time.Time) {
 	if m := w.behind[s]; m.last.After(begun) {
 		w.behind[s] = marked{m.last, m.last}
 	} else {

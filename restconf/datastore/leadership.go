@@ -26,24 +26,35 @@ type Leadership struct {
 	key      string
 }
 
-// Campaign waits until this process leads, or ctx ends.
+// Campaign waits until this process leads, or ctx ends. It returns
+// ErrUnavailable when its place in the queue was lost meanwhile.
 func (d *Datastore) Campaign(ctx context.Context) (*Leadership, error) {
 	session, err := d.session(ctx)
 	if err != nil {
 		return nil, err
 	}
-	election := concurrency.NewElection(session, electionPrefix)
-	if err := election.Campaign(ctx, d.process); err != nil {
+	l := &Leadership{Lost: session.Done(), d: d, session: session, election: concurrency.NewElection(session, electionPrefix)}
+	if err := l.campaign(ctx); err != nil {
 		return nil, errors.Join(classify("campaign for leadership", err), session.Close())
 	}
-	return &Leadership{
-		Epoch:    election.Rev(),
-		Lost:     session.Done(),
-		d:        d,
-		session:  session,
-		election: election,
-		key:      election.Key(),
-	}, nil
+	return l, nil
+}
+
+// campaign waits for this process's turn, for as long as its lease lasts: the place
+// of a candidate whose lease ran out has gone, and its turn comes to nobody.
+func (l *Leadership) campaign(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.session.Ctx(), cancel)()
+	if err := l.election.Campaign(ctx, l.d.process); err != nil {
+		return err
+	}
+	l.Epoch, l.key = l.election.Rev(), l.election.Key()
+	held, err := l.d.client.Txn(ctx).If(l.holds()).Commit()
+	if err == nil && !held.Succeeded {
+		err = fmt.Errorf("the lease ran out before it was this process's turn: %w", ErrUnavailable)
+	}
+	return err
 }
 
 // Leader is the Name of who leads, or empty while nobody does.

@@ -27,9 +27,15 @@ var rules = map[string]rule{
 	"coe":                         {[]string{"dhcppool"}, nil, "entities know no protocol"},
 	"coe/northbound":              {[]string{"coe", "dhcppool"}, nil, "reads what the datastore keeps; knows no HTTP"},
 	"coe/ipam":                    {[]string{"coe", "dhcppool"}, nil, "chooses; where it is remembered is an interface"},
+	"mapping/trace": {[]string{"coe", "mapping/netvirt"}, nil, "pure; is given what the stages know"},
+	"coe/kube": {
+		[]string{"coe"},
+		[]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "github.com/go-logr/logr", "github.com/prometheus/client_golang"},
+		"reads Kubernetes; knows neither the model nor the datastore",
+	},
 	"coe/kube/report": {
 		[]string{"coe", "coe/kube", "mapping/netvirt"},
-		[]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "github.com/prometheus/client_golang", "golang.org/x/time/rate"},
+		[]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "github.com/go-logr/logr", "github.com/prometheus/client_golang", "golang.org/x/time/rate"},
 		"tells the API server what the Store says; knows neither who chose nor the backend",
 	},
 	"coe/kube/manifest": {

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,20 +14,20 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/kube"
 )
 
-// blocks are the commands of docs/kubernetes.md that run here: those that begin
-// with ```sh cluster, by the word after that.
-func blocks(t *testing.T) (all []block) {
+// commands are those of docs/kubernetes.md that run here: in blocks that begin with
+// ```sh cluster, of the kinds, which are the word after that.
+func commands(t *testing.T, kinds ...string) (code string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs/kubernetes.md"))
 	require.NoError(t, err)
 	for _, found := range regexp.MustCompile("(?ms)^```sh cluster ?(\\w*)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
-		all = append(all, block{name: found[1], code: found[2]})
+		if slices.Contains(kinds, found[1]) {
+			code += found[2]
+		}
 	}
-	require.NotEmpty(t, all)
-	return all
+	require.NotEmpty(t, code)
+	return code
 }
-
-type block struct{ name, code string }
 
 // checkout is a copy of what of the repository the commands need.
 type checkout struct {

@@ -42,8 +42,8 @@ type cluster struct {
 	kubelets map[string]*kubelet // by node
 }
 
-// nodes are named in the example, with these addresses.
-var nodes = []struct{ name, address string }{{"cp-1", "10.0.0.11"}, {"cp-2", "10.0.0.12"}, {"cp-3", "10.0.0.13"}}
+// nodes are named in docs/kubernetes.md, with these addresses. The last comes later.
+var nodes = []struct{ name, address string }{{"cp-1", "10.0.0.11"}, {"cp-2", "10.0.0.12"}, {"cp-3", "10.0.0.13"}, {"cp-4", "10.0.0.14"}}
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
@@ -54,15 +54,23 @@ func newCluster(t *testing.T) *cluster {
 	c := &cluster{plane, newCheckout(t, plane, program), map[string]*kubelet{}}
 	ours := fmt.Sprintf("127.%d.%d.", 64+rand.IntN(64), rand.IntN(256))
 	for i, n := range nodes {
-		_, err := plane.Client().CoreV1().Nodes().Create(t.Context(), newNode(n.name, n.address), metav1.CreateOptions{})
-		require.NoError(t, err)
 		c.kubelets[n.name] = &kubelet{
 			client: plane.Client(), api: plane.RESTConfig(),
 			node: n.name, address: ours + fmt.Sprint(11+i), dir: t.TempDir(),
 			programs: map[string]string{"coe-bridge": program, "etcd": hyperkube},
 		}
 	}
+	for _, n := range nodes[:3] {
+		c.join(t, n.name, n.address)
+	}
 	return c
+}
+
+// join makes a node of the cluster.
+func (c *cluster) join(t *testing.T, name, address string) {
+	t.Helper()
+	_, err := c.Client().CoreV1().Nodes().Create(t.Context(), newNode(name, address), metav1.CreateOptions{})
+	require.NoError(t, err)
 }
 
 // newNode is a control-plane node as it is before there is a network.
@@ -89,22 +97,13 @@ func newNode(name, address string) *corev1.Node {
 // install runs the documented commands.
 func (c *cluster) install(t *testing.T) {
 	t.Helper()
-	all := blocks(t)
-	var prepare, apply string
-	for _, b := range all {
-		if b.name == "apply" {
-			apply += b.code
-		} else {
-			prepare += b.code
-		}
-	}
-	c.run(t, c.here(prepare))
+	c.run(t, c.here(commands(t, "variables", "functions", "")))
 	api, err := url.Parse(c.URL())
 	require.NoError(t, err)
 	c.edit(t, "deploy/kubernetes/mine", append(c.addresses(),
 		"10.0.0.10", api.Hostname(), "6443", api.Port(), "backend: ovn", "backend: memory")...)
 	for range 2 { // it may be repeated
-		c.run(t, apply)
+		c.run(t, commands(t, "apply"))
 	}
 	c.run(t, "kubectl diff --server-side -k deploy/kubernetes/mine")
 }
@@ -127,15 +126,31 @@ func (c *cluster) pods(t *testing.T, component string, n int) []corev1.Pod {
 	t.Helper()
 	var found []corev1.Pod
 	require.Eventually(t, func() bool {
-		list, err := c.Client().CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{
-			LabelSelector: "app.kubernetes.io/name=coe-bridge,app.kubernetes.io/component=" + component,
-		})
-		require.NoError(t, err)
-		found = slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.Spec.NodeName == "" || p.DeletionTimestamp != nil })
+		found = c.bound(t, component)
 		return len(found) == n
 	}, patience, poll, "%d pods of %s on nodes", n, component)
 	slices.SortFunc(found, func(a, b corev1.Pod) int { return strings.Compare(a.Spec.NodeName, b.Spec.NodeName) })
 	return found
+}
+
+// podOf waits until a pod of a component is on a node.
+func (c *cluster) podOf(t *testing.T, component, node string) (found []corev1.Pod) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		found = slices.DeleteFunc(c.bound(t, component), func(p corev1.Pod) bool { return p.Spec.NodeName != node })
+		return len(found) == 1
+	}, patience, poll, "a pod of %s on %s", component, node)
+	return found
+}
+
+// bound are the pods of a component that are on nodes and to stay there.
+func (c *cluster) bound(t *testing.T, component string) []corev1.Pod {
+	t.Helper()
+	list, err := c.Client().CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{
+		LabelSelector: "app.kubernetes.io/name=coe-bridge,app.kubernetes.io/component=" + component,
+	})
+	require.NoError(t, err)
+	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.Spec.NodeName == "" || p.DeletionTimestamp != nil })
 }
 
 // start runs pods on their nodes, and waits until all are ready.
@@ -152,9 +167,15 @@ func (c *cluster) start(t *testing.T, pods []corev1.Pod) (all []*running) {
 
 // status is what a bridge says of itself.
 type status struct {
-	Leads    bool `json:"leads"`
-	InSync   bool `json:"in-sync"`
-	Complete bool `json:"complete"`
+	Leads    bool              `json:"leads"`
+	InSync   bool              `json:"in-sync"`
+	Complete bool              `json:"complete"`
+	Problems []problem         `json:"problem"`
+	Sources  []json.RawMessage `json:"source"`
+}
+
+type problem struct {
+	Name string `json:"name"`
 }
 
 // status asks a bridge, by the certificates that were made.
@@ -167,10 +188,10 @@ func (c *cluster) status(t *testing.T, r *running) (s status, ok bool) {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true,
 	}}
-	return askStatus(t, client, "https://"+r.kubelet.address+":8181")
+	return askStatus(t, client, "https://"+r.kubelet.address+":8181", password)
 }
 
-func askStatus(t *testing.T, client *http.Client, bridge string) (s status, ok bool) {
+func askStatus(t *testing.T, client *http.Client, bridge, password string) (s status, ok bool) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, bridge+"/restconf/operational/coe-status:status", nil)
 	require.NoError(t, err)
@@ -231,29 +252,29 @@ func newPod(name, node string) *corev1.Pod {
 func TestInstall(t *testing.T) {
 	c := newCluster(t)
 	c.install(t)
-	c.start(t, c.pods(t, "etcd", 3))
+	members := c.start(t, c.pods(t, "etcd", 3))
 	bridges := c.start(t, c.pods(t, "bridge", 2))
 	require.NotEqual(t, bridges[0].pod.Spec.NodeName, bridges[1].pod.Spec.NodeName)
 	leads := c.leader(t, bridges)
 	c.hasAddress(t, "first")
 
-	t.Run("the leader is killed and comes back", func(t *testing.T) {
-		killed := bridges[leads]
-		killed.end(t, syscall.SIGKILL)
-		c.leader(t, []*running{bridges[1-leads]})
-		c.hasAddress(t, "second")
-		bridges[leads] = killed.kubelet.run(t, killed.pod)
-		bridges[leads].becomesReady(t, c.ControlPlane)
-		leads = c.leader(t, bridges)
-	})
-	t.Run("a drain takes one bridge at a time", func(t *testing.T) {
-		c.awaitHealthy(t, 2)
-		require.NoError(t, c.evict(t, bridges[leads]))
-		require.True(t, apierrors.IsTooManyRequests(c.evict(t, bridges[1-leads])), "the other one is held")
-		bridges[leads].end(t, syscall.SIGTERM)
-		c.leader(t, []*running{bridges[1-leads]})
-		c.hasAddress(t, "third")
-	})
+	killed := bridges[leads]
+	killed.end(t, syscall.SIGKILL)
+	c.leader(t, []*running{bridges[1-leads]})
+	c.hasAddress(t, "second")
+	bridges[leads] = killed.kubelet.run(t, killed.pod)
+	bridges[leads].becomesReady(t, c.ControlPlane)
+
+	leads = c.leader(t, bridges)
+	c.awaitHealthy(t, 2)
+	require.NoError(t, c.evict(t, bridges[leads]))
+	require.True(t, apierrors.IsTooManyRequests(c.evict(t, bridges[1-leads])), "one at a time")
+	bridges[leads].end(t, syscall.SIGTERM)
+	c.leader(t, []*running{bridges[1-leads]})
+	c.hasAddress(t, "third")
+
+	c.replace(t, members[2], nodes[3].name, nodes[3].address)
+	c.hasAddress(t, "fourth")
 }
 
 // awaitHealthy waits until the budget counts that many bridges.

@@ -259,7 +259,9 @@ func (a *annotator) failed(n note, err error) (again time.Duration) {
 	a.metrics.patches.WithLabelValues(string(failure)).Inc()
 	switch failure {
 	case gone:
+		a.trouble.over()
 	case rejected:
+		a.trouble.over()
 		a.log.Warn("the API server rejects the annotation of a pod", "namespace", n.namespace, "name", n.name, "err", err)
 	default:
 		a.trouble.add(failure, err)
@@ -274,7 +276,6 @@ func (a *annotator) failed(n note, err error) (again time.Duration) {
 		delete(a.pods, n.uid)
 		return 0
 	}
-	p.sends = false
 	again = failure.backoff(p.failures)
 	p.failures++
 	p.notBefore = time.Now().Add(again)

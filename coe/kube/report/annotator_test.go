@@ -144,7 +144,7 @@ func TestAnnotationsOff(t *testing.T) {
 func TestAnnotationsAreCoalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, unlimited)
-		w.latency = 100 * time.Millisecond
+		w.slow(100 * time.Millisecond)
 		w.run()
 		w.create("web")
 		var want string
@@ -186,7 +186,7 @@ func TestEchoBeforeTheAnswer(t *testing.T) {
 		w.lease("web", "10.11.0.3")
 		synctest.Wait()
 
-		w.latency = time.Second
+		w.slow(time.Second)
 		before := w.pod("web")
 		value := w.lease("web", "10.11.0.4")
 		pass(time.Millisecond)
@@ -241,7 +241,7 @@ func TestTamperedWhileAPatchIsUnderWay(t *testing.T) {
 		w.create("web")
 		w.lease("web", "10.11.0.3")
 		synctest.Wait()
-		w.latency = time.Second
+		w.slow(time.Second)
 		want := w.lease("web", "10.11.0.4")
 		pass(time.Second / 2)
 		w.tamper("web", "mine") // the patch comes after it
@@ -267,9 +267,9 @@ func TestRevisionsThatAreNoNumbers(t *testing.T) {
 
 func TestPodThatIsGoneIsForgotten(t *testing.T) {
 	cases := map[string]func(w *world){
-		"deleted": func(w *world) { delete(w.pods, "shop/web") },
+		"deleted": func(w *world) { w.drop("web") },
 		"made anew under its name": func(w *world) {
-			w.pods["shop/web"].seen.UID, w.pods["shop/web"].seen.Annotation = "another", ""
+			w.change("web", func(s *kube.PodSeen) { s.UID, s.Annotation = "another", "" })
 		},
 		"the Reporter knows": func(w *world) {
 			w.reporter.Seen(kube.PodSeen{UID: "uid-web", Deleted: true})
@@ -279,7 +279,7 @@ func TestPodThatIsGoneIsForgotten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, unlimited)
-				w.latency = time.Second
+				w.slow(time.Second)
 				w.run()
 				w.create("web")
 				w.lease("web", "10.11.0.3")
@@ -338,18 +338,49 @@ func TestAnnotationsThatFailAreTriedAgain(t *testing.T) {
 	}
 }
 
+func TestPatchThatArrivedWithoutAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, unlimited)
+		w.run()
+		w.create("web")
+		w.lease("web", "10.11.0.3")
+		synctest.Wait()
+		w.failWith(errors.New("connection reset"))
+		value := w.lease("web", "10.11.0.4")
+		synctest.Wait()
+		w.lease("web", "10.11.0.5")
+		w.tamper("web", value) // what the patch has done
+		w.failWith(nil)
+		pass(10 * time.Second)
+		require.Empty(t, w.told(), "nobody has tampered")
+	})
+}
+
+func TestTroubleEndsWithItsPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, unlimited)
+		w.failWith(tooMany())
+		w.run()
+		w.create("web")
+		w.lease("web", "10.11.0.3")
+		pass(time.Second)
+		require.Len(t, w.reporter.Troubles(), 1)
+		w.reporter.Seen(kube.PodSeen{UID: "uid-web", Deleted: true})
+		pass(10 * time.Minute)
+		require.Empty(t, w.reporter.Troubles())
+	})
+}
+
 func TestHungAPIServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, unlimited)
-		w.latency = time.Hour
+		w.slow(time.Hour)
 		w.run()
 		w.create("web")
 		want := w.lease("web", "10.11.0.3")
 		pass(11 * time.Second)
 		require.Contains(t, strings.Join(w.reporter.Troubles(), ""), "deadline exceeded")
-		w.mu.Lock()
-		w.latency = 0
-		w.mu.Unlock()
+		w.slow(0)
 		pass(11 * time.Second)
 		require.Equal(t, want, w.annotation("web"))
 	})

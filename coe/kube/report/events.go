@@ -237,6 +237,7 @@ func (e *events) sent(key objectKey, s saying, event *corev1.Event, err error) (
 		e.counter.WithLabelValues("sent").Inc()
 		o.told(s, event, now)
 	case gone, rejected:
+		e.trouble.over()
 		e.log.Warn("the API server does not take an event", "namespace", key.namespace, "name", s.ref.Name, "reason", s.reason, "err", err)
 		e.counter.WithLabelValues("dropped").Inc()
 		o.told(s, nil, now)

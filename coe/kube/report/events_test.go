@@ -9,7 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
@@ -94,7 +93,7 @@ func TestProblemThatStaysComesAndGoes(t *testing.T) {
 		pass(time.Minute)
 		require.ElementsMatch(t, []string{"Warning PoolExhausted Pod/web: enlarge it x4", mapped}, w.told())
 
-		w.events = map[string]*corev1.Event{} // the API server has forgotten them
+		w.forgetEvents() // as the API server does
 		pass(retell)
 		require.Equal(t, []string{"Warning PoolExhausted Pod/web: enlarge it x1"}, w.told())
 

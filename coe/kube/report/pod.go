@@ -37,7 +37,8 @@ type pod struct {
 	// have is what the API server has, as of revision.
 	have     digest
 	revision string
-	// wrote tells that it has taken written; sends that sent is on its way.
+	// wrote tells that it has taken written; sends that sent is on its way, or that
+	// it is not known whether it has arrived.
 	wrote, sends  bool
 	written, sent digest
 	// tampered tells that somebody else has changed what was written.

@@ -15,8 +15,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
@@ -62,6 +64,7 @@ func (c *Config) setDefaults() {
 type Reporter struct {
 	annotator *annotator
 	events    *events
+	log       *slog.Logger
 }
 
 // New makes a Reporter that writes with clients of the given configuration, whose
@@ -82,12 +85,13 @@ func newReporter(cfg Config, p patcher, s sender, store *coe.Store, r prometheus
 	e := newEvents(cfg, s, store, log)
 	a := newAnnotator(cfg, p, store, e.restored, log)
 	register(r, a, e)
-	return &Reporter{annotator: a, events: e}
+	return &Reporter{annotator: a, events: e, log: log}
 }
 
 // Run writes until ctx is done: first what is not as the Store has it, then what
 // changes. It may be run again.
 func (r *Reporter) Run(ctx context.Context) {
+	ctx = klog.NewContext(ctx, logr.FromSlogHandler(r.log.Handler())) // what client-go has to tell
 	var parts sync.WaitGroup
 	parts.Go(func() { r.annotator.run(ctx) })
 	parts.Go(func() { r.events.run(ctx) })

@@ -67,8 +67,11 @@ func (f failure) backoff(n int) time.Duration {
 	if f == unavailable {
 		return backoff(n, 100*time.Millisecond, 5*time.Second)
 	}
-	return backoff(n, time.Second, 5*time.Minute)
+	return backoff(n, time.Second, maxBackoff)
 }
+
+// maxBackoff is when one that has failed is tried again at the latest.
+const maxBackoff = 5 * time.Minute
 
 // repeat is when a trouble that goes on, or comes back, is logged again.
 const repeat = 10 * time.Minute
@@ -139,18 +142,19 @@ func maxPause(f failure) time.Duration {
 	return 30 * time.Second
 }
 
-// over notes that a write was taken.
+// over notes that the API server has judged a write by itself.
 func (t *trouble) over() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.now, t.err, t.until, t.rounds = "", nil, time.Time{}, 0
 }
 
-// message says what the trouble is and what to do; empty for none.
+// message says what the trouble is and what to do; empty for none. One is none any
+// more when nothing is left that would be tried again.
 func (t *trouble) message() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.now == "" {
+	if t.now == "" || time.Since(t.until) > maxBackoff+maxPause(t.now) {
 		return ""
 	}
 	return fmt.Sprintf("%s are not written, the API server is %s to the bridge: %s: %v", t.what, t.now, t.advice(t.now), t.err)

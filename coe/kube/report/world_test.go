@@ -152,6 +152,26 @@ func (w *world) failWith(err error) {
 	}
 }
 
+// slow has every patch take a time.
+func (w *world) slow(latency time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.latency = latency
+}
+
+// drop removes a pod, and tells nobody.
+func (w *world) drop(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.pods, "shop/"+name)
+}
+
+func (w *world) forgetEvents() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.events)
+}
+
 // annotate implements patcher.
 func (w *world) annotate(ctx context.Context, n note) (string, error) {
 	key := n.namespace + "/" + n.name

@@ -15,12 +15,19 @@ import (
 // this writer's epoch.
 var ErrDeposed = errors.New("a later writer has claimed the northbound database")
 
+// ErrForeign says that the database belongs to a bridge with another datastore, until
+// an operator says that this one is no more: what this writer's datastore does not
+// know it would remove.
+var ErrForeign = errors.New("the northbound database belongs to a bridge with another datastore: " +
+	"give this one a database of its own; or stop the other for good, and remove coe-bridge/epoch from NB_Global's external_ids")
+
 // fence keeps a writer out whose time is over: each transaction waits, for no
 // time, on the writer's epoch in NB_Global. A database that was wiped or put
 // back has another NB_Global row, or none, and is fenced off likewise.
 type fence struct {
-	epoch string // "" is no fence
-	row   string // UUID of the NB_Global row
+	epoch     string // "" is no fence
+	datastore string // whose epoch it is; may be ""
+	row       string // UUID of the NB_Global row
 }
 
 // guard are the operations that a transaction begins with.
@@ -37,10 +44,15 @@ func (f fence) guard() []ovsdb.Operation {
 }
 
 func (f fence) mark() ovsdb.OvsMap {
-	return ovsdb.OvsMap{GoMap: map[any]any{idEpoch: f.epoch}}
+	mark := map[any]any{idEpoch: f.epoch}
+	if f.datastore != "" {
+		mark[idDatastore] = f.datastore
+	}
+	return ovsdb.OvsMap{GoMap: mark}
 }
 
-// claim writes our epoch into NB_Global, unless a later one is there. It makes
+// claim writes our epoch into NB_Global, unless a later one is there, or one of
+// another datastore. It makes
 // the row in a database that no northd has seen yet.
 func (s *session) claim(ctx context.Context) error {
 	if s.fence.epoch == "" {
@@ -80,6 +92,9 @@ func (f fence) take(rows []ovsdb.Row) (ops []ovsdb.Operation, uuid string, err e
 	id, _ := rows[0]["_uuid"].(ovsdb.UUID)
 	ids, _ := rows[0]["external_ids"].(ovsdb.OvsMap)
 	present, _ := ids.GoMap[idEpoch].(string)
+	if other, _ := ids.GoMap[idDatastore].(string); present != "" && other != "" && other != f.datastore {
+		return nil, "", fmt.Errorf("claim epoch %s of datastore %q: %w; its datastore is %q", f.epoch, f.datastore, ErrForeign, other)
+	}
 	if number(present) > number(f.epoch) {
 		return nil, "", fmt.Errorf("claim epoch %s: epoch %s is there: %w", f.epoch, present, ErrDeposed)
 	}
@@ -92,7 +107,7 @@ func (f fence) take(rows []ovsdb.Row) (ops []ovsdb.Operation, uuid string, err e
 		{
 			Op: ovsdb.OperationMutate, Table: nb.NBGlobalTable, Where: is(id.GoUUID),
 			Mutations: []ovsdb.Mutation{
-				*ovsdb.NewMutation("external_ids", ovsdb.MutateOperationDelete, ovsdb.OvsSet{GoSet: []any{idEpoch}}),
+				*ovsdb.NewMutation("external_ids", ovsdb.MutateOperationDelete, ovsdb.OvsSet{GoSet: []any{idEpoch, idDatastore}}),
 				*ovsdb.NewMutation("external_ids", ovsdb.MutateOperationInsert, f.mark()),
 			},
 		},

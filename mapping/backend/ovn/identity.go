@@ -41,8 +41,12 @@ const (
 	idFloating  = "coe-bridge/floating-ip/"      // and internal-ip/port-name
 )
 
-// idEpoch is the key of NB_Global's external_ids that names the writer.
-const idEpoch = "coe-bridge/epoch"
+// The keys of NB_Global's external_ids that name the writer, and whose epochs these
+// are.
+const (
+	idEpoch     = "coe-bridge/epoch"
+	idDatastore = "coe-bridge/datastore"
+)
 
 // space is the namespace of our rows' UUIDs. It must never change.
 var space = uuid.MustParse("5d3b2f0e-6f0c-5a2e-9b6e-0c0eb41d9e00")

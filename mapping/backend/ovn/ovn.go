@@ -46,6 +46,10 @@ type Config struct {
 	// Epoch is a decimal number that grows from one writer to the next. The
 	// database belongs to the writer with the greatest. Empty: it belongs to all.
 	Epoch string
+	// Datastore names what the epochs are counted by; epochs of two of them have
+	// nothing to do with each other. While the database has an epoch of another one,
+	// it is not written to. Empty: there is one alone.
+	Datastore string
 	// Timeout bounds each transaction that writes. Default 10 s.
 	Timeout time.Duration
 	// ReadTimeout bounds the reading of all that is ours. Default 30 s.

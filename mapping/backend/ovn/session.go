@@ -46,7 +46,7 @@ func dial(ctx context.Context, endpoint string, cfg *Config) (*session, error) {
 	if err := c.Connect(ctx); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
 	}
-	s := &session{client: c, fence: fence{epoch: cfg.Epoch}, lost: make(chan struct{})}
+	s := &session{client: c, fence: fence{epoch: cfg.Epoch, datastore: cfg.Datastore}, lost: make(chan struct{})}
 	if err := s.open(ctx); err != nil {
 		s.close()
 		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
@@ -71,7 +71,8 @@ func (s *session) open(ctx context.Context) error {
 
 // judge notes when NB_Global does not name our epoch any more.
 func (s *session) judge(row model.Model) {
-	if g, ok := row.(*nb.NBGlobal); ok && s.fence.epoch != "" && g.ExternalIDs[idEpoch] != s.fence.epoch {
+	g, ok := row.(*nb.NBGlobal)
+	if ok && s.fence.epoch != "" && (g.ExternalIDs[idEpoch] != s.fence.epoch || g.ExternalIDs[idDatastore] != s.fence.datastore) {
 		s.lose()
 	}
 }

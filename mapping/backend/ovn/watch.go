@@ -19,7 +19,8 @@ const (
 
 // Watch keeps a connection, and calls changed when the database may be another
 // than it was, after each reconnection, and when NB_Global is lost or names
-// another writer; and once when it gets out of reach. It ends with ctx, or with ErrDeposed.
+// another writer; and once when it gets out of reach. It ends with ctx, or with
+// ErrDeposed.
 func (b *Backend) Watch(ctx context.Context, changed func()) error {
 	var seen *session
 	retry := minRetry

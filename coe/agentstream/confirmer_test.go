@@ -1,0 +1,148 @@
+package agentstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+// diary is a journal in memory that can fail.
+type diary struct {
+	mu      sync.Mutex
+	records map[string][]byte
+	fails   int // how many calls are to fail
+	commits int
+}
+
+var errDiary = errors.New("the datastore is away")
+
+func (d *diary) trouble() error {
+	if d.fails > 0 {
+		d.fails--
+		return errDiary
+	}
+	return nil
+}
+
+func (d *diary) Load(context.Context) (map[string][]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.records), d.trouble()
+}
+
+func (d *diary) Commit(_ context.Context, puts map[string][]byte, deletes []string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(puts)+len(deletes) > d.MaxOps() {
+		return fmt.Errorf("%d changes are too many", len(puts)+len(deletes))
+	}
+	maps.Copy(d.records, puts)
+	for _, name := range deletes {
+		delete(d.records, name)
+	}
+	d.commits++
+	return d.trouble() // what failed was made all the same
+}
+
+func (d *diary) MaxOps() int { return 4 }
+
+func (d *diary) names() []string { return slices.Sorted(maps.Keys(d.records)) }
+
+// confirmWorld is a store, a journal, and what a backend has, by pod uid: the lease
+// as it was written.
+type confirmWorld struct {
+	t       *testing.T
+	store   *coe.Store
+	diary   *diary
+	backend map[string]*coe.Lease
+	c       *Confirmer
+}
+
+func newConfirmWorld(t *testing.T) *confirmWorld {
+	w := &confirmWorld{t: t, store: coe.NewStore(nil, coe.RESTCONF), diary: &diary{records: map[string][]byte{}}, backend: map[string]*coe.Lease{}}
+	w.c = NewConfirmer(w.store, w.diary, func(l *coe.Lease) bool { return w.backend[l.PodUID] == l }, slog.New(slog.DiscardHandler))
+	return w
+}
+
+func (w *confirmWorld) run() {
+	ctx, cancel := context.WithCancel(w.t.Context())
+	done := make(chan struct{})
+	go func() { w.c.Run(ctx); close(done) }()
+	w.t.Cleanup(func() { cancel(); <-done })
+}
+
+// lease gives a pod a lease, nil for none, and does not mark it.
+func (w *confirmWorld) lease(uid, addr string) *coe.Lease {
+	l := &coe.Lease{
+		PodUID: uid, InterfaceUID: uid, Namespace: "shop", Pod: uid, Name: "shop:" + uid, Node: netip.MustParseAddr("192.168.33.12"),
+		Addresses: []coe.LeasedAddress{{Address: netip.MustParseAddr(addr)}},
+	}
+	w.store.Update(func(tx *coe.Tx) {
+		tx.PutPod(coe.RESTCONF, &coe.Pod{UID: uid, Name: uid, Namespace: "shop"})
+		tx.PutLease(l)
+	})
+	return l
+}
+
+func TestConfirmer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newConfirmWorld(t)
+		old := w.lease("a", "10.11.0.3")
+		w.diary.records["gone/gone"] = []byte("{}")
+		w.run()
+		synctest.Wait()
+		sleep := func() { pause(t.Context(), 2*gather); synctest.Wait() }
+		sleep()
+		require.Empty(t, w.diary.names(), "the record of a pod that is gone goes; the backend has nothing yet")
+
+		w.backend["a"] = old
+		w.c.Mark("a")
+		sleep()
+		require.Equal(t, []string{"a/a"}, w.diary.names())
+		require.Equal(t, ConfirmationOf(old).Encode(), w.diary.records["a/a"])
+
+		commits := w.diary.commits
+		w.c.Mark("a", "nobody")
+		sleep()
+		require.Equal(t, commits, w.diary.commits, "what is as it should be is not written")
+
+		w.lease("a", "10.11.0.4")
+		w.c.Mark("a")
+		sleep()
+		require.Empty(t, w.diary.names(), "the backend has another address")
+	})
+}
+
+func TestConfirmerTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newConfirmWorld(t)
+		w.diary.fails = 1 // the first Load
+		var want []string
+		for i := range 11 {
+			uid := fmt.Sprintf("pod-%02d", i)
+			w.backend[uid] = w.lease(uid, fmt.Sprintf("10.11.0.%d", 3+i))
+			w.c.Mark(uid)
+			want = append(want, uid+"/"+uid)
+		}
+		w.run()
+		pause(t.Context(), retryAfter/2)
+		require.Empty(t, w.diary.names())
+		w.diary.mu.Lock()
+		w.diary.fails = 2 // Load again, and a Commit
+		w.diary.mu.Unlock()
+		pause(t.Context(), 4*retryAfter)
+		synctest.Wait()
+		require.Equal(t, want, w.diary.names())
+	})
+}

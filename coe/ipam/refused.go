@@ -1,0 +1,68 @@
+package ipam
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+// refused is what could not be given in a namespace, and why.
+type refused struct {
+	leases   map[coe.LeaseKey]coe.Refusal
+	services map[string]coe.Refusal
+}
+
+// Reasons that go when something comes back, or when the pools change.
+var (
+	healedByRoom  = []coe.Reason{coe.PoolExhausted, coe.AddressTaken, coe.AddressInvalid, coe.IDsExhausted}
+	healedByPools = []coe.Reason{coe.PoolExhausted, coe.AddressInvalid, coe.NoAddress, coe.NoClusterIP}
+)
+
+func (f *refused) any(reasons []coe.Reason) bool {
+	for _, r := range f.leases {
+		if slices.Contains(reasons, r.Reason) {
+			return true
+		}
+	}
+	for _, r := range f.services {
+		if slices.Contains(reasons, r.Reason) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *refused) lease(key coe.LeaseKey, why *coe.Refusal) {
+	if f.leases == nil {
+		f.leases = map[coe.LeaseKey]coe.Refusal{}
+	}
+	f.leases[key] = *why
+}
+
+func (f *refused) service(uid string, why *coe.Refusal) {
+	if f.services == nil {
+		f.services = map[string]coe.Refusal{}
+	}
+	f.services[uid] = *why
+}
+
+// changedRefusals returns the refusals of this round that differ from those
+// that the store has.
+func (r *round) changedRefusals() map[string]*refused {
+	changed := map[string]*refused{}
+	for _, s := range r.spaces {
+		had := r.waiting[s.name]
+		if had == nil {
+			had = &refused{}
+		}
+		if maps.Equal(had.leases, s.leases) && maps.Equal(had.services, s.refused.services) {
+			continue
+		}
+		changed[s.name] = &s.refused
+		if r.waiting[s.name] = &s.refused; len(s.leases)+len(s.refused.services) == 0 {
+			delete(r.waiting, s.name)
+		}
+	}
+	return changed
+}

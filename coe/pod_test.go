@@ -1,0 +1,33 @@
+package coe_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+func TestStorePod(t *testing.T) {
+	s := coe.NewStore(nil, coe.RESTCONF, coe.Kubernetes)
+	require.Zero(t, s.Pod("u1"))
+
+	pod := &coe.Pod{UID: "u1", Namespace: "a", Interfaces: []coe.PodInterface{{UID: "i2"}, {UID: "i1"}, {UID: "i3"}}}
+	l1 := &coe.Lease{PodUID: "u1", InterfaceUID: "i1", Namespace: "a"}
+	l2 := &coe.Lease{PodUID: "u1", InterfaceUID: "i2", Namespace: "a"}
+	s.Update(func(tx *coe.Tx) {
+		tx.PutPod(coe.RESTCONF, &coe.Pod{UID: "u1", Namespace: "b"})
+		tx.PutPod(coe.Kubernetes, pod)
+		tx.PutLease(l1)
+		tx.PutLease(l2)
+		tx.PutLease(&coe.Lease{PodUID: "u2", InterfaceUID: "u2", Namespace: "a"})
+	})
+	require.Equal(t, coe.PodState{Pod: pod, Origin: coe.Kubernetes, Leases: []*coe.Lease{l2, l1}}, s.Pod("u1"))
+
+	refusals := map[coe.LeaseKey]coe.Refusal{{PodUID: "u1", InterfaceUID: "i3"}: {Reason: coe.PoolExhausted}}
+	s.Update(func(tx *coe.Tx) { tx.SetRefusals("a", refusals, nil) })
+	require.True(t, s.Pod("u1").Refused)
+
+	s.Update(func(tx *coe.Tx) { tx.DeletePod(coe.Kubernetes, "u1") })
+	require.Equal(t, coe.PodState{Pod: &coe.Pod{UID: "u1", Namespace: "b"}, Origin: coe.RESTCONF}, s.Pod("u1"))
+}

@@ -1,0 +1,155 @@
+package trace
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+const podUID = "8f2a6d5e-0000-4000-8000-000000000001"
+
+var (
+	chosenAt = time.UnixMilli(1_700_000_000_123)
+	saidAt   = time.Unix(1_700_000_000, 0)
+	laterAt  = time.Unix(1_700_000_009, 0)
+)
+
+// world is a namespace with one pod that has come all the way.
+func world() *Namespace {
+	node, addr := netip.MustParseAddr("192.168.33.12"), netip.MustParseAddr("10.11.0.3")
+	block := &coe.Block{ELAN: netvirt.ELANName(node, "shop"), Prefix: netip.MustParsePrefix("10.11.0.0/29"), Gateway: netip.MustParseAddr("10.11.0.1")}
+	lease := &coe.Lease{
+		PodUID: podUID, InterfaceUID: podUID, Namespace: "shop", Pod: "web", Name: "shop:web", Primary: true,
+		Node: node, MAC: "0a:58:0a:0b:00:03", Chosen: chosenAt.UnixMilli(),
+		Addresses: []coe.LeasedAddress{{Address: addr, Network: block.Prefix, Gateway: block.Gateway}},
+	}
+	n := &Namespace{
+		View: coe.View{
+			Namespace: "shop",
+			Pods: []*coe.Pod{{
+				UID: podUID, Name: "web", Namespace: "shop", NodeName: "worker-1", HostIP: node,
+				Said: coe.Said{At: saidAt, Revision: "4711"},
+			}},
+			Leases: map[coe.LeaseKey]*coe.Lease{lease.Key(): lease},
+			Blocks: []*coe.Block{block},
+			ELANs:  map[string]*coe.ELANFact{block.ELAN: {Name: block.ELAN, VNI: 70000}},
+			VPN:    &coe.VPNFact{Name: "shop", Namespace: "shop", RD: 2},
+		},
+		Origin:   func(string) coe.Origin { return coe.Kubernetes },
+		Realised: netvirt.NewKindSet(netvirt.KindInterface, netvirt.KindELANInterface, netvirt.KindMACEntry, netvirt.KindVPNInterface, netvirt.KindAdjacency),
+		MappedAt: laterAt, Wanted: 8, ReachedAt: laterAt, Reached: 7,
+		Confirmed: func(*coe.Lease) (time.Time, int64, bool) { return laterAt, 12, true },
+	}
+	n.mapAll()
+	n.Has = func(k netvirt.Key) netvirt.Object { return n.Model[k] }
+	return n
+}
+
+func (n *Namespace) mapAll() { n.Model, n.Problems = mapping.Map(n.View, mapping.Settings{}) }
+
+func (n *Namespace) only(t *testing.T) Pod {
+	pods := n.Pods()
+	require.Len(t, pods, 1)
+	require.Len(t, pods[0].Steps, 6)
+	return pods[0]
+}
+
+func TestAllTheWay(t *testing.T) {
+	p := world().only(t)
+	require.Empty(t, p.Missing)
+	require.Equal(t, Confirmed, p.Reached())
+	require.Equal(t, []Step{
+		{Source, true, saidAt, "4711", "kubernetes says it, on node worker-1"},
+		{Address, true, chosenAt, "", "10.11.0.3 of 10.11.0.0/29, 0a:58:0a:0b:00:03"},
+		{Mapped, true, laterAt, "8", "interface shop:web"},
+		{Wanted, true, laterAt, "8", "5 objects"},
+		{Written, true, laterAt, "7", ""},
+		{Confirmed, true, laterAt, "12", ""},
+	}, p.Steps)
+}
+
+func TestFirstMissingStage(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		change  func(*Namespace)
+		missing Stage
+		says    string
+	}{
+		{"no node", func(n *Namespace) {
+			n.View.Pods[0] = &coe.Pod{UID: podUID, Name: "web", Namespace: "shop", NodeName: "worker-9"}
+			n.View.Leases = nil
+			n.mapAll()
+		}, Address, "NoNode: the address of the pod's node worker-9 is not known"},
+		{"being chosen", func(n *Namespace) {
+			n.View.Leases = nil
+			n.mapAll()
+		}, Address, "Waiting: an address is being chosen"},
+		{"refused", func(n *Namespace) {
+			n.View.Leases = nil
+			n.View.Refusals = map[coe.LeaseKey]coe.Refusal{{PodUID: podUID, InterfaceUID: podUID}: {Reason: coe.PoolExhausted, Message: "pool 10.11.0.0/29 is full"}}
+			n.mapAll()
+		}, Address, "PoolExhausted: pool 10.11.0.0/29 is full"},
+		{"released", func(n *Namespace) {
+			for k, l := range n.View.Leases {
+				gone := *l
+				gone.Released = 1
+				n.View.Leases[k] = &gone
+			}
+			n.mapAll()
+		}, Address, "Waiting: "},
+		{"not mapped", func(n *Namespace) {
+			n.View.VPN = nil
+			n.mapAll()
+		}, Mapped, "Waiting: "},
+		{"rejected", func(n *Namespace) {
+			n.Problems = append(n.Problems, coe.Problem{Kind: "interface", UID: "shop:web", Reason: coe.BackendRejected, Message: "name taken"})
+		}, Wanted, "the backend rejects interface shop:web: BackendRejected: name taken"},
+		{"not written", func(n *Namespace) {
+			n.Has = func(netvirt.Key) netvirt.Object { return nil }
+		}, Written, "the backend does not have interface shop:web as it is wanted"},
+		{"backend away", func(n *Namespace) {
+			n.Has = func(netvirt.Key) netvirt.Object { return nil }
+			n.Failure = "write to backend: connection refused"
+		}, Written, "connection refused"},
+		{"not confirmed", func(n *Namespace) {
+			n.Confirmed = func(*coe.Lease) (time.Time, int64, bool) { return time.Time{}, 0, false }
+		}, Confirmed, "shop:web is not known to be in the backend yet"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := world()
+			c.change(n)
+			p := n.only(t)
+			require.Equal(t, c.missing, p.Missing, p.Steps)
+			waits := false
+			for _, s := range p.Steps {
+				switch {
+				case s.Stage == c.missing:
+					require.False(t, s.Done)
+					require.Contains(t, s.Detail, c.says)
+					waits = true
+				case waits:
+					require.Equal(t, Step{Stage: s.Stage, Detail: "waits for " + string(c.missing)}, s)
+				default:
+					require.True(t, s.Done, s.Stage)
+				}
+			}
+		})
+	}
+}
+
+func TestNoNetwork(t *testing.T) {
+	n := world()
+	n.View.Pods[0] = &coe.Pod{UID: podUID, Name: "web", Namespace: "shop", NoNetwork: true}
+	n.View.Leases = nil
+	n.mapAll()
+	p := n.only(t)
+	require.Empty(t, p.Missing)
+	require.Equal(t, Source, p.Reached())
+	require.Contains(t, p.Steps[0].Detail, "it has no network of its own")
+}

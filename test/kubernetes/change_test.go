@@ -1,0 +1,88 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	kubetest "github.com/coe-bridge/coe-bridge/test/kube"
+)
+
+// living are the leases that are not released.
+func (r running) living() []lease {
+	var out []lease
+	for _, l := range r.leases() {
+		if l.Released == "" {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// deletePods deletes count pods.
+func (w *world) deletePods(t *testing.T, count int, pod func(i int) *corev1.Pod) {
+	t.Helper()
+	_, err := kubetest.Each(t.Context(), count, kubetest.Workers, func(ctx context.Context, i int) error {
+		p := pod(i)
+		return w.Client().CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{})
+	})
+	require.NoError(t, err)
+}
+
+// label gives a pod a label that it did not have.
+func (w *world) label(ctx context.Context, p *corev1.Pod) error {
+	_, err := w.Client().CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"labels":{"changed":"at-%d"}}}`, time.Now().UnixNano()), metav1.PatchOptions{})
+	return err
+}
+
+// makeNode makes the node of a number, with a podCIDR if that is not empty.
+func (w *world) makeNode(ctx context.Context, i int, podCIDR string) error {
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: kubetest.Node(i)},
+		Spec:       corev1.NodeSpec{PodCIDR: podCIDR},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: kubetest.NodeAddress(i).String()},
+		}},
+	}
+	if podCIDR != "" {
+		n.Spec.PodCIDRs = []string{podCIDR}
+	}
+	_, err := w.Client().CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{})
+	return err
+}
+
+// ports are the rows of those pods of a load that are chosen, by their names.
+func (w *world) ports(t *testing.T, chosen func(i int) bool, load kubetest.PodLoad) map[string]nb.LogicalSwitchPort {
+	t.Helper()
+	names := map[string]bool{}
+	for i := range load.Count {
+		p := load.Pod(i)
+		names[p.Namespace+":"+p.Name] = chosen(i)
+	}
+	now, err := w.rows.read(t.Context())
+	require.NoError(t, err)
+	out := map[string]nb.LogicalSwitchPort{}
+	for _, p := range now.ports {
+		if names[p.Name] {
+			out[p.Name] = p
+		}
+	}
+	return out
+}
+
+// addresses are the addresses of ports by their names.
+func addresses(ports map[string]nb.LogicalSwitchPort) map[string][]string {
+	out := map[string][]string{}
+	for name, p := range ports {
+		out[name] = p.Addresses
+	}
+	return out
+}

@@ -1,0 +1,219 @@
+// Package kubernetes proves the Kubernetes source on a real API server on the one
+// side and a real northbound database on the other: that storms, faults and
+// restarts end in the network that a fresh list of the cluster calls for.
+//
+// What that network is, is computed here from the API server's objects, without
+// the packages of the bridge that do the same.
+package kubernetes
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cmd/bridge"
+	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/dhcppool"
+	"github.com/coe-bridge/coe-bridge/test/bridgetest"
+	kubetest "github.com/coe-bridge/coe-bridge/test/kube"
+	"github.com/coe-bridge/coe-bridge/test/ovsdb"
+)
+
+const (
+	// converge is how long a bridge may take to reach what is wanted, on busy cores.
+	converge = 20 * time.Second
+	// recovery is how long it may take after a fault is over.
+	recovery = 10 * time.Second
+	// interval is between two looks.
+	interval = 20 * time.Millisecond
+)
+
+// podPool is the pool of most tests.
+var podPool = netip.MustParsePrefix("10.32.0.0/14")
+
+// world is a cluster, a northbound database, and bridges between the two.
+type world struct {
+	*kubetest.ControlPlane
+	nb   *ovsdb.Server
+	rows rows
+}
+
+// newWorld starts a cluster with nodes and namespaces, and an empty database.
+func newWorld(t *testing.T, config kubetest.Config, nodes, namespaces int) *world {
+	t.Helper()
+	w := &world{ControlPlane: kubetest.ForTest(t, config)}
+	_, err := w.MakeNodes(t.Context(), nodes)
+	require.NoError(t, err)
+	_, err = w.MakeNamespaces(t.Context(), namespaces)
+	require.NoError(t, err)
+	w.newBackend(t)
+	return w
+}
+
+// newBackend gives the world an empty database of the test's.
+func (w *world) newBackend(t *testing.T) {
+	t.Helper()
+	w.nb = ovsdb.Start(t)
+	w.rows = connect(t, w.nb.Endpoint())
+}
+
+// running is a bridge that a test runs, and the status that it shows.
+type running struct{ *bridgetest.Bridge }
+
+// serve starts a bridge between the cluster, as the administrator, and the
+// database, with podPool.
+func (w *world) serve(t *testing.T, options ...bridgetest.Option) running {
+	t.Helper()
+	all := []bridgetest.Option{bridgetest.OVN(w.nb.Endpoint()), withPools(t, podPool.String()), w.watched(t, w.Kubeconfig())}
+	return running{bridgetest.Start(t, append(all, options...)...)}
+}
+
+// watched has a bridge watch the cluster by a kubeconfig.
+func (w *world) watched(t *testing.T, kubeconfig string) bridgetest.Option {
+	return func(cfg *bridge.Config) {
+		api, err := kube.Connect(kubeconfig, "test", cfg.Log)
+		require.NoError(t, err)
+		cfg.Kubernetes = bridge.KubernetesConfig{API: api, AnnotateQPS: math.Inf(1)}
+	}
+}
+
+// withPools gives a bridge the pools of its settings.
+func withPools(t *testing.T, texts ...string) bridgetest.Option {
+	return func(cfg *bridge.Config) {
+		cfg.Pools = nil
+		for _, text := range texts {
+			pool, err := dhcppool.Parse(text)
+			require.NoError(t, err)
+			cfg.Pools = append(cfg.Pools, pool)
+		}
+	}
+}
+
+// neverReuse keeps a bridge from giving an address again while the test lasts.
+func neverReuse(cfg *bridge.Config) { cfg.ReuseDelay = time.Hour }
+
+// status is what a bridge says of itself.
+type status struct {
+	InSync      bool   `json:"in-sync"`
+	Complete    bool   `json:"complete"`
+	ClaimsError string `json:"claims-error"`
+	Sources     []struct {
+		Name      string `json:"name"`
+		Complete  bool   `json:"complete"`
+		Reachable bool   `json:"reachable"`
+		Resources []struct {
+			Name    string `json:"name"`
+			Problem string `json:"problem"`
+		} `json:"resource"`
+		Troubles []string `json:"trouble"`
+	} `json:"source"`
+	Problems []problem `json:"problem"`
+}
+
+// problem is what a status says can't be mapped.
+type problem struct {
+	Namespace string `json:"namespace"`
+	Kind      string `json:"kind"`
+	UID       string `json:"uid"`
+	Name      string `json:"name"`
+	Reason    string `json:"reason"`
+	Message   string `json:"message"`
+}
+
+func (r running) status() (s status) {
+	r.Get("operational/coe-status:status", &s)
+	return s
+}
+
+// inSync tells what keeps the bridge from being in sync.
+func (r running) inSync() error {
+	if s := r.status(); !s.InSync || !s.Complete {
+		return fmt.Errorf("not in sync: %+v", s)
+	}
+	return nil
+}
+
+// problem is what the status says of an object; nil for nothing.
+func (r running) problem(name string) *problem {
+	for _, p := range r.status().Problems {
+		if p.Name == name {
+			return &p
+		}
+	}
+	return nil
+}
+
+// hasProblem tells whether the status says that an object has a problem for a reason.
+func (r running) hasProblem(name, reason string) error {
+	if p := r.problem(name); p == nil || p.Reason != reason {
+		return fmt.Errorf("%s: want problem %s, the status says %+v", name, reason, p)
+	}
+	return nil
+}
+
+// lease is an entry of coe-status:leases.
+type lease struct {
+	PodUID    string       `json:"pod-uid"`
+	Name      string       `json:"interface-name"`
+	Node      netip.Addr   `json:"node"`
+	MAC       string       `json:"mac-address"`
+	Addresses []netip.Addr `json:"ip-address"`
+	Released  string       `json:"released"`
+}
+
+func (r running) leases() []lease {
+	var top struct {
+		Leases []lease `json:"lease"`
+	}
+	r.Get("operational/coe-status:leases", &top)
+	return top.Leases
+}
+
+// send makes a RESTCONF request that is to be answered with a status.
+func (r running) send(t *testing.T, want int, method, path, body string) string {
+	t.Helper()
+	got, answer := r.Do(method, path, body)
+	require.Equal(t, want, got, "%s %s: %s", method, path, answer)
+	return answer
+}
+
+// putPool posts a pool, as a client of RESTCONF does.
+func (r running) putPool(t *testing.T, want int, network, subnet, more string) string {
+	t.Helper()
+	return r.send(t, want, http.MethodPut,
+		"/restconf/config/dhcp_allocation_pool:dhcp_allocation_pool/network/"+network,
+		fmt.Sprintf(`{"network":[{"network-id":%q,"allocation-pool":[{"subnet":%q%s}]}]}`, network, subnet, more))
+}
+
+// await waits until holds returns nil.
+func await(t testing.TB, within time.Duration, what string, holds func() error) {
+	t.Helper()
+	awaitEach(t, interval, within, what, holds)
+}
+
+// awaitEach is await for what is not cheap to look at.
+func awaitEach(t testing.TB, interval, within time.Duration, what string, holds func() error) {
+	t.Helper()
+	deadline := time.NewTimer(within)
+	defer deadline.Stop()
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		err := holds()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			require.NoError(t, err, "%s, within %s", what, within)
+		case <-t.Context().Done():
+			require.NoError(t, t.Context().Err(), what)
+		}
+	}
+}

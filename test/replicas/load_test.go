@@ -1,0 +1,263 @@
+package replicas
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/coe-bridge/coe-bridge/test/ovsdb"
+)
+
+// object is a JSON object.
+type object map[string]any
+
+// nodes are the addresses of the nodes of a load's pods.
+var nodes = []string{"192.168.33.11", "192.168.33.12", "192.168.33.13"}
+
+// putPool gives every namespace one pool.
+func putPool(r *replica, subnet string) {
+	r.t.Helper()
+	pool := object{"subnet": subnet}
+	r.change(http.MethodPut, "dhcp_allocation_pool:dhcp_allocation_pool/network/default", object{
+		"network": []object{{"network-id": "default", "allocation-pool": []object{pool}}},
+	})
+}
+
+func podUID(n int) string  { return fmt.Sprintf("4e91c000-c0e0-4000-8000-%012d", n) }
+func podPath(n int) string { return "pod:coe/pods/" + podUID(n) }
+
+// podName is that of the pod's port too.
+func podName(n int) string { return fmt.Sprintf("ns-%d:pod-%d", n%3, n) }
+
+func podBody(n int) object {
+	namespace, name, _ := strings.Cut(podName(n), ":")
+	return object{"pods": []object{{
+		"uid": podUID(n), "name": name, "network-NS": namespace, "host-ip-address": nodes[n%len(nodes)],
+		"interface": []object{{"uid": podUID(n), "network-type": "VXLAN"}},
+	}}}
+}
+
+// load puts pods and deletes some, and keeps account of what was acknowledged.
+type load struct {
+	through *replica
+	random  *rand.Rand
+	every   time.Duration
+
+	mu      sync.Mutex
+	next    int
+	there   map[int]bool
+	unsure  map[int]bool // of the last request about the pod no answer came
+	refused []string
+}
+
+func newLoad(through *replica, seed uint64, every time.Duration) *load {
+	return &load{
+		through: through, random: rand.New(rand.NewPCG(seed, 1)), every: every,
+		there: map[int]bool{}, unsure: map[int]bool{},
+	}
+}
+
+// start makes requests until stop is called, which returns when the last is answered.
+func (l *load) start(t *testing.T) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(l.every)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			l.step(t.Context())
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+func (l *load) step(ctx context.Context) {
+	l.mu.Lock()
+	n, put := l.next, true
+	if old := l.random.IntN(l.next + 1); l.there[old] && l.random.IntN(4) == 0 {
+		n, put = old, false
+	} else {
+		l.next++
+	}
+	l.mu.Unlock()
+	method, body := http.MethodPut, any(podBody(n))
+	if !put {
+		method, body = http.MethodDelete, nil
+	}
+	status, answer, err := l.through.do(ctx, method, "/restconf/config/"+podPath(n), body)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err != nil || status == http.StatusServiceUnavailable:
+		l.unsure[n] = true
+	case status/100 != 2:
+		l.refused = append(l.refused, fmt.Sprintf("%s %s: %d %s", method, podPath(n), status, answer))
+	default:
+		l.there[n] = put
+	}
+}
+
+// number is that of the next pod.
+func (l *load) number() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.next
+}
+
+// requireSaid requires that the pods are there that were acknowledged, and returns
+// the uids of all. It settles what is not sure.
+func (l *load) requireSaid(t *testing.T, r *replica) map[string]int {
+	t.Helper()
+	var top struct {
+		Pods []struct {
+			UID string `json:"uid"`
+		} `json:"pods"`
+	}
+	require.NoError(t, r.read("config/pod:coe", &top))
+	got := map[string]bool{}
+	for _, p := range top.Pods {
+		got[p.UID] = true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	require.Empty(t, l.refused)
+	for n := range l.unsure {
+		l.there[n] = got[podUID(n)]
+	}
+	clear(l.unsure)
+	want := map[string]int{}
+	for n, there := range l.there {
+		if there {
+			want[podUID(n)] = n
+		}
+	}
+	require.Len(t, got, len(want))
+	for uid := range want {
+		require.Contains(t, got, uid)
+	}
+	return want
+}
+
+// lease is an entry of coe-status:leases.
+type lease struct {
+	PodUID    string       `json:"pod-uid"`
+	Name      string       `json:"interface-name"`
+	MAC       string       `json:"mac-address"`
+	Addresses []netip.Addr `json:"ip-address"`
+	Released  string       `json:"released"`
+}
+
+// requireExact requires that the northbound database has what follows from the pods
+// and the leases, and no more.
+func requireExact(t *testing.T, r *replica, nb *ovsdb.Server, pods map[string]int) {
+	t.Helper()
+	var top struct {
+		Leases []lease `json:"lease"`
+	}
+	require.NoError(t, r.read("operational/coe-status:leases", &top))
+	var want []string
+	for _, l := range top.Leases {
+		n, there := pods[l.PodUID]
+		if l.Released != "" {
+			require.False(t, there, "the lease of pod %d is released", n)
+			continue
+		}
+		require.True(t, there, "%s has a lease and is gone", l.Name)
+		require.Equal(t, podName(n), l.Name)
+		require.Len(t, l.Addresses, 1)
+		want = append(want, fmt.Sprintf("%s,%s %s", l.Name, l.MAC, l.Addresses[0]))
+	}
+	require.Len(t, want, len(pods))
+	got := ports(t, nb, "name,addresses")
+	require.ElementsMatch(t, want, got)
+}
+
+// ports are the columns of the ports of pods.
+func ports(t *testing.T, nb *ovsdb.Server, columns string) []string {
+	t.Helper()
+	out := nb.NBCtl(t, "--format=csv", "--data=bare", "--no-headings", "--columns="+columns, "find", "Logical_Switch_Port", `type=""`)
+	return slices.DeleteFunc(strings.Split(strings.TrimSpace(out), "\n"), func(line string) bool { return line == "" })
+}
+
+// registry watches the leases in etcd itself: no address is given twice, and none of
+// a living pod is changed.
+type registry struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	wrong  []string
+	events int
+}
+
+const (
+	recordsPrefix = "/coe-bridge/v1/records/"
+	leasePrefix   = recordsPrefix + "chosen/lease/"
+)
+
+// watchLeases watches until end is called.
+func watchLeases(t *testing.T, e *etcd) *registry {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	g := &registry{cancel: cancel, done: make(chan struct{})}
+	events := e.client().Watch(ctx, leasePrefix, clientv3.WithPrefix(), clientv3.WithRev(1))
+	go func() {
+		defer close(g.done)
+		holder, given := map[netip.Addr]string{}, map[string]netip.Addr{}
+		for answer := range events {
+			for _, event := range answer.Events {
+				g.events++
+				g.note(event, holder, given)
+			}
+		}
+	}()
+	return g
+}
+
+func (g *registry) note(event *clientv3.Event, holder map[netip.Addr]string, given map[string]netip.Addr) {
+	var l struct {
+		PodUID    string `json:"pod-uid"`
+		Addresses []struct {
+			Address netip.Addr `json:"address"`
+		} `json:"addresses"`
+	}
+	if event.Type == clientv3.EventTypeDelete {
+		return // an address that rests for longer than the test is not given again
+	}
+	if err := json.Unmarshal(event.Kv.Value, &l); err != nil {
+		g.wrong = append(g.wrong, err.Error())
+		return
+	}
+	for _, a := range l.Addresses {
+		if other := holder[a.Address]; other != "" && other != l.PodUID {
+			g.wrong = append(g.wrong, fmt.Sprintf("%s was %s's and is %s's", a.Address, other, l.PodUID))
+		}
+		if before, found := given[l.PodUID]; found && before != a.Address {
+			g.wrong = append(g.wrong, fmt.Sprintf("%s had %s and has %s", l.PodUID, before, a.Address))
+		}
+		holder[a.Address], given[l.PodUID] = l.PodUID, a.Address
+	}
+}
+
+// end requires that all was right.
+func (g *registry) end(t *testing.T) {
+	t.Helper()
+	g.cancel()
+	<-g.done
+	require.Positive(t, g.events)
+	require.Empty(t, g.wrong)
+}
