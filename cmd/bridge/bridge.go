@@ -79,7 +79,7 @@ func New(ctx context.Context, cfg Config) (*Bridge, error) {
 	b.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	b.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "coe_bridge_leader", Help: "1 while this replica leads, else 0.",
-	}, b.leadsMetric))
+	}, b.leadsMetric), census{b})
 	if err := b.open(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}

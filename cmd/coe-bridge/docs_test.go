@@ -6,15 +6,21 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+
+	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 )
 
 var update = flag.Bool("update", false, "write the generated tables of docs/operations.md")
@@ -76,10 +82,15 @@ func shownDefault(f *pflag.Flag) string {
 // metricTable is of what a bridge says of itself at /metrics once it has done
 // something; those of Go and of the process are described elsewhere.
 func metricTable(t *testing.T) string {
-	b := bridgeFor(t)
-	tell(t, b)
-	status, text := b.Do(http.MethodGet, "/metrics", "")
-	require.Equal(t, http.StatusOK, status)
+	b := bridgeFor(t, func(cfg *bridge.Config) {
+		cfg.Kubernetes = bridge.KubernetesConfig{API: &rest.Config{Host: smallCluster(t)}, AnnotateQPS: 10}
+	})
+	post(t, b, poolsPath, pool)
+	var text string
+	require.Eventually(t, func() bool {
+		_, text = b.Do(http.MethodGet, "/metrics", "")
+		return strings.Contains(text, "\ncoe_bridge_events_total{") && strings.Contains(text, "\ncoe_bridge_annotation_patches_total{")
+	}, 20*time.Second, 20*time.Millisecond, "a pod is annotated and another has an Event")
 	kinds := map[string]string{}
 	type metric struct{ name, help string }
 	var metrics []metric
@@ -103,4 +114,38 @@ func metricTable(t *testing.T) string {
 		fmt.Fprintf(&out, "| `%s` | %s | %s |\n", m.name, kinds[m.name], m.help)
 	}
 	return out.String()
+}
+
+// smallCluster is the URL of an API server with two pods, one of which can't be
+// given the address that it has.
+func smallCluster(t *testing.T) string {
+	lists := map[string]string{
+		"/api/v1/namespaces": "NamespaceList", "/api/v1/nodes": "NodeList", "/api/v1/services": "ServiceList",
+		"/api/v1/pods": "PodList", "/apis/discovery.k8s.io/v1/endpointslices": "EndpointSliceList",
+	}
+	pods := `
+		{"metadata": {"uid": "8f2a6d5e-0000-4000-8000-0000000000f1", "name": "one", "namespace": "small", "resourceVersion": "1"}, "status": {"hostIP": "192.168.33.12"}},
+		{"metadata": {"uid": "8f2a6d5e-0000-4000-8000-0000000000f2", "name": "two", "namespace": "small", "resourceVersion": "1"},
+		 "status": {"hostIP": "192.168.33.12", "podIP": "192.168.33.12", "podIPs": [{"ip": "192.168.33.12"}]}}`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		kind := lists[r.URL.Path]
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case kind == "":
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}`)
+		case r.URL.Query().Has("watch"):
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		default:
+			version, items := strings.TrimPrefix(strings.TrimPrefix(path.Dir(r.URL.Path), "/apis/"), "/api/"), ""
+			if kind == "PodList" {
+				items = pods
+			}
+			fmt.Fprintf(w, `{"kind": %q, "apiVersion": %q, "metadata": {"resourceVersion": "1"}, "items": [%s]}`, kind, version, items)
+		}
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections) // the watches
+	return server.URL
 }

@@ -20,8 +20,8 @@ const (
 )
 
 // bridgeFor starts a bridge and has the commands ask it.
-func bridgeFor(t *testing.T) *bridgetest.Bridge {
-	b := bridgetest.Start(t)
+func bridgeFor(t *testing.T, options ...bridgetest.Option) *bridgetest.Bridge {
+	b := bridgetest.Start(t, options...)
 	b.AwaitSync(20 * time.Second)
 	t.Setenv("COE_BRIDGE_SERVER", b.URL())
 	t.Setenv("COE_BRIDGE_PASSWORD", bridgetest.Password)

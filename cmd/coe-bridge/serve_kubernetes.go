@@ -24,7 +24,7 @@ func (f *kubernetesFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the Kubernetes cluster to watch; read again when it changes")
 	flags.BoolVar(&f.inCluster, "in-cluster", false, "watch the Kubernetes cluster that this process is a pod of, as its service account")
-	flags.StringVar(&f.annotateQPS, "annotate-qps", "50", "how many pods a second get their annotation; 0: none, inf: as many as the API server takes")
+	flags.StringVar(&f.annotateQPS, "annotate-qps", "200", "how many pods a second get their annotation; 0: none, inf: as many as the API server takes")
 	_ = cmd.MarkFlagFilename("kubeconfig")
 }
 

@@ -218,6 +218,19 @@ func (h *Hub) Confirmed(key coe.LeaseKey) (at time.Time, revision int64, ok bool
 	return i.at, i.revision, true
 }
 
+// Count is how many interfaces are confirmed.
+func (h *Hub) Count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for _, i := range h.interfaces {
+		if i.confirmed() {
+			n++
+		}
+	}
+	return n
+}
+
 // Keys implements stream.Source: the nodes that have an interface.
 func (h *Hub) Keys() []string { return h.streams.Streams() }
 

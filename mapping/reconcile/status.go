@@ -216,3 +216,19 @@ func (l *Loop) Has(s netvirt.Scope, k netvirt.Key) netvirt.Object {
 	defer l.mu.RUnlock()
 	return l.have[s][k]
 }
+
+// Count is how many objects of a kind the backend has, or had last while that is
+// unknown.
+func (l *Loop) Count(kind netvirt.Kind) int {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	n := 0
+	for _, m := range l.have {
+		for k := range m {
+			if k.Kind == kind {
+				n++
+			}
+		}
+	}
+	return n
+}

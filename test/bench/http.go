@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/test/figures"
 	"github.com/coe-bridge/coe-bridge/test/synth"
 )
 
@@ -25,8 +26,8 @@ var oneInNamespaces = synth.Cluster{Nodes: 10, Namespaces: 100}
 // and from 16, by turns with a bare handler over an etcd of its own. The bridge
 // gives each pod its address and maps it meanwhile; what of that is left when
 // its turn is over is waited for and not counted.
-func measurePut(ctx context.Context, b *bench) ([]figure, error) {
-	var figures []figure
+func measurePut(ctx context.Context, b *bench) ([]figures.Figure, error) {
+	var all []figures.Figure
 	for _, c := range []struct{ clients, chunk int }{{1, 200}, {maxClients, 600}} {
 		b.say("putting pods from %d clients, by turns with a bare handler", c.clients)
 		took, err := b.comparePuts(ctx, c.clients, c.chunk)
@@ -34,14 +35,14 @@ func measurePut(ctx context.Context, b *bench) ([]figure, error) {
 			return nil, err
 		}
 		puts := float64(putRounds * c.chunk)
-		figures = append(figures, figure{
-			name: fmt.Sprintf("durable PUT of a pod, %d client(s)", c.clients),
-			measured: fmt.Sprintf("%.2f of a bare handler's rate (%.0f/s, bare %.0f/s)",
+		all = append(all, figures.Figure{
+			Name: fmt.Sprintf("durable PUT of a pod, %d client(s)", c.clients),
+			Measured: fmt.Sprintf("%.2f of a bare handler's rate (%.0f/s, bare %.0f/s)",
 				took.rate(), puts/took.ours.Seconds(), puts/took.bare.Seconds()),
-			bound: fmt.Sprintf("at least %g", putRate), within: took.rate() >= putRate,
+			Bound: fmt.Sprintf("at least %g", putRate), Within: took.rate() >= putRate,
 		})
 	}
-	return figures, nil
+	return all, nil
 }
 
 func (b *bench) comparePuts(ctx context.Context, clients, chunk int) (sum comparison, err error) {
@@ -103,7 +104,7 @@ func putRound(ctx context.Context, ours *running, handler *bare, clients, from, 
 
 // measureGet reads one pod over and over, by turns with a handler that writes
 // the same bytes.
-func measureGet(ctx context.Context, b *bench) (figures []figure, err error) {
+func measureGet(ctx context.Context, b *bench) (all []figures.Figure, err error) {
 	dir, err := b.folder("get")
 	if err != nil {
 		return nil, err
@@ -139,11 +140,11 @@ func measureGet(ctx context.Context, b *bench) (figures []figure, err error) {
 		return nil, err
 	}
 	const requests = getRounds * getChunk
-	return []figure{{
-		name: "GET of one pod",
-		measured: fmt.Sprintf("%.2f times a bare handler's time (%s, bare %s)",
-			1/sum.rate(), short(sum.ours/requests), short(sum.bare/requests)),
-		bound: fmt.Sprintf("at most %d", getFactor), within: 1/sum.rate() <= getFactor,
+	return []figures.Figure{{
+		Name: "GET of one pod",
+		Measured: fmt.Sprintf("%.2f times a bare handler's time (%s, bare %s)",
+			1/sum.rate(), figures.Short(sum.ours/requests), figures.Short(sum.bare/requests)),
+		Bound: fmt.Sprintf("at most %d", getFactor), Within: 1/sum.rate() <= getFactor,
 	}}, nil
 }
 

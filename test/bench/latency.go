@@ -15,6 +15,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/test/figures"
 	"github.com/coe-bridge/coe-bridge/test/nbcopy"
 	"github.com/coe-bridge/coe-bridge/test/ovsdb"
 	"github.com/coe-bridge/coe-bridge/test/synth"
@@ -31,7 +32,7 @@ const (
 // measureLatency puts pods one by one, 20 a second, and has a client of its own
 // watch their rows come into the northbound database. Measured is the time from
 // the answer to the PUT until the row is seen.
-func measureLatency(ctx context.Context, b *bench) (figures []figure, err error) {
+func measureLatency(ctx context.Context, b *bench) (all []figures.Figure, err error) {
 	dir, err := b.folder("latency")
 	if err != nil {
 		return nil, err
@@ -68,9 +69,9 @@ func measureLatency(ctx context.Context, b *bench) (figures []figure, err error)
 		return nil, err
 	}
 	name := "pod PUT answered, to row in NB, 20 pods/s: "
-	return []figure{
-		atMost(name+"p50", percentile(took, 50), latencyP50),
-		atMost(name+"p99", percentile(took, 99), latencyP99),
+	return []figures.Figure{
+		figures.AtMost(name+"p50", figures.Percentile(took, 50), latencyP50),
+		figures.AtMost(name+"p99", figures.Percentile(took, 99), latencyP99),
 	}, nil
 }
 
@@ -91,11 +92,6 @@ func (r *running) putPaced(ctx context.Context, cluster synth.Cluster) (map[stri
 		}
 	}
 	return answered, nil
-}
-
-// percentile is the duration that p of 100 do not exceed.
-func percentile(sorted []time.Duration, p int) time.Duration {
-	return sorted[max(0, (len(sorted)*p+99)/100-1)]
 }
 
 // watcher notes when switch ports come into a northbound database.

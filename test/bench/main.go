@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/restconf"
+	"github.com/coe-bridge/coe-bridge/test/figures"
 )
 
 // The credentials of every bridge that is measured; they are kept as bcrypt
@@ -30,7 +31,7 @@ const user, password = "admin", "admin"
 // measurements in the order of the table.
 var measurements = []struct {
 	name    string
-	measure func(context.Context, *bench) ([]figure, error)
+	measure func(context.Context, *bench) ([]figures.Figure, error)
 }{
 	{"map", measureMap},
 	{"start", measureStart},
@@ -73,14 +74,14 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
-	figures, err := b.profiled(*profile, func() ([]figure, error) { return b.measure(ctx, wanted) })
+	all, err := b.profiled(*profile, func() ([]figures.Figure, error) { return b.measure(ctx, wanted) })
 	if err != nil {
 		return err
 	}
-	if err := write(os.Stdout, figures); err != nil {
+	if err := figures.Write(os.Stdout, all); err != nil {
 		return err
 	}
-	if *check && slices.ContainsFunc(figures, func(f figure) bool { return !f.within }) {
+	if *check && figures.Outside(all) {
 		return errOutside
 	}
 	return nil
@@ -113,22 +114,22 @@ func newBench() (*bench, error) {
 	return b, nil
 }
 
-func (b *bench) measure(ctx context.Context, wanted []string) ([]figure, error) {
-	var all []figure
+func (b *bench) measure(ctx context.Context, wanted []string) ([]figures.Figure, error) {
+	var all []figures.Figure
 	for _, m := range measurements {
 		if !slices.Contains(wanted, m.name) {
 			continue
 		}
-		figures, err := m.measure(ctx, b)
+		measured, err := m.measure(ctx, b)
 		if err != nil {
 			return nil, fmt.Errorf("measure %s: %w", m.name, err)
 		}
-		all = append(all, figures...)
+		all = append(all, measured...)
 	}
 	return all, nil
 }
 
-func (b *bench) profiled(path string, measure func() ([]figure, error)) (figures []figure, err error) {
+func (b *bench) profiled(path string, measure func() ([]figures.Figure, error)) (all []figures.Figure, err error) {
 	if path == "" {
 		return measure()
 	}

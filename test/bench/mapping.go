@@ -7,6 +7,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/test/figures"
 	"github.com/coe-bridge/coe-bridge/test/synth"
 )
 
@@ -15,8 +16,8 @@ var settings = mapping.Settings{Isolation: mapping.IsolationNone, DHCPLeaseTime:
 
 // measureMap maps a namespace again and again in which one pod has changed, as
 // the loop does, and compares the result with the model before.
-func measureMap(_ context.Context, b *bench) ([]figure, error) {
-	var figures []figure
+func measureMap(_ context.Context, b *bench) ([]figures.Figure, error) {
+	var all []figures.Figure
 	for _, c := range []struct {
 		pods   int
 		repeat int
@@ -38,9 +39,9 @@ func measureMap(_ context.Context, b *bench) ([]figure, error) {
 			step++
 		})
 		name := fmt.Sprintf("Map and Diff after one change, namespace of %d pods", c.pods)
-		figures = append(figures, atMost(name, took, c.bound))
+		all = append(all, figures.AtMost(name, took, c.bound))
 	}
-	return figures, nil
+	return all, nil
 }
 
 // mapRounds is how often the mapping is measured.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/test/figures"
 	"github.com/coe-bridge/coe-bridge/test/nbcopy"
 	"github.com/coe-bridge/coe-bridge/test/ovsdb"
 	"github.com/coe-bridge/coe-bridge/test/synth"
@@ -23,7 +24,7 @@ const (
 // from the datastore, comparing them with their leases, reading the database,
 // mapping, and writing. It does not have the start of the embedded etcd, which
 // comes before. A bare client then writes the same rows into another database.
-func measureStart(ctx context.Context, b *bench) ([]figure, error) {
+func measureStart(ctx context.Context, b *bench) ([]figures.Figure, error) {
 	dir, err := b.folder("start")
 	if err != nil {
 		return nil, err
@@ -38,15 +39,15 @@ func measureStart(ctx context.Context, b *bench) ([]figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.say("5,000 pods known at start, round %d of %d: bridge %s, bare client %s", n+1, startRounds, short(one.ours), short(one.bare))
+		b.say("5,000 pods known at start, round %d of %d: bridge %s, bare client %s", n+1, startRounds, figures.Short(one.ours), figures.Short(one.bare))
 		sum.ours += one.ours
 		sum.bare += one.bare
 	}
-	return []figure{{
-		name: "5,000 pods known at start, 10 nodes, 20 namespaces: to all NB rows",
-		measured: fmt.Sprintf("%.2f of the bare client's rate (%s, bare %s)",
-			sum.rate(), short(sum.ours/startRounds), short(sum.bare/startRounds)),
-		bound: fmt.Sprintf("at least %g", startRate), within: sum.rate() >= startRate,
+	return []figures.Figure{{
+		Name: "5,000 pods known at start, 10 nodes, 20 namespaces: to all NB rows",
+		Measured: fmt.Sprintf("%.2f of the bare client's rate (%s, bare %s)",
+			sum.rate(), figures.Short(sum.ours/startRounds), figures.Short(sum.bare/startRounds)),
+		Bound: fmt.Sprintf("at least %g", startRate), Within: sum.rate() >= startRate,
 	}}, nil
 }
 

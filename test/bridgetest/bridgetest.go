@@ -71,6 +71,13 @@ func Start(t testing.TB, options ...Option) *Bridge {
 	return b
 }
 
+// At asks a bridge that runs elsewhere, which is not to be restarted here.
+func At(t testing.TB, url string) *Bridge {
+	b := &Bridge{t: t, url: url, client: &http.Client{Timeout: 30 * time.Second}}
+	t.Cleanup(b.client.CloseIdleConnections)
+	return b
+}
+
 func (b *Bridge) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	run, err := bridge.New(ctx, b.cfg)

@@ -55,7 +55,9 @@ func TestRights(t *testing.T) {
 	t.Run("no more", func(t *testing.T) { refused(t, plane) })
 	for i, missing := range rightsOf(role.Rules) {
 		t.Run("without "+missing.String(), func(t *testing.T) {
-			t.Parallel()
+			if missing.verb == "list" || missing.verb == "watch" {
+				t.Parallel() // the others are after what this bridge alone writes
+			}
 			account := fmt.Sprintf("without-%d", i)
 			w.allow(t, account, without(rightsOf(role.Rules), missing))
 			b := w.serve(t, account, annotating(missing))

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -86,3 +87,12 @@ func addresses(ports map[string]nb.LogicalSwitchPort) map[string][]string {
 	}
 	return out
 }
+
+// putPod sends a pod on the node of a number, as a client of RESTCONF does.
+func (r running) putPod(t *testing.T, uid, name, namespace string, node int) {
+	t.Helper()
+	r.send(t, http.StatusCreated, http.MethodPut, podPath(uid), fmt.Sprintf(
+		`{"pods":[{"uid":%q,"name":%q,"network-NS":%q,"host-ip-address":%q}]}`, uid, name, namespace, kubetest.NodeAddress(node)))
+}
+
+func podPath(uid string) string { return "/restconf/config/pod:coe/pods/" + uid }

@@ -28,8 +28,8 @@ func TestStorms(t *testing.T) {
 	dir := t.TempDir()
 	b := w.serve(t, withDir(dir))
 	w.awaitExact(t, b, converge)
-	before := w.calm(t, b)
-
+	var before footprint
+	t.Run("calm", func(t *testing.T) { before = w.calm(t, b) })
 	t.Run("pods created and deleted", func(t *testing.T) {
 		load := kubetest.PodLoad{Count: 5000, Namespaces: stormNamespaces, Nodes: stormNodes}
 		made, err := w.MakePods(t.Context(), load)

@@ -53,17 +53,18 @@ func (p *Process) Log() string { return p.log.String() }
 
 func (p *Process) socket() string { return filepath.Join(p.dir, "nb.sock") }
 
-func (p *Process) database() string { return filepath.Join(p.dir, "nb.db") }
+// Database is the path of the database, to which the server appends each transaction.
+func (p *Process) Database() string { return filepath.Join(p.dir, "nb.db") }
 
 // Wipe starts the server anew with an empty database.
 func (p *Process) Wipe() error {
 	if err := p.Kill(); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(p.database()); err != nil {
+	if err := os.RemoveAll(p.Database()); err != nil {
 		return fmt.Errorf("remove the northbound database: %w", err)
 	}
-	out, err := exec.Command("ovsdb-tool", "create", p.database(), Schema).CombinedOutput()
+	out, err := exec.Command("ovsdb-tool", "create", p.Database(), Schema).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("create a northbound database: %w: %s; install the Debian packages openvswitch-switch and ovn-common", err, out)
 	}
@@ -77,7 +78,7 @@ func (p *Process) Restart() error {
 		return err
 	}
 	args := append([]string{
-		p.database(), "--remote=punix:" + p.socket(), "--unixctl=" + filepath.Join(p.dir, "nb.ctl"), "-vconsole:warn",
+		p.Database(), "--remote=punix:" + p.socket(), "--unixctl=" + filepath.Join(p.dir, "nb.ctl"), "-vconsole:warn",
 	}, p.args...)
 	proc := exec.Command("ovsdb-server", args...)
 	proc.Stdout, proc.Stderr = &p.log, &p.log

@@ -55,15 +55,17 @@ type load struct {
 	every   time.Duration
 
 	mu      sync.Mutex
-	next    int
+	first   int // the number of its first pod
+	next    int // how many there were
 	there   map[int]bool
 	unsure  map[int]bool // of the last request about the pod no answer came
 	refused []string
 }
 
-func newLoad(through *replica, seed uint64, every time.Duration) *load {
+// newLoad has numbers of pods from first on.
+func newLoad(through *replica, seed uint64, first int, every time.Duration) *load {
 	return &load{
-		through: through, random: rand.New(rand.NewPCG(seed, 1)), every: every,
+		through: through, random: rand.New(rand.NewPCG(seed, uint64(first))), every: every, first: first,
 		there: map[int]bool{}, unsure: map[int]bool{},
 	}
 }
@@ -89,8 +91,8 @@ func (l *load) start(t *testing.T) (stop func()) {
 
 func (l *load) step(ctx context.Context) {
 	l.mu.Lock()
-	n, put := l.next, true
-	if old := l.random.IntN(l.next + 1); l.there[old] && l.random.IntN(4) == 0 {
+	n, put := l.first+l.next, true
+	if old := l.first + l.random.IntN(l.next+1); l.there[old] && l.random.IntN(4) == 0 {
 		n, put = old, false
 	} else {
 		l.next++
@@ -117,12 +119,12 @@ func (l *load) step(ctx context.Context) {
 func (l *load) number() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.next
+	return l.first + l.next
 }
 
 // requireSaid requires that the pods are there that were acknowledged, and returns
-// the uids of all. It settles what is not sure.
-func (l *load) requireSaid(t *testing.T, r *replica) map[string]int {
+// the numbers of all by their uids. It settles what is not sure.
+func requireSaid(t *testing.T, r *replica, loads ...*load) map[string]int {
 	t.Helper()
 	var top struct {
 		Pods []struct {
@@ -134,17 +136,17 @@ func (l *load) requireSaid(t *testing.T, r *replica) map[string]int {
 	for _, p := range top.Pods {
 		got[p.UID] = true
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	require.Empty(t, l.refused)
-	for n := range l.unsure {
-		l.there[n] = got[podUID(n)]
-	}
-	clear(l.unsure)
 	want := map[string]int{}
-	for n, there := range l.there {
-		if there {
-			want[podUID(n)] = n
+	for _, l := range loads {
+		require.Empty(t, l.refused)
+		for n := range l.unsure {
+			l.there[n] = got[podUID(n)]
+		}
+		clear(l.unsure)
+		for n, there := range l.there {
+			if there {
+				want[podUID(n)] = n
+			}
 		}
 	}
 	require.Len(t, got, len(want))
@@ -163,16 +165,21 @@ type lease struct {
 	Released  string       `json:"released"`
 }
 
+func (r *replica) leases() []lease {
+	r.t.Helper()
+	var top struct {
+		Leases []lease `json:"lease"`
+	}
+	require.NoError(r.t, r.read("operational/coe-status:leases", &top))
+	return top.Leases
+}
+
 // requireExact requires that the northbound database has what follows from the pods
 // and the leases, and no more.
 func requireExact(t *testing.T, r *replica, nb *ovsdb.Server, pods map[string]int) {
 	t.Helper()
-	var top struct {
-		Leases []lease `json:"lease"`
-	}
-	require.NoError(t, r.read("operational/coe-status:leases", &top))
 	var want []string
-	for _, l := range top.Leases {
+	for _, l := range r.leases() {
 		n, there := pods[l.PodUID]
 		if l.Released != "" {
 			require.False(t, there, "the lease of pod %d is released", n)
@@ -183,9 +190,23 @@ func requireExact(t *testing.T, r *replica, nb *ovsdb.Server, pods map[string]in
 		require.Len(t, l.Addresses, 1)
 		want = append(want, fmt.Sprintf("%s,%s %s", l.Name, l.MAC, l.Addresses[0]))
 	}
-	require.Len(t, want, len(pods))
+	if len(want) != len(pods) {
+		st, err := r.status()
+		require.NoError(t, err)
+		require.Equal(t, len(pods), len(want), "leases; status: %.2000v", fmt.Sprint(st))
+	}
 	got := ports(t, nb, "name,addresses")
-	require.ElementsMatch(t, want, got)
+	require.Empty(t, without(want, got), "ports that are missing")
+	require.Empty(t, without(got, want), "ports that should not be there")
+}
+
+// without are the elements of a that b does not have.
+func without(a, b []string) []string {
+	have := map[string]bool{}
+	for _, x := range b {
+		have[x] = true
+	}
+	return slices.DeleteFunc(slices.Clone(a), func(x string) bool { return have[x] })
 }
 
 // ports are the columns of the ports of pods.

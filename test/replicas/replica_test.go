@@ -66,7 +66,7 @@ func startReplica(t *testing.T, name string, args ...string) *replica {
 	require.NoError(t, err)
 	r := &replica{t: t, name: name, log: newReplicaLog(), http: &http.Client{Timeout: requestTimeout, Transport: &http.Transport{}}}
 	r.cmd = exec.Command(path, append([]string{
-		"serve", "--dev", "--listen", "127.0.0.1:0", "--log-format", "json", "--address-reuse-delay", "1h",
+		"serve", "--dev", "--listen", "127.0.0.1:0", "--log-format", "json",
 	}, args...)...)
 	output, err := r.cmd.StderrPipe()
 	require.NoError(t, err)
@@ -92,20 +92,17 @@ func startReplica(t *testing.T, name string, args ...string) *replica {
 
 // startReplicas starts several on one etcd and one northbound database, one after the
 // other. One of them leads when it returns, the first.
-func startReplicas(t *testing.T, n int, e *etcd, nb *ovsdb.Server) []*replica {
+func startReplicas(t *testing.T, n int, e *etcd, nb *ovsdb.Server, args ...string) []*replica {
 	t.Helper()
+	args = append(args, "--etcd-endpoints", strings.Join(e.endpoints(), ","), "--backend", "ovn", "--ovn-nb", nb.Endpoint())
 	var all []*replica
 	for i := range n {
-		all = append(all, startReplica(t, fmt.Sprintf("replica %d", i), onShared(e, nb)...))
+		all = append(all, startReplica(t, fmt.Sprintf("replica %d", i), args...))
 		if i == 0 {
 			await(t, patience, "the first leads", func() error { return all[0].leads(true) })
 		}
 	}
 	return all
-}
-
-func onShared(e *etcd, nb *ovsdb.Server) []string {
-	return []string{"--etcd-endpoints", strings.Join(e.endpoints(), ","), "--backend", "ovn", "--ovn-nb", nb.Endpoint()}
 }
 
 // signal sends the process a signal.

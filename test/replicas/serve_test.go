@@ -85,7 +85,7 @@ func snapshot(t *testing.T, r *replica, node string) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/rests/streams/node-interfaces/"+node, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/rests/streams/node-interfaces="+node, nil)
 	require.NoError(t, err)
 	req.SetBasicAuth(bridgetest.User, bridgetest.Password)
 	res, err := r.http.Transport.RoundTrip(req)

@@ -21,6 +21,10 @@ const (
 	loadPace     = 50 * time.Millisecond // 20 pods/s
 )
 
+// addressesRest has them do so for longer than a test takes: an address that was given
+// is given to no other pod.
+var addressesRest = []string{"--address-reuse-delay", "1h"}
+
 // TestLeaderIsKilled kills the leader under load, and then the next.
 func TestLeaderIsKilled(t *testing.T) {
 	for _, seed := range []uint64{1, 2} {
@@ -43,11 +47,11 @@ func TestLeaderIsStopped(t *testing.T) {
 func takeOver(t *testing.T, seed uint64, bound time.Duration, end func(*replica)) {
 	t.Helper()
 	nb, e := ovsdb.Start(t), startEtcd(t, 1)
-	all := startReplicas(t, 2, e, nb)
+	all := startReplicas(t, 2, e, nb, addressesRest...)
 	putPool(all[0], "10.42.0.0/16")
 	leases := watchLeases(t, e)
 	through := all[1]
-	l := newLoad(through, seed, loadPace)
+	l := newLoad(through, seed, 0, loadPace)
 	stop := l.start(t)
 	await(t, patience, "the load has reached the database", func() error { return rowSince(t, nb, 20) })
 
@@ -62,7 +66,7 @@ func takeOver(t *testing.T, seed uint64, bound time.Duration, end func(*replica)
 
 	stop()
 	through.awaitSync()
-	requireExact(t, through, nb, l.requireSaid(t, through))
+	requireExact(t, through, nb, requireSaid(t, through, l))
 	leases.end(t)
 }
 

@@ -1,0 +1,74 @@
+package kubernetes
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	kubetest "github.com/coe-bridge/coe-bridge/test/kube"
+)
+
+// loseDatastore starts a bridge that remembers nothing: first beside a database
+// that has its rows, then beside one that has none. Pods that live keep their
+// addresses: by the rows, and where these are lost too, by what their status says.
+func loseDatastore(t *testing.T, w *world, ledger *ledger) {
+	lost := w.serve(t, neverReuse)
+	w.awaitExact(t, lost, recovery)
+	ledger.require(t, w)
+
+	before := w.podAddresses(t)
+	require.NotEmpty(t, before)
+	said := map[string]netip.Addr{} // every other pod's status
+	for name, address := range before {
+		if address.As4()[3]%2 == 0 {
+			said[name] = address
+		}
+	}
+	w.sayAddresses(t, said)
+	w.awaitExact(t, lost, converge)
+	ledger.require(t, w)
+	lost.Stop()
+
+	w.newBackend(t)
+	b := w.serve(t, neverReuse)
+	w.awaitExact(t, b, recovery)
+	after := w.podAddresses(t)
+	for name, address := range said {
+		require.Equal(t, address, after[name], "address of %s, which its status says", name)
+	}
+	require.Len(t, after, len(before))
+}
+
+// podAddresses are the addresses of pods' ports, by the ports' names.
+func (w *world) podAddresses(t *testing.T) map[string]netip.Addr {
+	t.Helper()
+	now, err := w.rows.read(t.Context())
+	require.NoError(t, err)
+	out := map[string]netip.Addr{}
+	for _, p := range now.ports {
+		if p.Type == "" {
+			_, address, _ := strings.Cut(p.Addresses[0], " ")
+			out[p.Name] = netip.MustParseAddr(address)
+		}
+	}
+	return out
+}
+
+// sayAddresses says the addresses in the status of pods, as their kubelet does.
+func (w *world) sayAddresses(t *testing.T, said map[string]netip.Addr) {
+	t.Helper()
+	names := slices.Collect(maps.Keys(said))
+	_, err := kubetest.Each(t.Context(), len(names), kubetest.Workers, func(ctx context.Context, i int) error {
+		namespace, name, _ := strings.Cut(names[i], ":")
+		return w.SetPodStatus(ctx, namespace, name, kubetest.PodStatus{
+			Phase: corev1.PodRunning, Addresses: []netip.Addr{said[names[i]]}, Ready: true,
+		})
+	})
+	require.NoError(t, err)
+}

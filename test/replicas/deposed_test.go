@@ -1,0 +1,136 @@
+package replicas
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/coe-bridge/coe-bridge/test/ovsdb"
+)
+
+// The rounds of TestDeposedLeader: a stop each, at a random moment of a heavy load.
+const (
+	stopRounds  = 4
+	stopSeed    = 20261121
+	stopWriters = 3
+	minStop     = 300 * time.Millisecond
+	maxStop     = 1200 * time.Millisecond
+)
+
+// stepsDown is what a leader says that leads no more.
+const stepsDown = "this bridge leads no more"
+
+// fenced are what a leader says whose write was refused by the fence of the datastore
+// or of OVN.
+var fenced = []string{"leadership was lost", "a later writer has claimed", "lost this writer's epoch"}
+
+// TestDeposedLeader halts the leader in the middle of its work. The other one takes
+// over, deletes pods and gives their addresses to others. When the first one goes on
+// it changes nothing any more, and looks on, until it is its turn again.
+func TestDeposedLeader(t *testing.T) {
+	nb, e := ovsdb.Start(t), startEtcd(t, 1)
+	// A pool that is small enough for addresses to be given again.
+	all := startReplicas(t, 2, e, nb, "--address-reuse-delay", "1s")
+	putPool(all[0], "10.42.0.0/20")
+	random := rand.New(rand.NewPCG(stopSeed, 0))
+	leader, other := all[0], all[1]
+	var loads []*load
+	refused := 0
+	for round := range stopRounds {
+		var stop []func()
+		for range stopWriters {
+			l := newLoad(other, stopSeed, len(loads)*10000, time.Millisecond)
+			loads = append(loads, l)
+			stop = append(stop, l.start(t))
+		}
+		elapse(minStop + time.Duration(random.Int64N(int64(maxStop-minStop))))
+		leader.signal(syscall.SIGSTOP)
+		said := leader.log.length()
+		halted := time.Now()
+		await(t, patience, "the other one leads", func() error { return other.leads(true) })
+		for _, s := range stop {
+			s()
+		}
+		deleteHalf(t, other, loads)
+		other.awaitSync()
+		await(t, patience, "addresses have rested", func() error { return noneRests(other) })
+		pods := requireSaid(t, other, loads...)
+		requireExact(t, other, nb, pods)
+
+		before := written(t, e, nb)
+		leader.signal(syscall.SIGCONT)
+		await(t, patience, "the first one looks on", func() error { return leader.leads(false) })
+		require.True(t, leader.log.says(said, stepsDown), "it says so")
+		leader.awaitSync() // it has read what is there
+		requireExact(t, leader, nb, pods)
+		require.Equal(t, before, written(t, e, nb), "what the deposed leader wrote, in round %d", round)
+		for _, tree := range trees {
+			await(t, patience, "both answer alike", func() error { return sameTree(t, other, leader, tree) })
+		}
+		hit := leader.log.says(said, fenced...)
+		if hit {
+			refused++
+		}
+		t.Logf("round %d: halted for %s with %d pods; a write was refused: %t", round, time.Since(halted).Round(time.Millisecond), len(pods), hit)
+		leader, other = other, leader
+	}
+	require.Positive(t, refused, "no stop was in the middle of a write")
+
+	leader.kill()
+	await(t, patience, "the one that is left leads", func() error { return other.leads(true) })
+	other.awaitSync()
+	requireExact(t, other, nb, requireSaid(t, other, loads...))
+}
+
+// elapse lets time go by in which others work.
+func elapse(d time.Duration) { <-time.After(d) }
+
+// deleteHalf deletes every second pod.
+func deleteHalf(t *testing.T, r *replica, loads []*load) {
+	t.Helper()
+	for _, l := range loads {
+		for n, there := range l.there {
+			if there && n%2 == 0 {
+				r.change("DELETE", podPath(n), nil)
+				l.there[n] = false
+			}
+		}
+	}
+}
+
+// noneRests is nil when every lease is of a pod that is there.
+func noneRests(r *replica) error {
+	for _, l := range r.leases() {
+		if l.Released != "" {
+			return fmt.Errorf("%s is released", l.Name)
+		}
+	}
+	return nil
+}
+
+// written is all that the leaders' writes leave: the records and their revisions, and
+// the journal of the northbound database, which grows with each transaction.
+func written(t *testing.T, e *etcd, nb *ovsdb.Server) []string {
+	t.Helper()
+	var all []string
+	records, err := e.client().Get(t.Context(), recordsPrefix, clientv3.WithPrefix())
+	require.NoError(t, err)
+	for _, kv := range records.Kvs {
+		all = append(all, fmt.Sprintf("%s %d %d", kv.Key, kv.ModRevision, kv.Version))
+	}
+	path, found := strings.CutPrefix(nb.Endpoint(), "unix:")
+	require.True(t, found)
+	journal, err := os.Stat(filepath.Join(filepath.Dir(path), "nb.db"))
+	require.NoError(t, err)
+	require.NotEmpty(t, all, errors.New("no record"))
+	return append(all, fmt.Sprintf("%d bytes", journal.Size()))
+}
