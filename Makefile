@@ -25,7 +25,7 @@ demo: build ## two hosts, OVN, pods that reach each other: the specification's s
 demo-down: ## remove all that make demo left running (root)
 	go run ./test/demo down
 
-test: deps ## get the real parts and run every test (root)
+test: deps kube ## get the real parts and run every test (root)
 	CGO_ENABLED=1 go test -race -timeout 20m ./...
 
 test-fast: ## run the tests that need nothing
@@ -36,6 +36,9 @@ fuzz: ## run every fuzz target for a fixed number of inputs
 
 bench: deps ## print the figures (see docs/operations.md)
 	go run ./test/bench
+
+bench-kube: deps kube ## print those of the Kubernetes source
+	go run ./test/benchkube
 
 check: lint ## what CI runs beside the tests: format, vet, lint, import rules, generated files
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt on these"; exit 1; }
@@ -53,7 +56,10 @@ $(LINT):
 deps: ## install the Debian packages that the tests need, where they are missing (root)
 	.ci/deps
 
+kube: ## build the Kubernetes that the tests run, once, into a cache (five minutes)
+	go run ./test/kube/build
+
 clean: ## remove what was built and what make run kept
 	rm -rf bin .run
 
-.PHONY: help build run demo demo-down test test-fast fuzz bench check lint deps clean
+.PHONY: help build run demo demo-down test test-fast fuzz bench bench-kube check lint deps kube clean

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/restconf"
@@ -124,6 +125,7 @@ func (f *serveFlags) run(ctx context.Context, stderr io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	klog.SetSlogLogger(log.With("component", "client-go"))
 	cfg, cleanUp, err := f.config(log)
 	if err != nil {
 		return err

@@ -58,7 +58,7 @@ func explain(err error) problem {
 			"renew the token or certificate; a kubeconfig that is replaced is read again without a restart", cause(err))}
 	case apierrors.IsForbidden(err) && request != nil:
 		return problem{forbidden, fmt.Sprintf("the API server does not let the bridge %s %s: "+
-			"apply deploy/rbac.yaml, which grants the verb %q on resource %q of API group %q (%v)",
+			"apply deploy/kubernetes/bridge/rbac.yaml, which grants the verb %q on resource %q of API group %q (%v)",
 			request.verb, request.resource.name, request.verb, request.resource.name, request.resource.group, cause(err))}
 	case errors.As(err, &untrusted):
 		return problem{unreachable, fmt.Sprintf("the API server's certificate is not trusted: %v; "+

@@ -51,7 +51,7 @@ func TestExplain(t *testing.T) {
 		"no right": {
 			&requestError{"watch", slices, apierrors.NewForbidden(schema.GroupResource{Group: slices.group, Resource: slices.name}, "", errors.New("no"))},
 			forbidden,
-			`the API server does not let the bridge watch endpointslices: apply deploy/rbac.yaml, which grants the verb "watch" on ` +
+			`the API server does not let the bridge watch endpointslices: apply deploy/kubernetes/bridge/rbac.yaml, which grants the verb "watch" on ` +
 				`resource "endpointslices" of API group "discovery.k8s.io" (endpointslices.discovery.k8s.io is forbidden: no)`,
 		},
 		"anything else": {

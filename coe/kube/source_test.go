@@ -259,7 +259,7 @@ func TestRights(t *testing.T) {
 	r.eventually(t, 5*time.Second, "rights are missing", func() bool {
 		return r.problem("services") != "" && r.problem("endpointslices") != ""
 	})
-	require.Contains(t, r.problem("services"), `apply deploy/rbac.yaml, which grants the verb "list" on resource "services" of API group ""`)
+	require.Contains(t, r.problem("services"), `apply deploy/kubernetes/bridge/rbac.yaml, which grants the verb "list" on resource "services" of API group ""`)
 	require.Contains(t, r.problem("endpointslices"), `grants the verb "watch" on resource "endpointslices" of API group "discovery.k8s.io"`)
 	require.True(t, r.Status().Reachable)
 	r.eventually(t, 10*time.Second, "logged", func() bool { return r.log.count("can't be followed") == 2 })

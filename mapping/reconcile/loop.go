@@ -373,7 +373,8 @@ func rejectedProblem(k netvirt.Key, s netvirt.Scope, err error) coe.Problem {
 }
 
 // diff is what turns what the backend has of a scope into what is wanted; only
-// what creates while absence does not mean gone.
+// what creates while absence does not mean gone. An interface that passes to
+// another pod is changed, and has to wait: so the address of that pod waits too.
 func (l *Loop) diff(s netvirt.Scope, want netvirt.Model, complete bool) []netvirt.Change {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -381,13 +382,18 @@ func (l *Loop) diff(s netvirt.Scope, want netvirt.Model, complete bool) []netvir
 	if complete {
 		return changes
 	}
-	creations := changes[:0]
+	held := map[netvirt.Key]bool{}
 	for _, c := range changes {
-		if c.Old == nil {
-			creations = append(creations, c)
-		}
+		held[c.Key()] = c.Old != nil && c.Key().Kind == netvirt.KindInterface
 	}
-	return creations
+	return slices.DeleteFunc(changes, func(c netvirt.Change) bool { return c.Old != nil || needs(c.New, held, want) })
+}
+
+// needs tells whether an object refers to one of those that are held, or to one that does.
+func needs(o netvirt.Object, held map[netvirt.Key]bool, model netvirt.Model) bool {
+	return slices.ContainsFunc(o.Refs(), func(ref netvirt.Key) bool {
+		return held[ref] || model[ref] != nil && needs(model[ref], held, model)
+	})
 }
 
 // write makes the changes and keeps account of what the backend has. The backend

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -186,6 +187,45 @@ func TestLeftoversGoWhenComplete(t *testing.T) {
 	require.Equal(t, left, m[left.Key()], "nothing is removed")
 	require.Equal(t, kept, m[kept.Key()], "nothing is changed")
 	require.False(t, l.Status().InSync)
+
+	w.set(func() { w.complete = true })
+	l.Mark("a")
+	w.requireInSync(t, l)
+}
+
+// A pod of a name that another had, while it is not certain that the other is gone.
+func TestNameOfOtherPodWaits(t *testing.T) {
+	w := newWorld()
+	pod := func(uid, address string) netvirt.Model {
+		const name, namespace, elan = "a:web", "a", "10.0.0.1:a"
+		addr, network := netip.MustParseAddr(address), netip.MustParsePrefix("10.11.0.0/24")
+		m := netvirt.Model{}
+		m.Add(netvirt.VPNInstance{Name: namespace, Namespace: namespace, RouteDistinguisher: "100:2"})
+		m.Add(netvirt.ELANInstance{Name: elan, SegmentType: netvirt.SegmentVXLAN, SegmentationID: 70000})
+		m.Add(netvirt.Subnet{ELAN: elan, VPN: namespace, Prefix: network, Gateway: network.Addr().Next()})
+		m.Add(netvirt.Interface{Name: name, Namespace: namespace, Pod: "web", PodUID: uid, UID: uid})
+		m.Add(netvirt.ELANInterface{Name: name, Namespace: namespace, ELAN: elan})
+		m.Add(netvirt.VPNInterface{Name: name, Namespace: namespace, VPN: namespace})
+		m.Add(netvirt.MACEntry{Interface: name, Namespace: namespace, MAC: "0a:58:0a:0b:00:02", Address: addr})
+		m.Add(netvirt.Adjacency{
+			Interface: name, Namespace: namespace, Address: addr, MAC: "0a:58:0a:0b:00:02", ELAN: elan, Network: network, Gateway: network.Addr().Next(),
+		})
+		return m
+	}
+	before, after := pod("one", "10.11.0.2"), pod("two", "10.11.0.3")
+	require.NoError(t, w.Backend.Write(t.Context(), netvirt.Diff(nil, before)))
+	w.complete, w.models["a"] = false, after
+	other := netvirt.VPNInstance{Name: "a-1", Namespace: "a", RouteDistinguisher: "100:3"}
+	after.Add(other)
+	before.Add(other)
+	l, _ := w.start(t)
+	l.Mark("a")
+	require.Eventually(t, func() bool {
+		m, _ := w.Backend.Read(t.Context())
+		return m[other.Key()] != nil
+	}, 5*time.Second, time.Millisecond, "what is new is made at once")
+	m, _ := w.Backend.Read(t.Context())
+	require.Equal(t, before, m, "the one's interface is not given the other's address")
 
 	w.set(func() { w.complete = true })
 	l.Mark("a")

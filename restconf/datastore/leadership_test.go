@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
@@ -49,6 +50,45 @@ func TestOneLeads(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string][]byte{"1": []byte("z")}, got)
 	require.NoError(t, second.Resign(t.Context()))
+}
+
+// A leader whose election key another hand has deleted learns so by its next write.
+func TestKeyIsDeleted(t *testing.T) {
+	s := newShapes()
+	d := open(t, Config{Schema: s.schema, Dir: t.TempDir()})
+	l, err := d.Campaign(t.Context())
+	require.NoError(t, err)
+	_, err = d.client.Delete(t.Context(), l.key)
+	require.NoError(t, err)
+	require.ErrorIs(t, l.Records("x").Commit(t.Context(), map[string][]byte{"a": nil}, nil), ErrDeposed)
+	<-l.Lost
+}
+
+// The place of a candidate whose lease ran out is gone: it says so and does not wait
+// for a turn that would be nobody's.
+func TestCandidateLosesItsLease(t *testing.T) {
+	s := newShapes()
+	endpoint := server(t, func(*embed.Config) {})
+	cfg := Config{Schema: s.schema, Endpoints: []string{endpoint}}
+	a, b := open(t, cfg), open(t, cfg)
+	first, err := a.Campaign(t.Context())
+	require.NoError(t, err)
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := b.Campaign(context.Background())
+		waiting <- err
+	}()
+	var candidate clientv3.LeaseID
+	require.Eventually(t, func() bool {
+		resp, err := a.client.Get(t.Context(), electionPrefix+"/", clientv3.WithLastCreate()...)
+		require.NoError(t, err)
+		candidate = clientv3.LeaseID(resp.Kvs[0].Lease)
+		return candidate != first.session.Lease()
+	}, 10*time.Second, time.Millisecond)
+	_, err = a.client.Revoke(t.Context(), candidate)
+	require.NoError(t, err)
+	require.ErrorIs(t, <-waiting, ErrUnavailable)
+	require.NoError(t, first.Resign(t.Context()))
 }
 
 // A lease that ends deposes, whatever the leader believes.

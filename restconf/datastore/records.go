@@ -38,7 +38,8 @@ func (r *Records) Load(ctx context.Context) (map[string][]byte, error) {
 }
 
 // Commit makes all puts and deletes durable, or none. It returns ErrDeposed, and
-// has written nothing, when the leadership has gone to another process.
+// has written nothing, when the leadership has gone to another process; it is lost
+// then, whatever the lease says.
 func (r *Records) Commit(ctx context.Context, puts map[string][]byte, deletes []string) error {
 	ops := make([]clientv3.Op, 0, len(puts)+len(deletes))
 	size := 0
@@ -55,6 +56,7 @@ func (r *Records) Commit(ctx context.Context, puts map[string][]byte, deletes []
 	resp, err := d.client.Txn(ctx).If(r.leader.holds()).Then(ops...).Commit()
 	switch {
 	case err == nil && !resp.Succeeded:
+		r.leader.session.Orphan()
 		return fmt.Errorf("commit records: %w", ErrDeposed)
 	case err == nil:
 		return nil

@@ -40,8 +40,15 @@ func (c zapCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Check
 	return ce
 }
 
+// harmless are errors of etcd's that nobody can or need act on: it goes on by
+// itself. The first comes with every new database.
+var harmless = map[string]bool{"failed to update storage version": true}
+
 // Write implements zapcore.Core.
 func (c zapCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	if harmless[e.Message] {
+		e.Level = zapcore.DebugLevel
+	}
 	c.log.Log(context.Background(), slogLevel(e.Level), e.Message, attrs(fields)...)
 	return nil
 }

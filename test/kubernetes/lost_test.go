@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -15,17 +16,27 @@ import (
 )
 
 // loseDatastore starts a bridge that remembers nothing: first beside a database
-// that has its rows, then beside one that has none. Pods that live keep their
+// that has the rows of the last one, which an operator has to hand over, then beside
+// one that has none. Pods that live keep their
 // addresses: by the rows, and where these are lost too, by what their status says.
 func loseDatastore(t *testing.T, w *world, ledger *ledger) {
+	before := w.lines(t)
 	lost := w.serve(t, neverReuse)
+	await(t, converge, "it is said what to do with the rows of the lost datastore's bridge", func() error {
+		if s := lost.status(); !strings.Contains(s.ClaimsError, "remove coe-bridge/epoch from NB_Global's external_ids") {
+			return fmt.Errorf("status %+v", s)
+		}
+		return nil
+	})
+	require.ElementsMatch(t, before, w.lines(t), "rows of another bridge, as far as is known")
+	w.nb.NBCtl(t, "remove", "NB_Global", ".", "external_ids", "coe-bridge/epoch")
 	w.awaitExact(t, lost, recovery)
 	ledger.require(t, w)
 
-	before := w.podAddresses(t)
-	require.NotEmpty(t, before)
+	had := w.podAddresses(t)
+	require.NotEmpty(t, had)
 	said := map[string]netip.Addr{} // every other pod's status
-	for name, address := range before {
+	for name, address := range had {
 		if address.As4()[3]%2 == 0 {
 			said[name] = address
 		}
@@ -42,7 +53,7 @@ func loseDatastore(t *testing.T, w *world, ledger *ledger) {
 	for name, address := range said {
 		require.Equal(t, address, after[name], "address of %s, which its status says", name)
 	}
-	require.Len(t, after, len(before))
+	require.Len(t, after, len(had))
 }
 
 // podAddresses are the addresses of pods' ports, by the ports' names.

@@ -22,6 +22,7 @@ const (
 	stopRounds  = 4
 	stopSeed    = 20261121
 	stopWriters = 3
+	stopPace    = 4 * time.Millisecond
 	minStop     = 300 * time.Millisecond
 	maxStop     = 1200 * time.Millisecond
 )
@@ -40,15 +41,15 @@ func TestDeposedLeader(t *testing.T) {
 	nb, e := ovsdb.Start(t), startEtcd(t, 1)
 	// A pool that is small enough for addresses to be given again.
 	all := startReplicas(t, 2, e, nb, "--address-reuse-delay", "1s")
-	putPool(all[0], "10.42.0.0/20")
+	putPool(all[0], "10.42.0.0/19")
 	random := rand.New(rand.NewPCG(stopSeed, 0))
 	leader, other := all[0], all[1]
 	var loads []*load
-	refused := 0
+	midway := 0
 	for round := range stopRounds {
 		var stop []func()
 		for range stopWriters {
-			l := newLoad(other, stopSeed, len(loads)*10000, time.Millisecond)
+			l := newLoad(other, stopSeed, len(loads)*10000, stopPace)
 			loads = append(loads, l)
 			stop = append(stop, l.start(t))
 		}
@@ -56,6 +57,7 @@ func TestDeposedLeader(t *testing.T) {
 		leader.signal(syscall.SIGSTOP)
 		said := leader.log.length()
 		halted := time.Now()
+		unfinished := unwritten(other, nb)
 		await(t, patience, "the other one leads", func() error { return other.leads(true) })
 		for _, s := range stop {
 			s()
@@ -76,19 +78,59 @@ func TestDeposedLeader(t *testing.T) {
 		for _, tree := range trees {
 			await(t, patience, "both answer alike", func() error { return sameTree(t, other, leader, tree) })
 		}
-		hit := leader.log.says(said, fenced...)
-		if hit {
-			refused++
+		if unfinished > 0 {
+			midway++
 		}
-		t.Logf("round %d: halted for %s with %d pods; a write was refused: %t", round, time.Since(halted).Round(time.Millisecond), len(pods), hit)
+		t.Logf("round %d: halted for %s, with %d of the leases not written to the database", round, time.Since(halted).Round(time.Millisecond), unfinished)
 		leader, other = other, leader
 	}
-	require.Positive(t, refused, "no stop was in the middle of a write")
+	require.Positive(t, midway, "no stop was in the middle of the leader's work")
 
 	leader.kill()
 	await(t, patience, "the one that is left leads", func() error { return other.leads(true) })
 	other.awaitSync()
 	requireExact(t, other, nb, requireSaid(t, other, loads...))
+}
+
+// TestLeaderThatDoesNotKnow: the leader's election key is gone, and the leader, whose
+// lease lives on, does not know. All that it writes from then on is refused, and tells
+// it so.
+func TestLeaderThatDoesNotKnow(t *testing.T) {
+	nb, e := ovsdb.Start(t), startEtcd(t, 1)
+	all := startReplicas(t, 2, e, nb, addressesRest...)
+	putPool(all[0], "10.42.0.0/16")
+	leases := watchLeases(t, e)
+	l := newLoad(all[1], stopSeed, 0, stopPace)
+	stop := l.start(t)
+	leader, other := all[0], all[1]
+	for range stopRounds {
+		reached := l.number() + 20
+		await(t, patience, "the load has reached the database", func() error { return rowSince(t, nb, reached) })
+		said := leader.log.length()
+		_, err := e.client().Delete(t.Context(), electionPrefix, clientv3.WithFirstCreate()...)
+		require.NoError(t, err)
+		await(t, patience, "the other one leads", func() error { return other.leads(true) })
+		await(t, patience, "the first one looks on", func() error { return leader.leads(false) })
+		require.True(t, leader.log.says(said, fenced...), "a write was refused")
+		require.True(t, leader.log.says(said, stepsDown), "it says so")
+		leader, other = other, leader
+	}
+	stop()
+	leader.awaitSync()
+	requireExact(t, leader, nb, requireSaid(t, leader, l))
+	leases.end(t)
+}
+
+// unwritten counts the leases that have no port yet.
+func unwritten(r *replica, nb *ovsdb.Server) int {
+	r.t.Helper()
+	var names []string
+	for _, l := range r.leases() {
+		if l.Released == "" {
+			names = append(names, l.Name)
+		}
+	}
+	return len(without(names, ports(r.t, nb, "name")))
 }
 
 // elapse lets time go by in which others work.

@@ -226,8 +226,9 @@ type registry struct {
 }
 
 const (
-	recordsPrefix = "/coe-bridge/v1/records/"
-	leasePrefix   = recordsPrefix + "chosen/lease/"
+	recordsPrefix  = "/coe-bridge/v1/records/"
+	leasePrefix    = recordsPrefix + "chosen/lease/"
+	electionPrefix = "/coe-bridge/v1/election/"
 )
 
 // watchLeases watches until end is called.

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/coe-bridge/coe-bridge/test/figures"
+	"github.com/coe-bridge/coe-bridge/test/kube"
+)
+
+const (
+	churnRounds = 3
+	churnPods   = 200 // in a round
+	churnEvery  = 50 * time.Millisecond
+	churnLife   = 20 // pods of the churn are there at a time
+	churnP50    = 3 * time.Millisecond
+	churnP99    = 10 * time.Millisecond
+	churnFactor = 1.5
+)
+
+// measureChurn has 5,000 pods, and beside them pods that come and go, 20 a second,
+// by turns with the bridge and with the null controller. Measured is the time from a
+// pod's watch event until its row, the event on its node's stream and its annotation
+// are seen.
+func measureChurn(ctx context.Context, b *bench) (all []figures.Figure, err error) {
+	w, err := b.newWorld(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	if err := w.settle(ctx); err != nil {
+		return nil, err
+	}
+	var rows, told, annotated, bare []time.Duration
+	for n := range churnRounds {
+		prefix := fmt.Sprintf("null%d-", n)
+		took, err := w.churnNull(ctx, prefix)
+		if err != nil {
+			return nil, err
+		}
+		bare = append(bare, took...)
+		prefix = fmt.Sprintf("ours%d-", n)
+		s, err := w.churnOurs(ctx, prefix)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, between(s.came, s.rows)...)
+		told = append(told, between(s.came, s.told)...)
+		annotated = append(annotated, between(s.came, s.annotated)...)
+		b.say("churn of 20 pods/s, round %d of %d is done", n+1, churnRounds)
+	}
+	for _, d := range [][]time.Duration{rows, told, annotated, bare} {
+		slices.Sort(d)
+	}
+	const name = "churn of 20 pods/s on 5,000: watch event to "
+	for _, one := range []struct {
+		to   string
+		took []time.Duration
+	}{{"row in NB", rows}, {"event on the node's stream", told}} {
+		all = append(all, figures.AtMost(name+one.to+", p50", figures.Percentile(one.took, 50), churnP50),
+			figures.AtMost(name+one.to+", p99", figures.Percentile(one.took, 99), churnP99))
+	}
+	return append(all, asNull(name, annotated, bare, 50), asNull(name, annotated, bare, 99)), nil
+}
+
+func asNull(name string, ours, bare []time.Duration, p int) figures.Figure {
+	o, n := figures.Percentile(ours, p), figures.Percentile(bare, p)
+	return figures.Figure{
+		Name:     fmt.Sprintf("%sannotation, p%d", name, p),
+		Measured: fmt.Sprintf("%.2f of the null controller's (%s, null %s)", float64(o)/float64(n), figures.Short(o), figures.Short(n)),
+		Bound:    fmt.Sprintf("at most %g", churnFactor), Within: float64(o) <= churnFactor*float64(n),
+	}
+}
+
+// settle makes the 5,000 pods and has a bridge do all that it does for them.
+func (w *world) settle(ctx context.Context) (err error) {
+	w.say("making 5,000 pods, with their networks and annotations")
+	watch, err := w.watchPods(ctx)
+	if err != nil {
+		return err
+	}
+	defer watch.stop()
+	br, err := w.start(ctx, unlimited)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, br.stop()) }()
+	if _, err := w.plane.MakePods(ctx, load(pods, "base-")); err != nil {
+		return err
+	}
+	if _, err := watch.annotated.await(ctx, "base-", pods); err != nil {
+		return err
+	}
+	_, err = br.awaitSync(ctx, pods)
+	return err
+}
+
+func (w *world) churnNull(ctx context.Context, prefix string) (took []time.Duration, err error) {
+	n, err := w.startNull(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, n.stop()) }()
+	watch, err := w.watchPods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer watch.stop()
+	if err := w.churn(ctx, prefix); err != nil {
+		return nil, err
+	}
+	annotated, err := watch.annotated.await(ctx, prefix, churnPods)
+	if err != nil {
+		return nil, err
+	}
+	return between(watch.came.of(prefix), annotated), nil
+}
+
+func (w *world) churnOurs(ctx context.Context, prefix string) (s seen, err error) {
+	br, err := w.start(ctx, unlimited)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, br.stop()) }()
+	if _, err := br.awaitSync(ctx, pods); err != nil {
+		return s, err
+	}
+	o, err := w.observe(ctx, br)
+	if err != nil {
+		return s, err
+	}
+	defer o.stop()
+	if err := w.churn(ctx, prefix); err != nil {
+		return s, err
+	}
+	return o.await(ctx, prefix, churnPods)
+}
+
+// churn creates pods at a steady pace, deletes each a second later, and returns when
+// all are gone.
+func (w *world) churn(ctx context.Context, prefix string) error {
+	l := load(churnPods, prefix)
+	tick := time.NewTicker(churnEvery)
+	defer tick.Stop()
+	for i := range churnPods + churnLife {
+		if i < churnPods {
+			pod := l.Pod(i)
+			if _, err := w.plane.Client().CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+				return fmt.Errorf("make pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			}
+		}
+		if i >= churnLife {
+			if err := w.deletePod(ctx, l, i-churnLife); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+func (w *world) deletePod(ctx context.Context, l kube.PodLoad, i int) error {
+	pod := l.Pod(i)
+	if err := w.plane.Client().CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
+		return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
