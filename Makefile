@@ -14,7 +14,7 @@ help: ## list the targets
 
 build: ## build bin/coe-bridge
 	@mkdir -p bin
-	go build -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/coe-bridge
+	go build -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/coe-bridge
 
 run: build ## start the bridge alone: no root, embedded etcd, memory backend, http://127.0.0.1:8181
 	bin/coe-bridge serve --dev --data-dir $${COE_BRIDGE_DATA_DIR:-.run/data}

@@ -176,7 +176,7 @@ func (b *Bridge) lead(ctx context.Context, l *datastore.Leadership) error {
 		select {
 		case <-ctx.Done():
 		case <-l.Lost:
-			b.log.Warn("this bridge leads no more: another one does, or the datastore was out of reach for too long")
+			b.log.Warn("this bridge leads no more", "epoch", l.Epoch, "why", l.WhyLost())
 		}
 		return nil
 	})

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"sync/atomic"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
@@ -25,6 +26,15 @@ type Leadership struct {
 	session  *concurrency.Session
 	election *concurrency.Election
 	key      string
+	refused  atomic.Bool // a write of records
+}
+
+// WhyLost says why a leadership is over that was not resigned.
+func (l *Leadership) WhyLost() string {
+	if l.refused.Load() {
+		return "a write was refused: its key is gone from the datastore"
+	}
+	return "its lease ran out: this process was halted, or the datastore was out of reach"
 }
 
 // Campaign waits until this process leads, or ctx ends. It returns

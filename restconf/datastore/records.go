@@ -56,6 +56,7 @@ func (r *Records) Commit(ctx context.Context, puts map[string][]byte, deletes []
 	resp, err := d.client.Txn(ctx).If(r.leader.holds()).Then(ops...).Commit()
 	switch {
 	case err == nil && !resp.Succeeded:
+		r.leader.refused.Store(true)
 		r.leader.session.Orphan()
 		return fmt.Errorf("commit records: %w", ErrDeposed)
 	case err == nil:

@@ -157,6 +157,17 @@ func (e *etcd) client() *clientv3.Client {
 	return c
 }
 
+// deleteElectionKey ends the leadership behind the back of who leads.
+func (e *etcd) deleteElectionKey() {
+	e.t.Helper()
+	c := e.client()
+	held, err := c.Get(e.t.Context(), electionPrefix, clientv3.WithFirstCreate()...)
+	require.NoError(e.t, err)
+	require.Len(e.t, held.Kvs, 1)
+	_, err = c.Delete(e.t.Context(), string(held.Kvs[0].Key))
+	require.NoError(e.t, err)
+}
+
 // awaitLeader waits until the cluster answers.
 func (e *etcd) awaitLeader() {
 	e.t.Helper()

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -277,18 +278,11 @@ func (l *replicaLog) length() int {
 	return len(l.lines)
 }
 
-// says tells whether a line since that number has any of the texts.
-func (l *replicaLog) says(since int, texts ...string) bool {
+// says tells whether a line since that number has a text.
+func (l *replicaLog) says(since int, text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, line := range l.lines[since:] {
-		for _, text := range texts {
-			if strings.Contains(line, text) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.lines[since:], func(line string) bool { return strings.Contains(line, text) })
 }
 
 func (l *replicaLog) last(n int) string {

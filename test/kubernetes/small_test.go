@@ -1,0 +1,30 @@
+package kubernetes
+
+import (
+	"testing"
+
+	kubetest "github.com/coe-bridge/coe-bridge/test/kube"
+)
+
+// TestOneThingAtATime has little happen on a cluster of two families of services,
+// and looks closely.
+func TestOneThingAtATime(t *testing.T) {
+	w := newWorld(t, kubetest.Config{ControllerManager: true, ServiceCIDRs: serviceCIDRs}, 3, 2)
+	t.Run("with a pool", func(t *testing.T) {
+		b := w.serve(t)
+		w.awaitExact(t, b, converge)
+		for name, test := range map[string]func(*testing.T, *world, running){
+			"service of the API server": testServiceOfAPIServer,
+			"services":                  testServices,
+			"pods of a service":         testPodsOfService,
+			"pod without a node":        testNoNode,
+			"annotation tampered with":  testAnnotation,
+			"pools that overlap":        testPostedOverlap,
+			"beside RESTCONF":           testBesideRESTCONF,
+		} {
+			t.Run(name, func(t *testing.T) { test(t, w, b) })
+		}
+	})
+	t.Run("pool exhausted", func(t *testing.T) { testExhausted(t, w) })
+	t.Run("nodes' podCIDRs", func(t *testing.T) { testNodePools(t, w) })
+}
