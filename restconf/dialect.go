@@ -1,6 +1,7 @@
 package restconf
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -86,7 +87,7 @@ var rfc8040 = &dialect{
 	dataMember:   "ietf-restconf:data",
 	dataSpace:    restconfSpace,
 	missingTag:   "invalid-value",
-	patches:      "application/yang-data+json, application/yang-data+xml",
+	patches:      "application/yang-data+json, application/yang-data+xml, application/yang-patch+json, application/yang-patch+xml",
 	replaced:     http.StatusNoContent,
 	posted:       http.StatusCreated,
 	deleted:      http.StatusNoContent,
@@ -97,12 +98,27 @@ var rfc8040 = &dialect{
 		"depth":         (*query).setDepth,
 		"fields":        (*query).setFields,
 		"with-defaults": (*query).setDefaults,
+		"insert":        (*query).setInsert,
+		"point":         (*query).setPoint,
 	},
+}
+
+// nmda is RFC 8527: a datastore is named, so no content is asked for.
+var nmda = rfc8040.without("content")
+
+// without is d where a query parameter means nothing.
+func (d *dialect) without(parameter string) *dialect {
+	other := *d
+	other.parameters = maps.Clone(d.parameters)
+	delete(other.parameters, parameter)
+	return &other
 }
 
 // dialectOf guesses the dialect of a request that reached no tree.
 func dialectOf(r *http.Request) *dialect {
-	for _, prefix := range []string{"/restconf/config", "/restconf/operational"} {
+	for _, prefix := range []string{
+		"/restconf/config", "/restconf/operational", "/restconf/modules", "/restconf/streams", "/restconf/operations",
+	} {
 		if strings.HasPrefix(r.URL.Path, prefix) {
 			return draft02
 		}

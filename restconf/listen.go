@@ -19,9 +19,32 @@ const (
 	maxHeader     = 64 << 10
 )
 
-// Serve answers requests on l until ctx ends. Then it lets those that have begun
-// come to their end, but for streams, which end at once, and returns nil.
+// Serve answers requests on l, and keeps the streams of changes, until ctx ends.
+// Then it lets requests that have begun come to their end, but for streams, which
+// end at once, and returns nil.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	kept := make(chan error, 1)
+	go func() {
+		defer cancel()
+		kept <- s.keepStreams(ctx)
+	}()
+	err := s.serveHTTP(ctx, l)
+	cancel()
+	return errors.Join(err, <-kept)
+}
+
+// keepStreams keeps the streams of changes until ctx ends.
+func (s *Server) keepStreams(ctx context.Context) error {
+	if s.changes == nil {
+		<-ctx.Done()
+		return nil
+	}
+	return s.changes.run(ctx, s.store)
+}
+
+func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, ctx.Done()) }),
 		TLSConfig:         s.cfg.TLS,

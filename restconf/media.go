@@ -103,7 +103,11 @@ func (d *dialect) accepted(r *http.Request) (media, error) {
 // sent it and takes it as gladly as any other.
 func (d *dialect) errorMedia(r *http.Request) media {
 	asked, err := d.accepted(r)
-	if sent, wrong := d.bodyMedia(r); wrong == nil && err == nil && sent.isXML() {
+	sent, wrong := d.bodyMedia(r)
+	if m, ok := d.yangPatchOf(r); ok {
+		sent, wrong = m, nil
+	}
+	if wrong == nil && err == nil && sent.isXML() {
 		ranges := parseAccept(strings.Join(r.Header.Values("Accept"), ","))
 		if ranges.quality(sent.name) == ranges.quality(asked.name) {
 			return sent

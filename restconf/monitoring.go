@@ -7,7 +7,9 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"time"
 
+	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -19,6 +21,8 @@ var capabilities = []string{
 	"urn:ietf:params:restconf:capability:defaults:1.0?basic-mode=explicit",
 	"urn:ietf:params:restconf:capability:depth:1.0",
 	"urn:ietf:params:restconf:capability:fields:1.0",
+	"urn:ietf:params:restconf:capability:filter:1.0",
+	"urn:ietf:params:restconf:capability:replay:1.0",
 	"urn:ietf:params:restconf:capability:with-defaults:1.0",
 }
 
@@ -29,6 +33,7 @@ type listedStream struct {
 	Name        string   `json:"name"`
 	Description string   `json:"description,omitempty"`
 	Replay      bool     `json:"replay-support"`
+	Since       string   `json:"replay-log-creation-time,omitempty"`
 	Access      []access `json:"access"`
 }
 
@@ -53,16 +58,31 @@ func (m monitoring) Get(_ context.Context, asked Asked) (*yang.Data, error) {
 	return yang.DecodeObject(raw, asked.Top)
 }
 
+// streams are all streams, by kind and key.
 func (m monitoring) streams() []listedStream {
 	var all []listedStream
 	for _, kind := range slices.Sorted(maps.Keys(m)) {
 		for _, key := range m[kind].Source.Keys() {
-			name := streamName(kind, key)
-			all = append(all, listedStream{
-				Name: name, Description: m[kind].Description,
-				Access: []access{{"json", streamsPrefix + url.PathEscape(name)}},
-			})
+			all = append(all, m[kind].listed(kind, key))
 		}
 	}
 	return all
+}
+
+func (s Streams) listed(kind, key string) listedStream {
+	name := streamName(kind, key)
+	one := listedStream{
+		Name: name, Description: s.Description,
+		Access: []access{
+			{"json", streamsPrefix + url.PathEscape(name)},
+			{"xml", streamsPrefix + inXMLPrefix + url.PathEscape(name)},
+		},
+	}
+	if log, ok := s.Source.(stream.Replayer); ok {
+		var since time.Time
+		if since, one.Replay = log.Since(key); !since.IsZero() && one.Replay {
+			one.Since = since.UTC().Format(time.RFC3339Nano)
+		}
+	}
+	return one
 }

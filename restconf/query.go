@@ -4,24 +4,29 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// query is what a GET's query parameters ask for.
+// query is what a request's query parameters ask for.
 type query struct {
 	content string // "config", "nonconfig", "all"
 	depth   int    // 0 means unbounded
 	fields  string // not parsed yet: it needs the target's schema
 	pretty  bool
+	// insert and point are where a POST or PUT makes its entry of a list that its
+	// users order; insert is empty where the query doesn't say.
+	insert, point string
 }
 
 // maxDepth is the largest depth that RFC 8040 section 4.8.2 has.
 const maxDepth = 65535
 
-// parseQuery reads a request's parameters. Only GET and HEAD have some.
+// parseQuery reads a request's parameters. Beside GET and HEAD only POST and PUT have
+// some.
 func (d *dialect) parseQuery(r *http.Request) (query, error) {
 	q := query{content: "all"}
 	if r.URL.RawQuery == "" {
@@ -32,12 +37,17 @@ func (d *dialect) parseQuery(r *http.Request) (query, error) {
 		return q, err
 	}
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	makes := r.Method == http.MethodPost || r.Method == http.MethodPut
 	for name, given := range values {
-		if err := d.parameter(&q, name, given, reads); err != nil {
+		suits := reads
+		if placing[name] {
+			suits = makes
+		}
+		if err := d.parameter(&q, name, given, suits); err != nil {
 			return q, err
 		}
 	}
-	return q, nil
+	return q, q.checkPlace()
 }
 
 // parameters reads a query. It differs from url.ParseQuery in that a semicolon is
@@ -59,14 +69,19 @@ func parameters(raw string) (map[string][]string, error) {
 	return values, nil
 }
 
-func (d *dialect) parameter(q *query, name string, given []string, reads bool) error {
+// placing are the parameters that POST and PUT have, all others are for GET.
+var placing = map[string]bool{"insert": true, "point": true}
+
+func (d *dialect) parameter(q *query, name string, given []string, suits bool) error {
 	set := d.parameters[name]
 	switch {
-	case d.lax && (set == nil || !reads):
+	case d.lax && (set == nil || !suits):
 		return nil
 	case set == nil:
 		return badQuery("there is no query parameter " + name)
-	case !reads:
+	case !suits && placing[name]:
+		return badQuery("the query parameter " + name + " is for POST and PUT alone")
+	case !suits:
 		return badQuery("the query parameter " + name + " is for GET alone")
 	case len(given) > 1:
 		return badQuery("the query parameter " + name + " is given more than once")
@@ -76,6 +91,34 @@ func (d *dialect) parameter(q *query, name string, given []string, reads bool) e
 
 func badQuery(message string) error {
 	return &yang.Error{Type: "protocol", Tag: "invalid-value", Message: message}
+}
+
+func (q *query) setInsert(value string) error {
+	if !slices.Contains(places, value) {
+		return badQuery("insert has to be one of " + strings.Join(places, ", "))
+	}
+	q.insert = value
+	return nil
+}
+
+func (q *query) setPoint(value string) error {
+	if value == "" {
+		return badQuery("point names nothing")
+	}
+	q.point = value
+	return nil
+}
+
+// checkPlace checks that point is there where insert needs it, and only there.
+func (q *query) checkPlace() error {
+	needsPoint := q.insert == "before" || q.insert == "after"
+	switch {
+	case needsPoint && q.point == "":
+		return badQuery("insert=" + q.insert + " needs the query parameter point")
+	case !needsPoint && q.point != "":
+		return badQuery("point is for insert=before and insert=after alone")
+	}
+	return nil
 }
 
 func (q *query) setContent(value string) error {

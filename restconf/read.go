@@ -20,6 +20,7 @@ func (s *Server) get(w http.ResponseWriter, q *request) error {
 	}
 	ctx, cancel := context.WithTimeout(q.http.Context(), s.cfg.Timeout)
 	defer cancel()
+	v := s.validatorsOf(q, s.store, m) // before the data: an older tag of newer data does no harm
 	body, ok := s.stored(q, m)
 	if !ok {
 		if body, err = s.rendered(ctx, q, m); err != nil {
@@ -28,6 +29,22 @@ func (s *Server) get(w http.ResponseWriter, q *request) error {
 	}
 	if body == nil {
 		return q.dialect.missingGet(q.target)
+	}
+	return answerData(w, q, m, v, body)
+}
+
+// answerData answers a GET or HEAD as its preconditions have it.
+func answerData(w http.ResponseWriter, q *request, m media, v validators, body []byte) error {
+	verdict := conditionsOf(q.http.Header).verdict(v, true, true)
+	if verdict == http.StatusPreconditionFailed {
+		return preconditionFailed(q.target)
+	}
+	h := w.Header()
+	h["Vary"] = byAccept
+	v.set(h)
+	if verdict != 0 {
+		w.WriteHeader(verdict)
+		return nil
 	}
 	send(w, http.StatusOK, m.name, body)
 	return nil

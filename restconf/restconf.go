@@ -1,8 +1,11 @@
 // Package restconf serves the configuration and operational trees over HTTP, in
 // two dialects over one schema and one datastore: OpenDaylight's
 // draft-bierman-netconf-restconf-02 under /restconf/config and
-// /restconf/operational, and RFC 8040 under /rests/data and /restconf/data. Event
-// streams (RFC 8040 section 6) are under /rests/streams.
+// /restconf/operational, and RFC 8040 under /rests/data and /restconf/data, with
+// single datastores under /rests/ds (RFC 8527). Event streams (RFC 8040 section 6) are
+// under /rests/streams. What clients discover the rest by is beside them: the root
+// resources, host-meta, the library of modules and their sources, and draft-02's
+// lists of modules, streams and operations.
 //
 // It is driven by the schema: no resource has code of its own. A dialect is a
 // table of differences (dialect.go), a media type a row in it. What data mean is
@@ -64,6 +67,10 @@ type ReadOnly struct {
 	// Says is told to who tries to write: where the data come from and what to
 	// change instead.
 	Says string
+	// Followed says that clients can follow how the tree's state changes, as the
+	// stream "changes=module:container". While one does, the Source is asked every
+	// second.
+	Followed bool
 }
 
 // Config is what a Server is made of. Maps are by "module:container".
@@ -86,8 +93,9 @@ type Config struct {
 	// path of a *yang.Error that a check returns is that below what it was given.
 	EntryChecks map[string]func(entry *yang.Data) error
 
-	// Streams are what clients can follow, by kind. They list them in
-	// ietf-restconf-monitoring:restconf-state, which this package serves itself.
+	// Streams are what clients can follow, by kind; the kind "changes" is this
+	// package's own where there is a Datastore. They list them in
+	// ietf-restconf-monitoring:restconf-state, which it serves itself too.
 	Streams map[string]Streams
 	// MaxStreams bounds how many streams are followed at once; 0 means
 	// DefaultMaxStreams.
@@ -116,7 +124,10 @@ type Server struct {
 	foreign     map[*yang.Node]Foreign
 	checks      map[*yang.Node]func([]*yang.Data) error
 	entryChecks map[*yang.Node]func(*yang.Data) error
-	streams     chan struct{} // holds a place for each stream that is followed
+	kinds       map[string]Streams
+	pages       map[string]page // by path
+	changes     *changes        // nil without a datastore
+	streams     chan struct{}   // holds a place for each stream that is followed
 	router      *mux.Router
 }
 
@@ -138,9 +149,16 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("make the RESTCONF server: no authenticator is given")
 	}
 	s := &Server{cfg: cfg, log: cfg.Log, store: cfg.Datastore, streams: make(chan struct{}, cfg.MaxStreams)}
+	s.kinds = map[string]Streams{}
 	if err := s.resolve(); err != nil {
 		return nil, fmt.Errorf("make the RESTCONF server: %w", err)
 	}
+	if s.store != nil {
+		s.changes = newChanges(s)
+		s.kinds[changesKind] = Streams{s.changes, "every change of the data of a top container"}
+	}
+	maps.Copy(s.kinds, cfg.Streams)
+	s.pages = discoveryPages(cfg.Schema, s.kinds)
 	s.router = s.routes()
 	return s, nil
 }
@@ -151,7 +169,10 @@ func (s *Server) resolve() (err error) {
 	if readOnly == nil {
 		readOnly = map[string]ReadOnly{}
 	}
-	readOnly[monitoringTop] = ReadOnly{Source: monitoring(s.cfg.Streams), Says: "it says what this server can do"}
+	if err = addLibrary(readOnly, s.cfg.Schema); err != nil {
+		return err
+	}
+	readOnly[monitoringTop] = ReadOnly{Source: monitoring(s.kinds), Says: "it says what this server can do"}
 	if s.readOnly, err = byNode(s.cfg.Schema, readOnly); err != nil {
 		return err
 	}
@@ -192,6 +213,8 @@ func (s *Server) routes() *mux.Router {
 		{prefix: "/restconf/operational", dialect: draft02},
 		{prefix: "/restconf/data", dialect: rfc8040, config: true},
 		{prefix: "/rests/data", dialect: rfc8040, config: true},
+		{prefix: "/rests/ds/ietf-datastores:running", dialect: nmda, config: true, content: "config"},
+		{prefix: "/rests/ds/ietf-datastores:operational", dialect: nmda},
 	} {
 		router.PathPrefix(at.prefix).Handler(s.serveTree(at))
 	}
@@ -204,6 +227,9 @@ type tree struct {
 	prefix  string
 	dialect *dialect
 	config  bool // it can be written
+	// content is all that it has, in the words of the query parameter; empty: the
+	// query says.
+	content string
 }
 
 // ServeHTTP implements http.Handler. Of the trees nothing is looked at before the
@@ -216,6 +242,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, ending <-chan st
 		open.ServeHTTP(w, r)
 		return
 	}
+	w.Header()["Cache-Control"] = noStore
 	if !s.authenticated(r) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="coe-bridge", charset="UTF-8"`)
 		s.fail(w, r, dialectOf(r), accessDenied())
@@ -223,7 +250,15 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, ending <-chan st
 	}
 	r = withoutEmptySegments(r)
 	if rest, ok := strings.CutPrefix(r.URL.EscapedPath(), streamsPrefix); ok {
-		s.serveStream(w, r, rest, ending)
+		s.serveStream(w, r, rfc8040, rest, ending)
+		return
+	}
+	if p, ok := s.pageAt(r.URL.EscapedPath()); ok {
+		s.servePage(w, r, p)
+		return
+	}
+	if rest, ok := strings.CutPrefix(r.URL.EscapedPath(), draftStreamsPrefix); ok {
+		s.serveDraftStream(w, r, rest, ending)
 		return
 	}
 	s.router.ServeHTTP(w, r)
@@ -237,6 +272,6 @@ func (s *Server) authenticated(r *http.Request) bool {
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
 	s.fail(w, r, dialectOf(r), &problem{status: http.StatusNotFound, errors: yang.Errors{{
 		Type: "protocol", Tag: "invalid-value",
-		Message: "there is no such resource: the trees are /restconf/config, /restconf/operational, /rests/data and /restconf/data, the streams are in /rests/streams",
+		Message: "there is no such resource: the trees are /restconf/config, /restconf/operational, /rests/data and /restconf/data, the streams are in /rests/streams, the modules in /restconf/modules",
 	}}})
 }

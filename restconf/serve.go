@@ -52,6 +52,9 @@ func (s *Server) serve(w http.ResponseWriter, q *request) error {
 	if q.query, err = q.dialect.parseQuery(q.http); err != nil {
 		return err
 	}
+	if q.tree.content != "" {
+		q.query.content = q.tree.content
+	}
 	switch q.http.Method {
 	case http.MethodOptions:
 		w.WriteHeader(http.StatusOK)
@@ -98,7 +101,11 @@ func (s *Server) methods(q *request) []string {
 	case !q.tree.config:
 		return methods
 	case q.target.isRoot():
-		return append(methods, http.MethodPost)
+		methods = append(methods, http.MethodPost)
+		if q.dialect.patches != "" {
+			methods = append(methods, http.MethodPatch)
+		}
+		return methods
 	case !s.writable(q.target.node()) || q.target.last().isList():
 		return methods
 	case !isLeaf(q.target.node()):

@@ -1,8 +1,8 @@
 package restconf
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -17,6 +17,7 @@ const DefaultMaxStreams = 4096
 
 const (
 	streamsPrefix = "/rests/streams/"
+	inXMLPrefix   = "xml/" // of a stream's path below streamsPrefix
 	streamMedia   = "text/event-stream"
 	beatEvery     = 15 * time.Second // a comment, so that both ends see a dead connection
 	writeTimeout  = 10 * time.Second // for what is written at once
@@ -41,11 +42,11 @@ func streamName(kind, key string) string {
 
 // serveStream follows the stream that rest, the end of the path, names, until the
 // client goes or ending is closed.
-func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, rest string, ending <-chan struct{}) {
+func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, d *dialect, rest string, ending <-chan struct{}) {
 	begin := time.Now()
 	err := s.follow(w, r, rest, ending)
 	if err != nil {
-		s.fail(w, r, rfc8040, err)
+		s.fail(w, r, d, err)
 	}
 	s.log.Debug("stream ended", "path", r.URL.Path, "took", time.Since(begin), "err", err)
 }
@@ -62,16 +63,26 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, rest string, end
 		return newProblem(http.StatusServiceUnavailable, "application", "resource-denied", fmt.Sprintf(
 			"%d streams are followed already: try another replica, or raise the limit", cap(s.streams)))
 	}
-	sub, err := s.openStream(rest, r.Header.Get("Last-Event-ID"))
+	asked, err := parseStreamQuery(s.cfg.Schema, r)
+	if err != nil {
+		return err
+	}
+	name, inXML := strings.CutPrefix(rest, inXMLPrefix)
+	sub, err := s.openStream(name, r.Header.Get("Last-Event-ID"), asked)
 	if err != nil {
 		return err
 	}
 	defer sub.Close()
-	out := &eventWriter{w: w, control: http.NewResponseController(w)}
+	out := &eventWriter{
+		schema: s.cfg.Schema, xml: inXML, filter: asked.filter, stop: asked.stop,
+		w: w, control: http.NewResponseController(w),
+	}
 	if err := out.begin(); err != nil {
 		return fmt.Errorf("begin a stream: %w", err)
 	}
-	pass(r.Context(), sub, out, ending)
+	if err := pass(r.Context(), sub, out, ending); err != nil {
+		s.log.Error("a stream can't be told on", "path", r.URL.Path, "err", err)
+	}
 	return nil
 }
 
@@ -90,110 +101,65 @@ func checkStreamRequest(w http.ResponseWriter, r *http.Request) error {
 	if accept := strings.Join(r.Header.Values("Accept"), ","); accept != "" && parseAccept(accept).quality(streamMedia) == 0 {
 		return newProblem(http.StatusNotAcceptable, "protocol", "invalid-value", "Accept has to allow "+streamMedia)
 	}
-	if r.URL.RawQuery != "" {
-		return badQuery("a stream has no query parameters: the header Last-Event-ID says where to go on")
-	}
 	return nil
 }
 
-func (s *Server) openStream(rest, after string) (stream.Subscription, error) {
+func (s *Server) openStream(rest, after string, asked streamQuery) (stream.Subscription, error) {
 	name, err := url.PathUnescape(rest)
 	kind, key, _ := strings.Cut(name, "=")
-	if kind, known := s.cfg.Streams[kind]; known && err == nil {
-		if sub, found := kind.Source.Open(key, after); found {
-			return sub, nil
+	if kind, known := s.kinds[kind]; known && err == nil {
+		if sub, found, err := asked.open(kind.Source, key, after); found {
+			return sub, err
 		}
 	}
-	return nil, newProblem(http.StatusNotFound, "protocol", "invalid-value",
+	return nil, noSuchStream()
+}
+
+func noSuchStream() error {
+	return newProblem(http.StatusNotFound, "protocol", "invalid-value",
 		"there is no such stream: /rests/data/"+monitoringTop+"/streams lists those that there are")
 }
 
-// pass hands on what the subscription says until one side ends.
-func pass(ctx context.Context, sub stream.Subscription, out *eventWriter, ending <-chan struct{}) {
+// pass hands on what the subscription says until one side ends, or the time that
+// the client set has come. It returns an error where an event can't be written as
+// the client wants it.
+func pass(ctx context.Context, sub stream.Subscription, out *eventWriter, ending <-chan struct{}) error {
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
+	var stop <-chan time.Time
+	if !out.stop.IsZero() {
+		timer := time.NewTimer(time.Until(out.stop))
+		defer timer.Stop()
+		stop = timer.C
+	}
 	if out.comment() != nil { // the answer's head goes with it
-		return
+		return nil
 	}
 	for {
-		if out.events(sub.Take()) != nil {
-			return // the client is gone, or too slow
+		if err := out.events(sub.Take()); err != nil {
+			return notGone(err)
 		}
 		select {
 		case <-sub.Ready():
 		case <-beat.C:
 			if out.comment() != nil {
-				return
+				return nil
 			}
+		case <-stop:
+			return notGone(out.events(sub.Take()))
 		case <-ctx.Done():
-			return
+			return nil
 		case <-ending:
-			return
+			return nil
 		}
 	}
 }
 
-// eventWriter writes server-sent events.
-type eventWriter struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	buf     bytes.Buffer
-}
-
-// begin answers the request. The bounds of a connection are for requests that come
-// to an end; here each write has its own.
-func (o *eventWriter) begin() error {
-	if err := o.control.SetReadDeadline(time.Time{}); err != nil {
+// notGone is err where it is not that the client is gone, or too slow.
+func notGone(err error) error {
+	var unwritable *unwritableError
+	if errors.As(err, &unwritable) {
 		return err
 	}
-	h := o.w.Header()
-	h.Set("Content-Type", streamMedia)
-	h.Set("Cache-Control", "no-store")
-	o.w.WriteHeader(http.StatusOK)
 	return nil
-}
-
-// comment writes what means nothing.
-func (o *eventWriter) comment() error {
-	o.buf.WriteString(":\n\n")
-	return o.flush()
-}
-
-func (o *eventWriter) events(events []stream.Event) error {
-	for _, e := range events {
-		o.event(e)
-		if o.buf.Len() >= writeAtOnce {
-			if err := o.flush(); err != nil {
-				return err
-			}
-		}
-	}
-	if o.buf.Len() == 0 {
-		return nil
-	}
-	return o.flush()
-}
-
-// event is a notification as RFC 8040 section 6.4 has it.
-func (o *eventWriter) event(e stream.Event) {
-	if e.ID != "" {
-		o.buf.WriteString("id: " + e.ID + "\n")
-	}
-	o.buf.WriteString(`data: {"ietf-restconf:notification":{"eventTime":"`)
-	o.buf.Write(e.Time.UTC().AppendFormat(o.buf.AvailableBuffer(), time.RFC3339Nano))
-	o.buf.WriteString(`","` + e.Name + `":`)
-	o.buf.Write(e.Content)
-	o.buf.WriteString("}}\n\n")
-}
-
-// flush sends what is written, or fails when the client does not take it in time.
-func (o *eventWriter) flush() error {
-	defer o.buf.Reset()
-	if err := o.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		return err
-	}
-	if _, err := o.w.Write(o.buf.Bytes()); err != nil {
-		return err
-	}
-	return o.control.Flush()
 }

@@ -109,13 +109,15 @@ func TestStreamOfEvents(t *testing.T) {
 	server := httptest.NewServer(b)
 	t.Cleanup(server.Close)
 	const state = "/rests/data/ietf-restconf-monitoring:restconf-state"
-	require.NotContains(t, b.do("GET", state, "").body, "stream")
+	require.NotContains(t, b.do("GET", state, "").body, "things")
 	source.put(2, "10.0.0.1", "a")
 
-	require.JSONEq(t, `{"ietf-restconf-monitoring:streams":{"stream":[{"name":"things=10.0.0.1","description":"Things of a key.",
-		"replay-support":false,"access":[{"encoding":"json","location":"/rests/streams/things=10.0.0.1"}]}]}}`,
-		b.do("GET", state+"/streams", "").body)
+	require.JSONEq(t, `{"ietf-restconf-monitoring:stream":[{"name":"things=10.0.0.1","description":"Things of a key.","replay-support":false,"access":[
+		{"encoding":"json","location":"/rests/streams/things=10.0.0.1"},
+		{"encoding":"xml","location":"/rests/streams/xml/things=10.0.0.1"}]}]}`,
+		b.do("GET", state+"/streams/stream=things%3D10.0.0.1", "").body)
 	require.Contains(t, b.do("GET", state+"/streams/stream=things%3D10.0.0.1/access=json/location", "").body, "/rests/streams/things=10.0.0.1")
+	require.Contains(t, b.do("GET", state+"/streams/stream=changes%3Dpod:coe", "").body, `"/rests/streams/changes=pod:coe"`)
 	require.Contains(t, b.do("GET", state+"/capabilities", "").body, "basic-mode=explicit")
 	require.Equal(t, 405, b.do("DELETE", state, "").status)
 	require.Equal(t, 404, b.do("GET", state+"?content=config", "").status)

@@ -113,8 +113,13 @@ func (s step) path(at string) string {
 // parse reads the part of a path below a tree, still percent-encoded. Empty
 // segments are nothing.
 func (d *dialect) parse(schema *yang.Schema, rest string) (target, error) {
+	return d.parseBelow(schema, nil, rest)
+}
+
+// parseBelow is parse from what base names on.
+func (d *dialect) parseBelow(schema *yang.Schema, base target, rest string) (target, error) {
 	segments := strings.FieldsFunc(rest, func(c rune) bool { return c == '/' })
-	var t target
+	t := slices.Clone(base)
 	for len(segments) > 0 {
 		if !t.isRoot() && t.last().isList() {
 			return nil, badPath(t, "the list "+t.node().Name+" needs its keys before what follows")

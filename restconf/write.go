@@ -15,6 +15,13 @@ import (
 
 // write answers POST, PUT, PATCH and DELETE: one transaction each.
 func (s *Server) write(w http.ResponseWriter, q *request) error {
+	if m, ok := q.dialect.yangPatchOf(q.http); ok {
+		return s.applyPatch(w, q, m)
+	}
+	if q.target.isRoot() && q.http.Method == http.MethodPatch {
+		return newProblem(http.StatusUnsupportedMediaType, "protocol", "operation-not-supported",
+			"PATCH of the whole datastore is a YANG Patch: send application/yang-patch+json or +xml")
+	}
 	var data []*yang.Data
 	if q.http.Method != http.MethodDelete {
 		var err error
@@ -26,22 +33,15 @@ func (s *Server) write(w http.ResponseWriter, q *request) error {
 	ctx, cancel := context.WithTimeout(q.http.Context(), s.cfg.Timeout)
 	defer cancel()
 	var created bool
-	err := s.store.Update(ctx, func(tx *datastore.Tx) (err error) {
+	made, err := s.store.Write(ctx, func(tx *datastore.Tx) (err error) {
 		if err := s.refuseForeign(q.target); err != nil {
 			return err
 		}
 		e := &edit{server: s, tx: tx, tops: map[*yang.Node]bool{}}
-		switch q.http.Method {
-		case http.MethodPut:
-			created, err = e.put(q.target, data[0])
-		case http.MethodPost:
-			err = e.post(q.target, data)
-		case http.MethodPatch:
-			err = e.patch(q.target, data[0])
-		case http.MethodDelete:
-			err = e.delete(q.target)
+		if err := e.precondition(q); err != nil {
+			return err
 		}
-		if err != nil {
+		if created, err = e.make(q, data); err != nil {
 			return err
 		}
 		return e.finish()
@@ -49,13 +49,38 @@ func (s *Server) write(w http.ResponseWriter, q *request) error {
 	if err != nil {
 		return err
 	}
-	s.written(w, q, data, created)
+	s.written(w, q, data, created, made)
 	return nil
 }
 
+// make does what the request's method says, and tells whether a PUT's target was not
+// there before.
+func (e *edit) make(q *request, data []*yang.Data) (created bool, err error) {
+	switch q.http.Method {
+	case http.MethodPut:
+		if q.query.insert != "" {
+			return e.place(q, q.target, data[0])
+		}
+		return e.put(q.target, data[0])
+	case http.MethodPost:
+		if q.query.insert == "" {
+			return false, e.post(q.target, data)
+		}
+		if len(data) > 1 {
+			return false, badPath(q.target, "insert is for one entry: POST them one by one")
+		}
+		_, err = e.place(q, append(slices.Clone(q.target), stepOf(data[0])), data[0])
+	case http.MethodPatch:
+		err = e.patch(q.target, data[0])
+	case http.MethodDelete:
+		err = e.delete(q.target)
+	}
+	return false, err
+}
+
 // written answers a write that was made.
-func (s *Server) written(w http.ResponseWriter, q *request, data []*yang.Data, created bool) {
-	status := q.dialect.replaced
+func (s *Server) written(w http.ResponseWriter, q *request, data []*yang.Data, created bool, made datastore.Change) {
+	status, at := q.dialect.replaced, q.target
 	switch q.http.Method {
 	case http.MethodPut:
 		if created {
@@ -63,23 +88,30 @@ func (s *Server) written(w http.ResponseWriter, q *request, data []*yang.Data, c
 		}
 	case http.MethodPost:
 		status = q.dialect.posted
-		w.Header().Set("Location", q.location(data))
+		at = q.created(data)
+		w.Header().Set("Location", q.location(at))
 	case http.MethodPatch:
 		status = http.StatusNoContent
 	case http.MethodDelete:
 		status = q.dialect.deleted
 	}
+	if q.http.Method != http.MethodDelete {
+		s.validatorsAfter(made, q, at).set(w.Header())
+	}
 	w.WriteHeader(status)
 }
 
-// location is where a POST's result is: the created resource where it is one,
+// created is where a POST's result is: the created resource where it is one,
 // otherwise the target. OpenDaylight's draft-02 names the target whatever was
 // made in it, unless that is the datastore.
-func (q *request) location(data []*yang.Data) string {
-	at := q.target
-	if len(data) == 1 && (at.isRoot() || !q.dialect.draft) {
-		at = append(slices.Clone(at), stepOf(data[0]))
+func (q *request) created(data []*yang.Data) target {
+	if len(data) == 1 && (q.target.isRoot() || !q.dialect.draft) {
+		return append(slices.Clone(q.target), stepOf(data[0]))
 	}
+	return q.target
+}
+
+func (q *request) location(at target) string {
 	scheme := "http://"
 	if q.http.TLS != nil {
 		scheme = "https://"
@@ -90,13 +122,22 @@ func (q *request) location(data []*yang.Data) string {
 // readBody reads and decodes a body. For POST it returns the target's children
 // that are to be made, otherwise the target itself.
 func (s *Server) readBody(w http.ResponseWriter, q *request) ([]*yang.Data, error) {
-	limit := s.cfg.BodyLimit
-	if q.http.ContentLength > limit {
-		return nil, tooBig(limit)
-	}
 	m, err := q.dialect.bodyMedia(q.http)
 	if err != nil {
 		return nil, err
+	}
+	body, err := s.bodyOf(w, q)
+	if err != nil {
+		return nil, err
+	}
+	return s.decodeBody(q, m, body)
+}
+
+// bodyOf reads a body that has something in it.
+func (s *Server) bodyOf(w http.ResponseWriter, q *request) ([]byte, error) {
+	limit := s.cfg.BodyLimit
+	if q.http.ContentLength > limit {
+		return nil, tooBig(limit)
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, q.http.Body, limit))
 	var large *http.MaxBytesError
@@ -108,7 +149,7 @@ func (s *Server) readBody(w http.ResponseWriter, q *request) ([]*yang.Data, erro
 	case len(bytes.TrimSpace(body)) == 0:
 		return nil, malformed("a body is required")
 	}
-	return s.decodeBody(q, m, body)
+	return body, nil
 }
 
 func (s *Server) decodeBody(q *request, m media, body []byte) ([]*yang.Data, error) {

@@ -8,8 +8,9 @@
 // elements, when, leafrefs). Both report all that they find, as Errors.
 //
 // The package knows neither HTTP nor a datastore nor what the data means. Of YANG
-// it knows what the modules here use: Load refuses a module with must, anydata,
-// bits, binary, decimal64, instance-identifier, a union of quoted and unquoted
-// types or with identities, or a when that is not "leaf = 'value'" on an augment. Defaults are not
-// added to data. Rpcs, notifications and features are not looked at.
+// it knows what the modules here use: Load refuses a module with must, anydata
+// outside a notification, bits, binary, decimal64, instance-identifier, a union of
+// quoted and unquoted types or with identities, or a when that is not "leaf =
+// 'value'" on an augment. Defaults are not added to data. Rpcs and features are not
+// looked at.
 package yang

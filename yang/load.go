@@ -50,8 +50,8 @@ func compile(sources map[string]string) (*Schema, error) {
 		schema: &Schema{byName: map[string]*Module{}},
 		nodes:  map[*goyang.Entry]*Node{},
 	}
-	l.addModules(parsed)
-	for _, step := range []func() error{l.addTops, l.resolve} {
+	l.addModules(parsed, sources)
+	for _, step := range []func() error{l.addTops, l.addNotifications, l.resolve} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("compile YANG modules: %w", err)
 		}
@@ -68,7 +68,7 @@ type loader struct {
 	built   []*goyang.Entry // in the order in which they became nodes
 }
 
-func (l *loader) addModules(parsed *goyang.Modules) {
+func (l *loader) addModules(parsed *goyang.Modules, sources map[string]string) {
 	for key, m := range parsed.Modules {
 		if !strings.Contains(key, "@") {
 			l.modules = append(l.modules, m)
@@ -81,6 +81,9 @@ func (l *loader) addModules(parsed *goyang.Modules) {
 			Namespace: m.Namespace.Name,
 			Prefix:    m.Prefix.Name,
 			Revision:  m.Current(),
+			Text:      sources[m.Name+".yang"],
+
+			Implemented: isImplemented(m),
 		}
 		l.schema.Modules = append(l.schema.Modules, module)
 		l.schema.byName[m.Name] = module
@@ -152,6 +155,10 @@ func (l *loader) build(e *goyang.Entry, parent *Node) (*Node, error) {
 	}
 	l.nodes[e] = node
 	l.built = append(l.built, e)
+	if e.Kind == goyang.AnyDataEntry {
+		node.Children, node.children = l.schema.top.Children, l.schema.top.children
+		return node, nil
+	}
 	if !e.IsDir() {
 		return node, nil
 	}
@@ -169,7 +176,7 @@ func kindOf(e *goyang.Entry) (NodeKind, error) {
 		return Leaf, nil
 	case e.IsList():
 		return List, nil
-	case e.IsContainer():
+	case e.IsContainer(), e.Kind == goyang.NotificationEntry, e.Kind == goyang.AnyDataEntry && inNotification(e):
 		return Container, nil
 	}
 	return 0, fmt.Errorf("%s: %s is not supported", e.Path(), e.Kind)
@@ -178,7 +185,7 @@ func kindOf(e *goyang.Entry) (NodeKind, error) {
 // isConfig tells whether a node is configuration. The statement "unkeyed" of our
 // coe-extensions takes back the "config false" that stands beside it.
 func isConfig(e *goyang.Entry, parent *Node) (bool, error) {
-	inherited := parent == nil || parent.Config
+	inherited := e.Kind != goyang.NotificationEntry && (parent == nil || parent.Config)
 	if e.Config != goyang.TSFalse || !inherited {
 		return inherited, nil
 	}

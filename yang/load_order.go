@@ -65,7 +65,7 @@ func names(n goyang.Node) []string {
 	var out []string
 	for _, statement := range n.Statement().SubStatements() {
 		switch statement.Keyword {
-		case "container", "list", "leaf", "leaf-list", "choice", "case", "anydata", "anyxml":
+		case "container", "list", "leaf", "leaf-list", "choice", "case", "anydata", "anyxml", "notification":
 			out = append(out, statement.Argument)
 		case "uses":
 			if g := goyang.FindGrouping(n, statement.Argument, map[string]bool{}); g != nil {

@@ -41,8 +41,16 @@ type Module struct {
 	Namespace string
 	Prefix    string
 	Revision  string
+	// Text is the module as it was read.
+	Text string
+	// Implemented is false where the module has but types, groupings and extensions
+	// for other modules to use (RFC 7950 section 5.6.5).
+	Implemented bool
 	// Top are the module's data nodes at the top level, in the order of the file.
 	Top []*Node
+	// Notifications are the notifications of the module. Their anydata hold
+	// instances of the top-level nodes of all modules.
+	Notifications []*Node
 }
 
 // Child returns the module's top-level data node of that name, or nil.
@@ -55,7 +63,18 @@ func (m *Module) Child(name string) *Node {
 	return nil
 }
 
-// Node is a schema node of the data tree (RFC 7950 section 3, "data node").
+// Notification returns the module's notification of that name, or nil.
+func (m *Module) Notification(name string) *Node {
+	for _, n := range m.Notifications {
+		if n.Name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// Node is a schema node of the data tree (RFC 7950 section 3, "data node"), or a
+// notification, which has the Kind Container.
 type Node struct {
 	Name   string
 	Module *Module // the module that defines it (an augment's, for augmented nodes)

@@ -91,3 +91,11 @@ func holdsValue(siblings []*Data, target *Node, value string) bool {
 	}
 	return false
 }
+
+// runs runs libyang's command line, which may have nothing to complain of.
+func runs(t testing.TB, lint string, args ...string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), lint, args...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Empty(t, string(out))
+}

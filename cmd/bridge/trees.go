@@ -113,8 +113,7 @@ func (b *Bridge) statusTree(ctx context.Context, _ restconf.Asked) ([]byte, erro
 	st, leader := p.loop.Status(), b.leader(ctx)
 	out := jsonStatus{
 		Leads: p.leads(), Leader: leader,
-		// While nobody leads, or this replica is about to, nobody sees to it.
-		InSync: st.InSync && (p.leads() || leader != "" && leader != b.data.Name()), Complete: st.Complete, ClaimsError: st.ClaimError,
+		InSync: st.InSync && (p.leads() || b.ledBy(leader, st)), Complete: st.Complete, ClaimsError: st.ClaimError,
 		Sources: b.sourcesJSON(),
 		Backend: jsonBackend{st.Peer.Name, st.Peer.OK, when(st.Peer.Since), st.Peer.LastError},
 	}
@@ -144,6 +143,16 @@ func (b *Bridge) sourcesJSON() []jsonOrigin {
 		})
 	}
 	return append(all, cluster)
+}
+
+// ledBy tells whether what an onlooker has found may count as in sync. It does not while
+// nobody leads, or this replica is about to: nobody sees to it. Nor does it while an
+// address is being chosen, as the leader alone knows whether one can be.
+func (b *Bridge) ledBy(leader string, st reconcile.Status) bool {
+	waits := func(p coe.Problem) bool { return p.Reason == coe.Waiting }
+	return leader != "" && leader != b.data.Name() && !slices.ContainsFunc(st.Scopes, func(s reconcile.ScopeStatus) bool {
+		return slices.ContainsFunc(s.Problems, waits)
+	})
 }
 
 // leaderTimeout is how long the status waits to be told who leads.

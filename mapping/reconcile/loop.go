@@ -219,8 +219,10 @@ func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, 
 	l.metrics.batch.Observe(float64(len(scopes)))
 	l.markLeftBehind(scopes, complete)
 	var changes []netvirt.Change
+	wanted := make(map[netvirt.Scope]netvirt.Model, len(scopes))
 	for _, s := range scopes {
 		want, problems := l.want(s)
+		wanted[s] = want
 		changes = append(changes, l.diff(s, want, complete)...)
 		l.mapped(s, revision, len(want), problems)
 		if l.source.Mapped != nil {
@@ -230,7 +232,13 @@ func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, 
 	if len(scopes) > 1 {
 		netvirt.Sort(changes)
 	}
-	return changes, l.write(ctx, epoch, changes)
+	if err := l.write(ctx, changes); err != nil {
+		return changes, err
+	}
+	if !complete {
+		return changes, l.wrote(epoch, changes)
+	}
+	return changes, l.agrees(epoch, wanted)
 }
 
 // read learns what the backend has, if that is unknown, and returns the epoch
@@ -396,11 +404,10 @@ func needs(o netvirt.Object, held map[netvirt.Key]bool, model netvirt.Model) boo
 	})
 }
 
-// write makes the changes and keeps account of what the backend has. The backend
-// gets them all at once: their order goes by kind, so a part of them would be a
-// part of every object's group, and the backend would write each group anew with
-// each part.
-func (l *Loop) write(ctx context.Context, epoch uint64, changes []netvirt.Change) error {
+// write makes the changes. The backend gets them all at once: their order goes by
+// kind, so a part of them would be a part of every object's group, and the backend
+// would write each group anew with each part.
+func (l *Loop) write(ctx context.Context, changes []netvirt.Change) error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -416,22 +423,7 @@ func (l *Loop) write(ctx context.Context, epoch uint64, changes []netvirt.Change
 		return fmt.Errorf("write to backend: %w", err)
 	}
 	l.metrics.changed(changes)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.epoch != epoch {
-		return errChanged
-	}
-	for _, c := range changes {
-		delete(l.rejected, c.Key())
-		s := c.Scope()
-		if l.have[s] == nil {
-			l.have[s] = netvirt.Model{}
-		}
-		l.have[s].Apply([]netvirt.Change{c})
-		if len(l.have[s]) == 0 {
-			delete(l.have, s)
-		}
-	}
+	l.accepted(changes)
 	return nil
 }
 

@@ -20,9 +20,11 @@ const (
 // maxBatch is how many scopes are processed together at most.
 const maxBatch = 512
 
-// A worker is under load when it waited less for a batch than the batch took,
-// loadBatches times in a row. Then it rests after each: restFactor times as long
-// as it took, maxRest at most.
+// A worker is under load when, loadBatches times in a row, the marks that came while
+// a batch grew would have taken more than half of that time if each had been processed
+// by itself. Then it rests after each batch: restFactor times as long as that took,
+// maxRest at most. A rest is no load: what comes now and then after a storm is
+// processed at once again.
 const (
 	loadBatches = 3
 	restFactor  = 32
@@ -41,6 +43,7 @@ type worker struct {
 
 	mu     sync.Mutex
 	behind map[netvirt.Scope]marked // scopes that are marked and not processed
+	marks  int                      // how many scopes were marked since next
 }
 
 // marked is when a scope was marked since it was processed: first and last.
@@ -61,6 +64,7 @@ func (w *worker) mark(scopes ...netvirt.Scope) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fallBehind(scopes)
+	w.marks += len(scopes)
 	for _, s := range scopes {
 		w.queue.Add(s)
 	}
@@ -96,12 +100,9 @@ func (w *worker) markAfter(d time.Duration, scopes ...netvirt.Scope) {
 func (w *worker) run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, w.queue.ShutDown)
 	defer stop()
-	var (
-		free time.Time // when the worker was ready for the last batch
-		busy int       // how many batches in a row it waited little for
-	)
-	for {
-		batch := w.next()
+	before := time.Now()
+	for busy := 0; ; {
+		batch, marks := w.next()
 		if batch == nil {
 			return
 		}
@@ -109,14 +110,20 @@ func (w *worker) run(ctx context.Context) {
 		err := w.process(ctx, batch)
 		w.done(batch, begun, err)
 		took := time.Since(begun)
-		if busy++; begun.Sub(free) >= took {
+		if busy++; !isLoad(marks, took/time.Duration(len(batch)), begun.Sub(before)) {
 			busy = 0
 		}
 		if busy >= loadBatches {
 			rest(ctx, min(restFactor*took, maxRest))
 		}
-		free = time.Now()
+		before = begun
 	}
+}
+
+// isLoad tells whether so many marks, each for so much work, are much for the time in
+// which they came.
+func isLoad(marks int, each, within time.Duration) bool {
+	return 2*time.Duration(marks)*each >= within
 }
 
 func rest(ctx context.Context, d time.Duration) {
@@ -129,23 +136,25 @@ func rest(ctx context.Context, d time.Duration) {
 }
 
 // next waits for a marked scope and returns it with all that are marked beside
-// it; nil when the worker is to stop.
-func (w *worker) next() []netvirt.Scope {
+// it, and how many scopes were marked since the last batch, one marked twice counted
+// twice; nil when the worker is to stop.
+func (w *worker) next() (batch []netvirt.Scope, marks int) {
 	first, stopped := w.queue.Get()
 	if stopped {
-		return nil
+		return nil, 0
 	}
 	w.mu.Lock() // whoever is marking finishes
 	defer w.mu.Unlock()
-	batch := []netvirt.Scope{first}
+	marks, w.marks = w.marks, 0
+	batch = []netvirt.Scope{first}
 	for len(batch) < maxBatch && w.queue.Len() > 0 {
 		s, stopped := w.queue.Get()
 		if stopped {
-			return nil
+			return nil, 0
 		}
 		batch = append(batch, s)
 	}
-	return batch
+	return batch, marks
 }
 
 func (w *worker) done(batch []netvirt.Scope, begun time.Time, err error) {

@@ -9,6 +9,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 )
 
 // A connection that is silent for this long is probed, and given up when the
@@ -16,6 +18,12 @@ import (
 const (
 	keepAlive        = 5 * time.Second
 	keepAliveTimeout = 3 * time.Second
+)
+
+// Bounds of the time between attempts to connect.
+const (
+	minRedial = 100 * time.Millisecond
+	maxRedial = time.Second
 )
 
 // dial makes a client of an external cluster. It connects on first use.
@@ -32,6 +40,7 @@ func dial(cfg Config) (*clientv3.Client, error) {
 		DialTimeout:          cfg.Timeout,
 		DialKeepAliveTime:    keepAlive,
 		DialKeepAliveTimeout: keepAliveTimeout,
+		DialOptions:          []grpc.DialOption{grpc.WithConnectParams(redial(cfg))},
 		MaxCallSendMsgSize:   math.MaxInt32, // the servers set the limit
 		Logger:               zap.New(newZapCore(cfg.Log)),
 	})
@@ -39,6 +48,13 @@ func dial(cfg Config) (*clientv3.Client, error) {
 		return nil, classify("connect to etcd at "+strings.Join(cfg.Endpoints, ", "), err)
 	}
 	return client, nil
+}
+
+// redial has a server that was away be found soon after it is back, however long it was.
+func redial(cfg Config) grpc.ConnectParams {
+	pause := backoff.DefaultConfig
+	pause.BaseDelay, pause.MaxDelay = minRedial, maxRedial
+	return grpc.ConnectParams{Backoff: pause, MinConnectTimeout: cfg.Timeout}
 }
 
 func readPassword(file string) (string, error) {

@@ -16,6 +16,8 @@ type Batch struct {
 	Snapshot bool
 	Put      []*Unit
 	Delete   []*Unit // without Raw
+
+	marks []mark
 }
 
 // follower queues what its consumer has not taken yet. The queue is not bounded:

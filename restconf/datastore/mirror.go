@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/coe-bridge/coe-bridge/yang"
 )
@@ -12,12 +13,16 @@ import (
 // mirror holds all units as they were at one revision of etcd. What one revision
 // changed becomes visible as a whole.
 type mirror struct {
-	mu     sync.RWMutex
-	rev    int64
-	shelf  map[*yang.Node][]*Unit // by top container, ordered by id
-	waits  []wait
-	follow map[*follower]struct{}
-	closed chan struct{}
+	mu    sync.RWMutex
+	rev   int64
+	shelf map[*yang.Node][]*Unit // by top container, ordered by id
+	// changed is when what is in a top container last changed; Time is that of the
+	// container's mark.
+	changed map[*yang.Node]Change
+	since   time.Time // when the datastore was opened
+	waits   []wait
+	follow  map[*follower]struct{}
+	closed  chan struct{}
 }
 
 type wait struct {
@@ -27,9 +32,11 @@ type wait struct {
 
 func newMirror() *mirror {
 	return &mirror{
-		shelf:  map[*yang.Node][]*Unit{},
-		follow: map[*follower]struct{}{},
-		closed: make(chan struct{}),
+		shelf:   map[*yang.Node][]*Unit{},
+		changed: map[*yang.Node]Change{},
+		since:   time.Now().Truncate(time.Second),
+		follow:  map[*follower]struct{}{},
+		closed:  make(chan struct{}),
 	}
 }
 
@@ -123,10 +130,10 @@ func without(shelf []*Unit, places []int) []*Unit {
 
 // replace makes the mirror hold exactly units, as of rev, and tells the
 // followers the difference.
-func (m *mirror) replace(units []*Unit, rev int64) {
+func (m *mirror) replace(units []*Unit, marks []mark, rev int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	b := Batch{Revision: rev}
+	b := Batch{Revision: rev, marks: marks}
 	shelf := map[*yang.Node][]*Unit{}
 	for _, u := range units {
 		top := topOf(u.Node)
@@ -140,7 +147,7 @@ func (m *mirror) replace(units []*Unit, rev int64) {
 	for top, old := range m.shelf {
 		for _, u := range old {
 			if _, ok := find(shelf[top], u.id); !ok {
-				b.Delete = append(b.Delete, &Unit{Node: u.Node, Key: u.Key, ModRevision: rev, id: u.id})
+				b.Delete = append(b.Delete, &Unit{Node: u.Node, Key: u.Key, id: u.id}) // its mark tells the revision
 			}
 		}
 	}
@@ -151,6 +158,7 @@ func (m *mirror) replace(units []*Unit, rev int64) {
 // advance tells those who wait that the mirror is at b's revision.
 func (m *mirror) advance(b Batch) {
 	m.rev = b.Revision
+	m.note(b)
 	m.waits = slices.DeleteFunc(m.waits, func(w wait) bool {
 		if w.rev <= m.rev {
 			close(w.ready)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -29,19 +30,27 @@ type Tx struct {
 	read   map[string]int64 // id → ModRevision, 0 for absent
 	put    map[string]*Unit
 	delete map[string]*Unit
-	clear  map[string]struct{} // prefixes of the ids of lists to be emptied
+	clear  map[string]*yang.Node // lists to be emptied, by the prefixes of their entries' ids
+	whole  map[*yang.Node]int64  // the revisions of what Changed told of
 }
 
 // Update runs fn, which reads and writes through its Tx, and then makes all
-// writes or none. They are made only if everything that fn read with Get is
-// unchanged in etcd; otherwise fn runs again on the newer state, until ctx or the
-// datastore's timeout ends it. When Update returns nil, the writes are durable
-// and the mirror shows them. An error of fn is returned as it is.
+// writes or none. They are made only if everything that fn read with Get and
+// Changed is unchanged in etcd; otherwise fn runs again on the newer state, until
+// ctx or the datastore's timeout ends it. When Update returns nil, the writes are
+// durable and the mirror shows them. An error of fn is returned as it is.
 func (d *Datastore) Update(ctx context.Context, fn func(*Tx) error) error {
+	_, err := d.Write(ctx, fn)
+	return err
+}
+
+// Write is Update, and tells the change that it made: that of everything that fn
+// wrote and of what holds it. It is zero where fn wrote nothing.
+func (d *Datastore) Write(ctx context.Context, fn func(*Tx) error) (Change, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
-	if done, err := d.attempt(ctx, fn); done || err != nil {
-		return err
+	if change, done, err := d.attempt(ctx, fn); done || err != nil {
+		return change, err
 	}
 	// Of those who lost and try again side by side all but one lose again: so they
 	// try one after the other.
@@ -49,29 +58,32 @@ func (d *Datastore) Update(ctx context.Context, fn func(*Tx) error) error {
 	case d.retries <- struct{}{}:
 		defer func() { <-d.retries }()
 	case <-ctx.Done():
-		return classify("wait for others who change the same", ctx.Err())
+		return Change{}, classify("wait for others who change the same", ctx.Err())
 	}
 	for {
-		if done, err := d.attempt(ctx, fn); done || err != nil {
-			return err
+		if change, done, err := d.attempt(ctx, fn); done || err != nil {
+			return change, err
 		}
 	}
 }
 
 // attempt runs fn once, and tells whether its writes were made. Where they were
 // not, the mirror has moved on.
-func (d *Datastore) attempt(ctx context.Context, fn func(*Tx) error) (bool, error) {
+func (d *Datastore) attempt(ctx context.Context, fn func(*Tx) error) (Change, bool, error) {
 	tx := d.begin()
 	if err := fn(tx); err != nil {
-		return false, err
+		if tx.outrun() { // fn saw some of what came before and some of what came after
+			return Change{}, false, nil
+		}
+		return Change{}, false, err
 	}
-	done, err := tx.commit(ctx)
+	change, done, err := tx.commit(ctx)
 	if done || err != nil {
-		return done, err
+		return change, done, err
 	}
 	// Something that was read has changed since, so the mirror has a newer
 	// revision or is about to.
-	return false, classify("wait for a change of others", d.mirror.reach(ctx, tx.rev+1))
+	return Change{}, false, classify("wait for a change of others", d.mirror.reach(ctx, tx.rev+1))
 }
 
 func (d *Datastore) begin() *Tx {
@@ -81,7 +93,8 @@ func (d *Datastore) begin() *Tx {
 		read:   map[string]int64{},
 		put:    map[string]*Unit{},
 		delete: map[string]*Unit{},
-		clear:  map[string]struct{}{},
+		clear:  map[string]*yang.Node{},
+		whole:  map[*yang.Node]int64{},
 	}
 }
 
@@ -161,36 +174,40 @@ func (tx *Tx) Delete(node *yang.Node, key []string) {
 // not show yet. Entries that are put later in this Tx stay.
 func (tx *Tx) DeleteAll(list *yang.Node) {
 	prefix := tx.d.layout.id(list, nil) + "="
-	tx.clear[prefix] = struct{}{}
+	tx.clear[prefix] = list
 	maps.DeleteFunc(tx.put, func(id string, _ *Unit) bool { return strings.HasPrefix(id, prefix) })
 }
 
 // commit makes the writes. It returns false when what was read has changed.
-func (tx *Tx) commit(ctx context.Context) (bool, error) {
+func (tx *Tx) commit(ctx context.Context) (Change, bool, error) {
 	ops := tx.ops()
 	if len(ops) == 0 {
-		return true, nil
+		return Change{}, true, nil
 	}
+	marks, at := tx.marks(time.Now())
+	ops = append(ops, marks...)
 	resp, err := tx.d.client.Txn(ctx).If(tx.compares()...).Then(ops...).Commit()
 	if err != nil {
 		if limit := limitError(err, max(len(tx.read), len(ops)), tx.size()); limit != nil {
-			return false, limit
+			return Change{}, false, limit
 		}
-		return false, classify("write to etcd", err)
+		return Change{}, false, classify("write to etcd", err)
 	}
 	if !resp.Succeeded {
-		return false, nil
+		return Change{}, false, nil
 	}
-	if !changed(resp) {
-		return true, nil // no event will come
-	}
-	return true, classify("see what was written", tx.d.mirror.reach(ctx, resp.Header.Revision))
+	// There is an event to wait for: whoever deletes puts a mark.
+	change := Change{Revision: resp.Header.Revision, Time: at}
+	return change, true, classify("see what was written", tx.d.mirror.reach(ctx, change.Revision))
 }
 
 func (tx *Tx) compares() []clientv3.Cmp {
 	cmps := make([]clientv3.Cmp, 0, len(tx.read))
 	for id, rev := range tx.read {
 		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(configPrefix+id), "=", rev))
+	}
+	for top := range tx.whole {
+		cmps = append(cmps, tx.unchanged(top)...)
 	}
 	return cmps
 }
@@ -239,14 +256,4 @@ func (tx *Tx) size() int {
 		n += len(id) + len(u.Raw)
 	}
 	return n
-}
-
-// changed tells whether a transaction made a new revision.
-func changed(resp *clientv3.TxnResponse) bool {
-	for _, r := range resp.Responses {
-		if r.GetResponsePut() != nil || r.GetResponseDeleteRange().GetDeleted() > 0 {
-			return true
-		}
-	}
-	return false
 }

@@ -88,6 +88,10 @@ func byRevision(events []*clientv3.Event) iter.Seq2[int64, []*clientv3.Event] {
 }
 
 func (d *Datastore) addEvent(b *Batch, e *clientv3.Event) {
+	if top := d.layout.marked(idOf(e.Kv)); top != nil {
+		b.marks = append(b.marks, markOf(top, e.Kv))
+		return
+	}
 	u := d.unit(e.Kv)
 	switch {
 	case u == nil:
@@ -101,7 +105,7 @@ func (d *Datastore) addEvent(b *Batch, e *clientv3.Event) {
 // unit is the unit that kv holds, or nil for a key that this schema doesn't know:
 // a later release may have written it, and it is left alone.
 func (d *Datastore) unit(kv *mvccpb.KeyValue) *Unit {
-	id := strings.TrimPrefix(string(kv.Key), configPrefix)
+	id := idOf(kv)
 	node, key, ok := d.layout.parse(id)
 	if !ok {
 		d.log.Warn("key of the datastore is unknown to this release", "key", string(kv.Key))
@@ -110,18 +114,23 @@ func (d *Datastore) unit(kv *mvccpb.KeyValue) *Unit {
 	return &Unit{Node: node, Key: key, Raw: kv.Value, ModRevision: kv.ModRevision, id: id}
 }
 
+func idOf(kv *mvccpb.KeyValue) string { return strings.TrimPrefix(string(kv.Key), configPrefix) }
+
 // relist makes the mirror equal to etcd as it is now.
 func (d *Datastore) relist(ctx context.Context) error {
 	var units []*Unit
+	var marks []mark
 	rev, err := d.scan(ctx, configPrefix, func(kv *mvccpb.KeyValue) {
-		if u := d.unit(kv); u != nil {
+		if top := d.layout.marked(idOf(kv)); top != nil {
+			marks = append(marks, markOf(top, kv))
+		} else if u := d.unit(kv); u != nil {
 			units = append(units, u)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	d.mirror.replace(units, rev)
+	d.mirror.replace(units, marks, rev)
 	return nil
 }
 

@@ -28,10 +28,35 @@ var _ Subscription = (*Cursor)(nil)
 func (l *Log) Open(stream, after string) *Cursor {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c := &Cursor{log: l, stream: stream, feed: l.feed(stream), ready: make(chan struct{}, 1), after: l.parse(after)}
+	return l.open(stream, l.parse(after))
+}
+
+// OpenAt begins to follow a stream after what the Log had learned of it before a
+// time; with a snapshot, where the Log does not reach back to that.
+func (l *Log) OpenAt(stream string, start time.Time) *Cursor {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.open(stream, l.feed(stream).before(start))
+}
+
+func (l *Log) open(stream string, after int64) *Cursor {
+	c := &Cursor{log: l, stream: stream, feed: l.feed(stream), ready: make(chan struct{}, 1), after: after}
 	c.feed.cursors[c] = struct{}{}
 	c.ready <- struct{}{}
 	return c
+}
+
+// before is the place before all events from a time on.
+func (f *feed) before(start time.Time) int64 {
+	if !start.After(f.since) {
+		return nowhere
+	}
+	for place := f.order.Back(); place != nil; place = place.Prev() {
+		if e := place.Value.(*entry); e.event.Time.Before(start) {
+			return e.revision
+		}
+	}
+	return f.floor
 }
 
 // Ready implements Subscription.
@@ -62,14 +87,14 @@ func (c *Cursor) Take() []Event {
 func (c *Cursor) snapshot() []Event {
 	now := time.Now()
 	events := make([]Event, 0, c.feed.order.Len()+2)
-	events = append(events, Event{Time: now, Name: c.log.cfg.Begin, Content: empty})
+	events = append(events, Event{Time: now, Name: c.log.cfg.Begin, Content: empty, Bound: true})
 	for place := c.feed.order.Front(); place != nil; place = place.Next() {
 		if e := place.Value.(*entry); !e.gone {
 			events = append(events, e.event)
 		}
 	}
 	c.after = c.log.revision
-	return append(events, Event{ID: c.log.id(c.after), Time: now, Name: c.log.cfg.Complete, Content: empty})
+	return append(events, Event{ID: c.log.id(c.after), Time: now, Name: c.log.cfg.Complete, Content: empty, Bound: true})
 }
 
 // empty is a notification without content.

@@ -32,8 +32,9 @@ type Log struct {
 
 	mu       sync.Mutex
 	revision int64 // 0 until the first Reset
-	// floor is that of streams that are in no feed.
+	// floor and since are those of streams that are in no feed.
 	floor  int64
+	since  time.Time
 	feeds  map[string]*feed
 	graves []grave // in the order of revisions
 }
@@ -41,8 +42,9 @@ type Log struct {
 // feed is one stream. It is there while it has events or followers.
 type feed struct {
 	// floor is the revision after which all changes are known: older removals may
-	// have been forgotten.
+	// have been forgotten. That was so since then.
 	floor   int64
+	since   time.Time
 	keys    map[string]*list.Element // of order
 	order   list.List                // of *entry, by revision
 	cursors map[*Cursor]struct{}
@@ -85,12 +87,12 @@ func NewLog(cfg Config) *Log {
 func (l *Log) Reset(revision int64, changes []Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.revision, l.floor, l.graves = revision, revision, nil
+	l.revision, l.floor, l.since, l.graves = revision, revision, time.Now(), nil
 	maps.DeleteFunc(l.feeds, func(_ string, f *feed) bool {
-		f.clear(revision)
+		f.clear(revision, l.since)
 		return len(f.cursors) == 0
 	})
-	l.apply(changes)
+	l.apply(l.since, changes)
 }
 
 // Apply takes what one revision changed, which is above all before. Nothing is
@@ -99,12 +101,11 @@ func (l *Log) Apply(revision int64, changes []Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.revision = revision
-	l.apply(changes)
+	l.apply(time.Now(), changes)
 	l.forget()
 }
 
-func (l *Log) apply(changes []Change) {
-	now := time.Now()
+func (l *Log) apply(now time.Time, changes []Change) {
 	for _, c := range changes {
 		l.feed(c.Stream).put(&entry{
 			key: c.Key, revision: l.revision, gone: c.Gone,
@@ -131,7 +132,7 @@ func (l *Log) forget() {
 		}
 		f.order.Remove(place)
 		delete(f.keys, g.key)
-		f.floor = g.revision
+		f.floor, f.since = g.revision, place.Value.(*entry).event.Time
 		l.release(g.stream, f)
 	}
 }
@@ -140,7 +141,7 @@ func (l *Log) forget() {
 func (l *Log) feed(name string) *feed {
 	f := l.feeds[name]
 	if f == nil {
-		f = &feed{floor: l.floor, keys: map[string]*list.Element{}, cursors: map[*Cursor]struct{}{}}
+		f = &feed{floor: l.floor, since: l.since, keys: map[string]*list.Element{}, cursors: map[*Cursor]struct{}{}}
 		l.feeds[name] = f
 	}
 	return f
@@ -150,7 +151,9 @@ func (l *Log) feed(name string) *feed {
 func (l *Log) release(name string, f *feed) {
 	if len(f.keys) == 0 && len(f.cursors) == 0 {
 		delete(l.feeds, name)
-		l.floor = max(l.floor, f.floor)
+		if f.floor > l.floor {
+			l.floor, l.since = f.floor, f.since
+		}
 	}
 }
 
@@ -166,6 +169,17 @@ func (l *Log) Streams() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// Since is when what the Log knows of a stream's past begins; zero while it knows
+// nothing.
+func (l *Log) Since(stream string) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if f := l.feeds[stream]; f != nil {
+		return f.since
+	}
+	return l.since
 }
 
 func (f *feed) lives() bool {
@@ -187,8 +201,8 @@ func (f *feed) put(e *entry) {
 }
 
 // clear forgets all up to a revision.
-func (f *feed) clear(floor int64) {
-	f.floor = floor
+func (f *feed) clear(floor int64, since time.Time) {
+	f.floor, f.since = floor, since
 	f.order.Init()
 	clear(f.keys)
 	f.wake()

@@ -28,6 +28,9 @@ type Event struct {
 	// Content is the notification's RFC 7951 object, on one line. It is not changed
 	// by anybody.
 	Content []byte
+	// Bound says that the event is the begin or the end of a snapshot, and tells of no
+	// key: who leaves events out leaves it in.
+	Bound bool
 }
 
 // Source has streams of one kind: one of each key.
@@ -39,6 +42,17 @@ type Source interface {
 	// that the follower has taken, empty for none; one that the source can't go on
 	// from gets a snapshot. ok is false where there is no such stream.
 	Open(key, after string) (s Subscription, ok bool)
+}
+
+// Replayer is a Source whose streams can be followed from a time on.
+type Replayer interface {
+	Source
+	// Since is when the log of a stream begins; ok is false where the stream has none,
+	// or there is no such stream.
+	Since(key string) (at time.Time, ok bool)
+	// OpenAt begins to follow a stream that has a log after what had happened before a
+	// time. Where that time is before the log, the first group is a snapshot.
+	OpenAt(key string, start time.Time) Subscription
 }
 
 // Subscription is one follower's place in a stream. It is used by one goroutine.

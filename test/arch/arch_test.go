@@ -27,7 +27,7 @@ var rules = map[string]rule{
 	"coe":                         {[]string{"dhcppool"}, nil, "entities know no protocol"},
 	"coe/northbound":              {[]string{"coe", "dhcppool"}, nil, "reads what the datastore keeps; knows no HTTP"},
 	"coe/ipam":                    {[]string{"coe", "dhcppool"}, nil, "chooses; where it is remembered is an interface"},
-	"mapping/trace": {[]string{"coe", "mapping/netvirt"}, nil, "pure; is given what the stages know"},
+	"mapping/trace":               {[]string{"coe", "mapping/netvirt"}, nil, "pure; is given what the stages know"},
 	"coe/kube": {
 		[]string{"coe"},
 		[]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "github.com/go-logr/logr", "github.com/prometheus/client_golang"},
@@ -61,12 +61,13 @@ var rules = map[string]rule{
 		"the only importer of etcd",
 	},
 	"restconf/stream": {nil, nil, "between who has streams and who serves them; a leaf"},
+	"restconf/xpath":  {[]string{"yang"}, nil, "judges data; knows neither streams nor HTTP"},
 	"coe/agentstream": {
 		[]string{"coe", "mapping/netvirt", "restconf/stream"}, nil,
 		"turns what was chosen into what agents are told; knows neither the datastore nor HTTP",
 	},
 	"restconf": {
-		[]string{"coe", "dhcppool", "yang", "restconf/datastore", "restconf/stream"},
+		[]string{"coe", "dhcppool", "yang", "restconf/datastore", "restconf/stream", "restconf/xpath"},
 		[]string{"github.com/gorilla/mux", "golang.org/x/crypto/bcrypt"},
 		"writes the datastore; reads status through its own small interface",
 	},

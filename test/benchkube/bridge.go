@@ -48,8 +48,11 @@ func (b *bridge) awaitSync(ctx context.Context, pods int) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	for {
-		objects, inSync, err := b.status(ctx)
-		if err == nil && inSync && objects >= pods*objectsPerPod {
+		objects, inSync, err := 0, false, error(nil)
+		if b.Leads() {
+			objects, inSync, err = b.status(ctx)
+		}
+		if inSync && objects >= pods*objectsPerPod {
 			return time.Now(), nil
 		}
 		select {

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/coe-bridge/coe-bridge/test/figures"
-	"github.com/coe-bridge/coe-bridge/test/kube"
 )
 
 const (
@@ -141,23 +141,22 @@ func (w *world) churnOurs(ctx context.Context, prefix string) (s seen, err error
 	return o.await(ctx, prefix, churnPods)
 }
 
-// churn creates pods at a steady pace, deletes each a second later, and returns when
-// all are gone.
+// churn creates pods at a steady pace, deletes each a second later, half way between
+// two creations, and returns when all are gone.
 func (w *world) churn(ctx context.Context, prefix string) error {
 	l := load(churnPods, prefix)
-	tick := time.NewTicker(churnEvery)
+	tick := time.NewTicker(churnEvery / 2)
 	defer tick.Stop()
-	for i := range churnPods + churnLife {
-		if i < churnPods {
-			pod := l.Pod(i)
-			if _, err := w.plane.Client().CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
-				return fmt.Errorf("make pod %s/%s: %w", pod.Namespace, pod.Name, err)
-			}
+	for half := range 2 * (churnPods + churnLife) {
+		var err error
+		switch i := half / 2; {
+		case half%2 == 0 && i < churnPods:
+			err = w.createPod(ctx, l.Pod(i))
+		case half%2 == 1 && i >= churnLife:
+			err = w.deletePod(ctx, l.Pod(i-churnLife))
 		}
-		if i >= churnLife {
-			if err := w.deletePod(ctx, l, i-churnLife); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -168,8 +167,14 @@ func (w *world) churn(ctx context.Context, prefix string) error {
 	return nil
 }
 
-func (w *world) deletePod(ctx context.Context, l kube.PodLoad, i int) error {
-	pod := l.Pod(i)
+func (w *world) createPod(ctx context.Context, pod *corev1.Pod) error {
+	if _, err := w.plane.Client().CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("make pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+func (w *world) deletePod(ctx context.Context, pod *corev1.Pod) error {
 	if err := w.plane.Client().CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}

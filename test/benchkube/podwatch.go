@@ -33,23 +33,42 @@ func (w *world) watchPods(ctx context.Context) (*podWatch, error) {
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	p := &podWatch{came: newMoments("watch events"), annotated: newMoments("annotations"), cancel: cancel}
 	events, err := client.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{ResourceVersion: now.ResourceVersion})
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}
-	p := &podWatch{came: newMoments("watch events"), annotated: newMoments("annotations"), cancel: cancel}
-	p.done.Go(func() { p.follow(events) })
+	p.done.Go(func() { p.follow(ctx, client, events, now.ResourceVersion) })
 	return p, nil
 }
 
-// follow takes events until the watch ends. The API server ends none within the
-// half hour in which it is used.
-func (p *podWatch) follow(events watch.Interface) {
+// follow takes events until ctx is done. A watch that the API server ends, as it
+// does where the watcher is slow, is gone on with by another.
+func (p *podWatch) follow(ctx context.Context, client kubernetes.Interface, events watch.Interface, revision string) {
+	for {
+		revision = p.read(events, revision)
+		if ctx.Err() != nil {
+			return
+		}
+		var err error
+		events, err = client.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{ResourceVersion: revision})
+		if err != nil {
+			return // what is awaited does not come, which is told
+		}
+	}
+}
+
+// read takes events until the watch ends, and returns the revision of the last.
+func (p *podWatch) read(events watch.Interface, revision string) string {
 	defer events.Stop()
 	for e := range events.ResultChan() {
 		pod, ok := e.Object.(*corev1.Pod)
-		if !ok || e.Type == watch.Deleted {
+		if !ok {
+			continue
+		}
+		revision = pod.ResourceVersion
+		if e.Type == watch.Deleted {
 			continue
 		}
 		p.came.note(key(pod.Namespace, pod.Name))
@@ -57,6 +76,7 @@ func (p *podWatch) follow(events watch.Interface) {
 			p.annotated.note(key(pod.Namespace, pod.Name))
 		}
 	}
+	return revision
 }
 
 func (p *podWatch) stop() {

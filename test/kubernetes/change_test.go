@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -31,10 +32,19 @@ func (r running) living() []lease {
 func (w *world) deletePods(t *testing.T, count int, pod func(i int) *corev1.Pod) {
 	t.Helper()
 	_, err := kubetest.Each(t.Context(), count, kubetest.Workers, func(ctx context.Context, i int) error {
-		p := pod(i)
-		return w.Client().CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{})
+		return w.deletePod(ctx, pod(i))
 	})
 	require.NoError(t, err)
+}
+
+// deletePod deletes a pod. The API server says of one that is patched while it is
+// deleted that it is not there: the patch was the end of it.
+func (w *world) deletePod(ctx context.Context, p *corev1.Pod) error {
+	err := w.Client().CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // label gives a pod a label that it did not have.

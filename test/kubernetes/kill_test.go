@@ -64,7 +64,7 @@ func (w *world) churn(ctx context.Context, worker int, random *rand.Rand) error 
 		pods := w.Client().CoreV1().Pods(pod.Namespace)
 		_, err := pods.Get(context.Background(), pod.Name, metav1.GetOptions{})
 		if err == nil {
-			err = pods.Delete(context.Background(), pod.Name, metav1.DeleteOptions{})
+			err = w.deletePod(context.Background(), pod)
 		} else {
 			_, err = pods.Create(context.Background(), pod, metav1.CreateOptions{})
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -38,7 +39,9 @@ func buildBridge(t *testing.T) string {
 	ctx, cancel := context.WithTimeout(t.Context(), buildTimeout)
 	defer cancel()
 	program := filepath.Join(t.TempDir(), "coe-bridge")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/coe-bridge/coe-bridge/cmd/coe-bridge").CombinedOutput()
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/coe-bridge/coe-bridge/cmd/coe-bridge")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build does, whose cache is warm
+	out, err := build.CombinedOutput()
 	require.NoError(t, err, "build coe-bridge: %s", out)
 	return program
 }

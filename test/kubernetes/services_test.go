@@ -15,7 +15,7 @@ import (
 	kubetest "github.com/coe-bridge/coe-bridge/test/kube"
 )
 
-// serviceCIDRs are those of the cluster of TestSmall, IPv4 first.
+// serviceCIDRs are those of the cluster of TestOneThingAtATime, IPv4 first.
 var serviceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.97.0.0/24"), netip.MustParsePrefix("fd97::/112")}
 
 // balancer is what a load balancer is to be; its VIPs' endpoints are sorted.
@@ -106,7 +106,7 @@ func testServices(t *testing.T, w *world, b running) {
 			one("tcp", map[string]string{"10.97.0.50:80": "10.128.0.2:80"}),
 		},
 		"both families": {
-			service + "  clusterIPs: [10.97.0.50, 'fd97::50']\n  ipFamilyPolicy: RequireDualStack\n  ports: [{port: 80}]",
+			service + "  clusterIP: 10.97.0.50\n  clusterIPs: [10.97.0.50, 'fd97::50']\n  ipFamilyPolicy: RequireDualStack\n  ports: [{port: 80}]",
 			[]string{
 				ipv4(1, `{addresses: [10.128.0.1]}`, `{name: "", port: 8080}`),
 				fmt.Sprintf(slice, 2, "IPv6") + "endpoints: [{addresses: ['fd80::1']}]\nports: [{name: '', port: 8080}]\n",
@@ -167,8 +167,10 @@ func newBalancer(lb *nb.LoadBalancer) balancer {
 // testServiceOfAPIServer requires the load balancer of the API server, whose endpoint
 // is no pod.
 func testServiceOfAPIServer(t *testing.T, w *world, _ running) {
-	at, err := netip.ParseAddrPort(strings.TrimPrefix(w.URL(), "https://"))
+	slice, err := w.Client().DiscoveryV1().EndpointSlices("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
 	require.NoError(t, err)
+	require.Len(t, slice.Endpoints, 1)
+	at := netip.AddrPortFrom(netip.MustParseAddr(slice.Endpoints[0].Addresses[0]), uint16(*slice.Ports[0].Port))
 	await(t, converge, "the load balancer of the API server", func() error {
 		return w.hasBalancers(t, "default:", map[string]balancer{"default:kubernetes:tcp": {
 			protocol: "tcp", vips: map[string]string{"10.97.0.1:443": at.String()},

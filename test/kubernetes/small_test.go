@@ -13,16 +13,19 @@ func TestOneThingAtATime(t *testing.T) {
 	t.Run("with a pool", func(t *testing.T) {
 		b := w.serve(t)
 		w.awaitExact(t, b, converge)
-		for name, test := range map[string]func(*testing.T, *world, running){
-			"service of the API server": testServiceOfAPIServer,
-			"services":                  testServices,
-			"pods of a service":         testPodsOfService,
-			"pod without a node":        testNoNode,
-			"annotation tampered with":  testAnnotation,
-			"pools that overlap":        testPostedOverlap,
-			"beside RESTCONF":           testBesideRESTCONF,
+		for _, test := range []struct {
+			name string
+			run  func(*testing.T, *world, running)
+		}{
+			{"service of the API server", testServiceOfAPIServer},
+			{"services", testServices},
+			{"pods of a service", testPodsOfService},
+			{"pod without a node", testNoNode},
+			{"annotation tampered with", testAnnotation},
+			{"pools that overlap", testPostedOverlap},
+			{"beside RESTCONF", testBesideRESTCONF},
 		} {
-			t.Run(name, func(t *testing.T) { test(t, w, b) })
+			t.Run(test.name, func(t *testing.T) { test.run(t, w, b) })
 		}
 	})
 	t.Run("pool exhausted", func(t *testing.T) { testExhausted(t, w) })

@@ -60,9 +60,12 @@ type replica struct {
 }
 
 // startReplica starts a bridge with further arguments, which ends with the test, and
-// waits until it serves.
+// waits until it serves. With go test -short it skips the test instead.
 func startReplica(t *testing.T, name string, args ...string) *replica {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("needs child processes: run without -short")
+	}
 	path, err := program()
 	require.NoError(t, err)
 	r := &replica{t: t, name: name, log: newReplicaLog(), http: &http.Client{Timeout: requestTimeout, Transport: &http.Transport{}}}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -109,14 +110,29 @@ func (p *Process) follow(served chan<- string) {
 
 // Listed is when the bridge had listed a resource of Kubernetes for the first time.
 func (p *Process) Listed(resource string) (time.Time, error) {
+	at, found := p.said(func(l Line) bool { return l.Msg == "listed" && l.Resource == resource })
+	if !found {
+		return at, fmt.Errorf("the bridge's log does not say when it had listed %s", resource)
+	}
+	return at, nil
+}
+
+// Leads tells whether the bridge has been elected. Before that, it asks the backend
+// for whoever asks for its status.
+func (p *Process) Leads() bool {
+	_, found := p.said(func(l Line) bool { return l.Msg == "this bridge leads" })
+	return found
+}
+
+// said is when the first line was logged that is the one meant.
+func (p *Process) said(meant func(Line) bool) (at time.Time, found bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, l := range p.lines {
-		if l.Msg == "listed" && l.Resource == resource {
-			return l.Time, nil
-		}
+	i := slices.IndexFunc(p.lines, meant)
+	if i < 0 {
+		return time.Time{}, false
 	}
-	return time.Time{}, fmt.Errorf("the bridge's log does not say when it had listed %s", resource)
+	return p.lines[i].Time, true
 }
 
 // Stop ends the bridge as an operator does, and waits for it.

@@ -191,6 +191,38 @@ func TestEpoch(t *testing.T) {
 	write(t, second, want)
 }
 
+// TestDatastore: epochs of two datastores are not compared. The database stays with
+// the first, until an operator gives it free, also where the other one counts higher,
+// or the same.
+func TestDatastore(t *testing.T) {
+	server := ovsdb.Start(t)
+	of := func(datastore, epoch string) func(*ovn.Config) {
+		return func(c *ovn.Config) { c.Datastore, c.Epoch = datastore, epoch }
+	}
+	first := open(t, server, of("one", "4"))
+	want := someModel(first)
+	write(t, first, want)
+	other := open(t, server, of("two", "4"))
+	for _, epoch := range []string{"3", "4", "5"} {
+		b := open(t, server, of("two", epoch))
+		_, err := b.Read(t.Context())
+		require.ErrorIs(t, err, ovn.ErrForeign)
+		require.ErrorContains(t, err, `its datastore is "one"`)
+		require.ErrorIs(t, b.Write(t.Context(), netvirt.Diff(want, netvirt.Model{})), ovn.ErrForeign)
+	}
+	write(t, first, want)
+	write(t, open(t, server, of("one", "5")), want)
+	_, err := first.Read(t.Context())
+	require.Error(t, err)
+
+	server.NBCtl(t, "remove", "NB_Global", ".", "external_ids", "coe-bridge/epoch")
+	have, err := other.Read(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, want, have)
+	_, err = open(t, server, of("one", "6")).Read(t.Context())
+	require.ErrorIs(t, err, ovn.ErrForeign)
+}
+
 // TestTakenOver: a writer that remembers what another has changed since still
 // ends at what it wants.
 func TestTakenOver(t *testing.T) {

@@ -20,8 +20,10 @@ import (
 // or not the leader any more.
 type session struct {
 	client client.Client
-	fence  fence
-	mirror *mirror // nil: not read yet, or in doubt
+	// connect makes another connection to the same server.
+	connect func(context.Context) (client.Client, error)
+	fence   fence
+	mirror  *mirror // nil: not read yet, or in doubt
 	// lost is closed when the session is of no more use: it has ended, or
 	// another hand has been at NB_Global.
 	lost     chan struct{}
@@ -31,6 +33,23 @@ type session struct {
 // dial opens a session at one endpoint and claims the database. Its deadline is
 // that of ctx.
 func dial(ctx context.Context, endpoint string, cfg *Config) (*session, error) {
+	connect := func(ctx context.Context) (client.Client, error) { return connect(ctx, endpoint, cfg) }
+	c, err := connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{
+		client: c, connect: connect,
+		fence: fence{epoch: cfg.Epoch, datastore: cfg.Datastore}, lost: make(chan struct{}),
+	}
+	if err := s.open(ctx); err != nil {
+		s.close()
+		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
+	}
+	return s, nil
+}
+
+func connect(ctx context.Context, endpoint string, cfg *Config) (client.Client, error) {
 	dbModel, err := nb.FullDatabaseModel()
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
@@ -46,12 +65,7 @@ func dial(ctx context.Context, endpoint string, cfg *Config) (*session, error) {
 	if err := c.Connect(ctx); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
 	}
-	s := &session{client: c, fence: fence{epoch: cfg.Epoch, datastore: cfg.Datastore}, lost: make(chan struct{})}
-	if err := s.open(ctx); err != nil {
-		s.close()
-		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
-	}
-	return s, nil
+	return c, nil
 }
 
 func (s *session) open(ctx context.Context) error {
@@ -96,8 +110,12 @@ func (s *session) close() { go s.client.Close() }
 // transact makes one transaction, whose first operation is the fence's. An error
 // that is no *refusal and no errFenced leaves open whether it was made.
 func (s *session) transact(ctx context.Context, ops []ovsdb.Operation) ([]ovsdb.OperationResult, error) {
+	return s.transactOver(ctx, s.client, ops)
+}
+
+func (s *session) transactOver(ctx context.Context, c client.Client, ops []ovsdb.Operation) ([]ovsdb.OperationResult, error) {
 	guard := s.fence.guard()
-	results, err := s.call(ctx, append(guard, ops...))
+	results, err := s.call(ctx, c, append(guard, ops...))
 	if err != nil {
 		return nil, err
 	}
@@ -122,14 +140,14 @@ func (s *session) transact(ctx context.Context, ops []ovsdb.Operation) ([]ovsdb.
 
 // call is client.Transact that ends with ctx and the session also while the
 // connection takes nothing more, which the client would wait for.
-func (s *session) call(ctx context.Context, ops []ovsdb.Operation) ([]ovsdb.OperationResult, error) {
+func (s *session) call(ctx context.Context, c client.Client, ops []ovsdb.Operation) ([]ovsdb.OperationResult, error) {
 	type answer struct {
 		results []ovsdb.OperationResult
 		err     error
 	}
 	done := make(chan answer, 1)
 	go func() {
-		results, err := s.client.Transact(ctx, ops...)
+		results, err := c.Transact(ctx, ops...)
 		done <- answer{results, err}
 	}()
 	select {
@@ -145,7 +163,8 @@ func (s *session) call(ctx context.Context, ops []ovsdb.Operation) ([]ovsdb.Oper
 	}
 }
 
-// read fills the mirror.
+// read fills the mirror, over a connection of its own: one keeps the memory of the
+// largest answer that came over it, and this is by far the largest.
 func (s *session) read(ctx context.Context, c codec) error {
 	ops := make([]ovsdb.Operation, len(tables))
 	for i, t := range tables {
@@ -155,7 +174,12 @@ func (s *session) read(ctx context.Context, c codec) error {
 			ops[i].Where = []ovsdb.Condition{ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes, owned)}
 		}
 	}
-	results, err := s.transact(ctx, ops)
+	reader, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { go reader.Close() }() // as close has it
+	results, err := s.transactOver(ctx, reader, ops)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,160 @@
+package ipam_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// FuzzFacts has an Assigner live a story, and Facts of another process follow its
+// journal, by changes and now and then by a snapshot. After each step the other
+// process has in its store what an Assigner that loads the journal would tell. What
+// an Assigner leaves out, since nothing uses it, may be there: nothing is mapped of it.
+func FuzzFacts(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13})
+	f.Add([]byte("pods come and go and move, commits fail, and the bridge restarts"))
+	f.Add([]byte("PODS COME AND GO AND MOVE, COMMITS FAIL, AND THE BRIDGE RESTARTS!"))
+	f.Add([]byte("services and pods of two sources; a follower that lags behind gets a snapshot"))
+	f.Fuzz(func(t *testing.T, steps []byte) {
+		if len(steps) > 200 {
+			steps = steps[:200]
+		}
+		s := newStory(t, len(steps)%2 == 1)
+		o := newOnlooker(s.world)
+		for i := 0; i+1 < len(steps); i += 2 {
+			s.step(steps[i], steps[i+1])
+			o.hear(i == 0 || steps[i+1]%5 == 0)
+			o.requireFacts()
+		}
+	})
+}
+
+// onlooker follows a world's journal.
+type onlooker struct {
+	*world // that it follows
+	store  *coe.Store
+	facts  *ipam.Facts
+	heard  map[string][]byte
+}
+
+func namespaceOf(elan string) (string, error) {
+	_, namespace, err := netvirt.ParseELANName(elan)
+	return namespace, err
+}
+
+func newOnlooker(w *world) *onlooker {
+	store := coe.NewStore(nil, coe.RESTCONF)
+	return &onlooker{world: w, store: store, facts: ipam.NewFacts(store, namespaceOf)}
+}
+
+// hear tells the onlooker what has changed since it heard last, or all that there is.
+func (o *onlooker) hear(snapshot bool) {
+	now, err := o.journal.Load(o.Context())
+	require.NoError(o, err)
+	puts, deletes := maps.Clone(now), []string(nil)
+	if !snapshot {
+		maps.DeleteFunc(puts, func(key string, value []byte) bool { return bytes.Equal(o.heard[key], value) })
+		for key := range o.heard {
+			if _, found := now[key]; !found {
+				deletes = append(deletes, key)
+			}
+		}
+	}
+	require.NoError(o, o.facts.Apply(snapshot, puts, deletes))
+	o.heard = now
+}
+
+// requireFacts requires that the store is as an Assigner's that loads the journal.
+func (o *onlooker) requireFacts() {
+	loaded := coe.NewStore(nil, coe.RESTCONF)
+	other := &world{TB: o.TB, journal: o.journal, isolated: o.isolated, now: o.now, vnis: o.vnis, store: loaded}
+	require.NoError(o, other.newAssigner().Load(o.Context()))
+	for _, ns := range append(loaded.Namespaces(), o.store.Namespaces()...) {
+		want, got := loaded.View(ns), o.store.View(ns)
+		used := map[string]bool{}
+		for _, l := range got.Leases {
+			used[netvirt.ELANName(l.Node, ns)] = true
+		}
+		require.True(o, maps.EqualFunc(want.Leases, got.Leases, same), "want %v, got %v", want.Leases, got.Leases)
+		require.True(o, maps.EqualFunc(want.ServiceFacts, got.ServiceFacts, same), "want %v, got %v", want.ServiceFacts, got.ServiceFacts)
+		require.Empty(o, got.Refusals)
+		if len(used) > 0 || want.VPN != nil {
+			require.Equal(o, want.VPN, got.VPN)
+		}
+		for name, e := range got.ELANs {
+			if used[name] || want.ELANs[name] != nil {
+				require.Equal(o, want.ELANs[name], e)
+			}
+		}
+		require.Subset(o, got.ELANs, want.ELANs)
+		require.Subset(o, got.Blocks, want.Blocks)
+		for _, b := range got.Blocks {
+			if used[b.ELAN] {
+				require.Contains(o, want.Blocks, b)
+			}
+		}
+	}
+}
+
+func same[T any](a, b *T) bool { return reflect.DeepEqual(a, b) }
+
+// TestDeposedAssigner: what an Assigner of this process told is forgotten where who
+// leads now has taken it back, and so is what it refused.
+func TestDeposedAssigner(t *testing.T) {
+	w := newWorld(t, pool("default", "10.11.0.0/29", "10.11.0.2", "10.11.0.4", "10.11.0.1"))
+	var pods []*coe.Pod
+	for i := range 8 {
+		pods = append(pods, newPod(fmt.Sprint("pod", i), "192.168.33.11"))
+	}
+	w.put(pods...)
+	w.sync()
+	refused := 0
+	for _, p := range pods {
+		if w.refusal(p) != (coe.Refusal{}) {
+			refused++
+		}
+	}
+	require.Positive(t, refused)
+
+	// Another process leads, and gives all back.
+	deposed := w.store
+	w.store = coe.NewStore(func(c coe.Changed) { w.mark(c.Namespaces...) }, coe.RESTCONF)
+	w.assigner = w.newAssigner()
+	require.NoError(t, w.assigner.Load(t.Context()))
+	w.setPools(w.pools...)
+	w.complete()
+	w.sync()
+	w.wait(3600e9)
+	w.sync()
+	require.Empty(t, w.journal.records)
+
+	o := &onlooker{world: w, store: deposed, facts: ipam.NewFacts(deposed, namespaceOf)}
+	o.hear(true)
+	o.requireFacts()
+	v := deposed.View("default")
+	require.Len(t, v.Pods, len(pods))
+	require.Empty(t, v.Leases)
+	require.Empty(t, v.Refusals)
+}
+
+// TestUnreadableRecord: it is left out, and the others are told.
+func TestUnreadableRecord(t *testing.T) {
+	w := newWorld(t, specPool())
+	p := newPod("pod", "192.168.33.11")
+	w.put(p)
+	w.sync()
+	o := newOnlooker(w)
+	w.journal.records["lease/other/"] = []byte("no JSON")
+	all, err := w.journal.Load(t.Context())
+	require.NoError(t, err)
+	require.ErrorContains(t, o.facts.Apply(true, all, nil), `read record "lease/other/"`)
+	require.Len(t, o.store.View(p.Namespace).Leases, 1)
+}

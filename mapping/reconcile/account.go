@@ -1,0 +1,48 @@
+package reconcile
+
+import "github.com/coe-bridge/coe-bridge/mapping/netvirt"
+
+// accepted forgets that changes that were made had been rejected.
+func (l *Loop) accepted(changes []netvirt.Change) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range changes {
+		delete(l.rejected, c.Key())
+	}
+}
+
+// wrote notes that the backend has made changes, which were not all that would make
+// it agree.
+func (l *Loop) wrote(epoch uint64, changes []netvirt.Change) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.epoch != epoch {
+		return errChanged
+	}
+	for _, c := range changes {
+		s := c.Scope()
+		if l.have[s] == nil {
+			l.have[s] = netvirt.Model{}
+		}
+		l.have[s].Apply([]netvirt.Change{c})
+	}
+	return nil
+}
+
+// agrees notes that the backend has scopes as they were wanted. The wanted model is
+// kept rather than what was read: the next one shares its objects with it, which
+// makes both small, and quick to compare.
+func (l *Loop) agrees(epoch uint64, wanted map[netvirt.Scope]netvirt.Model) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.epoch != epoch {
+		return errChanged
+	}
+	for s, want := range wanted {
+		l.have[s] = want
+		if len(want) == 0 {
+			delete(l.have, s)
+		}
+	}
+	return nil
+}

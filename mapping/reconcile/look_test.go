@@ -1,0 +1,120 @@
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+)
+
+// lookInterval is more than how old what Look found may be.
+const lookInterval = 2 * time.Second
+
+// onlooker is a loop that does not run, over a world that another one writes to.
+func (w *world) onlooker() *reconcile.Loop {
+	return reconcile.New(reconcile.Config{}, "memory", w, w.source(),
+		reconcile.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+}
+
+// leader writes what is wanted.
+func (w *world) leader(t *testing.T) {
+	t.Helper()
+	have, err := w.Backend.Read(t.Context())
+	require.NoError(t, err)
+	want := netvirt.Model{}
+	for _, m := range w.models {
+		for _, o := range m {
+			want.Add(o)
+		}
+	}
+	require.NoError(t, w.Backend.Write(t.Context(), netvirt.Diff(have, want)))
+}
+
+func TestLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		l := w.onlooker()
+		look := func() bool {
+			<-time.After(lookInterval) // of the bubble's clock
+			l.Look(t.Context())
+			return l.Status().InSync
+		}
+		require.False(t, l.Status().InSync, "nobody has looked")
+		require.True(t, look())
+
+		w.want("a", 2)
+		w.want("b", 1)
+		require.False(t, look(), "the leader has not written")
+		w.leader(t)
+		require.True(t, look())
+		require.Zero(t, w.writes.Load(), "an onlooker does not write")
+
+		// What is noted since is behind, however lately was looked.
+		l.Look(t.Context())
+		l.Note("a")
+		require.False(t, l.Status().InSync)
+		l.Look(t.Context())
+		require.False(t, l.Status().InSync)
+		require.True(t, look())
+
+		// A namespace goes before the backend's objects do.
+		w.set(func() { delete(w.models, "b") })
+		require.False(t, look())
+		w.leader(t)
+		require.True(t, look())
+		for _, s := range l.Status().Scopes {
+			require.NotEqual(t, netvirt.Scope("b"), s.Scope)
+		}
+
+		w.set(func() { w.failing = errors.New("it is away") })
+		require.False(t, look())
+		require.Contains(t, l.Status().Peer.LastError, "it is away")
+		w.set(func() { w.failing = nil })
+		require.True(t, look())
+		l.Close()
+	})
+}
+
+// hung is a backend that does not answer.
+type hung struct{ *world }
+
+func (hung) Read(ctx context.Context) (netvirt.Model, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestLookAtABackendThatHangs ends, says so, and does not keep a loop from being closed.
+func TestLookAtABackendThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		l := reconcile.New(reconcile.Config{}, "hung", hung{w}, w.source(),
+			reconcile.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+		begun := time.Now()
+		l.Look(t.Context())
+		require.Less(t, time.Since(begun), 15*time.Second)
+		require.Contains(t, l.Status().Peer.LastError, "deadline")
+
+		<-time.After(lookInterval) // of the bubble's clock
+		looked := make(chan struct{})
+		go func() { defer close(looked); l.Look(t.Context()) }()
+		waiting, cancel := context.WithCancel(t.Context())
+		waited := make(chan struct{})
+		synctest.Wait()
+		go func() { defer close(waited); l.Look(waiting) }()
+		cancel()
+		<-waited // who gives up need not wait for who looks
+		begun = time.Now()
+		l.Close()
+		<-looked
+		require.Zero(t, time.Since(begun))
+		l.Look(waiting)
+	})
+}

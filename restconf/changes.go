@@ -1,0 +1,193 @@
+package restconf
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+	"github.com/coe-bridge/coe-bridge/restconf/stream"
+	"github.com/coe-bridge/coe-bridge/yang"
+)
+
+// changesKind is the kind of the streams "changes=module:container": one of each
+// top container that clients can write, and of each read-only one that is Followed.
+const changesKind = "changes"
+
+// The notifications of coe-changes.
+const (
+	changedEvent  = "coe-changes:entry-changed"
+	beginEvent    = "coe-changes:snapshot-begin"
+	completeEvent = "coe-changes:snapshot-complete"
+)
+
+// changes is the Source of the streams of changes. What the datastore has goes by
+// its revisions, so a follower can go on at any replica and can ask for what has
+// been; what it has not is looked at while somebody follows it (watch).
+type changes struct {
+	stored *stream.Log
+	names  map[*yang.Node]string // of the writable top containers
+	watch  map[string]*watch
+}
+
+var _ stream.Replayer = (*changes)(nil)
+
+// newChanges makes the streams of a server whose names are resolved.
+func newChanges(s *Server) *changes {
+	c := &changes{
+		stored: stream.NewLog(stream.Config{Identity: s.store.Identity(), Begin: beginEvent, Complete: completeEvent}),
+		names:  map[*yang.Node]string{}, watch: map[string]*watch{},
+	}
+	for _, module := range s.cfg.Schema.Modules {
+		for _, top := range module.Top {
+			fixed, isFixed := s.readOnly[top]
+			switch {
+			case isFixed && fixed.Followed:
+				c.watch[topName(top)] = newWatch(top, fixed.Source, s.log)
+			case !isFixed && top.Config && top.Kind == yang.Container:
+				c.names[top] = topName(top)
+			}
+		}
+	}
+	return c
+}
+
+// topName is a top-level node's "module:name".
+func topName(top *yang.Node) string { return top.Module.Name + ":" + top.Name }
+
+// Keys implements stream.Source.
+func (c *changes) Keys() []string {
+	return slices.Sorted(func(yield func(string) bool) {
+		for _, name := range c.names {
+			if !yield(name) {
+				return
+			}
+		}
+		maps.Keys(c.watch)(yield)
+	})
+}
+
+// Open implements stream.Source.
+func (c *changes) Open(key, after string) (stream.Subscription, bool) {
+	if w := c.watch[key]; w != nil {
+		return w.open(after), true
+	}
+	if !c.hasLog(key) {
+		return nil, false
+	}
+	return c.stored.Open(key, after), true
+}
+
+// hasLog tells whether there is a stream of what the datastore has.
+func (c *changes) hasLog(key string) bool {
+	for _, name := range c.names {
+		if name == key {
+			return true
+		}
+	}
+	return false
+}
+
+// Since implements stream.Replayer.
+func (c *changes) Since(key string) (time.Time, bool) {
+	return c.stored.Since(key), c.hasLog(key)
+}
+
+// OpenAt implements stream.Replayer.
+func (c *changes) OpenAt(key string, start time.Time) stream.Subscription {
+	return c.stored.OpenAt(key, start)
+}
+
+// run keeps the streams until ctx ends, and then returns nil.
+func (c *changes) run(ctx context.Context, store *datastore.Datastore) error {
+	for _, w := range c.watch {
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			w.run(ctx)
+		}()
+		defer func() { <-ended }()
+	}
+	err := store.Follow(ctx, func(b datastore.Batch) error {
+		c.take(b)
+		return nil
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("follow the configuration: %w", err)
+}
+
+// take tells what one revision of the datastore changed, a container before what is
+// in it.
+func (c *changes) take(b datastore.Batch) {
+	told := make([]stream.Change, 0, len(b.Put)+len(b.Delete))
+	for _, u := range b.Delete {
+		told = c.add(told, u)
+	}
+	for _, u := range b.Put {
+		told = c.add(told, u)
+	}
+	slices.SortFunc(told, func(a, b stream.Change) int { return strings.Compare(a.Key, b.Key) })
+	if b.Snapshot {
+		c.stored.Reset(b.Revision, told)
+	} else {
+		c.stored.Apply(b.Revision, told)
+	}
+}
+
+// add tells of one unit; one without content is gone.
+func (c *changes) add(told []stream.Change, u *datastore.Unit) []stream.Change {
+	name := c.names[u.Node.Top()]
+	if name == "" {
+		return told
+	}
+	at := stepsTo(u.Node)
+	at[len(at)-1].keys = u.Key
+	var value []byte
+	if u.Raw != nil {
+		value = asTree(at, u.Raw)
+	}
+	return append(told, changeOf(name, rfc8040.url(at), value))
+}
+
+// asTree writes an entry, or a container, as the one thing in its top container.
+func asTree(at target, raw []byte) []byte {
+	var buf bytes.Buffer
+	ends := make([]byte, 0, 2*len(at)+1)
+	buf.WriteByte('{')
+	ends = append(ends, '}')
+	for i, s := range at {
+		if i > 0 {
+			buf.WriteByte('{')
+			ends = append(ends, '}')
+			buf.WriteString(memberBelow(s.node))
+		} else {
+			buf.WriteString(`"` + topName(s.node) + `":`)
+		}
+		if s.node.Kind == yang.List {
+			buf.WriteByte('[')
+			ends = append(ends, ']')
+		}
+	}
+	buf.Write(raw)
+	slices.Reverse(ends)
+	buf.Write(ends)
+	return buf.Bytes()
+}
+
+// changeOf is the change of one entry in a stream: it is gone, or has this value.
+// The target's path needs no escapes in JSON.
+func changeOf(name, target string, value []byte) stream.Change {
+	change := stream.Change{Stream: name, Key: target, Name: changedEvent, Gone: value == nil}
+	if change.Gone {
+		change.Content = []byte(`{"operation":"deleted","target":"` + target + `"}`)
+		return change
+	}
+	change.Content = slices.Concat([]byte(`{"operation":"put","target":"`+target+`","value":`), value, []byte("}"))
+	return change
+}

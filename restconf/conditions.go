@@ -1,0 +1,118 @@
+package restconf
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+// conditions are a request's preconditions (RFC 9110 section 13.1). A header that
+// is not given is nil, a time that is not given or no HTTP date is zero.
+type conditions struct {
+	match, noneMatch          []string // entity-tags as they are given, or "*"
+	modifiedSince, unmodified time.Time
+}
+
+func conditionsOf(h http.Header) conditions {
+	c := conditions{
+		match:         entityTags(h["If-Match"]),
+		noneMatch:     entityTags(h["If-None-Match"]),
+		modifiedSince: httpDate(h["If-Modified-Since"]),
+		unmodified:    httpDate(h["If-Unmodified-Since"]),
+	}
+	if c.modifiedSince.After(time.Now()) {
+		c.modifiedSince = time.Time{} // it can't have come from here
+	}
+	return c
+}
+
+// entityTags are those in a header's lines; it is nil where there is no line. What
+// is no entity-tag ends a line: no tag of ours is in the rest.
+func entityTags(lines []string) []string {
+	if lines == nil {
+		return nil
+	}
+	tags := []string{}
+	for _, line := range lines {
+		for {
+			tag, rest, ok := cutTag(strings.TrimLeft(line, " \t,"))
+			if !ok {
+				break
+			}
+			tags, line = append(tags, tag), rest
+		}
+	}
+	return tags
+}
+
+// cutTag takes the first entity-tag, or "*", from text. A tag may hold commas.
+func cutTag(text string) (tag, rest string, ok bool) {
+	if rest, ok := strings.CutPrefix(text, "*"); ok {
+		return "*", rest, true
+	}
+	open := strings.IndexByte(text, '"')
+	if open < 0 || (text[:open] != "" && text[:open] != weak) {
+		return "", "", false
+	}
+	end := strings.IndexByte(text[open+1:], '"')
+	if end < 0 {
+		return "", "", false
+	}
+	end += open + 2
+	return text[:end], text[end:], true
+}
+
+func httpDate(lines []string) time.Time {
+	if len(lines) != 1 {
+		return time.Time{}
+	}
+	at, err := http.ParseTime(lines[0])
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+// given tells whether there is any.
+func (c conditions) given() bool {
+	return c.match != nil || c.noneMatch != nil || !c.modifiedSince.IsZero() || !c.unmodified.IsZero()
+}
+
+// verdict is what the preconditions make of a request: 0 to go on, 304 or 412. The
+// order is that of RFC 9110 section 13.2.2. exists tells whether there is what the
+// request is about; reads is set for GET and HEAD.
+func (c conditions) verdict(v validators, exists, reads bool) int {
+	same := v.isState
+	if reads {
+		same = v.isTag
+	}
+	switch {
+	case c.match != nil:
+		if !exists || !anyTag(c.match, same) {
+			return http.StatusPreconditionFailed
+		}
+	case !c.unmodified.IsZero() && exists && v.modified.After(c.unmodified):
+		return http.StatusPreconditionFailed
+	}
+	switch {
+	case c.noneMatch != nil:
+		if exists && anyTag(c.noneMatch, func(tag string) bool { return same(strings.TrimPrefix(tag, weak)) }) {
+			if reads {
+				return http.StatusNotModified
+			}
+			return http.StatusPreconditionFailed
+		}
+	case reads && !c.modifiedSince.IsZero() && !v.modified.IsZero() && !v.modified.After(c.modifiedSince):
+		return http.StatusNotModified
+	}
+	return 0
+}
+
+func anyTag(tags []string, is func(string) bool) bool {
+	for _, tag := range tags {
+		if tag == "*" || is(tag) {
+			return true
+		}
+	}
+	return false
+}

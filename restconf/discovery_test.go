@@ -1,0 +1,165 @@
+package restconf
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/yang"
+)
+
+func TestDiscovery(t *testing.T) {
+	b := newBed(t)
+	const space = `xmlns="urn:ietf:params:xml:ns:yang:ietf-restconf"`
+	for _, c := range []struct{ path, accept, mediaType, body string }{
+		{"/.well-known/host-meta", "", "application/xrd+xml", `<XRD xmlns="http://docs.oasis-open.org/ns/xri/xrd-1.0"><Link rel="restconf" href="/rests"/></XRD>`},
+		{"/.well-known/host-meta", "application/xrd+xml", "application/xrd+xml", hostMetaXML},
+		{"/.well-known/host-meta", "application/json", "application/json", `{"links":[{"rel":"restconf","href":"/rests"}]}`},
+		{"/.well-known/host-meta.json", "*/*", "application/json", hostMetaJSON},
+		{"/rests", "", "application/yang-data+json", `{"ietf-restconf:restconf":{"data":{},"operations":{},"yang-library-version":"2019-01-04"}}`},
+		{"/rests/", "application/*", "application/yang-data+json", `{"ietf-restconf:restconf":{"data":{},"operations":{},"yang-library-version":"2019-01-04"}}`},
+		{"//restconf//", "application/yang-data+xml", "application/yang-data+xml",
+			`<restconf ` + space + `><data></data><operations></operations><yang-library-version>2019-01-04</yang-library-version></restconf>`},
+		{"/rests/yang-library-version", "", "application/yang-data+json", `{"ietf-restconf:yang-library-version":"2019-01-04"}`},
+		{"/restconf/yang-library-version", "application/json;q=0.2, text/xml", "text/xml", `<yang-library-version ` + space + `>2019-01-04</yang-library-version>`},
+		{"/rests/operations", "", "application/yang-data+json", `{"ietf-restconf:operations":{}}`},
+		{"/rests/operations", "application/xml", "application/xml", `<operations ` + space + `></operations>`},
+		{"/restconf/operations", "", "application/yang.api+json", `{"operations":{}}`},
+		{"/restconf/operations/", "application/yang.api+xml", "application/yang.api+xml", `<operations ` + space + `></operations>`},
+		{"/restconf/modules/module/pod/2017-06-11", "", "application/yang.api+json",
+			`{"module":[{"name":"pod","revision":"2017-06-11","namespace":"urn:opendaylight:coe:northbound:pod"}]}`},
+		{"/restconf/modules/module/pod/2017-06-11?prettyPrint=true", "text/xml", "text/xml",
+			`<module ` + space + `><name>pod</name><revision>2017-06-11</revision><namespace>urn:opendaylight:coe:northbound:pod</namespace></module>`},
+		{"/restconf/streams/stream/changes=pod:coe", "application/xml", "application/xml",
+			`<stream ` + space + `><name>changes=pod:coe</name><description>every change of the data of a top container</description>` +
+				`<replay-support>true</replay-support><replay-log-creation-time></replay-log-creation-time><events></events></stream>`},
+		{"/restconf/streams/stream/changes%3Dpod:coe/", "", "application/yang.api+json",
+			`{"stream":[{"name":"changes=pod:coe","description":"every change of the data of a top container","replay-support":true,"replay-log-creation-time":"","events":[null]}]}`},
+	} {
+		got := b.do("GET", c.path, "", header("Accept", c.accept))
+		require.Equal(t, 200, got.status, "%s %s: %s", c.path, c.accept, got.body)
+		require.Equal(t, c.mediaType, got.header.Get("Content-Type"), c.path)
+		require.Equal(t, c.body, got.body, c.path)
+		head := b.do("HEAD", c.path, "", header("Accept", c.accept))
+		require.Equal(t, 200, head.status)
+		require.Equal(t, got.header.Get("Content-Length"), head.header.Get("Content-Length"))
+	}
+	require.Contains(t, b.do("GET", "/restconf/modules", "").body, `{"name":"pod","revision":"2017-06-11","namespace":"urn:opendaylight:coe:northbound:pod"}`)
+	require.Contains(t, b.do("GET", "/restconf/streams", "").body, `{"name":"changes=dhcp_allocation_pool:dhcp_allocation_pool","description":`)
+}
+
+func TestDiscoveryRefusals(t *testing.T) {
+	b := newBed(t)
+	for _, c := range []struct {
+		method, path, accept string
+		status               int
+		allow, member        string
+	}{
+		{"PUT", "/rests", "", 405, "OPTIONS, HEAD, GET", "ietf-restconf:errors"},
+		{"DELETE", "/.well-known/host-meta", "", 405, "OPTIONS, HEAD, GET", "ietf-restconf:errors"},
+		{"POST", "/restconf/modules", "", 405, "OPTIONS, HEAD, GET", "errors"},
+		{"OPTIONS", "/restconf/modules", "", 200, "OPTIONS, HEAD, GET", ""},
+		{"OPTIONS", "/rests/operations", "", 200, "OPTIONS, HEAD, GET", ""},
+		{"GET", "/rests", "text/html", 406, "", "ietf-restconf:errors"},
+		{"GET", "/restconf/streams", "image/png", 406, "", "errors"},
+		{"GET", "/rests?depth=1", "", 400, "", "ietf-restconf:errors"},
+		{"GET", "/restconf/modules/module/pod/1970-01-01", "", 404, "", "errors"},
+		{"GET", "/restconf/streams/stream/none", "", 404, "", "errors"},
+		{"GET", "/restconf/streams/stream/none/events", "text/event-stream", 404, "", "errors"},
+		{"GET", "/rests/modules/pod", "", 404, "", "ietf-restconf:errors"},
+		{"POST", "/rests/data/ietf-yang-library:yang-library", "", 405, "OPTIONS, HEAD, GET", "ietf-restconf:errors"},
+	} {
+		got := b.do(c.method, c.path, "", header("Accept", c.accept))
+		require.Equal(t, c.status, got.status, "%s %s: %s", c.method, c.path, got.body)
+		require.Equal(t, c.allow, got.header.Get("Allow"), c.path)
+		if c.member != "" {
+			require.Contains(t, got.body, `"`+c.member+`"`, c.path)
+		}
+	}
+	require.Equal(t, 401, b.do("GET", "/.well-known/host-meta", "", func(r *http.Request) { r.Header.Del("Authorization") }).status)
+	asXML := b.do("GET", "/rests/modules/nothing", "", header("Accept", "application/yang-data+xml"))
+	require.Equal(t, "application/yang-data+xml", asXML.header.Get("Content-Type"))
+}
+
+const libraryPath = "/rests/data/ietf-yang-library:yang-library"
+
+// What the library says can be downloaded, and is what the program was built with.
+func TestSourcesOfModules(t *testing.T) {
+	b := newBed(t)
+	var body map[string]struct {
+		ID  string `json:"module-set-id"`
+		All []struct {
+			Name, Revision, Schema string
+			Conformance            string `json:"conformance-type"`
+		} `json:"module"`
+	}
+	got := b.do("GET", "/rests/data/ietf-yang-library:modules-state", "")
+	require.NoError(t, json.Unmarshal([]byte(got.body), &body), got.body)
+	state := body["ietf-yang-library:modules-state"]
+	require.Len(t, state.All, len(b.cfg.Schema.Modules))
+	require.Contains(t, b.do("GET", libraryPath+"/content-id", "").body, state.ID)
+	for _, m := range state.All {
+		require.Contains(t, []string{"implement", "import"}, m.Conformance)
+		source := b.do("GET", m.Schema, "")
+		require.Equal(t, 200, source.status, m.Schema)
+		require.Equal(t, "application/yang", source.header.Get("Content-Type"))
+		require.Equal(t, b.cfg.Schema.Module(m.Name).Text, source.body)
+		require.Contains(t, source.body, "revision "+m.Revision)
+		require.Equal(t, 401, b.do("GET", m.Schema, "", func(r *http.Request) { r.Header.Del("Authorization") }).status)
+	}
+	require.Equal(t, 406, b.do("GET", "/rests/modules/pod@2017-06-11.yang", "", header("Accept", "application/json")).status)
+}
+
+func TestContentID(t *testing.T) {
+	one, err := yang.Load()
+	require.NoError(t, err)
+	other, err := yang.Load()
+	require.NoError(t, err)
+	require.Equal(t, contentID(one), contentID(other))
+	other.Modules[0].Text += "\n"
+	require.NotEqual(t, contentID(one), contentID(other))
+}
+
+// libyang reads the library, in both forms and encodings, and builds from it and from
+// the sources that are served the schema by which it reads what is served.
+func TestLibraryPassesYanglint(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs yanglint")
+	}
+	lint, err := exec.LookPath("yanglint")
+	require.NoError(t, err, "install the Debian package libyang-tools")
+	b := newBed(t)
+	dir := t.TempDir()
+	save := func(name, body string) string {
+		name = filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(name, []byte(body), 0o600))
+		return name
+	}
+	for _, found := range regexp.MustCompile(`/rests/modules/[^"]*`).FindAllString(b.do("GET", libraryPath, "").body, -1) {
+		save(filepath.Base(found), b.do("GET", found, "").body)
+	}
+	run := func(args ...string) {
+		out, err := exec.CommandContext(t.Context(), lint, args...).CombinedOutput()
+		require.NoError(t, err, "%v: %s", args, out)
+		require.Empty(t, string(out), args)
+	}
+	require.Equal(t, 201, b.do("PUT", podsRFC+uid1, podRFC(uid1)).status)
+	inXML := func(path string) string {
+		body := b.do("GET", path, "", header("Accept", "application/yang-data+xml")).body
+		return strings.TrimSuffix(strings.TrimPrefix(body, `<data xmlns="`+restconfSpace+`">`), "</data>")
+	}
+	const both = "/rests/data?fields=ietf-yang-library:yang-library;ietf-yang-library:modules-state"
+	inJSON := strings.TrimSuffix(strings.TrimPrefix(b.do("GET", both, "").body, `{"ietf-restconf:data":`), "}")
+	library := save("library.json", inJSON)
+	for _, file := range []string{library, save("library.xml", inXML(both))} {
+		run("-p", dir, "-t", "data", filepath.Join(dir, "ietf-yang-library@2019-01-04.yang"), filepath.Join(dir, "ietf-datastores@2018-02-14.yang"), file)
+		run("-p", dir, "-Y", file, "-t", "data", save("everything.xml", inXML("/rests/data")))
+	}
+}
