@@ -215,7 +215,7 @@ func TestRFC8040(t *testing.T) {
 
 	options := b.do("OPTIONS", podsRFC+uid1, "")
 	require.Equal(t, "OPTIONS, HEAD, GET, POST, PUT, DELETE, PATCH", options.header.Get("Allow"))
-	require.Equal(t, "application/yang-data+json, application/yang-data+xml", options.header.Get("Accept-Patch"))
+	require.Equal(t, "application/yang-data+json, application/yang-data+xml, application/yang-patch+json, application/yang-patch+xml", options.header.Get("Accept-Patch"))
 	head := b.do("HEAD", podsRFC+uid1, "")
 	require.Equal(t, 200, head.status)
 	require.NotEmpty(t, head.header.Get("Content-Length"))
@@ -223,7 +223,7 @@ func TestRFC8040(t *testing.T) {
 	root := b.do("POST", "/rests/data", `{"service:service-information":{"services":[{"uid":"`+uid1+`"}]}}`)
 	require.Equal(t, 201, root.status)
 	require.Equal(t, "http://127.0.0.1:8181/rests/data/service:service-information", root.header.Get("Location"))
-	require.JSONEq(t, `{"ietf-restconf:data":{"ietf-restconf-monitoring:restconf-state":{},"pod:coe":{},"service:service-information":{}}}`, b.do("GET", "/rests/data?depth=2", "").body)
+	require.JSONEq(t, `{"ietf-restconf:data":{"ietf-restconf-monitoring:restconf-state":{},"ietf-yang-library:modules-state":{},"ietf-yang-library:yang-library":{},"pod:coe":{},"service:service-information":{}}}`, b.do("GET", "/rests/data?depth=2", "").body)
 }
 
 func TestQueries(t *testing.T) {

@@ -329,6 +329,9 @@ func TestNoYANGPatch(t *testing.T) {
 	require.Equal(t, 415, b.do("PATCH", "/rests/data", `{"ietf-restconf:data":{}}`).status)
 	require.Equal(t, 406, b.do("PATCH", coeRFC, patchBody(false), header("Content-Type", "application/yang-patch+json"), header("Accept", "text/html")).status)
 	require.Equal(t, 415, b.do("PATCH", coe, patchBody(false), header("Content-Type", "application/yang-patch+json")).status, "draft-02 has none")
+	around := `<yang-patch xmlns="` + patchSpace + `" xmlns:a="` + strings.Repeat("x", 1<<16) + `"><patch-id>p</patch-id>` +
+		strings.Repeat(`<edit><value><a/></value></edit>`, 1000) + `</yang-patch>`
+	require.Equal(t, 400, b.do("PATCH", coeRFC, around, header("Content-Type", "application/yang-patch+xml")).status)
 	inXML := b.do("PATCH", coeRFC, open, header("Content-Type", "application/yang-patch+xml"))
 	require.Equal(t, "malformed-message", xmlError(t, inXML, 400).Tag)
 	require.Equal(t, before, b.everything())

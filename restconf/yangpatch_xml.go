@@ -14,7 +14,11 @@ type patchXML struct {
 	body   []byte
 	xml    *xml.Decoder
 	scopes []xml.Attr // the namespaces that are declared, innermost last
+	added  int        // bytes of declarations that were added to values
 }
+
+// maxAdded bounds what many values can make of many namespaces around them.
+const maxAdded = 4 << 20
 
 func readPatchXML(body []byte) (p yangPatch, err error) {
 	r := &patchXML{body: body, xml: xml.NewDecoder(bytes.NewReader(body))}
@@ -179,8 +183,12 @@ func (r *patchXML) value() ([]byte, error) {
 		}
 		element := bytes.TrimLeft(r.body[begin:r.xml.InputOffset()], " \t\r\n")
 		name := bytes.IndexAny(element, " \t\r\n/>")
+		around := r.around(start)
+		if r.added += len(around); r.added > maxAdded {
+			return errors.New("too many namespaces are declared around too many values: declare them in the values")
+		}
 		value = append(value, element[:name]...)
-		value = append(value, r.around(start)...)
+		value = append(value, around...)
 		value = append(value, element[name:]...)
 		return nil
 	})

@@ -68,8 +68,11 @@ type Bridge struct {
 	// part is what this replica does with the backend now.
 	part atomic.Pointer[part]
 
-	mu     sync.Mutex
-	posted []dhcppool.Pool // what RESTCONF clients posted
+	// repooling is held while the assigner is told of pools, which waits for the
+	// datastore; mu guards what follows.
+	repooling sync.Mutex
+	mu        sync.Mutex
+	posted    []dhcppool.Pool // what RESTCONF clients posted
 }
 
 // New opens the datastore and puts the parts together. Close releases what it

@@ -46,15 +46,14 @@ func (p *part) has(l *coe.Lease) bool {
 	return true
 }
 
-// reached has the pods confirmed that a batch has changed; of scopes that were not
-// reached before, all.
-func (b *Bridge) reached(p *part, scopes []netvirt.Scope, changes []netvirt.Change) {
+// reached has the pods confirmed that a batch has changed, and all pods of scopes
+// that are reached anew.
+func (b *Bridge) reached(p *part, anew []netvirt.Scope, changes []netvirt.Change) {
 	pods := map[string]bool{}
-	for _, s := range scopes {
-		if s == netvirt.Cluster || p.confirmedOnce[s] {
+	for _, s := range anew {
+		if s == netvirt.Cluster {
 			continue
 		}
-		p.confirmedOnce[s] = true
 		for key := range b.store.View(string(s)).Leases {
 			pods[key.PodUID] = true
 		}

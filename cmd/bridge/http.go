@@ -99,7 +99,7 @@ func (b *Bridge) restconf() (restconf.Config, error) {
 		Schema: b.schema, Datastore: b.data, Auth: b.cfg.HTTP.Auth,
 		BodyLimit: b.cfg.HTTP.BodyLimit, Timeout: b.cfg.HTTP.Timeout, Log: b.log,
 		ReadOnly: map[string]restconf.ReadOnly{
-			"coe-status:status":    {Source: jsonSource(b.statusTree), Says: "it says how far the bridge is"},
+			"coe-status:status":    {Source: jsonSource(b.statusTree), Followed: true, Says: "it says how far the bridge is"},
 			"coe-agent:interfaces": {Source: always(b.hub.Tree), Says: "it says what was chosen; send pods and pools instead"},
 			"coe-status:pods":      {Source: jsonSource(b.podsTree), Says: "it says how far the bridge is with each pod"},
 			"coe-status:leases":    {Source: always(b.leasesTree), Says: "it says what was chosen; send pods and pools instead"},

@@ -37,10 +37,7 @@ func (c census) Collect(out chan<- prometheus.Metric) {
 	} {
 		out <- prometheus.MustNewConstMetric(podsMetric, prometheus.GaugeValue, float64(n), string(stage))
 	}
-	c.mu.Lock()
-	posted := c.posted
-	c.mu.Unlock()
-	pools, _ := c.pools(posted)
+	pools, _ := c.allPools()
 	for _, p := range pools {
 		key := coe.PoolKey{Network: p.Network, Subnet: p.Subnet}
 		given := counted.Given[key]

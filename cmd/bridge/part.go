@@ -33,8 +33,6 @@ type part struct {
 	assigner  *ipam.Assigner
 	claims    *reconcile.Claims
 	confirmer *agentstream.Confirmer
-	// confirmedOnce are the scopes that were reached once. Only the loop uses it.
-	confirmedOnce map[netvirt.Scope]bool
 }
 
 // leads tells whether the replica leads.
@@ -65,7 +63,7 @@ func (b *Bridge) newLoop(p *part, registry *prometheus.Registry) *reconcile.Loop
 		Scopes:   b.scopes,
 		Revision: b.store.Revision,
 		Heard:    func() bool { return b.store.Revision() >= b.data.Revision() },
-		Reached:  func(scopes []netvirt.Scope, changes []netvirt.Change) { b.reached(p, scopes, changes) },
+		Reached:  func(anew []netvirt.Scope, changes []netvirt.Change) { b.reached(p, anew, changes) },
 		Mapped:   b.mapped,
 	}, reconcile.NewMetrics(registry), b.log)
 }
@@ -197,7 +195,7 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part,
 	if err != nil {
 		return nil, err
 	}
-	p := &part{backend: backend, registry: prometheus.NewRegistry(), confirmedOnce: map[netvirt.Scope]bool{}}
+	p := &part{backend: backend, registry: prometheus.NewRegistry()}
 	cfg := ipamConfig(b.cfg.Mapping, b.cfg.ReuseDelay)
 	cfg.InUse = func(ctx context.Context) ([]ipam.InUse, error) { return inUse(ctx, backend) }
 	p.assigner = ipam.New(cfg, b.store, l.Records(chosen), b.log)

@@ -98,12 +98,20 @@ func (b *Bridge) repool() {
 	if !p.leads() {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	pools, _ := b.pools(b.posted)
+	b.repooling.Lock() // the assigner is told of the newest pools last
+	defer b.repooling.Unlock()
+	pools, _ := b.allPools()
 	for _, ns := range p.assigner.SetPools(pools) {
 		p.claims.Mark(netvirt.Scope(ns))
 	}
+}
+
+// allPools are pools, with what is posted now.
+func (b *Bridge) allPools() ([]dhcppool.Pool, []coe.Problem) {
+	b.mu.Lock()
+	posted := b.posted
+	b.mu.Unlock()
+	return b.pools(posted)
 }
 
 // pools are all pools that can serve beside each other: those of the settings, then
@@ -130,18 +138,11 @@ func (b *Bridge) mapper() func(netvirt.Scope) (netvirt.Model, []coe.Problem) {
 	return func(s netvirt.Scope) (netvirt.Model, []coe.Problem) {
 		model, problems := mapper.Scope(s)
 		if s == netvirt.Cluster {
-			problems = append(problems, b.poolProblems()...)
+			_, ofPools := b.allPools()
+			problems = append(problems, ofPools...)
 		}
 		return model, problems
 	}
-}
-
-func (b *Bridge) poolProblems() []coe.Problem {
-	b.mu.Lock()
-	posted := b.posted
-	b.mu.Unlock()
-	_, problems := b.pools(posted)
-	return problems
 }
 
 func (b *Bridge) scopes() []netvirt.Scope {

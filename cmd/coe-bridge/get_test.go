@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,6 +53,10 @@ func tell(t *testing.T, b *bridgetest.Bridge) {
 		return err == nil && json.Unmarshal([]byte(out), &leases) == nil && len(leases) == 3
 	}, 20*time.Second, 10*time.Millisecond)
 	b.AwaitSync(20 * time.Second)
+	require.Eventually(t, func() bool {
+		out, err := run(t, "", "get", "pods")
+		return err == nil && !strings.Contains(out, "waiting")
+	}, 20*time.Second, 10*time.Millisecond, "what the backend has is confirmed")
 }
 
 // requireFormats checks that a command prints the same in JSON and in YAML, and

@@ -90,7 +90,7 @@ func (p tracedPod) table(ns string) table {
 	for _, s := range p.Stages {
 		state := "-"
 		switch {
-		case s.Done && (p.Missing != "" || p.Reached == "confirmed" || s.Name == "source"):
+		case s.Done:
 			state = "done"
 		case s.Name == p.Missing:
 			state = "MISSING"

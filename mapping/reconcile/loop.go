@@ -58,9 +58,10 @@ type Source struct {
 	// Mapped, if not nil, is told what can't be mapped of a scope, or is rejected,
 	// each time that it was mapped.
 	Mapped func(netvirt.Scope, []coe.Problem)
-	// Reached, if not nil, is told of scopes that the backend has as they were wanted,
-	// and of the changes of them that it took for that.
-	Reached func(scopes []netvirt.Scope, changes []netvirt.Change)
+	// Reached, if not nil, is told of the changes that the backend took to have scopes
+	// as they were wanted; and of those of the scopes that are reached the first time
+	// since the backend was read: what it took of them before is not told.
+	Reached func(anew []netvirt.Scope, changes []netvirt.Change)
 }
 
 // Loop makes a backend agree with a source. Make it with New, start it with
@@ -197,24 +198,27 @@ var errChanged = errors.New("the backend was changed by another hand meanwhile")
 func (l *Loop) process(ctx context.Context, scopes []netvirt.Scope) error {
 	complete := l.source.Complete()
 	revision := l.source.Revision()
-	changes, err := l.sync(ctx, scopes, complete, revision)
+	epoch, changes, err := l.sync(ctx, scopes, complete, revision)
 	switch {
 	case errors.Is(err, errChanged), ctx.Err() != nil:
 	case err != nil:
 		l.failed(scopes, err)
 	default:
+		anew := l.anew(scopes, epoch)
 		l.reached(scopes, revision, complete)
 		if l.source.Reached != nil {
-			l.source.Reached(scopes, changes)
+			l.source.Reached(anew, changes)
 		}
 	}
 	return err
 }
 
-func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, revision int64) ([]netvirt.Change, error) {
+// sync makes the backend agree with scopes, and returns the changes for that and the
+// epoch of what they were compared with.
+func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, revision int64) (uint64, []netvirt.Change, error) {
 	epoch, err := l.read(ctx)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	l.metrics.batch.Observe(float64(len(scopes)))
 	l.markLeftBehind(scopes, complete)
@@ -233,12 +237,12 @@ func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, 
 		netvirt.Sort(changes)
 	}
 	if err := l.write(ctx, changes); err != nil {
-		return changes, err
+		return epoch, nil, err
 	}
 	if !complete {
-		return changes, l.wrote(epoch, changes)
+		return epoch, changes, l.wrote(epoch, changes)
 	}
-	return changes, l.agrees(epoch, wanted)
+	return epoch, changes, l.agrees(epoch, wanted)
 }
 
 // read learns what the backend has, if that is unknown, and returns the epoch

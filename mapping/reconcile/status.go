@@ -56,6 +56,9 @@ type scopeStatus struct {
 	mappedAt        time.Time
 	reachedAt       time.Time
 	differs         bool // as Look found
+	// once tells that it was reached, epoch when that was last (Loop.epoch).
+	once  bool
+	epoch uint64
 }
 
 // Status returns how far the backend is now.

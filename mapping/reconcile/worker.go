@@ -21,7 +21,7 @@ const (
 const maxBatch = 512
 
 // A worker is under load when, loadBatches times in a row, the marks that came while
-// a batch grew would have taken more than half of that time if each had been processed
+// a batch grew would have taken more than a quarter of that time if each had been processed
 // by itself. Then it rests after each batch: restFactor times as long as that took,
 // maxRest at most. A rest is no load: what comes now and then after a storm is
 // processed at once again.
@@ -123,7 +123,7 @@ func (w *worker) run(ctx context.Context) {
 // isLoad tells whether so many marks, each for so much work, are much for the time in
 // which they came.
 func isLoad(marks int, each, within time.Duration) bool {
-	return 2*time.Duration(marks)*each >= within
+	return 4*time.Duration(marks)*each >= within
 }
 
 func rest(ctx context.Context, d time.Duration) {

@@ -61,3 +61,38 @@ func TestWorkerRestsUnderLoad(t *testing.T) {
 		})
 	}
 }
+
+// A worker that rested is not kept at it by what comes now and then.
+func TestWorkerRestsNoLongerThanTheLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var begun time.Time
+		w := newWorker(func(context.Context, []netvirt.Scope) error {
+			begun = time.Now()
+			time.Sleep(10 * time.Millisecond) //nolint:forbidigo // in a bubble: the time that the work takes
+			return nil
+		})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			w.run(ctx)
+		}()
+		for range 100 { // a storm
+			w.mark("shop")
+			time.Sleep(time.Millisecond) //nolint:forbidigo // in a bubble
+		}
+		var waited time.Duration
+		for i := range 40 {
+			marked := time.Now()
+			w.mark("shop")
+			time.Sleep(50 * time.Millisecond) //nolint:forbidigo // in a bubble
+			synctest.Wait()
+			if i >= 20 {
+				waited = max(waited, begun.Sub(marked))
+			}
+		}
+		require.Zero(t, waited, "a second after the storm each mark is processed at once")
+		cancel()
+		<-done
+	})
+}

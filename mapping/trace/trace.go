@@ -103,10 +103,11 @@ func (n *Namespace) pod(p *coe.Pod) Pod {
 			t.Leases = append(t.Leases, l)
 		}
 	}
-	t.Steps = []Step{n.source(&t), n.address(&t), n.mapped(&t), n.wanted(&t), n.written(&t), n.confirmed(&t)}
 	if p.NoNetwork {
+		t.Steps = []Step{n.source(&t), {Stage: Address}, {Stage: Mapped}, {Stage: Wanted}, {Stage: Written}, {Stage: Confirmed}}
 		return t
 	}
+	t.Steps = []Step{n.source(&t), n.address(&t), n.mapped(&t), n.wanted(&t), n.written(&t), n.confirmed(&t)}
 	if i := slices.IndexFunc(t.Steps, func(s Step) bool { return !s.Done }); i >= 0 {
 		t.Missing = t.Steps[i].Stage
 		for j := i + 1; j < len(t.Steps); j++ {

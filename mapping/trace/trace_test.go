@@ -152,4 +152,5 @@ func TestNoNetwork(t *testing.T) {
 	require.Empty(t, p.Missing)
 	require.Equal(t, Source, p.Reached())
 	require.Contains(t, p.Steps[0].Detail, "it has no network of its own")
+	require.Equal(t, []Step{{Stage: Address}, {Stage: Mapped}, {Stage: Wanted}, {Stage: Written}, {Stage: Confirmed}}, p.Steps[1:])
 }

@@ -119,8 +119,11 @@ func (w *wantedRows) add(format string, args ...any) { w.lines[fmt.Sprintf(forma
 func (w *wantedRows) pod(p *corev1.Pod, node netip.Addr, chassis string) error {
 	name, elan := p.Namespace+":"+p.Name, node.String()+":"+p.Namespace
 	var said []annotation
-	if err := json.Unmarshal([]byte(p.Annotations["coe-bridge.io/interfaces"]), &said); err != nil || len(said) != 1 {
+	if err := json.Unmarshal([]byte(p.Annotations["coe-bridge.io/interfaces"]), &said); err != nil {
 		return fmt.Errorf("pod %s is annotated %q: %w", name, p.Annotations, err)
+	}
+	if len(said) != 1 {
+		return fmt.Errorf("pod %s is annotated with %d interfaces", name, len(said))
 	}
 	i := said[0]
 	if i.Name != name || i.Network != elan || !i.Default || len(i.IPs) == 0 || len(i.IPs) != len(i.Gateways) {
