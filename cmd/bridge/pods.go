@@ -46,7 +46,7 @@ func (b *Bridge) podsTree(ctx context.Context, asked restconf.Asked) ([]byte, er
 	if asked.Entry != nil {
 		namespaces = asked.Entry[:1]
 	}
-	p := b.current(ctx)
+	p, _ := b.current(ctx)
 	status := map[netvirt.Scope]reconcile.ScopeStatus{}
 	for _, s := range p.loop.Status().Scopes {
 		status[s.Scope] = s

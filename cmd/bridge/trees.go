@@ -24,19 +24,21 @@ import (
 func (b *Bridge) netvirtTree(ctx context.Context, top string, confirmed bool) ([]byte, error) {
 	objects := b.wanted
 	if confirmed {
-		objects = b.current(ctx).loop.Confirmed
+		p, _ := b.current(ctx)
+		objects = p.loop.Confirmed
 	}
 	return netvirtjson.Tree(top, iter.Seq[netvirt.Object](objects))
 }
 
-// current is the part, whose loop knows how far the backend is: as whoever leads,
-// or as an onlooker who has looked.
-func (b *Bridge) current(ctx context.Context) *part {
-	p := b.part.Load()
-	if !p.leads() {
+// current is the part, whose loop knows how far the backend is, and who leads. An
+// onlooker looks first, unless nobody leads or it is about to: reading the backend
+// would only keep it from that.
+func (b *Bridge) current(ctx context.Context) (p *part, leader string) {
+	p, leader = b.part.Load(), b.leader(ctx)
+	if !p.leads() && leader != "" && leader != b.data.Name() {
 		p.loop.Look(ctx)
 	}
-	return p
+	return p, leader
 }
 
 func (b *Bridge) wanted(yield func(netvirt.Object) bool) {
@@ -109,8 +111,8 @@ type jsonProblem struct {
 }
 
 func (b *Bridge) statusTree(ctx context.Context, _ restconf.Asked) ([]byte, error) {
-	p := b.current(ctx)
-	st, leader := p.loop.Status(), b.leader(ctx)
+	p, leader := b.current(ctx)
+	st := p.loop.Status()
 	out := jsonStatus{
 		Leads: p.leads(), Leader: leader,
 		InSync: st.InSync && (p.leads() || b.ledBy(leader, st)), Complete: st.Complete, ClaimsError: st.ClaimError,

@@ -32,8 +32,9 @@ type Journal interface {
 }
 
 // Confirmer keeps the records of what the backend is known to have. The leader runs
-// one. It is not on anybody's way: what is to be looked at waits in a set of pods,
-// and is written together.
+// one, and marks every pod once it has read the backend: until then the records that
+// another leader has left count. It is not on anybody's way: what is to be looked at
+// waits in a set of pods, and is written together.
 type Confirmer struct {
 	store   *coe.Store
 	journal Journal
@@ -101,8 +102,9 @@ func (c *Confirmer) keep(ctx context.Context) error {
 	}
 }
 
-// load reads the records, and marks the pods that have one: it may not count any
-// more.
+// load reads the records, and marks the pods that have one and nothing chosen: it
+// does not count any more. Whether the others count is seen when they are marked,
+// once it is known what the backend has.
 func (c *Confirmer) load(ctx context.Context) error {
 	records, err := c.journal.Load(ctx)
 	if err != nil {
@@ -112,7 +114,11 @@ func (c *Confirmer) load(ctx context.Context) error {
 	for name, value := range records {
 		c.note(name, digestOf(value))
 	}
-	c.Mark(slices.Collect(maps.Keys(c.records))...)
+	for uid := range c.records {
+		if len(c.store.Pod(uid).Leases) == 0 {
+			c.Mark(uid)
+		}
+	}
 	return nil
 }
 

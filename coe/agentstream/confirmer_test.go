@@ -100,11 +100,15 @@ func TestConfirmer(t *testing.T) {
 		w := newConfirmWorld(t)
 		old := w.lease("a", "10.11.0.3")
 		w.diary.records["gone/gone"] = []byte("{}")
+		w.diary.records["a/a"] = ConfirmationOf(old).Encode()
 		w.run()
 		synctest.Wait()
 		sleep := func() { pause(t.Context(), 2*gather); synctest.Wait() }
 		sleep()
-		require.Empty(t, w.diary.names(), "the record of a pod that is gone goes; the backend has nothing yet")
+		require.Equal(t, []string{"a/a"}, w.diary.names(), "the record of a pod that is gone goes; of others it is not known yet")
+		w.c.Mark("a")
+		sleep()
+		require.Empty(t, w.diary.names(), "the backend has nothing")
 
 		w.backend["a"] = old
 		w.c.Mark("a")

@@ -85,10 +85,18 @@ type Namespace struct {
 	Has func(netvirt.Key) netvirt.Object
 	// Confirmed tells when, and at which revision, a lease was confirmed.
 	Confirmed func(*coe.Lease) (at time.Time, revision int64, ok bool)
+
+	// unmapped and rejected are the first of the Problems with each thing, in words;
+	// rejected those of the backend.
+	unmapped, rejected map[thing]string
 }
+
+// thing is what a problem is about.
+type thing struct{ kind, uid string }
 
 // Pods traces every pod of the namespace, in the order of the View.
 func (n *Namespace) Pods() []Pod {
+	n.sortProblems()
 	pods := make([]Pod, 0, len(n.View.Pods))
 	for _, p := range n.View.Pods {
 		pods = append(pods, n.pod(p))
@@ -135,7 +143,7 @@ func (n *Namespace) source(t *Pod) Step {
 func (n *Namespace) address(t *Pod) Step {
 	s := Step{Stage: Address, Done: len(t.Leases) == len(t.Pod.AllInterfaces())}
 	if !s.Done {
-		s.Detail = n.problem("pod", func(p coe.Problem) bool { return p.UID == t.Pod.UID })
+		s.Detail = n.unmapped[thing{"pod", t.Pod.UID}]
 		return s
 	}
 	var said []string
@@ -162,7 +170,7 @@ func (n *Namespace) mapped(t *Pod) Step {
 		}
 	}
 	if s.Detail = "interface " + strings.Join(names, ", "); !s.Done {
-		s.Detail = n.problem("pod", func(p coe.Problem) bool { return p.UID == t.Pod.UID })
+		s.Detail = n.unmapped[thing{"pod", t.Pod.UID}]
 	}
 	return s
 }
@@ -172,8 +180,7 @@ func (n *Namespace) wanted(t *Pod) Step {
 	count := 0
 	for _, l := range t.Leases {
 		for _, k := range keys(l) {
-			rejected := n.problem(k.Kind.String(), func(p coe.Problem) bool { return p.Reason == coe.BackendRejected && p.UID == k.Name })
-			if rejected != "" && s.Done {
+			if rejected := n.rejected[thing{k.Kind.String(), k.Name}]; rejected != "" && s.Done {
 				s.Done, s.Detail = false, fmt.Sprintf("the backend rejects %s: %s", k, rejected)
 			}
 			if n.Realised.Has(k.Kind) {
@@ -231,15 +238,18 @@ func keys(l *coe.Lease) []netvirt.Key {
 	return all
 }
 
-// problem is the reason and message of the first problem of a kind that matches;
-// empty for none.
-func (n *Namespace) problem(kind string, match func(coe.Problem) bool) string {
+func (n *Namespace) sortProblems() {
+	n.unmapped, n.rejected = map[thing]string{}, map[thing]string{}
 	for _, p := range n.Problems {
-		if p.Kind == kind && match(p) {
-			return fmt.Sprintf("%s: %s", p.Reason, p.Message)
+		all := n.unmapped
+		if p.Reason == coe.BackendRejected {
+			all = n.rejected
+		}
+		about := thing{p.Kind, p.UID}
+		if _, found := all[about]; !found {
+			all[about] = fmt.Sprintf("%s: %s", p.Reason, p.Message)
 		}
 	}
-	return ""
 }
 
 func revision(r int64) string {

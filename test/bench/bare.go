@@ -39,7 +39,7 @@ func serveBare(h http.Handler) (*bare, error) {
 }
 
 func (s *bare) stop() error {
-	s.close()
+	s.Close()
 	err := s.server.Close()
 	<-s.done // says that it was closed
 	return err

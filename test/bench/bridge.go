@@ -64,7 +64,7 @@ func (r *running) run(ctx context.Context) {
 
 // stop ends the bridge, and waits for it.
 func (r *running) stop() error {
-	r.close()
+	r.Close()
 	var err error
 	if r.done != nil {
 		r.end()

@@ -2,15 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/test/serve"
 	"github.com/coe-bridge/coe-bridge/test/synth"
 )
 
@@ -22,44 +20,18 @@ const (
 )
 
 // client speaks plain HTTP to a bridge, or to what it is compared with.
-type client struct {
-	base string
-	http *http.Client
-}
+type client struct{ *serve.Client }
 
-func newClient(base string) *client {
-	return &client{base, &http.Client{
-		Transport: &http.Transport{MaxIdleConnsPerHost: maxClients}, Timeout: requestTimeout,
-	}}
-}
-
-func (c *client) close() { c.http.CloseIdleConnections() }
+func newClient(base string) *client { return &client{serve.NewClient(base, requestTimeout)} }
 
 // do makes a request below the config tree of draft-02; any status but success
 // is an error.
-func (c *client) do(ctx context.Context, method, path, body string) ([]byte, error) {
-	return c.request(ctx, method, "/restconf/config/"+path, body)
-}
-
-func (c *client) request(ctx context.Context, method, path, body string) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, method, c.base+path, strings.NewReader(body))
-	if err != nil {
-		return nil, err
+func (c *client) do(ctx context.Context, method, path, body string) (string, error) {
+	status, answer, err := c.Do(ctx, method, "/restconf/config/"+path, body)
+	if err == nil && status/100 != 2 {
+		err = fmt.Errorf("%s %s: %d %s: %s", method, path, status, http.StatusText(status), answer)
 	}
-	r.SetBasicAuth(user, password)
-	if body != "" {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	answer, err := c.http.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode/100 != 2 {
-		err = fmt.Errorf("%s %s: %s: %s", method, path, answer.Status, text)
-	}
-	return text, err
+	return answer, err
 }
 
 // load makes one request for each number from one up to another, from so many
@@ -116,7 +88,7 @@ func (c *client) awaitSync(ctx context.Context, pods int) error {
 	tick := time.NewTicker(syncPoll)
 	defer tick.Stop()
 	for {
-		objects, inSync, err := c.status(ctx)
+		objects, inSync, err := c.Confirmed(ctx)
 		if err == nil && inSync && objects >= pods*objectsPerPod {
 			return nil
 		}
@@ -126,27 +98,4 @@ func (c *client) awaitSync(ctx context.Context, pods int) error {
 		case <-tick.C:
 		}
 	}
-}
-
-func (c *client) status(ctx context.Context) (objects int, inSync bool, err error) {
-	text, err := c.request(ctx, http.MethodGet, "/restconf/operational/coe-status:status", "")
-	if err != nil {
-		return 0, false, err
-	}
-	var body map[string]struct {
-		InSync bool `json:"in-sync"`
-		Scopes []struct {
-			Confirmed int `json:"objects-confirmed"`
-		} `json:"scope"`
-	}
-	if err := json.Unmarshal(text, &body); err != nil {
-		return 0, false, fmt.Errorf("read the bridge's status: %w", err)
-	}
-	for _, status := range body {
-		inSync = status.InSync
-		for _, s := range status.Scopes {
-			objects += s.Confirmed
-		}
-	}
-	return objects, inSync, nil
 }

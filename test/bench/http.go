@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -122,7 +123,7 @@ func measureGet(ctx context.Context, b *bench) (all []figures.Figure, err error)
 	if err != nil {
 		return nil, err
 	}
-	handler, err := serveBare(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(answer) }))
+	handler, err := serveBare(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
 	if err != nil {
 		return nil, err
 	}

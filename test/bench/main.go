@@ -22,11 +22,12 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/restconf"
 	"github.com/coe-bridge/coe-bridge/test/figures"
+	"github.com/coe-bridge/coe-bridge/test/serve"
 )
 
 // The credentials of every bridge that is measured; they are kept as bcrypt
 // hashes, as in production.
-const user, password = "admin", "admin"
+const user, password = serve.User, serve.Password
 
 // measurements in the order of the table.
 var measurements = []struct {

@@ -93,6 +93,6 @@ func startChild(ctx context.Context, program string, args []string) (*child, err
 }
 
 func (c *child) stop() error {
-	c.close()
+	c.Close()
 	return c.Stop()
 }

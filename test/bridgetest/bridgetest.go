@@ -1,12 +1,11 @@
-// Package bridgetest runs a whole bridge in the process of a test, over a data
-// folder that outlives it, so that a test can stop it and start it again.
+// Package bridgetest runs whole bridges for tests: in the process of the test, over a
+// data folder that outlives the bridge, so that a test can stop it and start it again;
+// or as processes of their own, to be killed and halted.
 package bridgetest
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"io"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"testing"
@@ -19,20 +18,24 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/restconf"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+	"github.com/coe-bridge/coe-bridge/test/serve"
 )
 
 // User and password of every bridge in a test.
 const (
-	User     = "admin"
-	Password = "admin"
+	User     = serve.User
+	Password = serve.Password
 )
+
+// requestTimeout bounds a request of a test, on busy cores.
+const requestTimeout = 30 * time.Second
 
 // Bridge is a bridge that a test runs.
 type Bridge struct {
 	t      testing.TB
 	cfg    bridge.Config
 	url    string
-	client *http.Client
+	client *serve.Client
 	stop   func()
 }
 
@@ -51,7 +54,7 @@ func OVN(endpoint string) Option {
 // Start starts a bridge with the memory backend, on loopback, over a folder of
 // the test's. It is stopped when the test ends.
 func Start(t testing.TB, options ...Option) *Bridge {
-	b := &Bridge{t: t, client: &http.Client{Timeout: 30 * time.Second}}
+	b := &Bridge{t: t}
 	b.cfg = bridge.Config{
 		HTTP: bridge.HTTPConfig{
 			Listen: "127.0.0.1:0",
@@ -71,11 +74,9 @@ func Start(t testing.TB, options ...Option) *Bridge {
 	return b
 }
 
-// At asks a bridge that runs elsewhere, which is not to be restarted here.
-func At(t testing.TB, url string) *Bridge {
-	b := &Bridge{t: t, url: url, client: &http.Client{Timeout: 30 * time.Second}}
-	t.Cleanup(b.client.CloseIdleConnections)
-	return b
+// at asks a bridge that runs as a process, which is not to be restarted here.
+func at(t testing.TB, url string) *Bridge {
+	return &Bridge{t: t, url: url, client: serve.NewClient(url, requestTimeout)}
 }
 
 func (b *Bridge) start() {
@@ -83,6 +84,7 @@ func (b *Bridge) start() {
 	run, err := bridge.New(ctx, b.cfg)
 	require.NoError(b.t, err)
 	b.url = run.URL()
+	b.client = serve.NewClient(b.url, requestTimeout)
 	done := make(chan error, 1)
 	go func() { done <- run.Run(ctx) }()
 	b.stop = func() {
@@ -90,22 +92,25 @@ func (b *Bridge) start() {
 		require.NoError(b.t, <-done)
 		require.NoError(b.t, run.Close())
 	}
-	require.Eventually(b.t, func() bool { return b.ready() }, 20*time.Second, 5*time.Millisecond, "the bridge gets ready")
+	b.awaitReady()
 }
 
-func (b *Bridge) ready() bool {
-	answer, err := b.client.Get(b.url + "/readyz")
-	if err != nil {
-		return false
-	}
-	defer func() { _ = answer.Body.Close() }()
-	return answer.StatusCode == http.StatusOK
+// awaitReady waits until the bridge says that it is ready.
+func (b *Bridge) awaitReady() {
+	b.t.Helper()
+	Await(b.t, 5*time.Millisecond, readyTimeout, "the bridge is ready", func() error {
+		status, answer, err := b.client.Do(b.t.Context(), http.MethodGet, "/readyz", nil)
+		if err == nil && status != http.StatusOK {
+			err = fmt.Errorf("GET /readyz: %d %s", status, answer)
+		}
+		return err
+	})
 }
 
 // Stop stops the bridge; it may be stopped already.
 func (b *Bridge) Stop() {
 	if b.stop != nil {
-		b.client.CloseIdleConnections()
+		b.client.Close()
 		b.stop()
 		b.stop = nil
 	}
@@ -120,38 +125,25 @@ func (b *Bridge) Restart() {
 // URL is the bridge's, without a slash at the end.
 func (b *Bridge) URL() string { return b.url }
 
+// Client is for those who ask beside the test's goroutine, or expect no answer. It is
+// valid until the bridge is started again.
+func (b *Bridge) Client() *serve.Client { return b.client }
+
 // Do makes a request with JSON, a path as "/restconf/config/…", and returns
 // status and body.
 func (b *Bridge) Do(method, path, body string) (int, string) {
 	b.t.Helper()
-	req, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, bytes.NewBufferString(body))
+	status, answer, err := b.client.Do(b.t.Context(), method, path, body)
 	require.NoError(b.t, err)
-	req.SetBasicAuth(User, Password)
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	answer, err := b.client.Do(req)
-	require.NoError(b.t, err)
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
-	require.NoError(b.t, err)
-	return answer.StatusCode, string(text)
+	return status, answer
 }
 
 // Get reads a draft-02 tree, "config/pod:coe", into out; false when it is not there.
 func (b *Bridge) Get(path string, out any) bool {
 	b.t.Helper()
-	status, text := b.Do(http.MethodGet, "/restconf/"+path, "")
-	if status == http.StatusNotFound {
-		return false
-	}
-	require.Equal(b.t, http.StatusOK, status, text)
-	var body map[string]json.RawMessage
-	require.NoError(b.t, json.Unmarshal([]byte(text), &body))
-	for _, content := range body {
-		require.NoError(b.t, json.Unmarshal(content, out))
-	}
-	return true
+	found, err := b.client.Read(b.t.Context(), path, out)
+	require.NoError(b.t, err)
+	return found
 }
 
 // Status is what coe-status:status says.
@@ -182,5 +174,32 @@ func (b *Bridge) Status() Status {
 // AwaitSync waits until the backend has all that is wanted.
 func (b *Bridge) AwaitSync(within time.Duration) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return b.Status().InSync }, within, 5*time.Millisecond, "in sync")
+	Await(b.t, 5*time.Millisecond, within, "in sync", func() error {
+		if st := b.Status(); !st.InSync {
+			return fmt.Errorf("not in sync: %+v", st)
+		}
+		return nil
+	})
+}
+
+// Await looks each interval until holds returns nil, and fails with its last error.
+func Await(t testing.TB, interval, within time.Duration, what string, holds func() error) {
+	t.Helper()
+	deadline := time.NewTimer(within)
+	defer deadline.Stop()
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		err := holds()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			require.NoError(t, err, "%s, within %s", what, within)
+		case <-t.Context().Done():
+			require.NoError(t, t.Context().Err(), what)
+		}
+	}
 }

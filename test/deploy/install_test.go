@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/coe-bridge/coe-bridge/test/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/kube"
 )
 
@@ -48,7 +49,7 @@ var nodes = []struct{ name, address string }{{"cp-1", "10.0.0.11"}, {"cp-2", "10
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	plane := kube.ForTest(t, kube.Config{RBAC: true, ControllerManager: true, Scheduler: true})
-	program := build(t)
+	program := bridgetest.Program(t)
 	hyperkube, err := kube.Build(t.Context(), os.Stderr)
 	require.NoError(t, err)
 	c := &cluster{plane, newCheckout(t, plane, program), map[string]*kubelet{}}
@@ -188,12 +189,7 @@ func (c *cluster) status(t *testing.T, r *running) (s status, ok bool) {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true,
 	}}
-	return askStatus(t, client, "https://"+r.kubelet.address+":8181", password)
-}
-
-func askStatus(t *testing.T, client *http.Client, bridge, password string) (s status, ok bool) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, bridge+"/restconf/operational/coe-status:status", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+r.kubelet.address+":8181/restconf/operational/coe-status:status", nil)
 	require.NoError(t, err)
 	request.SetBasicAuth(user, password)
 	answer, err := client.Do(request)

@@ -2,9 +2,8 @@ package deploy
 
 import (
 	"bytes"
+	"os"
 	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -12,6 +11,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/child"
 )
 
 const (
@@ -22,23 +24,12 @@ const (
 	poll     = 50 * time.Millisecond
 )
 
-// build builds coe-bridge as make build does and returns its path.
-func build(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "coe-bridge")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", path, "./cmd/coe-bridge")
-	build.Dir = root
-	build.Env = append(build.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, string(out))
-	return path
-}
+func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
 
-// process is a program that runs until it is ended, at the latest with its test,
-// and dies with the process of the test.
+// process is a program that runs until it is ended, at the latest with its test.
 type process struct {
-	cmd  *exec.Cmd
-	done chan struct{}
+	*child.Process
+	name string
 
 	mu   sync.Mutex
 	said bytes.Buffer
@@ -47,28 +38,15 @@ type process struct {
 // start starts a program. What it said is shown when the test has failed.
 func start(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
-	p := &process{cmd: cmd, done: make(chan struct{})}
+	p := &process{name: strings.Join(cmd.Args, " ")}
 	cmd.Stdout, cmd.Stderr = p, p
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread() // Pdeathsig is sent when this thread ends
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait()
-			close(p.done)
-		}
-	}()
-	require.NoError(t, <-started)
+	var err error
+	p.Process, err = child.Start(cmd)
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		p.end(t, syscall.SIGTERM)
 		if t.Failed() {
-			t.Logf("%s said:\n%s", strings.Join(cmd.Args, " "), p.text())
+			t.Logf("%s said:\n%s", p.name, p.text())
 		}
 	})
 	return p
@@ -78,13 +56,12 @@ func start(t *testing.T, cmd *exec.Cmd) *process {
 // until it has.
 func (p *process) end(t *testing.T, signal syscall.Signal) {
 	t.Helper()
-	_ = p.cmd.Process.Signal(signal)
+	_ = p.Signal(signal)
 	select {
-	case <-p.done:
+	case <-p.Done():
 	case <-time.After(patience):
-		_ = p.cmd.Process.Kill()
-		<-p.done
-		t.Errorf("%s goes on after %s", p.cmd.Path, signal)
+		p.Kill()
+		t.Errorf("%s goes on after %s", p.name, signal)
 	}
 }
 
@@ -99,26 +76,4 @@ func (p *process) text() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.said.String()
-}
-
-// says waits until a line of what the process says has all the words.
-func (p *process) says(t *testing.T, words ...string) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		for line := range strings.Lines(p.text()) {
-			if hasAll(line, words) {
-				return true
-			}
-		}
-		return false
-	}, patience, poll, "a line with %q", words)
-}
-
-func hasAll(text string, words []string) bool {
-	for _, w := range words {
-		if !strings.Contains(text, w) {
-			return false
-		}
-	}
-	return true
 }

@@ -3,9 +3,6 @@ package deploy
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"os/exec"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/coe-bridge/coe-bridge/test/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/kube"
 )
 
@@ -28,7 +26,6 @@ func (r right) String() string { return strings.Trim(r.verb+" "+r.resource+"."+r
 // missing when any of it is taken away, and it is refused everything else.
 func TestRights(t *testing.T) {
 	plane := kube.ForTest(t, kube.Config{RBAC: true})
-	program := build(t)
 	_, err := plane.MakeNodes(t.Context(), 1)
 	require.NoError(t, err)
 	for _, name := range []string{"served", "other"} {
@@ -39,7 +36,7 @@ func TestRights(t *testing.T) {
 	require.NoError(t, err)
 	role, err := plane.Client().RbacV1().ClusterRoles().Get(t.Context(), "coe-bridge", metav1.GetOptions{})
 	require.NoError(t, err)
-	w := &watched{plane, program}
+	w := &watched{plane}
 
 	t.Run("enough", func(t *testing.T) {
 		b := w.serve(t, "coe-bridge")
@@ -50,7 +47,7 @@ func TestRights(t *testing.T) {
 		w.again(t, b, "enough")
 		w.told(t, "enough", 2)
 		b.inSync(t)
-		require.NotContains(t, b.text(), "the API server", "of which it has nothing to complain")
+		require.False(t, b.Log().Says(0, "the API server"), "it has nothing to complain of")
 	})
 	t.Run("no more", func(t *testing.T) { refused(t, plane) })
 	for i, missing := range rightsOf(role.Rules) {
@@ -62,11 +59,11 @@ func TestRights(t *testing.T) {
 			w.allow(t, account, without(rightsOf(role.Rules), missing))
 			b := w.serve(t, account, annotating(missing))
 			complaint := w.provoke(t, b, missing)
-			b.says(t, "level=ERROR", complaint)
-			require.Eventually(t, func() bool { return b.complains(t, complaint) }, patience, poll, "%s in the status", complaint)
+			require.Eventually(t, func() bool { return b.Log().Says(0, `"level":"ERROR"`, complaint) }, patience, poll, "%s in the log", complaint)
+			require.Eventually(t, func() bool { return b.complains(complaint) }, patience, poll, "%s in the status", complaint)
 			w.allow(t, account, rightsOf(role.Rules))
 			b.inSync(t)
-			require.Eventually(t, func() bool { return !b.complains(t, complaint) }, 2*patience, poll, "%s is over", complaint)
+			require.Eventually(t, func() bool { return !b.complains(complaint) }, 2*patience, poll, "%s is over", complaint)
 		})
 	}
 }
@@ -104,10 +101,7 @@ func without(all []right, missing right) (rest []right) {
 }
 
 // watched is an API server that bridges watch, with accounts of different rights.
-type watched struct {
-	*kube.ControlPlane
-	program string
-}
+type watched struct{ *kube.ControlPlane }
 
 // allow makes an account of the bridge's namespace have these rights and no others.
 func (w *watched) allow(t *testing.T, account string, rights []right) {
@@ -139,10 +133,7 @@ func rbac(kind string) metav1.TypeMeta {
 }
 
 // watcher is a bridge that watches by an account.
-type watcher struct {
-	*process
-	url string
-}
+type watcher struct{ *bridgetest.Process }
 
 // serve starts a bridge with a token of an account. It has addresses for pods of
 // the namespace served alone.
@@ -152,29 +143,27 @@ func (w *watched) serve(t *testing.T, account string, args ...string) *watcher {
 	require.NoError(t, err)
 	kubeconfig, err := w.WriteKubeconfig(answer.Status.Token)
 	require.NoError(t, err)
-	p := start(t, exec.Command(w.program, append([]string{
-		"serve", "--dev", "--listen=127.0.0.1:0", "--kubeconfig=" + kubeconfig, "--pool=served=10.11.0.0/16",
-	}, args...)...))
-	p.says(t, "msg=serving")
-	return &watcher{p, regexp.MustCompile(`url=(\S+)`).FindStringSubmatch(p.text())[1]}
+	p := bridgetest.Serve(t, append([]string{
+		"--data-dir", t.TempDir(), "--kubeconfig", kubeconfig, "--pool", "served=10.11.0.0/16",
+	}, args...)...)
+	t.Cleanup(p.Stop)
+	return &watcher{p}
 }
 
-func (b *watcher) status(t *testing.T) status {
-	t.Helper()
-	s, ok := askStatus(t, &http.Client{Timeout: patience}, b.url, "admin")
-	require.True(t, ok)
+func (b *watcher) status() (s status) {
+	b.Bridge().Get("operational/coe-status:status", &s)
 	return s
 }
 
 // complains tells whether the bridge's status says it of one of its sources.
-func (b *watcher) complains(t *testing.T, complaint string) bool {
-	return slices.ContainsFunc(b.status(t).Sources, func(s json.RawMessage) bool { return strings.Contains(string(s), complaint) })
+func (b *watcher) complains(complaint string) bool {
+	return slices.ContainsFunc(b.status().Sources, func(s json.RawMessage) bool { return strings.Contains(string(s), complaint) })
 }
 
 // inSync waits until the bridge knows all and has written it.
 func (b *watcher) inSync(t *testing.T) {
 	t.Helper()
-	require.Eventually(t, func() bool { s := b.status(t); return s.Leads && s.Complete && s.InSync }, patience, poll, "in sync")
+	require.Eventually(t, func() bool { s := b.status(); return s.Leads && s.Complete && s.InSync }, patience, poll, "in sync")
 }
 
 // create creates a pod on a node.
@@ -209,7 +198,7 @@ func (w *watched) told(t *testing.T, name string, times int32) {
 func (w *watched) again(t *testing.T, b *watcher, name string) {
 	t.Helper()
 	has := func() bool {
-		return slices.ContainsFunc(b.status(t).Problems, func(p problem) bool { return p.Name == name })
+		return slices.ContainsFunc(b.status().Problems, func(p problem) bool { return p.Name == name })
 	}
 	require.Eventually(t, has, patience, poll)
 	require.NoError(t, w.SetPodStatus(t.Context(), "other", name, kube.PodStatus{Phase: corev1.PodSucceeded}))

@@ -36,8 +36,8 @@ func TestKill(t *testing.T) {
 	nb := ovsdb.Start(t)
 	foreign := addForeign(t, nb)
 	// Longer than the test: an address that was given is never given to another.
-	p := startProcess(t, buildBridge(t), nb.Endpoint(), "--address-reuse-delay", "1h")
-	p.rest.putPool(t, addressPool{network: "default", subnet: "10.42.0.0/16", gateway: "10.42.0.1"})
+	p := startProcess(t, nb.Endpoint(), "--address-reuse-delay", "1h")
+	p.rest().putPool(t, addressPool{network: "default", subnet: "10.42.0.0/16", gateway: "10.42.0.1"})
 
 	random := rand.New(rand.NewPCG(killSeed, 0))
 	load := make([]*writer, writers)
@@ -48,22 +48,22 @@ func TestKill(t *testing.T) {
 	for round := range killRounds {
 		after := minLoad + time.Duration(random.Int64N(int64(maxLoad-minLoad)))
 		runLoad(t, p, load, given, after)
-		p.start()
+		p.Start()
 		for _, w := range load {
-			require.NoError(t, w.settle(t.Context(), p.rest), "round %d, seed %d, killed after %s", round, killSeed, after)
+			require.NoError(t, w.settle(t.Context(), p.rest()), "round %d, seed %d, killed after %s", round, killSeed, after)
 		}
-		require.NoError(t, given.look(t.Context(), p.rest))
+		require.NoError(t, given.look(t.Context(), p.rest()))
 	}
 	for _, w := range load {
 		t.Logf("writer %d: %d acknowledged, %d refused", w.number, w.acked, w.refused)
 		require.Positive(t, w.acked)
 		require.Positive(t, w.refused)
 	}
-	p.rest.awaitSync(t, converge)
-	require.NoError(t, given.look(t.Context(), p.rest))
-	requireAsSaid(t, p.rest, load)
-	requireConfirmed(t, p.rest)
-	requireRows(t, p.rest, nb, load)
+	p.rest().awaitSync(t, converge)
+	require.NoError(t, given.look(t.Context(), p.rest()))
+	requireAsSaid(t, p.rest(), load)
+	requireConfirmed(t, p.rest())
+	requireRows(t, p.rest(), nb, load)
 	require.Subset(t, dump(t, nb), foreign, "rows of others")
 
 	// What was written bit by bit is what is written at once.
@@ -73,20 +73,20 @@ func TestKill(t *testing.T) {
 }
 
 // runLoad has the writers write until the bridge is killed.
-func runLoad(t *testing.T, p *process, load []*writer, given holders, after time.Duration) {
+func runLoad(t *testing.T, p process, load []*writer, given holders, after time.Duration) {
 	t.Helper()
 	ended := make(chan error, len(load)+1)
 	for _, w := range load {
-		go func() { ended <- w.run(t.Context(), p.rest) }()
+		go func() { ended <- w.run(t.Context(), p.rest()) }()
 	}
-	go func() { ended <- given.watch(t.Context(), p.rest) }()
+	go func() { ended <- given.watch(t.Context(), p.rest()) }()
 	var wrong []error
 	select {
 	case <-time.After(after):
 	case err := <-ended: // before the kill: an answer that can't be right
 		wrong = append(wrong, err)
 	}
-	p.kill()
+	p.Kill()
 	for n := len(wrong); n < len(load)+1; n++ {
 		wrong = append(wrong, <-ended)
 	}

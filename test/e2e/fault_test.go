@@ -106,7 +106,7 @@ func startDefault(t *testing.T, nb *ovsdb.Server) rest {
 	t.Helper()
 	r := rest{bridgetest.Start(t, func(c *bridge.Config) {
 		c.Backend = bridge.BackendConfig{Name: "ovn", OVN: ovn.Config{Endpoints: nb.Endpoint()}}
-	}).URL()}
+	}).Client()}
 	r.putPool(t, addressPool{network: "default", subnet: "10.42.0.0/16", gateway: "10.42.0.1"})
 	return r
 }

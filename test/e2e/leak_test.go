@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"errors"
-	"net/http"
 	"runtime"
 	"testing"
 
@@ -24,19 +23,19 @@ func TestNoGoroutineLeakOVN(t *testing.T) {
 // testLeak starts and stops a bridge that has had something to do. What a first
 // bridge leaves may be there once for all; what the next ones leave is a leak.
 func testLeak(t *testing.T, options ...bridgetest.Option) {
-	live := func() {
-		b := bridgetest.Start(t, options...)
-		r := rest{b.URL()}
+	b := bridgetest.Start(t, options...)
+	live := func(pods int) {
+		b.Restart()
+		r := rest{b.Client()}
 		r.putPool(t, addressPool{network: "default", subnet: "10.42.0.0/16"})
-		r.putPods(t, numbered("web", 3)...)
+		r.putPods(t, numbered("web", pods)...)
 		r.awaitSync(t, converge)
 		b.Stop()
-		http.DefaultClient.CloseIdleConnections()
 	}
-	live()
+	live(3)
 	before := stacks()
-	live()
-	live()
+	live(6)
+	live(9)
 	await(t, converge, "goroutines are gone", func() error {
 		var left []error
 		for id, stack := range stacks() {

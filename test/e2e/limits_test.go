@@ -16,7 +16,7 @@ import (
 
 func startMemory(t *testing.T, options ...bridgetest.Option) rest {
 	t.Parallel()
-	return rest{bridgetest.Start(t, options...).URL()}
+	return rest{bridgetest.Start(t, options...).Client()}
 }
 
 // numbered are pods of one namespace and node, "pod-1" on.

@@ -40,14 +40,14 @@ var mappedTrees = []string{
 func TestMappingAsOxygen(t *testing.T) {
 	t.Parallel()
 	b := bridgetest.Start(t)
-	o := &oracle{t: t, rest: rest{b.URL()}, pods: map[string]string{}, used: map[int]bool{}}
+	o := &oracle{t: t, rest: rest{b.Client()}, pods: map[string]string{}, used: map[int]bool{}}
 	phase := ""
 	for _, x := range readExchanges(t, "testdata/oxygen-mapping.jsonl") {
 		before := phase
 		phase, _, _ = strings.Cut(x.Name, "/")
 		if phase != before && strings.HasSuffix(phase, "after-restart") {
 			b.Restart()
-			o.rest.base = b.URL()
+			o.rest = rest{b.Client()}
 		}
 		if x.Method != http.MethodGet {
 			o.change(x)

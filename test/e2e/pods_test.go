@@ -39,7 +39,7 @@ func startCluster(t *testing.T, options ...bridgetest.Option) *cluster {
 	lab := ovnhost.ForTest(t, "host1", "host2")
 	// The defaults of coe-bridge serve.
 	options = append([]bridgetest.Option{bridgetest.OVN(lab.NB.Remote), func(c *bridge.Config) { c.ReuseDelay = 30 * time.Second }}, options...)
-	c := &cluster{t: t, lab: lab, rest: rest{bridgetest.Start(t, options...).URL()}}
+	c := &cluster{t: t, lab: lab, rest: rest{bridgetest.Start(t, options...).Client()}}
 	c.rest.putNode(t, 1, "host1", c.node("host1"), "")
 	c.rest.putNode(t, 2, "host2", c.node("host2"), "")
 	return c

@@ -5,57 +5,33 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"net/netip"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/test/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/serve"
 )
 
-// requestTimeout bounds a request.
-const requestTimeout = 10 * time.Second
-
-// converge is how long a bridge may take to be in sync, on busy cores.
-const converge = 20 * time.Second
+const (
+	// converge is how long a bridge may take to be in sync, on busy cores.
+	converge = 20 * time.Second
+	// interval is between two looks.
+	interval = 10 * time.Millisecond
+)
 
 // object is a JSON object.
 type object map[string]any
 
-// rest is a plain client of a bridge's draft-02 trees, for many goroutines.
-type rest struct{ base string }
+// rest asks a bridge for its draft-02 trees; for many goroutines.
+type rest struct{ *serve.Client }
 
 // do makes a request with a path as "config/pod:coe". A body is text, or marshalled.
 func (r rest) do(ctx context.Context, method, path string, body any) (status int, answer string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	text, isText := body.(string)
-	if !isText && body != nil {
-		raw, err := json.Marshal(body)
-		if err != nil {
-			return 0, "", err
-		}
-		text = string(raw)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, r.base+"/restconf/"+path, strings.NewReader(text))
-	if err != nil {
-		return 0, "", err
-	}
-	req.SetBasicAuth(bridgetest.User, bridgetest.Password)
-	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, "", err
-	}
-	defer func() { _ = res.Body.Close() }()
-	raw, err := io.ReadAll(res.Body)
-	return res.StatusCode, string(raw), err
+	return r.Do(ctx, method, "/restconf/"+path, body)
 }
 
 // change writes to the config tree, which must succeed.
@@ -68,25 +44,8 @@ func (r rest) change(t testing.TB, method, path string, body any) {
 
 // read reads a tree into out, which stays as it is when the tree is not there.
 func (r rest) read(ctx context.Context, path string, out any) error {
-	status, answer, err := r.do(ctx, http.MethodGet, path, nil)
-	switch {
-	case err != nil:
-		return err
-	case status == http.StatusNotFound:
-		return nil
-	case status != http.StatusOK:
-		return fmt.Errorf("GET %s: %d %s", path, status, answer)
-	}
-	var tops map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(answer), &tops); err != nil {
-		return fmt.Errorf("GET %s: %w", path, err)
-	}
-	for _, content := range tops {
-		if err := json.Unmarshal(content, out); err != nil {
-			return fmt.Errorf("GET %s: %w", path, err)
-		}
-	}
-	return nil
+	_, err := r.Read(ctx, path, out)
+	return err
 }
 
 // lease is an entry of coe-status:leases.
@@ -158,24 +117,8 @@ func (r rest) awaitProblems(t testing.TB, within time.Duration, want ...string) 
 	})
 }
 
-// await polls until holds returns nil, and fails with its last error.
+// await waits until holds returns nil, and fails with its last error.
 func await(t testing.TB, within time.Duration, what string, holds func() error) {
 	t.Helper()
-	deadline := time.NewTimer(within)
-	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := holds()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			require.NoError(t, err, "%s, within %s", what, within)
-		case <-t.Context().Done():
-			require.NoError(t, t.Context().Err(), what)
-		}
-	}
+	bridgetest.Await(t, interval, within, what, holds)
 }

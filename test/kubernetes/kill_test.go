@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/coe-bridge/coe-bridge/test/bridgetest"
 	kubetest "github.com/coe-bridge/coe-bridge/test/kube"
 )
 
@@ -23,12 +24,8 @@ const (
 // killBridge kills a bridge with SIGKILL while pods come and go, and starts it
 // again while they still do.
 func killBridge(t *testing.T, w *world, ledger *ledger, dir string) {
-	p := &process{t: t, args: []string{
-		buildBridge(t), "serve", "--dev", "--listen", "127.0.0.1:0", "--data-dir", dir, "--backend", "ovn", "--ovn-nb", w.nb.Endpoint(),
-		"--kubeconfig", w.Kubeconfig(), "--pool", podPool.String(), "--annotate-qps", "inf", "--address-reuse-delay", "1h", "--log-format", "json",
-	}}
-	t.Cleanup(p.end)
-	p.start()
+	p := bridgetest.Serve(t, "--data-dir", dir, "--backend", "ovn", "--ovn-nb", w.nb.Endpoint(),
+		"--kubeconfig", w.Kubeconfig(), "--pool", podPool.String(), "--annotate-qps", "inf", "--address-reuse-delay", "1h")
 	services := kubetest.ServiceLoad{Count: 30, Endpoints: 10, Namespaces: 5}
 	for seed := range uint64(killSeeds) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -39,16 +36,16 @@ func killBridge(t *testing.T, w *world, ledger *ledger, dir string) {
 		}
 		after := minChurn + time.Duration(random.Int64N(int64(maxChurn-minChurn)))
 		<-time.After(after)
-		p.kill()
+		p.Kill()
 		_, err := w.FlapEndpoints(t.Context(), services, int(seed))
 		require.NoError(t, err)
-		p.start()
+		p.Start()
 		enough()
 		for range churners {
 			require.NoError(t, <-ended)
 		}
 		begun := time.Now()
-		w.awaitExact(t, p.running, recovery)
+		w.awaitExact(t, running{p.Bridge()}, recovery)
 		ledger.require(t, w)
 		t.Logf("seed %d: killed after %s, in sync %s after the last change", seed, after, time.Since(begun))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/test/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/nbcopy"
 )
 
@@ -241,7 +242,7 @@ func shortened(err error) error {
 // says so.
 func (w *world) awaitExact(t *testing.T, r running, within time.Duration) {
 	t.Helper()
-	awaitEach(t, interval*10, within, "the rows that the cluster calls for", func() error {
+	bridgetest.Await(t, interval*10, within, "the rows that the cluster calls for", func() error {
 		return errors.Join(w.exact(t, r), r.inSync())
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
@@ -32,6 +33,8 @@ const (
 	// interval is between two looks.
 	interval = 20 * time.Millisecond
 )
+
+func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
 
 // podPool is the pool of most tests.
 var podPool = netip.MustParsePrefix("10.32.0.0/14")
@@ -193,27 +196,5 @@ func (r running) putPool(t *testing.T, want int, network, subnet, more string) s
 // await waits until holds returns nil.
 func await(t testing.TB, within time.Duration, what string, holds func() error) {
 	t.Helper()
-	awaitEach(t, interval, within, what, holds)
-}
-
-// awaitEach is await for what is not cheap to look at.
-func awaitEach(t testing.TB, interval, within time.Duration, what string, holds func() error) {
-	t.Helper()
-	deadline := time.NewTimer(within)
-	defer deadline.Stop()
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		err := holds()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			require.NoError(t, err, "%s, within %s", what, within)
-		case <-t.Context().Done():
-			require.NoError(t, t.Context().Err(), what)
-		}
-	}
+	bridgetest.Await(t, interval, within, what, holds)
 }

@@ -52,7 +52,7 @@ func TestDeposedLeader(t *testing.T) {
 			stop = append(stop, l.start(t))
 		}
 		unfinished := haltMidway(leader, other, nb, random)
-		said := leader.log.length()
+		said := leader.Log().Len()
 		halted := time.Now()
 		await(t, patience, "the other one leads", func() error { return other.leads(true) })
 		for _, s := range stop {
@@ -65,9 +65,9 @@ func TestDeposedLeader(t *testing.T) {
 		requireExact(t, other, nb, pods)
 
 		before := written(t, e, nb)
-		leader.signal(syscall.SIGCONT)
+		leader.Signal(syscall.SIGCONT)
 		await(t, patience, "the first one looks on", func() error { return leader.leads(false) })
-		require.True(t, leader.log.says(said, stepsDown), "it says so")
+		require.True(t, leader.Log().Says(said, stepsDown), "it says so")
 		leader.awaitSync() // it has read what is there
 		requireExact(t, leader, nb, pods)
 		require.Equal(t, before, written(t, e, nb), "what the deposed leader wrote, in round %d", round)
@@ -78,7 +78,7 @@ func TestDeposedLeader(t *testing.T) {
 		leader, other = other, leader
 	}
 
-	leader.kill()
+	leader.Kill()
 	await(t, patience, "the one that is left leads", func() error { return other.leads(true) })
 	other.awaitSync()
 	requireExact(t, other, nb, requireSaid(t, other, loads...))
@@ -98,12 +98,12 @@ func TestLeaderThatDoesNotKnow(t *testing.T) {
 	for range stopRounds {
 		reached := l.number() + 20
 		await(t, patience, "the load has reached the database", func() error { return rowSince(t, nb, reached) })
-		said := leader.log.length()
+		said := leader.Log().Len()
 		e.deleteElectionKey()
 		await(t, patience, "the other one leads", func() error { return other.leads(true) })
 		await(t, patience, "the first one looks on", func() error { return leader.leads(false) })
-		require.True(t, leader.log.says(said, fenced), "a write was refused")
-		require.True(t, leader.log.says(said, stepsDown), "it says so")
+		require.True(t, leader.Log().Says(said, fenced), "a write was refused")
+		require.True(t, leader.Log().Says(said, stepsDown), "it says so")
 		leader, other = other, leader
 	}
 	stop()
@@ -117,9 +117,9 @@ func TestLeaderThatDoesNotKnow(t *testing.T) {
 func haltMidway(leader, other *replica, nb *ovsdb.Server, random *rand.Rand) (unfinished int) {
 	await(leader.t, patience, "the leader is halted in the middle of its work", func() error {
 		elapse(minStop + time.Duration(random.Int64N(int64(maxStop-minStop))))
-		leader.signal(syscall.SIGSTOP)
+		leader.Signal(syscall.SIGSTOP)
 		if unfinished = unwritten(other, nb); unfinished == 0 {
-			leader.signal(syscall.SIGCONT)
+			leader.Signal(syscall.SIGCONT)
 			return errors.New("it had done all")
 		}
 		return nil

@@ -18,6 +18,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
+
+	"github.com/coe-bridge/coe-bridge/test/bridgetest"
 )
 
 // The environment of a child process that is an etcd server.
@@ -35,18 +37,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "replicas")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	programDir = dir
-	return m.Run()
+	os.Exit(bridgetest.Main(m))
 }
 
 // serveEtcd is one member of a cluster, on sockets in the working directory, until a

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/test/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/ovsdb"
 )
 
@@ -113,9 +114,7 @@ func TestEtcdHasAnotherLeader(t *testing.T) {
 func TestDataFolderOfAnother(t *testing.T) {
 	dir := t.TempDir()
 	startReplica(t, "the first", "--data-dir", dir)
-	path, err := program()
-	require.NoError(t, err)
-	out, err := exec.CommandContext(t.Context(), path, "serve", "--dev", "--listen", "127.0.0.1:0", "--data-dir", dir).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), bridgetest.Program(t), "serve", "--dev", "--listen", "127.0.0.1:0", "--data-dir", dir).CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "another process uses it: stop that one, or give this one its own --data-dir")
 }
@@ -138,7 +137,7 @@ func TestDatabaseOfAnother(t *testing.T) {
 	second.change(http.MethodPut, podPath(1), podBody(1))
 	await(t, patience, "the second says whose the database is", func() error {
 		st, err := second.status()
-		if err == nil && (st.InSync || st.Backend.Connected || !second.log.says(0, "belongs to a bridge with another datastore")) {
+		if err == nil && (st.InSync || st.Backend.Connected || !second.Log().Says(0, "belongs to a bridge with another datastore")) {
 			err = fmt.Errorf("status: %+v", st)
 		}
 		return err
@@ -146,7 +145,7 @@ func TestDatabaseOfAnother(t *testing.T) {
 	first.awaitSync()
 	require.Equal(t, rows, ports(t, nb, "name,addresses"))
 
-	first.kill()
+	first.Kill()
 	nb.NBCtl(t, "remove", "NB_Global", ".", "external_ids", "coe-bridge/epoch")
 	second.awaitSync()
 	requireExact(t, second, nb, map[string]int{podUID(1): 1})

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/test/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/ovsdb"
 )
 
@@ -85,10 +84,7 @@ func snapshot(t *testing.T, r *replica, node string) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/rests/streams/node-interfaces="+node, nil)
-	require.NoError(t, err)
-	req.SetBasicAuth(bridgetest.User, bridgetest.Password)
-	res, err := r.http.Transport.RoundTrip(req)
+	res, err := r.Client().Open(ctx, http.MethodGet, "/rests/streams/node-interfaces="+node, "")
 	require.NoError(t, err)
 	defer func() { _ = res.Body.Close() }()
 	require.Equal(t, http.StatusOK, res.StatusCode)

@@ -29,7 +29,7 @@ var addressesRest = []string{"--address-reuse-delay", "1h"}
 func TestLeaderIsKilled(t *testing.T) {
 	for _, seed := range []uint64{1, 2} {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			takeOver(t, seed, killedBound, func(r *replica) { r.kill() })
+			takeOver(t, seed, killedBound, func(r *replica) { r.Kill() })
 		})
 	}
 }
@@ -37,8 +37,8 @@ func TestLeaderIsKilled(t *testing.T) {
 // TestLeaderIsStopped stops the leader as its users do.
 func TestLeaderIsStopped(t *testing.T) {
 	takeOver(t, 3, stoppedBound, func(r *replica) {
-		r.signal(syscall.SIGTERM)
-		t.Cleanup(func() { require.NoError(t, r.ends()) })
+		r.Signal(syscall.SIGTERM)
+		t.Cleanup(func() { require.NoError(t, r.Wait()) })
 	})
 }
 

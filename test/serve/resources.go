@@ -21,7 +21,7 @@ const (
 
 // Resident is how many bytes of the bridge are in memory.
 func (p *Process) Resident() (float64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.process.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.child.PID()))
 	if err != nil {
 		return 0, fmt.Errorf("read the bridge's memory: %w", err)
 	}
@@ -41,7 +41,7 @@ func (p *Process) Resident() (float64, error) {
 
 // ProcessorTime is how long the bridge has had a processor since it was started.
 func (p *Process) ProcessorTime() (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.process.Process.Pid))
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.child.PID()))
 	if err != nil {
 		return 0, fmt.Errorf("read the bridge's processor time: %w", err)
 	}

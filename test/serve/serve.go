@@ -1,21 +1,20 @@
-// Package serve runs `coe-bridge serve` as a process of its own, so that its memory
-// and its processor time are nobody else's, for programs that measure it.
+// Package serve runs `coe-bridge serve` as a process of its own, so that it can be
+// killed, and its memory and its processor time are nobody else's, and asks it. It
+// knows no tests; see test/bridgetest for these.
 package serve
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"sync"
 	"syscall"
 	"time"
+
+	"github.com/coe-bridge/coe-bridge/test/child"
 )
 
 const (
@@ -24,93 +23,72 @@ const (
 	command      = "github.com/coe-bridge/coe-bridge/cmd/coe-bridge"
 )
 
-// Build builds the bridge of this source tree in a folder, and returns its path.
+// Build builds the bridge of this source tree in a folder, as make build does, whose
+// cache is warm, and returns its path.
 func Build(ctx context.Context, dir string) (program string, err error) {
 	program = filepath.Join(dir, "coe-bridge")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, command).CombinedOutput(); err != nil {
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", program, command)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the bridge: %w: %s", err, out)
 	}
 	return program, nil
-}
-
-// Line is what the bridge logged once.
-type Line struct {
-	Time       time.Time
-	Level, Msg string
-	URL        string
-	Resource   string
 }
 
 // Process is a bridge that serves. It dies with the process that started it.
 type Process struct {
 	URL string
 
-	process *exec.Cmd
-	log     io.ReadCloser
-
-	mu    sync.Mutex
-	lines []Line
+	child *child.Process
+	log   *Log
 }
 
 // Start starts the bridge with further arguments of serve, and learns from its log
 // where it serves. What a person must see of the log goes to standard error.
 func Start(ctx context.Context, program string, args ...string) (*Process, error) {
+	return start(ctx, os.Stderr, program, args)
+}
+
+// StartQuietly is Start for those who look at the log themselves.
+func StartQuietly(ctx context.Context, program string, args ...string) (*Process, error) {
+	return start(ctx, nil, program, args)
+}
+
+func start(ctx context.Context, seen io.Writer, program string, args []string) (*Process, error) {
+	p := &Process{log: newLog(seen)}
 	args = append([]string{"serve", "--listen", "127.0.0.1:0", "--log-format", "json"}, args...)
-	p := &Process{process: exec.CommandContext(ctx, program, args...)}
-	p.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stderr = p.log
 	var err error
-	if p.log, err = p.process.StderrPipe(); err != nil {
-		return nil, fmt.Errorf("read the bridge's log: %w", err)
+	if p.child, err = child.Start(cmd); err != nil {
+		return nil, err
 	}
-	if err := p.process.Start(); err != nil {
-		return nil, fmt.Errorf("start the bridge: %w", err)
-	}
-	served := make(chan string, 1)
-	go p.follow(served)
-	if p.URL, err = await(served); err != nil {
-		_ = p.process.Process.Kill()
-		_ = p.process.Wait()
-		return nil, fmt.Errorf("start the bridge: %w", err)
+	if p.URL, err = p.served(); err != nil {
+		p.Kill()
+		return nil, fmt.Errorf("start the bridge: %w; the last of its log:\n%s", err, p.log.Last())
 	}
 	return p, nil
 }
 
-func await(served <-chan string) (url string, err error) {
+func (p *Process) served() (url string, err error) {
 	timeout := time.NewTimer(startTimeout)
 	defer timeout.Stop()
 	select {
-	case url, ok := <-served:
-		if !ok {
-			return "", errors.New("it ended; its log says why")
-		}
+	case url := <-p.log.served:
 		return url, nil
+	case <-p.child.Done():
+		return "", errors.New("it ended")
 	case <-timeout.C:
 		return "", fmt.Errorf("it does not serve after %s", startTimeout)
 	}
 }
 
-// follow reads the log to its end: it tells where the bridge serves, keeps what is
-// for information, and passes on the rest.
-func (p *Process) follow(served chan<- string) {
-	defer close(served)
-	for lines := bufio.NewScanner(p.log); lines.Scan(); {
-		var line Line
-		if json.Unmarshal(lines.Bytes(), &line) != nil || line.Level != "INFO" {
-			fmt.Fprintln(os.Stderr, lines.Text())
-			continue
-		}
-		p.mu.Lock()
-		p.lines = append(p.lines, line)
-		p.mu.Unlock()
-		if line.Msg == "serving" {
-			served <- line.URL
-		}
-	}
-}
+// Log is what the bridge has logged.
+func (p *Process) Log() *Log { return p.log }
 
 // Listed is when the bridge had listed a resource of Kubernetes for the first time.
 func (p *Process) Listed(resource string) (time.Time, error) {
-	at, found := p.said(func(l Line) bool { return l.Msg == "listed" && l.Resource == resource })
+	at, found := p.log.first(func(l line) bool { return l.Msg == "listed" && l.Resource == resource })
 	if !found {
 		return at, fmt.Errorf("the bridge's log does not say when it had listed %s", resource)
 	}
@@ -120,29 +98,25 @@ func (p *Process) Listed(resource string) (time.Time, error) {
 // Leads tells whether the bridge has been elected. Before that, it asks the backend
 // for whoever asks for its status.
 func (p *Process) Leads() bool {
-	_, found := p.said(func(l Line) bool { return l.Msg == "this bridge leads" })
+	_, found := p.log.first(func(l line) bool { return l.Msg == "this bridge leads" })
 	return found
 }
 
-// said is when the first line was logged that is the one meant.
-func (p *Process) said(meant func(Line) bool) (at time.Time, found bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	i := slices.IndexFunc(p.lines, meant)
-	if i < 0 {
-		return time.Time{}, false
-	}
-	return p.lines[i].Time, true
-}
+// Signal sends the bridge a signal.
+func (p *Process) Signal(s syscall.Signal) error { return p.child.Signal(s) }
+
+// Kill ends the bridge with SIGKILL, if it runs, and waits for it.
+func (p *Process) Kill() { p.child.Kill() }
+
+// Wait waits for a bridge that was told to end, and returns how it ended.
+func (p *Process) Wait() error { return p.child.Wait(stopTimeout) }
 
 // Stop ends the bridge as an operator does, and waits for it.
 func (p *Process) Stop() error {
-	if err := p.process.Process.Signal(syscall.SIGTERM); err != nil {
-		return fmt.Errorf("stop the bridge: %w", err)
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return err
 	}
-	kill := time.AfterFunc(stopTimeout, func() { _ = p.process.Process.Kill() })
-	defer kill.Stop()
-	if err := p.process.Wait(); err != nil {
+	if err := p.Wait(); err != nil {
 		return fmt.Errorf("stop the bridge: %w", err)
 	}
 	return nil
