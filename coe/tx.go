@@ -15,6 +15,10 @@ type Tx struct {
 	revision int64
 }
 
+// SetIncomplete says that the origin may know of more than it has said: nothing that
+// is absent is known to be gone until it is complete again.
+func (tx *Tx) SetIncomplete(origin Origin) { tx.store.incomplete[origin] = true }
+
 // SetComplete says that the origin has said all it knows, once; every namespace
 // is looked at again, since what is absent is now known to be gone.
 func (tx *Tx) SetComplete(origin Origin) {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
@@ -25,13 +26,26 @@ const (
 	completeEvent = "coe-changes:snapshot-complete"
 )
 
+// linger is how long the changes of the datastore are kept for nobody: a follower
+// that comes back until then goes on where it was.
+const linger = time.Hour
+
 // changes is the Source of the streams of changes. What the datastore has goes by
 // its revisions, so a follower can go on at any replica and can ask for what has
-// been; what it has not is looked at while somebody follows it (watch).
+// been; it is kept from the first follower on until there was none for a while, as it
+// takes as much memory as the data. What the datastore has not is looked at while
+// somebody follows it (watch).
 type changes struct {
 	stored *stream.Log
 	names  map[*yang.Node]string // of the writable top containers
 	watch  map[string]*watch
+	linger time.Duration
+	wake   chan struct{} // receives when stored is to be kept
+
+	mu        sync.Mutex
+	kept      bool
+	followers int
+	left      time.Time // when there was one last
 }
 
 var _ stream.Replayer = (*changes)(nil)
@@ -41,6 +55,7 @@ func newChanges(s *Server) *changes {
 	c := &changes{
 		stored: stream.NewLog(stream.Config{Identity: s.store.Identity(), Begin: beginEvent, Complete: completeEvent}),
 		names:  map[*yang.Node]string{}, watch: map[string]*watch{},
+		linger: linger, wake: make(chan struct{}, 1),
 	}
 	for _, module := range s.cfg.Schema.Modules {
 		for _, top := range module.Top {
@@ -79,7 +94,8 @@ func (c *changes) Open(key, after string) (stream.Subscription, bool) {
 	if !c.hasLog(key) {
 		return nil, false
 	}
-	return c.stored.Open(key, after), true
+	c.enter()
+	return &following{c.stored.Open(key, after), c}, true
 }
 
 // hasLog tells whether there is a stream of what the datastore has.
@@ -99,7 +115,50 @@ func (c *changes) Since(key string) (time.Time, bool) {
 
 // OpenAt implements stream.Replayer.
 func (c *changes) OpenAt(key string, start time.Time) stream.Subscription {
-	return c.stored.OpenAt(key, start)
+	c.enter()
+	return &following{c.stored.OpenAt(key, start), c}
+}
+
+// following is one follower's place in what the datastore has.
+type following struct {
+	*stream.Cursor
+	changes *changes
+}
+
+// Close implements stream.Subscription.
+func (f *following) Close() {
+	f.Cursor.Close()
+	f.changes.mu.Lock()
+	defer f.changes.mu.Unlock()
+	f.changes.followers--
+	f.changes.left = time.Now()
+}
+
+// enter counts a follower, and has what it follows kept.
+func (c *changes) enter() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.followers++
+	if c.kept {
+		return
+	}
+	c.kept = true
+	select {
+	case c.wake <- struct{}{}:
+	default: // it is awake already
+	}
+}
+
+// abandon tells whether there was no follower for so long that nothing is to be kept,
+// and notes that.
+func (c *changes) abandon() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.followers > 0 || time.Since(c.left) < c.linger {
+		return false
+	}
+	c.kept = false
+	return true
 }
 
 // run keeps the streams until ctx ends, and then returns nil.
@@ -112,6 +171,40 @@ func (c *changes) run(ctx context.Context, store *datastore.Datastore) error {
 		}()
 		defer func() { <-ended }()
 	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.wake:
+		}
+		if err := c.keep(ctx, store); err != nil {
+			return fmt.Errorf("follow the configuration: %w", err)
+		}
+	}
+}
+
+// keep keeps what the datastore has until it is abandoned, or ctx ends.
+func (c *changes) keep(ctx context.Context, store *datastore.Datastore) error {
+	ctx, cancel := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	defer func() {
+		cancel()
+		<-watched
+		c.stored.Forget()
+	}()
+	go func() {
+		defer close(watched)
+		defer cancel()
+		tick := time.NewTicker(max(c.linger/4, time.Millisecond))
+		defer tick.Stop()
+		for !c.abandon() {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}()
 	err := store.Follow(ctx, func(b datastore.Batch) error {
 		c.take(b)
 		return nil
@@ -119,7 +212,7 @@ func (c *changes) run(ctx context.Context, store *datastore.Datastore) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("follow the configuration: %w", err)
+	return err
 }
 
 // take tells what one revision of the datastore changed, a container before what is

@@ -194,6 +194,31 @@ func TestReplay(t *testing.T) {
 	require.Contains(t, b.do("GET", "/rests/data/"+monitoringTop+"/streams/stream=changes%3Dpod:coe/replay-log-creation-time", "").body, "Z")
 }
 
+// Nobody pays for streams that nobody follows.
+func TestAbandonedChanges(t *testing.T) {
+	b := newBed(t)
+	b.changes.linger = 50 * time.Millisecond
+	at := served(t, b.Server)
+	require.Equal(t, 201, b.do("PUT", podsRFC+uid1, podRFC(uid1)).status)
+	require.Empty(t, b.changes.stored.Streams())
+	const stream = "/rests/streams/changes=pod:coe"
+	f := followIt(t, http.DefaultClient, at+stream)
+	f.event()
+	f.event()
+	require.Contains(t, f.event(), uid1)
+	id, _ := b.id(f.event())
+	require.NotEmpty(t, b.changes.stored.Streams())
+	require.NoError(t, f.resp.Body.Close())
+	require.Eventually(t, func() bool { return len(b.changes.stored.Streams()) == 0 }, 10*time.Second, time.Millisecond)
+
+	require.Equal(t, 204, b.do("DELETE", podsRFC+uid1, "").status)
+	f = followIt(t, http.DefaultClient, at+stream, header("Last-Event-ID", id))
+	require.Equal(t, snapshotBegin, f.event(), "what was not kept is told as a snapshot")
+	require.Contains(t, f.event(), `"pod:coe":{}`)
+	_, end := b.id(f.event())
+	require.Equal(t, snapshotEnd, end)
+}
+
 func TestFilteredStream(t *testing.T) {
 	b := newBed(t)
 	at := served(t, b.Server)

@@ -189,8 +189,38 @@ func (b *Bridge) lead(ctx context.Context, l *datastore.Leadership) error {
 	return nil
 }
 
+// heardPoll is how often it is looked whether the store has followed.
+const heardPoll = time.Millisecond
+
+// catchUp sees to it that nothing counts as gone that a leader before this one knew
+// of, and this replica does not know of yet. What RESTCONF clients wrote is waited
+// for. Kubernetes is asked for all that there is; until it has answered, and be it
+// that it can't be reached for hours, nothing is taken for gone.
+func (b *Bridge) catchUp(ctx context.Context) error {
+	revision, err := b.data.CatchUp(ctx)
+	if err != nil {
+		return err
+	}
+	poll := time.NewTicker(heardPoll)
+	defer poll.Stop()
+	for b.store.Revision() < revision {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-poll.C:
+		}
+	}
+	if b.cluster != nil && b.data.Shared() {
+		b.cluster.source.Renew()
+	}
+	return nil
+}
+
 // newLeader is the part of a replica that leads, with what was chosen before.
 func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part, error) {
+	if err := b.catchUp(ctx); err != nil {
+		return nil, err
+	}
 	backend, err := newBackend(b.cfg.Backend, b.data.Identity(), strconv.FormatInt(l.Epoch, 10), b.log)
 	if err != nil {
 		return nil, err

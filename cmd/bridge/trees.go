@@ -137,7 +137,7 @@ func (b *Bridge) sourcesJSON() []jsonOrigin {
 	}
 	st := b.cluster.source.Status()
 	cluster := jsonOrigin{
-		Name: coe.Kubernetes, Complete: st.Synced, Reachable: st.Reachable, Troubles: b.cluster.reporter.Troubles(),
+		Name: coe.Kubernetes, Complete: b.store.Heard(coe.Kubernetes), Reachable: st.Reachable, Troubles: b.cluster.reporter.Troubles(),
 	}
 	for _, r := range st.Resources {
 		cluster.Resources = append(cluster.Resources, jsonResource{

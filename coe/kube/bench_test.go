@@ -71,7 +71,7 @@ func BenchmarkPodMemory(b *testing.B) {
 		for from := 0; from < count; from += pageSize {
 			entries = append(entries, page(b, tables, from)...)
 		}
-		tables.pods.replace(entries)
+		tables.pods.replace(entries, 1)
 		entries = nil
 		b.ReportMetric(float64(heap()-before)/count, "B/pod")
 		runtime.KeepAlive(tables)

@@ -66,6 +66,7 @@ type follower[L list, O object, V any] struct {
 	health *resourceHealth
 
 	at    position
+	round int
 	pause wait.Backoff
 }
 
@@ -76,13 +77,18 @@ type position struct {
 	cameOn   bool // a watch did, since
 }
 
-// run follows the resource until ctx is done.
+// run follows the resource until ctx is done, in each round from a list on.
 func (f *follower[L, O, V]) run(ctx context.Context) {
-	f.rested()
+	var round context.Context
 	for ctx.Err() == nil {
-		err := f.follow(ctx)
+		if round == nil || round.Err() != nil {
+			round, f.round = f.table.rounds.join(ctx)
+			f.at = position{}
+			f.rested()
+		}
+		err := f.follow(round)
 		switch {
-		case err == nil || ctx.Err() != nil:
+		case err == nil || round.Err() != nil:
 			continue
 		case isLost(err): // no failure: a list says what was missed
 			cameOn := f.at.cameOn
@@ -94,7 +100,7 @@ func (f *follower[L, O, V]) run(ctx context.Context) {
 			f.rested() // something has changed, and more may soon
 		}
 		select {
-		case <-ctx.Done():
+		case <-round.Done():
 		case <-time.After(f.pause.Step()):
 		}
 	}
@@ -136,7 +142,7 @@ func (f *follower[L, O, V]) list(ctx context.Context) (string, error) {
 			return "", err
 		}
 		if opts.Continue = page.GetContinue(); opts.Continue == "" {
-			f.table.replace(entries)
+			f.table.replace(entries, f.round)
 			f.health.listed(len(entries))
 			return page.GetResourceVersion(), nil
 		}

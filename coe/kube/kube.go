@@ -56,13 +56,14 @@ type PodSeen struct {
 type Source struct {
 	cfg       Config
 	health    *health
+	tables    *tables
 	followers []func(context.Context)
 }
 
 // NewSource returns a source that says nothing before it runs.
 func NewSource(cfg Config) *Source {
-	s := &Source{cfg: cfg, health: newHealth(cfg.Log, newMetrics(cfg.Registerer))}
 	t := newTables(cfg.Store, cfg.Observe)
+	s := &Source{cfg: cfg, health: newHealth(cfg.Log, newMetrics(cfg.Registerer)), tables: t}
 	core, discovery := cfg.Client.CoreV1(), cfg.Client.DiscoveryV1()
 	add(s, "namespaces", "", core.Namespaces(), t.namespaces)
 	add(s, "nodes", "", core.Nodes(), t.nodes)
@@ -89,6 +90,12 @@ func (s *Source) Run(ctx context.Context) error {
 	wg.Wait()
 	return ctx.Err()
 }
+
+// Renew says to the Store that Kubernetes may know of more than was said, and has all
+// listed anew: a watch may lag, and whether it does it can't be asked. It is for who
+// is about to act on what is absent, after another has acted on what is there. It
+// does not wait.
+func (s *Source) Renew() { s.tables.renew() }
 
 // Status tells how the source fares.
 func (s *Source) Status() Status { return s.health.status() }

@@ -249,6 +249,30 @@ func TestUnreachableAtStart(t *testing.T) {
 	r.eventually(t, 6*time.Second, "all listed", r.store.Complete)
 }
 
+// Nothing that is absent counts as gone until everything was listed once more.
+func TestRenew(t *testing.T) {
+	c := cluster.ForTest(t, cluster.Config{})
+	_, err := c.MakeNamespaces(t.Context(), 1)
+	require.NoError(t, err)
+	_, err = c.MakePods(t.Context(), cluster.PodLoad{Count: 5, Nodes: 1})
+	require.NoError(t, err)
+	r := run(t, c.Kubeconfig(), nil)
+	r.inSync(t, c, 6*time.Second)
+	r.Renew()
+	require.Len(t, ofStore(r.store).Pods, 5)
+	r.eventually(t, 6*time.Second, "all listed", r.store.Complete)
+	require.Equal(t, 5, r.log.count(`msg="listed anew"`))
+
+	require.NoError(t, c.APIServer.Kill())
+	r.Renew()
+	r.eventually(t, 10*time.Second, "a problem", func() bool { return r.problem("pods") != "" })
+	require.False(t, r.store.Complete())
+	require.Len(t, ofStore(r.store).Pods, 5)
+	require.NoError(t, c.APIServer.Start(t.Context()))
+	r.eventually(t, 10*time.Second, "all listed", r.store.Complete)
+	r.inSync(t, c, 6*time.Second)
+}
+
 func TestRights(t *testing.T) {
 	c := cluster.ForTest(t, cluster.Config{RBAC: true})
 	all := []string{"list", "watch"}

@@ -44,7 +44,7 @@ type table[O object, V any] struct {
 	seen func(o O, deleted bool) func()
 	gone func(V) func()
 
-	listed bool         // once
+	listed int          // the last round that it was listed in
 	said   map[string]V // by uid
 }
 
@@ -79,9 +79,9 @@ func (t *table[O, V]) apply(o runtime.Object, deleted bool) error {
 	return nil
 }
 
-// replace says all that there is. What was said and is not among it is taken back,
-// first: a name may have passed on to a new object.
-func (t *table[O, V]) replace(entries []entry[V]) {
+// replace says all that there is, as listed in a round. What was said and is not among
+// it is taken back, first: a name may have passed on to a new object.
+func (t *table[O, V]) replace(entries []entry[V], round int) {
 	var gone []entry[V]
 	t.store.Update(func(tx *coe.Tx) {
 		gone = t.missing(entries)
@@ -94,8 +94,8 @@ func (t *table[O, V]) replace(entries []entry[V]) {
 		if t.settle != nil {
 			t.settle(tx)
 		}
-		if !t.listed {
-			t.listed = true
+		if t.listed != round && t.rounds.counts(round) {
+			t.listed = round
 			t.countListed(tx)
 		}
 	})

@@ -135,7 +135,7 @@ func newTeller[O object, V any](t *table[O, V], stories ...*story) *teller {
 				entries = append(entries, e)
 			}
 		}
-		t.replace(entries)
+		t.replace(entries, 1)
 		return nil
 	}}
 }

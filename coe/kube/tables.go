@@ -16,7 +16,8 @@ import (
 // Store.Update alone, whose lock is its lock.
 type tables struct {
 	store    *coe.Store
-	unlisted int // resources
+	rounds   rounds
+	unlisted int // resources, in the round that counts
 
 	namespaces *table[*corev1.Namespace, *coe.Namespace]
 	nodes      *table[*corev1.Node, *coe.Node]
@@ -43,8 +44,21 @@ func newTables(store *coe.Store, observe func(PodSeen)) *tables {
 		func(tx *coe.Tx, e *coe.Endpoints) { tx.PutEndpoints(coe.Kubernetes, e) },
 		func(tx *coe.Tx, e *coe.Endpoints) { tx.DeleteEndpoints(coe.Kubernetes, e.UID) })
 	t.pods = t.newPods(observe)
-	t.unlisted = 5
+	t.renew()
 	return t
+}
+
+// resources is how many there are.
+const resources = 5
+
+// renew has every resource listed, again where it was. Until then what is absent may
+// be there.
+func (t *tables) renew() {
+	t.store.Update(func(tx *coe.Tx) {
+		tx.SetIncomplete(coe.Kubernetes)
+		t.unlisted = resources
+		t.rounds.next()
+	})
 }
 
 // newTable is a table of values that are compared as a whole.
@@ -64,8 +78,8 @@ func newTable[O object, V any](t *tables, convert func(O) *V, put, remove func(*
 	}
 }
 
-// countListed notes that one more resource was listed. After the last of them
-// Kubernetes has said all it knows.
+// countListed notes that one more resource was listed in the round that counts. After
+// the last of them Kubernetes has said all it knows.
 func (t *tables) countListed(tx *coe.Tx) {
 	t.unlisted--
 	if t.unlisted == 0 {

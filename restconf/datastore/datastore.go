@@ -206,6 +206,9 @@ func (d *Datastore) disconnect() error {
 // Revision is the datastore's revision that the mirror shows.
 func (d *Datastore) Revision() int64 { return d.mirror.revision() }
 
+// Shared tells whether other processes may write to the datastore.
+func (d *Datastore) Shared() bool { return d.server == nil }
+
 // Identity is a name that the datastore got when it was new, for as long as it
 // lives. Revisions of datastores with different identities have nothing to do with
 // each other: one that was thrown away and made anew counts from the beginning.

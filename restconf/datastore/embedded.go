@@ -27,17 +27,12 @@ const (
 	txnOverhead = 1 << 20
 	// The revisions that are kept for watches to resume from.
 	keptRevisions = "10000"
-	// The requests that are kept in memory for members that lag behind: there are
-	// none. The server takes 0 for its default, and drops them by the hundred.
-	keptRequests = 1
-	// The requests after which the log on disk begins anew; all since then are read
-	// into memory at a start.
-	loggedRequests = 200
 	// A cluster of one elects itself: it need not wait as one in a network must.
 	heartbeatMs = 50
 	electionMs  = 250
-	// etcd keeps the requests since its last snapshot in memory, and some before it
-	// for members that lag. There are none, and a request may be as large as a body.
+	// etcd keeps the requests since its last snapshot in memory, and reads them into
+	// it at a start, and some before it for members that lag. There are none (it takes 0
+	// for its default), and a request may be as large as a body.
 	snapshotCount  = 200
 	catchUpEntries = 1
 )
@@ -102,7 +97,6 @@ func embeddedConfig(cfg Config) *embed.Config {
 	c.InitialCluster = c.Name + "=" + peer.String()
 	c.ListenPeerUrls, c.ListenClientUrls, c.AdvertiseClientUrls = nil, nil, nil
 	c.TickMs, c.ElectionMs = heartbeatMs, electionMs
-	c.SnapshotCatchUpEntries, c.SnapshotCount = keptRequests, loggedRequests
 	c.QuotaBackendBytes = cfg.Quota
 	c.MaxTxnOps = uint(cfg.MaxTxnOps)
 	c.MaxRequestBytes = uint(min(cfg.BodyLimit*txnGrowth+txnOverhead, math.MaxInt32))

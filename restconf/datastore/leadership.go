@@ -110,6 +110,31 @@ func processName() string {
 	return fmt.Sprintf("%s pid %d (%04x)", host, os.Getpid(), rand.IntN(1<<16))
 }
 
+// CatchUp waits until the mirror shows all that anybody has written before, and
+// returns a revision that it shows then: who follows the datastore and has reached
+// that knows what a leader before this one knew.
+func (d *Datastore) CatchUp(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+	defer cancel()
+	for {
+		shown := d.mirror.revision()
+		if !d.Shared() {
+			return shown, nil // nobody else can write, and a write ends when the mirror shows it
+		}
+		// Whatever deletes puts a mark.
+		resp, err := d.client.Get(ctx, configPrefix, clientv3.WithPrefix(), clientv3.WithMinModRev(shown+1), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
+		if err != nil {
+			return 0, classify("ask what was written", err)
+		}
+		if len(resp.Kvs) == 0 {
+			return shown, nil
+		}
+		if err := d.mirror.reach(ctx, resp.Kvs[0].ModRevision); err != nil {
+			return 0, classify("wait for what was written", err)
+		}
+	}
+}
+
 // Resign gives the leadership up, so that another process has it at once.
 func (l *Leadership) Resign(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.d.cfg.Timeout)

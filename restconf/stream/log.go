@@ -31,7 +31,7 @@ type Log struct {
 	cfg Config
 
 	mu       sync.Mutex
-	revision int64 // 0 until the first Reset
+	revision int64 // 0 before a Reset
 	// floor and since are those of streams that are in no feed.
 	floor  int64
 	since  time.Time
@@ -87,12 +87,24 @@ func NewLog(cfg Config) *Log {
 func (l *Log) Reset(revision int64, changes []Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.revision, l.floor, l.since, l.graves = revision, revision, time.Now(), nil
+	l.begin(revision, time.Now())
+	l.apply(l.since, changes)
+}
+
+// Forget makes the Log know nothing again: its followers wait for the next Reset.
+func (l *Log) Forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.begin(0, time.Time{})
+}
+
+// begin forgets all up to a revision.
+func (l *Log) begin(revision int64, now time.Time) {
+	l.revision, l.floor, l.since, l.graves = revision, revision, now, nil
 	maps.DeleteFunc(l.feeds, func(_ string, f *feed) bool {
-		f.clear(revision, l.since)
+		f.clear(revision, now)
 		return len(f.cursors) == 0
 	})
-	l.apply(l.since, changes)
 }
 
 // Apply takes what one revision changed, which is above all before. Nothing is
