@@ -33,9 +33,9 @@ func (b *Bridge) netvirtTree(ctx context.Context, top string, confirmed bool) ([
 // current is the part, whose loop knows how far the backend is, and who leads. An
 // onlooker looks first, unless nobody leads or it is about to: reading the backend
 // would only keep it from that.
-func (b *Bridge) current(ctx context.Context) (p *part, leader string) {
+func (b *Bridge) current(ctx context.Context) (p *part, leader leader) {
 	p, leader = b.part.Load(), b.leader(ctx)
-	if !p.leads() && leader != "" && leader != b.data.Name() {
+	if !p.leads() && leader.name != "" && leader.name != b.data.Name() {
 		p.loop.Look(ctx)
 	}
 	return p, leader
@@ -84,7 +84,7 @@ type jsonResource struct {
 
 type jsonBackend struct {
 	Name      string `json:"name"`
-	Connected bool   `json:"connected"`
+	Connected *bool  `json:"connected,omitempty"` // nil: it was not asked yet
 	Since     string `json:"since,omitempty"`
 	LastError string `json:"last-error,omitempty"`
 }
@@ -114,10 +114,13 @@ func (b *Bridge) statusTree(ctx context.Context, _ restconf.Asked) ([]byte, erro
 	p, leader := b.current(ctx)
 	st := p.loop.Status()
 	out := jsonStatus{
-		Leads: p.leads(), Leader: leader,
+		Leads: p.leads(), Leader: leader.name,
 		InSync: st.InSync && (p.leads() || b.ledBy(leader, st)), Complete: st.Complete, ClaimsError: st.ClaimError,
-		Sources: b.sourcesJSON(),
-		Backend: jsonBackend{st.Peer.Name, st.Peer.OK, when(st.Peer.Since), st.Peer.LastError},
+		Sources: b.sourcesJSON(leader.known),
+		Backend: jsonBackend{Name: st.Peer.Name, Since: when(st.Peer.Since), LastError: st.Peer.LastError},
+	}
+	if !st.Peer.Since.IsZero() {
+		out.Backend.Connected = &st.Peer.OK
 	}
 	for _, s := range st.Scopes {
 		out.Scopes = append(out.Scopes, scopeJSON(s))
@@ -128,10 +131,10 @@ func (b *Bridge) statusTree(ctx context.Context, _ restconf.Asked) ([]byte, erro
 	return marshal("coe-status:status", out)
 }
 
-// sourcesJSON is how those fare who say what there is. The datastore answers: who
-// leads was just asked of it.
-func (b *Bridge) sourcesJSON() []jsonOrigin {
-	all := []jsonOrigin{{Name: coe.RESTCONF, Complete: b.store.Heard(coe.RESTCONF), Reachable: true}}
+// sourcesJSON is how those fare who say what there is; answers tells whether the
+// datastore does.
+func (b *Bridge) sourcesJSON(answers bool) []jsonOrigin {
+	all := []jsonOrigin{{Name: coe.RESTCONF, Complete: b.store.Heard(coe.RESTCONF), Reachable: answers}}
 	if b.cluster == nil {
 		return all
 	}
@@ -150,9 +153,9 @@ func (b *Bridge) sourcesJSON() []jsonOrigin {
 // ledBy tells whether what an onlooker has found may count as in sync. It does not while
 // nobody leads, or this replica is about to: nobody sees to it. Nor does it while an
 // address is being chosen, as the leader alone knows whether one can be.
-func (b *Bridge) ledBy(leader string, st reconcile.Status) bool {
+func (b *Bridge) ledBy(leader leader, st reconcile.Status) bool {
 	waits := func(p coe.Problem) bool { return p.Reason == coe.Waiting }
-	return leader != "" && leader != b.data.Name() && !slices.ContainsFunc(st.Scopes, func(s reconcile.ScopeStatus) bool {
+	return leader.name != "" && leader.name != b.data.Name() && !slices.ContainsFunc(st.Scopes, func(s reconcile.ScopeStatus) bool {
 		return slices.ContainsFunc(s.Problems, waits)
 	})
 }
@@ -160,15 +163,17 @@ func (b *Bridge) ledBy(leader string, st reconcile.Status) bool {
 // leaderTimeout is how long the status waits to be told who leads.
 const leaderTimeout = time.Second
 
-// leader is who leads; empty while that is nobody, or can't be asked.
-func (b *Bridge) leader(ctx context.Context) string {
+// leader is who leads.
+type leader struct {
+	name  string // empty for nobody
+	known bool   // the datastore has answered
+}
+
+func (b *Bridge) leader(ctx context.Context) leader {
 	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
 	defer cancel()
 	name, err := b.data.Leader(ctx)
-	if err != nil {
-		return ""
-	}
-	return name
+	return leader{name, err == nil}
 }
 
 func scopeJSON(s reconcile.ScopeStatus) jsonScope {

@@ -45,8 +45,14 @@ type Confirmer struct {
 	mu     sync.Mutex
 	marked map[string]bool // uids of pods
 
-	// records are what the journal has, by pod uid and record. Only Run uses them.
-	records map[string]map[string]digest
+	// records are what the journal has, by pod uid. Only Run uses them.
+	records map[string][]kept
+}
+
+// kept is a record that the journal has.
+type kept struct {
+	name  string
+	value digest
 }
 
 // NewConfirmer returns a Confirmer; has tells whether the backend has a lease's
@@ -110,7 +116,7 @@ func (c *Confirmer) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("load confirmations: %w", err)
 	}
-	c.records = map[string]map[string]digest{}
+	c.records = map[string][]kept{}
 	for name, value := range records {
 		c.note(name, digestOf(value))
 	}
@@ -138,13 +144,13 @@ func (c *Confirmer) write(ctx context.Context, pods []string) error {
 	for _, uid := range pods {
 		want := c.wanted(uid)
 		for name, value := range want {
-			if c.records[uid][name] != digestOf(value) {
+			if !slices.Contains(c.records[uid], kept{name, digestOf(value)}) {
 				puts[name] = value
 			}
 		}
-		for name := range c.records[uid] {
-			if want[name] == nil {
-				deletes = append(deletes, name)
+		for _, k := range c.records[uid] {
+			if want[k.name] == nil {
+				deletes = append(deletes, k.name)
 			}
 		}
 	}
@@ -177,17 +183,13 @@ func (c *Confirmer) wanted(uid string) map[string][]byte {
 // note remembers what the journal has under a name; the zero digest for nothing.
 func (c *Confirmer) note(name string, d digest) {
 	uid, _, _ := strings.Cut(name, "/")
-	if d == (digest{}) {
-		delete(c.records[uid], name)
-		if len(c.records[uid]) == 0 {
-			delete(c.records, uid)
-		}
-		return
+	records := slices.DeleteFunc(c.records[uid], func(k kept) bool { return k.name == name })
+	if d != (digest{}) {
+		records = append(records, kept{name, d})
 	}
-	if c.records[uid] == nil {
-		c.records[uid] = map[string]digest{}
+	if c.records[uid] = records; len(records) == 0 {
+		delete(c.records, uid)
 	}
-	c.records[uid][name] = d
 }
 
 // commit is what goes into one Commit.

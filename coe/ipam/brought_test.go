@@ -144,39 +144,33 @@ func TestStatusOfBothFamilies(t *testing.T) {
 	require.Equal(t, []netip.Addr{addr("10.0.0.77"), addr("fd00::77")}, got)
 }
 
-// TestNodeOfAPodIsGone: the address of a pod whose node is not known any more
-// rests, comes back with the node, and is another's when it has rested.
+// TestNodeOfAPodIsGone: a pod keeps its address while its node is not known; on
+// another node it gets another one.
 func TestNodeOfAPodIsGone(t *testing.T) {
-	w := newWorld(t, pool("default", "10.0.0.0/29", "10.0.0.2", "10.0.0.2", ""))
+	w := newWorld(t, pool("default", "10.0.0.0/29", "10.0.0.2", "10.0.0.3", ""))
 	named := func(node string) *coe.Pod {
 		return newPod("a", node, func(p *coe.Pod) { p.NodeName = "worker" })
 	}
 	w.put(named(n1))
 	w.sync()
 	before := *w.lease(named(n1))
-	for range 2 {
-		w.put(named(""))
-		w.sync()
-		require.Empty(t, w.leases(named(n1)))
-		require.Equal(t, 30*time.Second, w.again)
-		w.now = w.now.Add(20 * time.Second)
-		w.put(named(n1))
-		w.sync()
-		require.Equal(t, &before, w.lease(named(n1)))
-	}
-	w.put(named(""), newPod("b", n2))
-	w.sync()
-	require.Equal(t, coe.PoolExhausted, w.refusal(newPod("b", n2)).Reason)
-	w.wait(30 * time.Second)
-	require.Equal(t, "10.0.0.2", w.address(newPod("b", n2)))
-	w.put(named(n1))
-	w.sync()
-	require.Equal(t, coe.PoolExhausted, w.refusal(named(n1)).Reason)
-	require.Len(t, w.store.View("default").Leases, 1)
+	w.put(named(""), newPod("b", n1), newPod("c", n1))
+	w.wait(time.Hour)
+	require.Equal(t, &before, w.lease(named(n1)))
+	require.Equal(t, "10.0.0.3", w.address(newPod("b", n1)))
+	require.Equal(t, coe.PoolExhausted, w.refusal(newPod("c", n1)).Reason)
 
 	w.restart()
-	w.put(named(""), newPod("b", n2))
+	w.put(named(""), newPod("b", n1), newPod("c", n1))
 	w.complete()
 	w.sync()
-	require.Len(t, w.store.View("default").Leases, 1)
+	require.Equal(t, &before, w.lease(named(n1)))
+	w.put(named(n1))
+	w.sync()
+	require.Equal(t, &before, w.lease(named(n1)))
+	w.put(named(""))
+	w.remove(named(""))
+	w.sync()
+	w.wait(time.Hour)
+	require.Equal(t, "10.0.0.2", w.address(newPod("c", n1)))
 }

@@ -52,7 +52,7 @@ func (s *space) back(l *coe.Lease) bool {
 	n, found := slices.BinarySearchFunc(s.view.Pods, l.PodUID, func(p *coe.Pod, uid string) int {
 		return strings.Compare(p.UID, uid)
 	})
-	if !found || !hasNetwork(s.view.Pods[n]) {
+	if !found || !canPlug(s.view.Pods[n]) {
 		return false
 	}
 	p := s.view.Pods[n]

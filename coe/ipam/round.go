@@ -113,7 +113,7 @@ func (r *round) scan(s *space) (gone []*coe.Lease) {
 			}
 			gone = append(gone, withoutInterface(known, p)...)
 		}
-		if hasNetwork(p) {
+		if canPlug(p) {
 			s.todo = append(s.todo, p)
 		}
 	}
@@ -130,10 +130,11 @@ func compareLeases(a, b *coe.Lease) int {
 	return cmp.Or(cmp.Compare(a.Seq, b.Seq), strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.InterfaceUID, b.InterfaceUID))
 }
 
-// hasNetwork tells whether a pod can have leases.
-func hasNetwork(p *coe.Pod) bool {
-	return !p.NoNetwork && p.Name != "" && p.HostIP.IsValid()
-}
+// hasNetwork tells whether a pod can have leases, and canPlug whether they can be chosen
+// now. One whose node is not known keeps what it has: it may run there all the same.
+func hasNetwork(p *coe.Pod) bool { return !p.NoNetwork && p.Name != "" }
+
+func canPlug(p *coe.Pod) bool { return hasNetwork(p) && p.HostIP.IsValid() }
 
 // withoutInterface returns the living leases whose interface the pod, nil when
 // it is gone, does not have.
