@@ -39,6 +39,16 @@ func (e Entities[T]) All() []Entity[T] {
 	return all
 }
 
+// Any is the uid of one of the entities, empty where there is none.
+func (e Entities[T]) Any() string {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	for uid := range e.byUID {
+		return uid
+	}
+	return ""
+}
+
 // PodsOf are the pods of an origin that was given to NewStore.
 func (s *Store) PodsOf(o Origin) Entities[Pod] { return Entities[Pod]{&s.mu, s.layer(o).pods} }
 

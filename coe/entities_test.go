@@ -27,6 +27,8 @@ func TestEntities(t *testing.T) {
 	require.NotNil(t, s.EndpointsOf(coe.Kubernetes).Get("e"))
 	require.NotNil(t, s.NodesOf(coe.Kubernetes).Get("n"))
 	require.Empty(t, s.NodesOf(coe.RESTCONF).All())
+	require.Equal(t, "u", s.PodsOf(coe.Kubernetes).Any())
+	require.Empty(t, s.NodesOf(coe.RESTCONF).Any())
 
 	s.Update(func(tx *coe.Tx) {
 		tx.PutPod(coe.RESTCONF, &coe.Pod{UID: "v"})

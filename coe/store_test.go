@@ -1,7 +1,12 @@
 package coe_test
 
 import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -209,5 +214,42 @@ func TestViewShowsEveryChange(t *testing.T) {
 			s.Update(c.take)
 			require.Equal(t, []int{0, 1, 0}, []int{c.count(before), c.count(with), c.count(s.View("a"))})
 		})
+	}
+}
+
+// TestViewShowsPodsInOrder changes pods at random, few and many between two Views:
+// each View has the pods that there are then, in their order, and keeps them.
+func TestViewShowsPodsInOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	s := coe.NewStore(nil, coe.RESTCONF)
+	pods := map[string]*coe.Pod{}
+	all := func() []*coe.Pod {
+		return slices.SortedFunc(maps.Values(pods), func(a, b *coe.Pod) int { return strings.Compare(a.UID, b.UID) })
+	}
+	var last coe.View
+	for range 300 {
+		before := all()
+		for range 1 + r.IntN(1+r.IntN(20)) {
+			p := &coe.Pod{UID: fmt.Sprintf("u%03d", r.IntN(200)), Namespace: "a"}
+			if pods[p.UID] != nil && r.IntN(3) == 0 {
+				delete(pods, p.UID)
+				s.Update(func(tx *coe.Tx) { tx.DeletePod(coe.RESTCONF, p.UID) })
+				continue
+			}
+			pods[p.UID] = p
+			s.Update(func(tx *coe.Tx) { tx.PutPod(coe.RESTCONF, p) })
+		}
+		requireSame(t, before, last.Pods)
+		last = s.View("a")
+		requireSame(t, all(), last.Pods)
+	}
+}
+
+// requireSame requires the same pods, not only such as are alike.
+func requireSame(t *testing.T, want, got []*coe.Pod) {
+	t.Helper()
+	require.Len(t, got, len(want))
+	for i := range want {
+		require.Same(t, want[i], got[i])
 	}
 }

@@ -52,13 +52,13 @@ func (tx *Tx) changePod(uid string, change func(map[string]*Pod), origin Origin)
 		tx.store.countNode(old.HostIP, old.Namespace, -1)
 		ns := tx.touch(old.Namespace)
 		delete(ns.pods, uid)
-		ns.shown.Pods = nil
+		ns.stalePod(uid)
 	}
 	if now != nil {
 		tx.store.countNode(now.HostIP, now.Namespace, +1)
 		ns := tx.touch(now.Namespace)
 		ns.pods[uid] = now
-		ns.shown.Pods = nil
+		ns.stalePod(uid)
 		if ns.lacks(now) {
 			tx.store.bringing[now.Namespace] = true
 		}

@@ -3,7 +3,6 @@ package dhcppool
 import (
 	"cmp"
 	"fmt"
-	"maps"
 )
 
 // IDs gives names an identifier each, from a range. One that comes back is
@@ -62,6 +61,3 @@ func (i *IDs) Release(name string) {
 	delete(i.names, id)
 	i.sequence.giveBack(id)
 }
-
-// State is every name's identifier.
-func (i *IDs) State() map[string]uint32 { return maps.Clone(i.byName) }

@@ -1,11 +1,6 @@
 package dhcppool
 
-import (
-	"fmt"
-	"maps"
-	"net/netip"
-	"slices"
-)
+import "fmt"
 
 // RestoreBlock says that an elan holds a block.
 func (a *Allocator) RestoreBlock(b Block) error {
@@ -49,30 +44,4 @@ func (a *Allocator) RestoreAddress(h Held) error {
 	}
 	a.hold(d, h.Address, h.Owner, b)
 	return nil
-}
-
-// State is all that an allocator remembers but its pools, sorted.
-type State struct {
-	Blocks []Block
-	Held   []Held
-}
-
-// State returns what Restore makes an equal allocator of.
-func (a *Allocator) State() State {
-	var s State
-	for _, b := range a.blocks {
-		s.Blocks = append(s.Blocks, b.Block)
-	}
-	slices.SortFunc(s.Blocks, compareBlocks)
-	for _, name := range slices.Sorted(maps.Keys(a.domains)) {
-		d := a.domains[name]
-		for _, addr := range slices.SortedFunc(maps.Keys(d.held), netip.Addr.Compare) {
-			h := Held{Domain: name, Address: addr, Owner: d.held[addr].owner}
-			if b := d.held[addr].block; b != nil {
-				h.ELAN, h.Prefix = b.ELAN.Name, b.Prefix
-			}
-			s.Held = append(s.Held, h)
-		}
-	}
-	return s
 }

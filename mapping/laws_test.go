@@ -56,7 +56,7 @@ func checkMapper(t *testing.T, s mapping.Settings, views ...coe.View) {
 	for _, v := range append(views, views...) {
 		want, wantProblems := mapping.Map(v, s)
 		got, gotProblems := m.Map(v)
-		require.Equal(t, want, got)
+		require.Equal(t, want, got.Model())
 		require.Equal(t, wantProblems, gotProblems)
 	}
 }

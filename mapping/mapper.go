@@ -21,30 +21,31 @@ func NewMapper(store *coe.Store, s Settings) *Mapper {
 }
 
 // Scope maps one scope, like the function of that name.
-func (m *Mapper) Scope(scope netvirt.Scope) (netvirt.Model, []coe.Problem) {
+func (m *Mapper) Scope(scope netvirt.Scope) (netvirt.Parts, []coe.Problem) {
 	if scope == netvirt.Cluster {
-		return Cluster(m.store.Nodes(), m.settings), nil
+		return Cluster(m.store.Nodes(), m.settings).Parts(), nil
 	}
 	return m.Map(m.store.View(string(scope)))
 }
 
-// Map maps one namespace, like the function of that name.
-func (m *Mapper) Map(v coe.View) (netvirt.Model, []coe.Problem) {
+// Map maps one namespace, like the function of that name. The parts of interfaces
+// of which nothing has changed are those of the last time.
+func (m *Mapper) Map(v coe.View) (netvirt.Parts, []coe.Problem) {
 	scope := netvirt.Scope(v.Namespace)
 	b := newBuilder(v, m.settings)
 	b.before, b.after = m.made[scope], make(map[*coe.Lease]*attachment, len(v.Leases))
-	model, problems := b.build()
+	parts, problems := b.build()
 	m.made[scope] = b.after
 	if len(b.after) == 0 {
 		delete(m.made, scope)
 	}
-	return model, problems
+	return parts, problems
 }
 
 // attachment is what was made of a lease.
 type attachment struct {
 	basis
-	parts []part
+	*netvirt.Part
 }
 
 // basis is what an interface's objects are made of beside its lease.
@@ -52,10 +53,4 @@ type basis struct {
 	vpn    *coe.VPNFact
 	node   *coe.Node     // nil where it is not known
 	blocks [2]*coe.Block // of the lease's addresses, one of a family
-}
-
-// part is an object and its key, which is dear to compute.
-type part struct {
-	key    netvirt.Key
-	object netvirt.Object
 }

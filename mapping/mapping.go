@@ -57,60 +57,62 @@ func Cluster(nodes map[netip.Addr]*coe.Node, s Settings) netvirt.Model {
 
 // Map maps one namespace. The problems are sorted, each once.
 func Map(v coe.View, s Settings) (netvirt.Model, []coe.Problem) {
-	return newBuilder(v, s).build()
+	parts, problems := newBuilder(v, s).build()
+	return parts.Model(), problems
 }
 
 func newBuilder(v coe.View, s Settings) *builder {
 	return &builder{
-		View:      v,
-		Settings:  s,
-		model:     make(netvirt.Model, objectsPerPod*len(v.Leases)+len(v.Blocks)+4*len(v.Services)+8),
-		blocks:    make(map[blockKey]*coe.Block, len(v.Blocks)),
-		seeds:     map[string]seed{},
-		pods:      make(map[netip.Addr]*coe.Lease, len(v.Leases)),
-		shown:     make(map[*coe.Block]bool, len(v.Blocks)),
-		elanNames: map[netip.Addr]string{},
+		View:     v,
+		Settings: s,
+		parts:    make(netvirt.Parts, len(v.Leases)+1),
+		rest:     make(netvirt.Model, len(v.Blocks)+len(v.ELANs)+4*len(v.Services)+1),
+		blocks:   make(map[blockKey]*coe.Block, len(v.Blocks)),
+		elans:    map[netip.Addr]*elan{},
+		pods:     map[netip.Addr]*coe.Lease{},
+		shown:    make(map[*coe.Block]bool, len(v.Blocks)),
 	}
 }
 
-func (b *builder) build() (netvirt.Model, []coe.Problem) {
+func (b *builder) build() (netvirt.Parts, []coe.Problem) {
 	for _, block := range b.Blocks {
 		b.blocks[blockKey{block.ELAN, block.Prefix}] = block
 	}
 	for _, p := range b.Pods {
 		b.pod(p)
 	}
-	for elan, seed := range b.seeds {
-		b.model.Add(b.elanInstance(elan, seed))
+	for _, e := range b.elans {
+		if e.first != nil {
+			b.rest.Add(elanInstance(e))
+		}
 	}
-	if len(b.seeds) > 0 {
-		b.model.Add(b.vpnInstance())
+	if len(b.parts) > 0 {
+		b.rest.Add(b.vpnInstance())
 	}
 	b.services()
+	if len(b.rest) > 0 {
+		b.parts[""] = &netvirt.Part{Model: b.rest}
+	}
 	slices.SortFunc(b.problems, func(a, c coe.Problem) int {
 		return cmp.Or(cmp.Compare(a.Kind, c.Kind), cmp.Compare(a.UID, c.UID),
 			cmp.Compare(a.Reason, c.Reason), cmp.Compare(a.Message, c.Message))
 	})
-	return b.model, slices.Compact(b.problems) // a service has the same one for each of its addresses
+	return b.parts, slices.Compact(b.problems) // a service has the same one for each of its addresses
 }
-
-// objectsPerPod is how many objects a pod with one address has of its own.
-const objectsPerPod = 5
 
 // builder collects the model of one namespace.
 type builder struct {
 	coe.View
 	Settings
-	model    netvirt.Model
+	parts    netvirt.Parts
+	rest     netvirt.Model // what attaches no interface
 	problems []coe.Problem
 	blocks   map[blockKey]*coe.Block
-	// seeds has, for each elan-instance, the interface that was there first.
-	seeds map[string]seed
-	// pods has the mapped interfaces by address.
+	elans    map[netip.Addr]*elan // by node
+	// pods has the mapped interfaces by address, where there are services.
 	pods map[netip.Addr]*coe.Lease
 	// shown are the blocks whose subnet is in the model.
-	shown     map[*coe.Block]bool
-	elanNames map[netip.Addr]string // by node
+	shown map[*coe.Block]bool
 	// before and after are what a Mapper made of each lease: the last time, and
 	// now. Both are nil without one.
 	before, after map[*coe.Lease]*attachment
@@ -121,10 +123,15 @@ type blockKey struct {
 	prefix netip.Prefix
 }
 
-// seed is the interface that decides on the segment of its elan-instance.
-type seed struct {
-	seq uint64
-	coe.PodInterface
+// elan is the namespace's elan-instance on a node.
+type elan struct {
+	name string
+	fact *coe.ELANFact // nil while nothing is chosen for it
+	node *coe.Node     // nil where it is not known
+	// first is the lease that was there first, of the interface that decides on the
+	// segment; nil while none is mapped.
+	first *coe.Lease
+	iface coe.PodInterface
 }
 
 // Scope maps one scope of a store: a namespace, or the cluster.

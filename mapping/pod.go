@@ -53,28 +53,28 @@ func (b *builder) podProblem(p *coe.Pod, reason coe.Reason, message string) {
 // leased maps one interface as its lease says; it reports false while something
 // that the lease needs is not chosen yet.
 func (b *builder) leased(l *coe.Lease, i coe.PodInterface) bool {
-	elan := b.elanName(l.Node)
-	if b.VPN == nil || b.ELANs[elan] == nil || len(l.Addresses) == 0 {
+	e := b.elan(l.Node)
+	if b.VPN == nil || e.fact == nil || len(l.Addresses) == 0 {
 		return false
 	}
-	by := basis{vpn: b.VPN, node: b.Nodes[l.Node]}
+	by := basis{vpn: b.VPN, node: e.node}
 	for n, a := range l.Addresses {
-		block := b.blocks[blockKey{elan, a.Network}]
+		block := b.blocks[blockKey{e.name, a.Network}]
 		if block == nil {
 			return false
 		}
 		by.blocks[n] = block
 	}
-	if first, found := b.seeds[elan]; !found || l.Seq < first.seq {
-		b.seeds[elan] = seed{l.Seq, i}
+	if e.first == nil || l.Seq < e.first.Seq {
+		e.first, e.iface = l, i
 	}
 	for n, a := range l.Addresses {
-		b.pods[a.Address] = l
+		if len(b.Services) > 0 {
+			b.pods[a.Address] = l
+		}
 		b.subnet(by.blocks[n])
 	}
-	for _, p := range b.attachment(l, elan, by) {
-		b.model[p.key] = p.object
-	}
+	b.parts[l.Name] = b.attachment(l, e.name, by)
 	return true
 }
 
@@ -84,7 +84,7 @@ func (b *builder) subnet(block *coe.Block) {
 		return
 	}
 	b.shown[block] = true
-	b.model.Add(netvirt.Subnet{
+	b.rest.Add(netvirt.Subnet{
 		ELAN: block.ELAN, VPN: b.VPN.Name, Prefix: block.Prefix, Gateway: block.Gateway,
 		DNS: netvirt.NewAddrList(block.DNS...), LeaseTime: b.DHCPLeaseTime,
 	})
@@ -92,19 +92,19 @@ func (b *builder) subnet(block *coe.Block) {
 
 // attachment is what attaches an interface: made anew, or as it was made before
 // of the same lease on the same basis.
-func (b *builder) attachment(l *coe.Lease, elan string, by basis) []part {
+func (b *builder) attachment(l *coe.Lease, elan string, by basis) *netvirt.Part {
 	made := b.before[l]
 	if made == nil || made.basis != by {
-		made = &attachment{by, parts(l, elan, by)}
+		made = &attachment{by, netvirt.NewPart(attaching(l, elan, by)...)}
 	}
 	if b.after != nil {
 		b.after[l] = made
 	}
-	return made.parts
+	return made.Part
 }
 
-// parts makes the objects that attach an interface.
-func parts(l *coe.Lease, elan string, by basis) []part {
+// attaching makes the objects that attach an interface.
+func attaching(l *coe.Lease, elan string, by basis) []netvirt.Object {
 	var chassis string
 	if by.node != nil {
 		chassis = by.node.HostName
@@ -126,21 +126,18 @@ func parts(l *coe.Lease, elan string, by basis) []part {
 				ELAN: elan, Network: block.Prefix, Gateway: block.Gateway,
 			})
 	}
-	made := make([]part, len(objects))
-	for n, o := range objects {
-		made[n] = part{o.Key(), o}
-	}
-	return made
+	return objects
 }
 
-// elanName is the name of the namespace's elan-instance on a node.
-func (b *builder) elanName(node netip.Addr) string {
-	name, found := b.elanNames[node]
-	if !found {
-		name = netvirt.ELANName(node, b.Namespace)
-		b.elanNames[node] = name
+// elan is the namespace's elan-instance on a node.
+func (b *builder) elan(node netip.Addr) *elan {
+	e := b.elans[node]
+	if e == nil {
+		name := netvirt.ELANName(node, b.Namespace)
+		e = &elan{name: name, fact: b.ELANs[name], node: b.Nodes[node]}
+		b.elans[node] = e
 	}
-	return name
+	return e
 }
 
 // vpnInstance is the namespace's vpn-instance.
@@ -153,18 +150,17 @@ func (b *builder) vpnInstance() netvirt.VPNInstance {
 	}
 }
 
-// elanInstance is the elan-instance of a node and this namespace. VXLAN and GRE
-// have the identifier that was chosen for it, VLAN the tag that the interface
-// names, FLAT none.
-func (b *builder) elanInstance(name string, s seed) netvirt.ELANInstance {
-	e := netvirt.ELANInstance{Name: name, SegmentType: netvirt.SegmentVXLAN, SegmentationID: b.ELANs[name].VNI}
-	switch s.NetworkType {
+// elanInstance is one of a node and this namespace. VXLAN and GRE have the
+// identifier that was chosen for it, VLAN the tag that the interface names, FLAT none.
+func elanInstance(e *elan) netvirt.ELANInstance {
+	o := netvirt.ELANInstance{Name: e.name, SegmentType: netvirt.SegmentVXLAN, SegmentationID: e.fact.VNI}
+	switch e.iface.NetworkType {
 	case "FLAT":
-		e.SegmentType, e.SegmentationID = netvirt.SegmentFlat, 0
+		o.SegmentType, o.SegmentationID = netvirt.SegmentFlat, 0
 	case "VLAN":
-		e.SegmentType, e.SegmentationID = netvirt.SegmentVLAN, s.SegmentationID
+		o.SegmentType, o.SegmentationID = netvirt.SegmentVLAN, e.iface.SegmentationID
 	case "GRE":
-		e.SegmentType = netvirt.SegmentGRE
+		o.SegmentType = netvirt.SegmentGRE
 	}
-	return e
+	return o
 }

@@ -47,7 +47,7 @@ func (b *builder) service(s *coe.Service, endpoints []*coe.Endpoints, taken map[
 		return
 	}
 	targets := b.targets(s, endpoints)
-	b.model.Add(netvirt.Service{UID: s.UID, Namespace: b.Namespace, Name: s.Name, Affinity: s.Affinity})
+	b.rest.Add(netvirt.Service{UID: s.UID, Namespace: b.Namespace, Name: s.Name, Affinity: s.Affinity})
 	for _, addr := range addresses {
 		for _, v := range b.vips(s, addr, targets) {
 			key := vip{v.Protocol, v.VIP}
@@ -57,7 +57,7 @@ func (b *builder) service(s *coe.Service, endpoints []*coe.Endpoints, taken map[
 				continue
 			}
 			taken[key] = s
-			b.model.Add(v)
+			b.rest.Add(v)
 		}
 	}
 	b.floatingIPs(s, addresses, serving(targets))
@@ -234,8 +234,8 @@ func (b *builder) floatingIPs(s *coe.Service, addresses []netip.Addr, targets []
 			Router: b.VPN.Name, Port: lease.Name, Namespace: b.Namespace,
 			Internal: t.addr, External: addresses[external], ExternalID: s.UID,
 		}
-		if _, shown := b.model[f.Key()]; !shown {
-			b.model.Add(f)
+		if _, shown := b.rest[f.Key()]; !shown {
+			b.rest.Add(f)
 		}
 	}
 }

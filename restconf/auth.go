@@ -1,211 +1,128 @@
 package restconf
 
 import (
-	"context"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"errors"
-	"fmt"
-	"log/slog"
-	"os"
-	"strings"
-	"sync"
-	"time"
+	"math"
+	"net/http"
+	"strconv"
 
-	"golang.org/x/crypto/bcrypt"
+	"github.com/coe-bridge/coe-bridge/restconf/access"
 )
 
-// Authenticator tells whether a password is a user's.
-type Authenticator interface {
-	Verify(ctx context.Context, user, password string) bool
-}
+// challenge is what a 401 asks for. A client certificate has no challenge in HTTP.
+const challenge = `Basic realm="coe-bridge", charset="UTF-8"`
 
-// The cost of a bcrypt hash, and how often the file is looked at.
-const (
-	bcryptCost = 10
-	checkEvery = time.Second
-)
-
-// HashPassword is the bcrypt hash that a line of a password file has after
-// "user:".
-func HashPassword(password string) (string, error) {
-	if password == "" {
-		return "", errors.New("hash the password: it is empty")
-	}
-	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcryptCost)
-	if err != nil {
-		return "", fmt.Errorf("hash the password: %w", err)
-	}
-	// The name that htpasswd gives the same algorithm.
-	return strings.Replace(string(hash), "$2a$", "$2y$", 1), nil
-}
-
-// Passwords authenticates against a file of lines "user:$2y$…", as htpasswd -B
-// writes them, and follows its changes.
-type Passwords struct {
-	path string
-	log  *slog.Logger
-	// slots bound how many passwords are hashed at once: guessing is not to take
-	// the processors from those whose credentials are known.
-	slots  chan struct{}
-	secret []byte
-
-	mu      sync.Mutex
-	looked  time.Time
-	seen    os.FileInfo
-	users   map[string][]byte
-	nobody  []byte              // what an unknown user's password is compared with
-	granted map[string]struct{} // fingerprints of what was verified with this file
-}
-
-var _ Authenticator = (*Passwords)(nil)
-
-// OpenPasswords reads a password file.
-func OpenPasswords(path string, log *slog.Logger) (*Passwords, error) {
-	p := &Passwords{path: path, log: log, slots: make(chan struct{}, 2), secret: make([]byte, sha256.Size)}
-	if _, err := rand.Read(p.secret); err != nil {
-		return nil, fmt.Errorf("make a secret: %w", err)
-	}
-	if err := p.load(); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// Verify implements Authenticator. What was verified once is known by a keyed
-// fingerprint until the file changes; so only the first request of a client pays
-// for bcrypt. A wrong user costs the same time as a wrong password.
-func (p *Passwords) Verify(ctx context.Context, user, password string) bool {
-	mark := p.fingerprint(user, password)
-	if _, _, granted := p.look(user, mark); granted {
+// reads tells whether a request can change nothing, whatever it is for.
+func reads(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return true
 	}
-	select {
-	case p.slots <- struct{}{}:
-		defer func() { <-p.slots }()
-	case <-ctx.Done():
-		return false
-	}
-	hash, known, granted := p.look(user, mark)
-	if granted { // while waiting for the slot
-		return true
-	}
-	if bcrypt.CompareHashAndPassword(hash, []byte(password)) != nil || !known {
-		return false
-	}
-	p.grant(user, hash, mark)
-	return true
+	return false
 }
 
-func (p *Passwords) fingerprint(user, password string) string {
-	mac := hmac.New(sha256.New, p.secret)
-	fmt.Fprintf(mac, "%d:%s%s", len(user), user, password)
-	return string(mac.Sum(nil))
-}
-
-// look is what is known of a user now.
-func (p *Passwords) look(user, mark string) (hash []byte, known, granted bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.refresh()
-	if hash, known = p.users[user]; !known {
-		hash = p.nobody
+// permit refuses what somebody's role does not allow. It does so before anything is
+// looked for: who may not write does not learn either what could be written.
+func permit(who access.Identity, r *http.Request) error {
+	switch {
+	case who.Role >= access.Writer, who.Role == access.Reader && reads(r):
+		return nil
+	case who.Role == access.Reader:
+		return forbidden(who.Name + " may read and not write: ask for the role writer")
 	}
-	_, granted = p.granted[mark]
-	return hash, known, granted
+	return forbidden(who.Name + " is known and has no role here: ask for the role reader or writer")
 }
 
-// grant remembers a fingerprint, unless the file changed meanwhile.
-func (p *Passwords) grant(user string, hash []byte, mark string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if string(p.users[user]) == string(hash) {
-		p.granted[mark] = struct{}{}
-	}
+func forbidden(message string) error {
+	return newProblem(http.StatusForbidden, "protocol", "access-denied", message)
 }
 
-// refresh reads the file again where it has changed. A file that can't be read
-// leaves the users as they were.
-func (p *Passwords) refresh() {
-	if time.Since(p.looked) < checkEvery {
+// refuseEntry answers who is not known. Who has failed too often is told when to
+// come again, at once: an answer that waits costs a connection, which whoever
+// guesses has more of than this server.
+func (s *Server) refuseEntry(w http.ResponseWriter, r *http.Request, err error) {
+	var limited *access.LimitedError
+	if errors.As(err, &limited) {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(limited.After.Seconds()))))
+		s.fail(w, r, dialectOf(r), newProblem(http.StatusTooManyRequests, "protocol", "access-denied", limited.Says))
 		return
 	}
-	p.looked = time.Now()
-	info, err := os.Stat(p.path)
-	if err == nil && os.SameFile(info, p.seen) && info.ModTime().Equal(p.seen.ModTime()) && info.Size() == p.seen.Size() {
-		return
+	says := "give a user and password, or a client certificate, that this server knows"
+	var denied *access.DeniedError
+	if errors.As(err, &denied) {
+		says = denied.Says
 	}
-	if err == nil {
-		err = p.load()
+	w.Header().Set("WWW-Authenticate", challenge)
+	s.fail(w, r, dialectOf(r), newProblem(http.StatusUnauthorized, "protocol", "access-denied", says))
+}
+
+// stillMayRead tells whether who began r may read now: since then the credentials
+// may have been taken away.
+func (s *Server) stillMayRead(r *http.Request) bool {
+	who, err := s.cfg.Auth.Authenticate(r)
+	var limited *access.LimitedError
+	return err == nil && who.Role >= access.Reader || errors.As(err, &limited)
+}
+
+// recorder keeps of an answer what the audit log has.
+type recorder struct {
+	http.ResponseWriter
+	status   int
+	revision int64
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (r *recorder) WriteHeader(status int) {
+	r.status = status
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap serves http.ResponseController.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// underneath is the server's own writer, which has to know of a body that is too
+// large.
+func underneath(w http.ResponseWriter) http.ResponseWriter {
+	if r, ok := w.(*recorder); ok {
+		return r.ResponseWriter
 	}
-	if err != nil {
-		p.log.Error("password file can't be read again, the old one stays in force", "path", p.path, "err", err)
+	return w
+}
+
+// noteRevision keeps the revision that a write has made for the audit log.
+func noteRevision(w http.ResponseWriter, revision int64) {
+	if r, ok := w.(*recorder); ok {
+		r.revision = revision
 	}
 }
 
-func (p *Passwords) load() error {
-	info, err := os.Stat(p.path)
-	if err != nil {
-		return fmt.Errorf("read the password file: %w", err)
-	}
-	content, err := os.ReadFile(p.path)
-	if err != nil {
-		return fmt.Errorf("read the password file: %w", err)
-	}
-	users, err := parsePasswords(string(content))
-	if err != nil {
-		return fmt.Errorf("read the password file %s: %w", p.path, err)
-	}
-	if p.nobody, err = bcrypt.GenerateFromPassword(p.secret, highestCost(users)); err != nil {
-		return fmt.Errorf("make a secret: %w", err)
-	}
-	p.users, p.seen, p.looked, p.granted = users, info, time.Now(), map[string]struct{}{}
-	return nil
+// record writes down what became of a request that was to change something, before
+// its answer is sent.
+func (s *Server) record(w *recorder, r *http.Request, who access.Identity) {
+	s.cfg.Audit.Record(access.Record{
+		Who: who, From: r.RemoteAddr, Method: r.Method, Path: r.URL.EscapedPath(), Status: w.status, Revision: w.revision,
+	})
 }
 
-// highestCost is what comparing takes for the best kept of the users.
-func highestCost(users map[string][]byte) int {
-	highest := bcrypt.MinCost
-	for _, hash := range users {
-		if cost, err := bcrypt.Cost(hash); err == nil {
-			highest = max(highest, cost)
-		}
-	}
-	return highest
-}
-
-func parsePasswords(content string) (map[string][]byte, error) {
-	users := map[string][]byte{}
-	n := 0
-	for line := range strings.Lines(content) {
-		n++
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		user, hash, ok := strings.Cut(line, ":")
-		if !ok || user == "" {
-			return nil, fmt.Errorf("line %d is not \"user:hash\"", n)
-		}
-		if _, err := bcrypt.Cost([]byte(hash)); err != nil {
-			return nil, fmt.Errorf("line %d has no bcrypt hash: make it with coe-bridge passwd", n)
-		}
-		users[user] = []byte(hash)
-	}
-	if len(users) == 0 {
-		return nil, errors.New("it names no user: add one with coe-bridge passwd")
-	}
-	return users, nil
-}
-
-// FixedUsers are users and their passwords in clear, for development alone.
+// FixedUsers are users and their passwords in clear, for development alone. They
+// may do everything.
 type FixedUsers map[string]string
 
-// Verify implements Authenticator, in a time that does not depend on where the
-// password differs.
-func (f FixedUsers) Verify(_ context.Context, user, password string) bool {
+var _ access.Authenticator = FixedUsers(nil)
+
+// Authenticate implements access.Authenticator, in a time that does not depend on
+// where the password differs.
+func (f FixedUsers) Authenticate(r *http.Request) (access.Identity, error) {
+	user, password, ok := r.BasicAuth()
+	if !ok {
+		return access.Identity{}, access.ErrNoCredentials
+	}
 	want, known := f[user]
 	a, b := sha256.Sum256([]byte(want)), sha256.Sum256([]byte(password))
-	return hmac.Equal(a[:], b[:]) && known
+	if !hmac.Equal(a[:], b[:]) || !known {
+		return access.Identity{}, &access.DeniedError{Says: "this server knows no such user with this password"}
+	}
+	return access.Identity{Name: user, Role: access.Writer, By: access.ByPassword}, nil
 }

@@ -2,90 +2,269 @@ package restconf
 
 import (
 	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"io"
 	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/bcrypt"
+
+	"github.com/coe-bridge/coe-bridge/restconf/access"
+	"github.com/coe-bridge/coe-bridge/restconf/stream"
 )
 
-func writeUsers(t *testing.T, path string, users map[string]string) {
+// accessBed is a server whose users are admin, a writer, and ann, a reader; each
+// has their name as password. What it records is in audit.
+func accessBed(t *testing.T) (b *bed, audit *bytes.Buffer) {
 	t.Helper()
-	lines := []string{"# users"}
-	for user, password := range users {
-		hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	var lines string
+	for name, role := range map[string]string{"admin": "writer", "ann": "reader"} {
+		hash, err := bcrypt.GenerateFromPassword([]byte(name), bcrypt.MinCost)
 		require.NoError(t, err)
-		lines = append(lines, user+":"+string(hash))
+		lines += name + ":" + role + ":" + string(hash) + "\n"
 	}
-	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
-}
-
-func TestPasswords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "users")
-	writeUsers(t, path, map[string]string{"ann": "one", "bob": "two"})
-	var log bytes.Buffer
-	p, err := OpenPasswords(path, slog.New(slog.NewTextHandler(&log, nil)))
+	require.NoError(t, os.WriteFile(path, []byte(lines), 0o600))
+	audit = &bytes.Buffer{}
+	opened, err := access.Open(access.Config{UsersFile: path, AuditLog: "-", AuditOutput: audit},
+		slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	require.NoError(t, err)
-	for range 2 { // the second time from memory
-		require.True(t, p.Verify(t.Context(), "ann", "one"))
-		require.True(t, p.Verify(t.Context(), "bob", "two"))
-		require.False(t, p.Verify(t.Context(), "ann", "two"))
-		require.False(t, p.Verify(t.Context(), "eve", "one"))
-		require.False(t, p.Verify(t.Context(), "", ""))
-	}
-	begin := time.Now()
-	for range 1000 {
-		require.True(t, p.Verify(t.Context(), "ann", "one"))
-	}
-	require.Less(t, time.Since(begin), time.Second)
-
-	// A changed file counts, and takes back what it no longer grants.
-	writeUsers(t, path, map[string]string{"ann": "three"})
-	require.NoError(t, os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)))
-	require.Eventually(t, func() bool { return !p.Verify(t.Context(), "ann", "one") }, 5*time.Second, 50*time.Millisecond)
-	require.True(t, p.Verify(t.Context(), "ann", "three"))
-	require.False(t, p.Verify(t.Context(), "bob", "two"))
-
-	// A broken one does not.
-	require.NoError(t, os.WriteFile(path, []byte("ann:plain\n"), 0o600))
-	require.Eventually(t, func() bool {
-		require.True(t, p.Verify(t.Context(), "ann", "three"))
-		return strings.Contains(log.String(), "no bcrypt hash")
-	}, 5*time.Second, 50*time.Millisecond)
-	for _, secret := range []string{"one", "three", "plain", "$2y$"} {
-		require.NotContains(t, log.String(), `"`+secret)
-	}
+	return newBed(t, func(c *Config) { c.Auth, c.Audit, c.BodyLimit = opened, opened.Audit(), 1<<10 }), audit
 }
 
-func TestPasswordFilesThatAreRefused(t *testing.T) {
-	dir := t.TempDir()
-	for name, c := range map[string]struct{ content, want string }{
-		"empty":    {"", "names no user"},
-		"comments": {"# nobody\n\n", "names no user"},
-		"no colon": {"ann\n", `line 1 is not "user:hash"`},
-		"no user":  {":$2y$10$abc\n", `line 1 is not "user:hash"`},
-		"clear":    {"\nann:secret\n", "line 2 has no bcrypt hash"},
+func as(name, password string) option {
+	return func(r *http.Request) { r.SetBasicAuth(name, password) }
+}
+
+// everyPath is every place that is served, and places in each tree.
+func (b *bed) everyPath() []string {
+	paths := slices.Collect(maps.Keys(b.pages))
+	for _, prefix := range []string{
+		"/rests/data", "/restconf/data", "/rests/ds/ietf-datastores:running", "/rests/ds/ietf-datastores:operational",
+		"/restconf/config", "/restconf/operational",
 	} {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(dir, name)
-			require.NoError(t, os.WriteFile(path, []byte(c.content), 0o600))
-			_, err := OpenPasswords(path, slog.New(slog.DiscardHandler))
-			require.ErrorContains(t, err, c.want)
-			require.NotContains(t, err.Error(), "secret")
+		keyed := "="
+		if strings.HasPrefix(prefix, "/restconf/config") || strings.HasPrefix(prefix, "/restconf/operational") {
+			keyed = "/"
+		}
+		paths = append(paths, prefix, prefix+"/", "/"+prefix, prefix+"/none:such", prefix+"/pod:coe", prefix+"/pod:coe/pods"+keyed+uid1,
+			prefix+"/pod:coe/pods"+keyed+uid1+"/name", prefix+"/elan:elan-instances", prefix+"/ietf-yang-library:yang-library")
+	}
+	return append(paths, "/", "/none", "/rests/streams/changes", draftStreamsPrefix+"x", "/rests/operations/x:y", "/restconf/operations/x:y")
+}
+
+// A reader changes nothing, by whatever verb, anywhere, in any dialect and media
+// type; and is told so in the words of the dialect.
+func TestReadersChangeNothing(t *testing.T) {
+	b, _ := accessBed(t)
+	require.Equal(t, 201, b.do("PUT", pods+uid1, pod(uid1)).status)
+	before, revision := b.everything(), b.store.Revision()
+	for _, path := range b.everyPath() {
+		for _, method := range []string{"PUT", "POST", "PATCH", "DELETE", "put", "TRACE", "CONNECT", "MERGE", "X"} {
+			for _, media := range []string{"application/json", "application/xml", "application/yang-patch+json"} {
+				got := b.do(method, path, podRFC(uid1), as("ann", "ann"), header("Content-Type", media), header("X-HTTP-Method-Override", "PUT"))
+				require.Equal(t, 403, got.status, "%s %s: %s", method, path, got.body)
+				require.Contains(t, got.body, "access-denied", "%s %s", method, path)
+				require.Contains(t, got.body, "ann may read and not write")
+			}
+			got := b.do("GET", path, "", as("ann", "ann"), header("X-HTTP-Method-Override", method), header("Last-Event-ID", "x"))
+			require.NotEqual(t, 403, got.status)
+		}
+	}
+	require.Equal(t, before, b.everything())
+	require.Equal(t, revision, b.store.Revision())
+
+	// What changes nothing, a reader may do.
+	for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
+		for _, path := range []string{pods + uid1, podsRFC + uid1, "/rests", "/restconf/modules"} {
+			require.Equal(t, 200, b.do(method, path, "", as("ann", "ann")).status, "%s %s", method, path)
+		}
+	}
+	require.Equal(t, 204, b.do("DELETE", podsRFC+uid1, "").status, "a writer may")
+}
+
+// Who is not let in is told so in both dialects and both media types.
+func TestRefusalsInBothDialects(t *testing.T) {
+	b, _ := accessBed(t)
+	guesses := 0
+	for _, c := range []struct {
+		name        string
+		credentials func() option
+		status      int
+		says        string
+	}{
+		{"none", func() option { return header("Authorization", "") }, 401, "give a user and password, or a client certificate"},
+		{"another scheme", func() option { return header("Authorization", "Bearer x") }, 401, "give a user and password"},
+		{"broken", func() option { return header("Authorization", "Basic x") }, 401, "give a user and password"},
+		{"wrong", func() option { return as("ann", "guess") }, 401, "knows no such user with this password"},
+		{"guessing", func() option {
+			for ; guesses < 100; guesses++ {
+				b.do("GET", coe, "", as("ann", strconv.Itoa(guesses)))
+			}
+			guesses++
+			return as("ann", strconv.Itoa(guesses))
+		}, 429, "too many logins have failed"},
+		{"reader", func() option { return as("ann", "ann") }, 429, "too many logins have failed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, path := range []string{pods + uid1, podsRFC + uid1, "/restconf/modules", "/rests", "/none"} {
+				inJSON := b.do("PUT", path, podRFC(uid1), c.credentials())
+				require.Equal(t, c.status, inJSON.status, inJSON.body)
+				require.Equal(t, "access-denied", inJSON.tag())
+				require.Contains(t, inJSON.body, c.says)
+				require.Equal(t, dialectOf(httptest.NewRequest("GET", path, http.NoBody)).errors.name, inJSON.header.Get("Content-Type"))
+				require.Equal(t, c.status == 401, strings.HasPrefix(inJSON.header.Get("WWW-Authenticate"), "Basic realm="))
+				require.Equal(t, c.status == 429, inJSON.header.Get("Retry-After") != "")
+
+				inXML := b.do("PUT", path, podRFC(uid1), c.credentials(), header("Accept", "application/xml"))
+				require.Equal(t, c.status, inXML.status)
+				isDenied(t, inXML, c.says)
+			}
 		})
 	}
-	_, err := OpenPasswords(filepath.Join(dir, "none"), slog.New(slog.DiscardHandler))
-	require.ErrorIs(t, err, os.ErrNotExist)
-	hash, err := HashPassword("secret")
+	require.Equal(t, 404, b.do("GET", coe, "").status, "nothing was written, and who does not guess is let in")
+	forbidden, _ := accessBed(t)
+	for _, path := range []string{pods + uid1, podsRFC + uid1} {
+		got := forbidden.do("DELETE", path, "", as("ann", "ann"), header("Accept", "application/xml"))
+		require.Equal(t, 403, got.status)
+		isDenied(t, got, "ann may read and not write")
+	}
+}
+
+// isDenied looks at an error in XML.
+func isDenied(t *testing.T, got answer, says string) {
+	t.Helper()
+	var body struct {
+		XMLName xml.Name `xml:"errors"`
+		Error   []struct {
+			Tag     string `xml:"error-tag"`
+			Message string `xml:"error-message"`
+		} `xml:"error"`
+	}
+	require.Contains(t, got.header.Get("Content-Type"), "xml")
+	require.NoError(t, xml.Unmarshal([]byte(got.body), &body), got.body)
+	require.Len(t, body.Error, 1)
+	require.Equal(t, "access-denied", body.Error[0].Tag)
+	require.Contains(t, body.Error[0].Message, says)
+}
+
+// What a reader tried and a writer did is recorded, with the revision that it made,
+// and without what was in it.
+func TestAudit(t *testing.T) {
+	b, audit := accessBed(t)
+	last := func() map[string]any {
+		lines := strings.Split(strings.TrimSpace(audit.String()), "\n")
+		var record map[string]any
+		require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &record))
+		return record
+	}
+	patch := `{"ietf-yang-patch:yang-patch":{"patch-id":"a","edit":[{"edit-id":"1","operation":"merge","target":"/pods=` + uid1 + `","value":` + podRFC(uid1) + `}]}}`
+	for _, c := range []struct {
+		method, path, body string
+		options            []option
+		status             int
+		writes             bool
+	}{
+		{"PUT", pods + uid1, pod(uid1), nil, 201, true},
+		{"POST", "/rests/data", `{"pod:coe":{"pods":[{"uid":"` + uid2 + `"}]}}`, nil, 409, false},
+		{"POST", coeRFC + "?insert=first", `{"pod:pods":[{"uid":"` + uid2 + `"}]}`, nil, 400, false},
+		{"PATCH", coeRFC, patch, []option{header("Content-Type", "application/yang-patch+json")}, 200, false},
+		{"PATCH", coeRFC, strings.Replace(patch, `"merge"`, `"remove"`, 1), []option{header("Content-Type", "application/yang-patch+json")}, 400, false},
+		{"PATCH", podsRFC + uid1, `{"pod:pods":[{"uid":"` + uid1 + `","name":"other"}]}`, nil, 204, true},
+		{"PUT", pods + uid1, `{"pods":[`, nil, 400, false},
+		{"PUT", "/none", pod(uid1), nil, 404, false},
+		{"DELETE", podsRFC + uid1, "", []option{as("ann", "ann")}, 403, false},
+		{"DELETE", podsRFC + uid1, "", nil, 204, true},
+	} {
+		got := b.do(c.method, c.path, c.body, c.options...)
+		require.Equal(t, c.status, got.status, "%s %s: %s", c.method, c.path, got.body)
+		record := last()
+		path, _, _ := strings.Cut(c.path, "?")
+		require.Equal(t, []any{c.method, path, float64(c.status)}, []any{record["method"], record["path"], record["status"]})
+		require.NotEmpty(t, record["from"])
+		if c.writes {
+			require.EqualValues(t, b.store.Revision(), record["revision"])
+		}
+		if c.status >= 400 {
+			require.NotContains(t, record, "revision")
+		}
+	}
+	require.NotContains(t, audit.String(), "10.9.9.9", "bodies")
+	require.NotContains(t, audit.String(), "Basic")
+
+	before := audit.Len()
+	for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
+		b.do(method, coe, "")
+	}
+	b.do("DELETE", coe, "", as("admin", "guess"))
+	require.Equal(t, before, audit.Len(), "reading is not recorded, nor who is not known")
+}
+
+// A connection whose body is too large is closed, also where writes are recorded.
+func TestTooLargeBodyEndsTheConnection(t *testing.T) {
+	b, audit := accessBed(t)
+	server := httptest.NewServer(b)
+	defer server.Close()
+	body := io.MultiReader(strings.NewReader(strings.Repeat(" ", 1<<20))) // of unknown length
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, server.URL+pods+uid1, body)
 	require.NoError(t, err)
-	require.True(t, strings.HasPrefix(hash, "$2y$10$"))
-	require.NoError(t, bcrypt.CompareHashAndPassword([]byte(hash), []byte("secret")))
-	_, err = HashPassword("")
-	require.Error(t, err)
-	_, err = HashPassword(strings.Repeat("x", 73))
-	require.Error(t, err)
+	r.SetBasicAuth("admin", "admin")
+	r.Header.Set("Content-Type", "application/json")
+	got, err := server.Client().Do(r)
+	require.NoError(t, err)
+	require.NoError(t, got.Body.Close())
+	require.Equal(t, http.StatusRequestEntityTooLarge, got.StatusCode)
+	require.True(t, got.Close)
+	require.Contains(t, audit.String(), `"status":413`)
+}
+
+// patient takes what is flushed, whatever the deadline.
+type patient struct{ *httptest.ResponseRecorder }
+
+func (patient) SetWriteDeadline(time.Time) error { return nil }
+
+// A stream ends at the beat after its client's credentials were taken away; that too
+// many logins fail ends none.
+func TestStreamsEndWithTheirCredentials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := make(judge)
+		s := &Server{cfg: Config{Auth: asked}}
+		w := patient{httptest.NewRecorder()}
+		log := stream.NewLog(stream.Config{Identity: "x"})
+		sub := log.Open("", "")
+		defer sub.Close()
+		r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+		begin, done := time.Now(), make(chan error, 1)
+		go func() {
+			out := &eventWriter{w: w, control: http.NewResponseController(w)}
+			done <- pass(t.Context(), sub, out, nil, func() bool { return s.stillMayRead(r) })
+		}()
+		asked <- nil
+		asked <- &access.LimitedError{}
+		asked <- nil
+		asked <- &access.DeniedError{}
+		require.NoError(t, <-done)
+		require.Equal(t, 4*beatEvery, time.Since(begin))
+	})
+}
+
+// judge is an Authenticator that a test tells what to say each time.
+type judge chan error
+
+// Authenticate implements access.Authenticator.
+func (j judge) Authenticate(*http.Request) (access.Identity, error) {
+	return access.Identity{Role: access.Reader}, <-j
 }

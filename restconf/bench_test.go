@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -17,11 +18,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.uber.org/zap"
 
+	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
@@ -122,13 +125,12 @@ func putPods(url string) func(int) *http.Request {
 // benchBed is a server with bcrypt credentials, as in production.
 func benchBed(b *testing.B) *bed {
 	path := filepath.Join(b.TempDir(), "users")
-	hash, err := HashPassword("admin")
+	hash, err := access.HashPassword("admin", access.Bcrypt)
 	require.NoError(b, err)
-	require.NoError(b, os.WriteFile(path, []byte("admin:"+hash), 0o600))
-	return newBed(b, func(c *Config) {
-		c.Auth, err = OpenPasswords(path, c.Log)
-		require.NoError(b, err)
-	})
+	require.NoError(b, os.WriteFile(path, []byte("admin:writer:"+hash), 0o600))
+	opened, err := access.Open(access.Config{UsersFile: path}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	require.NoError(b, err)
+	return newBed(b, func(c *Config) { c.Auth = opened })
 }
 
 // BenchmarkGet compares the GET of one pod with a bare handler that writes the

@@ -100,6 +100,7 @@ var rfc8040 = &dialect{
 		"with-defaults": (*query).setDefaults,
 		"insert":        (*query).setInsert,
 		"point":         (*query).setPoint,
+		dryRun:          (*query).setDryRun,
 	},
 }
 

@@ -40,6 +40,9 @@ type Foreign interface {
 	Entry(key string) []byte
 	// Entries are all entries in that form, by key and ordered by it.
 	Entries() iter.Seq2[string, []byte]
+	// Any is the key of one entry, no matter which, and takes no longer where there are
+	// many. It is empty where there is none.
+	Any() string
 	// Says tells who tries to write the entry with this key where it comes from and
 	// what to do instead. It is empty where there is no such entry.
 	Says(key string) string
@@ -119,7 +122,7 @@ func (s *Server) anyForeign(top *yang.Node) (at target, says string) {
 		if f == nil {
 			continue
 		}
-		for key := range f.Entries() {
+		for key := f.Any(); key != ""; key = f.Any() { // one that has gone since then has nothing to say
 			if says := f.Says(key); says != "" {
 				return append(stepsTo(top), step{list, []string{key}}), says
 			}

@@ -30,14 +30,14 @@ var capabilities = []string{
 type monitoring map[string]Streams
 
 type listedStream struct {
-	Name        string   `json:"name"`
-	Description string   `json:"description,omitempty"`
-	Replay      bool     `json:"replay-support"`
-	Since       string   `json:"replay-log-creation-time,omitempty"`
-	Access      []access `json:"access"`
+	Name        string         `json:"name"`
+	Description string         `json:"description,omitempty"`
+	Replay      bool           `json:"replay-support"`
+	Since       string         `json:"replay-log-creation-time,omitempty"`
+	Access      []streamAccess `json:"access"`
 }
 
-type access struct {
+type streamAccess struct {
 	Encoding string `json:"encoding"`
 	Location string `json:"location"`
 }
@@ -73,7 +73,7 @@ func (s Streams) listed(kind, key string) listedStream {
 	name := streamName(kind, key)
 	one := listedStream{
 		Name: name, Description: s.Description,
-		Access: []access{
+		Access: []streamAccess{
 			{"json", streamsPrefix + url.PathEscape(name)},
 			{"xml", streamsPrefix + inXMLPrefix + url.PathEscape(name)},
 		},

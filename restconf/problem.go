@@ -52,10 +52,6 @@ func badPath(t target, message string) error {
 	return &yang.Error{Type: "protocol", Tag: "invalid-value", Path: t.path(), Message: message}
 }
 
-func accessDenied() *problem {
-	return newProblem(http.StatusUnauthorized, "protocol", "access-denied", "give a user and password that this server knows")
-}
-
 func unsupportedMedia(header string, d *dialect) error {
 	return newProblem(http.StatusUnsupportedMediaType, "protocol", "invalid-value", header+" has to be "+d.mediaNames())
 }

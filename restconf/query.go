@@ -20,13 +20,15 @@ type query struct {
 	// insert and point are where a POST or PUT makes its entry of a list that its
 	// users order; insert is empty where the query doesn't say.
 	insert, point string
+	// dryRun is set where a YANG Patch is to be looked at, and nothing made of it.
+	dryRun bool
 }
 
 // maxDepth is the largest depth that RFC 8040 section 4.8.2 has.
 const maxDepth = 65535
 
-// parseQuery reads a request's parameters. Beside GET and HEAD only POST and PUT have
-// some.
+// parseQuery reads a request's parameters. Beside GET and HEAD only POST, PUT and a YANG
+// Patch have some.
 func (d *dialect) parseQuery(r *http.Request) (query, error) {
 	q := query{content: "all"}
 	if r.URL.RawQuery == "" {
@@ -38,10 +40,14 @@ func (d *dialect) parseQuery(r *http.Request) (query, error) {
 	}
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	makes := r.Method == http.MethodPost || r.Method == http.MethodPut
+	_, yangPatch := d.yangPatchOf(r)
 	for name, given := range values {
 		suits := reads
-		if placing[name] {
+		switch {
+		case placing[name]:
 			suits = makes
+		case name == dryRun:
+			suits = yangPatch
 		}
 		if err := d.parameter(&q, name, given, suits); err != nil {
 			return q, err
@@ -69,8 +75,14 @@ func parameters(raw string) (map[string][]string, error) {
 	return values, nil
 }
 
-// placing are the parameters that POST and PUT have, all others are for GET.
+// placing are the parameters that POST and PUT have, dryRun is a YANG Patch's, all others
+// are for GET.
 var placing = map[string]bool{"insert": true, "point": true}
+
+// dryRun is our own parameter: the edits are judged as if they were made, and nothing is
+// written. It is none that a header could replace: a server that doesn't know it must
+// refuse it.
+const dryRun = "dry-run"
 
 func (d *dialect) parameter(q *query, name string, given []string, suits bool) error {
 	set := d.parameters[name]
@@ -81,6 +93,8 @@ func (d *dialect) parameter(q *query, name string, given []string, suits bool) e
 		return badQuery("there is no query parameter " + name)
 	case !suits && placing[name]:
 		return badQuery("the query parameter " + name + " is for POST and PUT alone")
+	case !suits && name == dryRun:
+		return badQuery("the query parameter " + name + " is for a YANG Patch alone")
 	case !suits:
 		return badQuery("the query parameter " + name + " is for GET alone")
 	case len(given) > 1:
@@ -139,6 +153,14 @@ func (q *query) setDepth(value string) error {
 		return badQuery(`depth has to be "unbounded" or a number from 1 to 65535`)
 	}
 	q.depth = n
+	return nil
+}
+
+func (q *query) setDryRun(value string) error {
+	if value != "true" && value != "false" {
+		return badQuery(dryRun + ` has to be "true" or "false"`)
+	}
+	q.dryRun = value == "true"
 	return nil
 }
 

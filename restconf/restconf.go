@@ -25,6 +25,7 @@ import (
 
 	"github.com/gorilla/mux"
 
+	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
@@ -104,8 +105,12 @@ type Config struct {
 	// Open are served beside the trees, by path, to everyone: health and metrics.
 	Open map[string]http.Handler
 
-	Auth Authenticator
-	TLS  *tls.Config // nil: plain HTTP
+	// Auth tells who asks, and what they may do.
+	Auth access.Authenticator
+	// Audit is where requests that are to change something are recorded; nil for
+	// nowhere.
+	Audit *access.Audit
+	TLS   *tls.Config // nil: plain HTTP
 	// BodyLimit bounds a request's body in bytes; 0 means DefaultBodyLimit.
 	BodyLimit int64
 	// Timeout bounds the work on one request, from when its body is there; 0 means
@@ -125,9 +130,10 @@ type Server struct {
 	checks      map[*yang.Node]func([]*yang.Data) error
 	entryChecks map[*yang.Node]func(*yang.Data) error
 	kinds       map[string]Streams
-	pages       map[string]page // by path
-	changes     *changes        // nil without a datastore
-	streams     chan struct{}   // holds a place for each stream that is followed
+	pages       map[string]page  // by path
+	assets      map[string]asset // by path
+	changes     *changes         // nil without a datastore
+	streams     chan struct{}    // holds a place for each stream that is followed
 	router      *mux.Router
 }
 
@@ -159,6 +165,10 @@ func New(cfg Config) (*Server, error) {
 	}
 	maps.Copy(s.kinds, cfg.Streams)
 	s.pages = discoveryPages(cfg.Schema, s.kinds)
+	var err error
+	if s.assets, err = s.documentation(); err != nil {
+		return nil, fmt.Errorf("make the RESTCONF server: %w", err)
+	}
 	s.router = s.routes()
 	return s, nil
 }
@@ -243,11 +253,25 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, ending <-chan st
 		return
 	}
 	w.Header()["Cache-Control"] = noStore
-	if !s.authenticated(r) {
-		w.Header().Set("WWW-Authenticate", `Basic realm="coe-bridge", charset="UTF-8"`)
-		s.fail(w, r, dialectOf(r), accessDenied())
+	who, err := s.cfg.Auth.Authenticate(r)
+	if err != nil {
+		s.refuseEntry(w, r, err)
 		return
 	}
+	if s.cfg.Audit != nil && !reads(r) {
+		recorded := &recorder{ResponseWriter: w}
+		defer s.record(recorded, r, who)
+		w = recorded
+	}
+	if err := permit(who, r); err != nil {
+		s.fail(w, r, dialectOf(r), err)
+		return
+	}
+	s.route(w, r, ending)
+}
+
+// route finds who answers a request that may be made.
+func (s *Server) route(w http.ResponseWriter, r *http.Request, ending <-chan struct{}) {
 	r = withoutEmptySegments(r)
 	if rest, ok := strings.CutPrefix(r.URL.EscapedPath(), streamsPrefix); ok {
 		s.serveStream(w, r, rfc8040, rest, ending)
@@ -257,16 +281,15 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, ending <-chan st
 		s.servePage(w, r, p)
 		return
 	}
+	if a, ok := s.assets[strings.TrimRight(r.URL.Path, "/")]; ok {
+		s.serveAsset(w, r, a)
+		return
+	}
 	if rest, ok := strings.CutPrefix(r.URL.EscapedPath(), draftStreamsPrefix); ok {
 		s.serveDraftStream(w, r, rest, ending)
 		return
 	}
 	s.router.ServeHTTP(w, r)
-}
-
-func (s *Server) authenticated(r *http.Request) bool {
-	user, password, ok := r.BasicAuth()
-	return ok && s.cfg.Auth.Verify(r.Context(), user, password)
 }
 
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {

@@ -80,7 +80,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, rest string, end
 	if err := out.begin(); err != nil {
 		return fmt.Errorf("begin a stream: %w", err)
 	}
-	if err := pass(r.Context(), sub, out, ending); err != nil {
+	if err := pass(r.Context(), sub, out, ending, func() bool { return s.stillMayRead(r) }); err != nil {
 		s.log.Error("a stream can't be told on", "path", r.URL.Path, "err", err)
 	}
 	return nil
@@ -121,9 +121,9 @@ func noSuchStream() error {
 }
 
 // pass hands on what the subscription says until one side ends, or the time that
-// the client set has come. It returns an error where an event can't be written as
-// the client wants it.
-func pass(ctx context.Context, sub stream.Subscription, out *eventWriter, ending <-chan struct{}) error {
+// the client set has come, or the client may read no more, which is asked at each
+// beat. It returns an error where an event can't be written as the client wants it.
+func pass(ctx context.Context, sub stream.Subscription, out *eventWriter, ending <-chan struct{}, mayRead func() bool) error {
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
 	var stop <-chan time.Time
@@ -142,7 +142,7 @@ func pass(ctx context.Context, sub stream.Subscription, out *eventWriter, ending
 		select {
 		case <-sub.Ready():
 		case <-beat.C:
-			if out.comment() != nil {
+			if !mayRead() || out.comment() != nil {
 				return nil
 			}
 		case <-stop:

@@ -80,6 +80,7 @@ func (e *edit) make(q *request, data []*yang.Data) (created bool, err error) {
 
 // written answers a write that was made.
 func (s *Server) written(w http.ResponseWriter, q *request, data []*yang.Data, created bool, made datastore.Change) {
+	noteRevision(w, made.Revision)
 	status, at := q.dialect.replaced, q.target
 	switch q.http.Method {
 	case http.MethodPut:
@@ -139,7 +140,7 @@ func (s *Server) bodyOf(w http.ResponseWriter, q *request) ([]byte, error) {
 	if q.http.ContentLength > limit {
 		return nil, tooBig(limit)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, q.http.Body, limit))
+	body, err := io.ReadAll(http.MaxBytesReader(underneath(w), q.http.Body, limit))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):

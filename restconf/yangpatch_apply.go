@@ -54,7 +54,7 @@ func (s *Server) applyPatch(w http.ResponseWriter, q *request, m media) error {
 	var made datastore.Change
 	if len(wrong) == 0 {
 		made, err = s.makePatch(q, steps)
-		if err != nil {
+		if err != nil && !errors.Is(err, errDryRun) {
 			if p := problemOf(err); p.status == 0 || p.status >= http.StatusInternalServerError || p.status == http.StatusPreconditionFailed {
 				return err
 			}
@@ -71,6 +71,7 @@ func (s *Server) applyPatch(w http.ResponseWriter, q *request, m media) error {
 			w.Header().Set("Allow", strings.Join(p.allow, ", "))
 		}
 	} else if made.Revision > 0 {
+		noteRevision(w, made.Revision)
 		s.validatorsAfter(made, q, q.target).set(w.Header())
 	}
 	send(w, status, answer.name, patchStatus(answer, patch.id, wrong))
@@ -134,7 +135,11 @@ func (s *Server) editable(q *request, at target) error {
 	return s.notAllowed(sub, at.path(), s.whyNot(sub))
 }
 
-// makePatch makes all edits in one transaction.
+// errDryRun ends the transaction of a patch that is good, and is not to be made.
+var errDryRun = errors.New("nothing is to be written")
+
+// makePatch makes all edits in one transaction. Of a dry run it returns errDryRun where
+// nothing is wrong.
 func (s *Server) makePatch(q *request, steps []patchStep) (datastore.Change, error) {
 	ctx, cancel := context.WithTimeout(q.http.Context(), s.cfg.Timeout)
 	defer cancel()
@@ -152,7 +157,10 @@ func (s *Server) makePatch(q *request, steps []patchStep) (datastore.Change, err
 			}
 		}
 		e.forgetOverwritten()
-		return e.finish()
+		if err := e.finish(); err != nil || !q.query.dryRun {
+			return err
+		}
+		return errDryRun
 	})
 }
 

@@ -21,6 +21,7 @@ type valueType struct {
 	bounds   goyang.YangRange // of an integer's value or a string's length
 	patterns []*regexp.Regexp
 	known    func(string) (string, bool) // replaces patterns of a well-known typedef
+	typedef  string                      // that typedef
 	enums    map[string]bool
 	// identities are the names that derive from the base: "module:name", and
 	// the name alone where it is the leaf's module's own (see loose).
@@ -72,7 +73,7 @@ func (t *valueType) compileString(from *goyang.YangType) error {
 	t.bounds, t.want = from.Length, "a "+from.Name
 	patterns := from.Pattern
 	if k, ok := knownTypes[from.Name]; ok && len(patterns) >= k.patterns {
-		t.known, t.want, t.absent = k.canonical, k.want, k.absent
+		t.known, t.typedef, t.want, t.absent = k.canonical, from.Name, k.want, k.absent
 		patterns = patterns[k.patterns:]
 	}
 	if len(t.bounds) > 0 {

@@ -24,6 +24,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 	"github.com/coe-bridge/coe-bridge/restconf"
+	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
@@ -62,6 +63,7 @@ type Bridge struct {
 	store    *coe.Store
 	cluster  *cluster // nil where Kubernetes is not watched
 	hub      *agentstream.Hub
+	access   *access.Access
 	server   *restconf.Server
 	listener net.Listener
 
@@ -98,6 +100,9 @@ func (b *Bridge) leadsMetric() float64 {
 
 func (b *Bridge) open(ctx context.Context) error {
 	var err error
+	if b.access, err = access.Open(b.cfg.HTTP.Access, b.log, b.registry); err != nil {
+		return err
+	}
 	if b.schema, err = yang.Load(); err != nil {
 		return err
 	}
@@ -146,12 +151,13 @@ func (b *Bridge) Run(ctx context.Context) error {
 		g.run("follow Kubernetes", b.cluster.source.Run)
 	}
 	g.run("take part", b.takePart)
+	g.run("follow files of access", b.access.Run)
 	g.run("serve HTTP", func(ctx context.Context) error { return b.server.Serve(ctx, b.listener) })
 	g.run("pace the collector", paceCollector)
 	return g.wait()
 }
 
-// Close releases the datastore and the backend. It is called after Run has
+// Close releases the datastore, the backend and the audit log. It is called after Run has
 // returned, or when Run is not called.
 func (b *Bridge) Close() error {
 	if b.listener != nil {
@@ -160,16 +166,20 @@ func (b *Bridge) Close() error {
 	if p := b.part.Load(); p != nil {
 		p.close()
 	}
+	var errs []error
 	if b.data != nil {
-		return b.data.Close()
+		errs = append(errs, b.data.Close())
 	}
-	return nil
+	if b.access != nil {
+		errs = append(errs, b.access.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // URL is where the bridge serves.
 func (b *Bridge) URL() string {
 	scheme := "http"
-	if b.cfg.HTTP.CertFile != "" {
+	if b.access.TLS() != nil {
 		scheme = "https"
 	}
 	return scheme + "://" + b.listener.Addr().String()

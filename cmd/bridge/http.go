@@ -3,14 +3,11 @@ package bridge
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"iter"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"time"
 
@@ -23,17 +20,15 @@ import (
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
 	"github.com/coe-bridge/coe-bridge/restconf"
+	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
 // HTTPConfig is how clients reach the bridge.
 type HTTPConfig struct {
 	Listen string // host:port
-	// Auth tells who may do what.
-	Auth restconf.Authenticator
-	// CertFile and KeyFile make it HTTPS; ClientCAFile then asks clients for a
-	// certificate of that authority.
-	CertFile, KeyFile, ClientCAFile string
+	// Access tells who may do what, and how both sides show themselves.
+	Access access.Config
 	// BodyLimit bounds a request's body in bytes, Timeout the work on a request;
 	// 0 for RESTCONF's defaults.
 	BodyLimit int64
@@ -43,38 +38,14 @@ type HTTPConfig struct {
 // listen opens the listener and makes the server of the trees, of metrics and
 // of health.
 func (b *Bridge) listen() error {
-	cfg, err := b.restconf()
-	if err != nil {
-		return err
-	}
-	if b.server, err = restconf.New(cfg); err != nil {
+	var err error
+	if b.server, err = restconf.New(b.restconf()); err != nil {
 		return err
 	}
 	if b.listener, err = net.Listen("tcp", b.cfg.HTTP.Listen); err != nil {
 		return fmt.Errorf("listen for clients: %w; choose another address with --listen", err)
 	}
 	return nil
-}
-
-func tlsConfig(cfg HTTPConfig) (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("read --tls-cert and --tls-key: %w", err)
-	}
-	out := &tls.Config{NextProtos: []string{"h2", "http/1.1"}, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-	if cfg.ClientCAFile == "" {
-		return out, nil
-	}
-	pem, err := os.ReadFile(cfg.ClientCAFile)
-	if err != nil {
-		return nil, fmt.Errorf("read --client-ca: %w", err)
-	}
-	out.ClientCAs = x509.NewCertPool()
-	if !out.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("read --client-ca %s: no certificate in it", cfg.ClientCAFile)
-	}
-	out.ClientAuth = tls.RequireAndVerifyClientCert
-	return out, nil
 }
 
 // ready tells whether the bridge serves: the datastore answers, and what it
@@ -94,9 +65,9 @@ func (b *Bridge) ready(w http.ResponseWriter, r *http.Request) {
 }
 
 // restconf is how the server of the trees is made.
-func (b *Bridge) restconf() (restconf.Config, error) {
+func (b *Bridge) restconf() restconf.Config {
 	cfg := restconf.Config{
-		Schema: b.schema, Datastore: b.data, Auth: b.cfg.HTTP.Auth,
+		Schema: b.schema, Datastore: b.data, Auth: b.access, Audit: b.access.Audit(), TLS: b.access.TLS(),
 		BodyLimit: b.cfg.HTTP.BodyLimit, Timeout: b.cfg.HTTP.Timeout, Log: b.log,
 		ReadOnly: map[string]restconf.ReadOnly{
 			"coe-status:status":    {Source: jsonSource(b.statusTree), Followed: true, Says: "it says how far the bridge is"},
@@ -132,11 +103,7 @@ func (b *Bridge) restconf() (restconf.Config, error) {
 	for _, list := range []string{northbound.Pods, northbound.Services, northbound.EndpointsList, northbound.Nodes} {
 		cfg.EntryChecks[list] = func(d *yang.Data) error { return checkEntry(list, d) }
 	}
-	var err error
-	if b.cfg.HTTP.CertFile != "" {
-		cfg.TLS, err = tlsConfig(b.cfg.HTTP)
-	}
-	return cfg, err
+	return cfg
 }
 
 // jsonSource is a tree that is written as JSON.

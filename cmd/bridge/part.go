@@ -218,11 +218,13 @@ func (b *Bridge) catchUp(ctx context.Context) error {
 
 // newLeader is the part of a replica that leads, with what was chosen before.
 func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part, error) {
-	if err := b.catchUp(ctx); err != nil {
+	opened, err := newBackend(b.cfg.Backend, b.data.Identity(), strconv.FormatInt(l.Epoch, 10), b.log)
+	if err != nil {
 		return nil, err
 	}
-	backend, err := newBackend(b.cfg.Backend, b.data.Identity(), strconv.FormatInt(l.Epoch, 10), b.log)
-	if err != nil {
+	backend := readEarly(ctx, opened)
+	if err := b.catchUp(ctx); err != nil {
+		backend.Close()
 		return nil, err
 	}
 	p := &part{backend: backend, registry: prometheus.NewRegistry()}

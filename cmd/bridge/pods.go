@@ -108,11 +108,3 @@ func podJSON(p *trace.Pod) jsonPod {
 	}
 	return out
 }
-
-// moment is a time as yang:date-and-time, to the millisecond; empty for none.
-func moment(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
-}

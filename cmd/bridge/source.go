@@ -133,15 +133,15 @@ func (b *Bridge) mapped(s netvirt.Scope, problems []coe.Problem) {
 }
 
 // mapper maps scopes again and again, for one goroutine.
-func (b *Bridge) mapper() func(netvirt.Scope) (netvirt.Model, []coe.Problem) {
+func (b *Bridge) mapper() func(netvirt.Scope) (netvirt.Parts, []coe.Problem) {
 	mapper := mapping.NewMapper(b.store, b.cfg.Mapping)
-	return func(s netvirt.Scope) (netvirt.Model, []coe.Problem) {
-		model, problems := mapper.Scope(s)
+	return func(s netvirt.Scope) (netvirt.Parts, []coe.Problem) {
+		parts, problems := mapper.Scope(s)
 		if s == netvirt.Cluster {
 			_, ofPools := b.allPools()
 			problems = append(problems, ofPools...)
 		}
-		return model, problems
+		return parts, problems
 	}
 }
 

@@ -117,7 +117,7 @@ func (b *Bridge) statusTree(ctx context.Context, _ restconf.Asked) ([]byte, erro
 		Leads: p.leads(), Leader: leader.name,
 		InSync: st.InSync && (p.leads() || b.ledBy(leader, st)), Complete: st.Complete, ClaimsError: st.ClaimError,
 		Sources: b.sourcesJSON(leader.known),
-		Backend: jsonBackend{Name: st.Peer.Name, Since: when(st.Peer.Since), LastError: st.Peer.LastError},
+		Backend: jsonBackend{Name: st.Peer.Name, Since: moment(st.Peer.Since), LastError: st.Peer.LastError},
 	}
 	if !st.Peer.Since.IsZero() {
 		out.Backend.Connected = &st.Peer.OK
@@ -144,7 +144,7 @@ func (b *Bridge) sourcesJSON(answers bool) []jsonOrigin {
 	}
 	for _, r := range st.Resources {
 		cluster.Resources = append(cluster.Resources, jsonResource{
-			r.Resource, r.Synced, r.Watching, when(r.Since), r.Restarts, r.Problem,
+			r.Resource, r.Synced, r.Watching, moment(r.Since), r.Restarts, r.Problem,
 		})
 	}
 	return append(all, cluster)
@@ -180,7 +180,7 @@ func scopeJSON(s reconcile.ScopeStatus) jsonScope {
 	return jsonScope{
 		Name:   s.Scope.String(),
 		Wanted: strconv.FormatInt(s.Wanted, 10), Reached: strconv.FormatInt(s.Reached, 10),
-		InSync: s.InSync, LastError: s.LastError, LastErrorTime: when(s.ErrorTime),
+		InSync: s.InSync, LastError: s.LastError, LastErrorTime: moment(s.ErrorTime),
 		Objects: s.Objects, Confirmed: s.Confirmed, Problems: len(s.Problems),
 	}
 }
@@ -227,7 +227,7 @@ func leaseJSON(l *coe.Lease) jsonLease {
 		out.Networks = append(out.Networks, a.Network)
 	}
 	if l.Released != 0 {
-		out.Released = when(time.Unix(l.Released, 0))
+		out.Released = moment(time.Unix(l.Released, 0))
 	}
 	return out
 }
@@ -310,10 +310,10 @@ func marshal(what string, content any) ([]byte, error) {
 	return raw, nil
 }
 
-// when is a time as yang:date-and-time; empty for none.
-func when(t time.Time) string {
+// moment is a time as yang:date-and-time, to the millisecond; empty for none.
+func moment(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return t.UTC().Format(time.RFC3339)
+	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }

@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
+	"github.com/coe-bridge/coe-bridge/restconf/access"
+	"github.com/coe-bridge/coe-bridge/test/bridgetest"
 )
 
 var update = flag.Bool("update", false, "write the generated tables of docs/operations.md")
@@ -82,7 +84,10 @@ func shownDefault(f *pflag.Flag) string {
 // metricTable is of what a bridge says of itself at /metrics once it has done
 // something; those of Go and of the process are described elsewhere.
 func metricTable(t *testing.T) string {
+	users, err := run(t, bridgetest.Password+"\n", "passwd", bridgetest.User)
+	require.NoError(t, err)
 	b := bridgeFor(t, func(cfg *bridge.Config) {
+		cfg.HTTP.Access = access.Config{UsersFile: file(t, "users", users)}
 		cfg.Kubernetes = bridge.KubernetesConfig{API: &rest.Config{Host: smallCluster(t)}, AnnotateQPS: 10}
 	})
 	post(t, b, poolsPath, pool)

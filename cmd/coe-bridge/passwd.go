@@ -12,17 +12,20 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/coe-bridge/coe-bridge/restconf"
+	"github.com/coe-bridge/coe-bridge/restconf/access"
 )
 
 func newPasswd() *cobra.Command {
-	return &cobra.Command{
+	var role, algorithm string
+	cmd := &cobra.Command{
 		Use:   "passwd USER",
-		Short: "Write a line for --auth-file: a user and the bcrypt hash of a password",
+		Short: "Write a line for --auth-file: a user, a role and the hash of a password",
 		Long: `passwd reads a password (from the terminal without echo, or one line of standard
-input) and prints the line that --auth-file of coe-bridge serve takes.`,
+input) and prints the line that --auth-file of coe-bridge serve takes.
+
+A writer may do everything. A reader may look at everything and change nothing.`,
 		Example: `  coe-bridge passwd admin >> /etc/coe-bridge/users
-  head -c 18 /dev/urandom | base64 | tee secret | coe-bridge passwd robot >> users`,
+  head -c 18 /dev/urandom | base64 | tee secret | coe-bridge passwd --role reader robot >> users`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return errors.New("passwd: want one USER, the name that the password is for")
@@ -30,22 +33,44 @@ input) and prints the line that --auth-file of coe-bridge serve takes.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			user := args[0]
-			if user == "" || user[0] == '#' || strings.ContainsFunc(user, isNoNameRune) {
-				return fmt.Errorf("user %q: want a name without colon, blank and # at its beginning", user)
-			}
-			password, err := readPassword(cmd)
+			line, err := passwdLine(cmd, args[0], role, algorithm)
 			if err != nil {
 				return err
 			}
-			hash, err := restconf.HashPassword(password)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s:%s\n", user, hash)
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), line)
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&role, "role", access.Writer.String(), "what the user may do: reader or writer")
+	cmd.Flags().StringVar(&algorithm, "hash", access.Bcrypt, "bcrypt (passwords of up to 72 bytes), or argon2id (costs guessers more, and the bridge 19 MiB a login)")
+	for name, values := range map[string][]string{
+		"role": {access.Reader.String(), access.Writer.String()}, "hash": {access.Bcrypt, access.Argon2id},
+	} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
+	return cmd
+}
+
+// passwdLine asks for a user's password, once all else is right.
+func passwdLine(cmd *cobra.Command, user, role, algorithm string) (string, error) {
+	if user == "" || user[0] == '#' || strings.ContainsFunc(user, isNoNameRune) {
+		return "", fmt.Errorf("user %q: want a name without colon, blank and # at its beginning", user)
+	}
+	if _, err := access.ParseRole(role); err != nil {
+		return "", fmt.Errorf("--role: %w", err)
+	}
+	if algorithm != access.Bcrypt && algorithm != access.Argon2id {
+		return "", fmt.Errorf("--hash %q: want %s or %s", algorithm, access.Bcrypt, access.Argon2id)
+	}
+	password, err := readPassword(cmd)
+	if err != nil {
+		return "", err
+	}
+	hash, err := access.HashPassword(password, algorithm)
+	if err != nil {
+		return "", err
+	}
+	return user + ":" + role + ":" + hash, nil
 }
 
 // isNoNameRune reports what would end a user's name in a line of the file.

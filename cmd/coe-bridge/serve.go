@@ -20,6 +20,7 @@ import (
 // serveFlags are the flags of coe-bridge serve.
 type serveFlags struct {
 	listen, authFile, tlsCert, tlsKey, clientCA string
+	clientRoles, auditLog                       string
 	dev                                         bool
 	bodyLimit                                   int64
 	requestTimeout                              time.Duration
@@ -73,7 +74,7 @@ speaks it) and at /rests/data (RFC 8040).
     --etcd-ca ca.pem --etcd-cert client.pem --etcd-key client-key.pem`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.run(cmd.Context(), cmd.ErrOrStderr())
+			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f.register(cmd)
@@ -83,10 +84,12 @@ speaks it) and at /rests/data (RFC 8040).
 func (f *serveFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8181", "address on which clients are served")
-	flags.StringVar(&f.authFile, "auth-file", "", "file with a user:hash line for each user (coe-bridge passwd writes them); read again when it changes")
+	flags.StringVar(&f.authFile, "auth-file", "", "file with a user:role:hash line for each user (coe-bridge passwd writes them); read again when it changes")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of the server's certificate; makes it https (with --tls-key)")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM file of the certificate's key")
-	flags.StringVar(&f.clientCA, "client-ca", "", "PEM file of the authority whose certificates clients must show, beside user and password (with --tls-cert)")
+	flags.StringVar(&f.clientCA, "client-ca", "", "PEM file of the authority of clients' certificates (with --tls-cert); without --client-roles every client must show one, beside user and password")
+	flags.StringVar(&f.clientRoles, "client-roles", "", "file with a role:ATTRIBUTE=value line for each client certificate, or group of them, that is enough without a password (with --client-ca)")
+	flags.StringVar(&f.auditLog, "audit-log", "", "file to which a line of JSON is added for each request that is to change something, or - for standard output")
 	flags.BoolVar(&f.dev, "dev", false, "for trying out: user admin, password admin, data in a temporary folder unless --data-dir is given")
 	flags.Int64Var(&f.bodyLimit, "body-limit", restconf.DefaultBodyLimit, "largest request body, in bytes")
 	flags.DurationVar(&f.requestTimeout, "request-timeout", restconf.DefaultTimeout, "how long a request may take")
@@ -120,13 +123,13 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	}
 }
 
-func (f *serveFlags) run(ctx context.Context, stderr io.Writer) (err error) {
+func (f *serveFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	log, err := f.log(stderr)
 	if err != nil {
 		return err
 	}
 	klog.SetSlogLogger(log.With("component", "client-go"))
-	cfg, cleanUp, err := f.config(log)
+	cfg, cleanUp, err := f.config(stdout, log)
 	if err != nil {
 		return err
 	}
@@ -137,7 +140,7 @@ func (f *serveFlags) run(ctx context.Context, stderr io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	log.Info("serving", "url", b.URL(), "backend", cfg.Backend.Name, "version", version)
-	if f.dev && f.authFile == "" {
+	if f.fixedUsers() {
 		fmt.Fprintf(stderr, "\n*** development mode: anyone who reaches %s is in with user admin, password admin ***\n\n", b.URL())
 	}
 	return b.Run(ctx)

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -13,20 +14,20 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 	"github.com/coe-bridge/coe-bridge/restconf"
+	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 )
 
 // config turns flags into a bridge's configuration. cleanUp removes what was
-// made for this run alone.
-func (f *serveFlags) config(log *slog.Logger) (cfg bridge.Config, cleanUp func(), err error) {
+// made for this run alone. auditOutput is for --audit-log -.
+func (f *serveFlags) config(auditOutput io.Writer, log *slog.Logger) (cfg bridge.Config, cleanUp func(), err error) {
 	cleanUp = func() {}
 	if err := f.check(); err != nil {
 		return cfg, cleanUp, err
 	}
 	cfg = bridge.Config{
 		HTTP: bridge.HTTPConfig{
-			Listen: f.listen, CertFile: f.tlsCert, KeyFile: f.tlsKey, ClientCAFile: f.clientCA,
-			BodyLimit: f.bodyLimit, Timeout: f.requestTimeout,
+			Listen: f.listen, Access: f.access(auditOutput), BodyLimit: f.bodyLimit, Timeout: f.requestTimeout,
 		},
 		Backend:    bridge.BackendConfig{Name: f.backend, OVN: ovn.Config{Endpoints: f.ovnNB}},
 		Reconcile:  reconcile.Config{Resync: f.resync},
@@ -39,7 +40,7 @@ func (f *serveFlags) config(log *slog.Logger) (cfg bridge.Config, cleanUp func()
 	if cfg.Pools, err = f.pools.pools(); err != nil {
 		return cfg, cleanUp, err
 	}
-	if cfg.HTTP.Auth, err = f.auth(log); err != nil {
+	if err := cfg.HTTP.Access.Check(); err != nil {
 		return cfg, cleanUp, err
 	}
 	if cfg.Mapping, err = f.settings.settings(); err != nil {
@@ -68,8 +69,6 @@ func (f *serveFlags) check() error {
 		return err
 	}
 	switch {
-	case f.clientCA != "" && f.tlsCert == "":
-		return errors.New("--client-ca is given without --tls-cert and --tls-key: only TLS has client certificates")
 	case f.dataDir != "" && len(f.etcdEndpoints) > 0:
 		return errors.New("two places to keep data: --data-dir is for the embedded etcd, --etcd-endpoints for an external one; give one of them")
 	case f.bodyLimit <= 0:
@@ -87,15 +86,19 @@ func (f *serveFlags) check() error {
 	return nil
 }
 
-func (f *serveFlags) auth(log *slog.Logger) (restconf.Authenticator, error) {
-	switch {
-	case f.authFile != "":
-		return restconf.OpenPasswords(f.authFile, log)
-	case f.dev:
-		return restconf.FixedUsers{"admin": "admin"}, nil
+func (f *serveFlags) access(auditOutput io.Writer) access.Config {
+	cfg := access.Config{
+		UsersFile: f.authFile, CertFile: f.tlsCert, KeyFile: f.tlsKey, ClientCAFile: f.clientCA, ClientRolesFile: f.clientRoles,
+		AuditLog: f.auditLog, AuditOutput: auditOutput,
 	}
-	return nil, errors.New("nobody could log in: name a file of users with --auth-file (coe-bridge passwd USER writes its lines), or try out with --dev")
+	if f.fixedUsers() {
+		cfg.Users = restconf.FixedUsers{"admin": "admin"}
+	}
+	return cfg
 }
+
+// fixedUsers tells whether the user and password that everybody knows are in force.
+func (f *serveFlags) fixedUsers() bool { return f.dev && f.authFile == "" && f.clientRoles == "" }
 
 func (f *serveFlags) datastore() (cfg datastore.Config, cleanUp func(), err error) {
 	cleanUp = func() {}

@@ -16,7 +16,7 @@ import (
 
 // Pod is what a pod object says, but for the time at which it said so. Its HostIP
 // is the one of the pod's status; where the Node object is known its address is
-// believed instead (NodeAddress).
+// believed instead (HostIP).
 //
 // A pod that has addresses in its status is said to have them: they come from
 // elsewhere, or from a lease of ours that was lost with the datastore. They can't
@@ -30,7 +30,7 @@ func Pod(in *corev1.Pod) *coe.Pod {
 		Namespace: namespace(in.Namespace),
 		NodeName:  in.Spec.NodeName,
 		HostIP:    address(in.Status.HostIP),
-		NoNetwork: in.Spec.HostNetwork || finished(in),
+		NoNetwork: in.Spec.HostNetwork || Finished(in),
 		Said:      coe.Said{Revision: in.ResourceVersion},
 	}
 	if out.NoNetwork {
@@ -42,9 +42,20 @@ func Pod(in *corev1.Pod) *coe.Pod {
 	return out
 }
 
-// finished tells whether none of the pod's containers will run again. One that is
+// HostIP is the address of a pod's node: what the Node object of its name says, of
+// which nodes has the address, else what the pod's status says; zero where neither is
+// known. So it depends on what is there now, and not on which of the two was there
+// first.
+func HostIP(nodes map[string]netip.Addr, name string, status netip.Addr) netip.Addr {
+	if addr := nodes[name]; addr.IsValid() {
+		return addr
+	}
+	return status
+}
+
+// Finished tells whether none of the pod's containers will run again. One that is
 // being deleted is not finished: it may need its network to end well.
-func finished(in *corev1.Pod) bool {
+func Finished(in *corev1.Pod) bool {
 	return in.Status.Phase == corev1.PodSucceeded || in.Status.Phase == corev1.PodFailed
 }
 

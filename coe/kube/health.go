@@ -108,7 +108,7 @@ func (r *resourceHealth) opened() {
 
 // event counts an event.
 func (r *resourceHealth) event(kind watch.EventType) {
-	r.metrics.event(r.resource.name, kind)
+	r.metrics.eventsOf(r.resource.name, kind).Inc()
 }
 
 // watching notes that the resource is followed.

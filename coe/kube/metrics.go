@@ -39,10 +39,14 @@ func newMetrics(r prometheus.Registerer) *metrics {
 func (m *metrics) add(resource string) {
 	m.connected.WithLabelValues(resource)
 	m.restarts.WithLabelValues(resource)
+	for _, kind := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Bookmark, watch.Error} {
+		m.eventsOf(resource, kind)
+	}
 }
 
-func (m *metrics) event(resource string, kind watch.EventType) {
-	m.events.WithLabelValues(resource, strings.ToLower(string(kind))).Inc()
+// eventsOf counts a resource's events of one type.
+func (m *metrics) eventsOf(resource string, kind watch.EventType) prometheus.Counter {
+	return m.events.WithLabelValues(resource, strings.ToLower(string(kind)))
 }
 
 func oneIf(condition bool) float64 {

@@ -113,7 +113,7 @@ func (t *tables) newPods(observe func(PodSeen)) *table[*corev1.Pod, pod] {
 			p.Said.At = time.Now()
 			return pod{Pod: p, status: p.HostIP}, true
 		},
-		prepare: func(p pod) { p.HostIP = t.hostIP(p) },
+		prepare: func(p pod) { p.HostIP = HostIP(t.addresses, p.NodeName, p.status) },
 		put:     func(tx *coe.Tx, p pod) { tx.PutPod(coe.Kubernetes, p.Pod) },
 		remove:  func(tx *coe.Tx, p pod) { tx.DeletePod(coe.Kubernetes, p.UID) },
 	}
@@ -135,7 +135,7 @@ func podSeen(p *corev1.Pod, deleted bool) PodSeen {
 	return PodSeen{
 		UID: uid(p.UID), Namespace: p.Namespace, Name: p.Name, ResourceVersion: p.ResourceVersion,
 		Annotation:  p.Annotations[InterfacesAnnotation],
-		HostNetwork: p.Spec.HostNetwork, Finished: finished(p), Deleted: deleted,
+		HostNetwork: p.Spec.HostNetwork, Finished: Finished(p), Deleted: deleted,
 	}
 }
 
@@ -149,16 +149,6 @@ func mergePod(before, now pod) (pod, bool) {
 	return now, true
 }
 
-// hostIP is the address of a pod's node: what the Node object of that name says,
-// else what the pod's status does; zero where neither is known. So it depends on
-// what is there now, and not on which of the two was there first.
-func (t *tables) hostIP(p pod) netip.Addr {
-	if addr := t.addresses[p.NodeName]; addr.IsValid() {
-		return addr
-	}
-	return p.status
-}
-
 // movePods says the pods again whose node has another address now. It looks at all
 // pods, as nodes seldom change theirs.
 func (t *tables) movePods(tx *coe.Tx) {
@@ -168,7 +158,7 @@ func (t *tables) movePods(tx *coe.Tx) {
 	}
 	t.addresses = addresses
 	for uid, p := range t.pods.said {
-		at := t.hostIP(p)
+		at := HostIP(t.addresses, p.NodeName, p.status)
 		if at == p.HostIP {
 			continue
 		}

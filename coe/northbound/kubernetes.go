@@ -76,6 +76,9 @@ func (l FromKubernetes[T]) Entries() iter.Seq2[string, []byte] {
 	}
 }
 
+// Any is the uid of one entry, empty where there is none.
+func (l FromKubernetes[T]) Any() string { return l.said.Any() }
+
 // Says tells who wants to change the entry with this uid where it comes from, and
 // what to do instead; empty where Kubernetes speaks of none.
 func (l FromKubernetes[T]) Says(uid string) string {

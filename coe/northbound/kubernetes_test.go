@@ -57,6 +57,7 @@ func TestEntriesShareNothing(t *testing.T) {
 	for i, uid := range uids {
 		require.Equal(t, string(pods.Entry(uid)), string(raws[i]))
 	}
+	require.Contains(t, uids, pods.Any())
 	for range pods.Entries() {
 		break
 	}

@@ -65,7 +65,11 @@ func (c Change) phase(k Kind) phase {
 // Detaching first is what lets an address or a name go to a new owner;
 // retiring last keeps an elan-instance that a moving pod still needs.
 func Diff(have, want Model) []Change {
-	var steps []step
+	return inOrder(appendSteps(nil, have, want))
+}
+
+// appendSteps appends what turns have into want, in no order.
+func appendSteps(steps []step, have, want Model) []step {
 	kept := 0
 	for k, o := range want {
 		old, found := have[k]
@@ -83,12 +87,7 @@ func Diff(have, want Model) []Change {
 			}
 		}
 	}
-	slices.SortFunc(steps, step.compare)
-	changes := make([]Change, len(steps))
-	for i, s := range steps {
-		changes[i] = s.Change
-	}
-	return changes
+	return steps
 }
 
 // Sort puts changes, of one scope or of several, into the order that Diff

@@ -168,20 +168,6 @@ func (m Model) Select(set KindSet) Model {
 	return out
 }
 
-// ByScope divides the model into its scopes.
-func (m Model) ByScope() map[Scope]Model {
-	out := map[Scope]Model{}
-	for k, o := range m {
-		part := out[o.Scope()]
-		if part == nil {
-			part = Model{}
-			out[o.Scope()] = part
-		}
-		part[k] = o
-	}
-	return out
-}
-
 // Dangling returns a reference that the model does not resolve, in key order,
 // and the object that holds it; ok is false when there is none.
 func (m Model) Dangling() (from, to Key, ok bool) {

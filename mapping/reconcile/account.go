@@ -6,6 +6,9 @@ import "github.com/coe-bridge/coe-bridge/mapping/netvirt"
 func (l *Loop) accepted(changes []netvirt.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.rejected) == 0 {
+		return
+	}
 	for _, c := range changes {
 		delete(l.rejected, c.Key())
 	}
@@ -19,20 +22,20 @@ func (l *Loop) wrote(epoch uint64, changes []netvirt.Change) error {
 	if l.epoch != epoch {
 		return errChanged
 	}
+	made := map[netvirt.Scope][]netvirt.Change{}
 	for _, c := range changes {
-		s := c.Scope()
-		if l.have[s] == nil {
-			l.have[s] = netvirt.Model{}
-		}
-		l.have[s].Apply([]netvirt.Change{c})
+		made[c.Scope()] = append(made[c.Scope()], c)
+	}
+	for s, changes := range made {
+		l.have[s] = l.have[s].Apply(changes)
 	}
 	return nil
 }
 
 // agrees notes that the backend has scopes as they were wanted. The wanted model is
-// kept rather than what was read: the next one shares its objects with it, which
+// kept rather than what was read: the next one shares its parts with it, which
 // makes both small, and quick to compare.
-func (l *Loop) agrees(epoch uint64, wanted map[netvirt.Scope]netvirt.Model) error {
+func (l *Loop) agrees(epoch uint64, wanted map[netvirt.Scope]netvirt.Parts) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.epoch != epoch {

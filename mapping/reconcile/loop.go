@@ -42,8 +42,9 @@ func (c Config) withDefaults() Config {
 
 // Source is what the loop makes a backend agree with.
 type Source struct {
-	// Want computes the model of one scope from what is said now.
-	Want func(netvirt.Scope) (netvirt.Model, []coe.Problem)
+	// Want computes the model of one scope from what is said now. Parts that stay the
+	// same from one call to the next need not be compared.
+	Want func(netvirt.Scope) (netvirt.Parts, []coe.Problem)
 	// Complete tells whether what is absent from Want is known to be gone. Until
 	// it is, the loop creates and neither changes nor removes. Whoever completes
 	// the source marks every scope.
@@ -77,7 +78,7 @@ type Loop struct {
 
 	mu sync.RWMutex
 	// have is what the backend has, by scope; what it had last while known is false.
-	have  map[netvirt.Scope]netvirt.Model
+	have  map[netvirt.Scope]netvirt.Parts
 	known bool
 	// rejected are changes that the backend will not take.
 	rejected map[netvirt.Key]rejection
@@ -223,12 +224,12 @@ func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, 
 	l.metrics.batch.Observe(float64(len(scopes)))
 	l.markLeftBehind(scopes, complete)
 	var changes []netvirt.Change
-	wanted := make(map[netvirt.Scope]netvirt.Model, len(scopes))
+	wanted := make(map[netvirt.Scope]netvirt.Parts, len(scopes))
 	for _, s := range scopes {
 		want, problems := l.want(s)
 		wanted[s] = want
 		changes = append(changes, l.diff(s, want, complete)...)
-		l.mapped(s, revision, len(want), problems)
+		l.mapped(s, revision, want.Len(), problems)
 		if l.source.Mapped != nil {
 			l.source.Mapped(s, problems)
 		}
@@ -291,39 +292,28 @@ func (l *Loop) markLeftBehind(batch []netvirt.Scope, complete bool) {
 
 // want is what the backend should have of a scope: the objects of its kinds,
 // without those that it rejected.
-func (l *Loop) want(s netvirt.Scope) (netvirt.Model, []coe.Problem) {
+func (l *Loop) want(s netvirt.Scope) (netvirt.Parts, []coe.Problem) {
 	want, problems := l.source.Want(s)
-	want = l.realised(want)
+	want = want.Select(l.backend.Kinds())
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.rejected) == 0 {
+	refused := l.refused(s, want)
+	if len(refused) == 0 {
 		return want, problems
 	}
-	return want, append(problems, l.setAside(s, want)...)
-}
-
-func (l *Loop) realised(m netvirt.Model) netvirt.Model {
-	set := l.backend.Kinds()
-	for k := range m {
-		if !set.Has(k.Kind) {
-			delete(m, k)
-		}
-	}
-	return m
+	whole := want.Model()
+	problems = append(problems, l.setAside(s, whole, refused)...)
+	return whole.Parts(), problems
 }
 
 // setAside takes what was rejected, and what refers to it, out of a wanted
 // model; of objects that the backend has, the version that it has stays.
-func (l *Loop) setAside(s netvirt.Scope, want netvirt.Model) []coe.Problem {
-	refused := l.refused(s, want)
-	if len(refused) == 0 {
-		return nil
-	}
+func (l *Loop) setAside(s netvirt.Scope, want netvirt.Model, refused map[netvirt.Key]error) []coe.Problem {
 	var problems []coe.Problem
 	have := l.have[s]
 	for k, err := range refused {
 		problems = append(problems, rejectedProblem(k, s, err))
-		if have[k] != nil {
+		if have.Get(k) != nil {
 			keep(want, have, k)
 			delete(refused, k)
 		}
@@ -348,13 +338,13 @@ func (l *Loop) setAside(s netvirt.Scope, want netvirt.Model) []coe.Problem {
 // refused tells what of a wanted model was rejected and is not to be tried now,
 // and why, and has the scope marked when the first of that is. It forgets
 // rejections of what is not wanted so any more, or was done by another hand.
-func (l *Loop) refused(s netvirt.Scope, want netvirt.Model) map[netvirt.Key]error {
+func (l *Loop) refused(s netvirt.Scope, want netvirt.Parts) map[netvirt.Key]error {
 	refused := map[netvirt.Key]error{}
 	now, first := time.Now(), l.cfg.Resync
 	for k, r := range l.rejected {
 		switch {
 		case r.change.Scope() != s:
-		case want[k] != r.change.New, want[k] == l.have[s][k]:
+		case want.Get(k) != r.change.New, want.Get(k) == l.have[s].Get(k):
 			delete(l.rejected, k)
 		case now.Before(r.again):
 			refused[k] = r.err
@@ -368,10 +358,10 @@ func (l *Loop) refused(s netvirt.Scope, want netvirt.Model) map[netvirt.Key]erro
 }
 
 // keep has a wanted model keep what is there under a key, and what that needs.
-func keep(want, have netvirt.Model, k netvirt.Key) {
-	want[k] = have[k]
-	for _, ref := range have[k].Refs() {
-		if want[ref] == nil && have[ref] != nil {
+func keep(want netvirt.Model, have netvirt.Parts, k netvirt.Key) {
+	want[k] = have.Get(k)
+	for _, ref := range want[k].Refs() {
+		if want[ref] == nil && have.Get(ref) != nil {
 			keep(want, have, ref)
 		}
 	}
@@ -387,10 +377,10 @@ func rejectedProblem(k netvirt.Key, s netvirt.Scope, err error) coe.Problem {
 // diff is what turns what the backend has of a scope into what is wanted; only
 // what creates while absence does not mean gone. An interface that passes to
 // another pod is changed, and has to wait: so the address of that pod waits too.
-func (l *Loop) diff(s netvirt.Scope, want netvirt.Model, complete bool) []netvirt.Change {
+func (l *Loop) diff(s netvirt.Scope, want netvirt.Parts, complete bool) []netvirt.Change {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	changes := netvirt.Diff(l.have[s], want)
+	changes := netvirt.DiffParts(l.have[s], want)
 	if complete {
 		return changes
 	}
@@ -402,9 +392,10 @@ func (l *Loop) diff(s netvirt.Scope, want netvirt.Model, complete bool) []netvir
 }
 
 // needs tells whether an object refers to one of those that are held, or to one that does.
-func needs(o netvirt.Object, held map[netvirt.Key]bool, model netvirt.Model) bool {
+func needs(o netvirt.Object, held map[netvirt.Key]bool, model netvirt.Parts) bool {
 	return slices.ContainsFunc(o.Refs(), func(ref netvirt.Key) bool {
-		return held[ref] || model[ref] != nil && needs(model[ref], held, model)
+		other := model.Get(ref)
+		return held[ref] || other != nil && needs(other, held, model)
 	})
 }
 

@@ -86,10 +86,10 @@ func (w *world) set(f func()) {
 
 func (w *world) source() reconcile.Source {
 	return reconcile.Source{
-		Want: func(s netvirt.Scope) (netvirt.Model, []coe.Problem) {
+		Want: func(s netvirt.Scope) (netvirt.Parts, []coe.Problem) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return maps.Clone(w.models[s]), nil
+			return w.models[s].Parts(), nil
 		},
 		Complete: func() bool {
 			w.mu.Lock()

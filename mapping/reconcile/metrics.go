@@ -107,7 +107,15 @@ func (m *metrics) observe(call string, begun time.Time, err error) {
 }
 
 func (m *metrics) changed(changes []netvirt.Change) {
+	type label struct {
+		kind netvirt.Kind
+		verb string
+	}
+	counts := map[label]int{}
 	for _, c := range changes {
-		m.m.changes.WithLabelValues(m.backend, c.Key().Kind.String(), c.Verb()).Inc()
+		counts[label{c.Key().Kind, c.Verb()}]++
+	}
+	for l, n := range counts {
+		m.m.changes.WithLabelValues(m.backend, l.kind.String(), l.verb).Add(float64(n))
 	}
 }

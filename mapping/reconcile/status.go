@@ -115,7 +115,7 @@ func (l *Loop) scopeStatus(s netvirt.Scope, one *scopeStatus, behind time.Time) 
 	return ScopeStatus{
 		Scope: s, InSync: behind.IsZero() && one.lastError == "" && !one.differs, Behind: behind,
 		Wanted: one.wanted, Reached: one.reached, MappedAt: one.mappedAt, ReachedAt: one.reachedAt,
-		Objects: one.objects, Confirmed: len(l.have[s]),
+		Objects: one.objects, Confirmed: l.have[s].Len(),
 		LastError: one.lastError, ErrorTime: one.errorTime,
 		Problems: one.problems,
 	}
@@ -127,10 +127,12 @@ func (l *Loop) scopeStatus(s netvirt.Scope, one *scopeStatus, behind time.Time) 
 func (l *Loop) Confirmed(yield func(netvirt.Object) bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	for _, m := range l.have {
-		for _, o := range m {
-			if !yield(o) {
-				return
+	for _, parts := range l.have {
+		for _, part := range parts {
+			for _, o := range part.Model {
+				if !yield(o) {
+					return
+				}
 			}
 		}
 	}
@@ -217,7 +219,7 @@ func (l *Loop) claimed(err error) {
 func (l *Loop) Has(s netvirt.Scope, k netvirt.Key) netvirt.Object {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.have[s][k]
+	return l.have[s].Get(k)
 }
 
 // Count is how many objects of a kind the backend has, or had last while that is
@@ -226,10 +228,12 @@ func (l *Loop) Count(kind netvirt.Kind) int {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	n := 0
-	for _, m := range l.have {
-		for k := range m {
-			if k.Kind == kind {
-				n++
+	for _, parts := range l.have {
+		for _, part := range parts {
+			for k := range part.Model {
+				if k.Kind == kind {
+					n++
+				}
 			}
 		}
 	}

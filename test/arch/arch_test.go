@@ -50,7 +50,7 @@ var rules = map[string]rule{
 		"the only place that retries",
 	},
 	"mapping/backend/memory":      {[]string{"mapping/netvirt"}, nil, "backends see neither Kubernetes nor coe"},
-	"mapping/backend/ovn":         {[]string{"mapping/netvirt", "mapping/backend/ovn/nb"}, []string{"github.com/ovn-kubernetes/libovsdb", "github.com/go-logr/logr", "github.com/google/uuid", "github.com/cenkalti/backoff"}, "backends see neither Kubernetes nor coe"},
+	"mapping/backend/ovn":         {[]string{"mapping/netvirt", "mapping/backend/ovn/nb"}, []string{"github.com/ovn-kubernetes/libovsdb", "github.com/go-logr/logr", "github.com/google/uuid", "github.com/cenkalti/backoff", "github.com/go-json-experiment/json"}, "backends see neither Kubernetes nor coe"},
 	"mapping/backend/ovn/nb":      {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
 	"mapping/backend/backendtest": {[]string{"mapping/netvirt", "mapping/reconcile"}, []string{"github.com/stretchr/testify"}, "one suite, over all backends"},
 	"cni/links":                   {nil, []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"}, "one of the seams; knows neither the switch nor who chose"},
@@ -61,14 +61,20 @@ var rules = map[string]rule{
 		"the only importer of etcd",
 	},
 	"restconf/stream": {nil, nil, "between who has streams and who serves them; a leaf"},
-	"restconf/xpath":  {[]string{"yang"}, nil, "judges data; knows neither streams nor HTTP"},
+	"restconf/access": {
+		nil,
+		[]string{"golang.org/x/crypto/bcrypt", "golang.org/x/crypto/argon2", "github.com/prometheus/client_golang"},
+		"tells who asks; knows neither trees nor the datastore",
+	},
+	"restconf/openapi": {[]string{"yang"}, nil, "writes documents about the schema; knows neither data nor HTTP"},
+	"restconf/xpath":   {[]string{"yang"}, nil, "judges data; knows neither streams nor HTTP"},
 	"coe/agentstream": {
 		[]string{"coe", "mapping/netvirt", "restconf/stream"}, nil,
 		"turns what was chosen into what agents are told; knows neither the datastore nor HTTP",
 	},
 	"restconf": {
-		[]string{"coe", "dhcppool", "yang", "restconf/datastore", "restconf/stream", "restconf/xpath"},
-		[]string{"github.com/gorilla/mux", "golang.org/x/crypto/bcrypt"},
+		[]string{"coe", "dhcppool", "yang", "restconf/access", "restconf/datastore", "restconf/openapi", "restconf/stream", "restconf/xpath"},
+		[]string{"github.com/gorilla/mux", "github.com/coder/websocket"},
 		"writes the datastore; reads status through its own small interface",
 	},
 }

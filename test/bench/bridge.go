@@ -7,7 +7,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
-	"github.com/coe-bridge/coe-bridge/restconf"
+	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 )
 
@@ -28,12 +28,8 @@ type running struct {
 
 // open puts a bridge together over a data folder; run runs it.
 func (b *bench) open(ctx context.Context, dir string, backend bridge.BackendConfig) (*running, error) {
-	users, err := restconf.OpenPasswords(b.usersFile, b.log)
-	if err != nil {
-		return nil, err
-	}
 	made, err := bridge.New(ctx, bridge.Config{
-		HTTP:      bridge.HTTPConfig{Listen: "127.0.0.1:0", Auth: users},
+		HTTP:      bridge.HTTPConfig{Listen: "127.0.0.1:0", Access: access.Config{UsersFile: b.usersFile}},
 		Datastore: datastore.Config{Dir: dir},
 		Backend:   backend, Mapping: settings, Log: b.log,
 	})

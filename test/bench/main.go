@@ -20,7 +20,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/coe-bridge/coe-bridge/restconf"
+	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/test/figures"
 	"github.com/coe-bridge/coe-bridge/test/serve"
 )
@@ -105,9 +105,9 @@ func newBench() (*bench, error) {
 		begun: time.Now(), dir: dir, usersFile: filepath.Join(dir, "users"),
 		log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
-	hash, err := restconf.HashPassword(password)
+	hash, err := access.HashPassword(password, access.Bcrypt)
 	if err == nil {
-		err = os.WriteFile(b.usersFile, []byte(user+":"+hash+"\n"), 0o600)
+		err = os.WriteFile(b.usersFile, []byte(user+":writer:"+hash+"\n"), 0o600)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("write the file of users: %w", err), os.RemoveAll(dir))

@@ -28,7 +28,7 @@ func measureLarge(ctx context.Context, b *bench) (all []figures.Figure, err erro
 		return nil, err
 	}
 	start := func() (*bridge, error) {
-		return startBridge(ctx, b, api.kubeconfig, nb.Endpoint(), dir, unlimited)
+		return startBridge(ctx, b, api.kubeconfig, nb.Endpoint(), onFolder(dir), unlimited)
 	}
 	b.say("50,000 pods, 1,000 nodes, 5,000 services: choosing and writing all that there is to choose and to write")
 	if err := api.settle(ctx, b, start); err != nil {

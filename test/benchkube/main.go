@@ -20,14 +20,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/coe-bridge/coe-bridge/restconf"
+	"github.com/coe-bridge/coe-bridge/restconf/access"
+	"github.com/coe-bridge/coe-bridge/test/etcd"
 	"github.com/coe-bridge/coe-bridge/test/figures"
 	"github.com/coe-bridge/coe-bridge/test/serve"
 )
-
-// The credentials of every bridge that is measured; they are kept as bcrypt
-// hashes, as in production.
-const user, password = "admin", "admin"
 
 // measurements in the order of the table.
 var measurements = []struct {
@@ -39,6 +36,7 @@ var measurements = []struct {
 	{"annotate", measureAnnotations},
 	{"churn", measureChurn},
 	{"restart", measureRestart},
+	{"takeover", measureTakeOver},
 	{"large", measureLarge},
 }
 
@@ -46,9 +44,17 @@ var measurements = []struct {
 var errOutside = errors.New("a figure is outside its bound")
 
 func main() {
+	if served, err := etcd.Serve(); served {
+		exit(err)
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx)
 	stop()
+	exit(err)
+}
+
+func exit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "benchkube:", err)
 		os.Exit(1)
@@ -110,11 +116,12 @@ func newBench(ctx context.Context, program string) (*bench, error) {
 }
 
 func (b *bench) prepare(ctx context.Context) error {
-	hash, err := restconf.HashPassword(password)
+	// A bcrypt hash, as in production.
+	hash, err := access.HashPassword(serve.Password, access.Bcrypt)
 	if err != nil {
 		return fmt.Errorf("hash the password: %w", err)
 	}
-	if err := os.WriteFile(b.usersFile, []byte(user+":"+hash+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(b.usersFile, []byte(serve.User+":writer:"+hash+"\n"), 0o600); err != nil {
 		return fmt.Errorf("write the file of users: %w", err)
 	}
 	b.say("building the bridge, and a controller that does nothing to compare it with")

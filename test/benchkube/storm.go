@@ -94,7 +94,7 @@ func (w *world) observe(ctx context.Context, br *bridge) (o *observer, err error
 }
 
 func (o *observer) stop() {
-	o.told.stop()
+	o.told.Stop()
 	o.rows.stop()
 	o.pods.stop()
 }

@@ -76,5 +76,5 @@ func (w *world) close() error {
 
 // start starts a bridge in this world. It annotates so many pods a second.
 func (w *world) start(ctx context.Context, annotateQPS string) (*bridge, error) {
-	return startBridge(ctx, w.bench, w.plane.Kubeconfig(), w.nb.Endpoint(), w.dir, annotateQPS)
+	return startBridge(ctx, w.bench, w.plane.Kubeconfig(), w.nb.Endpoint(), onFolder(w.dir), annotateQPS)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/restconf"
+	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 	"github.com/coe-bridge/coe-bridge/test/serve"
 )
@@ -58,7 +59,7 @@ func Start(t testing.TB, options ...Option) *Bridge {
 	b.cfg = bridge.Config{
 		HTTP: bridge.HTTPConfig{
 			Listen: "127.0.0.1:0",
-			Auth:   restconf.FixedUsers{User: Password},
+			Access: access.Config{Users: restconf.FixedUsers{User: Password}},
 		},
 		Datastore:  datastore.Config{Dir: t.TempDir()},
 		Backend:    bridge.BackendConfig{Name: "memory"},

@@ -63,9 +63,13 @@ func list(ctx context.Context, c kubernetes.Interface) (*fresh, error) {
 	return f, nil
 }
 
+func hasNetwork(p *corev1.Pod) bool {
+	return !p.Spec.HostNetwork && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+}
+
 // node is the address of a pod's node; zero where the pod is to have no network.
 func (f *fresh) node(p *corev1.Pod) netip.Addr {
-	if p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+	if !hasNetwork(p) {
 		return netip.Addr{}
 	}
 	if a, found := f.nodes[p.Spec.NodeName]; found {
@@ -73,6 +77,29 @@ func (f *fresh) node(p *corev1.Pod) netip.Addr {
 	}
 	a, _ := netip.ParseAddr(p.Status.HostIP) // zero for none
 	return a
+}
+
+// mapped are the uids of the pods that are to have a network, and whose node is known.
+func (f *fresh) mapped() map[string]bool {
+	uids := map[string]bool{}
+	for i := range f.pods {
+		if f.node(&f.pods[i]).IsValid() {
+			uids[string(f.pods[i].UID)] = true
+		}
+	}
+	return uids
+}
+
+// stranded are the uids of the pods that are to have a network, and whose node is not
+// known. They keep the addresses that they have.
+func (f *fresh) stranded() map[string]bool {
+	uids := map[string]bool{}
+	for i := range f.pods {
+		if p := &f.pods[i]; hasNetwork(p) && !f.node(p).IsValid() {
+			uids[string(p.UID)] = true
+		}
+	}
+	return uids
 }
 
 // wanted are the rows that the cluster calls for, a line each, with the addresses
@@ -95,7 +122,11 @@ func (f *fresh) wanted(leases []lease) ([]string, error) {
 			errs = append(errs, w.pod(&f.pods[i], node, chassis))
 		}
 	}
+	stranded := f.stranded()
 	for uid, l := range w.leases {
+		if stranded[uid] {
+			continue
+		}
 		errs = append(errs, fmt.Errorf("lease of %s (%s) is of no pod that needs one", l.Name, uid))
 	}
 	for i := range f.services {

@@ -15,7 +15,7 @@ import (
 
 // outage is how long the API server is away. All that a bridge waits for has taken
 // its longest by then.
-const outage = 10 * time.Second
+const outage = 30 * time.Second
 
 // TestOutages takes away, from a bridge that has pods and services, the API server,
 // the history of its etcd, the bridge itself, and what the bridge remembers.

@@ -195,7 +195,8 @@ func (w *world) exact(t *testing.T, r running) error {
 	if err != nil {
 		return err
 	}
-	want, err := f.wanted(r.leases())
+	leases := r.leases()
+	want, err := f.wanted(leases)
 	if err != nil {
 		return shortened(err)
 	}
@@ -204,7 +205,7 @@ func (w *world) exact(t *testing.T, r running) error {
 		return err
 	}
 	got, err := now.lines()
-	return shortened(errors.Join(err, difference(want, got)))
+	return shortened(errors.Join(err, difference(want, got), told(w.agents.Records(), leases, f.mapped())))
 }
 
 // difference tells which lines are missing, and which are too many.
@@ -238,10 +239,11 @@ func shortened(err error) error {
 	return fmt.Errorf("%s … and %d bytes more", text[:most], len(text)-most)
 }
 
-// awaitExact waits until the database is as the cluster calls for, and the bridge
-// says so.
+// awaitExact waits until the database is as the cluster calls for, the bridge says so,
+// and the agents were told of it.
 func (w *world) awaitExact(t *testing.T, r running, within time.Duration) {
 	t.Helper()
+	w.agents.At(r.URL())
 	bridgetest.Await(t, interval*10, within, "the rows that the cluster calls for", func() error {
 		return errors.Join(w.exact(t, r), r.inSync())
 	})

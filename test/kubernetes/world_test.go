@@ -20,6 +20,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
+	"github.com/coe-bridge/coe-bridge/test/agents"
 	"github.com/coe-bridge/coe-bridge/test/bridgetest"
 	kubetest "github.com/coe-bridge/coe-bridge/test/kube"
 	"github.com/coe-bridge/coe-bridge/test/ovsdb"
@@ -39,23 +40,38 @@ func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
 // podPool is the pool of most tests.
 var podPool = netip.MustParsePrefix("10.32.0.0/14")
 
-// world is a cluster, a northbound database, and bridges between the two.
+// world is a cluster, a northbound database, bridges between the two, and agents that
+// follow the nodes' streams throughout, at one bridge after the other.
 type world struct {
 	*kubetest.ControlPlane
-	nb   *ovsdb.Server
-	rows rows
+	nb     *ovsdb.Server
+	rows   rows
+	agents *agents.Streams
 }
 
 // newWorld starts a cluster with nodes and namespaces, and an empty database.
 func newWorld(t *testing.T, config kubetest.Config, nodes, namespaces int) *world {
 	t.Helper()
-	w := &world{ControlPlane: kubetest.ForTest(t, config)}
+	w := &world{ControlPlane: kubetest.ForTest(t, config), agents: agents.New(nodeAddresses(nodes), nil)}
+	t.Cleanup(w.agents.Stop)
 	_, err := w.MakeNodes(t.Context(), nodes)
 	require.NoError(t, err)
 	_, err = w.MakeNamespaces(t.Context(), namespaces)
 	require.NoError(t, err)
 	w.newBackend(t)
 	return w
+}
+
+// furtherNodes are those beside its first that a test may make.
+const furtherNodes = 16
+
+// nodeAddresses are the addresses of a world's nodes.
+func nodeAddresses(nodes int) []netip.Addr {
+	var all []netip.Addr
+	for n := range nodes + furtherNodes {
+		all = append(all, kubetest.NodeAddress(n))
+	}
+	return all
 }
 
 // newBackend gives the world an empty database of the test's.
@@ -73,7 +89,9 @@ type running struct{ *bridgetest.Bridge }
 func (w *world) serve(t *testing.T, options ...bridgetest.Option) running {
 	t.Helper()
 	all := []bridgetest.Option{bridgetest.OVN(w.nb.Endpoint()), withPools(t, podPool.String()), w.watched(t, w.Kubeconfig())}
-	return running{bridgetest.Start(t, append(all, options...)...)}
+	b := running{bridgetest.Start(t, append(all, options...)...)}
+	w.agents.At(b.URL())
+	return b
 }
 
 // watched has a bridge watch the cluster by a kubeconfig.
@@ -161,12 +179,15 @@ func (r running) hasProblem(name, reason string) error {
 
 // lease is an entry of coe-status:leases.
 type lease struct {
-	PodUID    string       `json:"pod-uid"`
-	Name      string       `json:"interface-name"`
-	Node      netip.Addr   `json:"node"`
-	MAC       string       `json:"mac-address"`
-	Addresses []netip.Addr `json:"ip-address"`
-	Released  string       `json:"released"`
+	PodUID       string       `json:"pod-uid"`
+	InterfaceUID string       `json:"interface-uid"`
+	Namespace    string       `json:"namespace"`
+	Pod          string       `json:"pod"`
+	Name         string       `json:"interface-name"`
+	Node         netip.Addr   `json:"node"`
+	MAC          string       `json:"mac-address"`
+	Addresses    []netip.Addr `json:"ip-address"`
+	Released     string       `json:"released"`
 }
 
 func (r running) leases() []lease {

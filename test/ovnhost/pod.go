@@ -52,27 +52,24 @@ func (l *Lab) plug(ctx context.Context, p Pod) error {
 	if err := l.addNamespace(ctx, namespace); err != nil {
 		return err
 	}
-	if err := l.addLinks(namespace, p); err != nil {
+	if err := l.addLinks(ctx, namespace, p); err != nil {
 		return err
-	}
-	// The userspace datapath drops TCP whose checksums were left to the card.
-	if _, err := output(ctx, "ip", "netns", "exec", namespace, "ethtool", "-K", hostLink, "tx", "off"); err != nil {
-		return fmt.Errorf("turn checksum offload off: %w", err)
 	}
 	return host.addPort(ctx, p)
 }
 
 // addLinks makes the pod's pair of links as the CNI plugin does.
-func (l *Lab) addLinks(pod string, p Pod) error {
+func (l *Lab) addLinks(ctx context.Context, pod string, p Pod) error {
 	pair := links.Pair{
-		Port: p.PortName, Name: hostLink, MAC: p.MAC, MTU: p.MTU, Address: p.Address, Gateway: p.Gateway,
+		Port: p.PortName, Name: hostLink, MAC: p.MAC, MTU: p.MTU,
+		Addresses: []netip.Prefix{p.Address}, Routes: links.DefaultRoutes(p.Address, p.Gateway), SoftwareChecksums: true,
 	}
 	if pair.MTU == 0 {
 		pair.MTU = defaultMTU
 	}
 	return inNamespaces(func(node, inPod netns.NsHandle) error {
 		pair.Node, pair.Pod = node, inPod
-		return links.Add(pair)
+		return links.Add(ctx, pair)
 	}, l.Namespace(p.Host), pod)
 }
 

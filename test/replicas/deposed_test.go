@@ -17,7 +17,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/ovsdb"
 )
 
-// The rounds of TestDeposedLeader: a stop each, at a random moment of a heavy load.
+// The rounds of deposed: a stop each, at a random moment of a heavy load.
 const (
 	stopRounds  = 4
 	stopSeed    = 20261121
@@ -33,55 +33,93 @@ const stepsDown = "this bridge leads no more"
 // fenced is what one says then whose write was refused.
 const fenced = "a write was refused"
 
-// TestDeposedLeader halts the leader in the middle of its work. The other one takes
-// over, deletes pods and gives their addresses to others. When the first one goes on
-// it changes nothing any more, and looks on, until it is its turn again.
+// TestDeposedLeader halts the leader in the middle of its work, again and again, until
+// the other one has taken over.
 func TestDeposedLeader(t *testing.T) {
-	nb, e := ovsdb.Start(t), startEtcd(t, 1)
-	// A pool that is small enough for addresses to be given again.
-	all := startReplicas(t, 2, e, nb, "--address-reuse-delay", "1s")
-	putPool(all[0], "10.42.0.0/19")
-	random := rand.New(rand.NewPCG(stopSeed, 0))
-	leader, other := all[0], all[1]
-	var loads []*load
+	d := startDeposed(t)
 	for round := range stopRounds {
-		var stop []func()
-		for range stopWriters {
-			l := newLoad(other, stopSeed, len(loads)*10000, stopPace)
-			loads = append(loads, l)
-			stop = append(stop, l.start(t))
-		}
-		unfinished := haltMidway(leader, other, nb, random)
-		said := leader.Log().Len()
-		halted := time.Now()
-		await(t, patience, "the other one leads", func() error { return other.leads(true) })
-		for _, s := range stop {
+		d.round(round, 0)
+	}
+	d.leader.Kill()
+	await(t, patience, "the one that is left leads", func() error { return d.other.leads(true) })
+	d.other.awaitSync()
+	requireExact(t, d.other, d.nb, requireSaid(t, d.other, d.loads...))
+}
+
+// TestLeaderIsHaltedForAMinute: that is longer than all that a leader and its servers
+// wait for of each other.
+func TestLeaderIsHaltedForAMinute(t *testing.T) {
+	t.Parallel()
+	startDeposed(t).round(0, time.Minute)
+}
+
+// deposed are two replicas, of which the leader is halted in the middle of its work.
+// The other one takes over, deletes pods and gives their addresses to others. When the
+// first one goes on it changes nothing any more, and looks on, until it is its turn
+// again.
+type deposed struct {
+	t             *testing.T
+	nb            *ovsdb.Server
+	etcd          *cluster
+	leader, other *replica
+	random        *rand.Rand
+	loads         []*load
+}
+
+func startDeposed(t *testing.T) *deposed {
+	t.Helper()
+	d := &deposed{t: t, nb: ovsdb.Start(t), etcd: startEtcd(t, 1), random: rand.New(rand.NewPCG(stopSeed, 0))}
+	// A pool that is small enough for addresses to be given again.
+	all := startReplicas(t, 2, d.etcd, d.nb, "--address-reuse-delay", "1s")
+	d.leader, d.other = all[0], all[1]
+	putPool(d.leader, "10.42.0.0/19")
+	return d
+}
+
+// round halts the leader for at least so long. Then the other one is the leader.
+func (d *deposed) round(n int, atLeast time.Duration) {
+	t := d.t
+	t.Helper()
+	stop := d.load()
+	unfinished := haltMidway(d.leader, d.other, d.nb, d.random)
+	said := d.leader.Log().Len()
+	halted := time.Now()
+	await(t, patience, "the other one leads", func() error { return d.other.leads(true) })
+	stop()
+	deleteHalf(t, d.other, d.loads)
+	d.other.awaitSync()
+	await(t, patience, "addresses have rested", func() error { return noneRests(d.other) })
+	pods := requireSaid(t, d.other, d.loads...)
+	requireExact(t, d.other, d.nb, pods)
+	elapse(atLeast - time.Since(halted))
+
+	before := written(t, d.etcd, d.nb)
+	d.leader.Signal(syscall.SIGCONT)
+	await(t, patience, "the first one looks on", func() error { return d.leader.leads(false) })
+	require.True(t, d.leader.Log().Says(said, stepsDown), "it says so")
+	d.leader.awaitSync() // it has read what is there
+	requireExact(t, d.leader, d.nb, pods)
+	require.Equal(t, before, written(t, d.etcd, d.nb), "what the deposed leader wrote, in round %d", n)
+	for _, tree := range trees {
+		await(t, patience, "both answer alike", func() error { return sameTree(t, d.other, d.leader, tree) })
+	}
+	t.Logf("round %d: halted for %s, with %d of the leases not written to the database", n, time.Since(halted).Round(time.Millisecond), unfinished)
+	d.leader, d.other = d.other, d.leader
+}
+
+// load has pods put and deleted through the other one, until stop is called.
+func (d *deposed) load() (stop func()) {
+	var stops []func()
+	for range stopWriters {
+		l := newLoad(d.other, stopSeed, len(d.loads)*10000, stopPace)
+		d.loads = append(d.loads, l)
+		stops = append(stops, l.start(d.t))
+	}
+	return func() {
+		for _, s := range stops {
 			s()
 		}
-		deleteHalf(t, other, loads)
-		other.awaitSync()
-		await(t, patience, "addresses have rested", func() error { return noneRests(other) })
-		pods := requireSaid(t, other, loads...)
-		requireExact(t, other, nb, pods)
-
-		before := written(t, e, nb)
-		leader.Signal(syscall.SIGCONT)
-		await(t, patience, "the first one looks on", func() error { return leader.leads(false) })
-		require.True(t, leader.Log().Says(said, stepsDown), "it says so")
-		leader.awaitSync() // it has read what is there
-		requireExact(t, leader, nb, pods)
-		require.Equal(t, before, written(t, e, nb), "what the deposed leader wrote, in round %d", round)
-		for _, tree := range trees {
-			await(t, patience, "both answer alike", func() error { return sameTree(t, other, leader, tree) })
-		}
-		t.Logf("round %d: halted for %s, with %d of the leases not written to the database", round, time.Since(halted).Round(time.Millisecond), unfinished)
-		leader, other = other, leader
 	}
-
-	leader.Kill()
-	await(t, patience, "the one that is left leads", func() error { return other.leads(true) })
-	other.awaitSync()
-	requireExact(t, other, nb, requireSaid(t, other, loads...))
 }
 
 // TestLeaderThatDoesNotKnow: the leader's election key is gone, and the leader, whose
@@ -167,7 +205,7 @@ func noneRests(r *replica) error {
 
 // written is all that the leaders' writes leave: the records and their revisions, and
 // the journal of the northbound database, which grows with each transaction.
-func written(t *testing.T, e *etcd, nb *ovsdb.Server) []string {
+func written(t *testing.T, e *cluster, nb *ovsdb.Server) []string {
 	t.Helper()
 	var all []string
 	records, err := e.client().Get(t.Context(), recordsPrefix, clientv3.WithPrefix())

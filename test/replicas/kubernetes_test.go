@@ -21,7 +21,7 @@ import (
 type clustered struct {
 	t     *testing.T
 	plane *kube.ControlPlane
-	etcd  *etcd
+	etcd  *cluster
 	nb    *ovsdb.Server
 	proxy *proxy
 	all   []*replica // the first leads at the beginning
@@ -46,7 +46,7 @@ func startClustered(t *testing.T, lag time.Duration) *clustered {
 	c.proxy = p
 	for i, k := range []string{c.plane.Kubeconfig(), kubeconfig} {
 		r := startReplica(t, fmt.Sprintf("replica %d", i), "--kubeconfig", k, "--pool", "10.32.0.0/14", "--annotate-qps", "0",
-			"--etcd-endpoints", strings.Join(c.etcd.endpoints(), ","), "--backend", "ovn", "--ovn-nb", c.nb.Endpoint())
+			"--etcd-endpoints", strings.Join(c.etcd.Endpoints(), ","), "--backend", "ovn", "--ovn-nb", c.nb.Endpoint())
 		c.all = append(c.all, r)
 		await(t, patience, r.name+" knows all", func() error { return r.heardAll() })
 	}

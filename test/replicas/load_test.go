@@ -2,7 +2,6 @@ package replicas
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/coe-bridge/coe-bridge/test/ovsdb"
 )
@@ -214,72 +212,4 @@ func ports(t *testing.T, nb *ovsdb.Server, columns string) []string {
 	t.Helper()
 	out := nb.NBCtl(t, "--format=csv", "--data=bare", "--no-headings", "--columns="+columns, "find", "Logical_Switch_Port", `type=""`)
 	return slices.DeleteFunc(strings.Split(strings.TrimSpace(out), "\n"), func(line string) bool { return line == "" })
-}
-
-// registry watches the leases in etcd itself: no address is given twice, and none of
-// a living pod is changed.
-type registry struct {
-	cancel context.CancelFunc
-	done   chan struct{}
-	wrong  []string
-	events int
-}
-
-const (
-	recordsPrefix  = "/coe-bridge/v1/records/"
-	leasePrefix    = recordsPrefix + "chosen/lease/"
-	electionPrefix = "/coe-bridge/v1/election/"
-)
-
-// watchLeases watches until end is called.
-func watchLeases(t *testing.T, e *etcd) *registry {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	g := &registry{cancel: cancel, done: make(chan struct{})}
-	events := e.client().Watch(ctx, leasePrefix, clientv3.WithPrefix(), clientv3.WithRev(1))
-	go func() {
-		defer close(g.done)
-		holder, given := map[netip.Addr]string{}, map[string]netip.Addr{}
-		for answer := range events {
-			for _, event := range answer.Events {
-				g.events++
-				g.note(event, holder, given)
-			}
-		}
-	}()
-	return g
-}
-
-func (g *registry) note(event *clientv3.Event, holder map[netip.Addr]string, given map[string]netip.Addr) {
-	var l struct {
-		PodUID    string `json:"pod-uid"`
-		Addresses []struct {
-			Address netip.Addr `json:"address"`
-		} `json:"addresses"`
-	}
-	if event.Type == clientv3.EventTypeDelete {
-		return // an address that rests for longer than the test is not given again
-	}
-	if err := json.Unmarshal(event.Kv.Value, &l); err != nil {
-		g.wrong = append(g.wrong, err.Error())
-		return
-	}
-	for _, a := range l.Addresses {
-		if other := holder[a.Address]; other != "" && other != l.PodUID {
-			g.wrong = append(g.wrong, fmt.Sprintf("%s was %s's and is %s's", a.Address, other, l.PodUID))
-		}
-		if before, found := given[l.PodUID]; found && before != a.Address {
-			g.wrong = append(g.wrong, fmt.Sprintf("%s had %s and has %s", l.PodUID, before, a.Address))
-		}
-		holder[a.Address], given[l.PodUID] = l.PodUID, a.Address
-	}
-}
-
-// end requires that all was right.
-func (g *registry) end(t *testing.T) {
-	t.Helper()
-	g.cancel()
-	<-g.done
-	require.Positive(t, g.events)
-	require.Empty(t, g.wrong)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/test/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/etcd"
 	"github.com/coe-bridge/coe-bridge/test/ovsdb"
 )
 
@@ -25,13 +26,13 @@ func TestEtcdIsAway(t *testing.T) {
 	all := startReplicas(t, 2, e, nb)
 	putPool(all[0], "10.42.0.0/16")
 	all[0].change(http.MethodPut, podPath(0), podBody(0))
-	server := e.members[0]
+	server := e.Members[0]
 	pods := map[string]int{podUID(0): 0}
 	for n, way := range []struct {
 		name      string
 		away, fix func()
 	}{
-		{"killed", func() { e.kill(server) }, func() { e.start(server) }},
+		{"killed", func() { server.Kill() }, func() { require.NoError(t, server.Start()) }},
 		{"halted", signalling(t, server, syscall.SIGSTOP), signalling(t, server, syscall.SIGCONT)},
 	} {
 		way.away()
@@ -67,8 +68,8 @@ func TestEtcdIsAway(t *testing.T) {
 	}
 }
 
-func signalling(t *testing.T, m *member, s syscall.Signal) func() {
-	return func() { require.NoError(t, m.cmd.Process.Signal(s)) }
+func signalling(t *testing.T, m *etcd.Member, s syscall.Signal) func() {
+	return func() { require.NoError(t, m.Signal(s)) }
 }
 
 // oneLeads is nil when exactly one does.
@@ -91,6 +92,7 @@ func oneLeads(all []*replica) error {
 
 // TestEtcdHasAnotherLeader kills the leading member of a cluster of three under load.
 func TestEtcdHasAnotherLeader(t *testing.T) {
+	t.Parallel()
 	nb, e := ovsdb.Start(t), startEtcd(t, 3)
 	all := startReplicas(t, 2, e, nb, addressesRest...)
 	putPool(all[0], "10.42.0.0/16")
@@ -98,7 +100,7 @@ func TestEtcdHasAnotherLeader(t *testing.T) {
 	l := newLoad(all[1], 5, 0, loadPace)
 	stop := l.start(t)
 	await(t, patience, "the load has reached the database", func() error { return rowSince(t, nb, 20) })
-	e.kill(e.leader())
+	e.leader().Kill()
 	first := l.number()
 	await(t, patience, "a row of a pod that came after", func() error { return rowSince(t, nb, first) })
 	stop()
@@ -112,6 +114,7 @@ func TestEtcdHasAnotherLeader(t *testing.T) {
 
 // TestDataFolderOfAnother: the folder of an embedded etcd has one process.
 func TestDataFolderOfAnother(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	startReplica(t, "the first", "--data-dir", dir)
 	out, err := exec.CommandContext(t.Context(), bridgetest.Program(t), "serve", "--dev", "--listen", "127.0.0.1:0", "--data-dir", dir).CombinedOutput()
@@ -123,6 +126,7 @@ func TestDataFolderOfAnother(t *testing.T) {
 // on one northbound database do not undo each other's work: the first one keeps it,
 // until an operator gives it to the other.
 func TestDatabaseOfAnother(t *testing.T) {
+	t.Parallel()
 	nb := ovsdb.Start(t)
 	onNB := []string{"--backend", "ovn", "--ovn-nb", nb.Endpoint()}
 	first := startReplica(t, "the first", onNB...)

@@ -45,9 +45,9 @@ func startReplica(t *testing.T, name string, args ...string) *replica {
 
 // startReplicas starts several on one etcd and one northbound database, one after the
 // other. One of them leads when it returns, the first.
-func startReplicas(t *testing.T, n int, e *etcd, nb *ovsdb.Server, args ...string) []*replica {
+func startReplicas(t *testing.T, n int, e *cluster, nb *ovsdb.Server, args ...string) []*replica {
 	t.Helper()
-	args = append(args, "--etcd-endpoints", strings.Join(e.endpoints(), ","), "--backend", "ovn", "--ovn-nb", nb.Endpoint())
+	args = append(args, "--etcd-endpoints", strings.Join(e.Endpoints(), ","), "--backend", "ovn", "--ovn-nb", nb.Endpoint())
 	var all []*replica
 	for i := range n {
 		all = append(all, startReplica(t, fmt.Sprintf("replica %d", i), args...))

@@ -28,6 +28,7 @@ var trees = []string{
 // TestEveryReplicaServes: one leads, and whichever is asked, what is written is done
 // and what is read is the same.
 func TestEveryReplicaServes(t *testing.T) {
+	t.Parallel()
 	nb, e := ovsdb.Start(t), startEtcd(t, 1)
 	all := startReplicas(t, 3, e, nb)
 	putPool(all[1], "10.42.0.0/16")

@@ -95,11 +95,10 @@ func (p *Process) Listed(resource string) (time.Time, error) {
 	return at, nil
 }
 
-// Leads tells whether the bridge has been elected. Before that, it asks the backend
-// for whoever asks for its status.
-func (p *Process) Leads() bool {
-	_, found := p.log.first(func(l line) bool { return l.Msg == "this bridge leads" })
-	return found
+// Elected is when the bridge began to lead; found is false if it has not yet. Before
+// that, it asks the backend for whoever asks for its status.
+func (p *Process) Elected() (at time.Time, found bool) {
+	return p.log.first(func(l line) bool { return l.Msg == "this bridge leads" })
 }
 
 // Signal sends the bridge a signal.

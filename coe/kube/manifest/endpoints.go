@@ -51,8 +51,7 @@ func (m *Set) selected(s *corev1.Service) []*corev1.Pod {
 	selector := labels.SelectorFromSet(s.Spec.Selector)
 	var pods []*corev1.Pod
 	for _, p := range m.Pods {
-		finished := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-		if p.Namespace == s.Namespace && !finished && selector.Matches(labels.Set(p.Labels)) {
+		if p.Namespace == s.Namespace && !kube.Finished(p) && selector.Matches(labels.Set(p.Labels)) {
 			pods = append(pods, p)
 		}
 	}

@@ -42,12 +42,9 @@ func (m *Set) nodeAddresses() map[string]netip.Addr {
 	return addresses
 }
 
-// onNode is what a pod says. Its node's address is that of its Node object, else
-// what its status says; zero where neither is known.
+// onNode is what a pod says, with the address of its node.
 func onNode(p *corev1.Pod, nodes map[string]netip.Addr) *coe.Pod {
 	pod := kube.Pod(p)
-	if addr := nodes[p.Spec.NodeName]; addr.IsValid() {
-		pod.HostIP = addr
-	}
+	pod.HostIP = kube.HostIP(nodes, pod.NodeName, pod.HostIP)
 	return pod
 }

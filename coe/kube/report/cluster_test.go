@@ -162,7 +162,8 @@ func (b *bridge) check(t assert.TestingT, c *cluster.ControlPlane, namespace str
 		return
 	}
 	for _, p := range pods.Items {
-		all, err := report.Decode(p.Annotations[kube.InterfacesAnnotation])
+		var all []report.Interface
+		err := json.Unmarshal([]byte(p.Annotations[kube.InterfacesAnnotation]), &all)
 		if !assert.NoError(t, err) || !assert.Len(t, all, 1, p.Name) {
 			return
 		}

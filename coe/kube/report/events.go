@@ -238,8 +238,7 @@ func (e *events) sent(key objectKey, s saying, event *corev1.Event, err error) (
 		o.told(s, event, now)
 	case gone, rejected:
 		e.trouble.over()
-		e.log.Warn("the API server does not take an event", "namespace", key.namespace, "name", s.ref.Name, "reason", s.reason, "err", err)
-		e.counter.WithLabelValues("dropped").Inc()
+		e.drop(s, failure, err)
 		o.told(s, nil, now)
 	default:
 		e.trouble.add(failure, err)
@@ -250,6 +249,17 @@ func (e *events) sent(key objectKey, s saying, event *corev1.Event, err error) (
 	}
 	e.mark(key) // there may be more to tell
 	return 0
+}
+
+// drop notes that the API server will never take a saying. What it is about may be
+// gone, or its namespace on the way out: that happens every day.
+func (e *events) drop(s saying, f failure, err error) {
+	log := e.log.Warn
+	if f == gone {
+		log = e.log.Debug
+	}
+	log("the API server does not take an event", "namespace", s.ref.Namespace, "name", s.ref.Name, "reason", s.reason, "err", err)
+	e.counter.WithLabelValues("dropped").Inc()
 }
 
 // next is what is to be told of an object now, if anything, or after what time that

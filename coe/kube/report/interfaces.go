@@ -6,7 +6,6 @@ import (
 	"net/netip"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/kube"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -61,16 +60,4 @@ func Encode(all []Interface) string {
 		panic(fmt.Sprintf("report: encode interfaces: %v", err))
 	}
 	return string(value)
-}
-
-// Decode reads what Encode has made. Members that it does not know are skipped.
-func Decode(value string) ([]Interface, error) {
-	if value == "" {
-		return nil, nil
-	}
-	var all []Interface
-	if err := json.Unmarshal([]byte(value), &all); err != nil {
-		return nil, fmt.Errorf("read annotation %s: %w", kube.InterfacesAnnotation, err)
-	}
-	return all, nil
 }

@@ -3,11 +3,13 @@ package ovn_test
 import (
 	"fmt"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/nbcopy"
 	testdb "github.com/coe-bridge/coe-bridge/test/ovsdb"
@@ -19,7 +21,7 @@ func bulk(pods, nodes, namespaces int) []netvirt.Object {
 	for n := range pods {
 		node, ns := n%nodes, n/nodes%namespaces
 		namespace := fmt.Sprintf("namespace-%d", ns)
-		elan := netvirt.ELANName(netip.AddrFrom4([4]byte{192, 168, 0, byte(10 + node)}), namespace)
+		elan := netvirt.ELANName(netip.AddrFrom4([4]byte{192, 168, byte(node / 250), byte(10 + node%250)}), namespace)
 		name, uid := fmt.Sprintf("%s:pod-%d", namespace, n), fmt.Sprintf("1f0e1ac6-0000-4000-8000-%012d", n)
 		subnet := netvirt.Subnet{
 			ELAN: elan, VPN: namespace, Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(ns), byte(node), 0}), 24),
@@ -81,6 +83,57 @@ func BenchmarkRead(b *testing.B) {
 		require.NoError(b, err)
 		require.Len(b, have, len(model))
 	}
+}
+
+// services are the objects of services with two endpoints each, in namespaces of
+// bulk in turn.
+func services(count, namespaces int) []netvirt.Object {
+	var objects []netvirt.Object
+	for n := range count {
+		namespace, uid := fmt.Sprintf("namespace-%d", n%namespaces), fmt.Sprintf("2f0e1ac6-0000-4000-8000-%012d", n)
+		endpoint := func(last byte) netip.AddrPort {
+			return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(n % namespaces), byte(n), last}), 8080)
+		}
+		objects = append(objects, netvirt.Service{UID: uid, Namespace: namespace, Name: fmt.Sprintf("service-%d", n)}, netvirt.ServiceVIP{
+			Service: uid, Namespace: namespace, Protocol: netvirt.TCP,
+			VIP:       netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 96, byte(n >> 8), byte(n)}), 80),
+			Endpoints: netvirt.NewEndpointList(endpoint(2), endpoint(3)),
+		})
+	}
+	return objects
+}
+
+// BenchmarkReadLarge reads 50,000 pods of 1,000 nodes and 20 namespaces, and
+// 5,000 services. "live" is what stays of it in the backend, and a few MiB
+// of the test's own.
+func BenchmarkReadLarge(b *testing.B) {
+	server := testdb.Start(b)
+	count := 0
+	func() {
+		writer := open(b, server, func(c *ovn.Config) { c.ReadTimeout = time.Minute })
+		defer writer.Close()
+		model := netvirt.Model{}
+		model.Add(bulk(50_000, 1000, 20)...)
+		model.Add(services(5000, 20)...)
+		require.NoError(b, writer.Write(b.Context(), netvirt.Diff(netvirt.Model{}, model)))
+		count = len(model)
+	}()
+	backend := open(b, server)
+	for b.Loop() {
+		have, err := backend.Read(b.Context())
+		require.NoError(b, err)
+		require.Len(b, have, count)
+	}
+	b.ReportMetric(float64(live())/(1<<20), "MiB-live")
+	runtime.KeepAlive(backend)
+}
+
+// live is how much memory is in use.
+func live() uint64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
 }
 
 // BenchmarkWriteOne writes a pod to a database that has 5,000, and deletes it.

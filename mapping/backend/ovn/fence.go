@@ -30,17 +30,18 @@ type fence struct {
 	row       string // UUID of the NB_Global row
 }
 
-// guard are the operations that a transaction begins with.
-func (f fence) guard() []ovsdb.Operation {
+// guard are the operations that a transaction begins with, in their JSON form.
+func (f fence) guard() [][]byte {
 	if f.epoch == "" {
 		return nil
 	}
-	now := 0
-	return []ovsdb.Operation{{
-		Op: ovsdb.OperationWait, Table: nb.NBGlobalTable, Timeout: &now, Until: "==", Columns: []string{"_uuid"},
-		Where: []ovsdb.Condition{ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes, f.mark())},
-		Rows:  []ovsdb.Row{{"_uuid": ovsdb.UUID{GoUUID: f.row}}},
-	}}
+	mark := map[string]string{idEpoch: f.epoch}
+	if f.datastore != "" {
+		mark[idDatastore] = f.datastore
+	}
+	b := []byte(`{"op":"wait","table":"` + nb.NBGlobalTable + `","timeout":0,"until":"==","columns":["_uuid"],"where":[["external_ids","includes",`)
+	b = append(appendMap(b, mark), `]],"rows":[{"_uuid":`...)
+	return [][]byte{append(appendUUID(b, f.row), "}]}"...)}
 }
 
 func (f fence) mark() ovsdb.OvsMap {
@@ -52,16 +53,14 @@ func (f fence) mark() ovsdb.OvsMap {
 }
 
 // claim writes our epoch into NB_Global, unless a later one is there, or one of
-// another datastore. It makes
-// the row in a database that no northd has seen yet.
+// another datastore. It makes the row in a database that no northd has seen yet.
 func (s *session) claim(ctx context.Context) error {
 	if s.fence.epoch == "" {
 		return nil
 	}
-	unfenced := &session{client: s.client, lost: s.lost}
-	results, err := unfenced.transact(ctx, []ovsdb.Operation{{
+	results, err := s.claiming(ctx, ovsdb.Operation{
 		Op: ovsdb.OperationSelect, Table: nb.NBGlobalTable, Columns: []string{"_uuid", "external_ids"},
-	}})
+	})
 	if err != nil {
 		return fmt.Errorf("read epoch: %w", err)
 	}
@@ -69,7 +68,7 @@ func (s *session) claim(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	results, err = unfenced.transact(ctx, ops)
+	results, err = s.claiming(ctx, ops...)
 	if err != nil {
 		return fmt.Errorf("claim epoch %s: %w", s.fence.epoch, err)
 	}
@@ -78,6 +77,15 @@ func (s *session) claim(ctx context.Context) error {
 	}
 	s.fence.row = row
 	return nil
+}
+
+// claiming makes a transaction over the client.
+func (s *session) claiming(ctx context.Context, ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
+	results, err := s.call(ctx, ops...)
+	if err == nil {
+		_, err = ovsdb.CheckOperationResults(results, ops)
+	}
+	return results, err
 }
 
 // take are the operations that make our epoch the database's, given the rows of
@@ -99,13 +107,14 @@ func (f fence) take(rows []ovsdb.Row) (ops []ovsdb.Operation, uuid string, err e
 		return nil, "", fmt.Errorf("claim epoch %s: epoch %s is there: %w", f.epoch, present, ErrDeposed)
 	}
 	now := 0
+	where := []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, id)}
 	return []ovsdb.Operation{
 		{
 			Op: ovsdb.OperationWait, Table: nb.NBGlobalTable, Timeout: &now, Until: "==", Columns: []string{"external_ids"},
-			Where: is(id.GoUUID), Rows: []ovsdb.Row{{"external_ids": ids}},
+			Where: where, Rows: []ovsdb.Row{{"external_ids": ids}},
 		},
 		{
-			Op: ovsdb.OperationMutate, Table: nb.NBGlobalTable, Where: is(id.GoUUID),
+			Op: ovsdb.OperationMutate, Table: nb.NBGlobalTable, Where: where,
 			Mutations: []ovsdb.Mutation{
 				*ovsdb.NewMutation("external_ids", ovsdb.MutateOperationDelete, ovsdb.OvsSet{GoSet: []any{idEpoch, idDatastore}}),
 				*ovsdb.NewMutation("external_ids", ovsdb.MutateOperationInsert, f.mark()),

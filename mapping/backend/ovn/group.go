@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -41,6 +42,14 @@ func headOf(o netvirt.Object) netvirt.Key {
 	return o.Key()
 }
 
+// headOfRef is the head of the group of an object that others refer to.
+func headOfRef(k netvirt.Key) netvirt.Key {
+	if k.Kind == netvirt.KindELANInterface || k.Kind == netvirt.KindVPNInterface {
+		k.Kind = netvirt.KindInterface
+	}
+	return k
+}
+
 // headOrder lists the kinds of heads so that a group looks up only groups
 // before it.
 var headOrder = []netvirt.Kind{
@@ -62,8 +71,8 @@ type lookup func(netvirt.Key) netvirt.Object
 
 // encode returns the rows of a group. What it looks up in other groups decides
 // about the rows too, so a change there is a reason to encode anew.
-func (c codec) encode(head netvirt.Key, objects netvirt.Model, look lookup) rowSet {
-	set := newRowSet()
+func (c codec) encode(head netvirt.Key, objects netvirt.Model, look lookup) *rowSet {
+	set := &rowSet{}
 	switch head.Kind {
 	case netvirt.KindTransit:
 		c.encodeTransit(set, head, objects)
@@ -81,27 +90,23 @@ func (c codec) encode(head netvirt.Key, objects netvirt.Model, look lookup) rowS
 	return set
 }
 
-// decode returns the objects of a group, as far as its rows tell them. It does
-// not judge the rows: those that encode would not make of the result are damaged.
-func (c codec) decode(head netvirt.Key, set rowSet) netvirt.Model {
-	var objects []netvirt.Object
-	switch head.Kind {
-	case netvirt.KindTransit:
-		objects = []netvirt.Object{netvirt.Transit{RouteTarget: head.Name}}
-	case netvirt.KindELANInstance:
-		objects = c.decodeELAN(head, set)
-	case netvirt.KindVPNInstance:
-		objects = c.decodeVPN(head, set)
-	case netvirt.KindSubnet:
-		objects = c.decodeSubnet(head, set)
-	case netvirt.KindInterface:
-		objects = c.decodePort(head, set)
-	case netvirt.KindService:
-		objects = c.decodeService(head, set)
+// decode returns the objects that a row of a group tells of; the row that tells
+// of an object has all of it. It does not judge the row: what encode would not
+// make of all objects of the group is damaged.
+func (c codec) decode(head netvirt.Key, r row) []netvirt.Object {
+	switch r := r.(type) {
+	case *nb.LogicalRouter:
+		return decodeRouter(head, r)
+	case *nb.LogicalSwitch:
+		return decodeELAN(head, r)
+	case *nb.LogicalRouterPort:
+		return decodeSubnet(head, r)
+	case *nb.LogicalSwitchPort:
+		return decodePort(head, r)
+	case *nb.LoadBalancer:
+		return decodeService(head, r)
 	}
-	m := netvirt.Model{}
-	m.Add(objects...)
-	return m
+	return nil
 }
 
 // damagedMark stands in an object that is read from damaged rows, where no
@@ -110,22 +115,23 @@ func (c codec) decode(head netvirt.Key, set rowSet) netvirt.Model {
 const damagedMark = "(damaged)"
 
 // damaged is what is read of a group whose rows another hand has changed: its
-// head, with damagedMark. A transit has no place for the mark and is not read.
-// Nothing is encoded of the result.
-func damaged(head netvirt.Key, set rowSet) (netvirt.Object, bool) {
-	ids := set.anyIDs()
+// head, as far as it is known, with damagedMark. A transit has no place for the
+// mark and is not read. Nothing is encoded of the result.
+func damaged(head netvirt.Key, known netvirt.Object) (netvirt.Object, bool) {
 	var o netvirt.Object
 	switch head.Kind {
 	case netvirt.KindELANInstance:
 		o = netvirt.ELANInstance{Name: head.Name, SegmentType: damagedMark}
 	case netvirt.KindVPNInstance:
-		o = netvirt.VPNInstance{Name: head.Name, Namespace: ids[idNamespace], RouteDistinguisher: damagedMark}
+		vpn, _ := known.(netvirt.VPNInstance)
+		o = netvirt.VPNInstance{Name: head.Name, Namespace: vpn.Namespace, RouteDistinguisher: damagedMark}
 	case netvirt.KindSubnet:
 		elan, prefix, ok := parseSubnetName(head.Name)
 		if !ok {
 			return nil, false
 		}
-		o = netvirt.Subnet{ELAN: elan, VPN: ids[idVPN], Prefix: prefix}
+		subnet, _ := known.(netvirt.Subnet)
+		o = netvirt.Subnet{ELAN: elan, VPN: subnet.VPN, Prefix: prefix}
 	case netvirt.KindInterface:
 		namespace, _, _, _ := netvirt.ParseInterfaceName(head.Name)
 		o = netvirt.Interface{Name: head.Name, Namespace: namespace, ParentInterface: damagedMark}

@@ -1,7 +1,7 @@
 package ovn
 
 import (
-	"strings"
+	"crypto/sha1"
 
 	"github.com/google/uuid"
 
@@ -60,8 +60,19 @@ type codec struct {
 // can be referred to, changed and deleted without a look at the database, and
 // an insert of what is there is refused.
 func (c codec) uuid(table string, head netvirt.Key, role string) string {
-	name := strings.Join([]string{c.owner, table, head.Kind.String(), head.Name, role}, "\x00")
-	return uuid.NewSHA1(space, []byte(name)).String()
+	var b [256]byte
+	name := append(b[:0], space[:]...)
+	for i, part := range [...]string{c.owner, table, head.Kind.String(), head.Name, role} {
+		if i > 0 {
+			name = append(name, 0)
+		}
+		name = append(name, part...)
+	}
+	hash := sha1.Sum(name)
+	id := uuid.UUID(hash[:16])
+	id[6] = id[6]&0x0f | 5<<4 // version 5 of RFC 4122, section 4.3
+	id[8] = id[8]&0x3f | 0x80
+	return id.String()
 }
 
 // mark are the external_ids of a row, to which pairs of key and value are
@@ -79,10 +90,11 @@ func (c codec) mark(head netvirt.Key, role string, pairs ...string) map[string]s
 
 // marked returns the head of the group that a row belongs to, and whether it is
 // a row of ours: one whose marks are those that its UUID was made of.
-func (c codec) marked(table, uuid string, ids map[string]string) (netvirt.Key, bool) {
+func (c codec) marked(t *table, r row) (netvirt.Key, bool) {
+	ids := t.idsOf(r)
 	kind, known := headKinds[ids[idKind]]
 	head := netvirt.Key{Kind: kind, Name: ids[idName]}
-	if !known || ids[idOwner] != c.owner || c.uuid(table, head, ids[idRole]) != uuid {
+	if !known || ids[idOwner] != c.owner || c.uuid(t.name, head, ids[idRole]) != t.uuidOf(r) {
 		return netvirt.Key{}, false
 	}
 	return head, true

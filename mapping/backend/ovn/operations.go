@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-
-	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
 // operations collects the operations of one transaction. Changes of one set are
 // coalesced, and a column that holds links is changed by mutation alone.
 type operations struct {
-	inserts, updates, deletes []ovsdb.Operation
+	inserts, updates, deletes []operation
 	mutations                 map[parent]map[string]*members
 }
 
@@ -30,43 +28,34 @@ func newOperations() *operations {
 }
 
 // become adds what turns the rows that are there into those that are wanted.
-func (o *operations) become(have, want rowSet) error {
-	for _, uuid := range sortedKeys(want.rows) {
-		r := want.rows[uuid]
+func (o *operations) become(have, want *rowSet) {
+	for _, r := range want.rows {
 		t := tableOf(r)
-		old, found := have.rows[uuid]
-		if found && sameRow(old, r) {
-			continue
-		}
-		wire, err := t.wire(r, found)
-		if err != nil {
-			return err
-		}
-		if found {
-			o.updates = append(o.updates, ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: t.name, Where: is(uuid), Row: wire})
-		} else {
-			o.inserts = append(o.inserts, ovsdb.Operation{Op: ovsdb.OperationInsert, Table: t.name, UUID: uuid, Row: wire})
+		switch old := have.get(t.uuidOf(r)); {
+		case old == nil:
+			o.inserts = append(o.inserts, newInsert(t, r))
+		case !sameRow(old, r):
+			o.updates = append(o.updates, newUpdate(t, r))
 		}
 	}
-	for _, uuid := range sortedKeys(have.rows) {
+	for _, r := range have.rows {
 		// Rows of other tables go with the last link to them.
-		if t := tableOf(have.rows[uuid]); want.rows[uuid] == nil && t.root {
-			o.deletes = append(o.deletes, ovsdb.Operation{Op: ovsdb.OperationDelete, Table: t.name, Where: is(uuid)})
+		if t := tableOf(r); t.root && want.get(t.uuidOf(r)) == nil {
+			o.deletes = append(o.deletes, newDelete(t, t.uuidOf(r)))
 		}
 	}
 	o.becomeLinks(have, want)
-	return nil
 }
 
-func (o *operations) becomeLinks(have, want rowSet) {
-	for l := range want.links {
-		if _, found := have.links[l]; !found {
+func (o *operations) becomeLinks(have, want *rowSet) {
+	for _, l := range want.links {
+		if !slices.Contains(have.links, l) {
 			m := o.members(l)
 			m.in = append(m.in, l.child)
 		}
 	}
-	for l := range have.links {
-		if _, found := want.links[l]; !found {
+	for _, l := range have.links {
+		if !slices.Contains(want.links, l) {
 			m := o.members(l)
 			m.out = append(m.out, l.child)
 		}
@@ -74,21 +63,21 @@ func (o *operations) becomeLinks(have, want rowSet) {
 }
 
 func (o *operations) members(l link) *members {
-	p := parent{l.table, l.parent}
+	p := parent{l.column.table, l.parent}
 	if o.mutations[p] == nil {
 		o.mutations[p] = map[string]*members{}
 	}
-	m := o.mutations[p][l.column]
+	m := o.mutations[p][l.column.name]
 	if m == nil {
 		m = &members{}
-		o.mutations[p][l.column] = m
+		o.mutations[p][l.column.name] = m
 	}
 	return m
 }
 
 // list is the transaction: parents before the links that are put into them, and
 // deletions after the links that are taken out.
-func (o *operations) list() []ovsdb.Operation {
+func (o *operations) list() []operation {
 	all := slices.Concat(o.inserts, o.updates)
 	parents := make([]parent, 0, len(o.mutations))
 	for p := range o.mutations {
@@ -98,38 +87,7 @@ func (o *operations) list() []ovsdb.Operation {
 		return cmp.Or(strings.Compare(a.table.name, b.table.name), strings.Compare(a.uuid, b.uuid))
 	})
 	for _, p := range parents {
-		all = append(all, o.mutate(p))
+		all = append(all, newMutation(p.table, p.uuid, o.mutations[p]))
 	}
 	return append(all, o.deletes...)
-}
-
-func (o *operations) mutate(p parent) ovsdb.Operation {
-	op := ovsdb.Operation{Op: ovsdb.OperationMutate, Table: p.table.name, Where: is(p.uuid)}
-	columns := o.mutations[p]
-	for _, column := range sortedKeys(columns) {
-		m := columns[column]
-		for _, change := range []struct {
-			mutator ovsdb.Mutator
-			uuids   []string
-		}{{ovsdb.MutateOperationDelete, m.out}, {ovsdb.MutateOperationInsert, m.in}} {
-			if len(change.uuids) > 0 {
-				op.Mutations = append(op.Mutations, *ovsdb.NewMutation(column, change.mutator, uuidSet(change.uuids)))
-			}
-		}
-	}
-	return op
-}
-
-// is selects a row by its UUID.
-func is(uuid string) []ovsdb.Condition {
-	return []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, ovsdb.UUID{GoUUID: uuid})}
-}
-
-func uuidSet(uuids []string) ovsdb.OvsSet {
-	slices.Sort(uuids)
-	set := ovsdb.OvsSet{GoSet: make([]any, len(uuids))}
-	for i, uuid := range uuids {
-		set.GoSet[i] = ovsdb.UUID{GoUUID: uuid}
-	}
-	return set
 }

@@ -4,8 +4,9 @@
 //
 // Rows of ours have UUIDs that follow from what they are for, and external_ids
 // that name their owner; no other row is ever changed, and rows of ours belong
-// to us wholly. The backend reads by select and writes by transaction; it
-// monitors nothing but NB_Global. So it notices at once when a server is gone or
+// to us wholly. The backend reads by select and writes by transaction, over a
+// connection of its own whose answers it decodes while they come; by libovsdb it
+// claims NB_Global and monitors that alone. So it notices at once when a server is gone or
 // its database is another, while a single row that another hand has changed is
 // found by reading again, which says so by an object that differs.
 //
@@ -24,7 +25,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -148,7 +148,7 @@ func (b *Backend) Read(ctx context.Context) (netvirt.Model, error) {
 		if err := b.read(ctx, s); err != nil {
 			return err
 		}
-		have = maps.Clone(s.mirror.objects)
+		have = s.mirror.model()
 		return nil
 	})
 	if err != nil {

@@ -27,7 +27,7 @@ func newPort(k netvirt.Key, objects netvirt.Model) (port, bool) {
 
 // encodePort makes the port of a pod. An Interface has none before it is
 // attached to an elan-instance: a port outside a switch does not live.
-func (c codec) encodePort(set rowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
+func (c codec) encodePort(set *rowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
 	p, ok := newPort(k, objects)
 	if !ok {
 		return
@@ -69,7 +69,7 @@ func (c codec) dhcp(lsp *nb.LogicalSwitchPort, a netvirt.Adjacency) {
 
 // hostRoute makes the routes to an address that is outside its subnet: on the
 // vpn's router, which has to be told the hardware address, and on the transit.
-func (c codec) hostRoute(set rowSet, k netvirt.Key, vpn string, a netvirt.Adjacency, look lookup) {
+func (c codec) hostRoute(set *rowSet, k netvirt.Key, vpn string, a netvirt.Adjacency, look lookup) {
 	var (
 		role = "host " + a.Address.String()
 		to   = netip.PrefixFrom(a.Address, a.Address.BitLen())
@@ -123,9 +123,8 @@ func (c codec) portIDs(k netvirt.Key, p port) map[string]string {
 }
 
 // decodePort reads what encodePort wrote.
-func (c codec) decodePort(k netvirt.Key, set rowSet) []netvirt.Object {
-	lsp, ok := get[nb.LogicalSwitchPort](set, c.uuid(nb.LogicalSwitchPortTable, k, ""))
-	if !ok {
+func decodePort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
+	if k.Kind != netvirt.KindInterface {
 		return nil
 	}
 	ids := lsp.ExternalIDs
@@ -148,6 +147,10 @@ func (c codec) decodePort(k netvirt.Key, set rowSet) []netvirt.Object {
 		if text, found := strings.CutPrefix(key, idAdjacency); found {
 			if a, ok := parseAdjacency(text, value); ok {
 				a.Interface, a.Namespace = k.Name, namespace
+				if a.ELAN == ids[idELAN] {
+					a.ELAN = ids[idELAN] // the one memory
+				}
+				a.MAC = strings.Clone(a.MAC)
 				objects = append(objects, a)
 			}
 		}

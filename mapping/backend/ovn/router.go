@@ -35,7 +35,7 @@ func (c codec) balancersUUID(head netvirt.Key) string {
 
 // encodeTransit makes the cluster router, and the group of the load balancers
 // that all who are connected to it reach.
-func (c codec) encodeTransit(set rowSet, head netvirt.Key, objects netvirt.Model) {
+func (c codec) encodeTransit(set *rowSet, head netvirt.Key, objects netvirt.Model) {
 	if len(objects) == 0 {
 		return
 	}
@@ -46,7 +46,7 @@ func (c codec) encodeTransit(set rowSet, head netvirt.Key, objects netvirt.Model
 // encodeVPN makes the router of a namespace, and the group of the load
 // balancers of its services. When it has a transit, a pair of router ports
 // connects the two, and what the router does not know goes there.
-func (c codec) encodeVPN(set rowSet, k netvirt.Key, objects netvirt.Model) {
+func (c codec) encodeVPN(set *rowSet, k netvirt.Key, objects netvirt.Model) {
 	o, ok := head[netvirt.VPNInstance](objects, k)
 	if !ok {
 		return
@@ -66,7 +66,7 @@ func (c codec) encodeVPN(set rowSet, k netvirt.Key, objects netvirt.Model) {
 }
 
 // peer makes one port of a pair of router ports.
-func (c codec) peer(set rowSet, head netvirt.Key, role, router, name, peer string, at transitEnd) {
+func (c codec) peer(set *rowSet, head netvirt.Key, role, router, name, peer string, at transitEnd) {
 	port := &nb.LogicalRouterPort{
 		UUID: c.uuid(nb.LogicalRouterPortTable, head, role), Name: name, Peer: &peer, MAC: at.mac,
 		Networks: []string{netip.PrefixFrom(at.ipv4, transitBits).String()}, ExternalIDs: c.mark(head, role),
@@ -76,7 +76,7 @@ func (c codec) peer(set rowSet, head netvirt.Key, role, router, name, peer strin
 }
 
 // route makes a static route of a router.
-func (c codec) route(set rowSet, head netvirt.Key, role, router string, to netip.Prefix, via netip.Addr, port string) {
+func (c codec) route(set *rowSet, head netvirt.Key, role, router string, to netip.Prefix, via netip.Addr, port string) {
 	route := &nb.LogicalRouterStaticRoute{
 		UUID: c.uuid(nb.LogicalRouterStaticRouteTable, head, role), IPPrefix: to.String(), Nexthop: via.String(),
 		OutputPort: &port, ExternalIDs: c.mark(head, role),
@@ -87,7 +87,7 @@ func (c codec) route(set rowSet, head netvirt.Key, role, router string, to netip
 
 // transitRoute makes a static route of the vpn-instance's transit, if it has
 // one, to what is behind the vpn-instance.
-func (c codec) transitRoute(set rowSet, head netvirt.Key, role string, vpn netvirt.VPNInstance, to netip.Prefix) {
+func (c codec) transitRoute(set *rowSet, head netvirt.Key, role string, vpn netvirt.VPNInstance, to netip.Prefix) {
 	if vpn.Transit == "" {
 		return
 	}
@@ -139,21 +139,23 @@ func newTransitEnd(n uint32) transitEnd {
 	return transitEnd{ipv4: a, ipv6: linkLocal(mac), mac: mac.String()}
 }
 
-// decodeVPN reads what encodeVPN wrote.
-func (c codec) decodeVPN(head netvirt.Key, set rowSet) []netvirt.Object {
-	r, ok := get[nb.LogicalRouter](set, c.routerUUID(head))
-	if !ok {
-		return nil
+// decodeRouter reads what encodeTransit and encodeVPN wrote.
+func decodeRouter(head netvirt.Key, r *nb.LogicalRouter) []netvirt.Object {
+	switch head.Kind {
+	case netvirt.KindTransit:
+		return []netvirt.Object{netvirt.Transit{RouteTarget: head.Name}}
+	case netvirt.KindVPNInstance:
+		return []netvirt.Object{netvirt.VPNInstance{
+			Name: head.Name, Namespace: r.ExternalIDs[idNamespace],
+			RouteDistinguisher: r.ExternalIDs[idRD], Transit: r.ExternalIDs[idTransit],
+		}}
 	}
-	return []netvirt.Object{netvirt.VPNInstance{
-		Name: head.Name, Namespace: r.ExternalIDs[idNamespace],
-		RouteDistinguisher: r.ExternalIDs[idRD], Transit: r.ExternalIDs[idTransit],
-	}}
+	return nil
 }
 
 // encodeELAN makes the switch of a namespace on a node. Its pods reach the
 // services of all who share the transit, or those of their own namespace.
-func (c codec) encodeELAN(set rowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
+func (c codec) encodeELAN(set *rowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
 	o, ok := head[netvirt.ELANInstance](objects, k)
 	if !ok {
 		return
@@ -180,11 +182,7 @@ func (c codec) switchUUID(elan string) string {
 }
 
 // decodeELAN reads what encodeELAN wrote.
-func (c codec) decodeELAN(head netvirt.Key, set rowSet) []netvirt.Object {
-	s, ok := get[nb.LogicalSwitch](set, c.switchUUID(head.Name))
-	if !ok {
-		return nil
-	}
+func decodeELAN(head netvirt.Key, s *nb.LogicalSwitch) []netvirt.Object {
 	id, _ := strconv.ParseUint(s.ExternalIDs[idVNI], 10, 32)
 	return []netvirt.Object{netvirt.ELANInstance{
 		Name: head.Name, SegmentType: netvirt.SegmentType(s.ExternalIDs[idSegment]), SegmentationID: uint32(id),

@@ -44,34 +44,28 @@ func Rows(m netvirt.Model, owner string) ([]Row, error) {
 			return nil, fmt.Errorf("list northbound rows: %w", err)
 		}
 	}
-	if _, err := ahead.operations(); err != nil { // which encodes them
-		return nil, fmt.Errorf("list northbound rows: %w", err)
-	}
-	set := newRowSet()
-	for _, g := range ahead.groups {
-		for uuid, r := range g.rows.rows {
-			set.rows[uuid] = r
-		}
-		for l := range g.rows.links {
-			set.links[l] = struct{}{}
-		}
+	set := &rowSet{}
+	for k, g := range ahead.groups {
+		rows, _ := ahead.encode(k, g.objects, ahead.look)
+		set.rows = append(set.rows, rows.rows...)
+		set.links = append(set.links, rows.links...)
 	}
 	return set.list(), nil
 }
 
 // list is the set as rows for people, links included.
-func (s rowSet) list() []Row {
+func (s *rowSet) list() []Row {
 	members := map[link][]string{} // children by link without child
-	for l := range s.links {
-		in := link{table: l.table, parent: l.parent, column: l.column}
+	for _, l := range s.links {
+		in := link{column: l.column, parent: l.parent}
 		members[in] = append(members[in], l.child)
 	}
 	all := make([]Row, 0, len(s.rows))
-	for uuid, r := range s.rows {
+	for _, r := range s.rows {
 		t := tableOf(r)
-		one := Row{Table: t.name, UUID: uuid, Columns: t.values(r)}
+		one := Row{Table: t.name, UUID: t.uuidOf(r), Columns: t.values(r)}
 		for _, c := range t.columns {
-			if children := members[link{table: t, parent: uuid, column: c.name}]; len(children) > 0 {
+			if children := members[link{column: c, parent: one.UUID}]; len(children) > 0 {
 				slices.Sort(children)
 				one.Columns[c.name] = children
 			}

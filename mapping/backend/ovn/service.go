@@ -21,7 +21,7 @@ const (
 // encodeService makes a load balancer for each protocol of a service, one at
 // least. They are in the group of the service's namespace, which the pods of an
 // isolated vpn-instance reach, and in that of the transit, which all others do.
-func (c codec) encodeService(set rowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
+func (c codec) encodeService(set *rowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
 	o, ok := head[netvirt.Service](objects, k)
 	if !ok {
 		return
@@ -121,31 +121,22 @@ func parseServiceName(name string) (namespace, uid string) {
 }
 
 // decodeService reads what encodeService wrote.
-func (c codec) decodeService(k netvirt.Key, set rowSet) []netvirt.Object {
+func decodeService(k netvirt.Key, lb *nb.LoadBalancer) []netvirt.Object {
 	namespace, uid := parseServiceName(k.Name)
-	var objects []netvirt.Object
-	for i, uuid := range sortedKeys(set.rows) {
-		lb, ok := get[nb.LoadBalancer](set, uuid)
-		if !ok {
-			continue
+	ids := lb.ExternalIDs
+	affinity, _ := strconv.ParseUint(ids[idAffinity], 10, 32)
+	objects := []netvirt.Object{netvirt.Service{UID: uid, Namespace: namespace, Name: ids[idService], Affinity: uint32(affinity)}}
+	for vip, endpoints := range lb.Vips {
+		if v, ok := parseVIP(vip, endpoints); ok {
+			v.Service, v.Namespace, v.Protocol = uid, namespace, netvirt.Protocol(ids[idRole])
+			objects = append(objects, v)
 		}
-		ids := lb.ExternalIDs
-		if i == 0 {
-			affinity, _ := strconv.ParseUint(ids[idAffinity], 10, 32)
-			objects = append(objects, netvirt.Service{UID: uid, Namespace: namespace, Name: ids[idService], Affinity: uint32(affinity)})
-		}
-		for vip, endpoints := range lb.Vips {
-			if v, ok := parseVIP(vip, endpoints); ok {
-				v.Service, v.Namespace, v.Protocol = uid, namespace, netvirt.Protocol(ids[idRole])
-				objects = append(objects, v)
-			}
-		}
-		for key, value := range ids {
-			if text, found := strings.CutPrefix(key, idFloating); found {
-				if f, ok := parseFloating(text, value); ok {
-					f.Namespace, f.ExternalID = namespace, uid
-					objects = append(objects, f)
-				}
+	}
+	for key, value := range ids {
+		if text, found := strings.CutPrefix(key, idFloating); found {
+			if f, ok := parseFloating(text, value); ok {
+				f.Namespace, f.ExternalID = namespace, uid
+				objects = append(objects, f)
 			}
 		}
 	}

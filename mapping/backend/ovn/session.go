@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/ovn-kubernetes/libovsdb/cache"
 	"github.com/ovn-kubernetes/libovsdb/client"
 	"github.com/ovn-kubernetes/libovsdb/model"
@@ -14,16 +15,15 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 )
 
-// session is one connection to a server, and what is known of the database
-// through it. It is never mended: what fails is left, and the next call opens
-// another. So nothing that is known outlives a server that is restarted, wiped
-// or not the leader any more.
+// session is a pair of connections to one server, and what is known of the
+// database through it. It is never mended: what fails is left, and the next call
+// opens another. So nothing that is known outlives a server that is restarted,
+// wiped or not the leader any more.
 type session struct {
-	client client.Client
-	// connect makes another connection to the same server.
-	connect func(context.Context) (client.Client, error)
-	fence   fence
-	mirror  *mirror // nil: not read yet, or in doubt
+	client client.Client // claims and monitors NB_Global
+	conn   *conn         // reads and writes the rest
+	fence  fence
+	mirror *mirror // nil: not read yet, or in doubt
 	// lost is closed when the session is of no more use: it has ended, or
 	// another hand has been at NB_Global.
 	lost     chan struct{}
@@ -33,14 +33,14 @@ type session struct {
 // dial opens a session at one endpoint and claims the database. Its deadline is
 // that of ctx.
 func dial(ctx context.Context, endpoint string, cfg *Config) (*session, error) {
-	connect := func(ctx context.Context) (client.Client, error) { return connect(ctx, endpoint, cfg) }
-	c, err := connect(ctx)
+	c, err := connect(ctx, endpoint, cfg)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{
-		client: c, connect: connect,
-		fence: fence{epoch: cfg.Epoch, datastore: cfg.Datastore}, lost: make(chan struct{}),
+	s := &session{client: c, fence: fence{epoch: cfg.Epoch, datastore: cfg.Datastore}, lost: make(chan struct{})}
+	if s.conn, err = openConn(ctx, endpoint, cfg.TLS); err != nil {
+		s.close()
+		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
 	}
 	if err := s.open(ctx); err != nil {
 		s.close()
@@ -91,63 +91,85 @@ func (s *session) judge(row model.Model) {
 	}
 }
 
-func (s *session) lose() { s.loseOnce.Do(func() { close(s.lost) }) }
+// lose makes the session one of no more use, and ends what waits for it.
+func (s *session) lose() {
+	s.loseOnce.Do(func() {
+		close(s.lost)
+		_ = s.conn.Close()
+	})
+}
 
 // over reports whether the session is of no more use.
 func (s *session) over() bool {
 	select {
 	case <-s.lost:
 		return true
+	case <-s.conn.ended:
+		return true
 	default:
-		return s.client.CurrentEndpoint() == "" // the connection has ended
+		return s.client.CurrentEndpoint() == "" // its connection has ended
 	}
 }
 
 // close ends the session without waiting: the client's Close waits for a call
 // that waits for a server that is stopped.
-func (s *session) close() { go s.client.Close() }
+func (s *session) close() {
+	if s.conn != nil {
+		_ = s.conn.Close()
+	}
+	go s.client.Close()
+}
 
 // transact makes one transaction, whose first operation is the fence's. An error
 // that is no *refusal and no errFenced leaves open whether it was made.
-func (s *session) transact(ctx context.Context, ops []ovsdb.Operation) ([]ovsdb.OperationResult, error) {
-	return s.transactOver(ctx, s.client, ops)
+func (s *session) transact(ctx context.Context, ops []operation) ([]result, error) {
+	all := s.fence.guard()
+	for _, op := range ops {
+		all = append(all, op.json)
+	}
+	sent, err := s.conn.send(ctx, all, nil)
+	if err != nil {
+		return nil, fmt.Errorf("transact: %w", err)
+	}
+	return s.answer(ctx, sent, ops)
 }
 
-func (s *session) transactOver(ctx context.Context, c client.Client, ops []ovsdb.Operation) ([]ovsdb.OperationResult, error) {
-	guard := s.fence.guard()
-	results, err := s.call(ctx, c, append(guard, ops...))
+// answer waits for the answer to a transaction of ops, and returns their results.
+func (s *session) answer(ctx context.Context, sent *call, ops []operation) ([]result, error) {
+	results, err := s.conn.wait(ctx, sent)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("transact: %w", err)
 	}
+	guards := len(s.fence.guard())
 	for i, r := range results {
 		switch {
-		case r.Error == "":
-		case i < len(guard) && r.Error == errTimedOut:
+		case r.reason == "":
+		case i < guards && r.reason == errTimedOut:
 			return nil, errFenced
-		case transient[r.Error]:
-			return nil, fmt.Errorf("transact: %s: %s", r.Error, r.Details)
-		case i < len(guard)+len(ops):
-			return nil, &refusal{op: &append(guard, ops...)[i], reason: r.Error, details: r.Details}
+		case transient[r.reason]:
+			return nil, fmt.Errorf("transact: %s: %s", r.reason, r.detail)
+		case i >= guards && i < guards+len(ops):
+			return nil, &refusal{op: &ops[i-guards], reason: r.reason, details: r.detail}
 		default:
-			return nil, &refusal{reason: r.Error, details: r.Details}
+			return nil, &refusal{reason: r.reason, details: r.detail}
 		}
 	}
-	if len(results) < len(guard)+len(ops) {
-		return nil, fmt.Errorf("transact: %d results for %d operations", len(results), len(guard)+len(ops))
+	if len(results) < guards+len(ops) {
+		return nil, fmt.Errorf("transact: %d results for %d operations", len(results), guards+len(ops))
 	}
-	return results[len(guard):], nil
+	return results[guards:], nil
 }
 
 // call is client.Transact that ends with ctx and the session also while the
 // connection takes nothing more, which the client would wait for.
-func (s *session) call(ctx context.Context, c client.Client, ops []ovsdb.Operation) ([]ovsdb.OperationResult, error) {
+func (s *session) call(ctx context.Context, ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
 	type answer struct {
 		results []ovsdb.OperationResult
 		err     error
 	}
 	done := make(chan answer, 1)
 	go func() {
-		results, err := c.Transact(ctx, ops...)
+		results, err := s.client.Transact(ctx, ops...)
 		done <- answer{results, err}
 	}()
 	select {
@@ -163,38 +185,40 @@ func (s *session) call(ctx context.Context, c client.Client, ops []ovsdb.Operati
 	}
 }
 
-// read fills the mirror, over a connection of its own: one keeps the memory of the
-// largest answer that came over it, and this is by far the largest.
+// read fills the mirror.
 func (s *session) read(ctx context.Context, c codec) error {
-	ops := make([]ovsdb.Operation, len(tables))
-	for i, t := range tables {
-		ops[i] = ovsdb.Operation{Op: ovsdb.OperationSelect, Table: t.name, Columns: t.names()}
-		if t.marked {
-			owned := ovsdb.OvsMap{GoMap: map[any]any{idOwner: c.owner}}
-			ops[i].Where = []ovsdb.Condition{ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes, owned)}
+	m, err := load(c, func(v visitor) error { return s.readAll(ctx, c, v) })
+	if err == nil {
+		s.mirror = m
+	}
+	return err
+}
+
+// readAll shows what may be ours, in one transaction a table, so that the server
+// works on the next while one is read. Together they are not one view of the
+// database. That does no harm: rows of ours are written by whoever has the epoch,
+// which each of the transactions waits on, and who reads does not write
+// meanwhile; what another hand changes between two of them is seen as damage, at
+// the latest by the next read, and so are changes after this one.
+func (s *session) readAll(ctx context.Context, c codec, v visitor) error {
+	words := &words{}
+	sent := make([]*call, len(readOrder))
+	for i, t := range readOrder {
+		var err error
+		sent[i], err = s.conn.send(ctx, append(s.fence.guard(), newSelect(t, c.owner).json), func(in *jsontext.Decoder) error {
+			d := &decoder{Decoder: in, table: t, to: v, words: words}
+			return d.rows()
+		})
+		if err != nil {
+			return fmt.Errorf("read %s: %w", t.name, err)
 		}
 	}
-	reader, err := s.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { go reader.Close() }() // as close has it
-	results, err := s.transactOver(ctx, reader, ops)
-	if err != nil {
-		return err
-	}
-	var (
-		rows  []row
-		links []link
-	)
-	for i, t := range tables {
-		for _, in := range results[i].Rows {
-			r, l := t.parse(in)
-			rows = append(rows, r)
-			links = append(links, l...)
+	for i, t := range readOrder {
+		if _, err := s.answer(ctx, sent[i], []operation{{}}); err != nil {
+			return fmt.Errorf("read %s: %w", t.name, err)
 		}
+		v.read(t)
 	}
-	s.mirror = load(c, rows, links)
 	return nil
 }
 
@@ -212,7 +236,7 @@ var errFenced = errors.New("the database has lost this writer's epoch")
 // refusal is a server's answer that a transaction breaks a rule of the database.
 // Nothing of the transaction was made.
 type refusal struct {
-	op      *ovsdb.Operation // nil when it is the transaction as a whole
+	op      *operation // nil when it is the transaction as a whole
 	reason  string
 	details string
 }
@@ -222,8 +246,8 @@ func (e *refusal) Error() string { return e.reason + ": " + e.details }
 // duplicate is the UUID of an insert that was refused because it is there
 // already, else "".
 func (e *refusal) duplicate() string {
-	if e.op != nil && e.op.Op == ovsdb.OperationInsert && e.reason == "duplicate uuid" {
-		return e.op.UUID
+	if e.op != nil && e.op.verb == insertRow && e.reason == "duplicate uuid" {
+		return e.op.uuid
 	}
 	return ""
 }

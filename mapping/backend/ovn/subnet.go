@@ -49,7 +49,7 @@ func (c codec) dhcpUUID(elan string, prefix netip.Prefix) string {
 // behind a port of the elan's switch; the DHCP options of its pods; and the
 // transit's route to it. A subnet of its gateway alone has neither pods of its
 // own nor a route.
-func (c codec) encodeSubnet(set rowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
+func (c codec) encodeSubnet(set *rowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
 	o, ok := head[netvirt.Subnet](objects, k)
 	if !ok {
 		return
@@ -113,10 +113,10 @@ func dhcpOptions(o netvirt.Subnet) map[string]string {
 	return options
 }
 
-// decodeSubnet reads what encodeSubnet wrote.
-func (c codec) decodeSubnet(head netvirt.Key, set rowSet) []netvirt.Object {
-	port, ok := get[nb.LogicalRouterPort](set, c.uuid(nb.LogicalRouterPortTable, head, ""))
-	if !ok {
+// decodeSubnet reads what encodeSubnet wrote. A subnet that can't be read has no
+// gateway.
+func decodeSubnet(head netvirt.Key, port *nb.LogicalRouterPort) []netvirt.Object {
+	if head.Kind != netvirt.KindSubnet {
 		return nil
 	}
 	ids := port.ExternalIDs
@@ -124,9 +124,6 @@ func (c codec) decodeSubnet(head netvirt.Key, set rowSet) []netvirt.Object {
 	gateway, _ := netip.ParseAddr(ids[idGateway])
 	dns, _ := netvirt.ParseAddrList(ids[idDNS])
 	lease, _ := strconv.ParseUint(ids[idLease], 10, 32)
-	if !prefix.IsValid() || !gateway.IsValid() {
-		return nil
-	}
 	return []netvirt.Object{netvirt.Subnet{
 		ELAN: ids[idELAN], VPN: ids[idVPN], Prefix: prefix, Gateway: gateway, DNS: dns, LeaseTime: uint32(lease),
 	}}

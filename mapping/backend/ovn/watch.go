@@ -94,7 +94,7 @@ func (b *Backend) observe(ctx context.Context, s *session) {
 func (b *Backend) probe(ctx context.Context, s *session) error {
 	ctx, cancel := b.timed(ctx)
 	defer cancel()
-	_, err := s.call(ctx, s.client, []ovsdb.Operation{{Op: ovsdb.OperationSelect, Table: nb.NBGlobalTable, Columns: []string{"_uuid"}}})
+	_, err := s.call(ctx, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: nb.NBGlobalTable, Columns: []string{"_uuid"}})
 	return err
 }
 

@@ -7,8 +7,6 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/ovn-kubernetes/libovsdb/ovsdb"
-
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -121,7 +119,7 @@ func (w *write) chunk(ctx context.Context, all []*step) error {
 	}
 	if uuid := refused.duplicate(); uuid != "" {
 		// A row of ours that is not marked as one any more.
-		w.mirror.strays[uuid] = tablesByName[refused.op.Table].empty(uuid)
+		w.mirror.strays[uuid] = refused.op.table.empty(uuid)
 		return w.chunk(ctx, all)
 	}
 	if len(all) == 1 {
@@ -157,7 +155,7 @@ func (w *write) transaction(ctx context.Context, all []*step) error {
 }
 
 // prepare encodes the steps, and returns the mirror as it will be.
-func (w *write) prepare(all []*step) ([]ovsdb.Operation, *stage, error) {
+func (w *write) prepare(all []*step) ([]operation, *stage, error) {
 	ahead := w.mirror.stage()
 	for _, s := range all {
 		for _, c := range s.changes {
@@ -169,15 +167,11 @@ func (w *write) prepare(all []*step) ([]ovsdb.Operation, *stage, error) {
 			}
 		}
 	}
-	ops, err := ahead.operations()
-	if err != nil {
-		return nil, nil, err
-	}
-	return ops.list(), ahead, nil
+	return ahead.operations().list(), ahead, nil
 }
 
 // commit makes a transaction, and sees that it changed what it was to change.
-func (w *write) commit(ctx context.Context, ops []ovsdb.Operation) error {
+func (w *write) commit(ctx context.Context, ops []operation) error {
 	if len(ops) == 0 {
 		return nil
 	}
@@ -188,9 +182,9 @@ func (w *write) commit(ctx context.Context, ops []ovsdb.Operation) error {
 		return err
 	}
 	for i, op := range ops {
-		changes := op.Op == ovsdb.OperationUpdate || op.Op == ovsdb.OperationMutate
-		if changes && results[i].Count == 0 {
-			return fmt.Errorf("%w: %s has no row %v", errStale, op.Table, op.Where[0].Value)
+		changes := op.verb == updateRow || op.verb == mutateRow
+		if changes && results[i].count == 0 {
+			return fmt.Errorf("%w: %s has no row %s", errStale, op.table.name, op.uuid)
 		}
 	}
 	return nil

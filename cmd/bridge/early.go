@@ -1,0 +1,55 @@
+package bridge
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// earlyRead is a backend that was begun to be read before anybody asked: what it has
+// is asked for while it is still being found out what it is to have.
+type earlyRead struct {
+	closer
+	cancel context.CancelFunc
+	done   chan struct{}
+	model  netvirt.Model
+	err    error
+	taken  atomic.Bool
+}
+
+// readEarly begins to read a backend.
+func readEarly(ctx context.Context, backend closer) *earlyRead {
+	ctx, cancel := context.WithCancel(ctx)
+	e := &earlyRead{closer: backend, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(e.done)
+		e.model, e.err = backend.Read(ctx)
+	}()
+	return e
+}
+
+// Read implements reconcile.Backend. The first one waits for the early reading; where
+// that failed, it reads itself.
+func (e *earlyRead) Read(ctx context.Context) (netvirt.Model, error) {
+	if e.taken.Swap(true) {
+		return e.closer.Read(ctx)
+	}
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	model, err := e.model, e.err
+	if e.model = nil; err != nil {
+		return e.closer.Read(ctx)
+	}
+	return model, nil
+}
+
+// Close implements closer.
+func (e *earlyRead) Close() {
+	e.cancel()
+	<-e.done
+	e.closer.Close()
+}

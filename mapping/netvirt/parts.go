@@ -1,0 +1,178 @@
+package netvirt
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Parts is a model in parts: what attaches one interface under its name, all
+// else under "". A part is never changed, only replaced, and there is none that is
+// empty: models that follow each other share the parts that stay, and to compare
+// them costs what those that differ cost.
+type Parts map[string]*Part
+
+// Part is the objects of one part.
+type Part struct{ Model }
+
+// NewPart returns the part of the given objects, which must belong to one.
+func NewPart(objects ...Object) *Part {
+	m := make(Model, len(objects))
+	m.Add(objects...)
+	return &Part{m}
+}
+
+// part is the name of the part that the object of a key belongs to.
+func (k Key) part() string {
+	switch k.Kind {
+	case KindInterface, KindELANInterface, KindVPNInterface:
+		return k.Name
+	case KindMACEntry, KindAdjacency: // "interface address"
+		return k.Name[:max(0, strings.LastIndexByte(k.Name, ' '))]
+	default:
+		return ""
+	}
+}
+
+// Parts divides the model.
+func (m Model) Parts() Parts {
+	parts := Parts{}
+	for k, o := range m {
+		parts.add(k, o)
+	}
+	return parts
+}
+
+// ByScope divides the model into its scopes, and these into their parts.
+func (m Model) ByScope() map[Scope]Parts {
+	out := map[Scope]Parts{}
+	for k, o := range m {
+		scope := o.Scope()
+		if out[scope] == nil {
+			out[scope] = Parts{}
+		}
+		out[scope].add(k, o)
+	}
+	return out
+}
+
+// add is for parts that nobody else knows yet.
+func (p Parts) add(k Key, o Object) {
+	name := k.part()
+	if p[name] == nil {
+		p[name] = &Part{Model{}}
+	}
+	p[name].Model[k] = o
+}
+
+// Model is the model as a whole.
+func (p Parts) Model() Model {
+	whole := make(Model, p.Len())
+	for _, part := range p {
+		maps.Copy(whole, part.Model)
+	}
+	return whole
+}
+
+// Get is the object of a key, nil when there is none.
+func (p Parts) Get(k Key) Object {
+	if part := p[k.part()]; part != nil {
+		return part.Model[k]
+	}
+	return nil
+}
+
+// Len is how many objects there are.
+func (p Parts) Len() int {
+	n := 0
+	for _, part := range p {
+		n += len(part.Model)
+	}
+	return n
+}
+
+// Select returns the objects whose kind is in the set: of a part that has no others,
+// the same part.
+func (p Parts) Select(set KindSet) Parts {
+	out := make(Parts, len(p))
+	for name, part := range p {
+		if left := part.selected(set); len(left.Model) > 0 {
+			out[name] = left
+		}
+	}
+	return out
+}
+
+func (p *Part) selected(set KindSet) *Part {
+	for k := range p.Model {
+		if !set.Has(k.Kind) {
+			return &Part{p.Select(set)}
+		}
+	}
+	return p
+}
+
+// Apply returns the parts with the changes made.
+func (p Parts) Apply(changes []Change) Parts {
+	out, changed := maps.Clone(p), Parts{}
+	if out == nil {
+		out = Parts{}
+	}
+	for _, c := range changes {
+		name := c.Key().part()
+		if changed[name] == nil {
+			changed[name] = &Part{Model{}}
+			if old := p[name]; old != nil {
+				changed[name].Model = maps.Clone(old.Model)
+			}
+		}
+		changed[name].Apply([]Change{c})
+	}
+	for name, part := range changed {
+		if out[name] = part; len(part.Model) == 0 {
+			delete(out, name)
+		}
+	}
+	return out
+}
+
+// DiffParts is Diff of models in parts.
+func DiffParts(have, want Parts) []Change {
+	var steps []step
+	kept := 0
+	for name, part := range want {
+		old := have[name]
+		if old != nil {
+			kept++
+		}
+		if old != part {
+			steps = appendSteps(steps, old.model(), part.Model)
+		}
+	}
+	if kept < len(have) {
+		for name, part := range have {
+			if want[name] == nil {
+				steps = appendSteps(steps, part.Model, nil)
+			}
+		}
+	}
+	return inOrder(steps)
+}
+
+// model is that of a part that may be missing.
+func (p *Part) model() Model {
+	if p == nil {
+		return nil
+	}
+	return p.Model
+}
+
+// inOrder returns the changes of steps in their order.
+func inOrder(steps []step) []Change {
+	slices.SortFunc(steps, step.compare)
+	changes := make([]Change, len(steps))
+	for i, s := range steps {
+		changes[i] = s.Change
+	}
+	return changes
+}

@@ -1,0 +1,95 @@
+package netvirt_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// randomModel attaches some of ten interfaces, each in one of a few ways, to one of
+// two namespaces.
+func randomModel(r *rand.Rand) netvirt.Model {
+	m := netvirt.Model{}
+	for n := range 2 {
+		namespace := fmt.Sprintf("ns%d", n)
+		m.Add(netvirt.VPNInstance{Name: namespace, Namespace: namespace, RouteDistinguisher: fmt.Sprintf("100:%d", r.IntN(3))})
+		for i := range 10 {
+			if r.IntN(4) == 0 {
+				continue
+			}
+			name := netvirt.InterfaceName(namespace, fmt.Sprintf("pod%d", i), "", true)
+			addr := netip.AddrFrom4([4]byte{10, 0, byte(n), byte(r.IntN(3))})
+			m.Add(
+				netvirt.Interface{Name: name, Namespace: namespace, PodUID: fmt.Sprint(r.IntN(3))},
+				netvirt.ELANInterface{Name: name, Namespace: namespace},
+				netvirt.MACEntry{Interface: name, Namespace: namespace, Address: addr},
+				netvirt.VPNInterface{Name: name, Namespace: namespace, VPN: namespace},
+				netvirt.Adjacency{Interface: name, Namespace: namespace, Address: addr},
+			)
+			if r.IntN(2) == 0 {
+				m.Add(netvirt.FloatingIP{Router: namespace, Port: name, Namespace: namespace, Internal: addr})
+			}
+		}
+	}
+	return m
+}
+
+// FuzzParts holds models in parts against the models as wholes.
+func FuzzParts(f *testing.F) {
+	for seed := range uint64(8) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, seed))
+		have, want := randomModel(r), randomModel(r)
+		changes := netvirt.Diff(have, want)
+		haveParts, wantParts := have.Parts(), want.Parts()
+
+		require.Equal(t, have, haveParts.Model())
+		require.Equal(t, len(have), haveParts.Len())
+		for k, o := range have {
+			require.Equal(t, o, haveParts.Get(k))
+		}
+		for k := range want {
+			require.Equal(t, have[k], haveParts.Get(k), "%s", k)
+		}
+
+		require.Equal(t, changes, netvirt.DiffParts(haveParts, wantParts))
+		require.Equal(t, wantParts, haveParts.Apply(changes))
+		require.Equal(t, have, haveParts.Model(), "Apply leaves as they are those that it is given")
+		require.Empty(t, haveParts.Apply(netvirt.Diff(have, nil)))
+		require.Empty(t, netvirt.DiffParts(haveParts, maps.Clone(haveParts)))
+
+		whole := netvirt.Model{}
+		for scope, parts := range have.ByScope() {
+			for k, o := range parts.Model() {
+				require.Equal(t, scope, o.Scope())
+				whole[k] = o
+			}
+		}
+		require.Equal(t, have, whole)
+
+		set := netvirt.NewKindSet(netvirt.KindInterface, netvirt.KindVPNInterface, netvirt.KindFloatingIP)
+		require.Equal(t, have.Select(set).Parts(), haveParts.Select(set))
+		require.Equal(t, have, haveParts.Model(), "Select leaves as they are those that it is given")
+	})
+}
+
+func TestPartsShared(t *testing.T) {
+	m := randomModel(rand.New(rand.NewPCG(1, 1)))
+	before := m.Parts()
+	gone := netvirt.Key{Kind: netvirt.KindInterface, Name: "ns0:pod1"}
+	after := before.Apply([]netvirt.Change{{Old: m[gone]}})
+	for name, part := range after {
+		require.Equal(t, name != gone.Name, part == before[name], "%q", name)
+	}
+	for name, part := range after.Select(netvirt.NewKindSet(netvirt.Kinds()...)) {
+		require.Same(t, after[name], part)
+	}
+}

@@ -1,0 +1,118 @@
+// Package agents follows the streams of nodes as the nodes' agents do: it takes a
+// group of events as a whole, and goes on after the last that it has taken when the
+// connection broke, or at another bridge. It plugs nothing in.
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	// again is how long it takes until a stream that has ended is followed again.
+	again = 100 * time.Millisecond
+	// poll is between two looks of Await.
+	poll = 5 * time.Millisecond
+)
+
+// Record is what a stream tells of an interface.
+type Record struct {
+	PodUID       string     `json:"pod-uid"`
+	InterfaceUID string     `json:"interface-uid"`
+	Namespace    string     `json:"namespace"`
+	Pod          string     `json:"pod"`
+	Name         string     `json:"name"`
+	Node         netip.Addr `json:"node"`
+	MAC          string     `json:"mac-address"`
+	Addresses    []Address  `json:"address"`
+	Confirmed    bool       `json:"confirmed"`
+}
+
+// Address is one of an interface.
+type Address struct {
+	IP netip.Addr `json:"ip"`
+}
+
+// Streams are the streams of some nodes. At and Stop are for one goroutine, the rest
+// is for many.
+type Streams struct {
+	nodes []*node
+	at    string // the bridge at which they are followed; empty for none
+	leave context.CancelFunc
+	done  sync.WaitGroup
+}
+
+// New returns the streams of nodes, which are followed nowhere yet. If observe is not
+// nil it is called with each record that is told, by a goroutine for each node.
+func New(nodes []netip.Addr, observe func(Record)) *Streams {
+	if observe == nil {
+		observe = func(Record) {}
+	}
+	s := &Streams{leave: func() {}}
+	for _, address := range nodes {
+		s.nodes = append(s.nodes, &node{address: address, observe: observe, records: map[string]Record{}})
+	}
+	return s
+}
+
+// At has the streams followed at the bridge of a URL, until Stop or the next At. Each
+// goes on where it was at the bridge before.
+func (s *Streams) At(url string) {
+	if url == s.at {
+		return
+	}
+	s.Stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	s.at, s.leave = url, cancel
+	client := newClient(url, len(s.nodes))
+	for _, n := range s.nodes {
+		s.done.Go(func() { n.run(ctx, client) })
+	}
+}
+
+// Stop ends all streams. What they have told stays.
+func (s *Streams) Stop() {
+	s.leave()
+	s.done.Wait()
+	s.at = ""
+}
+
+// Await waits until each stream has told all that there is.
+func (s *Streams) Await(ctx context.Context, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for {
+		err := s.complete()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-time.After(poll):
+		}
+	}
+}
+
+func (s *Streams) complete() error {
+	var errs []error
+	for _, n := range s.nodes {
+		if told, err := n.hasTold(); !told {
+			errs = append(errs, fmt.Errorf("the stream of %s has not told what there is: %w", n.address, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Records are what the streams say that there is.
+func (s *Streams) Records() []Record {
+	var all []Record
+	for _, n := range s.nodes {
+		all = n.appendRecords(all)
+	}
+	return all
+}
