@@ -1,10 +1,11 @@
 // Package links makes the pair of links that joins a pod to its node: one end in
-// the pod's network namespace with the pod's address and route, the other in the
+// the pod's network namespace with the pod's addresses and routes, the other in the
 // node's, for the switch to take. It knows neither the switch nor who chose the
 // values.
 package links
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -15,29 +16,65 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// group marks the node's ends that this package has made, from the moment on at
+// which they are there.
+const group = 0xc0e
+
 // Pair is a pod's pair of links.
 type Pair struct {
 	Node, Pod netns.NsHandle // the namespaces; the caller's to close
 	// Port is the name of the node's end, which is that of the switch's port.
 	Port string
+	// Owner is what Owned tells of the node's end; empty for nothing.
+	Owner string
 	// Name is the name of the pod's end, "eth0".
-	Name    string
-	MAC     net.HardwareAddr // of the pod's end
-	MTU     int
-	Address netip.Prefix
-	// Gateway is the next hop of the pod's default route, on the link even where
-	// Address does not cover it; zero for no route.
-	Gateway netip.Addr
+	Name      string
+	MAC       net.HardwareAddr // of the pod's end
+	MTU       int
+	Addresses []netip.Prefix
+	Routes    []Route // in the order in which they can be made
+	// SoftwareChecksums has the pod's kernel compute checksums: the userspace datapath
+	// drops TCP whose checksums were left to the card.
+	SoftwareChecksums bool
 }
 
-// Add makes the pair and brings both ends up. Where a step fails, what was made
-// before it is removed.
-func Add(p Pair) error {
-	if err := addVeth(p); err != nil {
+// Route is a route through a pod's link.
+type Route struct {
+	Destination netip.Prefix
+	Gateway     netip.Addr // zero: reached directly
+}
+
+// DefaultRoutes lead everywhere through a gateway, on the link even where address
+// does not cover it; none without a gateway.
+func DefaultRoutes(address netip.Prefix, gateway netip.Addr) []Route {
+	if !gateway.IsValid() {
+		return nil
+	}
+	everywhere := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	if gateway.Is6() {
+		everywhere = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	routes := []Route{{everywhere, gateway}}
+	if !address.Contains(gateway) {
+		routes = append([]Route{{Destination: netip.PrefixFrom(gateway, gateway.BitLen())}}, routes...)
+	}
+	return routes
+}
+
+// Add makes the pair and brings both ends up. Where a step fails, or ctx ends, what
+// was made before is removed.
+func Add(ctx context.Context, p Pair) error {
+	if err := p.addVeth(); err != nil {
 		return err
 	}
-	if err := at(p.Pod, p.configure); err != nil {
-		return errors.Join(fmt.Errorf("configure link %s: %w", p.Name, err), Delete(p.Node, p.Port))
+	for _, step := range []func() error{p.mark, p.allowIPv6, p.configure, p.turnOffloadOff} {
+		err := ctx.Err()
+		if err == nil {
+			err = step()
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("configure link %s: %w", p.Name, err), Delete(p.Node, p.Port))
+		}
 	}
 	return nil
 }
@@ -52,59 +89,98 @@ func Delete(node netns.NsHandle, port string) error {
 		if err != nil {
 			return fmt.Errorf("find link %s: %w", port, err)
 		}
-		if err := h.LinkDel(link); err != nil {
+		if err := h.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
 			return fmt.Errorf("delete link %s: %w", port, err)
 		}
 		return nil
 	})
 }
 
-func addVeth(p Pair) error {
-	link := netlink.NewVeth(netlink.LinkAttrs{Name: p.Port, MTU: p.MTU, Flags: net.FlagUp})
+func (p Pair) addVeth() error {
+	link := netlink.NewVeth(netlink.LinkAttrs{Name: p.Port, MTU: p.MTU, Flags: net.FlagUp, Group: group})
 	link.PeerName, link.PeerNamespace = p.Name, netlink.NsFd(p.Pod)
 	link.PeerHardwareAddr, link.PeerMTU = p.MAC, uint32(p.MTU)
 	return at(p.Node, func(h *netlink.Handle) error {
 		if err := h.LinkAdd(link); err != nil {
-			return fmt.Errorf("add link %s: %w", p.Port, err)
+			return fmt.Errorf("add link %s with %s in the pod: %w", p.Port, p.Name, err)
 		}
 		return nil
 	})
 }
 
-// configure gives the pod's end its address and route.
-func (p Pair) configure(h *netlink.Handle) error {
-	link, err := h.LinkByName(p.Name)
-	if err != nil {
-		return fmt.Errorf("find it: %w", err)
+// mark writes the owner on the node's end. The kernel does not take it with the link.
+func (p Pair) mark() error {
+	if p.Owner == "" {
+		return nil
 	}
-	address := &netlink.Addr{IPNet: &net.IPNet{
-		IP: p.Address.Addr().AsSlice(), Mask: net.CIDRMask(p.Address.Bits(), p.Address.Addr().BitLen()),
-	}}
-	if p.Address.Addr().Is6() {
+	return at(p.Node, func(h *netlink.Handle) error {
+		link, err := h.LinkByName(p.Port)
+		if err != nil {
+			return fmt.Errorf("find link %s: %w", p.Port, err)
+		}
+		if err := h.LinkSetAlias(link, p.Owner); err != nil {
+			return fmt.Errorf("write owner %s on link %s: %w", p.Owner, p.Port, err)
+		}
+		return nil
+	})
+}
+
+// configure gives the pod's end its addresses and routes.
+func (p Pair) configure() error {
+	return at(p.Pod, func(h *netlink.Handle) error {
+		link, err := h.LinkByName(p.Name)
+		if err != nil {
+			return fmt.Errorf("find it: %w", err)
+		}
+		for _, a := range p.Addresses {
+			if err := addAddress(h, link, a); err != nil {
+				return err
+			}
+		}
+		if err := h.LinkSetUp(link); err != nil {
+			return fmt.Errorf("set it up: %w", err)
+		}
+		for _, r := range p.Routes {
+			if err := addRoute(h, link, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func addAddress(h *netlink.Handle, link netlink.Link, a netip.Prefix) error {
+	address := &netlink.Addr{IPNet: ipNet(a)}
+	if a.Addr().Is6() {
 		address.Flags = unix.IFA_F_NODAD // OVN lets nobody else have it
 	}
 	if err := h.AddrReplace(link, address); err != nil {
-		return fmt.Errorf("add address %s: %w", p.Address, err)
-	}
-	if err := h.LinkSetUp(link); err != nil {
-		return fmt.Errorf("set it up: %w", err)
-	}
-	if !p.Gateway.IsValid() {
-		return nil
-	}
-	route := &netlink.Route{LinkIndex: link.Attrs().Index, Gw: p.Gateway.AsSlice()}
-	if !p.Address.Contains(p.Gateway) {
-		route.Flags = int(netlink.FLAG_ONLINK)
-	}
-	if err := h.RouteReplace(route); err != nil {
-		return fmt.Errorf("add route by %s: %w", p.Gateway, err)
+		return fmt.Errorf("add address %s: %w", a, err)
 	}
 	return nil
 }
 
+// addRoute fails where the pod has that route already: it is somebody else's.
+func addRoute(h *netlink.Handle, link netlink.Link, r Route) error {
+	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(r.Destination)}
+	if r.Gateway.IsValid() {
+		route.Gw = r.Gateway.AsSlice()
+	} else {
+		route.Scope = unix.RT_SCOPE_LINK
+	}
+	if err := h.RouteAdd(route); err != nil {
+		return fmt.Errorf("add route to %s by %s: %w", r.Destination, r.Gateway, err)
+	}
+	return nil
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
 // at calls f with a netlink handle in a namespace.
 func at(ns netns.NsHandle, f func(*netlink.Handle) error) error {
-	h, err := netlink.NewHandleAt(ns)
+	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)
 	}

@@ -1,14 +1,19 @@
 package links_test
 
 import (
+	"bytes"
+	"context"
+	"encoding/binary"
 	"net"
 	"net/netip"
+	"os"
 	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
 )
@@ -29,16 +34,20 @@ func namespace(t *testing.T) netns.NsHandle {
 	return ns
 }
 
-func pair(t *testing.T) links.Pair {
+func pair(t *testing.T, address, gateway string) links.Pair {
 	if testing.Short() {
 		t.Skip("needs root; make test runs it")
 	}
 	mac, err := net.ParseMAC("0a:58:0a:2a:00:02")
 	require.NoError(t, err)
-	return links.Pair{
-		Node: namespace(t), Pod: namespace(t), Port: port, Name: "eth0", MAC: mac, MTU: 1400,
-		Address: netip.MustParsePrefix("10.42.0.2/29"), Gateway: netip.MustParseAddr("10.42.0.1"),
+	p := links.Pair{
+		Node: namespace(t), Pod: namespace(t), Port: port, Owner: "test/c1/eth0", Name: "eth0", MAC: mac, MTU: 1400,
+		Addresses: []netip.Prefix{netip.MustParsePrefix(address)}, SoftwareChecksums: true,
 	}
+	if gateway != "" {
+		p.Routes = links.DefaultRoutes(p.Addresses[0], netip.MustParseAddr(gateway))
+	}
+	return p
 }
 
 func handle(t *testing.T, ns netns.NsHandle) *netlink.Handle {
@@ -53,50 +62,151 @@ func TestAdd(t *testing.T) {
 		{"a block", "10.42.0.2/29", "10.42.0.1"},
 		{"an address by itself", "10.11.2.28/32", "169.254.1.1"},
 		{"IPv6", "fd00::2/120", "fd00::1"},
+		{"an address of IPv6 by itself", "fd00::2/128", "fd01::1"},
 		{"no route", "10.42.0.2/29", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := pair(t)
-			p.Address, p.Gateway = netip.MustParsePrefix(c.address), netip.Addr{}
-			if c.gateway != "" {
-				p.Gateway = netip.MustParseAddr(c.gateway)
-			}
-			require.NoError(t, links.Add(p))
-			h := handle(t, p.Pod)
-			link, err := h.LinkByName("eth0")
+			p := pair(t, c.address, c.gateway)
+			require.NoError(t, links.Add(t.Context(), p))
+			is, err := links.Look(p.Pod, "eth0")
 			require.NoError(t, err)
-			require.Equal(t, p.MAC, link.Attrs().HardwareAddr)
-			require.Equal(t, 1400, link.Attrs().MTU)
-			routes, err := h.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{LinkIndex: link.Attrs().Index}, netlink.RT_FILTER_OIF)
-			require.NoError(t, err)
-			var gateways []string
-			for _, r := range routes {
-				if r.Gw != nil {
-					gateways = append(gateways, r.Gw.String())
-				}
+			require.Equal(t, p.MAC, is.MAC)
+			require.Equal(t, 1400, is.MTU)
+			require.True(t, is.Up)
+			require.Equal(t, p.Addresses, is.Addresses)
+			for _, r := range p.Routes {
+				require.Contains(t, is.Routes, r)
 			}
-			if c.gateway == "" {
-				require.Empty(t, gateways)
-			} else {
-				require.Equal(t, []string{c.gateway}, gateways)
-			}
-			node, err := handle(t, p.Node).LinkByName(port)
+			node, err := links.Look(p.Node, port)
 			require.NoError(t, err)
-			require.NotZero(t, node.Attrs().Flags&net.FlagUp)
+			require.True(t, node.Up)
+			owned, err := links.Owned(p.Node)
+			require.NoError(t, err)
+			require.Equal(t, map[string]string{port: "test/c1/eth0"}, owned)
 
 			require.NoError(t, links.Delete(p.Node, port))
-			_, err = h.LinkByName("eth0")
-			require.Error(t, err, "both ends go")
+			_, err = links.Look(p.Pod, "eth0")
+			require.ErrorIs(t, err, links.ErrNotFound, "both ends go")
 			require.NoError(t, links.Delete(p.Node, port), "again")
 		})
 	}
 }
 
+// A runtime may have turned IPv6 off for the pod.
+func TestIPv6IsAllowed(t *testing.T) {
+	p := pair(t, "fd00::2/120", "fd00::1")
+	inNamespace(t, p.Pod, func() {
+		require.NoError(t, os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0))
+	})
+	require.NoError(t, links.Add(t.Context(), p))
+}
+
+// A failure after any step leaves nothing behind.
 func TestAddLeavesNothingBehind(t *testing.T) {
-	p := pair(t)
-	p.Gateway = netip.MustParseAddr("224.0.0.5") // no next hop
-	require.ErrorContains(t, links.Add(p), "route")
-	_, err := handle(t, p.Node).LinkByName(port)
-	require.ErrorAs(t, err, new(netlink.LinkNotFoundError))
-	require.NoError(t, links.Add(pair(t)))
+	for steps := range 6 {
+		p := pair(t, "fd00::2/120", "fd00::1")
+		err := links.Add(&failing{Context: t.Context(), after: steps}, p)
+		if steps < 4 {
+			require.ErrorIs(t, err, context.Canceled)
+			_, err = links.Look(p.Node, port)
+			require.ErrorIs(t, err, links.ErrNotFound)
+			continue
+		}
+		require.NoError(t, err)
+	}
+	p := pair(t, "10.42.0.2/29", "10.42.0.1")
+	p.Routes[0].Gateway = netip.MustParseAddr("10.99.0.1") // is not reached
+	require.ErrorContains(t, links.Add(t.Context(), p), "route")
+	_, err := links.Look(p.Node, port)
+	require.ErrorIs(t, err, links.ErrNotFound)
+}
+
+// failing ends after it was asked some times.
+type failing struct {
+	context.Context
+	after int
+}
+
+func (f *failing) Err() error {
+	if f.after == 0 {
+		return context.Canceled
+	}
+	f.after--
+	return nil
+}
+
+func TestOthersStay(t *testing.T) {
+	p := pair(t, "10.42.0.2/29", "10.42.0.1")
+	require.NoError(t, links.Add(t.Context(), p))
+	again := p
+	again.Port = "tap0a1b2c3d-4f"
+	require.ErrorContains(t, links.Add(t.Context(), again), "file exists", "the pod has an eth0")
+	again.Name = "net1"
+	require.ErrorContains(t, links.Add(t.Context(), again), "add route to 0.0.0.0/0", "the pod has a default route")
+	again.Routes = nil
+	require.NoError(t, links.Add(t.Context(), again))
+
+	h := handle(t, p.Node)
+	other := netlink.NewVeth(netlink.LinkAttrs{Name: "tapffffffff-ff"})
+	other.PeerName = "tapffffffff-fe"
+	require.NoError(t, h.LinkAdd(other))
+	owned, err := links.Owned(p.Node)
+	require.NoError(t, err)
+	require.Len(t, owned, 2, "that of another is not ours")
+}
+
+func TestMTUOf(t *testing.T) {
+	p := pair(t, "10.42.0.2/29", "")
+	require.NoError(t, links.Add(t.Context(), p))
+	mtu, err := links.MTUOf(p.Pod, netip.MustParseAddr("10.42.0.2"))
+	require.NoError(t, err)
+	require.Equal(t, 1400, mtu)
+	_, err = links.MTUOf(p.Pod, netip.MustParseAddr("10.42.0.3"))
+	require.ErrorContains(t, err, "no link has it")
+}
+
+// What is announced arrives at the node's end.
+func TestAnnounce(t *testing.T) {
+	p := pair(t, "10.42.0.2/29", "")
+	p.Addresses = append(p.Addresses, netip.MustParsePrefix("fd00::2/120"))
+	require.NoError(t, links.Add(t.Context(), p))
+	var socket int
+	inNamespace(t, p.Node, func() { socket = listen(t) })
+	t.Cleanup(func() { _ = unix.Close(socket) })
+	require.NoError(t, links.Announce(p.Pod, "eth0", p.MAC, []netip.Addr{p.Addresses[0].Addr(), p.Addresses[1].Addr()}))
+	arp, advertisement := false, false
+	for !arp || !advertisement {
+		frame := make([]byte, 2048)
+		n, _, err := unix.Recvfrom(socket, frame, 0)
+		require.NoError(t, err, "within the socket's time")
+		frame = frame[:n]
+		switch binary.BigEndian.Uint16(frame[12:]) {
+		case unix.ETH_P_ARP:
+			arp = bytes.Equal(frame[28:32], []byte{10, 42, 0, 2}) && bytes.Equal(frame[38:42], []byte{10, 42, 0, 2})
+			require.Equal(t, []byte(p.MAC), frame[22:28])
+		case unix.ETH_P_IPV6:
+			advertisement = advertisement || frame[54] == 136
+		}
+	}
+}
+
+// listen opens a socket that hears every frame, and waits a while for one.
+func listen(t *testing.T) int {
+	every := binary.NativeEndian.Uint16([]byte{0, unix.ETH_P_ALL})
+	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, int(every))
+	require.NoError(t, err)
+	require.NoError(t, unix.SetsockoptTimeval(socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5}))
+	return socket
+}
+
+// inNamespace calls f on a thread in a namespace.
+func inNamespace(t *testing.T, ns netns.NsHandle, f func()) {
+	runtime.LockOSThread()
+	home, err := netns.Get()
+	require.NoError(t, err)
+	require.NoError(t, netns.Set(ns))
+	f()
+	require.NoError(t, netns.Set(home))
+	require.NoError(t, home.Close())
+	runtime.UnlockOSThread()
 }

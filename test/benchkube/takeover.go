@@ -97,9 +97,10 @@ func (p *pair) add(ctx context.Context) error {
 	return br.awaitKnown(ctx)
 }
 
+// stop ends the one that looks on first, so that it is not elected meanwhile.
 func (p *pair) stop() error {
 	var errs []error
-	for _, br := range p.all {
+	for _, br := range slices.Backward(p.all) {
 		errs = append(errs, br.stop())
 	}
 	return errors.Join(errs...)

@@ -1,0 +1,84 @@
+package links
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"unsafe"
+
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// allowIPv6 turns IPv6 on for the pod's end where it has such an address: some
+// runtimes turn it off. What others advertise is not for it.
+func (p Pair) allowIPv6() error {
+	if !slices.ContainsFunc(p.Addresses, func(a netip.Prefix) bool { return a.Addr().Is6() }) {
+		return nil
+	}
+	return inside(p.Pod, func() error {
+		for name, value := range map[string]string{"disable_ipv6": "0", "accept_ra": "0"} {
+			if err := os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", p.Name, name), []byte(value), 0); err != nil {
+				return fmt.Errorf("allow IPv6: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+// ethtoolValue is the kernel's struct ethtool_value.
+type ethtoolValue struct{ command, data uint32 }
+
+// deviceRequest is the kernel's struct ifreq with a pointer.
+type deviceRequest struct {
+	name [unix.IFNAMSIZ]byte
+	data unsafe.Pointer
+	_    [16]byte
+}
+
+// turnOffloadOff has checksums of what the pod sends computed by its kernel.
+func (p Pair) turnOffloadOff() error {
+	if !p.SoftwareChecksums {
+		return nil
+	}
+	return inside(p.Pod, func() error {
+		socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("turn checksum offload off: open a socket: %w", err)
+		}
+		defer func() { _ = unix.Close(socket) }()
+		request := deviceRequest{data: unsafe.Pointer(&ethtoolValue{command: unix.ETHTOOL_STXCSUM})}
+		copy(request.name[:unix.IFNAMSIZ-1], p.Name)
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
+			return fmt.Errorf("turn checksum offload off: %w", errno)
+		}
+		return nil
+	})
+}
+
+// inside calls f on a thread in a network namespace.
+func inside(ns netns.NsHandle, f func() error) error {
+	result := make(chan error, 1)
+	go func() { result <- onThread(ns, f) }()
+	return <-result
+}
+
+func onThread(ns netns.NsHandle, f func() error) error {
+	runtime.LockOSThread()
+	home, err := netns.Get()
+	if err != nil {
+		return fmt.Errorf("open own namespace: %w", err)
+	}
+	defer func() { _ = home.Close() }()
+	if err := netns.Set(ns); err != nil {
+		return fmt.Errorf("enter namespace: %w", err)
+	}
+	err = f()
+	if netns.Set(home) == nil {
+		runtime.UnlockOSThread()
+	} // else the thread ends with its goroutine and nobody gets it
+	return err
+}

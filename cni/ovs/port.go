@@ -1,0 +1,227 @@
+package ovs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
+)
+
+// Port is a port of ours. What it says stands in external_ids of its interface.
+type Port struct {
+	Name      string // of the port and its link
+	Interface string // of the network: its iface-id
+	PodUID    string // iface-id-ver: an older pod's port does not claim a newer one's interface
+	MAC       string
+	Addresses []netip.Addr
+	// Of is the attachment that the port is for.
+	Of Attachment
+}
+
+// Attachment is what a container runtime knows an interface by.
+type Attachment struct {
+	Network   string // the name of the CNI network
+	Container string // the id of the sandbox
+	IfName    string // the link's name in the pod
+	Netns     string // the path of the pod's namespace
+}
+
+// Same tells whether two are of one container and link: what else they say may differ.
+func (a Attachment) Same(b Attachment) bool {
+	return a.Container == b.Container && a.IfName == b.IfName
+}
+
+// The keys of external_ids. The first four are those that OVN, OpenDaylight and people
+// know.
+const (
+	keyInterface = "iface-id"
+	keyPodUID    = "iface-id-ver"
+	keyMAC       = "attached-mac"
+	keyAddresses = "ip-address"
+	keyContainer = "coe-container"
+	keyIfName    = "coe-ifname"
+	keyNetns     = "coe-netns"
+	keyNetwork   = "coe-network"
+	keyInstalled = "ovn-installed" // OVN's
+)
+
+func (p Port) externalIDs() map[string]string {
+	addresses := make([]string, len(p.Addresses))
+	for i, a := range p.Addresses {
+		addresses[i] = a.String()
+	}
+	return map[string]string{
+		keyInterface: p.Interface, keyPodUID: p.PodUID, keyMAC: p.MAC, keyAddresses: strings.Join(addresses, " "),
+		keyContainer: p.Of.Container, keyIfName: p.Of.IfName, keyNetns: p.Of.Netns, keyNetwork: p.Of.Network,
+	}
+}
+
+// portOf reads what a row says; ok is false where it is not ours.
+func portOf(row *vswitch.Interface) (p Port, ok bool) {
+	ids := row.ExternalIDs
+	p = Port{
+		Name: row.Name, Interface: ids[keyInterface], PodUID: ids[keyPodUID], MAC: ids[keyMAC],
+		Of: Attachment{Network: ids[keyNetwork], Container: ids[keyContainer], IfName: ids[keyIfName], Netns: ids[keyNetns]},
+	}
+	for _, text := range strings.Fields(ids[keyAddresses]) {
+		if a, err := netip.ParseAddr(text); err == nil {
+			p.Addresses = append(p.Addresses, a)
+		}
+	}
+	return p, p.Of.Container != "" && p.Of.IfName != ""
+}
+
+// Ports lists the ports that are ours, in the order of names.
+func (s *Switch) Ports(ctx context.Context) ([]Port, error) {
+	one, err := s.session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var rows []*vswitch.Interface
+	if err := one.client.List(ctx, &rows); err != nil {
+		return nil, fmt.Errorf("list ports: %w", err)
+	}
+	var ports []Port
+	for _, row := range rows {
+		if p, ok := portOf(row); ok {
+			ports = append(ports, p)
+		}
+	}
+	slices.SortFunc(ports, func(a, b Port) int { return cmp.Compare(a.Name, b.Name) })
+	return ports, nil
+}
+
+// Find is the port of an attachment; ok is false where there is none.
+func (s *Switch) Find(ctx context.Context, of Attachment) (p Port, ok bool, err error) {
+	all, err := s.Ports(ctx)
+	i := slices.IndexFunc(all, func(p Port) bool { return p.Of.Same(of) })
+	if i < 0 {
+		return Port{}, false, err
+	}
+	return all[i], true, nil
+}
+
+// Port is the port of a name; ok is false where there is none of ours.
+func (s *Switch) Port(ctx context.Context, name string) (p Port, ok bool, err error) {
+	one, err := s.session(ctx)
+	if err != nil {
+		return Port{}, false, err
+	}
+	row, err := one.iface(name)
+	if row == nil {
+		return Port{}, false, err
+	}
+	p, ok = portOf(row)
+	return p, ok, nil
+}
+
+// Add adds a port, in one transaction. An error leaves open whether it was made;
+// Delete makes sure that it was not.
+func (s *Switch) Add(ctx context.Context, p Port) error {
+	if err := s.settle(ctx, p.Name); err != nil {
+		return err
+	}
+	one, err := s.session(ctx)
+	if err != nil {
+		return err
+	}
+	ops, err := one.additions(s.cfg.Bridge, p)
+	if err != nil {
+		return fmt.Errorf("add port %s: %w", p.Name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	results, err := one.transact(ctx, ops...)
+	if err != nil {
+		return fmt.Errorf("add port %s: %w", p.Name, err)
+	}
+	if results[len(results)-1].Count == 0 {
+		return fmt.Errorf("add port %s: the switch has no bridge %s; does ovn-controller run?", p.Name, s.cfg.Bridge)
+	}
+	return nil
+}
+
+func (o *session) additions(bridge string, p Port) ([]ovsdb.Operation, error) {
+	iface := &vswitch.Interface{UUID: "interface", Name: p.Name, ExternalIDs: p.externalIDs()}
+	port := &vswitch.Port{UUID: "port", Name: p.Name, Interfaces: []string{iface.UUID}}
+	ops, err := o.client.Create(iface, port)
+	if err != nil {
+		return nil, err
+	}
+	return append(ops, mutation("Bridge", "name", bridge, "ports", ovsdb.MutateOperationInsert, uuids(port.UUID))), nil
+}
+
+// Delete removes the port of a name, where it is that attachment's, and waits until
+// it is seen to be gone. One that is not there is well.
+func (s *Switch) Delete(ctx context.Context, name string, of Attachment) error {
+	one, err := s.session(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	if err := s.remove(ctx, one, name, of); err != nil {
+		return fmt.Errorf("delete port %s: %w", name, err)
+	}
+	return s.await(ctx, name, func(one *session) error {
+		row, err := one.iface(name)
+		if err != nil || row == nil {
+			return err
+		}
+		if p, _ := portOf(row); !p.Of.Same(of) {
+			return nil
+		}
+		return errors.New("the port is still told of")
+	})
+}
+
+// remove asks the server, not the copy: what was added just now may not be in that.
+func (s *Switch) remove(ctx context.Context, one *session, name string, of Attachment) error {
+	named := ovsdb.NewCondition("name", ovsdb.ConditionEqual, name)
+	found, err := one.transact(ctx,
+		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Interface", Where: []ovsdb.Condition{named}, Columns: []string{"external_ids"}},
+		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Port", Where: []ovsdb.Condition{named}, Columns: []string{"_uuid"}})
+	if err != nil {
+		return err
+	}
+	if len(found[0].Rows) == 0 || len(found[1].Rows) == 0 || !saysSame(found[0].Rows[0], of) {
+		return nil
+	}
+	port, _ := found[1].Rows[0]["_uuid"].(ovsdb.UUID)
+	results, err := one.transact(ctx,
+		mutation("Bridge", "name", s.cfg.Bridge, "ports", ovsdb.MutateOperationDelete, uuids(port.GoUUID)),
+		ovsdb.Operation{Op: ovsdb.OperationMutate, Table: "Open_vSwitch", Where: []ovsdb.Condition{}, Mutations: []ovsdb.Mutation{
+			*ovsdb.NewMutation("next_cfg", ovsdb.MutateOperationAdd, 1),
+		}},
+		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Open_vSwitch", Where: []ovsdb.Condition{}, Columns: []string{"next_cfg"}})
+	if err != nil {
+		return err
+	}
+	if rows := results[2].Rows; len(rows) == 1 {
+		next, _ := rows[0]["next_cfg"].(float64)
+		s.unsettle(name, int(next))
+	}
+	return nil
+}
+
+func saysSame(row ovsdb.Row, of Attachment) bool {
+	ids, _ := row["external_ids"].(ovsdb.OvsMap)
+	return ids.GoMap[keyContainer] == of.Container && ids.GoMap[keyIfName] == of.IfName
+}
+
+func mutation(table, by, name, column string, mutator ovsdb.Mutator, value any) ovsdb.Operation {
+	return ovsdb.Operation{
+		Op: ovsdb.OperationMutate, Table: table, Where: []ovsdb.Condition{ovsdb.NewCondition(by, ovsdb.ConditionEqual, name)},
+		Mutations: []ovsdb.Mutation{*ovsdb.NewMutation(column, mutator, value)},
+	}
+}
+
+func uuids(one string) ovsdb.OvsSet { return ovsdb.OvsSet{GoSet: []any{ovsdb.UUID{GoUUID: one}}} }
+

@@ -1,0 +1,130 @@
+package ovs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ovn-kubernetes/libovsdb/cache"
+	"github.com/ovn-kubernetes/libovsdb/client"
+	"github.com/ovn-kubernetes/libovsdb/model"
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
+)
+
+// session is a connection to the database, and a copy of the tables in use.
+type session struct{ client client.Client }
+
+func (s *Switch) connect(ctx context.Context) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	tables, err := vswitch.FullDatabaseModel()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.NewOVSDBClient(tables, client.WithEndpoint(s.cfg.Endpoint))
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Connect(ctx); err != nil {
+		return nil, err
+	}
+	one := &session{client: c}
+	if err := one.monitor(ctx, s.ring); err != nil {
+		one.close()
+		return nil, err
+	}
+	return one, nil
+}
+
+// monitor copies the tables, and has changed called with each row that changes.
+func (o *session) monitor(ctx context.Context, changed func(model.Model)) error {
+	o.client.Cache().AddEventHandler(&cache.EventHandlerFuncs{
+		AddFunc:    func(_ string, row model.Model) { changed(row) },
+		UpdateFunc: func(_ string, _, row model.Model) { changed(row) },
+		DeleteFunc: func(_ string, row model.Model) { changed(row) },
+	})
+	_, err := o.client.Monitor(ctx, o.client.NewMonitor(
+		client.WithTable(&vswitch.OpenvSwitch{}), client.WithTable(&vswitch.Bridge{}),
+		client.WithTable(&vswitch.Port{}), client.WithTable(&vswitch.Interface{})))
+	if err != nil {
+		return fmt.Errorf("monitor: %w", err)
+	}
+	return nil
+}
+
+// watch tries the connection until it fails.
+func (o *session) watch(ctx context.Context, every, timeout time.Duration) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-o.client.DisconnectNotify():
+			return errors.New("the connection has ended")
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		probe, cancel := context.WithTimeout(ctx, timeout)
+		err := o.client.Echo(probe)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("no sign of life: %w", err)
+		}
+	}
+}
+
+// close ends the session without waiting: the client's Close waits for a call that
+// waits for a server that is stopped.
+func (o *session) close() { go o.client.Close() }
+
+// transact makes one transaction of operations.
+func (o *session) transact(ctx context.Context, ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
+	results, err := o.client.Transact(ctx, ops...)
+	if err != nil {
+		return nil, err
+	}
+	if refused, err := ovsdb.CheckOperationResults(results, ops); err != nil {
+		for _, r := range refused {
+			err = fmt.Errorf("%w: %w", err, r)
+		}
+		return nil, err
+	}
+	return results, nil
+}
+
+// bridge reads a bridge from the copy.
+func (o *session) bridge(name string) (*vswitch.Bridge, error) {
+	b := &vswitch.Bridge{Name: name}
+	if err := o.client.Get(context.Background(), b); err != nil {
+		return nil, fmt.Errorf("find bridge %s on the switch: %w; does ovn-controller run?", name, err)
+	}
+	return b, nil
+}
+
+// root reads the one row of Open_vSwitch from the copy.
+func (o *session) root() (*vswitch.OpenvSwitch, error) {
+	var rows []*vswitch.OpenvSwitch
+	if err := o.client.List(context.Background(), &rows); err != nil {
+		return nil, fmt.Errorf("read Open_vSwitch: %w", err)
+	}
+	if len(rows) != 1 {
+		return nil, fmt.Errorf("read Open_vSwitch: %d rows, want 1: is the switch set up?", len(rows))
+	}
+	return rows[0], nil
+}
+
+// iface reads an interface from the copy; nil where there is none.
+func (o *session) iface(name string) (*vswitch.Interface, error) {
+	row := &vswitch.Interface{Name: name}
+	err := o.client.Get(context.Background(), row)
+	if errors.Is(err, client.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find interface %s: %w", name, err)
+	}
+	return row, nil
+}

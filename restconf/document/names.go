@@ -1,0 +1,78 @@
+package document
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/yang"
+)
+
+// named are the top containers, and the containers and lists right below them, that a
+// name may mean.
+func (r *Reader) named(name string) (nodes []*yang.Node) {
+	for _, top := range r.tops {
+		if means(name, top) {
+			nodes = append(nodes, top)
+			continue
+		}
+		if child := childOf(top, name); child != nil && (child.Kind == yang.Container || child.Kind == yang.List) {
+			nodes = append(nodes, child)
+		}
+	}
+	return nodes
+}
+
+// means tells whether a name, with its module or without, is a node's.
+func means(name string, n *yang.Node) bool {
+	module, local, prefixed := strings.Cut(name, ":")
+	return name == n.Name || prefixed && module == n.Module.Name && local == n.Name
+}
+
+// childOf is the child of that name, with its module or without, or nil.
+func childOf(n *yang.Node, name string) *yang.Node {
+	module, local, prefixed := strings.Cut(name, ":")
+	if !prefixed {
+		module, local = "", name
+	}
+	return n.Child(module, local)
+}
+
+// names are the top containers in a sentence.
+func (r *Reader) names() string { return alternatives(r.tops) }
+
+func alternatives(nodes []*yang.Node) string {
+	names := make([]string, len(nodes))
+	for i, n := range nodes {
+		names[i] = n.Module.Name + ":" + n.Name
+	}
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
+}
+
+func keyNames(n *yang.Node) string {
+	var names []string
+	for _, key := range n.Keys {
+		names = append(names, key.Name)
+	}
+	return strings.Join(names, " and ")
+}
+
+// keyOf is the key of an entry: canonical where it is one of its type, and as it stands
+// otherwise, so that others can say what is wrong with it.
+func keyOf(n *yang.Node, value *Value) ([]string, error) {
+	var keys []string
+	for _, leaf := range n.Keys {
+		m := value.memberOf(leaf)
+		if m == nil || !m.Value.isScalar() {
+			return nil, fmt.Errorf("%s: an entry without its key: want %s", n.Name, keyNames(n))
+		}
+		text := m.Value.text
+		if canonical, err := leaf.Canonical(text); err == nil {
+			text = canonical
+		}
+		keys = append(keys, text)
+	}
+	return keys, nil
+}

@@ -1,0 +1,209 @@
+package openapi
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/yang"
+)
+
+// use is what a schema is for. What is read may be a part, as depth, fields and content
+// have it: nothing is required. What is written has no state.
+type use bool
+
+const (
+	toRead  use = false
+	toWrite use = true
+)
+
+// schema refers to the schema of one instance of a container or of a list's entry, and
+// makes it where it is not there yet.
+func (b *builder) schema(n *yang.Node, u use) object {
+	name := componentName(n)
+	if u == toWrite && differs(n) {
+		name += ".write"
+	}
+	if _, made := b.schemas[name]; !made {
+		b.schemas[name] = nil // no module's nodes hold themselves, and this keeps it so
+		b.schemas[name] = b.structure(n, u)
+	}
+	return ref("schemas", name)
+}
+
+// differs tells whether what is written of n is not all that can be read, or more is
+// required of it.
+func differs(n *yang.Node) bool {
+	if !n.Config || n.Required() || len(n.Keys) > 0 {
+		return true
+	}
+	for _, child := range n.Children {
+		if differs(child) {
+			return true
+		}
+	}
+	return false
+}
+
+// componentName is a node's path with dots.
+func componentName(n *yang.Node) string {
+	if n.Parent == nil {
+		return n.Module.Name + "." + n.Name
+	}
+	return componentName(n.Parent) + "." + strings.ReplaceAll(member(n), ":", ".")
+}
+
+// member is the name of n in the JSON object of what holds it.
+func member(n *yang.Node) string {
+	if n.Parent == nil || n.Parent.Module != n.Module {
+		return n.Module.Name + ":" + n.Name
+	}
+	return n.Name
+}
+
+func (b *builder) structure(n *yang.Node, u use) object {
+	properties := object{}
+	var required []string
+	for _, child := range n.Children {
+		if u == toWrite && !child.Config {
+			continue
+		}
+		properties[member(child)] = b.instances(child, u)
+		if u == toWrite && child.Required() || u == toWrite && isKey(child) {
+			required = append(required, member(child))
+		}
+	}
+	out := object{"type": "object", "properties": properties, "additionalProperties": false, "xml": xmlName(n)}
+	describe(out, n, "")
+	if len(required) > 0 {
+		out["required"] = required
+	}
+	return out
+}
+
+// instances is the schema of all instances of n in what holds them.
+func (b *builder) instances(n *yang.Node, u use) object {
+	var out object
+	switch n.Kind {
+	case yang.Container:
+		out = b.schema(n, u)
+	case yang.List:
+		out = elements(n, b.schema(n, u), u)
+	case yang.LeafList:
+		out = elements(n, leaf(n), u)
+	default:
+		out = leaf(n)
+	}
+	if u == toRead && !n.Config && (n.Parent == nil || n.Parent.Config) {
+		out["readOnly"] = true
+	}
+	return out
+}
+
+func elements(n *yang.Node, items object, u use) object {
+	out := object{"type": "array", "items": items}
+	least, most := n.Elements()
+	if least > 0 && u == toWrite {
+		out["minItems"] = least
+	}
+	if most > 0 {
+		out["maxItems"] = most
+	}
+	return out
+}
+
+// leaf is the schema of a leaf's value.
+func leaf(n *yang.Node) object {
+	t, _ := n.Type()
+	out := valueSchema(t)
+	out["xml"] = xmlName(n)
+	describe(out, n, t.Want)
+	return out
+}
+
+// formats are JSON Schema's names for well-known typedefs.
+var formats = map[string]string{
+	"uuid": "uuid", "ipv4-address": "ipv4", "ipv4-address-no-zone": "ipv4", "ipv6-address-no-zone": "ipv6",
+}
+
+func valueSchema(t yang.Type) object {
+	switch {
+	case len(t.Members) > 0:
+		members := make([]object, len(t.Members))
+		for i, member := range t.Members {
+			members[i] = valueSchema(member)
+		}
+		return object{"anyOf": members}
+	case t.JSON == "empty":
+		return object{"type": "array", "items": object{"type": "null"}, "minItems": 1, "maxItems": 1}
+	case t.JSON == "boolean":
+		return object{"type": "boolean"}
+	case t.Quoted:
+		return object{"type": "string", "pattern": "^-?[0-9]+$"}
+	case t.JSON == "integer":
+		return bounded(object{"type": "integer"}, t, "minimum", "maximum")
+	}
+	return text(t)
+}
+
+func text(t yang.Type) object {
+	out := bounded(object{"type": "string"}, t, "minLength", "maxLength")
+	if len(t.Values) > 0 {
+		out["enum"] = t.Values
+	}
+	if format := formats[t.Typedef]; format != "" {
+		out["format"] = format
+	}
+	switch len(t.Patterns) {
+	case 0:
+	case 1:
+		out["pattern"] = t.Patterns[0]
+	default:
+		all := make([]object, len(t.Patterns))
+		for i, pattern := range t.Patterns {
+			all[i] = object{"pattern": pattern}
+		}
+		out["allOf"] = all
+	}
+	return out
+}
+
+// bounded adds bounds to a schema. No number of characters is above what a length
+// without a bound has in YANG, so that is left out.
+func bounded(out object, t yang.Type, least, most string) object {
+	if t.Least != "" {
+		out[least] = json.Number(t.Least)
+	}
+	if t.Most != "" && t.Most != "18446744073709551615" {
+		out[most] = json.Number(t.Most)
+	}
+	return out
+}
+
+// describe adds the node's own words, and what its values look like.
+func describe(out object, n *yang.Node, want string) {
+	parts := strings.Fields(n.Description)
+	if want != "" {
+		if len(parts) > 0 && !strings.HasSuffix(parts[len(parts)-1], ".") {
+			parts[len(parts)-1] += "."
+		}
+		parts = append(parts, "Its value is "+want+".")
+	}
+	if len(parts) > 0 {
+		out["description"] = strings.Join(parts, " ")
+	}
+}
+
+func xmlName(n *yang.Node) object { return object{"name": n.Name, "namespace": n.Module.Namespace} }
+
+// isKey tells whether n is a key of the list that holds it.
+func isKey(n *yang.Node) bool {
+	if n.Parent == nil {
+		return false
+	}
+	for _, key := range n.Parent.Keys {
+		if key == n {
+			return true
+		}
+	}
+	return false
+}
