@@ -25,6 +25,27 @@ func (s *Store) Pod(uid string) PodState {
 	return PodState{}
 }
 
+// LeasesOf are the leases of a pod, whether anybody speaks of that pod or not: a source
+// may not have said yet what it knows.
+func (s *Store) LeasesOf(uid string) []*Lease {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.leases[uid]
+}
+
+// replaceLease puts others, or none, in the place of a lease. What LeasesOf has returned
+// does not change. The lock is held.
+func (s *Store) replaceLease(namespace string, key LeaseKey, by ...*Lease) {
+	for _, l := range s.leases[key.PodUID] {
+		if l.Namespace != namespace || l.Key() != key {
+			by = append(by, l)
+		}
+	}
+	if s.leases[key.PodUID] = by; len(by) == 0 {
+		delete(s.leases, key.PodUID)
+	}
+}
+
 func (s *Store) podState(p *Pod, origin Origin) PodState {
 	state := PodState{Pod: p, Origin: origin}
 	ns := s.namespaces[p.Namespace]

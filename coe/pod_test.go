@@ -23,6 +23,8 @@ func TestStorePod(t *testing.T) {
 		tx.PutLease(&coe.Lease{PodUID: "u2", InterfaceUID: "u2", Namespace: "a"})
 	})
 	require.Equal(t, coe.PodState{Pod: pod, Origin: coe.Kubernetes, Leases: []*coe.Lease{l2, l1}}, s.Pod("u1"))
+	require.ElementsMatch(t, []*coe.Lease{l1, l2}, s.LeasesOf("u1"))
+	require.Len(t, s.LeasesOf("u2"), 1, "nobody speaks of the pod")
 
 	refusals := map[coe.LeaseKey]coe.Refusal{{PodUID: "u1", InterfaceUID: "i3"}: {Reason: coe.PoolExhausted}}
 	s.Update(func(tx *coe.Tx) { tx.SetRefusals("a", refusals, nil) })
@@ -30,4 +32,26 @@ func TestStorePod(t *testing.T) {
 
 	s.Update(func(tx *coe.Tx) { tx.DeletePod(coe.Kubernetes, "u1") })
 	require.Equal(t, coe.PodState{Pod: &coe.Pod{UID: "u1", Namespace: "b"}, Origin: coe.RESTCONF}, s.Pod("u1"))
+}
+
+func TestLeasesOf(t *testing.T) {
+	s := coe.NewStore(nil, coe.RESTCONF)
+	key := coe.LeaseKey{PodUID: "u", InterfaceUID: "i"}
+	first := &coe.Lease{PodUID: "u", InterfaceUID: "i", Namespace: "a"}
+	second := &coe.Lease{PodUID: "u", InterfaceUID: "i", Namespace: "a", MAC: "0a:58:0a:0b:00:03"}
+	moved := &coe.Lease{PodUID: "u", InterfaceUID: "i", Namespace: "b"}
+	for _, step := range []struct {
+		change func(*coe.Tx)
+		want   []*coe.Lease
+	}{
+		{func(tx *coe.Tx) { tx.PutLease(first) }, []*coe.Lease{first}},
+		{func(tx *coe.Tx) { tx.PutLease(second) }, []*coe.Lease{second}},
+		{func(tx *coe.Tx) { tx.PutLease(moved) }, []*coe.Lease{moved, second}},
+		{func(tx *coe.Tx) { tx.DeleteLease("a", key) }, []*coe.Lease{moved}},
+		{func(tx *coe.Tx) { tx.DeleteLease("a", key) }, []*coe.Lease{moved}},
+		{func(tx *coe.Tx) { tx.DeleteLease("b", key) }, nil},
+	} {
+		s.Update(step.change)
+		require.Equal(t, step.want, s.LeasesOf("u"))
+	}
 }

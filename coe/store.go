@@ -26,6 +26,7 @@ type Store struct {
 	nodePods map[netip.Addr]map[string]int
 	nodes    map[netip.Addr]*Node // by address; replaced as a whole, never changed
 	bringing map[string]bool      // see Bringing
+	leases   map[string][]*Lease  // by uid of the pod; see LeasesOf
 	revision int64
 }
 
@@ -87,6 +88,7 @@ func NewStore(changed func(Changed), origins ...Origin) *Store {
 		nodePods:   map[netip.Addr]map[string]int{},
 		nodes:      map[netip.Addr]*Node{},
 		bringing:   map[string]bool{},
+		leases:     map[string][]*Lease{},
 	}
 	for _, o := range []Origin{RESTCONF, Kubernetes} {
 		if slices.Contains(origins, o) {

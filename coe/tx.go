@@ -191,11 +191,15 @@ func (tx *Tx) chosen(name string) *namespace {
 }
 
 // PutLease records what was chosen for an interface.
-func (tx *Tx) PutLease(l *Lease) { tx.leases(l.Namespace, l.PodUID)[l.Key()] = l }
+func (tx *Tx) PutLease(l *Lease) {
+	tx.leases(l.Namespace, l.PodUID)[l.Key()] = l
+	tx.store.replaceLease(l.Namespace, l.Key(), l)
+}
 
 // DeleteLease forgets a lease.
 func (tx *Tx) DeleteLease(namespace string, key LeaseKey) {
 	delete(tx.leases(namespace, key.PodUID), key)
+	tx.store.replaceLease(namespace, key)
 }
 
 // leases are the leases of a namespace, of which one of the pod is to change.

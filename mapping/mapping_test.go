@@ -143,7 +143,10 @@ func TestPodProblems(t *testing.T) {
 		change func(*coe.View, *coe.Pod)
 		want   coe.Reason
 	}{
-		{"no node", func(_ *coe.View, p *coe.Pod) { p.HostIP = netip.Addr{} }, coe.NoNode},
+		{"no node", func(v *coe.View, p *coe.Pod) {
+			p.HostIP = netip.Addr{}
+			clear(v.Leases)
+		}, coe.NoNode},
 		{"no name", func(_ *coe.View, p *coe.Pod) { p.Name = "" }, coe.NoName},
 		{"no lease yet", func(v *coe.View, _ *coe.Pod) { clear(v.Leases) }, coe.Waiting},
 		{"no identifier yet", func(v *coe.View, _ *coe.Pod) { v.VPN = nil }, coe.Waiting},
@@ -165,6 +168,19 @@ func TestPodProblems(t *testing.T) {
 			require.Equal(t, uid1, problems[0].UID)
 		})
 	}
+}
+
+// What is plugged in stays so while its node is not known.
+func TestNodeNotKnown(t *testing.T) {
+	v := view()
+	p := addPod(&v, uid1, "busybox1", "10.11.2.28")
+	before, problems := mapping.Map(v, settings)
+	require.Empty(t, problems)
+	p.HostIP = netip.Addr{}
+	after, problems := mapping.Map(v, settings)
+	require.Equal(t, before, after)
+	require.Len(t, problems, 1)
+	require.Equal(t, coe.NoNode, problems[0].Reason)
 }
 
 func TestNoNetwork(t *testing.T) {

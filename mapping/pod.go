@@ -9,7 +9,8 @@ import (
 )
 
 // pod maps each interface of a pod to ietf-interface, elan-interface and
-// vpn-interface, and makes the instances that they need (spec, "Create Pod").
+// vpn-interface, and makes the instances that they need (spec, "Create Pod"). One
+// whose node is not known any more stays where its lease says: it may run there.
 func (b *builder) pod(p *coe.Pod) {
 	switch {
 	case p.NoNetwork:
@@ -19,7 +20,6 @@ func (b *builder) pod(p *coe.Pod) {
 		return
 	case !p.HostIP.IsValid():
 		b.podProblem(p, coe.NoNode, noNode(p))
-		return
 	}
 	for _, i := range p.AllInterfaces() {
 		key := coe.LeaseKey{PodUID: p.UID, InterfaceUID: i.UID}
@@ -30,7 +30,7 @@ func (b *builder) pod(p *coe.Pod) {
 		if lease != nil && lease.Released == 0 && b.leased(lease, i) {
 			continue
 		}
-		if _, refused := b.Refusals[key]; !refused {
+		if _, refused := b.Refusals[key]; !refused && p.HostIP.IsValid() {
 			b.podProblem(p, coe.Waiting, "an address is being chosen for interface "+i.UID)
 		}
 	}

@@ -45,6 +45,32 @@ func paceCollector(ctx context.Context) error {
 	}
 }
 
+// startedEvery is how often it is looked whether the start is over.
+const startedEvery = 100 * time.Millisecond
+
+// freeStart gives back to the system what the start took, once it is over: to read
+// everything takes some times what is kept of it.
+func (b *Bridge) freeStart(ctx context.Context) error {
+	ticker := time.NewTicker(startedEvery)
+	defer ticker.Stop()
+	for !b.started() {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+	debug.FreeOSMemory()
+	<-ctx.Done()
+	return nil
+}
+
+// started tells whether all is known and, where this replica leads, written.
+func (b *Bridge) started() bool {
+	p := b.part.Load()
+	return b.store.Complete() && (!p.leads() || p.loop.Status().InSync)
+}
+
 func collectorPercent(live uint64) int {
 	return int(min(maxPercent, max(minPercent, headroom*100/max(live, 1))))
 }

@@ -18,6 +18,8 @@ type resource struct {
 	name  string
 	short string
 	read  func(context.Context, *client) (table, any, error)
+	// single tells that it is one thing, not a list.
+	single bool
 }
 
 func newGet() *cobra.Command {
@@ -25,6 +27,8 @@ func newGet() *cobra.Command {
 		Use:   "get",
 		Short: "Show what a running bridge knows",
 		Example: `  coe-bridge get pods
+  coe-bridge get pods shop/web -o json
+  coe-bridge get pods shop/web --documents > web.yaml # for apply -f
   coe-bridge get elan-instances -o yaml
   coe-bridge get problems -w
   COE_BRIDGE_PASSWORD=secret coe-bridge get pods --server https://bridge:8181 --ca-file ca.pem`,
@@ -38,7 +42,8 @@ func newGet() *cobra.Command {
 	}
 	for _, r := range resources() {
 		one := newReader(r)
-		one.Aliases = []string{strings.TrimSuffix(r.name, "s")}
+		one.Use = r.name + " [NAME...]"
+		one.Aliases = []string{strings.TrimSuffix(strings.Replace(r.name, "policies", "policy", 1), "s")}
 		one.Example = fmt.Sprintf("  coe-bridge get %[1]s\n  coe-bridge get %[1]s -o json\n  coe-bridge get %[1]s -w", r.name)
 		cmd.AddCommand(one)
 	}
@@ -64,26 +69,50 @@ func newReader(r resource) *cobra.Command {
 		Use:   r.name,
 		Short: r.short,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("%s %s: it takes no name, it shows all", cmd.CommandPath(), args[0])
+			if r.single && len(args) > 0 {
+				return fmt.Errorf("%s %s: it takes no name", cmd.CommandPath(), args[0])
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := flags.client()
 			if err != nil {
 				return err
 			}
+			chosen := r.only(args)
 			if !watch {
-				return show(cmd.Context(), cmd.OutOrStdout(), c, r, out)
+				return show(cmd.Context(), cmd.OutOrStdout(), c, chosen, out)
 			}
-			return showAgain(cmd.Context(), cmd.OutOrStdout(), c, r, out)
+			return showAgain(cmd.Context(), cmd.OutOrStdout(), c, chosen, out)
 		},
 	}
 	flags.register(cmd)
 	out.register(cmd)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show again whenever it changes, until interrupted")
+	if k, err := kindNamed(r.name); err == nil {
+		withDocuments(cmd, k, &flags, &out)
+	}
 	return cmd
+}
+
+// withDocuments adds to a command that shows a kind how to get what apply takes.
+func withDocuments(cmd *cobra.Command, k kind, flags *clientFlags, out *output) {
+	wanted := cmd.Flags().Bool("documents", false, "print what was written, as apply -f takes it, in YAML or with -o json in JSON")
+	cmd.MarkFlagsMutuallyExclusive("documents", "watch")
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return completeNames(cmd, k, args), cobra.ShellCompDirectiveNoFileComp
+	}
+	show := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !*wanted {
+			return show(cmd, args)
+		}
+		c, err := flags.editor()
+		if err != nil {
+			return err
+		}
+		return showDocuments(cmd.Context(), cmd.OutOrStdout(), c, k, args, *out)
+	}
 }
 
 func show(ctx context.Context, w io.Writer, c *client, r resource, out output) error {

@@ -62,8 +62,9 @@ func TestUnknownNames(t *testing.T) {
 		says []string
 	}{
 		{"serv", []string{`unknown command "serv"`, "serve"}},
-		{"get foo", []string{"get foo", "elan-instances, vpn-instances, interfaces, pods, services, pools, leases, problems"}},
-		{"get pods busybox1", []string{"coe-bridge get pods busybox1: it takes no name, it shows all"}},
+		{"get foo", []string{"get foo", "elan-instances, vpn-instances, interfaces, pods, services, pools, leases, problems, endpoints, nodes, clusters, policies"}},
+		{"status busybox1", []string{"coe-bridge status busybox1: it takes no name"}},
+		{"apply -f x --dry-run maybe", []string{"want none, client or server"}},
 		{"get pods -o xml", []string{"want table, json or yaml"}},
 		{"completion tcsh", []string{`"tcsh": want bash, zsh or fish`}},
 		{"serve --nosuch", []string{"unknown flag: --nosuch"}},

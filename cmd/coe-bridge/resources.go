@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -9,16 +10,22 @@ import (
 )
 
 func resources() []resource {
-	return []resource{
-		{"elan-instances", "Layer 2 networks: one for each namespace on each node", readELANInstances},
-		{"vpn-instances", "Layer 3 networks: one for each namespace", readVPNInstances},
-		{"interfaces", "Pods' interfaces, and whether the backend has them", readInterfaces},
-		{"pods", "Pods, who said them, their addresses and how far they are", readPods},
-		{"services", "Services, with their addresses and endpoints", readServices},
-		{"pools", "DHCP pools, and how much of them is in use", readPools},
-		{"leases", "Addresses that were handed out", readLeases},
-		{"problems", "What can't be mapped now, why, and what would mend it", readProblems},
+	list := []resource{
+		{"elan-instances", "Layer 2 networks: one for each namespace on each node", readELANInstances, false},
+		{"vpn-instances", "Layer 3 networks: one for each namespace", readVPNInstances, false},
+		{"interfaces", "Pods' interfaces, and whether the backend has them", readInterfaces, false},
+		{"pods", "Pods, who said them, their addresses and how far they are", readPods, false},
+		{"services", "Services, with their addresses and endpoints", readServices, false},
+		{"pools", "DHCP pools, and how much of them is in use", readPools, false},
+		{"leases", "Addresses that were handed out", readLeases, false},
+		{"problems", "What can't be mapped now, why, and what would mend it", readProblems, false},
 	}
+	for _, k := range kinds() {
+		if !slices.ContainsFunc(list, func(r resource) bool { return r.name == k.name }) {
+			list = append(list, resource{k.name, k.short + ", as they were said", readKind(k), false})
+		}
+	}
+	return list
 }
 
 // listed is a list as JSON and YAML show it, [] when there is nothing in it.

@@ -29,6 +29,12 @@ the environment, the environment over the file.`,
   # look at a running bridge
   coe-bridge status
   coe-bridge get pods -w
+
+  # tell it pods, services and pools
+  coe-bridge apply -f network.yaml
+  coe-bridge watch pods
+
+  # what is wrong with this pod?
   coe-bridge trace default/web`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -38,7 +44,7 @@ the environment, the environment over the file.`,
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		return applySettings(cmd, file)
 	}
-	root.AddCommand(newServe(), newPlan(), newGet(), newStatus(), newTrace(), newPasswd(), newCompletion(), newVersion())
+	root.AddCommand(newServe(), newAgent(), newPlan(), newGet(), newApply(), newDelete(), newWatch(), newStatus(), newTrace(), newPasswd(), newCompletion(), newVersion())
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root
 }

@@ -124,7 +124,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 }
 
 func (f *serveFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
-	log, err := f.log(stderr)
+	log, err := newLog(f.logLevel, f.logFormat, stderr)
 	if err != nil {
 		return err
 	}
@@ -146,17 +146,19 @@ func (f *serveFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	return b.Run(ctx)
 }
 
-func (f *serveFlags) log(w io.Writer) (*slog.Logger, error) {
+// newLog writes a log from a level on, in a format, as --log-level and --log-format
+// name them.
+func newLog(from, format string, w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
-	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", f.logLevel)
+	if err := level.UnmarshalText([]byte(from)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", from)
 	}
 	options := &slog.HandlerOptions{Level: level}
-	switch f.logFormat {
+	switch format {
 	case "text":
 		return slog.New(slog.NewTextHandler(w, options)), nil
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, options)), nil
 	}
-	return nil, fmt.Errorf("--log-format %q: want text or json", f.logFormat)
+	return nil, fmt.Errorf("--log-format %q: want text or json", format)
 }

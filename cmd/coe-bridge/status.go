@@ -58,7 +58,7 @@ type status struct {
 }
 
 func newStatus() *cobra.Command {
-	cmd := newReader(resource{"status", "Show how far the backend is, and what is wrong", readStatus})
+	cmd := newReader(resource{"status", "Show how far the backend is, and what is wrong", readStatus, true})
 	cmd.Long = `status shows whether the backend has all that is wanted: for each scope (a namespace,
 or the cluster) the datastore's revision that is wanted and the one that is
 reached, the objects, and the last error.`

@@ -14,23 +14,13 @@ import (
 // output is the format in which a command prints.
 type output string
 
-func (o *output) register(cmd *cobra.Command) {
-	*o = "table"
-	cmd.Flags().VarP(o, "output", "o", "table, json or yaml")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(
-		[]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
-}
+func (o *output) register(cmd *cobra.Command) { o.registerAs(cmd, "table", "json", "yaml") }
 
-// String, Set and Type make an output a flag.
-func (o *output) String() string { return string(*o) }
-func (o *output) Type() string   { return "format" }
-func (o *output) Set(s string) error {
-	switch s {
-	case "table", "json", "yaml":
-		*o = output(s)
-		return nil
-	}
-	return fmt.Errorf("want table, json or yaml")
+// registerAs is register for a command that knows these formats, the first of which is
+// the default.
+func (o *output) registerAs(cmd *cobra.Command, formats ...output) {
+	*o = formats[0]
+	choice[output]{o, formats}.register(cmd, "output", "o", "")
 }
 
 // table is what a command prints as a table.

@@ -121,7 +121,7 @@ func (c *Confirmer) load(ctx context.Context) error {
 		c.note(name, digestOf(value))
 	}
 	for uid := range c.records {
-		if len(c.store.Pod(uid).Leases) == 0 {
+		if len(c.store.LeasesOf(uid)) == 0 {
 			c.Mark(uid)
 		}
 	}
@@ -169,10 +169,11 @@ func (c *Confirmer) write(ctx context.Context, pods []string) error {
 	return nil
 }
 
-// wanted are the records that a pod is to have.
+// wanted are the records that a pod is to have. It need not be known to be there: after
+// a start Kubernetes may not have been asked yet, and the network stands.
 func (c *Confirmer) wanted(uid string) map[string][]byte {
 	want := map[string][]byte{}
-	for _, l := range c.store.Pod(uid).Leases {
+	for _, l := range c.store.LeasesOf(uid) {
 		if l.Released == 0 && c.has(l) {
 			want[RecordName(l.Key())] = ConfirmationOf(l).Encode()
 		}

@@ -121,6 +121,11 @@ func TestConfirmer(t *testing.T) {
 		sleep()
 		require.Equal(t, commits, w.diary.commits, "what is as it should be is not written")
 
+		w.store.Update(func(tx *coe.Tx) { tx.DeletePod(coe.RESTCONF, "a") })
+		w.c.Mark("a")
+		sleep()
+		require.Equal(t, []string{"a/a"}, w.diary.names(), "nobody speaks of the pod, which may be there")
+
 		w.lease("a", "10.11.0.4")
 		w.c.Mark("a")
 		sleep()

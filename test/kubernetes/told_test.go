@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,19 +32,20 @@ func told(records []agents.Record, leases []lease, mapped map[string]bool) error
 	for _, r := range records {
 		got[fmt.Sprintf("%+v", r)]++
 	}
-	if maps.Equal(want, got) {
+	return errors.Join(differ("agents were not told", want, got), differ("agents were told", got, want))
+}
+
+// differ names some of those of a that are not as often in b.
+func differ(what string, a, b map[string]int) error {
+	const some = 5
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		if a[name] > b[name] {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
 		return nil
 	}
-	var lines []string
-	for _, record := range slices.Sorted(maps.Keys(want)) {
-		if got[record] != want[record] {
-			lines = append(lines, "not told: "+record)
-		}
-	}
-	for _, record := range slices.Sorted(maps.Keys(got)) {
-		if got[record] != want[record] {
-			lines = append(lines, "told: "+record)
-		}
-	}
-	return fmt.Errorf("agents: %s", strings.Join(lines, "; "))
+	return fmt.Errorf("%s %d: %s", what, len(names), strings.Join(names[:min(some, len(names))], "; "))
 }

@@ -1,6 +1,7 @@
 package replicas
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/url"
@@ -97,7 +98,7 @@ func (p *proxy) pass(to, from net.Conn, lag time.Duration) {
 	p.wg.Go(func() {
 		defer func() { _ = to.Close() }()
 		for c := range queue {
-			time.Sleep(time.Until(c.due))
+			elapse(time.Until(c.due))
 			if _, err := to.Write(c.data); err != nil {
 				break
 			}
@@ -113,7 +114,7 @@ func (p *proxy) pass(to, from net.Conn, lag time.Duration) {
 			queue <- chunk{time.Now().Add(lag), append([]byte(nil), buffer[:n]...)}
 		}
 		if err != nil {
-			if err != io.EOF {
+			if !errors.Is(err, io.EOF) {
 				_ = from.Close()
 			}
 			return

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -19,14 +20,33 @@ const (
 	systemTime = 12
 )
 
+// settle is how long after a start a bridge has given back what that took.
+const settle = 2 * time.Second
+
 // Resident is how many bytes of the bridge are in memory.
-func (p *Process) Resident() (float64, error) {
+func (p *Process) Resident() (float64, error) { return p.memory("VmRSS:") }
+
+// Settled is how many bytes are when a bridge that has started is done with that, and
+// how many were at most.
+func (p *Process) Settled(ctx context.Context) (resident, peak float64, err error) {
+	select {
+	case <-ctx.Done():
+		return 0, 0, ctx.Err()
+	case <-time.After(settle):
+	}
+	if resident, err = p.Resident(); err == nil {
+		peak, err = p.memory("VmHWM:")
+	}
+	return resident, peak, err
+}
+
+func (p *Process) memory(name string) (float64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.child.PID()))
 	if err != nil {
 		return 0, fmt.Errorf("read the bridge's memory: %w", err)
 	}
 	for line := range strings.Lines(string(status)) {
-		value, found := strings.CutPrefix(line, "VmRSS:")
+		value, found := strings.CutPrefix(line, name)
 		if !found {
 			continue
 		}

@@ -27,7 +27,7 @@ const (
 // cache is warm, and returns its path.
 func Build(ctx context.Context, dir string) (program string, err error) {
 	program = filepath.Join(dir, "coe-bridge")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", program, command)
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, command)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the bridge: %w: %s", err, out)

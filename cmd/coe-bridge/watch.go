@@ -1,0 +1,254 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coe-bridge/coe-bridge/restconf/document"
+)
+
+// How long to wait before a stream that broke is followed again.
+const (
+	firstPause = 200 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+func newWatch() *cobra.Command {
+	var (
+		flags clientFlags
+		out   output
+	)
+	cmd := &cobra.Command{
+		Use:   "watch KIND [NAME...]",
+		Short: "Show what RESTCONF clients write, as they do",
+		Long: `watch shows what there is of a kind, and then each change the moment that it is made,
+until it is interrupted. It shows what RESTCONF clients write: ` + kindList() + `.
+What is mapped from it, and what Kubernetes says, shows get -w.
+
+When the connection breaks it is made again, and nothing is left out or shown twice:
+what changed meanwhile is shown then. -o json writes a line of JSON for each change.`,
+		Example: `  coe-bridge watch pods
+  coe-bridge watch pods shop/web
+  coe-bridge watch pools -o json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return fmt.Errorf("watch: name a kind: %s", kindList())
+			}
+			_, err := kindNamed(args[0])
+			return err
+		},
+		ValidArgsFunction: completeEntries,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			k, err := kindNamed(args[0])
+			if err != nil {
+				return err
+			}
+			c, err := flags.streaming()
+			if err != nil {
+				return err
+			}
+			known, err := loadCatalog()
+			if err != nil {
+				return err
+			}
+			w := &watcher{
+				client: c, catalog: known, kind: k, names: args[1:], out: out,
+				w: cmd.OutOrStdout(), notes: cmd.ErrOrStderr(), told: map[string]told{},
+			}
+			return w.run(cmd.Context())
+		},
+	}
+	out.registerAs(cmd, "table", "json")
+	flags.register(cmd)
+	return cmd
+}
+
+// watcher shows how the entries of a kind change.
+type watcher struct {
+	client  *client
+	catalog *catalog
+	kind    kind
+	names   []string // empty: all
+	out     output
+	w       io.Writer
+	notes   io.Writer
+
+	last string          // the ID of the last event
+	told map[string]told // what was shown of each entry, by target
+	// again are the targets of a snapshot that is being told; nil: none is.
+	again map[string]bool
+	began bool
+}
+
+// told is what was shown of an entry.
+type told struct {
+	key, name string
+	sum       uint64
+}
+
+// run follows until ctx ends.
+func (w *watcher) run(ctx context.Context) error {
+	stream := "changes=" + url.PathEscape(w.kind.top)
+	pause := firstPause
+	for {
+		followed := false
+		err := w.client.follow(ctx, stream, w.last, func(id string, data []byte) error {
+			if pause != firstPause && !followed {
+				fmt.Fprintln(w.notes, "coe-bridge: connected again")
+			}
+			followed, pause = true, firstPause
+			return w.hear(id, data)
+		})
+		if ctx.Err() != nil {
+			return nil
+		}
+		if _, lasts := errors.AsType[lastingError](err); lasts || !w.began {
+			return err
+		}
+		if pause == firstPause {
+			fmt.Fprintln(w.notes, "coe-bridge: "+err.Error()+"; trying again")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// notification is an event of coe-changes.
+type notification struct {
+	Notification struct {
+		Time     string           `json:"eventTime"`
+		Changed  *entryChanged    `json:"coe-changes:entry-changed"`
+		Begin    *json.RawMessage `json:"coe-changes:snapshot-begin"`
+		Complete *json.RawMessage `json:"coe-changes:snapshot-complete"`
+	} `json:"ietf-restconf:notification"`
+}
+
+type entryChanged struct {
+	Operation string          `json:"operation"`
+	Target    string          `json:"target"`
+	Value     json.RawMessage `json:"value"`
+}
+
+// hear takes one event.
+func (w *watcher) hear(id string, data []byte) error {
+	var n notification
+	if data != nil {
+		if err := json.Unmarshal(data, &n); err != nil {
+			return lastingError{fmt.Errorf("read an event: %w; is it a coe-bridge? (--server)", err)}
+		}
+	}
+	var err error
+	switch event := n.Notification; {
+	case event.Begin != nil:
+		w.begin()
+		w.again = map[string]bool{}
+	case event.Complete != nil:
+		err = w.complete(event.Time)
+	case event.Changed != nil:
+		err = w.changed(event.Time, *event.Changed)
+	}
+	w.last = cmp.Or(id, w.last)
+	return err
+}
+
+// begin writes what stands above all.
+func (w *watcher) begin() {
+	if !w.began && w.out == "table" {
+		fmt.Fprintf(w.w, lineFormat, "TIME", "EVENT", "KEY", "NAME")
+	}
+	w.began = true
+}
+
+// complete ends a snapshot: what was not in it is gone.
+func (w *watcher) complete(at string) error {
+	var wrong []error
+	for target := range w.told {
+		if w.again != nil && !w.again[target] {
+			wrong = append(wrong, w.gone(at, target))
+		}
+	}
+	w.again = nil
+	return errors.Join(wrong...)
+}
+
+func (w *watcher) changed(at string, c entryChanged) error {
+	if w.again != nil {
+		w.again[c.Target] = true
+	}
+	if c.Operation == "deleted" {
+		return w.gone(at, c.Target)
+	}
+	read, err := w.catalog.reader().Read(document.File{Name: "an event", Text: c.Value})
+	if err != nil {
+		return lastingError{err}
+	}
+	for _, e := range read {
+		if w.kind.isOf(e) && (len(w.names) == 0 || anyCalls(e, w.names)) {
+			if err := w.put(at, c, e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (w *watcher) put(at string, c entryChanged, e *document.Entry) error {
+	sum := fnv.New64a()
+	_, _ = sum.Write(c.Value)
+	now := told{strings.Join(e.Key, ","), label(e), sum.Sum64()}
+	before, known := w.told[c.Target]
+	w.told[c.Target] = now
+	switch {
+	case !known:
+		return w.show(at, "ADDED", now, c.Value)
+	case before != now:
+		return w.show(at, "MODIFIED", now, c.Value)
+	}
+	return nil
+}
+
+func (w *watcher) gone(at, target string) error {
+	before, known := w.told[target]
+	if !known {
+		return nil
+	}
+	delete(w.told, target)
+	return w.show(at, "DELETED", before, nil)
+}
+
+const lineFormat = "%-12s  %-8s  %-36s  %s\n"
+
+// watchedChange is a line of coe-bridge watch -o json.
+type watchedChange struct {
+	Time  string          `json:"time"`
+	Event string          `json:"event"`
+	Kind  string          `json:"kind"`
+	Key   string          `json:"key"`
+	Name  string          `json:"name,omitempty"`
+	Value json.RawMessage `json:"value,omitempty"`
+}
+
+func (w *watcher) show(at, event string, what told, value json.RawMessage) error {
+	if w.out == "json" {
+		return json.NewEncoder(w.w).Encode(watchedChange{at, event, w.kind.name, what.key, what.name, value})
+	}
+	if when, err := time.Parse(time.RFC3339Nano, at); err == nil {
+		at = when.Local().Format("15:04:05.000")
+	}
+	_, err := fmt.Fprintf(w.w, lineFormat, at, event, what.key, cmp.Or(what.name, "-"))
+	return err
+}

@@ -1,0 +1,16 @@
+// Command coe-cni is the CNI plugin of coe-bridge: a thin client of the node's agent
+// (coe-bridge agent). Container runtimes call it.
+package main
+
+import (
+	"github.com/containernetworking/cni/pkg/skel"
+
+	"github.com/coe-bridge/coe-bridge/cni/plugin"
+)
+
+// version is set by the build (-X main.version=…).
+var version = "devel"
+
+func main() {
+	skel.PluginMainFuncs(plugin.Funcs(), plugin.Versions(), "CNI plugin coe-cni "+version)
+}
