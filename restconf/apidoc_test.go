@@ -90,7 +90,6 @@ func TestOpenAPIIsWhatIsServed(t *testing.T) {
 		"allocation-pool":[{"subnet":"192.168.10.0/24","allocate-from":"192.168.10.3","allocate-to":"192.168.10.50","gateway":"192.168.10.2"}]}]}`)
 	c.holds(t, 200, "GET", "/rests/data/dhcp_allocation_pool:dhcp_allocation_pool", "")
 	c.holds(t, 200, "GET", "/restconf/modules", "")
-	c.holds(t, 200, "GET", "/rests/modules/pod@2017-06-11.yang", "")
 	c.holds(t, 200, "GET", "/rests/data/ietf-yang-library:yang-library", "")
 	c.holds(t, 200, "GET", "/rests/data/ietf-yang-library:modules-state", "")
 	c.holds(t, 200, "GET", "/rests/data/ietf-restconf-monitoring:restconf-state", "")

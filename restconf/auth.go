@@ -19,6 +19,8 @@ func reads(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return true
+	case http.MethodPost:
+		return r.URL.Path == subscribePath // which names a stream
 	}
 	return false
 }

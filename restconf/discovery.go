@@ -30,7 +30,7 @@ func discoveryPages(schema *yang.Schema, streams monitoring) map[string]page {
 		"/.well-known/host-meta":      hostMeta(),
 		"/.well-known/host-meta.json": textPage(rfc8040, "application/json", hostMetaJSON),
 		apiRoot + "/operations":       documentPage(rfc8040, "ietf-restconf:operations", operations),
-		draftRoot + "/operations":     documentPage(draft02, "operations", operations),
+		draftRoot + "/operations":     documentPage(draft02, "operations", draftOperations),
 	}
 	version := schema.Module(libraryModule).Revision
 	for _, root := range []string{apiRoot, draftRoot} {
@@ -76,5 +76,13 @@ func (v libraryVersion) MarshalJSON() ([]byte, error) { return []byte(`"` + v.Ve
 func operations() any {
 	return struct {
 		XMLName xml.Name `json:"-" xml:"urn:ietf:params:xml:ns:yang:ietf-restconf operations"`
+	}{}
+}
+
+// draftOperations are those of draft-02: that which names a stream (salremote.go).
+func draftOperations() any {
+	return struct {
+		XMLName   xml.Name `json:"-" xml:"urn:ietf:params:xml:ns:yang:ietf-restconf operations"`
+		Subscribe empty    `json:"sal-remote:create-data-change-event-subscription" xml:"urn:opendaylight:params:xml:ns:yang:controller:md:sal:remote create-data-change-event-subscription"`
 	}{}
 }

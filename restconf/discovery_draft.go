@@ -97,6 +97,13 @@ func (s *Server) serveDraftStream(w http.ResponseWriter, r *http.Request, rest s
 		s.serveStream(w, r, draft02, name, ending)
 		return
 	}
+	if asked, ok, err := parseSubscription(s.cfg.Schema, rest); err != nil {
+		s.fail(w, r, draft02, err)
+		return
+	} else if ok {
+		s.serveDataChanges(w, r, asked, ending)
+		return
+	}
 	for _, one := range monitoring(s.kinds).streams() {
 		if name, err := url.PathUnescape(rest); err == nil && name == one.Name {
 			s.servePage(w, r, documentPage(draft02, "stream", func() any { return oneStream{draftStream: one.draft()} }))

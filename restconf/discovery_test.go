@@ -31,8 +31,9 @@ func TestDiscovery(t *testing.T) {
 		{"/restconf/yang-library-version", "application/json;q=0.2, text/xml", "text/xml", `<yang-library-version ` + space + `>2019-01-04</yang-library-version>`},
 		{"/rests/operations", "", "application/yang-data+json", `{"ietf-restconf:operations":{}}`},
 		{"/rests/operations", "application/xml", "application/xml", `<operations ` + space + `></operations>`},
-		{"/restconf/operations", "", "application/yang.api+json", `{"operations":{}}`},
-		{"/restconf/operations/", "application/yang.api+xml", "application/yang.api+xml", `<operations ` + space + `></operations>`},
+		{"/restconf/operations", "", "application/yang.api+json", `{"operations":{"sal-remote:create-data-change-event-subscription":[null]}}`},
+		{"/restconf/operations/", "application/yang.api+xml", "application/yang.api+xml", `<operations ` + space + `><create-data-change-event-subscription xmlns="` + salRemoteSpace +
+			`"></create-data-change-event-subscription></operations>`},
 		{"/restconf/modules/module/pod/2017-06-11", "", "application/yang.api+json",
 			`{"module":[{"name":"pod","revision":"2017-06-11","namespace":"urn:opendaylight:coe:northbound:pod"}]}`},
 		{"/restconf/modules/module/pod/2017-06-11?prettyPrint=true", "text/xml", "text/xml",

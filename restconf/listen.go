@@ -32,6 +32,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}()
 	err := s.serveHTTP(ctx, l)
 	cancel()
+	s.sockets.Wait() // the HTTP server forgets them
 	return errors.Join(err, <-kept)
 }
 

@@ -21,6 +21,7 @@ import (
 	"maps"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gorilla/mux"
@@ -134,6 +135,8 @@ type Server struct {
 	assets      map[string]asset // by path
 	changes     *changes         // nil without a datastore
 	streams     chan struct{}    // holds a place for each stream that is followed
+	sockets     sync.WaitGroup   // those of them that are websockets
+	tickets     tickets
 	router      *mux.Router
 }
 
@@ -165,10 +168,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	maps.Copy(s.kinds, cfg.Streams)
 	s.pages = discoveryPages(cfg.Schema, s.kinds)
-	var err error
-	if s.assets, err = s.documentation(); err != nil {
-		return nil, fmt.Errorf("make the RESTCONF server: %w", err)
-	}
+	s.assets = s.documentation()
 	s.router = s.routes()
 	return s, nil
 }
@@ -253,6 +253,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, ending <-chan st
 		return
 	}
 	w.Header()["Cache-Control"] = noStore
+	r = s.tickets.redeem(r)
 	who, err := s.cfg.Auth.Authenticate(r)
 	if err != nil {
 		s.refuseEntry(w, r, err)
@@ -283,6 +284,10 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, ending <-chan str
 	}
 	if a, ok := s.assets[strings.TrimRight(r.URL.Path, "/")]; ok {
 		s.serveAsset(w, r, a)
+		return
+	}
+	if strings.TrimRight(r.URL.Path, "/") == subscribePath {
+		s.serveSubscribe(w, r)
 		return
 	}
 	if rest, ok := strings.CutPrefix(r.URL.EscapedPath(), draftStreamsPrefix); ok {

@@ -38,6 +38,9 @@ func (o *eventWriter) begin() error {
 	return nil
 }
 
+// until is the time that the client has set.
+func (o *eventWriter) until() time.Time { return o.stop }
+
 // comment writes what means nothing.
 func (o *eventWriter) comment() error {
 	o.buf.WriteString(":\n\n")

@@ -56,13 +56,11 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, rest string, end
 	if err := checkStreamRequest(w, r); err != nil || r.Method == http.MethodOptions {
 		return err
 	}
-	select {
-	case s.streams <- struct{}{}:
-		defer func() { <-s.streams }()
-	default:
-		return newProblem(http.StatusServiceUnavailable, "application", "resource-denied", fmt.Sprintf(
-			"%d streams are followed already: try another replica, or raise the limit", cap(s.streams)))
+	leave, err := s.takePlace()
+	if err != nil {
+		return err
 	}
+	defer leave()
 	asked, err := parseStreamQuery(s.cfg.Schema, r)
 	if err != nil {
 		return err
@@ -120,15 +118,25 @@ func noSuchStream() error {
 		"there is no such stream: /rests/data/"+monitoringTop+"/streams lists those that there are")
 }
 
+// sink is where events go.
+type sink interface {
+	// events writes a group.
+	events(group []stream.Event) error
+	// comment writes what means nothing, where that shows a dead connection.
+	comment() error
+	// until is when no more is wanted; zero for never.
+	until() time.Time
+}
+
 // pass hands on what the subscription says until one side ends, or the time that
 // the client set has come, or the client may read no more, which is asked at each
 // beat. It returns an error where an event can't be written as the client wants it.
-func pass(ctx context.Context, sub stream.Subscription, out *eventWriter, ending <-chan struct{}, mayRead func() bool) error {
+func pass(ctx context.Context, sub stream.Subscription, out sink, ending <-chan struct{}, mayRead func() bool) error {
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
 	var stop <-chan time.Time
-	if !out.stop.IsZero() {
-		timer := time.NewTimer(time.Until(out.stop))
+	if at := out.until(); !at.IsZero() {
+		timer := time.NewTimer(time.Until(at))
 		defer timer.Stop()
 		stop = timer.C
 	}

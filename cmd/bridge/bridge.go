@@ -154,7 +154,6 @@ func (b *Bridge) Run(ctx context.Context) error {
 	g.run("follow files of access", b.access.Run)
 	g.run("serve HTTP", func(ctx context.Context) error { return b.server.Serve(ctx, b.listener) })
 	g.run("pace the collector", paceCollector)
-	g.run("free what the start took", b.freeStart)
 	return g.wait()
 }
 

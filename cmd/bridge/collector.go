@@ -45,15 +45,15 @@ func paceCollector(ctx context.Context) error {
 	}
 }
 
-// startedEvery is how often it is looked whether the start is over.
-const startedEvery = 100 * time.Millisecond
+// syncPoll is how often it is looked whether a new leader is in sync.
+const syncPoll = 100 * time.Millisecond
 
-// freeStart gives back to the system what the start took, once it is over: to read
-// everything takes some times what is kept of it.
-func (b *Bridge) freeStart(ctx context.Context) error {
-	ticker := time.NewTicker(startedEvery)
+// freeStart gives back to the system what it took to become the leader, once that is
+// in sync: to read everything takes some times what is kept of it.
+func (p *part) freeStart(ctx context.Context) error {
+	ticker := time.NewTicker(syncPoll)
 	defer ticker.Stop()
-	for !b.started() {
+	for !p.loop.Status().InSync {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -63,12 +63,6 @@ func (b *Bridge) freeStart(ctx context.Context) error {
 	debug.FreeOSMemory()
 	<-ctx.Done()
 	return nil
-}
-
-// started tells whether all is known and, where this replica leads, written.
-func (b *Bridge) started() bool {
-	p := b.part.Load()
-	return b.store.Complete() && (!p.leads() || p.loop.Status().InSync)
 }
 
 func collectorPercent(live uint64) int {

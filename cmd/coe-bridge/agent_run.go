@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -15,6 +16,9 @@ import (
 )
 
 const (
+	// memoryLimit is what the agent's own data stay below, by collecting garbage in
+	// time: a node has other uses for its memory. The program itself comes on top.
+	memoryLimit = 20 << 20
 	// cleanupTimeout bounds coe-bridge agent --cleanup.
 	cleanupTimeout = time.Minute
 	// healthTimeout is for who asks for health or metrics.
@@ -24,6 +28,9 @@ const (
 // serve answers calls until ctx is done. Calls that are under way then are undone; what
 // they need for that goes on until they are.
 func (f *agentFlags) serve(ctx context.Context, p agentParts, log *slog.Logger) error {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
+	}
 	calls, err := call.Listen(ctx, f.socket)
 	if err != nil {
 		return err

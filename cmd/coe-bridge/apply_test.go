@@ -139,12 +139,12 @@ func TestApplySaysWhere(t *testing.T) {
 			[]string{"standard input:13: ", "standard input:18: network default: subnet"},
 		},
 		"unknown member": {
-			strings.Replace(sheet, "    name: web", "    nmae: web", 1),
-			[]string{`standard input:5: pods ` + webUID + `: no member "nmae" in pods: want `},
+			strings.Replace(sheet, "    name: web", "    nome: web", 1),
+			[]string{`standard input:5: pods ` + webUID + `: no member "nome" in pods: want `},
 		},
 		"unknown member of an interface": {
-			strings.Replace(sheet, "    - uid: 8f2a6d5e-0000-4000-8000-000000000001", "    - uid: 8f2a6d5e-0000-4000-8000-000000000001\n      adress: x", 1),
-			[]string{`standard input:10: `, `no member "adress" in interface`},
+			strings.Replace(sheet, "    - uid: 8f2a6d5e-0000-4000-8000-000000000001", "    - uid: 8f2a6d5e-0000-4000-8000-000000000001\n      adr: x", 1),
+			[]string{`standard input:10: `, `no member "adr" in interface`},
 		},
 		"what only the bridge knows": {
 			strings.Replace(sheet, "- subnet: 10.11.2.0/24", "- subnet: 10.11.2.0/24\n    allocate-from: 10.12.0.1", 1),
@@ -356,7 +356,11 @@ func TestGetByName(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		out, err := run(t, "", "get", "pods", "shop/web")
-		return err == nil && regexp.MustCompile(`(?s)^NAMESPACE.*\nshop +web +`+webUID+`[^\n]*\n$`).MatchString(out)
+		return err == nil && regexp.MustCompile(`(?s)^NAMESPACE.*\nshop +web +`+webUID+`[^\n]*confirmed\n$`).MatchString(out)
+	}, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool {
+		out, err := run(t, "", "get", "pods", "api")
+		return err == nil && strings.Contains(out, "confirmed")
 	}, 20*time.Second, 20*time.Millisecond)
 	var list []map[string]any
 	require.NoError(t, json.Unmarshal([]byte(requireFormats(t, "get", "pods", "api")), &list))

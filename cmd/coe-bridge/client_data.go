@@ -85,9 +85,9 @@ func (c *client) refused(answer *resty.Response) error {
 	case http.StatusUnauthorized:
 		return c.denied()
 	case http.StatusForbidden:
-		return fmt.Errorf("ask %s: %s; use another --user, or have the role in the bridge's files changed (coe-bridge passwd --role writer)", c.url, r)
+		return fmt.Errorf("ask %s: %s; use another --user, or have the role in the bridge's files changed (coe-bridge passwd --role writer)", c.url, r.Error())
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return fmt.Errorf("ask %s: %s; try again in %s s", c.url, r, cmp.Or(answer.Header().Get("Retry-After"), "some"))
+		return fmt.Errorf("ask %s: %s; try again in %s s", c.url, r.Error(), cmp.Or(answer.Header().Get("Retry-After"), "some"))
 	}
 	if len(r.errors) == 0 && len(r.edits) == 0 {
 		return fmt.Errorf("ask %s: %s; is it a coe-bridge? (--server)", c.url, answer.Status())

@@ -36,7 +36,7 @@ func (f clientFlags) streaming() (*client, error) {
 }
 
 // follow follows a stream of server-sent events after the one with that ID, and hands
-// them on, until it breaks or ctx ends; it returns why. A *lastingError is one that
+// them on, until it breaks or ctx ends; it returns why. A lastingError is one that
 // would come again.
 func (c *client) follow(ctx context.Context, stream, after string, heard func(id string, data []byte) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -37,7 +37,8 @@ func sendFrames(index int, mac net.HardwareAddr, addresses []netip.Addr) error {
 	if err != nil {
 		return fmt.Errorf("open a packet socket: %w", err)
 	}
-	defer func() { _ = unix.Close(socket) }()
+	// To close it takes the kernel some 10 ms, for which nobody has to wait.
+	defer func() { go func() { _ = unix.Close(socket) }() }()
 	for _, a := range addresses {
 		frame := gratuitousARP(mac, a)
 		if a.Is6() {

@@ -79,7 +79,8 @@ func Add(ctx context.Context, p Pair) error {
 	return nil
 }
 
-// Delete removes a pair by its node's end; one that is not there is well.
+// Delete removes a pair by its node's end; one that is not there is well. A link that
+// this package has not made stays, and is an error.
 func Delete(node netns.NsHandle, port string) error {
 	return at(node, func(h *netlink.Handle) error {
 		link, err := h.LinkByName(port)
@@ -88,6 +89,9 @@ func Delete(node netns.NsHandle, port string) error {
 		}
 		if err != nil {
 			return fmt.Errorf("find link %s: %w", port, err)
+		}
+		if link.Attrs().Group != group {
+			return fmt.Errorf("delete link %s: it was made by somebody else; remove or rename it", port)
 		}
 		if err := h.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
 			return fmt.Errorf("delete link %s: %w", port, err)

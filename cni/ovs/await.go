@@ -3,6 +3,7 @@ package ovs
 import (
 	"context"
 	"fmt"
+	"maps"
 )
 
 // Await waits until a port is ready. The error says what the switch has of it, when
@@ -64,10 +65,14 @@ func (s *Switch) await(ctx context.Context, name string, holds func(*session) er
 }
 
 // unsettle notes that the switch may have the port of a name until it has taken that
-// configuration.
-func (s *Switch) unsettle(name string, configuration int) {
+// configuration, and forgets those that it has let go.
+func (s *Switch) unsettle(one *session, name string, configuration int) {
+	row, err := one.root()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err == nil {
+		maps.DeleteFunc(s.settled, func(_ string, c int) bool { return c <= row.CurCfg })
+	}
 	s.settled[name] = configuration
 }
 

@@ -151,11 +151,15 @@ func (s *Switch) Add(ctx context.Context, p Port) error {
 func (o *session) additions(bridge string, p Port) ([]ovsdb.Operation, error) {
 	iface := &vswitch.Interface{UUID: "interface", Name: p.Name, ExternalIDs: p.externalIDs()}
 	port := &vswitch.Port{UUID: "port", Name: p.Name, Interfaces: []string{iface.UUID}}
-	ops, err := o.client.Create(iface, port)
+	ops, err := o.client.Create(iface)
 	if err != nil {
 		return nil, err
 	}
-	return append(ops, mutation("Bridge", "name", bridge, "ports", ovsdb.MutateOperationInsert, uuids(port.UUID))), nil
+	ofPort, err := o.client.Create(port)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(ops, ofPort...), mutation("Bridge", "name", bridge, "ports", ovsdb.MutateOperationInsert, uuids(port.UUID))), nil
 }
 
 // Delete removes the port of a name, where it is that attachment's, and waits until
@@ -195,18 +199,24 @@ func (s *Switch) remove(ctx context.Context, one *session, name string, of Attac
 		return nil
 	}
 	port, _ := found[1].Rows[0]["_uuid"].(ovsdb.UUID)
+	top, err := one.root()
+	if err != nil {
+		return err
+	}
+	theTop := ovsdb.UUID{GoUUID: top.UUID}
 	results, err := one.transact(ctx,
 		mutation("Bridge", "name", s.cfg.Bridge, "ports", ovsdb.MutateOperationDelete, uuids(port.GoUUID)),
-		ovsdb.Operation{Op: ovsdb.OperationMutate, Table: "Open_vSwitch", Where: []ovsdb.Condition{}, Mutations: []ovsdb.Mutation{
-			*ovsdb.NewMutation("next_cfg", ovsdb.MutateOperationAdd, 1),
-		}},
-		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Open_vSwitch", Where: []ovsdb.Condition{}, Columns: []string{"next_cfg"}})
+		mutation("Open_vSwitch", "_uuid", theTop, "next_cfg", ovsdb.MutateOperationAdd, 1),
+		ovsdb.Operation{
+			Op: ovsdb.OperationSelect, Table: "Open_vSwitch", Columns: []string{"next_cfg"},
+			Where: []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, theTop)},
+		})
 	if err != nil {
 		return err
 	}
 	if rows := results[2].Rows; len(rows) == 1 {
 		next, _ := rows[0]["next_cfg"].(float64)
-		s.unsettle(name, int(next))
+		s.unsettle(one, name, int(next))
 	}
 	return nil
 }
@@ -216,7 +226,7 @@ func saysSame(row ovsdb.Row, of Attachment) bool {
 	return ids.GoMap[keyContainer] == of.Container && ids.GoMap[keyIfName] == of.IfName
 }
 
-func mutation(table, by, name, column string, mutator ovsdb.Mutator, value any) ovsdb.Operation {
+func mutation(table, by string, name any, column string, mutator ovsdb.Mutator, value any) ovsdb.Operation {
 	return ovsdb.Operation{
 		Op: ovsdb.OperationMutate, Table: table, Where: []ovsdb.Condition{ovsdb.NewCondition(by, ovsdb.ConditionEqual, name)},
 		Mutations: []ovsdb.Mutation{*ovsdb.NewMutation(column, mutator, value)},
@@ -224,4 +234,3 @@ func mutation(table, by, name, column string, mutator ovsdb.Mutator, value any) 
 }
 
 func uuids(one string) ovsdb.OvsSet { return ovsdb.OvsSet{GoSet: []any{ovsdb.UUID{GoUUID: one}}} }
-

@@ -46,9 +46,12 @@ func (o *session) monitor(ctx context.Context, changed func(model.Model)) error 
 		UpdateFunc: func(_ string, _, row model.Model) { changed(row) },
 		DeleteFunc: func(_ string, row model.Model) { changed(row) },
 	})
+	// All columns in use are named: otherwise the server tells of others too.
+	top, bridge, iface := &vswitch.OpenvSwitch{}, &vswitch.Bridge{}, &vswitch.Interface{}
 	_, err := o.client.Monitor(ctx, o.client.NewMonitor(
-		client.WithTable(&vswitch.OpenvSwitch{}), client.WithTable(&vswitch.Bridge{}),
-		client.WithTable(&vswitch.Port{}), client.WithTable(&vswitch.Interface{})))
+		client.WithTable(top, &top.ExternalIDs, &top.CurCfg),
+		client.WithTable(bridge, &bridge.Name, &bridge.DatapathType),
+		client.WithTable(iface, &iface.Name, &iface.ExternalIDs, &iface.Ofport, &iface.Error, &iface.LinkState)))
 	if err != nil {
 		return fmt.Errorf("monitor: %w", err)
 	}

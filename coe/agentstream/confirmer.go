@@ -20,6 +20,10 @@ const (
 	retryAfter = time.Second
 )
 
+// maxOps is how many records a Confirmer writes at once, so that what it takes to
+// write many does not grow with them.
+const maxOps = 1000
+
 // Journal is where confirmations are kept: the records "confirmed".
 type Journal interface {
 	// Load returns every record.
@@ -154,7 +158,7 @@ func (c *Confirmer) write(ctx context.Context, pods []string) error {
 			}
 		}
 	}
-	for _, part := range split(puts, deletes, c.journal.MaxOps()) {
+	for _, part := range split(puts, deletes, min(c.journal.MaxOps(), maxOps)) {
 		if err := c.journal.Commit(ctx, part.puts, part.deletes); err != nil {
 			c.Mark(pods...)
 			return fmt.Errorf("write confirmations: %w", err)

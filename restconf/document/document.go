@@ -9,6 +9,7 @@ package document
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/coe-bridge/coe-bridge/yang"
@@ -42,7 +43,7 @@ type Reader struct {
 }
 
 // NewReader makes a reader of documents that are instances of these top containers, or
-// of what is right below them.
+// of what is in them.
 func NewReader(schema *yang.Schema, tops []*yang.Node) *Reader {
 	return &Reader{schema: schema, tops: tops, seen: map[string]*Entry{}}
 }
@@ -52,8 +53,8 @@ func NewReader(schema *yang.Schema, tops []*yang.Node) *Reader {
 // whether an entry is valid is its own matter (Entry.Problems).
 //
 // A document is a JSON object, or a YAML mapping, with top containers ({"pod:coe": …}) or
-// what is right below one ({"pod:pods": […]}), with the module's name where a name alone
-// could be several things. A file may have several: JSON one after the other, YAML with
+// with containers or lists in them ({"pod:pods": […]}), with the module's name where a name
+// alone could be several things. A file may have several: JSON one after the other, YAML with
 // lines of "---" between them.
 func (r *Reader) Read(f File) ([]*Entry, error) {
 	documents, err := parse(f)
@@ -102,7 +103,8 @@ func (t *taker) document(d *Value) {
 		case nodes[0].Parent == nil:
 			t.container(nodes[0], nil, m)
 		default:
-			t.container(nodes[0].Parent, nil, Member{Line: m.Line, Value: &Value{Line: m.Line, kind: object, members: []Member{m}}})
+			parent := nodes[0].Parent
+			t.container(parent, ancestors(parent), Member{Line: m.Line, Value: &Value{Line: m.Line, kind: object, members: []Member{m}}})
 		}
 	}
 }
@@ -117,7 +119,7 @@ func (t *taker) container(node *yang.Node, above []*yang.Node, m Member) {
 		t.report(m.Line, "%s: want an object", node.Name)
 		return
 	}
-	at := append(above[:len(above):len(above)], node)
+	at := slices.Concat(above, []*yang.Node{node})
 	own := &Value{Line: m.Value.Line, kind: object}
 	for _, child := range m.Value.members {
 		n := childOf(node, child.Name)

@@ -2,6 +2,7 @@ package document
 
 import (
 	"bytes"
+	"errors"
 	"net/url"
 	"strings"
 
@@ -67,11 +68,7 @@ func (e *Entry) Body() []byte {
 	if e.Key != nil {
 		b.WriteByte('[')
 	}
-	if e.Data != nil {
-		yang.EncodeObject(&b, e.Data)
-	} else {
-		e.value.write(&b)
-	}
+	b.Write(e.Content())
 	if e.Key != nil {
 		b.WriteByte(']')
 	}
@@ -79,12 +76,30 @@ func (e *Entry) Body() []byte {
 	return b.Bytes()
 }
 
-// Same tells whether two are known to say the same.
+// Content is the object in Body.
+func (e *Entry) Content() []byte {
+	var b bytes.Buffer
+	if e.Data != nil {
+		yang.EncodeObject(&b, e.Data)
+	} else {
+		e.value.write(&b)
+	}
+	return b.Bytes()
+}
+
+// Same tells whether other is known to be what e says: as a whole where e is an entry, in
+// what e speaks of where it is a container.
 func (e *Entry) Same(other *Entry) bool {
 	if e.Data == nil || other == nil || other.Data == nil {
 		return false
 	}
-	return bytes.Equal(e.Body(), other.Body())
+	said := e.Data
+	if e.Key == nil {
+		said = yang.Merge(other.Data, e.Data)
+	}
+	var whole bytes.Buffer
+	yang.EncodeObject(&whole, said)
+	return bytes.Equal(whole.Bytes(), other.Content())
 }
 
 // Leaf is the value of a leaf right in the entry, as text; empty where there is none.
@@ -126,11 +141,11 @@ func (e *Entry) read(schema *yang.Schema) {
 }
 
 func asErrors(err error) yang.Errors {
-	switch err := err.(type) {
-	case yang.Errors:
-		return err
-	case *yang.Error:
-		return yang.Errors{err}
+	if many, ok := errors.AsType[yang.Errors](err); ok {
+		return many
+	}
+	if one, ok := errors.AsType[*yang.Error](err); ok {
+		return yang.Errors{one}
 	}
 	return yang.Errors{{Message: err.Error()}}
 }

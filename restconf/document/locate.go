@@ -17,25 +17,96 @@ func (e *Entry) Has(path string) bool {
 
 // At is an error of this entry, at the line of what an instance-identifier names: of a
 // member that does not belong there, its own line; of what is not there, that of what it
-// ought to be in.
+// ought to be in. Where the identifier names several, it is that of the one whose value
+// the error quotes.
 func (e *Entry) At(path string, err *yang.Error) error {
-	line := e.Line
-	rest, ok := e.below(path)
-	value, node := e.value, e.node
-	for _, s := range rest {
-		m := value.child(node, s.name)
-		if m == nil {
+	steps, _ := e.below(path)
+	at := spot{e.Line, e.value}
+	spots, node := []spot{at}, e.node
+	for _, s := range steps {
+		next, first := below(spots, node, s)
+		if len(next) == 0 {
 			break
 		}
-		line, value, node = m.Line, m.Value, childOf(node, s.name)
-		if entry := value.pick(node, s); entry != nil {
-			line, value = entry.Line, entry
+		if len(spots) == 1 {
+			at = first
+		}
+		spots, node = next, childOf(node, s.name)
+		if node == nil {
+			break
 		}
 	}
-	if m := value.unknown(err); ok && m != nil {
-		line = m.Line
+	if len(spots) == 1 {
+		at = spots[0]
 	}
-	return &Error{e.File, line, errors.New(e.Name() + ": " + err.Message)}
+	for _, one := range spots {
+		if line := one.value.quoted(one.line, err); line > 0 {
+			at.line = line
+			break
+		}
+	}
+	return &Error{e.File, at.line, errors.New(e.Name() + ": " + about(steps, err.Message) + err.Message)}
+}
+
+// about names what an error of a bridge's own checks is about: unlike the schema's these
+// leave that to the path.
+func about(steps []step, message string) string {
+	if len(steps) == 0 || strings.Contains(message, steps[len(steps)-1].name) {
+		return ""
+	}
+	return steps[len(steps)-1].name + ": "
+}
+
+// spot is a value, and the line that is told for it.
+type spot struct {
+	line  int
+	value *Value
+}
+
+// below are the values that a step names in instances of n, and the first member that
+// has some of them.
+func below(spots []spot, n *yang.Node, s step) (next []spot, first spot) {
+	for _, in := range spots {
+		m := in.value.child(n, s.name)
+		if m == nil {
+			continue
+		}
+		if first.value == nil {
+			first = spot{m.Line, m.Value}
+		}
+		element := m.Value.pick(childOf(n, s.name), s)
+		switch {
+		case element != nil:
+			next = append(next, spot{element.Line, element})
+		case len(m.Value.elements) == 0:
+			next = append(next, spot{m.Line, m.Value})
+		}
+		for _, one := range m.Value.elements {
+			if element == nil {
+				next = append(next, spot{one.Line, one})
+			}
+		}
+	}
+	return next, first
+}
+
+// quoted is the line of what an error quotes: a value that stands at line itself, or a
+// member of it that is unknown; 0 where it quotes neither.
+func (v *Value) quoted(line int, err *yang.Error) int {
+	switch {
+	case v.kind == text && strings.Contains(err.Message, strconv.Quote(v.text)):
+		return line
+	case v.kind == literal && strings.Contains(err.Message, " "+v.text+" "):
+		return line
+	case err.Tag != "unknown-element":
+		return 0
+	}
+	for _, m := range v.members {
+		if strings.Contains(err.Message, strconv.Quote(m.Name)) {
+			return m.Line
+		}
+	}
+	return 0
 }
 
 // below are the steps from the entry down; it is false where a path is elsewhere.
@@ -148,19 +219,6 @@ func (v *Value) pick(n *yang.Node, s step) *Value {
 			}
 		case element.kind == object && s.names(n, element):
 			return element
-		}
-	}
-	return nil
-}
-
-// unknown is the member that an error calls unknown.
-func (v *Value) unknown(err *yang.Error) *Member {
-	if err.Tag != "unknown-element" {
-		return nil
-	}
-	for i, m := range v.members {
-		if strings.Contains(err.Message, strconv.Quote(m.Name)) {
-			return &v.members[i]
 		}
 	}
 	return nil

@@ -2,24 +2,36 @@ package document
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// named are the top containers, and the containers and lists right below them, that a
-// name may mean.
-func (r *Reader) named(name string) (nodes []*yang.Node) {
-	for _, top := range r.tops {
-		if means(name, top) {
-			nodes = append(nodes, top)
-			continue
-		}
-		if child := childOf(top, name); child != nil && (child.Kind == yang.Container || child.Kind == yang.List) {
-			nodes = append(nodes, child)
+// named are the containers, and the lists in them, that a name may mean. Of a container
+// that has the name what is in it is not looked at.
+func (r *Reader) named(name string) []*yang.Node { return named(name, r.tops) }
+
+func named(name string, among []*yang.Node) (nodes []*yang.Node) {
+	for _, n := range among {
+		switch {
+		case n.Kind != yang.Container && !isEntries(n):
+		case means(name, n):
+			nodes = append(nodes, n)
+		case n.Kind == yang.Container:
+			nodes = append(nodes, named(name, n.Children)...)
 		}
 	}
 	return nodes
+}
+
+// ancestors are the nodes that a node lies in, outermost first.
+func ancestors(n *yang.Node) (above []*yang.Node) {
+	for n = n.Parent; n != nil; n = n.Parent {
+		above = append(above, n)
+	}
+	slices.Reverse(above)
+	return above
 }
 
 // means tells whether a name, with its module or without, is a node's.

@@ -12,9 +12,10 @@ import (
 
 // Bounds of a file: what is larger was not written by hand, and is better sent in parts.
 const (
-	MaxBytes  = 64 << 20
-	maxValues = 4 << 20 // with each alias of YAML counted as what it stands for
-	maxDepth  = 100
+	MaxBytes   = 32 << 20
+	maxValues  = 4 << 20 // with each alias of YAML counted as what it stands for
+	maxDepth   = 100
+	maxMembers = 256 // of one object
 )
 
 var (

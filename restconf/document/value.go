@@ -68,6 +68,9 @@ func (v *Value) child(n *yang.Node, name string) *Member {
 
 // add adds a member, of which there may be one of a name.
 func (v *Value) add(m Member) error {
+	if len(v.members) == maxMembers {
+		return fmt.Errorf("an object has more than %d members: no data of a bridge has", maxMembers)
+	}
 	if other := v.member(m.Name); other != nil {
 		return fmt.Errorf("%q is there twice, first at line %d: want it once", m.Name, other.Line)
 	}

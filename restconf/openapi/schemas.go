@@ -153,18 +153,23 @@ func text(t yang.Type) object {
 	if format := formats[t.Typedef]; format != "" {
 		out["format"] = format
 	}
-	switch len(t.Patterns) {
-	case 0:
-	case 1:
-		out["pattern"] = t.Patterns[0]
-	default:
-		all := make([]object, len(t.Patterns))
-		for i, pattern := range t.Patterns {
-			all[i] = object{"pattern": pattern}
+	var all []object
+	for _, pattern := range t.Patterns {
+		if portable, ok := portablePattern(pattern); ok {
+			all = append(all, object{"pattern": portable})
 		}
+	}
+	if len(all) > 0 {
 		out["allOf"] = all
 	}
 	return out
+}
+
+// portablePattern is a pattern as validators in all languages read it; ok is false for
+// one that needs Unicode's classes, which the description has.
+func portablePattern(pattern string) (portable string, ok bool) {
+	portable = strings.ReplaceAll(pattern, `\p{Nd}`, `[0-9]`)
+	return portable, !strings.Contains(portable, `\p`) && !strings.Contains(portable, `\P`)
 }
 
 // bounded adds bounds to a schema. No number of characters is above what a length

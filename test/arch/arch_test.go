@@ -54,7 +54,20 @@ var rules = map[string]rule{
 	"mapping/backend/ovn/nb":      {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
 	"mapping/backend/backendtest": {[]string{"mapping/netvirt", "mapping/reconcile"}, []string{"github.com/stretchr/testify"}, "one suite, over all backends"},
 	"cni/links":                   {nil, []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"}, "one of the seams; knows neither the switch nor who chose"},
-	"yang":                        {nil, []string{"github.com/openconfig/goyang", "github.com/go-json-experiment/json"}, "schema and validation; knows no HTTP"},
+	"cni/ovs":                     {[]string{"cni/ovs/vswitch"}, []string{"github.com/ovn-kubernetes/libovsdb"}, "one of the seams; knows neither links nor pods' namespaces"},
+	"cni/ovs/vswitch":             {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
+	"cni/uplink":                  {nil, nil, "one of the seams; knows the bridge by its YANG modules alone"},
+	"cni/call":                    {nil, []string{"github.com/containernetworking/cni/pkg/types"}, "between plugin and agent"},
+	"cni/plugin":                  {[]string{"cni/call"}, []string{"github.com/containernetworking/cni/pkg"}, "thin: starts for each call, and decides nothing"},
+	"cni/agent": {
+		[]string{"cni/call", "cni/links", "cni/ovs", "cni/uplink"},
+		[]string{
+			"github.com/containernetworking/cni/pkg", "github.com/vishvananda/netns", "github.com/google/uuid",
+			"github.com/prometheus/client_golang", "golang.org/x/sys/unix",
+		},
+		"a process of its own on each node: shares no package with the bridge",
+	},
+	"yang": {nil, []string{"github.com/openconfig/goyang", "github.com/go-json-experiment/json"}, "schema and validation; knows no HTTP"},
 	"restconf/datastore": {
 		[]string{"yang"},
 		[]string{"go.etcd.io/etcd", "go.etcd.io/raft", "go.uber.org/zap", "google.golang.org/grpc", "golang.org/x/sys/unix"},
@@ -67,7 +80,12 @@ var rules = map[string]rule{
 		"tells who asks; knows neither trees nor the datastore",
 	},
 	"restconf/openapi": {[]string{"yang"}, nil, "writes documents about the schema; knows neither data nor HTTP"},
-	"restconf/xpath":   {[]string{"yang"}, nil, "judges data; knows neither streams nor HTTP"},
+	"restconf/document": {
+		[]string{"yang"},
+		[]string{"github.com/go-json-experiment/json/jsontext", "go.yaml.in/yaml/v3"},
+		"reads what people write down; knows no HTTP, and not what it means",
+	},
+	"restconf/xpath": {[]string{"yang"}, nil, "judges data; knows neither streams nor HTTP"},
 	"coe/agentstream": {
 		[]string{"coe", "mapping/netvirt", "restconf/stream"}, nil,
 		"turns what was chosen into what agents are told; knows neither the datastore nor HTTP",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -60,6 +61,20 @@ func (b *bridge) awaitSync(ctx context.Context, pods int) (time.Time, error) {
 		}
 		return err
 	})
+}
+
+// awaitTold waits until the bridge has told all agents that their pods' networks are
+// there, which is the last that it does.
+func (b *bridge) awaitTold(ctx context.Context, pods int) error {
+	told := fmt.Sprintf("coe_bridge_pods{stage=%q} %d\n", "confirmed", pods)
+	_, err := await(ctx, func(ctx context.Context) error {
+		_, metrics, err := b.client.Do(ctx, http.MethodGet, "/metrics", nil)
+		if err == nil && !strings.Contains(metrics, told) {
+			err = fmt.Errorf("the agents are to be told of %d pods, and are not", pods)
+		}
+		return err
+	})
+	return err
 }
 
 // awaitKnown waits until the bridge knows all that there is, whether it leads or not.

@@ -57,5 +57,8 @@ func (s *largeAPI) settle(ctx context.Context, b *bench, start func() (*bridge, 
 		return err
 	}
 	b.say("the rows are written; %.0f MiB are resident, and %d pods annotated", memory/megabyte, s.annotated())
-	return s.awaitAnnotations(ctx)
+	if err := s.awaitAnnotations(ctx); err != nil {
+		return err
+	}
+	return br.awaitTold(ctx, largePods)
 }

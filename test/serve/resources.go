@@ -21,7 +21,7 @@ const (
 )
 
 // settle is how long after a start a bridge has given back what that took.
-const settle = 2 * time.Second
+const settle = 5 * time.Second
 
 // Resident is how many bytes of the bridge are in memory.
 func (p *Process) Resident() (float64, error) { return p.memory("VmRSS:") }

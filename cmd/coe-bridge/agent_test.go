@@ -1,0 +1,31 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAgentFlags(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		says string
+	}{
+		{"no bridge", nil, "name its URLs with --bridge"},
+		{"no node", []string{"--bridge", "http://127.0.0.1:1"}, "--node-address"},
+		{"no URL", []string{"--bridge", "127.0.0.1:1", "--node-address", "10.0.0.1"}, "want one like https://"},
+		{"two credentials", []string{"--bridge", "http://x", "--user", "a", "--password-file", "a", "--token-file", "b"}, "give one of them"},
+		{"user without password", []string{"--bridge", "http://x", "--user", "a"}, "belong together"},
+		{"certificate without key", []string{"--bridge", "https://x", "--node-address", "10.0.0.1", "--cert", "a"}, "--cert is given without --key"},
+		{"no time", []string{"--bridge", "http://x", "--call-deadline", "0s"}, "--call-deadline"},
+		{"no interval", []string{"--bridge", "http://x", "--sweep-interval", "-1s"}, "--sweep-interval"},
+		{"readiness", []string{"--bridge", "http://x", "--node-address", "10.0.0.1", "--pod-ready", "soon"}, "want ovn-installed or link-up"},
+		{"log", []string{"--log-level", "loud"}, "--log-level"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := run(t, "", append([]string{"agent", "--state-dir", t.TempDir()}, c.args...)...)
+			require.ErrorContains(t, err, c.says)
+		})
+	}
+}

@@ -1,0 +1,244 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netns"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
+)
+
+// add plugs a pod in. What is plugged in already, as it has to be, is left as it is.
+func (a *Agent) add(ctx context.Context, at *attachment) (*current.Result, error) {
+	ctx, done := a.running.begin(ctx, key(at.Attachment))
+	defer done()
+	release, err := a.attachments.take(ctx, key(at.Attachment))
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	inPod, err := at.open(a.cfg.Node)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = inPod.Close() }()
+
+	var undo undo
+	defer undo.end()
+	result, err := a.addUndoably(ctx, at, inPod, &undo)
+	if err != nil {
+		return nil, errors.Join(err, undo.run(ctx))
+	}
+	return result, nil
+}
+
+func (a *Agent) addUndoably(ctx context.Context, at *attachment, inPod netns.NsHandle, undo *undo) (*current.Result, error) {
+	if at.pod.foreign {
+		if err := a.timed(ctx, "post", func() error { return a.post(ctx, at, undo) }); err != nil {
+			return nil, err
+		}
+	}
+	var record *uplink.Record
+	err := a.timed(ctx, "record", func() (err error) {
+		record, err = a.record(ctx, at)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	release, err := a.ports.take(ctx, record.Port)
+	if err != nil {
+		return nil, err
+	}
+	undo.hold(release)
+	p, err := a.plan(ctx, at, record, inPod)
+	if err != nil {
+		return nil, err
+	}
+	return a.plug(ctx, p, undo)
+}
+
+// timed does a part of a call, whose time is measured. Where ctx has ended it is not
+// begun, and where that happens meanwhile it has failed.
+func (a *Agent) timed(ctx context.Context, name string, do func() error) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("before step %s: %w", name, err)
+	}
+	ended := a.metrics.stepped(name)
+	a.log.Debug("step begins", "step", name)
+	err := do()
+	a.log.Debug("step has ended", "step", name, "took", ended(), "err", err)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("after step %s: %w", name, err)
+	}
+	return nil
+}
+
+// record waits for what the pod's interface is to be. What the caller asks for must be
+// in it.
+func (a *Agent) record(ctx context.Context, at *attachment) (*uplink.Record, error) {
+	r, err := a.cfg.Uplink.Await(ctx, at.pod.is)
+	if err != nil {
+		return nil, types.NewError(types.ErrTryAgainLater, fmt.Sprintf("pod %s has no address yet", at.pod), a.explain(ctx, at, err).Error())
+	}
+	for _, want := range at.network.wanted.addresses {
+		if !slices.ContainsFunc(r.Addresses, func(has uplink.Address) bool { return has.IP == want }) {
+			return nil, invalid("address %s was asked for, and pod %s has %s", want, at.pod, addressesOf(r))
+		}
+	}
+	if want := at.network.wanted.mac; want != "" && want != r.MAC {
+		return nil, invalid("MAC address %s was asked for, and pod %s has %s", want, at.pod, r.MAC)
+	}
+	return r, nil
+}
+
+// explainTimeout bounds the question why there is no record.
+const explainTimeout = 2 * time.Second
+
+// explain adds to the reason why there is no record what the bridge says of the pod.
+func (a *Agent) explain(ctx context.Context, at *attachment, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainTimeout)
+	defer cancel()
+	if !a.cfg.Uplink.Standing().Connected {
+		return err
+	}
+	if says, asked := a.cfg.Uplink.Problem(ctx, at.pod.uid, at.pod.namespace, at.pod.name); asked == nil && says != "" {
+		return fmt.Errorf("%w; the bridge says: %s", err, says)
+	}
+	return err
+}
+
+func addressesOf(r *uplink.Record) []netip.Addr {
+	all := make([]netip.Addr, len(r.Addresses))
+	for i, a := range r.Addresses {
+		all[i] = a.IP
+	}
+	return all
+}
+
+// plan is what has to be made of an attachment.
+type plan struct {
+	at     *attachment
+	record *uplink.Record
+	pair   links.Pair
+	port   ovs.Port
+}
+
+func (a *Agent) plan(ctx context.Context, at *attachment, r *uplink.Record, inPod netns.NsHandle) (plan, error) {
+	mac, err := r.HardwareAddr()
+	if err != nil {
+		return plan{}, err
+	}
+	p := plan{at: at, record: r}
+	p.port = ovs.Port{Name: r.Port, Interface: r.Name, PodUID: r.PodUID, MAC: r.MAC, Addresses: addressesOf(r), Of: at.Attachment}
+	p.pair = links.Pair{
+		Node: a.cfg.Node, Pod: inPod, Port: r.Port, Owner: owner(at.Attachment), Name: at.IfName, MAC: mac, MTU: r.MTU,
+	}
+	for _, address := range r.Addresses {
+		p.pair.Addresses = append(p.pair.Addresses, address.Prefix())
+	}
+	for _, route := range r.Routes {
+		if route.Destination.Bits() > 0 || at.network.withDefaultRoute() {
+			p.pair.Routes = append(p.pair.Routes, links.Route{Destination: route.Destination, Gateway: route.NextHop})
+		}
+	}
+	if p.pair.MTU == 0 {
+		if p.pair.MTU, err = a.mtu(ctx); err != nil {
+			return plan{}, err
+		}
+	}
+	p.pair.SoftwareChecksums, err = a.cfg.Switch.Userspace(ctx)
+	return p, err
+}
+
+// step is what it takes to make something, and to undo that.
+type step struct {
+	name     string
+	do, undo func(context.Context) error
+}
+
+// steps make what is planned.
+func (a *Agent) steps(p plan) []step {
+	return []step{
+		{
+			"replace",
+			func(ctx context.Context) error { return a.unplug(ctx, p.port.Name, nil) }, nil,
+		},
+		{
+			"links",
+			func(ctx context.Context) error { return links.Add(ctx, p.pair) },
+			func(context.Context) error { return links.Delete(p.pair.Node, p.pair.Port) },
+		},
+		{
+			"port",
+			func(ctx context.Context) error { return a.cfg.Switch.Add(ctx, p.port) },
+			func(ctx context.Context) error { return a.cfg.Switch.Delete(ctx, p.port.Name, p.port.Of) },
+		},
+		{
+			"network",
+			func(ctx context.Context) error { return a.cfg.Switch.Await(ctx, p.port) }, nil,
+		},
+		{
+			"announce",
+			func(context.Context) error {
+				return links.Announce(p.pair.Pod, p.pair.Name, p.pair.MAC, p.port.Addresses)
+			}, nil,
+		},
+	}
+}
+
+// plug makes what is planned, unless it is there.
+func (a *Agent) plug(ctx context.Context, p plan, undo *undo) (*current.Result, error) {
+	there, err := a.isPlugged(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if there {
+		if err := a.timed(ctx, "network", func() error { return a.cfg.Switch.Await(ctx, p.port) }); err != nil {
+			return nil, err
+		}
+		return p.result()
+	}
+	for _, s := range a.steps(p) {
+		if s.undo != nil {
+			undo.before(s.undo)
+		}
+		if err := a.timed(ctx, s.name, func() error { return s.do(ctx) }); err != nil {
+			return nil, err
+		}
+	}
+	return p.result()
+}
+
+// isPlugged tells whether what is planned is there: the port says so, and the links are.
+func (a *Agent) isPlugged(ctx context.Context, p plan) (bool, error) {
+	port, found, err := a.cfg.Switch.Port(ctx, p.port.Name)
+	if err != nil || !found || !samePort(port, p.port) {
+		return false, err
+	}
+	inPod, err := links.Look(p.pair.Pod, p.pair.Name)
+	if err == nil {
+		_, err = links.Look(p.pair.Node, p.pair.Port)
+	}
+	if errors.Is(err, links.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && compare(inPod, p.pair.MAC, p.pair.Addresses, p.pair.Routes) == nil, err
+}
+
+func samePort(a, b ovs.Port) bool {
+	return a.Name == b.Name && a.Interface == b.Interface && a.PodUID == b.PodUID && a.MAC == b.MAC &&
+		slices.Equal(a.Addresses, b.Addresses) && a.Of == b.Of
+}

@@ -1,0 +1,109 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+)
+
+// del unplugs a pod, whatever of it is there. An ADD of it that is under way is ended
+// before. It says nothing of an attachment that took over the pod's port: that stays.
+func (a *Agent) del(ctx context.Context, at *attachment) error {
+	a.running.interrupt(key(at.Attachment))
+	release, err := a.attachments.take(ctx, key(at.Attachment))
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := a.unplugAttachment(ctx, at.Attachment); err != nil {
+		return err
+	}
+	if at.pod.foreign {
+		a.withdrawSoon(ctx, at.pod.uid)
+	}
+	return nil
+}
+
+// unplugAttachment removes an attachment's port and links. The caller holds its lock.
+func (a *Agent) unplugAttachment(ctx context.Context, of ovs.Attachment) error {
+	port, found, err := a.cfg.Switch.Find(ctx, of)
+	if err != nil {
+		return err
+	}
+	name := port.Name
+	if !found {
+		if name, err = a.linkOf(of); name == "" || err != nil {
+			return err
+		}
+	}
+	release, err := a.ports.take(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return a.unplug(ctx, name, &of)
+}
+
+// linkOf is the link that says that it is an attachment's; empty where there is none.
+func (a *Agent) linkOf(of ovs.Attachment) (string, error) {
+	owned, err := links.Owned(a.cfg.Node)
+	for name, says := range owned {
+		if says == owner(of) {
+			return name, nil
+		}
+	}
+	return "", err
+}
+
+// unplug removes port and link of a name; where only is not nil, those of another
+// attachment stay. The caller holds the name's lock.
+func (a *Agent) unplug(ctx context.Context, name string, only *ovs.Attachment) error {
+	port, found, err := a.cfg.Switch.Port(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case found && only != nil && !port.Of.Same(*only):
+		return nil
+	case found:
+		if err := a.timed(ctx, "unplug", func() error { return a.cfg.Switch.Delete(ctx, name, port.Of) }); err != nil {
+			return err
+		}
+	}
+	return a.timed(ctx, "unlink", func() error { return links.Delete(a.cfg.Node, name) })
+}
+
+// collect removes what the runtime does not name as valid, of that network.
+func (a *Agent) collect(ctx context.Context, n *network) error {
+	ports, err := a.cfg.Switch.Ports(ctx)
+	if err != nil {
+		return err
+	}
+	valid := make([]ovs.Attachment, 0, len(n.ValidAttachments))
+	for _, v := range n.ValidAttachments {
+		valid = append(valid, ovs.Attachment{Container: v.ContainerID, IfName: v.IfName})
+	}
+	for _, p := range ports {
+		if p.Of.Network != n.Name || slices.ContainsFunc(valid, p.Of.Same) {
+			continue
+		}
+		if err := a.discard(ctx, p.Of); err != nil {
+			return fmt.Errorf("collect port %s of container %s: %w", p.Name, p.Of.Container, err)
+		}
+	}
+	return a.sweep(ctx)
+}
+
+// discard removes an attachment that no call is about.
+func (a *Agent) discard(ctx context.Context, of ovs.Attachment) error {
+	release, _ := a.attachments.try(key(of))
+	if release == nil {
+		return nil
+	}
+	defer release()
+	a.log.Info("removing a port that was left over", "container", of.Container, "ifname", of.IfName, "netns", of.Netns)
+	a.metrics.swept.Inc()
+	return a.unplugAttachment(ctx, of)
+}

@@ -1,0 +1,55 @@
+package agent_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cni/call"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/test/ovnhost"
+)
+
+// twoFamilies is an interface with addresses of both families, of which that of IPv4
+// is routed singly, as a bridge tells it.
+const twoFamilies = "id: 1@x\n" + `data: {"ietf-restconf:notification":{"coe-agent:interface-changed":{"operation":"put",` +
+	`"pod-uid":"u1","interface-uid":"u1","namespace":"web","pod":"front","name":"web:front","parent-interface":"tap0a1b2c3d-4e",` +
+	`"node":"172.31.99.11","primary":true,"mac-address":"0a:58:0a:2a:00:02","mtu":1300,"address":[` +
+	`{"ip":"10.42.0.2","prefix-length":32,"gateway":"169.254.1.1"},{"ip":"fd42::2","prefix-length":64,"gateway":"fd42::1"}],"route":[` +
+	`{"destination":"169.254.1.1/32"},{"destination":"0.0.0.0/0","next-hop":"169.254.1.1"},{"destination":"::/0","next-hop":"fd42::1"}]}}}` + "\n\n"
+
+// TestTwoFamilies plugs a pod with addresses of both families in, where another
+// controller than OVN is in charge of the switch.
+func TestTwoFamilies(t *testing.T) {
+	w := &world{t: t, lab: ovnhost.ForTest(t, "host1")}
+	bridge := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprint(rw, twoFamilies)
+		rw.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(func() {
+		bridge.CloseClientConnections()
+		bridge.Close()
+	})
+	a := w.inProcess("host1", bridge.URL, ovs.LinkUp)
+	p := w.sandbox("host1", "web", "front", "u1", "sandbox1")
+	out, err := exec.CommandContext(t.Context(), "ip", "netns", "exec", p.netns(), "sysctl", "-w", "net.ipv6.conf.default.disable_ipv6=1").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	answer := a.answer(t.Context(), call.Add, p, nil)
+	require.Nil(t, answer.Error)
+	require.Equal(t, 1300, answer.Result.Interfaces[1].Mtu, "what the bridge says")
+	require.Len(t, answer.Result.IPs, 2)
+	require.Equal(t, "fd42::2/64", answer.Result.IPs[1].Address.String())
+	require.Len(t, answer.Result.Routes, 3)
+	again := a.answer(t.Context(), call.Add, p, nil)
+	require.Nil(t, again.Error)
+	require.Equal(t, answer.Result, again.Result)
+	require.Nil(t, a.answer(t.Context(), call.Check, p, object{"prevResult": answer.Result}).Error)
+	require.Nil(t, a.call(t.Context(), call.Del, p))
+	require.NoError(t, w.left("host1", a.dir).is(0))
+}

@@ -1,0 +1,137 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cni/call"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+)
+
+// TestFailureAfterEveryStep has ADD and DEL fail after every step that they have, as
+// when the caller is killed then: a failed ADD leaves nothing behind, a failed DEL can
+// be done again.
+func TestFailureAfterEveryStep(t *testing.T) {
+	w := newWorldWithoutAgents(t, "host1")
+	a := w.inProcess("host1", w.bridge.Bridge().URL(), ovs.OVNInstalled)
+	for _, p := range []*sandbox{w.pod("host1", 1, "web", "front"), w.sandbox("host1", "", "", "", "foreign")} {
+		done := w.failAdds(a, p)
+		require.Greater(t, done, 10, "there are steps")
+		for times := 0; ; times++ {
+			ctx := a.steps.failAfter(t.Context(), times)
+			err := a.call(ctx, call.Del, p)
+			if err == nil {
+				break
+			}
+			require.Nil(t, a.call(t.Context(), call.Del, p), "after %s", err)
+			require.NoError(t, w.left("host1", a.dir).is(0))
+			p.nothingIn()
+			require.Nil(t, a.call(t.Context(), call.Add, p))
+		}
+		require.NoError(t, w.left("host1", a.dir).is(0))
+	}
+	status, pods := w.get("pod:coe")
+	require.Equal(t, 200, status)
+	require.NotContains(t, pods, "foreign")
+}
+
+// failAdds has ADD fail at each moment, until there is none left, and tells how many
+// there were.
+func (w *world) failAdds(a *inProcess, p *sandbox) int {
+	for times := 0; ; times++ {
+		err := a.call(a.steps.failAfter(w.t.Context(), times), call.Add, p)
+		if err == nil {
+			return times
+		}
+		require.EqualValues(w.t, types.ErrTryAgainLater, err.Code, "%s: %s", err.Msg, err.Details)
+		require.NoError(w.t, w.left("host1", a.dir).is(0), "failure %d: %s %s", times, err.Msg, err.Details)
+		p.nothingIn()
+	}
+}
+
+// addUntilPort begins an ADD that OVN does not answer, and waits until the port is there.
+func (w *world) addUntilPort(ctx context.Context, p *sandbox) (added <-chan error) {
+	w.t.Helper()
+	require.NoError(w.t, w.lab.Host(p.host).Controller.Stop())
+	result := make(chan error, 1)
+	go func() {
+		_, err := p.add(ctx, invoke{})
+		result <- err
+	}()
+	await(w.t, "the port is there", func() error {
+		if l := w.left(p.host, w.agents[p.host].dir); len(l.ports) != 1 {
+			return fmt.Errorf("%+v", l)
+		}
+		return nil
+	})
+	return result
+}
+
+// TestDELEndsADD has a DEL come while the ADD still waits, as when the kubelet was
+// killed in the midst of it.
+func TestDELEndsADD(t *testing.T) {
+	w := newWorld(t, patient, "host1")
+	p := w.pod("host1", 1, "web", "front")
+	added := w.addUntilPort(t.Context(), p)
+	require.NoError(t, p.del())
+	require.EqualValues(t, types.ErrTryAgainLater, code(<-added))
+	require.NoError(t, w.left("host1", w.agents["host1"].dir).is(0))
+	require.NoError(t, w.lab.Host("host1").Controller.Cont())
+	p.mustAdd()
+}
+
+// TestAgentIsKilledInADD kills the agent while an ADD waits for OVN, and the caller in
+// another: what is left goes by the runtime's DEL or, where that never comes, with the
+// pod's namespace.
+func TestAgentIsKilledInADD(t *testing.T) {
+	w := newWorld(t, patient, "host1")
+	host := w.agents["host1"]
+	for n, end := range []func(*sandbox) error{
+		(*sandbox).del,
+		func(s *sandbox) error { s.remove(); return nil },
+	} {
+		p := w.pod("host1", n, "web", fmt.Sprintf("front%d", n))
+		added := w.addUntilPort(t.Context(), p)
+		require.NoError(t, host.Kill())
+		require.EqualValues(t, types.ErrTryAgainLater, code(<-added))
+		require.NoError(t, w.lab.Host("host1").Controller.Cont())
+		require.NoError(t, host.Start(t.Context()))
+		require.NoError(t, end(p))
+		w.awaitPods("host1", 0)
+	}
+	p := w.pod("host1", 5, "web", "killed")
+	ctx, kill := context.WithCancel(t.Context())
+	added := w.addUntilPort(ctx, p)
+	kill()
+	require.Error(t, <-added)
+	w.awaitPods("host1", 0) // the agent notices by itself
+	p.nothingIn()
+	require.NoError(t, w.lab.Host("host1").Controller.Cont())
+}
+
+// TestReboot ends all that runs on a node, pods included, and starts it again: the
+// switch's database still tells of the pods that were, and then it does not.
+func TestReboot(t *testing.T) {
+	w := newWorld(t, patient, "host1")
+	host, agent := w.lab.Host("host1"), w.agents["host1"]
+	stays, goes := w.pod("host1", 1, "web", "stays"), w.pod("host1", 2, "web", "goes")
+	stays.mustAdd()
+	goes.mustAdd()
+	for _, p := range []interface{ Kill() error }{agent, host.Controller, host.VSwitchd, host.OVSDB} {
+		require.NoError(t, p.Kill())
+	}
+	stays.remove()
+	goes.remove()
+	for _, p := range []interface{ Start(context.Context) error }{host.OVSDB, host.VSwitchd, host.Controller, agent} {
+		require.NoError(t, p.Start(t.Context()))
+	}
+	next := w.sandbox("host1", "web", "stays", stays.uid, "sandbox1b")
+	next.mustAdd()
+	require.Equal(t, stays.address, next.address)
+	w.awaitPods("host1", 1)
+	w.reach(next)
+}

@@ -1,0 +1,107 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cni/agent"
+	"github.com/coe-bridge/coe-bridge/cni/call"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
+	"github.com/coe-bridge/coe-bridge/test/bridgetest"
+)
+
+// inProcess is an agent of a host in the process of the test, which can fail where the
+// test says. It sweeps only when it is told.
+type inProcess struct {
+	*agent.Agent
+	w     *world
+	host  string
+	dir   string
+	steps *stepLog
+}
+
+func (w *world) inProcess(host, bridge string, ready ovs.Readiness) *inProcess {
+	t := w.t
+	steps := &stepLog{Handler: slog.DiscardHandler}
+	log := slog.New(steps)
+	dir := t.TempDir()
+	password := filepath.Join(dir, "password")
+	require.NoError(t, writeFile(password, bridgetest.Password))
+	up, err := uplink.New(uplink.Config{
+		URLs: []string{bridge}, Node: w.lab.Host(host).Address, User: bridgetest.User, PasswordFile: password, Dir: dir, Log: log,
+	})
+	require.NoError(t, err)
+	sw, err := ovs.New(ovs.Config{Endpoint: w.lab.Host(host).OVSDB.Remote, Ready: ready, Log: log})
+	require.NoError(t, err)
+	node := w.node(host)
+	a, err := agent.New(agent.Config{
+		Switch: sw, Uplink: up, Node: node, Dir: dir, Deadline: 10 * time.Second, Log: log, Registry: prometheus.NewRegistry(),
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { sw.Run(ctx) })
+	running.Go(func() { up.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		require.NoError(t, node.Close())
+	})
+	return &inProcess{Agent: a, w: w, host: host, dir: dir, steps: steps}
+}
+
+func (a *inProcess) call(ctx context.Context, command string, s *sandbox) *types.Error {
+	return a.answer(ctx, command, s, nil).Error
+}
+
+func (a *inProcess) answer(ctx context.Context, command string, s *sandbox, more object) call.Answer {
+	keys := object{"cniVersion": "1.1.0", "name": "coe", "type": "coe-cni"}
+	maps.Copy(keys, more)
+	conf, err := json.Marshal(keys)
+	require.NoError(a.w.t, err)
+	return a.Answer(ctx, call.Request{
+		Command: command, ContainerID: s.container, Netns: s.path(), IfName: "eth0", Args: s.args(), Config: conf,
+	})
+}
+
+// stepLog is a log that ends a call at the n-th begin or end of a step.
+type stepLog struct {
+	slog.Handler
+	mu   sync.Mutex
+	left int
+	end  context.CancelFunc
+}
+
+func (l *stepLog) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l *stepLog) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if strings.HasPrefix(r.Message, "step ") && l.end != nil {
+		if l.left == 0 {
+			l.end()
+		}
+		l.left--
+	}
+	return nil
+}
+
+// failAfter returns a context that ends after that many begins and ends of steps.
+func (l *stepLog) failAfter(ctx context.Context, moments int) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.left, l.end = moments, cancel
+	return ctx
+}

@@ -1,0 +1,43 @@
+package agent
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/vishvananda/netns"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
+)
+
+// What a packet of a pod gains on its way through a tunnel, without the outer IP
+// header: the inner Ethernet header, the tunnel's own with OVN's options, and UDP.
+var tunnelOverhead = map[string]int{"geneve": 38, "vxlan": 30, "stt": 54}
+
+const (
+	headerIPv4 = 20
+	headerIPv6 = 40
+)
+
+// tunnelMTU is what the node's tunnels leave: of the kinds that the switch may use, the
+// one with the most overhead counts.
+func tunnelMTU(node netns.NsHandle, settings map[string]string) (int, error) {
+	// Several addresses are told with commas.
+	first, _, _ := strings.Cut(settings["ovn-encap-ip"], ",")
+	address, err := netip.ParseAddr(first)
+	if err != nil {
+		return 0, fmt.Errorf("find the MTU for pods: ovn-encap-ip of the switch: %w", err)
+	}
+	under, err := links.MTUOf(node, address)
+	if err != nil {
+		return 0, fmt.Errorf("find the MTU for pods: %w", err)
+	}
+	overhead := 0
+	for kind := range strings.SplitSeq(settings["ovn-encap-type"], ",") {
+		overhead = max(overhead, tunnelOverhead[kind])
+	}
+	if address.Is4() {
+		return under - overhead - headerIPv4, nil
+	}
+	return under - overhead - headerIPv6, nil
+}

@@ -1,0 +1,138 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+)
+
+// network is the configuration of a network, as the runtime hands it over.
+type network struct {
+	types.PluginConf
+	// IsDefaultGateway: false keeps the default route off the interface. Absent: true.
+	IsDefaultGateway *bool `json:"isDefaultGateway"`
+	Args             struct {
+		CNI map[string]json.RawMessage `json:"cni"`
+	} `json:"args"`
+	RuntimeConfig map[string]json.RawMessage `json:"runtimeConfig"`
+
+	wanted wanted
+}
+
+// wanted is what the caller asks for.
+type wanted struct {
+	addresses []netip.Addr
+	mac       string // empty: any
+}
+
+// networkKeys are those of a configuration; "socket" is the plugin's, and those that
+// begin with reservedKeys are CNI's.
+var networkKeys = []string{
+	"args", "capabilities", "cniVersion", "disableCheck", "dns", "ipam", "isDefaultGateway", "name", "prevResult", "runtimeConfig", "socket", "type",
+}
+
+const reservedKeys = "cni.dev/"
+
+func invalid(format string, args ...any) error {
+	return types.NewError(types.ErrInvalidNetworkConfig, "the network's configuration is not good", fmt.Sprintf(format, args...))
+}
+
+// readNetwork reads a configuration.
+func readNetwork(text []byte) (*network, error) {
+	n := &network{}
+	if err := json.Unmarshal(text, n); err != nil {
+		return nil, invalid("read it: %s", err)
+	}
+	return n, nil
+}
+
+// verify fails where a configuration says what is not known, or asks for what can't be
+// given, and takes what is asked for.
+func (n *network) verify(text []byte) error {
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(text, &keys); err != nil {
+		return invalid("read it: %s", err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if !slices.Contains(networkKeys, key) && !strings.HasPrefix(key, reservedKeys) {
+			return invalid("there is no setting %q: there are %s", key, strings.Join(networkKeys, ", "))
+		}
+	}
+	if !n.IPAM.IsEmpty() {
+		return invalid("ipam %q: the bridge chooses addresses; take it out", n.IPAM.Type)
+	}
+	for from, given := range map[string]map[string]json.RawMessage{"args.cni": n.Args.CNI, "runtimeConfig": n.RuntimeConfig} {
+		for _, key := range slices.Sorted(maps.Keys(given)) {
+			if err := n.wanted.take(key, given[key]); err != nil {
+				return invalid("%s.%s: %s", from, key, err)
+			}
+		}
+	}
+	return nil
+}
+
+// take takes something that is asked for.
+func (w *wanted) take(key string, value json.RawMessage) error {
+	switch key {
+	case "ips":
+		var ips []string
+		if err := json.Unmarshal(value, &ips); err != nil {
+			return err
+		}
+		for _, ip := range ips {
+			if err := w.takeAddress(ip); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "mac":
+		var mac string
+		if err := json.Unmarshal(value, &mac); err != nil {
+			return err
+		}
+		return w.takeMAC(mac)
+	}
+	if !says(value) {
+		return nil
+	}
+	return fmt.Errorf("%s was asked for, which can't be given: take it out", value)
+}
+
+func (w *wanted) takeAddress(text string) error {
+	a, err := parseAddr(text)
+	if err == nil && !slices.Contains(w.addresses, a) {
+		w.addresses = append(w.addresses, a)
+	}
+	return err
+}
+
+func (w *wanted) takeMAC(text string) error {
+	if text == "" {
+		return nil
+	}
+	mac, err := net.ParseMAC(text)
+	if err != nil {
+		return err
+	}
+	w.mac = mac.String()
+	return nil
+}
+
+// says tells whether a value asks for something.
+func says(value json.RawMessage) bool {
+	switch string(bytes.TrimSpace(value)) {
+	case "null", "[]", "{}", `""`, "0", "false":
+		return false
+	}
+	return true
+}
+
+// withDefaultRoute tells whether the interface is to have its default routes.
+func (n *network) withDefaultRoute() bool { return n.IsDefaultGateway == nil || *n.IsDefaultGateway }

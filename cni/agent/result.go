@@ -1,0 +1,76 @@
+package agent
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
+)
+
+// The places of a result's interfaces.
+const (
+	onNode = iota
+	inPod
+)
+
+// result is what the runtime is answered: the links as they are, the addresses and
+// routes that they were given.
+func (p plan) result() (*current.Result, error) {
+	node, err := links.Look(p.pair.Node, p.pair.Port)
+	if err != nil {
+		return nil, err
+	}
+	r := &current.Result{
+		CNIVersion: current.ImplementedSpecVersion,
+		Interfaces: []*current.Interface{
+			onNode: {Name: p.pair.Port, Mac: node.MAC.String(), Mtu: node.MTU},
+			inPod:  {Name: p.pair.Name, Mac: p.pair.MAC.String(), Mtu: p.pair.MTU, Sandbox: p.at.Netns},
+		},
+		DNS: p.at.network.DNS,
+	}
+	for _, a := range p.record.Addresses {
+		r.IPs = append(r.IPs, &current.IPConfig{Interface: current.Int(inPod), Address: ipNet(a.Prefix()), Gateway: ip(a.Gateway)})
+	}
+	for _, route := range p.pair.Routes {
+		r.Routes = append(r.Routes, &types.Route{Dst: ipNet(route.Destination), GW: ip(route.Gateway)})
+	}
+	return r, nil
+}
+
+func ip(a netip.Addr) net.IP {
+	if !a.IsValid() {
+		return nil
+	}
+	return a.AsSlice()
+}
+
+func ipNet(p netip.Prefix) net.IPNet {
+	return net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// compare fails where a link is not as it was made, and says in what.
+func compare(is links.Link, mac net.HardwareAddr, addresses []netip.Prefix, routes []links.Route) error {
+	switch {
+	case !bytes.Equal(is.MAC, mac):
+		return fmt.Errorf("its MAC address is %s, and was %s", is.MAC, mac)
+	case !is.Up:
+		return fmt.Errorf("it is down")
+	}
+	for _, a := range addresses {
+		if !slices.Contains(is.Addresses, a) {
+			return fmt.Errorf("it has no more address %s", a)
+		}
+	}
+	for _, r := range routes {
+		if !slices.Contains(is.Routes, r) {
+			return fmt.Errorf("it has no more route to %s", r.Destination)
+		}
+	}
+	return nil
+}

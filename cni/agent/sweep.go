@@ -1,0 +1,124 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+)
+
+// sweepRetry is when a sweep that failed is done again.
+const sweepRetry = 5 * time.Second
+
+// Run sweeps leftovers away, at first at once, until ctx is done.
+func (a *Agent) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait := a.cfg.Sweep
+		if err := a.boundedSweep(ctx); err != nil && ctx.Err() == nil {
+			a.log.Warn("leftovers are not all swept away", "err", err)
+			wait = min(wait, sweepRetry)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+func (a *Agent) boundedSweep(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Deadline)
+	defer cancel()
+	return a.sweep(ctx)
+}
+
+// sweep removes what no pod needs any more, and no call is about: ports whose pod's
+// namespace or link is gone, links without a port, and pods that the agent has made
+// and that are not plugged in.
+func (a *Agent) sweep(ctx context.Context) error {
+	ports, err := a.cfg.Switch.Ports(ctx)
+	if err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	owned, err := links.Owned(a.cfg.Node) // after the ports: a port's link is there before
+	if err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	for _, p := range ports {
+		if _, linked := owned[p.Name]; linked && !isGone(p.Of) {
+			continue
+		}
+		if err := a.discard(ctx, p.Of); err != nil {
+			return fmt.Errorf("sweep port %s: %w", p.Name, err)
+		}
+	}
+	for name := range owned {
+		if err := a.sweepLink(ctx, name); err != nil {
+			return fmt.Errorf("sweep link %s: %w", name, err)
+		}
+	}
+	if err := a.sweepPods(ctx); err != nil {
+		return fmt.Errorf("sweep pods: %w", err)
+	}
+	return nil
+}
+
+// sweepLink removes a link that has no port.
+func (a *Agent) sweepLink(ctx context.Context, name string) error {
+	release, _ := a.ports.try(name)
+	if release == nil {
+		return nil
+	}
+	defer release()
+	if _, found, err := a.cfg.Switch.Port(ctx, name); found || err != nil {
+		return err
+	}
+	a.log.Info("removing a link that was left over", "link", name)
+	a.metrics.swept.Inc()
+	return links.Delete(a.cfg.Node, name)
+}
+
+// sweepPods removes the pods that were made for attachments that are not there.
+func (a *Agent) sweepPods(ctx context.Context) error {
+	noted, err := a.notes.all()
+	if err != nil {
+		return err
+	}
+	for uid, of := range noted {
+		if err := a.sweepPod(ctx, uid, of); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *Agent) sweepPod(ctx context.Context, uid string, of ovs.Attachment) error {
+	release, _ := a.attachments.try(key(of))
+	if release == nil {
+		return nil
+	}
+	defer release()
+	if _, found, err := a.cfg.Switch.Find(ctx, of); found || err != nil {
+		return err
+	}
+	a.metrics.swept.Inc()
+	return a.withdraw(ctx, uid)
+}
+
+// Cleanup removes all that is ours from the node and, of the pods that were made, from
+// the bridge.
+func (a *Agent) Cleanup(ctx context.Context) error {
+	ports, err := a.cfg.Switch.Ports(ctx)
+	if err != nil {
+		return fmt.Errorf("clean up: %w", err)
+	}
+	for _, p := range ports {
+		if err := a.discard(ctx, p.Of); err != nil {
+			return fmt.Errorf("clean up port %s: %w", p.Name, err)
+		}
+	}
+	return a.sweep(ctx)
+}

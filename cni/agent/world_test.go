@@ -1,0 +1,225 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/vishvananda/netns"
+
+	"github.com/coe-bridge/coe-bridge/test/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/ovnhost"
+)
+
+const (
+	converge = 30 * time.Second
+	interval = 10 * time.Millisecond
+)
+
+// pluginDir is where coe-cni is built.
+var pluginDir string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "coe-cni")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "make a folder for coe-cni:", err)
+		os.Exit(1)
+	}
+	pluginDir = dir
+	code := bridgetest.Main(m)
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// plugin is the path of coe-cni, and cnitool that of CNI's own caller of plugins.
+var (
+	plugin  = sync.OnceValues(func() (string, error) { return build("github.com/coe-bridge/coe-bridge/cmd/coe-cni") })
+	cnitool = sync.OnceValues(func() (string, error) { return build("github.com/containernetworking/cni/cnitool") })
+)
+
+func build(pkg string) (program string, err error) {
+	program = filepath.Join(pluginDir, path.Base(pkg))
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", program, pkg)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w: %s", pkg, err, out)
+	}
+	return program, nil
+}
+
+// world is OVN hosts, a bridge at their northbound database, and an agent on each.
+type world struct {
+	t      *testing.T
+	lab    *ovnhost.Lab
+	bridge *bridgetest.Process
+	agents map[string]*agentProcess // by host
+	// deadline is that of the agents' calls.
+	deadline time.Duration
+}
+
+// Deadlines of agents whose calls are to succeed on busy cores, and of those of which
+// some are to be waited for in vain.
+const (
+	patient   = time.Minute
+	impatient = 8 * time.Second
+)
+
+// agentProcess is coe-bridge agent on a host.
+type agentProcess struct {
+	*ovnhost.Process
+	argv        []string
+	socket, dir string
+	relay       *relay
+}
+
+func newWorld(t *testing.T, deadline time.Duration, hosts ...string) *world {
+	w := newWorldWithoutAgents(t, hosts...)
+	w.deadline = deadline
+	for _, host := range hosts {
+		w.startAgent(host)
+	}
+	return w
+}
+
+func newWorldWithoutAgents(t *testing.T, hosts ...string) *world {
+	w := &world{t: t, lab: ovnhost.ForTest(t, hosts...), agents: map[string]*agentProcess{}}
+	w.bridge = bridgetest.Serve(t, "--data-dir", t.TempDir(), "--backend", "ovn", "--ovn-nb", w.lab.NB.Remote, "--address-reuse-delay", "1s")
+	w.put("dhcp_allocation_pool:dhcp_allocation_pool/network/default", `{"network":[{"network-id":"default","allocation-pool":[
+		{"subnet":"10.42.0.0/16","allocate-from":"10.42.0.2","allocate-to":"10.42.255.254","gateway":"10.42.0.1"}]}]}`)
+	for i, host := range hosts {
+		w.put("k8s-node:k8s-nodes-info/k8s-nodes/"+uid("n", i), fmt.Sprintf(`{"k8s-nodes":[{"uid":%q,"host-name":%q,"internal-ip-address":%q}]}`,
+			uid("n", i), host, w.address(host)))
+	}
+	return w
+}
+
+// uid is a uuid of a kind and a number.
+func uid(kind string, n int) string {
+	return fmt.Sprintf("c0e%02x000-c0e0-4000-8000-%012d", kind[0], n)
+}
+
+func (w *world) address(host string) string { return w.lab.Host(host).Address.String() }
+
+func (w *world) put(path, body string) {
+	w.t.Helper()
+	status, answer := w.bridge.Bridge().Do(http.MethodPut, "/restconf/config/"+path, body)
+	require.Equal(w.t, 2, status/100, "PUT %s: %d %s", path, status, answer)
+}
+
+// startAgent runs coe-bridge agent on a host.
+func (w *world) startAgent(host string) {
+	w.t.Helper()
+	dir := filepath.Join(w.lab.Dir, host)
+	a := &agentProcess{socket: filepath.Join(dir, "cni.sock"), dir: filepath.Join(dir, "agent")}
+	a.relay = w.newRelay(host)
+	password := filepath.Join(dir, "password")
+	require.NoError(w.t, os.WriteFile(password, []byte(bridgetest.Password), 0o600))
+	a.argv = []string{
+		bridgetest.Program(w.t), "agent", "--bridge", a.relay.url, "--node-address", w.address(host),
+		"--user", bridgetest.User, "--password-file", password, "--ovs-db", w.lab.Host(host).OVSDB.Remote,
+		"--socket", a.socket, "--state-dir", a.dir, "--call-deadline", w.deadline.String(), "--sweep-interval", "2s", "--log-level", "debug",
+	}
+	var err error
+	a.Process, err = w.lab.Launch(w.t.Context(), ovnhost.Command{
+		Name: host + "/agent", Pod: host, Argv: a.argv,
+		Ready: func(ctx context.Context) error { return w.ready(ctx, host) },
+	})
+	require.NoError(w.t, err)
+	w.agents[host] = a
+}
+
+// ready fails while the agent of a host is not ready.
+func (w *world) ready(ctx context.Context, host string) error {
+	_, err := w.lab.HTTPGet(ctx, host, "http://127.0.0.1:8182/readyz")
+	return err
+}
+
+// inHost calls f on a thread in a namespace.
+func inHost(t testing.TB, name string, f func()) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	home, err := netns.Get()
+	require.NoError(t, err)
+	defer func() { _ = home.Close() }()
+	away, err := netns.GetFromName(name)
+	require.NoError(t, err)
+	defer func() { _ = away.Close() }()
+	require.NoError(t, netns.Set(away))
+	f()
+	require.NoError(t, netns.Set(home))
+}
+
+// await waits until holds returns nil.
+func await(t testing.TB, what string, holds func() error) {
+	t.Helper()
+	bridgetest.Await(t, interval, converge, what, holds)
+}
+
+// sandbox is a pod's network namespace, and what its runtime knows.
+type sandbox struct {
+	w                    *world
+	host                 string
+	namespace, name, uid string // of the pod; uid empty: the caller knows no Kubernetes
+	container            string
+	address              netip.Addr // of the last ADD
+}
+
+// sandbox makes a network namespace.
+func (w *world) sandbox(host, namespace, name, uid, container string) *sandbox {
+	w.t.Helper()
+	s := &sandbox{w: w, host: host, namespace: namespace, name: name, uid: uid, container: container}
+	w.t.Cleanup(s.remove)
+	for _, args := range [][]string{{"netns", "add", s.netns()}, {"-n", s.netns(), "link", "set", "lo", "up"}} {
+		out, err := exec.CommandContext(w.t.Context(), "ip", args...).CombinedOutput()
+		require.NoError(w.t, err, "%s", out)
+	}
+	return s
+}
+
+// pod posts a pod, and makes a sandbox for it.
+func (w *world) pod(host string, n int, namespace, name string) *sandbox {
+	w.t.Helper()
+	w.post(host, n, namespace, name)
+	return w.sandbox(host, namespace, name, uid("p", n), fmt.Sprintf("sandbox%d", n))
+}
+
+func (w *world) post(host string, n int, namespace, name string) {
+	w.t.Helper()
+	w.put("pod:coe/pods/"+uid("p", n), fmt.Sprintf(
+		`{"pods":[{"uid":%q,"name":%q,"network-NS":%q,"host-ip-address":%q,"interface":[{"uid":%q,"network-type":"VXLAN"}]}]}`,
+		uid("p", n), name, namespace, w.address(host), uid("p", n)))
+}
+
+func (w *world) delete(n int) {
+	w.t.Helper()
+	status, answer := w.bridge.Bridge().Do(http.MethodDelete, "/restconf/config/pod:coe/pods/"+uid("p", n), "")
+	require.Equal(w.t, 2, status/100, "%d %s", status, answer)
+}
+
+// inLab is the name under which the lab's tools find the namespace.
+func (s *sandbox) inLab() string { return s.container }
+func (s *sandbox) netns() string { return s.w.lab.Namespace(s.container) }
+func (s *sandbox) path() string  { return "/run/netns/" + s.netns() }
+
+// remove removes the namespace, if it is there.
+func (s *sandbox) remove() {
+	if _, err := os.Stat(s.path()); errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	out, err := exec.Command("ip", "netns", "del", s.netns()).CombinedOutput()
+	require.NoError(s.w.t, err, "%s", out)
+}
+
+func writeFile(path, text string) error { return os.WriteFile(path, []byte(text), 0o600) }

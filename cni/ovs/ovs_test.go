@@ -1,0 +1,226 @@
+package ovs_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/vishvananda/netns"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/test/ovnhost"
+)
+
+// node is an OVN host whose switch is followed.
+type node struct {
+	t    *testing.T
+	lab  *ovnhost.Lab
+	host *ovnhost.Host
+	*ovs.Switch
+}
+
+func newNode(t *testing.T, ready ovs.Readiness) *node {
+	lab := ovnhost.ForTest(t, "host1")
+	n := &node{t: t, lab: lab, host: lab.Hosts[0]}
+	var err error
+	n.Switch, err = ovs.New(ovs.Config{
+		Endpoint: n.host.OVSDB.Remote, Ready: ready, Timeout: 2 * time.Second, Probe: 200 * time.Millisecond,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { n.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return n
+}
+
+func (n *node) within() context.Context {
+	ctx, cancel := context.WithTimeout(n.t.Context(), 20*time.Second)
+	n.t.Cleanup(cancel)
+	return ctx
+}
+
+// port makes the i-th port's link, and tells the port.
+func (n *node) port(i int) ovs.Port {
+	n.t.Helper()
+	p := ovs.Port{
+		Name: fmt.Sprintf("tap%08x-00", i), Interface: fmt.Sprintf("default:web%d", i), PodUID: fmt.Sprintf("uid%d", i), MAC: fmt.Sprintf("0a:58:0a:2a:00:%02x", i),
+		Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 42, 0, byte(i)})},
+		Of:        ovs.Attachment{Network: "coe", Container: fmt.Sprintf("c%d", i), IfName: "eth0", Netns: fmt.Sprintf("/run/netns/c%d", i)},
+	}
+	n.link(p)
+	return p
+}
+
+func (n *node) link(p ovs.Port) {
+	n.t.Helper()
+	name := n.lab.Namespace(p.Of.Container)
+	out, err := exec.CommandContext(n.t.Context(), "ip", "netns", "add", name).CombinedOutput()
+	require.NoError(n.t, err, "%s", out)
+	n.t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() })
+	pod, err := netns.GetFromName(name)
+	require.NoError(n.t, err)
+	defer func() { _ = pod.Close() }()
+	home, err := netns.GetFromName(n.lab.Namespace("host1"))
+	require.NoError(n.t, err)
+	defer func() { _ = home.Close() }()
+	mac, err := net.ParseMAC(p.MAC)
+	require.NoError(n.t, err)
+	require.NoError(n.t, links.Add(n.t.Context(), links.Pair{
+		Node: home, Pod: pod, Port: p.Name, Name: "eth0", MAC: mac, MTU: 1400, Addresses: []netip.Prefix{netip.PrefixFrom(p.Addresses[0], 24)},
+	}))
+}
+
+func TestPorts(t *testing.T) {
+	n := newNode(t, ovs.LinkUp)
+	var want []ovs.Port
+	for i := range 10 {
+		p := n.port(i)
+		require.NoError(t, n.Add(n.within(), p))
+		require.NoError(t, n.Await(n.within(), p))
+		want = append(want, p)
+	}
+	_, err := n.host.VSCtl(t.Context(), "add-port", "br-int", "other", "--", "set", "Interface", "other", "type=internal", "external_ids:iface-id=other")
+	require.NoError(t, err)
+	ports, err := n.Ports(n.within())
+	require.NoError(t, err)
+	require.Equal(t, want, ports, "others are not told of")
+
+	found, ok, err := n.Find(n.within(), ovs.Attachment{Container: "c3", IfName: "eth0"})
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, want[3], found)
+	_, ok, err = n.Find(n.within(), ovs.Attachment{Container: "c3", IfName: "net1"})
+	require.NoError(t, err)
+	require.False(t, ok)
+
+	require.Error(t, n.Add(n.within(), want[3]), "a port of that name is there")
+	require.NoError(t, n.Delete(n.within(), want[3].Name, ovs.Attachment{Container: "another", IfName: "eth0"}))
+	require.NoError(t, n.Check(n.within(), want[3].Name), "that of another attachment stays")
+	require.NoError(t, n.Delete(n.within(), want[3].Name, want[3].Of))
+	require.NoError(t, n.Delete(n.within(), want[3].Name, want[3].Of), "again")
+	require.Error(t, n.Check(n.within(), want[3].Name))
+	_, ok, err = n.Port(n.within(), "other")
+	require.NoError(t, err)
+	require.False(t, ok, "that of another program is not ours")
+}
+
+// A port that is deleted and added again, with another link, while the switch does not
+// look has that link in the end.
+func TestSameNameAgain(t *testing.T) {
+	n := newNode(t, ovs.LinkUp)
+	p := n.port(1)
+	require.NoError(t, n.Add(n.within(), p))
+	require.NoError(t, n.Await(n.within(), p))
+	old := n.ofPort(p)
+	for i := range 5 {
+		require.NoError(t, n.host.VSwitchd.Stop())
+		require.NoError(t, n.Delete(n.within(), p.Name, p.Of))
+		n.unlink(p)
+		p.Of.Container = fmt.Sprintf("again%d", i)
+		n.link(p)
+		added := make(chan error, 1)
+		go func() { added <- n.Add(n.within(), p) }()
+		require.NoError(t, n.host.VSwitchd.Cont())
+		require.NoError(t, <-added)
+		require.NoError(t, n.Await(n.within(), p))
+		next := n.ofPort(p)
+		require.NotEqual(t, old, next, "the switch has let the old one go")
+		old = next
+	}
+}
+
+func (n *node) ofPort(p ovs.Port) string {
+	n.t.Helper()
+	out, err := n.host.VSCtl(n.t.Context(), "get", "Interface", p.Name, "ofport")
+	require.NoError(n.t, err)
+	return out
+}
+
+func (n *node) unlink(p ovs.Port) {
+	n.t.Helper()
+	home, err := netns.GetFromName(n.lab.Namespace("host1"))
+	require.NoError(n.t, err)
+	defer func() { _ = home.Close() }()
+	require.NoError(n.t, links.Delete(home, p.Name))
+}
+
+func TestWhatIsMissing(t *testing.T) {
+	n := newNode(t, ovs.OVNInstalled)
+	short := func() context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	p := n.port(1)
+	require.NoError(t, n.Add(n.within(), p))
+	require.ErrorContains(t, n.Await(short(), p), "has its interface default:web1 a logical switch port")
+	require.NoError(t, n.Delete(n.within(), p.Name, p.Of))
+	require.ErrorContains(t, n.Await(short(), p), "the switch has no port tap00000001-00")
+
+	n.unlink(p)
+	require.NoError(t, n.Add(n.within(), p))
+	require.ErrorContains(t, n.Await(short(), p), "the switch can't use link tap00000001-00")
+	require.NoError(t, n.Delete(n.within(), p.Name, p.Of))
+
+	require.NoError(t, n.host.Controller.Kill(), "it makes the bridge")
+	_, err := n.host.VSCtl(t.Context(), "del-br", "br-int")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return n.Ready() != nil }, 10*time.Second, 5*time.Millisecond)
+	require.ErrorContains(t, n.Ready(), "find bridge br-int")
+	require.ErrorContains(t, n.Add(n.within(), p), "the switch has no bridge br-int")
+}
+
+// A database that is gone, or hangs, is waited for, and then all goes on.
+func TestDatabaseGoes(t *testing.T) {
+	n := newNode(t, ovs.LinkUp)
+	p := n.port(1)
+	require.NoError(t, n.Add(n.within(), p))
+	for _, fault := range []struct{ begin, end func() error }{
+		{n.host.OVSDB.Kill, func() error { return n.host.OVSDB.Start(t.Context()) }},
+		{n.host.OVSDB.Stop, n.host.OVSDB.Cont},
+	} {
+		require.NoError(t, fault.begin())
+		require.Eventually(t, func() bool { return n.Ready() != nil }, 10*time.Second, 5*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		_, err := n.Ports(ctx)
+		require.ErrorContains(t, err, "no connection to the switch")
+		cancel()
+		ports := make(chan error, 1)
+		go func() {
+			_, err := n.Ports(n.within())
+			ports <- err
+		}()
+		require.NoError(t, fault.end())
+		require.NoError(t, <-ports, "who waits is served")
+		require.NoError(t, n.Await(n.within(), p))
+		require.NoError(t, n.Ready())
+	}
+}
+
+func TestNew(t *testing.T) {
+	_, err := ovs.New(ovs.Config{Ready: "soon"})
+	require.ErrorContains(t, err, "want ovn-installed or link-up")
+}
+
+func TestSettings(t *testing.T) {
+	n := newNode(t, ovs.LinkUp)
+	settings, err := n.Settings(n.within())
+	require.NoError(t, err)
+	require.Equal(t, n.host.Address.String(), settings["ovn-encap-ip"])
+	userspace, err := n.Userspace(n.within())
+	require.NoError(t, err)
+	require.True(t, userspace)
+}

@@ -1,0 +1,123 @@
+package uplink
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+)
+
+// Pod is a pod that the agent makes for a caller that knows no Kubernetes.
+type Pod struct {
+	UID, Namespace, Name string
+	InterfaceUID         string
+	Address              netip.Addr // asked for; zero: any
+	MAC                  string     // asked for; empty: any
+}
+
+// podEntity is an entry of the list pods of the YANG module pod.
+type podEntity struct {
+	UID        string            `json:"uid"`
+	Name       string            `json:"name"`
+	Namespace  string            `json:"network-NS"`
+	Node       netip.Addr        `json:"host-ip-address"`
+	MAC        string            `json:"port-mac-address,omitempty"`
+	Interfaces []interfaceEntity `json:"interface"`
+}
+
+type interfaceEntity struct {
+	UID     string     `json:"uid"`
+	Address netip.Addr `json:"ip-address,omitzero"`
+}
+
+const pods = "/rests/data/pod:coe"
+
+// Post makes a pod on the node. One of that uid that is there already is well.
+func (u *Uplink) Post(ctx context.Context, p Pod) error {
+	body := map[string][]podEntity{"pod:pods": {{
+		UID: p.UID, Name: p.Name, Namespace: p.Namespace, Node: u.cfg.Node, MAC: p.MAC,
+		Interfaces: []interfaceEntity{{p.InterfaceUID, p.Address}},
+	}}}
+	text, err := json.Marshal(body)
+	if err == nil {
+		err = u.ask(ctx, http.MethodPost, pods, text, http.StatusConflict, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("post pod %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	return nil
+}
+
+// Delete removes a pod; one that is not there is well.
+func (u *Uplink) Delete(ctx context.Context, uid string) error {
+	if err := u.ask(ctx, http.MethodDelete, pods+"/pods="+uid, nil, http.StatusNotFound, nil); err != nil {
+		return fmt.Errorf("delete pod %s: %w", uid, err)
+	}
+	return nil
+}
+
+// Problem is why the bridge can't give a pod what it needs, in its words; empty where
+// it does not say. The pod is named by uid, or by namespace and name.
+func (u *Uplink) Problem(ctx context.Context, uid, namespace, name string) (string, error) {
+	var answer struct {
+		Status struct {
+			Problems []struct{ UID, Namespace, Name, Message string } `json:"problem"`
+		} `json:"coe-status:status"`
+	}
+	err := u.ask(ctx, http.MethodGet, "/rests/data/coe-status:status", nil, 0, &answer)
+	if err != nil {
+		return "", fmt.Errorf("ask for problems: %w", err)
+	}
+	for _, p := range answer.Status.Problems {
+		if p.UID == uid || (p.Namespace == namespace && p.Name == name) {
+			return p.Message, nil
+		}
+	}
+	return "", nil
+}
+
+// ask asks the replicas in turn, until one answers with success, or with the status
+// that is as good, or refuses.
+func (u *Uplink) ask(ctx context.Context, method, path string, body []byte, alsoGood int, out any) error {
+	var errs []error
+	for _, url := range u.cfg.URLs {
+		status, err := u.askAt(ctx, method, url+path, body, out)
+		switch {
+		case err == nil, status == alsoGood && alsoGood != 0:
+			return nil
+		case status/100 == 4:
+			return err
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func (u *Uplink) askAt(ctx context.Context, method, url string, body []byte, out any) (status int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Content-Type", "application/yang-data+json")
+	r.Header.Set("Accept", "application/yang-data+json")
+	if err := u.authorize(r); err != nil {
+		return 0, err
+	}
+	answer, err := u.http.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode/100 != 2 {
+		return answer.StatusCode, refusal(answer)
+	}
+	if out == nil {
+		return answer.StatusCode, nil
+	}
+	return answer.StatusCode, json.NewDecoder(answer.Body).Decode(out)
+}

@@ -1,0 +1,65 @@
+package uplink
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+)
+
+// Record is what the bridge says of an interface on the node: a grouping of the YANG
+// module coe-agent.
+type Record struct {
+	PodUID       string    `json:"pod-uid"`
+	InterfaceUID string    `json:"interface-uid"`
+	Namespace    string    `json:"namespace"`
+	Pod          string    `json:"pod"`
+	Name         string    `json:"name"` // the iface-id
+	Port         string    `json:"parent-interface"`
+	Node         string    `json:"node"`
+	Primary      bool      `json:"primary"`
+	MAC          string    `json:"mac-address"`
+	Addresses    []Address `json:"address"`
+	Routes       []Route   `json:"route,omitempty"`
+	MTU          int       `json:"mtu,omitempty"` // 0: that of the node's links
+	Confirmed    bool      `json:"confirmed"`
+}
+
+// Address is an address of an interface.
+type Address struct {
+	IP      netip.Addr `json:"ip"`
+	Length  int        `json:"prefix-length"` // of what is reached directly
+	Gateway netip.Addr `json:"gateway"`
+}
+
+// Prefix is the address with the length of its prefix.
+func (a Address) Prefix() netip.Prefix { return netip.PrefixFrom(a.IP, a.Length) }
+
+// Route is a route of an interface.
+type Route struct {
+	Destination netip.Prefix `json:"destination"`
+	NextHop     netip.Addr   `json:"next-hop,omitzero"` // zero: reached directly
+}
+
+// HardwareAddr is the record's MAC address.
+func (r *Record) HardwareAddr() (net.HardwareAddr, error) {
+	mac, err := net.ParseMAC(r.MAC)
+	if err != nil || len(mac) != 6 {
+		return nil, fmt.Errorf("interface %s: MAC address %q: want six octets", r.Name, r.MAC)
+	}
+	return mac, nil
+}
+
+// key is what tells interfaces from each other.
+func (r *Record) key() string { return r.PodUID + "/" + r.InterfaceUID }
+
+// The notifications of coe-agent.
+const (
+	changedEvent = "coe-agent:interface-changed"
+	beginEvent   = "coe-agent:snapshot-begin"
+)
+
+// change is the content of interface-changed.
+type change struct {
+	Operation string `json:"operation"`
+	Record
+}

@@ -1,0 +1,155 @@
+package uplink
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// stateFile is the name of the file in Config.Dir.
+const stateFile = "interfaces.json"
+
+// saveAfter is how long changes are gathered before they are kept. What is lost
+// meanwhile the bridge tells again.
+const saveAfter = 200 * time.Millisecond
+
+// state is what the bridge has said, as of the event of an ID. Records are not changed
+// once they are in it.
+type state struct {
+	id      string // empty: nothing was said yet
+	records map[string]*Record
+}
+
+// kept is the form of a state on disk.
+type kept struct {
+	ID         string    `json:"id"`
+	Node       string    `json:"node"`
+	Interfaces []*Record `json:"interfaces"`
+}
+
+// load reads what an earlier process has kept; of another node's nothing.
+func (u *Uplink) load() error {
+	u.state.records = map[string]*Record{}
+	text, err := os.ReadFile(u.file())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read what was kept of the node's interfaces: %w", err)
+	}
+	var k kept
+	if err := json.Unmarshal(text, &k); err != nil {
+		u.log.Error("what was kept of the node's interfaces is not readable, and is asked for again", "file", u.file(), "err", err)
+		return nil
+	}
+	if k.Node != u.cfg.Node.String() {
+		return nil
+	}
+	u.state.id = k.ID
+	for _, r := range k.Interfaces {
+		u.state.records[r.key()] = r
+	}
+	return nil
+}
+
+func (u *Uplink) file() string { return filepath.Join(u.cfg.Dir, stateFile) }
+
+// take makes a group of events part of the state, as a whole.
+func (u *Uplink) take(id string, group []event) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	next := state{id: id, records: maps.Clone(u.state.records)}
+	for _, e := range group {
+		if err := next.apply(e); err != nil {
+			return err
+		}
+	}
+	u.state, u.unsaved = next, true
+	u.is.Synced = true
+	u.wake()
+	return nil
+}
+
+func (s *state) apply(e event) error {
+	if e[beginEvent] != nil {
+		clear(s.records)
+	}
+	if e[changedEvent] == nil {
+		return nil
+	}
+	var c change
+	if err := json.Unmarshal(e[changedEvent], &c); err != nil {
+		return fmt.Errorf("read %s: %w", changedEvent, err)
+	}
+	if c.Operation == "put" {
+		s.records[c.key()] = &c.Record
+	} else {
+		delete(s.records, c.key())
+	}
+	return nil
+}
+
+// wake has those look again who wait for the state. The caller holds the lock.
+func (u *Uplink) wake() {
+	close(u.changed)
+	u.changed = make(chan struct{})
+}
+
+// keep writes the state to disk whenever it has changed, until ctx is done, and then
+// once more.
+func (u *Uplink) keep(ctx context.Context) {
+	for ctx.Err() == nil {
+		u.mu.Lock()
+		changed := u.changed
+		u.mu.Unlock()
+		if err := u.save(); err != nil {
+			u.log.Error("keep the node's interfaces on disk", "file", u.file(), "err", err)
+		}
+		select {
+		case <-changed:
+			pause(ctx, saveAfter)
+		case <-ctx.Done():
+		}
+	}
+	if err := u.save(); err != nil {
+		u.log.Error("keep the node's interfaces on disk", "file", u.file(), "err", err)
+	}
+}
+
+func (u *Uplink) save() error {
+	u.mu.Lock()
+	now, unsaved := u.state, u.unsaved
+	u.unsaved = false
+	u.mu.Unlock()
+	if !unsaved {
+		return nil
+	}
+	records := slices.SortedFunc(maps.Values(now.records), func(a, b *Record) int { return strings.Compare(a.key(), b.key()) })
+	text, err := json.Marshal(kept{ID: now.id, Node: u.cfg.Node.String(), Interfaces: records})
+	if err == nil {
+		err = replaceFile(u.file(), text)
+	}
+	if err != nil {
+		u.mu.Lock()
+		u.unsaved = true
+		u.mu.Unlock()
+	}
+	return err
+}
+
+// replaceFile writes a file as a whole or not at all.
+func replaceFile(path string, text []byte) error {
+	next := path + ".next"
+	if err := os.WriteFile(next, text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
+}

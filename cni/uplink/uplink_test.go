@@ -1,0 +1,254 @@
+package uplink_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
+	"github.com/coe-bridge/coe-bridge/test/bridgetest"
+)
+
+const (
+	uid1 = "c0e00000-c0e0-4000-8000-000000000001"
+	uid2 = "c0e00000-c0e0-4000-8000-000000000002"
+)
+
+var node = netip.MustParseAddr("192.168.33.11")
+
+// agent is an uplink that runs until the test ends or stop is called.
+type agent struct {
+	*uplink.Uplink
+	stop func()
+}
+
+func start(t *testing.T, cfg uplink.Config) *agent {
+	t.Helper()
+	if !cfg.Node.IsValid() {
+		cfg.Node = node
+	}
+	if cfg.Dir == "" {
+		cfg.Dir = t.TempDir()
+	}
+	if cfg.PasswordFile == "" && cfg.TokenFile == "" {
+		cfg.User, cfg.PasswordFile = bridgetest.User, file(t, bridgetest.Password+"\n")
+	}
+	cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	u, err := uplink.New(cfg)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { u.Run(ctx) })
+	a := &agent{u, func() {
+		cancel()
+		running.Wait()
+	}}
+	t.Cleanup(a.stop)
+	return a
+}
+
+func file(t *testing.T, text string) string {
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func bridge(t *testing.T) *bridgetest.Bridge {
+	b := bridgetest.Start(t)
+	status, answer := b.Do(http.MethodPut, "/restconf/config/dhcp_allocation_pool:dhcp_allocation_pool/network/default",
+		`{"network":[{"network-id":"default","allocation-pool":[{"subnet":"10.42.0.0/16","gateway":"10.42.0.1"}]}]}`)
+	require.Equal(t, 2, status/100, answer)
+	return b
+}
+
+func of(uid string) func(*uplink.Record) bool {
+	return func(r *uplink.Record) bool { return r.PodUID == uid }
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func (a *agent) await(t *testing.T, uid string) *uplink.Record {
+	t.Helper()
+	r, err := a.Await(within(t, 20*time.Second), of(uid))
+	require.NoError(t, err)
+	return r
+}
+
+func (a *agent) awaitGone(t *testing.T, uid string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return a.Find(of(uid)) == nil }, 20*time.Second, 5*time.Millisecond)
+}
+
+func TestFollow(t *testing.T) {
+	b := bridge(t)
+	a := start(t, uplink.Config{URLs: []string{b.URL() + "/"}})
+	pod := uplink.Pod{UID: uid1, InterfaceUID: uid1, Namespace: "web", Name: "front"}
+	require.NoError(t, a.Post(t.Context(), pod))
+	require.NoError(t, a.Post(t.Context(), pod), "again")
+	r := a.await(t, uid1)
+	require.Equal(t, "web:front", r.Name)
+	require.Equal(t, "web", r.Namespace)
+	require.True(t, r.Primary)
+	require.Len(t, r.Addresses, 1)
+	require.Equal(t, netip.MustParsePrefix("0.0.0.0/0"), r.Routes[len(r.Routes)-1].Destination)
+	mac, err := r.HardwareAddr()
+	require.NoError(t, err)
+	require.Equal(t, r.MAC, mac.String())
+	require.Equal(t, 1, a.Count())
+
+	other := uplink.Pod{UID: uid2, InterfaceUID: uid2, Namespace: "web", Name: "back", Address: r.Addresses[0].IP}
+	require.NoError(t, a.Post(t.Context(), other))
+	require.Eventually(t, func() bool {
+		says, err := a.Problem(t.Context(), uid2, "web", "back")
+		require.NoError(t, err)
+		return says != ""
+	}, 20*time.Second, 5*time.Millisecond, "the address is taken")
+
+	require.NoError(t, a.Delete(t.Context(), uid1))
+	require.NoError(t, a.Delete(t.Context(), uid1), "again")
+	a.awaitGone(t, uid1)
+	require.NoError(t, a.Delete(t.Context(), uid2))
+}
+
+// What was told is known to the next process, on that node, without the bridge.
+func TestKept(t *testing.T) {
+	b := bridge(t)
+	dir := t.TempDir()
+	a := start(t, uplink.Config{URLs: []string{b.URL()}, Dir: dir})
+	require.NoError(t, a.Post(t.Context(), uplink.Pod{UID: uid1, InterfaceUID: uid1, Namespace: "web", Name: "front"}))
+	before := a.await(t, uid1)
+	a.stop()
+	b.Stop()
+
+	next := start(t, uplink.Config{URLs: []string{b.URL()}, Dir: dir})
+	kept := next.Find(of(uid1))
+	kept.Confirmed = before.Confirmed // may have been told after
+	require.Equal(t, before, kept)
+	_, err := next.Await(within(t, 100*time.Millisecond), of(uid2))
+	require.ErrorContains(t, err, "there is no connection to the bridge")
+	next.stop()
+
+	elsewhere := start(t, uplink.Config{URLs: []string{b.URL()}, Dir: dir, Node: netip.MustParseAddr("192.168.33.12")})
+	require.Nil(t, elsewhere.Find(of(uid1)), "that was another node's")
+	elsewhere.stop()
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "interfaces.json"), []byte("{"), 0o600))
+	require.Zero(t, start(t, uplink.Config{URLs: []string{b.URL()}, Dir: dir}).Count(), "what is not readable is not known")
+}
+
+// A replica that is gone, one that refuses and one that hangs are left for another.
+func TestAnotherReplica(t *testing.T) {
+	b := bridge(t)
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	refuses := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(refuses.Close)
+	hangs := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	a := start(t, uplink.Config{URLs: []string{gone.URL, refuses.URL, hangs, b.URL()}, Silence: 200 * time.Millisecond})
+	status, answer := b.Do(http.MethodPut, "/restconf/config/pod:coe/pods/"+uid1, fmt.Sprintf(
+		`{"pods":[{"uid":%q,"name":"front","network-NS":"web","host-ip-address":%q,"interface":[{"uid":%q}]}]}`, uid1, node, uid1))
+	require.Equal(t, 2, status/100, answer)
+	a.await(t, uid1)
+}
+
+func serve(t *testing.T, answer http.HandlerFunc) (url string) {
+	server := httptest.NewServer(answer)
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server.URL
+}
+
+// A group that did not come as a whole is not taken, and the next connection goes on
+// after the last one that did.
+func TestGroups(t *testing.T) {
+	event := func(id, notification string) string {
+		if id != "" {
+			id = "id: " + id + "\n"
+		}
+		return id + `data: {"ietf-restconf:notification":{"eventTime":"2026-01-01T00:00:00Z",` + notification + "}}\n\n"
+	}
+	put := func(uid string) string {
+		return fmt.Sprintf(`"coe-agent:interface-changed":{"operation":"put","pod-uid":%q,"interface-uid":%q}`, uid, uid)
+	}
+	begin, complete := `"coe-agent:snapshot-begin":{}`, `"coe-agent:snapshot-complete":{}`
+	deleted := fmt.Sprintf(`"coe-agent:interface-changed":{"operation":"deleted","pod-uid":%q,"interface-uid":%q}`, uid1, uid1)
+	connections := []struct{ after, says string }{
+		{"", ":\n\n" + event("", begin) + event("", put(uid1)) + event("5@x", complete) + event("", deleted)},
+		{"5@x", ":\n\n" + event("", begin)},
+		{"5@x", event("6@x", put(uid2)) + event("7@x", deleted)},
+		{"7@x", ""},
+	}
+	asked := make(chan string, 100)
+	n := 0
+	a := start(t, uplink.Config{TokenFile: file(t, "secret\n"), URLs: []string{serve(t, func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Header.Get("Last-Event-ID") + " " + r.Header.Get("Authorization")
+		if n < len(connections) {
+			_, _ = fmt.Fprint(w, connections[n].says)
+			n++
+		}
+	})}})
+	for _, c := range connections {
+		require.Equal(t, c.after+" Bearer secret", <-asked)
+	}
+	require.Nil(t, a.Find(of(uid1)))
+	require.NotNil(t, a.Find(of(uid2)))
+}
+
+// The bridge's certificate is that of an authority that the agent was told of.
+func TestTLS(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprint(w, "id: 1@x\ndata: {\"ietf-restconf:notification\":{\"coe-agent:snapshot-complete\":{}}}\n\n")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	known := x509.NewCertPool()
+	known.AddCert(server.Certificate())
+	a := start(t, uplink.Config{URLs: []string{server.URL}, TLS: &tls.Config{RootCAs: known}})
+	require.Eventually(t, func() bool { return a.Standing().Synced }, 20*time.Second, 5*time.Millisecond)
+	a.stop()
+	a = start(t, uplink.Config{URLs: []string{server.URL}})
+	require.Eventually(t, func() bool { return a.Standing().Err != nil }, 20*time.Second, 5*time.Millisecond)
+	require.ErrorAs(t, a.Standing().Err, new(x509.UnknownAuthorityError))
+}
+
+func TestRefused(t *testing.T) {
+	b := bridge(t)
+	a := start(t, uplink.Config{URLs: []string{b.URL()}, User: "admin", PasswordFile: file(t, "wrong")})
+	require.Eventually(t, func() bool { return a.Standing().Err != nil }, 20*time.Second, 5*time.Millisecond)
+	_, err := a.Await(within(t, 50*time.Millisecond), of(uid1))
+	require.ErrorContains(t, err, "401")
+	require.False(t, a.Standing().Connected)
+}
+
+func TestNew(t *testing.T) {
+	for _, urls := range [][]string{nil, {"192.168.33.1:8181"}, {"http://"}, {"ftp://x"}} {
+		_, err := uplink.New(uplink.Config{URLs: urls})
+		require.ErrorContains(t, err, "URL of the bridge")
+	}
+}

@@ -1,0 +1,279 @@
+package restconf
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/restconf/stream"
+	"github.com/coe-bridge/coe-bridge/yang"
+)
+
+// dataEvent is what became of one instance. After is nil where it is gone.
+type dataEvent struct {
+	at        target
+	operation string
+	after     *yang.Data
+}
+
+// The operations of OpenDaylight's events.
+const (
+	isCreated = "created"
+	isUpdated = "updated"
+	isDeleted = "deleted"
+)
+
+// comparer tells from what units are, one after the other, what became of the instances
+// that a subscription is about. It keeps what each unit was.
+type comparer struct {
+	schema *yang.Schema
+	asked  subscription
+	leaves bool // leaves alone are told
+	// told is the last event of each unit that is there, by target. The stream has them
+	// too, so this takes little more than the map.
+	told map[string][]byte
+	// fresh is told anew, while a snapshot is read.
+	fresh  map[string][]byte
+	events []dataEvent
+}
+
+// entryChange is an event of the streams of changes.
+type entryChange struct {
+	Target string          `json:"target"`
+	Value  json.RawMessage `json:"value"`
+}
+
+// begun tells whether it is known what there is.
+func (c *comparer) begun() bool { return c.told != nil }
+
+// settle waits until that is known.
+func (c *comparer) settle(ctx context.Context, sub stream.Subscription) error {
+	for !c.begun() {
+		if _, err := c.take(sub.Take()); err != nil {
+			return err
+		}
+		if c.begun() {
+			return nil
+		}
+		select {
+		case <-sub.Ready():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// take is what became of the instances by a group of events. The first snapshot tells
+// nothing, a further one what differs.
+func (c *comparer) take(group []stream.Event) ([]dataEvent, error) {
+	c.events = nil
+	for _, e := range group {
+		var err error
+		switch e.Name {
+		case beginEvent:
+			c.fresh = map[string][]byte{}
+		case completeEvent:
+			err = c.replace()
+		default:
+			err = c.change(e)
+		}
+		if err != nil {
+			return nil, &unwritableError{e.Name, err}
+		}
+	}
+	return c.events, nil
+}
+
+// change takes one unit.
+func (c *comparer) change(e stream.Event) error {
+	var one entryChange
+	if err := json.Unmarshal(e.Content, &one); err != nil {
+		return err
+	}
+	unit, err := rfc8040.parse(c.schema, one.Target)
+	if err != nil || !related(unit, c.asked.at) {
+		return err
+	}
+	if c.fresh != nil {
+		c.fresh[one.Target] = e.Content
+		return nil
+	}
+	before := c.told[one.Target]
+	if one.Value == nil {
+		delete(c.told, one.Target)
+	} else {
+		c.told[one.Target] = e.Content
+	}
+	return c.compareUnit(unit, before, e.Content)
+}
+
+// replace takes a snapshot for what there is.
+func (c *comparer) replace() error {
+	before, now := c.told, c.fresh
+	c.told, c.fresh = now, nil
+	if before == nil {
+		return nil
+	}
+	all := maps.Clone(before)
+	maps.Copy(all, now)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		unit, err := rfc8040.parse(c.schema, name)
+		if err != nil {
+			return err
+		}
+		if err := c.compareUnit(unit, before[name], now[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// related tells whether one of two instances is in the other, or they are the same.
+func related(a, b target) bool {
+	for i := range min(len(a), len(b)) {
+		if a[i].node != b[i].node || !slices.Equal(a[i].keys, b[i].keys) {
+			return false
+		}
+	}
+	return true
+}
+
+// compareUnit compares what a unit was with what it is: as a whole, where it is below
+// what is followed, or what is followed in it.
+func (c *comparer) compareUnit(unit target, before, after []byte) error {
+	if bytes.Equal(before, after) {
+		return nil
+	}
+	at, depth := c.asked.at, 0
+	if len(unit) > len(at) {
+		at, depth = unit, len(unit)-len(at)
+	}
+	old, err := c.instance(before, at)
+	if err != nil {
+		return err
+	}
+	now, err := c.instance(after, at)
+	if err != nil {
+		return err
+	}
+	c.compare(at, old, now, depth)
+	return nil
+}
+
+// instance is what an event of a unit has at t, or nil.
+func (c *comparer) instance(event []byte, t target) (*yang.Data, error) {
+	var one entryChange
+	if event == nil {
+		return nil, nil
+	}
+	if err := json.Unmarshal(event, &one); err != nil || one.Value == nil {
+		return nil, err
+	}
+	tops, err := c.schema.DecodeJSON(one.Value, nil, "", yang.Strict)
+	if err != nil {
+		return nil, err
+	}
+	if len(tops) != 1 {
+		return nil, errors.New("want one top container")
+	}
+	return descend(tops[0], t[1:]), nil
+}
+
+// compare tells what became of an instance, and then of those in it, as deep as the
+// scope goes.
+func (c *comparer) compare(at target, before, after *yang.Data, depth int) {
+	if before == nil && after == nil || depth > reach(c.asked.scope) {
+		return
+	}
+	operation := c.operation(before, after)
+	if operation == "" {
+		if c.asked.scope == scopeSubtree {
+			return // nothing in it has changed either
+		}
+	} else if !c.leaves || isLeaf(at.node()) {
+		c.events = append(c.events, dataEvent{slices.Clone(at), operation, after})
+	}
+	for _, twin := range twinsOf(before, after) {
+		c.compare(append(at[:len(at):len(at)], twin.step), twin.before, twin.after, depth+1)
+	}
+}
+
+// reach is how deep below what is followed a scope tells.
+func reach(s scope) int {
+	switch s {
+	case scopeBase:
+		return 0
+	case scopeOne:
+		return 1
+	default:
+		return int(^uint(0) >> 1)
+	}
+}
+
+// operation is what became of an instance; empty for nothing. It is updated by its own
+// leaves and, where all below is told, by all in it.
+func (c *comparer) operation(before, after *yang.Data) string {
+	switch {
+	case before == nil:
+		return isCreated
+	case after == nil:
+		return isDeleted
+	case c.asked.scope == scopeSubtree && !same(before, after, false), !same(before, after, true):
+		return isUpdated
+	}
+	return ""
+}
+
+// same tells whether two instances of one node are equal: all in them, or their own
+// leaves.
+func same(a, b *yang.Data, own bool) bool {
+	return a.Value == b.Value && bytes.Equal(contentOf(a, own), contentOf(b, own))
+}
+
+func contentOf(d *yang.Data, own bool) []byte {
+	if own {
+		d = &yang.Data{Node: d.Node, Children: slices.DeleteFunc(slices.Clone(d.Children), func(child *yang.Data) bool {
+			return !isLeaf(child.Node)
+		})}
+	}
+	var buf bytes.Buffer
+	yang.EncodeObject(&buf, d)
+	return buf.Bytes()
+}
+
+// twins are one instance as it was and as it is.
+type twins struct {
+	step          step
+	before, after *yang.Data
+}
+
+// twinsOf are the children that were or are there, those that are there first. Entries
+// without keys have no name: they are in what holds them.
+func twinsOf(before, after *yang.Data) []twins {
+	var all []twins
+	places := map[string]int{}
+	add := func(d *yang.Data, put func(*twins, *yang.Data)) {
+		if d == nil {
+			return
+		}
+		for _, child := range d.Children {
+			s := stepOf(child)
+			if s.isList() {
+				continue
+			}
+			name := s.path("/")
+			if _, known := places[name]; !known {
+				places[name] = len(all)
+				all = append(all, twins{step: s})
+			}
+			put(&all[places[name]], child)
+		}
+	}
+	add(after, func(p *twins, d *yang.Data) { p.after = d })
+	add(before, func(p *twins, d *yang.Data) { p.before = d })
+	return all
+}
