@@ -178,8 +178,10 @@ func (a *Agent) steps(p plan) []step {
 		},
 		{
 			"links",
-			func(ctx context.Context) error { return links.Add(ctx, p.pair) },
-			func(context.Context) error { return links.Delete(p.pair.Node, p.pair.Port) },
+			func(ctx context.Context) error {
+				return a.kernel.do(func() error { return links.Add(ctx, p.pair) })
+			},
+			func(context.Context) error { return a.deleteLink(p.pair.Port) },
 		},
 		{
 			"port",
@@ -193,7 +195,7 @@ func (a *Agent) steps(p plan) []step {
 		{
 			"announce",
 			func(context.Context) error {
-				return links.Announce(p.pair.Pod, p.pair.Name, p.pair.MAC, p.port.Addresses)
+				return a.kernel.do(func() error { return links.Announce(p.pair.Pod, p.pair.Name, p.pair.MAC, p.port.Addresses) })
 			}, nil,
 		},
 	}

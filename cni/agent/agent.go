@@ -44,6 +44,10 @@ type Config struct {
 // undoTimeout bounds the undoing of what a call has begun.
 const undoTimeout = 10 * time.Second
 
+// maxAtLinks is how many calls work at links at once. The kernel lets one at a time;
+// each that waits for it costs a thread.
+const maxAtLinks = 8
+
 // Agent answers the calls of the plugin. Run it.
 type Agent struct {
 	cfg     Config
@@ -54,6 +58,7 @@ type Agent struct {
 	attachments locks // by container and link
 	ports       locks // by name, taken after attachments
 	running     running
+	kernel      turns // at links
 }
 
 // New returns an Agent.
@@ -64,7 +69,7 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.Sweep == 0 {
 		cfg.Sweep = time.Minute
 	}
-	a := &Agent{cfg: cfg, log: cfg.Log, notes: notes{cfg.Dir}}
+	a := &Agent{cfg: cfg, log: cfg.Log, notes: notes{cfg.Dir}, kernel: make(turns, maxAtLinks)}
 	a.metrics = newMetrics(cfg)
 	return a, a.notes.open()
 }

@@ -72,7 +72,11 @@ func (a *Agent) unplug(ctx context.Context, name string, only *ovs.Attachment) e
 			return err
 		}
 	}
-	return a.timed(ctx, "unlink", func() error { return links.Delete(a.cfg.Node, name) })
+	return a.timed(ctx, "unlink", func() error { return a.deleteLink(name) })
+}
+
+func (a *Agent) deleteLink(name string) error {
+	return a.kernel.do(func() error { return links.Delete(a.cfg.Node, name) })
 }
 
 // collect removes what the runtime does not name as valid, of that network.

@@ -48,6 +48,16 @@ func (l *locks) try(name string) (release func(), busy <-chan struct{}) {
 	}, nil
 }
 
+// turns are taken by so many at once as its capacity.
+type turns chan struct{}
+
+// do does something when there is a turn.
+func (t turns) do(do func() error) error {
+	t <- struct{}{}
+	defer func() { <-t }()
+	return do()
+}
+
 // running are the ADDs that are under way, by attachment, so that a DEL ends them.
 type running struct {
 	mu    sync.Mutex

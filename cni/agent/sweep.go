@@ -78,7 +78,7 @@ func (a *Agent) sweepLink(ctx context.Context, name string) error {
 	}
 	a.log.Info("removing a link that was left over", "link", name)
 	a.metrics.swept.Inc()
-	return links.Delete(a.cfg.Node, name)
+	return a.deleteLink(name)
 }
 
 // sweepPods removes the pods that were made for attachments that are not there.

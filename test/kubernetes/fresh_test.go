@@ -79,29 +79,6 @@ func (f *fresh) node(p *corev1.Pod) netip.Addr {
 	return a
 }
 
-// mapped are the uids of the pods that are to have a network, and whose node is known.
-func (f *fresh) mapped() map[string]bool {
-	uids := map[string]bool{}
-	for i := range f.pods {
-		if f.node(&f.pods[i]).IsValid() {
-			uids[string(f.pods[i].UID)] = true
-		}
-	}
-	return uids
-}
-
-// stranded are the uids of the pods that are to have a network, and whose node is not
-// known. They keep the addresses that they have.
-func (f *fresh) stranded() map[string]bool {
-	uids := map[string]bool{}
-	for i := range f.pods {
-		if p := &f.pods[i]; hasNetwork(p) && !f.node(p).IsValid() {
-			uids[string(p.UID)] = true
-		}
-	}
-	return uids
-}
-
 // wanted are the rows that the cluster calls for, a line each, with the addresses
 // that its pods' annotations say. It fails while these are not there or not as the
 // leases are, and where two pods have one address.
@@ -114,7 +91,11 @@ func (f *fresh) wanted(leases []lease) ([]string, error) {
 	}
 	var errs []error
 	for i := range f.pods {
-		if node := f.node(&f.pods[i]); node.IsValid() {
+		node := f.node(&f.pods[i])
+		if !node.IsValid() && hasNetwork(&f.pods[i]) {
+			node = w.leases[string(f.pods[i].UID)].Node // where it was stays, if it was anywhere
+		}
+		if node.IsValid() {
 			chassis := f.pods[i].Spec.NodeName
 			if !f.nodes[chassis].IsValid() {
 				chassis = "" // nobody says what it is called there
@@ -122,11 +103,7 @@ func (f *fresh) wanted(leases []lease) ([]string, error) {
 			errs = append(errs, w.pod(&f.pods[i], node, chassis))
 		}
 	}
-	stranded := f.stranded()
 	for uid, l := range w.leases {
-		if stranded[uid] {
-			continue
-		}
 		errs = append(errs, fmt.Errorf("lease of %s (%s) is of no pod that needs one", l.Name, uid))
 	}
 	for i := range f.services {

@@ -11,9 +11,9 @@ import (
 )
 
 // told tells in what the records that the nodes' agents were told differ from the
-// living leases. Those are confirmed whose pods are among the mapped, by uid: the
-// database has all that it is to have.
-func told(records []agents.Record, leases []lease, mapped map[string]bool) error {
+// living leases, all of which are confirmed once the database has all that it is to
+// have.
+func told(records []agents.Record, leases []lease) error {
 	want := map[string]int{}
 	for _, l := range leases {
 		if l.Released != "" {
@@ -21,7 +21,7 @@ func told(records []agents.Record, leases []lease, mapped map[string]bool) error
 		}
 		r := agents.Record{
 			PodUID: l.PodUID, InterfaceUID: l.InterfaceUID, Namespace: l.Namespace, Pod: l.Pod,
-			Name: l.Name, Node: l.Node, MAC: l.MAC, Confirmed: mapped[l.PodUID],
+			Name: l.Name, Node: l.Node, MAC: l.MAC, Confirmed: true,
 		}
 		for _, ip := range l.Addresses {
 			r.Addresses = append(r.Addresses, agents.Address{IP: ip})
