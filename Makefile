@@ -12,9 +12,9 @@ export GOFLAGS = -trimpath -buildvcs=false
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-build: ## build bin/coe-bridge
+build: ## build bin/coe-bridge, and the CNI plugin bin/coe-cni
 	@mkdir -p bin
-	go build -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/coe-bridge
+	go build -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/coe-bridge ./cmd/coe-cni
 
 run: build ## start the bridge alone: no root, embedded etcd, memory backend, http://127.0.0.1:8181
 	bin/coe-bridge serve --dev --data-dir $${COE_BRIDGE_DATA_DIR:-.run/data}

@@ -24,16 +24,16 @@ import (
 
 // agentFlags are the flags of coe-bridge agent.
 type agentFlags struct {
-	bridges                          []string
-	node                             string
-	user, passwordFile, tokenFile    string
-	caFile, cert, key                string
-	socket, stateDir                 string
-	ovsDB, ovsBridge, ready          string
-	healthListen                     string
-	callDeadline, sweepInterval      time.Duration
-	cleanup                          bool
-	logLevel, logFormat              string
+	bridges                       []string
+	node                          string
+	user, passwordFile, tokenFile string
+	caFile, cert, key             string
+	socket, stateDir              string
+	ovsDB, ovsBridge, ready       string
+	healthListen                  string
+	callDeadline, sweepInterval   time.Duration
+	cleanup                       bool
+	logLevel, logFormat           string
 }
 
 func newAgent() *cobra.Command {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -98,7 +99,7 @@ func (a *Agent) record(ctx context.Context, at *attachment) (*uplink.Record, err
 			return nil, invalid("address %s was asked for, and pod %s has %s", want, at.pod, addressesOf(r))
 		}
 	}
-	if want := at.network.wanted.mac; want != "" && want != r.MAC {
+	if want := at.network.wanted.mac; want != "" && !strings.EqualFold(want, r.MAC) {
 		return nil, invalid("MAC address %s was asked for, and pod %s has %s", want, at.pod, r.MAC)
 	}
 	return r, nil
