@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
@@ -136,7 +137,8 @@ func TestSum(t *testing.T) {
 }
 
 // FuzzDecode: whatever comes is read without harm, and what libovsdb reads of it
-// is read the same.
+// is read the same; of UTF-8, as others is no JSON (RFC 8259, section 8.1), and the
+// two spell it differently.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		`{"_uuid":["uuid","` + oneUUID + `"],"name":"x","addresses":["set",["b","a"]],"options":["map",[["a","b"]]]}`,
@@ -149,7 +151,7 @@ func FuzzDecode(f *testing.F) {
 		for _, table := range tables {
 			rows, links, err := decodeRows(table, "["+text+"]")
 			theirs, ok := libovsdbRow(text)
-			if err == nil && len(rows) == 1 && ok {
+			if err == nil && len(rows) == 1 && ok && utf8.ValidString(text) {
 				requireAsLibovsdb(t, table, theirs, rows[0], links)
 			}
 		}
