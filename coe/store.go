@@ -27,6 +27,9 @@ type Store struct {
 	nodes    map[netip.Addr]*Node // by address; replaced as a whole, never changed
 	bringing map[string]bool      // see Bringing
 	leases   map[string][]*Lease  // by uid of the pod; see LeasesOf
+	// numbers and networks were chosen for the cluster; replaced, never changed.
+	numbers  map[netip.Addr]*NodeFact
+	networks *Networks
 	revision int64
 }
 
@@ -184,6 +187,21 @@ func (s *Store) Nodes() map[netip.Addr]*Node {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.nodes
+}
+
+// ClusterView is all that mapping may look at of what belongs to no namespace. It
+// must not be changed.
+type ClusterView struct {
+	Nodes    map[netip.Addr]*Node     // by address
+	Numbers  map[netip.Addr]*NodeFact // by address of the node
+	Networks *Networks                // nil while none are chosen
+}
+
+// Cluster returns a snapshot of what belongs to no namespace.
+func (s *Store) Cluster() ClusterView {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return ClusterView{Nodes: s.nodes, Numbers: s.numbers, Networks: s.networks}
 }
 
 // Namespace is what is said of the namespace of a name; nil when no source

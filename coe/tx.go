@@ -2,6 +2,7 @@ package coe
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 )
 
@@ -257,6 +258,32 @@ func (tx *Tx) serviceFacts(namespace string) map[string]*ServiceFact {
 	ns.shown.ServiceFacts = nil
 	return ns.serviceFacts
 }
+
+// PutNodeFact records what was chosen for a node.
+func (tx *Tx) PutNodeFact(f *NodeFact) {
+	tx.numbers(func(m map[netip.Addr]*NodeFact) { m[f.Node] = f })
+}
+
+// DeleteNodeFact forgets what was chosen for the node of an address.
+func (tx *Tx) DeleteNodeFact(node netip.Addr) {
+	tx.numbers(func(m map[netip.Addr]*NodeFact) { delete(m, node) })
+}
+
+// ForgetNodeFacts forgets what was chosen for all nodes.
+func (tx *Tx) ForgetNodeFacts() { tx.store.numbers = nil }
+
+// numbers changes a copy: views have the map.
+func (tx *Tx) numbers(change func(map[netip.Addr]*NodeFact)) {
+	numbers := maps.Clone(tx.store.numbers)
+	if numbers == nil {
+		numbers = map[netip.Addr]*NodeFact{}
+	}
+	change(numbers)
+	tx.store.numbers = numbers
+}
+
+// SetNetworks records what was chosen for the cluster; nil forgets it.
+func (tx *Tx) SetNetworks(n *Networks) { tx.store.networks = n }
 
 // SetRefusals replaces what could not be given in a namespace, and why. The
 // maps are the Store's from then on.

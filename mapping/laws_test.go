@@ -2,8 +2,11 @@ package mapping_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -61,29 +64,48 @@ func checkMapper(t *testing.T, s mapping.Settings, views ...coe.View) {
 	}
 }
 
-// shared is a view with some of the values of another, as two views of one store
+// shared is a view with most of the values of another, as two views of one store
 // have.
 func shared(from, v coe.View) coe.View {
-	for k, l := range from.Leases {
-		if _, found := v.Leases[k]; found && l.Seq%2 == 0 {
-			v.Leases[k] = l
+	r := rand.New(rand.NewPCG(uint64(len(from.Pods)), uint64(len(v.Pods))))
+	stays := func() bool { return r.IntN(5) > 0 }
+	pods := map[string]*coe.Pod{}
+	for _, p := range from.Pods {
+		pods[p.UID] = p
+	}
+	for i, p := range v.Pods {
+		if old := pods[p.UID]; old != nil && stays() {
+			v.Pods[i] = old
 		}
 	}
+	keep(from.Leases, v.Leases, stays)
+	keep(from.ELANs, v.ELANs, stays)
+	keep(from.Nodes, v.Nodes, stays)
 	if from.VPN != nil {
 		v.VPN = from.VPN
 	}
 	for i := range v.Blocks {
-		if i%2 == 0 {
+		if stays() {
 			v.Blocks[i] = from.Blocks[i]
 		}
 	}
 	return v
 }
 
+// keep has some of the values stay that are under a key before and after.
+func keep[K comparable, V any](from, to map[K]V, stays func() bool) {
+	byText := func(a, b K) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }
+	for _, k := range slices.SortedFunc(maps.Keys(from), byText) {
+		if _, found := to[k]; found && stays() {
+			to[k] = from[k]
+		}
+	}
+}
+
 // requireClosed checks that every reference is resolved, the cluster's objects
 // included.
 func requireClosed(t *testing.T, s mapping.Settings, m netvirt.Model) {
-	whole := mapping.Cluster(nil, s)
+	whole := mapping.Cluster(coe.ClusterView{}, s)
 	for k, o := range m {
 		whole[k] = o
 	}
@@ -128,6 +150,7 @@ func randomView(seed uint64) coe.View {
 		Leases:    map[coe.LeaseKey]*coe.Lease{},
 		ELANs:     map[string]*coe.ELANFact{},
 		Nodes:     map[netip.Addr]*coe.Node{},
+		Refusals:  map[coe.LeaseKey]coe.Refusal{},
 	}
 	if r.IntN(10) > 0 {
 		v.VPN = &coe.VPNFact{Name: "default", Namespace: "default", RD: 2}
@@ -154,8 +177,12 @@ func addRandomNode(v *coe.View, r *rand.Rand, n int) {
 	if r.IntN(10) > 0 {
 		v.ELANs[elan] = &coe.ELANFact{Name: elan, VNI: uint32(70000 + n)}
 	}
+	gateway := block(n).Addr().Next()
+	if r.IntN(4) == 0 {
+		gateway = gateway.Next()
+	}
 	v.Blocks = append(v.Blocks,
-		&coe.Block{ELAN: elan, Prefix: block(n), Gateway: block(n).Addr().Next(), Network: "default"},
+		&coe.Block{ELAN: elan, Prefix: block(n), Gateway: gateway, Network: "default"},
 		&coe.Block{ELAN: elan, Prefix: gatewayOnly, Gateway: gatewayOnly.Addr()})
 }
 
@@ -174,6 +201,9 @@ func addRandomPod(v *coe.View, r *rand.Rand, i, address int) {
 		Interfaces: []coe.PodInterface{{UID: key.InterfaceUID, NetworkType: []string{"", "VXLAN", "FLAT", "GRE", "VLAN"}[r.IntN(5)]}},
 	}
 	v.Pods = append(v.Pods, p)
+	if r.IntN(9) == 0 {
+		v.Refusals[key] = coe.Refusal{Reason: coe.PoolExhausted, Message: "no address is left"}
+	}
 	if r.IntN(6) == 0 {
 		return
 	}
@@ -189,6 +219,26 @@ func addRandomPod(v *coe.View, r *rand.Rand, i, address int) {
 		l.Addresses[0].Network, l.Addresses[0].Gateway = block(n), block(n).Addr().Next()
 	}
 	v.Leases[key] = l
+	if r.IntN(9) == 0 {
+		p.HostIP = netip.Addr{} // its node is gone; it stays where it is
+	}
+	if r.IntN(5) == 0 {
+		addSecondInterface(v, p, *l)
+	}
+}
+
+// addSecondInterface gives a pod another interface, and that a lease if the first one's
+// address is of a block.
+func addSecondInterface(v *coe.View, p *coe.Pod, l coe.Lease) {
+	l.InterfaceUID += "-2"
+	l.Name += "-2"
+	l.Primary = false
+	p.Interfaces = append(p.Interfaces, coe.PodInterface{UID: l.InterfaceUID})
+	if l.Addresses[0].Network != gatewayOnly {
+		l.Addresses = slices.Clone(l.Addresses)
+		l.Addresses[0].Address = netip.AddrFrom4([4]byte{10, 1, 9, l.Addresses[0].Address.As4()[3]})
+		v.Leases[l.Key()] = &l
+	}
 }
 
 func addRandomService(v *coe.View, r *rand.Rand, i int) {

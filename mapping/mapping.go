@@ -42,45 +42,37 @@ func (s Settings) transit() string {
 	return netvirt.CommonRouteTarget
 }
 
-// Cluster maps what belongs to no namespace: the nodes, and what connects the
-// vpn-instances.
-func Cluster(nodes map[netip.Addr]*coe.Node, s Settings) netvirt.Model {
-	m := make(netvirt.Model, len(nodes)+1)
-	for addr, n := range nodes {
-		m.Add(netvirt.Node{Address: addr, HostName: n.HostName})
-	}
-	if target := s.transit(); target != "" {
-		m.Add(netvirt.Transit{RouteTarget: target})
-	}
-	return m
-}
-
 // Map maps one namespace. The problems are sorted, each once.
 func Map(v coe.View, s Settings) (netvirt.Model, []coe.Problem) {
-	parts, problems := newBuilder(v, s).build()
-	return parts.Model(), problems
+	b := newBuilder(v, s, &made{})
+	b.build()
+	return b.parts.Model(), b.problems
 }
 
-func newBuilder(v coe.View, s Settings) *builder {
-	return &builder{
+func newBuilder(v coe.View, s Settings, before *made) *builder {
+	b := &builder{
 		View:     v,
 		Settings: s,
-		parts:    make(netvirt.Parts, len(v.Leases)+1),
+		round:    newRound(before, len(v.Leases)),
 		rest:     make(netvirt.Model, len(v.Blocks)+len(v.ELANs)+4*len(v.Services)+1),
 		blocks:   make(map[blockKey]*coe.Block, len(v.Blocks)),
 		elans:    map[netip.Addr]*elan{},
 		pods:     map[netip.Addr]*coe.Lease{},
-		shown:    make(map[*coe.Block]bool, len(v.Blocks)),
 	}
-}
-
-func (b *builder) build() (netvirt.Parts, []coe.Problem) {
-	for _, block := range b.Blocks {
+	for _, block := range v.Blocks {
 		b.blocks[blockKey{block.ELAN, block.Prefix}] = block
 	}
+	return b
+}
+
+func (b *builder) build() {
+	b.compare()
 	for _, p := range b.Pods {
-		b.pod(p)
+		if !b.again(p) {
+			b.pod(p)
+		}
 	}
+	b.settle()
 	for _, e := range b.elans {
 		if e.first != nil {
 			b.rest.Add(elanInstance(e))
@@ -97,25 +89,20 @@ func (b *builder) build() (netvirt.Parts, []coe.Problem) {
 		return cmp.Or(cmp.Compare(a.Kind, c.Kind), cmp.Compare(a.UID, c.UID),
 			cmp.Compare(a.Reason, c.Reason), cmp.Compare(a.Message, c.Message))
 	})
-	return b.parts, slices.Compact(b.problems) // a service has the same one for each of its addresses
+	b.problems = slices.Compact(b.problems) // a service has the same one for each of its addresses
 }
 
 // builder collects the model of one namespace.
 type builder struct {
 	coe.View
 	Settings
-	parts    netvirt.Parts
+	round
 	rest     netvirt.Model // what attaches no interface
 	problems []coe.Problem
 	blocks   map[blockKey]*coe.Block
 	elans    map[netip.Addr]*elan // by node
 	// pods has the mapped interfaces by address, where there are services.
 	pods map[netip.Addr]*coe.Lease
-	// shown are the blocks whose subnet is in the model.
-	shown map[*coe.Block]bool
-	// before and after are what a Mapper made of each lease: the last time, and
-	// now. Both are nil without one.
-	before, after map[*coe.Lease]*attachment
 }
 
 type blockKey struct {
@@ -131,13 +118,18 @@ type elan struct {
 	// first is the lease that was there first, of the interface that decides on the
 	// segment; nil while none is mapped.
 	first *coe.Lease
-	iface coe.PodInterface
+	iface *coe.PodInterface
+	// blocks are those whose subnet is in the model.
+	blocks []*coe.Block
+	// now is its like in the round that follows, if whatever was made of this one is
+	// made of that one too.
+	now *elan
 }
 
 // Scope maps one scope of a store: a namespace, or the cluster.
 func Scope(store *coe.Store, scope netvirt.Scope, s Settings) (netvirt.Model, []coe.Problem) {
 	if scope == netvirt.Cluster {
-		return Cluster(store.Nodes(), s), nil
+		return Cluster(store.Cluster(), s), nil
 	}
 	return Map(store.View(string(scope)), s)
 }

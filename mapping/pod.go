@@ -3,6 +3,7 @@ package mapping
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -21,18 +22,28 @@ func (b *builder) pod(p *coe.Pod) {
 	case !p.HostIP.IsValid():
 		b.podProblem(p, coe.NoNode, noNode(p))
 	}
-	for _, i := range p.AllInterfaces() {
-		key := coe.LeaseKey{PodUID: p.UID, InterfaceUID: i.UID}
-		if refusal, refused := b.Refusals[key]; refused {
-			b.podProblem(p, refusal.Reason, refusal.Message)
-		}
-		lease := b.Leases[key]
-		if lease != nil && lease.Released == 0 && b.leased(lease, i) {
-			continue
-		}
-		if _, refused := b.Refusals[key]; !refused && p.HostIP.IsValid() {
-			b.podProblem(p, coe.Waiting, "an address is being chosen for interface "+i.UID)
-		}
+	begun, problems := len(b.attached), len(b.problems)
+	interfaces := p.AllInterfaces()
+	for n := range interfaces {
+		b.podInterface(p, &interfaces[n])
+	}
+	if len(b.problems) == problems && p.HostIP.IsValid() {
+		b.asWhole(begun)
+	}
+}
+
+func (b *builder) podInterface(p *coe.Pod, i *coe.PodInterface) {
+	key := coe.LeaseKey{PodUID: p.UID, InterfaceUID: i.UID}
+	refusal, refused := b.Refusals[key]
+	if refused {
+		b.podProblem(p, refusal.Reason, refusal.Message)
+	}
+	lease := b.Leases[key]
+	if lease != nil && lease.Released == 0 && b.leased(p, lease, i) {
+		return
+	}
+	if !refused && p.HostIP.IsValid() {
+		b.podProblem(p, coe.Waiting, "an address is being chosen for interface "+i.UID)
 	}
 }
 
@@ -52,77 +63,70 @@ func (b *builder) podProblem(p *coe.Pod, reason coe.Reason, message string) {
 
 // leased maps one interface as its lease says; it reports false while something
 // that the lease needs is not chosen yet.
-func (b *builder) leased(l *coe.Lease, i coe.PodInterface) bool {
-	e := b.elan(l.Node)
-	if b.VPN == nil || e.fact == nil || len(l.Addresses) == 0 {
+func (b *builder) leased(p *coe.Pod, l *coe.Lease, i *coe.PodInterface) bool {
+	a := attached{pod: p, lease: l, iface: i, elan: b.elan(l.Node)}
+	if b.VPN == nil || a.elan.fact == nil || len(l.Addresses) == 0 {
 		return false
 	}
-	by := basis{vpn: b.VPN, node: e.node}
-	for n, a := range l.Addresses {
-		block := b.blocks[blockKey{e.name, a.Network}]
-		if block == nil {
+	for n, addr := range l.Addresses {
+		a.blocks[n] = b.blocks[blockKey{a.elan.name, addr.Network}]
+		if a.blocks[n] == nil {
 			return false
 		}
-		by.blocks[n] = block
 	}
-	if e.first == nil || l.Seq < e.first.Seq {
-		e.first, e.iface = l, i
-	}
-	for n, a := range l.Addresses {
-		if len(b.Services) > 0 {
-			b.pods[a.Address] = l
-		}
-		b.subnet(by.blocks[n])
-	}
-	b.parts[l.Name] = b.attachment(l, e.name, by)
+	b.attach(a)
+	b.anew[l.Name] = netvirt.NewPart(b.attaching(a)...)
 	return true
 }
 
+// attach has an interface in the model, with what it needs there.
+func (b *builder) attach(a attached) {
+	e := a.elan
+	if e.first == nil || a.lease.Seq < e.first.Seq {
+		e.first, e.iface = a.lease, a.iface
+	}
+	for n, addr := range a.lease.Addresses {
+		if len(b.Services) > 0 {
+			b.pods[addr.Address] = a.lease
+		}
+		b.subnet(e, a.blocks[n])
+	}
+	b.attached = append(b.attached, a)
+}
+
 // subnet adds a block that a mapped pod has an address of.
-func (b *builder) subnet(block *coe.Block) {
-	if b.shown[block] {
+func (b *builder) subnet(e *elan, block *coe.Block) {
+	if slices.Contains(e.blocks, block) {
 		return
 	}
-	b.shown[block] = true
+	e.blocks = append(e.blocks, block)
 	b.rest.Add(netvirt.Subnet{
 		ELAN: block.ELAN, VPN: b.VPN.Name, Prefix: block.Prefix, Gateway: block.Gateway,
 		DNS: netvirt.NewAddrList(block.DNS...), LeaseTime: b.DHCPLeaseTime,
 	})
 }
 
-// attachment is what attaches an interface: made anew, or as it was made before
-// of the same lease on the same basis.
-func (b *builder) attachment(l *coe.Lease, elan string, by basis) *netvirt.Part {
-	made := b.before[l]
-	if made == nil || made.basis != by {
-		made = &attachment{by, netvirt.NewPart(attaching(l, elan, by)...)}
-	}
-	if b.after != nil {
-		b.after[l] = made
-	}
-	return made.Part
-}
-
 // attaching makes the objects that attach an interface.
-func attaching(l *coe.Lease, elan string, by basis) []netvirt.Object {
+func (b *builder) attaching(a attached) []netvirt.Object {
 	var chassis string
-	if by.node != nil {
-		chassis = by.node.HostName
+	if a.elan.node != nil {
+		chassis = a.elan.node.HostName
 	}
+	l, elan := a.lease, a.elan.name
 	objects := []netvirt.Object{
 		netvirt.Interface{
 			Name: l.Name, Namespace: l.Namespace, Pod: l.Pod, PodUID: l.PodUID, UID: l.InterfaceUID,
 			ParentInterface: netvirt.PortName(l.Name, l.PodUID),
 		},
 		netvirt.ELANInterface{Name: l.Name, Namespace: l.Namespace, ELAN: elan, Chassis: chassis},
-		netvirt.VPNInterface{Name: l.Name, Namespace: l.Namespace, VPN: by.vpn.Name},
+		netvirt.VPNInterface{Name: l.Name, Namespace: l.Namespace, VPN: b.VPN.Name},
 	}
-	for n, a := range l.Addresses {
-		block := by.blocks[n]
+	for n, addr := range l.Addresses {
+		block := a.blocks[n]
 		objects = append(objects,
-			netvirt.MACEntry{Interface: l.Name, Namespace: l.Namespace, MAC: l.MAC, Address: a.Address},
+			netvirt.MACEntry{Interface: l.Name, Namespace: l.Namespace, MAC: l.MAC, Address: addr.Address},
 			netvirt.Adjacency{
-				Interface: l.Name, Namespace: l.Namespace, Address: a.Address, MAC: l.MAC,
+				Interface: l.Name, Namespace: l.Namespace, Address: addr.Address, MAC: l.MAC,
 				ELAN: elan, Network: block.Prefix, Gateway: block.Gateway,
 			})
 	}

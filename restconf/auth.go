@@ -26,10 +26,11 @@ func reads(r *http.Request) bool {
 }
 
 // permit refuses what somebody's role does not allow. It does so before anything is
-// looked for: who may not write does not learn either what could be written.
+// looked for: who may not write does not learn either what could be written. What the
+// agent of a node may do depends on what it asks for (agent.go).
 func permit(who access.Identity, r *http.Request) error {
 	switch {
-	case who.Role >= access.Writer, who.Role == access.Reader && reads(r):
+	case who.Role >= access.Writer, who.Role == access.Reader && reads(r), who.Role == access.Node:
 		return nil
 	case who.Role == access.Reader:
 		return forbidden(who.Name + " may read and not write: ask for the role writer")
@@ -51,7 +52,13 @@ func (s *Server) refuseEntry(w http.ResponseWriter, r *http.Request, err error) 
 		s.fail(w, r, dialectOf(r), newProblem(http.StatusTooManyRequests, "protocol", "access-denied", limited.Says))
 		return
 	}
-	says := "give a user and password, or a client certificate, that this server knows"
+	var unjudged *access.UnjudgedError
+	if errors.As(err, &unjudged) {
+		w.Header().Set("Retry-After", "1")
+		s.fail(w, r, dialectOf(r), newProblem(http.StatusServiceUnavailable, "application", "operation-failed", unjudged.Says))
+		return
+	}
+	says := "give a user and password, a client certificate or an agent's token that this server knows"
 	var denied *access.DeniedError
 	if errors.As(err, &denied) {
 		says = denied.Says
@@ -60,13 +67,19 @@ func (s *Server) refuseEntry(w http.ResponseWriter, r *http.Request, err error) 
 	s.fail(w, r, dialectOf(r), newProblem(http.StatusUnauthorized, "protocol", "access-denied", says))
 }
 
-// stillMayRead tells whether who began r may read now: since then the credentials
-// may have been taken away.
-func (s *Server) stillMayRead(r *http.Request) bool {
+// stillMay tells whether who began r may do now what they may then: since then the
+// credentials may have been taken away. Where nobody can tell they may.
+func (s *Server) stillMay(r *http.Request, may func(access.Identity) bool) bool {
 	who, err := s.cfg.Auth.Authenticate(r)
-	var limited *access.LimitedError
-	return err == nil && who.Role >= access.Reader || errors.As(err, &limited)
+	var (
+		limited  *access.LimitedError
+		unjudged *access.UnjudgedError
+	)
+	return err == nil && may(who) || errors.As(err, &limited) || errors.As(err, &unjudged)
 }
+
+// mayReadAll tells whether somebody may read whatever there is.
+func mayReadAll(who access.Identity) bool { return who.Role >= access.Reader }
 
 // recorder keeps of an answer what the audit log has.
 type recorder struct {

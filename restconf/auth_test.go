@@ -250,7 +250,7 @@ func TestStreamsEndWithTheirCredentials(t *testing.T) {
 		begin, done := time.Now(), make(chan error, 1)
 		go func() {
 			out := &eventWriter{w: w, control: http.NewResponseController(w)}
-			done <- pass(t.Context(), sub, out, nil, func() bool { return s.stillMayRead(r) })
+			done <- pass(t.Context(), sub, out, nil, func() bool { return s.stillMay(r, mayReadAll) })
 		}()
 		asked <- nil
 		asked <- &access.LimitedError{}

@@ -35,7 +35,7 @@ func draftModules(schema *yang.Schema) map[string]page {
 	const prefix = draftRoot + "/modules"
 	pages := map[string]page{}
 	var all modules
-	for _, m := range schema.Modules {
+	for _, m := range allModules(schema) {
 		one := draftModule{m.Name, m.Revision, m.Namespace}
 		all.Module = append(all.Module, one)
 		pages[prefix+"/module/"+m.Name+"/"+m.Revision] = documentPage(draft02, "module", func() any {
@@ -94,7 +94,7 @@ const draftStreamsPrefix = draftRoot + "/streams/stream/"
 func (s *Server) serveDraftStream(w http.ResponseWriter, r *http.Request, rest string, ending <-chan struct{}) {
 	rest = strings.TrimRight(rest, "/")
 	if name, ok := strings.CutSuffix(rest, "/events"); ok {
-		s.serveStream(w, r, draft02, name, ending)
+		s.serveStream(w, r, draft02, name, ending, mayReadAll)
 		return
 	}
 	if asked, ok, err := parseSubscription(s.cfg.Schema, rest); err != nil {

@@ -97,25 +97,48 @@ func TestSourcesOfModules(t *testing.T) {
 	var body map[string]struct {
 		ID  string `json:"module-set-id"`
 		All []struct {
-			Name, Revision, Schema string
+			Name, Revision, Schema, Namespace string
 			Conformance            string `json:"conformance-type"`
 		} `json:"module"`
 	}
 	got := b.do("GET", "/rests/data/ietf-yang-library:modules-state", "")
 	require.NoError(t, json.Unmarshal([]byte(got.body), &body), got.body)
 	state := body["ietf-yang-library:modules-state"]
-	require.Len(t, state.All, len(b.cfg.Schema.Modules))
+	require.Len(t, state.All, len(allModules(b.cfg.Schema)))
 	require.Contains(t, b.do("GET", libraryPath+"/content-id", "").body, state.ID)
 	for _, m := range state.All {
 		require.Contains(t, []string{"implement", "import"}, m.Conformance)
 		source := b.do("GET", m.Schema, "")
 		require.Equal(t, 200, source.status, m.Schema)
 		require.Equal(t, "application/yang", source.header.Get("Content-Type"))
-		require.Equal(t, b.cfg.Schema.Module(m.Name).Text, source.body)
+		if module := b.cfg.Schema.Module(m.Name); module != nil {
+			require.Equal(t, module.Text, source.body)
+		}
 		require.Contains(t, source.body, "revision "+m.Revision)
+		require.Contains(t, source.body, `namespace "`+m.Namespace+`"`)
 		require.Equal(t, 401, b.do("GET", m.Schema, "", func(r *http.Request) { r.Header.Del("Authorization") }).status)
 	}
 	require.Equal(t, 406, b.do("GET", "/rests/modules/pod@2017-06-11.yang", "", header("Accept", "application/json")).status)
+}
+
+// What is in messages alone is listed in every form: implemented, but for the one whose
+// grouping and extension another uses.
+func TestModulesOfMessages(t *testing.T) {
+	b := newBed(t)
+	for _, m := range messageModules {
+		conformance, list := "implement", "module"
+		if !m.Implemented {
+			conformance, list = "import", "import-only-module"
+		}
+		listed := b.do("GET", "/rests/data/ietf-yang-library:modules-state/module="+m.Name+","+m.Revision+"/conformance-type", "")
+		require.JSONEq(t, `{"ietf-yang-library:conformance-type":"`+conformance+`"}`, listed.body)
+		key := m.Name
+		if !m.Implemented {
+			key += "," + m.Revision
+		}
+		require.Equal(t, 200, b.do("GET", libraryPath+"/module-set=coe-bridge/"+list+"="+key, "").status, m.Name)
+		require.Equal(t, 200, b.do("GET", "/restconf/modules/module/"+m.Name+"/"+m.Revision, "").status, m.Name)
+	}
 }
 
 func TestContentID(t *testing.T) {

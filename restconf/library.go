@@ -57,7 +57,7 @@ type libraryPart struct {
 // newLibrary writes the library as RFC 8525 has it.
 func newLibrary(schema *yang.Schema) (library, error) {
 	var implemented, imported []libraryPart
-	for _, m := range schema.Modules {
+	for _, m := range allModules(schema) {
 		part := libraryPart{Name: m.Name, Revision: m.Revision, Namespace: m.Namespace, Location: []string{sourcePath(m)}}
 		if m.Implemented {
 			implemented = append(implemented, part)
@@ -79,7 +79,7 @@ func newLibrary(schema *yang.Schema) (library, error) {
 // newModulesState writes the library as RFC 7895 has it.
 func newModulesState(schema *yang.Schema) (library, error) {
 	var all []libraryPart
-	for _, m := range schema.Modules {
+	for _, m := range allModules(schema) {
 		part := libraryPart{Name: m.Name, Revision: m.Revision, Namespace: m.Namespace, Schema: sourcePath(m), Conformance: "import"}
 		if m.Implemented {
 			part.Conformance = "implement"
@@ -101,7 +101,7 @@ func encodeLibrary(content map[string]any) (library, error) {
 // others.
 func contentID(schema *yang.Schema) string {
 	sum := sha256.New()
-	for _, m := range schema.Modules {
+	for _, m := range allModules(schema) {
 		fmt.Fprintf(sum, "%s@%s %d\n%s", m.Name, m.Revision, len(m.Text), m.Text)
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:16])
@@ -115,7 +115,7 @@ func sourcePath(m *yang.Module) string {
 // modulePages are the sources of all modules, by path.
 func modulePages(schema *yang.Schema) map[string]page {
 	pages := map[string]page{}
-	for _, m := range schema.Modules {
+	for _, m := range allModules(schema) {
 		pages[sourcePath(m)] = textPage(rfc8040, "application/yang", m.Text)
 	}
 	return pages

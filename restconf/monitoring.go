@@ -16,14 +16,19 @@ import (
 // monitoringTop is what RFC 8040 section 9.3 has a server say of itself.
 const monitoringTop = "ietf-restconf-monitoring:restconf-state"
 
-// capabilities are the query parameters that are optional and served.
+// capabilities are what is optional and served: query parameters (RFC 8040 section
+// 9.1.1, RFC 8527 section 3.2), the YANG Patch (RFC 8072), and the query parameter
+// dry-run, which is our own. With them is how defaults are handled.
 var capabilities = []string{
+	"urn:coe-bridge:restconf:capability:dry-run:1.0",
 	"urn:ietf:params:restconf:capability:defaults:1.0?basic-mode=explicit",
 	"urn:ietf:params:restconf:capability:depth:1.0",
 	"urn:ietf:params:restconf:capability:fields:1.0",
 	"urn:ietf:params:restconf:capability:filter:1.0",
 	"urn:ietf:params:restconf:capability:replay:1.0",
 	"urn:ietf:params:restconf:capability:with-defaults:1.0",
+	"urn:ietf:params:restconf:capability:with-operational-defaults:1.0",
+	"urn:ietf:params:restconf:capability:yang-patch:1.0",
 }
 
 // monitoring is the Source of restconf-state.

@@ -17,6 +17,8 @@ type query struct {
 	depth   int    // 0 means unbounded
 	fields  string // not parsed yet: it needs the target's schema
 	pretty  bool
+	// defaults is how leaves with their default are told; empty: as they are stored.
+	defaults string
 	// insert and point are where a POST or PUT makes its entry of a list that its
 	// users order; insert is empty where the query doesn't say.
 	insert, point string
@@ -181,16 +183,29 @@ func (q *query) setPretty(value string) error {
 	return badQuery(`prettyPrint has to be "true" or "false"`)
 }
 
-// setDefaults takes every mode for the same: no writable module has a default,
-// and the read-only trees state what they set.
+// The modes of with-defaults (RFC 6243 section 3). What is stored is what was set, so
+// explicit is as without the parameter.
+const (
+	reportAll       = "report-all"
+	reportAllTagged = "report-all-tagged"
+	trimDefaults    = "trim"
+	explicitOnly    = "explicit"
+)
+
 func (q *query) setDefaults(value string) error {
 	switch value {
-	case "report-all", "trim", "explicit":
+	case reportAll, reportAllTagged, trimDefaults, explicitOnly:
+		q.defaults = value
 		return nil
 	}
-	return badQuery(`with-defaults has to be "report-all", "trim" or "explicit"`)
+	return badQuery(`with-defaults has to be "report-all", "report-all-tagged", "trim" or "explicit"`)
 }
+
+// addsDefaults tells whether leaves that are not there are told with their default.
+func (q *query) addsDefaults() bool { return q.defaults == reportAll || q.defaults == reportAllTagged }
 
 // trims tells whether the answer is less than, or laid out otherwise than, what
 // is stored.
-func (q *query) trims() bool { return q.depth > 0 || q.fields != "" || q.pretty }
+func (q *query) trims() bool {
+	return q.depth > 0 || q.fields != "" || q.pretty || q.addsDefaults() || q.defaults == trimDefaults
+}

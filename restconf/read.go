@@ -188,7 +188,10 @@ func (s *Server) find(ctx context.Context, q *request) ([]*yang.Data, error) {
 		if top == nil || err != nil {
 			return nil, err
 		}
-		return descendAll(top, q.target[1:]), nil
+		if found := descendAll(top, q.target[1:]); len(found) > 0 {
+			return found, nil
+		}
+		return q.defaultLeaf(top), nil
 	}
 	var all []*yang.Data
 	for _, module := range s.cfg.Schema.Modules {
@@ -267,7 +270,7 @@ func (s *Server) trim(q *request, found []*yang.Data) ([]*yang.Data, error) {
 	if err != nil {
 		return nil, err
 	}
-	var left []*yang.Data
+	var left, added []*yang.Data
 	for _, d := range found {
 		switch {
 		case !q.tree.config: // draft-02's operational tree has both
@@ -277,10 +280,18 @@ func (s *Server) trim(q *request, found []*yang.Data) ([]*yang.Data, error) {
 			d = trimState(d)
 		}
 		if d != nil {
+			d = q.withDefaults(d, &added)
+		}
+		if d != nil {
 			d = trim(d)
 		}
 		if d != nil {
 			left = append(left, d)
+		}
+	}
+	if q.query.defaults == reportAllTagged {
+		for _, leaf := range added {
+			yang.TagDefault(leaf)
 		}
 	}
 	return left, nil

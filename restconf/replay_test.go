@@ -46,7 +46,7 @@ var differences = map[string]map[string]difference{
 	"oxygen-draft02.jsonl": {
 		"30-put-empty-ip":                {status: 200, reason: "COE's own watcher sends empty addresses: taken as absent"},
 		"31-put-null-leaf":               {status: 200, reason: "COE's own watcher sends null leaves: taken as absent"},
-		"45-patch-yang-json":             {status: 415, tag: "operation-not-supported", reason: "YANG Patch is not spoken yet; OpenDaylight fails on it too"},
+		"45-patch-yang-json":             {status: 415, tag: "operation-not-supported", reason: "YANG Patch is for the RFC 8040 tree, and named in the error; OpenDaylight fails on it"},
 		"54-put-mandatory-missing":       {status: 405, tag: "operation-not-supported", reason: "Netvirt's trees are computed here, clients can't write them"},
 		"55-put-leafref-dangling":        {status: 405, tag: "operation-not-supported", reason: "Netvirt's trees are computed here, clients can't write them"},
 		"58-put-key-slash-enc":           {status: 405, tag: "operation-not-supported", reason: "Netvirt's trees are computed here, clients can't write them"},

@@ -108,6 +108,8 @@ type Config struct {
 
 	// Auth tells who asks, and what they may do.
 	Auth access.Authenticator
+	// Agents tells what is a node's; nil: agents may do nothing.
+	Agents Agents
 	// Audit is where requests that are to change something are recorded; nil for
 	// nowhere.
 	Audit *access.Audit
@@ -240,6 +242,9 @@ type tree struct {
 	// content is all that it has, in the words of the query parameter; empty: the
 	// query says.
 	content string
+	// node is the one whose agent asks; empty: somebody who may do what their role
+	// says.
+	node string
 }
 
 // ServeHTTP implements http.Handler. Of the trees nothing is looked at before the
@@ -268,6 +273,10 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, ending <-chan st
 		s.fail(w, r, dialectOf(r), err)
 		return
 	}
+	if who.Role == access.Node {
+		s.serveAgent(w, r, who.Node, ending)
+		return
+	}
 	s.route(w, r, ending)
 }
 
@@ -275,7 +284,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, ending <-chan st
 func (s *Server) route(w http.ResponseWriter, r *http.Request, ending <-chan struct{}) {
 	r = withoutEmptySegments(r)
 	if rest, ok := strings.CutPrefix(r.URL.EscapedPath(), streamsPrefix); ok {
-		s.serveStream(w, r, rfc8040, rest, ending)
+		s.serveStream(w, r, rfc8040, rest, ending, mayReadAll)
 		return
 	}
 	if p, ok := s.pageAt(r.URL.EscapedPath()); ok {

@@ -46,6 +46,9 @@ func (s *Server) serve(w http.ResponseWriter, q *request) error {
 	if q.target, err = q.dialect.parse(s.cfg.Schema, rest); err != nil {
 		return err
 	}
+	if err := s.confine(q); err != nil {
+		return err
+	}
 	if err := s.allow(w, q); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
 )
 
@@ -41,10 +42,10 @@ func streamName(kind, key string) string {
 }
 
 // serveStream follows the stream that rest, the end of the path, names, until the
-// client goes or ending is closed.
-func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, d *dialect, rest string, ending <-chan struct{}) {
+// client goes, ending is closed, or who asks is no more one of those who may.
+func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, d *dialect, rest string, ending <-chan struct{}, may func(access.Identity) bool) {
 	begin := time.Now()
-	err := s.follow(w, r, rest, ending)
+	err := s.follow(w, r, rest, ending, may)
 	if err != nil {
 		s.fail(w, r, d, err)
 	}
@@ -52,7 +53,7 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, d *dialect,
 }
 
 // follow returns an error while nothing is written yet.
-func (s *Server) follow(w http.ResponseWriter, r *http.Request, rest string, ending <-chan struct{}) error {
+func (s *Server) follow(w http.ResponseWriter, r *http.Request, rest string, ending <-chan struct{}, may func(access.Identity) bool) error {
 	if err := checkStreamRequest(w, r); err != nil || r.Method == http.MethodOptions {
 		return err
 	}
@@ -78,7 +79,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, rest string, end
 	if err := out.begin(); err != nil {
 		return fmt.Errorf("begin a stream: %w", err)
 	}
-	if err := pass(r.Context(), sub, out, ending, func() bool { return s.stillMayRead(r) }); err != nil {
+	if err := pass(r.Context(), sub, out, ending, func() bool { return s.stillMay(r, may) }); err != nil {
 		s.log.Error("a stream can't be told on", "path", r.URL.Path, "err", err)
 	}
 	return nil

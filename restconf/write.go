@@ -29,15 +29,21 @@ func (s *Server) write(w http.ResponseWriter, q *request) error {
 			return err
 		}
 	}
+	if err := s.confineEntries(q, data); err != nil {
+		return err
+	}
 	// A client that is slow to send takes nothing from the time for the work.
 	ctx, cancel := context.WithTimeout(q.http.Context(), s.cfg.Timeout)
 	defer cancel()
 	var created bool
 	made, err := s.store.Write(ctx, func(tx *datastore.Tx) (err error) {
+		e := &edit{server: s, tx: tx, tops: map[*yang.Node]bool{}}
+		if err := e.confineDelete(q); err != nil {
+			return err
+		}
 		if err := s.refuseForeign(q.target); err != nil {
 			return err
 		}
-		e := &edit{server: s, tx: tx, tops: map[*yang.Node]bool{}}
 		if err := e.precondition(q); err != nil {
 			return err
 		}

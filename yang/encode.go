@@ -39,6 +39,9 @@ func writeObject(buf *bytes.Buffer, siblings []*Data, prefixed func(*Node) bool)
 		}
 		writeName(buf, node, prefixed(node))
 		writeMember(buf, node, siblings[i:end])
+		if node.isTagged {
+			writeTag(buf, node, prefixed(node))
+		}
 		i = end
 	}
 	buf.WriteByte('}')

@@ -31,6 +31,9 @@ func writeElement(buf *bytes.Buffer, d *Data, parent *Module) {
 		writeNamespace(buf, "xmlns:"+space.prefix, space.uri)
 		value = space.prefix + ":" + identity
 	}
+	if d.Node.isTagged {
+		buf.WriteString(tagXML)
+	}
 	if value == "" && len(d.Children) == 0 {
 		buf.WriteString("/>")
 		return

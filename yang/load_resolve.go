@@ -29,6 +29,9 @@ func (l *loader) resolveNode(e *goyang.Entry, node *Node) error {
 		if node.typ, err = l.compileType(e, e.Type); err != nil {
 			return err
 		}
+		if err = node.setDefault(e.SingleDefaultValue()); err != nil {
+			return err
+		}
 	}
 	if node.Keys, err = leaves(node, e.Key); err != nil {
 		return fmt.Errorf("key: %w", err)

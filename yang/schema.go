@@ -89,9 +89,15 @@ type Node struct {
 	Config bool
 	// OrderedByUser is set on lists and leaf-lists that are "ordered-by user".
 	OrderedByUser bool
+	// Default is the canonical value of a Leaf that has a default, of its own or of its
+	// type (RFC 7950 section 7.6.1); HasDefault tells whether it has one.
+	Default    string
+	HasDefault bool
 	// Description is the description statement, for documentation.
 	Description string
 
+	tagged    *Node            // of a Leaf with a default: as it is told where that is told apart
+	isTagged  bool             // it is another node's tagged
 	index     int              // the position among its siblings
 	children  map[string]*Node // by "name" and by "module:name", see addChildren
 	typ       *valueType       // of a Leaf or LeafList

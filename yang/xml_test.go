@@ -2,11 +2,7 @@ package yang
 
 import (
 	"bytes"
-	"fmt"
-	"math/rand/v2"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -63,52 +59,6 @@ func TestXMLRoundTrip(t *testing.T) {
 		requireSameInXML(t, schema, in, data)
 	}
 	requireSameInXML(t, schema, "/sample:types", decoded(t, schema, "/sample:types", `{"string":" <a href='x'>&amp;\r\n\t]]>\"é😀"}`))
-}
-
-// xmlMutants is how many documents TestXMLAgreesWithYanglint judges.
-const xmlMutants = 120
-
-// TestXMLAgreesWithYanglint has libyang read the XML that this package writes as
-// JSON, and this package the XML that libyang writes, of valid documents and of
-// changed ones that are still right.
-func TestXMLAgreesWithYanglint(t *testing.T) {
-	lint := yanglint(t)
-	schema := sample(t)
-	random := rand.New(rand.NewPCG(20261121, 2))
-	documents := validDocuments(t)
-	dir := t.TempDir()
-	var data [][]*Data
-	var files []string
-	for i := range xmlMutants {
-		document := documents[i%len(documents)]
-		if i >= len(documents) {
-			document, _ = mutate(t, random, document)
-		}
-		if judge(t, schema, document) != nil {
-			continue
-		}
-		one := decoded(t, schema, "", string(document))
-		if len(one) == 0 {
-			continue
-		}
-		data = append(data, one)
-		files = append(files, filepath.Join(dir, fmt.Sprintf("%d.xml", i)))
-		require.NoError(t, os.WriteFile(files[len(files)-1], []byte(encodedXML(one)), 0o600))
-	}
-	require.Greater(t, len(files), xmlMutants/10)
-
-	toJSON := slices.Concat([]string{"-t", "data", "-f", "json", "-p", "."}, lintModules(t, schema))
-	for i, answer := range lintAll(t, lint, toJSON, files) {
-		require.NoError(t, answer.err, "%s\n%s", answer.text, encodedXML(data[i]))
-		require.Equal(t, normal(t, answer.text), normal(t, []byte(encoded(data[i]))))
-	}
-	toXML := slices.Concat([]string{"-t", "data", "-f", "xml", "-p", "."}, lintModules(t, schema))
-	for i, answer := range lintAll(t, lint, toXML, files) {
-		require.NoError(t, answer.err)
-		again, err := schema.DecodeXML(answer.text, nil, "", Strict)
-		require.NoError(t, err, "%s", answer.text)
-		require.Equal(t, normal(t, []byte(encoded(data[i]))), normal(t, []byte(encoded(again))))
-	}
 }
 
 const (

@@ -45,7 +45,7 @@ func validDocuments(t testing.TB) [][]byte {
 		require.NoError(t, err)
 		out = append(out, text)
 	}
-	require.Len(t, out, 3)
+	require.NotEmpty(t, out)
 	return out
 }
 

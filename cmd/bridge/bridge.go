@@ -9,6 +9,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,8 @@ type Config struct {
 	Pools []dhcppool.Pool
 	// NodePools makes every node's pod-cidrs pools of that node.
 	NodePools bool
+	// Nodes says how nodes are joined with the network.
+	Nodes NodesConfig
 	// MTU is that of pods' interfaces; 0: what their node finds right.
 	MTU uint16
 	// Kubernetes is the cluster that is watched; its API is nil for none.
@@ -132,8 +135,20 @@ func (b *Bridge) origins() []coe.Origin {
 	return []coe.Origin{coe.RESTCONF, coe.Kubernetes}
 }
 
-func ipamConfig(s mapping.Settings, reuseDelay time.Duration) ipam.Config {
+// NodesConfig says how nodes are joined with the network.
+type NodesConfig struct {
+	// Network is where the addresses of nodes' management ports are from; its zero
+	// value leaves nodes without one.
+	Network coe.NodeNetwork
+	// Pods and Services are ranges of addresses beside those of pools that nodes are
+	// to reach by the network.
+	Pods, Services []netip.Prefix
+}
+
+func ipamConfig(s mapping.Settings, nodes NodesConfig, reuseDelay time.Duration) ipam.Config {
 	return ipam.Config{
+		NodeNetwork: nodes.Network, PodNetworks: nodes.Pods, ServiceNetworks: nodes.Services,
+
 		ELANName:      netvirt.ELANName,
 		VPNName:       netvirt.VPNName,
 		InterfaceName: netvirt.InterfaceName,

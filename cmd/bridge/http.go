@@ -67,7 +67,7 @@ func (b *Bridge) ready(w http.ResponseWriter, r *http.Request) {
 // restconf is how the server of the trees is made.
 func (b *Bridge) restconf() restconf.Config {
 	cfg := restconf.Config{
-		Schema: b.schema, Datastore: b.data, Auth: b.access, Audit: b.access.Audit(), TLS: b.access.TLS(),
+		Schema: b.schema, Datastore: b.data, Auth: b.access, Agents: agents{b.store}, Audit: b.access.Audit(), TLS: b.access.TLS(),
 		BodyLimit: b.cfg.HTTP.BodyLimit, Timeout: b.cfg.HTTP.Timeout, Log: b.log,
 		ReadOnly: map[string]restconf.ReadOnly{
 			"coe-status:status":    {Source: jsonSource(b.statusTree), Followed: true, Says: "it says how far the bridge is"},
@@ -83,7 +83,7 @@ func (b *Bridge) restconf() restconf.Config {
 		},
 		EntryChecks: map[string]func(*yang.Data) error{},
 		Streams: map[string]restconf.Streams{
-			"node-interfaces": {Source: b.hub, Description: "the interfaces of the pods on a node, as they change"},
+			nodeStreams: {Source: b.hub, Description: "the interfaces of the pods on a node, as they change"},
 		},
 		Foreign: b.foreign(),
 		Open: map[string]http.Handler{

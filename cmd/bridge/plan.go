@@ -39,6 +39,8 @@ type PlanConfig struct {
 	Pools []dhcppool.Pool
 	// NodePools makes every node's pod-cidrs pools of that node.
 	NodePools bool
+	// Nodes says how nodes are joined with the network.
+	Nodes NodesConfig
 }
 
 // Plan computes what documents become where there is nothing else. It touches
@@ -109,13 +111,13 @@ func (in *said) store(ctx context.Context, cfg PlanConfig) (*coe.Store, []coe.Pr
 		ofNodes, problems = ipam.NodePools(store.Nodes(), pools)
 		add(ofNodes)
 	}
-	return store, problems, in.choose(ctx, store, pools, cfg.Mapping)
+	return store, problems, in.choose(ctx, store, pools, cfg)
 }
 
 // choose chooses addresses, and then tells the store which pods serve the services
 // that select them.
-func (in *said) choose(ctx context.Context, store *coe.Store, pools []dhcppool.Pool, s mapping.Settings) error {
-	assigner := ipam.New(ipamConfig(s, 0), store, forgetful{}, slog.New(slog.DiscardHandler))
+func (in *said) choose(ctx context.Context, store *coe.Store, pools []dhcppool.Pool, cfg PlanConfig) error {
+	assigner := ipam.New(ipamConfig(cfg.Mapping, cfg.Nodes, 0), store, forgetful{}, slog.New(slog.DiscardHandler))
 	if err := assigner.Load(ctx); err != nil {
 		return err
 	}

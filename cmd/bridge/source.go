@@ -104,6 +104,7 @@ func (b *Bridge) repool() {
 	for _, ns := range p.assigner.SetPools(pools) {
 		p.claims.Mark(netvirt.Scope(ns))
 	}
+	p.claims.Mark(netvirt.Cluster) // nodes are told what pools there are
 }
 
 // allPools are pools, with what is posted now.

@@ -39,8 +39,8 @@ type client struct {
 	url  string
 	// user is whose password was given; empty when none was.
 	user string
-	// nameless: the connection is TLS, and we show no certificate.
-	nameless bool
+	// nameless: the connection is TLS, and we show no certificate; shows: we do.
+	nameless, shows bool
 }
 
 func (f *clientFlags) client() (*client, error) {
@@ -56,7 +56,8 @@ func (f *clientFlags) client() (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &client{url: server, nameless: strings.HasPrefix(server, "https://") && f.cert == ""}
+	secure := strings.HasPrefix(server, "https://")
+	c := &client{url: server, nameless: secure && f.cert == "", shows: secure && f.cert != ""}
 	c.http = resty.New().SetBaseURL(server).SetTimeout(f.timeout).SetTLSClientConfig(tlsConfig).
 		SetHeader("Accept", "application/yang.data+json")
 	if password != "" {
@@ -106,10 +107,12 @@ func (c *client) getAs(ctx context.Context, tree, top, name string, out any) err
 			return nil
 		}
 		return fmt.Errorf("ask %s for %s: it is no coe-bridge that answers there; name one with --server", c.url, top)
-	case http.StatusUnauthorized:
-		return c.denied()
 	default:
-		return fmt.Errorf("ask %s for %s: %s: %s", c.url, top, answer.Status(), strings.TrimSpace(answer.String()))
+		err := c.refused(answer)
+		if _, known := errors.AsType[*refusal](err); known {
+			return fmt.Errorf("ask %s for %s: %w", c.url, top, err)
+		}
+		return err
 	}
 	var body map[string]json.RawMessage
 	if err := json.Unmarshal(answer.Body(), &body); err != nil {
@@ -121,12 +124,16 @@ func (c *client) getAs(ctx context.Context, tree, top, name string, out any) err
 	return nil
 }
 
-// denied says what to do when the bridge does not let us in.
-func (c *client) denied() error {
-	if c.user == "" {
-		return fmt.Errorf("ask %s: the bridge wants a password: set COE_BRIDGE_PASSWORD, or name a file with --password-file", c.url)
+// denied is of a bridge that does not let us in: what it says, and what to do.
+func (c *client) denied(says string) error {
+	todo := "set COE_BRIDGE_PASSWORD, or name a file with --password-file"
+	switch {
+	case c.user != "":
+		todo = "look at --user " + c.user + ", and at COE_BRIDGE_PASSWORD or --password-file"
+	case c.shows:
+		todo = "show another certificate with --cert and --key, or " + todo
 	}
-	return fmt.Errorf("ask %s: the bridge knows no user %s with this password: look at --user, and at COE_BRIDGE_PASSWORD or --password-file", c.url, c.user)
+	return fmt.Errorf("ask %s: %s; %s", c.url, says, todo)
 }
 
 // cause is what went wrong, without the URL that the caller names already.

@@ -83,16 +83,25 @@ func (c *client) refused(answer *resty.Response) error {
 	}
 	switch answer.StatusCode() {
 	case http.StatusUnauthorized:
-		return c.denied()
+		return c.denied(r.Error())
 	case http.StatusForbidden:
 		return fmt.Errorf("ask %s: %s; use another --user, or have the role in the bridge's files changed (coe-bridge passwd --role writer)", c.url, r.Error())
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return fmt.Errorf("ask %s: %s; try again in %s s", c.url, r.Error(), cmp.Or(answer.Header().Get("Retry-After"), "some"))
 	}
 	if len(r.errors) == 0 && len(r.edits) == 0 {
-		return fmt.Errorf("ask %s: %s; is it a coe-bridge? (--server)", c.url, answer.Status())
+		return fmt.Errorf("ask %s: %s; is it a coe-bridge? (--server)", c.url, strangersWords(answer))
 	}
 	return r
+}
+
+// strangersWords are the status and the first line of an answer that is no document.
+func strangersWords(answer *resty.Response) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(answer.String()), "\n")
+	if line == "" || strings.ContainsAny(line[:1], "<{[") {
+		return answer.Status()
+	}
+	return answer.Status() + ": " + line
 }
 
 // do makes a request; status codes are the caller's matter.

@@ -176,10 +176,10 @@ func TestClientErrors(t *testing.T) {
 		args           []string
 		says           string
 	}{
-		{"no password", "", nil, "the bridge wants a password: set COE_BRIDGE_PASSWORD, or name a file with --password-file"},
-		{"wrong password", "wrong", nil, "the bridge knows no user admin with this password"},
-		{"wrong user", "admin", []string{"--user", "eve"}, "the bridge knows no user eve with this password"},
-		{"wrong password file", "", []string{"--password-file", file(t, "password", "wrong\n")}, "the bridge knows no user admin"},
+		{"no password", "", nil, "that this server knows; set COE_BRIDGE_PASSWORD, or name a file with --password-file"},
+		{"wrong password", "wrong", nil, "this server knows no such user with this password; look at --user admin"},
+		{"wrong user", "admin", []string{"--user", "eve"}, "this server knows no such user with this password; look at --user eve"},
+		{"wrong password file", "", []string{"--password-file", file(t, "password", "wrong\n")}, "look at --user admin, and at COE_BRIDGE_PASSWORD or --password-file"},
 		{"no password file", "", []string{"--password-file", "/nonexistent"}, "read --password-file: open /nonexistent"},
 		{"nobody there", "admin", []string{"--server", "http://127.0.0.1:1"}, "connection refused; is the bridge running there? (--server)"},
 		{"no URL", "admin", []string{"--server", "127.0.0.1:8181"}, "want a URL like http://127.0.0.1:8181"},

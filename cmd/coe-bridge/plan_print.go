@@ -193,6 +193,10 @@ func details(o netvirt.Object) string {
 	switch o := o.(type) {
 	case netvirt.Node:
 		return o.HostName
+	case netvirt.NodeNetwork:
+		return "gateway " + o.Gateway.String()
+	case netvirt.ManagementPort:
+		return fmt.Sprintf("%s, %s", o.Address, o.MAC)
 	case netvirt.ELANInstance:
 		return fmt.Sprintf("%s %d", strings.TrimPrefix(string(o.SegmentType), "segment-type-"), o.SegmentationID)
 	case netvirt.VPNInstance:

@@ -40,6 +40,12 @@ func (f *serveFlags) config(auditOutput io.Writer, log *slog.Logger) (cfg bridge
 	if cfg.Pools, err = f.pools.pools(); err != nil {
 		return cfg, cleanUp, err
 	}
+	if cfg.Kubernetes, err = f.kubernetes.config(log); err != nil {
+		return cfg, cleanUp, err
+	}
+	if cfg.HTTP.Access.Tokens, err = f.kubernetes.tokens(cfg.Kubernetes.API); err != nil {
+		return cfg, cleanUp, err
+	}
 	if err := cfg.HTTP.Access.Check(); err != nil {
 		return cfg, cleanUp, err
 	}
@@ -48,9 +54,6 @@ func (f *serveFlags) config(auditOutput io.Writer, log *slog.Logger) (cfg bridge
 	}
 	if err := dhcppool.Validate(cfg.Pools, !cfg.Mapping.Isolated()); err != nil {
 		return cfg, cleanUp, fmt.Errorf("--pool: %w", err)
-	}
-	if cfg.Kubernetes, err = f.kubernetes.config(log); err != nil {
-		return cfg, cleanUp, err
 	}
 	if strings.Contains(f.ovnNB, "ssl:") {
 		if cfg.Backend.OVN.TLS, err = clientTLS(

@@ -6,18 +6,23 @@ import (
 	"log/slog"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/coe/kube/tokenreview"
+	"github.com/coe-bridge/coe-bridge/restconf/access"
 )
 
 // kubernetesFlags are the flags of the cluster that is watched.
 type kubernetesFlags struct {
-	kubeconfig  string
-	inCluster   bool
-	annotateQPS string
+	kubeconfig    string
+	inCluster     bool
+	annotateQPS   string
+	agentAccounts []string
 }
 
 func (f *kubernetesFlags) register(cmd *cobra.Command) {
@@ -25,6 +30,7 @@ func (f *kubernetesFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of the Kubernetes cluster to watch; read again when it changes")
 	flags.BoolVar(&f.inCluster, "in-cluster", false, "watch the Kubernetes cluster that this process is a pod of, as its service account")
 	flags.StringVar(&f.annotateQPS, "annotate-qps", "200", "how many pods a second get their annotation; 0: none, inf: as many as the API server takes")
+	flags.StringSliceVar(&f.agentAccounts, "agent-service-account", nil, "NAMESPACE/NAME of a service account whose tokens for the audience "+tokenreview.Audience+" are those of nodes' agents; the cluster's API server judges them")
 	_ = cmd.MarkFlagFilename("kubeconfig")
 }
 
@@ -41,5 +47,24 @@ func (f *kubernetesFlags) config(log *slog.Logger) (cfg bridge.KubernetesConfig,
 		return cfg, nil
 	}
 	cfg.API, err = kube.Connect(f.kubeconfig, version, log)
+	return cfg, err
+}
+
+// tokens are those of agents, none where no flag names their accounts.
+func (f *kubernetesFlags) tokens(api *rest.Config) (cfg access.TokenConfig, err error) {
+	if len(f.agentAccounts) == 0 {
+		return cfg, nil
+	}
+	for _, account := range f.agentAccounts {
+		namespace, name, _ := strings.Cut(account, "/")
+		if namespace == "" || name == "" || strings.Contains(name, "/") {
+			return cfg, fmt.Errorf("--agent-service-account %q: want NAMESPACE/NAME", account)
+		}
+	}
+	if api == nil {
+		return cfg, errors.New("--agent-service-account is given without --kubeconfig and --in-cluster: the API server judges its tokens")
+	}
+	cfg.Accounts = f.agentAccounts
+	cfg.Reviewer, err = tokenreview.New(api)
 	return cfg, err
 }

@@ -36,6 +36,8 @@ func TestServeRefuses(t *testing.T) {
 		{"key without certificate", "--dev --tls-key k.pem", []string{"--tls-key is given without --tls-cert"}},
 		{"client certificates without TLS", "--dev --client-ca ca.pem", []string{"--client-ca is given without --tls-cert and --tls-key"}},
 		{"roles without certificates", "--dev --client-roles r", []string{"--client-roles is given without --client-ca"}},
+		{"agents without a cluster", "--dev --agent-service-account a/b", []string{"--agent-service-account is given without --kubeconfig and --in-cluster"}},
+		{"agents of no account", "--dev --agent-service-account b", []string{`--agent-service-account "b": want NAMESPACE/NAME`}},
 		{"audit log", "--dev --audit-log /nonexistent/log", []string{"open --audit-log: open /nonexistent/log"}},
 		{"certificate is not there", "--dev --listen 127.0.0.1:0 --tls-cert /nonexistent --tls-key /nonexistent", []string{"read --tls-cert: stat /nonexistent"}},
 		{"ovn key without certificate", "--dev --backend ovn --ovn-nb ssl:127.0.0.1:1 --ovn-key k.pem", []string{"--ovn-key is given without --ovn-cert"}},
@@ -97,7 +99,7 @@ func TestDevelopmentWithUsers(t *testing.T) {
 	b, url := serve(t, "--dev", "--auth-file", usersFile(t))
 	t.Setenv("COE_BRIDGE_PASSWORD", "admin")
 	_, err := run(t, "", "status", "--server", url)
-	require.ErrorContains(t, err, "knows no user admin")
+	require.ErrorContains(t, err, "look at --user admin")
 	t.Setenv("COE_BRIDGE_PASSWORD", "s3cret")
 	_, err = run(t, "", "status", "--server", url)
 	require.NoError(t, err)
@@ -145,7 +147,7 @@ func TestServeWithTLS(t *testing.T) {
 		{"certificate and password", "s3cret", strict, "--ca-file " + ca.file + " --cert " + clientCert + " --key " + clientKey, ""},
 		{"no certificate", "s3cret", strict, "--ca-file " + ca.file, "if it wants a client certificate, show one with --cert and --key"},
 		{"another's certificate", "s3cret", strict, "--ca-file " + ca.file + " --cert " + strangerCert + " --key " + strangerKey, "ask https://"},
-		{"certificate alone", "", strict, "--ca-file " + ca.file + " --cert " + clientCert + " --key " + clientKey, "the bridge wants a password"},
+		{"certificate alone", "", strict, "--ca-file " + ca.file + " --cert " + clientCert + " --key " + clientKey, "show another certificate with --cert and --key, or set COE_BRIDGE_PASSWORD"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv("COE_BRIDGE_PASSWORD", c.password)
@@ -180,12 +182,14 @@ func newAuthority(t *testing.T) *authority {
 	return &authority{cert, key, pemFile(t, "CERTIFICATE", der)}
 }
 
-// issue returns the files of a certificate, good for both ends, and its key.
-func (a *authority) issue(t *testing.T, name string) (cert, key string) {
+// issue returns the files of a certificate, good for both ends, and its key. Groups
+// are organizations.
+func (a *authority) issue(t *testing.T, name string, groups ...string) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	leaf := template(name)
+	leaf.Subject.Organization = groups
 	leaf.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	leaf.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, a.cert, private.Public(), a.key)

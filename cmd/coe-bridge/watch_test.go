@@ -118,7 +118,7 @@ func TestWatchErrors(t *testing.T) {
 		{"watch elan", `there is no kind "elan"`},
 		{"watch pods -o yaml", "want table or json"},
 		{"watch pods --server http://127.0.0.1:1", "is the bridge running there? (--server)"},
-		{"watch pods --user eve", "the bridge knows no user eve with this password"},
+		{"watch pods --user eve", "knows no such user with this password; look at --user eve"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			out, err := run(t, "", strings.Fields(c.args)...)
@@ -151,6 +151,7 @@ func TestRefusals(t *testing.T) {
 		body   string
 		says   string
 	}{
+		"401":        {401, `{"ietf-restconf:errors":{"error":[{"error-tag":"access-denied","error-message":"the certificate has ended"}]}}`, "the certificate has ended; set COE_BRIDGE_PASSWORD"},
 		"403":        {403, `{"ietf-restconf:errors":{"error":[{"error-tag":"access-denied","error-message":"eve is a reader"}]}}`, "eve is a reader; use another --user"},
 		"429":        {429, `{"errors":{"error":[{"error-tag":"access-denied","error-message":"slow"}]}}`, "slow; try again in 7 s"},
 		"503":        {503, "", "503 Service Unavailable; try again in 7 s"},

@@ -112,10 +112,10 @@ const explainTimeout = 2 * time.Second
 func (a *Agent) explain(ctx context.Context, at *attachment, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainTimeout)
 	defer cancel()
-	if !a.cfg.Uplink.Standing().Connected {
+	if !a.cfg.Uplink.Standing().Connected || len(at.pod.uid) != uidLength {
 		return err
 	}
-	if says, asked := a.cfg.Uplink.Problem(ctx, at.pod.uid, at.pod.namespace, at.pod.name); asked == nil && says != "" {
+	if says, asked := a.cfg.Uplink.Problem(ctx, at.pod.namespace, at.pod.uid); asked == nil && says != "" {
 		return fmt.Errorf("%w; the bridge says: %s", err, says)
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"net/url"
 )
 
 // Pod is a pod that the agent makes for a caller that knows no Kubernetes.
@@ -59,21 +60,24 @@ func (u *Uplink) Delete(ctx context.Context, uid string) error {
 	return nil
 }
 
-// Problem is why the bridge can't give a pod what it needs, in its words; empty where
-// it does not say. The pod is named by uid, or by namespace and name.
-func (u *Uplink) Problem(ctx context.Context, uid, namespace, name string) (string, error) {
+// Problem is why the bridge can't give a pod of its node what it needs, in its words;
+// empty where it does not say.
+func (u *Uplink) Problem(ctx context.Context, namespace, uid string) (string, error) {
 	var answer struct {
-		Status struct {
-			Problems []struct{ UID, Namespace, Name, Message string } `json:"problem"`
-		} `json:"coe-status:status"`
+		Pods []struct {
+			Missing string
+			Stages  []struct{ Name, Detail string } `json:"stage"`
+		} `json:"coe-status:pod"`
 	}
-	err := u.ask(ctx, http.MethodGet, "/rests/data/coe-status:status", nil, 0, &answer)
-	if err != nil {
-		return "", fmt.Errorf("ask for problems: %w", err)
+	path := "/rests/data/coe-status:pods/namespace=" + url.PathEscape(namespace) + "/pod=" + url.PathEscape(uid)
+	if err := u.ask(ctx, http.MethodGet, path, nil, 0, &answer); err != nil {
+		return "", fmt.Errorf("ask what is wrong with pod %s: %w", uid, err)
 	}
-	for _, p := range answer.Status.Problems {
-		if p.UID == uid || (p.Namespace == namespace && p.Name == name) {
-			return p.Message, nil
+	for _, p := range answer.Pods {
+		for _, s := range p.Stages {
+			if s.Name == p.Missing {
+				return s.Detail, nil
+			}
 		}
 	}
 	return "", nil
@@ -83,8 +87,8 @@ func (u *Uplink) Problem(ctx context.Context, uid, namespace, name string) (stri
 // that is as good, or refuses.
 func (u *Uplink) ask(ctx context.Context, method, path string, body []byte, alsoGood int, out any) error {
 	var errs []error
-	for _, url := range u.cfg.URLs {
-		status, err := u.askAt(ctx, method, url+path, body, out)
+	for _, at := range u.cfg.URLs {
+		status, err := u.askAt(ctx, method, at+path, body, out)
 		switch {
 		case err == nil, status == alsoGood && alsoGood != 0:
 			return nil
@@ -96,10 +100,10 @@ func (u *Uplink) ask(ctx context.Context, method, path string, body []byte, also
 	return errors.Join(errs...)
 }
 
-func (u *Uplink) askAt(ctx context.Context, method, url string, body []byte, out any) (status int, err error) {
+func (u *Uplink) askAt(ctx context.Context, method, at string, body []byte, out any) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(body))
 	if err != nil {
 		return 0, err
 	}

@@ -65,6 +65,7 @@ type Hub struct {
 
 	mu         sync.Mutex
 	interfaces map[string]*iface // by "pod-uid/interface-uid"
+	nodes      nodes
 }
 
 var _ stream.Source = (*Hub)(nil)
@@ -91,6 +92,7 @@ func New(cfg Config) *Hub {
 		cfg:        cfg,
 		streams:    stream.NewLog(stream.Config{Identity: cfg.Identity, Begin: beginEvent, Complete: completeEvent}),
 		interfaces: map[string]*iface{},
+		nodes:      newNodes(),
 	}
 }
 
@@ -100,6 +102,7 @@ func (h *Hub) Apply(b Batch) {
 	defer h.mu.Unlock()
 	if b.Snapshot {
 		h.interfaces = map[string]*iface{}
+		h.nodes = newNodes()
 	}
 	before := map[string]iface{}
 	for name, value := range b.Put {
@@ -112,6 +115,7 @@ func (h *Hub) Apply(b Batch) {
 	for _, key := range slices.Sorted(maps.Keys(before)) {
 		changes = h.settle(changes, key, before[key], b.Revision)
 	}
+	changes = h.tellNodes(changes)
 	if b.Snapshot {
 		h.streams.Reset(b.Revision, changes)
 	} else {
@@ -122,6 +126,9 @@ func (h *Hub) Apply(b Batch) {
 // record takes one record, nil for none, and notes what there was of its interface
 // before the batch.
 func (h *Hub) record(before map[string]iface, name string, value []byte) {
+	if h.nodes.record(name, value) {
+		return
+	}
 	lease := strings.HasPrefix(name, leaseRecords)
 	if !lease && !strings.HasPrefix(name, confirmationRecords) {
 		return // of no interface
@@ -231,7 +238,7 @@ func (h *Hub) Count() int {
 	return n
 }
 
-// Keys implements stream.Source: the nodes that have an interface.
+// Keys implements stream.Source: the nodes that are told of anything.
 func (h *Hub) Keys() []string { return h.streams.Streams() }
 
 // Open implements stream.Source: the key is the address of a node.

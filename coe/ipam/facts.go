@@ -42,7 +42,9 @@ func (f *Facts) Apply(snapshot bool, puts map[string][]byte, deletes []string) (
 		clear(f.retract)
 	}
 	f.store.Update(func(tx *coe.Tx) {
-		retract(tx, before)
+		if snapshot {
+			retract(tx, before)
+		}
 		for _, key := range deletes {
 			f.forget(tx, key)
 		}
@@ -96,6 +98,14 @@ func (f *Facts) tell(tx *coe.Tx, key string, value []byte) error {
 	for _, s := range j.services {
 		tx.PutServiceFact(s)
 		f.retract[key] = func(tx *coe.Tx) { tx.DeleteServiceFact(s.Namespace, s.UID) }
+	}
+	for _, n := range j.nodes {
+		tx.PutNodeFact(n)
+		f.retract[key] = func(tx *coe.Tx) { tx.DeleteNodeFact(n.Node) }
+	}
+	for _, n := range j.networks {
+		tx.SetNetworks(n)
+		f.retract[key] = func(tx *coe.Tx) { tx.SetNetworks(nil) }
 	}
 	return nil
 }

@@ -45,6 +45,13 @@ type Config struct {
 	// Numbers of route distinguishers of vpn-instances. Default 2 to 65535.
 	RDFrom, RDTo uint32
 
+	// NodeNetwork is where the addresses of nodes' management ports are from; its
+	// zero value leaves nodes without one.
+	NodeNetwork coe.NodeNetwork
+	// PodNetworks and ServiceNetworks are ranges of addresses beside those of pools:
+	// what pods and services bring along is of them.
+	PodNetworks, ServiceNetworks []netip.Prefix
+
 	// ELANName, VPNName and InterfaceName are the rules of mapping/netvirt.
 	ELANName      func(node netip.Addr, namespace string) string
 	VPNName       func(namespace string) string

@@ -98,7 +98,32 @@ func (a *Assigner) restore(j *journalled) error {
 		}
 		a.blocks[key] = blockFact{b, e.namespace.name}
 	}
+	if err := a.restoreNodes(j); err != nil {
+		return err
+	}
 	return a.restoreAddresses(j, formers)
+}
+
+// restoreNodes takes what was chosen for nodes, where they are to have anything.
+func (a *Assigner) restoreNodes(j *journalled) error {
+	for _, n := range j.nodes {
+		if n.Number == 0 || n.Number > a.cfg.NodeNetwork.Numbers() {
+			a.orphans = append(a.orphans, nodeRecord(n.Node)) // of another network
+			continue
+		}
+		if err := a.nodeIDs.Restore(n.Node.String(), n.Number); err != nil {
+			return fmt.Errorf("load record %q: %w", nodeRecord(n.Node), err)
+		}
+		a.numbers[n.Node] = n
+	}
+	for _, n := range j.networks {
+		if !a.cfg.NodeNetwork.IsValid() {
+			a.orphans = append(a.orphans, networksRecord)
+			continue
+		}
+		a.networks = n
+	}
+	return nil
 }
 
 // restoreFormers indexes the addresses that rest, without those that their own
@@ -199,6 +224,10 @@ func (m *memory) tell(tx *coe.Tx) {
 	for _, s := range m.services {
 		tx.PutServiceFact(s)
 	}
+	for _, n := range m.numbers {
+		tx.PutNodeFact(n)
+	}
+	tx.SetNetworks(m.networks)
 }
 
 // told is what the store has of what is chosen. It may differ from the memory
@@ -230,4 +259,6 @@ func retract(tx *coe.Tx, views []coe.View) {
 			tx.DeleteVPN(v.Namespace)
 		}
 	}
+	tx.ForgetNodeFacts()
+	tx.SetNetworks(nil)
 }

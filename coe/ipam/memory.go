@@ -13,12 +13,16 @@ type memory struct {
 	alloc *dhcppool.Allocator
 	vnis  *dhcppool.IDs
 	rds   *dhcppool.IDs
+	// nodeIDs are the numbers of nodes.
+	nodeIDs *dhcppool.IDs
 
 	leases     map[coe.LeaseKey]*coe.Lease
 	blocks     map[blockKey]blockFact
 	elans      map[string]elanFact     // by name
 	vpns       map[string]*coe.VPNFact // by namespace
 	services   map[string]*coe.ServiceFact
+	numbers    map[netip.Addr]*coe.NodeFact // by node
+	networks   *coe.Networks                // nil: none were written down
 	namespaces map[string]*namespace
 	// idle are elans that had a user and may have none.
 	idle map[*elan]bool
@@ -62,11 +66,13 @@ func newMemory(cfg Config) *memory {
 		alloc:      dhcppool.NewAllocator(),
 		vnis:       dhcppool.NewIDs(cfg.VNIFrom, cfg.VNITo),
 		rds:        dhcppool.NewIDs(cfg.RDFrom, cfg.RDTo),
+		nodeIDs:    dhcppool.NewIDs(1, cfg.NodeNetwork.Numbers()),
 		leases:     map[coe.LeaseKey]*coe.Lease{},
 		blocks:     map[blockKey]blockFact{},
 		elans:      map[string]elanFact{},
 		vpns:       map[string]*coe.VPNFact{},
 		services:   map[string]*coe.ServiceFact{},
+		numbers:    map[netip.Addr]*coe.NodeFact{},
 		namespaces: map[string]*namespace{},
 		idle:       map[*elan]bool{},
 	}

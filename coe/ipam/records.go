@@ -49,6 +49,9 @@ const (
 	elanKind    = "elan/"
 	vpnKind     = "vpn/"
 	serviceKind = "service/"
+	nodeKind    = "node/"
+	// networksRecord is what nodes have to know of.
+	networksRecord = "networks/"
 	// adoptingRecord is there until every lease was made of what the backend had
 	// when there was none.
 	adoptingRecord = "adopting/"
@@ -62,6 +65,7 @@ func blockRecord(k blockKey) string     { return blockKind + k.elan + "/" + k.pr
 func elanRecord(name string) string     { return elanKind + name }
 func vpnRecord(name string) string      { return vpnKind + name }
 func serviceRecord(uid string) string   { return serviceKind + uid }
+func nodeRecord(a netip.Addr) string    { return nodeKind + a.String() }
 func saidOwner(addr netip.Addr) string  { return "said/" + addr.String() }
 func isLeaseRecord(owner string) bool   { return strings.HasPrefix(owner, leaseKind) }
 func isServiceRecord(owner string) bool { return strings.HasPrefix(owner, serviceKind) }
@@ -80,6 +84,8 @@ type journalled struct {
 	elans    []*coe.ELANFact
 	vpns     []*coe.VPNFact
 	services []*coe.ServiceFact
+	nodes    []*coe.NodeFact
+	networks []*coe.Networks // one at most
 	adopting bool
 }
 
@@ -100,6 +106,10 @@ func (j *journalled) decode(key string, value []byte) error {
 		want, err = decodeTo(&j.vpns, value, func(v *coe.VPNFact) string { return vpnRecord(v.Name) })
 	case serviceKind:
 		want, err = decodeTo(&j.services, value, func(s *coe.ServiceFact) string { return serviceRecord(s.UID) })
+	case nodeKind:
+		want, err = decodeTo(&j.nodes, value, func(n *coe.NodeFact) string { return nodeRecord(n.Node) })
+	case networksRecord:
+		want, err = decodeTo(&j.networks, value, func(*coe.Networks) string { return networksRecord })
 	case adoptingRecord:
 		want, j.adopting = adoptingRecord, true
 	default:

@@ -67,6 +67,10 @@ func (r *round) run(ctx context.Context) error {
 		}
 	}
 	r.followDNS()
+	if r.cfg.NodeNetwork.IsValid() {
+		r.nodes()
+		r.followNetworks()
+	}
 	r.freed = r.sweep() || r.freed
 	if r.write.deletes {
 		if err := r.flush(ctx, false); err != nil {

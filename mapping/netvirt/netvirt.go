@@ -1,7 +1,7 @@
 // Package netvirt is the model that this program makes a network backend agree
 // with: OpenDaylight's Netvirt objects (elan, l3vpn, ietf-interfaces, odl-nat)
-// and the few of our own that Netvirt cannot say (transit, node, subnet,
-// service). It holds plain values, their names and references, the difference
+// and the few of our own that Netvirt cannot say (transit, node and its way
+// into the network, subnet, service). It holds plain values, their names and references, the difference
 // of two models and the order in which a difference is safe to apply.
 //
 // It is a leaf: it knows neither where a model comes from (Kubernetes,
@@ -21,19 +21,21 @@ type Kind uint8
 
 // The kinds. The comment names the YANG list, or says that the kind is ours.
 const (
-	KindTransit       Kind = iota + 1 // ours: what connects vpn-instances with a common route target
-	KindNode                          // ours: a node of the cluster
-	KindELANInstance                  // elan:elan-instances/elan-instance
-	KindVPNInstance                   // l3vpn:vpn-instances/vpn-instance
-	KindSubnet                        // ours: an address block of an elan-instance
-	KindInterface                     // ietf-interfaces:interfaces/interface
-	KindELANInterface                 // elan:elan-interfaces/elan-interface
-	KindMACEntry                      // elan-interface/static-mac-entries
-	KindVPNInterface                  // l3vpn:vpn-interfaces/vpn-interface
-	KindAdjacency                     // vpn-interface/odl-l3vpn:adjacency
-	KindService                       // ours: a service
-	KindServiceVIP                    // ours: one address and port of a service, with its endpoints
-	KindFloatingIP                    // odl-nat:floating-ip-info/router-ports/ports/internal-to-external-port-map
+	KindTransit        Kind = iota + 1 // ours: what connects vpn-instances with a common route target
+	KindNode                           // ours: a node of the cluster
+	KindNodeNetwork                    // ours: what joins the nodes with a transit
+	KindManagementPort                 // ours: a node's own port in a node network
+	KindELANInstance                   // elan:elan-instances/elan-instance
+	KindVPNInstance                    // l3vpn:vpn-instances/vpn-instance
+	KindSubnet                         // ours: an address block of an elan-instance
+	KindInterface                      // ietf-interfaces:interfaces/interface
+	KindELANInterface                  // elan:elan-interfaces/elan-interface
+	KindMACEntry                       // elan-interface/static-mac-entries
+	KindVPNInterface                   // l3vpn:vpn-interfaces/vpn-interface
+	KindAdjacency                      // vpn-interface/odl-l3vpn:adjacency
+	KindService                        // ours: a service
+	KindServiceVIP                     // ours: one address and port of a service, with its endpoints
+	KindFloatingIP                     // odl-nat:floating-ip-info/router-ports/ports/internal-to-external-port-map
 )
 
 var kinds = [...]struct {
@@ -42,8 +44,12 @@ var kinds = [...]struct {
 	// key contains its own, so its deletion can go first (see Diff).
 	detached bool
 }{
-	KindTransit:       {"transit", false},
-	KindNode:          {"node", false},
+	KindTransit: {"transit", false},
+	KindNode:    {"node", false},
+
+	KindNodeNetwork:    {"node-network", false},
+	KindManagementPort: {"management-port", true},
+
 	KindELANInstance:  {"elan-instance", false},
 	KindVPNInstance:   {"vpn-instance", false},
 	KindSubnet:        {"subnet", false},

@@ -113,7 +113,7 @@ func TestDiffOrder(t *testing.T) {
 
 func TestKinds(t *testing.T) {
 	all := netvirt.Kinds()
-	require.Len(t, all, 13)
+	require.Len(t, all, 15)
 	set := netvirt.NewKindSet(all...)
 	for _, k := range all {
 		require.NotContains(t, k.String(), "kind-")

@@ -16,12 +16,6 @@ type Transit struct {
 	RouteTarget string // "100:1"
 }
 
-// Node is a node of the cluster.
-type Node struct {
-	Address  netip.Addr // internal address; the key
-	HostName string     // may be empty
-}
-
 // SegmentType is elan:segment-type-base's derived identities, without prefix.
 type SegmentType string
 
@@ -158,7 +152,6 @@ type FloatingIP struct {
 
 // Key implements Object.
 func (o Transit) Key() Key       { return Key{KindTransit, o.RouteTarget} }
-func (o Node) Key() Key          { return Key{KindNode, o.Address.String()} }
 func (o ELANInstance) Key() Key  { return Key{KindELANInstance, o.Name} }
 func (o VPNInstance) Key() Key   { return Key{KindVPNInstance, o.Name} }
 func (o Subnet) Key() Key        { return subnetKey(o.ELAN, o.Prefix) }
@@ -187,7 +180,6 @@ func serviceKey(namespace, uid string) Key {
 
 // Refs implements Object.
 func (o Transit) Refs() []Key      { return nil }
-func (o Node) Refs() []Key         { return nil }
 func (o ELANInstance) Refs() []Key { return nil }
 func (o VPNInstance) Refs() []Key {
 	if o.Transit == "" {
@@ -217,7 +209,6 @@ func (o FloatingIP) Refs() []Key {
 
 // Scope implements Object.
 func (o Transit) Scope() Scope { return Cluster }
-func (o Node) Scope() Scope    { return Cluster }
 func (o ELANInstance) Scope() Scope {
 	_, namespace, _ := ParseELANName(o.Name)
 	return Scope(namespace)
@@ -237,7 +228,6 @@ func (o ServiceVIP) Scope() Scope    { return Scope(o.Namespace) }
 func (o FloatingIP) Scope() Scope    { return Scope(o.Namespace) }
 
 func (Transit) sealed()       {}
-func (Node) sealed()          {}
 func (ELANInstance) sealed()  {}
 func (VPNInstance) sealed()   {}
 func (Subnet) sealed()        {}

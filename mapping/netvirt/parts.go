@@ -22,6 +22,9 @@ func NewPart(objects ...Object) *Part {
 	return &Part{m}
 }
 
+// attaching are the kinds that attach interfaces.
+const attaching = 1<<KindInterface | 1<<KindELANInterface | 1<<KindVPNInterface | 1<<KindMACEntry | 1<<KindAdjacency
+
 // part is the name of the part that the object of a key belongs to.
 func (k Key) part() string {
 	switch k.Kind {
@@ -94,6 +97,9 @@ func (p Parts) Len() int {
 // Select returns the objects whose kind is in the set: of a part that has no others,
 // the same part.
 func (p Parts) Select(set KindSet) Parts {
+	if set&attaching == attaching {
+		return p.selectRest(set)
+	}
 	out := make(Parts, len(p))
 	for name, part := range p {
 		if left := part.selected(set); len(left.Model) > 0 {
@@ -103,7 +109,25 @@ func (p Parts) Select(set KindSet) Parts {
 	return out
 }
 
+// selectRest selects where every kind that attaches interfaces is in the set: of the
+// one part that has other kinds.
+func (p Parts) selectRest(set KindSet) Parts {
+	rest := p[""]
+	left := rest.selected(set)
+	if left == rest {
+		return p
+	}
+	out := maps.Clone(p)
+	if out[""] = left; len(left.Model) == 0 {
+		delete(out, "")
+	}
+	return out
+}
+
 func (p *Part) selected(set KindSet) *Part {
+	if p == nil {
+		return nil
+	}
 	for k := range p.Model {
 		if !set.Has(k.Kind) {
 			return &Part{p.Select(set)}

@@ -75,8 +75,15 @@ func FuzzParts(f *testing.F) {
 		}
 		require.Equal(t, have, whole)
 
-		set := netvirt.NewKindSet(netvirt.KindInterface, netvirt.KindVPNInterface, netvirt.KindFloatingIP)
-		require.Equal(t, have.Select(set).Parts(), haveParts.Select(set))
+		for _, set := range []netvirt.KindSet{
+			netvirt.NewKindSet(netvirt.KindInterface, netvirt.KindVPNInterface, netvirt.KindFloatingIP),
+			netvirt.NewKindSet(netvirt.Kinds()...),
+			netvirt.NewKindSet(netvirt.Kinds()...) &^ netvirt.NewKindSet(netvirt.KindFloatingIP),
+			netvirt.NewKindSet(netvirt.Kinds()...) &^ netvirt.NewKindSet(netvirt.KindFloatingIP, netvirt.KindVPNInstance),
+			0,
+		} {
+			require.Equal(t, have.Select(set).Parts(), haveParts.Select(set))
+		}
 		require.Equal(t, have, haveParts.Model(), "Select leaves as they are those that it is given")
 	})
 }

@@ -49,8 +49,9 @@ func (c *Claims) process(ctx context.Context, scopes []netvirt.Scope) error {
 		}
 	}
 	affected, again, err := c.claimer.Sync(ctx, namespaces)
-	// What could not be claimed for is mapped all the same: removals go on.
-	c.loop.Mark(scopes...)
+	// What could not be claimed for is mapped all the same: removals go on. It is marked
+	// last, and so is the first to be gone on with.
+	defer c.loop.Mark(scopes...)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
 			c.log.Error("claim addresses", "scopes", len(scopes), "err", err)

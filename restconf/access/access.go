@@ -1,5 +1,5 @@
 // Package access tells who makes a request and what they may do: by passwords,
-// by client certificates, or by both. What it is told is in files that it
+// by client certificates, or by tokens that somebody else judges. What it is told is in files that it
 // follows, so that users, roles, certificates and authorities change without a
 // restart. It limits guessing, and keeps the log of writes.
 //
@@ -14,6 +14,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,18 +23,20 @@ import (
 // Role is what somebody may do. The zero Role may do nothing.
 type Role uint8
 
-// The roles. A Writer is a Reader too.
+// The roles. A Writer is a Reader too. A Node is the agent of one node, and may do
+// what is that node's own: it is no Reader.
 const (
-	Reader Role = iota + 1
+	Node Role = iota + 1
+	Reader
 	Writer
 )
 
-var roleNames = map[string]Role{"reader": Reader, "writer": Writer}
+var roleNames = map[string]Role{"node": Node, "reader": Reader, "writer": Writer}
 
-// ParseRole reads the name of a role.
+// ParseRole reads the name of a role that people have.
 func ParseRole(name string) (Role, error) {
 	role, known := roleNames[name]
-	if !known {
+	if !known || role == Node {
 		return 0, fmt.Errorf("role %q: want reader or writer", name)
 	}
 	return role, nil
@@ -53,20 +56,31 @@ func (r Role) String() string {
 const (
 	ByPassword    = "password"
 	ByCertificate = "certificate"
+	ByToken       = "token"
 )
 
 // Identity is who makes a request.
 type Identity struct {
 	Name string
 	Role Role
+	Node string // the name of the node, where Role is Node
 	By   string // the way that they told it
+}
+
+// nodePrefix begins the name of a node's agent, as Kubernetes names nodes among users.
+const nodePrefix = "system:node:"
+
+// agentOf is the agent of a node.
+func agentOf(node, by string) Identity {
+	return Identity{Name: nodePrefix + node, Role: Node, Node: node, By: by}
 }
 
 // Authenticator tells who makes a request. It is safe for use by many goroutines.
 type Authenticator interface {
 	// Authenticate fails with ErrNoCredentials where r has no credentials of the kind
 	// that this Authenticator judges. Any other error is about those that it has: a
-	// *DeniedError, or a *LimitedError where they were not looked at.
+	// *DeniedError, a *LimitedError where they were not looked at, or an *UnjudgedError
+	// where nobody could tell.
 	Authenticate(r *http.Request) (Identity, error)
 }
 
@@ -88,8 +102,19 @@ type LimitedError struct {
 // Error implements error.
 func (e *LimitedError) Error() string { return e.Says }
 
+// UnjudgedError says that nobody could be asked whether credentials are good.
+type UnjudgedError struct{ Says string }
+
+// Error implements error.
+func (e *UnjudgedError) Error() string { return e.Says }
+
 // FirstOf has the first Authenticator decide that finds credentials of its kind.
-func FirstOf(kinds ...Authenticator) Authenticator { return firstOf(kinds) }
+func FirstOf(kinds ...Authenticator) Authenticator {
+	if len(kinds) == 1 {
+		return kinds[0]
+	}
+	return firstOf(kinds)
+}
 
 type firstOf []Authenticator
 
@@ -115,6 +140,8 @@ type Config struct {
 	// ClientRolesFile a certificate is enough to tell who one is; without, it is
 	// wanted of every client beside a password.
 	ClientCAFile, ClientRolesFile string
+	// Tokens are those of nodes' agents.
+	Tokens TokenConfig
 	// AuditLog is where writes are recorded: a file, or "-" for AuditOutput.
 	AuditLog    string
 	AuditOutput io.Writer
@@ -146,7 +173,7 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Access
 			return nil, err
 		}
 	}
-	a.Authenticator = combine(passwords, certificates)
+	a.Authenticator = combine(certificates, passwords, newTokens(cfg.Tokens, m, log))
 	a.audit, err = openAudit(cfg, m, log)
 	return a, err
 }
@@ -158,24 +185,23 @@ func (c Config) Check() error {
 		return errors.New("--client-ca is given without --tls-cert and --tls-key: only TLS has client certificates")
 	case c.ClientCAFile == "" && c.ClientRolesFile != "":
 		return errors.New("--client-roles is given without --client-ca: name the authority of the certificates that have roles")
-	case c.Users == nil && c.UsersFile == "" && c.ClientRolesFile == "":
+	case c.Users == nil && c.UsersFile == "" && c.ClientRolesFile == "" && len(c.Tokens.Accounts) == 0:
 		return errors.New("nobody could log in: name a file of users with --auth-file (coe-bridge passwd USER writes its lines), or of client certificates' roles with --client-roles, or try out with --dev")
 	}
 	return nil
 }
 
-// combine puts the ways together that there are. Who sends a password is judged by
-// that, also with a certificate that has a role.
-func combine(passwords Authenticator, c *certificates) Authenticator {
+// combine puts the ways together that there are. Who sends a password or a token is
+// judged by that, also with a certificate that has a role.
+func combine(c *certificates, sent ...Authenticator) Authenticator {
+	sent = slices.DeleteFunc(sent, func(a Authenticator) bool { return a == nil })
 	switch {
 	case c == nil:
-		return passwords
+		return FirstOf(sent...)
 	case !c.tellRoles:
-		return &both{c, passwords}
-	case passwords == nil:
-		return c
+		return &both{c, FirstOf(sent...)}
 	}
-	return FirstOf(passwords, c)
+	return FirstOf(append(sent, c)...)
 }
 
 // TLS is how the server shows itself and what it asks of clients; nil for plain

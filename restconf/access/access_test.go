@@ -215,7 +215,10 @@ func TestRoles(t *testing.T) {
 		require.Equal(t, role, parsed)
 		require.Equal(t, name, role.String())
 	}
-	_, err := ParseRole("root")
-	require.ErrorContains(t, err, "want reader or writer")
+	for _, name := range []string{"root", "node"} {
+		_, err := ParseRole(name)
+		require.ErrorContains(t, err, "want reader or writer")
+	}
+	require.Equal(t, "node", Node.String())
 	require.Equal(t, "none", Role(0).String())
 }

@@ -13,7 +13,7 @@ import (
 )
 
 var written = Record{
-	Who: Identity{"ann", Writer, ByPassword}, From: "192.0.2.1:40000", Method: "PUT", Path: "/rests/data/a:b=%2F\n",
+	Who: Identity{Name: "ann", Role: Writer, By: ByPassword}, From: "192.0.2.1:40000", Method: "PUT", Path: "/rests/data/a:b=%2F\n",
 	Status: 201, Revision: 7,
 }
 
@@ -21,7 +21,7 @@ func TestAuditRecords(t *testing.T) {
 	var out bytes.Buffer
 	b := newBed(t, Config{UsersFile: file(t, line(t, "ann", "writer", "one")), AuditLog: "-", AuditOutput: &out})
 	b.Audit().Record(written)
-	b.Audit().Record(Record{Who: Identity{"bob", Reader, ByCertificate}, From: "@", Method: "DELETE", Path: "/", Status: 403})
+	b.Audit().Record(Record{Who: Identity{Name: "bob", Role: Reader, By: ByCertificate}, From: "@", Method: "DELETE", Path: "/", Status: 403})
 	lines := strings.Split(out.String(), "\n")
 	require.Len(t, lines, 3, "a line each")
 	var first, second map[string]any

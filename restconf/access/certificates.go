@@ -48,18 +48,18 @@ func (c *certificates) verify(r *http.Request) (*x509.Certificate, error) {
 	return shown[0], nil
 }
 
-// both wants a good certificate and a password.
+// both wants a good certificate, and something that is sent.
 type both struct {
 	certificates *certificates
-	passwords    Authenticator
+	sent         Authenticator
 }
 
-// Authenticate implements Authenticator: the password tells who it is.
+// Authenticate implements Authenticator: what is sent tells who it is.
 func (b *both) Authenticate(r *http.Request) (Identity, error) {
 	if _, err := b.certificates.verify(r); err != nil {
 		return Identity{}, err
 	}
-	return b.passwords.Authenticate(r)
+	return b.sent.Authenticate(r)
 }
 
 // trust is a set of authorities, and what was found good by it.

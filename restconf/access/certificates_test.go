@@ -52,6 +52,7 @@ writer:EMAIL=eve@example.org
 reader:URI=spiffe://cluster/ns/shop/sa/web
 reader:IP=::ffff:192.0.2.7
 reader:OU=all of them: readers
+node:O=system:nodes
 `)
 	uri, err := url.Parse("spiffe://cluster/ns/shop/sa/web")
 	require.NoError(t, err)
@@ -67,6 +68,10 @@ reader:OU=all of them: readers
 		{"mail", "eve@example.org writer certificate", func(c *x509.Certificate) { c.EmailAddresses = []string{"eve@example.org"} }},
 		{"uri", "spiffe://cluster/ns/shop/sa/web reader certificate", func(c *x509.Certificate) { c.URIs = []*url.URL{uri} }},
 		{"address", "192.0.2.7 reader certificate", func(c *x509.Certificate) { c.IPAddresses = []net.IP{net.ParseIP("192.0.2.7")} }},
+		{"system:node:worker-1", "system:node:worker-1 node certificate", inGroup("system:nodes")},
+		{"worker-1", "worker-1 none certificate", inGroup("system:nodes")},
+		{"system:node:", "system:node: none certificate", inGroup("system:nodes")},
+		{"system:node:worker-2", "system:node:worker-2 none certificate", nil},
 		{"nobody", "nobody none certificate", nil},
 		{"robot ", "robot  none certificate", nil},
 	} {
@@ -96,6 +101,10 @@ reader:OU=all of them: readers
 	said, err = b.caller(nil).ask(t, "ann:one")
 	require.NoError(t, err)
 	require.Equal(t, "ann writer password", said)
+}
+
+func inGroup(name string) func(*x509.Certificate) {
+	return func(c *x509.Certificate) { c.Subject.Organization = []string{name} }
 }
 
 func TestCertificatesThatAreRefused(t *testing.T) {
@@ -240,8 +249,8 @@ func TestCurl(t *testing.T) {
 func TestRolesFilesThatAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ content, says string }{
 		"empty":          {"# nobody\n", "gives nobody a role"},
-		"no role":        {"CN=robot\n", `line 1: role "CN=robot": want reader or writer`},
-		"unknown role":   {"root:CN=robot\n", `role "root": want reader or writer`},
+		"no role":        {"CN=robot\n", `line 1: role "CN=robot": want reader, writer or node`},
+		"unknown role":   {"root:CN=robot\n", `role "root": want reader, writer or node`},
 		"no attribute":   {"\nwriter:robot\n", `line 2: "robot": want CN, O, OU, DNS, EMAIL, URI or IP`},
 		"other case":     {"writer:cn=robot\n", "want CN, O"},
 		"no value":       {"writer:CN=\n", "and a value"},

@@ -10,7 +10,9 @@ import (
 const (
 	wrongPassword  = "password"
 	badCertificate = "certificate"
+	badToken       = "token"
 	limitedLogin   = "limited"
+	unjudgedLogin  = "unjudged"
 )
 
 type metrics struct {
@@ -27,7 +29,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		logins: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coe_bridge_logins_failed_total",
-			Help: "Logins that failed, by reason: password, certificate, or limited (not looked at, since too many had failed).",
+			Help: "Logins that failed, by reason: password, certificate, token, limited (not looked at, since too many had failed), or unjudged (the API server could not be asked about a token).",
 		}, []string{"reason"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coe_bridge_file_failures_total",
@@ -50,7 +52,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Help: "Writes that could not be recorded in the audit log.",
 		}),
 	}
-	for _, reason := range []string{wrongPassword, badCertificate, limitedLogin} {
+	for _, reason := range []string{wrongPassword, badCertificate, badToken, limitedLogin, unjudgedLogin} {
 		m.logins.WithLabelValues(reason)
 	}
 	registry.MustRegister(m.logins, m.failures, m.loadedAt, m.current, m.certificateEnds, m.unrecorded)

@@ -23,7 +23,7 @@ func TestPasswords(t *testing.T) {
 		}{{"ann", "one", Writer}, {"bob", "two", Reader}, {"cy", "three", Reader}} {
 			who, err := b.login(c.name, c.password, "127.0.0.1")
 			require.NoError(t, err)
-			require.Equal(t, Identity{c.name, c.role, ByPassword}, who)
+			require.Equal(t, Identity{Name: c.name, Role: c.role, By: ByPassword}, who)
 		}
 		for _, wrong := range [][2]string{{"ann", "two"}, {"eve", "one"}, {"", ""}, {"an", "none"}} {
 			_, err := b.login(wrong[0], wrong[1], "127.0.0.1")

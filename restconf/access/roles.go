@@ -88,17 +88,18 @@ func parseCertificateRoles(content []byte) (*certificateRoles, error) {
 
 func parseRoleLine(line string) (Role, attribute, error) {
 	name, rest, _ := strings.Cut(line, ":")
-	role, err := ParseRole(name)
-	if err != nil {
-		return 0, attribute{}, err
+	role, known := roleNames[name]
+	if !known {
+		return 0, attribute{}, fmt.Errorf("role %q: want reader, writer or node", name)
 	}
 	kind, value, _ := strings.Cut(rest, "=")
-	known, found := attributeKinds[kind]
+	says, found := attributeKinds[kind]
 	if !found || value == "" {
 		return 0, attribute{}, fmt.Errorf("%q: want CN, O, OU, DNS, EMAIL, URI or IP, = and a value", rest)
 	}
-	if known.canonical != nil {
-		if value, err = known.canonical(value); err != nil {
+	if says.canonical != nil {
+		var err error
+		if value, err = says.canonical(value); err != nil {
 			return 0, attribute{}, fmt.Errorf("%q: %w", rest, err)
 		}
 	}
@@ -122,5 +123,18 @@ func (r *certificateRoles) identify(c *x509.Certificate) Identity {
 			}
 		}
 	}
+	if who.Role == Node {
+		return nodeOf(c)
+	}
 	return who
+}
+
+// nodeOf is whose agent has a certificate of the role node: its common name is
+// "system:node:" and the node's name, as in Kubernetes. One with another has no role.
+func nodeOf(c *x509.Certificate) Identity {
+	node, is := strings.CutPrefix(c.Subject.CommonName, nodePrefix)
+	if !is || node == "" {
+		return Identity{Name: c.Subject.CommonName}
+	}
+	return agentOf(node, ByCertificate)
 }

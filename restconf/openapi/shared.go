@@ -19,7 +19,7 @@ func sharedParameters() object {
 		"fields": query("fields", "What is answered of the target, as in name;interface(ip-address) (RFC 8040 section 4.8.3).",
 			object{"type": "string", "minLength": 1}),
 		"with-defaults": query("with-defaults", "How leaves with their default are answered (RFC 8040 section 4.8.9).",
-			object{"type": "string", "enum": []string{"report-all", "trim", "explicit"}}),
+			object{"type": "string", "enum": []string{"report-all", "report-all-tagged", "trim", "explicit"}}),
 		"insert": query("insert", "Where an entry is put in a list that its users order (RFC 8040 section 4.8.5).",
 			object{"type": "string", "enum": []string{"first", "last", "before", "after"}, "default": "last"}),
 		"point": query("point", "The entry that insert=before and insert=after mean, as a path (RFC 8040 section 4.8.6).",

@@ -38,6 +38,10 @@ var rules = map[string]rule{
 		[]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "github.com/go-logr/logr", "github.com/prometheus/client_golang", "golang.org/x/time/rate"},
 		"tells the API server what the Store says; knows neither who chose nor the backend",
 	},
+	"coe/kube/tokenreview": {
+		[]string{"restconf/access"}, []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+		"asks the API server whose a token is; who may do what is its caller's",
+	},
 	"coe/kube/manifest": {
 		[]string{"coe", "coe/kube"},
 		[]string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "github.com/google/uuid"},

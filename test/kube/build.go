@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,49 +37,74 @@ var ldflags = strings.Join([]string{
 	"-X k8s.io/client-go/pkg/version.gitVersion=" + Version,
 }, " ")
 
-// Build returns the path of the binary that holds etcd and Kubernetes. When the
-// user's cache folder does not have it, Build first makes it, which takes minutes
-// and is reported to progress. Processes that build at the same time wait for the
-// first. It is to be called from within the source tree.
+// Program is a program that tests run and that is built of a module of its own within
+// the source tree, so that what it needs is no dependency of the bridge.
+type Program struct {
+	Title   string // for people, with its version
+	Takes   string // what building it takes, for people
+	Source  string // folder of the module, from the root of the tree
+	Package string // what is built; "." is the module's root
+	Name    string // of its folder in the cache
+	Binary  string // its file there
+	LDFlags string
+}
+
+// controlPlane is etcd and Kubernetes.
+var controlPlane = Program{
+	Title: "Kubernetes " + Version, Takes: "four to five minutes of two processors, and 3 GB of Go's build cache",
+	Source: sourceDir, Package: ".", Name: "kubernetes-" + Version, Binary: "hyperkube", LDFlags: ldflags,
+}
+
+// Build returns the path of the binary that holds etcd and Kubernetes: see
+// Program.Build.
 func Build(ctx context.Context, progress io.Writer) (binary string, err error) {
-	b := build{version: Version, progress: progress}
-	if b.source, err = findSource(); err != nil {
-		return "", fmt.Errorf("build Kubernetes: %w", err)
+	return controlPlane.Build(ctx, progress)
+}
+
+// Build returns the path of the program's binary. When the user's cache folder does not
+// have it, Build first makes it, which takes minutes and is reported to progress.
+// Processes that build at the same time wait for the first. It is to be called from
+// within the source tree.
+func (p Program) Build(ctx context.Context, progress io.Writer) (binary string, err error) {
+	b := build{Program: p, progress: progress}
+	if b.source, err = findSource(p.Source); err != nil {
+		return "", fmt.Errorf("build %s: %w", p.Title, err)
 	}
 	if b.cache, err = os.UserCacheDir(); err != nil {
-		return "", fmt.Errorf("build Kubernetes: find cache folder: %w", err)
+		return "", fmt.Errorf("build %s: find cache folder: %w", p.Title, err)
 	}
 	b.cache = filepath.Join(b.cache, "coe-bridge")
 	if binary, err = b.run(ctx); err != nil {
-		return "", fmt.Errorf("build Kubernetes: %w", err)
+		return "", fmt.Errorf("build %s: %w", p.Title, err)
 	}
 	return binary, nil
 }
 
-// findSource looks for the module in the working folder and those above it.
-func findSource() (string, error) {
+// findSource looks for a folder of the tree in the working folder and those above it.
+func findSource(folder string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
 	for {
-		source := filepath.Join(dir, sourceDir)
+		source := filepath.Join(dir, folder)
 		if _, err := os.Stat(filepath.Join(source, "go.mod")); err == nil {
 			return source, nil
 		}
 		above := filepath.Dir(dir)
 		if above == dir {
-			return "", fmt.Errorf("no folder %s here or above: run this within the source tree", sourceDir)
+			return "", fmt.Errorf("no folder %s here or above: run this within the source tree", folder)
 		}
 		dir = above
 	}
 }
 
-// build makes one binary of the module in source, in a folder of cache that is
-// named after what goes into it.
+// build makes the binary of a program, whose module is in source, in a folder of cache
+// that is named after what goes into it.
 type build struct {
-	source, cache, version string
-	progress               io.Writer
+	Program
+	source, cache string
+	progress      io.Writer
 }
 
 func (b *build) run(ctx context.Context) (binary string, err error) {
@@ -86,8 +112,8 @@ func (b *build) run(ctx context.Context) (binary string, err error) {
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(b.cache, "kubernetes-"+b.version+"-"+hash)
-	binary = filepath.Join(dir, "hyperkube")
+	dir := filepath.Join(b.cache, b.Name+"-"+hash)
+	binary = filepath.Join(dir, b.Binary)
 	if exists(binary) {
 		return binary, nil
 	}
@@ -110,12 +136,15 @@ func (b *build) hash() (string, error) {
 	sum := sha256.New()
 	for _, name := range []string{"go.mod", "go.sum", "main.go"} {
 		content, err := os.ReadFile(filepath.Join(b.source, name))
+		if name == "main.go" && errors.Is(err, fs.ErrNotExist) {
+			continue // the package is another module's
+		}
 		if err != nil {
 			return "", err
 		}
 		fmt.Fprintf(sum, "%s %d\n%s", name, len(content), content)
 	}
-	fmt.Fprint(sum, ldflags)
+	fmt.Fprint(sum, b.LDFlags)
 	return hex.EncodeToString(sum.Sum(nil))[:12], nil
 }
 
@@ -136,7 +165,7 @@ func (b *build) lock(ctx context.Context, path string) (unlock func(), err error
 	defer tick.Stop()
 	report := b.every(reportInterval)
 	for err = try(); errors.Is(err, unix.EWOULDBLOCK); err = try() {
-		report("waiting for another process that builds Kubernetes %s: %s", b.version, since(start))
+		report("waiting for another process that builds %s: %s", b.Title, since(start))
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -151,8 +180,8 @@ func (b *build) lock(ctx context.Context, path string) (unlock func(), err error
 
 // make builds the binary under another name and gives it its own when it is whole.
 func (b *build) make(ctx context.Context, binary string) error {
-	b.say("building Kubernetes %s, once, into %s", b.version, filepath.Dir(binary))
-	b.say("this takes four to five minutes of two processors, and 3 GB of Go's build cache")
+	b.say("building %s, once, into %s", b.Title, filepath.Dir(binary))
+	b.say("this takes %s", b.Takes)
 	start := time.Now()
 	unfinished := binary + ".new"
 	if err := b.compile(ctx, unfinished); err != nil {
@@ -161,13 +190,13 @@ func (b *build) make(ctx context.Context, binary string) error {
 	if err := os.Rename(unfinished, binary); err != nil {
 		return err
 	}
-	b.say("built Kubernetes %s in %s", b.version, since(start))
+	b.say("built %s in %s", b.Title, since(start))
 	return nil
 }
 
 func (b *build) compile(ctx context.Context, target string) error {
 	log := &buildLog{}
-	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", target, ".")
+	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", b.LDFlags, "-o", target, b.Package)
 	cmd.Dir = b.source
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
 	cmd.Stdout, cmd.Stderr = log, log
@@ -196,7 +225,7 @@ func (b *build) reportUntil(done <-chan error, log *buildLog) error {
 		case err := <-done:
 			return err
 		case <-tick.C:
-			b.say("building Kubernetes %s: %s, now %s", b.version, since(start), log.current())
+			b.say("building %s: %s, now %s", b.Title, since(start), log.current())
 		}
 	}
 }

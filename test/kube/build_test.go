@@ -22,8 +22,10 @@ func module(t *testing.T, source string) (build, *buildLog) {
 		"go.mod": []byte("module small\n\ngo 1.26.0\n"), "go.sum": nil, "main.go": []byte(source),
 	}))
 	said := &buildLog{}
-	return build{source: dir, cache: t.TempDir(), version: "v0", progress: said}, said
+	return build{Program: small, source: dir, cache: t.TempDir(), progress: said}, said
 }
+
+var small = Program{Title: "Kubernetes v0", Package: ".", Name: "small", Binary: "small"}
 
 const good = "package main\n\nfunc main() {}\n"
 
@@ -91,7 +93,7 @@ func TestBuildSaysThatItGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said, log := &buildLog{}, &buildLog{}
 		fmt.Fprintln(log, "runtime")
-		b := build{version: "v0", progress: said}
+		b := build{Program: small, progress: said}
 		done := make(chan error)
 		time.AfterFunc(25*time.Second, func() { done <- nil })
 		require.NoError(t, b.reportUntil(done, log))
@@ -100,7 +102,7 @@ func TestBuildSaysThatItGoesOn(t *testing.T) {
 }
 
 func TestVersionIsTheModules(t *testing.T) {
-	source, err := findSource()
+	source, err := findSource(sourceDir)
 	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(source, "go.mod"))
 	require.NoError(t, err)
@@ -110,6 +112,6 @@ func TestVersionIsTheModules(t *testing.T) {
 
 func TestSourceIsLookedForAbove(t *testing.T) {
 	t.Chdir(t.TempDir())
-	_, err := findSource()
+	_, err := findSource(sourceDir)
 	require.ErrorContains(t, err, "run this within the source tree")
 }

@@ -7,9 +7,12 @@ import (
 	"path/filepath"
 )
 
-// centralNamespace is, after the lab's prefix, the namespace of the central
+// CentralNamespace is, after the lab's prefix, the namespace of the central
 // processes and of the bridge that joins the hosts.
-const centralNamespace = "central"
+const CentralNamespace = "central"
+
+// NorthboundPort is where the northbound database listens on Central, too.
+const NorthboundPort = 6641
 
 // underlayBridge joins the hosts' links in the central namespace.
 const underlayBridge = "underlay"
@@ -24,18 +27,18 @@ func (l *Lab) startCentral(ctx context.Context) error {
 	if err := l.addUnderlay(ctx); err != nil {
 		return fmt.Errorf("make underlay: %w", err)
 	}
-	dir := filepath.Join(l.Dir, centralNamespace)
+	dir := filepath.Join(l.Dir, CentralNamespace)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("make folder: %w", err)
 	}
 	var err error
-	if l.NB, err = l.startDatabase(ctx, "nb", centralNamespace, dir, nbSchema); err != nil {
+	if l.NB, err = l.startDatabase(ctx, "nb", CentralNamespace, dir, nbSchema, fmt.Sprintf("--remote=ptcp:%d:%s", NorthboundPort, Central)); err != nil {
 		return err
 	}
-	if l.SB, err = l.startDatabase(ctx, "sb", centralNamespace, dir, sbSchema); err != nil {
+	if l.SB, err = l.startDatabase(ctx, "sb", CentralNamespace, dir, sbSchema); err != nil {
 		return err
 	}
-	l.Northd = l.newProcess("northd", l.Namespace(centralNamespace),
+	l.Northd = l.newProcess("northd", l.Namespace(CentralNamespace),
 		"ovn-northd", "--ovnnb-db="+l.NB.Remote, "--ovnsb-db="+l.SB.Remote, "-vsyslog:off")
 	l.Northd.env = runDir(dir)
 	l.Northd.ready = func(ctx context.Context) error {
@@ -59,11 +62,11 @@ type Database struct {
 	file, schema string
 }
 
-func (l *Lab) startDatabase(ctx context.Context, name, namespace, dir, schema string) (*Database, error) {
+func (l *Lab) startDatabase(ctx context.Context, name, namespace, dir, schema string, args ...string) (*Database, error) {
 	socket := filepath.Join(dir, filepath.Base(name)+".sock")
 	d := &Database{Remote: "unix:" + socket, file: filepath.Join(dir, filepath.Base(name)+".db"), schema: schema}
 	d.Process = l.newProcess(name, l.Namespace(namespace),
-		"ovsdb-server", d.file, "--remote=p"+d.Remote, "-vsyslog:off")
+		append([]string{"ovsdb-server", d.file, "--remote=p" + d.Remote, "-vsyslog:off"}, args...)...)
 	d.env = runDir(dir)
 	d.ready = func(ctx context.Context) error { return awaitSocket(ctx, socket) }
 	if err := d.create(ctx); err != nil {

@@ -19,6 +19,10 @@ var (
 	firstHost      = netip.MustParseAddr("172.31.99.11")
 )
 
+// Central is the address of the central namespace in the underlay: what is launched in
+// that namespace is reached by the hosts there.
+var Central = netip.MustParseAddr("172.31.99.1")
+
 // maxHosts is how many addresses there are from firstHost on.
 const maxHosts = 244
 
@@ -32,6 +36,8 @@ const (
 type Host struct {
 	Name    string
 	Address netip.Addr // in the underlay; the end of its tunnels
+	// Dir holds the sockets of its switch.
+	Dir string
 
 	OVSDB      *Database
 	VSwitchd   *Process
@@ -39,7 +45,7 @@ type Host struct {
 }
 
 func (l *Lab) addUnderlay(ctx context.Context) error {
-	name := l.Namespace(centralNamespace)
+	name := l.Namespace(CentralNamespace)
 	if err := l.addNamespace(ctx, name); err != nil {
 		return err
 	}
@@ -48,13 +54,16 @@ func (l *Lab) addUnderlay(ctx context.Context) error {
 		if err := h.LinkAdd(bridge); err != nil {
 			return fmt.Errorf("add bridge %s: %w", underlayBridge, err)
 		}
+		if err := addAddress(h, underlayBridge, netip.PrefixFrom(Central, underlayPrefix.Bits())); err != nil {
+			return err
+		}
 		return setUp(h, underlayBridge)
 	})
 }
 
 func (l *Lab) startHost(ctx context.Context, i int, name string) (*Host, error) {
-	host := &Host{Name: name, Address: nth(firstHost, i)}
 	dir := filepath.Join(l.Dir, name)
+	host := &Host{Name: name, Address: nth(firstHost, i), Dir: dir}
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make folder: %w", err)
 	}
@@ -78,18 +87,21 @@ func nth(first netip.Addr, i int) netip.Addr {
 	return first
 }
 
+// underlayLink is the central end of a host's link.
+func underlayLink(i int) string { return "u" + strconv.Itoa(i) }
+
 func (l *Lab) joinUnderlay(i int, host string) error {
 	peer, err := netns.GetFromName(host)
 	if err != nil {
 		return fmt.Errorf("open namespace %s: %w", host, err)
 	}
 	defer func() { _ = peer.Close() }()
-	err = withLinks(l.Namespace(centralNamespace), func(h *netlink.Handle) error {
+	err = withLinks(l.Namespace(CentralNamespace), func(h *netlink.Handle) error {
 		bridge, err := h.LinkByName(underlayBridge)
 		if err != nil {
 			return fmt.Errorf("find bridge %s: %w", underlayBridge, err)
 		}
-		name := "u" + strconv.Itoa(i)
+		name := underlayLink(i)
 		link := netlink.NewVeth(netlink.LinkAttrs{Name: name, MasterIndex: bridge.Attrs().Index})
 		link.PeerName, link.PeerNamespace = hostLink, netlink.NsFd(peer)
 		if err := h.LinkAdd(link); err != nil {

@@ -228,6 +228,16 @@ func (p *Process) Restart(ctx context.Context) error {
 	return p.Start(ctx)
 }
 
+// PID is the number of the process, which must be running.
+func (p *Process) PID() (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.running() {
+		return 0, fmt.Errorf("find process %s: it does not run", p.Name)
+	}
+	return p.run.cmd.Process.Pid, nil
+}
+
 func (p *Process) logFile() string {
 	return filepath.Join(p.lab.Logs(), strings.ReplaceAll(p.Name, "/", "-")+".log")
 }

@@ -99,15 +99,20 @@ func (l *Lab) HTTPGet(ctx context.Context, from, url string) (string, error) {
 	return body, nil
 }
 
+// Dial connects from a pod, a host or the central namespace to an address.
+func (l *Lab) Dial(ctx context.Context, from, network, address string) (conn net.Conn, err error) {
+	err = inNamespace(l.Namespace(from), func() (err error) {
+		conn, err = new(net.Dialer).DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
+}
+
 func (l *Lab) get(ctx context.Context, from, url string) (string, error) {
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-			err = inNamespace(l.Namespace(from), func() (err error) {
-				conn, err = new(net.Dialer).DialContext(ctx, network, address)
-				return err
-			})
-			return conn, err
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return l.Dial(ctx, from, network, address)
 		},
 	}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

@@ -18,6 +18,8 @@ type World struct {
 	pods     []*pod
 	services []*service
 	born     int // pods and services so far
+	// managed are the nodes that have a management port, while nothing is isolated.
+	managed [nodes]bool
 }
 
 // pod is a pod with one interface.
@@ -78,13 +80,13 @@ func (w *World) change() {
 	}
 	changes := []func(){
 		w.addPod, w.addPod, w.addPod, w.removePod, w.removePod, w.movePod, w.renewPod, w.swapAddresses, w.nameChassis,
-		w.addService, w.addService, w.removeService, w.changeService, w.changeService, w.removeNamespace, w.isolate,
+		w.addService, w.addService, w.removeService, w.changeService, w.changeService, w.removeNamespace, w.isolate, w.manage,
 	}
 	changes[w.rng.IntN(len(changes))]()
 }
 
 // Clear removes all.
-func (w *World) Clear() { w.pods, w.services = nil, nil }
+func (w *World) Clear() { w.pods, w.services, w.managed = nil, nil, [nodes]bool{} }
 
 // AddPods adds pods, as many as the world has room for.
 func (w *World) AddPods(n int) {
@@ -180,6 +182,12 @@ func (w *World) nameChassis() {
 	p.chassis = !p.chassis
 }
 
+// manage gives a node a management port, or takes it away.
+func (w *World) manage() {
+	n := w.rng.IntN(nodes)
+	w.managed[n] = !w.managed[n]
+}
+
 func (w *World) isolate() { w.isolated = !w.isolated }
 
 func (w *World) removeNamespace() {
@@ -243,6 +251,7 @@ func (w *World) Model() netvirt.Model {
 	m := netvirt.Model{}
 	if !w.isolated {
 		m.Add(netvirt.Transit{RouteTarget: netvirt.CommonRouteTarget})
+		w.nodesModel(m)
 	}
 	for _, p := range w.pods {
 		w.podModel(m, p)
@@ -264,11 +273,33 @@ func (w *World) vpn(ns string) netvirt.VPNInstance {
 	return v
 }
 
-func (w *World) podModel(m netvirt.Model, p *pod) {
-	node := netip.AddrFrom4([4]byte{192, 168, 33, byte(10 + p.node)})
-	if p.node == 2 {
-		node = netip.MustParseAddr("fd00:33::12")
+// nodesModel adds the nodes that have a management port.
+func (w *World) nodesModel(m netvirt.Model) {
+	network := netip.MustParsePrefix("100.96.0.0/16")
+	for n, managed := range w.managed {
+		if !managed {
+			continue
+		}
+		m.Add(
+			netvirt.Node{Address: nodeAddress(n)},
+			netvirt.NodeNetwork{Prefix: network, Gateway: network.Addr().Next(), Transit: netvirt.CommonRouteTarget},
+			netvirt.ManagementPort{
+				Node: nodeAddress(n), Network: network, MAC: fmt.Sprintf("0a:58:64:60:00:%02x", 2+2*n), Chassis: fmt.Sprintf("node-%d", n),
+				Address:        netip.AddrFrom4([4]byte{100, 96, 0, byte(2 + 2*n)}),
+				ServiceAddress: netip.AddrFrom4([4]byte{100, 96, 0, byte(3 + 2*n)}),
+			})
 	}
+}
+
+func nodeAddress(n int) netip.Addr {
+	if n == 2 {
+		return netip.MustParseAddr("fd00:33::12")
+	}
+	return netip.AddrFrom4([4]byte{192, 168, 33, byte(10 + n)})
+}
+
+func (w *World) podModel(m netvirt.Model, p *pod) {
+	node := nodeAddress(p.node)
 	elan := netvirt.ELANName(node, p.ns)
 	name := netvirt.InterfaceName(p.ns, p.name, "", true)
 	chassis := ""

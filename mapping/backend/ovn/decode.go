@@ -3,6 +3,7 @@ package ovn
 import (
 	"bytes"
 	"hash/maphash"
+	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -73,6 +74,10 @@ func (d *decoder) column(c *column, r row) error {
 			*v = kind == 't'
 			return d.SkipValue()
 		}
+	case *int:
+		if d.PeekKind() == '0' {
+			return d.integer(v)
+		}
 	case **string:
 		return d.strings(c.refers, func(s string) { *v = &s })
 	case *[]string:
@@ -90,6 +95,18 @@ func (d *decoder) column(c *column, r row) error {
 		return d.pairs(*v)
 	}
 	return d.SkipValue()
+}
+
+// integer reads a number; one that is none of int is left out.
+func (d *decoder) integer(v *int) error {
+	raw, err := d.ReadValue()
+	if err != nil {
+		return err
+	}
+	if n, err := strconv.Atoi(string(raw)); err == nil {
+		*v = n
+	}
+	return nil
 }
 
 // strings reads a string, a UUID, or a set of such: UUIDs alone, or none.

@@ -2,6 +2,7 @@ package ovn
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -126,6 +127,8 @@ func (c *column) append(b []byte, r row) []byte {
 			return append(b, "true"...)
 		}
 		return append(b, "false"...)
+	case *int:
+		return strconv.AppendInt(b, int64(*v), 10)
 	case **string:
 		if *v == nil {
 			return appendSet(b, nil, c.refers)

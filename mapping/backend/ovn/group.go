@@ -2,6 +2,7 @@ package ovn
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
@@ -17,10 +18,14 @@ import (
 //	elan-instance ELANInstance                                           Logical_Switch
 //	vpn-instance  VPNInstance                                            Logical_Router, Load_Balancer_Group; to the transit: two
 //	                                                                     Logical_Router_Ports, two Logical_Router_Static_Routes
+//	node-network  NodeNetwork                                            Logical_Switch, Logical_Switch_Port; of the transit: two
+//	                                                                     Logical_Router_Ports, Logical_Router_Static_Route, -Policy
+//	management-   ManagementPort                                         Logical_Switch_Port; on the transit: Logical_Router_Static_Route,
+//	port                                                                 Logical_Router_Policy
 //	subnet        Subnet                                                 Logical_Router_Port, Logical_Switch_Port, DHCP_Options;
-//	                                                                     from the transit: Logical_Router_Static_Route
+//	                                                                     on the transit: Logical_Router_Static_Route, -Policy
 //	interface     Interface, ELANInterface, MACEntry…, VPNInterface,     Logical_Switch_Port; for an address outside its subnet:
-//	              Adjacency…                                             Logical_Router_Static_Routes, Static_MAC_Binding
+//	              Adjacency…                                             Logical_Router_Static_Routes, -Policy, Static_MAC_Binding
 //	service       Service, ServiceVIP…, FloatingIP…                      Load_Balancer per protocol
 
 // headOf is the head of the group that an object belongs to.
@@ -53,7 +58,7 @@ func headOfRef(k netvirt.Key) netvirt.Key {
 // headOrder lists the kinds of heads so that a group looks up only groups
 // before it.
 var headOrder = []netvirt.Kind{
-	netvirt.KindTransit, netvirt.KindVPNInstance, netvirt.KindELANInstance,
+	netvirt.KindTransit, netvirt.KindNodeNetwork, netvirt.KindManagementPort, netvirt.KindVPNInstance, netvirt.KindELANInstance,
 	netvirt.KindSubnet, netvirt.KindInterface, netvirt.KindService,
 }
 
@@ -76,6 +81,10 @@ func (c codec) encode(head netvirt.Key, objects netvirt.Model, look lookup) *row
 	switch head.Kind {
 	case netvirt.KindTransit:
 		c.encodeTransit(set, head, objects)
+	case netvirt.KindNodeNetwork:
+		c.encodeNodeNetwork(set, head, objects)
+	case netvirt.KindManagementPort:
+		c.encodeManagementPort(set, head, objects, look)
 	case netvirt.KindELANInstance:
 		c.encodeELAN(set, head, objects, look)
 	case netvirt.KindVPNInstance:
@@ -98,11 +107,11 @@ func (c codec) decode(head netvirt.Key, r row) []netvirt.Object {
 	case *nb.LogicalRouter:
 		return decodeRouter(head, r)
 	case *nb.LogicalSwitch:
-		return decodeELAN(head, r)
+		return decodeSwitch(head, r)
 	case *nb.LogicalRouterPort:
 		return decodeSubnet(head, r)
 	case *nb.LogicalSwitchPort:
-		return decodePort(head, r)
+		return decodeSwitchPort(head, r)
 	case *nb.LoadBalancer:
 		return decodeService(head, r)
 	}
@@ -120,6 +129,18 @@ const damagedMark = "(damaged)"
 func damaged(head netvirt.Key, known netvirt.Object) (netvirt.Object, bool) {
 	var o netvirt.Object
 	switch head.Kind {
+	case netvirt.KindNodeNetwork:
+		prefix, err := netip.ParsePrefix(head.Name)
+		if err != nil {
+			return nil, false
+		}
+		o = netvirt.NodeNetwork{Prefix: prefix, Transit: damagedMark}
+	case netvirt.KindManagementPort:
+		node, err := netip.ParseAddr(head.Name)
+		if err != nil {
+			return nil, false
+		}
+		o = netvirt.ManagementPort{Node: node, Chassis: damagedMark}
 	case netvirt.KindELANInstance:
 		o = netvirt.ELANInstance{Name: head.Name, SegmentType: damagedMark}
 	case netvirt.KindVPNInstance:
@@ -146,6 +167,10 @@ func damaged(head netvirt.Key, known netvirt.Object) (netvirt.Object, bool) {
 
 func isDamaged(o netvirt.Object) bool {
 	switch o := o.(type) {
+	case netvirt.NodeNetwork:
+		return o.Transit == damagedMark
+	case netvirt.ManagementPort:
+		return o.Chassis == damagedMark
 	case netvirt.ELANInstance:
 		return o.SegmentType == damagedMark
 	case netvirt.VPNInstance:
@@ -194,6 +219,10 @@ func vpnKey(name string) netvirt.Key {
 
 func elanKey(name string) netvirt.Key {
 	return netvirt.Key{Kind: netvirt.KindELANInstance, Name: name}
+}
+
+func nodeNetworkKey(prefix netip.Prefix) netvirt.Key {
+	return netvirt.NodeNetwork{Prefix: prefix}.Key()
 }
 
 // sortedKeys lists a map's keys in order.

@@ -38,7 +38,11 @@ const (
 	idAffinity  = "coe-bridge/affinity"
 	idMACEntry  = "coe-bridge/static-mac-entry/" // and the address
 	idAdjacency = "coe-bridge/adjacency/"        // and the address
-	idFloating  = "coe-bridge/floating-ip/"      // and internal-ip/port-name
+	idNetwork   = "coe-bridge/network"
+	idAddress   = "coe-bridge/address"
+	idServiceIP = "coe-bridge/service-address"
+	idMAC       = "coe-bridge/mac-address"
+	idFloating  = "coe-bridge/floating-ip/" // and internal-ip/port-name
 )
 
 // The keys of NB_Global's external_ids that name the writer, and whose epochs these

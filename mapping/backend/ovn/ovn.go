@@ -133,7 +133,7 @@ func (b *Backend) Close() {
 // Kinds are those that have a form in OVN.
 func (b *Backend) Kinds() netvirt.KindSet {
 	return netvirt.NewKindSet(
-		netvirt.KindTransit, netvirt.KindELANInstance, netvirt.KindVPNInstance, netvirt.KindSubnet,
+		netvirt.KindTransit, netvirt.KindNodeNetwork, netvirt.KindManagementPort, netvirt.KindELANInstance, netvirt.KindVPNInstance, netvirt.KindSubnet,
 		netvirt.KindInterface, netvirt.KindELANInterface, netvirt.KindMACEntry, netvirt.KindVPNInterface, netvirt.KindAdjacency,
 		netvirt.KindService, netvirt.KindServiceVIP, netvirt.KindFloatingIP,
 	)

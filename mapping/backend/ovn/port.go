@@ -82,6 +82,7 @@ func (c codec) hostRoute(set *rowSet, k netvirt.Key, vpn string, a netvirt.Adjac
 	})
 	if vpn, ok := lookVPN(look, vpn); ok {
 		c.transitRoute(set, k, roleTransit+" "+role, vpn, to)
+		c.wayOut(set, k, roleWayOut+" "+role, vpn, a.ELAN, to, look)
 	}
 }
 
@@ -122,11 +123,19 @@ func (c codec) portIDs(k netvirt.Key, p port) map[string]string {
 	return ids
 }
 
-// decodePort reads what encodePort wrote.
-func decodePort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
-	if k.Kind != netvirt.KindInterface {
-		return nil
+// decodeSwitchPort reads what encodePort and encodeManagementPort wrote; other
+// switch ports tell nothing.
+func decodeSwitchPort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
+	switch k.Kind {
+	case netvirt.KindInterface:
+		return decodePort(k, lsp)
+	case netvirt.KindManagementPort:
+		return decodeManagementPort(k, lsp)
 	}
+	return nil
+}
+
+func decodePort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
 	ids := lsp.ExternalIDs
 	namespace := ids[idNamespace]
 	objects := []netvirt.Object{

@@ -112,14 +112,15 @@ type transitLink struct {
 }
 
 // transitBits is the length of the network of one link. The links divide
-// 100.64.0.0/10, the addresses that are shared for such use (RFC 6598).
+// 100.64.0.0/11, half of the addresses that are shared for such use (RFC 6598); a
+// node network may be in the other half.
 const (
 	transitBits  = 30
-	transitLinks = 1 << (transitBits - 10)
+	transitLinks = 1 << (transitBits - 11)
 )
 
 // transitPair chooses the addresses of a vpn-instance's link by the number of
-// its route distinguisher, which no other has. Past 2^20 they repeat; that does
+// its route distinguisher, which no other has. Past 2^19 they repeat; that does
 // no harm, since each link is a network of its own and routes name their port.
 func transitPair(o netvirt.VPNInstance) transitLink {
 	_, number, _ := strings.Cut(o.RouteDistinguisher, ":")
@@ -181,8 +182,11 @@ func (c codec) switchUUID(elan string) string {
 	return c.uuid(nb.LogicalSwitchTable, elanKey(elan), "")
 }
 
-// decodeELAN reads what encodeELAN wrote.
-func decodeELAN(head netvirt.Key, s *nb.LogicalSwitch) []netvirt.Object {
+// decodeSwitch reads what encodeELAN and encodeNodeNetwork wrote.
+func decodeSwitch(head netvirt.Key, s *nb.LogicalSwitch) []netvirt.Object {
+	if head.Kind == netvirt.KindNodeNetwork {
+		return decodeNodeNetwork(s)
+	}
 	id, _ := strconv.ParseUint(s.ExternalIDs[idVNI], 10, 32)
 	return []netvirt.Object{netvirt.ELANInstance{
 		Name: head.Name, SegmentType: netvirt.SegmentType(s.ExternalIDs[idSegment]), SegmentationID: uint32(id),

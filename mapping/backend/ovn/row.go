@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 
 	"github.com/google/uuid"
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
@@ -47,6 +48,7 @@ var linkColumns = map[[2]string]bool{
 	{nb.LogicalSwitchTable, "ports"}:             true,
 	{nb.LogicalRouterTable, "ports"}:             true,
 	{nb.LogicalRouterTable, "static_routes"}:     true,
+	{nb.LogicalRouterTable, "policies"}:          true,
 	{nb.LoadBalancerGroupTable, "load_balancer"}: true,
 }
 
@@ -59,6 +61,7 @@ var (
 		newTable(nb.LogicalRouterTable, nb.LogicalRouter{}, true),
 		newTable(nb.LogicalRouterPortTable, nb.LogicalRouterPort{}, false),
 		newTable(nb.LogicalRouterStaticRouteTable, nb.LogicalRouterStaticRoute{}, false),
+		newTable(nb.LogicalRouterPolicyTable, nb.LogicalRouterPolicy{}, false),
 		newTable(nb.LoadBalancerTable, nb.LoadBalancer{}, true),
 		newTable(nb.LoadBalancerGroupTable, nb.LoadBalancerGroup{}, true),
 		newTable(nb.DHCPOptionsTable, nb.DHCPOptions{}, true),
@@ -85,7 +88,8 @@ var (
 // ports, which are most of all, are read while the server works on the rest.
 var readOrder = tablesOf(
 	nb.LoadBalancerGroupTable, nb.StaticMACBindingTable, nb.LogicalRouterTable, nb.LogicalSwitchTable, nb.LogicalSwitchPortTable,
-	nb.LogicalRouterPortTable, nb.LogicalRouterStaticRouteTable, nb.LoadBalancerTable, nb.DHCPOptionsTable,
+	nb.LogicalRouterPortTable, nb.LogicalRouterStaticRouteTable, nb.LogicalRouterPolicyTable,
+	nb.LoadBalancerTable, nb.DHCPOptionsTable,
 )
 
 func tablesOf(names ...string) (all []*table) {
@@ -157,7 +161,7 @@ func (t *table) column(name []byte) *column {
 	return nil
 }
 
-// of is a pointer to the row's value: a *string, *bool, **string for what is
+// of is a pointer to the row's value: a *string, *bool, *int, **string for what is
 // optional, *[]string for a set or *map[string]string.
 func (c *column) of(r row) any { return reflect.ValueOf(r).Elem().Field(c.field).Addr().Interface() }
 
@@ -167,6 +171,8 @@ func (c *column) clear(r row) {
 		*v = ""
 	case *bool:
 		*v = false
+	case *int:
+		*v = 0
 	case **string:
 		*v = nil
 	case *[]string:
@@ -183,6 +189,8 @@ func (c *column) isDefault(r row) bool {
 		return *v == ""
 	case *bool:
 		return !*v
+	case *int:
+		return *v == 0
 	case **string:
 		return *v == nil
 	case *[]string:
@@ -200,6 +208,8 @@ func (c *column) same(a, b row) bool {
 		return *v == *c.of(b).(*string)
 	case *bool:
 		return *v == *c.of(b).(*bool)
+	case *int:
+		return *v == *c.of(b).(*int)
 	case **string:
 		w := *c.of(b).(**string)
 		return *v == w || *v != nil && w != nil && **v == *w
@@ -252,6 +262,10 @@ func (c *column) sumOf(r row, e element) (all sum) {
 		}
 	case *bool:
 		if *v {
+			all = e.sum()
+		}
+	case *int:
+		if e.key = strconv.Itoa(*v); *v != 0 {
 			all = e.sum()
 		}
 	case **string:

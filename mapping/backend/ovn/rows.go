@@ -19,7 +19,7 @@ type Row struct {
 	// none, what it is about; see naming.
 	Name string `json:"name"`
 	// Columns are those that do not have their default: each a string, a bool,
-	// a []string or a map[string]string. Sets are sorted. Rows of other tables are
+	// an int, a []string or a map[string]string. Sets are sorted. Rows of other tables are
 	// referred to by UUID.
 	Columns map[string]any `json:"columns"`
 }
@@ -28,6 +28,7 @@ type Row struct {
 var naming = map[string][]string{
 	nb.DHCPOptionsTable:              {"cidr"},
 	nb.LogicalRouterStaticRouteTable: {"ip_prefix", "output_port"},
+	nb.LogicalRouterPolicyTable:      {"match"},
 	nb.StaticMACBindingTable:         {"logical_port", "ip"},
 }
 

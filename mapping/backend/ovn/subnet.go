@@ -71,6 +71,7 @@ func (c codec) encodeSubnet(set *rowSet, k netvirt.Key, objects netvirt.Model, l
 	})
 	if vpn, ok := lookVPN(look, o.VPN); ok {
 		c.transitRoute(set, k, roleTransit, vpn, o.Prefix)
+		c.wayOut(set, k, roleWayOut, vpn, o.ELAN, o.Prefix, look)
 	}
 }
 

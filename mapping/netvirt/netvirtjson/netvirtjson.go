@@ -27,7 +27,11 @@ var trees = map[string]func(iter.Seq[netvirt.Object]) any{
 	"coe-netvirt:transits":       transits,
 	"coe-netvirt:nodes":          nodes,
 	"coe-netvirt:subnets":        subnets,
-	"coe-netvirt:services":       services,
+
+	"coe-netvirt:node-networks":    nodeNetworks,
+	"coe-netvirt:management-ports": managementPorts,
+
+	"coe-netvirt:services": services,
 }
 
 // Tops lists the top containers ("module:name") that Tree writes, sorted.

@@ -30,6 +30,34 @@ func nodes(objects iter.Seq[netvirt.Object]) any {
 	}))
 }
 
+type jsonNodeNetwork struct {
+	Prefix      netip.Prefix `json:"prefix"`
+	Gateway     netip.Addr   `json:"gateway"`
+	RouteTarget string       `json:"route-target"`
+}
+
+func nodeNetworks(objects iter.Seq[netvirt.Object]) any {
+	return list("node-network", each(objects, func(o netvirt.NodeNetwork) jsonNodeNetwork {
+		return jsonNodeNetwork{o.Prefix, o.Gateway, o.Transit}
+	}))
+}
+
+type jsonManagementPort struct {
+	Node           netip.Addr   `json:"node"`
+	Name           string       `json:"name"`
+	Network        netip.Prefix `json:"node-network"`
+	Address        netip.Addr   `json:"address"`
+	ServiceAddress netip.Addr   `json:"service-address"`
+	MAC            string       `json:"mac-address"`
+	Chassis        string       `json:"chassis,omitempty"`
+}
+
+func managementPorts(objects iter.Seq[netvirt.Object]) any {
+	return list("management-port", each(objects, func(o netvirt.ManagementPort) jsonManagementPort {
+		return jsonManagementPort{o.Node, o.Name(), o.Network, o.Address, o.ServiceAddress, o.MAC, o.Chassis}
+	}))
+}
+
 type jsonSubnet struct {
 	ELANInstance string       `json:"elan-instance-name"`
 	Prefix       netip.Prefix `json:"prefix"`

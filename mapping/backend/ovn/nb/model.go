@@ -17,6 +17,7 @@ func FullDatabaseModel() (model.ClientDBModel, error) {
 		"Load_Balancer":               &LoadBalancer{},
 		"Load_Balancer_Group":         &LoadBalancerGroup{},
 		"Logical_Router":              &LogicalRouter{},
+		"Logical_Router_Policy":       &LogicalRouterPolicy{},
 		"Logical_Router_Port":         &LogicalRouterPort{},
 		"Logical_Router_Static_Route": &LogicalRouterStaticRoute{},
 		"Logical_Switch":              &LogicalSwitch{},
@@ -164,6 +165,17 @@ var schema = `{
         "name": {
           "type": "string"
         },
+        "policies": {
+          "type": {
+            "key": {
+              "type": "uuid",
+              "refTable": "Logical_Router_Policy",
+              "refType": "strong"
+            },
+            "min": 0,
+            "max": "unlimited"
+          }
+        },
         "ports": {
           "type": {
             "key": {
@@ -188,6 +200,58 @@ var schema = `{
         }
       },
       "isRoot": true
+    },
+    "Logical_Router_Policy": {
+      "columns": {
+        "action": {
+          "type": {
+            "key": {
+              "type": "string",
+              "enum": [
+                "set",
+                [
+                  "allow",
+                  "drop",
+                  "reroute"
+                ]
+              ]
+            }
+          }
+        },
+        "external_ids": {
+          "type": {
+            "key": {
+              "type": "string"
+            },
+            "value": {
+              "type": "string"
+            },
+            "min": 0,
+            "max": "unlimited"
+          }
+        },
+        "match": {
+          "type": "string"
+        },
+        "nexthops": {
+          "type": {
+            "key": {
+              "type": "string"
+            },
+            "min": 0,
+            "max": "unlimited"
+          }
+        },
+        "priority": {
+          "type": {
+            "key": {
+              "type": "integer",
+              "minInteger": 0,
+              "maxInteger": 32767
+            }
+          }
+        }
+      }
     },
     "Logical_Router_Port": {
       "columns": {

@@ -1,0 +1,80 @@
+package ipam
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"go4.org/netipx"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+// nodes gives every node a number, of which the addresses of its management port are
+// made, and takes those back of nodes that are gone. A node without a number has no
+// management port.
+func (r *round) nodes() {
+	known := r.store.Nodes()
+	if r.complete {
+		for _, addr := range sortedAddrs(r.numbers) {
+			if known[addr] == nil {
+				r.nodeIDs.Release(addr.String())
+				delete(r.numbers, addr)
+				r.write.remove(rankDeleteInstance, nodeRecord(addr), func(tx *coe.Tx) { tx.DeleteNodeFact(addr) })
+			}
+		}
+	}
+	for _, addr := range sortedAddrs(known) {
+		if r.numbers[addr] != nil {
+			continue
+		}
+		number, ok := r.nodeIDs.Get(addr.String())
+		if !ok {
+			r.log.Error("no address is left for the management port of a node: give a larger --node-network", "node", addr)
+			return
+		}
+		fact := &coe.NodeFact{Node: addr, Number: number}
+		r.numbers[addr] = fact
+		r.write.put(rankInstance, nodeRecord(addr), fact, func(tx *coe.Tx) { tx.PutNodeFact(fact) })
+	}
+}
+
+// networks writes down what nodes have to know of, when that is another.
+func (r *round) followNetworks() {
+	now := r.allNetworks()
+	if r.networks != nil && r.networks.Equal(now) {
+		return
+	}
+	r.networks = now
+	r.write.put(rankInstance, networksRecord, now, func(tx *coe.Tx) { tx.SetNetworks(now) })
+}
+
+// allNetworks are the ranges of the settings and of all pools, as few as say it.
+func (r *round) allNetworks() *coe.Networks {
+	pods, services := slices.Clone(r.cfg.PodNetworks), slices.Clone(r.cfg.ServiceNetworks)
+	for _, p := range r.pools {
+		if p.Network == coe.ServicePool {
+			services = append(services, p.Subnet)
+		} else {
+			pods = append(pods, p.Subnet)
+		}
+	}
+	return &coe.Networks{Nodes: r.cfg.NodeNetwork, Pods: joined(pods), Services: joined(services)}
+}
+
+// joined are the fewest prefixes that have the same addresses, sorted.
+func joined(prefixes []netip.Prefix) []netip.Prefix {
+	var b netipx.IPSetBuilder
+	for _, p := range prefixes {
+		b.AddPrefix(p)
+	}
+	set, err := b.IPSet()
+	if err != nil {
+		return nil // none of them was valid
+	}
+	return set.Prefixes()
+}
+
+func sortedAddrs[V any](m map[netip.Addr]V) []netip.Addr {
+	return slices.SortedFunc(maps.Keys(m), netip.Addr.Compare)
+}

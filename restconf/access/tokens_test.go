@@ -1,0 +1,214 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+)
+
+// judge is a Reviewer that tells of each token what is in it: "ACCOUNT NODE", or what
+// it fails with.
+type judge struct {
+	mu    sync.Mutex
+	asked int
+	fails map[string]error
+	hangs chan struct{} // not nil: answers come when it is closed
+}
+
+func (j *judge) Review(ctx context.Context, token string) (Bearer, error) {
+	j.mu.Lock()
+	j.asked++
+	err := j.fails[token]
+	j.mu.Unlock()
+	if j.hangs != nil {
+		select {
+		case <-j.hangs:
+		case <-ctx.Done():
+			return Bearer{}, ctx.Err()
+		}
+	}
+	if err != nil {
+		return Bearer{}, err
+	}
+	account, node, _ := strings.Cut(token, "+")
+	return Bearer{Account: account, Node: node}, nil
+}
+
+// fail has a token fail from now on; nil: no more.
+func (j *judge) fail(token string, with error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.fails == nil {
+		j.fails = map[string]error{}
+	}
+	j.fails[token] = with
+}
+
+const agents = "coe-bridge/coe-bridge-agent"
+
+// tokenBed is what judges tokens.
+type tokenBed struct {
+	Authenticator
+	*judge
+	t   testing.TB
+	log *logged
+}
+
+func newTokenBed(t testing.TB) *tokenBed {
+	t.Helper()
+	b := &tokenBed{judge: &judge{}, t: t, log: &logged{}}
+	opened, err := Open(Config{Tokens: TokenConfig{Accounts: []string{agents}, Reviewer: b.judge}},
+		slog.New(slog.NewTextHandler(b.log, nil)), prometheus.NewRegistry())
+	require.NoError(t, err)
+	b.Authenticator = opened
+	return b
+}
+
+func (b *tokenBed) login(authorization, from string) (Identity, error) {
+	r := httptest.NewRequestWithContext(b.t.Context(), http.MethodGet, "/", http.NoBody)
+	r.Header.Set("Authorization", authorization)
+	r.RemoteAddr = net.JoinHostPort(from, "1234")
+	return b.Authenticate(r)
+}
+
+func TestTokens(t *testing.T) {
+	b := newTokenBed(t)
+	b.fail("bad", &DeniedError{"no such token"})
+	b.fail("away", errors.New("connection refused"))
+	worker := Identity{Name: "system:node:worker-1", Role: Node, Node: "worker-1", By: ByToken}
+	for _, c := range []struct {
+		name, authorization string
+		want                Identity
+		says                string
+	}{
+		{"agent", "Bearer " + agents + "+worker-1", worker, ""},
+		{"agent again", "bearer  " + agents + "+worker-1", worker, ""},
+		{"another account", "Bearer shop/default+worker-1", Identity{}, "not that of a service account of agents"},
+		{"no account", "Bearer +worker-1", Identity{}, "not that of a service account of agents"},
+		{"no node", "Bearer " + agents, Identity{}, "bound to no node"},
+		{"refused", "Bearer bad", Identity{}, "no such token"},
+		{"nobody to ask", "Bearer away", Identity{}, "can't be asked about the token: connection refused"},
+		{"too long", "Bearer " + strings.Repeat("x", maxToken+1), Identity{}, "more than 16384 bytes"},
+		{"empty", "Bearer ", Identity{}, ErrNoCredentials.Error()},
+		{"password", "Basic eDp4", Identity{}, ErrNoCredentials.Error()},
+		{"nothing", "", Identity{}, ErrNoCredentials.Error()},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			who, err := b.login(c.authorization, "192.0.2.1")
+			require.Equal(t, c.want, who)
+			if c.says == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, c.says)
+			}
+		})
+	}
+	require.NotContains(t, b.log.String(), "worker-1", "no token is logged")
+	var unjudged *UnjudgedError
+	_, err := b.login("Bearer away", "192.0.2.1")
+	require.ErrorAs(t, err, &unjudged)
+}
+
+// What was found of a token is known for a while: a good one is asked about again after
+// a minute, a bad one after ten seconds, and one of which nobody could tell at once.
+func TestTokensAreKnownForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTokenBed(t)
+		good, bad := "Bearer "+agents+"+n", "Bearer bad"
+		b.fail("bad", &DeniedError{"no"})
+		for range 100 {
+			_, err := b.login(good, "192.0.2.1")
+			require.NoError(t, err)
+			_, err = b.login(bad, "192.0.2.1")
+			require.Error(t, err)
+		}
+		require.Equal(t, 2, b.asked)
+		b.fail("bad", nil)
+		time.Sleep(badTokenFor)
+		_, err := b.login(bad, "192.0.2.1")
+		require.ErrorContains(t, err, "not that of a service account")
+		b.fail(agents+"+n", &DeniedError{"taken back"})
+		_, err = b.login(good, "192.0.2.1")
+		require.NoError(t, err)
+		time.Sleep(goodTokenFor)
+		_, err = b.login(good, "192.0.2.1")
+		require.ErrorContains(t, err, "taken back")
+
+		b.fail("+x", errors.New("away"))
+		for range 3 {
+			before := b.asked
+			_, err = b.login("Bearer +x", "192.0.2.1")
+			require.ErrorContains(t, err, "away")
+			require.Equal(t, before+1, b.asked)
+		}
+	})
+}
+
+// Who tries many tokens is told to wait, before anybody is asked; agents at other
+// addresses, and those that are known, are not.
+func TestTokensAreLimited(t *testing.T) {
+	b := newTokenBed(t)
+	good := "Bearer " + agents + "+n"
+	_, err := b.login(good, "192.0.2.1")
+	require.NoError(t, err)
+	var limited *LimitedError
+	for i := range 3 * addressBudget.burst {
+		_, err = b.login(fmt.Sprint("Bearer guess", i), "192.0.2.1")
+		require.Error(t, err)
+	}
+	require.ErrorAs(t, err, &limited)
+	require.Positive(t, limited.After)
+	require.Equal(t, addressBudget.burst+1, b.asked)
+	_, err = b.login(good, "192.0.2.1")
+	require.NoError(t, err)
+	_, err = b.login("Bearer "+agents+"+other", "192.0.2.2")
+	require.NoError(t, err)
+}
+
+// An API server that hangs is given up, and holds up no more than so many at once.
+func TestTokensHaveDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTokenBed(t)
+		b.hangs = make(chan struct{})
+		begun := time.Now()
+		var logins sync.WaitGroup
+		limited := make(chan error, 2*reviewsAtOnce)
+		for i := range 2 * reviewsAtOnce {
+			logins.Go(func() {
+				_, err := b.login(fmt.Sprint("Bearer ", agents, "+", i), "192.0.2.1")
+				limited <- err
+			})
+		}
+		logins.Wait()
+		require.LessOrEqual(t, time.Since(begun), reviewTimeout)
+		require.Equal(t, reviewsAtOnce, b.asked)
+		counts := map[string]int{}
+		for range 2 * reviewsAtOnce {
+			counts[fmt.Sprintf("%T", <-limited)]++
+		}
+		require.Equal(t, map[string]int{"*access.LimitedError": reviewsAtOnce, "*access.UnjudgedError": reviewsAtOnce}, counts)
+	})
+}
+
+// However many tokens come, what is kept is bounded.
+func TestTokensAreBounded(t *testing.T) {
+	b := newTokenBed(t)
+	judged := b.Authenticator.(*Access).Authenticator.(*tokens)
+	for i := range 5 * maxTracked {
+		_, err := b.login(fmt.Sprint("Bearer ", agents, "+", i), "192.0.2.1")
+		require.NoError(t, err)
+	}
+	require.LessOrEqual(t, len(judged.known.young)+len(judged.known.old), 2*maxTracked)
+}

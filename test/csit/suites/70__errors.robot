@@ -1,0 +1,121 @@
+*** Settings ***
+Documentation       What can't be done is refused with the right status, and an error that says why.
+Resource            ../resources/entries.resource
+
+Suite Setup         Write A Pod
+Suite Teardown      Remove All Entries
+Test Teardown       The Pod Should Be As It Was
+Test Template       Is Refused
+
+Test Tags           errors
+
+
+*** Variables ***
+${OLD}              ${DRAFT02.data}/${POD.container}
+${NEW}              ${RFC8040.data}/${POD.container}
+${OLD_ENTRY}        ${OLD}/pods/${POD_UID}
+${NEW_ENTRY}        ${NEW}/pods=${POD_UID}
+${UID}              "uid": "${POD_UID}"
+
+
+*** Test Cases ***    DIALECT    STATUS    TAG    METHOD    PATH    BODY
+JSON That Breaks Off
+    [Tags]    odl
+    ${DRAFT02}    400    malformed-message    PUT    ${OLD_ENTRY}    {"pods":[{
+
+JSON That Breaks Off In RFC 8040
+    ${RFC8040}    400    malformed-message    PUT    ${NEW_ENTRY}    {"pod:pods":[{
+
+XML That Breaks Off
+    ${DRAFT02}    400    malformed-message    PUT    ${OLD_ENTRY}    <pods    type=application/xml    accept=application/json
+
+No Body
+    [Tags]    odl
+    ${DRAFT02}    400    malformed-message    PUT    ${OLD_ENTRY}    ${EMPTY}
+
+Another Top Name
+    [Tags]    odl
+    ${DRAFT02}    400    malformed-message    PUT    ${OLD_ENTRY}    {"podz": [{${UID}}]}
+
+A Key That Is Not The Path's
+    [Tags]    odl
+    ${DRAFT02}    400    invalid-value    PUT    ${OLD_ENTRY}    {"pods": [{"uid": "${SECOND_POD_UID}"}]}
+
+A Key That Is Not The Path's In RFC 8040
+    ${RFC8040}    400    invalid-value    PUT    ${NEW_ENTRY}    {"pod:pods": [{"uid": "${SECOND_POD_UID}"}]}
+
+An Unknown Leaf
+    [Tags]    odl
+    ${DRAFT02}    400    malformed-message    PUT    ${OLD_ENTRY}    {"pods": [{${UID}, "colour": "red"}]}
+
+An Unknown Leaf In RFC 8040
+    ${RFC8040}    400    unknown-element    PUT    ${NEW_ENTRY}    {"pod:pods": [{${UID}, "colour": "red"}]}
+
+An Address That Is None
+    [Tags]    odl
+    ${DRAFT02}    400    malformed-message    PUT    ${OLD_ENTRY}    {"pods": [{${UID}, "host-ip-address": "300.1.2.3"}]}
+
+An Address That Is None In RFC 8040
+    ${RFC8040}    400    invalid-value    PUT    ${NEW_ENTRY}    {"pod:pods": [{${UID}, "host-ip-address": "300.1.2.3"}]}
+
+A Number In Quotes In RFC 8040
+    ${RFC8040}    400    invalid-value    PUT    ${NEW_ENTRY}
+    ...    {"pod:pods": [{${UID}, "interface": [{${UID}, "segmentation-id": "5"}]}]}
+
+An Unknown Module
+    [Tags]    odl
+    ${DRAFT02}    400    unknown-element    GET    ${DRAFT02.data}/nosuch:thing
+
+An Unknown Module In RFC 8040
+    ${RFC8040}    400    unknown-element    GET    ${RFC8040.data}/nosuch:thing
+
+An Unknown Query Parameter In RFC 8040
+    ${RFC8040}    400    invalid-value    GET    ${NEW_ENTRY}?colour\=red
+
+A Depth That Is No Number In RFC 8040
+    ${RFC8040}    400    invalid-value    GET    ${NEW_ENTRY}?depth\=deep
+
+Patch In Draft-02
+    ${DRAFT02}    415    operation-not-supported    PATCH    ${OLD_ENTRY}    {"pods": [{${UID}}]}
+
+What Is Computed Can't Be Written
+    ${DRAFT02}    405    operation-not-supported    PUT    ${DRAFT02.data}/elan:elan-instances    {"elan-instances": {}}
+
+The State Can't Be Written
+    ${DRAFT02}    405    operation-not-supported    PUT    ${DRAFT02_ROOT}/operational/${POD.container}    {"coe": {}}
+
+An Accept That Can't Be Met
+    ${DRAFT02}    406    invalid-value    GET    ${OLD_ENTRY}    accept=text/html
+
+A Content Type That Is Not Known
+    ${DRAFT02}    415    invalid-value    PUT    ${OLD_ENTRY}    x    type=text/plain
+
+Errors Are In XML For Who Asks For It
+    [Template]    NONE
+    ${answer}=    Request    GET    ${OLD}/pods/${SECOND_POD_UID}    accept=application/xml    expected=404
+    Tag In XML Should Be    ${answer}    data-missing
+    ${answer}=    Request    GET    ${NEW}/pods\=${SECOND_POD_UID}    accept=${RFC8040.xml}    expected=404
+    Tag In XML Should Be    ${answer}    invalid-value
+
+
+*** Keywords ***
+Write A Pod
+    Begin With Nothing
+    ${body}=    Body    pod.json
+    Request    PUT    ${OLD_ENTRY}    ${body}    expected=201
+
+Is Refused
+    [Arguments]    ${dialect}    ${status}    ${tag}    ${method}    ${path}    ${body}=${NONE}    &{media}
+    IF    $body is not None and 'type' not in $media    VAR    &{media}    type=${dialect.json}
+    ${answer}=    Request    ${method}    ${path}    ${body}    expected=${status}    &{media}
+    Error Should Be    ${answer}    ${tag}    ${dialect}
+
+Tag In XML Should Be
+    [Arguments]    ${answer}    ${tag}
+    ${element}=    Parse XML    ${answer.text}
+    Should Be Equal    ${element.tag}    errors
+    Element Text Should Be    ${element}    ${tag}    error/error-tag
+
+The Pod Should Be As It Was
+    ${body}=    Body    pod.json
+    Entry Should Be    ${DRAFT02}    ${POD}    ${body}

@@ -1,0 +1,94 @@
+*** Settings ***
+Documentation       Basic authentication, and what a role allows.
+Resource            ../resources/entries.resource
+
+Suite Setup         Write A Pod
+Suite Teardown      Remove All Entries
+
+Test Tags           access
+
+
+*** Variables ***
+${OLD_ENTRY}        ${DRAFT02.data}/${POD.container}/pods/${POD_UID}
+${NEW_ENTRY}        ${RFC8040.data}/${POD.container}/pods=${POD_UID}
+
+
+*** Test Cases ***
+Nobody Is Let In
+    [Tags]    odl
+    FOR    ${entry}    IN    ${OLD_ENTRY}    ${NEW_ENTRY}
+        Request    GET    ${entry}    session=nobody    expected=401
+        Request    DELETE    ${entry}    session=nobody    expected=401
+    END
+    The Pod Should Be There
+
+Who Is Refused Is Told How To Come In
+    ${answer}=    Request    GET    ${OLD_ENTRY}    session=nobody    expected=401
+    Should Start With    ${answer.headers}[WWW-Authenticate]    Basic
+    Error Should Be    ${answer}    access-denied
+    ${answer}=    Request    GET    ${NEW_ENTRY}    session=nobody    expected=401
+    Error Should Be    ${answer}    access-denied    ${RFC8040}
+
+A Wrong Password Does Not Let In
+    [Tags]    odl
+    Open Session    guess    ${USER}    not-${PASSWORD}
+    Request    GET    ${OLD_ENTRY}    session=guess    expected=401
+    Request    DELETE    ${OLD_ENTRY}    session=guess    expected=401
+    The Pod Should Be There
+
+An Unknown User Is Not Let In
+    [Tags]    odl
+    Open Session    stranger    stranger    ${PASSWORD}
+    Request    GET    ${OLD_ENTRY}    session=stranger    expected=401
+
+A Reader Reads
+    FOR    ${entry}    IN    ${OLD_ENTRY}    ${NEW_ENTRY}
+        Request    GET    ${entry}    session=reader    expected=200
+        Request    HEAD    ${entry}    session=reader    expected=200
+        Request    OPTIONS    ${entry}    session=reader    expected=200
+    END
+
+A Reader Does Not Write
+    ${body}=    Body    pod.json
+    ${second}=    Body    second-pod.json
+    FOR    ${dialect}    ${entry}    IN    ${DRAFT02}    ${OLD_ENTRY}    ${RFC8040}    ${NEW_ENTRY}
+        VAR    ${container}    ${dialect.data}/${POD.container}
+        FOR    ${method}    ${path}    ${sent}    IN
+        ...    POST    ${container}    ${second}
+        ...    PUT    ${entry}    ${body}
+        ...    DELETE    ${entry}    ${NONE}
+        ...    DELETE    ${container}    ${NONE}
+            ${answer}=    Request    ${method}    ${path}    ${sent}
+            ...    type=${dialect.json}    session=reader    expected=403
+            Error Should Be    ${answer}    access-denied    ${dialect}
+        END
+    END
+    The Pod Should Be There
+
+Who Guesses Has To Wait
+    [Documentation]    After some wrong passwords not even the right one is looked at; others are served.
+    Guess Until Refused
+    Open Session    guest    ${GUEST}    ${GUEST_PASSWORD}
+    ${answer}=    Request    GET    ${OLD_ENTRY}    session=guest    expected=429
+    Should Be True    int($answer.headers['Retry-After']) > 0
+    The Pod Should Be There
+
+
+*** Keywords ***
+Write A Pod
+    Begin With Nothing
+    ${body}=    Body    pod.json
+    Request    PUT    ${OLD_ENTRY}    ${body}    expected=201
+
+The Pod Should Be There
+    Request    GET    ${OLD_ENTRY}    expected=200
+
+Guess Until Refused
+    [Documentation]    A password that was wrong once is not counted again, so each guess is another one.
+    FOR    ${guess}    IN RANGE    20
+        Open Session    guess    ${GUEST}    guess-${guess}
+        ${answer}=    Request    GET    ${OLD_ENTRY}    session=guess
+        IF    ${answer.status_code} == 429    RETURN
+        Status Should Be    401    ${answer}
+    END
+    Fail    20 wrong passwords, and no end

@@ -1,0 +1,172 @@
+package kubelab
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"runtime"
+	"strings"
+)
+
+// image is a container image of one layer, made of files of this machine.
+type image struct {
+	name  string            // with its tag
+	entry []string          // what is run
+	files map[string]string // where they are in the image, by their path here
+	links map[string]string // what they lead to, by their path in the image
+}
+
+// object is a JSON object.
+type object map[string]any
+
+// Media types of the OCI image specification.
+const (
+	typeIndex    = "application/vnd.oci.image.index.v1+json"
+	typeManifest = "application/vnd.oci.image.manifest.v1+json"
+	typeConfig   = "application/vnd.oci.image.config.v1+json"
+	typeLayer    = "application/vnd.oci.image.layer.v1.tar"
+)
+
+// write writes the image as an archive of an OCI layout, which containerd imports.
+func (i image) write(file string) error {
+	if err := i.writeTo(file); err != nil {
+		return fmt.Errorf("write image %s: %w", i.name, err)
+	}
+	return nil
+}
+
+func (i image) writeTo(file string) error {
+	layer, err := i.layer()
+	if err != nil {
+		return err
+	}
+	config := encode(object{
+		"architecture": runtime.GOARCH, "os": "linux",
+		"config": object{"Entrypoint": i.entry, "Env": []string{"PATH=/usr/local/bin:/usr/bin:/bin:/"}},
+		"rootfs": object{"type": "layers", "diff_ids": []string{digest(layer)}},
+	})
+	manifest := encode(object{
+		"schemaVersion": 2, "mediaType": typeManifest,
+		"config": descriptor(typeConfig, config), "layers": []object{descriptor(typeLayer, layer)},
+	})
+	entry := descriptor(typeManifest, manifest)
+	entry["platform"] = object{"architecture": runtime.GOARCH, "os": "linux"}
+	entry["annotations"] = object{"io.containerd.image.name": i.name}
+	index := encode(object{"schemaVersion": 2, "mediaType": typeIndex, "manifests": []object{entry}})
+
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = out.Close() }()
+	archive := tar.NewWriter(out)
+	for _, f := range []struct {
+		name    string
+		content []byte
+	}{
+		{"oci-layout", encode(object{"imageLayoutVersion": "1.0.0"})}, {"index.json", index},
+		{blob(config), config}, {blob(manifest), manifest}, {blob(layer), layer},
+	} {
+		if err := addFile(archive, f.name, 0o644, int64(len(f.content)), bytes.NewReader(f.content)); err != nil {
+			return err
+		}
+	}
+	if err := archive.Close(); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+func (i image) layer() ([]byte, error) {
+	var layer bytes.Buffer
+	archive := tar.NewWriter(&layer)
+	made := map[string]bool{".": true}
+	for _, dir := range []string{"tmp/.", "etc/.", "run/."} {
+		if err := addFolders(archive, made, dir); err != nil {
+			return nil, err
+		}
+	}
+	for from, to := range i.files {
+		if err := addFolders(archive, made, to); err != nil {
+			return nil, err
+		}
+		if err := copyFile(archive, from, to); err != nil {
+			return nil, err
+		}
+	}
+	for name, target := range i.links {
+		if err := addFolders(archive, made, name); err != nil {
+			return nil, err
+		}
+		if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777}); err != nil {
+			return nil, err
+		}
+	}
+	err := archive.Close()
+	return layer.Bytes(), err
+}
+
+// addFolders adds the folders that a file is in, which are not there yet.
+func addFolders(archive *tar.Writer, made map[string]bool, file string) error {
+	dir := path.Dir(file)
+	if made[dir] {
+		return nil
+	}
+	if err := addFolders(archive, made, dir); err != nil {
+		return err
+	}
+	made[dir] = true
+	mode := int64(0o755)
+	if dir == "tmp" {
+		mode = 0o1777
+	}
+	return archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: mode})
+}
+
+func copyFile(archive *tar.Writer, from, to string) error {
+	file, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	return addFile(archive, to, 0o755, info.Size(), file)
+}
+
+func addFile(archive *tar.Writer, name string, mode, size int64, content io.Reader) error {
+	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: size}); err != nil {
+		return err
+	}
+	_, err := io.Copy(archive, content)
+	return err
+}
+
+func descriptor(kind string, content []byte) object {
+	return object{"mediaType": kind, "digest": digest(content), "size": len(content)}
+}
+
+func digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// blob is where a content is in a layout.
+func blob(content []byte) string { return "blobs/" + strings.Replace(digest(content), ":", "/", 1) }
+
+// encode encodes what is made of encodable parts.
+func encode(o object) []byte {
+	text, err := json.Marshal(o)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}

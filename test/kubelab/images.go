@@ -1,0 +1,64 @@
+package kubelab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Names of images that pods of a lab name. None is pulled.
+const (
+	// TestImage has agnhost, the test program of Kubernetes: its command is the first
+	// argument.
+	TestImage   = "localhost/agnhost:1"
+	bridgeImage = "localhost/coe-bridge:lab"
+	etcdImage   = "localhost/etcd:lab"
+	dnsImage    = "localhost/coredns:1"
+	pauseImage  = "localhost/pause:1"
+)
+
+// makeImages builds what is of this tree, and writes the images of the lab.
+func (l *Lab) makeImages(ctx context.Context) error {
+	bin, dir := l.dir.path("bin"), l.dir.path("images")
+	for _, d := range []string{bin, dir} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			return fmt.Errorf("make folder of images: %w", err)
+		}
+	}
+	for name, pkg := range map[string]string{"node": nodePackage, "pause": pausePackage} {
+		if err := buildOwn(ctx, pkg, filepath.Join(bin, name)); err != nil {
+			return err
+		}
+	}
+	for _, i := range []image{
+		{name: pauseImage, entry: []string{"/pause"}, files: map[string]string{filepath.Join(bin, "pause"): "pause"}},
+		{name: TestImage, entry: []string{"/agnhost"}, files: map[string]string{l.tools.agnhost: "agnhost"}},
+		{name: dnsImage, entry: []string{"/coredns"}, files: map[string]string{l.tools.coreDNS: "coredns"}},
+		{
+			name: bridgeImage, entry: []string{"/coe-bridge"},
+			files: map[string]string{filepath.Join(l.cfg.Bin, "coe-bridge"): "coe-bridge", filepath.Join(l.cfg.Bin, "coe-cni"): "coe-cni"},
+		},
+		{
+			name: etcdImage, entry: []string{"etcd"},
+			files: map[string]string{l.tools.hyperkube: "usr/local/bin/hyperkube"}, links: map[string]string{"usr/local/bin/etcd": "hyperkube"},
+		},
+	} {
+		if err := i.write(l.imageFile(i.name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// imageFile is where an image is written.
+func (l *Lab) imageFile(name string) string { return l.dir.path("images", filepath.Base(name)+".tar") }
+
+// imagesOf are the images that a node has: all, but etcd's, which only the first needs.
+func (l *Lab) imagesOf(node int) []string {
+	images := []string{pauseImage, bridgeImage, TestImage, dnsImage}
+	if node == 0 {
+		images = append(images, etcdImage)
+	}
+	return images
+}

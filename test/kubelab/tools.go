@@ -1,0 +1,82 @@
+package kubelab
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/test/kube"
+	"github.com/coe-bridge/coe-bridge/test/ovnhost"
+)
+
+// needs are the programs that a lab runs beside those of ovnhost, with their Debian
+// packages.
+var needs = []struct{ pkg, name string }{
+	{"containerd", "/usr/bin/containerd"},
+	{"runc", "/usr/sbin/runc"},
+	{"containernetworking-plugins", "/usr/lib/cni/loopback"},
+	{"iptables", "/usr/sbin/iptables"},
+}
+
+// Missing are the Debian packages that a lab needs and that are not installed.
+func Missing() []string {
+	missing := ovnhost.Missing()
+	for _, n := range needs {
+		if _, err := os.Stat(n.name); err != nil && !slices.Contains(missing, n.pkg) {
+			missing = append(missing, n.pkg)
+		}
+	}
+	return missing
+}
+
+// Programs of others that pods of a lab run.
+var (
+	agnhost = kube.Program{
+		Title: "agnhost of Kubernetes " + kube.Version, Takes: "a minute of two processors",
+		Source: "test/kubelab/agnhost", Package: "k8s.io/kubernetes/test/images/agnhost",
+		Name: "agnhost-" + kube.Version, Binary: "agnhost", LDFlags: "-s -w",
+	}
+	coreDNS = kube.Program{
+		Title: "CoreDNS v1.14.7", Takes: "two minutes of two processors",
+		Source: "test/kubelab/dns", Package: ".", Name: "coredns-v1.14.7", Binary: "coredns", LDFlags: "-s -w",
+	}
+)
+
+// The lab's own programs, which are of this module.
+const (
+	nodePackage  = "github.com/coe-bridge/coe-bridge/test/kubelab/node"
+	pausePackage = "github.com/coe-bridge/coe-bridge/test/kubelab/pause"
+)
+
+// tools are the paths of what a lab runs.
+type tools struct{ hyperkube, agnhost, coreDNS string }
+
+// Build builds what labs run, where the user's cache folder does not have it.
+func Build(ctx context.Context, progress io.Writer) error {
+	_, err := buildTools(ctx, progress)
+	return err
+}
+
+func buildTools(ctx context.Context, progress io.Writer) (t tools, err error) {
+	if t.hyperkube, err = kube.Build(ctx, progress); err != nil {
+		return t, err
+	}
+	if t.agnhost, err = agnhost.Build(ctx, progress); err != nil {
+		return t, err
+	}
+	t.coreDNS, err = coreDNS.Build(ctx, progress)
+	return t, err
+}
+
+// buildOwn builds a program of this module.
+func buildOwn(ctx context.Context, pkg, target string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", target, pkg)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w: %s", pkg, err, out)
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package yang
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// answer is what yanglint says to a document: the document as it understands it, or
+// what is wrong.
+type answer struct {
+	text []byte
+	err  error
+}
+
+// linter has yanglint judge documents of the schema's modules, thousands in one
+// process: its interactive mode is fed with commands.
+type linter struct {
+	program string
+	modules []string
+	dir     string
+}
+
+func newLinter(t testing.TB, s *Schema) *linter {
+	t.Helper()
+	l := &linter{program: yanglint(t), dir: inMemory(t)}
+	l.modules = []string{"testdata/sample.yang", "iana-if-type.yang"}
+	for _, m := range s.Modules {
+		if (len(m.Top) > 0 || strings.HasPrefix(m.Name, "odl-")) && m.Name != "sample" {
+			l.modules = append(l.modules, m.Name+".yang")
+		}
+	}
+	// Without it yanglint makes one in the user's home.
+	require.NoError(t, os.Mkdir(filepath.Join(l.dir, ".yanglint"), 0o700))
+	return l
+}
+
+// inMemory is a folder that no disk slows down.
+func inMemory(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "yanglint")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// judge has all documents, in the one format, judged, and those that are right
+// written in the other; two processes share the work.
+func (l *linter) judge(t testing.TB, documents [][]byte, from, to string) []answer {
+	t.Helper()
+	for i, document := range documents {
+		require.NoError(t, os.WriteFile(l.file(i, "in."+from), document, 0o600))
+	}
+	answers := make([]answer, len(documents))
+	var workers sync.WaitGroup
+	half := (len(documents) + 1) / 2
+	for _, part := range [][2]int{{0, half}, {half, len(documents)}} {
+		workers.Go(func() {
+			for next := part[0]; next < part[1]; {
+				next = l.session(t.Context(), answers, next, part[1], from, to)
+			}
+		})
+	}
+	workers.Wait()
+	return answers
+}
+
+func (l *linter) file(i int, name string) string {
+	return filepath.Join(l.dir, strconv.Itoa(i)+"."+name)
+}
+
+// asked is what yanglint says to the command that stands after each document.
+var asked = regexp.MustCompile(`(?m)^YANGLINT\[E\]: Unknown command "asked-(\d+)".*\n`)
+
+// session judges documents from the first up to end, in one process, and returns
+// the next that is left: one that makes yanglint crash ends it.
+func (l *linter) session(ctx context.Context, answers []answer, first, end int, from, to string) int {
+	var commands, said bytes.Buffer
+	for _, module := range l.modules {
+		fmt.Fprintf(&commands, "add %s\n", module)
+	}
+	for i := first; i < end; i++ {
+		fmt.Fprintf(&commands, "data -e -t data -f %s -o %s %s\nasked-%d\n", to, l.file(i, "out"), l.file(i, "in."+from), i)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, l.program, "-p", ".")
+	cmd.Env = append(os.Environ(), "HOME="+l.dir)
+	cmd.Stdin, cmd.Stderr = &commands, &said
+	crash := cmd.Run()
+
+	text := said.Bytes()
+	for _, at := range asked.FindAllSubmatchIndex(text, -1) {
+		answers[first] = l.answer(first, string(said.Next(at[0]-len(text)+said.Len())))
+		said.Next(at[1] - at[0])
+		first++
+	}
+	if first < end {
+		answers[first].err = fmt.Errorf("yanglint crashed: %w: %s", crash, said.Bytes())
+		first++
+	}
+	return first
+}
+
+// answer reads what became of a document, of which yanglint said what it said.
+func (l *linter) answer(i int, said string) answer {
+	if strings.Contains(said, "YANGLINT[E]") {
+		return answer{err: fmt.Errorf("%s", said)}
+	}
+	text, err := os.ReadFile(l.file(i, "out"))
+	return answer{text, err}
+}
