@@ -237,7 +237,7 @@ type patient struct{ *httptest.ResponseRecorder }
 func (patient) SetWriteDeadline(time.Time) error { return nil }
 
 // A stream ends at the beat after its client's credentials were taken away; that too
-// many logins fail ends none.
+// many logins fail, or that nobody can be asked, ends none.
 func TestStreamsEndWithTheirCredentials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := make(judge)
@@ -254,10 +254,11 @@ func TestStreamsEndWithTheirCredentials(t *testing.T) {
 		}()
 		asked <- nil
 		asked <- &access.LimitedError{}
+		asked <- &access.UnjudgedError{}
 		asked <- nil
 		asked <- &access.DeniedError{}
 		require.NoError(t, <-done)
-		require.Equal(t, 4*beatEvery, time.Since(begin))
+		require.Equal(t, 5*beatEvery, time.Since(begin))
 	})
 }
 

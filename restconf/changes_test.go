@@ -296,21 +296,30 @@ func TestFollowedTree(t *testing.T) {
 type reader struct {
 	t        *testing.T
 	id       string
+	at       string // the replica that told it last, and the time of what it told
+	time     string
 	revision int
 	pods     map[string]string
 	groups   int
+	// resumed says that the group to come may repeat the last one: its time was asked for.
+	resumed bool
 }
 
-// follow takes that many groups at one replica.
-func (r *reader) follow(ctx context.Context, at string, groups int) {
+// follow takes that many groups at one replica, or less where it is cut off after so many
+// lines, at whatever place that is.
+func (r *reader) follow(ctx context.Context, at string, since bool, groups, lines int) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at+"/rests/streams/changes=pod:coe", nil)
+	query := ""
+	if r.resumed = since && r.time != "" && at == r.at; r.resumed {
+		query = "?start-time=" + url.QueryEscape(r.time)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at+"/rests/streams/changes=pod:coe"+query, nil)
 	if !assert.NoError(r.t, err) {
 		return
 	}
 	req.SetBasicAuth("admin", "admin")
-	if r.id != "" {
+	if r.id != "" && !r.resumed {
 		req.Header.Set("Last-Event-ID", r.id)
 	}
 	resp, err := http.DefaultClient.Do(req)
@@ -320,7 +329,7 @@ func (r *reader) follow(ctx context.Context, at string, groups int) {
 	defer func() { _ = resp.Body.Close() }()
 	var group []string
 	id := ""
-	for scan := bufio.NewScanner(resp.Body); groups > 0 && scan.Scan(); {
+	for scan := bufio.NewScanner(resp.Body); groups > 0 && lines > 0 && scan.Scan(); lines-- {
 		name, text, _ := strings.Cut(scan.Text(), ": ")
 		switch name {
 		case "id":
@@ -330,6 +339,7 @@ func (r *reader) follow(ctx context.Context, at string, groups int) {
 		case "":
 			if id != "" {
 				r.take(id, group)
+				r.at = at
 				id, group = "", nil
 				groups--
 			}
@@ -341,31 +351,42 @@ func (r *reader) take(id string, group []string) {
 	var revision int
 	_, err := fmt.Sscanf(id, "%d@", &revision)
 	assert.NoError(r.t, err)
-	assert.Greater(r.t, revision, r.revision, "a revision is repeated")
+	if r.resumed {
+		assert.GreaterOrEqual(r.t, revision, r.revision, "what was told at that time is skipped")
+	} else {
+		assert.Greater(r.t, revision, r.revision, "a revision is repeated")
+	}
+	r.resumed = false
 	for _, text := range group {
-		var body map[string]map[string]json.RawMessage
-		if !assert.NoError(r.t, json.Unmarshal([]byte(text), &body)) {
-			return
-		}
-		e := body["ietf-restconf:notification"]
-		if e[beginEvent] != nil {
-			r.pods = map[string]string{}
-		}
-		var c struct {
-			Operation, Target string
-			Value             map[string]struct{ Pods []struct{ Name string } }
-		}
-		if e[changedEvent] == nil || !assert.NoError(r.t, json.Unmarshal(e[changedEvent], &c)) {
-			continue
-		}
-		delete(r.pods, c.Target)
-		if pods := c.Value["pod:coe"].Pods; len(pods) > 0 {
-			r.pods[c.Target] = pods[0].Name
-		}
+		r.change(text)
 	}
 	r.id, r.revision = id, revision
 	r.groups++
 	r.consistent()
+}
+
+// change takes one event.
+func (r *reader) change(text string) {
+	var body map[string]map[string]json.RawMessage
+	if !assert.NoError(r.t, json.Unmarshal([]byte(text), &body)) {
+		return
+	}
+	e := body["ietf-restconf:notification"]
+	assert.NoError(r.t, json.Unmarshal(e["eventTime"], &r.time))
+	if e[beginEvent] != nil {
+		r.pods = map[string]string{}
+	}
+	var c struct {
+		Operation, Target string
+		Value             map[string]struct{ Pods []struct{ Name string } }
+	}
+	if e[changedEvent] == nil || !assert.NoError(r.t, json.Unmarshal(e[changedEvent], &c)) {
+		return
+	}
+	delete(r.pods, c.Target)
+	if pods := c.Value["pod:coe"].Pods; len(pods) > 0 {
+		r.pods[c.Target] = pods[0].Name
+	}
 }
 
 // consistent is what every write leaves: both pods of a pair have one name.
@@ -376,8 +397,9 @@ func (r *reader) consistent() {
 	}
 }
 
-// Followers that come back again and again, at one replica or the other, see every
-// state of the container whole, none twice, and at the end the last.
+// Followers that are cut off again and again, between groups and within, and come back at
+// one replica or the other, after an event or from a time on, see every state of the
+// container whole, none twice, and at the end the last.
 func TestNoRevisionIsSkippedOrRepeated(t *testing.T) {
 	b := newBed(t)
 	other, err := New(b.cfg)
@@ -407,18 +429,30 @@ func TestNoRevisionIsSkippedOrRepeated(t *testing.T) {
 		readers.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(i), 8))
 			for ctx.Err() == nil && (last.Load() == 0 || int64(all[i].revision) < last.Load()) {
-				all[i].follow(ctx, replicas[random.IntN(2)], 1+random.IntN(4))
+				lines := 1000
+				if random.IntN(2) == 0 {
+					lines = 1 + random.IntN(20)
+				}
+				all[i].follow(ctx, replicas[random.IntN(2)], random.IntN(3) == 0, 1+random.IntN(4), lines)
 			}
 		})
 	}
 	writers.Wait()
 	last.Store(b.store.Revision())
-	readers.Go(func() { // who waits for more groups gets one
-		for i := 0; i < 20; i++ {
-			write("99999999-0000-4000-8000-0000000000", "last")
+	ended := make(chan struct{})
+	writers.Go(func() { // who waits for more groups gets one
+		for {
+			select {
+			case <-ended:
+				return
+			default:
+				write("99999999-0000-4000-8000-0000000000", "last")
+			}
 		}
 	})
 	readers.Wait()
+	close(ended)
+	writers.Wait()
 	require.NoError(t, ctx.Err())
 	stored := map[string]string{}
 	for _, u := range b.store.Tree(b.cfg.Schema.Module("pod").Child("coe")) {

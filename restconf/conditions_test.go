@@ -393,12 +393,19 @@ func TestNoUpdateIsLost(t *testing.T) {
 			if !strings.Contains(got.body, "]") {
 				body = `{"pod:coe":{"pods":[` + added + `]}}`
 			}
-			method := "PUT"
-			if i%2 == 1 {
+			method, mediaType := "PUT", "application/yang-data+json"
+			switch i % 4 {
+			case 1:
 				method, body = "POST", `{"pod:pods":[`+added+`]}`
+			case 2:
+				method, body = "PATCH", `{"pod:coe":{"pods":[`+added+`]}}`
+			case 3:
+				method, mediaType = "PATCH", "application/yang-patch+json"
+				body = `{"ietf-yang-patch:yang-patch":{"patch-id":"p","edit":[{"edit-id":"1","operation":"create","target":"/pods=` +
+					strings.Split(added, `"`)[3] + `","value":{"pod:pods":[` + added + `]}}]}}`
 			}
-			put := b.do(method, coeRFC, body, header("If-Match", got.header.Get("ETag")))
-			assert.Contains(t, []int{201, 204, 412}, put.status, put.body)
+			put := b.do(method, coeRFC, body, header("If-Match", got.header.Get("ETag")), header("Content-Type", mediaType))
+			assert.Contains(t, []int{200, 201, 204, 412}, put.status, put.body)
 			return put.status < 300
 		})
 		require.Len(t, b.store.Tree(b.cfg.Schema.Module("pod").Child("coe")), 1+clients)

@@ -40,5 +40,11 @@ func (q *request) defaultLeaf(top *yang.Data) []*yang.Data {
 	if parent == nil {
 		return nil
 	}
-	return descendAll(yang.AddDefaults(parent, q.wantsDefault, func(*yang.Data) {}), q.target[len(q.target)-1:])
+	found := descendAll(yang.AddDefaults(parent, q.wantsDefault, func(*yang.Data) {}), q.target[len(q.target)-1:])
+	if q.query.defaults == reportAllTagged {
+		for _, leaf := range found {
+			yang.TagDefault(leaf)
+		}
+	}
+	return found
 }

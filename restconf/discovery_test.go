@@ -98,7 +98,7 @@ func TestSourcesOfModules(t *testing.T) {
 		ID  string `json:"module-set-id"`
 		All []struct {
 			Name, Revision, Schema, Namespace string
-			Conformance            string `json:"conformance-type"`
+			Conformance                       string `json:"conformance-type"`
 		} `json:"module"`
 	}
 	got := b.do("GET", "/rests/data/ietf-yang-library:modules-state", "")

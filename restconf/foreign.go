@@ -72,7 +72,11 @@ func (s *Server) unit(list *yang.Node, key []string) *datastore.Unit {
 // tree are all units of a top container that clients see: the container's own
 // first, those of one list side by side in the order of their keys.
 func (s *Server) tree(top *yang.Node) []*datastore.Unit {
-	units := s.store.Tree(top)
+	return s.withForeign(top, s.store.Tree(top))
+}
+
+// withForeign are the units of a top container with those that are foreign.
+func (s *Server) withForeign(top *yang.Node, units []*datastore.Unit) []*datastore.Unit {
 	for _, list := range top.Children {
 		if f := s.foreign[list]; f != nil {
 			units = overlay(units, foreignUnits(list, f))

@@ -184,7 +184,7 @@ func (s *Server) rendered(ctx context.Context, q *request, m media) ([]byte, err
 // all top containers where it is the datastore.
 func (s *Server) find(ctx context.Context, q *request) ([]*yang.Data, error) {
 	if !q.target.isRoot() {
-		top, err := s.load(ctx, q, q.target.top())
+		top, err := s.load(ctx, q, q.target.top(), s.units(q, q.target.top()))
 		if top == nil || err != nil {
 			return nil, err
 		}
@@ -193,10 +193,11 @@ func (s *Server) find(ctx context.Context, q *request) ([]*yang.Data, error) {
 		}
 		return q.defaultLeaf(top), nil
 	}
+	stored := s.store.All() // at one revision: a transaction may be in several containers
 	var all []*yang.Data
 	for _, module := range s.cfg.Schema.Modules {
 		for _, node := range module.Top {
-			top, err := s.load(ctx, q, node)
+			top, err := s.load(ctx, q, node, s.withForeign(node, stored[node]))
 			if err != nil {
 				return nil, err
 			}
@@ -208,7 +209,8 @@ func (s *Server) find(ctx context.Context, q *request) ([]*yang.Data, error) {
 	return all, nil
 }
 
-// load is a top container as the request's tree shows it, or nil.
+// load is a top container as the request's tree shows it, or nil; units are those of it
+// that clients see.
 //
 //	                     config                     operational
 //	writable             the datastore, and what    the first column and the state
@@ -216,7 +218,7 @@ func (s *Server) find(ctx context.Context, q *request) ([]*yang.Data, error) {
 //	read-only            the source's config        the source's state
 //	RFC 8040, content    config: the first column; nonconfig: state nodes of the
 //	                     second; all: both
-func (s *Server) load(ctx context.Context, q *request, top *yang.Node) (*yang.Data, error) {
+func (s *Server) load(ctx context.Context, q *request, top *yang.Node, units []*datastore.Unit) (*yang.Data, error) {
 	source := s.state[top]
 	var config *yang.Data
 	var err error
@@ -226,7 +228,7 @@ func (s *Server) load(ctx context.Context, q *request, top *yang.Node) (*yang.Da
 			config, err = source.Get(ctx, q.asked(ContentConfig, top))
 		}
 	} else {
-		config, err = join(top, s.units(q, top))
+		config, err = join(top, units)
 	}
 	if err != nil || source == nil || !q.wantsState() {
 		return config, err
@@ -253,8 +255,11 @@ func (q *request) asked(content Content, top *yang.Node) Asked {
 	return a
 }
 
-// units are those of top that the target can be in.
+// units are those of top that the target can be in; a read-only tree has none.
 func (s *Server) units(q *request, top *yang.Node) []*datastore.Unit {
+	if _, fixed := s.readOnly[top]; fixed {
+		return nil
+	}
 	if i := q.target.unit(); i >= 0 {
 		if u := s.unit(q.target[i].node, q.target[i].keys); u != nil {
 			return []*datastore.Unit{u}

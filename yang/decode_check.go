@@ -55,25 +55,49 @@ func (d *checker) errors() Errors {
 	out := make(Errors, len(d.findings))
 	for i, f := range d.findings {
 		out[i] = f.err
-		path := d.at
-		for _, s := range f.steps {
-			path = s.path(path)
-		}
-		out[i].Path = path
+		out[i].Path = pathOf(d.at, f.steps)
 	}
 	return out
 }
 
-// path is at with the step appended; an entry without all its keys is named by
-// its position.
+// path is at with the step appended. An entry that its keys don't name, or whose keys
+// are long, is named by its position.
 func (s step) path(at string) string {
 	switch {
 	case s.data == nil:
 		return s.node.Path(at)
-	case s.node.Kind == List && len(s.data.missingKeys()) > 0:
+	case s.node.Kind == List && !s.data.isNamed():
 		return fmt.Sprintf("%s[%d]", s.node.Path(at), s.position)
 	}
 	return s.data.Path(at)
+}
+
+// maxKeys is how long an entry's keys may be for error paths to have them.
+const maxKeys = 1024
+
+// isNamed tells whether an entry has keys, all of them, each a value of its type, that
+// make a path.
+func (d *Data) isNamed() bool {
+	length := 0
+	for _, key := range d.Node.Keys {
+		leaf := d.instanceOf(key)
+		if leaf == nil {
+			return false
+		}
+		if _, ok := key.typ.canonical(scalar{leaf.Value, asText}); !ok {
+			return false
+		}
+		length += len(leaf.Value)
+	}
+	return len(d.Node.Keys) > 0 && length <= maxKeys
+}
+
+// pathOf is the path at the end of steps.
+func pathOf(at string, steps []step) string {
+	for _, s := range steps {
+		at = s.path(at)
+	}
+	return at
 }
 
 // once notes that node is there, and fails where it was among what was seen
@@ -97,9 +121,18 @@ func (d *checker) value(node *Node, written scalar, out []*Data) ([]*Data, error
 	}
 	value, ok := node.typ.canonical(read)
 	if !ok {
-		return out, d.report(node.invalidValue(written.shown()), step{node: node})
+		return d.wrong(node, node.invalidValue(written.shown()), written.text, out)
 	}
 	return append(out, d.leafOf(node, value)), nil
+}
+
+// wrong reports what is wrong with a value of node. A leaf is there all the same, as
+// it was written, so that no key is said to be missing.
+func (d *checker) wrong(node *Node, err *Error, text string, out []*Data) ([]*Data, error) {
+	if node.Kind == Leaf {
+		out = append(out, d.leafOf(node, text))
+	}
+	return out, d.report(err, step{node: node})
 }
 
 // leafOf returns an instance of node with that value.

@@ -78,9 +78,12 @@ func (d *decoder) elements(out []*Data, read func([]*Data, int) ([]*Data, error)
 
 // leaf reads one value of node, a leaf or leaf-list.
 func (d *decoder) leaf(node *Node, out []*Data) ([]*Data, error) {
-	written, ok, err := d.scalar(node)
-	if err != nil || !ok {
-		return out, err
+	written, wrong, err := d.scalar(node)
+	switch {
+	case err != nil:
+		return nil, err
+	case wrong != nil:
+		return d.wrong(node, wrong, "", out)
 	}
 	if d.trusted {
 		return append(out, d.leafOf(node, written.text)), nil
@@ -91,41 +94,47 @@ func (d *decoder) leaf(node *Node, out []*Data) ([]*Data, error) {
 // wrongShape reports, and reads over, a value that is none of node's, whatever
 // is in it.
 func (d *decoder) wrongShape(node *Node) error {
-	kind := d.json.PeekKind()
-	if err := d.json.SkipValue(); err != nil {
+	wrong, err := d.skip(node)
+	if err != nil {
 		return err
 	}
-	return d.report(wrongShape(node, kindName(kind), shapeOf(node)), step{node: node})
+	return d.report(wrong, step{node: node})
 }
 
-// scalar reads a value of node's; ok is false, and that reported, where it has
-// the shape of none.
-func (d *decoder) scalar(node *Node) (written scalar, ok bool, err error) {
+// skip reads over a value that has the shape of none of node's, and says so.
+func (d *decoder) skip(node *Node) (*Error, error) {
+	kind := d.json.PeekKind()
+	return wrongShape(node, kindName(kind), shapeOf(node)), d.json.SkipValue()
+}
+
+// scalar reads a value of node's; where it has the shape of none, wrong says so.
+func (d *decoder) scalar(node *Node) (written scalar, wrong *Error, err error) {
 	kind := d.json.PeekKind()
 	if kind == 0 {
 		_, err = d.json.ReadToken()
-		return scalar{}, false, err
+		return scalar{}, nil, err
 	}
 	if kind == '{' || kind == 'n' || kind == '[' && node.typ.written != asEmpty {
-		return scalar{}, false, d.wrongShape(node)
+		wrong, err = d.skip(node)
+		return scalar{}, wrong, err
 	}
 	raw, err := d.json.ReadValue()
 	if err != nil {
-		return scalar{}, false, err
+		return scalar{}, nil, err
 	}
 	switch kind {
 	case '"':
 		text, err := d.unquote(raw)
-		return scalar{string(text), asString}, true, err
+		return scalar{string(text), asString}, nil, err
 	case '0':
-		return scalar{string(raw), asNumber}, true, nil
+		return scalar{string(raw), asNumber}, nil, nil
 	case '[':
 		if err := raw.Compact(); err != nil || string(raw) != "[null]" {
-			return scalar{}, false, d.report(node.invalidValue("an array"), step{node: node})
+			return scalar{}, node.invalidValue("an array"), nil
 		}
-		return scalar{"", asEmpty}, true, nil
+		return scalar{"", asEmpty}, nil, nil
 	default:
-		return scalar{string(raw), asBool}, true, nil
+		return scalar{string(raw), asBool}, nil, nil
 	}
 }
 

@@ -26,7 +26,7 @@ func (d *xmlDecoder) leaf(node *Node, out []*Data) ([]*Data, error) {
 			}
 		default: // the end
 			if nested {
-				return out, d.report(wrongShape(node, "elements", node.typ.want), step{node: node})
+				return d.wrong(node, wrongShape(node, "elements", node.typ.want), "", out)
 			}
 			return d.text(node, string(text), out)
 		}
@@ -50,7 +50,7 @@ func (d *xmlDecoder) text(node *Node, text string, out []*Data) ([]*Data, error)
 	case d.mode == Lenient:
 		return d.value(node, scalar{text, asText}, out)
 	}
-	return out, d.report(node.invalidValue(quote(text)), step{node: node})
+	return d.wrong(node, node.invalidValue(quote(text)), text, out)
 }
 
 // namespace is what a prefix stands for where the decoder is, or "".

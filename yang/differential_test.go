@@ -5,15 +5,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"strings"
+	"reflect"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// severalMutants is how many of the documents that TestAgreesWithYanglint judges are
-// changed in several places.
+// severalMutants is how many of the JSON documents are changed in several places.
 const severalMutants = 2000
+
+// leastMutants is how many documents are judged at least.
+const leastMutants = 5000
 
 // mutantsOf are changed documents: each place in every way, then several at random
 // places, always the same.
@@ -37,35 +40,64 @@ func mutantsOf(t testing.TB, s *Schema, several int) []mutant {
 // what they make of it.
 func TestAgreesWithYanglint(t *testing.T) {
 	schema := sample(t)
-	linter := newLinter(t, schema)
-	mutants := mutantsOf(t, schema, severalMutants)
+	requireAgreement(t, schema, mutantsOf(t, schema, severalMutants), "json", schema.DecodeJSON)
+}
+
+// TestXMLAgreesWithYanglint does the same in XML.
+func TestXMLAgreesWithYanglint(t *testing.T) {
+	schema := sample(t)
+	requireAgreement(t, schema, xmlMutantsOf(t, schema), "xml", schema.DecodeXML)
+}
+
+type decodeFunc func(body []byte, parent *Node, at string, mode Mode) ([]*Data, error)
+
+func requireAgreement(t *testing.T, s *Schema, mutants []mutant, format string, decode decodeFunc) {
+	t.Helper()
 	texts := make([][]byte, len(mutants))
 	for i, m := range mutants {
 		texts[i] = m.text
 	}
-	accepted, differ := 0, 0
-	for i, answer := range linter.judge(t, texts, "json", "json") {
-		verdict := judge(t, schema, texts[i])
-		if verdict == nil {
+	accepted, wrong := 0, 0
+	for i, theirs := range newLinter(t, s).judge(t, texts, format, "json") {
+		got, ours := judged(s, decode, texts[i])
+		if ours == nil {
 			accepted++
 		}
-		if (verdict == nil) != (answer.err == nil) {
-			differ++
-			fmt.Printf("DIFF %s\n   ours: %v\n   lint: %v\n", mutants[i].what, verdict, answer.err)
-			continue
+		if said := disagreement(t, got, ours, theirs); said != "" {
+			wrong++
+			t.Errorf("%s: %s\n%s", mutants[i].what, said, texts[i])
 		}
-		if verdict == nil {
-			ours := encoded(decoded(t, schema, "", string(texts[i])))
-			if fmt.Sprint(normal(t, answer.text)) != fmt.Sprint(normal(t, []byte(ours))) {
-				fmt.Printf("VALUE %s\n   ours: %v\n   lint: %v\n", mutants[i].what, normal(t, []byte(ours)), normal(t, answer.text))
-			}
+		if wrong > 20 {
+			t.Fatal("too many to look on")
 		}
 	}
-	fmt.Println("SUM", len(mutants), accepted, differ)
+	require.Greater(t, len(mutants), leastMutants)
+	require.Greater(t, accepted, len(mutants)/10, "too few are right to prove anything")
+	require.Less(t, accepted, len(mutants)*9/10, "too few are wrong to prove anything")
+	t.Logf("%d documents, %d of them right", len(mutants), accepted)
+}
+
+// disagreement says how the two verdicts on a document differ; it is empty where they
+// agree, or differ on purpose.
+func disagreement(t *testing.T, got []*Data, ours error, theirs answer) string {
+	t.Helper()
+	switch {
+	case ours != nil && (theirs.err != nil || deliberate(ours)):
+		return ""
+	case ours != nil:
+		return fmt.Sprintf("yanglint takes it, ours: %v", ours)
+	case theirs.err != nil:
+		return fmt.Sprintf("ours takes it, yanglint: %v", theirs.err)
+	}
+	want, have := normal(t, theirs.text), normal(t, []byte(encoded(got)))
+	if !reflect.DeepEqual(want, have) {
+		return fmt.Sprintf("yanglint: %v\nours: %v", want, have)
+	}
+	return ""
 }
 
 // normal reads a document and evens out what libyang does otherwise: it doesn't
-// print empty objects and arrays, and leaves uuids and MAC addresses in upper case.
+// print empty objects and arrays, and see normalText.
 func normal(t *testing.T, document []byte) any {
 	t.Helper()
 	var value any
@@ -101,12 +133,22 @@ func prune(value any) any {
 		}
 		return out
 	case string:
-		for _, known := range []func(string) (string, bool){uuid, macAddress} {
-			if canonical, ok := known(value); ok {
-				return canonical
-			}
-		}
+		return normalText(value)
 	}
 	return value
 }
-var _ = strings.Cut
+
+// normalText is a text in one of the forms that it has: libyang leaves uuids, MAC and
+// physical addresses in upper case, writes IPv6 addresses that hold one of IPv4
+// otherwise, and times in the machine's zone.
+func normalText(text string) string {
+	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return at.UTC().Format(time.RFC3339Nano)
+	}
+	for _, canonical := range []func(string) (string, bool){uuid, octets, ipv6Address, ipv6Prefix} {
+		if out, ok := canonical(text); ok {
+			return out
+		}
+	}
+	return text
+}

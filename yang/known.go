@@ -69,8 +69,13 @@ func ipv4Prefix(text string) (string, bool) {
 	return prefix.Masked().String(), true
 }
 
+// ipv6Prefix takes lengths such as 08, as the pattern does; that of IPv4 takes none.
 func ipv6Prefix(text string) (string, bool) {
-	prefix, err := netip.ParsePrefix(text)
+	address, length, _ := strings.Cut(text, "/")
+	if len(length) == 2 {
+		length = strings.TrimPrefix(length, "0")
+	}
+	prefix, err := netip.ParsePrefix(address + "/" + length)
 	if err != nil || !prefix.Addr().Is6() {
 		return "", false
 	}

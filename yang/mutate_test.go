@@ -205,7 +205,7 @@ func (m *mutator) variants(p place) []variant {
 // the module, with another's, and with a prefix that is no module's name.
 func (m *mutator) names(p place) []string {
 	_, local := cutPrefix(p.name)
-	out := []string{local + "x", "none:" + local, "pod:" + local, ":" + local, local + ":", "", "@" + local}
+	out := []string{local + "x", "none:" + local, "pod:" + local, local + ":", "", "@" + local}
 	if p.node != nil {
 		out = append(out, local, p.node.Module.Name+":"+local, p.node.Module.Prefix+":"+local)
 	}

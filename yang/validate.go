@@ -10,8 +10,8 @@ import (
 // there is, as lookup tells; where lookup is nil they are not checked. The path of
 // d's parent, at, stands before all error paths. It fails with Errors.
 func (s *Schema) Validate(d *Data, at string, lookup func(target *Node, value string) bool) error {
-	v := &validator{lookup: lookup}
-	v.instance(d, at)
+	v := &validator{at: at, lookup: lookup}
+	v.instance(d, 1)
 	if len(v.errors) > 0 {
 		return v.errors
 	}
@@ -19,70 +19,78 @@ func (s *Schema) Validate(d *Data, at string, lookup func(target *Node, value st
 }
 
 type validator struct {
+	at     string
 	lookup func(target *Node, value string) bool
+	open   []step // from the instance that is validated down to what is looked at
 	errors Errors
 }
 
-func (v *validator) report(path, tag, appTag, format string, args ...any) {
+// report keeps an error that was found below what is open.
+func (v *validator) report(below []step, tag, appTag, format string, args ...any) {
 	if len(v.errors) < maxFindings {
+		path := pathOf(pathOf(v.at, v.open), below)
 		v.errors = append(v.errors, &Error{
 			Type: "application", Tag: tag, AppTag: appTag, Path: path, Message: fmt.Sprintf(format, args...),
 		})
 	}
 }
 
-func (v *validator) instance(d *Data, at string) {
+// whole are the steps to all instances of node.
+func whole(node *Node) []step { return []step{{node: node}} }
+
+// instance checks d, which is at that position among those of its node.
+func (v *validator) instance(d *Data, position int) {
 	if d.Node.typ != nil {
-		v.reference(d, at)
+		v.reference(d)
 		return
 	}
-	path := d.Path(at)
+	v.open = append(v.open, step{d.Node, d, position})
+	defer func() { v.open = v.open[:len(v.open)-1] }()
 	for i := 0; i < len(d.Children); {
 		end := i + 1
 		for end < len(d.Children) && d.Children[end].Node == d.Children[i].Node {
 			end++
 		}
-		v.group(d, d.Children[i:end], path)
+		v.group(d, d.Children[i:end])
 		i = end
 	}
-	v.absent(d, path)
-	v.choices(d, path)
+	v.absent(d)
+	v.choices(d)
 }
 
 // group checks all instances of one node in d.
-func (v *validator) group(d *Data, group []*Data, path string) {
+func (v *validator) group(d *Data, group []*Data) {
 	node := group[0].Node
 	for _, when := range node.when {
 		if d.Leaf(when.leaf.Name) != when.value {
-			v.report(group[0].Path(path), "unknown-element", "", "%s: can't be here: only where %s is %s",
+			v.report([]step{{node, group[0], 1}}, "unknown-element", "", "%s: can't be here: only where %s is %s",
 				node.Name, when.leaf.Name, quote(when.value))
 		}
 	}
 	if node.Kind == List || node.Kind == LeafList {
-		v.count(node, uint64(len(group)), path)
+		v.count(node, uint64(len(group)))
 	}
 	for _, unique := range node.unique {
-		v.unique(unique, group, path)
+		v.unique(unique, group)
 	}
-	for _, one := range group {
-		v.instance(one, path)
+	for i, one := range group {
+		v.instance(one, i+1)
 	}
 }
 
-func (v *validator) count(node *Node, n uint64, path string) {
-	path = node.Path(path)
+func (v *validator) count(node *Node, n uint64) {
 	switch {
 	case n < node.atLeast:
-		v.report(path, "invalid-value", "too-few-elements", "%s: %d of them: want at least %d", node.Name, n, node.atLeast)
+		v.report(whole(node), "invalid-value", "too-few-elements", "%s: %d of them: want at least %d", node.Name, n, node.atLeast)
 	case n > node.atMost:
-		v.report(path, "invalid-value", "too-many-elements", "%s: %d of them: want at most %d", node.Name, n, node.atMost)
+		v.report(whole(node), "invalid-value", "too-many-elements", "%s: %d of them: want at most %d", node.Name, n, node.atMost)
 	}
 }
 
 // unique checks that no two entries have the same values in all of these leaves.
-func (v *validator) unique(leaves []*Node, entries []*Data, path string) {
+func (v *validator) unique(leaves []*Node, entries []*Data) {
 	seen := map[string]bool{}
-	for _, entry := range entries {
+	for i, entry := range entries {
 		values := make([]string, 0, len(leaves))
 		for _, leaf := range leaves {
 			if instance := entry.instanceOf(leaf); instance != nil {
@@ -93,7 +101,7 @@ func (v *validator) unique(leaves []*Node, entries []*Data, path string) {
 			continue
 		}
 		if key := strings.Join(values, "\x00"); seen[key] {
-			v.report(entry.Path(path), "invalid-value", "data-not-unique", "%s: another entry has %s too: want it in one alone",
+			v.report([]step{{entry.Node, entry, i + 1}}, "invalid-value", "data-not-unique", "%s: another entry has %s too: want it in one alone",
 				entry.Node.Name, quote(strings.Join(values, " ")))
 		} else {
 			seen[key] = true
@@ -103,18 +111,18 @@ func (v *validator) unique(leaves []*Node, entries []*Data, path string) {
 
 // absent checks that what has to be in d is, also below containers that aren't
 // there but mean nothing by that.
-func (v *validator) absent(d *Data, path string) {
+func (v *validator) absent(d *Data) {
 	for _, node := range d.Node.Children {
 		if !node.demanding || d.instanceOf(node) != nil || !applies(node, d) {
 			continue
 		}
 		switch node.Kind {
 		case Container:
-			v.instance(&Data{Node: node}, path)
+			v.instance(&Data{Node: node}, 1)
 		case Leaf:
-			v.report(node.Path(path), "missing-element", "", "%s: not there: want %s", node.Name, node.typ.want)
+			v.report(whole(node), "missing-element", "", "%s: not there: want %s", node.Name, node.typ.want)
 		default:
-			v.count(node, 0, path)
+			v.count(node, 0)
 		}
 	}
 }
@@ -151,20 +159,20 @@ func holds(c *choice, name string, d *Data) bool {
 	return false
 }
 
-func (v *validator) choices(d *Data, path string) {
+func (v *validator) choices(d *Data) {
 	for _, c := range d.Node.choices {
 		if c.mandatory && chosen(c.within, d) && !holds(c, "", d) {
-			v.report(path, "data-missing", "missing-choice", "%s: not there: want one of its cases", c.name)
+			v.report(nil, "data-missing", "missing-choice", "%s: not there: want one of its cases", c.name)
 		}
 	}
 }
 
 // reference checks a leaf that refers to another.
-func (v *validator) reference(d *Data, at string) {
+func (v *validator) reference(d *Data) {
 	target := d.Node.typ.target
 	if target == nil || d.Node.typ.optional || v.lookup == nil || v.lookup(target, d.Value) {
 		return
 	}
-	v.report(d.Path(at), "data-missing", "instance-required", "%s: there is no %s %s: want one that is there",
+	v.report([]step{{d.Node, d, 1}}, "data-missing", "instance-required", "%s: there is no %s %s: want one that is there",
 		d.Node.Name, target.Name, quote(d.Value))
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,6 +50,23 @@ func validDocuments(t testing.TB) [][]byte {
 	return out
 }
 
+// TestValidDocumentsHoldEverything keeps the documents whole: what they don't hold
+// is not judged by anybody.
+func TestValidDocumentsHoldEverything(t *testing.T) {
+	schema := sample(t)
+	held := newMutator(t, schema, validDocuments(t)).samples
+	var look func(*Node, string)
+	look = func(n *Node, at string) {
+		require.Contains(t, held, n, "no document in testdata/valid has %s", n.Path(at))
+		for _, child := range n.Children {
+			look(child, n.Path(at))
+		}
+	}
+	for _, top := range schema.top.Children {
+		look(top, "")
+	}
+}
+
 func TestValidDocuments(t *testing.T) {
 	schema := sample(t)
 	for _, document := range validDocuments(t) {
@@ -70,17 +88,41 @@ func compact(t *testing.T, document []byte) string {
 // judge is this package's verdict on a whole document.
 func judge(t testing.TB, s *Schema, document []byte) error {
 	t.Helper()
-	got, err := s.DecodeJSON(document, nil, "", Strict)
+	_, err := judged(s, s.DecodeJSON, document)
+	return err
+}
+
+// judged reads a whole document and validates it.
+func judged(s *Schema, decode decodeFunc, document []byte) ([]*Data, error) {
+	got, err := decode(document, nil, "", Strict)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	lookup := func(target *Node, value string) bool { return holdsValue(got, target, value) }
-	for _, d := range got {
+	for _, d := range append(slices.Clone(got), implied(got)...) {
 		if err := s.Validate(d, "", lookup); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return got, nil
+}
+
+// implied are the top-level containers that aren't there, and ask for something, of
+// modules that have others there.
+func implied(got []*Data) []*Data {
+	var out []*Data
+	there := map[*Node]bool{}
+	for _, d := range got {
+		there[d.Node] = true
+	}
+	for _, d := range got {
+		for _, top := range d.Node.Module.Top {
+			if top.demanding && !there[top] {
+				out = append(out, &Data{Node: top})
+			}
+		}
+	}
+	return out
 }
 
 func holdsValue(siblings []*Data, target *Node, value string) bool {

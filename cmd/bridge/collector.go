@@ -20,8 +20,17 @@ const (
 	paceEvery  = time.Second
 )
 
-// paceCollector keeps the collector's pace to the heap's size until ctx is done.
-// Where GOGC is set, that is what counts.
+// A burst of work is one for which at least burstSize was allocated. It is over when
+// for restFor times paceEvery in a row no more than restRate was.
+const (
+	burstSize = 256 << 20 // bytes
+	restRate  = 8 << 20
+	restFor   = 2
+)
+
+// paceCollector keeps the collector's pace to the heap's size until ctx is done, and
+// gives back to the system what a burst of work took, a start being the first: to read
+// everything takes some times what is kept of it. Where GOGC is set, that is what counts.
 func paceCollector(ctx context.Context) error {
 	if os.Getenv("GOGC") != "" {
 		<-ctx.Done()
@@ -30,12 +39,16 @@ func paceCollector(ctx context.Context) error {
 	defer debug.SetGCPercent(goPercent)
 	ticker := time.NewTicker(paceEvery)
 	defer ticker.Stop()
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	heap := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
+	burst := burst{}
 	for percent := goPercent; ; {
-		metrics.Read(live)
-		if want := collectorPercent(live[0].Value.Uint64()); want != percent {
+		metrics.Read(heap)
+		if want := collectorPercent(heap[0].Value.Uint64()); want != percent {
 			debug.SetGCPercent(want)
 			percent = want
+		}
+		if burst.over(heap[1].Value.Uint64()) {
+			debug.FreeOSMemory()
 		}
 		select {
 		case <-ctx.Done():
@@ -45,24 +58,27 @@ func paceCollector(ctx context.Context) error {
 	}
 }
 
-// syncPoll is how often it is looked whether a new leader is in sync.
-const syncPoll = 100 * time.Millisecond
+// burst watches for the end of bursts of work.
+type burst struct {
+	allocated uint64 // by the process in all its time
+	since     uint64 // of these, since the last burst was over
+	rested    int    // how many times in a row little was allocated
+}
 
-// freeStart gives back to the system what it took to become the leader, once that is
-// in sync: to read everything takes some times what is kept of it.
-func (p *part) freeStart(ctx context.Context) error {
-	ticker := time.NewTicker(syncPoll)
-	defer ticker.Stop()
-	for !p.loop.Status().InSync {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
+// over tells once that a burst is over. It is asked every paceEvery, with what was
+// allocated in all.
+func (b *burst) over(allocated uint64) bool {
+	step := allocated - b.allocated
+	b.allocated = allocated
+	b.since += step
+	if b.rested++; step > restRate {
+		b.rested = 0
 	}
-	debug.FreeOSMemory()
-	<-ctx.Done()
-	return nil
+	if b.rested < restFor || b.since < burstSize {
+		return false
+	}
+	b.since = 0
+	return true
 }
 
 func collectorPercent(live uint64) int {

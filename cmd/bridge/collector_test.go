@@ -13,3 +13,26 @@ func TestCollectorPercent(t *testing.T) {
 		require.Equal(t, want, collectorPercent(live), "%d bytes live", live)
 	}
 }
+
+func TestBurst(t *testing.T) {
+	b, allocated := burst{}, uint64(0)
+	asked := func(mib uint64) bool {
+		allocated += mib << 20
+		return b.over(allocated)
+	}
+	require.False(t, asked(0))
+	require.False(t, asked(0))
+	require.False(t, asked(200), "a burst")
+	require.False(t, asked(100))
+	require.False(t, asked(1), "that seems to rest")
+	require.False(t, asked(20), "and goes on")
+	require.False(t, asked(1))
+	require.True(t, asked(8))
+	require.False(t, asked(0), "it is over once")
+	require.False(t, asked(200))
+	require.False(t, asked(0))
+	require.False(t, asked(0), "it was a small one")
+	require.False(t, asked(56), "which adds up")
+	require.False(t, asked(0))
+	require.True(t, asked(0))
+}

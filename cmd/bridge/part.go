@@ -166,7 +166,6 @@ func (b *Bridge) lead(ctx context.Context, l *datastore.Leadership) error {
 	g := newGroup(ctx)
 	g.run("choose addresses", func(ctx context.Context) error { p.claims.Run(ctx); return nil })
 	g.run("reconcile", p.loop.Run)
-	g.run("free what the start took", p.freeStart)
 	g.run("confirm", func(ctx context.Context) error { p.confirmer.Run(ctx); return nil })
 	if b.cluster != nil {
 		g.run("report to Kubernetes", b.report)

@@ -56,7 +56,7 @@ func (b *agentsBed) admin(method, path, body string) {
 func (b *agentsBed) agent(node, cert, key string) *uplink.Uplink {
 	b.t.Helper()
 	dir := b.t.TempDir()
-	f := agentFlags{bridges: []string{b.url}, node: node, caFile: b.ca.file, cert: cert, key: key, stateDir: dir, callDeadline: time.Second, sweepInterval: time.Second}
+	f := onNode{bridges: []string{b.url}, node: node, caFile: b.ca.file, cert: cert, key: key, stateDir: dir}
 	u, err := f.uplink(slog.New(slog.NewTextHandler(b.t.Output(), nil)))
 	require.NoError(b.t, err)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -31,6 +31,10 @@ func (f *agentFlags) serve(ctx context.Context, p agentParts, log *slog.Logger) 
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
 	}
+	installed, err := f.cni.config(f.socket, log)
+	if err != nil {
+		return err
+	}
 	calls, err := call.Listen(ctx, f.socket)
 	if err != nil {
 		return err
@@ -40,6 +44,7 @@ func (f *agentFlags) serve(ctx context.Context, p agentParts, log *slog.Logger) 
 		return errors.Join(err, calls.Close())
 	}
 	defer stopHealth()
+	defer f.cni.leave(installed)
 	needed, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -47,6 +52,10 @@ func (f *agentFlags) serve(ctx context.Context, p agentParts, log *slog.Logger) 
 	running.Go(func() { p.ovs.Run(needed) })
 	running.Go(func() { p.uplink.Run(needed) })
 	running.Go(func() { p.agent.Run(needed) })
+	running.Go(func() { p.own.Run(needed) })
+	if f.cni.install {
+		running.Go(func() { installed.Run(ctx) })
+	}
 	log.Info("answering coe-cni", "socket", f.socket, "node", f.node, "version", version)
 	return call.Serve(ctx, calls, log, p.agent.Answer)
 }
@@ -76,19 +85,26 @@ func (f *agentFlags) serveHealth(p agentParts, log *slog.Logger) (stop func(), e
 }
 
 // cleanUp removes what the agent has made and keeps. No other agent may run meanwhile.
-func (f *agentFlags) cleanUp(ctx context.Context, p agentParts) error {
+func (f *agentFlags) cleanUp(ctx context.Context, p agentParts, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
+	installed, err := f.cni.config(f.socket, log)
+	if err != nil {
+		return err
+	}
 	l, err := call.Listen(ctx, f.socket)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = l.Close() }()
+	if err := installed.Remove(); err != nil { // first: nobody is to call any more
+		return err
+	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() { p.ovs.Run(ctx) })
-	if err := p.agent.Cleanup(ctx); err != nil {
+	if err := errors.Join(p.agent.Cleanup(ctx), p.own.Cleanup(ctx)); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(f.stateDir); err != nil {

@@ -32,7 +32,9 @@ const operations = "../../docs/operations.md"
 // The tables of flags and metrics are written from what there is:
 // go test ./cmd/coe-bridge -run TestTables -update.
 func TestTablesOfOperations(t *testing.T) {
-	for name, table := range map[string]string{"flags": flagTable(t), "metrics": metricTable(t)} {
+	for name, table := range map[string]string{
+		"flags": flagTable(t, "serve"), "agent flags": flagTable(t, "agent"), "doctor flags": flagTable(t, "doctor"), "metrics": metricTable(t),
+	} {
 		t.Run(name, func(t *testing.T) {
 			before, err := os.ReadFile(operations)
 			require.NoError(t, err)
@@ -51,8 +53,8 @@ func TestTablesOfOperations(t *testing.T) {
 	}
 }
 
-func flagTable(t *testing.T) string {
-	serve, _, err := newRoot().Find([]string{"serve"})
+func flagTable(t *testing.T, command string) string {
+	cmd, _, err := newRoot().Find([]string{command})
 	require.NoError(t, err)
 	var text strings.Builder
 	text.WriteString("| flag | default | meaning |\n|---|---|---|\n")
@@ -62,7 +64,7 @@ func flagTable(t *testing.T) string {
 		}
 		fmt.Fprintf(&text, "| `--%s` | %s | %s |\n", f.Name, shownDefault(f), f.Usage)
 	}
-	sorted(serve).VisitAll(each)
+	sorted(cmd).VisitAll(each)
 	return text.String()
 }
 

@@ -18,6 +18,7 @@ func newPlan() *cobra.Command {
 		side     only
 		pools    poolFlags
 		settings settingsFlags
+		nodes    nodeFlags
 		cfg      bridge.PlanConfig
 	)
 	cmd := &cobra.Command{
@@ -49,6 +50,9 @@ they were ready. The table leaves rows' external_ids out; JSON and YAML have all
 			if cfg.Pools, err = pools.pools(); err != nil {
 				return err
 			}
+			if cfg.Nodes, err = nodes.config(cfg.Pools); err != nil {
+				return err
+			}
 			planned, err := bridge.Plan(cmd.Context(), documents, cfg)
 			if err != nil {
 				return err
@@ -63,6 +67,7 @@ they were ready. The table leaves rows' external_ids out; JSON and YAML have all
 	pools.register(cmd)
 	cmd.Flags().BoolVar(&cfg.NodePools, "node-pod-cidrs", false, "make every node's pod-cidrs pools for the pods on it")
 	settings.register(cmd)
+	nodes.register(cmd)
 	out.register(cmd)
 	return cmd
 }

@@ -44,7 +44,7 @@ the environment, the environment over the file.`,
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		return applySettings(cmd, file)
 	}
-	root.AddCommand(newServe(), newAgent(), newPlan(), newGet(), newApply(), newDelete(), newWatch(), newStatus(), newTrace(), newPasswd(), newCompletion(), newVersion())
+	root.AddCommand(newServe(), newAgent(), newDoctor(), newPlan(), newGet(), newApply(), newDelete(), newWatch(), newStatus(), newTrace(), newPasswd(), newCompletion(), newVersion())
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root
 }

@@ -35,6 +35,7 @@ type serveFlags struct {
 	kubernetes                                            kubernetesFlags
 	pools                                                 poolFlags
 	nodePools                                             bool
+	nodes                                                 nodeFlags
 	podMTU                                                uint16
 	reuseDelay, resync                                    time.Duration
 	logLevel, logFormat                                   string
@@ -111,6 +112,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	f.kubernetes.register(cmd)
 	f.pools.register(cmd)
 	flags.BoolVar(&f.nodePools, "node-pod-cidrs", false, "make every node's pod-cidrs pools for the pods on it")
+	f.nodes.register(cmd)
 	flags.Uint16Var(&f.podMTU, "pod-mtu", 0, "MTU of pods' interfaces; 0: what their node finds right")
 	flags.DurationVar(&f.reuseDelay, "address-reuse-delay", 30*time.Second, "how long an address waits for its pod to come back before another pod gets it")
 	flags.DurationVar(&f.resync, "resync-interval", 5*time.Minute, "how often the backend is read anew, to repair what others changed")

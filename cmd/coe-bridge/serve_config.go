@@ -40,6 +40,9 @@ func (f *serveFlags) config(auditOutput io.Writer, log *slog.Logger) (cfg bridge
 	if cfg.Pools, err = f.pools.pools(); err != nil {
 		return cfg, cleanUp, err
 	}
+	if cfg.Nodes, err = f.nodes.config(cfg.Pools); err != nil {
+		return cfg, cleanUp, err
+	}
 	if cfg.Kubernetes, err = f.kubernetes.config(log); err != nil {
 		return cfg, cleanUp, err
 	}

@@ -156,7 +156,7 @@ func (a *Agent) plan(ctx context.Context, at *attachment, r *uplink.Record, inPo
 		}
 	}
 	if p.pair.MTU == 0 {
-		if p.pair.MTU, err = a.mtu(ctx); err != nil {
+		if p.pair.MTU, err = a.MTU(ctx); err != nil {
 			return plan{}, err
 		}
 	}

@@ -155,14 +155,14 @@ func (a *Agent) status() error {
 	return nil
 }
 
-// mtu is that of pods' links, unless the bridge says: what the tunnels leave of the
+// MTU is that of pods' links, unless the bridge says: what the tunnels leave of the
 // MTU of the link that they go through.
-func (a *Agent) mtu(ctx context.Context) (int, error) {
+func (a *Agent) MTU(ctx context.Context) (int, error) {
 	settings, err := a.cfg.Switch.Settings(ctx)
 	if err != nil {
 		return 0, err
 	}
-	return tunnelMTU(a.cfg.Node, settings)
+	return TunnelMTU(a.cfg.Node, settings)
 }
 
 func parseAddr(text string) (netip.Addr, error) {

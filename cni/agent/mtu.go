@@ -19,9 +19,9 @@ const (
 	headerIPv6 = 40
 )
 
-// tunnelMTU is what the node's tunnels leave: of the kinds that the switch may use, the
+// TunnelMTU is what the node's tunnels leave: of the kinds that the switch may use, the
 // one with the most overhead counts.
-func tunnelMTU(node netns.NsHandle, settings map[string]string) (int, error) {
+func TunnelMTU(node netns.NsHandle, settings map[string]string) (int, error) {
 	// Several addresses are told with commas.
 	first, _, _ := strings.Cut(settings["ovn-encap-ip"], ",")
 	address, err := netip.ParseAddr(first)

@@ -94,7 +94,8 @@ func newWorld(t *testing.T, deadline time.Duration, hosts ...string) *world {
 
 func newWorldWithoutAgents(t *testing.T, hosts ...string) *world {
 	w := &world{t: t, lab: ovnhost.ForTest(t, hosts...), agents: map[string]*agentProcess{}}
-	w.bridge = bridgetest.Serve(t, "--data-dir", t.TempDir(), "--backend", "ovn", "--ovn-nb", w.lab.NB.Remote, "--address-reuse-delay", "1s")
+	w.bridge = bridgetest.Serve(t, "--data-dir", t.TempDir(), "--backend", "ovn", "--ovn-nb", w.lab.NB.Remote, "--address-reuse-delay", "1s",
+		"--service-network", "10.96.0.0/12")
 	w.put("dhcp_allocation_pool:dhcp_allocation_pool/network/default", `{"network":[{"network-id":"default","allocation-pool":[
 		{"subnet":"10.42.0.0/16","allocate-from":"10.42.0.2","allocate-to":"10.42.255.254","gateway":"10.42.0.1"}]}]}`)
 	for i, host := range hosts {

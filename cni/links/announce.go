@@ -16,7 +16,7 @@ import (
 // gratuitous ARP for each of IPv4, by an unsolicited advertisement for each of IPv6.
 func Announce(pod netns.NsHandle, name string, mac net.HardwareAddr, addresses []netip.Addr) error {
 	var index int
-	err := at(pod, func(h *netlink.Handle) error {
+	err := At(pod, func(h *netlink.Handle) error {
 		link, err := h.LinkByName(name)
 		if err == nil {
 			index = link.Attrs().Index
@@ -24,7 +24,7 @@ func Announce(pod netns.NsHandle, name string, mac net.HardwareAddr, addresses [
 		return err
 	})
 	if err == nil {
-		err = inside(pod, func() error { return sendFrames(index, mac, addresses) })
+		err = Inside(pod, func() error { return sendFrames(index, mac, addresses) })
 	}
 	if err != nil {
 		return fmt.Errorf("announce the addresses of link %s: %w", name, err)

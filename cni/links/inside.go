@@ -19,7 +19,7 @@ func (p Pair) allowIPv6() error {
 	if !slices.ContainsFunc(p.Addresses, func(a netip.Prefix) bool { return a.Addr().Is6() }) {
 		return nil
 	}
-	return inside(p.Pod, func() error {
+	return Inside(p.Pod, func() error {
 		for name, value := range map[string]string{"disable_ipv6": "0", "accept_ra": "0"} {
 			if err := os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", p.Name, name), []byte(value), 0); err != nil {
 				return fmt.Errorf("allow IPv6: %w", err)
@@ -44,7 +44,7 @@ func (p Pair) turnOffloadOff() error {
 	if !p.SoftwareChecksums {
 		return nil
 	}
-	return inside(p.Pod, func() error {
+	return Inside(p.Pod, func() error {
 		socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return fmt.Errorf("turn checksum offload off: open a socket: %w", err)
@@ -59,8 +59,8 @@ func (p Pair) turnOffloadOff() error {
 	})
 }
 
-// inside calls f on a thread in a network namespace.
-func inside(ns netns.NsHandle, f func() error) error {
+// Inside calls f on a thread in a network namespace.
+func Inside(ns netns.NsHandle, f func() error) error {
 	result := make(chan error, 1)
 	go func() { result <- onThread(ns, f) }()
 	return <-result

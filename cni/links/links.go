@@ -16,8 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// group marks the node's ends that this package has made, from the moment on at
-// which they are there.
+// group marks the node's ends of pods' links.
 const group = 0xc0e
 
 // Pair is a pod's pair of links.
@@ -25,6 +24,9 @@ type Pair struct {
 	Node, Pod netns.NsHandle // the namespaces; the caller's to close
 	// Port is the name of the node's end, which is that of the switch's port.
 	Port string
+	// Group marks the node's end, from the moment on at which it is there; 0 for the
+	// one that pods' links have, and Owned lists.
+	Group uint32
 	// Owner is what Owned tells of the node's end; empty for nothing.
 	Owner string
 	// Name is the name of the pod's end, "eth0".
@@ -73,16 +75,30 @@ func Add(ctx context.Context, p Pair) error {
 			err = step()
 		}
 		if err != nil {
-			return errors.Join(fmt.Errorf("configure link %s: %w", p.Name, err), Delete(p.Node, p.Port))
+			return errors.Join(fmt.Errorf("configure link %s: %w", p.Name, err), remove(p.Node, p.Port, p.group()))
 		}
 	}
 	return nil
 }
 
-// Delete removes a pair by its node's end; one that is not there is well. A link that
-// this package has not made stays, and is an error.
-func Delete(node netns.NsHandle, port string) error {
-	return at(node, func(h *netlink.Handle) error {
+func (p Pair) group() uint32 {
+	if p.Group != 0 {
+		return p.Group
+	}
+	return group
+}
+
+// Delete removes a pair of a pod by its node's end; one that is not there is well. A
+// link of somebody else stays, and is an error.
+func Delete(node netns.NsHandle, port string) error { return remove(node, port, group) }
+
+// DeleteOf is Delete of a pair that has a Group.
+func DeleteOf(node netns.NsHandle, port string, group uint32) error {
+	return remove(node, port, group)
+}
+
+func remove(node netns.NsHandle, port string, group uint32) error {
+	return At(node, func(h *netlink.Handle) error {
 		link, err := h.LinkByName(port)
 		if errors.As(err, new(netlink.LinkNotFoundError)) {
 			return nil
@@ -101,10 +117,10 @@ func Delete(node netns.NsHandle, port string) error {
 }
 
 func (p Pair) addVeth() error {
-	link := netlink.NewVeth(netlink.LinkAttrs{Name: p.Port, MTU: p.MTU, Flags: net.FlagUp, Group: group})
+	link := netlink.NewVeth(netlink.LinkAttrs{Name: p.Port, MTU: p.MTU, Flags: net.FlagUp, Group: p.group()})
 	link.PeerName, link.PeerNamespace = p.Name, netlink.NsFd(p.Pod)
 	link.PeerHardwareAddr, link.PeerMTU = p.MAC, uint32(p.MTU)
-	return at(p.Node, func(h *netlink.Handle) error {
+	return At(p.Node, func(h *netlink.Handle) error {
 		if err := h.LinkAdd(link); err != nil {
 			return fmt.Errorf("add link %s with %s in the pod: %w", p.Port, p.Name, err)
 		}
@@ -117,7 +133,7 @@ func (p Pair) mark() error {
 	if p.Owner == "" {
 		return nil
 	}
-	return at(p.Node, func(h *netlink.Handle) error {
+	return At(p.Node, func(h *netlink.Handle) error {
 		link, err := h.LinkByName(p.Port)
 		if err != nil {
 			return fmt.Errorf("find link %s: %w", p.Port, err)
@@ -131,7 +147,7 @@ func (p Pair) mark() error {
 
 // configure gives the pod's end its addresses and routes.
 func (p Pair) configure() error {
-	return at(p.Pod, func(h *netlink.Handle) error {
+	return At(p.Pod, func(h *netlink.Handle) error {
 		link, err := h.LinkByName(p.Name)
 		if err != nil {
 			return fmt.Errorf("find it: %w", err)
@@ -154,7 +170,7 @@ func (p Pair) configure() error {
 }
 
 func addAddress(h *netlink.Handle, link netlink.Link, a netip.Prefix) error {
-	address := &netlink.Addr{IPNet: ipNet(a)}
+	address := &netlink.Addr{IPNet: IPNet(a)}
 	if a.Addr().Is6() {
 		address.Flags = unix.IFA_F_NODAD // OVN lets nobody else have it
 	}
@@ -166,7 +182,7 @@ func addAddress(h *netlink.Handle, link netlink.Link, a netip.Prefix) error {
 
 // addRoute fails where the pod has that route already: it is somebody else's.
 func addRoute(h *netlink.Handle, link netlink.Link, r Route) error {
-	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(r.Destination)}
+	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: IPNet(r.Destination)}
 	if r.Gateway.IsValid() {
 		route.Gw = r.Gateway.AsSlice()
 	} else {
@@ -178,12 +194,13 @@ func addRoute(h *netlink.Handle, link netlink.Link, r Route) error {
 	return nil
 }
 
-func ipNet(p netip.Prefix) *net.IPNet {
+// IPNet is a prefix as netlink takes it.
+func IPNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// at calls f with a netlink handle in a namespace.
-func at(ns netns.NsHandle, f func(*netlink.Handle) error) error {
+// At calls f with a netlink handle in a namespace.
+func At(ns netns.NsHandle, f func(*netlink.Handle) error) error {
 	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)

@@ -26,7 +26,7 @@ type Link struct {
 // Look reads a link. Where there is none of that name the error is ErrNotFound.
 func Look(ns netns.NsHandle, name string) (Link, error) {
 	var out Link
-	err := at(ns, func(h *netlink.Handle) error {
+	err := At(ns, func(h *netlink.Handle) error {
 		link, err := h.LinkByName(name)
 		if errors.As(err, new(netlink.LinkNotFoundError)) {
 			return ErrNotFound
@@ -54,8 +54,8 @@ func Look(ns netns.NsHandle, name string) (Link, error) {
 // their owner.
 func Owned(node netns.NsHandle) (map[string]string, error) {
 	owned := map[string]string{}
-	err := at(node, func(h *netlink.Handle) error {
-		all, err := dump(h.LinkList)
+	err := At(node, func(h *netlink.Handle) error {
+		all, err := Dump(h.LinkList)
 		for _, link := range all {
 			if is := link.Attrs(); is.Group == group && link.Type() == "veth" {
 				owned[is.Name] = is.Alias
@@ -72,8 +72,8 @@ func Owned(node netns.NsHandle) (map[string]string, error) {
 // MTUOf is the MTU of the link that has an address.
 func MTUOf(node netns.NsHandle, address netip.Addr) (int, error) {
 	mtu := 0
-	err := at(node, func(h *netlink.Handle) error {
-		all, err := dump(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_ALL) })
+	err := At(node, func(h *netlink.Handle) error {
+		all, err := Dump(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_ALL) })
 		if err != nil {
 			return err
 		}
@@ -96,29 +96,30 @@ func MTUOf(node netns.NsHandle, address netip.Addr) (int, error) {
 }
 
 func addresses(h *netlink.Handle, link netlink.Link) ([]netip.Prefix, error) {
-	all, err := dump(func() ([]netlink.Addr, error) { return h.AddrList(link, netlink.FAMILY_ALL) })
+	all, err := Dump(func() ([]netlink.Addr, error) { return h.AddrList(link, netlink.FAMILY_ALL) })
 	var out []netip.Prefix
 	for _, a := range all {
 		if a.Scope != unix.RT_SCOPE_LINK {
-			out = append(out, prefix(a.IPNet))
+			out = append(out, PrefixOf(a.IPNet))
 		}
 	}
 	return out, err
 }
 
 func routes(h *netlink.Handle, link netlink.Link) ([]Route, error) {
-	all, err := dump(func() ([]netlink.Route, error) {
+	all, err := Dump(func() ([]netlink.Route, error) {
 		return h.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{LinkIndex: link.Attrs().Index}, netlink.RT_FILTER_OIF)
 	})
 	var out []Route
 	for _, r := range all {
 		gateway, _ := netip.AddrFromSlice(r.Gw)
-		out = append(out, Route{prefix(r.Dst), gateway.Unmap()})
+		out = append(out, Route{PrefixOf(r.Dst), gateway.Unmap()})
 	}
 	return out, err
 }
 
-func prefix(n *net.IPNet) netip.Prefix {
+// PrefixOf is what IPNet makes, back again; not valid where netlink says nothing.
+func PrefixOf(n *net.IPNet) netip.Prefix {
 	a, _ := netip.AddrFromSlice(n.IP)
 	bits, _ := n.Mask.Size()
 	return netip.PrefixFrom(a.Unmap(), bits)
@@ -127,8 +128,8 @@ func prefix(n *net.IPNet) netip.Prefix {
 // dumpTries is how often a dump is begun, since changes meanwhile make it incomplete.
 const dumpTries = 10
 
-// dump lists what the kernel has, whole.
-func dump[T any](list func() ([]T, error)) (all []T, err error) {
+// Dump lists what the kernel has, whole.
+func Dump[T any](list func() ([]T, error)) (all []T, err error) {
 	for range dumpTries {
 		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
 			break

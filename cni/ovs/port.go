@@ -132,25 +132,30 @@ func (s *Switch) Add(ctx context.Context, p Port) error {
 	if err != nil {
 		return err
 	}
-	ops, err := one.additions(s.cfg.Bridge, p)
+	return s.add(ctx, one, p.Name, p.externalIDs())
+}
+
+// add adds a port that says something in external_ids.
+func (s *Switch) add(ctx context.Context, one *session, name string, says map[string]string) error {
+	ops, err := one.additions(s.cfg.Bridge, name, says)
 	if err != nil {
-		return fmt.Errorf("add port %s: %w", p.Name, err)
+		return fmt.Errorf("add port %s: %w", name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	results, err := one.transact(ctx, ops...)
 	if err != nil {
-		return fmt.Errorf("add port %s: %w", p.Name, err)
+		return fmt.Errorf("add port %s: %w", name, err)
 	}
 	if results[len(results)-1].Count == 0 {
-		return fmt.Errorf("add port %s: the switch has no bridge %s; does ovn-controller run?", p.Name, s.cfg.Bridge)
+		return fmt.Errorf("add port %s: the switch has no bridge %s; does ovn-controller run?", name, s.cfg.Bridge)
 	}
 	return nil
 }
 
-func (o *session) additions(bridge string, p Port) ([]ovsdb.Operation, error) {
-	iface := &vswitch.Interface{UUID: "interface", Name: p.Name, ExternalIDs: p.externalIDs()}
-	port := &vswitch.Port{UUID: "port", Name: p.Name, Interfaces: []string{iface.UUID}}
+func (o *session) additions(bridge, name string, says map[string]string) ([]ovsdb.Operation, error) {
+	iface := &vswitch.Interface{UUID: "interface", Name: name, ExternalIDs: says}
+	port := &vswitch.Port{UUID: "port", Name: name, Interfaces: []string{iface.UUID}}
 	ops, err := o.client.Create(iface)
 	if err != nil {
 		return nil, err
@@ -171,7 +176,7 @@ func (s *Switch) Delete(ctx context.Context, name string, of Attachment) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	if err := s.remove(ctx, one, name, of); err != nil {
+	if err := s.remove(ctx, one, name, func(ids map[any]any) bool { return saysSame(ids, of) }); err != nil {
 		return fmt.Errorf("delete port %s: %w", name, err)
 	}
 	return s.await(ctx, name, func(one *session) error {
@@ -186,8 +191,9 @@ func (s *Switch) Delete(ctx context.Context, name string, of Attachment) error {
 	})
 }
 
-// remove asks the server, not the copy: what was added just now may not be in that.
-func (s *Switch) remove(ctx context.Context, one *session, name string, of Attachment) error {
+// remove removes a port that says what is ours. It asks the server, not the copy: what
+// was added just now may not be in that.
+func (s *Switch) remove(ctx context.Context, one *session, name string, ours func(ids map[any]any) bool) error {
 	named := ovsdb.NewCondition("name", ovsdb.ConditionEqual, name)
 	found, err := one.transact(ctx,
 		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Interface", Where: []ovsdb.Condition{named}, Columns: []string{"external_ids"}},
@@ -195,7 +201,10 @@ func (s *Switch) remove(ctx context.Context, one *session, name string, of Attac
 	if err != nil {
 		return err
 	}
-	if len(found[0].Rows) == 0 || len(found[1].Rows) == 0 || !saysSame(found[0].Rows[0], of) {
+	if len(found[0].Rows) == 0 || len(found[1].Rows) == 0 {
+		return nil
+	}
+	if ids, _ := found[0].Rows[0]["external_ids"].(ovsdb.OvsMap); !ours(ids.GoMap) {
 		return nil
 	}
 	port, _ := found[1].Rows[0]["_uuid"].(ovsdb.UUID)
@@ -221,9 +230,8 @@ func (s *Switch) remove(ctx context.Context, one *session, name string, of Attac
 	return nil
 }
 
-func saysSame(row ovsdb.Row, of Attachment) bool {
-	ids, _ := row["external_ids"].(ovsdb.OvsMap)
-	return ids.GoMap[keyContainer] == of.Container && ids.GoMap[keyIfName] == of.IfName
+func saysSame(ids map[any]any, of Attachment) bool {
+	return ids[keyContainer] == of.Container && ids[keyIfName] == of.IfName
 }
 
 func mutation(table, by string, name any, column string, mutator ovsdb.Mutator, value any) ovsdb.Operation {

@@ -58,8 +58,10 @@ func (u *Uplink) Run(ctx context.Context) {
 	}
 }
 
-// lost notes that there is no connection, and logs it once.
+// lost notes that there is no connection, and logs it once. The next one is made anew,
+// with the certificate as it is then.
 func (u *Uplink) lost(url string, err error) {
+	u.http.CloseIdleConnections()
 	u.mu.Lock()
 	again := !u.is.Connected && u.is.Err != nil && u.is.Err.Error() == err.Error()
 	u.is.Connected, u.is.Err = false, err
@@ -82,30 +84,40 @@ func (u *Uplink) connected(url string) {
 func (u *Uplink) follow(ctx context.Context, url string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/rests/streams/node-interfaces="+u.cfg.Node.String(), nil)
+	answer, err := u.open(ctx, url)
 	if err != nil {
 		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	u.connected(url)
+	silence := time.AfterFunc(u.cfg.Silence, func() { cancel(fmt.Errorf("the bridge has said nothing for %s", u.cfg.Silence)) })
+	defer silence.Stop()
+	err = u.read(answer.Body, func() { silence.Reset(u.cfg.Silence) })
+	return errors.Join(context.Cause(ctx), err)
+}
+
+// open opens the stream at one replica, after what is known.
+func (u *Uplink) open(ctx context.Context, url string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/rests/streams/node-interfaces="+u.cfg.Node.String(), http.NoBody)
+	if err != nil {
+		return nil, err
 	}
 	r.Header.Set("Accept", "text/event-stream")
 	if id := u.ID(); id != "" {
 		r.Header.Set("Last-Event-ID", id)
 	}
 	if err := u.authorize(r); err != nil {
-		return err
+		return nil, err
 	}
 	answer, err := u.http.Do(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
-		return refusal(answer)
+		defer func() { _ = answer.Body.Close() }()
+		return nil, refusal(answer)
 	}
-	u.connected(url)
-	silence := time.AfterFunc(u.cfg.Silence, func() { cancel(fmt.Errorf("the bridge has said nothing for %s", u.cfg.Silence)) })
-	defer silence.Stop()
-	err = u.read(answer.Body, func() { silence.Reset(u.cfg.Silence) })
-	return errors.Join(context.Cause(ctx), err)
+	return answer, nil
 }
 
 // refusal is what a bridge says that does not do what it is asked.

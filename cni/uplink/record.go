@@ -49,6 +49,21 @@ func (r *Record) HardwareAddr() (net.HardwareAddr, error) {
 	return mac, nil
 }
 
+// Place is the node's own place in the network: its management port, and what it
+// reaches by that.
+type Place struct {
+	Node     netip.Addr     `json:"node"`
+	Name     string         `json:"name"` // of the port: the iface-id
+	MAC      string         `json:"mac-address"`
+	Address  netip.Addr     `json:"address"`
+	Length   int            `json:"prefix-length"`
+	Gateway  netip.Addr     `json:"gateway"`
+	Service  netip.Addr     `json:"service-address"` // for what is sent to services
+	Pods     []netip.Prefix `json:"pod-network,omitempty"`
+	Services []netip.Prefix `json:"service-network,omitempty"`
+	MTU      int            `json:"mtu,omitempty"` // 0: that of pods' links
+}
+
 // key is what tells interfaces from each other.
 func (r *Record) key() string { return r.PodUID + "/" + r.InterfaceUID }
 
@@ -56,10 +71,17 @@ func (r *Record) key() string { return r.PodUID + "/" + r.InterfaceUID }
 const (
 	changedEvent = "coe-agent:interface-changed"
 	beginEvent   = "coe-agent:snapshot-begin"
+	nodeEvent    = "coe-agent:node-changed"
 )
 
 // change is the content of interface-changed.
 type change struct {
 	Operation string `json:"operation"`
 	Record
+}
+
+// nodeChange is the content of node-changed.
+type nodeChange struct {
+	Operation string `json:"operation"`
+	Place
 }

@@ -26,12 +26,14 @@ const saveAfter = 200 * time.Millisecond
 type state struct {
 	id      string // empty: nothing was said yet
 	records map[string]*Record
+	place   *Place // nil: the node has none, as far as is known
 }
 
 // kept is the form of a state on disk.
 type kept struct {
 	ID         string    `json:"id"`
 	Node       string    `json:"node"`
+	Place      *Place    `json:"place,omitempty"`
 	Interfaces []*Record `json:"interfaces"`
 }
 
@@ -53,7 +55,7 @@ func (u *Uplink) load() error {
 	if k.Node != u.cfg.Node.String() {
 		return nil
 	}
-	u.state.id = k.ID
+	u.state.id, u.state.place = k.ID, k.Place
 	for _, r := range k.Interfaces {
 		u.state.records[r.key()] = r
 	}
@@ -66,7 +68,7 @@ func (u *Uplink) file() string { return filepath.Join(u.cfg.Dir, stateFile) }
 func (u *Uplink) take(id string, group []event) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	next := state{id: id, records: maps.Clone(u.state.records)}
+	next := state{id: id, records: maps.Clone(u.state.records), place: u.state.place}
 	for _, e := range group {
 		if err := next.apply(e); err != nil {
 			return err
@@ -81,6 +83,10 @@ func (u *Uplink) take(id string, group []event) error {
 func (s *state) apply(e event) error {
 	if e[beginEvent] != nil {
 		clear(s.records)
+		s.place = nil
+	}
+	if e[nodeEvent] != nil {
+		return s.applyNode(e[nodeEvent])
 	}
 	if e[changedEvent] == nil {
 		return nil
@@ -93,6 +99,17 @@ func (s *state) apply(e event) error {
 		s.records[c.key()] = &c.Record
 	} else {
 		delete(s.records, c.key())
+	}
+	return nil
+}
+
+func (s *state) applyNode(content json.RawMessage) error {
+	var c nodeChange
+	if err := json.Unmarshal(content, &c); err != nil {
+		return fmt.Errorf("read %s: %w", nodeEvent, err)
+	}
+	if s.place = nil; c.Operation == "put" {
+		s.place = &c.Place
 	}
 	return nil
 }
@@ -133,7 +150,7 @@ func (u *Uplink) save() error {
 		return nil
 	}
 	records := slices.SortedFunc(maps.Values(now.records), func(a, b *Record) int { return strings.Compare(a.key(), b.key()) })
-	text, err := json.Marshal(kept{ID: now.id, Node: u.cfg.Node.String(), Interfaces: records})
+	text, err := json.Marshal(kept{ID: now.id, Node: u.cfg.Node.String(), Place: now.place, Interfaces: records})
 	if err == nil {
 		err = replaceFile(u.file(), text)
 	}

@@ -2,10 +2,15 @@ package uplink_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
 	"log/slog"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -13,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -235,6 +241,46 @@ func TestTLS(t *testing.T) {
 	a = start(t, uplink.Config{URLs: []string{server.URL}})
 	require.Eventually(t, func() bool { return a.Standing().Err != nil }, 20*time.Second, 5*time.Millisecond)
 	require.ErrorAs(t, a.Standing().Err, new(x509.UnknownAuthorityError))
+}
+
+// A certificate that is renewed is shown, though the connection that was refused with
+// the old one would still be there.
+func TestCertificateIsRenewed(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if shown := r.TLS.PeerCertificates; len(shown) == 0 || shown[0].Subject.CommonName != "new" {
+			http.Error(w, "the certificate has ended", http.StatusUnauthorized)
+			return
+		}
+		_, _ = fmt.Fprint(w, "id: 1@x\ndata: {\"ietf-restconf:notification\":{\"coe-agent:snapshot-complete\":{}}}\n\n")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	server.EnableHTTP2, server.TLS = true, &tls.Config{ClientAuth: tls.RequestClientCert}
+	server.StartTLS()
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	var shown atomic.Pointer[tls.Certificate]
+	shown.Store(certificate(t, "old"))
+	known := x509.NewCertPool()
+	known.AddCert(server.Certificate())
+	a := start(t, uplink.Config{URLs: []string{server.URL}, TLS: &tls.Config{
+		RootCAs: known, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return shown.Load(), nil },
+	}})
+	require.Eventually(t, func() bool { return a.Standing().Err != nil }, 20*time.Second, 5*time.Millisecond)
+	require.ErrorContains(t, a.Standing().Err, "the certificate has ended")
+	shown.Store(certificate(t, "new"))
+	require.Eventually(t, func() bool { return a.Standing().Synced }, 20*time.Second, 5*time.Millisecond)
+}
+
+func certificate(t *testing.T, name string) *tls.Certificate {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	require.NoError(t, err)
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
 func TestRefused(t *testing.T) {

@@ -62,3 +62,12 @@ func (u *Uplink) Find(fits func(*Record) bool) *Record {
 	defer u.mu.Unlock()
 	return u.state.find(fits)
 }
+
+// Place is the node's own place in the network, and a channel that is closed when
+// anything has changed; known tells whether the bridge has told of it since it was
+// connected or, in an earlier process, whether the node has one.
+func (u *Uplink) Place() (is *Place, known bool, changed <-chan struct{}) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.state.place, u.is.Synced || u.state.place != nil, u.changed
+}

@@ -105,10 +105,10 @@ func (c *Confirmer) keep(ctx context.Context) error {
 			return nil
 		case <-c.wake:
 		}
+		pause(ctx, gather)
 		if err := c.write(ctx, c.take()); err != nil {
 			return err
 		}
-		pause(ctx, gather)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -62,6 +63,8 @@ type tokens struct {
 
 	mu    sync.Mutex
 	known recent[mark, verdict]
+	// away: the Reviewer could not be asked last.
+	away atomic.Bool
 }
 
 // verdict is what was found of a token.
@@ -161,6 +164,9 @@ func (t *tokens) review(ctx context.Context, from netip.Prefix, token string, m 
 	if err != nil {
 		return v, t.unjudged(err)
 	}
+	if t.away.Swap(false) {
+		t.log.Info("the API server answers about agents' tokens")
+	}
 	if v.denied != nil {
 		t.failed.failed(from, name, time.Now())
 		t.log.Warn("login failed", "by", ByToken, "from", from.Addr(), "err", v.denied)
@@ -187,7 +193,9 @@ func (t *tokens) slot(ctx context.Context) error {
 
 func (t *tokens) unjudged(err error) error {
 	t.metrics.logins.WithLabelValues(unjudgedLogin).Inc()
-	t.log.Error("the API server can't be asked about an agent's token", "err", err)
+	if !t.away.Swap(true) {
+		t.log.Error("the API server can't be asked about agents' tokens", "err", err)
+	}
 	return &UnjudgedError{"the API server can't be asked about the token: " + err.Error()}
 }
 

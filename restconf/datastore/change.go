@@ -72,10 +72,16 @@ func (tx *Tx) Changed(top *yang.Node) Change {
 	return change
 }
 
-// outrun tells whether what Changed told of has changed since.
+// outrun tells whether what Get and Changed told of has changed since.
 func (tx *Tx) outrun() bool {
 	for top, revision := range tx.whole {
 		if tx.d.Changed(top).Revision != revision {
+			return true
+		}
+	}
+	for id, revision := range tx.read {
+		node, _, _ := tx.d.layout.parse(id)
+		if revisionOf(tx.d.mirror.get(topOf(node), id)) != revision {
 			return true
 		}
 	}

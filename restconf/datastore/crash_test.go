@@ -70,7 +70,9 @@ func writeForever(dir string) {
 			tx.Put(s.pods, []string{fmt.Sprint(i)}, []byte(`{}`))
 			return nil
 		})
-		fmt.Println(i)
+		if err == nil {
+			fmt.Println(i)
+		}
 	}
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)

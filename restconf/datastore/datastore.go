@@ -16,7 +16,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -86,7 +85,8 @@ type Datastore struct {
 	log     *slog.Logger
 	process string
 	client  *clientv3.Client
-	server  io.Closer // the embedded etcd with its directory's lock, or nil
+	server  *embedded // nil: etcd is external
+	room    room
 	layout  *layout
 	mirror  *mirror
 	// identity tells this datastore's revisions from those of any other.

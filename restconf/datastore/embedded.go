@@ -47,6 +47,7 @@ const (
 type embedded struct {
 	etcd *embed.Etcd
 	lock *os.File
+	dir  string
 }
 
 // embeddedTxnOps is how many operations one body of at most limit bytes can need.
@@ -64,7 +65,7 @@ func startEmbedded(ctx context.Context, cfg Config) (*embedded, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the embedded etcd in %s: %w", cfg.Dir, err), lock.Close())
 	}
-	e := &embedded{etcd: etcd, lock: lock}
+	e := &embedded{etcd, lock, cfg.Dir}
 	select {
 	case <-etcd.Server.ReadyNotify():
 		return e, nil
@@ -129,7 +130,9 @@ func (e *embedded) snapshot() {
 
 // Close stops etcd and then lets go of the directory.
 func (e *embedded) Close() error {
-	e.snapshot()
+	if free, err := e.free(); err == nil && free >= reserve {
+		e.snapshot()
+	}
 	e.etcd.Close()
 	return e.lock.Close()
 }

@@ -2,9 +2,12 @@ package datastore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/server/v3/embed"
 )
@@ -72,16 +75,51 @@ func TestReplacementBySmallestEntries(t *testing.T) {
 	require.Len(t, d.Tree(s.coe), limit/minEntryBytes)
 }
 
+// one puts a unit of its own.
+func one(s shapes, i, size int) func(*Tx) error {
+	return func(tx *Tx) error {
+		tx.Put(s.pods, []string{fmt.Sprint(i)}, bytes.Repeat([]byte("x"), size))
+		return nil
+	}
+}
+
 func TestFullDatabase(t *testing.T) {
 	s := newShapes()
 	dir := t.TempDir()
-	d, err := Open(t.Context(), Config{Schema: s.schema, Dir: dir, Quota: 1 << 20})
+	const many, size = 2000, 1 << 18
+	d, err := Open(t.Context(), Config{Schema: s.schema, Dir: dir, Quota: 4 << 20})
 	require.NoError(t, err)
-	for i := 0; i < 2000 && err == nil; i++ {
-		err = d.Update(t.Context(), fill(1, 1<<18, s))
+	n := 0
+	for err = d.Update(t.Context(), one(s, n, size)); n < many && err == nil; err = d.Update(t.Context(), one(s, n, size)) {
+		n++
 	}
 	require.ErrorIs(t, err, ErrFull)
+	require.ErrorIs(t, d.Update(t.Context(), one(s, n, size)), ErrFull)
+	require.Len(t, d.Tree(s.coe), n)
 	require.NoError(t, d.Close())
 	d = open(t, Config{Schema: s.schema, Dir: dir, Quota: 1 << 30})
-	require.NoError(t, d.Update(t.Context(), fill(1, 1<<18, s)), "a larger quota is the way out")
+	require.Len(t, d.Tree(s.coe), n, "what was refused is not there")
+	require.NoError(t, d.Update(t.Context(), one(s, n, size)), "a larger quota is the way out")
+}
+
+// What was overwritten does not fill the database: its room is given back where the quota
+// is reached, while others write, and their watches go on.
+func TestPastIsDropped(t *testing.T) {
+	s := newShapes()
+	d := open(t, Config{Schema: s.schema, Dir: t.TempDir(), Quota: 4 << 20})
+	const writers, each = 4, 60
+	var all sync.WaitGroup
+	for w := range writers {
+		all.Go(func() {
+			for range each {
+				err := d.Update(t.Context(), one(s, w, 1<<17))
+				for errors.Is(err, ErrFull) { // somebody else is at it
+					err = d.Update(t.Context(), one(s, w, 1<<17))
+				}
+				assert.NoError(t, err)
+			}
+		})
+	}
+	all.Wait()
+	require.Len(t, d.Tree(s.coe), writers)
 }

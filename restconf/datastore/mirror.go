@@ -71,6 +71,17 @@ func (m *mirror) tree(top *yang.Node) []*Unit {
 	return slices.Clone(m.shelf[top])
 }
 
+// all are the units of all top containers at one revision.
+func (m *mirror) all() map[*yang.Node][]*Unit {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	shelf := make(map[*yang.Node][]*Unit, len(m.shelf))
+	for top, units := range m.shelf {
+		shelf[top] = slices.Clone(units)
+	}
+	return shelf
+}
+
 // apply makes the changes of one revision. A unit that is to be deleted and is
 // not there is dropped from the batch. It is linear in what there is and in what
 // changes, so that a change of many units doesn't keep readers waiting.

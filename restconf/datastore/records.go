@@ -53,7 +53,7 @@ func (r *Records) Commit(ctx context.Context, puts map[string][]byte, deletes []
 	d := r.leader.d
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
-	resp, err := d.client.Txn(ctx).If(r.leader.holds()).Then(ops...).Commit()
+	resp, err := d.txn(ctx, size, []clientv3.Cmp{r.leader.holds()}, ops)
 	switch {
 	case err == nil && !resp.Succeeded:
 		r.leader.refused.Store(true)

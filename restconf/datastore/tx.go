@@ -22,6 +22,9 @@ func (d *Datastore) Get(node *yang.Node, key ...string) *Unit {
 // when the container does not exist.
 func (d *Datastore) Tree(top *yang.Node) []*Unit { return d.mirror.tree(top) }
 
+// All are the units of all top containers at one revision, each as Tree has them.
+func (d *Datastore) All() map[*yang.Node][]*Unit { return d.mirror.all() }
+
 // Tx is one attempt at a change: what fn read, and what it wants written. It is
 // good only within the call that it was made for.
 type Tx struct {
@@ -186,7 +189,7 @@ func (tx *Tx) commit(ctx context.Context) (Change, bool, error) {
 	}
 	marks, at := tx.marks(time.Now())
 	ops = append(ops, marks...)
-	resp, err := tx.d.client.Txn(ctx).If(tx.compares()...).Then(ops...).Commit()
+	resp, err := tx.d.txn(ctx, tx.size(), tx.compares(), ops)
 	if err != nil {
 		if limit := limitError(err, max(len(tx.read), len(ops)), tx.size()); limit != nil {
 			return Change{}, false, limit
@@ -249,7 +252,7 @@ func (tx *Tx) clearOps(prefix string) []clientv3.Op {
 	return append(ops, clientv3.OpDelete(from, clientv3.WithRange(end)))
 }
 
-// size is about what the transaction has in bytes, for an error's text.
+// size is about what the transaction has in bytes.
 func (tx *Tx) size() int {
 	n := 0
 	for id, u := range tx.put {

@@ -26,7 +26,7 @@ var rules = map[string]rule{
 	"dhcppool":                    {nil, []string{"go4.org/netipx"}, "a leaf"},
 	"coe":                         {[]string{"dhcppool"}, nil, "entities know no protocol"},
 	"coe/northbound":              {[]string{"coe", "dhcppool"}, nil, "reads what the datastore keeps; knows no HTTP"},
-	"coe/ipam":                    {[]string{"coe", "dhcppool"}, nil, "chooses; where it is remembered is an interface"},
+	"coe/ipam":                    {[]string{"coe", "dhcppool"}, []string{"go4.org/netipx"}, "chooses; where it is remembered is an interface"},
 	"mapping/trace":               {[]string{"coe", "mapping/netvirt"}, nil, "pure; is given what the stages know"},
 	"coe/kube": {
 		[]string{"coe"},
@@ -61,8 +61,17 @@ var rules = map[string]rule{
 	"cni/ovs":                     {[]string{"cni/ovs/vswitch"}, []string{"github.com/ovn-kubernetes/libovsdb"}, "one of the seams; knows neither links nor pods' namespaces"},
 	"cni/ovs/vswitch":             {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
 	"cni/uplink":                  {nil, nil, "one of the seams; knows the bridge by its YANG modules alone"},
-	"cni/call":                    {nil, []string{"github.com/containernetworking/cni/pkg/types"}, "between plugin and agent"},
-	"cni/plugin":                  {[]string{"cni/call"}, []string{"github.com/containernetworking/cni/pkg"}, "thin: starts for each call, and decides nothing"},
+	"cni/node": {
+		[]string{"cni/links", "cni/ovs", "cni/uplink"},
+		[]string{
+			"github.com/google/nftables", "github.com/prometheus/client_golang", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
+			"golang.org/x/sys/unix",
+		},
+		"the node's own place; knows no pods",
+	},
+	"cni/call":    {nil, []string{"github.com/containernetworking/cni/pkg/types"}, "between plugin and agent"},
+	"cni/install": {[]string{"cni/call"}, nil, "files for container runtimes; knows no Kubernetes"},
+	"cni/plugin":  {[]string{"cni/call"}, []string{"github.com/containernetworking/cni/pkg"}, "thin: starts for each call, and decides nothing"},
 	"cni/agent": {
 		[]string{"cni/call", "cni/links", "cni/ovs", "cni/uplink"},
 		[]string{
@@ -70,6 +79,11 @@ var rules = map[string]rule{
 			"github.com/prometheus/client_golang", "golang.org/x/sys/unix",
 		},
 		"a process of its own on each node: shares no package with the bridge",
+	},
+	"cni/doctor": {
+		[]string{"cni/agent", "cni/call", "cni/links", "cni/ovs", "cni/uplink"},
+		[]string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
+		"looks at what the agent needs, by the agent's own seams",
 	},
 	"yang": {nil, []string{"github.com/openconfig/goyang", "github.com/go-json-experiment/json"}, "schema and validation; knows no HTTP"},
 	"restconf/datastore": {

@@ -1,15 +1,10 @@
 package csit
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,14 +24,14 @@ type controller struct {
 	northbound *ovsdb.Server
 }
 
-// users have their names as passwords.
-var users = map[string]string{"admin": "writer", "reader": "reader", "guest": "reader"}
+// roles are those of the users whom variables/controller.resource names.
+var roles = map[string]string{"admin": "writer", "reader": "reader", "guest": "reader"}
 
 // startController starts a bridge that ends with the test.
 func startController(t *testing.T) *controller {
 	c := &controller{t: t, northbound: ovsdb.Start(t)}
 	c.args = []string{
-		"--data-dir", t.TempDir(), "--auth-file", writeUsers(t),
+		"--data-dir", t.TempDir(), "--auth-file", bridgetest.AuthFile(t, roles),
 		"--backend", "ovn", "--ovn-nb", c.northbound.Endpoint(),
 	}
 	require.NoError(t, c.start())
@@ -53,21 +48,6 @@ func startController(t *testing.T) *controller {
 	c.power = httptest.NewServer(c)
 	t.Cleanup(c.power.Close)
 	return c
-}
-
-func writeUsers(t *testing.T) (path string) {
-	t.Helper()
-	var lines bytes.Buffer
-	for name, role := range users {
-		passwd := exec.CommandContext(t.Context(), bridgetest.Program(t), "passwd", "--role", role, name)
-		passwd.Stdin = strings.NewReader(name + "\n")
-		line, err := passwd.Output()
-		require.NoError(t, err)
-		lines.Write(line)
-	}
-	path = filepath.Join(t.TempDir(), "users")
-	require.NoError(t, os.WriteFile(path, lines.Bytes(), 0o600))
-	return path
 }
 
 // variables are what the suites are told of it.

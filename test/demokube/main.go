@@ -16,5 +16,8 @@ func main() {
 		return
 	}
 	l, err := kubelab.Start(context.Background(), kubelab.Config{Prefix: "kdemo", Nodes: []string{"node1", "node2"}, Bin: "bin", Survive: true, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))})
-	fmt.Println(l, err)
+	fmt.Println(err)
+	if err == nil {
+		fmt.Println(l.Install(context.Background()))
+	}
 }

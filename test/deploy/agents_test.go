@@ -223,7 +223,7 @@ func (w *watched) refusesOtherTokens(t *testing.T, b *watcher) {
 			}
 		})
 	}
-	require.True(t, b.Log().Says(0, "login failed", "bound to no node"))
+	require.Eventually(t, func() bool { return b.Log().Says(0, "login failed", "bound to no node") }, patience, poll)
 }
 
 // unjudged takes the right to review tokens away: agents are told that the API server
@@ -239,7 +239,7 @@ func (w *watched) unjudged(t *testing.T, all []right) {
 	status, answer := bearer(t, b, token, http.MethodGet, streamOf(2), "")
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Contains(t, answer, complaint)
-	require.True(t, b.Log().Says(0, `"level":"ERROR"`, complaint) || b.Log().Says(0, "level=ERROR", complaint))
+	require.Eventually(t, func() bool { return b.Log().Says(0, `"level":"ERROR"`, complaint) }, patience, poll)
 	w.allow(t, "without-reviews", all)
 	require.Eventually(t, func() bool {
 		status, _ := bearer(t, b, token, http.MethodGet, streamOf(2), "")

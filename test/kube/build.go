@@ -67,7 +67,7 @@ func Build(ctx context.Context, progress io.Writer) (binary string, err error) {
 // within the source tree.
 func (p Program) Build(ctx context.Context, progress io.Writer) (binary string, err error) {
 	b := build{Program: p, progress: progress}
-	if b.source, err = findSource(p.Source); err != nil {
+	if b.source, err = FindSource(p.Source); err != nil {
 		return "", fmt.Errorf("build %s: %w", p.Title, err)
 	}
 	if b.cache, err = os.UserCacheDir(); err != nil {
@@ -80,20 +80,20 @@ func (p Program) Build(ctx context.Context, progress io.Writer) (binary string, 
 	return binary, nil
 }
 
-// findSource looks for a folder of the tree in the working folder and those above it.
-func findSource(folder string) (string, error) {
+// FindSource looks for a folder or file of the tree, by its path there, in the working folder and those above it.
+func FindSource(name string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
 	for {
-		source := filepath.Join(dir, folder)
-		if _, err := os.Stat(filepath.Join(source, "go.mod")); err == nil {
+		source := filepath.Join(dir, name)
+		if exists(source) {
 			return source, nil
 		}
 		above := filepath.Dir(dir)
 		if above == dir {
-			return "", fmt.Errorf("no folder %s here or above: run this within the source tree", folder)
+			return "", fmt.Errorf("nothing named %s here or above: run this within the source tree", name)
 		}
 		dir = above
 	}

@@ -102,7 +102,7 @@ func TestBuildSaysThatItGoesOn(t *testing.T) {
 }
 
 func TestVersionIsTheModules(t *testing.T) {
-	source, err := findSource(sourceDir)
+	source, err := FindSource(sourceDir)
 	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(source, "go.mod"))
 	require.NoError(t, err)
@@ -112,6 +112,6 @@ func TestVersionIsTheModules(t *testing.T) {
 
 func TestSourceIsLookedForAbove(t *testing.T) {
 	t.Chdir(t.TempDir())
-	_, err := findSource(sourceDir)
+	_, err := FindSource(sourceDir)
 	require.ErrorContains(t, err, "run this within the source tree")
 }

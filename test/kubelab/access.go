@@ -127,18 +127,3 @@ func (l *Lab) RESTConfig() *rest.Config {
 // namespace.
 func (l *Lab) Kubeconfig() string { return filepath.Join(l.access.dir, adminFile) }
 
-// wrapper is kubectl for a person outside of the cluster's network.
-const wrapper = `#!/bin/sh
-# kubectl of the cluster that this folder belongs to, as its administrator.
-KUBECONFIG='%s' KUBECACHEDIR='%s' KUBERC=off exec ip netns exec '%s' '%s' kubectl "$@"
-`
-
-// writeWrapper writes a script that is kubectl, and returns its path.
-func (l *Lab) writeWrapper() (string, error) {
-	path := l.dir.path("kubectl")
-	text := fmt.Sprintf(wrapper, l.Kubeconfig(), l.dir.path("kubectl.cache"), l.OVN.Namespace(ovnhost.CentralNamespace), l.tools.hyperkube)
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-		return "", fmt.Errorf("write kubectl: %w", err)
-	}
-	return path, nil
-}

@@ -67,6 +67,7 @@ type Lab struct {
 	tools  tools
 	access *access
 	client *kubernetes.Clientset
+	guide  *guide // once coe-bridge is installed
 }
 
 // Start makes a lab and returns when all nodes have joined. They are not ready: there is
@@ -117,6 +118,9 @@ func (l *Lab) start(ctx context.Context) (err error) {
 		return err
 	}
 	if l.client, err = kubernetes.NewForConfig(l.RESTConfig()); err != nil {
+		return err
+	}
+	if err := l.writeWrapper(); err != nil {
 		return err
 	}
 	if err := l.startControlPlane(ctx); err != nil {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/coe-bridge/coe-bridge/test/kubelab/cgroups"
@@ -41,8 +42,8 @@ func (l *Lab) startNode(ctx context.Context, i int) (*Node, error) {
 		return nil, fmt.Errorf("prepare node %s: %w", n.Name, err)
 	}
 	var err error
-	n.process, err = l.OVN.Launch(ctx, ovnhost.Command{Name: n.Name + "/node", Pod: n.Name, Argv: []string{
-		l.dir.path("bin", "node"), "-name=" + n.Name, "-group=" + group(l.cfg.Prefix, n.Name), "-dir=" + n.dir,
+	n.process, err = l.OVN.Launch(ctx, ovnhost.Command{Name: n.Name + "/node", Argv: []string{
+		l.dir.path("bin", "node"), "-name=" + n.Name, "-netns=" + l.OVN.Namespace(n.Name), "-group=" + group(l.cfg.Prefix, n.Name), "-dir=" + n.dir,
 		"-ovs=" + host.Dir, "-hyperkube=" + l.tools.hyperkube, "--", "--node-ip=" + n.Address.String(),
 	}})
 	return n, err
@@ -92,6 +93,25 @@ func (n *Node) awaitJoined(ctx context.Context) error {
 	})
 	if err != nil {
 		return fmt.Errorf("wait for node %s to join (logs: %s): %w", n.Name, n.Logs(), err)
+	}
+	return nil
+}
+
+// ready tells whether kubelet says that the node is.
+func (n *Node) ready(ctx context.Context) error {
+	is, err := n.lab.client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for _, c := range is.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+			return fmt.Errorf("node %s is not ready: %s", n.Name, c.Message)
+		}
+	}
+	for _, t := range is.Spec.Taints {
+		if t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable {
+			return fmt.Errorf("node %s has the taint %s", n.Name, t.Key)
+		}
 	}
 	return nil
 }

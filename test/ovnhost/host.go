@@ -49,7 +49,7 @@ func (l *Lab) addUnderlay(ctx context.Context) error {
 	if err := l.addNamespace(ctx, name); err != nil {
 		return err
 	}
-	return withLinks(name, func(h *netlink.Handle) error {
+	err := withLinks(name, func(h *netlink.Handle) error {
 		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: underlayBridge}}
 		if err := h.LinkAdd(bridge); err != nil {
 			return fmt.Errorf("add bridge %s: %w", underlayBridge, err)
@@ -59,6 +59,17 @@ func (l *Lab) addUnderlay(ctx context.Context) error {
 		}
 		return setUp(h, underlayBridge)
 	})
+	if err != nil {
+		return err
+	}
+	return softwareChecksums(ctx, name, underlayBridge)
+}
+
+// softwareChecksums has the kernel compute the checksums of what leaves by a link: the
+// userspace datapath drops TCP whose checksums were left to the card.
+func softwareChecksums(ctx context.Context, namespace, link string) error {
+	_, err := output(ctx, "ip", "netns", "exec", namespace, "ethtool", "--offload", link, "tx", "off")
+	return err
 }
 
 func (l *Lab) startHost(ctx context.Context, i int, name string) (*Host, error) {
@@ -143,13 +154,17 @@ func (l *Lab) addBridges(ctx context.Context, host *Host) error {
 	if err != nil {
 		return fmt.Errorf("add bridges: %w", err)
 	}
-	return withLinks(l.Namespace(host.Name), func(h *netlink.Handle) error {
+	err = withLinks(l.Namespace(host.Name), func(h *netlink.Handle) error {
 		address := netip.PrefixFrom(host.Address, underlayPrefix.Bits())
 		if err := addAddress(h, physicalBridge, address); err != nil {
 			return err
 		}
 		return setUp(h, physicalBridge)
 	})
+	if err != nil {
+		return err
+	}
+	return softwareChecksums(ctx, l.Namespace(host.Name), physicalBridge)
 }
 
 func (l *Lab) startController(ctx context.Context, host *Host, dir string) error {

@@ -1,6 +1,6 @@
 // Command node is a node of the lab's clusters: containerd and kubelet in mount,
-// process, host name, IPC and control group namespaces of their own, in the network
-// namespace of who starts it, on a copy-on-write view of this machine's files. Nothing
+// process, host name, IPC and control group namespaces of their own, in a network
+// namespace that is there, on a copy-on-write view of this machine's files. Nothing
 // that a pod does with the node's files, mounts or processes reaches the machine, and
 // the end of this one process ends all that runs on the node.
 package main
@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"runtime"
 	"syscall"
+
+	"github.com/vishvananda/netns"
 
 	"github.com/coe-bridge/coe-bridge/test/kubelab/cgroups"
 )
@@ -27,6 +29,7 @@ const (
 // node is what a node is told.
 type node struct {
 	name      string   // its host's
+	network   string   // the network namespace's, as "ip netns" knows it
 	group     string   // its control groups'
 	dir       string   // holds what the node keeps, and how its programs are configured
 	ovs       string   // folder of the sockets of the node's Open vSwitch
@@ -37,6 +40,7 @@ type node struct {
 func main() {
 	var n node
 	flag.StringVar(&n.name, "name", "", "the node's name")
+	flag.StringVar(&n.network, "netns", "", "name of its network namespace")
 	flag.StringVar(&n.group, "group", "", "name of its control groups")
 	flag.StringVar(&n.dir, "dir", "", "folder of the node")
 	flag.StringVar(&n.ovs, "ovs", "", "folder of Open vSwitch's sockets")
@@ -65,6 +69,9 @@ func (n *node) enclose() error {
 			return err
 		}
 	}
+	if err := n.enterNetwork(); err != nil {
+		return err
+	}
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Env = append(os.Environ(), stage+"="+inside)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -73,6 +80,19 @@ func (n *node) enclose() error {
 		Pdeathsig:  syscall.SIGKILL,
 	}
 	return cmd.Run()
+}
+
+// enterNetwork moves this thread into the node's network namespace.
+func (n *node) enterNetwork() error {
+	network, err := netns.GetFromName(n.network)
+	if err != nil {
+		return fmt.Errorf("open network namespace %s: %w", n.network, err)
+	}
+	defer func() { _ = network.Close() }()
+	if err := netns.Set(network); err != nil {
+		return fmt.Errorf("enter network namespace %s: %w", n.network, err)
+	}
+	return nil
 }
 
 // run is the node, from within.

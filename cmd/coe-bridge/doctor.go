@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/vishvananda/netns"
+
+	"github.com/coe-bridge/coe-bridge/cni/doctor"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+)
+
+// doctorFlags are the flags of coe-bridge doctor.
+type doctorFlags struct {
+	onNode
+	ovsRunDir, ovnRunDir  string
+	cniBinDir, cniConfDir string
+	timeout               time.Duration
+	output                output
+}
+
+func newDoctor() *cobra.Command {
+	var f doctorFlags
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look whether this node has what its agent needs, and say how to mend what it lacks",
+		Long: `doctor looks at Open vSwitch, OVN, the datapath, the MTU, permissions, the clock, the
+bridge and what it thinks of the agent's credentials, the agent, the CNI plugin and the
+network list, all at the same time, and changes nothing. Run it on the node, as root,
+with the agent's flags, environment or --config.
+
+It ends with status 1 when something is wrong that keeps pods from being plugged in.`,
+		Example: `  coe-bridge doctor --config /etc/coe-bridge/agent.yaml
+  coe-bridge doctor --bridge https://192.168.33.1:8181 --node-address 192.168.33.11 --ca-file ca.pem --cert node.pem --key node-key.pem
+  coe-bridge doctor --config /etc/coe-bridge/agent.yaml -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), cmd.OutOrStdout()) },
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func (f *doctorFlags) register(cmd *cobra.Command) {
+	f.onNode.register(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.ovsRunDir, "ovs-run-dir", "/run/openvswitch", "folder with the control socket of ovs-vswitchd")
+	flags.StringVar(&f.ovnRunDir, "ovn-run-dir", "/run/ovn", "folder with the control socket of ovn-controller")
+	flags.StringVar(&f.cniBinDir, "cni-bin-dir", "/opt/cni/bin", "folder in which the container runtime looks for plugins")
+	flags.StringVar(&f.cniConfDir, "cni-conf-dir", "/etc/cni/net.d", "folder in which the container runtime looks for networks")
+	flags.DurationVar(&f.timeout, "timeout", 5*time.Second, "how long each check may take")
+	f.output.registerAs(cmd, "table", "json")
+}
+
+func (f *doctorFlags) run(ctx context.Context, stdout io.Writer) error {
+	if f.timeout <= 0 {
+		return fmt.Errorf("--timeout %s: want a time above 0", f.timeout)
+	}
+	quiet := slog.New(slog.DiscardHandler) // what it would say is found
+	up, err := f.uplink(quiet)
+	if err != nil {
+		return err
+	}
+	s, err := f.vswitch(quiet)
+	if err != nil {
+		return err
+	}
+	node, err := netns.Get()
+	if err != nil {
+		return fmt.Errorf("open the node's network namespace: %w", err)
+	}
+	defer func() { _ = node.Close() }()
+	findings := doctor.Examine(ctx, doctor.Config{
+		Switch: s, Uplink: up, Bridges: f.bridges, OVN: f.ready == string(ovs.OVNInstalled), Node: node,
+		Socket: f.socket, StateDir: f.stateDir, OVSRunDir: f.ovsRunDir, OVNRunDir: f.ovnRunDir,
+		CNIBinDir: f.cniBinDir, CNIConfDir: f.cniConfDir, Timeout: f.timeout,
+	})
+	if err := f.output.print(stdout, findingsTable(findings), findings); err != nil {
+		return err
+	}
+	return verdictOf(findings)
+}
+
+func findingsTable(findings []doctor.Finding) table {
+	t := table{columns: []string{"CHECK", "STATE", "FOUND"}}
+	for _, f := range findings {
+		t.rows = append(t.rows, []string{f.Check, string(f.Level), f.Found})
+		if f.Mend != "" {
+			t.rows = append(t.rows, []string{" ", " ", "=> " + f.Mend})
+		}
+	}
+	return t
+}
+
+// verdictOf is an error where something has failed.
+func verdictOf(findings []doctor.Finding) error {
+	failed := 0
+	for _, f := range findings {
+		if f.Level == doctor.Failed {
+			failed++
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d checks have failed", failed, len(findings))
+	}
+	return nil
+}

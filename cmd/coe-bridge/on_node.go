@@ -1,0 +1,88 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coe-bridge/coe-bridge/cni/call"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
+)
+
+// onNode are the flags of what runs on a node: which node that is, who asks the bridge,
+// and where the node's parts are.
+type onNode struct {
+	bridges                       []string
+	node                          string
+	user, passwordFile, tokenFile string
+	caFile, cert, key             string
+	socket, stateDir              string
+	ovsDB, ovsBridge, ready       string
+}
+
+func (f *onNode) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.bridges, "bridge", nil, "URLs of the bridge's replicas, any of which will do")
+	flags.StringVar(&f.node, "node-address", "", "address of this node, as the bridge knows it")
+	flags.StringVarP(&f.user, "user", "u", "", "user for the bridge (with --password-file)")
+	flags.StringVar(&f.passwordFile, "password-file", "", "file whose first line is the user's password; read again at each request")
+	flags.StringVar(&f.tokenFile, "token-file", "", "file whose first line is a bearer token, as that of a service account; read again at each request")
+	flags.StringVar(&f.caFile, "ca-file", "", "PEM file of the authority that signed the bridge's certificate")
+	flags.StringVar(&f.cert, "cert", "", "PEM file of a client certificate (with --key); read again at each connection")
+	flags.StringVar(&f.key, "key", "", "PEM file of the client certificate's key")
+	flags.StringVar(&f.socket, "socket", call.DefaultSocket, "unix socket on which coe-cni is answered")
+	flags.StringVar(&f.stateDir, "state-dir", "/var/lib/coe-bridge/agent", "folder in which is kept what the bridge has told")
+	flags.StringVar(&f.ovsDB, "ovs-db", "unix:/run/openvswitch/db.sock", "database of this node's Open vSwitch: unix:PATH or tcp:HOST:PORT")
+	flags.StringVar(&f.ovsBridge, "ovs-bridge", "br-int", "bridge that pods are plugged into")
+	flags.StringVar(&f.ready, "pod-ready", string(ovs.OVNInstalled), "when a pod is connected: ovn-installed, as OVN says, or link-up, where another controller is in charge")
+	words := []string{string(ovs.OVNInstalled), string(ovs.LinkUp)}
+	_ = cmd.RegisterFlagCompletionFunc("pod-ready", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// uplink is the connection to the bridge.
+func (f *onNode) uplink(log *slog.Logger) (*uplink.Uplink, error) {
+	switch {
+	case len(f.bridges) == 0:
+		return nil, errors.New("no bridge to learn from: name its URLs with --bridge")
+	case f.passwordFile != "" && f.tokenFile != "":
+		return nil, errors.New("two ways to say who the agent is: --password-file and --token-file; give one of them")
+	case (f.user == "") != (f.passwordFile == ""):
+		return nil, errors.New("--user and --password-file belong together")
+	}
+	node, err := netip.ParseAddr(f.node)
+	if err != nil {
+		return nil, fmt.Errorf("--node-address: %w", err)
+	}
+	cfg := uplink.Config{
+		URLs: f.bridges, Node: node, User: f.user, PasswordFile: f.passwordFile, TokenFile: f.tokenFile, Dir: f.stateDir, Log: log,
+	}
+	if cfg.TLS, err = clientTLS(fileFlag{"--ca-file", f.caFile}, fileFlag{"--cert", f.cert}, fileFlag{"--key", f.key}); err != nil {
+		return nil, err
+	}
+	if f.cert != "" { // read at each connection: it may be renewed
+		cfg.TLS.Certificates = nil
+		cfg.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+			return &pair, err
+		}
+	}
+	up, err := uplink.New(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("--bridge: %w", err)
+	}
+	return up, nil
+}
+
+// vswitch is the node's switch.
+func (f *onNode) vswitch(log *slog.Logger) (*ovs.Switch, error) {
+	s, err := ovs.New(ovs.Config{Endpoint: f.ovsDB, Bridge: f.ovsBridge, Ready: ovs.Readiness(f.ready), Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("--pod-ready: %w", err)
+	}
+	return s, nil
+}

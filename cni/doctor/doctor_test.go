@@ -1,0 +1,450 @@
+package doctor_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	"github.com/coe-bridge/coe-bridge/cni/agent"
+	"github.com/coe-bridge/coe-bridge/cni/call"
+	"github.com/coe-bridge/coe-bridge/cni/doctor"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
+	"github.com/coe-bridge/coe-bridge/test/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/ovnhost"
+)
+
+// patience is how long a check may take on busy cores, and how long what is mended takes
+// to be well.
+const (
+	patience = 5 * time.Second
+	converge = 30 * time.Second
+)
+
+func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
+
+// node is a node that has all that it needs.
+type node struct {
+	t      *testing.T
+	lab    *ovnhost.Lab
+	host   *ovnhost.Host
+	bridge *bridgetest.Bridge
+	ns     netns.NsHandle
+	dir    string
+	quiet  *slog.Logger
+}
+
+func newNode(t *testing.T) *node {
+	n := &node{t: t, lab: ovnhost.ForTest(t, "n1"), dir: t.TempDir(), quiet: slog.New(slog.DiscardHandler)}
+	n.host, n.bridge = n.lab.Host("n1"), bridgetest.Start(t)
+	var err error
+	n.ns, err = netns.GetFromName(n.lab.Namespace("n1"))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, n.ns.Close()) })
+	n.write("password", bridgetest.Password)
+	n.write("net.d/10-coe.conflist", fmt.Sprintf(`{"name":"coe","cniVersion":"1.1.0","plugins":[{"type":"coe-cni","socket":%q}]}`, n.path("cni.sock")))
+	n.build()
+	n.startAgent()
+	return n
+}
+
+func (n *node) path(name string) string { return filepath.Join(n.dir, name) }
+
+func (n *node) write(name, text string) {
+	n.t.Helper()
+	require.NoError(n.t, os.MkdirAll(filepath.Dir(n.path(name)), 0o755))
+	require.NoError(n.t, os.WriteFile(n.path(name), []byte(text), 0o600))
+}
+
+func (n *node) build() {
+	n.t.Helper()
+	build := exec.CommandContext(n.t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", n.path("bin/coe-cni"), "github.com/coe-bridge/coe-bridge/cmd/coe-cni")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(n.t, err, "%s", out)
+}
+
+func (n *node) uplink(url string, change ...func(*uplink.Config)) *uplink.Uplink {
+	n.t.Helper()
+	cfg := uplink.Config{URLs: []string{url}, Node: n.host.Address, User: bridgetest.User, PasswordFile: n.path("password"), Dir: n.path("state"), Log: n.quiet}
+	for _, c := range change {
+		c(&cfg)
+	}
+	u, err := uplink.New(cfg)
+	require.NoError(n.t, err)
+	return u
+}
+
+func (n *node) vswitch(endpoint string) *ovs.Switch {
+	n.t.Helper()
+	s, err := ovs.New(ovs.Config{Endpoint: endpoint, Log: n.quiet})
+	require.NoError(n.t, err)
+	return s
+}
+
+// startAgent runs an agent in this process, until the test ends.
+func (n *node) startAgent() {
+	n.t.Helper()
+	s, u := n.vswitch(n.host.OVSDB.Remote), n.uplink(n.bridge.URL())
+	a, err := agent.New(agent.Config{Switch: s, Uplink: u, Node: n.ns, Dir: n.path("state"), Log: n.quiet, Registry: prometheus.NewRegistry()})
+	require.NoError(n.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	l, err := call.Listen(ctx, n.path("cni.sock"))
+	require.NoError(n.t, err)
+	var running sync.WaitGroup
+	running.Go(func() { s.Run(ctx) })
+	running.Go(func() { u.Run(ctx) })
+	running.Go(func() { _ = call.Serve(ctx, l, n.quiet, a.Answer) })
+	n.t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	require.Eventually(n.t, func() bool { return s.Ready() == nil && u.Standing().Synced }, converge, 10*time.Millisecond)
+}
+
+// config is that of a doctor who finds nothing wrong.
+func (n *node) config() doctor.Config {
+	return doctor.Config{
+		Switch: n.vswitch(n.host.OVSDB.Remote), Uplink: n.uplink(n.bridge.URL()), Bridges: []string{n.bridge.URL()}, OVN: true, Node: n.ns,
+		Socket: n.path("cni.sock"), StateDir: n.path("state"), OVSRunDir: n.host.Dir, OVNRunDir: n.host.Dir,
+		CNIBinDir: n.path("bin"), CNIConfDir: n.path("net.d"), Timeout: patience,
+	}
+}
+
+// ill are the findings that are not well, by check; what is of a bridge is by its kind.
+func ill(findings []doctor.Finding) map[string]doctor.Finding {
+	found := map[string]doctor.Finding{}
+	for _, f := range findings {
+		kind, of, _ := strings.Cut(f.Check, " ")
+		if !strings.HasPrefix(of, "http") {
+			kind = f.Check
+		}
+		if f.Level != doctor.OK {
+			found[kind] = f
+		}
+	}
+	return found
+}
+
+// find examines the node, and fails unless just these are not well.
+func (n *node) find(cfg doctor.Config, want map[string]doctor.Level) map[string]doctor.Finding {
+	n.t.Helper()
+	found := ill(doctor.Examine(n.t.Context(), cfg))
+	levels := map[string]doctor.Level{}
+	for name, f := range found {
+		levels[name] = f.Level
+		require.Equal(n.t, f.Level != doctor.Unknown, f.Mend != "", "%+v", f)
+	}
+	require.Equal(n.t, want, levels, "%+v", found)
+	return found
+}
+
+// well waits until nothing is wrong any more.
+func (n *node) well() {
+	n.t.Helper()
+	var found map[string]doctor.Finding
+	require.Eventually(n.t, func() bool {
+		found = ill(doctor.Examine(n.t.Context(), n.config()))
+		return len(found) == 0
+	}, converge, 100*time.Millisecond, "%+v", found)
+}
+
+func (n *node) vsctl(args ...string) {
+	n.t.Helper()
+	_, err := n.host.VSCtl(n.t.Context(), args...)
+	require.NoError(n.t, err)
+}
+
+type levels = map[string]doctor.Level
+
+// A node is well, then one thing after the other fails on it, and is found, and nothing
+// else but what needs that.
+func TestExamine(t *testing.T) {
+	n := newNode(t)
+	n.well()
+	for name, f := range map[string]func(*node){
+		"switch": brokenSwitch, "datapath": brokenDatapath, "controller": brokenController, "tunnels": brokenTunnels, "mtu": brokenMTU,
+		"bridge": brokenBridge, "clock": brokenClock, "agent": brokenAgent, "plugin": brokenPlugin, "list": brokenList,
+	} {
+		t.Run(name, func(t *testing.T) {
+			one := *n
+			one.t = t
+			f(&one)
+			one.well()
+		})
+	}
+}
+
+func brokenSwitch(n *node) {
+	cfg := n.config()
+	cfg.Timeout = 300 * time.Millisecond
+	cfg.Switch = n.vswitch("unix:" + n.path("none.sock"))
+	found := n.find(cfg, levels{"switch": doctor.Failed, "datapath": doctor.Unknown, "tunnels": doctor.Unknown, "mtu": doctor.Unknown})
+	require.Contains(n.t, found["switch"].Found, "none.sock")
+
+	cfg = n.config()
+	var err error
+	cfg.Switch, err = ovs.New(ovs.Config{Endpoint: n.host.OVSDB.Remote, Bridge: "br-none", Log: n.quiet})
+	require.NoError(n.t, err)
+	n.find(cfg, levels{"switch": doctor.Failed, "datapath": doctor.Unknown})
+
+	// One that hangs is given up.
+	require.NoError(n.t, n.host.OVSDB.Stop())
+	cfg = n.config()
+	cfg.Timeout = 500 * time.Millisecond
+	begun := time.Now()
+	found = ill(doctor.Examine(n.t.Context(), cfg))
+	require.Less(n.t, time.Since(begun), converge/2)
+	require.NoError(n.t, n.host.OVSDB.Cont())
+	require.Equal(n.t, doctor.Failed, found["switch"].Level)
+
+	require.NoError(n.t, n.host.VSwitchd.Stop())
+	cfg = n.config()
+	cfg.Timeout = time.Second
+	found = n.find(cfg, levels{"ovs-vswitchd": doctor.Failed})
+	require.Contains(n.t, found["ovs-vswitchd"].Found, "deadline")
+	require.NoError(n.t, n.host.VSwitchd.Cont())
+	cfg = n.config()
+	cfg.OVSRunDir = n.dir
+	found = n.find(cfg, levels{"ovs-vswitchd": doctor.Failed})
+	require.Contains(n.t, found["ovs-vswitchd"].Found, "no control socket")
+}
+
+// Where the kernel has the module the kernel's datapath is well.
+func brokenDatapath(n *node) {
+	n.vsctl("--no-wait", "set", "Bridge", "br-int", "datapath_type=system")
+	defer n.vsctl("set", "Bridge", "br-int", "datapath_type=netdev")
+	_, missing := netlink.GenlFamilyGet("ovs_datapath")
+	want := levels{}
+	if missing != nil {
+		want["datapath"] = doctor.Failed
+	}
+	n.find(n.config(), want)
+}
+
+func brokenController(n *node) {
+	cfg := n.config()
+	require.NoError(n.t, n.host.Controller.Kill())
+	cfg.Timeout = time.Second
+	n.find(cfg, levels{"ovn-controller": doctor.Failed})
+	require.NoError(n.t, n.host.Controller.Restart(n.t.Context()))
+	require.NoError(n.t, n.lab.SB.Kill())
+	require.Eventually(n.t, func() bool {
+		f := ill(doctor.Examine(n.t.Context(), n.config()))["ovn-controller"]
+		return strings.Contains(f.Found, "not connected")
+	}, converge, 100*time.Millisecond)
+	require.NoError(n.t, n.lab.SB.Restart(n.t.Context()))
+}
+
+func brokenTunnels(n *node) {
+	set := func(value string) {
+		n.vsctl("--no-wait", "set", "Open_vSwitch", ".", "external_ids:ovn-encap-ip="+value)
+	}
+	for value, says := range map[string]string{`""`: "no external_ids:ovn-encap-ip", "192.0.2.99": "does not have", "here": "here"} {
+		set(value)
+		found := n.find(n.config(), levels{"tunnels": doctor.Failed, "mtu": doctor.Unknown})
+		require.Contains(n.t, found["tunnels"].Found, says)
+	}
+	set(n.host.Address.String())
+}
+
+func brokenMTU(n *node) {
+	h, err := netlink.NewHandleAt(n.ns)
+	require.NoError(n.t, err)
+	defer h.Close()
+	under, err := h.LinkByName("br-phy")
+	require.NoError(n.t, err)
+	for mtu, level := range map[int]doctor.Level{1300: doctor.Failed, 1400: doctor.Warning} {
+		n.vsctl("set", "Interface", "br-phy", fmt.Sprint("mtu_request=", mtu))
+		require.NoError(n.t, h.LinkSetMTU(under, mtu))
+		found := n.find(n.config(), levels{"mtu": level})
+		require.Contains(n.t, found["mtu"].Found, fmt.Sprint("an MTU of ", mtu-58))
+	}
+	n.vsctl("set", "Interface", "br-phy", "mtu_request=1500")
+	require.NoError(n.t, h.LinkSetMTU(under, 1500))
+}
+
+func brokenBridge(n *node) {
+	cfg := n.config()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(n.t, err)
+	require.NoError(n.t, l.Close())
+	nobody := "http://" + l.Addr().String()
+	cfg.Bridges = []string{nobody, n.bridge.URL()}
+	found := n.find(cfg, levels{"bridge": doctor.Failed, "credentials": doctor.Unknown})
+	require.Contains(n.t, found["bridge"].Found, "connection refused")
+
+	// What listens and never answers is given up.
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(n.t, err)
+	defer func() { require.NoError(n.t, silent.Close()) }()
+	cfg = n.config()
+	cfg.Bridges, cfg.Timeout = []string{"http://" + silent.Addr().String()}, time.Second
+	n.find(cfg, levels{"bridge": doctor.Failed, "credentials": doctor.Unknown, "clock": doctor.Unknown})
+
+	strange := httptest.NewUnstartedServer(http.NotFoundHandler())
+	strange.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	strange.StartTLS()
+	defer strange.Close()
+	cfg = n.config()
+	cfg.Bridges = []string{strange.URL}
+	found = n.find(cfg, levels{"bridge": doctor.Failed, "credentials": doctor.Unknown, "clock": doctor.Unknown})
+	require.Contains(n.t, found["bridge"].Mend, "--ca-file")
+	cfg = n.config()
+	cfg.Bridges = []string{strange.URL}
+	cfg.Uplink = n.uplink(strange.URL, func(c *uplink.Config) { c.TLS = &tls.Config{RootCAs: trusting(strange)} })
+	found = n.find(cfg, levels{"bridge": doctor.Failed, "credentials": doctor.Unknown, "clock": doctor.Unknown})
+	require.Contains(n.t, found["bridge"].Found, "404", "it is no bridge")
+
+	n.write("wrong", "not the password")
+	cfg = n.config()
+	cfg.Uplink = n.uplink(n.bridge.URL(), func(c *uplink.Config) { c.PasswordFile = n.path("wrong") })
+	found = n.find(cfg, levels{"credentials": doctor.Failed})
+	require.Contains(n.t, found["credentials"].Mend, "renew certificate, token or password")
+	cfg = n.config()
+	cfg.Uplink = n.uplink(n.bridge.URL(), func(c *uplink.Config) { c.PasswordFile = n.path("none") })
+	n.find(cfg, levels{"credentials": doctor.Failed})
+}
+
+// A bridge whose clock is another's.
+func brokenClock(n *node) {
+	for off, level := range map[time.Duration]doctor.Level{time.Minute: doctor.Failed, -time.Hour: doctor.Failed, 10 * time.Second: doctor.Warning} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Date", time.Now().Add(off).UTC().Format(http.TimeFormat))
+		}))
+		cfg := n.config()
+		cfg.Bridges = []string{server.URL}
+		found := n.find(cfg, levels{"clock": level})
+		require.Contains(n.t, found["clock"].Mend, "NTP")
+		server.Close()
+	}
+}
+
+func brokenAgent(n *node) {
+	cfg := n.config()
+	cfg.Socket = n.path("none.sock")
+	found := n.find(cfg, levels{"agent": doctor.Failed, "network list": doctor.Failed})
+	require.Contains(n.t, found["network list"].Found, "names the socket")
+
+	// One that hangs, and one whose switch is away.
+	silent, err := net.Listen("unix", n.path("silent.sock"))
+	require.NoError(n.t, err)
+	defer func() { require.NoError(n.t, silent.Close()) }()
+	cfg.Socket, cfg.Timeout = n.path("silent.sock"), time.Second
+	found = n.find(cfg, levels{"agent": doctor.Failed, "network list": doctor.Failed})
+	require.Contains(n.t, found["agent"].Found, "deadline")
+
+	require.NoError(n.t, n.host.OVSDB.Kill())
+	require.Eventually(n.t, func() bool {
+		cfg := n.config()
+		cfg.Timeout = time.Second
+		return strings.Contains(ill(doctor.Examine(n.t.Context(), cfg))["agent"].Found, "can plug no pods in")
+	}, converge, 100*time.Millisecond)
+	require.NoError(n.t, n.host.OVSDB.Restart(n.t.Context()))
+}
+
+func brokenPlugin(n *node) {
+	cfg := n.config()
+	cfg.CNIBinDir = n.path("none")
+	n.find(cfg, levels{"plugin": doctor.Failed})
+	n.write("unable/coe-cni", "#!/bin/sh\n")
+	cfg = n.config()
+	cfg.CNIBinDir = n.path("unable")
+	found := n.find(cfg, levels{"plugin": doctor.Failed})
+	require.Contains(n.t, found["plugin"].Found, "permission denied")
+	require.NoError(n.t, os.Chmod(n.path("unable/coe-cni"), 0o755))
+	cfg = n.config()
+	cfg.CNIBinDir = n.path("unable")
+	found = n.find(cfg, levels{"plugin": doctor.Failed})
+	require.Contains(n.t, found["plugin"].Found, "is no CNI plugin")
+}
+
+func brokenList(n *node) {
+	lists := func(files map[string]string) doctor.Config {
+		dir := n.t.TempDir()
+		for name, text := range files {
+			require.NoError(n.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		}
+		cfg := n.config()
+		cfg.CNIConfDir = dir
+		return cfg
+	}
+	ours := fmt.Sprintf(`{"type":"coe-cni","socket":%q}`, n.path("cni.sock"))
+	for _, c := range []struct {
+		level doctor.Level
+		says  string
+		files map[string]string
+	}{
+		{doctor.Failed, "no network in", nil},
+		{doctor.Failed, "no network in", map[string]string{"10-other.conflist": `{"plugins":[{"type":"bridge"}]}`, "20-coe.conflist.off": ours}},
+		{doctor.Failed, "names the socket /run/coe-bridge/cni.sock", map[string]string{"10-coe.conf": `{"type":"coe-cni"}`}},
+		{doctor.Failed, "read ", map[string]string{"10-coe.conf": `{`}},
+		{doctor.Warning, "the runtime takes 00-multus.conf", map[string]string{"00-multus.conf": `{"type":"multus"}`, "10-coe.conf": ours}},
+	} {
+		found := n.find(lists(c.files), levels{"network list": c.level})
+		require.Contains(n.t, found["network list"].Found, c.says)
+	}
+	cfg := n.config()
+	cfg.CNIConfDir = n.path("none")
+	n.find(cfg, levels{"network list": doctor.Failed})
+}
+
+// Who is not root is told so. It is the program that says it, with its exit status.
+func TestPermissions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs root, to be somebody else: run without -short")
+	}
+	require.Zero(t, os.Geteuid(), "run as root")
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o755))
+	program := filepath.Join(dir, "coe-bridge")
+	text, err := os.ReadFile(bridgetest.Program(t))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(program, text, 0o755))
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
+	doctorAs := func(attributes *syscall.SysProcAttr, args ...string) []doctor.Finding {
+		cmd := exec.CommandContext(t.Context(), program, append(args, "--bridge", "http://127.0.0.1:1", "--node-address", "127.0.0.1", "--timeout", "1s", "-o", "json")...)
+		cmd.SysProcAttr = attributes
+		out, err := cmd.Output()
+		require.ErrorContains(t, err, "exit status 1")
+		var findings []doctor.Finding
+		require.NoError(t, json.Unmarshal(out, &findings), "%s", out)
+		return findings
+	}
+	found := ill(doctorAs(&syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}, "doctor"))
+	require.Contains(t, found["permissions"].Found, "this runs as user 65534")
+	require.NotEmpty(t, found["permissions"].Mend)
+	require.NotContains(t, ill(doctorAs(nil, "doctor", "--state-dir", dir)), "permissions")
+
+	out, err := exec.CommandContext(t.Context(), "setpriv", "--bounding-set=-net_admin", program, "doctor",
+		"--bridge", "http://127.0.0.1:1", "--node-address", "127.0.0.1", "--timeout", "1s").CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "root without CAP_NET_ADMIN")
+	require.Contains(t, string(out), "=> run it privileged")
+	require.NotContains(t, string(out), "\x1b", "nothing is coloured")
+}
+
+func trusting(server *httptest.Server) *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(server.Certificate())
+	return pool
+}

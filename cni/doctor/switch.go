@@ -1,0 +1,138 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/coe-bridge/coe-bridge/cni/agent"
+	"github.com/coe-bridge/coe-bridge/cni/links"
+)
+
+// capabilities are those that plugging pods in takes.
+var capabilities = map[string]int{"CAP_NET_ADMIN": unix.CAP_NET_ADMIN, "CAP_SYS_ADMIN": unix.CAP_SYS_ADMIN}
+
+// permissions looks whether this process may do what the agent has to.
+func (c *Config) permissions(context.Context) (string, error) {
+	if id := os.Geteuid(); id != 0 {
+		return "", failed(fmt.Errorf("this runs as user %d", id), "run agent and doctor as root")
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var has [2]unix.CapUserData
+	if err := unix.Capget(&header, &has[0]); err != nil {
+		return "", fmt.Errorf("read capabilities: %w", err)
+	}
+	for name, bit := range capabilities {
+		if has[bit/32].Effective&(1<<(bit%32)) == 0 {
+			return "", failed(fmt.Errorf("root without %s", name), "run it privileged: in a container with securityContext.privileged")
+		}
+	}
+	if err := unix.Access(c.StateDir, unix.W_OK); err != nil && !errors.Is(err, unix.ENOENT) {
+		return "", failed(fmt.Errorf("write to %s: %w", c.StateDir, err), "make the folder of --state-dir writable")
+	}
+	return "root, with the capabilities that it takes", nil
+}
+
+// database looks whether the switch's database answers and has the bridge.
+func (c *Config) database(ctx context.Context) (string, error) {
+	if _, err := c.Switch.Settings(ctx); err != nil {
+		return "", failed(err, "start Open vSwitch (systemctl start openvswitch-switch), or name its database with --ovs-db")
+	}
+	if err := c.Switch.Ready(); err != nil {
+		return "", failed(err, "have ovn-controller make the bridge, or name it with --ovs-bridge")
+	}
+	return "its database answers, and has the bridge", nil
+}
+
+func (c *Config) vswitchd(ctx context.Context) (string, error) {
+	version, err := ask(ctx, c.OVSRunDir, "ovs-vswitchd", "version")
+	if err != nil {
+		return "", failed(err, "start ovs-vswitchd, or name the folder of its sockets with --ovs-run-dir")
+	}
+	first, _, _ := strings.Cut(version, "\n")
+	return first, nil
+}
+
+// datapath looks whether there is what carries the packets: the kernel's module, or
+// ovs-vswitchd itself.
+func (c *Config) datapath(ctx context.Context) (string, error) {
+	inUserspace, err := c.Switch.Userspace(ctx)
+	if err != nil {
+		return "", unknown(errNoSwitch)
+	}
+	if inUserspace {
+		return "in user space, by ovs-vswitchd", nil
+	}
+	if _, err := netlink.GenlFamilyGet("ovs_datapath"); err != nil {
+		return "", failed(fmt.Errorf("the bridge wants the kernel's datapath, which is not there: %w", err),
+			"modprobe openvswitch, or set datapath_type=netdev for one in user space")
+	}
+	return "in the kernel", nil
+}
+
+// controller looks whether ovn-controller runs and has its database.
+func (c *Config) controller(ctx context.Context) (string, error) {
+	says, err := ask(ctx, c.OVNRunDir, "ovn-controller", "connection-status")
+	if err != nil {
+		return "", failed(err, "start ovn-controller (systemctl start ovn-controller), or name the folder of its socket with --ovn-run-dir")
+	}
+	if says != "connected" {
+		return "", failed(fmt.Errorf("ovn-controller is %s to the southbound database", says),
+			"see that external_ids:ovn-remote of the switch names it, and that it is reached from here")
+	}
+	return "connected to the southbound database", nil
+}
+
+// tunnels looks whether the switch knows how to reach other nodes.
+func (c *Config) tunnels(ctx context.Context) (string, error) {
+	says, err := c.Switch.Settings(ctx)
+	if err != nil {
+		return "", unknown(errNoSwitch)
+	}
+	for _, key := range []string{"system-id", "ovn-remote", "ovn-encap-type", "ovn-encap-ip"} {
+		if says[key] == "" {
+			return "", failed(fmt.Errorf("the switch has no external_ids:%s", key), "ovs-vsctl set Open_vSwitch . external_ids:"+key+"=…")
+		}
+	}
+	const mend = "ovs-vsctl set Open_vSwitch . external_ids:ovn-encap-ip=…, an address of this node"
+	for text := range strings.SplitSeq(says["ovn-encap-ip"], ",") {
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			return "", failed(fmt.Errorf("external_ids:ovn-encap-ip: %w", err), mend)
+		}
+		if _, err := links.MTUOf(c.Node, address); err != nil {
+			return "", failed(fmt.Errorf("tunnels begin at an address that this node does not have: %w", err), mend)
+		}
+	}
+	return says["ovn-encap-type"] + " from " + says["ovn-encap-ip"], nil
+}
+
+const (
+	// leastMTU is what IPv6 needs; usualMTU what tunnels leave of the usual one.
+	leastMTU = 1280
+	usualMTU = 1400
+)
+
+// mtu looks what tunnels leave to pods.
+func (c *Config) mtu(ctx context.Context) (string, error) {
+	says, err := c.Switch.Settings(ctx)
+	if err != nil {
+		return "", unknown(errNoSwitch)
+	}
+	left, err := agent.TunnelMTU(c.Node, says)
+	switch {
+	case err != nil:
+		return "", unknown(errors.New("the address at which tunnels begin has to be right first"))
+	case left < leastMTU:
+		return "", failed(fmt.Errorf("tunnels leave pods an MTU of %d, and IPv6 needs %d", left, leastMTU), "raise the MTU of the link that has ovn-encap-ip")
+	case left < usualMTU:
+		return "", warning(fmt.Errorf("tunnels leave pods an MTU of %d", left), "raise the MTU of the link that has ovn-encap-ip")
+	}
+	return fmt.Sprintf("tunnels leave pods an MTU of %d", left), nil
+}

@@ -1,0 +1,147 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
+)
+
+// group marks the switch's end of the pair.
+const group = 0xc0f
+
+// link is the pair as it is.
+type link struct {
+	sound bool // both ends are there and up, belong together, and have the right MAC address
+}
+
+func lookLink(ns netns.NsHandle, w wanted) (is link, err error) {
+	err = links.At(ns, func(h *netlink.Handle) error {
+		own, err := find(h, linkName)
+		if err != nil {
+			return err
+		}
+		port, err := find(h, portName)
+		if err != nil || own == nil || port == nil {
+			return err
+		}
+		if port.Attrs().Group != group {
+			return fmt.Errorf("link %s was made by somebody else: remove or rename it", portName)
+		}
+		is.sound = own.Attrs().ParentIndex == port.Attrs().Index && bytes.Equal(own.Attrs().HardwareAddr, w.mac) &&
+			own.Attrs().Flags&port.Attrs().Flags&net.FlagUp != 0
+		return nil
+	})
+	return is, err
+}
+
+// addLink makes the pair.
+func addLink(ctx context.Context, ns netns.NsHandle, w wanted) error {
+	return links.Add(ctx, links.Pair{
+		Node: ns, Pod: ns, Port: portName, Group: group, Name: linkName, MAC: w.mac, MTU: w.mtu, SoftwareChecksums: w.softwareChecksums,
+	})
+}
+
+func removeLink(ns netns.NsHandle) error { return links.DeleteOf(ns, portName, group) }
+
+func linkThere(ns netns.NsHandle) (there bool, err error) {
+	err = links.At(ns, func(h *netlink.Handle) error {
+		l, err := find(h, portName)
+		there = l != nil
+		return err
+	})
+	return there, err
+}
+
+// putMTU sees to the MTU of both ends.
+func putMTU(ns netns.NsHandle, w wanted) (changed bool, err error) {
+	err = links.At(ns, func(h *netlink.Handle) error {
+		for _, name := range []string{portName, linkName} {
+			l, err := h.LinkByName(name)
+			if err != nil {
+				return fmt.Errorf("find link %s: %w", name, err)
+			}
+			if l.Attrs().MTU == w.mtu {
+				continue
+			}
+			changed = true
+			if err := h.LinkSetMTU(l, w.mtu); err != nil {
+				return fmt.Errorf("set MTU %d of link %s: %w", w.mtu, name, err)
+			}
+		}
+		return nil
+	})
+	return changed, err
+}
+
+// putAddresses sees to it that the node has its address, and no other on its link.
+func putAddresses(ns netns.NsHandle, w wanted) (changed bool, err error) {
+	err = links.At(ns, func(h *netlink.Handle) error {
+		l, err := h.LinkByName(linkName)
+		if err != nil {
+			return fmt.Errorf("find link %s: %w", linkName, err)
+		}
+		all, err := links.Dump(func() ([]netlink.Addr, error) { return h.AddrList(l, netlink.FAMILY_V4) })
+		if err != nil {
+			return fmt.Errorf("list addresses of link %s: %w", linkName, err)
+		}
+		has := false
+		for _, a := range all {
+			if links.PrefixOf(a.IPNet) == netip.PrefixFrom(w.address, 32) {
+				has = true
+				continue
+			}
+			changed = true
+			if err := h.AddrDel(l, &a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+				return fmt.Errorf("remove address %s of link %s: %w", a.IPNet, linkName, err)
+			}
+		}
+		if has {
+			return nil
+		}
+		changed = true
+		if err := h.AddrReplace(l, &netlink.Addr{IPNet: links.IPNet(netip.PrefixFrom(w.address, 32))}); err != nil {
+			return fmt.Errorf("add address %s to link %s: %w", w.address, linkName, err)
+		}
+		return nil
+	})
+	return changed, err
+}
+
+const forwarding = "/proc/sys/net/ipv4/ip_forward"
+
+// allowForwarding has the node forward what pods send out, and the answers.
+func allowForwarding(ns netns.NsHandle) (changed bool, err error) {
+	err = links.Inside(ns, func() error {
+		is, err := os.ReadFile(forwarding)
+		if err == nil && !bytes.Equal(bytes.TrimSpace(is), []byte("1")) {
+			changed, err = true, os.WriteFile(forwarding, []byte("1"), 0)
+		}
+		return err
+	})
+	if err != nil {
+		return changed, fmt.Errorf("allow forwarding: %w", err)
+	}
+	return changed, nil
+}
+
+// find is a link by its name; nil where there is none.
+func find(h *netlink.Handle, name string) (netlink.Link, error) {
+	l, err := h.LinkByName(name)
+	if errors.As(err, new(netlink.LinkNotFoundError)) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find link %s: %w", name, err)
+	}
+	return l, nil
+}

@@ -1,0 +1,74 @@
+package node
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
+)
+
+// The names of the pair of links: the node's own, which has the address, and the one
+// that is plugged into the switch.
+const (
+	linkName = "coe0"
+	portName = "coe0-port"
+)
+
+// wanted is what is to be there.
+type wanted struct {
+	iface             string // of the network: the iface-id
+	mac               net.HardwareAddr
+	address, service  netip.Addr
+	gateway           netip.Addr
+	nodes             netip.Prefix // all nodes' addresses
+	pods, services    []netip.Prefix
+	mtu               int
+	softwareChecksums bool
+}
+
+func newWanted(p *uplink.Place) (wanted, error) {
+	w := wanted{
+		iface: p.Name, address: p.Address, service: p.Service, gateway: p.Gateway,
+		nodes: netip.PrefixFrom(p.Address, p.Length).Masked(), pods: only4(p.Pods), services: only4(p.Services),
+	}
+	for _, a := range []netip.Addr{p.Address, p.Service, p.Gateway} {
+		if !a.Is4() {
+			return w, fmt.Errorf("address %q of the node's place: want an IPv4 address", a)
+		}
+	}
+	mac, err := net.ParseMAC(p.MAC)
+	if err != nil || len(mac) != 6 || !w.nodes.IsValid() {
+		return w, fmt.Errorf("the node's place: MAC address %q, prefix length %d: want six octets, and up to 32", p.MAC, p.Length)
+	}
+	w.mac = mac
+	return w, nil
+}
+
+func only4(all []netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { return !p.Addr().Is4() })
+}
+
+func (w wanted) port() ovs.NodePort {
+	return ovs.NodePort{Name: portName, Interface: w.iface, MAC: w.mac.String()}
+}
+
+// route is a route of the node to what is the network's. Its source is the node's
+// address there.
+type route struct {
+	to  netip.Prefix
+	via netip.Addr // zero: reached directly
+}
+
+// routes are those of the node, the one that the others need first. The address that
+// stands for the node before those who serve it is reached through the gateway too:
+// nobody but the switch has it.
+func (w wanted) routes() []route {
+	all := []route{{to: w.nodes}, {netip.PrefixFrom(w.service, 32), w.gateway}}
+	for _, to := range slices.Concat(w.pods, w.services) {
+		all = append(all, route{to, w.gateway})
+	}
+	return all
+}

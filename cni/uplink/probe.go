@@ -1,0 +1,41 @@
+package uplink
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Reach asks one of the replicas whether it serves, which needs no credentials, and
+// returns what time it is there.
+func (u *Uplink) Reach(ctx context.Context, url string) (time.Time, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", http.NoBody)
+	if err != nil {
+		return time.Time{}, err
+	}
+	answer, err := u.http.Do(r)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		return time.Time{}, refusal(answer)
+	}
+	there, err := http.ParseTime(answer.Header.Get("Date"))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the time of the bridge: %w", err)
+	}
+	return there, nil
+}
+
+// Login asks one of the replicas for the stream of the node, and follows it no further.
+func (u *Uplink) Login(ctx context.Context, url string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answer, err := u.open(ctx, url)
+	if err != nil {
+		return err
+	}
+	return answer.Body.Close()
+}

@@ -1,0 +1,165 @@
+package restconf
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+	"github.com/coe-bridge/coe-bridge/test/etcd"
+	"github.com/coe-bridge/coe-bridge/yang"
+)
+
+// TestMain makes this program an etcd server where a test has started it as one.
+func TestMain(m *testing.M) {
+	served, err := etcd.Serve()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if !served {
+		os.Exit(m.Run())
+	}
+}
+
+// deadline is what a request may take in these tests.
+const deadline = time.Second
+
+// outage is a server on an etcd that goes away, and writers that note what was
+// acknowledged.
+type outage struct {
+	*bed
+	member *etcd.Member
+	made   atomic.Int64 // names of pods
+
+	mu           sync.Mutex
+	acknowledged []string
+}
+
+func newOutage(t *testing.T) (o *outage, again func() *datastore.Datastore) {
+	t.Helper()
+	cluster, err := etcd.Run(t.Context(), 1)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
+	schema, err := yang.Load()
+	require.NoError(t, err)
+	again = func() *datastore.Datastore {
+		store, err := datastore.Open(t.Context(), datastore.Config{Schema: schema, Endpoints: cluster.Endpoints()})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, store.Close()) })
+		return store
+	}
+	store := again()
+	s, err := New(Config{Schema: schema, Datastore: store, Auth: FixedUsers{"admin": "admin"}, Timeout: deadline})
+	require.NoError(t, err)
+	return &outage{bed: &bed{s, t, store}, member: cluster.Members[0]}, again
+}
+
+// put writes a pod of its own and returns the answer.
+func (o *outage) put() answer {
+	uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", o.made.Add(1))
+	got := o.do(http.MethodPut, podsRFC+uid, podRFC(uid))
+	if got.status == http.StatusCreated {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.acknowledged = append(o.acknowledged, uid)
+	}
+	return got
+}
+
+// write has so many writers write until the function that it returns is called. Each is
+// answered in time, well or with the reason why not.
+func (o *outage) write(writers int) (stop func()) {
+	var ended atomic.Bool
+	var all sync.WaitGroup
+	for range writers {
+		all.Go(func() {
+			for !ended.Load() {
+				begun := time.Now()
+				got := o.put()
+				assert.Less(o.t, time.Since(begun), 2*deadline)
+				if got.status != http.StatusCreated {
+					o.isAway(got)
+				}
+			}
+		})
+	}
+	return func() {
+		ended.Store(true)
+		all.Wait()
+	}
+}
+
+// isAway requires the answer of a datastore that is not there.
+func (o *outage) isAway(got answer) {
+	o.t.Helper()
+	assert.Equal(o.t, http.StatusServiceUnavailable, got.status, got.body)
+	assert.Equal(o.t, "operation-failed", got.tag())
+	assert.Contains(o.t, got.firstError()["error-message"], "the datastore is not available")
+	assert.NotEmpty(o.t, got.header.Get("Retry-After"))
+}
+
+// An etcd that is killed, or hangs, under load: who writes is told in time, who reads is
+// served, and when it is back all goes on. Nothing that was acknowledged is lost.
+func TestDatastoreGone(t *testing.T) {
+	for name, way := range map[string]struct{ begin, end func(*testing.T, *etcd.Member) }{
+		"killed": {func(_ *testing.T, m *etcd.Member) { m.Kill() }, func(t *testing.T, m *etcd.Member) { require.NoError(t, m.Start()) }},
+		"halted": {signalling(syscall.SIGSTOP), signalling(syscall.SIGCONT)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, again := newOutage(t)
+			require.Equal(t, 201, o.put().status)
+			stop := o.write(8)
+			for range 3 {
+				way.begin(t, o.member)
+				refused := o.put()
+				for refused.status == 201 { // it was on its way
+					refused = o.put()
+				}
+				o.isAway(refused)
+				begun := time.Now()
+				require.Equal(t, 200, o.do("GET", coeRFC, "").status)
+				require.Less(t, time.Since(begun), deadline)
+				o.isAway(o.do("PATCH", coeRFC, strings.ReplaceAll(`{"ietf-yang-patch:yang-patch":{"patch-id":"p","edit":[
+					{"edit-id":"1","operation":"create","target":"/pods=U","value":{"pod:pods":[{"uid":"U"}]}}]}}`, "U", uid1),
+					header("Content-Type", "application/yang-patch+json")))
+				way.end(t, o.member)
+				require.Eventually(t, func() bool { return o.put().status == 201 }, 20*time.Second, 10*time.Millisecond)
+			}
+			stop()
+			require.Greater(t, len(o.acknowledged), 8)
+			stored := again()
+			list := o.cfg.Schema.Module("pod").Child("coe").Child("", "pods")
+			for _, uid := range o.acknowledged {
+				require.NotNil(t, stored.Get(list, uid), "%s was acknowledged", uid)
+				require.Equal(t, 200, o.do("GET", podsRFC+uid, "").status)
+			}
+		})
+	}
+}
+
+func signalling(s syscall.Signal) func(*testing.T, *etcd.Member) {
+	return func(t *testing.T, m *etcd.Member) { require.NoError(t, m.Signal(s)) }
+}
+
+// An etcd that is slow, and answers within the deadline, is waited for.
+func TestDatastoreSlow(t *testing.T) {
+	o, _ := newOutage(t)
+	require.Equal(t, 201, o.put().status)
+	for range 3 {
+		require.NoError(t, o.member.Signal(syscall.SIGSTOP))
+		begun := time.Now()
+		time.AfterFunc(deadline/3, func() { assert.NoError(t, o.member.Signal(syscall.SIGCONT)) })
+		require.Equal(t, 201, o.put().status)
+		require.GreaterOrEqual(t, time.Since(begun), deadline/4)
+	}
+}

@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/coe-bridge/coe-bridge/test/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/serve"
+)
+
+const (
+	// diskSize is what the embedded etcd needs to begin with, and some.
+	diskSize = 448 << 20
+	// fullFor is how long the disk is full.
+	fullFor = 3 * time.Second
+)
+
+// TestDiskFull fills the disk of a bridge to the last byte, while others use the bridge.
+// Writes are refused with the reason, reads go on, and when there is room again the same
+// process takes writes; one that was killed meanwhile comes up with all that was
+// acknowledged.
+func TestDiskFull(t *testing.T) {
+	if testing.Short() {
+		t.Skip("mounts a file system, as root; make test runs it")
+	}
+	disk := t.TempDir()
+	require.NoError(t, unix.Mount("tmpfs", disk, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", diskSize)), "run it as root")
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(disk, unix.MNT_DETACH)) })
+	args := []string{"--data-dir", filepath.Join(disk, "data")}
+	p := bridgetest.Serve(t, args...)
+	r := rest{p.Client()}
+	r.putPool(t, addressPool{network: "default", subnet: "10.42.0.0/16", gateway: "10.42.0.1"})
+	r.putPods(t, numbered("shop", 5)...)
+	r.awaitSync(t, converge)
+
+	more := numbered("shop", 7)
+	ballast := fillDisk(t, disk)
+	for begun := time.Now(); time.Since(begun) < fullFor; {
+		requireRefused(t, r, more[5])
+		require.Len(t, r.living(t), 5)
+	}
+	require.NoError(t, os.Remove(ballast))
+	r.putPods(t, more[5])
+	await(t, converge, "the pod has an address", func() error { return leased(t, r, 6) })
+
+	ballast = fillDisk(t, disk)
+	p.Kill()
+	up := make(chan *serve.Process, 1)
+	ended := make(chan struct{}, 1)
+	go func() { // as systemd and Kubernetes do
+		for t.Context().Err() == nil {
+			again, err := serve.StartQuietly(t.Context(), bridgetest.Program(t), append([]string{"--dev"}, args...)...)
+			if err == nil {
+				up <- again
+				return
+			}
+			select {
+			case ended <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	var again *serve.Process
+	select {
+	case again = <-up:
+		t.Log("a bridge comes up where the disk is full")
+	case <-ended:
+		t.Log("no bridge comes up where the disk is full")
+	case <-time.After(converge):
+	}
+	require.NoError(t, os.Remove(ballast))
+	if again == nil {
+		again = <-up
+	}
+	t.Cleanup(again.Kill)
+	client := serve.NewClient(again.URL, converge)
+	t.Cleanup(client.Close)
+	r = rest{client}
+	await(t, converge, "it takes a pod", func() error {
+		status, answer, err := r.do(t.Context(), http.MethodPut, "config/"+podPath(more[6].uid), more[6].body())
+		if err == nil && status/100 != 2 {
+			err = fmt.Errorf("%d %s", status, answer)
+		}
+		return err
+	})
+	await(t, converge, "every pod has its address", func() error { return leased(t, r, 7) })
+}
+
+// leased is nil when so many pods have an address.
+func leased(t *testing.T, r rest, pods int) error {
+	if n := len(r.living(t)); n != pods {
+		return fmt.Errorf("%d leases of %d", n, pods)
+	}
+	return nil
+}
+
+// fillDisk makes a file of all that is left of a disk.
+func fillDisk(t *testing.T, disk string) (file string) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(disk, "ballast"))
+	require.NoError(t, err)
+	defer func() { _ = f.Close() }()
+	block := make([]byte, 1<<20)
+	for err == nil {
+		_, err = f.Write(block)
+	}
+	require.ErrorIs(t, err, unix.ENOSPC)
+	return f.Name()
+}
+
+// requireRefused requires that a pod can't be written, and that the answer says why.
+func requireRefused(t *testing.T, r rest, p aPod) {
+	t.Helper()
+	response, err := r.Open(t.Context(), http.MethodPut, "/rests/data/pod:coe/pods="+p.uid, `{"pod:pods":[{"uid":"`+p.uid+`"}]}`)
+	require.NoError(t, err)
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode, string(body))
+	require.NotEmpty(t, response.Header.Get("Retry-After"))
+	require.Contains(t, string(body), `"error-tag":"operation-failed"`)
+	require.Contains(t, string(body), "make room on it")
+}

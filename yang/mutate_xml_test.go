@@ -1,0 +1,195 @@
+package yang
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// element is an XML element as it is written: names have their prefixes, and
+// namespaces are attributes.
+type element struct {
+	name       string
+	attributes string
+	text       string
+	children   []*element
+}
+
+func (e *element) write(out *bytes.Buffer) {
+	fmt.Fprintf(out, "<%s%s>%s", e.name, e.attributes, e.text)
+	for _, child := range e.children {
+		child.write(out)
+	}
+	fmt.Fprintf(out, "</%s>", e.name)
+}
+
+func writeAll(elements []*element) []byte {
+	var out bytes.Buffer
+	for _, e := range elements {
+		e.write(&out)
+	}
+	return out.Bytes()
+}
+
+// elementsOf are the elements that stand for data.
+func elementsOf(siblings []*Data, parent *Module) []*element {
+	var out []*element
+	for _, d := range siblings {
+		var start, text bytes.Buffer
+		writeElement(&start, &Data{Node: d.Node, Value: d.Value}, parent)
+		tag, _, _ := strings.Cut(start.String(), ">")
+		name, attributes, _ := strings.Cut(strings.Trim(tag, "</"), " ")
+		e := &element{name: name, children: elementsOf(d.Children, d.Node.Module)}
+		if attributes != "" {
+			e.attributes = " " + strings.TrimSuffix(attributes, "/")
+		}
+		if d.Node.typ != nil {
+			_, rest, _ := strings.Cut(start.String(), ">")
+			text.WriteString(strings.TrimSuffix(rest, "</"+name+">"))
+		}
+		e.text = text.String()
+		out = append(out, e)
+	}
+	return out
+}
+
+// site is an element somewhere in a document, with its siblings and its node.
+type site struct {
+	*element
+	node     *Node
+	siblings *[]*element
+	index    int
+}
+
+func sites(siblings *[]*element, node *Node) []site {
+	var out []site
+	for i, e := range *siblings {
+		if child := nodeOf(e, node); child != nil {
+			out = append(out, site{e, child, siblings, i})
+			out = append(out, sites(&e.children, child)...)
+		}
+	}
+	return out
+}
+
+// nodeOf is the node of an element in parent's, or nil.
+func nodeOf(e *element, parent *Node) *Node {
+	for _, child := range parent.Children {
+		if child.Name == e.name && (child.Module == parent.Module || strings.Contains(e.attributes, child.Module.Namespace)) {
+			return child
+		}
+	}
+	return nil
+}
+
+func (s site) insert(at int, others ...*element) {
+	*s.siblings = slices.Insert(slices.Clone(*s.siblings), at, others...)
+}
+
+// variants are the ways to change an element.
+func (s site) variants() []variant {
+	var out []variant
+	add := func(what string, apply func()) { out = append(out, variant{what, apply}) }
+	set := func(text string) { add(fmt.Sprintf("text %q", text), func() { s.text = text }) }
+	add("drop", func() { *s.siblings = slices.Delete(slices.Clone(*s.siblings), s.index, s.index+1) })
+	add("twice", func() { s.insert(s.index, s.element) })
+	add("again at the end", func() { s.insert(len(*s.siblings), s.element) })
+	add("first", func() {
+		*s.siblings = slices.Delete(slices.Clone(*s.siblings), s.index, s.index+1)
+		s.insert(0, s.element)
+	})
+	add("another name", func() { s.name += "x" })
+	for _, attributes := range []string{
+		` xmlns="urn:none"`, ` xmlns=""`, ` xmlns="urn:opendaylight:coe:northbound:pod"`, ` xmlns="urn:coe-bridge:test:sample"`, ` a="b"`,
+		` xmlns:if="urn:none"`,
+	} {
+		add("attributes"+attributes, func() { s.attributes = attributes })
+	}
+	add("prefix", func() { s.name = "p:" + s.name })
+	add("own prefix", func() {
+		s.attributes, s.name = fmt.Sprintf(` xmlns:p="%s" xmlns="%[1]s"`, s.node.Module.Namespace), "p:"+s.name
+	})
+	add("child", func() { s.children = append(s.children, &element{name: "x"}) })
+	add("comment", func() { s.text = "<!-- a -->" + s.text })
+	add("instruction", func() { s.text += "<?a b?>" })
+	add("empty", func() { s.text, s.children = "", nil })
+	set("x")
+	set(" ")
+	set("<![CDATA[x]]>")
+	set("&amp;&#x41;")
+	set("&none;")
+	set("&#0;")
+	if s.node.typ == nil {
+		return out
+	}
+	for _, edge := range s.node.typ.edges(plain(s.text)) {
+		if text, ok := edge.(string); ok {
+			var escaped bytes.Buffer
+			_ = xml.EscapeText(&escaped, []byte(text))
+			set(escaped.String())
+		} else {
+			set(fmt.Sprint(edge))
+		}
+	}
+	set(" " + s.text + " ")
+	set("<![CDATA[" + s.text + "]]>")
+	set("\n\t" + s.text + "\n")
+	return out
+}
+
+// plain is a text without its escapes.
+func plain(text string) string {
+	return strings.NewReplacer("&lt;", "<", "&amp;", "&", "&#39;", "'", "&#34;", `"`).Replace(text)
+}
+
+// severalXMLMutants is how many of the XML documents are changed in two places.
+const severalXMLMutants = 1000
+
+// xmlMutantsOf are changed documents, as mutantsOf are.
+func xmlMutantsOf(t testing.TB, s *Schema) []mutant {
+	t.Helper()
+	random := rand.New(rand.NewPCG(20261121, 2))
+	made := map[string]bool{}
+	var out []mutant
+	documents := validDocuments(t)
+	for _, document := range documents {
+		data := decoded(t, s, "", string(document))
+		count := elementsOf(data, nil)
+		for i, at := range sites(&count, &s.top) {
+			for j, v := range at.variants() {
+				like := place{node: at.node}.kind() + v.what
+				if made[like] && random.IntN(oneIn) > 0 {
+					continue
+				}
+				made[like] = true
+				root := elementsOf(data, nil)
+				sites(&root, &s.top)[i].variants()[j].apply()
+				out = append(out, mutant{at.node.Path("") + " " + v.what, writeAll(root)})
+			}
+		}
+	}
+	for i := range severalXMLMutants {
+		root := elementsOf(decoded(t, s, "", string(documents[i%len(documents)])), nil)
+		what := "several:"
+		for range 2 {
+			all := sites(&root, &s.top)
+			if len(all) == 0 {
+				break
+			}
+			at := all[random.IntN(len(all))]
+			variants := at.variants()
+			v := variants[random.IntN(len(variants))]
+			v.apply()
+			what += " " + at.name + " " + v.what
+		}
+		out = append(out, mutant{what, writeAll(root)})
+	}
+	require.NotEmpty(t, out)
+	return out
+}
