@@ -25,8 +25,17 @@ demo: build ## two hosts, OVN, pods that reach each other: the specification's s
 demo-down: ## remove all that make demo left running (root)
 	go run ./test/demo down
 
+demo-k8s: build ## two Kubernetes nodes, coe-bridge installed, pods made with kubectl (root)
+	go run ./test/demokube up
+
+demo-k8s-down: ## remove all that make demo-k8s left running (root)
+	go run ./test/demokube down
+
 test: deps kube ## get the real parts and run every test (root)
 	CGO_ENABLED=1 go test -race -timeout 20m ./...
+
+csit: deps ## run the Robot Framework suites (root); CONTROLLER=http://… has them ask a running OpenDaylight
+	go test -count=1 -v -run TestSuites -artifacts -outputdir $$(mktemp -d --tmpdir coe-bridge-csit.XXXXXX) ./test/csit $(if $(CONTROLLER),-controller $(CONTROLLER))
 
 test-fast: ## run the tests that need nothing
 	go test -short ./...
@@ -56,10 +65,10 @@ $(LINT):
 deps: ## install the Debian packages that the tests need, where they are missing (root)
 	.ci/deps
 
-kube: ## build the Kubernetes that the tests run, once, into a cache (five minutes)
-	go run ./test/kube/build
+kube: ## build the Kubernetes that tests and demo run, once, into a cache (six minutes)
+	go run ./test/kubelab/build
 
 clean: ## remove what was built and what make run kept
 	rm -rf bin .run
 
-.PHONY: help build run demo demo-down test test-fast fuzz bench bench-kube check lint deps kube clean
+.PHONY: help build run demo demo-down demo-k8s demo-k8s-down test test-fast fuzz bench bench-kube check lint deps kube clean

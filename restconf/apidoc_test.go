@@ -78,6 +78,10 @@ func TestOpenAPIIsWhatIsServed(t *testing.T) {
 	c.holds(t, 200, "GET", "/rests/data/pod:coe", "")
 	c.holds(t, 200, "GET", "/rests/data", "")
 	c.holds(t, 204, "PATCH", entry, `{"pod:pods":[{"uid":"`+uid1+`","name":"b"}]}`)
+	c.holds(t, 204, "PATCH", "/rests/data", `{"ietf-restconf:data":{"pod:coe":{"pods":[{"uid":"`+uid1+`","name":"c"}]}}}`)
+	c.holds(t, 200, "PATCH", "/rests/data?dry-run=true", `{"ietf-yang-patch:yang-patch":{"patch-id":"p","edit":[{"edit-id":"1","operation":"delete","target":"/pod:coe"}]}}`,
+		header("Content-Type", "application/yang-patch+json"))
+	c.holds(t, 204, "PUT", "/rests/data", `{"ietf-restconf:data":{"pod:coe":{"pods":[`+pod+`]}}}`)
 	c.holds(t, 204, "DELETE", entry, "")
 	c.holds(t, 404, "DELETE", entry, "")
 	c.holds(t, 204, "POST", "/restconf/config/pod:coe", `{"pods":[`+pod+`]}`)

@@ -81,7 +81,7 @@ func (m monitoring) draft() any {
 		Stream  []draftStream `json:"stream,omitempty" xml:"stream"`
 	}
 	var all streams
-	for _, one := range m.streams() {
+	for _, one := range m.streams("") {
 		all.Stream = append(all.Stream, one.draft())
 	}
 	return all
@@ -104,7 +104,7 @@ func (s *Server) serveDraftStream(w http.ResponseWriter, r *http.Request, rest s
 		s.serveDataChanges(w, r, asked, ending)
 		return
 	}
-	for _, one := range monitoring(s.kinds).streams() {
+	for _, one := range monitoring(s.kinds).streams("") {
 		if name, err := url.PathUnescape(rest); err == nil && name == one.Name {
 			s.servePage(w, r, documentPage(draft02, "stream", func() any { return oneStream{draftStream: one.draft()} }))
 			return

@@ -25,6 +25,10 @@ func TestDiscovery(t *testing.T) {
 		{"/.well-known/host-meta.json", "*/*", "application/json", hostMetaJSON},
 		{"/rests", "", "application/yang-data+json", `{"ietf-restconf:restconf":{"data":{},"operations":{},"yang-library-version":"2019-01-04"}}`},
 		{"/rests/", "application/*", "application/yang-data+json", `{"ietf-restconf:restconf":{"data":{},"operations":{},"yang-library-version":"2019-01-04"}}`},
+		{"/rests?depth=1", "", "application/yang-data+json", `{"ietf-restconf:restconf":{}}`},
+		{"/rests?depth=2", "", "application/yang-data+json", `{"ietf-restconf:restconf":{"data":{},"operations":{},"yang-library-version":"2019-01-04"}}`},
+		{"/rests?fields=data;ietf-restconf:yang-library-version", "", "application/yang-data+json", `{"ietf-restconf:restconf":{"data":{},"yang-library-version":"2019-01-04"}}`},
+		{"/rests?fields=operations", "application/yang-data+xml", "application/yang-data+xml", `<restconf ` + space + `><operations></operations></restconf>`},
 		{"//restconf//", "application/yang-data+xml", "application/yang-data+xml",
 			`<restconf ` + space + `><data></data><operations></operations><yang-library-version>2019-01-04</yang-library-version></restconf>`},
 		{"/rests/yang-library-version", "", "application/yang-data+json", `{"ietf-restconf:yang-library-version":"2019-01-04"}`},
@@ -70,7 +74,12 @@ func TestDiscoveryRefusals(t *testing.T) {
 		{"OPTIONS", "/rests/operations", "", 200, "OPTIONS, HEAD, GET", ""},
 		{"GET", "/rests", "text/html", 406, "", "ietf-restconf:errors"},
 		{"GET", "/restconf/streams", "image/png", 406, "", "errors"},
-		{"GET", "/rests?depth=1", "", 400, "", "ietf-restconf:errors"},
+		{"GET", "/rests?depth=0", "", 400, "", "ietf-restconf:errors"},
+		{"GET", "/rests?depth=1&depth=1", "", 400, "", "ietf-restconf:errors"},
+		{"GET", "/rests?content=all", "", 400, "", "ietf-restconf:errors"},
+		{"GET", "/rests?fields=nothing", "", 400, "", "ietf-restconf:errors"},
+		{"GET", "/rests?fields=", "", 400, "", "ietf-restconf:errors"},
+		{"GET", "/rests/operations?depth=1", "", 400, "", "ietf-restconf:errors"},
 		{"GET", "/restconf/modules/module/pod/1970-01-01", "", 404, "", "errors"},
 		{"GET", "/restconf/streams/stream/none", "", 404, "", "errors"},
 		{"GET", "/restconf/streams/stream/none/events", "text/event-stream", 404, "", "errors"},
@@ -108,6 +117,8 @@ func TestSourcesOfModules(t *testing.T) {
 	require.Contains(t, b.do("GET", libraryPath+"/content-id", "").body, state.ID)
 	for _, m := range state.All {
 		require.Contains(t, []string{"implement", "import"}, m.Conformance)
+		require.True(t, strings.HasPrefix(m.Schema, "http://127.0.0.1:8181/rests/modules/"), m.Schema)
+		m.Schema = strings.TrimPrefix(m.Schema, "http://127.0.0.1:8181")
 		source := b.do("GET", m.Schema, "")
 		require.Equal(t, 200, source.status, m.Schema)
 		require.Equal(t, "application/yang", source.header.Get("Content-Type"))

@@ -1,6 +1,7 @@
 package restconf
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -19,7 +20,8 @@ const (
 // schemaName is what the library calls its one set of modules and its one schema.
 const schemaName = "coe-bridge"
 
-// library is the Source of one of the forms: the same as long as the server runs.
+// library is the Source of one of the forms: the same as long as the server runs, but for
+// where clients find that. A host's name has nothing that JSON would have escaped.
 type library []byte
 
 // Get implements Source.
@@ -27,7 +29,7 @@ func (l library) Get(_ context.Context, asked Asked) (*yang.Data, error) {
 	if asked.Content == ContentConfig {
 		return nil, nil
 	}
-	return yang.DecodeObject(l, asked.Top)
+	return yang.DecodeObject(bytes.ReplaceAll(l, []byte(`"`+modulesPath), []byte(`"`+asked.Base+modulesPath)), asked.Top)
 }
 
 // addLibrary adds both forms to the read-only trees.
@@ -107,9 +109,12 @@ func contentID(schema *yang.Schema) string {
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
+// modulesPath is before the names of modules.
+const modulesPath = apiRoot + "/modules/"
+
 // sourcePath is where a module's YANG source is.
 func sourcePath(m *yang.Module) string {
-	return apiRoot + "/modules/" + m.Name + "@" + m.Revision + ".yang"
+	return modulesPath + m.Name + "@" + m.Revision + ".yang"
 }
 
 // modulePages are the sources of all modules, by path.

@@ -57,7 +57,7 @@ func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.accept(server, l) }()
+	go func() { served <- s.accept(server, bound(l, maxConnections())) }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve RESTCONF: %w", err)

@@ -24,6 +24,9 @@ type codec interface {
 	// outermost is the name of the first node in a body, without its module, or
 	// empty; qualified tells whether it has a module.
 	outermost(body []byte) (name string, qualified bool)
+	// whole divides a body that is a whole datastore (RFC 8040) into parts that decode
+	// reads.
+	whole(body []byte) ([][]byte, error)
 	// indent lays out what was encoded for people.
 	indent(body []byte) ([]byte, error)
 }

@@ -53,7 +53,7 @@ func (m monitoring) Get(_ context.Context, asked Asked) (*yang.Data, error) {
 		return nil, nil
 	}
 	state := map[string]any{"capabilities": map[string]any{"capability": capabilities}}
-	if listed := m.streams(); len(listed) > 0 {
+	if listed := m.streams(asked.Base); len(listed) > 0 {
 		state["streams"] = map[string]any{"stream": listed}
 	}
 	raw, err := json.Marshal(state)
@@ -63,24 +63,24 @@ func (m monitoring) Get(_ context.Context, asked Asked) (*yang.Data, error) {
 	return yang.DecodeObject(raw, asked.Top)
 }
 
-// streams are all streams, by kind and key.
-func (m monitoring) streams() []listedStream {
+// streams are all streams, by kind and key, for clients who find the server at base.
+func (m monitoring) streams(base string) []listedStream {
 	var all []listedStream
 	for _, kind := range slices.Sorted(maps.Keys(m)) {
 		for _, key := range m[kind].Source.Keys() {
-			all = append(all, m[kind].listed(kind, key))
+			all = append(all, m[kind].listed(base, kind, key))
 		}
 	}
 	return all
 }
 
-func (s Streams) listed(kind, key string) listedStream {
+func (s Streams) listed(base, kind, key string) listedStream {
 	name := streamName(kind, key)
 	one := listedStream{
 		Name: name, Description: s.Description,
 		Access: []streamAccess{
-			{"json", streamsPrefix + url.PathEscape(name)},
-			{"xml", streamsPrefix + inXMLPrefix + url.PathEscape(name)},
+			{"json", base + streamsPrefix + url.PathEscape(name)},
+			{"xml", base + streamsPrefix + inXMLPrefix + url.PathEscape(name)},
 		},
 	}
 	if log, ok := s.Source.(stream.Replayer); ok {

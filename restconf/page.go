@@ -16,6 +16,8 @@ type page struct {
 	types   []string // media types, the default first
 	// write is the body, in one of the types.
 	write func(mediaType string) ([]byte, error)
+	// query is the page that query parameters ask for; nil: it has none.
+	query func(raw string) (page, error)
 }
 
 // pageMethods are what a page can be asked.
@@ -51,6 +53,11 @@ func (p page) serve(w http.ResponseWriter, r *http.Request) error {
 		refused := newProblem(http.StatusMethodNotAllowed, "protocol", "operation-not-supported", "this resource can only be read")
 		refused.allow = pageMethods
 		return refused
+	case r.URL.RawQuery != "" && p.query != nil:
+		var err error
+		if p, err = p.query(r.URL.RawQuery); err != nil {
+			return err
+		}
 	case r.URL.RawQuery != "" && !p.dialect.lax:
 		return badQuery("this resource has no query parameters")
 	}
@@ -91,7 +98,7 @@ func documentPage(d *dialect, name string, value func() any) page {
 	if d.draft {
 		types = draftTypes
 	}
-	return page{d, types, func(mediaType string) (body []byte, err error) {
+	return page{dialect: d, types: types, write: func(mediaType string) (body []byte, err error) {
 		if strings.HasSuffix(mediaType, "xml") {
 			body, err = xml.Marshal(value())
 		} else {
@@ -106,5 +113,5 @@ func documentPage(d *dialect, name string, value func() any) page {
 
 // textPage is a page that is always the same.
 func textPage(d *dialect, mediaType, body string) page {
-	return page{d, []string{mediaType}, func(string) ([]byte, error) { return []byte(body), nil }}
+	return page{dialect: d, types: []string{mediaType}, write: func(string) ([]byte, error) { return []byte(body), nil }}
 }

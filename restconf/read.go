@@ -248,7 +248,7 @@ func (s *Server) load(ctx context.Context, q *request, top *yang.Node, units []*
 
 // asked is what the request wants of a source.
 func (q *request) asked(content Content, top *yang.Node) Asked {
-	a := Asked{Content: content, Top: top}
+	a := Asked{Content: content, Top: top, Base: baseOf(q.http)}
 	if len(q.target) > 1 && q.target[1].node.Kind == yang.List {
 		a.Entry = q.target[1].keys
 	}

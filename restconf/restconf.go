@@ -53,6 +53,9 @@ type Asked struct {
 	// Entry is the key of the one entry of a list right below Top that the request
 	// is about; nil where it is about more.
 	Entry []string
+	// Base is where the client finds the server, as in "https://bridge:8181"; empty where
+	// nobody asks.
+	Base string
 }
 
 // Source supplies the data of a tree that is not in the datastore.

@@ -106,7 +106,7 @@ func (s *Server) methods(q *request) []string {
 	case q.target.isRoot():
 		methods = append(methods, http.MethodPost)
 		if q.dialect.patches != "" {
-			methods = append(methods, http.MethodPatch)
+			methods = append(methods, http.MethodPut, http.MethodPatch)
 		}
 		return methods
 	case !s.writable(q.target.node()) || q.target.last().isList():

@@ -143,7 +143,9 @@ func (o *eventWriter) writeTime(at time.Time) {
 	o.buf.Write(at.UTC().AppendFormat(o.buf.AvailableBuffer(), time.RFC3339Nano))
 }
 
-// flush sends what is written, or fails when the client does not take it in time.
+// flush sends what is written, or fails when the client does not take it in time. The
+// deadline ends with that: one that passes while nothing is written ends a stream of
+// HTTP/2 too.
 func (o *eventWriter) flush() error {
 	defer o.buf.Reset()
 	if err := o.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
@@ -152,5 +154,8 @@ func (o *eventWriter) flush() error {
 	if _, err := o.w.Write(o.buf.Bytes()); err != nil {
 		return err
 	}
-	return o.control.Flush()
+	if err := o.control.Flush(); err != nil {
+		return err
+	}
+	return o.control.SetWriteDeadline(time.Time{})
 }

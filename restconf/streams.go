@@ -72,6 +72,10 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, rest string, end
 		return err
 	}
 	defer sub.Close()
+	if r.Method == http.MethodHead {
+		w.Header().Set("Content-Type", streamMedia)
+		return nil
+	}
 	out := &eventWriter{
 		schema: s.cfg.Schema, xml: inXML, filter: asked.filter, stop: asked.stop,
 		w: w, control: http.NewResponseController(w),
@@ -89,12 +93,12 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, rest string, end
 func checkStreamRequest(w http.ResponseWriter, r *http.Request) error {
 	switch r.Method {
 	case http.MethodOptions:
-		w.Header().Set("Allow", "OPTIONS, GET")
+		w.Header().Set("Allow", strings.Join(pageMethods, ", "))
 		return nil
-	case http.MethodGet:
+	case http.MethodGet, http.MethodHead:
 	default:
 		p := newProblem(http.StatusMethodNotAllowed, "protocol", "operation-not-supported", r.Method+" is not for a stream: GET it")
-		p.allow = []string{http.MethodOptions, http.MethodGet}
+		p.allow = pageMethods
 		return p
 	}
 	if accept := strings.Join(r.Header.Values("Accept"), ","); accept != "" && parseAccept(accept).quality(streamMedia) == 0 {

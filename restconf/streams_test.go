@@ -113,11 +113,11 @@ func TestStreamOfEvents(t *testing.T) {
 	source.put(2, "10.0.0.1", "a")
 
 	require.JSONEq(t, `{"ietf-restconf-monitoring:stream":[{"name":"things=10.0.0.1","description":"Things of a key.","replay-support":false,"access":[
-		{"encoding":"json","location":"/rests/streams/things=10.0.0.1"},
-		{"encoding":"xml","location":"/rests/streams/xml/things=10.0.0.1"}]}]}`,
+		{"encoding":"json","location":"http://127.0.0.1:8181/rests/streams/things=10.0.0.1"},
+		{"encoding":"xml","location":"http://127.0.0.1:8181/rests/streams/xml/things=10.0.0.1"}]}]}`,
 		b.do("GET", state+"/streams/stream=things%3D10.0.0.1", "").body)
 	require.Contains(t, b.do("GET", state+"/streams/stream=things%3D10.0.0.1/access=json/location", "").body, "/rests/streams/things=10.0.0.1")
-	require.Contains(t, b.do("GET", state+"/streams/stream=changes%3Dpod:coe", "").body, `"/rests/streams/changes=pod:coe"`)
+	require.Contains(t, b.do("GET", state+"/streams/stream=changes%3Dpod:coe", "").body, `"http://127.0.0.1:8181/rests/streams/changes=pod:coe"`)
 	require.Contains(t, b.do("GET", state+"/capabilities", "").body, "basic-mode=explicit")
 	require.Equal(t, 405, b.do("DELETE", state, "").status)
 	require.Equal(t, 404, b.do("GET", state+"?content=config", "").status)
@@ -151,7 +151,7 @@ func TestStreamRefusals(t *testing.T) {
 		{"GET", "/rests/streams/others=1", nil, 404, "invalid-value"},
 		{"GET", "/rests/streams/", nil, 404, "invalid-value"},
 		{"POST", path, nil, 405, "operation-not-supported"},
-		{"HEAD", path, nil, 405, "operation-not-supported"},
+		{"HEAD", path, nil, 200, ""},
 		{"OPTIONS", path, nil, 200, ""},
 		{"GET", path, header("Accept", "application/yang-data+json"), 406, "invalid-value"},
 		{"GET", path, header("Accept", "text/event-stream;q=0"), 406, "invalid-value"},
@@ -165,7 +165,7 @@ func TestStreamRefusals(t *testing.T) {
 		require.Equal(t, c.status, got.status, "%s %s", c.method, c.path)
 		require.Equal(t, c.tag, got.tag(), "%s %s", c.method, c.path)
 		if c.status == 405 || c.method == "OPTIONS" {
-			require.Equal(t, "OPTIONS, GET", got.header.Get("Allow"))
+			require.Equal(t, "OPTIONS, HEAD, GET", got.header.Get("Allow"))
 		}
 	}
 }

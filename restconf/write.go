@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 
@@ -17,10 +18,6 @@ import (
 func (s *Server) write(w http.ResponseWriter, q *request) error {
 	if m, ok := q.dialect.yangPatchOf(q.http); ok {
 		return s.applyPatch(w, q, m)
-	}
-	if q.target.isRoot() && q.http.Method == http.MethodPatch {
-		return newProblem(http.StatusUnsupportedMediaType, "protocol", "operation-not-supported",
-			"PATCH of the whole datastore is a YANG Patch: send application/yang-patch+json or +xml")
 	}
 	var data []*yang.Data
 	if q.http.Method != http.MethodDelete {
@@ -62,6 +59,14 @@ func (s *Server) write(w http.ResponseWriter, q *request) error {
 // make does what the request's method says, and tells whether a PUT's target was not
 // there before.
 func (e *edit) make(q *request, data []*yang.Data) (created bool, err error) {
+	switch {
+	case q.replacesWhole() && q.query.insert != "":
+		return false, badQuery("insert is for an entry of a list that its users order")
+	case q.replacesWhole() && q.http.Method == http.MethodPut:
+		return false, e.putWhole(data)
+	case q.replacesWhole():
+		return false, e.patchWhole(data)
+	}
 	switch q.http.Method {
 	case http.MethodPut:
 		if q.query.insert != "" {
@@ -102,7 +107,7 @@ func (s *Server) written(w http.ResponseWriter, q *request, data []*yang.Data, c
 	case http.MethodDelete:
 		status = q.dialect.deleted
 	}
-	if q.http.Method != http.MethodDelete {
+	if q.http.Method != http.MethodDelete && made.Revision > 0 {
 		s.validatorsAfter(made, q, at).set(w.Header())
 	}
 	w.WriteHeader(status)
@@ -119,11 +124,15 @@ func (q *request) created(data []*yang.Data) target {
 }
 
 func (q *request) location(at target) string {
-	scheme := "http://"
-	if q.http.TLS != nil {
-		scheme = "https://"
+	return baseOf(q.http) + q.tree.prefix + q.dialect.url(at)
+}
+
+// baseOf is where the client has found the server.
+func baseOf(r *http.Request) string {
+	if r.TLS != nil {
+		return "https://" + r.Host
 	}
-	return scheme + q.http.Host + q.tree.prefix + q.dialect.url(at)
+	return "http://" + r.Host
 }
 
 // readBody reads and decodes a body. For POST it returns the target's children
@@ -151,6 +160,8 @@ func (s *Server) bodyOf(w http.ResponseWriter, q *request) ([]byte, error) {
 	switch {
 	case errors.As(err, &large):
 		return nil, tooBig(limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, newProblem(http.StatusRequestTimeout, "transport", "operation-failed", "the body did not come in time: send it within "+bodyTimeout.String())
 	case err != nil:
 		return nil, malformed("the body could not be read: " + err.Error())
 	case len(bytes.TrimSpace(body)) == 0:
@@ -160,6 +171,9 @@ func (s *Server) bodyOf(w http.ResponseWriter, q *request) ([]byte, error) {
 }
 
 func (s *Server) decodeBody(q *request, m media, body []byte) ([]*yang.Data, error) {
+	if q.replacesWhole() {
+		return s.decodeWhole(q, m, body)
+	}
 	outermost, qualified := m.codec.outermost(body)
 	children := q.http.Method == http.MethodPost
 	asChildren := children

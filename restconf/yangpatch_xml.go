@@ -173,11 +173,16 @@ func (r *patchXML) text() (string, error) {
 	}
 }
 
-// value reads to the end of a value. The elements in it are as they were sent, and
-// each declares the namespaces that hold around it, so that they mean the same.
+// value reads to the end of a value.
 func (r *patchXML) value() ([]byte, error) {
-	value := []byte{}
-	err := r.children(func(start xml.StartElement, begin int64) error {
+	elements, err := r.elements()
+	return append([]byte{}, slices.Concat(elements...)...), err
+}
+
+// elements reads to the end of what is open. The elements in it are as they were sent,
+// and each declares the namespaces that hold around it, so that they mean the same.
+func (r *patchXML) elements() (elements [][]byte, err error) {
+	err = r.children(func(start xml.StartElement, begin int64) error {
 		if err := r.xml.Skip(); err != nil {
 			return err
 		}
@@ -187,12 +192,10 @@ func (r *patchXML) value() ([]byte, error) {
 		if r.added += len(around); r.added > maxAdded {
 			return errors.New("too many namespaces are declared around too many values: declare them in the values")
 		}
-		value = append(value, element[:name]...)
-		value = append(value, around...)
-		value = append(value, element[name:]...)
+		elements = append(elements, slices.Concat(element[:name], around, element[name:]))
 		return nil
 	})
-	return value, err
+	return elements, err
 }
 
 // around writes the declarations that hold around an element and that it doesn't

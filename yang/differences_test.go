@@ -1,26 +1,32 @@
 package yang
 
 import (
+	"encoding/json"
 	"errors"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// differences are all documents that this package refuses on purpose, in its strict
-// mode, and libyang takes. There are none the other way round.
-var differences = []struct {
+// difference is a document on which this package and another judge differ on purpose.
+type difference struct {
 	why      string
 	document string
 	says     *regexp.Regexp // our error, of this document and all others that it excuses
-}{
+}
+
+// differences are all documents that this package refuses on purpose, in its strict
+// mode, and libyang takes.
+var differences = []difference{
 	{"no address of an interface has a zone in IPv4",
 		`{"sample:types":{"ids":[1],"ipv4":"10.0.0.1%1"}}`, regexp.MustCompile(`: "[\d.]+%\w+" is no value for it: want an IPv4`)},
 	{"RFC 7951 section 6.1 has a number, RFC 7950 section 9.2.1 no exponent in it: yangson refuses it too",
 		`{"sample:types":{"ids":[1],"uint8":1e1}}`, regexp.MustCompile(`: -?[\d.]+[eE][-+]?\d+ is no value for it: want an integer`)},
-	{"a number has no spaces around it in JSON",
-		`{"sample:types":{"ids":[1],"uint64":" 5"}}`, regexp.MustCompile(`: "(?:(?: |\\n)[-\d]+|[-\d]+(?: |\\n))" is no value for it: want an integer in .*, quoted`)},
+	{"hexadecimal numbers are for defaults in modules alone, RFC 7950 section 9.2.1",
+		`{"sample:types":{"ids":[1],"uint64":"0x1F"}}`, regexp.MustCompile(`: "[-+]?0[xX][0-9a-fA-F]+" is no value for it: want an integer in .*, quoted`)},
 	{"what is below a list of our extension unkeyed is configuration, not state where values may repeat",
 		`{"k8s:k8s":{"network-policies":{"network-policy":[{"uuid":"` + uidA + `","network-policy-spec":{"ingress":[{"network-policy-ingress-rule":` +
 			`{"from":[{"network-policy-peer":{"ip-block":{"cidr":"a","except":["b","b"]}}}]}}]}}]}}}`,
@@ -29,22 +35,23 @@ var differences = []struct {
 		`{"sample:types":{"ids":[1],":string":"x"}}`, regexp.MustCompile(`: no member ":`)},
 }
 
-// deliberate reports whether all that is wrong is in differences.
-func deliberate(err error) bool {
+// isNoJSON reports whether a body is refused for its syntax, and rightly, as the
+// standard library says: libyang takes some of what JSON doesn't have, such as what
+// stands behind an empty document.
+func isNoJSON(ours error, document []byte) bool {
+	var errs Errors
+	return errors.As(ours, &errs) && errs[0].Tag == "malformed-message" && !json.Valid(document)
+}
+
+// deliberate reports whether all that is wrong is in a list.
+func deliberate(err error, list []difference) bool {
 	var errs Errors
 	if !errors.As(err, &errs) {
 		return false
 	}
-	for _, one := range errs {
-		known := false
-		for _, d := range differences {
-			known = known || d.says.MatchString(one.Error())
-		}
-		if !known {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(errs, func(one *Error) bool {
+		return !slices.ContainsFunc(list, func(d difference) bool { return d.says.MatchString(one.Error()) })
+	})
 }
 
 func TestDifferencesFromYanglint(t *testing.T) {
@@ -61,4 +68,46 @@ func TestDifferencesFromYanglint(t *testing.T) {
 			require.NoError(t, theirs.err, "take it out: libyang refuses it too")
 		})
 	}
+}
+
+func TestLibyangReadsMoreThanJSON(t *testing.T) {
+	schema := sample(t)
+	var documents [][]byte
+	for _, text := range []string{"\x00", `{}"x"`, `{"sample:types":{"ids":[1],"string":"\u12x4"}}`} {
+		documents = append(documents, []byte(text))
+	}
+	for i, theirs := range newLinter(t, schema).judge(t, documents, "json", "json") {
+		require.True(t, isNoJSON(judge(t, schema, documents[i]), documents[i]))
+		require.NoError(t, theirs.err, "take it out: libyang refuses it too: %s", documents[i])
+	}
+}
+
+// TestXMLTakesKeysInAnyPlace is about the one document that this package takes and
+// libyang refuses: RFC 7950 section 7.8.5 has an entry's keys before all else, which
+// people who write XML by hand don't know.
+func TestXMLTakesKeysInAnyPlace(t *testing.T) {
+	schema := sample(t)
+	document := []byte(`<wants` + sampleSpace + `><name>n</name><rail/><implied><deeper><must-be>x</must-be></deeper></implied>` +
+		`<pair><values>v</values><b>1</b><a>x</a></pair></wants>`)
+	_, err := judged(schema, schema.DecodeXML, document)
+	require.NoError(t, err)
+	theirs := newLinter(t, schema).judge(t, [][]byte{document}, "xml", "json")
+	require.True(t, misplacedKey(theirs[0].err), "take it out: libyang takes it too")
+}
+
+// misplacedKey reports whether libyang refuses a document since a key is not first.
+func misplacedKey(theirs error) bool {
+	return theirs != nil && strings.Contains(theirs.Error(), "Invalid position of the key")
+}
+
+// TestOctalNumbers is about the one document that both take and understand in two
+// ways: libyang reads quoted numbers in JSON, and no others, as those of C.
+func TestOctalNumbers(t *testing.T) {
+	schema := sample(t)
+	document := []byte(`{"sample:types":{"ids":[1],"uint64":"010"}}`)
+	got, err := judged(schema, schema.DecodeJSON, document)
+	require.NoError(t, err)
+	require.Equal(t, "10", got[0].Leaf("uint64"))
+	theirs := newLinter(t, schema).judge(t, [][]byte{document}, "json", "json")
+	require.Contains(t, string(theirs[0].text), `"uint64": "8"`)
 }

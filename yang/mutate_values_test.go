@@ -32,7 +32,7 @@ func (t *valueType) edges(value any) []any {
 		text = number.String()
 		out = append(out, text)
 	}
-	if isString {
+	if isString && (t.written == asString && len(t.bounds) == 0 || t.kind == goyang.Ystring) {
 		out = append(out, alike(text)...)
 	}
 	switch t.kind {
@@ -107,7 +107,7 @@ func (t *valueType) integerEdges() []any {
 	for _, one := range written {
 		out = append(out, json.Number(one), one)
 	}
-	return append(out, anys([]string{"+5", "05", "0x1F", "0X1f", " 5", "5 ", "5x", "--5", "+-5", "1_0", "0b1", "0o7", "0x", "٥"})...)
+	return append(out, anys([]string{"+5", "05", "0x1F", "0X1f", " 5", "5 ", "5x", "5é", "5\n", "--5", "+-5", "1_0", "0b1", "0o7", "0x", "٥"})...)
 }
 
 // beside is the number before or after n.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -37,26 +38,29 @@ func writeAll(elements []*element) []byte {
 	return out.Bytes()
 }
 
-// elementsOf are the elements that stand for data.
+// elementsOf are the elements that stand for data, keys first.
 func elementsOf(siblings []*Data, parent *Module) []*element {
 	var out []*element
+	slices.SortStableFunc(siblings, func(a, b *Data) int { return a.rank() - b.rank() })
 	for _, d := range siblings {
-		var start, text bytes.Buffer
-		writeElement(&start, &Data{Node: d.Node, Value: d.Value}, parent)
-		tag, _, _ := strings.Cut(start.String(), ">")
-		name, attributes, _ := strings.Cut(strings.Trim(tag, "</"), " ")
-		e := &element{name: name, children: elementsOf(d.Children, d.Node.Module)}
-		if attributes != "" {
-			e.attributes = " " + strings.TrimSuffix(attributes, "/")
-		}
-		if d.Node.typ != nil {
-			_, rest, _ := strings.Cut(start.String(), ">")
-			text.WriteString(strings.TrimSuffix(rest, "</"+name+">"))
-		}
-		e.text = text.String()
-		out = append(out, e)
+		var written bytes.Buffer
+		writeElement(&written, &Data{Node: d.Node, Value: d.Value}, parent)
+		tag, text, _ := strings.Cut(written.String(), ">")
+		attributes := strings.TrimSuffix(tag[len("<"+d.Node.Name):], "/")
+		text = strings.TrimSuffix(text, "</"+d.Node.Name+">")
+		out = append(out, &element{d.Node.Name, attributes, text, elementsOf(d.Children, d.Node.Module)})
 	}
 	return out
+}
+
+// rank is where the instance stands in XML: the place among the keys, or after them.
+func (d *Data) rank() int {
+	if d.Node.Parent != nil {
+		if i := slices.Index(d.Node.Parent.Keys, d.Node); i >= 0 {
+			return i
+		}
+	}
+	return math.MaxInt
 }
 
 // site is an element somewhere in a document, with its siblings and its node.
@@ -116,8 +120,10 @@ func (s site) variants() []variant {
 		s.attributes, s.name = fmt.Sprintf(` xmlns:p="%s" xmlns="%[1]s"`, s.node.Module.Namespace), "p:"+s.name
 	})
 	add("child", func() { s.children = append(s.children, &element{name: "x"}) })
-	add("comment", func() { s.text = "<!-- a -->" + s.text })
-	add("instruction", func() { s.text += "<?a b?>" })
+	if s.node.typ == nil { // libyang knows no comments in leaves
+		add("comment", func() { s.text = "<!-- a -->" })
+		add("instruction", func() { s.text = "<?a b?>" })
+	}
 	add("empty", func() { s.text, s.children = "", nil })
 	set("x")
 	set(" ")

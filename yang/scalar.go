@@ -92,46 +92,36 @@ func (t *valueType) canonicalIdentity(s scalar) (string, bool) {
 	return canonical, canonical != ""
 }
 
+// canonicalInteger passes over white space around text, as libyang does: XML is often
+// laid out for people.
 func (t *valueType) canonicalInteger(s scalar) (string, bool) {
-	number, ok := parseInteger(s.text, s.form != asNumber)
+	text := strings.Trim(s.text, " \t\r\n")
+	number, ok := parseInteger(text, s.form != asNumber)
 	if !ok || !within(t.bounds, number) {
 		return "", false
 	}
 	if number.Value == 0 {
 		return "0", true
 	}
-	if '1' <= s.text[0] && s.text[0] <= '9' {
-		return s.text, true
+	if '1' <= text[0] && text[0] <= '9' {
+		return text, true
 	}
 	return number.String(), true
 }
 
 // parseInteger reads an integer: as JSON writes it or, where lexical, as RFC 7950
-// section 9.2.1 allows, with a sign, in hexadecimal or octal.
+// section 9.2.1 has it, with a sign. Its hexadecimal and octal numbers are for
+// defaults in modules alone.
 func parseInteger(text string, lexical bool) (goyang.Number, bool) {
 	digits, negative := strings.CutPrefix(text, "-")
 	if !negative && lexical {
 		digits = strings.TrimPrefix(text, "+")
 	}
-	base := 10
-	if lexical {
-		digits, base = cutBase(digits)
-	}
-	value, err := strconv.ParseUint(digits, base, 64)
+	value, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil {
 		return goyang.Number{}, false
 	}
 	return goyang.Number{Value: value, Negative: negative && value != 0}, true
-}
-
-func cutBase(digits string) (rest string, base int) {
-	switch {
-	case strings.HasPrefix(digits, "0x") || strings.HasPrefix(digits, "0X"):
-		return digits[2:], 16
-	case len(digits) > 1 && digits[0] == '0':
-		return digits[1:], 8
-	}
-	return digits, 10
 }
 
 func within(bounds goyang.YangRange, number goyang.Number) bool {

@@ -25,7 +25,7 @@ func TestTypes(t *testing.T) {
 			[]string{`128`, `-129`, `"5"`, `1.0`, `1e1`, `true`, `null`}},
 		{"int16", map[string]string{`-5`: "-5", `10`: "10", `32767`: "32767"}, []string{`0`, `9`, `-6`, `32768`}},
 		{"int32", map[string]string{`-2147483648`: "-2147483648"}, []string{`2147483648`}},
-		{"int64", map[string]string{`"-9223372036854775808"`: "-9223372036854775808", `"+5"`: "5"},
+		{"int64", map[string]string{`"-9223372036854775808"`: "-9223372036854775808", `"+5"`: "5", `" 5\n"`: "5"},
 			[]string{`5`, `"9223372036854775808"`, `"x"`, `""`}},
 		{"uint8", map[string]string{`255`: "255"}, []string{`256`, `-1`, `99999999999999999999999`}},
 		{"uint16", map[string]string{`65535`: "65535"}, []string{`65536`}},
@@ -88,9 +88,9 @@ func TestCanonical(t *testing.T) {
 	for _, test := range []struct{ leaf, value, want string }{
 		{"uint32", "70000", "70000"},
 		{"uint32", "+7", "7"},
-		{"uint32", "0x1F", "31"},
-		{"uint32", "010", "8"},
-		{"int16", "-0x5", "-5"},
+		{"uint32", "010", "10"},
+		{"uint32", " 7\n", "7"},
+		{"int16", "-05", "-5"},
 		{"uint64", "18446744073709551615", "18446744073709551615"},
 		{"boolean", "true", "true"},
 		{"identity", "leaf-id", "sample:leaf-id"},
@@ -105,7 +105,7 @@ func TestCanonical(t *testing.T) {
 	}
 	for _, test := range []struct{ leaf, value, message string }{
 		{"uint32", "five", `uint32: "five" is no value for it: want an integer in 0..4294967295`},
-		{"uint32", "08", `uint32: "08" is no value for it: want an integer in 0..4294967295`},
+		{"uint32", "0x1F", `uint32: "0x1F" is no value for it: want an integer in 0..4294967295`},
 		{"uint32", "1_0", `uint32: "1_0" is no value for it: want an integer in 0..4294967295`},
 		{"uint32", "0x", `uint32: "0x" is no value for it: want an integer in 0..4294967295`},
 		{"uint32", "--1", `uint32: "--1" is no value for it: want an integer in 0..4294967295`},

@@ -78,7 +78,7 @@ func TestDecodeXML(t *testing.T) {
 		{"prefix", "/pod:coe", `<p:pods xmlns:p="urn:opendaylight:coe:northbound:pod"><p:uid>` + uidA + `</p:uid></p:pods>`, Strict,
 			`{"pod:pods":[{"uid":"` + uidA + `"}]}`},
 		{"CDATA and entities", "/sample:types", `<string` + sampleSpace + `><![CDATA[<a>]]>&lt;&#65;&apos;</string>`, Strict, `{"sample:string":"<a><A'"}`},
-		{"entries apart", "/sample:types", `<ids` + sampleSpace + `>1</ids><uint8` + sampleSpace + `>0x10</uint8><ids` + sampleSpace + `>2</ids>`, Strict,
+		{"entries apart", "/sample:types", `<ids` + sampleSpace + `>1</ids><uint8` + sampleSpace + `>016</uint8><ids` + sampleSpace + `>2</ids>`, Strict,
 			`{"sample:uint8":16,"sample:ids":[1,2]}`},
 		{"identity by default namespace", "/sample:types", `<identity` + sampleSpace + `>leaf-id</identity>`, Strict, `{"sample:identity":"sample:leaf-id"}`},
 		{"identity by outer prefix", "", `<s:types xmlns:s="urn:coe-bridge:test:sample"><s:identity>s:middle</s:identity></s:types>`, Strict,

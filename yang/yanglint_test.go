@@ -57,7 +57,8 @@ func TestValidDocumentsHoldEverything(t *testing.T) {
 	held := newMutator(t, schema, validDocuments(t)).samples
 	var look func(*Node, string)
 	look = func(n *Node, at string) {
-		require.Contains(t, held, n, "no document in testdata/valid has %s", n.Path(at))
+		_, found := held[n]
+		require.True(t, found, "no document in testdata/valid has %s", n.Path(at))
 		for _, child := range n.Children {
 			look(child, n.Path(at))
 		}
@@ -76,7 +77,7 @@ func TestValidDocuments(t *testing.T) {
 	}
 }
 
-func compact(t *testing.T, document []byte) string {
+func compact(t testing.TB, document []byte) string {
 	t.Helper()
 	var value any
 	require.NoError(t, json.Unmarshal(document, &value))

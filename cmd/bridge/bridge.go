@@ -145,6 +145,15 @@ type NodesConfig struct {
 	Pods, Services []netip.Prefix
 }
 
+// of are the nodes that can be joined with a network of these settings, in a backend
+// of these kinds: none while namespaces are isolated.
+func (n NodesConfig) of(s mapping.Settings, kinds netvirt.KindSet) NodesConfig {
+	if s.Isolated() || !kinds.Has(netvirt.KindManagementPort) {
+		return NodesConfig{}
+	}
+	return n
+}
+
 func ipamConfig(s mapping.Settings, nodes NodesConfig, reuseDelay time.Duration) ipam.Config {
 	return ipam.Config{
 		NodeNetwork: nodes.Network, PodNetworks: nodes.Pods, ServiceNetworks: nodes.Services,

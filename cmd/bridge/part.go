@@ -228,7 +228,7 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part,
 		return nil, err
 	}
 	p := &part{backend: backend, registry: prometheus.NewRegistry()}
-	cfg := ipamConfig(b.cfg.Mapping, b.cfg.Nodes, b.cfg.ReuseDelay)
+	cfg := ipamConfig(b.cfg.Mapping, b.cfg.Nodes.of(b.cfg.Mapping, opened.Kinds()), b.cfg.ReuseDelay)
 	cfg.InUse = func(ctx context.Context) ([]ipam.InUse, error) { return inUse(ctx, backend) }
 	p.assigner = ipam.New(cfg, b.store, l.Records(chosen), b.log)
 	if err := p.assigner.Load(ctx); err != nil {

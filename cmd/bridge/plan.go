@@ -117,7 +117,7 @@ func (in *said) store(ctx context.Context, cfg PlanConfig) (*coe.Store, []coe.Pr
 // choose chooses addresses, and then tells the store which pods serve the services
 // that select them.
 func (in *said) choose(ctx context.Context, store *coe.Store, pools []dhcppool.Pool, cfg PlanConfig) error {
-	assigner := ipam.New(ipamConfig(cfg.Mapping, cfg.Nodes, 0), store, forgetful{}, slog.New(slog.DiscardHandler))
+	assigner := ipam.New(ipamConfig(cfg.Mapping, cfg.Nodes.of(cfg.Mapping, netvirt.NewKindSet(netvirt.Kinds()...)), 0), store, forgetful{}, slog.New(slog.DiscardHandler))
 	if err := assigner.Load(ctx); err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func (b *Bridge) changed(c coe.Changed) {
 		p.loop.Note(scopesOf(c)...)
 		return // whoever leads looks at everything first
 	}
-	if c.Cluster && b.cfg.NodePools {
+	if c.Cluster {
 		b.repool()
 	}
 	p.confirmer.Mark(c.Leased...)
@@ -100,9 +100,13 @@ func (b *Bridge) repool() {
 	}
 	b.repooling.Lock() // the assigner is told of the newest pools last
 	defer b.repooling.Unlock()
+	whole := b.store.Complete() // asked first: what is said later is told again
 	pools, _ := b.allPools()
 	for _, ns := range p.assigner.SetPools(pools) {
 		p.claims.Mark(netvirt.Scope(ns))
+	}
+	if whole {
+		p.assigner.PoolsAreWhole()
 	}
 	p.claims.Mark(netvirt.Cluster) // nodes are told what pools there are
 }

@@ -56,6 +56,9 @@ func (f *agentFlags) serve(ctx context.Context, p agentParts, log *slog.Logger) 
 	if f.cni.install {
 		running.Go(func() { installed.Run(ctx) })
 	}
+	if err := releaseProgram(); err != nil {
+		log.Warn("the program's pages stay in memory", "err", err)
+	}
 	log.Info("answering coe-cni", "socket", f.socket, "node", f.node, "version", version)
 	return call.Serve(ctx, calls, log, p.agent.Answer)
 }

@@ -57,6 +57,8 @@ problem: service eeafffb7-d9fc-aaed-fbc9-8af8bfaacdd9 of namespace default: NoEn
 const planOfWeb = `CHANGE   KIND               NAME                               DETAILS
 create   transit            100:1                              joins the vpn-instances that share it
 create   node               192.168.33.12                      worker1
+create   node-network       100.96.0.0/16                      gateway 100.96.0.1
+create   management-port    192.168.33.12                      100.96.0.2, 0a:58:64:60:00:02
 create   elan-instance      192.168.33.12:default              vxlan 70000
 create   vpn-instance       default                            rd 100:2 shares 100:1
 create   subnet             192.168.33.12:default 10.11.2.0/29 gateway 10.11.2.1, vpn default

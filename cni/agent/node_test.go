@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -25,7 +26,7 @@ const (
 func (w *world) withOutside() {
 	w.t.Helper()
 	w.ip("central", "addr", "replace", router+"/24", "dev", "underlay")
-	w.ip("central", "addr", "add", outside+"/32", "dev", "lo")
+	w.ip("central", "addr", "replace", outside+"/32", "dev", "lo")
 	for host := range w.agents {
 		w.ip(host, "route", "replace", "default", "via", router)
 	}
@@ -136,6 +137,7 @@ func TestNode(t *testing.T) {
 	w.services(pods)
 }
 
+// services posts services that pods, a node and somebody beyond serve.
 func (w *world) services(pods map[string]*sandbox) {
 	w.t.Helper()
 	w.service(1, "10.96.0.10", pods["host1"].address.String(), pods["host2"].address.String())
@@ -152,4 +154,308 @@ func (w *world) services(pods map[string]*sandbox) {
 	}
 }
 
-var _ = context.Background
+// TestNodeHeals: whatever somebody takes away of a node's place is made again at once,
+// since the kernel and the switch tell of it.
+func TestNodeHeals(t *testing.T) {
+	w, pods := joined(t)
+	far := pods["host2"]
+	address, _ := w.management("host1")
+	whole := func() {
+		w.seen("host1", far.address.String(), 8080, far.name+" "+address.String())
+		w.seen(pods["host1"].inLab(), outside, 8080, "outside "+w.address("host1"))
+		await(t, "all is there", w.isWhole)
+	}
+	whole()
+	for _, harm := range []string{
+		"nft flush ruleset",
+		"nft delete table ip coe-bridge",
+		"nft flush chain ip coe-bridge way-out",
+		"nft add rule ip coe-bridge way-out accept",
+		"nft add chain ip coe-bridge another",
+		"ip route flush proto 206",
+		"ip route del 10.42.0.0/16",
+		"ip route replace 10.42.0.0/16 dev coe0 proto 206",
+		"ip route add 192.0.2.0/24 dev coe0 proto 206",
+		"ip addr flush dev coe0",
+		"ip addr add 192.0.2.1/24 dev coe0",
+		"ip link set coe0 mtu 1000",
+		"ip link set coe0 address 0a:58:00:00:00:01",
+		"ip link set coe0 down",
+		"ip link set coe0-port down",
+		"ip link del coe0",
+		"ip link set coe0 name mine",
+		"sysctl -q -w net.ipv4.ip_forward=0",
+	} {
+		w.step(harm, func() {
+			changes := w.metric("host1", "coe_agent_node_changes_total")
+			_, err := w.lab.Exec(t.Context(), "host1", strings.Fields(harm)...)
+			require.NoError(w.t, err)
+			await(w.t, "the change is seen", func() error {
+				if w.metric("host1", "coe_agent_node_changes_total") == changes {
+					return errors.New("nothing was mended")
+				}
+				return nil
+			})
+			whole()
+		})
+	}
+	w.step("the port is deleted", func() {
+		_, err := w.lab.Host("host1").VSCtl(t.Context(), "del-port", "coe0-port")
+		require.NoError(w.t, err)
+		whole()
+	})
+	w.step("the switch's parts are restarted", func() {
+		host := w.lab.Host("host1")
+		require.NoError(w.t, host.VSwitchd.Restart(t.Context()))
+		require.NoError(w.t, host.Controller.Restart(t.Context()))
+		w.withOutside() // br-phy's link was made anew
+		whole()
+	})
+	w.step("the agent comes back and touches nothing", func() {
+		before := w.snapshot("host1")
+		require.NoError(w.t, w.agents["host1"].Restart(t.Context()))
+		whole()
+		require.Zero(w.t, w.metric("host1", "coe_agent_node_changes_total"))
+		require.Equal(w.t, before, w.snapshot("host1"))
+	})
+	w.step("the agent was away", func() {
+		require.NoError(w.t, w.agents["host1"].Kill())
+		w.ip("host1", "link", "del", "coe0")
+		_, err := w.lab.Exec(t.Context(), "host1", "nft", "flush", "ruleset")
+		require.NoError(w.t, err)
+		w.agents["host1"].relay.cut(true)
+		require.NoError(w.t, w.agents["host1"].Start(t.Context()))
+		whole()
+		w.agents["host1"].relay.cut(false)
+	})
+}
+
+// isWhole fails where something of host1's place is not as it has to be.
+func (w *world) isWhole() error {
+	for _, part := range []struct {
+		argv string
+		has  []string
+		not  string
+	}{
+		{"nft list table ip coe-bridge", []string{"masquerade", "snat to 100.96.0.3", "10.96.0.0/12"}, "\t\taccept\n"},
+		{"nft list table ip coe-bridge", []string{"chain way-out"}, "chain another"},
+		{"ip route show proto 206", []string{
+			"10.42.0.0/16 via 100.96.0.1 dev coe0 src 100.96.0.2", "10.96.0.0/12 via", "100.96.0.0/16 dev coe0 scope link", "100.96.0.3 via",
+		}, "192.0.2.0"},
+		{"ip addr show coe0", []string{"100.96.0.2/32", "mtu 1442", ",UP", "0a:58:64:60:00:02"}, "192.0.2.1"},
+		{"ip addr show coe0-port", []string{"mtu 1442", ",UP"}, "192.0.2.1"},
+		{"sysctl net.ipv4.ip_forward", []string{"= 1"}, "= 0"},
+	} {
+		out, err := w.lab.Exec(w.t.Context(), "host1", strings.Fields(part.argv)...)
+		if err != nil {
+			return err
+		}
+		for _, has := range part.has {
+			if !strings.Contains(out, has) {
+				return fmt.Errorf("%s: there is no %q in %s", part.argv, has, out)
+			}
+		}
+		if strings.Contains(out, part.not) {
+			return fmt.Errorf("%s: there is %q in %s", part.argv, part.not, out)
+		}
+	}
+	return nil
+}
+
+// snapshot is what a host has, with the numbers by which the kernel tells what is new.
+func (w *world) snapshot(host string) (all []string) {
+	w.t.Helper()
+	for _, argv := range []string{"ip -4 addr", "ip route", "nft -a -s list ruleset", "ip -o link"} {
+		out, err := w.lab.Exec(w.t.Context(), host, strings.Fields(argv)...)
+		require.NoError(w.t, err)
+		all = append(all, out)
+	}
+	return all
+}
+
+// TestNodeNoLoss: no packet of a node is lost while the agent, the bridge and northd
+// are restarted.
+func TestNodeNoLoss(t *testing.T) {
+	w, pods := joined(t)
+	near, far := pods["host1"], pods["host2"]
+	w.service(1, "10.96.0.10", far.address.String())
+	address, as := w.management("host1")
+	w.seen("host1", far.address.String(), 8080, far.name+" "+address.String())
+	w.seen("host1", "10.96.0.10", 80, far.name+" "+as.String())
+	w.seen(near.inLab(), outside, 8080, "outside "+w.address("host1"))
+	for _, way := range [][2]string{
+		{"host1", far.address.String()}, {near.inLab(), outside}, {near.inLab(), w.address("host2")}, {far.inLab(), address.String()},
+	} {
+		require.NoError(t, w.lab.Ping(t.Context(), way[0], netip.MustParseAddr(way[1])))
+		w.pinging(way[0], way[1])
+	}
+	asked := w.asking("host1", "10.96.0.10", 80)
+	for range 2 {
+		for _, agent := range w.agents {
+			require.NoError(t, agent.Restart(t.Context()))
+		}
+		w.bridge.Kill()
+		w.startBridge()
+		require.NoError(t, w.lab.Northd.Restart(t.Context()))
+		require.NoError(t, w.lab.Sync(t.Context()))
+	}
+	require.NoError(t, asked())
+	for _, host := range []string{"host1", "host2"} {
+		require.Zero(t, w.metric(host, "coe_agent_node_changes_total"))
+	}
+}
+
+// pinging pings until the test ends, and has it fail where an answer is missing.
+func (w *world) pinging(from, to string) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	said := make(chan string, 1)
+	go func() {
+		out, _ := w.lab.Exec(ctx, from, "timeout", "--foreground", "-s", "INT", "6", "ping", "-n", "-q", "-i", "0.02", "-W", "5", to)
+		said <- out
+	}()
+	w.t.Cleanup(func() {
+		defer cancel()
+		require.Contains(w.t, <-said, " 0% packet loss", "from %s to %s", from, to)
+	})
+}
+
+// asking asks for pages again and again until stopped, which fails if one failed.
+func (w *world) asking(from, to string, port int) (stop func() error) {
+	end, failed := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-end:
+				failed <- nil
+				return
+			default:
+			}
+			if _, err := w.ask(from, to, port); err != nil {
+				failed <- err
+				return
+			}
+		}
+	}()
+	return func() error {
+		close(end)
+		return <-failed
+	}
+}
+
+// TestNodeLeaves: a node that is renamed keeps its place, one that the cluster does
+// not have any more loses it, one that comes back has one again, and cleaning up leaves
+// nothing.
+func TestNodeLeaves(t *testing.T) {
+	w, pods := joined(t)
+	w.isJoined(pods["host2"])
+	w.step("renamed", func() {
+		w.nameNode("host1", "other")
+		await(w.t, "the port is another host's", func() error { return w.lsp("requested-chassis=other") })
+		w.nameNode("host1", "host1")
+		w.isJoined(pods["host2"])
+	})
+	w.step("removed", func() {
+		status, answer := w.bridge.Bridge().Do(http.MethodDelete, "/restconf/config/k8s-node:k8s-nodes-info/k8s-nodes/"+uid("n", 0), "")
+		require.Equal(t, 2, status/100, answer)
+		await(w.t, "nothing is left", w.hasLeft)
+		await(w.t, "its rows are gone", func() error {
+			if w.lsp("") == nil {
+				return errors.New("the switch port is there")
+			}
+			return nil
+		})
+		w.nameNode("host1", "host1")
+		w.isJoined(pods["host2"])
+	})
+	w.step("cleaned up", func() {
+		require.NoError(w.t, pods["host1"].del())
+		require.NoError(w.t, w.agents["host1"].Terminate())
+		_, err := w.lab.Exec(t.Context(), "host1", append(slices.Clone(w.agents["host1"].argv), "--cleanup")...)
+		require.NoError(w.t, err)
+		require.NoError(w.t, w.hasLeft())
+	})
+}
+
+func (w *world) nameNode(host, name string) {
+	w.t.Helper()
+	w.put("k8s-node:k8s-nodes-info/k8s-nodes/"+uid("n", 0), fmt.Sprintf(
+		`{"k8s-nodes":[{"uid":%q,"host-name":%q,"internal-ip-address":%q}]}`, uid("n", 0), name, w.address(host)))
+}
+
+// isJoined waits until host1 reaches a pod by its own address.
+func (w *world) isJoined(pod *sandbox) {
+	w.t.Helper()
+	address, _ := w.management("host1")
+	w.seen("host1", pod.address.String(), 8080, pod.name+" "+address.String())
+}
+
+// lsp fails where host1's management port has no such option in OVN.
+func (w *world) lsp(option string) error {
+	out, err := w.lab.NBCtl(w.t.Context(), "--bare", "--columns=name,options", "find", "Logical_Switch_Port",
+		"name=\"node:"+w.address("host1")+":management\"")
+	if err == nil && (out == "" || !strings.Contains(out, option)) {
+		err = fmt.Errorf("no port with option %q: %q", option, out)
+	}
+	return err
+}
+
+// hasLeft fails where something of host1's place is still there.
+func (w *world) hasLeft() error {
+	for argv, own := range map[string]string{"nft list ruleset": "coe-bridge", "ip route": "206", "ip link": "coe0"} {
+		out, err := w.lab.Exec(w.t.Context(), "host1", strings.Fields(argv)...)
+		if err == nil && strings.Contains(out, own) {
+			err = errors.New(argv + ": " + out)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	out, err := w.lab.Host("host1").VSCtl(w.t.Context(), "list-ports", "br-int")
+	if err == nil && strings.Contains(out, "coe0") {
+		err = errors.New(out)
+	}
+	return err
+}
+
+// TestNodePackets: packets as large as pods' links let through go from node to pod and
+// back, and larger ones are told of; what is sent in bulk arrives. A client keeps its
+// endpoint where it is to.
+func TestNodePackets(t *testing.T) {
+	w, pods := joined(t)
+	far := pods["host2"]
+	w.isJoined(far)
+	for from, to := range map[string]string{"host1": far.address.String(), far.inLab(): w.address("host1")} {
+		_, err := w.lab.Exec(t.Context(), from, "ping", "-n", "-c", "2", "-M", "do", "-s", strconv.Itoa(1442-28), to)
+		require.NoError(t, err)
+		_, err = w.lab.Exec(t.Context(), from, "ping", "-n", "-c", "1", "-W", "1", "-M", "do", "-s", strconv.Itoa(1443-28), to)
+		require.Error(t, err)
+	}
+	bulk := strings.Repeat("0123456789abcdef", 1<<18)
+	for _, at := range []string{far.inLab(), "central"} {
+		require.NoError(t, w.lab.Serve(at, 8081, http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(out, bulk) })))
+	}
+	for from, to := range map[string]string{"host1": far.address.String(), pods["host1"].inLab(): outside} {
+		got, err := w.ask(from, to, 8081)
+		require.NoError(t, err)
+		require.True(t, got == bulk, "from %s", from)
+	}
+
+	w.service(1, "10.96.0.10", pods["host1"].address.String(), far.address.String())
+	require.Eventually(t, func() bool { return len(w.whoAnswers("host1", 16)) == 2 }, converge, interval)
+	_, err := w.lab.NBCtl(t.Context(), "--wait=hv", "set", "Load_Balancer", "default:s1:tcp", "options:affinity_timeout=10800")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(w.whoAnswers("host1", 16)) == 1 }, converge, interval)
+	require.Len(t, w.whoAnswers("host1", 50), 1)
+}
+
+// whoAnswers asks a service some times, and returns who answers how often.
+func (w *world) whoAnswers(from string, times int) map[string]int {
+	all := map[string]int{}
+	for range times {
+		if got, err := w.ask(from, "10.96.0.10", 80); err == nil {
+			all[got]++
+		}
+	}
+	return all
+}

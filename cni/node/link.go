@@ -19,12 +19,8 @@ import (
 // group marks the switch's end of the pair.
 const group = 0xc0f
 
-// link is the pair as it is.
-type link struct {
-	sound bool // both ends are there and up, belong together, and have the right MAC address
-}
-
-func lookLink(ns netns.NsHandle, w wanted) (is link, err error) {
+// isPair tells whether both ends are there, and belong together.
+func isPair(ns netns.NsHandle) (is bool, err error) {
 	err = links.At(ns, func(h *netlink.Handle) error {
 		own, err := find(h, linkName)
 		if err != nil {
@@ -37,8 +33,7 @@ func lookLink(ns netns.NsHandle, w wanted) (is link, err error) {
 		if port.Attrs().Group != group {
 			return fmt.Errorf("link %s was made by somebody else: remove or rename it", portName)
 		}
-		is.sound = own.Attrs().ParentIndex == port.Attrs().Index && bytes.Equal(own.Attrs().HardwareAddr, w.mac) &&
-			own.Attrs().Flags&port.Attrs().Flags&net.FlagUp != 0
+		is = own.Attrs().ParentIndex == port.Attrs().Index
 		return nil
 	})
 	return is, err
@@ -62,20 +57,31 @@ func linkThere(ns netns.NsHandle) (there bool, err error) {
 	return there, err
 }
 
-// putMTU sees to the MTU of both ends.
-func putMTU(ns netns.NsHandle, w wanted) (changed bool, err error) {
+// putLink sees to it that both ends have their MTU and are up, and the node's own its
+// MAC address.
+func putLink(ns netns.NsHandle, w wanted) (changed bool, err error) {
 	err = links.At(ns, func(h *netlink.Handle) error {
 		for _, name := range []string{portName, linkName} {
 			l, err := h.LinkByName(name)
 			if err != nil {
 				return fmt.Errorf("find link %s: %w", name, err)
 			}
-			if l.Attrs().MTU == w.mtu {
-				continue
-			}
-			changed = true
-			if err := h.LinkSetMTU(l, w.mtu); err != nil {
-				return fmt.Errorf("set MTU %d of link %s: %w", w.mtu, name, err)
+			is := l.Attrs()
+			for _, step := range []struct {
+				holds bool
+				do    func() error
+			}{
+				{is.MTU == w.mtu, func() error { return h.LinkSetMTU(l, w.mtu) }},
+				{name == portName || bytes.Equal(is.HardwareAddr, w.mac), func() error { return h.LinkSetHardwareAddr(l, w.mac) }},
+				{is.Flags&net.FlagUp != 0, func() error { return h.LinkSetUp(l) }},
+			} {
+				if step.holds {
+					continue
+				}
+				changed = true
+				if err := step.do(); err != nil {
+					return fmt.Errorf("set up link %s with MTU %d: %w", name, w.mtu, err)
+				}
 			}
 		}
 		return nil

@@ -149,11 +149,11 @@ func (n *Node) join(ctx context.Context, w wanted) (changes []string, err error)
 			changes = append(changes, what)
 		}
 	}
-	link, err := lookLink(n.cfg.Netns, w)
+	there, err := isPair(n.cfg.Netns)
 	if err != nil {
 		return nil, err
 	}
-	if !link.sound {
+	if !there {
 		if err := n.removePlug(ctx); err != nil {
 			return nil, err
 		}
@@ -169,19 +169,17 @@ func (n *Node) join(ctx context.Context, w wanted) (changes []string, err error)
 	}{
 		{"forwarding", func() (bool, error) { return allowForwarding(n.cfg.Netns) }},
 		{"rules", func() (bool, error) { return putRules(n.cfg.Netns, w) }},
-		{"mtu", func() (bool, error) { return putMTU(n.cfg.Netns, w) }},
+		{"link", func() (bool, error) { return putLink(n.cfg.Netns, w) }},
 		{"addresses", func() (bool, error) { return putAddresses(n.cfg.Netns, w) }},
 		{"routes", func() (bool, error) { return putRoutes(n.cfg.Netns, w) }},
 		{"port", func() (bool, error) { return n.cfg.Switch.PutNode(ctx, w.port()) }},
 	}
-	for _, step := range steps {
-		changed, err := step.do()
+	for _, step := range steps { // each does what it can, whatever the others can't
+		changed, failed := step.do()
 		note(step.what, changed)
-		if err != nil {
-			return changes, err
-		}
+		err = errors.Join(err, failed)
 	}
-	return changes, nil
+	return changes, err
 }
 
 // removePlug removes port and link.

@@ -32,18 +32,17 @@ func putRoutes(ns netns.NsHandle, w wanted) (changed bool, err error) {
 			if found && w.same(is, r) {
 				continue
 			}
-			changed = true
-			if err := putRoute(h, w.kernel(l, r), found); err != nil {
-				return err
-			}
+			failed := putRoute(h, w.kernel(l, r), found)
+			changed = changed || failed == nil
+			err = errors.Join(err, failed)
 		}
 		for _, is := range have {
 			changed = true
-			if err := h.RouteDel(&is); err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("remove route to %s: %w", is.Dst, err)
+			if failed := h.RouteDel(&is); failed != nil && !errors.Is(failed, unix.ESRCH) {
+				err = errors.Join(err, fmt.Errorf("remove route to %s: %w", is.Dst, failed))
 			}
 		}
-		return nil
+		return err
 	})
 	return changed, err
 }

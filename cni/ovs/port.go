@@ -1,6 +1,8 @@
 package ovs
 
 import (
+	"os"
+	"time"
 	"cmp"
 	"context"
 	"errors"
@@ -176,9 +178,12 @@ func (s *Switch) Delete(ctx context.Context, name string, of Attachment) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
+	b0 := time.Now()
+	defer func() { fmt.Fprintln(os.Stderr, "XX delete", time.Since(b0)) }()
 	if err := s.remove(ctx, one, name, func(ids map[any]any) bool { return saysSame(ids, of) }); err != nil {
 		return fmt.Errorf("delete port %s: %w", name, err)
 	}
+	fmt.Fprintln(os.Stderr, "XX removed", time.Since(b0))
 	return s.await(ctx, name, func(one *session) error {
 		row, err := one.iface(name)
 		if err != nil || row == nil {
@@ -195,12 +200,14 @@ func (s *Switch) Delete(ctx context.Context, name string, of Attachment) error {
 // was added just now may not be in that.
 func (s *Switch) remove(ctx context.Context, one *session, name string, ours func(ids map[any]any) bool) error {
 	named := ovsdb.NewCondition("name", ovsdb.ConditionEqual, name)
+	b1 := time.Now()
 	found, err := one.transact(ctx,
 		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Interface", Where: []ovsdb.Condition{named}, Columns: []string{"external_ids"}},
 		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Port", Where: []ovsdb.Condition{named}, Columns: []string{"_uuid"}})
 	if err != nil {
 		return err
 	}
+	fmt.Fprintln(os.Stderr, "XX selected", time.Since(b1))
 	if len(found[0].Rows) == 0 || len(found[1].Rows) == 0 {
 		return nil
 	}

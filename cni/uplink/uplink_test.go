@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/big"
 	"net/http"
@@ -297,4 +298,62 @@ func TestNew(t *testing.T) {
 		_, err := uplink.New(uplink.Config{URLs: urls})
 		require.ErrorContains(t, err, "URL of the bridge")
 	}
+}
+
+// The node's own place is kept like its interfaces, and goes with a snapshot that does
+// not tell of it.
+func TestPlace(t *testing.T) {
+	const place = `"coe-agent:node-changed":{"operation":"put","node":"192.168.33.11","name":"node:192.168.33.11:management",` +
+		`"mac-address":"0a:58:64:60:00:02","address":"100.96.0.2","prefix-length":16,"gateway":"100.96.0.1","service-address":"100.96.0.3","pod-network":["10.42.0.0/16"]}`
+	begin, complete := `"coe-agent:snapshot-begin":{}`, `"coe-agent:snapshot-complete":{}`
+	groups := make(chan string)
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		for {
+			select {
+			case group := <-groups:
+				_, _ = io.WriteString(w, group)
+				w.(http.Flusher).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	})
+	dir := t.TempDir()
+	a := start(t, uplink.Config{TokenFile: file(t, "secret\n"), URLs: []string{url}, Dir: dir})
+	is, known, changed := a.Place()
+	require.Nil(t, is)
+	require.False(t, known)
+	await := func(there bool) {
+		t.Helper()
+		for {
+			is, known, changed = a.Place()
+			if known && (is != nil) == there {
+				return
+			}
+			select {
+			case <-changed:
+			case <-within(t, 20*time.Second).Done():
+				require.Fail(t, "nothing is told")
+			}
+		}
+	}
+	event := func(id, notification string) string {
+		return id + `data: {"ietf-restconf:notification":{"eventTime":"2026-01-01T00:00:00Z",` + notification + "}}\n\n"
+	}
+	groups <- event("", begin) + event("", place) + event("id: 5@x\n", complete)
+	await(true)
+	require.Equal(t, netip.MustParseAddr("100.96.0.3"), is.Service)
+	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}, is.Pods)
+	a.stop()
+
+	a = start(t, uplink.Config{TokenFile: file(t, "secret\n"), URLs: []string{url}, Dir: dir})
+	again, known, _ := a.Place()
+	require.True(t, known)
+	require.Equal(t, is, again)
+	groups <- event("id: 6@x\n", `"coe-agent:node-changed":{"operation":"deleted","node":"192.168.33.11"}`)
+	await(false)
+	groups <- event("id: 7@x\n", place)
+	await(true)
+	groups <- event("", begin) + event("id: 8@x\n", complete)
+	await(false)
 }

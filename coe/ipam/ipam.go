@@ -109,6 +109,9 @@ type Assigner struct {
 	// Load and after a failed Commit.
 	stale bool
 	pools []dhcppool.Pool
+	// poolsWhole is set once all pools are known.
+	poolsWhole bool
+	warned     bool // of services that nodes don't reach
 	// repooled are the networks whose blocks are to be compared with their pools.
 	repooled map[string]bool
 	// bringing are the namespaces that Store.Bringing told, until a Sync of them

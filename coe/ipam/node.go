@@ -39,14 +39,34 @@ func (r *round) nodes() {
 	}
 }
 
-// networks writes down what nodes have to know of, when that is another.
+// followNetworks writes down what nodes have to know of, when that is another. Until
+// all pools are known no range goes: pods may have its addresses.
 func (r *round) followNetworks() {
 	now := r.allNetworks()
+	if r.networks != nil && !r.poolsWhole {
+		now.Pods = joined(slices.Concat(now.Pods, r.networks.Pods))
+		now.Services = joined(slices.Concat(now.Services, r.networks.Services))
+	}
 	if r.networks != nil && r.networks.Equal(now) {
 		return
 	}
 	r.networks = now
 	r.write.put(rankInstance, networksRecord, now, func(tx *coe.Tx) { tx.SetNetworks(now) })
+}
+
+// noteReach warns, once, of a service that nodes can't reach by the network, as they
+// are not told of its address.
+func (r *round) noteReach(service netip.Addr) {
+	if r.warned || !r.cfg.NodeNetwork.IsValid() || !service.Is4() {
+		return
+	}
+	if r.ranges == nil {
+		r.ranges = r.allNetworks().Services
+	}
+	if !slices.ContainsFunc(r.ranges, func(p netip.Prefix) bool { return p.Contains(service) }) {
+		r.warned = true
+		r.log.Warn("nodes do not reach a service by its cluster address: name the range of such addresses with --service-network", "address", service)
+	}
 }
 
 // allNetworks are the ranges of the settings and of all pools, as few as say it.

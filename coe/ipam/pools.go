@@ -47,6 +47,14 @@ func (a *Assigner) SetPools(pools []dhcppool.Pool) []string {
 	return slices.Sorted(maps.Keys(marked))
 }
 
+// PoolsAreWhole says that the pools which were set last are all that there are, as
+// every source has said all it knows.
+func (a *Assigner) PoolsAreWhole() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.poolsWhole = true
+}
+
 // otherDNS are the blocks of a network that have other DNS servers than its pools.
 func (a *Assigner) otherDNS(network string) iter.Seq[blockFact] {
 	return func(yield func(blockFact) bool) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +28,8 @@ type round struct {
 	// claimed for; late, that it may serve any namespace.
 	more map[string]bool
 	late bool
+	// ranges are those of services that nodes are told of; nil until somebody asks.
+	ranges []netip.Prefix
 }
 
 // space is one of the namespaces of a round.

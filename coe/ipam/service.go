@@ -122,6 +122,7 @@ func (r *round) say(ns, uid string, addrs []netip.Addr) {
 	r.said[ns][uid] = addrs
 	for _, a := range addrs {
 		r.saidBy[a]++
+		r.noteReach(a)
 	}
 	for _, a := range before {
 		r.unsay(a)

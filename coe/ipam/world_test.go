@@ -34,6 +34,8 @@ type world struct {
 	vnis   uint32 // how many VNIs there are; 0 for the default
 	// origins are those of the store; RESTCONF alone where none are given.
 	origins []coe.Origin
+	// nodes is where management ports' addresses are from; none without.
+	nodes coe.NodeNetwork
 	// inUse is what the backend says; nil for a backend that is not asked.
 	inUse func() ([]ipam.InUse, error)
 }
@@ -61,6 +63,7 @@ func (w *world) restart() {
 func (w *world) newAssigner() *ipam.Assigner {
 	cfg := ipam.Config{
 		Isolated: w.isolated, VNIFrom: min(w.vnis, 1), VNITo: w.vnis,
+		NodeNetwork: w.nodes, ServiceNetworks: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")},
 		ELANName: netvirt.ELANName, VPNName: netvirt.VPNName, InterfaceName: netvirt.InterfaceName,
 		Now: func() time.Time { return w.now },
 	}

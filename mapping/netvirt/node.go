@@ -38,20 +38,32 @@ func (o ManagementPort) Name() string { return ManagementPortName(o.Node) }
 func ManagementPortName(node netip.Addr) string { return "node:" + node.String() + ":management" }
 
 // Key implements Object.
-func (o Node) Key() Key           { return Key{KindNode, o.Address.String()} }
-func (o NodeNetwork) Key() Key    { return Key{KindNodeNetwork, o.Prefix.String()} }
+func (o Node) Key() Key { return Key{KindNode, o.Address.String()} }
+
+// Key implements Object.
+func (o NodeNetwork) Key() Key { return Key{KindNodeNetwork, o.Prefix.String()} }
+
+// Key implements Object.
 func (o ManagementPort) Key() Key { return Key{KindManagementPort, o.Node.String()} }
 
 // Refs implements Object.
-func (o Node) Refs() []Key        { return nil }
+func (o Node) Refs() []Key { return nil }
+
+// Refs implements Object.
 func (o NodeNetwork) Refs() []Key { return []Key{{KindTransit, o.Transit}} }
+
+// Refs implements Object. A node is no more than its address here: it need not be there.
 func (o ManagementPort) Refs() []Key {
 	return []Key{{KindNodeNetwork, o.Network.String()}}
 }
 
 // Scope implements Object.
-func (o Node) Scope() Scope           { return Cluster }
-func (o NodeNetwork) Scope() Scope    { return Cluster }
+func (o Node) Scope() Scope { return Cluster }
+
+// Scope implements Object.
+func (o NodeNetwork) Scope() Scope { return Cluster }
+
+// Scope implements Object.
 func (o ManagementPort) Scope() Scope { return Cluster }
 
 func (Node) sealed()           {}

@@ -9,7 +9,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
 )
 
 func fill(n, size int, s shapes) func(*Tx) error {
@@ -122,4 +124,34 @@ func TestPastIsDropped(t *testing.T) {
 	}
 	all.Wait()
 	require.Len(t, d.Tree(s.coe), writers)
+}
+
+// An external etcd that is full refuses what would make it fuller, and all goes on without
+// a restart once its operator has made room.
+func TestFullExternalServer(t *testing.T) {
+	s := newShapes()
+	endpoint := server(t, func(c *embed.Config) { c.QuotaBackendBytes = 4 << 20 })
+	d := open(t, Config{Schema: s.schema, Endpoints: []string{endpoint}})
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, etcd.Close()) }()
+	for range 2 {
+		for err = nil; err == nil; {
+			err = d.Update(t.Context(), one(s, 0, 1<<18))
+		}
+		require.ErrorIs(t, err, ErrFull)
+		require.ErrorContains(t, err, "disarm the NOSPACE alarm")
+		revision := d.Revision()
+		require.ErrorIs(t, d.Update(t.Context(), one(s, 1, 1<<18)), ErrFull)
+		require.Equal(t, revision, d.Revision())
+		require.Len(t, d.Tree(s.coe), 1)
+
+		_, err = etcd.Compact(t.Context(), revision, clientv3.WithCompactPhysical())
+		require.NoError(t, err)
+		_, err = etcd.Defragment(t.Context(), endpoint)
+		require.NoError(t, err)
+		_, err = etcd.AlarmDisarm(t.Context(), &clientv3.AlarmMember{})
+		require.NoError(t, err)
+		require.NoError(t, d.Update(t.Context(), one(s, 0, 1<<18)))
+	}
 }

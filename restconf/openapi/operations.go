@@ -15,7 +15,7 @@ func (b *builder) addPlace(p place) {
 	if p.dialect.config && p.node == nil {
 		item["post"] = b.post(p)
 		if !p.dialect.draft {
-			item["patch"] = b.patch(p)
+			item["put"], item["patch"] = b.put(p), b.patch(p)
 		}
 	} else if p.dialect.config && !p.entries && b.Writable(p.node) {
 		item["put"], item["post"], item["delete"] = b.put(p), b.post(p), b.remove(p)
@@ -83,7 +83,7 @@ func (b *builder) get(p place) object {
 }
 
 func (b *builder) put(p place) object {
-	out := p.operation("put", "Create or replace", p.writes(b.Placed(p.node))...)
+	out := p.operation("put", "Create or replace", p.writes(p.node != nil && b.Placed(p.node))...)
 	out["requestBody"] = object{"required": true, "content": b.content(p, toWrite)}
 	out["responses"] = p.responses(object{
 		"201":                            made("It is new."),
@@ -106,7 +106,7 @@ func (b *builder) remove(p place) object {
 }
 
 func (b *builder) patch(p place) object {
-	out := p.operation("patch", "Merge into, or edit,", p.writes(false)...)
+	out := p.operation("patch", "Merge into, or edit,", append(p.writes(false), "dry-run")...)
 	content := object{"application/yang-patch+json": object{"schema": ref("schemas", "yang-patch")}, "application/yang-patch+xml": anything}
 	for name, media := range b.content(p, toRead) {
 		content[name] = media

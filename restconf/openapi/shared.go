@@ -24,6 +24,8 @@ func sharedParameters() object {
 			object{"type": "string", "enum": []string{"first", "last", "before", "after"}, "default": "last"}),
 		"point": query("point", "The entry that insert=before and insert=after mean, as a path (RFC 8040 section 4.8.6).",
 			object{"type": "string", "minLength": 1}),
+		"dry-run": query("dry-run", "Judge the edits of a YANG Patch as if they were made, and write nothing. Of a YANG Patch alone.",
+			object{"type": "string", "enum": []string{"true", "false"}}),
 		"prettyPrint": query("prettyPrint", "Lay out the answer for people.", object{"type": "string", "enum": []string{"true", "false"}}),
 		"start-time":  query("start-time", "Tell what has happened since then (RFC 8040 section 4.8.7).", when),
 		"stop-time":   query("stop-time", "End then; needs start-time (RFC 8040 section 4.8.8).", when),

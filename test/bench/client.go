@@ -16,7 +16,7 @@ const (
 	requestTimeout = 2 * time.Minute // a body of many pods is one request
 	syncTimeout    = 2 * time.Minute
 	syncPoll       = 10 * time.Millisecond
-	maxClients     = 16
+	maxClients     = 64
 )
 
 // client speaks plain HTTP to a bridge, or to what it is compared with.

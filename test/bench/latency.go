@@ -9,14 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ovn-kubernetes/libovsdb/cache"
-	libovsdb "github.com/ovn-kubernetes/libovsdb/client"
-	"github.com/ovn-kubernetes/libovsdb/model"
-
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/figures"
-	"github.com/coe-bridge/coe-bridge/test/nbcopy"
+	"github.com/coe-bridge/coe-bridge/test/nbwatch"
 	"github.com/coe-bridge/coe-bridge/test/ovsdb"
 	"github.com/coe-bridge/coe-bridge/test/synth"
 )
@@ -55,7 +50,7 @@ func measureLatency(ctx context.Context, b *bench) (all []figures.Figure, err er
 	if err != nil {
 		return nil, err
 	}
-	defer w.client.Close()
+	defer w.Stop()
 	b.say("putting %d pods, 20 a second, into namespaces of 50 pods", latencyPuts)
 	answered, err := r.putPaced(ctx, cluster)
 	if err != nil {
@@ -96,34 +91,23 @@ func (r *running) putPaced(ctx context.Context, cluster synth.Cluster) (map[stri
 
 // watcher notes when switch ports come into a northbound database.
 type watcher struct {
-	client libovsdb.Client
+	*nbwatch.Watch
 
 	mu   sync.Mutex
 	seen map[string]time.Time // by name
 }
 
-func watch(ctx context.Context, endpoint string) (*watcher, error) {
-	c, err := nbcopy.Connect(ctx, endpoint)
-	if err != nil {
-		return nil, err
-	}
-	w := &watcher{client: c, seen: map[string]time.Time{}}
-	c.Cache().AddEventHandler(&cache.EventHandlerFuncs{AddFunc: w.added})
-	port := &nb.LogicalSwitchPort{}
-	if _, err := c.Monitor(ctx, c.NewMonitor(libovsdb.WithTable(port, &port.Name))); err != nil {
-		c.Close()
-		return nil, fmt.Errorf("watch switch ports: %w", err)
-	}
-	return w, nil
+func watch(ctx context.Context, endpoint string) (w *watcher, err error) {
+	w = &watcher{seen: map[string]time.Time{}}
+	w.Watch, err = nbwatch.Start(ctx, endpoint, w.came)
+	return w, err
 }
 
-func (w *watcher) added(_ string, m model.Model) {
+func (w *watcher) came(name string) {
 	now := time.Now()
-	if port, ok := m.(*nb.LogicalSwitchPort); ok {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.seen[port.Name] = now
-	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen[name] = now
 }
 
 // since returns how long after each of the moments its port was seen, sorted. It

@@ -38,7 +38,9 @@ var measurements = []struct {
 	{"start", measureStart},
 	{"latency", measureLatency},
 	{"put", measurePut},
+	{"post", measurePost},
 	{"get", measureGet},
+	{"stream", measureStream},
 	{"memory", measureMemory},
 }
 

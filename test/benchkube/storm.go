@@ -86,7 +86,7 @@ func (w *world) observe(ctx context.Context, br *bridge) (o *observer, err error
 		return nil, err
 	}
 	if o.told, err = br.follow(ctx); err != nil {
-		o.rows.stop()
+		o.rows.Stop()
 		o.pods.stop()
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (w *world) observe(ctx context.Context, br *bridge) (o *observer, err error
 
 func (o *observer) stop() {
 	o.told.Stop()
-	o.rows.stop()
+	o.rows.Stop()
 	o.pods.stop()
 }
 

@@ -113,7 +113,7 @@ func (p *pair) takeOver(ctx context.Context, signal syscall.Signal, prefix strin
 	if err != nil {
 		return 0, err
 	}
-	defer rows.stop()
+	defer rows.Stop()
 	leader := p.all[0]
 	p.all = p.all[1:]
 	begun := time.Now()

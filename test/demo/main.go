@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/test/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/screen"
 )
 
 // prefix names the demo's lab.
@@ -67,7 +68,7 @@ func up(ctx context.Context, args []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, storyTimeout)
 	defer cancel()
-	s := newStory(newScreen(os.Stdout), *listen, *bridge)
+	s := newStory(screen.New(os.Stdout), *listen, *bridge)
 	if err := s.tell(ctx); err != nil {
 		if ovnhost.Exists(prefix) {
 			err = fmt.Errorf("%w\nlogs: /run/ovnhost/%s/logs. What was started is left to look at; make demo-down removes it", err, prefix)

@@ -32,7 +32,7 @@ func (s *story) attach(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.screen.say("$ coe-bridge get services\n%s", table)
+	s.screen.Say("$ coe-bridge get services\n%s", table)
 	return nil
 }
 
@@ -62,7 +62,7 @@ func (s *story) takeOut(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.screen.say("%s -> %s: connection refused, nobody serves", s.cart, serviceURL)
+	s.screen.Say("%s -> %s: connection refused, nobody serves", s.cart, serviceURL)
 	return nil
 }
 
@@ -96,7 +96,7 @@ func (s *story) awaitPages(ctx context.Context, from *pod, answering ...*pod) er
 	if err != nil {
 		return err
 	}
-	s.screen.say("%s -> %s: %s", from, serviceURL, strings.Join(want, ", "))
+	s.screen.Say("%s -> %s: %s", from, serviceURL, strings.Join(want, ", "))
 	return nil
 }
 

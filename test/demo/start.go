@@ -31,7 +31,7 @@ func (s *story) prepare(ctx context.Context) error {
 		return err
 	}
 	if ovnhost.Exists(prefix) {
-		s.screen.say("an earlier demo is there: it is removed first")
+		s.screen.Say("an earlier demo is there: it is removed first")
 		if err := ovnhost.Cleanup(prefix); err != nil {
 			return err
 		}
@@ -42,10 +42,10 @@ func (s *story) prepare(ctx context.Context) error {
 func (s *story) install(ctx context.Context) error {
 	missing := ovnhost.Missing()
 	if len(missing) == 0 {
-		s.screen.say("all Debian packages are installed")
+		s.screen.Say("all Debian packages are installed")
 		return nil
 	}
-	s.screen.say("installing %s", strings.Join(missing, " "))
+	s.screen.Say("installing %s", strings.Join(missing, " "))
 	for _, args := range [][]string{
 		{"update"},
 		append([]string{"install", "--yes", "--no-install-recommends"}, missing...),
@@ -75,9 +75,9 @@ func (s *story) startLab(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.screen.say("northbound database: %s", s.lab.NB.Remote)
+	s.screen.Say("northbound database: %s", s.lab.NB.Remote)
 	for _, h := range s.lab.Hosts {
-		s.screen.say("%s: address %s, namespace %s", h.Name, h.Address, s.lab.Namespace(h.Name))
+		s.screen.Say("%s: address %s, namespace %s", h.Name, h.Address, s.lab.Namespace(h.Name))
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func (s *story) startBridge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.screen.say("RESTCONF: %s/restconf, user %s, password %s", s.rest.base, user, password)
+	s.screen.Say("RESTCONF: %s/restconf, user %s, password %s", s.rest.base, user, password)
 	return nil
 }
 
@@ -113,7 +113,7 @@ func (s *story) runBridge(ctx context.Context, args ...string) (string, error) {
 
 // sayNext says what to try now.
 func (s *story) sayNext() {
-	s.screen.say(`all is left running. Try:
+	s.screen.Say(`all is left running. Try:
   export COE_BRIDGE_PASSWORD=%[1]s
   bin/coe-bridge status --server %[2]s
   bin/coe-bridge get interfaces --server %[2]s

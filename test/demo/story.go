@@ -9,11 +9,12 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/test/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/screen"
 )
 
 // story is the demo under way.
 type story struct {
-	screen         *screen
+	screen         *screen.Screen
 	listen, bridge string
 	rest           rest
 	lab            *ovnhost.Lab
@@ -23,10 +24,10 @@ type story struct {
 	cart, till         *pod // of namespace shop
 }
 
-func newStory(screen *screen, listen, bridge string) *story {
+func newStory(told *screen.Screen, listen, bridge string) *story {
 	const uid = "90d00000-c0e0-4000-8000-00000000000"
 	return &story{
-		screen: screen, listen: listen, bridge: bridge, rest: rest{"http://" + listen},
+		screen: told, listen: listen, bridge: bridge, rest: rest{"http://" + listen},
 		front: &pod{namespace: "web", name: "front", uid: uid + "1", host: "host1"},
 		cache: &pod{namespace: "web", name: "cache", uid: uid + "2", host: "host1"},
 		back:  &pod{namespace: "web", name: "back", uid: uid + "3", host: "host2"},
@@ -44,12 +45,12 @@ type step struct {
 // tell does one step after the other, up to the first that fails.
 func (s *story) tell(ctx context.Context) error {
 	for _, step := range s.steps() {
-		s.screen.step(step.title)
+		s.screen.Step(step.title)
 		if err := step.do(ctx); err != nil {
 			return fmt.Errorf("%s: %w", strings.ToLower(step.title[:1])+step.title[1:], err)
 		}
 	}
-	s.screen.step("Done")
+	s.screen.Step("Done")
 	s.sayNext()
 	return nil
 }
@@ -83,7 +84,7 @@ func (s *story) createPoolAndNodes(ctx context.Context) error {
 	if err := s.rest.config(ctx, http.MethodPost, "dhcp_allocation_pool:dhcp_allocation_pool/", pool); err != nil {
 		return err
 	}
-	s.screen.say("pool default: 10.42.0.0/16")
+	s.screen.Say("pool default: 10.42.0.0/16")
 	for i, h := range s.lab.Hosts {
 		uid := fmt.Sprintf("40de0000-c0e0-4000-8000-00000000000%d", i+1)
 		body := object{"k8s-node:k8s-nodes": []object{{
@@ -92,7 +93,7 @@ func (s *story) createPoolAndNodes(ctx context.Context) error {
 		if err := s.rest.config(ctx, http.MethodPut, "k8s-node:k8s-nodes-info/k8s-nodes/"+uid, body); err != nil {
 			return err
 		}
-		s.screen.say("node %s: %s", h.Name, h.Address)
+		s.screen.Say("node %s: %s", h.Name, h.Address)
 	}
 	return nil
 }
@@ -122,7 +123,7 @@ func (s *story) create(ctx context.Context, p *pod) error {
 		return err
 	}
 	s.running = append(s.running, p)
-	s.screen.say("%-10s on %s: %-12s %s, port %s", p, p.host, p.port.Address.Addr(), p.port.MAC, p.port.PortName)
+	s.screen.Say("%-10s on %s: %-12s %s, port %s", p, p.host, p.port.Address.Addr(), p.port.MAC, p.port.PortName)
 	return nil
 }
 
@@ -132,7 +133,7 @@ func (s *story) showModel(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.screen.say("$ coe-bridge get %s\n%s", what, table)
+		s.screen.Say("$ coe-bridge get %s\n%s", what, table)
 	}
 	return nil
 }
@@ -150,7 +151,7 @@ func (s *story) ping(ctx context.Context) error {
 		if err := s.lab.Ping(ctx, way.from.String(), way.to.port.Address.Addr()); err != nil {
 			return fmt.Errorf("%s: %w", way.what, err)
 		}
-		s.screen.say("%s -> %s (%s): answered", way.from, way.to, way.what)
+		s.screen.Say("%s -> %s (%s): answered", way.from, way.to, way.what)
 	}
 	return nil
 }
@@ -166,7 +167,7 @@ func (s *story) deletePods(ctx context.Context) error {
 		if err := await(ctx, func(ctx context.Context) error { return s.compare(ctx, wantELANs, wantVPNs) }); err != nil {
 			return err
 		}
-		s.screen.say("%-10s deleted. elan: %s; vpn: %s (RESTCONF and OVN)", p, list(wantELANs), list(wantVPNs))
+		s.screen.Say("%-10s deleted. elan: %s; vpn: %s (RESTCONF and OVN)", p, list(wantELANs), list(wantVPNs))
 	}
 	return nil
 }

@@ -126,4 +126,3 @@ func (l *Lab) RESTConfig() *rest.Config {
 // Kubeconfig is the path of the administrator's kubeconfig, for programs in the central
 // namespace.
 func (l *Lab) Kubeconfig() string { return filepath.Join(l.access.dir, adminFile) }
-

@@ -57,6 +57,9 @@ func (l *Lab) install(ctx context.Context) error {
 	if err := l.writeOverlay(); err != nil {
 		return err
 	}
+	if err := l.writeBridgeWrapper(); err != nil {
+		return err
+	}
 	if err := l.Apply(ctx); err != nil {
 		return err
 	}
@@ -102,7 +105,7 @@ func (l *Lab) writeOverlay() error {
 		"apiserver.env":      fmt.Sprintf("KUBERNETES_SERVICE_HOST=%s\nKUBERNETES_SERVICE_PORT=6443\n", ovnhost.Central),
 		"agent.env":          "BRIDGES=" + strings.Join(bridges, ",") + "\n",
 		"etcd.env":           fmt.Sprintf("ETCD_INITIAL_CLUSTER=%s=https://%s:12380\n", first.Name, first.Address),
-		"config.yaml": fmt.Sprintf("backend: ovn\novn-nb: tcp:%s:%d\netcd-endpoints: [https://%s:12379]\netcd-max-txn-ops: 20000\npool: [%s]\nservice-network: [%s]\nlog-format: json\nlog-level: debug\n",
+		"config.yaml": fmt.Sprintf("backend: ovn\novn-nb: tcp:%s:%d\netcd-endpoints: [https://%s:12379]\netcd-max-txn-ops: 20000\npool: [%s]\nservice-network: [%s]\nlog-format: json\n",
 			ovnhost.Central, ovnhost.NorthboundPort, first.Address, PodCIDR, ServiceCIDR),
 	} {
 		if err := os.WriteFile(filepath.Join(l.guide.dir, "deploy/kubernetes/mine", name), []byte(text), 0o644); err != nil {
@@ -113,7 +116,9 @@ func (l *Lab) writeOverlay() error {
 }
 
 // Apply applies coe-bridge's manifests, again where they are there.
-func (l *Lab) Apply(ctx context.Context) error { return l.guide.run(ctx, l.guide.commands("apply"), "") }
+func (l *Lab) Apply(ctx context.Context) error {
+	return l.guide.run(ctx, l.guide.commands("apply"), "")
+}
 
 // AwaitReady waits until all nodes are ready.
 func (l *Lab) AwaitReady(ctx context.Context) error {
@@ -123,4 +128,9 @@ func (l *Lab) AwaitReady(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Uninstall removes coe-bridge as docs/kubernetes.md says.
+func (l *Lab) Uninstall(ctx context.Context) error {
+	return l.guide.run(ctx, l.guide.commands("remove"), "")
 }

@@ -5,14 +5,15 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/test/ovnhost"
 )
 
-// kubectlTimeout bounds one run of kubectl.
-const kubectlTimeout = 2 * time.Minute
+// commandTimeout bounds one run of a command.
+const commandTimeout = 2 * time.Minute
 
 // wrapper is kubectl for a person, who is not in the cluster's network.
 const wrapper = `#!/bin/sh
@@ -32,17 +33,44 @@ func (l *Lab) writeWrapper() error {
 	return nil
 }
 
+// bridgeWrapper is coe-bridge for a person, who asks the cluster's bridge.
+const bridgeWrapper = `#!/bin/sh
+# coe-bridge of the cluster that this folder belongs to, for its commands that ask a bridge.
+export COE_BRIDGE_PASSWORD="%s"
+exec nsenter --net='/run/netns/%s' '%s/bin/coe-bridge' "$@" --server 'https://%s:8181' --ca-file '%s/certificates/coe-bridge-ca.crt'
+`
+
+// Bridge is the path of a script that asks the bridge of this cluster.
+func (l *Lab) Bridge() string { return l.dir.path("coe-bridge") }
+
+func (l *Lab) writeBridgeWrapper() error {
+	text := fmt.Sprintf(bridgeWrapper, Password, l.OVN.Namespace(ovnhost.CentralNamespace), l.guide.dir, l.Nodes[0].Address, l.guide.dir)
+	if err := os.WriteFile(l.Bridge(), []byte(text), 0o755); err != nil {
+		return fmt.Errorf("write coe-bridge: %w", err)
+	}
+	return nil
+}
+
+// Ask runs a command of coe-bridge that asks the bridge, and returns what it prints.
+func (l *Lab) Ask(ctx context.Context, args ...string) (string, error) {
+	return run(ctx, "", l.Bridge(), args...)
+}
+
 // Run runs kubectl with something to read, and returns what it prints; an error holds
 // what it complained of.
 func (l *Lab) Run(ctx context.Context, stdin string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, kubectlTimeout)
+	return run(ctx, stdin, l.Kubectl(), args...)
+}
+
+func run(ctx context.Context, stdin, program string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, l.Kubectl(), args...)
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stdin = strings.NewReader(stdin)
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("run kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+		return stdout.String(), fmt.Errorf("run %s %s: %w: %s", filepath.Base(program), strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	return stdout.String(), nil
 }

@@ -29,7 +29,7 @@ type Node struct {
 }
 
 // folders of a node: see the command node.
-var folders = []string{"upper", "work", "root", "containerd", "kubelet", "log", "etc/images", "cni/bin", "cni/net.d"}
+var folders = []string{"upper", "work", "root", "containerd", "kubelet", "log", "etc/images", "etc/manifests", "cni/bin", "cni/net.d"}
 
 // group is the name of a node's control groups.
 func group(prefix, node string) string { return "kubelab-" + prefix + "-" + node }
@@ -123,6 +123,9 @@ func (n *Node) Logs() string { return filepath.Join(n.dir, "log") }
 func (n *Node) CNI() (bin, conf string) {
 	return filepath.Join(n.dir, "cni/bin"), filepath.Join(n.dir, "cni/net.d")
 }
+
+// StaticPods is the folder in which kubelet looks for pods that no API server knows.
+func (n *Node) StaticPods() string { return filepath.Join(n.dir, "etc/manifests") }
 
 // Down ends all that runs on the node, its switch too, and takes away its namespaces and
 // links, as a loss of power does. What is on disk stays.

@@ -76,6 +76,11 @@ func Exists(prefix string) bool {
 	return err == nil
 }
 
+// LogFolders are where a lab's logs are, for people.
+func LogFolders(prefix string) string {
+	return fmt.Sprintf("/run/ovnhost/%s/logs, %s", prefix, filepath.Join(stateRoot, prefix, nodesDir, "*", "log"))
+}
+
 // Cleanup removes the lab of that prefix, which nobody may be using: its processes and
 // their namespaces, its control groups, its files. After an error it may be called
 // again.

@@ -18,7 +18,7 @@ var needs = []struct{ pkg, name string }{
 	{"containerd", "/usr/bin/containerd"},
 	{"runc", "/usr/sbin/runc"},
 	{"containernetworking-plugins", "/usr/lib/cni/loopback"},
-	{"iptables", "/usr/sbin/iptables"},
+	{"openssl", "/usr/bin/openssl"},
 }
 
 // Missing are the Debian packages that a lab needs and that are not installed.

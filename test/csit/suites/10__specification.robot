@@ -115,9 +115,16 @@ TC4 Delete A Pod From A Namespace
     [Tags]    odl    tc4
     Request    DELETE    ${SECOND_POD}    expected=200
     Request    GET    ${SECOND_POD}    expected=404
-    Not Wanted    ${INTERFACES}    ${SECOND_INTERFACE}
-    Not Wanted    ${ELAN_INTERFACES}    ${SECOND_INTERFACE}
-    Not Wanted    ${VPN_INTERFACES}    ${SECOND_INTERFACE}
+    Wanted    ${INTERFACES}    ${INTERFACE}
+    Wanted    ${ELAN_INSTANCES}    ${ELAN}
+    Wanted    ${VPN_INSTANCES}    ${NAMESPACE}
+
+TC4 The Pod's Interfaces Go
+    [Documentation]    OpenDaylight takes them away if a switch had the port; else its renderer fails.
+    [Tags]    tc4
+    Gone    ${INTERFACES}    ${SECOND_INTERFACE}
+    Gone    ${ELAN_INTERFACES}    ${SECOND_INTERFACE}
+    Gone    ${VPN_INTERFACES}    ${SECOND_INTERFACE}
     Wanted    ${INTERFACES}    ${INTERFACE}
     Wanted    ${ELAN_INSTANCES}    ${ELAN}
     Wanted    ${VPN_INSTANCES}    ${NAMESPACE}

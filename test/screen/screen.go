@@ -1,4 +1,5 @@
-package main
+// Package screen is where demonstrations tell their story.
+package screen
 
 import (
 	"fmt"
@@ -10,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// screen is where the story is told: a line per step with the time since the
+// Screen is where the story is told: a line per step with the time since the
 // start, and what there is to say below it.
-type screen struct {
+type Screen struct {
 	out    io.Writer
 	start  time.Time
 	colour bool
@@ -21,28 +22,29 @@ type screen struct {
 // noColour is the environment variable by which a user wants none.
 const noColour = "NO_COLOR"
 
-func newScreen(out *os.File) *screen {
+// New returns a Screen that tells it to a terminal, or a file.
+func New(out *os.File) *Screen {
 	_, err := unix.IoctlGetTermios(int(out.Fd()), unix.TCGETS)
-	return &screen{out: out, start: time.Now(), colour: err == nil && os.Getenv(noColour) == ""}
+	return &Screen{out: out, start: time.Now(), colour: err == nil && os.Getenv(noColour) == ""}
 }
 
-// step begins a step.
-func (s *screen) step(title string) {
+// Step begins a step.
+func (s *Screen) Step(title string) {
 	at := fmt.Sprintf("[%5.1fs]", time.Since(s.start).Seconds())
 	s.print(at + " " + s.bold(title))
 }
 
-// say tells something of the current step; text may have several lines.
-func (s *screen) say(format string, args ...any) {
+// Say tells something of the current step; text may have several lines.
+func (s *Screen) Say(format string, args ...any) {
 	for line := range strings.Lines(fmt.Sprintf(format, args...)) {
 		s.print("         " + strings.TrimRight(line, "\n"))
 	}
 }
 
 // print writes a line. There is nobody to tell that the terminal is gone.
-func (s *screen) print(line string) { _, _ = fmt.Fprintln(s.out, line) }
+func (s *Screen) print(line string) { _, _ = fmt.Fprintln(s.out, line) }
 
-func (s *screen) bold(text string) string {
+func (s *Screen) bold(text string) string {
 	if !s.colour {
 		return text
 	}

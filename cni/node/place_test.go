@@ -1,0 +1,230 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/vishvananda/netns"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
+)
+
+// inNewNamespace is a network namespace of the test's own.
+func inNewNamespace(t *testing.T) (ns netns.NsHandle, run func(argv string) string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs root")
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	home, err := netns.Get()
+	require.NoError(t, err)
+	ns, err = netns.New()
+	require.NoError(t, err)
+	require.NoError(t, netns.Set(home))
+	require.NoError(t, home.Close())
+	t.Cleanup(func() { require.NoError(t, ns.Close()) })
+	return ns, func(argv string) (out string) {
+		t.Helper()
+		require.NoError(t, links.Inside(ns, func() error {
+			said, err := exec.CommandContext(t.Context(), "sh", "-c", argv).CombinedOutput()
+			out = string(said)
+			if err != nil {
+				return errors.New(argv + ": " + out)
+			}
+			return nil
+		}))
+		return out
+	}
+}
+
+func place() *uplink.Place {
+	return &uplink.Place{
+		Node: netip.MustParseAddr("192.168.33.11"), Name: "node:192.168.33.11:management", MAC: "0a:58:64:60:00:02",
+		Address: netip.MustParseAddr("100.96.0.2"), Length: 16, Gateway: netip.MustParseAddr("100.96.0.1"),
+		Service: netip.MustParseAddr("100.96.0.3"),
+		Pods:    []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("fd00::/64")},
+		Services: []netip.Prefix{
+			netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("172.30.4.0/22"),
+		},
+	}
+}
+
+func wantedOf(t *testing.T, p *uplink.Place) wanted {
+	t.Helper()
+	w, err := newWanted(p)
+	require.NoError(t, err)
+	w.mtu = 1442
+	return w
+}
+
+// twice: what is done is done once.
+func twice(t *testing.T, do func() (bool, error)) {
+	t.Helper()
+	for _, want := range []bool{true, false} {
+		changed, err := do()
+		require.NoError(t, err)
+		require.Equal(t, want, changed)
+	}
+}
+
+func TestRules(t *testing.T) {
+	ns, run := inNewNamespace(t)
+	run("nft add table ip others; nft add chain ip others c")
+	w := wantedOf(t, place())
+	twice(t, func() (bool, error) { return putRules(ns, w) })
+	require.Equal(t, strings.TrimSpace(`
+table ip coe-bridge {
+	chain way-out {
+		type nat hook postrouting priority srcnat; policy accept;
+		oifname "coe0" ip daddr 10.96.0.0/12 counter packets 0 bytes 0 snat to 100.96.0.3 comment "to services 10.96.0.0/12 by coe0 as 100.96.0.3"
+		oifname "coe0" ip daddr 172.30.4.0/22 counter packets 0 bytes 0 snat to 100.96.0.3 comment "to services 172.30.4.0/22 by coe0 as 100.96.0.3"
+		iifname "coe0" oifname != "coe0" counter packets 0 bytes 0 masquerade fully-random comment "from coe0 out by another link as the node"
+	}
+}`), strings.TrimSpace(run("nft list table ip coe-bridge")))
+
+	fewer := place()
+	fewer.Services = nil
+	twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, fewer)) })
+	require.NotContains(t, run("nft list ruleset"), "snat to")
+	run("nft delete chain ip coe-bridge way-out; nft add chain ip coe-bridge way-out '{ type filter hook output priority 0; }'")
+	twice(t, func() (bool, error) { return putRules(ns, w) })
+	twice(t, func() (bool, error) { return removeRules(ns) })
+	require.Contains(t, run("nft list ruleset"), "table ip others")
+}
+
+func TestLinkAddressesRoutes(t *testing.T) {
+	ns, run := inNewNamespace(t)
+	w := wantedOf(t, place())
+	w.softwareChecksums = true
+	there, err := isPair(ns)
+	require.NoError(t, err)
+	require.False(t, there)
+	require.NoError(t, addLink(t.Context(), ns, w))
+	there, err = isPair(ns)
+	require.NoError(t, err)
+	require.True(t, there)
+	owned, err := links.Owned(ns)
+	require.NoError(t, err)
+	require.Empty(t, owned, "the sweep of pods' links leaves it alone")
+	changed, err := putLink(ns, w)
+	require.NoError(t, err)
+	require.False(t, changed)
+	twice(t, func() (bool, error) { return putAddresses(ns, w) })
+	twice(t, func() (bool, error) { return putRoutes(ns, w) })
+	require.Equal(t, []string{
+		"10.42.0.0/16 via 100.96.0.1 dev coe0 src 100.96.0.2",
+		"10.96.0.0/12 via 100.96.0.1 dev coe0 src 100.96.0.2",
+		"100.96.0.0/16 dev coe0 scope link src 100.96.0.2",
+		"100.96.0.3 via 100.96.0.1 dev coe0 src 100.96.0.2",
+		"172.30.4.0/22 via 100.96.0.1 dev coe0 src 100.96.0.2",
+	}, routesOf(run("ip route show proto 206")))
+
+	other := place()
+	other.Address, other.Service, other.MAC = netip.MustParseAddr("100.96.0.4"), netip.MustParseAddr("100.96.0.5"), "0a:58:64:60:00:04"
+	other.Pods = nil
+	w = wantedOf(t, other)
+	w.mtu = 1400
+	twice(t, func() (bool, error) { return putLink(ns, w) })
+	twice(t, func() (bool, error) { return putAddresses(ns, w) })
+	twice(t, func() (bool, error) { return putRoutes(ns, w) })
+	require.NotContains(t, run("ip route"), "10.42.0.0")
+	require.NotContains(t, run("ip route; ip addr"), "100.96.0.2")
+	require.Contains(t, run("ip link show coe0-port"), "mtu 1400")
+	require.NoError(t, removeLink(ns))
+	require.NoError(t, removeLink(ns), "again")
+	require.Empty(t, run("ip route"))
+}
+
+func routesOf(out string) (all []string) {
+	for line := range strings.Lines(out) {
+		all = append(all, strings.Join(strings.Fields(line), " "))
+	}
+	return all
+}
+
+// What somebody else has made stays, and is named.
+func TestOfOthers(t *testing.T) {
+	ns, run := inNewNamespace(t)
+	w := wantedOf(t, place())
+	run("ip link add eth0 type veth peer name eth1; ip link set eth1 up; ip link set eth0 up; ip route add 10.42.0.0/16 dev eth0")
+	require.NoError(t, addLink(t.Context(), ns, w))
+	_, err := putAddresses(ns, w)
+	require.NoError(t, err)
+	_, err = putRoutes(ns, w)
+	require.ErrorContains(t, err, "add route to 10.42.0.0/16: the node has one that somebody else made")
+	require.Contains(t, run("ip route"), "10.42.0.0/16 dev eth0")
+	require.Contains(t, run("ip route"), "10.96.0.0/12 via 100.96.0.1 dev coe0", "the others are made all the same")
+	require.NoError(t, removeLink(ns))
+
+	run("ip link add coe0-port type veth peer name coe0")
+	_, err = isPair(ns)
+	require.ErrorContains(t, err, "link coe0-port was made by somebody else")
+	require.ErrorContains(t, removeLink(ns), "made by somebody else")
+	require.Contains(t, run("ip link"), "coe0-port")
+}
+
+// The bell rings for everything that may be other than it was.
+func TestBell(t *testing.T) {
+	ns, run := inNewNamespace(t)
+	require.NoError(t, addLink(t.Context(), ns, wantedOf(t, place())))
+	run("nft add table ip a; ip addr add 192.0.2.1/24 dev coe0; ip route add 198.51.100.0/24 dev coe0")
+	ctx, cancel := context.WithCancel(t.Context())
+	n := &Node{cfg: Config{Netns: ns}}
+	bell, ended := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		n.watchKernel(ctx, bell)
+		close(ended)
+	}()
+	for _, change := range []string{
+		"nft flush ruleset", "ip route del 198.51.100.0/24", "ip addr flush dev coe0", "ip link set coe0 down", "ip link del coe0",
+	} {
+		quiet(bell)
+		run(change)
+		select {
+		case <-bell:
+		case <-time.After(5 * time.Second):
+			require.Fail(t, "no bell", change)
+		}
+	}
+	cancel()
+	<-ended
+}
+
+// quiet waits until the bell has not rung for a while: what has rung it came before.
+func quiet(bell <-chan struct{}) {
+	for {
+		select {
+		case <-bell:
+		case <-time.After(200 * time.Millisecond):
+			return
+		}
+	}
+}
+
+func TestUnreadablePlace(t *testing.T) {
+	for name, spoil := range map[string]func(*uplink.Place){
+		"no address":     func(p *uplink.Place) { p.Address = netip.Addr{} },
+		"IPv6":           func(p *uplink.Place) { p.Gateway = netip.MustParseAddr("fd00::1") },
+		"MAC address":    func(p *uplink.Place) { p.MAC = "x" },
+		"length":         func(p *uplink.Place) { p.Length = 33 },
+		"long MAC":       func(p *uplink.Place) { p.MAC = net.HardwareAddr(make([]byte, 8)).String() },
+		"nothing at all": func(p *uplink.Place) { *p = uplink.Place{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := place()
+			spoil(p)
+			_, err := newWanted(p)
+			require.ErrorContains(t, err, "the node's place")
+		})
+	}
+}

@@ -1,0 +1,57 @@
+package agentstream
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const networks = `{"nodes":"100.96.0.0/16","pods":["10.42.0.0/16"],"services":["10.96.0.0/12"]}`
+
+// hears are the names and contents of what a node is told next.
+func hears(t *testing.T, h *Hub, node string) (take func() []string) {
+	s := open(t, h, node)
+	return func() (all []string) {
+		for _, e := range s.Take() {
+			all = append(all, e.Name+string(e.Content))
+		}
+		return all
+	}
+}
+
+// A node is told its own place, and what that reaches, when either is another; others
+// are not.
+func TestNodes(t *testing.T) {
+	h := newHub()
+	one, two := hears(t, h, node1), hears(t, h, node2)
+	h.Apply(Batch{Revision: 1, Snapshot: true, Put: map[string][]byte{
+		"chosen/node/" + node1: []byte(`{"node":"` + node1 + `","number":1}`), "chosen/networks/": []byte(networks),
+	}})
+	place := `{"operation":"put","node":"192.168.33.11","name":"node:192.168.33.11:management","mac-address":"0a:58:64:60:00:02",` +
+		`"address":"100.96.0.2","prefix-length":16,"gateway":"100.96.0.1","service-address":"100.96.0.3",` +
+		`"pod-network":["10.42.0.0/16"],"service-network":["10.96.0.0/12"]}`
+	require.Equal(t, []string{"coe-agent:snapshot-begin{}", "coe-agent:node-changed" + place, "coe-agent:snapshot-complete{}"}, one())
+	require.Len(t, two(), 2)
+	judge(t, "node-changed", []byte(place))
+
+	h.Apply(Batch{Revision: 2, Put: map[string][]byte{"chosen/node/" + node2: []byte(`{"node":"` + node2 + `","number":2}`)}})
+	require.Empty(t, one())
+	require.Contains(t, two()[0], `"address":"100.96.0.4"`)
+	require.Equal(t, []string{node1, node2}, h.Keys())
+
+	h.Apply(Batch{Revision: 3, Put: map[string][]byte{"chosen/networks/": []byte(`{"nodes":"100.96.0.0/16"}`)}})
+	require.NotContains(t, one()[0], "10.42")
+	require.NotContains(t, two()[0], "10.96.0.0")
+
+	h.Apply(Batch{Revision: 4, Put: map[string][]byte{"chosen/networks/": []byte("{"), "chosen/node/" + node2: []byte("{")}})
+	require.Empty(t, one(), "what can't be read changes nothing")
+
+	h.Apply(Batch{Revision: 5, Put: map[string][]byte{"chosen/networks/": []byte(networks)}, Delete: []string{"chosen/node/" + node2}})
+	require.Equal(t, []string{"coe-agent:node-changed" + place}, one())
+	gone := `{"operation":"deleted","node":"192.168.33.12"}`
+	require.Equal(t, []string{"coe-agent:node-changed" + gone}, two())
+	judge(t, "node-changed", []byte(gone))
+
+	h.Apply(Batch{Revision: 6, Snapshot: true})
+	require.Equal(t, []string{"coe-agent:snapshot-begin{}", "coe-agent:snapshot-complete{}"}, one())
+}

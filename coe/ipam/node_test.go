@@ -1,0 +1,108 @@
+package ipam_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/dhcppool"
+)
+
+func (w *world) putNodes(addresses ...string) {
+	w.store.Update(func(tx *coe.Tx) {
+		for _, a := range addresses {
+			tx.PutNode(coe.RESTCONF, &coe.Node{UID: a, InternalIP: addr(a)})
+		}
+	})
+	w.syncNodes()
+}
+
+func (w *world) removeNode(address string) {
+	w.store.Update(func(tx *coe.Tx) { tx.DeleteNode(coe.RESTCONF, address) })
+	w.syncNodes()
+}
+
+// syncNodes is a Sync of no namespace.
+func (w *world) syncNodes() {
+	w.Helper()
+	_, _, err := w.assigner.Sync(w.Context(), nil)
+	require.NoError(w, err)
+}
+
+// numbers are the nodes' numbers by their addresses.
+func (w *world) numbers() map[string]uint32 {
+	all := map[string]uint32{}
+	for a, f := range w.store.Cluster().Numbers {
+		all[a.String()] = f.Number
+	}
+	return all
+}
+
+func prefixes(texts ...string) (all []netip.Prefix) {
+	for _, text := range texts {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
+}
+
+// A node has its number until it is gone, also in a process that comes after.
+func TestNodesHaveNumbers(t *testing.T) {
+	w := newWorld(t, specPool())
+	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/28")} // room for six
+	w.restart()
+	w.complete()
+	w.putNodes("192.168.33.12", "192.168.33.13", "fd00::1")
+	want := map[string]uint32{"192.168.33.12": 1, "192.168.33.13": 2, "fd00::1": 3}
+	require.Equal(t, want, w.numbers())
+
+	w.restart()
+	require.Equal(t, want, w.numbers())
+	w.syncNodes()
+	require.Equal(t, want, w.numbers(), "nobody is gone of whom nobody has spoken yet")
+	w.putNodes("192.168.33.13", "192.168.33.14")
+	w.complete()
+	w.syncNodes()
+	require.Equal(t, map[string]uint32{"192.168.33.13": 2, "192.168.33.14": 4}, w.numbers())
+
+	w.putNodes("192.168.33.15", "192.168.33.16", "192.168.33.17", "192.168.33.18", "192.168.33.19")
+	require.Len(t, w.numbers(), 6, "the network is full")
+	w.removeNode("192.168.33.13")
+	w.syncNodes()
+	require.Equal(t, uint32(2), w.numbers()["192.168.33.19"], "the first that came free")
+
+	w.nodes = coe.NodeNetwork{}
+	w.restart()
+	w.complete()
+	w.syncNodes()
+	require.Empty(t, w.numbers())
+	require.Nil(t, w.store.Cluster().Networks)
+	require.Empty(t, w.journal.records)
+}
+
+// What nodes are told to reach is what pools and settings say. Nothing goes of it before
+// all pools are known.
+func TestNetworks(t *testing.T) {
+	services := dhcppool.Pool{Network: coe.ServicePool, Subnet: netip.MustParsePrefix("172.30.0.0/16")}
+	low := dhcppool.Pool{Network: "default", Subnet: netip.MustParsePrefix("10.42.0.0/24")}
+	high := dhcppool.Pool{Network: "web", Subnet: netip.MustParsePrefix("10.42.1.0/24")}
+	w := newWorld(t, low, high, services)
+	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
+	w.restart()
+	w.syncNodes()
+	whole := coe.Networks{Nodes: w.nodes, Pods: prefixes("10.42.0.0/23"), Services: prefixes("10.96.0.0/12", "172.30.0.0/16")}
+	require.Equal(t, whole, *w.store.Cluster().Networks)
+
+	w.pools = nil
+	w.restart()
+	w.setPools(low)
+	w.syncNodes()
+	require.Equal(t, whole, *w.store.Cluster().Networks)
+	w.assigner.PoolsAreWhole()
+	w.syncNodes()
+	require.Equal(t, coe.Networks{Nodes: w.nodes, Pods: prefixes("10.42.0.0/24"), Services: prefixes("10.96.0.0/12")}, *w.store.Cluster().Networks)
+	commits := w.journal.commits
+	w.syncNodes()
+	require.Equal(t, commits, w.journal.commits, "nothing is new")
+}

@@ -1,0 +1,34 @@
+package mapping_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// A node is joined with the transit once it has its number, and while there is one.
+func TestNodesAreJoined(t *testing.T) {
+	other := netip.MustParseAddr("192.168.33.13")
+	v := coe.ClusterView{
+		Nodes:   map[netip.Addr]*coe.Node{node1: {HostName: "node1"}, other: {HostName: "node2"}},
+		Numbers: map[netip.Addr]*coe.NodeFact{node1: {Node: node1, Number: 3}, netip.MustParseAddr("192.168.33.14"): {Number: 4}},
+		Networks: &coe.Networks{
+			Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
+		},
+	}
+	nodes := []netvirt.Object{netvirt.Node{Address: node1, HostName: "node1"}, netvirt.Node{Address: other, HostName: "node2"}}
+	require.Equal(t, model(append(nodes, netvirt.Transit{RouteTarget: "100:1"},
+		netvirt.NodeNetwork{Prefix: v.Networks.Nodes.Prefix, Gateway: netip.MustParseAddr("100.96.0.1"), Transit: "100:1"},
+		netvirt.ManagementPort{
+			Node: node1, Network: v.Networks.Nodes.Prefix, Address: netip.MustParseAddr("100.96.0.6"),
+			ServiceAddress: netip.MustParseAddr("100.96.0.7"), MAC: "0a:58:64:60:00:06", Chassis: "node1",
+		})...), mapping.Cluster(v, settings))
+	require.Equal(t, model(nodes...), mapping.Cluster(v, mapping.Settings{Isolation: mapping.IsolationNamespace}))
+	v.Numbers = nil
+	require.Equal(t, model(append(nodes, netvirt.Transit{RouteTarget: "100:1"})...), mapping.Cluster(v, settings))
+}

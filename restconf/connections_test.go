@@ -1,0 +1,86 @@
+package restconf
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Of more connections than there are places the next waits until another is closed; a
+// listener that ends lets nobody wait.
+func TestConnectionsAreBounded(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	l := bound(inner, 2)
+	var accepted []net.Conn
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	for range 2 {
+		dial()
+		conn, err := l.Accept()
+		require.NoError(t, err)
+		accepted = append(accepted, conn)
+	}
+	dial()
+	third := make(chan error, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			err = conn.Close()
+		}
+		third <- err
+	}()
+	select {
+	case <-third:
+		t.Fatal("there was no place for a third")
+	case <-time.After(100 * time.Millisecond):
+	}
+	require.NoError(t, accepted[0].Close())
+	require.Error(t, accepted[0].Close(), "one place is given back once")
+	require.NoError(t, <-third)
+
+	dial()
+	_, err = l.Accept()
+	require.NoError(t, err)
+	waits := make(chan error, 1)
+	go func() {
+		_, err := l.Accept()
+		waits <- err
+	}()
+	require.NoError(t, l.Close())
+	require.ErrorIs(t, <-waits, net.ErrClosed)
+	require.Positive(t, maxConnections())
+}
+
+// Who sends more than is taken reads why, over a listener that is bounded too.
+func TestTooLargeBodyIsAnswered(t *testing.T) {
+	b := newBed(t, func(c *Config) { c.BodyLimit = 1 << 10 })
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, served(t, b.Server)+podsRFC+uid1, &zeros{left: 64 << 20})
+	require.NoError(t, err)
+	r.SetBasicAuth("admin", "admin")
+	r.Header.Set("Content-Type", "application/yang-data+json")
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, 413, resp.StatusCode)
+}
+
+// zeros is a long body whose length nobody says.
+type zeros struct{ left int }
+
+func (z *zeros) Read(p []byte) (int, error) {
+	if z.left <= 0 {
+		return 0, io.EOF
+	}
+	n := min(len(p), z.left)
+	z.left -= n
+	return n, nil
+}

@@ -1,0 +1,158 @@
+package kubelab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netns"
+)
+
+const (
+	probeInterval = 10 * time.Millisecond
+	// probePatience is how long an answer may take: packets that wait are not lost.
+	probePatience = 2 * time.Second
+	// echoPort is where the test program answers UDP, and an Echo too.
+	echoPort = 8081
+)
+
+// in calls f on a thread in the place's network: the sockets that f makes belong to it
+// for good, whichever thread uses them later.
+func (p Place) in(f func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and not unlocked: the thread ends with this goroutine
+		result <- func() error {
+			ns, err := netns.GetFromPath(p.netns)
+			if err != nil {
+				return fmt.Errorf("open the network of %s: %w", p.Name, err)
+			}
+			defer func() { _ = ns.Close() }()
+			if err := netns.Set(ns); err != nil {
+				return fmt.Errorf("enter the network of %s: %w", p.Name, err)
+			}
+			return f()
+		}()
+	}()
+	return <-result
+}
+
+// Echo answers at a place as the test program of pods does, until it is closed.
+func (p Place) Echo() (*net.UDPConn, error) {
+	var conn *net.UDPConn
+	err := p.in(func() (err error) {
+		conn, err = net.ListenUDP("udp", &net.UDPAddr{Port: echoPort})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		buf := make([]byte, 100)
+		for {
+			n, from, err := conn.ReadFromUDPAddrPort(buf)
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			_, _ = conn.WriteToUDPAddrPort([]byte(strings.TrimPrefix(string(buf[:n]), "echo ")), from)
+		}
+	}()
+	return conn, nil
+}
+
+// Probe sends a packet every 10 ms from one place to another, and counts those that are
+// not answered.
+type Probe struct {
+	Name string
+
+	conn   net.Conn
+	stop   context.CancelFunc
+	ended  sync.WaitGroup
+	sent   int
+	failed error // to send
+
+	mu       sync.Mutex
+	answered map[string]bool
+}
+
+// StartProbe begins to send to an address, whose test program or Echo answers.
+func (p Place) StartProbe(name string, to netip.Addr) (*Probe, error) {
+	r := &Probe{Name: p.Name + " -> " + name, answered: map[string]bool{}}
+	err := p.in(func() (err error) {
+		r.conn, err = net.Dial("udp", netip.AddrPortFrom(to, echoPort).String())
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("probe %s: %w", r.Name, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	r.ended.Go(func() { r.send(ctx) })
+	go r.receive()
+	return r, nil
+}
+
+func (r *Probe) send(ctx context.Context) {
+	tick := time.NewTicker(probeInterval)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		if _, err := fmt.Fprintf(r.conn, "echo %d", r.sent); err != nil {
+			r.failed = err
+		}
+		r.sent++
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (r *Probe) receive() {
+	buf := make([]byte, 100)
+	for {
+		n, err := r.conn.Read(buf)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue // somebody says that nobody is there: the packet is not answered
+		}
+		r.mu.Lock()
+		r.answered[string(buf[:n])] = true
+		r.mu.Unlock()
+	}
+}
+
+// Stop ends the probe and tells which packets were lost, as ranges of their numbers.
+func (r *Probe) Stop() (sent int, lost []string) {
+	r.stop()
+	r.ended.Wait()
+	defer func() { _ = r.conn.Close() }()
+	deadline := time.Now().Add(probePatience)
+	for lost = r.missing(); len(lost) > 0 && time.Now().Before(deadline); lost = r.missing() {
+		<-time.After(probeInterval)
+	}
+	return r.sent, lost
+}
+
+func (r *Probe) missing() (ranges []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := 0; i < r.sent; i++ {
+		if r.answered[fmt.Sprint(i)] {
+			continue
+		}
+		first := i
+		for i+1 < r.sent && !r.answered[fmt.Sprint(i+1)] {
+			i++
+		}
+		ranges = append(ranges, fmt.Sprintf("%d-%d", first, i))
+	}
+	return ranges
+}

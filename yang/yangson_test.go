@@ -1,0 +1,152 @@
+package yang
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/python"
+)
+
+// yangsonJudges has yangson, which shares no code with libyang, judge documents: ""
+// is right, all else says what is wrong.
+func yangsonJudges(t *testing.T, s *Schema, documents [][]byte) []string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs yangson")
+	}
+	venv, err := python.Venv(t.Context(), t.Output(), "testdata/requirements.txt")
+	require.NoError(t, err)
+	modules := yangsonModules(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	verdicts := make([]string, len(documents))
+	var workers sync.WaitGroup
+	half := (len(documents) + 1) / 2
+	for _, part := range [][2]int{{0, half}, {half, len(documents)}} {
+		workers.Go(func() {
+			var in, said bytes.Buffer
+			// One model has the library's own data, which it asks of every document.
+			in.WriteString(yangLibrary(s, "") + "\n" + yangLibrary(s, "ietf-yang-library") + "\n")
+			for _, document := range documents[part[0]:part[1]] {
+				model := "1 "
+				if bytes.Contains(document, []byte(`"ietf-yang-library:`)) {
+					model = "0 "
+				}
+				in.WriteString(model + string(bytes.ReplaceAll(document, []byte("\n"), nil)) + "\n")
+			}
+			cmd := exec.CommandContext(ctx, filepath.Join(venv, "bin", "python"), "testdata/judge.py", modules)
+			cmd.Stdin, cmd.Stderr = &in, &said
+			out, err := cmd.Output()
+			lines := strings.Split(string(out), "\n")
+			if err != nil || len(lines) != part[1]-part[0]+1 {
+				t.Errorf("yangson: %v, %d lines for %d documents: %s", err, len(lines), part[1]-part[0], said.String())
+				return
+			}
+			copy(verdicts[part[0]:part[1]], lines)
+		})
+	}
+	workers.Wait()
+	require.False(t, t.Failed())
+	return verdicts
+}
+
+// yangsonModules is a folder of the modules, with one change: yangson compares an
+// identity in a when statement as the text that JSON has, not by what its prefix is.
+func yangsonModules(t *testing.T) string {
+	t.Helper()
+	sources, err := readSources()
+	require.NoError(t, err)
+	text, err := os.ReadFile("testdata/sample.yang")
+	require.NoError(t, err)
+	sources["sample.yang"] = string(text)
+	dir := t.TempDir()
+	asInJSON := strings.NewReplacer("'ianaift:l2vlan'", "'iana-if-type:l2vlan'", "'s:own-type'", "'sample:own-type'")
+	for name, text := range sources {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(asInJSON.Replace(text)), 0o600))
+	}
+	return dir
+}
+
+// yangLibrary says in the words of RFC 7895 which modules there are; the data of one
+// may be left out.
+func yangLibrary(s *Schema, without string) string {
+	var modules []any
+	for _, m := range s.Modules {
+		conformance := "import"
+		if m.Implemented && m.Name != without {
+			conformance = "implement"
+		}
+		modules = append(modules, map[string]any{
+			"name": m.Name, "revision": m.Revision, "namespace": m.Namespace, "conformance-type": conformance,
+		})
+	}
+	state := map[string]any{"module-set-id": "all", "module": modules}
+	text, _ := json.Marshal(map[string]any{"ietf-yang-library:modules-state": state}) // texts in maps always encode
+	return string(text)
+}
+
+// yangsonMutants is how many documents TestYangsonAgrees has judged, of those that this
+// package takes and of those that it refuses.
+const yangsonMutants = 1000
+
+// TestYangsonAgrees has yangson judge what this package takes and what it refuses.
+func TestYangsonAgrees(t *testing.T) {
+	schema := sample(t)
+	var taken, refused []mutant
+	for _, m := range mutantsOf(t, schema, severalMutants) {
+		if judge(t, schema, m.text) == nil {
+			taken = append(taken, m)
+		} else {
+			refused = append(refused, m)
+		}
+	}
+	random := rand.New(rand.NewPCG(20261121, 4))
+	for _, kind := range [][]mutant{taken, refused} {
+		random.Shuffle(len(kind), func(i, j int) { kind[i], kind[j] = kind[j], kind[i] })
+	}
+	mutants := append(taken[:yangsonMutants], refused[:yangsonMutants]...)
+	documents := make([][]byte, len(mutants))
+	for i, m := range mutants {
+		documents[i] = m.text
+	}
+	for i, theirs := range yangsonJudges(t, schema, documents) {
+		ours := judge(t, schema, documents[i])
+		if (ours == nil) == (theirs == "") || deliberate(ours, differences) || deliberate(ours, yangsonDifferences) {
+			continue
+		}
+		t.Errorf("%s: ours: %v; yangson: %s\n%s", mutants[i].what, ours, theirs, documents[i])
+	}
+}
+
+// yangsonDifferences are documents that this package refuses, as libyang does, and
+// yangson takes. There are none the other way round.
+var yangsonDifferences = []difference{
+	{"yangson looks for no characters that RFC 7950 section 9.4 leaves out",
+		`{"sample:types":{"ids":[1],"string":"\u0001"}}`, regexp.MustCompile(`: ".*\\(x[01]|x7f|u(fff[ef]|fdd|fde)).*" is no value for it: want`)},
+}
+
+func TestDifferencesFromYangson(t *testing.T) {
+	schema := sample(t)
+	var documents [][]byte
+	for _, d := range yangsonDifferences {
+		documents = append(documents, []byte(d.document))
+	}
+	for i, theirs := range yangsonJudges(t, schema, documents) {
+		ours := judge(t, schema, documents[i])
+		require.Error(t, ours)
+		require.Regexp(t, yangsonDifferences[i].says, ours.Error())
+		require.Empty(t, theirs, "take it out: yangson refuses it too")
+	}
+}
