@@ -49,6 +49,9 @@ bench: deps ## print the figures (see docs/operations.md)
 bench-kube: deps kube ## print those of the Kubernetes source
 	go run ./test/benchkube
 
+bench-cni: deps # print those of the CNI plugin and the node agent (root)
+	go run ./test/benchcni
+
 check: lint ## what CI runs beside the tests: format, vet, lint, import rules, generated files
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt on these"; exit 1; }
 	go vet ./...
@@ -71,4 +74,4 @@ kube: ## build the Kubernetes that tests and demo run, once, into a cache (six m
 clean: ## remove what was built and what make run kept
 	rm -rf bin .run
 
-.PHONY: help build run demo demo-down demo-k8s demo-k8s-down test test-fast fuzz bench bench-kube check lint deps kube clean
+.PHONY: help build run demo demo-down demo-k8s demo-k8s-down test test-fast fuzz bench bench-kube bench-cni check lint deps kube clean

@@ -106,7 +106,7 @@ func TestRefusalsInBothDialects(t *testing.T) {
 		status      int
 		says        string
 	}{
-		{"none", func() option { return header("Authorization", "") }, 401, "give a user and password, or a client certificate"},
+		{"none", func() option { return header("Authorization", "") }, 401, "give a user and password"},
 		{"another scheme", func() option { return header("Authorization", "Bearer x") }, 401, "give a user and password"},
 		{"broken", func() option { return header("Authorization", "Basic x") }, 401, "give a user and password"},
 		{"wrong", func() option { return as("ann", "guess") }, 401, "knows no such user with this password"},

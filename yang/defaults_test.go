@@ -21,28 +21,28 @@ func withDefaults(d *Data, tag bool) *Data {
 	return out
 }
 
-// The modes of RFC 6243 are told of every valid document as libyang tells them, in JSON
-// and XML.
+// The modes of RFC 6243 are told of every valid document as libyang tells them; what was set to its
+// default is not tagged.
 func TestDefaultsAsYanglint(t *testing.T) {
 	schema, lint := sample(t), yanglint(t)
-	modules := newLinter(t, schema).modules
+	modules := append(newLinter(t, schema).modules, "../restconf/modules/ietf-netconf-with-defaults.yang") // whose attribute it is
 	for mode, ours := range map[string]func(*Data) *Data{
-		"all":        func(d *Data) *Data { return withDefaults(d, false) },
-		"all-tagged": func(d *Data) *Data { return withDefaults(d, true) },
-		"trim":       TrimDefaults,
+		"all":             func(d *Data) *Data { return withDefaults(d, false) },
+		"implicit-tagged": func(d *Data) *Data { return withDefaults(d, true) },
+		"trim":            TrimDefaults,
 	} {
 		for i, document := range validDocuments(t) {
+			if bytes.Contains(document, []byte("coe-status:")) {
+				continue // it has no defaults, and libyang gives its times another form
+			}
 			file := inMemory(t) + "/document.json"
 			require.NoError(t, os.WriteFile(file, document, 0o600))
-			args := append([]string{"-p", ".", "-f", "json", "-d", mode, "-t", "data"}, modules...)
+			args := append([]string{"-e", "-p", ".", "-f", "json", "-d", mode, "-t", "data"}, modules...)
 			out, err := exec.CommandContext(t.Context(), lint, append(args, file)...).CombinedOutput()
 			require.NoError(t, err, "%s", out)
 			var theirs map[string]json.RawMessage
 			require.NoError(t, json.Unmarshal(out, &theirs))
 			for _, top := range decoded(t, schema, "", string(document)) {
-				if mode == "all-tagged" {
-					continue // it tags what was set to its default too
-				}
 				var buf bytes.Buffer
 				EncodeObject(&buf, ours(top))
 				require.JSONEq(t, string(theirs[top.Node.Module.Name+":"+top.Node.Name]), buf.String(), "%s of document %d", mode, i)

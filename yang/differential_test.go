@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,21 +20,28 @@ const severalMutants = 2000
 // leastMutants is how many documents are judged at least.
 const leastMutants = 5000
 
-// mutantsOf are changed documents: each place in every way, then several at random
-// places, always the same.
-func mutantsOf(t testing.TB, s *Schema, several int) []mutant {
+// mutantsOf are changed documents of sample: each place in every way, then several at
+// random places, always the same.
+func mutantsOf(t testing.TB, s *Schema) []mutant {
 	t.Helper()
-	documents := validDocuments(t)
-	m := newMutator(t, s, documents)
-	random := rand.New(rand.NewPCG(20261121, 1))
-	var out []mutant
-	for _, document := range documents {
-		out = append(out, m.each(t, random, document)...)
-	}
-	for i := range several {
-		out = append(out, m.several(t, random, documents[i%len(documents)]))
-	}
-	return out
+	mutants.once.Do(func() {
+		documents := validDocuments(t)
+		m := newMutator(t, s, documents)
+		random := rand.New(rand.NewPCG(20261121, 1))
+		for _, document := range documents {
+			mutants.made = append(mutants.made, m.each(t, random, document)...)
+		}
+		for i := range severalMutants {
+			mutants.made = append(mutants.made, m.several(t, random, documents[i%len(documents)]))
+		}
+	})
+	return mutants.made
+}
+
+// mutants are made once for all tests.
+var mutants struct {
+	once sync.Once
+	made []mutant
 }
 
 // TestAgreesWithYanglint breaks, or changes, valid documents of all modules, and
@@ -41,7 +49,7 @@ func mutantsOf(t testing.TB, s *Schema, several int) []mutant {
 // what they make of it.
 func TestAgreesWithYanglint(t *testing.T) {
 	schema := sample(t)
-	requireAgreement(t, schema, mutantsOf(t, schema, severalMutants), "json", schema.DecodeJSON)
+	requireAgreement(t, schema, mutantsOf(t, schema), "json", schema.DecodeJSON)
 }
 
 // TestDamageAgreesWithYanglint damages valid documents, byte by byte.
@@ -83,10 +91,10 @@ func TestXMLAgreesWithYanglint(t *testing.T) {
 
 type decodeFunc func(body []byte, parent *Node, at string, mode Mode) ([]*Data, error)
 
-func requireAgreement(t *testing.T, s *Schema, mutants []mutant, format string, decode decodeFunc) {
+func requireAgreement(t *testing.T, s *Schema, documents []mutant, format string, decode decodeFunc) {
 	t.Helper()
-	texts := make([][]byte, len(mutants))
-	for i, m := range mutants {
+	texts := make([][]byte, len(documents))
+	for i, m := range documents {
 		texts[i] = m.text
 	}
 	accepted, wrong := 0, 0
@@ -100,16 +108,16 @@ func requireAgreement(t *testing.T, s *Schema, mutants []mutant, format string, 
 		}
 		if said := disagreement(t, got, ours, theirs); said != "" {
 			wrong++
-			t.Errorf("%s: %s\n%s", mutants[i].what, said, texts[i])
+			t.Errorf("%s: %s\n%s", documents[i].what, said, texts[i])
 		}
 		if wrong > 20 {
 			t.Fatal("too many to look on")
 		}
 	}
-	require.Greater(t, len(mutants), leastMutants)
-	require.Greater(t, accepted, len(mutants)/20, "too few are right to prove anything")
-	require.Less(t, accepted, len(mutants)*19/20, "too few are wrong to prove anything")
-	t.Logf("%d documents, %d of them right", len(mutants), accepted)
+	require.Greater(t, len(documents), leastMutants)
+	require.Greater(t, accepted, len(documents)/20, "too few are right to prove anything")
+	require.Less(t, accepted, len(documents)*19/20, "too few are wrong to prove anything")
+	t.Logf("%d documents, %d of them right", len(documents), accepted)
 }
 
 // disagreement says how the two verdicts on a document differ; it is empty where they

@@ -15,8 +15,8 @@ import (
 var tolerances = []struct{ why, written, meant string }{
 	{"a name at the top without its module", `{"coe":{}}`, `{"pod:coe":{}}`},
 	{"a name without its module where that changes",
-		`{"ietf-interfaces:interfaces":{"interface":[{"name":"a","parent-interface":"p"}]}}`,
-		`{"ietf-interfaces:interfaces":{"interface":[{"name":"a","odl-interface:parent-interface":"p"}]}}`},
+		`{"ietf-interfaces:interfaces":{"interface":[{"name":"a","type":"sample:own-type","own":"o"}]}}`,
+		`{"ietf-interfaces:interfaces":{"interface":[{"name":"a","type":"sample:own-type","sample:own":"o"}]}}`},
 	{"an identity of another module without that", `{"sample:types":{"ids":[1],"interface-type":"l2vlan"}}`,
 		`{"sample:types":{"ids":[1],"interface-type":"iana-if-type:l2vlan"}}`},
 	{"a quoted number", `{"sample:types":{"ids":["1"],"int8":"-5"}}`, `{"sample:types":{"ids":[1],"int8":-5}}`},
@@ -51,12 +51,13 @@ func TestTolerances(t *testing.T) {
 // what the strict one takes of what is meant, and no more.
 func TestLenientIsStrictOfWhatIsMeant(t *testing.T) {
 	schema := sample(t)
-	for _, m := range mutantsOf(t, schema, severalMutants) {
+	for _, m := range mutantsOf(t, schema) {
 		lenient, ours := schema.DecodeJSON(m.text, nil, "", Lenient)
 		text := meant(t, schema, m.text)
 		strict, want := schema.DecodeJSON(text, nil, "", Strict)
-		require.Equal(t, want == nil, ours == nil, "%s: %v; strictly: %v\n%s\n%s", m.what, ours, want, m.text, text)
-		require.Equal(t, encoded(strict), encoded(lenient), m.what)
+		if (want == nil) != (ours == nil) || encoded(strict) != encoded(lenient) {
+			t.Fatalf("%s: %v %s\nstrictly: %v %s\n%s\n%s", m.what, ours, encoded(lenient), want, encoded(strict), m.text, text)
+		}
 	}
 }
 

@@ -98,7 +98,7 @@ type mutator struct {
 }
 
 // oneIn is how many changes that are like an earlier one stand for each one made.
-const oneIn = 6
+const oneIn = 12
 
 func newMutator(t testing.TB, s *Schema, documents [][]byte) *mutator {
 	t.Helper()

@@ -105,7 +105,7 @@ const yangsonMutants = 1000
 func TestYangsonAgrees(t *testing.T) {
 	schema := sample(t)
 	var taken, refused []mutant
-	for _, m := range mutantsOf(t, schema, severalMutants) {
+	for _, m := range mutantsOf(t, schema) {
 		if judge(t, schema, m.text) == nil {
 			taken = append(taken, m)
 		} else {

@@ -13,7 +13,7 @@ import (
 // is what requests cost most, and a large one takes no more from others on the
 // machine than it must.
 const (
-	headroom   = 64 << 20 // bytes
+	headroom   = 128 << 20 // bytes
 	minPercent = 25
 	maxPercent = 400
 	goPercent  = 100 // what Go does unless told otherwise

@@ -52,7 +52,7 @@ func (s *Switch) DeleteNode(ctx context.Context, name string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	if err := s.remove(ctx, one, name, func(ids map[any]any) bool { return ids[keyNode] != nil }); err != nil {
+	if err := s.remove(ctx, one, name, func(ids map[string]string) bool { return ids[keyNode] != "" }); err != nil {
 		return fmt.Errorf("delete port %s: %w", name, err)
 	}
 	err = s.await(ctx, name, func(one *session) error {

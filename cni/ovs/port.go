@@ -1,8 +1,6 @@
 package ovs
 
 import (
-	"os"
-	"time"
 	"cmp"
 	"context"
 	"errors"
@@ -178,12 +176,9 @@ func (s *Switch) Delete(ctx context.Context, name string, of Attachment) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	b0 := time.Now()
-	defer func() { fmt.Fprintln(os.Stderr, "XX delete", time.Since(b0)) }()
-	if err := s.remove(ctx, one, name, func(ids map[any]any) bool { return saysSame(ids, of) }); err != nil {
+	if err := s.remove(ctx, one, name, func(ids map[string]string) bool { return saysSame(ids, of) }); err != nil {
 		return fmt.Errorf("delete port %s: %w", name, err)
 	}
-	fmt.Fprintln(os.Stderr, "XX removed", time.Since(b0))
 	return s.await(ctx, name, func(one *session) error {
 		row, err := one.iface(name)
 		if err != nil || row == nil {
@@ -196,32 +191,57 @@ func (s *Switch) Delete(ctx context.Context, name string, of Attachment) error {
 	})
 }
 
-// remove removes a port that says what is ours. It asks the server, not the copy: what
-// was added just now may not be in that.
-func (s *Switch) remove(ctx context.Context, one *session, name string, ours func(ids map[any]any) bool) error {
+// remove removes a port that says what is ours: the one that the copy tells of, if the
+// server still has it. Otherwise the server is asked: what was added just now may not be
+// in the copy.
+func (s *Switch) remove(ctx context.Context, one *session, name string, ours func(ids map[string]string) bool) error {
+	if port := one.port(name, ours); port != "" && s.detach(ctx, one, name, port) == nil {
+		return nil
+	}
 	named := ovsdb.NewCondition("name", ovsdb.ConditionEqual, name)
-	b1 := time.Now()
 	found, err := one.transact(ctx,
 		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Interface", Where: []ovsdb.Condition{named}, Columns: []string{"external_ids"}},
 		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Port", Where: []ovsdb.Condition{named}, Columns: []string{"_uuid"}})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(os.Stderr, "XX selected", time.Since(b1))
 	if len(found[0].Rows) == 0 || len(found[1].Rows) == 0 {
 		return nil
 	}
-	if ids, _ := found[0].Rows[0]["external_ids"].(ovsdb.OvsMap); !ours(ids.GoMap) {
+	if ids, _ := found[0].Rows[0]["external_ids"].(ovsdb.OvsMap); !ours(texts(ids)) {
 		return nil
 	}
 	port, _ := found[1].Rows[0]["_uuid"].(ovsdb.UUID)
+	return s.detach(ctx, one, name, port.GoUUID)
+}
+
+// port is the port of a name as the copy has it; empty where it has none that is ours.
+func (o *session) port(name string, ours func(ids map[string]string) bool) (uuid string) {
+	row, err := o.iface(name)
+	if err != nil || row == nil || !ours(row.ExternalIDs) {
+		return ""
+	}
+	port := &vswitch.Port{Name: name}
+	if err := o.client.Get(context.Background(), port); err != nil {
+		return ""
+	}
+	return port.UUID
+}
+
+// detach takes a port off the bridge, and with that away. It fails where there is no
+// such port.
+func (s *Switch) detach(ctx context.Context, one *session, name, port string) error {
 	top, err := one.root()
 	if err != nil {
 		return err
 	}
-	theTop := ovsdb.UUID{GoUUID: top.UUID}
+	theTop, at := ovsdb.UUID{GoUUID: top.UUID}, 0
 	results, err := one.transact(ctx,
-		mutation("Bridge", "name", s.cfg.Bridge, "ports", ovsdb.MutateOperationDelete, uuids(port.GoUUID)),
+		ovsdb.Operation{
+			Op: ovsdb.OperationWait, Table: "Port", Where: []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, ovsdb.UUID{GoUUID: port})},
+			Columns: []string{"name"}, Until: string(ovsdb.WaitConditionEqual), Rows: []ovsdb.Row{{"name": name}}, Timeout: &at,
+		},
+		mutation("Bridge", "name", s.cfg.Bridge, "ports", ovsdb.MutateOperationDelete, uuids(port)),
 		mutation("Open_vSwitch", "_uuid", theTop, "next_cfg", ovsdb.MutateOperationAdd, 1),
 		ovsdb.Operation{
 			Op: ovsdb.OperationSelect, Table: "Open_vSwitch", Columns: []string{"next_cfg"},
@@ -230,14 +250,24 @@ func (s *Switch) remove(ctx context.Context, one *session, name string, ours fun
 	if err != nil {
 		return err
 	}
-	if rows := results[2].Rows; len(rows) == 1 {
+	if rows := results[3].Rows; len(rows) == 1 {
 		next, _ := rows[0]["next_cfg"].(float64)
 		s.unsettle(one, name, int(next))
 	}
 	return nil
 }
 
-func saysSame(ids map[any]any, of Attachment) bool {
+// texts is a map of the database's with the texts in it.
+func texts(m ovsdb.OvsMap) map[string]string {
+	out := make(map[string]string, len(m.GoMap))
+	for key, value := range m.GoMap {
+		k, _ := key.(string)
+		out[k], _ = value.(string)
+	}
+	return out
+}
+
+func saysSame(ids map[string]string, of Attachment) bool {
 	return ids[keyContainer] == of.Container && ids[keyIfName] == of.IfName
 }
 

@@ -47,10 +47,11 @@ func (o *session) monitor(ctx context.Context, changed func(model.Model)) error 
 		DeleteFunc: func(_ string, row model.Model) { changed(row) },
 	})
 	// All columns in use are named: otherwise the server tells of others too.
-	top, bridge, iface := &vswitch.OpenvSwitch{}, &vswitch.Bridge{}, &vswitch.Interface{}
+	top, bridge, port, iface := &vswitch.OpenvSwitch{}, &vswitch.Bridge{}, &vswitch.Port{}, &vswitch.Interface{}
 	_, err := o.client.Monitor(ctx, o.client.NewMonitor(
 		client.WithTable(top, &top.ExternalIDs, &top.CurCfg),
 		client.WithTable(bridge, &bridge.Name, &bridge.DatapathType),
+		client.WithTable(port, &port.Name),
 		client.WithTable(iface, &iface.Name, &iface.ExternalIDs, &iface.Ofport, &iface.Error, &iface.LinkState)))
 	if err != nil {
 		return fmt.Errorf("monitor: %w", err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
@@ -36,7 +37,7 @@ const (
 	// etcd keeps the requests since its last snapshot in memory, and reads them into
 	// it at a start, and some before it for members that lag. There are none (it takes 0
 	// for its default), and a request may be as large as a body.
-	snapshotCount   = 200
+	snapshotCount   = 1000
 	catchUpEntries  = 1
 	snapshotTimeout = time.Second
 	noLease         = math.MaxInt64
@@ -114,6 +115,32 @@ func embeddedConfig(cfg Config) *embed.Config {
 }
 
 func (e *embedded) client() *clientv3.Client { return v3client.New(e.etcd.Server) }
+
+// watchFrom is what a watch of the client is, without the goroutines that a server and
+// a client hand events on between them: every writer waits for its event.
+func (e *embedded) watchFrom(ctx context.Context, prefix string, revision int64, fn func([]*clientv3.Event) error) error {
+	stream := e.etcd.Server.Watchable().NewWatchStream()
+	defer stream.Close()
+	end := clientv3.GetPrefixRangeEnd(prefix)
+	if _, err := stream.Watch(ctx, clientv3.AutoWatchID, []byte(prefix), []byte(end), revision); err != nil {
+		return fmt.Errorf("watch etcd: %w", err)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-e.etcd.Server.StopNotify():
+			return errors.New("watch etcd: it has stopped")
+		case changes := <-stream.Chan():
+			if changes.CompactRevision != 0 {
+				return fmt.Errorf("watch etcd: %w", rpctypes.ErrCompacted)
+			}
+			if err := fn(changes.Events); err != nil {
+				return err
+			}
+		}
+	}
+}
 
 // snapshot makes as many requests that change nothing as it takes for etcd to make a
 // snapshot: so the next start has none to read that are large. Where that fails it

@@ -56,6 +56,9 @@ func (d *Datastore) watchOnce(ctx context.Context) error {
 // watchFrom calls fn with what changes under prefix from a revision on, until the
 // watch ends or fn fails, and returns why.
 func (d *Datastore) watchFrom(ctx context.Context, prefix string, revision int64, fn func([]*clientv3.Event) error) error {
+	if d.server != nil {
+		return d.server.watchFrom(ctx, prefix, revision, fn)
+	}
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	for resp := range d.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(revision)) {

@@ -16,7 +16,7 @@ import (
 
 const (
 	// plugged is how many pods are plugged in by each, a round of them at a turn.
-	plugged = 200
+	plugged = 500
 	round   = 50
 	// memoryAt is with how many pods the agent's memory is looked at.
 	memoryAt   = 200
@@ -59,8 +59,6 @@ func measurePlug(ctx context.Context, b *bench) (all []figures.Figure, err error
 		return nil, err
 	}
 	b.say("steps on average: %s", steps)
-	x, _ := os.ReadFile(w.lab.Logs()+"/host1/agent.log")
-	os.WriteFile("/var/tmp/ident/agentlog", x, 0o644)
 	all = append(compared("ADD less the wait for ovn-installed", c.oursAdd, c.theirsAdd), compared("DEL", c.oursDel, c.theirsDel)...)
 	return append(all, memory...), nil
 }

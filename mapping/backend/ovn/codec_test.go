@@ -109,6 +109,9 @@ func FuzzDamage(f *testing.F) {
 	f.Add(uint64(4), "coe-bridge/prefix", "10.0.0.0/33")
 	f.Add(uint64(5), "coe-bridge/kind", "interface")
 	f.Add(uint64(6), "coe-bridge/dns", "(damaged)")
+	f.Add(uint64(7), "coe-bridge/network", "100.96.0.0/33")
+	f.Add(uint64(8), "coe-bridge/chassis", "(damaged)")
+	f.Add(uint64(9), "coe-bridge/transit", "(damaged)")
 	f.Fuzz(func(t *testing.T, seed uint64, key, value string) {
 		model := randomModel(seed, 20)
 		want := encodeModel(model)
@@ -153,6 +156,8 @@ func spoil(rng *rand.Rand, rows []row, links []link, key, value string) ([]row, 
 		switch field := t.columns[rng.IntN(len(t.columns))].of(rows[i]).(type) {
 		case *string:
 			*field = value
+		case *int:
+			*field++
 		case **string:
 			*field = nil
 		case *[]string:

@@ -75,12 +75,16 @@ func written(t *testing.T, server *ovsdb.Server) map[string]map[string]any {
 }
 
 // plain is a value of OVSDB (RFC 7047, section 5.1) or of our own JSON as
-// something that compares: a bool, a sorted []string or a map; nil for an empty one.
+// something that compares: a bool, a number, a sorted []string or a map; nil for an empty one.
 func plain(t *testing.T, value any) any {
 	t.Helper()
 	switch v := value.(type) {
 	case bool:
 		if v {
+			return v
+		}
+	case float64:
+		if v != 0 {
 			return v
 		}
 	case string:

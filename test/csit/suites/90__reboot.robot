@@ -6,7 +6,6 @@ Resource            ../resources/netvirt.resource
 
 Suite Setup         Write Everything
 Suite Teardown      Remove All Entries
-Test Timeout        5 min
 
 Test Tags           reboot
 
