@@ -104,7 +104,7 @@ const (
 	AddressTaken    Reason = "AddressTaken"    // another interface has the address
 	NameTaken       Reason = "NameTaken"       // another pod has the name
 	AddressInvalid  Reason = "AddressInvalid"  // the address that the source brings can't be used
-	IDsExhausted    Reason = "IDsExhausted"    // no VNI or route distinguisher is left
+	IDsExhausted    Reason = "IDsExhausted"    // no VNI, route distinguisher or number of a node is left
 	NoEndpoint      Reason = "NoEndpoint"      // an endpoint names no pod that is mapped
 	NoPort          Reason = "NoPort"          // a target port's name is on no endpoint
 	NoClusterIP     Reason = "NoClusterIP"     // the service has no address, and no pool "services" serves it

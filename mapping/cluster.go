@@ -1,42 +1,55 @@
 package mapping
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 // Cluster maps what belongs to no namespace: the nodes, what connects the
-// vpn-instances, and how the two are joined.
+// vpn-instances, and how the two are joined. The problems are sorted.
 //
 // While each namespace has an address space of its own there is nothing that nodes
 // could be joined with: an address does not tell whose pod is meant.
-func Cluster(v coe.ClusterView, s Settings) netvirt.Model {
+func Cluster(v coe.ClusterView, s Settings) (netvirt.Model, []coe.Problem) {
 	m := make(netvirt.Model, 2*len(v.Nodes)+2)
 	for addr, n := range v.Nodes {
 		m.Add(netvirt.Node{Address: addr, HostName: n.HostName})
 	}
 	target := s.transit()
 	if target == "" {
-		return m
+		return m, nil
 	}
 	m.Add(netvirt.Transit{RouteTarget: target})
-	if v.Networks != nil && len(v.Numbers) > 0 {
-		joinNodes(m, v, target)
+	if v.Networks == nil {
+		return m, nil
 	}
-	return m
+	return m, joinNodes(m, v, target)
 }
 
 // joinNodes joins the nodes for which a number was chosen with a transit.
-func joinNodes(m netvirt.Model, v coe.ClusterView, transit string) {
+func joinNodes(m netvirt.Model, v coe.ClusterView, transit string) (problems []coe.Problem) {
 	network := v.Networks.Nodes
-	m.Add(netvirt.NodeNetwork{Prefix: network.Masked(), Gateway: network.Gateway(), Transit: transit})
+	if len(v.Numbers) > 0 {
+		m.Add(netvirt.NodeNetwork{Prefix: network.Masked(), Gateway: network.Gateway(), Transit: transit})
+	}
 	for addr, n := range v.Nodes {
 		if fact := v.Numbers[addr]; fact != nil {
 			m.Add(managementPort(addr, n, network, fact.Number))
+		} else if len(v.Numbers) >= int(network.Numbers()) {
+			problems = append(problems, coe.Problem{
+				Kind: "node", UID: n.UID, Name: n.HostName, Reason: coe.IDsExhausted,
+				Message: fmt.Sprintf("no address of %s is left for its management port, so it does not reach pods, nor they what is beyond it: "+
+					"give a larger --node-network, or delete nodes that are gone", network),
+			})
 		}
 	}
+	slices.SortFunc(problems, func(a, b coe.Problem) int { return strings.Compare(a.UID, b.UID) })
+	return problems
 }
 
 func managementPort(addr netip.Addr, n *coe.Node, network coe.NodeNetwork, number uint32) netvirt.ManagementPort {

@@ -27,8 +27,33 @@ func TestNodesAreJoined(t *testing.T) {
 		netvirt.ManagementPort{
 			Node: node1, Network: v.Networks.Nodes.Prefix, Address: netip.MustParseAddr("100.96.0.6"),
 			ServiceAddress: netip.MustParseAddr("100.96.0.7"), MAC: "0a:58:64:60:00:06", Chassis: "node1",
-		})...), mapping.Cluster(v, settings))
-	require.Equal(t, model(nodes...), mapping.Cluster(v, mapping.Settings{Isolation: mapping.IsolationNamespace}))
+		})...), cluster(t, v, settings))
+	require.Equal(t, model(nodes...), cluster(t, v, mapping.Settings{Isolation: mapping.IsolationNamespace}))
 	v.Numbers = nil
-	require.Equal(t, model(append(nodes, netvirt.Transit{RouteTarget: "100:1"})...), mapping.Cluster(v, settings))
+	require.Equal(t, model(append(nodes, netvirt.Transit{RouteTarget: "100:1"})...), cluster(t, v, settings))
+}
+
+func cluster(t *testing.T, v coe.ClusterView, s mapping.Settings) netvirt.Model {
+	t.Helper()
+	m, problems := mapping.Cluster(v, s)
+	require.Empty(t, problems)
+	return m
+}
+
+// A node that finds no room is a problem, not one for which a number is yet to be chosen.
+func TestNodeWithoutRoom(t *testing.T) {
+	at := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 168, 33, n}) }
+	v := coe.ClusterView{
+		Nodes:    map[netip.Addr]*coe.Node{at(1): {UID: "1"}, at(2): {UID: "2"}, at(3): {UID: "3"}, at(4): {UID: "4"}},
+		Numbers:  map[netip.Addr]*coe.NodeFact{at(1): {Number: 1}},
+		Networks: &coe.Networks{Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/29")}},
+	}
+	cluster(t, v, settings)
+	v.Numbers[at(2)] = &coe.NodeFact{Number: 2}
+	_, problems := mapping.Cluster(v, settings)
+	require.Len(t, problems, 2)
+	for i, p := range problems {
+		require.Equal(t, []string{"3", "4"}[i], p.UID)
+		require.Equal(t, coe.IDsExhausted, p.Reason)
+	}
 }

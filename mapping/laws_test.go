@@ -105,7 +105,7 @@ func keep[K comparable, V any](from, to map[K]V, stays func() bool) {
 // requireClosed checks that every reference is resolved, the cluster's objects
 // included.
 func requireClosed(t *testing.T, s mapping.Settings, m netvirt.Model) {
-	whole := mapping.Cluster(coe.ClusterView{}, s)
+	whole, _ := mapping.Cluster(coe.ClusterView{}, s)
 	for k, o := range m {
 		whole[k] = o
 	}

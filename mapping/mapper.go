@@ -27,7 +27,8 @@ func NewMapper(store *coe.Store, s Settings) *Mapper {
 // Scope maps one scope, like the function of that name.
 func (m *Mapper) Scope(scope netvirt.Scope) (netvirt.Parts, []coe.Problem) {
 	if scope == netvirt.Cluster {
-		return Cluster(m.store.Cluster(), m.settings).Parts(), nil
+		model, problems := Cluster(m.store.Cluster(), m.settings)
+		return model.Parts(), problems
 	}
 	return m.Map(m.store.View(string(scope)))
 }

@@ -129,7 +129,7 @@ type elan struct {
 // Scope maps one scope of a store: a namespace, or the cluster.
 func Scope(store *coe.Store, scope netvirt.Scope, s Settings) (netvirt.Model, []coe.Problem) {
 	if scope == netvirt.Cluster {
-		return Cluster(store.Cluster(), s), nil
+		return Cluster(store.Cluster(), s)
 	}
 	return Map(store.View(string(scope)), s)
 }

@@ -221,8 +221,8 @@ func TestIsolation(t *testing.T) {
 	got, _ := mapping.Map(v, mapping.Settings{Isolation: mapping.IsolationNamespace})
 	vpn := got[netvirt.VPNInstance{Name: "default"}.Key()].(netvirt.VPNInstance)
 	require.Empty(t, vpn.Transit)
-	require.Empty(t, mapping.Cluster(coe.ClusterView{}, mapping.Settings{Isolation: mapping.IsolationNamespace}))
-	require.Equal(t, model(netvirt.Transit{RouteTarget: "100:1"}), mapping.Cluster(coe.ClusterView{}, settings))
+	require.Empty(t, cluster(t, coe.ClusterView{}, mapping.Settings{Isolation: mapping.IsolationNamespace}))
+	require.Equal(t, model(netvirt.Transit{RouteTarget: "100:1"}), cluster(t, coe.ClusterView{}, settings))
 }
 
 func TestServices(t *testing.T) {

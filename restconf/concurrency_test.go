@@ -30,7 +30,7 @@ var writesOfAll = map[string]func(b *bed, generation int) answer{
 	},
 }
 
-const podsOfAGeneration = 100
+const podsOfAGeneration = 40
 
 func generationOfPods(generation int) string {
 	all := make([]string, podsOfAGeneration)
@@ -105,7 +105,7 @@ func TestReadersSeeWholeTransactions(t *testing.T) {
 					}
 				})
 			}
-			for generation := 1; generation <= 60; generation++ {
+			for generation := 1; generation <= 25; generation++ {
 				require.Less(t, write(b, generation).status, 300)
 			}
 			ended.Store(true)

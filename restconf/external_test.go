@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -66,7 +67,7 @@ func TestExternalEtcd(t *testing.T) {
 
 // The embedded etcd takes many more operations at once than etcd does by default.
 func TestManyEntriesInOneBody(t *testing.T) {
-	b := newBed(t)
+	b := newBed(t, func(c *Config) { c.Timeout = time.Minute }) // it is for slow machines too
 	var body strings.Builder
 	body.WriteString(`{"pods":[{"uid":"` + uid1 + `"}`)
 	for i := range 20000 {

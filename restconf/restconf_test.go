@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -54,7 +55,7 @@ func newBed(t testing.TB, change ...func(*Config)) *bed {
 	t.Helper()
 	schema, err := yang.Load()
 	require.NoError(t, err)
-	store, err := datastore.Open(t.Context(), datastore.Config{Schema: schema, Dir: t.TempDir()})
+	store, err := datastore.Open(t.Context(), datastore.Config{Schema: schema, Dir: t.TempDir(), Timeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	cfg := Config{Schema: schema, Datastore: store, Auth: FixedUsers{"admin": "admin"}, ReadOnly: map[string]ReadOnly{}}

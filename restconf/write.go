@@ -146,6 +146,9 @@ func (s *Server) readBody(w http.ResponseWriter, q *request) ([]*yang.Data, erro
 	if err != nil {
 		return nil, err
 	}
+	if q.replacesWhole() {
+		return s.decodeWhole(q, m, body)
+	}
 	return s.decodeBody(q, m, body)
 }
 
@@ -171,9 +174,6 @@ func (s *Server) bodyOf(w http.ResponseWriter, q *request) ([]byte, error) {
 }
 
 func (s *Server) decodeBody(q *request, m media, body []byte) ([]*yang.Data, error) {
-	if q.replacesWhole() {
-		return s.decodeWhole(q, m, body)
-	}
 	outermost, qualified := m.codec.outermost(body)
 	children := q.http.Method == http.MethodPost
 	asChildren := children

@@ -25,7 +25,8 @@ func withDefaults(d *Data, tag bool) *Data {
 // default is not tagged.
 func TestDefaultsAsYanglint(t *testing.T) {
 	schema, lint := sample(t), yanglint(t)
-	modules := append(newLinter(t, schema).modules, "../restconf/modules/ietf-netconf-with-defaults.yang") // whose attribute it is
+	modules := newLinter(t, schema).modules
+	modules = append(modules, "../restconf/modules/ietf-netconf-with-defaults.yang") // whose attribute it is
 	for mode, ours := range map[string]func(*Data) *Data{
 		"all":             func(d *Data) *Data { return withDefaults(d, false) },
 		"implicit-tagged": func(d *Data) *Data { return withDefaults(d, true) },

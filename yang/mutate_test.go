@@ -98,7 +98,7 @@ type mutator struct {
 }
 
 // oneIn is how many changes that are like an earlier one stand for each one made.
-const oneIn = 12
+const oneIn = 40
 
 func newMutator(t testing.TB, s *Schema, documents [][]byte) *mutator {
 	t.Helper()
@@ -130,10 +130,8 @@ func (m *mutator) each(t testing.TB, random *rand.Rand, document []byte) []mutan
 	t.Helper()
 	var out []mutant
 	for i, p := range m.places(t, document) {
-		for j, v := range m.variants(p) {
-			if like := p.kind() + v.what; !m.made[like] {
-				m.made[like] = true
-			} else if random.IntN(oneIn) > 0 {
+		for j := range m.variants(p) {
+			if !m.first(random, p, j) {
 				continue
 			}
 			root := unmarshal(t, document)
@@ -148,6 +146,17 @@ func (m *mutator) each(t testing.TB, random *rand.Rand, document []byte) []mutan
 		}
 	}
 	return out
+}
+
+// first tells whether a place is the first of its kind to be changed in this way, or one
+// of the few others that are.
+func (m *mutator) first(random *rand.Rand, p place, way int) bool {
+	like := fmt.Sprint(p.kind(), way)
+	if !m.made[like] {
+		m.made[like] = true
+		return true
+	}
+	return random.IntN(oneIn) == 0
 }
 
 // several changes a document in up to four places.

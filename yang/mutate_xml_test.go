@@ -161,19 +161,17 @@ const severalXMLMutants = 1000
 func xmlMutantsOf(t testing.TB, s *Schema) []mutant {
 	t.Helper()
 	random := rand.New(rand.NewPCG(20261121, 2))
-	made := map[string]bool{}
-	var out []mutant
 	documents := validDocuments(t)
+	m := newMutator(t, s, documents)
+	var out []mutant
 	for _, document := range documents {
 		data := decoded(t, s, "", string(document))
 		count := elementsOf(data, nil)
 		for i, at := range sites(&count, &s.top) {
 			for j, v := range at.variants() {
-				like := place{node: at.node}.kind() + v.what
-				if made[like] && random.IntN(oneIn) > 0 {
+				if !m.first(random, place{node: at.node}, j) {
 					continue
 				}
-				made[like] = true
 				root := elementsOf(data, nil)
 				sites(&root, &s.top)[i].variants()[j].apply()
 				out = append(out, mutant{at.node.Path("") + " " + v.what, writeAll(root)})

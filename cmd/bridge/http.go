@@ -159,7 +159,7 @@ func (b *Bridge) checkPools(entries []*yang.Data) error {
 		}
 		posted = append(posted, pools...)
 	}
-	all := slices.Concat(b.cfg.Pools, posted)
+	all := slices.Concat(b.fixedPools(), posted)
 	if err := dhcppool.Validate(all, !b.cfg.Mapping.Isolated()); err != nil {
 		return &yang.Error{Type: "application", Tag: "invalid-value", Message: err.Error()}
 	}

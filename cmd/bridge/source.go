@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
@@ -122,12 +123,23 @@ func (b *Bridge) allPools() ([]dhcppool.Pool, []coe.Problem) {
 // pools are all pools that can serve beside each other: those of the settings, then
 // those that are posted, then those of nodes. What can't is a problem.
 func (b *Bridge) pools(posted []dhcppool.Pool) ([]dhcppool.Pool, []coe.Problem) {
-	all, problems := ipam.JoinPools(b.cfg.Pools, posted, !b.cfg.Mapping.Isolated())
-	if !b.cfg.NodePools {
-		return all, problems
+	fixed := b.fixedPools()
+	all, problems := ipam.JoinPools(fixed, posted, !b.cfg.Mapping.Isolated())
+	if b.cfg.NodePools {
+		ofNodes, more := ipam.NodePools(b.store.Nodes(), all)
+		all, problems = append(all, ofNodes...), append(problems, more...)
 	}
-	ofNodes, more := ipam.NodePools(b.store.Nodes(), all)
-	return append(all, ofNodes...), append(problems, more...)
+	return slices.Delete(all, 0, len(fixed)-len(b.cfg.Pools)), problems
+}
+
+// fixedPools are the pools of the settings, and before them what no pool may overlap:
+// where nodes' own addresses are from.
+func (b *Bridge) fixedPools() []dhcppool.Pool {
+	nodes := b.cfg.Nodes.Network
+	if !nodes.IsValid() || b.cfg.Mapping.Isolated() {
+		return slices.Clone(b.cfg.Pools)
+	}
+	return slices.Concat([]dhcppool.Pool{{Network: "--node-network", Subnet: nodes.Prefix}}, b.cfg.Pools)
 }
 
 // mapped tells Kubernetes what can't be mapped of a scope.

@@ -20,6 +20,8 @@ func TestAgentFlags(t *testing.T) {
 		{"certificate without key", []string{"--bridge", "https://x", "--node-address", "10.0.0.1", "--cert", "a"}, "--cert is given without --key"},
 		{"no time", []string{"--bridge", "http://x", "--call-deadline", "0s"}, "--call-deadline"},
 		{"no interval", []string{"--bridge", "http://x", "--sweep-interval", "-1s"}, "--sweep-interval"},
+		{"half a DaemonSet", []string{"--bridge", "http://x", "--install-cni", "--daemonset", "a"}, "want NAMESPACE/NAME"},
+		{"DaemonSet that installs nothing", []string{"--bridge", "http://x", "--daemonset", "a/b"}, "given without --install-cni"},
 		{"readiness", []string{"--bridge", "http://x", "--node-address", "10.0.0.1", "--pod-ready", "soon"}, "want ovn-installed or link-up"},
 		{"log", []string{"--log-level", "loud"}, "--log-level"},
 	} {

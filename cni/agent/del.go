@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -63,20 +62,17 @@ func (a *Agent) linkOf(of ovs.Attachment) (string, error) {
 // attachment stay. The caller holds the name's lock.
 func (a *Agent) unplug(ctx context.Context, name string, only *ovs.Attachment) error {
 	port, found, err := a.cfg.Switch.Port(ctx, name)
-	if err != nil || found && only != nil && !port.Of.Same(*only) {
+	switch {
+	case err != nil:
 		return err
-	}
-	unplugged := make(chan error, 1)
-	go func() {
-		var err error
-		if found {
-			err = a.timed(ctx, "unplug", func() error { return a.cfg.Switch.Delete(ctx, name, port.Of) })
+	case found && only != nil && !port.Of.Same(*only):
+		return nil
+	case found:
+		if err := a.timed(ctx, "unplug", func() error { return a.cfg.Switch.Delete(ctx, name, port.Of) }); err != nil {
+			return err
 		}
-		unplugged <- err
-	}()
-	// The switch need not have let go of the link.
-	err = a.timed(ctx, "unlink", func() error { return a.deleteLink(name) })
-	return errors.Join(<-unplugged, err)
+	}
+	return a.timed(ctx, "unlink", func() error { return a.deleteLink(name) })
 }
 
 func (a *Agent) deleteLink(name string) error {

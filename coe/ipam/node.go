@@ -30,8 +30,7 @@ func (r *round) nodes() {
 		}
 		number, ok := r.nodeIDs.Get(addr.String())
 		if !ok {
-			r.log.Error("no address is left for the management port of a node: give a larger --node-network", "node", addr)
-			return
+			return // the mapping tells it
 		}
 		fact := &coe.NodeFact{Node: addr, Number: number}
 		r.numbers[addr] = fact

@@ -136,13 +136,13 @@ func TestTokensAreKnownForAWhile(t *testing.T) {
 		}
 		require.Equal(t, 2, b.asked)
 		b.fail("bad", nil)
-		time.Sleep(badTokenFor)
+		<-time.After(badTokenFor)
 		_, err := b.login(bad, "192.0.2.1")
 		require.ErrorContains(t, err, "not that of a service account")
 		b.fail(agents+"+n", &DeniedError{"taken back"})
 		_, err = b.login(good, "192.0.2.1")
 		require.NoError(t, err)
-		time.Sleep(goodTokenFor)
+		<-time.After(goodTokenFor)
 		_, err = b.login(good, "192.0.2.1")
 		require.ErrorContains(t, err, "taken back")
 

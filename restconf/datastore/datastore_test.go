@@ -2,6 +2,7 @@ package datastore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -235,6 +236,44 @@ func TestUpdateConflicts(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.Equal(t, strings.Repeat("x", writers*rounds), string(d.Get(s.pods, "n").Raw))
+	})
+}
+
+// What an Update refuses it refuses for a state that there was: not for one half of what
+// came before a change and one half of what came after.
+func TestRefusalsOfWholeStates(t *testing.T) {
+	both(t, func(t *testing.T, d *Datastore, s shapes) {
+		toggle := func(tx *Tx) error {
+			for _, key := range []string{"a", "b"} {
+				if tx.Get(s.pods, key) == nil {
+					tx.Put(s.pods, []string{key}, []byte("{}"))
+				} else {
+					tx.Delete(s.pods, []string{key})
+				}
+			}
+			return nil
+		}
+		for range 4 {
+			attempts := 0
+			err := d.Update(t.Context(), func(tx *Tx) error {
+				attempts++
+				a := tx.Get(s.pods, "a")
+				if attempts == 1 {
+					require.NoError(t, d.Update(t.Context(), toggle))
+				}
+				if b := tx.Get(s.pods, "b"); (a == nil) != (b == nil) {
+					return errors.New("one is there without the other")
+				}
+				return nil
+			})
+			require.NoError(t, err)
+			require.Equal(t, 2, attempts)
+		}
+		refused := errors.New("refused")
+		require.ErrorIs(t, d.Update(t.Context(), func(tx *Tx) error {
+			tx.Get(s.pods, "a")
+			return refused
+		}), refused)
 	})
 }
 

@@ -75,7 +75,7 @@ func (d *Datastore) Write(ctx context.Context, fn func(*Tx) error) (Change, erro
 func (d *Datastore) attempt(ctx context.Context, fn func(*Tx) error) (Change, bool, error) {
 	tx := d.begin()
 	if err := fn(tx); err != nil {
-		if tx.outrun() { // fn saw some of what came before and some of what came after
+		if ctx.Err() == nil && tx.outrun() { // fn saw some of what came before and some of what came after
 			return Change{}, false, nil
 		}
 		return Change{}, false, err

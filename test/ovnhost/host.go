@@ -2,12 +2,14 @@ package ovnhost
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -138,7 +140,7 @@ func (l *Lab) startSwitch(ctx context.Context, host *Host, dir string) (err erro
 		return fmt.Errorf("configure switch: %w", err)
 	}
 	host.VSwitchd = l.newProcess(host.Name+"/vswitchd", l.Namespace(host.Name),
-		"ovs-vswitchd", host.OVSDB.Remote, "-vsyslog:off")
+		"ovs-vswitchd", host.OVSDB.Remote, "-vsyslog:off", "--unixctl="+host.control())
 	host.VSwitchd.env = runDir(dir)
 	host.VSwitchd.ready = func(ctx context.Context) error { return l.addBridges(ctx, host) }
 	return host.VSwitchd.Start(ctx)
@@ -164,16 +166,65 @@ func (l *Lab) addBridges(ctx context.Context, host *Host) error {
 	if err != nil {
 		return err
 	}
-	return softwareChecksums(ctx, l.Namespace(host.Name), physicalBridge)
+	if err := softwareChecksums(ctx, l.Namespace(host.Name), physicalBridge); err != nil {
+		return err
+	}
+	if err := host.avoidNullNAT(ctx); !errors.Is(err, errNoCapabilities) { // the first time OVN is to come yet
+		return err
+	}
+	return nil
 }
+
+// errNoCapabilities says that the switch has not told OVN yet what its datapath can do.
+var errNoCapabilities = errors.New("the switch has not told what its datapath can do")
+
+// avoidNullNAT keeps OVN from having connections translated to what they are: connection
+// tracking of the userspace datapath of Open vSwitch 3.1 takes such a connection for its
+// reverse one now and then, and ends the daemon ("assertion conn->conn_type == ..."). It
+// is to be done again when the daemon was started: connections of the time until then
+// are forgotten.
+func (h *Host) avoidNullNAT(ctx context.Context) error {
+	out, err := h.VSCtl(ctx, "--bare", "--columns=_uuid", "find", "Datapath", "capabilities!={}")
+	if err != nil {
+		return err
+	}
+	all := strings.Fields(out)
+	if len(all) == 0 {
+		return errNoCapabilities
+	}
+	for _, datapath := range all {
+		if _, err := h.VSCtl(ctx, "--no-wait", "set", "Datapath", datapath, "capabilities:ct_zero_snat=false"); err != nil {
+			return fmt.Errorf("configure datapath: %w", err)
+		}
+	}
+	if err := Poll(ctx, h.noNullNAT); err != nil {
+		return err
+	}
+	_, err = output(ctx, "ovs-appctl", "--target="+h.control(), "dpctl/flush-conntrack")
+	return err
+}
+
+// noNullNAT tells whether OVN has taken such translations out of the switch.
+func (h *Host) noNullNAT(ctx context.Context) error {
+	flows, err := output(ctx, "ovs-ofctl", "dump-flows", "unix:"+filepath.Join(h.Dir, integrationBridge+".mgmt"))
+	if err == nil && strings.Contains(flows, "nat(src)") {
+		err = errors.New("OVN has the switch translate connections to what they are")
+	}
+	return err
+}
+
+// control is the socket by which the daemon is told what to do.
+func (h *Host) control() string { return filepath.Join(h.Dir, "vswitchd.ctl") }
 
 func (l *Lab) startController(ctx context.Context, host *Host, dir string) error {
 	host.Controller = l.newProcess(host.Name+"/controller", l.Namespace(host.Name),
 		"ovn-controller", host.OVSDB.Remote, "-vsyslog:off")
 	host.Controller.env = runDir(dir)
 	host.Controller.ready = func(ctx context.Context) error {
-		_, err := l.SBCtl(ctx, "wait-until", "Chassis", host.Name)
-		return err
+		if _, err := l.SBCtl(ctx, "wait-until", "Chassis", host.Name); err != nil {
+			return err
+		}
+		return Poll(ctx, host.avoidNullNAT)
 	}
 	return host.Controller.Start(ctx)
 }

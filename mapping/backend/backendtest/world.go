@@ -182,6 +182,14 @@ func (w *World) nameChassis() {
 	p.chassis = !p.chassis
 }
 
+// Join gives every node a management port.
+func (w *World) Join() {
+	w.isolated = false
+	for n := range w.managed {
+		w.managed[n] = true
+	}
+}
+
 // manage gives a node a management port, or takes it away.
 func (w *World) manage() {
 	n := w.rng.IntN(nodes)

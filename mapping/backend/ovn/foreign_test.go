@@ -114,7 +114,7 @@ func TestDamage(t *testing.T) {
 	}
 	pod := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Logical_Switch_Port", `type=""`))[0]
 	marks := []string{
-		"Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Static_Route",
+		"Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Static_Route", "Logical_Router_Policy",
 		"Load_Balancer", "DHCP_Options",
 	}
 	damages := map[string][]string{
@@ -133,6 +133,9 @@ func TestDamage(t *testing.T) {
 		"router port's MAC":   {"set", "Logical_Router_Port", first("Logical_Router_Port"), `mac="0a:00:00:00:00:99"`},
 		"router port gone":    {"lrp-del", first("Logical_Router_Port")},
 		"route":               {"set", "Logical_Router_Static_Route", first("Logical_Router_Static_Route"), "nexthop=1.2.3.4"},
+		"policy":              {"set", "Logical_Router_Policy", first("Logical_Router_Policy"), "priority=7"},
+		"policy's next hop":   {"set", "Logical_Router_Policy", first("Logical_Router_Policy"), "nexthops=1.2.3.4"},
+		"policies gone":       {"clear", "Logical_Router", "transit:" + netvirt.CommonRouteTarget, "policies"},
 		"DHCP options":        {"clear", "DHCP_Options", first("DHCP_Options"), "options"},
 		"DHCP options gone":   {"dhcp-options-del", first("DHCP_Options")},
 		"VIPs":                {"clear", "Load_Balancer", first("Load_Balancer"), "vips"},

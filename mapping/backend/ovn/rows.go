@@ -104,13 +104,14 @@ func (t *table) values(r row) map[string]any {
 	v := reflect.ValueOf(r).Elem()
 	out := map[string]any{}
 	for _, c := range t.columns {
+		if c.isDefault(r) {
+			continue
+		}
 		f := v.Field(c.field)
 		if f.Kind() == reflect.Pointer {
 			f = f.Elem()
 		}
-		if f.IsValid() && !f.IsZero() {
-			out[c.name] = f.Interface()
-		}
+		out[c.name] = f.Interface()
 	}
 	return out
 }

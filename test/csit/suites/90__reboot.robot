@@ -41,6 +41,7 @@ The Backend Is Left Alone
     [Documentation]    Rows that agree are not written again.
     [Tags]    ovn
     ${before}=    Northbound    --columns\=_uuid,name,addresses    list    Logical_Switch_Port
+    Should Contain    ${before}    ${NAMESPACE}:${POD_NAME}
     Cut The Power
     Switch On
     Wait For Sync

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/dhcppool"
+)
+
+func TestNodeFlags(t *testing.T) {
+	pools := []dhcppool.Pool{{Network: "default", Subnet: netip.MustParsePrefix("10.42.0.0/16")}}
+	cfg, err := (&nodeFlags{network: "100.96.0.0/16", services: []string{"10.96.0.1/12"}, pods: []string{"172.16.0.0/24"}}).config(pools)
+	require.NoError(t, err)
+	require.Equal(t, uint32(32766), cfg.Network.Numbers())
+	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}, cfg.Services)
+	cfg, err = (&nodeFlags{}).config(pools)
+	require.NoError(t, err)
+	require.False(t, cfg.Network.IsValid())
+
+	for name, c := range map[string]struct {
+		flags nodeFlags
+		says  string
+	}{
+		"no prefix":             {nodeFlags{network: "x"}, "--node-network"},
+		"no room":               {nodeFlags{network: "100.96.0.0/30"}, "room for one node"},
+		"IPv6":                  {nodeFlags{network: "fd00::/64"}, "want IPv4 addresses"},
+		"overlaps a pool":       {nodeFlags{network: "10.42.7.0/24"}, "it overlaps 10.42.0.0/16"},
+		"overlaps OVN's links":  {nodeFlags{network: "100.64.0.0/10"}, "it overlaps 100.64.0.0/11"},
+		"overlaps services":     {nodeFlags{network: "10.97.0.0/16", services: []string{"10.96.0.0/12"}}, "it overlaps 10.96.0.0/12"},
+		"services no prefix":    {nodeFlags{services: []string{"10.96.0.0"}}, "--service-network"},
+		"pods no prefix either": {nodeFlags{pods: []string{"10.96.0.0"}}, "--pod-network"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := c.flags.config(pools)
+			require.ErrorContains(t, err, c.says)
+		})
+	}
+}
