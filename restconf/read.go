@@ -193,11 +193,11 @@ func (s *Server) find(ctx context.Context, q *request) ([]*yang.Data, error) {
 		}
 		return q.defaultLeaf(top), nil
 	}
-	_ = s.store.All() // at one revision: a transaction may be in several containers
+	stored := s.store.All() // at one revision: a transaction may be in several containers
 	var all []*yang.Data
 	for _, module := range s.cfg.Schema.Modules {
 		for _, node := range module.Top {
-			top, err := s.load(ctx, q, node, s.withForeign(node, s.store.Tree(node)))
+			top, err := s.load(ctx, q, node, s.withForeign(node, stored[node]))
 			if err != nil {
 				return nil, err
 			}

@@ -11,11 +11,16 @@ import (
 // maxDepth is how deep elements may be nested; it is JSON's limit too.
 const maxDepth = 10000
 
+// maxScopes is how many namespaces may be declared around an element, each of which is
+// looked at for each identity.
+const maxScopes = 1000
+
 // Errors in an XML document that stop it, beside those of the XML decoder.
 var (
 	errDirective = errors.New("document types and entities are refused")
 	errTooDeep   = fmt.Errorf("elements are nested deeper than %d", maxDepth)
 	errText      = errors.New("want no text outside of elements")
+	errScopes    = fmt.Errorf("more than %d namespaces are declared around an element", maxScopes)
 )
 
 // DecodeXML reads XML elements that are instances of parent's children, side by
@@ -155,6 +160,9 @@ func (d *xmlDecoder) attributes(start xml.StartElement) error {
 				return err
 			}
 		}
+	}
+	if len(d.scopes) > maxScopes {
+		return errScopes
 	}
 	return nil
 }

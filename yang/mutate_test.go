@@ -202,7 +202,7 @@ func (m *mutator) variants(p place) []variant {
 	case []any:
 		out = append(out, elements(p, value)...)
 	}
-	if p.node.typ != nil && !(p.node.Kind == LeafList && p.name != "") {
+	if p.node.typ != nil && (p.node.Kind == Leaf || p.name == "") {
 		for _, value := range p.node.typ.edges(p.value) {
 			add(fmt.Sprintf("becomes %#v", value), func() { p.put(value) })
 		}

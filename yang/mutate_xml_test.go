@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 )
 
 // element is an XML element as it is written: names have their prefixes, and
@@ -100,7 +98,6 @@ func (s site) insert(at int, others ...*element) {
 func (s site) variants() []variant {
 	var out []variant
 	add := func(what string, apply func()) { out = append(out, variant{what, apply}) }
-	set := func(text string) { add(fmt.Sprintf("text %q", text), func() { s.text = text }) }
 	add("drop", func() { *s.siblings = slices.Delete(slices.Clone(*s.siblings), s.index, s.index+1) })
 	add("twice", func() { s.insert(s.index, s.element) })
 	add("again at the end", func() { s.insert(len(*s.siblings), s.element) })
@@ -125,28 +122,24 @@ func (s site) variants() []variant {
 		add("instruction", func() { s.text = "<?a b?>" })
 	}
 	add("empty", func() { s.text, s.children = "", nil })
-	set("x")
-	set(" ")
-	set("<![CDATA[x]]>")
-	set("&amp;&#x41;")
-	set("&none;")
-	set("&#0;")
+	for _, text := range s.texts() {
+		add(fmt.Sprintf("text %q", text), func() { s.text = text })
+	}
+	return out
+}
+
+// texts are what an element may have for its text, as it is written.
+func (s site) texts() []string {
+	out := []string{"x", " ", "<![CDATA[x]]>", "&amp;&#x41;", "&none;", "&#0;"}
 	if s.node.typ == nil {
 		return out
 	}
 	for _, edge := range s.node.typ.edges(plain(s.text)) {
-		if text, ok := edge.(string); ok {
-			var escaped bytes.Buffer
-			_ = xml.EscapeText(&escaped, []byte(text))
-			set(escaped.String())
-		} else {
-			set(fmt.Sprint(edge))
-		}
+		var escaped bytes.Buffer
+		_ = xml.EscapeText(&escaped, []byte(fmt.Sprint(edge))) // writing to a buffer doesn't fail
+		out = append(out, escaped.String())
 	}
-	set(" " + s.text + " ")
-	set("<![CDATA[" + s.text + "]]>")
-	set("\n\t" + s.text + "\n")
-	return out
+	return append(out, " "+s.text+" ", "<![CDATA["+s.text+"]]>", "\n\t"+s.text+"\n")
 }
 
 // plain is a text without its escapes.
@@ -160,40 +153,44 @@ const severalXMLMutants = 1000
 // xmlMutantsOf are changed documents, as mutantsOf are.
 func xmlMutantsOf(t testing.TB, s *Schema) []mutant {
 	t.Helper()
-	random := rand.New(rand.NewPCG(20261121, 2))
 	documents := validDocuments(t)
 	m := newMutator(t, s, documents)
+	random := rand.New(rand.NewPCG(20261121, 2))
 	var out []mutant
 	for _, document := range documents {
-		data := decoded(t, s, "", string(document))
-		count := elementsOf(data, nil)
-		for i, at := range sites(&count, &s.top) {
-			for j, v := range at.variants() {
-				if !m.first(random, place{node: at.node}, j) {
-					continue
-				}
-				root := elementsOf(data, nil)
-				sites(&root, &s.top)[i].variants()[j].apply()
-				out = append(out, mutant{at.node.Path("") + " " + v.what, writeAll(root)})
-			}
-		}
+		out = append(out, m.eachElement(random, decoded(t, s, "", string(document)))...)
 	}
 	for i := range severalXMLMutants {
 		root := elementsOf(decoded(t, s, "", string(documents[i%len(documents)])), nil)
 		what := "several:"
 		for range 2 {
-			all := sites(&root, &s.top)
-			if len(all) == 0 {
-				break
+			if all := sites(&root, &s.top); len(all) > 0 {
+				at := all[random.IntN(len(all))]
+				variants := at.variants()
+				v := variants[random.IntN(len(variants))]
+				v.apply()
+				what += " " + at.name + " " + v.what
 			}
-			at := all[random.IntN(len(all))]
-			variants := at.variants()
-			v := variants[random.IntN(len(variants))]
-			v.apply()
-			what += " " + at.name + " " + v.what
 		}
 		out = append(out, mutant{what, writeAll(root)})
 	}
-	require.NotEmpty(t, out)
+	return out
+}
+
+// eachElement does for elements what each does for JSON.
+func (m *mutator) eachElement(random *rand.Rand, data []*Data) []mutant {
+	var out []mutant
+	whole := elementsOf(data, nil)
+	for i, at := range sites(&whole, &m.schema.top) {
+		for j := range at.variants() {
+			if !m.first(random, place{node: at.node}, j) {
+				continue
+			}
+			root := elementsOf(data, nil)
+			v := sites(&root, &m.schema.top)[i].variants()[j]
+			v.apply()
+			out = append(out, mutant{at.node.Path("") + " " + v.what, writeAll(root)})
+		}
+	}
 	return out
 }

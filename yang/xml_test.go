@@ -148,6 +148,7 @@ func hostile() []hostileBody {
 		{"external document type", `<!DOCTYPE a SYSTEM "http://127.0.0.1/a.dtd"><pods` + podSpace + `/>`, "refused"},
 		{"undeclared entity", `<pods` + podSpace + `><name>&a;</name></pods>`, "entity"},
 		{"directive within", `<pods` + podSpace + `><!ELEMENT a ANY></pods>`, "refused"},
+		{"namespaces without number", `<pods` + podSpace + strings.Repeat(` xmlns:a="b"`, maxScopes) + `/>`, "namespaces"},
 		{"deep nesting", `<pods` + podSpace + `><x>` + strings.Repeat(`<a>`, maxDepth+1), "nested deeper"},
 	}
 }

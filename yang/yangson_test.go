@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -116,7 +117,7 @@ func TestYangsonAgrees(t *testing.T) {
 	for _, kind := range [][]mutant{taken, refused} {
 		random.Shuffle(len(kind), func(i, j int) { kind[i], kind[j] = kind[j], kind[i] })
 	}
-	mutants := append(taken[:yangsonMutants], refused[:yangsonMutants]...)
+	mutants := slices.Concat(taken[:yangsonMutants], refused[:yangsonMutants])
 	documents := make([][]byte, len(mutants))
 	for i, m := range mutants {
 		documents[i] = m.text
@@ -133,6 +134,10 @@ func TestYangsonAgrees(t *testing.T) {
 // yangsonDifferences are documents that this package refuses, as libyang does, and
 // yangson takes. There are none the other way round.
 var yangsonDifferences = []difference{
+	{"yangson takes the digits of all scripts",
+		`{"sample:types":{"ids":[1],"uint64":"٥"}}`, regexp.MustCompile(`: "[٠-٩]+" is no value for it: want an integer in .*, quoted`)},
+	{"yangson asks for nothing that is deprecated and not there",
+		`{"ietf-yang-library:yang-library":{"content-id":"1"}}`, regexp.MustCompile(`^/ietf-yang-library:modules-state/module-set-id: .* not there`)},
 	{"yangson looks for no characters that RFC 7950 section 9.4 leaves out",
 		`{"sample:types":{"ids":[1],"string":"\u0001"}}`, regexp.MustCompile(`: ".*\\(x[01]|x7f|u(fff[ef]|fdd|fde)).*" is no value for it: want`)},
 }

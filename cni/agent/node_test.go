@@ -22,13 +22,16 @@ const (
 	router  = "172.31.99.1"
 )
 
-// withOutside puts an address beyond the nodes, which all of them have a route to.
+// withOutside puts an address beyond the nodes, which all of them have a route to. The
+// nodes take no packet by a link that they would not answer by.
 func (w *world) withOutside() {
 	w.t.Helper()
 	w.ip("central", "addr", "replace", router+"/24", "dev", "underlay")
 	w.ip("central", "addr", "replace", outside+"/32", "dev", "lo")
 	for host := range w.agents {
 		w.ip(host, "route", "replace", "default", "via", router)
+		_, err := w.lab.Exec(w.t.Context(), host, "sysctl", "-q", "-w", "net.ipv4.conf.all.rp_filter=1")
+		require.NoError(w.t, err)
 	}
 }
 
@@ -135,6 +138,10 @@ func TestNode(t *testing.T) {
 		w.seen(p.inLab(), outside, 8080, "outside "+w.address(host))
 	}
 	w.services(pods)
+	status, answer := w.bridge.Bridge().Do(http.MethodPut, "/restconf/config/dhcp_allocation_pool:dhcp_allocation_pool/network/web",
+		`{"network":[{"network-id":"web","allocation-pool":[{"subnet":"100.96.7.0/24"}]}]}`)
+	require.Equal(t, http.StatusBadRequest, status, "nodes' own addresses are not for pods: %s", answer)
+	require.Contains(t, answer, "--node-network")
 }
 
 // services posts services that pods, a node and somebody beyond serve.

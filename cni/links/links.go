@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// group marks the node's ends of pods' links.
-const group = 0xc0e
+// Group marks the node's ends of pods' links.
+const Group = 0xc0e
 
 // Pair is a pod's pair of links.
 type Pair struct {
@@ -85,12 +85,12 @@ func (p Pair) group() uint32 {
 	if p.Group != 0 {
 		return p.Group
 	}
-	return group
+	return Group
 }
 
 // Delete removes a pair of a pod by its node's end; one that is not there is well. A
 // link of somebody else stays, and is an error.
-func Delete(node netns.NsHandle, port string) error { return remove(node, port, group) }
+func Delete(node netns.NsHandle, port string) error { return remove(node, port, Group) }
 
 // DeleteOf is Delete of a pair that has a Group.
 func DeleteOf(node netns.NsHandle, port string, group uint32) error {

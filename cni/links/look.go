@@ -57,7 +57,7 @@ func Owned(node netns.NsHandle) (map[string]string, error) {
 	err := At(node, func(h *netlink.Handle) error {
 		all, err := Dump(h.LinkList)
 		for _, link := range all {
-			if is := link.Attrs(); is.Group == group && link.Type() == "veth" {
+			if is := link.Attrs(); is.Group == Group && link.Type() == "veth" {
 				owned[is.Name] = is.Alias
 			}
 		}

@@ -196,6 +196,15 @@ func TestBell(t *testing.T) {
 			require.Fail(t, "no bell", change)
 		}
 	}
+	quiet(bell)
+	pod, _ := inNewNamespace(t)
+	require.NoError(t, links.Add(t.Context(), links.Pair{Node: ns, Pod: pod, Port: "tap1", Name: "eth0", MAC: wantedOf(t, place()).mac, MTU: 1400}))
+	require.NoError(t, links.Delete(ns, "tap1"))
+	select {
+	case <-bell:
+		require.Fail(t, "a pod's link is nothing to the node")
+	case <-time.After(200 * time.Millisecond):
+	}
 	cancel()
 	<-ended
 }

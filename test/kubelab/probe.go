@@ -71,13 +71,13 @@ func (p Place) Echo() (*net.UDPConn, error) {
 type Probe struct {
 	Name string
 
-	conn   net.Conn
-	stop   context.CancelFunc
-	ended  sync.WaitGroup
-	sent   int
-	failed error // to send
+	conn  net.Conn
+	stop  context.CancelFunc
+	ended sync.WaitGroup
 
 	mu       sync.Mutex
+	sent     int
+	from     int // the first that counts
 	answered map[string]bool
 }
 
@@ -102,10 +102,11 @@ func (r *Probe) send(ctx context.Context) {
 	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		if _, err := fmt.Fprintf(r.conn, "echo %d", r.sent); err != nil {
-			r.failed = err
-		}
+		r.mu.Lock()
+		next := r.sent
 		r.sent++
+		r.mu.Unlock()
+		_, _ = fmt.Fprintf(r.conn, "echo %d", next) // what can't be sent is not answered
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -129,22 +130,50 @@ func (r *Probe) receive() {
 	}
 }
 
-// Stop ends the probe and tells which packets were lost, as ranges of their numbers.
+// steadyPackets are as many as have to be answered, one after the other.
+const steadyPackets = 50
+
+// Steady waits until the way is found and a number of packets in a row were answered:
+// those from now on count.
+func (r *Probe) Steady(ctx context.Context) error {
+	for {
+		if sent, lost := r.state(); len(lost) == 0 && sent >= steadyPackets {
+			return nil
+		}
+		r.mu.Lock()
+		if missing := r.sent - r.from; missing > steadyPackets {
+			r.from = r.sent
+		}
+		r.mu.Unlock()
+		select {
+		case <-time.After(probeInterval):
+		case <-ctx.Done():
+			return fmt.Errorf("probe %s: %w: not %d packets in a row are answered", r.Name, ctx.Err(), steadyPackets)
+		}
+	}
+}
+
+// Stop ends the probe and tells how many packets counted, and which were lost, as ranges
+// of their numbers.
 func (r *Probe) Stop() (sent int, lost []string) {
 	r.stop()
 	r.ended.Wait()
 	defer func() { _ = r.conn.Close() }()
 	deadline := time.Now().Add(probePatience)
-	for lost = r.missing(); len(lost) > 0 && time.Now().Before(deadline); lost = r.missing() {
+	for {
+		sent, lost = r.state()
+		if len(lost) == 0 || time.Now().After(deadline) {
+			return sent, lost
+		}
 		<-time.After(probeInterval)
 	}
-	return r.sent, lost
 }
 
-func (r *Probe) missing() (ranges []string) {
+// state tells how many packets count, and which of them are not answered.
+func (r *Probe) state() (sent int, missing []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := 0; i < r.sent; i++ {
+	for i := r.from; i < r.sent; i++ {
 		if r.answered[fmt.Sprint(i)] {
 			continue
 		}
@@ -152,7 +181,7 @@ func (r *Probe) missing() (ranges []string) {
 		for i+1 < r.sent && !r.answered[fmt.Sprint(i+1)] {
 			i++
 		}
-		ranges = append(ranges, fmt.Sprintf("%d-%d", first, i))
+		missing = append(missing, fmt.Sprintf("%d-%d", first, i))
 	}
-	return ranges
+	return r.sent - r.from, missing
 }

@@ -43,6 +43,9 @@ func (c *cluster) probes(t *testing.T, here, near, far kubelab.Place, service ne
 		require.NoError(t, err)
 		all = append(all, p)
 	}
+	for _, p := range all {
+		require.NoError(t, p.Steady(t.Context()))
+	}
 	return all
 }
 

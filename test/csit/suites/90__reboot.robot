@@ -49,8 +49,8 @@ The Backend Is Left Alone
     Should Be Equal    ${after}    ${before}
 
 Power Is Cut Again And Again
-    [Documentation]    What is acknowledged just before is there just after.
-    [Tags]    odl
+    [Documentation]    What is acknowledged just before is there just after. OpenDaylight answers before it
+    ...    is on disk, and loses it.
     FOR    ${round}    IN RANGE    4
         ${uid}=    Evaluate    str(uuid.uuid4())
         VAR    ${entry}    ${PODS}/pods/${uid}
@@ -62,7 +62,7 @@ Power Is Cut Again And Again
     END
 
 What Is Deleted Stays Deleted
-    [Tags]    odl
+    [Documentation]    The same, for what was deleted just before.
     Request    DELETE    ${PODS}/pods/${POD_UID}    expected=200
     Cut The Power
     Switch On
