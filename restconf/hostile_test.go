@@ -14,7 +14,7 @@ import (
 
 // The bounds of what a body of the largest size may cost.
 const (
-	hostileTime   = 30 * time.Second
+	hostileTime   = time.Minute
 	hostileMemory = 100 * DefaultBodyLimit // allocated in all, most of it not at once
 )
 

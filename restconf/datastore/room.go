@@ -20,6 +20,11 @@ const (
 	// in the database, and in copies of the database's pages.
 	reserveGrowth = 4
 
+	// Where there is ample room, it is looked up once for all that is written in lookFor,
+	// as long as that is little beside it.
+	ample   = 8 * reserve
+	lookFor = 50 * time.Millisecond
+
 	reclaimTimeout = time.Minute
 	// reclaimAgain is how long nothing is reclaimed after that was of no use.
 	reclaimAgain = time.Minute
@@ -30,9 +35,21 @@ type room struct {
 	mu    sync.Mutex // held while the database's past is dropped
 	until time.Time  // until when that is of no use
 
-	low sync.Mutex // for isLow
-	// isLow says that the disk had not enough room when it was looked at last.
-	isLow bool
+	low sync.Mutex // for what follows
+	// isLow says that the disk had not enough room when it was looked at last; left is
+	// what it had then, less what may have been written since.
+	isLow  bool
+	left   int64
+	looked time.Time
+}
+
+// isAmple tells whether there is ample room for bytes more, as far as was looked lately,
+// and counts them.
+func (r *room) isAmple(bytes int64) bool {
+	r.low.Lock()
+	defer r.low.Unlock()
+	r.left -= bytes
+	return r.left >= ample && time.Since(r.looked) < lookFor
 }
 
 // txn makes one transaction of about that size in bytes.
@@ -47,10 +64,10 @@ func (d *Datastore) txn(ctx context.Context, size int, compares []clientv3.Cmp, 
 	return resp, err
 }
 
-// hasRoom refuses a transaction for which the disk has no room. It is looked up each
-// time: others write to the disk too.
+// hasRoom refuses a transaction for which the disk has no room. It is looked up again
+// and again: others write to the disk too.
 func (d *Datastore) hasRoom(size int64) error {
-	if d.server == nil {
+	if d.server == nil || d.room.isAmple(reserveGrowth*size) {
 		return nil
 	}
 	free, err := d.server.free()
@@ -65,7 +82,8 @@ func (d *Datastore) hasRoom(size int64) error {
 	return nil
 }
 
-// noteLow logs it when the disk gets full, and when it has room again.
+// noteLow notes what room the disk has, and logs it when that is too little, and when
+// it is enough again.
 func (d *Datastore) noteLow(isLow bool, free, need int64) {
 	d.room.low.Lock()
 	defer d.room.low.Unlock()
@@ -75,7 +93,7 @@ func (d *Datastore) noteLow(isLow bool, free, need int64) {
 	case !isLow && d.room.isLow:
 		d.log.Info("the datastore's disk has room again", "dir", d.cfg.Dir, "free", free)
 	}
-	d.room.isLow = isLow
+	d.room.isLow, d.room.left, d.room.looked = isLow, free, time.Now()
 }
 
 // free is how many bytes the disk has left.

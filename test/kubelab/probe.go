@@ -18,6 +18,8 @@ const (
 	probeInterval = 10 * time.Millisecond
 	// probePatience is how long an answer may take: packets that wait are not lost.
 	probePatience = 2 * time.Second
+	// steadyTimeout bounds how long it takes until answers come one after the other.
+	steadyTimeout = time.Minute
 	// echoPort is where the test program answers UDP, and an Echo too.
 	echoPort = 8081
 )
@@ -43,11 +45,11 @@ func (p Place) in(f func() error) error {
 	return <-result
 }
 
-// Echo answers at a place as the test program of pods does, until it is closed.
+// Echo answers at a place's address as the test program of pods does, until it is closed.
 func (p Place) Echo() (*net.UDPConn, error) {
 	var conn *net.UDPConn
 	err := p.in(func() (err error) {
-		conn, err = net.ListenUDP("udp", &net.UDPAddr{Port: echoPort})
+		conn, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(p.Address, echoPort)))
 		return err
 	})
 	if err != nil {
@@ -130,27 +132,39 @@ func (r *Probe) receive() {
 	}
 }
 
-// steadyPackets are as many as have to be answered, one after the other.
-const steadyPackets = 50
+// steadyPackets are as many as have to be answered, one after the other, before those
+// that may be under way.
+const (
+	steadyPackets = 50
+	underWay      = 20
+)
 
 // Steady waits until the way is found and a number of packets in a row were answered:
-// those from now on count.
+// those after them count.
 func (r *Probe) Steady(ctx context.Context) error {
-	for {
-		if sent, lost := r.state(); len(lost) == 0 && sent >= steadyPackets {
-			return nil
-		}
-		r.mu.Lock()
-		if missing := r.sent - r.from; missing > steadyPackets {
-			r.from = r.sent
-		}
-		r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, steadyTimeout)
+	defer cancel()
+	for !r.steady() {
 		select {
 		case <-time.After(probeInterval):
 		case <-ctx.Done():
 			return fmt.Errorf("probe %s: %w: not %d packets in a row are answered", r.Name, ctx.Err(), steadyPackets)
 		}
 	}
+	return nil
+}
+
+func (r *Probe) steady() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := r.sent - underWay
+	for i := last - steadyPackets; i < last; i++ {
+		if !r.answered[fmt.Sprint(i)] {
+			return false
+		}
+	}
+	r.from = last
+	return true
 }
 
 // Stop ends the probe and tells how many packets counted, and which were lost, as ranges

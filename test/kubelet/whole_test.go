@@ -38,7 +38,6 @@ func (c *cluster) probes(t *testing.T, here, near, far kubelab.Place, service ne
 		{here, "its node", n1.Address}, {here, "the other node", n2.Address}, {n1, "its pod", here.Address}, {n1, "pod of the other node", far.Address},
 		{n1, "service", service}, {far, "outside", outside.Address},
 	} {
-		reachUDP(t, way.from, way.to)
 		p, err := way.from.StartProbe(way.name, way.to)
 		require.NoError(t, err)
 		all = append(all, p)
@@ -47,21 +46,6 @@ func (c *cluster) probes(t *testing.T, here, near, far kubelab.Place, service ne
 		require.NoError(t, p.Steady(t.Context()))
 	}
 	return all
-}
-
-// reachUDP waits until a way is found: the first packets of one wait for neighbours.
-func reachUDP(t *testing.T, from kubelab.Place, to netip.Addr) {
-	t.Helper()
-	eventually(t, func(context.Context) error {
-		p, err := from.StartProbe("first", to)
-		if err != nil {
-			return err
-		}
-		if _, lost := p.Stop(); len(lost) > 0 {
-			return fmt.Errorf("%s is not answered by %s", from.Name, to)
-		}
-		return nil
-	})
 }
 
 // What makes the network is no part of it: while bridges, agents, API server, northd and
