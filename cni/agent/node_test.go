@@ -138,6 +138,10 @@ func TestNode(t *testing.T) {
 		w.seen(p.inLab(), outside, 8080, "outside "+w.address(host))
 	}
 	w.services(pods)
+	for _, nobody := range []string{"10.96.0.99", "10.42.200.200"} {
+		_, err := w.ask(pods["host1"].inLab(), nobody, 80)
+		require.ErrorContains(t, err, "no route to host", nobody)
+	}
 	status, answer := w.bridge.Bridge().Do(http.MethodPut, "/restconf/config/dhcp_allocation_pool:dhcp_allocation_pool/network/web",
 		`{"network":[{"network-id":"web","allocation-pool":[{"subnet":"100.96.7.0/24"}]}]}`)
 	require.Equal(t, http.StatusBadRequest, status, "nodes' own addresses are not for pods: %s", answer)
@@ -318,7 +322,7 @@ func (w *world) pinging(from, to string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	said := make(chan string, 1)
 	go func() {
-		out, _ := w.lab.Exec(ctx, from, "timeout", "--foreground", "-s", "INT", "6", "ping", "-n", "-q", "-i", "0.02", "-W", "5", to)
+		out, _ := w.lab.Exec(ctx, from, "ping", "-n", "-q", "-i", "0.02", "-c", "300", "-W", "5", to)
 		said <- out
 	}()
 	w.t.Cleanup(func() {

@@ -84,6 +84,11 @@ func TestRules(t *testing.T) {
 	twice(t, func() (bool, error) { return putRules(ns, w) })
 	require.Equal(t, strings.TrimSpace(`
 table ip coe-bridge {
+	chain no-return {
+		type filter hook forward priority filter; policy accept;
+		iifname "coe0" oifname "coe0" counter packets 0 bytes 0 reject with icmp host-unreachable comment "from coe0 nothing goes back"
+	}
+
 	chain way-out {
 		type nat hook postrouting priority srcnat; policy accept;
 		oifname "coe0" ip daddr 10.96.0.0/12 counter packets 0 bytes 0 snat to 100.96.0.3 comment "to services 10.96.0.0/12 by coe0 as 100.96.0.3"

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -14,14 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The table of ours, and its one chain.
+// The table of ours, and its chains.
 const (
 	tableName = "coe-bridge"
-	chainName = "way-out"
+	wayOut    = "way-out"
+	noReturn  = "no-return"
 )
 
 // rule is one of ours. Its text says all that it does: two of one text are the same.
 type rule struct {
+	chain string
 	text  string
 	exprs []expr.Any
 }
@@ -29,18 +32,24 @@ type rule struct {
 // rules are those of a node. The first are for what the node's programs send to
 // services: whoever serves sees the node by an address that the node itself does not
 // have. So the node can serve itself: the answer goes back through the switch, which
-// must turn it round. What pods send out of the cluster has the node's address.
+// must turn it round. What pods send out of the cluster has the node's address. What comes
+// from the network is never sent back there: it has nobody of that address.
 func (w wanted) rules() []rule {
 	var all []rule
 	for _, to := range w.services {
 		all = append(all, rule{
-			fmt.Sprintf("to services %s by %s as %s", to, linkName, w.service),
+			wayOut, fmt.Sprintf("to services %s by %s as %s", to, linkName, w.service),
 			slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), snat(w.service)),
 		})
 	}
 	return append(all, rule{
-		fmt.Sprintf("from %s out by another link as the node", linkName),
+		wayOut, fmt.Sprintf("from %s out by another link as the node", linkName),
 		slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpNeq), []expr.Any{&expr.Counter{}, &expr.Masq{FullyRandom: true}}),
+	}, rule{
+		noReturn, fmt.Sprintf("from %s nothing goes back", linkName),
+		slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpEq), []expr.Any{
+			&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: hostUnreachable},
+		}),
 	})
 }
 
@@ -58,10 +67,12 @@ func putRules(ns netns.NsHandle, w wanted) (changed bool, err error) {
 	c.AddTable(table())
 	c.DelTable(table())
 	c.AddTable(table())
-	at := c.AddChain(chain())
+	for _, chain := range chains() {
+		c.AddChain(chain)
+	}
 	for _, r := range rules {
 		c.AddRule(&nftables.Rule{
-			Table: at.Table, Chain: at, Exprs: r.exprs, UserData: userdata.AppendString(nil, userdata.TypeComment, r.text),
+			Table: table(), Chain: &nftables.Chain{Name: r.chain}, Exprs: r.exprs, UserData: userdata.AppendString(nil, userdata.TypeComment, r.text),
 		})
 	}
 	if err := c.Flush(); err != nil {
@@ -91,10 +102,17 @@ func table() *nftables.Table {
 	return &nftables.Table{Family: nftables.TableFamilyIPv4, Name: tableName}
 }
 
-func chain() *nftables.Chain {
-	return &nftables.Chain{
-		Table: table(), Name: chainName, Type: nftables.ChainTypeNAT,
-		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
+// chains are those of ours, in the order of their names.
+func chains() []*nftables.Chain {
+	return []*nftables.Chain{
+		{
+			Table: table(), Name: noReturn, Type: nftables.ChainTypeFilter,
+			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
+		},
+		{
+			Table: table(), Name: wayOut, Type: nftables.ChainTypeNAT,
+			Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
+		},
 	}
 }
 
@@ -106,28 +124,37 @@ func hasTable(c *nftables.Conn) (bool, error) {
 	return slices.ContainsFunc(all, func(t *nftables.Table) bool { return t.Name == tableName }), nil
 }
 
-// hasRules tells whether the table of ours has just these rules, in one chain that is
-// where it has to be.
+// hasRules tells whether the table of ours has just these rules, in chains that are
+// where they have to be.
 func hasRules(c *nftables.Conn, want []rule) (bool, error) {
 	if there, err := hasTable(c); !there || err != nil {
 		return false, err
 	}
-	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
+	have, err := c.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
 	if err != nil {
 		return false, fmt.Errorf("list nftables chains: %w", err)
 	}
-	chains = slices.DeleteFunc(chains, func(c *nftables.Chain) bool { return c.Table.Name != tableName })
-	if len(chains) != 1 || !sameChain(chains[0], chain()) {
+	have = slices.DeleteFunc(have, func(c *nftables.Chain) bool { return c.Table.Name != tableName })
+	slices.SortFunc(have, func(a, b *nftables.Chain) int { return strings.Compare(a.Name, b.Name) })
+	if !slices.EqualFunc(have, chains(), sameChain) {
 		return false, nil
 	}
-	have, err := c.GetRules(table(), chains[0])
-	if err != nil {
-		return false, fmt.Errorf("list nftables rules: %w", err)
+	for _, chain := range have {
+		rules, err := c.GetRules(table(), chain)
+		if err != nil {
+			return false, fmt.Errorf("list nftables rules: %w", err)
+		}
+		here := slices.DeleteFunc(slices.Clone(want), func(r rule) bool { return r.chain != chain.Name })
+		if !slices.EqualFunc(rules, here, sameRule) {
+			return false, nil
+		}
 	}
-	return slices.EqualFunc(have, want, func(is *nftables.Rule, w rule) bool {
-		text, _ := userdata.GetString(is.UserData, userdata.TypeComment)
-		return text == w.text
-	}), nil
+	return true, nil
+}
+
+func sameRule(is *nftables.Rule, w rule) bool {
+	text, _ := userdata.GetString(is.UserData, userdata.TypeComment)
+	return text == w.text
 }
 
 func sameChain(a, b *nftables.Chain) bool {
@@ -136,6 +163,9 @@ func sameChain(a, b *nftables.Chain) bool {
 }
 
 const register = 1
+
+// hostUnreachable is ICMP's code of that name.
+const hostUnreachable = 1
 
 func inBy(link string) []expr.Any {
 	return byName(expr.MetaKeyIIFNAME, expr.CmpOpEq, link)

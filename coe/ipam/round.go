@@ -111,9 +111,11 @@ func (r *round) claimAll() {
 // scan finds the pods of a namespace that changed, and returns the living
 // leases whose interface is gone.
 func (r *round) scan(s *space) (gone []*coe.Lease) {
+	here := 0
 	for _, p := range s.view.Pods {
 		known := s.pods[p.UID]
 		if known != nil {
+			here++
 			known.round = r.rounds
 			if known.seen == p {
 				continue
@@ -124,9 +126,11 @@ func (r *round) scan(s *space) (gone []*coe.Lease) {
 			s.todo = append(s.todo, p)
 		}
 	}
-	for _, known := range s.pods {
-		if known.round != r.rounds {
-			gone = append(gone, withoutInterface(known, nil)...)
+	if here < len(s.pods) {
+		for _, known := range s.pods {
+			if known.round != r.rounds {
+				gone = append(gone, withoutInterface(known, nil)...)
+			}
 		}
 	}
 	slices.SortFunc(gone, compareLeases)

@@ -88,7 +88,7 @@ func (l *Lab) Pod(ctx context.Context, namespace, name string) (Place, error) {
 	if err != nil {
 		return Place{}, err
 	}
-	i := slices.IndexFunc(ports, func(p Port) bool { return p.Pod == namespace+":"+name })
+	i := slices.IndexFunc(ports, func(p Port) bool { return p.UID == string(pod.UID) }) // a former one may bear the name
 	if i < 0 {
 		return Place{}, fmt.Errorf("find pod %s/%s: node %s has no port of it", namespace, name, n.Name)
 	}

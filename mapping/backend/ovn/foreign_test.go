@@ -114,7 +114,7 @@ func TestDamage(t *testing.T) {
 	}
 	pod := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Logical_Switch_Port", `type=""`))[0]
 	marks := []string{
-		"Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Static_Route", "Logical_Router_Policy",
+		"Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Static_Route", "Logical_Router_Policy", "ACL",
 		"Load_Balancer", "DHCP_Options",
 	}
 	damages := map[string][]string{

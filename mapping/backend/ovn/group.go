@@ -20,7 +20,7 @@ import (
 //	                                                                     Logical_Router_Ports, two Logical_Router_Static_Routes
 //	node-network  NodeNetwork                                            Logical_Switch, Logical_Switch_Port; of the transit: two
 //	                                                                     Logical_Router_Ports, Logical_Router_Static_Route, -Policy
-//	management-   ManagementPort                                         Logical_Switch_Port; on the transit: Logical_Router_Static_Route,
+//	management-   ManagementPort                                         Logical_Switch_Port, ACLs; on the transit: Logical_Router_Static_Route,
 //	port                                                                 Logical_Router_Policy
 //	subnet        Subnet                                                 Logical_Router_Port, Logical_Switch_Port, DHCP_Options;
 //	                                                                     on the transit: Logical_Router_Static_Route, -Policy

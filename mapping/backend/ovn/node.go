@@ -109,6 +109,7 @@ func (c codec) encodeManagementPort(set *rowSet, k netvirt.Key, objects netvirt.
 	}
 	set.add(lsp)
 	set.link(nb.LogicalSwitchTable, c.nodesUUID(o.Network), "ports", lsp.UUID)
+	c.untracked(set, k, o)
 	network, ok := look(nodeNetworkKey(o.Network)).(netvirt.NodeNetwork)
 	if !ok {
 		return
@@ -117,6 +118,22 @@ func (c codec) encodeManagementPort(set *rowSet, k netvirt.Key, objects netvirt.
 		c.route(set, k, "node", c.routerUUID(transitKey(network.Transit)), single(o.Node), o.Address, nodesPort(o.Network))
 	}
 	c.leave(set, k, roleWayOut, network.Transit, o, single(o.ServiceAddress))
+}
+
+// untracked has the switch track once what a node sends to a service that the node
+// itself serves, or somebody beyond it. The request leaves by the port that it came in by,
+// and the answer does, too, but there is one table of connections for both ways. So the
+// one is not tracked on its way out, and the other not on its way in.
+func (c codec) untracked(set *rowSet, head netvirt.Key, o netvirt.ManagementPort) {
+	for _, acl := range []*nb.ACL{
+		{Direction: nb.ACLDirectionToLport, Match: fmt.Sprintf("outport == %q && ip4.src == %s", o.Name(), o.ServiceAddress)},
+		{Direction: nb.ACLDirectionFromLport, Match: fmt.Sprintf("inport == %q && ip4.dst == %s", o.Name(), o.ServiceAddress)},
+	} {
+		acl.UUID, acl.ExternalIDs = c.uuid(nb.ACLTable, head, acl.Direction), c.mark(head, acl.Direction)
+		acl.Priority, acl.Action = 1, nb.ACLActionAllowStateless
+		set.add(acl)
+		set.link(nb.LogicalSwitchTable, c.nodesUUID(o.Network), "acls", acl.UUID)
+	}
 }
 
 func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }

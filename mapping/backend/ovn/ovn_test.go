@@ -17,7 +17,7 @@ var _ reconcile.Backend = (*ovn.Backend)(nil)
 
 // tables are those that hold rows of the backend, and some that must not.
 var tables = []string{
-	"Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Static_Route", "Logical_Router_Policy",
+	"Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Static_Route", "Logical_Router_Policy", "ACL",
 	"Load_Balancer", "Load_Balancer_Group", "DHCP_Options", "Static_MAC_Binding",
 }
 

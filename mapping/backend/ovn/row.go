@@ -46,6 +46,7 @@ type column struct {
 // linkColumns are the columns that hold links.
 var linkColumns = map[[2]string]bool{
 	{nb.LogicalSwitchTable, "ports"}:             true,
+	{nb.LogicalSwitchTable, "acls"}:              true,
 	{nb.LogicalRouterTable, "ports"}:             true,
 	{nb.LogicalRouterTable, "static_routes"}:     true,
 	{nb.LogicalRouterTable, "policies"}:          true,
@@ -58,6 +59,7 @@ var (
 	tables = []*table{
 		newTable(nb.LogicalSwitchTable, nb.LogicalSwitch{}, true),
 		newTable(nb.LogicalSwitchPortTable, nb.LogicalSwitchPort{}, false),
+		newTable(nb.ACLTable, nb.ACL{}, false),
 		newTable(nb.LogicalRouterTable, nb.LogicalRouter{}, true),
 		newTable(nb.LogicalRouterPortTable, nb.LogicalRouterPort{}, false),
 		newTable(nb.LogicalRouterStaticRouteTable, nb.LogicalRouterStaticRoute{}, false),
@@ -88,7 +90,7 @@ var (
 // ports, which are most of all, are read while the server works on the rest.
 var readOrder = tablesOf(
 	nb.LoadBalancerGroupTable, nb.StaticMACBindingTable, nb.LogicalRouterTable, nb.LogicalSwitchTable, nb.LogicalSwitchPortTable,
-	nb.LogicalRouterPortTable, nb.LogicalRouterStaticRouteTable, nb.LogicalRouterPolicyTable,
+	nb.LogicalRouterPortTable, nb.LogicalRouterStaticRouteTable, nb.LogicalRouterPolicyTable, nb.ACLTable,
 	nb.LoadBalancerTable, nb.DHCPOptionsTable,
 )
 

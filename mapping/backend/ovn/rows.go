@@ -29,6 +29,7 @@ var naming = map[string][]string{
 	nb.DHCPOptionsTable:              {"cidr"},
 	nb.LogicalRouterStaticRouteTable: {"ip_prefix", "output_port"},
 	nb.LogicalRouterPolicyTable:      {"match"},
+	nb.ACLTable:                      {"match"},
 	nb.StaticMACBindingTable:         {"logical_port", "ip"},
 }
 

@@ -8,6 +8,7 @@ const LogicalSwitchTable = "Logical_Switch"
 // LogicalSwitch defines an object in Logical_Switch table
 type LogicalSwitch struct {
 	UUID              string            `ovsdb:"_uuid"`
+	ACLs              []string          `ovsdb:"acls"`
 	ExternalIDs       map[string]string `ovsdb:"external_ids"`
 	LoadBalancerGroup []string          `ovsdb:"load_balancer_group"`
 	Name              string            `ovsdb:"name"`

@@ -13,6 +13,7 @@ import (
 // FullDatabaseModel returns the DatabaseModel object to be used in libovsdb
 func FullDatabaseModel() (model.ClientDBModel, error) {
 	return model.NewClientDBModel("OVN_Northbound", map[string]model.Model{
+		"ACL":                         &ACL{},
 		"DHCP_Options":                &DHCPOptions{},
 		"Load_Balancer":               &LoadBalancer{},
 		"Load_Balancer_Group":         &LoadBalancerGroup{},
@@ -31,6 +32,65 @@ var schema = `{
   "name": "OVN_Northbound",
   "version": "7.0.0",
   "tables": {
+    "ACL": {
+      "columns": {
+        "action": {
+          "type": {
+            "key": {
+              "type": "string",
+              "enum": [
+                "set",
+                [
+                  "allow",
+                  "allow-related",
+                  "allow-stateless",
+                  "drop",
+                  "reject"
+                ]
+              ]
+            }
+          }
+        },
+        "direction": {
+          "type": {
+            "key": {
+              "type": "string",
+              "enum": [
+                "set",
+                [
+                  "from-lport",
+                  "to-lport"
+                ]
+              ]
+            }
+          }
+        },
+        "external_ids": {
+          "type": {
+            "key": {
+              "type": "string"
+            },
+            "value": {
+              "type": "string"
+            },
+            "min": 0,
+            "max": "unlimited"
+          }
+        },
+        "match": {
+          "type": "string"
+        },
+        "priority": {
+          "type": {
+            "key": {
+              "type": "integer",
+              "minInteger": 0,
+              "maxInteger": 32767
+            }
+          }
+        }
+      }
+    },
     "DHCP_Options": {
       "columns": {
         "cidr": {
@@ -343,6 +403,17 @@ var schema = `{
     },
     "Logical_Switch": {
       "columns": {
+        "acls": {
+          "type": {
+            "key": {
+              "type": "uuid",
+              "refTable": "ACL",
+              "refType": "strong"
+            },
+            "min": 0,
+            "max": "unlimited"
+          }
+        },
         "external_ids": {
           "type": {
             "key": {
