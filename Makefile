@@ -10,7 +10,7 @@ export CGO_ENABLED = 0
 export GOFLAGS = -trimpath -buildvcs=false
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 build: ## build bin/coe-bridge, and the CNI plugin bin/coe-cni
 	@mkdir -p bin
@@ -49,7 +49,7 @@ bench: deps ## print the figures (see docs/operations.md)
 bench-kube: deps kube ## print those of the Kubernetes source
 	go run ./test/benchkube
 
-bench-cni: deps # print those of the CNI plugin and the node agent (root)
+bench-cni: deps ## print those of the CNI plugin and the node agent (root)
 	go run ./test/benchcni
 
 check: lint ## what CI runs beside the tests: format, vet, lint, import rules, generated files

@@ -50,9 +50,9 @@ func (b *builder) podInterface(p *coe.Pod, i *coe.PodInterface) {
 // noNode says why the address of a pod's node is not known.
 func noNode(p *coe.Pod) string {
 	if p.NodeName != "" {
-		return fmt.Sprintf("the address of the pod's node %s is not known: no source knows such a node, or it has no address yet", p.NodeName)
+		return fmt.Sprintf("the address of the pod's node %s is not known: no source knows such a node, or it has no address yet; send the node with its address, or the pod with host-ip-address", p.NodeName)
 	}
-	return "the pod has no node: it is not scheduled yet, or came without host-ip-address, the address of its node"
+	return "the pod has no node: it is not scheduled yet, or came without host-ip-address, the address of its node; send that, or wait for the scheduler"
 }
 
 func (b *builder) podProblem(p *coe.Pod, reason coe.Reason, message string) {

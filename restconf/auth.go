@@ -20,7 +20,7 @@ func reads(r *http.Request) bool {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return true
 	case http.MethodPost:
-		return r.URL.Path == subscribePath // which names a stream
+		return isSubscribe(withoutEmptySegments(r)) // which names a stream
 	}
 	return false
 }

@@ -2,6 +2,7 @@ package restconf
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"encoding/xml"
 	"io"
@@ -268,4 +269,45 @@ type judge chan error
 // Authenticate implements access.Authenticator.
 func (j judge) Authenticate(*http.Request) (access.Identity, error) {
 	return access.Identity{Role: access.Reader}, <-j
+}
+
+// Whether a write is made does not depend on the client's patience, so the record says
+// what became of it.
+func TestAuditOfWhoGoesAway(t *testing.T) {
+	b, audit := accessBed(t)
+	patch := patchBody(false, testEdit{id: "1", operation: "merge", target: "/pods=" + uid2, value: podValue(uid2)})
+	for _, c := range []struct {
+		method, path, body, media string
+		status                    int
+	}{
+		{"PUT", podsRFC + uid1, podRFC(uid1), "application/json", 201},
+		{"PATCH", coeRFC, patch, "application/yang-patch+json", 200},
+	} {
+		audit.Reset()
+		ctx, leave := context.WithCancel(t.Context())
+		leave()
+		got := b.do(c.method, c.path, c.body, header("Content-Type", c.media), func(r *http.Request) { *r = *r.WithContext(ctx) })
+		require.Equal(t, c.status, got.status, got.body)
+		var record struct {
+			Status   int
+			Revision int64
+		}
+		require.NoError(t, json.Unmarshal(audit.Bytes(), &record))
+		require.Equal(t, c.status, record.Status)
+		require.Equal(t, b.store.Revision(), record.Revision)
+	}
+	require.Equal(t, 200, b.do("GET", podsRFC+uid1, "").status)
+	require.Equal(t, 200, b.do("GET", podsRFC+uid2, "").status)
+}
+
+// However the path of a subscription is written, it is one: a reader may ask for it.
+func TestReadersSubscribe(t *testing.T) {
+	b, audit := accessBed(t)
+	for _, path := range []string{subscribePath, subscribePath + "/", subscribePath + "//", "/" + subscribePath, strings.Replace(subscribePath, "/op", "//op", 1)} {
+		for _, name := range []string{"ann", "admin"} {
+			got := b.do("POST", path, `{"input":{"path":"/pod:coe"}}`, as(name, name))
+			require.Equal(t, 200, got.status, "%s by %s: %s", path, name, got.body)
+		}
+	}
+	require.Empty(t, audit.String(), "it changes nothing")
 }

@@ -2,7 +2,9 @@ package restconf
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -113,4 +115,39 @@ func TestLimitsOfAnswers(t *testing.T) {
 	denied := b.do("GET", "/", "", header("Authorization", ""))
 	require.Equal(t, 401, denied.status, "nothing is answered without credentials")
 	require.Contains(t, denied.header.Get("WWW-Authenticate"), `Basic realm="coe-bridge"`)
+}
+
+// late is a body that does not come in time.
+type late struct{}
+
+func (late) Read([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
+
+func TestBodiesThatDoNotComeInTime(t *testing.T) {
+	b := newBed(t)
+	for _, path := range []string{coe, coeRFC, subscribePath} {
+		got := b.do("POST", path, "{}", func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(late{}), -1 })
+		require.Equal(t, 408, got.status, "%s: %s", path, got.body)
+	}
+}
+
+// In draft-02 no path reaches an entry with an empty key, so none can be made; RFC 8040
+// reaches it.
+func TestEmptyKeys(t *testing.T) {
+	b := newBed(t)
+	const pools = "dhcp_allocation_pool:dhcp_allocation_pool"
+	entry := `{"network":[{"network-id":""}]}`
+	for path, body := range map[string]string{
+		"/restconf/config/" + pools: entry,
+		"/restconf/config":          `{"` + pools + `":` + entry + `}`,
+	} {
+		got := b.do("POST", path, body)
+		require.Equal(t, 400, got.status, got.body)
+		require.Contains(t, got.body, "network-id")
+	}
+	require.Equal(t, 400, b.do("PUT", "/restconf/config/"+pools, `{"dhcp_allocation_pool":`+entry+`}`).status)
+	require.Equal(t, 404, b.do("GET", "/rests/data/"+pools, "").status, "nothing is made")
+	require.Equal(t, 204, b.do("POST", "/restconf/config/"+pools, strings.Replace(entry, `""`, `"n"`, 1)).status)
+	made := b.do("POST", "/rests/data/"+pools, `{"dhcp_allocation_pool:network":[{"network-id":""}]}`)
+	require.Equal(t, 201, made.status, made.body)
+	require.Equal(t, 204, b.do("DELETE", "/rests/data/"+pools+"/network=", "").status)
 }

@@ -10,6 +10,9 @@ import (
 // finish checks what the edit makes of the tree, before it is made.
 func (e *edit) finish() error {
 	for _, doc := range e.written {
+		if e.tx.Get(doc.at.node(), doc.at.last().keys...) == nil { // it was deleted after that
+			continue
+		}
 		if err := e.checkDocument(doc); err != nil {
 			return err
 		}
@@ -26,7 +29,7 @@ func (e *edit) finish() error {
 
 // checkDocument validates what takes a whole document to see, and runs the
 // entry's own check.
-func (e *edit) checkDocument(doc document) error {
+func (e *edit) checkDocument(doc *document) error {
 	at := doc.at.parent().path()
 	if err := e.server.cfg.Schema.Validate(doc.data, at, e.holds); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package restconf
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -255,7 +256,7 @@ func TestValidatorsChangeWithTheirResource(t *testing.T) {
 func TestConditionalGet(t *testing.T) {
 	b := newBed(t)
 	require.Equal(t, 201, b.do("PUT", podsRFC+uid1, podRFC(uid1)).status)
-	for _, path := range []string{podsRFC + uid1, coeRFC, coe, "/rests/data", "/restconf/config", podsRFC + uid1 + "?depth=1"} {
+	for _, path := range []string{podsRFC + uid1, coeRFC, coe, podsRFC + uid1 + "?depth=1"} {
 		for _, method := range []string{"GET", "HEAD"} {
 			first := b.do(method, path, "")
 			require.Equal(t, 200, first.status)
@@ -286,6 +287,57 @@ func TestConditionalGet(t *testing.T) {
 			require.Empty(t, got.header.Get("Last-Modified"), path)
 		}
 	}
+}
+
+// allocated is a Source of a pool's state, another one whenever it is asked.
+type allocated struct {
+	schema *yang.Schema
+	asked  int
+}
+
+func (a *allocated) Get(ctx context.Context, _ Asked) (*yang.Data, error) {
+	a.asked++
+	return fixed{schema: a.schema, config: fmt.Sprintf(`{"dhcp_allocation_pool:dhcp_allocation_pool":{"network":[{"network-id":"n",
+		"allocations":[{"subnet":"10.0.0.0/24","allocation-instance":[{"mac":"00:00:00:00:00:01","allocated-ip":"10.0.0.%d"}]}]}]}}`, a.asked)}.Get(ctx, Asked{})
+}
+
+// An answer that has more than configuration is always given, whatever the client has
+// already; its validators are good for writes.
+func TestStateIsNeverNotModified(t *testing.T) {
+	b := newBed(t, func(c *Config) {
+		c.State = map[string]Source{"dhcp_allocation_pool:dhcp_allocation_pool": &allocated{schema: c.Schema}}
+	})
+	const pool, body = "/rests/data/dhcp_allocation_pool:dhcp_allocation_pool", `{"dhcp_allocation_pool:network":[{"network-id":"n"}]}`
+	require.Equal(t, 201, b.do("PUT", pool+"/network=n", body).status)
+	for _, c := range []struct {
+		path   string
+		status int
+	}{
+		{pool, 200},
+		{pool + "?content=all", 200},
+		{pool + "/network=n", 200},
+		{"/rests/data", 200},
+		{"/rests/data?content=config", 200},
+		{"/restconf/config", 200},
+		{pool + "?content=config", 304},
+		{pool + "/network=n?content=config", 304},
+		{"/rests/ds/ietf-datastores:running/dhcp_allocation_pool:dhcp_allocation_pool", 304},
+		{"/restconf/config/dhcp_allocation_pool:dhcp_allocation_pool", 304},
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			first := b.do(method, c.path, "")
+			require.Equal(t, 200, first.status, c.path)
+			again := b.do(method, c.path, "", header("If-None-Match", first.header.Get("ETag")))
+			require.Equal(t, c.status, again.status, c.path)
+			require.Equal(t, first.header.Get("ETag"), again.header.Get("ETag"), c.path)
+			require.Equal(t, c.status, b.do(method, c.path, "", header("If-Modified-Since", first.header.Get("Last-Modified"))).status, c.path)
+			require.Equal(t, 412, b.do(method, c.path, "", header("If-Match", `"x"`)).status, c.path)
+		}
+	}
+	require.NotEqual(t, b.do("GET", pool, "").body, b.do("GET", pool, "").body)
+	tag := b.tagOf(pool + "/network=n")
+	require.Equal(t, 204, b.do("PUT", pool+"/network=n", body, header("If-Match", tag)).status)
+	require.Equal(t, 412, b.do("PUT", pool+"/network=n", body, header("If-Match", tag)).status)
 }
 
 // Validators are the same after a restart.
@@ -428,4 +480,34 @@ func increments(t *testing.T, clients, rounds int, try func(client int) bool) {
 		})
 	}
 	all.Wait()
+}
+
+// busy is a transaction beside which somebody writes as soon as it has read.
+type busy struct {
+	*datastore.Tx
+	write func()
+}
+
+func (b busy) Get(node *yang.Node, key ...string) *datastore.Unit {
+	u := b.Tx.Get(node, key...)
+	b.write()
+	return u
+}
+
+// The time of an entry is none older than the entry that the transaction relies on, or
+// If-Unmodified-Since would let through what another has written.
+func TestTimesAreNotOlderThanTheirEntries(t *testing.T) {
+	b := newBed(t)
+	require.Equal(t, 201, b.do("PUT", podsRFC+uid1, podRFC(uid1)).status)
+	at, err := rfc8040.parse(b.cfg.Schema, "pod:coe/pods="+uid1)
+	require.NoError(t, err)
+	_, err = b.store.Write(t.Context(), func(tx *datastore.Tx) error {
+		change, _ := b.changeOf(at, busy{tx, func() {
+			require.Equal(t, 201, b.do("PUT", podsRFC+uid2, podRFC(uid2)).status)
+		}})
+		require.Equal(t, b.store.Changed(at.top()).Time, change.Time)
+		require.Equal(t, b.store.Get(at.node(), uid1).ModRevision, change.Revision)
+		return nil
+	})
+	require.NoError(t, err)
 }

@@ -33,7 +33,7 @@ type dialect struct {
 	keyMarks   string                       // before the first key in a path, and before further ones
 	unescape   func(string) (string, error) // of one path segment
 	parameters map[string]func(*query, string) error
-	lax        bool // unknown parameters are ignored
+	lax        bool // unknown parameters are ignored, unless a write without would be another
 }
 
 // media is a media type and how data are written and read in it.

@@ -2,6 +2,7 @@ package restconf
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -196,5 +197,19 @@ func TestLibraryPassesYanglint(t *testing.T) {
 	for _, file := range []string{library, save("library.xml", inXML(both))} {
 		run("-p", dir, "-t", "data", filepath.Join(dir, "ietf-yang-library@2019-01-04.yang"), filepath.Join(dir, "ietf-datastores@2018-02-14.yang"), file)
 		run("-p", dir, "-Y", file, "-t", "data", save("everything.xml", inXML("/rests/data")))
+	}
+}
+
+// A client may say what it likes where the server is.
+func TestLibraryForAnyHost(t *testing.T) {
+	b := newBed(t)
+	for _, host := range []string{`a"b`, `a\b`, "a<b>&c", "[::1]:8181"} {
+		for _, top := range []string{libraryTop, modulesStateTop} {
+			got := b.do("GET", "/rests/data/"+top, "", func(r *http.Request) { r.Host = host })
+			require.Equal(t, 200, got.status, got.body)
+			var all any
+			require.NoError(t, json.Unmarshal([]byte(got.body), &all))
+			require.Contains(t, fmt.Sprint(all), "http://"+host+modulesPath+"pod@")
+		}
 	}
 }

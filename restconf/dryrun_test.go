@@ -2,6 +2,7 @@ package restconf
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -64,4 +65,30 @@ func TestDryRunElsewhere(t *testing.T) {
 		require.Equal(t, 400, got.status, got.body)
 		require.Contains(t, got.body, "dry-run")
 	}
+}
+
+// Draft-02 passes over parameters that it doesn't know, but for those without which a
+// write would be another: a dry run has to write nothing.
+func TestDraftRefusesWhatChangesAWrite(t *testing.T) {
+	b := newBed(t)
+	require.Equal(t, 201, b.do("PUT", pods+uid1, pod(uid1)).status)
+	before := b.everything()
+	for _, query := range []string{"dry-run=true", "insert=first", "point=%2Fpod:coe"} {
+		name, _, _ := strings.Cut(query, "=")
+		for method, body := range map[string]string{"PUT": pod(uid2), "POST": pod(uid2), "DELETE": ""} {
+			path := pods + uid2
+			switch method {
+			case "POST":
+				path = coe
+			case "DELETE":
+				path = pods + uid1
+			}
+			got := b.do(method, path+"?"+query, body)
+			require.Equal(t, 400, got.status, "%s %s: %s", method, query, got.body)
+			require.Contains(t, got.body, name)
+		}
+		require.Equal(t, 200, b.do("GET", pods+uid1+"?"+query, "").status)
+	}
+	require.Equal(t, before, b.everything())
+	require.Equal(t, 201, b.do("PUT", pods+uid2+"?other=x&depth=1", pod(uid2)).status)
 }

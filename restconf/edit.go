@@ -18,13 +18,18 @@ import (
 type edit struct {
 	server  *Server
 	tx      *datastore.Tx
-	written []document
-	tops    map[*yang.Node]bool // in which something is written
+	written []*document          // each once, as it was written last
+	byPath  map[string]*document // the same
+	tops    map[*yang.Node]bool  // in which something is written
 }
 
 type document struct {
 	at   target
 	data *yang.Data
+}
+
+func newEdit(s *Server, tx *datastore.Tx) *edit {
+	return &edit{server: s, tx: tx, byPath: map[string]*document{}, tops: map[*yang.Node]bool{}}
 }
 
 // document is the path of the document that t lies in, and what is left of t
@@ -38,11 +43,15 @@ func (t target) document() (at, below target) {
 // units of their own.
 func (t target) holdsUnits() bool { return t.unit() < 0 && t.node().Kind == yang.Container }
 
-// load is the document of at, nil where there is none.
+// load is the document of at, nil where there is none. Who changes one that this edit
+// has written saves it, or fails and so ends the edit.
 func (e *edit) load(at target) (*yang.Data, error) {
 	u := e.tx.Get(at.node(), at.last().keys...)
 	if u == nil {
 		return nil, nil
+	}
+	if doc := e.byPath[at.path()]; doc != nil {
+		return doc.data, nil
 	}
 	return u.Parse()
 }
@@ -73,12 +82,18 @@ func (e *edit) loadWith(at, below target) (*yang.Data, error) {
 	return doc, err
 }
 
-// save writes the document of at.
+// save writes the document of at, which is the edit's own from now on.
 func (e *edit) save(at target, d *yang.Data) {
 	var buf bytes.Buffer
 	yang.EncodeObject(&buf, d)
 	e.tx.Put(at.node(), at.last().keys, buf.Bytes())
-	e.written = append(e.written, document{at, d})
+	path := at.path()
+	if doc := e.byPath[path]; doc != nil {
+		doc.data = d
+	} else {
+		doc = &document{at, d}
+		e.written, e.byPath[path] = append(e.written, doc), doc
+	}
 	e.tops[at.top()] = true
 }
 

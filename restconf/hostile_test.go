@@ -118,3 +118,29 @@ func TestHostileBodies(t *testing.T) {
 		require.Less(t, time.Since(begin), hostileTime, name)
 	}
 }
+
+// How deep elements are nested is counted before anything is made of them.
+func TestNestingIsBounded(t *testing.T) {
+	b := newBed(t)
+	value := func(inner string) string {
+		return `<yang-patch xmlns="` + patchSpace + `"><patch-id>p</patch-id><edit><edit-id>1</edit-id><operation>create</operation>` +
+			`<target>/</target><value>` + inner + `</value></edit></yang-patch>`
+	}
+	whole := func(inner string) string { return `<data xmlns="` + restconfSpace + `">` + inner + `</data>` }
+	nested := func(depth int) string { return strings.Repeat("<a>", depth) + strings.Repeat("</a>", depth) }
+	for _, c := range []struct {
+		method, path, media string
+		around              func(string) string
+	}{
+		{"PATCH", coeRFC, "application/yang-patch+xml", value},
+		{"PUT", "/rests/data", "application/yang-data+xml", whole},
+	} {
+		inXML := header("Content-Type", c.media)
+		got := b.do(c.method, c.path, c.around(nested(maxElementDepth+1)), inXML)
+		require.Equal(t, 400, got.status, got.body)
+		require.Contains(t, got.body, "nested deeper than 10000")
+		got = b.do(c.method, c.path, c.around(nested(maxElementDepth)), inXML)
+		require.Equal(t, 400, got.status, got.body)
+		require.NotContains(t, got.body, "nested deeper", "what is wrong is the name")
+	}
+}

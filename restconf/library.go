@@ -21,7 +21,7 @@ const (
 const schemaName = "coe-bridge"
 
 // library is the Source of one of the forms: the same as long as the server runs, but for
-// where clients find that. A host's name has nothing that JSON would have escaped.
+// where clients find that.
 type library []byte
 
 // Get implements Source.
@@ -29,7 +29,12 @@ func (l library) Get(_ context.Context, asked Asked) (*yang.Data, error) {
 	if asked.Content == ContentConfig {
 		return nil, nil
 	}
-	return yang.DecodeObject(bytes.ReplaceAll(l, []byte(`"`+modulesPath), []byte(`"`+asked.Base+modulesPath)), asked.Top)
+	base, err := json.Marshal(asked.Base) // a client may say what it likes
+	if err != nil {
+		return nil, fmt.Errorf("write where the modules are: %w", err)
+	}
+	from := append(base[:len(base)-1], modulesPath...)
+	return yang.DecodeObject(bytes.ReplaceAll(l, []byte(`"`+modulesPath), from), asked.Top)
 }
 
 // addLibrary adds both forms to the read-only trees.

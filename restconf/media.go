@@ -20,7 +20,7 @@ type codec interface {
 	// encodeAll writes a whole datastore as the dialect names it.
 	encodeAll(buf *bytes.Buffer, d *dialect, tops []*yang.Data)
 	// errors is the body of RFC 8040 section 7.1.
-	errors(d *dialect, errs yang.Errors) []byte
+	errors(s *yang.Schema, d *dialect, errs yang.Errors) []byte
 	// outermost is the name of the first node in a body, without its module, or
 	// empty; qualified tells whether it has a module.
 	outermost(body []byte) (name string, qualified bool)
@@ -54,12 +54,12 @@ func (jsonCodec) indent(body []byte) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-func (jsonCodec) errors(d *dialect, errs yang.Errors) []byte {
+func (jsonCodec) errors(s *yang.Schema, d *dialect, errs yang.Errors) []byte {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	// Strings in a map of slices always encode.
-	_ = enc.Encode(map[string]any{d.errorsMember: map[string]any{"error": errorEntries(errs)}})
+	_ = enc.Encode(map[string]any{d.errorsMember: map[string]any{"error": errorEntries(s, errs)}})
 	return buf.Bytes()
 }
 

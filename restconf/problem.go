@@ -166,6 +166,8 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, d *dialect, err er
 		h.Set("Allow", strings.Join(p.allow, ", "))
 	}
 	switch {
+	case p.status == http.StatusUnsupportedMediaType && r.Method == http.MethodPatch && d.patches != "":
+		h.Set("Accept-Patch", d.patches) // RFC 5789 section 2.2
 	case p.status == http.StatusServiceUnavailable:
 		h.Set("Retry-After", strconv.Itoa(retryAfter))
 		s.log.Warn("request could not be served", "err", err)
@@ -174,7 +176,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, d *dialect, err er
 		s.log.Error("request failed", "err", err)
 	}
 	m := d.errorMedia(r)
-	send(w, p.status, m.name, m.codec.errors(d, p.errors))
+	send(w, p.status, m.name, m.codec.errors(s.cfg.Schema, d, p.errors))
 }
 
 // errorEntry is an error as bodies have it.
@@ -182,14 +184,16 @@ type errorEntry struct {
 	Type    string `json:"error-type" xml:"error-type"`
 	Tag     string `json:"error-tag" xml:"error-tag"`
 	AppTag  string `json:"error-app-tag,omitempty" xml:"error-app-tag,omitempty"`
-	Path    string `json:"error-path,omitempty" xml:"error-path,omitempty"`
+	Path    string `json:"error-path,omitempty" xml:"-"`
+	// PathXML is Path in its other form.
+	PathXML *xmlPath `json:"-" xml:"error-path"`
 	Message string `json:"error-message,omitempty" xml:"error-message,omitempty"`
 }
 
-func errorEntries(errs yang.Errors) []errorEntry {
+func errorEntries(s *yang.Schema, errs yang.Errors) []errorEntry {
 	list := make([]errorEntry, len(errs))
 	for i, e := range errs {
-		list[i] = errorEntry{e.Type, e.Tag, e.AppTag, e.Path, e.Message}
+		list[i] = errorEntry{e.Type, e.Tag, e.AppTag, e.Path, newXMLPath(s, e.Path), e.Message}
 	}
 	return list
 }

@@ -44,6 +44,9 @@ func (d *dialect) parseQuery(r *http.Request) (query, error) {
 	makes := r.Method == http.MethodPost || r.Method == http.MethodPut
 	_, yangPatch := d.yangPatchOf(r)
 	for name, given := range values {
+		if d.lax && !reads && changesWrites(name) {
+			return q, badQuery("there is no query parameter " + name + " here: it is for RFC 8040, at /rests/data")
+		}
 		suits := reads
 		switch {
 		case placing[name]:
@@ -85,6 +88,10 @@ var placing = map[string]bool{"insert": true, "point": true}
 // written. It is none that a header could replace: a server that doesn't know it must
 // refuse it.
 const dryRun = "dry-run"
+
+// changesWrites tells whether a write with that parameter is not meant to be made as it
+// is without: who gives it has to be told where it means nothing.
+func changesWrites(parameter string) bool { return placing[parameter] || parameter == dryRun }
 
 func (d *dialect) parameter(q *query, name string, given []string, suits bool) error {
 	set := d.parameters[name]

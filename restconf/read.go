@@ -30,14 +30,17 @@ func (s *Server) get(w http.ResponseWriter, q *request) error {
 	if body == nil {
 		return q.dialect.missingGet(q.target)
 	}
-	return answerData(w, q, m, v, body)
+	return s.answerData(w, q, m, v, body)
 }
 
 // answerData answers a GET or HEAD as its preconditions have it.
-func answerData(w http.ResponseWriter, q *request, m media, v validators, body []byte) error {
+func (s *Server) answerData(w http.ResponseWriter, q *request, m media, v validators, body []byte) error {
 	verdict := conditionsOf(q.http.Header).verdict(v, true, true)
-	if verdict == http.StatusPreconditionFailed {
+	switch {
+	case verdict == http.StatusPreconditionFailed:
 		return preconditionFailed(q.target)
+	case s.hasMore(q):
+		verdict = 0
 	}
 	h := w.Header()
 	h["Vary"] = byAccept

@@ -16,14 +16,15 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// exchange is one line of a recording: what a real OpenDaylight (Oxygen) was
-// asked and what it answered.
+// exchange is one line of a recording: what a real OpenDaylight (Oxygen or Neon)
+// was asked and what it answered.
 type exchange struct {
 	Name        string
 	Method      string
 	Path        string
 	ContentType string
 	Accept      string
+	IfMatch     string
 	Body        json.RawMessage
 	Status      int
 	Type        string
@@ -72,11 +73,8 @@ func TestReplayOfOpenDaylight(t *testing.T) {
 				c.ReadOnly["elan:elan-instances"] = ReadOnly{Says: "it is computed", Source: fixed{schema: c.Schema, config: elanInstances(file)}}
 				c.ReadOnly["elan:elan-interfaces"] = ReadOnly{Says: "it is computed", Source: fixed{schema: c.Schema, config: `{"elan:elan-interfaces":{"elan-interface":[{"name":"a/b","elan-instance-name":"nowhere"}]}}`}}
 			})
-			if file == "oxygen-draft02.jsonl" { // the pods that were there when the recording began
-				for i := 1; i <= 3; i++ {
-					uid := fmt.Sprintf("8f2a6d5e-0000-4000-8000-00000000000%d", i)
-					require.Equal(t, 201, b.do("PUT", pods+uid, pod(uid)).status)
-				}
+			if file == "oxygen-draft02.jsonl" {
+				putFirstPods(t, b)
 			}
 			seen := 0
 			for _, e := range recording(t, file) {
@@ -88,6 +86,15 @@ func TestReplayOfOpenDaylight(t *testing.T) {
 			}
 			require.Equal(t, len(expected), seen, "a difference names no exchange")
 		})
+	}
+}
+
+// putFirstPods has the pods there that were when Oxygen's recordings began.
+func putFirstPods(t *testing.T, b *bed) {
+	t.Helper()
+	for i := 1; i <= 3; i++ {
+		uid := fmt.Sprintf("8f2a6d5e-0000-4000-8000-00000000000%d", i)
+		require.Equal(t, 201, b.do("PUT", pods+uid, pod(uid)).status)
 	}
 }
 
@@ -155,7 +162,7 @@ func ask(b *bed, e exchange) answer {
 		body = text
 	}
 	return b.do(e.Method, e.Path, body,
-		header("Content-Type", e.ContentType), header("Accept", e.Accept),
+		header("Content-Type", e.ContentType), header("Accept", e.Accept), header("If-Match", e.IfMatch),
 		credentials(e.Name))
 }
 

@@ -219,6 +219,9 @@ func byNode[V any](schema *yang.Schema, named map[string]V) (map[*yang.Node]V, e
 	return nodes, nil
 }
 
+// datastoresPrefix is before the names of datastores (RFC 8527).
+const datastoresPrefix = "/rests/ds/"
+
 // routes are the places where the trees stand. Paths are matched as they were
 // sent: a key may hold an encoded slash.
 func (s *Server) routes() *mux.Router {
@@ -228,8 +231,8 @@ func (s *Server) routes() *mux.Router {
 		{prefix: "/restconf/operational", dialect: draft02},
 		{prefix: "/restconf/data", dialect: rfc8040, config: true},
 		{prefix: "/rests/data", dialect: rfc8040, config: true},
-		{prefix: "/rests/ds/ietf-datastores:running", dialect: nmda, config: true, content: "config"},
-		{prefix: "/rests/ds/ietf-datastores:operational", dialect: nmda},
+		{prefix: datastoresPrefix + "ietf-datastores:running", dialect: nmda, config: true, content: "config"},
+		{prefix: datastoresPrefix + "ietf-datastores:operational", dialect: nmda},
 	} {
 		router.PathPrefix(at.prefix).Handler(s.serveTree(at))
 	}
@@ -285,7 +288,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, ending <-chan st
 
 // route finds who answers a request that may be made.
 func (s *Server) route(w http.ResponseWriter, r *http.Request, ending <-chan struct{}) {
-	r = withoutEmptySegments(r)
+	r = withPlainDatastore(withoutEmptySegments(r))
 	if rest, ok := strings.CutPrefix(r.URL.EscapedPath(), streamsPrefix); ok {
 		s.serveStream(w, r, rfc8040, rest, ending, mayReadAll)
 		return
@@ -298,7 +301,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, ending <-chan str
 		s.serveAsset(w, r, a)
 		return
 	}
-	if strings.TrimRight(r.URL.Path, "/") == subscribePath {
+	if isSubscribe(r) {
 		s.serveSubscribe(w, r)
 		return
 	}

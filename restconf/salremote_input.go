@@ -24,6 +24,11 @@ type input struct {
 // maxInput bounds the body of the operation.
 const maxInput = 64 << 10
 
+// isSubscribe tells whether a request, without empty segments, is for that operation.
+func isSubscribe(r *http.Request) bool {
+	return strings.TrimRight(r.URL.Path, "/") == subscribePath
+}
+
 // serveSubscribe answers the operation that names a stream.
 func (s *Server) serveSubscribe(w http.ResponseWriter, r *http.Request) {
 	asked, err := s.subscribe(w, r)
@@ -68,13 +73,9 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) (subscription
 	if err != nil {
 		return subscription{}, err
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(underneath(w), r.Body, maxInput))
-	var limit *http.MaxBytesError
-	switch {
-	case errors.As(err, &limit):
-		return subscription{}, tooBig(maxInput)
-	case err != nil:
-		return subscription{}, malformed("the body can't be read: " + err.Error())
+	body, err := readLimited(w, r, maxInput)
+	if err != nil {
+		return subscription{}, err
 	}
 	read := readJSONInput
 	if m.isXML() {

@@ -258,10 +258,30 @@ func withoutEmptySegments(r *http.Request) *http.Request {
 		return r
 	}
 	segments := strings.FieldsFunc(path, func(c rune) bool { return c == '/' })
-	clean := "/" + strings.Join(segments, "/")
+	return withEscapedPath(r, "/"+strings.Join(segments, "/"))
+}
+
+// withPlainDatastore is r with the name of its datastore as its route has it: a colon
+// may be escaped in a path.
+func withPlainDatastore(r *http.Request) *http.Request {
+	path := r.URL.EscapedPath()
+	rest, ok := strings.CutPrefix(path, datastoresPrefix)
+	if !ok {
+		return r
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	plain := strings.NewReplacer("%3A", ":", "%3a", ":").Replace(name)
+	if plain == name {
+		return r
+	}
+	return withEscapedPath(r, datastoresPrefix+plain+rest[len(name):])
+}
+
+// withEscapedPath is r with another path, which is made of its own.
+func withEscapedPath(r *http.Request, path string) *http.Request {
 	u := *r.URL
-	u.RawPath = clean
-	u.Path, _ = url.PathUnescape(clean) // it came from a URL that was parsed
+	u.RawPath = path
+	u.Path, _ = url.PathUnescape(path) // it came from a URL that was parsed
 	shallow := *r
 	shallow.URL = &u
 	return &shallow

@@ -26,8 +26,8 @@ const inXML = "+xml"
 //	all else                                   the last change of its unit; the time is
 //	                                           the top container's
 //
-// State does not change them, and what is state alone, or in a read-only tree, has
-// none. What comes from elsewhere (Foreign) has no revision: where it is in the
+// State does not change them: they are those to write on, and an answer with state in it
+// is never 304. What is state alone, or in a read-only tree, has none. What comes from elsewhere (Foreign) has no revision: where it is in the
 // resource, its content is in the tag, and the time is now.
 //
 // Entity-tags are strong: If-Match takes no others. So an answer in XML has another
@@ -81,6 +81,12 @@ func (s *Server) hasValidators(q *request) bool {
 	return s.writable(q.target.node())
 }
 
+// hasMore tells whether the answer has what its validators don't tell of: state, or the
+// read-only trees of the whole datastore.
+func (s *Server) hasMore(q *request) bool {
+	return q.target.isRoot() || s.state[q.target.top()] != nil && q.wantsState()
+}
+
 // validatorsOf are those of a request's target, if it is there, in an answer of that
 // media type.
 func (s *Server) validatorsOf(q *request, from seen, m media) validators {
@@ -122,9 +128,10 @@ func (s *Server) changeOf(t target, from seen) (datastore.Change, digest) {
 		return datastore.Change{}, foreign
 	}
 	at, _ := t.document()
+	u := from.Get(at.node(), at.last().keys...) // before the time, which is none that a transaction relies on
 	change := s.store.Changed(t.top())
 	change.Revision = 0
-	if u := from.Get(at.node(), at.last().keys...); u != nil {
+	if u != nil {
 		change.Revision = u.ModRevision
 	}
 	return change, foreign
@@ -207,7 +214,8 @@ func (e *edit) precondition(q *request) error {
 	if err != nil {
 		return err
 	}
-	needed := q.http.Method == http.MethodDelete || q.http.Method == http.MethodPatch
+	_, makes := q.dialect.yangPatchOf(q.http) // what is not there too
+	needed := q.http.Method == http.MethodDelete || q.http.Method == http.MethodPatch && !makes
 	if !exists && needed {
 		return nil
 	}

@@ -29,12 +29,11 @@ func (s *Server) write(w http.ResponseWriter, q *request) error {
 	if err := s.confineEntries(q, data); err != nil {
 		return err
 	}
-	// A client that is slow to send takes nothing from the time for the work.
-	ctx, cancel := context.WithTimeout(q.http.Context(), s.cfg.Timeout)
+	ctx, cancel := s.timeToWrite(q)
 	defer cancel()
 	var created bool
 	made, err := s.store.Write(ctx, func(tx *datastore.Tx) (err error) {
-		e := &edit{server: s, tx: tx, tops: map[*yang.Node]bool{}}
+		e := newEdit(s, tx)
 		if err := e.confineDelete(q); err != nil {
 			return err
 		}
@@ -49,11 +48,19 @@ func (s *Server) write(w http.ResponseWriter, q *request) error {
 		}
 		return e.finish()
 	})
+	noteRevision(w, made.Revision) // an error may come after the write
 	if err != nil {
 		return err
 	}
 	s.written(w, q, data, created, made)
 	return nil
+}
+
+// timeToWrite bounds a write from when its body is there: a client that is slow to send
+// takes nothing from it. One that goes away does not end it, which would leave open
+// whether it was made.
+func (s *Server) timeToWrite(q *request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(q.http.Context()), s.cfg.Timeout)
 }
 
 // make does what the request's method says, and tells whether a PUT's target was not
@@ -91,7 +98,6 @@ func (e *edit) make(q *request, data []*yang.Data) (created bool, err error) {
 
 // written answers a write that was made.
 func (s *Server) written(w http.ResponseWriter, q *request, data []*yang.Data, created bool, made datastore.Change) {
-	noteRevision(w, made.Revision)
 	status, at := q.dialect.replaced, q.target
 	switch q.http.Method {
 	case http.MethodPut:
@@ -158,7 +164,16 @@ func (s *Server) bodyOf(w http.ResponseWriter, q *request) ([]byte, error) {
 	if q.http.ContentLength > limit {
 		return nil, tooBig(limit)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(underneath(w), q.http.Body, limit))
+	body, err := readLimited(w, q.http, limit)
+	if err == nil && len(bytes.TrimSpace(body)) == 0 {
+		return nil, malformed("a body is required")
+	}
+	return body, err
+}
+
+// readLimited reads a body of no more bytes than limit.
+func readLimited(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(underneath(w), r.Body, limit))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
@@ -167,8 +182,6 @@ func (s *Server) bodyOf(w http.ResponseWriter, q *request) ([]byte, error) {
 		return nil, newProblem(http.StatusRequestTimeout, "transport", "operation-failed", "the body did not come in time: send it within "+bodyTimeout.String())
 	case err != nil:
 		return nil, malformed("the body could not be read: " + err.Error())
-	case len(bytes.TrimSpace(body)) == 0:
-		return nil, malformed("a body is required")
 	}
 	return body, nil
 }
@@ -194,6 +207,9 @@ func (s *Server) decodeBody(q *request, m media, body []byte) ([]*yang.Data, err
 		err = withPath(malformed("the outermost name in a body has to be \"module:name\""), at.path())
 	default:
 		err = s.refuse(q, data, at.path())
+	}
+	if err == nil && q.dialect.draft {
+		err = refuseUnreachable(data, at.path())
 	}
 	if err != nil {
 		return nil, q.dialect.retag(err)
@@ -285,6 +301,26 @@ func refuseState(data []*yang.Data, at string) error {
 		if len(d.Children) > 0 {
 			if err := refuseState(d.Children, d.Path(at)); err != nil {
 				return err
+			}
+		}
+	}
+	return nil
+}
+
+// refuseUnreachable finds entries that no path of draft-02 reaches, since an empty key
+// has no place in one. What is within an entry can be written with that.
+func refuseUnreachable(data []*yang.Data, at string) error {
+	for _, d := range data {
+		if !isUnit(d.Node) {
+			if err := refuseUnreachable(d.Children, d.Path(at)); err != nil {
+				return err
+			}
+			continue
+		}
+		if i := slices.Index(d.Key(), ""); i >= 0 {
+			return &yang.Error{
+				Type: "protocol", Tag: "invalid-value", Path: d.Path(at),
+				Message: "the key " + d.Node.Keys[i].Name + " is empty, and no path could name the entry: give it one",
 			}
 		}
 	}

@@ -50,11 +50,11 @@ func (xmlCodec) indent(body []byte) ([]byte, error) {
 }
 
 // errors is the same in both dialects: draft-02 has the module already.
-func (xmlCodec) errors(_ *dialect, errs yang.Errors) []byte {
+func (xmlCodec) errors(s *yang.Schema, _ *dialect, errs yang.Errors) []byte {
 	body, _ := xml.Marshal(struct { // strings always encode
 		XMLName xml.Name
 		Errors  []errorEntry `xml:"error"`
-	}{xml.Name{Space: restconfSpace, Local: "errors"}, errorEntries(errs)})
+	}{xml.Name{Space: restconfSpace, Local: "errors"}, errorEntries(s, errs)})
 	return body
 }
 

@@ -84,13 +84,33 @@ func TestErrorsInTheEncodingOfTheClient(t *testing.T) {
 		require.Equal(t, c.want, got.header.Get("Content-Type"), c)
 	}
 	one := xmlError(t, b.do("PUT", podsRFC+uid1, bad, speaksXML("text/xml")...), 400)
-	require.Equal(t, "/pod:coe/pods[uid='"+uid1+"']/host-ip-address", one.Path)
+	require.Equal(t, "/pod:coe/pod:pods[pod:uid='"+uid1+"']/pod:host-ip-address", one.PathXML.Text)
+	require.Equal(t, []xml.Attr{{Name: xml.Name{Space: "xmlns", Local: "pod"}, Value: "urn:opendaylight:coe:northbound:pod"}}, one.PathXML.Spaces)
 	require.Equal(t, "invalid-value", one.Tag)
 	require.Equal(t, "access-denied", xmlError(t, b.do("GET", coe, "", header("Authorization", ""), header("Accept", "application/xml")), 401).Tag)
 	require.Equal(t, "malformed-message",
 		xmlError(t, b.do("PUT", podsRFC+uid1, `<!DOCTYPE a>`+podXML(uid1), speaksXML("text/xml")...), 400).Tag)
 	require.Equal(t, "invalid-value", xmlError(t, b.do("PUT", podsRFC+uid2, podXML(uid1), speaksXML("text/xml")...), 400).Tag)
 	require.Equal(t, "malformed-message", xmlError(t, b.do("PUT", coe, `<k8s/>`, speaksXML("text/xml")...), 400).Tag)
+}
+
+// An error-path in XML is an instance-identifier: names have prefixes, which are declared.
+func TestPathsInXML(t *testing.T) {
+	schema, err := yang.Load()
+	require.NoError(t, err)
+	const vpn, adjacency = `xmlns:l3vpn="urn:huawei:params:xml:ns:yang:l3vpn"`, `xmlns:odl-l3vpn="urn:opendaylight:netvirt:l3vpn"`
+	for path, want := range map[string]string{
+		"/pod:coe": `xmlns:pod="urn:opendaylight:coe:northbound:pod">/pod:coe`,
+		`/l3vpn:vpn-interfaces/vpn-interface[name="it's/[a:b]"]/odl-l3vpn:adjacency[ip_address='1.2.3.4/32']/next-hop-ip-list[.='5.6.7.8']`: vpn + " " + adjacency +
+			`>/l3vpn:vpn-interfaces/l3vpn:vpn-interface[l3vpn:name=&#34;it&#39;s/[a:b]&#34;]/odl-l3vpn:adjacency[odl-l3vpn:ip_address=&#39;1.2.3.4/32&#39;]/odl-l3vpn:next-hop-ip-list[.=&#39;5.6.7.8&#39;]`,
+		"/ietf-yang-patch:yang-patch/edit[2]": `xmlns:ietf-yang-patch="` + patchSpace + `">/ietf-yang-patch:yang-patch/ietf-yang-patch:edit[2]`,
+		`/pod:coe/pods[uid="a`:                `xmlns:pod="urn:opendaylight:coe:northbound:pod">/pod:coe/pod:pods[pod:uid=&#34;a`,
+	} {
+		got, err := xml.Marshal(errorEntry{PathXML: newXMLPath(schema, path)})
+		require.NoError(t, err)
+		require.Contains(t, string(got), "<error-path "+want+"</error-path>", path)
+	}
+	require.Nil(t, newXMLPath(schema, ""))
 }
 
 func TestWholeDatastoreInXML(t *testing.T) {

@@ -2,7 +2,6 @@ package restconf
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -54,6 +53,7 @@ func (s *Server) applyPatch(w http.ResponseWriter, q *request, m media) error {
 	var made datastore.Change
 	if len(wrong) == 0 {
 		made, err = s.makePatch(q, steps)
+		noteRevision(w, made.Revision) // an error may come after the write
 		if err != nil && !errors.Is(err, errDryRun) {
 			if p := problemOf(err); p.status == 0 || p.status >= http.StatusInternalServerError || p.status == http.StatusPreconditionFailed {
 				return err
@@ -71,10 +71,9 @@ func (s *Server) applyPatch(w http.ResponseWriter, q *request, m media) error {
 			w.Header().Set("Allow", strings.Join(p.allow, ", "))
 		}
 	} else if made.Revision > 0 {
-		noteRevision(w, made.Revision)
 		s.validatorsAfter(made, q, q.target).set(w.Header())
 	}
-	send(w, status, answer.name, patchStatus(answer, patch.id, wrong))
+	send(w, status, answer.name, patchStatus(s.cfg.Schema, answer, patch.id, wrong))
 	return nil
 }
 
@@ -141,10 +140,13 @@ var errDryRun = errors.New("nothing is to be written")
 // makePatch makes all edits in one transaction. Of a dry run it returns errDryRun where
 // nothing is wrong.
 func (s *Server) makePatch(q *request, steps []patchStep) (datastore.Change, error) {
-	ctx, cancel := context.WithTimeout(q.http.Context(), s.cfg.Timeout)
+	ctx, cancel := s.timeToWrite(q)
 	defer cancel()
 	return s.store.Write(ctx, func(tx *datastore.Tx) error {
-		e := &edit{server: s, tx: tx, tops: map[*yang.Node]bool{}}
+		e := newEdit(s, tx)
+		if err := s.refuseForeignSteps(steps); err != nil { // as in any write, before the conditions
+			return err
+		}
 		if err := e.precondition(q); err != nil {
 			return err
 		}
@@ -156,7 +158,6 @@ func (s *Server) makePatch(q *request, steps []patchStep) (datastore.Change, err
 				return &editError{step.id, err}
 			}
 		}
-		e.forgetOverwritten()
 		if err := e.finish(); err != nil || !q.query.dryRun {
 			return err
 		}
@@ -164,10 +165,20 @@ func (s *Server) makePatch(q *request, steps []patchStep) (datastore.Change, err
 	})
 }
 
+// refuseForeignSteps finds the first edit of what is foreign.
+func (s *Server) refuseForeignSteps(steps []patchStep) error {
+	for _, step := range steps {
+		if err := s.refuseForeign(step.at); err != nil {
+			return &editError{step.id, err}
+		}
+	}
+	return nil
+}
+
 // patchStep makes one edit on top of those before it.
 func (e *edit) patchStep(step patchStep) error {
-	if err := e.server.refuseForeign(step.at); err != nil {
-		return err
+	if step.data != nil {
+		step.data = yang.Merge(nil, step.data) // a copy, which later steps may change
 	}
 	there, err := e.exists(step.at)
 	if err != nil {
@@ -200,22 +211,6 @@ func (e *edit) patchStep(step patchStep) error {
 	return err
 }
 
-// forgetOverwritten leaves of what was written what the transaction writes in the
-// end: nothing else has to be valid.
-func (e *edit) forgetOverwritten() {
-	last := make(map[string]int, len(e.written))
-	for i, doc := range e.written {
-		last[doc.at.path()] = i
-	}
-	kept := e.written[:0]
-	for i, doc := range e.written {
-		if last[doc.at.path()] == i && e.tx.Get(doc.at.node(), doc.at.last().keys...) != nil {
-			kept = append(kept, doc)
-		}
-	}
-	e.written = kept
-}
-
 // errorList is the container errors of RFC 8040, as the status has it.
 type errorList struct {
 	Errors []errorEntry `json:"error" xml:"error"`
@@ -232,7 +227,7 @@ type editStatuses struct {
 
 // patchStatus is the answer to a patch: that all is made, or what is wrong, edit by
 // edit (RFC 8072 section 2.3).
-func patchStatus(m media, id string, wrong []error) []byte {
+func patchStatus(s *yang.Schema, m media, id string, wrong []error) []byte {
 	status := struct {
 		XMLName xml.Name      `json:"-"`
 		ID      string        `json:"patch-id" xml:"patch-id"`
@@ -245,7 +240,7 @@ func patchStatus(m media, id string, wrong []error) []byte {
 		status.OK, status.OKXML = []*string{nil}, &struct{}{}
 	}
 	for _, err := range wrong {
-		entries := errorList{errorEntries(problemOf(err).errors)}
+		entries := errorList{errorEntries(s, problemOf(err).errors)}
 		var one *editError
 		if !errors.As(err, &one) {
 			status.Errors = &entries

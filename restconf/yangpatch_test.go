@@ -336,6 +336,10 @@ func TestNoYANGPatch(t *testing.T) {
 	require.Equal(t, before, b.everything())
 	for _, path := range []string{"/rests/data", coeRFC, podsRFC + uid1} {
 		require.Contains(t, b.do("OPTIONS", path, "").header.Get("Accept-Patch"), "application/yang-patch+xml")
+		refused := b.do("PATCH", path, "x", header("Content-Type", "text/plain"))
+		require.Equal(t, 415, refused.status)
+		require.Contains(t, refused.header.Get("Accept-Patch"), "application/yang-patch+xml", "RFC 5789 section 2.2")
+		require.Empty(t, b.do("PUT", path, "x", header("Content-Type", "text/plain")).header.Get("Accept-Patch"))
 	}
 }
 
@@ -352,12 +356,31 @@ func TestYANGPatchWithConditions(t *testing.T) {
 	require.Equal(t, 200, made.status, made.body)
 	require.Equal(t, b.tagOf(coeRFC), made.header.Get("ETag"))
 	require.Equal(t, 412, b.do("PATCH", coeRFC, edit(uid3), kind, header("If-Match", tag)).status)
+
+	tag = b.tagOf(podsRFC + uid1)
+	require.Equal(t, 204, b.do("DELETE", podsRFC+uid1, "").status)
+	for _, operation := range []string{"create", "replace", "merge"} {
+		whole := patchBody(false, testEdit{id: "1", operation: operation, target: "/", value: podValue(uid1)})
+		for _, match := range []string{tag, "*"} {
+			require.Equal(t, 412, b.do("PATCH", podsRFC+uid1, whole, kind, header("If-Match", match)).status, operation)
+			require.Equal(t, 404, b.do("GET", podsRFC+uid1, "").status, "what is deleted does not come back")
+		}
+		made := b.do("PATCH", podsRFC+uid1, whole, kind, header("If-None-Match", "*"))
+		require.Equal(t, 200, made.status, made.body)
+		require.Equal(t, 204, b.do("DELETE", podsRFC+uid1, "").status)
+	}
+	gone := b.do("PATCH", podsRFC+uid1, podRFC(uid1), header("Content-Type", "application/yang-data+json"), header("If-Match", tag))
+	require.Equal(t, 404, gone.status, "plain PATCH makes nothing")
 }
 
 func TestYANGPatchOfForeignEntries(t *testing.T) {
 	w := newWorld(t)
 	w.speak(uid1)
 	got := w.patch("/rests/data", false, patchBody(false, testEdit{id: "1", operation: "remove", target: "/pod:coe/pods=" + uid1}))
+	require.Equal(t, 409, got.status)
+	require.Equal(t, map[string][]string{"1": {"in-use"}}, got.edits)
+	whole := patchBody(false, testEdit{id: "1", operation: "replace", target: "/", value: podValue(uid1)})
+	got = w.patch(podsRFC+uid1, false, whole, header("If-Match", w.tagOf(podsRFC+uid1)))
 	require.Equal(t, 409, got.status)
 	require.Equal(t, map[string][]string{"1": {"in-use"}}, got.edits)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -19,6 +20,9 @@ type patchXML struct {
 
 // maxAdded bounds what many values can make of many namespaces around them.
 const maxAdded = 4 << 20
+
+// maxElementDepth is how deep elements in a value may be nested, as in all other data.
+const maxElementDepth = 10000
 
 func readPatchXML(body []byte) (p yangPatch, err error) {
 	r := &patchXML{body: body, xml: xml.NewDecoder(bytes.NewReader(body))}
@@ -183,7 +187,7 @@ func (r *patchXML) value() ([]byte, error) {
 // and each declares the namespaces that hold around it, so that they mean the same.
 func (r *patchXML) elements() (elements [][]byte, err error) {
 	err = r.children(func(start xml.StartElement, begin int64) error {
-		if err := r.xml.Skip(); err != nil {
+		if err := r.skip(); err != nil {
 			return err
 		}
 		element := bytes.TrimLeft(r.body[begin:r.xml.InputOffset()], " \t\r\n")
@@ -196,6 +200,25 @@ func (r *patchXML) elements() (elements [][]byte, err error) {
 		return nil
 	})
 	return elements, err
+}
+
+// skip reads over the rest of an element.
+func (r *patchXML) skip() error {
+	for depth := 1; depth > 0; {
+		token, _, err := r.next()
+		if err != nil {
+			return err
+		}
+		switch token.(type) {
+		case xml.StartElement:
+			if depth++; depth > maxElementDepth {
+				return fmt.Errorf("elements are nested deeper than %d", maxElementDepth)
+			}
+		case xml.EndElement:
+			depth--
+		}
+	}
+	return nil
 }
 
 // around writes the declarations that hold around an element and that it doesn't

@@ -66,6 +66,18 @@ func TestAccess(t *testing.T) {
 	require.Equal(t, []any{"admin", "password", "writer", 204.0}, who(records[2])[:4])
 	require.Positive(t, records[2]["revision"])
 
+	// Our own client says what to do about it.
+	strangerCert, strangerKey := newAuthority(t).issue(t, "robot")
+	for _, c := range []struct{ name, args, says string }{
+		{"reader", "--cert " + robotCert + " --key " + robotKey, "robot may read and not write: ask for the role writer; show another certificate with --cert and --key, or have this one's line in the bridge's --client-roles changed"},
+		{"of another authority", "--cert " + strangerCert + " --key " + strangerKey, "authority"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := run(t, sheet, append([]string{"apply", "-f", "-", "--server", url, "--ca-file", ca.file}, strings.Fields(c.args)...)...)
+			require.ErrorContains(t, err, c.says)
+		})
+	}
+
 	// A guesser is told to wait, and nobody else is.
 	for i := range 40 {
 		status, _ = ask("-u", "admin:guess"+strings.Repeat("x", i), pods)

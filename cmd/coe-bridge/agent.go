@@ -105,7 +105,7 @@ func (f *agentFlags) parts(log *slog.Logger) (p agentParts, err error) {
 	if err := os.MkdirAll(f.stateDir, 0o700); err != nil {
 		return p, fmt.Errorf("make --state-dir: %w", err)
 	}
-	if p.uplink, err = f.uplink(log); err != nil {
+	if p.uplink, err = f.uplink(f.stateDir, log); err != nil {
 		return p, err
 	}
 	if p.ovs, err = f.vswitch(log); err != nil {

@@ -57,7 +57,7 @@ func (b *agentsBed) agent(node, cert, key string) *uplink.Uplink {
 	b.t.Helper()
 	dir := b.t.TempDir()
 	f := onNode{bridges: []string{b.url}, node: node, caFile: b.ca.file, cert: cert, key: key, stateDir: dir}
-	u, err := f.uplink(slog.New(slog.NewTextHandler(b.t.Output(), nil)))
+	u, err := f.uplink(f.stateDir, slog.New(slog.NewTextHandler(b.t.Output(), nil)))
 	require.NoError(b.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -24,6 +24,12 @@ import (
 // uninstallTimeout bounds the look whether the agent is to stay on its node.
 const uninstallTimeout = 10 * time.Second
 
+// What agent and doctor say of the container runtime's folders.
+const (
+	binDirUsage  = "folder in which the container runtime looks for plugins"
+	confDirUsage = "folder in which the container runtime looks for networks"
+)
+
 // installFlags say where the plugin and the network's configuration are installed.
 type installFlags struct {
 	install                 bool
@@ -34,8 +40,8 @@ type installFlags struct {
 func (f *installFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.install, "install-cni", false, "install coe-cni and, once calls are answered, the network's configuration for container runtimes; --cleanup removes both")
 	flags.StringVar(&f.plugin, "cni-plugin", "", "file of coe-cni that is installed; empty: the one beside this program")
-	flags.StringVar(&f.binDir, "cni-bin-dir", "/opt/cni/bin", "where container runtimes look for plugins")
-	flags.StringVar(&f.confDir, "cni-conf-dir", "/etc/cni/net.d", "where container runtimes look for configurations")
+	flags.StringVar(&f.binDir, "cni-bin-dir", "/opt/cni/bin", binDirUsage)
+	flags.StringVar(&f.confDir, "cni-conf-dir", "/etc/cni/net.d", confDirUsage)
 	flags.StringVar(&f.daemonSet, "daemonset", "", "NAMESPACE/NAME of the DaemonSet whose pod the agent is: what was installed is removed when the agent ends because that is deleted")
 }
 

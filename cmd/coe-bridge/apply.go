@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -73,7 +74,7 @@ What is wrong is said with its file and line, and the exit code is 1.`,
 			if err != nil {
 				return err
 			}
-			a := &applier{client: c, how: how, results: reporter{out: out, w: cmd.OutOrStdout()}}
+			a := &applier{client: c, how: how, results: reporter{out: out, w: cmd.OutOrStdout()}, notes: cmd.ErrOrStderr()}
 			return errors.Join(a.applyAll(cmd.Context(), read), a.results.end())
 		},
 	}
@@ -92,6 +93,9 @@ type applier struct {
 	client  *editor
 	how     dryRun
 	results reporter
+	notes   io.Writer
+	// cautioned tells that what is not enforced was named.
+	cautioned bool
 }
 
 // applyAll applies file after file, and returns all that was wrong.
@@ -107,9 +111,20 @@ func (a *applier) applyAll(ctx context.Context, files []entries) error {
 		if ctx.Err() != nil {
 			return err
 		}
+		if err == nil {
+			a.caution(f)
+		}
 		wrong = append(wrong, err)
 	}
 	return errors.Join(wrong...)
+}
+
+// caution tells once that nothing is done with policies.
+func (a *applier) caution(f entries) {
+	if !a.cautioned && slices.ContainsFunc(f, isPolicy) {
+		fmt.Fprintln(a.notes, "coe-bridge: policies: stored, and not enforced: this version has no network policies")
+		a.cautioned = true
+	}
 }
 
 // judge looks at a file and asks nobody.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coe-bridge/coe-bridge/restconf/document"
+	"github.com/coe-bridge/coe-bridge/yang"
 )
 
 func registerFiles(cmd *cobra.Command, files *[]string) {
@@ -199,6 +200,12 @@ func (f entries) changedSince(before, now map[string]*document.Entry) *document.
 
 // located gives what a bridge found wrong with the file its lines.
 func (f entries) located(err error) error {
+	return f.refused(err, func(e *document.Entry, one *yang.Error) error { return e.At(one.Path, one) })
+}
+
+// refused is an error with what a bridge found wrong with entries, each thing in the
+// words of say; another error stays as it is.
+func (f entries) refused(err error, say func(*document.Entry, *yang.Error) error) error {
 	refused, ok := errors.AsType[*refusal](err)
 	if !ok || len(refused.edits) == 0 && len(refused.errors) == 0 {
 		return err
@@ -206,12 +213,12 @@ func (f entries) located(err error) error {
 	var wrong []error
 	for i, e := range f {
 		for _, one := range refused.edits[strconv.Itoa(i)] {
-			wrong = append(wrong, e.At(one.Path, one))
+			wrong = append(wrong, say(e, one))
 		}
 	}
 	for _, one := range refused.errors {
 		if i := slices.IndexFunc(f, func(e *document.Entry) bool { return e.Has(one.Path) }); i >= 0 {
-			wrong = append(wrong, f[i].At(one.Path, one))
+			wrong = append(wrong, say(f[i], one))
 		} else {
 			wrong = append(wrong, fmt.Errorf("%s: %w", f.file(), one))
 		}

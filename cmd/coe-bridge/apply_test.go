@@ -191,6 +191,24 @@ func TestApplyDryRunOfClient(t *testing.T) {
 	require.ErrorContains(t, err, "is the bridge running there? (--server)")
 }
 
+// What is stored and not enforced is said so, once.
+func TestApplyOfPolicies(t *testing.T) {
+	bridgeFor(t)
+	policies := "network-policy:\n- {uuid: " + webUID + ", name: deny}\n- {uuid: " + apiUID + "}\n"
+	out, err := run(t, policies+"---\npods: [{uid: "+webUID+"}]\n", "apply", "-f", "-")
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(out, "coe-bridge: policies: stored, and not enforced: this version has no network policies\n"), out)
+	out, err = run(t, sheet, "apply", "-f", "-")
+	require.NoError(t, err)
+	require.NotContains(t, out, "enforced")
+	out, err = run(t, "", "get", "policies")
+	require.NoError(t, err)
+	requireWords(t, "NAME UID\n- "+apiUID+"\ndeny "+webUID+"\n", out)
+	out, err = run(t, "", "get", "policies", "--help")
+	require.NoError(t, err)
+	require.Contains(t, out, "stored, and not enforced: this version has none")
+}
+
 func TestApplyFolders(t *testing.T) {
 	bridgeFor(t)
 	dir := t.TempDir()
@@ -289,6 +307,13 @@ func TestApplyToWhatChangesMeanwhile(t *testing.T) {
 		_, err := run(t, "pods: [{uid: "+uid+", name: second}]", "apply", "-f", "-")
 		require.ErrorContains(t, err, "somebody else has changed")
 	})
+	t.Run("an entry that goes", func(t *testing.T) {
+		racer(t, b, func() { b.Do(http.MethodDelete, "/rests/data/pod:coe/pods="+webUID, "") })
+		out, err := run(t, "pods: [{uid: "+webUID+", name: late}]", "apply", "-f", "-")
+		require.ErrorContains(t, err, "somebody else has changed pods/"+webUID)
+		require.Empty(t, out)
+		require.False(t, b.Get("config/pod:coe/pods/"+webUID, nil), "what is deleted does not come back")
+	})
 	t.Run("all the time", func(t *testing.T) {
 		racer(t, b, func() { put("8f2a6d5e-0000-4000-8000-00000000000f", fmt.Sprint(n)) })
 		_, err := run(t, sheet, "apply", "-f", "-")
@@ -316,7 +341,7 @@ func TestApplyAndDeleteOfWhatKubernetesSays(t *testing.T) {
 	_, err = run(t, "pods:\n- uid: "+uid+"\n  name: mine\n", "apply", "-f", "-")
 	require.Regexp(t, `^standard input:2: pods `+uid+`: .*Kubernetes`, err.Error())
 	_, err = run(t, "", "delete", "pod", uid)
-	require.Regexp(t, `pods `+uid+`: .*Kubernetes`, err.Error())
+	require.EqualError(t, err, "delete pod small/"+pods.Pods[0].Name+": it comes from Kubernetes (pod small/"+pods.Pods[0].Name+"): change it there with kubectl")
 }
 
 func TestDeleteByName(t *testing.T) {
@@ -332,6 +357,7 @@ pods: [{uid: 8f2a6d5e-0000-4000-8000-000000000003, name: web, network-NS: other}
 		{"elan x", `there is no kind "elan" that is written: want one of pods, services`},
 		{"pod", "name files with -f, or a kind and what to delete"},
 		{"pod x -f y", "not both"},
+		{"pod shop/web --dry-run client", "delete pod: --dry-run client reads files and asks no bridge, which alone knows names: name files with -f, or say --dry-run server"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			_, err := run(t, "", append([]string{"delete"}, strings.Fields(c.args)...)...)
@@ -352,7 +378,7 @@ pods: [{uid: 8f2a6d5e-0000-4000-8000-000000000003, name: web, network-NS: other}
 
 func TestGetByName(t *testing.T) {
 	bridgeFor(t)
-	_, err := run(t, sheet+"---\nk8s-nodes: [{uid: "+webUID+", host-name: worker-1, internal-ip-address: 192.168.33.12}]\n", "apply", "-f", "-")
+	_, err := run(t, sheet+"---\nk8s-nodes: [{uid: "+webUID+", host-name: worker-2}, {uid: "+apiUID+", host-name: worker-1, internal-ip-address: 192.168.33.12}]\n---\nservice:endpoints-info: {endpoints: [{uid: "+webUID+", name: web}, {uid: "+apiUID+", name: api, network-NS: shop}, {uid: 8f2a6d5e-0000-4000-8000-000000000003, name: api}]}\n", "apply", "-f", "-")
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		out, err := run(t, "", "get", "pods", "shop/web")
@@ -369,7 +395,10 @@ func TestGetByName(t *testing.T) {
 	require.Contains(t, requireFormats(t, "get", "pools", "default"), "10.11.2.0/24")
 	out, err := run(t, "", "get", "nodes")
 	require.NoError(t, err)
-	requireWords(t, "NAMESPACE NAME UID ADDRESS\n- worker-1 "+webUID+" 192.168.33.12\n", out)
+	requireWords(t, "NAME UID ADDRESS\nworker-1 "+apiUID+" 192.168.33.12\nworker-2 "+webUID+" -\n", out)
+	out, err = run(t, "", "get", "endpoints")
+	require.NoError(t, err)
+	requireWords(t, "NAMESPACE NAME UID\ndefault api 8f2a6d5e-0000-4000-8000-000000000003\ndefault web "+webUID+"\nshop api "+apiUID+"\n", out)
 	for _, args := range []string{"get pods nobody", "get pods nobody --documents", "get elan-instances nobody"} {
 		_, err = run(t, "", strings.Fields(args)...)
 		require.ErrorContains(t, err, "nobody: not found; coe-bridge get ")
@@ -380,6 +409,12 @@ func TestGetByName(t *testing.T) {
 	out, err = run(t, "", "__complete", "delete", "pod", "shop/api", "")
 	require.NoError(t, err)
 	require.NotContains(t, out, "shop/api")
+	out, err = run(t, "", "__complete", "trace", "")
+	require.NoError(t, err)
+	require.Contains(t, out, "shop/web\t"+webUID+"\n")
+	out, err = run(t, "", "__complete", "trace", "shop/web", "")
+	require.NoError(t, err)
+	require.NotContains(t, out, "shop/")
 	out, err = run(t, "", "__complete", "watch", "")
 	require.NoError(t, err)
 	require.Contains(t, out, "endpoints\tEndpoints of services\n")

@@ -150,14 +150,26 @@ func cause(err error) error {
 func (c *client) hint(err error) string {
 	var (
 		unknown x509.UnknownAuthorityError
+		named   x509.HostnameError
+		invalid x509.CertificateInvalidError
 		failed  *net.OpError
+		slow    net.Error
 	)
+	broken := errors.As(err, &failed)
 	switch {
-	case errors.As(err, &failed) && failed.Op == "dial":
+	case broken && failed.Op == "dial", errors.As(err, &slow) && slow.Timeout(), errors.Is(err, context.Canceled):
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return "it speaks http: --server http" + strings.TrimPrefix(c.url, "https")
 	case errors.As(err, &unknown):
 		return "name the authority of its certificate with --ca-file"
-	case c.nameless && !errors.Is(err, context.Canceled):
+	case errors.As(err, &named):
+		return "ask by an address that the certificate has (--server)"
+	case errors.As(err, &invalid):
+		return "give the bridge a certificate that is good now, and see that the clock here is right"
+	case c.nameless:
 		return "if it wants a client certificate, show one with --cert and --key"
+	case c.shows && broken && failed.Op == "remote error":
+		return "show another certificate with --cert and --key"
 	}
 	return "is the bridge running there? (--server)"
 }

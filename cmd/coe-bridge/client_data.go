@@ -85,14 +85,30 @@ func (c *client) refused(answer *resty.Response) error {
 	case http.StatusUnauthorized:
 		return c.denied(r.Error())
 	case http.StatusForbidden:
-		return fmt.Errorf("ask %s: %s; use another --user, or have the role in the bridge's files changed (coe-bridge passwd --role writer)", c.url, r.Error())
+		return fmt.Errorf("ask %s: %s; %s", c.url, r.Error(), c.roleHint())
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return fmt.Errorf("ask %s: %s; try again in %s s", c.url, r.Error(), cmp.Or(answer.Header().Get("Retry-After"), "some"))
+		says := r.Error()
+		if !strings.Contains(says, "try again in") {
+			says += "; try again in " + cmp.Or(answer.Header().Get("Retry-After"), "some") + " s"
+		}
+		return fmt.Errorf("ask %s: %s", c.url, says)
+	case http.StatusBadRequest:
+		if strings.Contains(answer.String(), "HTTP request to an HTTPS server") { // Go's server says so
+			return fmt.Errorf("ask %s: it speaks https: --server https%s and --ca-file", c.url, strings.TrimPrefix(c.url, "http"))
+		}
 	}
 	if len(r.errors) == 0 && len(r.edits) == 0 {
 		return fmt.Errorf("ask %s: %s; is it a coe-bridge? (--server)", c.url, strangersWords(answer))
 	}
 	return r
+}
+
+// roleHint says how whoever asks may come to do more.
+func (c *client) roleHint() string {
+	if c.shows && c.user == "" {
+		return "show another certificate with --cert and --key, or have this one's line in the bridge's --client-roles changed"
+	}
+	return "use another --user, or have the role in the bridge's files changed (coe-bridge passwd --role writer)"
 }
 
 // strangersWords are the status and the first line of an answer that is no document.

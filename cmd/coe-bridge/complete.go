@@ -37,6 +37,15 @@ func completeEntries(cmd *cobra.Command, args []string, begun string) ([]string,
 	return completeNames(cmd, k, args[1:]), cobra.ShellCompDirectiveNoFileComp
 }
 
+// completePod completes the name of one pod.
+func completePod(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	k, err := kindNamed("pods")
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return completeNames(cmd, k, nil), cobra.ShellCompDirectiveNoFileComp
+}
+
 // completeNames are the names of a kind's entries; none where the bridge does not
 // answer, since a shell has no place for errors.
 func completeNames(cmd *cobra.Command, k kind, given []string) (names []string) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coe-bridge/coe-bridge/restconf/document"
+	"github.com/coe-bridge/coe-bridge/yang"
 )
 
 func newDelete() *cobra.Command {
@@ -74,6 +76,7 @@ type deleter struct {
 	client        *editor
 	how           dryRun
 	ignoreMissing bool
+	byName        bool // not by files
 	results       reporter
 }
 
@@ -86,6 +89,10 @@ func (d *deleter) named(ctx context.Context, stdin io.Reader, files, args []stri
 	if err != nil {
 		return nil, fmt.Errorf("delete %s: %w", args[0], err)
 	}
+	if d.how == dryRunClient {
+		return nil, fmt.Errorf("delete %s: --dry-run client reads files and asks no bridge, which alone knows names: name files with -f, or say --dry-run server", args[0])
+	}
+	d.byName = true
 	found, missing, err := d.client.find(ctx, k, args[1:])
 	if err != nil {
 		return nil, fmt.Errorf("delete: %w", err)
@@ -170,5 +177,11 @@ func (d *deleter) remove(ctx context.Context, at, operation string, f entries) e
 	for i, e := range f {
 		edits[i] = edit{ID: strconv.Itoa(i), Operation: operation, Target: below(at, e.Target())}
 	}
-	return f.located(d.client.patch(ctx, at, "", d.how == dryRunServer, edits))
+	err := d.client.patch(ctx, at, "", d.how == dryRunServer, edits)
+	if d.byName {
+		return f.refused(err, func(e *document.Entry, one *yang.Error) error {
+			return fmt.Errorf("delete %s %s: %s", singular(e), cmp.Or(label(e), strings.Join(e.Key, ",")), one.Message)
+		})
+	}
+	return f.located(err)
 }

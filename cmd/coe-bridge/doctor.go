@@ -49,8 +49,8 @@ func (f *doctorFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.ovsRunDir, "ovs-run-dir", "/run/openvswitch", "folder with the control socket of ovs-vswitchd")
 	flags.StringVar(&f.ovnRunDir, "ovn-run-dir", "/run/ovn", "folder with the control socket of ovn-controller")
-	flags.StringVar(&f.cniBinDir, "cni-bin-dir", "/opt/cni/bin", "folder in which the container runtime looks for plugins")
-	flags.StringVar(&f.cniConfDir, "cni-conf-dir", "/etc/cni/net.d", "folder in which the container runtime looks for networks")
+	flags.StringVar(&f.cniBinDir, "cni-bin-dir", "/opt/cni/bin", binDirUsage)
+	flags.StringVar(&f.cniConfDir, "cni-conf-dir", "/etc/cni/net.d", confDirUsage)
 	flags.DurationVar(&f.timeout, "timeout", 5*time.Second, "how long each check may take")
 	f.output.registerAs(cmd, "table", "json")
 }
@@ -60,7 +60,7 @@ func (f *doctorFlags) run(ctx context.Context, stdout io.Writer) error {
 		return fmt.Errorf("--timeout %s: want a time above 0", f.timeout)
 	}
 	quiet := slog.New(slog.DiscardHandler) // what it would say is found
-	up, err := f.uplink(quiet)
+	up, err := f.uplink("", quiet)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,17 +38,28 @@ func newGet() *cobra.Command {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			return fmt.Errorf("get %s: there is no such thing; want one of %s", args[0], strings.Join(resourceNames(), ", "))
+			return fmt.Errorf("get %s: there is no such thing; want one of %s (coe-bridge get --help)", args[0], strings.Join(resourceNames(), ", "))
 		},
 	}
 	for _, r := range resources() {
 		one := newReader(r)
 		one.Use = r.name + " [NAME...]"
-		one.Aliases = []string{strings.TrimSuffix(strings.Replace(r.name, "policies", "policy", 1), "s")}
+		one.Aliases = []string{r.singular()}
 		one.Example = fmt.Sprintf("  coe-bridge get %[1]s\n  coe-bridge get %[1]s -o json\n  coe-bridge get %[1]s -w", r.name)
 		cmd.AddCommand(one)
 	}
 	return cmd
+}
+
+// isResource tells whether coe-bridge get shows something of that name, which may be in
+// the singular.
+func isResource(name string) bool {
+	return slices.ContainsFunc(resources(), func(r resource) bool { return name == r.name || name == r.singular() })
+}
+
+// singular is the name of one of a list.
+func (r resource) singular() string {
+	return strings.TrimSuffix(strings.Replace(r.name, "policies", "policy", 1), "s")
 }
 
 func resourceNames() []string {

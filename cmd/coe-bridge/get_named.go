@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -110,7 +111,28 @@ type shownEntry struct {
 	Entry     json.RawMessage `json:"entry"`
 }
 
-// readKind reads the entries of a kind as clients, or Kubernetes, said them.
+// columns are those of a kind's table.
+func (k kind) columns() []string {
+	switch k.name {
+	case "nodes":
+		return []string{"NAME", "UID", "ADDRESS"}
+	case "endpoints":
+		return []string{"NAMESPACE", "NAME", "UID"}
+	}
+	return []string{"NAME", "UID"}
+}
+
+// row is an entry in a table of the kind.
+func (k kind) row(e shownEntry) []string {
+	cells := map[string]string{"NAMESPACE": e.Namespace, "NAME": e.Name, "UID": e.UID, "ADDRESS": e.Address}
+	var row []string
+	for _, column := range k.columns() {
+		row = append(row, cells[column])
+	}
+	return row
+}
+
+// readKind reads the entries of a kind as clients, or Kubernetes, wrote them, by name.
 func readKind(k kind) func(context.Context, *client) (table, any, error) {
 	return func(ctx context.Context, c *client) (table, any, error) {
 		known, err := loadCatalog()
@@ -121,7 +143,7 @@ func readKind(k kind) func(context.Context, *client) (table, any, error) {
 		if err != nil {
 			return table{}, nil, err
 		}
-		t := table{columns: []string{"NAMESPACE", "NAME", "UID", "ADDRESS"}, empty: "no " + k.name + "; coe-bridge apply -f FILE makes some"}
+		t := table{columns: k.columns(), empty: "no " + k.name + "; coe-bridge apply -f FILE makes some"}
 		shown := []shownEntry{}
 		for _, e := range all {
 			if !k.isOf(e) {
@@ -132,7 +154,12 @@ func readKind(k kind) func(context.Context, *client) (table, any, error) {
 				one.Namespace, one.Name = ns, name
 			}
 			shown = append(shown, one)
-			t.rows = append(t.rows, []string{one.Namespace, one.Name, one.UID, one.Address})
+		}
+		slices.SortFunc(shown, func(a, b shownEntry) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+		})
+		for _, one := range shown {
+			t.rows = append(t.rows, k.row(one))
 		}
 		return t, shown, nil
 	}

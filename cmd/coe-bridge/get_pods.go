@@ -65,7 +65,7 @@ func readPods(ctx context.Context, c *client) (table, any, error) {
 	shown := showPods(all, st.reasons())
 	t := table{
 		columns: []string{"NAMESPACE", "NAME", "UID", "NODE", "ADDRESS", "SOURCE", "STATE"},
-		empty:   "no pods; POST one to /restconf/config/pod:coe, or watch a cluster (serve --kubeconfig)",
+		empty:   "no pods; coe-bridge apply -f FILE makes some, and serve --kubeconfig follows those of a cluster",
 	}
 	for _, p := range shown {
 		state := p.State
@@ -100,7 +100,7 @@ func showPods(all tracedPods, problems map[string][]string) []shownPod {
 func (p tracedPod) state(problems []string) string {
 	switch {
 	case p.Missing == "" && p.Reached != "confirmed":
-		return "no network"
+		return "host network or finished"
 	case p.Missing == "":
 		return "confirmed"
 	case len(problems) > 0:

@@ -63,7 +63,7 @@ func readServices(ctx context.Context, c *client) (table, any, error) {
 	}
 	t := table{
 		columns: []string{"NAMESPACE", "NAME", "UID", "ADDRESS", "ENDPOINTS", "PROBLEM"},
-		empty:   "no services; POST one to /restconf/config/service:service-information",
+		empty:   "no services; coe-bridge apply -f FILE makes some",
 	}
 	shown := showServices(all, mapped, st)
 	for _, s := range shown {

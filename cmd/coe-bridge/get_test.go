@@ -79,9 +79,9 @@ func TestGetOfNothing(t *testing.T) {
 		"elan-instances": "no elan-instances: no pod is mapped\n",
 		"vpn-instances":  "no vpn-instances: no pod is mapped\n",
 		"interfaces":     "no interfaces: no pod is mapped\n",
-		"pods":           "no pods; POST one to /restconf/config/pod:coe, or watch a cluster (serve --kubeconfig)\n",
-		"services":       "no services; POST one to /restconf/config/service:service-information\n",
-		"pools":          "no pools; POST one to /restconf/config/dhcp_allocation_pool:dhcp_allocation_pool\n",
+		"pods":           "no pods; coe-bridge apply -f FILE makes some, and serve --kubeconfig follows those of a cluster\n",
+		"services":       "no services; coe-bridge apply -f FILE makes some\n",
+		"pools":          "no pools; coe-bridge apply -f FILE makes some\n",
 		"leases":         "no leases: no pod has an address\n",
 		"problems":       "no problems\n",
 	} {
@@ -166,7 +166,8 @@ func TestGet(t *testing.T) {
 }
 
 func TestClientErrors(t *testing.T) {
-	bridgeFor(t)
+	b := bridgeFor(t)
+	https := "https" + strings.TrimPrefix(b.URL(), "http")
 	stranger := httptest.NewServer(http.NotFoundHandler())
 	defer stranger.Close()
 	chatty := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
@@ -182,6 +183,7 @@ func TestClientErrors(t *testing.T) {
 		{"wrong password file", "", []string{"--password-file", file(t, "password", "wrong\n")}, "look at --user admin, and at COE_BRIDGE_PASSWORD or --password-file"},
 		{"no password file", "", []string{"--password-file", "/nonexistent"}, "read --password-file: open /nonexistent"},
 		{"nobody there", "admin", []string{"--server", "http://127.0.0.1:1"}, "connection refused; is the bridge running there? (--server)"},
+		{"it speaks http", "admin", []string{"--server", https}, "it speaks http: --server " + b.URL()},
 		{"no URL", "admin", []string{"--server", "127.0.0.1:8181"}, "want a URL like http://127.0.0.1:8181"},
 		{"another server", "admin", []string{"--server", stranger.URL}, "it is no coe-bridge that answers there; name one with --server"},
 		{"a web site", "admin", []string{"--server", chatty.URL}, "is it a coe-bridge? (--server)"},

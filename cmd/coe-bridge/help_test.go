@@ -61,13 +61,19 @@ func TestUnknownNames(t *testing.T) {
 		args string
 		says []string
 	}{
-		{"serv", []string{`unknown command "serv"`, "serve"}},
-		{"get foo", []string{"get foo", "elan-instances, vpn-instances, interfaces, pods, services, pools, leases, problems, endpoints, nodes, clusters, policies"}},
+		{"serv", []string{`unknown command "serv": did you mean serve? coe-bridge --help lists all`}},
+		{"nothing --like this", []string{"unknown flag: --like; coe-bridge --help lists the flags"}},
+		{"xyzzy", []string{`unknown command "xyzzy": coe-bridge --help lists all`}},
+		{"get pods -n default", []string{"-n: name what is in a namespace as NAMESPACE/NAME; coe-bridge get pods --help lists the flags"}},
+		{"delete pod web --namespace=default", []string{"unknown flag: --namespace: name what is in a namespace as NAMESPACE/NAME; coe-bridge delete --help"}},
+		{"trace", []string{"trace: name one pod as NAMESPACE/POD"}},
+		{"trace web", []string{"trace web: name one pod as NAMESPACE/POD"}},
+		{"get foo", []string{"get foo", "elan-instances, vpn-instances, interfaces, pods, services, pools, leases, problems, endpoints, nodes, clusters, policies (coe-bridge get --help)"}},
 		{"status busybox1", []string{"coe-bridge status busybox1: it takes no name"}},
 		{"apply -f x --dry-run maybe", []string{"want none, client or server"}},
 		{"get pods -o xml", []string{"want table, json or yaml"}},
 		{"completion tcsh", []string{`"tcsh": want bash, zsh or fish`}},
-		{"serve --nosuch", []string{"unknown flag: --nosuch"}},
+		{"serve --nosuch", []string{"unknown flag: --nosuch; coe-bridge serve --help lists the flags"}},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			_, err := run(t, "", strings.Fields(c.args)...)

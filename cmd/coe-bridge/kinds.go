@@ -23,7 +23,7 @@ func kinds() []kind {
 		{"endpoints", "endpoint", "service:endpoints-info", "endpoints", "Endpoints of services"},
 		{"nodes", "node", "k8s-node:k8s-nodes-info", "k8s-nodes", "Nodes"},
 		{"clusters", "cluster", "k8s-cluster:k8s-clusters-info", "k8s-clusters", "Clusters"},
-		{"policies", "policy", "k8s:k8s", "network-policy", "Network policies"},
+		{"policies", "policy", "k8s:k8s", "network-policy", "Network policies (stored, and not enforced: this version has none)"},
 		{"pools", "pool", "dhcp_allocation_pool:dhcp_allocation_pool", "network", "DHCP pools, by network"},
 	}
 }
@@ -74,6 +74,14 @@ func (k kind) isOf(e *document.Entry) bool {
 
 func topName(e *document.Entry) string { return e.Top().Module.Name + ":" + e.Top().Name }
 
+// singular names the kind of an entry of a list.
+func singular(e *document.Entry) string {
+	if i := slices.IndexFunc(kinds(), func(k kind) bool { return k.isOf(e) }); i >= 0 {
+		return kinds()[i].singular
+	}
+	return e.Node().Name
+}
+
 // kindOf names what an entry is of: a kind, or a container.
 func kindOf(e *document.Entry) string {
 	if i := slices.IndexFunc(kinds(), func(k kind) bool { return k.isOf(e) }); i >= 0 {
@@ -82,10 +90,12 @@ func kindOf(e *document.Entry) string {
 	return e.Node().Module.Name + ":" + e.Node().Name
 }
 
+func isPolicy(e *document.Entry) bool { return e.Node().Name == "network-policy" }
+
 // label is what people call an entry: "namespace/name", "name", or nothing.
 func label(e *document.Entry) string {
 	switch name := e.Leaf("name"); {
-	case name != "" && e.Node().Name != "network-policy":
+	case name != "" && !isPolicy(e):
 		return namespace(e.Leaf("network-NS")) + "/" + name
 	case name != "":
 		return name

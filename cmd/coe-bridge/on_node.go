@@ -44,8 +44,9 @@ func (f *onNode) register(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("pod-ready", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// uplink is the connection to the bridge.
-func (f *onNode) uplink(log *slog.Logger) (*uplink.Uplink, error) {
+// uplink is the connection to the bridge. It keeps what it learns in dir; "" is for one
+// that learns nothing.
+func (f *onNode) uplink(dir string, log *slog.Logger) (*uplink.Uplink, error) {
 	switch {
 	case len(f.bridges) == 0:
 		return nil, errors.New("no bridge to learn from: name its URLs with --bridge")
@@ -59,13 +60,12 @@ func (f *onNode) uplink(log *slog.Logger) (*uplink.Uplink, error) {
 		return nil, fmt.Errorf("--node-address: %w", err)
 	}
 	cfg := uplink.Config{
-		URLs: f.bridges, Node: node, User: f.user, PasswordFile: f.passwordFile, TokenFile: f.tokenFile, Dir: f.stateDir, Log: log,
+		URLs: f.bridges, Node: node, User: f.user, PasswordFile: f.passwordFile, TokenFile: f.tokenFile, Dir: dir, Log: log,
 	}
 	if cfg.TLS, err = clientTLS(fileFlag{"--ca-file", f.caFile}, fileFlag{"--cert", f.cert}, fileFlag{"--key", f.key}); err != nil {
 		return nil, err
 	}
 	if f.cert != "" { // read at each connection: it may be renewed
-		cfg.TLS.Certificates = nil
 		cfg.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 			return &pair, err

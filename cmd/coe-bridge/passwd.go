@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/term"
 
 	"github.com/coe-bridge/coe-bridge/restconf/access"
@@ -67,6 +68,9 @@ func passwdLine(cmd *cobra.Command, user, role, algorithm string) (string, error
 		return "", err
 	}
 	hash, err := access.HashPassword(password, algorithm)
+	if errors.Is(err, bcrypt.ErrPasswordTooLong) {
+		return "", fmt.Errorf("%w; take a shorter one, or --hash %s", err, access.Argon2id)
+	}
 	if err != nil {
 		return "", err
 	}

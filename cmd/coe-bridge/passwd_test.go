@@ -52,7 +52,7 @@ func TestPasswdRefuses(t *testing.T) {
 		{"nothing", "", []string{"a"}, "it is empty"},
 		{"role", "x\n", []string{"a", "--role", "root"}, `role "root": want reader or writer`},
 		{"hash", "x\n", []string{"a", "--hash", "md5"}, `--hash "md5": want bcrypt or argon2id`},
-		{"too long", string(make([]byte, 100)), []string{"a"}, "72 bytes"},
+		{"too long", string(make([]byte, 100)), []string{"a"}, "72 bytes; take a shorter one, or --hash argon2id"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := run(t, c.stdin, append([]string{"passwd"}, c.args...)...)

@@ -39,6 +39,24 @@ func requireGolden(t *testing.T, path, got string) {
 	require.Equal(t, string(want), got, "go test ./cmd/coe-bridge -run TestPlan -update writes it anew")
 }
 
+// What get --documents writes, and apply takes, is planned too.
+func TestPlanOfDataInYAML(t *testing.T) {
+	out, err := run(t, sheet, "plan", "-f", "-", "--only", "netvirt")
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^create +adjacency +shop:api 10\.11\.2\.\d `, out)
+	for name, c := range map[string]struct{ text, says string }{
+		"invalid value":   {strings.Replace(sheet, "*node", "192.168.33", 1), "standard input:13: pods " + apiUID + `: host-ip-address: "192.168.33"`},
+		"unknown top":     {"foo: bar\n", `standard input:1: "foo" is nothing that is written to a bridge`},
+		"not mapped":      {"network-policy: [{uuid: " + webUID + "}]\n", `plan standard input:1: "k8s:network-policy" is nothing that a bridge is told`},
+		"data, manifests": {sheet + "---\nkind: Pod\napiVersion: v1\n", "standard input:20: it is a manifest for Kubernetes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := run(t, c.text, "plan", "-f", "-")
+			require.ErrorContains(t, err, c.says)
+		})
+	}
+}
+
 // What manifests leave open is a problem that says what is missing.
 func TestPlanOfManifestsWithProblems(t *testing.T) {
 	for _, c := range []struct{ name, document, want string }{

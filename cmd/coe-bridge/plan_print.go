@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/coe"
@@ -124,10 +125,13 @@ func planTables(side only, p *bridge.Planned) []table {
 		tables = append(tables, t)
 	}
 	if side.ovn() {
-		t := table{columns: []string{"CHANGE", "TABLE", "ROW", "COLUMNS"}, empty: "no rows in OVN"}
+		t := table{columns: []string{"CHANGE", "TABLE", "ROW"}, empty: "no rows in OVN"}
 		names := rowNames(p.Rows)
 		for _, r := range p.Rows {
-			t.rows = append(t.rows, []string{"insert", r.Table, r.Name, columnsText(r, names)})
+			t.rows = append(t.rows, []string{"insert", r.Table, r.Name})
+			for _, line := range columnLines(r, names) {
+				t.rows = append(t.rows, []string{" ", " ", "  " + line})
+			}
 		}
 		tables = append(tables, t)
 	}
@@ -143,41 +147,49 @@ func rowNames(rows []ovn.Row) map[string]string {
 	return names
 }
 
-// columnsText is what a row says beyond its name, as ovn-nbctl spells it, with
-// names for UUIDs. Its external_ids, which say once more what the Netvirt objects
-// do, are left out.
-func columnsText(r ovn.Row, names map[string]string) string {
-	var text []string
+// longLine is how long a column may be before each of its elements has a line of its own.
+const longLine = 100
+
+// columnLines are what a row says beyond its name, a line for each column, as ovn-nbctl
+// spells it, with names for UUIDs. Its external_ids, which say once more what the Netvirt
+// objects do, are left out.
+func columnLines(r ovn.Row, names map[string]string) []string {
+	var lines []string
 	named := append(strings.Fields(r.Name), r.Name)
 	for _, column := range slices.Sorted(maps.Keys(r.Columns)) {
 		value := r.Columns[column]
 		if word, ok := value.(string); column == "external_ids" || ok && slices.Contains(named, word) {
 			continue
 		}
-		text = append(text, column+"="+valueText(value, names))
+		begin, elements, end := valueText(value, names)
+		text := column + "=" + begin + strings.Join(elements, ", ") + end
+		if utf8.RuneCountInString(text) > longLine {
+			below := ",\n" + strings.Repeat(" ", len(column+"="+begin))
+			text = column + "=" + begin + strings.Join(elements, below) + end
+		}
+		lines = append(lines, strings.Split(text, "\n")...)
 	}
-	return strings.Join(text, " ")
+	return lines
 }
 
-func valueText(value any, names map[string]string) string {
+// valueText is a value's elements, and what stands around them.
+func valueText(value any, names map[string]string) (begin string, elements []string, end string) {
 	switch v := value.(type) {
 	case []string:
-		var atoms []string
 		for _, one := range v {
-			atoms = append(atoms, atomText(cmp.Or(names[one], one)))
+			elements = append(elements, atomText(cmp.Or(names[one], one)))
 		}
-		slices.Sort(atoms)
-		return "[" + strings.Join(atoms, ", ") + "]"
+		slices.Sort(elements)
+		return "[", elements, "]"
 	case map[string]string:
-		var pairs []string
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			pairs = append(pairs, atomText(key)+"="+atomText(v[key]))
+			elements = append(elements, atomText(key)+"="+atomText(v[key]))
 		}
-		return "{" + strings.Join(pairs, ", ") + "}"
+		return "{", elements, "}"
 	case string:
-		return atomText(cmp.Or(names[v], v))
+		return "", []string{atomText(cmp.Or(names[v], v))}, ""
 	}
-	return fmt.Sprint(value)
+	return "", []string{fmt.Sprint(value)}, ""
 }
 
 // atomText quotes what would not be read as one word.

@@ -22,7 +22,7 @@ func resources() []resource {
 	}
 	for _, k := range kinds() {
 		if !slices.ContainsFunc(list, func(r resource) bool { return r.name == k.name }) {
-			list = append(list, resource{k.name, k.short + ", as they were said", readKind(k), false})
+			list = append(list, resource{k.name, k.short + ", as clients or Kubernetes wrote them", readKind(k), false})
 		}
 	}
 	return list
@@ -101,7 +101,7 @@ func readPools(ctx context.Context, c *client) (table, any, error) {
 	}
 	t := table{
 		columns: []string{"NETWORK", "SUBNET", "FROM", "TO", "GATEWAY", "IN USE"},
-		empty:   "no pools; POST one to /restconf/config/dhcp_allocation_pool:dhcp_allocation_pool",
+		empty:   "no pools; coe-bridge apply -f FILE makes some",
 	}
 	for _, n := range all.Networks {
 		used := map[string]int{}

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // version is set by the build (-X main.version=…).
@@ -36,8 +40,16 @@ the environment, the environment over the file.`,
 
   # what is wrong with this pod?
   coe-bridge trace default/web`,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		SilenceUsage:          true,
+		SilenceErrors:         true,
+		DisableFlagsInUseLine: true,
+		Args:                  cobra.ArbitraryArgs, // unknownCommand says more
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return unknownCommand(cmd, args[0])
+		},
 	}
 	var file string
 	root.PersistentFlags().StringVar(&file, "config", "", "YAML file with flags by name, a line each (listen: 127.0.0.1:8181)")
@@ -46,7 +58,27 @@ the environment, the environment over the file.`,
 	}
 	root.AddCommand(newServe(), newAgent(), newDoctor(), newPlan(), newGet(), newApply(), newDelete(), newWatch(), newStatus(), newTrace(), newPasswd(), newCompletion(), newVersion())
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(flagError)
 	return root
+}
+
+// unknownCommand says which commands may be meant.
+func unknownCommand(root *cobra.Command, name string) error {
+	meant := ""
+	if like := root.SuggestionsFor(name); len(like) > 0 {
+		meant = "did you mean " + strings.Join(like, " or ") + "? "
+	}
+	return fmt.Errorf("unknown command %q: %s%s --help lists all", name, meant, root.Name())
+}
+
+// flagError says where the flags of a command are, and to who looks for kubectl's -n how
+// a namespace is named.
+func flagError(cmd *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if ok && slices.Contains([]string{"n", "namespace"}, unknown.GetSpecifiedName()) {
+		err = fmt.Errorf("%w: name what is in a namespace as NAMESPACE/NAME", err)
+	}
+	return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
 }
 
 func newVersion() *cobra.Command {

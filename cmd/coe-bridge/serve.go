@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
+	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,7 +71,7 @@ speaks it) and at /rests/data (RFC 8040).
   # the pods of a Kubernetes cluster, with addresses of 10.11.0.0/16
   coe-bridge serve --auth-file /etc/coe-bridge/users --data-dir /var/lib/coe-bridge \
     --kubeconfig /etc/coe-bridge/kubeconfig --pool 10.11.0.0/16 \
-    --backend ovn --ovn-nb unix:/run/ovn/ovnnb_db.sock
+    --service-network 10.96.0.0/12 --backend ovn --ovn-nb unix:/run/ovn/ovnnb_db.sock
 
   # an external etcd
   coe-bridge serve --auth-file users --etcd-endpoints https://10.0.0.1:2379 \
@@ -125,12 +128,15 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	}
 }
 
+// logClients has client-go log as we do. It has one log for the whole process.
+var logClients sync.Once
+
 func (f *serveFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	log, err := newLog(f.logLevel, f.logFormat, stderr)
 	if err != nil {
 		return err
 	}
-	klog.SetSlogLogger(log.With("component", "client-go"))
+	logClients.Do(func() { klog.SetSlogLogger(log.With("component", "client-go")) })
 	cfg, cleanUp, err := f.config(stdout, log)
 	if err != nil {
 		return err
@@ -142,6 +148,9 @@ func (f *serveFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	log.Info("serving", "url", b.URL(), "backend", cfg.Backend.Name, "version", version)
+	if inClear(b.URL()) {
+		log.Warn("passwords and tokens travel in clear: give --tls-cert and --tls-key, or have it listen on 127.0.0.1", "url", b.URL())
+	}
 	if f.fixedUsers() {
 		fmt.Fprintf(stderr, "\n*** development mode: anyone who reaches %s is in with user admin, password admin ***\n\n", b.URL())
 	}
@@ -163,4 +172,14 @@ func newLog(from, format string, w io.Writer) (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(w, options)), nil
 	}
 	return nil, fmt.Errorf("--log-format %q: want text or json", format)
+}
+
+// inClear tells whether what is sent to a URL can be read on its way.
+func inClear(at string) bool {
+	u, err := url.Parse(at)
+	if err != nil || u.Scheme != "http" {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return err != nil || !ip.IsLoopback()
 }

@@ -143,10 +143,11 @@ func TestServeWithTLS(t *testing.T) {
 	for _, c := range []struct{ name, password, url, args, says string }{
 		{"authority known", "s3cret", plain, "--ca-file " + ca.file, ""},
 		{"authority unknown", "s3cret", plain, "", "name the authority of its certificate with --ca-file"},
-		{"http", "s3cret", strings.Replace(plain, "https", "http", 1), "", "HTTP request to an HTTPS server"},
+		{"http", "s3cret", strings.Replace(plain, "https", "http", 1), "", "it speaks https: --server " + plain + " and --ca-file"},
+		{"another address", "s3cret", strings.Replace(plain, "127.0.0.1", "localhost", 1), "--ca-file " + ca.file, "ask by an address that the certificate has (--server)"},
 		{"certificate and password", "s3cret", strict, "--ca-file " + ca.file + " --cert " + clientCert + " --key " + clientKey, ""},
 		{"no certificate", "s3cret", strict, "--ca-file " + ca.file, "if it wants a client certificate, show one with --cert and --key"},
-		{"another's certificate", "s3cret", strict, "--ca-file " + ca.file + " --cert " + strangerCert + " --key " + strangerKey, "ask https://"},
+		{"another's certificate", "s3cret", strict, "--ca-file " + ca.file + " --cert " + strangerCert + " --key " + strangerKey, "show another certificate with --cert and --key"},
 		{"certificate alone", "", strict, "--ca-file " + ca.file + " --cert " + clientCert + " --key " + clientKey, "show another certificate with --cert and --key, or set COE_BRIDGE_PASSWORD"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -209,4 +210,12 @@ func template(name string) *x509.Certificate {
 func pemFile(t *testing.T, kind string, der []byte) string {
 	t.Helper()
 	return file(t, "x.pem", string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
+}
+
+func TestInClear(t *testing.T) {
+	for url, want := range map[string]bool{
+		"http://127.0.0.1:8181": false, "http://[::1]:8181": false, "https://[::]:8181": false, "http://[::]:8181": true, "http://192.168.33.1:8181": true,
+	} {
+		require.Equal(t, want, inClear(url), url)
+	}
 }

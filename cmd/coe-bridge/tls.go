@@ -43,7 +43,9 @@ func clientTLS(ca, cert, key fileFlag) (*tls.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read %s and %s: %w", cert.flag, key.flag, err)
 		}
-		out.Certificates = []tls.Certificate{pair}
+		// It is shown to a server that names other authorities, too: that can say why it
+		// does not take it.
+		out.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	return out, nil
 }

@@ -17,23 +17,27 @@ func newTrace() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace NAMESPACE/POD",
 		Short: "Show what each stage on the way to the backend knows of a pod",
-		Long: `trace follows one pod from its source to the backend and shows, for each stage, when
-and at which revision it had the pod, and the first stage that is missing, with the
-reason and what to do:
+		Long: `trace follows one pod from its source to the backend and shows which stages it has
+come through, and the first one that is missing, with the reason and what to do:
 
   source      Kubernetes or a RESTCONF client speaks of it
   address     every interface has its address
   mapped      it is in the Netvirt model
   wanted      nothing of it is rejected by the backend
   written     the backend has it
-  confirmed   that is known to those who plug pods in`,
+  confirmed   that is known to those who plug pods in
+
+TIME and REVISION are of the pod itself in source, address and confirmed. In mapped and
+wanted they are of the last time that its namespace was mapped, in written of the last
+time that the backend had the namespace as it was wanted.`,
 		Example: "  coe-bridge trace shop/web-6d4b\n  coe-bridge trace shop/web-6d4b -o json",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || strings.Count(args[0], "/") != 1 || strings.HasPrefix(args[0], "/") || strings.HasSuffix(args[0], "/") {
-				return fmt.Errorf("trace %s: name one pod as NAMESPACE/POD", strings.Join(args, " "))
+				return fmt.Errorf("%s: name one pod as NAMESPACE/POD", strings.Join(append([]string{"trace"}, args...), " "))
 			}
 			return nil
 		},
+		ValidArgsFunction: completePod,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := flags.client()
 			if err != nil {
@@ -76,9 +80,13 @@ func findPods(ctx context.Context, c *client, ns, pod string) ([]tracedPod, erro
 	case len(found) > 0:
 		return found, nil
 	case names == 0:
-		return nil, fmt.Errorf("trace %s/%s: nobody speaks of a pod in namespace %s; coe-bridge get pods lists those there are", ns, pod, ns)
+		return nil, fmt.Errorf("trace %s/%s: not found; no pod is in namespace %s; coe-bridge get pods lists those there are", ns, pod, ns)
 	}
-	return nil, fmt.Errorf("trace %s/%s: nobody speaks of it, but of %d other pods of its namespace; coe-bridge get pods lists them", ns, pod, names)
+	others := "1 other pod is"
+	if names > 1 {
+		others = fmt.Sprintf("%d other pods are", names)
+	}
+	return nil, fmt.Errorf("trace %s/%s: not found; %s in namespace %s; coe-bridge get pods lists them", ns, pod, others, ns)
 }
 
 // table is what the stages know of a pod.

@@ -45,6 +45,9 @@ what changed meanwhile is shown then. -o json writes a line of JSON for each cha
 				return fmt.Errorf("watch: name a kind: %s", kindList())
 			}
 			_, err := kindNamed(args[0])
+			if err != nil && isResource(args[0]) {
+				return fmt.Errorf("watch %[1]s: it is made, not written; coe-bridge get %[1]s -w follows it", args[0])
+			}
 			return err
 		},
 		ValidArgsFunction: completeEntries,

@@ -116,6 +116,8 @@ func TestWatchErrors(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
 		{"watch", "watch: name a kind: pods, services"},
 		{"watch elan", `there is no kind "elan"`},
+		{"watch elan-instances", "watch elan-instances: it is made, not written; coe-bridge get elan-instances -w follows it"},
+		{"watch lease", "coe-bridge get lease -w follows it"},
 		{"watch pods -o yaml", "want table or json"},
 		{"watch pods --server http://127.0.0.1:1", "is the bridge running there? (--server)"},
 		{"watch pods --user eve", "knows no such user with this password; look at --user eve"},
@@ -154,6 +156,7 @@ func TestRefusals(t *testing.T) {
 		"401":        {401, `{"ietf-restconf:errors":{"error":[{"error-tag":"access-denied","error-message":"the certificate has ended"}]}}`, "the certificate has ended; set COE_BRIDGE_PASSWORD"},
 		"403":        {403, `{"ietf-restconf:errors":{"error":[{"error-tag":"access-denied","error-message":"eve is a reader"}]}}`, "eve is a reader; use another --user"},
 		"429":        {429, `{"errors":{"error":[{"error-tag":"access-denied","error-message":"slow"}]}}`, "slow; try again in 7 s"},
+		"429, timed": {429, `{"errors":{"error":[{"error-tag":"access-denied","error-message":"too many: try again in 6s"}]}}`, "too many: try again in 6s"},
 		"503":        {503, "", "503 Service Unavailable; try again in 7 s"},
 		"413":        {413, `{"ietf-restconf:errors":{"error":[{"error-tag":"too-big","error-message":"split it"}]}}`, "standard input: split it"},
 		"stranger":   {404, "<html>", "is it a coe-bridge? (--server)"},
@@ -172,6 +175,7 @@ func TestRefusals(t *testing.T) {
 			defer server.Close()
 			out, err := run(t, sheet, "apply", "-f", "-", "--server", server.URL)
 			require.ErrorContains(t, err, c.says)
+			require.Equal(t, strings.Count(c.says, "again"), strings.Count(err.Error(), "again"), err)
 			require.Empty(t, out)
 		})
 	}

@@ -77,9 +77,9 @@ func (c *Config) clock(ctx context.Context) (string, error) {
 			return "", warning(fmt.Errorf("it differs from the bridge's by %s", differ.Round(time.Second)), mend)
 		}
 		if !synchronised() {
-			return "as the bridge's; the kernel knows of nobody who keeps it right", nil
+			return "it agrees with the bridge's; nothing on this node keeps it right (no NTP client does)", nil
 		}
-		return "as the bridge's, and kept right", nil
+		return "it agrees with the bridge's, and is kept right", nil
 	}
 	return "", unknown(errors.New("no bridge answers to compare it with"))
 }

@@ -88,7 +88,7 @@ func warning(err error, mend string) error { return &trouble{Warning, err, mend}
 func unknown(err error) error { return &trouble{Unknown, err, ""} }
 
 // errNoSwitch is why nothing can be said of what the switch's database would tell.
-var errNoSwitch = errors.New("the switch has to answer first")
+var errNoSwitch = errors.New("Open vSwitch has to answer first")
 
 // Examine runs all checks. Findings are in the order in which they are best mended.
 func Examine(ctx context.Context, cfg Config) []Finding {
@@ -110,7 +110,7 @@ func Examine(ctx context.Context, cfg Config) []Finding {
 func (c *Config) checks() []check {
 	checks := []check{
 		{"permissions", c.permissions},
-		{"switch", c.database},
+		{"Open vSwitch", c.database},
 		{"ovs-vswitchd", c.vswitchd},
 		{"datapath", c.datapath},
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -161,11 +162,9 @@ func (n *node) find(cfg doctor.Config, want map[string]doctor.Level) map[string]
 // well waits until nothing is wrong any more.
 func (n *node) well() {
 	n.t.Helper()
-	var found map[string]doctor.Finding
-	require.Eventually(n.t, func() bool {
-		found = ill(doctor.Examine(n.t.Context(), n.config()))
-		return len(found) == 0
-	}, converge, 100*time.Millisecond, "%+v", found)
+	require.EventuallyWithT(n.t, func(c *assert.CollectT) {
+		assert.Empty(c, ill(doctor.Examine(n.t.Context(), n.config())))
+	}, converge, 100*time.Millisecond)
 }
 
 func (n *node) vsctl(args ...string) {
@@ -198,14 +197,14 @@ func brokenSwitch(n *node) {
 	cfg := n.config()
 	cfg.Timeout = 300 * time.Millisecond
 	cfg.Switch = n.vswitch("unix:" + n.path("none.sock"))
-	found := n.find(cfg, levels{"switch": doctor.Failed, "datapath": doctor.Unknown, "tunnels": doctor.Unknown, "mtu": doctor.Unknown})
-	require.Contains(n.t, found["switch"].Found, "none.sock")
+	found := n.find(cfg, levels{"Open vSwitch": doctor.Failed, "datapath": doctor.Unknown, "tunnels": doctor.Unknown, "mtu": doctor.Unknown})
+	require.Contains(n.t, found["Open vSwitch"].Found, "none.sock")
 
 	cfg = n.config()
 	var err error
 	cfg.Switch, err = ovs.New(ovs.Config{Endpoint: n.host.OVSDB.Remote, Bridge: "br-none", Log: n.quiet})
 	require.NoError(n.t, err)
-	n.find(cfg, levels{"switch": doctor.Failed, "datapath": doctor.Unknown})
+	n.find(cfg, levels{"Open vSwitch": doctor.Failed, "datapath": doctor.Unknown})
 
 	// One that hangs is given up.
 	require.NoError(n.t, n.host.OVSDB.Stop())
@@ -215,7 +214,7 @@ func brokenSwitch(n *node) {
 	found = ill(doctor.Examine(n.t.Context(), cfg))
 	require.Less(n.t, time.Since(begun), converge/2)
 	require.NoError(n.t, n.host.OVSDB.Cont())
-	require.Equal(n.t, doctor.Failed, found["switch"].Level)
+	require.Equal(n.t, doctor.Failed, found["Open vSwitch"].Level)
 
 	require.NoError(n.t, n.host.VSwitchd.Stop())
 	cfg = n.config()

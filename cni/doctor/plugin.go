@@ -41,13 +41,13 @@ func (c *Config) plugin(ctx context.Context) (string, error) {
 	cmd.Stdin = strings.NewReader(`{"cniVersion":"1.1.0"}`)
 	out, err := cmd.Output()
 	if err != nil {
-		return "", failed(fmt.Errorf("run %s: %w", path, err), "install coe-cni there, executable, or name the runtime's folder of plugins with --cni-bin-dir")
+		return "", failed(fmt.Errorf("run %s: %w", path, err), "have coe-bridge agent --install-cni install it there, or name the runtime's folder of plugins with --cni-bin-dir")
 	}
 	var says struct {
 		Versions []string `json:"supportedVersions"`
 	}
 	if err := json.Unmarshal(out, &says); err != nil || len(says.Versions) == 0 {
-		return "", failed(fmt.Errorf("%s is no CNI plugin: it says %q", path, bytes.TrimSpace(out)), "install coe-cni there")
+		return "", failed(fmt.Errorf("%s is no CNI plugin: it says %q", path, bytes.TrimSpace(out)), "have coe-bridge agent --install-cni install it there")
 	}
 	return fmt.Sprintf("%s speaks CNI %s to %s", path, says.Versions[0], says.Versions[len(says.Versions)-1]), nil
 }
@@ -67,7 +67,7 @@ type list struct {
 func (c *Config) networkList(context.Context) (string, error) {
 	entries, err := os.ReadDir(c.CNIConfDir)
 	if err != nil {
-		return "", failed(err, "install the network list, or name the runtime's folder of networks with --cni-conf-dir")
+		return "", failed(err, "have coe-bridge agent --install-cni install the network list, or name the runtime's folder of networks with --cni-conf-dir")
 	}
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool {
 		return e.IsDir() || !slices.Contains([]string{".conflist", ".conf", ".json"}, filepath.Ext(e.Name()))
@@ -86,7 +86,7 @@ func (c *Config) networkList(context.Context) (string, error) {
 		}
 		return e.Name() + " is the runtime's network", nil
 	}
-	return "", failed(fmt.Errorf("no network in %s is of type %s", c.CNIConfDir, pluginName), "install the network list there: the last step of installing the plugin")
+	return "", failed(fmt.Errorf("no network in %s is of type %s", c.CNIConfDir, pluginName), "have coe-bridge agent --install-cni install the network list there")
 }
 
 // readList tells whether a file is a network of ours, and which socket it names.

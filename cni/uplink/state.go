@@ -40,6 +40,9 @@ type kept struct {
 // load reads what an earlier process has kept; of another node's nothing.
 func (u *Uplink) load() error {
 	u.state.records = map[string]*Record{}
+	if u.cfg.Dir == "" {
+		return nil
+	}
 	text, err := os.ReadFile(u.file())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -32,7 +32,7 @@ type Config struct {
 	// User and PasswordFile, or TokenFile, tell who the agent is where its certificate
 	// does not. The files are read at each request: they may change.
 	User, PasswordFile, TokenFile string
-	// Dir is where the records are kept.
+	// Dir is where the records are kept; "" for one that is asked and does not Run.
 	Dir string
 	// Silence is for how long the bridge may say nothing before another replica is
 	// tried. Default 45 s, three times what it is silent for.

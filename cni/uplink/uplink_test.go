@@ -306,8 +306,9 @@ func TestPlace(t *testing.T) {
 	const place = `"coe-agent:node-changed":{"operation":"put","node":"192.168.33.11","name":"node:192.168.33.11:management",` +
 		`"mac-address":"0a:58:64:60:00:02","address":"100.96.0.2","prefix-length":16,"gateway":"100.96.0.1","service-address":"100.96.0.3","pod-network":["10.42.0.0/16"]}`
 	begin, complete := `"coe-agent:snapshot-begin":{}`, `"coe-agent:snapshot-complete":{}`
-	groups := make(chan string)
+	groups, ended := make(chan string), make(chan struct{}, 9)
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		defer func() { ended <- struct{}{} }()
 		for {
 			select {
 			case group := <-groups:
@@ -325,6 +326,7 @@ func TestPlace(t *testing.T) {
 	require.False(t, known)
 	await := func(there bool) {
 		t.Helper()
+		patience := within(t, 20*time.Second)
 		for {
 			is, known, changed = a.Place()
 			if known && (is != nil) == there {
@@ -332,7 +334,7 @@ func TestPlace(t *testing.T) {
 			}
 			select {
 			case <-changed:
-			case <-within(t, 20*time.Second).Done():
+			case <-patience.Done():
 				require.Fail(t, "nothing is told")
 			}
 		}
@@ -345,6 +347,7 @@ func TestPlace(t *testing.T) {
 	require.Equal(t, netip.MustParseAddr("100.96.0.3"), is.Service)
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}, is.Pods)
 	a.stop()
+	<-ended // it takes nothing that is for the next
 
 	a = start(t, uplink.Config{TokenFile: file(t, "secret\n"), URLs: []string{url}, Dir: dir})
 	again, known, _ := a.Place()

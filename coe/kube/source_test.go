@@ -261,7 +261,7 @@ func TestRenew(t *testing.T) {
 	r.Renew()
 	require.Len(t, ofStore(r.store).Pods, 5)
 	r.eventually(t, 6*time.Second, "all listed", r.store.Complete)
-	require.Equal(t, 5, r.log.count(`msg="listed anew"`))
+	r.eventually(t, 6*time.Second, "said of each", func() bool { return r.log.count(`msg="listed anew"`) == 5 })
 
 	require.NoError(t, c.APIServer.Kill())
 	r.Renew()

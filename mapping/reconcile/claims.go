@@ -25,6 +25,7 @@ type Claims struct {
 	loop    *Loop
 	log     *slog.Logger
 	worker  *worker
+	trouble string // why no addresses are claimed, as it was logged; only process uses it
 }
 
 // NewClaims returns Claims that hands scopes on to the loop.
@@ -54,11 +55,12 @@ func (c *Claims) process(ctx context.Context, scopes []netvirt.Scope) error {
 	defer c.loop.Mark(scopes...)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
-			c.log.Error("claim addresses", "scopes", len(scopes), "err", err)
+			c.note(err)
 		}
 		c.loop.claimed(err)
 		return err
 	}
+	c.note(nil)
 	c.loop.claimed(nil)
 	for _, ns := range affected {
 		c.worker.mark(netvirt.Scope(ns))
@@ -67,4 +69,21 @@ func (c *Claims) process(ctx context.Context, scopes []netvirt.Scope) error {
 		c.worker.markAfter(again, scopes...)
 	}
 	return nil
+}
+
+// note logs how it goes when that turns: what fails is tried again.
+func (c *Claims) note(err error) {
+	now := ""
+	if err != nil {
+		now = err.Error()
+	}
+	if now == c.trouble {
+		return
+	}
+	c.trouble = now
+	if err != nil {
+		c.log.Warn("claim addresses", "err", err)
+	} else {
+		c.log.Info("addresses are claimed again")
+	}
 }

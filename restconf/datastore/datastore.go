@@ -17,6 +17,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -44,6 +46,10 @@ const (
 	defaultTxnOps    = 128 // what an etcd server takes unless told otherwise
 )
 
+// restoredFile in Config.Dir says that the rest of the folder was put back from a
+// backup. Open takes it away.
+const restoredFile = "restored"
+
 // identityLength is how many letters make an identity: 60 bits.
 const identityLength = 12
 
@@ -54,7 +60,8 @@ const DefaultQuota = 8 << 30
 type Config struct {
 	Schema *yang.Schema
 
-	// Dir holds the embedded etcd's data. It is used when Endpoints is empty.
+	// Dir holds the embedded etcd's data. It is used when Endpoints is empty. A file
+	// named restored in it says that they were put back from a backup.
 	Dir string
 	// Quota bounds the embedded etcd's database in bytes; 0 means DefaultQuota.
 	Quota int64
@@ -168,6 +175,9 @@ func (d *Datastore) revive(ctx context.Context) error {
 	if err := d.forgetElections(ctx); err != nil {
 		return err
 	}
+	if err := d.forgetIdentity(ctx); err != nil {
+		return err
+	}
 	// A database that was full takes data again, until the quota of this run is reached.
 	_, err := d.client.AlarmDisarm(ctx, &clientv3.AlarmMember{})
 	return classify("end the alarm of a full database", err)
@@ -210,7 +220,7 @@ func (d *Datastore) Revision() int64 { return d.mirror.revision() }
 func (d *Datastore) Shared() bool { return d.server == nil }
 
 // Identity is a name that the datastore got when it was new, for as long as it
-// lives. Revisions of datastores with different identities have nothing to do with
+// lives, or when it was restored from a backup. Revisions of datastores with different identities have nothing to do with
 // each other: one that was thrown away and made anew counts from the beginning.
 func (d *Datastore) Identity() string { return d.identity }
 
@@ -228,6 +238,25 @@ func (d *Datastore) identify(ctx context.Context) error {
 		err = d.name(ctx, strings.ToLower(rand.Text()[:identityLength]))
 	}
 	return classify("read the datastore's identity", err)
+}
+
+// forgetIdentity has a datastore that was put back from a backup get another identity: it
+// counts its revisions once more, and what they say now isn't what they said before.
+func (d *Datastore) forgetIdentity(ctx context.Context) error {
+	mark := filepath.Join(d.cfg.Dir, restoredFile)
+	if _, err := os.Stat(mark); errors.Is(err, os.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("see whether the datastore was restored: %w", err)
+	}
+	if _, err := d.client.Delete(ctx, identityKey); err != nil {
+		return classify("forget the identity of a restored datastore", err)
+	}
+	if err := os.Remove(mark); err != nil {
+		return fmt.Errorf("take note that the datastore was restored: %w", err)
+	}
+	d.log.Info("datastore was restored: it gets another identity")
+	return nil
 }
 
 // name gives the datastore an identity, unless another process was faster.

@@ -141,9 +141,13 @@ func TestFullExternalServer(t *testing.T) {
 		}
 		require.ErrorIs(t, err, ErrFull)
 		require.ErrorContains(t, err, "disarm the NOSPACE alarm")
-		revision := d.Revision()
+		now, err := etcd.Get(t.Context(), configPrefix)
+		require.NoError(t, err)
+		revision := now.Header.Revision
 		require.ErrorIs(t, d.Update(t.Context(), one(s, 1, 1<<18)), ErrFull)
-		require.Equal(t, revision, d.Revision())
+		now, err = etcd.Get(t.Context(), configPrefix)
+		require.NoError(t, err)
+		require.Equal(t, revision, now.Header.Revision)
 		require.Len(t, d.Tree(s.coe), 1)
 
 		_, err = etcd.Compact(t.Context(), revision, clientv3.WithCompactPhysical())

@@ -87,13 +87,18 @@ func list(ctx context.Context, c client.Client) (*rows, error) {
 		routers   []nb.LogicalRouter
 		ports     []nb.LogicalRouterPort
 		routes    []nb.LogicalRouterStaticRoute
+		policies  []nb.LogicalRouterPolicy
+		acls      []nb.ACL
 		options   []nb.DHCPOptions
 		balancers []nb.LoadBalancer
 		groups    []nb.LoadBalancerGroup
 		bindings  []nb.StaticMACBinding
 		r         = &rows{switches: map[string]string{}}
 	)
-	for _, table := range []any{&switches, &routers, &ports, &routes, &options, &balancers, &groups, &bindings, &r.ports} {
+	tables := []any{
+		&switches, &routers, &ports, &routes, &policies, &acls, &options, &balancers, &groups, &bindings, &r.ports,
+	}
+	for _, table := range tables {
 		if err := c.List(ctx, table); err != nil {
 			return nil, fmt.Errorf("list northbound rows: %w", err)
 		}
@@ -109,6 +114,8 @@ func list(ctx context.Context, c client.Client) (*rows, error) {
 	add(r, options, func(o *nb.DHCPOptions) string { return o.UUID })
 	add(r, ports, func(p *nb.LogicalRouterPort) string { return p.UUID })
 	add(r, routes, func(s *nb.LogicalRouterStaticRoute) string { return s.UUID })
+	add(r, policies, func(p *nb.LogicalRouterPolicy) string { return p.UUID })
+	add(r, acls, func(a *nb.ACL) string { return a.UUID })
 	add(r, routers, func(l *nb.LogicalRouter) string { return l.UUID })
 	add(r, switches, func(s *nb.LogicalSwitch) string { return s.UUID })
 	add(r, bindings, func(b *nb.StaticMACBinding) string { return b.UUID })

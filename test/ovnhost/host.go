@@ -142,7 +142,9 @@ func (l *Lab) startSwitch(ctx context.Context, host *Host, dir string) (err erro
 	host.VSwitchd = l.newProcess(host.Name+"/vswitchd", l.Namespace(host.Name),
 		"ovs-vswitchd", host.OVSDB.Remote, "-vsyslog:off", "--unixctl="+host.control())
 	host.VSwitchd.env = runDir(dir)
-	host.VSwitchd.ready = func(ctx context.Context) error { return l.addBridges(ctx, host) }
+	host.VSwitchd.ready = func(ctx context.Context) error { // bridges that were there have their links after a while
+		return Poll(ctx, func(ctx context.Context) error { return l.addBridges(ctx, host) })
+	}
 	return host.VSwitchd.Start(ctx)
 }
 
@@ -214,7 +216,7 @@ func (h *Host) noNullNAT(ctx context.Context) error {
 }
 
 // control is the socket by which the daemon is told what to do.
-func (h *Host) control() string { return filepath.Join(h.Dir, "vswitchd.ctl") }
+func (h *Host) control() string { return filepath.Join(h.Dir, "ovs-vswitchd.0.ctl") }
 
 func (l *Lab) startController(ctx context.Context, host *Host, dir string) error {
 	host.Controller = l.newProcess(host.Name+"/controller", l.Namespace(host.Name),

@@ -245,7 +245,9 @@ func TestOnKubernetes(t *testing.T) {
 
 	t.Run("made anew under its name", func(t *testing.T) {
 		for range 20 {
-			require.NoError(t, c.Client().CoreV1().Pods("ns-2").Delete(ctx, load.Pod(2).Name, metav1.DeleteOptions{}))
+			require.EventuallyWithT(t, func(t *assert.CollectT) { // it may not be found at once
+				assert.NoError(t, c.Client().CoreV1().Pods("ns-2").Delete(ctx, load.Pod(2).Name, metav1.DeleteOptions{}))
+			}, 10*time.Second, 20*time.Millisecond)
 			_, err := c.Client().CoreV1().Pods("ns-2").Create(ctx, load.Pod(2), metav1.CreateOptions{})
 			require.NoError(t, err)
 		}
