@@ -67,15 +67,28 @@ func (s *Server) refuseEntry(w http.ResponseWriter, r *http.Request, err error) 
 	s.fail(w, r, dialectOf(r), newProblem(http.StatusUnauthorized, "protocol", "access-denied", says))
 }
 
-// stillMay tells whether who began r may do now what they may then: since then the
-// credentials may have been taken away. Where nobody can tell they may.
-func (s *Server) stillMay(r *http.Request, may func(access.Identity) bool) bool {
-	who, err := s.cfg.Auth.Authenticate(r)
-	var (
-		limited  *access.LimitedError
-		unjudged *access.UnjudgedError
-	)
-	return err == nil && may(who) || errors.As(err, &limited) || errors.As(err, &unjudged)
+// maxLimited is how often in a row who follows a stream may be found limited: others who
+// fail to log in with the same name don't end it, unless they go on.
+const maxLimited = 4
+
+// stillMay returns what tells, each time it is called, whether who began r may do now
+// what they may then: since then the credentials may have been taken away. Where nobody
+// can be asked they may; where their credentials are not looked at, for a while.
+func (s *Server) stillMay(r *http.Request, may func(access.Identity) bool) func() bool {
+	inARow := 0
+	return func() bool {
+		who, err := s.cfg.Auth.Authenticate(r)
+		var (
+			limited  *access.LimitedError
+			unjudged *access.UnjudgedError
+		)
+		if errors.As(err, &limited) {
+			inARow++
+			return inARow <= maxLimited
+		}
+		inARow = 0
+		return err == nil && may(who) || errors.As(err, &unjudged)
+	}
 }
 
 // mayReadAll tells whether somebody may read whatever there is.

@@ -238,8 +238,21 @@ type patient struct{ *httptest.ResponseRecorder }
 func (patient) SetWriteDeadline(time.Time) error { return nil }
 
 // A stream ends at the beat after its client's credentials were taken away; that too
-// many logins fail, or that nobody can be asked, ends none.
+// many logins fail for a while, or that nobody can be asked, ends none.
 func TestStreamsEndWithTheirCredentials(t *testing.T) {
+	limited, unjudged, denied := &access.LimitedError{}, &access.UnjudgedError{}, &access.DeniedError{}
+	for name, answers := range map[string][]error{
+		"denied":         {nil, limited, unjudged, nil, denied},
+		"limited":        {limited, limited, limited, limited, limited},
+		"limited anew":   {limited, limited, limited, limited, nil, limited, limited, limited, limited, unjudged, denied},
+		"can't be asked": {unjudged, unjudged, unjudged, unjudged, unjudged, unjudged, unjudged, denied},
+	} {
+		t.Run(name, func(t *testing.T) { streamEndsAfter(t, answers) })
+	}
+}
+
+// streamEndsAfter lets a stream's client be judged so at each beat, the last of which ends it.
+func streamEndsAfter(t *testing.T, answers []error) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := make(judge)
 		s := &Server{cfg: Config{Auth: asked}}
@@ -251,15 +264,13 @@ func TestStreamsEndWithTheirCredentials(t *testing.T) {
 		begin, done := time.Now(), make(chan error, 1)
 		go func() {
 			out := &eventWriter{w: w, control: http.NewResponseController(w)}
-			done <- pass(t.Context(), sub, out, nil, func() bool { return s.stillMay(r, mayReadAll) })
+			done <- pass(t.Context(), sub, out, nil, s.stillMay(r, mayReadAll))
 		}()
-		asked <- nil
-		asked <- &access.LimitedError{}
-		asked <- &access.UnjudgedError{}
-		asked <- nil
-		asked <- &access.DeniedError{}
+		for _, answer := range answers {
+			asked <- answer
+		}
 		require.NoError(t, <-done)
-		require.Equal(t, 5*beatEvery, time.Since(begin))
+		require.Equal(t, time.Duration(len(answers))*beatEvery, time.Since(begin))
 	})
 }
 

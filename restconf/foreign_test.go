@@ -214,7 +214,8 @@ func TestForeignEntriesAreNotWritten(t *testing.T) {
 	}
 	for _, media := range []string{"application/yang-data+xml", "application/xml"} {
 		got := xmlError(t, w.do("PUT", podsRFC+uid2, podXML(uid2), speaksXML(media)...), 409)
-		require.Equal(t, errorEntry{Type: "application", Tag: "in-use", Path: entry, Message: foreignSays}, got)
+		path := &xmlPath{Spaces: podDeclared, Text: "/pod:coe/pod:pods[pod:uid='" + uid2 + "']"}
+		require.Equal(t, errorEntry{Type: "application", Tag: "in-use", PathXML: path, Message: foreignSays}, got)
 		require.Equal(t, "in-use", xmlError(t, w.do("POST", coeRFC, podXML(uid2), speaksXML(media)...), 409).Tag)
 	}
 	require.Equal(t, 404, w.do("DELETE", pods+uid3, "").status, "nobody speaks of it")

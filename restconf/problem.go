@@ -181,13 +181,13 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, d *dialect, err er
 
 // errorEntry is an error as bodies have it.
 type errorEntry struct {
-	Type    string `json:"error-type" xml:"error-type"`
-	Tag     string `json:"error-tag" xml:"error-tag"`
-	AppTag  string `json:"error-app-tag,omitempty" xml:"error-app-tag,omitempty"`
-	Path    string `json:"error-path,omitempty" xml:"-"`
+	Type   string `json:"error-type" xml:"error-type"`
+	Tag    string `json:"error-tag" xml:"error-tag"`
+	AppTag string `json:"error-app-tag,omitempty" xml:"error-app-tag,omitempty"`
+	Path   string `json:"error-path,omitempty" xml:"-"`
 	// PathXML is Path in its other form.
 	PathXML *xmlPath `json:"-" xml:"error-path"`
-	Message string `json:"error-message,omitempty" xml:"error-message,omitempty"`
+	Message string   `json:"error-message,omitempty" xml:"error-message,omitempty"`
 }
 
 func errorEntries(s *yang.Schema, errs yang.Errors) []errorEntry {

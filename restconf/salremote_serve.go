@@ -193,7 +193,7 @@ func (s *Server) followByEvents(w http.ResponseWriter, r *http.Request, sub stre
 
 // passData hands events on until one side ends.
 func (s *Server) passData(r *http.Request, sub stream.Subscription, out sink, ending <-chan struct{}) {
-	err := pass(r.Context(), sub, out, ending, func() bool { return s.stillMay(r, mayReadAll) })
+	err := pass(r.Context(), sub, out, ending, s.stillMay(r, mayReadAll))
 	if err != nil && !errors.Is(err, context.Canceled) {
 		s.log.Error("a stream can't be told on", "path", r.URL.Path, "err", err)
 	}

@@ -83,7 +83,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, rest string, end
 	if err := out.begin(); err != nil {
 		return fmt.Errorf("begin a stream: %w", err)
 	}
-	if err := pass(r.Context(), sub, out, ending, func() bool { return s.stillMay(r, may) }); err != nil {
+	if err := pass(r.Context(), sub, out, ending, s.stillMay(r, may)); err != nil {
 		s.log.Error("a stream can't be told on", "path", r.URL.Path, "err", err)
 	}
 	return nil

@@ -11,6 +11,9 @@ import (
 
 const podSpace = ` xmlns="urn:opendaylight:coe:northbound:pod"`
 
+// podDeclared binds the prefix pod, as it is read.
+var podDeclared = []xml.Attr{{Name: xml.Name{Space: "xmlns", Local: "pod"}, Value: "urn:opendaylight:coe:northbound:pod"}}
+
 func podXML(uid string) string {
 	return `<pods` + podSpace + `><uid>` + uid + `</uid><name>web</name></pods>`
 }
@@ -85,7 +88,7 @@ func TestErrorsInTheEncodingOfTheClient(t *testing.T) {
 	}
 	one := xmlError(t, b.do("PUT", podsRFC+uid1, bad, speaksXML("text/xml")...), 400)
 	require.Equal(t, "/pod:coe/pod:pods[pod:uid='"+uid1+"']/pod:host-ip-address", one.PathXML.Text)
-	require.Equal(t, []xml.Attr{{Name: xml.Name{Space: "xmlns", Local: "pod"}, Value: "urn:opendaylight:coe:northbound:pod"}}, one.PathXML.Spaces)
+	require.Equal(t, podDeclared, one.PathXML.Spaces)
 	require.Equal(t, "invalid-value", one.Tag)
 	require.Equal(t, "access-denied", xmlError(t, b.do("GET", coe, "", header("Authorization", ""), header("Accept", "application/xml")), 401).Tag)
 	require.Equal(t, "malformed-message",

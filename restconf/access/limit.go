@@ -70,6 +70,14 @@ func (f *failures) failed(from netip.Prefix, name string, now time.Time) {
 	userBudget.spend(&f.users, f.sum(netip.Prefix{}, name), now)
 }
 
+// hasSucceeded tells whether somebody came from there before.
+func (f *failures) hasSucceeded(from netip.Prefix, name string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, before := f.succeededFrom.find(f.sum(from, name))
+	return before
+}
+
 // succeeded remembers from where somebody came.
 func (f *failures) succeeded(from netip.Prefix, name string) {
 	f.mu.Lock()

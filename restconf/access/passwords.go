@@ -132,10 +132,17 @@ func (p *passwords) slot(ctx context.Context) error {
 	return &LimitedError{"too many passwords are being checked", time.Second}
 }
 
+// limited refuses who has to wait. Who is no more in the file, and was let in from there
+// before, is told so instead, so that what they began ends; of a name alone it tells
+// nobody else.
 func (p *passwords) limited(from netip.Prefix, name string) error {
 	after := p.failed.wait(from, name, time.Now())
 	if after <= 0 {
 		return nil
+	}
+	if p.users.Load().byName[name] == nil && p.failed.hasSucceeded(from, name) {
+		p.metrics.logins.WithLabelValues(wrongPassword).Inc()
+		return errWrong
 	}
 	p.metrics.logins.WithLabelValues(limitedLogin).Inc()
 	return &LimitedError{fmt.Sprintf("too many logins have failed: try again in %s", after.Round(time.Second)), after}

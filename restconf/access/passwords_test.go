@@ -143,6 +143,29 @@ func TestGuessing(t *testing.T) {
 	require.NoError(t, err, "the user where they came from before")
 }
 
+// Who was taken out of the file is denied also where guesses at their name are limited; a
+// name that never was in it is as any other.
+func TestWhoIsTakenOutIsNotLimited(t *testing.T) {
+	users := line(t, "ann", "writer", "one")
+	b := newBed(t, Config{UsersFile: file(t, users+line(t, "bob", "reader", "two"))})
+	_, err := b.login("bob", "two", "192.0.2.1")
+	require.NoError(t, err)
+	p := b.Authenticator.(*passwords)
+	before := p.users.Load()
+	for i := range 2 * pairBudget.burst {
+		_, _ = b.login("bob", fmt.Sprint("guess", i), "192.0.2.1")
+		_, _ = b.login("eve", fmt.Sprint("guess", i), "192.0.2.1")
+	}
+	_, err = b.login("bob", "two", "192.0.2.1")
+	require.ErrorContains(t, err, "too many logins have failed", "as long as they are in it")
+	write(t, b.cfg.UsersFile, users)
+	b.eventually(func() bool { return p.users.Load() != before }, "the file is read again")
+	_, err = b.login("bob", "two", "192.0.2.1")
+	require.ErrorIs(t, err, errWrong)
+	_, err = b.login("eve", "two", "192.0.2.1")
+	require.ErrorContains(t, err, "too many logins have failed")
+}
+
 // Many guesses at once do not outrun the count.
 func TestGuessingAtOnce(t *testing.T) {
 	b := newBed(t, Config{UsersFile: file(t, line(t, "ann", "writer", "one"))})

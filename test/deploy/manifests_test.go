@@ -37,7 +37,7 @@ func becomesPods(t *testing.T, plane *kube.ControlPlane) {
 	}
 	_, err := plane.Kubectl(t.Context(), "label", "node", nodes[0].name, "coe-bridge.io/etcd=")
 	require.NoError(t, err)
-	want := map[string]int{"ReplicaSet": 2, "DaemonSet": 1}
+	want := map[string]int{"ReplicaSet": 2, "DaemonSet": 1 + 2} // and an agent on each node
 	require.Eventually(t, func() bool {
 		pods, err := plane.Client().CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
