@@ -286,6 +286,7 @@ func (j judge) Authenticate(*http.Request) (access.Identity, error) {
 // what became of it.
 func TestAuditOfWhoGoesAway(t *testing.T) {
 	b, audit := accessBed(t)
+	require.Equal(t, 200, b.do("GET", "/rests", "").status, "the password is known from here on: hashing it ends with the request")
 	patch := patchBody(false, testEdit{id: "1", operation: "merge", target: "/pods=" + uid2, value: podValue(uid2)})
 	for _, c := range []struct {
 		method, path, body, media string

@@ -22,6 +22,7 @@ const (
 type tickets struct {
 	mu    sync.Mutex
 	given map[string]ticket
+	order []string // their names and those of some that were used, the oldest first
 }
 
 type ticket struct {
@@ -36,27 +37,26 @@ func (t *tickets) issue(r *http.Request) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	if len(t.given) >= maxTickets {
-		t.discard(now)
-	}
+	t.discard(now)
 	if t.given == nil {
 		t.given = map[string]ticket{}
 	}
 	name := rand.Text()
+	t.order = append(t.order, name)
 	t.given[name] = ticket{r.URL.Path, r.Header["Authorization"], r.TLS, now.Add(ticketLife)}
 	return name
 }
 
-// discard drops the tickets that have ended or, where none has, all: who lost one asks
-// again.
+// discard drops the oldest tickets as long as they have ended, or were used, or there is
+// no room: who lost one asks again.
 func (t *tickets) discard(now time.Time) {
-	for name, one := range t.given {
-		if now.After(one.ends) {
-			delete(t.given, name)
+	for len(t.order) > 0 {
+		one, unused := t.given[t.order[0]]
+		if unused && now.Before(one.ends) && len(t.order) < maxTickets {
+			return
 		}
-	}
-	if len(t.given) >= maxTickets {
-		clear(t.given)
+		delete(t.given, t.order[0])
+		t.order = t.order[1:]
 	}
 }
 

@@ -40,7 +40,7 @@ they were ready. The table leaves rows' external_ids out; JSON and YAML have all
 		Example: `  coe-bridge plan -f pod.yaml --pool 10.11.0.0/16
   kubectl get nodes,pods,services,endpointslices -A -o yaml | coe-bridge plan -f - --only ovn
   coe-bridge plan -f pools.json -f pods.json -o yaml
-  coe-bridge get pods shop/web --documents | coe-bridge plan -f - --pool 10.11.0.0/16
+  coe-bridge plan -f web.yaml # as get pods shop/web --documents wrote it
   echo '{"pod:pods":[{"uid":"8f2a6d5e-0000-4000-8000-000000000001","name":"web"}]}' | coe-bridge plan -f - # it names no node`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

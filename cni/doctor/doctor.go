@@ -88,7 +88,7 @@ func warning(err error, mend string) error { return &trouble{Warning, err, mend}
 func unknown(err error) error { return &trouble{Unknown, err, ""} }
 
 // errNoSwitch is why nothing can be said of what the switch's database would tell.
-var errNoSwitch = errors.New("Open vSwitch has to answer first")
+var errNoSwitch = errors.New("the database of Open vSwitch has to answer first")
 
 // Examine runs all checks. Findings are in the order in which they are best mended.
 func Examine(ctx context.Context, cfg Config) []Finding {

@@ -68,6 +68,41 @@ func (p Place) Echo() (*net.UDPConn, error) {
 	return conn, nil
 }
 
+// echoPatience is how long AwaitEcho waits for an answer before it asks anew.
+const echoPatience = 300 * time.Millisecond
+
+// AwaitEcho waits until the test program or an Echo answers at an address. It asks each
+// time from another port: UDP that is under way before a service is there stays where it
+// went first, as long as it goes on.
+func (p Place) AwaitEcho(ctx context.Context, to netip.Addr) error {
+	ctx, cancel := context.WithTimeout(ctx, steadyTimeout)
+	defer cancel()
+	for {
+		err := p.in(func() error { return echoOnce(to) })
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+func echoOnce(to netip.Addr) error {
+	conn, err := net.Dial("udp", netip.AddrPortFrom(to, echoPort).String())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(echoPatience)); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprint(conn, "echo 0"); err != nil {
+		return err
+	}
+	if _, err = conn.Read(make([]byte, 100)); err != nil {
+		time.Sleep(probeInterval) // it may be refused at once
+	}
+	return err
+}
+
 // Probe sends a packet every 10 ms from one place to another, and counts those that are
 // not answered.
 type Probe struct {

@@ -28,6 +28,9 @@ func (c *cluster) probes(t *testing.T, here, near, far kubelab.Place, service ne
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = echo.Close() })
 	}
+	for _, p := range []kubelab.Place{here, n1} {
+		require.NoError(t, p.AwaitEcho(t.Context(), service))
+	}
 	var all []*kubelab.Probe
 	for _, way := range []struct {
 		from kubelab.Place

@@ -1,0 +1,44 @@
+package restconf
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Who asks for many tickets takes the oldest from others, and not all; those that have
+// ended take no room.
+func TestOldestTicketsGoFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all tickets
+		stream := httptest.NewRequest(http.MethodGet, draftStreamsPrefix+"x", http.NoBody)
+		stream.Header.Set("Authorization", "Basic x")
+		good := func(name string) bool {
+			r := httptest.NewRequest(http.MethodGet, draftStreamsPrefix+"x?"+ticketParameter+"="+name, http.NoBody)
+			r.Header.Set("Connection", "Upgrade")
+			r.Header.Set("Upgrade", "websocket")
+			return all.redeem(r).Header.Get("Authorization") != ""
+		}
+		first, second, third := all.issue(stream), all.issue(stream), all.issue(stream)
+		for range maxTickets - 2 {
+			all.issue(stream)
+		}
+		require.False(t, good(first))
+		require.True(t, good(second))
+		require.False(t, good(second), "once")
+		all.issue(stream)
+		require.True(t, good(third))
+		require.LessOrEqual(t, len(all.given), maxTickets)
+		require.LessOrEqual(t, len(all.order), maxTickets)
+
+		time.Sleep(ticketLife)
+		last := all.issue(stream)
+		require.Len(t, all.given, 1)
+		require.Len(t, all.order, 1)
+		require.True(t, good(last))
+	})
+}
