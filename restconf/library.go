@@ -33,8 +33,8 @@ func (l library) Get(_ context.Context, asked Asked) (*yang.Data, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write where the modules are: %w", err)
 	}
-	from := append(base[:len(base)-1], modulesPath...)
-	return yang.DecodeObject(bytes.ReplaceAll(l, []byte(`"`+modulesPath), from), asked.Top)
+	base = append(base[:len(base)-1], modulesPath...)
+	return yang.DecodeObject(bytes.ReplaceAll(l, []byte(`"`+modulesPath), base), asked.Top)
 }
 
 // addLibrary adds both forms to the read-only trees.

@@ -35,7 +35,7 @@ func TestOldestTicketsGoFirst(t *testing.T) {
 		require.LessOrEqual(t, len(all.given), maxTickets)
 		require.LessOrEqual(t, len(all.order), maxTickets)
 
-		time.Sleep(ticketLife)
+		<-time.After(ticketLife)
 		last := all.issue(stream)
 		require.Len(t, all.given, 1)
 		require.Len(t, all.order, 1)

@@ -208,9 +208,6 @@ func (s *Server) decodeBody(q *request, m media, body []byte) ([]*yang.Data, err
 	default:
 		err = s.refuse(q, data, at.path())
 	}
-	if err == nil && q.dialect.draft {
-		err = refuseUnreachable(data, at.path())
-	}
 	if err != nil {
 		return nil, q.dialect.retag(err)
 	}
@@ -272,6 +269,11 @@ func (q *request) wantsTarget() error {
 func (s *Server) refuse(q *request, data []*yang.Data, at string) error {
 	if q.target.isRoot() { // below it the path has told already
 		if err := s.refuseReadOnly(q, data); err != nil {
+			return err
+		}
+	}
+	if q.dialect.draft {
+		if err := refuseUnreachable(data, at); err != nil {
 			return err
 		}
 	}

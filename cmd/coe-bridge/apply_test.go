@@ -409,6 +409,19 @@ func TestGetByName(t *testing.T) {
 	out, err = run(t, "", "__complete", "delete", "pod", "shop/api", "")
 	require.NoError(t, err)
 	require.NotContains(t, out, "shop/api")
+	for name, says := range map[string]string{
+		"shop/none":    "trace shop/none: not found; 2 other pods are in namespace shop; coe-bridge get pods lists them",
+		"nowhere/none": "trace nowhere/none: not found; no pod is in namespace nowhere; coe-bridge get pods lists those there are",
+	} {
+		_, err = run(t, "", "trace", name)
+		require.EqualError(t, err, says)
+	}
+	_, err = run(t, "", "delete", "pod", "shop/api")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, err := run(t, "", "trace", "shop/none")
+		return err != nil && strings.Contains(err.Error(), "not found; 1 other pod is in namespace shop;")
+	}, 20*time.Second, 20*time.Millisecond)
 	out, err = run(t, "", "__complete", "trace", "")
 	require.NoError(t, err)
 	require.Contains(t, out, "shop/web\t"+webUID+"\n")

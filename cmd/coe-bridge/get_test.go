@@ -165,6 +165,17 @@ func TestGet(t *testing.T) {
 	})
 }
 
+func TestStateOfPod(t *testing.T) {
+	for want, p := range map[string]tracedPod{
+		"confirmed":                {Reached: "confirmed"},
+		"waiting":                  {Reached: "source", Missing: "address"},
+		"host network or finished": {Reached: "source"},
+	} {
+		require.Equal(t, want, p.state(nil))
+	}
+	require.Equal(t, "problem", tracedPod{Reached: "source", Missing: "address"}.state([]string{"NoNode"}))
+}
+
 func TestClientErrors(t *testing.T) {
 	b := bridgeFor(t)
 	https := "https" + strings.TrimPrefix(b.URL(), "http")

@@ -85,7 +85,12 @@ func TestFirstMissingStage(t *testing.T) {
 			n.View.Pods[0] = &coe.Pod{UID: podUID, Name: "web", Namespace: "shop", NodeName: "worker-9"}
 			n.View.Leases = nil
 			n.mapAll()
-		}, Address, "NoNode: the address of the pod's node worker-9 is not known"},
+		}, Address, "NoNode: the address of the pod's node worker-9 is not known: no source knows such a node, or it has no address yet; send the node with its address, or the pod with host-ip-address"},
+		{"no node named", func(n *Namespace) {
+			n.View.Pods[0] = &coe.Pod{UID: podUID, Name: "web", Namespace: "shop"}
+			n.View.Leases = nil
+			n.mapAll()
+		}, Address, "send that, or wait for the scheduler"},
 		{"being chosen", func(n *Namespace) {
 			n.View.Leases = nil
 			n.mapAll()
