@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/coe-bridge/coe-bridge/yang"
 )
@@ -33,8 +34,8 @@ func (l library) Get(_ context.Context, asked Asked) (*yang.Data, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write where the modules are: %w", err)
 	}
-	base = append(base[:len(base)-1], modulesPath...)
-	return yang.DecodeObject(bytes.ReplaceAll(l, []byte(`"`+modulesPath), base), asked.Top)
+	at := slices.Concat(base[:len(base)-1], []byte(modulesPath)) // within its quotes
+	return yang.DecodeObject(bytes.ReplaceAll(l, []byte(`"`+modulesPath), at), asked.Top)
 }
 
 // addLibrary adds both forms to the read-only trees.

@@ -230,14 +230,15 @@ func brokenSwitch(n *node) {
 
 // Where the kernel has the module the kernel's datapath is well.
 func brokenDatapath(n *node) {
+	require.NoError(n.t, n.host.Controller.Kill()) // it would put it back
 	n.vsctl("--no-wait", "set", "Bridge", "br-int", "datapath_type=system")
-	defer n.vsctl("set", "Bridge", "br-int", "datapath_type=netdev")
 	_, missing := netlink.GenlFamilyGet("ovs_datapath")
-	want := levels{}
-	if missing != nil {
-		want["datapath"] = doctor.Failed
-	}
-	n.find(n.config(), want)
+	cfg := n.config()
+	cfg.Timeout = time.Second
+	found := ill(doctor.Examine(n.t.Context(), cfg))
+	require.Equal(n.t, missing != nil, found["datapath"].Level == doctor.Failed, "%+v", found)
+	n.vsctl("--no-wait", "set", "Bridge", "br-int", "datapath_type=netdev")
+	require.NoError(n.t, n.host.Controller.Restart(n.t.Context()))
 }
 
 func brokenController(n *node) {

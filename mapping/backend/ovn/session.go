@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/ovn-kubernetes/libovsdb/cache"
@@ -68,6 +69,9 @@ func connect(ctx context.Context, endpoint string, cfg *Config) (client.Client, 
 	return c, nil
 }
 
+// monitorTimeout is how long the server may take to answer with one row.
+const monitorTimeout = 3 * time.Second
+
 func (s *session) open(ctx context.Context) error {
 	if err := s.claim(ctx); err != nil {
 		return err
@@ -77,6 +81,9 @@ func (s *session) open(ctx context.Context) error {
 		DeleteFunc: func(string, model.Model) { s.lose() },
 	})
 	global := &nb.NBGlobal{}
+	// The client still looks at an answer that comes when ctx is done, while it is read.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), monitorTimeout)
+	defer cancel()
 	if _, err := s.client.Monitor(ctx, s.client.NewMonitor(client.WithTable(global, &global.ExternalIDs))); err != nil {
 		return fmt.Errorf("monitor NB_Global: %w", err)
 	}
