@@ -77,9 +77,16 @@ const echoPatience = 300 * time.Millisecond
 func (p Place) AwaitEcho(ctx context.Context, to netip.Addr) error {
 	ctx, cancel := context.WithTimeout(ctx, steadyTimeout)
 	defer cancel()
+	tick := time.NewTicker(probeInterval)
+	defer tick.Stop()
 	for {
 		err := p.in(func() error { return echoOnce(to) })
-		if err == nil || ctx.Err() != nil {
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
 			return err
 		}
 	}
@@ -97,9 +104,7 @@ func echoOnce(to netip.Addr) error {
 	if _, err := fmt.Fprint(conn, "echo 0"); err != nil {
 		return err
 	}
-	if _, err = conn.Read(make([]byte, 100)); err != nil {
-		time.Sleep(probeInterval) // it may be refused at once
-	}
+	_, err = conn.Read(make([]byte, 100))
 	return err
 }
 
