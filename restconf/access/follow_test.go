@@ -53,7 +53,7 @@ func TestFilesAreFollowed(t *testing.T) {
 			b.eventually(func() bool { return strings.Contains(b.log.String(), "file has changed and is in force") }, "it is read again")
 			require.False(t, b.good("ann", "one"))
 			require.True(t, b.good("ann", "two"))
-			require.Zero(t, b.metric("coe_bridge_file_failures_total", "auth-file"))
+			require.LessOrEqual(t, b.metric("coe_bridge_file_failures_total", "auth-file"), 1.0, "it may be seen while it is not there")
 		})
 	}
 }
