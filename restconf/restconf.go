@@ -140,7 +140,7 @@ type Server struct {
 	assets      map[string]asset // by path
 	changes     *changes         // nil without a datastore
 	streams     chan struct{}    // holds a place for each stream that is followed
-	sockets     sync.WaitGroup   // those of them that are websockets
+	sockets     sync.WaitGroup   // those of them that may be websockets
 	tickets     tickets
 	router      *mux.Router
 }

@@ -26,6 +26,8 @@ func (l eventLocation) MarshalJSON() ([]byte, error) { return json.Marshal(l.URL
 // serveDataChanges answers a GET of a stream that the operation names: with its events,
 // where the client asks for those, or else with where they are.
 func (s *Server) serveDataChanges(w http.ResponseWriter, r *http.Request, asked subscription, ending <-chan struct{}) {
+	s.sockets.Add(1)
+	defer s.sockets.Done()
 	begin := time.Now()
 	err := s.dataChanges(w, r, asked, ending)
 	if err != nil {

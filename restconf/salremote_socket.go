@@ -52,8 +52,6 @@ func (s socket) send(message []byte) error {
 // followBySocket tells a client of a websocket what happens, until one side ends.
 // Browsers may come from this server's own pages alone.
 func (s *Server) followBySocket(w http.ResponseWriter, r *http.Request, sub stream.Subscription, data *dataSink, ending <-chan struct{}) {
-	s.sockets.Add(1)
-	defer s.sockets.Done()
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
 		s.log.Debug("a websocket was not opened", "path", r.URL.Path, "err", err)
