@@ -20,10 +20,11 @@ const (
 	paceEvery  = time.Second
 )
 
-// A burst of work is one for which at least burstSize was allocated. It is over when
-// for restFor times paceEvery in a row no more than restRate was.
+// A burst of work is one for which at least burstSize was allocated: half of the
+// headroom, so that its end makes the collector run at most twice as often. It is over
+// when for restFor times paceEvery in a row no more than restRate was.
 const (
-	burstSize = 256 << 20 // bytes
+	burstSize = headroom / 2
 	restRate  = 8 << 20
 	restFor   = 2
 )
