@@ -177,7 +177,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	g.run("take part", b.takePart)
 	g.run("follow files of access", b.access.Run)
 	g.run("serve HTTP", func(ctx context.Context) error { return b.server.Serve(ctx, b.listener) })
-	g.run("pace the collector", paceCollector)
+	g.run("pace the collector", b.paceCollector)
 	return g.wait()
 }
 

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"github.com/coe-bridge/coe-bridge/cmd/footprint"
 )
 
 // The heap may grow by headroom before the garbage collector runs, or by a quarter
@@ -32,7 +34,7 @@ const (
 // paceCollector keeps the collector's pace to the heap's size until ctx is done, and
 // gives back to the system what a burst of work took, a start being the first: to read
 // everything takes some times what is kept of it. Where GOGC is set, that is what counts.
-func paceCollector(ctx context.Context) error {
+func (b *Bridge) paceCollector(ctx context.Context) error {
 	if os.Getenv("GOGC") != "" {
 		<-ctx.Done()
 		return nil
@@ -41,21 +43,30 @@ func paceCollector(ctx context.Context) error {
 	ticker := time.NewTicker(paceEvery)
 	defer ticker.Stop()
 	heap := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
-	burst := burst{}
+	watched := burst{}
 	for percent := goPercent; ; {
 		metrics.Read(heap)
 		if want := collectorPercent(heap[0].Value.Uint64()); want != percent {
 			debug.SetGCPercent(want)
 			percent = want
 		}
-		if burst.over(heap[1].Value.Uint64()) {
-			debug.FreeOSMemory()
+		if watched.over(heap[1].Value.Uint64()) {
+			b.giveBack()
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 		}
+	}
+}
+
+// giveBack gives back what the last burst of work needed: its data, and the parts of
+// the program that it ran.
+func (b *Bridge) giveBack() {
+	debug.FreeOSMemory()
+	if err := footprint.ReleaseProgram(); err != nil {
+		b.log.Warn("the program's pages stay in memory", "err", err)
 	}
 }
 

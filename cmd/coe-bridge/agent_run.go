@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/cmd/footprint"
 	"github.com/coe-bridge/coe-bridge/cni/call"
 )
 
@@ -56,7 +57,7 @@ func (f *agentFlags) serve(ctx context.Context, p agentParts, log *slog.Logger) 
 	if f.cni.install {
 		running.Go(func() { installed.Run(ctx) })
 	}
-	if err := releaseProgram(); err != nil {
+	if err := footprint.ReleaseProgram(); err != nil {
 		log.Warn("the program's pages stay in memory", "err", err)
 	}
 	log.Info("answering coe-cni", "socket", f.socket, "node", f.node, "version", version)

@@ -7,13 +7,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cmd/footprint"
 )
 
 // The pages of the program that nobody uses any more go from memory, and the program
 // goes on.
 func TestReleaseProgram(t *testing.T) {
 	before := residentProgram(t)
-	require.NoError(t, releaseProgram())
+	require.NoError(t, footprint.ReleaseProgram())
 	require.Less(t, residentProgram(t), before*3/4, "of %d kB", before)
 	_, err := run(t, "", "version")
 	require.NoError(t, err)

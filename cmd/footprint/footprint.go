@@ -1,4 +1,6 @@
-package main
+// Package footprint gives back to the system what memory the program needed for a
+// while and does not any more.
+package footprint
 
 import (
 	"bufio"
@@ -9,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// releaseProgram gives back the pages of the program that are mapped and may not be
+// ReleaseProgram gives back the pages of the program that are mapped and may not be
 // needed again: the start of one that has all commands in it has touched most. What is
-// needed again is read from the page cache. It changes nothing but memory.
-func releaseProgram() error {
+// needed again is read from the page cache. It changes nothing but memory, and may be
+// called at any time.
+func ReleaseProgram() error {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return fmt.Errorf("find the program: %w", err)
