@@ -3,4 +3,4 @@
 // OVN 23.03 without those that are not. Its other files are generated from it.
 package nb
 
-//go:generate go run github.com/ovn-kubernetes/libovsdb/cmd/modelgen@v0.8.1 -p nb -o . ovn-nb.ovsschema
+//go:generate go run github.com/ovn-kubernetes/libovsdb/cmd/modelgen -p nb -o . ovn-nb.ovsschema

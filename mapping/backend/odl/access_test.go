@@ -1,0 +1,82 @@
+package odl_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+)
+
+func rewrite(t *testing.T, path, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	require.NoError(t, os.Chtimes(path, time.Time{}, time.Now().Add(time.Minute)))
+}
+
+// TestConfig: what is wrong with it is said, without what is secret in it.
+func TestConfig(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg  odl.Config
+		says string
+	}{
+		"no URL":          {odl.Config{}, "want http://HOST:PORT"},
+		"no scheme":       {odl.Config{URLs: "127.0.0.1:8181"}, "want http://HOST:PORT"},
+		"another scheme":  {odl.Config{URLs: "ftp://a"}, "want http://HOST:PORT"},
+		"password in URL": {odl.Config{URLs: "http://admin:secret@a:8181"}, "belong in a file"},
+		"one of two":      {odl.Config{URLs: "http://a:8181,"}, "want http://HOST:PORT"},
+		"dialect":         {odl.Config{URLs: "http://a:8181", Dialect: "draft-03"}, "want one of draft-02, rfc8040-oxygen, rfc8040-neon, rfc8040"},
+		"no file":         {odl.Config{URLs: "http://a:8181", AuthFile: "/nonexistent"}, "no such file"},
+		"no password":     {odl.Config{URLs: "http://a:8181", AuthFile: passwordFile(t, "secret")}, "want one line, user:password"},
+		"two lines":       {odl.Config{URLs: "http://a:8181", AuthFile: passwordFile(t, "a:secret\nb:c")}, "want one line, user:password"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := odl.New(c.cfg, slog.New(slog.DiscardHandler))
+			require.ErrorContains(t, err, c.says)
+			require.NotContains(t, err.Error(), "secret")
+		})
+	}
+}
+
+// TestTLS: a server is trusted whose certificate the given authority signed, for its name; and
+// no other is told the password.
+func TestTLS(t *testing.T) {
+	c, err := odlfake.New(odlfake.Oxygen)
+	require.NoError(t, err)
+	server := httptest.NewUnstartedServer(c)
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	authority := x509.NewCertPool()
+	authority.AddCert(server.Certificate())
+	own := server.TLS.Certificates[0] // any will do: the server looks for one alone
+
+	for name, c := range map[string]struct {
+		tls  *tls.Config
+		says string // empty: it works
+	}{
+		"trusted":                {tls: &tls.Config{RootCAs: authority, Certificates: []tls.Certificate{own}}},
+		"no certificate of ours": {&tls.Config{RootCAs: authority}, "certificate"},
+		"unknown authority":      {&tls.Config{RootCAs: x509.NewCertPool(), Certificates: []tls.Certificate{own}}, "unknown authority"},
+		"another name":           {&tls.Config{RootCAs: authority, ServerName: "elsewhere.test", Certificates: []tls.Certificate{own}}, "elsewhere.test"},
+		"the system's trust":     {nil, "unknown authority"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := open(t, odl.Config{URLs: server.URL, TLS: c.tls, AuthFile: passwordFile(t, "admin:admin"), Timeout: 5 * time.Second})
+			_, err := b.Read(t.Context())
+			if c.says == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.says)
+		})
+	}
+}

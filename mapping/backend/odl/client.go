@@ -1,0 +1,144 @@
+package odl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-resty/resty/v2"
+)
+
+// unauthorizedPause is how long a user and password that a controller did not take are not
+// shown to it again, unless they change: its own accounts are loaded late, and tries may be
+// counted.
+const unauthorizedPause = 5 * time.Second
+
+// client sends requests, each once. It keeps connections, and no cookies.
+type client struct {
+	rest        *resty.Client
+	transport   *http.Transport
+	credentials credentials
+	timeout     time.Duration
+	answerBytes int64
+	log         *slog.Logger
+
+	mu      sync.Mutex
+	refused login // who was not taken last
+	until   time.Time
+}
+
+func newClient(cfg *Config, log *slog.Logger) (*client, error) {
+	dialer := &net.Dialer{Timeout: cfg.ConnectTimeout}
+	transport := &http.Transport{
+		DialContext: dialer.DialContext, TLSClientConfig: cfg.TLS, TLSHandshakeTimeout: cfg.ConnectTimeout,
+		MaxIdleConnsPerHost: cfg.Parallel + 1, MaxConnsPerHost: cfg.Parallel + 2, IdleConnTimeout: time.Minute,
+	}
+	c := &client{
+		rest: resty.NewWithClient(&http.Client{Transport: transport}), transport: transport,
+		credentials: credentials{path: cfg.AuthFile}, timeout: cfg.Timeout, answerBytes: cfg.AnswerBytes, log: log,
+	}
+	c.rest.SetDisableWarn(true).SetRedirectPolicy(resty.NoRedirectPolicy())
+	_, err := c.credentials.get() // what is wrong with the file is said at once
+	return c, err
+}
+
+func (c *client) closeIdle() { c.transport.CloseIdleConnections() }
+
+// request is what is asked of a controller.
+type request struct {
+	method, url string
+	media       string // of the answer, and of the body
+	body        []byte // none: nil
+	timeout     time.Duration
+}
+
+// send makes a request, and has the answer read while the deadline lasts; read is nil where
+// nothing in it is of interest. An answer that is not a success is an *answerError.
+func (c *client) send(ctx context.Context, q request, read func(io.Reader) error) error {
+	who, err := c.login()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, q.timeout)
+	defer cancel()
+	r := c.rest.R().SetContext(ctx).SetDoNotParseResponse(true).SetHeader("Accept", q.media)
+	if who.user != "" {
+		r.SetBasicAuth(who.user, who.password)
+	}
+	if q.body != nil {
+		r.SetHeader("Content-Type", q.media).SetBody(q.body)
+	}
+	response, err := r.Execute(q.method, q.url)
+	if err != nil {
+		return describeFailure(ctx, q, err)
+	}
+	raw := response.RawResponse
+	defer func() { _ = raw.Body.Close() }()
+	if raw.StatusCode/100 != 2 {
+		err := readError(q.method, raw.Request.URL.Path, raw)
+		c.heed(who, err)
+		return err
+	}
+	c.heed(who, nil)
+	return readAnswer(ctx, q, raw, read, c.answerBytes)
+}
+
+func readAnswer(ctx context.Context, q request, raw *http.Response, read func(io.Reader) error, limit int64) error {
+	body := &bounded{raw.Body, limit}
+	if read == nil {
+		_, err := io.Copy(io.Discard, io.LimitReader(body, maxErrorBytes)) // so that the connection can be used again
+		return describeFailure(ctx, q, err)
+	}
+	if err := checkJSON(q.method, raw.Request.URL.Path, raw); err != nil {
+		return err
+	}
+	return describeFailure(ctx, q, read(body))
+}
+
+// describeFailure says of a failure on the way what was asked, and of one by a deadline, that.
+func describeFailure(ctx context.Context, q request, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil:
+		err = fmt.Errorf("%w: no whole answer within %s", context.Cause(ctx), q.timeout)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		err = fmt.Errorf("the answer was cut off: %w", err)
+	}
+	return fmt.Errorf("%s %s: %w", q.method, q.url, err)
+}
+
+// login is who asks now. While they were refused a moment ago, they are not sent again.
+func (c *client) login() (login, error) {
+	who, err := c.credentials.get()
+	if err != nil {
+		return who, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if who == c.refused && time.Now().Before(c.until) {
+		return who, errUnauthorized
+	}
+	return who, nil
+}
+
+// heed notes whether a controller takes a user and password, and says it loudly, once, when
+// it does not.
+func (c *client) heed(who login, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !errors.Is(err, errUnauthorized) {
+		c.refused, c.until = login{}, time.Time{}
+		return
+	}
+	if c.until.IsZero() || c.refused != who {
+		c.log.Error("OpenDaylight refuses the bridge; nothing is read or written until it does not", "user", who.user, "err", err)
+	}
+	c.refused, c.until = who, time.Now().Add(unauthorizedPause)
+}

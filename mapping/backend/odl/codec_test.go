@@ -1,0 +1,199 @@
+package odl
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/backendtest"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+var kinds = (&Backend{}).Kinds()
+
+// encodeAll encodes a model into a mirror, and has every entry go through JSON.
+func encodeAll(t require.TestingT, flat bool, model netvirt.Model) *mirror {
+	m := newMirror(flat)
+	units := map[unit]netvirt.Model{}
+	for _, k := range model.Keys() {
+		u := unitOf(model[k])
+		if units[u] == nil {
+			units[u] = netvirt.Model{}
+		}
+		units[u].Add(model[k])
+	}
+	lists := listsOf(flat)
+	order := slices.SortedFunc(maps.Keys(units), func(a, b unit) int { return cmp.Compare(a.kind, b.kind) })
+	for _, u := range order { // vpn-instances come first
+		have, err := m.encode(u, units[u], content{})
+		require.NoError(t, err)
+		for l, e := range have {
+			if e == nil {
+				continue
+			}
+			text, err := json.Marshal(e)
+			require.NoError(t, err)
+			again := lists[l].fresh()
+			require.NoError(t, json.Unmarshal(text, again))
+			again.tidy()
+			require.Equal(t, e, again.own())
+			m.put(u, l, again.own())
+		}
+	}
+	clear(m.subnets) // nothing is remembered
+	return m
+}
+
+// FuzzCodec holds the law decode(encode(o)) == o, and that all of it is known as ours.
+func FuzzCodec(f *testing.F) {
+	for seed := range uint64(10) {
+		f.Add(seed, uint8(20))
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, steps uint8) {
+		w := backendtest.NewWorld(seed)
+		for range steps {
+			w.Step()
+		}
+		want := w.Model().Select(kinds)
+		for _, flat := range []bool{false, true} {
+			m := encodeAll(t, flat, want)
+			before := maps.Clone(m.units)
+			m.keepOurs()
+			require.Equal(t, len(before), len(m.units))
+			require.Equal(t, want, m.model())
+		}
+	})
+}
+
+// TestEntriesOfAPod has the entries of one pod as a controller gets them.
+func TestEntriesOfAPod(t *testing.T) {
+	node := netip.MustParseAddr("192.168.33.12")
+	elan := netvirt.ELANName(node, "default")
+	address, sixth := netip.MustParseAddr("10.11.2.28"), netip.MustParseAddr("fd00::28")
+	const name, uid, mac = "default:busybox1", "8f2a6d5e-0000-4000-8000-000000000001", "0a:58:0a:0b:02:1c"
+	m := netvirt.Model{}
+	m.Add(
+		netvirt.ELANInstance{Name: elan, SegmentType: netvirt.SegmentVXLAN, SegmentationID: 70000},
+		netvirt.VPNInstance{Name: "default", Namespace: "default", RouteDistinguisher: "100:2", Transit: "100:1"},
+		netvirt.Interface{Name: name, Namespace: "default", Pod: "busybox1", PodUID: uid, UID: "if-1", ParentInterface: netvirt.PortName(name, uid)},
+		netvirt.ELANInterface{Name: name, Namespace: "default", ELAN: elan, Chassis: "node 1"},
+		netvirt.MACEntry{Interface: name, Namespace: "default", MAC: mac, Address: address},
+		netvirt.MACEntry{Interface: name, Namespace: "default", MAC: mac, Address: sixth},
+		netvirt.VPNInterface{Name: name, Namespace: "default", VPN: "default"},
+		netvirt.Adjacency{
+			Interface: name, Namespace: "default", Address: address, MAC: mac, ELAN: elan,
+			Network: netip.MustParsePrefix("10.11.2.0/24"), Gateway: netip.MustParseAddr("10.11.2.1"),
+		},
+		netvirt.FloatingIP{
+			Router: "default", Port: name, Namespace: "default", Internal: address, External: netip.MustParseAddr("10.96.0.10"),
+			ExternalID: "8f2a6d5e-0000-4000-8000-0000000000aa",
+		},
+	)
+	mirror := encodeAll(t, false, m)
+	require.Equal(t, m, mirror.model())
+	for want, have := range map[string]entry{
+		`{"elan-instance-name":"192.168.33.12:default","segment-type":"elan:segment-type-vxlan","segmentation-id":70000,"external":false,"description":"coe-bridge"}`: mirror.units[unit{netvirt.KindELANInstance, elan}][elanInstances],
+		`{"vpn-instance-name":"default","type":"l3","l3vni":0,"description":"coe-bridge transit=100:1","ipv4-family":{"route-distinguisher":["100:2"],
+			"vpnTargets":{"vpnTarget":[{"vrfRTValue":"100:2","vrfRTType":"both"}]}}}`: mirror.units[unit{netvirt.KindVPNInstance, "default"}][vpnInstances],
+		`{"name":"default:busybox1","type":"iana-if-type:l2vlan","enabled":true,"odl-interface:l2vlan-mode":"trunk",
+			"odl-interface:parent-interface":"` + netvirt.PortName(name, uid) + `","description":"coe-bridge pod=8f2a6d5e-0000-4000-8000-000000000001 interface=if-1"}`: mirror.units[unit{netvirt.KindInterface, name}][interfaces],
+		`{"name":"default:busybox1","elan-instance-name":"192.168.33.12:default","static-mac-entries":[{"mac-address":"0a:58:0a:0b:02:1c","ip-prefix":"10.11.2.28"}],
+			"description":"coe-bridge chassis=node%201 also=fd00::28@0a:58:0a:0b:02:1c"}`: mirror.units[unit{netvirt.KindInterface, name}][elanInterfaces],
+	} {
+		text, err := json.Marshal(have)
+		require.NoError(t, err)
+		require.JSONEq(t, want, string(text))
+	}
+}
+
+// TestDamaged: what another hand changes of ours is read as an object that nobody wants, and
+// what is not ours of an entry is no damage.
+func TestDamaged(t *testing.T) {
+	w := backendtest.NewWorld(5)
+	w.AddPods(4)
+	want := w.Model().Select(kinds)
+	for name, damage := range map[string]func(e entry) bool{
+		"segmentation-id": func(e entry) bool { x, ok := e.(*elanInstance); return ok && set(&x.SegmentationID, 4) },
+		"external":        func(e entry) bool { x, ok := e.(*elanInstance); return ok && set(&x.External, true) },
+		"l3vni":           func(e entry) bool { x, ok := e.(*vpnInstance); return ok && set(&x.L3VNI, 7) },
+		"target": func(e entry) bool {
+			x, ok := e.(*vpnInstance)
+			return ok && set(&x.IPv4.Targets.Target[0].Type, "import_extcommunity")
+		},
+		"disabled": func(e entry) bool { x, ok := e.(*ietfInterface); return ok && set(&x.Enabled, false) },
+		"mode":     func(e entry) bool { x, ok := e.(*ietfInterface); return ok && set(&x.L2VLANMode, "transparent") },
+		"parent":   func(e entry) bool { x, ok := e.(*ietfInterface); return ok && set(&x.Parent, "") },
+		"elan":     func(e entry) bool { x, ok := e.(*elanInterface); return ok && set(&x.ELAN, "elsewhere") },
+		"mac": func(e entry) bool {
+			x, ok := e.(*elanInterface)
+			return ok && set(&x.MACEntries[0].MAC, "00:00:00:00:00:01")
+		},
+		"vpn": func(e entry) bool { x, ok := e.(*vpnInterface); return ok && set(&x.VPNs[0].Name, "elsewhere") },
+		"gateway": func(e entry) bool {
+			x, ok := e.(*vpnInterface)
+			return ok && set(&x.Adjacencies[0].Gateway, "10.9.9.9")
+		},
+		"subnet_id": func(e entry) bool {
+			x, ok := e.(*vpnInterface)
+			return ok && set(&x.Adjacencies[0].SubnetID, "00000000-0000-8000-8000-000000000000")
+		},
+		"router": func(e entry) bool { x, ok := e.(*vpnInterface); return ok && set(&x.Router, true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := encodeAll(t, false, want)
+			damaged := 0
+			for _, have := range m.units {
+				for _, e := range have {
+					if e != nil && damage(e) {
+						damaged++
+					}
+				}
+			}
+			require.NotZero(t, damaged)
+			m.keepOurs()
+			have := m.model()
+			require.GreaterOrEqual(t, len(netvirt.Diff(have, want)), damaged)
+
+			// What the difference says puts it right.
+			w := &write{session: &session{lists: listsOf(false)}, mirror: m, refused: map[netvirt.Key]bool{}}
+			operations := 0
+			for _, list := range w.operations(netvirt.Diff(have, want)) {
+				for _, o := range list {
+					m.put(o.unit, o.list, o.entry)
+					operations++
+				}
+			}
+			require.GreaterOrEqual(t, operations, damaged)
+			require.Equal(t, want, m.model())
+		})
+	}
+}
+
+func set[T any](field *T, value T) bool {
+	*field = value
+	return true
+}
+
+// TestDescriptions: any text survives in a description.
+func TestDescriptions(t *testing.T) {
+	for _, text := range []string{"", "a", "a b", "a=b", "ä?", "100%", "a\nb", "fd00::1@0a:58"} {
+		description := describe(word{"one", text}, word{"two", "x"})
+		require.True(t, marked(description))
+		require.NotContains(t, description, "?")
+		require.Equal(t, []word{{"one", text}, {"two", "x"}}, said(description))
+	}
+	require.False(t, marked("coe-bridges"))
+	require.Nil(t, said("private network"))
+}
+
+func TestEscape(t *testing.T) {
+	d := dialectOf(neon8040)
+	require.Equal(t, "/rests/data/elan:elan-instances/elan-instance=fd00%3A%3A1%3Aa%2Fb%20%2Bc", d.entry(&listsOf(false)[elanInstances], "fd00::1:a/b +c"))
+	d = dialectOf(draft02)
+	require.Equal(t, "/restconf/config/ietf-interfaces:interfaces/interface/default%3Ap", d.entry(&listsOf(false)[interfaces], "default:p"))
+}

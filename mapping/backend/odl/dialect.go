@@ -1,0 +1,91 @@
+package odl
+
+import (
+	"net/url"
+	"strings"
+)
+
+// The names of the dialects of RESTCONF, as settings have them.
+const (
+	draft02     = "draft-02"
+	oxygen8040  = "rfc8040-oxygen"
+	neon8040    = "rfc8040-neon"
+	rfc8040     = "rfc8040"
+	jsonOfDraft = "application/json"
+	jsonOfRFC   = "application/yang-data+json"
+)
+
+// dialect is how a controller's RESTCONF differs from others'.
+type dialect struct {
+	name  string
+	data  string // path of the config datastore
+	query string // for what is read of it
+	media string
+	equal bool // keys are written list=key, not list/key
+	// many: a POST may hold many entries of a list, all or none of which are created.
+	many bool
+	// together: requests may be under way at the same time. RFC 8040 of Oxygen and Neon
+	// fails writes that are.
+	together bool
+	// missing tells whether an answer says that the data is not there.
+	missing func(*answerError) bool
+	// opaque: what is not there is answered as any failure is (500).
+	opaque bool
+}
+
+// dialects are those that are known, the one to be preferred first.
+//
+//	                      draft-02          rfc8040-oxygen  rfc8040-neon  rfc8040
+//	PUT new / again       201 / 200         201 / 200       201 / 204     201 / 204
+//	POST new / dup        204 / 409         201 / 500       201 / 409     201 / 409
+//	DELETE / missing      200 / 404         200 / 500       204 / 404     204 / 404
+//	GET missing           404 data-missing  500             404           404
+//	refused content       400, 500          500             400, 500      400
+//	entries of one POST   many              many            many          one
+//	writers               many              one             one           many
+var dialects = []dialect{
+	{name: draft02, data: "/restconf/config", media: jsonOfDraft, many: true, together: true, missing: saysDataMissing},
+	{name: oxygen8040, data: "/rests/data", query: "content=config", media: jsonOfRFC, equal: true, many: true, missing: never, opaque: true},
+	{name: neon8040, data: "/rests/data", query: "content=config", media: jsonOfRFC, equal: true, many: true, missing: isNotFound},
+	{name: rfc8040, data: "/rests/data", query: "content=config", media: jsonOfRFC, equal: true, together: true, missing: isNotFound},
+}
+
+// Dialects lists the names of the dialects of RESTCONF that may be set.
+func Dialects() []string {
+	names := make([]string, len(dialects))
+	for i, d := range dialects {
+		names[i] = d.name
+	}
+	return names
+}
+
+func dialectOf(name string) dialect {
+	for _, d := range dialects {
+		if d.name == name {
+			return d
+		}
+	}
+	return dialect{}
+}
+
+func never(*answerError) bool               { return false }
+func isNotFound(err *answerError) bool      { return err.status == 404 }
+func saysDataMissing(err *answerError) bool { return err.status == 404 && err.tag == "data-missing" }
+
+// container is the path of the container that a list is in.
+func (d *dialect) container(l *list) string { return d.data + "/" + l.top() }
+
+// entry is the path of an entry.
+func (d *dialect) entry(l *list, key string) string {
+	separator := "/"
+	if d.equal {
+		separator = "="
+	}
+	return d.container(l) + "/" + l.name + separator + escape(key)
+}
+
+// escape writes a key for a path. Everything that could mean something is escaped:
+// controllers differ in what they bear, ":" first of all.
+func escape(key string) string {
+	return strings.ReplaceAll(url.QueryEscape(key), "+", "%20")
+}

@@ -1,0 +1,248 @@
+package odl
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
+)
+
+// codec turns the objects of a unit into its entries and back: decode(encode(o)) == o.
+type codec struct {
+	flat bool // l3vpn is in the flat form
+	// elans lists the elan-instances of ours whose namespace has the vpn-instance of that
+	// name, as far as is known.
+	elans func(vpn string) []string
+	// transits are the Transits that vpn-instances have.
+	transits map[string]string
+	// subnets are the subnets that were seen, by subnet_id, to save the search for them.
+	subnets map[string]subnet
+}
+
+// encode returns the entries of a unit. Where another hand has changed an entry, and no
+// change of the object at its head says how it is wanted, it stays as it is there.
+func (c *codec) encode(u unit, objects netvirt.Model, there content) (content, error) {
+	var (
+		out content
+		err error
+	)
+	switch u.kind {
+	case netvirt.KindELANInstance:
+		out[elanInstances], err = encodeELANInstance(u, objects)
+	case netvirt.KindTransit:
+		out[vpnInstances] = c.encodeTransit(objects)
+	case netvirt.KindVPNInstance:
+		out[vpnInstances], err = c.encodeVPNInstance(u, objects)
+	case netvirt.KindFloatingIP:
+		out[floatingIPs] = encodeFloatingIPs(u, objects)
+	default:
+		out, err = c.encodeInterface(u, objects)
+	}
+	for _, o := range objects {
+		if l := listOf(o.Key().Kind); isDamaged(o) {
+			out[l] = there[l]
+		}
+	}
+	return out, err
+}
+
+// head is the object of a unit that is of type T, if there is one.
+func head[T netvirt.Object](kind netvirt.Kind, u unit, objects netvirt.Model) (T, bool) {
+	o, ok := objects[netvirt.Key{Kind: kind, Name: u.name}].(T)
+	return o, ok
+}
+
+// each lists the objects of type T in the order of their keys.
+func each[T netvirt.Object](objects netvirt.Model, address func(T) netip.Addr) []T {
+	var all []T
+	for _, o := range objects {
+		if t, ok := o.(T); ok {
+			all = append(all, t)
+		}
+	}
+	slices.SortFunc(all, func(a, b T) int {
+		return cmp.Or(address(a).Compare(address(b)), cmp.Compare(a.Key().Name, b.Key().Name))
+	})
+	return all
+}
+
+func encodeELANInstance(u unit, objects netvirt.Model) (entry, error) {
+	o, ok := head[netvirt.ELANInstance](netvirt.KindELANInstance, u, objects)
+	if !ok {
+		return nil, nil
+	}
+	if _, _, err := netvirt.ParseELANName(o.Name); err != nil {
+		return nil, err
+	}
+	return &elanInstance{
+		Name: o.Name, SegmentType: "elan:" + string(o.SegmentType), SegmentationID: o.SegmentationID, Description: describe(),
+	}, nil
+}
+
+func (c *codec) encodeVPNInstance(u unit, objects netvirt.Model) (entry, error) {
+	o, ok := head[netvirt.VPNInstance](netvirt.KindVPNInstance, u, objects)
+	if !ok {
+		return nil, nil
+	}
+	if o.Name != netvirt.VPNName(o.Namespace) {
+		return nil, fmt.Errorf("vpn-instance %s: it is not called as that of namespace %s is", o.Name, o.Namespace)
+	}
+	var words []word
+	if o.Namespace != o.Name {
+		words = append(words, word{"namespace", o.Namespace})
+	}
+	if o.Transit != "" {
+		words = append(words, word{"transit", o.Transit})
+	}
+	return c.vpnEntry(o.Name, o.RouteDistinguisher, o.Transit, words), nil
+}
+
+func (c *codec) encodeTransit(objects netvirt.Model) entry {
+	for _, o := range objects {
+		t := o.(netvirt.Transit)
+		return c.vpnEntry(transitPrefix+t.RouteTarget, t.RouteTarget, "", nil)
+	}
+	return nil
+}
+
+// vpnEntry is a vpn-instance in the controller's form. The flat one has no description: there
+// a route target says which Transit it has, which has no effect, as there are no routes to export.
+func (c *codec) vpnEntry(name, distinguisher, transit string, words []word) entry {
+	distinguishers, to := []string{distinguisher}, targets{[]target{{distinguisher, "both"}}}
+	if !c.flat {
+		return &vpnInstance{Name: name, Type: "l3", Description: describe(words...), IPv4: family{RouteDistinguishers: distinguishers, Targets: to}}
+	}
+	if transit != "" {
+		to.Target = append(to.Target, target{transit, exportOnly})
+	}
+	to.tidy()
+	return &flatVPNInstance{Name: name, RouteDistinguishers: distinguishers, Targets: to}
+}
+
+const exportOnly = "export_extcommunity"
+
+// transitOf is the Transit that a vpn-instance says that it has.
+func transitOf(e entry) string {
+	switch e := e.(type) {
+	case *vpnInstance:
+		transit, _ := find(said(e.Description), "transit")
+		return transit
+	case *flatVPNInstance:
+		for _, t := range e.Targets.Target {
+			if t.Type == exportOnly {
+				return t.Value
+			}
+		}
+	}
+	return ""
+}
+
+func (c *codec) encodeInterface(u unit, objects netvirt.Model) (content, error) {
+	var out content
+	if _, _, _, err := netvirt.ParseInterfaceName(u.name); err != nil {
+		return out, err
+	}
+	if o, ok := head[netvirt.Interface](netvirt.KindInterface, u, objects); ok {
+		out[interfaces] = encodeIETFInterface(o)
+	}
+	if o, ok := head[netvirt.ELANInterface](netvirt.KindELANInterface, u, objects); ok {
+		e, err := encodeELANInterface(o, objects)
+		if err != nil {
+			return out, err
+		}
+		out[elanInterfaces] = e
+	}
+	if o, ok := head[netvirt.VPNInterface](netvirt.KindVPNInterface, u, objects); ok {
+		out[vpnInterfaces] = c.encodeVPNInterface(o, objects)
+	}
+	return out, nil
+}
+
+// encodeIETFInterface writes whose interface it is into the description.
+func encodeIETFInterface(o netvirt.Interface) entry {
+	words := []word{{"pod", o.PodUID}}
+	if o.UID != o.PodUID {
+		words = append(words, word{"interface", o.UID})
+	}
+	return &ietfInterface{
+		Name: o.Name, Type: "iana-if-type:l2vlan", Enabled: true, L2VLANMode: "trunk", Parent: o.ParentInterface,
+		Description: describe(words...),
+	}
+}
+
+// encodeELANInterface writes the lowest address of a MAC address as its ip-prefix, since the
+// MAC address is the key of static-mac-entries, and the others into the description, with the
+// host name of the node.
+func encodeELANInterface(o netvirt.ELANInterface, objects netvirt.Model) (entry, error) {
+	e := &elanInterface{Name: o.Name, ELAN: o.ELAN}
+	var words []word
+	if o.Chassis != "" {
+		words = append(words, word{"chassis", o.Chassis})
+	}
+	taken := map[string]bool{}
+	for _, m := range each(objects, func(m netvirt.MACEntry) netip.Addr { return m.Address }) {
+		if taken[m.MAC] {
+			words = append(words, word{"also", m.Address.String() + "@" + m.MAC})
+			continue
+		}
+		taken[m.MAC] = true
+		e.MACEntries = append(e.MACEntries, macEntry{m.MAC, m.Address.String()})
+	}
+	e.tidy()
+	if e.Description = describe(words...); len(e.Description) > maxDescription {
+		return nil, fmt.Errorf("elan-interface %s: the host name of its node and its further addresses do not fit into a description of %d characters; shorten the one, or give the pod fewer", o.Name, maxDescription)
+	}
+	return e, nil
+}
+
+func (c *codec) encodeVPNInterface(o netvirt.VPNInterface, objects netvirt.Model) entry {
+	e := &vpnInterface{Name: o.Name}
+	var v4, v6 bool
+	for _, a := range each(objects, func(a netvirt.Adjacency) netip.Addr { return a.Address }) {
+		id := netvirtjson.SubnetID(a)
+		c.subnets[id] = subnet{a.ELAN, a.Network}
+		e.Adjacencies = append(e.Adjacencies, adjacency{
+			Address: netip.PrefixFrom(a.Address, a.Address.BitLen()).String(), MAC: a.MAC, Type: primary,
+			SubnetID: id, Gateway: a.Gateway.String(),
+		})
+		v4, v6 = v4 || a.Address.Is4(), v6 || !a.Address.Is4()
+	}
+	vpn := o.VPN
+	if transit := c.transits[o.VPN]; transit != "" {
+		vpn = transitPrefix + transit
+	}
+	e.VPNs = []vpnName{{vpn, subnetType(v4, v6)}}
+	e.tidy()
+	return e
+}
+
+func subnetType(v4, v6 bool) string {
+	switch {
+	case v4 && v6:
+		return "V4AndV6Subnets"
+	case v6:
+		return "V6Subnet"
+	}
+	return "V4Subnet"
+}
+
+func encodeFloatingIPs(u unit, objects netvirt.Model) entry {
+	ports := map[string][]natPair{}
+	for _, f := range objects {
+		if f, ok := f.(netvirt.FloatingIP); ok {
+			ports[f.Port] = append(ports[f.Port], natPair{f.Internal.String(), f.External.String(), f.ExternalID})
+		}
+	}
+	if len(ports) == 0 {
+		return nil
+	}
+	e := &routerPorts{Router: u.name}
+	for name, pairs := range ports {
+		e.Ports = append(e.Ports, routerPort{name, pairs})
+	}
+	e.tidy()
+	return e
+}

@@ -1,0 +1,430 @@
+package odl_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// faults are what a peer may do to any request, and what the error has to say.
+var faults = map[string]struct {
+	fault odlfake.Fault
+	says  string
+}{
+	"503":                    {answer(http.StatusServiceUnavailable, "", ""), "503"},
+	"404 of a server":        {answer(http.StatusNotFound, "text/html", "<html>Not Found</html>"), "404"},
+	"404 without a body":     {answer(http.StatusNotFound, "", ""), "404"},
+	"400 of no model":        {answer(http.StatusBadRequest, "application/json", unknownModule), "400"},
+	"401":                    {answer(http.StatusUnauthorized, "", ""), "does not take the user and password"},
+	"403":                    {answer(http.StatusForbidden, "", ""), "does not take the user and password"},
+	"500":                    {answer(http.StatusInternalServerError, "text/html", "<html>"), "500"},
+	"502":                    {answer(http.StatusBadGateway, "text/html", "<html>"), "502"},
+	"HTML":                   {answer(http.StatusOK, "text/html", "<html>Welcome</html>"), "not JSON"},
+	"no type":                {answer(http.StatusOK, "", "{}"), "not JSON"},
+	"truncated JSON":         {answer(http.StatusOK, "application/json", `{"elan-instances":{"elan-instance":[{"elan-inst`), "cut off"},
+	"empty":                  {answer(http.StatusOK, "application/json", ""), ""},
+	"an empty object":        {answer(http.StatusOK, "application/json", "{}"), ""},
+	"other JSON":             {answer(http.StatusOK, "application/json", `{"elan-instances":[7]}`), ""},
+	"JSON and more":          {answer(http.StatusOK, "application/json", `{"elan-instances":{}}{}`), ""},
+	"redirected":             {redirect, ""},
+	"hung":                   {hang, "no whole answer within"},
+	"cut in mid-answer":      {cut, ""},
+	"slow":                   {trickle, "no whole answer within"},
+	"endless":                {endless, "longer than is read"},
+	"endless, and one entry": {endlessString, "longer than is read"},
+}
+
+const unknownModule = `{"errors":{"error":[{"error-type":"protocol","error-tag":"unknown-element","error-message":"The module named 'elan' does not exist."}]}}`
+
+func answer(status int, media, body string) odlfake.Fault {
+	return func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header()["Content-Type"] = nil
+		if media != "" {
+			w.Header().Set("Content-Type", media)
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+		return true
+	}
+}
+
+func redirect(w http.ResponseWriter, r *http.Request) bool {
+	http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound)
+	return true
+}
+
+func hang(_ http.ResponseWriter, r *http.Request) bool {
+	_, _ = io.Copy(io.Discard, r.Body) // else the server does not see the client go
+	<-r.Context().Done()
+	return true
+}
+
+func cut(w http.ResponseWriter, _ *http.Request) bool {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", "1000")
+	_, _ = io.WriteString(w, `{"elan-instances":{"elan-instance":[`)
+	_ = http.NewResponseController(w).Flush()
+	panic(http.ErrAbortHandler)
+}
+
+func trickle(w http.ResponseWriter, r *http.Request) bool {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{`)
+	_ = http.NewResponseController(w).Flush()
+	return hang(w, r)
+}
+
+func endless(w http.ResponseWriter, r *http.Request) bool {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"elan-instances":{"elan-instance":[{"elan-instance-name":"x"}`)
+	for r.Context().Err() == nil {
+		_, _ = io.WriteString(w, strings.Repeat(`,{"elan-instance-name":"x"}`, 1000))
+	}
+	return true
+}
+
+func endlessString(w http.ResponseWriter, r *http.Request) bool {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"`)
+	for r.Context().Err() == nil {
+		_, _ = io.WriteString(w, strings.Repeat("x", 10000))
+	}
+	return true
+}
+
+// TestFaults: whatever the peer answers, at the first connection or later, to reading or
+// writing: it is an error that says so, nothing is taken for data, nothing is rejected, and when
+// it is over all is as it should be.
+func TestFaults(t *testing.T) {
+	for name, c := range faults {
+		for _, when := range []string{"first", "read", "write"} {
+			t.Run(name+" at "+when, func(t *testing.T) {
+				t.Parallel()
+				f := newFake(t, odlfake.Oxygen)
+				cfg := f.config(t)
+				cfg.Timeout, cfg.ReadTimeout, cfg.AnswerBytes = time.Second, time.Second, 1<<16
+				b := open(t, cfg)
+				before, after := podsOf("a", "b"), podsOf("b", "c")
+				if when != "first" {
+					cfg.Timeout, cfg.ReadTimeout = 5*time.Second, 5*time.Second
+					write(t, open(t, cfg), before)
+					_, err := b.Read(t.Context())
+					require.NoError(t, err)
+				}
+				f.Break(c.fault)
+				err := try(t, b, when, netvirt.Diff(before, after))
+				f.Break(nil)
+				if err == nil {
+					require.Equal(t, "write", when)
+				} else {
+					require.NotErrorIs(t, err, netvirt.ErrRejected)
+					require.ErrorContains(t, err, c.says)
+					require.NotContains(t, err.Error(), odlfake.Password+":")
+				}
+				heal(t, b, after)
+				agree(t, b, after)
+			})
+		}
+	}
+}
+
+// try reads or writes.
+func try(t *testing.T, b *odl.Backend, when string, changes []netvirt.Change) error {
+	if when == "write" {
+		return b.Write(t.Context(), changes)
+	}
+	have, err := b.Read(t.Context())
+	require.Error(t, err)
+	require.Nil(t, have)
+	return err
+}
+
+// heal has the backend agree with a model as the loop does it, which tries again and again.
+func heal(t *testing.T, b *odl.Backend, want netvirt.Model) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		have, err := b.Read(t.Context())
+		if err != nil {
+			return false
+		}
+		return b.Write(t.Context(), netvirt.Diff(have, want)) == nil
+	}, 20*time.Second, 20*time.Millisecond)
+}
+
+// TestRandomFailures: one request in four fails at random, before or after it was done. It all
+// ends well, and no object is ever given up.
+func TestRandomFailures(t *testing.T) {
+	for _, release := range []odlfake.Release{odlfake.Oxygen, without(odlfake.Oxygen), without(odlfake.Neon), odlfake.AsTheRFC} {
+		t.Run(fmt.Sprint(release.Name, release.Draft02), func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, release)
+			b := open(t, f.config(t))
+			var mu sync.Mutex
+			random := rand.New(rand.NewPCG(1, 1))
+			fault := func(w http.ResponseWriter, r *http.Request) bool {
+				mu.Lock()
+				n := random.IntN(16)
+				mu.Unlock()
+				switch n {
+				case 0:
+					return answer(http.StatusServiceUnavailable, "", "")(w, r)
+				case 1:
+					return cut(w, r)
+				case 2: // done, and the answer lost
+					f.ServeHTTP(httptest.NewRecorder(), withoutFault(r))
+					panic(http.ErrAbortHandler)
+				}
+				return false
+			}
+			for seed := range uint64(6) {
+				f.Break(once(fault))
+				heal(t, b, small(b, seed, 8))
+				f.Break(nil)
+				agree(t, b, small(b, seed, 8))
+			}
+		})
+	}
+}
+
+type passed struct{}
+
+func withoutFault(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), passed{}, true))
+}
+
+// once keeps a fault from requests that it passed on itself.
+func once(f odlfake.Fault) odlfake.Fault {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		return r.Context().Value(passed{}) == nil && f(w, r)
+	}
+}
+
+// TestPoison: entries that the controller refuses, with whatever status, are found among many
+// that it takes, alone, and the others are written.
+func TestPoison(t *testing.T) {
+	for _, release := range []odlfake.Release{odlfake.Oxygen, without(odlfake.Oxygen), odlfake.Neon, without(odlfake.Neon), odlfake.AsTheRFC} {
+		for _, status := range []int{http.StatusBadRequest, http.StatusInternalServerError} {
+			t.Run(fmt.Sprint(release.Name, release.Draft02, status), func(t *testing.T) {
+				t.Parallel()
+				b, f := start(t, release)
+				want := podsOf()
+				for i := range 100 {
+					podOn(want, "default", fmt.Sprintf("pod-%d", i), 0, i)
+				}
+				f.Break(refuse(status, `"name":"default:pod-17","type"`, `"name":"default:pod-71","elan-instance-name"`))
+				_, err := b.Read(t.Context())
+				require.NoError(t, err)
+				f.Requests()
+				err = b.Write(t.Context(), netvirt.Diff(netvirt.Model{}, want))
+				seen := f.Requests()
+				var rejected *netvirt.RejectedError
+				require.ErrorAs(t, err, &rejected)
+				named := map[netvirt.Key]bool{}
+				for _, k := range rejected.Keys {
+					named[k] = true
+				}
+				require.Equal(t, map[netvirt.Key]bool{
+					{Kind: netvirt.KindInterface, Name: "default:pod-17"}:          true,
+					{Kind: netvirt.KindELANInterface, Name: "default:pod-71"}:      true,
+					{Kind: netvirt.KindMACEntry, Name: "default:pod-71 10.0.0.73"}: true,
+				}, named)
+				if release.Draft02 {
+					require.Less(t, seen[http.MethodPost]+seen[http.MethodPut], 60)
+				}
+				have, err := b.Read(t.Context())
+				require.NoError(t, err)
+				for k, o := range want {
+					pod17 := strings.HasPrefix(k.Name, "default:pod-17")
+					require.Equal(t, !named[k] && !pod17, have[k] == o, "%s", k)
+				}
+			})
+		}
+	}
+}
+
+// refuse refuses bodies that hold one of some texts.
+func refuse(status int, texts ...string) odlfake.Fault {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return true
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		for _, text := range texts {
+			if bytes.Contains(body, []byte(text)) {
+				w.WriteHeader(status)
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// TestLonePoison: where nothing else is there to write, a failure that repeats is a refusal.
+func TestLonePoison(t *testing.T) {
+	b, f := start(t, odlfake.Oxygen)
+	write(t, b, podsOf("a"))
+	want := podsOf("a")
+	podOn(want, "a", "pod-2", 0, 9)
+	f.Break(refuse(http.StatusInternalServerError, "a:pod-2"))
+	for n := range 3 {
+		have, err := b.Read(t.Context())
+		require.NoError(t, err)
+		err = b.Write(t.Context(), netvirt.Diff(have, want))
+		require.Error(t, err)
+		require.Equal(t, n == 2, errors.Is(err, netvirt.ErrRejected), "%v", err)
+	}
+}
+
+// TestFailsAtEverything: a controller that fails at every write, and answers when it is read,
+// is left alone soon, and nothing is given up for that.
+func TestFailsAtEverything(t *testing.T) {
+	b, f := start(t, odlfake.Oxygen)
+	want := podsOf()
+	for i := range 100 {
+		podOn(want, "default", fmt.Sprintf("pod-%d", i), 0, i)
+	}
+	_, err := b.Read(t.Context())
+	require.NoError(t, err)
+	f.Break(func(w http.ResponseWriter, r *http.Request) bool {
+		return r.Method != http.MethodGet && answer(http.StatusInternalServerError, "", "")(w, r)
+	})
+	f.Requests()
+	err = b.Write(t.Context(), netvirt.Diff(netvirt.Model{}, want))
+	require.Error(t, err)
+	require.NotErrorIs(t, err, netvirt.ErrRejected)
+	seen := f.Requests()
+	require.Less(t, seen[http.MethodPost]+seen[http.MethodPut], 60)
+	f.Break(nil)
+	heal(t, b, want)
+	agree(t, b, want)
+}
+
+// TestNotReady: while its models are not loaded, nothing of what a controller says is data.
+func TestNotReady(t *testing.T) {
+	for _, release := range []odlfake.Release{odlfake.Oxygen, without(odlfake.Oxygen), without(odlfake.Neon)} {
+		for _, status := range []int{http.StatusOK, http.StatusBadRequest, http.StatusNotFound, http.StatusServiceUnavailable} {
+			t.Run(fmt.Sprint(release.Name, release.Draft02, status), func(t *testing.T) {
+				b, f := start(t, release)
+				f.Load(status)
+				_, err := b.Read(t.Context())
+				require.ErrorContains(t, err, "not ready")
+				f.Load(0)
+				want := podsOf("a", "b")
+				write(t, b, want)
+
+				// It goes down under a session: what is deleted is not believed to be gone.
+				f.Load(status)
+				err = b.Write(t.Context(), netvirt.Diff(want, podsOf("b")))
+				if status != http.StatusOK {
+					require.Error(t, err)
+					require.NotErrorIs(t, err, netvirt.ErrRejected)
+				}
+				f.Load(0)
+				heal(t, b, podsOf("a"))
+				agree(t, b, podsOf("a"))
+			})
+		}
+	}
+}
+
+// TestHugeAnswer: 100 MB of what is not ours, or is nothing, take no memory to speak of.
+func TestHugeAnswer(t *testing.T) {
+	b, f := start(t, odlfake.Oxygen)
+	want := podsOf("a")
+	write(t, b, want)
+	entry := []byte(`{"elan-instance-name":"` + strings.Repeat("x", 1000) + `","description":"another's"},`)
+	f.Break(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "elan:elan-interfaces") {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"elan-interfaces":{"other":[`)
+		for range 100 << 20 / len(entry) {
+			_, _ = w.Write(entry)
+		}
+		_, _ = io.WriteString(w, `{}]}}`)
+		return true
+	})
+	var peak atomic.Uint64
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	runtime.GC()
+	go func() {
+		defer close(stopped)
+		for {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			peak.Store(max(peak.Load(), m.HeapAlloc))
+			select {
+			case <-stop:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}()
+	_, err := b.Read(t.Context())
+	close(stop)
+	<-stopped
+	require.NoError(t, err)
+	require.Less(t, peak.Load(), uint64(80<<20))
+}
+
+// TestUnauthorized: a password that is not taken is said once, and not tried in a storm; a
+// new one in the file is tried at once.
+func TestUnauthorized(t *testing.T) {
+	f := newFake(t, odlfake.Oxygen)
+	f.SetPassword("changed")
+	var log strings.Builder
+	cfg := f.config(t)
+	b, err := odl.New(cfg, slog.New(slog.NewTextHandler(&log, nil)))
+	require.NoError(t, err)
+	t.Cleanup(b.Close)
+	for range 50 {
+		_, err := b.Read(t.Context())
+		require.ErrorContains(t, err, "does not take the user and password")
+	}
+	require.LessOrEqual(t, f.Requests()[http.MethodGet], 2)
+	require.Equal(t, 1, strings.Count(log.String(), "level=ERROR"))
+	require.NotContains(t, log.String(), odlfake.Password+":")
+
+	rewrite(t, cfg.AuthFile, "admin:changed")
+	_, err = b.Read(t.Context())
+	require.NoError(t, err)
+	require.NotContains(t, log.String(), "changed")
+}
+
+// TestFailover: of several controllers one that is ready is taken, and left when it fails.
+func TestFailover(t *testing.T) {
+	first, second := newFake(t, odlfake.Oxygen), newFake(t, odlfake.Neon)
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, nobody.Close())
+	cfg := first.config(t)
+	cfg.URLs = strings.Join([]string{"http://" + nobody.Addr().String(), first.url, second.url + "/"}, ",")
+	b := open(t, cfg)
+	want := podsOf("a")
+	write(t, b, want)
+	require.NotEmpty(t, first.Keys("ietf-interfaces:interfaces"))
+	first.Load(http.StatusServiceUnavailable)
+	heal(t, b, want)
+	require.NotEmpty(t, second.Keys("ietf-interfaces:interfaces"))
+}

@@ -1,0 +1,142 @@
+package odl
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// mirror is what the datastore has of ours: what was read, and what was written since.
+type mirror struct {
+	codec
+	units map[unit]content
+	// byVPN are the elan-instances whose namespace has the vpn-instance of a name.
+	byVPN map[string][]string
+	// touched says of a unit when it was written last, on a clock that counts writes.
+	touched map[unit]uint64
+	clock   uint64
+}
+
+func newMirror(flat bool) *mirror {
+	m := &mirror{units: map[unit]content{}, byVPN: map[string][]string{}, touched: map[unit]uint64{}}
+	m.codec = codec{
+		flat: flat, elans: func(vpn string) []string { return m.byVPN[vpn] },
+		transits: map[string]string{}, subnets: map[string]subnet{},
+	}
+	return m
+}
+
+// put sets what there is of a unit in a list; nil for nothing.
+func (m *mirror) put(u unit, l int, e entry) {
+	have := m.units[u]
+	have[l] = e
+	if have == (content{}) {
+		delete(m.units, u)
+	} else {
+		m.units[u] = have
+	}
+	switch u.kind {
+	case netvirt.KindELANInstance:
+		m.index(u.name, e != nil)
+	case netvirt.KindVPNInstance:
+		m.join(u.name, transitOf(e))
+	}
+}
+
+// join notes which Transit a vpn-instance has.
+func (m *mirror) join(vpn, transit string) {
+	if transit == "" {
+		delete(m.transits, vpn)
+	} else {
+		m.transits[vpn] = transit
+	}
+}
+
+// members lists the interfaces of a vpn-instance.
+func (m *mirror) members(vpn string) []unit {
+	var all []unit
+	for u := range m.units {
+		if namespace, _, _, err := netvirt.ParseInterfaceName(u.name); u.kind == netvirt.KindInterface && err == nil && netvirt.VPNName(namespace) == vpn {
+			all = append(all, u)
+		}
+	}
+	return all
+}
+
+// index keeps byVPN.
+func (m *mirror) index(elan string, there bool) {
+	_, namespace, err := netvirt.ParseELANName(elan)
+	if err != nil {
+		return
+	}
+	vpn := netvirt.VPNName(namespace)
+	at, found := slices.BinarySearch(m.byVPN[vpn], elan)
+	switch {
+	case there && !found:
+		m.byVPN[vpn] = slices.Insert(m.byVPN[vpn], at, elan)
+	case !there && found:
+		if m.byVPN[vpn] = slices.Delete(m.byVPN[vpn], at, at+1); len(m.byVPN[vpn]) == 0 {
+			delete(m.byVPN, vpn)
+		}
+	}
+}
+
+// touch notes that the unit is being written.
+func (m *mirror) touch(u unit) {
+	m.clock++
+	m.touched[u] = m.clock
+}
+
+// keepOurs drops what is not ours.
+func (m *mirror) keepOurs() {
+	for u, have := range m.units {
+		if m.isOurs(u, have) {
+			continue
+		}
+		for l, e := range have {
+			if e != nil {
+				m.put(u, l, nil)
+			}
+		}
+	}
+}
+
+// model is what the mirror stands for.
+func (m *mirror) model() netvirt.Model {
+	all := make(netvirt.Model, 5*len(m.units))
+	for u, have := range m.units {
+		maps.Copy(all, m.decode(u, have))
+	}
+	return all
+}
+
+// agrees tells whether another reading of the datastore has what the mirror has, but for the
+// units that were written since then.
+func (m *mirror) agrees(now *mirror, then uint64) bool {
+	for u, have := range m.units {
+		if m.touched[u] <= then && !equal(have, now.units[u]) {
+			return false
+		}
+	}
+	for u := range now.units {
+		if _, found := m.units[u]; !found && m.touched[u] <= then {
+			return false
+		}
+	}
+	return true
+}
+
+func equal(a, b content) bool {
+	for l := range a {
+		if (a[l] == nil) != (b[l] == nil) || a[l] != nil && !same(a[l], b[l]) {
+			return false
+		}
+	}
+	return true
+}
+
+// forgetTouched forgets when units were written that were until then.
+func (m *mirror) forgetTouched(then uint64) {
+	maps.DeleteFunc(m.touched, func(_ unit, at uint64) bool { return at <= then })
+}

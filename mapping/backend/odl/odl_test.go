@@ -1,0 +1,234 @@
+package odl_test
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/backendtest"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// spoken are the dialects, and who speaks them.
+var spoken = map[string]struct {
+	release odlfake.Release
+	dialect string // as set; empty: found out
+}{
+	"draft-02 of Oxygen":           {release: odlfake.Oxygen},
+	"draft-02, and the flat l3vpn": {release: flat(odlfake.Neon)},
+	"RFC 8040 of Oxygen":           {release: without(odlfake.Oxygen)},
+	"RFC 8040 of Neon":             {release: odlfake.Neon, dialect: "rfc8040-neon"},
+	"RFC 8040 as the RFC says":     {release: odlfake.AsTheRFC},
+}
+
+// flat is a controller that has l3vpn in the form of Magnesium.
+func flat(r odlfake.Release) odlfake.Release {
+	r.Flat = true
+	return r
+}
+
+// without is a controller on which draft-02 is not installed.
+func without(r odlfake.Release) odlfake.Release {
+	r.Draft02 = false
+	return r
+}
+
+// fake is a controller and its address.
+type fake struct {
+	*odlfake.Controller
+	url string
+}
+
+func newFake(t *testing.T, release odlfake.Release) *fake {
+	t.Helper()
+	c, err := odlfake.New(release)
+	require.NoError(t, err)
+	server := httptest.NewServer(c)
+	t.Cleanup(server.Close)
+	return &fake{c, server.URL}
+}
+
+// config is for tests: it has the file of the fake's password, and waits for nothing long.
+func (f *fake) config(t *testing.T) odl.Config {
+	return odl.Config{
+		URLs: f.url, AuthFile: passwordFile(t, odlfake.User+":"+odlfake.Password+"\n"),
+		Timeout: 5 * time.Second, Probe: 20 * time.Millisecond, Poll: 20 * time.Millisecond,
+	}
+}
+
+func passwordFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "auth")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func open(t *testing.T, cfg odl.Config) *odl.Backend {
+	t.Helper()
+	b, err := odl.New(cfg, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	require.NoError(t, err)
+	t.Cleanup(b.Close)
+	return b
+}
+
+// start starts a fake and a backend on it.
+func start(t *testing.T, release odlfake.Release) (*odl.Backend, *fake) {
+	t.Helper()
+	f := newFake(t, release)
+	return open(t, f.config(t)), f
+}
+
+// small is a model of some pods.
+func small(b *odl.Backend, seed uint64, pods int) netvirt.Model {
+	w := backendtest.NewWorld(seed)
+	w.AddPods(pods)
+	return w.Model().Select(b.Kinds())
+}
+
+// write has the backend agree with a model.
+func write(t *testing.T, b *odl.Backend, want netvirt.Model) {
+	t.Helper()
+	have, err := b.Read(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, b.Write(t.Context(), netvirt.Diff(have, want)))
+	agree(t, b, want)
+}
+
+func agree(t *testing.T, b *odl.Backend, want netvirt.Model) {
+	t.Helper()
+	have, err := b.Read(t.Context())
+	require.NoError(t, err)
+	backendtest.Agree(t, want, have)
+}
+
+// TestConformance is the suite of all backends, in every dialect.
+func TestConformance(t *testing.T) {
+	for name, c := range spoken {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			backendtest.Run(t, func(t *testing.T) backendtest.Backend {
+				f := newFake(t, c.release)
+				cfg := f.config(t)
+				cfg.Dialect = c.dialect
+				return open(t, cfg)
+			})
+		})
+	}
+}
+
+// TestNothingWrittenTwice: a backend that begins anew, on a controller that has all, writes
+// nothing, and repeating a write does not either.
+func TestNothingWrittenTwice(t *testing.T) {
+	b, f := start(t, odlfake.Oxygen)
+	want := small(b, 1, 20)
+	write(t, b, want)
+	tags := f.Entry("elan:elan-instances", "elan-instance", f.Keys("elan:elan-instances")[0])
+	f.Requests()
+
+	require.NoError(t, b.Write(t.Context(), netvirt.Diff(netvirt.Model{}, want)))
+	other := open(t, f.config(t))
+	agree(t, other, want)
+	require.NoError(t, other.Write(t.Context(), netvirt.Diff(netvirt.Model{}, want)))
+	seen := f.Requests()
+	require.Zero(t, seen[http.MethodPut]+seen[http.MethodPost]+seen[http.MethodDelete], "%v", seen)
+	require.Equal(t, tags, f.Entry("elan:elan-instances", "elan-instance", f.Keys("elan:elan-instances")[0]))
+}
+
+// TestFewRequests: what is new is created in one request for each list.
+func TestFewRequests(t *testing.T) {
+	b, f := start(t, odlfake.Neon)
+	want := small(b, 1, 20)
+	_, err := b.Read(t.Context())
+	require.NoError(t, err)
+	f.Requests()
+	require.NoError(t, b.Write(t.Context(), netvirt.Diff(netvirt.Model{}, want)))
+	require.Equal(t, map[string]int{http.MethodPost: 5}, f.Requests())
+}
+
+// TestBatchesAreBounded: by their size and by the number of their entries.
+func TestBatchesAreBounded(t *testing.T) {
+	f := newFake(t, odlfake.Neon)
+	cfg := f.config(t)
+	cfg.BatchEntries, cfg.BatchBytes = 7, 2000
+	b := open(t, cfg)
+	var longest int64
+	f.Break(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPost {
+			longest = max(longest, r.ContentLength)
+		}
+		return false
+	})
+	cfg.Parallel = 1
+	write(t, b, small(b, 1, 20))
+	require.Less(t, longest, int64(2500))
+	require.Greater(t, f.Requests()[http.MethodPost], 9)
+}
+
+// TestWhatOthersAddStays: an update wipes nothing of an entry that is not ours, and none of
+// it is read.
+func TestWhatOthersAddStays(t *testing.T) {
+	for name, c := range spoken {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t, c.release)
+			cfg := f.config(t)
+			cfg.Dialect = c.dialect
+			b := open(t, cfg)
+			want := small(b, 1, 3)
+			write(t, b, want)
+			for k, o := range want {
+				switch o := o.(type) {
+				case netvirt.ELANInstance:
+					o.SegmentationID += 1000
+					want[k] = o
+				case netvirt.Interface:
+					o.ParentInterface = "tap00000000-00"
+					want[k] = o
+				case netvirt.VPNInterface:
+					addLearnt(f, o.Name)
+				case netvirt.Adjacency:
+					o.MAC = "0a:58:00:00:ff:ff"
+					want[k] = o
+				}
+			}
+			elan := f.Keys("elan:elan-instances")[0]
+			tag := f.Entry("elan:elan-instances", "elan-instance", elan)["elan-tag"]
+			f.Set("elan:elan-instances", "elan-instance", elan, with(f.Entry("elan:elan-instances", "elan-instance", elan), "mac-timeout", 77))
+			write(t, b, want)
+			after := f.Entry("elan:elan-instances", "elan-instance", elan)
+			require.EqualValues(t, 77, after["mac-timeout"])
+			require.NotNil(t, tag)
+			for _, k := range f.Keys(vpnInterfacesOf(f)) {
+				require.Contains(t, f.Entry(vpnInterfacesOf(f), "vpn-interface", k)["odl-l3vpn:adjacency"], learnt)
+			}
+		})
+	}
+}
+
+// learnt is an adjacency that Netvirt adds to an interface for an address that it learns.
+var learnt = any(map[string]any{"ip_address": "10.99.99.99/32", "mac_address": "0a:58:00:00:00:99", "adjacency_type": "learnt-ip"})
+
+func addLearnt(f *fake, name string) {
+	e := f.Entry(vpnInterfacesOf(f), "vpn-interface", name)
+	list, _ := e["odl-l3vpn:adjacency"].([]any)
+	f.Set(vpnInterfacesOf(f), "vpn-interface", name, with(e, "odl-l3vpn:adjacency", append(list, learnt)))
+}
+
+func vpnInterfacesOf(f *fake) string {
+	if len(f.Keys("l3vpn:vpn-interfaces")) > 0 {
+		return "l3vpn:vpn-interfaces"
+	}
+	return "l3vpn-instances-interfaces:vpn-interfaces"
+}
+
+func with(e map[string]any, name string, value any) map[string]any {
+	e[name] = value
+	return e
+}

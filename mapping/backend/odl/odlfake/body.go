@@ -1,0 +1,117 @@
+package odlfake
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/yang"
+)
+
+// flatModule has no YANG here: what is written to it is taken as it is.
+const flatModule = "l3vpn-instances-interfaces"
+
+// flatLists are its lists and their keys, by container.
+var flatLists = map[string][2]string{
+	"vpn-instances":  {"vpn-instance", "vpn-instance-name"},
+	"vpn-interfaces": {"vpn-interface", "name"},
+}
+
+// What can be wrong with a body.
+var (
+	errMalformed = errors.New("malformed-message")
+	errMandatory = errors.New("operation-failed") // found when it is committed
+)
+
+// decode reads a body that holds entries of lists of a container, and returns them in their
+// canonical form, by the path of their list.
+func (c *Controller) decode(module, container string, body []byte) ([]stored, error) {
+	if err := noNulls(body); err != nil {
+		return nil, err
+	}
+	if module == flatModule {
+		return decodeFlat(container, body)
+	}
+	parent := c.schema.Module(module).Child(container)
+	data, err := c.schema.DecodeJSON(body, parent, "", yang.Lenient)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+	}
+	if len(data) == 0 {
+		return nil, fmt.Errorf("%w: Input is required.", errMalformed)
+	}
+	var out []stored
+	for _, d := range data {
+		if d.Node.Kind != yang.List || len(d.Node.Keys) != 1 {
+			return nil, fmt.Errorf("%w: %s is no list with one key", errMalformed, d.Node.Name)
+		}
+		if err := c.schema.Validate(d, "", nil); err != nil {
+			return nil, fmt.Errorf("%w: %w", errMandatory, err)
+		}
+		var text bytes.Buffer
+		yang.EncodeObject(&text, d)
+		value := map[string]any{}
+		if err := json.Unmarshal(text.Bytes(), &value); err != nil {
+			return nil, err
+		}
+		out = append(out, stored{d.Node.Name, d.Key()[0], value})
+	}
+	return out, emptied(body, out)
+}
+
+// noNulls: an OpenDaylight does not take JSON's null.
+func noNulls(body []byte) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	for {
+		token, err := d.Token()
+		switch {
+		case err != nil:
+			return nil //nolint:nilerr // what is wrong else is found by who reads it
+		case token == nil:
+			return fmt.Errorf("%w: null", errMalformed)
+		}
+	}
+}
+
+// emptied: nor does it take an empty string for an address, which the lenient reader takes
+// for none.
+func emptied(body []byte, read []stored) error {
+	var text bytes.Buffer
+	for _, s := range read {
+		if err := json.NewEncoder(&text).Encode(s.value); err != nil {
+			return err
+		}
+	}
+	compact := &bytes.Buffer{}
+	if err := json.Compact(compact, body); err != nil {
+		return err
+	}
+	if strings.Count(compact.String(), `:""`) > strings.Count(text.String(), `:""`) {
+		return fmt.Errorf("%w: Invalid value \"\" for union type.", errMalformed)
+	}
+	return nil
+}
+
+func decodeFlat(container string, body []byte) ([]stored, error) {
+	names, found := flatLists[container]
+	var members map[string][]map[string]any
+	if err := json.Unmarshal(body, &members); err != nil || !found {
+		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+	}
+	var out []stored
+	for member, list := range members {
+		if _, name, _ := strings.Cut(member, ":"); name != names[0] {
+			return nil, fmt.Errorf("%w: %s is no list of %s", errMalformed, member, container)
+		}
+		for _, value := range list {
+			key, ok := value[names[1]].(string)
+			if !ok {
+				return nil, fmt.Errorf("%w: Input is missing some of the keys", errMalformed)
+			}
+			out = append(out, stored{names[0], key, value})
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,412 @@
+package odlfake
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// exchange is a request that is being answered.
+type exchange struct {
+	*Controller
+	w     http.ResponseWriter
+	r     *http.Request
+	draft bool
+	// The target: a container, or an entry of a list in it; none at the root.
+	module, container, list, key string
+}
+
+const (
+	draftRoot = "/restconf/config"
+	rfcRoot   = "/rests/data"
+	library   = "/restconf/modules"
+)
+
+// ServeHTTP implements http.Handler.
+func (c *Controller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	c.requests[r.Method]++
+	fault, loading, password := c.fault, c.loading, c.password
+	c.mu.Unlock()
+	if fault != nil && fault(w, r) {
+		return
+	}
+	if loading >= 400 {
+		w.WriteHeader(loading)
+		return
+	}
+	if user, given, _ := r.BasicAuth(); user != User || given != password {
+		w.Header().Set("WWW-Authenticate", `Basic realm="application"`)
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	x := &exchange{Controller: c, w: w, r: r}
+	path := r.URL.EscapedPath()
+	switch rest, ok := "", false; {
+	case c.release.Draft02 && path == library:
+		x.library("modules")
+	case c.release.RFC8040 && path == rfcRoot+"/ietf-yang-library:modules-state":
+		x.library(x.topName("ietf-yang-library", "modules-state"))
+	default:
+		if rest, ok = strings.CutPrefix(path, draftRoot); ok && c.release.Draft02 {
+			x.draft = true
+		} else if rest, ok = strings.CutPrefix(path, rfcRoot); !ok || !c.release.RFC8040 {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		if x.target(rest) && x.acceptable() {
+			x.serve()
+		}
+	}
+}
+
+func (x *exchange) serve() {
+	switch x.r.Method {
+	case http.MethodGet, http.MethodHead:
+		x.get()
+	case http.MethodPut:
+		x.write(x.put)
+	case http.MethodPost:
+		x.write(x.post)
+	case http.MethodDelete:
+		x.alone(x.delete)
+	default:
+		x.w.WriteHeader(http.StatusMethodNotAllowed)
+	}
+}
+
+// target reads the path behind the root.
+func (x *exchange) target(path string) bool {
+	if x.draft {
+		path = strings.TrimRight(path, "/")
+	}
+	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	if path == "" {
+		return true
+	}
+	if !x.draft && len(parts) > 2 {
+		return x.fail(http.StatusBadRequest, "invalid-value", "URI has bad format.")
+	}
+	if !x.draft && len(parts) == 2 {
+		list, key, _ := strings.Cut(parts[1], "=")
+		parts = []string{parts[0], list, key}
+	}
+	var prefixed bool
+	if x.module, x.container, prefixed = strings.Cut(parts[0], ":"); !prefixed {
+		x.module, x.container = x.moduleOf(parts[0]), parts[0]
+	}
+	switch {
+	case x.draft && !prefixed:
+		return x.fail(http.StatusBadRequest, "invalid-value", "First node in URI has to be in format \"moduleName:nodeName\"")
+	case !x.serves(x.module):
+		return x.fail(http.StatusBadRequest, "unknown-element", "The module named '"+x.module+"' does not exist.")
+	case !x.knows(), len(parts) > 3, len(parts) == 2:
+		return x.fail(http.StatusBadRequest, "invalid-value", "URI has bad format.")
+	case len(parts) == 3 && !x.draft && strings.Contains(parts[2], ":"):
+		return x.fail(http.StatusInternalServerError, "invalid-value", "a colon in a key")
+	case len(parts) == 3:
+		key, err := url.PathUnescape(parts[2])
+		if err != nil {
+			return x.fail(http.StatusBadRequest, "invalid-value", err.Error())
+		}
+		x.list, x.key = parts[1], key
+	}
+	return true
+}
+
+func (x *exchange) moduleOf(container string) string {
+	for _, m := range x.schema.Modules {
+		if m.Child(container) != nil {
+			return m.Name
+		}
+	}
+	return ""
+}
+
+func (x *exchange) knows() bool {
+	if x.module == flatModule {
+		return flatLists[x.container][0] != ""
+	}
+	return x.schema.Module(x.module).Child(x.container) != nil
+}
+
+// acceptable sees to the types that the client takes and sends.
+func (x *exchange) acceptable() bool {
+	own := "application/yang-data+json"
+	if x.draft {
+		own = "application/yang.data+json"
+	}
+	switch accept := x.r.Header.Get("Accept"); accept {
+	case "", "*/*", own:
+		x.w.Header().Set("Content-Type", own)
+	case "application/json":
+		x.w.Header().Set("Content-Type", accept)
+	default:
+		x.w.WriteHeader(http.StatusNotAcceptable)
+		return false
+	}
+	if x.r.Method != http.MethodPut && x.r.Method != http.MethodPost {
+		return true
+	}
+	if sent := x.r.Header.Get("Content-Type"); sent != "application/json" && sent != own {
+		x.bare(http.StatusUnsupportedMediaType)
+		return false
+	}
+	return true
+}
+
+func (x *exchange) topName(module, name string) string {
+	if x.draft || x.release.rules.unprefixed {
+		return name
+	}
+	return module + ":" + name
+}
+
+func (x *exchange) library(top string) {
+	names := x.modules()
+	x.mu.Lock()
+	if x.loading != 0 {
+		names = []string{"ietf-yang-library"}
+	}
+	x.mu.Unlock()
+	list := make([]map[string]string, len(names))
+	for i, name := range names {
+		list[i] = map[string]string{"name": name}
+	}
+	x.w.Header().Set("Content-Type", "application/yang.api+json")
+	if x.r.URL.Path != library {
+		x.w.Header().Set("Content-Type", "application/yang-data+json")
+	}
+	_ = json.NewEncoder(x.w).Encode(map[string]any{top: map[string]any{"module": list}})
+}
+
+func (x *exchange) name() string { return x.module + ":" + x.container }
+
+func (x *exchange) get() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	t := x.tops[x.name()]
+	if x.list == "" {
+		if t == nil {
+			x.missing()
+			return
+		}
+		x.show(x.topName(x.module, x.container), t.content())
+		return
+	}
+	i := -1
+	if t != nil {
+		i = t.find(x.list, x.key)
+	}
+	if i < 0 {
+		x.missing()
+		return
+	}
+	x.show(x.topName(x.module, x.list), []any{t.entries[i].value})
+}
+
+func (x *exchange) show(name string, value any) {
+	if x.r.Method == http.MethodHead {
+		return
+	}
+	_ = json.NewEncoder(x.w).Encode(map[string]any{name: value})
+}
+
+func (x *exchange) missing() {
+	x.fail(http.StatusNotFound, "data-missing", "Request could not be completed because the relevant data model content does not exist ")
+}
+
+// alone does what changes data. In RFC 8040 of Oxygen and Neon no two requests can do so at
+// the same time.
+func (x *exchange) alone(do func()) {
+	if x.draft || x.release.rules.strict {
+		do()
+		return
+	}
+	x.mu.Lock()
+	x.writers++
+	crowd := x.writers > 1
+	x.mu.Unlock()
+	defer func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.writers--
+	}()
+	if crowd {
+		x.fail(http.StatusInternalServerError, "operation-failed", "transaction chain")
+		return
+	}
+	do()
+}
+
+// write reads the body, and has it written.
+func (x *exchange) write(do func(entries []stored)) {
+	x.alone(func() {
+		body, err := io.ReadAll(x.r.Body)
+		if err != nil {
+			return
+		}
+		if x.container == "" {
+			x.postRoot(body)
+			return
+		}
+		entries, err := x.decode(x.module, x.container, body)
+		switch {
+		case errors.Is(err, errMandatory):
+			x.fail(http.StatusInternalServerError, "operation-failed", err.Error())
+		case err != nil:
+			x.fail(http.StatusBadRequest, "malformed-message", "Error parsing input: "+err.Error())
+		case !x.draft && !x.release.rules.unprefixed && !strings.Contains(string(body), `"`+x.module+":"+entries[0].list+`"`):
+			x.fail(http.StatusInternalServerError, "malformed-message", "no prefix")
+		default:
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			do(entries)
+		}
+	})
+}
+
+func (x *exchange) put(entries []stored) {
+	if len(entries) != 1 || entries[0].list != x.list || entries[0].key != x.key {
+		x.fail(http.StatusBadRequest, "invalid-value", "The value for the key specified in the URI doesn't match")
+		return
+	}
+	x.stamp(x.name(), entries[0].value)
+	anew := x.top(x.name()).put(x.list, x.key, entries[0].value)
+	switch {
+	case anew:
+		x.bare(http.StatusCreated)
+	case x.draft || x.release.rules.vague:
+		x.bare(http.StatusOK)
+	default:
+		x.bare(http.StatusNoContent)
+	}
+}
+
+func (x *exchange) post(entries []stored) {
+	if x.list != "" {
+		x.fail(http.StatusBadRequest, "malformed-message", "Schema node was not found under the entry")
+		return
+	}
+	if x.release.rules.strict && len(entries) != 1 {
+		x.fail(http.StatusBadRequest, "malformed-message", "more than one instance")
+		return
+	}
+	for _, e := range entries {
+		if t := x.tops[x.name()]; t != nil && t.find(e.list, e.key) >= 0 {
+			x.fail(http.StatusConflict, "data-exists", "Data already exists for path: "+e.key)
+			return
+		}
+	}
+	for _, e := range entries {
+		x.stamp(x.name(), e.value)
+		x.top(x.name()).put(e.list, e.key, e.value)
+	}
+	x.created("http://" + x.r.Host + x.r.URL.EscapedPath())
+}
+
+func (x *exchange) created(location string) {
+	x.w.Header().Set("Location", location)
+	if x.draft {
+		x.bare(http.StatusNoContent)
+	} else {
+		x.bare(http.StatusCreated)
+	}
+}
+
+// postRoot creates a container.
+func (x *exchange) postRoot(body []byte) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(body, &members); err != nil || len(members) != 1 || strings.HasSuffix(x.r.URL.Path, "/") {
+		x.fail(http.StatusBadRequest, "malformed-message", "want one container")
+		return
+	}
+	for name, content := range members {
+		x.module, x.container, _ = strings.Cut(name, ":")
+		if !x.serves(x.module) || !x.knows() {
+			x.fail(http.StatusBadRequest, "malformed-message", "no such container")
+			return
+		}
+		var entries []stored
+		if string(content) != "{}" {
+			var err error
+			if entries, err = x.decode(x.module, x.container, content); err != nil {
+				x.fail(http.StatusBadRequest, "malformed-message", err.Error())
+				return
+			}
+		}
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if x.tops[name] != nil {
+			x.fail(http.StatusConflict, "data-exists", "Data already exists for path: "+name)
+			return
+		}
+		x.top(name)
+		for _, e := range entries {
+			x.stamp(name, e.value)
+			x.top(name).put(e.list, e.key, e.value)
+		}
+		x.created("http://" + x.r.Host + x.r.URL.EscapedPath() + "/" + name)
+	}
+}
+
+func (x *exchange) delete() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	there := x.tops[x.name()] != nil
+	if x.list != "" {
+		there = x.remove(x.name(), x.list, x.key)
+	} else {
+		delete(x.tops, x.name())
+	}
+	switch {
+	case !there:
+		x.fail(http.StatusNotFound, "data-missing", "Data does not exist for path: "+x.key)
+	case x.draft || x.release.rules.vague:
+		x.bare(http.StatusOK)
+	default:
+		x.bare(http.StatusNoContent)
+	}
+}
+
+// bare answers without a body.
+func (x *exchange) bare(status int) {
+	x.w.Header().Del("Content-Type")
+	x.w.Header()["Content-Type"] = nil
+	x.w.WriteHeader(status)
+}
+
+// fail answers with an error, as the dialect does. It returns false.
+func (x *exchange) fail(status int, tag, message string) bool {
+	rules := x.release.rules
+	if !x.draft && !rules.strict {
+		x.failVaguely(status, tag)
+		return false
+	}
+	errorList := map[string]any{"error": []any{map[string]string{"error-type": "protocol", "error-tag": tag, "error-message": message}}}
+	name, media := "errors", "application/json"
+	if !x.draft {
+		name, media = "ietf-restconf:errors", "application/yang-data+json"
+	}
+	x.w.Header().Set("Content-Type", media)
+	x.w.WriteHeader(status)
+	_ = json.NewEncoder(x.w).Encode(map[string]any{name: errorList})
+	return false
+}
+
+// failVaguely answers as RFC 8040 of Oxygen and Neon: with a page for people, or nothing.
+func (x *exchange) failVaguely(status int, tag string) {
+	if x.release.rules.vague || tag == "unknown-element" || x.r.Method == http.MethodGet && status == http.StatusBadRequest {
+		status = http.StatusInternalServerError
+	}
+	if x.r.Method == http.MethodPut || x.r.Method == http.MethodDelete {
+		x.bare(status)
+		return
+	}
+	x.w.Header().Set("Content-Type", "text/html;charset=iso-8859-1")
+	x.w.WriteHeader(status)
+	_, _ = io.WriteString(x.w, "<html><body><h2>HTTP ERROR</h2></body></html>")
+}

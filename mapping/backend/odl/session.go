@@ -1,0 +1,188 @@
+package odl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// session is a controller that was found ready, and how it is spoken to.
+type session struct {
+	*client
+	cfg     *Config
+	base    string // its URL
+	dialect dialect
+	lists   *[listCount]list
+	flat    bool
+}
+
+// needed are the modules without which nothing can be written; one of the forms of l3vpn
+// besides.
+var needed = []string{"elan", "ietf-interfaces", "odl-interface", "odl-l3vpn", "odl-nat"}
+
+// rendererModule is served by a controller that has Netvirt's own renderer of COE's pods.
+const rendererModule = "pod-meta"
+
+// connected returns the session, or a new one with the first controller that is ready.
+// Who calls it has the turn.
+func (b *Backend) connected(ctx context.Context) (*session, error) {
+	if b.session != nil {
+		return b.session, nil
+	}
+	b.mirror = nil
+	var failures []error
+	for range b.urls {
+		base := b.urls[b.next]
+		s, modules, err := b.discover(ctx, base)
+		if err == nil {
+			b.session = s
+			b.log.Info("connected to OpenDaylight", "url", base, "dialect", s.dialect.name, "l3vpn", s.lists[vpnInstances].module)
+			b.warn(modules)
+			return s, nil
+		}
+		failures = append(failures, err)
+		b.next = (b.next + 1) % len(b.urls)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, errors.Join(failures...)
+}
+
+// warn says once that another program on the controller has the same task.
+func (b *Backend) warn(modules []string) {
+	if !b.warned && slices.Contains(modules, rendererModule) {
+		b.warned = true
+		b.log.Warn("this OpenDaylight has a COE renderer of its own; have no COE watcher write pods to it, or both make entries for the same pods",
+			"module", rendererModule)
+	}
+}
+
+// discard leaves the session; the next is tried at the next URL. Who calls it has the turn.
+func (b *Backend) discard() {
+	if b.session != nil {
+		b.session = nil
+		b.next = (b.next + 1) % len(b.urls)
+	}
+	b.mirror = nil
+}
+
+// discover finds out which dialect a controller speaks, and whether it is ready.
+func (b *Backend) discover(ctx context.Context, base string) (*session, []string, error) {
+	var failures []error
+	for _, d := range b.candidates() {
+		s := &session{client: b.client, cfg: &b.cfg, base: base, dialect: d}
+		modules, err := s.ready(ctx)
+		if err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		s.flat = slices.Contains(modules, moduleFlat)
+		s.lists = listsOf(s.flat)
+		return s, modules, nil
+	}
+	return nil, nil, fmt.Errorf("OpenDaylight at %s is not ready: %w", base, errors.Join(failures...))
+}
+
+// candidates are the dialects that come into question, as settings say.
+func (b *Backend) candidates() []dialect {
+	if b.cfg.Dialect != "" {
+		return []dialect{dialectOf(b.cfg.Dialect)}
+	}
+	return []dialect{dialectOf(draft02), dialectOf(rfc8040)}
+}
+
+// ready lists the modules that the controller serves. While one of those that are needed is
+// not among them, nothing that the controller says is about data: so it answers while it starts.
+func (s *session) ready(ctx context.Context) ([]string, error) {
+	modules, err := s.modules(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var missing []string
+	for _, name := range needed {
+		if !slices.Contains(modules, name) {
+			missing = append(missing, name)
+		}
+	}
+	if !slices.Contains(modules, moduleL3VPN) && !slices.Contains(modules, moduleFlat) {
+		missing = append(missing, moduleL3VPN)
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("it does not serve %s: it is starting, or has no Netvirt", strings.Join(missing, ", "))
+	}
+	return modules, nil
+}
+
+const libraryOfDraft, libraryOfRFC = "/restconf/modules", "ietf-yang-library:modules-state"
+
+// modules lists the names of the modules that the controller serves.
+func (s *session) modules(ctx context.Context) ([]string, error) {
+	if s.dialect.name == draft02 {
+		names, _, err := s.library(ctx, libraryOfDraft, "application/yang.api+json, "+jsonOfDraft)
+		return names, err
+	}
+	names, prefixed, err := s.library(ctx, s.dialect.data+"/"+libraryOfRFC, jsonOfRFC)
+	if err == nil && s.cfg.Dialect == "" && s.lists == nil {
+		err = s.tell(ctx, prefixed)
+	}
+	return names, err
+}
+
+// tell tells the kinds of RFC 8040 apart: Oxygen's writes no prefixes at the top, Neon's
+// answers a request for what is not there with a page for people.
+func (s *session) tell(ctx context.Context, prefixed bool) error {
+	if !prefixed {
+		s.dialect = dialectOf(oxygen8040)
+		return nil
+	}
+	absent := s.dialect.entry(&listsOf(false)[elanInstances], "coe-bridge:probe")
+	err := s.send(ctx, s.request(http.MethodGet, absent, nil), nil)
+	var answer *answerError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &answer):
+		return err
+	case answer.tag == "":
+		s.dialect = dialectOf(neon8040)
+	}
+	return nil
+}
+
+// library reads a list of modules, and whether the name at the top has a prefix.
+func (s *session) library(ctx context.Context, path, media string) (names []string, prefixed bool, err error) {
+	q := request{method: http.MethodGet, url: s.base + path, media: media, timeout: s.cfg.Timeout}
+	err = s.send(ctx, q, func(body io.Reader) error {
+		var answer map[string]struct {
+			Module []struct {
+				Name string `json:"name"`
+			} `json:"module"`
+		}
+		if err := json.NewDecoder(body).Decode(&answer); err != nil {
+			return fmt.Errorf("read modules: %w", err)
+		}
+		for top, list := range answer {
+			prefixed = strings.Contains(top, ":")
+			for _, m := range list.Module {
+				names = append(names, m.Name)
+			}
+		}
+		return nil
+	})
+	return names, prefixed, err
+}
+
+// request is one to the config datastore.
+func (s *session) request(method, path string, body []byte) request {
+	url := s.base + path
+	if method == http.MethodGet && s.dialect.query != "" {
+		url += "?" + s.dialect.query
+	}
+	return request{method: method, url: url, media: s.dialect.media, body: body, timeout: s.cfg.Timeout}
+}

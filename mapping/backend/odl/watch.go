@@ -1,0 +1,125 @@
+package odl
+
+import (
+	"context"
+	"time"
+)
+
+// Bounds of the time between attempts to connect while watching.
+const (
+	minRetry = 100 * time.Millisecond
+	maxRetry = time.Second
+)
+
+// pollShare is which part of the time the comparisons may take.
+const pollShare = 20
+
+// Watch keeps a session, and calls changed when the controller is back after it was out of
+// reach, and once when it gets out of reach; and when what is ours there is not as it was
+// read and written. It looks for that itself: OpenDaylight's own notifications come for every
+// write of ours too, over a second connection that ends with a restart and is lost in silence,
+// and in one dialect only.
+func (b *Backend) Watch(ctx context.Context, changed func()) error {
+	retry, missed := minRetry, false
+	poll := time.Now().Add(b.cfg.Poll)
+	for ctx.Err() == nil {
+		if err := b.probe(ctx); err != nil {
+			if ctx.Err() != nil {
+				break
+			}
+			b.log.Debug("OpenDaylight is out of reach", "err", err)
+			if !missed {
+				missed = true
+				changed() // who reads now learns that it is out of reach
+			}
+			pause(ctx, retry)
+			retry = min(2*retry, maxRetry)
+			continue
+		}
+		if missed {
+			changed()
+		}
+		retry, missed = minRetry, false
+		if begun := time.Now(); begun.After(poll) {
+			if b.differs(ctx) {
+				changed()
+			}
+			poll = time.Now().Add(max(b.cfg.Poll, pollShare*time.Since(begun)))
+		}
+		pause(ctx, min(b.cfg.Probe, max(time.Until(poll), minRetry)))
+	}
+	return ctx.Err()
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// probe sees that the controller is there and ready.
+func (b *Backend) probe(ctx context.Context) error {
+	if err := b.take(ctx); err != nil {
+		return err
+	}
+	s, err := b.connected(ctx)
+	b.give()
+	if err != nil {
+		return err
+	}
+	if _, err = s.ready(ctx); err != nil && ctx.Err() == nil {
+		b.lose(s)
+	}
+	return err
+}
+
+// lose leaves a session, unless another has taken its place.
+func (b *Backend) lose(s *session) {
+	<-b.turn
+	defer b.give()
+	if b.session == s {
+		b.discard()
+	}
+}
+
+// differs reads what is ours beside whoever reads and writes, and tells whether another hand
+// has changed it. A reading that fails tells nothing: probe sees to that.
+func (b *Backend) differs(ctx context.Context) bool {
+	s, m, then := b.snapshot(ctx)
+	if m == nil {
+		return false
+	}
+	now, err := s.readAll(ctx)
+	if err != nil {
+		b.log.Debug("compare with OpenDaylight", "err", err)
+		return false
+	}
+	if b.take(ctx) != nil {
+		return false
+	}
+	defer b.give()
+	if b.mirror != m {
+		return false // it was read meanwhile
+	}
+	if !m.agrees(now, then) {
+		b.mirror = nil
+		return true
+	}
+	m.forgetTouched(then)
+	return false
+}
+
+// snapshot returns the session and the mirror, and the mirror's clock.
+func (b *Backend) snapshot(ctx context.Context) (*session, *mirror, uint64) {
+	if b.take(ctx) != nil {
+		return nil, nil, 0
+	}
+	defer b.give()
+	if b.session == nil || b.mirror == nil {
+		return nil, nil, 0
+	}
+	return b.session, b.mirror, b.mirror.clock
+}

@@ -1,0 +1,122 @@
+package odl_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+const patience = 10 * time.Second
+
+// watch watches until the test is over, and tells of each call.
+func watch(t *testing.T, b *odl.Backend) <-chan struct{} {
+	ctx, cancel := context.WithCancel(t.Context())
+	changed, done := make(chan struct{}, 1000), make(chan error, 1)
+	go func() { done <- b.Watch(ctx, func() { changed <- struct{}{} }) }()
+	t.Cleanup(func() {
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled)
+	})
+	return changed
+}
+
+func told(t *testing.T, changed <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-changed:
+	case <-time.After(patience):
+		require.Fail(t, "nothing was said to have changed")
+	}
+}
+
+// TestAnotherWriter: what another hand changes, adds to, or deletes of ours is seen, and put
+// back by who reads and writes then.
+func TestAnotherWriter(t *testing.T) {
+	const container, list, key = "ietf-interfaces:interfaces", "interface", "a:pod-1"
+	for name, act := range map[string]func(f *fake){
+		"deleted": func(f *fake) { f.Remove(container, list, key) },
+		"changed": func(f *fake) { f.Set(container, list, key, with(f.Entry(container, list, key), "enabled", false)) },
+		"wiped":   func(f *fake) { f.Wipe() },
+		"mark lost": func(f *fake) {
+			e := f.Entry(container, list, key)
+			delete(e, "description")
+			f.Set(container, list, key, e)
+		},
+		"an elan lost its mark": func(f *fake) {
+			elan := f.Keys("elan:elan-instances")[0]
+			e := f.Entry("elan:elan-instances", "elan-instance", elan)
+			delete(e, "description")
+			f.Set("elan:elan-instances", "elan-instance", elan, e)
+		},
+		"more of ours": func(f *fake) {
+			f.Set(container, list, "a:pod-9", map[string]any{"name": "a:pod-9", "description": "coe-bridge pod=x"})
+		},
+	} {
+		for _, release := range []odlfake.Release{odlfake.Oxygen, without(odlfake.Neon)} {
+			t.Run(name+" on "+release.Name, func(t *testing.T) {
+				b, f := start(t, release)
+				want := podsOf("a", "b")
+				write(t, b, want)
+				changed := watch(t, b)
+				act(f)
+				told(t, changed)
+				write(t, b, want)
+			})
+		}
+	}
+}
+
+// TestAdditionsOfOthersAreNoChange: what is not ours may come and go.
+func TestAdditionsOfOthersAreNoChange(t *testing.T) {
+	b, f := start(t, odlfake.Oxygen)
+	write(t, b, podsOf("a"))
+	changed := watch(t, b)
+	for range 20 {
+		place(f, ofOthers())
+		addLearnt(f, "a:pod-1")
+		f.Requests()
+		require.Eventually(t, func() bool { return f.Requests()[http.MethodGet] > 7 }, patience, time.Millisecond)
+	}
+	require.Empty(t, changed)
+}
+
+// TestOwnWritesAreNoChange: while the backend compares, it is written to all the time.
+func TestOwnWritesAreNoChange(t *testing.T) {
+	f := newFake(t, odlfake.Oxygen)
+	cfg := f.config(t)
+	cfg.Poll = time.Millisecond
+	b := open(t, cfg)
+	changed := watch(t, b)
+	have := netvirt.Model{}
+	for seed := range uint64(40) {
+		want := small(b, seed, 6)
+		require.NoError(t, b.Write(t.Context(), netvirt.Diff(have, want)))
+		have = want
+	}
+	require.Empty(t, changed)
+	agree(t, b, have)
+}
+
+// TestRestart: that a controller goes away is said once, and that it is back.
+func TestRestart(t *testing.T) {
+	b, f := start(t, odlfake.Oxygen)
+	want := podsOf("a")
+	write(t, b, want)
+	changed := watch(t, b)
+	f.Load(http.StatusServiceUnavailable)
+	told(t, changed)
+	_, err := b.Read(t.Context())
+	require.Error(t, err)
+	require.Empty(t, changed)
+	f.Wipe()
+	f.Load(0)
+	told(t, changed)
+	write(t, b, want)
+}

@@ -1,0 +1,32 @@
+// Command build puts the OpenDaylight releases together that tests and the demo run, where
+// the user's cache folder does not have them, so that no test has to.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/coe-bridge/coe-bridge/test/odl"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := install(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func install(ctx context.Context) error {
+	for _, release := range odl.Releases() {
+		if _, err := odl.Install(ctx, release, os.Stdout); err != nil {
+			return err
+		}
+	}
+	return nil
+}

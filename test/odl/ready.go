@@ -1,0 +1,97 @@
+package odl
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/test/cache"
+)
+
+// readyInterval is how often is looked whether a controller is ready.
+const readyInterval = 500 * time.Millisecond
+
+// What a controller's log has when all of its bundles are up, and when they can't be.
+const (
+	allUp     = "System ready;"
+	neverUp   = "Error installing boot features"
+	logLines  = 15
+	worthShow = " | ERROR | "
+)
+
+// errNeverReady says that it is no use to wait.
+var errNeverReady = errors.New("its features do not fit together")
+
+// awaitReady returns when the controller is ready, has ended, or takes too long.
+func (c *Controller) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	start := time.Now()
+	tick, report := time.NewTicker(readyInterval), time.NewTicker(cache.ReportInterval)
+	defer tick.Stop()
+	defer report.Stop()
+	for {
+		err := c.ready(ctx)
+		if err == nil {
+			fmt.Fprintf(c.progress, "OpenDaylight %s is ready after %s\n", c.release, time.Since(start).Round(time.Second))
+			return nil
+		}
+		if _, ended := c.process.PID(); ended != nil || errors.Is(err, errNeverReady) {
+			return fmt.Errorf("%w; %s", errors.Join(ended, err), c.LastErrors())
+		}
+		select {
+		case <-tick.C:
+		case <-report.C:
+			fmt.Fprintf(c.progress, "starting OpenDaylight %s: %s, %s\n", c.release, time.Since(start).Round(time.Second), err)
+		case <-ctx.Done():
+			return fmt.Errorf("%w (%w); %s", ctx.Err(), err, c.LastErrors())
+		}
+	}
+}
+
+// ready tells by nil that the controller does its work. Until then its answers say
+// nothing about what it has.
+func (c *Controller) ready(ctx context.Context) error {
+	log, err := c.log()
+	switch {
+	case err != nil:
+		return err
+	case bytes.Contains(log, []byte(neverUp)):
+		return errNeverReady
+	case !bytes.Contains(log, []byte(allUp)):
+		return errors.New("not all of its bundles are up")
+	}
+	for _, path := range []string{"/restconf/modules/module/" + c.versions.probe, "/rests/data/ietf-yang-library:modules-state"} {
+		if err := c.answers(ctx, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Controller) answers(ctx context.Context, path string) error {
+	status, _, err := c.Request(ctx, http.MethodGet, path, "")
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("it answers %d to %s", status, path)
+	}
+	return err
+}
+
+// LastErrors is the end of what the controller's log has of errors, for people.
+func (c *Controller) LastErrors() string {
+	log, err := c.log()
+	if err != nil {
+		return err.Error()
+	}
+	var all []string
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, worthShow) {
+			all = append(all, strings.TrimRight(line, "\n"))
+		}
+	}
+	return fmt.Sprintf("the last errors of %s:\n%s", c.Log(), strings.Join(all[max(0, len(all)-logLines):], "\n"))
+}

@@ -1,0 +1,35 @@
+package odl
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// requestTimeout bounds a request.
+const requestTimeout = 20 * time.Second
+
+// Request asks the controller, as its administrator, and returns what it answers. A body
+// is JSON; none is empty.
+func (c *Controller) Request(ctx context.Context, method, path, body string) (status int, answer []byte, err error) {
+	request, err := http.NewRequestWithContext(ctx, method, c.URL+path, strings.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	request.SetBasicAuth(User, Password)
+	if body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	response, err := c.client.Do(request)
+	if err != nil {
+		return 0, nil, err // says which request
+	}
+	defer func() { _ = response.Body.Close() }()
+	if answer, err = io.ReadAll(response.Body); err != nil {
+		return 0, nil, fmt.Errorf("read the answer to %s %s: %w", method, path, err)
+	}
+	return response.StatusCode, answer, nil
+}
