@@ -150,11 +150,7 @@ func (a *Agent) plan(ctx context.Context, at *attachment, r *uplink.Record, inPo
 	for _, address := range r.Addresses {
 		p.pair.Addresses = append(p.pair.Addresses, address.Prefix())
 	}
-	for _, route := range r.Routes {
-		if route.Destination.Bits() > 0 || at.network.withDefaultRoute() {
-			p.pair.Routes = append(p.pair.Routes, links.Route{Destination: route.Destination, Gateway: route.NextHop})
-		}
-	}
+	p.pair.Routes = at.routes(r, a.podRanges())
 	if p.pair.MTU == 0 {
 		if p.pair.MTU, err = a.MTU(ctx); err != nil {
 			return plan{}, err
@@ -226,10 +222,17 @@ func (a *Agent) plug(ctx context.Context, p plan, undo *undo) (*current.Result, 
 }
 
 // isPlugged tells whether what is planned is there: the port says so, and the links are.
+// It fails where the container has the pod's interface as another link: a pod has one.
 func (a *Agent) isPlugged(ctx context.Context, p plan) (bool, error) {
 	port, found, err := a.cfg.Switch.Port(ctx, p.port.Name)
-	if err != nil || !found || !samePort(port, p.port) {
+	if err != nil || !found {
 		return false, err
+	}
+	if port.Of.Container == p.at.Container && port.Of.IfName != p.at.IfName {
+		return false, second(p.at, port.Of)
+	}
+	if !samePort(port, p.port) {
+		return false, nil
 	}
 	inPod, err := links.Look(p.pair.Pod, p.pair.Name)
 	if err == nil {
@@ -239,6 +242,13 @@ func (a *Agent) isPlugged(ctx context.Context, p plan) (bool, error) {
 		return false, nil
 	}
 	return err == nil && compare(inPod, p.pair.MAC, p.pair.Addresses, p.pair.Routes) == nil, err
+}
+
+// second is why a container gets no second link to the network.
+func second(at *attachment, first ovs.Attachment) error {
+	return types.NewError(types.ErrInvalidNetworkConfig,
+		fmt.Sprintf("pod %s is in the network already, by its link %s", at.pod, first.IfName),
+		fmt.Sprintf("a pod has one interface of coe-bridge: ask for no second one, %s in network %s", at.IfName, at.network.Name))
 }
 
 func samePort(a, b ovs.Port) bool {

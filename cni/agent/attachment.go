@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/google/uuid"
@@ -47,8 +48,9 @@ type arguments struct {
 // The pod of a caller that knows no Kubernetes is in this namespace where it names none.
 const defaultNamespace = "default"
 
-// primaryLink is the link whose pod has just the name that the caller gives; pods of a
-// container's other links are named after them.
+// primaryLink is the link that runtimes ask for first, of the network that leads
+// everywhere. A pod that is made for it has just the name that the caller gives; pods of
+// a container's other links are named after them.
 const primaryLink = "eth0"
 
 func newAttachment(r call.Request, n *network) (*attachment, error) {
@@ -70,10 +72,14 @@ func newAttachment(r call.Request, n *network) (*attachment, error) {
 	return at, nil
 }
 
+// takeArguments takes what CNI_ARGS asks for. Who asks for several addresses writes commas
+// between them, as Multus does.
 func (w *wanted) takeArguments(args arguments) error {
 	if args.IP != "" {
-		if err := w.takeAddress(string(args.IP)); err != nil {
-			return err
+		for ip := range strings.SplitSeq(string(args.IP), ",") {
+			if err := w.takeAddress(ip); err != nil {
+				return err
+			}
 		}
 	}
 	return w.takeMAC(string(args.MAC))

@@ -10,12 +10,16 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/types/create"
 	"github.com/stretchr/testify/require"
 )
+
+// referencePlugins is where the plugins of the CNI project are.
+const referencePlugins = "/usr/lib/cni"
 
 // object is a JSON object.
 type object = map[string]any
@@ -36,6 +40,11 @@ func (s *sandbox) invoke(ctx context.Context, i invoke) ([]byte, error) {
 		return nil, err
 	}
 	conf := object{"cniVersion": "1.1.0", "name": "coe", "type": "coe-cni", "socket": s.w.agents[s.host].socket}
+	return s.run(ctx, i, conf, path)
+}
+
+// run runs a plugin as a runtime does, with a configuration that the call adds to.
+func (s *sandbox) run(ctx context.Context, i invoke, conf object, argv ...string) ([]byte, error) {
 	maps.Copy(conf, i.conf)
 	if i.version != "" {
 		conf["cniVersion"] = i.version
@@ -44,9 +53,10 @@ func (s *sandbox) invoke(ctx context.Context, i invoke) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, path)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdin = bytes.NewReader(text)
-	cmd.Env = append(os.Environ(), "CNI_COMMAND="+i.command, "CNI_CONTAINERID="+s.container, "CNI_PATH=/opt/cni/bin",
+	cmd.WaitDelay = time.Second // where it has run others, which live on
+	cmd.Env = append(os.Environ(), "CNI_COMMAND="+i.command, "CNI_CONTAINERID="+s.container, "CNI_PATH="+referencePlugins,
 		"CNI_IFNAME="+orElse(i.ifName, "eth0"), "CNI_ARGS="+orElse(i.args, s.args()))
 	if i.netns != "-" {
 		cmd.Env = append(cmd.Env, "CNI_NETNS="+orElse(i.netns, s.path()))
@@ -83,16 +93,20 @@ func (s *sandbox) add(ctx context.Context, i invoke) (*current.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := create.CreateFromBytes(out)
+	result, err := resultOf(out)
+	if err == nil {
+		s.address = addressOf(result)
+	}
+	return result, err
+}
+
+// resultOf reads what a plugin prints.
+func resultOf(text []byte) (*current.Result, error) {
+	r, err := create.CreateFromBytes(text)
 	if err != nil {
 		return nil, err
 	}
-	result, err := current.NewResultFromResult(r)
-	if err != nil {
-		return nil, err
-	}
-	s.address = addressOf(result)
-	return result, nil
+	return current.NewResultFromResult(r)
 }
 
 // addressOf is the first address of a result.

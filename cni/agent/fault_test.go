@@ -56,12 +56,18 @@ func (w *world) failAdds(a *inProcess, p *sandbox) int {
 // addUntilPort begins an ADD that OVN does not answer, and waits until the port is there.
 func (w *world) addUntilPort(ctx context.Context, p *sandbox) (added <-chan error) {
 	w.t.Helper()
+	return w.untilPort(p, func() error {
+		_, err := p.add(ctx, invoke{})
+		return err
+	})
+}
+
+// untilPort is addUntilPort with an ADD of some other caller.
+func (w *world) untilPort(p *sandbox, add func() error) (added <-chan error) {
+	w.t.Helper()
 	require.NoError(w.t, w.lab.Host(p.host).Controller.Stop())
 	result := make(chan error, 1)
-	go func() {
-		_, err := p.add(ctx, invoke{})
-		result <- err
-	}()
+	go func() { result <- add() }()
 	await(w.t, "the port is there", func() error {
 		if l := w.left(p.host, w.agents[p.host].dir); len(l.ports) != 1 {
 			return fmt.Errorf("%+v", l)

@@ -124,6 +124,7 @@ func TestBadInput(t *testing.T) {
 		{"bad MAC address", invoke{conf: object{"args": object{"cni": object{"mac": "x"}}}}, types.ErrInvalidNetworkConfig, "args.cni.mac"},
 		{"an address that it has not", invoke{conf: object{"runtimeConfig": object{"ips": []string{"10.42.9.9"}}}}, types.ErrInvalidNetworkConfig, "address 10.42.9.9 was asked for, and pod web/front has"},
 		{"a MAC address that it has not", invoke{conf: object{"runtimeConfig": object{"mac": "0a:58:00:00:00:01"}}}, types.ErrInvalidNetworkConfig, "was asked for, and pod web/front has"},
+		{"addresses as Multus writes them", invoke{args: "K8S_POD_NAMESPACE=web;K8S_POD_NAME=front;IP=10.42.9.9/16,fd00::9/64"}, types.ErrInvalidNetworkConfig, "address 10.42.9.9 was asked for, and pod web/front has"},
 		{"bad arguments", invoke{args: "K8S_POD_NAME"}, types.ErrInvalidEnvironmentVariables, "invalid pair"},
 		{"unknown arguments", invoke{args: "COLOUR=red"}, types.ErrInvalidEnvironmentVariables, "COLOUR"},
 		{"no namespace", invoke{netns: "/run/netns/none"}, types.ErrInvalidNetNS, "/run/netns/none"},

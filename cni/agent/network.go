@@ -16,7 +16,8 @@ import (
 // network is the configuration of a network, as the runtime hands it over.
 type network struct {
 	types.PluginConf
-	// IsDefaultGateway: false keeps the default route off the interface. Absent: true.
+	// IsDefaultGateway tells whether the interface has the pod's default routes; absent:
+	// see attachment.routes.
 	IsDefaultGateway *bool `json:"isDefaultGateway"`
 	Args             struct {
 		CNI map[string]json.RawMessage `json:"cni"`
@@ -133,6 +134,3 @@ func says(value json.RawMessage) bool {
 	}
 	return true
 }
-
-// withDefaultRoute tells whether the interface is to have its default routes.
-func (n *network) withDefaultRoute() bool { return n.IsDefaultGateway == nil || *n.IsDefaultGateway }

@@ -181,7 +181,7 @@ func TestExamine(t *testing.T) {
 	n := newNode(t)
 	n.well()
 	for name, f := range map[string]func(*node){
-		"switch": brokenSwitch, "datapath": brokenDatapath, "controller": brokenController, "tunnels": brokenTunnels, "mtu": brokenMTU,
+		"switch": brokenSwitch, "datapath": brokenDatapath, "null NAT": brokenNullNAT, "controller": brokenController, "tunnels": brokenTunnels, "mtu": brokenMTU,
 		"bridge": brokenBridge, "clock": brokenClock, "agent": brokenAgent, "plugin": brokenPlugin, "list": brokenList,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -239,6 +239,32 @@ func brokenDatapath(n *node) {
 	require.Equal(n.t, missing != nil, found["datapath"].Level == doctor.Failed, "%+v", found)
 	n.vsctl("--no-wait", "set", "Bridge", "br-int", "datapath_type=netdev")
 	require.NoError(n.t, n.host.Controller.Restart(n.t.Context()))
+}
+
+// OVN must not ask the datapath in user space of Open vSwitch 3.1 for what ends it; later
+// ones may be asked.
+func brokenNullNAT(n *node) {
+	version, err := exec.CommandContext(n.t.Context(), "ovs-vswitchd", "--version").Output()
+	require.NoError(n.t, err)
+	set := func(value string) {
+		n.vsctl("--no-wait", "set", "Datapath", n.datapath(), "capabilities:ct_zero_snat="+value)
+	}
+	set("true")
+	want := levels{}
+	if strings.Contains(string(version), "(Open vSwitch) 3.1.") {
+		want["datapath"] = doctor.Warning
+	}
+	found := n.find(n.config(), want)
+	require.Equal(n.t, len(want) > 0, strings.Contains(found["datapath"].Mend, "ct_zero_snat=false"))
+	set("false")
+}
+
+// datapath is the row of the datapath in user space.
+func (n *node) datapath() string {
+	n.t.Helper()
+	out, err := n.host.VSCtl(n.t.Context(), "--bare", "--columns=_uuid", "list", "Datapath")
+	require.NoError(n.t, err)
+	return strings.TrimSpace(out)
 }
 
 func brokenController(n *node) {
@@ -342,15 +368,15 @@ func brokenClock(n *node) {
 func brokenAgent(n *node) {
 	cfg := n.config()
 	cfg.Socket = n.path("none.sock")
-	found := n.find(cfg, levels{"agent": doctor.Failed, "network list": doctor.Failed})
-	require.Contains(n.t, found["network list"].Found, "names the socket")
+	found := n.find(cfg, levels{"agent": doctor.Failed, "network configuration list": doctor.Failed})
+	require.Contains(n.t, found["network configuration list"].Found, "names the socket")
 
 	// One that hangs, and one whose switch is away.
 	silent, err := net.Listen("unix", n.path("silent.sock"))
 	require.NoError(n.t, err)
 	defer func() { require.NoError(n.t, silent.Close()) }()
 	cfg.Socket, cfg.Timeout = n.path("silent.sock"), time.Second
-	found = n.find(cfg, levels{"agent": doctor.Failed, "network list": doctor.Failed})
+	found = n.find(cfg, levels{"agent": doctor.Failed, "network configuration list": doctor.Failed})
 	require.Contains(n.t, found["agent"].Found, "deadline")
 
 	require.NoError(n.t, n.host.OVSDB.Kill())
@@ -400,12 +426,12 @@ func brokenList(n *node) {
 		{doctor.Failed, "read ", map[string]string{"10-coe.conf": `{`}},
 		{doctor.Warning, "the runtime takes 00-multus.conf", map[string]string{"00-multus.conf": `{"type":"multus"}`, "10-coe.conf": ours}},
 	} {
-		found := n.find(lists(c.files), levels{"network list": c.level})
-		require.Contains(n.t, found["network list"].Found, c.says)
+		found := n.find(lists(c.files), levels{"network configuration list": c.level})
+		require.Contains(n.t, found["network configuration list"].Found, c.says)
 	}
 	cfg := n.config()
 	cfg.CNIConfDir = n.path("none")
-	n.find(cfg, levels{"network list": doctor.Failed})
+	n.find(cfg, levels{"network configuration list": doctor.Failed})
 }
 
 // Who is not root is told so. It is the program that says it, with its exit status.

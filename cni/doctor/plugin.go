@@ -52,7 +52,7 @@ func (c *Config) plugin(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%s speaks CNI %s to %s", path, says.Versions[0], says.Versions[len(says.Versions)-1]), nil
 }
 
-// list is what is looked at of a network list, or of a single network.
+// list is what is looked at of a network configuration list, or of a single network.
 type list struct {
 	Type    string `json:"type"`
 	Plugins []struct {
@@ -67,7 +67,7 @@ type list struct {
 func (c *Config) networkList(context.Context) (string, error) {
 	entries, err := os.ReadDir(c.CNIConfDir)
 	if err != nil {
-		return "", failed(err, "have coe-bridge agent --install-cni install the network list, or name the runtime's folder of networks with --cni-conf-dir")
+		return "", failed(err, "have coe-bridge agent --install-cni install the network configuration list, or name the runtime's folder of networks with --cni-conf-dir")
 	}
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool {
 		return e.IsDir() || !slices.Contains([]string{".conflist", ".conf", ".json"}, filepath.Ext(e.Name()))
@@ -86,7 +86,7 @@ func (c *Config) networkList(context.Context) (string, error) {
 		}
 		return e.Name() + " is the runtime's network", nil
 	}
-	return "", failed(fmt.Errorf("no network in %s is of type %s", c.CNIConfDir, pluginName), "have coe-bridge agent --install-cni install the network list there")
+	return "", failed(fmt.Errorf("no network in %s is of type %s", c.CNIConfDir, pluginName), "have coe-bridge agent --install-cni install the network configuration list there")
 }
 
 // readList tells whether a file is a network of ours, and which socket it names.

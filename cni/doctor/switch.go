@@ -67,13 +67,33 @@ func (c *Config) datapath(ctx context.Context) (string, error) {
 		return "", unknown(errNoSwitch)
 	}
 	if inUserspace {
-		return "in user space, by ovs-vswitchd", nil
+		return c.userspace(ctx)
 	}
 	if _, err := netlink.GenlFamilyGet("ovs_datapath"); err != nil {
 		return "", failed(fmt.Errorf("the bridge wants the kernel's datapath, which is not there: %w", err),
 			"modprobe openvswitch, or set datapath_type=netdev for one in user space")
 	}
 	return "in the kernel", nil
+}
+
+// nullNATFails is in the version of the Open vSwitch whose connection tracking in user
+// space ends ovs-vswitchd at connections that are translated to what they are.
+const nullNATFails = "(Open vSwitch) 3.1."
+
+// userspace looks whether OVN asks the datapath in user space for what that fails at.
+func (c *Config) userspace(ctx context.Context) (string, error) {
+	version, _ := ask(ctx, c.OVSRunDir, "ovs-vswitchd", "version") // where it does not answer, that has its own finding
+	if c.OVN && strings.Contains(version, nullNATFails) {
+		asks, err := c.Switch.NullNAT(ctx)
+		if err != nil {
+			return "", unknown(errNoSwitch)
+		}
+		if asks {
+			return "", warning(errors.New("connection tracking in user space of Open vSwitch 3.1 ends ovs-vswitchd now and then where OVN uses ct_zero_snat"),
+				"after each start of ovs-vswitchd: ovs-vsctl --no-wait set Datapath $(ovs-vsctl --bare --columns=_uuid list Datapath) capabilities:ct_zero_snat=false")
+		}
+	}
+	return "in user space, by ovs-vswitchd", nil
 }
 
 // controller looks whether ovn-controller runs and has its database.

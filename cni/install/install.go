@@ -1,4 +1,4 @@
-// Package install puts the CNI plugin and the network's configuration where container
+// Package install puts the CNI plugin and the network configuration list where container
 // runtimes look for them, and takes them away again. The configuration comes last, and
 // only when calls are answered: a runtime that finds it takes its node for ready. Each
 // file appears whole or not at all.

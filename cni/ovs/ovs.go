@@ -14,6 +14,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
 // Config says where the switch is. The zero value of a field takes its default.
@@ -170,6 +172,27 @@ func (s *Switch) Userspace(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	return b.DatapathType == "netdev", nil
+}
+
+// NullNAT tells whether OVN is told that the datapath can translate connections to what
+// they are (ct_zero_snat): it then has all of them translated.
+func (s *Switch) NullNAT(ctx context.Context) (bool, error) {
+	one, err := s.session(ctx)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	results, err := one.transact(ctx, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Datapath", Columns: []string{"capabilities"}})
+	if err != nil {
+		return false, fmt.Errorf("read what the datapath can do: %w", err)
+	}
+	for _, row := range results[0].Rows {
+		if can, _ := row["capabilities"].(ovsdb.OvsMap); texts(can)["ct_zero_snat"] == "true" {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // Settings are what the switch's database says of the node: external_ids of its one

@@ -29,6 +29,19 @@ type cluster struct {
 	*kubelab.Lab
 }
 
+// startCluster starts a cluster that has the namespace.
+func startCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{kubelab.ForTest(t, "n1", "n2")}
+	_, err := c.Client().CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	eventually(t, func(ctx context.Context) error {
+		_, err := c.Client().CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	return c
+}
+
 // newPod is a pod of the test program on a node, which is ready when kubelet is answered.
 func newPod(name, node string) *corev1.Pod {
 	return &corev1.Pod{

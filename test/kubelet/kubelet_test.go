@@ -20,13 +20,7 @@ import (
 // What happens on real nodes, one thing after the other on one cluster. After each the
 // switches have exactly the living pods' ports.
 func TestCluster(t *testing.T) {
-	c := &cluster{kubelab.ForTest(t, "n1", "n2")}
-	_, err := c.Client().CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	eventually(t, func(ctx context.Context) error {
-		_, err := c.Client().CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
-		return err
-	})
+	c := startCluster(t)
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T)

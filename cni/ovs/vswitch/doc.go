@@ -3,4 +3,4 @@
 // vSwitch 3.1 without those that are not. Its other files are generated from it.
 package vswitch
 
-//go:generate go run github.com/ovn-kubernetes/libovsdb/cmd/modelgen@v0.8.1 -p vswitch -o . vswitch.ovsschema
+//go:generate go run github.com/ovn-kubernetes/libovsdb/cmd/modelgen -p vswitch -o . vswitch.ovsschema
