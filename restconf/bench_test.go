@@ -23,6 +23,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
@@ -53,7 +54,8 @@ func listen(b *testing.B, h http.Handler) string {
 const chunk = 100
 
 // compare makes b.N times chunk requests to each of two servers, from so many
-// clients, and reports how long ours takes for what bare takes 1 for.
+// clients, and reports how long ours takes for what bare takes 1 for, and what both
+// cost the processor, their clients included.
 func compare(b *testing.B, clients int, bare, ours func(i int) *http.Request) {
 	b.Helper()
 	pool := newClients(clients)
@@ -61,21 +63,33 @@ func compare(b *testing.B, clients int, bare, ours func(i int) *http.Request) {
 	for _, side := range []func(int) *http.Request{bare, ours} { // the first request pays for bcrypt
 		load(b, pool, clients, clients, side)
 	}
-	var took [2]time.Duration
+	var took, cost [2]time.Duration
 	b.ResetTimer()
 	for range b.N {
 		for i, side := range []func(int) *http.Request{bare, ours} {
-			begin := time.Now()
+			begin, spent := time.Now(), processorTime(b)
 			load(b, pool, clients, chunk, side)
 			took[i] += time.Since(begin)
+			cost[i] += processorTime(b) - spent
 		}
 	}
 	b.StopTimer()
 	requests := float64(b.N * chunk)
+	b.ReportMetric(float64(cost[0].Nanoseconds())/requests, "bare-cpu-ns/req")
+	b.ReportMetric(float64(cost[1].Nanoseconds())/requests, "ours-cpu-ns/req")
+	b.ReportMetric(float64(cost[1])/float64(cost[0]), "cpu-ours/bare")
 	b.ReportMetric(float64(took[0].Nanoseconds())/requests, "bare-ns/req")
 	b.ReportMetric(float64(took[1].Nanoseconds())/requests, "ours-ns/req")
 	b.ReportMetric(float64(took[1])/float64(took[0]), "ours/bare")
 	b.ReportMetric(0, "ns/op")
+}
+
+// processorTime is what this process has spent until now.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var used unix.Rusage
+	require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &used))
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 func newClients(n int) *http.Transport { return &http.Transport{MaxIdleConnsPerHost: n} }

@@ -40,7 +40,7 @@ coe-cni, which asks the agent over a unix socket. It needs root, and the node's 
 network namespace.
 
 A pod that the bridge has told of is plugged in while the bridge is away, too.
-With --install-cni it installs coe-cni and the network's configuration itself.
+With --install-cni it installs coe-cni and the network configuration list itself.
 /healthz, /readyz and /metrics are on --health-listen.`,
 		Example: `  # the node 192.168.33.11, of a bridge with two replicas
   coe-bridge agent --bridge https://192.168.33.1:8181,https://192.168.33.2:8181 \

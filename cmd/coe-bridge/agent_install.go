@@ -30,7 +30,7 @@ const (
 	confDirUsage = "folder in which the container runtime looks for networks"
 )
 
-// installFlags say where the plugin and the network's configuration are installed.
+// installFlags say where the plugin and the network configuration list are installed.
 type installFlags struct {
 	install                 bool
 	plugin, binDir, confDir string
@@ -38,7 +38,7 @@ type installFlags struct {
 }
 
 func (f *installFlags) register(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.install, "install-cni", false, "install coe-cni and, once calls are answered, the network's configuration for container runtimes; --cleanup removes both")
+	flags.BoolVar(&f.install, "install-cni", false, "install coe-cni and, once calls are answered, the network configuration list for container runtimes; --cleanup removes both")
 	flags.StringVar(&f.plugin, "cni-plugin", "", "file of coe-cni that is installed; empty: the one beside this program")
 	flags.StringVar(&f.binDir, "cni-bin-dir", "/opt/cni/bin", binDirUsage)
 	flags.StringVar(&f.confDir, "cni-conf-dir", "/etc/cni/net.d", confDirUsage)

@@ -30,8 +30,8 @@ func newDoctor() *cobra.Command {
 		Short: "Look whether this node has what its agent needs, and say how to mend what it lacks",
 		Long: `doctor looks at Open vSwitch, OVN, the datapath, the MTU, permissions, the clock, the
 bridge and what it thinks of the agent's credentials, the agent, the CNI plugin and the
-network list, all at the same time, and changes nothing. Run it on the node, as root,
-with the agent's flags, environment or --config.
+network configuration list, all at the same time, and changes nothing. Run it on the
+node, as root, with the agent's flags, environment or --config.
 
 It ends with status 1 when something is wrong that keeps pods from being plugged in.`,
 		Example: `  coe-bridge doctor --config /etc/coe-bridge/agent.yaml

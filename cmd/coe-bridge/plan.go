@@ -8,7 +8,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/restconf/document"
@@ -133,9 +133,14 @@ func isDataInYAML(text []byte) bool {
 	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
 		return false
 	}
-	var first map[string]any
-	if err := yaml.Unmarshal(text, &first); err != nil {
-		return false
+	documents := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var first map[string]any
+		if err := documents.Decode(&first); err != nil {
+			return false
+		}
+		if len(first) > 0 { // else it says nothing
+			return first["kind"] == nil && first["apiVersion"] == nil
+		}
 	}
-	return len(first) > 0 && first["kind"] == nil && first["apiVersion"] == nil
 }

@@ -137,6 +137,19 @@ func TestPlanAsJSONAndYAML(t *testing.T) {
 	require.Equal(t, "no changes\n\nno rows in OVN\n", out)
 }
 
+// What begins with documents that say nothing is planned as what comes after them.
+func TestPlanOfYAMLThatBeginsEmpty(t *testing.T) {
+	const data = "pod:coe:\n  pods:\n    - {uid: 8f2a6d5e-0000-4000-8000-000000000001, name: web, host-ip-address: 192.168.33.12}\n"
+	want, err := run(t, data, "plan", "-f", "-", "--pool", "10.11.2.0/24")
+	require.NoError(t, err)
+	require.Contains(t, want, "default:web")
+	for _, empty := range []string{"---\n---\n", "# to come\n---\n", "null\n---\n---\n"} {
+		got, err := run(t, empty+data, "plan", "-f", "-", "--pool", "10.11.2.0/24")
+		require.NoError(t, err, "%q", empty)
+		require.Equal(t, want, got, "%q", empty)
+	}
+}
+
 func TestPlanOfBadDocuments(t *testing.T) {
 	const uid = "8f2a6d5e-0000-4000-8000-000000000001"
 	for _, c := range []struct {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"encoding/json"
 	"net/netip"
 	"slices"
 	"strings"
@@ -22,7 +23,8 @@ import (
 // elsewhere, or from a lease of ours that was lost with the datastore. They can't
 // quarrel with a lease that is there. A lease is kept while the pod is on its
 // node, and the kubelet reports what the CNI plugin handed out, which is the
-// lease.
+// lease. Where the pod has interfaces of several networks, those in its status may be
+// another network's, and nothing is said.
 func Pod(in *corev1.Pod) *coe.Pod {
 	out := &coe.Pod{
 		UID:       uid(in.UID),
@@ -33,7 +35,7 @@ func Pod(in *corev1.Pod) *coe.Pod {
 		NoNetwork: in.Spec.HostNetwork || Finished(in),
 		Said:      coe.Said{Revision: in.ResourceVersion},
 	}
-	if out.NoNetwork {
+	if out.NoNetwork || hasSeveralNetworks(in) {
 		return out
 	}
 	if addresses := podAddresses(in); len(addresses) > 0 {
@@ -57,6 +59,20 @@ func HostIP(nodes map[string]netip.Addr, name string, status netip.Addr) netip.A
 // being deleted is not finished: it may need its network to end well.
 func Finished(in *corev1.Pod) bool {
 	return in.Status.Phase == corev1.PodSucceeded || in.Status.Phase == corev1.PodFailed
+}
+
+// networkStatus is the annotation in which who gives a pod several networks, as Multus
+// does, lists them before kubelet reports the addresses of one: see "Kubernetes Network
+// Custom Resource Definition De-facto Standard", section 5.
+const networkStatus = "k8s.v1.cni.cncf.io/network-status"
+
+func hasSeveralNetworks(in *corev1.Pod) bool {
+	text, found := in.Annotations[networkStatus]
+	if !found {
+		return false
+	}
+	var networks []json.RawMessage
+	return json.Unmarshal([]byte(text), &networks) == nil && len(networks) > 1
 }
 
 // podAddresses are those of the pod's status, the first of each family.

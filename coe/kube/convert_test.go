@@ -70,6 +70,17 @@ func TestPod(t *testing.T) {
 			require.Equal(t, &test.want, got)
 		})
 	}
+	for status, want := range map[string][]coe.PodInterface{
+		`[{"name":"cbr0","interface":"eth0"},{"name":"a/coe","interface":"net1"}]`: nil,
+		`[{"name":"coe-bridge","interface":"eth0"}]`:                               {{UID: uid, Addresses: addrs("10.1.2.3")}},
+		`not JSON`: {{UID: uid, Addresses: addrs("10.1.2.3")}},
+	} {
+		t.Run("network status "+status, func(t *testing.T) {
+			in := &corev1.Pod{ObjectMeta: named("a", "p"), Status: corev1.PodStatus{PodIP: "10.1.2.3"}}
+			in.Annotations = map[string]string{"k8s.v1.cni.cncf.io/network-status": status}
+			require.Equal(t, want, kube.Pod(in).Interfaces)
+		})
+	}
 	t.Run("being deleted keeps its network", func(t *testing.T) {
 		in := &corev1.Pod{ObjectMeta: named("a", "p"), Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 		in.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}

@@ -237,7 +237,7 @@ func (d *Datastore) identify(ctx context.Context) error {
 	if err == nil {
 		err = d.name(ctx, strings.ToLower(rand.Text()[:identityLength]))
 	}
-	return classify("read the datastore's identity", err)
+	return d.cfg.unreached(classify("read the datastore's identity", err))
 }
 
 // forgetIdentity has a datastore that was put back from a backup get another identity: it

@@ -357,3 +357,10 @@ func ourGoroutines() string {
 	}
 	return strings.Join(ours, "\n\n")
 }
+
+// Who can't reach etcd is told where it was looked for, and by which flag that is said.
+func TestOpenWithoutEtcd(t *testing.T) {
+	_, err := Open(t.Context(), Config{Schema: newShapes().schema, Endpoints: []string{"http://127.0.0.1:1", "http://127.0.0.1:2"}, Timeout: 100 * time.Millisecond})
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorContains(t, err, "--etcd-endpoints http://127.0.0.1:1,http://127.0.0.1:2")
+}

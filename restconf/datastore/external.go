@@ -1,6 +1,7 @@
 package datastore
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -45,9 +46,17 @@ func dial(cfg Config) (*clientv3.Client, error) {
 		Logger:               zap.New(newZapCore(cfg.Log)),
 	})
 	if err != nil {
-		return nil, classify("connect to etcd at "+strings.Join(cfg.Endpoints, ", "), err)
+		return nil, classify("connect to etcd at --etcd-endpoints "+strings.Join(cfg.Endpoints, ","), err)
 	}
 	return client, nil
+}
+
+// unreached says of an etcd that does not answer where it was looked for.
+func (c Config) unreached(err error) error {
+	if len(c.Endpoints) == 0 || !errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w; does etcd answer at --etcd-endpoints %s?", err, strings.Join(c.Endpoints, ","))
 }
 
 // redial has a server that was away be found soon after it is back, however long it was.

@@ -56,6 +56,12 @@ var rules = map[string]rule{
 	"mapping/backend/memory":      {[]string{"mapping/netvirt"}, nil, "backends see neither Kubernetes nor coe"},
 	"mapping/backend/ovn":         {[]string{"mapping/netvirt", "mapping/backend/ovn/nb"}, []string{"github.com/ovn-kubernetes/libovsdb", "github.com/go-logr/logr", "github.com/google/uuid", "github.com/cenkalti/backoff", "github.com/go-json-experiment/json"}, "backends see neither Kubernetes nor coe"},
 	"mapping/backend/ovn/nb":      {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
+	"mapping/backend/odl": {
+		[]string{"mapping/netvirt", "mapping/netvirt/netvirtjson"},
+		[]string{"github.com/go-resty/resty/v2", "github.com/go-json-experiment/json"},
+		"backends see neither Kubernetes nor coe; the ids of subnets are those that netvirtjson shows",
+	},
+	"mapping/backend/odl/odlfake": {[]string{"yang"}, nil, "a controller for tests: judges data by the modules, knows nothing of its writer"},
 	"mapping/backend/backendtest": {[]string{"mapping/netvirt", "mapping/reconcile"}, []string{"github.com/stretchr/testify"}, "one suite, over all backends"},
 	"cni/links":                   {nil, []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"}, "one of the seams; knows neither the switch nor who chose"},
 	"cni/ovs":                     {[]string{"cni/ovs/vswitch"}, []string{"github.com/ovn-kubernetes/libovsdb"}, "one of the seams; knows neither links nor pods' namespaces"},

@@ -47,6 +47,7 @@ type Program struct {
 	Name    string // of its folder in the cache
 	Binary  string // its file there
 	LDFlags string
+	Tests   bool // not the package is built, but its tests
 }
 
 // controlPlane is etcd and Kubernetes.
@@ -196,7 +197,11 @@ func (b *build) make(ctx context.Context, binary string) error {
 
 func (b *build) compile(ctx context.Context, target string) error {
 	log := &buildLog{}
-	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", b.LDFlags, "-o", target, b.Package)
+	verb := []string{"build", "-v"}
+	if b.Tests {
+		verb = []string{"test", "-c"}
+	}
+	cmd := exec.CommandContext(ctx, "go", append(verb, "-trimpath", "-buildvcs=false", "-ldflags", b.LDFlags, "-o", target, b.Package)...)
 	cmd.Dir = b.source
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
 	cmd.Stdout, cmd.Stderr = log, log
@@ -225,7 +230,7 @@ func (b *build) reportUntil(done <-chan error, log *buildLog) error {
 		case err := <-done:
 			return err
 		case <-tick.C:
-			b.say("building %s: %s, now %s", b.Title, since(start), log.current())
+			b.say("building %s: %s%s", b.Title, since(start), log.current())
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -99,6 +100,19 @@ func TestBuildSaysThatItGoesOn(t *testing.T) {
 		require.NoError(t, b.reportUntil(done, log))
 		require.Equal(t, "building Kubernetes v0: 10s, now runtime\nbuilding Kubernetes v0: 20s, now runtime\n", said.text.String())
 	})
+}
+
+func TestBuildOfTests(t *testing.T) {
+	b, _ := module(t, good)
+	require.NoError(t, writeFiles(b.source, map[string][]byte{
+		"main_test.go": []byte("package main\n\nimport \"testing\"\n\nfunc TestSmall(t *testing.T) { println(\"ran\") }\n"),
+	}))
+	b.Tests = true
+	binary, err := b.run(t.Context())
+	require.NoError(t, err)
+	out, err := exec.CommandContext(t.Context(), binary).CombinedOutput()
+	require.NoError(t, err)
+	require.Contains(t, string(out), "ran")
 }
 
 func TestVersionIsTheModules(t *testing.T) {

@@ -19,10 +19,14 @@ func (l *buildLog) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// current is the last line.
+// current is the last line as the end of a sentence, or empty: go test -c says nothing
+// of what it builds.
 func (l *buildLog) current() string {
 	lines := l.lines()
-	return lines[len(lines)-1]
+	if last := lines[len(lines)-1]; last != "" {
+		return ", now " + last
+	}
+	return ""
 }
 
 // last is the end, for an error.

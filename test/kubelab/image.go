@@ -8,18 +8,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"runtime"
+	"slices"
 	"strings"
 )
 
-// image is a container image of one layer, made of files of this machine.
-type image struct {
-	name  string            // with its tag
-	entry []string          // what is run
-	files map[string]string // where they are in the image, by their path here
-	links map[string]string // what they lead to, by their path in the image
+// Image is a container image of one layer, made of files of this machine.
+type Image struct {
+	Name    string            // with its tag
+	Entry   []string          // what is run
+	Command []string          // its arguments, where a pod has none
+	Files   map[string]string // where they are in the image, by their path here
+	Links   map[string]string // what they lead to, by their path in the image
 }
 
 // object is a JSON object.
@@ -34,21 +37,21 @@ const (
 )
 
 // write writes the image as an archive of an OCI layout, which containerd imports.
-func (i image) write(file string) error {
+func (i Image) write(file string) error {
 	if err := i.writeTo(file); err != nil {
-		return fmt.Errorf("write image %s: %w", i.name, err)
+		return fmt.Errorf("write image %s: %w", i.Name, err)
 	}
 	return nil
 }
 
-func (i image) writeTo(file string) error {
+func (i Image) writeTo(file string) error {
 	layer, err := i.layer()
 	if err != nil {
 		return err
 	}
 	config := encode(object{
 		"architecture": runtime.GOARCH, "os": "linux",
-		"config": object{"Entrypoint": i.entry, "Env": []string{"PATH=/usr/local/bin:/usr/bin:/bin:/"}},
+		"config": object{"Entrypoint": i.Entry, "Cmd": i.Command, "Env": []string{"PATH=/usr/local/bin:/usr/bin:/bin:/"}},
 		"rootfs": object{"type": "layers", "diff_ids": []string{digest(layer)}},
 	})
 	manifest := encode(object{
@@ -57,7 +60,7 @@ func (i image) writeTo(file string) error {
 	})
 	entry := descriptor(typeManifest, manifest)
 	entry["platform"] = object{"architecture": runtime.GOARCH, "os": "linux"}
-	entry["annotations"] = object{"io.containerd.image.name": i.name}
+	entry["annotations"] = object{"io.containerd.image.name": i.Name}
 	index := encode(object{"schemaVersion": 2, "mediaType": typeIndex, "manifests": []object{entry}})
 
 	out, err := os.Create(file)
@@ -83,7 +86,8 @@ func (i image) writeTo(file string) error {
 	return out.Close()
 }
 
-func (i image) layer() ([]byte, error) {
+// layer is the same for images of the same files: a node keeps it once.
+func (i Image) layer() ([]byte, error) {
 	var layer bytes.Buffer
 	archive := tar.NewWriter(&layer)
 	made := map[string]bool{".": true}
@@ -92,7 +96,8 @@ func (i image) layer() ([]byte, error) {
 			return nil, err
 		}
 	}
-	for from, to := range i.files {
+	for _, from := range slices.Sorted(maps.Keys(i.Files)) {
+		to := i.Files[from]
 		if err := addFolders(archive, made, to); err != nil {
 			return nil, err
 		}
@@ -100,11 +105,11 @@ func (i image) layer() ([]byte, error) {
 			return nil, err
 		}
 	}
-	for name, target := range i.links {
+	for _, name := range slices.Sorted(maps.Keys(i.Links)) {
 		if err := addFolders(archive, made, name); err != nil {
 			return nil, err
 		}
-		if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777}); err != nil {
+		if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: i.Links[name], Mode: 0o777}); err != nil {
 			return nil, err
 		}
 	}

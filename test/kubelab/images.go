@@ -31,20 +31,20 @@ func (l *Lab) makeImages(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, i := range []image{
-		{name: pauseImage, entry: []string{"/pause"}, files: map[string]string{filepath.Join(bin, "pause"): "pause"}},
-		{name: TestImage, entry: []string{"/agnhost"}, files: map[string]string{l.tools.agnhost: "agnhost"}},
-		{name: dnsImage, entry: []string{"/coredns"}, files: map[string]string{l.tools.coreDNS: "coredns"}},
+	for _, i := range append([]Image{
+		{Name: pauseImage, Entry: []string{"/pause"}, Files: map[string]string{filepath.Join(bin, "pause"): "pause"}},
+		{Name: TestImage, Entry: []string{"/agnhost"}, Files: map[string]string{l.tools.Agnhost: "agnhost"}},
+		{Name: dnsImage, Entry: []string{"/coredns"}, Files: map[string]string{l.tools.CoreDNS: "coredns"}},
 		{
-			name: bridgeImage, entry: []string{"/coe-bridge"},
-			files: map[string]string{filepath.Join(l.cfg.Bin, "coe-bridge"): "coe-bridge", filepath.Join(l.cfg.Bin, "coe-cni"): "coe-cni"},
+			Name: bridgeImage, Entry: []string{"/coe-bridge"},
+			Files: map[string]string{filepath.Join(l.cfg.Bin, "coe-bridge"): "coe-bridge", filepath.Join(l.cfg.Bin, "coe-cni"): "coe-cni"},
 		},
 		{
-			name: etcdImage, entry: []string{"etcd"},
-			files: map[string]string{l.tools.hyperkube: "usr/local/bin/hyperkube"}, links: map[string]string{"usr/local/bin/etcd": "hyperkube"},
+			Name: etcdImage, Entry: []string{"etcd"},
+			Files: map[string]string{l.tools.hyperkube: "usr/local/bin/hyperkube"}, Links: map[string]string{"usr/local/bin/etcd": "hyperkube"},
 		},
-	} {
-		if err := i.write(l.imageFile(i.name)); err != nil {
+	}, l.cfg.Images...) {
+		if err := i.write(l.imageFile(i.Name)); err != nil {
 			return err
 		}
 	}
@@ -57,6 +57,9 @@ func (l *Lab) imageFile(name string) string { return l.dir.path("images", filepa
 // imagesOf are the images that a node has: all, but etcd's, which only the first needs.
 func (l *Lab) imagesOf(node int) []string {
 	images := []string{pauseImage, bridgeImage, TestImage, dnsImage}
+	for _, i := range l.cfg.Images {
+		images = append(images, i.Name)
+	}
 	if node == 0 {
 		images = append(images, etcdImage)
 	}

@@ -44,6 +44,12 @@ type Config struct {
 	Nodes []string
 	// Bin is the folder with coe-bridge and coe-cni, as make build leaves it.
 	Bin string
+	// Images are further images, for all nodes.
+	Images []Image
+	// Egress has the API server reach pods and services, for those who ask it to: this
+	// process takes its connections to the cluster from the first node, where a control
+	// plane usually is. It ends with this process.
+	Egress bool
 	// Survive leaves the lab running when the process that started it ends; Cleanup
 	// removes it.
 	Survive bool
@@ -67,7 +73,8 @@ type Lab struct {
 	tools  tools
 	access *access
 	client *kubernetes.Clientset
-	guide  *guide // once coe-bridge is installed
+	guide  *guide  // once coe-bridge is installed
+	egress *egress // nil without Config.Egress
 }
 
 // Start makes a lab and returns when all nodes have joined. They are not ready: there is
@@ -156,6 +163,9 @@ func (l *Lab) Close() error {
 	var err error
 	if l.OVN != nil {
 		err = l.OVN.Close()
+	}
+	if l.egress != nil {
+		err = errors.Join(err, l.egress.close())
 	}
 	return errors.Join(err, l.dir.unlock(), Cleanup(l.cfg.Prefix))
 }

@@ -24,13 +24,17 @@ func (l *Lab) startControlPlane(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	l.APIServer, err = l.launch(ctx, "kube-apiserver", l.apiServerReady,
+	args, err := l.egressArgs()
+	if err != nil {
+		return err
+	}
+	l.APIServer, err = l.launch(ctx, "kube-apiserver", l.apiServerReady, append(args,
 		"--etcd-servers=http://127.0.0.1:2379",
 		"--bind-address=0.0.0.0", "--advertise-address="+ovnhost.Central.String(), "--secure-port=6443",
 		"--tls-cert-file="+in(certificateFile), "--tls-private-key-file="+in(keyFile), "--token-auth-file="+in(tokensFile),
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+in(keyFile), "--service-account-signing-key-file="+in(keyFile),
 		"--service-cluster-ip-range="+ServiceCIDR, "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
-		"--kubelet-preferred-address-types=InternalIP", "--allow-privileged", "--profiling=false")
+		"--kubelet-preferred-address-types=InternalIP", "--allow-privileged", "--profiling=false")...)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func Missing() []string {
 	return missing
 }
 
-// Programs of others that pods of a lab run.
+// What Programs are made of.
 var (
 	agnhost = kube.Program{
 		Title: "agnhost of Kubernetes " + kube.Version, Takes: "a minute of two processors",
@@ -51,8 +51,23 @@ const (
 	pausePackage = "github.com/coe-bridge/coe-bridge/test/kubelab/pause"
 )
 
+// Programs are the paths of programs of others that pods of a lab run.
+type Programs struct{ Agnhost, CoreDNS string }
+
+// BuildPrograms builds them, where the user's cache folder does not have them.
+func BuildPrograms(ctx context.Context, progress io.Writer) (p Programs, err error) {
+	if p.Agnhost, err = agnhost.Build(ctx, progress); err != nil {
+		return p, err
+	}
+	p.CoreDNS, err = coreDNS.Build(ctx, progress)
+	return p, err
+}
+
 // tools are the paths of what a lab runs.
-type tools struct{ hyperkube, agnhost, coreDNS string }
+type tools struct {
+	Programs
+	hyperkube string
+}
 
 // Build builds what labs run, where the user's cache folder does not have it.
 func Build(ctx context.Context, progress io.Writer) error {
@@ -64,10 +79,7 @@ func buildTools(ctx context.Context, progress io.Writer) (t tools, err error) {
 	if t.hyperkube, err = kube.Build(ctx, progress); err != nil {
 		return t, err
 	}
-	if t.agnhost, err = agnhost.Build(ctx, progress); err != nil {
-		return t, err
-	}
-	t.coreDNS, err = coreDNS.Build(ctx, progress)
+	t.Programs, err = BuildPrograms(ctx, progress)
 	return t, err
 }
 

@@ -27,6 +27,9 @@ func (l *Lab) startCentral(ctx context.Context) error {
 	if err := l.addUnderlay(ctx); err != nil {
 		return fmt.Errorf("make underlay: %w", err)
 	}
+	if l.switchesOnly {
+		return nil
+	}
 	dir := filepath.Join(l.Dir, CentralNamespace)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("make folder: %w", err)

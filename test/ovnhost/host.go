@@ -43,7 +43,7 @@ type Host struct {
 
 	OVSDB      *Database
 	VSwitchd   *Process
-	Controller *Process
+	Controller *Process // OVN's; nil in a lab of switches only
 }
 
 func (l *Lab) addUnderlay(ctx context.Context) error {
@@ -89,6 +89,9 @@ func (l *Lab) startHost(ctx context.Context, i int, name string) (*Host, error) 
 	if err := l.startSwitch(ctx, host, dir); err != nil {
 		return nil, err
 	}
+	if l.switchesOnly {
+		return host, nil
+	}
 	return host, l.startController(ctx, host, dir)
 }
 
@@ -133,9 +136,12 @@ func (l *Lab) startSwitch(ctx context.Context, host *Host, dir string) (err erro
 		return err
 	}
 	settings := []string{"--no-wait", "init", "--", "set", "Open_vSwitch", ".",
-		"external_ids:system-id=" + host.Name, "external_ids:hostname=" + host.Name,
-		`external_ids:ovn-remote="` + l.SB.Remote + `"`, "external_ids:ovn-bridge-datapath-type=netdev",
-		"external_ids:ovn-encap-type=geneve", "external_ids:ovn-encap-ip=" + host.Address.String()}
+		"external_ids:system-id=" + host.Name, "external_ids:hostname=" + host.Name}
+	if !l.switchesOnly {
+		settings = append(settings,
+			`external_ids:ovn-remote="`+l.SB.Remote+`"`, "external_ids:ovn-bridge-datapath-type=netdev",
+			"external_ids:ovn-encap-type=geneve", "external_ids:ovn-encap-ip="+host.Address.String())
+	}
 	if _, err := host.VSCtl(ctx, settings...); err != nil {
 		return fmt.Errorf("configure switch: %w", err)
 	}
@@ -168,7 +174,7 @@ func (l *Lab) addBridges(ctx context.Context, host *Host) error {
 	if err != nil {
 		return err
 	}
-	if err := softwareChecksums(ctx, l.Namespace(host.Name), physicalBridge); err != nil {
+	if err := softwareChecksums(ctx, l.Namespace(host.Name), physicalBridge); err != nil || l.switchesOnly {
 		return err
 	}
 	if err := host.avoidNullNAT(ctx); !errors.Is(err, errNoCapabilities) { // the first time OVN is to come yet

@@ -45,6 +45,9 @@ type Config struct {
 	// Survive leaves the lab running when the process that started it ends;
 	// Cleanup removes it. Otherwise its processes die with their parent.
 	Survive bool
+	// SwitchesOnly leaves OVN out: hosts have their switches, for another controller to
+	// manage, and pods are plugged in without waiting for anyone.
+	SwitchesOnly bool
 	// Log is told about every process and pod.
 	Log *slog.Logger
 }
@@ -54,17 +57,18 @@ type Config struct {
 type Lab struct {
 	// Dir holds the databases, sockets and logs; it goes with the lab.
 	Dir string
-	// NB, SB and Northd are the central processes.
+	// NB, SB and Northd are the central processes; nil in a lab of switches only.
 	NB, SB *Database
 	Northd *Process
 	// Hosts are in the order of Config.Hosts.
 	Hosts []*Host
 
-	prefix  string
-	survive bool
-	log     *slog.Logger
-	journal *journal
-	starter *starter
+	prefix       string
+	survive      bool
+	switchesOnly bool
+	log          *slog.Logger
+	journal      *journal
+	starter      *starter
 
 	mu        sync.Mutex
 	processes []*Process
@@ -119,7 +123,7 @@ func newLab(cfg Config) (*Lab, error) {
 		return nil, err
 	}
 	l := &Lab{
-		Dir: dir, prefix: cfg.Prefix, survive: cfg.Survive, log: cfg.Log, journal: j,
+		Dir: dir, prefix: cfg.Prefix, survive: cfg.Survive, switchesOnly: cfg.SwitchesOnly, log: cfg.Log, journal: j,
 		starter: newStarter(), servers: map[string][]*server{},
 	}
 	if l.log == nil {
@@ -141,6 +145,9 @@ func (l *Lab) start(ctx context.Context, hosts []string) error {
 			return fmt.Errorf("start host %s: %w", name, err)
 		}
 		l.Hosts = append(l.Hosts, host)
+	}
+	if l.switchesOnly {
+		return nil
 	}
 	if err := l.Sync(ctx); err != nil {
 		return fmt.Errorf("wait for hosts to follow the northbound database: %w", err)

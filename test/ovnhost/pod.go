@@ -32,7 +32,7 @@ type Pod struct {
 }
 
 // Plug makes the pod's namespace, joins it to its host's switch, and waits until
-// OVN has installed the flows of the port.
+// OVN, where there is one, has installed the flows of the port.
 func (l *Lab) Plug(ctx context.Context, p Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, plugTimeout)
 	defer cancel()
@@ -55,7 +55,10 @@ func (l *Lab) plug(ctx context.Context, p Pod) error {
 	if err := l.addLinks(ctx, namespace, p); err != nil {
 		return err
 	}
-	return host.addPort(ctx, p)
+	if err := host.addPort(ctx, p); err != nil || l.switchesOnly {
+		return err
+	}
+	return host.awaitPort(ctx, p)
 }
 
 // addLinks makes the pod's pair of links as the CNI plugin does.
@@ -94,6 +97,10 @@ func (h *Host) addPort(ctx context.Context, p Pod) error {
 	if err != nil {
 		return fmt.Errorf("add port %s: %w", p.PortName, err)
 	}
+	return nil
+}
+
+func (h *Host) awaitPort(ctx context.Context, p Pod) error {
 	if _, err := h.VSCtl(ctx, "wait-until", "Interface", p.PortName, "external_ids:ovn-installed=true"); err != nil {
 		return fmt.Errorf("wait for OVN to install port %s (is there a logical switch port %s?): %w", p.PortName, p.Name, err)
 	}

@@ -21,7 +21,7 @@ func (l *Lab) Down(ctx context.Context, name string) error {
 	if host == nil {
 		return fmt.Errorf("take down host %s: no such host", name)
 	}
-	for _, p := range []*Process{host.Controller, host.VSwitchd, host.OVSDB.Process} {
+	for _, p := range slices.Backward(host.processes()) {
 		if err := p.Kill(); err != nil {
 			return fmt.Errorf("take down host %s: %w", name, err)
 		}
@@ -50,12 +50,21 @@ func (l *Lab) up(ctx context.Context, host *Host) error {
 	if err := l.joinUnderlay(slices.Index(l.Hosts, host), namespace); err != nil {
 		return fmt.Errorf("join the underlay: %w", err)
 	}
-	for _, p := range []*Process{host.OVSDB.Process, host.VSwitchd, host.Controller} {
+	for _, p := range host.processes() {
 		if err := p.Start(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// processes are the host's, in the order in which they are started.
+func (h *Host) processes() []*Process {
+	all := []*Process{h.OVSDB.Process, h.VSwitchd}
+	if h.Controller != nil {
+		all = append(all, h.Controller)
+	}
+	return all
 }
 
 // leaveUnderlay removes the central end of a host's link: the kernel does so some time

@@ -192,7 +192,7 @@ func vpnInterfaces(objects iter.Seq[netvirt.Object]) any {
 	for _, o := range of[netvirt.Adjacency](objects) {
 		adjacencies[o.Interface] = append(adjacencies[o.Interface], jsonAdjacency{
 			IPAddress: netip.PrefixFrom(o.Address, o.Address.BitLen()), MAC: o.MAC,
-			Type: "primary-adjacency", SubnetID: subnetID(o), Gateway: o.Gateway,
+			Type: "primary-adjacency", SubnetID: SubnetID(o), Gateway: o.Gateway,
 		})
 		has := families[o.Interface]
 		families[o.Interface] = [2]bool{has[0] || o.Address.Is4(), has[1] || !o.Address.Is4()}
@@ -216,8 +216,8 @@ func subnetType(has [2]bool) string {
 	return "V4Subnet"
 }
 
-// subnetID is a stable uuid of the adjacency's subnet (RFC 9562 section 5.8).
-func subnetID(o netvirt.Adjacency) string {
+// SubnetID is a stable uuid of the adjacency's subnet (RFC 9562 section 5.8).
+func SubnetID(o netvirt.Adjacency) string {
 	h := sha256.Sum256([]byte(o.ELAN + " " + o.Network.String()))
 	h[6] = h[6]&0x0f | 0x80
 	h[8] = h[8]&0x3f | 0x80

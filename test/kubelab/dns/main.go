@@ -1,5 +1,5 @@
 // Command dns is the name server of the lab's clusters: CoreDNS with the plugins that
-// their configuration names. It is a module of its own, so that what CoreDNS needs to be
+// their configuration names, and those that the tests of Kubernetes name. It is a module of its own, so that what CoreDNS needs to be
 // built is no dependency of the bridge.
 package main
 
@@ -8,12 +8,15 @@ import (
 	"github.com/coredns/coredns/coremain"
 	_ "github.com/coredns/coredns/plugin/cache"      // answers are remembered
 	_ "github.com/coredns/coredns/plugin/errors"     // and errors said
+	_ "github.com/coredns/coredns/plugin/forward"    // other servers are asked
 	_ "github.com/coredns/coredns/plugin/health"     // for the liveness probe
+	_ "github.com/coredns/coredns/plugin/hosts"      // names that a test gives
 	_ "github.com/coredns/coredns/plugin/kubernetes" // services and pods
+	_ "github.com/coredns/coredns/plugin/log"        // questions said
 	_ "github.com/coredns/coredns/plugin/ready"      // for the readiness probe
 )
 
 func main() {
-	dnsserver.Directives = []string{"health", "ready", "errors", "cache", "kubernetes"}
+	dnsserver.Directives = []string{"health", "ready", "log", "errors", "cache", "hosts", "kubernetes", "forward"}
 	coremain.Run()
 }
