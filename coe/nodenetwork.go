@@ -51,6 +51,19 @@ func (n NodeNetwork) Address(number uint32) netip.Addr { return n.nth(2 * number
 // ServiceAddress is what stands for a node before those that serve it.
 func (n NodeNetwork) ServiceAddress(number uint32) netip.Addr { return n.nth(2*number + 1) }
 
+// Number is the node whose own address there is a; 0 for none.
+func (n NodeNetwork) Number(a netip.Addr) uint32 {
+	if !a.Is4() || !n.IsValid() || !n.Contains(a) {
+		return 0
+	}
+	first, this := n.Masked().Addr().As4(), a.As4()
+	i := binary.BigEndian.Uint32(this[:]) - binary.BigEndian.Uint32(first[:])
+	if i%2 != 0 || i/2 > n.Numbers() {
+		return 0
+	}
+	return i / 2
+}
+
 func (n NodeNetwork) nth(i uint32) netip.Addr {
 	first := n.Masked().Addr().As4()
 	var a [4]byte

@@ -19,6 +19,13 @@ func TestNodeNetwork(t *testing.T) {
 	require.Equal(t, "100.96.0.4", n.Address(2).String())
 	require.Equal(t, "100.96.0.5", n.ServiceAddress(2).String())
 	require.Equal(t, "0a:58:64:60:00:04", n.MAC(2))
+	for text, want := range map[string]uint32{
+		"100.96.0.2": 1, "100.96.0.4": 2, "100.96.0.0": 0, "100.96.0.1": 0, "100.96.0.3": 0, "100.96.0.6": 0, "100.96.0.10": 0, "fd00::2": 0,
+	} {
+		require.Equal(t, want, n.Number(netip.MustParseAddr(text)), text)
+	}
+	require.Zero(t, n.Number(netip.Addr{}))
+	require.Zero(t, coe.NodeNetwork{}.Number(n.Address(1)))
 	for _, last := range []string{"100.96.0.0/16", "0.0.0.0/0"} {
 		n := coe.NodeNetwork{Prefix: netip.MustParsePrefix(last)}
 		require.True(t, n.Contains(n.ServiceAddress(n.Numbers())))

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -64,16 +66,19 @@ func (jsonCodec) errors(s *yang.Schema, d *dialect, errs yang.Errors) []byte {
 }
 
 func (jsonCodec) outermost(body []byte) (name string, qualified bool) {
-	dec := json.NewDecoder(bytes.NewReader(body))
-	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true))
+	if open, err := dec.ReadToken(); err != nil || open.Kind() != '{' {
 		return "", false
 	}
-	token, err := dec.Token()
-	full, ok := token.(string)
-	if err != nil || !ok {
+	token, err := dec.ReadToken()
+	if err != nil || token.Kind() != '"' {
 		return "", false
 	}
-	return full[strings.IndexByte(full, ':')+1:], strings.Contains(full, ":")
+	module, name, qualified := strings.Cut(token.String(), ":")
+	if !qualified {
+		return module, false
+	}
+	return name, true
 }
 
 // bodyMedia is the media type of the request's body, or an error for status 415.

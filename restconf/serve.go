@@ -1,6 +1,7 @@
 package restconf
 
 import (
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -32,7 +33,9 @@ func (s *Server) serveTree(at tree) http.HandlerFunc {
 		if err != nil {
 			s.fail(w, r, at.dialect, err)
 		}
-		s.log.Debug("request", "method", r.Method, "path", r.URL.Path, "took", time.Since(begin), "err", err)
+		if s.log.Enabled(r.Context(), slog.LevelDebug) {
+			s.log.Debug("request", "method", r.Method, "path", r.URL.Path, "took", time.Since(begin), "err", err)
+		}
 	}
 }
 

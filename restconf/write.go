@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"os"
 	"slices"
@@ -171,9 +170,16 @@ func (s *Server) bodyOf(w http.ResponseWriter, q *request) ([]byte, error) {
 	return body, err
 }
 
+// presized is the most that is made room for before anything of a body has come.
+const presized = 64 << 10
+
 // readLimited reads a body of no more bytes than limit.
 func readLimited(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(underneath(w), r.Body, limit))
+	var buf bytes.Buffer
+	if r.ContentLength > 0 {
+		buf.Grow(int(min(r.ContentLength, presized)) + bytes.MinRead)
+	}
+	_, err := buf.ReadFrom(http.MaxBytesReader(underneath(w), r.Body, limit))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
@@ -183,7 +189,7 @@ func readLimited(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, e
 	case err != nil:
 		return nil, malformed("the body could not be read: " + err.Error())
 	}
-	return body, nil
+	return buf.Bytes(), nil
 }
 
 func (s *Server) decodeBody(q *request, m media, body []byte) ([]*yang.Data, error) {

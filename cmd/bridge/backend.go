@@ -6,14 +6,16 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/memory"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 )
 
 // BackendConfig says which backend realises the model.
 type BackendConfig struct {
-	Name string // "memory" or "ovn"
+	Name string // one of Backends
 	OVN  ovn.Config
+	ODL  odl.Config
 }
 
 // closer is a backend that holds something.
@@ -28,7 +30,8 @@ type inMemory struct{ *memory.Backend }
 func (inMemory) Close() {}
 
 // newBackend opens the backend; epoch, which that datastore counts, is what its
-// writes are fenced with. It is empty for a backend that is only read.
+// writes are fenced with, where the backend has a place for that. It is empty for a backend
+// that is only read.
 func newBackend(cfg BackendConfig, datastore, epoch string, log *slog.Logger) (closer, error) {
 	switch cfg.Name {
 	case "memory":
@@ -41,9 +44,15 @@ func newBackend(cfg BackendConfig, datastore, epoch string, log *slog.Logger) (c
 			return nil, err // and no typed nil
 		}
 		return backend, nil
+	case "odl":
+		backend, err := odl.New(cfg.ODL, log.With("backend", cfg.Name))
+		if err != nil {
+			return nil, err // and no typed nil
+		}
+		return backend, nil
 	}
 	return nil, fmt.Errorf("backend %q: want one of %s", cfg.Name, strings.Join(Backends(), ", "))
 }
 
 // Backends lists the backends that there are.
-func Backends() []string { return []string{"memory", "ovn"} }
+func Backends() []string { return []string{"memory", "ovn", "odl"} }

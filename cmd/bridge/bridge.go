@@ -34,7 +34,10 @@ import (
 type Config struct {
 	HTTP      HTTPConfig
 	Datastore datastore.Config // Schema and Log are filled in
+	// Backend serves the pods. Filled are further ones that are held to the same model,
+	// and serve nobody: where pods are to move to, say.
 	Backend   BackendConfig
+	Filled    []BackendConfig
 	Mapping   mapping.Settings
 	Reconcile reconcile.Config
 	// ReuseDelay is how long an address is kept after its pod went away.

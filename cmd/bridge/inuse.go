@@ -13,15 +13,28 @@ import (
 // inUseTimeout bounds the reading of what the backend has.
 const inUseTimeout = time.Minute
 
-// inUse lists the interfaces that the backend has, for who chooses addresses and
-// remembers nothing.
-func inUse(ctx context.Context, backend reconcile.Backend) ([]ipam.InUse, error) {
+// inUse lists the interfaces and management ports that the backend has, for who
+// chooses addresses and remembers nothing.
+func inUse(ctx context.Context, backend reconcile.Backend) ([]ipam.InUse, []ipam.NodeInUse, error) {
 	ctx, cancel := context.WithTimeout(ctx, inUseTimeout)
 	defer cancel()
 	model, err := backend.Read(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	return interfacesInUse(model), nodesInUse(model), nil
+}
+
+func nodesInUse(model netvirt.Model) (all []ipam.NodeInUse) {
+	for _, o := range model {
+		if p, ok := o.(netvirt.ManagementPort); ok {
+			all = append(all, ipam.NodeInUse{Node: p.Node, Address: p.Address})
+		}
+	}
+	return all
+}
+
+func interfacesInUse(model netvirt.Model) []ipam.InUse {
 	found := map[string]*ipam.InUse{}
 	for _, o := range model {
 		if i, ok := o.(netvirt.Interface); ok {
@@ -45,5 +58,5 @@ func inUse(ctx context.Context, backend reconcile.Backend) ([]ipam.InUse, error)
 	for _, u := range found {
 		all = append(all, *u)
 	}
-	return all, nil
+	return all
 }

@@ -23,10 +23,21 @@ const (
 	resignTimeout = 2 * time.Second
 )
 
-// part is what a replica does with the backend: it leads, or looks on.
+// side is a backend, and the loop that knows how far it is.
+type side struct {
+	loop    *reconcile.Loop
+	backend closer
+}
+
+func (s side) close() {
+	s.loop.Close()
+	s.backend.Close()
+}
+
+// part is what a replica does with the backends: it leads, or looks on.
 type part struct {
-	loop     *reconcile.Loop
-	backend  closer
+	side                          // of the backend that serves
+	filled   []side               // of the others
 	registry *prometheus.Registry // of the metrics that end with the part
 
 	// Of a leader alone:
@@ -39,8 +50,20 @@ type part struct {
 func (p *part) leads() bool { return p.claims != nil }
 
 func (p *part) close() {
-	p.loop.Close()
-	p.backend.Close()
+	for _, s := range p.sides() {
+		s.close()
+	}
+}
+
+// sides are all, the one that serves first.
+func (p *part) sides() []side { return append([]side{p.side}, p.filled...) }
+
+func (p *part) loops() []*reconcile.Loop {
+	var all []*reconcile.Loop
+	for _, s := range p.sides() {
+		all = append(all, s.loop)
+	}
+	return all
 }
 
 // newOnlooker is the part of a replica that does not lead: its loop reads the
@@ -50,22 +73,39 @@ func (b *Bridge) newOnlooker() (*part, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &part{backend: backend, registry: prometheus.NewRegistry()}
+	p := &part{side: side{backend: backend}, registry: prometheus.NewRegistry()}
 	// What an onlooker finds is told to those who ask, not measured.
-	p.loop = b.newLoop(p, prometheus.NewRegistry())
-	return p, nil
+	return p, b.openLoops(p, "", reconcile.NewMetrics(prometheus.NewRegistry()))
 }
 
-func (b *Bridge) newLoop(p *part, registry *prometheus.Registry) *reconcile.Loop {
-	return reconcile.New(b.cfg.Reconcile, b.cfg.Backend.Name, p.backend, reconcile.Source{
+// openLoops gives a part the loop of its backend, and those of the others with these. It
+// closes the part where it fails.
+func (b *Bridge) openLoops(p *part, epoch string, metrics *reconcile.Metrics) error {
+	source := b.source(p)
+	source.Reached = func(anew []netvirt.Scope, changes []netvirt.Change) { b.reached(p, anew, changes) }
+	source.Mapped = b.mapped
+	p.loop = reconcile.New(b.cfg.Reconcile, b.cfg.Backend.Name, p.backend, source, metrics, b.log)
+	for _, cfg := range b.cfg.Filled {
+		backend, err := newBackend(cfg, b.data.Identity(), epoch, b.log)
+		if err != nil {
+			p.close()
+			return err
+		}
+		loop := reconcile.New(b.cfg.Reconcile, cfg.Name, backend, b.source(p), metrics, b.log)
+		p.filled = append(p.filled, side{loop, backend})
+	}
+	return nil
+}
+
+// source is what a backend of a part is made to agree with.
+func (b *Bridge) source(p *part) reconcile.Source {
+	return reconcile.Source{
 		Want:     b.mapper(),
 		Complete: func() bool { return b.store.Complete() && (!p.leads() || p.assigner.InUseKnown()) },
 		Scopes:   b.scopes,
 		Revision: b.store.Revision,
 		Heard:    func() bool { return b.store.Revision() >= b.data.Revision() },
-		Reached:  func(anew []netvirt.Scope, changes []netvirt.Change) { b.reached(p, anew, changes) },
-		Mapped:   b.mapped,
-	}, reconcile.NewMetrics(registry), b.log)
+	}
 }
 
 // takePart looks on until this replica is elected, then leads until another one
@@ -165,7 +205,9 @@ func (b *Bridge) lead(ctx context.Context, l *datastore.Leadership) error {
 	b.markAll(p)
 	g := newGroup(ctx)
 	g.run("choose addresses", func(ctx context.Context) error { p.claims.Run(ctx); return nil })
-	g.run("reconcile", p.loop.Run)
+	for _, l := range p.loops() {
+		g.run("reconcile", l.Run)
+	}
 	g.run("confirm", func(ctx context.Context) error { p.confirmer.Run(ctx); return nil })
 	if b.cluster != nil {
 		g.run("report to Kubernetes", b.report)
@@ -218,7 +260,8 @@ func (b *Bridge) catchUp(ctx context.Context) error {
 
 // newLeader is the part of a replica that leads, with what was chosen before.
 func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part, error) {
-	opened, err := newBackend(b.cfg.Backend, b.data.Identity(), strconv.FormatInt(l.Epoch, 10), b.log)
+	epoch := strconv.FormatInt(l.Epoch, 10)
+	opened, err := newBackend(b.cfg.Backend, b.data.Identity(), epoch, b.log)
 	if err != nil {
 		return nil, err
 	}
@@ -227,17 +270,19 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part,
 		backend.Close()
 		return nil, err
 	}
-	p := &part{backend: backend, registry: prometheus.NewRegistry()}
+	p := &part{side: side{backend: backend}, registry: prometheus.NewRegistry()}
 	cfg := ipamConfig(b.cfg.Mapping, b.cfg.Nodes.of(b.cfg.Mapping, opened.Kinds()), b.cfg.ReuseDelay)
-	cfg.InUse = func(ctx context.Context) ([]ipam.InUse, error) { return inUse(ctx, backend) }
+	cfg.InUse = func(ctx context.Context) ([]ipam.InUse, []ipam.NodeInUse, error) { return inUse(ctx, backend) }
 	p.assigner = ipam.New(cfg, b.store, l.Records(chosen), b.log)
 	if err := p.assigner.Load(ctx); err != nil {
 		backend.Close()
 		return nil, err
 	}
-	p.loop = b.newLoop(p, p.registry)
+	if err := b.openLoops(p, epoch, reconcile.NewMetrics(p.registry)); err != nil {
+		return nil, err
+	}
 	p.confirmer = agentstream.NewConfirmer(b.store, l.Records(confirmed), p.has, b.log)
-	p.claims = reconcile.NewClaims(claimer{p.assigner, func() { b.markAll(p) }}, p.loop, b.log)
+	p.claims = reconcile.NewClaims(claimer{p.assigner, func() { b.markAll(p) }}, b.log, p.loops()...)
 	return p, nil
 }
 

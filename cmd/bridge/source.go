@@ -59,7 +59,9 @@ func (b *Bridge) changed(c coe.Changed) {
 		return // nobody looks yet
 	}
 	if !p.leads() {
-		p.loop.Note(scopesOf(c)...)
+		for _, l := range p.loops() {
+			l.Note(scopesOf(c)...)
+		}
 		return // whoever leads looks at everything first
 	}
 	if c.Cluster {

@@ -36,7 +36,9 @@ func (b *Bridge) netvirtTree(ctx context.Context, top string, confirmed bool) ([
 func (b *Bridge) current(ctx context.Context) (p *part, leader leader) {
 	p, leader = b.part.Load(), b.leader(ctx)
 	if !p.leads() && leader.name != "" && leader.name != b.data.Name() {
-		p.loop.Look(ctx)
+		for _, l := range p.loops() {
+			l.Look(ctx)
+		}
 	}
 	return p, leader
 }
@@ -61,6 +63,7 @@ type jsonStatus struct {
 	ClaimsError string        `json:"claims-error,omitempty"`
 	Sources     []jsonOrigin  `json:"source"`
 	Backend     jsonBackend   `json:"backend"`
+	Filled      []jsonFilled  `json:"filled,omitempty"`
 	Scopes      []jsonScope   `json:"scope,omitempty"`
 	Problems    []jsonProblem `json:"problem,omitempty"`
 }
@@ -87,6 +90,16 @@ type jsonBackend struct {
 	Connected *bool  `json:"connected,omitempty"` // nil: it was not asked yet
 	Since     string `json:"since,omitempty"`
 	LastError string `json:"last-error,omitempty"`
+}
+
+// jsonFilled is how far a backend is that is filled beside the one that serves.
+type jsonFilled struct {
+	jsonBackend
+	InSync    bool          `json:"in-sync"`
+	Behind    int           `json:"scopes-behind"`
+	Objects   int           `json:"objects-wanted"`
+	Confirmed int           `json:"objects-confirmed"`
+	Problems  []jsonProblem `json:"problem,omitempty"`
 }
 
 type jsonScope struct {
@@ -116,19 +129,46 @@ func (b *Bridge) statusTree(ctx context.Context, _ restconf.Asked) ([]byte, erro
 	out := jsonStatus{
 		Leads: p.leads(), Leader: leader.name,
 		InSync: st.InSync && (p.leads() || b.ledBy(leader, st)), Complete: st.Complete, ClaimsError: st.ClaimError,
-		Sources: b.sourcesJSON(leader.known),
-		Backend: jsonBackend{Name: st.Peer.Name, Since: moment(st.Peer.Since), LastError: st.Peer.LastError},
-	}
-	if !st.Peer.Since.IsZero() {
-		out.Backend.Connected = &st.Peer.OK
+		Sources: b.sourcesJSON(leader.known), Backend: backendJSON(st.Peer), Problems: problemsJSON(st),
 	}
 	for _, s := range st.Scopes {
 		out.Scopes = append(out.Scopes, scopeJSON(s))
-		for _, p := range s.Problems {
-			out.Problems = append(out.Problems, jsonProblem(p))
-		}
+	}
+	for _, s := range p.filled {
+		out.Filled = append(out.Filled, filledJSON(s.loop.Status()))
 	}
 	return marshal("coe-status:status", out)
+}
+
+func backendJSON(peer reconcile.PeerStatus) jsonBackend {
+	out := jsonBackend{Name: peer.Name, Since: moment(peer.Since), LastError: peer.LastError}
+	if !peer.Since.IsZero() {
+		out.Connected = &peer.OK
+	}
+	return out
+}
+
+func problemsJSON(st reconcile.Status) (all []jsonProblem) {
+	for _, s := range st.Scopes {
+		for _, p := range s.Problems {
+			all = append(all, jsonProblem(p))
+		}
+	}
+	return all
+}
+
+// filledJSON leaves out what it says of the mapping, which is the same for all.
+func filledJSON(st reconcile.Status) jsonFilled {
+	out := jsonFilled{jsonBackend: backendJSON(st.Peer), InSync: st.InSync}
+	for _, s := range st.Scopes {
+		if !s.InSync {
+			out.Behind++
+		}
+		out.Objects += s.Objects
+		out.Confirmed += s.Confirmed
+	}
+	out.Problems = slices.DeleteFunc(problemsJSON(st), func(p jsonProblem) bool { return p.Reason != coe.BackendRejected })
+	return out
 }
 
 // sourcesJSON is how those fare who say what there is; answers tells whether the

@@ -57,6 +57,10 @@ type shownChange struct {
 	Scope string `json:"scope"`
 }
 
+func showChange(c netvirt.Change) shownChange {
+	return shownChange{c.Verb(), c.Key().Kind.String(), c.Key().Name, c.Scope().String()}
+}
+
 type shownRow struct {
 	Operation string `json:"operation"`
 	ovn.Row
@@ -102,7 +106,7 @@ func showPlan(side only, p *bridge.Planned) (shownPlan, error) {
 		shown.Netvirt = trees
 		shown.Changes = []shownChange{}
 		for _, c := range p.Changes {
-			shown.Changes = append(shown.Changes, shownChange{c.Verb(), c.Key().Kind.String(), c.Key().Name, c.Scope().String()})
+			shown.Changes = append(shown.Changes, showChange(c))
 		}
 	}
 	if side.ovn() {

@@ -56,7 +56,7 @@ the environment, the environment over the file.`,
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		return applySettings(cmd, file)
 	}
-	root.AddCommand(newServe(), newAgent(), newDoctor(), newPlan(), newGet(), newApply(), newDelete(), newWatch(), newStatus(), newTrace(), newPasswd(), newCompletion(), newVersion())
+	root.AddCommand(newServe(), newAgent(), newDoctor(), newPlan(), newConvert(), newGet(), newApply(), newDelete(), newWatch(), newStatus(), newTrace(), newPasswd(), newCompletion(), newVersion())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	return root

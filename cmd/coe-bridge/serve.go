@@ -33,7 +33,8 @@ type serveFlags struct {
 	etcdEndpoints                                         []string
 	etcdCA, etcdCert, etcdKey, etcdUser, etcdPasswordFile string
 	etcdMaxTxnOps                                         int
-	backend, ovnNB, ovnCert, ovnKey, ovnCA                string
+	backends                                              []string
+	backend                                               backendFlags
 	settings                                              settingsFlags
 	kubernetes                                            kubernetesFlags
 	pools                                                 poolFlags
@@ -106,11 +107,10 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.etcdUser, "etcd-user", "", "user for etcd (with --etcd-password-file)")
 	flags.StringVar(&f.etcdPasswordFile, "etcd-password-file", "", "file whose first line is the user's password")
 	flags.IntVar(&f.etcdMaxTxnOps, "etcd-max-txn-ops", 0, "the external etcd's --max-txn-ops, where it is not the default of 128")
-	flags.StringVar(&f.backend, "backend", "memory", "what realises the model: "+strings.Join(bridge.Backends(), " or "))
-	flags.StringVar(&f.ovnNB, "ovn-nb", "unix:/run/ovn/ovnnb_db.sock", "OVN northbound database: unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT, several with commas")
-	flags.StringVar(&f.ovnCert, "ovn-cert", "", "PEM file of a client certificate for ssl: (with --ovn-key and --ovn-ca)")
-	flags.StringVar(&f.ovnKey, "ovn-key", "", "PEM file of the certificate's key")
-	flags.StringVar(&f.ovnCA, "ovn-ca", "", "PEM file of the authority that signed the database server's certificate")
+	flags.StringSliceVar(&f.backends, "backend", []string{"memory"}, "what realises the model: "+strings.Join(bridge.Backends(), ", ")+
+		"; of several with commas the first serves, and the others are kept filled")
+	_ = cmd.RegisterFlagCompletionFunc("backend", cobra.FixedCompletions(bridge.Backends(), cobra.ShellCompDirectiveNoFileComp))
+	f.backend.register(cmd)
 	f.settings.register(cmd)
 	f.kubernetes.register(cmd)
 	f.pools.register(cmd)
@@ -122,7 +122,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	for name, values := range map[string][]string{
-		"backend": bridge.Backends(), "log-level": {"debug", "info", "warn", "error"}, "log-format": {"text", "json"},
+		"log-level": {"debug", "info", "warn", "error"}, "log-format": {"text", "json"},
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
@@ -147,7 +147,7 @@ func (f *serveFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	log.Info("serving", "url", b.URL(), "backend", cfg.Backend.Name, "version", version)
+	log.Info("serving", "url", b.URL(), "backend", strings.Join(f.backends, ","), "version", version)
 	if inClear(b.URL()) {
 		log.Warn("passwords and tokens travel in clear: give --tls-cert and --tls-key, or have it listen on 127.0.0.1", "url", b.URL())
 	}

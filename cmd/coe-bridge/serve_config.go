@@ -6,12 +6,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 	"github.com/coe-bridge/coe-bridge/restconf"
 	"github.com/coe-bridge/coe-bridge/restconf/access"
@@ -29,7 +27,6 @@ func (f *serveFlags) config(auditOutput io.Writer, log *slog.Logger) (cfg bridge
 		HTTP: bridge.HTTPConfig{
 			Listen: f.listen, Access: f.access(auditOutput), BodyLimit: f.bodyLimit, Timeout: f.requestTimeout,
 		},
-		Backend:    bridge.BackendConfig{Name: f.backend, OVN: ovn.Config{Endpoints: f.ovnNB}},
 		Reconcile:  reconcile.Config{Resync: f.resync},
 		ReuseDelay: f.reuseDelay,
 		NodePools:  f.nodePools,
@@ -58,12 +55,11 @@ func (f *serveFlags) config(auditOutput io.Writer, log *slog.Logger) (cfg bridge
 	if err := dhcppool.Validate(cfg.Pools, !cfg.Mapping.Isolated()); err != nil {
 		return cfg, cleanUp, fmt.Errorf("--pool: %w", err)
 	}
-	if strings.Contains(f.ovnNB, "ssl:") {
-		if cfg.Backend.OVN.TLS, err = clientTLS(
-			fileFlag{"--ovn-ca", f.ovnCA}, fileFlag{"--ovn-cert", f.ovnCert}, fileFlag{"--ovn-key", f.ovnKey}); err != nil {
-			return cfg, cleanUp, err
-		}
+	backends, err := f.backend.all(f.backends)
+	if err != nil {
+		return cfg, cleanUp, err
 	}
+	cfg.Backend, cfg.Filled = backends[0], backends[1:]
 	cfg.Datastore, cleanUp, err = f.datastore()
 	return cfg, cleanUp, err
 }

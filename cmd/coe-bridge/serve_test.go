@@ -42,7 +42,7 @@ func TestServeRefuses(t *testing.T) {
 		{"certificate is not there", "--dev --listen 127.0.0.1:0 --tls-cert /nonexistent --tls-key /nonexistent", []string{"read --tls-cert: stat /nonexistent"}},
 		{"ovn key without certificate", "--dev --backend ovn --ovn-nb ssl:127.0.0.1:1 --ovn-key k.pem", []string{"--ovn-key is given without --ovn-cert"}},
 		{"etcd authority", "--auth-file " + users + " --etcd-endpoints https://127.0.0.1:1 --etcd-ca /nonexistent", []string{"read --etcd-ca: open /nonexistent"}},
-		{"backend", "--dev --listen 127.0.0.1:0 --backend odl", []string{`backend "odl": want one of memory, ovn`}},
+		{"backend", "--dev --listen 127.0.0.1:0 --backend onos", []string{`backend "onos": want one of memory, ovn, odl`}},
 		{"northbound", "--dev --listen 127.0.0.1:0 --backend ovn --ovn-nb /run/x.sock", []string{`northbound endpoint "/run/x.sock": want unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT`}},
 		{"isolation", "--dev --isolation some", []string{`--isolation "some": want none or namespace`}},
 		{"log level", "--dev --log-level loud", []string{`--log-level "loud": want debug, info, warn or error`}},

@@ -31,13 +31,9 @@ type status struct {
 		} `json:"resource,omitempty"`
 		Troubles []string `json:"trouble,omitempty"`
 	} `json:"source,omitempty"`
-	Backend struct {
-		Name      string `json:"name"`
-		Connected bool   `json:"connected"`
-		Since     string `json:"since,omitempty"`
-		LastError string `json:"last-error,omitempty"`
-	} `json:"backend"`
-	Scopes []struct {
+	Backend backendStatus  `json:"backend"`
+	Filled  []filledStatus `json:"filled,omitempty"`
+	Scopes  []struct {
 		Name      string `json:"name"`
 		Wanted    string `json:"wanted-revision"`
 		Reached   string `json:"reached-revision"`
@@ -93,15 +89,54 @@ func (st status) reasons() map[string][]string {
 	return reasons
 }
 
+// backendStatus is how a backend answers.
+type backendStatus struct {
+	Name      string `json:"name"`
+	Connected bool   `json:"connected"`
+	Since     string `json:"since,omitempty"`
+	LastError string `json:"last-error,omitempty"`
+}
+
+// trouble says that it does not; it is empty while it does.
+func (b backendStatus) trouble() string {
+	switch {
+	case b.Connected:
+		return ""
+	case b.Since == "":
+		return fmt.Sprintf("\nbackend %s has not been asked yet", b.Name)
+	}
+	return fmt.Sprintf("\nbackend %s does not answer since %s: %s", b.Name, b.Since, b.LastError)
+}
+
+// filledStatus is how far a backend is that serves nobody.
+type filledStatus struct {
+	backendStatus
+	InSync    bool `json:"in-sync"`
+	Behind    int  `json:"scopes-behind"`
+	Objects   int  `json:"objects-wanted"`
+	Confirmed int  `json:"objects-confirmed"`
+	Problems  []struct {
+		Kind      string `json:"kind"`
+		Namespace string `json:"namespace,omitempty"`
+		Name      string `json:"name,omitempty"`
+		Message   string `json:"message"`
+	} `json:"problem,omitempty"`
+}
+
+func (f filledStatus) title() string {
+	text := fmt.Sprintf("%s (filled): %s, %d of %d objects", f.Name, state(f.InSync), f.Confirmed, f.Objects)
+	text += f.trouble()
+	for _, p := range f.Problems {
+		text += fmt.Sprintf("\n%s rejects %s %s%s: %s", f.backendStatus.Name, p.Kind, p.Name, prefixed(" of namespace ", p.Namespace), p.Message)
+	}
+	return text
+}
+
 // title says the state of the whole in a few lines.
 func (st status) title() string {
-	text := fmt.Sprintf("%s: %s", st.Backend.Name, state(st.InSync))
-	switch {
-	case st.Backend.Connected:
-	case st.Backend.Since == "":
-		text += fmt.Sprintf("\nbackend %s has not been asked yet", st.Backend.Name)
-	default:
-		text += fmt.Sprintf("\nbackend %s does not answer since %s: %s", st.Backend.Name, st.Backend.Since, st.Backend.LastError)
+	text := fmt.Sprintf("%s: %s", st.Backend.Name, state(st.InSync)) + st.Backend.trouble()
+	for _, f := range st.Filled {
+		text += "\n" + f.title()
 	}
 	if !st.Leads {
 		text += "\nthis replica looks on; " + cmp.Or(st.Leader, "nobody") + " leads"

@@ -166,7 +166,8 @@ type step struct {
 	do, undo func(context.Context) error
 }
 
-// steps make what is planned.
+// steps make what is planned. The port comes as early as it can: while the pod's end is
+// configured, the switch and the network are at work.
 func (a *Agent) steps(p plan) []step {
 	return []step{
 		{
@@ -176,7 +177,7 @@ func (a *Agent) steps(p plan) []step {
 		{
 			"links",
 			func(ctx context.Context) error {
-				return a.kernel.do(func() error { return links.Add(ctx, p.pair) })
+				return a.kernel.do(func() error { return links.Make(p.pair) })
 			},
 			func(context.Context) error { return a.deleteLink(p.pair.Port) },
 		},
@@ -184,6 +185,12 @@ func (a *Agent) steps(p plan) []step {
 			"port",
 			func(ctx context.Context) error { return a.cfg.Switch.Add(ctx, p.port) },
 			func(ctx context.Context) error { return a.cfg.Switch.Delete(ctx, p.port.Name, p.port.Of) },
+		},
+		{
+			"addresses",
+			func(ctx context.Context) error {
+				return a.kernel.do(func() error { return links.Configure(ctx, p.pair) })
+			}, nil, // they go with the links
 		},
 		{
 			"network",
@@ -236,7 +243,7 @@ func (a *Agent) isPlugged(ctx context.Context, p plan) (bool, error) {
 	}
 	inPod, err := links.Look(p.pair.Pod, p.pair.Name)
 	if err == nil {
-		_, err = links.Look(p.pair.Node, p.pair.Port)
+		_, err = links.Glance(p.pair.Node, p.pair.Port)
 	}
 	if errors.Is(err, links.ErrNotFound) {
 		return false, nil

@@ -58,7 +58,7 @@ func TestRounds(t *testing.T) {
 		w.delete(1)
 	}
 	w.awaitPods("host1", 1)
-	for _, step := range []string{"record", "replace", "links", "port", "network", "announce", "unplug", "unlink"} {
+	for _, step := range []string{"record", "replace", "links", "port", "addresses", "network", "announce", "unplug", "unlink"} {
 		sum, count := w.metric("host1", `coe_agent_step_seconds_sum{step="`+step+`"}`), w.metric("host1", `coe_agent_step_seconds_count{step="`+step+`"}`)
 		t.Logf("%s: %.2f ms on average", step, 1e3*sum/count)
 	}

@@ -22,7 +22,7 @@ const (
 // result is what the runtime is answered: the links as they are, the addresses and
 // routes that they were given.
 func (p plan) result() (*current.Result, error) {
-	node, err := links.Look(p.pair.Node, p.pair.Port)
+	node, err := links.Glance(p.pair.Node, p.pair.Port)
 	if err != nil {
 		return nil, err
 	}

@@ -67,6 +67,58 @@ func TestCallerGoes(t *testing.T) {
 	<-ended
 }
 
+// one is a listener that accepts one connection.
+type one struct {
+	conn   chan net.Conn
+	closed chan struct{}
+}
+
+func (o one) Accept() (net.Conn, error) {
+	select {
+	case conn := <-o.conn:
+		return conn, nil
+	case <-o.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (o one) Close() error   { close(o.closed); return nil }
+func (o one) Addr() net.Addr { return &net.UnixAddr{} }
+
+// A request ends with a line feed, which is left to read when it does not fit into the
+// buffer: that is no caller who goes.
+func TestEndOfTheLineComesLater(t *testing.T) {
+	l := one{make(chan net.Conn, 1), make(chan struct{})}
+	caller, agent := net.Pipe() // whoever writes waits for who reads
+	l.conn <- agent
+	ctx, cancel := context.WithCancel(t.Context())
+	begun, read, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		ended <- call.Serve(ctx, l, slog.New(slog.DiscardHandler), func(ctx context.Context, _ call.Request) call.Answer {
+			close(begun)
+			<-read
+			if ctx.Err() != nil {
+				return call.Answer{Error: types.NewError(types.ErrInternal, "the caller has gone", "")}
+			}
+			return call.Answer{}
+		})
+	}()
+	require.NoError(t, caller.SetDeadline(time.Now().Add(10*time.Second)))
+	_, err := caller.Write([]byte(`{"command":"ADD"}`))
+	require.NoError(t, err)
+	<-begun
+	for range 2 { // the second one is read by who goes on to
+		_, err = caller.Write([]byte("\n"))
+		require.NoError(t, err)
+	}
+	close(read)
+	var answer call.Answer
+	require.NoError(t, json.NewDecoder(caller).Decode(&answer))
+	require.Nil(t, answer.Error)
+	cancel()
+	require.NoError(t, <-ended)
+}
+
 // An agent that is told to end answers what is under way.
 func TestAgentEnds(t *testing.T) {
 	begun := make(chan struct{})

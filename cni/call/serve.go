@@ -82,9 +82,9 @@ func serve(ctx context.Context, conn net.Conn, answer func(context.Context, Requ
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
-	go func() { // until the caller goes, or conn is closed
+	go func() { // until the caller goes, or conn is closed; the end of a line may be left to read
 		defer cancel()
-		_, _ = conn.Read(make([]byte, 1))
+		_, _ = io.Copy(io.Discard, conn)
 	}()
 	a := answer(ctx, r)
 	if err := conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {

@@ -63,19 +63,51 @@ func DefaultRoutes(address netip.Prefix, gateway netip.Addr) []Route {
 	return routes
 }
 
-// Add makes the pair and brings both ends up. Where a step fails, or ctx ends, what
-// was made before is removed.
+// Add makes the pair and brings both ends up: Make and Configure. Where a step fails, or
+// ctx ends, what was made before is removed.
 func Add(ctx context.Context, p Pair) error {
-	if err := p.addVeth(); err != nil {
+	if err := Make(p); err != nil {
 		return err
 	}
-	for _, step := range []func() error{p.mark, p.allowIPv6, p.configure, p.turnOffloadOff} {
+	if err := Configure(ctx, p); err != nil {
+		return errors.Join(err, DeleteOf(p.Node, p.Port, p.group()))
+	}
+	return nil
+}
+
+// Make makes the pair: the node's end as it has to be, so that a switch may take it, and
+// the pod's, which is down and has no addresses before Configure. An error leaves nothing
+// behind.
+func Make(p Pair) error {
+	link := netlink.NewVeth(netlink.LinkAttrs{Name: p.Port, MTU: p.MTU, Flags: net.FlagUp, Group: p.group()})
+	link.PeerName, link.PeerNamespace = p.Name, netlink.NsFd(p.Pod)
+	link.PeerHardwareAddr, link.PeerMTU = p.MAC, uint32(p.MTU)
+	return At(p.Node, func(h *netlink.Handle) error {
+		if err := h.LinkAdd(link); err != nil {
+			return fmt.Errorf("add link %s with %s in the pod: %w", p.Port, p.Name, err)
+		}
+		if p.Owner == "" {
+			return nil
+		}
+		// The kernel does not take it with the link.
+		if err := h.LinkSetAlias(link, p.Owner); err != nil {
+			return errors.Join(fmt.Errorf("write owner %s on link %s: %w", p.Owner, p.Port, err), h.LinkDel(link))
+		}
+		return nil
+	})
+}
+
+// Configure gives the pod's end of a pair its addresses and routes, and brings it up.
+// Where a step fails, or ctx ends, the pair stays with what it has by then: it is to be
+// deleted.
+func Configure(ctx context.Context, p Pair) error {
+	for _, step := range []func() error{p.allowIPv6, p.configure, p.turnOffloadOff} {
 		err := ctx.Err()
 		if err == nil {
 			err = step()
 		}
 		if err != nil {
-			return errors.Join(fmt.Errorf("configure link %s: %w", p.Name, err), remove(p.Node, p.Port, p.group()))
+			return fmt.Errorf("configure link %s: %w", p.Name, err)
 		}
 	}
 	return nil
@@ -90,14 +122,10 @@ func (p Pair) group() uint32 {
 
 // Delete removes a pair of a pod by its node's end; one that is not there is well. A
 // link of somebody else stays, and is an error.
-func Delete(node netns.NsHandle, port string) error { return remove(node, port, Group) }
+func Delete(node netns.NsHandle, port string) error { return DeleteOf(node, port, Group) }
 
 // DeleteOf is Delete of a pair that has a Group.
 func DeleteOf(node netns.NsHandle, port string, group uint32) error {
-	return remove(node, port, group)
-}
-
-func remove(node netns.NsHandle, port string, group uint32) error {
 	return At(node, func(h *netlink.Handle) error {
 		link, err := h.LinkByName(port)
 		if errors.As(err, new(netlink.LinkNotFoundError)) {
@@ -111,35 +139,6 @@ func remove(node netns.NsHandle, port string, group uint32) error {
 		}
 		if err := h.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
 			return fmt.Errorf("delete link %s: %w", port, err)
-		}
-		return nil
-	})
-}
-
-func (p Pair) addVeth() error {
-	link := netlink.NewVeth(netlink.LinkAttrs{Name: p.Port, MTU: p.MTU, Flags: net.FlagUp, Group: p.group()})
-	link.PeerName, link.PeerNamespace = p.Name, netlink.NsFd(p.Pod)
-	link.PeerHardwareAddr, link.PeerMTU = p.MAC, uint32(p.MTU)
-	return At(p.Node, func(h *netlink.Handle) error {
-		if err := h.LinkAdd(link); err != nil {
-			return fmt.Errorf("add link %s with %s in the pod: %w", p.Port, p.Name, err)
-		}
-		return nil
-	})
-}
-
-// mark writes the owner on the node's end. The kernel does not take it with the link.
-func (p Pair) mark() error {
-	if p.Owner == "" {
-		return nil
-	}
-	return At(p.Node, func(h *netlink.Handle) error {
-		link, err := h.LinkByName(p.Port)
-		if err != nil {
-			return fmt.Errorf("find link %s: %w", p.Port, err)
-		}
-		if err := h.LinkSetAlias(link, p.Owner); err != nil {
-			return fmt.Errorf("write owner %s on link %s: %w", p.Owner, p.Port, err)
 		}
 		return nil
 	})

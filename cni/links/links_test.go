@@ -77,9 +77,10 @@ func TestAdd(t *testing.T) {
 			for _, r := range p.Routes {
 				require.Contains(t, is.Routes, r)
 			}
-			node, err := links.Look(p.Node, port)
+			node, err := links.Glance(p.Node, port)
 			require.NoError(t, err)
 			require.True(t, node.Up)
+			require.Equal(t, 1400, node.MTU)
 			owned, err := links.Owned(p.Node)
 			require.NoError(t, err)
 			require.Equal(t, map[string]string{port: "test/c1/eth0"}, owned)
@@ -90,6 +91,21 @@ func TestAdd(t *testing.T) {
 			require.NoError(t, links.Delete(p.Node, port), "again")
 		})
 	}
+}
+
+// What is made and not configured yet carries nothing, and goes as a whole.
+func TestMake(t *testing.T) {
+	p := pair(t, "10.42.0.2/29", "10.42.0.1")
+	require.NoError(t, links.Make(p))
+	node, err := links.Glance(p.Node, port)
+	require.NoError(t, err)
+	require.True(t, node.Up)
+	is, err := links.Look(p.Pod, "eth0")
+	require.NoError(t, err)
+	require.Equal(t, links.Link{MAC: p.MAC, MTU: 1400}, is)
+	require.NoError(t, links.Delete(p.Node, port))
+	_, err = links.Glance(p.Pod, "eth0")
+	require.ErrorIs(t, err, links.ErrNotFound)
 }
 
 // A runtime may have turned IPv6 off for the pod.
@@ -103,10 +119,10 @@ func TestIPv6IsAllowed(t *testing.T) {
 
 // A failure after any step leaves nothing behind.
 func TestAddLeavesNothingBehind(t *testing.T) {
-	for steps := range 6 {
+	for steps := range 5 {
 		p := pair(t, "fd00::2/120", "fd00::1")
 		err := links.Add(&failing{Context: t.Context(), after: steps}, p)
-		if steps < 4 {
+		if steps < 3 {
 			require.ErrorIs(t, err, context.Canceled)
 			_, err = links.Look(p.Node, port)
 			require.ErrorIs(t, err, links.ErrNotFound)

@@ -25,8 +25,26 @@ type Link struct {
 
 // Look reads a link. Where there is none of that name the error is ErrNotFound.
 func Look(ns netns.NsHandle, name string) (Link, error) {
-	var out Link
-	err := At(ns, func(h *netlink.Handle) error {
+	return look(ns, name, func(h *netlink.Handle, link netlink.Link, out *Link) (err error) {
+		if out.Addresses, err = addresses(h, link); err != nil {
+			return fmt.Errorf("list addresses: %w", err)
+		}
+		if out.Routes, err = routes(h, link); err != nil {
+			return fmt.Errorf("list routes: %w", err)
+		}
+		return nil
+	})
+}
+
+// Glance is Look without addresses and routes: those of a node with many links take long
+// to list.
+func Glance(ns netns.NsHandle, name string) (Link, error) {
+	return look(ns, name, func(*netlink.Handle, netlink.Link, *Link) error { return nil })
+}
+
+// look reads a link, and by more what else is wanted of it.
+func look(ns netns.NsHandle, name string, more func(*netlink.Handle, netlink.Link, *Link) error) (out Link, err error) {
+	err = At(ns, func(h *netlink.Handle) error {
 		link, err := h.LinkByName(name)
 		if errors.As(err, new(netlink.LinkNotFoundError)) {
 			return ErrNotFound
@@ -36,13 +54,7 @@ func Look(ns netns.NsHandle, name string) (Link, error) {
 		}
 		is := link.Attrs()
 		out.MAC, out.MTU, out.Up = is.HardwareAddr, is.MTU, is.Flags&net.FlagUp != 0
-		if out.Addresses, err = addresses(h, link); err != nil {
-			return fmt.Errorf("list addresses: %w", err)
-		}
-		if out.Routes, err = routes(h, link); err != nil {
-			return fmt.Errorf("list routes: %w", err)
-		}
-		return nil
+		return more(h, link, &out)
 	})
 	if err != nil {
 		return out, fmt.Errorf("look at link %s: %w", name, err)

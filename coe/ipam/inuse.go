@@ -36,10 +36,16 @@ func (u *InUse) whole() bool {
 		u.Node.IsValid() && len(u.Addresses) > 0
 }
 
+// NodeInUse is one management port that the backend has.
+type NodeInUse struct {
+	Node    netip.Addr // the address of the node that is plugged into it
+	Address netip.Addr // the node's own in the node network
+}
+
 // adopt makes leases of what the backend has, as if the journal had never been
 // lost: their interfaces keep them, and those whose interface is not there are
-// released when the store is complete.
-func (r *round) adopt(ctx context.Context, inUse []InUse) error {
+// released when the store is complete. So it is with nodes and their numbers.
+func (r *round) adopt(ctx context.Context, inUse []InUse, nodes []NodeInUse) error {
 	r.freed = r.sweep() || r.freed // what nothing uses in the journal may be used now
 	var found []*InUse
 	for n := range inUse {
@@ -67,6 +73,7 @@ func (r *round) adopt(ctx context.Context, inUse []InUse) error {
 	for _, u := range found {
 		r.adoptLease(u)
 	}
+	numbers := r.adoptNodes(nodes)
 	if err := r.flush(ctx, false); err != nil {
 		return err
 	}
@@ -75,8 +82,8 @@ func (r *round) adopt(ctx context.Context, inUse []InUse) error {
 	}
 	r.unasked, r.adopting = false, false
 	r.known.Store(true)
-	if len(found) > 0 {
-		r.log.Info("took over what the backend has, since no lease was remembered", "interfaces", len(found), "leases", len(r.leases))
+	if len(found)+numbers > 0 {
+		r.log.Info("took over what the backend has, since no lease was remembered", "interfaces", len(found), "leases", len(r.leases), "nodes", numbers)
 	}
 	return nil
 }

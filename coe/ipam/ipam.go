@@ -56,11 +56,11 @@ type Config struct {
 	ELANName      func(node netip.Addr, namespace string) string
 	VPNName       func(namespace string) string
 	InterfaceName func(namespace, pod, uid string, primary bool) string
-	// InUse, if not nil, lists what the backend has of ours. It is asked by Sync
-	// when the journal has no lease: at a first start, or when the datastore was
+	// InUse, if not nil, lists what the backend has of ours: pods' interfaces, and
+	// nodes' management ports. It is asked by Sync when the journal has no lease: at a first start, or when the datastore was
 	// lost. It ends with ctx, and has a deadline of its own. What a source says only
 	// later, and the backend does not have, is not known to be in use.
-	InUse func(ctx context.Context) ([]InUse, error)
+	InUse func(ctx context.Context) ([]InUse, []NodeInUse, error)
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 }
@@ -181,13 +181,14 @@ func (a *Assigner) Sync(ctx context.Context, namespaces []string) (affected []st
 		a.bringing[ns] = true
 	}
 	var inUse []InUse
+	var nodes []NodeInUse
 	ask := a.unasked && (len(namespaces)+len(a.bringing) > 0 || a.store.Complete())
 	if ask {
-		if inUse, err = a.cfg.InUse(ctx); err != nil {
+		if inUse, nodes, err = a.cfg.InUse(ctx); err != nil {
 			return nil, 0, fmt.Errorf("addresses in use can't be read from the backend: %w; no address is given until it answers", err)
 		}
 	}
-	return a.sync(ctx, namespaces, ask, inUse)
+	return a.sync(ctx, namespaces, ask, inUse, nodes)
 }
 
 // InUseKnown tells whether all that is in use has its lease, or is known to have
@@ -205,12 +206,12 @@ func (a *Assigner) freshen(ctx context.Context) error {
 	return a.load(ctx)
 }
 
-func (a *Assigner) sync(ctx context.Context, namespaces []string, adopt bool, inUse []InUse) (affected []string, again time.Duration, err error) {
+func (a *Assigner) sync(ctx context.Context, namespaces []string, adopt bool, inUse []InUse, nodes []NodeInUse) (affected []string, again time.Duration, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := a.newRound(namespaces)
 	if adopt {
-		err = r.adopt(ctx, inUse)
+		err = r.adopt(ctx, inUse, nodes)
 	}
 	if err == nil {
 		err = r.run(ctx)

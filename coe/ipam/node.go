@@ -24,6 +24,9 @@ func (r *round) nodes() {
 			}
 		}
 	}
+	if r.unasked {
+		return // what is in use is not known yet
+	}
 	for _, addr := range sortedAddrs(known) {
 		if r.numbers[addr] != nil {
 			continue
@@ -32,10 +35,30 @@ func (r *round) nodes() {
 		if !ok {
 			return // the mapping tells it
 		}
-		fact := &coe.NodeFact{Node: addr, Number: number}
-		r.numbers[addr] = fact
-		r.write.put(rankInstance, nodeRecord(addr), fact, func(tx *coe.Tx) { tx.PutNodeFact(fact) })
+		r.putNumber(addr, number)
 	}
+}
+
+func (r *round) putNumber(node netip.Addr, number uint32) {
+	fact := &coe.NodeFact{Node: node, Number: number}
+	r.numbers[node] = fact
+	r.write.put(rankInstance, nodeRecord(node), fact, func(tx *coe.Tx) { tx.PutNodeFact(fact) })
+}
+
+// adoptNodes gives nodes the numbers of which their management ports have addresses,
+// and returns how many. A port of another node network tells none, nor one whose
+// address a port before it has.
+func (r *round) adoptNodes(inUse []NodeInUse) (adopted int) {
+	slices.SortFunc(inUse, func(a, b NodeInUse) int { return a.Node.Compare(b.Node) })
+	for _, u := range inUse {
+		number := r.cfg.NodeNetwork.Number(u.Address)
+		if number == 0 || r.nodeIDs.Restore(u.Node.String(), number) != nil || r.numbers[u.Node] != nil {
+			continue
+		}
+		r.putNumber(u.Node, number)
+		adopted++
+	}
+	return adopted
 }
 
 // followNetworks writes down what nodes have to know of, when that is another. Until

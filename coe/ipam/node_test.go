@@ -1,12 +1,14 @@
 package ipam_test
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
@@ -105,4 +107,40 @@ func TestNetworks(t *testing.T) {
 	commits := w.journal.commits
 	w.syncNodes()
 	require.Equal(t, commits, w.journal.commits, "nothing is new")
+}
+
+// Where nothing is remembered nodes keep the numbers that the backend knows them by,
+// whoever is heard of first, and none is given before it has answered.
+func TestNumbersOfALostJournalAreThoseOfTheBackend(t *testing.T) {
+	w := newWorld(t, specPool())
+	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/28")}
+	port := func(node, address string) ipam.NodeInUse {
+		return ipam.NodeInUse{Node: addr(node), Address: addr(address)}
+	}
+	w.ports = []ipam.NodeInUse{
+		port("192.168.33.19", "100.96.0.2"),  // gone
+		port("192.168.33.13", "100.96.0.4"),  // the later of two
+		port("192.168.33.12", "100.96.0.4"),  //
+		port("192.168.33.14", "100.96.0.3"),  // nobody's own
+		port("192.168.33.15", "100.97.0.10"), // of another network
+	}
+	away := errors.New("connection refused")
+	w.inUse = func() ([]ipam.InUse, error) { return nil, away }
+	w.loseJournal()
+	w.putNodes("192.168.33.13")
+	require.Empty(t, w.numbers(), "nobody was asked yet")
+	w.put(newPod("a", "192.168.33.13"))
+	require.ErrorIs(t, w.trySync(), away)
+	require.Empty(t, w.numbers())
+
+	away = nil
+	require.NoError(t, w.trySync())
+	require.Equal(t, map[string]uint32{"192.168.33.12": 2, "192.168.33.13": 3, "192.168.33.19": 1}, w.numbers())
+	w.putNodes("192.168.33.12", "192.168.33.14")
+	w.complete()
+	w.syncNodes()
+	require.Equal(t, map[string]uint32{"192.168.33.12": 2, "192.168.33.13": 3, "192.168.33.14": 4}, w.numbers())
+	want := w.numbers()
+	w.restart()
+	require.Equal(t, want, w.numbers())
 }

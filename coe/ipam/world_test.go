@@ -38,6 +38,8 @@ type world struct {
 	nodes coe.NodeNetwork
 	// inUse is what the backend says; nil for a backend that is not asked.
 	inUse func() ([]ipam.InUse, error)
+	// ports are the management ports that it says; they need an inUse.
+	ports []ipam.NodeInUse
 }
 
 func newWorld(t testing.TB, pools ...dhcppool.Pool) *world {
@@ -68,7 +70,10 @@ func (w *world) newAssigner() *ipam.Assigner {
 		Now: func() time.Time { return w.now },
 	}
 	if w.inUse != nil {
-		cfg.InUse = func(context.Context) ([]ipam.InUse, error) { return w.inUse() }
+		cfg.InUse = func(context.Context) ([]ipam.InUse, []ipam.NodeInUse, error) {
+			interfaces, err := w.inUse()
+			return interfaces, w.ports, err
+		}
 	}
 	return ipam.New(cfg, w.store, w.journal, slog.New(slog.DiscardHandler))
 }

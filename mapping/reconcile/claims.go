@@ -19,20 +19,22 @@ type Claimer interface {
 }
 
 // Claims runs a Claimer for the scopes of which something changed, and then
-// hands them on to the loop, so that a pod is mapped when it has its address.
+// hands them on to the loops, so that a pod is mapped when it has its address.
 type Claims struct {
 	claimer Claimer
-	loop    *Loop
+	loops   []*Loop
 	log     *slog.Logger
 	worker  *worker
 	trouble string // why no addresses are claimed, as it was logged; only process uses it
 }
 
-// NewClaims returns Claims that hands scopes on to the loop.
-func NewClaims(claimer Claimer, loop *Loop, log *slog.Logger) *Claims {
-	c := &Claims{claimer: claimer, loop: loop, log: log}
+// NewClaims returns Claims that hands scopes on to the loops, one a backend.
+func NewClaims(claimer Claimer, log *slog.Logger, loops ...*Loop) *Claims {
+	c := &Claims{claimer: claimer, loops: loops, log: log}
 	c.worker = newWorker(c.process)
-	loop.claims = c.worker
+	for _, l := range loops {
+		l.claims = c.worker
+	}
 	return c
 }
 
@@ -52,16 +54,14 @@ func (c *Claims) process(ctx context.Context, scopes []netvirt.Scope) error {
 	affected, again, err := c.claimer.Sync(ctx, namespaces)
 	// What could not be claimed for is mapped all the same: removals go on. It is marked
 	// last, and so is the first to be gone on with.
-	defer c.loop.Mark(scopes...)
+	defer c.handOn(err, scopes)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
 			c.note(err)
 		}
-		c.loop.claimed(err)
 		return err
 	}
 	c.note(nil)
-	c.loop.claimed(nil)
 	for _, ns := range affected {
 		c.worker.mark(netvirt.Scope(ns))
 	}
@@ -69,6 +69,14 @@ func (c *Claims) process(ctx context.Context, scopes []netvirt.Scope) error {
 		c.worker.markAfter(again, scopes...)
 	}
 	return nil
+}
+
+// handOn tells the loops how it went, and of what.
+func (c *Claims) handOn(err error, scopes []netvirt.Scope) {
+	for _, l := range c.loops {
+		l.claimed(err)
+		l.Mark(scopes...)
+	}
 }
 
 // note logs how it goes when that turns: what fails is tried again.

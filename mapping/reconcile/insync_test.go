@@ -24,7 +24,7 @@ func (nothingToClaim) Sync(context.Context, []string) ([]string, time.Duration, 
 func TestInSyncIsNotSaidEarly(t *testing.T) {
 	w := newWorld()
 	l, _ := w.start(t)
-	claims := reconcile.NewClaims(nothingToClaim{}, l, slog.New(slog.DiscardHandler))
+	claims := reconcile.NewClaims(nothingToClaim{}, slog.New(slog.DiscardHandler), l)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

@@ -79,9 +79,8 @@ func (tx *Tx) outrun() bool {
 			return true
 		}
 	}
-	for id, revision := range tx.read {
-		node, _, _ := tx.d.layout.parse(id)
-		if revisionOf(tx.d.mirror.get(topOf(node), id)) != revision {
+	for id, was := range tx.read {
+		if revisionOf(tx.d.mirror.get(was.top, id)) != was.modRevision {
 			return true
 		}
 	}

@@ -100,6 +100,7 @@ type Datastore struct {
 	identity string
 	// retries holds a place for the one Update that tries again.
 	retries chan struct{}
+	turns   *turns // nil: others write too
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -161,7 +162,7 @@ func (d *Datastore) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.client, d.server = server.client(), server
+	d.client, d.server, d.turns = server.client(), server, newTurns()
 	if err := d.revive(ctx); err != nil {
 		return errors.Join(err, d.disconnect())
 	}

@@ -53,9 +53,9 @@ func (r *Records) Commit(ctx context.Context, puts map[string][]byte, deletes []
 	d := r.leader.d
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
-	resp, err := d.txn(ctx, size, []clientv3.Cmp{r.leader.holds()}, ops)
+	_, made, err := d.txn(ctx, size, []clientv3.Cmp{r.leader.holds()}, ops)
 	switch {
-	case err == nil && !resp.Succeeded:
+	case err == nil && !made:
 		r.leader.refused.Store(true)
 		r.leader.session.Orphan()
 		return fmt.Errorf("commit records: %w", ErrDeposed)

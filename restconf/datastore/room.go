@@ -52,16 +52,33 @@ func (r *room) isAmple(bytes int64) bool {
 	return r.left >= ample && time.Since(r.looked) < lookFor
 }
 
-// txn makes one transaction of about that size in bytes.
-func (d *Datastore) txn(ctx context.Context, size int, compares []clientv3.Cmp, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
+// txn makes one transaction of about that size in bytes. It returns the revision that it
+// made, and whether the comparisons held.
+func (d *Datastore) txn(ctx context.Context, size int, compares []clientv3.Cmp, ops []clientv3.Op) (int64, bool, error) {
 	if err := d.hasRoom(int64(size)); err != nil {
-		return nil, err
+		return 0, false, err
+	}
+	revision, made, err := d.send(ctx, compares, ops)
+	if errors.Is(err, rpctypes.ErrNoSpace) && d.reclaim(ctx) {
+		return d.send(ctx, compares, ops)
+	}
+	return revision, made, err
+}
+
+// send is one call to etcd. For an operation by itself it has a cheaper one.
+func (d *Datastore) send(ctx context.Context, compares []clientv3.Cmp, ops []clientv3.Op) (revision int64, made bool, err error) {
+	if len(compares) == 0 && len(ops) == 1 && ops[0].IsPut() {
+		resp, err := d.client.Do(ctx, ops[0])
+		if err != nil {
+			return 0, false, err
+		}
+		return resp.Put().Header.Revision, true, nil
 	}
 	resp, err := d.client.Txn(ctx).If(compares...).Then(ops...).Commit()
-	if errors.Is(err, rpctypes.ErrNoSpace) && d.reclaim(ctx) {
-		resp, err = d.client.Txn(ctx).If(compares...).Then(ops...).Commit()
+	if err != nil {
+		return 0, false, err
 	}
-	return resp, err
+	return resp.Header.Revision, resp.Succeeded, nil
 }
 
 // hasRoom refuses a transaction for which the disk has no room. It is looked up again

@@ -29,12 +29,18 @@ func (d *Datastore) All() map[*yang.Node][]*Unit { return d.mirror.all() }
 // good only within the call that it was made for.
 type Tx struct {
 	d      *Datastore
-	rev    int64            // the mirror's, before anything was read
-	read   map[string]int64 // id → ModRevision, 0 for absent
+	rev    int64              // the mirror's, before anything was read
+	read   map[string]reading // by id
 	put    map[string]*Unit
 	delete map[string]*Unit
 	clear  map[string]*yang.Node // lists to be emptied, by the prefixes of their entries' ids
 	whole  map[*yang.Node]int64  // the revisions of what Changed told of
+}
+
+// reading is what a Tx has seen of a unit.
+type reading struct {
+	top         *yang.Node // that it is in
+	modRevision int64      // 0: it was not there
 }
 
 // Update runs fn, which reads and writes through its Tx, and then makes all
@@ -50,7 +56,7 @@ func (d *Datastore) Update(ctx context.Context, fn func(*Tx) error) error {
 // Write is Update, and tells the change that it made: that of everything that fn
 // wrote and of what holds it. It is zero where fn wrote nothing.
 func (d *Datastore) Write(ctx context.Context, fn func(*Tx) error) (Change, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+	ctx, cancel := d.bound(ctx)
 	defer cancel()
 	if change, done, err := d.attempt(ctx, fn); done || err != nil {
 		return change, err
@@ -70,8 +76,16 @@ func (d *Datastore) Write(ctx context.Context, fn func(*Tx) error) (Change, erro
 	}
 }
 
+// bound has ctx end after the datastore's timeout, if not before.
+func (d *Datastore) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d.cfg.Timeout {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, d.cfg.Timeout)
+}
+
 // attempt runs fn once, and tells whether its writes were made. Where they were
-// not, the mirror has moved on.
+// not, the mirror has moved on, or what was in the way has ended.
 func (d *Datastore) attempt(ctx context.Context, fn func(*Tx) error) (Change, bool, error) {
 	tx := d.begin()
 	if err := fn(tx); err != nil {
@@ -80,20 +94,14 @@ func (d *Datastore) attempt(ctx context.Context, fn func(*Tx) error) (Change, bo
 		}
 		return Change{}, false, err
 	}
-	change, done, err := tx.commit(ctx)
-	if done || err != nil {
-		return change, done, err
-	}
-	// Something that was read has changed since, so the mirror has a newer
-	// revision or is about to.
-	return Change{}, false, classify("wait for a change of others", d.mirror.reach(ctx, tx.rev+1))
+	return tx.commit(ctx)
 }
 
 func (d *Datastore) begin() *Tx {
 	return &Tx{
 		d:      d,
 		rev:    d.mirror.revision(),
-		read:   map[string]int64{},
+		read:   map[string]reading{},
 		put:    map[string]*Unit{},
 		delete: map[string]*Unit{},
 		clear:  map[string]*yang.Node{},
@@ -108,9 +116,10 @@ func (tx *Tx) Get(node *yang.Node, key ...string) *Unit {
 	if u, ok := tx.put[id]; ok {
 		return u
 	}
-	u := tx.d.mirror.get(topOf(node), id)
+	top := topOf(node)
+	u := tx.d.mirror.get(top, id)
 	if _, seen := tx.read[id]; !seen {
-		tx.read[id] = revisionOf(u)
+		tx.read[id] = reading{top, revisionOf(u)}
 	}
 	if tx.gone(id) {
 		return nil
@@ -181,33 +190,44 @@ func (tx *Tx) DeleteAll(list *yang.Node) {
 	maps.DeleteFunc(tx.put, func(id string, _ *Unit) bool { return strings.HasPrefix(id, prefix) })
 }
 
-// commit makes the writes. It returns false when what was read has changed.
+// commit makes the writes. It returns false when what was read has changed, or may have.
 func (tx *Tx) commit(ctx context.Context) (Change, bool, error) {
 	ops := tx.ops()
-	if len(ops) == 0 {
+	switch {
+	case len(ops) == 0:
 		return Change{}, true, nil
+	case tx.d.turns != nil:
+		return tx.inTurn(ctx, ops)
 	}
+	return tx.send(ctx, ops, tx.compares())
+}
+
+// send has etcd make the writes if what is compared is so, and waits until the mirror
+// shows them, or else what has changed.
+func (tx *Tx) send(ctx context.Context, ops []clientv3.Op, compares []clientv3.Cmp) (Change, bool, error) {
 	marks, at := tx.marks(time.Now())
 	ops = append(ops, marks...)
-	resp, err := tx.d.txn(ctx, tx.size(), tx.compares(), ops)
+	revision, made, err := tx.d.txn(ctx, tx.size(), compares, ops)
 	if err != nil {
-		if limit := limitError(err, max(len(tx.read), len(ops)), tx.size()); limit != nil {
+		if limit := limitError(err, max(len(compares), len(ops)), tx.size()); limit != nil {
 			return Change{}, false, limit
 		}
 		return Change{}, false, classify("write to etcd", err)
 	}
-	if !resp.Succeeded {
-		return Change{}, false, nil
+	if !made {
+		// Something that was read has changed since, so the mirror has a newer
+		// revision or is about to.
+		return Change{}, false, classify("wait for a change of others", tx.d.mirror.reach(ctx, tx.rev+1))
 	}
 	// There is an event to wait for: whoever deletes puts a mark.
-	change := Change{Revision: resp.Header.Revision, Time: at}
-	return change, true, classify("see what was written", tx.d.mirror.reach(ctx, change.Revision))
+	change := Change{Revision: revision, Time: at}
+	return change, true, classify("see what was written", tx.d.mirror.reach(ctx, revision))
 }
 
 func (tx *Tx) compares() []clientv3.Cmp {
 	cmps := make([]clientv3.Cmp, 0, len(tx.read))
-	for id, rev := range tx.read {
-		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(configPrefix+id), "=", rev))
+	for id, was := range tx.read {
+		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(configPrefix+id), "=", was.modRevision))
 	}
 	for top := range tx.whole {
 		cmps = append(cmps, tx.unchanged(top)...)

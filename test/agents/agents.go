@@ -37,6 +37,19 @@ type Address struct {
 	IP netip.Addr `json:"ip"`
 }
 
+// Place is what a stream tells of the node's own place in the network.
+type Place struct {
+	Node     netip.Addr     `json:"node"`
+	Name     string         `json:"name"`
+	MAC      string         `json:"mac-address"`
+	Address  netip.Addr     `json:"address"`
+	Length   int            `json:"prefix-length"`
+	Gateway  netip.Addr     `json:"gateway"`
+	Service  netip.Addr     `json:"service-address"`
+	Pods     []netip.Prefix `json:"pod-network"`
+	Services []netip.Prefix `json:"service-network"`
+}
+
 // Streams are the streams of some nodes. At and Stop are for one goroutine, the rest
 // is for many.
 type Streams struct {
@@ -113,6 +126,19 @@ func (s *Streams) Records() []Record {
 	var all []Record
 	for _, n := range s.nodes {
 		all = n.appendRecords(all)
+	}
+	return all
+}
+
+// Places are the places of those nodes that have one, by the nodes' addresses.
+func (s *Streams) Places() map[netip.Addr]Place {
+	all := map[netip.Addr]Place{}
+	for _, n := range s.nodes {
+		n.mu.Lock()
+		if n.place != nil {
+			all[n.address] = *n.place
+		}
+		n.mu.Unlock()
 	}
 	return all
 }

@@ -61,6 +61,7 @@ type node struct {
 
 	mu      sync.Mutex
 	records map[string]Record // by "pod-uid/interface-uid"
+	place   *Place            // nil: it has none
 	told    bool              // all that there is, once at least
 	err     error             // of the last attempt to follow
 }
@@ -117,6 +118,10 @@ type notification struct {
 		Operation string `json:"operation"`
 		Record
 	} `json:"coe-agent:interface-changed"`
+	Placed *struct {
+		Operation string `json:"operation"`
+		Place
+	} `json:"coe-agent:node-changed"`
 	Begin    *struct{} `json:"coe-agent:snapshot-begin"`
 	Complete *struct{} `json:"coe-agent:snapshot-complete"`
 }
@@ -138,8 +143,14 @@ func (n *node) take(group []notification) {
 		switch c := event.Changed; {
 		case event.Begin != nil:
 			clear(n.records)
+			n.place = nil
 		case event.Complete != nil:
 			n.told = true
+		case event.Placed != nil:
+			n.place = nil
+			if event.Placed.Operation == "put" {
+				n.place = &event.Placed.Place
+			}
 		case c != nil && c.Operation == "put":
 			n.records[c.key()] = c.Record
 		case c != nil:

@@ -18,71 +18,120 @@ const (
 // oneInNamespaces spreads pods so that about 50 come into each namespace.
 var oneInNamespaces = synth.Cluster{Nodes: 10, Namespaces: 100}
 
+// putLoads are how many clients put pods at once, and how many pods in a round.
+var putLoads = []struct{ clients, chunk int }{{1, 200}, {maxClients, 1920}}
+
+// putServer is what pods are put to.
+type putServer struct {
+	client *client
+	// settle waits for what is left to do of so many pods when they are put.
+	settle func(ctx context.Context, pods int) error
+	stop   func() error
+}
+
 // measurePut puts new pods, each durable when it is answered, from one client
-// and from 64, by turns with a bare handler over an etcd of its own. The bridge
-// gives each pod its address and maps it meanwhile; what of that is left when
+// and from 64, by turns with a bare handler over an etcd of its own: to RESTCONF and
+// its datastore alone, which is a handler over an etcd too, and to a whole bridge,
+// which gives each pod its address and maps it meanwhile. What of that is left when
 // its turn is over is waited for and not counted.
 func measurePut(ctx context.Context, b *bench) ([]figures.Figure, error) {
 	var all []figures.Figure
-	for _, c := range []struct{ clients, chunk int }{{1, 200}, {maxClients, 1920}} {
-		b.say("putting pods from %d clients, by turns with a bare handler", c.clients)
-		took, err := b.comparePuts(ctx, c.clients, c.chunk)
+	for _, c := range putLoads {
+		b.say("putting pods to RESTCONF alone from %d clients, by turns with a bare handler", c.clients)
+		rate, measured, err := b.comparePuts(ctx, b.putAlone, c.clients, c.chunk)
 		if err != nil {
 			return nil, err
 		}
-		puts := float64(putRounds * c.chunk)
-		all = append(all, figures.Figure{
-			Name: fmt.Sprintf("durable PUT of a pod, %d client(s)", c.clients),
-			Measured: fmt.Sprintf("%.2f of a bare handler's rate (%.0f/s, bare %.0f/s)",
-				took.rate(), puts/took.ours.Seconds(), puts/took.bare.Seconds()),
-			Bound: fmt.Sprintf("at least %g", putRate), Within: took.rate() >= putRate,
-		})
+		all = append(all, figures.Rate(fmt.Sprintf("durable PUT of a pod, RESTCONF and its datastore alone, %d client(s)", c.clients), measured, rate, putRate))
+	}
+	for _, c := range putLoads {
+		b.say("putting pods to a whole bridge from %d clients, by turns with a bare handler", c.clients)
+		_, measured, err := b.comparePuts(ctx, b.putBridge, c.clients, c.chunk)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, figures.Unbound(fmt.Sprintf("the same with all that the bridge does for the pod meanwhile, %d client(s)", c.clients), measured))
 	}
 	return all, nil
 }
 
-func (b *bench) comparePuts(ctx context.Context, clients, chunk int) (sum comparison, err error) {
-	dir, err := b.folder("put")
+// putAlone starts RESTCONF and its datastore.
+func (b *bench) putAlone(ctx context.Context, dir string) (putServer, error) {
+	ours, err := b.startAlone(ctx, dir)
 	if err != nil {
-		return sum, err
+		return putServer{}, err
 	}
-	bareDir, err := b.folder("put-bare")
-	if err != nil {
-		return sum, err
-	}
-	etcd, err := startEtcd(ctx, bareDir)
-	if err != nil {
-		return sum, err
-	}
-	defer etcd.Close()
-	handler, err := serveBare(newBarePut(etcd))
-	if err != nil {
-		return sum, err
-	}
-	defer func() { err = errors.Join(err, handler.stop()) }()
+	settled := func(context.Context, int) error { return nil } // nobody follows
+	return putServer{ours.client, settled, ours.stop}, nil
+}
+
+// putBridge starts a bridge that has its pools and nodes.
+func (b *bench) putBridge(ctx context.Context, dir string) (putServer, error) {
 	ours, err := b.start(ctx, dir, memoryBackend())
 	if err != nil {
-		return sum, err
+		return putServer{}, err
+	}
+	if err := ours.fill(ctx, oneInNamespaces, 0, 1); err != nil {
+		return putServer{}, errors.Join(err, ours.stop())
+	}
+	return putServer{ours.client, ours.awaitSync, ours.stop}, nil
+}
+
+// comparePuts tells what rate ours reaches while a bare handler does 1, and how to say so.
+func (b *bench) comparePuts(
+	ctx context.Context, start func(context.Context, string) (putServer, error), clients, chunk int,
+) (rate float64, measured string, err error) {
+	dir, err := b.folder("put")
+	if err != nil {
+		return 0, "", err
+	}
+	handler, stop, err := b.startBarePut(ctx)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	ours, err := start(ctx, dir)
+	if err != nil {
+		return 0, "", err
 	}
 	defer func() { err = errors.Join(err, ours.stop()) }()
-	// What comes first is not counted: connections, caches, the first pods.
-	if err := ours.fill(ctx, oneInNamespaces, chunk, chunk); err != nil {
-		return sum, err
-	}
+	var sum comparison
 	for n := range putRounds + 1 {
-		one, err := putRound(ctx, ours, handler, clients, (n+1)*chunk, (n+2)*chunk)
+		one, err := putRound(ctx, ours, handler, clients, n*chunk, (n+1)*chunk)
 		if err != nil {
-			return sum, err
+			return 0, "", err
 		}
-		if n > 0 {
+		if n > 0 { // what comes first is not counted: connections, caches, the first pods
 			sum.ours += one.ours
 			sum.bare += one.bare
 		}
 	}
-	return sum, nil
+	puts := float64(putRounds * chunk)
+	return sum.rate(), fmt.Sprintf("%.2f of a bare handler's rate (%.0f/s, bare %.0f/s)",
+		sum.rate(), puts/sum.ours.Seconds(), puts/sum.bare.Seconds()), nil
 }
 
-func putRound(ctx context.Context, ours *running, handler *bare, clients, from, to int) (c comparison, err error) {
+// startBarePut starts what a PUT is compared with.
+func (b *bench) startBarePut(ctx context.Context) (handler *bare, stop func() error, err error) {
+	dir, err := b.folder("put-bare")
+	if err != nil {
+		return nil, nil, err
+	}
+	etcd, err := startEtcd(ctx, dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if handler, err = serveBare(newBarePut(etcd)); err != nil {
+		etcd.Close()
+		return nil, nil, err
+	}
+	return handler, func() error {
+		defer etcd.Close()
+		return handler.stop()
+	}, nil
+}
+
+func putRound(ctx context.Context, ours putServer, handler *bare, clients, from, to int) (c comparison, err error) {
 	put := func(at *client) func(int) error {
 		return func(i int) error {
 			_, err := at.do(ctx, http.MethodPut, oneInNamespaces.PodPath(i), oneInNamespaces.PodsBody(i, i+1))
@@ -95,5 +144,5 @@ func putRound(ctx context.Context, ours *running, handler *bare, clients, from, 
 	if c.ours, err = load(clients, from, to, put(ours.client)); err != nil {
 		return c, err
 	}
-	return c, ours.awaitSync(ctx, to)
+	return c, ours.settle(ctx, to)
 }

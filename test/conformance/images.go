@@ -24,6 +24,7 @@ const lookTimeout = time.Minute
 // has, with their Debian packages and where they are in an image.
 var needs = []struct{ pkg, path, to string }{
 	{"busybox-static", "/usr/bin/busybox", "bin/busybox"},
+	{"dash", "/usr/bin/dash", "bin/sh"}, // busybox's takes its own nc and wget before those of the path
 	{"bind9-dnsutils", "/usr/bin/dig", "usr/bin/dig"},
 	{"curl", "/usr/bin/curl", "usr/bin/curl"},
 	{"netcat-openbsd", "/usr/bin/nc.openbsd", "usr/bin/nc"},
@@ -158,7 +159,7 @@ func libraries(ctx context.Context, program string) ([]string, error) {
 	return paths, nil
 }
 
-// applets are the links by which busybox is called.
+// applets are the links by which busybox is called, but as a shell.
 func applets(ctx context.Context) (map[string]string, error) {
 	out, err := look(ctx, "busybox", "--list")
 	if err != nil {
@@ -166,7 +167,7 @@ func applets(ctx context.Context) (map[string]string, error) {
 	}
 	links := map[string]string{}
 	for name := range strings.FieldsSeq(out) {
-		if name != "busybox" {
+		if name != "busybox" && name != "sh" {
 			links["bin/"+name] = "busybox"
 		}
 	}

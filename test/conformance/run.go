@@ -66,7 +66,8 @@ func (r *runner) runAll(ctx context.Context, tests []string, parallel int) []res
 	return slices.Concat(r.runSome(ctx, beside, parallel), r.runSome(ctx, alone, 1))
 }
 
-// runSome runs tests, that many at a time, and returns what came of each.
+// runSome runs tests, that many at a time, and returns what came of each. When ctx is
+// done the rest is not run.
 func (r *runner) runSome(ctx context.Context, tests []string, parallel int) []result {
 	results := make([]result, len(tests))
 	next := make(chan int)
@@ -79,8 +80,12 @@ func (r *runner) runSome(ctx context.Context, tests []string, parallel int) []re
 			}
 		})
 	}
-	for i := range tests {
-		next <- i
+	for i, t := range tests {
+		select {
+		case next <- i:
+		case <-ctx.Done():
+			results[i] = result{name: t, err: ctx.Err()}
+		}
 	}
 	close(next)
 	ended.Wait()
@@ -105,9 +110,6 @@ func (r *runner) run(ctx context.Context, name string) result {
 func (r *runner) runLogged(ctx context.Context, name, file string) error {
 	ctx, cancel := context.WithTimeout(ctx, testTimeout+endTimeout)
 	defer cancel()
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
 	log, err := os.Create(file)
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)

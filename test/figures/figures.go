@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Figure is a line of the table.
+// Figure is a line of the table. Without a Bound it is told, and not judged.
 type Figure struct {
 	Name, Measured, Bound string
 	Within                bool
@@ -25,6 +25,9 @@ func AtMost(name string, took, bound time.Duration) Figure {
 func Rate(name, measured string, rate, bound float64) Figure {
 	return Figure{name, measured, fmt.Sprintf("at least %g", bound), rate >= bound}
 }
+
+// Unbound is a figure that nothing is held to.
+func Unbound(name, measured string) Figure { return Figure{Name: name, Measured: measured} }
 
 // Percentile is the duration that p of 100 do not exceed; 0 where there are none.
 func Percentile(sorted []time.Duration, p int) time.Duration {
@@ -48,8 +51,19 @@ func Short(d time.Duration) string {
 }
 
 // Outside tells whether one of the figures is outside its bound.
-func Outside(all []Figure) bool {
-	return slices.ContainsFunc(all, func(f Figure) bool { return !f.Within })
+func Outside(all []Figure) bool { return slices.ContainsFunc(all, Figure.outside) }
+
+func (f Figure) outside() bool { return f.Bound != "" && !f.Within }
+
+// verdict is what the table says of a figure.
+func (f Figure) verdict() string {
+	switch {
+	case f.outside():
+		return "OUTSIDE"
+	case f.Bound == "":
+		return ""
+	}
+	return "within"
 }
 
 // Write prints the table.
@@ -57,11 +71,7 @@ func Write(out io.Writer, all []Figure) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "FIGURE\tMEASURED\tBOUND\t")
 	for _, f := range all {
-		verdict := "within"
-		if !f.Within {
-			verdict = "OUTSIDE"
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", f.Name, f.Measured, f.Bound, verdict)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", f.Name, f.Measured, f.Bound, f.verdict())
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("print the figures: %w", err)

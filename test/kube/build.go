@@ -199,7 +199,7 @@ func (b *build) compile(ctx context.Context, target string) error {
 	log := &buildLog{}
 	verb := []string{"build", "-v"}
 	if b.Tests {
-		verb = []string{"test", "-c"}
+		verb = []string{"test", "-c", "-vet=off"}
 	}
 	cmd := exec.CommandContext(ctx, "go", append(verb, "-trimpath", "-buildvcs=false", "-ldflags", b.LDFlags, "-o", target, b.Package)...)
 	cmd.Dir = b.source

@@ -70,6 +70,22 @@ func (w *world) makeNode(ctx context.Context, i int, podCIDR string) error {
 	return err
 }
 
+// makeNodes makes the nodes of numbers from..to-1, one after the other.
+func (w *world) makeNodes(t *testing.T, from, to int) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		require.NoError(t, w.makeNode(t.Context(), i, ""))
+	}
+}
+
+// removeNodes deletes the nodes of numbers from..to-1.
+func (w *world) removeNodes(t *testing.T, from, to int) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		require.NoError(t, w.Client().CoreV1().Nodes().Delete(t.Context(), kubetest.Node(i), metav1.DeleteOptions{}))
+	}
+}
+
 // ports are the rows of those pods of a load that are chosen, by their names.
 func (w *world) ports(t *testing.T, chosen func(i int) bool, load kubetest.PodLoad) map[string]nb.LogicalSwitchPort {
 	t.Helper()

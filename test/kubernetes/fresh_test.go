@@ -80,16 +80,18 @@ func (f *fresh) node(p *corev1.Pod) netip.Addr {
 }
 
 // wanted are the rows that the cluster calls for, a line each, with the addresses
-// that its pods' annotations say. It fails while these are not there or not as the
-// leases are, and where two pods have one address.
-func (f *fresh) wanted(leases []lease) ([]string, error) {
-	w := &wantedRows{lines: map[string]bool{"router transit:100:1": true}, holders: map[netip.Addr]string{}, leases: map[string]lease{}}
+// that its pods' annotations, and its nodes' places, say. It fails while these are not
+// there or not as the leases are, and where two have one address.
+func (f *fresh) wanted(leases []lease, j joined) ([]string, error) {
+	w := &wantedRows{
+		lines: map[string]bool{"router transit:100:1": true}, holders: map[netip.Addr]string{}, leases: map[string]lease{}, joined: j,
+	}
 	for _, l := range leases {
 		if l.Released == "" {
 			w.leases[l.PodUID] = l
 		}
 	}
-	var errs []error
+	errs := []error{w.nodes(f)}
 	for i := range f.pods {
 		node := f.node(&f.pods[i])
 		if !node.IsValid() && hasNetwork(&f.pods[i]) {
@@ -109,6 +111,7 @@ func (f *fresh) wanted(leases []lease) ([]string, error) {
 	for i := range f.services {
 		w.service(&f.services[i], f.slices)
 	}
+	errs = append(errs, w.reachable(f))
 	var lines []string
 	for line := range w.lines {
 		lines = append(lines, line)
@@ -120,6 +123,7 @@ type wantedRows struct {
 	lines   map[string]bool
 	holders map[netip.Addr]string
 	leases  map[string]lease // of pods that were not looked at yet
+	joined  joined
 }
 
 func (w *wantedRows) add(format string, args ...any) { w.lines[fmt.Sprintf(format, args...)] = true }
@@ -151,6 +155,7 @@ func (w *wantedRows) pod(p *corev1.Pod, node netip.Addr, chassis string) error {
 		}
 		texts, networks = append(texts, ip.Addr().String()), append(networks, ip.Masked().String())
 		w.block(elan, p.Namespace, ip, i.Gateways[n])
+		w.leaves(node, ip.Masked())
 	}
 	w.namespace(p.Namespace)
 	w.add("switch %s", elan)

@@ -26,7 +26,7 @@ const (
 func killBridge(t *testing.T, w *world, ledger *ledger, dir string) {
 	p := bridgetest.Serve(t, "--data-dir", dir, "--backend", "ovn", "--ovn-nb", w.nb.Endpoint(),
 		"--kubeconfig", w.Kubeconfig(), "--pool", podPool.String(), "--annotate-qps", "inf", "--address-reuse-delay", "1h",
-		"--node-network", "") // as the bridges in this process
+		"--service-network", w.services.String())
 	services := kubetest.ServiceLoad{Count: 30, Endpoints: 10, Namespaces: 5}
 	for seed := range uint64(killSeeds) {
 		random := rand.New(rand.NewPCG(seed, 0))

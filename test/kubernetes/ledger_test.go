@@ -15,18 +15,18 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 )
 
-// ledger is what the database ever said of pods' ports, and what of that must not
-// be: an address that two pods had, one after the other or both at once; and of a
-// pod that lives, an address that it had no more, and a row that was deleted. It
-// holds for bridges that give no address again (neverReuse), and pods that stay on
-// their nodes.
+// ledger is what the database ever said of pods' and nodes' ports, and what of that
+// must not be: an address that two had, one after the other or both at once; and of a
+// pod or node that lives, an address that it had no more, and a row that was deleted.
+// It holds for bridges that give no address again (neverReuse), pods that stay on
+// their nodes, and nodes that stay.
 type ledger struct {
 	cache.EventHandlerFuncs
 
 	mu      sync.Mutex
-	holders map[string]string // of addresses: pods' uids
-	had     map[string]string // by pods' uids: addresses
-	hurt    map[string]error  // by pods' uids: what must not be while they live
+	holders map[string]string // of addresses: pods' uids, and names of nodes' ports
+	had     map[string]string // by these: addresses
+	hurt    map[string]error  // by these: what must not be while they live
 	wrong   []error
 }
 
@@ -53,16 +53,16 @@ func (l *ledger) note(row model.Model) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	uid, has := p.Options["iface-id-ver"], strings.Join(p.Addresses, ", ")
-	if before, known := l.had[uid]; known && before != has {
-		l.hurt[uid] = fmt.Errorf("%s of pod %s had %q, and now %q", p.Name, uid, before, has)
+	who, has := ownerOf(p), strings.Join(p.Addresses, ", ")
+	if before, known := l.had[who]; known && before != has {
+		l.hurt[who] = fmt.Errorf("%s of %s had %q, and now %q", p.Name, who, before, has)
 	}
-	l.had[uid] = has
+	l.had[who] = has
 	for _, word := range strings.Fields(has) {
-		if other := l.holders[word]; other != "" && other != uid {
-			l.wrong = append(l.wrong, fmt.Errorf("%s of pod %s has %s, which pod %s had", p.Name, uid, word, other))
+		if other := l.holders[word]; other != "" && other != who {
+			l.wrong = append(l.wrong, fmt.Errorf("%s of %s has %s, which %s had", p.Name, who, word, other))
 		}
-		l.holders[word] = uid
+		l.holders[word] = who
 	}
 }
 
@@ -70,12 +70,19 @@ func (l *ledger) remove(row model.Model) {
 	if p, isPort := row.(*nb.LogicalSwitchPort); isPort && p.Type == "" {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		uid := p.Options["iface-id-ver"]
-		l.hurt[uid] = fmt.Errorf("row %s of pod %s was deleted", p.Name, uid)
+		l.hurt[ownerOf(p)] = fmt.Errorf("row %s of %s was deleted", p.Name, ownerOf(p))
 	}
 }
 
-// require requires that nothing went wrong, and no pod was hurt that there is.
+// ownerOf is the pod's uid, or the name of a node's port.
+func ownerOf(p *nb.LogicalSwitchPort) string {
+	if isNodePort(p) {
+		return p.Name
+	}
+	return p.Options["iface-id-ver"]
+}
+
+// require requires that nothing went wrong, and no pod or node was hurt that there is.
 func (l *ledger) require(t *testing.T, w *world) {
 	t.Helper()
 	f, err := list(t.Context(), w.Client())
@@ -85,6 +92,9 @@ func (l *ledger) require(t *testing.T, w *world) {
 	errs := slices.Clone(l.wrong)
 	for i := range f.pods {
 		errs = append(errs, l.hurt[string(f.pods[i].UID)])
+	}
+	for _, node := range f.nodes {
+		errs = append(errs, l.hurt["node:"+node.String()+":management"])
 	}
 	require.NoError(t, shortened(errors.Join(errs...)))
 }

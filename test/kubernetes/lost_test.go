@@ -72,8 +72,8 @@ func (w *world) podAddresses(t *testing.T) map[string]netip.Addr {
 	now, err := w.rows.read(t.Context())
 	require.NoError(t, err)
 	out := map[string]netip.Addr{}
-	for _, p := range now.ports {
-		if p.Type == "" {
+	for i := range now.ports {
+		if p := &now.ports[i]; isPodPort(p) {
 			_, address, _ := strings.Cut(p.Addresses[0], " ")
 			out[p.Name] = netip.MustParseAddr(address)
 		}

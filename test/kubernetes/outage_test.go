@@ -27,11 +27,26 @@ func TestOutages(t *testing.T) {
 	_, err = w.MakeServices(t.Context(), kubetest.ServiceLoad{Count: 30, Endpoints: 10, Namespaces: 5})
 	require.NoError(t, err)
 	dir := t.TempDir()
+	makeNodesAnew(t, w, dir)
 	ledger := w.rows.keepLedger(t)
 
 	t.Run("API server killed", func(t *testing.T) { killAPIServer(t, w, ledger, dir) })
 	t.Run("bridge killed", func(t *testing.T) { killBridge(t, w, ledger, dir) })
 	t.Run("datastore lost", func(t *testing.T) { loseDatastore(t, w, ledger) })
+}
+
+// makeNodesAnew has nodes come in another order than that of their addresses, so that
+// their places can't be known from these.
+func makeNodesAnew(t *testing.T, w *world, dir string) {
+	b := w.serve(t, withDir(dir), neverReuse)
+	w.awaitExact(t, b, converge)
+	before := w.agents.Places()
+	w.removeNodes(t, 0, 3)
+	w.awaitExact(t, b, converge)
+	w.makeNodes(t, 0, 3)
+	w.awaitExact(t, b, converge)
+	require.NotEqual(t, before, w.agents.Places())
+	b.Stop()
 }
 
 // killAPIServer kills the API server, and has etcd forget what was before. While it

@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -76,7 +75,7 @@ func testNoNode(t *testing.T, w *world, b running) {
 	await(t, converge, "Event", func() error { return w.described(t, "lost", "Normal", "Mapped", "coe-bridge") })
 
 	w.remove(t, "waiting", "lost")
-	require.NoError(t, w.Client().CoreV1().Nodes().Delete(t.Context(), kubetest.Node(9), metav1.DeleteOptions{}))
+	w.removeNodes(t, 9, 10)
 	w.awaitExact(t, b, converge)
 }
 
@@ -164,10 +163,7 @@ func testNodePools(t *testing.T, w *world) {
 	require.Contains(t, w.annotation(t, good.Name), "10.61.1.")
 	require.Contains(t, w.annotation(t, bad.Name), "10.32.", "of the pool that serves everyone")
 	w.remove(t, "good", "bad")
-	_, err := kubetest.Each(t.Context(), 2, 1, func(ctx context.Context, i int) error {
-		return w.Client().CoreV1().Nodes().Delete(ctx, kubetest.Node(10+i), metav1.DeleteOptions{})
-	})
-	require.NoError(t, err)
+	w.removeNodes(t, 10, 12)
 	w.awaitExact(t, b, converge)
 	require.Empty(t, b.status().Problems)
 	b.Stop()

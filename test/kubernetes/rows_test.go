@@ -38,6 +38,8 @@ type tables struct {
 	routers   []nb.LogicalRouter
 	gateways  []nb.LogicalRouterPort
 	routes    []nb.LogicalRouterStaticRoute
+	policies  []nb.LogicalRouterPolicy
+	acls      []nb.ACL
 	dhcp      []nb.DHCPOptions
 	balancers []nb.LoadBalancer
 	groups    []nb.LoadBalancerGroup
@@ -47,7 +49,8 @@ type tables struct {
 func (r rows) read(ctx context.Context) (*tables, error) {
 	t := &tables{}
 	for _, table := range []any{
-		&t.switches, &t.ports, &t.routers, &t.gateways, &t.routes, &t.dhcp, &t.balancers, &t.groups, &t.bindings,
+		&t.switches, &t.ports, &t.routers, &t.gateways, &t.routes, &t.policies, &t.acls,
+		&t.dhcp, &t.balancers, &t.groups, &t.bindings,
 	} {
 		if err := r.List(ctx, table); err != nil {
 			return nil, err
@@ -62,6 +65,7 @@ func (t *tables) lines() ([]string, error) {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	switchOf, routerOf, routeOf, network := map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}
+	links := map[string]bool{} // ports that have a peer
 	for _, s := range t.switches {
 		add("switch %s", s.Name)
 		note(switchOf, s.Name, s.Ports)
@@ -81,18 +85,26 @@ func (t *tables) lines() ([]string, error) {
 			add("port %s on %s: router %s", p.Name, switchOf[p.UUID], p.Options["router-port"])
 			continue
 		}
+		if isNodePort(p) {
+			add("port %s on %s: %s, chassis %s", p.Name, switchOf[p.UUID], strings.Join(p.Addresses, ", "), p.Options["requested-chassis"])
+			continue
+		}
 		add("port %s on %s: %s, dhcp %s, pod %s, chassis %s", p.Name, switchOf[p.UUID], strings.Join(p.Addresses, ", "),
 			networks(p, network), p.Options["iface-id-ver"], p.Options["requested-chassis"])
 	}
 	for _, g := range t.gateways {
-		if g.Peer != nil { // its network is nobody's business
+		if links[g.Name] = g.Peer != nil; g.Peer != nil { // its network is nobody's business
 			add("router port %s of %s", g.Name, routerOf[g.UUID])
 			continue
 		}
 		add("router port %s of %s: %s", g.Name, routerOf[g.UUID], strings.Join(g.Networks, " "))
 	}
 	for _, r := range t.routes {
-		add("route of %s: %s by %s", routeOf[r.UUID], r.IPPrefix, *r.OutputPort)
+		via := ""
+		if !links[*r.OutputPort] {
+			via = " via " + r.Nexthop
+		}
+		add("route of %s: %s%s by %s", routeOf[r.UUID], r.IPPrefix, via, *r.OutputPort)
 	}
 	for i := range t.balancers {
 		add("%s", balancerLine(&t.balancers[i]))
@@ -100,7 +112,7 @@ func (t *tables) lines() ([]string, error) {
 	for _, b := range t.bindings {
 		add("binding %s", b.LogicalPort)
 	}
-	return out, errors.Join(t.checkReach(), t.checkSecurity(), t.checkIDs())
+	return append(out, t.filterLines()...), errors.Join(t.checkReach(), t.checkSecurity(), t.checkLinks(), t.checkIDs())
 }
 
 func note(parents map[string]string, name string, children []string) {
@@ -158,10 +170,12 @@ func (t *tables) checkReach() error {
 	return errors.Join(errs...)
 }
 
-// checkSecurity tells whether pods can send from no address but theirs.
+// checkSecurity tells whether pods can send from no address but theirs, and nodes from
+// any: what comes back from outside is from there.
 func (t *tables) checkSecurity() error {
 	for i := range t.ports {
-		if p := &t.ports[i]; p.Type == "" && !slices.Equal(p.Addresses, p.PortSecurity) {
+		p := &t.ports[i]
+		if isNodePort(p) && len(p.PortSecurity) > 0 || isPodPort(p) && !slices.Equal(p.Addresses, p.PortSecurity) {
 			return fmt.Errorf("port %s: addresses %q, security %q", p.Name, p.Addresses, p.PortSecurity)
 		}
 	}
@@ -180,7 +194,9 @@ func (t *tables) checkIDs() error {
 	}
 	var errs []error
 	for _, s := range t.switches {
-		errs = append(errs, own(s.Name, "VNI "+s.ExternalIDs["coe-bridge/segmentation-id"]))
+		if !strings.HasPrefix(s.Name, "nodes:") {
+			errs = append(errs, own(s.Name, "VNI "+s.ExternalIDs["coe-bridge/segmentation-id"]))
+		}
 	}
 	for _, r := range t.routers {
 		errs = append(errs, own(r.Name, "RD "+r.ExternalIDs["coe-bridge/route-distinguisher"]))
@@ -196,7 +212,7 @@ func (w *world) exact(t *testing.T, r running) error {
 		return err
 	}
 	leases := r.leases()
-	want, err := f.wanted(leases)
+	want, err := f.wanted(leases, joined{w.network, w.agents.Places()})
 	if err != nil {
 		return shortened(err)
 	}

@@ -151,15 +151,12 @@ func stormOfNodes(t *testing.T, w *world, b running) {
 	}
 	w.awaitExact(t, b, converge)
 	all := w.ports(t, func(int) bool { return true }, load)
-	for i := range 5 {
-		require.NoError(t, w.Client().CoreV1().Nodes().Delete(t.Context(), kubetest.Node(i), metav1.DeleteOptions{}))
-	}
+	w.removeNodes(t, 0, 5)
 	w.awaitExact(t, b, converge)
 	require.Equal(t, addresses(all), addresses(w.ports(t, func(int) bool { return true }, load)), "pods that may run still keep their network")
 	require.NoError(t, b.hasProblem(load.Pod(40).Name, "NoNode"))
 
-	_, err = kubetest.Each(t.Context(), 5, 1, func(ctx context.Context, i int) error { return w.makeNode(ctx, i, "") })
-	require.NoError(t, err)
+	w.makeNodes(t, 0, 5)
 	w.awaitExact(t, b, converge)
 	require.Equal(t, addresses(all), addresses(w.ports(t, func(int) bool { return true }, load)))
 	_, err = w.DeletePods(t.Context(), load)

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
+	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/test/agents"
@@ -44,15 +45,23 @@ var podPool = netip.MustParsePrefix("10.32.0.0/14")
 // follow the nodes' streams throughout, at one bridge after the other.
 type world struct {
 	*kubetest.ControlPlane
-	nb     *ovsdb.Server
-	rows   rows
-	agents *agents.Streams
+	nb       *ovsdb.Server
+	rows     rows
+	agents   *agents.Streams
+	network  netip.Prefix // of the nodes; zero for none
+	services netip.Prefix // the IPv4 addresses of services
 }
 
 // newWorld starts a cluster with nodes and namespaces, and an empty database.
 func newWorld(t *testing.T, config kubetest.Config, nodes, namespaces int) *world {
 	t.Helper()
-	w := &world{ControlPlane: kubetest.ForTest(t, config), agents: agents.New(nodeAddresses(nodes), nil)}
+	if len(config.ServiceCIDRs) == 0 {
+		config.ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}
+	}
+	w := &world{
+		ControlPlane: kubetest.ForTest(t, config), agents: agents.New(nodeAddresses(nodes), nil),
+		network: nodeNetwork, services: config.ServiceCIDRs[0],
+	}
 	t.Cleanup(w.agents.Stop)
 	_, err := w.MakeNodes(t.Context(), nodes)
 	require.NoError(t, err)
@@ -94,12 +103,13 @@ func (w *world) serve(t *testing.T, options ...bridgetest.Option) running {
 	return b
 }
 
-// watched has a bridge watch the cluster by a kubeconfig.
+// watched has a bridge watch the cluster by a kubeconfig, and join its nodes.
 func (w *world) watched(t *testing.T, kubeconfig string) bridgetest.Option {
 	return func(cfg *bridge.Config) {
 		api, err := kube.Connect(kubeconfig, "test", cfg.Log)
 		require.NoError(t, err)
 		cfg.Kubernetes = bridge.KubernetesConfig{API: api, AnnotateQPS: math.Inf(1)}
+		cfg.Nodes = bridge.NodesConfig{Network: coe.NodeNetwork{Prefix: w.network}, Services: []netip.Prefix{w.services}}
 	}
 }
 

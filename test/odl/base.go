@@ -71,7 +71,39 @@ func (b base) fill(karaf string) error {
 			return err
 		}
 	}
+	if err := b.makePatient(); err != nil {
+		return err
+	}
 	return os.MkdirAll(b.path("data/tmp"), 0o755)
+}
+
+// Where the settings of the controller's actors are found, which the first start would
+// copy otherwise, and where they are put.
+const (
+	actorPattern  = "system/org/opendaylight/controller/sal-clustering-config/*/*-akkaconf.xml"
+	actorSettings = "configuration/initial/akka.conf"
+)
+
+// patience is added to them: a controller whose actors take longer than ten seconds to
+// start gives up otherwise, and goes on without its datastore.
+const patience = "\nodl-cluster-data.akka.remote.startup-timeout = 180 s\n"
+
+func (b base) makePatient() error {
+	found, err := filepath.Glob(b.path(actorPattern))
+	if err != nil {
+		return err
+	}
+	if len(found) != 1 {
+		return fmt.Errorf("look for the settings of actors: %d of %s", len(found), actorPattern)
+	}
+	settings, err := os.ReadFile(found[0])
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(b.path(actorSettings)), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(b.path(actorSettings), append(settings, patience...), 0o644)
 }
 
 // clear removes what a controller that was killed has left, and what would be taken for

@@ -108,17 +108,37 @@ func (c *Controller) launch(ctx context.Context, installed Installation) (err er
 	if err != nil {
 		return err
 	}
+	if err = c.awaitReady(ctx); errors.Is(err, errHopeless) {
+		err = c.startAgain(ctx)
+	}
+	return err
+}
+
+// startAgain starts a controller that has started in vain: on a busy machine a bundle may
+// have waited too long for another.
+func (c *Controller) startAgain(ctx context.Context) error {
+	fmt.Fprintf(c.progress, "OpenDaylight %s has started in vain, and is started again\n", c.release)
+	if err := c.Kill(); err != nil {
+		return err
+	}
+	return c.startOnce(ctx)
+}
+
+func (c *Controller) startOnce(ctx context.Context) error {
+	if err := c.base.clear(); err != nil {
+		return err
+	}
+	if err := c.process.Start(ctx); err != nil {
+		return err
+	}
 	return c.awaitReady(ctx)
 }
 
 // Start starts a controller that was stopped or killed, with the datastore that it has.
 func (c *Controller) Start(ctx context.Context) error {
-	err := c.base.clear()
-	if err == nil {
-		err = c.process.Start(ctx)
-	}
-	if err == nil {
-		err = c.awaitReady(ctx)
+	err := c.startOnce(ctx)
+	if errors.Is(err, errHopeless) {
+		err = c.startAgain(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("start OpenDaylight %s: %w", c.release, err)

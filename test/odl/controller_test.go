@@ -14,16 +14,28 @@ import (
 
 const elan = "/restconf/config/elan:elan-instances/elan-instance/kept"
 
-// TestController has a controller of each release killed, stopped, started and wiped, and
-// manage a host all the while.
+// TestController starts a controller of each release that manages two hosts, and shows
+// what it makes of the packets between pods, and how it is killed, stopped, started and
+// wiped.
 func TestController(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs root and OpenDaylight: run without -short")
+	}
 	for _, release := range odl.Releases() {
-		t.Run(string(release), func(t *testing.T) { testController(t, odl.ForTest(t, release, "host1")) })
+		t.Run(string(release), func(t *testing.T) {
+			installation, err := odl.Install(t.Context(), release, t.Output())
+			require.NoError(t, err)
+			before := files(t, installation.Karaf)
+			c := odl.ForTest(t, release, "host1", "host2")
+			t.Run("isolation", func(t *testing.T) { testIsolation(t, c) })
+			t.Run("common target", func(t *testing.T) { testCommonTarget(t, c) })
+			t.Run("lives", func(t *testing.T) { testLives(t, c) })
+			require.Equal(t, before, files(t, installation.Karaf), "what is installed is not written to")
+		})
 	}
 }
 
-func testController(t *testing.T, c *odl.Controller) {
-	before := installed(t, c)
+func testLives(t *testing.T, c *odl.Controller) {
 	ask(t, c, http.MethodPut, elan, `{"elan-instance":[{"elan-instance-name":"kept"}]}`, http.StatusCreated)
 
 	require.NoError(t, c.Restart(t.Context()))
@@ -36,8 +48,6 @@ func testController(t *testing.T, c *odl.Controller) {
 	require.NoError(t, c.Wipe(t.Context()))
 	ask(t, c, http.MethodGet, elan, "", http.StatusNotFound)
 	require.NoError(t, c.AwaitManaged(t.Context(), c.Lab.Hosts[0]))
-
-	require.Equal(t, before, installed(t, c), "what is installed is not written to")
 }
 
 // ask sends a request, whose answer must have a status.
@@ -55,20 +65,20 @@ type file struct {
 	modified time.Time
 }
 
-// installed are the files of the release that a controller runs.
-func installed(t *testing.T, c *odl.Controller) map[string]file {
+// files are those below a folder.
+func files(t *testing.T, dir string) map[string]file {
 	t.Helper()
-	root, err := filepath.EvalSymlinks(filepath.Join(filepath.Dir(c.Log()), "../../system"))
-	require.NoError(t, err)
-	files := map[string]file{}
-	err = filepath.WalkDir(filepath.Dir(root), func(path string, d fs.DirEntry, err error) error {
+	all := map[string]file{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		info, err := d.Info()
-		files[path] = file{info.Size(), info.ModTime()}
+		if err == nil {
+			all[path] = file{info.Size(), info.ModTime()}
+		}
 		return err
 	})
 	require.NoError(t, err)
-	return files
+	return all
 }

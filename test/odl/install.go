@@ -86,7 +86,7 @@ type distribution struct {
 func (d distribution) install(ctx context.Context) (karaf string, err error) {
 	dir, err := cache.Folder{
 		Title:  fmt.Sprintf("OpenDaylight %s (Netvirt %s)", d.release, d.Netvirt),
-		Takes:  "three to five minutes, and 800 MB of which half is given back",
+		Takes:  "four to ten minutes, and 800 MB of which half is given back",
 		Name:   "opendaylight-" + string(d.release),
 		Inputs: append([]string{fmt.Sprintf("%+v", d.versions), pomTemplate, stubBlueprint, stubManifest, getPlugin}, unpublished...),
 	}.Make(ctx, d.progress, d.fill)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,20 +32,18 @@ func put(t *testing.T, c *odl.Controller, container, list, key string, entry obj
 	require.Less(t, status, 300, "%s: %s", path, answer)
 }
 
-// putVPN writes a vpn-instance with its route distinguisher, and the targets that it both
-// imports and exports.
+// putVPN writes a vpn-instance with its route distinguisher, which it both imports and
+// exports as a target, as it does others.
 func putVPN(t *testing.T, c *odl.Controller, name, rd string, targets ...string) {
 	t.Helper()
-	list := make([]object, len(targets))
-	for i, target := range targets {
-		list[i] = object{"vrfRTValue": target, "vrfRTType": "both"}
+	list := []object{{"vrfRTValue": rd, "vrfRTType": "both"}}
+	for _, target := range targets {
+		list = append(list, object{"vrfRTValue": target, "vrfRTType": "both"})
 	}
-	family := object{"route-distinguisher": []string{rd}}
-	if len(list) > 0 {
-		family["vpnTargets"] = object{"vpnTarget": list}
-	}
-	put(t, c, "l3vpn:vpn-instances", "vpn-instance", name,
-		object{"vpn-instance-name": name, "type": "l3", "l3vni": 0, "ipv4-family": family})
+	put(t, c, "l3vpn:vpn-instances", "vpn-instance", name, object{
+		"vpn-instance-name": name, "type": "l3",
+		"ipv4-family": object{"route-distinguisher": []string{rd}, "vpnTargets": object{"vpnTarget": list}},
+	})
 }
 
 // pod is a pod of a namespace on a host. Each namespace has a network of its own there.
@@ -55,7 +54,7 @@ type pod struct {
 	host      *ovnhost.Host
 }
 
-func (p pod) name() string { return fmt.Sprintf("%s:p%d", p.namespace, p.number) }
+func (p pod) name() string { return fmt.Sprintf("%s:p%d-%d", p.namespace, p.network, p.number) }
 func (p pod) elan() string { return fmt.Sprintf("%s:%s", p.host.Address, p.namespace) }
 func (p pod) port() string { return fmt.Sprintf("tap%d-%d", p.network, p.number) }
 
@@ -81,7 +80,7 @@ func putELAN(t *testing.T, c *odl.Controller, p pod) {
 	})
 }
 
-// putPod writes a pod's objects, as a member of a vpn, and plugs it in.
+// putPod writes a pod's objects, as a member of a vpn.
 func putPod(t *testing.T, c *odl.Controller, p pod, vpn string) {
 	t.Helper()
 	put(t, c, "ietf-interfaces:interfaces", "interface", p.name(), object{
@@ -91,6 +90,19 @@ func putPod(t *testing.T, c *odl.Controller, p pod, vpn string) {
 		"name": p.name(), "elan-instance-name": p.elan(),
 		"static-mac-entries": []object{{"mac-address": p.mac().String(), "ip-prefix": p.address()}},
 	})
+	putVPNInterface(t, c, p, vpn)
+}
+
+func plug(t *testing.T, c *odl.Controller, p pod) {
+	t.Helper()
+	require.NoError(t, c.Lab.Plug(t.Context(), ovnhost.Pod{
+		Host: p.host.Name, Name: p.name(), UID: p.name(), PortName: p.port(), MAC: p.mac(),
+		Address: netip.PrefixFrom(p.address(), 24), Gateway: p.gateway(),
+	}))
+}
+
+func putVPNInterface(t *testing.T, c *odl.Controller, p pod, vpn string) {
+	t.Helper()
 	put(t, c, "l3vpn:vpn-interfaces", "vpn-interface", p.name(), object{
 		"name": p.name(), "router-interface": false,
 		"vpn-instance-names": []object{{"vpn-name": vpn, "associated-subnet-type": "V4Subnet"}},
@@ -99,10 +111,26 @@ func putPod(t *testing.T, c *odl.Controller, p pod, vpn string) {
 			"subnet_id": p.subnet(), "subnet_gateway_ip": p.gateway(),
 		}},
 	})
-	require.NoError(t, c.Lab.Plug(t.Context(), ovnhost.Pod{
-		Host: p.host.Name, Name: p.name(), UID: p.name(), PortName: p.port(), MAC: p.mac(),
-		Address: netip.PrefixFrom(p.address(), 24), Gateway: p.gateway(),
-	}))
+}
+
+// putNamespace writes a namespace as members of a vpn: two pods on the first host, and one
+// on the second. Who is plugged in before it is written comes up too.
+func putNamespace(t *testing.T, c *odl.Controller, name string, network int, vpn string) []pod {
+	t.Helper()
+	pods := []pod{
+		{namespace: name, network: network, number: 11, host: c.Lab.Hosts[0]},
+		{namespace: name, network: network, number: 12, host: c.Lab.Hosts[0]},
+		{namespace: name, network: network + 100, number: 11, host: c.Lab.Hosts[1]},
+	}
+	putELAN(t, c, pods[0])
+	putELAN(t, c, pods[2])
+	plug(t, c, pods[1])
+	for _, p := range pods {
+		putPod(t, c, p, vpn)
+	}
+	plug(t, c, pods[0])
+	plug(t, c, pods[2])
+	return pods
 }
 
 // reachTimeout bounds how long pods may take to reach each other.
@@ -122,4 +150,14 @@ func requireApart(t *testing.T, c *odl.Controller, from, to pod) {
 	out, err := c.Lab.Exec(t.Context(), from.name(), "ping", "-n", "-c", "5", "-i", "0.2", "-W", "2", to.address().String())
 	require.Error(t, err, "%s reaches %s: %s", from.name(), to.name(), out)
 	require.Contains(t, out, "0 received")
+}
+
+// requireImported waits until the FIB of a vpn has the prefix of another's pod.
+func requireImported(t *testing.T, c *odl.Controller, rd string, p pod) {
+	t.Helper()
+	path := fmt.Sprintf("/restconf/config/odl-fib:fibEntries/vrfTables/%s/vrfEntry/%s", url.QueryEscape(rd), url.QueryEscape(p.address().String()+"/32"))
+	require.Eventually(t, func() bool {
+		status, answer, err := c.Request(t.Context(), http.MethodGet, path, "")
+		return err == nil && status == http.StatusOK && strings.Contains(string(answer), `"origin":"si"`)
+	}, reachTimeout, time.Second)
 }

@@ -15,16 +15,20 @@ import (
 // readyInterval is how often is looked whether a controller is ready.
 const readyInterval = 500 * time.Millisecond
 
-// What a controller's log has when all of its bundles are up, and when they can't be.
+// What a controller's log has when all of its bundles are up.
+const allUp = "System ready;"
+
+// hopeless is what a controller's log has when it is no use to wait: its features do not
+// fit together, or a bundle took too long for what needs it.
+var hopeless = []string{"Error installing boot features", "Failed, some bundles did not start"}
+
+var errHopeless = errors.New("not all of its bundles can come up")
+
+// What is shown of a controller's log.
 const (
-	allUp     = "System ready;"
-	neverUp   = "Error installing boot features"
 	logLines  = 15
 	worthShow = " | ERROR | "
 )
-
-// errNeverReady says that it is no use to wait.
-var errNeverReady = errors.New("its features do not fit together")
 
 // awaitReady returns when the controller is ready, has ended, or takes too long.
 func (c *Controller) awaitReady(ctx context.Context) error {
@@ -40,7 +44,7 @@ func (c *Controller) awaitReady(ctx context.Context) error {
 			fmt.Fprintf(c.progress, "OpenDaylight %s is ready after %s\n", c.release, time.Since(start).Round(time.Second))
 			return nil
 		}
-		if _, ended := c.process.PID(); ended != nil || errors.Is(err, errNeverReady) {
+		if _, ended := c.process.PID(); ended != nil || errors.Is(err, errHopeless) {
 			return fmt.Errorf("%w; %s", errors.Join(ended, err), c.LastErrors())
 		}
 		select {
@@ -57,12 +61,15 @@ func (c *Controller) awaitReady(ctx context.Context) error {
 // nothing about what it has.
 func (c *Controller) ready(ctx context.Context) error {
 	log, err := c.log()
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case bytes.Contains(log, []byte(neverUp)):
-		return errNeverReady
-	case !bytes.Contains(log, []byte(allUp)):
+	}
+	for _, sign := range hopeless {
+		if bytes.Contains(log, []byte(sign)) {
+			return errHopeless
+		}
+	}
+	if !bytes.Contains(log, []byte(allUp)) {
 		return errors.New("not all of its bundles are up")
 	}
 	for _, path := range []string{"/restconf/modules/module/" + c.versions.probe, "/rests/data/ietf-yang-library:modules-state"} {

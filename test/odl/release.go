@@ -17,10 +17,10 @@ import "fmt"
 type Release string
 
 const (
-	// Oxygen, of March 2018, is what the specification targets: it has the COE northbound
-	// and Netvirt's renderer of it.
+	// Oxygen is of March 2018, and what the specification targets: it has the COE
+	// northbound and Netvirt's renderer of it.
 	Oxygen Release = "oxygen"
-	// Neon, of March 2019, has no COE, and another RFC 8040.
+	// Neon is of March 2019. It has no COE, and another RFC 8040.
 	Neon Release = "neon"
 )
 

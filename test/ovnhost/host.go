@@ -131,8 +131,11 @@ func (l *Lab) joinUnderlay(i int, host string) error {
 	return withLinks(host, func(h *netlink.Handle) error { return setUp(h, hostLink) })
 }
 
+// managers has a host's database connect to those whom it names as its managers.
+const managers = "--remote=db:Open_vSwitch,Open_vSwitch,manager_options"
+
 func (l *Lab) startSwitch(ctx context.Context, host *Host, dir string) (err error) {
-	if host.OVSDB, err = l.startDatabase(ctx, host.Name+"/ovsdb", host.Name, dir, vswitchSchema); err != nil {
+	if host.OVSDB, err = l.startDatabase(ctx, host.Name+"/ovsdb", host.Name, dir, vswitchSchema, managers); err != nil {
 		return err
 	}
 	settings := []string{"--no-wait", "init", "--", "set", "Open_vSwitch", ".",

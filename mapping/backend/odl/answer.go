@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -81,14 +82,15 @@ func readErrors(text []byte) (tag, message string) {
 	if json.Unmarshal(text, &answer) != nil {
 		return "", ""
 	}
-	for _, e := range append(answer.Draft.Error, answer.RFC.Error...) {
-		message := strings.TrimSpace(e.Message)
-		if info, ok := e.Info.(string); ok && !strings.Contains(message, info) {
-			message += ": " + info
-		}
-		return e.Tag, strings.ToValidUTF8(message[:min(len(message), maxErrorMessage)], "")
+	all := slices.Concat(answer.Draft.Error, answer.RFC.Error)
+	if len(all) == 0 {
+		return "", ""
 	}
-	return "", ""
+	message = strings.TrimSpace(all[0].Message)
+	if info, ok := all[0].Info.(string); ok && !strings.Contains(message, info) {
+		message += ": " + info
+	}
+	return all[0].Tag, strings.ToValidUTF8(message[:min(len(message), maxErrorMessage)], "")
 }
 
 // isJSON tells whether an answer says that it is JSON.

@@ -92,6 +92,11 @@ func (c *client) send(ctx context.Context, q request, read func(io.Reader) error
 func readAnswer(ctx context.Context, q request, raw *http.Response, read func(io.Reader) error, limit int64) error {
 	body := &bounded{raw.Body, limit}
 	if read == nil {
+		if raw.Header.Get("Content-Type") != "" { // OpenDaylight says nothing to a write that it made
+			if err := checkJSON(q.method, raw.Request.URL.Path, raw); err != nil {
+				return err
+			}
+		}
 		_, err := io.Copy(io.Discard, io.LimitReader(body, maxErrorBytes)) // so that the connection can be used again
 		return describeFailure(ctx, q, err)
 	}

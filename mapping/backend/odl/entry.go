@@ -23,6 +23,11 @@ type entry interface {
 	keep(there entry)
 }
 
+// foreign is what is another's of a container or an entry.
+type foreign struct {
+	Foreign jsontext.Value `json:",embed"` //nolint:staticcheck // the option is go-json-experiment's
+}
+
 func same(a, b entry) bool { return reflect.DeepEqual(a, b) }
 
 // prefixed adds the module to an identity that has none: it may be left out where it is
@@ -44,12 +49,12 @@ func sortBy[E any](list []E, key func(E) string) []E {
 }
 
 type elanInstance struct {
-	Name           string         `json:"elan-instance-name"`
-	SegmentType    string         `json:"segment-type,omitempty"`
-	SegmentationID uint32         `json:"segmentation-id"`
-	External       bool           `json:"external"`
-	Description    string         `json:"description,omitempty"`
-	Foreign        jsontext.Value `json:",embed"`
+	Name           string `json:"elan-instance-name"`
+	SegmentType    string `json:"segment-type,omitempty"`
+	SegmentationID uint32 `json:"segmentation-id"`
+	External       bool   `json:"external"`
+	Description    string `json:"description,omitempty"`
+	foreign
 }
 
 func (e *elanInstance) key() string      { return e.Name }
@@ -59,19 +64,19 @@ func (e *elanInstance) keep(there entry) { e.Foreign = there.(*elanInstance).For
 
 // vpnInstance is one of module l3vpn.
 type vpnInstance struct {
-	Name        string         `json:"vpn-instance-name"`
-	Type        string         `json:"type,omitempty"`
-	L3VNI       uint32         `json:"l3vni"`
-	Description string         `json:"description,omitempty"`
-	IPv4        family         `json:"ipv4-family"`
-	Foreign     jsontext.Value `json:",embed"`
+	Name        string `json:"vpn-instance-name"`
+	Type        string `json:"type,omitempty"`
+	L3VNI       uint32 `json:"l3vni"`
+	Description string `json:"description,omitempty"`
+	IPv4        family `json:"ipv4-family"`
+	foreign
 }
 
 // family is what a vpn-instance says of an address family.
 type family struct {
-	RouteDistinguishers []string       `json:"route-distinguisher,omitempty"`
-	Targets             targets        `json:"vpnTargets"`
-	Foreign             jsontext.Value `json:",embed"`
+	RouteDistinguishers []string `json:"route-distinguisher,omitempty"`
+	Targets             targets  `json:"vpnTargets"`
+	foreign
 }
 
 type targets struct {
@@ -99,11 +104,11 @@ func (e *vpnInstance) keep(there entry) {
 
 // flatVPNInstance is one of module l3vpn-instances-interfaces, which has no description.
 type flatVPNInstance struct {
-	Name                string         `json:"vpn-instance-name"`
-	RouteDistinguishers []string       `json:"route-distinguisher,omitempty"`
-	Targets             targets        `json:"vpnTargets"`
-	L3VNI               uint32         `json:"l3vni"`
-	Foreign             jsontext.Value `json:",embed"`
+	Name                string   `json:"vpn-instance-name"`
+	RouteDistinguishers []string `json:"route-distinguisher,omitempty"`
+	Targets             targets  `json:"vpnTargets"`
+	L3VNI               uint32   `json:"l3vni"`
+	foreign
 }
 
 func (e *flatVPNInstance) key() string      { return e.Name }
@@ -112,13 +117,13 @@ func (e *flatVPNInstance) own() entry       { o := *e; o.Foreign = nil; return &
 func (e *flatVPNInstance) keep(there entry) { e.Foreign = there.(*flatVPNInstance).Foreign }
 
 type ietfInterface struct {
-	Name        string         `json:"name"`
-	Type        string         `json:"type,omitempty"`
-	Enabled     bool           `json:"enabled"`
-	L2VLANMode  string         `json:"odl-interface:l2vlan-mode,omitempty"`
-	Parent      string         `json:"odl-interface:parent-interface,omitempty"`
-	Description string         `json:"description,omitempty"`
-	Foreign     jsontext.Value `json:",embed"`
+	Name        string `json:"name"`
+	Type        string `json:"type,omitempty"`
+	Enabled     bool   `json:"enabled"`
+	L2VLANMode  string `json:"odl-interface:l2vlan-mode,omitempty"`
+	Parent      string `json:"odl-interface:parent-interface,omitempty"`
+	Description string `json:"description,omitempty"`
+	foreign
 }
 
 func (e *ietfInterface) key() string      { return e.Name }
@@ -127,11 +132,11 @@ func (e *ietfInterface) own() entry       { o := *e; o.Foreign = nil; return &o 
 func (e *ietfInterface) keep(there entry) { e.Foreign = there.(*ietfInterface).Foreign }
 
 type elanInterface struct {
-	Name        string         `json:"name"`
-	ELAN        string         `json:"elan-instance-name"`
-	MACEntries  []macEntry     `json:"static-mac-entries,omitempty"`
-	Description string         `json:"description,omitempty"`
-	Foreign     jsontext.Value `json:",embed"`
+	Name        string     `json:"name"`
+	ELAN        string     `json:"elan-instance-name"`
+	MACEntries  []macEntry `json:"static-mac-entries,omitempty"`
+	Description string     `json:"description,omitempty"`
+	foreign
 }
 
 type macEntry struct {
@@ -147,11 +152,11 @@ func (e *elanInterface) own() entry       { o := *e; o.Foreign = nil; return &o 
 func (e *elanInterface) keep(there entry) { e.Foreign = there.(*elanInterface).Foreign }
 
 type vpnInterface struct {
-	Name        string         `json:"name"`
-	Router      bool           `json:"router-interface"`
-	VPNs        []vpnName      `json:"vpn-instance-names,omitempty"`
-	Adjacencies []adjacency    `json:"odl-l3vpn:adjacency,omitempty"`
-	Foreign     jsontext.Value `json:",embed"`
+	Name        string      `json:"name"`
+	Router      bool        `json:"router-interface"`
+	VPNs        []vpnName   `json:"vpn-instance-names,omitempty"`
+	Adjacencies []adjacency `json:"odl-l3vpn:adjacency,omitempty"`
+	foreign
 }
 
 type vpnName struct {
@@ -160,12 +165,12 @@ type vpnName struct {
 }
 
 type adjacency struct {
-	Address  string         `json:"ip_address"`
-	MAC      string         `json:"mac_address,omitempty"`
-	Type     string         `json:"adjacency_type,omitempty"`
-	SubnetID string         `json:"subnet_id,omitempty"`
-	Gateway  string         `json:"subnet_gateway_ip,omitempty"`
-	Foreign  jsontext.Value `json:",embed"`
+	Address  string `json:"ip_address"`
+	MAC      string `json:"mac_address,omitempty"`
+	Type     string `json:"adjacency_type,omitempty"`
+	SubnetID string `json:"subnet_id,omitempty"`
+	Gateway  string `json:"subnet_gateway_ip,omitempty"`
+	foreign
 }
 
 // primary is the type of the adjacencies that are ours; the controller adds others, of what
@@ -206,9 +211,9 @@ func (e *vpnInterface) keep(there entry) {
 
 // routerPorts is all that floating-ip-info says of a router.
 type routerPorts struct {
-	Router  string         `json:"router-id"`
-	Ports   []routerPort   `json:"ports,omitempty"`
-	Foreign jsontext.Value `json:",embed"`
+	Router string       `json:"router-id"`
+	Ports  []routerPort `json:"ports,omitempty"`
+	foreign
 }
 
 type routerPort struct {

@@ -40,3 +40,5 @@ func podOn(m netvirt.Model, namespace, pod string, n, at int) {
 		},
 	)
 }
+
+func podName(i int) string { return fmt.Sprintf("pod-%d", i) }

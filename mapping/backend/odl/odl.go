@@ -217,10 +217,9 @@ func (b *Backend) with(ctx context.Context, do func(*session) error) error {
 	if err != nil {
 		return err
 	}
-	err = do(s)
-	if err != nil && !errors.Is(err, netvirt.ErrRejected) {
+	if err = do(s); err != nil {
 		b.mirror = nil
-		if !isRefusal(err) {
+		if !errors.Is(err, netvirt.ErrRejected) && !isRefusal(err) {
 			b.discard()
 		}
 	}

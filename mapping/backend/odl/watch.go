@@ -70,18 +70,30 @@ func (b *Backend) probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err = s.ready(ctx); err != nil && ctx.Err() == nil {
+	if _, err = s.ready(ctx); ctx.Err() == nil && (err != nil || b.hasBetter(ctx, s)) {
 		b.lose(s)
 	}
 	return err
 }
 
-// lose leaves a session, unless another has taken its place.
+// hasBetter tells whether a controller that was found to speak another dialect speaks
+// draft-02 too, which may be there later when it starts.
+func (b *Backend) hasBetter(ctx context.Context, s *session) bool {
+	if b.cfg.Dialect != "" || s.dialect.name == draft02 {
+		return false
+	}
+	better := &session{client: b.client, cfg: &b.cfg, base: s.base, dialect: dialectOf(draft02)}
+	_, err := better.ready(ctx)
+	return err == nil
+}
+
+// lose leaves a session, unless another has taken its place. The next one is tried with the
+// same controller first: with one that is gone that fails at once.
 func (b *Backend) lose(s *session) {
 	<-b.turn
 	defer b.give()
 	if b.session == s {
-		b.discard()
+		b.session, b.mirror = nil, nil
 	}
 }
 

@@ -19,7 +19,7 @@ type write struct {
 
 	mu     sync.Mutex
 	mirror *mirror
-	taken  int // requests that the controller took
+	taken  int // entries that the controller took
 	// refused are objects that are not written because the controller, or the codec, does not
 	// take them, or something that they refer to.
 	refused  map[netvirt.Key]bool
@@ -270,6 +270,8 @@ const (
 	// maxStrikes is how many failures of an entry are a refusal, even if nothing else was
 	// there to write meanwhile.
 	maxStrikes = 3
+	// maxStruck is of how many entries failures are counted.
+	maxStruck = 1000
 	// maxDoubts is how many entries may fail while none is taken, until the controller is
 	// left alone.
 	maxDoubts = 8
@@ -280,6 +282,9 @@ const (
 func (w *write) suspect(o *operation, err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if len(w.backend.strikes) >= maxStruck {
+		clear(w.backend.strikes) // most are of what is wanted no more
+	}
 	w.backend.strikes[o.at()]++
 	w.refused[o.head()] = true
 	w.doubtful = append(w.doubtful, doubt{o, err})

@@ -40,7 +40,7 @@ func (c *Controller) decode(module, container string, body []byte) ([]stored, er
 		return nil, fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	if len(data) == 0 {
-		return nil, fmt.Errorf("%w: Input is required.", errMalformed)
+		return nil, fmt.Errorf("%w: input is required", errMalformed)
 	}
 	var out []stored
 	for _, d := range data {
@@ -89,7 +89,7 @@ func emptied(body []byte, read []stored) error {
 		return err
 	}
 	if strings.Count(compact.String(), `:""`) > strings.Count(text.String(), `:""`) {
-		return fmt.Errorf("%w: Invalid value \"\" for union type.", errMalformed)
+		return fmt.Errorf("%w: invalid value \"\" for union type", errMalformed)
 	}
 	return nil
 }

@@ -50,7 +50,10 @@ var (
 )
 
 // User and Password are who may do everything.
-const User, Password = "admin", "admin"
+const (
+	User     = "admin"
+	Password = "admin"
+)
 
 // Controller serves RESTCONF. Its methods may be called by several goroutines.
 type Controller struct {

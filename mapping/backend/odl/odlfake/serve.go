@@ -87,12 +87,19 @@ func (x *exchange) target(path string) bool {
 	if path == "" {
 		return true
 	}
-	if !x.draft && len(parts) > 2 {
-		return x.fail(http.StatusBadRequest, "invalid-value", "URI has bad format.")
-	}
 	if !x.draft && len(parts) == 2 {
 		list, key, _ := strings.Cut(parts[1], "=")
 		parts = []string{parts[0], list, key}
+	} else if !x.draft && len(parts) > 2 {
+		parts = nil
+	}
+	return x.resolve(parts)
+}
+
+// resolve finds what the parts of a path name.
+func (x *exchange) resolve(parts []string) bool {
+	if len(parts) != 1 && len(parts) != 3 {
+		return x.fail(http.StatusBadRequest, "invalid-value", "URI has bad format.")
 	}
 	var prefixed bool
 	if x.module, x.container, prefixed = strings.Cut(parts[0], ":"); !prefixed {
@@ -103,7 +110,7 @@ func (x *exchange) target(path string) bool {
 		return x.fail(http.StatusBadRequest, "invalid-value", "First node in URI has to be in format \"moduleName:nodeName\"")
 	case !x.serves(x.module):
 		return x.fail(http.StatusBadRequest, "unknown-element", "The module named '"+x.module+"' does not exist.")
-	case !x.knows(), len(parts) > 3, len(parts) == 2:
+	case !x.knows():
 		return x.fail(http.StatusBadRequest, "invalid-value", "URI has bad format.")
 	case len(parts) == 3 && !x.draft && strings.Contains(parts[2], ":"):
 		return x.fail(http.StatusInternalServerError, "invalid-value", "a colon in a key")
