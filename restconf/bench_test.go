@@ -160,8 +160,8 @@ func BenchmarkGet(b *testing.B) {
 }
 
 // BenchmarkPut compares the durable PUT of a pod with a bare handler that decodes
-// the same body with encoding/json and makes the same etcd put: at least 0.7 of
-// its rate is wanted.
+// the same body with encoding/json and makes the same etcd put: at least 0.75
+// of its rate is wanted.
 func BenchmarkPut(b *testing.B) {
 	for _, clients := range []int{1, 16} {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {

@@ -145,8 +145,8 @@ func cause(err error) error {
 	return err
 }
 
-// hint says what to try when no answer came. That a certificate is missing shows
-// only after the handshake, in ways that vary.
+// hint says what to try when no answer came. That a certificate is missing, or refused,
+// shows only after the handshake, in ways that vary.
 func (c *client) hint(err error) string {
 	var (
 		unknown x509.UnknownAuthorityError
@@ -170,6 +170,8 @@ func (c *client) hint(err error) string {
 		return "if it wants a client certificate, show one with --cert and --key"
 	case c.shows && broken && failed.Op == "remote error":
 		return "show another certificate with --cert and --key"
+	case c.shows && !broken:
+		return "if it does not take this one, show another certificate with --cert and --key"
 	}
 	return "is the bridge running there? (--server)"
 }

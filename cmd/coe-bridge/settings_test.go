@@ -28,7 +28,7 @@ func TestPrecedenceOfSettings(t *testing.T) {
 	value, err := flagsOf(t, "serve", "--config", config, "--listen", "flag:1")
 	require.NoError(t, err)
 	require.Equal(t, "flag:1", value("listen"))
-	require.Equal(t, "memory", value("backend"), "environment before file")
+	require.Equal(t, "[memory]", value("backend"), "environment before file")
 	require.Equal(t, "debug", value("log-level"), "file before default")
 	require.Equal(t, "text", value("log-format"), "default")
 }

@@ -3,8 +3,9 @@
 //
 // The tree is stored in units (see Unit). All of them are mirrored in memory and
 // kept up to date by one watch, so reads never wait for etcd. A write is one etcd
-// transaction that compares the revision of everything it has read; it returns
-// when etcd has it on disk and the mirror shows it. Beside the tree the package
+// transaction, made if everything that it has read is unchanged: etcd compares its
+// revisions or, where this process alone writes, the mirror tells (see turns). It
+// returns when etcd has it on disk and the mirror shows it. Beside the tree the package
 // keeps the records of the elected leader, fenced by its election key.
 //
 // It knows schema nodes and bytes, but neither RESTCONF nor what the data mean.

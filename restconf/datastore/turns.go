@@ -68,11 +68,34 @@ func (t *turns) giveBack(ids []string) {
 	}
 }
 
+// attemptAlone is attempt while nothing else is under way: what fn reads stays so.
+func (d *Datastore) attemptAlone(ctx context.Context, fn func(*Tx) error) (Change, bool, error) {
+	if err := d.turns.takeAll(ctx); err != nil {
+		return Change{}, false, err
+	}
+	defer d.turns.places.Release(allPlaces)
+	tx := d.begin()
+	tx.alone = true
+	return tx.run(ctx, fn)
+}
+
+// takeAll waits until nothing is under way.
+func (t *turns) takeAll(ctx context.Context) error {
+	return classify("wait for writes that are under way", t.places.Acquire(ctx, allPlaces))
+}
+
 // inTurn is send where this process alone writes.
 func (tx *Tx) inTurn(ctx context.Context, ops []clientv3.Op) (Change, bool, error) {
+	if tx.alone {
+		return tx.sendAlone(ctx, ops)
+	}
 	if entries, plain := tx.entries(); plain && !tx.d.turns.doubt.Load() {
 		return tx.sendPlain(ctx, ops, entries)
 	}
+	if err := tx.d.turns.takeAll(ctx); err != nil {
+		return Change{}, false, err
+	}
+	defer tx.d.turns.places.Release(allPlaces)
 	return tx.sendAlone(ctx, ops)
 }
 
@@ -126,16 +149,11 @@ func (tx *Tx) sendPlain(ctx context.Context, ops []clientv3.Op, entries []string
 	return change, done, err
 }
 
-// sendAlone sends a transaction while no other is under way, and has etcd compare.
+// sendAlone sends a transaction that has all places, and has etcd compare.
 func (tx *Tx) sendAlone(ctx context.Context, ops []clientv3.Op) (Change, bool, error) {
-	t := tx.d.turns
-	if err := t.places.Acquire(ctx, allPlaces); err != nil {
-		return Change{}, false, classify("wait for writes that are under way", err)
-	}
-	defer t.places.Release(allPlaces)
 	change, done, err := tx.send(ctx, ops, tx.compares())
 	if done || err != nil {
-		t.doubt.Store(err != nil)
+		tx.d.turns.doubt.Store(err != nil)
 	}
 	return change, done, err
 }

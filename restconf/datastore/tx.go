@@ -69,9 +69,12 @@ func (d *Datastore) Write(ctx context.Context, fn func(*Tx) error) (Change, erro
 	case <-ctx.Done():
 		return Change{}, classify("wait for others who change the same", ctx.Err())
 	}
-	for {
-		if change, done, err := d.attempt(ctx, fn); done || err != nil {
+	for again := d.attempt; ; {
+		if change, done, err := again(ctx, fn); done || err != nil {
 			return change, err
+		}
+		if d.turns != nil { // who has lost twice would lose to many for long
+			again = d.attemptAlone
 		}
 	}
 }
@@ -87,7 +90,10 @@ func (d *Datastore) bound(ctx context.Context) (context.Context, context.CancelF
 // attempt runs fn once, and tells whether its writes were made. Where they were
 // not, the mirror has moved on, or what was in the way has ended.
 func (d *Datastore) attempt(ctx context.Context, fn func(*Tx) error) (Change, bool, error) {
-	tx := d.begin()
+	return d.begin().run(ctx, fn)
+}
+
+func (tx *Tx) run(ctx context.Context, fn func(*Tx) error) (Change, bool, error) {
 	if err := fn(tx); err != nil {
 		if ctx.Err() == nil && tx.outrun() { // fn saw some of what came before and some of what came after
 			return Change{}, false, nil

@@ -53,9 +53,9 @@ var rules = map[string]rule{
 		[]string{"k8s.io/client-go/util/workqueue", "github.com/prometheus/client_golang"},
 		"the only place that retries",
 	},
-	"mapping/backend/memory":      {[]string{"mapping/netvirt"}, nil, "backends see neither Kubernetes nor coe"},
-	"mapping/backend/ovn":         {[]string{"mapping/netvirt", "mapping/backend/ovn/nb"}, []string{"github.com/ovn-kubernetes/libovsdb", "github.com/go-logr/logr", "github.com/google/uuid", "github.com/cenkalti/backoff", "github.com/go-json-experiment/json"}, "backends see neither Kubernetes nor coe"},
-	"mapping/backend/ovn/nb":      {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
+	"mapping/backend/memory": {[]string{"mapping/netvirt"}, nil, "backends see neither Kubernetes nor coe"},
+	"mapping/backend/ovn":    {[]string{"mapping/netvirt", "mapping/backend/ovn/nb"}, []string{"github.com/ovn-kubernetes/libovsdb", "github.com/go-logr/logr", "github.com/google/uuid", "github.com/cenkalti/backoff", "github.com/go-json-experiment/json"}, "backends see neither Kubernetes nor coe"},
+	"mapping/backend/ovn/nb": {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
 	"mapping/backend/odl": {
 		[]string{"mapping/netvirt", "mapping/netvirt/netvirtjson"},
 		[]string{"github.com/go-resty/resty/v2", "github.com/go-json-experiment/json"},

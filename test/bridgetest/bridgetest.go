@@ -154,6 +154,12 @@ type Status struct {
 		Connected bool   `json:"connected"`
 		LastError string `json:"last-error"`
 	} `json:"backend"`
+	Filled []struct {
+		Name      string `json:"name"`
+		Connected bool   `json:"connected"`
+		InSync    bool   `json:"in-sync"`
+		LastError string `json:"last-error"`
+	} `json:"filled"`
 	Problems []struct {
 		Namespace string `json:"namespace"`
 		Kind      string `json:"kind"`
@@ -170,6 +176,19 @@ func (b *Bridge) Status() Status {
 	var st Status
 	b.Get("operational/coe-status:status", &st)
 	return st
+}
+
+// AwaitFilled waits until the backends that serve nobody yet are as it says.
+func (b *Bridge) AwaitFilled(within time.Duration, inSync bool) {
+	b.t.Helper()
+	Await(b.t, 5*time.Millisecond, within, "filled", func() error {
+		for _, f := range b.Status().Filled {
+			if f.InSync != inSync {
+				return fmt.Errorf("in sync should be %t: %+v", inSync, f)
+			}
+		}
+		return nil
+	})
 }
 
 // AwaitSync waits until the backend has all that is wanted.

@@ -23,8 +23,9 @@ func proxy(t *testing.T) (socket string) {
 	return socket
 }
 
-// ask sends a request to the proxy, and returns the connection with what it answers.
-func ask(t *testing.T, socket, request string) (net.Conn, *http.Response) {
+// ask sends a request to the proxy, and returns the connection with the status of the
+// answer.
+func ask(t *testing.T, socket, request string) (net.Conn, int) {
 	t.Helper()
 	conn, err := net.Dial("unix", socket)
 	require.NoError(t, err)
@@ -32,10 +33,10 @@ func ask(t *testing.T, socket, request string) (net.Conn, *http.Response) {
 	require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
 	_, err = fmt.Fprint(conn, request+" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
 	require.NoError(t, err)
-	read := bufio.NewReader(conn)
-	response, err := http.ReadResponse(read, nil)
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
-	return conn, response
+	t.Cleanup(func() { _ = response.Body.Close() })
+	return conn, response.StatusCode
 }
 
 func TestEgressConnects(t *testing.T) {
@@ -50,8 +51,8 @@ func TestEgressConnects(t *testing.T) {
 		_, _ = io.CopyN(conn, conn, 4)
 		_ = conn.Close()
 	}()
-	conn, response := ask(t, proxy(t), "CONNECT "+server.Addr().String())
-	require.Equal(t, http.StatusOK, response.StatusCode)
+	conn, status := ask(t, proxy(t), "CONNECT "+server.Addr().String())
+	require.Equal(t, http.StatusOK, status)
 	_, err = fmt.Fprint(conn, "ping")
 	require.NoError(t, err)
 	said, err := io.ReadAll(conn)
@@ -63,11 +64,11 @@ func TestEgressSaysWhatItCanNot(t *testing.T) {
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, closed.Close())
-	for request, status := range map[string]int{
+	for request, want := range map[string]int{
 		"CONNECT " + closed.Addr().String(): http.StatusBadGateway,
 		"GET /":                             http.StatusMethodNotAllowed,
 	} {
-		_, response := ask(t, proxy(t), request)
-		require.Equal(t, status, response.StatusCode, request)
+		_, status := ask(t, proxy(t), request)
+		require.Equal(t, want, status, request)
 	}
 }

@@ -3,9 +3,11 @@ package odl
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/coe-bridge/coe-bridge/test/ovnhost"
 )
@@ -14,9 +16,9 @@ import (
 // disk: a controller keeps 300 MB.
 const stateRoot = "/var/tmp/coe-bridge-opendaylight"
 
-// shared are the folders of an installation that a controller only reads; it has the
-// others as copies.
-var shared = []string{"bin", "lib", "system"}
+// linked are the folders of an installation whose files a controller only reads; it has
+// the others as copies.
+var linked = []string{"lib", "system"}
 
 // datastore are the folders that hold what was written to a controller.
 var datastore = []string{"journal", "snapshots"}
@@ -62,8 +64,8 @@ func (b base) fill(karaf string) error {
 		switch {
 		case !e.IsDir():
 			continue // for people to read
-		case slices.Contains(shared, e.Name()):
-			err = os.Symlink(from, to)
+		case slices.Contains(linked, e.Name()):
+			err = linkFiles(from, to)
 		default:
 			err = os.CopyFS(to, os.DirFS(from))
 		}
@@ -75,6 +77,21 @@ func (b base) fill(karaf string) error {
 		return err
 	}
 	return os.MkdirAll(b.path("data/tmp"), 0o755)
+}
+
+// linkFiles makes folders as those below from, and links to the files in them: what runs
+// writes beside them now and then.
+func linkFiles(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target := to + strings.TrimPrefix(path, from)
+		if d.IsDir() {
+			return os.Mkdir(target, 0o755)
+		}
+		return os.Symlink(path, target)
+	})
 }
 
 // Where the settings of the controller's actors are found, which the first start would

@@ -14,8 +14,31 @@ import (
 // Bridge is the one that the controller programs on a host.
 const Bridge = "br-int"
 
-// manageTimeout bounds the wait for a switch and the controller to find each other.
-const manageTimeout = time.Minute
+const (
+	// manageTimeout bounds the wait for switches and the controller to find each other.
+	manageTimeout = 3 * time.Minute
+	// manageInterval is how often is looked whether they have.
+	manageInterval = time.Second
+)
+
+// await waits until f returns nil. Its last error tells what was missing.
+func await(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, manageTimeout)
+	defer cancel()
+	tick := time.NewTicker(manageInterval)
+	defer tick.Stop()
+	for {
+		err := f(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w (%w)", ctx.Err(), err)
+		}
+	}
+}
 
 // Manage has the controller manage a host's switch, and waits until it does.
 func (c *Controller) Manage(ctx context.Context, host *ovnhost.Host) error {
@@ -32,9 +55,7 @@ func (c *Controller) Manage(ctx context.Context, host *ovnhost.Host) error {
 // AwaitManaged waits until the controller has the host's database and programs its bridge,
 // as it is for a time not when one of them was started.
 func (c *Controller) AwaitManaged(ctx context.Context, host *ovnhost.Host) error {
-	ctx, cancel := context.WithTimeout(ctx, manageTimeout)
-	defer cancel()
-	if err := ovnhost.Poll(ctx, func(ctx context.Context) error { return managed(ctx, host) }); err != nil {
+	if err := await(ctx, func(ctx context.Context) error { return managed(ctx, host) }); err != nil {
 		return fmt.Errorf("wait for the controller to manage host %s: %w; %s", host.Name, err, c.LastErrors())
 	}
 	return nil

@@ -67,10 +67,8 @@ func (c *Controller) joinHosts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, manageTimeout)
-	defer cancel()
 	n := len(ends)
-	return ovnhost.Poll(ctx, func(ctx context.Context) error { return c.tunnelsUp(ctx, n*(n-1)) })
+	return await(ctx, func(ctx context.Context) error { return c.tunnelsUp(ctx, n*(n-1)) })
 }
 
 // datapathID is the number by which the controller knows a host's bridge.
