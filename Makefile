@@ -37,6 +37,9 @@ test: deps kube ## get the real parts and run every test (root)
 csit: deps ## run the Robot Framework suites (root); CONTROLLER=http://… has them ask a running OpenDaylight
 	go test -count=1 -v -run TestSuites -artifacts -outputdir $$(mktemp -d --tmpdir coe-bridge-csit.XXXXXX) ./test/csit $(if $(CONTROLLER),-controller $(CONTROLLER))
 
+conformance: deps kube build ## run Kubernetes' own network tests on two nodes (root)
+	go run ./test/conformance
+
 test-fast: ## run the tests that need nothing
 	go test -short ./...
 
@@ -74,4 +77,4 @@ kube: ## build the Kubernetes that tests and demo run, once, into a cache (six m
 clean: ## remove what was built and what make run kept
 	rm -rf bin .run
 
-.PHONY: help build run demo demo-down demo-k8s demo-k8s-down test test-fast fuzz bench bench-kube bench-cni check lint deps kube clean
+.PHONY: help build run demo demo-down demo-k8s demo-k8s-down test conformance test-fast fuzz bench bench-kube bench-cni check lint deps kube clean

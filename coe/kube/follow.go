@@ -39,6 +39,8 @@ const pageSize = 500
 type resource struct {
 	name  string
 	group string // "" for the core group
+	// selector is of labels; objects that it leaves out are not there.
+	selector string
 }
 
 // list is a list of objects as client-go returns it.
@@ -128,7 +130,7 @@ func (f *follower[L, O, V]) follow(ctx context.Context) error {
 // revision at which they were all there.
 func (f *follower[L, O, V]) list(ctx context.Context) (string, error) {
 	var entries []entry[V]
-	for opts := (metav1.ListOptions{Limit: pageSize}); ; {
+	for opts := (metav1.ListOptions{Limit: pageSize, LabelSelector: f.selector}); ; {
 		page, err := f.page(ctx, opts)
 		if err != nil {
 			return "", err
@@ -167,7 +169,7 @@ func (f *follower[L, O, V]) watch(ctx context.Context) error {
 	defer overdue.Stop()
 
 	w, err := f.client.Watch(ctx, metav1.ListOptions{
-		ResourceVersion: f.at.revision, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
+		ResourceVersion: f.at.revision, AllowWatchBookmarks: true, TimeoutSeconds: &seconds, LabelSelector: f.selector,
 	})
 	if w != nil {
 		defer w.Stop()

@@ -17,6 +17,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
@@ -65,16 +67,19 @@ func NewSource(cfg Config) *Source {
 	t := newTables(cfg.Store, cfg.Observe)
 	s := &Source{cfg: cfg, health: newHealth(cfg.Log, newMetrics(cfg.Registerer)), tables: t}
 	core, discovery := cfg.Client.CoreV1(), cfg.Client.DiscoveryV1()
-	add(s, "namespaces", "", core.Namespaces(), t.namespaces)
-	add(s, "nodes", "", core.Nodes(), t.nodes)
-	add(s, "pods", "", core.Pods(""), t.pods)
-	add(s, "services", "", core.Services(""), t.services)
-	add(s, "endpointslices", "discovery.k8s.io", discovery.EndpointSlices(""), t.endpoints)
+	add(s, resource{name: "namespaces"}, core.Namespaces(), t.namespaces)
+	add(s, resource{name: "nodes"}, core.Nodes(), t.nodes)
+	add(s, resource{name: "pods"}, core.Pods(""), t.pods)
+	add(s, resource{name: "services", selector: served}, core.Services(""), t.services)
+	add(s, resource{name: "endpointslices", group: discoveryv1.GroupName, selector: served}, discovery.EndpointSlices(""), t.endpoints)
 	return s
 }
 
-func add[L list, O object, V any](s *Source, name, group string, client lister[L], t *table[O, V]) {
-	r := resource{name: name, group: group}
+// served selects the services that whoever serves services by default serves, and the
+// slices that it uses: those that name another, and those that are headless, are left out.
+const served = "!service.kubernetes.io/service-proxy-name,!" + corev1.IsHeadlessService
+
+func add[L list, O object, V any](s *Source, r resource, client lister[L], t *table[O, V]) {
 	f := &follower[L, O, V]{resource: r, client: client, table: t, health: s.health.of(r)}
 	s.followers = append(s.followers, f.run)
 }

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/coe-bridge/coe-bridge/coe"
@@ -271,6 +272,32 @@ func TestRenew(t *testing.T) {
 	require.NoError(t, c.APIServer.Start(t.Context()))
 	r.eventually(t, 10*time.Second, "all listed", r.store.Complete)
 	r.inSync(t, c, 6*time.Second)
+}
+
+// A service that names another who serves it is none, for as long as it does.
+func TestServicesOfOthers(t *testing.T) {
+	c := cluster.ForTest(t, cluster.Config{})
+	_, err := c.MakeNamespaces(t.Context(), 1)
+	require.NoError(t, err)
+	services := c.Client().CoreV1().Services(cluster.Namespace(0))
+	made, err := services.Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{"service.kubernetes.io/service-proxy-name": "another"}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	r := run(t, c.Kubeconfig(), nil)
+	r.eventually(t, 6*time.Second, "all listed", r.store.Complete)
+	known := func() bool { return ofStore(r.store).Services[string(made.UID)] != nil }
+	require.False(t, known())
+	label := func(value string) {
+		_, err := services.Patch(t.Context(), "web", types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"service.kubernetes.io/service-proxy-name":`+value+`}}}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+	}
+	label("null")
+	r.eventually(t, 6*time.Second, "it is ours", known)
+	label(`"another"`)
+	r.eventually(t, 6*time.Second, "it is another's", func() bool { return !known() })
 }
 
 func TestRights(t *testing.T) {

@@ -29,6 +29,7 @@ func (d *Datastore) All() map[*yang.Node][]*Unit { return d.mirror.all() }
 // good only within the call that it was made for.
 type Tx struct {
 	d      *Datastore
+	alone  bool               // it has all places of the turns
 	rev    int64              // the mirror's, before anything was read
 	read   map[string]reading // by id
 	put    map[string]*Unit

@@ -94,7 +94,7 @@ var rules = map[string]rule{
 	"yang": {nil, []string{"github.com/openconfig/goyang", "github.com/go-json-experiment/json"}, "schema and validation; knows no HTTP"},
 	"restconf/datastore": {
 		[]string{"yang"},
-		[]string{"go.etcd.io/etcd", "go.etcd.io/raft", "go.uber.org/zap", "google.golang.org/grpc", "golang.org/x/sys/unix"},
+		[]string{"go.etcd.io/etcd", "go.etcd.io/raft", "go.uber.org/zap", "google.golang.org/grpc", "golang.org/x/sync/semaphore", "golang.org/x/sys/unix"},
 		"the only importer of etcd",
 	},
 	"restconf/stream": {nil, nil, "between who has streams and who serves them; a leaf"},
@@ -116,7 +116,7 @@ var rules = map[string]rule{
 	},
 	"restconf": {
 		[]string{"coe", "dhcppool", "yang", "restconf/access", "restconf/datastore", "restconf/openapi", "restconf/stream", "restconf/xpath"},
-		[]string{"github.com/gorilla/mux", "github.com/coder/websocket"},
+		[]string{"github.com/gorilla/mux", "github.com/coder/websocket", "github.com/go-json-experiment/json/jsontext"},
 		"writes the datastore; reads status through its own small interface",
 	},
 }

@@ -63,7 +63,7 @@ func run(ctx context.Context) error {
 
 func parseOptions() (o options, err error) {
 	flag.StringVar(&o.bin, "bin", "bin", "folder with coe-bridge and coe-cni, as make build leaves it")
-	flag.IntVar(&o.parallel, "parallel", 3, "how many tests run at a time")
+	flag.IntVar(&o.parallel, "parallel", 4, "how many tests run at a time")
 	flag.Func("run", "run the suite's tests that match this regular expression, excluded ones too, and not those of passing.txt", func(text string) error {
 		o.only, err = regexp.Compile(text)
 		return err

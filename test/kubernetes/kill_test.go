@@ -21,8 +21,8 @@ const (
 	maxChurn  = 800 * time.Millisecond
 )
 
-// killBridge kills a bridge with SIGKILL while pods come and go, and starts it
-// again while they still do.
+// killBridge kills a bridge with SIGKILL while pods and nodes come and go, and starts
+// it again while they still do.
 func killBridge(t *testing.T, w *world, ledger *ledger, dir string) {
 	p := bridgetest.Serve(t, "--data-dir", dir, "--backend", "ovn", "--ovn-nb", w.nb.Endpoint(),
 		"--kubeconfig", w.Kubeconfig(), "--pool", podPool.String(), "--annotate-qps", "inf", "--address-reuse-delay", "1h",
@@ -31,7 +31,8 @@ func killBridge(t *testing.T, w *world, ledger *ledger, dir string) {
 	for seed := range uint64(killSeeds) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		ctx, enough := context.WithCancel(t.Context())
-		ended := make(chan error, churners)
+		ended := make(chan error, churners+1)
+		go func() { ended <- w.churnNodes(ctx, rand.New(rand.NewPCG(seed, 0))) }()
 		for worker := range churners {
 			go func() { ended <- w.churn(ctx, worker, rand.New(rand.NewPCG(seed, uint64(worker+1)))) }()
 		}
@@ -42,7 +43,7 @@ func killBridge(t *testing.T, w *world, ledger *ledger, dir string) {
 		require.NoError(t, err)
 		p.Start()
 		enough()
-		for range churners {
+		for range churners + 1 {
 			require.NoError(t, <-ended)
 		}
 		begun := time.Now()
@@ -68,6 +69,29 @@ func (w *world) churn(ctx context.Context, worker int, random *rand.Rand) error 
 		}
 		if err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// churnNodes makes and removes nodes that have no pods until ctx is done, and then those
+// that are left.
+func (w *world) churnNodes(ctx context.Context, random *rand.Rand) error {
+	const first, most = 20, 4
+	there := map[int]bool{}
+	for ctx.Err() == nil || len(there) > 0 {
+		n := first + random.IntN(most)
+		switch {
+		case there[n]:
+			if err := w.Client().CoreV1().Nodes().Delete(context.Background(), kubetest.Node(n), metav1.DeleteOptions{}); err != nil {
+				return err
+			}
+			delete(there, n)
+		case ctx.Err() == nil:
+			if err := w.makeNode(context.Background(), n, ""); err != nil {
+				return err
+			}
+			there[n] = true
 		}
 	}
 	return nil

@@ -16,16 +16,16 @@ import (
 )
 
 // ledger is what the database ever said of pods' and nodes' ports, and what of that
-// must not be: an address that two had, one after the other or both at once; and of a
-// pod or node that lives, an address that it had no more, and a row that was deleted.
-// It holds for bridges that give no address again (neverReuse), pods that stay on
-// their nodes, and nodes that stay.
+// must not be: an address that two pods had, one after the other or both at once; and
+// of a pod or node that lives, an address that it had no more, and a row that was
+// deleted. It holds for bridges that give no address again (neverReuse), pods that
+// stay on their nodes, and nodes that are not made again.
 type ledger struct {
 	cache.EventHandlerFuncs
 
 	mu      sync.Mutex
-	holders map[string]string // of addresses: pods' uids, and names of nodes' ports
-	had     map[string]string // by these: addresses
+	holders map[string]string // of addresses: pods' uids
+	had     map[string]string // by pods' uids and names of nodes' ports: addresses
 	hurt    map[string]error  // by these: what must not be while they live
 	wrong   []error
 }
@@ -57,7 +57,9 @@ func (l *ledger) note(row model.Model) {
 	if before, known := l.had[who]; known && before != has {
 		l.hurt[who] = fmt.Errorf("%s of %s had %q, and now %q", p.Name, who, before, has)
 	}
-	l.had[who] = has
+	if l.had[who] = has; isNodePort(p) {
+		return // what a node gave back others have at once
+	}
 	for _, word := range strings.Fields(has) {
 		if other := l.holders[word]; other != "" && other != who {
 			l.wrong = append(l.wrong, fmt.Errorf("%s of %s has %s, which %s had", p.Name, who, word, other))

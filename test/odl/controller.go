@@ -24,8 +24,9 @@ const (
 	ovsdbPort = 6640
 )
 
-// startTimeout bounds a start. On a machine of its own a controller takes half a minute.
-const startTimeout = 7 * time.Minute
+// startTimeout bounds a start. On a machine of its own a controller takes half a minute, on
+// one that is as busy as can be ten times that.
+const startTimeout = 12 * time.Minute
 
 // heap bounds what a controller uses of Java's memory.
 const heap = "2g"

@@ -56,7 +56,10 @@ type pod struct {
 
 func (p pod) name() string { return fmt.Sprintf("%s:p%d-%d", p.namespace, p.network, p.number) }
 func (p pod) elan() string { return fmt.Sprintf("%s:%s", p.host.Address, p.namespace) }
-func (p pod) port() string { return fmt.Sprintf("tap%d-%d", p.network, p.number) }
+
+// port is named as the controller wants it: it knows ports of other names by their switch
+// and name alone.
+func (p pod) port() string { return fmt.Sprintf("tap0000%04x-%02x", p.network, p.number) }
 
 func (p pod) address() netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 11, byte(p.network), byte(p.number)})

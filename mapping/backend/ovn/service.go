@@ -80,6 +80,11 @@ func (c codec) balancer(k netvirt.Key, o netvirt.Service, protocol netvirt.Proto
 		},
 		ExternalIDs: c.mark(k, role, idNamespace, o.Namespace, idService, o.Name),
 	}
+	if protocol == netvirt.UDP {
+		// Who goes on to send is sent on to the endpoint that there was. It must not be when
+		// that is gone; of TCP it must, as an endpoint that ends may end what it has begun.
+		lb.Options["ct_flush"] = "true"
+	}
 	if o.Affinity > 0 {
 		lb.Options["affinity_timeout"] = strconv.FormatUint(uint64(min(o.Affinity, maxAffinity)), 10)
 		lb.ExternalIDs[idAffinity] = strconv.FormatUint(uint64(o.Affinity), 10)
