@@ -22,11 +22,16 @@ const maxBatch = 512
 
 // A worker is under load when, loadBatches times in a row, the marks that came while
 // a batch grew would have taken more than a quarter of that time if each had been processed
-// by itself. Then it rests after each batch: restFactor times as long as that took,
-// maxRest at most. A rest is no load: what comes now and then after a storm is
-// processed at once again.
+// by itself, and, since the first of those, loadMarks or more came, loadRate or more a
+// second: a rest gathers much then. A few callers that each wait for what they asked for
+// are no load, however busy they keep the worker: a rest would gather nothing but them.
+// Under load it rests after each batch: restFactor times as long as that took, maxRest at
+// most. A rest is no load: what comes now and then after a storm is processed at once
+// again.
 const (
 	loadBatches = 3
+	loadMarks   = 32
+	loadRate    = 250
 	restFactor  = 32
 	maxRest     = 200 * time.Millisecond
 )
@@ -101,7 +106,8 @@ func (w *worker) run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, w.queue.ShutDown)
 	defer stop()
 	before := time.Now()
-	for busy := 0; ; {
+	var busy run
+	for {
 		batch, marks := w.next()
 		if batch == nil {
 			return
@@ -110,14 +116,35 @@ func (w *worker) run(ctx context.Context) {
 		err := w.process(ctx, batch)
 		w.done(batch, begun, err)
 		took := time.Since(begun)
-		if busy++; !isLoad(marks, took/time.Duration(len(batch)), begun.Sub(before)) {
-			busy = 0
+		if isLoad(marks, took/time.Duration(len(batch)), begun.Sub(before)) {
+			busy.goOn(marks, before)
+		} else {
+			busy = run{}
 		}
-		if busy >= loadBatches {
+		if busy.isLong(begun) {
 			rest(ctx, min(restFactor*took, maxRest))
 		}
 		before = begun
 	}
+}
+
+// run is batches in a row that were load.
+type run struct {
+	batches, marks int
+	since          time.Time
+}
+
+func (r *run) goOn(marks int, since time.Time) {
+	if r.batches == 0 {
+		r.since = since
+	}
+	r.batches++
+	r.marks += marks
+}
+
+// isLong tells whether it is time for rests.
+func (r *run) isLong(now time.Time) bool {
+	return r.batches >= loadBatches && r.marks >= loadMarks && float64(r.marks) >= loadRate*now.Sub(r.since).Seconds()
 }
 
 // isLoad tells whether so many marks, each for so much work, are much for the time in

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,5 +95,33 @@ func TestWorkerRestsNoLongerThanTheLoad(t *testing.T) {
 		require.Zero(t, waited, "a second after the storm each mark is processed at once")
 		cancel()
 		<-done
+	})
+}
+
+// Callers that each wait for what they asked for, as container runtimes do, are not kept
+// waiting by rests, though they keep the worker busy.
+func TestWorkerDoesNotRestForAFewCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const work = 5 * time.Millisecond
+		ctx, cancel := context.WithCancel(t.Context())
+		processed := make(chan struct{}, 1000)
+		w := newWorker(func(context.Context, []netvirt.Scope) error {
+			time.Sleep(work) //nolint:forbidigo // in a bubble: the time that the work takes
+			processed <- struct{}{}
+			return nil
+		})
+		var all sync.WaitGroup
+		all.Go(func() { w.run(ctx) })
+		var waited time.Duration
+		for range 200 {
+			marked := time.Now()
+			w.mark("shop")
+			<-processed
+			waited = max(waited, time.Since(marked))
+			time.Sleep(work / 2) //nolint:forbidigo // in a bubble: until the next of the callers asks
+		}
+		require.Equal(t, work, waited)
+		cancel()
+		all.Wait()
 	})
 }
