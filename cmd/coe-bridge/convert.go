@@ -30,7 +30,7 @@ what it has no place for. It writes nothing. The move itself is made in three st
 
   1. serve --backend OLD,NEW: the bridge goes on with the old backend and fills the new one;
      coe-bridge status says how far it is.
-  2. When the new one is in sync: agent --backend NEW on one node after the other, and
+  2. When the new one is in sync: give the nodes' switches to it, and
      serve --backend NEW,OLD. Pods keep their addresses, as these are in the datastore.
   3. When all pods are reached: serve --backend NEW. What is left in the old one stays until
      somebody removes it; nobody writes there any more.`,

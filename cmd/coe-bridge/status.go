@@ -127,7 +127,7 @@ func (f filledStatus) title() string {
 	text := fmt.Sprintf("%s (filled): %s, %d of %d objects", f.Name, state(f.InSync), f.Confirmed, f.Objects)
 	text += f.trouble()
 	for _, p := range f.Problems {
-		text += fmt.Sprintf("\n%s rejects %s %s%s: %s", f.backendStatus.Name, p.Kind, p.Name, prefixed(" of namespace ", p.Namespace), p.Message)
+		text += fmt.Sprintf("\n%s rejects %s %s%s: %s", f.Name, p.Kind, p.Name, prefixed(" of namespace ", p.Namespace), p.Message)
 	}
 	return text
 }

@@ -176,7 +176,7 @@ func (a *Agent) steps(p plan) []step {
 		},
 		{
 			"links",
-			func(ctx context.Context) error {
+			func(context.Context) error {
 				return a.kernel.do(func() error { return links.Make(p.pair) })
 			},
 			func(context.Context) error { return a.deleteLink(p.pair.Port) },
