@@ -40,6 +40,11 @@ csit: deps ## run the Robot Framework suites (root); CONTROLLER=http://… has t
 conformance: deps kube build ## run Kubernetes' own network tests on two nodes (root)
 	go run ./test/conformance
 
+test-odl: deps ## run the tests on real releases of OpenDaylight (root; ten minutes to get them, once)
+	.ci/deps maven patchelf
+	go run ./test/odl/build
+	COE_BRIDGE_TEST_ODL=1 go test -count=1 -v -timeout 60m ./test/odl ./mapping/backend/odl
+
 test-fast: ## run the tests that need nothing
 	go test -short ./...
 
@@ -77,4 +82,4 @@ kube: ## build the Kubernetes that tests and demo run, once, into a cache (six m
 clean: ## remove what was built and what make run kept
 	rm -rf bin .run
 
-.PHONY: help build run demo demo-down demo-k8s demo-k8s-down test conformance test-fast fuzz bench bench-kube bench-cni check lint deps kube clean
+.PHONY: help build run demo demo-down demo-k8s demo-k8s-down test test-odl conformance test-fast fuzz bench bench-kube bench-cni check lint deps kube clean

@@ -18,9 +18,7 @@ const elan = "/restconf/config/elan:elan-instances/elan-instance/kept"
 // what it makes of the packets between pods, and how it is killed, stopped, started and
 // wiped.
 func TestController(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs root and OpenDaylight: run without -short")
-	}
+	odl.SkipUnlessAsked(t)
 	for _, release := range odl.Releases() {
 		t.Run(string(release), func(t *testing.T) {
 			installation, err := odl.Install(t.Context(), release, t.Output())

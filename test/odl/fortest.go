@@ -13,14 +13,24 @@ import (
 // labs counts the labs of this process, for names of their own.
 var labs atomic.Int64
 
+// asked is the environment variable by which make test-odl has these tests run. They are
+// apart from the others, as to put the releases together takes many minutes the first time.
+const asked = "COE_BRIDGE_TEST_ODL"
+
+// SkipUnlessAsked skips a test that starts an OpenDaylight, but for make test-odl.
+func SkipUnlessAsked(t testing.TB) {
+	t.Helper()
+	if os.Getenv(asked) == "" {
+		t.Skip("starts a real OpenDaylight: run make test-odl (root)")
+	}
+}
+
 // ForTest starts a lab of hosts with switches and a controller that manages them, for a
 // test, and closes both after. What the controller said of errors is shown when the test
-// has failed. With -short the test is skipped; a missing part fails it.
+// has failed. See SkipUnlessAsked; a missing part fails the test.
 func ForTest(t testing.TB, release Release, hosts ...string) *Controller {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs root and OpenDaylight: run without -short")
-	}
+	SkipUnlessAsked(t)
 	if err := ovnhost.CleanupDead(); err != nil {
 		t.Fatal(err)
 	}
