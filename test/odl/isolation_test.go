@@ -1,8 +1,6 @@
 package odl_test
 
 import (
-	"net/http"
-	"net/url"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,8 +36,9 @@ func testIsolation(t *testing.T, c *odl.Controller) {
 		requireApart(t, c, pair[1], pair[0])
 	}
 
-	// A vpn-interface moves to another vpn when it is removed and written again at once.
-	ask(t, c, http.MethodDelete, "/restconf/config/l3vpn:vpn-interfaces/vpn-interface/"+url.QueryEscape(bank[0].name()), "", http.StatusOK)
+	// A vpn-interface moves to another vpn when it is removed, and written again when that
+	// is done.
+	removeVPNInterface(t, c, bank[0], "bank")
 	putVPNInterface(t, c, bank[0], common)
 	requireReach(t, c, bank[0], web[2])
 	requireReach(t, c, web[2], bank[0])

@@ -116,6 +116,18 @@ func putVPNInterface(t *testing.T, c *odl.Controller, p pod, vpn string) {
 	})
 }
 
+// removeVPNInterface removes a pod's from a vpn, and waits until the controller has done so:
+// Neon takes what it removes from what is written meanwhile.
+func removeVPNInterface(t *testing.T, c *odl.Controller, p pod, vpn string) {
+	t.Helper()
+	ask(t, c, http.MethodDelete, "/restconf/config/l3vpn:vpn-interfaces/vpn-interface/"+url.QueryEscape(p.name()), "", http.StatusOK)
+	path := fmt.Sprintf("/restconf/operational/odl-l3vpn:vpn-interface-op-data/vpn-interface-op-data-entry/%s/%s", url.QueryEscape(p.name()), url.QueryEscape(vpn))
+	require.Eventually(t, func() bool {
+		status, _, err := c.Request(t.Context(), http.MethodGet, path, "")
+		return err == nil && status == http.StatusNotFound
+	}, reachTimeout, 100*time.Millisecond)
+}
+
 // putNamespace writes a namespace as members of a vpn: two pods on the first host, and one
 // on the second. Who is plugged in before it is written comes up too.
 func putNamespace(t *testing.T, c *odl.Controller, name string, network int, vpn string) []pod {
