@@ -20,8 +20,10 @@ type dialect struct {
 	name  string
 	data  string // path of the config datastore
 	query string // for what is read of it
-	media string
-	equal bool // keys are written list=key, not list/key
+	// operational is the path of the operational datastore, and state the query for it.
+	operational, state string
+	media              string
+	equal              bool // keys are written list=key, not list/key
 	// many: a POST may hold many entries of a list, all or none of which are created.
 	many bool
 	// together: requests may be under way at the same time. RFC 8040 of Oxygen and Neon
@@ -44,10 +46,10 @@ type dialect struct {
 //	entries of one POST   many              many            many          one
 //	writers               many              one             one           many
 var dialects = []dialect{
-	{name: draft02, data: "/restconf/config", media: jsonOfDraft, many: true, together: true, missing: saysDataMissing},
-	{name: oxygen8040, data: "/rests/data", query: "content=config", media: jsonOfRFC, equal: true, many: true, missing: never, opaque: true},
-	{name: neon8040, data: "/rests/data", query: "content=config", media: jsonOfRFC, equal: true, many: true, missing: isNotFound},
-	{name: rfc8040, data: "/rests/data", query: "content=config", media: jsonOfRFC, equal: true, together: true, missing: isNotFound},
+	{name: draft02, data: "/restconf/config", operational: "/restconf/operational", media: jsonOfDraft, many: true, together: true, missing: saysDataMissing},
+	{name: oxygen8040, data: "/rests/data", query: "content=config", operational: "/rests/data", state: "content=nonconfig", media: jsonOfRFC, equal: true, many: true, missing: never, opaque: true},
+	{name: neon8040, data: "/rests/data", query: "content=config", operational: "/rests/data", state: "content=nonconfig", media: jsonOfRFC, equal: true, many: true, missing: isNotFound},
+	{name: rfc8040, data: "/rests/data", query: "content=config", operational: "/rests/data", state: "content=nonconfig", media: jsonOfRFC, equal: true, together: true, missing: isNotFound},
 }
 
 // Dialects lists the names of the dialects of RESTCONF that may be set.

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -159,14 +160,18 @@ func TestBatchesAreBounded(t *testing.T) {
 	cfg := f.config(t)
 	cfg.BatchEntries, cfg.BatchBytes = 7, 2000
 	b := open(t, cfg)
-	var longest int64
+	var (
+		mu      sync.Mutex
+		longest int64
+	)
 	f.Break(func(_ http.ResponseWriter, r *http.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
 		if r.Method == http.MethodPost {
 			longest = max(longest, r.ContentLength)
 		}
 		return false
 	})
-	cfg.Parallel = 1
 	write(t, b, small(b, 1, 20))
 	require.Less(t, longest, int64(2500))
 	require.Greater(t, f.Requests()[http.MethodPost], 9)

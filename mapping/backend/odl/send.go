@@ -121,6 +121,9 @@ func (w *write) change(ctx context.Context, l int, all []*operation) error {
 		return nil
 	}
 	found, err := w.look(ctx, l, keysOf(all))
+	if err == nil {
+		err = w.takeApart(ctx, all, found)
+	}
 	if err != nil {
 		return err
 	}

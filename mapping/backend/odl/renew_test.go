@@ -1,0 +1,71 @@
+package odl_test
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// TestWrittenAnew: a vpn-interface whose address or vpn-instance changes goes, and comes
+// again when the controller has taken apart what it made of it. Nothing else does.
+func TestWrittenAnew(t *testing.T) {
+	for _, release := range []odlfake.Release{odlfake.Oxygen, without(odlfake.Oxygen), odlfake.Neon, without(odlfake.Neon)} {
+		t.Run(release.Name, func(t *testing.T) {
+			b, f := start(t, release)
+			was := podsOf("default", "kube-system")
+			write(t, b, was)
+			name := netvirt.InterfaceName("default", "pod-1", "", true)
+			for what, change := range map[string]func(netvirt.Model){
+				"address": func(m netvirt.Model) {
+					for k, o := range m {
+						if a, ok := o.(netvirt.Adjacency); ok && a.Interface == name {
+							delete(m, k)
+							a.Address = a.Address.Next()
+							m.Add(a)
+						}
+					}
+				},
+				"vpn-instance": func(m netvirt.Model) {
+					key := netvirt.VPNInstance{Name: netvirt.VPNName("default")}.Key()
+					v := m[key].(netvirt.VPNInstance)
+					v.Transit = ""
+					m[key] = v
+				},
+			} {
+				var gone, asked atomic.Int32
+				f.Break(func(w http.ResponseWriter, r *http.Request) bool {
+					path := r.URL.Path
+					switch {
+					case r.Method == http.MethodDelete && strings.Contains(path, "vpn-interface") && strings.Contains(path, name):
+						gone.Add(1)
+					case r.Method == http.MethodPut && strings.Contains(path, "vpn-interface"):
+						assert.GreaterOrEqual(t, asked.Load(), int32(3), "%s: it is waited for", what)
+					case strings.Contains(path, "vpn-interface-op-data"):
+						if asked.Add(1) < 3 {
+							w.Header().Set("Content-Type", "application/json")
+							_, _ = w.Write([]byte("{}"))
+							return true
+						}
+					}
+					return false
+				})
+				now := podsOf("default", "kube-system")
+				change(now)
+				write(t, b, now)
+				require.NotZero(t, gone.Load(), what)
+				have, err := b.Read(t.Context())
+				require.NoError(t, err)
+				require.Empty(t, netvirt.Diff(have, now), what)
+				f.Break(nil)
+				write(t, b, was)
+			}
+		})
+	}
+}
