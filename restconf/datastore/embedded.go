@@ -40,10 +40,7 @@ const (
 	snapshotCount   = 1000
 	catchUpEntries  = 1
 	snapshotTimeout = time.Second
-	// A request is durable when etcd's log has it. What the log says goes to the database
-	// behind it at this interval, and requests that come meanwhile wait for the disk.
-	batchInterval = 2 * time.Second
-	noLease       = math.MaxInt64
+	noLease         = math.MaxInt64
 )
 
 // embedded is an etcd of one member inside this process. It listens nowhere:
@@ -111,7 +108,6 @@ func embeddedConfig(cfg Config) *embed.Config {
 	c.MaxTxnOps = uint(cfg.MaxTxnOps)
 	c.MaxRequestBytes = uint(min(cfg.BodyLimit*txnGrowth+txnOverhead, math.MaxInt32))
 	c.SnapshotCount, c.SnapshotCatchUpEntries = snapshotCount, catchUpEntries
-	c.BackendBatchInterval = batchInterval
 	c.AutoCompactionMode = embed.CompactorModeRevision
 	c.AutoCompactionRetention = keptRevisions
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(newZapCore(cfg.Log)))

@@ -98,12 +98,15 @@ func (r rest) chosen(ctx context.Context, p *pod) (ovnhost.Pod, error) {
 	var ietf []struct {
 		Port string `json:"odl-interface:parent-interface"`
 	}
-	for path, out := range map[string]any{
-		"elan:elan-interfaces/elan-interface/":  &elan,
-		"l3vpn:vpn-interfaces/vpn-interface/":   &vpn,
-		"ietf-interfaces:interfaces/interface/": &ietf,
+	for _, one := range []struct {
+		path string
+		out  any
+	}{ // the elan-interface tells which write the others are of, or of a later one
+		{"elan:elan-interfaces/elan-interface/", &elan},
+		{"l3vpn:vpn-interfaces/vpn-interface/", &vpn},
+		{"ietf-interfaces:interfaces/interface/", &ietf},
 	} {
-		if err := r.read(ctx, "operational/"+path+p.String(), out); err != nil {
+		if err := r.read(ctx, "operational/"+one.path+p.String(), one.out); err != nil {
 			return ovnhost.Pod{}, err
 		}
 	}
