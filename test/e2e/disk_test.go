@@ -1,11 +1,15 @@
 package e2e
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,38 +57,21 @@ func TestDiskFull(t *testing.T) {
 
 	ballast = fillDisk(t, disk)
 	p.Kill()
-	up := make(chan *serve.Process, 1)
-	ended := make(chan struct{}, 1)
-	go func() { // as systemd and Kubernetes do
-		for t.Context().Err() == nil {
-			again, err := serve.StartQuietly(t.Context(), bridgetest.Program(t), append([]string{"--dev"}, args...)...)
-			if err == nil {
-				up <- again
-				return
-			}
-			select {
-			case ended <- struct{}{}:
-			default:
-			}
-		}
-	}()
-	var again *serve.Process
+	w := watchOver(t, append([]string{"--dev"}, args...))
 	select {
-	case again = <-up:
+	case <-w.up:
 		t.Log("a bridge comes up where the disk is full")
-	case <-ended:
+	case <-w.ended:
 		t.Log("no bridge comes up where the disk is full")
 	case <-time.After(converge):
 	}
 	require.NoError(t, os.Remove(ballast))
-	if again == nil {
-		again = <-up
-	}
-	t.Cleanup(again.Kill)
-	client := serve.NewClient(again.URL, converge)
-	t.Cleanup(client.Close)
-	r = rest{client}
 	await(t, converge, "it takes a pod", func() error {
+		client := w.client.Load()
+		if client == nil {
+			return errors.New("no bridge has come up")
+		}
+		r = rest{client}
 		status, answer, err := r.do(t.Context(), http.MethodPut, "config/"+podPath(more[6].uid), more[6].body())
 		if err == nil && status/100 != 2 {
 			err = fmt.Errorf("%d %s", status, answer)
@@ -92,6 +79,38 @@ func TestDiskFull(t *testing.T) {
 		return err
 	})
 	await(t, converge, "every pod has its address", func() error { return leased(t, r, 7) })
+}
+
+// watchman starts a bridge as often as it ends, as systemd and Kubernetes do.
+type watchman struct {
+	up, ended chan struct{} // hold a value when one has come up, or has ended
+	client    atomic.Pointer[serve.Client]
+}
+
+func watchOver(t *testing.T, args []string) *watchman {
+	w := &watchman{up: make(chan struct{}, 1), ended: make(chan struct{}, 1)}
+	tell := func(c chan struct{}) {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	t.Cleanup(func() { cancel(); running.Wait() })
+	running.Go(func() {
+		for ctx.Err() == nil {
+			if p, err := serve.StartQuietly(ctx, bridgetest.Program(t), args...); err == nil {
+				client := serve.NewClient(p.URL, converge)
+				w.client.Store(client)
+				tell(w.up)
+				<-p.Done()
+				client.Close()
+			}
+			tell(w.ended)
+		}
+	})
+	return w
 }
 
 // leased is nil when so many pods have an address.

@@ -107,6 +107,9 @@ func (p *Process) Signal(s syscall.Signal) error { return p.child.Signal(s) }
 // Kill ends the bridge with SIGKILL, if it runs, and waits for it.
 func (p *Process) Kill() { p.child.Kill() }
 
+// Done is closed when the bridge has ended.
+func (p *Process) Done() <-chan struct{} { return p.child.Done() }
+
 // Wait waits for a bridge that was told to end, and returns how it ended.
 func (p *Process) Wait() error { return p.child.Wait(stopTimeout) }
 
