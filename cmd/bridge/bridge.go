@@ -75,6 +75,8 @@ type Bridge struct {
 
 	// part is what this replica does with the backend now.
 	part atomic.Pointer[part]
+	// recalled tells that the store has what was chosen before this replica was started.
+	recalled atomic.Bool
 
 	// repooling is held while the assigner is told of pools, which waits for the
 	// datastore; mu guards what follows.

@@ -57,7 +57,7 @@ func (b *Bridge) ready(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	if !b.store.Heard(coe.RESTCONF) {
+	if !b.store.Heard(coe.RESTCONF) || !b.recalled.Load() {
 		http.Error(w, "the datastore is being read", http.StatusServiceUnavailable)
 		return
 	}

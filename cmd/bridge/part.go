@@ -183,6 +183,9 @@ func (b *Bridge) followFacts(ctx context.Context) error {
 		if err := facts.Apply(batch.Snapshot, batch.Put, batch.Delete); err != nil {
 			b.log.Error("follow what the leader chooses", "err", err)
 		}
+		if batch.Snapshot {
+			b.recalled.Store(true)
+		}
 		return nil
 	})
 	if ctx.Err() != nil {
@@ -278,6 +281,7 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part,
 		backend.Close()
 		return nil, err
 	}
+	b.recalled.Store(true)
 	if err := b.openLoops(p, epoch, reconcile.NewMetrics(p.registry)); err != nil {
 		return nil, err
 	}

@@ -47,7 +47,6 @@ func TestMappingAsOxygen(t *testing.T) {
 		phase, _, _ = strings.Cut(x.Name, "/")
 		if phase != before && strings.HasSuffix(phase, "after-restart") {
 			b.Restart()
-			b.AwaitSync(converge)
 			o.rest = rest{b.Client()}
 		}
 		if x.Method != http.MethodGet {
