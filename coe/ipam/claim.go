@@ -18,8 +18,8 @@ func (r *round) claimPod(s *space, p *coe.Pod) {
 			settled = false
 		}
 	}
-	if known := s.pods[p.UID]; settled && known != nil {
-		known.seen = p
+	if settled {
+		delete(s.unsettled, p.UID)
 	}
 }
 

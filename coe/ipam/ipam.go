@@ -130,7 +130,6 @@ type Assigner struct {
 	// and uid; saidBy counts who has one.
 	said   map[string]map[string][]netip.Addr
 	saidBy map[netip.Addr]int
-	rounds uint64 // how many Syncs there were
 	*memory
 }
 

@@ -2,6 +2,8 @@ package ipam
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
@@ -41,16 +43,14 @@ type namespace struct {
 	released map[coe.LeaseKey]*coe.Lease
 	formers  map[coe.LeaseKey][]*former
 	services map[string]*coe.ServiceFact
+	// looked are the pods of the last view, sorted by uid; unsettled, by uid, those of
+	// which something has changed since they were found in accord with their leases.
+	looked    []*coe.Pod
+	unsettled map[string]bool
 }
 
-// pod is what is known of a pod.
-type pod struct {
-	leases []*coe.Lease
-	// seen is the pod as it was when its leases were found in accord with it.
-	seen *coe.Pod
-	// round is the last one in which the pod was there.
-	round uint64
-}
+// pod is the leases of one.
+type pod struct{ leases []*coe.Lease }
 
 // elan is what uses an elan-instance.
 type elan struct {
@@ -89,6 +89,8 @@ func (a *Assigner) namespace(name string) *namespace {
 			released: map[coe.LeaseKey]*coe.Lease{},
 			formers:  map[coe.LeaseKey][]*former{},
 			services: map[string]*coe.ServiceFact{},
+
+			unsettled: map[string]bool{},
 		}
 		a.namespaces[name] = ns
 	}
@@ -97,6 +99,30 @@ func (a *Assigner) namespace(name string) *namespace {
 
 func (ns *namespace) empty() bool {
 	return len(ns.pods)+len(ns.elans)+len(ns.formers)+len(ns.services) == 0
+}
+
+// look unsettles the pods that have changed, came or went since the last look.
+func (ns *namespace) look(pods []*coe.Pod) {
+	old, now := ns.looked, pods
+	for len(old) > 0 && len(now) > 0 {
+		if old[0] == now[0] {
+			old, now = old[1:], now[1:]
+			continue
+		}
+		order := strings.Compare(old[0].UID, now[0].UID)
+		if order <= 0 {
+			ns.unsettled[old[0].UID] = true
+			old = old[1:]
+		}
+		if order >= 0 {
+			ns.unsettled[now[0].UID] = true
+			now = now[1:]
+		}
+	}
+	for _, p := range slices.Concat(old, now) {
+		ns.unsettled[p.UID] = true
+	}
+	ns.looked = pods
 }
 
 // elan returns the namespace's elan on a node.
@@ -135,7 +161,7 @@ func (a *Assigner) add(l *coe.Lease) {
 		ns.pods[l.PodUID] = p
 	}
 	p.leases = append(p.leases, l)
-	p.seen = nil
+	ns.unsettled[l.PodUID] = true
 	e := a.elan(ns, l.Node)
 	a.use(e)
 	if _, taken := e.macs[l.MAC]; !taken {
@@ -155,7 +181,7 @@ func (a *Assigner) drop(l *coe.Lease) {
 	delete(a.leases, l.Key())
 	delete(ns.released, l.Key())
 	p := ns.pods[l.PodUID]
-	p.seen = nil
+	ns.unsettled[l.PodUID] = true
 	p.remove(l)
 	if len(p.leases) == 0 {
 		delete(ns.pods, l.PodUID)

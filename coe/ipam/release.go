@@ -49,14 +49,8 @@ func (r *round) expire(s *space) {
 
 // back tells whether the interface of a released lease is there again, as it was.
 func (s *space) back(l *coe.Lease) bool {
-	n, found := slices.BinarySearchFunc(s.view.Pods, l.PodUID, func(p *coe.Pod, uid string) int {
-		return strings.Compare(p.UID, uid)
-	})
-	if !found || !canPlug(s.view.Pods[n]) {
-		return false
-	}
-	p := s.view.Pods[n]
-	return slices.ContainsFunc(p.AllInterfaces(), func(i coe.PodInterface) bool {
+	p := s.pod(l.PodUID)
+	return p != nil && canPlug(p) && slices.ContainsFunc(p.AllInterfaces(), func(i coe.PodInterface) bool {
 		return i.UID == l.InterfaceUID && fits(l, p, i)
 	})
 }

@@ -36,12 +36,11 @@ type round struct {
 type space struct {
 	*namespace
 	view coe.View
-	todo []*coe.Pod // pods that may not be in accord with their leases
+	todo []*coe.Pod // unsettled pods that can have leases
 	refused
 }
 
 func (a *Assigner) newRound(namespaces []string) *round {
-	a.rounds++
 	r := &round{
 		Assigner: a, now: a.cfg.Now(),
 		// Asked before the views are taken: what a view lacks then is gone.
@@ -108,33 +107,33 @@ func (r *round) claimAll() {
 	}
 }
 
-// scan finds the pods of a namespace that changed, and returns the living
-// leases whose interface is gone.
+// scan finds the pods of a namespace that may not be in accord with their leases, and
+// returns the living leases whose interface is gone.
 func (r *round) scan(s *space) (gone []*coe.Lease) {
-	here := 0
-	for _, p := range s.view.Pods {
-		known := s.pods[p.UID]
-		if known != nil {
-			here++
-			known.round = r.rounds
-			if known.seen == p {
-				continue
-			}
+	s.look(s.view.Pods)
+	for _, uid := range slices.Sorted(maps.Keys(s.unsettled)) {
+		p := s.pod(uid)
+		if known := s.pods[uid]; known != nil {
 			gone = append(gone, withoutInterface(known, p)...)
 		}
-		if canPlug(p) {
+		switch {
+		case p != nil && canPlug(p):
 			s.todo = append(s.todo, p)
-		}
-	}
-	if here < len(s.pods) {
-		for _, known := range s.pods {
-			if known.round != r.rounds {
-				gone = append(gone, withoutInterface(known, nil)...)
-			}
+		case r.complete:
+			delete(s.unsettled, uid)
 		}
 	}
 	slices.SortFunc(gone, compareLeases)
 	return gone
+}
+
+// pod returns the pod of a uid, or nil.
+func (s *space) pod(uid string) *coe.Pod {
+	n, found := slices.BinarySearchFunc(s.view.Pods, uid, func(p *coe.Pod, uid string) int { return strings.Compare(p.UID, uid) })
+	if !found {
+		return nil
+	}
+	return s.view.Pods[n]
 }
 
 func compareLeases(a, b *coe.Lease) int {
