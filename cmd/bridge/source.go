@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
@@ -70,6 +71,7 @@ func (b *Bridge) changed(c coe.Changed) {
 	p.confirmer.Mark(c.Leased...)
 	if b.cluster != nil {
 		b.cluster.reporter.Leased(c.Leased...)
+		runtime.Gosched() // who annotates goes first: the API server is the longer way
 	}
 	if scopes := scopesOf(c); len(scopes) > 0 {
 		p.claims.Mark(scopes...)

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	churnRounds = 3
-	churnPods   = 200 // in a round
+	churnRounds = 6
+	churnPods   = 100 // in a round
 	churnEvery  = 50 * time.Millisecond
 	churnLife   = 20 // pods of the churn are there at a time
 	churnP50    = 3 * time.Millisecond

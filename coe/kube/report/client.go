@@ -34,9 +34,6 @@ var (
 func newClient(api *rest.Config) (*client, error) {
 	api = rest.CopyConfig(api)
 	api.QPS, api.RateLimiter = -1, nil
-	// A request of its own connection passes fewer hands than one of many in HTTP/2, on both
-	// sides; there are no more connections than there are workers.
-	api.NextProtos = []string{"http/1.1"}
 	connection, err := rest.HTTPClientFor(api)
 	if err != nil {
 		return nil, err
