@@ -31,6 +31,12 @@ demo-k8s: build ## two Kubernetes nodes, coe-bridge installed, pods made with ku
 demo-k8s-down: ## remove all that make demo-k8s left running (root)
 	go run ./test/demokube down
 
+demo-odl: build ## two hosts that a real OpenDaylight programs, and pods that reach each other (root)
+	go run ./test/demoodl up
+
+demo-odl-down: ## remove all that make demo-odl left running (root)
+	go run ./test/demoodl down
+
 test: deps kube ## get the real parts and run every test (root)
 	CGO_ENABLED=1 go test -race -timeout 20m ./...
 
@@ -43,7 +49,7 @@ conformance: deps kube build ## run Kubernetes' own network tests on two nodes (
 test-odl: deps ## run the tests on real releases of OpenDaylight (root; ten minutes to get them, once)
 	.ci/deps maven patchelf
 	go run ./test/odl/build
-	COE_BRIDGE_TEST_ODL=1 go test -count=1 -v -timeout 60m ./test/odl ./mapping/backend/odl
+	COE_BRIDGE_TEST_ODL=1 go test -count=1 -p 1 -v -timeout 60m ./test/odl ./test/odlpods ./mapping/backend/odl
 
 test-fast: ## run the tests that need nothing
 	go test -short ./...
@@ -59,6 +65,10 @@ bench-kube: deps kube ## print those of the Kubernetes source
 
 bench-cni: deps ## print those of the CNI plugin and the node agent (root)
 	go run ./test/benchcni
+
+bench-odl: deps ## print those of the OpenDaylight backend, on a real one (root)
+	.ci/deps maven patchelf
+	go run ./test/benchodl
 
 check: lint ## what CI runs beside the tests: format, vet, lint, import rules, generated files
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt on these"; exit 1; }
@@ -82,4 +92,4 @@ kube: ## build the Kubernetes that tests and demo run, once, into a cache (six m
 clean: ## remove what was built and what make run kept
 	rm -rf bin .run
 
-.PHONY: help build run demo demo-down demo-k8s demo-k8s-down test test-odl conformance test-fast fuzz bench bench-kube bench-cni check lint deps kube clean
+.PHONY: help build run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-odl conformance test-fast fuzz bench bench-kube bench-cni bench-odl check lint deps kube clean

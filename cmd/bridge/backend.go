@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -18,6 +19,8 @@ type BackendConfig struct {
 	ODL  odl.Config
 }
 
+var _ reconcile.Observer = (*odl.Backend)(nil)
+
 // closer is a backend that holds something.
 type closer interface {
 	reconcile.Backend
@@ -29,23 +32,33 @@ type inMemory struct{ *memory.Backend }
 
 func (inMemory) Close() {}
 
-// newBackend opens the backend; epoch, which that datastore counts, is what its
-// writes are fenced with, where the backend has a place for that. It is empty for a backend
-// that is only read.
-func newBackend(cfg BackendConfig, datastore, epoch string, log *slog.Logger) (closer, error) {
+// fence keeps a leader from writing that leads no more. It is empty for a backend that
+// is only read.
+type fence struct {
+	// epoch, which that datastore counts, is what writes are compared with where the backend
+	// has a place for that.
+	datastore, epoch string
+	// held is asked before each write where it has none.
+	held func(context.Context) error
+}
+
+// newBackend opens the backend.
+func newBackend(cfg BackendConfig, fence fence, log *slog.Logger) (closer, error) {
 	switch cfg.Name {
 	case "memory":
 		return inMemory{memory.New()}, nil
 	case "ovn":
 		c := cfg.OVN
-		c.Datastore, c.Epoch = datastore, epoch
+		c.Datastore, c.Epoch = fence.datastore, fence.epoch
 		backend, err := ovn.New(c, log.With("backend", cfg.Name))
 		if err != nil {
 			return nil, err // and no typed nil
 		}
 		return backend, nil
 	case "odl":
-		backend, err := odl.New(cfg.ODL, log.With("backend", cfg.Name))
+		c := cfg.ODL
+		c.MayWrite = fence.held
+		backend, err := odl.New(c, log.With("backend", cfg.Name))
 		if err != nil {
 			return nil, err // and no typed nil
 		}

@@ -2,6 +2,8 @@ package bridge
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/agentstream"
@@ -25,21 +27,22 @@ func (b *Bridge) followChosen(ctx context.Context) error {
 	})
 }
 
-// has tells whether the backend has the interface of a lease just as that says.
+// has tells whether the backend has the interface of a lease just as that says, and the
+// network has made it work.
 func (p *part) has(l *coe.Lease) bool {
 	s := netvirt.Scope(l.Namespace)
 	i, found := p.loop.Has(s, netvirt.Interface{Name: l.Name}.Key()).(netvirt.Interface)
-	if !found || i.PodUID != l.PodUID || i.UID != l.InterfaceUID {
+	if !found || i.PodUID != l.PodUID || i.UID != l.InterfaceUID || p.loop.Lacks(i) != "" {
 		return false
 	}
 	e, found := p.loop.Has(s, netvirt.ELANInterface{Name: l.Name}.Key()).(netvirt.ELANInterface)
-	if !found || e.ELAN != netvirt.ELANName(l.Node, l.Namespace) {
+	if !found || e.ELAN != netvirt.ELANName(l.Node, l.Namespace) || p.loop.Lacks(e) != "" {
 		return false
 	}
 	for _, x := range l.Addresses {
 		key := netvirt.Adjacency{Interface: l.Name, Address: x.Address}.Key()
 		a, found := p.loop.Has(s, key).(netvirt.Adjacency)
-		if !found || a.MAC != l.MAC {
+		if !found || a.MAC != l.MAC || p.loop.Lacks(a) != "" {
 			return false
 		}
 	}
@@ -47,25 +50,58 @@ func (p *part) has(l *coe.Lease) bool {
 }
 
 // reached has the pods confirmed that a batch has changed, and all pods of scopes
-// that are reached anew.
+// that are reached anew. Until it is known what the network has, the records that
+// another leader has left count.
 func (b *Bridge) reached(p *part, anew []netvirt.Scope, changes []netvirt.Change) {
+	if !p.loop.Observed() {
+		return
+	}
 	pods := map[string]bool{}
 	for _, s := range anew {
 		if s == netvirt.Cluster {
 			continue
 		}
-		for key := range b.store.View(string(s)).Leases {
-			pods[key.PodUID] = true
-		}
+		b.podsOf(string(s), pods)
 	}
 	for _, c := range changes {
 		if uid := p.podOf(c); uid != "" {
 			pods[uid] = true
 		}
 	}
-	for uid := range pods {
-		p.confirmer.Mark(uid)
+	p.confirmer.Mark(slices.Collect(maps.Keys(pods))...)
+}
+
+// podsOf adds the pods of a namespace that were given anything.
+func (b *Bridge) podsOf(namespace string, pods map[string]bool) {
+	for key := range b.store.View(namespace).Leases {
+		pods[key.PodUID] = true
 	}
+}
+
+// realised has the pods confirmed, or not any more, of whose interfaces the network has
+// something else than before; nil stands for all.
+func (b *Bridge) realised(p *part, interfaces []string) {
+	if !p.leads() {
+		return
+	}
+	pods := map[string]bool{}
+	for _, name := range interfaces {
+		if i, found := p.loop.Has(scopeOf(name), netvirt.Interface{Name: name}.Key()).(netvirt.Interface); found {
+			pods[i.PodUID] = true
+		}
+	}
+	if interfaces == nil {
+		for _, namespace := range b.store.Namespaces() {
+			b.podsOf(namespace, pods)
+		}
+	}
+	p.confirmer.Mark(slices.Collect(maps.Keys(pods))...)
+}
+
+// scopeOf is the scope of the interface of a name.
+func scopeOf(name string) netvirt.Scope {
+	namespace, _, _, _ := netvirt.ParseInterfaceName(name)
+	return netvirt.Scope(namespace)
 }
 
 // podOf is the uid of the pod whose interface a change is about, or empty.

@@ -48,7 +48,7 @@ func Convert(ctx context.Context, from, to BackendConfig, log *slog.Logger) (*Co
 func readBackend(ctx context.Context, cfg BackendConfig, log *slog.Logger) (netvirt.Model, netvirt.KindSet, error) {
 	ctx, cancel := context.WithTimeout(ctx, inUseTimeout)
 	defer cancel()
-	backend, err := newBackend(cfg, "", "", log)
+	backend, err := newBackend(cfg, fence{}, log)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 )
 
 // earlyRead is a backend that was begun to be read before anybody asked: what it has
@@ -18,14 +19,23 @@ type earlyRead struct {
 	taken  atomic.Bool
 }
 
+// observedEarly is one that knows what the network makes of what it has.
+type observedEarly struct {
+	*earlyRead
+	reconcile.Observer
+}
+
 // readEarly begins to read a backend.
-func readEarly(ctx context.Context, backend closer) *earlyRead {
+func readEarly(ctx context.Context, backend closer) closer {
 	ctx, cancel := context.WithCancel(ctx)
 	e := &earlyRead{closer: backend, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(e.done)
 		e.model, e.err = backend.Read(ctx)
 	}()
+	if observer, ok := backend.(reconcile.Observer); ok {
+		return observedEarly{e, observer}
+	}
 	return e
 }
 

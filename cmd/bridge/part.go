@@ -69,24 +69,26 @@ func (p *part) loops() []*reconcile.Loop {
 // newOnlooker is the part of a replica that does not lead: its loop reads the
 // backend when somebody asks, and never writes.
 func (b *Bridge) newOnlooker() (*part, error) {
-	backend, err := newBackend(b.cfg.Backend, b.data.Identity(), "", b.log)
+	looks := fence{datastore: b.data.Identity()}
+	backend, err := newBackend(b.cfg.Backend, looks, b.log)
 	if err != nil {
 		return nil, err
 	}
 	p := &part{side: side{backend: backend}, registry: prometheus.NewRegistry()}
 	// What an onlooker finds is told to those who ask, not measured.
-	return p, b.openLoops(p, "", reconcile.NewMetrics(prometheus.NewRegistry()))
+	return p, b.openLoops(p, looks, reconcile.NewMetrics(prometheus.NewRegistry()))
 }
 
 // openLoops gives a part the loop of its backend, and those of the others with these. It
 // closes the part where it fails.
-func (b *Bridge) openLoops(p *part, epoch string, metrics *reconcile.Metrics) error {
+func (b *Bridge) openLoops(p *part, fence fence, metrics *reconcile.Metrics) error {
 	source := b.source(p)
 	source.Reached = func(anew []netvirt.Scope, changes []netvirt.Change) { b.reached(p, anew, changes) }
+	source.Realised = func(interfaces []string) { b.realised(p, interfaces) }
 	source.Mapped = b.mapped
 	p.loop = reconcile.New(b.cfg.Reconcile, b.cfg.Backend.Name, p.backend, source, metrics, b.log)
 	for _, cfg := range b.cfg.Filled {
-		backend, err := newBackend(cfg, b.data.Identity(), epoch, b.log)
+		backend, err := newBackend(cfg, fence, b.log)
 		if err != nil {
 			p.close()
 			return err
@@ -263,8 +265,8 @@ func (b *Bridge) catchUp(ctx context.Context) error {
 
 // newLeader is the part of a replica that leads, with what was chosen before.
 func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part, error) {
-	epoch := strconv.FormatInt(l.Epoch, 10)
-	opened, err := newBackend(b.cfg.Backend, b.data.Identity(), epoch, b.log)
+	leads := fence{b.data.Identity(), strconv.FormatInt(l.Epoch, 10), l.Held}
+	opened, err := newBackend(b.cfg.Backend, leads, b.log)
 	if err != nil {
 		return nil, err
 	}
@@ -282,7 +284,7 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part,
 		return nil, err
 	}
 	b.recalled.Store(true)
-	if err := b.openLoops(p, epoch, reconcile.NewMetrics(p.registry)); err != nil {
+	if err := b.openLoops(p, leads, reconcile.NewMetrics(p.registry)); err != nil {
 		return nil, err
 	}
 	p.confirmer = agentstream.NewConfirmer(b.store, l.Records(confirmed), p.has, b.log)

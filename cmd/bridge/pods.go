@@ -88,6 +88,7 @@ func (b *Bridge) trace(p *part, namespace string, st reconcile.ScopeStatus) []tr
 		View: view, Origin: b.store.Origin, Model: model, Problems: problems, Realised: p.backend.Kinds(),
 		MappedAt: st.MappedAt, Wanted: st.Wanted, ReachedAt: st.ReachedAt, Reached: st.Reached, Failure: st.LastError,
 		Has:       func(k netvirt.Key) netvirt.Object { return p.loop.Has(scope, k) },
+		Lacks:     p.loop.Lacks,
 		Confirmed: func(l *coe.Lease) (time.Time, int64, bool) { return b.hub.Confirmed(l.Key()) },
 	}
 	return n.Pods()

@@ -110,8 +110,18 @@ type jsonScope struct {
 	LastError     string `json:"last-error,omitempty"`
 	LastErrorTime string `json:"last-error-time,omitempty"`
 	Objects       int    `json:"objects-wanted"`
+	Written       int    `json:"objects-written"`
 	Confirmed     int    `json:"objects-confirmed"`
 	Problems      int    `json:"problems"`
+
+	Unconfirmed []jsonLack `json:"unconfirmed,omitempty"`
+}
+
+// jsonLack is what the network lacks of some of a scope's objects.
+type jsonLack struct {
+	Reason  string `json:"reason"`
+	Objects int    `json:"objects"`
+	Example string `json:"example"`
 }
 
 type jsonProblem struct {
@@ -165,7 +175,7 @@ func filledJSON(st reconcile.Status) jsonFilled {
 			out.Behind++
 		}
 		out.Objects += s.Objects
-		out.Confirmed += s.Confirmed
+		out.Confirmed += s.Written
 	}
 	out.Problems = slices.DeleteFunc(problemsJSON(st), func(p jsonProblem) bool { return p.Reason != coe.BackendRejected })
 	return out
@@ -217,12 +227,16 @@ func (b *Bridge) leader(ctx context.Context) leader {
 }
 
 func scopeJSON(s reconcile.ScopeStatus) jsonScope {
-	return jsonScope{
+	out := jsonScope{
 		Name:   s.Scope.String(),
 		Wanted: strconv.FormatInt(s.Wanted, 10), Reached: strconv.FormatInt(s.Reached, 10),
 		InSync: s.InSync, LastError: s.LastError, LastErrorTime: moment(s.ErrorTime),
-		Objects: s.Objects, Confirmed: s.Confirmed, Problems: len(s.Problems),
+		Objects: s.Objects, Written: s.Written, Confirmed: s.Confirmed, Problems: len(s.Problems),
 	}
+	for _, l := range s.Lacks {
+		out.Unconfirmed = append(out.Unconfirmed, jsonLack{l.Reason, l.Objects, l.Example.String()})
+	}
+	return out
 }
 
 // jsonLease is an entry of coe-status:leases.

@@ -2,10 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"net/netip"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +28,7 @@ type agentFlags struct {
 	onNode
 	healthListen                string
 	callDeadline, sweepInterval time.Duration
+	managers                    []string
 	cleanup                     bool
 	cni                         installFlags
 	logLevel, logFormat         string
@@ -41,10 +46,23 @@ network namespace.
 
 A pod that the bridge has told of is plugged in while the bridge is away, too.
 With --install-cni it installs coe-cni and the network configuration list itself.
-/healthz, /readyz and /metrics are on --health-listen.`,
+/healthz, /readyz and /metrics are on --health-listen.
+
+With --backend odl OpenDaylight programs the switch, and no ovn-controller may run. The
+agent has the switch connect to --ovs-manager, with the node's address as the end of its
+tunnels; without --ovs-manager that is for you to set (manager and
+other_config:local_ip). A pod is plugged in when the bridge says that OpenDaylight has
+set it up, so bridge and OpenDaylight must be there for that; pods that are plugged in
+need neither. What OVN alone does is not there: the node's own place in the network
+(coe0: from the node to pods, from pods to nodes and beyond) and cluster IPs of services.`,
 		Example: `  # the node 192.168.33.11, of a bridge with two replicas
   coe-bridge agent --bridge https://192.168.33.1:8181,https://192.168.33.2:8181 \
     --node-address 192.168.33.11 --ca-file ca.pem --cert node.pem --key node-key.pem
+
+  # the same node, with its switch programmed by a cluster of OpenDaylight
+  coe-bridge agent --bridge https://192.168.33.1:8181 --node-address 192.168.33.11 \
+    --ca-file ca.pem --cert node.pem --key node-key.pem \
+    --backend odl --ovs-manager tcp:192.168.33.5:6640,tcp:192.168.33.6:6640
 
   # unplug all pods of this node, and remove all that the agent keeps
   coe-bridge agent --cleanup --bridge https://192.168.33.1:8181 --node-address 192.168.33.11`,
@@ -61,6 +79,7 @@ func (f *agentFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.healthListen, "health-listen", "127.0.0.1:8182", "address of /healthz, /readyz and /metrics; empty: none")
 	flags.DurationVar(&f.callDeadline, "call-deadline", 30*time.Second, "how long a call of coe-cni may take")
 	flags.DurationVar(&f.sweepInterval, "sweep-interval", time.Minute, "how often leftovers of pods that are gone are looked for")
+	flags.StringSliceVar(&f.managers, "ovs-manager", nil, "where OpenDaylight waits for this node's switch: tcp:HOST:PORT or ssl:HOST:PORT, several of a cluster with commas (with --backend odl)")
 	flags.BoolVar(&f.cleanup, "cleanup", false, "unplug all pods, remove what the agent has made and keeps, and end")
 	f.cni.register(flags)
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -95,6 +114,7 @@ type agentParts struct {
 	ovs      *ovs.Switch
 	agent    *agent.Agent
 	own      *node.Node
+	managed  ovs.Management
 	registry *prometheus.Registry
 }
 
@@ -111,19 +131,24 @@ func (f *agentFlags) parts(log *slog.Logger) (p agentParts, err error) {
 	if p.ovs, err = f.vswitch(log); err != nil {
 		return p, err
 	}
+	if p.managed, err = f.management(); err != nil {
+		return p, err
+	}
 	if p.node, err = netns.Get(); err != nil {
 		return p, fmt.Errorf("open the node's network namespace: %w", err)
 	}
 	p.registry = prometheus.NewRegistry()
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.agent, err = agent.New(agent.Config{
-		Switch: p.ovs, Uplink: p.uplink, Node: p.node, Dir: f.stateDir,
+		Switch: p.ovs, Uplink: p.uplink, Node: p.node, Dir: f.stateDir, Confirmed: f.backend == ovs.OpenDaylight,
 		Deadline: f.callDeadline, Sweep: f.sweepInterval, Log: log, Registry: p.registry,
 	})
 	if err != nil {
 		return p, err
 	}
-	p.own = node.New(node.Config{Switch: p.ovs, Uplink: p.uplink, Netns: p.node, MTU: p.agent.MTU, Log: log, Registry: p.registry})
+	p.own = node.New(node.Config{
+		Switch: p.ovs, Uplink: p.uplink, Netns: p.node, MTU: p.agent.MTU, Apart: f.backend == ovs.OpenDaylight, Log: log, Registry: p.registry,
+	})
 	return p, nil
 }
 
@@ -135,5 +160,34 @@ func (f *agentFlags) check() error {
 	case f.sweepInterval <= 0:
 		return fmt.Errorf("--sweep-interval %s: want a time above 0", f.sweepInterval)
 	}
+	if err := f.checkManagers(); err != nil {
+		return err
+	}
 	return f.cni.check()
+}
+
+// checkManagers refuses what no switch could connect to.
+func (f *agentFlags) checkManagers() error {
+	if len(f.managers) > 0 && f.backend != ovs.OpenDaylight {
+		return errors.New("--ovs-manager is given without --backend odl: OVN's switches have no manager")
+	}
+	for _, m := range f.managers {
+		kind, at, _ := strings.Cut(m, ":")
+		if host, port, err := net.SplitHostPort(at); err != nil || host == "" || port == "" || kind != "tcp" && kind != "ssl" {
+			return fmt.Errorf("--ovs-manager %q: want tcp:HOST:PORT or ssl:HOST:PORT", m)
+		}
+	}
+	return nil
+}
+
+// management is how the node's switch is managed.
+func (f *agentFlags) management() (ovs.Management, error) {
+	if len(f.managers) == 0 {
+		return ovs.Management{}, nil
+	}
+	tunnels, err := netip.ParseAddr(f.node)
+	if err != nil {
+		return ovs.Management{}, fmt.Errorf("--node-address: %w", err)
+	}
+	return ovs.Management{Managers: f.managers, Tunnels: tunnels}, nil
 }

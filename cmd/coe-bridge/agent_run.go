@@ -14,6 +14,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cmd/footprint"
 	"github.com/coe-bridge/coe-bridge/cni/call"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
 )
 
 const (
@@ -51,6 +52,7 @@ func (f *agentFlags) serve(ctx context.Context, p agentParts, log *slog.Logger) 
 	defer running.Wait()
 	defer stop()
 	running.Go(func() { p.ovs.Run(needed) })
+	running.Go(func() { p.ovs.KeepManaged(needed, p.managed) })
 	running.Go(func() { p.uplink.Run(needed) })
 	running.Go(func() { p.agent.Run(needed) })
 	running.Go(func() { p.own.Run(needed) })
@@ -109,6 +111,9 @@ func (f *agentFlags) cleanUp(ctx context.Context, p agentParts, log *slog.Logger
 	defer cancel()
 	running.Go(func() { p.ovs.Run(ctx) })
 	if err := errors.Join(p.agent.Cleanup(ctx), p.own.Cleanup(ctx)); err != nil {
+		return err
+	}
+	if _, err := p.ovs.Manage(ctx, ovs.Management{}); err != nil { // last: OpenDaylight has seen the ports go
 		return err
 	}
 	if err := os.RemoveAll(f.stateDir); err != nil {

@@ -22,7 +22,9 @@ func TestAgentFlags(t *testing.T) {
 		{"no interval", []string{"--bridge", "http://x", "--sweep-interval", "-1s"}, "--sweep-interval"},
 		{"half a DaemonSet", []string{"--bridge", "http://x", "--install-cni", "--daemonset", "a"}, "want NAMESPACE/NAME"},
 		{"DaemonSet that installs nothing", []string{"--bridge", "http://x", "--daemonset", "a/b"}, "given without --install-cni"},
-		{"readiness", []string{"--bridge", "http://x", "--node-address", "10.0.0.1", "--pod-ready", "soon"}, "want ovn-installed or link-up"},
+		{"backend", []string{"--bridge", "http://x", "--node-address", "10.0.0.1", "--backend", "memory"}, "want ovn or odl"},
+		{"manager of OVN", []string{"--bridge", "http://x", "--node-address", "10.0.0.1", "--ovs-manager", "tcp:10.0.0.5:6640"}, "without --backend odl"},
+		{"no manager", []string{"--bridge", "http://x", "--node-address", "10.0.0.1", "--backend", "odl", "--ovs-manager", "10.0.0.5:6640"}, "want tcp:HOST:PORT"},
 		{"log", []string{"--log-level", "loud"}, "--log-level"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -30,10 +30,16 @@ what it has no place for. It writes nothing. The move itself is made in three st
 
   1. serve --backend OLD,NEW: the bridge goes on with the old backend and fills the new one;
      coe-bridge status says how far it is.
-  2. When the new one is in sync: give the nodes' switches to it, and
-     serve --backend NEW,OLD. Pods keep their addresses, as these are in the datastore.
+  2. When the new one is in sync: serve --backend NEW,OLD. Then, node by node, give the
+     switch to it: to odl, stop and disable ovn-controller, remove its flows from the
+     bridge, and restart the agent with --backend odl --ovs-manager; to ovn, restart the
+     agent with --backend ovn, which takes the switch from OpenDaylight, and start
+     ovn-controller. Pods stay plugged in and keep their addresses. Those on nodes of
+     different backends do not reach each other meanwhile.
   3. When all pods are reached: serve --backend NEW. What is left in the old one stays until
-     somebody removes it; nobody writes there any more.`,
+     somebody removes it; nobody writes there any more.
+
+docs/opendaylight.md has the commands.`,
 		Example: `  coe-bridge convert --to odl --ovn-nb unix:/run/ovn/ovnnb_db.sock --odl-url http://127.0.0.1:8181 --odl-auth-file odl.auth
   coe-bridge convert --to ovn --odl-auth-file odl.auth -o json`,
 		Args: cobra.NoArgs,

@@ -28,7 +28,7 @@ func newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look whether this node has what its agent needs, and say how to mend what it lacks",
-		Long: `doctor looks at Open vSwitch, OVN, the datapath, the MTU, permissions, the clock, the
+		Long: `doctor looks at Open vSwitch, at OVN or OpenDaylight (--backend odl), the datapath, the MTU, permissions, the clock, the
 bridge and what it thinks of the agent's credentials, the agent, the CNI plugin and the
 network configuration list, all at the same time, and changes nothing. Run it on the
 node, as root, with the agent's flags, environment or --config.
@@ -74,7 +74,7 @@ func (f *doctorFlags) run(ctx context.Context, stdout io.Writer) error {
 	}
 	defer func() { _ = node.Close() }()
 	findings := doctor.Examine(ctx, doctor.Config{
-		Switch: s, Uplink: up, Bridges: f.bridges, OVN: f.ready == string(ovs.OVNInstalled), Node: node,
+		Switch: s, Uplink: up, Bridges: f.bridges, OVN: f.backend == ovs.OVN, Node: node,
 		Socket: f.socket, StateDir: f.stateDir, OVSRunDir: f.ovsRunDir, OVNRunDir: f.ovnRunDir,
 		CNIBinDir: f.cniBinDir, CNIConfDir: f.cniConfDir, Timeout: f.timeout,
 	})

@@ -22,7 +22,8 @@ type onNode struct {
 	user, passwordFile, tokenFile string
 	caFile, cert, key             string
 	socket, stateDir              string
-	ovsDB, ovsBridge, ready       string
+	ovsDB, ovsBridge              string
+	backend                       ovs.Controller
 }
 
 func (f *onNode) register(cmd *cobra.Command) {
@@ -39,9 +40,9 @@ func (f *onNode) register(cmd *cobra.Command) {
 	flags.StringVar(&f.stateDir, "state-dir", "/var/lib/coe-bridge/agent", "folder in which is kept what the bridge has told")
 	flags.StringVar(&f.ovsDB, "ovs-db", "unix:/run/openvswitch/db.sock", "database of this node's Open vSwitch: unix:PATH or tcp:HOST:PORT")
 	flags.StringVar(&f.ovsBridge, "ovs-bridge", "br-int", "bridge that pods are plugged into")
-	flags.StringVar(&f.ready, "pod-ready", string(ovs.OVNInstalled), "when a pod is connected: ovn-installed, as OVN says, or link-up, where another controller is in charge")
-	words := []string{string(ovs.OVNInstalled), string(ovs.LinkUp)}
-	_ = cmd.RegisterFlagCompletionFunc("pod-ready", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+	f.backend = ovs.OVN
+	choice[ovs.Controller]{&f.backend, []ovs.Controller{ovs.OVN, ovs.OpenDaylight}}.register(cmd, "backend", "",
+		"who programs this node's switch: ovn, or odl, that is OpenDaylight; the backend of the bridge that serves")
 }
 
 // uplink is the connection to the bridge. It keeps what it learns in dir; "" is for one
@@ -80,9 +81,5 @@ func (f *onNode) uplink(dir string, log *slog.Logger) (*uplink.Uplink, error) {
 
 // vswitch is the node's switch.
 func (f *onNode) vswitch(log *slog.Logger) (*ovs.Switch, error) {
-	s, err := ovs.New(ovs.Config{Endpoint: f.ovsDB, Bridge: f.ovsBridge, Ready: ovs.Readiness(f.ready), Log: log})
-	if err != nil {
-		return nil, fmt.Errorf("--pod-ready: %w", err)
-	}
-	return s, nil
+	return ovs.New(ovs.Config{Endpoint: f.ovsDB, Bridge: f.ovsBridge, Controller: f.backend, Log: log})
 }

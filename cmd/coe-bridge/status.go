@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +43,12 @@ type status struct {
 		Want      int    `json:"objects-wanted"`
 		Confirmed int    `json:"objects-confirmed"`
 		Problems  int    `json:"problems"`
+
+		Unconfirmed []struct {
+			Reason  string `json:"reason"`
+			Objects int    `json:"objects"`
+			Example string `json:"example"`
+		} `json:"unconfirmed,omitempty"`
 	} `json:"scope,omitempty"`
 	Problems []struct {
 		Namespace string `json:"namespace,omitempty"`
@@ -57,7 +64,8 @@ func newStatus() *cobra.Command {
 	cmd := newReader(resource{"status", "Show how far the backend is, and what is wrong", readStatus, true})
 	cmd.Long = `status shows whether the backend has all that is wanted: for each scope (a namespace,
 or the cluster) the datastore's revision that is wanted and the one that is
-reached, the objects, and the last error.`
+reached, the objects that are confirmed of those wanted, and the last error. What is in
+sync and not confirmed is written, and the network lacks something of it.`
 	cmd.Example = "  coe-bridge status\n  coe-bridge status -w\n  coe-bridge status -o json"
 	return cmd
 }
@@ -150,7 +158,30 @@ func (st status) title() string {
 	if st.ClaimsError != "" {
 		text += "\naddresses can't be chosen: " + st.ClaimsError
 	}
+	for _, line := range st.unconfirmed() {
+		text += "\n" + line
+	}
 	return text
+}
+
+// unconfirmed says what the network lacks of objects that the backend has, each thing once.
+func (st status) unconfirmed() (lines []string) {
+	count, example := map[string]int{}, map[string]string{}
+	for _, s := range st.Scopes {
+		for _, u := range s.Unconfirmed {
+			if count[u.Reason] += u.Objects; example[u.Reason] == "" {
+				example[u.Reason] = u.Example
+			}
+		}
+	}
+	for _, reason := range slices.Sorted(maps.Keys(count)) {
+		if n := count[reason]; n > 1 {
+			lines = append(lines, fmt.Sprintf("%d objects are not confirmed, as %s: %s", n, example[reason], reason))
+		} else {
+			lines = append(lines, fmt.Sprintf("%s is not confirmed: %s", example[reason], reason))
+		}
+	}
+	return lines
 }
 
 // sourceTroubles say what keeps sources from being followed, each thing once.

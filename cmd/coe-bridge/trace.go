@@ -25,7 +25,8 @@ come through, and the first one that is missing, with the reason and what to do:
   mapped      it is in the Netvirt model
   wanted      nothing of it is rejected by the backend
   written     the backend has it
-  confirmed   that is known to those who plug pods in
+  confirmed   the network has it, as far as the backend tells, and those who plug pods
+              in know
 
 TIME and REVISION are of the pod itself in source, address and confirmed. In mapped and
 wanted they are of the last time that its namespace was mapped, in written of the last

@@ -175,6 +175,10 @@ func (a *Agent) steps(p plan) []step {
 			func(ctx context.Context) error { return a.unplug(ctx, p.port.Name, nil) }, nil,
 		},
 		{
+			"settle",
+			func(ctx context.Context) error { return a.released(ctx, p) }, nil,
+		},
+		{
 			"links",
 			func(context.Context) error {
 				return a.kernel.do(func() error { return links.Make(p.pair) })
@@ -194,7 +198,7 @@ func (a *Agent) steps(p plan) []step {
 		},
 		{
 			"network",
-			func(ctx context.Context) error { return a.cfg.Switch.Await(ctx, p.port) }, nil,
+			func(ctx context.Context) error { return a.connected(ctx, p) }, nil,
 		},
 		{
 			"announce",
@@ -212,7 +216,7 @@ func (a *Agent) plug(ctx context.Context, p plan, undo *undo) (*current.Result, 
 		return nil, err
 	}
 	if there {
-		if err := a.timed(ctx, "network", func() error { return a.cfg.Switch.Await(ctx, p.port) }); err != nil {
+		if err := a.timed(ctx, "network", func() error { return a.connected(ctx, p) }); err != nil {
 			return nil, err
 		}
 		return p.result()

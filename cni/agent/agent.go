@@ -31,6 +31,9 @@ type Config struct {
 	Uplink *uplink.Uplink // run by the caller
 	// Node is the node's network namespace.
 	Node netns.NsHandle
+	// Confirmed: a pod is plugged in only when the bridge says that the network has its
+	// interface, where the switch can't tell that.
+	Confirmed bool
 	// Dir is where the agent notes the pods that it makes.
 	Dir string
 	// Deadline bounds a call. Default 30 s.
@@ -155,14 +158,24 @@ func (a *Agent) status() error {
 	return nil
 }
 
+// ready is status for who looks at the agent, not at the node: it fails too where the
+// network's controller is away. To a runtime that is no failure, as Kubernetes would give
+// the node up for it, with pods that run well.
+func (a *Agent) ready() error {
+	if err := a.status(); err != nil {
+		return err
+	}
+	return a.cfg.Switch.Managed()
+}
+
 // MTU is that of pods' links, unless the bridge says: what the tunnels leave of the
 // MTU of the link that they go through.
 func (a *Agent) MTU(ctx context.Context) (int, error) {
-	settings, err := a.cfg.Switch.Settings(ctx)
+	tunnels, err := a.cfg.Switch.Tunnels(ctx)
 	if err != nil {
 		return 0, err
 	}
-	return TunnelMTU(a.cfg.Node, settings)
+	return TunnelMTU(a.cfg.Node, tunnels)
 }
 
 func parseAddr(text string) (netip.Addr, error) {

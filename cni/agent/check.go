@@ -34,6 +34,9 @@ func (a *Agent) check(ctx context.Context, at *attachment) error {
 	if err == nil {
 		err = a.cfg.Switch.Check(ctx, port.Name)
 	}
+	if err == nil {
+		err = a.isConfirmed(port.Name)
+	}
 	if err != nil {
 		return changed(at, err)
 	}

@@ -17,7 +17,7 @@ import (
 // be done again.
 func TestFailureAfterEveryStep(t *testing.T) {
 	w := newWorldWithoutAgents(t, "host1")
-	a := w.inProcess("host1", w.bridge.Bridge().URL(), ovs.OVNInstalled)
+	a := w.inProcess("host1", w.bridge.Bridge().URL(), ovs.OVN)
 	for _, p := range []*sandbox{w.pod("host1", 1, "web", "front"), w.sandbox("host1", "", "", "", "foreign")} {
 		done := w.failAdds(a, p)
 		require.Greater(t, done, 10, "there are steps")

@@ -25,13 +25,15 @@ import (
 // test says. It sweeps only when it is told.
 type inProcess struct {
 	*agent.Agent
+	vswitch *ovs.Switch
+
 	w     *world
 	host  string
 	dir   string
 	steps *stepLog
 }
 
-func (w *world) inProcess(host, bridge string, ready ovs.Readiness) *inProcess {
+func (w *world) inProcess(host, bridge string, controller ovs.Controller) *inProcess {
 	t := w.t
 	steps := &stepLog{Handler: slog.DiscardHandler}
 	log := slog.New(steps)
@@ -42,11 +44,11 @@ func (w *world) inProcess(host, bridge string, ready ovs.Readiness) *inProcess {
 		URLs: []string{bridge}, Node: w.lab.Host(host).Address, User: bridgetest.User, PasswordFile: password, Dir: dir, Log: log,
 	})
 	require.NoError(t, err)
-	sw, err := ovs.New(ovs.Config{Endpoint: w.lab.Host(host).OVSDB.Remote, Ready: ready, Log: log})
+	sw, err := ovs.New(ovs.Config{Endpoint: w.lab.Host(host).OVSDB.Remote, Controller: controller, Log: log})
 	require.NoError(t, err)
 	node := w.node(host)
 	a, err := agent.New(agent.Config{
-		Switch: sw, Uplink: up, Node: node, Dir: dir, Deadline: 10 * time.Second, Log: log, Registry: prometheus.NewRegistry(),
+		Switch: sw, Uplink: up, Node: node, Dir: dir, Confirmed: controller == ovs.OpenDaylight, Deadline: 10 * time.Second, Log: log, Registry: prometheus.NewRegistry(),
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -58,7 +60,7 @@ func (w *world) inProcess(host, bridge string, ready ovs.Readiness) *inProcess {
 		running.Wait()
 		require.NoError(t, node.Close())
 	})
-	return &inProcess{Agent: a, w: w, host: host, dir: dir, steps: steps}
+	return &inProcess{Agent: a, vswitch: sw, w: w, host: host, dir: dir, steps: steps}
 }
 
 func (a *inProcess) call(ctx context.Context, command string, s *sandbox) *types.Error {

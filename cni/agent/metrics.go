@@ -39,6 +39,9 @@ func newMetrics(cfg Config) *metrics {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "coe_agent_switch_ready", Help: "Whether ports can be added to the switch: 1 if so.",
 		}, func() float64 { return number(cfg.Switch.Ready() == nil) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "coe_agent_switch_managed", Help: "Whether OpenDaylight programs the switch, where that is to: 1 if so. With OVN always 1.",
+		}, func() float64 { return number(cfg.Switch.Managed() == nil) }),
 	)
 	return m
 }

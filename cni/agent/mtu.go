@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
 )
 
 // What a packet of a pod gains on its way through a tunnel, without the outer IP
@@ -21,19 +22,18 @@ const (
 
 // TunnelMTU is what the node's tunnels leave: of the kinds that the switch may use, the
 // one with the most overhead counts.
-func TunnelMTU(node netns.NsHandle, settings map[string]string) (int, error) {
-	// Several addresses are told with commas.
-	first, _, _ := strings.Cut(settings["ovn-encap-ip"], ",")
+func TunnelMTU(node netns.NsHandle, tunnels ovs.Tunnels) (int, error) {
+	first, _, _ := strings.Cut(tunnels.From, ",")
 	address, err := netip.ParseAddr(first)
 	if err != nil {
-		return 0, fmt.Errorf("find the MTU for pods: ovn-encap-ip of the switch: %w", err)
+		return 0, fmt.Errorf("find the MTU for pods: where the switch's tunnels begin (external_ids:ovn-encap-ip, with OpenDaylight other_config:local_ip): %w", err)
 	}
 	under, err := links.MTUOf(node, address)
 	if err != nil {
 		return 0, fmt.Errorf("find the MTU for pods: %w", err)
 	}
 	overhead := 0
-	for kind := range strings.SplitSeq(settings["ovn-encap-type"], ",") {
+	for kind := range strings.SplitSeq(tunnels.Kinds, ",") {
 		overhead = max(overhead, tunnelOverhead[kind])
 	}
 	if address.Is4() {

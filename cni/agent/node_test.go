@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/ovnhost"
 )
 
 // outside is an address beyond the nodes, and router the underlay's way there.
@@ -379,6 +381,20 @@ func TestNodeLeaves(t *testing.T) {
 		w.nameNode("host1", "host1")
 		w.isJoined(pods["host2"])
 	})
+	w.step("given to OpenDaylight, and taken back", func() {
+		agent := w.agents["host1"]
+		require.NoError(w.t, agent.Terminate())
+		apart, err := w.lab.Launch(t.Context(), ovnhost.Command{
+			Name: "host1/agent-apart", Pod: "host1", Argv: append(slices.Clone(agent.argv), "--backend", "odl", "--ovs-manager", "tcp:127.0.0.1:6640"),
+			Ready: func(context.Context) error { return w.hasLeft() },
+		})
+		require.NoError(w.t, err)
+		await(w.t, "the switch has a manager", func() error { return w.manager("tcp:127.0.0.1:6640") })
+		require.NoError(w.t, apart.Terminate())
+		require.NoError(w.t, agent.Start(t.Context()))
+		w.isJoined(pods["host2"])
+		await(w.t, "the switch has no manager", func() error { return w.manager("") })
+	})
 	w.step("cleaned up", func() {
 		require.NoError(w.t, pods["host1"].del())
 		require.NoError(w.t, w.agents["host1"].Terminate())
@@ -386,6 +402,15 @@ func TestNodeLeaves(t *testing.T) {
 		require.NoError(w.t, err)
 		require.NoError(w.t, w.hasLeft())
 	})
+}
+
+// manager fails unless host1's switch has just that manager.
+func (w *world) manager(want string) error {
+	out, err := w.lab.Host("host1").VSCtl(w.t.Context(), "get-manager")
+	if err == nil && strings.TrimSpace(out) != want {
+		err = fmt.Errorf("the manager is %q", out)
+	}
+	return err
 }
 
 func (w *world) nameNode(host, name string) {

@@ -46,7 +46,7 @@ type Config struct {
 	Uplink *uplink.Uplink
 	// Bridges are the URLs of the bridge's replicas.
 	Bridges []string
-	// OVN tells whether OVN is in charge of the switch.
+	// OVN tells whether OVN programs the switch, and not OpenDaylight.
 	OVN bool
 	// Node is the node's network namespace.
 	Node netns.NsHandle
@@ -116,6 +116,8 @@ func (c *Config) checks() []check {
 	}
 	if c.OVN {
 		checks = append(checks, check{"ovn-controller", c.controller}, check{"tunnels", c.tunnels}, check{"mtu", c.mtu})
+	} else {
+		checks = append(checks, check{"OpenDaylight", c.managed}, check{"ovn-controller", c.noController}, check{"tunnels", c.netvirtTunnels}, check{"mtu", c.mtu})
 	}
 	for _, url := range c.Bridges {
 		checks = append(checks,

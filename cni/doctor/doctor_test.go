@@ -182,7 +182,8 @@ func TestExamine(t *testing.T) {
 	n.well()
 	for name, f := range map[string]func(*node){
 		"switch": brokenSwitch, "datapath": brokenDatapath, "null NAT": brokenNullNAT, "controller": brokenController, "tunnels": brokenTunnels, "mtu": brokenMTU,
-		"bridge": brokenBridge, "clock": brokenClock, "agent": brokenAgent, "plugin": brokenPlugin, "list": brokenList,
+		"OpenDaylight": brokenOpenDaylight,
+		"bridge":       brokenBridge, "clock": brokenClock, "agent": brokenAgent, "plugin": brokenPlugin, "list": brokenList,
 	} {
 		t.Run(name, func(t *testing.T) {
 			one := *n

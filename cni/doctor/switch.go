@@ -45,9 +45,16 @@ func (c *Config) database(ctx context.Context) (string, error) {
 		return "", failed(err, "start Open vSwitch (systemctl start openvswitch-switch), or name its database with --ovs-db")
 	}
 	if err := c.Switch.Ready(); err != nil {
-		return "", failed(err, "have ovn-controller make the bridge, or name it with --ovs-bridge")
+		return "", failed(err, c.bridgeMaker()+", or name it with --ovs-bridge")
 	}
 	return "its database answers, and has the bridge", nil
+}
+
+func (c *Config) bridgeMaker() string {
+	if c.OVN {
+		return "have ovn-controller make the bridge"
+	}
+	return "have the switch connect to OpenDaylight (coe-bridge agent --ovs-manager), which makes the bridge"
 }
 
 func (c *Config) vswitchd(ctx context.Context) (string, error) {
@@ -141,18 +148,18 @@ const (
 
 // mtu looks what tunnels leave to pods.
 func (c *Config) mtu(ctx context.Context) (string, error) {
-	says, err := c.Switch.Settings(ctx)
+	tunnels, err := c.Switch.Tunnels(ctx)
 	if err != nil {
 		return "", unknown(errNoSwitch)
 	}
-	left, err := agent.TunnelMTU(c.Node, says)
+	left, err := agent.TunnelMTU(c.Node, tunnels)
 	switch {
 	case err != nil:
 		return "", unknown(errors.New("the address at which tunnels begin has to be right first"))
 	case left < leastMTU:
-		return "", failed(fmt.Errorf("tunnels leave pods an MTU of %d, and IPv6 needs %d", left, leastMTU), "raise the MTU of the link that has ovn-encap-ip")
+		return "", failed(fmt.Errorf("tunnels leave pods an MTU of %d, and IPv6 needs %d", left, leastMTU), "raise the MTU of the link that has "+tunnels.From)
 	case left < usualMTU:
-		return "", warning(fmt.Errorf("tunnels leave pods an MTU of %d", left), "raise the MTU of the link that has ovn-encap-ip")
+		return "", warning(fmt.Errorf("tunnels leave pods an MTU of %d", left), "raise the MTU of the link that has "+tunnels.From)
 	}
 	return fmt.Sprintf("tunnels leave pods an MTU of %d", left), nil
 }

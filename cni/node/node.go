@@ -32,7 +32,10 @@ type Config struct {
 	// Netns is the node's network namespace.
 	Netns netns.NsHandle
 	// MTU is that of pods' links.
-	MTU      func(context.Context) (int, error)
+	MTU func(context.Context) (int, error)
+	// Apart: the node has no place, whatever the bridge tells, as where OpenDaylight makes
+	// the network.
+	Apart    bool
 	Log      *slog.Logger
 	Registry prometheus.Registerer
 }
@@ -60,8 +63,15 @@ func New(cfg Config) *Node {
 	return &Node{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registry)}
 }
 
-// Run keeps the node joined until ctx is done. What it has made stays then.
+// Run keeps the node joined until ctx is done. What it has made stays then. From a node
+// apart it takes away what was made before.
 func (n *Node) Run(ctx context.Context) {
+	if n.cfg.Apart {
+		for ctx.Err() == nil && !n.settled(ctx, nil) {
+			pause(ctx, retryAfter)
+		}
+		return
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()

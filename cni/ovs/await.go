@@ -34,11 +34,11 @@ func (s *Switch) readiness(one *session, name string) error {
 		return fmt.Errorf("the switch has no port %s", name)
 	case row.Error != nil:
 		return fmt.Errorf("the switch can't use link %s: %s", name, *row.Error)
-	case s.cfg.Ready == OVNInstalled && row.ExternalIDs[keyInstalled] == "true":
+	case s.cfg.Controller == OVN && row.ExternalIDs[keyInstalled] == "true":
 		return nil
-	case s.cfg.Ready == LinkUp && row.Ofport != nil && *row.Ofport > 0 && row.LinkState != nil && *row.LinkState == "up":
+	case s.cfg.Controller == OpenDaylight && row.Ofport != nil && *row.Ofport > 0 && row.LinkState != nil && *row.LinkState == "up":
 		return nil
-	case s.cfg.Ready == OVNInstalled && row.Ofport != nil:
+	case s.cfg.Controller == OVN && row.Ofport != nil:
 		return fmt.Errorf("OVN has not installed port %s: has its interface %s a logical switch port, and does ovn-controller run?", name, row.ExternalIDs[keyInterface])
 	}
 	return fmt.Errorf("the switch has not taken link %s yet: does ovs-vswitchd run?", name)

@@ -8,7 +8,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
-// root is the name under which waits who waits for the row of Open_vSwitch.
+// root is the name under which waits who waits for the row of Open_vSwitch, or for those
+// of who manages and programs the switch.
 const root = ""
 
 // ring has those look again who wait for a row.
@@ -16,7 +17,7 @@ func (s *Switch) ring(row model.Model) {
 	switch row := row.(type) {
 	case *vswitch.Interface:
 		s.waiting.ring(row.Name)
-	case *vswitch.OpenvSwitch:
+	case *vswitch.OpenvSwitch, *vswitch.Manager, *vswitch.Controller, *vswitch.Bridge:
 		s.waiting.ring(root)
 	}
 }

@@ -2,7 +2,7 @@
 // each, which says in external_ids which interface of the network it is and whose
 // attachment. Those are all the memory that there is: a port that is ours is
 // recognised by what it says. It watches the database, and so knows when OVN has
-// installed a port.
+// installed a port. Where OpenDaylight programs the switch it has that connect to it.
 //
 // It knows neither links nor pods' namespaces, and runs no program.
 package ovs
@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
 // Config says where the switch is. The zero value of a field takes its default.
@@ -25,8 +27,8 @@ type Config struct {
 	Endpoint string
 	// Bridge is the one that ports are added to. Default br-int.
 	Bridge string
-	// Ready says when a port is done. Default OVNInstalled.
-	Ready Readiness
+	// Controller is who programs the bridge. Default OVN.
+	Controller Controller
 	// Timeout bounds each call. Default 5 s.
 	Timeout time.Duration
 	// Probe is how often a connection is tried. Default 5 s.
@@ -34,14 +36,24 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// Readiness is when a port carries traffic.
-type Readiness string
+// Controller is who programs the bridge, and so makes a port carry traffic.
+type Controller string
 
-// The two kinds of it.
+// The two that there are. Of OpenDaylight the database tells no more than whether it is
+// connected: a port is done, as far as the switch knows, when it has the link, and that
+// is up.
 const (
-	OVNInstalled Readiness = "ovn-installed" // OVN says that its flows are there
-	LinkUp       Readiness = "link-up"       // the switch has the link, and it is up
+	OVN          Controller = "ovn"
+	OpenDaylight Controller = "odl"
 )
+
+// hint is what may be wrong where the bridge is missing.
+func (c Controller) hint() string {
+	if c == OVN {
+		return "does ovn-controller run?"
+	}
+	return "OpenDaylight makes it once the switch is connected to it"
+}
 
 const retryAfter = 500 * time.Millisecond
 
@@ -63,11 +75,11 @@ type Switch struct {
 func New(cfg Config) (*Switch, error) {
 	setDefault(&cfg.Endpoint, "unix:/run/openvswitch/db.sock")
 	setDefault(&cfg.Bridge, "br-int")
-	setDefault(&cfg.Ready, OVNInstalled)
+	setDefault(&cfg.Controller, OVN)
 	setDefault(&cfg.Timeout, 5*time.Second)
 	setDefault(&cfg.Probe, 5*time.Second)
-	if cfg.Ready != OVNInstalled && cfg.Ready != LinkUp {
-		return nil, fmt.Errorf("readiness %q: want %s or %s", cfg.Ready, OVNInstalled, LinkUp)
+	if cfg.Controller != OVN && cfg.Controller != OpenDaylight {
+		return nil, fmt.Errorf("controller %q: want %s or %s", cfg.Controller, OVN, OpenDaylight)
 	}
 	return &Switch{
 		cfg: cfg, log: cfg.Log, changed: make(chan struct{}), failure: errors.New("not connected yet"),
@@ -157,8 +169,17 @@ func (s *Switch) Ready() error {
 	if one == nil {
 		return fmt.Errorf("no connection to the switch at %s: %w", s.cfg.Endpoint, failure)
 	}
-	_, err := one.bridge(s.cfg.Bridge)
+	_, err := s.bridge(one)
 	return err
+}
+
+// bridge is the one that ports are added to.
+func (s *Switch) bridge(one *session) (*vswitch.Bridge, error) {
+	b, err := one.bridge(s.cfg.Bridge)
+	if err != nil {
+		return nil, fmt.Errorf("%w; %s", err, s.cfg.Controller.hint())
+	}
+	return b, nil
 }
 
 // Userspace tells whether the bridge's datapath is in user space.
@@ -167,7 +188,7 @@ func (s *Switch) Userspace(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	b, err := one.bridge(s.cfg.Bridge)
+	b, err := s.bridge(one)
 	if err != nil {
 		return false, err
 	}

@@ -27,12 +27,12 @@ type node struct {
 	*ovs.Switch
 }
 
-func newNode(t *testing.T, ready ovs.Readiness) *node {
+func newNode(t *testing.T, controller ovs.Controller) *node {
 	lab := ovnhost.ForTest(t, "host1")
 	n := &node{t: t, lab: lab, host: lab.Hosts[0]}
 	var err error
 	n.Switch, err = ovs.New(ovs.Config{
-		Endpoint: n.host.OVSDB.Remote, Ready: ready, Timeout: 2 * time.Second, Probe: 200 * time.Millisecond,
+		Endpoint: n.host.OVSDB.Remote, Controller: controller, Timeout: 2 * time.Second, Probe: 200 * time.Millisecond,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	require.NoError(t, err)
@@ -84,7 +84,7 @@ func (n *node) link(p ovs.Port) {
 }
 
 func TestPorts(t *testing.T) {
-	n := newNode(t, ovs.LinkUp)
+	n := newNode(t, ovs.OpenDaylight)
 	var want []ovs.Port
 	for i := range 10 {
 		p := n.port(i)
@@ -120,7 +120,7 @@ func TestPorts(t *testing.T) {
 // A port that is deleted and added again, with another link, while the switch does not
 // look has that link in the end.
 func TestSameNameAgain(t *testing.T) {
-	n := newNode(t, ovs.LinkUp)
+	n := newNode(t, ovs.OpenDaylight)
 	p := n.port(1)
 	require.NoError(t, n.Add(n.within(), p))
 	require.NoError(t, n.Await(n.within(), p))
@@ -158,7 +158,7 @@ func (n *node) unlink(p ovs.Port) {
 }
 
 func TestWhatIsMissing(t *testing.T) {
-	n := newNode(t, ovs.OVNInstalled)
+	n := newNode(t, ovs.OVN)
 	short := func() context.Context {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		t.Cleanup(cancel)
@@ -185,7 +185,7 @@ func TestWhatIsMissing(t *testing.T) {
 
 // A database that is gone, or hangs, is waited for, and then all goes on.
 func TestDatabaseGoes(t *testing.T) {
-	n := newNode(t, ovs.LinkUp)
+	n := newNode(t, ovs.OpenDaylight)
 	p := n.port(1)
 	require.NoError(t, n.Add(n.within(), p))
 	for _, fault := range []struct{ begin, end func() error }{
@@ -211,12 +211,12 @@ func TestDatabaseGoes(t *testing.T) {
 }
 
 func TestNew(t *testing.T) {
-	_, err := ovs.New(ovs.Config{Ready: "soon"})
-	require.ErrorContains(t, err, "want ovn-installed or link-up")
+	_, err := ovs.New(ovs.Config{Controller: "nobody"})
+	require.ErrorContains(t, err, "want ovn or odl")
 }
 
 func TestSettings(t *testing.T) {
-	n := newNode(t, ovs.LinkUp)
+	n := newNode(t, ovs.OpenDaylight)
 	settings, err := n.Settings(n.within())
 	require.NoError(t, err)
 	require.Equal(t, n.host.Address.String(), settings["ovn-encap-ip"])

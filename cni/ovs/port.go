@@ -157,7 +157,7 @@ func (s *Switch) add(ctx context.Context, one *session, name string, says map[st
 		return fmt.Errorf("add port %s: %w", name, err)
 	}
 	if results[len(results)-1].Count == 0 {
-		return fmt.Errorf("add port %s: the switch has no bridge %s; does ovn-controller run?", name, s.cfg.Bridge)
+		return fmt.Errorf("add port %s: the switch has no bridge %s; %s", name, s.cfg.Bridge, s.cfg.Controller.hint())
 	}
 	return nil
 }
@@ -287,4 +287,10 @@ func mutation(table, by string, name any, column string, mutator ovsdb.Mutator, 
 	}
 }
 
-func uuids(one string) ovsdb.OvsSet { return ovsdb.OvsSet{GoSet: []any{ovsdb.UUID{GoUUID: one}}} }
+func uuids(rows ...string) ovsdb.OvsSet {
+	set := ovsdb.OvsSet{GoSet: make([]any, len(rows))}
+	for i, row := range rows {
+		set.GoSet[i] = ovsdb.UUID{GoUUID: row}
+	}
+	return set
+}

@@ -48,9 +48,12 @@ func (o *session) monitor(ctx context.Context, changed func(model.Model)) error 
 	})
 	// All columns in use are named: otherwise the server tells of others too.
 	top, bridge, port, iface := &vswitch.OpenvSwitch{}, &vswitch.Bridge{}, &vswitch.Port{}, &vswitch.Interface{}
+	manager, controller := &vswitch.Manager{}, &vswitch.Controller{}
 	_, err := o.client.Monitor(ctx, o.client.NewMonitor(
-		client.WithTable(top, &top.ExternalIDs, &top.CurCfg),
-		client.WithTable(bridge, &bridge.Name, &bridge.DatapathType),
+		client.WithTable(top, &top.ExternalIDs, &top.OtherConfig, &top.CurCfg),
+		client.WithTable(manager, &manager.Target, &manager.ExternalIDs, &manager.IsConnected),
+		client.WithTable(bridge, &bridge.Name, &bridge.DatapathType, &bridge.Controller, &bridge.Protocols),
+		client.WithTable(controller, &controller.Target, &controller.IsConnected),
 		client.WithTable(port, &port.Name),
 		client.WithTable(iface, &iface.Name, &iface.ExternalIDs, &iface.Ofport, &iface.Error, &iface.LinkState)))
 	if err != nil {
@@ -103,7 +106,7 @@ func (o *session) transact(ctx context.Context, ops ...ovsdb.Operation) ([]ovsdb
 func (o *session) bridge(name string) (*vswitch.Bridge, error) {
 	b := &vswitch.Bridge{Name: name}
 	if err := o.client.Get(context.Background(), b); err != nil {
-		return nil, fmt.Errorf("find bridge %s on the switch: %w; does ovn-controller run?", name, err)
+		return nil, fmt.Errorf("find bridge %s on the switch: %w", name, err)
 	}
 	return b, nil
 }

@@ -60,7 +60,8 @@ type kept struct {
 }
 
 // NewConfirmer returns a Confirmer; has tells whether the backend has a lease's
-// interface just as the lease says.
+// interface just as the lease says, and the network has made it work, as far as the
+// backend can know.
 func NewConfirmer(store *coe.Store, journal Journal, has func(*coe.Lease) bool, log *slog.Logger) *Confirmer {
 	return &Confirmer{
 		store: store, journal: journal, has: has, log: log,

@@ -60,6 +60,9 @@ func (l *Loop) look(ctx context.Context) {
 		}
 		return
 	}
+	if l.observer != nil {
+		_, _ = l.lookAtNetwork(ctx, l.awaited()) // what was seen last counts where that fails
+	}
 	for _, s := range l.lookAt(scopes) {
 		want, problems := l.want(s)
 		differs := len(l.diff(s, want, complete)) > 0

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
@@ -63,18 +64,23 @@ type Source struct {
 	// as they were wanted; and of those of the scopes that are reached the first time
 	// since the backend was read: what it took of them before is not told.
 	Reached func(anew []netvirt.Scope, changes []netvirt.Change)
+	// Realised, if not nil, is told of interfaces of which the network has something else
+	// than before, where the backend is an Observer; after the first look with nil, which
+	// stands for all.
+	Realised func(interfaces []string)
 }
 
 // Loop makes a backend agree with a source. Make it with New, start it with
 // Run, tell it of changes with Mark.
 type Loop struct {
-	cfg     Config
-	backend Backend
-	source  Source
-	log     *slog.Logger
-	metrics *metrics
-	worker  *worker
-	claims  *worker // for the status; nil without Claims
+	cfg      Config
+	backend  Backend
+	observer Observer // nil where the backend is none
+	source   Source
+	log      *slog.Logger
+	metrics  *metrics
+	worker   *worker
+	claims   *worker // for the status; nil without Claims
 
 	mu sync.RWMutex
 	// have is what the backend has, by scope; what it had last while known is false.
@@ -95,6 +101,9 @@ type Loop struct {
 	// epoch counts the times that known became false, so that a write that was
 	// under way then does not count.
 	epoch uint64
+
+	written  chan struct{} // holds one value after a write, until the network is looked at
+	observed atomic.Bool   // the network was looked at
 }
 
 // rejection is a change that the backend did not take. What stands in its way
@@ -122,7 +131,9 @@ func New(cfg Config, name string, backend Backend, source Source, m *Metrics, lo
 		peer:     PeerStatus{Name: name},
 		looking:  make(chan struct{}, 1),
 		closed:   make(chan struct{}),
+		written:  make(chan struct{}, 1),
 	}
+	l.observer, _ = backend.(Observer)
 	l.worker = newWorker(l.process)
 	m.observe(l)
 	return l
@@ -139,6 +150,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer wg.Wait()
 	wg.Go(func() { l.watch(ctx) })
 	wg.Go(func() { l.tick(ctx) })
+	wg.Go(func() { l.observe(ctx) })
 	l.Mark(netvirt.Cluster) // the backend is read while the source fills up
 	if l.source.Complete() {
 		l.markAll()
@@ -417,6 +429,7 @@ func (l *Loop) write(ctx context.Context, changes []netvirt.Change) error {
 		l.forget()
 		return fmt.Errorf("write to backend: %w", err)
 	}
+	l.stir()
 	l.metrics.changed(changes)
 	l.accepted(changes)
 	return nil

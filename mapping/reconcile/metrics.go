@@ -22,7 +22,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		registerer: r,
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "coe_bridge_backend_call_duration_seconds",
-			Help:    "Duration of calls to the backend, by call (read, write) and result (ok, error).",
+			Help:    "Duration of calls to the backend, by call (read, write, observe) and result (ok, error).",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
 		}, []string{"backend", "call", "result"}),
 		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -49,7 +49,7 @@ func (m *Metrics) observe(l *Loop) {
 	gauge := func(name, help string, value func(Status) float64) {
 		m.registerer.MustRegister(prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels},
-			func() float64 { return value(l.Status()) }))
+			func() float64 { return value(l.status()) }))
 	}
 	gauge("coe_bridge_in_sync", "1 when the backend has all that is wanted, else 0.", func(s Status) float64 {
 		return oneIf(s.InSync)

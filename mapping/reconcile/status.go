@@ -41,7 +41,9 @@ type ScopeStatus struct {
 	MappedAt  time.Time // when it was mapped last
 	ReachedAt time.Time // when the backend last had it as it was wanted
 	Objects   int       // wanted objects of the backend's kinds
-	Confirmed int       // objects that the backend has
+	Written   int       // objects that the backend has
+	Confirmed int       // of these, those that lack nothing
+	Lacks     []Lack    // of objects that the backend has and the network not; sorted
 	LastError string
 	ErrorTime time.Time
 	Problems  []coe.Problem
@@ -63,6 +65,20 @@ type scopeStatus struct {
 
 // Status returns how far the backend is now.
 func (l *Loop) Status() Status {
+	st := l.status()
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for i := range st.Scopes {
+		one := &st.Scopes[i]
+		lacks, objects := l.lacks(one.Scope)
+		one.Written, one.Lacks = l.have[one.Scope].Len(), lacks
+		one.Confirmed = one.Written - objects
+	}
+	return st
+}
+
+// status is the Status without what has to be counted.
+func (l *Loop) status() Status {
 	complete, heard := l.source.Complete(), l.source.Heard()
 	lag := l.lag()
 	l.mu.RLock()
@@ -115,14 +131,14 @@ func (l *Loop) scopeStatus(s netvirt.Scope, one *scopeStatus, behind time.Time) 
 	return ScopeStatus{
 		Scope: s, InSync: behind.IsZero() && one.lastError == "" && !one.differs, Behind: behind,
 		Wanted: one.wanted, Reached: one.reached, MappedAt: one.mappedAt, ReachedAt: one.reachedAt,
-		Objects: one.objects, Confirmed: l.have[s].Len(),
+		Objects:   one.objects,
 		LastError: one.lastError, ErrorTime: one.errorTime,
 		Problems: one.problems,
 	}
 }
 
-// Confirmed calls yield with each object that the backend has, or while that is
-// unknown, those that it had last, in no order, until yield returns false. The
+// Confirmed calls yield with each object that the backend has and that lacks nothing, or
+// while that is unknown, those that were so last, in no order, until yield returns false. The
 // loop waits meanwhile.
 func (l *Loop) Confirmed(yield func(netvirt.Object) bool) {
 	l.mu.RLock()
@@ -130,7 +146,7 @@ func (l *Loop) Confirmed(yield func(netvirt.Object) bool) {
 	for _, parts := range l.have {
 		for _, part := range parts {
 			for _, o := range part.Model {
-				if !yield(o) {
+				if l.Lacks(o) == "" && !yield(o) {
 					return
 				}
 			}

@@ -24,7 +24,7 @@ const (
 	Mapped    Stage = "mapped"    // it is in the model
 	Wanted    Stage = "wanted"    // it is to be in the backend: nothing of it is rejected
 	Written   Stage = "written"   // the backend has taken it, or had it
-	Confirmed Stage = "confirmed" // that is known to those who plug pods in
+	Confirmed Stage = "confirmed" // the network has it, as far as the backend tells, and those who plug pods in know
 )
 
 // Step is what a stage knows of a pod.
@@ -83,6 +83,9 @@ type Namespace struct {
 	Failure             string
 	// Has returns what the backend has under a key, or nil.
 	Has func(netvirt.Key) netvirt.Object
+	// Lacks says what the network lacks of an object that the backend has; empty where that
+	// is nothing, or nobody can know.
+	Lacks func(netvirt.Object) string
 	// Confirmed tells when, and at which revision, a lease was confirmed.
 	Confirmed func(*coe.Lease) (at time.Time, revision int64, ok bool)
 
@@ -214,13 +217,26 @@ func (n *Namespace) confirmed(t *Pod) Step {
 	for _, l := range t.Leases {
 		at, rev, ok := n.Confirmed(l)
 		if !ok {
-			return Step{Stage: Confirmed, Detail: "interface " + l.Name + " is not known to be in the backend yet"}
+			return Step{Stage: Confirmed, Detail: n.unconfirmed(l)}
 		}
 		if at.After(s.At) {
 			s.At, s.Revision = at, revision(rev)
 		}
 	}
 	return s
+}
+
+// unconfirmed is why a lease is not confirmed that the backend has.
+func (n *Namespace) unconfirmed(l *coe.Lease) string {
+	for _, k := range keys(l) {
+		if !n.Realised.Has(k.Kind) {
+			continue
+		}
+		if lacks := n.Lacks(n.Model[k]); lacks != "" {
+			return fmt.Sprintf("%s: %s", k, lacks)
+		}
+	}
+	return "interface " + l.Name + " is not known to be in the backend yet"
 }
 
 // keys are the keys of the objects that attach a lease's interface.

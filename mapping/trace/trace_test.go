@@ -48,6 +48,7 @@ func world() *Namespace {
 	}
 	n.mapAll()
 	n.Has = func(k netvirt.Key) netvirt.Object { return n.Model[k] }
+	n.Lacks = func(netvirt.Object) string { return "" }
 	return n
 }
 
@@ -125,6 +126,15 @@ func TestFirstMissingStage(t *testing.T) {
 		{"not confirmed", func(n *Namespace) {
 			n.Confirmed = func(*coe.Lease) (time.Time, int64, bool) { return time.Time{}, 0, false }
 		}, Confirmed, "shop:web is not known to be in the backend yet"},
+		{"not in the network", func(n *Namespace) {
+			n.Confirmed = func(*coe.Lease) (time.Time, int64, bool) { return time.Time{}, 0, false }
+			n.Lacks = func(o netvirt.Object) string {
+				if o.Key().Kind == netvirt.KindVPNInterface {
+					return "flows not programmed"
+				}
+				return ""
+			}
+		}, Confirmed, "vpn-interface shop:web: flows not programmed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := world()

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync/atomic"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
@@ -26,7 +27,36 @@ type Leadership struct {
 	session  *concurrency.Session
 	election *concurrency.Election
 	key      string
-	refused  atomic.Bool // a write of records
+	refused  atomic.Bool // a write of records, or Held
+	// held is when etcd was asked last that said that the leadership is held.
+	held atomic.Pointer[time.Time]
+}
+
+// heldShare is for which part of the time of a lease it counts that the leadership was held.
+const heldShare = 6
+
+// Held tells by nil that the leadership is held, for writes that can't be compared with the
+// election key. etcd is asked, unless it has said so a moment ago: a process that was halted for
+// as long as another one needs to be elected asks when it goes on. ErrDeposed says that it is
+// held no more, and it is lost then, whatever the lease says.
+func (l *Leadership) Held(ctx context.Context) error {
+	if at := l.held.Load(); at != nil && time.Since(*at) < l.d.cfg.LeaseTTL/heldShare {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.d.cfg.Timeout)
+	defer cancel()
+	begun := time.Now()
+	answer, err := l.d.client.Txn(ctx).If(l.holds()).Commit()
+	switch {
+	case err != nil:
+		return classify("ask whether this process leads still", err)
+	case !answer.Succeeded:
+		l.refused.Store(true)
+		l.session.Orphan()
+		return fmt.Errorf("ask whether this process leads still: %w", ErrDeposed)
+	}
+	l.held.Store(&begun)
+	return nil
 }
 
 // WhyLost says why a leadership is over that was not resigned.

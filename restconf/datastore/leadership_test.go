@@ -102,3 +102,20 @@ func TestLeaseEnds(t *testing.T) {
 	require.ErrorIs(t, l.Records("x").Commit(t.Context(), map[string][]byte{"a": nil}, nil), ErrDeposed)
 	<-l.Lost
 }
+
+// TestHeld: who asks is told that it leads, until it is known that it does not.
+func TestHeld(t *testing.T) {
+	s := newShapes()
+	d := open(t, Config{Schema: s.schema, Dir: t.TempDir(), LeaseTTL: time.Second})
+	l, err := d.Campaign(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, l.Held(t.Context()))
+	_, err = d.client.Delete(t.Context(), l.key)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		err = l.Held(t.Context())
+		return err != nil
+	}, 5*time.Second, 10*time.Millisecond)
+	require.ErrorIs(t, err, ErrDeposed)
+	<-l.Lost
+}

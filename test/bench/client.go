@@ -88,7 +88,7 @@ func (c *client) awaitSync(ctx context.Context, pods int) error {
 	tick := time.NewTicker(syncPoll)
 	defer tick.Stop()
 	for {
-		objects, inSync, err := c.Confirmed(ctx)
+		objects, inSync, err := c.Written(ctx)
 		if err == nil && inSync && objects >= pods*objectsPerPod {
 			return nil
 		}

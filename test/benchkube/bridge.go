@@ -55,7 +55,7 @@ func (b *bridge) awaitSync(ctx context.Context, pods int) (time.Time, error) {
 		if _, leads := b.Elected(); !leads {
 			return errors.New("the bridge does not lead")
 		}
-		objects, inSync, err := b.client.Confirmed(ctx)
+		objects, inSync, err := b.client.Written(ctx)
 		if err == nil && (!inSync || objects < pods*objectsPerPod) {
 			err = fmt.Errorf("the backend is to have %d pods, and has %d objects", pods, objects)
 		}

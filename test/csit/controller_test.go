@@ -2,8 +2,7 @@ package csit
 
 import (
 	"context"
-	"net/http"
-	"net/http/httptest"
+	"maps"
 	"net/url"
 	"testing"
 
@@ -14,26 +13,21 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/serve"
 )
 
-// controller is a bridge with OVN as the suites know it: they write to it, and cut its
-// power.
+// controller is a bridge as the suites know it: they write to it, and cut its power.
 type controller struct {
-	t          *testing.T
-	args       []string
-	running    *serve.Process
-	power      *httptest.Server
-	northbound *ovsdb.Server
+	t       *testing.T
+	args    []string
+	running *serve.Process
 }
 
 // roles are those of the users whom variables/controller.resource names.
 var roles = map[string]string{"admin": "writer", "reader": "reader", "guest": "reader"}
 
-// startController starts a bridge that ends with the test.
-func startController(t *testing.T) *controller {
-	c := &controller{t: t, northbound: ovsdb.Start(t)}
-	c.args = []string{
-		"--data-dir", t.TempDir(), "--auth-file", bridgetest.AuthFile(t, roles),
-		"--backend", "ovn", "--ovn-nb", c.northbound.Endpoint(),
-	}
+// startController starts a bridge that ends with the test. The further arguments say which
+// backend it has.
+func startController(t *testing.T, backend ...string) *controller {
+	c := &controller{t: t}
+	c.args = append([]string{"--data-dir", t.TempDir(), "--auth-file", bridgetest.AuthFile(t, roles)}, backend...)
 	require.NoError(t, c.start())
 	t.Cleanup(func() {
 		c.running.Kill()
@@ -45,19 +39,20 @@ func startController(t *testing.T) *controller {
 	address, err := url.Parse(c.running.URL)
 	require.NoError(t, err)
 	c.args = append(c.args, "--listen", address.Host)
-	c.power = httptest.NewServer(c)
-	t.Cleanup(c.power.Close)
 	return c
 }
 
 // variables are what the suites are told of it.
 func (c *controller) variables() map[string]string {
+	command := installPower(c.t, power{"/kill": c.kill, "/start": c.start})
 	return map[string]string{
-		"CONTROLLER":    c.running.URL,
-		"NORTHBOUND":    c.northbound.Endpoint(),
-		"KILL_COMMAND":  "curl -sSf -X POST " + c.power.URL + "/kill",
-		"START_COMMAND": "curl -sSf -X POST " + c.power.URL + "/start",
+		"CONTROLLER": c.running.URL, "KILL_COMMAND": command("/kill"), "START_COMMAND": command("/start"),
 	}
+}
+
+func (c *controller) kill() error {
+	c.running.Kill()
+	return nil
 }
 
 func (c *controller) start() error {
@@ -68,16 +63,22 @@ func (c *controller) start() error {
 	return err
 }
 
-// ServeHTTP is the switch that the suites cut the power with.
-func (c *controller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch r.URL.Path {
-	case "/kill":
-		c.running.Kill()
-	case "/start":
-		if err := c.start(); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-		}
-	default:
-		http.NotFound(w, r)
+// onOVN are the variables of a bridge with OVN.
+func onOVN(t *testing.T) map[string]string {
+	northbound, err := ovsdb.Run()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, northbound.Close()) })
+	variables := startController(t, "--backend", "ovn", "--ovn-nb", northbound.Endpoint()).variables()
+	variables["NORTHBOUND"] = northbound.Endpoint()
+	maps.Copy(variables, backendPower(t, northbound.Kill, northbound.Restart, northbound.Wipe))
+	return variables
+}
+
+// backendPower are the commands that cut a backend's power, switch it on, and start it with
+// nothing.
+func backendPower(t *testing.T, kill, start, empty func() error) map[string]string {
+	command := installPower(t, power{"/kill": kill, "/start": start, "/empty": empty})
+	return map[string]string{
+		"BACKEND_KILL_COMMAND": command("/kill"), "BACKEND_START_COMMAND": command("/start"), "BACKEND_EMPTY_COMMAND": command("/empty"),
 	}
 }

@@ -30,6 +30,18 @@ func SkipUnlessAsked(t testing.TB) {
 // has failed. See SkipUnlessAsked; a missing part fails the test.
 func ForTest(t testing.TB, release Release, hosts ...string) *Controller {
 	t.Helper()
+	c := Alone(t, release, hosts...)
+	for _, host := range c.Lab.Hosts {
+		if err := c.Manage(t.Context(), host); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+// Alone is ForTest of which the hosts' switches know nothing of the controller.
+func Alone(t testing.TB, release Release, hosts ...string) *Controller {
+	t.Helper()
 	SkipUnlessAsked(t)
 	if err := ovnhost.CleanupDead(); err != nil {
 		t.Fatal(err)
@@ -53,11 +65,6 @@ func ForTest(t testing.TB, release Release, hosts ...string) *Controller {
 		}
 		closed(t, c.Close())
 	})
-	for _, host := range lab.Hosts {
-		if err := c.Manage(t.Context(), host); err != nil {
-			t.Fatal(err)
-		}
-	}
 	return c
 }
 

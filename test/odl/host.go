@@ -40,12 +40,15 @@ func await(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
+// Managers is where the controller waits for switches, as they take it.
+func (c *Controller) Managers() string { return fmt.Sprintf("tcp:%s:%d", ovnhost.Central, ovsdbPort) }
+
 // Manage has the controller manage a host's switch, and waits until it does.
 func (c *Controller) Manage(ctx context.Context, host *ovnhost.Host) error {
 	_, err := host.VSCtl(ctx, "--no-wait",
 		"set", "Open_vSwitch", ".", "other_config:local_ip="+host.Address.String(), "--",
 		"set", "Bridge", Bridge, "protocols=OpenFlow13", "--",
-		"set-manager", fmt.Sprintf("tcp:%s:%d", ovnhost.Central, ovsdbPort))
+		"set-manager", c.Managers())
 	if err != nil {
 		return fmt.Errorf("have the controller manage host %s: %w", host.Name, err)
 	}

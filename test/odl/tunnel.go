@@ -67,7 +67,24 @@ func (c *Controller) joinHosts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n := len(ends)
+	return c.awaitTunnels(ctx)
+}
+
+// AwaitTunnels waits until there are tunnels between all hosts of the lab, as there are
+// without a word where each switch was told its local_ip: the controller has a transport
+// zone for those.
+func (c *Controller) AwaitTunnels(ctx context.Context) error {
+	if err := c.awaitTunnels(ctx); err != nil {
+		return fmt.Errorf("wait for tunnels between hosts: %w", err)
+	}
+	return nil
+}
+
+func (c *Controller) awaitTunnels(ctx context.Context) error {
+	n := len(c.Lab.Hosts)
+	if n < 2 {
+		return nil
+	}
 	return await(ctx, func(ctx context.Context) error { return c.tunnelsUp(ctx, n*(n-1)) })
 }
 

@@ -17,17 +17,26 @@ var labs atomic.Int64
 // -short the test is skipped; a missing part fails it.
 func ForTest(t testing.TB, hosts ...string) *Lab {
 	t.Helper()
+	return forTest(t, Config{Hosts: hosts})
+}
+
+// SwitchesForTest is ForTest of a lab of switches only.
+func SwitchesForTest(t testing.TB, hosts ...string) *Lab {
+	t.Helper()
+	return forTest(t, Config{Hosts: hosts, SwitchesOnly: true})
+}
+
+func forTest(t testing.TB, cfg Config) *Lab {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("needs root and OVN")
 	}
 	if err := CleanupDead(); err != nil {
 		t.Fatal(err)
 	}
-	lab, err := Start(t.Context(), Config{
-		Prefix: "t" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(labs.Add(1), 36),
-		Hosts:  hosts,
-		Log:    slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
-	})
+	cfg.Prefix = "t" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(labs.Add(1), 36)
+	cfg.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	lab, err := Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,20 +105,20 @@ func (c *Client) Read(ctx context.Context, path string, out any) (found bool, er
 	return true, nil
 }
 
-// Confirmed tells how many objects of the model the backend has confirmed, and
-// whether these are all that are wanted.
-func (c *Client) Confirmed(ctx context.Context) (objects int, inSync bool, err error) {
+// Written tells how many objects of the model the backend has, and whether these are
+// all that are wanted.
+func (c *Client) Written(ctx context.Context) (objects int, inSync bool, err error) {
 	var status struct {
 		InSync bool `json:"in-sync"`
 		Scopes []struct {
-			Confirmed int `json:"objects-confirmed"`
+			Written int `json:"objects-written"`
 		} `json:"scope"`
 	}
 	if _, err := c.Read(ctx, "operational/coe-status:status", &status); err != nil {
 		return 0, false, err
 	}
 	for _, s := range status.Scopes {
-		objects += s.Confirmed
+		objects += s.Written
 	}
 	return objects, status.InSync, nil
 }

@@ -76,6 +76,23 @@ func (l *Log) Says(since int, texts ...string) bool {
 	})
 }
 
+// Count is how many lines have all these texts.
+func (l *Log) Count(texts ...string) (n int) {
+	for i := range l.Len() {
+		if l.has(i, texts) {
+			n++
+		}
+	}
+	return n
+}
+
+// has tells whether the line of a number has all these texts.
+func (l *Log) has(n int, texts []string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !slices.ContainsFunc(texts, func(t string) bool { return !strings.Contains(l.lines[n].text, t) })
+}
+
 // Last is the last of the lines.
 func (l *Log) Last() string {
 	const last = 40

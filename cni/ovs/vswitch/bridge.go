@@ -5,10 +5,25 @@ package vswitch
 
 const BridgeTable = "Bridge"
 
+type (
+	BridgeProtocols = string
+)
+
+var (
+	BridgeProtocolsOpenflow10 BridgeProtocols = "OpenFlow10"
+	BridgeProtocolsOpenflow11 BridgeProtocols = "OpenFlow11"
+	BridgeProtocolsOpenflow12 BridgeProtocols = "OpenFlow12"
+	BridgeProtocolsOpenflow13 BridgeProtocols = "OpenFlow13"
+	BridgeProtocolsOpenflow14 BridgeProtocols = "OpenFlow14"
+	BridgeProtocolsOpenflow15 BridgeProtocols = "OpenFlow15"
+)
+
 // Bridge defines an object in Bridge table
 type Bridge struct {
-	UUID         string   `ovsdb:"_uuid"`
-	DatapathType string   `ovsdb:"datapath_type"`
-	Name         string   `ovsdb:"name"`
-	Ports        []string `ovsdb:"ports"`
+	UUID         string            `ovsdb:"_uuid"`
+	Controller   []string          `ovsdb:"controller"`
+	DatapathType string            `ovsdb:"datapath_type"`
+	Name         string            `ovsdb:"name"`
+	Ports        []string          `ovsdb:"ports"`
+	Protocols    []BridgeProtocols `ovsdb:"protocols" validate:"dive,oneof='OpenFlow10' 'OpenFlow11' 'OpenFlow12' 'OpenFlow13' 'OpenFlow14' 'OpenFlow15'"`
 }

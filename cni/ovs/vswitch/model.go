@@ -14,7 +14,9 @@ import (
 func FullDatabaseModel() (model.ClientDBModel, error) {
 	return model.NewClientDBModel("Open_vSwitch", map[string]model.Model{
 		"Bridge":       &Bridge{},
+		"Controller":   &Controller{},
 		"Interface":    &Interface{},
+		"Manager":      &Manager{},
 		"Open_vSwitch": &OpenvSwitch{},
 		"Port":         &Port{},
 	})
@@ -26,6 +28,16 @@ var schema = `{
   "tables": {
     "Bridge": {
       "columns": {
+        "controller": {
+          "type": {
+            "key": {
+              "type": "uuid",
+              "refTable": "Controller"
+            },
+            "min": 0,
+            "max": "unlimited"
+          }
+        },
         "datapath_type": {
           "type": "string"
         },
@@ -42,6 +54,26 @@ var schema = `{
             "min": 0,
             "max": "unlimited"
           }
+        },
+        "protocols": {
+          "type": {
+            "key": {
+              "type": "string",
+              "enum": [
+                "set",
+                [
+                  "OpenFlow10",
+                  "OpenFlow11",
+                  "OpenFlow12",
+                  "OpenFlow13",
+                  "OpenFlow14",
+                  "OpenFlow15"
+                ]
+              ]
+            },
+            "min": 0,
+            "max": "unlimited"
+          }
         }
       },
       "indexes": [
@@ -49,6 +81,17 @@ var schema = `{
           "name"
         ]
       ]
+    },
+    "Controller": {
+      "columns": {
+        "is_connected": {
+          "type": "boolean",
+          "ephemeral": true
+        },
+        "target": {
+          "type": "string"
+        }
+      }
     },
     "Interface": {
       "columns": {
@@ -110,6 +153,43 @@ var schema = `{
         ]
       ]
     },
+    "Manager": {
+      "columns": {
+        "external_ids": {
+          "type": {
+            "key": {
+              "type": "string"
+            },
+            "value": {
+              "type": "string"
+            },
+            "min": 0,
+            "max": "unlimited"
+          }
+        },
+        "inactivity_probe": {
+          "type": {
+            "key": {
+              "type": "integer"
+            },
+            "min": 0,
+            "max": 1
+          }
+        },
+        "is_connected": {
+          "type": "boolean",
+          "ephemeral": true
+        },
+        "target": {
+          "type": "string"
+        }
+      },
+      "indexes": [
+        [
+          "target"
+        ]
+      ]
+    },
     "Open_vSwitch": {
       "columns": {
         "bridges": {
@@ -137,8 +217,30 @@ var schema = `{
             "max": "unlimited"
           }
         },
+        "manager_options": {
+          "type": {
+            "key": {
+              "type": "uuid",
+              "refTable": "Manager"
+            },
+            "min": 0,
+            "max": "unlimited"
+          }
+        },
         "next_cfg": {
           "type": "integer"
+        },
+        "other_config": {
+          "type": {
+            "key": {
+              "type": "string"
+            },
+            "value": {
+              "type": "string"
+            },
+            "min": 0,
+            "max": "unlimited"
+          }
         }
       },
       "isRoot": true

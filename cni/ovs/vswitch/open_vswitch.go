@@ -7,9 +7,11 @@ const OpenvSwitchTable = "Open_vSwitch"
 
 // OpenvSwitch defines an object in Open_vSwitch table
 type OpenvSwitch struct {
-	UUID        string            `ovsdb:"_uuid"`
-	Bridges     []string          `ovsdb:"bridges"`
-	CurCfg      int               `ovsdb:"cur_cfg"`
-	ExternalIDs map[string]string `ovsdb:"external_ids"`
-	NextCfg     int               `ovsdb:"next_cfg"`
+	UUID           string            `ovsdb:"_uuid"`
+	Bridges        []string          `ovsdb:"bridges"`
+	CurCfg         int               `ovsdb:"cur_cfg"`
+	ExternalIDs    map[string]string `ovsdb:"external_ids"`
+	ManagerOptions []string          `ovsdb:"manager_options"`
+	NextCfg        int               `ovsdb:"next_cfg"`
+	OtherConfig    map[string]string `ovsdb:"other_config"`
 }

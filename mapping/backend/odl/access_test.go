@@ -1,11 +1,17 @@
 package odl_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"log/slog"
+	"math/big"
+	"net"
 	"net/http/httptest"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,4 +85,48 @@ func TestTLS(t *testing.T) {
 			require.ErrorContains(t, err, c.says)
 		})
 	}
+}
+
+// TestCertificateChanges: a controller whose certificate is not trusted any more is told
+// nothing, not even a password, until it has a good one again.
+func TestCertificateChanges(t *testing.T) {
+	c, err := odlfake.New(odlfake.Oxygen)
+	require.NoError(t, err)
+	server := httptest.NewUnstartedServer(c)
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	trusted := x509.NewCertPool()
+	trusted.AddCert(server.Certificate())
+	var bad atomic.Bool
+	good, other := server.TLS.Certificates[0], selfSigned(t)
+	server.TLS.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		if bad.Load() {
+			return &tls.Config{Certificates: []tls.Certificate{other}}, nil
+		}
+		return &tls.Config{Certificates: []tls.Certificate{good}}, nil
+	}
+	b := open(t, odl.Config{URLs: server.URL, TLS: &tls.Config{RootCAs: trusted}, AuthFile: passwordFile(t, "admin:admin"), Timeout: 5 * time.Second})
+	write(t, b, podsOf("a"))
+	bad.Store(true)
+	server.CloseClientConnections()
+	c.Requests()
+	for range 5 {
+		_, err = b.Read(t.Context())
+		require.ErrorContains(t, err, "certificate")
+	}
+	require.Empty(t, c.Requests())
+	bad.Store(false)
+	agree(t, b, podsOf("a"))
+}
+
+// selfSigned is a certificate that nobody trusts.
+func selfSigned(t *testing.T) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	form := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	text, err := x509.CreateCertificate(rand.Reader, form, form, &key.PublicKey, key)
+	require.NoError(t, err)
+	return tls.Certificate{Certificate: [][]byte{text}, PrivateKey: key}
 }

@@ -16,7 +16,7 @@ import (
 // decoding of the answers into the same structs.
 func BenchmarkRead(b *testing.B) {
 	const pods = 10_000
-	lists, answers := listsOf(false), answersOf(b, pods)
+	lists, answers := listsOf(nested), answersOf(b, pods)
 	b.Run("bare", func(b *testing.B) {
 		for b.Loop() {
 			for l, answer := range answers {
@@ -31,7 +31,7 @@ func BenchmarkRead(b *testing.B) {
 	})
 	b.Run("read", func(b *testing.B) {
 		for b.Loop() {
-			m := newMirror(false)
+			m := newMirror(nested)
 			for l, answer := range answers {
 				require.NoError(b, decodeList(bytes.NewReader(answer), &lists[l], func(e entry) {
 					e.tidy()
@@ -46,7 +46,7 @@ func BenchmarkRead(b *testing.B) {
 
 // answersOf are the answers of a controller that has pods, a hundred in each namespace.
 func answersOf(b *testing.B, pods int) map[int][]byte {
-	m := newMirror(false)
+	m := newMirror(nested)
 	model := netvirt.Model{}
 	for i := range pods {
 		benchPod(model, i)
@@ -59,7 +59,7 @@ func answersOf(b *testing.B, pods int) map[int][]byte {
 		}
 		units[u].Add(o)
 	}
-	lists, entries := listsOf(false), map[int][]entry{}
+	lists, entries := listsOf(nested), map[int][]entry{}
 	for u, objects := range units {
 		have, err := m.encode(u, objects, content{})
 		require.NoError(b, err)

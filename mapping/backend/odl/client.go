@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/go-resty/resty/v2"
 )
 
@@ -26,6 +27,7 @@ type client struct {
 	credentials credentials
 	timeout     time.Duration
 	answerBytes int64
+	mayWrite    func(context.Context) error
 	log         *slog.Logger
 
 	mu      sync.Mutex
@@ -41,7 +43,8 @@ func newClient(cfg *Config, log *slog.Logger) (*client, error) {
 	}
 	c := &client{
 		rest: resty.NewWithClient(&http.Client{Transport: transport}), transport: transport,
-		credentials: credentials{path: cfg.AuthFile}, timeout: cfg.Timeout, answerBytes: cfg.AnswerBytes, log: log,
+		credentials: credentials{path: cfg.AuthFile}, timeout: cfg.Timeout, answerBytes: cfg.AnswerBytes,
+		mayWrite: cfg.MayWrite, log: log,
 	}
 	c.rest.SetDisableWarn(true).SetRedirectPolicy(resty.NoRedirectPolicy())
 	_, err := c.credentials.get() // what is wrong with the file is said at once
@@ -56,7 +59,11 @@ type request struct {
 	media       string // of the answer, and of the body
 	body        []byte // none: nil
 	timeout     time.Duration
+	small       bool // the answer is not of a whole list
 }
+
+// smallAnswer bounds an answer that is not of a whole list.
+const smallAnswer = 8 << 20
 
 // send makes a request, and has the answer read while the deadline lasts; read is nil where
 // nothing in it is of interest. An answer that is not a success is an *answerError.
@@ -67,6 +74,11 @@ func (c *client) send(ctx context.Context, q request, read func(io.Reader) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, q.timeout)
 	defer cancel()
+	if q.method != http.MethodGet && c.mayWrite != nil {
+		if err := c.mayWrite(ctx); err != nil {
+			return fmt.Errorf("%s %s is held back: %w", q.method, q.url, err)
+		}
+	}
 	r := c.rest.R().SetContext(ctx).SetDoNotParseResponse(true).SetHeader("Accept", q.media)
 	if who.user != "" {
 		r.SetBasicAuth(who.user, who.password)
@@ -86,24 +98,39 @@ func (c *client) send(ctx context.Context, q request, read func(io.Reader) error
 		return err
 	}
 	c.heed(who, nil)
-	return readAnswer(ctx, q, raw, read, c.answerBytes)
+	limit := c.answerBytes
+	if q.small || read == nil {
+		limit = min(limit, smallAnswer)
+	}
+	return readAnswer(ctx, q, raw, read, limit)
 }
 
 func readAnswer(ctx context.Context, q request, raw *http.Response, read func(io.Reader) error, limit int64) error {
-	body := &bounded{raw.Body, limit}
-	if read == nil {
-		if raw.Header.Get("Content-Type") != "" { // OpenDaylight says nothing to a write that it made
-			if err := checkJSON(q.method, raw.Request.URL.Path, raw); err != nil {
-				return err
-			}
-		}
-		_, err := io.Copy(io.Discard, io.LimitReader(body, maxErrorBytes)) // so that the connection can be used again
-		return describeFailure(ctx, q, err)
-	}
-	if err := checkJSON(q.method, raw.Request.URL.Path, raw); err != nil {
+	silent := read == nil && raw.Header.Get("Content-Type") == "" // as OpenDaylight is when it has made a write
+	if err := checkJSON(q.method, raw.Request.URL.Path, raw); err != nil && !silent {
 		return err
 	}
-	return describeFailure(ctx, q, read(body))
+	if read == nil {
+		read = readNothing
+	}
+	return describeFailure(ctx, q, read(&bounded{raw.Body, limit}))
+}
+
+// readNothing reads an answer that nobody is interested in, so that the connection can be used
+// again. It may be empty, and not be in pieces.
+func readNothing(body io.Reader) error {
+	d := newDecoder(body)
+	if d.PeekKind() == jsontext.KindInvalid {
+		_, err := d.ReadToken()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		return err
+	}
+	if err := d.SkipValue(); err != nil {
+		return err
+	}
+	return ended(d)
 }
 
 // describeFailure says of a failure on the way what was asked, and of one by a deadline, that.

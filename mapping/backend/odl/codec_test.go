@@ -17,8 +17,8 @@ import (
 var kinds = (&Backend{}).Kinds()
 
 // encodeAll encodes a model into a mirror, and has every entry go through JSON.
-func encodeAll(t require.TestingT, flat bool, model netvirt.Model) *mirror {
-	m := newMirror(flat)
+func encodeAll(t require.TestingT, f form, model netvirt.Model) *mirror {
+	m := newMirror(f)
 	units := map[unit]netvirt.Model{}
 	for _, k := range model.Keys() {
 		u := unitOf(model[k])
@@ -27,7 +27,7 @@ func encodeAll(t require.TestingT, flat bool, model netvirt.Model) *mirror {
 		}
 		units[u].Add(model[k])
 	}
-	lists := listsOf(flat)
+	lists := listsOf(f)
 	order := slices.SortedFunc(maps.Keys(units), func(a, b unit) int { return cmp.Compare(a.kind, b.kind) })
 	for _, u := range order { // vpn-instances come first
 		have, err := m.encode(u, units[u], content{})
@@ -60,8 +60,8 @@ func FuzzCodec(f *testing.F) {
 			w.Step()
 		}
 		want := w.Model().Select(kinds)
-		for _, flat := range []bool{false, true} {
-			m := encodeAll(t, flat, want)
+		for _, f := range []form{nested, moved, flat} {
+			m := encodeAll(t, f, want)
 			before := maps.Clone(m.units)
 			m.keepOurs()
 			require.Equal(t, len(before), len(m.units))
@@ -94,7 +94,7 @@ func TestEntriesOfAPod(t *testing.T) {
 			ExternalID: "8f2a6d5e-0000-4000-8000-0000000000aa",
 		},
 	)
-	mirror := encodeAll(t, false, m)
+	mirror := encodeAll(t, nested, m)
 	require.Equal(t, m, mirror.model())
 	for want, have := range map[string]entry{
 		`{"elan-instance-name":"192.168.33.12:default","segment-type":"elan:segment-type-vxlan","segmentation-id":70000,"external":false,"description":"coe-bridge"}`: mirror.units[unit{netvirt.KindELANInstance, elan}][elanInstances],
@@ -145,7 +145,7 @@ func TestDamaged(t *testing.T) {
 		"router": func(e entry) bool { x, ok := e.(*vpnInterface); return ok && set(&x.Router, true) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := encodeAll(t, false, want)
+			m := encodeAll(t, nested, want)
 			damaged := 0
 			for _, have := range m.units {
 				for _, e := range have {
@@ -160,7 +160,7 @@ func TestDamaged(t *testing.T) {
 			require.GreaterOrEqual(t, len(netvirt.Diff(have, want)), damaged)
 
 			// What the difference says puts it right.
-			w := &write{session: &session{lists: listsOf(false)}, mirror: m, refused: map[netvirt.Key]bool{}}
+			w := &write{session: &session{lists: listsOf(nested)}, mirror: m, refused: map[netvirt.Key]bool{}}
 			operations := 0
 			for _, list := range w.operations(netvirt.Diff(have, want)) {
 				for _, o := range list {
@@ -193,7 +193,7 @@ func TestDescriptions(t *testing.T) {
 
 func TestEscape(t *testing.T) {
 	d := dialectOf(neon8040)
-	require.Equal(t, "/rests/data/elan:elan-instances/elan-instance=fd00%3A%3A1%3Aa%2Fb%20%2Bc", d.entry(&listsOf(false)[elanInstances], "fd00::1:a/b +c"))
+	require.Equal(t, "/rests/data/elan:elan-instances/elan-instance=fd00%3A%3A1%3Aa%2Fb%20%2Bc", d.entry(&listsOf(nested)[elanInstances], "fd00::1:a/b +c"))
 	d = dialectOf(draft02)
-	require.Equal(t, "/restconf/config/ietf-interfaces:interfaces/interface/default%3Ap", d.entry(&listsOf(false)[interfaces], "default:p"))
+	require.Equal(t, "/restconf/config/ietf-interfaces:interfaces/interface/default%3Ap", d.entry(&listsOf(nested)[interfaces], "default:p"))
 }

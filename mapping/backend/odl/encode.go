@@ -12,7 +12,7 @@ import (
 
 // codec turns the objects of a unit into its entries and back: decode(encode(o)) == o.
 type codec struct {
-	flat bool // l3vpn is in the flat form
+	form form
 	// elans lists the elan-instances of ours whose namespace has the vpn-instance of that
 	// name, as far as is known.
 	elans func(vpn string) []string
@@ -112,7 +112,7 @@ func (c *codec) encodeTransit(objects netvirt.Model) entry {
 // a route target says which Transit it has, which has no effect, as there are no routes to export.
 func (c *codec) vpnEntry(name, distinguisher, transit string, words []word) entry {
 	distinguishers, to := []string{distinguisher}, targets{[]target{{distinguisher, "both"}}}
-	if !c.flat {
+	if c.form != flat {
 		return &vpnInstance{Name: name, Type: "l3", Description: describe(words...), IPv4: family{RouteDistinguishers: distinguishers, Targets: to}}
 	}
 	if transit != "" {
@@ -199,7 +199,7 @@ func encodeELANInterface(o netvirt.ELANInterface, objects netvirt.Model) (entry,
 }
 
 func (c *codec) encodeVPNInterface(o netvirt.VPNInterface, objects netvirt.Model) entry {
-	e := &vpnInterface{Name: o.Name}
+	e := &vpnInterface{Name: o.Name, moved: c.form != nested}
 	var v4, v6 bool
 	for _, a := range each(objects, func(a netvirt.Adjacency) netip.Addr { return a.Address }) {
 		id := netvirtjson.SubnetID(a)

@@ -102,20 +102,6 @@ func (e *vpnInstance) keep(there entry) {
 	e.Foreign, e.IPv4.Foreign = t.Foreign, t.IPv4.Foreign
 }
 
-// flatVPNInstance is one of module l3vpn-instances-interfaces, which has no description.
-type flatVPNInstance struct {
-	Name                string   `json:"vpn-instance-name"`
-	RouteDistinguishers []string `json:"route-distinguisher,omitempty"`
-	Targets             targets  `json:"vpnTargets"`
-	L3VNI               uint32   `json:"l3vni"`
-	foreign
-}
-
-func (e *flatVPNInstance) key() string      { return e.Name }
-func (e *flatVPNInstance) tidy()            { e.Targets.tidy() }
-func (e *flatVPNInstance) own() entry       { o := *e; o.Foreign = nil; return &o }
-func (e *flatVPNInstance) keep(there entry) { e.Foreign = there.(*flatVPNInstance).Foreign }
-
 type ietfInterface struct {
 	Name        string `json:"name"`
 	Type        string `json:"type,omitempty"`
@@ -151,12 +137,14 @@ func (e *elanInterface) tidy() {
 func (e *elanInterface) own() entry       { o := *e; o.Foreign = nil; return &o }
 func (e *elanInterface) keep(there entry) { e.Foreign = there.(*elanInterface).Foreign }
 
+// vpnInterface is one of either module; see MarshalJSONTo.
 type vpnInterface struct {
 	Name        string      `json:"name"`
 	Router      bool        `json:"router-interface"`
 	VPNs        []vpnName   `json:"vpn-instance-names,omitempty"`
 	Adjacencies []adjacency `json:"odl-l3vpn:adjacency,omitempty"`
 	foreign
+	moved bool
 }
 
 type vpnName struct {

@@ -8,10 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +22,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
+
+// believed are the answers to a write that are taken for success: OpenDaylight says nothing
+// then, and what it says beyond its status is not looked at as long as it is whole.
+var believed = []string{"no type", "empty", "an empty object", "other JSON"}
 
 // faults are what a peer may do to any request, and what the error has to say.
 var faults = map[string]struct {
@@ -136,6 +138,7 @@ func TestFaults(t *testing.T) {
 				f.Break(nil)
 				if err == nil {
 					require.Equal(t, "write", when)
+					require.Contains(t, believed, name)
 				} else {
 					require.NotErrorIs(t, err, netvirt.ErrRejected)
 					require.ErrorContains(t, err, c.says)
@@ -171,8 +174,8 @@ func heal(t *testing.T, b *odl.Backend, want netvirt.Model) {
 	}, 6*patience, 5*time.Millisecond)
 }
 
-// TestRandomFailures: one request in ten fails at random, before or after it was done. It all
-// ends well, and no object is ever given up.
+// TestRandomFailures: one request in ten fails at random, before or after it was done, with
+// whatever status. It all ends well: what was given up for that is tried again.
 func TestRandomFailures(t *testing.T) {
 	for _, release := range []odlfake.Release{odlfake.Oxygen, without(odlfake.Oxygen), without(odlfake.Neon), odlfake.AsTheRFC} {
 		t.Run(fmt.Sprint(release.Name, release.Draft02), func(t *testing.T) {
@@ -183,11 +186,11 @@ func TestRandomFailures(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, 1))
 			fault := func(w http.ResponseWriter, r *http.Request) bool {
 				mu.Lock()
-				n := random.IntN(30)
+				n, status := random.IntN(30), random.IntN(5)
 				mu.Unlock()
 				switch n {
 				case 0:
-					return answer(http.StatusServiceUnavailable, "", "")(w, r)
+					return answer(http.StatusInternalServerError+status, "", "")(w, r)
 				case 1:
 					return cut(w, r)
 				case 2: // done, and the answer lost
@@ -220,7 +223,7 @@ func once(f odlfake.Fault) odlfake.Fault {
 }
 
 // TestPoison: entries that the controller refuses, with whatever status, are found among many
-// that it takes, alone, and the others are written.
+// that it takes, alone, and the others are written. What fails has to fail again for that.
 func TestPoison(t *testing.T) {
 	for _, release := range []odlfake.Release{odlfake.Oxygen, without(odlfake.Oxygen), odlfake.Neon, without(odlfake.Neon), odlfake.AsTheRFC} {
 		for _, status := range []int{http.StatusBadRequest, http.StatusInternalServerError} {
@@ -237,6 +240,12 @@ func TestPoison(t *testing.T) {
 				f.Requests()
 				err = b.Write(t.Context(), netvirt.Diff(netvirt.Model{}, want))
 				seen := f.Requests()
+				for n := 0; n < 2 && status == http.StatusInternalServerError; n++ {
+					require.NotErrorIs(t, err, netvirt.ErrRejected)
+					have, readErr := b.Read(t.Context())
+					require.NoError(t, readErr)
+					err = b.Write(t.Context(), netvirt.Diff(have, want))
+				}
 				var rejected *netvirt.RejectedError
 				require.ErrorAs(t, err, &rejected)
 				named := map[netvirt.Key]bool{}
@@ -278,6 +287,34 @@ func refuse(status int, texts ...string) odlfake.Fault {
 		}
 		return false
 	}
+}
+
+// TestFailsOnce: a failure at one entry that does not repeat is no refusal, whatever else the
+// controller takes meanwhile.
+func TestFailsOnce(t *testing.T) {
+	b, f := start(t, odlfake.Oxygen)
+	var failed atomic.Bool
+	refusal := refuse(http.StatusInternalServerError, `"name":"b:pod-1","type"`)
+	want := podsOf("a", "b", "c")
+	write(t, b, podsOf("a"))
+	f.Break(func(w http.ResponseWriter, r *http.Request) bool {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return true
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if failed.Load() || !refusal(w, r) {
+			return false
+		}
+		failed.Store(bytes.Count(body, []byte(`"type"`)) == 1) // it was alone
+		return true
+	})
+	have, err := b.Read(t.Context())
+	require.NoError(t, err)
+	err = b.Write(t.Context(), netvirt.Diff(have, want))
+	require.ErrorContains(t, err, "500")
+	require.NotErrorIs(t, err, netvirt.ErrRejected)
+	write(t, b, want)
 }
 
 // TestLonePoison: where nothing else is there to write, a failure that repeats is a refusal.
@@ -348,47 +385,6 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// TestHugeAnswer: 100 MB of what is not ours, or is nothing, take no memory to speak of.
-func TestHugeAnswer(t *testing.T) {
-	b, f := start(t, odlfake.Oxygen)
-	want := podsOf("a")
-	write(t, b, want)
-	entry := []byte(`{"elan-instance-name":"` + strings.Repeat("x", 1000) + `","description":"another's"},`)
-	f.Break(func(w http.ResponseWriter, r *http.Request) bool {
-		if !strings.HasSuffix(r.URL.Path, "elan:elan-interfaces") {
-			return false
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"elan-interfaces":{"other":[`)
-		for range 100 << 20 / len(entry) {
-			_, _ = w.Write(entry)
-		}
-		_, _ = io.WriteString(w, `{}]}}`)
-		return true
-	})
-	var peak atomic.Uint64
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	runtime.GC()
-	go func() {
-		defer close(stopped)
-		for {
-			var m runtime.MemStats
-			runtime.ReadMemStats(&m)
-			peak.Store(max(peak.Load(), m.HeapAlloc))
-			select {
-			case <-stop:
-				return
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
-	}()
-	_, err := b.Read(t.Context())
-	close(stop)
-	<-stopped
-	require.NoError(t, err)
-	require.Less(t, peak.Load(), uint64(80<<20))
-}
-
 // TestUnauthorized: a password that is not taken is said once, and not tried in a storm; a
 // new one in the file is tried at once.
 func TestUnauthorized(t *testing.T) {
@@ -411,21 +407,4 @@ func TestUnauthorized(t *testing.T) {
 	_, err = b.Read(t.Context())
 	require.NoError(t, err)
 	require.NotContains(t, log.String(), "changed")
-}
-
-// TestFailover: of several controllers one that is ready is taken, and left when it fails.
-func TestFailover(t *testing.T) {
-	first, second := newFake(t, odlfake.Oxygen), newFake(t, odlfake.Neon)
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, nobody.Close())
-	cfg := first.config(t)
-	cfg.URLs = strings.Join([]string{"http://" + nobody.Addr().String(), first.url, second.url + "/"}, ",")
-	b := open(t, cfg)
-	want := podsOf("a")
-	write(t, b, want)
-	require.NotEmpty(t, first.Keys("ietf-interfaces:interfaces"))
-	first.Load(http.StatusServiceUnavailable)
-	heal(t, b, want)
-	require.NotEmpty(t, second.Keys("ietf-interfaces:interfaces"))
 }

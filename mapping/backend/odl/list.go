@@ -18,6 +18,10 @@ const (
 	listCount
 )
 
+// stages are the lists in the order of their dependence, those together that do not refer to
+// each other.
+var stages = [...][]int{{elanInstances, vpnInstances}, {interfaces}, {elanInterfaces, vpnInterfaces}, {floatingIPs}}
+
 // list is one of Netvirt's lists, the only one in its container.
 type list struct {
 	module, container, name string
@@ -27,28 +31,24 @@ type list struct {
 // top is the container's name with its module.
 func (l *list) top() string { return l.module + ":" + l.container }
 
-// listsOf are the lists of a controller that has l3vpn in the flat form, or not.
-func listsOf(flat bool) *[listCount]list {
+// listsOf are the lists of a controller that has those of l3vpn in a form.
+func listsOf(f form) *[listCount]list {
 	lists := [listCount]list{
 		elanInstances:  {"elan", "elan-instances", "elan-instance", func() entry { return &elanInstance{} }},
 		vpnInstances:   {moduleL3VPN, "vpn-instances", "vpn-instance", func() entry { return &vpnInstance{} }},
 		interfaces:     {"ietf-interfaces", "interfaces", "interface", func() entry { return &ietfInterface{} }},
 		elanInterfaces: {"elan", "elan-interfaces", "elan-interface", func() entry { return &elanInterface{} }},
-		vpnInterfaces:  {moduleL3VPN, "vpn-interfaces", "vpn-interface", func() entry { return &vpnInterface{} }},
+		vpnInterfaces:  {moduleL3VPN, "vpn-interfaces", "vpn-interface", func() entry { return &vpnInterface{moved: f != nested} }},
 		floatingIPs:    {"odl-nat", "floating-ip-info", "router-ports", func() entry { return &routerPorts{} }},
 	}
-	if flat {
-		lists[vpnInstances].module, lists[vpnInterfaces].module = moduleFlat, moduleFlat
+	if f != nested {
+		lists[vpnInstances].module, lists[vpnInterfaces].module = moduleMoved, moduleMoved
+	}
+	if f == flat {
 		lists[vpnInstances].fresh = func() entry { return &flatVPNInstance{} }
 	}
 	return &lists
 }
-
-// The modules of the two forms of l3vpn. The flat one came with Magnesium.
-const (
-	moduleL3VPN = "l3vpn"
-	moduleFlat  = "l3vpn-instances-interfaces"
-)
 
 // transitPrefix is what the names of the vpn-instances of Transits begin with, and that of no
 // namespace does.

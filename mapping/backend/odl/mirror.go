@@ -2,7 +2,9 @@ package odl
 
 import (
 	"maps"
+	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -18,10 +20,10 @@ type mirror struct {
 	clock   uint64
 }
 
-func newMirror(flat bool) *mirror {
+func newMirror(f form) *mirror {
 	m := &mirror{units: map[unit]content{}, byVPN: map[string][]string{}, touched: map[unit]uint64{}}
 	m.codec = codec{
-		flat: flat, elans: func(vpn string) []string { return m.byVPN[vpn] },
+		form: f, elans: func(vpn string) []string { return m.byVPN[vpn] },
 		transits: map[string]string{}, subnets: map[string]subnet{},
 	}
 	return m
@@ -102,13 +104,47 @@ func (m *mirror) keepOurs() {
 	}
 }
 
-// model is what the mirror stands for.
+// model is what the mirror stands for. Every processor decodes a share of it, since after the
+// controller's part that is what a reading takes longest for.
 func (m *mirror) model() netvirt.Model {
+	shares := make([]share, runtime.GOMAXPROCS(0))
+	n := 0
+	for u := range m.units {
+		s := &shares[n%len(shares)]
+		s.units = append(s.units, u)
+		n++
+	}
+	var group sync.WaitGroup
+	for i := range shares {
+		group.Go(func() { shares[i].decode(m) })
+	}
+	group.Wait()
 	all := make(netvirt.Model, 5*len(m.units))
-	for u, have := range m.units {
-		maps.Copy(all, m.decode(u, have))
+	for _, s := range shares {
+		maps.Copy(m.subnets, s.subnets)
+		for _, objects := range s.objects {
+			maps.Copy(all, objects)
+		}
 	}
 	return all
+}
+
+// share is a part of what a mirror has.
+type share struct {
+	units   []unit
+	objects []netvirt.Model // of each
+	subnets map[string]subnet
+}
+
+// decode changes nothing of the mirror.
+func (s *share) decode(m *mirror) {
+	own := m.codec
+	own.subnets = maps.Clone(m.subnets)
+	s.objects = make([]netvirt.Model, len(s.units))
+	for i, u := range s.units {
+		s.objects[i] = own.decode(u, m.units[u])
+	}
+	s.subnets = own.subnets
 }
 
 // agrees tells whether another reading of the datastore has what the mirror has, but for the

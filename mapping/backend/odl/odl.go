@@ -64,9 +64,13 @@ type Config struct {
 	// BatchBytes and BatchEntries bound the body of one request that creates several
 	// entries. Defaults 128 KiB and 200.
 	BatchBytes, BatchEntries int
-	// AnswerBytes bounds what is read of one answer. Default 256 MiB; of it, only what is
+	// AnswerBytes bounds what is read of one list. Default 128 MiB; of it, only what is
 	// ours is kept in memory.
 	AnswerBytes int64
+	// MayWrite, if not nil, is asked before each request that writes, and keeps it back with
+	// an error. OpenDaylight knows no write on a condition, so this is as late as one who is
+	// to write no more can be stopped: what is under way then is carried out.
+	MayWrite func(context.Context) error
 }
 
 func (c *Config) setDefaults() {
@@ -78,7 +82,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.Parallel, 8)
 	setDefault(&c.BatchBytes, 128<<10)
 	setDefault(&c.BatchEntries, 200)
-	setDefault(&c.AnswerBytes, 256<<20)
+	setDefault(&c.AnswerBytes, 128<<20)
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -97,12 +101,16 @@ type Backend struct {
 	log    *slog.Logger
 
 	// turn holds one value while nobody has the turn. Who has it may use what follows.
-	turn    chan struct{}
-	session *session // nil while there is none
-	next    int      // the URL to try first
-	mirror  *mirror  // what the datastore has of ours; nil while that is unknown
-	strikes strikes
-	warned  bool // of the controller's own renderer
+	turn       chan struct{}
+	session    *session // nil while there is none
+	next       int      // the URL to try first
+	mirror     *mirror  // what the datastore has of ours; nil while that is unknown
+	strikes    strikes
+	departures departures
+	greeted    string // of which controller was said that it is connected
+	warned     bool   // of the controller's own renderer
+
+	network network // what the controller made of what is written
 }
 
 // New returns a backend. It connects at its first use. Close frees it.
@@ -122,7 +130,7 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{cfg: cfg, urls: urls, client: client, log: log, turn: make(chan struct{}, 1), strikes: strikes{}}
+	b := &Backend{cfg: cfg, urls: urls, client: client, log: log, turn: make(chan struct{}, 1), strikes: strikes{}, departures: departures{}}
 	b.turn <- struct{}{}
 	return b, nil
 }
@@ -182,6 +190,7 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 	if len(changes) == 0 {
 		return nil
 	}
+	defer b.network.forget(changes)
 	err := b.with(ctx, func(s *session) error {
 		if b.mirror == nil {
 			if err := b.read(ctx, s); err != nil {

@@ -24,15 +24,16 @@ var spoken = map[string]struct {
 	dialect string // as set; empty: found out
 }{
 	"draft-02 of Oxygen":           {release: odlfake.Oxygen},
-	"draft-02, and the flat l3vpn": {release: flat(odlfake.Neon)},
+	"draft-02 of Magnesium":        {release: withL3VPN(odlfake.Neon, odlfake.Moved)},
+	"draft-02, and the flat l3vpn": {release: withL3VPN(odlfake.Neon, odlfake.Flat)},
 	"RFC 8040 of Oxygen":           {release: without(odlfake.Oxygen)},
 	"RFC 8040 of Neon":             {release: odlfake.Neon, dialect: "rfc8040-neon"},
 	"RFC 8040 as the RFC says":     {release: odlfake.AsTheRFC},
 }
 
-// flat is a controller that has l3vpn in the form of Magnesium.
-func flat(r odlfake.Release) odlfake.Release {
-	r.Flat = true
+// withL3VPN is a controller that has l3vpn in another form.
+func withL3VPN(r odlfake.Release, form odlfake.L3VPN) odlfake.Release {
+	r.L3VPN = form
 	return r
 }
 
@@ -117,6 +118,7 @@ func TestConformance(t *testing.T) {
 			t.Parallel()
 			backendtest.Run(t, func(t *testing.T) backendtest.Backend {
 				f := newFake(t, c.release)
+				f.Lag(10)
 				cfg := f.config(t)
 				cfg.Dialect = c.dialect
 				return open(t, cfg)
@@ -211,7 +213,7 @@ func TestWhatOthersAddStays(t *testing.T) {
 			require.EqualValues(t, 77, after["mac-timeout"])
 			require.NotNil(t, tag)
 			for _, k := range f.Keys(vpnInterfacesOf(f)) {
-				require.Contains(t, f.Entry(vpnInterfacesOf(f), "vpn-interface", k)["odl-l3vpn:adjacency"], learnt)
+				require.Contains(t, f.Entry(vpnInterfacesOf(f), "vpn-interface", k)[adjacencyOf(f)], learnt)
 			}
 		})
 	}
@@ -222,8 +224,8 @@ var learnt = any(map[string]any{"ip_address": "10.99.99.99/32", "mac_address": "
 
 func addLearnt(f *fake, name string) {
 	e := f.Entry(vpnInterfacesOf(f), "vpn-interface", name)
-	list, _ := e["odl-l3vpn:adjacency"].([]any)
-	f.Set(vpnInterfacesOf(f), "vpn-interface", name, with(e, "odl-l3vpn:adjacency", append(list, learnt)))
+	list, _ := e[adjacencyOf(f)].([]any)
+	f.Set(vpnInterfacesOf(f), "vpn-interface", name, with(e, adjacencyOf(f), append(list, learnt)))
 }
 
 func vpnInterfacesOf(f *fake) string {
@@ -231,6 +233,13 @@ func vpnInterfacesOf(f *fake) string {
 		return "l3vpn:vpn-interfaces"
 	}
 	return "l3vpn-instances-interfaces:vpn-interfaces"
+}
+
+func adjacencyOf(f *fake) string {
+	if vpnInterfacesOf(f) == "l3vpn:vpn-interfaces" {
+		return "odl-l3vpn:adjacency"
+	}
+	return "adjacency"
 }
 
 func with(e map[string]any, name string, value any) map[string]any {

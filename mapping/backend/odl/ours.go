@@ -36,6 +36,17 @@ func (c *codec) isOurs(u unit, have content) bool {
 	return interfaceForm.MatchString(u.name) && slices.ContainsFunc(have[:], carriesMark)
 }
 
+// mayBeOurs tells whether an entry can be ours, before the others of its unit are known.
+func (c *codec) mayBeOurs(l int, e entry) bool {
+	u := unitAt(l, e.key())
+	if u.kind == netvirt.KindInterface {
+		return interfaceForm.MatchString(u.name)
+	}
+	var have content
+	have[l] = e
+	return c.isOurs(u, have)
+}
+
 // carriesMark tells whether an entry of an interface says that it is ours.
 func carriesMark(e entry) bool {
 	switch e := e.(type) {

@@ -15,7 +15,7 @@ import (
 
 // readAll reads all that is ours.
 func (s *session) readAll(ctx context.Context) (*mirror, error) {
-	m := newMirror(s.flat)
+	m := newMirror(s.form)
 	var (
 		mu     sync.Mutex
 		absent bool
@@ -23,8 +23,10 @@ func (s *session) readAll(ctx context.Context) (*mirror, error) {
 	err := together(ctx, s.parallel(), listCount, func(ctx context.Context, l int) error {
 		var entries []entry
 		there, err := s.readList(ctx, &s.lists[l], func(e entry) {
-			e.tidy()
-			entries = append(entries, e.own())
+			if m.mayBeOurs(l, e) {
+				e.tidy()
+				entries = append(entries, e.own())
+			}
 		})
 		mu.Lock()
 		defer mu.Unlock()
@@ -90,7 +92,9 @@ func (s *session) makeContainer(ctx context.Context, l *list, failure error) err
 // readEntry reads an entry; nil where it is not there.
 func (s *session) readEntry(ctx context.Context, l *list, key string) (entry, error) {
 	var found entry
-	err := s.send(ctx, s.request(http.MethodGet, s.dialect.entry(l, key), nil), func(body io.Reader) error {
+	q := s.request(http.MethodGet, s.dialect.entry(l, key), nil)
+	q.small = true
+	err := s.send(ctx, q, func(body io.Reader) error {
 		return decodeEntries(body, l, func(e entry) {
 			if e.key() == key {
 				found = e
@@ -171,8 +175,30 @@ func decodeEntries(body io.Reader, l *list, add func(entry)) error {
 	return finish(d, err, found, l.module+":"+l.name)
 }
 
+// newDecoder returns a decoder that fails rather than hold a value of any length.
 func newDecoder(body io.Reader) *jsontext.Decoder {
-	return jsontext.NewDecoder(body, jsontext.AllowDuplicateNames(true))
+	f := &frugal{body: body}
+	f.decoder = jsontext.NewDecoder(f, jsontext.AllowDuplicateNames(true))
+	return f.decoder
+}
+
+// maxHeld bounds what a decoder holds of an answer: of what is read in pieces, the largest.
+const maxHeld = 4 << 20
+
+// frugal reads a body for a decoder that makes progress.
+type frugal struct {
+	body    io.Reader
+	decoder *jsontext.Decoder
+	read    int64
+}
+
+func (f *frugal) Read(p []byte) (int, error) {
+	if f.read-f.decoder.InputOffset() > maxHeld {
+		return 0, errTooLong
+	}
+	n, err := f.body.Read(p)
+	f.read += int64(n)
+	return n, err
 }
 
 // finish sees that the answer ended where it should, and held what was asked for.
@@ -180,11 +206,19 @@ func finish(d *jsontext.Decoder, err error, found bool, name string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
-		return errors.New("the answer goes on after its end")
+	if err := ended(d); err != nil {
+		return err
 	}
 	if !found {
 		return fmt.Errorf("the answer holds no %s", name)
+	}
+	return nil
+}
+
+// ended sees that nothing follows.
+func ended(d *jsontext.Decoder) error {
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return errors.New("the answer goes on after its end")
 	}
 	return nil
 }

@@ -17,10 +17,13 @@ import (
 func TestRealController(t *testing.T) {
 	for _, release := range realodl.Releases() {
 		t.Run(string(release), func(t *testing.T) {
-			c := realodl.ForTest(t, release)
+			c := realodl.ForTest(t, release, "host1")
 			for _, dialect := range []string{"", "rfc8040-" + string(release)} {
 				t.Run("dialect "+dialect, func(t *testing.T) { onReal(t, c, dialect) })
+				t.Run("others in dialect "+dialect, func(t *testing.T) { realOthers(t, c, dialect) })
 			}
+			t.Run("another hand", func(t *testing.T) { realAnotherHand(t, c) })
+			t.Run("plugged in", func(t *testing.T) { realPlugged(t, c) })
 			t.Run("restarts", func(t *testing.T) { realRestarts(t, c) })
 		})
 	}
@@ -54,6 +57,30 @@ func onReal(t *testing.T, c *realodl.Controller, dialect string) {
 		t.Logf("2,000 pods read in %s", time.Since(begun))
 		write(t, b, netvirt.Model{})
 	})
+}
+
+// realAnotherHand: what another hand deletes or changes of ours is noticed, and put back.
+func realAnotherHand(t *testing.T, c *realodl.Controller) {
+	b := open(t, realConfig(t, c, ""))
+	want := podsOf("a", "b")
+	write(t, b, want)
+	changed := watch(t, b)
+	for _, act := range []func(){
+		func() { takeAway(t, c, placed{top: "ietf-interfaces:interfaces", list: "interface", key: "a:pod-1"}) },
+		func() { takeAway(t, c, placed{top: "l3vpn:vpn-interfaces", list: "vpn-interface", key: "b:pod-1"}) },
+		func() {
+			place := placed{top: "elan:elan-interfaces", list: "elan-interface", key: "a:pod-1"}
+			e := realEntry(t, c, place.top, place.list, place.key)
+			place.value = with(e, "elan-instance-name", "192.168.33.10:b")
+			realPut(t, c, place)
+		},
+	} {
+		act()
+		told(t, changed)
+		heal(t, b, want)
+		agree(t, b, want)
+	}
+	write(t, b, netvirt.Model{})
 }
 
 // realRestarts: a controller that is killed and started again, with its datastore and without,

@@ -50,7 +50,7 @@ func TestWrittenAnew(t *testing.T) {
 					case strings.Contains(path, "vpn-interface-op-data"):
 						if asked.Add(1) < 3 {
 							w.Header().Set("Content-Type", "application/json")
-							_, _ = w.Write([]byte("{}"))
+							_, _ = w.Write([]byte(`{"vpn-interface-op-data-entry":[{"name":"it is there still"}]}`))
 							return true
 						}
 					}
@@ -68,4 +68,31 @@ func TestWrittenAnew(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestComesAgain: a vpn-interface of a name that was deleted a moment ago waits until the
+// controller is done with the one before.
+func TestComesAgain(t *testing.T) {
+	b, f := start(t, odlfake.Neon)
+	write(t, b, podsOf("a", "b"))
+	write(t, b, podsOf("a"))
+	var asked atomic.Int32
+	f.Break(func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "vpn-interfaces"):
+			assert.GreaterOrEqual(t, asked.Load(), int32(3))
+		case strings.Contains(r.URL.Path, "vpn-interface-op-data"):
+			if asked.Add(1) < 3 {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write([]byte(`{"vpn-interface-op-data-entry":[{"name":"it is there still"}]}`))
+				return true
+			}
+		}
+		return false
+	})
+	write(t, b, podsOf("a", "b"))
+	require.EqualValues(t, 3, asked.Load())
+
+	write(t, b, podsOf("a", "b", "c")) // nobody was called so
+	require.EqualValues(t, 3, asked.Load())
 }

@@ -120,7 +120,11 @@ func (w *write) change(ctx context.Context, l int, all []*operation) error {
 	if len(all) == 0 {
 		return nil
 	}
-	found, err := w.look(ctx, l, keysOf(all))
+	look := func(ctx context.Context, keys []string) (map[string]entry, error) { return w.look(ctx, l, keys) }
+	if l == elanInstances {
+		look = w.lookTagged
+	}
+	found, err := look(ctx, keysOf(all))
 	if err == nil {
 		err = w.takeApart(ctx, all, found)
 	}
@@ -167,6 +171,19 @@ func (w *write) update(ctx context.Context, o *operation, there entry) error {
 	return w.judge(o, err)
 }
 
+// removeAll deletes entries.
+func (w *write) removeAll(ctx context.Context, l int, all []*operation) error {
+	if l == elanInstances && len(all) > 0 {
+		if _, err := w.lookTagged(ctx, keysOf(all)); err != nil {
+			return err
+		}
+		if err := w.awaitEmpty(ctx, all); err != nil {
+			return err
+		}
+	}
+	return w.each(ctx, all, w.remove)
+}
+
 // remove deletes one entry. That it is not there is as good.
 func (w *write) remove(ctx context.Context, o *operation) error {
 	err := w.send(ctx, w.request(http.MethodDelete, w.dialect.entry(&w.lists[o.list], o.key()), nil), nil)
@@ -178,7 +195,8 @@ func (w *write) remove(ctx context.Context, o *operation) error {
 	case !errors.As(err, &answer):
 		return err
 	case w.dialect.missing(answer):
-		return w.removed(ctx, o)
+		w.removed(o)
+		return nil
 	case !answer.refuses():
 		return err
 	}
@@ -193,16 +211,10 @@ func (w *write) remove(ctx context.Context, o *operation) error {
 	return w.judge(o, fmt.Errorf("delete: %w", err))
 }
 
-// removed believes a controller that something is not there, if it is ready.
-func (w *write) removed(ctx context.Context, o *operation) error {
-	w.mu.Lock()
-	sure := w.taken > 0
-	w.mu.Unlock()
-	if !sure {
-		if _, err := w.ready(ctx); err != nil {
-			return err
-		}
-	}
+// removed believes a controller that something is not there; verdict sees that it is ready.
+func (w *write) removed(o *operation) {
 	w.done(o, false)
-	return nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.believed = true
 }

@@ -18,7 +18,7 @@ type session struct {
 	base    string // its URL
 	dialect dialect
 	lists   *[listCount]list
-	flat    bool
+	form    form
 }
 
 // needed are the modules without which nothing can be written; one of the forms of l3vpn
@@ -41,10 +41,11 @@ func (b *Backend) connected(ctx context.Context) (*session, error) {
 		s, modules, err := b.discover(ctx, base)
 		if err == nil {
 			b.session = s
-			b.log.Info("connected to OpenDaylight", "url", base, "dialect", s.dialect.name, "l3vpn", s.lists[vpnInstances].module)
+			b.greet(s)
 			b.warn(modules)
 			return s, nil
 		}
+		b.greeted = ""
 		failures = append(failures, err)
 		b.next = (b.next + 1) % len(b.urls)
 		if ctx.Err() != nil {
@@ -52,6 +53,14 @@ func (b *Backend) connected(ctx context.Context) (*session, error) {
 		}
 	}
 	return nil, errors.Join(failures...)
+}
+
+// greet says which controller it is, if that is news: another one, or after none was ready.
+func (b *Backend) greet(s *session) {
+	if now := s.base + " " + s.dialect.name; now != b.greeted {
+		b.greeted = now
+		b.log.Info("connected to OpenDaylight", "url", s.base, "dialect", s.dialect.name, "l3vpn", s.lists[vpnInstances].module)
+	}
 }
 
 // warn says once that another program on the controller has the same task.
@@ -82,8 +91,11 @@ func (b *Backend) discover(ctx context.Context, base string) (*session, []string
 			failures = append(failures, err)
 			continue
 		}
-		s.flat = slices.Contains(modules, moduleFlat)
-		s.lists = listsOf(s.flat)
+		if s.form, err = s.formOf(ctx, modules); err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		s.lists = listsOf(s.form)
 		return s, modules, nil
 	}
 	return nil, nil, fmt.Errorf("OpenDaylight at %s is not ready: %w", base, errors.Join(failures...))
@@ -110,7 +122,7 @@ func (s *session) ready(ctx context.Context) ([]string, error) {
 			missing = append(missing, name)
 		}
 	}
-	if !slices.Contains(modules, moduleL3VPN) && !slices.Contains(modules, moduleFlat) {
+	if !slices.Contains(modules, moduleL3VPN) && !slices.Contains(modules, moduleMoved) {
 		missing = append(missing, moduleL3VPN)
 	}
 	if len(missing) > 0 {
@@ -141,7 +153,7 @@ func (s *session) tell(ctx context.Context, prefixed bool) error {
 		s.dialect = dialectOf(oxygen8040)
 		return nil
 	}
-	absent := s.dialect.entry(&listsOf(false)[elanInstances], "coe-bridge:probe")
+	absent := s.dialect.entry(&listsOf(nested)[elanInstances], "coe-bridge:probe")
 	err := s.send(ctx, s.request(http.MethodGet, absent, nil), nil)
 	var answer *answerError
 	switch {
@@ -157,7 +169,7 @@ func (s *session) tell(ctx context.Context, prefixed bool) error {
 
 // library reads a list of modules, and whether the name at the top has a prefix.
 func (s *session) library(ctx context.Context, path, media string) (names []string, prefixed bool, err error) {
-	q := request{method: http.MethodGet, url: s.base + path, media: media, timeout: s.cfg.Timeout}
+	q := request{method: http.MethodGet, url: s.base + path, media: media, timeout: s.cfg.Timeout, small: true}
 	err = s.send(ctx, q, func(body io.Reader) error {
 		var answer map[string]struct {
 			Module []struct {
@@ -165,7 +177,7 @@ func (s *session) library(ctx context.Context, path, media string) (names []stri
 			} `json:"module"`
 		}
 		if err := json.NewDecoder(body).Decode(&answer); err != nil {
-			return fmt.Errorf("read modules: %w", err)
+			return fmt.Errorf("read the modules that it serves: %w", err)
 		}
 		for top, list := range answer {
 			prefixed = strings.Contains(top, ":")

@@ -14,13 +14,26 @@ const (
 // pollShare is which part of the time the comparisons may take.
 const pollShare = 20
 
+// fight is how many comparisons in a row have to find something changed for another to be at
+// it again and again.
+const fight = 4
+
+// What a comparison has found out.
+type comparison int
+
+const (
+	unknown comparison = iota
+	agrees
+	differs
+)
+
 // Watch keeps a session, and calls changed when the controller is back after it was out of
 // reach, and once when it gets out of reach; and when what is ours there is not as it was
 // read and written. It looks for that itself: OpenDaylight's own notifications come for every
 // write of ours too, over a second connection that ends with a restart and is lost in silence,
 // and in one dialect only.
 func (b *Backend) Watch(ctx context.Context, changed func()) error {
-	retry, missed := minRetry, false
+	retry, missed, changes := minRetry, false, 0
 	poll := time.Now().Add(b.cfg.Poll)
 	for ctx.Err() == nil {
 		if err := b.probe(ctx); err != nil {
@@ -41,8 +54,14 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 		}
 		retry, missed = minRetry, false
 		if begun := time.Now(); begun.After(poll) {
-			if b.differs(ctx) {
+			switch b.compare(ctx) {
+			case differs:
 				changed()
+				if changes++; changes == fight {
+					b.log.Warn("another hand keeps changing what is the bridge's in OpenDaylight; it is put back each time: see who else writes there")
+				}
+			case agrees:
+				changes = 0
 			}
 			poll = time.Now().Add(max(b.cfg.Poll, pollShare*time.Since(begun)))
 		}
@@ -97,31 +116,31 @@ func (b *Backend) lose(s *session) {
 	}
 }
 
-// differs reads what is ours beside whoever reads and writes, and tells whether another hand
-// has changed it. A reading that fails tells nothing: probe sees to that.
-func (b *Backend) differs(ctx context.Context) bool {
+// compare reads what is ours beside whoever reads and writes, and finds out whether another
+// hand has changed it. A reading that fails tells nothing: probe sees to that.
+func (b *Backend) compare(ctx context.Context) comparison {
 	s, m, then := b.snapshot(ctx)
 	if m == nil {
-		return false
+		return unknown
 	}
 	now, err := s.readAll(ctx)
 	if err != nil {
 		b.log.Debug("compare with OpenDaylight", "err", err)
-		return false
+		return unknown
 	}
 	if b.take(ctx) != nil {
-		return false
+		return unknown
 	}
 	defer b.give()
 	if b.mirror != m {
-		return false // it was read meanwhile
+		return unknown // it was read meanwhile
 	}
 	if !m.agrees(now, then) {
 		b.mirror = nil
-		return true
+		return differs
 	}
 	m.forgetTouched(then)
-	return false
+	return agrees
 }
 
 // snapshot returns the session and the mirror, and the mirror's clock.

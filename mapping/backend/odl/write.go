@@ -3,11 +3,10 @@ package odl
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -16,10 +15,13 @@ import (
 type write struct {
 	*session
 	backend *Backend
+	share   int // how many requests about one list may be under way at once
 
 	mu     sync.Mutex
 	mirror *mirror
 	taken  int // entries that the controller took
+	// believed is set when the controller said of what is to go that it is not there.
+	believed bool
 	// refused are objects that are not written because the controller, or the codec, does not
 	// take them, or something that they refer to.
 	refused  map[netvirt.Key]bool
@@ -71,6 +73,7 @@ func (o *operation) keys() []netvirt.Key {
 // lists that is the reverse of their dependence, then creations and updates in its order, and
 // so on.
 func (w *write) run(ctx context.Context, changes []netvirt.Change) error {
+	w.backend.departures.forgetOld(time.Now())
 	for len(changes) > 0 {
 		deleting := changes[0].New == nil
 		n := slices.IndexFunc(changes, func(c netvirt.Change) bool { return (c.New == nil) != deleting })
@@ -85,15 +88,20 @@ func (w *write) run(ctx context.Context, changes []netvirt.Change) error {
 	return w.verdict(ctx)
 }
 
-// stretch makes changes that are all deletions, or all not.
+// stretch makes changes that are all deletions, or all not: stage after stage, the lists of
+// one stage at the same time.
 func (w *write) stretch(ctx context.Context, deleting bool, changes []netvirt.Change) error {
 	lists := w.operations(changes)
-	for i := range listCount {
-		l := i
+	for i := range stages {
+		stage := stages[i]
 		if deleting {
-			l = listCount - 1 - i
+			stage = stages[len(stages)-1-i]
 		}
-		if err := w.list(ctx, l, lists[l]); err != nil {
+		w.share = max(1, w.parallel()/len(stage))
+		err := together(ctx, w.parallel(), len(stage), func(ctx context.Context, n int) error {
+			return w.list(ctx, stage[n], lists[stage[n]])
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -196,14 +204,17 @@ func (w *write) list(ctx context.Context, l int, all []*operation) error {
 			}
 		}
 	}
-	if err := w.each(ctx, remove, w.remove); err != nil {
+	if err := w.removeAll(ctx, l, remove); err != nil {
 		return err
 	}
 	if err := w.change(ctx, l, change); err != nil {
 		return err
 	}
+	if err := w.awaitDeparted(ctx, create); err != nil {
+		return err
+	}
 	batches := w.batches(l, create)
-	return together(ctx, w.parallel(), len(batches), func(ctx context.Context, i int) error {
+	return together(ctx, w.share, len(batches), func(ctx context.Context, i int) error {
 		return w.create(ctx, l, batches[i])
 	})
 }
@@ -211,6 +222,8 @@ func (w *write) list(ctx context.Context, l int, all []*operation) error {
 // stands tells whether all that an entry refers to was taken, as far as it was tried. If not,
 // the entry is left out.
 func (w *write) stands(o *operation) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, ref := range o.refs {
 		if w.refused[ref] {
 			w.refused[o.head()] = true
@@ -221,7 +234,7 @@ func (w *write) stands(o *operation) bool {
 }
 
 func (w *write) each(ctx context.Context, all []*operation, do func(context.Context, *operation) error) error {
-	return together(ctx, w.parallel(), len(all), func(ctx context.Context, i int) error { return do(ctx, all[i]) })
+	return together(ctx, w.share, len(all), func(ctx context.Context, i int) error { return do(ctx, all[i]) })
 }
 
 // done notes that an entry is what it should be.
@@ -231,90 +244,9 @@ func (w *write) done(o *operation, byUs bool) {
 	if byUs {
 		w.taken++
 	}
+	if gone, ok := departureOf(w.mirror.units[o.unit][o.list]); ok && byUs && o.entry == nil {
+		w.backend.departures[o.at()] = gone
+	}
 	w.mirror.put(o.unit, o.list, o.entry)
 	delete(w.backend.strikes, o.at())
-}
-
-// reject notes that the changes of an operation will never be taken.
-func (w *write) reject(o *operation, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, k := range o.keys() {
-		w.refused[k] = true
-		if !slices.Contains(w.rejected.Keys, k) {
-			w.rejected.Keys = append(w.rejected.Keys, k)
-		}
-	}
-	w.refused[o.head()] = true
-	w.rejected.Err = errors.Join(w.rejected.Err, fmt.Errorf("write %s %s: %w", w.lists[o.list].name, o.key(), err))
-}
-
-// doubt is an answer that may be a failure of the controller as well as a refusal.
-type doubt struct {
-	operation *operation
-	err       error
-}
-
-// place is where an entry is.
-type place struct {
-	list int
-	key  string
-}
-
-func (o *operation) at() place { return place{o.list, o.key()} }
-
-// strikes count the writes in a row that ended with a failure at an entry.
-type strikes map[place]int
-
-const (
-	// maxStrikes is how many failures of an entry are a refusal, even if nothing else was
-	// there to write meanwhile.
-	maxStrikes = 3
-	// maxStruck is of how many entries failures are counted.
-	maxStruck = 1000
-	// maxDoubts is how many entries may fail while none is taken, until the controller is
-	// left alone.
-	maxDoubts = 8
-)
-
-// suspect notes that the controller failed at an entry alone (a status 500). Whether it
-// refuses the entry or fails at everything shows when it takes others.
-func (w *write) suspect(o *operation, err error) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.backend.strikes) >= maxStruck {
-		clear(w.backend.strikes) // most are of what is wanted no more
-	}
-	w.backend.strikes[o.at()]++
-	w.refused[o.head()] = true
-	w.doubtful = append(w.doubtful, doubt{o, err})
-	if w.taken == 0 && len(w.doubtful) >= maxDoubts {
-		return fmt.Errorf("it fails at whatever is written: %w", err)
-	}
-	return nil
-}
-
-// verdict says what of the write was refused. A controller that refuses and is not ready any
-// more has refused nothing: so it answers before its models are loaded.
-func (w *write) verdict(ctx context.Context) error {
-	var failed []error
-	for _, d := range w.doubtful {
-		if w.taken > 0 || w.backend.strikes[d.operation.at()] >= maxStrikes {
-			w.reject(d.operation, d.err)
-		} else {
-			failed = append(failed, d.err)
-		}
-	}
-	if len(w.rejected.Keys) > 0 || len(failed) > 0 {
-		if _, err := w.ready(ctx); err != nil {
-			return err
-		}
-	}
-	if len(failed) > 0 {
-		return errors.Join(failed...)
-	}
-	if len(w.rejected.Keys) > 0 {
-		return &w.rejected
-	}
-	return nil
 }

@@ -5,18 +5,36 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// flatModule has no YANG here: what is written to it is taken as it is.
-const flatModule = "l3vpn-instances-interfaces"
+// movedModule has no YANG here: what is written to it is looked at for the names of its nodes.
+const movedModule = "l3vpn-instances-interfaces"
 
-// flatLists are its lists and their keys, by container.
-var flatLists = map[string][2]string{
-	"vpn-instances":  {"vpn-instance", "vpn-instance-name"},
-	"vpn-interfaces": {"vpn-interface", "name"},
+// movedList is a list of it.
+type movedList struct {
+	name  string
+	nodes []string // of an entry; the first is the key
+}
+
+var (
+	movedInstances = movedList{"vpn-instance", []string{"vpn-instance-name", "type", "l3vni", "description", "ipv4-family", "ipv6-family"}}
+	flatInstances  = movedList{"vpn-instance", []string{
+		"vpn-instance-name", "route-distinguisher", "vpnTargets", "l2vpn", "bgpvpn-type", "ip-address-family-configured", "l3vni",
+	}}
+	movedInterfaces = movedList{"vpn-interface", []string{"name", "vpn-instance-names", "dpn-id", "router-interface", "adjacency"}}
+)
+
+// movedLists are its lists by container.
+func (c *Controller) movedLists() map[string]movedList {
+	lists := map[string]movedList{"vpn-instances": movedInstances, "vpn-interfaces": movedInterfaces}
+	if c.release.L3VPN == Flat {
+		lists["vpn-instances"] = flatInstances
+	}
+	return lists
 }
 
 // What can be wrong with a body.
@@ -31,8 +49,8 @@ func (c *Controller) decode(module, container string, body []byte) ([]stored, er
 	if err := noNulls(body); err != nil {
 		return nil, err
 	}
-	if module == flatModule {
-		return decodeFlat(container, body)
+	if module == movedModule {
+		return c.decodeMoved(container, body)
 	}
 	parent := c.schema.Module(module).Child(container)
 	data, err := c.schema.DecodeJSON(body, parent, "", yang.Lenient)
@@ -94,23 +112,28 @@ func emptied(body []byte, read []stored) error {
 	return nil
 }
 
-func decodeFlat(container string, body []byte) ([]stored, error) {
-	names, found := flatLists[container]
+func (c *Controller) decodeMoved(container string, body []byte) ([]stored, error) {
+	of, found := c.movedLists()[container]
 	var members map[string][]map[string]any
 	if err := json.Unmarshal(body, &members); err != nil || !found {
 		return nil, fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	var out []stored
 	for member, list := range members {
-		if _, name, _ := strings.Cut(member, ":"); name != names[0] {
+		if _, name, _ := strings.Cut(member, ":"); name != of.name {
 			return nil, fmt.Errorf("%w: %s is no list of %s", errMalformed, member, container)
 		}
 		for _, value := range list {
-			key, ok := value[names[1]].(string)
+			key, ok := value[of.nodes[0]].(string)
 			if !ok {
 				return nil, fmt.Errorf("%w: Input is missing some of the keys", errMalformed)
 			}
-			out = append(out, stored{names[0], key, value})
+			for node := range value {
+				if !slices.Contains(of.nodes, node) {
+					return nil, fmt.Errorf("%w: Schema node with name %s was not found", errMalformed, node)
+				}
+			}
+			out = append(out, stored{of.name, key, value})
 		}
 	}
 	return out, nil

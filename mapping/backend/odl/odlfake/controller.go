@@ -3,9 +3,10 @@
 // recorded with (restconf/testdata), as far as a client needs them that writes entries of lists
 // as JSON and reads them and their containers. A test replays the recordings against it.
 //
-// It judges data by the modules of package yang, knows no datapath, and does of Netvirt's own
-// only what a writer has to bear: an elan-instance that is written gets a mac-timeout and a new
-// elan-tag.
+// It judges data by the modules of package yang, has no datapath, and does of Netvirt's own
+// only what a writer has to bear, an elan-instance that is written gets a mac-timeout and a new
+// elan-tag, and what the operational datastore tells: what Netvirt made of interfaces whose ports
+// are plugged in.
 package odlfake
 
 import (
@@ -23,12 +24,23 @@ type Release struct {
 	Name string
 	// Draft02 and RFC8040 tell which dialects it serves.
 	Draft02, RFC8040 bool
-	// Flat: l3vpn is the module l3vpn-instances-interfaces.
-	Flat bool
+	// L3VPN is the form that it has l3vpn in.
+	L3VPN L3VPN
 	// Renderer: it has a COE renderer of its own.
 	Renderer bool
 	rules    rules
 }
+
+// L3VPN is a form of l3vpn.
+type L3VPN int
+
+// The forms: Nested up to Sodium, Moved in Magnesium, Flat from Aluminium on. The last two
+// are the module l3vpn-instances-interfaces.
+const (
+	Nested L3VPN = iota
+	Moved
+	Flat
+)
 
 // rules are how releases differ.
 type rules struct {
@@ -46,7 +58,7 @@ type rules struct {
 var (
 	Oxygen   = Release{Name: "oxygen", Draft02: true, RFC8040: true, Renderer: true, rules: rules{unprefixed: true, vague: true, keeps: true}}
 	Neon     = Release{Name: "neon", Draft02: true, RFC8040: true}
-	AsTheRFC = Release{Name: "rfc", RFC8040: true, Flat: true, rules: rules{strict: true}}
+	AsTheRFC = Release{Name: "rfc", RFC8040: true, L3VPN: Flat, rules: rules{strict: true}}
 )
 
 // User and Password are who may do everything.
@@ -63,11 +75,15 @@ type Controller struct {
 	mu       sync.Mutex
 	tops     map[string]*top
 	tag      int
-	writers  int // writes of RFC 8040 that are under way
+	lag      int    // after how many requests Netvirt tags an elan-instance
+	untagged []late // in the order of their turn
+	writers  int    // writes of RFC 8040 that are under way
 	requests map[string]int
 	fault    Fault
 	password string
 	loading  int // the status while it starts; 0 when it is ready
+	// plugged are the ports of switches, and the status of each.
+	plugged map[string]string
 }
 
 // Fault may deal with a request instead of the controller, and tells whether it did.
@@ -82,7 +98,7 @@ func New(release Release) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Controller{release: release, schema: schema, tag: 5000, password: Password}
+	c := &Controller{release: release, schema: schema, tag: 5000, password: Password, plugged: map[string]string{}}
 	c.Wipe()
 	return c, nil
 }
@@ -91,7 +107,15 @@ func New(release Release) (*Controller, error) {
 func (c *Controller) Wipe() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tops, c.requests = map[string]*top{}, map[string]int{}
+	c.tops, c.requests, c.untagged = map[string]*top{}, map[string]int{}, nil
+}
+
+// Lag has Netvirt tag elan-instances some requests late: it writes all that was there then
+// once more, with the tag, whether it is there still or not.
+func (c *Controller) Lag(requests int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lag = requests
 }
 
 // Break has requests dealt with by a fault first; nil ends it.
@@ -211,15 +235,46 @@ func (c *Controller) remove(container, list, key string) bool {
 	return true
 }
 
-// stamp adds what Netvirt adds to what is written. It needs mu.
-func (c *Controller) stamp(container string, value map[string]any) {
-	if container != "elan:elan-instances" {
+// late is an elan-instance that waits for its tag, for so many requests more.
+type late struct {
+	turns int
+	stored
+}
+
+// stamp adds what Netvirt adds to what is written, or has it do so later. It needs mu.
+func (c *Controller) stamp(container string, e stored) {
+	if container != elanInstances {
 		return
 	}
-	c.tag++
-	value["elan-tag"] = c.tag
+	if c.lag == 0 || e.value["elan-tag"] != nil {
+		c.tagOne(e.value)
+		return
+	}
+	c.untagged = append(c.untagged, late{c.lag, stored{e.list, e.key, maps.Clone(e.value)}})
+}
+
+const elanInstances = "elan:elan-instances"
+
+func (c *Controller) tagOne(value map[string]any) {
+	if value["elan-tag"] == nil {
+		c.tag++
+		value["elan-tag"] = c.tag
+	}
 	if value["mac-timeout"] == nil {
 		value["mac-timeout"] = 300
+	}
+}
+
+// tagLate tags the elan-instances whose turn it is. It needs mu.
+func (c *Controller) tagLate() {
+	for i := range c.untagged {
+		c.untagged[i].turns--
+	}
+	for len(c.untagged) > 0 && c.untagged[0].turns <= 0 {
+		e := c.untagged[0]
+		c.untagged = c.untagged[1:]
+		c.tagOne(e.value)
+		c.top(elanInstances).put(e.list, e.key, e.value)
 	}
 }
 
@@ -237,12 +292,12 @@ func (t *top) content() map[string]any {
 func (c *Controller) modules() []string {
 	var names []string
 	for _, m := range c.schema.Modules {
-		if !strings.HasPrefix(m.Name, "coe-") && m.Name != "k8s" && m.Name != "k8s-cluster" && (m.Name != "l3vpn" || !c.release.Flat) {
+		if !strings.HasPrefix(m.Name, "coe-") && m.Name != "k8s" && m.Name != "k8s-cluster" && (m.Name != "l3vpn" || c.release.L3VPN == Nested) {
 			names = append(names, m.Name)
 		}
 	}
-	if c.release.Flat {
-		names = append(names, flatModule)
+	if c.release.L3VPN != Nested {
+		names = append(names, movedModule)
 	}
 	if c.release.Renderer {
 		names = append(names, "pod-meta")

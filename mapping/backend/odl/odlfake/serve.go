@@ -29,6 +29,7 @@ const (
 func (c *Controller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	c.requests[r.Method]++
+	c.tagLate()
 	fault, loading, password := c.fault, c.loading, c.password
 	c.mu.Unlock()
 	if fault != nil && fault(w, r) {
@@ -50,6 +51,15 @@ func (c *Controller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.library("modules")
 	case c.release.RFC8040 && path == rfcRoot+"/ietf-yang-library:modules-state":
 		x.library(x.topName("ietf-yang-library", "modules-state"))
+	case c.release.Draft02 && strings.HasPrefix(path, operationalRoot):
+		x.draft = true
+		if x.acceptable() {
+			x.operational(strings.TrimPrefix(path, operationalRoot))
+		}
+	case c.release.RFC8040 && strings.HasPrefix(path, rfcRoot) && r.URL.Query().Get("content") == "nonconfig":
+		if x.acceptable() {
+			x.operational(strings.TrimPrefix(path, rfcRoot))
+		}
 	default:
 		if rest, ok = strings.CutPrefix(path, draftRoot); ok && c.release.Draft02 {
 			x.draft = true
@@ -90,14 +100,19 @@ func (x *exchange) target(path string) bool {
 	if !x.draft && len(parts) == 2 {
 		list, key, _ := strings.Cut(parts[1], "=")
 		parts = []string{parts[0], list, key}
-	} else if !x.draft && len(parts) > 2 {
-		parts = nil
+	} else if !x.draft && len(parts) == 3 {
+		list, key, _ := strings.Cut(parts[1], "=")
+		parts = []string{parts[0], list, key, parts[2]}
 	}
 	return x.resolve(parts)
 }
 
 // resolve finds what the parts of a path name.
 func (x *exchange) resolve(parts []string) bool {
+	if len(parts) == 4 && parts[3] == "ipv4-family" && x.release.L3VPN != Flat {
+		x.missing() // nobody asks for it of what is there
+		return false
+	}
 	if len(parts) != 1 && len(parts) != 3 {
 		return x.fail(http.StatusBadRequest, "invalid-value", "URI has bad format.")
 	}
@@ -134,8 +149,8 @@ func (x *exchange) moduleOf(container string) string {
 }
 
 func (x *exchange) knows() bool {
-	if x.module == flatModule {
-		return flatLists[x.container][0] != ""
+	if x.module == movedModule {
+		return x.movedLists()[x.container].name != ""
 	}
 	return x.schema.Module(x.module).Child(x.container) != nil
 }
@@ -281,7 +296,7 @@ func (x *exchange) put(entries []stored) {
 		x.fail(http.StatusBadRequest, "invalid-value", "The value for the key specified in the URI doesn't match")
 		return
 	}
-	x.stamp(x.name(), entries[0].value)
+	x.stamp(x.name(), entries[0])
 	anew := x.top(x.name()).put(x.list, x.key, entries[0].value)
 	switch {
 	case anew:
@@ -309,7 +324,7 @@ func (x *exchange) post(entries []stored) {
 		}
 	}
 	for _, e := range entries {
-		x.stamp(x.name(), e.value)
+		x.stamp(x.name(), e)
 		x.top(x.name()).put(e.list, e.key, e.value)
 	}
 	x.created("http://" + x.r.Host + x.r.URL.EscapedPath())
@@ -353,7 +368,7 @@ func (x *exchange) postRoot(body []byte) {
 		}
 		x.top(name)
 		for _, e := range entries {
-			x.stamp(name, e.value)
+			x.stamp(name, e)
 			x.top(name).put(e.list, e.key, e.value)
 		}
 		x.created("http://" + x.r.Host + x.r.URL.EscapedPath() + "/" + name)

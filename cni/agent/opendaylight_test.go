@@ -1,0 +1,260 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cni/call"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/test/ovnhost"
+)
+
+// Where a fake OpenDaylight waits for switches, and where it has them connect their bridges.
+const (
+	managerAt    = "127.0.0.1:6640"
+	controllerAt = "127.0.0.1:6653"
+)
+
+// fakeOpenDaylight is as much of OpenDaylight as a switch sees of one that is connected and
+// does nothing.
+type fakeOpenDaylight struct {
+	listeners []net.Listener
+	running   sync.WaitGroup
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func (w *world) openDaylight(host string) *fakeOpenDaylight {
+	w.t.Helper()
+	f := &fakeOpenDaylight{}
+	for address, serve := range map[string]func(net.Conn){managerAt: discard, controllerAt: speakOpenFlow} {
+		inHost(w.t, w.lab.Namespace(host), func() {
+			l, err := net.Listen("tcp", address)
+			require.NoError(w.t, err)
+			f.listeners = append(f.listeners, l)
+			f.running.Go(func() { f.accept(l, serve) })
+		})
+	}
+	w.t.Cleanup(f.stop)
+	return f
+}
+
+func (f *fakeOpenDaylight) accept(l net.Listener, serve func(net.Conn)) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		f.mu.Lock()
+		f.conns = append(f.conns, conn)
+		f.mu.Unlock()
+		f.running.Go(func() { serve(conn) })
+	}
+}
+
+// stop ends it, and waits for that.
+func (f *fakeOpenDaylight) stop() {
+	for _, l := range f.listeners {
+		_ = l.Close()
+	}
+	f.mu.Lock()
+	for _, c := range f.conns {
+		_ = c.Close()
+	}
+	f.mu.Unlock()
+	f.running.Wait()
+}
+
+func discard(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
+
+// Of OpenFlow 1.3: the version, and types of messages.
+const (
+	openFlow13                    = 4
+	hello, echoRequest, echoReply = 0, 2, 3
+)
+
+// speakOpenFlow says hello, and answers when it is asked whether it lives.
+func speakOpenFlow(conn net.Conn) {
+	say := func(kind byte, body []byte, transaction []byte) {
+		text := binary.BigEndian.AppendUint16([]byte{openFlow13, kind}, uint16(8+len(body)))
+		_, _ = conn.Write(append(append(text, transaction...), body...))
+	}
+	say(hello, nil, make([]byte, 4))
+	for header := make([]byte, 8); ; {
+		if _, err := io.ReadFull(conn, header); err != nil {
+			return
+		}
+		body := make([]byte, binary.BigEndian.Uint16(header[2:])-8)
+		if _, err := io.ReadFull(conn, body); err != nil {
+			return
+		}
+		if header[1] == echoRequest {
+			say(echoReply, body, header[4:])
+		}
+	}
+}
+
+// fakeBridge tells agents of one pod, which it knows nothing else of.
+type fakeBridge struct {
+	url string
+	say chan bool // whether the pod's interface is confirmed
+}
+
+func newFakeBridge(t *testing.T) *fakeBridge {
+	b := &fakeBridge{say: make(chan bool, 10)}
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		for n := 1; ; n++ {
+			select {
+			case confirmed := <-b.say:
+				_, _ = fmt.Fprintf(rw, "id: %d@x\n"+`data: {"ietf-restconf:notification":{"coe-agent:interface-changed":{"operation":"put",`+
+					`"pod-uid":"u1","interface-uid":"u1","namespace":"web","pod":"front","name":"web:front","parent-interface":"tap0a1b2c3d-4e",`+
+					`"node":"172.31.99.11","primary":true,"confirmed":%t,"mac-address":"0a:58:0a:2a:00:02",`+
+					`"address":[{"ip":"10.42.0.2","prefix-length":24,"gateway":"10.42.0.1"}]}}}`+"\n\n", n, confirmed)
+				rw.(http.Flusher).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}))
+	b.url = server.URL
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return b
+}
+
+// TestOpenDaylight plugs a pod in where OpenDaylight programs the switch: it is done when
+// the bridge says that OpenDaylight has set the pod up, and undone where that is not said
+// in time. Whether OpenDaylight is there is told, and harms no pod that is plugged in.
+func TestOpenDaylight(t *testing.T) {
+	w := &world{t: t, lab: ovnhost.SwitchesForTest(t, "host1")}
+	bridge := newFakeBridge(t)
+	a := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
+	p := w.sandbox("host1", "web", "front", "u1", "sandbox1")
+	require.ErrorContains(t, w.notReady(a), "the bridge was never reached")
+	bridge.say <- false
+	await(t, "nobody manages the switch", func() error { return w.says(a, "nobody has told it where that is") })
+
+	odl := w.openDaylight("host1")
+	w.manage(a)
+	await(t, "the bridge is not programmed yet", func() error { return w.says(a, "does not program bridge br-int: it has no OpenFlow connection") })
+	_, err := w.lab.Hosts[0].VSCtl(t.Context(), "set-controller", "br-int", "tcp:"+controllerAt)
+	require.NoError(t, err)
+	await(t, "OpenDaylight is there", func() error { return w.notReady(a) })
+
+	added := make(chan *types.Error, 1)
+	go func() { added <- a.call(t.Context(), call.Add, p) }()
+	await(t, "the port is there", func() error { return w.left("host1", a.dir).is(1) })
+	require.Empty(t, added, "it waits for the bridge")
+	bridge.say <- true
+	require.Nil(t, <-added)
+	answer := a.answer(t.Context(), call.Add, p, nil)
+	require.Nil(t, answer.Error)
+	require.Equal(t, 1450, answer.Result.Interfaces[1].Mtu, "the underlay's 1500 less VXLAN's")
+	require.Nil(t, a.answer(t.Context(), call.Check, p, object{"prevResult": answer.Result}).Error)
+
+	bridge.say <- false
+	await(t, "CHECK sees that it is no more", func() error {
+		if err := a.answer(t.Context(), call.Check, p, object{"prevResult": answer.Result}).Error; err == nil {
+			return fmt.Errorf("CHECK is content")
+		}
+		return nil
+	})
+	odl.stop()
+	await(t, "OpenDaylight is away", func() error { return w.says(a, "it has no connection to tcp:"+managerAt) })
+	require.NoError(t, w.left("host1", a.dir).is(1))
+	require.Nil(t, a.call(t.Context(), call.Status, p), "the node is well: its pods run")
+
+	require.Nil(t, a.call(t.Context(), call.Del, p))
+	require.NoError(t, w.left("host1", a.dir).is(0))
+	within, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	failed := a.call(within, call.Add, p)
+	require.EqualValues(t, types.ErrTryAgainLater, failed.Code)
+	require.Contains(t, failed.Msg, "web/front")
+	require.Contains(t, failed.Details, "wait for the network to have interface web:front by port tap0a1b2c3d-4e")
+	require.Contains(t, failed.Details, "it has no connection to tcp:"+managerAt)
+	require.NoError(t, w.left("host1", a.dir).is(0))
+	p.nothingIn()
+
+	bridge.say <- true // of the former port
+	await(t, "a port that the network has not let go of is not added again", func() error {
+		within, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := a.call(within, call.Add, p); err == nil || !strings.Contains(err.Details, "wait for the network to let go of interface web:front") {
+			return fmt.Errorf("ADD says: %w", err)
+		}
+		return nil
+	})
+	bridge.follow(w)
+	require.Greater(t, w.failAdds(a, p), 10, "there are steps")
+	require.Nil(t, a.call(t.Context(), call.Del, p))
+	require.NoError(t, w.left("host1", a.dir).is(0))
+}
+
+// follow has the bridge confirm the pod while the switch has its port, until the test ends.
+func (b *fakeBridge) follow(w *world) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		_ = ovnhost.Poll(ctx, func(ctx context.Context) error {
+			out, err := w.lab.Hosts[0].VSCtl(ctx, "--columns=name", "find", "Interface", "name=tap0a1b2c3d-4e")
+			if err == nil {
+				b.say <- out != ""
+			}
+			return errors.New("go on")
+		})
+	})
+	w.t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+}
+
+// manage has the agent's switch managed until the test ends.
+func (w *world) manage(a *inProcess) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	m := ovs.Management{Managers: []string{"tcp:" + managerAt}, Tunnels: w.lab.Host(a.host).Address}
+	running.Go(func() { a.vswitch.KeepManaged(ctx, m) })
+	w.t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+}
+
+// notReady is why an agent is not ready; nil where it is.
+func (w *world) notReady(a *inProcess) error {
+	answer := httptest.NewRecorder()
+	a.HTTP(prometheus.NewRegistry()).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	if answer.Code == http.StatusOK {
+		return nil
+	}
+	return fmt.Errorf("%d: %s", answer.Code, answer.Body)
+}
+
+// says fails unless the agent is not ready, and says why.
+func (w *world) says(a *inProcess, why string) error {
+	if err := w.notReady(a); err == nil || !strings.Contains(err.Error(), why) {
+		return fmt.Errorf("it should say %q: %w", why, err)
+	}
+	return nil
+}

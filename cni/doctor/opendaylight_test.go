@@ -1,0 +1,34 @@
+package doctor_test
+
+import (
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cni/doctor"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+)
+
+// A node of OVN is no node of OpenDaylight: nobody manages its switch, ovn-controller runs,
+// and its tunnels begin nowhere, until that is told.
+func brokenOpenDaylight(n *node) {
+	config := func() doctor.Config {
+		cfg := n.config()
+		var err error
+		cfg.OVN = false
+		cfg.Switch, err = ovs.New(ovs.Config{Endpoint: n.host.OVSDB.Remote, Controller: ovs.OpenDaylight, Log: n.quiet})
+		require.NoError(n.t, err)
+		return cfg
+	}
+	found := n.find(config(), levels{
+		"OpenDaylight": doctor.Failed, "ovn-controller": doctor.Failed, "tunnels": doctor.Failed, "mtu": doctor.Unknown,
+	})
+	require.Contains(n.t, found["OpenDaylight"].Found, "nobody has told it where that is")
+	require.Contains(n.t, found["ovn-controller"].Mend, "systemctl disable --now ovn-controller")
+	require.Contains(n.t, found["tunnels"].Found, "no other_config:local_ip")
+	for address, says := range map[string]string{"192.0.2.99": "does not have", "here": "here"} {
+		n.vsctl("--no-wait", "set", "Open_vSwitch", ".", "other_config:local_ip="+address)
+		require.Contains(n.t, ill(doctor.Examine(n.t.Context(), config()))["tunnels"].Found, says)
+	}
+	n.vsctl("--no-wait", "set", "Open_vSwitch", ".", "other_config:local_ip="+n.host.Address.String())
+	n.find(config(), levels{"OpenDaylight": doctor.Failed, "ovn-controller": doctor.Failed})
+	n.vsctl("--no-wait", "remove", "Open_vSwitch", ".", "other_config", "local_ip")
+}

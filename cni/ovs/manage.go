@@ -1,0 +1,182 @@
+package ovs
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
+)
+
+// Management is how a switch comes under OpenDaylight. The zero value is that of a switch
+// which is under none, as far as it is for us to say: managers that others have set stay.
+type Management struct {
+	// Managers are where OpenDaylight waits for switches, tcp:HOST:PORT or ssl:HOST:PORT:
+	// one, or all members of a cluster.
+	Managers []string
+	// Tunnels is the node's address at which other nodes' tunnels end.
+	Tunnels netip.Addr
+}
+
+// What stands in the database of the management that is ours.
+const (
+	keyManager = "coe-manager" // marks managers
+	keyTunnels = "coe-local-ip"
+	keyLocalIP = "local_ip" // of other_config; ours where it is as keyTunnels says
+)
+
+// openFlow13 is what OpenDaylight speaks with the bridge. Left to themselves switch and
+// OpenDaylight agree on a version that it can't go on with.
+const openFlow13 = "OpenFlow13"
+
+// managerProbe is for how many milliseconds a manager may say nothing: OpenDaylight says
+// nothing for longer than the usual five seconds when it starts on a busy machine.
+const managerProbe = 30_000
+
+// Manage sees to it that the switch is managed so, in one transaction, and tells whether
+// it had to change anything. From a switch that ceases to be managed by ours it takes
+// what they have set up there: controllers and tunnels.
+func (s *Switch) Manage(ctx context.Context, m Management) (changed bool, err error) {
+	one, err := s.session(ctx)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	ops, err := s.management(ctx, one, m)
+	if err == nil && len(ops) > 0 {
+		_, err = one.transact(ctx, ops...)
+	}
+	if err != nil {
+		return false, fmt.Errorf("set the switch's managers: %w", err)
+	}
+	return len(ops) > 0, nil
+}
+
+// management is what it takes for the switch to be managed so.
+func (s *Switch) management(ctx context.Context, one *session, m Management) ([]ovsdb.Operation, error) {
+	row, err := one.root()
+	if err != nil {
+		return nil, err
+	}
+	top := &topRow{row}
+	rows, err := one.managers()
+	if err != nil {
+		return nil, err
+	}
+	ops, err := one.addManagers(top, rows, m.Managers)
+	if err != nil {
+		return nil, err
+	}
+	var gone []string
+	for _, row := range rows {
+		if row.ExternalIDs[keyManager] != "" && !slices.Contains(m.Managers, row.Target) {
+			gone = append(gone, row.UUID)
+		}
+	}
+	if len(gone) > 0 {
+		ops = append(ops, top.change("manager_options", ovsdb.MutateOperationDelete, uuids(gone...)))
+	}
+	ops = append(ops, top.setTunnels(m.Tunnels)...)
+	var ofBridge []ovsdb.Operation
+	switch {
+	case len(m.Managers) > 0:
+		ofBridge = s.speakOpenFlow13(one)
+	case len(gone) > 0:
+		ofBridge, err = s.release(ctx, one, top.ExternalIDs[keyTunnels])
+	}
+	return append(ops, ofBridge...), err
+}
+
+// speakOpenFlow13 has the bridge do so, where there is one already: OpenDaylight makes its
+// own in that way.
+func (s *Switch) speakOpenFlow13(one *session) []ovsdb.Operation {
+	b, err := one.bridge(s.cfg.Bridge)
+	if err != nil || slices.Equal(b.Protocols, []string{openFlow13}) {
+		return nil
+	}
+	return []ovsdb.Operation{s.updateBridge(ovsdb.Row{"protocols": ovsdb.OvsSet{GoSet: []any{openFlow13}}})}
+}
+
+func (s *Switch) updateBridge(row ovsdb.Row) ovsdb.Operation {
+	is := ovsdb.NewCondition("name", ovsdb.ConditionEqual, s.cfg.Bridge)
+	return ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Bridge", Where: []ovsdb.Condition{is}, Row: row}
+}
+
+// addManagers adds those that the switch does not have.
+func (o *session) addManagers(top *topRow, rows []*vswitch.Manager, targets []string) (ops []ovsdb.Operation, err error) {
+	probe := managerProbe
+	for i, target := range targets {
+		if slices.ContainsFunc(rows, func(row *vswitch.Manager) bool { return row.Target == target }) {
+			continue
+		}
+		row := &vswitch.Manager{
+			UUID: fmt.Sprintf("manager%d", i), Target: target, InactivityProbe: &probe, ExternalIDs: map[string]string{keyManager: "agent"},
+		}
+		insert, err := o.client.Create(row)
+		if err != nil {
+			return nil, err
+		}
+		ops = append(append(ops, insert...), top.change("manager_options", ovsdb.MutateOperationInsert, uuids(row.UUID)))
+	}
+	return ops, nil
+}
+
+// topRow is the one row of Open_vSwitch.
+type topRow struct{ *vswitch.OpenvSwitch }
+
+func (r *topRow) change(column string, mutator ovsdb.Mutator, value any) ovsdb.Operation {
+	return mutation("Open_vSwitch", "_uuid", ovsdb.UUID{GoUUID: r.UUID}, column, mutator, value)
+}
+
+// set makes a key of a map have a value; an empty one takes it away.
+func (r *topRow) set(column, key, value string) []ovsdb.Operation {
+	ops := []ovsdb.Operation{r.change(column, ovsdb.MutateOperationDelete, ovsdb.OvsSet{GoSet: []any{key}})}
+	if value != "" {
+		ops = append(ops, r.change(column, ovsdb.MutateOperationInsert, ovsdb.OvsMap{GoMap: map[any]any{key: value}}))
+	}
+	return ops
+}
+
+// setTunnels has tunnels begin at an address. Without one it takes away that which is ours.
+func (r *topRow) setTunnels(from netip.Addr) []ovsdb.Operation {
+	want, has, ours := "", r.OtherConfig[keyLocalIP], r.ExternalIDs[keyTunnels]
+	if from.IsValid() {
+		want = from.String()
+	}
+	if want == ours && (want == has || want == "") {
+		return nil
+	}
+	ops := r.set("external_ids", keyTunnels, want)
+	if want != "" || has == ours {
+		ops = append(ops, r.set("other_config", keyLocalIP, want)...)
+	}
+	return ops
+}
+
+// release takes from the bridge what managers that were ours have set up: its controllers
+// and what it speaks with them, and the tunnels that begin at an address.
+func (s *Switch) release(ctx context.Context, one *session, from string) ([]ovsdb.Operation, error) {
+	none := ovsdb.OvsSet{GoSet: []any{}}
+	ops := []ovsdb.Operation{s.updateBridge(ovsdb.Row{"controller": none, "protocols": none})}
+	results, err := one.transact(ctx, ovsdb.Operation{
+		Op: ovsdb.OperationSelect, Table: "Interface", Columns: []string{"name", "options"},
+		Where: []ovsdb.Condition{ovsdb.NewCondition("type", ovsdb.ConditionEqual, netvirtTunnels)},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for tunnels: %w", err)
+	}
+	for _, row := range results[0].Rows {
+		name, _ := row["name"].(string)
+		options, _ := row["options"].(ovsdb.OvsMap)
+		port := &vswitch.Port{Name: name}
+		if from == "" || texts(options)["local_ip"] != from || one.client.Get(ctx, port) != nil {
+			continue
+		}
+		ops = append(ops, mutation("Bridge", "name", s.cfg.Bridge, "ports", ovsdb.MutateOperationDelete, uuids(port.UUID)))
+	}
+	return ops, nil
+}

@@ -1,0 +1,85 @@
+package ovs_test
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+)
+
+// db is what the switch's database says, as ovs-vsctl prints it.
+func (n *node) db(args ...string) string {
+	n.t.Helper()
+	out, err := n.host.VSCtl(n.t.Context(), args...)
+	require.NoError(n.t, err)
+	return strings.TrimSpace(out)
+}
+
+func TestManage(t *testing.T) {
+	n := newNode(t, ovs.OpenDaylight)
+	manage := func(m ovs.Management, wantChanged bool) {
+		t.Helper()
+		require.Eventually(t, func() bool { // the copy follows
+			changed, err := n.Manage(n.within(), m)
+			require.NoError(t, err)
+			return changed == wantChanged
+		}, 10*time.Second, 20*time.Millisecond)
+	}
+	_, err := n.Tunnels(n.within()) // it is connected
+	require.NoError(t, err)
+	require.ErrorContains(t, n.Managed(), "--ovs-manager")
+	n.db("set-manager", "ptcp:16640:127.0.0.1")
+	both := ovs.Management{Managers: []string{"tcp:127.0.0.1:1", "tcp:127.0.0.1:2"}, Tunnels: n.host.Address}
+	manage(both, true)
+	manage(both, false)
+	require.Equal(t, "ptcp:16640:127.0.0.1\ntcp:127.0.0.1:1\ntcp:127.0.0.1:2", n.db("get-manager"), "that of others stays")
+	require.Equal(t, "30000", n.db("--bare", "--columns=inactivity_probe", "find", "Manager", `target="tcp:127.0.0.1:1"`))
+	require.Contains(t, n.db("get", "Open_vSwitch", ".", "other_config"), n.host.Address.String())
+	require.Equal(t, "[OpenFlow13]", n.db("get", "Bridge", "br-int", "protocols"))
+	tunnels, err := n.Tunnels(n.within())
+	require.NoError(t, err)
+	require.Equal(t, ovs.Tunnels{Kinds: "vxlan", From: n.host.Address.String()}, tunnels)
+	require.ErrorContains(t, n.Managed(), "no connection to ptcp:16640:127.0.0.1, tcp:127.0.0.1:1, tcp:127.0.0.1:2")
+
+	one := ovs.Management{Managers: both.Managers[:1], Tunnels: netip.MustParseAddr("172.31.99.77")}
+	manage(one, true)
+	require.NotContains(t, n.db("get-manager"), "127.0.0.1:2")
+	require.Contains(t, n.db("get", "Open_vSwitch", ".", "other_config"), "172.31.99.77")
+
+	n.db("set-controller", "br-int", "tcp:127.0.0.1:3")
+	n.db("--no-wait", "add-port", "br-int", "tun1", "--", "set", "Interface", "tun1", "type=vxlan", "options:local_ip=172.31.99.77", "options:remote_ip=172.31.99.12")
+	manage(ovs.Management{}, true)
+	manage(ovs.Management{}, false)
+	require.Equal(t, "ptcp:16640:127.0.0.1", n.db("get-manager"))
+	require.Empty(t, n.db("get-controller", "br-int"))
+	require.NotEqual(t, "[OpenFlow13]", n.db("get", "Bridge", "br-int", "protocols"))
+	require.NotContains(t, n.db("get", "Open_vSwitch", ".", "other_config"), "local_ip")
+	require.NotContains(t, n.db("list-ports", "br-int"), "tun1")
+}
+
+// What somebody changes of the management is set again; what another has set to begin
+// with is taken for what it is.
+func TestKeepManaged(t *testing.T) {
+	n := newNode(t, ovs.OpenDaylight)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		n.KeepManaged(ctx, ovs.Management{Managers: []string{"tcp:127.0.0.1:1"}, Tunnels: n.host.Address})
+	})
+	defer running.Wait()
+	defer cancel()
+	whole := func() bool {
+		return n.db("get-manager") == "tcp:127.0.0.1:1" && strings.Contains(n.db("get", "Open_vSwitch", ".", "other_config"), `local_ip="172.31.99.11"`)
+	}
+	require.Eventually(t, whole, 10*time.Second, 50*time.Millisecond)
+	for _, harm := range [][]string{{"del-manager"}, {"clear", "Open_vSwitch", ".", "other_config"}, {"set", "Open_vSwitch", ".", "other_config:local_ip=192.0.2.1"}} {
+		n.db(harm...)
+		require.Eventually(t, whole, 10*time.Second, 50*time.Millisecond, "%s", harm)
+	}
+}

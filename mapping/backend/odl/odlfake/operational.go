@@ -1,0 +1,221 @@
+package odlfake
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+const operationalRoot = "/restconf/operational"
+
+// Plug has a switch that the controller manages have a port, whose name interfaces of the
+// configuration have as their parent-interface. The operational datastore shows then what Netvirt
+// makes of them, at once.
+func (c *Controller) Plug(port string) { c.plug(port, "up") }
+
+// Down has the port's link go down.
+func (c *Controller) Down(port string) { c.plug(port, "down") }
+
+// Unplug takes the port away; with no name, all ports: as it is when the switches have lost the
+// controller.
+func (c *Controller) Unplug(ports ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(ports) == 0 {
+		c.plugged = map[string]string{}
+	}
+	for _, port := range ports {
+		delete(c.plugged, port)
+	}
+}
+
+func (c *Controller) plug(port, status string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.plugged[port] = status
+}
+
+// operationalKeys are the lists of the operational datastore, by container, with their keys.
+var operationalKeys = map[string][]string{
+	"interfaces-state":      {"interface", "name"},
+	"elan-state":            {"elan", "name"},
+	"vpn-instance-op-data":  {"vpn-instance-op-data-entry", "vrf-id"},
+	"vpn-interface-op-data": {"vpn-interface-op-data-entry", "name", "vpn-instance-name"},
+}
+
+// operational answers what is asked of the operational datastore: path is what stands behind
+// its root.
+func (x *exchange) operational(path string) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	container, keys := parts[0], []string(nil)
+	if len(parts) > 1 && x.draft {
+		keys = parts[2:]
+	} else if len(parts) > 1 {
+		_, joined, _ := strings.Cut(parts[1], "=")
+		keys = strings.Split(joined, ",")
+	}
+	module, name, _ := strings.Cut(container, ":")
+	names, known := operationalKeys[name]
+	if x.r.Method != http.MethodGet || !known || !x.serves(module) {
+		x.fail(http.StatusBadRequest, "unknown-element", "there is nothing of it here")
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	entries := x.states(name)
+	if len(keys) == 0 && len(entries) > 0 {
+		x.show(x.topName(module, name), map[string]any{names[0]: entries})
+		return
+	}
+	for _, e := range entries {
+		if isAt(e, names[1:], keys) {
+			x.show(x.topName(module, names[0]), []any{e})
+			return
+		}
+	}
+	x.missing()
+}
+
+// isAt tells whether an entry has the keys, which are escaped.
+func isAt(entry map[string]any, names, keys []string) bool {
+	for i, name := range names {
+		key, err := url.PathUnescape(keys[min(i, len(keys)-1)])
+		if err != nil || len(keys) != len(names) || entry[name] != key {
+			return false
+		}
+	}
+	return true
+}
+
+// states are the entries of a container of the operational datastore. They need mu.
+func (c *Controller) states(container string) []map[string]any {
+	switch container {
+	case "interfaces-state":
+		return c.interfaceStates()
+	case "elan-state":
+		return c.elanStates()
+	case "vpn-instance-op-data":
+		return c.vpnStates()
+	}
+	return c.vpnMemberStates()
+}
+
+// interfaceStates has the ports, and the interfaces whose ports they are.
+func (c *Controller) interfaceStates() (all []map[string]any) {
+	state := func(name, kind, status string) map[string]any {
+		return map[string]any{"name": name, "type": kind, "if-index": len(all) + 1, "admin-status": "up", "oper-status": status}
+	}
+	for _, port := range slices.Sorted(maps.Keys(c.plugged)) {
+		all = append(all, state(port, "iana-if-type:other", c.plugged[port]))
+	}
+	for _, e := range c.all("ietf-interfaces:interfaces") {
+		if status := c.status(e.key); status != "" {
+			all = append(all, state(e.key, "iana-if-type:l2vlan", status))
+		}
+	}
+	return all
+}
+
+// all are the entries of a container of the configuration.
+func (c *Controller) all(container string) []stored {
+	if t := c.tops[container]; t != nil {
+		return t.entries
+	}
+	return nil
+}
+
+// status is that of the port of an interface; empty where that is not plugged in.
+func (c *Controller) status(name string) string {
+	t := c.tops["ietf-interfaces:interfaces"]
+	if t == nil {
+		return ""
+	}
+	i := t.find("interface", name)
+	if i < 0 {
+		return ""
+	}
+	port, _ := t.entries[i].value["odl-interface:parent-interface"].(string)
+	return c.plugged[port]
+}
+
+// elanStates has every elan-instance, with the interfaces whose ports are plugged in.
+func (c *Controller) elanStates() (all []map[string]any) {
+	for _, e := range c.all("elan:elan-instances") {
+		one := map[string]any{"name": e.key}
+		var members []string
+		for _, i := range c.all("elan:elan-interfaces") {
+			if i.value["elan-instance-name"] == e.key && c.status(i.key) != "" {
+				members = append(members, i.key)
+			}
+		}
+		if len(members) > 0 {
+			one["elan-interfaces"] = members
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// vpns are the vpn-instances that came up: of those with one route distinguisher, the first.
+func (c *Controller) vpns() map[string]string {
+	up, taken := map[string]string{}, map[string]bool{}
+	for _, e := range slices.Concat(c.all("l3vpn:vpn-instances"), c.all(movedModule+":vpn-instances")) {
+		from := e.value
+		if family, ok := e.value["ipv4-family"].(map[string]any); ok {
+			from = family
+		}
+		distinguishers, _ := from["route-distinguisher"].([]any)
+		if len(distinguishers) == 0 {
+			continue
+		}
+		if rd, _ := distinguishers[0].(string); !taken[rd] {
+			taken[rd], up[e.key] = true, rd
+		}
+	}
+	return up
+}
+
+func (c *Controller) vpnStates() (all []map[string]any) {
+	vpns := c.vpns()
+	for _, vpn := range slices.Sorted(maps.Keys(vpns)) {
+		rd := vpns[vpn]
+		one := map[string]any{"vrf-id": rd, "vpn-instance-name": vpn, "vpn-id": 100000 + len(all), "vpn-state": "created", "rd": []string{rd}}
+		var members []map[string]any
+		for _, m := range c.vpnMemberStates() {
+			if m["vpn-instance-name"] == vpn {
+				members = append(members, map[string]any{"interface-name": m["name"]})
+			}
+		}
+		if len(members) > 0 {
+			one["vpn-to-dpn-list"] = []any{map[string]any{"dpnId": 1, "dpn-state": "active", "vpn-interfaces": members}}
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// vpnMemberStates has the vpn-interfaces whose ports are plugged in and whose vpn-instances
+// came up.
+func (c *Controller) vpnMemberStates() (all []map[string]any) {
+	vpns := c.vpns()
+	for _, e := range slices.Concat(c.all("l3vpn:vpn-interfaces"), c.all(movedModule+":vpn-interfaces")) {
+		named, _ := e.value["vpn-instance-names"].([]any)
+		for _, n := range named {
+			one, _ := n.(map[string]any)
+			vpn, _ := one["vpn-name"].(string)
+			if vpns[vpn] == "" || c.status(e.key) == "" {
+				continue
+			}
+			adjacencies, nested := e.value["odl-l3vpn:adjacency"]
+			if !nested {
+				adjacencies = e.value["adjacency"] // as the flat module has it
+			}
+			all = append(all, map[string]any{
+				"name": e.key, "vpn-instance-name": vpn, "scheduled-for-remove": false, "adjacency": adjacencies,
+			})
+		}
+	}
+	return all
+}

@@ -1,0 +1,156 @@
+package odl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// stateList is a list of the operational datastore, the only one in its container that is of
+// interest.
+type stateList struct{ module, container, list string }
+
+// The lists that say what Netvirt has made of what is ours. An interface comes into the
+// first when its port is plugged in, and from there into the others.
+var (
+	interfaceStates = stateList{"ietf-interfaces", "interfaces-state", "interface"}
+	elanStates      = stateList{"elan", "elan-state", "elan"}
+	vpnStates       = stateList{"odl-l3vpn", "vpn-instance-op-data", "vpn-instance-op-data-entry"}
+	vpnMemberStates = stateList{"odl-l3vpn", "vpn-interface-op-data", "vpn-interface-op-data-entry"}
+)
+
+type interfaceState struct {
+	Name   string `json:"name"`
+	Status string `json:"oper-status"`
+}
+
+type elanState struct {
+	Name       string   `json:"name"`
+	Interfaces []string `json:"elan-interfaces"`
+}
+
+type vpnState struct {
+	Name     string `json:"vpn-instance-name"`
+	Switches []struct {
+		Interfaces []struct {
+			Name string `json:"interface-name"`
+		} `json:"vpn-interfaces"`
+	} `json:"vpn-to-dpn-list"`
+}
+
+type vpnMemberState struct {
+	Name        string `json:"name"`
+	VPN         string `json:"vpn-instance-name"`
+	Going       bool   `json:"scheduled-for-remove"`
+	Adjacencies []struct {
+		Address string `json:"ip_address"`
+		MAC     string `json:"mac_address"`
+	} `json:"adjacency"`
+}
+
+// stateRequest asks the operational datastore for a list, or for its entry with these keys.
+func (s *session) stateRequest(l stateList, keys ...string) request {
+	first, next := "/", "/"
+	if s.dialect.equal {
+		first, next = "=", ","
+	}
+	url := s.base + s.dialect.operational + "/" + l.module + ":" + l.container
+	if len(keys) > 0 {
+		url += "/" + l.list
+	}
+	for i, key := range keys {
+		if i == 0 {
+			url += first + escape(key)
+		} else {
+			url += next + escape(key)
+		}
+	}
+	if s.dialect.state != "" {
+		url += "?" + s.dialect.state
+	}
+	q := request{method: http.MethodGet, url: url, media: s.dialect.media, timeout: s.cfg.Timeout, small: true}
+	if len(keys) == 0 {
+		q.timeout, q.small = s.cfg.ReadTimeout, false
+	}
+	return q
+}
+
+// readState reads a list, or its entry with these keys; there is false where nothing is.
+func readState[E any](ctx context.Context, s *session, l stateList, add func(E), keys ...string) (there bool, err error) {
+	err = s.send(ctx, s.stateRequest(l, keys...), func(body io.Reader) error {
+		if err := decodeState(body, l, len(keys) == 0, add); err != nil {
+			return fmt.Errorf("read %s:%s: %w", l.module, l.container, err)
+		}
+		return nil
+	})
+	var answer *answerError
+	if errors.As(err, &answer) && (s.dialect.missing(answer) || s.dialect.opaque && answer.status == http.StatusInternalServerError) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// decodeState reads an answer that has a list in its container, or an entry alone.
+func decodeState[E any](body io.Reader, l stateList, inContainer bool, add func(E)) error {
+	d := newDecoder(body)
+	found := false
+	list := func(name string) error {
+		if !named(name, l.module, l.list) {
+			return d.SkipValue()
+		}
+		found = true
+		return eachState(d, add)
+	}
+	err := members(d, func(name string) error {
+		switch {
+		case !inContainer:
+			return list(name)
+		case named(name, l.module, l.container):
+			found = true
+			return members(d, list)
+		}
+		return d.SkipValue()
+	})
+	return finish(d, err, found, l.module+":"+l.container)
+}
+
+func eachState[E any](d *jsontext.Decoder, add func(E)) error {
+	if err := open(d, '['); err != nil {
+		return err
+	}
+	for d.PeekKind() != ']' {
+		var e E
+		if err := json.UnmarshalDecode(d, &e); err != nil {
+			return err
+		}
+		add(e)
+	}
+	_, err := d.ReadToken()
+	return err
+}
+
+// addresses are those that the controller has for an interface, each as addressOf writes it.
+func (e *vpnMemberState) addresses() string {
+	var all []string
+	for _, a := range e.Adjacencies {
+		if prefix, err := netip.ParsePrefix(a.Address); err == nil {
+			all = append(all, addressOf(prefix.Addr(), a.MAC))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, "")
+}
+
+// addressOf writes an address and the MAC address that it is reached at, so that it is no part
+// of another.
+func addressOf(a netip.Addr, mac string) string {
+	return a.String() + " " + strings.ToLower(mac) + "\n"
+}

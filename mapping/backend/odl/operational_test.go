@@ -1,0 +1,217 @@
+package odl_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// eachDialect runs a test on an empty controller for each dialect.
+func eachDialect(t *testing.T, test func(t *testing.T, b *odl.Backend, f *fake)) {
+	for name, c := range spoken {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t, c.release)
+			cfg := f.config(t)
+			cfg.Dialect = c.dialect
+			test(t, open(t, cfg), f)
+		})
+	}
+}
+
+func observe(t *testing.T, b *odl.Backend, awaited ...string) []string {
+	t.Helper()
+	changed, err := b.Observe(t.Context(), awaited)
+	require.NoError(t, err)
+	return changed
+}
+
+// lacks are what the network lacks of a model, by kind.
+func lacks(b *odl.Backend, m netvirt.Model) map[netvirt.Kind]string {
+	all := map[netvirt.Kind]string{}
+	for k, o := range m {
+		if text := b.Lacks(o); text != "" {
+			all[k.Kind] = text
+		}
+	}
+	return all
+}
+
+func portOf(m netvirt.Model, name string) string {
+	return m[netvirt.Interface{Name: name}.Key()].(netvirt.Interface).ParentInterface
+}
+
+// TestObserve follows a pod that is written, plugged in, changed, goes down and is unplugged.
+func TestObserve(t *testing.T) {
+	eachDialect(t, func(t *testing.T, b *odl.Backend, f *fake) {
+		const name = "a:pod-1"
+		want := podsOf("a", "b")
+		write(t, b, want)
+		require.Len(t, lacks(b, want), 8, "nothing is known yet")
+
+		observe(t, b)
+		require.Equal(t, map[netvirt.Kind]string{
+			netvirt.KindInterface: notPlugged, netvirt.KindELANInterface: notPlugged, netvirt.KindMACEntry: notPlugged,
+			netvirt.KindVPNInterface: notPlugged, netvirt.KindAdjacency: notPlugged,
+		}, lacks(b, want), "instances need no port")
+
+		f.Plug(portOf(want, "b:pod-1"))
+		observe(t, b)
+		f.Plug(portOf(want, name))
+		require.Equal(t, []string{name}, observe(t, b, name))
+		require.Empty(t, lacks(b, want))
+		require.Empty(t, observe(t, b))
+
+		now := podsOf("a", "b")
+		for k, o := range now {
+			if a, ok := o.(netvirt.Adjacency); ok && a.Interface == name {
+				delete(now, k)
+				a.Address = netip.MustParseAddr("10.0.7.7")
+				now.Add(a)
+			}
+		}
+		write(t, b, now)
+		require.NotEmpty(t, lacks(b, now), "what is written anew was not seen yet")
+		require.Equal(t, []string{name}, observe(t, b))
+		require.Empty(t, lacks(b, now))
+		require.Contains(t, lacks(b, want)[netvirt.KindAdjacency], "does not have its address")
+
+		f.Down(portOf(want, name))
+		require.Equal(t, []string{name}, observe(t, b, name))
+		require.Contains(t, lacks(b, now)[netvirt.KindInterface], "down")
+		f.Unplug(portOf(want, name))
+		require.Equal(t, []string{name}, observe(t, b))
+		require.Equal(t, notPlugged, lacks(b, now)[netvirt.KindInterface])
+	})
+}
+
+const notPlugged = "not plugged in yet: OpenDaylight knows of no such port on a switch that it manages"
+
+// TestNotProgrammed: a pod is plugged in, and OpenDaylight has made nothing of its
+// vpn-instance, since another one has its route distinguisher.
+func TestNotProgrammed(t *testing.T) {
+	eachDialect(t, func(t *testing.T, b *odl.Backend, f *fake) {
+		want := podsOf("a")
+		want.Add(netvirt.VPNInstance{Name: "a", Namespace: "a", RouteDistinguisher: "100:2"})
+		delete(want, netvirt.Transit{RouteTarget: netvirt.CommonRouteTarget}.Key())
+		for _, module := range []string{"l3vpn", "l3vpn-instances-interfaces"} {
+			f.Set(module+":vpn-instances", "vpn-instance", "another", map[string]any{
+				"vpn-instance-name": "another", "route-distinguisher": []any{"100:2"},
+			})
+		}
+		write(t, b, want)
+		f.Plug(portOf(want, "a:pod-1"))
+		observe(t, b)
+		require.Equal(t, []netvirt.Kind{netvirt.KindVPNInstance, netvirt.KindVPNInterface, netvirt.KindAdjacency}, slices.Sorted(maps.Keys(lacks(b, want))))
+		require.Contains(t, lacks(b, want)[netvirt.KindVPNInterface], "flows not programmed: its vpn-instance is not in vpn-instance-op-data")
+	})
+}
+
+// TestObserveIsCheap: while nothing changes two short lists are read; of a pod that comes its
+// own entries, and of many all.
+func TestObserveIsCheap(t *testing.T) {
+	f := newFake(t, odlfake.Oxygen)
+	cfg := f.config(t)
+	cfg.Poll = time.Hour
+	b := open(t, cfg)
+	want := netvirt.Model{}
+	want.Add(netvirt.Transit{RouteTarget: netvirt.CommonRouteTarget})
+	for i := range 40 {
+		podOn(want, "a", podName(i), 0, i)
+	}
+	write(t, b, want)
+	observe(t, b)
+	requests := func(ports ...string) int {
+		for _, p := range ports {
+			f.Plug(p)
+		}
+		f.Requests()
+		observe(t, b)
+		return f.Requests()[http.MethodGet]
+	}
+	require.Equal(t, 2, requests())
+	require.Equal(t, 4, requests(portOf(want, "a:pod-0")))
+	require.Equal(t, 2, requests())
+	var ports []string
+	for i := range 40 {
+		ports = append(ports, portOf(want, "a:"+podName(i)))
+	}
+	require.Equal(t, 4, requests(ports...))
+	require.Empty(t, lacks(b, want))
+}
+
+// TestObserveFails: what was seen last counts while the controller does not answer, and one
+// that was started anew is looked at as a whole.
+func TestObserveFails(t *testing.T) {
+	eachDialect(t, func(t *testing.T, b *odl.Backend, f *fake) {
+		want := podsOf("a")
+		write(t, b, want)
+		f.Plug(portOf(want, "a:pod-1"))
+		observe(t, b)
+		require.Empty(t, lacks(b, want))
+		f.Load(http.StatusServiceUnavailable)
+		_, err := b.Observe(t.Context(), nil)
+		require.Error(t, err)
+		require.Empty(t, lacks(b, want))
+		f.Load(0)
+		f.Unplug()
+		agree(t, b, want)
+		require.Equal(t, []string{"a:pod-1"}, observe(t, b))
+		require.NotEmpty(t, lacks(b, want))
+	})
+}
+
+// TestFloatingIPs are written, and never said to be in operation.
+func TestFloatingIPs(t *testing.T) {
+	b, f := start(t, odlfake.Oxygen)
+	want := podsOf("a")
+	ip := netvirt.FloatingIP{
+		Router: "a", Port: "a:pod-1", Namespace: "a", Internal: netip.MustParseAddr("10.0.0.4"),
+		External: netip.MustParseAddr("10.96.0.10"), ExternalID: "8f2a6d5e-0000-4000-8000-0000000000aa",
+	}
+	want.Add(ip)
+	write(t, b, want)
+	f.Plug(portOf(want, "a:pod-1"))
+	observe(t, b)
+	require.Len(t, lacks(b, want), 1)
+	require.Contains(t, b.Lacks(ip), "natservice")
+}
+
+// TestMayWrite: one who may write no more reads, and writes nothing, from the request on that is
+// the next.
+func TestMayWrite(t *testing.T) {
+	eachDialect(t, func(t *testing.T, _ *odl.Backend, f *fake) {
+		deposed := errors.New("another leads")
+		var left atomic.Int64
+		cfg := f.config(t)
+		cfg.MayWrite = func(context.Context) error {
+			if left.Add(-1) < 0 {
+				return deposed
+			}
+			return nil
+		}
+		b := open(t, cfg)
+		left.Store(100)
+		write(t, b, podsOf("a"))
+		have, err := b.Read(t.Context())
+		require.NoError(t, err)
+		left.Store(2)
+		f.Requests()
+		require.ErrorIs(t, b.Write(t.Context(), netvirt.Diff(have, podsOf("b", "c"))), deposed)
+		seen := f.Requests()
+		require.Equal(t, 2, seen[http.MethodPut]+seen[http.MethodPost]+seen[http.MethodDelete], "%v", seen)
+		_, err = b.Read(t.Context())
+		require.NoError(t, err)
+	})
+}

@@ -1,0 +1,377 @@
+package odl
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// network is what the operational datastore said last, for Lacks.
+type network struct {
+	mu   sync.RWMutex
+	seen *view // nil before the first look
+	// session is whose operational datastore it is; whole is when all is to be read again.
+	session *session
+	whole   time.Time
+	// written are the interfaces that were written since the look began that is under way:
+	// what it saw of them may be older.
+	written map[string]bool
+}
+
+// view is what the operational datastore says. One that was looked at is never changed.
+type view struct {
+	elans, vpns map[string]bool
+	ports       map[string]port // by interface
+}
+
+// port is what the operational datastore says of an interface.
+type port struct {
+	status    string // of the interface: "up", "down", …; empty while its port is not plugged in
+	elan, vpn string // that it is a member of
+	addresses string // of it in that vpn
+}
+
+// Observe looks at the operational datastore. What says which interfaces are members of
+// which elan and vpn is short, and read each time; of the interfaces of which that is new or not
+// all, the rest is read too. All is read at the interval of the other comparisons.
+func (b *Backend) Observe(ctx context.Context, awaited []string) ([]string, error) {
+	s, err := b.current(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("look at OpenDaylight's operational datastore: %w", err)
+	}
+	n := &b.network
+	before, whole := n.begin(s)
+	begun := time.Now()
+	now, err := s.view(ctx)
+	if err == nil {
+		unsure := now.unsure(before, awaited)
+		if whole = whole || len(unsure) > fewEntries; whole {
+			err = s.readPorts(ctx, now)
+		} else {
+			now.keep(before)
+			err = s.readSome(ctx, now, unsure)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at OpenDaylight's operational datastore: %w", err)
+	}
+	if whole {
+		n.wholeAgain(max(b.cfg.Poll, pollShare*time.Since(begun)))
+	}
+	return n.end(s, now), nil
+}
+
+// current returns the session that there is. To make one is for others.
+func (b *Backend) current(ctx context.Context) (*session, error) {
+	if err := b.take(ctx); err != nil {
+		return nil, err
+	}
+	defer b.give()
+	if b.session == nil {
+		return nil, errors.New("there is no connection")
+	}
+	return b.session, nil
+}
+
+// begin returns what was seen last, and whether all is to be read.
+func (n *network) begin(s *session) (before *view, whole bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.written = map[string]bool{}
+	if n.seen == nil {
+		return newView(), true
+	}
+	return n.seen, n.session != s || time.Now().After(n.whole)
+}
+
+func (n *network) wholeAgain(after time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.whole = time.Now().Add(after)
+}
+
+// end takes what was seen, and returns the interfaces of which something else was seen than
+// before.
+func (n *network) end(s *session, now *view) (changed []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for name := range n.written {
+		delete(now.ports, name)
+	}
+	before := n.seen
+	if before == nil {
+		before = newView()
+	}
+	n.seen, n.session, n.written = now, s, nil
+	for name, p := range now.ports {
+		if before.ports[name] != p {
+			changed = append(changed, name)
+		}
+	}
+	for name := range before.ports {
+		if _, found := now.ports[name]; !found {
+			changed = append(changed, name)
+		}
+	}
+	return changed
+}
+
+// forget forgets what was seen of the interfaces that changes are about: the controller takes
+// them apart, and makes them anew.
+func (n *network) forget(changes []netvirt.Change) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.seen == nil {
+		return
+	}
+	going := n.seen.involved(changes)
+	if n.written != nil {
+		maps.Copy(n.written, going)
+	}
+	ports := maps.Clone(n.seen.ports)
+	maps.DeleteFunc(ports, func(name string, _ port) bool { return going[name] })
+	n.seen = &view{n.seen.elans, n.seen.vpns, ports}
+}
+
+// involved are the interfaces that changes are about, and those of a vpn-instance that changes.
+func (v *view) involved(changes []netvirt.Change) map[string]bool {
+	all := map[string]bool{}
+	for _, c := range changes {
+		o := cmp.Or(c.New, c.Old)
+		if u := unitOf(o); u.kind == netvirt.KindInterface {
+			all[u.name] = true
+		}
+		if vpn, ok := o.(netvirt.VPNInstance); ok {
+			v.addMembers(all, vpn.Namespace)
+		}
+	}
+	return all
+}
+
+// addMembers adds the interfaces of a namespace.
+func (v *view) addMembers(to map[string]bool, namespace string) {
+	for name := range v.ports {
+		if strings.HasPrefix(name, namespace+":") {
+			to[name] = true
+		}
+	}
+}
+
+// Lacks implements what reconcile.Observer says: why an object that is written is not, or not
+// known to be, in operation.
+func (b *Backend) Lacks(o netvirt.Object) string {
+	n := &b.network
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.seen == nil {
+		return "OpenDaylight has not said yet what it has made of it"
+	}
+	return n.seen.lacks(o)
+}
+
+func (v *view) lacks(o netvirt.Object) string {
+	switch o := o.(type) {
+	case netvirt.Transit:
+		return v.lacksVPN(transitPrefix + o.RouteTarget)
+	case netvirt.VPNInstance:
+		return v.lacksVPN(o.Name)
+	case netvirt.ELANInstance:
+		if !v.elans[o.Name] {
+			return "OpenDaylight has made nothing of it: it is not in elan-state"
+		}
+	case netvirt.Interface:
+		return v.ports[o.Name].lacks()
+	case netvirt.ELANInterface:
+		p := v.ports[o.Name]
+		return cmp.Or(p.lacks(), unless(p.elan == o.ELAN, "flows not programmed: elan-state does not have it in its elan-instance"))
+	case netvirt.MACEntry:
+		p := v.ports[o.Interface]
+		return cmp.Or(p.lacks(), unless(p.elan != "", "flows not programmed: elan-state does not have its interface"))
+	case netvirt.VPNInterface:
+		p := v.ports[o.Name]
+		return cmp.Or(p.lacks(), v.lacksMembership(p, o.VPN))
+	case netvirt.Adjacency:
+		p := v.ports[o.Interface]
+		return cmp.Or(p.lacks(), unless(strings.Contains(p.addresses, addressOf(o.Address, o.MAC)),
+			"flows not programmed: vpn-interface-op-data does not have its address"))
+	case netvirt.FloatingIP:
+		return "OpenDaylight keeps floating-ip-info and makes nothing of it, as far as it tells: that is for its natservice, which releases may lack"
+	}
+	return ""
+}
+
+func (v *view) lacksVPN(name string) string {
+	return unless(v.vpns[name], "OpenDaylight has made nothing of it: it is not in vpn-instance-op-data; has another vpn-instance its route distinguisher?")
+}
+
+// lacksMembership says what a port lacks to be a member of a namespace's vpn-instance, or of
+// its Transit's.
+func (v *view) lacksMembership(p port, vpn string) string {
+	switch {
+	case p.vpn == vpn, strings.HasPrefix(p.vpn, transitPrefix):
+		return ""
+	case !v.vpns[vpn]:
+		return "flows not programmed: its vpn-instance is not in vpn-instance-op-data; has another one its route distinguisher?"
+	}
+	return "flows not programmed: vpn-instance-op-data does not have it in its vpn-instance"
+}
+
+func (p port) lacks() string {
+	switch p.status {
+	case "up":
+		return ""
+	case "":
+		return "not plugged in yet: OpenDaylight knows of no such port on a switch that it manages"
+	}
+	return "its port is " + p.status + " (oper-status)"
+}
+
+func unless(holds bool, text string) string {
+	if holds {
+		return ""
+	}
+	return text
+}
+
+func newView() *view {
+	return &view{elans: map[string]bool{}, vpns: map[string]bool{}, ports: map[string]port{}}
+}
+
+// view reads which elan-instances and vpn-instances there are, and which interfaces are
+// their members.
+func (s *session) view(ctx context.Context) (*view, error) {
+	v := newView()
+	elans, err := readState(ctx, s, elanStates, func(e elanState) {
+		v.elans[e.Name] = true
+		for _, name := range e.Interfaces {
+			v.change(name, func(p *port) { p.elan = e.Name })
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	vpns, err := readState(ctx, s, vpnStates, func(e vpnState) {
+		v.vpns[e.Name] = true
+		for _, one := range e.Switches {
+			for _, i := range one.Interfaces {
+				v.change(i.Name, func(p *port) { p.vpn = e.Name })
+			}
+		}
+	})
+	if err == nil && !(elans && vpns) {
+		// "Not there" is what a controller says too that is going down or coming up.
+		_, err = s.ready(ctx)
+	}
+	return v, err
+}
+
+func (v *view) change(name string, change func(*port)) {
+	if _, _, _, err := netvirt.ParseInterfaceName(name); err != nil {
+		return // a port, a tunnel
+	}
+	p := v.ports[name]
+	change(&p)
+	v.ports[name] = p
+}
+
+// unsure lists the interfaces of which more has to be read: whose membership is new, or who are
+// members and were not seen to have all; and of those that are awaited, a few.
+func (v *view) unsure(before *view, awaited []string) []string {
+	all := map[string]bool{}
+	for name, p := range v.ports {
+		was := before.ports[name]
+		if was.elan != p.elan || was.vpn != p.vpn || was.status != "up" || was.addresses == "" {
+			all[name] = true
+		}
+	}
+	for name, was := range before.ports {
+		if now := v.ports[name]; was.elan != now.elan || was.vpn != now.vpn {
+			all[name] = true
+		}
+	}
+	if len(awaited) <= fewEntries {
+		for _, name := range awaited {
+			all[name] = true
+		}
+	}
+	return slices.Collect(maps.Keys(all))
+}
+
+// keep takes over what was seen before of interfaces and is not read each time.
+func (v *view) keep(before *view) {
+	for name, was := range before.ports {
+		p, found := v.ports[name]
+		p.status = was.status
+		if p.vpn == was.vpn {
+			p.addresses = was.addresses
+		}
+		if found || p.status != "" {
+			v.ports[name] = p
+		}
+	}
+}
+
+// readPorts reads of all interfaces what view did not.
+func (s *session) readPorts(ctx context.Context, v *view) error {
+	_, err := readState(ctx, s, interfaceStates, func(e interfaceState) {
+		v.change(e.Name, func(p *port) { p.status = e.Status })
+	})
+	if err != nil {
+		return err
+	}
+	_, err = readState(ctx, s, vpnMemberStates, v.addMember)
+	return err
+}
+
+func (v *view) addMember(e vpnMemberState) {
+	if p, found := v.ports[e.Name]; found && p.vpn == e.VPN && !e.Going {
+		p.addresses = e.addresses()
+		v.ports[e.Name] = p
+	}
+}
+
+// readSome reads of some interfaces what view did not.
+func (s *session) readSome(ctx context.Context, v *view, names []string) error {
+	var mu sync.Mutex
+	return together(ctx, s.parallel(), len(names), func(ctx context.Context, i int) error {
+		name := names[i]
+		var state interfaceState
+		if _, err := readState(ctx, s, interfaceStates, func(e interfaceState) { state = e }, name); err != nil {
+			return err
+		}
+		mu.Lock()
+		vpn := v.ports[name].vpn
+		mu.Unlock()
+		var member vpnMemberState
+		if vpn != "" {
+			if _, err := readState(ctx, s, vpnMemberStates, func(e vpnMemberState) { member = e }, name, vpn); err != nil {
+				return err
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		v.settle(name, state.Status, member)
+		return nil
+	})
+}
+
+// settle sets what was read of an interface.
+func (v *view) settle(name, status string, member vpnMemberState) {
+	p := v.ports[name]
+	p.status, p.addresses = status, ""
+	if v.ports[name] = p; p == (port{}) {
+		delete(v.ports, name)
+		return
+	}
+	if member.Name != "" {
+		v.addMember(member)
+	}
+}

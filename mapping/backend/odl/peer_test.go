@@ -1,0 +1,299 @@
+package odl_test
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// logged is a log that several write to.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// TestHugeAnswer: 100 MB of what is nothing, or is another's, take no memory to speak of; nor
+// does what is too long to be anything.
+func TestHugeAnswer(t *testing.T) {
+	const list, library = "/restconf/config/elan:elan-interfaces", "/restconf/modules"
+	for name, c := range map[string]struct{ path, before, entry, after, says string }{
+		"something else": {
+			list, `{"elan-interfaces":{"other":[`, `{"elan-instance-name":"` + strings.Repeat("x", 1000) + `","description":"another's"},`, `{}]}}`, "",
+		},
+		"another's entries": {
+			list, `{"elan-interfaces":{"elan-interface":[`, `{"name":"` + port + `","elan-instance-name":"` + strings.Repeat("x", 200) + `"},`, `{"name":"x"}]}}`, "",
+		},
+		"one name":     {list, `{"elan-interfaces":{"elan-interface":[{"name":"`, strings.Repeat("x", 1000), `"}]}}`, "longer than is read"},
+		"unknown leaf": {list, `{"elan-interfaces":{"elan-interface":[{"name":"a:b","other":[`, `"x",`, `"x"]}]}}`, "longer than is read"},
+		"modules":      {library, `{"modules":{"module":[`, `{"name":"x"},`, `{"name":"x"}]}}`, "longer than is read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t, odlfake.Oxygen)
+			cfg := f.config(t)
+			cfg.Dialect = "draft-02"
+			b := open(t, cfg)
+			if c.path == list {
+				write(t, b, podsOf("a"))
+			}
+			f.Break(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path != c.path {
+					return false
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, c.before)
+				many := []byte(strings.Repeat(c.entry, 1+100_000/len(c.entry)))
+				for range 100 << 20 / len(many) {
+					if _, err := w.Write(many); err != nil {
+						return true
+					}
+				}
+				_, _ = io.WriteString(w, c.after)
+				return true
+			})
+			require.Less(t, peakOf(func() {
+				_, err := b.Read(t.Context())
+				if c.says == "" {
+					require.NoError(t, err)
+				} else {
+					require.ErrorContains(t, err, c.says)
+				}
+			}), uint64(80<<20))
+		})
+	}
+}
+
+// peakOf is how much memory was in use at most while something was done.
+func peakOf(do func()) uint64 {
+	var peak atomic.Uint64
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	runtime.GC()
+	go func() {
+		defer close(stopped)
+		for {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			peak.Store(max(peak.Load(), m.HeapAlloc))
+			select {
+			case <-stop:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}()
+	do()
+	close(stop)
+	<-stopped
+	return peak.Load()
+}
+
+// TestSlowPeer: answers that take long, and less than the deadline, are waited for.
+func TestSlowPeer(t *testing.T) {
+	b, f := start(t, odlfake.Oxygen)
+	f.Break(func(_ http.ResponseWriter, r *http.Request) bool {
+		pause := time.NewTimer(50 * time.Millisecond)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-r.Context().Done():
+		}
+		return false
+	})
+	write(t, b, podsOf("a", "b"))
+	write(t, b, podsOf("b"))
+}
+
+// TestHungAfterAccept: a peer that takes connections and says nothing, not even to begin with
+// TLS, holds up nobody for longer than the deadline; the next controller is taken.
+func TestHungAfterAccept(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel takes the connections
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, silent.Close()) })
+	for scheme, says := range map[string]string{"http": "no whole answer within", "https": "TLS handshake timeout"} {
+		f := newFake(t, odlfake.Oxygen)
+		cfg := f.config(t)
+		cfg.Timeout, cfg.ConnectTimeout = 300*time.Millisecond, 200*time.Millisecond
+		cfg.URLs = scheme + "://" + silent.Addr().String() + "," + f.url
+		write(t, open(t, cfg), podsOf("a"))
+
+		cfg.URLs = scheme + "://" + silent.Addr().String()
+		_, err = open(t, cfg).Read(t.Context())
+		require.ErrorContains(t, err, says)
+	}
+}
+
+// TestAnsweredLate: a controller that makes every write, and says so too late, gets each once.
+func TestAnsweredLate(t *testing.T) {
+	f := newFake(t, odlfake.Oxygen)
+	cfg := f.config(t)
+	cfg.Timeout = 200 * time.Millisecond
+	b := open(t, cfg)
+	_, err := b.Read(t.Context())
+	require.NoError(t, err)
+	var mu sync.Mutex
+	bodies := map[string]int{}
+	f.Break(once(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodGet {
+			return false
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return true
+		}
+		mu.Lock()
+		bodies[r.URL.Path+string(body)]++
+		mu.Unlock()
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		f.ServeHTTP(httptest.NewRecorder(), withoutFault(r))
+		return hang(w, r)
+	}))
+	want := podsOf("a", "b")
+	heal(t, b, want)
+	agree(t, b, want)
+	mu.Lock()
+	defer mu.Unlock()
+	for what, n := range bodies {
+		require.Equal(t, 1, n, what)
+	}
+	require.Len(t, bodies, 5)
+}
+
+// TestGoesDownInMidWrite: what a controller says that goes down, that nothing is there, is not
+// believed, though it took something before.
+func TestGoesDownInMidWrite(t *testing.T) {
+	b, f := start(t, without(odlfake.Neon))
+	before := podsOf("a", "b", "c")
+	write(t, b, before)
+	var passed atomic.Bool
+	f.Break(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodDelete && !passed.Swap(true) {
+			return false
+		}
+		return passed.Load() && answer(http.StatusNotFound, "text/html", "<html>")(w, r)
+	})
+	err := b.Write(t.Context(), netvirt.Diff(before, podsOf("c")))
+	require.Error(t, err)
+	require.NotErrorIs(t, err, netvirt.ErrRejected)
+	f.Break(nil)
+	write(t, b, podsOf("c"))
+}
+
+// TestLies: what a controller takes and does not keep is seen when it is compared, and not
+// sooner again.
+func TestLies(t *testing.T) {
+	f := newFake(t, odlfake.Oxygen)
+	cfg := f.config(t)
+	cfg.Poll = 100 * time.Millisecond
+	b := open(t, cfg)
+	write(t, b, podsOf("a"))
+	f.Break(func(w http.ResponseWriter, r *http.Request) bool {
+		return r.Method == http.MethodPost && answer(http.StatusNoContent, "", "")(w, r)
+	})
+	changed := watch(t, b)
+	begun := time.Now()
+	for range 5 {
+		have, err := b.Read(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, b.Write(t.Context(), netvirt.Diff(have, podsOf("a", "b"))))
+		told(t, changed)
+	}
+	require.GreaterOrEqual(t, time.Since(begun), 4*cfg.Poll)
+	f.Break(nil)
+	write(t, b, podsOf("a", "b"))
+}
+
+// TestFight: that another hand undoes what is written, again and again, is said once.
+func TestFight(t *testing.T) {
+	f := newFake(t, odlfake.Oxygen)
+	var log logged
+	b, err := odl.New(f.config(t), slog.New(slog.NewTextHandler(&log, nil)))
+	require.NoError(t, err)
+	t.Cleanup(b.Close)
+	changed := watch(t, b)
+	for range 12 {
+		write(t, b, podsOf("a"))
+		f.Remove("ietf-interfaces:interfaces", "interface", "a:pod-1")
+		told(t, changed)
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "another hand keeps changing"))
+}
+
+// TestConnections: whatever the peer does, no more connections are made than requests may be
+// under way, and none is left.
+func TestConnections(t *testing.T) {
+	c, err := odlfake.New(odlfake.Oxygen)
+	require.NoError(t, err)
+	var open, most atomic.Int64
+	server := httptest.NewUnstartedServer(c)
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			most.Store(max(most.Load(), open.Add(1)))
+		case http.StateClosed, http.StateHijacked:
+			open.Add(-1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	f := &fake{c, server.URL}
+	cfg := f.config(t)
+	cfg.Timeout, cfg.ReadTimeout, cfg.AnswerBytes = 200*time.Millisecond, 200*time.Millisecond, 1<<16
+	b, err := odl.New(cfg, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	for _, fault := range faults {
+		f.Break(fault.fault)
+		for range 3 {
+			if have, err := b.Read(t.Context()); err == nil {
+				_ = b.Write(t.Context(), netvirt.Diff(have, podsOf("a", "b")))
+			}
+		}
+	}
+	f.Break(nil)
+	heal(t, b, podsOf("a"))
+	b.Close()
+	require.Eventually(t, func() bool { return open.Load() == 0 }, patience, time.Millisecond)
+	require.LessOrEqual(t, most.Load(), int64(10))
+}
+
+// TestFailover: of several controllers one that is ready is taken, and left when it fails.
+func TestFailover(t *testing.T) {
+	first, second := newFake(t, odlfake.Oxygen), newFake(t, odlfake.Neon)
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, nobody.Close())
+	cfg := first.config(t)
+	cfg.URLs = strings.Join([]string{"http://" + nobody.Addr().String(), first.url, second.url + "/"}, ",")
+	b := open(t, cfg)
+	want := podsOf("a")
+	write(t, b, want)
+	require.NotEmpty(t, first.Keys("ietf-interfaces:interfaces"))
+	first.Load(http.StatusServiceUnavailable)
+	heal(t, b, want)
+	require.NotEmpty(t, second.Keys("ietf-interfaces:interfaces"))
+}

@@ -1,0 +1,218 @@
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+)
+
+// lagging is a backend whose network has interfaces some time after it, or never.
+type lagging struct {
+	*world
+	there, seen map[string]bool // interfaces in the network, and as Observe saw last; w.mu
+	asked       [][]string      // what was awaited at each look
+	fails       error
+}
+
+func newLagging() *lagging {
+	return &lagging{world: newWorld(), there: map[string]bool{}, seen: map[string]bool{}}
+}
+
+// Observe implements reconcile.Observer.
+func (b *lagging) Observe(_ context.Context, awaited []string) (changed []string, err error) {
+	b.set(func() {
+		slices.Sort(awaited)
+		b.asked = append(b.asked, awaited)
+		if err = b.fails; err != nil {
+			return
+		}
+		for name, there := range b.there {
+			if b.seen[name] != there {
+				b.seen[name] = there
+				changed = append(changed, name)
+			}
+		}
+	})
+	return changed, err
+}
+
+// Lacks implements reconcile.Observer.
+func (b *lagging) Lacks(o netvirt.Object) (text string) {
+	if o.Key().Kind == netvirt.KindInterface {
+		b.set(func() {
+			if !b.seen[o.Key().Name] {
+				text = "it is not there"
+			}
+		})
+	}
+	return text
+}
+
+// looks is how often the network was looked at since the last call.
+func (b *lagging) looks() (n int) {
+	b.set(func() { n, b.asked = len(b.asked), nil })
+	return n
+}
+
+func (b *lagging) comes(names ...string) {
+	b.set(func() {
+		for _, name := range names {
+			b.there[name] = true
+		}
+	})
+}
+
+// pods wants interfaces in a namespace.
+func (b *lagging) pods(namespace string, names ...string) {
+	m := netvirt.Model{}
+	m.Add(netvirt.VPNInstance{Name: namespace, Namespace: namespace, RouteDistinguisher: "100:2"})
+	for _, name := range names {
+		m.Add(netvirt.Interface{Name: namespace + ":" + name, Namespace: namespace, Pod: name, PodUID: name, UID: name, ParentInterface: name})
+	}
+	b.set(func() { b.models[netvirt.Scope(namespace)] = m })
+}
+
+// run runs a loop in a bubble of synctest; told is what Realised was told.
+func (b *lagging) run(t *testing.T) (l *reconcile.Loop, told func() [][]string) {
+	var all [][]string
+	source := b.source()
+	source.Realised = func(interfaces []string) { b.set(func() { all = append(all, interfaces) }) }
+	l = reconcile.New(reconcile.Config{}, "lagging", b, source, reconcile.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = l.Run(ctx)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return l, func() (told [][]string) {
+		b.set(func() { told, all = all, nil })
+		return told
+	}
+}
+
+// elapse lets time of the bubble go by.
+func elapse(d time.Duration) { <-time.After(d) }
+
+func confirmed(l *reconcile.Loop) (names []string) {
+	for o := range l.Confirmed {
+		names = append(names, o.Key().Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// TestObserved follows interfaces that the backend has and the network gets later.
+func TestObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLagging()
+		b.pods("shop", "web", "db")
+		b.comes("shop:web")
+		l, told := b.run(t)
+		elapse(100 * time.Millisecond)
+		require.True(t, l.Status().InSync, "what the network lacks keeps nothing from being in sync")
+		require.True(t, l.Observed())
+		require.Equal(t, [][]string{nil}, told(), "after the first look all is new")
+		require.Equal(t, []string{"shop", "shop:web"}, confirmed(l))
+		st := l.Status().Scopes[1]
+		require.Equal(t, netvirt.Scope("shop"), st.Scope)
+		require.Equal(t, 3, st.Objects)
+		require.Equal(t, 2, st.Confirmed)
+		require.Equal(t, []reconcile.Lack{{Reason: "it is not there", Objects: 1, Example: netvirt.Key{Kind: netvirt.KindInterface, Name: "shop:db"}}}, st.Lacks)
+		require.Equal(t, 2, l.Count(netvirt.KindInterface), "it counts as written")
+
+		b.comes("shop:db")
+		elapse(1100 * time.Millisecond)
+		require.Equal(t, [][]string{{"shop:db"}}, told())
+		require.Empty(t, l.Status().Scopes[1].Lacks)
+		require.Equal(t, []string{"shop", "shop:db", "shop:web"}, confirmed(l))
+
+		b.set(func() { b.there["shop:web"] = false })
+		elapse(5 * time.Second)
+		require.Equal(t, [][]string{{"shop:web"}}, told())
+		require.True(t, l.Status().InSync)
+	})
+}
+
+// TestPaceOfLooks: the network is looked at seldom while nothing is awaited, and at once when
+// something was written.
+func TestPaceOfLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLagging()
+		l, _ := b.run(t)
+		elapse(time.Second)
+		b.looks()
+		elapse(time.Minute)
+		require.LessOrEqual(t, b.looks(), 13, "nothing is awaited")
+
+		b.pods("shop", "web")
+		l.Mark("shop")
+		elapse(900 * time.Millisecond)
+		require.GreaterOrEqual(t, b.looks(), 2, "something was written")
+		b.comes("shop:web")
+		elapse(1100 * time.Millisecond)
+		require.Len(t, confirmed(l), 2)
+		elapse(10 * time.Second)
+		b.looks()
+		elapse(time.Minute)
+		require.LessOrEqual(t, b.looks(), 13)
+
+		b.pods("shop", "web", "never")
+		l.Mark("shop")
+		elapse(time.Minute)
+		require.LessOrEqual(t, b.looks(), 66, "what does not come is awaited with patience")
+		elapse(time.Second)
+		b.set(func() { require.Equal(t, []string{"shop:never"}, b.asked[0]) })
+	})
+}
+
+// TestLookThatFails: what was seen last counts.
+func TestLookThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLagging()
+		b.pods("shop", "web")
+		b.comes("shop:web")
+		b.set(func() { b.fails = errors.New("it is away") })
+		l, told := b.run(t)
+		elapse(10 * time.Second)
+		require.False(t, l.Observed())
+		require.Empty(t, told())
+		require.Equal(t, []string{"shop"}, confirmed(l))
+		b.set(func() { b.fails = nil })
+		elapse(1100 * time.Millisecond)
+		require.Equal(t, [][]string{nil}, told())
+		b.set(func() { b.fails = errors.New("it is away") })
+		elapse(time.Minute)
+		require.Len(t, confirmed(l), 2)
+		require.Empty(t, told())
+		require.LessOrEqual(t, b.looks(), 90)
+	})
+}
+
+// TestOnlookerObserves: who looks on sees what the network lacks, too.
+func TestOnlookerObserves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLagging()
+		b.pods("shop", "web")
+		b.leader(t)
+		l := reconcile.New(reconcile.Config{}, "lagging", b, b.source(), reconcile.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+		l.Look(t.Context())
+		require.True(t, l.Status().InSync)
+		require.Equal(t, []string{"shop"}, confirmed(l))
+		b.comes("shop:web")
+		elapse(lookInterval)
+		l.Look(t.Context())
+		require.Equal(t, []string{"shop", "shop:web"}, confirmed(l))
+		l.Close()
+	})
+}

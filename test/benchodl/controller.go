@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	realodl "github.com/coe-bridge/coe-bridge/test/odl"
+)
+
+// parallel is how many requests the backend has under way at once, and so bare clients.
+const parallel = 8
+
+// bareTimeout bounds a request of a bare client.
+const bareTimeout = 2 * time.Minute
+
+// controller is the OpenDaylight that is measured, and a bare client of it.
+type controller struct {
+	*realodl.Controller
+	client *http.Client
+}
+
+func newController(c *realodl.Controller) *controller {
+	return &controller{c, &http.Client{Timeout: bareTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: parallel}}}
+}
+
+// send makes a request to the controller at a URL, and returns what it answers.
+func (c *controller) send(ctx context.Context, base string, w written) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, w.method, base+w.path, strings.NewReader(w.body))
+	if err != nil {
+		return nil, err
+	}
+	r.SetBasicAuth(realodl.User, realodl.Password)
+	r.Header.Set("Accept", "application/json")
+	if w.body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	response, err := c.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode/100 != 2 {
+		err = &statusError{w, response.StatusCode, answer}
+	}
+	return answer, err
+}
+
+// statusError is an answer that is not a success.
+type statusError struct {
+	to     written
+	status int
+	answer []byte
+}
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("%s %s: %d: %.300s", e.to.method, e.to.path, e.status, e.answer)
+}
+
+// containers hold what is written, those first that refer to others.
+var containers = []string{
+	"pod:coe", "odl-nat:floating-ip-info", "l3vpn:vpn-interfaces", "elan:elan-interfaces", "ietf-interfaces:interfaces",
+	"l3vpn:vpn-instances", "elan:elan-instances",
+}
+
+// clean removes all that was written, and lets the controller finish with each container
+// before it goes on to what that referred to.
+func (c *controller) clean(ctx context.Context) error {
+	for _, name := range containers {
+		_, err := c.send(ctx, c.URL, written{method: http.MethodDelete, path: config + name})
+		var answer *statusError
+		switch {
+		case errors.As(err, &answer) && answer.status == http.StatusNotFound:
+			continue
+		case err != nil:
+			return fmt.Errorf("clean the controller: %w", err)
+		}
+		if err := c.settle(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	config = "/restconf/config/"
+
+	// The controller has finished when it takes less than this part of one processor,
+	// for so long.
+	quietShare  = 0.15
+	quietWindow = time.Second
+	quietRows   = 2
+
+	settleTimeout = 10 * time.Minute
+)
+
+// settle waits until the controller does nothing any more of what follows from what was
+// written.
+func (c *controller) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	tick := time.NewTicker(quietWindow)
+	defer tick.Stop()
+	before, err := c.processorTime()
+	for quiet := 0; quiet < quietRows && err == nil; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the controller to finish: %w", ctx.Err())
+		}
+		var now time.Duration
+		now, err = c.processorTime()
+		if now-before < time.Duration(quietShare*float64(quietWindow)) {
+			quiet++
+		} else {
+			quiet = 0
+		}
+		before = now
+	}
+	return err
+}
+
+// What /proc/PID/stat has after the command: processor time in user and in system mode, in
+// ticks of a length that Linux has fixed.
+const (
+	userTime   = 11
+	systemTime = 12
+	tickLength = 10 * time.Millisecond
+)
+
+// processorTime is how long the controller has had a processor.
+func (c *controller) processorTime() (time.Duration, error) {
+	pid, err := c.Process().PID()
+	if err != nil {
+		return 0, err
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read the controller's processor time: %w", err)
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	var ticks int
+	for _, i := range []int{userTime, systemTime} {
+		n, err := strconv.Atoi(strings.Fields(after)[i])
+		if err != nil {
+			return 0, fmt.Errorf("read the controller's processor time: %w", err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * tickLength, nil
+}

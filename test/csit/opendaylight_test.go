@@ -1,0 +1,72 @@
+package csit
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/odl"
+)
+
+// startPatience is for a controller that starts on a busy machine.
+const startPatience = "15 min"
+
+// TestOpenDaylight runs the suites on a real OpenDaylight Oxygen: the cases with the tag odl
+// pass, and what becomes of the others is shown as a table of where it differs.
+func TestOpenDaylight(t *testing.T) {
+	c := odl.ForTest(t, odl.Oxygen)
+	command := installPower(t, power{"/kill": c.Kill, "/start": again(t, c.Start)})
+	variables := map[string]string{
+		"CONTROLLER": c.URL, "KILL_COMMAND": command("/kill"), "START_COMMAND": command("/start"), "START_PATIENCE": startPatience,
+	}
+	t.Run("as here", func(t *testing.T) { requirePassed(t, robot(t, variables, "--include", "odl")) })
+	t.Run("otherwise", func(t *testing.T) {
+		variables["PATIENCE"] = "5s"
+		// What it loses with its power is not the same each time.
+		showDifferences(t, robot(t, variables, "--exclude", "odlORovnORopendaylightORbackendORreboot"))
+	})
+}
+
+// TestBridgeWithOpenDaylight runs the suites on a bridge whose backend is a real OpenDaylight.
+func TestBridgeWithOpenDaylight(t *testing.T) {
+	for _, release := range odl.Releases() {
+		t.Run(string(release), func(t *testing.T) {
+			c := odl.ForTest(t, release)
+			credentials := filepath.Join(t.TempDir(), "opendaylight")
+			require.NoError(t, os.WriteFile(credentials, []byte(odl.User+":"+odl.Password+"\n"), 0o600))
+			variables := startController(t, "--backend", "odl", "--odl-url", c.URL, "--odl-auth-file", credentials).variables()
+			variables["OPENDAYLIGHT"], variables["START_PATIENCE"] = c.URL, startPatience
+			maps.Copy(variables, backendPower(t, c.Kill, again(t, c.Start), again(t, c.Wipe)))
+			requirePassed(t, robot(t, variables, "--exclude", "ovn"))
+		})
+	}
+}
+
+// again has a controller do something for as long as the test goes on.
+func again(t *testing.T, do func(context.Context) error) func() error {
+	return func() error { return do(context.WithoutCancel(t.Context())) }
+}
+
+// showDifferences prints the cases that fail there, and leaves the table among the artifacts. A
+// case that passes is to have the tag odl.
+func showDifferences(t *testing.T, cases []result) {
+	t.Helper()
+	var table strings.Builder
+	table.WriteString("| suite | case | OpenDaylight Oxygen |\n|---|---|---|\n")
+	for _, c := range cases {
+		if c.Status.Value == failed {
+			fmt.Fprintf(&table, "| %s | %s | %s |\n", c.Suite, c.Name, strings.ReplaceAll(c.firstLine(), "|", "\\|"))
+		}
+	}
+	t.Logf("where OpenDaylight Oxygen differs:\n%s", table.String())
+	require.NoError(t, os.WriteFile(filepath.Join(t.ArtifactDir(), "differences.md"), []byte(table.String()), 0o644))
+	for _, c := range cases {
+		require.Equal(t, failed, c.Status.Value, "%s / %s passes there too: give it the tag odl", c.Suite, c.Name)
+	}
+}

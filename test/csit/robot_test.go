@@ -1,0 +1,99 @@
+package csit
+
+import (
+	"encoding/xml"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/python"
+)
+
+// What has become of a case.
+const (
+	failed  = "FAIL"
+	skipped = "SKIP"
+)
+
+// result is what has become of a case, as Robot Framework writes it down.
+type result struct {
+	Suite  string   `xml:"-"`
+	Name   string   `xml:"name,attr"`
+	Tags   []string `xml:"tag"`
+	Status struct {
+		Value   string `xml:"status,attr"`
+		Message string `xml:",chardata"`
+	} `xml:"status"`
+}
+
+// has tells whether a case has a tag.
+func (r result) has(tag string) bool { return slices.Contains(r.Tags, tag) }
+
+// firstLine is the first line of what is said of a case.
+func (r result) firstLine() string {
+	line, _, _ := strings.Cut(strings.TrimSpace(r.Status.Message), "\n")
+	return line
+}
+
+type suite struct {
+	Name   string   `xml:"name,attr"`
+	Suites []suite  `xml:"suite"`
+	Cases  []result `xml:"test"`
+}
+
+func (s suite) all() []result {
+	var all []result
+	for _, c := range s.Cases {
+		c.Suite = s.Name
+		all = append(all, c)
+	}
+	for _, below := range s.Suites {
+		all = append(all, below.all()...)
+	}
+	return all
+}
+
+// mostFailures is the greatest number of failed cases that Robot Framework tells by its exit
+// status; greater ones say that it did not run them.
+const mostFailures = 250
+
+// robot runs the suites with variables and options, and returns what has become of the cases.
+// The log and the report are where go test -artifacts says.
+func robot(t *testing.T, variables map[string]string, options ...string) []result {
+	t.Helper()
+	venv, err := python.Venv(t.Context(), t.Output(), "requirements.txt")
+	require.NoError(t, err)
+	args := append(options, "--outputdir", t.ArtifactDir(), "--consolecolors", "off")
+	for name, value := range variables {
+		args = append(args, "--variable", name+":"+value)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(venv, "bin", "robot"), append(args, "suites")...)
+	cmd.Env = append(os.Environ(), "NO_PROXY=*")
+	cmd.Stdout = t.Output()
+	cmd.Stderr = cmd.Stdout
+	err = cmd.Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() > 0 && exit.ExitCode() <= mostFailures {
+		err = nil
+	}
+	require.NoError(t, err)
+	return results(t, filepath.Join(t.ArtifactDir(), "output.xml"))
+}
+
+func results(t *testing.T, path string) []result {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var output struct {
+		Top suite `xml:"suite"`
+	}
+	require.NoError(t, xml.Unmarshal(text, &output))
+	all := output.Top.all()
+	require.NotEmpty(t, all)
+	return all
+}

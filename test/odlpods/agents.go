@@ -1,0 +1,73 @@
+package odlpods
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/test/ovnhost"
+)
+
+// StartAgents starts an agent on each host.
+func (l *Lab) StartAgents(ctx context.Context) error {
+	for _, h := range l.Hosts {
+		process, err := l.Launch(ctx, ovnhost.Command{
+			Name: h.Name + "/agent", Pod: h.Name, Argv: l.agent(h),
+			Ready: func(ctx context.Context) error { return l.asked(ctx, h.Name, "/healthz") },
+		})
+		if err != nil {
+			return err
+		}
+		l.Agents[h.Name] = process
+	}
+	return nil
+}
+
+// agent is the command line of a host's agent.
+func (l *Lab) agent(h *ovnhost.Host) []string {
+	return []string{
+		l.program(), "agent", "--bridge", l.URL(), "--node-address", h.Address.String(), "--user", agent, "--password-file", l.users.password(agent),
+		"--backend", "odl", "--ovs-manager", l.Controller.Managers(), "--ovs-db", h.OVSDB.Remote,
+		"--socket", socket(h), "--state-dir", filepath.Join(h.Dir, "agent"), "--call-deadline", l.deadline.String(), "--sweep-interval", "5s",
+	}
+}
+
+func socket(h *ovnhost.Host) string { return filepath.Join(h.Dir, "cni.sock") }
+
+// asked asks a host's agent for its health.
+func (l *Lab) asked(ctx context.Context, host, path string) error {
+	_, err := l.HTTPGet(ctx, host, "http://127.0.0.1:8182"+path)
+	return err
+}
+
+// Ready fails where the agent of a host says that it can plug no pods in.
+func (l *Lab) Ready(ctx context.Context, host string) error { return l.asked(ctx, host, "/readyz") }
+
+// AwaitNetwork waits until OpenDaylight programs the switches of all hosts, and has joined
+// them by tunnels.
+func (l *Lab) AwaitNetwork(ctx context.Context) error {
+	for _, h := range l.Hosts {
+		if err := Await(ctx, func(ctx context.Context) error { return l.Ready(ctx, h.Name) }); err != nil {
+			return err
+		}
+	}
+	return l.Controller.AwaitTunnels(ctx)
+}
+
+// CleanUp ends the agent of a host, and has it remove all that is its own.
+func (l *Lab) CleanUp(ctx context.Context, host string) error {
+	if err := l.Agents[host].Terminate(); err != nil {
+		return err
+	}
+	_, err := l.Exec(ctx, host, append(slices.Clone(l.agent(l.Host(host))), "--cleanup")...)
+	return err
+}
+
+// Doctor is what coe-bridge doctor finds on a host, as JSON. It fails where something is
+// wrong there.
+func (l *Lab) Doctor(ctx context.Context, host string) (string, error) {
+	h := l.Host(host)
+	return l.Exec(ctx, host, l.program(), "doctor", "--bridge", l.URL(), "--node-address", h.Address.String(), "--user", agent,
+		"--password-file", l.users.password(agent), "--backend", "odl", "--ovs-db", h.OVSDB.Remote, "--socket", socket(h),
+		"--state-dir", filepath.Join(h.Dir, "agent"), "--ovs-run-dir", h.Dir, "--ovn-run-dir", h.Dir, "--cni-bin-dir", l.bin, "-o", "json")
+}

@@ -1,0 +1,124 @@
+package odlpods
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/types/create"
+)
+
+// Pod is a pod, as clients post it.
+type Pod struct{ Namespace, Name, UID, Host string }
+
+// String is the name of its interface, and of its sandbox in the lab.
+func (p Pod) String() string { return p.Namespace + ":" + p.Name }
+
+// Plugged is what a runtime knows of a pod that was plugged in.
+type Plugged struct {
+	Pod
+	Result  *current.Result
+	Address netip.Addr
+}
+
+// Port is the name of the pod's port on the host's switch.
+func (p Plugged) Port() string { return p.Result.Interfaces[0].Name }
+
+// callTimeout bounds a call beyond the agent's own deadline.
+const callTimeout = 5 * time.Minute
+
+// Plug makes a pod's sandbox and has the CNI plugin plug it in, as a runtime does. What
+// fails leaves the sandbox.
+func (l *Lab) Plug(ctx context.Context, p Pod) (Plugged, error) {
+	if _, err := l.Sandbox(ctx, p.String()); err != nil {
+		return Plugged{}, err
+	}
+	return l.Add(ctx, p)
+}
+
+// Add is Plug for a pod that has its sandbox.
+func (l *Lab) Add(ctx context.Context, p Pod) (Plugged, error) {
+	out, err := l.call(ctx, "ADD", p, nil)
+	if err != nil {
+		return Plugged{}, err
+	}
+	result, err := create.CreateFromBytes(out)
+	if err != nil {
+		return Plugged{}, fmt.Errorf("read answer to ADD: %w", err)
+	}
+	is := Plugged{Pod: p}
+	if is.Result, err = current.NewResultFromResult(result); err != nil {
+		return Plugged{}, fmt.Errorf("read answer to ADD: %w", err)
+	}
+	if len(is.Result.IPs) == 0 || len(is.Result.Interfaces) == 0 {
+		return Plugged{}, errors.New("read answer to ADD: it has no address")
+	}
+	address, _ := netip.AddrFromSlice(is.Result.IPs[0].Address.IP)
+	is.Address = address.Unmap()
+	return is, nil
+}
+
+// Check has the plugin compare a pod with what it answered.
+func (l *Lab) Check(ctx context.Context, p Plugged) error {
+	_, err := l.call(ctx, "CHECK", p.Pod, p.Result)
+	return err
+}
+
+// Unplug has the plugin unplug a pod, and removes its sandbox.
+func (l *Lab) Unplug(ctx context.Context, p Pod) error {
+	if _, err := l.call(ctx, "DEL", p, nil); err != nil {
+		return err
+	}
+	return l.RemoveSandbox(ctx, p.String())
+}
+
+// call runs the plugin as a runtime does. An error is that of CNI, where it says one.
+func (l *Lab) call(ctx context.Context, command string, p Pod, previous *current.Result) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	config := map[string]any{"cniVersion": "1.1.0", "name": "coe-bridge", "type": "coe-cni", "socket": socket(l.Host(p.Host))}
+	if previous != nil {
+		config["prevResult"] = previous
+	}
+	text, err := json.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(l.bin, "coe-cni"))
+	cmd.Stdin = bytes.NewReader(text)
+	cmd.Env = []string{
+		"CNI_COMMAND=" + command, "CNI_CONTAINERID=sandbox-" + p.UID, "CNI_NETNS=/run/netns/" + l.Namespace(p.String()), "CNI_IFNAME=eth0", "CNI_PATH=" + l.bin,
+		fmt.Sprintf("CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", p.Namespace, p.Name, p.UID),
+	}
+	out, err := cmd.Output()
+	if err == nil {
+		return out, nil
+	}
+	var said types.Error
+	if json.Unmarshal(out, &said) == nil && said.Code != 0 {
+		return nil, fmt.Errorf("%s of %s: %w", command, p, &said)
+	}
+	return nil, fmt.Errorf("%s of %s: %w: %s", command, p, err, out)
+}
+
+// Reach waits until a pod reaches an address.
+func (l *Lab) Reach(ctx context.Context, from Pod, to netip.Addr) error {
+	return Await(ctx, func(ctx context.Context) error { return l.Ping(ctx, from.String(), to) })
+}
+
+// Apart fails unless a pod has no answer from an address, of several requests.
+func (l *Lab) Apart(ctx context.Context, from Pod, to netip.Addr) error {
+	out, err := l.Exec(ctx, from.String(), "ping", "-n", "-c", "3", "-i", "0.2", "-W", "1", to.String())
+	if err == nil {
+		return fmt.Errorf("%s reaches %s: %s", from, to, out)
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package replicas
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+)
+
+// TestDeposedLeaderOfOpenDaylight halts the leader in the middle of its work until the other
+// one has taken over and changed things. OpenDaylight knows no write on a condition: that the
+// first one writes nothing when it goes on is its own doing.
+func TestDeposedLeaderOfOpenDaylight(t *testing.T) {
+	t.Parallel()
+	fake, err := odlfake.New(odlfake.Oxygen)
+	require.NoError(t, err)
+	server := httptest.NewServer(fake)
+	t.Cleanup(server.Close)
+	auth := filepath.Join(t.TempDir(), "auth")
+	require.NoError(t, os.WriteFile(auth, []byte(odlfake.User+":"+odlfake.Password), 0o600))
+	e := startEtcd(t, 1)
+	args := []string{
+		"--etcd-endpoints", strings.Join(e.Endpoints(), ","), "--backend", "odl", "--odl-url", server.URL, "--odl-auth-file", auth,
+		"--address-reuse-delay", "1s",
+	}
+	leader := startReplica(t, "replica 0", args...)
+	await(t, patience, "the first leads", func() error { return leader.leads(true) })
+	other := startReplica(t, "replica 1", args...)
+	putPool(leader, "10.42.0.0/16")
+	random := rand.New(rand.NewPCG(stopSeed, 1))
+	var loads []*load
+	for round := range stopRounds {
+		l := newLoad(other, stopSeed, round*10000, stopPace)
+		loads = append(loads, l)
+		stop := l.start(t)
+		await(t, patience, "the leader is halted in the middle of its work", func() error {
+			elapse(minStop + time.Duration(random.Int64N(int64(maxStop-minStop))))
+			leader.Signal(syscall.SIGSTOP)
+			if missing := notIn(fake, other); missing == 0 {
+				leader.Signal(syscall.SIGCONT)
+				return errors.New("it had done all")
+			}
+			return nil
+		})
+		said := leader.Log().Len()
+		await(t, patience, "the other one leads", func() error { return other.leads(true) })
+		stop()
+		deleteHalf(t, other, loads)
+		other.awaitSync()
+		await(t, patience, "addresses have rested", func() error { return noneRests(other) })
+		requireSaid(t, other, loads...)
+		require.NoError(t, exactly(fake, other))
+
+		fake.Requests()
+		leader.Signal(syscall.SIGCONT)
+		await(t, patience, "the first one looks on", func() error { return leader.leads(false) })
+		require.True(t, leader.Log().Says(said, stepsDown), "it says so")
+		leader.awaitSync()
+		seen := fake.Requests()
+		require.Zero(t, seen[http.MethodPut]+seen[http.MethodPost]+seen[http.MethodDelete], "what the deposed leader wrote, in round %d: %v", round, seen)
+		require.NoError(t, exactly(fake, other))
+		leader, other = other, leader
+	}
+}
+
+// notIn counts the living leases whose interfaces a controller does not have.
+func notIn(fake *odlfake.Controller, r *replica) int {
+	return len(without(livingOf(r), fake.Keys("ietf-interfaces:interfaces")))
+}
+
+func livingOf(r *replica) (names []string) {
+	for _, l := range r.leases() {
+		if l.Released == "" {
+			names = append(names, l.Name)
+		}
+	}
+	return names
+}
+
+// exactly is nil when a controller has the interfaces of the living leases and no other.
+func exactly(fake *odlfake.Controller, r *replica) error {
+	want := livingOf(r)
+	for _, container := range []string{"ietf-interfaces:interfaces", "elan:elan-interfaces", "l3vpn:vpn-interfaces"} {
+		have := fake.Keys(container)
+		if missing, more := without(want, have), without(have, want); len(missing)+len(more) > 0 {
+			return fmt.Errorf("%s: %v are missing, %v are too much", container, missing, more)
+		}
+	}
+	return nil
+}
