@@ -140,6 +140,11 @@ var yangsonDifferences = []difference{
 		`{"sample:types":{"ids":[1],"uint64":"1_0"}}`, regexp.MustCompile(`: "\d+(_\d+)+" is no value for it: want an integer in .*, quoted`)},
 	{"yangson asks for nothing that is deprecated and not there",
 		`{"ietf-yang-library:yang-library":{"content-id":"1"}}`, regexp.MustCompile(`^/ietf-yang-library:modules-state/module-set-id: .* not there`)},
+	{"yangson takes prefixes with bits of the host for others than those without",
+		`{"coe-agent:interfaces":{"interface":[{"pod-uid":"p","interface-uid":"i","route":[{"destination":"0.0.0.0/0"},{"destination":"1.2.3.4/0"}]}]}}`,
+		regexp.MustCompile(`: the entry with the key "[^"]*/\d+" is there twice`)},
+	{"yangson takes metadata of nothing",
+		`{"@":[]}`, regexp.MustCompile(`no member "@" here`)},
 	{"yangson looks for no characters that RFC 7950 section 9.4 leaves out",
 		`{"sample:types":{"ids":[1],"string":"\u0001"}}`, regexp.MustCompile(`: ".*\\(x[01]|x7f|u(fff[ef]|fdd|fde)).*" is no value for it: want`)},
 }

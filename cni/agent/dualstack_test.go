@@ -1,9 +1,6 @@
 package agent_test
 
 import (
-	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os/exec"
 	"testing"
 
@@ -14,28 +11,19 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/ovnhost"
 )
 
-// twoFamilies is an interface with addresses of both families, of which that of IPv4
-// is routed singly, as a bridge tells it.
-const twoFamilies = "id: 1@x\n" + `data: {"ietf-restconf:notification":{"coe-agent:interface-changed":{"operation":"put",` +
-	`"pod-uid":"u1","interface-uid":"u1","namespace":"web","pod":"front","name":"web:front","parent-interface":"tap0a1b2c3d-4e",` +
-	`"node":"172.31.99.11","primary":true,"confirmed":true,"mac-address":"0a:58:0a:2a:00:02","mtu":1300,"address":[` +
+// twoFamilies are addresses of both families, of which that of IPv4 is routed singly, as a
+// bridge tells them.
+const twoFamilies = `"mtu":1300,"address":[` +
 	`{"ip":"10.42.0.2","prefix-length":32,"gateway":"169.254.1.1"},{"ip":"fd42::2","prefix-length":64,"gateway":"fd42::1"}],"route":[` +
-	`{"destination":"169.254.1.1/32"},{"destination":"0.0.0.0/0","next-hop":"169.254.1.1"},{"destination":"::/0","next-hop":"fd42::1"}]}}}` + "\n\n"
+	`{"destination":"169.254.1.1/32"},{"destination":"0.0.0.0/0","next-hop":"169.254.1.1"},{"destination":"::/0","next-hop":"fd42::1"}]`
 
 // TestTwoFamilies plugs a pod with addresses of both families in, where another
 // controller than OVN is in charge of the switch.
 func TestTwoFamilies(t *testing.T) {
 	w := &world{t: t, lab: ovnhost.ForTest(t, "host1")}
-	bridge := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		_, _ = fmt.Fprint(rw, twoFamilies)
-		rw.(http.Flusher).Flush()
-		<-r.Context().Done()
-	}))
-	t.Cleanup(func() {
-		bridge.CloseClientConnections()
-		bridge.Close()
-	})
-	a := w.inProcess("host1", bridge.URL, ovs.OpenDaylight)
+	bridge := newFakeBridge(t, twoFamilies)
+	bridge.follow(w)
+	a := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
 	p := w.sandbox("host1", "web", "front", "u1", "sandbox1")
 	out, err := exec.CommandContext(t.Context(), "ip", "netns", "exec", p.netns(), "sysctl", "-w", "net.ipv6.conf.default.disable_ipv6=1").CombinedOutput()
 	require.NoError(t, err, "%s", out)

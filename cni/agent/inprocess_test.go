@@ -26,6 +26,7 @@ import (
 type inProcess struct {
 	*agent.Agent
 	vswitch *ovs.Switch
+	uplink  *uplink.Uplink
 
 	w     *world
 	host  string
@@ -60,7 +61,7 @@ func (w *world) inProcess(host, bridge string, controller ovs.Controller) *inPro
 		running.Wait()
 		require.NoError(t, node.Close())
 	})
-	return &inProcess{Agent: a, vswitch: sw, w: w, host: host, dir: dir, steps: steps}
+	return &inProcess{Agent: a, vswitch: sw, uplink: up, w: w, host: host, dir: dir, steps: steps}
 }
 
 func (a *inProcess) call(ctx context.Context, command string, s *sandbox) *types.Error {

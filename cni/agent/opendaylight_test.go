@@ -20,6 +20,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/call"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
 	"github.com/coe-bridge/coe-bridge/test/ovnhost"
 )
 
@@ -109,13 +110,16 @@ func speakOpenFlow(conn net.Conn) {
 	}
 }
 
-// fakeBridge tells agents of one pod, which it knows nothing else of.
+// fakeBridge tells agents of one pod, and knows nothing else.
 type fakeBridge struct {
 	url string
 	say chan bool // whether the pod's interface is confirmed
 }
 
-func newFakeBridge(t *testing.T) *fakeBridge {
+// oneAddress is what a record says of a pod's addresses.
+const oneAddress = `"address":[{"ip":"10.42.0.2","prefix-length":24,"gateway":"10.42.0.1"}]`
+
+func newFakeBridge(t *testing.T, addresses string) *fakeBridge {
 	b := &fakeBridge{say: make(chan bool, 10)}
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		for n := 1; ; n++ {
@@ -123,8 +127,7 @@ func newFakeBridge(t *testing.T) *fakeBridge {
 			case confirmed := <-b.say:
 				_, _ = fmt.Fprintf(rw, "id: %d@x\n"+`data: {"ietf-restconf:notification":{"coe-agent:interface-changed":{"operation":"put",`+
 					`"pod-uid":"u1","interface-uid":"u1","namespace":"web","pod":"front","name":"web:front","parent-interface":"tap0a1b2c3d-4e",`+
-					`"node":"172.31.99.11","primary":true,"confirmed":%t,"mac-address":"0a:58:0a:2a:00:02",`+
-					`"address":[{"ip":"10.42.0.2","prefix-length":24,"gateway":"10.42.0.1"}]}}}`+"\n\n", n, confirmed)
+					`"node":"172.31.99.11","primary":true,"confirmed":%t,"mac-address":"0a:58:0a:2a:00:02",%s}}}`+"\n\n", n, confirmed, addresses)
 				rw.(http.Flusher).Flush()
 			case <-r.Context().Done():
 				return
@@ -144,7 +147,7 @@ func newFakeBridge(t *testing.T) *fakeBridge {
 // in time. Whether OpenDaylight is there is told, and harms no pod that is plugged in.
 func TestOpenDaylight(t *testing.T) {
 	w := &world{t: t, lab: ovnhost.SwitchesForTest(t, "host1")}
-	bridge := newFakeBridge(t)
+	bridge := newFakeBridge(t, oneAddress)
 	a := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
 	p := w.sandbox("host1", "web", "front", "u1", "sandbox1")
 	require.ErrorContains(t, w.notReady(a), "the bridge was never reached")
@@ -194,14 +197,11 @@ func TestOpenDaylight(t *testing.T) {
 	p.nothingIn()
 
 	bridge.say <- true // of the former port
-	await(t, "a port that the network has not let go of is not added again", func() error {
-		within, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := a.call(within, call.Add, p); err == nil || !strings.Contains(err.Details, "wait for the network to let go of interface web:front") {
-			return fmt.Errorf("ADD says: %w", err)
-		}
-		return nil
-	})
+	_, err = a.uplink.Await(t.Context(), func(r *uplink.Record) bool { return r.Confirmed })
+	require.NoError(t, err)
+	within, cancel = context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	require.Contains(t, a.call(within, call.Add, p).Details, "wait for the network to let go of interface web:front")
 	bridge.follow(w)
 	require.Greater(t, w.failAdds(a, p), 10, "there are steps")
 	require.Nil(t, a.call(t.Context(), call.Del, p))

@@ -6,7 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -17,6 +17,7 @@ import (
 
 // What has become of a case.
 const (
+	passed  = "PASS"
 	failed  = "FAIL"
 	skipped = "SKIP"
 )
@@ -32,13 +33,16 @@ type result struct {
 	} `xml:"status"`
 }
 
-// has tells whether a case has a tag.
-func (r result) has(tag string) bool { return slices.Contains(r.Tags, tag) }
+// unexpected is what is said of an answer that has another status.
+var unexpected = regexp.MustCompile(`Url: https?://[^/]+(\S+) Expected status: (\d+) != (\d+)`)
 
-// firstLine is the first line of what is said of a case.
-func (r result) firstLine() string {
+// brief is why a case failed, on one line.
+func (r result) brief() string {
 	line, _, _ := strings.Cut(strings.TrimSpace(r.Status.Message), "\n")
-	return line
+	if _, last, found := strings.Cut(line, "The last error was: "); found {
+		line = last
+	}
+	return unexpected.ReplaceAllString(line, "$1: $2, not $3")
 }
 
 type suite struct {
@@ -69,11 +73,11 @@ func robot(t *testing.T, variables map[string]string, options ...string) []resul
 	t.Helper()
 	venv, err := python.Venv(t.Context(), t.Output(), "requirements.txt")
 	require.NoError(t, err)
-	args := append(options, "--outputdir", t.ArtifactDir(), "--consolecolors", "off")
+	args := []string{"--outputdir", t.ArtifactDir(), "--consolecolors", "off"}
 	for name, value := range variables {
 		args = append(args, "--variable", name+":"+value)
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(venv, "bin", "robot"), append(args, "suites")...)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(venv, "bin", "robot"), append(append(args, options...), "suites")...)
 	cmd.Env = append(os.Environ(), "NO_PROXY=*")
 	cmd.Stdout = t.Output()
 	cmd.Stderr = cmd.Stdout

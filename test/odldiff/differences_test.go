@@ -2,7 +2,6 @@ package odldiff
 
 import (
 	"crypto/md5" //nolint:gosec // what Oxygen's uuids are made with
-	"fmt"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -48,6 +47,7 @@ var differences = []difference{
 	{"MAC address known before the port is there", macKnown},
 	{"vpn-interface with the address", vpnInterfaceKnown},
 	{"address change followed", addressFollowed},
+	{"IPv6 named", ipv6Named},
 	{"gateway of the node's pod-cidr", gatewayOfNode},
 	{"subnet_id", subnetID},
 	{"floating-ip-info", floatingIP},
@@ -207,7 +207,16 @@ func addressFollowed(l leaf) bool {
 	return strings.HasPrefix(l.path, now) && l.oxygen == nothing || strings.HasPrefix(l.path, before) && l.ours == nothing
 }
 
-func adjacencyPath(a netip.Addr) string { return fmt.Sprintf("odl-l3vpn:adjacency[%s/32]/", a) }
+func adjacencyPath(a netip.Addr) string {
+	return "odl-l3vpn:adjacency[" + netip.PrefixFrom(a, a.BitLen()).String() + "]/"
+}
+
+// ipv6Named: a vpn-interface says of which family its addresses are. There it is always IPv4.
+func ipv6Named(l leaf) bool {
+	p := l.mappedPod()
+	return l.tree == "l3vpn:vpn-interfaces" && p != nil && p.ipv6 && l.path == "vpn-instance-names["+p.namespace+"]/associated-subnet-type" &&
+		l.ours == "V6Subnet" && l.oxygen == "V4Subnet"
+}
 
 // gatewayOfNode: it is the first address of the node's pod-cidr, or a link-local one. There it
 // is made of the address.
@@ -239,8 +248,8 @@ func floatingIP(l leaf) bool {
 	return l.tree == "odl-nat:floating-ip-info" && l.theirs == nil && l.story.floating(l.entry)[l.path] == l.ours
 }
 
-// floating is what the floating-ip-info of a vpn-instance has to be: the service's address for
-// each pod among its endpoints.
+// floating is what the floating-ip-info of a vpn-instance has to be: the service's address, which
+// is IPv4, for each such pod among its endpoints.
 func (s *story) floating(vpn string) object {
 	o := object{}
 	for _, v := range s.services {
@@ -248,7 +257,7 @@ func (s *story) floating(vpn string) object {
 			continue
 		}
 		for _, p := range s.mapped() {
-			if p.namespace != vpn || !slices.Contains(v.endpoints, p.address) {
+			if p.namespace != vpn || p.ipv6 || !slices.Contains(v.endpoints, p.address) {
 				continue
 			}
 			port := "ports[" + p.interfaceName() + "]/"

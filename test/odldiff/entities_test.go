@@ -28,21 +28,25 @@ func (n *node) body() string {
 	return body("k8s-nodes", entry)
 }
 
-// linkGateway is for addresses that no pod-cidr of their node holds.
-var linkGateway = netip.MustParseAddr("169.254.1.1")
+// The gateways of addresses that no pod-cidr of their node holds.
+var linkGateway4, linkGateway6 = netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fe80::1")
 
 // gateway is what docs/mapping.md says of an address that is routed singly.
 func (n *node) gateway(address netip.Addr) netip.Addr {
-	if !n.told || !n.podCIDR.Contains(address) {
-		return linkGateway
+	switch {
+	case n.told && n.podCIDR.Contains(address):
+		return n.podCIDR.Addr().Next()
+	case address.Is6():
+		return linkGateway6
 	}
-	return n.podCIDR.Addr().Next()
+	return linkGateway4
 }
 
 // pod is a pod of a story, with its port.
 type pod struct {
 	uid, namespace, name string
-	wantsMAC             string // empty: it is made of the address
+	ipv6                 bool
+	wantsMAC             string // empty: it is made of the IPv4 address
 	node                 *node  // nil: not scheduled
 	address              netip.Addr
 	segment              segment
@@ -112,7 +116,7 @@ func (p *pod) mac() string {
 	return net.HardwareAddr(append([]byte{0x0a, 0x58}, p.address.AsSlice()...)).String()
 }
 
-// lastNumber is the end of an IPv4 address.
+// lastNumber is the end of an address.
 var lastNumber = regexp.MustCompile(`\d+$`)
 
 // guessedGateway is Oxygen's, whatever the node's pod-cidr.

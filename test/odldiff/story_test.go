@@ -79,9 +79,12 @@ func (s *story) clusterIP() netip.Addr {
 	return netip.AddrFrom4([4]byte{172, 20, byte(s.number), byte(s.hosts)})
 }
 
-// podAddress is one that no pod had before.
-func (s *story) podAddress(n *node) netip.Addr {
+// podAddress is one that no pod had before, for a pod on a node.
+func (s *story) podAddress(p *pod, n *node) netip.Addr {
 	s.hosts++
+	if p.ipv6 {
+		return netip.MustParseAddr(fmt.Sprintf("fd00:10:%x:%x::%x", s.number, n.address.As4()[3], s.hosts))
+	}
 	return netip.AddrFrom4([4]byte{10, byte(s.number), n.address.As4()[3], byte(s.hosts)})
 }
 
@@ -127,7 +130,8 @@ func (s *story) told(st step) step {
 
 // end is what is left to do until nothing is left; false when that is so.
 func (s *story) end() (step, bool) {
-	for _, p := range s.pods {
+	if len(s.pods) > 0 {
+		p := s.pods[0]
 		if p.plugged {
 			return s.told(s.unplug(p)), true
 		}
@@ -161,10 +165,10 @@ func (s *story) arrivals() []act {
 				p.node = s.someNode()
 			}
 			if addressed {
-				p.address = s.podAddress(s.someNode())
+				p.address = s.podAddress(p, s.someNode())
 			}
 			if scheduled && addressed {
-				p.address = s.podAddress(p.node)
+				p.address = s.podAddress(p, p.node)
 			}
 			return s.put(p, method, what)
 		}
@@ -178,7 +182,7 @@ func (s *story) arrivals() []act {
 		{2, func() step {
 			p := s.newPod()
 			p.node = s.someNode()
-			p.address = s.podAddress(p.node)
+			p.address = s.podAddress(p, p.node)
 			return s.plug(p)
 		}},
 	}
@@ -188,11 +192,11 @@ func (s *story) someNode() *node { return s.nodes[s.random.IntN(len(s.nodes))] }
 
 // newPod is one whose name another had before now and then.
 func (s *story) newPod() *pod {
-	p := &pod{uid: s.uid(), namespace: s.namespaces[s.random.IntN(3)/2], segment: s.someSegment()}
+	p := &pod{uid: s.uid(), namespace: s.namespaces[s.random.IntN(3)/2], segment: s.someSegment(), ipv6: s.random.IntN(6) == 0}
 	for p.name == "" || slices.ContainsFunc(s.pods, func(o *pod) bool { return !o.gone && o.interfaceName() == p.interfaceName() }) {
 		p.name = fmt.Sprintf("p%d", s.random.IntN(podsPerStory+1))
 	}
-	if s.random.IntN(3) == 0 {
+	if p.ipv6 || s.random.IntN(3) == 0 {
 		p.wantsMAC = fmt.Sprintf("0a:70:00:00:%02x:%02x", s.number, s.uids)
 	}
 	s.pods = append(s.pods, p)
@@ -233,20 +237,20 @@ func (s *story) podActs(p *pod) []act {
 
 func (s *story) schedule(p *pod) step {
 	p.node = s.someNode()
-	p.address = s.podAddress(p.node)
+	p.address = s.podAddress(p, p.node)
 	p.made = false
 	return s.put(p, http.MethodPut, "a pod is scheduled")
 }
 
 func (s *story) readdress(p *pod) step {
-	p.address = s.podAddress(p.node)
+	p.address = s.podAddress(p, p.node)
 	p.made = false
 	return s.put(p, http.MethodPut, "a pod gets another address")
 }
 
 func (s *story) move(p *pod) step {
 	p.node = s.nodes[(slices.Index(s.nodes, p.node)+1)%len(s.nodes)]
-	p.address = s.podAddress(p.node)
+	p.address = s.podAddress(p, p.node)
 	p.made = false
 	return s.put(p, http.MethodPut, "a pod moves to another node")
 }

@@ -30,8 +30,8 @@ func TestBridge(t *testing.T) {
 			w.testPods(pods)
 			w.testRenderer(release)
 			w.testOtherWriters(pods)
-			w.testReboots(pods)
 			w.testPassword()
+			w.testReboots(pods)
 			w.testNotProgrammed(pods)
 		})
 	}

@@ -18,13 +18,16 @@ import (
 // Backend is what the suite is for.
 type Backend = reconcile.Backend
 
-const (
-	seeds     = 6
-	walkSteps = 40
-)
+// Seeds is how many random walks Run takes of each kind.
+const Seeds = 6
+
+const walkSteps = 40
 
 // Run runs the suite over backends that begin empty.
-func Run(t *testing.T, create func(t *testing.T) Backend) {
+func Run(t *testing.T, create func(t *testing.T) Backend) { RunWalks(t, Seeds, create) }
+
+// RunWalks is Run with so many random walks of each kind, for backends that take their time.
+func RunWalks(t *testing.T, seeds int, create func(t *testing.T) Backend) {
 	t.Run("empty", func(t *testing.T) {
 		have, err := create(t).Read(t.Context())
 		require.NoError(t, err)
@@ -33,9 +36,9 @@ func Run(t *testing.T, create func(t *testing.T) Backend) {
 	t.Run("nothing to write", func(t *testing.T) {
 		require.NoError(t, create(t).Write(t.Context(), nil))
 	})
-	t.Run("walk", func(t *testing.T) { walk(t, create, func(*testing.T, Backend, []netvirt.Change, *rand.Rand) {}) })
-	t.Run("walk in two parts", func(t *testing.T) { walk(t, create, part) })
-	t.Run("walk doubled", func(t *testing.T) { walk(t, create, double) })
+	t.Run("walk", func(t *testing.T) { walk(t, seeds, create, func(*testing.T, Backend, []netvirt.Change, *rand.Rand) {}) })
+	t.Run("walk in two parts", func(t *testing.T) { walk(t, seeds, create, part) })
+	t.Run("walk doubled", func(t *testing.T) { walk(t, seeds, create, double) })
 	t.Run("every prefix", func(t *testing.T) { everyPrefix(t, create(t)) })
 	t.Run("swapped addresses", func(t *testing.T) { swapped(t, create(t)) })
 	t.Run("cancelled", func(t *testing.T) { cancelled(t, create(t)) })
@@ -44,7 +47,7 @@ func Run(t *testing.T, create func(t *testing.T) Backend) {
 
 // walk goes from one random model to the next. Before the difference is written,
 // before may write some of it.
-func walk(t *testing.T, create func(t *testing.T) Backend, before func(*testing.T, Backend, []netvirt.Change, *rand.Rand)) {
+func walk(t *testing.T, seeds int, create func(t *testing.T) Backend, before func(*testing.T, Backend, []netvirt.Change, *rand.Rand)) {
 	for seed := range uint64(seeds) {
 		w := NewWorld(seed)
 		b := create(t)

@@ -266,7 +266,7 @@ func (s *session) view(ctx context.Context) (*view, error) {
 			}
 		}
 	})
-	if err == nil && !(elans && vpns) {
+	if err == nil && (!elans || !vpns) {
 		// "Not there" is what a controller says too that is going down or coming up.
 		_, err = s.ready(ctx)
 	}

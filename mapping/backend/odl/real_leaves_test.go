@@ -17,11 +17,25 @@ import (
 )
 
 // realPatience bounds what a controller on a busy machine may take to do something.
-const realPatience = 2 * time.Minute
+const realPatience = 3 * time.Minute
+
+// requireIdle waits until Netvirt has done what is to be done for the elan-instances that were
+// written and deleted before: it does one after the other, and tags a new one last.
+func requireIdle(t *testing.T, c *realodl.Controller) {
+	t.Helper()
+	const name = "idle"
+	last := placed{"elan:elan-instances", "elan-instance", name, map[string]any{"elan-instance-name": name}}
+	realPut(t, c, last)
+	require.Eventually(t, func() bool {
+		return realEntry(t, c, last.top, last.list, name)["elan-tag"] != nil
+	}, realPatience, 50*time.Millisecond)
+	takeAway(t, c, last)
+}
 
 // realOthers: what Neutron and an operator have on a real controller stays as it is,
 // whatever becomes of what is ours.
 func realOthers(t *testing.T, c *realodl.Controller, dialect string) {
+	requireIdle(t, c)
 	all := ofOthers()
 	for _, p := range all {
 		realPut(t, c, p)
@@ -84,6 +98,7 @@ func realEntry(t *testing.T, c *realodl.Controller, top, list, key string) map[s
 // their entries, and keeps beside them, no write of ours takes anything away, and none cuts
 // them off.
 func realPlugged(t *testing.T, c *realodl.Controller) {
+	requireIdle(t, c)
 	b := open(t, realConfig(t, c, ""))
 	want := podsOf("default")
 	podOn(want, "default", "pod-2", 0, 3)

@@ -8,9 +8,9 @@ import (
 )
 
 // tagWait bounds how long the controller is given to tag elan-instances, and tagPoll is
-// between two looks at them.
+// between two looks at them. It is less than a Write is given.
 const (
-	tagWait = 5 * time.Second
+	tagWait = 10 * time.Second
 	tagPoll = 50 * time.Millisecond
 )
 

@@ -67,6 +67,7 @@ Deleting The Container Deletes All Pods
     Request    GET    ${ENTRY}    expected=404
 
 An Interface Is A Resource Of Its Own
+    [Tags]    odl
     ${body}=    Body    pod.json
     Request    POST    ${PODS}    ${body}    expected=204
     ${answer}=    Request    GET    ${ENTRY}/interface/${POD_UID}    expected=200

@@ -28,6 +28,7 @@ JSON That Breaks Off In RFC 8040
     ${RFC8040}    400    malformed-message    PUT    ${NEW_ENTRY}    {"pod:pods":[{
 
 XML That Breaks Off
+    [Tags]    odl
     ${DRAFT02}    400    malformed-message    PUT    ${OLD_ENTRY}    <pods    type=application/xml    accept=application/json
 
 No Body

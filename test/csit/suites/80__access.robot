@@ -24,7 +24,7 @@ Nobody Is Let In
 
 Who Is Refused Is Told How To Come In
     ${answer}=    Request    GET    ${OLD_ENTRY}    session=nobody    expected=401
-    Should Start With    ${answer.headers}[WWW-Authenticate]    Basic
+    Should Start With    ${answer.headers}[WWW-Authenticate]    Basic    ignore_case=True
     Error Should Be    ${answer}    access-denied
     ${answer}=    Request    GET    ${NEW_ENTRY}    session=nobody    expected=401
     Error Should Be    ${answer}    access-denied    ${RFC8040}

@@ -4,9 +4,9 @@
 // as JSON and reads them and their containers. A test replays the recordings against it.
 //
 // It judges data by the modules of package yang, has no datapath, and does of Netvirt's own
-// only what a writer has to bear, an elan-instance that is written gets a mac-timeout and a new
-// elan-tag, and what the operational datastore tells: what Netvirt made of interfaces whose ports
-// are plugged in.
+// only what a writer has to bear (an elan-instance that is written gets a mac-timeout and an
+// elan-tag, and takes elan-interfaces with it when it is deleted) and what the operational
+// datastore tells: what Netvirt made of interfaces whose ports are plugged in.
 package odlfake
 
 import (
@@ -77,7 +77,9 @@ type Controller struct {
 	tag      int
 	lag      int    // after how many requests Netvirt tags an elan-instance
 	untagged []late // in the order of their turn
-	writers  int    // writes of RFC 8040 that are under way
+	// members are the interfaces that Netvirt thinks are in an elan-instance.
+	members  map[string]map[string]bool
+	writers  int // writes of RFC 8040 that are under way
 	requests map[string]int
 	fault    Fault
 	password string
@@ -107,7 +109,7 @@ func New(release Release) (*Controller, error) {
 func (c *Controller) Wipe() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tops, c.requests, c.untagged = map[string]*top{}, map[string]int{}, nil
+	c.tops, c.requests, c.untagged, c.members = map[string]*top{}, map[string]int{}, nil, map[string]map[string]bool{}
 }
 
 // Lag has Netvirt tag elan-instances some requests late: it writes all that was there then
@@ -229,53 +231,12 @@ func (c *Controller) remove(container, list, key string) bool {
 	if i < 0 {
 		return false
 	}
+	gone := t.entries[i]
+	defer c.follow(container, gone)
 	if t.entries = slices.Delete(t.entries, i, i+1); len(t.entries) == 0 && !c.release.rules.keeps {
 		delete(c.tops, container)
 	}
 	return true
-}
-
-// late is an elan-instance that waits for its tag, for so many requests more.
-type late struct {
-	turns int
-	stored
-}
-
-// stamp adds what Netvirt adds to what is written, or has it do so later. It needs mu.
-func (c *Controller) stamp(container string, e stored) {
-	if container != elanInstances {
-		return
-	}
-	if c.lag == 0 || e.value["elan-tag"] != nil {
-		c.tagOne(e.value)
-		return
-	}
-	c.untagged = append(c.untagged, late{c.lag, stored{e.list, e.key, maps.Clone(e.value)}})
-}
-
-const elanInstances = "elan:elan-instances"
-
-func (c *Controller) tagOne(value map[string]any) {
-	if value["elan-tag"] == nil {
-		c.tag++
-		value["elan-tag"] = c.tag
-	}
-	if value["mac-timeout"] == nil {
-		value["mac-timeout"] = 300
-	}
-}
-
-// tagLate tags the elan-instances whose turn it is. It needs mu.
-func (c *Controller) tagLate() {
-	for i := range c.untagged {
-		c.untagged[i].turns--
-	}
-	for len(c.untagged) > 0 && c.untagged[0].turns <= 0 {
-		e := c.untagged[0]
-		c.untagged = c.untagged[1:]
-		c.tagOne(e.value)
-		c.top(elanInstances).put(e.list, e.key, e.value)
-	}
 }
 
 // content is what a GET of a container shows of it.

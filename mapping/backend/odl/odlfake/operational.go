@@ -48,6 +48,9 @@ var operationalKeys = map[string][]string{
 // operational answers what is asked of the operational datastore: path is what stands behind
 // its root.
 func (x *exchange) operational(path string) {
+	if !x.acceptable() {
+		return
+	}
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	container, keys := parts[0], []string(nil)
 	if len(parts) > 1 && x.draft {

@@ -44,32 +44,38 @@ func (c *Controller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	x := &exchange{Controller: c, w: w, r: r}
-	path := r.URL.EscapedPath()
-	switch rest, ok := "", false; {
-	case c.release.Draft02 && path == library:
+	(&exchange{Controller: c, w: w, r: r}).answer(r.URL.EscapedPath())
+}
+
+// answer finds out what a path is of, and answers.
+func (x *exchange) answer(path string) {
+	draft, isDraft := strings.CutPrefix(path, draftRoot)
+	state, isState := strings.CutPrefix(path, operationalRoot)
+	rfc, isRFC := strings.CutPrefix(path, rfcRoot)
+	isDraft, isState, isRFC = isDraft && x.release.Draft02, isState && x.release.Draft02, isRFC && x.release.RFC8040
+	x.draft = isDraft || isState
+	switch {
+	case x.release.Draft02 && path == library:
 		x.library("modules")
-	case c.release.RFC8040 && path == rfcRoot+"/ietf-yang-library:modules-state":
+	case isRFC && rfc == "/ietf-yang-library:modules-state":
 		x.library(x.topName("ietf-yang-library", "modules-state"))
-	case c.release.Draft02 && strings.HasPrefix(path, operationalRoot):
-		x.draft = true
-		if x.acceptable() {
-			x.operational(strings.TrimPrefix(path, operationalRoot))
-		}
-	case c.release.RFC8040 && strings.HasPrefix(path, rfcRoot) && r.URL.Query().Get("content") == "nonconfig":
-		if x.acceptable() {
-			x.operational(strings.TrimPrefix(path, rfcRoot))
-		}
+	case isState:
+		x.operational(state)
+	case isRFC && x.r.URL.Query().Get("content") == "nonconfig":
+		x.operational(rfc)
+	case isDraft:
+		x.config(draft)
+	case isRFC:
+		x.config(rfc)
 	default:
-		if rest, ok = strings.CutPrefix(path, draftRoot); ok && c.release.Draft02 {
-			x.draft = true
-		} else if rest, ok = strings.CutPrefix(path, rfcRoot); !ok || !c.release.RFC8040 {
-			w.WriteHeader(http.StatusNotFound)
-			return
-		}
-		if x.target(rest) && x.acceptable() {
-			x.serve()
-		}
+		x.w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+// config answers what is asked of the config datastore.
+func (x *exchange) config(path string) {
+	if x.target(path) && x.acceptable() {
+		x.serve()
 	}
 }
 
