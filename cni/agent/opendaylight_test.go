@@ -150,7 +150,7 @@ func TestOpenDaylight(t *testing.T) {
 	bridge := newFakeBridge(t, oneAddress)
 	a := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
 	p := w.sandbox("host1", "web", "front", "u1", "sandbox1")
-	require.ErrorContains(t, w.notReady(a), "the bridge was never reached")
+	await(t, "the bridge has said nothing", func() error { return w.says(a, "the bridge was never reached") })
 	bridge.say <- false
 	await(t, "nobody manages the switch", func() error { return w.says(a, "nobody has told it where that is") })
 

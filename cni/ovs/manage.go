@@ -71,12 +71,7 @@ func (s *Switch) management(ctx context.Context, one *session, m Management) ([]
 	if err != nil {
 		return nil, err
 	}
-	var gone []string
-	for _, row := range rows {
-		if row.ExternalIDs[keyManager] != "" && !slices.Contains(m.Managers, row.Target) {
-			gone = append(gone, row.UUID)
-		}
-	}
+	gone := m.noMore(rows)
 	if len(gone) > 0 {
 		ops = append(ops, top.change("manager_options", ovsdb.MutateOperationDelete, uuids(gone...)))
 	}
@@ -91,8 +86,18 @@ func (s *Switch) management(ctx context.Context, one *session, m Management) ([]
 	return append(ops, ofBridge...), err
 }
 
-// speakOpenFlow13 has the bridge do so, where there is one already: OpenDaylight makes its
-// own in that way.
+// noMore are the managers that are ours and are not to be.
+func (m Management) noMore(rows []*vswitch.Manager) (uuids []string) {
+	for _, row := range rows {
+		if row.ExternalIDs[keyManager] != "" && !slices.Contains(m.Managers, row.Target) {
+			uuids = append(uuids, row.UUID)
+		}
+	}
+	return uuids
+}
+
+// speakOpenFlow13 has the bridge do so. Where there is none yet OpenDaylight makes one,
+// which is then looked at.
 func (s *Switch) speakOpenFlow13(one *session) []ovsdb.Operation {
 	b, err := one.bridge(s.cfg.Bridge)
 	if err != nil || slices.Equal(b.Protocols, []string{openFlow13}) {

@@ -28,7 +28,7 @@ type Observer interface {
 const (
 	observeSoon    = 250 * time.Millisecond
 	observeWaiting = time.Second
-	observeIdle    = 5 * time.Second
+	observeIdle    = 2 * time.Second
 )
 
 // observeShare is which part of the time looking may take.

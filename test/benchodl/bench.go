@@ -81,7 +81,7 @@ func (b *bench) startController(ctx context.Context) error {
 		return err
 	}
 	b.controller = newController(c)
-	return b.controller.settle(ctx)
+	return nil
 }
 
 func (b *bench) startProfile(path string) (err error) {

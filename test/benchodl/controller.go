@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -24,10 +23,11 @@ const bareTimeout = 2 * time.Minute
 type controller struct {
 	*realodl.Controller
 	client *http.Client
+	used   bool // something may have been written to it since it was started
 }
 
 func newController(c *realodl.Controller) *controller {
-	return &controller{c, &http.Client{Timeout: bareTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: parallel}}}
+	return &controller{Controller: c, client: &http.Client{Timeout: bareTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: parallel}}}
 }
 
 // send makes a request to the controller at a URL, and returns what it answers.
@@ -64,29 +64,17 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("%s %s: %d: %.300s", e.to.method, e.to.path, e.status, e.answer)
 }
 
-// containers hold what is written, those first that refer to others.
-var containers = []string{
-	"pod:coe", "odl-nat:floating-ip-info", "l3vpn:vpn-interfaces", "elan:elan-interfaces", "ietf-interfaces:interfaces",
-	"l3vpn:vpn-instances", "elan:elan-instances",
-}
-
-// clean removes all that was written, and lets the controller finish with each container
-// before it goes on to what that referred to.
-func (c *controller) clean(ctx context.Context) error {
-	for _, name := range containers {
-		_, err := c.send(ctx, c.URL, written{method: http.MethodDelete, path: config + name})
-		var answer *statusError
-		switch {
-		case errors.As(err, &answer) && answer.status == http.StatusNotFound:
-			continue
-		case err != nil:
-			return fmt.Errorf("clean the controller: %w", err)
-		}
-		if err := c.settle(ctx); err != nil {
+// fresh has the controller begin anew, with nothing in it, if anything was written to it since
+// it did last: what Netvirt makes of thousands of interfaces that are deleted keeps it busy for
+// longer than its start.
+func (c *controller) fresh(ctx context.Context) error {
+	if c.used {
+		if err := c.Wipe(ctx); err != nil {
 			return err
 		}
 	}
-	return nil
+	c.used = true
+	return c.settle(ctx)
 }
 
 const (

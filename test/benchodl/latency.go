@@ -35,6 +35,9 @@ func measureLatency(ctx context.Context, b *bench) (all []figures.Figure, err er
 	if err != nil {
 		return nil, err
 	}
+	if err := b.controller.fresh(ctx); err != nil {
+		return nil, err
+	}
 	w, err := startWire(b.controller.URL)
 	if err != nil {
 		return nil, err
@@ -44,7 +47,7 @@ func measureLatency(ctx context.Context, b *bench) (all []figures.Figure, err er
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.stop(), b.cleaned(ctx)) }()
+	defer func() { err = errors.Join(err, r.stop()) }()
 	if err := r.fill(ctx, latencyCluster, latencyPods); err != nil {
 		return nil, err
 	}

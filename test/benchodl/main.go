@@ -2,8 +2,7 @@
 // real controller (Oxygen) that manages no switch, with the bridge in this process, and
 // prints them beside their bounds. What a figure compares with are bare clients that send
 // the controller the same requests, by turns with the bridge, so that the machine's moods
-// meet both alike; between the turns the controller is given the time to finish what it
-// makes of what was written.
+// meet both alike.
 //
 // It needs root and what test/odl needs.
 package main

@@ -190,10 +190,15 @@ func (s *story) arrivals() []act {
 
 func (s *story) someNode() *node { return s.nodes[s.random.IntN(len(s.nodes))] }
 
-// newPod is one whose name another had before now and then.
+// newPod is one whose name another had before now and then, whose port may still be there.
 func (s *story) newPod() *pod {
 	p := &pod{uid: s.uid(), namespace: s.namespaces[s.random.IntN(3)/2], segment: s.someSegment(), ipv6: s.random.IntN(6) == 0}
-	for p.name == "" || slices.ContainsFunc(s.pods, func(o *pod) bool { return !o.gone && o.interfaceName() == p.interfaceName() }) {
+	for _, o := range s.pods {
+		if o.gone && s.random.IntN(2) == 0 {
+			p.namespace, p.name = o.namespace, o.name
+		}
+	}
+	for p.name == "" || s.taken(p) {
 		p.name = fmt.Sprintf("p%d", s.random.IntN(podsPerStory+1))
 	}
 	if p.ipv6 || s.random.IntN(3) == 0 {
@@ -201,6 +206,11 @@ func (s *story) newPod() *pod {
 	}
 	s.pods = append(s.pods, p)
 	return p
+}
+
+// taken tells whether another pod has the name of p.
+func (s *story) taken(p *pod) bool {
+	return slices.ContainsFunc(s.pods, func(o *pod) bool { return !o.gone && o.interfaceName() == p.interfaceName() })
 }
 
 // someSegment is one of few, so that pods of a namespace have now the same and now another.
@@ -212,7 +222,7 @@ func (s *story) someSegment() segment {
 // podActs are what may happen to a pod.
 func (s *story) podActs(p *pod) []act {
 	if p.gone {
-		return []act{{4, func() step { return s.unplug(p) }}}
+		return []act{{2, func() step { return s.unplug(p) }}}
 	}
 	if !p.told {
 		return []act{{6, func() step { return s.put(p, http.MethodPut, "a pod is put whose port is there") }}}

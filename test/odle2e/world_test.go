@@ -40,7 +40,8 @@ type object map[string]any
 
 // world is a controller with one host, and a bridge.
 type world struct {
-	t      *testing.T
+	whole  *testing.T // with which parts end
+	t      *testing.T // of the step
 	c      *odl.Controller
 	host   *ovnhost.Host
 	auth   string
@@ -60,9 +61,20 @@ func (p *pod) uid() string    { return fmt.Sprintf("0d1e2e00-c0e0-4000-8000-%012
 func newWorld(t *testing.T, release odl.Release) *world {
 	t.Helper()
 	c := odl.ForTest(t, release, "host1")
-	w := &world{t: t, c: c, host: c.Lab.Hosts[0], auth: filepath.Join(t.TempDir(), "auth")}
+	w := &world{whole: t, t: t, c: c, host: c.Lab.Hosts[0], auth: filepath.Join(t.TempDir(), "auth")}
 	w.setPassword(odl.Password)
 	return w
+}
+
+// step is a part of the story. When it fails, so does what would come after it.
+func (w *world) step(name string, do func()) {
+	w.whole.Helper()
+	ok := w.whole.Run(name, func(t *testing.T) {
+		w.t = t
+		do()
+	})
+	w.t = w.whole
+	require.True(w.t, ok, name)
 }
 
 func (w *world) setPassword(password string) {
@@ -72,8 +84,8 @@ func (w *world) setPassword(password string) {
 // serve starts a bridge, with a pool for all.
 func (w *world) serve(args ...string) {
 	w.t.Helper()
-	w.bridge = bridgetest.Serve(w.t, append([]string{
-		"--data-dir", w.t.TempDir(), "--backend", "odl", "--odl-url", w.c.URL, "--odl-auth-file", w.auth,
+	w.bridge = bridgetest.Serve(w.whole, append([]string{
+		"--data-dir", w.whole.TempDir(), "--backend", "odl", "--odl-url", w.c.URL, "--odl-auth-file", w.auth,
 	}, args...)...)
 	w.put("dhcp_allocation_pool:dhcp_allocation_pool/network/default", object{"network": []object{{
 		"network-id": "default", "allocation-pool": []object{{"subnet": "10.42.0.0/16", "gateway": "10.42.0.1"}},

@@ -101,14 +101,13 @@ type Backend struct {
 	log    *slog.Logger
 
 	// turn holds one value while nobody has the turn. Who has it may use what follows.
-	turn       chan struct{}
-	session    *session // nil while there is none
-	next       int      // the URL to try first
-	mirror     *mirror  // what the datastore has of ours; nil while that is unknown
-	strikes    strikes
-	departures departures
-	greeted    string // of which controller was said that it is connected
-	warned     bool   // of the controller's own renderer
+	turn    chan struct{}
+	session *session // nil while there is none
+	next    int      // the URL to try first
+	mirror  *mirror  // what the datastore has of ours; nil while that is unknown
+	strikes strikes
+	greeted string // of which controller was said that it is connected
+	warned  bool   // of the controller's own renderer
 
 	network network // what the controller made of what is written
 }
@@ -130,7 +129,7 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{cfg: cfg, urls: urls, client: client, log: log, turn: make(chan struct{}, 1), strikes: strikes{}, departures: departures{}}
+	b := &Backend{cfg: cfg, urls: urls, client: client, log: log, turn: make(chan struct{}, 1), strikes: strikes{}}
 	b.turn <- struct{}{}
 	return b, nil
 }

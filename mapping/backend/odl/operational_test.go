@@ -1,12 +1,17 @@
 package odl_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -116,6 +121,45 @@ func TestNotProgrammed(t *testing.T) {
 		require.Equal(t, []netvirt.Kind{netvirt.KindVPNInstance, netvirt.KindVPNInterface, netvirt.KindAdjacency}, slices.Sorted(maps.Keys(lacks(b, want))))
 		require.Contains(t, lacks(b, want)[netvirt.KindVPNInterface], "flows not programmed: its vpn-instance is not in vpn-instance-op-data")
 	})
+}
+
+// TestObserveRecorded reads what a real Oxygen said of two pods.
+func TestObserveRecorded(t *testing.T) {
+	recorded := map[string][]byte{}
+	text, err := os.ReadFile(filepath.Join("testdata", "oxygen-operational.jsonl"))
+	require.NoError(t, err)
+	for line := range bytes.Lines(text) {
+		var x struct {
+			Path   string          `json:"path"`
+			Answer json.RawMessage `json:"answer"`
+		}
+		require.NoError(t, json.Unmarshal(line, &x))
+		recorded[x.Path] = x.Answer
+	}
+	b, f := start(t, odlfake.Oxygen)
+	_, err = b.Read(t.Context())
+	require.NoError(t, err)
+	f.Break(func(w http.ResponseWriter, r *http.Request) bool {
+		body, found := recorded[r.URL.Path]
+		if found && strings.HasPrefix(r.URL.Path, "/restconf/operational") {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(body)
+		}
+		return found
+	})
+	changed := observe(t, b)
+	require.Subset(t, changed, []string{"default:busybox1", "default:busybox2"})
+	want := netvirt.Model{}
+	want.Add(
+		netvirt.ELANInstance{Name: "192.168.33.12:default"}, netvirt.VPNInstance{Name: "default", Namespace: "default"},
+		netvirt.Interface{Name: "default:busybox1"}, netvirt.ELANInterface{Name: "default:busybox1", ELAN: "192.168.33.12:default"},
+		netvirt.VPNInterface{Name: "default:busybox1", VPN: "default"},
+		netvirt.Adjacency{Interface: "default:busybox1", Address: netip.MustParseAddr("10.11.2.28"), MAC: "0a:58:0a:0b:02:1c"},
+	)
+	require.Empty(t, lacks(b, want))
+	require.NotEmpty(t, b.Lacks(netvirt.ELANInterface{Name: "default:busybox1", ELAN: "192.168.33.13:default"}))
+	require.NotEmpty(t, b.Lacks(netvirt.VPNInterface{Name: "default:busybox1", VPN: "another"}))
+	require.NotEmpty(t, b.Lacks(netvirt.Adjacency{Interface: "default:busybox1", Address: netip.MustParseAddr("10.11.2.2"), MAC: "0a:58:0a:0b:02:1c"}))
 }
 
 // TestObserveIsCheap: while nothing changes two short lists are read; of a pod that comes its

@@ -3,8 +3,6 @@ package odl
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -40,7 +38,6 @@ type departure struct {
 	name string
 	elan string    // of an elan-interface
 	vpns []vpnName // of a vpn-interface
-	at   time.Time
 }
 
 // departureOf is that of an entry; false where the controller makes nothing of it that has to
@@ -48,23 +45,11 @@ type departure struct {
 func departureOf(e entry) (departure, bool) {
 	switch e := e.(type) {
 	case *elanInterface:
-		return departure{name: e.Name, elan: e.ELAN, at: time.Now()}, true
+		return departure{name: e.Name, elan: e.ELAN}, true
 	case *vpnInterface:
-		return departure{name: e.Name, vpns: e.VPNs, at: time.Now()}, true
+		return departure{name: e.Name, vpns: e.VPNs}, true
 	}
 	return departure{}, false
-}
-
-// departures are the entries that were deleted a short time ago: one of the same name that
-// comes has to wait, too, until the controller has taken apart what it made of the one before.
-type departures map[place]departure
-
-// farewell is how long an entry that was deleted is remembered.
-const farewell = time.Minute
-
-// forgetOld forgets those that were deleted long ago.
-func (d departures) forgetOld(now time.Time) {
-	maps.DeleteFunc(d, func(_ place, one departure) bool { return now.Sub(one.at) > farewell })
 }
 
 // takeApart deletes the entries that are to be written anew, and waits until the controller
@@ -80,13 +65,7 @@ func (w *write) takeApart(ctx context.Context, all []*operation, found map[strin
 	if err := w.each(ctx, going, w.detach); err != nil {
 		return err
 	}
-	leaving := make([]departure, 0, len(going))
-	for _, o := range going {
-		if d, ok := departureOf(found[o.key()]); ok {
-			leaving = append(leaving, d)
-		}
-	}
-	return w.awaitGone(ctx, leaving)
+	return w.awaitGone(ctx, going, func(o *operation) entry { return found[o.key()] })
 }
 
 // detach deletes an entry that comes again.
@@ -104,95 +83,128 @@ func isAbsent(err error) bool {
 	return errors.As(err, &answer) && isNotFound(answer)
 }
 
-// awaitDeparted waits until those before of the same names are gone.
-func (w *write) awaitDeparted(ctx context.Context, all []*operation) error {
-	before := w.backend.departures
+// awaitGone waits until the controller has nothing in operation any more for entries that are
+// deleted. It needs their interfaces for that, which go next, and would take for them what comes
+// again under their names. What it does not get done with keeps nothing back.
+func (w *write) awaitGone(ctx context.Context, all []*operation, was func(*operation) entry) error {
 	var leaving []departure
 	for _, o := range all {
-		w.mu.Lock()
-		d, found := before[o.at()]
-		delete(before, o.at())
-		w.mu.Unlock()
-		if found {
+		if d, ok := departureOf(was(o)); ok {
 			leaving = append(leaving, d)
 		}
 	}
-	return w.awaitGone(ctx, leaving)
-}
-
-// awaitGone waits until the controller has nothing in operation any more for entries that are
-// deleted. What it does not get done with keeps nothing back.
-func (w *write) awaitGone(ctx context.Context, all []departure) error {
-	return w.patiently(ctx, len(all), func(ctx context.Context, i int) (bool, error) { return w.isGone(ctx, all[i]) })
-}
-
-// patiently looks at each of n things until it is done, or it takes too long.
-func (w *write) patiently(ctx context.Context, n int, done func(ctx context.Context, i int) (bool, error)) error {
-	if n == 0 {
-		return nil
-	}
-	limited, cancel := context.WithTimeout(ctx, renewWait+time.Duration(n)*renewEach)
-	defer cancel()
-	err := together(limited, w.share, n, func(ctx context.Context, i int) error {
-		return poll(ctx, func() (bool, error) { return done(ctx, i) })
+	return w.patiently(ctx, len(leaving), func() (left int, err error) {
+		leaving, err = w.still(ctx, leaving)
+		return len(leaving), err
 	})
-	if limited.Err() != nil && ctx.Err() == nil {
-		w.backend.log.Warn("OpenDaylight does not take apart what it made of entries that are deleted; going on without", "entries", n)
-		return nil
-	}
-	return err
-}
-
-// poll waits until something is done.
-func poll(ctx context.Context, done func() (bool, error)) error {
-	tick := time.NewTicker(renewPoll)
-	defer tick.Stop()
-	for {
-		if done, err := done(); done || err != nil {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-func (w *write) isGone(ctx context.Context, d departure) (bool, error) {
-	here := false
-	if d.elan != "" {
-		members, err := w.membersOf(ctx, d.elan)
-		if err != nil {
-			return false, err
-		}
-		here = slices.Contains(members, d.name)
-	}
-	for _, vpn := range d.vpns {
-		there, err := readState(ctx, w.session, vpnMemberStates, func(vpnMemberState) {}, d.name, vpn.Name)
-		if err != nil && !isRefusal(err) {
-			return false, fmt.Errorf("look whether vpn-interface %s is gone: %w", d.name, err)
-		}
-		here = here || there
-	}
-	return !here, nil
-}
-
-// membersOf lists the interfaces that are in operation in an elan-instance.
-func (w *write) membersOf(ctx context.Context, elan string) (members []string, err error) {
-	_, err = readState(ctx, w.session, elanStates, func(e elanState) { members = e.Interfaces }, elan)
-	if err != nil && !isRefusal(err) {
-		return nil, fmt.Errorf("look who is left in elan-instance %s: %w", elan, err)
-	}
-	return members, nil
 }
 
 // awaitEmpty waits until no interface is in operation any more in elan-instances that are to go:
 // the controller deletes those that it finds there, by their names, which may belong to others
 // by then.
 func (w *write) awaitEmpty(ctx context.Context, all []*operation) error {
-	return w.patiently(ctx, len(all), func(ctx context.Context, i int) (bool, error) {
-		members, err := w.membersOf(ctx, all[i].key())
-		return len(members) == 0, err
+	return w.patiently(ctx, len(all), func() (left int, err error) {
+		members, err := w.membersOf(ctx, keysOf(all))
+		for _, o := range all {
+			if len(members[o.key()]) > 0 {
+				left++
+			}
+		}
+		return left, err
 	})
+}
+
+// patiently looks how many of n things are left until none is, or it takes too long.
+func (w *write) patiently(ctx context.Context, n int, left func() (int, error)) error {
+	if n == 0 {
+		return nil
+	}
+	patience := time.NewTimer(renewWait + time.Duration(n)*renewEach)
+	defer patience.Stop()
+	poll := time.NewTicker(renewPoll)
+	defer poll.Stop()
+	for {
+		n, err := left()
+		if err != nil || n == 0 {
+			return err
+		}
+		select {
+		case <-poll.C:
+		case <-patience.C:
+			w.backend.log.Warn("OpenDaylight does not take apart what it made of entries that are deleted; going on without", "entries", n)
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// still returns those for which the controller has something in operation.
+func (w *write) still(ctx context.Context, all []departure) (left []departure, err error) {
+	var elans []string
+	for _, d := range all {
+		if d.elan != "" && !slices.Contains(elans, d.elan) {
+			elans = append(elans, d.elan)
+		}
+	}
+	members, err := w.membersOf(ctx, elans)
+	if err != nil {
+		return nil, err
+	}
+	inVPNs, err := w.inVPNs(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range all {
+		if slices.Contains(members[d.elan], d.name) || inVPNs[d.name] {
+			left = append(left, d)
+		}
+	}
+	return left, nil
+}
+
+// membersOf lists the interfaces that are in operation in elan-instances.
+func (w *write) membersOf(ctx context.Context, elans []string) (map[string][]string, error) {
+	members := map[string][]string{}
+	add := func(e elanState) { members[e.Name] = e.Interfaces }
+	if len(elans) > fewEntries {
+		_, err := readState(ctx, w.session, elanStates, add)
+		return members, unlessRefused(err)
+	}
+	for _, elan := range elans {
+		if _, err := readState(ctx, w.session, elanStates, add, elan); unlessRefused(err) != nil {
+			return nil, err
+		}
+	}
+	return members, nil
+}
+
+// unlessRefused is an error but for the answer that what was asked for is not there, which
+// RFC 8040 of some says in words of its own.
+func unlessRefused(err error) error {
+	if isRefusal(err) {
+		return nil
+	}
+	return err
+}
+
+// inVPNs tells which of the vpn-interfaces are in operation in one that they were in.
+func (w *write) inVPNs(ctx context.Context, all []departure) (map[string]bool, error) {
+	in, were := map[string]bool{}, map[[2]string]bool{}
+	for _, d := range all {
+		for _, vpn := range d.vpns {
+			were[[2]string{d.name, vpn.Name}] = true
+		}
+	}
+	add := func(m vpnMemberState) { in[m.Name] = in[m.Name] || were[[2]string{m.Name, m.VPN}] }
+	if len(were) > fewEntries {
+		_, err := readState(ctx, w.session, vpnMemberStates, add)
+		return in, unlessRefused(err)
+	}
+	for one := range were {
+		if _, err := readState(ctx, w.session, vpnMemberStates, add, one[0], one[1]); unlessRefused(err) != nil {
+			return nil, err
+		}
+	}
+	return in, nil
 }

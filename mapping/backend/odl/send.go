@@ -171,7 +171,8 @@ func (w *write) update(ctx context.Context, o *operation, there entry) error {
 	return w.judge(o, err)
 }
 
-// removeAll deletes entries.
+// removeAll deletes entries, and waits until the controller has taken apart what it made of
+// them.
 func (w *write) removeAll(ctx context.Context, l int, all []*operation) error {
 	if l == elanInstances && len(all) > 0 {
 		if _, err := w.lookTagged(ctx, keysOf(all)); err != nil {
@@ -181,7 +182,22 @@ func (w *write) removeAll(ctx context.Context, l int, all []*operation) error {
 			return err
 		}
 	}
-	return w.each(ctx, all, w.remove)
+	were := w.asTheyAre(l, all)
+	if err := w.each(ctx, all, w.remove); err != nil {
+		return err
+	}
+	return w.awaitGone(ctx, all, func(o *operation) entry { return were[o] })
+}
+
+// asTheyAre are the entries that operations are about.
+func (w *write) asTheyAre(l int, all []*operation) map[*operation]entry {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	are := make(map[*operation]entry, len(all))
+	for _, o := range all {
+		are[o] = w.mirror.units[o.unit][l]
+	}
+	return are
 }
 
 // remove deletes one entry. That it is not there is as good.

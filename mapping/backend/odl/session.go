@@ -25,8 +25,8 @@ type session struct {
 // besides.
 var needed = []string{"elan", "ietf-interfaces", "odl-interface", "odl-l3vpn", "odl-nat"}
 
-// rendererModule is served by a controller that has Netvirt's own renderer of COE's pods.
-const rendererModule = "pod-meta"
+// A controller that serves both has Netvirt's own renderer of COE's pods, and a place for pods.
+const rendererModule, northboundModule = "pod-meta", "pod"
 
 // connected returns the session, or a new one with the first controller that is ready.
 // Who calls it has the turn.
@@ -65,7 +65,7 @@ func (b *Backend) greet(s *session) {
 
 // warn says once that another program on the controller has the same task.
 func (b *Backend) warn(modules []string) {
-	if !b.warned && slices.Contains(modules, rendererModule) {
+	if !b.warned && slices.Contains(modules, rendererModule) && slices.Contains(modules, northboundModule) {
 		b.warned = true
 		b.log.Warn("this OpenDaylight has a COE renderer of its own; have no COE watcher write pods to it, or both make entries for the same pods",
 			"module", rendererModule)

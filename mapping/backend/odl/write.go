@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -73,7 +72,6 @@ func (o *operation) keys() []netvirt.Key {
 // lists that is the reverse of their dependence, then creations and updates in its order, and
 // so on.
 func (w *write) run(ctx context.Context, changes []netvirt.Change) error {
-	w.backend.departures.forgetOld(time.Now())
 	for len(changes) > 0 {
 		deleting := changes[0].New == nil
 		n := slices.IndexFunc(changes, func(c netvirt.Change) bool { return (c.New == nil) != deleting })
@@ -210,9 +208,6 @@ func (w *write) list(ctx context.Context, l int, all []*operation) error {
 	if err := w.change(ctx, l, change); err != nil {
 		return err
 	}
-	if err := w.awaitDeparted(ctx, create); err != nil {
-		return err
-	}
 	batches := w.batches(l, create)
 	return together(ctx, w.share, len(batches), func(ctx context.Context, i int) error {
 		return w.create(ctx, l, batches[i])
@@ -243,9 +238,6 @@ func (w *write) done(o *operation, byUs bool) {
 	defer w.mu.Unlock()
 	if byUs {
 		w.taken++
-	}
-	if gone, ok := departureOf(w.mirror.units[o.unit][o.list]); ok && byUs && o.entry == nil {
-		w.backend.departures[o.at()] = gone
 	}
 	w.mirror.put(o.unit, o.list, o.entry)
 	delete(w.backend.strikes, o.at())
