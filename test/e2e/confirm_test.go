@@ -74,16 +74,16 @@ func TestConfirmedByTheNetwork(t *testing.T) {
 }
 
 // TestFlowsThatAreNotProgrammed: OpenDaylight makes nothing of a vpn-instance whose route
-// distinguisher another one has, and the trace of a pod in it says so.
+// distinguisher another one has taken, and the trace of a pod in it says so.
 func TestFlowsThatAreNotProgrammed(t *testing.T) {
 	t.Parallel()
 	c := startConfirm(t, func(cfg *bridge.Config) { cfg.Mapping.Isolation = mapping.IsolationNamespace })
-	c.fake.Set("l3vpn:vpn-instances", "vpn-instance", "another", map[string]any{
-		"vpn-instance-name": "another", "ipv4-family": map[string]any{"route-distinguisher": []any{"100:2"}},
-	})
 	pod := aPod{uid: uid("a", 1), namespace: "shop", name: "web", node: "192.168.33.11"}
 	c.rest().putPods(t, pod)
 	c.bridge.AwaitSync(converge)
+	c.fake.Set("l3vpn:vpn-instances", "vpn-instance", "another", map[string]any{
+		"vpn-instance-name": "another", "ipv4-family": map[string]any{"route-distinguisher": []any{"100:2"}},
+	})
 	c.fake.Plug(c.port(pod))
 	c.awaitPod(pod, false, "flows not programmed: its vpn-instance is not in vpn-instance-op-data")
 	c.fake.Remove("l3vpn:vpn-instances", "vpn-instance", "another")

@@ -33,7 +33,6 @@ func TestBridge(t *testing.T) {
 			w.step("other writers", func() { w.testOtherWriters(pods) })
 			w.step("password", w.testPassword)
 			w.step("reboots", func() { w.testReboots(pods) })
-			w.step("not programmed", func() { w.testNotProgrammed(pods) })
 		})
 	}
 }
@@ -160,35 +159,4 @@ func (w *world) lastError(namespace string) (at time.Time) {
 		}
 	}
 	return at
-}
-
-// testNotProgrammed: a pod whose vpn-instance OpenDaylight makes nothing of, as another one has
-// its route distinguisher, is not confirmed, and its trace says why.
-func (w *world) testNotProgrammed(pods []*pod) {
-	for _, p := range pods {
-		require.NoError(w.t, w.c.Lab.Unplug(w.t.Context(), p.port))
-		w.change(http.MethodDelete, "pod:coe/pods/"+p.uid(), nil)
-	}
-	w.awaitSync(patience)
-	w.bridge.Stop()
-	status, answer := w.ask(http.MethodPut, entry("l3vpn:vpn-instances/vpn-instance", "another"), `{"vpn-instance":[{
-		"vpn-instance-name": "another", "type": "l3", "ipv4-family": {"route-distinguisher": ["100:2"],
-		"vpnTargets": {"vpnTarget": [{"vrfRTValue": "100:2", "vrfRTType": "both"}]}}}]}`)
-	require.Less(w.t, status, 300, answer)
-	await(w.t, patience, "it is there first", func() error {
-		if _, text := w.ask(http.MethodGet, "operational/odl-l3vpn:vpn-instance-op-data", ""); !strings.Contains(text, `"another"`) {
-			return errors.New(text)
-		}
-		return nil
-	})
-	w.serve("--isolation", "namespace")
-	p := &pod{namespace: "thief", name: "one", number: 50}
-	w.putPods(p)
-	w.awaitSync(patience)
-	w.plug(p)
-	w.awaitMissing(p, "flows not programmed")
-	w.awaitConfirmed(false, p)
-	flows, err := w.c.OpenFlow(w.t.Context(), w.host, "dump-flows", "table=21")
-	require.NoError(w.t, err)
-	require.NotContains(w.t, flows, p.port.Address.Addr().String())
 }

@@ -169,7 +169,7 @@ func (w *world) switches() (all []string) {
 		} {
 			out, err := host.VSCtl(w.t.Context(), of...)
 			require.NoError(w.t, err)
-			rows := strings.Split(out, "\n\n")
+			rows := strings.Split(strings.TrimSpace(out), "\n\n")
 			slices.Sort(rows)
 			all = append(all, rows...)
 		}

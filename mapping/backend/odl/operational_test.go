@@ -104,18 +104,18 @@ func TestObserve(t *testing.T) {
 const notPlugged = "not plugged in yet: OpenDaylight knows of no such port on a switch that it manages"
 
 // TestNotProgrammed: a pod is plugged in, and OpenDaylight has made nothing of its
-// vpn-instance, since another one has its route distinguisher.
+// vpn-instance, since another one has taken its route distinguisher.
 func TestNotProgrammed(t *testing.T) {
 	eachDialect(t, func(t *testing.T, b *odl.Backend, f *fake) {
 		want := podsOf("a")
 		want.Add(netvirt.VPNInstance{Name: "a", Namespace: "a", RouteDistinguisher: "100:2"})
 		delete(want, netvirt.Transit{RouteTarget: netvirt.CommonRouteTarget}.Key())
+		write(t, b, want)
 		for _, module := range []string{"l3vpn", "l3vpn-instances-interfaces"} {
 			f.Set(module+":vpn-instances", "vpn-instance", "another", map[string]any{
 				"vpn-instance-name": "another", "route-distinguisher": []any{"100:2"},
 			})
 		}
-		write(t, b, want)
 		f.Plug(portOf(want, "a:pod-1"))
 		observe(t, b)
 		require.Equal(t, []netvirt.Kind{netvirt.KindVPNInstance, netvirt.KindVPNInterface, netvirt.KindAdjacency}, slices.Sorted(maps.Keys(lacks(b, want))))

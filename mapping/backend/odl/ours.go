@@ -3,6 +3,7 @@ package odl
 import (
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -10,10 +11,16 @@ import (
 // Forms that names and values of ours have, and those of others do not: Neutron calls
 // everything by a uuid.
 var (
-	interfaceForm     = regexp.MustCompile(`^[^:]+:[^:]+(:[^:]+)?$`)
 	distinguisherForm = regexp.MustCompile(`^100:[0-9]+$`)
 	uuidForm          = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 )
+
+// hasInterfaceForm tells whether a name is two or three parts, none of them empty, with colons
+// between them.
+func hasInterfaceForm(name string) bool {
+	colons := strings.Count(name, ":")
+	return colons >= 1 && colons <= 2 && name[0] != ':' && name[len(name)-1] != ':' && !strings.Contains(name, "::")
+}
 
 // hashedSubnet tells whether a subnet_id is one of ours: a uuid of version 8, which is for
 // whoever likes it.
@@ -33,14 +40,14 @@ func (c *codec) isOurs(u unit, have content) bool {
 	case netvirt.KindFloatingIP:
 		return hasOurPorts(have[floatingIPs].(*routerPorts))
 	}
-	return interfaceForm.MatchString(u.name) && slices.ContainsFunc(have[:], carriesMark)
+	return hasInterfaceForm(u.name) && slices.ContainsFunc(have[:], carriesMark)
 }
 
 // mayBeOurs tells whether an entry can be ours, before the others of its unit are known.
 func (c *codec) mayBeOurs(l int, e entry) bool {
 	u := unitAt(l, e.key())
 	if u.kind == netvirt.KindInterface {
-		return interfaceForm.MatchString(u.name)
+		return hasInterfaceForm(u.name)
 	}
 	var have content
 	have[l] = e
@@ -87,7 +94,7 @@ func hasOurShape(e entry) bool {
 func hasOurPorts(e *routerPorts) bool {
 	return len(e.Ports) > 0 && !slices.ContainsFunc(e.Ports, func(p routerPort) bool {
 		namespace, _, _, _ := netvirt.ParseInterfaceName(p.Name)
-		return !interfaceForm.MatchString(p.Name) || netvirt.VPNName(namespace) != e.Router
+		return !hasInterfaceForm(p.Name) || netvirt.VPNName(namespace) != e.Router
 	})
 }
 

@@ -20,12 +20,12 @@ func TestRealController(t *testing.T) {
 	for _, release := range realodl.Releases() {
 		t.Run(string(release), func(t *testing.T) {
 			c := realodl.ForTest(t, release, "host1")
+			t.Run("plugged in", func(t *testing.T) { realPlugged(t, c) })
 			for _, dialect := range []string{"", "rfc8040-" + string(release)} {
 				t.Run("dialect "+dialect, func(t *testing.T) { onReal(t, c, dialect) })
 				t.Run("others in dialect "+dialect, func(t *testing.T) { realOthers(t, c, dialect) })
 			}
 			t.Run("another hand", func(t *testing.T) { realAnotherHand(t, c) })
-			t.Run("plugged in", func(t *testing.T) { realPlugged(t, c) })
 			t.Run("restarts", func(t *testing.T) { realRestarts(t, c, release) })
 		})
 	}

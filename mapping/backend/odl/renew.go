@@ -10,9 +10,10 @@ import (
 )
 
 // renewWait bounds how long the controller is given to take apart what it made of entries
-// that go, renewEach longer for each of them, and renewPoll is between two looks at one.
+// that go, renewEach longer for each of them, and renewPoll is between two looks. Twice that
+// is less than a Write is given.
 const (
-	renewWait = 10 * time.Second
+	renewWait = 4 * time.Second
 	renewEach = 20 * time.Millisecond
 	renewPoll = 50 * time.Millisecond
 )

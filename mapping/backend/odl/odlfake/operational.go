@@ -161,9 +161,10 @@ func (c *Controller) elanStates() (all []map[string]any) {
 	return all
 }
 
-// vpns are the vpn-instances that came up: of those with one route distinguisher, the first.
+// vpns are the vpn-instances that are in operation: of those with one route distinguisher, the
+// last.
 func (c *Controller) vpns() map[string]string {
-	up, taken := map[string]string{}, map[string]bool{}
+	up, holder := map[string]string{}, map[string]string{}
 	for _, e := range slices.Concat(c.all("l3vpn:vpn-instances"), c.all(movedModule+":vpn-instances")) {
 		from := e.value
 		if family, ok := e.value["ipv4-family"].(map[string]any); ok {
@@ -173,9 +174,9 @@ func (c *Controller) vpns() map[string]string {
 		if len(distinguishers) == 0 {
 			continue
 		}
-		if rd, _ := distinguishers[0].(string); !taken[rd] {
-			taken[rd], up[e.key] = true, rd
-		}
+		rd, _ := distinguishers[0].(string)
+		delete(up, holder[rd])
+		holder[rd], up[e.key] = e.key, rd
 	}
 	return up
 }
