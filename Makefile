@@ -49,7 +49,8 @@ conformance: deps kube build ## run Kubernetes' own network tests on two nodes (
 test-odl: deps ## run the tests on real releases of OpenDaylight (root; ten minutes to get them, once)
 	.ci/deps maven patchelf
 	go run ./test/odl/build
-	COE_BRIDGE_TEST_ODL=1 go test -count=1 -p 1 -v -timeout 60m ./test/odl ./test/odlpods ./mapping/backend/odl
+	COE_BRIDGE_TEST_ODL=1 go test -count=1 -p 1 -v -timeout 60m ./test/odl ./mapping/backend/odl ./test/odlpods ./test/odle2e ./test/odldiff
+	COE_BRIDGE_TEST_ODL=1 go test -count=1 -v -timeout 60m -run OpenDaylight ./test/csit
 
 test-fast: ## run the tests that need nothing
 	go test -short ./...
