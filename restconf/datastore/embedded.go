@@ -31,9 +31,12 @@ const (
 	txnOverhead = 1 << 20
 	// The revisions that are kept for watches to resume from.
 	keptRevisions = "10000"
-	// A cluster of one elects itself: it need not wait as one in a network must.
-	heartbeatMs = 50
-	electionMs  = 250
+	// A cluster of one elects itself: it need not wait as one in a network must. But it has to
+	// have read what it holds of its log by then: raft looks for changes of its members there
+	// when it stands for election, and panics where etcd, which goes on beside it, has dropped
+	// entries that raft takes for unread. So nothing shortens the wait at a start.
+	heartbeatMs = 20
+	electionMs  = 100
 	// etcd keeps the requests since its last snapshot in memory, and reads them into
 	// it at a start, and some before it for members that lag. There are none (it takes 0
 	// for its default), and a request may be as large as a body.
@@ -103,7 +106,7 @@ func embeddedConfig(cfg Config) *embed.Config {
 	c.AdvertisePeerUrls = []url.URL{peer}
 	c.InitialCluster = c.Name + "=" + peer.String()
 	c.ListenPeerUrls, c.ListenClientUrls, c.AdvertiseClientUrls = nil, nil, nil
-	c.TickMs, c.ElectionMs = heartbeatMs, electionMs
+	c.TickMs, c.ElectionMs, c.InitialElectionTickAdvance = heartbeatMs, electionMs, false
 	c.QuotaBackendBytes = cfg.Quota
 	c.MaxTxnOps = uint(cfg.MaxTxnOps)
 	c.MaxRequestBytes = uint(min(cfg.BodyLimit*txnGrowth+txnOverhead, math.MaxInt32))
