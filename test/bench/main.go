@@ -15,8 +15,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/pprof"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -30,22 +28,16 @@ import (
 const user, password = serve.User, serve.Password
 
 // measurements in the order of the table.
-var measurements = []struct {
-	name    string
-	measure func(context.Context, *bench) ([]figures.Figure, error)
-}{
-	{"map", measureMap},
-	{"start", measureStart},
-	{"latency", measureLatency},
-	{"put", measurePut},
-	{"post", measurePost},
-	{"get", measureGet},
-	{"stream", measureStream},
-	{"memory", measureMemory},
+var measurements = []figures.Measurement[*bench]{
+	{Name: "map", Measure: measureMap},
+	{Name: "start", Measure: measureStart},
+	{Name: "latency", Measure: measureLatency},
+	{Name: "put", Measure: measurePut},
+	{Name: "post", Measure: measurePost},
+	{Name: "get", Measure: measureGet},
+	{Name: "stream", Measure: measureStream},
+	{Name: "memory", Measure: measureMemory},
 }
-
-// errOutside says that a figure is outside its bound.
-var errOutside = errors.New("a figure is outside its bound")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -57,37 +49,12 @@ func main() {
 	}
 }
 
-func run(ctx context.Context) (err error) {
-	names := make([]string, 0, len(measurements))
-	for _, m := range measurements {
-		names = append(names, m.name)
-	}
-	check := flag.Bool("check", false, "exit with status 1 when a figure is outside its bound")
-	only := flag.String("only", strings.Join(names, ","), "what to measure")
+func run(ctx context.Context) error {
 	profile := flag.String("cpuprofile", "", "write a CPU profile of what is measured to a `file`")
-	flag.Parse()
-	wanted := strings.Split(*only, ",")
-	for _, name := range wanted {
-		if !slices.Contains(names, name) {
-			return fmt.Errorf("--only %s: want some of %s", name, strings.Join(names, ","))
-		}
-	}
-	b, err := newBench()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
-	all, err := b.profiled(*profile, func() ([]figures.Figure, error) { return b.measure(ctx, wanted) })
-	if err != nil {
-		return err
-	}
-	if err := figures.Write(os.Stdout, all); err != nil {
-		return err
-	}
-	if *check && figures.Outside(all) {
-		return errOutside
-	}
-	return nil
+	return figures.Program(ctx, measurements, func(context.Context) (*bench, func() error, error) {
+		b, err := newBench(*profile)
+		return b, b.close, err
+	})
 }
 
 // bench is what the measurements share.
@@ -96,9 +63,10 @@ type bench struct {
 	dir       string // for everything; removed at the end
 	usersFile string
 	log       *slog.Logger
+	profile   *os.File // nil for none
 }
 
-func newBench() (*bench, error) {
+func newBench(profile string) (*bench, error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the measurements: %w", err)
@@ -114,38 +82,33 @@ func newBench() (*bench, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("write the file of users: %w", err), os.RemoveAll(dir))
 	}
+	if err := b.startProfile(profile); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
 	return b, nil
 }
 
-func (b *bench) measure(ctx context.Context, wanted []string) ([]figures.Figure, error) {
-	var all []figures.Figure
-	for _, m := range measurements {
-		if !slices.Contains(wanted, m.name) {
-			continue
-		}
-		measured, err := m.measure(ctx, b)
-		if err != nil {
-			return nil, fmt.Errorf("measure %s: %w", m.name, err)
-		}
-		all = append(all, measured...)
+// startProfile writes a profile of the processor until close; an empty path for none.
+func (b *bench) startProfile(path string) (err error) {
+	if path == "" {
+		return nil
 	}
-	return all, nil
+	if b.profile, err = os.Create(path); err == nil {
+		err = pprof.StartCPUProfile(b.profile)
+	}
+	if err != nil {
+		return fmt.Errorf("write the profile: %w", err)
+	}
+	return nil
 }
 
-func (b *bench) profiled(path string, measure func() ([]figures.Figure, error)) (all []figures.Figure, err error) {
-	if path == "" {
-		return measure()
+func (b *bench) close() error {
+	var err error
+	if b.profile != nil {
+		pprof.StopCPUProfile()
+		err = b.profile.Close()
 	}
-	f, err := os.Create(path)
-	if err != nil {
-		return nil, fmt.Errorf("write the profile: %w", err)
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return nil, fmt.Errorf("write the profile: %w", err)
-	}
-	defer pprof.StopCPUProfile()
-	return measure()
+	return errors.Join(err, os.RemoveAll(b.dir))
 }
 
 // say tells what is under way.

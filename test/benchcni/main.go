@@ -10,12 +10,9 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -23,17 +20,11 @@ import (
 )
 
 // measurements in the order of the table.
-var measurements = []struct {
-	name    string
-	measure func(context.Context, *bench) ([]figures.Figure, error)
-}{
-	{"plug", measurePlug},
-	{"whole", measureWhole},
-	{"traffic", measureTraffic},
+var measurements = []figures.Measurement[*bench]{
+	{Name: "plug", Measure: measurePlug},
+	{Name: "whole", Measure: measureWhole},
+	{Name: "traffic", Measure: measureTraffic},
 }
-
-// errOutside says that a figure is outside its bound.
-var errOutside = errors.New("a figure is outside its bound")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -46,48 +37,11 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	var names []string
-	for _, m := range measurements {
-		names = append(names, m.name)
-	}
-	check := flag.Bool("check", false, "exit with status 1 when a figure is outside its bound")
-	only := flag.String("only", strings.Join(names, ","), "what to measure")
-	flag.Parse()
-	wanted := strings.Split(*only, ",")
-	for _, name := range wanted {
-		if !slices.Contains(names, name) {
-			return fmt.Errorf("-only %s: want some of %s", name, strings.Join(names, ","))
+	return figures.Program(ctx, measurements, func(ctx context.Context) (*bench, func() error, error) {
+		b := &bench{begun: time.Now()}
+		if err := b.build(ctx); err != nil {
+			return nil, nil, errors.Join(err, b.close())
 		}
-	}
-	all, err := measure(ctx, wanted)
-	if err != nil {
-		return err
-	}
-	if err := figures.Write(os.Stdout, all); err != nil {
-		return err
-	}
-	if *check && figures.Outside(all) {
-		return errOutside
-	}
-	return nil
-}
-
-// measure measures each thing in a world of its own.
-func measure(ctx context.Context, wanted []string) ([]figures.Figure, error) {
-	b := &bench{begun: time.Now()}
-	if err := b.build(ctx); err != nil {
-		return nil, errors.Join(err, b.close())
-	}
-	var all []figures.Figure
-	for _, m := range measurements {
-		if !slices.Contains(wanted, m.name) {
-			continue
-		}
-		measured, err := m.measure(ctx, b)
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("measure %s: %w", m.name, err), b.close())
-		}
-		all = append(all, measured...)
-	}
-	return all, b.close()
+		return b, b.close, nil
+	})
 }

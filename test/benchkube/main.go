@@ -15,8 +15,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -27,21 +25,15 @@ import (
 )
 
 // measurements in the order of the table.
-var measurements = []struct {
-	name    string
-	measure func(context.Context, *bench) ([]figures.Figure, error)
-}{
-	{"start", measureStart},
-	{"storm", measureStorm},
-	{"annotate", measureAnnotations},
-	{"churn", measureChurn},
-	{"restart", measureRestart},
-	{"takeover", measureTakeOver},
-	{"large", measureLarge},
+var measurements = []figures.Measurement[*bench]{
+	{Name: "start", Measure: measureStart},
+	{Name: "storm", Measure: measureStorm},
+	{Name: "annotate", Measure: measureAnnotations},
+	{Name: "churn", Measure: measureChurn},
+	{Name: "restart", Measure: measureRestart},
+	{Name: "takeover", Measure: measureTakeOver},
+	{Name: "large", Measure: measureLarge},
 }
-
-// errOutside says that a figure is outside its bound.
-var errOutside = errors.New("a figure is outside its bound")
 
 func main() {
 	if served, err := etcd.Serve(); served {
@@ -61,37 +53,12 @@ func exit(err error) {
 	}
 }
 
-func run(ctx context.Context) (err error) {
-	var names []string
-	for _, m := range measurements {
-		names = append(names, m.name)
-	}
-	check := flag.Bool("check", false, "exit with status 1 when a figure is outside its bound")
-	only := flag.String("only", strings.Join(names, ","), "what to measure")
+func run(ctx context.Context) error {
 	program := flag.String("bridge", "", "the coe-bridge to measure, a `file`; default: that of this source tree")
-	flag.Parse()
-	wanted := strings.Split(*only, ",")
-	for _, name := range wanted {
-		if !slices.Contains(names, name) {
-			return fmt.Errorf("-only %s: want some of %s", name, strings.Join(names, ","))
-		}
-	}
-	b, err := newBench(ctx, *program)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
-	all, err := b.measure(ctx, wanted)
-	if err != nil {
-		return errors.Join(err, figures.Write(os.Stdout, all))
-	}
-	if err := figures.Write(os.Stdout, all); err != nil {
-		return err
-	}
-	if *check && figures.Outside(all) {
-		return errOutside
-	}
-	return nil
+	return figures.Program(ctx, measurements, func(ctx context.Context) (*bench, func() error, error) {
+		b, err := newBench(ctx, *program)
+		return b, b.close, err
+	})
 }
 
 // bench is what the measurements share.
@@ -115,6 +82,8 @@ func newBench(ctx context.Context, program string) (*bench, error) {
 	return b, nil
 }
 
+func (b *bench) close() error { return os.RemoveAll(b.dir) }
+
 func (b *bench) prepare(ctx context.Context) error {
 	// A bcrypt hash, as in production.
 	hash, err := access.HashPassword(serve.Password, access.Bcrypt)
@@ -132,22 +101,6 @@ func (b *bench) prepare(ctx context.Context) error {
 	}
 	b.null, err = buildNull(ctx, b.dir)
 	return err
-}
-
-// measure returns what was measured before an error, too.
-func (b *bench) measure(ctx context.Context, wanted []string) ([]figures.Figure, error) {
-	var all []figures.Figure
-	for _, m := range measurements {
-		if !slices.Contains(wanted, m.name) {
-			continue
-		}
-		measured, err := m.measure(ctx, b)
-		if err != nil {
-			return all, fmt.Errorf("measure %s: %w", m.name, err)
-		}
-		all = append(all, measured...)
-	}
-	return all, nil
 }
 
 // say tells what is under way.

@@ -9,30 +9,21 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/coe-bridge/coe-bridge/test/figures"
 )
 
 // measurements in the order of the table.
-var measurements = []struct {
-	name    string
-	measure func(context.Context, *bench) ([]figures.Figure, error)
-}{
-	{"start", measureStart},
-	{"latency", measureLatency},
-	{"large", measureLarge},
+var measurements = []figures.Measurement[*bench]{
+	{Name: "start", Measure: measureStart},
+	{Name: "latency", Measure: measureLatency},
+	{Name: "large", Measure: measureLarge},
 }
-
-// errOutside says that a figure is outside its bound.
-var errOutside = errors.New("a figure is outside its bound")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -44,51 +35,10 @@ func main() {
 	}
 }
 
-func run(ctx context.Context) (err error) {
-	var names []string
-	for _, m := range measurements {
-		names = append(names, m.name)
-	}
-	check := flag.Bool("check", false, "exit with status 1 when a figure is outside its bound")
-	only := flag.String("only", strings.Join(names, ","), "what to measure")
+func run(ctx context.Context) error {
 	profile := flag.String("cpuprofile", "", "write a CPU profile of what is measured to a `file`")
-	flag.Parse()
-	wanted := strings.Split(*only, ",")
-	for _, name := range wanted {
-		if !slices.Contains(names, name) {
-			return fmt.Errorf("-only %s: want some of %s", name, strings.Join(names, ","))
-		}
-	}
-	b, err := newBench(ctx, *profile)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.close()) }()
-	all, err := b.measure(ctx, wanted)
-	if err != nil {
-		return errors.Join(err, figures.Write(os.Stdout, all))
-	}
-	if err := figures.Write(os.Stdout, all); err != nil {
-		return err
-	}
-	if *check && figures.Outside(all) {
-		return errOutside
-	}
-	return nil
-}
-
-// measure returns what was measured before an error, too.
-func (b *bench) measure(ctx context.Context, wanted []string) ([]figures.Figure, error) {
-	var all []figures.Figure
-	for _, m := range measurements {
-		if !slices.Contains(wanted, m.name) {
-			continue
-		}
-		measured, err := m.measure(ctx, b)
-		if err != nil {
-			return all, fmt.Errorf("measure %s: %w", m.name, err)
-		}
-		all = append(all, measured...)
-	}
-	return all, nil
+	return figures.Program(ctx, measurements, func(ctx context.Context) (*bench, func() error, error) {
+		b, err := newBench(ctx, *profile)
+		return b, b.close, err
+	})
 }

@@ -113,13 +113,11 @@ func (s *story) choose(acts []act) step {
 	for _, a := range acts {
 		sum += a.weight
 	}
-	at := s.random.IntN(sum)
-	for _, a := range acts {
-		if at -= a.weight; at < 0 {
-			return a.take()
-		}
+	at, n := s.random.IntN(sum), 0
+	for ; at >= acts[n].weight; n++ {
+		at -= acts[n].weight
 	}
-	panic("choose: no act has a weight")
+	return acts[n].take()
 }
 
 func (s *story) told(st step) step {

@@ -1,0 +1,67 @@
+package figures
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// errOutside says that a figure is outside its bound.
+var errOutside = errors.New("a figure is outside its bound")
+
+// Measurement is one that a program makes, with what it shares with the others.
+type Measurement[B any] struct {
+	Name    string // for -only
+	Measure func(context.Context, B) ([]Figure, error)
+}
+
+// Program reads the command line, beside the flags that are defined by then -only and
+// -check, makes the measurements that are wanted, in their order, and prints their table:
+// what was measured before an error, too. open makes what they share, and how that is
+// closed.
+func Program[B any](ctx context.Context, all []Measurement[B], open func(context.Context) (B, func() error, error)) (err error) {
+	var names []string
+	for _, m := range all {
+		names = append(names, m.Name)
+	}
+	check := flag.Bool("check", false, "exit with status 1 when a figure is outside its bound")
+	only := flag.String("only", strings.Join(names, ","), "what to measure")
+	flag.Parse()
+	wanted := strings.Split(*only, ",")
+	for _, name := range wanted {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("-only %s: want some of %s", name, strings.Join(names, ","))
+		}
+	}
+	shared, closeIt, err := open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeIt()) }()
+	table, err := measure(ctx, all, wanted, shared)
+	if err := errors.Join(err, Write(os.Stdout, table)); err != nil {
+		return err
+	}
+	if *check && Outside(table) {
+		return errOutside
+	}
+	return nil
+}
+
+func measure[B any](ctx context.Context, all []Measurement[B], wanted []string, shared B) (table []Figure, err error) {
+	for _, m := range all {
+		if !slices.Contains(wanted, m.Name) {
+			continue
+		}
+		measured, err := m.Measure(ctx, shared)
+		if err != nil {
+			return table, fmt.Errorf("measure %s: %w", m.Name, err)
+		}
+		table = append(table, measured...)
+	}
+	return table, nil
+}
