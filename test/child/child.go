@@ -48,9 +48,9 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done is closed when the process has ended, and all that it said was written.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Signal sends the process a signal.
+// Signal sends the process a signal, as the function does.
 func (p *Process) Signal(s syscall.Signal) error {
-	if err := p.cmd.Process.Signal(s); err != nil {
+	if err := Signal(p.cmd.Process, s); err != nil {
 		return fmt.Errorf("send %s to %s: %w", s, p.cmd.Path, err)
 	}
 	return nil

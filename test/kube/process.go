@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/coe-bridge/coe-bridge/test/child"
 )
 
 const (
@@ -169,7 +171,7 @@ func (p *Process) Signal(s syscall.Signal) error {
 	if !p.life.running() {
 		return fmt.Errorf("send %s to %s: it does not run", s, p.Name)
 	}
-	if err := p.life.cmd.Process.Signal(s); err != nil {
+	if err := child.Signal(p.life.cmd.Process, s); err != nil {
 		return fmt.Errorf("send %s to %s: %w", s, p.Name, err)
 	}
 	return nil

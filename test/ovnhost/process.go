@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/coe-bridge/coe-bridge/test/child"
 )
 
 // readyTimeout bounds how long a process may take from its start to being ready.
@@ -214,7 +216,7 @@ func (p *Process) signal(s syscall.Signal) error {
 	if !p.running() {
 		return fmt.Errorf("send %s to %s: it does not run", s, p.Name)
 	}
-	if err := p.run.cmd.Process.Signal(s); err != nil {
+	if err := child.Signal(p.run.cmd.Process, s); err != nil {
 		return fmt.Errorf("send %s to %s: %w", s, p.Name, err)
 	}
 	return nil

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/coe-bridge/coe-bridge/test/child"
 )
 
 // Schema is where Debian's ovn-common keeps the northbound schema.
@@ -129,5 +131,5 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	if p.proc == nil {
 		return errors.New("signal ovsdb-server: it does not run")
 	}
-	return p.proc.Process.Signal(sig)
+	return child.Signal(p.proc.Process, sig)
 }
