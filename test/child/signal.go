@@ -21,7 +21,7 @@ func Signal(p *os.Process, s syscall.Signal) error {
 		if stopped(p.Pid) {
 			return nil
 		}
-		time.Sleep(5 * time.Millisecond)
+		<-time.After(5 * time.Millisecond)
 	}
 	return fmt.Errorf("process %d goes on after %s", p.Pid, s)
 }

@@ -3,7 +3,9 @@ package odl
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -61,7 +63,7 @@ func answersOf(b *testing.B, pods int) map[int][]byte {
 	}
 	lists, entries := listsOf(nested), map[int][]entry{}
 	for u, objects := range units {
-		have, err := m.encode(u, objects, content{})
+		have, err := m.encode(u, slices.Collect(maps.Values(objects)), content{})
 		require.NoError(b, err)
 		for l, e := range have {
 			if e != nil {

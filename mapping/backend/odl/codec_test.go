@@ -30,7 +30,7 @@ func encodeAll(t require.TestingT, f form, model netvirt.Model) *mirror {
 	lists := listsOf(f)
 	order := slices.SortedFunc(maps.Keys(units), func(a, b unit) int { return cmp.Compare(a.kind, b.kind) })
 	for _, u := range order { // vpn-instances come first
-		have, err := m.encode(u, units[u], content{})
+		have, err := m.encode(u, slices.Collect(maps.Values(units[u])), content{})
 		require.NoError(t, err)
 		for l, e := range have {
 			if e == nil {
@@ -45,7 +45,7 @@ func encodeAll(t require.TestingT, f form, model netvirt.Model) *mirror {
 			m.put(u, l, again.own())
 		}
 	}
-	clear(m.subnets) // nothing is remembered
+	m.subnets = newSubnets(nil) // nothing is remembered
 	return m
 }
 
@@ -97,13 +97,13 @@ func TestEntriesOfAPod(t *testing.T) {
 	mirror := encodeAll(t, nested, m)
 	require.Equal(t, m, mirror.model())
 	for want, have := range map[string]entry{
-		`{"elan-instance-name":"192.168.33.12:default","segment-type":"elan:segment-type-vxlan","segmentation-id":70000,"external":false,"description":"coe-bridge"}`: mirror.units[unit{netvirt.KindELANInstance, elan}][elanInstances],
+		`{"elan-instance-name":"192.168.33.12:default","segment-type":"elan:segment-type-vxlan","segmentation-id":70000,"external":false,"description":"coe-bridge"}`: mirror.at(unit{netvirt.KindELANInstance, elan})[elanInstances],
 		`{"vpn-instance-name":"default","type":"l3","l3vni":0,"description":"coe-bridge transit=100:1","ipv4-family":{"route-distinguisher":["100:2"],
-			"vpnTargets":{"vpnTarget":[{"vrfRTValue":"100:2","vrfRTType":"both"}]}}}`: mirror.units[unit{netvirt.KindVPNInstance, "default"}][vpnInstances],
+			"vpnTargets":{"vpnTarget":[{"vrfRTValue":"100:2","vrfRTType":"both"}]}}}`: mirror.at(unit{netvirt.KindVPNInstance, "default"})[vpnInstances],
 		`{"name":"default:busybox1","type":"iana-if-type:l2vlan","enabled":true,"odl-interface:l2vlan-mode":"trunk",
-			"odl-interface:parent-interface":"` + netvirt.PortName(name, uid) + `","description":"coe-bridge pod=8f2a6d5e-0000-4000-8000-000000000001 interface=if-1"}`: mirror.units[unit{netvirt.KindInterface, name}][interfaces],
+			"odl-interface:parent-interface":"` + netvirt.PortName(name, uid) + `","description":"coe-bridge pod=8f2a6d5e-0000-4000-8000-000000000001 interface=if-1"}`: mirror.at(unit{netvirt.KindInterface, name})[interfaces],
 		`{"name":"default:busybox1","elan-instance-name":"192.168.33.12:default","static-mac-entries":[{"mac-address":"0a:58:0a:0b:02:1c","ip-prefix":"10.11.2.28"}],
-			"description":"coe-bridge chassis=node%201 also=fd00::28@0a:58:0a:0b:02:1c"}`: mirror.units[unit{netvirt.KindInterface, name}][elanInterfaces],
+			"description":"coe-bridge chassis=node%201 also=fd00::28@0a:58:0a:0b:02:1c"}`: mirror.at(unit{netvirt.KindInterface, name})[elanInterfaces],
 	} {
 		text, err := json.Marshal(have)
 		require.NoError(t, err)

@@ -2,10 +2,10 @@ package odl
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
-	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
 )
 
 // damagedMark stands in an object that is read of an entry that another hand has changed,
@@ -13,60 +13,70 @@ import (
 // differs from what is wanted, and is written anew or deleted.
 const damagedMark = "(damaged)"
 
-// decode returns the objects that the entries of a unit say. What encode would not make of
-// them is damaged.
-func (c *codec) decode(u unit, have content) netvirt.Model {
-	objects := netvirt.Model{}
+// decode returns the objects that the entries of a unit say, in a slice that it may take over.
+// What encode would not make of them is damaged.
+func (c *codec) decode(u unit, have content, objects []netvirt.Object) []netvirt.Object {
 	switch u.kind {
 	case netvirt.KindELANInstance:
-		decodeELANInstance(objects, have)
+		objects = decodeELANInstance(objects, have)
 	case netvirt.KindTransit:
 		if have[vpnInstances] != nil {
-			objects.Add(netvirt.Transit{RouteTarget: strings.TrimPrefix(u.name, transitPrefix)})
+			objects = append(objects, netvirt.Transit{RouteTarget: strings.TrimPrefix(u.name, transitPrefix)})
 		}
 	case netvirt.KindVPNInstance:
-		c.decodeVPNInstance(objects, have)
+		objects = c.decodeVPNInstance(objects, have)
 	case netvirt.KindFloatingIP:
-		decodeFloatingIPs(objects, have)
+		objects = decodeFloatingIPs(objects, have)
 	default:
-		c.decodeInterface(objects, u.name, have)
+		objects = c.decodeInterface(objects, u.name, have)
 	}
 	again, err := c.encode(u, objects, have)
 	for l, e := range have {
 		if e != nil && (err != nil || !same(e, again[l])) {
-			damage(objects, l, u.name)
+			objects = damage(objects, l, u.name)
 		}
 	}
 	return objects
 }
 
 // damage puts what damaged entries are read as in the place of the object at the head.
-func damage(objects netvirt.Model, l int, name string) {
+func damage(objects []netvirt.Object, l int, name string) []netvirt.Object {
 	namespace, pod, _, _ := netvirt.ParseInterfaceName(name)
 	switch l {
 	case elanInstances:
-		objects.Add(netvirt.ELANInstance{Name: name, SegmentType: damagedMark})
+		return put(objects, netvirt.ELANInstance{Name: name, SegmentType: damagedMark})
 	case vpnInstances:
-		if route, ok := strings.CutPrefix(name, transitPrefix); ok {
-			delete(objects, netvirt.Transit{RouteTarget: route}.Key()) // it has no place for the mark
-			return
+		if strings.HasPrefix(name, transitPrefix) {
+			return nil // it has no place for the mark
 		}
-		was, _ := objects[netvirt.Key{Kind: netvirt.KindVPNInstance, Name: name}].(netvirt.VPNInstance)
-		objects.Add(netvirt.VPNInstance{Name: name, Namespace: was.Namespace, RouteDistinguisher: damagedMark})
+		was, _ := head[netvirt.VPNInstance](objects)
+		return put(objects, netvirt.VPNInstance{Name: name, Namespace: was.Namespace, RouteDistinguisher: damagedMark})
 	case interfaces:
-		was, _ := objects[netvirt.Key{Kind: netvirt.KindInterface, Name: name}].(netvirt.Interface)
-		objects.Add(netvirt.Interface{Name: name, Namespace: namespace, Pod: pod, PodUID: was.PodUID, UID: was.UID, ParentInterface: damagedMark})
+		was, _ := head[netvirt.Interface](objects)
+		return put(objects, netvirt.Interface{Name: name, Namespace: namespace, Pod: pod, PodUID: was.PodUID, UID: was.UID, ParentInterface: damagedMark})
 	case elanInterfaces:
-		objects.Add(netvirt.ELANInterface{Name: name, Namespace: namespace, ELAN: damagedMark})
+		return put(objects, netvirt.ELANInterface{Name: name, Namespace: namespace, ELAN: damagedMark})
 	case vpnInterfaces:
-		objects.Add(netvirt.VPNInterface{Name: name, Namespace: namespace, VPN: damagedMark})
+		return put(objects, netvirt.VPNInterface{Name: name, Namespace: namespace, VPN: damagedMark})
 	case floatingIPs:
-		for k, o := range objects {
+		for i, o := range objects {
 			f := o.(netvirt.FloatingIP)
 			f.External = netip.Addr{}
-			objects[k] = f
+			objects[i] = f
 		}
 	}
+	return objects
+}
+
+// put puts the object of its type that a unit is to have in the place of that which it has.
+func put[T netvirt.Object](objects []netvirt.Object, o T) []netvirt.Object {
+	for i := range objects {
+		if _, same := objects[i].(T); same {
+			objects[i] = o
+			return objects
+		}
+	}
+	return append(objects, o)
 }
 
 func isDamaged(o netvirt.Object) bool {
@@ -87,28 +97,29 @@ func isDamaged(o netvirt.Object) bool {
 	return false
 }
 
-func decodeELANInstance(objects netvirt.Model, have content) {
+func decodeELANInstance(objects []netvirt.Object, have content) []netvirt.Object {
 	e, ok := have[elanInstances].(*elanInstance)
 	if !ok {
-		return
+		return objects
 	}
-	objects.Add(netvirt.ELANInstance{
+	return append(objects, netvirt.ELANInstance{
 		Name: e.Name, SegmentationID: e.SegmentationID,
 		SegmentType: netvirt.SegmentType(strings.TrimPrefix(e.SegmentType, "elan:")),
 	})
 }
 
-func (c *codec) decodeVPNInstance(objects netvirt.Model, have content) {
+func (c *codec) decodeVPNInstance(objects []netvirt.Object, have content) []netvirt.Object {
 	switch e := have[vpnInstances].(type) {
 	case *vpnInstance:
 		namespace, ok := find(said(e.Description), "namespace")
 		if !ok {
 			namespace = e.Name
 		}
-		objects.Add(decodeVPN(e, namespace, e.IPv4.RouteDistinguishers))
+		return append(objects, decodeVPN(e, namespace, e.IPv4.RouteDistinguishers))
 	case *flatVPNInstance:
-		objects.Add(decodeVPN(e, c.namespaceOf(e.Name), e.RouteDistinguishers))
+		return append(objects, decodeVPN(e, c.namespaceOf(e.Name), e.RouteDistinguishers))
 	}
+	return objects
 }
 
 func decodeVPN(e entry, namespace string, distinguishers []string) netvirt.VPNInstance {
@@ -129,7 +140,7 @@ func (c *codec) namespaceOf(vpn string) string {
 	return vpn
 }
 
-func (c *codec) decodeInterface(objects netvirt.Model, name string, have content) {
+func (c *codec) decodeInterface(objects []netvirt.Object, name string, have content) []netvirt.Object {
 	namespace, pod, _, _ := netvirt.ParseInterfaceName(name)
 	if e, ok := have[interfaces].(*ietfInterface); ok {
 		words := said(e.Description)
@@ -138,14 +149,15 @@ func (c *codec) decodeInterface(objects netvirt.Model, name string, have content
 		if o.UID, ok = find(words, "interface"); !ok {
 			o.UID = o.PodUID
 		}
-		objects.Add(o)
+		objects = append(objects, o)
 	}
 	elan := ""
 	if e, ok := have[elanInterfaces].(*elanInterface); ok {
 		elan = e.ELAN
-		chassis, _ := find(said(e.Description), "chassis")
-		objects.Add(netvirt.ELANInterface{Name: name, Namespace: namespace, ELAN: elan, Chassis: chassis})
-		decodeMACEntries(objects, namespace, e)
+		words := said(e.Description)
+		chassis, _ := find(words, "chassis")
+		objects = append(objects, netvirt.ELANInterface{Name: name, Namespace: namespace, ELAN: elan, Chassis: chassis})
+		objects = decodeMACEntries(objects, namespace, e, words)
 	}
 	if e, ok := have[vpnInterfaces].(*vpnInterface); ok {
 		o := netvirt.VPNInterface{Name: name, Namespace: namespace}
@@ -155,33 +167,41 @@ func (c *codec) decodeInterface(objects netvirt.Model, name string, have content
 		if strings.HasPrefix(o.VPN, transitPrefix) {
 			o.VPN = netvirt.VPNName(namespace)
 		}
-		objects.Add(o)
+		objects = append(objects, o)
 		for _, a := range e.Adjacencies {
-			c.decodeAdjacency(objects, namespace, elan, e.Name, a)
+			objects = c.decodeAdjacency(objects, namespace, elan, e.Name, a)
 		}
 	}
+	return objects
 }
 
-func decodeMACEntries(objects netvirt.Model, namespace string, e *elanInterface) {
-	add := func(mac, address string) {
-		if address, err := netip.ParseAddr(address); err == nil {
-			objects.Add(netvirt.MACEntry{Interface: e.Name, Namespace: namespace, MAC: mac, Address: address})
+// decodeMACEntries takes an address once; the entry is damaged where it is there again.
+func decodeMACEntries(objects []netvirt.Object, namespace string, e *elanInterface, words []word) []netvirt.Object {
+	add := func(mac, said string) {
+		address, err := netip.ParseAddr(said)
+		if err != nil || slices.ContainsFunc(objects, func(o netvirt.Object) bool {
+			m, ok := o.(netvirt.MACEntry)
+			return ok && m.Address == address
+		}) {
+			return
 		}
+		objects = append(objects, netvirt.MACEntry{Interface: e.Name, Namespace: namespace, MAC: mac, Address: address})
 	}
 	for _, m := range e.MACEntries {
 		add(m.MAC, m.Address)
 	}
-	for _, w := range said(e.Description) {
+	for _, w := range words {
 		if address, mac, ok := strings.Cut(w.value, "@"); ok && w.name == "also" {
 			add(mac, address)
 		}
 	}
+	return objects
 }
 
-func (c *codec) decodeAdjacency(objects netvirt.Model, namespace, elan, name string, a adjacency) {
+func (c *codec) decodeAdjacency(objects []netvirt.Object, namespace, elan, name string, a adjacency) []netvirt.Object {
 	prefix, err := netip.ParsePrefix(a.Address)
 	if err != nil {
-		return // the entry is damaged then
+		return objects // the entry is damaged then
 	}
 	o := netvirt.Adjacency{Interface: name, Namespace: namespace, Address: prefix.Addr(), MAC: a.MAC}
 	if gateway, err := netip.ParseAddr(a.Gateway); err == nil {
@@ -189,39 +209,28 @@ func (c *codec) decodeAdjacency(objects netvirt.Model, namespace, elan, name str
 		on := c.subnetOf(o, elan, a.SubnetID)
 		o.ELAN, o.Network = on.elan, on.prefix
 	}
-	objects.Add(o)
-}
-
-// subnet is what a subnet_id, a hash, stands for.
-type subnet struct {
-	elan   string
-	prefix netip.Prefix
+	return append(objects, o)
 }
 
 // subnetOf finds out what the subnet_id of an adjacency stands for: a prefix around its
 // gateway, on the elan-instance of its interface, or another of its namespace. None fits
 // where another hand has changed the one or the other.
 func (c *codec) subnetOf(a netvirt.Adjacency, elan, id string) subnet {
-	if s, ok := c.subnets[id]; ok && s.prefix.Contains(a.Gateway) {
+	if s, ok := c.subnets.named(id); ok && s.prefix.Contains(a.Gateway) {
 		return s
 	}
-	for _, a.ELAN = range append([]string{elan}, c.elans(netvirt.VPNName(a.Namespace))...) {
-		for bits := a.Gateway.BitLen(); bits >= 0; bits-- {
-			a.Network = netip.PrefixFrom(a.Gateway, bits).Masked()
-			if netvirtjson.SubnetID(a) == id {
-				s := subnet{a.ELAN, a.Network}
-				c.subnets[id] = s
-				return s
-			}
+	for _, elan := range append([]string{elan}, c.elans(netvirt.VPNName(a.Namespace))...) {
+		if s, found := c.subnets.find(id, elan, a.Gateway); found {
+			return s
 		}
 	}
 	return subnet{}
 }
 
-func decodeFloatingIPs(objects netvirt.Model, have content) {
+func decodeFloatingIPs(objects []netvirt.Object, have content) []netvirt.Object {
 	e, ok := have[floatingIPs].(*routerPorts)
 	if !ok {
-		return
+		return objects
 	}
 	for _, p := range e.Ports {
 		namespace, _, _, _ := netvirt.ParseInterfaceName(p.Name)
@@ -231,9 +240,10 @@ func decodeFloatingIPs(objects netvirt.Model, have content) {
 				continue // the entry is damaged then
 			}
 			external, _ := netip.ParseAddr(n.External)
-			objects.Add(netvirt.FloatingIP{
+			objects = append(objects, netvirt.FloatingIP{
 				Router: e.Router, Port: p.Name, Namespace: namespace, Internal: internal, External: external, ExternalID: n.ExternalID,
 			})
 		}
 	}
+	return objects
 }

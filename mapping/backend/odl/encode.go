@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
-	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
 )
 
 // codec turns the objects of a unit into its entries and back: decode(encode(o)) == o.
@@ -18,31 +17,31 @@ type codec struct {
 	elans func(vpn string) []string
 	// transits are the Transits that vpn-instances have.
 	transits map[string]string
-	// subnets are the subnets that were seen, by subnet_id, to save the search for them.
-	subnets map[string]subnet
+	subnets  *subnets
 }
 
 // encode returns the entries of a unit. Where another hand has changed an entry, and no
 // change of the object at its head says how it is wanted, it stays as it is there.
-func (c *codec) encode(u unit, objects netvirt.Model, there content) (content, error) {
+func (c *codec) encode(u unit, objects []netvirt.Object, there content) (content, error) {
 	var (
 		out content
 		err error
 	)
 	switch u.kind {
 	case netvirt.KindELANInstance:
-		out[elanInstances], err = encodeELANInstance(u, objects)
+		out[elanInstances], err = encodeELANInstance(objects)
 	case netvirt.KindTransit:
 		out[vpnInstances] = c.encodeTransit(objects)
 	case netvirt.KindVPNInstance:
-		out[vpnInstances], err = c.encodeVPNInstance(u, objects)
+		out[vpnInstances], err = c.encodeVPNInstance(objects)
 	case netvirt.KindFloatingIP:
 		out[floatingIPs] = encodeFloatingIPs(u, objects)
 	default:
 		out, err = c.encodeInterface(u, objects)
 	}
 	for _, o := range objects {
-		if l := listOf(o.Key().Kind); isDamaged(o) {
+		if isDamaged(o) {
+			l := listOf(o.Key().Kind)
 			out[l] = there[l]
 		}
 	}
@@ -50,13 +49,17 @@ func (c *codec) encode(u unit, objects netvirt.Model, there content) (content, e
 }
 
 // head is the object of a unit that is of type T, if there is one.
-func head[T netvirt.Object](kind netvirt.Kind, u unit, objects netvirt.Model) (T, bool) {
-	o, ok := objects[netvirt.Key{Kind: kind, Name: u.name}].(T)
-	return o, ok
+func head[T netvirt.Object](objects []netvirt.Object) (head T, found bool) {
+	for _, o := range objects {
+		if head, found = o.(T); found {
+			break
+		}
+	}
+	return head, found
 }
 
 // each lists the objects of type T in the order of their keys.
-func each[T netvirt.Object](objects netvirt.Model, address func(T) netip.Addr) []T {
+func each[T netvirt.Object](objects []netvirt.Object, address func(T) netip.Addr) []T {
 	var all []T
 	for _, o := range objects {
 		if t, ok := o.(T); ok {
@@ -69,8 +72,8 @@ func each[T netvirt.Object](objects netvirt.Model, address func(T) netip.Addr) [
 	return all
 }
 
-func encodeELANInstance(u unit, objects netvirt.Model) (entry, error) {
-	o, ok := head[netvirt.ELANInstance](netvirt.KindELANInstance, u, objects)
+func encodeELANInstance(objects []netvirt.Object) (entry, error) {
+	o, ok := head[netvirt.ELANInstance](objects)
 	if !ok {
 		return nil, nil
 	}
@@ -82,8 +85,8 @@ func encodeELANInstance(u unit, objects netvirt.Model) (entry, error) {
 	}, nil
 }
 
-func (c *codec) encodeVPNInstance(u unit, objects netvirt.Model) (entry, error) {
-	o, ok := head[netvirt.VPNInstance](netvirt.KindVPNInstance, u, objects)
+func (c *codec) encodeVPNInstance(objects []netvirt.Object) (entry, error) {
+	o, ok := head[netvirt.VPNInstance](objects)
 	if !ok {
 		return nil, nil
 	}
@@ -100,7 +103,7 @@ func (c *codec) encodeVPNInstance(u unit, objects netvirt.Model) (entry, error) 
 	return c.vpnEntry(o.Name, o.RouteDistinguisher, o.Transit, words), nil
 }
 
-func (c *codec) encodeTransit(objects netvirt.Model) entry {
+func (c *codec) encodeTransit(objects []netvirt.Object) entry {
 	for _, o := range objects {
 		t := o.(netvirt.Transit)
 		return c.vpnEntry(transitPrefix+t.RouteTarget, t.RouteTarget, "", nil)
@@ -140,22 +143,22 @@ func transitOf(e entry) string {
 	return ""
 }
 
-func (c *codec) encodeInterface(u unit, objects netvirt.Model) (content, error) {
+func (c *codec) encodeInterface(u unit, objects []netvirt.Object) (content, error) {
 	var out content
 	if _, _, _, err := netvirt.ParseInterfaceName(u.name); err != nil {
 		return out, err
 	}
-	if o, ok := head[netvirt.Interface](netvirt.KindInterface, u, objects); ok {
+	if o, ok := head[netvirt.Interface](objects); ok {
 		out[interfaces] = encodeIETFInterface(o)
 	}
-	if o, ok := head[netvirt.ELANInterface](netvirt.KindELANInterface, u, objects); ok {
+	if o, ok := head[netvirt.ELANInterface](objects); ok {
 		e, err := encodeELANInterface(o, objects)
 		if err != nil {
 			return out, err
 		}
 		out[elanInterfaces] = e
 	}
-	if o, ok := head[netvirt.VPNInterface](netvirt.KindVPNInterface, u, objects); ok {
+	if o, ok := head[netvirt.VPNInterface](objects); ok {
 		out[vpnInterfaces] = c.encodeVPNInterface(o, objects)
 	}
 	return out, nil
@@ -176,7 +179,7 @@ func encodeIETFInterface(o netvirt.Interface) entry {
 // encodeELANInterface writes the lowest address of a MAC address as its ip-prefix, since the
 // MAC address is the key of static-mac-entries, and the others into the description, with the
 // host name of the node.
-func encodeELANInterface(o netvirt.ELANInterface, objects netvirt.Model) (entry, error) {
+func encodeELANInterface(o netvirt.ELANInterface, objects []netvirt.Object) (entry, error) {
 	e := &elanInterface{Name: o.Name, ELAN: o.ELAN}
 	var words []word
 	if o.Chassis != "" {
@@ -198,15 +201,13 @@ func encodeELANInterface(o netvirt.ELANInterface, objects netvirt.Model) (entry,
 	return e, nil
 }
 
-func (c *codec) encodeVPNInterface(o netvirt.VPNInterface, objects netvirt.Model) entry {
+func (c *codec) encodeVPNInterface(o netvirt.VPNInterface, objects []netvirt.Object) entry {
 	e := &vpnInterface{Name: o.Name, moved: c.form != nested}
 	var v4, v6 bool
 	for _, a := range each(objects, func(a netvirt.Adjacency) netip.Addr { return a.Address }) {
-		id := netvirtjson.SubnetID(a)
-		c.subnets[id] = subnet{a.ELAN, a.Network}
 		e.Adjacencies = append(e.Adjacencies, adjacency{
 			Address: netip.PrefixFrom(a.Address, a.Address.BitLen()).String(), MAC: a.MAC, Type: primary,
-			SubnetID: id, Gateway: a.Gateway.String(),
+			SubnetID: c.subnets.id(subnet{a.ELAN, a.Network}), Gateway: a.Gateway.String(),
 		})
 		v4, v6 = v4 || a.Address.Is4(), v6 || !a.Address.Is4()
 	}
@@ -229,7 +230,7 @@ func subnetType(v4, v6 bool) string {
 	return "V4Subnet"
 }
 
-func encodeFloatingIPs(u unit, objects netvirt.Model) entry {
+func encodeFloatingIPs(u unit, objects []netvirt.Object) entry {
 	ports := map[string][]natPair{}
 	for _, f := range objects {
 		if f, ok := f.(netvirt.FloatingIP); ok {

@@ -36,7 +36,7 @@ func said(description string) []word {
 		return nil
 	}
 	var words []word
-	for _, text := range strings.Fields(description[len(mark):]) {
+	for text := range strings.FieldsSeq(description[len(mark):]) {
 		name, value, _ := strings.Cut(text, "=")
 		if value, err := url.PathUnescape(value); err == nil {
 			words = append(words, word{name, value})

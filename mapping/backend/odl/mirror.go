@@ -12,7 +12,7 @@ import (
 // mirror is what the datastore has of ours: what was read, and what was written since.
 type mirror struct {
 	codec
-	units map[unit]content
+	units map[unit]*content
 	// byVPN are the elan-instances whose namespace has the vpn-instance of a name.
 	byVPN map[string][]string
 	// touched says of a unit when it was written last, on a clock that counts writes.
@@ -21,10 +21,10 @@ type mirror struct {
 }
 
 func newMirror(f form) *mirror {
-	m := &mirror{units: map[unit]content{}, byVPN: map[string][]string{}, touched: map[unit]uint64{}}
+	m := &mirror{units: map[unit]*content{}, byVPN: map[string][]string{}, touched: map[unit]uint64{}}
 	m.codec = codec{
 		form: f, elans: func(vpn string) []string { return m.byVPN[vpn] },
-		transits: map[string]string{}, subnets: map[string]subnet{},
+		transits: map[string]string{}, subnets: newSubnets(nil),
 	}
 	return m
 }
@@ -32,11 +32,13 @@ func newMirror(f form) *mirror {
 // put sets what there is of a unit in a list; nil for nothing.
 func (m *mirror) put(u unit, l int, e entry) {
 	have := m.units[u]
-	have[l] = e
-	if have == (content{}) {
-		delete(m.units, u)
-	} else {
+	if have == nil {
+		have = &content{}
 		m.units[u] = have
+	}
+	have[l] = e
+	if *have == (content{}) {
+		delete(m.units, u)
 	}
 	switch u.kind {
 	case netvirt.KindELANInstance:
@@ -44,6 +46,14 @@ func (m *mirror) put(u unit, l int, e entry) {
 	case netvirt.KindVPNInstance:
 		m.join(u.name, transitOf(e))
 	}
+}
+
+// at is what there is of a unit.
+func (m *mirror) at(u unit) content {
+	if have := m.units[u]; have != nil {
+		return *have
+	}
+	return content{}
 }
 
 // join notes which Transit a vpn-instance has.
@@ -93,7 +103,7 @@ func (m *mirror) touch(u unit) {
 // keepOurs drops what is not ours.
 func (m *mirror) keepOurs() {
 	for u, have := range m.units {
-		if m.isOurs(u, have) {
+		if m.isOurs(u, *have) {
 			continue
 		}
 		for l, e := range have {
@@ -109,22 +119,29 @@ func (m *mirror) keepOurs() {
 func (m *mirror) model() netvirt.Model {
 	shares := make([]share, runtime.GOMAXPROCS(0))
 	n := 0
-	for u := range m.units {
+	for u, have := range m.units {
 		s := &shares[n%len(shares)]
 		s.units = append(s.units, u)
+		s.have = append(s.have, have)
 		n++
 	}
 	var group sync.WaitGroup
 	for i := range shares {
-		group.Go(func() { shares[i].decode(m) })
+		s := &shares[i]
+		s.objects = make(netvirt.Model, 5*len(s.units))
+		if i == 0 {
+			s.objects = make(netvirt.Model, 5*len(m.units)) // gets the others'
+		}
+		group.Go(func() { s.decode(m) })
 	}
 	group.Wait()
-	all := make(netvirt.Model, 5*len(m.units))
+	all := shares[0].objects
+	for _, s := range shares[1:] {
+		maps.Copy(all, s.objects)
+	}
+	m.subnets = newSubnets(nil)
 	for _, s := range shares {
-		maps.Copy(m.subnets, s.subnets)
-		for _, objects := range s.objects {
-			maps.Copy(all, objects)
-		}
+		m.subnets.learn(s.subnets)
 	}
 	return all
 }
@@ -132,17 +149,19 @@ func (m *mirror) model() netvirt.Model {
 // share is a part of what a mirror has.
 type share struct {
 	units   []unit
-	objects []netvirt.Model // of each
-	subnets map[string]subnet
+	have    []*content    // of each
+	objects netvirt.Model // of all of them
+	subnets *subnets
 }
 
 // decode changes nothing of the mirror.
 func (s *share) decode(m *mirror) {
 	own := m.codec
-	own.subnets = maps.Clone(m.subnets)
-	s.objects = make([]netvirt.Model, len(s.units))
+	own.subnets = newSubnets(m.subnets)
+	var objects []netvirt.Object
 	for i, u := range s.units {
-		s.objects[i] = own.decode(u, m.units[u])
+		objects = own.decode(u, *s.have[i], objects[:0])
+		s.objects.Add(objects...)
 	}
 	s.subnets = own.subnets
 }
@@ -151,7 +170,7 @@ func (s *share) decode(m *mirror) {
 // units that were written since then.
 func (m *mirror) agrees(now *mirror, then uint64) bool {
 	for u, have := range m.units {
-		if m.touched[u] <= then && !equal(have, now.units[u]) {
+		if m.touched[u] <= then && !equal(*have, now.at(u)) {
 			return false
 		}
 	}

@@ -207,9 +207,13 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 
 // read has the mirror read anew.
 func (b *Backend) read(ctx context.Context, s *session) error {
+	before := b.mirror
 	b.mirror = nil
 	m, err := s.readAll(ctx)
 	if err == nil {
+		if before != nil {
+			m.subnets = before.subnets
+		}
 		b.mirror = m
 	}
 	return err

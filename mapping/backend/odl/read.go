@@ -16,10 +16,7 @@ import (
 // readAll reads all that is ours.
 func (s *session) readAll(ctx context.Context) (*mirror, error) {
 	m := newMirror(s.form)
-	var (
-		mu     sync.Mutex
-		absent bool
-	)
+	var mu sync.Mutex
 	err := together(ctx, s.parallel(), listCount, func(ctx context.Context, l int) error {
 		var entries []entry
 		there, err := s.readList(ctx, &s.lists[l], func(e entry) {
@@ -28,18 +25,17 @@ func (s *session) readAll(ctx context.Context) (*mirror, error) {
 				entries = append(entries, e.own())
 			}
 		})
+		if err == nil && !there {
+			// "Not there" is what a controller says too that is going down or coming up.
+			_, err = s.ready(ctx)
+		}
 		mu.Lock()
 		defer mu.Unlock()
-		absent = absent || !there
 		for _, e := range entries {
 			m.put(unitAt(l, e.key()), l, e)
 		}
 		return err
 	})
-	if err == nil && absent {
-		// "Not there" is what a controller says too that is going down or coming up.
-		_, err = s.ready(ctx)
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -195,7 +195,7 @@ func (w *write) asTheyAre(l int, all []*operation) map[*operation]entry {
 	defer w.mu.Unlock()
 	are := make(map[*operation]entry, len(all))
 	for _, o := range all {
-		are[o] = w.mirror.units[o.unit][l]
+		are[o] = w.mirror.at(o.unit)[l]
 	}
 	return are
 }

@@ -3,6 +3,7 @@ package odl
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -136,8 +137,9 @@ func (w *write) drafts(changes []netvirt.Change) []*draft {
 	add := func(u unit, c netvirt.Change) {
 		d := byUnit[u]
 		if d == nil {
-			have := w.mirror.units[u]
-			d = &draft{unit: u, have: have, objects: w.mirror.decode(u, have)}
+			have := w.mirror.at(u)
+			d = &draft{unit: u, have: have, objects: netvirt.Model{}}
+			d.objects.Add(w.mirror.decode(u, have, nil)...)
 			byUnit[u], all = d, append(all, d)
 		}
 		d.changes = append(d.changes, c)
@@ -160,7 +162,7 @@ func (w *write) encode(lists *[listCount][]*operation, d *draft) {
 			d.objects.Apply([]netvirt.Change{c})
 		}
 	}
-	want, err := w.mirror.encode(d.unit, d.objects, d.have)
+	want, err := w.mirror.encode(d.unit, slices.Collect(maps.Values(d.objects)), d.have)
 	if err != nil {
 		w.reject(&operation{unit: d.unit, list: listOf(d.unit.kind), changes: d.changes}, err)
 		return

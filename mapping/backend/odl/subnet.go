@@ -1,0 +1,78 @@
+package odl
+
+import (
+	"net/netip"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
+)
+
+// subnet is what a subnet_id, a hash, stands for.
+type subnet struct {
+	elan   string
+	prefix netip.Prefix
+}
+
+func (s subnet) id() string {
+	return netvirtjson.SubnetID(netvirt.Adjacency{ELAN: s.elan, Network: s.prefix})
+}
+
+// subnets are those that were seen, to save hashing them and searching for them.
+type subnets struct {
+	of   map[string]subnet
+	ids  map[subnet]string
+	bits int // of the prefix that was found last; the next is likely to be as long
+	// before are those that others have seen, which nobody changes meanwhile; nil for none.
+	before *subnets
+}
+
+func newSubnets(before *subnets) *subnets {
+	return &subnets{of: map[string]subnet{}, ids: map[subnet]string{}, before: before}
+}
+
+func (m *subnets) add(id string, s subnet) { m.of[id], m.ids[s] = s, id }
+
+// learn adds what others have seen.
+func (m *subnets) learn(from *subnets) {
+	for id, s := range from.of {
+		m.add(id, s)
+	}
+}
+
+// named returns the subnet that a subnet_id stands for, if it was seen.
+func (m *subnets) named(id string) (s subnet, found bool) {
+	if s, found = m.of[id]; found || m.before == nil {
+		return s, found
+	}
+	if s, found = m.before.of[id]; found {
+		m.add(id, s)
+	}
+	return s, found
+}
+
+// find searches the prefixes around an address for that of a subnet on an elan-instance.
+func (m *subnets) find(id, elan string, around netip.Addr) (s subnet, found bool) {
+	for tried := range around.BitLen() + 2 {
+		bits := m.bits
+		if tried > 0 {
+			bits = around.BitLen() + 1 - tried
+		}
+		s = subnet{elan, netip.PrefixFrom(around, bits).Masked()}
+		if s.id() == id {
+			m.bits = bits
+			m.add(id, s)
+			return s, true
+		}
+	}
+	return subnet{}, false
+}
+
+// id is the subnet_id of a subnet.
+func (m *subnets) id(s subnet) string {
+	id, ok := m.ids[s]
+	if !ok {
+		id = s.id()
+		m.add(id, s)
+	}
+	return id
+}
