@@ -6,6 +6,7 @@ VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo d
 TOOLS      ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/coe-bridge/tools
 GOLANGCI   := golangci-lint-v2.11.3
 LINT       := $(TOOLS)/$(GOLANGCI)
+ODL_TESTS  := ./test/odl ./mapping/backend/odl ./test/odlpods ./test/odle2e ./test/odldiff ./test/csit
 export CGO_ENABLED = 0
 export GOFLAGS = -trimpath -buildvcs=false
 
@@ -37,8 +38,9 @@ demo-odl: build ## two hosts that a real OpenDaylight programs, and pods that re
 demo-odl-down: ## remove all that make demo-odl left running (root)
 	go run ./test/demoodl down
 
-test: deps kube ## get the real parts and run every test (root)
+test: deps kube odl ## get the real parts and run every test (root)
 	CGO_ENABLED=1 go test -race -timeout 20m ./...
+	$(MAKE) test-odl
 
 csit: deps ## run the Robot Framework suites (root); CONTROLLER=http://… has them ask a running OpenDaylight
 	go test -count=1 -v -run TestSuites -artifacts -outputdir $$(mktemp -d --tmpdir coe-bridge-csit.XXXXXX) ./test/csit $(if $(CONTROLLER),-controller $(CONTROLLER))
@@ -46,11 +48,8 @@ csit: deps ## run the Robot Framework suites (root); CONTROLLER=http://… has t
 conformance: deps kube build ## run Kubernetes' own network tests on two nodes (root)
 	go run ./test/conformance
 
-test-odl: deps ## run the tests on real releases of OpenDaylight (root; ten minutes to get them, once)
-	.ci/deps maven patchelf
-	go run ./test/odl/build
-	COE_BRIDGE_TEST_ODL=1 go test -count=1 -p 1 -v -timeout 60m ./test/odl ./mapping/backend/odl ./test/odlpods ./test/odle2e ./test/odldiff
-	COE_BRIDGE_TEST_ODL=1 go test -count=1 -v -timeout 60m -run OpenDaylight ./test/csit
+test-odl: deps odl ## run the tests on real OpenDaylights alone, which make test runs too (root)
+	COE_BRIDGE_TEST_ODL=1 go test -count=1 -p 1 -timeout 40m -run RealOpenDaylight $(ODL_TESTS)
 
 test-fast: ## run the tests that need nothing
 	go test -short ./...
@@ -67,8 +66,7 @@ bench-kube: deps kube ## print those of the Kubernetes source
 bench-cni: deps ## print those of the CNI plugin and the node agent (root)
 	go run ./test/benchcni
 
-bench-odl: deps ## print those of the OpenDaylight backend, on a real one (root)
-	.ci/deps maven patchelf
+bench-odl: deps odl ## print those of the OpenDaylight backend, on a real one (root)
 	go run ./test/benchodl
 
 check: lint ## what CI runs beside the tests: format, vet, lint, import rules, generated files
@@ -90,7 +88,11 @@ deps: ## install the Debian packages that the tests need, where they are missing
 kube: ## build the Kubernetes that tests and demo run, once, into a cache (six minutes)
 	go run ./test/kubelab/build
 
+odl: ## put the OpenDaylights that tests and demo run together, once, into a cache (ten minutes)
+	.ci/deps maven patchelf
+	go run ./test/odl/build
+
 clean: ## remove what was built and what make run kept
 	rm -rf bin .run
 
-.PHONY: help build run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-odl conformance test-fast fuzz bench bench-kube bench-cni bench-odl check lint deps kube clean
+.PHONY: help build run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-odl conformance test-fast fuzz bench bench-kube bench-cni bench-odl check lint deps kube odl clean

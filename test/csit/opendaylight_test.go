@@ -18,9 +18,9 @@ import (
 // startPatience is for a controller that starts on a busy machine.
 const startPatience = "15 min"
 
-// TestOpenDaylight runs the suites on a real OpenDaylight Oxygen: the cases with the tag odl
+// TestRealOpenDaylight runs the suites on a real OpenDaylight Oxygen: the cases with the tag odl
 // pass, and the others do not, which is shown as a table of where it differs.
-func TestOpenDaylight(t *testing.T) {
+func TestRealOpenDaylight(t *testing.T) {
 	c := odl.ForTest(t, odl.Oxygen)
 	command := installPower(t, power{"/kill": c.Kill, "/start": again(t, c.Start)})
 	cases := robot(t, map[string]string{
@@ -36,8 +36,8 @@ func TestOpenDaylight(t *testing.T) {
 	}
 }
 
-// TestBridgeWithOpenDaylight runs the suites on a bridge whose backend is a real OpenDaylight.
-func TestBridgeWithOpenDaylight(t *testing.T) {
+// TestBridgeOnRealOpenDaylight runs the suites on a bridge whose backend is a real OpenDaylight.
+func TestBridgeOnRealOpenDaylight(t *testing.T) {
 	for _, release := range odl.Releases() {
 		t.Run(string(release), func(t *testing.T) {
 			c := odl.ForTest(t, release)

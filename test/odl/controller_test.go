@@ -14,10 +14,10 @@ import (
 
 const elan = "/restconf/config/elan:elan-instances/elan-instance/kept"
 
-// TestController starts a controller of each release that manages two hosts, and shows
+// TestRealOpenDaylight starts a controller of each release that manages two hosts, and shows
 // what it makes of the packets between pods, and how it is killed, stopped, started and
 // wiped.
-func TestController(t *testing.T) {
+func TestRealOpenDaylight(t *testing.T) {
 	odl.SkipUnlessAsked(t)
 	for _, release := range odl.Releases() {
 		t.Run(string(release), func(t *testing.T) {

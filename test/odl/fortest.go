@@ -13,8 +13,9 @@ import (
 // labs counts the labs of this process, for names of their own.
 var labs atomic.Int64
 
-// asked is the environment variable by which make test-odl has these tests run. They are
-// apart from the others, as to put the releases together takes many minutes the first time.
+// asked is the environment variable by which make test-odl has these tests run. They run apart
+// from the others, one after the other, since a machine that has more to do than a controller
+// needs minutes to start one.
 const asked = "COE_BRIDGE_TEST_ODL"
 
 // SkipUnlessAsked skips a test that starts an OpenDaylight, but for make test-odl.

@@ -4,5 +4,5 @@
 // differences that are in a table with their reasons (docs/decisions/0007).
 //
 // A story that fails is shown with its number, and all that was told. It is told again, with
-// the first and no other, by go test -run TestSameStories ./test/odldiff -seed SEED -only NUMBER.
+// the first and no other, by go test -run TestStoriesOnRealOpenDaylight ./test/odldiff -seed SEED -only NUMBER.
 package odldiff

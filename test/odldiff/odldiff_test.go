@@ -28,9 +28,9 @@ const (
 	reasons = "../../docs/decisions/0007-where-we-differ-from-opendaylight.md"
 )
 
-// TestSameStories tells both the same, and compares what becomes of it after each round, in
+// TestStoriesOnRealOpenDaylight tells both the same, and compares what becomes of it after each round, in
 // which one thing happens in every story. The bridge is started again on the way.
-func TestSameStories(t *testing.T) {
+func TestStoriesOnRealOpenDaylight(t *testing.T) {
 	c := odl.ForTest(t, odl.Oxygen, "host1")
 	o := newOracle(t, c)
 	o.begin()

@@ -16,9 +16,9 @@ import (
 // beside is what the bridge says of a controller that has a renderer of COE's pods.
 const beside = "has a COE renderer of its own"
 
-// TestBridge runs a bridge on a controller of each release, from the first pod over all that
+// TestBridgeOnRealOpenDaylight runs a bridge on a controller of each release, from the first pod over all that
 // can be killed to the last.
-func TestBridge(t *testing.T) {
+func TestBridgeOnRealOpenDaylight(t *testing.T) {
 	odl.SkipUnlessAsked(t)
 	for _, release := range odl.Releases() {
 		t.Run(string(release), func(t *testing.T) {

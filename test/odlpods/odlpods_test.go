@@ -25,10 +25,10 @@ import (
 // deadline is that of the agents' calls, of which one is to be waited for in vain.
 const deadline = 30 * time.Second
 
-// TestPods is the life of pods on a real OpenDaylight of each release, from what a client
+// TestPodsOnRealOpenDaylight is the life of pods on a real OpenDaylight of each release, from what a client
 // posts to packets in the flows that it programmed: by the bridge, an agent on each of two
 // hosts, and the CNI plugin.
-func TestPods(t *testing.T) {
+func TestPodsOnRealOpenDaylight(t *testing.T) {
 	odl.SkipUnlessAsked(t)
 	bin := programs(t)
 	for _, release := range odl.Releases() {

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -16,8 +18,18 @@ import (
 // readAll reads all that is ours.
 func (s *session) readAll(ctx context.Context) (*mirror, error) {
 	m := newMirror(s.form)
-	var mu sync.Mutex
-	err := together(ctx, s.parallel(), listCount, func(ctx context.Context, l int) error {
+	var (
+		mu      sync.Mutex
+		absence absence
+	)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	err := together(ctx, s.parallel(), listCount, func(ctx context.Context, l int) (err error) {
+		defer func() {
+			if err != nil {
+				cancel(err) // it is of no use to read the others
+			}
+		}()
 		var entries []entry
 		there, err := s.readList(ctx, &s.lists[l], func(e entry) {
 			if m.mayBeOurs(l, e) {
@@ -26,8 +38,10 @@ func (s *session) readAll(ctx context.Context) (*mirror, error) {
 			}
 		})
 		if err == nil && !there {
-			// "Not there" is what a controller says too that is going down or coming up.
-			_, err = s.ready(ctx)
+			err = absence.settle(func() error {
+				_, err := s.ready(ctx)
+				return err
+			})
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -37,10 +51,33 @@ func (s *session) readAll(ctx context.Context) (*mirror, error) {
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, context.Cause(ctx) // the first
 	}
 	m.keepOurs()
 	return m, nil
+}
+
+// absence is about what is said not to be there: so says too a controller that is going down or
+// coming up.
+type absence struct {
+	mu    sync.Mutex
+	begun time.Time // when the controller was asked last that was ready
+}
+
+// settle asks whether the controller is ready, unless somebody has since settle was called.
+func (a *absence) settle(ready func() error) error {
+	told := time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.begun.After(told) {
+		return nil
+	}
+	begun := time.Now()
+	err := ready()
+	if err == nil {
+		a.begun = begun
+	}
+	return err
 }
 
 // parallel is how many requests may be under way at once.
@@ -268,24 +305,30 @@ func open(d *jsontext.Decoder, kind jsontext.Kind) error {
 }
 
 // together calls do for each of n numbers, some at a time, and waits; after the first error
-// no more are begun, and those under way are told to end.
+// no more are begun. Those under way are not told to end: what they write could come to be
+// after the next reading.
 func together(ctx context.Context, some, n int, do func(ctx context.Context, i int) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
+	var (
+		wg      sync.WaitGroup
+		failure atomic.Pointer[error]
+	)
+	goes := func() bool { return failure.Load() == nil && ctx.Err() == nil }
 	tickets := make(chan struct{}, some)
-	for i := 0; i < n && ctx.Err() == nil; i++ {
+	for i := 0; i < n && goes(); i++ {
 		tickets <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-tickets }()
-			if ctx.Err() != nil {
+			if !goes() {
 				return
 			}
 			if err := do(ctx, i); err != nil {
-				cancel(err)
+				failure.CompareAndSwap(nil, &err)
 			}
 		})
 	}
 	wg.Wait()
+	if err := failure.Load(); err != nil {
+		return *err
+	}
 	return context.Cause(ctx)
 }

@@ -14,9 +14,9 @@ import (
 	realodl "github.com/coe-bridge/coe-bridge/test/odl"
 )
 
-// TestRealController is the conformance suite on real controllers, in all of their dialects,
+// TestRealOpenDaylight is the conformance suite on real controllers, in all of their dialects,
 // and what is special to them.
-func TestRealController(t *testing.T) {
+func TestRealOpenDaylight(t *testing.T) {
 	for _, release := range realodl.Releases() {
 		t.Run(string(release), func(t *testing.T) {
 			c := realodl.ForTest(t, release, "host1")

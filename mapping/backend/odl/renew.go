@@ -2,8 +2,6 @@ package odl
 
 import (
 	"context"
-	"errors"
-	"net/http"
 	"reflect"
 	"slices"
 	"time"
@@ -63,25 +61,15 @@ func (w *write) takeApart(ctx context.Context, all []*operation, found map[strin
 			going = append(going, o)
 		}
 	}
-	if err := w.each(ctx, going, w.detach); err != nil {
+	err := w.each(ctx, going, func(ctx context.Context, o *operation) error {
+		_, err := w.erase(ctx, o)
+		return err
+	})
+	if err != nil {
 		return err
 	}
+	going = slices.DeleteFunc(going, w.isRefused)
 	return w.awaitGone(ctx, going, func(o *operation) entry { return found[o.key()] })
-}
-
-// detach deletes an entry that comes again.
-func (w *write) detach(ctx context.Context, o *operation) error {
-	err := w.send(ctx, w.request(http.MethodDelete, w.dialect.entry(&w.lists[o.list], o.key()), nil), nil)
-	if isRefusal(err) || isAbsent(err) { // what can't go shows when it is written
-		return nil
-	}
-	return err
-}
-
-// isAbsent tells whether an error is the answer that something is not there.
-func isAbsent(err error) bool {
-	var answer *answerError
-	return errors.As(err, &answer) && isNotFound(answer)
 }
 
 // awaitGone waits until the controller has nothing in operation any more for entries that are

@@ -131,7 +131,12 @@ func (w *write) change(ctx context.Context, l int, all []*operation) error {
 	if err != nil {
 		return err
 	}
-	return w.each(ctx, all, func(ctx context.Context, o *operation) error { return w.update(ctx, o, found[o.key()]) })
+	return w.each(ctx, all, func(ctx context.Context, o *operation) error {
+		if w.isRefused(o) { // it should have gone first
+			return nil
+		}
+		return w.update(ctx, o, found[o.key()])
+	})
 }
 
 // update writes one entry over what is there, if that may be; nothing is written if that is
@@ -202,29 +207,51 @@ func (w *write) asTheyAre(l int, all []*operation) map[*operation]entry {
 
 // remove deletes one entry. That it is not there is as good.
 func (w *write) remove(ctx context.Context, o *operation) error {
+	end, err := w.erase(ctx, o)
+	switch end {
+	case deleted:
+		w.done(o, true)
+	case absent:
+		w.removed(o)
+	case unseen:
+		w.done(o, false)
+	case stays:
+	}
+	return err
+}
+
+// What becomes of an entry that is to be deleted.
+type end int
+
+const (
+	stays   end = iota // for the controller failed, or refused it: that is noted
+	deleted            // by us
+	absent             // as the controller said at once
+	unseen             // though the controller refused to delete it
+)
+
+// erase deletes one entry.
+func (w *write) erase(ctx context.Context, o *operation) (end, error) {
 	err := w.send(ctx, w.request(http.MethodDelete, w.dialect.entry(&w.lists[o.list], o.key()), nil), nil)
 	var answer *answerError
 	switch {
 	case err == nil:
-		w.done(o, true)
-		return nil
+		return deleted, nil
 	case !errors.As(err, &answer):
-		return err
+		return stays, err
 	case w.dialect.missing(answer):
-		w.removed(o)
-		return nil
+		return absent, nil
 	case !answer.refuses():
-		return err
+		return stays, err
 	}
 	now, lookErr := w.look(ctx, o.list, []string{o.key()})
 	if lookErr != nil {
-		return lookErr
+		return stays, lookErr
 	}
 	if now[o.key()] == nil {
-		w.done(o, false)
-		return nil
+		return unseen, nil
 	}
-	return w.judge(o, fmt.Errorf("delete: %w", err))
+	return stays, w.judge(o, fmt.Errorf("delete: %w", err))
 }
 
 // removed believes a controller that something is not there; verdict sees that it is ready.

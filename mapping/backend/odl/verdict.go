@@ -21,6 +21,13 @@ func (w *write) reject(o *operation, err error) {
 	w.rejected.Err = errors.Join(w.rejected.Err, fmt.Errorf("write %s %s: %w", w.lists[o.list].name, o.key(), err))
 }
 
+// isRefused tells whether the entry of an operation was refused.
+func (w *write) isRefused(o *operation) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.refused[o.head()]
+}
+
 // doubt is an answer that may be a failure of the controller as well as a refusal.
 type doubt struct {
 	operation *operation

@@ -84,9 +84,10 @@ func (b *Backend) probe(ctx context.Context) error {
 	if err := b.take(ctx); err != nil {
 		return err
 	}
+	found := b.session == nil // it is ready then
 	s, err := b.connected(ctx)
 	b.give()
-	if err != nil {
+	if err != nil || found {
 		return err
 	}
 	if _, err = s.ready(ctx); ctx.Err() == nil && (err != nil || b.hasBetter(ctx, s)) {
