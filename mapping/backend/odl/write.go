@@ -87,47 +87,24 @@ func (w *write) run(ctx context.Context, changes []netvirt.Change) error {
 	return w.verdict(ctx)
 }
 
-// operations are those of a number of units, by list.
-type operations [listCount][]*operation
-
 // stretch makes changes that are all deletions, or all not: stage after stage, the lists of
-// one stage at the same time. Interfaces that are nowhere yet refer to nothing beyond the
-// first stage, so each batch of them goes on by itself: nobody waits for the slowest request
-// about all of them.
+// one stage at the same time.
 func (w *write) stretch(ctx context.Context, deleting bool, changes []netvirt.Change) error {
-	all, fresh := w.operations(changes)
+	lists := w.operations(changes)
 	for i := range stages {
 		stage := stages[i]
 		if deleting {
 			stage = stages[len(stages)-1-i]
 		}
 		w.share = max(1, w.parallel()/len(stage))
-		if err := w.stage(ctx, stage, &all); err != nil {
-			return err
-		}
-		if i > 0 || deleting {
-			continue
-		}
-		err := together(ctx, max(1, w.parallel()/2), len(fresh), func(ctx context.Context, n int) error {
-			for _, stage := range stages[1:] {
-				if err := w.stage(ctx, stage, &fresh[n]); err != nil {
-					return err
-				}
-			}
-			return nil
+		err := together(ctx, w.parallel(), len(stage), func(ctx context.Context, n int) error {
+			return w.list(ctx, stage[n], lists[stage[n]])
 		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// stage makes operations about lists that do not refer to each other.
-func (w *write) stage(ctx context.Context, stage []int, all *operations) error {
-	return together(ctx, w.parallel(), len(stage), func(ctx context.Context, n int) error {
-		return w.list(ctx, stage[n], all[stage[n]])
-	})
 }
 
 // draft is a unit that changes.
@@ -138,28 +115,18 @@ type draft struct {
 	changes []netvirt.Change
 }
 
-// operations turns changes into what is to be done to each list, and apart from that, in
-// batches, to those of interfaces that are nowhere yet.
-func (w *write) operations(changes []netvirt.Change) (all operations, fresh []operations) {
+// operations turns changes into what is to be done to each list.
+func (w *write) operations(changes []netvirt.Change) (lists [listCount][]*operation) {
 	drafts := w.drafts(changes)
 	for _, c := range changes {
 		if vpn, ok := c.New.(netvirt.VPNInstance); ok {
 			w.mirror.join(vpn.Name, vpn.Transit)
 		}
 	}
-	n := 0
 	for _, d := range drafts {
-		if d.unit.kind != netvirt.KindInterface || d.have != (content{}) {
-			w.encode(&all, d)
-			continue
-		}
-		if n%w.cfg.BatchEntries == 0 {
-			fresh = append(fresh, operations{})
-		}
-		n++
-		w.encode(&fresh[len(fresh)-1], d)
+		w.encode(&lists, d)
 	}
-	return all, fresh
+	return lists
 }
 
 // drafts are the units that changes are about, as they are: those of the objects, and where a
@@ -189,7 +156,7 @@ func (w *write) drafts(changes []netvirt.Change) []*draft {
 }
 
 // encode adds what is to be done to the entries of a unit.
-func (w *write) encode(lists *operations, d *draft) {
+func (w *write) encode(lists *[listCount][]*operation, d *draft) {
 	for _, c := range d.changes {
 		if unitOf(cmp.Or(c.New, c.Old)) == d.unit {
 			d.objects.Apply([]netvirt.Change{c})
