@@ -6,7 +6,7 @@ VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo d
 TOOLS      ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/coe-bridge/tools
 GOLANGCI   := golangci-lint-v2.11.3
 LINT       := $(TOOLS)/$(GOLANGCI)
-ODL_TESTS  := ./test/odl ./mapping/backend/odl ./test/odlpods ./test/odle2e ./test/odldiff ./test/csit
+ON_ODL     := COE_BRIDGE_TEST_ODL=1 go test -count=1 -p 1 -timeout 40m -run RealOpenDaylight
 export CGO_ENABLED = 0
 export GOFLAGS = -trimpath -buildvcs=false
 
@@ -38,9 +38,9 @@ demo-odl: build ## two hosts that a real OpenDaylight programs, and pods that re
 demo-odl-down: ## remove all that make demo-odl left running (root)
 	go run ./test/demoodl down
 
-test: deps kube odl ## get the real parts and run every test (root)
+test: deps kube odl ## get the real parts and run every test, but for make test-odl (root)
 	CGO_ENABLED=1 go test -race -timeout 20m ./...
-	$(MAKE) test-odl
+	$(ON_ODL)/oxygen ./mapping/backend/odl
 
 csit: deps ## run the Robot Framework suites (root); CONTROLLER=http://… has them ask a running OpenDaylight
 	go test -count=1 -v -run TestSuites -artifacts -outputdir $$(mktemp -d --tmpdir coe-bridge-csit.XXXXXX) ./test/csit $(if $(CONTROLLER),-controller $(CONTROLLER))
@@ -48,8 +48,8 @@ csit: deps ## run the Robot Framework suites (root); CONTROLLER=http://… has t
 conformance: deps kube build ## run Kubernetes' own network tests on two nodes (root)
 	go run ./test/conformance
 
-test-odl: deps odl ## run the tests on real OpenDaylights alone, which make test runs too (root)
-	COE_BRIDGE_TEST_ODL=1 go test -count=1 -p 1 -timeout 40m -run RealOpenDaylight $(ODL_TESTS)
+test-odl: deps odl ## run all tests on real OpenDaylights, of which make test runs the backend's on Oxygen (root; half an hour)
+	$(ON_ODL) ./test/odl ./mapping/backend/odl ./test/odlpods ./test/odle2e ./test/odldiff ./test/csit
 
 test-fast: ## run the tests that need nothing
 	go test -short ./...

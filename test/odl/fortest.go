@@ -13,7 +13,7 @@ import (
 // labs counts the labs of this process, for names of their own.
 var labs atomic.Int64
 
-// asked is the environment variable by which make test-odl has these tests run. They run apart
+// asked is the environment variable by which make test and make test-odl have these tests run, apart
 // from the others, one after the other, since a machine that has more to do than a controller
 // needs minutes to start one.
 const asked = "COE_BRIDGE_TEST_ODL"
