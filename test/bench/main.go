@@ -12,10 +12,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime/pprof"
-	"syscall"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/restconf/access"
@@ -40,18 +38,8 @@ var measurements = []figures.Measurement[*bench]{
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context) error {
 	profile := flag.String("cpuprofile", "", "write a CPU profile of what is measured to a `file`")
-	return figures.Program(ctx, measurements, func(context.Context) (*bench, func() error, error) {
+	figures.Main("bench", measurements, func(context.Context) (*bench, func() error, error) {
 		b, err := newBench(*profile)
 		return b, b.close, err
 	})

@@ -10,10 +10,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/test/figures"
@@ -27,17 +23,7 @@ var measurements = []figures.Measurement[*bench]{
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "benchcni:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context) error {
-	return figures.Program(ctx, measurements, func(ctx context.Context) (*bench, func() error, error) {
+	figures.Main("benchcni", measurements, func(ctx context.Context) (*bench, func() error, error) {
 		b := &bench{begun: time.Now()}
 		if err := b.build(ctx); err != nil {
 			return nil, nil, errors.Join(err, b.close())

@@ -13,9 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/restconf/access"
@@ -37,25 +35,14 @@ var measurements = []figures.Measurement[*bench]{
 
 func main() {
 	if served, err := etcd.Serve(); served {
-		exit(err)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "benchkube:", err)
+			os.Exit(1)
+		}
 		return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
-	stop()
-	exit(err)
-}
-
-func exit(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "benchkube:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context) error {
 	program := flag.String("bridge", "", "the coe-bridge to measure, a `file`; default: that of this source tree")
-	return figures.Program(ctx, measurements, func(ctx context.Context) (*bench, func() error, error) {
+	figures.Main("benchkube", measurements, func(ctx context.Context) (*bench, func() error, error) {
 		b, err := newBench(ctx, *program)
 		return b, b.close, err
 	})

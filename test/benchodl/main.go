@@ -10,10 +10,6 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/coe-bridge/coe-bridge/test/figures"
 )
@@ -26,18 +22,8 @@ var measurements = []figures.Measurement[*bench]{
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "benchodl:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context) error {
 	profile := flag.String("cpuprofile", "", "write a CPU profile of what is measured to a `file`")
-	return figures.Program(ctx, measurements, func(ctx context.Context) (*bench, func() error, error) {
+	figures.Main("benchodl", measurements, func(ctx context.Context) (*bench, func() error, error) {
 		b, err := newBench(ctx, *profile)
 		return b, b.close, err
 	})

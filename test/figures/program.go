@@ -6,8 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // errOutside says that a figure is outside its bound.
@@ -19,11 +21,23 @@ type Measurement[B any] struct {
 	Measure func(context.Context, B) ([]Figure, error)
 }
 
-// Program reads the command line, beside the flags that are defined by then -only and
+// Main is program until SIGINT or SIGTERM; it prints an error after the program's name, and
+// ends with status 1 then.
+func Main[B any](name string, all []Measurement[B], open func(context.Context) (B, func() error, error)) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := program(ctx, all, open)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
+	}
+}
+
+// program reads the command line, beside the flags that are defined by then -only and
 // -check, makes the measurements that are wanted, in their order, and prints their table:
 // what was measured before an error, too. open makes what they share, and how that is
 // closed.
-func Program[B any](ctx context.Context, all []Measurement[B], open func(context.Context) (B, func() error, error)) (err error) {
+func program[B any](ctx context.Context, all []Measurement[B], open func(context.Context) (B, func() error, error)) (err error) {
 	var names []string
 	for _, m := range all {
 		names = append(names, m.Name)
