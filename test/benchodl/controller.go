@@ -31,14 +31,14 @@ func newController(c *realodl.Controller) *controller {
 }
 
 // send makes a request to the controller at a URL, and returns what it answers.
-func (c *controller) send(ctx context.Context, base string, w written) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, w.method, base+w.path, strings.NewReader(w.body))
+func (c *controller) send(ctx context.Context, base string, q request) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, q.method, base+q.path, strings.NewReader(q.body))
 	if err != nil {
 		return nil, err
 	}
 	r.SetBasicAuth(realodl.User, realodl.Password)
-	r.Header.Set("Accept", "application/json")
-	if w.body != "" {
+	r.Header.Set("Accept", "application/yang.api+json, application/json")
+	if q.body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	response, err := c.client.Do(r)
@@ -48,14 +48,14 @@ func (c *controller) send(ctx context.Context, base string, w written) ([]byte, 
 	defer func() { _ = response.Body.Close() }()
 	answer, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode/100 != 2 {
-		err = &statusError{w, response.StatusCode, answer}
+		err = &statusError{q, response.StatusCode, answer}
 	}
 	return answer, err
 }
 
 // statusError is an answer that is not a success.
 type statusError struct {
-	to     written
+	to     request
 	status int
 	answer []byte
 }

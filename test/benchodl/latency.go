@@ -97,7 +97,7 @@ func podName(i int) string {
 
 // putOne puts a pod to the bridge, and returns how long after the answer the last request
 // about it was answered, and these requests.
-func putOne(ctx context.Context, r *running, w *wire, i int) (time.Duration, []written, error) {
+func putOne(ctx context.Context, r *running, w *wire, i int) (time.Duration, []request, error) {
 	before := len(w.seen())
 	if err := r.put(ctx, http.MethodPut, latencyCluster.PodPath(i), latencyCluster.PodsBody(i, i+1)); err != nil {
 		return 0, nil, err
@@ -107,13 +107,13 @@ func putOne(ctx context.Context, r *running, w *wire, i int) (time.Duration, []w
 	if err != nil {
 		return 0, nil, err
 	}
-	last := slices.MaxFunc(sent, func(a, b written) int { return a.answered.Compare(b.answered) })
+	last := slices.MaxFunc(sent, func(a, b request) int { return a.answered.Compare(b.answered) })
 	return last.answered.Sub(answered), sent, nil
 }
 
 // sendRenamed sends requests of a pod for an interface that is no pod's, with a port of its
 // own, and adds up what they take.
-func (b *bench) sendRenamed(ctx context.Context, w *wire, sent []written, i int) (sum time.Duration, err error) {
+func (b *bench) sendRenamed(ctx context.Context, w *wire, sent []request, i int) (sum time.Duration, err error) {
 	name := podName(i)
 	port := netvirt.PortName(name, synth.PodUID(i))
 	other := strings.NewReplacer(name, fmt.Sprintf("bare-pod-%d", i), port, port[:len(port)-1]+"x")

@@ -98,7 +98,7 @@ func (c *controller) readBare(ctx context.Context) (int, error) {
 	)
 	for name, decode := range bareReads {
 		group.Go(func() {
-			answer, err := c.send(ctx, c.URL, written{method: http.MethodGet, path: config + name})
+			answer, err := c.send(ctx, c.URL, request{method: http.MethodGet, path: config + name})
 			if err == nil {
 				var n int
 				n, err = decode(answer)

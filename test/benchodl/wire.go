@@ -13,13 +13,17 @@ import (
 	"time"
 )
 
-// written is a request that writes.
-type written struct {
+// request is what is asked of the controller, and where it was on a wire, when, and what it
+// was answered.
+type request struct {
 	method, path, body string
-	answered           time.Time // by the controller; zero before
+	status             int
+	begun, answered    time.Time
 }
 
-// wire stands before the controller, passes on what goes by, and notes what is written.
+func (r *request) writes() bool { return r.method != http.MethodGet }
+
+// wire stands before the controller, passes on what goes by, and notes it.
 type wire struct {
 	URL string
 
@@ -28,9 +32,9 @@ type wire struct {
 	server *http.Server
 	done   chan error
 
-	mu     sync.Mutex
-	writes []written
-	heard  chan struct{} // closed when a write is noted, and made anew
+	mu    sync.Mutex
+	all   []request     // in the order of their answers
+	heard chan struct{} // closed when a request is noted, and made anew
 }
 
 // startWire has a wire lead to a URL.
@@ -63,6 +67,7 @@ func (w *wire) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 }
 
 func (w *wire) pass(out http.ResponseWriter, r *http.Request) error {
+	begun := time.Now()
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return err
@@ -77,40 +82,38 @@ func (w *wire) pass(out http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
-	if r.Method != http.MethodGet {
-		w.note(written{r.Method, r.URL.EscapedPath(), string(body), time.Now()})
-	}
+	w.note(request{r.Method, r.URL.EscapedPath(), string(body), response.StatusCode, begun, time.Now()})
 	maps.Copy(out.Header(), response.Header)
 	out.WriteHeader(response.StatusCode)
 	_, err = io.Copy(out, response.Body)
 	return err
 }
 
-func (w *wire) note(one written) {
+func (w *wire) note(one request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.writes = append(w.writes, one)
+	w.all = append(w.all, one)
 	close(w.heard)
 	w.heard = make(chan struct{})
 }
 
-// seen lists what was written since the wire was started.
-func (w *wire) seen() []written {
+// seen lists what was asked since the wire was started.
+func (w *wire) seen() []request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.writes[:len(w.writes):len(w.writes)]
+	return w.all[:len(w.all):len(w.all)]
 }
 
-// await waits until so many writes since that number hold a text in their body, and
+// await waits until so many requests since that number hold a text in their body, and
 // returns them.
-func (w *wire) await(ctx context.Context, since, n int, text string) ([]written, error) {
+func (w *wire) await(ctx context.Context, since, n int, text string) ([]request, error) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	for {
 		w.mu.Lock()
-		all, heard := w.writes[since:], w.heard
+		all, heard := w.all[since:], w.heard
 		w.mu.Unlock()
-		var found []written
+		var found []request
 		for _, one := range all {
 			if strings.Contains(one.body, text) {
 				found = append(found, one)

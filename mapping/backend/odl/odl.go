@@ -46,7 +46,8 @@ type Config struct {
 	TLS *tls.Config
 	// Dialect is one of Dialects. Empty: it is found out.
 	Dialect string
-	// Timeout bounds each request that writes, and those that are small. Default 10 s.
+	// Timeout bounds each request that writes, and those that are small; one that creates many
+	// entries has as much again for each further 200. Default 10 s.
 	Timeout time.Duration
 	// ReadTimeout bounds the reading of one list as a whole. Default 30 s.
 	ReadTimeout time.Duration
@@ -62,7 +63,7 @@ type Config struct {
 	// Default 8.
 	Parallel int
 	// BatchBytes and BatchEntries bound the body of one request that creates several
-	// entries. Defaults 128 KiB and 200.
+	// entries. Defaults 1 MiB and 1,000.
 	BatchBytes, BatchEntries int
 	// AnswerBytes bounds what is read of one list. Default 128 MiB; of it, only what is
 	// ours is kept in memory.
@@ -80,8 +81,8 @@ func (c *Config) setDefaults() {
 	setDefault(&c.Probe, 5*time.Second)
 	setDefault(&c.Poll, 15*time.Second)
 	setDefault(&c.Parallel, 8)
-	setDefault(&c.BatchBytes, 128<<10)
-	setDefault(&c.BatchEntries, 200)
+	setDefault(&c.BatchBytes, 1<<20)
+	setDefault(&c.BatchEntries, 1000)
 	setDefault(&c.AnswerBytes, 128<<20)
 }
 

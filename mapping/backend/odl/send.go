@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/go-json-experiment/json"
 )
@@ -44,10 +45,15 @@ func (w *write) body(l int, all ...*operation) []byte {
 	return body
 }
 
+// entriesPerTimeout is how many entries a request may create for each Timeout.
+const entriesPerTimeout = 200
+
 // create creates entries in one request. If the controller does not take that, what there is
 // is looked at, and the request taken apart until what is refused stands alone.
 func (w *write) create(ctx context.Context, l int, all []*operation) error {
-	err := w.send(ctx, w.request(http.MethodPost, w.dialect.container(&w.lists[l]), w.body(l, all...)), nil)
+	q := w.request(http.MethodPost, w.dialect.container(&w.lists[l]), w.body(l, all...))
+	q.timeout *= time.Duration(1 + (len(all)-1)/entriesPerTimeout)
+	err := w.send(ctx, q, nil)
 	if err == nil {
 		for _, o := range all {
 			w.done(o, true)
