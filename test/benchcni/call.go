@@ -17,6 +17,9 @@ import (
 // atOnce is how many calls are under way at a time.
 const atOnce = 8
 
+// apart is how long the kernel has to take apart what a turn leaves.
+const apart = time.Second
+
 // callTimeout bounds one call.
 const callTimeout = time.Minute
 
@@ -66,7 +69,10 @@ func addNamespaces(names ...string) error {
 	return <-done
 }
 
+// removeNamespaces removes network namespaces, and leaves the kernel time to take them apart:
+// it does so behind, and nobody makes or removes a link meanwhile.
 func removeNamespaces(names ...string) error {
+	defer func() { <-time.After(apart) }()
 	var errs []error
 	for _, name := range names {
 		if err := netns.DeleteNamed(name); err != nil {

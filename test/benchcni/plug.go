@@ -91,13 +91,10 @@ const referenceHost = prefix + "-reference"
 func newContest(ctx context.Context, w *world) (*contest, error) {
 	c := &contest{world: w, namespaces: []string{referenceHost}}
 	c.ours = w.plugin(host)
-	c.theirs = plugin{filepath.Join(w.reference, "bridge"), fmt.Sprintf(
-		`{"cniVersion":"1.0.0","name":"reference","type":"bridge","bridge":"cni0","isGateway":true,
-		"ipam":{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.99.0.0/16"}]],"routes":[{"dst":"0.0.0.0/0"}]}}`,
-		filepath.Join(w.dir, "host-local")), referenceHost}
+	c.theirs = w.referencePlugin()
 	for i := range plugged {
 		c.mine = append(c.mine, w.sandbox("1", i))
-		c.others = append(c.others, sandbox{netns: fmt.Sprintf("%s-r%d", prefix, i), container: fmt.Sprintf("reference%d", i)})
+		c.others = append(c.others, w.referenceSandbox(i))
 		c.namespaces = append(c.namespaces, c.mine[i].netns, c.others[i].netns)
 	}
 	if err := addNamespaces(c.namespaces...); err != nil {
@@ -113,6 +110,18 @@ func newContest(ctx context.Context, w *world) (*contest, error) {
 }
 
 func (c *contest) close() error { return removeNamespaces(c.namespaces...) }
+
+// referencePlugin is bridge with host-local.
+func (w *world) referencePlugin() plugin {
+	return plugin{filepath.Join(w.reference, "bridge"), fmt.Sprintf(
+		`{"cniVersion":"1.0.0","name":"reference","type":"bridge","bridge":"cni0","isGateway":true,
+		"ipam":{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.99.0.0/16"}]],"routes":[{"dst":"0.0.0.0/0"}]}}`,
+		filepath.Join(w.dir, "host-local")), referenceHost}
+}
+
+func (w *world) referenceSandbox(n int) sandbox {
+	return sandbox{netns: fmt.Sprintf("%s-r%d", prefix, n), container: fmt.Sprintf("reference%d", n)}
+}
 
 // plugin is ours on a host.
 func (w *world) plugin(host string) plugin {

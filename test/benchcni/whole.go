@@ -23,8 +23,10 @@ const (
 	above = 50 * time.Millisecond
 )
 
-// measureWhole plugs pods in the moment that they are posted, by turns with bare rows in
-// the northbound database for ports that are there.
+// measureWhole plugs in pods that are known, as kubelet does, by turns with bare rows in the
+// northbound database for ports that are there, and with pods that are posted in the moment
+// that they are plugged in. The reference plugins take their turn, too: what they make are
+// links and addresses alone, with no network to wait for.
 func measureWhole(ctx context.Context, b *bench) (all []figures.Figure, err error) {
 	w, err := newWorld(ctx, b, host)
 	if err != nil {
@@ -41,17 +43,29 @@ func measureWhole(ctx context.Context, b *bench) (all []figures.Figure, err erro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, first()) }()
-	var ours, theirs []time.Duration
+	if err := addNamespaces(referenceHost); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, removeNamespaces(referenceHost)) }()
+	var known, posted, bareTook, theirs []time.Duration
 	for begin := 0; begin < whole; begin += wholeRound {
 		took, err := bare.install(ctx, begin, begin+wholeRound)
 		if err != nil {
 			return nil, err
 		}
-		theirs = append(theirs, took...)
-		if took, err = w.plugWhole(ctx, begin, begin+wholeRound); err != nil {
+		bareTook = append(bareTook, took...)
+		if took, err = w.plugKnown(ctx, begin, begin+wholeRound); err != nil {
 			return nil, err
 		}
-		ours = append(ours, took...)
+		known = append(known, took...)
+		if took, err = w.plugPosted(ctx, begin, begin+wholeRound); err != nil {
+			return nil, err
+		}
+		posted = append(posted, took...)
+		if took, err = w.plugReference(ctx, begin, begin+wholeRound); err != nil {
+			return nil, err
+		}
+		theirs = append(theirs, took...)
 		b.say("plugged %d in whole", begin+wholeRound)
 	}
 	steps, err := w.steps(ctx, host)
@@ -59,12 +73,15 @@ func measureWhole(ctx context.Context, b *bench) (all []figures.Figure, err erro
 		return nil, err
 	}
 	b.say("steps on average: %s", steps)
-	slices.Sort(ours)
-	slices.Sort(theirs)
+	for _, took := range [][]time.Duration{known, posted, bareTook, theirs} {
+		slices.Sort(took)
+	}
 	for _, p := range []int{50, 99} {
-		reference := figures.Percentile(theirs, p)
-		all = append(all, figures.AtMost(fmt.Sprintf("ADD whole, from the moment that the pod is posted, %d at a time, p%d; bare rows in NB: %s", atOnce, p, figures.Short(reference)),
-			figures.Percentile(ours, p), reference+above))
+		reference := figures.Percentile(bareTook, p)
+		all = append(all,
+			figures.AtMost(fmt.Sprintf("ADD whole, %d at a time, p%d; bare rows in NB: %s", atOnce, p, figures.Short(reference)), figures.Percentile(known, p), reference+above),
+			figures.Unbound(fmt.Sprintf("ADD whole of a pod that was posted in that moment, %d at a time, p%d", atOnce, p), figures.Short(figures.Percentile(posted, p))),
+			figures.Unbound(fmt.Sprintf("ADD whole of bridge + host-local, %d at a time, p%d", atOnce, p), figures.Short(figures.Percentile(theirs, p))))
 	}
 	return all, nil
 }
@@ -90,24 +107,32 @@ func (w *world) plugFirst(ctx context.Context) (undo func() error, err error) {
 	return undo, nil
 }
 
-// plugWhole posts pods and plugs each in at once.
-func (w *world) plugWhole(ctx context.Context, begin, end int) (took []time.Duration, err error) {
-	var all []sandbox
-	var names []string
+// plugKnown plugs in pods that the agent knows.
+func (w *world) plugKnown(ctx context.Context, begin, end int) (took []time.Duration, err error) {
 	for i := begin; i < end; i++ {
-		s := w.sandbox("2", i)
-		all, names = append(all, s), append(names, s.netns)
+		if err := w.post(ctx, host, "2", i); err != nil {
+			return nil, err
+		}
 	}
-	if err := addNamespaces(names...); err != nil {
+	if err := w.awaitInterfaces(ctx, 1+end-begin); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, removeNamespaces(names...)) }()
-	p := w.plugin(host)
-	took, err = p.each(ctx, "ADD", all, func(i int) error { return w.post(ctx, host, "2", begin+i) })
+	return w.plugAll(ctx, begin, end, nil)
+}
+
+// plugPosted posts pods and plugs each in at once.
+func (w *world) plugPosted(ctx context.Context, begin, end int) (took []time.Duration, err error) {
+	return w.plugAll(ctx, begin, end, func(i int) error { return w.post(ctx, host, "2", begin+i) })
+}
+
+// plugAll plugs pods in, first being done before each, and then takes all back.
+func (w *world) plugAll(ctx context.Context, begin, end int, first func(i int) error) ([]time.Duration, error) {
+	var all []sandbox
+	for i := begin; i < end; i++ {
+		all = append(all, w.sandbox("2", i))
+	}
+	took, err := w.plugin(host).addAndDelete(ctx, all, first)
 	if err != nil {
-		return nil, err
-	}
-	if _, err := p.each(ctx, "DEL", all, nil); err != nil {
 		return nil, err
 	}
 	for i := begin; i < end; i++ {
@@ -115,7 +140,34 @@ func (w *world) plugWhole(ctx context.Context, begin, end int) (took []time.Dura
 			return nil, err
 		}
 	}
-	return took, nil
+	return took, w.awaitInterfaces(ctx, 1)
+}
+
+// plugReference has the reference plugins do as much.
+func (w *world) plugReference(ctx context.Context, begin, end int) ([]time.Duration, error) {
+	var all []sandbox
+	for i := begin; i < end; i++ {
+		all = append(all, w.referenceSandbox(i))
+	}
+	return w.referencePlugin().addAndDelete(ctx, all, nil)
+}
+
+// addAndDelete makes sandboxes, calls ADD for each, first being done before it, and takes all
+// back. It returns how long each ADD took.
+func (p plugin) addAndDelete(ctx context.Context, all []sandbox, first func(i int) error) (took []time.Duration, err error) {
+	var names []string
+	for _, s := range all {
+		names = append(names, s.netns)
+	}
+	if err := addNamespaces(names...); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, removeNamespaces(names...)) }()
+	if took, err = p.each(ctx, "ADD", all, first); err != nil {
+		return nil, err
+	}
+	_, err = p.each(ctx, "DEL", all, nil)
+	return took, err
 }
 
 // bareRows writes logical switch ports and nothing else.
