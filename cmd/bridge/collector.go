@@ -17,9 +17,11 @@ import (
 const (
 	headroom   = 128 << 20 // bytes
 	minPercent = 25
-	maxPercent = 400
-	goPercent  = 100 // what Go does unless told otherwise
-	paceEvery  = time.Second
+	// burstPercent is the least while a burst of work lasts: what it takes is given back.
+	burstPercent = 75
+	maxPercent   = 400
+	goPercent    = 100 // what Go does unless told otherwise
+	paceEvery    = time.Second
 )
 
 // A burst of work is one for which at least burstSize was allocated: half of the
@@ -46,11 +48,12 @@ func (b *Bridge) paceCollector(ctx context.Context) error {
 	watched := burst{}
 	for percent := goPercent; ; {
 		metrics.Read(heap)
-		if want := collectorPercent(heap[0].Value.Uint64()); want != percent {
+		over := watched.over(heap[1].Value.Uint64())
+		if want := collectorPercent(heap[0].Value.Uint64(), watched.lasts()); want != percent {
 			debug.SetGCPercent(want)
 			percent = want
 		}
-		if watched.over(heap[1].Value.Uint64()) {
+		if over {
 			b.giveBack()
 		}
 		select {
@@ -93,6 +96,13 @@ func (b *burst) over(allocated uint64) bool {
 	return true
 }
 
-func collectorPercent(live uint64) int {
-	return int(min(maxPercent, max(minPercent, headroom*100/max(live, 1))))
+// lasts tells whether there was a burst when it was asked last.
+func (b *burst) lasts() bool { return b.rested == 0 && b.since >= burstSize }
+
+func collectorPercent(live uint64, burst bool) int {
+	least := uint64(minPercent)
+	if burst {
+		least = burstPercent
+	}
+	return int(min(maxPercent, max(least, headroom*100/max(live, 1))))
 }

@@ -10,7 +10,8 @@ func TestCollectorPercent(t *testing.T) {
 	for live, want := range map[uint64]int{
 		0: 400, 1 << 20: 400, 64 << 20: 200, 128 << 20: 100, 512 << 20: 25, 1 << 40: 25,
 	} {
-		require.Equal(t, want, collectorPercent(live), "%d bytes live", live)
+		require.Equal(t, want, collectorPercent(live, false), "%d bytes live", live)
+		require.Equal(t, max(want, 75), collectorPercent(live, true), "%d bytes live in a burst", live)
 	}
 }
 
@@ -23,8 +24,11 @@ func TestBurst(t *testing.T) {
 	require.False(t, asked(0))
 	require.False(t, asked(0))
 	require.False(t, asked(50), "a burst")
+	require.False(t, b.lasts(), "not yet a large one")
 	require.False(t, asked(20))
+	require.True(t, b.lasts())
 	require.False(t, asked(1), "that seems to rest")
+	require.False(t, b.lasts())
 	require.False(t, asked(20), "and goes on")
 	require.False(t, asked(1))
 	require.True(t, asked(8))
