@@ -98,7 +98,7 @@ func (l *Loop) found(s netvirt.Scope, differs bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one := l.scope(s)
-	one.differs, one.lastError = differs, ""
+	one.differs, one.lastError, one.unanswered = differs, "", false
 }
 
 // Close frees a Loop that does not run, and returns when nobody looks any more. One

@@ -30,6 +30,7 @@ type world struct {
 	complete bool
 	writes   atomic.Int64
 	failing  error                     // what every call to the backend fails with
+	unable   netvirt.Scope             // writes about which fail
 	reject   func(netvirt.Change) bool // changes that the backend will not take
 	changed  func()                    // tells the loop that another hand changed the backend
 	watching chan struct{}             // closed when changed is set
@@ -55,9 +56,12 @@ func (w *world) Write(ctx context.Context, changes []netvirt.Change) error {
 		return err
 	}
 	w.mu.Lock()
-	reject := w.reject
+	reject, unable := w.reject, w.unable
 	w.mu.Unlock()
 	for _, c := range changes {
+		if unable != "" && c.Scope() == unable {
+			return errors.New("it fails")
+		}
 		if reject != nil && reject(c) {
 			return &netvirt.RejectedError{Keys: []netvirt.Key{c.Key()}, Err: errors.New("not this one")}
 		}
@@ -246,6 +250,31 @@ func TestBackendFails(t *testing.T) {
 	w.set(func() { w.failing = nil })
 	w.requireInSync(t, l)
 	require.True(t, l.Status().Peer.OK)
+}
+
+// TestBackendFailsForOneScope: that the backend takes what is of others does not make it answer.
+func TestBackendFailsForOneScope(t *testing.T) {
+	w := newWorld()
+	w.want("a", 1)
+	w.want("b", 1)
+	l, _ := w.start(t)
+	w.requireInSync(t, l)
+	w.set(func() { w.unable = "b" })
+	w.want("b", 2)
+	l.Mark("b")
+	require.Eventually(t, func() bool { return !l.Status().Peer.OK }, 5*time.Second, time.Millisecond)
+	since := l.Status().Peer.Since
+	for n := 2; n < 5; n++ {
+		w.want("a", n)
+		l.Mark("a")
+		require.Eventually(t, func() bool {
+			m, err := w.Backend.Read(t.Context())
+			return err == nil && len(m) == n+1
+		}, 5*time.Second, time.Millisecond)
+	}
+	require.Equal(t, since, l.Status().Peer.Since, "it has not turned meanwhile")
+	w.set(func() { w.unable = "" })
+	w.requireInSync(t, l)
 }
 
 func TestRejectedIsSetAside(t *testing.T) {

@@ -55,6 +55,7 @@ type scopeStatus struct {
 	problems        []coe.Problem
 	lastError       string
 	errorTime       time.Time
+	unanswered      bool // lastError is that the backend did not answer
 	mappedAt        time.Time
 	reachedAt       time.Time
 	differs         bool // as Look found
@@ -176,10 +177,9 @@ func (l *Loop) mapped(s netvirt.Scope, revision int64, objects int, problems []c
 func (l *Loop) reached(scopes []netvirt.Scope, revision int64, complete bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.answered(nil)
 	for _, s := range scopes {
 		one := l.scope(s)
-		one.lastError, one.reachedAt = "", time.Now()
+		one.lastError, one.unanswered, one.reachedAt = "", false, time.Now()
 		if complete {
 			one.reached = revision
 		}
@@ -187,22 +187,34 @@ func (l *Loop) reached(scopes []netvirt.Scope, revision int64, complete bool) {
 			delete(l.scopes, s)
 		}
 	}
+	l.answeredThese()
 }
 
 // failed notes that the scopes' model could not be written.
 func (l *Loop) failed(scopes []netvirt.Scope, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
+	now, rejected := time.Now(), errors.Is(err, netvirt.ErrRejected)
 	for _, s := range scopes {
 		one := l.scope(s)
-		one.lastError, one.errorTime = err.Error(), now
+		one.lastError, one.errorTime, one.unanswered = err.Error(), now, !rejected
 	}
-	if errors.Is(err, netvirt.ErrRejected) {
-		l.answered(nil)
+	if rejected {
+		l.answeredThese()
 		return
 	}
 	l.answered(err)
+}
+
+// answeredThese notes that the backend answered for some scopes: it answers, unless it has
+// not answered for others when they were tried last.
+func (l *Loop) answeredThese() {
+	for _, one := range l.scopes {
+		if one.unanswered {
+			return
+		}
+	}
+	l.answered(nil)
 }
 
 // answered notes how the backend answered, and logs when that turns.
