@@ -49,6 +49,11 @@ func (p *part) has(l *coe.Lease) bool {
 	return true
 }
 
+// network is what the network is made from, where the backend tells.
+func (p *part) network() agentstream.Network {
+	return agentstream.Network{Identity: p.loop.Identity()}
+}
+
 // reached has the pods confirmed that a batch has changed, and all pods of scopes
 // that are reached anew. Until it is known what the network has, the records that
 // another leader has left count.

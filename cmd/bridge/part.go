@@ -287,7 +287,7 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part,
 	if err := b.openLoops(p, leads, reconcile.NewMetrics(p.registry)); err != nil {
 		return nil, err
 	}
-	p.confirmer = agentstream.NewConfirmer(b.store, l.Records(confirmed), p.has, b.log)
+	p.confirmer = agentstream.NewConfirmer(b.store, l.Records(confirmed), agentstream.ConfirmedBackend{Has: p.has, Network: p.network}, b.log)
 	p.claims = reconcile.NewClaims(claimer{p.assigner, func() { b.markAll(p) }}, b.log, p.loops()...)
 	return p, nil
 }

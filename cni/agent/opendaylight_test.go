@@ -234,7 +234,7 @@ func (w *world) manage(a *inProcess) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	m := ovs.Management{Managers: []string{"tcp:" + managerAt}, Tunnels: w.lab.Host(a.host).Address}
-	running.Go(func() { a.vswitch.KeepManaged(ctx, m) })
+	running.Go(func() { a.vswitch.KeepManaged(ctx, m, a.uplink.Network) })
 	w.t.Cleanup(func() {
 		cancel()
 		running.Wait()

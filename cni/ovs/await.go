@@ -85,18 +85,22 @@ func (s *Switch) settle(ctx context.Context, name string) error {
 	if !unsettled {
 		return nil
 	}
-	err := s.await(ctx, root, func(one *session) error {
-		row, err := one.root()
-		if err == nil && row.CurCfg < want {
-			err = fmt.Errorf("it is at configuration %d, and has to be at %d: does ovs-vswitchd run?", row.CurCfg, want)
-		}
-		return err
-	})
-	if err != nil {
+	if err := s.awaitConfiguration(ctx, want); err != nil {
 		return fmt.Errorf("wait for the switch to let go of the former port %s: %w", name, err)
 	}
 	s.mu.Lock()
 	delete(s.settled, name)
 	s.mu.Unlock()
 	return nil
+}
+
+// awaitConfiguration waits until the switch has done what the configuration of a number says.
+func (s *Switch) awaitConfiguration(ctx context.Context, want int) error {
+	return s.await(ctx, root, func(one *session) error {
+		row, err := one.root()
+		if err == nil && row.CurCfg < want {
+			err = fmt.Errorf("it is at configuration %d, and has to be at %d: does ovs-vswitchd run?", row.CurCfg, want)
+		}
+		return err
+	})
 }

@@ -81,6 +81,7 @@ func (s *Switch) management(ctx context.Context, one *session, m Management) ([]
 	case len(m.Managers) > 0:
 		ofBridge = s.speakOpenFlow13(one)
 	case len(gone) > 0:
+		ops = append(append(ops, top.set("external_ids", keyIdentity, "")...), top.set("external_ids", keyControllers, "")...)
 		ofBridge, err = s.release(ctx, one, top.ExternalIDs[keyTunnels])
 	}
 	return append(ops, ofBridge...), err

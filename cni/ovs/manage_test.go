@@ -70,7 +70,7 @@ func TestKeepManaged(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		n.KeepManaged(ctx, ovs.Management{Managers: []string{"tcp:127.0.0.1:1"}, Tunnels: n.host.Address})
+		n.KeepManaged(ctx, ovs.Management{Managers: []string{"tcp:127.0.0.1:1"}, Tunnels: n.host.Address}, func() (string, <-chan struct{}) { return "", nil })
 	})
 	defer running.Wait()
 	defer cancel()

@@ -18,20 +18,29 @@ const (
 	manageGather = 50 * time.Millisecond
 )
 
+// Network names the datastore that OpenDaylight programs the bridge from; empty while that is
+// not known. The channel is closed when it may be another.
+type Network func() (identity string, changed <-chan struct{})
+
 // KeepManaged sees to it that the switch is managed so, also when somebody else changes
-// it, until ctx is done, and logs when OpenDaylight begins and ceases to program it. A
-// switch that is OVN's is looked at once.
-func (s *Switch) KeepManaged(ctx context.Context, m Management) {
+// it, until ctx is done, and logs when OpenDaylight begins and ceases to program it. When
+// that has another datastore, what the bridge was programmed with is forgotten. A switch
+// that is OVN's is looked at once.
+func (s *Switch) KeepManaged(ctx context.Context, m Management, network Network) {
 	heard, stop := s.waiting.listen(root)
 	defer stop()
 	var standing, failure turning
 	for ctx.Err() == nil {
+		identity, changed := network()
 		_, err := s.Manage(ctx, m)
-		if failure.turned(err) && err != nil && ctx.Err() == nil {
-			s.log.Error("the switch's managers are not set", "err", err)
-		}
 		if err == nil && s.cfg.Controller == OVN {
 			return
+		}
+		if err == nil {
+			err = s.startAnew(ctx, identity)
+		}
+		if failure.turned(err) && err != nil && ctx.Err() == nil {
+			s.log.Error("the switch is not managed as it should be", "err", err)
 		}
 		if is := s.Managed(); standing.turned(is) {
 			s.logManaged(is)
@@ -42,6 +51,7 @@ func (s *Switch) KeepManaged(ctx context.Context, m Management) {
 		}
 		select {
 		case <-heard:
+		case <-changed:
 		case <-again.C:
 		case <-ctx.Done():
 		}

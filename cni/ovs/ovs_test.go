@@ -28,7 +28,11 @@ type node struct {
 }
 
 func newNode(t *testing.T, controller ovs.Controller) *node {
-	lab := ovnhost.ForTest(t, "host1")
+	return follow(t, ovnhost.ForTest(t, "host1"), controller)
+}
+
+// follow follows the switch of a lab's only host.
+func follow(t *testing.T, lab *ovnhost.Lab, controller ovs.Controller) *node {
 	n := &node{t: t, lab: lab, host: lab.Hosts[0]}
 	var err error
 	n.Switch, err = ovs.New(ovs.Config{

@@ -240,30 +240,43 @@ func (o *session) port(name string, ours func(ids map[string]string) bool) (uuid
 // detach takes a port off the bridge, and with that away. It fails where there is no
 // such port.
 func (s *Switch) detach(ctx context.Context, one *session, name, port string) error {
-	top, err := one.root()
+	row, err := one.root()
 	if err != nil {
 		return err
 	}
-	theTop, at := ovsdb.UUID{GoUUID: top.UUID}, 0
-	results, err := one.transact(ctx,
-		ovsdb.Operation{
+	at := 0
+	ops := []ovsdb.Operation{
+		{
 			Op: ovsdb.OperationWait, Table: "Port", Where: []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, ovsdb.UUID{GoUUID: port})},
 			Columns: []string{"name"}, Until: string(ovsdb.WaitConditionEqual), Rows: []ovsdb.Row{{"name": name}}, Timeout: &at,
 		},
 		mutation("Bridge", "name", s.cfg.Bridge, "ports", ovsdb.MutateOperationDelete, uuids(port)),
-		mutation("Open_vSwitch", "_uuid", theTop, "next_cfg", ovsdb.MutateOperationAdd, 1),
-		ovsdb.Operation{
-			Op: ovsdb.OperationSelect, Table: "Open_vSwitch", Columns: []string{"next_cfg"},
-			Where: []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, theTop)},
-		})
+	}
+	results, err := one.transact(ctx, append(ops, (&topRow{row}).demand()...)...)
 	if err != nil {
 		return err
 	}
-	if rows := results[3].Rows; len(rows) == 1 {
-		next, _ := rows[0]["next_cfg"].(float64)
-		s.unsettle(one, name, int(next))
-	}
+	s.unsettle(one, name, demanded(results))
 	return nil
+}
+
+// demand is what ends a transaction whose configuration has a number, which the switch tells
+// when it has come there; demanded reads it from the answer.
+func (r *topRow) demand() []ovsdb.Operation {
+	is := ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, ovsdb.UUID{GoUUID: r.UUID})
+	return []ovsdb.Operation{
+		r.change("next_cfg", ovsdb.MutateOperationAdd, 1),
+		{Op: ovsdb.OperationSelect, Table: "Open_vSwitch", Columns: []string{"next_cfg"}, Where: []ovsdb.Condition{is}},
+	}
+}
+
+func demanded(results []ovsdb.OperationResult) int {
+	rows := results[len(results)-1].Rows
+	if len(rows) != 1 {
+		return 0
+	}
+	next, _ := rows[0]["next_cfg"].(float64)
+	return int(next)
 }
 
 // texts is a map of the database's with the texts in it.

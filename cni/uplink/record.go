@@ -72,12 +72,18 @@ const (
 	changedEvent = "coe-agent:interface-changed"
 	beginEvent   = "coe-agent:snapshot-begin"
 	nodeEvent    = "coe-agent:node-changed"
+	networkEvent = "coe-agent:network-changed"
 )
 
 // change is the content of interface-changed.
 type change struct {
 	Operation string `json:"operation"`
 	Record
+}
+
+// networkChange is the content of network-changed.
+type networkChange struct {
+	Identity string `json:"identity"`
 }
 
 // nodeChange is the content of node-changed.

@@ -27,6 +27,7 @@ type state struct {
 	id      string // empty: nothing was said yet
 	records map[string]*Record
 	place   *Place // nil: the node has none, as far as is known
+	network string // what the node's switch is programmed from; empty: that is not known
 }
 
 // kept is the form of a state on disk.
@@ -34,6 +35,7 @@ type kept struct {
 	ID         string    `json:"id"`
 	Node       string    `json:"node"`
 	Place      *Place    `json:"place,omitempty"`
+	Network    string    `json:"network,omitempty"`
 	Interfaces []*Record `json:"interfaces"`
 }
 
@@ -58,7 +60,7 @@ func (u *Uplink) load() error {
 	if k.Node != u.cfg.Node.String() {
 		return nil
 	}
-	u.state.id, u.state.place = k.ID, k.Place
+	u.state.id, u.state.place, u.state.network = k.ID, k.Place, k.Network
 	for _, r := range k.Interfaces {
 		u.state.records[r.key()] = r
 	}
@@ -71,7 +73,8 @@ func (u *Uplink) file() string { return filepath.Join(u.cfg.Dir, stateFile) }
 func (u *Uplink) take(id string, group []event) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	next := state{id: id, records: maps.Clone(u.state.records), place: u.state.place}
+	next := u.state
+	next.id, next.records = id, maps.Clone(next.records)
 	for _, e := range group {
 		if err := next.apply(e); err != nil {
 			return err
@@ -86,10 +89,13 @@ func (u *Uplink) take(id string, group []event) error {
 func (s *state) apply(e event) error {
 	if e[beginEvent] != nil {
 		clear(s.records)
-		s.place = nil
+		s.place, s.network = nil, ""
 	}
-	if e[nodeEvent] != nil {
+	switch {
+	case e[nodeEvent] != nil:
 		return s.applyNode(e[nodeEvent])
+	case e[networkEvent] != nil:
+		return s.applyNetwork(e[networkEvent])
 	}
 	if e[changedEvent] == nil {
 		return nil
@@ -114,6 +120,15 @@ func (s *state) applyNode(content json.RawMessage) error {
 	if s.place = nil; c.Operation == "put" {
 		s.place = &c.Place
 	}
+	return nil
+}
+
+func (s *state) applyNetwork(content json.RawMessage) error {
+	var c networkChange
+	if err := json.Unmarshal(content, &c); err != nil {
+		return fmt.Errorf("read %s: %w", networkEvent, err)
+	}
+	s.network = c.Identity
 	return nil
 }
 
@@ -153,7 +168,7 @@ func (u *Uplink) save() error {
 		return nil
 	}
 	records := slices.SortedFunc(maps.Values(now.records), func(a, b *Record) int { return strings.Compare(a.key(), b.key()) })
-	text, err := json.Marshal(kept{ID: now.id, Node: u.cfg.Node.String(), Place: now.place, Interfaces: records})
+	text, err := json.Marshal(kept{ID: now.id, Node: u.cfg.Node.String(), Place: now.place, Network: now.network, Interfaces: records})
 	if err == nil {
 		err = replaceFile(u.file(), text)
 	}

@@ -300,8 +300,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// The node's own place is kept like its interfaces, and goes with a snapshot that does
-// not tell of it.
+// The node's own place, and what its switch is programmed from, are kept like its
+// interfaces, and go with a snapshot that does not tell of them.
 func TestPlace(t *testing.T) {
 	const place = `"coe-agent:node-changed":{"operation":"put","node":"192.168.33.11","name":"node:192.168.33.11:management",` +
 		`"mac-address":"0a:58:64:60:00:02","address":"100.96.0.2","prefix-length":16,"gateway":"100.96.0.1","service-address":"100.96.0.3","pod-network":["10.42.0.0/16"]}`
@@ -342,8 +342,13 @@ func TestPlace(t *testing.T) {
 	event := func(id, notification string) string {
 		return id + `data: {"ietf-restconf:notification":{"eventTime":"2026-01-01T00:00:00Z",` + notification + "}}\n\n"
 	}
-	groups <- event("", begin) + event("", place) + event("id: 5@x\n", complete)
+	network := func() string {
+		identity, _ := a.Network()
+		return identity
+	}
+	groups <- event("", begin) + event("", place) + event("", `"coe-agent:network-changed":{"identity":"n1"}`) + event("id: 5@x\n", complete)
 	await(true)
+	require.Equal(t, "n1", network())
 	require.Equal(t, netip.MustParseAddr("100.96.0.3"), is.Service)
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}, is.Pods)
 	a.stop()
@@ -353,10 +358,13 @@ func TestPlace(t *testing.T) {
 	again, known, _ := a.Place()
 	require.True(t, known)
 	require.Equal(t, is, again)
+	require.Equal(t, "n1", network())
 	groups <- event("id: 6@x\n", `"coe-agent:node-changed":{"operation":"deleted","node":"192.168.33.11"}`)
 	await(false)
 	groups <- event("id: 7@x\n", place)
 	await(true)
+	require.Equal(t, "n1", network())
 	groups <- event("", begin) + event("id: 8@x\n", complete)
 	await(false)
+	require.Empty(t, network())
 }

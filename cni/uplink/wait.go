@@ -63,6 +63,15 @@ func (u *Uplink) Find(fits func(*Record) bool) *Record {
 	return u.state.find(fits)
 }
 
+// Network names the datastore from which the network's controller programs the node's switch,
+// and a channel that is closed when anything has changed. It is empty while the bridge does
+// not tell.
+func (u *Uplink) Network() (identity string, changed <-chan struct{}) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.state.network, u.changed
+}
+
 // Place is the node's own place in the network, and a channel that is closed when
 // anything has changed; known tells whether the bridge has told of it since it was
 // connected or, in an earlier process, whether the node has one.

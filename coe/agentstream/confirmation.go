@@ -37,6 +37,21 @@ func (c Confirmation) Encode() []byte {
 // RecordName names the record of an interface's Confirmation.
 func RecordName(key coe.LeaseKey) string { return key.PodUID + "/" + key.InterfaceUID }
 
+// NetworkRecord names the record, among those "confirmed", of the Network.
+const NetworkRecord = "network/"
+
+// Network says what the network is made from of what is confirmed, where the backend tells.
+type Network struct {
+	// Identity is another when that was lost and made anew.
+	Identity string `json:"identity"`
+}
+
+// Encode is the record's value.
+func (n Network) Encode() []byte {
+	value, _ := json.Marshal(n) // strings always encode
+	return value
+}
+
 // digest stands for a record's value; the zero one for no record.
 type digest [16]byte
 

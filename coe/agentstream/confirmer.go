@@ -42,15 +42,26 @@ type Journal interface {
 type Confirmer struct {
 	store   *coe.Store
 	journal Journal
-	has     func(*coe.Lease) bool
+	backend ConfirmedBackend
 	log     *slog.Logger
 	wake    chan struct{}
 
 	mu     sync.Mutex
 	marked map[string]bool // uids of pods
 
-	// records are what the journal has, by pod uid. Only Run uses them.
+	// records are what the journal has, by pod uid, and network what it has of the Network.
+	// Only Run uses them.
 	records map[string][]kept
+	network digest
+}
+
+// ConfirmedBackend is what a Confirmer asks.
+type ConfirmedBackend struct {
+	// Has tells whether the backend has a lease's interface just as the lease says, and the
+	// network has made it work, as far as the backend can know.
+	Has func(*coe.Lease) bool
+	// Network is what the network is made from now; zero where the backend does not tell.
+	Network func() Network
 }
 
 // kept is a record that the journal has.
@@ -59,12 +70,10 @@ type kept struct {
 	value digest
 }
 
-// NewConfirmer returns a Confirmer; has tells whether the backend has a lease's
-// interface just as the lease says, and the network has made it work, as far as the
-// backend can know.
-func NewConfirmer(store *coe.Store, journal Journal, has func(*coe.Lease) bool, log *slog.Logger) *Confirmer {
+// NewConfirmer returns a Confirmer.
+func NewConfirmer(store *coe.Store, journal Journal, backend ConfirmedBackend, log *slog.Logger) *Confirmer {
 	return &Confirmer{
-		store: store, journal: journal, has: has, log: log,
+		store: store, journal: journal, backend: backend, log: log,
 		wake: make(chan struct{}, 1), marked: map[string]bool{},
 	}
 }
@@ -122,6 +131,8 @@ func (c *Confirmer) load(ctx context.Context) error {
 		return fmt.Errorf("load confirmations: %w", err)
 	}
 	c.records = map[string][]kept{}
+	c.network = digestOf(records[NetworkRecord])
+	delete(records, NetworkRecord)
 	for name, value := range records {
 		c.note(name, digestOf(value))
 	}
@@ -141,13 +152,18 @@ func (c *Confirmer) take() []string {
 	return pods
 }
 
-// write makes the records of pods what they are to be. After an error they are
-// marked again.
+// write makes the records of pods what they are to be, and that of the network where any
+// of them is confirmed: from then on agents may go by it. After an error they are marked
+// again.
 func (c *Confirmer) write(ctx context.Context, pods []string) error {
 	puts := map[string][]byte{}
 	var deletes []string
+	network := c.backend.Network()
 	for _, uid := range pods {
 		want := c.wanted(uid)
+		if len(want) > 0 && network != (Network{}) && digestOf(network.Encode()) != c.network {
+			puts[NetworkRecord] = network.Encode()
+		}
 		for name, value := range want {
 			if !slices.Contains(c.records[uid], kept{name, digestOf(value)}) {
 				puts[name] = value
@@ -179,7 +195,7 @@ func (c *Confirmer) write(ctx context.Context, pods []string) error {
 func (c *Confirmer) wanted(uid string) map[string][]byte {
 	want := map[string][]byte{}
 	for _, l := range c.store.LeasesOf(uid) {
-		if l.Released == 0 && c.has(l) {
+		if l.Released == 0 && c.backend.Has(l) {
 			want[RecordName(l.Key())] = ConfirmationOf(l).Encode()
 		}
 	}
@@ -188,6 +204,10 @@ func (c *Confirmer) wanted(uid string) map[string][]byte {
 
 // note remembers what the journal has under a name; the zero digest for nothing.
 func (c *Confirmer) note(name string, d digest) {
+	if name == NetworkRecord {
+		c.network = d
+		return
+	}
 	uid, _, _ := strings.Cut(name, "/")
 	records := slices.DeleteFunc(c.records[uid], func(k kept) bool { return k.name == name })
 	if d != (digest{}) {

@@ -66,12 +66,16 @@ type confirmWorld struct {
 	store   *coe.Store
 	diary   *diary
 	backend map[string]*coe.Lease
+	network Network
 	c       *Confirmer
 }
 
 func newConfirmWorld(t *testing.T) *confirmWorld {
 	w := &confirmWorld{t: t, store: coe.NewStore(nil, coe.RESTCONF), diary: &diary{records: map[string][]byte{}}, backend: map[string]*coe.Lease{}}
-	w.c = NewConfirmer(w.store, w.diary, func(l *coe.Lease) bool { return w.backend[l.PodUID] == l }, slog.New(slog.DiscardHandler))
+	w.c = NewConfirmer(w.store, w.diary, ConfirmedBackend{
+		Has:     func(l *coe.Lease) bool { return w.backend[l.PodUID] == l },
+		Network: func() Network { return w.network },
+	}, slog.New(slog.DiscardHandler))
 	return w
 }
 
@@ -130,6 +134,39 @@ func TestConfirmer(t *testing.T) {
 		w.c.Mark("a")
 		sleep()
 		require.Empty(t, w.diary.names(), "the backend has another address")
+	})
+}
+
+// TestConfirmerNetwork: what the network is made from is told when something is confirmed that
+// was made from it, and not before.
+func TestConfirmerNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newConfirmWorld(t)
+		w.diary.records[NetworkRecord] = Network{"first"}.Encode()
+		w.network = Network{"second"}
+		lease := w.lease("a", "10.11.0.3")
+		w.run()
+		look := func() {
+			w.c.Mark("a")
+			pause(t.Context(), 2*gather)
+			synctest.Wait()
+		}
+		look()
+		require.Equal(t, []string{NetworkRecord}, w.diary.names())
+		require.Equal(t, Network{"first"}.Encode(), w.diary.records[NetworkRecord], "nothing is confirmed")
+		w.backend["a"] = lease
+		look()
+		require.Equal(t, []string{"a/a", NetworkRecord}, w.diary.names())
+		require.Equal(t, Network{"second"}.Encode(), w.diary.records[NetworkRecord])
+
+		commits := w.diary.commits
+		look()
+		w.network = Network{}
+		look()
+		require.Equal(t, commits, w.diary.commits, "nothing new, and nothing known")
+		w.network = Network{"third"}
+		look()
+		require.Equal(t, Network{"third"}.Encode(), w.diary.records[NetworkRecord], "what was confirmed is still")
 	})
 }
 

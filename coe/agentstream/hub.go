@@ -30,11 +30,13 @@ import (
 const (
 	leaseRecords        = "chosen/lease/"
 	confirmationRecords = "confirmed/"
+	networkRecord       = confirmationRecords + NetworkRecord
 )
 
 // The notifications of coe-agent.
 const (
 	changedEvent  = "coe-agent:interface-changed"
+	networkEvent  = "coe-agent:network-changed"
 	beginEvent    = "coe-agent:snapshot-begin"
 	completeEvent = "coe-agent:snapshot-complete"
 )
@@ -66,7 +68,17 @@ type Hub struct {
 	mu         sync.Mutex
 	interfaces map[string]*iface // by "pod-uid/interface-uid"
 	nodes      nodes
+	network    network
 }
+
+// network is the record of the Network, which every node is told that is told of an interface.
+type network struct {
+	content []byte
+	told    map[string]bool // by node: whether it has been told this
+}
+
+// networkKey is its key on nodes' streams; those of interfaces have a slash.
+const networkKey = "network"
 
 var _ stream.Source = (*Hub)(nil)
 
@@ -102,7 +114,7 @@ func (h *Hub) Apply(b Batch) {
 	defer h.mu.Unlock()
 	if b.Snapshot {
 		h.interfaces = map[string]*iface{}
-		h.nodes = newNodes()
+		h.nodes, h.network = newNodes(), network{}
 	}
 	before := map[string]iface{}
 	for name, value := range b.Put {
@@ -115,7 +127,7 @@ func (h *Hub) Apply(b Batch) {
 	for _, key := range slices.Sorted(maps.Keys(before)) {
 		changes = h.settle(changes, key, before[key], b.Revision)
 	}
-	changes = h.tellNodes(changes)
+	changes = h.tellNetwork(h.tellNodes(changes), b.Snapshot)
 	if b.Snapshot {
 		h.streams.Reset(b.Revision, changes)
 	} else {
@@ -126,7 +138,10 @@ func (h *Hub) Apply(b Batch) {
 // record takes one record, nil for none, and notes what there was of its interface
 // before the batch.
 func (h *Hub) record(before map[string]iface, name string, value []byte) {
-	if h.nodes.record(name, value) {
+	if name == networkRecord {
+		h.network = network{content: value}
+	}
+	if name == networkRecord || h.nodes.record(name, value) {
 		return
 	}
 	lease := strings.HasPrefix(name, leaseRecords)
@@ -147,6 +162,34 @@ func (h *Hub) record(before map[string]iface, name string, value []byte) {
 	} else {
 		i.got = digestOf(value)
 	}
+}
+
+// tellNetwork adds to changes what nodes are to be told of the network: all when it is another
+// than before, and each with its first interface.
+func (h *Hub) tellNetwork(changes []stream.Change, snapshot bool) []stream.Change {
+	n := &h.network
+	if n.content == nil {
+		return changes
+	}
+	var nodes []string
+	if n.told == nil {
+		n.told = map[string]bool{}
+		if !snapshot {
+			nodes = h.streams.Streams()
+		}
+	}
+	for _, c := range changes {
+		if !c.Gone {
+			nodes = append(nodes, c.Stream)
+		}
+	}
+	for _, node := range nodes {
+		if !n.told[node] {
+			n.told[node] = true
+			changes = append(changes, stream.Change{Stream: node, Key: networkKey, Name: networkEvent, Content: n.content})
+		}
+	}
+	return changes
 }
 
 // lease takes an interface's lease, nil for none.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"strings"
 	"testing"
 
@@ -49,11 +50,15 @@ func lines(t *testing.T, events []stream.Event) []string {
 			Pod       string `json:"pod-uid"`
 			Node      string
 			Confirmed bool
+			Identity  string
 		}
 		require.NoError(t, json.Unmarshal(e.Content, &c))
 		line := strings.TrimPrefix(e.Name, "coe-agent:")
 		if c.Operation != "" {
 			line = c.Operation + " " + c.Pod[len(c.Pod)-1:]
+		}
+		if c.Identity != "" {
+			line += " " + c.Identity
 		}
 		if c.Confirmed {
 			line += " confirmed"
@@ -64,6 +69,41 @@ func lines(t *testing.T, events []stream.Event) []string {
 		out = append(out, line)
 	}
 	return out
+}
+
+// TestNetwork: a node is told what the network is made from with its first interface, and
+// all that have one when it is another.
+func TestNetwork(t *testing.T) {
+	h := newHub()
+	one, two := open(t, h, node1), open(t, h, node2)
+	network := func(identity string) map[string][]byte {
+		return map[string][]byte{"confirmed/" + NetworkRecord: Network{identity}.Encode()}
+	}
+	a, b := lease(pod1, node1), lease(pod2, node2)
+	with := func(identity string, values ...any) map[string][]byte {
+		all := records(t, values...)
+		maps.Copy(all, network(identity))
+		return all
+	}
+	for _, step := range []struct {
+		name     string
+		batch    Batch
+		one, two []string
+	}{
+		{"snapshot", Batch{Revision: 10, Snapshot: true, Put: with("x1", a)}, []string{"snapshot-begin", "put 1", "network-changed x1", "snapshot-complete 10@x"}, []string{"snapshot-begin", "snapshot-complete 10@x"}},
+		{"the first interface", Batch{Revision: 11, Put: records(t, b)}, nil, []string{"put 2", "network-changed x1 11@x"}},
+		{"confirmed", Batch{Revision: 12, Put: records(t, confirmed{b})}, nil, []string{"put 2 confirmed 12@x"}},
+		{"another", Batch{Revision: 13, Put: with("x2", confirmed{a})}, []string{"put 1 confirmed", "network-changed x2 13@x"}, []string{"network-changed x2 13@x"}},
+		{"an interface goes", Batch{Revision: 14, Delete: []string{"chosen/lease/" + pod1 + "/" + pod1, "confirmed/" + pod1 + "/" + pod1}}, []string{"deleted 1 14@x"}, nil},
+		{"another without it", Batch{Revision: 15, Put: network("x3")}, []string{"network-changed x3 15@x"}, []string{"network-changed x3 15@x"}},
+		{"not known any more", Batch{Revision: 16, Delete: []string{"confirmed/" + NetworkRecord}}, nil, nil},
+		{"listed again", Batch{Revision: 17, Snapshot: true, Put: records(t, b)}, []string{"snapshot-begin", "snapshot-complete 17@x"}, []string{"snapshot-begin", "put 2", "snapshot-complete 17@x"}},
+		{"known for the first time", Batch{Revision: 18, Put: network("x4")}, nil, []string{"network-changed x4 18@x"}},
+	} {
+		h.Apply(step.batch)
+		require.Equal(t, step.one, lines(t, one.Take()), step.name)
+		require.Equal(t, step.two, lines(t, two.Take()), step.name)
+	}
 }
 
 func open(t *testing.T, h *Hub, node string) stream.Subscription {

@@ -21,6 +21,10 @@ type Observer interface {
 	// without naming it; it is empty where that is nothing. It goes by what Observe saw
 	// last, and before that by nothing: all is lacking then.
 	Lacks(o netvirt.Object) string
+	// Identity names what the network is made from, and is another when that was lost, and
+	// what the network was programmed with before is to be forgotten. It is empty while
+	// that is not known.
+	Identity() string
 }
 
 // How long a Loop waits between two looks at the network: while what is awaited comes,
@@ -134,6 +138,14 @@ func (l *Loop) Lacks(o netvirt.Object) string {
 		return ""
 	}
 	return l.observer.Lacks(o)
+}
+
+// Identity names what the network is made from, as Observer says; empty where nobody knows.
+func (l *Loop) Identity() string {
+	if l.observer == nil {
+		return ""
+	}
+	return l.observer.Identity()
 }
 
 // Observed tells whether it is known what the network makes of what the backend has.

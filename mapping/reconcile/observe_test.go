@@ -46,6 +46,9 @@ func (b *lagging) Observe(_ context.Context, awaited []string) (changed []string
 	return changed, err
 }
 
+// Identity implements reconcile.Observer.
+func (b *lagging) Identity() string { return "" }
+
 // Lacks implements reconcile.Observer.
 func (b *lagging) Lacks(o netvirt.Object) (text string) {
 	if o.Key().Kind == netvirt.KindInterface {

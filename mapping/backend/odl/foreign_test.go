@@ -46,6 +46,7 @@ func ofOthers() []placed {
 				"ip_address": "10.1.1.5/32", "adjacency_type": "primary-adjacency", "subnet_id": "b498b7ae-4cbd-3563-b75d-7eaf444510c6", "subnet_gateway_ip": "10.1.1.1",
 			}},
 		}},
+		{"network-topology:network-topology", "topology", "flow:1", map[string]any{"topology-id": "flow:1", "node": []any{map[string]any{"node-id": "openflow:1"}}}},
 		{"odl-nat:floating-ip-info", "router-ports", network, map[string]any{
 			"router-id": network, "ports": []any{map[string]any{
 				"port-name": port, "internal-to-external-port-map": []any{map[string]any{"internal-ip": "10.1.1.5", "external-ip": "172.24.4.3"}},

@@ -12,7 +12,8 @@ import (
 // mirror is what the datastore has of ours: what was read, and what was written since.
 type mirror struct {
 	codec
-	units map[unit]*content
+	identity string // of the datastore; empty where it has none
+	units    map[unit]*content
 	// byVPN are the elan-instances whose namespace has the vpn-instance of a name.
 	byVPN map[string][]string
 	// touched says of a unit when it was written last, on a clock that counts writes.

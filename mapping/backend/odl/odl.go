@@ -28,6 +28,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -110,7 +111,8 @@ type Backend struct {
 	greeted string // of which controller was said that it is connected
 	warned  bool   // of the controller's own renderer
 
-	network network // what the controller made of what is written
+	identity atomic.Pointer[string] // the mirror's, or the last one's
+	network  network                // what the controller made of what is written
 }
 
 // New returns a backend. It connects at its first use. Close frees it.
@@ -216,6 +218,8 @@ func (b *Backend) read(ctx context.Context, s *session) error {
 			m.subnets = before.subnets
 		}
 		b.mirror = m
+		identity := m.identity
+		b.identity.Store(&identity)
 	}
 	return err
 }

@@ -153,7 +153,7 @@ func TestFewRequests(t *testing.T) {
 	require.NoError(t, err)
 	f.Requests()
 	require.NoError(t, b.Write(t.Context(), netvirt.Diff(netvirt.Model{}, want)))
-	require.Equal(t, map[string]int{http.MethodPost: 5}, f.Requests())
+	require.Equal(t, map[string]int{http.MethodPost: 5, http.MethodPut: 1}, f.Requests(), "the PUT is the datastore's name")
 }
 
 // TestBatchesAreBounded: by their size and by the number of their entries.

@@ -181,7 +181,7 @@ func TestAnsweredLate(t *testing.T) {
 	for what, n := range bodies {
 		require.Equal(t, 1, n, what)
 	}
-	require.Len(t, bodies, 5)
+	require.Len(t, bodies, 6)
 }
 
 // TestGoesDownInMidWrite: what a controller says that goes down, that nothing is there, is not

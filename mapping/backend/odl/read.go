@@ -24,19 +24,27 @@ func (s *session) readAll(ctx context.Context) (*mirror, error) {
 	)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	err := together(ctx, s.parallel(), listCount, func(ctx context.Context, l int) (err error) {
+	err := together(ctx, s.parallel(), listCount+1, func(ctx context.Context, l int) (err error) {
 		defer func() {
 			if err != nil {
 				cancel(err) // it is of no use to read the others
 			}
 		}()
-		var entries []entry
-		there, err := s.readList(ctx, &s.lists[l], func(e entry) {
-			if m.mayBeOurs(l, e) {
-				e.tidy()
-				entries = append(entries, e.own())
-			}
-		})
+		var (
+			entries []entry
+			there   bool
+		)
+		if l == listCount {
+			m.identity, err = s.readIdentity(ctx)
+			there = m.identity != ""
+		} else {
+			there, err = s.readList(ctx, &s.lists[l], func(e entry) {
+				if m.mayBeOurs(l, e) {
+					e.tidy()
+					entries = append(entries, e.own())
+				}
+			})
+		}
 		if err == nil && !there {
 			err = absence.settle(func() error {
 				_, err := s.ready(ctx)
@@ -145,13 +153,13 @@ func (s *session) readEntry(ctx context.Context, l *list, key string) (entry, er
 const fewEntries = 16
 
 // look reads what there is under keys of a list, with what is another's.
-func (s *session) look(ctx context.Context, l int, keys []string) (map[string]entry, error) {
+func (s *session) look(ctx context.Context, l *list, keys []string) (map[string]entry, error) {
 	found := make(map[string]entry, len(keys))
 	if s.dialect.opaque || len(keys) > fewEntries {
 		for _, k := range keys {
 			found[k] = nil
 		}
-		_, err := s.readList(ctx, &s.lists[l], func(e entry) {
+		_, err := s.readList(ctx, l, func(e entry) {
 			if _, wanted := found[e.key()]; wanted {
 				e.tidy()
 				found[e.key()] = e
@@ -161,7 +169,7 @@ func (s *session) look(ctx context.Context, l int, keys []string) (map[string]en
 	}
 	var mu sync.Mutex
 	err := together(ctx, s.parallel(), len(keys), func(ctx context.Context, i int) error {
-		e, err := s.readEntry(ctx, &s.lists[l], keys[i])
+		e, err := s.readEntry(ctx, l, keys[i])
 		if e == nil || err != nil {
 			return err
 		}

@@ -82,7 +82,7 @@ func (w *write) create(ctx context.Context, l int, all []*operation) error {
 // be are done, those that may be made so are. It returns the others, unless it is one alone:
 // then the failure is its.
 func (w *write) settle(ctx context.Context, l int, all []*operation, failure error) (rest []*operation, err error) {
-	found, err := w.look(ctx, l, keysOf(all))
+	found, err := w.look(ctx, &w.lists[l], keysOf(all))
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,9 @@ func (w *write) change(ctx context.Context, l int, all []*operation) error {
 	if len(all) == 0 {
 		return nil
 	}
-	look := func(ctx context.Context, keys []string) (map[string]entry, error) { return w.look(ctx, l, keys) }
+	look := func(ctx context.Context, keys []string) (map[string]entry, error) {
+		return w.look(ctx, &w.lists[l], keys)
+	}
 	if l == elanInstances {
 		look = w.lookTagged
 	}
@@ -171,7 +173,7 @@ func (w *write) update(ctx context.Context, o *operation, there entry) error {
 	if !isRefusal(err) {
 		return err
 	}
-	now, lookErr := w.look(ctx, o.list, []string{o.key()})
+	now, lookErr := w.look(ctx, &w.lists[o.list], []string{o.key()})
 	if lookErr != nil {
 		return lookErr
 	}
@@ -250,7 +252,7 @@ func (w *write) erase(ctx context.Context, o *operation) (end, error) {
 	case !answer.refuses():
 		return stays, err
 	}
-	now, lookErr := w.look(ctx, o.list, []string{o.key()})
+	now, lookErr := w.look(ctx, &w.lists[o.list], []string{o.key()})
 	if lookErr != nil {
 		return stays, lookErr
 	}

@@ -24,7 +24,7 @@ func (w *write) lookTagged(ctx context.Context, keys []string) (map[string]entry
 	poll := time.NewTicker(tagPoll)
 	defer poll.Stop()
 	for {
-		found, err := w.look(ctx, elanInstances, keys)
+		found, err := w.look(ctx, &w.lists[elanInstances], keys)
 		if err != nil || allTagged(found) {
 			return found, err
 		}

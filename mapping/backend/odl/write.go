@@ -73,6 +73,9 @@ func (o *operation) keys() []netvirt.Key {
 // lists that is the reverse of their dependence, then creations and updates in its order, and
 // so on.
 func (w *write) run(ctx context.Context, changes []netvirt.Change) error {
+	if err := w.identify(ctx); err != nil {
+		return err
+	}
 	for len(changes) > 0 {
 		deleting := changes[0].New == nil
 		n := slices.IndexFunc(changes, func(c netvirt.Change) bool { return (c.New == nil) != deleting })

@@ -11,30 +11,36 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// movedModule has no YANG here: what is written to it is looked at for the names of its nodes.
-const movedModule = "l3vpn-instances-interfaces"
+// These modules have no YANG here: what is written to them is looked at for the names of its
+// nodes.
+const movedModule, topologyModule = "l3vpn-instances-interfaces", "network-topology"
 
-// movedList is a list of it.
-type movedList struct {
+// looseList is a list of one of them.
+type looseList struct {
 	name  string
 	nodes []string // of an entry; the first is the key
 }
 
 var (
-	movedInstances = movedList{"vpn-instance", []string{"vpn-instance-name", "type", "l3vni", "description", "ipv4-family", "ipv6-family"}}
-	flatInstances  = movedList{"vpn-instance", []string{
+	movedInstances = looseList{"vpn-instance", []string{"vpn-instance-name", "type", "l3vni", "description", "ipv4-family", "ipv6-family"}}
+	flatInstances  = looseList{"vpn-instance", []string{
 		"vpn-instance-name", "route-distinguisher", "vpnTargets", "l2vpn", "bgpvpn-type", "ip-address-family-configured", "l3vni",
 	}}
-	movedInterfaces = movedList{"vpn-interface", []string{"name", "vpn-instance-names", "dpn-id", "router-interface", "adjacency"}}
+	topologies      = looseList{"topology", []string{"topology-id", "node"}}
+	movedInterfaces = looseList{"vpn-interface", []string{"name", "vpn-instance-names", "dpn-id", "router-interface", "adjacency"}}
 )
 
-// movedLists are its lists by container.
-func (c *Controller) movedLists() map[string]movedList {
-	lists := map[string]movedList{"vpn-instances": movedInstances, "vpn-interfaces": movedInterfaces}
-	if c.release.L3VPN == Flat {
-		lists["vpn-instances"] = flatInstances
+// looseLists are their lists, by container.
+func (c *Controller) looseLists(module string) map[string]looseList {
+	switch {
+	case module == topologyModule:
+		return map[string]looseList{topologyModule: topologies}
+	case module != movedModule:
+		return nil
+	case c.release.L3VPN == Flat:
+		return map[string]looseList{"vpn-instances": flatInstances, "vpn-interfaces": movedInterfaces}
 	}
-	return lists
+	return map[string]looseList{"vpn-instances": movedInstances, "vpn-interfaces": movedInterfaces}
 }
 
 // What can be wrong with a body.
@@ -49,8 +55,8 @@ func (c *Controller) decode(module, container string, body []byte) ([]stored, er
 	if err := noNulls(body); err != nil {
 		return nil, err
 	}
-	if module == movedModule {
-		return c.decodeMoved(container, body)
+	if loose := c.looseLists(module); loose != nil {
+		return decodeLoose(loose, container, body)
 	}
 	parent := c.schema.Module(module).Child(container)
 	data, err := c.schema.DecodeJSON(body, parent, "", yang.Lenient)
@@ -112,8 +118,8 @@ func emptied(body []byte, read []stored) error {
 	return nil
 }
 
-func (c *Controller) decodeMoved(container string, body []byte) ([]stored, error) {
-	of, found := c.movedLists()[container]
+func decodeLoose(lists map[string]looseList, container string, body []byte) ([]stored, error) {
+	of, found := lists[container]
 	var members map[string][]map[string]any
 	if err := json.Unmarshal(body, &members); err != nil || !found {
 		return nil, fmt.Errorf("%w: %w", errMalformed, err)

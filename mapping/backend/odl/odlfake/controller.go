@@ -251,7 +251,7 @@ func (t *top) content() map[string]any {
 
 // modules lists the names of the modules that are served.
 func (c *Controller) modules() []string {
-	var names []string
+	names := []string{topologyModule}
 	for _, m := range c.schema.Modules {
 		if !strings.HasPrefix(m.Name, "coe-") && m.Name != "k8s" && m.Name != "k8s-cluster" && (m.Name != "l3vpn" || c.release.L3VPN == Nested) {
 			names = append(names, m.Name)

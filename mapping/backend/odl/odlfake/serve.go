@@ -155,8 +155,8 @@ func (x *exchange) moduleOf(container string) string {
 }
 
 func (x *exchange) knows() bool {
-	if x.module == movedModule {
-		return x.movedLists()[x.container].name != ""
+	if loose := x.looseLists(x.module); loose != nil {
+		return loose[x.container].name != ""
 	}
 	return x.schema.Module(x.module).Child(x.container) != nil
 }
