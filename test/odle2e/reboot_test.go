@@ -2,9 +2,12 @@ package odle2e
 
 import (
 	"flag"
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/odl"
 )
 
 // rounds is how often everything is killed and started. The start of a controller takes half
@@ -15,20 +18,23 @@ var rounds = flag.Int("rounds", 1, "how often the reboot scenarios are gone thro
 type scenario struct {
 	name   string
 	reboot func() error
+	// stale: what the switch was programmed with is in the way of what comes, and it has to
+	// forget that. An agent sees to it (test/odlpods); here there is none.
+	stale bool
 }
 
 func (w *world) scenarios() []scenario {
 	ctx := w.t.Context()
 	all := []scenario{
-		{"the switch", func() error { return w.host.VSwitchd.Restart(ctx) }},
-		{"the switch, again", func() error { return w.host.VSwitchd.Restart(ctx) }},
-		{"the switch and its database", w.restartSwitch},
-		{"the bridge", func() error { w.bridge.Kill(); w.bridge.Start(); return nil }},
-		{"the controller, without its datastore", func() error { return w.c.Wipe(ctx) }},
-		{"all", w.restartAll},
+		{name: "the switch", reboot: func() error { return w.host.VSwitchd.Restart(ctx) }},
+		{name: "the switch, again", reboot: func() error { return w.host.VSwitchd.Restart(ctx) }},
+		{name: "the switch and its database", reboot: w.restartSwitch},
+		{name: "the bridge", reboot: func() error { w.bridge.Kill(); w.bridge.Start(); return nil }},
+		{name: "the controller, without its datastore", reboot: func() error { return w.c.Wipe(ctx) }, stale: true},
+		{name: "all", reboot: w.restartAll},
 	}
 	if *rounds > 1 {
-		all = append(all, scenario{"the controller", func() error { return w.c.Restart(ctx) }})
+		all = append(all, scenario{name: "the controller", reboot: func() error { return w.c.Restart(ctx) }})
 	}
 	return all
 }
@@ -49,6 +55,10 @@ func (w *world) testReboot(round int, s scenario, pods []*pod) {
 	down := time.Since(begun)
 	agreed := w.awaitSync(converge)
 	w.requireSame(pods)
+	if s.stale {
+		w.awaitConfirmed(true, pods...)
+		w.forget()
+	}
 	begun = time.Now()
 	w.requireReach(pods...)
 	reached := time.Since(begun)
@@ -58,6 +68,20 @@ func (w *world) testReboot(round int, s scenario, pods []*pod) {
 	w.awaitSync(converge)
 	w.t.Logf("round %d, %s: back after %.1f s, in sync %.1f s later, pods reach each other %.1f s later, confirmed %.1f s later",
 		round, s.name, down.Seconds(), agreed.Seconds(), reached.Seconds(), (confirmed - reached).Seconds())
+}
+
+// forget has the switch forget flows and groups, as an agent does.
+func (w *world) forget() {
+	w.t.Helper()
+	vsctl := func(args ...string) string {
+		out, err := w.host.VSCtl(w.t.Context(), args...)
+		require.NoError(w.t, err)
+		return out
+	}
+	controllers := strings.Fields(vsctl("get-controller", odl.Bridge))
+	vsctl("del-controller", odl.Bridge)
+	<-time.After(time.Second)
+	vsctl(append([]string{"set-controller", odl.Bridge}, controllers...)...)
 }
 
 func (w *world) restartSwitch() error {

@@ -45,6 +45,7 @@ func TestPodsOnRealOpenDaylight(t *testing.T) {
 			w.step("the switch is restarted", w.testSwitchRestarts)
 			w.step("the sandbox is made again", w.testAnotherSandbox)
 			w.step("OpenDaylight is away", w.testControllerAway)
+			w.step("OpenDaylight loses its datastore", w.testDatastoreLost)
 			w.step("namespaces are isolated", w.testIsolated)
 			w.step("pods are unplugged", w.testUnplug)
 			w.step("the hosts are cleaned up", w.testCleanUp)
@@ -244,6 +245,44 @@ func (w *world) testControllerAway() {
 	w.reachAll()
 	require.NoError(w.t, w.lab.Unplug(w.t.Context(), late))
 	require.NoError(w.t, w.lab.DeletePod(w.t.Context(), late))
+}
+
+// testDatastoreLost has the controller start with nothing. The bridge fills it again, and the
+// switches forget what they were programmed with before, which would lead packets astray: all
+// reach all again without a hand, and a pod that comes is plugged in.
+func (w *world) testDatastoreLost() {
+	before := w.identities()
+	require.Len(w.t, before, 2)
+	require.NoError(w.t, w.lab.Controller.Wipe(w.t.Context()))
+	require.NoError(w.t, odlpods.Await(w.t.Context(), func(context.Context) error {
+		for i, identity := range w.identities() {
+			if identity == before[i] {
+				return fmt.Errorf("the switch of %s is still that of datastore %s", w.lab.Hosts[i].Name, identity)
+			}
+		}
+		return nil
+	}))
+	require.NoError(w.t, w.lab.AwaitNetwork(w.t.Context()))
+	w.reachAll()
+	late := pod(8, "web", "later", "host2")
+	require.NoError(w.t, w.lab.ApplyPods(w.t.Context(), late))
+	plugged, err := w.lab.Plug(w.t.Context(), late)
+	require.NoError(w.t, err)
+	w.mustPing(late, w.pods[0].Address)
+	w.reachAll()
+	require.NoError(w.t, w.lab.Unplug(w.t.Context(), plugged.Pod))
+	require.NoError(w.t, w.lab.DeletePod(w.t.Context(), late))
+}
+
+// identities are what the hosts' switches are programmed from, as their agents have noted.
+func (w *world) identities() (all []string) {
+	w.t.Helper()
+	for _, host := range w.lab.Hosts {
+		out, err := host.VSCtl(w.t.Context(), "get", "Open_vSwitch", ".", "external_ids:coe-identity")
+		require.NoError(w.t, err)
+		all = append(all, strings.TrimSpace(out))
+	}
+	return all
 }
 
 // ports are those of pods on a host's switch.
