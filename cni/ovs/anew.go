@@ -22,22 +22,42 @@ const (
 // has to see that it was away.
 const forgetPause = time.Second
 
+// settling is about another datastore that was told of. OpenDaylight still works out then what
+// it is to program, and what it finds out while the switch is away never comes there: so the
+// bridge forgets when nothing new was told for Config.Settle, and after six times that in any
+// case.
+type settling struct {
+	identity     string // of the datastore
+	begun, heard time.Time
+}
+
+const settleMost = 6
+
+// left is how long it is to be waited yet.
+func (w *settling) left(identity string, quiet time.Duration) time.Duration {
+	now := time.Now()
+	if w.identity != identity {
+		*w = settling{identity: identity, begun: now, heard: now}
+	}
+	return max(0, min(w.heard.Add(quiet).Sub(now), w.begun.Add(settleMost*quiet).Sub(now)))
+}
+
 // startAnew has the bridge forget what it was programmed with from another datastore than that
-// of an identity, and takes note of that. The numbers that OpenDaylight gives to groups begin
+// of an identity, and takes note of that; or tells how long it is to be waited with that. The numbers that OpenDaylight gives to groups begin
 // anew with its datastore; a switch refuses those that it has, and flows then lead to what
 // these were before. Where nothing was noted yet it is the first datastore, and nothing is
 // forgotten; an empty identity is one that is not known.
 //
 // Open vSwitch forgets flows and groups when it has no controller any more. They are noted in
 // the database meanwhile, so whoever comes after a crash gives them back.
-func (s *Switch) startAnew(ctx context.Context, identity string) error {
+func (s *Switch) startAnew(ctx context.Context, identity string, settles *settling) (again time.Duration, err error) {
 	one, err := s.session(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	row, err := one.root()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	top := &topRow{row}
 	was, taken := top.ExternalIDs[keyIdentity], top.ExternalIDs[keyControllers]
@@ -47,17 +67,20 @@ func (s *Switch) startAnew(ctx context.Context, identity string) error {
 	switch {
 	case taken != "":
 	case identity == was:
-		return nil
+		return 0, nil
 	case was != "":
+		if again = settles.left(identity, s.cfg.Settle); again > 0 {
+			return again, nil
+		}
 		if taken, err = s.takeControllers(ctx, one, top); err != nil {
-			return fmt.Errorf("have bridge %s forget what a former datastore of OpenDaylight made: %w", s.cfg.Bridge, err)
+			return 0, fmt.Errorf("have bridge %s forget what a former datastore of OpenDaylight made: %w", s.cfg.Bridge, err)
 		}
 		s.log.Warn("OpenDaylight has another datastore than before: the bridge forgets what it was programmed with", "bridge", s.cfg.Bridge, "datastore", identity)
 	}
 	if err := s.giveControllers(ctx, one, top, taken, identity); err != nil {
-		return fmt.Errorf("give bridge %s its controllers back: %w", s.cfg.Bridge, err)
+		return 0, fmt.Errorf("give bridge %s its controllers back: %w", s.cfg.Bridge, err)
 	}
-	return nil
+	return 0, nil
 }
 
 // AwaitNetwork waits until the bridge is programmed from the datastore of an identity, and from

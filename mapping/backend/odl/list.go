@@ -18,9 +18,11 @@ const (
 	listCount
 )
 
-// stages are the lists in the order of their dependence, those together that do not refer to
-// each other.
-var stages = [...][]int{{elanInstances, vpnInstances}, {interfaces}, {elanInterfaces, vpnInterfaces}, {floatingIPs}}
+// stages are the lists in the order of their dependence, those together that do not need
+// each other. A vpn-interface refers to no elan-interface; but where a port is there already,
+// Netvirt answers ARP for the gateway only if it finds the elan-interface when it comes to the
+// vpn-interface, and does not look again.
+var stages = [...][]int{{elanInstances, vpnInstances}, {interfaces}, {elanInterfaces}, {vpnInterfaces}, {floatingIPs}}
 
 // list is one of Netvirt's lists, the only one in its container.
 type list struct {

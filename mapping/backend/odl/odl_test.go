@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -154,6 +156,51 @@ func TestFewRequests(t *testing.T) {
 	f.Requests()
 	require.NoError(t, b.Write(t.Context(), netvirt.Diff(netvirt.Model{}, want)))
 	require.Equal(t, map[string]int{http.MethodPost: 5, http.MethodPut: 1}, f.Requests(), "the PUT is the datastore's name")
+}
+
+// TestStages: a list is written when those that it depends on are, and deleted before them.
+func TestStages(t *testing.T) {
+	b, f := start(t, odlfake.Oxygen)
+	var (
+		mu      sync.Mutex
+		under   = map[string]int{} // requests that are under way
+		written []string
+	)
+	order := map[string]int{"elan:elan-instances": 0, "l3vpn:vpn-instances": 0, "ietf-interfaces:interfaces": 1, "elan:elan-interfaces": 2, "l3vpn:vpn-interfaces": 3}
+	deleting := false
+	f.Break(func(_ http.ResponseWriter, r *http.Request) bool {
+		list, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/restconf/config/"), "/")
+		if _, known := order[list]; !known || r.Method == http.MethodGet {
+			return false
+		}
+		mu.Lock()
+		for other := range under {
+			before, after := order[other], order[list]
+			if deleting {
+				before, after = after, before
+			}
+			if under[other] > 0 && before < after {
+				t.Errorf("%s is written while %s is", list, other)
+			}
+		}
+		under[list]++
+		written = append(written, list)
+		mu.Unlock()
+		<-time.After(5 * time.Millisecond)
+		mu.Lock()
+		under[list]--
+		mu.Unlock()
+		return false
+	})
+	want := small(b, 1, 5)
+	write(t, b, want)
+	require.NotEmpty(t, written)
+	require.True(t, slices.IsSortedFunc(written, func(a, b string) int { return order[a] - order[b] }), "%v", written)
+	mu.Lock()
+	deleting, written = true, nil
+	mu.Unlock()
+	write(t, b, netvirt.Model{})
+	require.True(t, slices.IsSortedFunc(written, func(a, b string) int { return order[b] - order[a] }), "%v", written)
 }
 
 // TestBatchesAreBounded: by their size and by the number of their entries.
