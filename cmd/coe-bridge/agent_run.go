@@ -52,7 +52,11 @@ func (f *agentFlags) serve(ctx context.Context, p agentParts, log *slog.Logger) 
 	defer running.Wait()
 	defer stop()
 	running.Go(func() { p.ovs.Run(needed) })
-	running.Go(func() { p.ovs.KeepManaged(needed, p.managed, p.uplink.Network) })
+	managed, release := context.WithCancel(needed)
+	var managing sync.WaitGroup
+	defer managing.Wait() // by the connection to the switch, which goes on until then
+	defer release()
+	managing.Go(func() { p.ovs.KeepManaged(managed, p.managed, p.uplink.Network) })
 	running.Go(func() { p.uplink.Run(needed) })
 	running.Go(func() { p.agent.Run(needed) })
 	running.Go(func() { p.own.Run(needed) })

@@ -21,8 +21,7 @@ func (a *Agent) connected(ctx context.Context, p plan) error {
 	if _, err := a.cfg.Uplink.Await(ctx, is); err != nil {
 		return a.waited(ctx, p, "have")
 	}
-	network, _ := a.cfg.Uplink.Network()
-	return a.cfg.Switch.AwaitNetwork(ctx, network)
+	return nil
 }
 
 // released waits until the bridge says no more that the network has the interface of a port

@@ -45,7 +45,7 @@ func (w *world) inProcess(host, bridge string, controller ovs.Controller) *inPro
 		URLs: []string{bridge}, Node: w.lab.Host(host).Address, User: bridgetest.User, PasswordFile: password, Dir: dir, Log: log,
 	})
 	require.NoError(t, err)
-	sw, err := ovs.New(ovs.Config{Endpoint: w.lab.Host(host).OVSDB.Remote, Controller: controller, Settle: time.Second, Log: log})
+	sw, err := ovs.New(ovs.Config{Endpoint: w.lab.Host(host).OVSDB.Remote, Controller: controller, Log: log})
 	require.NoError(t, err)
 	node := w.node(host)
 	a, err := agent.New(agent.Config{

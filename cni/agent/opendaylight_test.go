@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/call"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
+	"github.com/coe-bridge/coe-bridge/test/openflow"
 	"github.com/coe-bridge/coe-bridge/test/ovnhost"
 )
 
@@ -43,7 +43,7 @@ type fakeOpenDaylight struct {
 func (w *world) openDaylight(host string) *fakeOpenDaylight {
 	w.t.Helper()
 	f := &fakeOpenDaylight{}
-	for address, serve := range map[string]func(net.Conn){managerAt: discard, controllerAt: speakOpenFlow} {
+	for address, serve := range map[string]func(net.Conn){managerAt: discard, controllerAt: openflow.Speak} {
 		inHost(w.t, w.lab.Namespace(host), func() {
 			l, err := net.Listen("tcp", address)
 			require.NoError(w.t, err)
@@ -83,46 +83,17 @@ func (f *fakeOpenDaylight) stop() {
 
 func discard(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-// Of OpenFlow 1.3: the version, and types of messages.
-const (
-	openFlow13                    = 4
-	hello, echoRequest, echoReply = 0, 2, 3
-)
-
-// speakOpenFlow says hello, and answers when it is asked whether it lives.
-func speakOpenFlow(conn net.Conn) {
-	say := func(kind byte, body []byte, transaction []byte) {
-		text := binary.BigEndian.AppendUint16([]byte{openFlow13, kind}, uint16(8+len(body)))
-		_, _ = conn.Write(append(append(text, transaction...), body...))
-	}
-	say(hello, nil, make([]byte, 4))
-	for header := make([]byte, 8); ; {
-		if _, err := io.ReadFull(conn, header); err != nil {
-			return
-		}
-		body := make([]byte, binary.BigEndian.Uint16(header[2:])-8)
-		if _, err := io.ReadFull(conn, body); err != nil {
-			return
-		}
-		if header[1] == echoRequest {
-			say(echoReply, body, header[4:])
-		}
-	}
-}
-
 // fakeBridge tells agents of one pod, and knows nothing else.
 type fakeBridge struct {
 	url string
 	say chan bool // whether the pod's interface is confirmed
-	// made tells what the network is made from.
-	made chan string
 }
 
 // oneAddress is what a record says of a pod's addresses.
 const oneAddress = `"address":[{"ip":"10.42.0.2","prefix-length":24,"gateway":"10.42.0.1"}]`
 
 func newFakeBridge(t *testing.T, addresses string) *fakeBridge {
-	b := &fakeBridge{say: make(chan bool, 10), made: make(chan string)}
+	b := &fakeBridge{say: make(chan bool, 10)}
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		for n := 1; ; n++ {
 			select {
@@ -130,9 +101,6 @@ func newFakeBridge(t *testing.T, addresses string) *fakeBridge {
 				_, _ = fmt.Fprintf(rw, "id: %d@x\n"+`data: {"ietf-restconf:notification":{"coe-agent:interface-changed":{"operation":"put",`+
 					`"pod-uid":"u1","interface-uid":"u1","namespace":"web","pod":"front","name":"web:front","parent-interface":"tap0a1b2c3d-4e",`+
 					`"node":"172.31.99.11","primary":true,"confirmed":%t,"mac-address":"0a:58:0a:2a:00:02",%s}}}`+"\n\n", n, confirmed, addresses)
-				rw.(http.Flusher).Flush()
-			case identity := <-b.made:
-				_, _ = fmt.Fprintf(rw, "id: %d@x\n"+`data: {"ietf-restconf:notification":{"coe-agent:network-changed":{"identity":%q}}}`+"\n\n", n, identity)
 				rw.(http.Flusher).Flush()
 			case <-r.Context().Done():
 				return
@@ -211,35 +179,6 @@ func TestOpenDaylight(t *testing.T) {
 	require.Greater(t, w.failAdds(a, p), 10, "there are steps")
 	require.Nil(t, a.call(t.Context(), call.Del, p))
 	require.NoError(t, w.left("host1", a.dir).is(0))
-}
-
-// TestLostDatastore: a pod waits until the switch has forgotten what was programmed from a
-// datastore that is lost.
-func TestLostDatastore(t *testing.T) {
-	w := &world{t: t, lab: ovnhost.SwitchesForTest(t, "host1")}
-	bridge := newFakeBridge(t, oneAddress)
-	a := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
-	p := w.sandbox("host1", "web", "front", "u1", "sandbox1")
-	w.openDaylight("host1")
-	w.manage(a)
-	_, err := w.lab.Hosts[0].VSCtl(t.Context(), "set-controller", "br-int", "tcp:"+controllerAt)
-	require.NoError(t, err)
-	bridge.follow(w)
-	bridge.made <- "n1"
-	require.Nil(t, a.call(t.Context(), call.Add, p))
-	require.NoError(t, a.vswitch.AwaitNetwork(t.Context(), "n1"))
-	require.Nil(t, a.call(t.Context(), call.Del, p))
-
-	bridge.made <- "n2"
-	soon, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	failed := a.call(soon, call.Add, p)
-	require.NotNil(t, failed)
-	require.Contains(t, failed.Details, "bridge br-int has not forgotten yet what a former datastore of OpenDaylight made")
-	require.NoError(t, w.left("host1", a.dir).is(0))
-	require.Nil(t, a.call(t.Context(), call.Add, p))
-	require.NoError(t, a.vswitch.AwaitNetwork(t.Context(), "n2"))
-	require.Nil(t, a.call(t.Context(), call.Del, p))
 }
 
 // follow has the bridge confirm the pod while the switch has its port, until the test ends.

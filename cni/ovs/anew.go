@@ -22,42 +22,24 @@ const (
 // has to see that it was away.
 const forgetPause = time.Second
 
-// settling is about another datastore that was told of. OpenDaylight still works out then what
-// it is to program, and what it finds out while the switch is away never comes there: so the
-// bridge forgets when nothing new was told for Config.Settle, and after six times that in any
-// case.
-type settling struct {
-	identity     string // of the datastore
-	begun, heard time.Time
-}
-
-const settleMost = 6
-
-// left is how long it is to be waited yet.
-func (w *settling) left(identity string, quiet time.Duration) time.Duration {
-	now := time.Now()
-	if w.identity != identity {
-		*w = settling{identity: identity, begun: now, heard: now}
-	}
-	return max(0, min(w.heard.Add(quiet).Sub(now), w.begun.Add(settleMost*quiet).Sub(now)))
-}
-
 // startAnew has the bridge forget what it was programmed with from another datastore than that
-// of an identity, and takes note of that; or tells how long it is to be waited with that. The numbers that OpenDaylight gives to groups begin
+// of an identity, and takes note of that. The numbers that OpenDaylight gives to groups begin
 // anew with its datastore; a switch refuses those that it has, and flows then lead to what
 // these were before. Where nothing was noted yet it is the first datastore, and nothing is
-// forgotten; an empty identity is one that is not known.
+// forgotten; an empty identity is one that is not known. While OpenDaylight does not program the
+// bridge nothing is forgotten either, for it would not come back.
 //
 // Open vSwitch forgets flows and groups when it has no controller any more. They are noted in
-// the database meanwhile, so whoever comes after a crash gives them back.
-func (s *Switch) startAnew(ctx context.Context, identity string, settles *settling) (again time.Duration, err error) {
+// the database meanwhile, so whoever comes after a crash gives them back. Once they are taken
+// away they are given back though ctx ends.
+func (s *Switch) startAnew(ctx context.Context, identity string) error {
 	one, err := s.session(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	row, err := one.root()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	top := &topRow{row}
 	was, taken := top.ExternalIDs[keyIdentity], top.ExternalIDs[keyControllers]
@@ -66,39 +48,19 @@ func (s *Switch) startAnew(ctx context.Context, identity string, settles *settli
 	}
 	switch {
 	case taken != "":
-	case identity == was:
-		return 0, nil
+	case identity == was, was != "" && s.programmed(one) != nil:
+		return nil
 	case was != "":
-		if again = settles.left(identity, s.cfg.Settle); again > 0 {
-			return again, nil
-		}
-		if taken, err = s.takeControllers(ctx, one, top); err != nil {
-			return 0, fmt.Errorf("have bridge %s forget what a former datastore of OpenDaylight made: %w", s.cfg.Bridge, err)
-		}
 		s.log.Warn("OpenDaylight has another datastore than before: the bridge forgets what it was programmed with", "bridge", s.cfg.Bridge, "datastore", identity)
+		ctx = context.WithoutCancel(ctx)
+		if taken, err = s.takeControllers(ctx, one, top); err != nil {
+			return fmt.Errorf("have bridge %s forget what a former datastore of OpenDaylight made: %w", s.cfg.Bridge, err)
+		}
 	}
 	if err := s.giveControllers(ctx, one, top, taken, identity); err != nil {
-		return 0, fmt.Errorf("give bridge %s its controllers back: %w", s.cfg.Bridge, err)
+		return fmt.Errorf("give bridge %s its controllers back: %w", s.cfg.Bridge, err)
 	}
-	return 0, nil
-}
-
-// AwaitNetwork waits until the bridge is programmed from the datastore of an identity, and from
-// no other; an empty one is any.
-func (s *Switch) AwaitNetwork(ctx context.Context, identity string) error {
-	if identity == "" {
-		return nil
-	}
-	return s.await(ctx, root, func(one *session) error {
-		row, err := one.root()
-		switch {
-		case err != nil:
-			return err
-		case row.ExternalIDs[keyIdentity] != identity || row.ExternalIDs[keyControllers] != "":
-			return fmt.Errorf("bridge %s has not forgotten yet what a former datastore of OpenDaylight made", s.cfg.Bridge)
-		}
-		return s.Managed()
-	})
+	return nil
 }
 
 // takeControllers takes the bridge's controllers away, and returns what is noted of them; empty
@@ -129,8 +91,9 @@ func (s *Switch) takeControllers(ctx context.Context, one *session, top *topRow)
 	if err != nil {
 		return "", err
 	}
-	ops := append(s.replaceControllers(has, ovsdb.OvsSet{GoSet: []any{}}), top.set("external_ids", keyControllers, string(text))...)
-	_, err = one.transact(ctx, ops...)
+	// In its other mode a bridge that has no controllers forwards whatever comes.
+	none := ovsdb.Row{"controller": ovsdb.OvsSet{GoSet: []any{}}, "fail_mode": "secure"}
+	_, err = one.transact(ctx, append(s.whileControlledBy(has, none), top.set("external_ids", keyControllers, string(text))...)...)
 	return string(text), err
 }
 
@@ -143,7 +106,7 @@ func (s *Switch) giveControllers(ctx context.Context, one *session, top *topRow,
 	)
 	if taken != "" {
 		if err := json.Unmarshal([]byte(taken), &rows); err != nil {
-			s.log.Error("what is noted of the bridge's controllers can't be read: OpenDaylight sets them when it connects anew", "err", err)
+			s.log.Error("what is noted of the bridge's controllers can't be read: set them with ovs-vsctl set-controller", "bridge", s.cfg.Bridge, "noted", taken, "err", err)
 		}
 		if err := s.reconfigured(ctx, one, top); err != nil {
 			return err
@@ -162,9 +125,11 @@ func (s *Switch) giveControllers(ctx context.Context, one *session, top *topRow,
 			names[i] = fmt.Sprintf("controller%d", i)
 			ops = append(ops, ovsdb.Operation{Op: ovsdb.OperationInsert, Table: "Controller", UUIDName: names[i], Row: row})
 		}
-		ops = append(ops, s.replaceControllers(has, uuids(names...))...)
+		ops = append(ops, s.whileControlledBy(has, ovsdb.Row{"controller": uuids(names...)})...)
 	}
-	ops = append(ops, top.set("external_ids", keyControllers, "")...)
+	if taken != "" { // another that comes late is for the next time
+		ops = append(ops, top.set("external_ids", keyControllers, "")...)
+	}
 	_, err = one.transact(ctx, append(ops, top.set("external_ids", keyIdentity, identity)...)...)
 	return err
 }
@@ -185,13 +150,13 @@ func (s *Switch) controllers(ctx context.Context, one *session) (ovsdb.OvsSet, e
 	return ovsdb.OvsSet{}, nil
 }
 
-// replaceControllers gives the bridge other controllers, if it has these still.
-func (s *Switch) replaceControllers(has, wanted ovsdb.OvsSet) []ovsdb.Operation {
+// whileControlledBy changes the bridge, if it has these controllers still.
+func (s *Switch) whileControlledBy(has ovsdb.OvsSet, row ovsdb.Row) []ovsdb.Operation {
 	at := 0
 	return []ovsdb.Operation{{
 		Op: ovsdb.OperationWait, Table: "Bridge", Where: []ovsdb.Condition{ovsdb.NewCondition("name", ovsdb.ConditionEqual, s.cfg.Bridge)},
 		Columns: []string{"controller"}, Until: string(ovsdb.WaitConditionEqual), Rows: []ovsdb.Row{{"controller": has}}, Timeout: &at,
-	}, s.updateBridge(ovsdb.Row{"controller": wanted})}
+	}, s.updateBridge(row)}
 }
 
 // reconfigured waits until the switch has done what the database says now.

@@ -2,7 +2,7 @@ package ovs_test
 
 import (
 	"context"
-	"net/netip"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/test/openflow"
 	"github.com/coe-bridge/coe-bridge/test/ovnhost"
 )
 
@@ -70,25 +71,59 @@ func (n *node) keep(network *told) (stop func()) {
 	}
 }
 
+// controller has the bridge's controller there, until stop is called.
+func (n *node) controller() (target string, stop func()) {
+	n.t.Helper()
+	path := filepath.Join(n.host.Dir, "br-int.controller") // the only one that is allowed
+	l, err := net.Listen("unix", path)
+	require.NoError(n.t, err)
+	var (
+		running sync.WaitGroup
+		mu      sync.Mutex
+		conns   []net.Conn
+	)
+	running.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			conns = append(conns, conn)
+			mu.Unlock()
+			running.Go(func() { openflow.Speak(conn) })
+		}
+	})
+	return "unix:" + path, func() {
+		_ = l.Close()
+		mu.Lock()
+		for _, c := range conns {
+			_ = c.Close()
+		}
+		mu.Unlock()
+		running.Wait()
+	}
+}
+
 // TestStartAnew: a bridge that was programmed from a datastore which is lost forgets that, once,
-// and has its controllers as they were, wherever the agent was killed meanwhile.
+// while its controller is there, and has its controllers as they were, wherever the agent was
+// killed meanwhile.
 func TestStartAnew(t *testing.T) {
 	n := follow(t, ovnhost.SwitchesForTest(t, "host1"), ovs.OpenDaylight)
 	if _, err := n.host.VSCtl(t.Context(), "br-exists", "br-int"); err != nil {
 		n.db("add-br", "br-int", "--", "set", "Bridge", "br-int", "datapath_type=netdev")
 	}
-	n.db("set", "Bridge", "br-int", "protocols=OpenFlow13", "fail_mode=secure")
-	n.db("--", "--id=@a", "create", "Controller", `target="tcp:127.0.0.1:3"`, "max_backoff=9000", "external_ids:of=odl",
+	n.db("set", "Bridge", "br-int", "protocols=OpenFlow13")
+	n.db("clear", "Bridge", "br-int", "fail_mode")
+	target, gone := n.controller()
+	n.db("--", "--id=@a", "create", "Controller", `target="`+target+`"`, "max_backoff=1000", "external_ids:of=odl",
 		"--", "--id=@b", "create", "Controller", `target="ptcp:16653:127.0.0.1"`, "--", "set", "Bridge", "br-int", "controller=@a,@b")
-	controllers := func() string {
-		return n.db("--columns=target,max_backoff,inactivity_probe,external_ids,connection_mode", "--format=csv", "--no-headings", "list", "Controller")
-	}
-	sorted := func() []string {
-		lines := strings.Split(controllers(), "\n")
+	controllers := func() []string {
+		lines := strings.Split(n.db("--columns=target,max_backoff,inactivity_probe,external_ids,connection_mode", "--format=csv", "--no-headings", "list", "Controller"), "\n")
 		slices.Sort(lines)
 		return lines
 	}
-	before := sorted()
+	before := controllers()
 	require.Len(t, before, 2)
 	ids := func() string { return n.db("get", "Open_vSwitch", ".", "external_ids") }
 	noted := func(identity string) func() bool {
@@ -96,8 +131,9 @@ func TestStartAnew(t *testing.T) {
 	}
 	eventually := func(is func() bool, what string) {
 		t.Helper()
-		require.Eventually(t, is, 20*time.Second, 20*time.Millisecond, what)
+		require.Eventually(t, is, 20*time.Second, 10*time.Millisecond, what)
 	}
+	const soon = 500 * time.Millisecond
 
 	n.program()
 	network := &told{changed: make(chan struct{})}
@@ -105,44 +141,66 @@ func TestStartAnew(t *testing.T) {
 	network.set("n1")
 	eventually(noted("n1"), "the first that is told of is noted")
 	require.True(t, n.isProgrammed(), "and nothing forgotten")
-	require.NoError(t, n.AwaitNetwork(n.within(), ""))
-	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	require.ErrorContains(t, n.AwaitNetwork(short, "n2"), "has not forgotten yet what a former datastore of OpenDaylight made")
 
 	network.set("n2")
 	eventually(noted("n2"), "another")
 	require.False(t, n.isProgrammed(), "all is forgotten")
-	require.Equal(t, before, sorted())
+	require.Equal(t, before, controllers())
+	require.Equal(t, "secure", n.db("get", "Bridge", "br-int", "fail_mode"))
 	require.NotContains(t, ids(), "coe-controllers")
 
+	connected := func() bool { return strings.Contains(n.db("--columns=is_connected", "list", "Controller"), "true") }
+	eventually(connected, "the controller is there again")
 	n.program()
-	network.set("")
-	network.set("n2")
-	n.db("set", "Bridge", "br-int", "other_config:x=y")
-	stop()
-	require.True(t, n.isProgrammed(), "the same is nothing new")
+	for _, identity := range []string{"", "n2"} {
+		network.set(identity)
+		<-time.After(soon)
+		require.True(t, n.isProgrammed(), "the same is nothing new, and no word is none")
+	}
 
-	// An agent is killed as soon as it has taken the controllers away.
-	stop = n.keep(network)
+	gone()
+	eventually(func() bool { return !connected() }, "the controller is away")
 	network.set("n3")
-	eventually(func() bool { return strings.Contains(ids(), "coe-controllers") }, "they are noted")
-	stop()
-	require.Empty(t, n.db("get-controller", "br-int"))
-	unknown := &told{changed: make(chan struct{})}
-	stop = n.keep(unknown)
-	eventually(func() bool { return !strings.Contains(ids(), "coe-controllers") }, "the next one gives them back, and needs nobody for that")
-	require.Equal(t, before, sorted())
+	<-time.After(soon)
+	require.True(t, n.isProgrammed(), "it could not program the bridge anew")
 	require.True(t, noted("n2")())
+	_, gone = n.controller()
+	defer gone()
+	note := ""
+	eventually(func() bool {
+		_, text, found := strings.Cut(ids(), "coe-controllers=")
+		if found {
+			note = text
+		}
+		return found
+	}, "when it comes back they are noted")
+	stop() // in the middle
+	require.True(t, noted("n3")(), "what was begun is done")
+	require.False(t, n.isProgrammed())
+	require.Equal(t, before, controllers())
+
+	// An agent is killed when it has taken the controllers away.
+	text := note[:strings.LastIndex(note, `]"`)+2]
+	killed := func() {
+		n.db("clear", "Bridge", "br-int", "controller", "--", "set", "Open_vSwitch", ".", "external_ids:coe-controllers="+text)
+	}
+	killed()
+	require.Empty(t, n.db("get-controller", "br-int"))
+	stop = n.keep(&told{changed: make(chan struct{})})
+	eventually(func() bool { return !strings.Contains(ids(), "coe-controllers") }, "the next one gives them back, and needs nobody for that")
+	require.Equal(t, before, controllers())
+	require.True(t, noted("n3")())
 	stop()
 
 	// Somebody else was faster.
-	n.db("set", "Open_vSwitch", ".", `external_ids:coe-controllers="[]"`)
+	n.db("set", "Open_vSwitch", ".", "external_ids:coe-controllers="+text)
 	stop = n.keep(network)
-	eventually(noted("n3"), "what is noted is of no use")
-	require.Equal(t, before, sorted())
+	eventually(func() bool { return !strings.Contains(ids(), "coe-controllers") }, "what is noted is of no use")
+	require.Equal(t, before, controllers())
 	stop()
-	_, err := n.Manage(n.within(), ovs.Management{Tunnels: netip.Addr{}})
+
+	killed()
+	_, err := n.Manage(n.within(), ovs.Management{})
 	require.NoError(t, err)
-	eventually(func() bool { return !strings.Contains(ids(), "coe-identity") }, "a switch that is OpenDaylight's no more")
+	require.NotContains(t, ids(), "coe-", "a switch that is OpenDaylight's no more")
 }

@@ -76,12 +76,14 @@ func (s *Switch) management(ctx context.Context, one *session, m Management) ([]
 		ops = append(ops, top.change("manager_options", ovsdb.MutateOperationDelete, uuids(gone...)))
 	}
 	ops = append(ops, top.setTunnels(m.Tunnels)...)
+	if len(m.Managers) == 0 {
+		ops = append(append(ops, top.unset(keyIdentity)...), top.unset(keyControllers)...)
+	}
 	var ofBridge []ovsdb.Operation
 	switch {
 	case len(m.Managers) > 0:
 		ofBridge = s.speakOpenFlow13(one)
 	case len(gone) > 0:
-		ops = append(append(ops, top.set("external_ids", keyIdentity, "")...), top.set("external_ids", keyControllers, "")...)
 		ofBridge, err = s.release(ctx, one, top.ExternalIDs[keyTunnels])
 	}
 	return append(ops, ofBridge...), err
@@ -145,6 +147,14 @@ func (r *topRow) set(column, key, value string) []ovsdb.Operation {
 		ops = append(ops, r.change(column, ovsdb.MutateOperationInsert, ovsdb.OvsMap{GoMap: map[any]any{key: value}}))
 	}
 	return ops
+}
+
+// unset takes a key of external_ids away that is there.
+func (r *topRow) unset(key string) []ovsdb.Operation {
+	if _, there := r.ExternalIDs[key]; !there {
+		return nil
+	}
+	return r.set("external_ids", key, "")
 }
 
 // setTunnels has tunnels begin at an address. Without one it takes away that which is ours.

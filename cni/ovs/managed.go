@@ -29,22 +29,15 @@ type Network func() (identity string, changed <-chan struct{})
 func (s *Switch) KeepManaged(ctx context.Context, m Management, network Network) {
 	heard, stop := s.waiting.listen(root)
 	defer stop()
-	var (
-		standing, failure turning
-		settles           settling
-	)
+	var standing, failure turning
 	for ctx.Err() == nil {
 		identity, changed := network()
 		_, err := s.Manage(ctx, m)
 		if err == nil && s.cfg.Controller == OVN {
 			return
 		}
-		wait := time.Duration(0)
-		if err == nil {
-			wait, err = s.startAnew(ctx, identity, &settles)
-		}
-		if err != nil {
-			wait = manageAgain
+		if err == nil && len(m.Managers) > 0 {
+			err = s.startAnew(ctx, identity)
 		}
 		if failure.turned(err) && err != nil && ctx.Err() == nil {
 			s.log.Error("the switch is not managed as it should be", "err", err)
@@ -52,14 +45,13 @@ func (s *Switch) KeepManaged(ctx context.Context, m Management, network Network)
 		if is := s.Managed(); standing.turned(is) {
 			s.logManaged(is)
 		}
-		again := time.NewTimer(wait)
-		if wait == 0 {
+		again := time.NewTimer(manageAgain)
+		if err == nil {
 			again.Stop()
 		}
 		select {
 		case <-heard:
 		case <-changed:
-			settles.heard = time.Now()
 		case <-again.C:
 		case <-ctx.Done():
 		}

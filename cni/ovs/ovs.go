@@ -31,9 +31,6 @@ type Config struct {
 	Controller Controller
 	// Timeout bounds each call. Default 5 s.
 	Timeout time.Duration
-	// Settle is for how long nothing new may be told before a bridge forgets what it was
-	// programmed with from a datastore that is lost. Default 10 s.
-	Settle time.Duration
 	// Probe is how often a connection is tried. Default 5 s.
 	Probe time.Duration
 	Log   *slog.Logger
@@ -80,7 +77,6 @@ func New(cfg Config) (*Switch, error) {
 	setDefault(&cfg.Bridge, "br-int")
 	setDefault(&cfg.Controller, OVN)
 	setDefault(&cfg.Timeout, 5*time.Second)
-	setDefault(&cfg.Settle, 10*time.Second)
 	setDefault(&cfg.Probe, 5*time.Second)
 	if cfg.Controller != OVN && cfg.Controller != OpenDaylight {
 		return nil, fmt.Errorf("controller %q: want %s or %s", cfg.Controller, OVN, OpenDaylight)

@@ -36,7 +36,7 @@ func follow(t *testing.T, lab *ovnhost.Lab, controller ovs.Controller) *node {
 	n := &node{t: t, lab: lab, host: lab.Hosts[0]}
 	var err error
 	n.Switch, err = ovs.New(ovs.Config{
-		Endpoint: n.host.OVSDB.Remote, Controller: controller, Timeout: 2 * time.Second, Settle: 300 * time.Millisecond, Probe: 200 * time.Millisecond,
+		Endpoint: n.host.OVSDB.Remote, Controller: controller, Timeout: 2 * time.Second, Probe: 200 * time.Millisecond,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	require.NoError(t, err)

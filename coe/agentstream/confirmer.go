@@ -20,6 +20,14 @@ const (
 	retryAfter = time.Second
 )
 
+// A Network is told when nothing more was confirmed for settleQuiet, and settleMost after the
+// first in any case: agents have their switches forget then, and what the network's controller
+// works out while a switch is away may never come there.
+const (
+	settleQuiet = 10 * time.Second
+	settleMost  = time.Minute
+)
+
 // maxOps is how many records a Confirmer writes at once, so that what it takes to
 // write many does not grow with them.
 const maxOps = 1000
@@ -49,10 +57,27 @@ type Confirmer struct {
 	mu     sync.Mutex
 	marked map[string]bool // uids of pods
 
-	// records are what the journal has, by pod uid, and network what it has of the Network.
-	// Only Run uses them.
+	// Only Run uses what follows. records are what the journal has, by pod uid, and network
+	// what it has of the Network; settles is about another Network.
 	records map[string][]kept
 	network digest
+	settles settling
+}
+
+// settling is about a Network that was not told yet.
+type settling struct {
+	network Network
+	begun   time.Time // when something that was made from it was confirmed; zero before that
+	heard   time.Time // when something was confirmed last
+}
+
+// due is when it is to be told.
+func (s *settling) due() time.Time {
+	at := s.heard.Add(settleQuiet)
+	if most := s.begun.Add(settleMost); most.Before(at) {
+		at = most
+	}
+	return at
 }
 
 // ConfirmedBackend is what a Confirmer asks.
@@ -109,15 +134,24 @@ func (c *Confirmer) keep(ctx context.Context) error {
 	if err := c.load(ctx); err != nil {
 		return err
 	}
+	settled := time.NewTimer(0)
+	defer settled.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-c.wake:
+			pause(ctx, gather)
+		case <-settled.C:
 		}
-		pause(ctx, gather)
 		if err := c.write(ctx, c.take()); err != nil {
 			return err
+		}
+		if err := c.tellNetwork(ctx); err != nil {
+			return err
+		}
+		if !c.settles.begun.IsZero() {
+			settled.Reset(time.Until(c.settles.due()))
 		}
 	}
 }
@@ -152,18 +186,15 @@ func (c *Confirmer) take() []string {
 	return pods
 }
 
-// write makes the records of pods what they are to be, and that of the network where any
-// of them is confirmed: from then on agents may go by it. After an error they are marked
+// write makes the records of pods what they are to be. After an error they are marked
 // again.
 func (c *Confirmer) write(ctx context.Context, pods []string) error {
 	puts := map[string][]byte{}
 	var deletes []string
-	network := c.backend.Network()
+	confirmed := false
 	for _, uid := range pods {
 		want := c.wanted(uid)
-		if len(want) > 0 && network != (Network{}) && digestOf(network.Encode()) != c.network {
-			puts[NetworkRecord] = network.Encode()
-		}
+		confirmed = confirmed || len(want) > 0
 		for name, value := range want {
 			if !slices.Contains(c.records[uid], kept{name, digestOf(value)}) {
 				puts[name] = value
@@ -175,6 +206,7 @@ func (c *Confirmer) write(ctx context.Context, pods []string) error {
 			}
 		}
 	}
+	c.settle(confirmed, len(puts) > 0)
 	for _, part := range split(puts, deletes, min(c.journal.MaxOps(), maxOps)) {
 		if err := c.journal.Commit(ctx, part.puts, part.deletes); err != nil {
 			c.Mark(pods...)
@@ -187,6 +219,38 @@ func (c *Confirmer) write(ctx context.Context, pods []string) error {
 			c.note(name, digest{})
 		}
 	}
+	return nil
+}
+
+// settle takes note of whether the backend's Network is to be told, and when, as something is
+// confirmed, or is anew.
+func (c *Confirmer) settle(confirmed, anew bool) {
+	now, network := time.Now(), c.backend.Network()
+	if network == (Network{}) || digestOf(network.Encode()) == c.network {
+		c.settles = settling{}
+		return
+	}
+	if c.settles.network != network {
+		c.settles = settling{network: network}
+	}
+	if confirmed && c.settles.begun.IsZero() {
+		c.settles.begun, c.settles.heard = now, now
+	}
+	if anew {
+		c.settles.heard = now
+	}
+}
+
+// tellNetwork writes the record of the Network when it is time.
+func (c *Confirmer) tellNetwork(ctx context.Context) error {
+	if c.settles.begun.IsZero() || time.Now().Before(c.settles.due()) {
+		return nil
+	}
+	value := c.settles.network.Encode()
+	if err := c.journal.Commit(ctx, map[string][]byte{NetworkRecord: value}, nil); err != nil {
+		return fmt.Errorf("write what the network is made from: %w", err)
+	}
+	c.network, c.settles = digestOf(value), settling{}
 	return nil
 }
 
@@ -204,10 +268,6 @@ func (c *Confirmer) wanted(uid string) map[string][]byte {
 
 // note remembers what the journal has under a name; the zero digest for nothing.
 func (c *Confirmer) note(name string, d digest) {
-	if name == NetworkRecord {
-		c.network = d
-		return
-	}
 	uid, _, _ := strings.Cut(name, "/")
 	records := slices.DeleteFunc(c.records[uid], func(k kept) bool { return k.name == name })
 	if d != (digest{}) {

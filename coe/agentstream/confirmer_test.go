@@ -153,11 +153,22 @@ func TestConfirmerNetwork(t *testing.T) {
 		}
 		look()
 		require.Equal(t, []string{NetworkRecord}, w.diary.names())
-		require.Equal(t, Network{"first"}.Encode(), w.diary.records[NetworkRecord], "nothing is confirmed")
+		is := func(identity string) {
+			t.Helper()
+			require.Equal(t, string(Network{identity}.Encode()), string(w.diary.records[NetworkRecord]))
+		}
+		pause(t.Context(), 2*settleMost)
+		is("first") // nothing is confirmed
 		w.backend["a"] = lease
 		look()
 		require.Equal(t, []string{"a/a", NetworkRecord}, w.diary.names())
-		require.Equal(t, Network{"second"}.Encode(), w.diary.records[NetworkRecord])
+		pause(t.Context(), settleQuiet/2)
+		w.backend["b"] = w.lease("b", "10.11.0.4")
+		w.c.Mark("b")
+		pause(t.Context(), settleQuiet*3/4)
+		is("first") // it has not settled
+		pause(t.Context(), settleQuiet)
+		is("second")
 
 		commits := w.diary.commits
 		look()
@@ -166,7 +177,22 @@ func TestConfirmerNetwork(t *testing.T) {
 		require.Equal(t, commits, w.diary.commits, "nothing new, and nothing known")
 		w.network = Network{"third"}
 		look()
-		require.Equal(t, Network{"third"}.Encode(), w.diary.records[NetworkRecord], "what was confirmed is still")
+		pause(t.Context(), 2*settleQuiet)
+		is("third") // what was confirmed is still
+
+		w.network = Network{"fourth"}
+		for i := range int(settleMost/settleQuiet) * 4 {
+			if i > 0 && i < 20 {
+				is("third")
+			}
+			uid := fmt.Sprintf("churn-%d", i)
+			w.backend[uid] = w.lease(uid, fmt.Sprintf("10.11.1.%d", i))
+			w.c.Mark(uid)
+			pause(t.Context(), settleQuiet/4)
+		}
+		pause(t.Context(), gather)
+		synctest.Wait()
+		is("fourth") // though something is confirmed all the time
 	})
 }
 

@@ -35,20 +35,26 @@ func (e *topology) keep(entry)  {}
 // identityLength is how many letters make an identity: 60 bits.
 const identityLength = 12
 
-// readIdentity reads the name that the datastore was given; empty where it has none.
+// readIdentity reads the name that the datastore was given; empty where it has none. Whoever has
+// put anything else there has named it so.
 func (s *session) readIdentity(ctx context.Context) (string, error) {
 	found, err := s.look(ctx, &topologies, []string{mark})
 	if err != nil {
 		return "", fmt.Errorf("read the datastore's identity: %w", err)
 	}
-	if t, ok := found[mark].(*topology); ok && len(t.Nodes) == 1 {
-		return t.Nodes[0].ID, nil
+	t, ok := found[mark].(*topology)
+	if !ok {
+		return "", nil
 	}
-	return "", nil
+	if len(t.Nodes) == 0 {
+		return mark, nil
+	}
+	slices.SortFunc(t.Nodes, func(a, b topologyNode) int { return strings.Compare(a.ID, b.ID) })
+	return t.Nodes[0].ID, nil
 }
 
-// identify gives the datastore a name, where it has none: before anything else is written, so
-// that nothing of ours is ever in one that has none.
+// identify gives the datastore a name, where it has none: before anything else is written. If
+// somebody else was faster that fails, and is read then.
 func (w *write) identify(ctx context.Context) error {
 	if w.mirror.identity != "" {
 		return nil
@@ -56,12 +62,12 @@ func (w *write) identify(ctx context.Context) error {
 	identity := strings.ToLower(rand.Text()[:identityLength])
 	body, err := json.Marshal(map[string][]topology{topologies.module + ":" + topologies.name: {{mark, []topologyNode{{identity}}}}})
 	if err == nil {
-		err = w.send(ctx, w.request(http.MethodPut, w.dialect.entry(&topologies, mark), body), nil)
+		err = w.send(ctx, w.request(http.MethodPost, w.dialect.container(&topologies), body), nil)
 	}
 	if err != nil {
 		return fmt.Errorf("give the datastore an identity: %w", err)
 	}
-	w.backend.log.Info("OpenDaylight's datastore has nothing of the bridge's yet: it gets a name", "identity", identity)
+	w.backend.log.Info("OpenDaylight's datastore has no name yet: it gets one", "identity", identity)
 	w.mirror.identity = identity
 	w.backend.identity.Store(&identity)
 	return nil

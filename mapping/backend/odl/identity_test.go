@@ -1,7 +1,6 @@
 package odl_test
 
 import (
-	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,7 +21,7 @@ func TestIdentity(t *testing.T) {
 			_, err := b.Read(t.Context())
 			require.NoError(t, err)
 			require.Empty(t, b.Identity())
-			require.Zero(t, f.Requests()[http.MethodPut], "who reads writes nothing")
+			require.Empty(t, f.Keys("network-topology:network-topology"), "who reads gives no name")
 
 			write(t, b, want)
 			first := b.Identity()

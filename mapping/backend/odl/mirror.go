@@ -170,6 +170,9 @@ func (s *share) decode(m *mirror) {
 // agrees tells whether another reading of the datastore has what the mirror has, but for the
 // units that were written since then.
 func (m *mirror) agrees(now *mirror, then uint64) bool {
+	if m.identity != now.identity && m.identity != "" && now.identity != "" {
+		return false
+	}
 	for u, have := range m.units {
 		if m.touched[u] <= then && !equal(*have, now.at(u)) {
 			return false

@@ -1,0 +1,36 @@
+// Package openflow is as much of an OpenFlow controller as a switch sees of one that is
+// connected and does nothing.
+package openflow
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+)
+
+// Of OpenFlow 1.3: the version, and types of messages.
+const (
+	version13                     = 4
+	hello, echoRequest, echoReply = 0, 2, 3
+)
+
+// Speak says hello, and answers when it is asked whether it lives, until the connection ends.
+func Speak(conn net.Conn) {
+	say := func(kind byte, body []byte, transaction []byte) {
+		text := binary.BigEndian.AppendUint16([]byte{version13, kind}, uint16(8+len(body)))
+		_, _ = conn.Write(append(append(text, transaction...), body...))
+	}
+	say(hello, nil, make([]byte, 4))
+	for header := make([]byte, 8); ; {
+		if _, err := io.ReadFull(conn, header); err != nil {
+			return
+		}
+		body := make([]byte, binary.BigEndian.Uint16(header[2:])-8)
+		if _, err := io.ReadFull(conn, body); err != nil {
+			return
+		}
+		if header[1] == echoRequest {
+			say(echoReply, body, header[4:])
+		}
+	}
+}
