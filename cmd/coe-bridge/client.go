@@ -170,7 +170,7 @@ func (c *client) hint(err error) string {
 		return "if it wants a client certificate, show one with --cert and --key"
 	case c.shows && broken && failed.Op == "remote error":
 		return "show another certificate with --cert and --key"
-	case c.shows && !broken:
+	case c.shows:
 		return "if it does not take this one, show another certificate with --cert and --key"
 	}
 	return "is the bridge running there? (--server)"

@@ -200,7 +200,9 @@ func TestStartAnew(t *testing.T) {
 	stop()
 
 	killed()
-	_, err := n.Manage(n.within(), ovs.Management{})
-	require.NoError(t, err)
-	require.NotContains(t, ids(), "coe-", "a switch that is OpenDaylight's no more")
+	eventually(func() bool {
+		_, err := n.Manage(n.within(), ovs.Management{})
+		require.NoError(t, err)
+		return !strings.Contains(ids(), "coe-")
+	}, "a switch that is OpenDaylight's no more")
 }

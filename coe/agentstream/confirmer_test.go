@@ -62,19 +62,47 @@ func (d *diary) names() []string { return slices.Sorted(maps.Keys(d.records)) }
 // confirmWorld is a store, a journal, and what a backend has, by pod uid: the lease
 // as it was written.
 type confirmWorld struct {
-	t       *testing.T
-	store   *coe.Store
-	diary   *diary
+	t     *testing.T
+	store *coe.Store
+	diary *diary
+	c     *Confirmer
+
+	mu      sync.Mutex
 	backend map[string]*coe.Lease
 	network Network
-	c       *Confirmer
+}
+
+// turns makes what the network is made from another, once nobody is at work.
+func (w *confirmWorld) turns(n Network) {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.network = n
+}
+
+// takes has the backend have a new lease, once nobody is at work.
+func (w *confirmWorld) takes(uid, addr string) {
+	synctest.Wait()
+	l := w.lease(uid, addr)
+	w.mu.Lock()
+	w.backend[uid] = l
+	w.mu.Unlock()
+	w.c.Mark(uid)
 }
 
 func newConfirmWorld(t *testing.T) *confirmWorld {
 	w := &confirmWorld{t: t, store: coe.NewStore(nil, coe.RESTCONF), diary: &diary{records: map[string][]byte{}}, backend: map[string]*coe.Lease{}}
 	w.c = NewConfirmer(w.store, w.diary, ConfirmedBackend{
-		Has:     func(l *coe.Lease) bool { return w.backend[l.PodUID] == l },
-		Network: func() Network { return w.network },
+		Has: func(l *coe.Lease) bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.backend[l.PodUID] == l
+		},
+		Network: func() Network {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.network
+		},
 	}, slog.New(slog.DiscardHandler))
 	return w
 }
@@ -143,8 +171,8 @@ func TestConfirmerNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newConfirmWorld(t)
 		w.diary.records[NetworkRecord] = Network{"first"}.Encode()
-		w.network = Network{"second"}
-		lease := w.lease("a", "10.11.0.3")
+		w.turns(Network{"second"})
+		w.lease("a", "10.11.0.3")
 		w.run()
 		look := func() {
 			w.c.Mark("a")
@@ -155,16 +183,18 @@ func TestConfirmerNetwork(t *testing.T) {
 		require.Equal(t, []string{NetworkRecord}, w.diary.names())
 		is := func(identity string) {
 			t.Helper()
+			synctest.Wait()
+			w.diary.mu.Lock()
+			defer w.diary.mu.Unlock()
 			require.Equal(t, string(Network{identity}.Encode()), string(w.diary.records[NetworkRecord]))
 		}
 		pause(t.Context(), 2*settleMost)
 		is("first") // nothing is confirmed
-		w.backend["a"] = lease
+		w.takes("a", "10.11.0.5")
 		look()
 		require.Equal(t, []string{"a/a", NetworkRecord}, w.diary.names())
 		pause(t.Context(), settleQuiet/2)
-		w.backend["b"] = w.lease("b", "10.11.0.4")
-		w.c.Mark("b")
+		w.takes("b", "10.11.0.4")
 		pause(t.Context(), settleQuiet*3/4)
 		is("first") // it has not settled
 		pause(t.Context(), settleQuiet)
@@ -172,26 +202,23 @@ func TestConfirmerNetwork(t *testing.T) {
 
 		commits := w.diary.commits
 		look()
-		w.network = Network{}
+		w.turns(Network{})
 		look()
 		require.Equal(t, commits, w.diary.commits, "nothing new, and nothing known")
-		w.network = Network{"third"}
+		w.turns(Network{"third"})
 		look()
 		pause(t.Context(), 2*settleQuiet)
 		is("third") // what was confirmed is still
 
-		w.network = Network{"fourth"}
+		w.turns(Network{"fourth"})
 		for i := range int(settleMost/settleQuiet) * 4 {
 			if i > 0 && i < 20 {
 				is("third")
 			}
-			uid := fmt.Sprintf("churn-%d", i)
-			w.backend[uid] = w.lease(uid, fmt.Sprintf("10.11.1.%d", i))
-			w.c.Mark(uid)
+			w.takes(fmt.Sprintf("churn-%d", i), fmt.Sprintf("10.11.1.%d", i))
 			pause(t.Context(), settleQuiet/4)
 		}
 		pause(t.Context(), gather)
-		synctest.Wait()
 		is("fourth") // though something is confirmed all the time
 	})
 }
