@@ -68,6 +68,18 @@ func (f *fake) config(t *testing.T) odl.Config {
 	}
 }
 
+// inEachDialect runs a test with a fake that speaks each of them, and how it is spoken to.
+func inEachDialect(t *testing.T, test func(t *testing.T, f *fake, cfg odl.Config)) {
+	for name, c := range spoken {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t, c.release)
+			cfg := f.config(t)
+			cfg.Dialect = c.dialect
+			test(t, f, cfg)
+		})
+	}
+}
+
 func passwordFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "auth")
@@ -229,41 +241,36 @@ func TestBatchesAreBounded(t *testing.T) {
 // TestWhatOthersAddStays: an update wipes nothing of an entry that is not ours, and none of
 // it is read.
 func TestWhatOthersAddStays(t *testing.T) {
-	for name, c := range spoken {
-		t.Run(name, func(t *testing.T) {
-			f := newFake(t, c.release)
-			cfg := f.config(t)
-			cfg.Dialect = c.dialect
-			b := open(t, cfg)
-			want := small(b, 1, 3)
-			write(t, b, want)
-			for k, o := range want {
-				switch o := o.(type) {
-				case netvirt.ELANInstance:
-					o.SegmentationID += 1000
-					want[k] = o
-				case netvirt.Interface:
-					o.ParentInterface = "tap00000000-00"
-					want[k] = o
-				case netvirt.VPNInterface:
-					addLearnt(f, o.Name)
-				case netvirt.Adjacency:
-					o.MAC = "0a:58:00:00:ff:ff"
-					want[k] = o
-				}
+	inEachDialect(t, func(t *testing.T, f *fake, cfg odl.Config) {
+		b := open(t, cfg)
+		want := small(b, 1, 3)
+		write(t, b, want)
+		for k, o := range want {
+			switch o := o.(type) {
+			case netvirt.ELANInstance:
+				o.SegmentationID += 1000
+				want[k] = o
+			case netvirt.Interface:
+				o.ParentInterface = "tap00000000-00"
+				want[k] = o
+			case netvirt.VPNInterface:
+				addLearnt(f, o.Name)
+			case netvirt.Adjacency:
+				o.MAC = "0a:58:00:00:ff:ff"
+				want[k] = o
 			}
-			elan := f.Keys("elan:elan-instances")[0]
-			tag := f.Entry("elan:elan-instances", "elan-instance", elan)["elan-tag"]
-			f.Set("elan:elan-instances", "elan-instance", elan, with(f.Entry("elan:elan-instances", "elan-instance", elan), "mac-timeout", 77))
-			write(t, b, want)
-			after := f.Entry("elan:elan-instances", "elan-instance", elan)
-			require.EqualValues(t, 77, after["mac-timeout"])
-			require.NotNil(t, tag)
-			for _, k := range f.Keys(vpnInterfacesOf(f)) {
-				require.Contains(t, f.Entry(vpnInterfacesOf(f), "vpn-interface", k)[adjacencyOf(f)], learnt)
-			}
-		})
-	}
+		}
+		elan := f.Keys("elan:elan-instances")[0]
+		tag := f.Entry("elan:elan-instances", "elan-instance", elan)["elan-tag"]
+		f.Set("elan:elan-instances", "elan-instance", elan, with(f.Entry("elan:elan-instances", "elan-instance", elan), "mac-timeout", 77))
+		write(t, b, want)
+		after := f.Entry("elan:elan-instances", "elan-instance", elan)
+		require.EqualValues(t, 77, after["mac-timeout"])
+		require.NotNil(t, tag)
+		for _, k := range f.Keys(vpnInterfacesOf(f)) {
+			require.Contains(t, f.Entry(vpnInterfacesOf(f), "vpn-interface", k)[adjacencyOf(f)], learnt)
+		}
+	})
 }
 
 // learnt is an adjacency that Netvirt adds to an interface for an address that it learns.
