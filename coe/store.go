@@ -69,9 +69,10 @@ type namespace struct {
 	serviceRefusals map[string]Refusal
 
 	// shown holds the parts of the last View; those that a change has made stale
-	// are nil. Of its pods, those of the uids in stalePods are to be put in place.
-	shown     View
-	stalePods []string
+	// are nil. Its pods and leases are of these lists.
+	shown       View
+	shownPods   list[string, Pod]
+	shownLeases list[LeaseKey, Lease]
 }
 
 type blockKey struct {
@@ -254,7 +255,8 @@ func (s *Store) View(name string) View {
 // refresh makes the parts of the View that are stale.
 func (ns *namespace) refresh() {
 	v := &ns.shown
-	ns.refreshPods()
+	v.Pods = ns.shownPods.refresh(ns.pods, func(p *Pod) string { return p.UID }, strings.Compare)
+	v.Leases = ns.shownLeases.refresh(ns.leases, (*Lease).Key, LeaseKey.Compare)
 	if v.Services == nil {
 		v.Services = sortedBy(ns.services, func(p *Service) string { return p.UID })
 	}
@@ -266,58 +268,11 @@ func (ns *namespace) refresh() {
 			return cmp.Or(strings.Compare(a.ELAN, b.ELAN), a.Prefix.Compare(b.Prefix))
 		})
 	}
-	if v.Leases == nil {
-		v.Leases = maps.Clone(ns.leases)
-	}
 	if v.ELANs == nil {
 		v.ELANs = maps.Clone(ns.elans)
 	}
 	if v.ServiceFacts == nil {
 		v.ServiceFacts = maps.Clone(ns.serviceFacts)
-	}
-}
-
-// fewPods is what part of a namespace's pods may change and be put in place one by
-// one; else all are sorted.
-const fewPods = 16
-
-// stalePod notes that a pod has changed since the last View.
-func (ns *namespace) stalePod(uid string) {
-	if ns.shown.Pods == nil {
-		return
-	}
-	ns.stalePods = append(ns.stalePods, uid)
-	if len(ns.stalePods) > len(ns.shown.Pods)/fewPods {
-		ns.shown.Pods, ns.stalePods = nil, nil
-	}
-}
-
-func (ns *namespace) refreshPods() {
-	v := &ns.shown
-	if v.Pods == nil {
-		v.Pods = sortedBy(ns.pods, func(p *Pod) string { return p.UID })
-		return
-	}
-	if len(ns.stalePods) == 0 {
-		return
-	}
-	v.Pods = slices.Grow(slices.Clone(v.Pods), len(ns.stalePods))
-	for _, uid := range ns.stalePods {
-		v.placePod(uid, ns.pods[uid])
-	}
-	ns.stalePods = nil
-}
-
-// placePod puts a pod in its place, or takes it out where p is nil.
-func (v *View) placePod(uid string, p *Pod) {
-	n, found := slices.BinarySearchFunc(v.Pods, uid, func(p *Pod, uid string) int { return strings.Compare(p.UID, uid) })
-	switch {
-	case p == nil && found:
-		v.Pods = slices.Delete(v.Pods, n, n+1)
-	case p != nil && found:
-		v.Pods[n] = p
-	case p != nil:
-		v.Pods = slices.Insert(v.Pods, n, p)
 	}
 }
 
@@ -332,7 +287,7 @@ type View struct {
 	Services  []*Service   // sorted by uid
 	Endpoints []*Endpoints // sorted by uid
 
-	Leases       map[LeaseKey]*Lease
+	Leases       Leases
 	Blocks       []*Block // sorted by elan and prefix
 	ELANs        map[string]*ELANFact
 	VPN          *VPNFact                // nil while none is chosen

@@ -53,13 +53,13 @@ func (tx *Tx) changePod(uid string, change func(map[string]*Pod), origin Origin)
 		tx.store.countNode(old.HostIP, old.Namespace, -1)
 		ns := tx.touch(old.Namespace)
 		delete(ns.pods, uid)
-		ns.stalePod(uid)
+		ns.shownPods.changed(uid)
 	}
 	if now != nil {
 		tx.store.countNode(now.HostIP, now.Namespace, +1)
 		ns := tx.touch(now.Namespace)
 		ns.pods[uid] = now
-		ns.stalePod(uid)
+		ns.shownPods.changed(uid)
 		if ns.lacks(now) {
 			tx.store.bringing[now.Namespace] = true
 		}
@@ -193,21 +193,21 @@ func (tx *Tx) chosen(name string) *namespace {
 
 // PutLease records what was chosen for an interface.
 func (tx *Tx) PutLease(l *Lease) {
-	tx.leases(l.Namespace, l.PodUID)[l.Key()] = l
+	tx.leases(l.Namespace, l.Key())[l.Key()] = l
 	tx.store.replaceLease(l.Namespace, l.Key(), l)
 }
 
 // DeleteLease forgets a lease.
 func (tx *Tx) DeleteLease(namespace string, key LeaseKey) {
-	delete(tx.leases(namespace, key.PodUID), key)
+	delete(tx.leases(namespace, key), key)
 	tx.store.replaceLease(namespace, key)
 }
 
-// leases are the leases of a namespace, of which one of the pod is to change.
-func (tx *Tx) leases(namespace, pod string) map[LeaseKey]*Lease {
+// leases are the leases of a namespace, of which the one of the key is to change.
+func (tx *Tx) leases(namespace string, key LeaseKey) map[LeaseKey]*Lease {
 	ns := tx.chosen(namespace)
-	tx.leased[pod] = true
-	ns.shown.Leases = nil
+	tx.leased[key.PodUID] = true
+	ns.shownLeases.changed(key)
 	return ns.leases
 }
 

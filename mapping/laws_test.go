@@ -78,7 +78,11 @@ func shared(from, v coe.View) coe.View {
 			v.Pods[i] = old
 		}
 	}
-	keep(from.Leases, v.Leases, stays)
+	for _, l := range from.Leases {
+		if n, found := v.Leases.Find(l.Key()); found && stays() {
+			v.Leases[n] = l
+		}
+	}
 	keep(from.ELANs, v.ELANs, stays)
 	keep(from.Nodes, v.Nodes, stays)
 	if from.VPN != nil {
@@ -147,7 +151,6 @@ func randomView(seed uint64) coe.View {
 	r := rand.New(rand.NewPCG(seed, 1))
 	v := coe.View{
 		Namespace: "default",
-		Leases:    map[coe.LeaseKey]*coe.Lease{},
 		ELANs:     map[string]*coe.ELANFact{},
 		Nodes:     map[netip.Addr]*coe.Node{},
 		Refusals:  map[coe.LeaseKey]coe.Refusal{},
@@ -218,7 +221,7 @@ func addRandomPod(v *coe.View, r *rand.Rand, i, address int) {
 	if r.IntN(3) > 0 {
 		l.Addresses[0].Network, l.Addresses[0].Gateway = block(n), block(n).Addr().Next()
 	}
-	v.Leases[key] = l
+	synth.PutLease(v, l)
 	if r.IntN(9) == 0 {
 		p.HostIP = netip.Addr{} // its node is gone; it stays where it is
 	}
@@ -237,7 +240,7 @@ func addSecondInterface(v *coe.View, p *coe.Pod, l coe.Lease) {
 	if l.Addresses[0].Network != gatewayOnly {
 		l.Addresses = slices.Clone(l.Addresses)
 		l.Addresses[0].Address = netip.AddrFrom4([4]byte{10, 1, 9, l.Addresses[0].Address.As4()[3]})
-		v.Leases[l.Key()] = &l
+		synth.PutLease(v, &l)
 	}
 }
 

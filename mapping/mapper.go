@@ -65,6 +65,7 @@ type attached struct {
 	iface  *coe.PodInterface
 	elan   *elan
 	blocks [2]*coe.Block // of the lease's addresses, one of a family
+	seq    uint64        // the lease's
 	// whole: the pod is in the model with all its interfaces, and has no problem.
 	whole bool
 }
@@ -73,6 +74,7 @@ type attached struct {
 type round struct {
 	before *made
 	next   int      // of before.attached: the first whose pod is not reached yet
+	lease  int      // of the view's leases: the one that is expected next
 	gone   []string // the interfaces that are not as they were before, by name
 	// attached are the interfaces of the pods that are reached, anew the parts of
 	// those that are not as they were before.
@@ -142,10 +144,30 @@ func (r *round) leave(interfaces []attached) {
 // same tells whether an interface of a pod is as it was.
 func (b *builder) same(p *coe.Pod) func(attached) bool {
 	return func(a attached) bool {
-		key := a.lease.Key()
-		_, refused := b.Refusals[key]
-		return a.whole && a.pod == p && a.elan.now != nil && b.Leases[key] == a.lease && !refused
+		return a.whole && a.pod == p && a.elan.now != nil && b.has(a.lease) && !b.refused(a.lease)
 	}
+}
+
+// has tells whether a lease is among the view's. Who asks in the order of the keys has
+// the answer without looking into any lease.
+func (b *builder) has(l *coe.Lease) bool {
+	if b.lease >= len(b.Leases) || b.Leases[b.lease] != l {
+		b.lease, _ = b.Leases.Find(l.Key())
+	}
+	if b.lease >= len(b.Leases) || b.Leases[b.lease] != l {
+		return false
+	}
+	b.lease++
+	return true
+}
+
+// refused tells whether the interface of a lease could not be given what it needs.
+func (b *builder) refused(l *coe.Lease) bool {
+	if len(b.Refusals) == 0 {
+		return false
+	}
+	_, refused := b.Refusals[l.Key()]
+	return refused
 }
 
 // asWhole notes that the interfaces of a pod, the last ones from begun on, are all that

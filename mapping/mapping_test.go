@@ -9,6 +9,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/test/synth"
 )
 
 const (
@@ -28,7 +29,6 @@ func view() coe.View {
 	elan := netvirt.ELANName(node1, "default")
 	return coe.View{
 		Namespace: "default",
-		Leases:    map[coe.LeaseKey]*coe.Lease{},
 		Blocks: []*coe.Block{{
 			ELAN: elan, Prefix: netip.MustParsePrefix("10.11.2.24/29"), Gateway: netip.MustParseAddr("10.11.2.25"),
 			Network: "default", DNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")},
@@ -42,13 +42,13 @@ func view() coe.View {
 func addPod(v *coe.View, uid, name, addr string) *coe.Pod {
 	p := &coe.Pod{UID: uid, Name: name, Namespace: "default", HostIP: node1, Interfaces: []coe.PodInterface{{UID: uid}}}
 	v.Pods = append(v.Pods, p)
-	v.Leases[coe.LeaseKey{PodUID: uid, InterfaceUID: uid}] = &coe.Lease{
+	synth.PutLease(v, &coe.Lease{
 		PodUID: uid, InterfaceUID: uid, Seq: uint64(len(v.Leases)), Namespace: "default", Pod: name,
 		Name: "default:" + name, Primary: true, Node: node1, MAC: "0a:58:0a:0b:02:1c",
 		Addresses: []coe.LeasedAddress{{
 			Address: netip.MustParseAddr(addr), Network: v.Blocks[0].Prefix, Gateway: v.Blocks[0].Gateway,
 		}},
-	}
+	})
 	return p
 }
 
@@ -145,14 +145,14 @@ func TestPodProblems(t *testing.T) {
 	}{
 		{"no node", func(v *coe.View, p *coe.Pod) {
 			p.HostIP = netip.Addr{}
-			clear(v.Leases)
+			v.Leases = nil
 		}, coe.NoNode},
 		{"no name", func(_ *coe.View, p *coe.Pod) { p.Name = "" }, coe.NoName},
-		{"no lease yet", func(v *coe.View, _ *coe.Pod) { clear(v.Leases) }, coe.Waiting},
+		{"no lease yet", func(v *coe.View, _ *coe.Pod) { v.Leases = nil }, coe.Waiting},
 		{"no identifier yet", func(v *coe.View, _ *coe.Pod) { v.VPN = nil }, coe.Waiting},
 		{"no block yet", func(v *coe.View, _ *coe.Pod) { v.Blocks = nil }, coe.Waiting},
 		{"refused", func(v *coe.View, _ *coe.Pod) {
-			clear(v.Leases)
+			v.Leases = nil
 			v.Refusals = map[coe.LeaseKey]coe.Refusal{
 				{PodUID: uid1, InterfaceUID: uid1}: {Reason: coe.PoolExhausted, Message: "all taken"},
 			}

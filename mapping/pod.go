@@ -38,7 +38,7 @@ func (b *builder) podInterface(p *coe.Pod, i *coe.PodInterface) {
 	if refused {
 		b.podProblem(p, refusal.Reason, refusal.Message)
 	}
-	lease := b.Leases[key]
+	lease := b.Leases.Get(key)
 	if lease != nil && lease.Released == 0 && b.leased(p, lease, i) {
 		return
 	}
@@ -64,7 +64,7 @@ func (b *builder) podProblem(p *coe.Pod, reason coe.Reason, message string) {
 // leased maps one interface as its lease says; it reports false while something
 // that the lease needs is not chosen yet.
 func (b *builder) leased(p *coe.Pod, l *coe.Lease, i *coe.PodInterface) bool {
-	a := attached{pod: p, lease: l, iface: i, elan: b.elan(l.Node)}
+	a := attached{pod: p, lease: l, iface: i, elan: b.elan(l.Node), seq: l.Seq}
 	if b.VPN == nil || a.elan.fact == nil || len(l.Addresses) == 0 {
 		return false
 	}
@@ -82,14 +82,18 @@ func (b *builder) leased(p *coe.Pod, l *coe.Lease, i *coe.PodInterface) bool {
 // attach has an interface in the model, with what it needs there.
 func (b *builder) attach(a attached) {
 	e := a.elan
-	if e.first == nil || a.lease.Seq < e.first.Seq {
+	if e.first == nil || a.seq < e.first.Seq {
 		e.first, e.iface = a.lease, a.iface
 	}
-	for n, addr := range a.lease.Addresses {
-		if len(b.Services) > 0 {
+	for _, block := range a.blocks {
+		if block != nil {
+			b.subnet(e, block)
+		}
+	}
+	if len(b.Services) > 0 {
+		for _, addr := range a.lease.Addresses {
 			b.pods[addr.Address] = a.lease
 		}
-		b.subnet(e, a.blocks[n])
 	}
 	b.attached = append(b.attached, a)
 }

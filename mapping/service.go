@@ -134,7 +134,7 @@ func (b *builder) podAddresses(uid string) []netip.Addr {
 	}
 	var addresses []netip.Addr
 	for _, i := range b.Pods[i].AllInterfaces() {
-		l := b.Leases[coe.LeaseKey{PodUID: uid, InterfaceUID: i.UID}]
+		l := b.Leases.Get(coe.LeaseKey{PodUID: uid, InterfaceUID: i.UID})
 		if l == nil || !l.Primary {
 			continue
 		}

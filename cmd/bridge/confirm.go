@@ -78,8 +78,8 @@ func (b *Bridge) reached(p *part, anew []netvirt.Scope, changes []netvirt.Change
 
 // podsOf adds the pods of a namespace that were given anything.
 func (b *Bridge) podsOf(namespace string, pods map[string]bool) {
-	for key := range b.store.View(namespace).Leases {
-		pods[key.PodUID] = true
+	for _, l := range b.store.View(namespace).Leases {
+		pods[l.PodUID] = true
 	}
 }
 

@@ -138,10 +138,10 @@ func (in *said) choose(ctx context.Context, store *coe.Store, pools []dhcppool.P
 func leasedAddresses(store *coe.Store) func(podUID string) []netip.Addr {
 	addresses := map[string][]netip.Addr{}
 	for _, ns := range store.Namespaces() {
-		for key, lease := range store.View(ns).Leases {
+		for _, lease := range store.View(ns).Leases {
 			for _, a := range lease.Addresses {
 				if lease.Primary {
-					addresses[key.PodUID] = append(addresses[key.PodUID], a.Address)
+					addresses[lease.PodUID] = append(addresses[lease.PodUID], a.Address)
 				}
 			}
 		}

@@ -51,7 +51,7 @@ func TestWhatIPAMChooses(t *testing.T) {
 	})
 	require.Eventually(t, knows(map[string]told{pod1 + "/" + pod1: {Operation: "put", Pod: pod1, Interface: pod1, MAC: "0a:58:c0:a8:0a:03", Node: node1}}), 5*time.Second, time.Millisecond)
 
-	lease := store.View("default").Leases[coe.LeaseKey{PodUID: pod1, InterfaceUID: pod1}]
+	lease := store.View("default").Leases.Get(coe.LeaseKey{PodUID: pod1, InterfaceUID: pod1})
 	require.NoError(t, b.confirmed.Commit(t.Context(), map[string][]byte{RecordName(lease.Key()): ConfirmationOf(lease).Encode()}, nil))
 	require.Eventually(t, knows(map[string]told{pod1 + "/" + pod1: {Operation: "put", Pod: pod1, Interface: pod1, MAC: "0a:58:c0:a8:0a:03", Node: node1, Confirmed: true}}), 5*time.Second, time.Millisecond)
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -83,7 +84,7 @@ func (o *onlooker) requireFacts() {
 		for _, l := range got.Leases {
 			used[netvirt.ELANName(l.Node, ns)] = true
 		}
-		require.True(o, maps.EqualFunc(want.Leases, got.Leases, same), "want %v, got %v", want.Leases, got.Leases)
+		require.True(o, slices.EqualFunc(want.Leases, got.Leases, same), "want %v, got %v", want.Leases, got.Leases)
 		require.True(o, maps.EqualFunc(want.ServiceFacts, got.ServiceFacts, same), "want %v, got %v", want.ServiceFacts, got.ServiceFacts)
 		require.Empty(o, got.Refusals)
 		if len(used) > 0 || want.VPN != nil {

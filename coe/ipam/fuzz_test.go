@@ -270,8 +270,8 @@ func (s *story) chosen() map[string]any {
 	facts := map[string]any{}
 	for _, ns := range s.store.Namespaces() {
 		v := s.store.View(ns)
-		for key, l := range v.Leases {
-			facts[fmt.Sprint(ns, key)] = l
+		for _, l := range v.Leases {
+			facts[fmt.Sprint(ns, l.Key())] = l
 		}
 		for _, b := range v.Blocks {
 			facts[fmt.Sprint(ns, b.ELAN, b.Prefix)] = b
@@ -295,7 +295,7 @@ func (s *story) serves(key coe.LeaseKey) bool {
 	if p == nil || p.NoNetwork {
 		return false
 	}
-	l := s.store.View(p.Namespace).Leases[key]
+	l := s.store.View(p.Namespace).Leases.Get(key)
 	return l != nil && l.Released == 0
 }
 
@@ -330,8 +330,8 @@ func (s *story) laws() {
 		for _, b := range v.Blocks {
 			blocks[b.ELAN+" "+b.Prefix.String()] = b
 		}
-		for key, l := range v.Leases {
-			require.Equal(s, key, l.Key())
+		for _, l := range v.Leases {
+			key := l.Key()
 			require.NotNil(s, v.VPN)
 			elan := l.Node.String() + ":" + ns
 			require.NotNil(s, v.ELANs[elan])
@@ -386,7 +386,7 @@ func (s *story) end() {
 		v := s.store.View(p.Namespace)
 		for _, i := range p.AllInterfaces() {
 			key := coe.LeaseKey{PodUID: p.UID, InterfaceUID: i.UID}
-			l, refused := v.Leases[key], v.Refusals[key].Reason != ""
+			l, refused := v.Leases.Get(key), v.Refusals[key].Reason != ""
 			served := l != nil && l.Released == 0 && l.Node == p.HostIP && l.Pod == p.Name
 			require.NotEqual(s, served, refused, "%v is served or refused: %v %v", key, l, v.Refusals[key])
 		}

@@ -46,11 +46,11 @@ func withBackend(t *testing.T) (w *world, pods []*coe.Pod) {
 func (w *world) living() map[coe.LeaseKey]coe.Lease {
 	living := map[coe.LeaseKey]coe.Lease{}
 	for _, ns := range w.store.Namespaces() {
-		for key, l := range w.store.View(ns).Leases {
+		for _, l := range w.store.View(ns).Leases {
 			if l.Released == 0 {
 				copied := *l
 				copied.Seq, copied.Chosen = 0, 0
-				living[key] = copied
+				living[l.Key()] = copied
 			}
 		}
 	}

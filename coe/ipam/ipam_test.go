@@ -103,7 +103,7 @@ func TestNothingIsReleasedBeforeComplete(t *testing.T) {
 
 	w.put(newPod("a", n2)) // another source may know better yet
 	w.sync()
-	require.Equal(t, addr(n1), w.store.View("default").Leases[coe.LeaseKey{PodUID: "a", InterfaceUID: "a"}].Node)
+	require.Equal(t, addr(n1), w.store.View("default").Leases.Get(coe.LeaseKey{PodUID: "a", InterfaceUID: "a"}).Node)
 	w.put(a)
 	w.complete()
 	w.sync()

@@ -243,8 +243,8 @@ func told(store *coe.Store) []coe.View {
 // retract takes every fact out of the store.
 func retract(tx *coe.Tx, views []coe.View) {
 	for _, v := range views {
-		for key := range v.Leases {
-			tx.DeleteLease(v.Namespace, key)
+		for _, l := range v.Leases {
+			tx.DeleteLease(v.Namespace, l.Key())
 		}
 		for _, b := range v.Blocks {
 			tx.DeleteBlock(v.Namespace, b.ELAN, b.Prefix)

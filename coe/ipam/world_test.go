@@ -179,7 +179,7 @@ func (w *world) leases(p *coe.Pod) []*coe.Lease {
 	v := w.store.View(p.Namespace)
 	var leases []*coe.Lease
 	for _, i := range p.AllInterfaces() {
-		if l := v.Leases[coe.LeaseKey{PodUID: p.UID, InterfaceUID: i.UID}]; l != nil && l.Released == 0 {
+		if l := v.Leases.Get(coe.LeaseKey{PodUID: p.UID, InterfaceUID: i.UID}); l != nil && l.Released == 0 {
 			leases = append(leases, l)
 		}
 	}

@@ -66,7 +66,7 @@ func (l *Loop) look(ctx context.Context) {
 	for _, s := range l.lookAt(scopes) {
 		want, problems := l.want(s)
 		differs := len(l.diff(s, want, complete)) > 0
-		l.mapped(s, revision, want.Len(), problems)
+		l.mapped(s, revision, want, problems)
 		l.found(s, differs)
 		if !differs {
 			l.reached([]netvirt.Scope{s}, revision, complete)

@@ -241,7 +241,7 @@ func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, 
 		want, problems := l.want(s)
 		wanted[s] = want
 		changes = append(changes, l.diff(s, want, complete)...)
-		l.mapped(s, revision, want.Len(), problems)
+		l.mapped(s, revision, want, problems)
 		if l.source.Mapped != nil {
 			l.source.Mapped(s, problems)
 		}

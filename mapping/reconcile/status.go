@@ -51,7 +51,7 @@ type ScopeStatus struct {
 
 type scopeStatus struct {
 	wanted, reached int64
-	objects         int
+	want            netvirt.Parts
 	problems        []coe.Problem
 	lastError       string
 	errorTime       time.Time
@@ -132,7 +132,7 @@ func (l *Loop) scopeStatus(s netvirt.Scope, one *scopeStatus, behind time.Time) 
 	return ScopeStatus{
 		Scope: s, InSync: behind.IsZero() && one.lastError == "" && !one.differs, Behind: behind,
 		Wanted: one.wanted, Reached: one.reached, MappedAt: one.mappedAt, ReachedAt: one.reachedAt,
-		Objects:   one.objects,
+		Objects:   one.want.Len(),
 		LastError: one.lastError, ErrorTime: one.errorTime,
 		Problems: one.problems,
 	}
@@ -165,11 +165,11 @@ func (l *Loop) scope(s netvirt.Scope) *scopeStatus {
 }
 
 // mapped notes what was mapped of a scope.
-func (l *Loop) mapped(s netvirt.Scope, revision int64, objects int, problems []coe.Problem) {
+func (l *Loop) mapped(s netvirt.Scope, revision int64, want netvirt.Parts, problems []coe.Problem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one := l.scope(s)
-	one.wanted, one.objects, one.problems, one.mappedAt = revision, objects, problems, time.Now()
+	one.wanted, one.want, one.problems, one.mappedAt = revision, want, problems, time.Now()
 }
 
 // reached notes that the scopes' model of a revision is in the backend. A scope
@@ -183,7 +183,7 @@ func (l *Loop) reached(scopes []netvirt.Scope, revision int64, complete bool) {
 		if complete {
 			one.reached = revision
 		}
-		if s != netvirt.Cluster && one.objects == 0 && len(one.problems) == 0 && len(l.have[s]) == 0 {
+		if s != netvirt.Cluster && len(one.want) == 0 && len(one.problems) == 0 && len(l.have[s]) == 0 {
 			delete(l.scopes, s)
 		}
 	}

@@ -110,7 +110,7 @@ func (n *Namespace) Pods() []Pod {
 func (n *Namespace) pod(p *coe.Pod) Pod {
 	t := Pod{Pod: p, Origin: n.Origin(p.UID)}
 	for _, i := range p.AllInterfaces() {
-		if l := n.View.Leases[coe.LeaseKey{PodUID: p.UID, InterfaceUID: i.UID}]; l != nil && l.Released == 0 {
+		if l := n.View.Leases.Get(coe.LeaseKey{PodUID: p.UID, InterfaceUID: i.UID}); l != nil && l.Released == 0 {
 			t.Leases = append(t.Leases, l)
 		}
 	}

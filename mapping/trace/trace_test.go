@@ -36,7 +36,7 @@ func world() *Namespace {
 				UID: podUID, Name: "web", Namespace: "shop", NodeName: "worker-1", HostIP: node,
 				Said: coe.Said{At: saidAt, Revision: "4711"},
 			}},
-			Leases: map[coe.LeaseKey]*coe.Lease{lease.Key(): lease},
+			Leases: coe.Leases{lease},
 			Blocks: []*coe.Block{block},
 			ELANs:  map[string]*coe.ELANFact{block.ELAN: {Name: block.ELAN, VNI: 70000}},
 			VPN:    &coe.VPNFact{Name: "shop", Namespace: "shop", RD: 2},
@@ -102,10 +102,10 @@ func TestFirstMissingStage(t *testing.T) {
 			n.mapAll()
 		}, Address, "PoolExhausted: pool 10.11.0.0/29 is full"},
 		{"released", func(n *Namespace) {
-			for k, l := range n.View.Leases {
+			for i, l := range n.View.Leases {
 				gone := *l
 				gone.Released = 1
-				n.View.Leases[k] = &gone
+				n.View.Leases[i] = &gone
 			}
 			n.mapAll()
 		}, Address, "Waiting: "},

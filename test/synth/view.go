@@ -5,6 +5,7 @@ package synth
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -20,7 +21,6 @@ const namespace = "large"
 func View(pods int) coe.View {
 	v := coe.View{
 		Namespace: namespace,
-		Leases:    make(map[coe.LeaseKey]*coe.Lease, pods),
 		ELANs:     map[string]*coe.ELANFact{},
 		VPN:       &coe.VPNFact{Name: namespace, Namespace: namespace, RD: 2},
 		Nodes:     map[netip.Addr]*coe.Node{},
@@ -38,7 +38,7 @@ func View(pods int) coe.View {
 	for i := range pods {
 		pod, lease := viewPod(i, v.Blocks[i%viewNodes])
 		v.Pods = append(v.Pods, pod)
-		v.Leases[lease.Key()] = lease
+		v.Leases = append(v.Leases, lease)
 	}
 	return v
 }
@@ -78,7 +78,18 @@ func nodeAddress(i int) netip.Addr {
 // ChangePod gives a pod of a View a MAC address that it did not have, another at
 // each step: two objects change.
 func ChangePod(v coe.View, step int) {
-	changed := *v.Leases[LeaseKey(step%len(v.Pods))]
+	n := step % len(v.Pods)
+	changed := *v.Leases[n]
 	changed.MAC = fmt.Sprintf("0a:59:%02x:%02x:%02x:%02x", byte(step>>24), byte(step>>16), byte(step>>8), byte(step))
-	v.Leases[changed.Key()] = &changed
+	v.Leases[n] = &changed
+}
+
+// PutLease has a View have a lease, in place of one of its key.
+func PutLease(v *coe.View, l *coe.Lease) {
+	n, found := v.Leases.Find(l.Key())
+	if found {
+		v.Leases[n] = l
+	} else {
+		v.Leases = slices.Insert(v.Leases, n, l)
+	}
 }

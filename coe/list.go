@@ -1,0 +1,76 @@
+package coe
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Leases are leases in the order of their keys, each key once.
+type Leases []*Lease
+
+// Get is the lease of a key, nil for none.
+func (l Leases) Get(k LeaseKey) *Lease {
+	if n, found := l.Find(k); found {
+		return l[n]
+	}
+	return nil
+}
+
+// Find is where the lease of a key is, or would be.
+func (l Leases) Find(k LeaseKey) (n int, found bool) {
+	return slices.BinarySearchFunc(l, k, func(l *Lease, k LeaseKey) int { return l.Key().Compare(k) })
+}
+
+// Compare orders keys by the pod's uid, then the interface's.
+func (k LeaseKey) Compare(other LeaseKey) int {
+	return cmp.Or(strings.Compare(k.PodUID, other.PodUID), strings.Compare(k.InterfaceUID, other.InterfaceUID))
+}
+
+// list is the values of a map in the order of their keys. What it has returned once is
+// never changed after.
+type list[K comparable, V any] struct {
+	all   []*V // nil: to be made of the whole map
+	stale []K  // of values that are to be put in place, or taken out
+}
+
+// few is what part of a list's values may be put in place one by one; else all are
+// sorted.
+const few = 16
+
+// changed notes that the map has another value under a key, or none.
+func (l *list[K, V]) changed(key K) {
+	if l.all == nil {
+		return
+	}
+	l.stale = append(l.stale, key)
+	if len(l.stale) > len(l.all)/few {
+		l.all, l.stale = nil, nil
+	}
+}
+
+// refresh returns the values that the map has now.
+func (l *list[K, V]) refresh(from map[K]*V, key func(*V) K, compare func(a, b K) int) []*V {
+	if l.all == nil {
+		l.all = slices.SortedFunc(maps.Values(from), func(a, b *V) int { return compare(key(a), key(b)) })
+		return l.all
+	}
+	if len(l.stale) == 0 {
+		return l.all
+	}
+	l.all = slices.Grow(slices.Clone(l.all), len(l.stale))
+	for _, k := range l.stale {
+		n, found := slices.BinarySearchFunc(l.all, k, func(v *V, k K) int { return compare(key(v), k) })
+		switch now := from[k]; {
+		case now == nil && found:
+			l.all = slices.Delete(l.all, n, n+1)
+		case now != nil && found:
+			l.all[n] = now
+		case now != nil:
+			l.all = slices.Insert(l.all, n, now)
+		}
+	}
+	l.stale = nil
+	return l.all
+}
