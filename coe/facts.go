@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // Lease is what was chosen for one interface of a pod, once, and written to the
@@ -50,11 +51,35 @@ type LeaseKey struct {
 // Key is the lease's key.
 func (l *Lease) Key() LeaseKey { return LeaseKey{l.PodUID, l.InterfaceUID} }
 
+// Compare orders keys by the pod's uid, then the interface's.
+func (k LeaseKey) Compare(other LeaseKey) int {
+	if c := strings.Compare(k.PodUID, other.PodUID); c != 0 {
+		return c
+	}
+	return strings.Compare(k.InterfaceUID, other.InterfaceUID)
+}
+
 // Has tells whether the lease has all of the addresses.
 func (l *Lease) Has(addrs []netip.Addr) bool {
 	return !slices.ContainsFunc(addrs, func(addr netip.Addr) bool {
 		return !slices.ContainsFunc(l.Addresses, func(a LeasedAddress) bool { return a.Address == addr })
 	})
+}
+
+// Leases are leases in the order of their keys, each key once.
+type Leases []*Lease
+
+// Get is the lease of a key, nil for none.
+func (l Leases) Get(k LeaseKey) *Lease {
+	if n, found := l.Find(k); found {
+		return l[n]
+	}
+	return nil
+}
+
+// Find is where the lease of a key is, or would be.
+func (l Leases) Find(k LeaseKey) (n int, found bool) {
+	return slices.BinarySearchFunc(l, k, func(l *Lease, k LeaseKey) int { return l.Key().Compare(k) })
 }
 
 // Block is an address block that an elan-instance holds.

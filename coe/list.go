@@ -1,32 +1,9 @@
 package coe
 
 import (
-	"cmp"
 	"maps"
 	"slices"
-	"strings"
 )
-
-// Leases are leases in the order of their keys, each key once.
-type Leases []*Lease
-
-// Get is the lease of a key, nil for none.
-func (l Leases) Get(k LeaseKey) *Lease {
-	if n, found := l.Find(k); found {
-		return l[n]
-	}
-	return nil
-}
-
-// Find is where the lease of a key is, or would be.
-func (l Leases) Find(k LeaseKey) (n int, found bool) {
-	return slices.BinarySearchFunc(l, k, func(l *Lease, k LeaseKey) int { return l.Key().Compare(k) })
-}
-
-// Compare orders keys by the pod's uid, then the interface's.
-func (k LeaseKey) Compare(other LeaseKey) int {
-	return cmp.Or(strings.Compare(k.PodUID, other.PodUID), strings.Compare(k.InterfaceUID, other.InterfaceUID))
-}
 
 // list is the values of a map in the order of their keys. What it has returned once is
 // never changed after.
