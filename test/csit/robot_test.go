@@ -73,7 +73,7 @@ func robot(t *testing.T, variables map[string]string, options ...string) []resul
 	t.Helper()
 	venv, err := python.Venv(t.Context(), t.Output(), "requirements.txt")
 	require.NoError(t, err)
-	args := []string{"--outputdir", t.ArtifactDir(), "--consolecolors", "off"}
+	args := []string{"--outputdir", t.ArtifactDir(), "--console", "dotted", "--consolecolors", "off"}
 	for name, value := range variables {
 		args = append(args, "--variable", name+":"+value)
 	}
