@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	startRounds = 3
+	startRounds = 7
 	startRate   = 0.8
 )
 

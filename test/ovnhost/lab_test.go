@@ -3,6 +3,7 @@ package ovnhost
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -131,15 +132,18 @@ func TestLaunch(t *testing.T) {
 	lab := ForTest(t)
 	sleep, err := lab.Launch(t.Context(), Command{
 		Name: "sleep", Pod: "central", Argv: []string{"sleep", "1000"},
-		Ready: func(ctx context.Context) error {
-			_, err := lab.Exec(ctx, "central", "true")
+		Ready: func(context.Context) error { // it is there before it is in the namespace
+			list, err := members(lab.Namespace("central"))
+			if err == nil && len(list) < 4 {
+				err = fmt.Errorf("%d processes: want three central ones and the sleeping one", len(list))
+			}
 			return err
 		},
 	})
 	require.NoError(t, err)
 	list, err := members(lab.Namespace("central"))
 	require.NoError(t, err)
-	require.Len(t, list, 4, "three central processes and the sleeping one")
+	require.Len(t, list, 4)
 	require.NoError(t, sleep.Terminate())
 	require.NoError(t, sleep.Terminate(), "ending what has ended is nothing")
 	list, err = members(lab.Namespace("central"))
