@@ -21,6 +21,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
 	"github.com/coe-bridge/coe-bridge/restconf"
 	"github.com/coe-bridge/coe-bridge/restconf/access"
+	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -57,11 +58,19 @@ func (b *Bridge) ready(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	if !b.store.Heard(coe.RESTCONF) || !b.recalled.Load() {
-		http.Error(w, "the datastore is being read", http.StatusServiceUnavailable)
+	if err := b.known(); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	fmt.Fprintln(w, "ok")
+}
+
+// known fails while the store does not have yet all that the datastore holds.
+func (b *Bridge) known() error {
+	if b.store.Heard(coe.RESTCONF) && b.recalled.Load() {
+		return nil
+	}
+	return fmt.Errorf("%w yet: what it holds is being read; ask again in a moment", datastore.ErrUnavailable)
 }
 
 // restconf is how the server of the trees is made.
@@ -71,12 +80,12 @@ func (b *Bridge) restconf() restconf.Config {
 		BodyLimit: b.cfg.HTTP.BodyLimit, Timeout: b.cfg.HTTP.Timeout, Log: b.log,
 		ReadOnly: map[string]restconf.ReadOnly{
 			"coe-status:status":    {Source: jsonSource(b.statusTree), Followed: true, Says: "it says how far the bridge is"},
-			"coe-agent:interfaces": {Source: always(b.hub.Tree), Says: "it says what was chosen; send pods and pools instead"},
-			"coe-status:pods":      {Source: jsonSource(b.podsTree), Says: "it says how far the bridge is with each pod"},
-			"coe-status:leases":    {Source: always(b.leasesTree), Says: "it says what was chosen; send pods and pools instead"},
+			"coe-agent:interfaces": {Source: b.onceKnown(always(b.hub.Tree)), Says: "it says what was chosen; send pods and pools instead"},
+			"coe-status:pods":      {Source: b.onceKnown(b.podsTree), Says: "it says how far the bridge is with each pod"},
+			"coe-status:leases":    {Source: b.onceKnown(always(b.leasesTree)), Says: "it says what was chosen; send pods and pools instead"},
 		},
 		State: map[string]restconf.Source{
-			"dhcp_allocation_pool:dhcp_allocation_pool": always(b.allocationsTree),
+			"dhcp_allocation_pool:dhcp_allocation_pool": b.onceKnown(always(b.allocationsTree)),
 		},
 		Checks: map[string]func([]*yang.Data) error{
 			"dhcp_allocation_pool:dhcp_allocation_pool": b.checkPools,
@@ -94,7 +103,7 @@ func (b *Bridge) restconf() restconf.Config {
 	}
 	for _, top := range netvirtjson.Tops() {
 		cfg.ReadOnly[top] = restconf.ReadOnly{
-			Source: jsonSource(func(ctx context.Context, asked restconf.Asked) ([]byte, error) {
+			Source: b.onceKnown(func(ctx context.Context, asked restconf.Asked) ([]byte, error) {
 				return b.netvirtTree(ctx, top, asked.Content == restconf.ContentOperational)
 			}),
 			Says: "it follows from pods, services, nodes and pools; change those instead",
@@ -116,6 +125,17 @@ func (s jsonSource) Get(ctx context.Context, asked restconf.Asked) (*yang.Data, 
 		return nil, err
 	}
 	return yang.DecodeObject(raw, asked.Top)
+}
+
+// onceKnown is a tree that is made of what the datastore holds: before all of that is
+// known, what is missing in it would look as if it were not there.
+func (b *Bridge) onceKnown(write jsonSource) jsonSource {
+	return func(ctx context.Context, asked restconf.Asked) ([]byte, error) {
+		if err := b.known(); err != nil {
+			return nil, err
+		}
+		return write(ctx, asked)
+	}
 }
 
 // always is a tree that is the same in both contents.
