@@ -94,7 +94,7 @@ func (l *linter) session(ctx context.Context, answers []answer, first, end int, 
 	for i := first; i < end; i++ {
 		fmt.Fprintf(commands, "data -e -t data -f %s -o %s %s\nasked-%d\n", to, l.file(i, "out"), l.file(i, "in."+from), i)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, l.program)
 	cmd.Env = append(os.Environ(), "HOME="+l.dir)
