@@ -57,6 +57,7 @@ func Program(t testing.TB) string {
 // Process is coe-bridge as its users run it, to be halted, killed and started again.
 type Process struct {
 	t       testing.TB
+	program string
 	args    []string
 	running *serve.Process // the last one
 	bridge  *Bridge
@@ -67,7 +68,13 @@ type Process struct {
 // the test has failed.
 func Serve(t testing.TB, args ...string) *Process {
 	t.Helper()
-	p := &Process{t: t, args: append([]string{"--dev"}, args...)}
+	return ServeProgram(t, Program(t), args...)
+}
+
+// ServeProgram is Serve with a coe-bridge of another version, given by its path.
+func ServeProgram(t testing.TB, program string, args ...string) *Process {
+	t.Helper()
+	p := &Process{t: t, program: program, args: append([]string{"--dev"}, args...)}
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() && p.running != nil {
@@ -81,7 +88,7 @@ func Serve(t testing.TB, args ...string) *Process {
 // Start starts the bridge again that was killed, or has ended.
 func (p *Process) Start() {
 	p.t.Helper()
-	running, err := serve.StartQuietly(context.WithoutCancel(p.t.Context()), Program(p.t), p.args...)
+	running, err := serve.StartQuietly(context.WithoutCancel(p.t.Context()), p.program, p.args...)
 	require.NoError(p.t, err)
 	p.running, p.bridge = running, at(p.t, running.URL)
 	p.bridge.awaitReady()

@@ -35,8 +35,11 @@ func putPool(r *replica, subnet string) {
 func podUID(n int) string  { return fmt.Sprintf("4e91c000-c0e0-4000-8000-%012d", n) }
 func podPath(n int) string { return "pod:coe/pods/" + podUID(n) }
 
+// namespaces are where a load's pods are. The last name is longer than a vpn-name may be.
+var namespaces = []string{"ns-0", "ns-1", "ns-with-a-name-that-has-more-than-forty-characters"}
+
 // podName is that of the pod's port too.
-func podName(n int) string { return fmt.Sprintf("ns-%d:pod-%d", n%3, n) }
+func podName(n int) string { return fmt.Sprintf("%s:pod-%d", namespaces[n%len(namespaces)], n) }
 
 func podBody(n int) object {
 	namespace, name, _ := strings.Cut(podName(n), ":")

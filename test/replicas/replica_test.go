@@ -40,7 +40,13 @@ func startReplica(t *testing.T, name string, args ...string) *replica {
 	if testing.Short() {
 		t.Skip("needs child processes: run without -short")
 	}
-	return &replica{bridgetest.Serve(t, args...), t, name}
+	return startProgram(t, bridgetest.Program(t), name, args...)
+}
+
+// startProgram is startReplica with a bridge of another version, given by its path.
+func startProgram(t *testing.T, program, name string, args ...string) *replica {
+	t.Helper()
+	return &replica{bridgetest.ServeProgram(t, program, args...), t, name}
 }
 
 // startReplicas starts several on one etcd and one northbound database, one after the

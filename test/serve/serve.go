@@ -26,8 +26,15 @@ const (
 // Build builds the bridge of this source tree in a folder, as make build does, whose
 // cache is warm, and returns its path.
 func Build(ctx context.Context, dir string) (program string, err error) {
+	return BuildIn(ctx, "", dir)
+}
+
+// BuildIn builds the bridge of the source tree that the folder tree is in. An empty
+// tree stands for this one.
+func BuildIn(ctx context.Context, tree, dir string) (program string, err error) {
 	program = filepath.Join(dir, "coe-bridge")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, command)
+	build.Dir = tree
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the bridge: %w: %s", err, out)
