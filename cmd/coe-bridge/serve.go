@@ -95,7 +95,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.clientCA, "client-ca", "", "PEM file of the authority of clients' certificates (with --tls-cert); without --client-roles every client must show one, beside user and password")
 	flags.StringVar(&f.clientRoles, "client-roles", "", "file with a role:ATTRIBUTE=value line for each client certificate, or group of them, that is enough without a password, the role reader, writer or node (with --client-ca)")
 	flags.StringVar(&f.auditLog, "audit-log", "", "file to which a line of JSON is added for each request that is to change something, or - for standard output")
-	flags.BoolVar(&f.dev, "dev", false, "for trying out: user admin, password admin, data in a temporary folder unless --data-dir is given")
+	flags.BoolVar(&f.dev, "dev", false, "for trying out on loopback: user admin, password admin, data in a temporary folder unless --data-dir is given")
 	flags.Int64Var(&f.bodyLimit, "body-limit", restconf.DefaultBodyLimit, "largest request body, in bytes")
 	flags.DurationVar(&f.requestTimeout, "request-timeout", restconf.DefaultTimeout, "how long a request may take")
 	flags.StringVar(&f.dataDir, "data-dir", "", "folder of the embedded etcd")

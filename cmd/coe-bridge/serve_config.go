@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"time"
 
@@ -77,6 +79,9 @@ func (f *serveFlags) check() error {
 		return fmt.Errorf("--body-limit %d: want a number of bytes above 0", f.bodyLimit)
 	case f.quota <= 0:
 		return fmt.Errorf("--quota %d: want a number of bytes above 0", f.quota)
+	case f.fixedUsers() && !onLoopback(f.listen):
+		return fmt.Errorf("--dev without users is for loopback only: its password is public, and --listen %s can be reached from other machines; "+
+			"listen on 127.0.0.1, or give --auth-file (coe-bridge passwd USER)", f.listen)
 	}
 	for flag, d := range map[string]time.Duration{
 		"request-timeout": f.requestTimeout, "address-reuse-delay": f.reuseDelay, "resync-interval": f.resync,
@@ -101,6 +106,17 @@ func (f *serveFlags) access(auditOutput io.Writer) access.Config {
 
 // fixedUsers tells whether the user and password that everybody knows are in force.
 func (f *serveFlags) fixedUsers() bool { return f.dev && f.authFile == "" && f.clientRoles == "" }
+
+// onLoopback reports whether a host:port is an address that only this machine reaches.
+// A host name is not, except localhost: what it resolves to can change.
+func onLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return true // Listen reports what is wrong with it
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
 
 func (f *serveFlags) datastore() (cfg datastore.Config, cleanUp func(), err error) {
 	cleanUp = func() {}

@@ -50,6 +50,10 @@ func TestServeRefuses(t *testing.T) {
 		{"body limit", "--dev --body-limit 0", []string{"--body-limit 0: want a number of bytes above 0"}},
 		{"reuse delay", "--dev --address-reuse-delay 0s", []string{"--address-reuse-delay 0s: want a time above 0"}},
 		{"resync", "--dev --resync-interval -1s", []string{"--resync-interval -1s: want a time above 0"}},
+		{"development on every address", "--dev --listen 0.0.0.0:0", []string{"--dev without users is for loopback only", "--listen 0.0.0.0:0", "--auth-file"}},
+		{"development on every IPv6 address", "--dev --listen [::]:0", []string{"--dev without users is for loopback only"}},
+		{"development on no address", "--dev --listen :0", []string{"--dev without users is for loopback only"}},
+		{"development on a host name", "--dev --listen example.com:0", []string{"--dev without users is for loopback only"}},
 		{"arguments", "--dev now", []string{`unknown command "now"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -21,7 +22,7 @@ import (
 // prefix names the lab.
 const prefix = "benchcni"
 
-// credentials are those of coe-bridge serve --dev.
+// credentials are the name and the password of the only user.
 const credentials = "admin"
 
 // world is OVN hosts, a bridge beside their databases, and an agent on each.
@@ -76,15 +77,34 @@ func (w *world) startBridge(ctx context.Context) error {
 			return w.lab.Dial(ctx, ovnhost.CentralNamespace, network, address)
 		},
 	}}
-	_, err := w.lab.Launch(ctx, ovnhost.Command{
+	users, err := w.usersFile(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = w.lab.Launch(ctx, ovnhost.Command{
 		Name: "bridge", Pod: ovnhost.CentralNamespace,
 		Argv: []string{
-			filepath.Join(w.dir, "coe-bridge"), "serve", "--dev", "--data-dir", filepath.Join(w.lab.Dir, "data"), "--listen", address,
+			filepath.Join(w.dir, "coe-bridge"), "serve", "--auth-file", users, "--data-dir", filepath.Join(w.lab.Dir, "data"), "--listen", address,
 			"--backend", "ovn", "--ovn-nb", w.lab.NB.Remote, "--pool", "10.42.0.0/16", "--address-reuse-delay", "1s",
 		},
 		Ready: func(ctx context.Context) error { return w.ask(ctx, http.MethodGet, "/readyz", "") },
 	})
 	return err
+}
+
+// usersFile writes the file of users that the bridge reads, and returns its path.
+func (w *world) usersFile(ctx context.Context) (path string, err error) {
+	passwd := exec.CommandContext(ctx, filepath.Join(w.dir, "coe-bridge"), "passwd", credentials)
+	passwd.Stdin = strings.NewReader(credentials + "\n")
+	line, err := passwd.Output()
+	if err != nil {
+		return "", fmt.Errorf("make the line of a user: %w", err)
+	}
+	path = filepath.Join(w.lab.Dir, "users")
+	if err := os.WriteFile(path, line, 0o600); err != nil {
+		return "", fmt.Errorf("write the users: %w", err)
+	}
+	return path, nil
 }
 
 func (w *world) startAgent(ctx context.Context, host string) (err error) {
