@@ -57,6 +57,15 @@ func (e *earlyRead) Read(ctx context.Context) (netvirt.Model, error) {
 	return model, nil
 }
 
+// Watch implements reconcile.Backend. What was read early is dropped when the backend
+// reports that it may be out of date.
+func (e *earlyRead) Watch(ctx context.Context, changed func()) error {
+	return e.closer.Watch(ctx, func() {
+		e.taken.Store(true)
+		changed()
+	})
+}
+
 // Close implements closer.
 func (e *earlyRead) Close() {
 	e.cancel()

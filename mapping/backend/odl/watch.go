@@ -27,8 +27,9 @@ const (
 	differs
 )
 
-// Watch keeps a session, and calls changed when the controller is back after it was out of
-// reach, and once when it gets out of reach; and when what is ours there is not as it was
+// Watch keeps a session. It calls changed when the session that the last successful Read used
+// is no longer the current one, however often the controller came and went in between, and
+// when the controller can be reached again; and when what is ours there is not as it was
 // read and written. It looks for that itself: OpenDaylight's own notifications come for every
 // write of ours too, over a second connection that ends with a restart and is lost in silence,
 // and in one dialect only.
@@ -36,23 +37,18 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 	retry, missed, changes := minRetry, false, 0
 	poll := time.Now().Add(b.cfg.Poll)
 	for ctx.Err() == nil {
-		if err := b.probe(ctx); err != nil {
-			if ctx.Err() != nil {
-				break
-			}
+		err := b.probe(ctx)
+		if b.readEnded(ctx) || missed && err == nil {
+			changed()
+		}
+		missed = err != nil
+		if err != nil {
 			b.log.Debug("OpenDaylight is out of reach", "err", err)
-			if !missed {
-				missed = true
-				changed() // who reads now learns that it is out of reach
-			}
 			pause(ctx, retry)
 			retry = min(2*retry, maxRetry)
 			continue
 		}
-		if missed {
-			changed()
-		}
-		retry, missed = minRetry, false
+		retry = minRetry
 		if begun := time.Now(); begun.After(poll) {
 			switch b.compare(ctx) {
 			case differs:
@@ -77,6 +73,19 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
+}
+
+// readEnded reports once whether the session that the last Read used has ended.
+func (b *Backend) readEnded(ctx context.Context) bool {
+	if b.take(ctx) != nil {
+		return false
+	}
+	defer b.give()
+	ended := b.lastRead != nil && b.lastRead != b.session
+	if ended {
+		b.lastRead = nil
+	}
+	return ended
 }
 
 // probe sees that the controller is there and ready.

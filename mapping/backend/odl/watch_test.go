@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -124,6 +126,31 @@ func TestRestart(t *testing.T) {
 	f.Load(0)
 	told(t, changed)
 	write(t, b, want)
+}
+
+// TestFlap makes the controller unavailable as soon as a Read has succeeded, while the watch
+// still waits to look again. The watch reports each loss: otherwise its caller relies on what
+// it has read from a controller that is gone.
+func TestFlap(t *testing.T) {
+	b, f := start(t, odlfake.Oxygen)
+	write(t, b, podsOf("a"))
+	var ended atomic.Bool // since the last Read began
+	ctx, cancel := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() { _ = b.Watch(ctx, func() { ended.Store(true) }) })
+	for round := range 10 {
+		f.Load(0)
+		require.Eventually(t, func() bool {
+			ended.Store(false)
+			_, err := b.Read(t.Context())
+			return err == nil && !ended.Load()
+		}, patience, time.Millisecond, "round %d: it is read again", round)
+		f.Load(http.StatusServiceUnavailable)
+		require.Eventually(t, ended.Load, patience, time.Millisecond,
+			"round %d: the watch has not reported that the controller is gone", round)
+	}
 }
 
 // TestDraftComesLate: a controller that begins to serve draft-02 after RFC 8040 is spoken to in

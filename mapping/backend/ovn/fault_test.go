@@ -3,6 +3,7 @@ package ovn_test
 import (
 	"context"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -98,6 +99,62 @@ func TestServerFaults(t *testing.T) {
 			eventuallyWrite(t, b, want)
 			eventuallyWrite(t, b, netvirt.Model{})
 		})
+	}
+}
+
+// reliance is what the caller of Read relies on, as reconcile.Loop keeps it: a Read that
+// succeeds sets it, and a call of changed ends it, also when it comes during the Read.
+type reliance struct {
+	mu    sync.Mutex
+	epoch int
+	known bool
+}
+
+func (r *reliance) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.epoch++
+	r.known = false
+}
+
+func (r *reliance) isKnown() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known
+}
+
+func (r *reliance) read(ctx context.Context, b *ovn.Backend) {
+	r.mu.Lock()
+	epoch := r.epoch
+	r.mu.Unlock()
+	_, err := b.Read(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known = err == nil && epoch == r.epoch
+}
+
+// TestFlap kills the server as soon as a Read has succeeded, while the watch still waits
+// to connect again. The watch reports each loss: otherwise its caller relies on what it has
+// read from a server that is gone.
+func TestFlap(t *testing.T) {
+	server := ovsdb.Start(t)
+	b := open(t, server, quick)
+	write(t, b, someModel(b))
+	var relied reliance
+	ctx, cancel := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() { _ = b.Watch(ctx, relied.end) })
+	for round := range 10 {
+		require.Eventually(t, func() bool {
+			relied.read(ctx, b)
+			return relied.isKnown()
+		}, 10*time.Second, time.Millisecond, "round %d: it is read again", round)
+		server.Kill(t)
+		require.Eventually(t, func() bool { return !relied.isKnown() }, 10*time.Second, time.Millisecond,
+			"round %d: the watch has not reported that the server is gone", round)
+		server.Restart(t)
 	}
 }
 

@@ -17,36 +17,35 @@ const (
 	maxRetry = time.Second
 )
 
-// Watch keeps a connection, and calls changed when the database may be another
-// than it was, after each reconnection, and when NB_Global is lost or names
-// another writer; and once when it gets out of reach. It ends with ctx, or with
-// ErrDeposed.
+// Watch keeps a connection. It calls changed when the session that the last successful
+// Read used is no longer the current one: the server is gone, another one answered since,
+// NB_Global was lost, or it names another writer. It compares the two sessions each time
+// that it looks, so it does not matter how often the connection came and went in between.
+// It also calls changed when the server is reachable again, so that the caller can read at
+// once. It ends with ctx, or with ErrDeposed.
 func (b *Backend) Watch(ctx context.Context, changed func()) error {
-	var seen *session
 	retry := minRetry
 	missed := false
 	for {
-		s, err := b.watched(ctx)
-		switch {
-		case ctx.Err() != nil:
+		s, ended, err := b.watched(ctx)
+		if ended || missed && err == nil {
+			changed()
+		}
+		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		missed = err != nil
+		switch {
 		case errors.Is(err, ErrDeposed):
 			return fmt.Errorf("watch northbound database: %w", err)
 		case err != nil:
 			b.log.Debug("northbound database is out of reach", "err", err)
-			if !missed {
-				missed = true
-				changed() // who reads now learns that it is out of reach
-			}
 			pause(ctx, retry)
 			retry = min(2*retry, maxRetry)
-			continue
+		default:
+			retry = minRetry
+			b.observe(ctx, s)
 		}
-		if missed || seen != nil && seen != s {
-			changed()
-		}
-		seen, missed, retry = s, false, minRetry
-		b.observe(ctx, s)
 	}
 }
 
@@ -57,13 +56,18 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// watched returns the session, opening one if there is none.
-func (b *Backend) watched(ctx context.Context) (*session, error) {
+// watched returns the session, opening one if there is none. It reports once whether the
+// session that the last Read used has ended.
+func (b *Backend) watched(ctx context.Context) (s *session, ended bool, err error) {
 	if err := b.take(ctx); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer b.give()
-	return b.connected(ctx)
+	s, err = b.connected(ctx)
+	if ended = b.lastRead != nil && b.lastRead != s; ended {
+		b.lastRead = nil
+	}
+	return s, ended, err
 }
 
 // observe returns when the session has ended or should: then it is marked lost.
@@ -75,6 +79,9 @@ func (b *Backend) observe(ctx context.Context, s *session) {
 		case <-ctx.Done():
 			return
 		case <-s.lost:
+			return
+		case <-s.conn.ended:
+			s.lose()
 			return
 		case <-s.client.DisconnectNotify():
 			s.lose()
