@@ -2,14 +2,23 @@ package netvirt
 
 import (
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/hex"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // maxVPNName is the longest vpn-name that l3vpn allows ("string 1..40").
 const maxVPNName = 40
+
+// vpnNameBegin is how much of a long namespace its vpn-name begins with: with a
+// colon and the 26 letters of the hash, 40 characters.
+const vpnNameBegin = 13
+
+var vpnNameHash = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
 // ELANName is the name of the elan-instance of a namespace on a node,
 // "node-ip:namespace" (spec, "Create Pod").
@@ -31,14 +40,36 @@ func ParseELANName(name string) (node netip.Addr, namespace string, err error) {
 	return node, name[i+1:], nil
 }
 
-// VPNName is the name of a namespace's vpn-instance: the namespace, or where
-// that is longer than l3vpn's 40 characters, its first 31 characters, a dash and
-// 8 hex digits of its hash.
+// VPNName is the name that a namespace's vpn-instance gets: the namespace, or
+// where that is longer than l3vpn's 40 characters, the beginning of the
+// namespace, a colon and 128 bits of its hash. A namespace holds no colon, so no
+// two namespaces get the same name.
 func VPNName(namespace string) string {
 	if len(namespace) <= maxVPNName {
 		return namespace
 	}
-	return namespace[:maxVPNName-9] + "-" + hash(namespace)[:8]
+	begin := namespace[:vpnNameBegin]
+	for !utf8.ValidString(begin) && len(begin) > 0 {
+		begin = begin[:len(begin)-1] // a character is not cut in two
+	}
+	sum := sha256.Sum256([]byte(namespace))
+	return begin + ":" + vpnNameHash.EncodeToString(sum[:16])
+}
+
+// VPNNames lists the names that a namespace's vpn-instance may have: VPNName, and
+// for a long namespace the name that releases before November 2026 gave. An
+// older name is kept while the vpn-instance lives. It may be the name of another
+// namespace's vpn-instance: VPNInstance.Namespace tells.
+func VPNNames(namespace string) []string {
+	if len(namespace) <= maxVPNName {
+		return []string{namespace}
+	}
+	return []string{VPNName(namespace), namespace[:maxVPNName-9] + "-" + hash(namespace)[:8]}
+}
+
+// MayName reports whether a vpn-instance of this name may be the namespace's.
+func MayName(vpn, namespace string) bool {
+	return vpn == namespace && len(namespace) <= maxVPNName || len(namespace) > maxVPNName && slices.Contains(VPNNames(namespace), vpn)
 }
 
 // InterfaceName is the name of a pod's interface: "namespace:pod-name" for the

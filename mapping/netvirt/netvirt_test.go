@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -33,7 +34,17 @@ func TestVPNName(t *testing.T) {
 	require.Equal(t, forty, netvirt.VPNName(forty))
 	long := strings.Repeat("a", 63)
 	require.Len(t, netvirt.VPNName(long), 40)
+	require.Equal(t, "aaaaaaaaaaaaa:", netvirt.VPNName(long)[:14])
 	require.NotEqual(t, netvirt.VPNName(long), netvirt.VPNName(long[:62]+"b"), "the hash is of the whole name")
+	for _, name := range netvirt.VPNNames(long) {
+		require.NotEqual(t, netvirt.VPNName(long), netvirt.VPNName(name[:31]+"-"+name[32:]), "no namespace has the name of another")
+		require.True(t, netvirt.MayName(name, long))
+		require.False(t, netvirt.MayName(name, long+"a"))
+	}
+	require.Equal(t, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-7d3e74a0", netvirt.VPNNames(long)[1], "as releases before gave it")
+	require.True(t, utf8.ValidString(netvirt.VPNName("a"+strings.Repeat("ü", 30))))
+	require.False(t, netvirt.MayName(long, long))
+	require.True(t, netvirt.MayName("default", "default"))
 }
 
 func TestInterfaceName(t *testing.T) {

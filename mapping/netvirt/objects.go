@@ -39,7 +39,7 @@ type ELANInstance struct {
 // (l3vpn:vpn-instances/vpn-instance). Its own route target is its route
 // distinguisher.
 type VPNInstance struct {
-	Name               string // VPNName(Namespace)
+	Name               string // one of VPNNames(Namespace)
 	Namespace          string
 	RouteDistinguisher string // "100:n"
 	// Transit is the route target shared with other vpn-instances, or empty

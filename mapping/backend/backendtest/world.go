@@ -272,8 +272,13 @@ func (w *World) Model() netvirt.Model {
 }
 
 func (w *World) vpn(ns string) netvirt.VPNInstance {
+	names := netvirt.VPNNames(ns)
+	name := names[0]
+	if w.isolated {
+		name = names[len(names)-1] // a long namespace keeps the name that an older release gave
+	}
 	v := netvirt.VPNInstance{
-		Name: netvirt.VPNName(ns), Namespace: ns, RouteDistinguisher: fmt.Sprintf("100:%d", 2+slices.Index(namespaces, ns)),
+		Name: name, Namespace: ns, RouteDistinguisher: fmt.Sprintf("100:%d", 2+slices.Index(namespaces, ns)),
 	}
 	if !w.isolated {
 		v.Transit = netvirt.CommonRouteTarget

@@ -133,11 +133,15 @@ func decodeVPN(e entry, namespace string, distinguishers []string) netvirt.VPNIn
 // namespaceOf is the namespace of a vpn-instance that has no place to say it: where its name
 // is a shortened one, that of an elan-instance.
 func (c *codec) namespaceOf(vpn string) string {
-	if elans := c.elans(vpn); len(elans) > 0 {
-		_, namespace, _ := netvirt.ParseELANName(elans[0])
-		return namespace
+	of := vpn
+	for _, elan := range c.elans(vpn) {
+		_, namespace, _ := netvirt.ParseELANName(elan)
+		if netvirt.VPNName(namespace) == vpn {
+			return namespace
+		}
+		of = namespace // by an older name
 	}
-	return vpn
+	return of
 }
 
 func (c *codec) decodeInterface(objects []netvirt.Object, name string, have content) []netvirt.Object {
@@ -165,7 +169,7 @@ func (c *codec) decodeInterface(objects []netvirt.Object, name string, have cont
 			o.VPN = e.VPNs[0].Name
 		}
 		if strings.HasPrefix(o.VPN, transitPrefix) {
-			o.VPN = netvirt.VPNName(namespace)
+			o.VPN = c.vpnOf(namespace)
 		}
 		objects = append(objects, o)
 		for _, a := range e.Adjacencies {
@@ -219,7 +223,7 @@ func (c *codec) subnetOf(a netvirt.Adjacency, elan, id string) subnet {
 	if s, ok := c.subnets.named(id); ok && s.prefix.Contains(a.Gateway) {
 		return s
 	}
-	for _, elan := range append([]string{elan}, c.elans(netvirt.VPNName(a.Namespace))...) {
+	for _, elan := range append([]string{elan}, c.elans(c.vpnOf(a.Namespace))...) {
 		if s, found := c.subnets.find(id, elan, a.Gateway); found {
 			return s
 		}

@@ -12,9 +12,11 @@ import (
 // codec turns the objects of a unit into its entries and back: decode(encode(o)) == o.
 type codec struct {
 	form form
-	// elans lists the elan-instances of ours whose namespace has the vpn-instance of that
-	// name, as far as is known.
+	// elans lists the elan-instances of ours whose namespace may have the vpn-instance of
+	// that name, as far as is known.
 	elans func(vpn string) []string
+	// vpnOf is the name of the vpn-instance of ours that a namespace has or would get.
+	vpnOf func(namespace string) string
 	// transits are the Transits that vpn-instances have.
 	transits map[string]string
 	subnets  *subnets
@@ -90,7 +92,7 @@ func (c *codec) encodeVPNInstance(objects []netvirt.Object) (entry, error) {
 	if !ok {
 		return nil, nil
 	}
-	if o.Name != netvirt.VPNName(o.Namespace) {
+	if !netvirt.MayName(o.Name, o.Namespace) {
 		return nil, fmt.Errorf("vpn-instance %s: it is not called as that of namespace %s is", o.Name, o.Namespace)
 	}
 	var words []word

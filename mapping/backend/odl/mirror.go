@@ -14,7 +14,7 @@ type mirror struct {
 	codec
 	identity string // of the datastore; empty where it has none
 	units    map[unit]*content
-	// byVPN are the elan-instances whose namespace has the vpn-instance of a name.
+	// byVPN are the elan-instances whose namespace may have the vpn-instance of a name.
 	byVPN map[string][]string
 	// touched says of a unit when it was written last, on a clock that counts writes.
 	touched map[unit]uint64
@@ -24,7 +24,7 @@ type mirror struct {
 func newMirror(f form) *mirror {
 	m := &mirror{units: map[unit]*content{}, byVPN: map[string][]string{}, touched: map[unit]uint64{}}
 	m.codec = codec{
-		form: f, elans: func(vpn string) []string { return m.byVPN[vpn] },
+		form: f, elans: func(vpn string) []string { return m.byVPN[vpn] }, vpnOf: m.vpnOf,
 		transits: map[string]string{}, subnets: newSubnets(nil),
 	}
 	return m
@@ -70,7 +70,7 @@ func (m *mirror) join(vpn, transit string) {
 func (m *mirror) members(vpn string) []unit {
 	var all []unit
 	for u := range m.units {
-		if namespace, _, _, err := netvirt.ParseInterfaceName(u.name); u.kind == netvirt.KindInterface && err == nil && netvirt.VPNName(namespace) == vpn {
+		if namespace, _, _, err := netvirt.ParseInterfaceName(u.name); u.kind == netvirt.KindInterface && err == nil && netvirt.MayName(vpn, namespace) {
 			all = append(all, u)
 		}
 	}
@@ -83,16 +83,30 @@ func (m *mirror) index(elan string, there bool) {
 	if err != nil {
 		return
 	}
-	vpn := netvirt.VPNName(namespace)
-	at, found := slices.BinarySearch(m.byVPN[vpn], elan)
-	switch {
-	case there && !found:
-		m.byVPN[vpn] = slices.Insert(m.byVPN[vpn], at, elan)
-	case !there && found:
-		if m.byVPN[vpn] = slices.Delete(m.byVPN[vpn], at, at+1); len(m.byVPN[vpn]) == 0 {
-			delete(m.byVPN, vpn)
+	for _, vpn := range netvirt.VPNNames(namespace) {
+		at, found := slices.BinarySearch(m.byVPN[vpn], elan)
+		switch {
+		case there && !found:
+			m.byVPN[vpn] = slices.Insert(m.byVPN[vpn], at, elan)
+		case !there && found:
+			if m.byVPN[vpn] = slices.Delete(m.byVPN[vpn], at, at+1); len(m.byVPN[vpn]) == 0 {
+				delete(m.byVPN, vpn)
+			}
 		}
 	}
+}
+
+// vpnOf implements codec.vpnOf.
+func (m *mirror) vpnOf(namespace string) string {
+	names := netvirt.VPNNames(namespace)
+	for _, name := range names[1:] {
+		have := m.at(unit{netvirt.KindVPNInstance, name})
+		vpn, ok := head[netvirt.VPNInstance](m.decodeVPNInstance(nil, have))
+		if ok && vpn.Namespace == namespace {
+			return name
+		}
+	}
+	return names[0]
 }
 
 // touch notes that the unit is being written.

@@ -94,7 +94,7 @@ func hasOurShape(e entry) bool {
 func hasOurPorts(e *routerPorts) bool {
 	return len(e.Ports) > 0 && !slices.ContainsFunc(e.Ports, func(p routerPort) bool {
 		namespace, _, _, _ := netvirt.ParseInterfaceName(p.Name)
-		return !hasInterfaceForm(p.Name) || netvirt.VPNName(namespace) != e.Router
+		return !hasInterfaceForm(p.Name) || !netvirt.MayName(e.Router, namespace)
 	})
 }
 

@@ -209,6 +209,16 @@ func lookVPN(look lookup, name string) (netvirt.VPNInstance, bool) {
 	return o, ok
 }
 
+// lookVPNOf looks the vpn-instance of a namespace up.
+func lookVPNOf(look lookup, namespace string) (netvirt.VPNInstance, bool) {
+	for _, name := range netvirt.VPNNames(namespace) {
+		if o, ok := lookVPN(look, name); ok && o.Namespace == namespace {
+			return o, true
+		}
+	}
+	return netvirt.VPNInstance{}, false
+}
+
 func transitKey(name string) netvirt.Key {
 	return netvirt.Key{Kind: netvirt.KindTransit, Name: name}
 }

@@ -163,7 +163,7 @@ func (c codec) encodeELAN(set *rowSet, k netvirt.Key, objects netvirt.Model, loo
 	}
 	s := &nb.LogicalSwitch{UUID: c.switchUUID(o.Name), Name: o.Name, ExternalIDs: c.mark(k, "",
 		idSegment, string(o.SegmentType), idVNI, strconv.FormatUint(uint64(o.SegmentationID), 10))}
-	if vpn, ok := lookVPN(look, netvirt.VPNName(string(o.Scope()))); ok {
+	if vpn, ok := lookVPNOf(look, string(o.Scope())); ok {
 		s.LoadBalancerGroup = []string{c.balancersUUID(reach(vpn))}
 	}
 	set.add(s)

@@ -64,7 +64,7 @@ func groupsOf(o netvirt.Service, look lookup) []netvirt.Key {
 	if look(transitKey(netvirt.CommonRouteTarget)) != nil {
 		groups = append(groups, transitKey(netvirt.CommonRouteTarget))
 	}
-	if vpn, ok := lookVPN(look, netvirt.VPNName(o.Namespace)); ok {
+	if vpn, ok := lookVPNOf(look, o.Namespace); ok {
 		groups = append(groups, vpn.Key(), reach(vpn))
 	}
 	return groups
