@@ -127,13 +127,14 @@ const (
 	Waiting         Reason = "Waiting"         // an address is being chosen
 	PoolExhausted   Reason = "PoolExhausted"   // every address of the pool is taken
 	AddressTaken    Reason = "AddressTaken"    // another interface has the address
-	NameTaken       Reason = "NameTaken"       // another pod has the name
+	NameTaken       Reason = "NameTaken"       // another pod, or another namespace's instance, has the name
 	AddressInvalid  Reason = "AddressInvalid"  // the address that the source brings can't be used
 	IDsExhausted    Reason = "IDsExhausted"    // no VNI, route distinguisher or number of a node is left
 	NoEndpoint      Reason = "NoEndpoint"      // an endpoint names no pod that is mapped
 	NoPort          Reason = "NoPort"          // a target port's name is on no endpoint
 	NoClusterIP     Reason = "NoClusterIP"     // the service has no address, and no pool "services" serves it
 	PoolOverlaps    Reason = "PoolOverlaps"    // a node's pod-cidr overlaps another pool
+	RecordDamaged   Reason = "RecordDamaged"   // a record of what was chosen is set aside
 	BackendRejected Reason = "BackendRejected" // the backend will never take the object as it is
 )
 

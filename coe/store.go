@@ -30,6 +30,7 @@ type Store struct {
 	// numbers and networks were chosen for the cluster; replaced, never changed.
 	numbers  map[netip.Addr]*NodeFact
 	networks *Networks
+	damaged  []Problem // replaced, never changed
 	revision int64
 }
 
@@ -196,13 +197,14 @@ type ClusterView struct {
 	Nodes    map[netip.Addr]*Node     // by address
 	Numbers  map[netip.Addr]*NodeFact // by address of the node
 	Networks *Networks                // nil while none are chosen
+	Damaged  []Problem                // records of what was chosen that are set aside
 }
 
 // Cluster returns a snapshot of what belongs to no namespace.
 func (s *Store) Cluster() ClusterView {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return ClusterView{Nodes: s.nodes, Numbers: s.numbers, Networks: s.networks}
+	return ClusterView{Nodes: s.nodes, Numbers: s.numbers, Networks: s.networks, Damaged: s.damaged}
 }
 
 // Namespace is what is said of the namespace of a name; nil when no source

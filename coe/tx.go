@@ -285,6 +285,9 @@ func (tx *Tx) numbers(change func(map[netip.Addr]*NodeFact)) {
 // SetNetworks records what was chosen for the cluster; nil forgets it.
 func (tx *Tx) SetNetworks(n *Networks) { tx.store.networks = n }
 
+// SetDamaged replaces the problems of the records of what was chosen.
+func (tx *Tx) SetDamaged(problems []Problem) { tx.store.damaged = problems }
+
 // SetRefusals replaces what could not be given in a namespace, and why. The
 // maps are the Store's from then on.
 func (tx *Tx) SetRefusals(namespace string, leases map[LeaseKey]Refusal, services map[string]Refusal) {

@@ -20,15 +20,14 @@ func Cluster(v coe.ClusterView, s Settings) (netvirt.Model, []coe.Problem) {
 	for addr, n := range v.Nodes {
 		m.Add(netvirt.Node{Address: addr, HostName: n.HostName})
 	}
-	target := s.transit()
-	if target == "" {
-		return m, nil
+	problems := slices.Clone(v.Damaged)
+	if target := s.transit(); target != "" {
+		m.Add(netvirt.Transit{RouteTarget: target})
+		if v.Networks != nil {
+			problems = append(problems, joinNodes(m, v, target)...)
+		}
 	}
-	m.Add(netvirt.Transit{RouteTarget: target})
-	if v.Networks == nil {
-		return m, nil
-	}
-	return m, joinNodes(m, v, target)
+	return m, problems
 }
 
 // joinNodes joins the nodes for which a number was chosen with a transit.

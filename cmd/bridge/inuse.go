@@ -2,6 +2,8 @@ package bridge
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
@@ -52,11 +54,41 @@ func interfacesInUse(model netvirt.Model) []ipam.InUse {
 		u := found[a.Interface]
 		u.Node, _, _ = netvirt.ParseELANName(a.ELAN)
 		u.MAC = a.MAC
+		if e, ok := model[netvirt.ELANInstance{Name: a.ELAN}.Key()].(netvirt.ELANInstance); ok {
+			u.VNI = vni(e)
+		}
 		u.Addresses = append(u.Addresses, coe.LeasedAddress{Address: a.Address, Network: a.Network, Gateway: a.Gateway})
+	}
+	for _, o := range model {
+		i, ok := o.(netvirt.VPNInterface)
+		if !ok || found[i.Name] == nil {
+			continue
+		}
+		if v, ok := model[netvirt.VPNInstance{Name: i.VPN}.Key()].(netvirt.VPNInstance); ok && v.Namespace == i.Namespace {
+			found[i.Name].VPN, found[i.Name].RD = v.Name, distinguisher(v)
+		}
 	}
 	all := make([]ipam.InUse, 0, len(found))
 	for _, u := range found {
 		all = append(all, *u)
 	}
 	return all
+}
+
+// vni is the VNI that was chosen for an elan-instance; 0 where its segment has none.
+func vni(e netvirt.ELANInstance) uint32 {
+	if e.SegmentType == netvirt.SegmentVXLAN || e.SegmentType == netvirt.SegmentGRE {
+		return e.SegmentationID
+	}
+	return 0
+}
+
+// distinguisher is the n of a route distinguisher "100:n"; 0 for any other.
+func distinguisher(v netvirt.VPNInstance) uint32 {
+	number, ok := strings.CutPrefix(v.RouteDistinguisher, "100:")
+	n, err := strconv.ParseUint(number, 10, 32)
+	if !ok || err != nil {
+		return 0
+	}
+	return uint32(n)
 }

@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -54,6 +55,9 @@ func reaches(l *coe.Lease, p *coe.Pod, i coe.PodInterface) bool {
 //	released   |              |           | addresses rest. Where that fails, it is released
 func (r *round) claim(s *space, w wish) *coe.Refusal {
 	old := r.leases[w.key]
+	if l := r.aside[w.key]; l != nil && reaches(l, w.pod, w.iface) {
+		w.iface.Addresses = addressesOf(l) // and no others: the pod may run with them
+	}
 	accord := old != nil && fits(old, w.pod, w.iface)
 	if old != nil && !accord && !r.complete {
 		return nil // a source that has not spoken yet may know better
@@ -117,18 +121,19 @@ func (r *round) choose(s *space, w wish, old *coe.Lease) *coe.Refusal {
 	if refusal != nil {
 		return refusal
 	}
+	was := cmp.Or(old, r.aside[w.key])
 	l := &coe.Lease{
 		PodUID: w.key.PodUID, InterfaceUID: w.key.InterfaceUID,
 		Namespace: s.name, Pod: w.pod.Name, Node: w.pod.HostIP, Addresses: chosen.addresses,
 		Chosen: r.now.UnixMilli(),
 	}
-	if old != nil {
-		l.Seq, l.Primary = old.Seq, old.Primary
+	if was != nil {
+		l.Seq, l.Primary = was.Seq, was.Primary
 	} else {
 		l.Seq = r.seq + 1
 	}
 	r.name(s, w, l)
-	chooseMAC(e, w, l, old)
+	chooseMAC(e, w, l, was)
 	r.putInstances(s, e)
 	r.putBlocks(s, chosen.blocks)
 	if old != nil {
@@ -144,11 +149,14 @@ func (r *round) choose(s *space, w wish, old *coe.Lease) *coe.Refusal {
 
 // identify makes sure that the elan and its vpn-instance have identifiers.
 func (r *round) identify(s *space, e *elan) *coe.Refusal {
+	if refusal := r.owned(s, e); refusal != nil {
+		return refusal
+	}
 	if _, found := r.vnis.Get(e.Name); !found {
 		return &coe.Refusal{Reason: coe.IDsExhausted, Message: fmt.Sprintf(
 			"no VNI of %d to %d is left for elan-instance %s; widen the range", r.cfg.VNIFrom, r.cfg.VNITo, e.Name)}
 	}
-	if _, found := r.rds.Get(r.cfg.VPNName(s.name)); !found {
+	if _, found := r.rds.Get(r.vpnName(s.name)); !found {
 		return &coe.Refusal{Reason: coe.IDsExhausted, Message: fmt.Sprintf(
 			"no route distinguisher of 100:%d to 100:%d is left for namespace %s; widen the range", r.cfg.RDFrom, r.cfg.RDTo, s.name)}
 	}
@@ -165,10 +173,10 @@ func (r *round) putInstances(s *space, e *elan) {
 		r.write.put(rankInstance, elanRecord(e.Name), fact, func(tx *coe.Tx) { tx.PutELAN(name, fact) })
 	}
 	if r.vpns[name] == nil {
-		vpn := r.cfg.VPNName(name)
+		vpn := r.vpnName(name)
 		rd, _ := r.rds.Get(vpn)
 		fact := &coe.VPNFact{Name: vpn, Namespace: name, RD: rd}
-		r.vpns[name] = fact
+		r.vpns[name], r.vpnOwners[vpn] = fact, name
 		r.write.put(rankInstance, vpnRecord(vpn), fact, func(tx *coe.Tx) { tx.PutVPN(fact) })
 	}
 }

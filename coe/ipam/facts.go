@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,6 +18,7 @@ type Facts struct {
 	namespace func(elan string) (string, error)
 	// retract takes back what each record told.
 	retract map[string]func(*coe.Tx)
+	damaged damage
 }
 
 // NewFacts returns Facts that have told nothing yet. What an Assigner of this process
@@ -28,18 +30,20 @@ func NewFacts(store *coe.Store, namespace func(elan string) (string, error)) *Fa
 			tx.SetRefusals(ns, nil, nil)
 		}
 	})
-	return &Facts{store: store, namespace: namespace, retract: map[string]func(*coe.Tx){}}
+	return &Facts{store: store, namespace: namespace, retract: map[string]func(*coe.Tx){}, damaged: damage{}}
 }
 
 // Apply tells what a revision of the journal changed; with snapshot, puts are all
 // there is, and what the store has beside them was told by an Assigner that was at
-// work before. A record that can't be read is left out and named in the error; the
-// others are told.
-func (f *Facts) Apply(snapshot bool, puts map[string][]byte, deletes []string) (unreadable error) {
+// work before. A record that is damaged is left out: it is a problem of the store's
+// cluster, and the error names it. The others are told.
+func (f *Facts) Apply(snapshot bool, puts map[string][]byte, deletes []string) error {
+	var damaged []error
 	var before []coe.View
 	if snapshot {
 		before = told(f.store)
 		clear(f.retract)
+		clear(f.damaged)
 	}
 	f.store.Update(func(tx *coe.Tx) {
 		if snapshot {
@@ -51,11 +55,13 @@ func (f *Facts) Apply(snapshot bool, puts map[string][]byte, deletes []string) (
 		for _, key := range slices.Sorted(maps.Keys(puts)) {
 			f.forget(tx, key)
 			if err := f.tell(tx, key, puts[key]); err != nil {
-				unreadable = fmt.Errorf("read record %q: %w", key, err)
+				f.damaged.note(key, err)
+				damaged = append(damaged, fmt.Errorf("read record %q: %w", key, err))
 			}
 		}
+		tx.SetDamaged(f.damaged.problems())
 	})
-	return unreadable
+	return errors.Join(damaged...)
 }
 
 func (f *Facts) forget(tx *coe.Tx, key string) {
@@ -63,6 +69,7 @@ func (f *Facts) forget(tx *coe.Tx, key string) {
 		retract(tx)
 		delete(f.retract, key)
 	}
+	delete(f.damaged, key)
 }
 
 // tell puts one record's fact into the store, and notes how to take it back.

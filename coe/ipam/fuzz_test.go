@@ -266,7 +266,7 @@ func (s *story) lose(x byte) {
 }
 
 // chosen are all facts of the store.
-func (s *story) chosen() map[string]any {
+func (s *world) chosen() map[string]any {
 	facts := map[string]any{}
 	for _, ns := range s.store.Namespaces() {
 		v := s.store.View(ns)

@@ -23,6 +23,11 @@ type InUse struct {
 	// Addresses are at most one of a family. Network and Gateway are zero where the
 	// backend does not say.
 	Addresses []coe.LeasedAddress
+	// VNI is that of its elan-instance, VPN the name of its vpn-instance and RD the
+	// number of that one's route distinguisher; zero where the backend does not say.
+	VNI uint32
+	VPN string
+	RD  uint32
 }
 
 func (u *InUse) key() coe.LeaseKey {
@@ -42,30 +47,37 @@ type NodeInUse struct {
 	Address netip.Addr // the node's own in the node network
 }
 
-// adopt makes leases of what the backend has, as if the journal had never been
-// lost: their interfaces keep them, and those whose interface is not there are
-// released when the store is complete. So it is with nodes and their numbers.
+// adopt makes leases of what the backend has and the journal lacks, as if it had never
+// been lost: their interfaces keep them, and those whose interface is not there are
+// released when the store is complete. So it is with nodes and their numbers, and
+// with what other records lack.
 func (r *round) adopt(ctx context.Context, inUse []InUse, nodes []NodeInUse) error {
 	r.freed = r.sweep() || r.freed // what nothing uses in the journal may be used now
-	var found []*InUse
-	for n := range inUse {
-		if u := &inUse[n]; u.whole() && r.leases[u.key()] == nil {
-			found = append(found, u)
-		}
-	}
-	slices.SortFunc(found, func(a, b *InUse) int {
+	slices.SortFunc(inUse, func(a, b InUse) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod),
 			strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.InterfaceUID, b.InterfaceUID))
 	})
+	var found []*InUse
+	for n := range inUse {
+		u := &inUse[n]
+		if !u.whole() {
+			continue
+		}
+		r.hint(u)
+		if r.leases[u.key()] == nil && r.aside[u.key()] == nil {
+			found = append(found, u)
+		}
+	}
 	if len(found) > 0 {
 		// Whoever is cut short while it writes the leases asks again in the next run.
 		r.adopting = true
 		r.write.put(rankAdopting, adoptingRecord, true, nil)
 	}
+	r.house()
 	// All blocks, then all addresses are as they were before anything is carved for
 	// addresses that have no block.
 	for _, u := range found {
-		r.adoptBlocks(u)
+		r.adoptBlocks(r.elan(r.namespace(u.Namespace), u.Node), u.Addresses)
 	}
 	for _, u := range found {
 		r.adoptAddresses(u)
@@ -73,6 +85,7 @@ func (r *round) adopt(ctx context.Context, inUse []InUse, nodes []NodeInUse) err
 	for _, u := range found {
 		r.adoptLease(u)
 	}
+	r.mend()
 	numbers := r.adoptNodes(nodes)
 	if err := r.flush(ctx, false); err != nil {
 		return err
@@ -83,15 +96,14 @@ func (r *round) adopt(ctx context.Context, inUse []InUse, nodes []NodeInUse) err
 	r.unasked, r.adopting = false, false
 	r.known.Store(true)
 	if len(found)+numbers > 0 {
-		r.log.Info("took over what the backend has, since no lease was remembered", "interfaces", len(found), "leases", len(r.leases), "nodes", numbers)
+		r.log.Info("took over what the backend has and was not remembered", "interfaces", len(found), "leases", len(r.leases), "nodes", numbers)
 	}
 	return nil
 }
 
-// adoptBlocks gives the interface's elan the blocks that it has in the backend.
-func (r *round) adoptBlocks(u *InUse) {
-	e := r.elan(r.namespace(u.Namespace), u.Node)
-	for _, x := range u.Addresses {
+// adoptBlocks gives an elan the blocks that addresses say they are in.
+func (r *round) adoptBlocks(e *elan, addresses []coe.LeasedAddress) {
+	for _, x := range addresses {
 		if !x.Network.Contains(x.Gateway) || x.Network != x.Network.Masked() || r.alloc.Owner(e.Domain, x.Gateway) != "" {
 			continue
 		}

@@ -57,8 +57,8 @@ type Config struct {
 	VPNName       func(namespace string) string
 	InterfaceName func(namespace, pod, uid string, primary bool) string
 	// InUse, if not nil, lists what the backend has of ours: pods' interfaces, and
-	// nodes' management ports. It is asked by Sync when the journal has no lease: at a first start, or when the datastore was
-	// lost. It ends with ctx, and has a deadline of its own. What a source says only
+	// nodes' management ports. Sync asks it when the journal has no lease, at a first
+	// start or when the datastore was lost, and when records are damaged. It ends with ctx, and has a deadline of its own. What a source says only
 	// later, and the backend does not have, is not known to be in use.
 	InUse func(ctx context.Context) ([]InUse, []NodeInUse, error)
 	// Now is the clock; default time.Now.
@@ -146,8 +146,9 @@ func New(cfg Config, store *coe.Store, journal Journal, log *slog.Logger) *Assig
 	return a
 }
 
-// Load reads the journal and fills the store with what it remembers. The error
-// names the record that can't be read; nothing is changed then.
+// Load reads the journal and fills the store with what it remembers. A record that is
+// damaged is set aside: it is logged, and a problem of the store's cluster. Load fails
+// only where the journal cannot be read; nothing is changed then.
 func (a *Assigner) Load(ctx context.Context) error {
 	a.syncing.Lock()
 	defer a.syncing.Unlock()
@@ -182,7 +183,7 @@ func (a *Assigner) Sync(ctx context.Context, namespaces []string) (affected []st
 	var inUse []InUse
 	var nodes []NodeInUse
 	ask := a.unasked && (len(namespaces)+len(a.bringing) > 0 || a.store.Complete())
-	if ask {
+	if ask && a.cfg.InUse != nil {
 		if inUse, nodes, err = a.cfg.InUse(ctx); err != nil {
 			return nil, 0, fmt.Errorf("addresses in use can't be read from the backend: %w; no address is given until it answers", err)
 		}

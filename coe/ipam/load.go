@@ -11,31 +11,30 @@ import (
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
-// load replaces the memory by what the journal holds, and the store's facts too.
+// load replaces the memory by what the journal holds, and the store's facts too. What
+// is damaged is set aside.
 func (a *Assigner) load(ctx context.Context) error {
 	records, err := a.journal.Load(ctx)
 	if err != nil {
 		return fmt.Errorf("load what was chosen: %w", err)
 	}
+	before := a.damaged
+	a.memory = newMemory(a.cfg)
 	var j journalled
 	for _, key := range slices.Sorted(maps.Keys(records)) {
 		if err := j.decode(key, records[key]); err != nil {
-			return fmt.Errorf("load record %q: %w; mend or delete it", key, err)
+			a.damaged.note(key, err)
 		}
 	}
 	slices.SortFunc(j.leases, compareLeases)
-	before := a.memory
-	a.memory = newMemory(a.cfg)
-	if err := a.restore(&j); err != nil {
-		a.memory = before
-		return a.explain(err, &j)
-	}
+	a.restore(&j)
+	a.reportDamage(before, records)
 	a.stale = false
 	for _, b := range a.blocks {
 		a.repooled[b.Network] = true
 	}
 	a.adopting = j.adopting
-	a.unasked = a.cfg.InUse != nil && (j.adopting || len(j.leases) == 0)
+	a.unasked = len(a.damaged) > 0 || a.cfg.InUse != nil && (j.adopting || len(j.leases) == 0)
 	a.known.Store(!a.unasked)
 	if a.adopting && !a.unasked {
 		a.orphans = append(a.orphans, adoptingRecord)
@@ -52,22 +51,9 @@ func (a *Assigner) load(ctx context.Context) error {
 	return nil
 }
 
-// explain adds to an error of restore what to do, when the journal is whole and
-// only the isolation that it was written with is another.
-func (a *Assigner) explain(err error, j *journalled) error {
-	apart := &Assigner{cfg: a.cfg, pools: a.pools}
-	apart.cfg.Isolated = true
-	apart.memory = newMemory(apart.cfg)
-	if a.cfg.Isolated || apart.restore(j) != nil {
-		return err
-	}
-	return fmt.Errorf("%w: two namespaces were given the same addresses while each had its own (isolation \"namespace\"): "+
-		"go back to that isolation, delete the pods of one of them, and change it when their addresses have rested", err)
-}
-
 // restore fills an empty memory. Users come before what they use, which tells
 // to which namespace that belongs; what no one uses is an orphan.
-func (a *Assigner) restore(j *journalled) error {
+func (a *Assigner) restore(j *journalled) {
 	a.alloc.SetPools(a.pools)
 	for _, l := range j.leases {
 		a.add(l)
@@ -82,9 +68,7 @@ func (a *Assigner) restore(j *journalled) error {
 			elans[e.Name] = e
 		}
 	}
-	if err := a.restoreIDs(j, elans); err != nil {
-		return err
-	}
+	a.restoreIDs(j, elans)
 	for _, b := range j.blocks {
 		key := blockKey{b.ELAN, b.Prefix}
 		e := elans[b.ELAN]
@@ -94,25 +78,25 @@ func (a *Assigner) restore(j *journalled) error {
 		}
 		err := a.alloc.RestoreBlock(dhcppool.Block{ELAN: e.ELAN, Prefix: b.Prefix, Gateway: b.Gateway, Network: b.Network, Subnet: b.Subnet})
 		if err != nil {
-			return fmt.Errorf("load record %q: %w; delete one of the two", blockRecord(key), err)
+			a.damaged.note(blockRecord(key), err)
+			continue
 		}
 		a.blocks[key] = blockFact{b, e.namespace.name}
 	}
-	if err := a.restoreNodes(j); err != nil {
-		return err
-	}
-	return a.restoreAddresses(j, formers)
+	a.restoreNodes(j)
+	a.restoreAddresses(j, formers)
 }
 
 // restoreNodes takes what was chosen for nodes, where they are to have anything.
-func (a *Assigner) restoreNodes(j *journalled) error {
+func (a *Assigner) restoreNodes(j *journalled) {
 	for _, n := range j.nodes {
 		if n.Number == 0 || n.Number > a.cfg.NodeNetwork.Numbers() {
 			a.orphans = append(a.orphans, nodeRecord(n.Node)) // of another network
 			continue
 		}
 		if err := a.nodeIDs.Restore(n.Node.String(), n.Number); err != nil {
-			return fmt.Errorf("load record %q: %w", nodeRecord(n.Node), err)
+			a.damaged.note(nodeRecord(n.Node), err)
+			continue
 		}
 		a.numbers[n.Node] = n
 	}
@@ -123,7 +107,6 @@ func (a *Assigner) restoreNodes(j *journalled) error {
 		}
 		a.networks = n
 	}
-	return nil
 }
 
 // restoreFormers indexes the addresses that rest, without those that their own
@@ -144,7 +127,9 @@ func (a *Assigner) restoreFormers(all []*former) []*former {
 	return rest
 }
 
-func (a *Assigner) restoreIDs(j *journalled, elans map[string]*elan) error {
+// restoreIDs takes the identifiers of instances that are in use, and notes which of
+// these have none.
+func (a *Assigner) restoreIDs(j *journalled, elans map[string]*elan) {
 	for _, f := range j.elans {
 		e := elans[f.Name]
 		if e == nil {
@@ -152,7 +137,8 @@ func (a *Assigner) restoreIDs(j *journalled, elans map[string]*elan) error {
 			continue
 		}
 		if err := a.vnis.Restore(f.Name, f.VNI); err != nil {
-			return fmt.Errorf("load record %q: %w", elanRecord(f.Name), err)
+			a.damaged.note(elanRecord(f.Name), err)
+			continue
 		}
 		a.elans[f.Name] = elanFact{f, e.namespace.name}
 	}
@@ -161,50 +147,54 @@ func (a *Assigner) restoreIDs(j *journalled, elans map[string]*elan) error {
 			a.orphans = append(a.orphans, vpnRecord(v.Name))
 			continue
 		}
-		if err := a.rds.Restore(v.Name, v.RD); err != nil {
-			return fmt.Errorf("load record %q: %w", vpnRecord(v.Name), err)
+		if other := a.vpns[v.Namespace]; other != nil {
+			a.damaged.note(vpnRecord(v.Name), fmt.Errorf("namespace %s has vpn-instance %s already", v.Namespace, other.Name))
+			continue
 		}
-		a.vpns[v.Namespace] = v
+		if err := a.rds.Restore(v.Name, v.RD); err != nil {
+			a.damaged.note(vpnRecord(v.Name), err)
+			continue
+		}
+		a.vpns[v.Namespace], a.vpnOwners[v.Name] = v, v.Namespace
 	}
-	return nil
+	for _, e := range elans {
+		if a.elans[e.Name].ELANFact == nil {
+			a.lacking = true
+			a.damaged.note(elanRecord(e.Name), errMissing)
+		}
+		if a.vpns[e.namespace.name] == nil {
+			a.lacking = true
+			a.damaged.note(vpnRecord(a.cfg.VPNName(e.namespace.name)), fmt.Errorf("%w; it is that of namespace %s", errMissing, e.namespace.name))
+		}
+	}
 }
 
-func (a *Assigner) restoreAddresses(j *journalled, formers []*former) error {
-	hold := func(record, namespace string, node netip.Addr, x coe.LeasedAddress) error {
-		e := a.elan(a.namespace(namespace), node)
-		if _, found := a.elans[e.Name]; !found || a.vpns[namespace] == nil {
-			return fmt.Errorf("load record %q: its elan-instance %s or vpn-instance has no record", record, e.Name)
-		}
-		err := a.alloc.RestoreAddress(dhcppool.Held{
-			Domain: e.Domain, Address: x.Address, Owner: record, ELAN: e.Name, Prefix: x.Network,
-		})
-		if err != nil {
-			return fmt.Errorf("load record %q: %w", record, err)
-		}
-		return nil
-	}
+// restoreAddresses has leases, formers and services hold their addresses: where two
+// have one, the first.
+func (a *Assigner) restoreAddresses(j *journalled, formers []*former) {
 	for _, l := range j.leases {
-		if len(l.Addresses) == 0 {
-			return fmt.Errorf("load record %q: it has no address", leaseRecord(l.Key()))
-		}
+		e := a.elan(a.namespace(l.Namespace), l.Node)
 		for _, x := range l.Addresses {
-			if err := hold(leaseRecord(l.Key()), l.Namespace, l.Node, x); err != nil {
-				return err
+			if err := a.hold(leaseRecord(l.Key()), e, x, nil); err != nil {
+				a.setAside(l, a.conflict(l.Namespace, err))
+				break
 			}
 		}
 	}
 	for _, f := range formers {
-		if err := hold(formerRecord(f), f.Namespace, f.Node, f.Address); err != nil {
-			return err
+		e := a.elan(a.namespace(f.Namespace), f.Node)
+		if err := a.hold(formerRecord(f), e, f.Address, f); err != nil {
+			a.dropFormer(f)
+			a.damaged.note(formerRecord(f), err)
 		}
 	}
 	for _, s := range j.services {
 		err := a.alloc.RestoreAddress(dhcppool.Held{Domain: serviceDomain, Address: s.Address, Owner: serviceRecord(s.UID)})
 		if err != nil {
-			return fmt.Errorf("load record %q: %w", serviceRecord(s.UID), err)
+			a.dropService(s)
+			a.damaged.note(serviceRecord(s.UID), err)
 		}
 	}
-	return nil
 }
 
 // tell puts every fact into the store.
@@ -228,6 +218,7 @@ func (m *memory) tell(tx *coe.Tx) {
 		tx.PutNodeFact(n)
 	}
 	tx.SetNetworks(m.networks)
+	tx.SetDamaged(m.damaged.problems())
 }
 
 // told is what the store has of what is chosen. It may differ from the memory
@@ -261,4 +252,5 @@ func retract(tx *coe.Tx, views []coe.View) {
 	}
 	tx.ForgetNodeFacts()
 	tx.SetNetworks(nil)
+	tx.SetDamaged(nil)
 }

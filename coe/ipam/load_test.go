@@ -1,6 +1,7 @@
 package ipam_test
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func TestRestartFindsTheSame(t *testing.T) {
 	}
 }
 
-func TestLoadNamesTheDamagedRecord(t *testing.T) {
+func TestDamagedRecordIsSetAside(t *testing.T) {
 	for key, value := range map[string]string{
 		"lease/a/b":            `{"pod-uid":`,
 		"lease/a/c":            `{"pod-uid":"a","interface-uid":"b"}`,
@@ -37,16 +38,31 @@ func TestLoadNamesTheDamagedRecord(t *testing.T) {
 		"vpn/":                 `nil`,
 		"block/e/10.0.0.0/29":  `{"elan":"e","prefix":"10.0.0.0/99"}`,
 		"former/a/b/default/x": `{}`,
+		"node/x":               `{"node":"10.0.0.1","number":1}`,
+		"networks/":            `{}`,
 	} {
-		w := newWorld(t)
+		w := newWorld(t, specPool())
+		a := newPod("a", n1)
+		w.put(a)
+		w.sync()
+		before := maps.Clone(w.journal.records)
 		w.journal.records[key] = []byte(value)
-		require.ErrorContains(t, w.assigner.Load(t.Context()), `load record "`+key+`"`)
+		w.restart()
+		require.Equal(t, []string{key}, w.damaged())
+		require.Equal(t, "192.168.10.3", w.lease(a).Addresses[0].Address.String())
+		require.False(t, w.assigner.InUseKnown(), "nothing is taken for gone yet")
+		w.put(a)
+		w.complete()
+		w.sync()
+		require.True(t, w.assigner.InUseKnown())
+		if key == "what/is/this" || key == "nothing" {
+			require.Equal(t, []string{key}, w.damaged())
+			require.Contains(t, w.journal.records, key, "another release may have written it")
+			continue
+		}
+		require.Empty(t, w.damaged())
+		require.Equal(t, before, w.journal.records)
 	}
-	w := newWorld(t, specPool())
-	w.put(newPod("a", n1))
-	w.sync()
-	delete(w.journal.records, "block/"+n1+":default/192.168.10.0/29")
-	require.ErrorContains(t, w.assigner.Load(t.Context()), `load record "lease/a/a"`)
 }
 
 func TestCommitThatFailed(t *testing.T) {
@@ -68,8 +84,51 @@ func TestCommitThatFailed(t *testing.T) {
 }
 
 // TestIsolationTakenAway: what two namespaces have alike can't be had by both
-// when all share one address space; the error says what to do, and doing it helps.
+// when all share one address space. The first keeps it, and the other's pod is
+// refused. It has its address again when the first goes, or the isolation comes back.
 func TestIsolationTakenAway(t *testing.T) {
+	w := newWorld(t)
+	w.isolated = true
+	w.restart()
+	w.complete()
+	a, b := newPod("a", n1, wanting("10.9.0.1")), newPod("b", n1, in("other"), wanting("10.9.0.1"))
+	said := func() {
+		w.put(a, b)
+		w.complete()
+		w.sync()
+	}
+	said()
+	before := w.lease(b)
+	w.isolated = false
+	w.restart()
+	require.Equal(t, []string{"lease/b/b-if"}, w.damaged())
+	require.Contains(t, w.store.Cluster().Damaged[0].Message, "go back to that isolation")
+	said()
+	require.Equal(t, "10.9.0.1", w.address(a))
+	require.Empty(t, w.leases(b))
+	require.Equal(t, coe.AddressTaken, w.refusal(b).Reason)
+	require.Contains(t, w.refusal(b).Message, "pod default/a (a)")
+	require.Contains(t, w.journal.records, "lease/b/b-if")
+
+	w.isolated = true
+	w.restart()
+	said()
+	require.Empty(t, w.damaged())
+	require.Equal(t, before, w.lease(b))
+
+	w.isolated = false
+	w.restart()
+	said()
+	w.remove(a)
+	w.sync()
+	w.wait(31 * time.Second)
+	require.Equal(t, "10.9.0.1", w.address(b))
+	require.Equal(t, before.MAC, w.lease(b).MAC)
+	require.Empty(t, w.damaged())
+}
+
+// TestDamagedRecordOfAPodThatIsGone: it goes too.
+func TestDamagedRecordOfAPodThatIsGone(t *testing.T) {
 	w := newWorld(t)
 	w.isolated = true
 	w.restart()
@@ -78,16 +137,13 @@ func TestIsolationTakenAway(t *testing.T) {
 	w.put(a, b)
 	w.sync()
 	w.isolated = false
-	err := w.newAssigner().Load(t.Context())
-	require.ErrorContains(t, err, "10.9.0.1 is held by lease/a/a-if")
-	require.ErrorContains(t, err, "go back to that isolation")
-
-	w.remove(b)
-	w.sync()
-	w.wait(30 * time.Second)
 	w.restart()
-	w.complete()
 	w.put(a)
 	w.sync()
+	require.Equal(t, []string{"lease/b/b-if"}, w.damaged(), "a source has not said all it knows")
+	w.complete()
+	w.sync()
+	require.Empty(t, w.damaged())
+	require.NotContains(t, w.journal.records, "lease/b/b-if")
 	require.Equal(t, "10.9.0.1", w.address(a))
 }

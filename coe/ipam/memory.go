@@ -22,6 +22,8 @@ type memory struct {
 	blocks     map[blockKey]blockFact
 	elans      map[string]elanFact     // by name
 	vpns       map[string]*coe.VPNFact // by namespace
+	vpnOwners  map[string]string       // the namespace of each vpn-instance, by its name
+	vpnHints   map[string]string       // names that the backend has, by namespace without a vpn-instance
 	services   map[string]*coe.ServiceFact
 	numbers    map[netip.Addr]*coe.NodeFact // by node
 	networks   *coe.Networks                // nil: none were written down
@@ -31,6 +33,13 @@ type memory struct {
 	// orphans are records that nothing uses and the store was never told of.
 	orphans []string
 	seq     uint64 // of the last lease
+
+	damaged  damage
+	aside    map[coe.LeaseKey]*coe.Lease // living leases in contradiction to others
+	homeless []homeless
+	// lacking is set while instances that are in use have no record; repaired, until
+	// a Sync has told, after damage has gone.
+	lacking, repaired bool
 }
 
 // namespace indexes what one namespace has.
@@ -71,10 +80,14 @@ func newMemory(cfg Config) *memory {
 		blocks:     map[blockKey]blockFact{},
 		elans:      map[string]elanFact{},
 		vpns:       map[string]*coe.VPNFact{},
+		vpnOwners:  map[string]string{},
+		vpnHints:   map[string]string{},
 		services:   map[string]*coe.ServiceFact{},
 		numbers:    map[netip.Addr]*coe.NodeFact{},
 		namespaces: map[string]*namespace{},
 		idle:       map[*elan]bool{},
+		damaged:    damage{},
+		aside:      map[coe.LeaseKey]*coe.Lease{},
 	}
 }
 

@@ -2,8 +2,10 @@ package ipam
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
@@ -89,43 +91,70 @@ type journalled struct {
 	adopting bool
 }
 
-// decode reads one record; it must be under the key that it names itself.
+// errUnknownKind is of records that another release may have written.
+var errUnknownKind = errors.New("this release knows no such kind of record")
+
+// decode reads one record. After an error j is as it was.
 func (j *journalled) decode(key string, value []byte) error {
-	var want string
-	var err error
 	switch key[:strings.IndexByte(key, '/')+1] {
 	case leaseKind:
-		want, err = decodeTo(&j.leases, value, func(l *coe.Lease) string { return leaseRecord(l.Key()) })
+		return decodeTo(&j.leases, key, value, func(l *coe.Lease) string { return leaseRecord(l.Key()) }, validLease)
 	case formerKind:
-		want, err = decodeTo(&j.formers, value, formerRecord)
+		return decodeTo(&j.formers, key, value, formerRecord, validFormer)
 	case blockKind:
-		want, err = decodeTo(&j.blocks, value, func(b *coe.Block) string { return blockRecord(blockKey{b.ELAN, b.Prefix}) })
+		return decodeTo(&j.blocks, key, value, func(b *coe.Block) string { return blockRecord(blockKey{b.ELAN, b.Prefix}) }, validBlock)
 	case elanKind:
-		want, err = decodeTo(&j.elans, value, func(e *coe.ELANFact) string { return elanRecord(e.Name) })
+		return decodeTo(&j.elans, key, value, func(e *coe.ELANFact) string { return elanRecord(e.Name) },
+			func(e *coe.ELANFact) bool { return e.Name != "" && e.VNI != 0 })
 	case vpnKind:
-		want, err = decodeTo(&j.vpns, value, func(v *coe.VPNFact) string { return vpnRecord(v.Name) })
+		return decodeTo(&j.vpns, key, value, func(v *coe.VPNFact) string { return vpnRecord(v.Name) },
+			func(v *coe.VPNFact) bool { return v.Name != "" && v.Namespace != "" && v.RD != 0 })
 	case serviceKind:
-		want, err = decodeTo(&j.services, value, func(s *coe.ServiceFact) string { return serviceRecord(s.UID) })
+		return decodeTo(&j.services, key, value, func(s *coe.ServiceFact) string { return serviceRecord(s.UID) },
+			func(s *coe.ServiceFact) bool { return s.UID != "" && s.Namespace != "" && s.Address.IsValid() })
 	case nodeKind:
-		want, err = decodeTo(&j.nodes, value, func(n *coe.NodeFact) string { return nodeRecord(n.Node) })
+		return decodeTo(&j.nodes, key, value, func(n *coe.NodeFact) string { return nodeRecord(n.Node) },
+			func(n *coe.NodeFact) bool { return n.Node.IsValid() })
 	case networksRecord:
-		want, err = decodeTo(&j.networks, value, func(*coe.Networks) string { return networksRecord })
+		return decodeTo(&j.networks, key, value, func(*coe.Networks) string { return networksRecord },
+			func(n *coe.Networks) bool { return n.Nodes.Numbers() > 0 })
 	case adoptingRecord:
-		want, j.adopting = adoptingRecord, true
-	default:
-		return fmt.Errorf("no record of this version has such a key")
+		j.adopting = true
+		return nil
 	}
-	if err == nil && want != key {
-		err = fmt.Errorf("it is a record of %q", want)
-	}
-	return err
+	return errUnknownKind
 }
 
-func decodeTo[T any](list *[]*T, value []byte, key func(*T) string) (string, error) {
+// decodeTo appends a record to the list of its kind. It must be whole, and under the
+// key that it names itself.
+func decodeTo[T any](list *[]*T, key string, value []byte, name func(*T) string, valid func(*T) bool) error {
 	v := new(T)
 	if err := json.Unmarshal(value, v); err != nil {
-		return "", err
+		return err
+	}
+	if !valid(v) {
+		return errors.New("it is incomplete")
+	}
+	if own := name(v); own != key {
+		return fmt.Errorf("it is a copy of record %q", own)
 	}
 	*list = append(*list, v)
-	return key(v), nil
+	return nil
+}
+
+func validLease(l *coe.Lease) bool {
+	return l.PodUID != "" && l.InterfaceUID != "" && l.Namespace != "" && l.Pod != "" && l.Node.IsValid() &&
+		len(l.Addresses) > 0 && !slices.ContainsFunc(l.Addresses, func(x coe.LeasedAddress) bool { return !validAddress(x) })
+}
+
+func validFormer(f *former) bool {
+	return f.PodUID != "" && f.InterfaceUID != "" && f.Namespace != "" && f.Node.IsValid() && validAddress(f.Address)
+}
+
+func validAddress(x coe.LeasedAddress) bool {
+	return x.Address.IsValid() && x.Network.IsValid() && x.Network == x.Network.Masked() && x.Gateway.IsValid()
+}
+
+func validBlock(b *coe.Block) bool {
+	return b.ELAN != "" && b.Prefix.IsValid() && b.Prefix == b.Prefix.Masked() && b.Gateway.IsValid()
 }

@@ -15,7 +15,7 @@ type refused struct {
 
 // Reasons that go when something comes back, or when the pools change.
 var (
-	healedByRoom  = []coe.Reason{coe.PoolExhausted, coe.AddressTaken, coe.AddressInvalid, coe.IDsExhausted}
+	healedByRoom  = []coe.Reason{coe.PoolExhausted, coe.AddressTaken, coe.AddressInvalid, coe.IDsExhausted, coe.NameTaken}
 	healedByPools = []coe.Reason{coe.PoolExhausted, coe.AddressInvalid, coe.NoAddress, coe.NoClusterIP}
 )
 

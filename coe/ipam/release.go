@@ -111,8 +111,13 @@ func (r *round) sweep() (swept bool) {
 func (r *round) sweepELAN(e *elan) (swept bool) {
 	ns := e.namespace
 	delete(ns.elans, e.node)
-	r.vnis.Release(e.Name)
-	if _, found := r.elans[e.Name]; found {
+	fact, found := r.elans[e.Name]
+	if found && fact.namespace != ns.name {
+		found = false // it is another namespace's
+	} else {
+		r.vnis.Release(e.Name)
+	}
+	if found {
 		delete(r.elans, e.Name)
 		r.write.remove(rankDeleteInstance, elanRecord(e.Name), func(tx *coe.Tx) { tx.DeleteELAN(ns.name, e.Name) })
 		swept = true
@@ -120,9 +125,13 @@ func (r *round) sweepELAN(e *elan) (swept bool) {
 	if len(ns.elans) > 0 {
 		return swept
 	}
-	r.rds.Release(r.cfg.VPNName(ns.name))
+	if owner := r.vpnOwners[r.vpnName(ns.name)]; owner == "" || owner == ns.name {
+		r.rds.Release(r.vpnName(ns.name))
+	}
+	delete(r.vpnHints, ns.name)
 	if vpn := r.vpns[ns.name]; vpn != nil {
 		delete(r.vpns, ns.name)
+		delete(r.vpnOwners, vpn.Name)
 		r.write.remove(rankDeleteInstance, vpnRecord(vpn.Name), func(tx *coe.Tx) { tx.DeleteVPN(ns.name) })
 		swept = true
 	}

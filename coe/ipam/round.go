@@ -68,6 +68,7 @@ func (r *round) run(ctx context.Context) error {
 			r.expire(s)
 		}
 	}
+	r.settleDamage()
 	r.followDNS()
 	if r.cfg.NodeNetwork.IsValid() {
 		r.nodes()
@@ -78,6 +79,9 @@ func (r *round) run(ctx context.Context) error {
 		if err := r.flush(ctx, false); err != nil {
 			return err
 		}
+	}
+	if r.lacking && !r.unasked {
+		r.mend()
 	}
 	r.claimAll()
 	if err := r.flush(ctx, true); err != nil {
@@ -194,6 +198,10 @@ func (r *round) affected() []string {
 		}
 	}
 	r.freed = false
+	if r.repaired {
+		affected[""] = true // the problems of the cluster
+		r.repaired = false
+	}
 	return slices.Sorted(maps.Keys(affected))
 }
 

@@ -107,16 +107,27 @@ func (w *world) setPools(pools ...dhcppool.Pool) {
 // inBackend is what a backend has of the living leases that the store has now.
 func (w *world) inBackend() (all []ipam.InUse) {
 	for _, ns := range w.store.Namespaces() {
-		for _, l := range w.store.View(ns).Leases {
+		v := w.store.View(ns)
+		for _, l := range v.Leases {
 			if l.Released == 0 {
 				all = append(all, ipam.InUse{
 					PodUID: l.PodUID, InterfaceUID: l.InterfaceUID, Namespace: l.Namespace, Pod: l.Pod,
 					Primary: l.Primary, Node: l.Node, MAC: l.MAC, Addresses: l.Addresses,
+					VNI: v.ELANs[netvirt.ELANName(l.Node, ns)].VNI, VPN: v.VPN.Name, RD: v.VPN.RD,
 				})
 			}
 		}
 	}
 	return all
+}
+
+// damaged are the records that are set aside.
+func (w *world) damaged() (records []string) {
+	for _, p := range w.store.Cluster().Damaged {
+		require.Equal(w, coe.RecordDamaged, p.Reason)
+		records = append(records, p.UID)
+	}
+	return records
 }
 
 func (w *world) put(pods ...*coe.Pod) {

@@ -88,6 +88,7 @@ func (r *round) flush(ctx context.Context, refusals bool) error {
 			return err
 		}
 	}
+	mended := r.mended()
 	var changed map[string]*refused
 	if refusals {
 		changed = r.changedRefusals()
@@ -98,6 +99,9 @@ func (r *round) flush(ctx context.Context, refusals bool) error {
 				if tell := r.write.changes[k].tell; tell != nil {
 					tell(tx)
 				}
+			}
+			if mended {
+				tx.SetDamaged(r.damaged.problems())
 			}
 			for ns, refused := range changed {
 				tx.SetRefusals(ns, refused.leases, refused.services)
@@ -116,6 +120,7 @@ func (r *round) putLease(l *coe.Lease) {
 		r.touched[old.Namespace] = true
 	}
 	r.add(l)
+	r.takeUp(l.Key())
 	r.touched[l.Namespace] = true
 	r.write.put(rankLease, leaseRecord(l.Key()), l, func(tx *coe.Tx) {
 		if old != nil && old.Namespace != l.Namespace {

@@ -49,7 +49,10 @@ const (
 	maxPods   = 20
 )
 
-var namespaces = []string{"default", "kube-system", "a-namespace-of-more-than-forty-characters-0123"}
+// keepsOlderName is a long namespace whose vpn-instance an older release named.
+const keepsOlderName = "old-namespace-of-more-than-forty-characters-0123"
+
+var namespaces = []string{"default", keepsOlderName, "a-namespace-of-more-than-forty-characters-0123"}
 
 type service struct {
 	uid, ns, name string
@@ -272,10 +275,9 @@ func (w *World) Model() netvirt.Model {
 }
 
 func (w *World) vpn(ns string) netvirt.VPNInstance {
-	names := netvirt.VPNNames(ns)
-	name := names[0]
-	if w.isolated {
-		name = names[len(names)-1] // a long namespace keeps the name that an older release gave
+	name := netvirt.VPNName(ns)
+	if ns == keepsOlderName {
+		name = netvirt.VPNNames(ns)[1]
 	}
 	v := netvirt.VPNInstance{
 		Name: name, Namespace: ns, RouteDistinguisher: fmt.Sprintf("100:%d", 2+slices.Index(namespaces, ns)),
