@@ -22,6 +22,15 @@ var (
 	userBudget    = budget{50, 2 * time.Second}
 )
 
+// kinBudget is the budget of tokens that look like renewals of good ones, and
+// reserveBudget that of other tokens from an address whose agent was let in before. Both
+// are for one address. They bound what is asked of the API server, at a rate above that
+// at which agents ask.
+var (
+	kinBudget     = budget{30, 500 * time.Millisecond}
+	reserveBudget = budget{60, 200 * time.Millisecond}
+)
+
 // maxTracked bounds the memory: of each table twice as many entries are kept.
 const maxTracked = 4096
 
@@ -29,13 +38,17 @@ const maxTracked = 4096
 // logged in from that address before: nobody locks them out.
 type failures struct {
 	seed maphash.Seed
+	// ofAddress is the budget of an address.
+	ofAddress budget
 
 	mu                  sync.Mutex
 	pairs, addrs, users recent[uint64, time.Time]
 	succeededFrom       recent[uint64, struct{}]
 }
 
-func newFailures() *failures { return &failures{seed: maphash.MakeSeed()} }
+func newFailures(ofAddress budget) *failures {
+	return &failures{seed: maphash.MakeSeed(), ofAddress: ofAddress}
+}
 
 // key stands for who failed; names of any length are not kept.
 type key struct {
@@ -57,7 +70,7 @@ func (f *failures) wait(from netip.Prefix, name string, now time.Time) time.Dura
 		return after
 	}
 	return max(after,
-		addressBudget.wait(f.addrs.get(f.sum(from, "")), now),
+		f.ofAddress.wait(f.addrs.get(f.sum(from, "")), now),
 		userBudget.wait(f.users.get(f.sum(netip.Prefix{}, name)), now))
 }
 
@@ -66,7 +79,7 @@ func (f *failures) failed(from netip.Prefix, name string, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	pairBudget.spend(&f.pairs, f.sum(from, name), now)
-	addressBudget.spend(&f.addrs, f.sum(from, ""), now)
+	f.ofAddress.spend(&f.addrs, f.sum(from, ""), now)
 	userBudget.spend(&f.users, f.sum(netip.Prefix{}, name), now)
 }
 

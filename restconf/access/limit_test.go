@@ -11,7 +11,7 @@ import (
 
 func TestBudgets(t *testing.T) {
 	at := time.Unix(1000, 0)
-	f := newFailures()
+	f := newFailures(addressBudget)
 	here, there := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
 	for range pairBudget.burst {
 		require.Zero(t, f.wait(here, "ann", at))
@@ -46,7 +46,7 @@ func TestBudgets(t *testing.T) {
 // However many names and addresses fail, what is kept is bounded; and who fails
 // again and again stays in it.
 func TestFailuresAreBounded(t *testing.T) {
-	f := newFailures()
+	f := newFailures(addressBudget)
 	at := time.Unix(1000, 0)
 	guesser := netip.MustParsePrefix("192.0.2.1/32")
 	for i := range 10 * maxTracked {

@@ -41,7 +41,7 @@ var errWrong = &DeniedError{"this server knows no such user with this password"}
 func newPasswords(m *metrics, log *slog.Logger) *passwords {
 	p := &passwords{
 		secret: make([]byte, sha256.Size), slots: make(chan struct{}, hashesAtOnce),
-		failed: newFailures(), metrics: m, log: log,
+		failed: newFailures(addressBudget), metrics: m, log: log,
 	}
 	rand.Read(p.secret) // never fails
 	return p

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -46,7 +48,7 @@ const (
 	badTokenFor  = 10 * time.Second
 	// reviewsAtOnce and reviewTimeout bound what is asked of the Reviewer. Agents
 	// wait ten seconds for an answer.
-	reviewsAtOnce = 16
+	reviewsAtOnce = 8 // of each class of tokens
 	reviewTimeout = 5 * time.Second
 	reviewWait    = 3 * time.Second
 )
@@ -56,13 +58,17 @@ type tokens struct {
 	accounts []string
 	reviewer Reviewer
 	secret   []byte
-	slots    chan struct{}
-	failed   *failures
 	metrics  *metrics
 	log      *slog.Logger
 
+	// The classes of unknown tokens; see classOf.
+	kindred, reserve, strange tokenClass
+
 	mu    sync.Mutex
 	known recent[mark, verdict]
+	// kin and hosts are the marks (kinOf) and the addresses of good tokens.
+	kin   recent[mark, struct{}]
+	hosts recent[netip.Prefix, struct{}]
 	// away: the Reviewer could not be asked last.
 	away atomic.Bool
 }
@@ -83,7 +89,8 @@ func newTokens(cfg TokenConfig, m *metrics, log *slog.Logger) Authenticator {
 	}
 	t := &tokens{
 		accounts: cfg.Accounts, reviewer: cfg.Reviewer, secret: make([]byte, sha256.Size),
-		slots: make(chan struct{}, reviewsAtOnce), failed: newFailures(), metrics: m, log: log,
+		metrics: m, log: log,
+		kindred: newTokenClass(kinBudget), reserve: newTokenClass(reserveBudget), strange: newTokenClass(addressBudget),
 	}
 	rand.Read(t.secret) // never fails
 	return t
@@ -145,16 +152,17 @@ func (t *tokens) remember(m *mark, v verdict) {
 
 // review asks about a token.
 func (t *tokens) review(ctx context.Context, from netip.Prefix, token string, m *mark) (verdict, error) {
-	if err := t.slot(ctx); err != nil {
+	kin := t.kinOf(token)
+	class := t.classOf(from, kin)
+	if err := t.slot(ctx, class); err != nil {
 		return verdict{}, err
 	}
-	defer func() { <-t.slots }()
+	defer func() { <-class.slots }()
 	if v, known := t.recall(m); known { // while it waited
 		return v, nil
 	}
-	// One token has a budget of its own; who tries many spends that of the address.
 	name := string(m[:])
-	if after := t.failed.wait(from, name, time.Now()); after > 0 {
+	if after := class.failed.wait(from, name, time.Now()); after > 0 {
 		t.metrics.logins.WithLabelValues(limitedLogin).Inc()
 		return verdict{}, &LimitedError{fmt.Sprintf("too many logins have failed: try again in %s", after.Round(time.Second)), after}
 	}
@@ -168,21 +176,92 @@ func (t *tokens) review(ctx context.Context, from netip.Prefix, token string, m 
 		t.log.Info("the API server answers about agents' tokens")
 	}
 	if v.denied != nil {
-		t.failed.failed(from, name, time.Now())
+		class.failed.failed(from, name, time.Now())
 		t.log.Warn("login failed", "by", ByToken, "from", from.Addr(), "err", v.denied)
 	} else {
-		t.failed.succeeded(from, name)
+		t.welcome(from, name, kin)
 	}
 	t.remember(m, v)
 	return v, nil
 }
 
-// slot waits until a token may be asked about.
-func (t *tokens) slot(ctx context.Context) error {
+// tokenClass is a class of unknown tokens. The Reviewer is asked about each class apart,
+// so that tokens of one never wait for those of another.
+type tokenClass struct {
+	slots  chan struct{}
+	failed *failures
+}
+
+func newTokenClass(ofAddress budget) tokenClass {
+	return tokenClass{make(chan struct{}, reviewsAtOnce), newFailures(ofAddress)}
+}
+
+// classOf chooses the class of an unknown token:
+//
+//	token                                   | class   | budget of its address
+//	kindred with a good one                 | kindred | kinBudget
+//	from an address with a good one before  | reserve | reserveBudget
+//	any other                               | strange | addressBudget
+//
+// A renewed token is kindred with the one before it. So bad tokens from its address, as
+// of a pod whose traffic leaves with the node's address, do not lock it out. The claims
+// by which a token is kindred are not verified. They select a budget and never let
+// anybody in.
+func (t *tokens) classOf(from netip.Prefix, kin *mark) *tokenClass {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if kin != nil {
+		if _, good := t.kin.find(*kin); good {
+			return &t.kindred
+		}
+	}
+	if _, good := t.hosts.find(from.Masked()); good {
+		return &t.reserve
+	}
+	return &t.strange
+}
+
+// welcome remembers a good token, its kin and its address.
+func (t *tokens) welcome(from netip.Prefix, name string, kin *mark) {
+	for _, class := range []*tokenClass{&t.kindred, &t.reserve, &t.strange} {
+		class.failed.succeeded(from, name)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.hosts.put(from.Masked(), struct{}{})
+	if kin != nil {
+		t.kin.put(*kin, struct{}{})
+	}
+}
+
+// kinOf is a mark of what a service account's token and its renewals have in common:
+// issuer, account and the account's uid. The uid is no public knowledge: a tenant's pod
+// does not have it. It is nil where the token has no such claims. Nothing is verified.
+func (t *tokens) kinOf(token string) *mark {
+	var claims struct {
+		Issuer     string `json:"iss"`
+		Subject    string `json:"sub"`
+		Kubernetes struct {
+			Account struct {
+				UID string `json:"uid"`
+			} `json:"serviceaccount"`
+		} `json:"kubernetes.io"`
+	}
+	_, rest, _ := strings.Cut(token, ".")
+	payload, _, _ := strings.Cut(rest, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(payload)
+	if err != nil || json.Unmarshal(raw, &claims) != nil || claims.Kubernetes.Account.UID == "" {
+		return nil
+	}
+	return markOf(t.secret, claims.Subject, claims.Issuer+"\n"+claims.Kubernetes.Account.UID)
+}
+
+// slot waits until a token of a class may be asked about.
+func (t *tokens) slot(ctx context.Context, class *tokenClass) error {
 	timer := time.NewTimer(reviewWait)
 	defer timer.Stop()
 	select {
-	case t.slots <- struct{}{}:
+	case class.slots <- struct{}{}:
 		return nil
 	case <-timer.C:
 	case <-ctx.Done():

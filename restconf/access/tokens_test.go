@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,6 +26,8 @@ type judge struct {
 	asked int
 	fails map[string]error
 	hangs chan struct{} // not nil: answers come when it is closed
+	// good, if not nil, says whose a token is, and whether it is good.
+	good func(token string) (Bearer, bool)
 }
 
 func (j *judge) Review(ctx context.Context, token string) (Bearer, error) {
@@ -41,6 +44,12 @@ func (j *judge) Review(ctx context.Context, token string) (Bearer, error) {
 	}
 	if err != nil {
 		return Bearer{}, err
+	}
+	if j.good != nil {
+		if bearer, good := j.good(token); good {
+			return bearer, nil
+		}
+		return Bearer{}, &DeniedError{"forged"}
 	}
 	account, node, _ := strings.Cut(token, "+")
 	return Bearer{Account: account, Node: node}, nil
@@ -170,11 +179,95 @@ func TestTokensAreLimited(t *testing.T) {
 	}
 	require.ErrorAs(t, err, &limited)
 	require.Positive(t, limited.After)
-	require.Equal(t, addressBudget.burst+1, b.asked)
+	require.Equal(t, reserveBudget.burst+1, b.asked)
+	for i := range 3 * addressBudget.burst {
+		_, err = b.login(fmt.Sprint("Bearer guess", i, "elsewhere"), "192.0.2.3")
+		require.Error(t, err)
+	}
+	require.Equal(t, reserveBudget.burst+1+addressBudget.burst, b.asked)
 	_, err = b.login(good, "192.0.2.1")
 	require.NoError(t, err)
 	_, err = b.login("Bearer "+agents+"+other", "192.0.2.2")
 	require.NoError(t, err)
+}
+
+// jwt is a token with the claims that Kubernetes makes, which the judge knows by id.
+func (b *tokenBed) jwt(id, accountUID string) string {
+	claims := fmt.Sprintf(`{"iss":"https://kubernetes","sub":"system:serviceaccount:coe-bridge:coe-bridge-agent","jti":%q,`+
+		`"kubernetes.io":{"serviceaccount":{"name":"coe-bridge-agent","uid":%q}}}`, id, accountUID)
+	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
+}
+
+// Bad tokens from a node's address, as of a pod behind it, do not lock out the renewed
+// token of its agent: neither slow ones nor a flood, and not after a restart either. The
+// Reviewer is asked about no more than the budgets allow.
+func TestRenewedTokenBesideBadOnes(t *testing.T) {
+	const node = "192.0.2.1"
+	for _, c := range []struct {
+		name    string
+		every   time.Duration // between bad tokens
+		most    int           // reviews of bad tokens
+		opaque  bool          // the agent's tokens have no claims
+		restart bool          // the agent comes back to a bridge that another agent has reached
+	}{
+		{name: "one every 2 s", every: 2 * time.Second, most: 1830},
+		{name: "one every 2 s, of opaque tokens", every: 2 * time.Second, most: 1830, opaque: true},
+		{name: "a flood", every: 50 * time.Millisecond, most: 18100},
+		{name: "a flood after a restart", every: 50 * time.Millisecond, most: 1900, restart: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newTokenBed(t)
+				good := map[string]bool{}
+				b.good = func(token string) (Bearer, bool) { return Bearer{agents, "worker-1"}, good[token] }
+				issue := func(id string) string {
+					token := b.jwt(id, "5f0e0000-0000-4000-8000-000000000001")
+					if c.opaque {
+						token = "opaque-" + id
+					}
+					good[token] = true
+					return token
+				}
+				first := node
+				if c.restart {
+					first = "192.0.2.2"
+				}
+				_, err := b.login("Bearer "+issue("first"), first)
+				require.NoError(t, err)
+				asked := b.asked
+				for i := range addressBudget.burst + int(time.Hour/c.every) {
+					if i >= addressBudget.burst {
+						<-time.After(c.every)
+					}
+					forged := b.jwt(fmt.Sprint("forged", i), "00000000-0000-4000-8000-000000000000")
+					_, err := b.login("Bearer "+forged, node)
+					require.Error(t, err)
+				}
+				require.LessOrEqual(t, b.asked-asked, c.most)
+				who, err := b.login("Bearer "+issue("renewed"), node)
+				require.NoError(t, err)
+				require.Equal(t, "worker-1", who.Node)
+			})
+		})
+	}
+}
+
+// Who knows what a good token claims is bounded too, and locks out no other address.
+func TestForgedKinIsLimited(t *testing.T) {
+	b := newTokenBed(t)
+	good := b.jwt("good", "u")
+	b.good = func(token string) (Bearer, bool) { return Bearer{agents, "n"}, token == good }
+	_, err := b.login("Bearer "+good, "192.0.2.1")
+	require.NoError(t, err)
+	for i := range 5 * kinBudget.burst {
+		_, err = b.login("Bearer "+b.jwt(fmt.Sprint(i), "u"), "192.0.2.1")
+		require.Error(t, err)
+	}
+	var limited *LimitedError
+	require.ErrorAs(t, err, &limited)
+	require.Equal(t, kinBudget.burst+1, b.asked)
+	_, err = b.login("Bearer "+b.jwt("another", "u"), "192.0.2.2")
+	require.NotErrorAs(t, err, &limited)
 }
 
 // An API server that hangs is given up, and holds up no more than so many at once.
