@@ -65,9 +65,10 @@ func (b *Bridge) ready(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// known fails while the store does not have yet all that the datastore holds.
+// known fails while the store and the agents' streams do not have yet all that the
+// datastore holds. Each of the three reads it at its own pace.
 func (b *Bridge) known() error {
-	if b.store.Heard(coe.RESTCONF) && b.recalled.Load() {
+	if b.store.Heard(coe.RESTCONF) && b.recalled.Load() && b.hub.Known() {
 		return nil
 	}
 	return fmt.Errorf("%w yet: what it holds is being read; ask again in a moment", datastore.ErrUnavailable)

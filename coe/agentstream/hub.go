@@ -66,6 +66,7 @@ type Hub struct {
 	streams *stream.Log
 
 	mu         sync.Mutex
+	known      bool              // a snapshot was applied
 	interfaces map[string]*iface // by "pod-uid/interface-uid"
 	nodes      nodes
 	network    network
@@ -113,6 +114,7 @@ func (h *Hub) Apply(b Batch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if b.Snapshot {
+		h.known = true
 		h.interfaces = map[string]*iface{}
 		h.nodes, h.network = newNodes(), network{}
 	}
@@ -266,6 +268,14 @@ func (h *Hub) Confirmed(key coe.LeaseKey) (at time.Time, revision int64, ok bool
 		return time.Time{}, 0, false
 	}
 	return i.at, i.revision, true
+}
+
+// Known reports whether the Hub has read all records once. Before that, Tree, Count
+// and Confirmed miss what the datastore holds.
+func (h *Hub) Known() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.known
 }
 
 // Count is how many interfaces are confirmed.
