@@ -3,6 +3,9 @@
 package main
 
 import (
+	"fmt"
+	"os"
+
 	"github.com/containernetworking/cni/pkg/skel"
 
 	"github.com/coe-bridge/coe-bridge/cni/plugin"
@@ -12,5 +15,10 @@ import (
 var version = "devel"
 
 func main() {
-	skel.PluginMainFuncs(plugin.Funcs(), plugin.Versions(), "CNI plugin coe-cni "+version)
+	program, err := os.Executable()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "find the plugin's own file:", err)
+		os.Exit(1)
+	}
+	skel.PluginMainFuncs(plugin.Funcs(program), plugin.Versions(), "CNI plugin coe-cni "+version)
 }

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -60,8 +61,12 @@ type Agent struct {
 
 	attachments locks // by container and link
 	ports       locks // by name, taken after attachments
+	pods        locks // by uid, of the pods that the agent makes; taken after attachments
 	running     running
 	kernel      turns // at links
+
+	mu       sync.Mutex
+	reported map[string]bool // uids of the unreadable notes of the last sweep, which were logged
 }
 
 // New returns an Agent.

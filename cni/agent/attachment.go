@@ -126,9 +126,7 @@ func (at *attachment) open(node netns.NsHandle) (netns.NsHandle, error) {
 	if err != nil {
 		return pod, noNamespace(at.Netns, err)
 	}
-	var is unix.Statfs_t
-	if err := unix.Fstatfs(int(pod), &is); err == nil && is.Type != unix.NSFS_MAGIC {
-		err = fmt.Errorf("it is no namespace")
+	if err := verifyNetns(pod); err != nil {
 		_ = pod.Close()
 		return pod, noNamespace(at.Netns, err)
 	}
@@ -137,6 +135,23 @@ func (at *attachment) open(node netns.NsHandle) (netns.NsHandle, error) {
 		return pod, noNamespace(at.Netns, fmt.Errorf("it is the node's own"))
 	}
 	return pod, nil
+}
+
+// verifyNetns fails if a file is not a network namespace. The kernel answers only for files
+// that are namespaces at all.
+func verifyNetns(ns netns.NsHandle) error {
+	var is unix.Statfs_t
+	if err := unix.Fstatfs(int(ns), &is); err != nil {
+		return err
+	}
+	if is.Type != unix.NSFS_MAGIC {
+		return errors.New("it is not a namespace")
+	}
+	kind, err := unix.IoctlRetInt(int(ns), unix.NS_GET_NSTYPE)
+	if err == nil && kind != unix.CLONE_NEWNET {
+		err = errors.New("it is not a network namespace")
+	}
+	return err
 }
 
 func noNamespace(path string, err error) error {

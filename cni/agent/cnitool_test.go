@@ -22,7 +22,7 @@ func TestCNITool(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "10-coe.conflist"), list, 0o600))
-	tool := func(ctx context.Context, args ...string) []byte {
+	run := func(ctx context.Context, args ...string) ([]byte, error) {
 		t.Helper()
 		program, err := cnitool()
 		require.NoError(t, err)
@@ -30,7 +30,11 @@ func TestCNITool(t *testing.T) {
 		require.NoError(t, err)
 		cmd := exec.CommandContext(ctx, program, args...)
 		cmd.Env = append(os.Environ(), "NETCONFPATH="+dir, "CNI_PATH="+filepath.Dir(path))
-		out, err := cmd.CombinedOutput()
+		return cmd.CombinedOutput()
+	}
+	tool := func(ctx context.Context, args ...string) []byte {
+		t.Helper()
+		out, err := run(ctx, args...)
 		require.NoError(t, err, "%s", out)
 		return out
 	}
@@ -46,7 +50,10 @@ func TestCNITool(t *testing.T) {
 		tool(t.Context(), "check", "coe", p.path())
 	}
 	tool(t.Context(), "status", "coe", pods[0].path())
-	tool(t.Context(), "gc", "coe", pods[0].path())
+	out, err := run(t.Context(), "gc", "coe", pods[0].path())
+	require.Error(t, err, "the tool sends no list of valid attachments")
+	require.Contains(t, string(out), "cni.dev/valid-attachments")
+	// The tool itself calls DEL for what it has kept of results.
 	tool(t.Context(), "del", "coe", pods[0].path())
 	pods[0].nothingIn()
 }

@@ -79,15 +79,16 @@ func (a *Agent) deleteLink(name string) error {
 	return a.kernel.do(func() error { return links.Delete(a.cfg.Node, name) })
 }
 
-// collect removes what the runtime does not name as valid, of that network.
+// collect removes the ports of a network that the runtime does not list as valid. A call
+// without the list removes nothing and fails.
 func (a *Agent) collect(ctx context.Context, n *network) error {
-	ports, err := a.cfg.Switch.Ports(ctx)
+	valid, err := n.valid()
 	if err != nil {
 		return err
 	}
-	valid := make([]ovs.Attachment, 0, len(n.ValidAttachments))
-	for _, v := range n.ValidAttachments {
-		valid = append(valid, ovs.Attachment{Container: v.ContainerID, IfName: v.IfName})
+	ports, err := a.cfg.Switch.Ports(ctx)
+	if err != nil {
+		return err
 	}
 	for _, p := range ports {
 		if p.Of.Network != n.Name || slices.ContainsFunc(valid, p.Of.Same) {

@@ -108,6 +108,7 @@ func (w *world) testAskedFor(a, taken *sandbox) {
 func TestBadInput(t *testing.T) {
 	w := newWorld(t, impatient, "host1")
 	p := w.pod("host1", 1, "web", "front")
+	allowSocket(t, "/run/none.sock")
 	for _, c := range []struct {
 		name string
 		invoke
@@ -131,6 +132,7 @@ func TestBadInput(t *testing.T) {
 		{"no network namespace", invoke{netns: "/etc/passwd"}, types.ErrInvalidNetNS, "/etc/passwd"},
 		{"the node's namespace", invoke{netns: "/run/netns/" + w.lab.Namespace("host1")}, types.ErrInvalidNetNS, "the node's own"},
 		{"no agent", invoke{conf: object{"socket": "/run/none.sock"}}, types.ErrTryAgainLater, "does coe-bridge agent run on this node?"},
+		{"a socket of its own", invoke{conf: object{"socket": "/run/containerd/containerd.sock"}}, types.ErrInvalidNetworkConfig, "is not the agent's"},
 		{"unknown pod", invoke{args: "K8S_POD_NAMESPACE=web;K8S_POD_NAME=who"}, types.ErrTryAgainLater, "pod web/who has no address yet"},
 		{"another pod of that name", invoke{args: "K8S_POD_NAMESPACE=web;K8S_POD_NAME=front;K8S_POD_UID=" + uid("p", 2)}, types.ErrTryAgainLater, "pod web/front has no address yet"},
 	} {

@@ -15,6 +15,8 @@ type metrics struct {
 	calls *prometheus.HistogramVec
 	steps *prometheus.HistogramVec
 	swept prometheus.Counter
+	// unreadable is set by each sweep.
+	unreadable prometheus.Gauge
 }
 
 func newMetrics(cfg Config) *metrics {
@@ -29,7 +31,10 @@ func newMetrics(cfg Config) *metrics {
 			Name: "coe_agent_swept_total", Help: "Leftovers that were removed: ports, links and pods.",
 		}),
 	}
-	cfg.Registry.MustRegister(m.calls, m.steps, m.swept,
+	m.unreadable = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "coe_agent_notes_unreadable", Help: "Notes in the state directory that the last sweep could not read.",
+	})
+	cfg.Registry.MustRegister(m.calls, m.steps, m.swept, m.unreadable,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "coe_agent_interfaces", Help: "Interfaces of pods that the bridge has told of on this node.",
 		}, func() float64 { return float64(cfg.Uplink.Count()) }),

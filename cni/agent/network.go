@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
 )
 
 // network is the configuration of a network, as the runtime hands it over.
@@ -25,6 +27,29 @@ type network struct {
 	RuntimeConfig map[string]json.RawMessage `json:"runtimeConfig"`
 
 	wanted wanted
+}
+
+// validKey is the key of the attachments that a GC call keeps.
+const validKey = "cni.dev/valid-attachments"
+
+// valid returns the attachments that a GC call keeps. The list may be empty, but it must
+// be there: a runtime that forgot it, or wrote null, would lose all its pods. An entry
+// that names no attachment is an error for the same reason.
+func (n *network) valid() ([]ovs.Attachment, error) {
+	if n.Name == "" {
+		return nil, invalid("GC needs the name of the network")
+	}
+	if n.ValidAttachments == nil {
+		return nil, invalid("GC needs %q, a list of the attachments to keep", validKey)
+	}
+	valid := make([]ovs.Attachment, 0, len(n.ValidAttachments))
+	for _, v := range n.ValidAttachments {
+		if v.ContainerID == "" || v.IfName == "" {
+			return nil, invalid("%s: an entry has no containerID or no ifname", validKey)
+		}
+		valid = append(valid, ovs.Attachment{Container: v.ContainerID, IfName: v.IfName})
+	}
+	return valid, nil
 }
 
 // wanted is what the caller asks for.

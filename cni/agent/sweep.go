@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -38,6 +39,8 @@ func (a *Agent) boundedSweep(ctx context.Context) error {
 // sweep removes what no pod needs any more, and no call is about: ports whose pod's
 // namespace or link is gone, links without a port, and pods that the agent has made
 // and that are not plugged in.
+//
+// What cannot be removed holds nothing else up.
 func (a *Agent) sweep(ctx context.Context) error {
 	ports, err := a.cfg.Switch.Ports(ctx)
 	if err != nil {
@@ -47,23 +50,21 @@ func (a *Agent) sweep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("sweep: %w", err)
 	}
+	var errs []error
 	for _, p := range ports {
 		if _, linked := owned[p.Name]; linked && !isGone(p.Of) {
 			continue
 		}
 		if err := a.discard(ctx, p.Of); err != nil {
-			return fmt.Errorf("sweep port %s: %w", p.Name, err)
+			errs = append(errs, fmt.Errorf("sweep port %s: %w", p.Name, err))
 		}
 	}
 	for name := range owned {
 		if err := a.sweepLink(ctx, name); err != nil {
-			return fmt.Errorf("sweep link %s: %w", name, err)
+			errs = append(errs, fmt.Errorf("sweep link %s: %w", name, err))
 		}
 	}
-	if err := a.sweepPods(ctx); err != nil {
-		return fmt.Errorf("sweep pods: %w", err)
-	}
-	return nil
+	return errors.Join(append(errs, a.sweepPods(ctx))...)
 }
 
 // sweepLink removes a link that has no port.
@@ -83,16 +84,63 @@ func (a *Agent) sweepLink(ctx context.Context, name string) error {
 
 // sweepPods removes the pods that were made for attachments that are not there.
 func (a *Agent) sweepPods(ctx context.Context) error {
-	noted, err := a.notes.all()
+	noted, unreadable, err := a.notes.all()
+	if err != nil {
+		return fmt.Errorf("sweep pods: %w", err)
+	}
+	a.report(unreadable)
+	var errs []error
+	for uid, of := range noted {
+		if err := a.sweepPod(ctx, uid, of); err != nil {
+			errs = append(errs, fmt.Errorf("sweep pod %s: %w", uid, err))
+		}
+	}
+	for uid := range unreadable {
+		if err := a.sweepUnreadable(ctx, uid); err != nil {
+			errs = append(errs, fmt.Errorf("sweep pod %s, whose note cannot be read: %w", uid, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// report logs each unreadable note once, and counts them in the metrics.
+func (a *Agent) report(unreadable map[string]error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	reported := map[string]bool{}
+	for uid, err := range unreadable {
+		if !a.reported[uid] {
+			a.log.Error("a note cannot be read; the pod is looked for in the switch", "uid", uid, "err", err)
+		}
+		reported[uid] = true
+	}
+	a.reported = reported
+	a.metrics.unreadable.Set(float64(len(unreadable)))
+}
+
+// sweepUnreadable deals with a pod whose note cannot be read. If the switch has a port of
+// the pod, the port names the attachment, and the note is written again. Otherwise the
+// pod is not plugged in, and is removed.
+func (a *Agent) sweepUnreadable(ctx context.Context, uid string) error {
+	release, _ := a.pods.try(uid)
+	if release == nil {
+		return nil // an ADD is writing the note
+	}
+	defer release()
+	if _, err := a.notes.read(uid); err == nil {
+		return nil // an ADD has written it
+	}
+	ports, err := a.cfg.Switch.Ports(ctx)
 	if err != nil {
 		return err
 	}
-	for uid, of := range noted {
-		if err := a.sweepPod(ctx, uid, of); err != nil {
-			return err
+	for _, p := range ports {
+		if p.PodUID == uid {
+			return a.notes.write(uid, p.Of)
 		}
 	}
-	return nil
+	a.metrics.swept.Inc()
+	return a.withdraw(ctx, uid)
 }
 
 func (a *Agent) sweepPod(ctx context.Context, uid string, of ovs.Attachment) error {
@@ -115,10 +163,11 @@ func (a *Agent) Cleanup(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("clean up: %w", err)
 	}
+	var errs []error
 	for _, p := range ports {
 		if err := a.discard(ctx, p.Of); err != nil {
-			return fmt.Errorf("clean up port %s: %w", p.Name, err)
+			errs = append(errs, fmt.Errorf("clean up port %s: %w", p.Name, err))
 		}
 	}
-	return a.sweep(ctx)
+	return errors.Join(append(errs, a.sweep(ctx))...)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netns"
 
+	"github.com/coe-bridge/coe-bridge/cni/call"
 	"github.com/coe-bridge/coe-bridge/test/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/ovnhost"
 )
@@ -47,6 +48,15 @@ var (
 	plugin  = sync.OnceValues(func() (string, error) { return build("github.com/coe-bridge/coe-bridge/cmd/coe-cni") })
 	cnitool = sync.OnceValues(func() (string, error) { return build("github.com/containernetworking/cni/cnitool") })
 )
+
+// allowSocket has the plugin accept a socket in network configurations.
+func allowSocket(t testing.TB, socket string) {
+	t.Helper()
+	file, err := os.OpenFile(filepath.Join(pluginDir, "coe-cni"+call.SocketsSuffix), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	require.NoError(t, err)
+	_, err = fmt.Fprintln(file, socket)
+	require.NoError(t, errors.Join(err, file.Close()))
+}
 
 func build(pkg string) (program string, err error) {
 	program = filepath.Join(pluginDir, path.Base(pkg))
@@ -124,6 +134,7 @@ func (w *world) startAgent(host string) {
 	dir := filepath.Join(w.lab.Dir, host)
 	a := &agentProcess{socket: filepath.Join(dir, "cni.sock"), dir: filepath.Join(dir, "agent")}
 	a.relay = w.newRelay(host)
+	allowSocket(w.t, a.socket)
 	password := filepath.Join(dir, "password")
 	require.NoError(w.t, os.WriteFile(password, []byte(bridgetest.Password), 0o600))
 	a.argv = []string{

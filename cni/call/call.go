@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -16,6 +17,16 @@ import (
 
 // DefaultSocket is where the agent listens.
 const DefaultSocket = "/run/coe-bridge/cni.sock"
+
+// SocketsSuffix is added to the path of the plugin to name its sockets file: the unix
+// sockets, one a line, that network configurations may name beside DefaultSocket.
+//
+// Every user who may create a NetworkAttachmentDefinition writes network configurations,
+// and the plugin runs as root. So root's file decides where the plugin connects.
+const SocketsSuffix = ".sockets"
+
+// maxAnswer bounds an answer in bytes.
+const maxAnswer = 1 << 20
 
 // The commands of CNI.
 const (
@@ -45,7 +56,7 @@ type Answer struct {
 // ErrNoAgent says that nobody listens on the socket.
 var ErrNoAgent = errors.New("the node's agent is not there")
 
-// Do makes a call to the agent at a socket. That ctx ends before the answer tells the
+// Do makes a call to the agent at a socket, which must be a process of root. That ctx ends before the answer tells the
 // agent to undo what it has begun.
 func Do(ctx context.Context, socket string, r Request) (Answer, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -53,13 +64,16 @@ func Do(ctx context.Context, socket string, r Request) (Answer, error) {
 		return Answer{}, fmt.Errorf("%w: %w; does coe-bridge agent run on this node?", ErrNoAgent, err)
 	}
 	defer func() { _ = conn.Close() }()
+	if err := verifyPeer(conn); err != nil {
+		return Answer{}, fmt.Errorf("refuse socket %s: %w", socket, err)
+	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	if err := json.NewEncoder(conn).Encode(r); err != nil {
 		return Answer{}, fmt.Errorf("ask the node's agent: %w", errors.Join(ctx.Err(), err))
 	}
 	var answer Answer
-	if err := json.NewDecoder(conn).Decode(&answer); err != nil {
+	if err := json.NewDecoder(io.LimitReader(conn, maxAnswer)).Decode(&answer); err != nil {
 		return Answer{}, fmt.Errorf("wait for the node's agent: %w", errors.Join(ctx.Err(), err))
 	}
 	return answer, nil

@@ -70,6 +70,9 @@ func Serve(ctx context.Context, l net.Listener, log *slog.Logger, answer func(co
 }
 
 func serve(ctx context.Context, conn net.Conn, answer func(context.Context, Request) Answer) error {
+	if err := verifyPeer(conn); err != nil {
+		return fmt.Errorf("refuse a caller: %w", err)
+	}
 	var r Request
 	if err := conn.SetReadDeadline(time.Now().Add(readTimeout)); err != nil {
 		return err

@@ -125,7 +125,7 @@ func (c *Config) checks() []check {
 			check{"credentials " + url, func(ctx context.Context) (string, error) { return c.credentials(ctx, url) }})
 	}
 	return append(checks,
-		check{"clock", c.clock}, check{"agent", c.agent}, check{"plugin", c.plugin}, check{"network configuration list", c.networkList})
+		check{"clock", c.clock}, check{"agent", c.agent}, check{"state directory", c.state}, check{"plugin", c.plugin}, check{"network configuration list", c.networkList})
 }
 
 // run runs a check, and waits for it no longer than that.

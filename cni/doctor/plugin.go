@@ -13,7 +13,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coe-bridge/coe-bridge/cni/agent"
 	"github.com/coe-bridge/coe-bridge/cni/call"
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
 // pluginName is the type of our networks, and the plugin's file.
@@ -31,6 +33,14 @@ func (c *Config) agent(ctx context.Context) (string, error) {
 		return "", failed(fmt.Errorf("the agent can plug no pods in: %w", answer.Error), "mend what else fails here; if nothing does, see the log of the agent")
 	}
 	return "it answers on " + c.Socket, nil
+}
+
+// state looks whether what the agent keeps on disk can be read.
+func (c *Config) state(context.Context) (string, error) {
+	if err := errors.Join(agent.CheckNotes(c.StateDir), uplink.CheckDir(c.StateDir)); err != nil {
+		return "", warning(err, "start the agent: it looks for the pods of unreadable notes in the switch, and asks the bridge for the rest; see its log if this stays")
+	}
+	return c.StateDir + " can be read", nil
 }
 
 // plugin looks whether the runtime finds the plugin, and whether that runs.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/cni/call"
+	"github.com/coe-bridge/coe-bridge/cni/durable"
 )
 
 // The names of what is installed. The configuration's sorts before those of others, of
@@ -72,7 +73,11 @@ func (c Config) files() (plugin, configuration string) {
 
 func (c Config) isThere() bool {
 	plugin, configuration := c.files()
-	for _, path := range []string{plugin, configuration} {
+	files := []string{plugin, configuration}
+	if c.Socket != call.DefaultSocket {
+		files = append(files, c.sockets())
+	}
+	for _, path := range files {
 		if _, err := os.Stat(path); err != nil {
 			return false
 		}
@@ -81,12 +86,8 @@ func (c Config) isThere() bool {
 }
 
 func (c Config) install(ctx context.Context) error {
-	plugin, configuration := c.files()
-	program, err := os.ReadFile(c.Plugin)
-	if err != nil {
-		return fmt.Errorf("read the plugin: %w", err)
-	}
-	if err := c.put(plugin, program, 0o755); err != nil {
+	_, configuration := c.files()
+	if err := c.InstallPlugin(); err != nil {
 		return err
 	}
 	if err := c.Answers(ctx); err != nil {
@@ -97,6 +98,38 @@ func (c Config) install(ctx context.Context) error {
 		return err
 	}
 	return c.put(configuration, text, 0o644)
+}
+
+// InstallPlugin installs the plugin, and beside it the file that has it accept the agent's
+// socket.
+func (c Config) InstallPlugin() error {
+	plugin, _ := c.files()
+	program, err := os.ReadFile(c.Plugin)
+	if err != nil {
+		return fmt.Errorf("read the plugin: %w", err)
+	}
+	if err := c.allowSocket(); err != nil { // before the plugin that reads it
+		return err
+	}
+	return c.put(plugin, program, 0o755)
+}
+
+// allowSocket has the plugin accept the agent's socket, which needs no file if it is the
+// default.
+func (c Config) allowSocket() error {
+	if c.Socket != call.DefaultSocket {
+		return c.put(c.sockets(), []byte(c.Socket+"\n"), 0o644)
+	}
+	if err := os.Remove(c.sockets()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the former socket of the plugin: %w", err)
+	}
+	return nil
+}
+
+// sockets is the plugin's sockets file.
+func (c Config) sockets() string {
+	plugin, _ := c.files()
+	return plugin + call.SocketsSuffix
 }
 
 // configuration is that of the network. A runtime takes the newest version of CNI that
@@ -126,8 +159,8 @@ func (c Config) put(path string, content []byte, mode os.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("install %s: %w", path, err)
 	}
-	if err := replace(path, content, mode); err != nil {
-		return fmt.Errorf("install %s: %w", path, err)
+	if err := durable.Write(path, content, mode); err != nil {
+		return fmt.Errorf("install: %w", err)
 	}
 	c.Log.Info("installed", "file", path)
 	return nil
@@ -142,26 +175,10 @@ func holds(path string, content []byte) (bool, error) {
 	return bytes.Equal(has, content), err
 }
 
-// replace writes a file beside the one that it takes the place of. Its name begins with
-// a dot and has no ending, so that runtimes pass it over.
-func replace(path string, content []byte, mode os.FileMode) error {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+PluginName+"-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(file.Name()) }()
-	_, err = file.Write(content)
-	err = errors.Join(err, file.Chmod(mode), file.Sync(), file.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), path)
-}
-
 // Remove removes what Run installs, the configuration first. What is not there is well.
 func (c Config) Remove() error {
 	plugin, configuration := c.files()
-	for _, path := range []string{configuration, plugin} {
+	for _, path := range []string{configuration, plugin, c.sockets()} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove what was installed: %w", err)
 		}

@@ -97,6 +97,11 @@ func TestAgain(t *testing.T) {
 	text, err := os.ReadFile(configuration)
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"socket": "/elsewhere.sock"`)
+	sockets, err := os.ReadFile(plugin + call.SocketsSuffix)
+	require.NoError(t, err)
+	require.Equal(t, "/elsewhere.sock\n", string(sockets))
+	require.NoError(t, w.Remove())
+	require.NoFileExists(t, plugin+call.SocketsSuffix)
 }
 
 func TestRemove(t *testing.T) {

@@ -23,19 +23,24 @@ const timeout = 3 * time.Minute
 // Versions are those of CNI that are spoken.
 func Versions() version.PluginInfo { return version.PluginSupports("0.3.1", "0.4.0", "1.0.0", "1.1.0") }
 
-// Funcs are what the plugin does at each command.
-func Funcs() skel.CNIFuncs {
+// Funcs are what the plugin does at each command. program is the path of its file, beside
+// which the sockets file is.
+func Funcs(program string) skel.CNIFuncs {
+	p := plugin{program + call.SocketsSuffix}
 	return skel.CNIFuncs{
-		Add:    add,
-		Check:  command(call.Check, types.ErrTryAgainLater),
-		Del:    command(call.Del, types.ErrTryAgainLater),
-		GC:     command(call.GC, types.ErrTryAgainLater),
-		Status: command(call.Status, types.ErrPluginNotAvailable),
+		Add:    p.add,
+		Check:  p.command(call.Check, types.ErrTryAgainLater),
+		Del:    p.command(call.Del, types.ErrTryAgainLater),
+		GC:     p.command(call.GC, types.ErrTryAgainLater),
+		Status: p.command(call.Status, types.ErrPluginNotAvailable),
 	}
 }
 
-func add(args *skel.CmdArgs) error {
-	conf, err := parse(args.StdinData)
+// plugin knows its sockets file.
+type plugin struct{ sockets string }
+
+func (p plugin) add(args *skel.CmdArgs) error {
+	conf, err := p.parse(call.Add, args.StdinData)
 	if err != nil {
 		return err
 	}
@@ -50,9 +55,9 @@ func add(args *skel.CmdArgs) error {
 }
 
 // command is one that has no result.
-func command(name string, absent uint) func(*skel.CmdArgs) error {
+func (p plugin) command(name string, absent uint) func(*skel.CmdArgs) error {
 	return func(args *skel.CmdArgs) error {
-		conf, err := parse(args.StdinData)
+		conf, err := p.parse(name, args.StdinData)
 		if err == nil {
 			_, err = ask(name, absent, conf, args)
 		}
@@ -66,10 +71,21 @@ type conf struct {
 	Socket     string `json:"socket"`
 }
 
-func parse(text []byte) (conf, error) {
-	c := conf{Socket: call.DefaultSocket}
+// parse reads a configuration, and decides which socket is called. A DEL removes what is
+// there, whatever the configuration says: a socket that is not allowed does not stop it.
+func (p plugin) parse(command string, text []byte) (conf, error) {
+	var c conf
 	if err := json.Unmarshal(text, &c); err != nil {
 		return c, types.NewError(types.ErrInvalidNetworkConfig, "read the network's configuration", err.Error())
+	}
+	socket, err := socketOf(c.Socket, p.sockets)
+	switch {
+	case err == nil:
+		c.Socket = socket
+	case command == call.Del:
+		c.Socket = fallback(p.sockets)
+	default:
+		return c, types.NewError(types.ErrInvalidNetworkConfig, "the network's configuration names a socket that is not allowed", err.Error())
 	}
 	return c, nil
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/coe-bridge/coe-bridge/cni/durable"
 )
 
 // stateFile is the name of the file in Config.Dir.
@@ -39,32 +41,50 @@ type kept struct {
 	Interfaces []*Record `json:"interfaces"`
 }
 
-// load reads what an earlier process has kept; of another node's nothing.
-func (u *Uplink) load() error {
+// load reads the state that an earlier process kept for the same node. A file that
+// cannot be read counts as absent: the bridge tells everything again.
+func (u *Uplink) load() {
 	u.state.records = map[string]*Record{}
 	if u.cfg.Dir == "" {
-		return nil
+		return
 	}
-	text, err := os.ReadFile(u.file())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	k, err := readState(u.cfg.Dir)
 	if err != nil {
-		return fmt.Errorf("read what was kept of the node's interfaces: %w", err)
-	}
-	var k kept
-	if err := json.Unmarshal(text, &k); err != nil {
-		u.log.Error("what was kept of the node's interfaces is not readable, and is asked for again", "file", u.file(), "err", err)
-		return nil
+		u.log.Error("the kept records of the node's interfaces cannot be read; the bridge is asked for all of them", "err", err)
+		return
 	}
 	if k.Node != u.cfg.Node.String() {
-		return nil
+		return
 	}
 	u.state.id, u.state.place, u.state.network = k.ID, k.Place, k.Network
 	for _, r := range k.Interfaces {
 		u.state.records[r.key()] = r
 	}
-	return nil
+}
+
+// readState reads the file of dir; the zero value if there is none.
+func readState(dir string) (k kept, err error) {
+	path := filepath.Join(dir, stateFile)
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return kept{}, nil
+	case err != nil:
+		return kept{}, err
+	}
+	if err := json.Unmarshal(text, &k); err != nil {
+		return kept{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	if slices.Contains(k.Interfaces, nil) {
+		return kept{}, fmt.Errorf("read %s: an interface is null", path)
+	}
+	return k, nil
+}
+
+// CheckDir fails if dir holds a state file that cannot be read.
+func CheckDir(dir string) error {
+	_, err := readState(dir)
+	return err
 }
 
 func (u *Uplink) file() string { return filepath.Join(u.cfg.Dir, stateFile) }
@@ -141,6 +161,9 @@ func (u *Uplink) wake() {
 // keep writes the state to disk whenever it has changed, until ctx is done, and then
 // once more.
 func (u *Uplink) keep(ctx context.Context) {
+	if err := durable.Clean(u.cfg.Dir); err != nil {
+		u.log.Warn("unfinished files are left in the state directory", "err", err)
+	}
 	for ctx.Err() == nil {
 		u.mu.Lock()
 		changed := u.changed
@@ -170,7 +193,7 @@ func (u *Uplink) save() error {
 	records := slices.SortedFunc(maps.Values(now.records), func(a, b *Record) int { return strings.Compare(a.key(), b.key()) })
 	text, err := json.Marshal(kept{ID: now.id, Node: u.cfg.Node.String(), Place: now.place, Network: now.network, Interfaces: records})
 	if err == nil {
-		err = replaceFile(u.file(), text)
+		err = durable.Write(u.file(), text, 0o600)
 	}
 	if err != nil {
 		u.mu.Lock()
@@ -178,13 +201,4 @@ func (u *Uplink) save() error {
 		u.mu.Unlock()
 	}
 	return err
-}
-
-// replaceFile writes a file as a whole or not at all.
-func replaceFile(path string, text []byte) error {
-	next := path + ".next"
-	if err := os.WriteFile(next, text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(next, path)
 }

@@ -66,7 +66,8 @@ var rules = map[string]rule{
 	"cni/links":                   {nil, []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"}, "one of the seams; knows neither the switch nor who chose"},
 	"cni/ovs":                     {[]string{"cni/ovs/vswitch"}, []string{"github.com/ovn-kubernetes/libovsdb"}, "one of the seams; knows neither links nor pods' namespaces"},
 	"cni/ovs/vswitch":             {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
-	"cni/uplink":                  {nil, nil, "one of the seams; knows the bridge by its YANG modules alone"},
+	"cni/durable":                 {nil, nil, "files of the node's agent; knows nothing of their contents"},
+	"cni/uplink":                  {[]string{"cni/durable"}, nil, "one of the seams; knows the bridge by its YANG modules alone"},
 	"cni/node": {
 		[]string{"cni/links", "cni/ovs", "cni/uplink"},
 		[]string{
@@ -75,11 +76,11 @@ var rules = map[string]rule{
 		},
 		"the node's own place; knows no pods",
 	},
-	"cni/call":    {nil, []string{"github.com/containernetworking/cni/pkg/types"}, "between plugin and agent"},
-	"cni/install": {[]string{"cni/call"}, nil, "files for container runtimes; knows no Kubernetes"},
+	"cni/call":    {nil, []string{"github.com/containernetworking/cni/pkg/types", "golang.org/x/sys/unix"}, "between plugin and agent"},
+	"cni/install": {[]string{"cni/call", "cni/durable"}, nil, "files for container runtimes; knows no Kubernetes"},
 	"cni/plugin":  {[]string{"cni/call"}, []string{"github.com/containernetworking/cni/pkg"}, "thin: starts for each call, and decides nothing"},
 	"cni/agent": {
-		[]string{"cni/call", "cni/links", "cni/ovs", "cni/uplink"},
+		[]string{"cni/call", "cni/durable", "cni/links", "cni/ovs", "cni/uplink"},
 		[]string{
 			"github.com/containernetworking/cni/pkg", "github.com/vishvananda/netns", "github.com/google/uuid",
 			"github.com/prometheus/client_golang", "golang.org/x/sys/unix",

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/cni/install"
 	"github.com/coe-bridge/coe-bridge/test/figures"
 )
 
@@ -125,7 +126,7 @@ func (w *world) referenceSandbox(n int) sandbox {
 
 // plugin is ours on a host.
 func (w *world) plugin(host string) plugin {
-	return plugin{filepath.Join(w.dir, "coe-cni"), fmt.Sprintf(`{"cniVersion":"1.0.0","name":"coe","type":"coe-cni","socket":%q}`, w.socket(host)), w.lab.Namespace(host)}
+	return plugin{filepath.Join(w.lab.Dir, host, install.PluginName), fmt.Sprintf(`{"cniVersion":"1.0.0","name":"coe","type":"coe-cni","socket":%q}`, w.socket(host)), w.lab.Namespace(host)}
 }
 
 // sandbox is that of the pod of a kind and number.

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/cni/install"
 	"github.com/coe-bridge/coe-bridge/test/ovnhost"
 )
 
@@ -112,6 +113,12 @@ func (w *world) startAgent(ctx context.Context, host string) (err error) {
 	password := filepath.Join(dir, "password")
 	if err := os.WriteFile(password, []byte(credentials), 0o600); err != nil {
 		return fmt.Errorf("write the password: %w", err)
+	}
+	installed := install.Config{
+		Plugin: filepath.Join(w.dir, install.PluginName), BinDir: dir, Socket: w.socket(host), Log: slog.New(slog.DiscardHandler),
+	}
+	if err := installed.InstallPlugin(); err != nil {
+		return err
 	}
 	w.agents[host], err = w.lab.Launch(ctx, ovnhost.Command{
 		Name: host + "/agent", Pod: host,

@@ -2,15 +2,20 @@ package odlpods
 
 import (
 	"context"
+	"log/slog"
 	"path/filepath"
 	"slices"
 
+	"github.com/coe-bridge/coe-bridge/cni/install"
 	"github.com/coe-bridge/coe-bridge/test/ovnhost"
 )
 
 // StartAgents starts an agent on each host.
 func (l *Lab) StartAgents(ctx context.Context) error {
 	for _, h := range l.Hosts {
+		if err := l.installPlugin(h); err != nil {
+			return err
+		}
 		process, err := l.Launch(ctx, ovnhost.Command{
 			Name: h.Name + "/agent", Pod: h.Name, Argv: l.agent(h),
 			Ready: func(ctx context.Context) error { return l.asked(ctx, h.Name, "/healthz") },
@@ -21,6 +26,13 @@ func (l *Lab) StartAgents(ctx context.Context) error {
 		l.Agents[h.Name] = process
 	}
 	return nil
+}
+
+// installPlugin gives a host a plugin of its own, which calls the host's agent.
+func (l *Lab) installPlugin(h *ovnhost.Host) error {
+	return install.Config{
+		Plugin: filepath.Join(l.bin, install.PluginName), BinDir: h.Dir, Socket: socket(h), Log: slog.New(slog.DiscardHandler),
+	}.InstallPlugin()
 }
 
 // agent is the command line of a host's agent.

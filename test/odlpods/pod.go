@@ -14,6 +14,8 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/types/create"
+
+	"github.com/coe-bridge/coe-bridge/cni/install"
 )
 
 // Pod is a pod, as clients post it.
@@ -92,7 +94,7 @@ func (l *Lab) call(ctx context.Context, command string, p Pod, previous *current
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(l.bin, "coe-cni"))
+	cmd := exec.CommandContext(ctx, filepath.Join(l.Host(p.Host).Dir, install.PluginName))
 	cmd.Stdin = bytes.NewReader(text)
 	cmd.Env = []string{
 		"CNI_COMMAND=" + command, "CNI_CONTAINERID=sandbox-" + p.UID, "CNI_NETNS=/run/netns/" + l.Namespace(p.String()), "CNI_IFNAME=eth0", "CNI_PATH=" + l.bin,

@@ -1,0 +1,118 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/uuid"
+
+	"github.com/coe-bridge/coe-bridge/cni/durable"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+)
+
+// notes are the pods that the agent has made: a file for each, named by the pod's uid.
+// A note is on disk before its pod is made, and is removed after the pod. A note that
+// cannot be read still names its pod.
+type notes struct{ dir string }
+
+// note is the attachment that a pod was made for.
+type note struct {
+	Container string `json:"container"`
+	IfName    string `json:"ifName"`
+}
+
+func (n notes) folder() string         { return filepath.Join(n.dir, "pods") }
+func (n notes) file(uid string) string { return filepath.Join(n.folder(), uid) }
+
+// open makes the directory, and removes what an interrupted write left in it.
+func (n notes) open() error {
+	if err := os.MkdirAll(n.folder(), 0o700); err != nil {
+		return fmt.Errorf("make the directory of notes: %w", err)
+	}
+	return durable.Clean(n.folder())
+}
+
+// has reports whether a pod has a note, readable or not.
+func (n notes) has(uid string) (bool, error) {
+	_, err := os.Stat(n.file(uid))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// write writes the note of a pod. It is on disk when write returns nil.
+func (n notes) write(uid string, of ovs.Attachment) error {
+	text, err := json.Marshal(note{of.Container, of.IfName})
+	if err == nil {
+		err = durable.Write(n.file(uid), text, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("note a pod: %w", err)
+	}
+	return nil
+}
+
+func (n notes) remove(uid string) error {
+	if err := os.Remove(n.file(uid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the note of a pod: %w", err)
+	}
+	return nil
+}
+
+// read reads the note of a pod.
+func (n notes) read(uid string) (ovs.Attachment, error) {
+	text, err := os.ReadFile(n.file(uid))
+	if err != nil {
+		return ovs.Attachment{}, err
+	}
+	var of note
+	if err := json.Unmarshal(text, &of); err != nil {
+		return ovs.Attachment{}, fmt.Errorf("read note %s: %w", n.file(uid), err)
+	}
+	if of.Container == "" || of.IfName == "" {
+		return ovs.Attachment{}, fmt.Errorf("read note %s: it names no container or no interface", n.file(uid))
+	}
+	return ovs.Attachment{Container: of.Container, IfName: of.IfName}, nil
+}
+
+// all reads the notes, by uid. Those that cannot be read are in unreadable, with the
+// reason. Files that are not notes are ignored.
+func (n notes) all() (readable map[string]ovs.Attachment, unreadable map[string]error, err error) {
+	entries, err := os.ReadDir(n.folder())
+	if err != nil {
+		return nil, nil, fmt.Errorf("list notes: %w", err)
+	}
+	readable, unreadable = map[string]ovs.Attachment{}, map[string]error{}
+	for _, e := range entries {
+		uid := e.Name()
+		if uuid.Validate(uid) != nil {
+			continue
+		}
+		of, err := n.read(uid)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // a call has removed it
+		case err != nil:
+			unreadable[uid] = err
+		default:
+			readable[uid] = of
+		}
+	}
+	return readable, unreadable, nil
+}
+
+// CheckNotes fails if the state directory of an agent holds notes that cannot be read.
+func CheckNotes(dir string) error {
+	_, unreadable, err := notes{dir}.all()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, why := range unreadable {
+		err = errors.Join(err, why)
+	}
+	return err
+}
