@@ -12,6 +12,10 @@ import (
 	"time"
 )
 
+// Routable reports whether an address can be that of a service or an endpoint:
+// it is not loopback, link-local, multicast or unspecified.
+func Routable(a netip.Addr) bool { return a.IsGlobalUnicast() }
+
 // Origin is who said something.
 type Origin string
 

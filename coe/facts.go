@@ -116,6 +116,24 @@ type ServiceFact struct {
 	Released int64 `json:"released,omitempty"`
 }
 
+// VIP is an address on which services answer, or one port of it: Protocol and
+// Port are empty for every port of the address.
+type VIP struct {
+	Address  netip.Addr `json:"address"`
+	Protocol string     `json:"protocol,omitempty"` // "tcp", "udp", "sctp"
+	Port     uint16     `json:"port,omitempty"`
+}
+
+// VIPFact records the namespace whose services answer on a VIP. No VIP has two
+// namespaces.
+type VIPFact struct {
+	VIP
+	Namespace string `json:"namespace"`
+	// External is set for an external address. A cluster address has the whole
+	// address, and takes it from the external ones.
+	External bool `json:"external,omitempty"`
+}
+
 // Reason is why something can't be mapped; stable, for tools.
 type Reason string
 
@@ -129,6 +147,7 @@ const (
 	AddressTaken    Reason = "AddressTaken"    // another interface has the address
 	NameTaken       Reason = "NameTaken"       // another pod, or another namespace's instance, has the name
 	AddressInvalid  Reason = "AddressInvalid"  // the address that the source brings can't be used
+	NotAllowed      Reason = "NotAllowed"      // the operator does not allow the external address of a service
 	IDsExhausted    Reason = "IDsExhausted"    // no VNI, route distinguisher or number of a node is left
 	NoEndpoint      Reason = "NoEndpoint"      // an endpoint names no pod that is mapped
 	NoPort          Reason = "NoPort"          // a target port's name is on no endpoint

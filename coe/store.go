@@ -66,6 +66,7 @@ type namespace struct {
 	elans           map[string]*ELANFact
 	vpn             *VPNFact
 	serviceFacts    map[string]*ServiceFact
+	vips            map[VIP]bool
 	refusals        map[LeaseKey]Refusal
 	serviceRefusals map[string]Refusal
 
@@ -276,6 +277,9 @@ func (ns *namespace) refresh() {
 	if v.ServiceFacts == nil {
 		v.ServiceFacts = maps.Clone(ns.serviceFacts)
 	}
+	if v.VIPs == nil {
+		v.VIPs = maps.Clone(ns.vips)
+	}
 }
 
 func sortedBy[T any](m map[string]*T, key func(*T) string) []*T {
@@ -294,6 +298,9 @@ type View struct {
 	ELANs        map[string]*ELANFact
 	VPN          *VPNFact                // nil while none is chosen
 	ServiceFacts map[string]*ServiceFact // by uid
+	// VIPs are those on which services of this namespace may answer, beside the
+	// addresses of ServiceFacts.
+	VIPs map[VIP]bool
 	// Refusals say why a lease, or a service's address, could not be given.
 	Refusals        map[LeaseKey]Refusal
 	ServiceRefusals map[string]Refusal
@@ -312,6 +319,7 @@ func (s *Store) namespace(name string) *namespace {
 			blocks:       map[blockKey]*Block{},
 			elans:        map[string]*ELANFact{},
 			serviceFacts: map[string]*ServiceFact{},
+			vips:         map[VIP]bool{},
 		}
 		s.namespaces[name] = ns
 	}
@@ -333,7 +341,7 @@ func (ns *namespace) lacks(p *Pod) bool {
 
 func (ns *namespace) empty() bool {
 	return len(ns.pods)+len(ns.services)+len(ns.endpoints)+len(ns.leases)+len(ns.blocks)+
-		len(ns.elans)+len(ns.serviceFacts)+len(ns.refusals)+len(ns.serviceRefusals) == 0 && ns.vpn == nil
+		len(ns.elans)+len(ns.serviceFacts)+len(ns.vips)+len(ns.refusals)+len(ns.serviceRefusals) == 0 && ns.vpn == nil
 }
 
 func (s *Store) countNode(addr netip.Addr, ns string, by int) {

@@ -200,6 +200,10 @@ func TestViewShowsEveryChange(t *testing.T) {
 			func(tx *coe.Tx) { tx.DeleteServiceFact("a", "u1") }, func(v coe.View) int { return len(v.ServiceFacts) },
 		},
 		{
+			"vip", func(tx *coe.Tx) { tx.PutVIP("a", coe.VIP{Address: prefix.Addr()}) },
+			func(tx *coe.Tx) { tx.DeleteVIP("a", coe.VIP{Address: prefix.Addr()}) }, func(v coe.View) int { return len(v.VIPs) },
+		},
+		{
 			"refusal", func(tx *coe.Tx) { tx.SetRefusals("a", map[coe.LeaseKey]coe.Refusal{key: {}}, nil) },
 			func(tx *coe.Tx) { tx.SetRefusals("a", nil, nil) }, func(v coe.View) int { return len(v.Refusals) },
 		},

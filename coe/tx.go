@@ -259,6 +259,18 @@ func (tx *Tx) serviceFacts(namespace string) map[string]*ServiceFact {
 	return ns.serviceFacts
 }
 
+// PutVIP records a VIP of the namespace's services.
+func (tx *Tx) PutVIP(namespace string, v VIP) { tx.vips(namespace)[v] = true }
+
+// DeleteVIP forgets a VIP of the namespace's services.
+func (tx *Tx) DeleteVIP(namespace string, v VIP) { delete(tx.vips(namespace), v) }
+
+func (tx *Tx) vips(namespace string) map[VIP]bool {
+	ns := tx.chosen(namespace)
+	ns.shown.VIPs = nil
+	return ns.vips
+}
+
 // PutNodeFact records what was chosen for a node.
 func (tx *Tx) PutNodeFact(f *NodeFact) {
 	tx.numbers(func(m map[netip.Addr]*NodeFact) { m[f.Node] = f })

@@ -168,7 +168,7 @@ func randomView(seed uint64) coe.View {
 	for i := range r.IntN(3) {
 		addRandomService(&v, r, i)
 	}
-	return v
+	return synth.WithVIPs(v)
 }
 
 func addRandomNode(v *coe.View, r *rand.Rand, n int) {

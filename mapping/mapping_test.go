@@ -88,7 +88,7 @@ func attachment(uid, name, addr string) []netvirt.Object {
 func TestPod(t *testing.T) {
 	v := view()
 	addPod(&v, uid1, "busybox1", "10.11.2.28")
-	got, problems := mapping.Map(v, settings)
+	got, problems := mapping.Map(synth.WithVIPs(v), settings)
 	require.Empty(t, problems)
 	require.Equal(t, model(append(instances(), attachment(uid1, "busybox1", "10.11.2.28")...)...), got)
 }
@@ -101,7 +101,7 @@ func TestService(t *testing.T) {
 		UID: svc1, Name: "web", Namespace: "default", ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.20")},
 		Ports: []coe.ServicePort{{Protocol: "tcp", Port: 80, TargetPort: "8080"}}, PodEndpoints: []string{uid1},
 	}}
-	attached, problems := mapping.Map(v, settings)
+	attached, problems := mapping.Map(synth.WithVIPs(v), settings)
 	require.Empty(t, problems)
 	floating := netvirt.FloatingIP{
 		Router: "default", Port: "default:busybox1", Namespace: "default", ExternalID: svc1,
@@ -117,7 +117,7 @@ func TestService(t *testing.T) {
 	without := *v.Services[0]
 	without.PodEndpoints = nil
 	v.Services[0] = &without
-	removed, problems := mapping.Map(v, settings)
+	removed, problems := mapping.Map(synth.WithVIPs(v), settings)
 	require.Empty(t, problems)
 	require.NotContains(t, removed, floating.Key())
 	require.Equal(t, netvirt.EndpointList(""), removed[vip.Key()].(netvirt.ServiceVIP).Endpoints)
@@ -129,10 +129,10 @@ func TestLastPod(t *testing.T) {
 	addPod(&v, uid1, "busybox1", "10.11.2.28")
 	addPod(&v, uid2, "busybox2", "10.11.2.29")
 	v.Pods = v.Pods[:1]
-	one, _ := mapping.Map(v, settings)
+	one, _ := mapping.Map(synth.WithVIPs(v), settings)
 	require.Equal(t, model(append(instances(), attachment(uid1, "busybox1", "10.11.2.28")...)...), one)
 	v.Pods = nil // the lease may stay for a while
-	none, problems := mapping.Map(v, settings)
+	none, problems := mapping.Map(synth.WithVIPs(v), settings)
 	require.Empty(t, problems)
 	require.Empty(t, none)
 }
@@ -161,7 +161,7 @@ func TestPodProblems(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			v := view()
 			c.change(&v, addPod(&v, uid1, "busybox1", "10.11.2.28"))
-			got, problems := mapping.Map(v, settings)
+			got, problems := mapping.Map(synth.WithVIPs(v), settings)
 			require.Empty(t, got)
 			require.Len(t, problems, 1)
 			require.Equal(t, c.want, problems[0].Reason)
@@ -174,10 +174,10 @@ func TestPodProblems(t *testing.T) {
 func TestNodeNotKnown(t *testing.T) {
 	v := view()
 	p := addPod(&v, uid1, "busybox1", "10.11.2.28")
-	before, problems := mapping.Map(v, settings)
+	before, problems := mapping.Map(synth.WithVIPs(v), settings)
 	require.Empty(t, problems)
 	p.HostIP = netip.Addr{}
-	after, problems := mapping.Map(v, settings)
+	after, problems := mapping.Map(synth.WithVIPs(v), settings)
 	require.Equal(t, before, after)
 	require.Len(t, problems, 1)
 	require.Equal(t, coe.NoNode, problems[0].Reason)
@@ -186,7 +186,7 @@ func TestNodeNotKnown(t *testing.T) {
 func TestNoNetwork(t *testing.T) {
 	v := view()
 	addPod(&v, uid1, "busybox1", "10.11.2.28").NoNetwork = true
-	got, problems := mapping.Map(v, settings)
+	got, problems := mapping.Map(synth.WithVIPs(v), settings)
 	require.Empty(t, got)
 	require.Empty(t, problems)
 }
@@ -207,7 +207,7 @@ func TestSegment(t *testing.T) {
 			v := view()
 			p := addPod(&v, uid1, "busybox1", "10.11.2.28")
 			p.Interfaces[0].NetworkType, p.Interfaces[0].SegmentationID = c.networkType, 7
-			got, _ := mapping.Map(v, settings)
+			got, _ := mapping.Map(synth.WithVIPs(v), settings)
 			elan := got[netvirt.ELANInstance{Name: "192.168.33.12:default"}.Key()].(netvirt.ELANInstance)
 			require.Equal(t, c.want, elan.SegmentType)
 			require.Equal(t, c.id, elan.SegmentationID)
@@ -218,7 +218,7 @@ func TestSegment(t *testing.T) {
 func TestIsolation(t *testing.T) {
 	v := view()
 	addPod(&v, uid1, "busybox1", "10.11.2.28")
-	got, _ := mapping.Map(v, mapping.Settings{Isolation: mapping.IsolationNamespace})
+	got, _ := mapping.Map(synth.WithVIPs(v), mapping.Settings{Isolation: mapping.IsolationNamespace})
 	vpn := got[netvirt.VPNInstance{Name: "default"}.Key()].(netvirt.VPNInstance)
 	require.Empty(t, vpn.Transit)
 	require.Empty(t, cluster(t, coe.ClusterView{}, mapping.Settings{Isolation: mapping.IsolationNamespace}))
@@ -362,7 +362,7 @@ func TestServices(t *testing.T) {
 			v := view()
 			addPod(&v, uid1, "busybox1", "10.11.2.28")
 			v.Services, v.Endpoints = c.services, c.endpoints
-			got, problems := mapping.Map(v, settings)
+			got, problems := mapping.Map(synth.WithVIPs(v), settings)
 			gotVIPs, floating := vips{}, map[string]string{}
 			for _, o := range got {
 				switch o := o.(type) {
@@ -386,11 +386,42 @@ func TestServices(t *testing.T) {
 	}
 }
 
+// A service answers on those of its addresses that its namespace has claimed. Of
+// the others nothing is in the model, and one that is not refused waits.
+func TestUnclaimedAddresses(t *testing.T) {
+	a := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, n}) }
+	v := view()
+	addPod(&v, uid1, "busybox1", "10.11.2.28")
+	v.Services = []*coe.Service{{
+		UID: svc1, Name: "web", Namespace: "default", ExternalIPs: []netip.Addr{a(1), a(2), a(3)}, PodEndpoints: []string{uid1},
+		Ports: []coe.ServicePort{{Name: "a", Protocol: "tcp", Port: 80}, {Name: "b", Protocol: "tcp", Port: 81}},
+	}}
+	v.VIPs = map[coe.VIP]bool{{Address: a(2)}: true, {Address: a(3), Protocol: "tcp", Port: 81}: true}
+	got, problems := mapping.Map(v, settings)
+	require.Len(t, problems, 1)
+	require.Equal(t, coe.Waiting, problems[0].Reason)
+	key := func(vip string) netvirt.Key {
+		return netvirt.Key{Kind: netvirt.KindServiceVIP, Name: "default " + svc1 + " tcp " + vip}
+	}
+	require.Equal(t, []netvirt.Key{key("192.0.2.2:80"), key("192.0.2.2:81"), key("192.0.2.3:81")},
+		got.Select(netvirt.NewKindSet(netvirt.KindServiceVIP)).Keys())
+	for _, o := range got.Select(netvirt.NewKindSet(netvirt.KindFloatingIP)) {
+		require.Equal(t, a(2), o.(netvirt.FloatingIP).External, "the address that it answers on")
+	}
+
+	v.VIPs = nil
+	v.ServiceRefusals = map[string]coe.Refusal{svc1: {Reason: coe.NotAllowed, Message: "not allowed"}}
+	got, problems = mapping.Map(v, settings)
+	require.Len(t, problems, 1)
+	require.Equal(t, coe.NotAllowed, problems[0].Reason)
+	require.Empty(t, got.Select(netvirt.NewKindSet(netvirt.KindService, netvirt.KindServiceVIP, netvirt.KindFloatingIP)))
+}
+
 func TestChosenServiceAddress(t *testing.T) {
 	v := view()
 	v.Services = []*coe.Service{{UID: svc1, Name: "web", Namespace: "default"}}
 	v.ServiceFacts = map[string]*coe.ServiceFact{svc1: {UID: svc1, Namespace: "default", Address: netip.MustParseAddr("10.96.0.7")}}
-	got, problems := mapping.Map(v, settings)
+	got, problems := mapping.Map(synth.WithVIPs(v), settings)
 	require.Empty(t, problems)
 	require.Contains(t, got, netvirt.Key{Kind: netvirt.KindServiceVIP, Name: "default " + svc1 + " tcp 10.96.0.7:0"})
 }

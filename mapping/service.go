@@ -42,7 +42,7 @@ func (b *builder) service(s *coe.Service, endpoints []*coe.Endpoints, taken map[
 	if refusal, refused := b.ServiceRefusals[s.UID]; refused {
 		b.serviceProblem(s, refusal.Reason, refusal.Message)
 	}
-	addresses := b.addresses(s)
+	addresses := slices.DeleteFunc(b.addresses(s), func(a netip.Addr) bool { return !b.claimed(s, a) })
 	if len(addresses) == 0 {
 		return
 	}
@@ -51,6 +51,9 @@ func (b *builder) service(s *coe.Service, endpoints []*coe.Endpoints, taken map[
 	for _, addr := range addresses {
 		for _, v := range b.vips(s, addr, targets) {
 			key := vip{v.Protocol, v.VIP}
+			if !b.holds(s, v.VIP.Addr(), string(v.Protocol), v.VIP.Port()) {
+				continue // a refusal tells why, or the address is being claimed
+			}
 			if other := taken[key]; other != nil {
 				b.serviceProblem(s, coe.AddressTaken, fmt.Sprintf(
 					"%s %s is an address of service %s (%s) already", v.Protocol, v.VIP, other.Name, other.UID))
@@ -67,6 +70,29 @@ func (b *builder) serviceProblem(s *coe.Service, reason coe.Reason, message stri
 	b.problems = append(b.problems, coe.Problem{
 		Namespace: b.Namespace, Kind: "service", UID: s.UID, Name: s.Name, Reason: reason, Message: message,
 	})
+}
+
+// claimed reports whether the service may answer on an address, or on one port of
+// it. While it is not refused, it waits for the address.
+func (b *builder) claimed(s *coe.Service, addr netip.Addr) bool {
+	if b.holds(s, addr, "", 0) || slices.ContainsFunc(s.Ports, func(p coe.ServicePort) bool {
+		return b.holds(s, addr, p.Protocol, p.Port)
+	}) {
+		return true
+	}
+	if _, refused := b.ServiceRefusals[s.UID]; !refused {
+		b.serviceProblem(s, coe.Waiting, fmt.Sprintf("address %s is being claimed", addr))
+	}
+	return false
+}
+
+// holds reports whether the service has an address of the pool "services", or the
+// namespace has the VIP.
+func (b *builder) holds(s *coe.Service, addr netip.Addr, protocol string, port uint16) bool {
+	if f := b.ServiceFacts[s.UID]; f != nil && f.Released == 0 && f.Address == addr {
+		return true
+	}
+	return b.VIPs[coe.VIP{Address: addr}] || port != 0 && b.VIPs[coe.VIP{Address: addr, Protocol: protocol, Port: port}]
 }
 
 // addresses are those on which the service answers: its cluster address, or

@@ -148,20 +148,27 @@ type NodesConfig struct {
 	// Pods and Services are ranges of addresses beside those of pools that nodes are
 	// to reach by the network.
 	Pods, Services []netip.Prefix
+	// External are the ranges of the external addresses that services of Kubernetes
+	// may have.
+	External []netip.Prefix
 }
 
 // of are the nodes that can be joined with a network of these settings, in a backend
 // of these kinds: none while namespaces are isolated.
 func (n NodesConfig) of(s mapping.Settings, kinds netvirt.KindSet) NodesConfig {
 	if s.Isolated() || !kinds.Has(netvirt.KindManagementPort) {
-		return NodesConfig{}
+		n.Network = coe.NodeNetwork{}
 	}
 	return n
 }
 
+// TransitLinks are the addresses that the OVN backend gives to its own links.
+var TransitLinks = netip.MustParsePrefix("100.64.0.0/11")
+
 func ipamConfig(s mapping.Settings, nodes NodesConfig, reuseDelay time.Duration) ipam.Config {
 	return ipam.Config{
 		NodeNetwork: nodes.Network, PodNetworks: nodes.Pods, ServiceNetworks: nodes.Services,
+		Reserved: []netip.Prefix{TransitLinks}, ExternalAddresses: nodes.External,
 
 		ELANName:      netvirt.ELANName,
 		VPNName:       netvirt.VPNName,

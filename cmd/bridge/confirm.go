@@ -11,11 +11,12 @@ import (
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 )
 
-// The prefixes of the leader's records: what is chosen, and what of it the backend
-// is known to have.
+// The prefixes of the leader's records: what is chosen, what of it the backend is
+// known to have, and which namespaces' services have which addresses.
 const (
 	chosen    = "chosen"
 	confirmed = "confirmed"
+	vips      = "vips"
 )
 
 // followChosen tells the streams of the nodes what is chosen and confirmed, whoever

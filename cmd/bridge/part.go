@@ -147,11 +147,12 @@ func wait(ctx context.Context, d time.Duration) {
 func (b *Bridge) lookOn(ctx context.Context) (*datastore.Leadership, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	followed := make(chan error, 1)
+	followed := make(chan error, 2)
 	go func() { followed <- b.followFacts(ctx) }()
+	go func() { followed <- b.followVIPs(ctx) }()
 	leadership := b.campaign(ctx)
 	cancel()
-	if err := <-followed; err != nil && leadership == nil {
+	if err := errors.Join(<-followed, <-followed); err != nil && leadership == nil {
 		return nil, err
 	}
 	return leadership, nil
@@ -187,6 +188,22 @@ func (b *Bridge) followFacts(ctx context.Context) error {
 		}
 		if batch.Snapshot {
 			b.recalled.Store(true)
+		}
+		return nil
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// followVIPs tells the store which addresses of services another replica claims,
+// until ctx is done.
+func (b *Bridge) followVIPs(ctx context.Context) error {
+	facts := ipam.NewVIPFacts(b.store)
+	err := b.data.FollowRecords(ctx, vips, func(batch datastore.RecordBatch) error {
+		if err := facts.Apply(batch.Snapshot, batch.Put, batch.Delete); err != nil {
+			b.log.Error("follow which addresses services have", "err", err)
 		}
 		return nil
 	})
@@ -278,6 +295,7 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part,
 	p := &part{side: side{backend: backend}, registry: prometheus.NewRegistry()}
 	cfg := ipamConfig(b.cfg.Mapping, b.cfg.Nodes.of(b.cfg.Mapping, opened.Kinds()), b.cfg.ReuseDelay)
 	cfg.InUse = func(ctx context.Context) ([]ipam.InUse, []ipam.NodeInUse, error) { return inUse(ctx, backend) }
+	cfg.VIPs = l.Records(vips)
 	p.assigner = ipam.New(cfg, b.store, l.Records(chosen), b.log)
 	if err := p.assigner.Load(ctx); err != nil {
 		backend.Close()

@@ -11,13 +11,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
-// transitLinks are the addresses that the OVN backend gives to its own links.
-var transitLinks = netip.MustParsePrefix("100.64.0.0/11")
-
 // nodeFlags are the flags of how nodes are joined with the network.
 type nodeFlags struct {
-	network        string
-	pods, services []string
+	network                  string
+	pods, services, external []string
 }
 
 func (f *nodeFlags) register(cmd *cobra.Command) {
@@ -27,6 +24,8 @@ func (f *nodeFlags) register(cmd *cobra.Command) {
 		"prefixes of services' cluster addresses that come from no pool, which nodes' programs are to reach, as 10.96.0.0/12; several with commas")
 	cmd.Flags().StringSliceVar(&f.pods, "pod-network", nil,
 		"prefixes of pods' addresses that come from no pool, which nodes' programs are to reach; several with commas")
+	cmd.Flags().StringSliceVar(&f.external, "external-addresses", nil,
+		"prefixes of the external addresses that services of Kubernetes may have; several with commas. Empty: none")
 }
 
 // config reads the flags; pools are those that nothing of them may overlap.
@@ -35,6 +34,9 @@ func (f *nodeFlags) config(pools []dhcppool.Pool) (cfg bridge.NodesConfig, err e
 		return cfg, err
 	}
 	if cfg.Services, err = parsePrefixes("service-network", f.services); err != nil {
+		return cfg, err
+	}
+	if cfg.External, err = parsePrefixes("external-addresses", f.external); err != nil {
 		return cfg, err
 	}
 	if f.network == "" {
@@ -48,7 +50,7 @@ func (f *nodeFlags) config(pools []dhcppool.Pool) (cfg bridge.NodesConfig, err e
 	if cfg.Network.Numbers() == 0 {
 		return cfg, fmt.Errorf("--node-network %s: want IPv4 addresses, and room for one node at least: a prefix of 29 bits or fewer", prefix)
 	}
-	taken := append([]netip.Prefix{transitLinks}, cfg.Pods...)
+	taken := append([]netip.Prefix{bridge.TransitLinks}, cfg.Pods...)
 	taken = append(taken, cfg.Services...)
 	for _, p := range pools {
 		taken = append(taken, p.Subnet)

@@ -116,3 +116,50 @@ func (f *Facts) tell(tx *coe.Tx, key string, value []byte) error {
 	}
 	return nil
 }
+
+// VIPFacts tells a Store which addresses of services another process claimed, as
+// Facts does of the other records. It is for one goroutine.
+type VIPFacts struct {
+	store *coe.Store
+	told  map[string]coe.VIPFact // by record
+}
+
+// NewVIPFacts returns VIPFacts that have told nothing yet.
+func NewVIPFacts(store *coe.Store) *VIPFacts { return &VIPFacts{store, map[string]coe.VIPFact{}} }
+
+// Apply tells what a revision of the journal changed; with snapshot, puts are all
+// there is. A record that cannot be read is left out and named in the error.
+func (f *VIPFacts) Apply(snapshot bool, puts map[string][]byte, deletes []string) error {
+	var unreadable []error
+	var before []coe.View
+	if snapshot {
+		before = told(f.store)
+		clear(f.told)
+	}
+	f.store.Update(func(tx *coe.Tx) {
+		retractVIPs(tx, before)
+		forget := func(key string) {
+			if had, found := f.told[key]; found {
+				tx.DeleteVIP(had.Namespace, had.VIP)
+				delete(f.told, key)
+			}
+		}
+		for _, key := range deletes {
+			forget(key)
+		}
+		for _, key := range slices.Sorted(maps.Keys(puts)) {
+			forget(key)
+			if key == wholeRecord {
+				continue
+			}
+			fact, err := decodeVIP(key, puts[key])
+			if err != nil {
+				unreadable = append(unreadable, fmt.Errorf("read record %q: %w", key, err))
+				continue
+			}
+			tx.PutVIP(fact.Namespace, fact.VIP)
+			f.told[key] = fact
+		}
+	})
+	return errors.Join(unreadable...)
+}

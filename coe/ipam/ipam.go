@@ -51,6 +51,14 @@ type Config struct {
 	// PodNetworks and ServiceNetworks are ranges of addresses beside those of pools:
 	// what pods and services bring along is of them.
 	PodNetworks, ServiceNetworks []netip.Prefix
+	// Reserved are ranges that the network uses itself.
+	Reserved []netip.Prefix
+	// ExternalAddresses are the ranges of the external addresses that services of
+	// Kubernetes may have.
+	ExternalAddresses []netip.Prefix
+	// VIPs is where the claims of services' addresses are remembered, beside the
+	// other records: releases before it cannot read them. nil: nowhere.
+	VIPs Journal
 
 	// ELANName, VPNName and InterfaceName are the rules of mapping/netvirt.
 	ELANName      func(node netip.Addr, namespace string) string
@@ -74,6 +82,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.RDTo == 0 {
 		c.RDFrom, c.RDTo = 2, 65535
+	}
+	if c.VIPs == nil {
+		c.VIPs = forgetful{}
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -120,16 +131,13 @@ type Assigner struct {
 	// unasked is set until what is in use was asked for, where it must be; adopting,
 	// while the journal has the record that says so.
 	unasked, adopting bool
-	known             atomic.Bool // InUseKnown
+	known, claimed    atomic.Bool // InUseKnown
 	// waiting are the refusals of every namespace that has any.
 	waiting map[string]*refused
 	// freed is set when something came back that a refused interface may wait
 	// for, until a Sync has told.
 	freed bool
-	// said are the cluster addresses that sources gave to services, by namespace
-	// and uid; saidBy counts who has one.
-	said   map[string]map[string][]netip.Addr
-	saidBy map[netip.Addr]int
+	vips  *vips
 	*memory
 }
 
@@ -140,9 +148,9 @@ func New(cfg Config, store *coe.Store, journal Journal, log *slog.Logger) *Assig
 		cfg: cfg.withDefaults(), store: store, journal: journal, log: log,
 		stale: true, waiting: map[string]*refused{},
 		repooled: map[string]bool{}, bringing: map[string]bool{},
-		said: map[string]map[string][]netip.Addr{}, saidBy: map[netip.Addr]int{},
 	}
 	a.memory = newMemory(a.cfg)
+	a.vips = newVIPs(a.cfg.VIPs)
 	return a
 }
 
@@ -192,9 +200,9 @@ func (a *Assigner) Sync(ctx context.Context, namespaces []string) (affected []st
 }
 
 // InUseKnown tells whether all that is in use has its lease, or is known to have
-// none any more. Until then what has no lease may be in use, and nothing may be
-// taken out of the backend.
-func (a *Assigner) InUseKnown() bool { return a.known.Load() }
+// none any more, and every service has claimed its addresses. Until then what has no
+// lease, or no claim, may be in use, and nothing may be taken out of the backend.
+func (a *Assigner) InUseKnown() bool { return a.known.Load() && a.claimed.Load() }
 
 // freshen makes the memory agree with the journal.
 func (a *Assigner) freshen(ctx context.Context) error {

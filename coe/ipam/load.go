@@ -26,6 +26,14 @@ func (a *Assigner) load(ctx context.Context) error {
 			a.damaged.note(key, err)
 		}
 	}
+	vips := newVIPs(a.cfg.VIPs)
+	damaged, err := vips.load(ctx)
+	if err != nil {
+		return err
+	}
+	for _, err := range damaged {
+		a.log.Error("address of a service is claimed again", "err", err)
+	}
 	slices.SortFunc(j.leases, compareLeases)
 	a.restore(&j)
 	a.reportDamage(before, records)
@@ -39,13 +47,17 @@ func (a *Assigner) load(ctx context.Context) error {
 	if a.adopting && !a.unasked {
 		a.orphans = append(a.orphans, adoptingRecord)
 	}
-	for addr := range a.saidBy {
+	vips.reserved, a.vips = a.vips.reserved, vips
+	a.claimed.Store(vips.whole)
+	for addr := range vips.cluster {
 		a.alloc.Hold(serviceDomain, addr, saidOwner(addr))
 	}
 	told := told(a.store)
 	a.store.Update(func(tx *coe.Tx) {
 		retract(tx, told)
+		retractVIPs(tx, told)
 		a.tell(tx)
+		a.vips.tell(tx)
 	})
 	a.log.Info("loaded what was chosen", "leases", len(a.leases), "blocks", len(a.blocks), "services", len(a.services))
 	return nil

@@ -16,16 +16,22 @@ import (
 // returns the namespaces to Sync, sorted: those for which something may be
 // chosen now, and those whose blocks have other DNS servers. It costs what the
 // pools that are others than before cost, and their blocks.
+//
+// It must be called again when the store's nodes change: services cannot have
+// their addresses.
 func (a *Assigner) SetPools(pools []dhcppool.Pool) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.pools = slices.Clone(pools)
 	_, served := a.alloc.Serving(coe.ServicePool)
 	changed := a.alloc.SetPools(a.pools)
-	if len(changed) == 0 {
-		return nil
-	}
 	marked := map[string]bool{}
+	for _, ns := range a.reserveAgain() {
+		marked[ns] = true
+	}
+	if len(changed) == 0 {
+		return slices.Sorted(maps.Keys(marked))
+	}
 	if _, serves := a.alloc.Serving(coe.ServicePool); serves && !served {
 		// A service with external addresses does well without one of the pool and
 		// was not refused.

@@ -40,11 +40,23 @@ func (f *refused) lease(key coe.LeaseKey, why *coe.Refusal) {
 	f.leases[key] = *why
 }
 
+// maxRefusal is about how long the message of one service's refusals may become.
+const maxRefusal = 500
+
+// service notes why a service does not have an address. The first reason counts;
+// the messages are joined.
 func (f *refused) service(uid string, why *coe.Refusal) {
 	if f.services == nil {
 		f.services = map[string]coe.Refusal{}
 	}
-	f.services[uid] = *why
+	had, found := f.services[uid]
+	switch {
+	case !found:
+		had = *why
+	case len(had.Message) < maxRefusal:
+		had.Message += "; " + why.Message
+	}
+	f.services[uid] = had
 }
 
 // changedRefusals returns the refusals of this round that differ from those

@@ -74,6 +74,8 @@ func (r *round) run(ctx context.Context) error {
 		r.nodes()
 		r.followNetworks()
 	}
+	r.vips.freed = false
+	r.vips.round++
 	r.freed = r.sweep() || r.freed
 	if r.write.deletes {
 		if err := r.flush(ctx, false); err != nil {
@@ -87,7 +89,11 @@ func (r *round) run(ctx context.Context) error {
 	if err := r.flush(ctx, true); err != nil {
 		return err
 	}
-	r.late = r.sweep()
+	if err := r.flushVIPs(ctx); err != nil {
+		return err
+	}
+	r.claimed.Store(r.vips.whole)
+	r.late = r.sweep() || r.vips.freed
 	if err := r.flush(ctx, false); err != nil {
 		return err
 	}
@@ -100,6 +106,9 @@ func (r *round) run(ctx context.Context) error {
 func (r *round) claimAll() {
 	r.claimBrought()
 	for _, s := range r.spaces {
+		r.claimClusterIPs(s)
+	}
+	for _, s := range r.spaces {
 		for _, p := range s.todo {
 			if !brings(p) {
 				r.claimPod(s, p)
@@ -107,6 +116,12 @@ func (r *round) claimAll() {
 		}
 		for _, svc := range s.view.Services {
 			r.claimService(s, svc)
+		}
+	}
+	for _, s := range r.spaces {
+		r.claimExternalIPs(s)
+		if r.complete {
+			r.releaseVIPs(s)
 		}
 	}
 }

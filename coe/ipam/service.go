@@ -2,7 +2,6 @@ package ipam
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -10,14 +9,8 @@ import (
 )
 
 // claimService gives a service that brings no cluster address one from the pool
-// "services", and notes the one that it brings.
+// "services".
 func (r *round) claimService(s *space, svc *coe.Service) {
-	r.say(s.name, svc.UID, svc.ClusterIPs)
-	for _, addr := range svc.ClusterIPs {
-		if refusal := r.sayAddress(addr); refusal != nil {
-			s.service(svc.UID, refusal)
-		}
-	}
 	if needsNone(svc) {
 		return
 	}
@@ -28,18 +21,6 @@ func (r *round) claimService(s *space, svc *coe.Service) {
 
 // needsNone tells whether a service is to have no address of the pool.
 func needsNone(svc *coe.Service) bool { return svc == nil || svc.Headless || len(svc.ClusterIPs) > 0 }
-
-// sayAddress keeps a cluster address that a source gave from being chosen.
-func (r *round) sayAddress(addr netip.Addr) *coe.Refusal {
-	owner := r.alloc.Owner(serviceDomain, addr)
-	switch {
-	case owner == "":
-		r.alloc.Hold(serviceDomain, addr, saidOwner(addr))
-	case owner != saidOwner(addr):
-		return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf("%s %s", addr, r.holder(owner))}
-	}
-	return nil
-}
 
 func (r *round) chooseService(s *space, svc *coe.Service) *coe.Refusal {
 	if old := r.services[svc.UID]; old != nil {
@@ -66,18 +47,13 @@ func (r *round) chooseService(s *space, svc *coe.Service) *coe.Refusal {
 }
 
 // releaseServices marks the addresses of services that are gone or need none
-// any more as released, and forgets what gone services brought.
+// any more as released.
 func (r *round) releaseServices(s *space) {
 	for _, fact := range s.namespace.services {
 		if fact.Released == 0 && needsNone(s.find(fact.UID)) {
 			released := *fact
 			released.Released = r.stamp()
 			r.putService(&released)
-		}
-	}
-	for uid := range r.said[s.name] {
-		if s.find(uid) == nil {
-			r.say(s.name, uid, nil)
 		}
 	}
 }
@@ -107,42 +83,4 @@ func (s *space) find(uid string) *coe.Service {
 		return nil
 	}
 	return s.view.Services[n]
-}
-
-// say notes the cluster addresses that a source gave to a service, so that
-// nobody is given them.
-func (r *round) say(ns, uid string, addrs []netip.Addr) {
-	before := r.said[ns][uid]
-	if slices.Equal(before, addrs) {
-		return
-	}
-	if r.said[ns] == nil {
-		r.said[ns] = map[string][]netip.Addr{}
-	}
-	r.said[ns][uid] = addrs
-	for _, a := range addrs {
-		r.saidBy[a]++
-		r.noteReach(a)
-	}
-	for _, a := range before {
-		r.unsay(a)
-	}
-	if len(addrs) == 0 {
-		delete(r.said[ns], uid)
-	}
-	if len(r.said[ns]) == 0 {
-		delete(r.said, ns)
-	}
-}
-
-// unsay notes that one service less has a cluster address.
-func (r *round) unsay(addr netip.Addr) {
-	if r.saidBy[addr]--; r.saidBy[addr] > 0 {
-		return
-	}
-	delete(r.saidBy, addr)
-	if r.alloc.Owner(serviceDomain, addr) == saidOwner(addr) {
-		r.alloc.Release(serviceDomain, addr)
-		r.freed = true
-	}
 }

@@ -93,3 +93,14 @@ func PutLease(v *coe.View, l *coe.Lease) {
 		v.Leases = slices.Insert(v.Leases, n, l)
 	}
 }
+
+// WithVIPs returns the View with every address of its services claimed.
+func WithVIPs(v coe.View) coe.View {
+	v.VIPs = map[coe.VIP]bool{}
+	for _, s := range v.Services {
+		for _, a := range slices.Concat(s.ClusterIPs, s.ExternalIPs) {
+			v.VIPs[coe.VIP{Address: a}] = true
+		}
+	}
+	return v
+}

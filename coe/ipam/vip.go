@@ -1,0 +1,364 @@
+package ipam
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+// vips records which namespace's services answer on which address. Its rules:
+//
+//   - The first claim of a cluster address keeps it. It also takes the address
+//     from the external addresses of other namespaces.
+//   - The first claim of an external address, protocol and port keeps it, as long
+//     as the address may be an external one (Assigner.refuseExternal).
+//   - Namespaces own VIPs, services do not: the mapping decides between two
+//     services of one namespace.
+//
+// A claim is in the journal before the mapping uses it, and stays until a
+// complete round finds no service of the namespace with it.
+type vips struct {
+	journal Journal
+	cluster map[netip.Addr]*vipClaim
+	// external has every external claim of an address: one of the whole address, or
+	// one for each protocol and port.
+	external map[netip.Addr]map[coe.VIP]*vipClaim
+	spaces   map[string]map[coe.VIP]*vipClaim // by namespace
+	write    *write
+	round    uint64
+	freed    bool // a claim was released in this round
+	// unclaimed are the namespaces that were not synced since an older release had
+	// the journal. nil where there are none, or before the store is complete.
+	unclaimed map[string]bool
+	whole     bool // the journal has wholeRecord
+	reserved  reserved
+}
+
+type vipClaim struct {
+	coe.VIPFact
+	round uint64 // the last round that found a service with it
+}
+
+// wholeRecord is in the journal once every service has claimed: an older release
+// writes no claims.
+const wholeRecord = "whole"
+
+func newVIPs(journal Journal) *vips {
+	return &vips{
+		journal:  journal,
+		cluster:  map[netip.Addr]*vipClaim{},
+		external: map[netip.Addr]map[coe.VIP]*vipClaim{},
+		spaces:   map[string]map[coe.VIP]*vipClaim{},
+		write:    newWrite(),
+	}
+}
+
+// vipRecord is the key of a VIP's record: "10.96.0.1", or "192.0.2.1/tcp/80".
+func vipRecord(v coe.VIP) string {
+	if v.Port == 0 {
+		return v.Address.String()
+	}
+	return v.Address.String() + "/" + v.Protocol + "/" + strconv.Itoa(int(v.Port))
+}
+
+func decodeVIP(key string, value []byte) (coe.VIPFact, error) {
+	var f coe.VIPFact
+	if err := json.Unmarshal(value, &f); err != nil {
+		return f, err
+	}
+	if !f.Address.IsValid() || f.Namespace == "" || vipRecord(f.VIP) != key {
+		return f, fmt.Errorf("it is no record of %s", key)
+	}
+	return f, nil
+}
+
+// load reads the claims. A damaged record, or one that contradicts another, is
+// removed: its service claims again.
+func (v *vips) load(ctx context.Context) (damaged []error, err error) {
+	records, err := v.journal.Load(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("load addresses of services: %w", err)
+	}
+	_, v.whole = records[wholeRecord]
+	delete(records, wholeRecord)
+	var facts []coe.VIPFact
+	for _, key := range slices.Sorted(maps.Keys(records)) {
+		f, err := decodeVIP(key, records[key])
+		if err != nil {
+			damaged = append(damaged, fmt.Errorf("read record %q: %w", key, err))
+			v.write.remove(rankDeleteLease, key, nil)
+			continue
+		}
+		facts = append(facts, f)
+	}
+	slices.SortStableFunc(facts, func(a, b coe.VIPFact) int { return cmp.Compare(boolInt(a.External), boolInt(b.External)) })
+	for _, f := range facts {
+		if v.holder(f) != nil {
+			damaged = append(damaged, fmt.Errorf("read record %q: another record has its address", vipRecord(f.VIP)))
+			v.write.remove(rankDeleteLease, vipRecord(f.VIP), nil)
+			continue
+		}
+		v.add(f)
+	}
+	return damaged, nil
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// holder returns a claim that keeps another namespace from a VIP; nil for none.
+// External claims do not keep anybody from a cluster address.
+func (v *vips) holder(f coe.VIPFact) *vipClaim {
+	if c := v.cluster[f.Address]; c != nil {
+		if c.Namespace == f.Namespace {
+			return nil
+		}
+		return c
+	}
+	if !f.External {
+		return nil
+	}
+	for _, c := range v.external[f.Address] {
+		if c.Namespace != f.Namespace && (c.VIP == f.VIP || c.Port == 0 || f.Port == 0) {
+			return c
+		}
+	}
+	return nil
+}
+
+func (v *vips) add(f coe.VIPFact) {
+	c := &vipClaim{VIPFact: f, round: v.round}
+	if f.External {
+		if v.external[f.Address] == nil {
+			v.external[f.Address] = map[coe.VIP]*vipClaim{}
+		}
+		v.external[f.Address][f.VIP] = c
+	} else {
+		v.cluster[f.Address] = c
+	}
+	if v.spaces[f.Namespace] == nil {
+		v.spaces[f.Namespace] = map[coe.VIP]*vipClaim{}
+	}
+	v.spaces[f.Namespace][f.VIP] = c
+}
+
+func (v *vips) drop(c *vipClaim) {
+	if !c.External {
+		delete(v.cluster, c.Address)
+	} else if delete(v.external[c.Address], c.VIP); len(v.external[c.Address]) == 0 {
+		delete(v.external, c.Address)
+	}
+	if delete(v.spaces[c.Namespace], c.VIP); len(v.spaces[c.Namespace]) == 0 {
+		delete(v.spaces, c.Namespace)
+	}
+}
+
+// tell puts every claim into the store.
+func (v *vips) tell(tx *coe.Tx) {
+	for ns, claims := range v.spaces {
+		for vip := range claims {
+			tx.PutVIP(ns, vip)
+		}
+	}
+}
+
+// retractVIPs takes every VIP out of the store.
+func retractVIPs(tx *coe.Tx, views []coe.View) {
+	for _, view := range views {
+		for vip := range view.VIPs {
+			tx.DeleteVIP(view.Namespace, vip)
+		}
+	}
+}
+
+// claimClusterIPs claims the cluster addresses that sources gave to the services
+// of a namespace.
+func (r *round) claimClusterIPs(s *space) {
+	for _, svc := range s.view.Services {
+		for _, addr := range svc.ClusterIPs {
+			f := coe.VIPFact{VIP: coe.VIP{Address: addr}, Namespace: s.name}
+			if refusal := r.claimClusterIP(f); refusal != nil {
+				s.service(svc.UID, refusal)
+			}
+		}
+	}
+}
+
+func (r *round) claimClusterIP(f coe.VIPFact) *coe.Refusal {
+	if c := r.vips.cluster[f.Address]; c != nil && c.Namespace == f.Namespace {
+		c.round = r.vips.round
+		return nil
+	}
+	if c := r.vips.holder(f); c != nil {
+		return takenVIP(c, f.VIP)
+	}
+	if refusal := r.vips.reserved.clusterIP(f.Address); refusal != nil {
+		return refusal
+	}
+	if owner := r.alloc.Owner(serviceDomain, f.Address); owner != "" {
+		return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf("%s %s", f.Address, r.holder(owner))}
+	}
+	if !r.alloc.Hold(serviceDomain, f.Address, saidOwner(f.Address)) {
+		return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf("%s is a gateway of pods", f.Address)}
+	}
+	for _, c := range r.vips.external[f.Address] {
+		r.dropVIP(c)
+		r.touched[c.Namespace] = true
+	}
+	r.putVIP(f)
+	r.noteReach(f.Address)
+	return nil
+}
+
+// claimExternalIPs claims the external addresses of the services of a namespace.
+func (r *round) claimExternalIPs(s *space) {
+	for _, svc := range s.view.Services {
+		for _, addr := range svc.ExternalIPs {
+			if refusal := r.claimExternalIP(s, svc, addr); refusal != nil {
+				s.service(svc.UID, refusal)
+			}
+		}
+	}
+}
+
+func (r *round) claimExternalIP(s *space, svc *coe.Service, addr netip.Addr) *coe.Refusal {
+	if c := r.vips.cluster[addr]; c != nil && c.Namespace == s.name {
+		return nil // the claim is that of the whole address
+	}
+	if refusal := r.refuseExternal(svc, addr); refusal != nil {
+		return refusal
+	}
+	ports := svc.Ports
+	if len(ports) == 0 {
+		ports = []coe.ServicePort{{}}
+	}
+	var refusal *coe.Refusal
+	for _, p := range ports {
+		f := coe.VIPFact{VIP: coe.VIP{Address: addr, Protocol: p.Protocol, Port: p.Port}, Namespace: s.name, External: true}
+		if c := r.vips.spaces[s.name][f.VIP]; c != nil {
+			c.round = r.vips.round
+		} else if c := r.vips.holder(f); c != nil {
+			refusal = takenVIP(c, f.VIP)
+		} else {
+			r.putVIP(f)
+		}
+	}
+	return refusal
+}
+
+// refuseExternal says why an address cannot be an external address of a service.
+// What Kubernetes says is a tenant's, and needs the operator's consent.
+func (r *round) refuseExternal(svc *coe.Service, addr netip.Addr) *coe.Refusal {
+	if refusal := r.vips.reserved.external(addr); refusal != nil {
+		return refusal
+	}
+	if owner := r.alloc.Owner(serviceDomain, addr); owner != "" {
+		return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf("external address %s %s", addr, r.holder(owner))}
+	}
+	if r.store.Origin(svc.UID) == coe.Kubernetes && !contains(r.cfg.ExternalAddresses, addr) {
+		return &coe.Refusal{Reason: coe.NotAllowed, Message: fmt.Sprintf(
+			"external address %s is in no prefix of --external-addresses; remove it from the service, or have the operator add it there", addr)}
+	}
+	return nil
+}
+
+func contains(prefixes []netip.Prefix, addr netip.Addr) bool {
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+func takenVIP(by *vipClaim, v coe.VIP) *coe.Refusal {
+	what := "the cluster address"
+	if by.External {
+		what = "an external address"
+	}
+	return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf(
+		"%s is %s of a service of namespace %s; remove it from one of the two services", strings.ReplaceAll(vipRecord(v), "/", " "), what, by.Namespace)}
+}
+
+func (r *round) putVIP(f coe.VIPFact) {
+	r.vips.add(f)
+	before := r.vips.write.changes[vipRecord(f.VIP)].tell // another namespace had it
+	r.vips.write.put(rankLease, vipRecord(f.VIP), f, func(tx *coe.Tx) {
+		if before != nil {
+			before(tx)
+		}
+		tx.PutVIP(f.Namespace, f.VIP)
+	})
+}
+
+func (r *round) dropVIP(c *vipClaim) {
+	r.vips.drop(c)
+	r.vips.write.remove(rankInstance, vipRecord(c.VIP), func(tx *coe.Tx) { tx.DeleteVIP(c.Namespace, c.VIP) })
+	if !c.External && r.alloc.Owner(serviceDomain, c.Address) == saidOwner(c.Address) {
+		r.alloc.Release(serviceDomain, c.Address)
+	}
+	r.vips.freed = true
+}
+
+// releaseVIPs releases the claims of a namespace that no service of it has any more.
+func (r *round) releaseVIPs(s *space) {
+	for _, c := range r.vips.spaces[s.name] {
+		if c.round != r.vips.round {
+			r.dropVIP(c)
+		}
+	}
+}
+
+// flushVIPs writes the claims to the journal and then tells the store.
+func (r *round) flushVIPs(ctx context.Context) error {
+	v := r.vips
+	if r.complete && !v.whole {
+		if v.unclaimed == nil {
+			v.unclaimed = map[string]bool{}
+			for _, ns := range r.store.Namespaces() {
+				v.unclaimed[ns] = true
+			}
+		}
+		for _, s := range r.spaces {
+			delete(v.unclaimed, s.name)
+		}
+		if len(v.unclaimed) == 0 {
+			v.write.put(rankDeleteInstance, wholeRecord, true, nil)
+			v.whole = true
+		}
+	}
+	if len(v.write.changes) == 0 {
+		return nil
+	}
+	if err := v.write.commit(ctx, v.journal); err != nil {
+		return err
+	}
+	r.store.Update(v.write.tell)
+	v.write = newWrite()
+	return nil
+}
+
+// tell tells the store of all changes, in the order of writing.
+func (w *write) tell(tx *coe.Tx) {
+	for _, k := range w.keys() {
+		if tell := w.changes[k].tell; tell != nil {
+			tell(tx)
+		}
+	}
+}
+
+// forgetful is the journal of claims that need not outlive the process.
+type forgetful struct{}
+
+func (forgetful) Load(context.Context) (map[string][]byte, error) {
+	return map[string][]byte{wholeRecord: nil}, nil
+}
+func (forgetful) MaxOps() int                                               { return 1000 }
+func (forgetful) Commit(context.Context, map[string][]byte, []string) error { return nil }
