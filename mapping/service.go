@@ -120,12 +120,20 @@ func (b *builder) addresses(s *coe.Service) []netip.Addr {
 // mapped pods whose uid it lists.
 func (b *builder) targets(s *coe.Service, endpoints []*coe.Endpoints) []target {
 	var targets []target
+	add := func(t target) {
+		if !coe.Routable(t.addr) {
+			b.serviceProblem(s, coe.AddressInvalid, fmt.Sprintf(
+				"endpoint %s is a loopback, link-local, multicast or unspecified address; send another", t.addr))
+			return
+		}
+		targets = append(targets, t)
+	}
 	for _, e := range endpoints {
 		for _, a := range e.Addresses {
-			targets = append(targets, target{addr: a, ports: e.Ports, byName: e.PortsByName})
+			add(target{addr: a, ports: e.Ports, byName: e.PortsByName})
 		}
 		for _, a := range e.Terminating {
-			targets = append(targets, target{addr: a, ports: e.Ports, byName: e.PortsByName, draining: true})
+			add(target{addr: a, ports: e.Ports, byName: e.PortsByName, draining: true})
 		}
 	}
 	for _, uid := range s.PodEndpoints {

@@ -18,6 +18,11 @@ func (a *Assigner) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("load what was chosen: %w", err)
 	}
+	vips := newVIPs(a.cfg.VIPs)
+	damaged, err := vips.load(ctx)
+	if err != nil {
+		return err
+	}
 	before := a.damaged
 	a.memory = newMemory(a.cfg)
 	var j journalled
@@ -25,11 +30,6 @@ func (a *Assigner) load(ctx context.Context) error {
 		if err := j.decode(key, records[key]); err != nil {
 			a.damaged.note(key, err)
 		}
-	}
-	vips := newVIPs(a.cfg.VIPs)
-	damaged, err := vips.load(ctx)
-	if err != nil {
-		return err
 	}
 	for _, err := range damaged {
 		a.log.Error("address of a service is claimed again", "err", err)
@@ -49,8 +49,11 @@ func (a *Assigner) load(ctx context.Context) error {
 	}
 	vips.reserved, a.vips = a.vips.reserved, vips
 	a.claimed.Store(vips.whole)
-	for addr := range vips.cluster {
-		a.alloc.Hold(serviceDomain, addr, saidOwner(addr))
+	for addr, c := range vips.cluster {
+		if !a.alloc.Hold(serviceDomain, addr, saidOwner(addr)) {
+			vips.drop(c) // a pod has the address
+			vips.write.remove(rankDeleteLease, vipRecord(c.VIP), nil)
+		}
 	}
 	told := told(a.store)
 	a.store.Update(func(tx *coe.Tx) {

@@ -23,6 +23,7 @@ type world struct {
 	testing.TB
 	store    *coe.Store
 	journal  *journal
+	vips     *journal // of services' addresses; nil: they are not remembered
 	assigner *ipam.Assigner
 	pools    []dhcppool.Pool
 	isolated bool
@@ -67,7 +68,11 @@ func (w *world) newAssigner() *ipam.Assigner {
 		Isolated: w.isolated, VNIFrom: min(w.vnis, 1), VNITo: w.vnis,
 		NodeNetwork: w.nodes, ServiceNetworks: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")},
 		ELANName: netvirt.ELANName, VPNName: netvirt.VPNName, InterfaceName: netvirt.InterfaceName,
-		Now: func() time.Time { return w.now },
+		Now:               func() time.Time { return w.now },
+		ExternalAddresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
+	}
+	if w.vips != nil {
+		cfg.VIPs = w.vips
 	}
 	if w.inUse != nil {
 		cfg.InUse = func(context.Context) ([]ipam.InUse, []ipam.NodeInUse, error) {

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/coe-bridge/coe-bridge/coe"
 )
 
 // LeafError is what is wrong with one leaf of an entry, beyond what the YANG
@@ -44,7 +46,7 @@ func Check(list string, entry Leaves) error {
 	case Services:
 		return errors.Join(checkNames(entry, "network-NS"), checkPorts(entry, "service-ports"))
 	case EndpointsList:
-		return errors.Join(checkNames(entry, "network-NS"), checkPorts(entry, "endpoint-ports"))
+		return errors.Join(checkNames(entry, "network-NS"), checkPorts(entry, "endpoint-ports"), checkEndpoints(entry))
 	case Nodes:
 		return checkPrefix("pod-cidr", entry.Leaf("pod-cidr"))
 	}
@@ -70,6 +72,18 @@ func checkPorts(entry Leaves, list string) error {
 		text := port.Leaf("node-port")
 		if n, err := strconv.ParseInt(text, 10, 32); text != "" && (err != nil || n < 0 || n > 65535) {
 			return &LeafError{list + "/node-port", fmt.Errorf("%q is no port number; want 0..65535", text)}
+		}
+	}
+	return nil
+}
+
+// checkEndpoints refuses the addresses that Kubernetes refuses in an EndpointSlice.
+func checkEndpoints(entry Leaves) error {
+	for e := range entry.Each("endpoint-addresses") {
+		a, err := netip.ParseAddr(e.Leaf("ip-address"))
+		if err == nil && !coe.Routable(a.Unmap()) {
+			return &LeafError{"endpoint-addresses/ip-address", fmt.Errorf(
+				"%s is a loopback, link-local, multicast or unspecified address; send another", a)}
 		}
 	}
 	return nil

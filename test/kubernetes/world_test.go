@@ -41,6 +41,9 @@ func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
 // podPool is the pool of most tests.
 var podPool = netip.MustParsePrefix("10.32.0.0/14")
 
+// externalAddresses are those that services may have.
+var externalAddresses = netip.MustParsePrefix("192.0.2.0/24")
+
 // world is a cluster, a northbound database, bridges between the two, and agents that
 // follow the nodes' streams throughout, at one bridge after the other.
 type world struct {
@@ -109,7 +112,7 @@ func (w *world) watched(t *testing.T, kubeconfig string) bridgetest.Option {
 		api, err := kube.Connect(kubeconfig, "test", cfg.Log)
 		require.NoError(t, err)
 		cfg.Kubernetes = bridge.KubernetesConfig{API: api, AnnotateQPS: math.Inf(1)}
-		cfg.Nodes = bridge.NodesConfig{Network: coe.NodeNetwork{Prefix: w.network}, Services: []netip.Prefix{w.services}}
+		cfg.Nodes = bridge.NodesConfig{Network: coe.NodeNetwork{Prefix: w.network}, Services: []netip.Prefix{w.services}, External: []netip.Prefix{externalAddresses}}
 	}
 }
 

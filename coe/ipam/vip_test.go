@@ -1,0 +1,272 @@
+package ipam_test
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/ipam"
+)
+
+// newVIPWorld is a world of both origins that remembers the addresses of services,
+// and lets Kubernetes' services have those of 192.0.2.0/24.
+func newVIPWorld(t *testing.T) *world {
+	w := &world{TB: t, journal: newJournal(), vips: newJournal(), origins: []coe.Origin{coe.RESTCONF, coe.Kubernetes}}
+	w.restart()
+	w.complete()
+	return w
+}
+
+func newService(namespace, uid string, change ...func(*coe.Service)) *coe.Service {
+	s := &coe.Service{UID: uid, Name: uid, Namespace: namespace, Ports: []coe.ServicePort{{Protocol: "tcp", Port: 80}}}
+	for _, c := range change {
+		c(s)
+	}
+	return s
+}
+
+func at(cluster string) func(*coe.Service) {
+	return func(s *coe.Service) { s.ClusterIPs = []netip.Addr{addr(cluster)} }
+}
+
+func outside(external ...string) func(*coe.Service) {
+	return func(s *coe.Service) {
+		for _, a := range external {
+			s.ExternalIPs = append(s.ExternalIPs, addr(a))
+		}
+	}
+}
+
+func onPort(protocol string, port uint16) func(*coe.Service) {
+	return func(s *coe.Service) { s.Ports = []coe.ServicePort{{Protocol: protocol, Port: port}} }
+}
+
+func everyPort(s *coe.Service) { s.Ports = nil }
+
+func (w *world) putServices(services ...*coe.Service) {
+	w.store.Update(func(tx *coe.Tx) {
+		for _, s := range services {
+			tx.PutService(coe.Kubernetes, s)
+		}
+	})
+	w.sync()
+}
+
+func (w *world) removeServices(uids ...string) {
+	w.store.Update(func(tx *coe.Tx) {
+		for _, uid := range uids {
+			tx.DeleteService(coe.Kubernetes, uid)
+		}
+	})
+	w.sync()
+}
+
+// holds are the VIPs of a namespace as text, sorted.
+func (w *world) holds(namespace string) (all []string) {
+	for v := range w.store.View(namespace).VIPs {
+		all = append(all, fmt.Sprint(v.Address, " ", v.Protocol, v.Port))
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (w *world) whyNot(namespace, uid string) coe.Reason {
+	return w.store.View(namespace).ServiceRefusals[uid].Reason
+}
+
+// TestVIPs: what two namespaces claim, in turn, and who has it then.
+func TestVIPs(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, second *coe.Service // of namespaces a and b
+		a, b          []string
+		reasonA       coe.Reason
+		reasonB       coe.Reason
+	}{
+		"two cluster addresses": {
+			newService("a", "z", at("10.96.0.1")), newService("b", "y", at("10.96.0.1")),
+			[]string{"10.96.0.1 0"}, nil, "", coe.AddressTaken,
+		},
+		"two external addresses": {
+			newService("a", "z", at("10.96.0.1"), outside("192.0.2.1")), newService("b", "y", at("10.96.0.2"), outside("192.0.2.1")),
+			[]string{"10.96.0.1 0", "192.0.2.1 tcp80"}, []string{"10.96.0.2 0"}, "", coe.AddressTaken,
+		},
+		"two ports of one external address": {
+			newService("a", "z", at("10.96.0.1"), outside("192.0.2.1")), newService("b", "y", at("10.96.0.2"), outside("192.0.2.1"), onPort("tcp", 81)),
+			[]string{"10.96.0.1 0", "192.0.2.1 tcp80"}, []string{"10.96.0.2 0", "192.0.2.1 tcp81"}, "", "",
+		},
+		"two protocols of one external address": {
+			newService("a", "z", at("10.96.0.1"), outside("192.0.2.1")), newService("b", "y", at("10.96.0.2"), outside("192.0.2.1"), onPort("udp", 80)),
+			[]string{"10.96.0.1 0", "192.0.2.1 tcp80"}, []string{"10.96.0.2 0", "192.0.2.1 udp80"}, "", "",
+		},
+		"every port of an external address after one": {
+			newService("a", "z", at("10.96.0.1"), outside("192.0.2.1")), newService("b", "y", at("10.96.0.2"), outside("192.0.2.1"), everyPort),
+			[]string{"10.96.0.1 0", "192.0.2.1 tcp80"}, []string{"10.96.0.2 0"}, "", coe.AddressTaken,
+		},
+		"one port of an external address after every one": {
+			newService("a", "z", at("10.96.0.1"), outside("192.0.2.1"), everyPort), newService("b", "y", at("10.96.0.2"), outside("192.0.2.1")),
+			[]string{"10.96.0.1 0", "192.0.2.1 0"}, []string{"10.96.0.2 0"}, "", coe.AddressTaken,
+		},
+		"a cluster address that is external to another": {
+			newService("a", "z", at("10.96.0.1"), outside("192.0.2.1")), newService("b", "y", at("192.0.2.1")),
+			[]string{"10.96.0.1 0"}, []string{"192.0.2.1 0"}, coe.AddressTaken, "",
+		},
+		"a cluster address all of which is external to another": {
+			newService("a", "z", at("10.96.0.1"), outside("192.0.2.1"), everyPort), newService("b", "y", at("192.0.2.1")),
+			[]string{"10.96.0.1 0"}, []string{"192.0.2.1 0"}, coe.AddressTaken, "",
+		},
+		"an external address that is another's cluster address": {
+			newService("a", "z", at("192.0.2.1")), newService("b", "y", at("10.96.0.2"), outside("192.0.2.1")),
+			[]string{"192.0.2.1 0"}, []string{"10.96.0.2 0"}, "", coe.AddressTaken,
+		},
+		"an address of no list": {
+			newService("a", "z", at("10.96.0.1")), newService("b", "y", at("10.96.0.2"), outside("8.8.8.8")),
+			[]string{"10.96.0.1 0"}, []string{"10.96.0.2 0"}, "", coe.NotAllowed,
+		},
+		"the server of credentials": {
+			newService("a", "z", at("10.96.0.1")), newService("b", "y", at("10.96.0.2"), outside("169.254.169.254")),
+			[]string{"10.96.0.1 0"}, []string{"10.96.0.2 0"}, "", coe.AddressInvalid,
+		},
+		"loopback as cluster address": {
+			newService("a", "z", at("10.96.0.1")), newService("b", "y", at("127.0.0.1")),
+			[]string{"10.96.0.1 0"}, nil, "", coe.AddressInvalid,
+		},
+		"own external address": {
+			newService("a", "z", at("192.0.2.1"), outside("192.0.2.1")), newService("b", "y", at("10.96.0.2")),
+			[]string{"192.0.2.1 0"}, []string{"10.96.0.2 0"}, "", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newVIPWorld(t)
+			w.putServices(c.first)
+			w.putServices(c.second)
+			check := func(w *world) {
+				require.Equal(t, c.a, w.holds("a"))
+				require.Equal(t, c.b, w.holds("b"))
+				require.Equal(t, c.reasonA, w.whyNot("a", "z"))
+				require.Equal(t, c.reasonB, w.whyNot("b", "y"))
+			}
+			check(w)
+			w.restart() // "y" is before "z" then
+			require.Equal(t, c.a, w.holds("a"), "a restart remembers it")
+			w.putServices(c.second, c.first)
+			w.complete()
+			w.sync()
+			check(w)
+
+			standby := coe.NewStore(nil, coe.RESTCONF)
+			require.NoError(t, ipam.NewVIPFacts(standby).Apply(true, maps.Clone(w.vips.records), nil))
+			require.True(t, maps.Equal(w.store.View("b").VIPs, standby.View("b").VIPs))
+
+			winner, loser, reason := "z", "b", c.reasonB
+			if c.reasonA != "" {
+				winner, loser, reason = "y", "a", c.reasonA
+			}
+			w.removeServices(winner)
+			if reason == coe.AddressTaken {
+				require.Empty(t, w.store.View(loser).ServiceRefusals, "it heals")
+			}
+			w.removeServices("y", "z")
+			require.Equal(t, []string{"whole"}, slices.Collect(maps.Keys(w.vips.records)))
+		})
+	}
+}
+
+// TestVIPsOfNodes: a node's address, and a pool, take an external address, and give
+// it back.
+func TestVIPsOfNodes(t *testing.T) {
+	w := newVIPWorld(t)
+	w.putServices(newService("a", "s", at("10.96.0.1"), outside("192.0.2.1")))
+	both := []string{"10.96.0.1 0", "192.0.2.1 tcp80"}
+	require.Equal(t, both, w.holds("a"))
+
+	w.store.Update(func(tx *coe.Tx) {
+		tx.PutNode(coe.Kubernetes, &coe.Node{UID: "n", HostName: "node-9", InternalIP: addr("10.0.0.9"), ExternalIP: addr("192.0.2.1")})
+	})
+	w.setPools()
+	w.sync()
+	require.Equal(t, both[:1], w.holds("a"))
+	require.Contains(t, w.store.View("a").ServiceRefusals["s"].Message, "node-9")
+	w.store.Update(func(tx *coe.Tx) { tx.DeleteNode(coe.Kubernetes, "n") })
+	w.setPools()
+	w.sync()
+	require.Equal(t, both, w.holds("a"))
+
+	w.setPools(pool("default", "192.0.2.0/28", "", "", ""))
+	w.sync()
+	require.Equal(t, both[:1], w.holds("a"))
+	w.setPools()
+	w.sync()
+	require.Equal(t, both, w.holds("a"))
+}
+
+// TestVIPsOfClients: what a client of RESTCONF says needs no list; it is not to be
+// a node's address all the same.
+func TestVIPsOfClients(t *testing.T) {
+	w := newVIPWorld(t)
+	w.store.Update(func(tx *coe.Tx) {
+		tx.PutNode(coe.RESTCONF, &coe.Node{UID: "n", InternalIP: addr("10.0.0.9")})
+		tx.PutService(coe.RESTCONF, newService("a", "s", at("10.96.0.1"), outside("172.30.1.9", "10.0.0.9")))
+	})
+	w.setPools()
+	w.sync()
+	require.Equal(t, []string{"10.96.0.1 0", "172.30.1.9 tcp80"}, w.holds("a"))
+	require.Equal(t, coe.AddressTaken, w.whyNot("a", "s"))
+}
+
+// TestDamagedVIPs: a record that cannot be read, is under another's key, or
+// contradicts another is claimed again; nobody stops.
+func TestDamagedVIPs(t *testing.T) {
+	a := newService("a", "z", at("10.96.0.1"), outside("192.0.2.1"))
+	b := newService("b", "y", at("10.96.0.2"), outside("192.0.2.2"))
+	for name, damage := range map[string]func(records map[string][]byte){
+		"removed":     func(r map[string][]byte) { delete(r, "10.96.0.1") },
+		"truncated":   func(r map[string][]byte) { r["10.96.0.1"] = r["10.96.0.1"][:9] },
+		"empty":       func(r map[string][]byte) { r["192.0.2.1/tcp/80"] = nil },
+		"swapped":     func(r map[string][]byte) { r["10.96.0.1"], r["10.96.0.2"] = r["10.96.0.2"], r["10.96.0.1"] },
+		"duplicated":  func(r map[string][]byte) { r["192.0.2.9/tcp/80"] = r["192.0.2.1/tcp/80"] },
+		"a key alone": func(r map[string][]byte) { r["nothing"] = []byte("{}") },
+		"contradicted": func(r map[string][]byte) {
+			r["192.0.2.1"] = []byte(`{"address":"192.0.2.1","namespace":"b","external":true}`)
+		},
+		"none": func(r map[string][]byte) { clear(r) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newVIPWorld(t)
+			w.putServices(a, b)
+			damage(w.vips.records)
+			w.restart()
+			w.putServices(a, b)
+			w.complete()
+			w.sync()
+			require.Equal(t, []string{"10.96.0.1 0", "192.0.2.1 tcp80"}, w.holds("a"))
+			require.Equal(t, []string{"10.96.0.2 0", "192.0.2.2 tcp80"}, w.holds("b"))
+			require.Len(t, w.vips.records, 5)
+		})
+	}
+}
+
+// TestVIPsOfAnOlderRelease: nothing is taken out of the backend until every service
+// has claimed, where an older release wrote the journal.
+func TestVIPsOfAnOlderRelease(t *testing.T) {
+	w := newVIPWorld(t)
+	clear(w.vips.records)
+	w.restart()
+	w.store.Update(func(tx *coe.Tx) {
+		tx.PutService(coe.Kubernetes, newService("a", "z", at("10.96.0.1")))
+		tx.PutService(coe.Kubernetes, newService("b", "y", at("10.96.0.2")))
+	})
+	w.complete()
+	for _, ns := range []string{"a", "b"} {
+		require.False(t, w.assigner.InUseKnown(), "before %s has claimed", ns)
+		_, _, err := w.assigner.Sync(t.Context(), []string{ns})
+		require.NoError(t, err)
+	}
+	require.True(t, w.assigner.InUseKnown())
+	w.restart()
+	require.True(t, w.assigner.InUseKnown())
+}
