@@ -155,6 +155,8 @@ const (
 	PoolOverlaps    Reason = "PoolOverlaps"    // a node's pod-cidr overlaps another pool
 	RecordDamaged   Reason = "RecordDamaged"   // a record of what was chosen is set aside
 	BackendRejected Reason = "BackendRejected" // the backend will never take the object as it is
+
+	CertificateExpires Reason = "CertificateExpires" // a certificate of this replica must be renewed
 )
 
 // Refusal is why no lease (or service address) could be given.

@@ -139,7 +139,7 @@ func (b *Bridge) statusTree(ctx context.Context, _ restconf.Asked) ([]byte, erro
 	out := jsonStatus{
 		Leads: p.leads(), Leader: leader.name,
 		InSync: st.InSync && (p.leads() || b.ledBy(leader, st)), Complete: st.Complete, ClaimsError: st.ClaimError,
-		Sources: b.sourcesJSON(leader.known), Backend: backendJSON(st.Peer), Problems: problemsJSON(st),
+		Sources: b.sourcesJSON(leader.known), Backend: backendJSON(st.Peer), Problems: append(b.fileProblems(), problemsJSON(st)...),
 	}
 	for _, s := range st.Scopes {
 		out.Scopes = append(out.Scopes, scopeJSON(s))
@@ -163,6 +163,14 @@ func problemsJSON(st reconcile.Status) (all []jsonProblem) {
 		for _, p := range s.Problems {
 			all = append(all, jsonProblem(p))
 		}
+	}
+	return all
+}
+
+// fileProblems are the certificates of this replica that must be renewed.
+func (b *Bridge) fileProblems() (all []jsonProblem) {
+	for _, e := range b.access.Expiring() {
+		all = append(all, jsonProblem{Kind: "certificate", UID: e.Flag, Name: e.Flag, Reason: coe.CertificateExpires, Message: e.String()})
 	}
 	return all
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/node"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
+	"github.com/coe-bridge/coe-bridge/files"
 )
 
 // agentFlags are the flags of coe-bridge agent.
@@ -115,6 +116,7 @@ type agentParts struct {
 	agent    *agent.Agent
 	own      *node.Node
 	managed  ovs.Management
+	files    *files.Follower
 	registry *prometheus.Registry
 }
 
@@ -125,7 +127,8 @@ func (f *agentFlags) parts(log *slog.Logger) (p agentParts, err error) {
 	if err := os.MkdirAll(f.stateDir, 0o700); err != nil {
 		return p, fmt.Errorf("make --state-dir: %w", err)
 	}
-	if p.uplink, err = f.uplink(f.stateDir, log); err != nil {
+	p.files = files.New("coe_agent", log)
+	if p.uplink, err = f.uplink(f.stateDir, p.files, log); err != nil {
 		return p, err
 	}
 	if p.ovs, err = f.vswitch(log); err != nil {
@@ -138,7 +141,7 @@ func (f *agentFlags) parts(log *slog.Logger) (p agentParts, err error) {
 		return p, fmt.Errorf("open the node's network namespace: %w", err)
 	}
 	p.registry = prometheus.NewRegistry()
-	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), p.files)
 	p.agent, err = agent.New(agent.Config{
 		Switch: p.ovs, Uplink: p.uplink, Node: p.node, Dir: f.stateDir, Confirmed: f.backend == ovs.OpenDaylight,
 		Deadline: f.callDeadline, Sweep: f.sweepInterval, Log: log, Registry: p.registry,

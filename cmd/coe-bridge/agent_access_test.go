@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -13,7 +14,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/cni/doctor"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
+	"github.com/coe-bridge/coe-bridge/files"
+	"github.com/coe-bridge/coe-bridge/test/pki"
 )
 
 const (
@@ -57,11 +61,14 @@ func (b *agentsBed) agent(node, cert, key string) *uplink.Uplink {
 	b.t.Helper()
 	dir := b.t.TempDir()
 	f := onNode{bridges: []string{b.url}, node: node, caFile: b.ca.file, cert: cert, key: key, stateDir: dir}
-	u, err := f.uplink(f.stateDir, slog.New(slog.NewTextHandler(b.t.Output(), nil)))
+	log := slog.New(slog.NewTextHandler(b.t.Output(), nil))
+	follow := files.New("coe_agent", log)
+	u, err := f.uplink(f.stateDir, follow, log)
 	require.NoError(b.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { u.Run(ctx) })
+	running.Go(func() { follow.Run(ctx) })
 	b.t.Cleanup(func() {
 		cancel()
 		running.Wait()
@@ -105,6 +112,45 @@ func TestAgentByCertificate(t *testing.T) {
 	require.Equal(t, "200", status)
 	require.Equal(t, 1, strings.Count(body, `"host-ip-address"`), "%s", body)
 	require.Contains(t, body, onWorkerTwo)
+}
+
+// TestAgentCertificateIsRenewed: the bridge refuses an agent's certificate. When the files have
+// a good one, the agent uses it without a restart.
+func TestAgentCertificateIsRenewed(t *testing.T) {
+	b := newAgentsBed(t)
+	badCert, badKey := b.ca.issue(t, "system:node:worker-3", "system:nodes")
+	goodCert, goodKey := b.ca.issue(t, "system:node:worker-1", "system:nodes")
+	cert, key := filepath.Join(t.TempDir(), "cert"), filepath.Join(t.TempDir(), "key")
+	put := func(from, to string) {
+		content, err := os.ReadFile(from)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(to, content, 0o600))
+	}
+	put(badCert, cert)
+	put(badKey, key)
+	u := b.agent(workerOne, cert, key)
+	require.Eventually(t, func() bool { return u.Standing().Err != nil }, 20*time.Second, 10*time.Millisecond)
+	require.ErrorContains(t, u.Standing().Err, "403 Forbidden")
+	put(goodCert, cert)
+	put(goodKey, key)
+	require.Eventually(t, func() bool { return u.Standing().Synced }, 30*time.Second, 10*time.Millisecond)
+}
+
+// TestCertificateFindings: doctor warns of a certificate that expires soon, and fails for one
+// that has expired.
+func TestCertificateFindings(t *testing.T) {
+	ca := pki.New(t, "ca")
+	for left, level := range map[time.Duration]doctor.Level{5 * time.Minute: doctor.Warning, -time.Minute: doctor.Failed} {
+		pair := ca.Issue(t, "agent", pki.Until(time.Now().Add(left))).Write(t, t.TempDir(), "agent")
+		f := onNode{bridges: []string{"https://127.0.0.1:1"}, node: workerOne, cert: pair.Cert, key: pair.Key}
+		follow := readOnce()
+		_, err := f.uplink("", follow, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		found := certificateFindings(follow)
+		require.Len(t, found, 1)
+		require.Equal(t, level, found[0].Level)
+		require.Contains(t, found[0].Found, "(--cert)")
+	}
 }
 
 // A certificate of agents that names no node, or one that the bridge does not know by

@@ -57,6 +57,7 @@ func (f *agentFlags) serve(ctx context.Context, p agentParts, log *slog.Logger) 
 	defer managing.Wait() // by the connection to the switch, which goes on until then
 	defer release()
 	managing.Go(func() { p.ovs.KeepManaged(managed, p.managed, p.uplink.Network) })
+	running.Go(func() { p.files.Run(needed) })
 	running.Go(func() { p.uplink.Run(needed) })
 	running.Go(func() { p.agent.Run(needed) })
 	running.Go(func() { p.own.Run(needed) })

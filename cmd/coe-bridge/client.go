@@ -48,7 +48,7 @@ func (f *clientFlags) client() (*client, error) {
 	if !strings.HasPrefix(server, "http://") && !strings.HasPrefix(server, "https://") {
 		return nil, fmt.Errorf("--server %q: want a URL like http://127.0.0.1:8181", f.server)
 	}
-	tlsConfig, err := clientTLS(fileFlag{"--ca-file", f.caFile}, fileFlag{"--cert", f.cert}, fileFlag{"--key", f.key})
+	tls, err := clientTLS(readOnce(), fileFlag{"--ca-file", f.caFile}, fileFlag{"--cert", f.cert}, fileFlag{"--key", f.key})
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (f *clientFlags) client() (*client, error) {
 	}
 	secure := strings.HasPrefix(server, "https://")
 	c := &client{url: server, nameless: secure && f.cert == "", shows: secure && f.cert != ""}
-	c.http = resty.New().SetBaseURL(server).SetTimeout(f.timeout).SetTLSClientConfig(tlsConfig).
+	c.http = resty.New().SetBaseURL(server).SetTimeout(f.timeout).SetTLSClientConfig(tls.Config()).
 		SetHeader("Accept", "application/yang.data+json")
 	if password != "" {
 		c.user = f.user

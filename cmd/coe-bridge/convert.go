@@ -45,7 +45,7 @@ docs/opendaylight.md has the commands.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from = movable[1-slices.Index(movable, to)]
-			ends, err := backend.all([]string{from, to})
+			ends, err := backend.all([]string{from, to}, readOnce())
 			if err != nil {
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,8 +22,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
+	"github.com/coe-bridge/coe-bridge/files"
 	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/test/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/pki"
 )
 
 var update = flag.Bool("update", false, "write the generated tables of docs/operations.md")
@@ -88,8 +91,12 @@ func shownDefault(f *pflag.Flag) string {
 func metricTable(t *testing.T) string {
 	users, err := run(t, bridgetest.Password+"\n", "passwd", bridgetest.User)
 	require.NoError(t, err)
+	follow := files.New("coe_bridge", slog.New(slog.DiscardHandler))
+	pair := pki.New(t, "ca").Issue(t, "client").Write(t, t.TempDir(), "client")
+	_, err = follow.Client(files.File{}, files.File{Flag: "etcd-cert", Path: pair.Cert}, files.File{Flag: "etcd-key", Path: pair.Key})
+	require.NoError(t, err)
 	b := bridgeFor(t, func(cfg *bridge.Config) {
-		cfg.HTTP.Access = access.Config{UsersFile: file(t, "users", users)}
+		cfg.HTTP.Access = access.Config{UsersFile: file(t, "users", users), Files: follow}
 		cfg.Kubernetes = bridge.KubernetesConfig{API: &rest.Config{Host: smallCluster(t)}, AnnotateQPS: 10}
 	})
 	post(t, b, poolsPath, pool)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/doctor"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/files"
 )
 
 // doctorFlags are the flags of coe-bridge doctor.
@@ -60,7 +61,8 @@ func (f *doctorFlags) run(ctx context.Context, stdout io.Writer) error {
 		return fmt.Errorf("--timeout %s: want a time above 0", f.timeout)
 	}
 	quiet := slog.New(slog.DiscardHandler) // what it would say is found
-	up, err := f.uplink("", quiet)
+	follow := readOnce()
+	up, err := f.uplink("", follow, quiet)
 	if err != nil {
 		return err
 	}
@@ -78,10 +80,23 @@ func (f *doctorFlags) run(ctx context.Context, stdout io.Writer) error {
 		Socket: f.socket, StateDir: f.stateDir, OVSRunDir: f.ovsRunDir, OVNRunDir: f.ovnRunDir,
 		CNIBinDir: f.cniBinDir, CNIConfDir: f.cniConfDir, Timeout: f.timeout,
 	})
+	findings = append(findings, certificateFindings(follow)...)
 	if err := f.output.print(stdout, findingsTable(findings), findings); err != nil {
 		return err
 	}
 	return verdictOf(findings)
+}
+
+// certificateFindings are about the files of the agent's TLS.
+func certificateFindings(follow *files.Follower) (all []doctor.Finding) {
+	for _, e := range follow.Expiring() {
+		finding := doctor.Finding{Check: "certificate", Level: doctor.Warning, Found: e.String(), Mend: "write the new certificate to the file; the agent reads it again"}
+		if e.Urgency == files.Expired {
+			finding.Level = doctor.Failed
+		}
+		all = append(all, finding)
+	}
+	return all
 }
 
 func findingsTable(findings []doctor.Finding) table {

@@ -198,7 +198,7 @@ func TestClientErrors(t *testing.T) {
 		{"no URL", "admin", []string{"--server", "127.0.0.1:8181"}, "want a URL like http://127.0.0.1:8181"},
 		{"another server", "admin", []string{"--server", stranger.URL}, "it is no coe-bridge that answers there; name one with --server"},
 		{"a web site", "admin", []string{"--server", chatty.URL}, "is it a coe-bridge? (--server)"},
-		{"no authority", "admin", []string{"--ca-file", "/nonexistent"}, "read --ca-file: open /nonexistent"},
+		{"no authority", "admin", []string{"--ca-file", "/nonexistent"}, "read --ca-file: stat /nonexistent"},
 		{"bad authority", "admin", []string{"--ca-file", file(t, "ca.pem", "x")}, "no certificate in it"},
 		{"no key", "admin", []string{"--cert", "c.pem"}, "--cert is given without --key"},
 		{"no cert", "admin", []string{"--key", "k.pem"}, "--key is given without --cert"},

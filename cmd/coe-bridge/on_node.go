@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +11,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/call"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
+	"github.com/coe-bridge/coe-bridge/files"
 )
 
 // onNode are the flags of what runs on a node: which node that is, who asks the bridge,
@@ -33,8 +33,8 @@ func (f *onNode) register(cmd *cobra.Command) {
 	flags.StringVarP(&f.user, "user", "u", "", "user for the bridge (with --password-file)")
 	flags.StringVar(&f.passwordFile, "password-file", "", "file whose first line is the user's password; read again at each request")
 	flags.StringVar(&f.tokenFile, "token-file", "", "file whose first line is a bearer token, as that of a service account; read again at each request")
-	flags.StringVar(&f.caFile, "ca-file", "", "PEM file of the authority that signed the bridge's certificate")
-	flags.StringVar(&f.cert, "cert", "", "PEM file of a client certificate (with --key); read again at each connection")
+	flags.StringVar(&f.caFile, "ca-file", "", "PEM file of the CA of the bridge's certificate; default: the system's CAs; read again when it changes")
+	flags.StringVar(&f.cert, "cert", "", "PEM file of a client certificate (with --key); read again when it changes")
 	flags.StringVar(&f.key, "key", "", "PEM file of the client certificate's key")
 	flags.StringVar(&f.socket, "socket", call.DefaultSocket, "unix socket on which coe-cni is answered")
 	flags.StringVar(&f.stateDir, "state-dir", "/var/lib/coe-bridge/agent", "folder in which is kept what the bridge has told")
@@ -46,8 +46,8 @@ func (f *onNode) register(cmd *cobra.Command) {
 }
 
 // uplink is the connection to the bridge. It keeps what it learns in dir; "" is for one
-// that learns nothing.
-func (f *onNode) uplink(dir string, log *slog.Logger) (*uplink.Uplink, error) {
+// that learns nothing. The files of its TLS are followed.
+func (f *onNode) uplink(dir string, follow *files.Follower, log *slog.Logger) (*uplink.Uplink, error) {
 	switch {
 	case len(f.bridges) == 0:
 		return nil, errors.New("no bridge to learn from: name its URLs with --bridge")
@@ -63,15 +63,11 @@ func (f *onNode) uplink(dir string, log *slog.Logger) (*uplink.Uplink, error) {
 	cfg := uplink.Config{
 		URLs: f.bridges, Node: node, User: f.user, PasswordFile: f.passwordFile, TokenFile: f.tokenFile, Dir: dir, Log: log,
 	}
-	if cfg.TLS, err = clientTLS(fileFlag{"--ca-file", f.caFile}, fileFlag{"--cert", f.cert}, fileFlag{"--key", f.key}); err != nil {
+	client, err := clientTLS(follow, fileFlag{"--ca-file", f.caFile}, fileFlag{"--cert", f.cert}, fileFlag{"--key", f.key})
+	if err != nil {
 		return nil, err
 	}
-	if f.cert != "" { // read at each connection: it may be renewed
-		cfg.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(f.cert, f.key)
-			return &pair, err
-		}
-	}
+	cfg.TLS = client.Config
 	up, err := uplink.New(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("--bridge: %w", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
+	"github.com/coe-bridge/coe-bridge/files"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 	"github.com/coe-bridge/coe-bridge/restconf"
 	"github.com/coe-bridge/coe-bridge/restconf/access"
@@ -25,9 +26,10 @@ func (f *serveFlags) config(auditOutput io.Writer, log *slog.Logger) (cfg bridge
 	if err := f.check(); err != nil {
 		return cfg, cleanUp, err
 	}
+	follow := files.New("coe_bridge", log)
 	cfg = bridge.Config{
 		HTTP: bridge.HTTPConfig{
-			Listen: f.listen, Access: f.access(auditOutput), BodyLimit: f.bodyLimit, Timeout: f.requestTimeout,
+			Listen: f.listen, Access: f.access(auditOutput, follow), BodyLimit: f.bodyLimit, Timeout: f.requestTimeout,
 		},
 		Reconcile:  reconcile.Config{Resync: f.resync},
 		ReuseDelay: f.reuseDelay,
@@ -57,12 +59,12 @@ func (f *serveFlags) config(auditOutput io.Writer, log *slog.Logger) (cfg bridge
 	if err := dhcppool.Validate(cfg.Pools, !cfg.Mapping.Isolated()); err != nil {
 		return cfg, cleanUp, fmt.Errorf("--pool: %w", err)
 	}
-	backends, err := f.backend.all(f.backends)
+	backends, err := f.backend.all(f.backends, follow)
 	if err != nil {
 		return cfg, cleanUp, err
 	}
 	cfg.Backend, cfg.Filled = backends[0], backends[1:]
-	cfg.Datastore, cleanUp, err = f.datastore()
+	cfg.Datastore, cleanUp, err = f.datastore(follow)
 	return cfg, cleanUp, err
 }
 
@@ -93,10 +95,10 @@ func (f *serveFlags) check() error {
 	return nil
 }
 
-func (f *serveFlags) access(auditOutput io.Writer) access.Config {
+func (f *serveFlags) access(auditOutput io.Writer, follow *files.Follower) access.Config {
 	cfg := access.Config{
 		UsersFile: f.authFile, CertFile: f.tlsCert, KeyFile: f.tlsKey, ClientCAFile: f.clientCA, ClientRolesFile: f.clientRoles,
-		AuditLog: f.auditLog, AuditOutput: auditOutput,
+		AuditLog: f.auditLog, AuditOutput: auditOutput, Files: follow,
 	}
 	if f.fixedUsers() {
 		cfg.Users = restconf.FixedUsers{"admin": "admin"}
@@ -118,17 +120,21 @@ func onLoopback(address string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-func (f *serveFlags) datastore() (cfg datastore.Config, cleanUp func(), err error) {
+func (f *serveFlags) datastore(follow *files.Follower) (cfg datastore.Config, cleanUp func(), err error) {
 	cleanUp = func() {}
 	cfg = datastore.Config{Dir: f.dataDir, Quota: f.quota, BodyLimit: f.bodyLimit}
 	if len(f.etcdEndpoints) > 0 {
 		cfg.Endpoints, cfg.MaxTxnOps = f.etcdEndpoints, f.etcdMaxTxnOps
 		cfg.Username, cfg.PasswordFile = f.etcdUser, f.etcdPasswordFile
 		if f.etcdCA != "" || f.etcdCert != "" {
-			cfg.TLS, err = clientTLS(
+			client, err := clientTLS(follow,
 				fileFlag{"--etcd-ca", f.etcdCA}, fileFlag{"--etcd-cert", f.etcdCert}, fileFlag{"--etcd-key", f.etcdKey})
+			if err != nil {
+				return cfg, cleanUp, err
+			}
+			cfg.TLS = client.Config
 		}
-		return cfg, cleanUp, err
+		return cfg, cleanUp, nil
 	}
 	if cfg.Dir != "" {
 		return cfg, cleanUp, nil

@@ -1,14 +1,16 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"os"
+	"log/slog"
+
+	"github.com/coe-bridge/coe-bridge/files"
 )
 
 // fileFlag is a flag that names a file.
 type fileFlag struct{ flag, path string }
+
+func (f fileFlag) file() files.File { return files.File{Flag: f.flag[len("--"):], Path: f.path} }
 
 // together fails when one of two flags that need each other is given alone.
 func together(a, b fileFlag) error {
@@ -21,31 +23,13 @@ func together(a, b fileFlag) error {
 	return nil
 }
 
-// clientTLS is how this program shows itself to a server, and whom it trusts:
-// where ca is empty, whom the system trusts.
-func clientTLS(ca, cert, key fileFlag) (*tls.Config, error) {
-	out := &tls.Config{MinVersion: tls.VersionTLS12}
-	if ca.path != "" {
-		pem, err := os.ReadFile(ca.path)
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", ca.flag, err)
-		}
-		out.RootCAs = x509.NewCertPool()
-		if !out.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read %s %s: no certificate in it", ca.flag, ca.path)
-		}
-	}
+// clientTLS has the files of a client's TLS followed.
+func clientTLS(follow *files.Follower, ca, cert, key fileFlag) (*files.Client, error) {
 	if err := together(cert, key); err != nil {
 		return nil, err
 	}
-	if cert.path != "" {
-		pair, err := tls.LoadX509KeyPair(cert.path, key.path)
-		if err != nil {
-			return nil, fmt.Errorf("read %s and %s: %w", cert.flag, key.flag, err)
-		}
-		// It is shown to a server that names other authorities, too: that can say why it
-		// does not take it.
-		out.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
-	}
-	return out, nil
+	return follow.Client(ca.file(), cert.file(), key.file())
 }
+
+// readOnce returns a Follower for a command that ends soon: it reads the files once.
+func readOnce() *files.Follower { return files.New("coe", slog.New(slog.DiscardHandler)) }

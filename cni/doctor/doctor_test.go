@@ -338,7 +338,7 @@ func brokenBridge(n *node) {
 	require.Contains(n.t, found["bridge"].Mend, "--ca-file")
 	cfg = n.config()
 	cfg.Bridges = []string{strange.URL}
-	cfg.Uplink = n.uplink(strange.URL, func(c *uplink.Config) { c.TLS = &tls.Config{RootCAs: trusting(strange)} })
+	cfg.Uplink = n.uplink(strange.URL, func(c *uplink.Config) { c.TLS = func() *tls.Config { return &tls.Config{RootCAs: trusting(strange)} } })
 	found = n.find(cfg, levels{"bridge": doctor.Failed, "credentials": doctor.Unknown, "clock": doctor.Unknown})
 	require.Contains(n.t, found["bridge"].Found, "404", "it is no bridge")
 

@@ -7,6 +7,7 @@
 package uplink
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -27,8 +28,9 @@ type Config struct {
 	URLs []string
 	// Node is the address of the agent's node, as the bridge knows it.
 	Node netip.Addr
-	// TLS is for https.
-	TLS *tls.Config
+	// TLS returns the configuration of a new connection, for https. Nil: whom the system
+	// trusts is trusted.
+	TLS func() *tls.Config
 	// User and PasswordFile, or TokenFile, tell who the agent is where its certificate
 	// does not. The files are read at each request: they may change.
 	User, PasswordFile, TokenFile string
@@ -75,13 +77,25 @@ func New(cfg Config) (*Uplink, error) {
 		cfg.URLs[i] = strings.TrimRight(u, "/")
 	}
 	u := &Uplink{cfg: cfg, log: cfg.Log, changed: make(chan struct{})}
-	u.http = &http.Client{Transport: &http.Transport{
-		DialContext:     (&net.Dialer{Timeout: requestTimeout}).DialContext,
-		TLSClientConfig: cfg.TLS, ForceAttemptHTTP2: true,
-		TLSHandshakeTimeout: requestTimeout, ResponseHeaderTimeout: requestTimeout,
-	}}
+	u.http = &http.Client{Transport: cfg.transport()}
 	u.load()
 	return u, nil
+}
+
+func (c *Config) transport() *http.Transport {
+	dialer := &net.Dialer{Timeout: requestTimeout}
+	t := &http.Transport{
+		DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: requestTimeout, ResponseHeaderTimeout: requestTimeout,
+	}
+	if c.TLS != nil {
+		t.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			config := c.TLS().Clone()
+			config.NextProtos = []string{"h2", "http/1.1"}
+			return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, network, address)
+		}
+	}
+	return t
 }
 
 // authorize says who the agent is.

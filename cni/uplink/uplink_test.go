@@ -236,7 +236,7 @@ func TestTLS(t *testing.T) {
 	})
 	known := x509.NewCertPool()
 	known.AddCert(server.Certificate())
-	a := start(t, uplink.Config{URLs: []string{server.URL}, TLS: &tls.Config{RootCAs: known}})
+	a := start(t, uplink.Config{URLs: []string{server.URL}, TLS: func() *tls.Config { return &tls.Config{RootCAs: known} }})
 	require.Eventually(t, func() bool { return a.Standing().Synced }, 20*time.Second, 5*time.Millisecond)
 	a.stop()
 	a = start(t, uplink.Config{URLs: []string{server.URL}})
@@ -266,8 +266,8 @@ func TestCertificateIsRenewed(t *testing.T) {
 	shown.Store(certificate(t, "old"))
 	known := x509.NewCertPool()
 	known.AddCert(server.Certificate())
-	a := start(t, uplink.Config{URLs: []string{server.URL}, TLS: &tls.Config{
-		RootCAs: known, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return shown.Load(), nil },
+	a := start(t, uplink.Config{URLs: []string{server.URL}, TLS: func() *tls.Config {
+		return &tls.Config{RootCAs: known, Certificates: []tls.Certificate{*shown.Load()}}
 	}})
 	require.Eventually(t, func() bool { return a.Standing().Err != nil }, 20*time.Second, 5*time.Millisecond)
 	require.ErrorContains(t, a.Standing().Err, "the certificate has ended")

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coe-bridge/coe-bridge/files"
 )
 
 // Role is what somebody may do. The zero Role may do nothing.
@@ -145,12 +147,15 @@ type Config struct {
 	// AuditLog is where writes are recorded: a file, or "-" for AuditOutput.
 	AuditLog    string
 	AuditOutput io.Writer
+	// Files follows the files. It may follow others already, as those of this program's
+	// clients: Access runs it and registers its metrics. Nil: it follows these alone.
+	Files *files.Follower
 }
 
 // Access is what a server needs to know of those who come. Run it.
 type Access struct {
 	Authenticator
-	files *files
+	files *files.Follower
 	tls   *tls.Config
 	audit *Audit
 }
@@ -162,7 +167,11 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Access
 		return nil, err
 	}
 	m := newMetrics(registry)
-	a := &Access{files: &files{log: log, metrics: m, every: followEvery}}
+	a := &Access{files: cfg.Files}
+	if a.files == nil {
+		a.files = files.New(metricPrefix, log)
+	}
+	registry.MustRegister(a.files)
 	certificates, err := a.openTLS(cfg, m)
 	if err != nil {
 		return nil, err
@@ -208,19 +217,22 @@ func combine(c *certificates, sent ...Authenticator) Authenticator {
 // HTTP.
 func (a *Access) TLS() *tls.Config { return a.tls }
 
+// Expiring are the certificates in use that must be renewed.
+func (a *Access) Expiring() []files.Expiry { return a.files.Expiring() }
+
 // Audit is the log of writes; nil where none is kept.
 func (a *Access) Audit() *Audit { return a.audit }
 
 // Run follows the files until ctx is done.
 func (a *Access) Run(ctx context.Context) error {
-	ticker := time.NewTicker(a.files.every)
+	ticker := time.NewTicker(a.files.Every)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			a.files.look()
+			a.files.Look()
 			a.audit.look()
 		}
 	}

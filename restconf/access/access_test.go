@@ -61,7 +61,7 @@ func newBed(t testing.TB, cfg Config) *bed {
 	var err error
 	b.Access, err = Open(cfg, slog.New(slog.NewTextHandler(b.log, nil)), b.registry)
 	require.NoError(t, err)
-	b.files.every = poll
+	b.files.Every = poll
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- b.Run(ctx) }()

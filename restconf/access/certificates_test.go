@@ -214,7 +214,7 @@ func TestServerCertificateIsFollowed(t *testing.T) {
 	require.Equal(t, "bridge", shown())
 	write(t, b.cfg.KeyFile, string(second.key))
 	b.eventually(func() bool { return shown() == "second" }, "the pair is in force")
-	require.InDelta(t, end.Unix(), b.metric("coe_bridge_certificate_end_timestamp_seconds", ""), 1)
+	require.InDelta(t, end.Unix(), b.metric("coe_bridge_certificate_end_timestamp_seconds", "tls-cert"), 1)
 	_, err = open.ask(t, "ann:one")
 	require.NoError(t, err, "a connection that is open goes on")
 	require.Contains(t, b.log.String(), "private key does not match public key")

@@ -1,14 +1,12 @@
 package access
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 )
 
@@ -100,28 +98,4 @@ func TestBrokenFilesChangeNothing(t *testing.T) {
 	require.GreaterOrEqual(t, b.metric("coe_bridge_file_loaded_timestamp_seconds", "auth-file"), loaded)
 	require.Equal(t, 4, strings.Count(b.log.String(), "what it said before stays in force"), "each once")
 	require.Equal(t, failures, b.metric("coe_bridge_file_failures_total", "auth-file"))
-}
-
-// What is being written is waited for: files are taken up when they are found the
-// same twice.
-func TestFilesSettle(t *testing.T) {
-	path := file(t, "one")
-	var taken []string
-	f := &files{metrics: newMetrics(prometheus.NewRegistry()), log: slog.New(slog.DiscardHandler)}
-	require.NoError(t, f.follow("x", func(contents [][]byte) error {
-		taken = append(taken, string(contents[0]))
-		return nil
-	}, path))
-	for _, growing := range []string{"t", "tw", "two"} {
-		write(t, path, growing)
-		f.look()
-	}
-	require.Equal(t, []string{"one"}, taken)
-	f.look()
-	f.look()
-	require.Equal(t, []string{"one", "two"}, taken)
-	write(t, path, strings.Repeat("x", maxFile+1))
-	f.look()
-	f.look()
-	require.Equal(t, []string{"one", "two"}, taken, "it is too large")
 }

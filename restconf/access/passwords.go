@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"sync/atomic"
 	"time"
+
+	"github.com/coe-bridge/coe-bridge/files"
 )
 
 const (
@@ -49,7 +51,7 @@ func newPasswords(m *metrics, log *slog.Logger) *passwords {
 
 func (a *Access) openPasswords(path string, m *metrics, log *slog.Logger) (Authenticator, error) {
 	p := newPasswords(m, log)
-	if err := a.files.follow("auth-file", p.load, path); err != nil {
+	if err := a.files.Follow(files.Set{Flag: "auth-file", Paths: []string{path}, Load: p.load}); err != nil {
 		return nil, err
 	}
 	return p, nil

@@ -5,6 +5,8 @@ import (
 	"crypto/x509"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/coe-bridge/coe-bridge/files"
 )
 
 // serverTLS is how the server shows itself, made anew when a file changes.
@@ -12,7 +14,6 @@ type serverTLS struct {
 	certificate tls.Certificate
 	clients     *certificates // nil where none are asked for
 	current     atomic.Pointer[tls.Config]
-	metrics     *metrics
 }
 
 // openTLS follows the files of TLS, where there are any.
@@ -20,8 +21,10 @@ func (a *Access) openTLS(cfg Config, m *metrics) (*certificates, error) {
 	if cfg.CertFile == "" {
 		return nil, nil
 	}
-	s := &serverTLS{metrics: m}
-	if err := a.files.follow("tls-cert", s.loadPair, cfg.CertFile, cfg.KeyFile); err != nil {
+	s := &serverTLS{}
+	if err := a.files.Follow(files.Set{
+		Flag: "tls-cert", Paths: []string{cfg.CertFile, cfg.KeyFile}, Load: s.loadPair, Validity: files.ChainValidity,
+	}); err != nil {
 		return nil, err
 	}
 	a.tls = &tls.Config{
@@ -32,11 +35,13 @@ func (a *Access) openTLS(cfg Config, m *metrics) (*certificates, error) {
 		return nil, nil
 	}
 	s.clients = &certificates{tellRoles: cfg.ClientRolesFile != "", metrics: m}
-	if err := a.files.follow("client-ca", s.loadTrust, cfg.ClientCAFile); err != nil {
+	if err := a.files.Follow(files.Set{
+		Flag: "client-ca", Paths: []string{cfg.ClientCAFile}, Load: s.loadTrust, Validity: files.AuthorityValidity,
+	}); err != nil {
 		return nil, err
 	}
 	if cfg.ClientRolesFile != "" {
-		return s.clients, a.files.follow("client-roles", s.clients.loadRoles, cfg.ClientRolesFile)
+		return s.clients, a.files.Follow(files.Set{Flag: "client-roles", Paths: []string{cfg.ClientRolesFile}, Load: s.clients.loadRoles})
 	}
 	return s.clients, nil
 }
@@ -48,7 +53,6 @@ func (s *serverTLS) loadPair(contents [][]byte) error {
 	}
 	s.certificate = pair
 	s.rebuild()
-	s.metrics.certificateEnds.Set(float64(pair.Leaf.NotAfter.Unix()))
 	return nil
 }
 

@@ -72,8 +72,10 @@ type Config struct {
 
 	// Endpoints of an external etcd cluster, for example "https://10.0.0.1:2379".
 	Endpoints []string
-	TLS       *tls.Config
-	Username  string
+	// TLS returns the configuration of a new connection to them. Nil: there is none, or whom
+	// the system trusts is trusted.
+	TLS      func() *tls.Config
+	Username string
 	// PasswordFile holds the password on its first line.
 	PasswordFile string
 	// MaxTxnOps is the external servers' --max-txn-ops; 0 means 128, etcd's default.

@@ -1,9 +1,12 @@
 package datastore
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
 )
 
 // A connection that is silent for this long is probed, and given up when the
@@ -33,15 +37,18 @@ func dial(cfg Config) (*clientv3.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	options := []grpc.DialOption{grpc.WithConnectParams(redial(cfg))}
+	if cfg.TLS != nil && !inClear(cfg.Endpoints[0]) {
+		options = append(options, grpc.WithTransportCredentials(renewed{credentials.NewTLS(cfg.TLS()), cfg.TLS}))
+	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            cfg.Endpoints,
-		TLS:                  cfg.TLS,
 		Username:             cfg.Username,
 		Password:             password,
 		DialTimeout:          cfg.Timeout,
 		DialKeepAliveTime:    keepAlive,
 		DialKeepAliveTimeout: keepAliveTimeout,
-		DialOptions:          []grpc.DialOption{grpc.WithConnectParams(redial(cfg))},
+		DialOptions:          options,
 		MaxCallSendMsgSize:   math.MaxInt32, // the servers set the limit
 		Logger:               zap.New(newZapCore(cfg.Log)),
 	})
@@ -50,6 +57,27 @@ func dial(cfg Config) (*clientv3.Client, error) {
 	}
 	return client, nil
 }
+
+// inClear reports whether the scheme of an endpoint stands for connections without TLS, by the
+// rule of etcd's client: the first endpoint decides for all.
+func inClear(endpoint string) bool {
+	scheme, _, _ := strings.Cut(endpoint, ":")
+	return scheme == "http" || scheme == "unix"
+}
+
+// renewed is TLS credentials that have each handshake use the configuration of that moment.
+type renewed struct {
+	credentials.TransportCredentials
+	config func() *tls.Config
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (r renewed) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return credentials.NewTLS(r.config()).ClientHandshake(ctx, authority, conn)
+}
+
+// Clone implements credentials.TransportCredentials.
+func (r renewed) Clone() credentials.TransportCredentials { return r }
 
 // unreached says of an etcd that does not answer where it was looked for.
 func (c Config) unreached(err error) error {

@@ -1,12 +1,14 @@
 // Package etcd runs real etcd servers for tests and measurements: processes with
-// etcd's defaults, on unix sockets, which can be killed, halted and started again. The
+// etcd's defaults, on unix sockets or with TLS on loopback, which can be killed, halted and started again. The
 // program that uses it is the server too: its main has to call Serve first.
 package etcd
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -16,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
@@ -32,7 +35,21 @@ const (
 const (
 	memberEnv  = "TEST_ETCD_MEMBER"
 	clusterEnv = "TEST_ETCD_CLUSTER"
+	clientEnv  = "TEST_ETCD_CLIENTS" // the URL for clients
+	tlsEnv     = "TEST_ETCD_TLS"     // the files of TLS, or empty
 )
+
+// TLS is the files of a server's TLS. Clients must show a certificate of the CA, which the
+// server reads when it starts. The server reads its own certificate, which is one of a
+// client too, for each connection.
+type TLS struct{ CA, Cert, Key string }
+
+func (f TLS) String() string { return strings.Join([]string{f.CA, f.Cert, f.Key}, ":") }
+
+func (f TLS) client() (*tls.Config, error) {
+	info := transport.TLSInfo{TrustedCAFile: f.CA, CertFile: f.Cert, KeyFile: f.Key}
+	return info.ClientConfig()
+}
 
 // Serve is one member of a cluster until a signal, if this process was started as one,
 // and tells whether it was.
@@ -43,7 +60,14 @@ func Serve() (served bool, err error) {
 	}
 	c := embed.NewConfig()
 	c.Name, c.Dir, c.InitialCluster = name, name+".etcd", os.Getenv(clusterEnv)
-	client, peer := []url.URL{clientURL(name)}, []url.URL{peerURL(name)}
+	at, err := url.Parse(os.Getenv(clientEnv))
+	if err != nil {
+		return true, err
+	}
+	if paths := strings.Split(os.Getenv(tlsEnv), ":"); len(paths) == 3 {
+		c.ClientTLSInfo = transport.TLSInfo{TrustedCAFile: paths[0], CertFile: paths[1], KeyFile: paths[2], ClientCertAuth: true}
+	}
+	client, peer := []url.URL{*at}, []url.URL{peerURL(name)}
 	c.ListenClientUrls, c.AdvertiseClientUrls = client, client
 	c.ListenPeerUrls, c.AdvertisePeerUrls = peer, peer
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
@@ -65,29 +89,54 @@ func Serve() (served bool, err error) {
 func clientURL(name string) url.URL { return url.URL{Scheme: "unix", Host: name + "-client:0"} }
 func peerURL(name string) url.URL   { return url.URL{Scheme: "unix", Host: name + "-peer:0"} }
 
+// freeURL has a port of loopback that was free a moment ago.
+func freeURL() (url.URL, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return url.URL{}, fmt.Errorf("find a port for etcd: %w", err)
+	}
+	return url.URL{Scheme: "https", Host: l.Addr().String()}, l.Close()
+}
+
 // Cluster is a cluster of servers.
 type Cluster struct {
 	Members []*Member
 	dir     string // in which the sockets and the data are
+	tls     *TLS   // nil: unix sockets
 }
 
 // Member is one server.
 type Member struct {
 	cluster *Cluster
 	name    string
+	clients url.URL
 	process *child.Process // nil while it does not run
 }
 
 // Run starts a cluster of so many members, and returns when it answers. Close ends it.
-func Run(ctx context.Context, members int) (*Cluster, error) {
+func Run(ctx context.Context, members int) (*Cluster, error) { return run(ctx, members, nil) }
+
+// RunTLS is Run, with TLS.
+func RunTLS(ctx context.Context, members int, files TLS) (*Cluster, error) {
+	return run(ctx, members, &files)
+}
+
+func run(ctx context.Context, members int, files *TLS) (*Cluster, error) {
 	// A unix socket's path has 108 characters at most.
 	dir, err := os.MkdirTemp("", "etcd")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for etcd: %w", err)
 	}
-	c := &Cluster{dir: dir}
+	c := &Cluster{dir: dir, tls: files}
 	for i := range members {
-		c.Members = append(c.Members, &Member{cluster: c, name: fmt.Sprintf("m%d", i)})
+		m := &Member{cluster: c, name: fmt.Sprintf("m%d", i)}
+		m.clients = clientURL(m.name)
+		if files != nil {
+			if m.clients, err = freeURL(); err != nil {
+				return nil, errors.Join(err, c.Close())
+			}
+		}
+		c.Members = append(c.Members, m)
 	}
 	for _, m := range c.Members {
 		if err := m.Start(); err != nil {
@@ -112,15 +161,25 @@ func (c *Cluster) Close() error {
 func (c *Cluster) Endpoints() []string {
 	var all []string
 	for _, m := range c.Members {
-		u := clientURL(m.name)
-		all = append(all, "unix://"+filepath.Join(c.dir, u.Host))
+		if c.tls != nil {
+			all = append(all, m.clients.String())
+			continue
+		}
+		all = append(all, "unix://"+filepath.Join(c.dir, m.clients.Host))
 	}
 	return all
 }
 
 // Client is a client of the whole cluster, for the caller to close.
 func (c *Cluster) Client() (*clientv3.Client, error) {
-	client, err := clientv3.New(clientv3.Config{Endpoints: c.Endpoints(), Logger: zap.NewNop()})
+	cfg := clientv3.Config{Endpoints: c.Endpoints(), Logger: zap.NewNop()}
+	if c.tls != nil {
+		var err error
+		if cfg.TLS, err = c.tls.client(); err != nil {
+			return nil, fmt.Errorf("make a client of etcd: %w", err)
+		}
+	}
+	client, err := clientv3.New(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make a client of etcd: %w", err)
 	}
@@ -162,7 +221,10 @@ func (m *Member) Start() error {
 	}
 	cmd := exec.Command(self)
 	cmd.Dir, cmd.Stderr = m.cluster.dir, os.Stderr
-	cmd.Env = append(os.Environ(), memberEnv+"="+m.name, clusterEnv+"="+strings.Join(cluster, ","))
+	cmd.Env = append(os.Environ(), memberEnv+"="+m.name, clusterEnv+"="+strings.Join(cluster, ","), clientEnv+"="+m.clients.String())
+	if m.cluster.tls != nil {
+		cmd.Env = append(cmd.Env, tlsEnv+"="+m.cluster.tls.String())
+	}
 	m.process, err = child.Start(cmd)
 	return err
 }

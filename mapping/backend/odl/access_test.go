@@ -76,7 +76,7 @@ func TestTLS(t *testing.T) {
 		"the system's trust":     {nil, "unknown authority"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := open(t, odl.Config{URLs: server.URL, TLS: c.tls, AuthFile: passwordFile(t, "admin:admin"), Timeout: 5 * time.Second})
+			b := open(t, odl.Config{URLs: server.URL, TLS: always(c.tls), AuthFile: passwordFile(t, "admin:admin"), Timeout: 5 * time.Second})
 			_, err := b.Read(t.Context())
 			if c.says == "" {
 				require.NoError(t, err)
@@ -85,6 +85,14 @@ func TestTLS(t *testing.T) {
 			require.ErrorContains(t, err, c.says)
 		})
 	}
+}
+
+// always is one configuration for all connections; nil stands for none.
+func always(config *tls.Config) func() *tls.Config {
+	if config == nil {
+		return nil
+	}
+	return func() *tls.Config { return config }
 }
 
 // TestCertificateChanges: a controller whose certificate is not trusted any more is told
@@ -106,7 +114,7 @@ func TestCertificateChanges(t *testing.T) {
 		}
 		return &tls.Config{Certificates: []tls.Certificate{good}}, nil
 	}
-	b := open(t, odl.Config{URLs: server.URL, TLS: &tls.Config{RootCAs: trusted}, AuthFile: passwordFile(t, "admin:admin"), Timeout: 5 * time.Second})
+	b := open(t, odl.Config{URLs: server.URL, TLS: always(&tls.Config{RootCAs: trusted}), AuthFile: passwordFile(t, "admin:admin"), Timeout: 5 * time.Second})
 	write(t, b, podsOf("a"))
 	bad.Store(true)
 	server.CloseClientConnections()

@@ -2,6 +2,7 @@ package odl
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -38,8 +39,13 @@ type client struct {
 func newClient(cfg *Config, log *slog.Logger) (*client, error) {
 	dialer := &net.Dialer{Timeout: cfg.ConnectTimeout}
 	transport := &http.Transport{
-		DialContext: dialer.DialContext, TLSClientConfig: cfg.TLS, TLSHandshakeTimeout: cfg.ConnectTimeout,
+		DialContext: dialer.DialContext, TLSHandshakeTimeout: cfg.ConnectTimeout,
 		MaxIdleConnsPerHost: cfg.Parallel + 1, MaxConnsPerHost: cfg.Parallel + 2, IdleConnTimeout: time.Minute,
+	}
+	if cfg.TLS != nil {
+		transport.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			return (&tls.Dialer{NetDialer: dialer, Config: cfg.TLS()}).DialContext(ctx, network, address)
+		}
 	}
 	c := &client{
 		rest: resty.NewWithClient(&http.Client{Transport: transport}), transport: transport,

@@ -43,8 +43,9 @@ type Config struct {
 	// AuthFile holds "user:password". It is read again when it changes. Empty: nobody
 	// is said to ask.
 	AuthFile string
-	// TLS is for URLs that begin with https. Nil: whom the system trusts is trusted.
-	TLS *tls.Config
+	// TLS returns the configuration of a new connection, for URLs that begin with https. Nil:
+	// whom the system trusts is trusted.
+	TLS func() *tls.Config
 	// Dialect is one of Dialects. Empty: it is found out.
 	Dialect string
 	// Timeout bounds each request that writes, and those that are small; one that creates many

@@ -38,7 +38,7 @@ type Config struct {
 	// Endpoints are the servers of one database: unix:PATH, tcp:HOST:PORT or
 	// ssl:HOST:PORT, comma-separated. Any that answers will do.
 	Endpoints string
-	// TLS is for endpoints that begin with ssl:.
+	// TLS is for endpoints that begin with ssl:. It is used for each new connection.
 	TLS *tls.Config
 	// Owner tells rows of this program from those of another instance of it in
 	// the same database. Default "coe-bridge".
