@@ -158,7 +158,7 @@ func (r *round) holder(owner string) string {
 			return "is brought by another interface, of pod " + leaseOf(owner).PodUID
 		}
 		if l.Released != 0 {
-			return fmt.Sprintf("rests until %s after its use by pod %s/%s (%s)", r.restsUntil(l.Released), l.Namespace, l.Pod, l.PodUID)
+			return fmt.Sprintf("rests until %s after its use by pod %s/%s (%s)", r.restsUntil(owner), l.Namespace, l.Pod, l.PodUID)
 		}
 		return fmt.Sprintf("is the address of pod %s/%s (%s); send another ip-address, or delete that pod", l.Namespace, l.Pod, l.PodUID)
 	case isServiceRecord(owner):
@@ -168,8 +168,4 @@ func (r *round) holder(owner string) string {
 		return "rests for a while after its use by pod " + uid
 	}
 	return "is the cluster address of a service"
-}
-
-func (r *round) restsUntil(released int64) string {
-	return r.end(released).UTC().Format("15:04:05 UTC")
 }

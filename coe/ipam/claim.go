@@ -207,6 +207,9 @@ func (r *round) giveUp(old, successor *coe.Lease) {
 		if f.Released == 0 {
 			f.Released = r.stamp()
 		}
+		if r.note(formerRecord(f), f.Released); old.Released != 0 {
+			r.rests[formerRecord(f)] = r.rests[leaseRecord(old.Key())]
+		}
 		r.alloc.Pass(domain, a.Address, formerRecord(f))
 		r.addFormer(f)
 		r.write.put(rankFormer, formerRecord(f), f, nil)

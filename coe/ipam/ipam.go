@@ -69,8 +69,11 @@ type Config struct {
 	// start or when the datastore was lost, and when records are damaged. It ends with ctx, and has a deadline of its own. What a source says only
 	// later, and the backend does not have, is not known to be in use.
 	InUse func(ctx context.Context) ([]InUse, []NodeInUse, error)
-	// Now is the clock; default time.Now.
+	// Now is the clock; default time.Now. It may be set, and stand otherwise than that
+	// of another leader: records and messages have its time, and nothing depends on it.
 	Now func() time.Time
+	// Elapsed is the monotonic time since some moment; default: since New.
+	Elapsed func() time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -88,6 +91,10 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Elapsed == nil {
+		begun := time.Now()
+		c.Elapsed = func() time.Duration { return time.Since(begun) }
 	}
 	return c
 }
@@ -138,6 +145,7 @@ type Assigner struct {
 	// for, until a Sync has told.
 	freed bool
 	vips  *vips
+	rests map[string]rest // by the record of what is released
 	*memory
 }
 
@@ -148,6 +156,7 @@ func New(cfg Config, store *coe.Store, journal Journal, log *slog.Logger) *Assig
 		cfg: cfg.withDefaults(), store: store, journal: journal, log: log,
 		stale: true, waiting: map[string]*refused{},
 		repooled: map[string]bool{}, bringing: map[string]bool{},
+		rests: map[string]rest{},
 	}
 	a.memory = newMemory(a.cfg)
 	a.vips = newVIPs(a.cfg.VIPs)

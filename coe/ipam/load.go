@@ -36,6 +36,7 @@ func (a *Assigner) load(ctx context.Context) error {
 	}
 	slices.SortFunc(j.leases, compareLeases)
 	a.restore(&j)
+	a.loadRests()
 	a.reportDamage(before, records)
 	a.stale = false
 	for _, b := range a.blocks {

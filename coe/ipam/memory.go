@@ -249,6 +249,7 @@ func (a *Assigner) addFormer(f *former) {
 }
 
 func (a *Assigner) dropFormer(f *former) {
+	a.note(formerRecord(f), 0)
 	ns := a.namespace(f.Namespace)
 	rest := ns.formers[f.key()]
 	for i, other := range rest {

@@ -3,7 +3,6 @@ package ipam
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 )
@@ -17,21 +16,12 @@ func (r *round) release(gone []*coe.Lease) {
 	}
 }
 
-// stamp is the time of a release: the next full second, so that no rest is
-// shorter than the delay.
-func (r *round) stamp() int64 { return r.now.Add(time.Second - 1).Unix() }
-
-// end is when the rest of what was released is over.
-func (r *round) end(released int64) time.Time { return time.Unix(released, 0).Add(r.cfg.ReuseDelay) }
-
-func (r *round) over(released int64) bool { return !r.now.Before(r.end(released)) }
-
 // expire deletes what was released and has rested long enough, unless its owner
 // is back.
 func (r *round) expire(s *space) {
 	var due []*coe.Lease
 	for _, l := range s.released {
-		if r.over(l.Released) && !s.back(l) {
+		if r.over(leaseRecord(l.Key())) && !s.back(l) {
 			due = append(due, l)
 		}
 	}
@@ -59,7 +49,7 @@ func (r *round) expireFormers(s *space) {
 	var due []*former
 	for _, formers := range s.formers {
 		for _, f := range formers {
-			if r.over(f.Released) {
+			if r.over(formerRecord(f)) {
 				due = append(due, f)
 			}
 		}

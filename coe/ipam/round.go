@@ -18,6 +18,7 @@ import (
 type round struct {
 	*Assigner
 	now      time.Time
+	elapsed  time.Duration // by Config.Elapsed
 	complete bool
 	given    map[string]bool // the namespaces that are asked for
 	spaces   []*space        // of these and of those that bring addresses, sorted
@@ -42,7 +43,7 @@ type space struct {
 
 func (a *Assigner) newRound(namespaces []string) *round {
 	r := &round{
-		Assigner: a, now: a.cfg.Now(),
+		Assigner: a, now: a.cfg.Now(), elapsed: a.cfg.Elapsed(),
 		// Asked before the views are taken: what a view lacks then is gone.
 		complete: a.store.Complete(),
 		write:    newWrite(), touched: map[string]bool{}, more: map[string]bool{},
@@ -225,27 +226,27 @@ func (r *round) again() time.Duration {
 	if !r.complete {
 		return 0 // nothing is released or expires before; then all are synced
 	}
-	var first time.Time
-	note := func(released int64) {
-		if end := r.end(released); released != 0 && (first.IsZero() || end.Before(first)) {
-			first = end
+	first, any := time.Duration(0), false
+	note := func(record string) {
+		if rest, resting := r.rests[record]; resting && (!any || rest.end < first) {
+			first, any = rest.end, true
 		}
 	}
 	for _, s := range r.spaces {
-		for _, l := range s.released {
-			note(l.Released)
+		for key := range s.released {
+			note(leaseRecord(key))
 		}
 		for _, formers := range s.formers {
 			for _, f := range formers {
-				note(f.Released)
+				note(formerRecord(f))
 			}
 		}
-		for _, f := range s.namespace.services {
-			note(f.Released)
+		for uid := range s.namespace.services {
+			note(serviceRecord(uid))
 		}
 	}
-	if first.IsZero() {
+	if !any {
 		return 0
 	}
-	return max(first.Sub(r.now), time.Millisecond)
+	return max(first-r.elapsed, time.Millisecond)
 }

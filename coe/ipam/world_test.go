@@ -28,6 +28,7 @@ type world struct {
 	pools    []dhcppool.Pool
 	isolated bool
 	now      time.Time
+	skew     time.Duration // by which the clock was set
 	// marked are the namespaces that wait for a Sync: those of which something
 	// was said, and those that are affected.
 	marked map[string]bool
@@ -69,6 +70,7 @@ func (w *world) newAssigner() *ipam.Assigner {
 		NodeNetwork: w.nodes, ServiceNetworks: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")},
 		ELANName: netvirt.ELANName, VPNName: netvirt.VPNName, InterfaceName: netvirt.InterfaceName,
 		Now:               func() time.Time { return w.now },
+		Elapsed:           func() time.Duration { return w.now.Sub(time.Unix(0, 0)) - w.skew },
 		ExternalAddresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
 	}
 	if w.vips != nil {
