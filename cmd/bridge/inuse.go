@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/agentstream"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 )
 
 // inUseTimeout bounds the reading of what the backend has.
@@ -73,6 +75,21 @@ func interfacesInUse(model netvirt.Model) []ipam.InUse {
 		all = append(all, *u)
 	}
 	return all
+}
+
+// confirmedKeys lists the interfaces that the backend was known to have.
+func confirmedKeys(ctx context.Context, records *datastore.Records) ([]coe.LeaseKey, error) {
+	all, err := records.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]coe.LeaseKey, 0, len(all))
+	for name := range all {
+		if key, ok := agentstream.KeyOf(name); ok {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
 }
 
 // vni is the VNI that was chosen for an elan-instance; 0 where its segment has none.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/agentstream"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -296,6 +297,7 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part,
 	cfg := ipamConfig(b.cfg.Mapping, b.cfg.Nodes.of(b.cfg.Mapping, opened.Kinds()), b.cfg.ReuseDelay)
 	cfg.InUse = func(ctx context.Context) ([]ipam.InUse, []ipam.NodeInUse, error) { return inUse(ctx, backend) }
 	cfg.VIPs = l.Records(vips)
+	cfg.Confirmed = func(ctx context.Context) ([]coe.LeaseKey, error) { return confirmedKeys(ctx, l.Records(confirmed)) }
 	p.assigner = ipam.New(cfg, b.store, l.Records(chosen), b.log)
 	if err := p.assigner.Load(ctx); err != nil {
 		backend.Close()

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"slices"
@@ -41,8 +42,12 @@ func entry(u *datastore.Unit) (northbound.Entry, bool) {
 	if len(u.Key) != 1 {
 		return northbound.Entry{}, false
 	}
-	return northbound.Entry{List: listName(u.Node), Key: u.Key[0], Raw: u.Raw, Revision: u.ModRevision}, true
+	return northbound.Entry{List: listName(u.Node), Key: u.Key[0], Raw: u.Raw, Damaged: u.Damaged, Revision: u.ModRevision}, true
 }
+
+// isObject reports whether a value of the datastore is a JSON object, as the entries of
+// all lists are.
+func isObject(raw []byte) bool { return len(raw) > 0 && raw[0] == '{' && json.Valid(raw) }
 
 // listName is "module:container/list".
 func listName(n *yang.Node) string {

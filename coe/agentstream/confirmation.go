@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"net/netip"
+	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 )
@@ -36,6 +37,12 @@ func (c Confirmation) Encode() []byte {
 
 // RecordName names the record of an interface's Confirmation.
 func RecordName(key coe.LeaseKey) string { return key.PodUID + "/" + key.InterfaceUID }
+
+// KeyOf reads what RecordName wrote; false for another record.
+func KeyOf(record string) (coe.LeaseKey, bool) {
+	pod, iface, ok := strings.Cut(record, "/")
+	return coe.LeaseKey{PodUID: pod, InterfaceUID: iface}, ok && pod != "" && iface != ""
+}
 
 // NetworkRecord names the record, among those "confirmed", of the Network.
 const NetworkRecord = "network/"

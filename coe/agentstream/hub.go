@@ -142,6 +142,10 @@ func (h *Hub) Apply(b Batch) {
 func (h *Hub) record(before map[string]iface, name string, value []byte) {
 	if name == networkRecord {
 		h.network = network{content: value}
+		if value != nil && !json.Valid(value) {
+			h.network.content = nil // the leader writes it again
+			h.cfg.Log.Error("network can't be read, nodes are told nothing of it", "record", name)
+		}
 	}
 	if name == networkRecord || h.nodes.record(name, value) {
 		return

@@ -60,9 +60,8 @@ func (h *Hub) tellNodes(changes []stream.Change) []stream.Change {
 		return changes
 	}
 	n.changed = false
-	now, err := n.contents(h.cfg.MTU)
-	if err != nil {
-		h.cfg.Log.Error("what was chosen for nodes can't be read, they are told nothing new", "err", err)
+	now, ok := n.contents(h.cfg)
+	if !ok {
 		return changes
 	}
 	for _, node := range slices.Sorted(maps.Keys(n.told)) {
@@ -80,28 +79,38 @@ func (h *Hub) tellNodes(changes []stream.Change) []stream.Change {
 	return changes
 }
 
-// contents is what is to be told of each node.
-func (n *nodes) contents(mtu uint16) (map[string][]byte, error) {
-	out := map[string][]byte{}
+// contents is what is to be told of each node. A record that can't be read is left out,
+// and its node keeps what it was told. It is false where no node can be told anything.
+func (n *nodes) contents(cfg Config) (out map[string][]byte, ok bool) {
+	out = map[string][]byte{}
 	if n.networks == nil {
-		return out, nil
+		return out, true
 	}
 	var networks coe.Networks
-	if err := json.Unmarshal(n.networks, &networks); err != nil {
-		return nil, fmt.Errorf("read record %s: %w", networksRecord, err)
+	if err := json.Unmarshal(n.networks, &networks); err != nil || networks.Nodes.Numbers() == 0 {
+		cfg.Log.Error("networks can't be read, nodes are told nothing new", "record", networksRecord, "err", err)
+		return nil, false
 	}
 	for name, value := range n.records {
 		var fact coe.NodeFact
-		if err := json.Unmarshal(value, &fact); err != nil {
-			return nil, fmt.Errorf("read record %s: %w", name, err)
+		var content []byte
+		node := strings.TrimPrefix(name, nodeRecords)
+		err := json.Unmarshal(value, &fact)
+		if err == nil && fact.Node.String() != node {
+			err = fmt.Errorf("it is that of %s", fact.Node)
 		}
-		content, err := json.Marshal(placeOf(fact, networks, mtu))
+		if err == nil {
+			content, err = json.Marshal(placeOf(fact, networks, cfg.MTU))
+		}
 		if err != nil {
-			return nil, fmt.Errorf("tell of record %s: %w", name, err)
+			cfg.Log.Error("node's place can't be read, the node keeps what it was told", "record", name, "err", err)
+			content = n.told[node]
 		}
-		out[fact.Node.String()] = content
+		if content != nil {
+			out[node] = content
+		}
 	}
-	return out, nil
+	return out, true
 }
 
 // place is a node's own place in the network, as the notification has it.

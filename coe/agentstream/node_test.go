@@ -46,6 +46,14 @@ func TestNodes(t *testing.T) {
 	h.Apply(Batch{Revision: 4, Put: map[string][]byte{"chosen/networks/": []byte("{"), "chosen/node/" + node2: []byte("{")}})
 	require.Empty(t, one(), "what can't be read changes nothing")
 
+	for _, bad := range []string{"{}", "null", `{"nodes":"fd00::/64"}`, `{"nodes":"100.96.0.0/31"}`} {
+		h.Apply(Batch{Revision: 4, Put: map[string][]byte{"chosen/networks/": []byte(bad)}})
+		require.Empty(t, one(), bad)
+	}
+	h.Apply(Batch{Revision: 4, Put: map[string][]byte{"chosen/networks/": []byte(`{"nodes":"100.96.0.0/16"}`)}})
+	require.Empty(t, one(), "one node's record concerns no other node")
+	require.Empty(t, two(), "it keeps what it was told")
+
 	h.Apply(Batch{Revision: 5, Put: map[string][]byte{"chosen/networks/": []byte(networks)}, Delete: []string{"chosen/node/" + node2}})
 	require.Equal(t, []string{"coe-agent:node-changed" + place}, one())
 	gone := `{"operation":"deleted","node":"192.168.33.12"}`

@@ -33,7 +33,8 @@ func FuzzStory(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13})
 	f.Add([]byte("pods come and go and move, commits fail, and the bridge restarts"))
 	f.Add([]byte("PODS COME AND GO AND MOVE, COMMITS FAIL, AND THE BRIDGE RESTARTS!"))
-	f.Add([]byte("\f\xde\xfe\xf99000908x90")) // a wanted MAC address that comes free, and a restart
+	f.Add([]byte("\f\xde\xfe\xf99000908x90"))                                                                 // a wanted MAC address that comes free, and a restart
+	f.Add([]byte("\x00\x05\x1c\x0a\x38\x0b\x54\x0c\x0b\x03\x0b\x07\x19\x05\x27\x09\x35\x0b\x43\x0d\x51\x0f")) // records are damaged
 	f.Add([]byte("lose the journal; lose it again while the backend is away, and pods bring addresses"))
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		if len(steps) > 400 {
@@ -124,6 +125,8 @@ func (s *story) step(what, x byte) {
 		s.reboot()
 	case 10:
 		s.lose(x)
+	case 11:
+		s.hurt(what/14, x)
 	default:
 		s.settle()
 	}
@@ -133,7 +136,10 @@ func (s *story) step(what, x byte) {
 // MAC address and interfaces.
 func madePod(uid string, y, x byte) *coe.Pod {
 	p := newPod(uid, []string{n1, n2}[y&1], in([]string{"default", "ns1"}[y>>1&1]))
-	if y>>2&3 == 3 {
+	switch y >> 2 & 3 {
+	case 2:
+		p.Namespace = []string{longNamespace, shortNamespace}[y>>1&1]
+	case 3:
 		p.Name = "same"
 	}
 	if x>>6 == 3 {
@@ -268,6 +274,47 @@ func (s *story) lose(x byte) {
 	}
 }
 
+// hurt restarts the bridge with a damaged record: whoever lives keeps what it has.
+func (s *story) hurt(what, x byte) {
+	s.settle()
+	before := s.living()
+	had := map[spaceAddr]bool{}
+	for _, l := range before {
+		for _, a := range l.Addresses {
+			had[spaceAddr{s.space(l.Namespace), a.Address}] = true
+		}
+	}
+	maps.DeleteFunc(s.used, func(at spaceAddr, _ use) bool { return !had[at] }) // what rested may be forgotten
+	s.backend = backend{s.inBackend(), int(x & 1)}
+	keys := sortedKeys(s.journal.records)
+	if len(keys) == 0 {
+		return
+	}
+	names := sortedKeys(damages)
+	name, key := names[int(what)%len(names)], keys[int(x)%len(keys)]
+	damages[name](s.journal.records, key, keys[(int(x)+1)%len(keys)])
+	s.confirmed = keysOf(s.backend.rows)
+	s.restart()
+	s.repeat()
+	s.confirmed = nil
+	after := s.living()
+	for lease, want := range before {
+		got := after[lease]
+		got.DeniedMAC, want.DeniedMAC = "", ""
+		if !s.serves(lease) {
+			continue
+		}
+		if s.pods[lease.PodUID].MAC != "" {
+			got.MAC, want.MAC = "", ""
+		}
+		require.Equal(s, want, got, "%s is %s", key, name)
+	}
+	require.Empty(s, s.damaged())
+	s.restart()
+	require.Empty(s, s.damaged(), "%s was %s", key, name)
+	s.repeat()
+}
+
 // chosen are all facts of the store.
 func (s *world) chosen() map[string]any {
 	facts := map[string]any{}
@@ -327,25 +374,31 @@ func (s *story) space(ns string) string {
 func (s *story) laws() {
 	held := map[spaceAddr]coe.LeaseKey{}
 	names, macs := map[string]bool{}, map[string]bool{}
+	vpns, rds := map[string]string{}, map[uint32]string{}
+	hurt := len(s.damaged()) > 0
 	for _, ns := range s.store.Namespaces() {
 		v := s.store.View(ns)
+		if v.VPN != nil {
+			require.NotContains(s, vpns, v.VPN.Name, "two namespaces have one vpn-instance")
+			require.NotContains(s, rds, v.VPN.RD, "two namespaces have one route distinguisher")
+			vpns[v.VPN.Name], rds[v.VPN.RD] = ns, ns
+		}
 		blocks := map[string]*coe.Block{}
 		for _, b := range v.Blocks {
 			blocks[b.ELAN+" "+b.Prefix.String()] = b
 		}
 		for _, l := range v.Leases {
 			key := l.Key()
-			require.NotNil(s, v.VPN)
 			elan := l.Node.String() + ":" + ns
-			require.NotNil(s, v.ELANs[elan])
+			require.True(s, hurt || v.VPN != nil && v.ELANs[elan] != nil, "the instances of %v", key)
 			require.NotEmpty(s, l.Addresses)
 			for _, a := range l.Addresses {
 				at := spaceAddr{s.space(ns), a.Address}
 				require.NotContains(s, held, at, "an address is held twice, by %v", key)
 				held[at] = key
 				b := blocks[elan+" "+a.Network.String()]
-				require.NotNil(s, b, "the block of %v", a)
-				require.Equal(s, b.Gateway, a.Gateway)
+				require.True(s, hurt || b != nil, "the block of %v", a)
+				require.True(s, b == nil || b.Gateway == a.Gateway)
 				require.NotEqual(s, a.Address, a.Gateway)
 				s.rested(at, key, l.Released == 0)
 			}
@@ -377,7 +430,7 @@ func (s *story) rested(at spaceAddr, key coe.LeaseKey, living bool) {
 
 // end judges that everyone who can be served is, and that all comes back.
 func (s *story) end() {
-	s.journal.failIn = 0
+	s.journal.failIn, s.backend.away = 0, 0
 	for range 3 {
 		s.wait(31 * time.Second)
 	}

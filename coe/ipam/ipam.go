@@ -69,6 +69,9 @@ type Config struct {
 	// start or when the datastore was lost, and when records are damaged. It ends with ctx, and has a deadline of its own. What a source says only
 	// later, and the backend does not have, is not known to be in use.
 	InUse func(ctx context.Context) ([]InUse, []NodeInUse, error)
+	// Confirmed, if not nil, lists the interfaces that the backend was known to have. A
+	// lease that one of them has no record of is missing: the record was lost.
+	Confirmed func(ctx context.Context) ([]coe.LeaseKey, error)
 	// Now is the clock; default time.Now. It may be set, and stand otherwise than that
 	// of another leader: records and messages have its time, and nothing depends on it.
 	Now func() time.Time

@@ -2,6 +2,7 @@ package ipam
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -23,6 +24,10 @@ func (a *Assigner) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	confirmed, err := a.confirmed(ctx)
+	if err != nil {
+		return err
+	}
 	before := a.damaged
 	a.memory = newMemory(a.cfg)
 	var j journalled
@@ -35,6 +40,11 @@ func (a *Assigner) load(ctx context.Context) error {
 		a.log.Error("address of a service is claimed again", "err", err)
 	}
 	slices.SortFunc(j.leases, compareLeases)
+	for _, key := range confirmed {
+		if _, found := records[leaseRecord(key)]; !found && len(records) > 0 {
+			a.damaged.note(leaseRecord(key), errors.New("it is missing, and the backend was known to have its interface"))
+		}
+	}
 	a.restore(&j)
 	a.loadRests()
 	a.reportDamage(before, records)
@@ -65,6 +75,18 @@ func (a *Assigner) load(ctx context.Context) error {
 	})
 	a.log.Info("loaded what was chosen", "leases", len(a.leases), "blocks", len(a.blocks), "services", len(a.services))
 	return nil
+}
+
+// confirmed lists the interfaces that the backend was known to have.
+func (a *Assigner) confirmed(ctx context.Context) ([]coe.LeaseKey, error) {
+	if a.cfg.Confirmed == nil {
+		return nil, nil
+	}
+	keys, err := a.cfg.Confirmed(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("load what was confirmed: %w", err)
+	}
+	return keys, nil
 }
 
 // restore fills an empty memory. Users come before what they use, which tells

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -40,6 +41,8 @@ type world struct {
 	nodes coe.NodeNetwork
 	// inUse is what the backend says; nil for a backend that is not asked.
 	inUse func() ([]ipam.InUse, error)
+	// confirmed are the interfaces that it was known to have.
+	confirmed []coe.LeaseKey
 	// ports are the management ports that it says; they need an inUse.
 	ports []ipam.NodeInUse
 }
@@ -76,6 +79,7 @@ func (w *world) newAssigner() *ipam.Assigner {
 	if w.vips != nil {
 		cfg.VIPs = w.vips
 	}
+	cfg.Confirmed = func(context.Context) ([]coe.LeaseKey, error) { return w.confirmed, nil }
 	if w.inUse != nil {
 		cfg.InUse = func(context.Context) ([]ipam.InUse, []ipam.NodeInUse, error) {
 			interfaces, err := w.inUse()
@@ -254,14 +258,9 @@ func wanting(addrs ...string) func(*coe.Pod) {
 }
 func withMAC(mac string) func(*coe.Pod) { return func(p *coe.Pod) { p.MAC = mac } }
 
-func sorted(set map[string]bool) []string {
-	var keys []string
-	for k := range set {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
+func sorted(set map[string]bool) []string { return sortedKeys(set) }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 func manyPods(n, nodes, namespaces int) []*coe.Pod {
 	pods := make([]*coe.Pod, n)

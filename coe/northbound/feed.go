@@ -1,10 +1,13 @@
 package northbound
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
@@ -25,6 +28,8 @@ type Entry struct {
 	List string // one of the lists above; others are passed over
 	Key  string
 	Raw  []byte // nil for an entry that is gone
+	// Damaged: the datastore holds no JSON object for the entry.
+	Damaged bool
 	// Revision is the datastore's at the entry's last change.
 	Revision int64
 }
@@ -46,6 +51,8 @@ type Feed struct {
 
 	known    map[string]map[string]bool // keys by list
 	networks map[string][]dhcppool.Pool // by network-id
+	// unreadable are the problems of the entries that can't be read, by list and key.
+	unreadable map[[2]string]coe.Problem
 }
 
 // NewFeed returns a feed for the store. pools is called with all pools whenever
@@ -55,6 +62,8 @@ func NewFeed(store *coe.Store, pools func([]dhcppool.Pool), log *slog.Logger) *F
 		store: store, pools: pools, log: log,
 		known:    map[string]map[string]bool{},
 		networks: map[string][]dhcppool.Pool{},
+
+		unreadable: map[[2]string]coe.Problem{},
 	}
 }
 
@@ -65,10 +74,17 @@ func (f *Feed) Apply(b Batch) {
 	if b.Snapshot {
 		entries = append(f.missing(b.Entries), entries...)
 	}
+	before := maps.Clone(f.unreadable)
+	for _, e := range entries {
+		delete(f.unreadable, [2]string{e.List, e.Key})
+	}
 	f.applyPools(entries)
 	f.store.Update(func(tx *coe.Tx) {
 		for _, e := range entries {
 			f.apply(tx, e)
+		}
+		if !maps.Equal(before, f.unreadable) {
+			tx.SetUnreadable(f.problems())
 		}
 		tx.SetRevision(b.Revision)
 		if b.Snapshot {
@@ -118,9 +134,9 @@ func (f *Feed) applyPools(entries []Entry) {
 			delete(f.networks, e.Key)
 			continue
 		}
-		pools, err := Pools(e.Raw)
+		pools, err := read(e, Pools, func(p []dhcppool.Pool) string { return networkOf(p, e.Key) })
 		if err != nil {
-			f.unreadable(e, err)
+			f.refuse(e, err)
 			continue
 		}
 		f.networks[e.Key] = pools
@@ -139,19 +155,19 @@ func (f *Feed) apply(tx *coe.Tx, e Entry) {
 	note(f.known, e)
 	switch e.List {
 	case Pods:
-		put(f, e, Pod, func(p *coe.Pod) {
+		put(f, e, Pod, func(p *coe.Pod) string { return p.UID }, func(p *coe.Pod) {
 			p.Said = coe.Said{At: time.Now(), Revision: strconv.FormatInt(e.Revision, 10)}
 			tx.PutPod(coe.RESTCONF, p)
 		},
 			func() { tx.DeletePod(coe.RESTCONF, e.Key) })
 	case Services:
-		put(f, e, Service, func(s *coe.Service) { tx.PutService(coe.RESTCONF, s) },
+		put(f, e, Service, func(s *coe.Service) string { return s.UID }, func(s *coe.Service) { tx.PutService(coe.RESTCONF, s) },
 			func() { tx.DeleteService(coe.RESTCONF, e.Key) })
 	case EndpointsList:
-		put(f, e, Endpoints, func(s *coe.Endpoints) { tx.PutEndpoints(coe.RESTCONF, s) },
+		put(f, e, Endpoints, func(s *coe.Endpoints) string { return s.UID }, func(s *coe.Endpoints) { tx.PutEndpoints(coe.RESTCONF, s) },
 			func() { tx.DeleteEndpoints(coe.RESTCONF, e.Key) })
 	case Nodes:
-		put(f, e, Node, func(n *coe.Node) { tx.PutNode(coe.RESTCONF, n) },
+		put(f, e, Node, func(n *coe.Node) string { return n.UID }, func(n *coe.Node) { tx.PutNode(coe.RESTCONF, n) },
 			func() { tx.DeleteNode(coe.RESTCONF, e.Key) })
 	}
 }
@@ -159,19 +175,48 @@ func (f *Feed) apply(tx *coe.Tx, e Entry) {
 // put reads an entry and says it, or says that it is gone. One that can't be read
 // keeps what was said of it before: the writer was told what is wrong with it, so
 // this is no client's doing.
-func put[T any](f *Feed, e Entry, read func([]byte) (*T, error), say func(*T), gone func()) {
+func put[T any](f *Feed, e Entry, parse func([]byte) (*T, error), key func(*T) string, say func(*T), gone func()) {
 	if e.Raw == nil {
 		gone()
 		return
 	}
-	value, err := read(e.Raw)
+	value, err := read(e, parse, key)
 	if err != nil {
-		f.unreadable(e, err)
+		f.refuse(e, err)
 		return
 	}
 	say(value)
 }
 
-func (f *Feed) unreadable(e Entry, err error) {
+// read reads an entry, which must be the one of its key.
+func read[T any](e Entry, parse func([]byte) (T, error), key func(T) string) (value T, err error) {
+	if e.Damaged {
+		return value, errors.New("the datastore holds no JSON object for it")
+	}
+	if value, err = parse(e.Raw); err == nil && key(value) != e.Key {
+		err = fmt.Errorf("it is a copy of entry %q", key(value))
+	}
+	return value, err
+}
+
+// networkOf is the network of pools; an entry without pools tells none.
+func networkOf(pools []dhcppool.Pool, key string) string {
+	if len(pools) > 0 {
+		return pools[0].Network
+	}
+	return key
+}
+
+// refuse notes that an entry can't be read.
+func (f *Feed) refuse(e Entry, err error) {
 	f.log.Error("entry in the datastore can't be read", "list", e.List, "key", e.Key, "err", err)
+	f.unreadable[[2]string{e.List, e.Key}] = coe.Problem{
+		Kind: "record", UID: e.List + "=" + e.Key, Name: e.Key, Reason: coe.RecordDamaged,
+		Message: fmt.Sprintf("the entry in the datastore can't be read: %v; write it again, or delete it", err),
+	}
+}
+
+// problems lists the entries that can't be read, sorted.
+func (f *Feed) problems() []coe.Problem {
+	return slices.SortedFunc(maps.Values(f.unreadable), func(a, b coe.Problem) int { return strings.Compare(a.UID, b.UID) })
 }

@@ -163,3 +163,37 @@ func TestFeed(t *testing.T) {
 	feed.Apply(northbound.Batch{Revision: 10, Entries: []northbound.Entry{{List: northbound.Pods, Key: "u3", Raw: []byte(`{`)}}})
 	require.Len(t, store.View("default").Pods, 1, "what can't be read stays as it was")
 }
+
+// TestEntriesThatCannotBeRead: each is a problem of its own, until it is written again
+// or deleted. What was said of it before stands.
+func TestEntriesThatCannotBeRead(t *testing.T) {
+	store := coe.NewStore(nil, coe.RESTCONF)
+	feed := northbound.NewFeed(store, func([]dhcppool.Pool) {}, slog.New(slog.DiscardHandler))
+	pod := []byte(`{"uid":"a","name":"web"}`)
+	feed.Apply(northbound.Batch{Revision: 1, Snapshot: true, Entries: []northbound.Entry{
+		{List: northbound.Pods, Key: "a", Raw: pod},
+		{List: northbound.Pods, Key: "b", Raw: pod},
+		{List: northbound.Nodes, Key: "n", Raw: []byte(`{"uid":"n","internal-ip-address":7}`)},
+		{List: northbound.Networks, Key: "default", Raw: []byte(`{"network-id":"default"}`), Damaged: true},
+	}})
+	problems := func() (all []string) {
+		for _, p := range store.Cluster().Damaged {
+			require.Equal(t, coe.RecordDamaged, p.Reason)
+			all = append(all, p.UID)
+		}
+		return all
+	}
+	require.Equal(t, []string{"dhcp_allocation_pool:dhcp_allocation_pool/network=default", "k8s-node:k8s-nodes-info/k8s-nodes=n", "pod:coe/pods=b"}, problems())
+	require.True(t, store.Complete())
+	require.Len(t, store.View("default").Pods, 1)
+
+	feed.Apply(northbound.Batch{Revision: 2, Entries: []northbound.Entry{
+		{List: northbound.Pods, Key: "a", Raw: []byte("{}"), Damaged: true},
+		{List: northbound.Pods, Key: "b"},
+		{List: northbound.Nodes, Key: "n", Raw: []byte(`{"uid":"n"}`)},
+	}})
+	require.Equal(t, []string{"dhcp_allocation_pool:dhcp_allocation_pool/network=default", "pod:coe/pods=a"}, problems())
+	require.Equal(t, "web", store.View("default").Pods[0].Name)
+	feed.Apply(northbound.Batch{Revision: 3, Snapshot: true, Entries: []northbound.Entry{{List: northbound.Pods, Key: "a", Raw: pod}}})
+	require.Empty(t, problems())
+}

@@ -86,7 +86,10 @@ type Config struct {
 	// LeaseTTL is how long leadership outlives a leader that fell silent. 0 means 3 s,
 	// and 30 s with the embedded etcd, where nobody else could lead.
 	LeaseTTL time.Duration
-	Log      *slog.Logger
+	// Valid reports whether a value can be that of a Unit. A value that cannot is not
+	// handed on; the unit is Damaged. nil takes every value.
+	Valid func(raw []byte) bool
+	Log   *slog.Logger
 }
 
 // Datastore is an open datastore. It is safe for use by many goroutines.

@@ -159,3 +159,28 @@ func TestFullExternalServer(t *testing.T) {
 		require.NoError(t, d.Update(t.Context(), one(s, 0, 1<<18)))
 	}
 }
+
+// TestDamagedUnit: a value that no unit can have is handed on as the unit's keys, and
+// a client mends it by writing the entry, or deletes it.
+func TestDamagedUnit(t *testing.T) {
+	s := newShapes()
+	endpoint := server(t, nil)
+	cfg := Config{Schema: s.schema, Endpoints: []string{endpoint}, Valid: func(raw []byte) bool { return string(raw) != "damaged" }}
+	before := open(t, cfg)
+	for _, key := range []string{"a", "b"} {
+		_, err := before.client.Put(t.Context(), configPrefix+"pod:coe/pods="+key, "damaged")
+		require.NoError(t, err)
+	}
+	d := open(t, cfg)
+	u := d.mirror.get(s.coe, "pod:coe/pods=a")
+	require.True(t, u.Damaged)
+	require.JSONEq(t, `{"id":"a"}`, string(u.Raw))
+	err := d.Update(t.Context(), func(tx *Tx) error {
+		tx.Put(s.pods, []string{"a"}, []byte("whole"))
+		tx.Delete(s.pods, []string{"b"})
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, "whole", string(d.mirror.get(s.coe, "pod:coe/pods=a").Raw))
+	require.Nil(t, d.mirror.get(s.coe, "pod:coe/pods=b"))
+}

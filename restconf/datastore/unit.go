@@ -1,6 +1,7 @@
 package datastore
 
 import (
+	"encoding/json"
 	"net/url"
 	"strings"
 
@@ -17,8 +18,21 @@ type Unit struct {
 	// Raw is the JSON object of the entry or container (RFC 7951).
 	Raw         []byte
 	ModRevision int64 // of its last change; in Batch.Delete that of its end
+	// Damaged: what the datastore holds is not valid (Config.Valid), and Raw has the
+	// entry's keys alone. A client can write or delete the entry.
+	Damaged bool
 
 	id string // the etcd key without configPrefix
+}
+
+// bare is the unit without anything but its keys.
+func (u *Unit) bare() []byte {
+	object := map[string]string{}
+	for i, value := range u.Key {
+		object[u.Node.Keys[i].Name] = value
+	}
+	raw, _ := json.Marshal(object) // strings always encode
+	return raw
 }
 
 // UnitNode is the node whose instances hold those of n: the outermost keyed list

@@ -101,6 +101,7 @@ func (d *Datastore) addEvent(b *Batch, e *clientv3.Event) {
 	case e.Type == mvccpb.Event_DELETE:
 		b.Delete = append(b.Delete, u)
 	default:
+		d.report(u)
 		b.Put = append(b.Put, u)
 	}
 }
@@ -114,7 +115,18 @@ func (d *Datastore) unit(kv *mvccpb.KeyValue) *Unit {
 		d.log.Warn("key of the datastore is unknown to this release", "key", string(kv.Key))
 		return nil
 	}
-	return &Unit{Node: node, Key: key, Raw: kv.Value, ModRevision: kv.ModRevision, id: id}
+	u := &Unit{Node: node, Key: key, Raw: kv.Value, ModRevision: kv.ModRevision, id: id}
+	if d.cfg.Valid != nil && !d.cfg.Valid(kv.Value) {
+		u.Raw, u.Damaged = u.bare(), true
+	}
+	return u
+}
+
+// report logs a unit that was put and is damaged.
+func (d *Datastore) report(u *Unit) {
+	if u.Damaged {
+		d.log.Error("key of the datastore holds no entry: it is read as an empty entry; write or delete the entry", "key", configPrefix+u.id)
+	}
 }
 
 func idOf(kv *mvccpb.KeyValue) string { return strings.TrimPrefix(string(kv.Key), configPrefix) }
@@ -127,6 +139,7 @@ func (d *Datastore) relist(ctx context.Context) error {
 		if top := d.layout.marked(idOf(kv)); top != nil {
 			marks = append(marks, markOf(top, kv))
 		} else if u := d.unit(kv); u != nil {
+			d.report(u)
 			units = append(units, u)
 		}
 	})
