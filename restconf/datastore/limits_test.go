@@ -164,7 +164,7 @@ func TestFullExternalServer(t *testing.T) {
 // a client mends it by writing the entry, or deletes it.
 func TestDamagedUnit(t *testing.T) {
 	s := newShapes()
-	endpoint := server(t, nil)
+	endpoint := server(t, func(*embed.Config) {})
 	cfg := Config{Schema: s.schema, Endpoints: []string{endpoint}, Valid: func(raw []byte) bool { return string(raw) != "damaged" }}
 	before := open(t, cfg)
 	for _, key := range []string{"a", "b"} {
