@@ -58,6 +58,7 @@ type Pod struct {
 	// NoNetwork is set for pods that have no interface of their own here: on the
 	// host's network, succeeded or failed.
 	NoNetwork bool
+	Ignored   Ignored
 }
 
 // PodInterface is one interface of a pod (pod:coe/pods/interface).
@@ -95,6 +96,7 @@ type Service struct {
 	PodEndpoints []string
 	// Affinity is how long, in seconds, a client keeps its endpoint; 0: not.
 	Affinity uint32
+	Ignored  Ignored
 }
 
 // ServicePort is one port of a service.
@@ -156,6 +158,25 @@ type Namespace struct {
 	UID         string
 	Name        string
 	Terminating bool // nothing new can be made in it
+	Ignored     Ignored
+}
+
+// PolicyKind is the kind of a Policy.
+type PolicyKind string
+
+// The kinds of policies, as problems name them.
+const (
+	NetworkPolicy PolicyKind = "networkpolicy" // networking.k8s.io, or k8s:k8s over RESTCONF
+	AccessList    PolicyKind = "access-list"   // ietf-access-control-list:access-lists
+)
+
+// Policy is a rule about traffic that a source asks for. Nothing enforces policies
+// yet, so a Policy is only a name that a Problem can report.
+type Policy struct {
+	UID       string
+	Namespace string // empty for a policy of the cluster
+	Name      string
+	Kind      PolicyKind
 }
 
 // Address is the node's address as pods name it: the internal one, else the

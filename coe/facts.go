@@ -155,6 +155,7 @@ const (
 	PoolOverlaps    Reason = "PoolOverlaps"    // a node's pod-cidr overlaps another pool
 	RecordDamaged   Reason = "RecordDamaged"   // a record of what was chosen is set aside
 	BackendRejected Reason = "BackendRejected" // the backend will never take the object as it is
+	NotEnforced     Reason = "NotEnforced"     // the source asks for something that the bridge does not do
 
 	CertificateExpires Reason = "CertificateExpires" // a certificate of this replica must be renewed
 )
@@ -165,11 +166,13 @@ type Refusal struct {
 	Message string // says what is missing and what would mend it
 }
 
-// Problem is what can't be mapped now, and why. It goes when its cause goes.
+// Problem is what can't be mapped now, and why. It goes when its cause goes. A Problem
+// with the reason NotEnforced is a warning: the object is mapped and has its network,
+// but something that its source asks for has no effect.
 type Problem struct {
 	// Namespace is empty for a problem of the cluster.
 	Namespace string `json:"namespace"`
-	Kind      string `json:"kind"` // "pod", "service", "endpoints", or a Netvirt kind
+	Kind      string `json:"kind"` // "pod", "service", "endpoints", "namespace", a PolicyKind, or a Netvirt kind
 	UID       string `json:"uid"`  // or the Netvirt name
 	Name      string `json:"name"`
 	Reason    Reason `json:"reason"`

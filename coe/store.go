@@ -30,6 +30,7 @@ type Store struct {
 	// numbers and networks were chosen for the cluster; replaced, never changed.
 	numbers  map[netip.Addr]*NodeFact
 	networks *Networks
+	policies map[string]*Policy // of the cluster, by uid
 	// damaged and unreadable are replaced, never changed.
 	damaged, unreadable []Problem
 	revision            int64
@@ -51,6 +52,7 @@ type layer struct {
 	services  map[string]*Service
 	endpoints map[string]*Endpoints
 	nodes     map[string]*Node
+	policies  map[string]*Policy
 	// namespaces are by name: whoever names one names it so.
 	namespaces map[string]*Namespace
 }
@@ -61,6 +63,9 @@ type namespace struct {
 	pods      map[string]*Pod
 	services  map[string]*Service
 	endpoints map[string]*Endpoints
+	policies  map[string]*Policy
+	// ignored is the Namespace, where it has settings that are not enforced.
+	ignored *Namespace
 
 	leases          map[LeaseKey]*Lease
 	blocks          map[blockKey]*Block
@@ -96,6 +101,7 @@ func NewStore(changed func(Changed), origins ...Origin) *Store {
 		nodes:      map[netip.Addr]*Node{},
 		bringing:   map[string]bool{},
 		leases:     map[string][]*Lease{},
+		policies:   map[string]*Policy{},
 	}
 	for _, o := range []Origin{RESTCONF, Kubernetes} {
 		if slices.Contains(origins, o) {
@@ -106,6 +112,7 @@ func NewStore(changed func(Changed), origins ...Origin) *Store {
 				services:  map[string]*Service{},
 				endpoints: map[string]*Endpoints{},
 				nodes:     map[string]*Node{},
+				policies:  map[string]*Policy{},
 
 				namespaces: map[string]*Namespace{},
 			})
@@ -200,13 +207,17 @@ type ClusterView struct {
 	Numbers  map[netip.Addr]*NodeFact // by address of the node
 	Networks *Networks                // nil while none are chosen
 	Damaged  []Problem                // records and entries of the datastore that are set aside
+	Policies []*Policy                // sorted by uid
 }
 
 // Cluster returns a snapshot of what belongs to no namespace.
 func (s *Store) Cluster() ClusterView {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return ClusterView{Nodes: s.nodes, Numbers: s.numbers, Networks: s.networks, Damaged: slices.Concat(s.damaged, s.unreadable)}
+	return ClusterView{
+		Nodes: s.nodes, Numbers: s.numbers, Networks: s.networks, Damaged: slices.Concat(s.damaged, s.unreadable),
+		Policies: sortedBy(s.policies, func(p *Policy) string { return p.UID }),
+	}
 }
 
 // Namespace is what is said of the namespace of a name; nil when no source
@@ -222,8 +233,8 @@ func (s *Store) Namespace(name string) *Namespace {
 	return nil
 }
 
-// Origin tells who is believed for the pod, service, endpoints or node of this
-// uid; empty when nobody speaks of it.
+// Origin tells who is believed for the pod, service, endpoints, node or policy of
+// this uid; empty when nobody speaks of it.
 func (s *Store) Origin(uid string) Origin {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -232,7 +243,8 @@ func (s *Store) Origin(uid string) Origin {
 		_, service := l.services[uid]
 		_, endpoints := l.endpoints[uid]
 		_, node := l.nodes[uid]
-		if pod || service || endpoints || node {
+		_, policy := l.policies[uid]
+		if pod || service || endpoints || node || policy {
 			return l.origin
 		}
 	}
@@ -248,7 +260,7 @@ func (s *Store) View(name string) View {
 	if ns := s.namespaces[name]; ns != nil {
 		ns.refresh()
 		v = ns.shown
-		v.VPN = ns.vpn
+		v.VPN, v.Ignored = ns.vpn, ns.ignored
 		// SetRefusals replaces both maps as a whole.
 		v.Refusals, v.ServiceRefusals = ns.refusals, ns.serviceRefusals
 	}
@@ -266,6 +278,9 @@ func (ns *namespace) refresh() {
 	}
 	if v.Endpoints == nil {
 		v.Endpoints = sortedBy(ns.endpoints, func(p *Endpoints) string { return p.UID })
+	}
+	if v.Policies == nil {
+		v.Policies = sortedBy(ns.policies, func(p *Policy) string { return p.UID })
 	}
 	if v.Blocks == nil {
 		v.Blocks = slices.SortedFunc(maps.Values(ns.blocks), func(a, b *Block) int {
@@ -293,6 +308,9 @@ type View struct {
 	Pods      []*Pod       // sorted by uid
 	Services  []*Service   // sorted by uid
 	Endpoints []*Endpoints // sorted by uid
+	Policies  []*Policy    // sorted by uid
+	// Ignored is the Namespace, where it has settings that are not enforced, or nil.
+	Ignored *Namespace
 
 	Leases       Leases
 	Blocks       []*Block // sorted by elan and prefix
@@ -316,6 +334,7 @@ func (s *Store) namespace(name string) *namespace {
 			pods:         map[string]*Pod{},
 			services:     map[string]*Service{},
 			endpoints:    map[string]*Endpoints{},
+			policies:     map[string]*Policy{},
 			leases:       map[LeaseKey]*Lease{},
 			blocks:       map[blockKey]*Block{},
 			elans:        map[string]*ELANFact{},
@@ -341,8 +360,9 @@ func (ns *namespace) lacks(p *Pod) bool {
 }
 
 func (ns *namespace) empty() bool {
-	return len(ns.pods)+len(ns.services)+len(ns.endpoints)+len(ns.leases)+len(ns.blocks)+
-		len(ns.elans)+len(ns.serviceFacts)+len(ns.vips)+len(ns.refusals)+len(ns.serviceRefusals) == 0 && ns.vpn == nil
+	return len(ns.pods)+len(ns.services)+len(ns.endpoints)+len(ns.policies)+len(ns.leases)+len(ns.blocks)+
+		len(ns.elans)+len(ns.serviceFacts)+len(ns.vips)+len(ns.refusals)+len(ns.serviceRefusals) == 0 &&
+		ns.vpn == nil && ns.ignored == nil
 }
 
 func (s *Store) countNode(addr netip.Addr, ns string, by int) {

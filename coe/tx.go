@@ -116,6 +116,38 @@ func (tx *Tx) changeEndpoints(uid string, change func(map[string]*Endpoints), or
 	}
 }
 
+// PutPolicy records that a policy exists, or what it is now.
+func (tx *Tx) PutPolicy(origin Origin, p *Policy) {
+	tx.changePolicy(p.UID, func(l map[string]*Policy) { l[p.UID] = p }, origin)
+}
+
+// DeletePolicy records that the origin has no such policy any more.
+func (tx *Tx) DeletePolicy(origin Origin, uid string) {
+	tx.changePolicy(uid, func(l map[string]*Policy) { delete(l, uid) }, origin)
+}
+
+func (tx *Tx) changePolicy(uid string, change func(map[string]*Policy), origin Origin) {
+	policies := func(l *layer) map[string]*Policy { return l.policies }
+	old, now := replace(tx, origin, uid, policies, change)
+	if old != nil {
+		delete(tx.policies(old.Namespace), uid)
+	}
+	if now != nil {
+		tx.policies(now.Namespace)[uid] = now
+	}
+}
+
+// policies returns the policies of a namespace, or of the cluster, for a change.
+func (tx *Tx) policies(namespace string) map[string]*Policy {
+	if namespace == "" {
+		tx.cluster = true
+		return tx.store.policies
+	}
+	ns := tx.touch(namespace)
+	ns.shown.Policies = nil
+	return ns.policies
+}
+
 // PutNode says that there is a node, or what it is now.
 func (tx *Tx) PutNode(origin Origin, n *Node) {
 	tx.changeNode(n.UID, func(l map[string]*Node) { l[n.UID] = n }, origin)
@@ -140,15 +172,28 @@ func (tx *Tx) changeNode(uid string, change func(map[string]*Node), origin Origi
 	}
 }
 
-// PutNamespace says that there is a namespace, or what it is now. That is no news
-// to those who wait for news: nothing is mapped from it.
+// PutNamespace says that there is a namespace, or what it is now. Only a change of
+// what is Ignored is reported as a change: nothing else is mapped from it.
 func (tx *Tx) PutNamespace(origin Origin, n *Namespace) {
 	tx.store.layer(origin).namespaces[n.Name] = n
+	tx.ignoreNamespace(n.Name, n)
 }
 
 // DeleteNamespace says that the origin knows no such namespace any more.
 func (tx *Tx) DeleteNamespace(origin Origin, name string) {
 	delete(tx.store.layer(origin).namespaces, name)
+	tx.ignoreNamespace(name, nil)
+}
+
+func (tx *Tx) ignoreNamespace(name string, now *Namespace) {
+	if now != nil && now.Ignored == 0 {
+		now = nil
+	}
+	before := tx.store.namespaces[name]
+	if now == nil && (before == nil || before.ignored == nil) {
+		return
+	}
+	tx.touch(name).ignored = now
 }
 
 // replace changes the layer of one origin and returns who was believed before

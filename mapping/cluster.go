@@ -22,6 +22,9 @@ func Cluster(v coe.ClusterView, s Settings) (netvirt.Model, []coe.Problem) {
 		m.Add(netvirt.Node{Address: addr, HostName: n.HostName})
 	}
 	problems := slices.Clone(v.Damaged)
+	for _, p := range v.Policies {
+		problems = append(problems, policyProblem(p))
+	}
 	if target := s.transit(); target != "" {
 		m.Add(netvirt.Transit{RouteTarget: target})
 		if v.Networks != nil {

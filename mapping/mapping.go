@@ -27,6 +27,8 @@ const (
 // Settings are what an operator chooses about the mapping.
 type Settings struct {
 	Isolation Isolation
+	// Limits are those of the backend that serves.
+	Limits netvirt.Limits
 	// DHCPLeaseTime is what pods that ask by DHCP are told, in seconds.
 	DHCPLeaseTime uint32
 }
@@ -82,6 +84,7 @@ func (b *builder) build() {
 		b.rest.Add(b.vpnInstance())
 	}
 	b.services()
+	b.notEnforced()
 	if len(b.rest) > 0 {
 		b.parts[""] = &netvirt.Part{Model: b.rest}
 	}

@@ -215,6 +215,46 @@ func TestSegment(t *testing.T) {
 	}
 }
 
+// What an interface asks for in vain is a problem, and the pod is mapped all the same.
+func TestNotEnforced(t *testing.T) {
+	v := view()
+	first, second := addPod(&v, uid1, "busybox1", "10.11.2.28"), addPod(&v, uid2, "busybox2", "10.11.2.29")
+	want, _ := mapping.Map(v, settings)
+	ask := func(p *coe.Pod, network string, id uint32) {
+		p.Interfaces[0].NetworkType, p.Interfaces[0].SegmentationID = network, id
+	}
+	reasons := func(s mapping.Settings) (uids []string) {
+		got, problems := mapping.Map(v, s)
+		require.Len(t, got, len(want))
+		for _, p := range problems {
+			require.Equal(t, coe.NotEnforced, p.Reason, p.Message)
+			uids = append(uids, p.UID)
+		}
+		return uids
+	}
+	overlay := settings
+	overlay.Limits.OverlayOnly = true
+
+	ask(first, "VXLAN", 70000)
+	ask(second, "", 70000)
+	require.Empty(t, reasons(overlay))
+	ask(second, "VXLAN", 9)
+	require.Equal(t, []string{uid2}, reasons(overlay))
+	ask(first, "VLAN", 7)
+	ask(second, "VLAN", 7)
+	require.Empty(t, reasons(settings))
+	require.Equal(t, []string{uid1, uid2}, reasons(overlay))
+	ask(second, "VLAN", 8)
+	require.Equal(t, []string{uid2}, reasons(settings))
+	ask(second, "", 0)
+	require.Empty(t, reasons(settings))
+
+	v.Policies = []*coe.Policy{{UID: "p", Namespace: "default", Name: "deny", Kind: coe.NetworkPolicy}}
+	v.Ignored = &coe.Namespace{UID: "n", Name: "default", Ignored: coe.UnknownAnnotation}
+	first.Ignored = coe.HostPort
+	require.Equal(t, []string{"n", "p", uid1}, reasons(settings))
+}
+
 func TestIsolation(t *testing.T) {
 	v := view()
 	addPod(&v, uid1, "busybox1", "10.11.2.28")

@@ -9,6 +9,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/memory"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 )
 
@@ -65,6 +66,14 @@ func newBackend(cfg BackendConfig, fence fence, log *slog.Logger) (closer, error
 		return backend, nil
 	}
 	return nil, fmt.Errorf("backend %q: want one of %s", cfg.Name, strings.Join(Backends(), ", "))
+}
+
+// limits are those of the backend of a name.
+func limits(backend string) netvirt.Limits {
+	if backend == "ovn" {
+		return ovn.Limits()
+	}
+	return netvirt.Limits{}
 }
 
 // Backends lists the backends that there are.

@@ -88,6 +88,7 @@ type Bridge struct {
 // New opens the datastore and puts the parts together. Close releases what it
 // holds.
 func New(ctx context.Context, cfg Config) (*Bridge, error) {
+	cfg.Mapping.Limits = limits(cfg.Backend.Name)
 	b := &Bridge{cfg: cfg, log: cfg.Log, registry: prometheus.NewRegistry()}
 	b.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	b.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

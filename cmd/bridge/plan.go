@@ -46,6 +46,7 @@ type PlanConfig struct {
 // Plan computes what documents become where there is nothing else. It touches
 // nothing.
 func Plan(ctx context.Context, documents []Document, cfg PlanConfig) (*Planned, error) {
+	cfg.Mapping.Limits = ovn.Limits()
 	said, err := readDocuments(documents)
 	if err != nil {
 		return nil, err

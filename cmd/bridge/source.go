@@ -39,10 +39,12 @@ func (b *Bridge) follow(ctx context.Context) error {
 }
 
 func entry(u *datastore.Unit) (northbound.Entry, bool) {
-	if len(u.Key) != 1 {
+	if len(u.Key) == 0 {
 		return northbound.Entry{}, false
 	}
-	return northbound.Entry{List: listName(u.Node), Key: u.Key[0], Raw: u.Raw, Damaged: u.Damaged, Revision: u.ModRevision}, true
+	return northbound.Entry{
+		List: listName(u.Node), Key: northbound.JoinKey(u.Key...), Raw: u.Raw, Damaged: u.Damaged, Revision: u.ModRevision,
+	}, true
 }
 
 // isObject reports whether a value of the datastore is a JSON object, as the entries of

@@ -103,7 +103,7 @@ func (p tracedPod) state(problems []string) string {
 		return "host network or finished"
 	case p.Missing == "":
 		return "confirmed"
-	case len(problems) > 0:
+	case len(problems) > 0 && problems[0] != string(coe.NotEnforced):
 		return "problem"
 	}
 	return "waiting"

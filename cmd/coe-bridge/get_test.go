@@ -134,6 +134,7 @@ func TestGet(t *testing.T) {
 			`,
 		"problems": `NAMESPACE KIND NAME UID REASON MESSAGE
 			default pod - ac092d9b-e9eb-bae2-eed8-74aca2b7fa9c NoName the pod has no name, so its interface can't be named; send name
+			default pod - ac092d9b-e9eb-bae2-eed8-74aca2b7fa9c NotEnforced network-id of an interface has no effect: the namespace and the node decide on the network
 			default service - eeafffb7-d9fc-aaed-fbc9-8af8bfaacdd9 NoEndpoint endpoint afbcf0eb-fc3f-acea-a438-5cfdfcefbcb0 is no pod of namespace default with a network; send the pod, with its node
 			`,
 	} {
@@ -157,11 +158,11 @@ func TestGet(t *testing.T) {
 	t.Run("status", func(t *testing.T) {
 		out, err := run(t, "", "status")
 		require.NoError(t, err)
-		require.Regexp(t, `\ndefault +in sync +\d+ +\d+ +(\d+)/\d+ +2 +-\nshop +in sync`, out)
+		require.Regexp(t, `\ndefault +in sync +\d+ +\d+ +(\d+)/\d+ +3 +-\nshop +in sync`, out)
 		var st status
 		require.NoError(t, json.Unmarshal([]byte(requireFormats(t, "status")), &st))
 		require.True(t, st.InSync)
-		require.Len(t, st.Problems, 2)
+		require.Len(t, st.Problems, 3)
 	})
 }
 

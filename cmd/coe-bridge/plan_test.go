@@ -35,7 +35,9 @@ func TestPlanOfPublishedSamples(t *testing.T) {
 		{
 			"pod", samplePod, "CHANGE   KIND      NAME    DETAILS\n" + transit +
 				"problem: pod ac092d9b-e9eb-bae2-eed8-74aca2b7fa9c of namespace default: NoName: " +
-				"the pod has no name, so its interface can't be named; send name\n",
+				"the pod has no name, so its interface can't be named; send name\n" +
+				"problem: pod ac092d9b-e9eb-bae2-eed8-74aca2b7fa9c of namespace default: NotEnforced: " +
+				"network-id of an interface has no effect: the namespace and the node decide on the network\n",
 		},
 		{
 			"service", sampleService, `CHANGE   KIND          NAME                                                          DETAILS

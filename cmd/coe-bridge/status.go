@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/coe-bridge/coe-bridge/coe"
 )
 
 type status struct {
@@ -86,12 +88,19 @@ func readStatus(ctx context.Context, c *client) (table, any, error) {
 	return t, st, nil
 }
 
-// reasons are why the entities of a uid can't be mapped, each once.
+// reasons are those of the problems of each uid, each once. The warning NotEnforced
+// is the last.
 func (st status) reasons() map[string][]string {
 	reasons := map[string][]string{}
 	for _, p := range st.Problems {
 		if !slices.Contains(reasons[p.UID], p.Reason) {
 			reasons[p.UID] = append(reasons[p.UID], p.Reason)
+		}
+	}
+	for _, all := range reasons {
+		if n := slices.Index(all, string(coe.NotEnforced)); n >= 0 {
+			copy(all[n:], all[n+1:])
+			all[len(all)-1] = string(coe.NotEnforced)
 		}
 	}
 	return reasons

@@ -35,7 +35,11 @@ func Pod(in *corev1.Pod) *coe.Pod {
 		NoNetwork: in.Spec.HostNetwork || Finished(in),
 		Said:      coe.Said{Revision: in.ResourceVersion},
 	}
-	if out.NoNetwork || hasSeveralNetworks(in) {
+	if out.NoNetwork {
+		return out
+	}
+	out.Ignored = ignoredOfPod(in)
+	if hasSeveralNetworks(in) {
 		return out
 	}
 	if addresses := podAddresses(in); len(addresses) > 0 {
@@ -124,6 +128,7 @@ func Namespace(in *corev1.Namespace) *coe.Namespace {
 		UID:         uid(in.UID),
 		Name:        in.Name,
 		Terminating: in.DeletionTimestamp != nil || in.Status.Phase == corev1.NamespaceTerminating,
+		Ignored:     unknownAnnotations(in.Annotations),
 	}
 }
 

@@ -114,6 +114,42 @@ func TestNamespace(t *testing.T) {
 	require.Equal(t, "a", kube.Namespace(in).Name)
 }
 
+// Settings without effect are known, and others are none of them.
+func TestIgnored(t *testing.T) {
+	annotated := func(names ...string) metav1.ObjectMeta {
+		m := metav1.ObjectMeta{Annotations: map[string]string{"example.com/coe-bridge.io": "a"}}
+		for _, name := range names {
+			m.Annotations[name] = "1"
+		}
+		return m
+	}
+	pod := func(m metav1.ObjectMeta, hostPort int32, onHost bool) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: m, Spec: corev1.PodSpec{HostNetwork: onHost, Containers: []corev1.Container{{
+			Ports: []corev1.ContainerPort{{ContainerPort: 80, HostPort: hostPort}},
+		}}}}
+	}
+	require.Zero(t, kube.Pod(pod(annotated(kube.InterfacesAnnotation), 0, false)).Ignored)
+	require.Zero(t, kube.Pod(pod(annotated(), 80, true)).Ignored, "it is on its node's network")
+	require.Equal(t, coe.HostPort, kube.Pod(pod(annotated(), 80, false)).Ignored)
+	require.Equal(t, coe.Bandwidth|coe.UnknownAnnotation,
+		kube.Pod(pod(annotated("kubernetes.io/egress-bandwidth", "coe-bridge.io/typo"), 0, false)).Ignored)
+	require.Equal(t, coe.UnknownAnnotation, kube.Namespace(&corev1.Namespace{ObjectMeta: annotated("coe-bridge.io/x")}).Ignored)
+	require.Zero(t, kube.Namespace(&corev1.Namespace{ObjectMeta: annotated()}).Ignored)
+
+	local, cluster := corev1.ServiceInternalTrafficPolicyLocal, corev1.ServiceInternalTrafficPolicyCluster
+	for want, spec := range map[coe.Ignored]corev1.ServiceSpec{
+		0:                       {InternalTrafficPolicy: &cluster, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster},
+		coe.NodePort:            {Type: corev1.ServiceTypeNodePort},
+		coe.LoadBalancer:        {Type: corev1.ServiceTypeLoadBalancer},
+		coe.ExternalPolicyLocal: {ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal},
+		coe.InternalPolicyLocal: {InternalTrafficPolicy: &local},
+		coe.SourceRanges:        {LoadBalancerSourceRanges: []string{"192.0.2.0/24"}},
+		coe.Topology:            {TrafficDistribution: new("PreferClose")},
+	} {
+		require.Equal(t, want, kube.Service(&corev1.Service{ObjectMeta: annotated(), Spec: spec}).Ignored, want.String())
+	}
+}
+
 func TestService(t *testing.T) {
 	minute, proxy := int32(60), corev1.LoadBalancerIPModeProxy
 	tests := map[string]struct {

@@ -41,6 +41,7 @@ type resource struct {
 	group string // "" for the core group
 	// selector is of labels; objects that it leaves out are not there.
 	selector string
+	optional bool // see table.optional
 }
 
 // list is a list of objects as client-go returns it.

@@ -14,7 +14,7 @@ import (
 type Status struct {
 	// Reachable says that the API server answers.
 	Reachable bool
-	// Synced says that every resource was listed once.
+	// Synced says that every resource was listed once, but for an optional one.
 	Synced    bool
 	Resources []ResourceStatus
 }
@@ -77,6 +77,9 @@ func (h *health) status() Status {
 	s := Status{Reachable: true, Synced: true}
 	for _, r := range h.resources {
 		s.Resources = append(s.Resources, r.status)
+		if r.resource.optional {
+			continue
+		}
 		s.Synced = s.Synced && r.status.Synced
 		s.Reachable = s.Reachable && r.problem.kind != unreachable && (r.status.Synced || r.problem.kind != none)
 	}

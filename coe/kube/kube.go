@@ -1,5 +1,5 @@
 // Package kube is the Kubernetes source: it tells the Store what the API server
-// says of namespaces, nodes, pods, services and endpoint slices. It knows neither
+// says of namespaces, nodes, pods, services, endpoint slices and network policies. It knows neither
 // the model nor what is chosen for a pod.
 //
 // There is no informer cache. A cache would hold every object a second time, and
@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
@@ -72,6 +73,7 @@ func NewSource(cfg Config) *Source {
 	add(s, resource{name: "pods"}, core.Pods(""), t.pods)
 	add(s, resource{name: "services", selector: served}, core.Services(""), t.services)
 	add(s, resource{name: "endpointslices", group: discoveryv1.GroupName, selector: served}, discovery.EndpointSlices(""), t.endpoints)
+	add(s, resource{name: "networkpolicies", group: networkingv1.GroupName}, cfg.Client.NetworkingV1().NetworkPolicies(""), t.policies)
 	return s
 }
 
@@ -80,6 +82,7 @@ func NewSource(cfg Config) *Source {
 const served = "!service.kubernetes.io/service-proxy-name,!" + corev1.IsHeadlessService
 
 func add[L list, O object, V any](s *Source, r resource, client lister[L], t *table[O, V]) {
+	r.optional = t.optional
 	f := &follower[L, O, V]{resource: r, client: client, table: t, health: s.health.of(r)}
 	s.followers = append(s.followers, f.run)
 }

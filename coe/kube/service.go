@@ -23,6 +23,7 @@ func Service(in *corev1.Service) *coe.Service {
 		Namespace: namespace(in.Namespace),
 		Headless:  in.Spec.ClusterIP == corev1.ClusterIPNone,
 		Affinity:  affinity(in),
+		Ignored:   ignoredOfService(in),
 	}
 	if !out.Headless {
 		out.ClusterIPs = clusterIPs(in)

@@ -262,7 +262,7 @@ func TestRenew(t *testing.T) {
 	r.Renew()
 	require.Len(t, ofStore(r.store).Pods, 5)
 	r.eventually(t, 6*time.Second, "all listed", r.store.Complete)
-	r.eventually(t, 6*time.Second, "said of each", func() bool { return r.log.count(`msg="listed anew"`) == 5 })
+	r.eventually(t, 6*time.Second, "said of each", func() bool { return r.log.count(`msg="listed anew"`) == 6 })
 
 	require.NoError(t, c.APIServer.Kill())
 	r.Renew()

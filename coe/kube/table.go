@@ -44,8 +44,11 @@ type table[O object, V any] struct {
 	seen func(o O, deleted bool) func()
 	gone func(V) func()
 
-	listed int          // the last round that it was listed in
-	said   map[string]V // by uid
+	// optional is set for a resource that nothing in the network is made from. The
+	// bridge works without it, so the source is complete without it too.
+	optional bool
+	listed   int          // the last round that it was listed in
+	said     map[string]V // by uid
 }
 
 // read reads an object that was listed, or that an event is about.
@@ -94,7 +97,7 @@ func (t *table[O, V]) replace(entries []entry[V], round int) {
 		if t.settle != nil {
 			t.settle(tx)
 		}
-		if t.listed != round && t.rounds.counts(round) {
+		if !t.optional && t.listed != round && t.rounds.counts(round) {
 			t.listed = round
 			t.countListed(tx)
 		}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 )
@@ -24,6 +25,7 @@ type tables struct {
 	pods       *table[*corev1.Pod, pod]
 	services   *table[*corev1.Service, *coe.Service]
 	endpoints  *table[*discoveryv1.EndpointSlice, *coe.Endpoints]
+	policies   *table[*networkingv1.NetworkPolicy, *coe.Policy]
 
 	// addresses are the nodes' addresses by name; replaced as a whole.
 	addresses map[string]netip.Addr
@@ -43,12 +45,17 @@ func newTables(store *coe.Store, observe func(PodSeen)) *tables {
 	t.endpoints = newTable(t, Endpoints,
 		func(tx *coe.Tx, e *coe.Endpoints) { tx.PutEndpoints(coe.Kubernetes, e) },
 		func(tx *coe.Tx, e *coe.Endpoints) { tx.DeleteEndpoints(coe.Kubernetes, e.UID) })
+	t.policies = newTable(t, Policy,
+		func(tx *coe.Tx, p *coe.Policy) { tx.PutPolicy(coe.Kubernetes, p) },
+		func(tx *coe.Tx, p *coe.Policy) { tx.DeletePolicy(coe.Kubernetes, p.UID) })
+	t.policies.optional = true
 	t.pods = t.newPods(observe)
 	t.renew()
 	return t
 }
 
-// resources is how many there are.
+// resources is how many there are that must be listed before Kubernetes has said all
+// it knows. Network policies are not among them: see table.optional.
 const resources = 5
 
 // renew has every resource listed, again where it was. Until then what is absent may

@@ -21,12 +21,18 @@ const (
 	EndpointsList = "service:endpoints-info/endpoints"
 	Nodes         = "k8s-node:k8s-nodes-info/k8s-nodes"
 	Networks      = "dhcp_allocation_pool:dhcp_allocation_pool/network"
+	Policies      = "k8s:k8s/network-policies/network-policy"
+	AccessLists   = "ietf-access-control-list:access-lists/acl"
 )
+
+// JoinKey joins the key values of an entry. No value of the lists with several keys
+// but the last one can hold a space.
+func JoinKey(values ...string) string { return strings.Join(values, " ") }
 
 // Entry is one entry of one list.
 type Entry struct {
 	List string // one of the lists above; others are passed over
-	Key  string
+	Key  string // of JoinKey
 	Raw  []byte // nil for an entry that is gone
 	// Damaged: the datastore holds no JSON object for the entry.
 	Damaged bool
@@ -169,6 +175,12 @@ func (f *Feed) apply(tx *coe.Tx, e Entry) {
 	case Nodes:
 		put(f, e, Node, func(n *coe.Node) string { return n.UID }, func(n *coe.Node) { tx.PutNode(coe.RESTCONF, n) },
 			func() { tx.DeleteNode(coe.RESTCONF, e.Key) })
+	case Policies:
+		put(f, e, NetworkPolicy, func(p *coe.Policy) { tx.PutPolicy(coe.RESTCONF, p) },
+			func() { tx.DeletePolicy(coe.RESTCONF, e.Key) })
+	case AccessLists:
+		put(f, e, AccessList, func(p *coe.Policy) { tx.PutPolicy(coe.RESTCONF, p) },
+			func() { tx.DeletePolicy(coe.RESTCONF, e.Key) })
 	}
 }
 

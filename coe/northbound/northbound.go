@@ -40,9 +40,13 @@ type pod struct {
 type podInterface struct {
 	UID            string `json:"uid"`
 	Address        addr   `json:"ip-address"`
+	NetworkID      string `json:"network-id"`
 	NetworkType    string `json:"network-type"`
 	SegmentationID uint32 `json:"segmentation-id"`
 }
+
+// noNetwork is the network-id that OpenDaylight's watcher sends for every interface.
+const noNetwork = "00000000-0000-0000-0000-000000000000"
 
 // Pod reads an entry of pod:coe/pods.
 func Pod(raw []byte) (*coe.Pod, error) {
@@ -55,6 +59,9 @@ func Pod(raw []byte) (*coe.Pod, error) {
 		HostIP: in.HostIP.Addr, MAC: strings.ToLower(in.MAC),
 	}
 	for _, i := range in.Interface {
+		if i.NetworkID != "" && i.NetworkID != noNetwork {
+			out.Ignored |= coe.NetworkID
+		}
 		out.Interfaces = append(out.Interfaces, coe.PodInterface{
 			UID: i.UID, Addresses: some(i.Address.Addr),
 			NetworkType: i.NetworkType, SegmentationID: i.SegmentationID,
@@ -215,6 +222,32 @@ func Pools(raw []byte) ([]dhcppool.Pool, error) {
 		out = append(out, pool)
 	}
 	return out, nil
+}
+
+// NetworkPolicy reads an entry of k8s:k8s/network-policies/network-policy. The model
+// has no namespace for it, so it belongs to the cluster.
+func NetworkPolicy(raw []byte) (*coe.Policy, error) {
+	var in struct {
+		UUID string `json:"uuid"`
+		Name string `json:"name"`
+	}
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return nil, fmt.Errorf("read network policy: %w", err)
+	}
+	return &coe.Policy{UID: in.UUID, Name: in.Name, Kind: coe.NetworkPolicy}, nil
+}
+
+// AccessList reads an entry of ietf-access-control-list:access-lists/acl. Its uid
+// is its key.
+func AccessList(raw []byte) (*coe.Policy, error) {
+	var in struct {
+		Type string `json:"acl-type"`
+		Name string `json:"acl-name"`
+	}
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return nil, fmt.Errorf("read access list: %w", err)
+	}
+	return &coe.Policy{UID: JoinKey(in.Type, in.Name), Name: in.Name, Kind: coe.AccessList}, nil
 }
 
 // some is the address where there is one.

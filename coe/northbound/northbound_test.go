@@ -32,6 +32,27 @@ func TestPod(t *testing.T) {
 	}, p)
 }
 
+// A network-id has no effect, but the one that names no network.
+func TestNetworkID(t *testing.T) {
+	for id, want := range map[string]coe.Ignored{
+		"fbad80df-b0b4-0580-8d14-11fcaced2ac6": coe.NetworkID,
+		"00000000-0000-0000-0000-000000000000": 0,
+	} {
+		p, err := northbound.Pod([]byte(`{"uid":"u","interface":[{"uid":"i","network-id":"` + id + `"}]}`))
+		require.NoError(t, err)
+		require.Equal(t, want, p.Ignored, id)
+	}
+}
+
+func TestPolicies(t *testing.T) {
+	p, err := northbound.NetworkPolicy([]byte(`{"uuid":"u","name":"deny"}`))
+	require.NoError(t, err)
+	require.Equal(t, &coe.Policy{UID: "u", Name: "deny", Kind: coe.NetworkPolicy}, p)
+	p, err = northbound.AccessList([]byte(`{"acl-type":"ietf-access-control-list:ipv4-acl","acl-name":"deny all"}`))
+	require.NoError(t, err)
+	require.Equal(t, &coe.Policy{UID: "ietf-access-control-list:ipv4-acl deny all", Name: "deny all", Kind: coe.AccessList}, p)
+}
+
 func TestService(t *testing.T) {
 	s, err := northbound.Service([]byte(`{"uid":"u","name":"web","network-NS":"shop","cluster-ip-address":"10.96.0.9",
 		"external-ip-address":["203.0.113.1"],"load-balancer-IP":"203.0.113.2","ingress-ip-address":["203.0.113.3"],

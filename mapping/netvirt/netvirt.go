@@ -143,6 +143,15 @@ type Object interface {
 	sealed()
 }
 
+// Limits are what a backend does not do although it has the kinds for it. The zero
+// value has no limits.
+type Limits struct {
+	// OverlayOnly: every elan-instance is an overlay, whatever its segment type says.
+	OverlayOnly bool
+	// Affinity is the longest session affinity of a service, in seconds; 0: any.
+	Affinity uint32
+}
+
 // Model is a set of objects by key.
 type Model map[Key]Object
 

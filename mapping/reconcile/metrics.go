@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -66,12 +67,23 @@ func (m *Metrics) observe(l *Loop) {
 	})
 	gauge("coe_bridge_oldest_behind_seconds", "Age of the oldest change that is not in the backend yet.", oldest)
 	gauge("coe_bridge_problems", "What can't be mapped or is rejected now.", func(s Status) float64 {
-		n := 0
-		for _, one := range s.Scopes {
-			n += len(one.Problems)
-		}
-		return float64(n)
+		return float64(s.count(func(p coe.Problem) bool { return p.Reason != coe.NotEnforced }))
 	})
+	gauge("coe_bridge_not_enforced", "Objects with settings that are accepted and not enforced.", func(s Status) float64 {
+		return float64(s.count(func(p coe.Problem) bool { return p.Reason == coe.NotEnforced }))
+	})
+}
+
+// count returns the number of problems for which is returns true.
+func (s *Status) count(is func(coe.Problem) bool) (n int) {
+	for i := range s.Scopes {
+		for _, p := range s.Scopes[i].Problems {
+			if is(p) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 func oldest(s Status) float64 {

@@ -257,6 +257,9 @@ func keys(l *coe.Lease) []netvirt.Key {
 func (n *Namespace) sortProblems() {
 	n.unmapped, n.rejected = map[thing]string{}, map[thing]string{}
 	for _, p := range n.Problems {
+		if p.Reason == coe.NotEnforced {
+			continue // it keeps nothing from its network
+		}
 		all := n.unmapped
 		if p.Reason == coe.BackendRejected {
 			all = n.rejected

@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
@@ -95,6 +96,9 @@ func (s *largeAPI) routes() http.Handler {
 	})
 	listed(s, mux, "/apis/discovery.k8s.io/v1/endpointslices", largeServices, sliceOf, func(m metav1.ListMeta, items []discoveryv1.EndpointSlice) runtime.Object {
 		return &discoveryv1.EndpointSliceList{TypeMeta: kind("discovery.k8s.io/v1", "EndpointSliceList"), ListMeta: m, Items: items}
+	})
+	listed(s, mux, "/apis/networking.k8s.io/v1/networkpolicies", 0, nil, func(m metav1.ListMeta, items []networkingv1.NetworkPolicy) runtime.Object {
+		return &networkingv1.NetworkPolicyList{TypeMeta: kind("networking.k8s.io/v1", "NetworkPolicyList"), ListMeta: m, Items: items}
 	})
 	mux.HandleFunc("PATCH /api/v1/namespaces/{namespace}/pods/{name}", s.patch)
 	return mux

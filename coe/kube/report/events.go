@@ -77,7 +77,7 @@ func (e *events) problems(namespace string, all []coe.Problem) {
 	for uid, o := range e.objects[namespace] {
 		o.set(found[uid].problems)
 		key := objectKey{namespace, uid}
-		if there, _ := standing(e.store, uid); !there {
+		if there, _ := standing(e.store, key); !there {
 			e.forget(key)
 		} else if !o.idle() {
 			e.mark(key)
@@ -265,7 +265,7 @@ func (e *events) drop(s saying, f failure, err error) {
 // next is what is to be told of an object now, if anything, or after what time that
 // may be.
 func (e *events) next(key objectKey) (s saying, after time.Duration, due bool) {
-	there, wants := standing(e.store, key.uid)
+	there, wants := standing(e.store, key)
 	namespace := e.store.Namespace(key.namespace)
 	e.mu.Lock()
 	defer e.mu.Unlock()

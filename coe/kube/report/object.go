@@ -35,7 +35,7 @@ const (
 	maxMessage = 1024
 )
 
-// object is a pod or a service of which there is, or was, something to tell.
+// object is a pod, a service, a network policy or a namespace of which there is, or was, something to tell.
 type object struct {
 	ref      corev1.ObjectReference
 	problems map[coe.Reason]*problem
@@ -125,10 +125,13 @@ func (o *object) first() (s saying, at time.Time, found bool) {
 	}
 	for _, reason := range slices.Sorted(maps.Keys(o.problems)) {
 		if p := o.problems[reason]; !p.silent {
+			if reason == coe.NotEnforced && !p.told.IsZero() {
+				continue // a choice of its owner, which may last for years
+			}
 			offer(corev1.EventTypeWarning, reason, p.message, p.due())
 		}
 	}
-	if len(o.problems) == 0 && o.warned {
+	if !o.unmapped() && o.warned {
 		offer(corev1.EventTypeNormal, Mapped, "what kept it from being mapped is gone: it is mapped now", time.Time{})
 	}
 	return s, at, found
@@ -188,11 +191,21 @@ func (o *object) told(s saying, e *corev1.Event, now time.Time) {
 	case AnnotationRestored:
 		delete(o.once, s.reason)
 	default:
-		o.warned = o.warned || e != nil
+		o.warned = o.warned || e != nil && s.reason != coe.NotEnforced
 		if p := o.problems[s.reason]; p != nil && clip(p.message) == s.message {
 			p.told = now
 		}
 	}
+}
+
+// unmapped reports whether a problem keeps the object from being mapped.
+func (o *object) unmapped() bool {
+	for reason := range o.problems {
+		if reason != coe.NotEnforced {
+			return true
+		}
+	}
+	return false
 }
 
 // idle tells that there is nothing to tell of the object.

@@ -109,7 +109,7 @@ func (r *Reporter) Leased(uids ...string) { r.annotator.leased(uids...) }
 func (r *Reporter) Problems(namespace string, all []coe.Problem) {
 	r.events.problems(namespace, all)
 	for _, p := range all {
-		if p.Kind == kindPod && p.Reason != coe.Waiting {
+		if p.Kind == kindPod && p.Reason != coe.Waiting && p.Reason != coe.NotEnforced {
 			r.annotator.leased(p.UID) // it may be refused
 		}
 	}

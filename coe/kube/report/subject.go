@@ -14,6 +14,8 @@ import (
 const (
 	kindPod     = "pod"
 	kindService = "service"
+
+	kindNamespace = "namespace"
 )
 
 // subjects finds the Kubernetes objects that the problems of one namespace are
@@ -21,9 +23,11 @@ const (
 type subjects struct {
 	store     *coe.Store
 	namespace string
-	// pods are the namespace's by name, services by uid; made when they are needed.
+	// pods are the namespace's by name, services and policies by uid; made when they
+	// are needed.
 	pods     map[string]*coe.Pod
 	services map[string]*coe.Service
+	policies map[string]*coe.Policy
 }
 
 // of is the object that a problem is about; nil when it is of another origin, or
@@ -34,6 +38,10 @@ func (s *subjects) of(p coe.Problem) *corev1.ObjectReference {
 		return s.pod(p.UID)
 	case kindService, netvirt.KindServiceVIP.String():
 		return s.service(serviceUID(p.UID))
+	case kindNamespace:
+		return s.namespaceItself(p.UID)
+	case string(coe.NetworkPolicy):
+		return s.policy(p.UID)
 	case netvirt.KindFloatingIP.String():
 		return s.podOf(word(p.UID, 1)) // "router port address"
 	default:
@@ -99,6 +107,34 @@ func (s *subjects) service(uid string) *corev1.ObjectReference {
 	return nil
 }
 
+func (s *subjects) policy(uid string) *corev1.ObjectReference {
+	if s.store.Origin(uid) != coe.Kubernetes {
+		return nil
+	}
+	if s.policies == nil {
+		s.policies = map[string]*coe.Policy{}
+		for _, p := range s.store.View(s.namespace).Policies {
+			s.policies[p.UID] = p
+		}
+	}
+	p := s.policies[uid]
+	if p == nil {
+		return nil
+	}
+	ref := reference("NetworkPolicy", s.namespace, p.Name, uid)
+	ref.APIVersion = "networking.k8s.io/v1"
+	return ref
+}
+
+// namespaceItself refers to the namespace. Events about it are in it, where kubectl
+// finds them beside the others.
+func (s *subjects) namespaceItself(uid string) *corev1.ObjectReference {
+	if n := s.store.Namespace(s.namespace); n != nil && n.UID == uid {
+		return reference("Namespace", s.namespace, n.Name, uid)
+	}
+	return nil
+}
+
 func reference(kind, namespace, name, uid string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: kind, Namespace: namespace, Name: name, UID: types.UID(uid)}
 }
@@ -117,12 +153,14 @@ func silent(store *coe.Store, p coe.Problem) bool {
 	}
 }
 
-// standing tells whether the object of a uid is there, and whether it is to be
+// standing tells whether the object of a key is there, and whether it is to be
 // mapped.
-func standing(store *coe.Store, uid string) (there, wants bool) {
-	if store.Origin(uid) != coe.Kubernetes {
-		return false, false
+func standing(store *coe.Store, key objectKey) (there, wants bool) {
+	if store.Origin(key.uid) == coe.Kubernetes {
+		pod := store.Pod(key.uid).Pod
+		return true, pod == nil || !pod.NoNetwork
 	}
-	pod := store.Pod(uid).Pod
-	return true, pod == nil || !pod.NoNetwork
+	n := store.Namespace(key.namespace)
+	there = n != nil && n.UID == key.uid
+	return there, there
 }

@@ -172,3 +172,9 @@ func parseFloating(key, value string) (netvirt.FloatingIP, bool) {
 	ex, err := netip.ParseAddr(external)
 	return netvirt.FloatingIP{Router: router, Port: port, Internal: in, External: ex}, err == nil
 }
+
+// Limits are what OVN does not do here: all networks are overlays, and a session
+// affinity has a longest duration.
+func Limits() netvirt.Limits {
+	return netvirt.Limits{OverlayOnly: true, Affinity: maxAffinity}
+}

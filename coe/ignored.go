@@ -1,0 +1,53 @@
+package coe
+
+import "strings"
+
+// Ignored is a set of settings that a source has for an object and that the bridge
+// does not enforce. It is a set of flags, so that it costs no memory per object and
+// a tenant cannot make it larger. Every member becomes part of a NotEnforced Problem.
+type Ignored uint16
+
+// The settings. Each one has its text in ignoredTexts, in the same order.
+const (
+	HostPort            Ignored = 1 << iota // pod: spec.containers[].ports[].hostPort
+	Bandwidth                               // pod: the bandwidth annotations of Kubernetes
+	NetworkID                               // pod: network-id of an interface (RESTCONF)
+	NodePort                                // service: type NodePort, or a node port
+	LoadBalancer                            // service: type LoadBalancer
+	ExternalPolicyLocal                     // service: spec.externalTrafficPolicy Local
+	InternalPolicyLocal                     // service: spec.internalTrafficPolicy Local
+	SourceRanges                            // service: spec.loadBalancerSourceRanges
+	Topology                                // service: spec.trafficDistribution or topology-mode
+	UnknownAnnotation                       // any object: an annotation with AnnotationPrefix
+)
+
+// AnnotationPrefix is the prefix of the annotations that belong to the bridge.
+const AnnotationPrefix = "coe-bridge.io/"
+
+var ignoredTexts = [...]string{
+	"hostPort is not served: use hostNetwork, or reach the pod at its own address",
+	"bandwidth annotations have no effect",
+	"network-id of an interface has no effect: the namespace and the node decide on the network",
+	"node ports are not served: use the cluster IP",
+	"type LoadBalancer brings no traffic from outside the cluster: use the cluster IP",
+	"externalTrafficPolicy Local has no effect: every endpoint serves",
+	"internalTrafficPolicy Local has no effect: endpoints on all nodes serve",
+	"loadBalancerSourceRanges are not enforced: every source is let in",
+	"trafficDistribution and topology-mode have no effect: endpoints in all zones serve",
+	"an annotation that begins with " + AnnotationPrefix + " is unknown and has no effect: correct its name, or remove it",
+}
+
+// String returns the texts of the members, for people. A set of one member needs
+// no memory.
+func (i Ignored) String() string {
+	var texts []string
+	for n, text := range ignoredTexts {
+		switch flag := Ignored(1) << n; {
+		case i == flag:
+			return text
+		case i&flag != 0:
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, "; ")
+}

@@ -1,0 +1,24 @@
+package coe_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+// Every setting has its text, which fits into an Event together with all others.
+func TestIgnoredTexts(t *testing.T) {
+	require.Empty(t, coe.Ignored(0).String())
+	all := map[string]bool{}
+	for flag := coe.HostPort; flag <= coe.UnknownAnnotation; flag <<= 1 {
+		all[flag.String()] = true
+	}
+	require.Len(t, all, 10)
+	require.NotContains(t, all, "")
+	whole := (coe.UnknownAnnotation<<1 - 1).String()
+	require.Equal(t, 9, strings.Count(whole, "; "))
+	require.Less(t, len(whole), 1024)
+}

@@ -1,0 +1,78 @@
+package kube
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+// ignoredOfPod is what a pod with a network of its own asks for in vain.
+func ignoredOfPod(in *corev1.Pod) (out coe.Ignored) {
+	for _, containers := range [][]corev1.Container{in.Spec.InitContainers, in.Spec.Containers} {
+		for i := range containers {
+			for _, port := range containers[i].Ports {
+				if port.HostPort != 0 {
+					out |= coe.HostPort
+				}
+			}
+		}
+	}
+	for _, name := range []string{"kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth"} {
+		if in.Annotations[name] != "" {
+			out |= coe.Bandwidth
+		}
+	}
+	return out | unknownAnnotations(in.Annotations, InterfacesAnnotation)
+}
+
+// ignoredOfService is what a service asks for in vain.
+func ignoredOfService(in *corev1.Service) (out coe.Ignored) {
+	if in.Spec.Type == corev1.ServiceTypeNodePort {
+		out |= coe.NodePort
+	}
+	if in.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		out |= coe.LoadBalancer
+	}
+	if in.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
+		out |= coe.ExternalPolicyLocal
+	}
+	if p := in.Spec.InternalTrafficPolicy; p != nil && *p == corev1.ServiceInternalTrafficPolicyLocal {
+		out |= coe.InternalPolicyLocal
+	}
+	if len(in.Spec.LoadBalancerSourceRanges) > 0 {
+		out |= coe.SourceRanges
+	}
+	mode := in.Annotations[corev1.AnnotationTopologyMode]
+	if in.Spec.TrafficDistribution != nil || mode != "" && !strings.EqualFold(mode, "disabled") {
+		out |= coe.Topology
+	}
+	return out | unknownAnnotations(in.Annotations)
+}
+
+// unknownAnnotations reports annotations that have the bridge's prefix and are not
+// among the known ones.
+func unknownAnnotations(annotations map[string]string, known ...string) coe.Ignored {
+next:
+	for name := range annotations {
+		if !strings.HasPrefix(name, coe.AnnotationPrefix) {
+			continue
+		}
+		for _, k := range known {
+			if name == k {
+				continue next
+			}
+		}
+		return coe.UnknownAnnotation
+	}
+	return 0
+}
+
+// Policy converts a network policy. Only its name is kept, since nothing enforces it.
+func Policy(in *networkingv1.NetworkPolicy) *coe.Policy {
+	return &coe.Policy{
+		UID: uid(in.UID), Namespace: namespace(in.Namespace), Name: in.Name, Kind: coe.NetworkPolicy,
+	}
+}
