@@ -176,13 +176,15 @@ func (f *Feed) apply(tx *coe.Tx, e Entry) {
 		put(f, e, Node, func(n *coe.Node) string { return n.UID }, func(n *coe.Node) { tx.PutNode(coe.RESTCONF, n) },
 			func() { tx.DeleteNode(coe.RESTCONF, e.Key) })
 	case Policies:
-		put(f, e, NetworkPolicy, func(p *coe.Policy) { tx.PutPolicy(coe.RESTCONF, p) },
+		put(f, e, NetworkPolicy, policyUID, func(p *coe.Policy) { tx.PutPolicy(coe.RESTCONF, p) },
 			func() { tx.DeletePolicy(coe.RESTCONF, e.Key) })
 	case AccessLists:
-		put(f, e, AccessList, func(p *coe.Policy) { tx.PutPolicy(coe.RESTCONF, p) },
+		put(f, e, AccessList, policyUID, func(p *coe.Policy) { tx.PutPolicy(coe.RESTCONF, p) },
 			func() { tx.DeletePolicy(coe.RESTCONF, e.Key) })
 	}
 }
+
+func policyUID(p *coe.Policy) string { return p.UID }
 
 // put reads an entry and says it, or says that it is gone. One that can't be read
 // keeps what was said of it before: the writer was told what is wrong with it, so
