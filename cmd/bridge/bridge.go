@@ -174,6 +174,7 @@ func ipamConfig(s mapping.Settings, nodes NodesConfig, reuseDelay time.Duration)
 		ELANName:      netvirt.ELANName,
 		VPNName:       netvirt.VPNName,
 		InterfaceName: netvirt.InterfaceName,
+		PortName:      netvirt.PortName,
 		Isolated:      s.Isolated(),
 		ReuseDelay:    reuseDelay,
 	}

@@ -68,8 +68,7 @@ func (r *round) claim(s *space, w wish) *coe.Refusal {
 			"pod %s has the name %s/%s; delete one of the two, or send another name", other, s.name, w.pod.Name)}
 	}
 	if accord {
-		r.keep(s, w, old)
-		return nil
+		return r.keep(s, w, old)
 	}
 	refusal := r.choose(s, w, old)
 	if refusal != nil {
@@ -88,11 +87,14 @@ func (r *round) unserve(s *space, old *coe.Lease) {
 }
 
 // keep takes a lease up that fits, with the MAC address that the pod wants now.
-func (r *round) keep(s *space, w wish, old *coe.Lease) {
+func (r *round) keep(s *space, w wish, old *coe.Lease) *coe.Refusal {
 	l := *old
 	l.Released = 0
 	if old.Released != 0 {
 		r.name(s, w, &l)
+		if refusal := r.portTaken(&l); refusal != nil {
+			return refusal
+		}
 	}
 	if r.complete { // else a source that has not spoken yet may want another
 		chooseMAC(r.elan(s.namespace, l.Node), w, &l, old)
@@ -101,6 +103,7 @@ func (r *round) keep(s *space, w wish, old *coe.Lease) {
 	if l.Released != old.Released || l.MAC != old.MAC || l.DeniedMAC != old.DeniedMAC || l.Name != old.Name {
 		r.putLease(&l)
 	}
+	return nil
 }
 
 // name sets the interface's name. The primary interface is the first one at the
@@ -133,6 +136,10 @@ func (r *round) choose(s *space, w wish, old *coe.Lease) *coe.Refusal {
 		l.Seq = r.seq + 1
 	}
 	r.name(s, w, l)
+	if refusal := r.portTaken(l); refusal != nil {
+		r.undo(s, chosen, old)
+		return refusal
+	}
 	chooseMAC(e, w, l, was)
 	r.putInstances(s, e)
 	r.putBlocks(s, chosen.blocks)

@@ -287,6 +287,26 @@ func (a *Assigner) vpnName(namespace string) string {
 	return a.cfg.VPNName(namespace)
 }
 
+// port is the name of a living lease's port; empty for others.
+func (a *Assigner) port(l *coe.Lease) string {
+	if a.cfg.PortName == nil || l.Released != 0 {
+		return ""
+	}
+	return a.cfg.PortName(l.Name, l.PodUID)
+}
+
+// portTaken refuses a living lease whose port another lease has: the second pod would
+// be plugged in in place of the first.
+func (r *round) portTaken(l *coe.Lease) *coe.Refusal {
+	port := r.port(l)
+	other := r.ports[port]
+	if port == "" || other == nil || other.Key() == l.Key() {
+		return nil
+	}
+	return &coe.Refusal{Reason: coe.NameTaken, Message: fmt.Sprintf(
+		"port %s is that of pod %s/%s (%s); delete one of the two pods and make it again", port, other.Namespace, other.Pod, other.PodUID)}
+}
+
 // owned says which other namespace has the name of one of the instances that a
 // namespace's pods on a node need; nil for none.
 func (r *round) owned(s *space, e *elan) *coe.Refusal {

@@ -64,6 +64,9 @@ type Config struct {
 	ELANName      func(node netip.Addr, namespace string) string
 	VPNName       func(namespace string) string
 	InterfaceName func(namespace, pod, uid string, primary bool) string
+	// PortName is the rule of mapping/netvirt for ports on nodes' switches. It is a
+	// short hash, so names of different interfaces can be equal; nil: they cannot.
+	PortName func(interfaceName, podUID string) string
 	// InUse, if not nil, lists what the backend has of ours: pods' interfaces, and
 	// nodes' management ports. Sync asks it when the journal has no lease, at a first
 	// start or when the datastore was lost, and when records are damaged. It ends with ctx, and has a deadline of its own. What a source says only

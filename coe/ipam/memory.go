@@ -23,6 +23,7 @@ type memory struct {
 	elans      map[string]elanFact     // by name
 	vpns       map[string]*coe.VPNFact // by namespace
 	vpnOwners  map[string]string       // the namespace of each vpn-instance, by its name
+	ports      map[string]*coe.Lease   // living leases by the names of their ports
 	vpnHints   map[string]string       // names that the backend has, by namespace without a vpn-instance
 	services   map[string]*coe.ServiceFact
 	numbers    map[netip.Addr]*coe.NodeFact // by node
@@ -82,6 +83,7 @@ func newMemory(cfg Config) *memory {
 		vpns:       map[string]*coe.VPNFact{},
 		vpnOwners:  map[string]string{},
 		vpnHints:   map[string]string{},
+		ports:      map[string]*coe.Lease{},
 		services:   map[string]*coe.ServiceFact{},
 		numbers:    map[netip.Addr]*coe.NodeFact{},
 		namespaces: map[string]*namespace{},
@@ -180,6 +182,9 @@ func (a *Assigner) add(l *coe.Lease) {
 	if _, taken := e.macs[l.MAC]; !taken {
 		e.macs[l.MAC] = l.Key()
 	}
+	if port := a.port(l); port != "" && a.ports[port] == nil {
+		a.ports[port] = l
+	}
 	switch {
 	case l.Released != 0:
 		ns.released[l.Key()] = l
@@ -201,6 +206,9 @@ func (a *Assigner) drop(l *coe.Lease) {
 	}
 	if ns.names[l.Pod] == l.PodUID && !p.living(l.Pod) {
 		delete(ns.names, l.Pod)
+	}
+	if port := a.port(l); port != "" && a.ports[port] == l {
+		delete(a.ports, port)
 	}
 	e := a.elan(ns, l.Node)
 	if e.macs[l.MAC] == l.Key() {

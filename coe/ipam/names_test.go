@@ -104,3 +104,26 @@ func TestRouteDistinguisherOfTwo(t *testing.T) {
 	require.NotEqual(t, uint32(70000), w.store.View("two").ELANs[n1+":two"].VNI)
 	require.Empty(t, w.damaged())
 }
+
+// TestPortsWithOneName: the names of ports are short hashes. A pod whose port would have
+// the name of another's is refused, and does not take the other's place on the switch.
+func TestPortsWithOneName(t *testing.T) {
+	w := newWorld(t, specPool())
+	w.portName = func(name, _ string) string { return name[:len("default:p")] }
+	w.restart()
+	w.complete()
+	first, second := newPod("p1", n1), newPod("p2", n1)
+	w.put(first, second)
+	w.sync()
+	require.NotEmpty(t, w.address(first))
+	require.Equal(t, coe.NameTaken, w.refusal(second).Reason)
+	require.Contains(t, w.refusal(second).Message, "pod default/p1 (p1)")
+	w.remove(first)
+	w.sync()
+	w.wait(31 * time.Second)
+	require.NotEmpty(t, w.address(second))
+	w.put(first)
+	w.sync()
+	require.Equal(t, coe.NameTaken, w.refusal(first).Reason)
+	require.NotEmpty(t, w.address(second))
+}

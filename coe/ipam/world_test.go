@@ -40,7 +40,8 @@ type world struct {
 	// nodes is where management ports' addresses are from; none without.
 	nodes coe.NodeNetwork
 	// inUse is what the backend says; nil for a backend that is not asked.
-	inUse func() ([]ipam.InUse, error)
+	inUse    func() ([]ipam.InUse, error)
+	portName func(name, uid string) string
 	// confirmed are the interfaces that it was known to have.
 	confirmed []coe.LeaseKey
 	// ports are the management ports that it says; they need an inUse.
@@ -79,6 +80,7 @@ func (w *world) newAssigner() *ipam.Assigner {
 	if w.vips != nil {
 		cfg.VIPs = w.vips
 	}
+	cfg.PortName = w.portName
 	cfg.Confirmed = func(context.Context) ([]coe.LeaseKey, error) { return w.confirmed, nil }
 	if w.inUse != nil {
 		cfg.InUse = func(context.Context) ([]ipam.InUse, []ipam.NodeInUse, error) {
