@@ -214,6 +214,21 @@ func TestDatabaseGoes(t *testing.T) {
 	}
 }
 
+// TestDatabaseFlaps: the database is killed as soon as the switch is ready, again and again.
+// Ready says so each time, and a caller that waits for a port is served in the end.
+func TestDatabaseFlaps(t *testing.T) {
+	n := newNode(t, ovs.OpenDaylight)
+	p := n.port(1)
+	require.NoError(t, n.Add(n.within(), p))
+	for range 6 {
+		require.Eventually(t, func() bool { return n.Ready() == nil }, 20*time.Second, time.Millisecond, "it is back")
+		require.NoError(t, n.host.OVSDB.Kill())
+		require.Eventually(t, func() bool { return n.Ready() != nil }, 20*time.Second, time.Millisecond, "it is gone")
+		require.NoError(t, n.host.OVSDB.Start(t.Context()))
+	}
+	require.NoError(t, n.Await(n.within(), p))
+}
+
 func TestNew(t *testing.T) {
 	_, err := ovs.New(ovs.Config{Controller: "nobody"})
 	require.ErrorContains(t, err, "want ovn or odl")

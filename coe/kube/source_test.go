@@ -223,6 +223,19 @@ func TestFollowsThroughFaults(t *testing.T) {
 		require.Equal(t, 1, r.log.count("can't be followed"), "logged when it turns, for all resources together")
 		require.Equal(t, 1, r.log.count("followed again"))
 	})
+	t.Run("the API server is killed as soon as it is followed", func(t *testing.T) {
+		for round := range 3 {
+			require.NoError(t, c.APIServer.Kill())
+			r.eventually(t, 20*time.Second, "said to be unreachable", func() bool { return !r.Status().Reachable })
+			require.NoError(t, c.APIServer.Start(ctx))
+			r.eventually(t, 40*time.Second, "followed again", func() bool { return r.Status().Reachable })
+			if round == 1 {
+				_, err := c.DeletePods(ctx, cluster.PodLoad{Count: 10, Namespaces: 2, Prefix: "pod-2"})
+				require.NoError(t, err)
+			}
+		}
+		r.inSync(t, c, 20*time.Second)
+	})
 	t.Run("the API server hangs", func(t *testing.T) {
 		require.NoError(t, c.APIServer.Signal(syscall.SIGSTOP))
 		defer func() { require.NoError(t, c.APIServer.Signal(syscall.SIGCONT)) }()
