@@ -2,7 +2,6 @@ package files
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -58,16 +57,14 @@ func TestReminders(t *testing.T) {
 		pair := issue().Write(t, dir, "client")
 		var log bytes.Buffer
 		f := New("test", slog.New(slog.NewTextHandler(&log, nil)))
-		f.Every = time.Hour
 		_, err := f.Client(File{}, File{"etcd-cert", pair.Cert}, File{"etcd-key", pair.Key})
 		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go f.Run(ctx)
 		after := func(d time.Duration) string {
 			log.Reset()
-			time.Sleep(d)
-			synctest.Wait()
+			for range d / time.Hour {
+				time.Sleep(time.Hour)
+				f.Look()
+			}
 			return log.String()
 		}
 		require.Empty(t, after(334*day))

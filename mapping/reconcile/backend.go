@@ -27,10 +27,10 @@ type Backend interface {
 	// *netvirt.RejectedError names the changes that the backend will never take
 	// as they are.
 	Write(ctx context.Context, changes []netvirt.Change) error
-	// Watch calls changed when what the last successful Read returned may be out of
-	// date: another writer changed it, a database was wiped, or the connection that Read
-	// used has ended, also while the backend cannot be reached. Watch compares the
-	// connection of that Read with the current one. It must not depend on being there when
+	// Watch calls changed when what a successful Read returned, before or since Watch was
+	// called, may be out of date: another writer changed it, a database was wiped, or the
+	// connection that Read used has ended, also while the backend cannot be reached. Watch
+	// compares the connections of Reads with the current one. It must not depend on being there when
 	// a connection ends: a Read may succeed between two outages that Watch sees as one.
 	// Watch also calls changed when the backend can be reached again. It blocks until ctx is
 	// done or the watch cannot continue.

@@ -108,12 +108,10 @@ type Backend struct {
 	session *session // nil while there is none
 	next    int      // the URL to try first
 	mirror  *mirror  // what the datastore has of ours; nil while that is unknown
-	// lastRead is the session that the last successful Read used, until Watch has reported
-	// its end.
-	lastRead *session
-	strikes  strikes
-	greeted  string // of which controller was said that it is connected
-	warned   bool   // of the controller's own renderer
+	relied  reliance
+	strikes strikes
+	greeted string // of which controller was said that it is connected
+	warned  bool   // of the controller's own renderer
 
 	identity atomic.Pointer[string] // the mirror's, or the last one's
 	network  network                // what the controller made of what is written
@@ -180,7 +178,8 @@ func (b *Backend) Read(ctx context.Context) (netvirt.Model, error) {
 		if err := b.read(ctx, s); err != nil {
 			return err
 		}
-		have, b.lastRead = b.mirror.model(), s
+		have = b.mirror.model()
+		b.relied.on(s)
 		return nil
 	})
 	if err != nil {

@@ -27,7 +27,7 @@ const (
 	differs
 )
 
-// Watch keeps a session. It calls changed when the session that the last successful Read used
+// Watch keeps a session. It calls changed when the session that a successful Read used
 // is no longer the current one, however often the controller came and went in between, and
 // when the controller can be reached again; and when what is ours there is not as it was
 // read and written. It looks for that itself: OpenDaylight's own notifications come for every
@@ -75,17 +75,13 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// readEnded reports once whether the session that the last Read used has ended.
+// readEnded reports once whether the session that a Read used has ended.
 func (b *Backend) readEnded(ctx context.Context) bool {
 	if b.take(ctx) != nil {
 		return false
 	}
 	defer b.give()
-	ended := b.lastRead != nil && b.lastRead != b.session
-	if ended {
-		b.lastRead = nil
-	}
-	return ended
+	return b.relied.end(b.session)
 }
 
 // probe sees that the controller is there and ready.

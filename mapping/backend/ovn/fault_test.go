@@ -102,28 +102,28 @@ func TestServerFaults(t *testing.T) {
 	}
 }
 
-// reliance is what the caller of Read relies on, as reconcile.Loop keeps it: a Read that
+// reader is what the caller of Read relies on, as reconcile.Loop keeps it: a Read that
 // succeeds sets it, and a call of changed ends it, also when it comes during the Read.
-type reliance struct {
+type reader struct {
 	mu    sync.Mutex
 	epoch int
 	known bool
 }
 
-func (r *reliance) end() {
+func (r *reader) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.epoch++
 	r.known = false
 }
 
-func (r *reliance) isKnown() bool {
+func (r *reader) isKnown() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.known
 }
 
-func (r *reliance) read(ctx context.Context, b *ovn.Backend) {
+func (r *reader) read(ctx context.Context, b *ovn.Backend) {
 	r.mu.Lock()
 	epoch := r.epoch
 	r.mu.Unlock()
@@ -140,7 +140,7 @@ func TestFlap(t *testing.T) {
 	server := ovsdb.Start(t)
 	b := open(t, server, quick)
 	write(t, b, someModel(b))
-	var relied reliance
+	var relied reader
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -156,6 +156,25 @@ func TestFlap(t *testing.T) {
 			"round %d: the watch has not reported that the server is gone", round)
 		server.Restart(t)
 	}
+}
+
+// TestTwoReaders: a second caller reads after the server was restarted. The watch, which
+// begins later, still reports to the first one that its session has ended, and only once.
+func TestTwoReaders(t *testing.T) {
+	server := ovsdb.Start(t)
+	b := open(t, server, quick)
+	_, err := b.Read(t.Context())
+	require.NoError(t, err)
+	server.Restart(t)
+	require.Eventually(t, func() bool {
+		_, err := b.Read(t.Context())
+		return err == nil
+	}, 10*time.Second, time.Millisecond)
+	changed, _ := watch(t, b)
+	requireChanged(t, changed)
+	want := someModel(b)
+	eventuallyWrite(t, b, want)
+	require.Empty(t, changed)
 }
 
 // TestWriteAfterWipe: a write that rests on what the backend remembers fails, or

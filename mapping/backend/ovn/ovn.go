@@ -90,9 +90,7 @@ type Backend struct {
 	turn    chan struct{} // holds one value while nobody has the turn
 	session *session      // nil while there is none; who has the turn may use it
 	next    int           // endpoint to try first
-	// lastRead is the session that the last successful Read used, until Watch has reported
-	// its end.
-	lastRead *session
+	relied  reliance
 }
 
 // New returns a backend. It connects at its first use. Close frees it.
@@ -151,7 +149,8 @@ func (b *Backend) Read(ctx context.Context) (netvirt.Model, error) {
 		if err := b.read(ctx, s); err != nil {
 			return err
 		}
-		have, b.lastRead = s.mirror.model(), s
+		have = s.mirror.model()
+		b.relied.on(s)
 		return nil
 	})
 	if err != nil {

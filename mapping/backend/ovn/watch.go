@@ -17,7 +17,7 @@ const (
 	maxRetry = time.Second
 )
 
-// Watch keeps a connection. It calls changed when the session that the last successful
+// Watch keeps a connection. It calls changed when the session that a successful
 // Read used is no longer the current one: the server is gone, another one answered since,
 // NB_Global was lost, or it names another writer. It compares the two sessions each time
 // that it looks, so it does not matter how often the connection came and went in between.
@@ -57,17 +57,14 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // watched returns the session, opening one if there is none. It reports once whether the
-// session that the last Read used has ended.
+// session that a Read used has ended.
 func (b *Backend) watched(ctx context.Context) (s *session, ended bool, err error) {
 	if err := b.take(ctx); err != nil {
 		return nil, false, err
 	}
 	defer b.give()
 	s, err = b.connected(ctx)
-	if ended = b.lastRead != nil && b.lastRead != s; ended {
-		b.lastRead = nil
-	}
-	return s, ended, err
+	return s, b.relied.end(s), err
 }
 
 // observe returns when the session has ended or should: then it is marked lost.
