@@ -128,6 +128,39 @@ func TestCertificateChanges(t *testing.T) {
 	agree(t, b, podsOf("a"))
 }
 
+// TestCertificatesAreRenewed: the CA of the controller and the certificate of the bridge are
+// replaced, and the next connection uses the new ones.
+func TestCertificatesAreRenewed(t *testing.T) {
+	c, err := odlfake.New(odlfake.Oxygen)
+	require.NoError(t, err)
+	server := httptest.NewUnstartedServer(c)
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	trusted := x509.NewCertPool()
+	trusted.AddCert(server.Certificate())
+	var now atomic.Pointer[tls.Config]
+	now.Store(&tls.Config{RootCAs: x509.NewCertPool()})
+	b := open(t, odl.Config{URLs: server.URL, TLS: now.Load, AuthFile: passwordFile(t, "admin:admin"), Timeout: 5 * time.Second})
+	for _, step := range []struct {
+		config *tls.Config
+		says   string
+	}{
+		{&tls.Config{RootCAs: x509.NewCertPool()}, "unknown authority"},
+		{&tls.Config{RootCAs: trusted}, "certificate required"},
+		{&tls.Config{RootCAs: trusted, Certificates: []tls.Certificate{server.TLS.Certificates[0]}}, ""},
+	} {
+		now.Store(step.config)
+		_, err := b.Read(t.Context())
+		if step.says != "" {
+			require.ErrorContains(t, err, step.says)
+			continue
+		}
+		require.NoError(t, err)
+	}
+}
+
 // selfSigned is a certificate that nobody trusts.
 func selfSigned(t *testing.T) tls.Certificate {
 	t.Helper()
