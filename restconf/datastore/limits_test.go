@@ -184,3 +184,28 @@ func TestDamagedUnit(t *testing.T) {
 	require.Equal(t, "whole", string(d.mirror.get(s.coe, "pod:coe/pods=a").Raw))
 	require.Nil(t, d.mirror.get(s.coe, "pod:coe/pods=b"))
 }
+
+// TestDeletedUnitIsNotDamaged: a Batch has a deleted unit without Raw, also where values are
+// judged.
+func TestDeletedUnitIsNotDamaged(t *testing.T) {
+	s := newShapes()
+	d := open(t, Config{Schema: s.schema, Dir: t.TempDir(), Valid: func(raw []byte) bool { return len(raw) > 0 }})
+	change := func(do func(*Tx)) {
+		require.NoError(t, d.Update(t.Context(), func(tx *Tx) error {
+			do(tx)
+			return nil
+		}))
+	}
+	change(func(tx *Tx) { tx.Put(s.pods, []string{"a"}, []byte("whole")) })
+	f := &follower{wake: make(chan struct{}, 1)}
+	d.mirror.attach(f)
+	defer d.mirror.detach(f)
+	change(func(tx *Tx) { tx.Delete(s.pods, []string{"a"}) })
+	var deleted []*Unit
+	for _, b := range f.take() {
+		deleted = append(deleted, b.Delete...)
+	}
+	require.Len(t, deleted, 1)
+	require.Nil(t, deleted[0].Raw)
+	require.False(t, deleted[0].Damaged)
+}

@@ -101,7 +101,7 @@ func (d *Datastore) addEvent(b *Batch, e *clientv3.Event) {
 	case e.Type == mvccpb.Event_DELETE:
 		b.Delete = append(b.Delete, u)
 	default:
-		d.report(u)
+		d.judge(u)
 		b.Put = append(b.Put, u)
 	}
 }
@@ -115,16 +115,14 @@ func (d *Datastore) unit(kv *mvccpb.KeyValue) *Unit {
 		d.log.Warn("key of the datastore is unknown to this release", "key", string(kv.Key))
 		return nil
 	}
-	u := &Unit{Node: node, Key: key, Raw: kv.Value, ModRevision: kv.ModRevision, id: id}
-	if d.cfg.Valid != nil && !d.cfg.Valid(kv.Value) {
-		u.Raw, u.Damaged = u.bare(), true
-	}
-	return u
+	return &Unit{Node: node, Key: key, Raw: kv.Value, ModRevision: kv.ModRevision, id: id}
 }
 
-// report logs a unit that was put and is damaged.
-func (d *Datastore) report(u *Unit) {
-	if u.Damaged {
+// judge notes and logs that a unit that was put is damaged. A unit that was deleted has no
+// value to judge.
+func (d *Datastore) judge(u *Unit) {
+	if d.cfg.Valid != nil && !d.cfg.Valid(u.Raw) {
+		u.Raw, u.Damaged = u.bare(), true
 		d.log.Error("key of the datastore holds no entry: it is read as an empty entry; write or delete the entry", "key", configPrefix+u.id)
 	}
 }
@@ -139,7 +137,7 @@ func (d *Datastore) relist(ctx context.Context) error {
 		if top := d.layout.marked(idOf(kv)); top != nil {
 			marks = append(marks, markOf(top, kv))
 		} else if u := d.unit(kv); u != nil {
-			d.report(u)
+			d.judge(u)
 			units = append(units, u)
 		}
 	})
