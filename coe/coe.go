@@ -8,6 +8,7 @@
 package coe
 
 import (
+	"cmp"
 	"net/netip"
 	"time"
 )
@@ -152,6 +153,10 @@ func (n *Node) PodCIDR(a netip.Addr) netip.Prefix {
 	}
 	return netip.Prefix{}
 }
+
+// Identity is what names the node whatever object describes it: its host name, or its
+// uid where it has none. A node that is created again under its name is the same node.
+func (n *Node) Identity() string { return cmp.Or(n.HostName, n.UID) }
 
 // Namespace is a namespace that a source knows of.
 type Namespace struct {

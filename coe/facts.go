@@ -153,6 +153,7 @@ const (
 	NoPort          Reason = "NoPort"          // a target port's name is on no endpoint
 	NoClusterIP     Reason = "NoClusterIP"     // the service has no address, and no pool "services" serves it
 	PoolOverlaps    Reason = "PoolOverlaps"    // a node's pod-cidr overlaps another pool
+	PoolSmall       Reason = "PoolSmall"       // a pool has fewer blocks than nodes and namespaces may need
 	RecordDamaged   Reason = "RecordDamaged"   // a record of what was chosen is set aside
 	BackendRejected Reason = "BackendRejected" // the backend will never take the object as it is
 	NotEnforced     Reason = "NotEnforced"     // the source asks for something that the bridge does not do

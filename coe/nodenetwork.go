@@ -26,8 +26,12 @@ func (n *Networks) Equal(o *Networks) bool {
 // NodeFact is what was chosen for a node.
 type NodeFact struct {
 	Node netip.Addr `json:"node"` // its address
-	// Number is what the addresses of its management port follow from.
+	// Number is what the addresses of its management port follow from; 0 where nodes
+	// have none.
 	Number uint32 `json:"number"`
+	// Owner is the Identity of the node that had the address first. It is empty in a
+	// record that a release before November 2026 wrote.
+	Owner string `json:"owner,omitempty"`
 }
 
 // NodeNetwork is a range of IPv4 addresses: one for the gateway, and two for every

@@ -2,6 +2,7 @@ package coe
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -33,7 +34,10 @@ type Store struct {
 	policies map[string]*Policy // of the cluster, by uid
 	// damaged and unreadable are replaced, never changed.
 	damaged, unreadable []Problem
-	revision            int64
+	// contested are the nodes whose address is another node's, and misaddressed those
+	// whose address has another use; replaced, never changed.
+	contested, misaddressed []Problem
+	revision                int64
 }
 
 // Changed says what an Update changed. What is chosen (leases, blocks and the
@@ -142,8 +146,8 @@ func (s *Store) Update(change func(*Tx)) {
 	s.mu.Lock()
 	tx := &Tx{store: s, dirty: map[string]bool{}, touched: map[string]bool{}, leased: map[string]bool{}}
 	change(tx)
-	if tx.cluster {
-		s.rebuildNodes()
+	if tx.cluster || tx.claimed {
+		tx.changedNodes(s.rebuildNodes())
 	}
 	for name := range tx.touched {
 		if ns := s.namespaces[name]; ns != nil && ns.empty() {
@@ -208,6 +212,9 @@ type ClusterView struct {
 	Networks *Networks                // nil while none are chosen
 	Damaged  []Problem                // records and entries of the datastore that are set aside
 	Policies []*Policy                // sorted by uid
+	// Misaddressed are the problems of nodes whose address is another's, or in use for
+	// something else.
+	Misaddressed []Problem
 }
 
 // Cluster returns a snapshot of what belongs to no namespace.
@@ -216,7 +223,8 @@ func (s *Store) Cluster() ClusterView {
 	defer s.mu.RUnlock()
 	return ClusterView{
 		Nodes: s.nodes, Numbers: s.numbers, Networks: s.networks, Damaged: slices.Concat(s.damaged, s.unreadable),
-		Policies: sortedBy(s.policies, func(p *Policy) string { return p.UID }),
+		Policies:     sortedBy(s.policies, func(p *Policy) string { return p.UID }),
+		Misaddressed: slices.Concat(s.contested, s.misaddressed),
 	}
 }
 
@@ -327,6 +335,13 @@ type View struct {
 	Nodes map[netip.Addr]*Node // of the whole cluster, by address
 }
 
+// Misplaced reports whether the pod is on a node whose address is another node's: a
+// pod of a node that reports a false address is not plugged into that other node.
+func (v View) Misplaced(p *Pod) bool {
+	holder := v.Nodes[p.HostIP]
+	return p.NodeName != "" && holder != nil && holder.HostName != "" && holder.HostName != p.NodeName
+}
+
 func (s *Store) namespace(name string) *namespace {
 	ns := s.namespaces[name]
 	if ns == nil {
@@ -383,16 +398,54 @@ func (s *Store) countNode(addr netip.Addr, ns string, by int) {
 	}
 }
 
-// rebuildNodes replaces the node table: of two nodes with one address the one
-// of the higher layer, then of the lower uid, is believed.
-func (s *Store) rebuildNodes() {
-	nodes := map[netip.Addr]*Node{}
+// rebuildNodes replaces the node table, and returns the one before. Of two nodes with
+// one address the one that had it first keeps it (NodeFact.Owner). Where that is not
+// recorded, the one of the higher layer, then of the lower uid, has it.
+func (s *Store) rebuildNodes() (before map[netip.Addr]*Node) {
+	all := s.allNodes()
+	nodes := make(map[netip.Addr]*Node, len(all))
+	for _, n := range all {
+		addr := n.Address()
+		if holder := nodes[addr]; holder == nil && s.mayHold(addr, n) || holder != nil && s.owns(addr, n) && !s.owns(addr, holder) {
+			nodes[addr] = n
+		}
+	}
+	s.contested = nil
+	for _, n := range all {
+		if holder := nodes[n.Address()]; holder != nil && holder.Identity() != n.Identity() {
+			s.contested = append(s.contested, Problem{
+				Kind: "node", UID: n.UID, Name: n.HostName, Reason: AddressTaken, Message: fmt.Sprintf(
+					"its address %s is the address of node %s, which had it first: pods on it get no network; correct the address of one of the two",
+					n.Address(), holder.Identity()),
+			})
+		}
+	}
+	before, s.nodes = s.nodes, nodes
+	return before
+}
+
+// allNodes lists the nodes that have an address: those of the higher layer first, in
+// the order of their uids.
+func (s *Store) allNodes() (all []*Node) {
 	for _, l := range slices.Backward(s.layers) {
 		for _, n := range sortedBy(l.nodes, func(n *Node) string { return n.UID }) {
-			if _, taken := nodes[n.Address()]; !taken && n.Address().IsValid() {
-				nodes[n.Address()] = n
+			if n.Address().IsValid() {
+				all = append(all, n)
 			}
 		}
 	}
-	s.nodes = nodes
+	return all
+}
+
+// owns reports whether a node is recorded as the first that had the address.
+func (s *Store) owns(addr netip.Addr, n *Node) bool {
+	fact := s.numbers[addr]
+	return fact != nil && fact.Owner == n.Identity()
+}
+
+// mayHold reports whether a node may have an address that nobody has yet. Until every
+// origin has reported all it knows, a recorded owner may still come.
+func (s *Store) mayHold(addr netip.Addr, n *Node) bool {
+	fact := s.numbers[addr]
+	return fact == nil || fact.Owner == "" || fact.Owner == n.Identity() || len(s.incomplete) == 0
 }

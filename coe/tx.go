@@ -13,6 +13,7 @@ type Tx struct {
 	touched  map[string]bool // namespaces in which anything changed
 	leased   map[string]bool // uids of pods whose leases changed
 	cluster  bool
+	claimed  bool // who had a node's address first changed
 	revision int64
 }
 
@@ -318,16 +319,18 @@ func (tx *Tx) vips(namespace string) map[VIP]bool {
 
 // PutNodeFact records what was chosen for a node.
 func (tx *Tx) PutNodeFact(f *NodeFact) {
+	tx.claimed = true
 	tx.numbers(func(m map[netip.Addr]*NodeFact) { m[f.Node] = f })
 }
 
 // DeleteNodeFact forgets what was chosen for the node of an address.
 func (tx *Tx) DeleteNodeFact(node netip.Addr) {
+	tx.claimed = true
 	tx.numbers(func(m map[netip.Addr]*NodeFact) { delete(m, node) })
 }
 
 // ForgetNodeFacts forgets what was chosen for all nodes.
-func (tx *Tx) ForgetNodeFacts() { tx.store.numbers = nil }
+func (tx *Tx) ForgetNodeFacts() { tx.store.numbers, tx.claimed = nil, true }
 
 // numbers changes a copy: views have the map.
 func (tx *Tx) numbers(change func(map[netip.Addr]*NodeFact)) {
@@ -341,6 +344,29 @@ func (tx *Tx) numbers(change func(map[netip.Addr]*NodeFact)) {
 
 // SetNetworks records what was chosen for the cluster; nil forgets it.
 func (tx *Tx) SetNetworks(n *Networks) { tx.store.networks = n }
+
+// SetMisaddressed replaces the problems of nodes whose address has another use.
+func (tx *Tx) SetMisaddressed(problems []Problem) { tx.store.misaddressed = problems }
+
+// changedNodes notes which addresses have another node than before.
+func (tx *Tx) changedNodes(before map[netip.Addr]*Node) {
+	now := tx.store.nodes
+	note := func(addr netip.Addr) {
+		if before[addr] == now[addr] {
+			return
+		}
+		tx.cluster = true
+		for ns := range tx.store.nodePods[addr] {
+			tx.dirty[ns] = true
+		}
+	}
+	for addr := range before {
+		note(addr)
+	}
+	for addr := range now {
+		note(addr)
+	}
+}
 
 // SetDamaged replaces the problems of the records of what was chosen.
 func (tx *Tx) SetDamaged(problems []Problem) { tx.store.damaged = problems }

@@ -1,6 +1,8 @@
 package dhcppool
 
 import (
+	"encoding/binary"
+	"math"
 	"net/netip"
 	"slices"
 
@@ -236,4 +238,26 @@ func gatewayOf(d *domain, p Pool, prefix netip.Prefix, except []netip.Addr) (net
 		return netip.Addr{}, false
 	}
 	return addresses.takeNew(func(x netip.Addr) bool { return x != p.Gateway && fits(x) })
+}
+
+// BlockBits is the prefix length of the first block that an elan gets of a pool which
+// serves several.
+func (p Pool) BlockBits() int {
+	due, _ := firstSizes(ELAN{}, p)
+	return due
+}
+
+// Blocks is how many first blocks the range of a pool holds. A block at an end of the
+// range may have fewer addresses than the others.
+func (p Pool) Blocks() float64 {
+	n := p.normal()
+	first, last := netip.PrefixFrom(n.From, p.BlockBits()).Masked().Addr(), netip.PrefixFrom(n.To, p.BlockBits()).Masked().Addr()
+	return distance(first, last)/math.Exp2(float64(p.Subnet.Addr().BitLen()-p.BlockBits())) + 1
+}
+
+// distance is by how much b is the higher of two addresses of one family.
+func distance(a, b netip.Addr) float64 {
+	x, y := a.As16(), b.As16()
+	high := float64(binary.BigEndian.Uint64(y[:8]) - binary.BigEndian.Uint64(x[:8]))
+	return high*math.Exp2(64) + float64(binary.BigEndian.Uint64(y[8:])) - float64(binary.BigEndian.Uint64(x[8:]))
 }

@@ -21,7 +21,7 @@ func Cluster(v coe.ClusterView, s Settings) (netvirt.Model, []coe.Problem) {
 	for addr, n := range v.Nodes {
 		m.Add(netvirt.Node{Address: addr, HostName: n.HostName})
 	}
-	problems := slices.Clone(v.Damaged)
+	problems := slices.Concat(v.Damaged, v.Misaddressed)
 	for _, p := range v.Policies {
 		problems = append(problems, policyProblem(p))
 	}
@@ -40,13 +40,19 @@ func Cluster(v coe.ClusterView, s Settings) (netvirt.Model, []coe.Problem) {
 // joinNodes joins the nodes for which a number was chosen with a transit.
 func joinNodes(m netvirt.Model, v coe.ClusterView, transit string) (problems []coe.Problem) {
 	network := v.Networks.Nodes
-	if len(v.Numbers) > 0 {
+	numbered := 0
+	for _, fact := range v.Numbers {
+		if fact.Number != 0 {
+			numbered++
+		}
+	}
+	if numbered > 0 {
 		m.Add(netvirt.NodeNetwork{Prefix: network.Masked(), Gateway: network.Gateway(), Transit: transit})
 	}
 	for addr, n := range v.Nodes {
-		if fact := v.Numbers[addr]; fact != nil {
+		if fact := v.Numbers[addr]; fact != nil && fact.Number != 0 {
 			m.Add(managementPort(addr, n, network, fact.Number))
-		} else if len(v.Numbers) >= int(network.Numbers()) {
+		} else if numbered >= int(network.Numbers()) {
 			problems = append(problems, coe.Problem{
 				Kind: "node", UID: n.UID, Name: n.HostName, Reason: coe.IDsExhausted,
 				Message: fmt.Sprintf("no address of %s is left for its management port, so it does not reach pods, nor they what is beyond it: "+

@@ -21,6 +21,9 @@ func (b *builder) pod(p *coe.Pod) {
 		return
 	case !p.HostIP.IsValid():
 		b.podProblem(p, coe.NoNode, noNode(p))
+	case b.Misplaced(p):
+		b.podProblem(p, coe.NoNode, fmt.Sprintf("the pod's node %s reports the address %s of node %s; correct the address of one of the two",
+			p.NodeName, p.HostIP, b.Nodes[p.HostIP].HostName))
 	}
 	begun, problems := len(b.attached), len(b.problems)
 	interfaces := p.AllInterfaces()
@@ -42,7 +45,7 @@ func (b *builder) podInterface(p *coe.Pod, i *coe.PodInterface) {
 	if lease != nil && lease.Released == 0 && b.leased(p, lease, i) {
 		return
 	}
-	if !refused && p.HostIP.IsValid() {
+	if !refused && p.HostIP.IsValid() && !b.Misplaced(p) {
 		b.podProblem(p, coe.Waiting, "an address is being chosen for interface "+i.UID)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
@@ -180,9 +181,34 @@ func (b *Bridge) checkPools(entries []*yang.Data) error {
 		}
 		posted = append(posted, pools...)
 	}
-	all := slices.Concat(b.fixedPools(), posted)
-	if err := dhcppool.Validate(all, !b.cfg.Mapping.Isolated()); err != nil {
+	err := dhcppool.Validate(slices.Concat(b.cfg.Pools, posted), !b.cfg.Mapping.Isolated())
+	for _, p := range posted {
+		if err == nil {
+			err = b.checkPool(p)
+		}
+	}
+	if err != nil {
 		return &yang.Error{Type: "application", Tag: "invalid-value", Message: err.Error()}
+	}
+	return nil
+}
+
+// checkPool refuses a pool of addresses that are reserved or that a node has. A pool that
+// is there already stays: a node that has one of its addresses since then is a problem.
+func (b *Bridge) checkPool(p dhcppool.Pool) error {
+	if err := b.reserved().Refuse(p); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	before := b.posted
+	b.mu.Unlock()
+	if b.cfg.Mapping.Isolated() || slices.ContainsFunc(before, func(o dhcppool.Pool) bool { return o.Network == p.Network && o.Subnet == p.Subnet }) {
+		return nil
+	}
+	for addr, n := range ipam.NodeAddresses(b.store.Nodes()) {
+		if p.Subnet.Contains(addr) {
+			return fmt.Errorf("pool %q, subnet %s: contains %s, the address of node %s", p.Network, p.Subnet, addr, n.Identity())
+		}
 	}
 	return nil
 }

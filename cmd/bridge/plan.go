@@ -43,6 +43,11 @@ type PlanConfig struct {
 	Nodes NodesConfig
 }
 
+// ipam is how addresses are chosen, for a backend of all kinds.
+func (c PlanConfig) ipam() ipam.Config {
+	return ipamConfig(c.Mapping, c.Nodes.of(c.Mapping, netvirt.NewKindSet(netvirt.Kinds()...)), 0)
+}
+
 // Plan computes what documents become where there is nothing else. It touches
 // nothing.
 func Plan(ctx context.Context, documents []Document, cfg PlanConfig) (*Planned, error) {
@@ -109,7 +114,7 @@ func (in *said) store(ctx context.Context, cfg PlanConfig) (*coe.Store, []coe.Pr
 	var problems []coe.Problem
 	if cfg.NodePools {
 		var ofNodes []dhcppool.Pool
-		ofNodes, problems = ipam.NodePools(store.Nodes(), pools)
+		ofNodes, problems = ipam.NodePools(store.Nodes(), pools, cfg.ipam().Ranges())
 		add(ofNodes)
 	}
 	return store, problems, in.choose(ctx, store, pools, cfg)
@@ -118,7 +123,7 @@ func (in *said) store(ctx context.Context, cfg PlanConfig) (*coe.Store, []coe.Pr
 // choose chooses addresses, and then tells the store which pods serve the services
 // that select them.
 func (in *said) choose(ctx context.Context, store *coe.Store, pools []dhcppool.Pool, cfg PlanConfig) error {
-	assigner := ipam.New(ipamConfig(cfg.Mapping, cfg.Nodes.of(cfg.Mapping, netvirt.NewKindSet(netvirt.Kinds()...)), 0), store, forgetful{}, slog.New(slog.DiscardHandler))
+	assigner := ipam.New(cfg.ipam(), store, forgetful{}, slog.New(slog.DiscardHandler))
 	if err := assigner.Load(ctx); err != nil {
 		return err
 	}

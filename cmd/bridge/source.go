@@ -134,23 +134,17 @@ func (b *Bridge) allPools() ([]dhcppool.Pool, []coe.Problem) {
 // pools are all pools that can serve beside each other: those of the settings, then
 // those that are posted, then those of nodes. What can't is a problem.
 func (b *Bridge) pools(posted []dhcppool.Pool) ([]dhcppool.Pool, []coe.Problem) {
-	fixed := b.fixedPools()
-	all, problems := ipam.JoinPools(fixed, posted, !b.cfg.Mapping.Isolated())
+	all, problems := ipam.JoinPools(b.cfg.Pools, posted, b.reserved(), !b.cfg.Mapping.Isolated())
 	if b.cfg.NodePools {
-		ofNodes, more := ipam.NodePools(b.store.Nodes(), all)
+		ofNodes, more := ipam.NodePools(b.store.Nodes(), all, b.reserved())
 		all, problems = append(all, ofNodes...), append(problems, more...)
 	}
-	return slices.Delete(all, 0, len(fixed)-len(b.cfg.Pools)), problems
+	return all, problems
 }
 
-// fixedPools are the pools of the settings, and before them what no pool may overlap:
-// where nodes' own addresses are from.
-func (b *Bridge) fixedPools() []dhcppool.Pool {
-	nodes := b.cfg.Nodes.Network
-	if !nodes.IsValid() || b.cfg.Mapping.Isolated() {
-		return slices.Clone(b.cfg.Pools)
-	}
-	return slices.Concat([]dhcppool.Pool{{Network: "--node-network", Subnet: nodes.Prefix}}, b.cfg.Pools)
+// reserved are the ranges that no pool may overlap.
+func (b *Bridge) reserved() ipam.Ranges {
+	return ipamConfig(b.cfg.Mapping, b.cfg.Nodes.of(b.cfg.Mapping, b.part.Load().backend.Kinds()), 0).Ranges()
 }
 
 // mapped tells Kubernetes what can't be mapped of a scope.
@@ -166,8 +160,8 @@ func (b *Bridge) mapper() func(netvirt.Scope) (netvirt.Parts, []coe.Problem) {
 	return func(s netvirt.Scope) (netvirt.Parts, []coe.Problem) {
 		parts, problems := mapper.Scope(s)
 		if s == netvirt.Cluster {
-			_, ofPools := b.allPools()
-			problems = append(problems, ofPools...)
+			pools, ofPools := b.allPools()
+			problems = slices.Concat(problems, ofPools, ipam.SmallPools(pools, b.store.Nodes(), b.store.Namespaces()))
 		}
 		return parts, problems
 	}

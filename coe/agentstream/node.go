@@ -99,7 +99,7 @@ func (n *nodes) contents(cfg Config) (out map[string][]byte, ok bool) {
 		if err == nil && fact.Node.String() != node {
 			err = fmt.Errorf("it is that of %s", fact.Node)
 		}
-		if err == nil {
+		if err == nil && fact.Number != 0 { // a node without a number has no management port
 			content, err = json.Marshal(placeOf(fact, networks, cfg.MTU))
 		}
 		if err != nil {

@@ -124,6 +124,9 @@ func (r *round) claimAddress(s *space, e *elan, w wish, network string, addr net
 		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf(
 			"%s is the address of the pod's node; send one of the pod's own", addr)}
 	}
+	if refusal := r.permit(w, network, addr); refusal != nil {
+		return refusal
+	}
 	if f := s.former(w.key, func(f *former) bool { return f.Address.Address == addr }); f != nil {
 		r.alloc.Pass(s.domain, addr, leaseRecord(w.key))
 		c.formers = append(c.formers, f)
@@ -163,6 +166,8 @@ func (r *round) holder(owner string) string {
 		return fmt.Sprintf("is the address of pod %s/%s (%s); send another ip-address, or delete that pod", l.Namespace, l.Pod, l.PodUID)
 	case isServiceRecord(owner):
 		return "is the address of service " + strings.TrimPrefix(owner, serviceKind)
+	case strings.HasPrefix(owner, nodeKind):
+		return "is the address of node " + strings.TrimPrefix(owner, nodeKind)
 	case strings.HasPrefix(owner, formerKind):
 		uid, _, _ := strings.Cut(strings.TrimPrefix(owner, formerKind), "/")
 		return "rests for a while after its use by pod " + uid

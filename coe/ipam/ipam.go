@@ -49,7 +49,8 @@ type Config struct {
 	// zero value leaves nodes without one.
 	NodeNetwork coe.NodeNetwork
 	// PodNetworks and ServiceNetworks are ranges of addresses beside those of pools:
-	// what pods and services bring along is of them.
+	// what pods and services request is of them. A pod that Kubernetes reports with an
+	// address has it of a pool or of PodNetworks.
 	PodNetworks, ServiceNetworks []netip.Prefix
 	// Reserved are ranges that the network uses itself.
 	Reserved []netip.Prefix

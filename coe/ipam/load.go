@@ -128,8 +128,11 @@ func (a *Assigner) restore(j *journalled) {
 // restoreNodes takes what was chosen for nodes, where they are to have anything.
 func (a *Assigner) restoreNodes(j *journalled) {
 	for _, n := range j.nodes {
-		if n.Number == 0 || n.Number > a.cfg.NodeNetwork.Numbers() {
-			a.orphans = append(a.orphans, nodeRecord(n.Node)) // of another network
+		if n.Number > a.cfg.NodeNetwork.Numbers() {
+			n = &coe.NodeFact{Node: n.Node, Owner: n.Owner} // its number is of another network
+		}
+		if n.Number == 0 {
+			a.numbers[n.Node] = n
 			continue
 		}
 		if err := a.nodeIDs.Restore(n.Node.String(), n.Number); err != nil {
@@ -289,6 +292,7 @@ func retract(tx *coe.Tx, views []coe.View) {
 		}
 	}
 	tx.ForgetNodeFacts()
+	tx.SetMisaddressed(nil)
 	tx.SetNetworks(nil)
 	tx.SetDamaged(nil)
 }

@@ -27,6 +27,8 @@ type memory struct {
 	vpnHints   map[string]string       // names that the backend has, by namespace without a vpn-instance
 	services   map[string]*coe.ServiceFact
 	numbers    map[netip.Addr]*coe.NodeFact // by node
+	held       map[netip.Addr]string        // the owners of the addresses that are held for nodes
+	misplaced  []coe.Problem                // of nodes whose address has another use, as the store has them
 	networks   *coe.Networks                // nil: none were written down
 	namespaces map[string]*namespace
 	// idle are elans that had a user and may have none.
@@ -86,6 +88,7 @@ func newMemory(cfg Config) *memory {
 		ports:      map[string]*coe.Lease{},
 		services:   map[string]*coe.ServiceFact{},
 		numbers:    map[netip.Addr]*coe.NodeFact{},
+		held:       map[netip.Addr]string{},
 		namespaces: map[string]*namespace{},
 		idle:       map[*elan]bool{},
 		damaged:    damage{},

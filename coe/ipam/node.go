@@ -10,41 +10,6 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// nodes gives every node a number, of which the addresses of its management port are
-// made, and takes those back of nodes that are gone. A node without a number has no
-// management port.
-func (r *round) nodes() {
-	known := r.store.Nodes()
-	if r.complete {
-		for _, addr := range sortedAddrs(r.numbers) {
-			if known[addr] == nil {
-				r.nodeIDs.Release(addr.String())
-				delete(r.numbers, addr)
-				r.write.remove(rankDeleteInstance, nodeRecord(addr), func(tx *coe.Tx) { tx.DeleteNodeFact(addr) })
-			}
-		}
-	}
-	if r.unasked {
-		return // what is in use is not known yet
-	}
-	for _, addr := range sortedAddrs(known) {
-		if r.numbers[addr] != nil {
-			continue
-		}
-		number, ok := r.nodeIDs.Get(addr.String())
-		if !ok {
-			return // the mapping tells it
-		}
-		r.putNumber(addr, number)
-	}
-}
-
-func (r *round) putNumber(node netip.Addr, number uint32) {
-	fact := &coe.NodeFact{Node: node, Number: number}
-	r.numbers[node] = fact
-	r.write.put(rankInstance, nodeRecord(node), fact, func(tx *coe.Tx) { tx.PutNodeFact(fact) })
-}
-
 // adoptNodes gives nodes the numbers of which their management ports have addresses,
 // and returns how many. A port of another node network tells none, nor one whose
 // address a port before it has.
@@ -52,10 +17,15 @@ func (r *round) adoptNodes(inUse []NodeInUse) (adopted int) {
 	slices.SortFunc(inUse, func(a, b NodeInUse) int { return a.Node.Compare(b.Node) })
 	for _, u := range inUse {
 		number := r.cfg.NodeNetwork.Number(u.Address)
-		if number == 0 || r.nodeIDs.Restore(u.Node.String(), number) != nil || r.numbers[u.Node] != nil {
+		fact := coe.NodeFact{Node: u.Node}
+		if old := r.numbers[u.Node]; old != nil {
+			fact = *old
+		}
+		if number == 0 || r.nodeIDs.Restore(u.Node.String(), number) != nil || fact.Number != 0 {
 			continue
 		}
-		r.putNumber(u.Node, number)
+		fact.Number = number
+		r.putNode(&fact)
 		adopted++
 	}
 	return adopted

@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -11,16 +12,20 @@ import (
 
 // JoinPools are first and those of the others that can serve beside them; shared
 // tells whether all have one address space. A client that posts a pool is told at
-// once where it overlaps another. So this finds those that were posted before the
-// settings had their pool.
-func JoinPools(first, others []dhcppool.Pool, shared bool) (pools []dhcppool.Pool, problems []coe.Problem) {
+// once where it overlaps another, or a reserved range. So this finds those that were
+// posted before the settings had their pool or range.
+func JoinPools(first, others []dhcppool.Pool, reserved Ranges, shared bool) (pools []dhcppool.Pool, problems []coe.Problem) {
 	pools = slices.Concat(first, others)
-	if dhcppool.Validate(pools, shared) == nil {
+	if !slices.ContainsFunc(others, func(p dhcppool.Pool) bool { return reserved.Refuse(p) != nil }) && dhcppool.Validate(pools, shared) == nil {
 		return pools, nil
 	}
 	pools = slices.Clone(first)
 	for _, p := range others {
-		if err := dhcppool.Validate(append(slices.Clip(pools), p), shared); err != nil {
+		err := reserved.Refuse(p)
+		if err == nil {
+			err = dhcppool.Validate(append(slices.Clip(pools), p), shared)
+		}
+		if err != nil {
 			problems = append(problems, coe.Problem{
 				Kind: "pool", UID: p.Network + " " + p.Subnet.String(), Name: p.Network, Reason: coe.PoolOverlaps,
 				Message: err.Error() + "; it serves nobody until one of the two is another",
@@ -35,7 +40,7 @@ func JoinPools(first, others []dhcppool.Pool, shared bool) (pools []dhcppool.Poo
 // NodePools makes every node's pod-cidrs pools that serve the pods on it. One that
 // overlaps a pool of others, or of a node before it in the order of addresses, is
 // left out: a problem says so.
-func NodePools(nodes map[netip.Addr]*coe.Node, others []dhcppool.Pool) (pools []dhcppool.Pool, problems []coe.Problem) {
+func NodePools(nodes map[netip.Addr]*coe.Node, others []dhcppool.Pool, reserved Ranges) (pools []dhcppool.Pool, problems []coe.Problem) {
 	type cidr struct {
 		netip.Prefix
 		node *coe.Node
@@ -66,7 +71,7 @@ func NodePools(nodes map[netip.Addr]*coe.Node, others []dhcppool.Pool) (pools []
 			refuse(fmt.Sprintf("it overlaps %s of another node", last))
 			continue
 		}
-		if err := overlaps(pool, others); err != nil {
+		if err := cmp.Or(reserved.Refuse(pool), overlaps(pool, others)); err != nil {
 			refuse(err.Error())
 			continue
 		}

@@ -27,7 +27,7 @@ func TestNodePools(t *testing.T) {
 		addr("192.168.33.14"): node("d", "10.244.9.0/24"),
 		addr("192.168.33.15"): node("e", "10.244.5.1/32"),
 		addr("192.168.33.16"): node("f"),
-	}, posted)
+	}, posted, nil)
 	require.Equal(t, []dhcppool.Pool{
 		{Network: "192.168.33.11", Subnet: netip.MustParsePrefix("10.244.1.0/24")},
 		{Network: "192.168.33.12", Subnet: netip.MustParsePrefix("10.244.2.0/24")},
@@ -51,10 +51,10 @@ func TestJoinPools(t *testing.T) {
 	}
 	first := []dhcppool.Pool{pool("default", "10.11.0.0/16")}
 	apart, over := pool("shop", "10.12.0.0/16"), pool("web", "10.11.3.0/24")
-	pools, problems := ipam.JoinPools(first, []dhcppool.Pool{apart}, true)
+	pools, problems := ipam.JoinPools(first, []dhcppool.Pool{apart}, nil, true)
 	require.Equal(t, []dhcppool.Pool{first[0], apart}, pools)
 	require.Empty(t, problems)
-	pools, problems = ipam.JoinPools(first, []dhcppool.Pool{over, apart}, true)
+	pools, problems = ipam.JoinPools(first, []dhcppool.Pool{over, apart}, nil, true)
 	require.Equal(t, []dhcppool.Pool{first[0], apart}, pools, "what overlaps a pool of the settings serves nobody")
 	require.Len(t, problems, 1)
 	require.Equal(t, coe.PoolOverlaps, problems[0].Reason)

@@ -86,12 +86,16 @@ func (a *Assigner) dns(b *coe.Block) []netip.Addr {
 // networks are the network-ids of the pools that may serve the elan; the first
 // that has one does. The pool "default" is the last resort, for the namespace of
 // that name too.
-func (e *elan) networks() []string {
-	names := []string{e.Name}
-	if e.namespace.name != dhcppool.DefaultNetwork {
-		names = append(names, e.namespace.name)
+func (e *elan) networks() []string { return NetworksOf(e.Name, e.namespace.name, e.node) }
+
+// NetworksOf are the network-ids of the pools that may serve the pods of a namespace on a
+// node, whose elan-instance is named elan. The first that has a pool serves.
+func NetworksOf(elan, namespace string, node netip.Addr) []string {
+	names := []string{elan}
+	if namespace != dhcppool.DefaultNetwork {
+		names = append(names, namespace)
 	}
-	return append(names, e.node.String(), dhcppool.DefaultNetwork)
+	return append(names, node.String(), dhcppool.DefaultNetwork)
 }
 
 func quoted(names []string) string { return `"` + strings.Join(names, `", "`) + `"` }

@@ -10,36 +10,80 @@ import (
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
+// Range is a range of addresses that has a use.
+type Range struct {
+	netip.Prefix
+	Use string // "the node network", "cluster addresses"
+	// Services is set for ranges of cluster addresses.
+	Services bool
+}
+
+// Ranges are ranges of addresses that have a use.
+type Ranges []Range
+
+// Ranges are those that no pod may have addresses of, and that no pool of pods may
+// overlap.
+func (c Config) Ranges() (all Ranges) {
+	if c.NodeNetwork.IsValid() {
+		all = append(all, Range{Prefix: c.NodeNetwork.Prefix, Use: "the node network"})
+	}
+	for _, p := range c.Reserved {
+		all = append(all, Range{Prefix: p, Use: "the network's own links"})
+	}
+	for _, p := range c.ServiceNetworks {
+		all = append(all, Range{Prefix: p, Use: "cluster addresses", Services: true})
+	}
+	return all
+}
+
+// find returns the range that an address is in; nil where it is in none.
+func (r Ranges) find(addr netip.Addr) *Range {
+	for n := range r {
+		if r[n].Contains(addr) {
+			return &r[n]
+		}
+	}
+	return nil
+}
+
+// Refuse is an error where a pool overlaps a range that is not for what it serves.
+func (r Ranges) Refuse(p dhcppool.Pool) error {
+	for _, one := range r {
+		if one.Overlaps(p.Subnet) && !(one.Services && p.Network == coe.ServicePool) {
+			return fmt.Errorf("pool %q, subnet %s: overlaps %s, the range of %s", p.Network, p.Subnet, one.Prefix, one.Use)
+		}
+	}
+	return nil
+}
+
+// NodeAddresses are all addresses that nodes have, and the node of each.
+func NodeAddresses(nodes map[netip.Addr]*coe.Node) map[netip.Addr]*coe.Node {
+	all := make(map[netip.Addr]*coe.Node, len(nodes))
+	for _, n := range nodes {
+		if before := all[n.ExternalIP]; n.ExternalIP.IsValid() && (before == nil || n.Identity() < before.Identity()) {
+			all[n.ExternalIP] = n // nodes behind one address share it
+		}
+	}
+	for addr, n := range nodes { // a node's own address comes before what another calls external
+		all[addr] = n
+	}
+	return all
+}
+
 // reserved are the addresses that no service may have as an external address.
 type reserved struct {
 	nodes  map[netip.Addr]string // what the address is of
-	ranges []reservedRange
-}
-
-type reservedRange struct {
-	netip.Prefix
-	use string
-	// services is set for ranges of cluster addresses.
-	services bool
+	ranges Ranges
 }
 
 // newReserved collects what the settings, the pools and the nodes reserve.
 func newReserved(cfg Config, pools []dhcppool.Pool, nodes map[netip.Addr]*coe.Node) reserved {
-	v := reserved{nodes: map[netip.Addr]string{}}
+	v := reserved{nodes: map[netip.Addr]string{}, ranges: cfg.Ranges()}
 	add := func(p netip.Prefix, use string, services bool) {
-		if p.IsValid() {
-			v.ranges = append(v.ranges, reservedRange{p, use, services})
-		}
-	}
-	add(cfg.NodeNetwork.Prefix, "the node network", false)
-	for _, p := range cfg.Reserved {
-		add(p, "the network's own links", false)
+		v.ranges = append(v.ranges, Range{p, use, services})
 	}
 	for _, p := range cfg.PodNetworks {
 		add(p, "pods", false)
-	}
-	for _, p := range cfg.ServiceNetworks {
-		add(p, "cluster addresses", true)
 	}
 	for _, p := range pools {
 		if p.Network == coe.ServicePool {
@@ -48,14 +92,11 @@ func newReserved(cfg Config, pools []dhcppool.Pool, nodes map[netip.Addr]*coe.No
 			add(p.Subnet, "pods", false)
 		}
 	}
+	for addr, n := range NodeAddresses(nodes) {
+		v.nodes[addr] = n.HostName
+	}
 	for _, at := range sortedAddrs(nodes) {
-		n := nodes[at]
-		for _, a := range []netip.Addr{n.InternalIP, n.ExternalIP} {
-			if a.IsValid() {
-				v.nodes[a] = n.HostName
-			}
-		}
-		for _, p := range n.PodCIDRs {
+		for _, p := range nodes[at].PodCIDRs {
 			add(p, "pods", false)
 		}
 	}
@@ -68,15 +109,15 @@ func (v reserved) equal(o reserved) bool {
 
 // clusterIP says why an address cannot be a cluster address; nil where it can.
 func (v reserved) clusterIP(addr netip.Addr) *coe.Refusal {
-	return v.refuse("cluster address", addr, func(r reservedRange) bool { return r.use != "pods" && !r.services })
+	return v.refuse("cluster address", addr, func(r Range) bool { return r.Use != "pods" && !r.Services })
 }
 
 // external says why an address cannot be an external address; nil where it can.
 func (v reserved) external(addr netip.Addr) *coe.Refusal {
-	return v.refuse("external address", addr, func(reservedRange) bool { return true })
+	return v.refuse("external address", addr, func(Range) bool { return true })
 }
 
-func (v reserved) refuse(what string, addr netip.Addr, counts func(reservedRange) bool) *coe.Refusal {
+func (v reserved) refuse(what string, addr netip.Addr, counts func(Range) bool) *coe.Refusal {
 	if !coe.Routable(addr) {
 		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf(
 			"%s %s is a loopback, link-local, multicast or unspecified address; send another", what, addr)}
@@ -87,7 +128,7 @@ func (v reserved) refuse(what string, addr netip.Addr, counts func(reservedRange
 	for _, r := range v.ranges {
 		if r.Contains(addr) && counts(r) {
 			return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf(
-				"%s %s is in %s, the range of %s; send another", what, addr, r.Prefix, r.use)}
+				"%s %s is in %s, the range of %s; send another", what, addr, r.Prefix, r.Use)}
 		}
 	}
 	return nil

@@ -31,6 +31,8 @@ type round struct {
 	late bool
 	// ranges are those of services that nodes are told of; nil until somebody asks.
 	ranges []netip.Prefix
+	// ofNodes are the addresses of nodes; nil until somebody asks.
+	ofNodes map[netip.Addr]*coe.Node
 }
 
 // space is one of the namespaces of a round.
@@ -71,8 +73,9 @@ func (r *round) run(ctx context.Context) error {
 	}
 	r.settleDamage()
 	r.followDNS()
+	r.claimNodes()
+	r.holdNodes()
 	if r.cfg.NodeNetwork.IsValid() {
-		r.nodes()
 		r.followNetworks()
 	}
 	r.vips.freed = false
@@ -137,6 +140,7 @@ func (r *round) scan(s *space) (gone []*coe.Lease) {
 			gone = append(gone, withoutInterface(known, p)...)
 		}
 		switch {
+		case p != nil && hasNetwork(p) && s.view.Misplaced(p): // until its node has an address of its own
 		case p != nil && canPlug(p):
 			s.todo = append(s.todo, p)
 		case r.complete:

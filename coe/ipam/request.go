@@ -1,0 +1,145 @@
+package ipam
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+// nodeOwner is the owner of the addresses that are held for a node.
+func nodeOwner(n *coe.Node) string { return nodeKind + n.Identity() }
+
+// permit refuses an address that a pod may not request, wherever the request comes
+// from:
+//
+//	address                           | who may have it
+//	of a reserved range, of a node    | nobody
+//	of a pool that serves the pod     | everybody
+//	of --pod-network                  | everybody
+//	any other                         | a writer, over RESTCONF
+func (r *round) permit(w wish, network string, addr netip.Addr) *coe.Refusal {
+	if in := r.cfg.Ranges().find(addr); in != nil {
+		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf("%s is in %s, the range of %s; send another ip-address", addr, in.Prefix, in.Use)}
+	}
+	if n := r.nodeAddresses()[addr]; n != nil {
+		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf("%s is the address of node %s; send another ip-address", addr, n.Identity())}
+	}
+	if _, pooled := r.alloc.PoolAround(network, netip.PrefixFrom(addr, addr.BitLen())); pooled || contains(r.cfg.PodNetworks, addr) {
+		return nil
+	}
+	if r.store.Pod(w.pod.UID).Origin == coe.Kubernetes {
+		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf(
+			"%s is the address in the pod's status, and no pool that serves the pod has it; if other software gave it, name its range with --pod-network", addr)}
+	}
+	return nil
+}
+
+// nodeAddresses are NodeAddresses of the nodes of this round.
+func (r *round) nodeAddresses() map[netip.Addr]*coe.Node {
+	if r.ofNodes == nil {
+		r.ofNodes = NodeAddresses(r.store.Nodes())
+	}
+	return r.ofNodes
+}
+
+// holdNodes keeps the addresses of nodes from pods and services, and finds the nodes
+// whose address has another use.
+func (r *round) holdNodes() {
+	if r.cfg.Isolated || r.unasked {
+		return // no pod's address is a node's, or it is not known which are in use
+	}
+	now := r.nodeAddresses()
+	for addr, owner := range r.held {
+		if n := now[addr]; n == nil || nodeOwner(n) != owner {
+			r.alloc.Release(serviceDomain, addr)
+			delete(r.held, addr)
+			r.freed = true
+		}
+	}
+	var problems []coe.Problem
+	for addr, n := range now {
+		if r.held[addr] == "" && r.alloc.Hold(serviceDomain, addr, nodeOwner(n)) {
+			r.held[addr] = nodeOwner(n)
+		}
+		if why := r.misaddressed(addr); why != "" {
+			problems = append(problems, coe.Problem{
+				Kind: "node", UID: n.UID, Name: n.HostName, Reason: coe.AddressInvalid,
+				Message: fmt.Sprintf("its address %s %s; give the node another address", addr, why),
+			})
+		}
+	}
+	slices.SortFunc(problems, func(a, b coe.Problem) int {
+		if c := strings.Compare(a.UID, b.UID); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Message, b.Message)
+	})
+	if slices.Equal(problems, r.misplaced) {
+		return
+	}
+	r.misplaced, r.repaired = problems, true
+	r.store.Update(func(tx *coe.Tx) { tx.SetMisaddressed(problems) })
+}
+
+// misaddressed is what else the address of a node is used for, or empty.
+func (r *round) misaddressed(addr netip.Addr) string {
+	if in := r.cfg.Ranges().find(addr); in != nil {
+		return fmt.Sprintf("is in %s, the range of %s", in.Prefix, in.Use)
+	}
+	if r.held[addr] == "" {
+		if owner := r.alloc.Owner(serviceDomain, addr); owner != "" {
+			return r.holder(owner)
+		}
+		return "is the gateway of pods"
+	}
+	for _, p := range r.pools {
+		if p.Subnet.Contains(addr) {
+			return fmt.Sprintf("is in pool %q, subnet %s; no pod gets it", p.Network, p.Subnet)
+		}
+	}
+	return ""
+}
+
+// claimNodes records of each address which node had it first. A node that reports the
+// address of another gets it when the other has gone, and that is known.
+func (r *round) claimNodes() {
+	known := r.store.Nodes()
+	if r.complete {
+		for _, addr := range sortedAddrs(r.numbers) {
+			if known[addr] == nil {
+				r.nodeIDs.Release(addr.String())
+				delete(r.numbers, addr)
+				r.write.remove(rankDeleteInstance, nodeRecord(addr), func(tx *coe.Tx) { tx.DeleteNodeFact(addr) })
+			}
+		}
+	}
+	if r.unasked {
+		return // what is in use is not known yet
+	}
+	for _, addr := range sortedAddrs(known) {
+		fact := coe.NodeFact{Node: addr}
+		if old := r.numbers[addr]; old != nil {
+			fact = *old
+		}
+		if fact.Owner == "" || r.complete {
+			fact.Owner = known[addr].Identity()
+		}
+		if fact.Number == 0 && r.cfg.NodeNetwork.IsValid() {
+			fact.Number, _ = r.nodeIDs.Get(addr.String()) // where none is left, the mapping says so
+		}
+		if fact.Number == 0 && r.cfg.NodeNetwork.IsValid() {
+			continue // a release before November 2026 would tell the node a wrong place
+		}
+		if old := r.numbers[addr]; old == nil || *old != fact {
+			r.putNode(&fact)
+		}
+	}
+}
+
+func (r *round) putNode(fact *coe.NodeFact) {
+	r.numbers[fact.Node] = fact
+	r.write.put(rankInstance, nodeRecord(fact.Node), fact, func(tx *coe.Tx) { tx.PutNodeFact(fact) })
+}
