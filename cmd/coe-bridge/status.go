@@ -170,6 +170,11 @@ func (st status) title() string {
 	for _, line := range st.unconfirmed() {
 		text += "\n" + line
 	}
+	for _, p := range st.Problems {
+		if p.Reason == string(coe.CertificateExpires) { // it is of no scope
+			text += "\n" + p.Message
+		}
+	}
 	return text
 }
 

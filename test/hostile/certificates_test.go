@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -158,6 +159,11 @@ func TestCertificatesOfEtcdAreRenewed(t *testing.T) {
 		return fmt.Errorf("the status does not say that etcd-cert must be renewed")
 	}
 	require.NoError(t, reported())
+	show := exec.CommandContext(t.Context(), bridgetest.Program(t), "status", "--server", b.Bridge().URL())
+	show.Env = append(os.Environ(), "COE_BRIDGE_PASSWORD="+bridgetest.Password)
+	shown, err := show.CombinedOutput()
+	require.NoError(t, err, "%s", shown)
+	require.Contains(t, string(shown), "(--etcd-cert) expires at "+ends.UTC().Format(time.RFC3339)+": renew it")
 	bridgetest.Await(t, 20*time.Millisecond, renewWithin, "the log says it", func() error {
 		if !b.Log().Says(0, "certificate must be renewed now", "etcd-cert") {
 			return fmt.Errorf("it does not")
