@@ -148,6 +148,7 @@ const (
 	NameTaken       Reason = "NameTaken"       // another pod, or another namespace's instance, has the name
 	AddressInvalid  Reason = "AddressInvalid"  // the address that the source brings can't be used
 	NotAllowed      Reason = "NotAllowed"      // the operator does not allow the external address of a service
+	TooLarge        Reason = "TooLarge"        // the service has too many ports, addresses or endpoints
 	IDsExhausted    Reason = "IDsExhausted"    // no VNI, route distinguisher or number of a node is left
 	NoEndpoint      Reason = "NoEndpoint"      // an endpoint names no pod that is mapped
 	NoPort          Reason = "NoPort"          // a target port's name is on no endpoint

@@ -106,6 +106,8 @@ type builder struct {
 	elans    map[netip.Addr]*elan // by node
 	// pods has the mapped interfaces by address, where there are services.
 	pods map[netip.Addr]*coe.Lease
+	// backends counts the endpoints of the services, see coe.MaxNamespaceBackends.
+	backends int
 }
 
 type blockKey struct {

@@ -1,6 +1,7 @@
 package mapping_test
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -424,6 +425,70 @@ func TestServices(t *testing.T) {
 			require.Equal(t, c.problems, reasons)
 		})
 	}
+}
+
+// A service above a limit is a problem by itself; what is at the limit is mapped, and
+// the addresses of a family share the list of a port's endpoints.
+func TestLimitsOfServices(t *testing.T) {
+	service := func(ports, external, endpoints int) (*coe.Service, *coe.Endpoints) {
+		s := &coe.Service{UID: svc1, Name: "web", Namespace: "default", ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.20")}}
+		e := &coe.Endpoints{UID: "e", Name: "web", Namespace: "default", PortsByName: true}
+		for p := range ports {
+			s.Ports = append(s.Ports, coe.ServicePort{Name: fmt.Sprint(p), Protocol: "tcp", Port: uint16(p + 1)})
+			e.Ports = append(e.Ports, coe.EndpointPort{Name: fmt.Sprint(p), Protocol: "tcp", Port: uint16(p + 1)})
+		}
+		for a := range external {
+			s.ExternalIPs = append(s.ExternalIPs, netip.AddrFrom4([4]byte{192, 0, 2, byte(a)}))
+		}
+		for a := range endpoints {
+			e.Addresses = append(e.Addresses, netip.AddrFrom4([4]byte{10, 0, byte(a >> 8), byte(a)}))
+		}
+		return s, e
+	}
+	for name, c := range map[string]struct {
+		ports, external, endpoints int
+		vips                       int // 0: a problem
+	}{
+		"ports":                {coe.MaxServicePorts, 1, 1, coe.MaxVIPs},
+		"too many ports":       {coe.MaxServicePorts + 1, 0, 1, 0},
+		"addresses":            {2, coe.MaxVIPs/2 - 1, 1, coe.MaxVIPs},
+		"too many addresses":   {2, coe.MaxVIPs / 2, 1, 0},
+		"endpoints":            {2, 1, coe.MaxBackends / 4, 4},
+		"too many endpoints":   {2, 1, coe.MaxBackends/4 + 1, 0},
+		"many, none of a kind": {1, 0, coe.MaxBackends, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := view()
+			s, e := service(c.ports, c.external, c.endpoints)
+			other := &coe.Service{UID: svc2, Name: "other", Namespace: "default", ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.21")}}
+			v.Services, v.Endpoints = []*coe.Service{s, other}, []*coe.Endpoints{e}
+			got, problems := mapping.Map(synth.WithVIPs(v), settings)
+			vips := got.Select(netvirt.NewKindSet(netvirt.KindServiceVIP))
+			require.Len(t, vips, c.vips+1, "the other service is mapped in any case")
+			if c.vips > 0 {
+				require.Empty(t, problems)
+				return
+			}
+			require.Len(t, problems, 1)
+			require.Equal(t, coe.TooLarge, problems[0].Reason)
+		})
+	}
+
+	t.Run("of a namespace", func(t *testing.T) {
+		v := view()
+		const services = coe.MaxNamespaceBackends/coe.MaxBackends + 1
+		for i := range services {
+			s, e := service(1, 0, coe.MaxBackends)
+			s.UID, s.Name = fmt.Sprintf("%s-%02d", svc1, i), fmt.Sprint("s", i)
+			s.ClusterIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 1, byte(i)})}
+			e.UID, e.Name = s.Name, s.Name
+			v.Services, v.Endpoints = append(v.Services, s), append(v.Endpoints, e)
+		}
+		got, problems := mapping.Map(synth.WithVIPs(v), settings)
+		require.Len(t, got.Select(netvirt.NewKindSet(netvirt.KindServiceVIP)), services-1)
+		require.Len(t, problems, 1)
+		require.Equal(t, coe.TooLarge, problems[0].Reason)
+	})
 }
 
 // A service answers on those of its addresses that its namespace has claimed. Of

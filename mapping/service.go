@@ -31,9 +31,9 @@ type vip struct {
 
 // target is where a service leads: an address, with the ports that are known of it.
 type target struct {
-	addr   netip.Addr
-	ports  []coe.EndpointPort // nil where only the service's own target port tells
-	byName bool               // ports are all that it serves (coe.Endpoints.PortsByName)
+	addr netip.Addr
+	// from has the ports; nil where only the service's own target port tells.
+	from *coe.Endpoints
 	// draining: it is used for a port and a family that have no other.
 	draining bool
 }
@@ -42,28 +42,84 @@ func (b *builder) service(s *coe.Service, endpoints []*coe.Endpoints, taken map[
 	if refusal, refused := b.ServiceRefusals[s.UID]; refused {
 		b.serviceProblem(s, refusal.Reason, refusal.Message)
 	}
+	if excess := s.Excess(); excess != "" {
+		b.serviceProblem(s, coe.TooLarge, excess)
+		return
+	}
 	addresses := slices.DeleteFunc(b.addresses(s), func(a netip.Addr) bool { return !b.claimed(s, a) })
 	if len(addresses) == 0 {
 		return
 	}
 	targets := b.targets(s, endpoints)
+	if excess := b.excess(s, addresses, endpoints, targets); excess != "" {
+		b.serviceProblem(s, coe.TooLarge, excess)
+		return
+	}
 	b.rest.Add(netvirt.Service{UID: s.UID, Namespace: b.Namespace, Name: s.Name, Affinity: s.Affinity})
-	for _, addr := range addresses {
-		for _, v := range b.vips(s, addr, targets) {
-			key := vip{v.Protocol, v.VIP}
-			if !b.holds(s, v.VIP.Addr(), string(v.Protocol), v.VIP.Port()) {
-				continue // a refusal tells why, or the address is being claimed
-			}
-			if other := taken[key]; other != nil {
+	told := false
+	for _, v := range b.vips(s, addresses, targets) {
+		key := vip{v.Protocol, v.VIP}
+		if !b.holds(s, v.VIP.Addr(), string(v.Protocol), v.VIP.Port()) {
+			continue // a refusal tells why, or the address is being claimed
+		}
+		if other := taken[key]; other != nil {
+			if !told { // one is enough: there may be hundreds
 				b.serviceProblem(s, coe.AddressTaken, fmt.Sprintf(
 					"%s %s is an address of service %s (%s) already", v.Protocol, v.VIP, other.Name, other.UID))
-				continue
 			}
-			taken[key] = s
-			b.rest.Add(v)
+			told = true
+			continue
 		}
+		taken[key] = s
+		b.rest.Add(v)
 	}
 	b.floatingIPs(s, addresses, serving(targets))
+}
+
+// excess says which limit the service's endpoints exceed, before they cost anything;
+// empty for none. Those of a service that is mapped count in its namespace.
+func (b *builder) excess(s *coe.Service, addresses []netip.Addr, endpoints []*coe.Endpoints, targets []target) string {
+	for _, e := range endpoints {
+		if len(e.Ports) > coe.MaxServicePorts {
+			return fmt.Sprintf("its endpoints have more than %d ports; split the service", coe.MaxServicePorts)
+		}
+	}
+	backends := 0
+	for _, is4 := range families {
+		backends += countOf(addresses, is4) * countTargets(targets, is4) * max(len(s.Ports), 1)
+	}
+	if backends > coe.MaxBackends {
+		return fmt.Sprintf("its ports times its addresses times its endpoints are more than %d; split the service, or remove external addresses", coe.MaxBackends)
+	}
+	if b.backends += backends; b.backends > coe.MaxNamespaceBackends {
+		return fmt.Sprintf("the services of the namespace before it have %d endpoints already; use another namespace, or remove services", coe.MaxNamespaceBackends)
+	}
+	return ""
+}
+
+// families are IPv4 and IPv6, as netip.Addr.Is4 tells them apart.
+var families = [...]bool{true, false}
+
+func countOf(addresses []netip.Addr, is4 bool) (n int) {
+	for _, a := range addresses {
+		if a.Is4() == is4 {
+			n++
+		}
+	}
+	return n
+}
+
+// countTargets counts the targets of a family, those of IPv6 twice.
+func countTargets(targets []target, is4 bool) (n int) {
+	for _, t := range targets {
+		if t.addr.Is4() == is4 {
+			n++
+		}
+	}
+	if !is4 {
+		n *= 2
+	}
+	return n
 }
 
 func (b *builder) serviceProblem(s *coe.Service, reason coe.Reason, message string) {
@@ -130,10 +186,10 @@ func (b *builder) targets(s *coe.Service, endpoints []*coe.Endpoints) []target {
 	}
 	for _, e := range endpoints {
 		for _, a := range e.Addresses {
-			add(target{addr: a, ports: e.Ports, byName: e.PortsByName})
+			add(target{addr: a, from: e})
 		}
 		for _, a := range e.Terminating {
-			add(target{addr: a, ports: e.Ports, byName: e.PortsByName, draining: true})
+			add(target{addr: a, from: e, draining: true})
 		}
 	}
 	for _, uid := range s.PodEndpoints {
@@ -181,35 +237,54 @@ func (b *builder) podAddresses(uid string) []netip.Addr {
 	return addresses
 }
 
-// vips are the service's ports on one address. A service without ports leads
-// every port of its address to the same port of its endpoints.
-func (b *builder) vips(s *coe.Service, addr netip.Addr, targets []target) []netvirt.ServiceVIP {
+// vips are the service's ports on its addresses. All addresses of a family share the
+// list of a port's endpoints. A service without ports leads every port of its address
+// to the same port of its endpoints.
+func (b *builder) vips(s *coe.Service, addresses []netip.Addr, targets []target) []netvirt.ServiceVIP {
 	ports := s.Ports
 	if len(ports) == 0 {
 		ports = []coe.ServicePort{{Protocol: string(netvirt.TCP)}}
 	}
-	vips := make([]netvirt.ServiceVIP, 0, len(ports))
+	vips := make([]netvirt.ServiceVIP, 0, len(ports)*len(addresses))
 	for _, port := range ports {
-		endpoints := b.endpoints(s, addr, port, targets)
-		vips = append(vips, netvirt.ServiceVIP{
-			Service: s.UID, Namespace: b.Namespace, Protocol: netvirt.Protocol(port.Protocol),
-			VIP: netip.AddrPortFrom(addr, port.Port), Endpoints: netvirt.NewEndpointList(endpoints...),
-		})
+		for _, is4 := range families {
+			if countOf(addresses, is4) == 0 {
+				continue
+			}
+			endpoints := netvirt.NewEndpointList(b.endpoints(s, is4, port, targets)...)
+			for _, addr := range addresses {
+				if addr.Is4() == is4 {
+					vips = append(vips, netvirt.ServiceVIP{
+						Service: s.UID, Namespace: b.Namespace, Protocol: netvirt.Protocol(port.Protocol),
+						VIP: netip.AddrPortFrom(addr, port.Port), Endpoints: endpoints,
+					})
+				}
+			}
+		}
 	}
 	return vips
 }
 
-// endpoints are where a port of the service leads on one address: the targets of
-// its family that serve the port, those that are draining only if there is no other.
-func (b *builder) endpoints(s *coe.Service, addr netip.Addr, port coe.ServicePort, targets []target) []netip.AddrPort {
-	var ready, draining []netip.AddrPort
-	for _, t := range targets {
-		if t.addr.Is4() != addr.Is4() {
+// endpoints are where a port of the service leads on its addresses of a family: the
+// targets of that family that serve the port, those that are draining only if there
+// is no other.
+func (b *builder) endpoints(s *coe.Service, is4 bool, port coe.ServicePort, targets []target) []netip.AddrPort {
+	var (
+		ready, draining []netip.AddrPort
+		number          uint16
+		found           bool
+		from            *coe.Endpoints // of which number and found are
+	)
+	for i, t := range targets {
+		if i == 0 || t.from != from {
+			from = t.from
+			number, found = portOf(from, port, len(s.Ports) <= 1)
+		}
+		if t.addr.Is4() != is4 {
 			continue
 		}
-		number, found := t.port(port, len(s.Ports) <= 1)
 		switch {
-		case !found && t.byName: // its source says that it does not serve this port
+		case !found && t.from != nil && t.from.PortsByName: // its source says that it does not serve this port
 		case !found:
 			b.serviceProblem(s, coe.NoPort, fmt.Sprintf(
 				"port %q: endpoint %s has no port for target-port %q; send a number, or endpoint-ports with that name",
@@ -226,19 +301,22 @@ func (b *builder) endpoints(s *coe.Service, addr netip.Addr, port coe.ServicePor
 	return ready
 }
 
-// port is the target's port for a port of the service: the endpoint port of the
-// same name, or the only one there is, else what the service's target port says.
-// Where ports are by name, the name alone decides.
-func (t target) port(p coe.ServicePort, only bool) (uint16, bool) {
+// portOf is the port of every address of an Endpoints, nil for none, for a port of the
+// service: the endpoint port of the same name, or the only one there is, else what the
+// service's target port says. Where ports are by name, the name alone decides.
+func portOf(e *coe.Endpoints, p coe.ServicePort, only bool) (uint16, bool) {
 	if p.Port == 0 {
 		return 0, true
 	}
-	for _, e := range t.ports {
-		if e.Protocol == p.Protocol && (e.Name == p.Name || only && len(t.ports) == 1 && !t.byName) {
-			return e.Port, true
+	if e == nil {
+		e = &coe.Endpoints{}
+	}
+	for _, port := range e.Ports {
+		if port.Protocol == p.Protocol && (port.Name == p.Name || only && len(e.Ports) == 1 && !e.PortsByName) {
+			return port.Port, true
 		}
 	}
-	if t.byName {
+	if e.PortsByName {
 		return 0, false
 	}
 	if p.TargetPort == "" {
@@ -247,9 +325,9 @@ func (t target) port(p coe.ServicePort, only bool) (uint16, bool) {
 	if number, err := strconv.ParseUint(p.TargetPort, 10, 16); err == nil {
 		return uint16(number), true
 	}
-	for _, e := range t.ports {
-		if e.Protocol == p.Protocol && e.Name == p.TargetPort {
-			return e.Port, true
+	for _, port := range e.Ports {
+		if port.Protocol == p.Protocol && port.Name == p.TargetPort {
+			return port.Port, true
 		}
 	}
 	return 0, false

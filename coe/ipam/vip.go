@@ -187,6 +187,9 @@ func retractVIPs(tx *coe.Tx, views []coe.View) {
 // of a namespace.
 func (r *round) claimClusterIPs(s *space) {
 	for _, svc := range s.view.Services {
+		if svc.Excess() != "" {
+			continue
+		}
 		for _, addr := range svc.ClusterIPs {
 			f := coe.VIPFact{VIP: coe.VIP{Address: addr}, Namespace: s.name}
 			if refusal := r.claimClusterIP(f); refusal != nil {
@@ -225,6 +228,9 @@ func (r *round) claimClusterIP(f coe.VIPFact) *coe.Refusal {
 // claimExternalIPs claims the external addresses of the services of a namespace.
 func (r *round) claimExternalIPs(s *space) {
 	for _, svc := range s.view.Services {
+		if len(svc.ExternalIPs) == 0 || svc.Excess() != "" {
+			continue
+		}
 		for _, addr := range svc.ExternalIPs {
 			if refusal := r.claimExternalIP(s, svc, addr); refusal != nil {
 				s.service(svc.UID, refusal)

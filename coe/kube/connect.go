@@ -106,7 +106,11 @@ func (r *reloading) RoundTrip(request *http.Request) (*http.Response, error) {
 		request.URL.Scheme, request.URL.Host, request.Host = to.server.Scheme, to.server.Host, ""
 		request.URL.Path = path.Join("/", to.server.Path, strings.TrimPrefix(request.URL.Path, r.first.Path))
 	}
-	return to.RoundTrip(request)
+	response, err := to.RoundTrip(request)
+	if err == nil {
+		boundBody(request.Context(), response)
+	}
+	return response, err
 }
 
 // current is the connection by the files as they are now.

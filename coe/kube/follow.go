@@ -32,7 +32,8 @@ const (
 	maxPause = 4 * time.Second
 )
 
-// pageSize bounds what of a list is in memory before it is converted.
+// pageSize and maxPage bound what of a list is in memory before it is converted. After
+// a page that was too large, the next ones have fewer objects for a while.
 const pageSize = 500
 
 // resource is what is followed.
@@ -133,9 +134,14 @@ func (f *follower[L, O, V]) list(ctx context.Context) (string, error) {
 	var entries []entry[V]
 	for opts := (metav1.ListOptions{Limit: pageSize, LabelSelector: f.selector}); ; {
 		page, err := f.page(ctx, opts)
+		if isLargePage(err) {
+			opts.Limit = opts.Limit / 2
+			continue
+		}
 		if err != nil {
 			return "", err
 		}
+		opts.Limit = min(pageSize, opts.Limit+max(1, opts.Limit/4))
 		err = meta.EachListItem(page, func(o runtime.Object) error {
 			e, err := f.table.read(o, false)
 			entries = append(entries, e)
@@ -155,7 +161,11 @@ func (f *follower[L, O, V]) list(ctx context.Context) (string, error) {
 func (f *follower[L, O, V]) page(ctx context.Context, opts metav1.ListOptions) (L, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, pageTimeout, errSilent)
 	defer cancel()
-	page, err := f.client.List(ctx, opts)
+	asking := ctx
+	if opts.Limit > 1 {
+		asking = bounded(ctx)
+	}
+	page, err := f.client.List(asking, opts)
 	return page, f.asked(ctx, "list", err)
 }
 

@@ -29,7 +29,7 @@ func Service(in *corev1.Service) *coe.Service {
 		out.ClusterIPs = clusterIPs(in)
 		out.ExternalIPs = externalIPs(in)
 	}
-	for _, p := range in.Spec.Ports {
+	for _, p := range few(in.Spec.Ports, coe.MaxServicePorts) {
 		out.Ports = append(out.Ports, coe.ServicePort{
 			Name:       p.Name,
 			Protocol:   protocol(p.Protocol),
@@ -40,6 +40,10 @@ func Service(in *corev1.Service) *coe.Service {
 	}
 	return out
 }
+
+// few are the first values of a list: one more than a limit at most, so that what
+// exceeds it is known to, and costs no more than that.
+func few[T any](all []T, limit int) []T { return all[:min(len(all), limit+1)] }
 
 func clusterIPs(in *corev1.Service) []netip.Addr {
 	if len(in.Spec.ClusterIPs) > 0 {
@@ -58,10 +62,10 @@ func externalIPs(in *corev1.Service) []netip.Addr {
 			out = append(out, a)
 		}
 	}
-	for _, text := range in.Spec.ExternalIPs {
+	for _, text := range few(in.Spec.ExternalIPs, coe.MaxVIPs) {
 		add(text)
 	}
-	for _, ingress := range in.Status.LoadBalancer.Ingress {
+	for _, ingress := range few(in.Status.LoadBalancer.Ingress, coe.MaxVIPs) {
 		if ingress.IPMode == nil || *ingress.IPMode != corev1.LoadBalancerIPModeProxy {
 			add(ingress.IP)
 		}
@@ -124,7 +128,7 @@ func Endpoints(in *discoveryv1.EndpointSlice) *coe.Endpoints {
 	// In which order a slice lists its endpoints means nothing.
 	slices.SortFunc(out.Addresses, netip.Addr.Compare)
 	slices.SortFunc(out.Terminating, netip.Addr.Compare)
-	for _, p := range in.Ports {
+	for _, p := range few(in.Ports, coe.MaxServicePorts) {
 		if p.Port != nil {
 			out.Ports = append(out.Ports, endpointPort(p))
 		}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/netip"
 	"reflect"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -138,10 +139,15 @@ func (t *tables) newPods(observe func(PodSeen)) *table[*corev1.Pod, pod] {
 	return pods
 }
 
+// maxAnnotation is how much of a pod's annotation is looked at. Ours is shorter, so a
+// longer one differs from it.
+const maxAnnotation = 16 << 10
+
 func podSeen(p *corev1.Pod, deleted bool) PodSeen {
+	annotation := p.Annotations[InterfacesAnnotation]
 	return PodSeen{
 		UID: uid(p.UID), Namespace: p.Namespace, Name: p.Name, ResourceVersion: p.ResourceVersion,
-		Annotation:  p.Annotations[InterfacesAnnotation],
+		Annotation:  strings.Clone(annotation[:min(len(annotation), maxAnnotation)]),
 		HostNetwork: p.Spec.HostNetwork, Finished: Finished(p), Deleted: deleted,
 	}
 }

@@ -30,7 +30,7 @@ var rules = map[string]rule{
 	"mapping/trace":               {[]string{"coe", "mapping/netvirt"}, nil, "pure; is given what the stages know"},
 	"coe/kube": {
 		[]string{"coe"},
-		[]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "github.com/go-logr/logr", "github.com/prometheus/client_golang"},
+		[]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "github.com/go-logr/logr", "github.com/prometheus/client_golang", "golang.org/x/net/http2"},
 		"reads Kubernetes; knows neither the model nor the datastore",
 	},
 	"coe/kube/report": {

@@ -16,7 +16,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
@@ -47,6 +46,7 @@ type largeAPI struct {
 	kubeconfig string
 	server     *http.Server
 	done       chan error
+	listener   net.Listener
 	encoder    runtime.Encoder
 
 	mu          sync.Mutex
@@ -54,12 +54,22 @@ type largeAPI struct {
 }
 
 func serveLarge(dir string) (*largeAPI, error) {
+	s, err := newAPI(dir)
+	if err != nil {
+		return nil, err
+	}
+	s.start(s.routes())
+	return s, nil
+}
+
+// newAPI is one that does not answer yet.
+func newAPI(dir string) (*largeAPI, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	s := &largeAPI{
-		kubeconfig: filepath.Join(dir, "large.kubeconfig"), done: make(chan error, 1),
+		kubeconfig: filepath.Join(dir, "large.kubeconfig"), done: make(chan error, 1), listener: listener,
 		encoder:     protobuf.NewSerializer(scheme.Scheme, scheme.Scheme),
 		annotations: map[string]map[string]string{},
 	}
@@ -69,9 +79,13 @@ func serveLarge(dir string) (*largeAPI, error) {
 	if err := os.WriteFile(s.kubeconfig, []byte(text), 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("write kubeconfig: %w", err), listener.Close())
 	}
-	s.server = &http.Server{Handler: s.routes(), ReadHeaderTimeout: time.Second}
-	go func() { s.done <- s.server.Serve(listener) }()
 	return s, nil
+}
+
+// start has it answer.
+func (s *largeAPI) start(routes http.Handler) {
+	s.server = &http.Server{Handler: routes, ReadHeaderTimeout: time.Second}
+	go func() { s.done <- s.server.Serve(s.listener) }()
 }
 
 func (s *largeAPI) stop() error {
@@ -82,24 +96,12 @@ func (s *largeAPI) stop() error {
 
 func (s *largeAPI) routes() http.Handler {
 	mux := http.NewServeMux()
-	listed(s, mux, "/api/v1/namespaces", namespaces, namespaceOf, func(m metav1.ListMeta, items []corev1.Namespace) runtime.Object {
-		return &corev1.NamespaceList{TypeMeta: kind("v1", "NamespaceList"), ListMeta: m, Items: items}
-	})
-	listed(s, mux, "/api/v1/nodes", largeNodes, nodeOf, func(m metav1.ListMeta, items []corev1.Node) runtime.Object {
-		return &corev1.NodeList{TypeMeta: kind("v1", "NodeList"), ListMeta: m, Items: items}
-	})
-	listed(s, mux, "/api/v1/pods", largePods, s.podOf, func(m metav1.ListMeta, items []corev1.Pod) runtime.Object {
-		return &corev1.PodList{TypeMeta: kind("v1", "PodList"), ListMeta: m, Items: items}
-	})
-	listed(s, mux, "/api/v1/services", largeServices, serviceOf, func(m metav1.ListMeta, items []corev1.Service) runtime.Object {
-		return &corev1.ServiceList{TypeMeta: kind("v1", "ServiceList"), ListMeta: m, Items: items}
-	})
-	listed(s, mux, "/apis/discovery.k8s.io/v1/endpointslices", largeServices, sliceOf, func(m metav1.ListMeta, items []discoveryv1.EndpointSlice) runtime.Object {
-		return &discoveryv1.EndpointSliceList{TypeMeta: kind("discovery.k8s.io/v1", "EndpointSliceList"), ListMeta: m, Items: items}
-	})
-	listed(s, mux, "/apis/networking.k8s.io/v1/networkpolicies", 0, nil, func(m metav1.ListMeta, items []networkingv1.NetworkPolicy) runtime.Object {
-		return &networkingv1.NetworkPolicyList{TypeMeta: kind("networking.k8s.io/v1", "NetworkPolicyList"), ListMeta: m, Items: items}
-	})
+	listed(s, mux, "/api/v1/namespaces", namespaces, namespaceOf, namespaceList)
+	listed(s, mux, "/api/v1/nodes", largeNodes, nodeOf, nodeList)
+	listed(s, mux, "/api/v1/pods", largePods, s.podOf, podList)
+	listed(s, mux, "/api/v1/services", largeServices, serviceOf, serviceList)
+	listed(s, mux, "/apis/discovery.k8s.io/v1/endpointslices", largeServices, sliceOf, sliceList)
+	listed(s, mux, "/apis/networking.k8s.io/v1/networkpolicies", 0, nil, policyList)
 	mux.HandleFunc("PATCH /api/v1/namespaces/{namespace}/pods/{name}", s.patch)
 	return mux
 }

@@ -31,6 +31,7 @@ var measurements = []figures.Measurement[*bench]{
 	{Name: "restart", Measure: measureRestart},
 	{Name: "takeover", Measure: measureTakeOver},
 	{Name: "large", Measure: measureLarge},
+	{Name: "tenant", Measure: measureTenant},
 }
 
 func main() {

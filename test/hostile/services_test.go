@@ -307,6 +307,52 @@ func TestTheFirstServiceKeepsItsAddress(t *testing.T) {
 	w.requireOneAction()
 }
 
+// The ports of a service, times its addresses, times its endpoints: each object is
+// small, and their product is not. A service above the bounds is a problem and nothing
+// of it is in OVN; the others of its namespace, and of all others, are served.
+func TestServicesThatMultiply(t *testing.T) {
+	w := newTenants(t)
+	w.serve("ns-0", "web", "clusterIP: 10.96.0.50", w.victim)
+	w.serve("ns-1", "good", "clusterIP: 10.96.0.51", w.own)
+	list := func(n int, format string) string {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf(format, i+1))
+		}
+		return strings.Join(all, ", ")
+	}
+	for name, c := range map[string]struct{ ports, externals, endpoints, endpointPorts int }{
+		"ports":          {1000, 0, 1, 1},
+		"addresses":      {64, 200, 1, 1},
+		"endpoints":      {64, 0, 250, 64},
+		"all":            {64, 3, 90, 64},
+		"endpoint-ports": {1, 0, 1, 1000},
+	} {
+		require.NoError(t, w.Apply(t.Context(), fmt.Sprintf(`
+apiVersion: v1
+kind: Service
+metadata: {name: %s, namespace: ns-1}
+spec: {ports: [%s], externalIPs: [%s]}
+`, name, list(c.ports, "{name: 'p%[1]d', port: %[1]d}"), list(c.externals, "192.0.2.%d")), fmt.Sprintf(`
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: %[1]s, namespace: ns-1, labels: {kubernetes.io/service-name: %[1]s}}
+addressType: IPv4
+endpoints: [%[2]s]
+ports: [%[3]s]
+`, name, list(c.endpoints, "{addresses: [10.32.7.%d]}"), list(c.endpointPorts, "{name: 'p%[1]d', port: %[1]d}"))))
+	}
+	for _, name := range []string{"ports", "addresses", "endpoints", "all", "endpoint-ports"} {
+		w.refused("ns-1", name, coe.TooLarge, "split the service")
+	}
+	w.has("10.96.0.50:80", "ns-0:web:tcp="+w.victim+":8080;")
+	w.has("10.96.0.51:80", "ns-1:good:tcp="+w.own+":8080;")
+	w.AwaitSync(converge)
+	for vip, of := range w.vips() {
+		require.True(t, strings.HasPrefix(of, "ns-0:web:") || strings.HasPrefix(of, "ns-1:good:") || strings.HasPrefix(of, "default:kubernetes:"), "%s of %s", vip, of)
+	}
+}
+
 // Endpoints are not on the node that a packet happens to be on, and not the cloud's
 // server of credentials.
 func TestEndpointsThatKubernetesRefuses(t *testing.T) {
