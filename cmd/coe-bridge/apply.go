@@ -242,7 +242,7 @@ type reporter struct {
 
 func (r *reporter) add(e *document.Entry, what string, how dryRun) {
 	if r.out == "table" {
-		fmt.Fprintln(r.w, title(e)+" "+what+how.suffix())
+		fmt.Fprintln(r.w, oneLine(title(e))+" "+what+how.suffix())
 		return
 	}
 	one := result{Kind: kindOf(e), Key: strings.Join(e.Key, ","), Name: label(e), Result: what, File: e.File, Line: e.Line}

@@ -39,7 +39,7 @@ func (r *refusal) Error() string {
 	for _, e := range r.errors {
 		text = append(text, e.Error())
 	}
-	return cmp.Or(strings.Join(text, "; "), r.status)
+	return oneLine(cmp.Or(strings.Join(text, "; "), r.status))
 }
 
 type errorList struct {

@@ -8,8 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-
-	"sigs.k8s.io/yaml"
 )
 
 // nameColumns are the columns of tables by which a row is called.
@@ -181,8 +179,8 @@ func showDocuments(ctx context.Context, w io.Writer, c *editor, k kind, names []
 	for i, e := range all {
 		text := append(e.Body(), '\n')
 		if out != "json" {
-			if text, err = yaml.JSONToYAML(text); err != nil {
-				return fmt.Errorf("write YAML: %w", err)
+			if text, err = toYAML(text); err != nil {
+				return err
 			}
 			if i > 0 {
 				text = append([]byte("---\n"), text...)

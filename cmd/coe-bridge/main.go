@@ -12,10 +12,13 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := newRoot().ExecuteContext(ctx)
+	root := newRoot()
+	root.SetOut(&terminal{Writer: os.Stdout})
+	root.SetErr(&terminal{Writer: os.Stderr})
+	err := root.ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "coe-bridge: "+err.Error())
+		fmt.Fprintln(&terminal{Writer: os.Stderr}, "coe-bridge: "+err.Error())
 		os.Exit(1)
 	}
 }

@@ -84,12 +84,12 @@ func printPlan(w io.Writer, out output, side only, p *bridge.Planned) error {
 	}
 	for _, p := range p.Problems {
 		what := p.Kind + " " + cmp.Or(p.Name, p.UID) + prefixed(" of namespace ", p.Namespace)
-		if _, err := fmt.Fprintf(w, "problem: %s: %s: %s\n", what, p.Reason, p.Message); err != nil {
+		if _, err := fmt.Fprintf(w, "problem: %s: %s: %s\n", oneLine(what), p.Reason, oneLine(p.Message)); err != nil {
 			return err
 		}
 	}
 	for _, s := range p.Skipped {
-		if _, err := fmt.Fprintf(w, "skipped: %s %s: %s (%s)\n", s.Kind, s.Name, s.Message, s.Where); err != nil {
+		if _, err := fmt.Fprintf(w, "skipped: %s %s: %s (%s)\n", oneLine(s.Kind), oneLine(s.Name), oneLine(s.Message), oneLine(s.Where)); err != nil {
 			return err
 		}
 	}

@@ -122,7 +122,7 @@ func (b backendStatus) trouble() string {
 	case b.Since == "":
 		return fmt.Sprintf("\nbackend %s has not been asked yet", b.Name)
 	}
-	return fmt.Sprintf("\nbackend %s does not answer since %s: %s", b.Name, b.Since, b.LastError)
+	return fmt.Sprintf("\nbackend %s does not answer since %s: %s", b.Name, b.Since, oneLine(b.LastError))
 }
 
 // filledStatus is how far a backend is that serves nobody.
@@ -144,7 +144,7 @@ func (f filledStatus) title() string {
 	text := fmt.Sprintf("%s (filled): %s, %d of %d objects", f.Name, state(f.InSync), f.Confirmed, f.Objects)
 	text += f.trouble()
 	for _, p := range f.Problems {
-		text += fmt.Sprintf("\n%s rejects %s %s%s: %s", f.Name, p.Kind, p.Name, prefixed(" of namespace ", p.Namespace), p.Message)
+		text += fmt.Sprintf("\n%s rejects %s %s%s: %s", f.Name, p.Kind, oneLine(p.Name), oneLine(prefixed(" of namespace ", p.Namespace)), oneLine(p.Message))
 	}
 	return text
 }
@@ -156,19 +156,19 @@ func (st status) title() string {
 		text += "\n" + f.title()
 	}
 	if !st.Leads {
-		text += "\nthis replica looks on; " + cmp.Or(st.Leader, "nobody") + " leads"
+		text += "\nthis replica looks on; " + cmp.Or(oneLine(st.Leader), "nobody") + " leads"
 	}
 	if !st.Complete {
 		text += "\nnot every source has said all it knows: nothing is removed until then"
 	}
 	for _, line := range st.sourceTroubles() {
-		text += "\n" + line
+		text += "\n" + oneLine(line)
 	}
 	if st.ClaimsError != "" {
-		text += "\naddresses can't be chosen: " + st.ClaimsError
+		text += "\naddresses can't be chosen: " + oneLine(st.ClaimsError)
 	}
 	for _, line := range st.unconfirmed() {
-		text += "\n" + line
+		text += "\n" + oneLine(line)
 	}
 	for _, p := range st.Problems {
 		if p.Reason == string(coe.CertificateExpires) { // it is of no scope

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,7 +9,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 )
 
 // output is the format in which a command prints.
@@ -43,9 +43,12 @@ func (o output) print(w io.Writer, t table, data any) error {
 		_, err = fmt.Fprintf(w, "%s\n", text)
 		return err
 	case "yaml":
-		text, err := yaml.Marshal(data)
+		text, err := json.Marshal(data)
+		if err == nil {
+			text, err = toYAML(text)
+		}
 		if err != nil {
-			return fmt.Errorf("write YAML: %w", err)
+			return err
 		}
 		_, err = w.Write(text)
 		return err
@@ -65,9 +68,7 @@ func (t table) print(w io.Writer) error {
 	fmt.Fprintln(tw, strings.Join(t.columns, "\t"))
 	for _, row := range t.rows {
 		for i, cell := range row {
-			if cell == "" {
-				row[i] = "-"
-			}
+			row[i] = cmp.Or(oneLine(cell), "-")
 		}
 		fmt.Fprintln(tw, strings.Join(row, "\t"))
 	}

@@ -93,7 +93,7 @@ func findPods(ctx context.Context, c *client, ns, pod string) ([]tracedPod, erro
 // table is what the stages know of a pod.
 func (p tracedPod) table(ns string) table {
 	t := table{
-		title:   fmt.Sprintf("pod %s/%s (%s)", ns, p.Name, p.UID),
+		title:   oneLine(fmt.Sprintf("pod %s/%s (%s)", ns, p.Name, p.UID)),
 		columns: []string{"STAGE", "STATE", "TIME", "REVISION", "DETAIL"},
 	}
 	for _, s := range p.Stages {

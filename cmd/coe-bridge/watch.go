@@ -252,6 +252,6 @@ func (w *watcher) show(at, event string, what told, value json.RawMessage) error
 	if when, err := time.Parse(time.RFC3339Nano, at); err == nil {
 		at = when.Local().Format("15:04:05.000")
 	}
-	_, err := fmt.Fprintf(w.w, lineFormat, at, event, what.key, cmp.Or(what.name, "-"))
+	_, err := fmt.Fprintf(w.w, lineFormat, oneLine(at), event, oneLine(what.key), cmp.Or(oneLine(what.name), "-"))
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 )
@@ -116,6 +117,8 @@ func checkName(name string) error {
 		return fmt.Errorf("it has %d characters; want %d at most", len(name), maxName)
 	case strings.Contains(name, ":"):
 		return fmt.Errorf("%q holds a colon, which separates the parts of interface names; choose another", name)
+	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return fmt.Errorf("%q holds a character that cannot be printed; choose another", name)
 	case strings.HasPrefix(name, "("):
 		return fmt.Errorf("%q begins with a parenthesis, as \"(cluster)\" does, which stands for no namespace; choose another", name)
 	}
