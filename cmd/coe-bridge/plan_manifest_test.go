@@ -98,7 +98,7 @@ func TestPlanOfManifestsChoosesServiceAddresses(t *testing.T) {
 {apiVersion: v1, kind: Pod, metadata: {name: web, labels: {app: web}}, spec: {nodeName: n1}, status: {hostIP: 192.0.2.1, podIP: 10.1.2.3}}
 ---
 {apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80, protocol: UDP}]}}
-`, "plan", "-f", "-", "--pool", "services=10.96.0.0/24", "--only", "ovn")
+`, "plan", "-f", "-", "--pool", "services=10.96.0.0/24", "--pod-network", "10.1.2.0/24", "--only", "ovn")
 	require.NoError(t, err)
 	require.Contains(t, out, "  protocol=udp\n")
 	require.Contains(t, out, "  vips={10.96.0.2:80=10.1.2.3:80}\n")
