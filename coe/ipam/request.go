@@ -19,7 +19,7 @@ func nodeOwner(n *coe.Node) string { return nodeKind + n.Identity() }
 //	of a reserved range, of a node    | nobody
 //	of a pool that serves the pod     | everybody
 //	of --pod-network                  | everybody
-//	any other                         | a writer, over RESTCONF
+//	any other                         | clients of RESTCONF, agents of nodes included
 func (r *round) permit(w wish, network string, addr netip.Addr) *coe.Refusal {
 	if in := r.cfg.Ranges().find(addr); in != nil {
 		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf("%s is in %s, the range of %s; send another ip-address", addr, in.Prefix, in.Use)}
