@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/restconf"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 )
@@ -142,6 +143,7 @@ func (f *serveFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 		return err
 	}
 	defer cleanUp()
+	f.warnOfCleartext(log)
 	b, err := bridge.New(ctx, cfg)
 	if err != nil {
 		return err
@@ -174,12 +176,29 @@ func newLog(from, format string, w io.Writer) (*slog.Logger, error) {
 	return nil, fmt.Errorf("--log-format %q: want text or json", format)
 }
 
-// inClear tells whether what is sent to a URL can be read on its way.
-func inClear(at string) bool {
-	u, err := url.Parse(at)
-	if err != nil || u.Scheme != "http" {
-		return false
+// warnOfCleartext logs each connection to another machine that is not encrypted.
+func (f *serveFlags) warnOfCleartext(log *slog.Logger) {
+	warn := func(flag, value, want string) {
+		log.Warn("a connection is not encrypted: other machines can read it, change it and use its credentials; want "+want, "flag", flag, "value", value)
 	}
-	ip, err := netip.ParseAddr(u.Hostname())
-	return err != nil || !ip.IsLoopback()
+	if slices.ContainsFunc(f.etcdEndpoints, inClear) {
+		warn("--etcd-endpoints", strings.Join(f.etcdEndpoints, ","), "https://")
+	}
+	if slices.Contains(f.backends, "ovn") && slices.ContainsFunc(ovs.Remotes(f.backend.ovnNB), ovs.Remote.Cleartext) {
+		warn("--ovn-nb", f.backend.ovnNB, "ssl:")
+	}
+	if slices.Contains(f.backends, "odl") && slices.ContainsFunc(strings.Split(f.backend.odlURL, ","), inClear) {
+		warn("--odl-url", f.backend.odlURL, "https://")
+	}
+}
+
+// inClear reports whether other machines can read what is sent to a URL. Without a scheme
+// the URL is one of etcd, which speaks HTTP then.
+func inClear(at string) bool {
+	at = strings.TrimSpace(at)
+	if !strings.Contains(at, "://") {
+		at = "http://" + at
+	}
+	u, err := url.Parse(at)
+	return err == nil && u.Scheme == "http" && !ovs.Loopback(u.Hostname())
 }

@@ -181,7 +181,7 @@ func TestExamine(t *testing.T) {
 	n := newNode(t)
 	n.well()
 	for name, f := range map[string]func(*node){
-		"switch": brokenSwitch, "datapath": brokenDatapath, "null NAT": brokenNullNAT, "controller": brokenController, "tunnels": brokenTunnels, "mtu": brokenMTU,
+		"switch": brokenSwitch, "datapath": brokenDatapath, "null NAT": brokenNullNAT, "controller": brokenController, "cleartext": brokenSouthbound, "tunnels": brokenTunnels, "mtu": brokenMTU,
 		"OpenDaylight": brokenOpenDaylight,
 		"bridge":       brokenBridge, "clock": brokenClock, "agent": brokenAgent, "plugin": brokenPlugin, "list": brokenList,
 	} {
@@ -198,7 +198,7 @@ func brokenSwitch(n *node) {
 	cfg := n.config()
 	cfg.Timeout = 300 * time.Millisecond
 	cfg.Switch = n.vswitch("unix:" + n.path("none.sock"))
-	found := n.find(cfg, levels{"Open vSwitch": doctor.Failed, "datapath": doctor.Unknown, "tunnels": doctor.Unknown, "mtu": doctor.Unknown})
+	found := n.find(cfg, levels{"Open vSwitch": doctor.Failed, "datapath": doctor.Unknown, "southbound database": doctor.Unknown, "tunnels": doctor.Unknown, "mtu": doctor.Unknown})
 	require.Contains(n.t, found["Open vSwitch"].Found, "none.sock")
 
 	cfg = n.config()
@@ -292,6 +292,24 @@ func brokenTunnels(n *node) {
 		require.Contains(n.t, found["tunnels"].Found, says)
 	}
 	set(n.host.Address.String())
+}
+
+// A southbound database in cleartext on another machine is a warning. That ovn-controller
+// has no connection then has its own finding.
+func brokenSouthbound(n *node) {
+	set := func(remote string) {
+		n.vsctl("--no-wait", "set", "Open_vSwitch", ".", `external_ids:ovn-remote="`+remote+`"`)
+	}
+	for remote, want := range map[string]doctor.Level{
+		"tcp:192.0.2.1:6642": doctor.Warning, "ssl:192.0.2.1:6642,tcp:[2001:db8::1]:6642": doctor.Warning,
+		"ssl:192.0.2.1:6642": "", "tcp:127.0.0.1:6642": "",
+	} {
+		set(remote)
+		found := ill(doctor.Examine(n.t.Context(), n.config()))["southbound database"]
+		require.Equal(n.t, want, found.Level, "%s: %+v", remote, found)
+		require.Equal(n.t, want != "", strings.Contains(found.Mend, "pssl: with role=ovn-controller"), remote)
+	}
+	set(n.lab.SB.Remote)
 }
 
 func brokenMTU(n *node) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/agent"
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
 )
 
 // capabilities are those that plugging pods in takes.
@@ -114,6 +116,23 @@ func (c *Config) controller(ctx context.Context) (string, error) {
 			"see that external_ids:ovn-remote of the switch names it, and that it is reached from here")
 	}
 	return "connected to the southbound database", nil
+}
+
+// southbound looks whether the traffic with the southbound database is encrypted.
+// Whoever changes that traffic, or writes to the database, controls the network of all
+// pods.
+func (c *Config) southbound(ctx context.Context) (string, error) {
+	settings, err := c.Switch.Settings(ctx)
+	if err != nil {
+		return "", unknown(errNoSwitch)
+	}
+	for _, r := range ovs.SouthboundRemotes(settings) {
+		if r.Cleartext() {
+			return "", warning(fmt.Errorf("external_ids:ovn-remote: the connection to tcp:%s is not encrypted, and the server cannot know this node", net.JoinHostPort(r.Host, fmt.Sprint(r.Port))),
+				"have the database listen on pssl: with role=ovn-controller, give this node a certificate, and write ssl: in external_ids:ovn-remote (docs/operations.md)")
+		}
+	}
+	return "no cleartext beyond this node", nil
 }
 
 // tunnels looks whether the switch knows how to reach other nodes.

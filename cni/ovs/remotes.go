@@ -1,0 +1,57 @@
+package ovs
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// Remote is an OVSDB server on the network: tcp:HOST:PORT or ssl:HOST:PORT.
+type Remote struct {
+	Scheme, Host string
+	Port         uint16
+}
+
+// defaultPort is the port of a remote that names none.
+const defaultPort = 6640
+
+// Remotes returns the servers of a list with commas that are on the network. It leaves
+// out unix sockets and entries that OVN does not accept either.
+func Remotes(list string) (all []Remote) {
+	for entry := range strings.SplitSeq(list, ",") {
+		scheme, at, _ := strings.Cut(strings.TrimSpace(entry), ":")
+		if scheme != "tcp" && scheme != "ssl" {
+			continue
+		}
+		r := Remote{scheme, at, defaultPort}
+		if i := strings.LastIndexByte(at, ':'); i > strings.LastIndexByte(at, ']') {
+			port, err := strconv.ParseUint(at[i+1:], 10, 16)
+			if err != nil || port == 0 {
+				continue
+			}
+			r.Host, r.Port = at[:i], uint16(port)
+		}
+		r.Host = strings.Trim(r.Host, "[]")
+		all = append(all, r)
+	}
+	return all
+}
+
+// Cleartext reports whether other machines can read and change the traffic with r.
+func (r Remote) Cleartext() bool { return r.Scheme == "tcp" && !Loopback(r.Host) }
+
+// Loopback reports whether a host is this machine by its loopback address.
+func Loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// SouthboundRemotes returns the servers of OVN's southbound database that the settings
+// of a switch name. A setting of a single chassis is ovn-remote-SYSTEM_ID.
+func SouthboundRemotes(settings map[string]string) (all []Remote) {
+	all = Remotes(settings["ovn-remote"])
+	if id := settings["system-id"]; id != "" {
+		all = append(all, Remotes(settings["ovn-remote-"+id])...)
+	}
+	return all
+}
