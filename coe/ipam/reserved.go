@@ -25,13 +25,13 @@ type Ranges []Range
 // overlap.
 func (c Config) Ranges() (all Ranges) {
 	if c.NodeNetwork.IsValid() {
-		all = append(all, Range{Prefix: c.NodeNetwork.Prefix, Use: "the node network"})
+		all = append(all, Range{Prefix: c.NodeNetwork.Prefix, Use: "the node network (--node-network)"})
 	}
 	for _, p := range c.Reserved {
 		all = append(all, Range{Prefix: p, Use: "the network's own links"})
 	}
 	for _, p := range c.ServiceNetworks {
-		all = append(all, Range{Prefix: p, Use: "cluster addresses", Services: true})
+		all = append(all, Range{Prefix: p, Use: "cluster addresses (--service-network)", Services: true})
 	}
 	return all
 }
