@@ -53,7 +53,7 @@ var _ stream.Replayer = (*changes)(nil)
 // newChanges makes the streams of a server whose names are resolved.
 func newChanges(s *Server) *changes {
 	c := &changes{
-		stored: stream.NewLog(stream.Config{Identity: s.store.Identity(), Begin: beginEvent, Complete: completeEvent}),
+		stored: stream.NewLog(stream.Config{Identity: s.store.Identity(), Begin: beginEvent, Complete: completeEvent, Lost: s.cfg.Lost}),
 		names:  map[*yang.Node]string{}, watch: map[string]*watch{},
 		linger: linger, wake: make(chan struct{}, 1),
 	}
@@ -163,6 +163,8 @@ func (c *changes) abandon() bool {
 
 // run keeps the streams until ctx ends, and then returns nil.
 func (c *changes) run(ctx context.Context, store *datastore.Datastore) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	for _, w := range c.watch {
 		ended := make(chan struct{})
 		go func() {
@@ -171,6 +173,12 @@ func (c *changes) run(ctx context.Context, store *datastore.Datastore) error {
 		}()
 		defer func() { <-ended }()
 	}
+	settled := make(chan struct{})
+	go func() {
+		defer close(settled)
+		c.stored.Settle(ctx, store.History)
+	}()
+	defer func() { <-settled }()
 	for {
 		select {
 		case <-ctx.Done():
@@ -178,6 +186,7 @@ func (c *changes) run(ctx context.Context, store *datastore.Datastore) error {
 		case <-c.wake:
 		}
 		if err := c.keep(ctx, store); err != nil {
+			cancel() // of those who are waited for
 			return fmt.Errorf("follow the configuration: %w", err)
 		}
 	}
@@ -226,6 +235,9 @@ func (c *changes) take(b datastore.Batch) {
 		told = c.add(told, u)
 	}
 	slices.SortFunc(told, func(a, b stream.Change) int { return strings.Compare(a.Key, b.Key) })
+	if b.History != "" {
+		c.stored.Turn(b.Revision, b.History)
+	}
 	if b.Snapshot {
 		c.stored.Reset(b.Revision, told)
 	} else {

@@ -51,7 +51,9 @@ func deleteEvent(target string) string {
 // id takes the ID from an event, and the revision that b is at has to be in it.
 func (b *bed) id(event string) (id, rest string) {
 	b.t.Helper()
-	id = fmt.Sprintf("%d@%s", b.store.Revision(), b.store.Identity())
+	history, err := b.store.History(b.t.Context())
+	require.NoError(b.t, err)
+	id = fmt.Sprintf("%d@%s.%s", b.store.Revision(), b.store.Identity(), history)
 	rest, found := strings.CutPrefix(event, "id: "+id)
 	require.True(b.t, found, "%s of %s", event, id)
 	return id, rest

@@ -102,6 +102,9 @@ type Config struct {
 	// package's own where there is a Datastore. They list them in
 	// ietf-restconf-monitoring:restconf-state, which it serves itself too.
 	Streams map[string]Streams
+	// Lost is told of followers of changes whose event ID is of a history of the datastore
+	// that a restore has ended; nil for nobody. It must not block.
+	Lost func(stream string, revision int64)
 	// MaxStreams bounds how many streams are followed at once; 0 means
 	// DefaultMaxStreams.
 	MaxStreams int

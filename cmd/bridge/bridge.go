@@ -69,6 +69,7 @@ type Bridge struct {
 	store    *coe.Store
 	cluster  *cluster // nil where Kubernetes is not watched
 	hub      *agentstream.Hub
+	lost     *lostHistories
 	access   *access.Access
 	server   *restconf.Server
 	listener net.Listener
@@ -120,7 +121,8 @@ func (b *Bridge) open(ctx context.Context) error {
 	if b.data, err = datastore.Open(ctx, cfg); err != nil {
 		return err
 	}
-	b.hub = agentstream.New(agentstream.Config{Identity: b.data.Identity(), MTU: b.cfg.MTU, Log: b.log})
+	b.lost = newLostHistories(b.registry, b.log)
+	b.hub = agentstream.New(agentstream.Config{Identity: b.data.Identity(), MTU: b.cfg.MTU, Lost: b.lost.told, Log: b.log})
 	b.store = coe.NewStore(b.changed, b.origins()...)
 	if err := b.watchCluster(); err != nil {
 		return err
@@ -185,6 +187,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	g := newGroup(ctx)
 	g.run("follow the datastore", b.follow)
 	g.run("follow what is chosen", b.followChosen)
+	g.run("settle event IDs", func(ctx context.Context) error { b.hub.Settle(ctx, b.data.History); return nil })
 	if b.cluster != nil {
 		g.run("follow Kubernetes", b.cluster.source.Run)
 	}

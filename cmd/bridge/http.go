@@ -96,6 +96,7 @@ func (b *Bridge) restconf() restconf.Config {
 		Streams: map[string]restconf.Streams{
 			nodeStreams: {Source: b.hub, Description: "the interfaces of the pods on a node, as they change"},
 		},
+		Lost:    b.lost.told,
 		Foreign: b.foreign(),
 		Open: map[string]http.Handler{
 			"/metrics": promhttp.HandlerFor(prometheus.GathererFunc(b.gather), promhttp.HandlerOpts{}),

@@ -10,6 +10,7 @@ package agentstream
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,10 @@ const (
 	networkRecord       = confirmationRecords + NetworkRecord
 )
 
+// HistoryRecord is the name of the record with the datastore's history (see
+// stream.Log.Turn), as all records of all prefixes are named.
+const HistoryRecord = "history"
+
 // The notifications of coe-agent.
 const (
 	changedEvent  = "coe-agent:interface-changed"
@@ -47,7 +52,9 @@ type Config struct {
 	Identity string
 	// MTU is told of every interface; 0: none is.
 	MTU uint16
-	Log *slog.Logger
+	// Lost is stream.Config's.
+	Lost func(node string, revision int64)
+	Log  *slog.Logger
 }
 
 // Batch is what one revision changed of the records of all prefixes.
@@ -103,7 +110,7 @@ func (i *iface) confirmed() bool { return i.node != "" && i.got == i.want }
 func New(cfg Config) *Hub {
 	return &Hub{
 		cfg:        cfg,
-		streams:    stream.NewLog(stream.Config{Identity: cfg.Identity, Begin: beginEvent, Complete: completeEvent}),
+		streams:    stream.NewLog(stream.Config{Identity: cfg.Identity, Begin: beginEvent, Complete: completeEvent, Lost: cfg.Lost}),
 		interfaces: map[string]*iface{},
 		nodes:      newNodes(),
 	}
@@ -130,6 +137,9 @@ func (h *Hub) Apply(b Batch) {
 		changes = h.settle(changes, key, before[key], b.Revision)
 	}
 	changes = h.tellNetwork(h.tellNodes(changes), b.Snapshot)
+	if history := b.Put[HistoryRecord]; history != nil {
+		h.streams.Turn(b.Revision, string(history))
+	}
 	if b.Snapshot {
 		h.streams.Reset(b.Revision, changes)
 	} else {
@@ -272,6 +282,11 @@ func (h *Hub) Confirmed(key coe.LeaseKey) (at time.Time, revision int64, ok bool
 		return time.Time{}, 0, false
 	}
 	return i.at, i.revision, true
+}
+
+// Settle is stream.Log's.
+func (h *Hub) Settle(ctx context.Context, current func(context.Context) (string, error)) {
+	h.streams.Settle(ctx, current)
 }
 
 // Known reports whether the Hub has read all records once. Before that, Tree, Count

@@ -124,6 +124,7 @@ func Open(ctx context.Context, cfg Config) (*Datastore, error) {
 	if err := d.identify(ctx); err != nil {
 		return nil, errors.Join(err, d.disconnect())
 	}
+	d.beginHistory(ctx)
 	if err := d.start(ctx); err != nil {
 		return nil, errors.Join(err, d.disconnect())
 	}
@@ -198,6 +199,9 @@ func (d *Datastore) start(ctx context.Context) error {
 	run, stop := context.WithCancel(context.Background())
 	d.stop = stop
 	d.done.Go(func() { d.watch(run) })
+	if d.Shared() {
+		d.done.Go(func() { d.keepVerifying(run) })
+	}
 	return nil
 }
 
@@ -206,7 +210,7 @@ func (d *Datastore) start(ctx context.Context) error {
 func (d *Datastore) Close() error {
 	d.stop()
 	d.done.Wait()
-	d.mirror.close()
+	d.mirror.end(ErrClosed)
 	return d.disconnect()
 }
 
@@ -285,6 +289,10 @@ func (d *Datastore) name(ctx context.Context, identity string) error {
 func (d *Datastore) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
-	_, err := d.client.Get(ctx, root, clientv3.WithCountOnly())
-	return classify("reach etcd", err)
+	reached := d.mirror.revision()
+	resp, err := d.client.Get(ctx, root, clientv3.WithCountOnly())
+	if err != nil {
+		return classify("reach etcd", err)
+	}
+	return d.verifyRevision(reached, resp.Header.Revision)
 }

@@ -14,8 +14,11 @@ type Batch struct {
 	Revision int64
 	// Snapshot: Put is everything that there is.
 	Snapshot bool
-	Put      []*Unit
-	Delete   []*Unit // without Raw
+	// History is the name of the history of revisions, where it is another from this
+	// Revision on; in a Snapshot always.
+	History string
+	Put     []*Unit
+	Delete  []*Unit // without Raw
 
 	marks []mark
 }
@@ -67,7 +70,7 @@ func (d *Datastore) Follow(ctx context.Context, fn func(Batch) error) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-d.mirror.closed:
-			return ErrClosed
+			return d.mirror.why
 		}
 	}
 }
@@ -76,7 +79,7 @@ func (d *Datastore) Follow(ctx context.Context, fn func(Batch) error) error {
 func (m *mirror) attach(f *follower) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	b := Batch{Revision: m.rev, Snapshot: true}
+	b := Batch{Revision: m.rev, Snapshot: true, History: m.history}
 	for _, units := range m.shelf {
 		b.Put = append(b.Put, units...)
 	}

@@ -63,7 +63,7 @@ func (f *recordFollower) run(ctx context.Context) error {
 		}
 		select {
 		case <-f.d.mirror.closed:
-			return ErrClosed
+			return f.d.mirror.why
 		case <-ctx.Done():
 		case <-time.After(retryAfter):
 			f.d.log.Warn("watch of the records broke", "revision", f.revision, "err", err)

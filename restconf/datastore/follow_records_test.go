@@ -90,7 +90,10 @@ func TestFollowRecords(t *testing.T) {
 		require.ErrorIs(t, <-oneEnd, errSeen)
 		require.Equal(t, map[string]string{"kept": "19", "new": "19", "last": "1"}, one.state)
 		require.ErrorIs(t, <-allEnd, errSeen)
+		history, err := d.History(t.Context())
+		require.NoError(t, err)
 		require.Equal(t, map[string]string{
+			HistoryRecord: history,
 			"chosen/kept": "19", "chosen/new": "19", "chosen/last": "1", "confirmed/other": "1", "confirmed/last": "1",
 		}, all.state)
 	})

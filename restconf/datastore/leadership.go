@@ -91,7 +91,11 @@ func (l *Leadership) campaign(ctx context.Context) error {
 		return err
 	}
 	l.Epoch, l.key = l.election.Rev(), l.election.Key()
+	reached := l.d.mirror.revision()
 	held, err := l.d.client.Txn(ctx).If(l.holds()).Commit()
+	if err == nil {
+		err = l.d.verifyRevision(reached, held.Header.Revision)
+	}
 	if err == nil && !held.Succeeded {
 		err = fmt.Errorf("the lease ran out before it was this process's turn: %w", ErrUnavailable)
 	}

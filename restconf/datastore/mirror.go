@@ -22,7 +22,10 @@ type mirror struct {
 	since   time.Time // when the datastore was opened
 	waits   []wait
 	follow  map[*follower]struct{}
-	closed  chan struct{}
+	history string        // of the revisions, as HistoryRecord says
+	closed  chan struct{} // when why is set
+	ending  sync.Once
+	why     error
 }
 
 type wait struct {
@@ -40,7 +43,13 @@ func newMirror() *mirror {
 	}
 }
 
-func (m *mirror) close() { close(m.closed) }
+// end has followers and waiting writes return why, unless the mirror has ended before.
+func (m *mirror) end(why error) {
+	m.ending.Do(func() {
+		m.why = why
+		close(m.closed)
+	})
+}
 
 func (m *mirror) revision() int64 {
 	m.mu.RLock()
@@ -141,10 +150,10 @@ func without(shelf []*Unit, places []int) []*Unit {
 
 // replace makes the mirror hold exactly units, as of rev, and tells the
 // followers the difference.
-func (m *mirror) replace(units []*Unit, marks []mark, rev int64) {
+func (m *mirror) replace(units []*Unit, marks []mark, history string, rev int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	b := Batch{Revision: rev, marks: marks}
+	b := Batch{Revision: rev, History: history, marks: marks}
 	shelf := map[*yang.Node][]*Unit{}
 	for _, u := range units {
 		top := topOf(u.Node)
@@ -169,6 +178,9 @@ func (m *mirror) replace(units []*Unit, marks []mark, rev int64) {
 // advance tells those who wait that the mirror is at b's revision.
 func (m *mirror) advance(b Batch) {
 	m.rev = b.Revision
+	if b.History != "" {
+		m.history = b.History
+	}
 	m.note(b)
 	m.waits = slices.DeleteFunc(m.waits, func(w wait) bool {
 		if w.rev <= m.rev {
@@ -195,7 +207,7 @@ func (m *mirror) reach(ctx context.Context, rev int64) error {
 	case <-w.ready:
 		return nil
 	case <-m.closed:
-		return ErrClosed
+		return m.why
 	case <-ctx.Done():
 		m.forget(w)
 		return ctx.Err()

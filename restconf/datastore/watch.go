@@ -91,6 +91,10 @@ func byRevision(events []*clientv3.Event) iter.Seq2[int64, []*clientv3.Event] {
 }
 
 func (d *Datastore) addEvent(b *Batch, e *clientv3.Event) {
+	if idOf(e.Kv) == historyID {
+		b.History = string(e.Kv.Value)
+		return
+	}
 	if top := d.layout.marked(idOf(e.Kv)); top != nil {
 		b.marks = append(b.marks, markOf(top, e.Kv))
 		return
@@ -133,8 +137,11 @@ func idOf(kv *mvccpb.KeyValue) string { return strings.TrimPrefix(string(kv.Key)
 func (d *Datastore) relist(ctx context.Context) error {
 	var units []*Unit
 	var marks []mark
+	var history string
 	rev, err := d.scan(ctx, configPrefix, func(kv *mvccpb.KeyValue) {
-		if top := d.layout.marked(idOf(kv)); top != nil {
+		if idOf(kv) == historyID {
+			history = string(kv.Value)
+		} else if top := d.layout.marked(idOf(kv)); top != nil {
 			marks = append(marks, markOf(top, kv))
 		} else if u := d.unit(kv); u != nil {
 			d.judge(u)
@@ -144,7 +151,7 @@ func (d *Datastore) relist(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.mirror.replace(units, marks, rev)
+	d.mirror.replace(units, marks, history, rev)
 	return nil
 }
 

@@ -2,8 +2,6 @@ package stream
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -20,6 +18,8 @@ type Cursor struct {
 	// the follower comes from a replica that is ahead of this one, and is told what
 	// comes after.
 	after int64
+	// claim is what the follower's ID says, until it is decided what that is worth.
+	claim *place
 }
 
 var _ Subscription = (*Cursor)(nil)
@@ -28,7 +28,9 @@ var _ Subscription = (*Cursor)(nil)
 func (l *Log) Open(stream, after string) *Cursor {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.open(stream, l.parse(after))
+	c := l.open(stream, nowhere)
+	c.claim = l.parse(after)
+	return c
 }
 
 // OpenAt begins to follow a stream after what the Log had learned of it before a
@@ -59,6 +61,13 @@ func (f *feed) before(start time.Time) int64 {
 	return f.floor
 }
 
+func (c *Cursor) wake() {
+	select {
+	case c.ready <- struct{}{}:
+	default: // it is awake already
+	}
+}
+
 // Ready implements Subscription.
 func (c *Cursor) Ready() <-chan struct{} { return c.ready }
 
@@ -75,7 +84,7 @@ func (c *Cursor) Take() []Event {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
 	switch {
-	case c.log.revision == 0:
+	case c.log.revision == 0 || !c.decide():
 		return nil
 	case c.after < c.feed.floor:
 		return c.snapshot()
@@ -114,19 +123,4 @@ func (c *Cursor) changes() []Event {
 	c.after = c.feed.order.Back().Value.(*entry).revision
 	events[len(events)-1].ID = c.log.id(c.after)
 	return events
-}
-
-// id writes a place as followers see it.
-func (l *Log) id(revision int64) string {
-	return strconv.FormatInt(revision, 10) + "@" + l.cfg.Identity
-}
-
-// parse reads what id wrote; anything else is nowhere.
-func (l *Log) parse(id string) int64 {
-	text, identity, _ := strings.Cut(id, "@")
-	revision, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || revision < 0 || identity != l.cfg.Identity {
-		return nowhere
-	}
-	return revision
 }

@@ -21,6 +21,9 @@ type Config struct {
 	// Graves is how many removals are remembered, over all streams, for those who
 	// come back or are slow; 0 means DefaultGraves. Who missed more gets a snapshot.
 	Graves int
+	// Lost is told of followers that came with the ID of a history that a restore has
+	// ended; nil for nobody. It is called under the Log's lock.
+	Lost func(stream string, revision int64)
 }
 
 // Log keeps the latest event of every key of many streams, in the order of
@@ -37,6 +40,9 @@ type Log struct {
 	since  time.Time
 	feeds  map[string]*feed
 	graves []grave // in the order of revisions
+	// spans are the histories since the floor, which has the first.
+	spans  []span
+	doubts chan struct{} // receives when a follower's ID is in doubt
 }
 
 // feed is one stream. It is there while it has events or followers.
@@ -78,7 +84,7 @@ func NewLog(cfg Config) *Log {
 	if cfg.Graves <= 0 {
 		cfg.Graves = DefaultGraves
 	}
-	return &Log{cfg: cfg, feeds: map[string]*feed{}}
+	return &Log{cfg: cfg, feeds: map[string]*feed{}, doubts: make(chan struct{}, 1)}
 }
 
 // Reset makes the Log hold exactly what changes say, as of a revision, which is not
@@ -101,6 +107,9 @@ func (l *Log) Forget() {
 // begin forgets all up to a revision.
 func (l *Log) begin(revision int64, now time.Time) {
 	l.revision, l.floor, l.since, l.graves = revision, revision, now, nil
+	if len(l.spans) > 0 {
+		l.spans = []span{{revision, l.history()}}
+	}
 	maps.DeleteFunc(l.feeds, func(_ string, f *feed) bool {
 		f.clear(revision, now)
 		return len(f.cursors) == 0
@@ -222,9 +231,6 @@ func (f *feed) clear(floor int64, since time.Time) {
 
 func (f *feed) wake() {
 	for c := range f.cursors {
-		select {
-		case c.ready <- struct{}{}:
-		default: // it is awake already
-		}
+		c.wake()
 	}
 }

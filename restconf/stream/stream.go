@@ -12,7 +12,7 @@
 //   - With that ID a follower goes on at any replica. One that is behind tells nothing
 //     until it has more: nobody who takes whole groups goes back in time.
 //   - Where that is not possible, the group is a snapshot: what it does not tell is not
-//     there.
+//     there. An ID of a history that a restore has ended is never gone on from.
 package stream
 
 import "time"
