@@ -144,6 +144,11 @@ func (n *Node) wanted(ctx context.Context, place *uplink.Place) (wanted, error) 
 	if w.softwareChecksums, err = n.cfg.Switch.Userspace(ctx); err != nil {
 		return w, err
 	}
+	settings, err := n.cfg.Switch.Settings(ctx)
+	if err != nil {
+		return w, err
+	}
+	w.databases = databasePorts(settings)
 	if w.mtu = place.MTU; w.mtu == 0 {
 		w.mtu, err = n.cfg.MTU(ctx)
 	}

@@ -96,15 +96,38 @@ table ip coe-bridge {
 		iifname "coe0" oifname != "coe0" counter packets 0 bytes 0 masquerade fully-random comment "from coe0 out by another link as the node"
 	}
 }`), strings.TrimSpace(run("nft list table ip coe-bridge")))
+	require.Equal(t, strings.TrimSpace(`
+table inet coe-bridge {
+	chain databases-here {
+		type filter hook input priority filter; policy accept;
+		iifname "coe0" tcp dport 6641-6644 counter packets 0 bytes 0 drop comment "from coe0 nothing to databases at 6641-6644"
+	}
+
+	chain databases-there {
+		type filter hook forward priority filter; policy accept;
+		iifname "coe0" tcp dport 6641-6644 counter packets 0 bytes 0 drop comment "from coe0 nothing to databases at 6641-6644"
+	}
+}`), strings.TrimSpace(run("nft list table inet coe-bridge")))
 
 	fewer := place()
 	fewer.Services = nil
 	twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, fewer)) })
 	require.NotContains(t, run("nft list ruleset"), "snat to")
+	for _, taken := range []string{"delete table inet coe-bridge", "flush chain inet coe-bridge databases-here", "flush chain inet coe-bridge databases-there"} {
+		run("nft " + taken)
+		twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, fewer)) })
+		require.Equal(t, 2, strings.Count(run("nft list table inet coe-bridge"), " drop "), taken)
+	}
 	run("nft delete chain ip coe-bridge way-out; nft add chain ip coe-bridge way-out '{ type filter hook output priority 0; }'")
 	twice(t, func() (bool, error) { return putRules(ns, w) })
 	twice(t, func() (bool, error) { return removeRules(ns) })
 	require.Contains(t, run("nft list ruleset"), "table ip others")
+	require.NotContains(t, run("nft list ruleset"), tableName)
+}
+
+func TestDatabasePorts(t *testing.T) {
+	require.Empty(t, databasePorts(nil))
+	require.Equal(t, []uint16{6640, 16642}, databasePorts(map[string]string{"ovn-remote": "ssl:a:16642,ssl:b:6642,tcp:c,ssl:[fd00::1]:16642,unix:/a"}))
 }
 
 func TestLinkAddressesRoutes(t *testing.T) {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -15,12 +16,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The table of ours, and its chains.
+// The tables of ours have one name. The first has the rules of IPv4 alone, the second
+// the rules of both families.
+const tableName = "coe-bridge"
+
+// The chains.
 const (
-	tableName = "coe-bridge"
-	wayOut    = "way-out"
-	noReturn  = "no-return"
+	wayOut         = "way-out"
+	noReturn       = "no-return"
+	databasesHere  = "databases-here"
+	databasesThere = "databases-there"
 )
+
+// The default ports of OVN's databases: the servers, and the members of a cluster among
+// each other.
+const firstDatabase, lastDatabase = 6641, 6644
 
 // rule is one of ours. Its text says all that it does: two of one text are the same.
 type rule struct {
@@ -42,7 +52,7 @@ func (w wanted) rules() []rule {
 			slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), snat(w.service)),
 		})
 	}
-	return append(all, rule{
+	all = append(all, rule{
 		wayOut, fmt.Sprintf("from %s out by another link as the node", linkName),
 		slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpNeq), []expr.Any{&expr.Counter{}, &expr.Masq{FullyRandom: true}}),
 	}, rule{
@@ -51,9 +61,29 @@ func (w wanted) rules() []rule {
 			&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: hostUnreachable},
 		}),
 	})
+	return append(all, w.databaseRules()...)
 }
 
-// putRules sees to it that the table of ours has these rules and no others. They are
+// databaseRules drop what pods send to the ports of OVN's databases, on this node and on
+// others. Whoever writes to a database controls the network of all pods. The rules are
+// behind all translation of destinations, so that no service leads around them.
+func (w wanted) databaseRules() (all []rule) {
+	ranges := [][2]uint16{{firstDatabase, lastDatabase}}
+	for _, port := range w.databases {
+		ranges = append(ranges, [2]uint16{port, port})
+	}
+	for _, chain := range []string{databasesHere, databasesThere} {
+		for _, ports := range ranges {
+			all = append(all, rule{
+				chain, fmt.Sprintf("from %s nothing to databases at %d-%d", linkName, ports[0], ports[1]),
+				slices.Concat(inBy(linkName), tcpTo(ports[0], ports[1]), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}}),
+			})
+		}
+	}
+	return all
+}
+
+// putRules sees to it that the tables of ours have these rules and no others. They are
 // replaced as a whole, at one moment; connections that are there go on as they are.
 func putRules(ns netns.NsHandle, w wanted) (changed bool, err error) {
 	c, err := nftables.New(nftables.WithNetNSFd(int(ns)))
@@ -64,16 +94,20 @@ func putRules(ns netns.NsHandle, w wanted) (changed bool, err error) {
 	if has, err := hasRules(c, rules); has || err != nil {
 		return false, err
 	}
-	c.AddTable(table())
-	c.DelTable(table())
-	c.AddTable(table())
+	for _, table := range tables() {
+		c.AddTable(table)
+		c.DelTable(table)
+		c.AddTable(table)
+	}
 	for _, chain := range chains() {
 		c.AddChain(chain)
-	}
-	for _, r := range rules {
-		c.AddRule(&nftables.Rule{
-			Table: table(), Chain: &nftables.Chain{Name: r.chain}, Exprs: r.exprs, UserData: userdata.AppendString(nil, userdata.TypeComment, r.text),
-		})
+		for _, r := range rules {
+			if r.chain == chain.Name {
+				c.AddRule(&nftables.Rule{
+					Table: chain.Table, Chain: chain, Exprs: r.exprs, UserData: userdata.AppendString(nil, userdata.TypeComment, r.text),
+				})
+			}
+		}
 	}
 	if err := c.Flush(); err != nil {
 		return true, fmt.Errorf("write nftables rules: %w", err)
@@ -81,66 +115,91 @@ func putRules(ns netns.NsHandle, w wanted) (changed bool, err error) {
 	return true, nil
 }
 
-// removeRules removes the table of ours.
+// removeRules removes the tables of ours.
 func removeRules(ns netns.NsHandle) (removed bool, err error) {
 	c, err := nftables.New(nftables.WithNetNSFd(int(ns)))
 	if err != nil {
 		return false, fmt.Errorf("open nftables: %w", err)
 	}
-	there, err := hasTable(c)
-	if !there || err != nil {
-		return false, err
+	for _, table := range tables() {
+		there, err := hasTable(c, table)
+		if err != nil {
+			return removed, err
+		}
+		if !there {
+			continue
+		}
+		c.DelTable(table)
+		if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
+			return removed, fmt.Errorf("remove nftables table %s: %w", tableName, err)
+		}
+		removed = true
 	}
-	c.DelTable(table())
-	if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
-		return false, fmt.Errorf("remove nftables table %s: %w", tableName, err)
+	return removed, nil
+}
+
+func tables() []*nftables.Table { return []*nftables.Table{table4(), tableBoth()} }
+
+func table4() *nftables.Table {
+	return &nftables.Table{Family: nftables.TableFamilyIPv4, Name: tableName}
+}
+
+func tableBoth() *nftables.Table {
+	return &nftables.Table{Family: nftables.TableFamilyINet, Name: tableName}
+}
+
+// chains are those of ours, in the order of their tables and names.
+func chains() []*nftables.Chain {
+	return []*nftables.Chain{
+		filter(table4(), noReturn, nftables.ChainHookForward),
+		{
+			Table: table4(), Name: wayOut, Type: nftables.ChainTypeNAT,
+			Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
+		},
+		filter(tableBoth(), databasesHere, nftables.ChainHookInput),
+		filter(tableBoth(), databasesThere, nftables.ChainHookForward),
+	}
+}
+
+func filter(table *nftables.Table, name string, hook *nftables.ChainHook) *nftables.Chain {
+	return &nftables.Chain{Table: table, Name: name, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: nftables.ChainPriorityFilter}
+}
+
+func hasTable(c *nftables.Conn, table *nftables.Table) (bool, error) {
+	all, err := c.ListTablesOfFamily(table.Family)
+	if err != nil {
+		return false, fmt.Errorf("list nftables tables: %w", err)
+	}
+	return slices.ContainsFunc(all, func(t *nftables.Table) bool { return t.Name == table.Name }), nil
+}
+
+// hasRules reports whether the tables of ours have exactly these rules, in chains that
+// are where they have to be.
+func hasRules(c *nftables.Conn, want []rule) (bool, error) {
+	for _, table := range tables() {
+		if has, err := hasRulesOf(c, table, want); !has || err != nil {
+			return false, err
+		}
 	}
 	return true, nil
 }
 
-func table() *nftables.Table {
-	return &nftables.Table{Family: nftables.TableFamilyIPv4, Name: tableName}
-}
-
-// chains are those of ours, in the order of their names.
-func chains() []*nftables.Chain {
-	return []*nftables.Chain{
-		{
-			Table: table(), Name: noReturn, Type: nftables.ChainTypeFilter,
-			Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter,
-		},
-		{
-			Table: table(), Name: wayOut, Type: nftables.ChainTypeNAT,
-			Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
-		},
-	}
-}
-
-func hasTable(c *nftables.Conn) (bool, error) {
-	all, err := c.ListTablesOfFamily(nftables.TableFamilyIPv4)
-	if err != nil {
-		return false, fmt.Errorf("list nftables tables: %w", err)
-	}
-	return slices.ContainsFunc(all, func(t *nftables.Table) bool { return t.Name == tableName }), nil
-}
-
-// hasRules tells whether the table of ours has just these rules, in chains that are
-// where they have to be.
-func hasRules(c *nftables.Conn, want []rule) (bool, error) {
-	if there, err := hasTable(c); !there || err != nil {
+func hasRulesOf(c *nftables.Conn, table *nftables.Table, want []rule) (bool, error) {
+	if there, err := hasTable(c, table); !there || err != nil {
 		return false, err
 	}
-	have, err := c.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
+	have, err := c.ListChainsOfTableFamily(table.Family)
 	if err != nil {
 		return false, fmt.Errorf("list nftables chains: %w", err)
 	}
 	have = slices.DeleteFunc(have, func(c *nftables.Chain) bool { return c.Table.Name != tableName })
 	slices.SortFunc(have, func(a, b *nftables.Chain) int { return strings.Compare(a.Name, b.Name) })
-	if !slices.EqualFunc(have, chains(), sameChain) {
+	chains := slices.DeleteFunc(chains(), func(c *nftables.Chain) bool { return c.Table.Family != table.Family })
+	if !slices.EqualFunc(have, chains, sameChain) {
 		return false, nil
 	}
-	for _, chain := range have {
-		rules, err := c.GetRules(table(), chain)
+	for _, chain := range chains {
+		rules, err := c.GetRules(table, chain)
 		if err != nil {
 			return false, fmt.Errorf("list nftables rules: %w", err)
 		}
@@ -191,6 +250,18 @@ func destination(to netip.Prefix) []expr.Any {
 			SourceRegister: register, DestRegister: register, Len: size, Mask: net.CIDRMask(to.Bits(), 8*size), Xor: make([]byte, size),
 		},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: to.Masked().Addr().AsSlice()},
+	}
+}
+
+// tcpTo matches what goes to a range of TCP ports.
+func tcpTo(first, last uint16) []expr.Any {
+	const offset, size = 2, 2 // of the destination's port in a TCP header
+	port := func(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{unix.IPPROTO_TCP}},
+		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: size},
+		&expr.Range{Op: expr.CmpOpEq, Register: register, FromData: port(first), ToData: port(last)},
 	}
 }
 

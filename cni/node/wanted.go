@@ -27,6 +27,7 @@ type wanted struct {
 	pods, services    []netip.Prefix
 	mtu               int
 	softwareChecksums bool
+	databases         []uint16 // further ports of OVN's databases, in order
 }
 
 func newWanted(p *uplink.Place) (wanted, error) {
@@ -45,6 +46,18 @@ func newWanted(p *uplink.Place) (wanted, error) {
 	}
 	w.mac = mac
 	return w, nil
+}
+
+// databasePorts are the ports of the southbound database in a switch's settings that are
+// not default ports.
+func databasePorts(settings map[string]string) (all []uint16) {
+	for _, r := range ovs.SouthboundRemotes(settings) {
+		if r.Port < firstDatabase || r.Port > lastDatabase {
+			all = append(all, r.Port)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func only4(all []netip.Prefix) []netip.Prefix {

@@ -1,0 +1,74 @@
+package node
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
+)
+
+// A pod reaches no port of OVN's databases on its node or behind it, over IPv4 and IPv6.
+// It reaches other ports, and the node itself reaches the databases.
+func TestPodsReachNoDatabase(t *testing.T) {
+	node, onNode := inNewNamespace(t)
+	pod, onPod := inNewNamespace(t)
+	other, onOther := inNewNamespace(t)
+	h, err := netlink.NewHandleAt(node)
+	require.NoError(t, err)
+	defer h.Close()
+	for link, peer := range map[string]netns.NsHandle{linkName: pod, "eth0": other} {
+		veth := netlink.NewVeth(netlink.LinkAttrs{Name: link})
+		veth.PeerName, veth.PeerNamespace = "peer0", netlink.NsFd(peer)
+		require.NoError(t, h.LinkAdd(veth))
+	}
+	onNode("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1; ip link set lo up" +
+		"; ip link set coe0 up; ip addr add 192.0.2.1/24 dev coe0; ip addr add 2001:db8:1::1/64 dev coe0 nodad" +
+		"; ip link set eth0 up; ip addr add 198.51.100.1/24 dev eth0; ip addr add 2001:db8:2::1/64 dev eth0 nodad")
+	onPod("ip link set peer0 up; ip addr add 192.0.2.2/24 dev peer0; ip addr add 2001:db8:1::2/64 dev peer0 nodad" +
+		"; ip route add default via 192.0.2.1; ip route add default via 2001:db8:1::1")
+	onOther("ip link set peer0 up; ip addr add 198.51.100.2/24 dev peer0; ip addr add 2001:db8:2::2/64 dev peer0 nodad" +
+		"; ip route add default via 198.51.100.1; ip route add default via 2001:db8:2::1")
+	w := wantedOf(t, place())
+	w.databases = []uint16{16642}
+	_, err = putRules(node, w)
+	require.NoError(t, err)
+
+	databases, others := []string{"6641", "6642", "6643", "6644", "16642"}, []string{"6640", "6645", "8080"}
+	for _, ns := range []netns.NsHandle{node, other} {
+		for _, port := range append(others, databases...) {
+			require.NoError(t, links.Inside(ns, func() error {
+				l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":"+port)
+				if err == nil {
+					t.Cleanup(func() { _ = l.Close() })
+				}
+				return err
+			}))
+		}
+	}
+	dial := func(from netns.NsHandle, host, port string, patience time.Duration) error {
+		return links.Inside(from, func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			c, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(host, port))
+			if err == nil {
+				_ = c.Close()
+			}
+			return err
+		})
+	}
+	for _, host := range []string{"192.0.2.1", "198.51.100.1", "198.51.100.2", "2001:db8:1::1", "2001:db8:2::2"} {
+		for _, port := range others {
+			require.NoError(t, dial(pod, host, port, 10*time.Second), "%s %s", host, port)
+		}
+		for _, port := range databases {
+			require.Error(t, dial(pod, host, port, 50*time.Millisecond), "%s %s", host, port)
+			require.NoError(t, dial(node, host, port, 10*time.Second), "%s %s", host, port)
+		}
+	}
+}
