@@ -25,9 +25,10 @@ type Store struct {
 	namespaces map[string]*namespace
 	// nodePods counts, by node address and namespace, the pods that name the node.
 	nodePods map[netip.Addr]map[string]int
-	nodes    map[netip.Addr]*Node // by address; replaced as a whole, never changed
-	bringing map[string]bool      // see Bringing
-	leases   map[string][]*Lease  // by uid of the pod; see LeasesOf
+	use      map[netip.Addr]NodeUse // see NodeUse
+	nodes    map[netip.Addr]*Node   // by address; replaced as a whole, never changed
+	bringing map[string]bool        // see Bringing
+	leases   map[string][]*Lease    // by uid of the pod; see LeasesOf
 	// numbers and networks were chosen for the cluster; replaced, never changed.
 	numbers  map[netip.Addr]*NodeFact
 	networks *Networks
@@ -102,6 +103,7 @@ func NewStore(changed func(Changed), origins ...Origin) *Store {
 		incomplete: map[Origin]bool{},
 		namespaces: map[string]*namespace{},
 		nodePods:   map[netip.Addr]map[string]int{},
+		use:        map[netip.Addr]NodeUse{},
 		nodes:      map[netip.Addr]*Node{},
 		bringing:   map[string]bool{},
 		leases:     map[string][]*Lease{},

@@ -52,12 +52,14 @@ func (tx *Tx) changePod(uid string, change func(map[string]*Pod), origin Origin)
 	old, now := replace(tx, origin, uid, pods, change)
 	if old != nil {
 		tx.store.countNode(old.HostIP, old.Namespace, -1)
+		tx.store.countUse(old.HostIP, -old.interfaces(), 0)
 		ns := tx.touch(old.Namespace)
 		delete(ns.pods, uid)
 		ns.shownPods.changed(uid)
 	}
 	if now != nil {
 		tx.store.countNode(now.HostIP, now.Namespace, +1)
+		tx.store.countUse(now.HostIP, +now.interfaces(), 0)
 		ns := tx.touch(now.Namespace)
 		ns.pods[uid] = now
 		ns.shownPods.changed(uid)
@@ -239,13 +241,18 @@ func (tx *Tx) chosen(name string) *namespace {
 
 // PutLease records what was chosen for an interface.
 func (tx *Tx) PutLease(l *Lease) {
-	tx.leases(l.Namespace, l.Key())[l.Key()] = l
+	leases := tx.leases(l.Namespace, l.Key())
+	tx.store.countRest(leases[l.Key()], -1)
+	tx.store.countRest(l, +1)
+	leases[l.Key()] = l
 	tx.store.replaceLease(l.Namespace, l.Key(), l)
 }
 
 // DeleteLease forgets a lease.
 func (tx *Tx) DeleteLease(namespace string, key LeaseKey) {
-	delete(tx.leases(namespace, key), key)
+	leases := tx.leases(namespace, key)
+	tx.store.countRest(leases[key], -1)
+	delete(leases, key)
 	tx.store.replaceLease(namespace, key)
 }
 

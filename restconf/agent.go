@@ -1,6 +1,8 @@
 package restconf
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -25,7 +27,21 @@ type Agents interface {
 	MayRead(node string, list *yang.Node, keys []string) bool
 	// MayWrite is about an entry as it is to be made, or as it is and is to be deleted.
 	MayWrite(node string, entry *yang.Data) bool
+	// Admit reports why no such entries can be made for the node now; nil where they
+	// can. It is called by one goroutine for each node, which has made, when it calls
+	// again, what was admitted before. An *AdmissionError is told to the agent.
+	Admit(ctx context.Context, node string, entries []*yang.Data) error
 }
+
+// AdmissionError says why an agent makes no more entries.
+type AdmissionError struct {
+	// Full says that the node has as many as it may have; otherwise agents make none.
+	Full bool
+	Says string
+}
+
+// Error implements error.
+func (e *AdmissionError) Error() string { return e.Says }
 
 // agentTree is where agents read and write.
 var agentTree = tree{prefix: "/rests/data", dialect: rfc8040, config: true}
@@ -107,6 +123,31 @@ func (s *Server) confineEntries(q *request, entries []*yang.Data) error {
 		}
 	}
 	return nil
+}
+
+// admitEntries asks whether an agent may make entries. Until done is called no other
+// request of the agent makes any.
+func (s *Server) admitEntries(ctx context.Context, q *request, entries []*yang.Data) (done func(), err error) {
+	node := q.tree.node
+	if node == "" || q.http.Method != http.MethodPost {
+		return func() {}, nil
+	}
+	writes := &heldBy(q.http).share.writes
+	writes.Lock()
+	err = s.cfg.Agents.Admit(ctx, node, entries)
+	if err == nil {
+		return writes.Unlock, nil
+	}
+	writes.Unlock()
+	var refused *AdmissionError
+	switch {
+	case !errors.As(err, &refused):
+		return nil, err
+	case refused.Full:
+		s.cfg.Limited(LimitPods)
+		return nil, newProblem(http.StatusForbidden, "application", "resource-denied", refused.Says)
+	}
+	return nil, forbidden(refused.Says)
 }
 
 // confineDelete is confineEntries for what q deletes, as it is in the transaction.

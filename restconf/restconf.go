@@ -105,9 +105,11 @@ type Config struct {
 	// Lost is told of followers of changes whose event ID is of a history of the datastore
 	// that a restore has ended; nil for nobody. It must not block.
 	Lost func(stream string, revision int64)
-	// MaxStreams bounds how many streams are followed at once; 0 means
-	// DefaultMaxStreams.
+	// MaxStreams bounds how many streams users follow at once; 0 means
+	// DefaultMaxStreams. Those of agents are bounded by node.
 	MaxStreams int
+	// Limited, if not nil, is told each time that one of Limits refuses something.
+	Limited func(limit string)
 
 	// Open are served beside the trees, by path, to everyone: health and metrics.
 	Open map[string]http.Handler
@@ -142,8 +144,8 @@ type Server struct {
 	pages       map[string]page  // by path
 	assets      map[string]asset // by path
 	changes     *changes         // nil without a datastore
-	streams     chan struct{}    // holds a place for each stream that is followed
-	sockets     sync.WaitGroup   // those of them that may be websockets
+	shares      shares
+	sockets     sync.WaitGroup // those of them that may be websockets
 	tickets     tickets
 	router      *mux.Router
 }
@@ -162,10 +164,14 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Limited == nil {
+		cfg.Limited = func(string) {}
+	}
 	if cfg.Auth == nil {
 		return nil, fmt.Errorf("make the RESTCONF server: no authenticator is given")
 	}
-	s := &Server{cfg: cfg, log: cfg.Log, store: cfg.Datastore, streams: make(chan struct{}, cfg.MaxStreams)}
+	s := &Server{cfg: cfg, log: cfg.Log, store: cfg.Datastore}
+	s.shares = shares{maxStreams: cfg.MaxStreams, bodyLimit: cfg.BodyLimit, timeout: cfg.Timeout, limited: cfg.Limited}
 	s.kinds = map[string]Streams{}
 	if err := s.resolve(); err != nil {
 		return nil, fmt.Errorf("make the RESTCONF server: %w", err)
@@ -282,11 +288,36 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, ending <-chan st
 		s.fail(w, r, dialectOf(r), err)
 		return
 	}
+	s.admit(w, r, who, ending)
+}
+
+// admit answers a request that may be made, when it is within the share of who makes it.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, who access.Identity, ending <-chan struct{}) {
+	h, err := s.shares.enter(r.Context(), holderOf(who))
+	if err != nil {
+		s.fail(w, r, dialectOf(r), err)
+		return
+	}
+	leave := sync.OnceFunc(h.leave)
+	defer leave()
+	follow := follows(r)
+	if follow { // a stream has a place of another kind
+		leave()
+	}
+	if follow || !reads(r) {
+		r = h.with(r)
+	}
 	if who.Role == access.Node {
 		s.serveAgent(w, r, who.Node, ending)
 		return
 	}
 	s.route(w, r, ending)
+}
+
+// follows reports whether a request is for a stream.
+func follows(r *http.Request) bool {
+	path := withoutEmptySegments(r).URL.EscapedPath()
+	return strings.HasPrefix(path, streamsPrefix) || strings.HasPrefix(path, draftStreamsPrefix)
 }
 
 // route finds who answers a request that may be made.

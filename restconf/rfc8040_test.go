@@ -94,7 +94,7 @@ func TestListOfStreams(t *testing.T) {
 		}
 	}
 	require.Equal(t, 404, b.do("HEAD", "/rests/streams/none", "").status)
-	require.Eventually(t, func() bool { return len(b.streams) == 0 }, 20*time.Second, 10*time.Millisecond, "nobody keeps a place")
+	require.Eventually(t, func() bool { return b.shares.followed() == 0 }, 20*time.Second, 10*time.Millisecond, "nobody keeps a place")
 }
 
 // Every resource tells what it can be asked, and answers HEAD as GET but for the body.

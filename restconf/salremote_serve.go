@@ -53,11 +53,12 @@ func (s *Server) dataChanges(w http.ResponseWriter, r *http.Request, asked subsc
 		s.locate(w, r)
 		return nil
 	}
-	leave, err := s.takePlace()
+	ctx, leave, err := s.shares.stream(r.Context(), heldBy(r).who)
 	if err != nil {
 		return err
 	}
 	defer leave()
+	r = r.WithContext(ctx)
 	feed := &comparer{schema: s.cfg.Schema, asked: asked, leaves: q.leaves}
 	if err := s.settle(r.Context(), feed, sub); err != nil {
 		return err
@@ -78,22 +79,11 @@ func (s *Server) locate(w http.ResponseWriter, r *http.Request) {
 	}
 	query := r.URL.Query()
 	if r.Method == http.MethodGet {
-		query.Set(ticketParameter, s.tickets.issue(r))
+		query.Set(ticketParameter, s.tickets.issue(r, heldBy(r).who))
 	}
 	at.RawQuery = query.Encode()
 	w.Header().Set("Location", at.String())
 	s.servePage(w, r, documentPage(draft02, "location", func() any { return eventLocation{URL: at.String()} }))
-}
-
-// takePlace takes one of the places for streams, until leave is called.
-func (s *Server) takePlace() (leave func(), err error) {
-	select {
-	case s.streams <- struct{}{}:
-		return func() { <-s.streams }, nil
-	default:
-		return nil, newProblem(http.StatusServiceUnavailable, "application", "resource-denied", fmt.Sprintf(
-			"%d streams are followed already: try another replica, or raise the limit", cap(s.streams)))
-	}
 }
 
 // settle waits until it is known what there is, so that the client, once it is

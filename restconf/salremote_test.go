@@ -394,7 +394,7 @@ func TestTickets(t *testing.T) {
 	b.tickets.mu.Unlock()
 	require.Equal(t, 401, open(late, nil))
 	for range maxTickets + 2 {
-		b.tickets.issue(&http.Request{URL: &url.URL{}})
+		b.tickets.issue(&http.Request{URL: &url.URL{}}, holder{})
 	}
 	require.LessOrEqual(t, len(b.tickets.given), maxTickets)
 }
@@ -413,7 +413,7 @@ func TestSocketsEnd(t *testing.T) {
 	require.Equal(t, 503, b.do("GET", "/restconf/streams/stream/"+stream, "", header("Accept", "text/event-stream")).status)
 	require.NoError(t, first.conn.Write(t.Context(), websocket.MessageText, []byte("hello"))) // means nothing
 	require.NoError(t, first.conn.Close(websocket.StatusNormalClosure, ""))
-	require.Eventually(t, func() bool { return len(b.streams) == 1 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.shares.followed() == 1 }, 10*time.Second, 10*time.Millisecond)
 	require.Equal(t, 201, b.do("PUT", podsRFC+uid1, `{"pod:pods":[{"uid":"`+uid1+`"}]}`).status)
 	require.Contains(t, second.next(), podPath)
 
@@ -425,7 +425,7 @@ func TestSocketsEnd(t *testing.T) {
 	require.Equal(t, websocket.StatusGoingAway, websocket.CloseStatus(err), err)
 	require.NoError(t, <-ended)
 	require.Less(t, time.Since(begin), stopTimeout)
-	require.Empty(t, b.streams)
+	require.Zero(t, b.shares.followed())
 	require.NotContains(t, ourGoroutines(), "Socket")
 }
 
@@ -451,11 +451,11 @@ func TestSocketOfADeadReader(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, 101, resp.StatusCode)
-		require.Len(t, server.streams, 1)
+		require.Equal(t, 1, server.shares.followed())
 		server.changes.stored.Apply(2, []stream.Change{changeOf("pod:coe", "/pod:coe", []byte(`{"pod:coe":{}}`))})
 		<-time.After(writeTimeout + 10*time.Second) // and what closing takes
 		synctest.Wait()
-		require.Empty(t, server.streams)
+		require.Zero(t, server.shares.followed())
 	})
 }
 

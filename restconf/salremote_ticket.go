@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ const (
 	ticketParameter = "ticket"
 	ticketLife      = time.Minute
 	maxTickets      = 4096
+	maxOwnTickets   = 256 // of one identity
 )
 
 // tickets let who has asked where a stream's events are open its websocket without
@@ -22,10 +24,12 @@ const (
 type tickets struct {
 	mu    sync.Mutex
 	given map[string]ticket
-	order []string // their names and those of some that were used, the oldest first
+	order []string       // their names, the oldest first
+	own   map[holder]int // how many each has
 }
 
 type ticket struct {
+	owner         holder
 	path          string
 	authorization []string
 	tls           *tls.ConnectionState
@@ -33,31 +37,45 @@ type ticket struct {
 }
 
 // issue makes a ticket for the stream that r, which was let in, is for.
-func (t *tickets) issue(r *http.Request) string {
+func (t *tickets) issue(r *http.Request, owner holder) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
 	t.discard(now)
 	if t.given == nil {
-		t.given = map[string]ticket{}
+		t.given, t.own = map[string]ticket{}, map[holder]int{}
 	}
+	if t.own[owner] >= maxOwnTickets {
+		t.dropOldest(owner)
+	}
+	t.own[owner]++
 	name := rand.Text()
 	t.order = append(t.order, name)
-	t.given[name] = ticket{r.URL.Path, r.Header["Authorization"], r.TLS, now.Add(ticketLife)}
+	t.given[name] = ticket{owner, r.URL.Path, r.Header["Authorization"], r.TLS, now.Add(ticketLife)}
 	return name
 }
 
-// discard drops the oldest tickets as long as they have ended, or were used, or there is
-// no room: who lost one asks again.
+// discard drops the oldest tickets as long as they have ended or there is no room. A
+// client that lost one asks again.
 func (t *tickets) discard(now time.Time) {
-	for len(t.order) > 0 {
-		one, unused := t.given[t.order[0]]
-		if unused && now.Before(one.ends) && len(t.order) < maxTickets {
-			return
-		}
-		delete(t.given, t.order[0])
-		t.order = t.order[1:]
+	for len(t.order) > 0 && (len(t.order) >= maxTickets || !now.Before(t.given[t.order[0]].ends)) {
+		t.drop(0)
 	}
+}
+
+// dropOldest drops the oldest ticket of an identity.
+func (t *tickets) dropOldest(owner holder) {
+	t.drop(slices.IndexFunc(t.order, func(name string) bool { return t.given[name].owner == owner }))
+}
+
+// drop drops the ticket at a place in the order.
+func (t *tickets) drop(i int) {
+	owner := t.given[t.order[i]].owner
+	if t.own[owner]--; t.own[owner] == 0 {
+		delete(t.own, owner)
+	}
+	delete(t.given, t.order[i])
+	t.order = slices.Delete(t.order, i, i+1)
 }
 
 // redeem is r with the credentials of its ticket, where it opens a websocket with a good
@@ -72,7 +90,9 @@ func (t *tickets) redeem(r *http.Request) *http.Request {
 	}
 	t.mu.Lock()
 	one, known := t.given[name]
-	delete(t.given, name)
+	if known {
+		t.drop(slices.Index(t.order, name))
+	}
 	t.mu.Unlock()
 	if !known || one.path != r.URL.Path || time.Now().After(one.ends) {
 		return r

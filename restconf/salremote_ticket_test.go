@@ -1,6 +1,7 @@
 package restconf
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -23,22 +24,40 @@ func TestOldestTicketsGoFirst(t *testing.T) {
 			r.Header.Set("Upgrade", "websocket")
 			return all.redeem(r).Header.Get("Authorization") != ""
 		}
-		first, second, third := all.issue(stream), all.issue(stream), all.issue(stream)
+		owners := 0
+		owner := func() holder { // of many users
+			owners++
+			return holder{name: fmt.Sprint(owners)}
+		}
+		first, second, third := all.issue(stream, owner()), all.issue(stream, owner()), all.issue(stream, owner())
 		for range maxTickets - 2 {
-			all.issue(stream)
+			all.issue(stream, owner())
 		}
 		require.False(t, good(first))
 		require.True(t, good(second))
 		require.False(t, good(second), "once")
-		all.issue(stream)
+		all.issue(stream, owner())
 		require.True(t, good(third))
 		require.LessOrEqual(t, len(all.given), maxTickets)
 		require.LessOrEqual(t, len(all.order), maxTickets)
 
 		<-time.After(ticketLife)
-		last := all.issue(stream)
+		last := all.issue(stream, owner())
 		require.Len(t, all.given, 1)
 		require.Len(t, all.order, 1)
 		require.True(t, good(last))
 	})
+}
+
+// One who asks for many tickets takes none from others.
+func TestTicketsOfOneAreBounded(t *testing.T) {
+	var all tickets
+	stream := httptest.NewRequest(http.MethodGet, draftStreamsPrefix+"x", http.NoBody)
+	theirs := all.issue(stream, holder{name: "ann"})
+	for range 2 * maxTickets {
+		all.issue(stream, holder{name: "bob"})
+	}
+	require.Contains(t, all.given, theirs)
+	require.Len(t, all.given, maxOwnTickets+1)
+	require.LessOrEqual(t, len(all.order), maxTickets)
 }

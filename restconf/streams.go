@@ -13,7 +13,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
 )
 
-// DefaultMaxStreams is how many streams are followed at once, unless Config says.
+// DefaultMaxStreams is how many streams users follow at once, unless Config says.
 const DefaultMaxStreams = 4096
 
 const (
@@ -57,7 +57,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, rest string, end
 	if err := checkStreamRequest(w, r); err != nil || r.Method == http.MethodOptions {
 		return err
 	}
-	leave, err := s.takePlace()
+	ctx, leave, err := s.shares.stream(r.Context(), heldBy(r).who)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, rest string, end
 	if err := out.begin(); err != nil {
 		return fmt.Errorf("begin a stream: %w", err)
 	}
-	if err := pass(r.Context(), sub, out, ending, s.stillMay(r, may)); err != nil {
+	if err := pass(ctx, sub, out, ending, s.stillMay(r, may)); err != nil {
 		s.log.Error("a stream can't be told on", "path", r.URL.Path, "err", err)
 	}
 	return nil

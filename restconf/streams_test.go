@@ -301,13 +301,13 @@ func TestStreamOfADeadReader(t *testing.T) {
 		one := make([]byte, 1)
 		_, err = conn.Read(one)
 		require.NoError(t, err)
-		require.Len(t, server.streams, 1)
+		require.Equal(t, 1, server.shares.followed())
 		for i := range int64(1000) {
 			source.put(i+2, "", "x")
 		}
 		<-time.After(writeTimeout + time.Second)
 		synctest.Wait()
-		require.Empty(t, server.streams)
+		require.Zero(t, server.shares.followed())
 	})
 }
 
@@ -352,6 +352,6 @@ func TestStreamThatCannotBegin(t *testing.T) {
 		r.SetBasicAuth("admin", "admin")
 		b.ServeHTTP(w, r)
 		require.Equal(t, c.status, w.Code)
-		require.Empty(t, b.streams)
+		require.Zero(t, b.shares.followed())
 	}
 }

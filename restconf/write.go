@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"os"
 	"slices"
@@ -30,6 +31,11 @@ func (s *Server) write(w http.ResponseWriter, q *request) error {
 	}
 	ctx, cancel := s.timeToWrite(q)
 	defer cancel()
+	done, err := s.admitEntries(ctx, q, data)
+	if err != nil {
+		return err
+	}
+	defer done()
 	var created bool
 	made, err := s.store.Write(ctx, func(tx *datastore.Tx) (err error) {
 		e := newEdit(s, tx)
@@ -159,7 +165,7 @@ func (s *Server) readBody(w http.ResponseWriter, q *request) ([]*yang.Data, erro
 
 // bodyOf reads a body that has something in it.
 func (s *Server) bodyOf(w http.ResponseWriter, q *request) ([]byte, error) {
-	limit := s.cfg.BodyLimit
+	limit := heldBy(q.http).bodyLimit(s.cfg.BodyLimit)
 	if q.http.ContentLength > limit {
 		return nil, tooBig(limit)
 	}
@@ -179,9 +185,14 @@ func readLimited(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, e
 	if r.ContentLength > 0 {
 		buf.Grow(int(min(r.ContentLength, presized)) + bytes.MinRead)
 	}
-	_, err := buf.ReadFrom(http.MaxBytesReader(underneath(w), r.Body, limit))
-	var large *http.MaxBytesError
+	_, err := buf.ReadFrom(&countedBody{http.MaxBytesReader(underneath(w), r.Body, limit), heldBy(r)})
+	var (
+		large   *http.MaxBytesError
+		refused *problem
+	)
 	switch {
+	case errors.As(err, &refused):
+		return nil, refused
 	case errors.As(err, &large):
 		return nil, tooBig(limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -190,6 +201,21 @@ func readLimited(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, e
 		return nil, malformed("the body could not be read: " + err.Error())
 	}
 	return buf.Bytes(), nil
+}
+
+// countedBody is a body whose bytes count for who sends it.
+type countedBody struct {
+	io.Reader
+	by *held
+}
+
+// Read implements io.Reader.
+func (c *countedBody) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if refused := c.by.takeBody(int64(n)); refused != nil {
+		return 0, refused
+	}
+	return n, err
 }
 
 func (s *Server) decodeBody(q *request, m media, body []byte) ([]*yang.Data, error) {

@@ -35,6 +35,9 @@ type HTTPConfig struct {
 	// 0 for RESTCONF's defaults.
 	BodyLimit int64
 	Timeout   time.Duration
+	// AgentInterfaces is how many interfaces the pods on a node may have for its agent to
+	// make more; 0 for DefaultAgentInterfaces.
+	AgentInterfaces int
 }
 
 // listen opens the listener and makes the server of the trees, of metrics and
@@ -78,8 +81,8 @@ func (b *Bridge) known() error {
 // restconf is how the server of the trees is made.
 func (b *Bridge) restconf() restconf.Config {
 	cfg := restconf.Config{
-		Schema: b.schema, Datastore: b.data, Auth: b.access, Agents: agents{b.store}, Audit: b.access.Audit(), TLS: b.access.TLS(),
-		BodyLimit: b.cfg.HTTP.BodyLimit, Timeout: b.cfg.HTTP.Timeout, Log: b.log,
+		Schema: b.schema, Datastore: b.data, Auth: b.access, Agents: b.agents(), Audit: b.access.Audit(), TLS: b.access.TLS(),
+		BodyLimit: b.cfg.HTTP.BodyLimit, Timeout: b.cfg.HTTP.Timeout, Log: b.log, Limited: limitedMetric(b.registry),
 		ReadOnly: map[string]restconf.ReadOnly{
 			"coe-status:status":    {Source: jsonSource(b.statusTree), Followed: true, Says: "it says how far the bridge is"},
 			"coe-agent:interfaces": {Source: b.onceKnown(always(b.hub.Tree)), Says: "it says what was chosen; send pods and pools instead"},
@@ -112,10 +115,23 @@ func (b *Bridge) restconf() restconf.Config {
 			Says: "it follows from pods, services, nodes and pools; change those instead",
 		}
 	}
-	for _, list := range []string{northbound.Pods, northbound.Services, northbound.EndpointsList, northbound.Nodes} {
+	for _, list := range []string{northbound.Pods, northbound.Services, northbound.EndpointsList, northbound.Nodes, northbound.Networks} {
 		cfg.EntryChecks[list] = func(d *yang.Data) error { return checkEntry(list, d) }
 	}
 	return cfg
+}
+
+// limitedMetric counts what the limits of the server refuse.
+func limitedMetric(registry prometheus.Registerer) func(limit string) {
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "coe_bridge_limited_total",
+		Help: "What a limit of one identity or address has refused, by limit: streams (of an agent: its oldest has ended), requests, bodies, pods, or connections (not logged in).",
+	}, []string{"limit"})
+	for _, limit := range restconf.Limits {
+		refused.WithLabelValues(limit)
+	}
+	registry.MustRegister(refused)
+	return func(limit string) { refused.WithLabelValues(limit).Inc() }
 }
 
 // jsonSource is a tree that is written as JSON.
@@ -163,11 +179,35 @@ func (l leaves) Each(list string) iter.Seq[northbound.Leaves] {
 // checkEntry refuses what is valid by the YANG modules and can't be meant.
 func checkEntry(list string, d *yang.Data) error {
 	err := northbound.Check(list, leaves{d})
+	if err == nil {
+		err = checkLengths(d, "")
+	}
 	var leaf *northbound.LeafError
 	if errors.As(err, &leaf) {
 		return &yang.Error{Type: "application", Tag: "invalid-value", Path: leaf.Leaf, Message: leaf.Err.Error()}
 	}
 	return err
+}
+
+// maxText is how many bytes a value of an entry may have: as many as a DNS name.
+const maxText = 253
+
+// checkLengths refuses texts that are longer than anything that is meant. The modules
+// leave the length of their strings open.
+func checkLengths(d *yang.Data, at string) error {
+	for _, child := range d.Children {
+		path := at + child.Node.Name
+		if len(child.Value) > maxText {
+			return &yang.Error{
+				Type: "application", Tag: "too-big", Path: path,
+				Message: fmt.Sprintf("it has %d bytes; want %d at most", len(child.Value), maxText),
+			}
+		}
+		if err := checkLengths(child, path+"/"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkPools refuses pools that can't serve beside each other.
@@ -212,6 +252,15 @@ func (b *Bridge) checkPool(p dhcppool.Pool) error {
 		}
 	}
 	return nil
+}
+
+// agents is what the nodes' agents may do.
+func (b *Bridge) agents() agents {
+	most := b.cfg.HTTP.AgentInterfaces
+	if most <= 0 {
+		most = DefaultAgentInterfaces
+	}
+	return agents{b.store, b.data.Revision, most, b.cluster != nil}
 }
 
 // foreign is what Kubernetes says of what RESTCONF clients write.

@@ -27,6 +27,7 @@ type serveFlags struct {
 	clientRoles, auditLog                       string
 	dev                                         bool
 	bodyLimit                                   int64
+	agentInterfaces                             int
 	requestTimeout                              time.Duration
 
 	dataDir                                               string
@@ -98,6 +99,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.auditLog, "audit-log", "", "file to which a line of JSON is added for each request that is to change something, or - for standard output")
 	flags.BoolVar(&f.dev, "dev", false, "for trying out on loopback: user admin, password admin, data in a temporary folder unless --data-dir is given")
 	flags.Int64Var(&f.bodyLimit, "body-limit", restconf.DefaultBodyLimit, "largest request body, in bytes")
+	flags.IntVar(&f.agentInterfaces, "agent-interfaces", bridge.DefaultAgentInterfaces, "how many interfaces the pods on a node may have for its agent to make further pods; where Kubernetes is watched agents make none")
 	flags.DurationVar(&f.requestTimeout, "request-timeout", restconf.DefaultTimeout, "how long a request may take")
 	flags.StringVar(&f.dataDir, "data-dir", "", "folder of the embedded etcd")
 	flags.Int64Var(&f.quota, "quota", datastore.DefaultQuota, "how large the embedded etcd's database may become, in bytes")

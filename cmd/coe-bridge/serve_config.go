@@ -30,6 +30,7 @@ func (f *serveFlags) config(auditOutput io.Writer, log *slog.Logger) (cfg bridge
 	cfg = bridge.Config{
 		HTTP: bridge.HTTPConfig{
 			Listen: f.listen, Access: f.access(auditOutput, follow), BodyLimit: f.bodyLimit, Timeout: f.requestTimeout,
+			AgentInterfaces: f.agentInterfaces,
 		},
 		Reconcile:  reconcile.Config{Resync: f.resync},
 		ReuseDelay: f.reuseDelay,
@@ -79,6 +80,8 @@ func (f *serveFlags) check() error {
 		return errors.New("two places to keep data: --data-dir is for the embedded etcd, --etcd-endpoints for an external one; give one of them")
 	case f.bodyLimit <= 0:
 		return fmt.Errorf("--body-limit %d: want a number of bytes above 0", f.bodyLimit)
+	case f.agentInterfaces <= 0:
+		return fmt.Errorf("--agent-interfaces %d: want a number above 0", f.agentInterfaces)
 	case f.quota <= 0:
 		return fmt.Errorf("--quota %d: want a number of bytes above 0", f.quota)
 	case f.fixedUsers() && !onLoopback(f.listen):

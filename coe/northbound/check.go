@@ -34,8 +34,15 @@ type Leaves interface {
 	Each(list string) iter.Seq[Leaves]
 }
 
-// maxName is how long a name or a namespace may be: as a DNS name.
-const maxName = 253
+// The bounds of an entry. A name is as long as a DNS name, and a namespace as long as one
+// label of it, as in Kubernetes. So many entries may its lists have.
+const (
+	maxName       = 253
+	maxNamespace  = 63
+	maxInterfaces = 32
+	maxPorts      = 1000
+	maxEndpoints  = 1000
+)
 
 // Check tells what is wrong with an entry of a list although it is valid by the
 // YANG modules: a *LeafError, or nil. Entries of lists that are not read here
@@ -43,11 +50,14 @@ const maxName = 253
 func Check(list string, entry Leaves) error {
 	switch list {
 	case Pods:
-		return errors.Join(checkNames(entry, "name", "network-NS"), checkMAC(entry.Leaf("port-mac-address")))
+		return errors.Join(checkNames(entry, "name", "network-NS"), checkMAC(entry.Leaf("port-mac-address")),
+			checkCount(entry, "interface", maxInterfaces))
 	case Services:
-		return errors.Join(checkNames(entry, "network-NS"), checkPorts(entry, "service-ports"))
+		return errors.Join(checkNames(entry, "network-NS"), checkPorts(entry, "service-ports"),
+			checkCount(entry, "service-ports", maxPorts))
 	case EndpointsList:
-		return errors.Join(checkNames(entry, "network-NS"), checkPorts(entry, "endpoint-ports"), checkEndpoints(entry))
+		return errors.Join(checkNames(entry, "network-NS"), checkPorts(entry, "endpoint-ports"), checkEndpoints(entry),
+			checkCount(entry, "endpoint-ports", maxPorts), checkCount(entry, "endpoint-addresses", maxEndpoints))
 	case Nodes:
 		return checkPrefix("pod-cidr", entry.Leaf("pod-cidr"))
 	}
@@ -90,6 +100,18 @@ func checkEndpoints(entry Leaves) error {
 	return nil
 }
 
+// checkCount refuses an entry with more entries of a list in it than anybody means.
+func checkCount(entry Leaves, list string, most int) error {
+	n := 0
+	for range entry.Each(list) {
+		n++
+	}
+	if n > most {
+		return &LeafError{list, fmt.Errorf("there are %d; want %d at most", n, most)}
+	}
+	return nil
+}
+
 func checkPrefix(leaf, text string) error {
 	if text == "" {
 		return nil
@@ -104,17 +126,21 @@ func checkPrefix(leaf, text string) error {
 // ("namespace:pod-name"), or of the scopes of the status, ambiguous.
 func checkNames(entry Leaves, leaves ...string) error {
 	for _, leaf := range leaves {
-		if err := checkName(entry.Leaf(leaf)); err != nil {
+		most := maxName
+		if leaf == "network-NS" {
+			most = maxNamespace
+		}
+		if err := checkName(entry.Leaf(leaf), most); err != nil {
 			return &LeafError{leaf, err}
 		}
 	}
 	return nil
 }
 
-func checkName(name string) error {
+func checkName(name string, most int) error {
 	switch {
-	case len(name) > maxName:
-		return fmt.Errorf("it has %d characters; want %d at most", len(name), maxName)
+	case len(name) > most:
+		return fmt.Errorf("it has %d characters; want %d at most", len(name), most)
 	case strings.Contains(name, ":"):
 		return fmt.Errorf("%q holds a colon, which separates the parts of interface names; choose another", name)
 	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
