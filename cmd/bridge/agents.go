@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -30,6 +31,9 @@ type agents struct {
 	most int
 	// watched says that Kubernetes makes the pods.
 	watched bool
+	// requestable reports whether the agent of a node may request an address for a pod
+	// of a namespace.
+	requestable func(node netip.Addr, namespace string, addr netip.Addr) bool
 }
 
 // DefaultAgentInterfaces is how many interfaces the pods on a node may have for its agent
@@ -71,6 +75,10 @@ func (a agents) Admit(ctx context.Context, node string, entries []*yang.Data) er
 	more := 0
 	for _, entry := range entries {
 		more += max(1, len(entry.All("interface")))
+		if addr := a.unrequestable(entry); addr.IsValid() {
+			return &restconf.AdmissionError{Says: fmt.Sprintf(
+				"the agent of node %s may not request %s: no pool that serves the pod has it, nor --pod-network; a writer may make the pod", node, addr)}
+		}
 	}
 	use := a.use(node)
 	interfaces := use.Interfaces + more
@@ -80,6 +88,21 @@ func (a agents) Admit(ctx context.Context, node string, entries []*yang.Data) er
 	return &restconf.AdmissionError{Full: true, Says: fmt.Sprintf(
 		"the pods on node %s have %d interfaces, and %d addresses of others rest: with %d more that is above the %d that its agent may make (--agent-interfaces); delete pods, or have a writer make them",
 		node, use.Interfaces, use.Resting, more, a.most)}
+}
+
+// unrequestable is an address of an entry that its node's agent may not request: only a
+// writer may name one outside the pools that serve the pod. It is zero where there is
+// none.
+func (a agents) unrequestable(entry *yang.Data) netip.Addr {
+	node, _ := netip.ParseAddr(entry.Leaf("host-ip-address"))
+	namespace := cmp.Or(entry.Leaf("network-NS"), coe.DefaultNamespace)
+	for _, i := range entry.All("interface") {
+		addr, err := netip.ParseAddr(i.Leaf("ip-address"))
+		if err == nil && !a.requestable(node, namespace, addr) {
+			return addr
+		}
+	}
+	return netip.Addr{}
 }
 
 // catchUp waits until the store has what was written before.

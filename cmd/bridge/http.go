@@ -125,7 +125,7 @@ func (b *Bridge) restconf() restconf.Config {
 func limitedMetric(registry prometheus.Registerer) func(limit string) {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "coe_bridge_limited_total",
-		Help: "What a limit of one identity or address has refused, by limit: streams (of an agent: its oldest has ended), requests, bodies, pods, or connections (not logged in).",
+		Help: "What a limit of one identity or address has refused, by limit: streams (of an agent: its oldest has ended), requests, bodies or pods.",
 	}, []string{"limit"})
 	for _, limit := range restconf.Limits {
 		refused.WithLabelValues(limit)
@@ -260,7 +260,7 @@ func (b *Bridge) agents() agents {
 	if most <= 0 {
 		most = DefaultAgentInterfaces
 	}
-	return agents{b.store, b.data.Revision, most, b.cluster != nil}
+	return agents{b.store, b.data.Revision, most, b.cluster != nil, b.requestable}
 }
 
 // foreign is what Kubernetes says of what RESTCONF clients write.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"runtime"
 	"slices"
 
@@ -140,6 +141,15 @@ func (b *Bridge) pools(posted []dhcppool.Pool) ([]dhcppool.Pool, []coe.Problem) 
 		all, problems = append(all, ofNodes...), append(problems, more...)
 	}
 	return all, problems
+}
+
+// requestable reports whether the agent of a node may request an address for a pod of a
+// namespace: one of a pool that serves the pod, or of --pod-network.
+func (b *Bridge) requestable(node netip.Addr, namespace string, addr netip.Addr) bool {
+	serve := ipam.NetworksOf(netvirt.ELANName(node, namespace), namespace, node)
+	pools, _ := b.allPools()
+	return slices.ContainsFunc(b.cfg.Nodes.Pods, func(p netip.Prefix) bool { return p.Contains(addr) }) ||
+		slices.ContainsFunc(pools, func(p dhcppool.Pool) bool { return p.Subnet.Contains(addr) && slices.Contains(serve, p.Network) })
 }
 
 // reserved are the ranges that no pool may overlap.

@@ -128,8 +128,12 @@ func (a *Assigner) restore(j *journalled) {
 // restoreNodes takes what was chosen for nodes, where they are to have anything.
 func (a *Assigner) restoreNodes(j *journalled) {
 	for _, n := range j.nodes {
-		if n.Number > a.cfg.NodeNetwork.Numbers() {
-			n = &coe.NodeFact{Node: n.Node, Owner: n.Owner} // its number is of another network
+		if a.cfg.NodeNetwork.IsValid() && n.Number > a.cfg.NodeNetwork.Numbers() {
+			a.orphans = append(a.orphans, nodeRecord(n.Node)) // of another network
+			continue
+		}
+		if !a.cfg.NodeNetwork.IsValid() {
+			n = &coe.NodeFact{Node: n.Node, Owner: n.Owner} // nodes have no numbers
 		}
 		if n.Number == 0 {
 			a.numbers[n.Node] = n

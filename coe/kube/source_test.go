@@ -219,7 +219,7 @@ func TestFollowsThroughFaults(t *testing.T) {
 		_, err := c.DeletePods(ctx, cluster.PodLoad{Count: 10, Namespaces: 2})
 		require.NoError(t, err)
 		r.inSync(t, c, 5*time.Second)
-		r.eventually(t, 15*time.Second, "followed again", func() bool { return r.Status().Reachable })
+		r.eventually(t, 15*time.Second, "followed again", func() bool { return r.Status().Reachable && r.log.count("followed again") > 0 })
 		require.Equal(t, 1, r.log.count("can't be followed"), "logged when it turns, for all resources together")
 		require.Equal(t, 1, r.log.count("followed again"))
 	})

@@ -99,7 +99,7 @@ func (w *watched) serveAgents(t *testing.T, account string) *watcher {
 }
 
 // An agent proves by its token of which node it is, to a bridge with the manifests'
-// rights: it follows its node's stream, makes and deletes pods of its node, and gets at
+// rights: it follows its node's stream, deletes pods of its node, and gets at
 // nothing else.
 func TestAgentsByToken(t *testing.T) {
 	w := newPlaneWithAgents(t)
@@ -113,7 +113,10 @@ func TestAgentsByToken(t *testing.T) {
 	require.NoError(t, err)
 	follow(t, agent)
 
-	require.NoError(t, agent.Post(t.Context(), uplink.Pod{UID: posted + "1", InterfaceUID: posted + "1", Namespace: "served", Name: "mine"}))
+	err = agent.Post(t.Context(), uplink.Pod{UID: posted + "9", InterfaceUID: posted + "9", Namespace: "served", Name: "made"})
+	require.ErrorContains(t, err, "makes no pods here: Kubernetes does")
+	status, answer := b.Bridge().Do(http.MethodPost, "/rests/data/pod:coe", strings.Replace(entityOn(posted+"1", nodes[0].address), `"p-1"`, `"mine"`, 1))
+	require.Equal(t, http.StatusCreated, status, answer)
 	within, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	_, err = agent.Await(within, func(r *uplink.Record) bool { return r.Pod == "mine" })
@@ -164,6 +167,10 @@ func (w *watched) reachesNothingElse(t *testing.T, b *watcher, token string) {
 	require.NoError(t, err)
 	kubernetesOne := w.uid(t, "served", "kubernetes-one")
 	pods := "/rests/data/pod:coe"
+	require.Eventually(t, func() bool {
+		status, _ := b.Bridge().Do(http.MethodGet, pods+"/pods="+kubernetesOne, "")
+		return status == http.StatusOK
+	}, patience, poll, "the bridge has heard of the pod")
 	for _, c := range []struct{ method, path, body string }{
 		{"GET", streamOf(1), ""},
 		{"GET", "/rests/streams/xml/node-interfaces=" + nodes[0].address, ""},

@@ -225,7 +225,8 @@ func TestSlowBodiesOfACapturedNode(t *testing.T) {
 		require.NoError(t, err)
 	}
 	bridgetest.Await(t, 5*time.Millisecond, 20*time.Second, "the bridge refuses some", func() error {
-		if _, metrics := b.Do("GET", "/metrics", ""); strings.Contains(metrics, `coe_bridge_limited_total{limit="requests"} 0`) {
+		if _, metrics := b.Do("GET", "/metrics", ""); !strings.Contains(metrics, `coe_bridge_limited_total{limit="requests"}`) ||
+			strings.Contains(metrics, `coe_bridge_limited_total{limit="requests"} 0`) {
 			return fmt.Errorf("all are taken")
 		}
 		return nil
@@ -248,4 +249,33 @@ func TestAgentsMakeNoPodsBesideKubernetes(t *testing.T) {
 	require.NoError(t, answer.Body.Close())
 	require.Equal(t, http.StatusForbidden, answer.StatusCode)
 	require.Contains(t, string(says), "Kubernetes does")
+}
+
+// The agent of a captured node requests addresses that are outside the pools that serve
+// its pods. A client that may write everything gets such an address; the agent does not.
+func TestAddressesThatAnAgentRequests(t *testing.T) {
+	b := newNodesBed(t, func(c *bridge.Config) {
+		c.Pools = []dhcppool.Pool{
+			{Network: "default", Subnet: netip.MustParsePrefix("10.11.0.0/24")},
+			{Network: nodeAddresses[0], Subnet: netip.MustParsePrefix("10.12.0.0/24")},
+		}
+	})
+	for n, c := range []struct {
+		address string
+		status  int
+	}{
+		{"8.8.8.8", http.StatusForbidden},
+		{"10.12.0.9", http.StatusForbidden}, // of the other node's pool
+		{nodeAddresses[0], http.StatusForbidden},
+		{"2001:db8::1", http.StatusForbidden},
+		{"10.11.0.9", http.StatusCreated},
+	} {
+		uid := uidOf(8, n)
+		body := fmt.Sprintf(`{"pod:pods":[{"uid":%q,"name":"p%d","host-ip-address":%q,"interface":[{"uid":%q,"ip-address":%q}]}]}`,
+			uid, n, nodeAddresses[1], uid, c.address)
+		require.Equal(t, c.status, b.as(1, "POST", podsContainer, strings.NewReader(body)).StatusCode, c.address)
+		if c.status == http.StatusCreated {
+			require.Equal(t, http.StatusNoContent, b.as(1, "DELETE", podsContainer+"/pods="+uid, nil).StatusCode)
+		}
+	}
 }
