@@ -78,7 +78,7 @@ func TestRights(t *testing.T) {
 // annotating has a bridge annotate pods only where that is what is tried: several
 // would annotate each other's.
 func annotating(r right) string {
-	if r == (right{"", "pods", "patch"}) {
+	if r == (right{"", "pods/status", "patch"}) {
 		return "--annotate-qps=50"
 	}
 	return "--annotate-qps=0"
@@ -218,9 +218,9 @@ func (w *watched) provoke(t *testing.T, b *watcher, r right) (complaint string) 
 	t.Helper()
 	name := strings.ReplaceAll(strings.ToLower(r.String()), " ", "-")
 	switch r {
-	case right{"", "pods", "patch"}:
+	case right{"", "pods/status", "patch"}:
 		w.create(t, "served", name)
-		return "allow patch on pods"
+		return "allow patch on pods/status"
 	case right{"", "events", "create"}, right{"", "events", "patch"}:
 		w.create(t, "other", name)
 		if r.verb == "patch" {
@@ -236,7 +236,7 @@ func (w *watched) provoke(t *testing.T, b *watcher, r right) (complaint string) 
 func refused(t *testing.T, plane *kube.ControlPlane) {
 	account := "--as=system:serviceaccount:" + namespace + ":coe-bridge"
 	for _, question := range []string{
-		"create pods", "delete pods", "update pods", "patch pods/status", "create pods/exec", "create pods/eviction", "create pods/ephemeralcontainers",
+		"create pods", "delete pods", "update pods", "patch pods", "update pods/status", "create pods/exec", "create pods/eviction", "create pods/ephemeralcontainers",
 		"get secrets", "list secrets", "get configmaps", "create serviceaccounts/token", "impersonate serviceaccounts",
 		"patch nodes", "update nodes", "patch nodes/status", "delete nodes", "create nodes/proxy",
 		"patch services", "patch services/status", "patch namespaces", "patch endpointslices.discovery.k8s.io",

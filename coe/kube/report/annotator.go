@@ -54,7 +54,7 @@ func newAnnotator(cfg Config, p patcher, store *coe.Store, restored func(note), 
 	return &annotator{
 		cfg: cfg, patcher: p, store: store, restored: restored, log: log,
 		limiter: rate.NewLimiter(limit, cfg.Burst),
-		trouble: newTrouble("annotations of pods", "patch on pods", log),
+		trouble: newTrouble("annotations of pods", "patch on pods/status", log),
 		metrics: newAnnotatorMetrics(),
 		pods:    map[string]*pod{},
 	}

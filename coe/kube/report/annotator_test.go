@@ -306,7 +306,7 @@ func TestAnnotationsThatFailAreTriedAgain(t *testing.T) {
 	}{
 		"busy":         {tooMany(), 16 * 300 * 2, 6 * time.Second, "unavailable"},
 		"connection":   {errors.New("connection refused"), 16 * 300 * 2, 6 * time.Second, "unavailable"},
-		"forbidden":    {forbiddenByRole(), 16 * 60, 6 * time.Minute, "allow patch on pods"},
+		"forbidden":    {forbiddenByRole(), 16 * 60, 6 * time.Minute, "allow patch on pods/status"},
 		"rejected":     {tooLong(), 100 * 12, 6 * time.Minute, ""},
 		"unauthorized": {expired(), 16 * 60, 6 * time.Minute, "replace the bridge's credentials"},
 	}

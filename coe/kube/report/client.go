@@ -78,7 +78,7 @@ func (c *client) annotate(ctx context.Context, n note) (revision string, err err
 	}
 	var answer metav1.PartialObjectMetadata
 	err = c.pods.Patch(types.MergePatchType).
-		Namespace(n.namespace).Resource("pods").Name(n.name).
+		Namespace(n.namespace).Resource("pods").Name(n.name).SubResource("status").
 		Param("fieldManager", component).
 		SetHeader("Accept", onlyMetadata).
 		Body(body).MaxRetries(0).

@@ -61,7 +61,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: bridge-reports}
 rules:
-- {apiGroups: [""], resources: [pods], verbs: [patch]}
+- {apiGroups: [""], resources: [pods/status], verbs: [patch]}
 - {apiGroups: [""], resources: [events], verbs: [create, patch]}
 `
 
@@ -212,8 +212,8 @@ func TestOnKubernetes(t *testing.T) {
 	t.Run("without the right to write", func(t *testing.T) {
 		b.reporter.Problems("ns-0", []coe.Problem{problem(get(0), coe.PoolExhausted, "the pool is exhausted; enlarge it")})
 		require.Eventually(t, func() bool { return len(b.reporter.Troubles()) == 2 }, 10*time.Second, 20*time.Millisecond)
-		require.Contains(t, b.reporter.Troubles()[0], "allow patch on pods to the bridge's account")
-		require.Contains(t, b.reporter.Troubles()[0], `cannot patch resource "pods"`)
+		require.Contains(t, b.reporter.Troubles()[0], "allow patch on pods/status to the bridge's account")
+		require.Contains(t, b.reporter.Troubles()[0], `cannot patch resource "pods/status"`)
 		require.Contains(t, b.reporter.Troubles()[1], "allow create and patch on events to the bridge's account")
 		require.Equal(t, 2, b.log.count("level=ERROR"), "each once")
 
