@@ -216,7 +216,7 @@ func (w *watched) again(t *testing.T, b *watcher, name string) {
 // provoke makes the bridge use a right, and returns what it says when it lacks it.
 func (w *watched) provoke(t *testing.T, b *watcher, r right) (complaint string) {
 	t.Helper()
-	name := strings.ReplaceAll(strings.ToLower(r.String()), " ", "-")
+	name := strings.NewReplacer(" ", "-", "/", "-").Replace(strings.ToLower(r.String()))
 	switch r {
 	case right{"", "pods/status", "patch"}:
 		w.create(t, "served", name)
