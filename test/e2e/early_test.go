@@ -68,4 +68,6 @@ func askEarly(t *testing.T, tree, whole string, args []string) {
 
 // settled is an answer without what changes with the backend, which the bridge fills
 // again after each start.
-func settled(answer string) string { return strings.ReplaceAll(answer, `"confirmed":false`, `"confirmed":true`) }
+func settled(answer string) string {
+	return strings.ReplaceAll(answer, `"confirmed":false`, `"confirmed":true`)
+}
