@@ -62,7 +62,7 @@ func TestReminders(t *testing.T) {
 		after := func(d time.Duration) string {
 			log.Reset()
 			for range d / time.Hour {
-				time.Sleep(time.Hour)
+				time.Sleep(time.Hour) //nolint:forbidigo // in the bubble: an hour is over at once
 				f.Look()
 			}
 			return log.String()

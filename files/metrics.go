@@ -20,9 +20,9 @@ func newDescribe(prefix string) describe {
 
 // Describe implements prometheus.Collector.
 func (f *Follower) Describe(to chan<- *prometheus.Desc) {
-	to <- f.describe.failures
-	to <- f.describe.loadedAt
-	to <- f.describe.current
+	to <- f.failures
+	to <- f.loadedAt
+	to <- f.current
 	to <- f.describe.ends
 }
 
@@ -34,12 +34,12 @@ func (f *Follower) Collect(to chan<- prometheus.Metric) {
 		gauge := func(of *prometheus.Desc, value float64) {
 			to <- prometheus.MustNewConstMetric(of, prometheus.GaugeValue, value, s.Flag)
 		}
-		to <- prometheus.MustNewConstMetric(f.describe.failures, prometheus.CounterValue, float64(s.failures), s.Flag)
-		gauge(f.describe.loadedAt, float64(s.loadedAt.UnixMilli())/1000)
+		to <- prometheus.MustNewConstMetric(f.failures, prometheus.CounterValue, float64(s.failures), s.Flag)
+		gauge(f.loadedAt, float64(s.loadedAt.UnixMilli())/1000)
 		if s.current {
-			gauge(f.describe.current, 1)
+			gauge(f.current, 1)
 		} else {
-			gauge(f.describe.current, 0)
+			gauge(f.current, 0)
 		}
 		if !s.until.IsZero() {
 			gauge(f.describe.ends, float64(s.until.Unix()))

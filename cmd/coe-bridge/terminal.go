@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -62,7 +63,7 @@ type terminal struct {
 
 // Write implements io.Writer.
 func (t *terminal) Write(p []byte) (int, error) {
-	text := append(t.part, p...)
+	text := slices.Concat(t.part, p)
 	whole := len(text)
 	for back := 1; back < utf8.UTFMax && back <= len(text); back++ {
 		if b := text[len(text)-back]; utf8.RuneStart(b) {

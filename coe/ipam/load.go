@@ -28,24 +28,13 @@ func (a *Assigner) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	before := a.damaged
-	a.memory = newMemory(a.cfg)
-	var j journalled
-	for _, key := range slices.Sorted(maps.Keys(records)) {
-		if err := j.decode(key, records[key]); err != nil {
-			a.damaged.note(key, err)
-		}
-	}
 	for _, err := range damaged {
 		a.log.Error("address of a service is claimed again", "err", err)
 	}
-	slices.SortFunc(j.leases, compareLeases)
-	for _, key := range confirmed {
-		if _, found := records[leaseRecord(key)]; !found && len(records) > 0 {
-			a.damaged.note(leaseRecord(key), errors.New("it is missing, and the backend was known to have its interface"))
-		}
-	}
-	a.restore(&j)
+	before := a.damaged
+	a.memory = newMemory(a.cfg)
+	j := a.decode(records, confirmed)
+	a.restore(j)
 	a.loadRests()
 	a.reportDamage(before, records)
 	a.stale = false
@@ -58,14 +47,7 @@ func (a *Assigner) load(ctx context.Context) error {
 	if a.adopting && !a.unasked {
 		a.orphans = append(a.orphans, adoptingRecord)
 	}
-	vips.reserved, a.vips = a.vips.reserved, vips
-	a.claimed.Store(vips.whole)
-	for addr, c := range vips.cluster {
-		if !a.alloc.Hold(serviceDomain, addr, saidOwner(addr)) {
-			vips.drop(c) // a pod has the address
-			vips.write.remove(rankDeleteLease, vipRecord(c.VIP), nil)
-		}
-	}
+	a.takeVIPs(vips)
 	told := told(a.store)
 	a.store.Update(func(tx *coe.Tx) {
 		retract(tx, told)
@@ -75,6 +57,36 @@ func (a *Assigner) load(ctx context.Context) error {
 	})
 	a.log.Info("loaded what was chosen", "leases", len(a.leases), "blocks", len(a.blocks), "services", len(a.services))
 	return nil
+}
+
+// decode reads the records, and notes those that are damaged or missing.
+func (a *Assigner) decode(records map[string][]byte, confirmed []coe.LeaseKey) *journalled {
+	var j journalled
+	for _, key := range slices.Sorted(maps.Keys(records)) {
+		if err := j.decode(key, records[key]); err != nil {
+			a.damaged.note(key, err)
+		}
+	}
+	slices.SortFunc(j.leases, compareLeases)
+	for _, key := range confirmed {
+		if _, found := records[leaseRecord(key)]; !found && len(records) > 0 {
+			a.damaged.note(leaseRecord(key), errors.New("it is missing, and the backend was known to have its interface"))
+		}
+	}
+	return &j
+}
+
+// takeVIPs makes claims that were loaded this Assigner's, and has them hold their
+// cluster addresses.
+func (a *Assigner) takeVIPs(vips *vips) {
+	vips.reserved, a.vips = a.vips.reserved, vips
+	a.claimed.Store(vips.whole)
+	for addr, c := range vips.cluster {
+		if !a.alloc.Hold(serviceDomain, addr, saidOwner(addr)) {
+			vips.drop(c) // a pod has the address
+			vips.write.remove(rankDeleteLease, vipRecord(c.VIP), nil)
+		}
+	}
 }
 
 // confirmed lists the interfaces that the backend was known to have.

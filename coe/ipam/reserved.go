@@ -49,7 +49,7 @@ func (r Ranges) find(addr netip.Addr) *Range {
 // Refuse is an error where a pool overlaps a range that is not for what it serves.
 func (r Ranges) Refuse(p dhcppool.Pool) error {
 	for _, one := range r {
-		if one.Overlaps(p.Subnet) && !(one.Services && p.Network == coe.ServicePool) {
+		if one.Overlaps(p.Subnet) && (!one.Services || p.Network != coe.ServicePool) {
 			return fmt.Errorf("pool %q, subnet %s: overlaps %s, the range of %s", p.Network, p.Subnet, one.Prefix, one.Use)
 		}
 	}

@@ -135,7 +135,7 @@ func (f *follower[L, O, V]) list(ctx context.Context) (string, error) {
 	for opts := (metav1.ListOptions{Limit: pageSize, LabelSelector: f.selector}); ; {
 		page, err := f.page(ctx, opts)
 		if isLargePage(err) {
-			opts.Limit = opts.Limit / 2
+			opts.Limit /= 2
 			continue
 		}
 		if err != nil {

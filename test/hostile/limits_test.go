@@ -43,9 +43,8 @@ func newNodesBed(t *testing.T, options ...bridgetest.Option) *nodesBed {
 	// The bridge knows the nodes when their agents may follow their streams.
 	for i := range nodeAddresses {
 		bridgetest.Await(t, 5*time.Millisecond, 20*time.Second, "the bridge knows its nodes", func() error {
-			answer := b.as(i, http.MethodHead, "/rests/streams/node-interfaces="+nodeAddresses[i], nil)
-			if answer.StatusCode != http.StatusOK {
-				return fmt.Errorf("HEAD of the stream: %s", answer.Status)
+			if status := b.as(i, http.MethodHead, "/rests/streams/node-interfaces="+nodeAddresses[i], nil); status != http.StatusOK {
+				return fmt.Errorf("HEAD of the stream: %d", status)
 			}
 			return nil
 		})
@@ -53,15 +52,15 @@ func newNodesBed(t *testing.T, options ...bridgetest.Option) *nodesBed {
 	return b
 }
 
-// as makes a request with the credentials of a node, and closes the answer's body.
-func (b *nodesBed) as(node int, method, path string, body io.Reader) *http.Response {
+// as makes a request with the credentials of a node, and returns the status of the answer.
+func (b *nodesBed) as(node int, method, path string, body io.Reader) int {
 	b.t.Helper()
 	answer, err := b.open(b.t.Context(), node, method, path, body)
 	require.NoError(b.t, err)
 	_, err = io.Copy(io.Discard, answer.Body)
 	require.NoError(b.t, err)
 	require.NoError(b.t, answer.Body.Close())
-	return answer
+	return answer.StatusCode
 }
 
 func (b *nodesBed) open(ctx context.Context, node int, method, path string, body io.Reader) (*http.Response, error) {
@@ -97,7 +96,7 @@ func TestStreamsOfACapturedNode(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for range many {
-		answer, err := b.open(ctx, 1, http.MethodGet, "/rests/streams/node-interfaces="+nodeAddresses[1], nil)
+		answer, err := b.open(ctx, 1, http.MethodGet, "/rests/streams/node-interfaces="+nodeAddresses[1], nil) //nolint:bodyclose // the goroutine closes it
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, answer.StatusCode)
 		go func() {
@@ -116,6 +115,7 @@ func TestStreamsOfACapturedNode(t *testing.T) {
 	begun := time.Now()
 	answer, err := b.open(ctx, 0, http.MethodGet, "/rests/streams/node-interfaces="+nodeAddresses[0], nil)
 	require.NoError(t, err)
+	defer func() { _ = answer.Body.Close() }()
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	_, err = bufio.NewReader(answer.Body).ReadString('\n')
 	require.NoError(t, err)
@@ -134,10 +134,10 @@ func TestAddressesOfACapturedNode(t *testing.T) {
 		c.Pools = []dhcppool.Pool{{Network: "default", Subnet: netip.MustParsePrefix("10.11.0.0/24")}}
 		c.ReuseDelay = time.Hour
 	})
-	require.Equal(t, http.StatusForbidden, b.as(1, "POST", podsContainer, strings.NewReader(podsOn(1, 0, 260))).StatusCode)
+	require.Equal(t, http.StatusForbidden, b.as(1, "POST", podsContainer, strings.NewReader(podsOn(1, 0, 260))))
 	made := 0
 	for i := range 3 * most {
-		if b.as(1, "POST", podsContainer, strings.NewReader(podsOn(1, i, i+1))).StatusCode == http.StatusCreated {
+		if b.as(1, "POST", podsContainer, strings.NewReader(podsOn(1, i, i+1))) == http.StatusCreated {
 			made++
 		}
 	}
@@ -160,12 +160,12 @@ func TestAddressesOfACapturedNode(t *testing.T) {
 	}
 	await(most)
 	for i := range most { // gone, and made again: their addresses rest
-		require.Equal(t, http.StatusNoContent, b.as(1, "DELETE", podsContainer+"/pods="+uidOf(1, i), nil).StatusCode)
+		require.Equal(t, http.StatusNoContent, b.as(1, "DELETE", podsContainer+"/pods="+uidOf(1, i), nil))
 	}
 	b.AwaitSync(20 * time.Second)
 	made = 0
 	for i := 200; i < 200+3*most; i++ {
-		if b.as(1, "POST", podsContainer, strings.NewReader(podsOn(1, i, i+1))).StatusCode == http.StatusCreated {
+		if b.as(1, "POST", podsContainer, strings.NewReader(podsOn(1, i, i+1))) == http.StatusCreated {
 			made++
 		}
 	}
@@ -173,7 +173,7 @@ func TestAddressesOfACapturedNode(t *testing.T) {
 	_, metrics := b.Do("GET", "/metrics", "")
 	require.NotContains(t, metrics, `coe_bridge_limited_total{limit="pods"} 0`)
 
-	require.Equal(t, http.StatusCreated, b.as(0, "POST", podsContainer, strings.NewReader(podsOn(0, 0, 1))).StatusCode)
+	require.Equal(t, http.StatusCreated, b.as(0, "POST", podsContainer, strings.NewReader(podsOn(0, 0, 1))))
 	bridgetest.Await(t, 5*time.Millisecond, 20*time.Second, "the other node's pod has an address", func() error {
 		if _, leases := b.Do("GET", "/restconf/operational/coe-status:leases", ""); !strings.Contains(leases, uidOf(0, 0)) {
 			return fmt.Errorf("no lease: %+v", b.Status().Problems)
@@ -205,7 +205,7 @@ func TestBytesOfACapturedNode(t *testing.T) {
 		{"a hundred interfaces", strings.Replace(one, `"interface":[`, `"interface":[`+strings.Join(interfaces, ",")+`,`, 1), http.StatusBadRequest},
 		{"as much as it may have", with("version", 253), http.StatusCreated},
 	} {
-		require.Equal(t, c.status, b.as(1, "POST", podsContainer, strings.NewReader(c.body)).StatusCode, c.what)
+		require.Equal(t, c.status, b.as(1, "POST", podsContainer, strings.NewReader(c.body)), c.what)
 	}
 	status, answer := b.Do("POST", "/restconf/config/pod:coe", strings.NewReplacer("pod:pods", "pods", uidOf(1, 0), uidOf(0, 0)).Replace(with("version", 254)))
 	require.Equal(t, http.StatusRequestEntityTooLarge, status, answer)
@@ -232,7 +232,7 @@ func TestSlowBodiesOfACapturedNode(t *testing.T) {
 		return nil
 	})
 	begun := time.Now()
-	require.Equal(t, http.StatusCreated, b.as(0, "POST", podsContainer, strings.NewReader(podsOn(0, 0, 1))).StatusCode)
+	require.Equal(t, http.StatusCreated, b.as(0, "POST", podsContainer, strings.NewReader(podsOn(0, 0, 1))))
 	t.Logf("the other agent's pod is made after %s", time.Since(begun))
 }
 
@@ -273,9 +273,9 @@ func TestAddressesThatAnAgentRequests(t *testing.T) {
 		uid := uidOf(8, n)
 		body := fmt.Sprintf(`{"pod:pods":[{"uid":%q,"name":"p%d","host-ip-address":%q,"interface":[{"uid":%q,"ip-address":%q}]}]}`,
 			uid, n, nodeAddresses[1], uid, c.address)
-		require.Equal(t, c.status, b.as(1, "POST", podsContainer, strings.NewReader(body)).StatusCode, c.address)
+		require.Equal(t, c.status, b.as(1, "POST", podsContainer, strings.NewReader(body)), c.address)
 		if c.status == http.StatusCreated {
-			require.Equal(t, http.StatusNoContent, b.as(1, "DELETE", podsContainer+"/pods="+uid, nil).StatusCode)
+			require.Equal(t, http.StatusNoContent, b.as(1, "DELETE", podsContainer+"/pods="+uid, nil))
 		}
 	}
 }
