@@ -23,7 +23,7 @@ func (f *Follower) Describe(to chan<- *prometheus.Desc) {
 	to <- f.failures
 	to <- f.loadedAt
 	to <- f.current
-	to <- f.describe.ends
+	to <- f.ends
 }
 
 // Collect implements prometheus.Collector.
@@ -42,7 +42,7 @@ func (f *Follower) Collect(to chan<- prometheus.Metric) {
 			gauge(f.current, 0)
 		}
 		if !s.until.IsZero() {
-			gauge(f.describe.ends, float64(s.until.Unix()))
+			gauge(f.ends, float64(s.until.Unix()))
 		}
 	}
 }
