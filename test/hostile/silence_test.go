@@ -39,7 +39,7 @@ kind: ClusterRole
 metadata: {name: bridge}
 rules:
 - {apiGroups: [""], resources: [namespaces, nodes, pods, services], verbs: [list, watch]}
-- {apiGroups: [""], resources: [pods], verbs: [patch]}
+- {apiGroups: [""], resources: [pods/status], verbs: [patch]}
 - {apiGroups: [""], resources: [events], verbs: [create, patch]}
 - {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}
 `
