@@ -102,7 +102,7 @@ func (s *largeAPI) routes() http.Handler {
 	listed(s, mux, "/api/v1/services", largeServices, serviceOf, serviceList)
 	listed(s, mux, "/apis/discovery.k8s.io/v1/endpointslices", largeServices, sliceOf, sliceList)
 	listed(s, mux, "/apis/networking.k8s.io/v1/networkpolicies", 0, nil, policyList)
-	mux.HandleFunc("PATCH /api/v1/namespaces/{namespace}/pods/{name}", s.patch)
+	mux.HandleFunc("PATCH /api/v1/namespaces/{namespace}/pods/{name}/status", s.patch)
 	return mux
 }
 

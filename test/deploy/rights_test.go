@@ -236,7 +236,7 @@ func (w *watched) provoke(t *testing.T, b *watcher, r right) (complaint string) 
 func refused(t *testing.T, plane *kube.ControlPlane) {
 	account := "--as=system:serviceaccount:" + namespace + ":coe-bridge"
 	for _, question := range []string{
-		"create pods", "delete pods", "update pods", "patch pods", "update pods/status", "create pods/exec", "create pods/eviction", "create pods/ephemeralcontainers",
+		"create pods", "delete pods", "update pods", "patch pods", "update pods/status", "create pods/exec", "create pods/eviction", "patch pods/ephemeralcontainers", "create pods/binding",
 		"get secrets", "list secrets", "get configmaps", "create serviceaccounts/token", "impersonate serviceaccounts",
 		"patch nodes", "update nodes", "patch nodes/status", "delete nodes", "create nodes/proxy",
 		"patch services", "patch services/status", "patch namespaces", "patch endpointslices.discovery.k8s.io",
