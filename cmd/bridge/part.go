@@ -227,6 +227,7 @@ func (b *Bridge) lead(ctx context.Context, l *datastore.Leadership) error {
 	b.repool()
 	b.markAll(p)
 	g := newGroup(ctx)
+	g.run("follow the pools of nodes", b.repoolWhenDue)
 	g.run("choose addresses", func(ctx context.Context) error { p.claims.Run(ctx); return nil })
 	for _, l := range p.loops() {
 		g.run("reconcile", l.Run)

@@ -74,7 +74,10 @@ func (b *Bridge) changed(c coe.Changed) {
 		return // whoever leads looks at everything first
 	}
 	if c.Cluster {
-		b.repool()
+		select {
+		case b.repoolDue <- struct{}{}:
+		default: // it is due already
+		}
 	}
 	p.confirmer.Mark(c.Leased...)
 	if b.cluster != nil {
@@ -103,6 +106,19 @@ func (b *Bridge) setPosted(pools []dhcppool.Pool) {
 	b.posted = pools
 	b.mu.Unlock()
 	b.repool()
+}
+
+// repoolWhenDue follows changes of the nodes, until ctx is done. The Assigner itself may
+// change the store while it holds its lock, so a change cannot call it back.
+func (b *Bridge) repoolWhenDue(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-b.repoolDue:
+			b.repool()
+		}
+	}
 }
 
 // repool tells who chooses addresses what pools there are.
