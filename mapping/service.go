@@ -91,9 +91,10 @@ func (b *builder) excess(s *coe.Service, addresses []netip.Addr, endpoints []*co
 	if backends > coe.MaxBackends {
 		return fmt.Sprintf("its ports times its addresses times its endpoints are more than %d; split the service, or remove external addresses", coe.MaxBackends)
 	}
-	if b.backends += backends; b.backends > coe.MaxNamespaceBackends {
-		return fmt.Sprintf("the services of the namespace before it have %d endpoints already; use another namespace, or remove services", coe.MaxNamespaceBackends)
+	if b.backends+backends > coe.MaxNamespaceBackends {
+		return fmt.Sprintf("it and the services of the namespace before it have more than %d endpoints; use another namespace, or remove services", coe.MaxNamespaceBackends)
 	}
+	b.backends += backends
 	return ""
 }
 

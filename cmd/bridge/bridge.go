@@ -156,12 +156,18 @@ type NodesConfig struct {
 	// External are the ranges of the external addresses that services of Kubernetes
 	// may have.
 	External []netip.Prefix
+	// reserved are what the backend uses itself.
+	reserved []netip.Prefix
 }
 
 // of are the nodes that can be joined with a network of these settings, in a backend
 // of these kinds: none while namespaces are isolated.
 func (n NodesConfig) of(s mapping.Settings, kinds netvirt.KindSet) NodesConfig {
-	if s.Isolated() || !kinds.Has(netvirt.KindManagementPort) {
+	joins := kinds.Has(netvirt.KindManagementPort)
+	if joins {
+		n.reserved = []netip.Prefix{TransitLinks}
+	}
+	if s.Isolated() || !joins {
 		n.Network = coe.NodeNetwork{}
 	}
 	return n
@@ -173,7 +179,7 @@ var TransitLinks = netip.MustParsePrefix("100.64.0.0/11")
 func ipamConfig(s mapping.Settings, nodes NodesConfig, reuseDelay time.Duration) ipam.Config {
 	return ipam.Config{
 		NodeNetwork: nodes.Network, PodNetworks: nodes.Pods, ServiceNetworks: nodes.Services,
-		Reserved: []netip.Prefix{TransitLinks}, ExternalAddresses: nodes.External,
+		Reserved: nodes.reserved, ExternalAddresses: nodes.External,
 
 		ELANName:      netvirt.ELANName,
 		VPNName:       netvirt.VPNName,

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -309,15 +310,16 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part,
 		return nil, err
 	}
 	p.confirmer = agentstream.NewConfirmer(b.store, l.Records(confirmed), agentstream.ConfirmedBackend{Has: p.has, Network: p.network}, b.log)
-	p.claims = reconcile.NewClaims(claimer{p.assigner, func() { b.markAll(p) }}, b.log, p.loops()...)
+	p.claims = reconcile.NewClaims(claimer{p.assigner, func(except []string) { b.markAll(p, except...) }}, b.log, p.loops()...)
 	return p, nil
 }
 
 // claimer is an Assigner that has everything looked at again once it knows what is
-// in use: absence means gone from then on.
+// in use: absence means gone from then on. The namespaces of that Sync are looked at
+// after it anyway.
 type claimer struct {
 	*ipam.Assigner
-	markAll func()
+	markAll func(except []string)
 }
 
 // Sync implements reconcile.Claimer.
@@ -325,14 +327,19 @@ func (c claimer) Sync(ctx context.Context, namespaces []string) (affected []stri
 	known := c.InUseKnown()
 	affected, again, err = c.Assigner.Sync(ctx, namespaces)
 	if !known && c.InUseKnown() {
-		c.markAll()
+		c.markAll(namespaces)
 	}
 	return affected, again, err
 }
 
-// markAll has a leader look at every scope.
-func (b *Bridge) markAll(p *part) {
-	p.claims.Mark(append([]netvirt.Scope{netvirt.Cluster}, b.scopes()...)...)
+// markAll has a leader look at every scope, some namespaces excepted.
+func (b *Bridge) markAll(p *part, except ...string) {
+	skip := map[netvirt.Scope]bool{}
+	for _, ns := range except {
+		skip[netvirt.Scope(ns)] = true
+	}
+	scopes := slices.DeleteFunc(b.scopes(), func(s netvirt.Scope) bool { return skip[s] })
+	p.claims.Mark(append([]netvirt.Scope{netvirt.Cluster}, scopes...)...)
 }
 
 // take makes p this replica's part, in place of the one that it had.

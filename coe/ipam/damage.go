@@ -250,7 +250,7 @@ func (r *round) mended() (changed bool) {
 	for record := range r.write.changes {
 		if _, was := r.damaged[record]; was {
 			delete(r.damaged, record)
-			r.repaired, changed = true, true
+			r.clusterChanged, changed = true, true
 			r.log.Info("damaged record of what was chosen is replaced or deleted", "record", record)
 		}
 	}

@@ -149,9 +149,6 @@ func (f *VIPFacts) Apply(snapshot bool, puts map[string][]byte, deletes []string
 		}
 		for _, key := range slices.Sorted(maps.Keys(puts)) {
 			forget(key)
-			if key == wholeRecord {
-				continue
-			}
 			fact, err := decodeVIP(key, puts[key])
 			if err != nil {
 				unreadable = append(unreadable, fmt.Errorf("read record %q: %w", key, err))

@@ -146,6 +146,9 @@ type Assigner struct {
 	// while the journal has the record that says so.
 	unasked, adopting bool
 	known, claimed    atomic.Bool // InUseKnown
+	// unclaimed are the namespaces that have not claimed their services' addresses
+	// since this Assigner was made. nil before the store is complete.
+	unclaimed map[string]bool
 	// waiting are the refusals of every namespace that has any.
 	waiting map[string]*refused
 	// freed is set when something came back that a refused interface may wait

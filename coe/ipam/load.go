@@ -48,6 +48,7 @@ func (a *Assigner) load(ctx context.Context) error {
 		a.orphans = append(a.orphans, adoptingRecord)
 	}
 	a.takeVIPs(vips)
+	a.clusterChanged = true
 	told := told(a.store)
 	a.store.Update(func(tx *coe.Tx) {
 		retract(tx, told)
@@ -80,7 +81,6 @@ func (a *Assigner) decode(records map[string][]byte, confirmed []coe.LeaseKey) *
 // cluster addresses.
 func (a *Assigner) takeVIPs(vips *vips) {
 	vips.reserved, a.vips = a.vips.reserved, vips
-	a.claimed.Store(vips.whole)
 	for addr, c := range vips.cluster {
 		if !a.alloc.Hold(serviceDomain, addr, saidOwner(addr)) {
 			vips.drop(c) // a pod has the address

@@ -40,9 +40,11 @@ type memory struct {
 	damaged  damage
 	aside    map[coe.LeaseKey]*coe.Lease // living leases in contradiction to others
 	homeless []homeless
-	// lacking is set while instances that are in use have no record; repaired, until
-	// a Sync has told, after damage has gone.
-	lacking, repaired bool
+	// lacking is set while instances that are in use have no record.
+	lacking bool
+	// clusterChanged is set when problems of the cluster may have changed, until a
+	// Sync has told.
+	clusterChanged bool
 }
 
 // namespace indexes what one namespace has.

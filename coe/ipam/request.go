@@ -48,8 +48,8 @@ func (r *round) nodeAddresses() map[netip.Addr]*coe.Node {
 // holdNodes keeps the addresses of nodes from pods and services, and finds the nodes
 // whose address has another use.
 func (r *round) holdNodes() {
-	if r.cfg.Isolated || r.unasked {
-		return // no pod's address is a node's, or it is not known which are in use
+	if r.unasked {
+		return // it is not known which are in use
 	}
 	now := r.nodeAddresses()
 	for addr, owner := range r.held {
@@ -80,7 +80,7 @@ func (r *round) holdNodes() {
 	if slices.Equal(problems, r.misplaced) {
 		return
 	}
-	r.misplaced, r.repaired = problems, true
+	r.misplaced, r.clusterChanged = problems, true
 	r.store.Update(func(tx *coe.Tx) { tx.SetMisaddressed(problems) })
 }
 
@@ -96,8 +96,9 @@ func (r *round) misaddressed(addr netip.Addr) string {
 		return "is the gateway of pods"
 	}
 	for _, p := range r.pools {
-		if p.Subnet.Contains(addr) {
-			return fmt.Sprintf("is in pool %q, subnet %s; no pod gets it", p.Network, p.Subnet)
+		shared := !r.cfg.Isolated || p.Network == coe.ServicePool // with nodes
+		if shared && p.Subnet.Contains(addr) {
+			return fmt.Sprintf("is in pool %q, subnet %s; nobody gets it", p.Network, p.Subnet)
 		}
 	}
 	return ""

@@ -96,7 +96,7 @@ func (r *round) run(ctx context.Context) error {
 	if err := r.flushVIPs(ctx); err != nil {
 		return err
 	}
-	r.claimed.Store(r.vips.whole)
+	r.noteClaimed()
 	r.late = r.sweep() || r.vips.freed
 	if err := r.flush(ctx, false); err != nil {
 		return err
@@ -218,9 +218,9 @@ func (r *round) affected() []string {
 		}
 	}
 	r.freed = false
-	if r.repaired {
+	if r.clusterChanged {
 		affected[""] = true // the problems of the cluster
-		r.repaired = false
+		r.clusterChanged = false
 	}
 	return slices.Sorted(maps.Keys(affected))
 }

@@ -70,3 +70,36 @@ func TestServicePoolComesLater(t *testing.T) {
 	w.sync()
 	require.Contains(t, w.store.View("default").ServiceFacts, "s")
 }
+
+// TestNoServiceGetsANodesAddress: services share the address space of nodes, whatever
+// the isolation of pods. A pod of an isolated namespace may have such an address.
+func TestNoServiceGetsANodesAddress(t *testing.T) {
+	for name, isolated := range map[string]bool{"shared": false, "isolated": true} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{TB: t, journal: newJournal(), isolated: isolated, now: time.Unix(1000, 0)}
+			w.restart()
+			w.complete()
+			w.setPools(pool("services", "10.96.0.0/30", "10.96.0.1", "10.96.0.2", ""), pool("default", "192.168.10.0/30", "192.168.10.2", "192.168.10.2", "192.168.10.1"))
+			p := newPod("p", "10.0.0.9")
+			w.store.Update(func(tx *coe.Tx) {
+				tx.PutNode(coe.RESTCONF, &coe.Node{UID: "n1", HostName: "one", InternalIP: addr("10.96.0.1")})
+				tx.PutNode(coe.RESTCONF, &coe.Node{UID: "n2", HostName: "two", InternalIP: addr("192.168.10.2")})
+				tx.PutService(coe.RESTCONF, &coe.Service{UID: "s", Namespace: "default"})
+				tx.PutPod(coe.RESTCONF, p)
+			})
+			w.sync()
+			require.Equal(t, "10.96.0.2", w.store.View("default").ServiceFacts["s"].Address.String())
+			var nodes []string
+			for _, problem := range w.store.Cluster().Misaddressed {
+				nodes = append(nodes, problem.Name)
+			}
+			if isolated {
+				require.Equal(t, "192.168.10.2", w.address(p))
+				require.Equal(t, []string{"one"}, nodes)
+				return
+			}
+			require.Equal(t, coe.PoolExhausted, w.refusal(p).Reason)
+			require.Equal(t, []string{"one", "two"}, nodes)
+		})
+	}
+}

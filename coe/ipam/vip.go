@@ -35,21 +35,13 @@ type vips struct {
 	write    *write
 	round    uint64
 	freed    bool // a claim was released in this round
-	// unclaimed are the namespaces that were not synced since an older release had
-	// the journal. nil where there are none, or before the store is complete.
-	unclaimed map[string]bool
-	whole     bool // the journal has wholeRecord
-	reserved  reserved
+	reserved reserved
 }
 
 type vipClaim struct {
 	coe.VIPFact
 	round uint64 // the last round that found a service with it
 }
-
-// wholeRecord is in the journal once every service has claimed: an older release
-// writes no claims.
-const wholeRecord = "whole"
 
 func newVIPs(journal Journal) *vips {
 	return &vips{
@@ -87,8 +79,6 @@ func (v *vips) load(ctx context.Context) (damaged []error, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("load addresses of services: %w", err)
 	}
-	_, v.whole = records[wholeRecord]
-	delete(records, wholeRecord)
 	var facts []coe.VIPFact
 	for _, key := range slices.Sorted(maps.Keys(records)) {
 		f, err := decodeVIP(key, records[key])
@@ -325,21 +315,6 @@ func (r *round) releaseVIPs(s *space) {
 // flushVIPs writes the claims to the journal and then tells the store.
 func (r *round) flushVIPs(ctx context.Context) error {
 	v := r.vips
-	if r.complete && !v.whole {
-		if v.unclaimed == nil {
-			v.unclaimed = map[string]bool{}
-			for _, ns := range r.store.Namespaces() {
-				v.unclaimed[ns] = true
-			}
-		}
-		for _, s := range r.spaces {
-			delete(v.unclaimed, s.name)
-		}
-		if len(v.unclaimed) == 0 {
-			v.write.put(rankDeleteInstance, wholeRecord, true, nil)
-			v.whole = true
-		}
-	}
 	if len(v.write.changes) == 0 {
 		return nil
 	}
@@ -349,6 +324,24 @@ func (r *round) flushVIPs(ctx context.Context) error {
 	r.store.Update(v.write.tell)
 	v.write = newWrite()
 	return nil
+}
+
+// noteClaimed notes, once the store is complete, which namespaces have claimed. The
+// journal cannot say so: a release that knows no claims may have run before this one.
+func (r *round) noteClaimed() {
+	if !r.complete || r.claimed.Load() {
+		return
+	}
+	if r.unclaimed == nil {
+		r.unclaimed = map[string]bool{}
+		for _, ns := range r.store.Namespaces() {
+			r.unclaimed[ns] = true
+		}
+	}
+	for _, s := range r.spaces {
+		delete(r.unclaimed, s.name)
+	}
+	r.claimed.Store(len(r.unclaimed) == 0)
 }
 
 // tell tells the store of all changes, in the order of writing.
@@ -364,7 +357,7 @@ func (w *write) tell(tx *coe.Tx) {
 type forgetful struct{}
 
 func (forgetful) Load(context.Context) (map[string][]byte, error) {
-	return map[string][]byte{wholeRecord: nil}, nil
+	return nil, nil
 }
 func (forgetful) MaxOps() int                                               { return 1000 }
 func (forgetful) Commit(context.Context, map[string][]byte, []string) error { return nil }

@@ -62,7 +62,12 @@ func (w *world) restart() {
 	if w.origins == nil {
 		w.origins = []coe.Origin{coe.RESTCONF}
 	}
-	w.store = coe.NewStore(func(c coe.Changed) { w.mark(c.Namespaces...) }, w.origins...)
+	w.store = coe.NewStore(func(c coe.Changed) {
+		w.mark(c.Namespaces...)
+		if c.Cluster {
+			w.mark("") // as the bridge does
+		}
+	}, w.origins...)
 	w.assigner = w.newAssigner()
 	require.NoError(w, w.assigner.Load(w.Context()))
 	w.setPools(w.pools...)
@@ -162,6 +167,7 @@ func (w *world) remove(pods ...*coe.Pod) {
 // trySync syncs what is marked, once.
 func (w *world) trySync() error {
 	namespaces := sorted(w.marked)
+	namespaces = slices.DeleteFunc(namespaces, func(ns string) bool { return ns == "" })
 	affected, again, err := w.assigner.Sync(w.Context(), namespaces)
 	if err != nil {
 		return err
