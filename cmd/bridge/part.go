@@ -1,10 +1,13 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -310,7 +313,7 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part,
 		return nil, err
 	}
 	p.confirmer = agentstream.NewConfirmer(b.store, l.Records(confirmed), agentstream.ConfirmedBackend{Has: p.has, Network: p.network}, b.log)
-	p.claims = reconcile.NewClaims(claimer{p.assigner, func(except []string) { b.markAll(p, except...) }}, b.log, p.loops()...)
+	p.claims = reconcile.NewClaims(b.newClaimer(p, l), b.log, p.loops()...)
 	return p, nil
 }
 
@@ -320,14 +323,36 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part,
 type claimer struct {
 	*ipam.Assigner
 	markAll func(except []string)
+	// noteComplete writes agentstream.CompleteRecord; nil when that is done.
+	noteComplete func(context.Context) error
+	log          *slog.Logger
+}
+
+func (b *Bridge) newClaimer(p *part, l *datastore.Leadership) *claimer {
+	prefix, name, _ := strings.Cut(agentstream.CompleteRecord, "/")
+	return &claimer{
+		Assigner: p.assigner,
+		markAll:  func(except []string) { b.markAll(p, except...) },
+		noteComplete: func(ctx context.Context) error {
+			return l.Records(prefix).Commit(ctx, map[string][]byte{name: []byte("true")}, nil)
+		},
+		log: b.log,
+	}
 }
 
 // Sync implements reconcile.Claimer.
-func (c claimer) Sync(ctx context.Context, namespaces []string) (affected []string, again time.Duration, err error) {
+func (c *claimer) Sync(ctx context.Context, namespaces []string) (affected []string, again time.Duration, err error) {
 	known := c.InUseKnown()
 	affected, again, err = c.Assigner.Sync(ctx, namespaces)
 	if !known && c.InUseKnown() {
 		c.markAll(namespaces)
+	}
+	if c.noteComplete != nil && c.InUseKnown() {
+		if failed := c.noteComplete(ctx); failed != nil {
+			c.log.Warn("agents of nodes that were told of no pod wait", "err", failed)
+			return affected, cmp.Or(again, time.Second), err // it is tried again
+		}
+		c.noteComplete = nil
 	}
 	return affected, again, err
 }

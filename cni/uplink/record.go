@@ -69,10 +69,11 @@ func (r *Record) key() string { return r.PodUID + "/" + r.InterfaceUID }
 
 // The notifications of coe-agent.
 const (
-	changedEvent = "coe-agent:interface-changed"
-	beginEvent   = "coe-agent:snapshot-begin"
-	nodeEvent    = "coe-agent:node-changed"
-	networkEvent = "coe-agent:network-changed"
+	changedEvent  = "coe-agent:interface-changed"
+	beginEvent    = "coe-agent:snapshot-begin"
+	completeEvent = "coe-agent:snapshot-complete"
+	nodeEvent     = "coe-agent:node-changed"
+	networkEvent  = "coe-agent:network-changed"
 )
 
 // change is the content of interface-changed.

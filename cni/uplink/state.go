@@ -93,6 +93,9 @@ func (u *Uplink) file() string { return filepath.Join(u.cfg.Dir, stateFile) }
 func (u *Uplink) take(id string, group []event) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if len(group) > 0 && group[0][beginEvent] != nil && group[len(group)-1][completeEvent] == nil {
+		return errors.New("the bridge sent a part of a snapshot")
+	}
 	next := u.state
 	next.id, next.records = id, maps.Clone(next.records)
 	for _, e := range group {

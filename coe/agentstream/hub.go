@@ -32,7 +32,13 @@ const (
 	leaseRecords        = "chosen/lease/"
 	confirmationRecords = "confirmed/"
 	networkRecord       = confirmationRecords + NetworkRecord
+	// adoptingRecord is there while a leader writes leases of what the backend has.
+	adoptingRecord = "chosen/adopting/"
 )
+
+// CompleteRecord is there once a leader has heard every source and has claimed for all
+// that they said. It is named as all records of all prefixes are.
+const CompleteRecord = "complete/sources"
 
 // HistoryRecord is the name of the record with the datastore's history (see
 // stream.Log.Turn), as all records of all prefixes are named.
@@ -74,9 +80,13 @@ type Hub struct {
 
 	mu         sync.Mutex
 	known      bool              // a snapshot was applied
+	told       bool              // the streams have what there is; see complete
 	interfaces map[string]*iface // by "pod-uid/interface-uid"
 	nodes      nodes
 	network    network
+	history    []byte // that the streams were not told of yet
+	adopting   bool
+	heard      bool // CompleteRecord is there
 }
 
 // network is the record of the Network, which every node is told that is told of an interface.
@@ -121,9 +131,10 @@ func (h *Hub) Apply(b Batch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if b.Snapshot {
-		h.known = true
+		h.known, h.told = true, false
 		h.interfaces = map[string]*iface{}
 		h.nodes, h.network = newNodes(), network{}
+		h.adopting, h.heard = false, false
 	}
 	before := map[string]iface{}
 	for name, value := range b.Put {
@@ -136,20 +147,61 @@ func (h *Hub) Apply(b Batch) {
 	for _, key := range slices.Sorted(maps.Keys(before)) {
 		changes = h.settle(changes, key, before[key], b.Revision)
 	}
-	changes = h.tellNetwork(h.tellNodes(changes), b.Snapshot)
-	if history := b.Put[HistoryRecord]; history != nil {
-		h.streams.Turn(b.Revision, string(history))
+	h.tell(b.Revision, changes)
+}
+
+// complete reports whether the records are all that there is. The datastore may be
+// empty because it was lost: nodes are told nothing until the leader has written down
+// what the backend has, or has heard every source. So no node takes what its pods have
+// for gone.
+func (h *Hub) complete() bool {
+	return !h.adopting && (h.heard || h.told || len(h.interfaces)+len(h.nodes.records) > 0)
+}
+
+// tell has the streams agree with the records: by the changes of a revision, or by all
+// that there is.
+func (h *Hub) tell(revision int64, changes []stream.Change) {
+	if !h.complete() {
+		if h.told {
+			h.told = false
+			h.streams.Forget()
+		}
+		return
 	}
-	if b.Snapshot {
-		h.streams.Reset(b.Revision, changes)
-	} else {
-		h.streams.Apply(b.Revision, changes)
+	if h.history != nil {
+		h.streams.Turn(revision, string(h.history))
+		h.history = nil
 	}
+	if h.told {
+		h.streams.Apply(revision, h.tellNetwork(h.tellNodes(changes), false))
+		return
+	}
+	h.told, h.network.told = true, nil
+	h.nodes.told, h.nodes.changed = map[string][]byte{}, true
+	h.streams.Reset(revision, h.tellNetwork(h.tellNodes(h.all()), true))
+}
+
+// all is what nodes are told of every interface.
+func (h *Hub) all() (changes []stream.Change) {
+	for _, key := range slices.Sorted(maps.Keys(h.interfaces)) {
+		if i := h.interfaces[key]; i.node != "" {
+			changes = append(changes, stream.Change{Stream: i.node, Key: key, Name: changedEvent, Content: i.content})
+		}
+	}
+	return changes
 }
 
 // record takes one record, nil for none, and notes what there was of its interface
 // before the batch.
 func (h *Hub) record(before map[string]iface, name string, value []byte) {
+	switch name {
+	case HistoryRecord:
+		h.history = value
+	case adoptingRecord:
+		h.adopting = value != nil
+	case CompleteRecord:
+		h.heard = value != nil
+	}
 	if name == networkRecord {
 		h.network = network{content: value}
 		if value != nil && !json.Valid(value) {

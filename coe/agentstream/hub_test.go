@@ -160,6 +160,74 @@ func TestStreams(t *testing.T) {
 	require.Empty(t, h.interfaces)
 }
 
+// TestUnfinishedRecords: nodes are told nothing of an empty datastore until a leader has
+// heard every source, nor while one writes down what the backend has.
+func TestUnfinishedRecords(t *testing.T) {
+	a, b := lease(pod1, node1), lease(pod2, node1)
+	complete := map[string][]byte{CompleteRecord: []byte("true")}
+	adopting := func(values ...any) map[string][]byte {
+		all := records(t, values...)
+		all["chosen/adopting/"] = []byte("true")
+		return all
+	}
+	whole := []string{"snapshot-begin", "put 1", "put 2", "snapshot-complete 13@x"}
+	for name, c := range map[string]struct {
+		batches []Batch
+		want    []string
+	}{
+		"an empty cluster": {[]Batch{
+			{Revision: 10, Snapshot: true},
+			{Revision: 13, Put: complete},
+		}, []string{"snapshot-begin", "snapshot-complete 13@x"}},
+		"a lost datastore": {[]Batch{
+			{Revision: 10, Snapshot: true, Put: map[string][]byte{HistoryRecord: []byte("h")}},
+			{Revision: 11, Put: adopting(a)},
+			{Revision: 12, Put: records(t, b)},
+			{Revision: 13, Delete: []string{"chosen/adopting/"}},
+		}, []string{"snapshot-begin", "put 1", "put 2", "snapshot-complete 13@x.h"}},
+		"a leader that was cut short": {[]Batch{
+			{Revision: 10, Snapshot: true, Put: adopting(a)},
+			{Revision: 12, Put: records(t, b)},
+			{Revision: 13, Delete: []string{"chosen/adopting/"}},
+		}, whole},
+		"lost under a running replica": {[]Batch{
+			{Revision: 9, Snapshot: true, Put: complete},
+			{Revision: 10, Put: adopting(a)},
+			{Revision: 11, Snapshot: true},
+			{Revision: 12, Put: records(t, b, a)},
+		}, []string{"snapshot-begin", "put 1", "put 2", "snapshot-complete 12@x"}},
+		"records of a release without " + CompleteRecord: {[]Batch{
+			{Revision: 13, Snapshot: true, Put: records(t, a, b)},
+		}, whole},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHub()
+			var s stream.Subscription
+			for n, batch := range c.batches {
+				h.Apply(batch)
+				if s == nil && n == len(c.batches)-2 || len(c.batches) == 1 {
+					s = open(t, h, node1)
+				}
+				if n < len(c.batches)-1 && s != nil {
+					require.Empty(t, s.Take())
+				}
+			}
+			require.Equal(t, c.want, lines(t, s.Take()))
+		})
+	}
+}
+
+// TestTheLastInterfaceGoes: who was told of it is told that it is gone.
+func TestTheLastInterfaceGoes(t *testing.T) {
+	h := newHub()
+	one := open(t, h, node1)
+	a := lease(pod1, node1)
+	h.Apply(Batch{Revision: 1, Snapshot: true, Put: records(t, a)})
+	require.Len(t, one.Take(), 3)
+	h.Apply(Batch{Revision: 2, Delete: []string{"chosen/lease/" + RecordName(a.Key())}})
+	require.Equal(t, []string{"deleted 1 2@x"}, lines(t, one.Take()))
+}
+
 func TestOpenNeedsAnAddress(t *testing.T) {
 	for _, key := range []string{"", "node-1", "192.168.33.0/24"} {
 		_, ok := newHub().Open(key, "")

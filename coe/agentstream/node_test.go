@@ -60,6 +60,6 @@ func TestNodes(t *testing.T) {
 	require.Equal(t, []string{"coe-agent:node-changed" + gone}, two())
 	judge(t, "node-changed", []byte(gone))
 
-	h.Apply(Batch{Revision: 6, Snapshot: true})
+	h.Apply(Batch{Revision: 6, Snapshot: true, Put: map[string][]byte{CompleteRecord: []byte("true")}})
 	require.Equal(t, []string{"coe-agent:snapshot-begin{}", "coe-agent:snapshot-complete{}"}, one())
 }

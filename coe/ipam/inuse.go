@@ -68,7 +68,7 @@ func (r *round) adopt(ctx context.Context, inUse []InUse, nodes []NodeInUse) err
 			found = append(found, u)
 		}
 	}
-	if len(found) > 0 {
+	if len(found)+len(nodes) > 0 {
 		// Whoever is cut short while it writes the leases asks again in the next run.
 		r.adopting = true
 		r.write.put(rankAdopting, adoptingRecord, true, nil)

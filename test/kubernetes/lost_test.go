@@ -1,9 +1,11 @@
 package kubernetes
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/coe-bridge/coe-bridge/test/bridgetest"
 	kubetest "github.com/coe-bridge/coe-bridge/test/kube"
 )
 
@@ -29,9 +32,13 @@ func loseDatastore(t *testing.T, w *world, ledger *ledger) {
 		return nil
 	})
 	require.ElementsMatch(t, before, w.lines(t), "rows of another bridge, as far as is known")
+	snapshot := lost.followNode(t, kubetest.NodeAddress(0))
 	w.nb.NBCtl(t, "remove", "NB_Global", ".", "external_ids", "coe-bridge/epoch")
 	w.awaitExact(t, lost, recovery)
 	ledger.require(t, w)
+	first := snapshot()
+	require.Contains(t, first, "coe-agent:node-changed", "the node is not told that it has no place")
+	require.Contains(t, first, "coe-agent:interface-changed", "nor that its pods have no interfaces")
 
 	had := w.podAddresses(t)
 	require.NotEmpty(t, had)
@@ -63,6 +70,33 @@ func loseDatastore(t *testing.T, w *world, ledger *ledger) {
 	}
 	for name, address := range said {
 		require.Equal(t, name, holders[address], "who has %s, which the status of a pod says", address)
+	}
+}
+
+// followNode opens the stream of a node's agent, and returns what waits for its first
+// group of events.
+func (r running) followNode(t *testing.T, node netip.Addr) (snapshot func() string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), recovery)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL()+"/rests/streams/node-interfaces="+node.String(), http.NoBody)
+	require.NoError(t, err)
+	request.SetBasicAuth(bridgetest.User, bridgetest.Password)
+	request.Header.Set("Accept", "text/event-stream")
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	return func() string {
+		defer cancel()
+		defer func() { _ = answer.Body.Close() }()
+		var text strings.Builder
+		for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+			text.WriteString(lines.Text() + "\n")
+			if strings.HasPrefix(lines.Text(), "id:") {
+				return text.String()
+			}
+		}
+		require.Fail(t, "the stream has ended before a group was complete", text.String())
+		return ""
 	}
 }
 
