@@ -117,6 +117,7 @@ func (in *said) store(ctx context.Context, cfg PlanConfig) (*coe.Store, []coe.Pr
 		ofNodes, problems = ipam.NodePools(store.Nodes(), pools, cfg.ipam().Ranges())
 		add(ofNodes)
 	}
+	problems = append(problems, ipam.SmallPools(pools, store.Nodes(), store.Namespaces())...)
 	return store, problems, in.choose(ctx, store, pools, cfg)
 }
 

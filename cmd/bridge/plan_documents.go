@@ -75,13 +75,10 @@ func readDocument(schema *yang.Schema, document []byte) ([]northbound.Entry, err
 		if err := schema.Validate(top, "", nil); err != nil {
 			return nil, err
 		}
-		for _, d := range top.Children {
-			if d.Node.Kind != yang.List || len(d.Node.Keys) != 1 {
-				continue
-			}
+		for _, d := range entriesOf(top) {
 			var raw bytes.Buffer
 			yang.EncodeObject(&raw, d)
-			e := northbound.Entry{List: listName(d.Node), Key: d.Key()[0], Raw: raw.Bytes()}
+			e := northbound.Entry{List: listName(d.Node), Key: northbound.JoinKey(d.Key()...), Raw: raw.Bytes()}
 			if err := northbound.Check(e.List, leaves{d}); err != nil {
 				return nil, fmt.Errorf("%s %s: %w", e.List, e.Key, err)
 			}
@@ -89,6 +86,19 @@ func readDocument(schema *yang.Schema, document []byte) ([]northbound.Entry, err
 		}
 	}
 	return entries, nil
+}
+
+// entriesOf are the entries of the lists in a container, or in a container in it.
+func entriesOf(container *yang.Data) (entries []*yang.Data) {
+	for _, d := range container.Children {
+		switch d.Node.Kind {
+		case yang.List:
+			entries = append(entries, d)
+		case yang.Container:
+			entries = append(entries, entriesOf(d)...)
+		}
+	}
+	return entries
 }
 
 // decodeDocument reads a document in either of its two shapes as top containers.
@@ -146,4 +156,4 @@ func parentOf(schema *yang.Schema, name string) *yang.Node {
 }
 
 // readable are the modules whose containers a plan reads.
-var readable = []string{"pod", "service", "k8s-node", "dhcp_allocation_pool"}
+var readable = []string{"pod", "service", "k8s-node", "dhcp_allocation_pool", "k8s", "ietf-access-control-list"}

@@ -47,6 +47,16 @@ create   service-vip   default eeafffb7-d9fc-aaed-fbc9-8af8bfaacdd9 tcp 5.21.5.0
 problem: service eeafffb7-d9fc-aaed-fbc9-8af8bfaacdd9 of namespace default: NoEndpoint: ` +
 				"endpoint afbcf0eb-fc3f-acea-a438-5cfdfcefbcb0 is no pod of namespace default with a network; send the pod, with its node\n",
 		},
+		{
+			"policy", `{"k8s:k8s": {"network-policies": {"network-policy": [{"uuid": "8f2a6d5e-0000-4000-8000-000000000007", "name": "deny"}]}}}`,
+			"CHANGE   KIND      NAME    DETAILS\n" + transit +
+				"problem: networkpolicy deny: NotEnforced: network policies are not enforced: traffic that it forbids is let through\n",
+		},
+		{
+			"access list", `{"ietf-access-control-list:access-lists": {"acl": [{"acl-name": "web", "acl-type": "ietf-access-control-list:ipv4-acl"}]}}`,
+			"CHANGE   KIND      NAME    DETAILS\n" + transit +
+				"problem: access-list web: NotEnforced: access lists are not enforced: traffic that it forbids is let through\n",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out, err := run(t, c.document, "plan", "-f", "-", "--only", "netvirt")
