@@ -35,6 +35,7 @@ var measurements = []figures.Measurement[*bench]{
 	{Name: "get", Measure: measureGet},
 	{Name: "stream", Measure: measureStream},
 	{Name: "memory", Measure: measureMemory},
+	{Name: "captured", Measure: measureCaptured},
 }
 
 func main() {

@@ -28,7 +28,7 @@ func (c Cluster) NodesBody() string {
 	nodes := make([]string, 0, c.Nodes)
 	for n := range c.Nodes {
 		nodes = append(nodes, fmt.Sprintf(`{"uid":"00000000-0000-4000-9000-%012d","host-name":"%s","internal-ip-address":"%s"}`,
-			n, nodeName(n), nodeAddress(n)))
+			n, nodeName(n), NodeAddress(n)))
 	}
 	return `{"k8s-nodes":[` + strings.Join(nodes, ",") + `]}`
 }
@@ -39,7 +39,7 @@ func (c Cluster) PodsBody(from, to int) string {
 	for i := from; i < to; i++ {
 		pods = append(pods, fmt.Sprintf(`{"uid":"%s","name":"%s","network-NS":"%s","host-ip-address":"%s",`+
 			`"interface":[{"uid":"00000000-0000-4000-a000-%012d","network-id":"00000000-1111-4222-8333-444444444444","network-type":"VXLAN","segmentation-id":70000}]}`,
-			PodUID(i), PodName(i), c.Namespace(i), nodeAddress(i/c.Namespaces%c.Nodes), i))
+			PodUID(i), PodName(i), c.Namespace(i), NodeAddress(i/c.Namespaces%c.Nodes), i))
 	}
 	return `{"pods":[` + strings.Join(pods, ",") + `]}`
 }

@@ -26,7 +26,7 @@ func View(pods int) coe.View {
 		Nodes:     map[netip.Addr]*coe.Node{},
 	}
 	for n := range viewNodes {
-		node := nodeAddress(n)
+		node := NodeAddress(n)
 		elan := netvirt.ELANName(node, namespace)
 		v.Nodes[node] = &coe.Node{UID: node.String(), HostName: nodeName(n), InternalIP: node}
 		v.ELANs[elan] = &coe.ELANFact{Name: elan, VNI: uint32(70000 + n)}
@@ -45,7 +45,7 @@ func View(pods int) coe.View {
 
 func viewPod(i int, block *coe.Block) (*coe.Pod, *coe.Lease) {
 	key, n := LeaseKey(i), i%viewNodes
-	pod := &coe.Pod{UID: key.PodUID, Name: PodName(i), Namespace: namespace, HostIP: nodeAddress(n)}
+	pod := &coe.Pod{UID: key.PodUID, Name: PodName(i), Namespace: namespace, HostIP: NodeAddress(n)}
 	lease := &coe.Lease{
 		PodUID: key.PodUID, InterfaceUID: key.InterfaceUID, Seq: uint64(i), Namespace: namespace, Pod: pod.Name,
 		Name: netvirt.InterfaceName(namespace, pod.Name, key.InterfaceUID, true), Primary: true,
@@ -71,7 +71,7 @@ func PodName(i int) string { return fmt.Sprintf("pod-%d", i) }
 
 func nodeName(i int) string { return fmt.Sprintf("node%d", i) }
 
-func nodeAddress(i int) netip.Addr {
+func NodeAddress(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(10 + i)})
 }
 
