@@ -31,6 +31,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/reads"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -104,14 +105,14 @@ type Backend struct {
 	log    *slog.Logger
 
 	// turn holds one value while nobody has the turn. Who has it may use what follows.
-	turn    chan struct{}
-	session *session // nil while there is none
-	next    int      // the URL to try first
-	mirror  *mirror  // what the datastore has of ours; nil while that is unknown
-	relied  reliance
-	strikes strikes
-	greeted string // of which controller was said that it is connected
-	warned  bool   // of the controller's own renderer
+	turn         chan struct{}
+	session      *session // nil while there is none
+	next         int      // the URL to try first
+	mirror       *mirror  // what the datastore has of ours; nil while that is unknown
+	readSessions reads.Sessions[*session]
+	strikes      strikes
+	greeted      string // of which controller was said that it is connected
+	warned       bool   // of the controller's own renderer
 
 	identity atomic.Pointer[string] // the mirror's, or the last one's
 	network  network                // what the controller made of what is written
@@ -179,7 +180,7 @@ func (b *Backend) Read(ctx context.Context) (netvirt.Model, error) {
 			return err
 		}
 		have = b.mirror.model()
-		b.relied.on(s)
+		b.readSessions.Used(s)
 		return nil
 	})
 	if err != nil {

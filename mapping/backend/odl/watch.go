@@ -81,7 +81,7 @@ func (b *Backend) readEnded(ctx context.Context) bool {
 		return false
 	}
 	defer b.give()
-	return b.relied.end(b.session)
+	return b.readSessions.Ended(b.session)
 }
 
 // probe sees that the controller is there and ready.

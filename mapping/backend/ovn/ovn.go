@@ -29,6 +29,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/reads"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -87,10 +88,10 @@ type Backend struct {
 	codec     codec
 	log       *slog.Logger
 
-	turn    chan struct{} // holds one value while nobody has the turn
-	session *session      // nil while there is none; who has the turn may use it
-	next    int           // endpoint to try first
-	relied  reliance
+	turn         chan struct{} // holds one value while nobody has the turn
+	session      *session      // nil while there is none; who has the turn may use it
+	next         int           // endpoint to try first
+	readSessions reads.Sessions[*session]
 }
 
 // New returns a backend. It connects at its first use. Close frees it.
@@ -150,7 +151,7 @@ func (b *Backend) Read(ctx context.Context) (netvirt.Model, error) {
 			return err
 		}
 		have = s.mirror.model()
-		b.relied.on(s)
+		b.readSessions.Used(s)
 		return nil
 	})
 	if err != nil {

@@ -64,7 +64,7 @@ func (b *Backend) watched(ctx context.Context) (s *session, ended bool, err erro
 	}
 	defer b.give()
 	s, err = b.connected(ctx)
-	return s, b.relied.end(s), err
+	return s, b.readSessions.Ended(s), err
 }
 
 // observe returns when the session has ended or should: then it is marked lost.
