@@ -22,7 +22,7 @@ func nodeOwner(n *coe.Node) string { return nodeKind + n.Identity() }
 //	any other                         | clients of RESTCONF, agents of nodes included
 func (r *round) permit(w wish, network string, addr netip.Addr) *coe.Refusal {
 	if in := r.cfg.Ranges().find(addr); in != nil {
-		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf("%s is in %s, the range of %s; send another ip-address", addr, in.Prefix, in.Use)}
+		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf("%s is in %s; send another ip-address", addr, in)}
 	}
 	if n := r.nodeAddresses()[addr]; n != nil {
 		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf("%s is the address of node %s; send another ip-address", addr, n.Identity())}
@@ -87,7 +87,7 @@ func (r *round) holdNodes() {
 // misaddressed is what else the address of a node is used for, or empty.
 func (r *round) misaddressed(addr netip.Addr) string {
 	if in := r.cfg.Ranges().find(addr); in != nil {
-		return fmt.Sprintf("is in %s, the range of %s", in.Prefix, in.Use)
+		return fmt.Sprintf("is in %s", in)
 	}
 	if r.held[addr] == "" {
 		if owner := r.alloc.Owner(serviceDomain, addr); owner != "" {

@@ -18,6 +18,8 @@ type Range struct {
 	Services bool
 }
 
+func (r Range) String() string { return fmt.Sprintf("%s, the range of %s", r.Prefix, r.Use) }
+
 // Ranges are ranges of addresses that have a use.
 type Ranges []Range
 
@@ -50,7 +52,7 @@ func (r Ranges) find(addr netip.Addr) *Range {
 func (r Ranges) Refuse(p dhcppool.Pool) error {
 	for _, one := range r {
 		if one.Overlaps(p.Subnet) && (!one.Services || p.Network != coe.ServicePool) {
-			return fmt.Errorf("pool %q, subnet %s: overlaps %s, the range of %s", p.Network, p.Subnet, one.Prefix, one.Use)
+			return fmt.Errorf("pool %q, subnet %s: overlaps %s", p.Network, p.Subnet, one)
 		}
 	}
 	return nil
@@ -127,8 +129,7 @@ func (v reserved) refuse(what string, addr netip.Addr, counts func(Range) bool) 
 	}
 	for _, r := range v.ranges {
 		if r.Contains(addr) && counts(r) {
-			return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf(
-				"%s %s is in %s, the range of %s; send another", what, addr, r.Prefix, r.Use)}
+			return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf("%s %s is in %s; send another", what, addr, r)}
 		}
 	}
 	return nil

@@ -344,15 +344,6 @@ func (r *round) noteClaimed() {
 	r.claimed.Store(len(r.unclaimed) == 0)
 }
 
-// tell tells the store of all changes, in the order of writing.
-func (w *write) tell(tx *coe.Tx) {
-	for _, k := range w.keys() {
-		if tell := w.changes[k].tell; tell != nil {
-			tell(tx)
-		}
-	}
-}
-
 // forgetful is the journal of claims that need not outlive the process.
 type forgetful struct{}
 

@@ -80,6 +80,15 @@ func (w *write) commit(ctx context.Context, j Journal) error {
 	return nil
 }
 
+// tell tells the store of all changes, in the order of writing.
+func (w *write) tell(tx *coe.Tx) {
+	for _, k := range w.keys() {
+		if tell := w.changes[k].tell; tell != nil {
+			tell(tx)
+		}
+	}
+}
+
 // flush writes what was collected to the journal and then tells the store; at
 // the end of claiming, what was refused too.
 func (r *round) flush(ctx context.Context, refusals bool) error {
@@ -95,11 +104,7 @@ func (r *round) flush(ctx context.Context, refusals bool) error {
 	}
 	if len(r.write.changes) > 0 || len(changed) > 0 {
 		r.store.Update(func(tx *coe.Tx) {
-			for _, k := range r.write.keys() {
-				if tell := r.write.changes[k].tell; tell != nil {
-					tell(tx)
-				}
-			}
+			r.write.tell(tx)
 			if mended {
 				tx.SetDamaged(r.damaged.problems())
 			}
