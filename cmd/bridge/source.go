@@ -160,7 +160,8 @@ func (b *Bridge) pools(posted []dhcppool.Pool) ([]dhcppool.Pool, []coe.Problem) 
 }
 
 // requestable reports whether the agent of a node may request an address for a pod of a
-// namespace: one of a pool that serves the pod, or of --pod-network.
+// namespace: an address of a pool that may serve the pod (ipam.NetworksOf), or of
+// --pod-network. The Assigner, which only the leader has, decides when the pod claims it.
 func (b *Bridge) requestable(node netip.Addr, namespace string, addr netip.Addr) bool {
 	serve := ipam.NetworksOf(netvirt.ELANName(node, namespace), namespace, node)
 	pools, _ := b.allPools()

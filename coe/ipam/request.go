@@ -12,14 +12,15 @@ import (
 // nodeOwner is the owner of the addresses that are held for a node.
 func nodeOwner(n *coe.Node) string { return nodeKind + n.Identity() }
 
-// permit refuses an address that a pod may not request, wherever the request comes
-// from:
+// permit refuses an address that a pod may not request:
 //
-//	address                           | who may have it
-//	of a reserved range, of a node    | nobody
-//	of a pool that serves the pod     | everybody
-//	of --pod-network                  | everybody
-//	any other                         | clients of RESTCONF, agents of nodes included
+//	address                                       | who may request it
+//	of a reserved range, of a node                | nobody
+//	of a pool that serves the pod, --pod-network  | every source
+//	any other                                     | a RESTCONF client that is no agent of a node
+//
+// The store does not know agents from other clients. The bridge refuses an agent's
+// request before it is written, see agents.Admit in cmd/bridge.
 func (r *round) permit(w wish, network string, addr netip.Addr) *coe.Refusal {
 	if in := r.cfg.Ranges().find(addr); in != nil {
 		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf("%s is in %s; send another ip-address", addr, in)}
