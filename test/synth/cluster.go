@@ -38,7 +38,7 @@ func (c Cluster) PodsBody(from, to int) string {
 	pods := make([]string, 0, to-from)
 	for i := from; i < to; i++ {
 		pods = append(pods, fmt.Sprintf(`{"uid":"%s","name":"%s","network-NS":"%s","host-ip-address":"%s",`+
-			`"interface":[{"uid":"00000000-0000-4000-a000-%012d","network-id":"00000000-1111-4222-8333-444444444444","network-type":"VXLAN","segmentation-id":70000}]}`,
+			`"interface":[{"uid":"00000000-0000-4000-a000-%012d","network-type":"VXLAN","segmentation-id":70000}]}`,
 			PodUID(i), PodName(i), c.Namespace(i), NodeAddress(i/c.Namespaces%c.Nodes), i))
 	}
 	return `{"pods":[` + strings.Join(pods, ",") + `]}`
