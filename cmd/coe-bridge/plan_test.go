@@ -216,14 +216,19 @@ func TestPlanTouchesNothing(t *testing.T) {
 	build.Env = append(build.Environ(), "CGO_ENABLED=0")
 	text, err := build.CombinedOutput()
 	require.NoError(t, err, string(text))
-	const limited = "ulimit -n 5; exec " // the runtime may take two, for its timers; who opens a file needs a third
-	plan := exec.CommandContext(t.Context(), "sh", "-c", limited+program+" plan -f -")
+	// The runtime may take two files for its timers; who opens one needs a third.
+	limited := func(arguments string) *exec.Cmd {
+		plan := exec.CommandContext(t.Context(), "sh", "-c", "ulimit -n 5; exec "+program+" plan -f - "+arguments)
+		plan.Env = append(plan.Environ(), "GODEBUG=containermaxprocs=0,updatemaxprocs=0") // else it takes those of its cgroup too
+		return plan
+	}
+	plan := limited("")
 	plan.Stdin = strings.NewReader(web)
 	text, err = plan.CombinedOutput()
 	require.NoError(t, err, string(text))
 	require.Contains(t, string(text), "problem: pod web of namespace default: NoAddress")
 
-	plan = exec.CommandContext(t.Context(), "sh", "-c", limited+program+" plan -f - --pool 10.11.0.0/16")
+	plan = limited("--pool 10.11.0.0/16")
 	plan.Stdin = strings.NewReader("apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n")
 	text, err = plan.CombinedOutput()
 	require.NoError(t, err, string(text))
