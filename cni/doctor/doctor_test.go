@@ -181,7 +181,7 @@ func TestExamine(t *testing.T) {
 	n := newNode(t)
 	n.well()
 	for name, f := range map[string]func(*node){
-		"switch": brokenSwitch, "datapath": brokenDatapath, "null NAT": brokenNullNAT, "controller": brokenController, "cleartext": brokenSouthbound, "tunnels": brokenTunnels, "mtu": brokenMTU,
+		"switch": brokenSwitch, "datapath": brokenDatapath, "null NAT": brokenNullNAT, "controller": brokenController, "cleartext": brokenSouthbound, "managers": openManagers, "tunnels": brokenTunnels, "mtu": brokenMTU,
 		"OpenDaylight": brokenOpenDaylight,
 		"bridge":       brokenBridge, "clock": brokenClock, "agent": brokenAgent, "plugin": brokenPlugin, "list": brokenList,
 	} {
@@ -310,6 +310,17 @@ func brokenSouthbound(n *node) {
 		require.Equal(n.t, want != "", strings.Contains(found.Mend, "pssl: with role=ovn-controller"), remote)
 	}
 	set(n.lab.SB.Remote)
+}
+
+// A database of the switch that listens to other machines in cleartext is a warning.
+func openManagers(n *node) {
+	for manager, want := range map[string]doctor.Level{"ptcp:16640": doctor.Warning, "ptcp:16640:127.0.0.1": "", "ptcp:16641:" + n.host.Address.String(): doctor.Warning} {
+		n.vsctl("set-manager", manager)
+		found := ill(doctor.Examine(n.t.Context(), n.config()))["Open vSwitch"]
+		require.Equal(n.t, want, found.Level, "%s: %+v", manager, found)
+		require.Equal(n.t, want != "", strings.Contains(found.Found, manager), "%+v", found)
+	}
+	n.vsctl("del-manager")
 }
 
 func brokenMTU(n *node) {

@@ -41,13 +41,22 @@ func (c *Config) permissions(context.Context) (string, error) {
 	return "root, with the capabilities that it takes", nil
 }
 
-// database looks whether the switch's database answers and has the bridge.
+// database looks whether the switch's database answers, has the bridge, and does not listen
+// to other machines: a writer to it controls the network of the node's pods.
 func (c *Config) database(ctx context.Context) (string, error) {
 	if _, err := c.Switch.Settings(ctx); err != nil {
 		return "", failed(err, "start Open vSwitch (systemctl start openvswitch-switch), or name its database with --ovs-db")
 	}
 	if err := c.Switch.Ready(); err != nil {
 		return "", failed(err, c.bridgeMaker()+", or name it with --ovs-bridge")
+	}
+	open, err := c.Switch.OpenListeners()
+	if err != nil {
+		return "", unknown(errNoSwitch)
+	}
+	if len(open) > 0 {
+		return "", warning(fmt.Errorf("its database listens without encryption or credentials: manager %s", strings.Join(open, ", ")),
+			"ovs-vsctl del-manager, or have it listen on 127.0.0.1 or pssl:")
 	}
 	return "its database answers, and has the bridge", nil
 }

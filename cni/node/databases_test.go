@@ -13,7 +13,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 )
 
-// A pod reaches no port of OVN's databases on its node or behind it, over IPv4 and IPv6.
+// A pod reaches no port of a database on its node or behind it, over IPv4 and IPv6.
 // It reaches other ports, and the node itself reaches the databases.
 func TestPodsReachNoDatabase(t *testing.T) {
 	node, onNode := inNewNamespace(t)
@@ -39,7 +39,7 @@ func TestPodsReachNoDatabase(t *testing.T) {
 	_, err = putRules(node, w)
 	require.NoError(t, err)
 
-	databases, others := []string{"6641", "6642", "6643", "6644", "16642"}, []string{"6640", "6645", "8080"}
+	databases, others := []string{"6640", "6641", "6642", "6643", "6644", "12379", "12380", "16642"}, []string{"6639", "6645", "8080", "12378", "12381"}
 	for _, ns := range []netns.NsHandle{node, other} {
 		for _, port := range append(others, databases...) {
 			require.NoError(t, links.Inside(ns, func() error {

@@ -100,12 +100,14 @@ table ip coe-bridge {
 table inet coe-bridge {
 	chain databases-here {
 		type filter hook input priority filter; policy accept;
-		iifname "coe0" tcp dport 6641-6644 counter packets 0 bytes 0 drop comment "from coe0 nothing to databases at 6641-6644"
+		iifname "coe0" tcp dport 6640-6644 counter packets 0 bytes 0 drop comment "from coe0 nothing to databases at 6640-6644"
+		iifname "coe0" tcp dport 12379-12380 counter packets 0 bytes 0 drop comment "from coe0 nothing to databases at 12379-12380"
 	}
 
 	chain databases-there {
 		type filter hook forward priority filter; policy accept;
-		iifname "coe0" tcp dport 6641-6644 counter packets 0 bytes 0 drop comment "from coe0 nothing to databases at 6641-6644"
+		iifname "coe0" tcp dport 6640-6644 counter packets 0 bytes 0 drop comment "from coe0 nothing to databases at 6640-6644"
+		iifname "coe0" tcp dport 12379-12380 counter packets 0 bytes 0 drop comment "from coe0 nothing to databases at 12379-12380"
 	}
 }`), strings.TrimSpace(run("nft list table inet coe-bridge")))
 
@@ -116,7 +118,7 @@ table inet coe-bridge {
 	for _, taken := range []string{"delete table inet coe-bridge", "flush chain inet coe-bridge databases-here", "flush chain inet coe-bridge databases-there"} {
 		run("nft " + taken)
 		twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, fewer)) })
-		require.Equal(t, 2, strings.Count(run("nft list table inet coe-bridge"), " drop "), taken)
+		require.Equal(t, 4, strings.Count(run("nft list table inet coe-bridge"), " drop "), taken)
 	}
 	run("nft delete chain ip coe-bridge way-out; nft add chain ip coe-bridge way-out '{ type filter hook output priority 0; }'")
 	twice(t, func() (bool, error) { return putRules(ns, w) })
@@ -127,7 +129,7 @@ table inet coe-bridge {
 
 func TestDatabasePorts(t *testing.T) {
 	require.Empty(t, databasePorts(nil))
-	require.Equal(t, []uint16{6640, 16642}, databasePorts(map[string]string{"ovn-remote": "ssl:a:16642,ssl:b:6642,tcp:c,ssl:[fd00::1]:16642,unix:/a"}))
+	require.Equal(t, []uint16{16642}, databasePorts(map[string]string{"ovn-remote": "ssl:a:16642,ssl:b:6642,tcp:c,ssl:[fd00::1]:16642,unix:/a"}))
 }
 
 func TestLinkAddressesRoutes(t *testing.T) {

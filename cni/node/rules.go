@@ -28,9 +28,12 @@ const (
 	databasesThere = "databases-there"
 )
 
-// The default ports of OVN's databases: the servers, and the members of a cluster among
-// each other.
-const firstDatabase, lastDatabase = 6641, 6644
+// The ports of databases: Open vSwitch's and OVN's, with the ports among the members of a
+// cluster; and the ports of the etcd in deploy/kubernetes.
+const (
+	firstDatabase, lastDatabase = 6640, 6644
+	firstEtcd, lastEtcd         = 12379, 12380
+)
 
 // rule is one of ours. Its text says all that it does: two of one text are the same.
 type rule struct {
@@ -64,11 +67,11 @@ func (w wanted) rules() []rule {
 	return append(all, w.databaseRules()...)
 }
 
-// databaseRules drop what pods send to the ports of OVN's databases, on this node and on
-// others. Whoever writes to a database controls the network of all pods. The rules are
-// behind all translation of destinations, so that no service leads around them.
+// databaseRules drop what pods send to the ports of databases, on this node and on others.
+// A writer to a database controls the network of all pods. The rules are behind all
+// translation of destinations, so that no service leads around them.
 func (w wanted) databaseRules() (all []rule) {
-	ranges := [][2]uint16{{firstDatabase, lastDatabase}}
+	ranges := [][2]uint16{{firstDatabase, lastDatabase}, {firstEtcd, lastEtcd}}
 	for _, port := range w.databases {
 		ranges = append(ranges, [2]uint16{port, port})
 	}

@@ -83,17 +83,42 @@ func (t *turning) turned(err error) bool {
 	return true
 }
 
+// OpenListeners returns the managers at which other machines reach the switch's database
+// without encryption or credentials.
+func (s *Switch) OpenListeners() (open []string, err error) {
+	one, err := s.connected()
+	if err != nil {
+		return nil, err
+	}
+	rows, err := one.managers()
+	for _, row := range rows {
+		if openListener(row.Target) {
+			open = append(open, row.Target)
+		}
+	}
+	slices.Sort(open)
+	return open, err
+}
+
+// connected is the session that there is.
+func (s *Switch) connected() (*session, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil {
+		return nil, fmt.Errorf("no connection to the switch at %s: %w", s.cfg.Endpoint, s.failure)
+	}
+	return s.current, nil
+}
+
 // Managed fails where the switch is OpenDaylight's and that does not program it now, and
 // says why. Of OVN the switch knows nothing of the kind.
 func (s *Switch) Managed() error {
 	if s.cfg.Controller == OVN {
 		return nil
 	}
-	s.mu.Lock()
-	one, failure := s.current, s.failure
-	s.mu.Unlock()
-	if one == nil {
-		return fmt.Errorf("no connection to the switch at %s: %w", s.cfg.Endpoint, failure)
+	one, err := s.connected()
+	if err != nil {
+		return err
 	}
 	rows, err := one.managers()
 	switch {

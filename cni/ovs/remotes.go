@@ -46,6 +46,14 @@ func Loopback(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
+// openListener reports whether a manager of a switch is an address at which other machines
+// reach its database without encryption: ptcp:PORT or ptcp:PORT:HOST.
+func openListener(manager string) bool {
+	at, listens := strings.CutPrefix(manager, "ptcp:")
+	_, host, _ := strings.Cut(at, ":")
+	return listens && !Loopback(strings.Trim(host, "[]"))
+}
+
 // SouthboundRemotes returns the servers of OVN's southbound database that the settings
 // of a switch name. A setting of a single chassis is ovn-remote-SYSTEM_ID.
 func SouthboundRemotes(settings map[string]string) (all []Remote) {

@@ -32,3 +32,12 @@ func TestCleartext(t *testing.T) {
 		require.Equal(t, want, Remotes(list)[0].Cleartext(), list)
 	}
 }
+
+func TestOpenListener(t *testing.T) {
+	for manager, want := range map[string]bool{
+		"ptcp:6640": true, "ptcp:6640:0.0.0.0": true, "ptcp:6640:[::]": true, "ptcp:6640:10.0.0.11": true,
+		"ptcp:6640:127.0.0.1": false, "ptcp:6640:[::1]": false, "pssl:6640": false, "tcp:10.0.0.5:6640": false, "punix:/run/db.sock": false,
+	} {
+		require.Equal(t, want, openListener(manager), manager)
+	}
+}
