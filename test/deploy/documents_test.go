@@ -4,28 +4,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/test/guide"
 	"github.com/coe-bridge/coe-bridge/test/kube"
 )
 
-// commands are those of docs/kubernetes.md that run here: in blocks that begin with
-// ```sh cluster, of the kinds, which are the word after that.
-func commands(t *testing.T, kinds ...string) (code string) {
+// commands returns the commands of the guide that are of some kinds.
+func commands(t *testing.T, kinds ...string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "docs/kubernetes.md"))
+	code, err := guide.Commands(kinds...)
 	require.NoError(t, err)
-	for _, found := range regexp.MustCompile("(?ms)^```sh cluster ?(\\w*)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
-		if slices.Contains(kinds, found[1]) {
-			code += found[2]
-		}
-	}
-	require.NotEmpty(t, code)
 	return code
 }
 

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/coe-bridge/coe-bridge/test/guide"
 	"github.com/coe-bridge/coe-bridge/test/ovnhost"
 )
 
@@ -48,10 +49,13 @@ func (l *Lab) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if l.guide, err = newGuide(l.dir.path("checkout"), bin, l.Kubectl()); err != nil {
+	if l.checkout, err = newCheckout(l.dir.path("checkout"), bin, l.Kubectl()); err != nil {
 		return err
 	}
-	if err := l.guide.run(ctx, l.variables()+l.guide.commands("functions", ""), Password+"\n"); err != nil {
+	if err := l.checkout.run(ctx, l.variables(), Password+"\n", "functions", ""); err != nil {
+		return err
+	}
+	if err := guide.EncryptOVN(ctx, l.OVN, l.checkout.path("certificates/ovn")); err != nil {
 		return err
 	}
 	if err := l.writeOverlay(); err != nil {
@@ -71,11 +75,12 @@ func (l *Lab) install(ctx context.Context) error {
 
 // variables take the place of the guide's.
 func (l *Lab) variables() string {
-	var bridges []string
+	var bridges, names []string
 	for _, n := range l.Nodes {
-		bridges = append(bridges, n.Address.String())
+		bridges, names = append(bridges, n.Address.String()), append(names, n.Name)
 	}
-	return fmt.Sprintf("BRIDGES=%q ETCD=%s ETCD_NODES=%s\n", strings.Join(bridges, " "), l.Nodes[0].Address, l.Nodes[0].Name)
+	return fmt.Sprintf("BRIDGES=%q ETCD=%s ETCD_NODES=%s NODES=%q\n",
+		strings.Join(bridges, " "), l.Nodes[0].Address, l.Nodes[0].Name, strings.Join(names, " "))
 }
 
 // overlay is the kustomization that the guide has an operator write.
@@ -105,10 +110,10 @@ func (l *Lab) writeOverlay() error {
 		"apiserver.env":      fmt.Sprintf("KUBERNETES_SERVICE_HOST=%s\nKUBERNETES_SERVICE_PORT=6443\n", ovnhost.Central),
 		"agent.env":          "BRIDGES=" + strings.Join(bridges, ",") + "\n",
 		"etcd.env":           fmt.Sprintf("ETCD_INITIAL_CLUSTER=%s=https://%s:12380\n", first.Name, first.Address),
-		"config.yaml": fmt.Sprintf("backend: ovn\novn-nb: tcp:%s:%d\netcd-endpoints: [https://%s:12379]\netcd-max-txn-ops: 20000\npool: [%s]\nservice-network: [%s]\nexternal-addresses: [203.0.113.0/24]\nlog-format: json\n",
-			ovnhost.Central, ovnhost.NorthboundPort, first.Address, PodCIDR, ServiceCIDR),
+		"config.yaml": fmt.Sprintf("backend: ovn\novn-nb: ssl:%s:6641\netcd-endpoints: [https://%s:12379]\netcd-max-txn-ops: 20000\npool: [%s]\nservice-network: [%s]\nexternal-addresses: [203.0.113.0/24]\nlog-format: json\n",
+			ovnhost.Central, first.Address, PodCIDR, ServiceCIDR),
 	} {
-		if err := os.WriteFile(filepath.Join(l.guide.dir, "deploy/kubernetes/mine", name), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(l.checkout.path("deploy/kubernetes/mine", name), []byte(text), 0o644); err != nil {
 			return fmt.Errorf("write overlay: %w", err)
 		}
 	}
@@ -117,7 +122,7 @@ func (l *Lab) writeOverlay() error {
 
 // Apply applies coe-bridge's manifests, again where they are there.
 func (l *Lab) Apply(ctx context.Context) error {
-	return l.guide.run(ctx, l.guide.commands("apply"), "")
+	return l.checkout.run(ctx, "", "", "apply")
 }
 
 // AwaitReady waits until all nodes are ready.
@@ -132,5 +137,5 @@ func (l *Lab) AwaitReady(ctx context.Context) error {
 
 // Uninstall removes coe-bridge as docs/kubernetes.md says.
 func (l *Lab) Uninstall(ctx context.Context) error {
-	return l.guide.run(ctx, l.guide.commands("remove"), "")
+	return l.checkout.run(ctx, "", "", "remove")
 }

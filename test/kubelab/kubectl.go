@@ -44,7 +44,7 @@ exec nsenter --net='/run/netns/%s' '%s/bin/coe-bridge' "$@" --server 'https://%s
 func (l *Lab) Bridge() string { return l.dir.path("coe-bridge") }
 
 func (l *Lab) writeBridgeWrapper() error {
-	text := fmt.Sprintf(bridgeWrapper, Password, l.OVN.Namespace(ovnhost.CentralNamespace), l.guide.dir, l.Nodes[0].Address, l.guide.dir)
+	text := fmt.Sprintf(bridgeWrapper, Password, l.OVN.Namespace(ovnhost.CentralNamespace), l.checkout.dir, l.Nodes[0].Address, l.checkout.dir)
 	if err := os.WriteFile(l.Bridge(), []byte(text), 0o755); err != nil {
 		return fmt.Errorf("write coe-bridge: %w", err)
 	}

@@ -68,13 +68,13 @@ type Lab struct {
 	// Etcd, APIServer, Controllers and Scheduler are the control plane's processes.
 	Etcd, APIServer, Controllers, Scheduler *ovnhost.Process
 
-	cfg    Config
-	dir    *stateDir
-	tools  tools
-	access *access
-	client *kubernetes.Clientset
-	guide  *guide  // once coe-bridge is installed
-	egress *egress // nil without Config.Egress
+	cfg      Config
+	dir      *stateDir
+	tools    tools
+	access   *access
+	client   *kubernetes.Clientset
+	checkout *checkout // once coe-bridge is installed
+	egress   *egress   // nil without Config.Egress
 }
 
 // Start makes a lab and returns when all nodes have joined. They are not ready: there is

@@ -2,9 +2,7 @@ package kubelab
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -38,7 +36,7 @@ func group(prefix, node string) string { return "kubelab-" + prefix + "-" + node
 func (l *Lab) startNode(ctx context.Context, i int) (*Node, error) {
 	host := l.OVN.Hosts[i]
 	n := &Node{Name: host.Name, Address: host.Address, lab: l, dir: l.dir.path(nodesDir, host.Name)}
-	if err := n.prepare(i, host); err != nil {
+	if err := n.prepare(i); err != nil {
 		return nil, fmt.Errorf("prepare node %s: %w", n.Name, err)
 	}
 	var err error
@@ -50,7 +48,7 @@ func (l *Lab) startNode(ctx context.Context, i int) (*Node, error) {
 }
 
 // prepare makes the files of a node.
-func (n *Node) prepare(i int, host *ovnhost.Host) error {
+func (n *Node) prepare(i int) error {
 	for _, f := range folders {
 		if err := os.MkdirAll(filepath.Join(n.dir, f), 0o755); err != nil {
 			return err
@@ -68,10 +66,6 @@ func (n *Node) prepare(i int, host *ovnhost.Host) error {
 		}
 	}
 	if err := copyProgram("/usr/lib/cni/loopback", filepath.Join(n.dir, "cni/bin/loopback")); err != nil {
-		return err
-	}
-	// Where programs look for the database of Open vSwitch.
-	if err := os.Symlink(filepath.Base(strings.TrimPrefix(host.OVSDB.Remote, "unix:")), filepath.Join(host.Dir, "db.sock")); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return n.lab.access.writeKubeconfig(filepath.Join(n.dir, "etc/kubelet.kubeconfig"), n.Name)

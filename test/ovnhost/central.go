@@ -11,9 +11,6 @@ import (
 // processes and of the bridge that joins the hosts.
 const CentralNamespace = "central"
 
-// NorthboundPort is where the northbound database listens on Central, too.
-const NorthboundPort = 6641
-
 // underlayBridge joins the hosts' links in the central namespace.
 const underlayBridge = "underlay"
 
@@ -35,10 +32,10 @@ func (l *Lab) startCentral(ctx context.Context) error {
 		return fmt.Errorf("make folder: %w", err)
 	}
 	var err error
-	if l.NB, err = l.startDatabase(ctx, "nb", CentralNamespace, dir, nbSchema, fmt.Sprintf("--remote=ptcp:%d:%s", NorthboundPort, Central)); err != nil {
+	if l.NB, err = l.startDatabase(ctx, "nb", CentralNamespace, dir, nbSchema, listeners("OVN_Northbound", "NB_Global")...); err != nil {
 		return err
 	}
-	if l.SB, err = l.startDatabase(ctx, "sb", CentralNamespace, dir, sbSchema); err != nil {
+	if l.SB, err = l.startDatabase(ctx, "sb", CentralNamespace, dir, sbSchema, listeners("OVN_Southbound", "SB_Global")...); err != nil {
 		return err
 	}
 	l.Northd = l.newProcess("northd", l.Namespace(CentralNamespace),
@@ -49,6 +46,15 @@ func (l *Lab) startCentral(ctx context.Context) error {
 		return err
 	}
 	return l.Northd.Start(ctx)
+}
+
+// listeners has a database listen where its tables say, as ovn-ctl does. A new database
+// has no such listener.
+func listeners(schema, table string) []string {
+	return []string{
+		"--remote=db:" + schema + "," + table + ",connections", "--private-key=db:" + schema + ",SSL,private_key",
+		"--certificate=db:" + schema + ",SSL,certificate", "--ca-cert=db:" + schema + ",SSL,ca_cert",
+	}
 }
 
 // runDir makes the programs of OVS and OVN keep their sockets in dir.

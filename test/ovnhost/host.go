@@ -38,7 +38,7 @@ const (
 type Host struct {
 	Name    string
 	Address netip.Addr // in the underlay; the end of its tunnels
-	// Dir holds the sockets of its switch.
+	// Dir holds the sockets of its switch: it is the OVS_RUNDIR of programs.
 	Dir string
 
 	OVSDB      *Database
@@ -137,6 +137,9 @@ const managers = "--remote=db:Open_vSwitch,Open_vSwitch,manager_options"
 func (l *Lab) startSwitch(ctx context.Context, host *Host, dir string) (err error) {
 	if host.OVSDB, err = l.startDatabase(ctx, host.Name+"/ovsdb", host.Name, dir, vswitchSchema, managers); err != nil {
 		return err
+	}
+	if err := os.Symlink(filepath.Base(strings.TrimPrefix(host.OVSDB.Remote, "unix:")), filepath.Join(dir, "db.sock")); err != nil {
+		return fmt.Errorf("link socket: %w", err)
 	}
 	settings := []string{"--no-wait", "init", "--", "set", "Open_vSwitch", ".",
 		"external_ids:system-id=" + host.Name, "external_ids:hostname=" + host.Name}
