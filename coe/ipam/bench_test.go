@@ -2,6 +2,7 @@ package ipam_test
 
 import (
 	"fmt"
+	"net/netip"
 	"syscall"
 	"testing"
 	"time"
@@ -31,6 +32,26 @@ func BenchmarkOneChange(b *testing.B) {
 }
 
 // BenchmarkView is what the store needs for the snapshot that OneChange takes.
+// BenchmarkManyNodes: what a change of one pod costs does not depend on the nodes.
+func BenchmarkManyNodes(b *testing.B) {
+	for _, nodes := range []int{0, 5000} {
+		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
+			w := newWorld(b, pool("default", "10.0.0.0/8", "", "", ""))
+			w.store.Update(func(tx *coe.Tx) {
+				for i := range nodes {
+					tx.PutNode(coe.RESTCONF, &coe.Node{UID: fmt.Sprint("n", i), InternalIP: netip.AddrFrom4([4]byte{172, 16, byte(i >> 8), byte(i)})})
+				}
+			})
+			w.put(newPod("p", n1))
+			w.sync()
+			for b.Loop() {
+				_, _, err := w.assigner.Sync(b.Context(), []string{coe.DefaultNamespace})
+				require.NoError(b, err)
+			}
+		})
+	}
+}
+
 func BenchmarkView(b *testing.B) {
 	w := newWorld(b, pool("default", "10.0.0.0/8", "", "", ""))
 	w.put(manyPods(10000, 10, 1)...)

@@ -29,6 +29,8 @@ type memory struct {
 	numbers    map[netip.Addr]*coe.NodeFact // by node
 	held       map[netip.Addr]string        // the owners of the addresses that are held for nodes
 	misplaced  []coe.Problem                // of nodes whose address has another use, as the store has them
+	unheld     map[netip.Addr]*coe.Node     // addresses of nodes that have another use
+	seen       *nodesSeen                   // nil: nodes are to be looked at
 	networks   *coe.Networks                // nil: none were written down
 	namespaces map[string]*namespace
 	// idle are elans that had a user and may have none.

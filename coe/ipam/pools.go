@@ -22,7 +22,7 @@ import (
 func (a *Assigner) SetPools(pools []dhcppool.Pool) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.pools = slices.Clone(pools)
+	a.pools, a.seen = slices.Clone(pools), nil
 	_, served := a.alloc.Serving(coe.ServicePool)
 	changed := a.alloc.SetPools(a.pools)
 	marked := map[string]bool{}

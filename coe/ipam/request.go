@@ -3,6 +3,7 @@ package ipam
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -25,7 +26,7 @@ func (r *round) permit(w wish, network string, addr netip.Addr) *coe.Refusal {
 	if in := r.cfg.Ranges().find(addr); in != nil {
 		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf("%s is in %s; send another ip-address", addr, in)}
 	}
-	if n := r.nodeAddresses()[addr]; n != nil {
+	if n := r.seen.addresses[addr]; n != nil {
 		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf("%s is the address of node %s; send another ip-address", addr, n.Identity())}
 	}
 	if _, pooled := r.alloc.PoolAround(network, netip.PrefixFrom(addr, addr.BitLen())); pooled || contains(r.cfg.PodNetworks, addr) {
@@ -38,12 +39,40 @@ func (r *round) permit(w wish, network string, addr netip.Addr) *coe.Refusal {
 	return nil
 }
 
-// nodeAddresses are NodeAddresses of the nodes of this round.
-func (r *round) nodeAddresses() map[netip.Addr]*coe.Node {
-	if r.ofNodes == nil {
-		r.ofNodes = NodeAddresses(r.store.Nodes())
+// nodesSeen is what was looked at when nodes were followed last.
+type nodesSeen struct {
+	nodes     map[netip.Addr]*coe.Node // the Store's, which replaces it when it changes
+	addresses map[netip.Addr]*coe.Node // NodeAddresses
+	complete  bool
+	unasked   bool
+}
+
+// followNodes claims and holds the addresses of nodes, where that may be other than in
+// the round before. There may be thousands of nodes, and a round for every pod.
+func (r *round) followNodes() {
+	nodes := r.store.Nodes()
+	if s := r.seen; s != nil && sameMap(s.nodes, nodes) && s.complete == r.complete && s.unasked == r.unasked && !r.holdFreed() {
+		return
 	}
-	return r.ofNodes
+	r.seen = &nodesSeen{nodes, NodeAddresses(nodes), r.complete, r.unasked}
+	r.claimNodes()
+	r.holdNodes()
+}
+
+func sameMap[K comparable, V any](a, b map[K]V) bool {
+	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
+}
+
+// holdFreed holds an address of a node that had another use, and reports whether it
+// found one.
+func (r *round) holdFreed() bool {
+	for addr, n := range r.unheld {
+		if r.alloc.Hold(serviceDomain, addr, nodeOwner(n)) {
+			r.held[addr] = nodeOwner(n)
+			return true
+		}
+	}
+	return false
 }
 
 // holdNodes keeps the addresses of nodes from pods and services, and finds the nodes
@@ -52,7 +81,7 @@ func (r *round) holdNodes() {
 	if r.unasked {
 		return // it is not known which are in use
 	}
-	now := r.nodeAddresses()
+	now := r.seen.addresses
 	for addr, owner := range r.held {
 		if n := now[addr]; n == nil || nodeOwner(n) != owner {
 			r.alloc.Release(serviceDomain, addr)
@@ -61,9 +90,13 @@ func (r *round) holdNodes() {
 		}
 	}
 	var problems []coe.Problem
+	r.unheld = map[netip.Addr]*coe.Node{}
 	for addr, n := range now {
 		if r.held[addr] == "" && r.alloc.Hold(serviceDomain, addr, nodeOwner(n)) {
 			r.held[addr] = nodeOwner(n)
+		}
+		if r.held[addr] == "" {
+			r.unheld[addr] = n
 		}
 		if why := r.misaddressed(addr); why != "" {
 			problems = append(problems, coe.Problem{

@@ -31,8 +31,6 @@ type round struct {
 	late bool
 	// ranges are those of services that nodes are told of; nil until somebody asks.
 	ranges []netip.Prefix
-	// ofNodes are the addresses of nodes; nil until somebody asks.
-	ofNodes map[netip.Addr]*coe.Node
 }
 
 // space is one of the namespaces of a round.
@@ -73,8 +71,7 @@ func (r *round) run(ctx context.Context) error {
 	}
 	r.settleDamage()
 	r.followDNS()
-	r.claimNodes()
-	r.holdNodes()
+	r.followNodes()
 	if r.cfg.NodeNetwork.IsValid() {
 		r.followNetworks()
 	}

@@ -103,3 +103,24 @@ func TestNoServiceGetsANodesAddress(t *testing.T) {
 		})
 	}
 }
+
+// TestNodesAddressComesFree: a node's address that a pod has is held for the node once
+// the pod has gone and its address has rested.
+func TestNodesAddressComesFree(t *testing.T) {
+	w := newWorld(t, pool("default", "192.168.10.0/30", "192.168.10.2", "192.168.10.2", "192.168.10.1"))
+	p, next := newPod("p", "10.0.0.9"), newPod("next", "10.0.0.9")
+	w.put(p)
+	w.sync()
+	w.store.Update(func(tx *coe.Tx) {
+		tx.PutNode(coe.RESTCONF, &coe.Node{UID: "n", HostName: "one", InternalIP: addr("192.168.10.2")})
+	})
+	w.sync()
+	require.Equal(t, "192.168.10.2", w.address(p))
+	require.Contains(t, w.store.Cluster().Misaddressed[0].Message, "pod default/p")
+	w.remove(p)
+	w.put(next)
+	w.sync()
+	w.wait(31 * time.Second)
+	require.Contains(t, w.store.Cluster().Misaddressed[0].Message, "nobody gets it")
+	require.Equal(t, coe.PoolExhausted, w.refusal(next).Reason)
+}
