@@ -120,5 +120,5 @@ func TestPlanOfManifestsWithNodePools(t *testing.T) {
 	require.NotContains(t, out, "problem")
 	out, err = run(t, manifests, "plan", "-f", "-", "--node-pod-cidrs", "--pool", "other=10.244.0.0/16")
 	require.NoError(t, err)
-	require.Contains(t, out, "problem: node n1: PoolOverlaps: its pod-cidr 10.244.1.0/24 is no pool")
+	require.Contains(t, out, "problem: node n1: PoolOverlaps: its pod-cidr 10.244.1.0/24 is not used as a pool")
 }

@@ -143,7 +143,7 @@ func (r *round) claimAddress(s *space, e *elan, w wish, network string, addr net
 	return nil
 }
 
-// refuseAddress says why an address that a source brings can't be had.
+// refuseAddress explains why a requested address cannot be given.
 func (r *round) refuseAddress(err error) *coe.Refusal {
 	var taken *dhcppool.TakenError
 	if errors.As(err, &taken) {
@@ -152,13 +152,13 @@ func (r *round) refuseAddress(err error) *coe.Refusal {
 	return &coe.Refusal{Reason: coe.AddressInvalid, Message: err.Error() + "; send another ip-address"}
 }
 
-// holder says in words who holds an address.
+// holder describes who holds an address.
 func (r *round) holder(owner string) string {
 	switch {
 	case isLeaseRecord(owner):
 		l := r.leases[leaseOf(owner)]
 		if l == nil {
-			return "is brought by another interface, of pod " + leaseOf(owner).PodUID
+			return "is requested by another interface, of pod " + leaseOf(owner).PodUID
 		}
 		if l.Released != 0 {
 			return fmt.Sprintf("rests until %s after its use by pod %s/%s (%s)", r.restsUntil(owner), l.Namespace, l.Pod, l.PodUID)

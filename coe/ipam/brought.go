@@ -6,7 +6,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// brings tells whether the source says an address of the pod.
+// brings reports whether the source says an address of the pod.
 func brings(p *coe.Pod) bool {
 	for _, i := range p.Interfaces {
 		if len(i.Addresses) > 0 {

@@ -32,12 +32,12 @@ type wish struct {
 	key   coe.LeaseKey
 }
 
-// fits tells whether a lease is what the interface needs.
+// fits reports whether a lease is what the interface needs.
 func fits(l *coe.Lease, p *coe.Pod, i coe.PodInterface) bool {
 	return reaches(l, p, i) && l.Pod == p.Name
 }
 
-// reaches tells whether the addresses of a lease are what the interface needs.
+// reaches reports whether the addresses of a lease are what the interface needs.
 func reaches(l *coe.Lease, p *coe.Pod, i coe.PodInterface) bool {
 	if l.Namespace != p.Namespace || l.Node != p.HostIP {
 		return false
@@ -55,7 +55,7 @@ func reaches(l *coe.Lease, p *coe.Pod, i coe.PodInterface) bool {
 //	released   |              |           | addresses rest. Where that fails, it is released
 func (r *round) claim(s *space, w wish) *coe.Refusal {
 	old := r.leases[w.key]
-	if l := r.aside[w.key]; l != nil && reaches(l, w.pod, w.iface) {
+	if l := r.contested[w.key]; l != nil && reaches(l, w.pod, w.iface) {
 		w.iface.Addresses = addressesOf(l) // and no others: the pod may run with them
 	}
 	accord := old != nil && fits(old, w.pod, w.iface)
@@ -124,7 +124,7 @@ func (r *round) choose(s *space, w wish, old *coe.Lease) *coe.Refusal {
 	if refusal != nil {
 		return refusal
 	}
-	was := cmp.Or(old, r.aside[w.key])
+	was := cmp.Or(old, r.contested[w.key])
 	l := &coe.Lease{
 		PodUID: w.key.PodUID, InterfaceUID: w.key.InterfaceUID,
 		Namespace: s.name, Pod: w.pod.Name, Node: w.pod.HostIP, Addresses: chosen.addresses,
@@ -156,7 +156,7 @@ func (r *round) choose(s *space, w wish, old *coe.Lease) *coe.Refusal {
 
 // identify makes sure that the elan and its vpn-instance have identifiers.
 func (r *round) identify(s *space, e *elan) *coe.Refusal {
-	if refusal := r.owned(s, e); refusal != nil {
+	if refusal := r.nameTaken(s, e); refusal != nil {
 		return refusal
 	}
 	if _, found := r.vnis.Get(e.Name); !found {

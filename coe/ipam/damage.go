@@ -11,18 +11,18 @@ import (
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
-// No single record may stop a replica. A record that is unreadable, under a wrong
-// key, missing or in contradiction to another is damaged: it is set aside and
-// reported, and everything else is served.
+// No single record may stop a replica. A record is damaged if it is unreadable, stored
+// under a wrong key, missing, or in conflict with another record. A damaged record is set
+// aside and reported. Everything else is served.
 //
-//	record               | what becomes of it
-//	unreadable, a copy   | What it said is taken from the backend, or chosen again. Then it is replaced or deleted
-//	elan, vpn, block     | Made again: of the backend, of the leases that use it, or chosen again
-//	lease, address taken | Its pod is refused until the other goes; it goes with its pod
-//	former, service      | It goes; the service gets another address
-//	of an unknown kind   | It stays, another release may have written it
+//	record                | what happens to it
+//	unreadable, a copy    | its content is read from the backend, or chosen again; then it is replaced or deleted
+//	elan, vpn, block      | restored from the backend or from the leases that use it, or chosen again
+//	lease, address taken  | its pod is refused while another record has the address; deleted with its pod
+//	former, service       | deleted; the service gets another address
+//	of an unknown kind    | kept: another release may have written it
 //
-// Nothing is chosen until the backend has said what is in use.
+// Nothing is chosen until the backend has listed what is in use.
 
 // damage is what is wrong with records, by their keys.
 type damage map[string]flaw
@@ -30,13 +30,13 @@ type damage map[string]flaw
 // flaw is what is wrong with one record.
 type flaw struct {
 	why string
-	// foreign: it is not this release's to replace or delete.
-	foreign bool
+	// unknownKind is set for a record that this release must not replace or delete.
+	unknownKind bool
 }
 
 var errMissing = errors.New("it is missing, and other records need it")
 
-// note adds what is wrong with a record.
+// note adds a record, unless it is already known to be damaged.
 func (d damage) note(record string, err error) {
 	if _, known := d[record]; !known {
 		d[record] = flaw{err.Error(), errors.Is(err, errUnknownKind)}
@@ -52,7 +52,7 @@ func (d damage) problems() []coe.Problem {
 	return all
 }
 
-// RecordProblem is the problem of a record of what was chosen that is set aside.
+// RecordProblem returns the problem of a damaged record.
 func RecordProblem(record, why string) coe.Problem {
 	message := "the record in the datastore is set aside: " + why
 	if why == errUnknownKind.Error() {
@@ -64,8 +64,8 @@ func RecordProblem(record, why string) coe.Problem {
 // maxLogged bounds what is logged of a damaged record.
 const maxLogged = 2048
 
-// reportDamage logs the damaged records that before does not have, with what
-// is known of their content.
+// reportDamage logs the damaged records that before does not have, with the beginning of
+// their content.
 func (a *Assigner) reportDamage(before damage, records map[string][]byte) {
 	for _, record := range slices.Sorted(maps.Keys(a.damaged)) {
 		if _, known := before[record]; known {
@@ -77,15 +77,15 @@ func (a *Assigner) reportDamage(before damage, records map[string][]byte) {
 	}
 }
 
-// homeless is an address that is leased or rests, and whose block has no record.
-type homeless struct {
+// addressWithoutBlock is an address that is leased or rests while its block has no record.
+type addressWithoutBlock struct {
 	record  string
 	elan    *elan
 	address coe.LeasedAddress
 	former  *former // nil for a lease
 }
 
-// conflict is why a record cannot have an address.
+// conflict explains why a record cannot have an address.
 func (a *Assigner) conflict(namespace string, err error) error {
 	var taken *dhcppool.TakenError
 	if errors.As(err, &taken) && isLeaseRecord(taken.Owner) && !a.cfg.Isolated {
@@ -97,8 +97,8 @@ func (a *Assigner) conflict(namespace string, err error) error {
 	return err
 }
 
-// hold holds an address for a record while the journal is loaded: in its block, or in
-// none where that has no record.
+// hold holds an address for a record while the journal is loaded. If its block has no
+// record, the address is held without a block.
 func (a *Assigner) hold(record string, e *elan, x coe.LeasedAddress, f *former) error {
 	if _, found := a.blocks[blockKey{e.Name, x.Network}]; found {
 		return a.alloc.RestoreAddress(dhcppool.Held{Domain: e.Domain, Address: x.Address, Owner: record, ELAN: e.Name, Prefix: x.Network})
@@ -106,26 +106,26 @@ func (a *Assigner) hold(record string, e *elan, x coe.LeasedAddress, f *former) 
 	if err := a.alloc.RestoreAddress(dhcppool.Held{Domain: e.Domain, Address: x.Address, Owner: record}); err != nil {
 		return err
 	}
-	a.homeless = append(a.homeless, homeless{record, e, x, f})
+	a.withoutBlock = append(a.withoutBlock, addressWithoutBlock{record, e, x, f})
 	a.damaged.note(blockRecord(blockKey{e.Name, x.Network}), errMissing)
 	return nil
 }
 
-// setAside takes a lease that is in contradiction to another record out of the
-// memory. It holds what nobody else has.
+// setAside removes a lease that conflicts with another record from the indexes. A living
+// lease keeps its other addresses and becomes contested.
 func (a *Assigner) setAside(l *coe.Lease, err error) {
 	a.drop(l)
 	a.damaged.note(leaseRecord(l.Key()), err)
-	a.homeless = slices.DeleteFunc(a.homeless, func(h homeless) bool { return h.record == leaseRecord(l.Key()) })
+	a.withoutBlock = slices.DeleteFunc(a.withoutBlock, func(x addressWithoutBlock) bool { return x.record == leaseRecord(l.Key()) })
 	if l.Released == 0 {
-		a.aside[l.Key()] = l
+		a.contested[l.Key()] = l
 		return
 	}
-	a.letGo(l)
+	a.releaseAddresses(l)
 }
 
-// letGo releases the addresses that a record holds of a lease.
-func (a *Assigner) letGo(l *coe.Lease) {
+// releaseAddresses releases the addresses that the record of a lease holds.
+func (a *Assigner) releaseAddresses(l *coe.Lease) {
 	for _, x := range l.Addresses {
 		if domain := a.cfg.domain(l.Namespace); a.alloc.Owner(domain, x.Address) == leaseRecord(l.Key()) {
 			a.alloc.Release(domain, x.Address)
@@ -133,21 +133,21 @@ func (a *Assigner) letGo(l *coe.Lease) {
 	}
 }
 
-// house gives homeless addresses their blocks again, or else other ones. A former
-// that can have neither goes.
-func (r *round) house() {
-	all := r.homeless
-	r.homeless = nil
+// restoreBlocks restores the blocks of the addresses without a block. If that fails, a
+// lease moves to another block and a former is deleted.
+func (r *round) restoreBlocks() {
+	all := r.withoutBlock
+	r.withoutBlock = nil
 	for _, h := range all {
 		e, x := h.elan, h.address
 		if r.alloc.Owner(e.Domain, x.Address) != h.record {
-			continue // its lease is set aside
+			continue // its lease was set aside
 		}
 		r.adoptBlocks(e, []coe.LeasedAddress{x})
 		r.alloc.Release(e.Domain, x.Address)
 		err := r.alloc.RestoreAddress(dhcppool.Held{Domain: e.Domain, Address: x.Address, Owner: h.record, ELAN: e.Name, Prefix: x.Network})
 		if err != nil {
-			r.rehouse(h)
+			r.moveToBlock(h)
 		}
 		if b, found := r.alloc.Through(e.Domain, x.Address); found {
 			r.putBlocks(&space{namespace: e.namespace}, []dhcppool.Block{b})
@@ -155,8 +155,9 @@ func (r *round) house() {
 	}
 }
 
-// rehouse gives the address of a lease another block. It is not held.
-func (r *round) rehouse(h homeless) {
+// moveToBlock moves an address, which is not held, to another block. If no block can have
+// it, its record is deleted.
+func (r *round) moveToBlock(h addressWithoutBlock) {
 	if h.former != nil {
 		r.dropFormer(h.former)
 		r.write.remove(rankDeleteLease, h.record, nil)
@@ -166,7 +167,7 @@ func (r *round) rehouse(h homeless) {
 	r.alloc.Hold(h.elan.Domain, h.address.Address, h.record)
 	b, found := r.adoptedBlock(h.elan, &InUse{PodUID: l.PodUID, InterfaceUID: l.InterfaceUID, Node: l.Node}, h.address.Address)
 	if !found {
-		r.letGo(&l)
+		r.releaseAddresses(&l)
 		r.deleteLease(r.leases[l.Key()])
 		return
 	}
@@ -179,10 +180,10 @@ func (r *round) rehouse(h homeless) {
 	r.putLease(&l)
 }
 
-// mend makes the missing records of elan-instances and vpn-instances that are in
-// use. What the backend has of them was noted before.
-func (r *round) mend() {
-	r.lacking = false
+// restoreInstances makes the missing records of elan-instances and vpn-instances that are
+// in use, with the identifiers that adoptIDs found.
+func (r *round) restoreInstances() {
+	r.missingInstances = false
 	for _, name := range slices.Sorted(maps.Keys(r.namespaces)) {
 		s := &space{namespace: r.namespaces[name]}
 		for _, node := range sortedAddrs(s.elans) {
@@ -194,7 +195,7 @@ func (r *round) mend() {
 				continue
 			}
 			if refusal := r.identify(s, e); refusal != nil {
-				r.lacking = true
+				r.missingInstances = true
 				continue
 			}
 			r.putInstances(s, e)
@@ -203,22 +204,22 @@ func (r *round) mend() {
 	}
 }
 
-// settleDamage deletes, once all is known, the damaged records that nothing has
-// replaced.
+// settleDamage deletes the damaged records that were not replaced, once the store is
+// complete and it is known what is in use.
 func (r *round) settleDamage() {
 	if len(r.damaged) == 0 || !r.complete || r.unasked {
 		return
 	}
-	for key, l := range r.aside {
+	for key, l := range r.contested {
 		p := r.store.Pod(key.PodUID).Pod
 		if p == nil || !hasNetwork(p) || !slices.ContainsFunc(p.AllInterfaces(), func(i coe.PodInterface) bool {
 			return i.UID == key.InterfaceUID && reaches(l, p, i)
 		}) {
-			r.takeUp(key)
+			r.dropContested(key)
 		}
 	}
 	for record, f := range r.damaged {
-		if !f.foreign && (!isLeaseRecord(record) || r.aside[leaseOf(record)] == nil) {
+		if !f.unknownKind && (!isLeaseRecord(record) || r.contested[leaseOf(record)] == nil) {
 			r.orphans = append(r.orphans, record)
 		}
 	}
@@ -232,21 +233,22 @@ func addressesOf(l *coe.Lease) (all []netip.Addr) {
 	return all
 }
 
-// takeUp ends that a lease is set aside: there is another, or its pod is gone.
-func (r *round) takeUp(key coe.LeaseKey) {
-	l := r.aside[key]
+// dropContested forgets a contested lease: it was replaced, or its pod is gone.
+func (r *round) dropContested(key coe.LeaseKey) {
+	l := r.contested[key]
 	if l == nil {
 		return
 	}
-	delete(r.aside, key)
+	delete(r.contested, key)
 	if now := r.leases[key]; now == nil {
-		r.letGo(l)
+		r.releaseAddresses(l)
 		r.freed = true
 	}
 }
 
-// mended forgets the damage of the records that were written or deleted.
-func (r *round) mended() (changed bool) {
+// clearDamage forgets the damage of the records that were just written or deleted, and
+// reports whether there were any.
+func (r *round) clearDamage() (changed bool) {
 	for record := range r.write.changes {
 		if _, was := r.damaged[record]; was {
 			delete(r.damaged, record)
@@ -257,37 +259,38 @@ func (r *round) mended() (changed bool) {
 	return changed
 }
 
-// hint is what the backend has of the instances that an interface is in.
-func (r *round) hint(u *InUse) {
+// adoptIDs reserves the VNI and the route distinguisher that the backend has for the
+// instances of an interface, unless a record has others.
+func (r *round) adoptIDs(u *InUse) {
 	if name := r.cfg.ELANName(u.Node, u.Namespace); u.VNI != 0 && r.elans[name].ELANFact == nil {
-		_ = r.vnis.Restore(name, u.VNI) // where another has it, one is chosen
+		_ = r.vnis.Restore(name, u.VNI) // if it is taken, another is chosen
 	}
-	if u.VPN == "" || u.RD == 0 || r.vpns[u.Namespace] != nil || r.vpnHints[u.Namespace] != "" {
+	if u.VPN == "" || u.RD == 0 || r.vpns[u.Namespace] != nil || r.adoptedVPNs[u.Namespace] != "" {
 		return
 	}
-	for ns, name := range r.vpnHints {
+	for ns, name := range r.adoptedVPNs {
 		if name == u.VPN && ns != u.Namespace {
 			return
 		}
 	}
 	if _, owned := r.vpnOwners[u.VPN]; !owned && r.rds.Restore(u.VPN, u.RD) == nil {
-		r.vpnHints[u.Namespace] = u.VPN
+		r.adoptedVPNs[u.Namespace] = u.VPN
 	}
 }
 
-// vpnName is the name of a namespace's vpn-instance: the one that it has, that the
-// backend has of it, or that it would get.
+// vpnName returns the name of a namespace's vpn-instance: the name on record, the name
+// that the backend has, or the name by the rule.
 func (a *Assigner) vpnName(namespace string) string {
 	if v := a.vpns[namespace]; v != nil {
 		return v.Name
 	}
-	if name := a.vpnHints[namespace]; name != "" {
+	if name := a.adoptedVPNs[namespace]; name != "" {
 		return name
 	}
 	return a.cfg.VPNName(namespace)
 }
 
-// port is the name of a living lease's port; empty for others.
+// port returns the port name of a living lease, and an empty name for a released lease.
 func (a *Assigner) port(l *coe.Lease) string {
 	if a.cfg.PortName == nil || l.Released != 0 {
 		return ""
@@ -295,8 +298,8 @@ func (a *Assigner) port(l *coe.Lease) string {
 	return a.cfg.PortName(l.Name, l.PodUID)
 }
 
-// portTaken refuses a living lease whose port another lease has: the second pod would
-// be plugged in in place of the first.
+// portTaken refuses a living lease whose port name another lease has. Otherwise the second
+// pod would replace the first pod on the port.
 func (r *round) portTaken(l *coe.Lease) *coe.Refusal {
 	port := r.port(l)
 	other := r.ports[port]
@@ -304,16 +307,16 @@ func (r *round) portTaken(l *coe.Lease) *coe.Refusal {
 		return nil
 	}
 	return &coe.Refusal{Reason: coe.NameTaken, Message: fmt.Sprintf(
-		"port %s is that of pod %s/%s (%s); delete one of the two pods and make it again", port, other.Namespace, other.Pod, other.PodUID)}
+		"port %s is the port of pod %s/%s (%s); delete one of the two pods and create it again", port, other.Namespace, other.Pod, other.PodUID)}
 }
 
-// owned says which other namespace has the name of one of the instances that a
-// namespace's pods on a node need; nil for none.
-func (r *round) owned(s *space, e *elan) *coe.Refusal {
+// nameTaken refuses an elan if another namespace has its name, or the name of its
+// vpn-instance.
+func (r *round) nameTaken(s *space, e *elan) *coe.Refusal {
 	vpn := r.vpnName(s.name)
 	refuse := func(kind, name, owner string) *coe.Refusal {
 		return &coe.Refusal{Reason: coe.NameTaken, Message: fmt.Sprintf(
-			"%s %s is that of namespace %s; delete the pods of one of the two namespaces, or use another name", kind, name, owner)}
+			"%s %s belongs to namespace %s; delete the pods of one of the two namespaces, or use another name", kind, name, owner)}
 	}
 	if owner, taken := r.vpnOwners[vpn]; taken && owner != s.name {
 		return refuse("vpn-instance", vpn, owner)

@@ -339,7 +339,7 @@ func (s *world) chosen() map[string]any {
 	return facts
 }
 
-// serves tells whether a pod has a living lease.
+// serves reports whether a pod has a living lease.
 func (s *story) serves(key coe.LeaseKey) bool {
 	p := s.pods[key.PodUID]
 	if p == nil || p.NoNetwork {

@@ -34,7 +34,7 @@ func (u *InUse) key() coe.LeaseKey {
 	return coe.LeaseKey{PodUID: u.PodUID, InterfaceUID: u.InterfaceUID}
 }
 
-// whole tells whether a lease can be made of it. Of an interface that was being
+// whole reports whether a lease can be made of it. Of an interface that was being
 // attached or detached the backend may have a part.
 func (u *InUse) whole() bool {
 	return u.PodUID != "" && u.InterfaceUID != "" && u.Namespace != "" && u.Pod != "" &&
@@ -63,8 +63,8 @@ func (r *round) adopt(ctx context.Context, inUse []InUse, nodes []NodeInUse) err
 		if !u.whole() {
 			continue
 		}
-		r.hint(u)
-		if r.leases[u.key()] == nil && r.aside[u.key()] == nil {
+		r.adoptIDs(u)
+		if r.leases[u.key()] == nil && r.contested[u.key()] == nil {
 			found = append(found, u)
 		}
 	}
@@ -73,7 +73,7 @@ func (r *round) adopt(ctx context.Context, inUse []InUse, nodes []NodeInUse) err
 		r.adopting = true
 		r.write.put(rankAdopting, adoptingRecord, true, nil)
 	}
-	r.house()
+	r.restoreBlocks()
 	// All blocks, then all addresses are as they were before anything is carved for
 	// addresses that have no block.
 	for _, u := range found {
@@ -85,7 +85,7 @@ func (r *round) adopt(ctx context.Context, inUse []InUse, nodes []NodeInUse) err
 	for _, u := range found {
 		r.adoptLease(u)
 	}
-	r.mend()
+	r.restoreInstances()
 	numbers := r.adoptNodes(nodes)
 	if err := r.flush(ctx, false); err != nil {
 		return err

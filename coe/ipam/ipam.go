@@ -48,17 +48,16 @@ type Config struct {
 	// NodeNetwork is where the addresses of nodes' management ports are from; its
 	// zero value leaves nodes without one.
 	NodeNetwork coe.NodeNetwork
-	// PodNetworks and ServiceNetworks are ranges of addresses beside those of pools:
-	// what pods and services request is of them. A pod that Kubernetes reports with an
-	// address has it of a pool or of PodNetworks.
+	// PodNetworks and ServiceNetworks are ranges outside the pools from which pods and
+	// services may request addresses. The address in a pod's status must be of a pool or
+	// of PodNetworks.
 	PodNetworks, ServiceNetworks []netip.Prefix
-	// Reserved are ranges that the network uses itself.
+	// Reserved are ranges that the network uses for its own links.
 	Reserved []netip.Prefix
-	// ExternalAddresses are the ranges of the external addresses that services of
-	// Kubernetes may have.
+	// ExternalAddresses are the ranges that allow external addresses of Kubernetes services.
 	ExternalAddresses []netip.Prefix
-	// VIPs is where the claims of services' addresses are remembered, beside the
-	// other records: releases before it cannot read them. nil: nowhere.
+	// VIPs stores the claims of services' addresses. It is apart from the Assigner's own
+	// Journal because earlier releases cannot read claims. If nil, claims are not stored.
 	VIPs Journal
 
 	// ELANName, VPNName and InterfaceName are the rules of mapping/netvirt.
@@ -66,18 +65,20 @@ type Config struct {
 	VPNName       func(namespace string) string
 	InterfaceName func(namespace, pod, uid string, primary bool) string
 	// PortName is the rule of mapping/netvirt for ports on nodes' switches. It is a
-	// short hash, so names of different interfaces can be equal; nil: they cannot.
+	// short hash, so different interfaces can have equal names. If nil, port names are
+	// not compared.
 	PortName func(interfaceName, podUID string) string
-	// InUse, if not nil, lists what the backend has of ours: pods' interfaces, and
-	// nodes' management ports. Sync asks it when the journal has no lease, at a first
-	// start or when the datastore was lost, and when records are damaged. It ends with ctx, and has a deadline of its own. What a source says only
-	// later, and the backend does not have, is not known to be in use.
+	// InUse, if not nil, lists the pod interfaces and the management ports that the backend
+	// has of ours. Sync calls it when records are damaged, and when the journal has no
+	// lease: at a first start, or when the datastore was lost. It must have its own
+	// deadline and end with ctx. An address that the backend lacks, and that a source
+	// reports only later, is not known to be in use.
 	InUse func(ctx context.Context) ([]InUse, []NodeInUse, error)
-	// Confirmed, if not nil, lists the interfaces that the backend was known to have. A
-	// lease that one of them has no record of is missing: the record was lost.
+	// Confirmed, if not nil, lists the interfaces that the backend was known to have. If
+	// one of them has no lease record, the record was lost.
 	Confirmed func(ctx context.Context) ([]coe.LeaseKey, error)
-	// Now is the clock; default time.Now. It may be set, and stand otherwise than that
-	// of another leader: records and messages have its time, and nothing depends on it.
+	// Now is the clock; default time.Now. It only stamps records and messages, so it may be set
+	// while the program runs and differ from the clocks of other leaders.
 	Now func() time.Time
 	// Elapsed is the monotonic time since some moment; default: since New.
 	Elapsed func() time.Duration
@@ -147,7 +148,7 @@ type Assigner struct {
 	unasked, adopting bool
 	known, claimed    atomic.Bool // InUseKnown
 	// unclaimed are the namespaces that have not claimed their services' addresses
-	// since this Assigner was made. nil before the store is complete.
+	// since New. It is nil until the store is complete.
 	unclaimed map[string]bool
 	// waiting are the refusals of every namespace that has any.
 	waiting map[string]*refused
@@ -173,9 +174,9 @@ func New(cfg Config, store *coe.Store, journal Journal, log *slog.Logger) *Assig
 	return a
 }
 
-// Load reads the journal and fills the store with what it remembers. A record that is
-// damaged is set aside: it is logged, and a problem of the store's cluster. Load fails
-// only where the journal cannot be read; nothing is changed then.
+// Load reads the journal into the store. A damaged record is set aside, logged, and
+// reported as a problem of the store's cluster. Load fails only if the journal cannot be
+// read, and then changes nothing.
 func (a *Assigner) Load(ctx context.Context) error {
 	a.syncing.Lock()
 	defer a.syncing.Unlock()
@@ -218,9 +219,9 @@ func (a *Assigner) Sync(ctx context.Context, namespaces []string) (affected []st
 	return a.sync(ctx, namespaces, ask, inUse, nodes)
 }
 
-// InUseKnown tells whether all that is in use has its lease, or is known to have
-// none any more, and every service has claimed its addresses. Until then what has no
-// lease, or no claim, may be in use, and nothing may be taken out of the backend.
+// InUseKnown reports whether every interface in use has a lease or is known to be gone,
+// and every service has claimed its addresses. Until then an object without a lease or a
+// claim may be in use, and nothing may be removed from the backend.
 func (a *Assigner) InUseKnown() bool { return a.known.Load() && a.claimed.Load() }
 
 // freshen makes the memory agree with the journal.

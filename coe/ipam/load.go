@@ -216,12 +216,12 @@ func (a *Assigner) restoreIDs(j *journalled, elans map[string]*elan) {
 	}
 	for _, e := range elans {
 		if a.elans[e.Name].ELANFact == nil {
-			a.lacking = true
+			a.missingInstances = true
 			a.damaged.note(elanRecord(e.Name), errMissing)
 		}
 		if a.vpns[e.namespace.name] == nil {
-			a.lacking = true
-			a.damaged.note(vpnRecord(a.cfg.VPNName(e.namespace.name)), fmt.Errorf("%w; it is that of namespace %s", errMissing, e.namespace.name))
+			a.missingInstances = true
+			a.damaged.note(vpnRecord(a.cfg.VPNName(e.namespace.name)), fmt.Errorf("%w; it belongs to namespace %s", errMissing, e.namespace.name))
 		}
 	}
 }

@@ -18,34 +18,34 @@ type memory struct {
 	// nodeIDs are the numbers of nodes.
 	nodeIDs *dhcppool.IDs
 
-	leases     map[coe.LeaseKey]*coe.Lease
-	blocks     map[blockKey]blockFact
-	elans      map[string]elanFact     // by name
-	vpns       map[string]*coe.VPNFact // by namespace
-	vpnOwners  map[string]string       // the namespace of each vpn-instance, by its name
-	ports      map[string]*coe.Lease   // living leases by the names of their ports
-	vpnHints   map[string]string       // names that the backend has, by namespace without a vpn-instance
-	services   map[string]*coe.ServiceFact
-	numbers    map[netip.Addr]*coe.NodeFact // by node
-	held       map[netip.Addr]string        // the owners of the addresses that are held for nodes
-	misplaced  []coe.Problem                // of nodes whose address has another use, as the store has them
-	unheld     map[netip.Addr]*coe.Node     // addresses of nodes that have another use
-	seen       *nodesSeen                   // nil: nodes are to be looked at
-	networks   *coe.Networks                // nil: none were written down
-	namespaces map[string]*namespace
+	leases      map[coe.LeaseKey]*coe.Lease
+	blocks      map[blockKey]blockFact
+	elans       map[string]elanFact     // by name
+	vpns        map[string]*coe.VPNFact // by namespace
+	vpnOwners   map[string]string       // the namespace of each vpn-instance, by its name
+	ports       map[string]*coe.Lease   // living leases by the names of their ports
+	adoptedVPNs map[string]string       // names that the backend has, by namespace without a record of its vpn-instance
+	services    map[string]*coe.ServiceFact
+	numbers     map[netip.Addr]*coe.NodeFact // by node
+	held        map[netip.Addr]string        // the owners of the addresses that are held for nodes
+	misplaced   []coe.Problem                // of nodes whose address has another use; the store has the same
+	unheld      map[netip.Addr]*coe.Node     // addresses of nodes that have another use
+	seen        *nodesSeen                   // nil: nodes are to be looked at
+	networks    *coe.Networks                // nil until they are recorded
+	namespaces  map[string]*namespace
 	// idle are elans that had a user and may have none.
 	idle map[*elan]bool
 	// orphans are records that nothing uses and the store was never told of.
 	orphans []string
 	seq     uint64 // of the last lease
 
-	damaged  damage
-	aside    map[coe.LeaseKey]*coe.Lease // living leases in contradiction to others
-	homeless []homeless
-	// lacking is set while instances that are in use have no record.
-	lacking bool
+	damaged      damage
+	contested    map[coe.LeaseKey]*coe.Lease // living leases whose address another record has
+	withoutBlock []addressWithoutBlock
+	// missingInstances is set while an instance that is in use has no record.
+	missingInstances bool
 	// clusterChanged is set when problems of the cluster may have changed, until a
-	// Sync has told.
+	// Sync has reported it.
 	clusterChanged bool
 }
 
@@ -79,24 +79,24 @@ type elan struct {
 
 func newMemory(cfg Config) *memory {
 	return &memory{
-		alloc:      dhcppool.NewAllocator(),
-		vnis:       dhcppool.NewIDs(cfg.VNIFrom, cfg.VNITo),
-		rds:        dhcppool.NewIDs(cfg.RDFrom, cfg.RDTo),
-		nodeIDs:    dhcppool.NewIDs(1, cfg.NodeNetwork.Numbers()),
-		leases:     map[coe.LeaseKey]*coe.Lease{},
-		blocks:     map[blockKey]blockFact{},
-		elans:      map[string]elanFact{},
-		vpns:       map[string]*coe.VPNFact{},
-		vpnOwners:  map[string]string{},
-		vpnHints:   map[string]string{},
-		ports:      map[string]*coe.Lease{},
-		services:   map[string]*coe.ServiceFact{},
-		numbers:    map[netip.Addr]*coe.NodeFact{},
-		held:       map[netip.Addr]string{},
-		namespaces: map[string]*namespace{},
-		idle:       map[*elan]bool{},
-		damaged:    damage{},
-		aside:      map[coe.LeaseKey]*coe.Lease{},
+		alloc:       dhcppool.NewAllocator(),
+		vnis:        dhcppool.NewIDs(cfg.VNIFrom, cfg.VNITo),
+		rds:         dhcppool.NewIDs(cfg.RDFrom, cfg.RDTo),
+		nodeIDs:     dhcppool.NewIDs(1, cfg.NodeNetwork.Numbers()),
+		leases:      map[coe.LeaseKey]*coe.Lease{},
+		blocks:      map[blockKey]blockFact{},
+		elans:       map[string]elanFact{},
+		vpns:        map[string]*coe.VPNFact{},
+		vpnOwners:   map[string]string{},
+		adoptedVPNs: map[string]string{},
+		ports:       map[string]*coe.Lease{},
+		services:    map[string]*coe.ServiceFact{},
+		numbers:     map[netip.Addr]*coe.NodeFact{},
+		held:        map[netip.Addr]string{},
+		namespaces:  map[string]*namespace{},
+		idle:        map[*elan]bool{},
+		damaged:     damage{},
+		contested:   map[coe.LeaseKey]*coe.Lease{},
 	}
 }
 
@@ -233,7 +233,7 @@ func (p *pod) remove(l *coe.Lease) {
 	}
 }
 
-// living tells whether the pod has a lease of this pod name that is not released.
+// living reports whether the pod has a lease of this pod name that is not released.
 func (p *pod) living(name string) bool {
 	for _, l := range p.leases {
 		if l.Released == 0 && l.Pod == name {
@@ -243,7 +243,7 @@ func (p *pod) living(name string) bool {
 	return false
 }
 
-// primary tells whether another interface of the pod than the one given is the
+// primary reports whether another interface of the pod than the one given is the
 // primary one.
 func (p *pod) primary(except string) bool {
 	if p == nil {

@@ -48,7 +48,7 @@ func TestOlderNameIsKept(t *testing.T) {
 	require.Equal(t, &coe.VPNFact{Name: shortNamespace, Namespace: longNamespace, RD: 7}, w.store.View(longNamespace).VPN)
 	require.NotEmpty(t, w.address(long))
 	require.Equal(t, coe.NameTaken, w.refusal(short).Reason)
-	require.Contains(t, w.refusal(short).Message, "vpn-instance "+shortNamespace+" is that of namespace "+longNamespace)
+	require.Contains(t, w.refusal(short).Message, "vpn-instance "+shortNamespace+" belongs to namespace "+longNamespace)
 	require.Nil(t, w.store.View(shortNamespace).VPN)
 
 	another := newPod("another", n2, in(longNamespace))

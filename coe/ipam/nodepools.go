@@ -10,10 +10,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
-// JoinPools are first and those of the others that can serve beside them; shared
-// tells whether all have one address space. A client that posts a pool is told at
-// once where it overlaps another, or a reserved range. So this finds those that were
-// posted before the settings had their pool or range.
+// JoinPools returns first and each of the others that overlaps no pool before it and no
+// reserved range. A pool that overlaps is left out and is a problem: it was posted before
+// the settings had their pool or range, since a POST of such a pool is refused. shared
+// reports whether all pools have one address space.
 func JoinPools(first, others []dhcppool.Pool, reserved Ranges, shared bool) (pools []dhcppool.Pool, problems []coe.Problem) {
 	pools = slices.Concat(first, others)
 	if !slices.ContainsFunc(others, func(p dhcppool.Pool) bool { return reserved.Refuse(p) != nil }) && dhcppool.Validate(pools, shared) == nil {
@@ -28,7 +28,7 @@ func JoinPools(first, others []dhcppool.Pool, reserved Ranges, shared bool) (poo
 		if err != nil {
 			problems = append(problems, coe.Problem{
 				Kind: "pool", UID: p.Network + " " + p.Subnet.String(), Name: p.Network, Reason: coe.PoolOverlaps,
-				Message: err.Error() + "; it serves nobody until one of the two is another",
+				Message: err.Error() + "; it serves no pod until one of the two is changed",
 			})
 			continue
 		}
@@ -37,9 +37,9 @@ func JoinPools(first, others []dhcppool.Pool, reserved Ranges, shared bool) (poo
 	return pools, problems
 }
 
-// NodePools makes every node's pod-cidrs pools that serve the pods on it. One that
-// overlaps a pool of others, or of a node before it in the order of addresses, is
-// left out: a problem says so.
+// NodePools returns a pool for each pod-cidr of a node, which serves the pods on the node.
+// A pod-cidr is left out and is a problem if it overlaps a reserved range, a pool of
+// others, or a pod-cidr of another node with a lower address.
 func NodePools(nodes map[netip.Addr]*coe.Node, others []dhcppool.Pool, reserved Ranges) (pools []dhcppool.Pool, problems []coe.Problem) {
 	type cidr struct {
 		netip.Prefix
@@ -58,13 +58,13 @@ func NodePools(nodes map[netip.Addr]*coe.Node, others []dhcppool.Pool, reserved 
 		}
 		return a.addr.Compare(b.addr)
 	})
-	var last netip.Prefix // of those that are pools: the others in its range follow it
+	var last netip.Prefix // the last prefix that became a pool; prefixes inside it follow it
 	for _, c := range cidrs {
 		pool := dhcppool.Pool{Network: c.addr.String(), Subnet: c.Prefix}
 		refuse := func(why string) {
 			problems = append(problems, coe.Problem{
 				Kind: "node", UID: c.node.UID, Name: c.node.HostName, Reason: coe.PoolOverlaps,
-				Message: fmt.Sprintf("its pod-cidr %s is no pool: %s; give the node, or the pool, another range", c.Prefix, why),
+				Message: fmt.Sprintf("its pod-cidr %s is not used as a pool: %s; give the node, or the pool, another range", c.Prefix, why),
 			})
 		}
 		if last.IsValid() && last.Overlaps(c.Prefix) {
@@ -80,7 +80,7 @@ func NodePools(nodes map[netip.Addr]*coe.Node, others []dhcppool.Pool, reserved 
 	return pools, problems
 }
 
-// overlaps tells which of the others a pool overlaps, or why it is none.
+// overlaps returns an error if the pool is invalid or overlaps one of the others.
 func overlaps(pool dhcppool.Pool, others []dhcppool.Pool) error {
 	if err := dhcppool.Validate([]dhcppool.Pool{pool}, true); err != nil {
 		return err

@@ -42,7 +42,7 @@ func TestNodePools(t *testing.T) {
 	require.Len(t, said, 3)
 	require.Contains(t, said["c"], "overlaps 10.244.1.0/24 of another node")
 	require.Contains(t, said["d"], `overlaps pool 10.244.9.0/25 of network "shop"`)
-	require.Contains(t, said["e"], "its pod-cidr 10.244.5.1/32 is no pool")
+	require.Contains(t, said["e"], "its pod-cidr 10.244.5.1/32 is not used as a pool")
 }
 
 func TestJoinPools(t *testing.T) {

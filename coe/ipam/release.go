@@ -37,7 +37,7 @@ func (r *round) expire(s *space) {
 	r.expireServices(s)
 }
 
-// back tells whether the interface of a released lease is there again, as it was.
+// back reports whether the interface of a released lease is there again, as it was.
 func (s *space) back(l *coe.Lease) bool {
 	p := s.pod(l.PodUID)
 	return p != nil && canPlug(p) && slices.ContainsFunc(p.AllInterfaces(), func(i coe.PodInterface) bool {
@@ -118,7 +118,7 @@ func (r *round) sweepELAN(e *elan) (swept bool) {
 	if owner := r.vpnOwners[r.vpnName(ns.name)]; owner == "" || owner == ns.name {
 		r.rds.Release(r.vpnName(ns.name))
 	}
-	delete(r.vpnHints, ns.name)
+	delete(r.adoptedVPNs, ns.name)
 	if vpn := r.vpns[ns.name]; vpn != nil {
 		delete(r.vpns, ns.name)
 		delete(r.vpnOwners, vpn.Name)

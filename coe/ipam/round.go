@@ -83,8 +83,8 @@ func (r *round) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if r.lacking && !r.unasked {
-		r.mend()
+	if r.missingInstances && !r.unasked {
+		r.restoreInstances()
 	}
 	r.claimAll()
 	if err := r.flush(ctx, true); err != nil {
@@ -161,7 +161,7 @@ func compareLeases(a, b *coe.Lease) int {
 	return cmp.Or(cmp.Compare(a.Seq, b.Seq), strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.InterfaceUID, b.InterfaceUID))
 }
 
-// hasNetwork tells whether a pod can have leases, and canPlug whether they can be chosen
+// hasNetwork reports whether a pod can have leases, and canPlug whether they can be chosen
 // now. One whose node is not known keeps what it has: it may run there all the same.
 func hasNetwork(p *coe.Pod) bool { return !p.NoNetwork && p.Name != "" }
 

@@ -19,7 +19,7 @@ func (r *round) claimService(s *space, svc *coe.Service) {
 	}
 }
 
-// needsNone tells whether a service is to have no address of the pool.
+// needsNone reports whether a service is to have no address of the pool.
 func needsNone(svc *coe.Service) bool { return svc == nil || svc.Headless || len(svc.ClusterIPs) > 0 }
 
 func (r *round) chooseService(s *space, svc *coe.Service) *coe.Refusal {

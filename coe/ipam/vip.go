@@ -67,7 +67,7 @@ func decodeVIP(key string, value []byte) (coe.VIPFact, error) {
 		return f, err
 	}
 	if !f.Address.IsValid() || f.Namespace == "" || vipRecord(f.VIP) != key {
-		return f, fmt.Errorf("it is no record of %s", key)
+		return f, fmt.Errorf("it is not a record of %s", key)
 	}
 	return f, nil
 }
@@ -173,8 +173,7 @@ func retractVIPs(tx *coe.Tx, views []coe.View) {
 	}
 }
 
-// claimClusterIPs claims the cluster addresses that sources gave to the services
-// of a namespace.
+// claimClusterIPs claims the cluster addresses that the services of a namespace request.
 func (r *round) claimClusterIPs(s *space) {
 	for _, svc := range s.view.Services {
 		if svc.Excess() != "" {
@@ -231,7 +230,7 @@ func (r *round) claimExternalIPs(s *space) {
 
 func (r *round) claimExternalIP(s *space, svc *coe.Service, addr netip.Addr) *coe.Refusal {
 	if c := r.vips.cluster[addr]; c != nil && c.Namespace == s.name {
-		return nil // the claim is that of the whole address
+		return nil // the claim covers all ports of the address
 	}
 	if refusal := r.refuseExternal(svc, addr); refusal != nil {
 		return refusal
@@ -254,8 +253,8 @@ func (r *round) claimExternalIP(s *space, svc *coe.Service, addr netip.Addr) *co
 	return refusal
 }
 
-// refuseExternal says why an address cannot be an external address of a service.
-// What Kubernetes says is a tenant's, and needs the operator's consent.
+// refuseExternal explains why a service cannot have an external address; nil if it can.
+// In Kubernetes a tenant chooses the address, so the operator must allow its range.
 func (r *round) refuseExternal(svc *coe.Service, addr netip.Addr) *coe.Refusal {
 	if refusal := r.vips.reserved.external(addr); refusal != nil {
 		return refusal
@@ -285,7 +284,7 @@ func takenVIP(by *vipClaim, v coe.VIP) *coe.Refusal {
 
 func (r *round) putVIP(f coe.VIPFact) {
 	r.vips.add(f)
-	before := r.vips.write.changes[vipRecord(f.VIP)].tell // another namespace had it
+	before := r.vips.write.changes[vipRecord(f.VIP)].tell // the release by the namespace that had it before
 	r.vips.write.put(rankLease, vipRecord(f.VIP), f, func(tx *coe.Tx) {
 		if before != nil {
 			before(tx)
@@ -303,7 +302,7 @@ func (r *round) dropVIP(c *vipClaim) {
 	r.vips.freed = true
 }
 
-// releaseVIPs releases the claims of a namespace that no service of it has any more.
+// releaseVIPs releases the claims of a namespace that none of its services uses any more.
 func (r *round) releaseVIPs(s *space) {
 	for _, c := range r.vips.spaces[s.name] {
 		if c.round != r.vips.round {
@@ -312,7 +311,7 @@ func (r *round) releaseVIPs(s *space) {
 	}
 }
 
-// flushVIPs writes the claims to the journal and then tells the store.
+// flushVIPs writes the changed claims to the journal and then to the store.
 func (r *round) flushVIPs(ctx context.Context) error {
 	v := r.vips
 	if len(v.write.changes) == 0 {
@@ -326,8 +325,8 @@ func (r *round) flushVIPs(ctx context.Context) error {
 	return nil
 }
 
-// noteClaimed notes, once the store is complete, which namespaces have claimed. The
-// journal cannot say so: a release that knows no claims may have run before this one.
+// noteClaimed records which namespaces have claimed since the store became complete. The
+// journal cannot tell: an earlier release without claims may have run in between.
 func (r *round) noteClaimed() {
 	if !r.complete || r.claimed.Load() {
 		return
@@ -344,7 +343,7 @@ func (r *round) noteClaimed() {
 	r.claimed.Store(len(r.unclaimed) == 0)
 }
 
-// forgetful is the journal of claims that need not outlive the process.
+// forgetful is a Journal that stores nothing.
 type forgetful struct{}
 
 func (forgetful) Load(context.Context) (map[string][]byte, error) {

@@ -97,7 +97,7 @@ func (r *round) flush(ctx context.Context, refusals bool) error {
 			return err
 		}
 	}
-	mended := r.mended()
+	repaired := r.clearDamage()
 	var changed map[string]*refused
 	if refusals {
 		changed = r.changedRefusals()
@@ -105,7 +105,7 @@ func (r *round) flush(ctx context.Context, refusals bool) error {
 	if len(r.write.changes) > 0 || len(changed) > 0 {
 		r.store.Update(func(tx *coe.Tx) {
 			r.write.tell(tx)
-			if mended {
+			if repaired {
 				tx.SetDamaged(r.damaged.problems())
 			}
 			for ns, refused := range changed {
@@ -126,7 +126,7 @@ func (r *round) putLease(l *coe.Lease) {
 	}
 	r.add(l)
 	r.note(leaseRecord(l.Key()), l.Released)
-	r.takeUp(l.Key())
+	r.dropContested(l.Key())
 	r.touched[l.Namespace] = true
 	r.write.put(rankLease, leaseRecord(l.Key()), l, func(tx *coe.Tx) {
 		if old != nil && old.Namespace != l.Namespace {
