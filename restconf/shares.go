@@ -41,7 +41,7 @@ const (
 // Limits are all limits that refuse.
 var Limits = []string{LimitStreams, LimitRequests, LimitBodies, LimitPods}
 
-// shares bound what one identity can take of what all share:
+// shares limits how much of the shared resources one identity can use:
 //
 //	                    | an agent                       | a user
 //	streams             | nodeStreams; a further one     | three quarters of Config.MaxStreams,
@@ -51,8 +51,8 @@ var Limits = []string{LimitStreams, LimitRequests, LimitBodies, LimitPods}
 //	                    | their turn, nodeWaiting at most|
 //	bytes of bodies     | nodeBody in a request          | userBodies bodies; allBodies for all users
 //
-// Agents share nothing with users, nor with each other: no identity can take the place of
-// another node's agent. An identity is a node, or the name of a user or certificate.
+// Agents have their own limits, apart from users and from each other. So no identity can
+// use up what another node's agent needs. An identity is a node, or the name of a user or certificate.
 type shares struct {
 	maxStreams int
 	bodyLimit  int64
@@ -294,8 +294,8 @@ func (s *shares) followed() int {
 	return n
 }
 
-// refuse is a 503, which tells the client to come again.
+// refuse returns a 503 that asks the client to retry.
 func (s *shares) refuse(limit, why string) error {
 	s.limited(limit)
-	return newProblem(http.StatusServiceUnavailable, "application", "resource-denied", why+": come again, or ask another replica")
+	return newProblem(http.StatusServiceUnavailable, "application", "resource-denied", why+": retry, or ask another replica")
 }

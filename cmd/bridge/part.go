@@ -317,9 +317,8 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part,
 	return p, nil
 }
 
-// claimer is an Assigner that has everything looked at again once it knows what is
-// in use: absence means gone from then on. The namespaces of that Sync are looked at
-// after it anyway.
+// claimer is an Assigner that marks every scope once its Sync knows what is in use: from
+// then on, absent objects are removed. The caller of Sync marks the synced namespaces.
 type claimer struct {
 	*ipam.Assigner
 	markAll func(except []string)

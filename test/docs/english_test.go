@@ -13,7 +13,7 @@ import (
 
 // oddSentences is how many lines of the project break a rule of plain English. Lower
 // it when a change mends some; a change must not raise it.
-const oddSentences = 1090
+const oddSentences = 1071
 
 // odd are the patterns of sentences that a reader has to read twice.
 var odd = map[string]*regexp.Regexp{
