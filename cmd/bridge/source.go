@@ -160,13 +160,23 @@ func (b *Bridge) pools(posted []dhcppool.Pool) ([]dhcppool.Pool, []coe.Problem) 
 }
 
 // requestable reports whether the agent of a node may request an address for a pod of a
-// namespace: an address of a pool that may serve the pod (ipam.NetworksOf), or of
-// --pod-network. The Assigner, which only the leader has, decides when the pod claims it.
+// namespace: an address of a pool that serves the pod, or of --pod-network. Pools of the
+// first network of ipam.NetworksOf that has one serve it.
 func (b *Bridge) requestable(node netip.Addr, namespace string, addr netip.Addr) bool {
-	serve := ipam.NetworksOf(netvirt.ELANName(node, namespace), namespace, node)
 	pools, _ := b.allPools()
+	var serving []dhcppool.Pool
+	for _, network := range ipam.NetworksOf(netvirt.ELANName(node, namespace), namespace, node) {
+		for _, p := range pools {
+			if p.Network == network {
+				serving = append(serving, p)
+			}
+		}
+		if len(serving) > 0 {
+			break
+		}
+	}
 	return slices.ContainsFunc(b.cfg.Nodes.Pods, func(p netip.Prefix) bool { return p.Contains(addr) }) ||
-		slices.ContainsFunc(pools, func(p dhcppool.Pool) bool { return p.Subnet.Contains(addr) && slices.Contains(serve, p.Network) })
+		slices.ContainsFunc(serving, func(p dhcppool.Pool) bool { return p.Subnet.Contains(addr) })
 }
 
 // reserved are the ranges that no pool may overlap.

@@ -258,21 +258,24 @@ func TestAddressesThatAnAgentRequests(t *testing.T) {
 		c.Pools = []dhcppool.Pool{
 			{Network: "default", Subnet: netip.MustParsePrefix("10.11.0.0/24")},
 			{Network: nodeAddresses[0], Subnet: netip.MustParsePrefix("10.12.0.0/24")},
+			{Network: "shop", Subnet: netip.MustParsePrefix("10.13.0.0/24")},
 		}
 	})
 	for n, c := range []struct {
-		address string
-		status  int
+		namespace, address string
+		status             int
 	}{
-		{"8.8.8.8", http.StatusForbidden},
-		{"10.12.0.9", http.StatusForbidden}, // of the other node's pool
-		{nodeAddresses[0], http.StatusForbidden},
-		{"2001:db8::1", http.StatusForbidden},
-		{"10.11.0.9", http.StatusCreated},
+		{"default", "8.8.8.8", http.StatusForbidden},
+		{"default", "10.12.0.9", http.StatusForbidden}, // of the other node's pool
+		{"default", nodeAddresses[0], http.StatusForbidden},
+		{"default", "2001:db8::1", http.StatusForbidden},
+		{"default", "10.11.0.9", http.StatusCreated},
+		{"shop", "10.11.0.10", http.StatusForbidden}, // the namespace has a pool of its own
+		{"shop", "10.13.0.9", http.StatusCreated},
 	} {
 		uid := uidOf(8, n)
-		body := fmt.Sprintf(`{"pod:pods":[{"uid":%q,"name":"p%d","host-ip-address":%q,"interface":[{"uid":%q,"ip-address":%q}]}]}`,
-			uid, n, nodeAddresses[1], uid, c.address)
+		body := fmt.Sprintf(`{"pod:pods":[{"uid":%q,"name":"p%d","network-NS":%q,"host-ip-address":%q,"interface":[{"uid":%q,"ip-address":%q}]}]}`,
+			uid, n, c.namespace, nodeAddresses[1], uid, c.address)
 		require.Equal(t, c.status, b.as(1, "POST", podsContainer, strings.NewReader(body)), c.address)
 		if c.status == http.StatusCreated {
 			require.Equal(t, http.StatusNoContent, b.as(1, "DELETE", podsContainer+"/pods="+uid, nil))

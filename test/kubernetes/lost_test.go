@@ -82,7 +82,7 @@ func (r running) followNode(t *testing.T, node netip.Addr) (snapshot func() stri
 	require.NoError(t, err)
 	request.SetBasicAuth(bridgetest.User, bridgetest.Password)
 	request.Header.Set("Accept", "text/event-stream")
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := http.DefaultClient.Do(request) //nolint:bodyclose // who waits closes it
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	return func() string {
