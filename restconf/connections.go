@@ -1,9 +1,14 @@
 package restconf
 
 import (
+	"context"
+	"crypto/tls"
 	"net"
+	"net/http"
 	"sync"
 	"syscall"
+
+	"github.com/coe-bridge/coe-bridge/restconf/access"
 )
 
 // fileShare is the part of the files that the process may open that connections get: the
@@ -19,32 +24,52 @@ func maxConnections() int {
 	return max(1, int(min(files.Cur, 1<<20))/fileShare)
 }
 
-// bounded is a listener of which so many connections are open at once. Those that come
-// then wait in the kernel.
+// bounded is a listener of which so many connections are open at once. A connection that
+// comes then takes the place of the oldest stranger. If there is no stranger, it waits.
 type bounded struct {
 	net.Listener
-	places chan struct{}
-	closed chan struct{}
-	once   sync.Once
+	strangers *strangers
+	places    chan struct{}
+	closed    chan struct{}
+	once      sync.Once
 }
 
-func bound(l net.Listener, connections int) *bounded {
-	return &bounded{Listener: l, places: make(chan struct{}, connections), closed: make(chan struct{})}
+func bound(l net.Listener, connections int, s *strangers) *bounded {
+	return &bounded{Listener: l, strangers: s, places: make(chan struct{}, connections), closed: make(chan struct{})}
 }
 
-// Accept implements net.Listener.
+// Accept implements net.Listener. The connection is a stranger.
 func (b *bounded) Accept() (net.Conn, error) {
-	select {
-	case b.places <- struct{}{}:
-	case <-b.closed:
-		return nil, net.ErrClosed
-	}
-	conn, err := b.Listener.Accept()
+	accepted, err := b.Listener.Accept()
 	if err != nil {
-		<-b.places
 		return nil, err
 	}
-	return &placed{Conn: conn, leave: sync.OnceFunc(func() { <-b.places })}, nil
+	if !b.take() {
+		_ = accepted.Close() // it was not served
+		return nil, net.ErrClosed
+	}
+	c := &conn{
+		Conn: accepted, from: access.AddressOf(accepted.RemoteAddr().String()),
+		strangers: b.strangers, leave: sync.OnceFunc(func() { <-b.places }),
+	}
+	b.strangers.add(c)
+	return c, nil
+}
+
+// take takes a place, and reports whether there is one before the listener is closed.
+func (b *bounded) take() bool {
+	select {
+	case b.places <- struct{}{}:
+		return true
+	default:
+		b.strangers.closeOldest()
+	}
+	select {
+	case b.places <- struct{}{}:
+		return true
+	case <-b.closed:
+		return false
+	}
 }
 
 // Close implements net.Listener.
@@ -53,23 +78,24 @@ func (b *bounded) Close() error {
 	return b.Listener.Close()
 }
 
-// placed is a connection that has a place until it is closed.
-type placed struct {
-	net.Conn
-	leave func()
+type connKey struct{}
+
+// withConn makes the connection known to connOf, for the requests on it.
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
 }
 
-// Close implements net.Conn.
-func (p *placed) Close() error {
-	defer p.leave()
-	return p.Conn.Close()
+// connOf is the connection of a request; nil where Serve did not accept it.
+func connOf(r *http.Request) *conn {
+	c, _ := r.Context().Value(connKey{}).(net.Conn)
+	return own(c)
 }
 
-// CloseWrite lets who is still sending read the answer that is there, as net/http has it
-// of a connection that can.
-func (p *placed) CloseWrite() error {
-	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
+// own is the connection of ours below TLS.
+func own(c net.Conn) *conn {
+	if encrypted, ok := c.(*tls.Conn); ok {
+		c = encrypted.NetConn()
 	}
-	return nil
+	mine, _ := c.(*conn)
+	return mine
 }

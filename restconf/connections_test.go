@@ -10,12 +10,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Of more connections than there are places the next waits until another is closed; a
-// listener that ends lets nobody wait.
+// Of more connections than there are places the next waits until another is closed, if
+// none is a stranger; a listener that ends lets nobody wait.
 func TestConnectionsAreBounded(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	l := bound(inner, 2)
+	l := bound(inner, 2, newStrangers(8, func() { t.Error("a stranger was closed") }))
+	accept := func() (net.Conn, error) {
+		c, err := l.Accept()
+		if err == nil {
+			own(c).authenticated()
+		}
+		return c, err
+	}
 	var accepted []net.Conn
 	dial := func() net.Conn {
 		conn, err := net.Dial("tcp", l.Addr().String())
@@ -25,14 +32,14 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 	for range 2 {
 		dial()
-		conn, err := l.Accept()
+		conn, err := accept()
 		require.NoError(t, err)
 		accepted = append(accepted, conn)
 	}
 	dial()
 	third := make(chan error, 1)
 	go func() {
-		conn, err := l.Accept()
+		conn, err := accept()
 		if err == nil {
 			err = conn.Close()
 		}
@@ -48,11 +55,11 @@ func TestConnectionsAreBounded(t *testing.T) {
 	require.NoError(t, <-third)
 
 	dial()
-	_, err = l.Accept()
+	_, err = accept()
 	require.NoError(t, err)
 	waits := make(chan error, 1)
 	go func() {
-		_, err := l.Accept()
+		_, err := accept()
 		waits <- err
 	}()
 	require.NoError(t, l.Close())

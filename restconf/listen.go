@@ -46,6 +46,8 @@ func (s *Server) keepStreams(ctx context.Context) error {
 }
 
 func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {
+	connections := maxConnections()
+	strangers := newStrangers(connections, func() { s.cfg.Limited(LimitConnections) })
 	server := &http.Server{
 		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, ctx.Done()) }),
 		TLSConfig:         s.cfg.TLS,
@@ -54,10 +56,12 @@ func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {
 		WriteTimeout:      bodyTimeout + s.cfg.Timeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
+		ConnContext:       withConn,
+		ConnState:         strangers.state,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.accept(server, bound(l, maxConnections())) }()
+	go func() { served <- s.accept(server, bound(l, connections, strangers)) }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve RESTCONF: %w", err)

@@ -279,6 +279,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, ending <-chan st
 		s.refuseEntry(w, r, err)
 		return
 	}
+	connOf(r).authenticated()
 	if s.cfg.Audit != nil && !reads(r) {
 		recorded := &recorder{ResponseWriter: w}
 		defer s.record(recorded, r, who)

@@ -32,14 +32,15 @@ const (
 
 // The limits that refuse, as Config.Limited is told them.
 const (
-	LimitStreams  = "streams"
-	LimitRequests = "requests"
-	LimitBodies   = "bodies"
-	LimitPods     = "pods"
+	LimitStreams     = "streams"
+	LimitRequests    = "requests"
+	LimitBodies      = "bodies"
+	LimitPods        = "pods"
+	LimitConnections = "connections"
 )
 
 // Limits are all limits that refuse.
-var Limits = []string{LimitStreams, LimitRequests, LimitBodies, LimitPods}
+var Limits = []string{LimitStreams, LimitRequests, LimitBodies, LimitPods, LimitConnections}
 
 // shares limits how much of the shared resources one identity can use:
 //

@@ -53,20 +53,25 @@ func (b *Bridge) listen() error {
 	return nil
 }
 
-// ready tells whether the bridge serves: the datastore answers, and what it
+// ready reports whether the bridge serves: the datastore answers, and what it
 // holds is known. A backend that is away does not make it unready.
-func (b *Bridge) ready(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
-	defer cancel()
-	if err := b.data.Ping(ctx); err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	if err := b.known(); err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	fmt.Fprintln(w, "ok")
+func (b *Bridge) ready() http.Handler {
+	reached := &computed[error]{compute: func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		return b.data.Ping(ctx)
+	}}
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		err := reached.get()
+		if err == nil {
+			err = b.known()
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
 }
 
 // known fails while the store and the agents' streams do not have yet all that the
@@ -102,9 +107,9 @@ func (b *Bridge) restconf() restconf.Config {
 		Lost:    b.lost.told,
 		Foreign: b.foreign(),
 		Open: map[string]http.Handler{
-			"/metrics": promhttp.HandlerFor(prometheus.GathererFunc(b.gather), promhttp.HandlerOpts{}),
+			"/metrics": shared(promhttp.HandlerFor(prometheus.GathererFunc(b.gather), promhttp.HandlerOpts{})),
 			"/healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }),
-			"/readyz":  http.HandlerFunc(b.ready),
+			"/readyz":  b.ready(),
 		},
 	}
 	for _, top := range netvirtjson.Tops() {
@@ -125,7 +130,7 @@ func (b *Bridge) restconf() restconf.Config {
 func limitedMetric(registry prometheus.Registerer) func(limit string) {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "coe_bridge_limited_total",
-		Help: "What a limit of one identity or address has refused, by limit: streams (of an agent: its oldest has ended), requests, bodies or pods.",
+		Help: "What a limit of one identity or address has refused, by limit: streams (of an agent: its oldest has ended), requests, bodies, pods or connections (without a login: the oldest is closed).",
 	}, []string{"limit"})
 	for _, limit := range restconf.Limits {
 		refused.WithLabelValues(limit)

@@ -57,7 +57,7 @@ type key struct {
 }
 
 func (f *failures) sum(from netip.Prefix, name string) uint64 {
-	return maphash.Comparable(f.seed, key{from.Masked(), name})
+	return maphash.Comparable(f.seed, key{from, name})
 }
 
 // wait is how long a login has to wait; 0 for none.

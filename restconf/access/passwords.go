@@ -71,7 +71,7 @@ func (p *passwords) Authenticate(r *http.Request) (Identity, error) {
 	if !ok {
 		return Identity{}, ErrNoCredentials
 	}
-	from, m, all := addressOf(r), markOf(p.secret, name, password), p.users.Load()
+	from, m, all := AddressOf(r.RemoteAddr), markOf(p.secret, name, password), p.users.Load()
 	if all.isWrong(m) { // a robot with an old password, which is no guessing
 		p.metrics.logins.WithLabelValues(wrongPassword).Inc()
 		return Identity{}, errWrong
@@ -161,10 +161,10 @@ func (p *passwords) fail(from netip.Prefix, name string, known bool) {
 	p.log.Warn("login failed", "user", name, "from", from.Addr())
 }
 
-// addressOf is where a request comes from: an address, or the network of 64 bits
-// that one IPv6 host has to itself.
-func addressOf(r *http.Request) netip.Prefix {
-	at, err := netip.ParseAddrPort(r.RemoteAddr)
+// AddressOf is where a client is, by the address and port of its end of a connection: its
+// address, or the network of 64 bits that one IPv6 host has to itself.
+func AddressOf(remote string) netip.Prefix {
+	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
 		return netip.Prefix{} // one place for all that has no address
 	}
@@ -173,5 +173,5 @@ func addressOf(r *http.Request) netip.Prefix {
 	if addr.Is6() {
 		bits = 64
 	}
-	return netip.PrefixFrom(addr, bits)
+	return netip.PrefixFrom(addr, bits).Masked()
 }

@@ -110,7 +110,7 @@ func (t *tokens) Authenticate(r *http.Request) (Identity, error) {
 	v, known := t.recall(m)
 	if !known {
 		var err error
-		if v, err = t.review(r.Context(), addressOf(r), token, m); err != nil {
+		if v, err = t.review(r.Context(), AddressOf(r.RemoteAddr), token, m); err != nil {
 			return Identity{}, err
 		}
 	}

@@ -75,11 +75,6 @@ func Start(t testing.TB, options ...Option) *Bridge {
 	return b
 }
 
-// at asks a bridge that runs as a process, which is not to be restarted here.
-func at(t testing.TB, url string) *Bridge {
-	return &Bridge{t: t, url: url, client: serve.NewClient(url, requestTimeout)}
-}
-
 func (b *Bridge) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	run, err := bridge.New(ctx, b.cfg)

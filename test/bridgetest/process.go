@@ -2,9 +2,12 @@ package bridgetest
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -90,8 +93,20 @@ func (p *Process) Start() {
 	p.t.Helper()
 	running, err := serve.StartQuietly(context.WithoutCancel(p.t.Context()), p.program, p.args...)
 	require.NoError(p.t, err)
-	p.running, p.bridge = running, at(p.t, running.URL)
+	p.running = running
+	p.bridge = &Bridge{t: p.t, url: running.URL, client: serve.NewTLSClient(running.URL, requestTimeout, p.TLS())}
 	p.bridge.awaitReady()
+}
+
+// TLS trusts the certificate of the bridge that it was started with, and no other.
+func (p *Process) TLS() *tls.Config {
+	trusted := x509.NewCertPool()
+	if i := slices.Index(p.args, "--tls-cert"); i >= 0 {
+		certificate, err := os.ReadFile(p.args[i+1])
+		require.NoError(p.t, err)
+		require.True(p.t, trusted.AppendCertsFromPEM(certificate))
+	}
+	return &tls.Config{RootCAs: trusted}
 }
 
 // Bridge is how the bridge is asked, until it is started again.

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -28,8 +29,11 @@ type Client struct {
 
 // NewClient is for the bridge at a URL without a slash at the end. The timeout bounds
 // each request.
-func NewClient(url string, timeout time.Duration) *Client {
-	return &Client{url, timeout, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: maxIdle}}}
+func NewClient(url string, timeout time.Duration) *Client { return NewTLSClient(url, timeout, nil) }
+
+// NewTLSClient is NewClient with what TLS connections go by.
+func NewTLSClient(url string, timeout time.Duration, config *tls.Config) *Client {
+	return &Client{url, timeout, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: maxIdle, TLSClientConfig: config}}}
 }
 
 // Close closes the connections that are not in use.

@@ -1,0 +1,176 @@
+package restconf
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/restconf/access"
+)
+
+// strangersBed are strangers, on connections without a network.
+type strangersBed struct {
+	*strangers
+	t      *testing.T
+	closed int // for others
+}
+
+func newStrangersBed(t *testing.T, most, mostFrom int) *strangersBed {
+	b := &strangersBed{t: t}
+	b.strangers = &strangers{most: most, mostFrom: mostFrom, timeout: 10 * time.Second, limited: func() { b.closed++ }}
+	return b
+}
+
+func (b *strangersBed) from(address string) *conn {
+	here, there := net.Pipe()
+	b.t.Cleanup(func() { _, _ = here.Close(), there.Close() })
+	c := &conn{Conn: here, from: access.AddressOf(netip.AddrPortFrom(netip.MustParseAddr(address), 1).String()), strangers: b.strangers, leave: func() {}}
+	b.add(c)
+	return c
+}
+
+// isClosed reports whether a connection was closed.
+func isClosed(c *conn) bool { return c.SetDeadline(time.Time{}) != nil }
+
+func (b *strangersBed) requireClosed(want ...*conn) {
+	b.t.Helper()
+	for i, c := range want {
+		require.True(b.t, isClosed(c), "connection %d is open", i)
+	}
+	require.Equal(b.t, len(want), b.closed)
+}
+
+func TestStrangersOfOneAddress(t *testing.T) {
+	b := newStrangersBed(t, 100, 2)
+	other := b.from("192.0.2.2")
+	first, second := b.from("192.0.2.1"), b.from("::ffff:192.0.2.1")
+	b.requireClosed()
+	third := b.from("192.0.2.1")
+	b.requireClosed(first)
+	third.authenticated()
+	b.from("192.0.2.1")
+	b.requireClosed(first)
+	b.from("192.0.2.1")
+	b.requireClosed(first, second)
+	require.False(t, isClosed(other))
+	require.False(t, isClosed(third))
+
+	network := b.from("2001:db8:0:1::1")
+	b.from("2001:db8:0:1:ffff::1")
+	b.from("2001:db8:0:2::1")
+	b.from("2001:db8:0:1::2")
+	b.requireClosed(first, second, network)
+}
+
+func TestStrangersInAll(t *testing.T) {
+	b := newStrangersBed(t, 3, 2)
+	known := b.from("192.0.2.1")
+	known.authenticated()
+	var all []*conn
+	for i := range 5 {
+		all = append(all, b.from(netip.AddrFrom4([4]byte{192, 0, 2, byte(10 + i)}).String()))
+	}
+	b.requireClosed(all[0], all[1])
+	require.NoError(t, all[3].Close())
+	b.from("192.0.2.1")
+	b.requireClosed(all[0], all[1])
+	require.Len(t, b.open, 3)
+	require.False(t, isClosed(known))
+
+	b.closeOldest()
+	b.requireClosed(all[0], all[1], all[2])
+	for range 4 {
+		b.closeOldest()
+	}
+	require.Empty(t, b.open)
+	require.Equal(t, 5, b.closed)
+	require.False(t, isClosed(known))
+}
+
+// A stranger without a request is closed after a while; one that was authenticated, or
+// whose request is under way, is not.
+func TestStrangersExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newStrangersBed(t, 100, 100)
+		silent, known, busy, asks := b.from("192.0.2.1"), b.from("192.0.2.1"), b.from("192.0.2.1"), b.from("192.0.2.1")
+		known.authenticated()
+		b.state(busy, http.StateActive)
+		b.state(asks, http.StateActive)
+		<-time.After(9 * time.Second)
+		b.state(asks, http.StateIdle)
+		b.state(known, http.StateIdle)
+		<-time.After(2 * time.Second)
+		require.True(t, isClosed(silent))
+		require.False(t, isClosed(asks))
+		<-time.After(9 * time.Second)
+		require.True(t, isClosed(asks))
+		require.False(t, isClosed(known))
+		require.False(t, isClosed(busy))
+		require.NoError(t, busy.Close())
+		require.NoError(t, known.Close())
+		require.Empty(t, b.open)
+		require.Zero(t, b.closed, "none was closed for another")
+	})
+}
+
+// A connection is a stranger until a request on it was authenticated, whatever else was
+// asked on it before.
+func TestStrangersAreAuthenticated(t *testing.T) {
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(protocol, func(t *testing.T) {
+			keys := httptest.NewUnstartedServer(http.NotFoundHandler())
+			keys.EnableHTTP2 = protocol == "HTTP/2.0"
+			keys.StartTLS()
+			defer keys.Close()
+			b := newBed(t, func(c *Config) {
+				c.TLS = keys.TLS
+				c.Open = map[string]http.Handler{"/stranger": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					c := connOf(r)
+					c.strangers.mu.Lock()
+					defer c.strangers.mu.Unlock()
+					_, _ = fmt.Fprint(w, c.timer != nil && c.busy, len(c.strangers.open))
+				})}
+			})
+			at := strings.Replace(served(t, b.Server), "http:", "https:", 1)
+			get := func(path, password string) (int, string) {
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at+path, http.NoBody)
+				require.NoError(t, err)
+				if password != "" {
+					r.SetBasicAuth("admin", password)
+				}
+				answer, err := keys.Client().Do(r)
+				require.NoError(t, err)
+				body, err := io.ReadAll(answer.Body)
+				require.NoError(t, err)
+				require.NoError(t, answer.Body.Close())
+				require.Equal(t, protocol, answer.Proto)
+				return answer.StatusCode, string(body)
+			}
+			for _, c := range []struct {
+				path, password string
+				status         int
+				stranger       string
+			}{
+				{"/stranger", "", 200, "true 1"},
+				{podsRFC, "", 401, "true 1"},
+				{podsRFC, "wrong", 401, "true 1"},
+				{"/nowhere", "admin", 404, "false 0"},
+				{podsRFC, "wrong", 401, "false 0"},
+			} {
+				status, _ := get(c.path, c.password)
+				require.Equal(t, c.status, status, "%+v", c)
+				_, stranger := get("/stranger", "")
+				require.Equal(t, c.stranger, stranger, "%+v", c)
+			}
+		})
+	}
+}
