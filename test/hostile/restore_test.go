@@ -82,17 +82,18 @@ func follow(t *testing.T, b *bridgetest.Bridge, stream, after string, tells ...s
 	return "", false
 }
 
-// lostIDs is how many followers came with the ID of a history that had ended.
-func lostIDs(t *testing.T, b *bridgetest.Bridge) string {
+// awaitLostIDs waits until the number of followers that came with the ID of a history that
+// had ended fits.
+func awaitLostIDs(t *testing.T, b *bridgetest.Bridge, fits func(n string) bool) {
 	t.Helper()
-	_, metrics := b.Do(http.MethodGet, "/metrics", "")
-	for line := range strings.Lines(metrics) {
-		if n, is := strings.CutPrefix(line, "coe_bridge_lost_event_ids_total "); is {
-			return strings.TrimSpace(n)
+	bridgetest.Await(t, 20*time.Millisecond, 20*time.Second, "the metric of lost event IDs", func() error {
+		_, metrics := b.Do(http.MethodGet, "/metrics", "")
+		_, after, _ := strings.Cut(metrics, "\ncoe_bridge_lost_event_ids_total ")
+		if got, _, _ := strings.Cut(after, "\n"); got == "" || !fits(got) {
+			return fmt.Errorf("it is %q", got)
 		}
-	}
-	require.Fail(t, "there is no metric")
-	return ""
+		return nil
+	})
 }
 
 // TestRestoreThatKeptTheIdentity: the datastore is put back from a backup, and nobody says
@@ -127,7 +128,7 @@ func TestRestoreThatKeptTheIdentity(t *testing.T) {
 	for i, stream := range streams {
 		_, snapshot := follow(t, b, stream, ids[stream], "pod1")
 		require.True(t, snapshot, "%s: the ID %s is ahead", stream, ids[stream])
-		require.Equal(t, fmt.Sprint(i+1), lostIDs(t, b))
+		awaitLostIDs(t, b, is(fmt.Sprint(i+1)))
 	}
 	for n := range 60 {
 		require.NoError(t, restorePod(b, 200+n))
@@ -175,5 +176,5 @@ func TestRestoreUnderRunningBridges(t *testing.T) {
 	p.Start()
 	_, snapshot := follow(t, p.Bridge(), stream, id, "pod1")
 	require.True(t, snapshot)
-	require.NotEqual(t, "0", lostIDs(t, p.Bridge()))
+	awaitLostIDs(t, p.Bridge(), func(n string) bool { return n != "0" })
 }
