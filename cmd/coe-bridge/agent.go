@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/coe-bridge/coe-bridge/cni/agent"
+	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/node"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
@@ -143,14 +144,14 @@ func (f *agentFlags) parts(log *slog.Logger) (p agentParts, err error) {
 	p.registry = prometheus.NewRegistry()
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), p.files)
 	p.agent, err = agent.New(agent.Config{
-		Switch: p.ovs, Uplink: p.uplink, Node: p.node, Dir: f.stateDir, Confirmed: f.backend == ovs.OpenDaylight,
+		Switch: p.ovs, Uplink: p.uplink, Node: p.node, Settings: links.Settings(f.settings), Dir: f.stateDir, Confirmed: f.backend == ovs.OpenDaylight,
 		Deadline: f.callDeadline, Sweep: f.sweepInterval, Log: log, Registry: p.registry,
 	})
 	if err != nil {
 		return p, err
 	}
 	p.own = node.New(node.Config{
-		Switch: p.ovs, Uplink: p.uplink, Netns: p.node, MTU: p.agent.MTU, Apart: f.backend == ovs.OpenDaylight, Log: log, Registry: p.registry,
+		Switch: p.ovs, Uplink: p.uplink, Netns: p.node, Settings: links.Settings(f.settings), MTU: p.agent.MTU, Apart: f.backend == ovs.OpenDaylight, Log: log, Registry: p.registry,
 	})
 	return p, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/coe-bridge/coe-bridge/cni/doctor"
+	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/files"
 )
@@ -76,7 +77,7 @@ func (f *doctorFlags) run(ctx context.Context, stdout io.Writer) error {
 	}
 	defer func() { _ = node.Close() }()
 	findings := doctor.Examine(ctx, doctor.Config{
-		Switch: s, Uplink: up, Bridges: f.bridges, OVN: f.backend == ovs.OVN, Node: node,
+		Switch: s, Uplink: up, Bridges: f.bridges, OVN: f.backend == ovs.OVN, Node: node, Settings: links.Settings(f.settings),
 		Socket: f.socket, StateDir: f.stateDir, OVSRunDir: f.ovsRunDir, OVNRunDir: f.ovnRunDir,
 		CNIBinDir: f.cniBinDir, CNIConfDir: f.cniConfDir, Timeout: f.timeout,
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coe-bridge/coe-bridge/cni/call"
+	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 	"github.com/coe-bridge/coe-bridge/files"
@@ -23,6 +24,7 @@ type onNode struct {
 	caFile, cert, key             string
 	socket, stateDir              string
 	ovsDB, ovsBridge              string
+	settings                      string
 	backend                       ovs.Controller
 }
 
@@ -40,6 +42,7 @@ func (f *onNode) register(cmd *cobra.Command) {
 	flags.StringVar(&f.stateDir, "state-dir", "/var/lib/coe-bridge/agent", "folder in which is kept what the bridge has told")
 	flags.StringVar(&f.ovsDB, "ovs-db", "unix:/run/openvswitch/db.sock", "database of this node's Open vSwitch: unix:PATH or tcp:HOST:PORT")
 	flags.StringVar(&f.ovsBridge, "ovs-bridge", "br-int", "bridge that pods are plugged into")
+	flags.StringVar(&f.settings, "net-settings", string(links.DefaultSettings), "folder of the kernel's network settings; in a container that is not privileged, a mount of the node's /proc/sys/net")
 	f.backend = ovs.OVN
 	choice[ovs.Controller]{&f.backend, []ovs.Controller{ovs.OVN, ovs.OpenDaylight}}.register(cmd, "backend", "",
 		"who programs this node's switch: ovn, or odl, that is OpenDaylight; the backend of the bridge that serves")

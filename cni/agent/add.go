@@ -146,6 +146,7 @@ func (a *Agent) plan(ctx context.Context, at *attachment, r *uplink.Record, inPo
 	p.port = ovs.Port{Name: r.Port, Interface: r.Name, PodUID: r.PodUID, MAC: r.MAC, Addresses: addressesOf(r), Of: at.Attachment}
 	p.pair = links.Pair{
 		Node: a.cfg.Node, Pod: inPod, Port: r.Port, Owner: owner(at.Attachment), Name: at.IfName, MAC: mac, MTU: r.MTU,
+		Settings: a.cfg.Settings,
 	}
 	for _, address := range r.Addresses {
 		p.pair.Addresses = append(p.pair.Addresses, address.Prefix())

@@ -22,6 +22,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/coe-bridge/coe-bridge/cni/call"
+	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
@@ -32,6 +33,8 @@ type Config struct {
 	Uplink *uplink.Uplink // run by the caller
 	// Node is the node's network namespace.
 	Node netns.NsHandle
+	// Settings is where the settings of pods' networks are written; empty for the default.
+	Settings links.Settings
 	// Confirmed: a pod is plugged in only when the bridge says that the network has its
 	// interface, where the switch can't tell that.
 	Confirmed bool

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vishvananda/netns"
 
+	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
@@ -50,6 +51,9 @@ type Config struct {
 	OVN bool
 	// Node is the node's network namespace.
 	Node netns.NsHandle
+	// Settings are the kernel's network settings that the agent writes; empty for the
+	// default.
+	Settings links.Settings
 	// Socket is the agent's, StateDir its folder.
 	Socket, StateDir string
 	// OVSRunDir and OVNRunDir hold the sockets of ovs-vswitchd and ovn-controller.

@@ -490,12 +490,15 @@ func TestPermissions(t *testing.T) {
 	require.Contains(t, found["permissions"].Found, "this runs as user 65534")
 	require.NotEmpty(t, found["permissions"].Mend)
 	require.NotContains(t, ill(doctorAs(nil, "doctor", "--state-dir", dir)), "permissions")
+	found = ill(doctorAs(nil, "doctor", "--net-settings", dir))
+	require.Contains(t, found["permissions"].Found, "write to "+dir)
+	require.Contains(t, found["permissions"].Mend, "--net-settings")
 
 	out, err := exec.CommandContext(t.Context(), "setpriv", "--bounding-set=-net_admin", program, "doctor",
 		"--bridge", "http://127.0.0.1:1", "--node-address", "127.0.0.1", "--timeout", "1s").CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "root without CAP_NET_ADMIN")
-	require.Contains(t, string(out), "=> run it privileged")
+	require.Contains(t, string(out), "=> add it to securityContext.capabilities")
 	require.NotContains(t, string(out), "\x1b", "nothing is coloured")
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 )
 
-// capabilities are those that plugging pods in takes.
-var capabilities = map[string]int{"CAP_NET_ADMIN": unix.CAP_NET_ADMIN, "CAP_SYS_ADMIN": unix.CAP_SYS_ADMIN}
+// capabilities are those without which the agent can plug no pod in.
+var capabilities = map[string]int{"CAP_NET_ADMIN": unix.CAP_NET_ADMIN, "CAP_NET_RAW": unix.CAP_NET_RAW, "CAP_SYS_ADMIN": unix.CAP_SYS_ADMIN}
 
 // permissions looks whether this process may do what the agent has to.
 func (c *Config) permissions(context.Context) (string, error) {
@@ -32,11 +32,15 @@ func (c *Config) permissions(context.Context) (string, error) {
 	}
 	for name, bit := range capabilities {
 		if has[bit/32].Effective&(1<<(bit%32)) == 0 {
-			return "", failed(fmt.Errorf("root without %s", name), "run it privileged: in a container with securityContext.privileged")
+			return "", failed(fmt.Errorf("root without %s", name),
+				"add it to securityContext.capabilities of the agent's container, as in deploy/kubernetes/agent, or to CapabilityBoundingSet of its unit")
 		}
 	}
 	if err := unix.Access(c.StateDir, unix.W_OK); err != nil && !errors.Is(err, unix.ENOENT) {
 		return "", failed(fmt.Errorf("write to %s: %w", c.StateDir, err), "make the folder of --state-dir writable")
+	}
+	if err := c.Settings.Writable(); err != nil {
+		return "", failed(err, "mount the node's /proc/sys/net into the agent's container and name the mount with --net-settings, as in deploy/kubernetes/agent")
 	}
 	return "root, with the capabilities that it takes", nil
 }

@@ -3,7 +3,6 @@ package links
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -19,14 +18,12 @@ func (p Pair) allowIPv6() error {
 	if !slices.ContainsFunc(p.Addresses, func(a netip.Prefix) bool { return a.Addr().Is6() }) {
 		return nil
 	}
-	return Inside(p.Pod, func() error {
-		for name, value := range map[string]string{"disable_ipv6": "0", "accept_ra": "0"} {
-			if err := os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", p.Name, name), []byte(value), 0); err != nil {
-				return fmt.Errorf("allow IPv6: %w", err)
-			}
+	for name, value := range map[string]string{"disable_ipv6": "0", "accept_ra": "0"} {
+		if _, err := p.Settings.Put(p.Pod, filepath.Join("ipv6/conf", p.Name, name), value); err != nil {
+			return fmt.Errorf("allow IPv6: %w", err)
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // ethtoolValue is the kernel's struct ethtool_value.

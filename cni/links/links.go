@@ -35,6 +35,9 @@ type Pair struct {
 	MTU       int
 	Addresses []netip.Prefix
 	Routes    []Route // in the order in which they can be made
+	// Settings is where the settings of the pod's network are written; empty for
+	// DefaultSettings.
+	Settings Settings
 	// SoftwareChecksums has the pod's kernel compute checksums: the userspace datapath
 	// drops TCP whose checksums were left to the card.
 	SoftwareChecksums bool

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 
@@ -115,6 +116,49 @@ func TestIPv6IsAllowed(t *testing.T) {
 		require.NoError(t, os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0))
 	})
 	require.NoError(t, links.Add(t.Context(), p))
+}
+
+// A mount of the settings shows each thread the settings of its network namespace.
+func TestSettingsAtAMount(t *testing.T) {
+	p := pair(t, "fd00::2/120", "fd00::1")
+	mount := t.TempDir()
+	require.NoError(t, unix.Mount(string(links.DefaultSettings), mount, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(mount, 0)) })
+	p.Settings = links.Settings(mount)
+	require.NoError(t, p.Settings.Writable())
+
+	inNamespace(t, p.Pod, func() {
+		require.NoError(t, os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0))
+	})
+	require.NoError(t, links.Add(t.Context(), p))
+	reads(t, p.Pod, "ipv6/conf/eth0/disable_ipv6", "0")
+	reads(t, p.Pod, "ipv6/conf/eth0/accept_ra", "0")
+
+	const forward = "ipv4/ip_forward"
+	for ns, value := range map[netns.NsHandle]string{p.Node: "1", p.Pod: "0"} {
+		_, err := p.Settings.Put(ns, forward, value)
+		require.NoError(t, err)
+	}
+	reads(t, p.Node, forward, "1")
+	reads(t, p.Pod, forward, "0")
+	changed, err := p.Settings.Put(p.Node, forward, "1")
+	require.NoError(t, err)
+	require.False(t, changed)
+
+	require.NoError(t, unix.Mount("", mount, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""))
+	require.ErrorContains(t, p.Settings.Writable(), "read-only file system")
+	_, err = p.Settings.Put(p.Node, forward, "0")
+	require.ErrorContains(t, err, "set ipv4/ip_forward to 0")
+}
+
+// reads looks at a setting where the kernel shows it.
+func reads(t *testing.T, ns netns.NsHandle, name, value string) {
+	t.Helper()
+	inNamespace(t, ns, func() {
+		is, err := os.ReadFile(filepath.Join(string(links.DefaultSettings), name))
+		require.NoError(t, err)
+		require.Equal(t, value+"\n", string(is), name)
+	})
 }
 
 // A failure after any step leaves nothing behind.

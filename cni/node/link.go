@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -123,18 +122,9 @@ func putAddresses(ns netns.NsHandle, w wanted) (changed bool, err error) {
 	return changed, err
 }
 
-const forwarding = "/proc/sys/net/ipv4/ip_forward"
-
 // allowForwarding has the node forward what pods send out, and the answers.
-func allowForwarding(ns netns.NsHandle) (changed bool, err error) {
-	err = links.Inside(ns, func() error {
-		is, err := os.ReadFile(forwarding)
-		if err == nil && !bytes.Equal(bytes.TrimSpace(is), []byte("1")) {
-			changed, err = true, os.WriteFile(forwarding, []byte("1"), 0)
-		}
-		return err
-	})
-	if err != nil {
+func (n *Node) allowForwarding() (changed bool, err error) {
+	if changed, err = n.cfg.Settings.Put(n.cfg.Netns, "ipv4/ip_forward", "1"); err != nil {
 		return changed, fmt.Errorf("allow forwarding: %w", err)
 	}
 	return changed, nil

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/vishvananda/netns"
 
+	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
@@ -31,6 +32,9 @@ type Config struct {
 	Uplink *uplink.Uplink // run by the caller
 	// Netns is the node's network namespace.
 	Netns netns.NsHandle
+	// Settings is where the settings of the node's network are written; empty for the
+	// default.
+	Settings links.Settings
 	// MTU is that of pods' links.
 	MTU func(context.Context) (int, error)
 	// Apart: the node has no place, whatever the bridge tells, as where OpenDaylight makes
@@ -182,7 +186,7 @@ func (n *Node) join(ctx context.Context, w wanted) (changes []string, err error)
 		what string
 		do   func() (bool, error)
 	}{
-		{"forwarding", func() (bool, error) { return allowForwarding(n.cfg.Netns) }},
+		{"forwarding", n.allowForwarding},
 		{"rules", func() (bool, error) { return putRules(n.cfg.Netns, w) }},
 		{"link", func() (bool, error) { return putLink(n.cfg.Netns, w) }},
 		{"addresses", func() (bool, error) { return putAddresses(n.cfg.Netns, w) }},

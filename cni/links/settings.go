@@ -1,0 +1,53 @@
+package links
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// DefaultSettings is where the kernel shows the network settings.
+const DefaultSettings Settings = "/proc/sys/net"
+
+// Settings is a folder with the kernel's network settings: DefaultSettings, which the empty
+// value means too, or a mount of it. The kernel shows each thread the settings of the
+// thread's network namespace, at all mounts. A container that is not privileged has
+// DefaultSettings read-only, and can write at a mount of its own.
+type Settings string
+
+// Put writes a setting of a network namespace, where it has another value, and reports
+// whether it had. The name is a path in the folder, "ipv4/ip_forward".
+func (s Settings) Put(ns netns.NsHandle, name, value string) (changed bool, err error) {
+	path := s.path(name)
+	err = Inside(ns, func() error {
+		is, err := os.ReadFile(path)
+		if err == nil && !bytes.Equal(bytes.TrimSpace(is), []byte(value)) {
+			changed, err = true, os.WriteFile(path, []byte(value), 0)
+		}
+		return err
+	})
+	if err != nil {
+		return changed, fmt.Errorf("set %s to %s: %w", name, value, err)
+	}
+	return changed, nil
+}
+
+// Writable returns an error if the settings of the network namespace of this thread cannot
+// be written.
+func (s Settings) Writable() error {
+	path := s.path("ipv4/ip_forward")
+	if err := unix.Access(path, unix.W_OK); err != nil {
+		return fmt.Errorf("write to %s: %w", path, err)
+	}
+	return nil
+}
+
+// path is that of a setting.
+func (s Settings) path(name string) string {
+	return filepath.Join(string(cmp.Or(s, DefaultSettings)), name)
+}
