@@ -26,6 +26,7 @@ func TestCluster(t *testing.T) {
 		run  func(*testing.T)
 	}{
 		{"pods have their interface", c.testInterface},
+		{"the agent has no privileges", c.testPrivileges},
 		{"static pods are wired", c.testStaticPod},
 		{"a Deployment is scaled", c.testScale},
 		{"a sandbox is made again", c.testSandbox},
@@ -35,6 +36,7 @@ func TestCluster(t *testing.T) {
 		{"nobody loses a packet", c.testProbes},
 		{"a node is rebooted", c.testReboot},
 		{"100 pods at once", c.testMany},
+		{"the agent needs its capabilities", c.testCapabilities},
 		{"coe-bridge is uninstalled", c.testUninstall},
 	} {
 		if !t.Run(test.name, func(t *testing.T) {
