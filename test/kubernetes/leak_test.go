@@ -86,8 +86,8 @@ func (w *world) requireNothingLeft(t *testing.T, b running, before footprint, di
 	require.Less(t, after, before.heap+keptHeap, "bytes of heap")
 
 	b.Stop()
-	require.Equal(t, []string{"chosen/networks/", "history", "vips/10.96.0.1", "vips/whole"}, records(t, dir),
-		"records of what was chosen and confirmed, what any node has to know, the history of the datastore, and the address of the API server's service")
+	require.Equal(t, []string{"chosen/networks/", "complete/sources", "history", "vips/10.96.0.1"}, records(t, dir),
+		"no records of what was chosen and confirmed, but what any node has to know, that every source was heard, the history of the datastore, and the address of the API server's service")
 }
 
 // heap is what of the heap lives.
