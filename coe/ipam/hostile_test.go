@@ -2,6 +2,7 @@ package ipam_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
@@ -190,4 +191,46 @@ func only[K comparable](t require.TestingT, owners map[K]string, what K, owner s
 	had, found := owners[what]
 	require.False(t, found && had != owner, "%v is of %s and of %s", what, had, owner)
 	owners[what] = owner
+}
+
+// TestNodeWithAClusterAddress: a captured node reports the cluster address of a service
+// that is not there yet. The service gets it, and so does a service that is made again.
+func TestNodeWithAClusterAddress(t *testing.T) {
+	for name, node := range map[string]*coe.Node{
+		"internal": {UID: "n", HostName: "captured", InternalIP: addr("10.96.0.10")},
+		"external": {UID: "n", HostName: "captured", InternalIP: addr("10.0.0.5"), ExternalIP: addr("10.96.0.10")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newVIPWorld(t)
+			w.store.Update(func(tx *coe.Tx) { tx.PutNode(coe.Kubernetes, node) })
+			w.sync()
+			for _, uid := range []string{"dns", "again"} {
+				w.putServices(newService("kube-system", uid, at("10.96.0.10")))
+				require.Equal(t, []string{"10.96.0.10 0"}, w.holds("kube-system"))
+				require.Empty(t, w.whyNot("kube-system", uid))
+				require.Contains(t, w.store.Cluster().Misaddressed[0].Message, "the range of cluster addresses")
+				w.removeServices(uid)
+				require.Empty(t, w.holds("kube-system"))
+			}
+		})
+	}
+}
+
+// TestManyExternalClaims: one tenant claims every TCP port of an external address. The
+// claims are not compared with each other, which would take minutes here and at each load.
+func TestManyExternalClaims(t *testing.T) {
+	w := newVIPWorld(t)
+	var all []*coe.Service
+	for first := 0; first < math.MaxUint16; first += coe.MaxServicePorts {
+		s := newService("a", fmt.Sprint("s", first), outside("192.0.2.1"))
+		s.Ports = nil
+		for p := first + 1; p <= min(first+coe.MaxServicePorts, math.MaxUint16); p++ {
+			s.Ports = append(s.Ports, coe.ServicePort{Protocol: "tcp", Port: uint16(p)})
+		}
+		all = append(all, s)
+	}
+	w.putServices(append(all, newService("b", "late", outside("192.0.2.1")))...)
+	w.restart()
+	require.Len(t, w.holds("a"), math.MaxUint16)
+	require.Empty(t, w.holds("b"))
 }

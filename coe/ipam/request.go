@@ -118,6 +118,17 @@ func (r *round) holdNodes() {
 	r.store.Update(func(tx *coe.Tx) { tx.SetMisaddressed(problems) })
 }
 
+// takeFromNode releases a cluster address that is held for a node: a node that reports
+// one does not keep a service from it.
+func (r *round) takeFromNode(addr netip.Addr) {
+	if r.held[addr] == "" || !r.cfg.Ranges().clusterAddress(addr) {
+		return
+	}
+	r.alloc.Release(serviceDomain, addr)
+	delete(r.held, addr)
+	r.unheld[addr] = r.seen.addresses[addr]
+}
+
 // misaddressed is what else the address of a node is used for, or empty.
 func (r *round) misaddressed(addr netip.Addr) string {
 	if in := r.cfg.Ranges().find(addr); in != nil {

@@ -48,6 +48,12 @@ func (r Ranges) find(addr netip.Addr) *Range {
 	return nil
 }
 
+// clusterAddress reports whether an address is in a range of cluster addresses.
+func (r Ranges) clusterAddress(addr netip.Addr) bool {
+	in := r.find(addr)
+	return in != nil && in.Services
+}
+
 // Refuse is an error where a pool overlaps a range that is not for what it serves.
 func (r Ranges) Refuse(p dhcppool.Pool) error {
 	for _, one := range r {
@@ -95,7 +101,9 @@ func newReserved(cfg Config, pools []dhcppool.Pool, nodes map[netip.Addr]*coe.No
 		}
 	}
 	for addr, n := range NodeAddresses(nodes) {
-		v.nodes[addr] = n.HostName
+		if !cfg.Ranges().clusterAddress(addr) {
+			v.nodes[addr] = n.HostName
+		}
 	}
 	for _, at := range sortedAddrs(nodes) {
 		for _, p := range nodes[at].PodCIDRs {

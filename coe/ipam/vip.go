@@ -120,8 +120,17 @@ func (v *vips) holder(f coe.VIPFact) *vipClaim {
 	if !f.External {
 		return nil
 	}
-	for _, c := range v.external[f.Address] {
-		if c.Namespace != f.Namespace && (c.VIP == f.VIP || c.Port == 0 || f.Port == 0) {
+	claims := v.external[f.Address]
+	if f.Port != 0 { // a tenant can have thousands of claims of one address
+		for _, vip := range []coe.VIP{f.VIP, {Address: f.Address}} {
+			if c := claims[vip]; c != nil && c.Namespace != f.Namespace {
+				return c
+			}
+		}
+		return nil
+	}
+	for _, c := range claims {
+		if c.Namespace != f.Namespace {
 			return c
 		}
 	}
@@ -199,6 +208,7 @@ func (r *round) claimClusterIP(f coe.VIPFact) *coe.Refusal {
 	if refusal := r.vips.reserved.clusterIP(f.Address); refusal != nil {
 		return refusal
 	}
+	r.takeFromNode(f.Address)
 	if owner := r.alloc.Owner(serviceDomain, f.Address); owner != "" {
 		return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf("%s %s", f.Address, r.holder(owner))}
 	}
