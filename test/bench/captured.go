@@ -24,6 +24,7 @@ const (
 	capturedBound   = 100 * megabyte // what one node's credentials may cost
 	reconnects      = 20
 	reconnectBound  = time.Second
+	streamRetry     = 10 * time.Millisecond
 	nodeEvents      = 300
 	nodeEventsEvery = 20 * time.Millisecond
 	floodFactor     = 2.0 // of the p99 when it is quiet
@@ -199,7 +200,7 @@ func (bed *nodesBed) attack(ctx context.Context, all ...attack) (end func()) {
 	for _, a := range all {
 		running.Go(func() { a.run(ctx, bed.nodes[1]) })
 	}
-	time.Sleep(time.Second) // so that all have begun
+	<-time.After(time.Second) // attacks take a while to be under way
 	return func() {
 		cancel()
 		running.Wait()
@@ -210,7 +211,7 @@ func (bed *nodesBed) attack(ctx context.Context, all ...attack) (end func()) {
 // A bridge that does not know the node yet refuses it.
 func (bed *nodesBed) reconnect(ctx context.Context) (took time.Duration, err error) {
 	begun := time.Now()
-	for deadline := begun.Add(streamTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := begun.Add(streamTimeout); time.Now().Before(deadline); <-time.After(streamRetry) {
 		var lines *bufio.Scanner
 		var end func()
 		if lines, end, err = bed.nodes[0].stream(ctx); err != nil {

@@ -63,8 +63,8 @@ func TestSlowClients(t *testing.T) {
 			})
 		}
 	}
-	// Fewer than the connections of one address that may have not authenticated.
-	slow(400, headTime, func(conn net.Conn, tick <-chan time.Time) error {
+	// All together are fewer than one address may have that have not authenticated.
+	slow(200, headTime, func(conn net.Conn, tick <-chan time.Time) error {
 		return drip(conn, tick, "GET /rests HTTP/1.1\r\nHost: x\r\nX-Slow: ", "")
 	})
 	slow(100, bodyTime, func(conn net.Conn, tick <-chan time.Time) error {

@@ -71,6 +71,7 @@ func PodName(i int) string { return fmt.Sprintf("pod-%d", i) }
 
 func nodeName(i int) string { return fmt.Sprintf("node%d", i) }
 
+// NodeAddress is the address of the i-th node.
 func NodeAddress(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(10 + i)})
 }
