@@ -26,6 +26,7 @@ type Store struct {
 	// nodePods counts, by node address and namespace, the pods that name the node.
 	nodePods map[netip.Addr]map[string]int
 	use      map[netip.Addr]NodeUse // see NodeUse
+	formers  map[Former]netip.Addr  // the nodes of Formers
 	nodes    map[netip.Addr]*Node   // by address; replaced as a whole, never changed
 	bringing map[string]bool        // see Bringing
 	leases   map[string][]*Lease    // by uid of the pod; see LeasesOf
@@ -104,6 +105,7 @@ func NewStore(changed func(Changed), origins ...Origin) *Store {
 		namespaces: map[string]*namespace{},
 		nodePods:   map[netip.Addr]map[string]int{},
 		use:        map[netip.Addr]NodeUse{},
+		formers:    map[Former]netip.Addr{},
 		nodes:      map[netip.Addr]*Node{},
 		bringing:   map[string]bool{},
 		leases:     map[string][]*Lease{},

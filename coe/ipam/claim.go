@@ -147,8 +147,7 @@ func (r *round) choose(s *space, w wish, old *coe.Lease) *coe.Refusal {
 		r.giveUp(old, l)
 	}
 	for _, f := range chosen.formers {
-		r.dropFormer(f)
-		r.write.remove(rankDeleteLease, formerRecord(f), nil)
+		r.deleteFormer(f)
 	}
 	r.putLease(l)
 	return nil
@@ -219,6 +218,6 @@ func (r *round) giveUp(old, successor *coe.Lease) {
 		}
 		r.alloc.Pass(domain, a.Address, formerRecord(f))
 		r.addFormer(f)
-		r.write.put(rankFormer, formerRecord(f), f, nil)
+		r.write.put(rankFormer, formerRecord(f), f, func(tx *coe.Tx) { tx.PutFormer(f.name(), f.Node) })
 	}
 }

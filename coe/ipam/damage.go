@@ -159,8 +159,7 @@ func (r *round) restoreBlocks() {
 // it, its record is deleted.
 func (r *round) moveToBlock(h addressWithoutBlock) {
 	if h.former != nil {
-		r.dropFormer(h.former)
-		r.write.remove(rankDeleteLease, h.record, nil)
+		r.deleteFormer(h.former)
 		return
 	}
 	l := *r.leases[leaseOf(h.record)]

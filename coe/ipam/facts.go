@@ -82,6 +82,10 @@ func (f *Facts) tell(tx *coe.Tx, key string, value []byte) error {
 		tx.PutLease(l)
 		f.retract[key] = func(tx *coe.Tx) { tx.DeleteLease(l.Namespace, l.Key()) }
 	}
+	for _, rest := range j.formers {
+		tx.PutFormer(rest.name(), rest.Node)
+		f.retract[key] = func(tx *coe.Tx) { tx.DeleteFormer(rest.name()) }
+	}
 	for _, b := range j.blocks {
 		ns, err := f.namespace(b.ELAN)
 		if err != nil {

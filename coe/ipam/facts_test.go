@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -158,4 +159,31 @@ func TestUnreadableRecord(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, o.facts.Apply(true, all, nil), `read record "lease/other/"`)
 	require.Len(t, o.store.View(p.Namespace).Leases, 1)
+}
+
+// TestAddressesThatRestCount: the addresses that a pod gave up count for its node until
+// they have rested, for the leader, for a leader after it and for a follower.
+func TestAddressesThatRestCount(t *testing.T) {
+	w := newWorld(t, pool("default", "10.11.0.0/24", "", "", ""))
+	node := addr("192.168.33.11")
+	o := newOnlooker(w)
+	resting := func(n int) {
+		t.Helper()
+		o.hear(n == 1)
+		require.Equal(t, n, w.store.NodeUse(node).Resting)
+		require.Equal(t, n, o.store.NodeUse(node).Resting)
+	}
+	for n := range 5 {
+		w.put(newPod("p", node.String(), wanting(fmt.Sprint("10.11.0.", 10+n))))
+		w.sync()
+		resting(n)
+	}
+	w.restart()
+	resting(4)
+	w.put(newPod("p", node.String(), wanting("10.11.0.10"))) // it takes the first up again
+	w.complete()
+	w.sync()
+	resting(4)
+	w.wait(31 * time.Second)
+	resting(0)
 }

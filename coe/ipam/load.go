@@ -274,6 +274,13 @@ func (m *memory) tell(tx *coe.Tx) {
 	for _, n := range m.numbers {
 		tx.PutNodeFact(n)
 	}
+	for _, ns := range m.namespaces {
+		for _, formers := range ns.formers {
+			for _, f := range formers {
+				tx.PutFormer(f.name(), f.Node)
+			}
+		}
+	}
 	tx.SetNetworks(m.networks)
 	tx.SetDamaged(m.damaged.problems())
 }
@@ -308,6 +315,7 @@ func retract(tx *coe.Tx, views []coe.View) {
 		}
 	}
 	tx.ForgetNodeFacts()
+	tx.ForgetFormers()
 	tx.SetMisaddressed(nil)
 	tx.SetNetworks(nil)
 	tx.SetDamaged(nil)

@@ -12,7 +12,7 @@ import (
 )
 
 // former is an address that a lease gave up while its interface lives on, and
-// that rests before another gets it. Only the journal has it.
+// that rests before another gets it.
 type former struct {
 	PodUID       string            `json:"pod-uid"`
 	InterfaceUID string            `json:"interface-uid"`
@@ -24,6 +24,11 @@ type former struct {
 
 func (f *former) key() coe.LeaseKey {
 	return coe.LeaseKey{PodUID: f.PodUID, InterfaceUID: f.InterfaceUID}
+}
+
+// name is what the Store knows it by.
+func (f *former) name() coe.Former {
+	return coe.Former{PodUID: f.PodUID, InterfaceUID: f.InterfaceUID, Namespace: f.Namespace, Address: f.Address.Address}
 }
 
 // blockFact is a block, and the namespace of its elan.

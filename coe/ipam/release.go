@@ -57,8 +57,7 @@ func (r *round) expireFormers(s *space) {
 	slices.SortFunc(due, func(a, b *former) int { return strings.Compare(formerRecord(a), formerRecord(b)) })
 	for _, f := range due {
 		r.alloc.Release(s.domain, f.Address.Address)
-		r.dropFormer(f)
-		r.write.remove(rankDeleteLease, formerRecord(f), nil)
+		r.deleteFormer(f)
 		r.freed = true
 	}
 }

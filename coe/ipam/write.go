@@ -142,6 +142,11 @@ func (r *round) deleteLease(l *coe.Lease) {
 	r.write.remove(rankDeleteLease, leaseRecord(l.Key()), func(tx *coe.Tx) { tx.DeleteLease(l.Namespace, l.Key()) })
 }
 
+func (r *round) deleteFormer(f *former) {
+	r.dropFormer(f)
+	r.write.remove(rankDeleteLease, formerRecord(f), func(tx *coe.Tx) { tx.DeleteFormer(f.name()) })
+}
+
 func (r *round) putService(s *coe.ServiceFact) {
 	old := r.services[s.UID]
 	if old != nil {

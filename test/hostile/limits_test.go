@@ -182,6 +182,30 @@ func TestAddressesOfACapturedNode(t *testing.T) {
 	})
 }
 
+// TestPodThatMovesToOtherAddresses: one pod is made and deleted again and again, each
+// time with another address. The addresses that it had count for its node.
+func TestPodThatMovesToOtherAddresses(t *testing.T) {
+	const most = 20
+	b := newNodesBed(t, func(c *bridge.Config) {
+		c.HTTP.AgentInterfaces = most
+		c.Pools = []dhcppool.Pool{{Network: "default", Subnet: netip.MustParsePrefix("10.11.0.0/24")}}
+		c.ReuseDelay = time.Hour
+	})
+	uid, made := uidOf(1, 0), 0
+	for i := 2; i < 4*most; i++ {
+		body := fmt.Sprintf(`{"pod:pods":[{"uid":%q,"name":"p","host-ip-address":%q,"interface":[{"uid":%q,"ip-address":"10.11.0.%d"}]}]}`,
+			uid, nodeAddresses[1], uid, i)
+		if b.as(1, "POST", podsContainer, strings.NewReader(body)) != http.StatusCreated {
+			break
+		}
+		made++
+		b.AwaitSync(20 * time.Second)
+		require.Equal(t, http.StatusNoContent, b.as(1, "DELETE", podsContainer+"/pods="+uid, nil))
+		b.AwaitSync(20 * time.Second)
+	}
+	require.LessOrEqual(t, made, 2*most+2) // some of them are gateways, which no pod gets
+}
+
 // TestBytesOfACapturedNode: a node stores no long texts, no long lists and no large
 // bodies; a writer stores no long texts either.
 func TestBytesOfACapturedNode(t *testing.T) {
