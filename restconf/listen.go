@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
+	"sync"
 	"time"
 )
 
@@ -58,7 +61,7 @@ func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes:    maxHeader,
 		ConnContext:       withConn,
 		ConnState:         strangers.state,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		ErrorLog:          log.New(&sparse{log: s.log}, "", 0),
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.accept(server, bound(l, connections, strangers)) }()
@@ -82,4 +85,32 @@ func (s *Server) accept(server *http.Server, l net.Listener) error {
 		return server.ServeTLS(l, "", "")
 	}
 	return server.Serve(l)
+}
+
+// sparseEvery is how often the HTTP server may log: who cannot log in, or breaks
+// handshakes off, could fill a disk.
+const sparseEvery = time.Second
+
+// sparse logs what the HTTP server reports, at most once in sparseEvery, and counts the
+// rest.
+type sparse struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	next time.Time
+	left int
+}
+
+// Write implements io.Writer: one report.
+func (s *sparse) Write(report []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if now.Before(s.next) {
+		s.left++
+		return len(report), nil
+	}
+	s.log.Warn(strings.TrimSpace(string(report)), "left-out-before", s.left)
+	s.next, s.left = now.Add(sparseEvery), 0
+	return len(report), nil
 }

@@ -269,14 +269,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.answer(w,
 // answer serves a request; a stream ends when ending is closed.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, ending <-chan struct{}) {
 	if open := s.cfg.Open[r.URL.Path]; open != nil {
-		open.ServeHTTP(w, r)
+		connOf(r).answerStranger(w, func() { open.ServeHTTP(w, r) })
 		return
 	}
 	w.Header()["Cache-Control"] = noStore
 	r = s.tickets.redeem(r)
 	who, err := s.cfg.Auth.Authenticate(r)
 	if err != nil {
-		s.refuseEntry(w, r, err)
+		connOf(r).answerStranger(w, func() { s.refuseEntry(w, r, err) })
 		return
 	}
 	connOf(r).authenticated()

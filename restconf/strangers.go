@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,6 +16,9 @@ const (
 	maxStrangers     = 2048
 	strangersPart    = 4 // of all connections, or of all strangers for one address
 	strangersTimeout = 10 * time.Second
+	// strangersAnswers are the answers that a connection may have under way without
+	// credentials. Over HTTP/2 it could have hundreds, and read none of them.
+	strangersAnswers = 4
 )
 
 // strangers are the open connections on which no request was authenticated so far, from
@@ -46,6 +50,7 @@ type conn struct {
 	from      netip.Prefix
 	strangers *strangers
 	leave     func()
+	answers   atomic.Int32 // under way, of requests that were not authenticated
 
 	// Of strangers alone, with their lock.
 	timer *time.Timer // nil: it is not a stranger
@@ -147,6 +152,19 @@ func (c *conn) authenticated() {
 	if c != nil {
 		c.strangers.remove(c)
 	}
+}
+
+// answerStranger answers a request that was not authenticated; when too many of these
+// wait for the client to read, with a status alone. c may be nil.
+func (c *conn) answerStranger(w http.ResponseWriter, answer func()) {
+	if c != nil {
+		defer c.answers.Add(-1)
+		if c.answers.Add(1) > strangersAnswers {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+	}
+	answer()
 }
 
 // Close implements net.Conn.

@@ -3,11 +3,13 @@ package restconf
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,4 +175,45 @@ func TestStrangersAreAuthenticated(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAnswersToStrangers: who reads no answers keeps a few of them, and the others are a
+// status alone.
+func TestAnswersToStrangers(t *testing.T) {
+	b := newStrangersBed(t, 100, 100)
+	c := b.from("192.0.2.1")
+	begun, read := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	for range strangersAnswers {
+		all.Go(func() {
+			c.answerStranger(httptest.NewRecorder(), func() { begun <- struct{}{}; <-read })
+		})
+		<-begun
+	}
+	one := httptest.NewRecorder()
+	c.answerStranger(one, func() { t.Error("one too many is answered") })
+	require.Equal(t, http.StatusServiceUnavailable, one.Code)
+	require.Empty(t, one.Body)
+	close(read)
+	all.Wait()
+	answered := false
+	c.answerStranger(httptest.NewRecorder(), func() { answered = true })
+	require.True(t, answered)
+}
+
+// TestReportsAreSparse: failed handshakes do not fill the log.
+func TestReportsAreSparse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text strings.Builder
+		log := &sparse{log: slog.New(slog.NewTextHandler(&text, nil))}
+		for range 100 {
+			_, err := fmt.Fprintln(log, "http: TLS handshake error")
+			require.NoError(t, err)
+		}
+		require.Equal(t, 1, strings.Count(text.String(), "handshake"))
+		<-time.After(sparseEvery)
+		_, err := fmt.Fprintln(log, "http: TLS handshake error")
+		require.NoError(t, err)
+		require.Contains(t, text.String(), "left-out-before=99")
+	})
 }
