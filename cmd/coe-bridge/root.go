@@ -19,7 +19,8 @@ func newRoot() *cobra.Command {
 		Use:   "coe-bridge",
 		Short: "Pod networking from one declarative model",
 		Long: `coe-bridge takes pods and services from Kubernetes or over RESTCONF, maps them to
-OpenDaylight's Netvirt model and makes a network backend (OVN) agree with it.
+OpenDaylight's Netvirt model and makes a network backend (OVN or OpenDaylight) agree
+with it.
 
 Every flag can be given as an environment variable (COE_BRIDGE_ and the flag's
 name in capitals, with _ for -) and in a YAML file (--config). A flag wins over
