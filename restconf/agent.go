@@ -56,6 +56,11 @@ func (s *Server) serveAgent(w http.ResponseWriter, r *http.Request, node string,
 		return
 	}
 	if strings.HasPrefix(path, agentTree.prefix+"/") {
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			reads := &heldBy(r).share.reads
+			reads.Lock()
+			defer reads.Unlock()
+		}
 		at := agentTree
 		at.node = node
 		s.serveTree(at)(w, r)

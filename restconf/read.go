@@ -227,7 +227,7 @@ func (s *Server) load(ctx context.Context, q *request, top *yang.Node, units []*
 	var err error
 	if fixed, ok := s.readOnly[top]; ok {
 		source = fixed.Source
-		if q.tree.config && q.query.content != "nonconfig" {
+		if top.Config && q.tree.config && q.query.content != "nonconfig" {
 			config, err = source.Get(ctx, q.asked(ContentConfig, top))
 		}
 	} else {
@@ -254,6 +254,9 @@ func (q *request) asked(content Content, top *yang.Node) Asked {
 	a := Asked{Content: content, Top: top, Base: baseOf(q.http)}
 	if len(q.target) > 1 && q.target[1].node.Kind == yang.List {
 		a.Entry = q.target[1].keys
+		if len(q.target) > 2 && q.target[2].node.Kind == yang.List {
+			a.Within = q.target[2].keys
+		}
 	}
 	return a
 }

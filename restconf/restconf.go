@@ -53,6 +53,9 @@ type Asked struct {
 	// Entry is the key of the one entry of a list right below Top that the request
 	// is about; nil where it is about more.
 	Entry []string
+	// Within is the key of the one entry of a list right below Entry that the request is
+	// about; nil where it is about more.
+	Within []string
 	// Base is where the client finds the server, as in "https://bridge:8181"; empty where
 	// nobody asks.
 	Base string
@@ -305,7 +308,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, who access.Identi
 	if follow { // a stream has a place of another kind
 		leave()
 	}
-	if follow || !reads(r) {
+	if follow || !reads(r) || who.Role == access.Node {
 		r = h.with(r)
 	}
 	if who.Role == access.Node {

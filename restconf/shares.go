@@ -50,6 +50,7 @@ var Limits = []string{LimitStreams, LimitRequests, LimitBodies, LimitPods, Limit
 //	requests under way  | nodeRequests, and one each     | userRequests; else 503
 //	                    | nodeEvery; others wait for     |
 //	                    | their turn, nodeWaiting at most|
+//	GETs of trees       | one at a time                  |
 //	bytes of bodies     | nodeBody in a request          | userBodies bodies; allBodies for all users
 //
 // Agents have their own limits, apart from users and from each other. So no identity can
@@ -88,6 +89,7 @@ type share struct {
 	// Of nodes alone. Their shares are kept, since there are as many as nodes.
 	turns  chan struct{} // holds one for each request under way
 	whole  time.Time     // when nodeBurst requests may come at once again
+	reads  sync.Mutex    // held while a GET is answered: what is read costs as much as its namespace is large
 	writes sync.Mutex    // held from the count of the node's pods until they are made
 }
 

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
@@ -40,7 +41,7 @@ type jsonStage struct {
 	Detail   string      `json:"detail,omitempty"`
 }
 
-// podsTree is what each stage knows of each pod, or of those of one namespace.
+// podsTree is what each stage knows of each pod, of those of one namespace, or of one pod.
 func (b *Bridge) podsTree(ctx context.Context, asked restconf.Asked) ([]byte, error) {
 	namespaces := b.store.Namespaces()
 	if asked.Entry != nil {
@@ -55,7 +56,7 @@ func (b *Bridge) podsTree(ctx context.Context, asked restconf.Asked) ([]byte, er
 		Namespaces []jsonNamespace `json:"namespace"`
 	}
 	for _, name := range namespaces {
-		traced := b.trace(p, name, status[netvirt.Scope(name)])
+		traced := b.trace(p, name, asked.Within, status[netvirt.Scope(name)])
 		if len(traced) == 0 {
 			continue
 		}
@@ -74,11 +75,16 @@ func (b *Bridge) podsTree(ctx context.Context, asked restconf.Asked) ([]byte, er
 	return marshal("coe-status:pods", out)
 }
 
-// trace traces the pods of a namespace, with what the loop of a part knows.
-func (b *Bridge) trace(p *part, namespace string, st reconcile.ScopeStatus) []trace.Pod {
+// trace traces the pods of a namespace, or the one with the uid that within holds, with
+// what the loop of a part knows.
+func (b *Bridge) trace(p *part, namespace string, within []string, st reconcile.ScopeStatus) []trace.Pod {
 	scope := netvirt.Scope(namespace)
 	view := b.store.View(namespace)
+	view.Services, view.Endpoints = nil, nil // no pod depends on them, and there may be many
 	model, problems := mapping.Map(view, b.cfg.Mapping)
+	if within != nil {
+		view.Pods = slices.DeleteFunc(slices.Clone(view.Pods), func(p *coe.Pod) bool { return p.UID != within[0] })
+	}
 	for _, rejected := range st.Problems {
 		if rejected.Reason == coe.BackendRejected {
 			problems = append(problems, rejected)
