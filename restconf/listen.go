@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 )
@@ -61,7 +59,7 @@ func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes:    maxHeader,
 		ConnContext:       withConn,
 		ConnState:         strangers.state,
-		ErrorLog:          log.New(&sparse{log: s.log}, "", 0),
+		ErrorLog:          slog.NewLogLogger(&sparse{Handler: s.log.Handler()}, slog.LevelWarn),
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.accept(server, bound(l, connections, strangers)) }()
@@ -94,23 +92,23 @@ const sparseEvery = time.Second
 // sparse logs what the HTTP server reports, at most once in sparseEvery, and counts the
 // rest.
 type sparse struct {
-	log *slog.Logger
+	slog.Handler
 
 	mu   sync.Mutex
 	next time.Time
 	left int
 }
 
-// Write implements io.Writer: one report.
-func (s *sparse) Write(report []byte) (int, error) {
+// Handle implements slog.Handler.
+func (s *sparse) Handle(ctx context.Context, report slog.Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	if now.Before(s.next) {
 		s.left++
-		return len(report), nil
+		return nil
 	}
-	s.log.Warn(strings.TrimSpace(string(report)), "left-out-before", s.left)
+	report.AddAttrs(slog.Int("left-out-before", s.left))
 	s.next, s.left = now.Add(sparseEvery), 0
-	return len(report), nil
+	return s.Handler.Handle(ctx, report)
 }
