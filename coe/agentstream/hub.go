@@ -162,10 +162,8 @@ func (h *Hub) complete() bool {
 // that there is.
 func (h *Hub) tell(revision int64, changes []stream.Change) {
 	if !h.complete() {
-		if h.told {
-			h.told = false
-			h.streams.Forget()
-		}
+		h.told = false
+		h.streams.Forget()
 		return
 	}
 	if h.history != nil {
@@ -201,6 +199,7 @@ func (h *Hub) record(before map[string]iface, name string, value []byte) {
 		h.adopting = value != nil
 	case CompleteRecord:
 		h.heard = value != nil
+		h.told = h.told && h.heard // the record is deleted when the datastore is emptied
 	}
 	if name == networkRecord {
 		h.network = network{content: value}

@@ -170,6 +170,8 @@ func TestUnfinishedRecords(t *testing.T) {
 		all["chosen/adopting/"] = []byte("true")
 		return all
 	}
+	completed := records(t, a)
+	maps.Copy(completed, complete)
 	whole := []string{"snapshot-begin", "put 1", "put 2", "snapshot-complete 13@x"}
 	for name, c := range map[string]struct {
 		batches []Batch
@@ -194,6 +196,16 @@ func TestUnfinishedRecords(t *testing.T) {
 			{Revision: 9, Snapshot: true, Put: complete},
 			{Revision: 10, Put: adopting(a)},
 			{Revision: 11, Snapshot: true},
+			{Revision: 12, Put: records(t, b, a)},
+		}, []string{"snapshot-begin", "put 1", "put 2", "snapshot-complete 12@x"}},
+		"lost while a replica did not watch": {[]Batch{
+			{Revision: 9, Snapshot: true, Put: records(t, a)},
+			{Revision: 11, Snapshot: true},
+			{Revision: 12, Put: records(t, b, a)},
+		}, []string{"snapshot-begin", "put 1", "put 2", "snapshot-complete 12@x"}},
+		"emptied under a running replica": {[]Batch{
+			{Revision: 9, Snapshot: true, Put: completed},
+			{Revision: 11, Delete: []string{CompleteRecord, "chosen/lease/" + RecordName(a.Key())}},
 			{Revision: 12, Put: records(t, b, a)},
 		}, []string{"snapshot-begin", "put 1", "put 2", "snapshot-complete 12@x"}},
 		"records of a release without " + CompleteRecord: {[]Batch{
