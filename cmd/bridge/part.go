@@ -349,7 +349,7 @@ func (c *claimer) Sync(ctx context.Context, namespaces []string) (affected []str
 	if c.noteComplete != nil && c.InUseKnown() {
 		if failed := c.noteComplete(ctx); failed != nil {
 			c.log.Warn("agents of nodes that were told of no pod wait", "err", failed)
-			return affected, cmp.Or(again, time.Second), err // it is tried again
+			return affected, min(cmp.Or(again, time.Second), time.Second), err // it is tried again
 		}
 		c.noteComplete = nil
 	}
