@@ -31,8 +31,7 @@ func BenchmarkOneChange(b *testing.B) {
 	}
 }
 
-// BenchmarkView is what the store needs for the snapshot that OneChange takes.
-// BenchmarkManyNodes: what a change of one pod costs does not depend on the nodes.
+// BenchmarkManyNodes is the Sync of one pod: its cost does not depend on the number of nodes.
 func BenchmarkManyNodes(b *testing.B) {
 	for _, nodes := range []int{0, 5000} {
 		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
@@ -52,6 +51,7 @@ func BenchmarkManyNodes(b *testing.B) {
 	}
 }
 
+// BenchmarkView is what the store needs for the snapshot that OneChange takes.
 func BenchmarkView(b *testing.B) {
 	w := newWorld(b, pool("default", "10.0.0.0/8", "", "", ""))
 	w.put(manyPods(10000, 10, 1)...)

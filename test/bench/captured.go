@@ -393,7 +393,7 @@ func openStreams(ctx context.Context, n *nodeClient) {
 	})
 }
 
-// slow is a body that says how long it is and does not end.
+// slow is a body of unknown length that does not end.
 type slow struct {
 	io.Reader
 	ctx context.Context //nolint:containedctx // a Reader is given none
