@@ -85,8 +85,8 @@ func (s *Server) accept(server *http.Server, l net.Listener) error {
 	return server.Serve(l)
 }
 
-// sparseEvery is how often the HTTP server may log: who cannot log in, or breaks
-// handshakes off, could fill a disk.
+// sparseEvery is how often the HTTP server may log: a client without credentials could
+// fill the disk with failed handshakes.
 const sparseEvery = time.Second
 
 // sparse logs what the HTTP server reports, at most once in sparseEvery, and counts the

@@ -101,7 +101,7 @@ func (s *strangers) closeOldest() {
 
 func (s *strangers) evict(c *conn) {
 	if c != nil {
-		_ = c.Close() // what it has to say is for the client, who is gone
+		_ = c.Close() // an error concerns the client only
 		s.limited()
 	}
 }

@@ -177,8 +177,8 @@ func TestStrangersAreAuthenticated(t *testing.T) {
 	}
 }
 
-// TestAnswersToStrangers: who reads no answers keeps a few of them, and the others are a
-// status alone.
+// TestAnswersToStrangers: a client that reads no answers keeps a few of them waiting. The
+// others are a status alone.
 func TestAnswersToStrangers(t *testing.T) {
 	b := newStrangersBed(t, 100, 100)
 	c := b.from("192.0.2.1")

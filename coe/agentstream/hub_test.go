@@ -229,7 +229,7 @@ func TestUnfinishedRecords(t *testing.T) {
 	}
 }
 
-// TestTheLastInterfaceGoes: who was told of it is told that it is gone.
+// TestTheLastInterfaceGoes: a node that was told of an interface is told that it is gone.
 func TestTheLastInterfaceGoes(t *testing.T) {
 	h := newHub()
 	one := open(t, h, node1)

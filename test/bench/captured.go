@@ -37,8 +37,8 @@ const (
 	capturedAddress = "127.0.0.2"
 )
 
-// attack is what one does who has the credentials of a node, until ctx is done. What
-// fails is as it should be: most of it is refused.
+// attack uses the credentials of a node until ctx is done. Errors are ignored: the bridge
+// refuses most of it.
 type attack struct {
 	name string
 	run  func(ctx context.Context, n *nodeClient)
@@ -89,7 +89,7 @@ func measureCaptured(ctx context.Context, b *bench) (all []figures.Figure, err e
 	return append(all, flood...), err
 }
 
-// underAttack is what is resident of a bridge while an attack goes on.
+// underAttack returns the resident memory of a bridge during an attack.
 func (b *bench) underAttack(ctx context.Context, program string, certificates certificates, a attack) (resident float64, err error) {
 	bed, err := b.newNodesBed(ctx, program, certificates)
 	if err != nil {
