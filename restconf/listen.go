@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -90,7 +91,7 @@ func (s *Server) accept(server *http.Server, l net.Listener) error {
 const sparseEvery = time.Second
 
 // sparse logs what the HTTP server reports, at most once in sparseEvery, and counts the
-// rest.
+// rest. It logs each panic.
 type sparse struct {
 	slog.Handler
 
@@ -104,7 +105,8 @@ func (s *sparse) Handle(ctx context.Context, report slog.Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if now.Before(s.next) {
+	panicked := strings.HasPrefix(report.Message, "http: panic") || strings.HasPrefix(report.Message, "http2: panic")
+	if now.Before(s.next) && !panicked {
 		s.left++
 		return nil
 	}
