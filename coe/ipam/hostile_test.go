@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -233,4 +235,16 @@ func TestManyExternalClaims(t *testing.T) {
 	w.restart()
 	require.Len(t, w.holds("a"), math.MaxUint16)
 	require.Empty(t, w.holds("b"))
+}
+
+// TestNamespaceNamedServices: a tenant names a namespace like the pool of services. Its pods
+// get no addresses of that pool, and the pool does not count as theirs.
+func TestNamespaceNamedServices(t *testing.T) {
+	w := newWorld(t, pool("services", "10.97.0.0/24", "", "", ""), pool("default", "10.11.0.0/24", "", "", ""))
+	p := newPod("p", "10.0.0.9", in("services"))
+	w.put(p)
+	w.sync()
+	require.Equal(t, "10.11.0.2", w.address(p))
+	nodes := map[netip.Addr]*coe.Node{addr("10.0.0.8"): {}, addr("10.0.0.9"): {}}
+	require.Empty(t, ipam.SmallPools([]dhcppool.Pool{pool("services", "10.97.0.0/29", "", "", "")}, nodes, []string{"services"}))
 }

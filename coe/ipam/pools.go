@@ -89,10 +89,11 @@ func (a *Assigner) dns(b *coe.Block) []netip.Addr {
 func (e *elan) networks() []string { return NetworksOf(e.Name, e.namespace.name, e.node) }
 
 // NetworksOf are the network-ids of the pools that may serve the pods of a namespace on a
-// node, whose elan-instance is named elan. The first that has a pool serves.
+// node, whose elan-instance is named elan. The first that has a pool serves. The pool of
+// services serves no pods, whatever the name of their namespace.
 func NetworksOf(elan, namespace string, node netip.Addr) []string {
 	names := []string{elan}
-	if namespace != dhcppool.DefaultNetwork {
+	if namespace != dhcppool.DefaultNetwork && namespace != coe.ServicePool {
 		names = append(names, namespace)
 	}
 	return append(names, node.String(), dhcppool.DefaultNetwork)

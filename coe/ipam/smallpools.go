@@ -19,7 +19,7 @@ func SmallPools(pools []dhcppool.Pool, nodes map[netip.Addr]*coe.Node, namespace
 	}
 	served := map[string]int{coe.ServicePool: 0, dhcppool.DefaultNetwork: len(nodes) * len(namespaces)}
 	for _, ns := range namespaces {
-		if ns != dhcppool.DefaultNetwork {
+		if ns != dhcppool.DefaultNetwork && ns != coe.ServicePool {
 			served[ns] = len(nodes)
 		}
 	}
