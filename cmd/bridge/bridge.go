@@ -83,7 +83,7 @@ type Bridge struct {
 	// datastore; mu guards what follows.
 	repooling sync.Mutex
 	// repoolDue says that the nodes have changed, which may have pools.
-	repoolDue chan struct{}
+	repoolDue atomic.Bool
 	mu        sync.Mutex
 	posted    []dhcppool.Pool // what RESTCONF clients posted
 }
@@ -92,7 +92,7 @@ type Bridge struct {
 // holds.
 func New(ctx context.Context, cfg Config) (*Bridge, error) {
 	cfg.Mapping.Limits = limits(cfg.Backend.Name)
-	b := &Bridge{repoolDue: make(chan struct{}, 1), cfg: cfg, log: cfg.Log, registry: prometheus.NewRegistry()}
+	b := &Bridge{cfg: cfg, log: cfg.Log, registry: prometheus.NewRegistry()}
 	b.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	b.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "coe_bridge_leader", Help: "1 while this replica leads, else 0.",

@@ -231,7 +231,6 @@ func (b *Bridge) lead(ctx context.Context, l *datastore.Leadership) error {
 	b.repool()
 	b.markAll(p)
 	g := newGroup(ctx)
-	g.run("follow the pools of nodes", b.repoolWhenDue)
 	g.run("choose addresses", func(ctx context.Context) error { p.claims.Run(ctx); return nil })
 	for _, l := range p.loops() {
 		g.run("reconcile", l.Run)
@@ -321,6 +320,8 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*part,
 // then on, absent objects are removed. The caller of Sync marks the synced namespaces.
 type claimer struct {
 	*ipam.Assigner
+	// repool sets the pools, where nodes have changed.
+	repool  func()
 	markAll func(except []string)
 	// noteComplete writes agentstream.CompleteRecord; nil when that is done.
 	noteComplete func(context.Context) error
@@ -331,6 +332,7 @@ func (b *Bridge) newClaimer(p *part, l *datastore.Leadership) *claimer {
 	prefix, name, _ := strings.Cut(agentstream.CompleteRecord, "/")
 	return &claimer{
 		Assigner: p.assigner,
+		repool:   b.repoolWhenDue,
 		markAll:  func(except []string) { b.markAll(p, except...) },
 		noteComplete: func(ctx context.Context) error {
 			return l.Records(prefix).Commit(ctx, map[string][]byte{name: []byte("true")}, nil)
@@ -341,6 +343,7 @@ func (b *Bridge) newClaimer(p *part, l *datastore.Leadership) *claimer {
 
 // Sync implements reconcile.Claimer.
 func (c *claimer) Sync(ctx context.Context, namespaces []string) (affected []string, again time.Duration, err error) {
+	c.repool()
 	known := c.InUseKnown()
 	affected, again, err = c.Assigner.Sync(ctx, namespaces)
 	if !known && c.InUseKnown() {

@@ -34,7 +34,7 @@ func TestClaimerNotesThatRecordsAreComplete(t *testing.T) {
 	a.SetPools([]dhcppool.Pool{{Network: dhcppool.DefaultNetwork, Subnet: netip.MustParsePrefix("10.11.0.0/24")}})
 	notes, marks, failed := 0, 0, errors.New("the datastore does not answer")
 	c := &claimer{
-		Assigner: a, log: log,
+		Assigner: a, log: log, repool: func() {},
 		markAll:      func([]string) { marks++ },
 		noteComplete: func(context.Context) error { notes++; return failed },
 	}

@@ -74,10 +74,7 @@ func (b *Bridge) changed(c coe.Changed) {
 		return // whoever leads looks at everything first
 	}
 	if c.Cluster {
-		select {
-		case b.repoolDue <- struct{}{}:
-		default: // it is due already
-		}
+		b.repoolDue.Store(true)
 	}
 	p.confirmer.Mark(c.Leased...)
 	if b.cluster != nil {
@@ -108,16 +105,11 @@ func (b *Bridge) setPosted(pools []dhcppool.Pool) {
 	b.repool()
 }
 
-// repoolWhenDue follows changes of the nodes, until ctx is done. The Assigner itself may
-// change the store while it holds its lock, so a change cannot call it back.
-func (b *Bridge) repoolWhenDue(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-b.repoolDue:
-			b.repool()
-		}
+// repoolWhenDue follows a change of nodes. The Assigner may change the store while it
+// holds its lock, so the change itself cannot call it back; a pod's claim comes after it.
+func (b *Bridge) repoolWhenDue() {
+	if b.repoolDue.Swap(false) {
+		b.repool()
 	}
 }
 
