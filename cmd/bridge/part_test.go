@@ -8,12 +8,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/agentstream"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/memory"
+	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 )
 
 // emptyJournal is a Journal that takes every record and keeps none.
@@ -64,4 +68,53 @@ func TestClaimerNotesThatRecordsAreComplete(t *testing.T) {
 	sync()
 	require.Equal(t, 2, notes, "it is written once")
 	require.Equal(t, 1, marks)
+}
+
+// hookedJournal calls a function in its next Commit.
+type hookedJournal struct {
+	emptyJournal
+	hook func()
+}
+
+func (j *hookedJournal) Commit(context.Context, map[string][]byte, []string) error {
+	if hook := j.hook; hook != nil {
+		j.hook = nil
+		hook()
+	}
+	return nil
+}
+
+// TestNodesChangeWhileAClaimIsWritten: another node reports the address of a node whose
+// claim is being written. The claim takes the address back, which changes the nodes while
+// the Assigner has its lock: the bridge must not wait for it there.
+func TestNodesChangeWhileAClaimIsWritten(t *testing.T) {
+	log, address := slog.New(slog.DiscardHandler), netip.MustParseAddr("192.168.33.11")
+	b := &Bridge{log: log}
+	b.store = coe.NewStore(b.changed, coe.RESTCONF, coe.Kubernetes)
+	journal := &hookedJournal{}
+	p := &part{
+		side: side{backend: inMemory{memory.New()}}, confirmer: agentstream.NewConfirmer(b.store, journal, agentstream.ConfirmedBackend{}, log),
+		assigner: ipam.New(ipamConfig(mapping.Settings{}, NodesConfig{}, time.Hour), b.store, journal, log),
+	}
+	require.NoError(t, p.assigner.Load(t.Context()))
+	c := b.newClaimer(p, nil)
+	p.claims = reconcile.NewClaims(c, log)
+	b.part.Store(p)
+	b.store.Update(func(tx *coe.Tx) { tx.PutNode(coe.RESTCONF, &coe.Node{UID: "first", InternalIP: address}) })
+	journal.hook = func() {
+		b.store.Update(func(tx *coe.Tx) { tx.PutNode(coe.Kubernetes, &coe.Node{UID: "second", InternalIP: address}) })
+		assert.Equal(t, "second", b.store.Nodes()[address].UID)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := c.Sync(t.Context(), nil)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "the leader waits for itself")
+	}
+	require.Equal(t, "first", b.store.Nodes()[address].UID)
 }
