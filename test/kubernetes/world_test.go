@@ -29,7 +29,7 @@ import (
 
 const (
 	// converge is how long a bridge may take to reach what is wanted, on busy cores.
-	converge = time.Minute
+	converge = 3 * time.Minute
 	// recovery is how long it may take after a fault is over.
 	recovery = 10 * time.Second
 	// interval is between two looks.
