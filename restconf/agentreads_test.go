@@ -53,8 +53,8 @@ func (s *traces) Get(ctx context.Context, asked Asked) (*yang.Data, error) {
 }
 
 // TestReadsOfAnAgent: the source is asked once for each GET, for no more than the entry
-// that the agent reads, and for one GET of an agent at a time. What it is asked for costs
-// as much as the namespace is large.
+// that the agent reads, and for one GET of an agent at a time. The cost of an answer
+// grows with the namespace.
 func TestReadsOfAnAgent(t *testing.T) {
 	source := &traces{}
 	b := newBed(t, func(c *Config) {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// The bounds of strangers. One address gets a part, so that it does not close those of
-// other addresses.
+// The bounds of strangers. One address gets a part of the places, so that it does not
+// close the connections of other addresses.
 const (
 	maxStrangers     = 2048
 	strangersPart    = 4 // of all connections, or of all strangers for one address
@@ -38,7 +38,7 @@ type strangers struct {
 	open []*conn // oldest first
 }
 
-// newStrangers are those of a server with so many connections.
+// newStrangers returns the strangers of a server that allows this number of connections.
 func newStrangers(connections int, limited func()) *strangers {
 	most := max(1, min(maxStrangers, connections/strangersPart))
 	return &strangers{most: most, mostFrom: max(1, most/strangersPart), timeout: strangersTimeout, limited: limited}

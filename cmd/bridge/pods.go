@@ -41,7 +41,7 @@ type jsonStage struct {
 	Detail   string      `json:"detail,omitempty"`
 }
 
-// podsTree is what each stage knows of each pod, of those of one namespace, or of one pod.
+// podsTree returns what each stage knows of all pods, of the pods of one namespace, or of one pod.
 func (b *Bridge) podsTree(ctx context.Context, asked restconf.Asked) ([]byte, error) {
 	namespaces := b.store.Namespaces()
 	if asked.Entry != nil {

@@ -34,8 +34,8 @@ func (u *InUse) key() coe.LeaseKey {
 	return coe.LeaseKey{PodUID: u.PodUID, InterfaceUID: u.InterfaceUID}
 }
 
-// whole reports whether a lease can be made of it. Of an interface that was being
-// attached or detached the backend may have a part.
+// whole reports whether the interface is complete enough for a lease. The backend may have
+// a part of an interface that was being attached or detached.
 func (u *InUse) whole() bool {
 	return u.PodUID != "" && u.InterfaceUID != "" && u.Namespace != "" && u.Pod != "" &&
 		u.Node.IsValid() && len(u.Addresses) > 0

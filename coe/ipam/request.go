@@ -18,7 +18,7 @@ func nodeOwner(n *coe.Node) string { return nodeKind + n.Identity() }
 //	address                                       | who may request it
 //	of a reserved range, of a node                | nobody
 //	of a pool that serves the pod, --pod-network  | every source
-//	any other                                     | a RESTCONF client that is no agent of a node
+//	any other                                     | RESTCONF clients, except agents of nodes
 //
 // The store does not know agents from other clients. The bridge refuses an agent's
 // request before it is written, see agents.Admit in cmd/bridge.

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// certificates are those of a bridge and of the agents of two nodes, by one authority.
+// certificates identify a bridge and the agents of two nodes. One authority signs them.
 type certificates struct {
 	flags     []string // of the bridge
 	authority *x509.Certificate

@@ -106,7 +106,7 @@ func (d databases) list(t *testing.T, at string, encrypted bool, as identity) (s
 	defer func() { _ = conn.Close() }()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(answerWithin)))
 	if encrypted {
-		config := &tls.Config{InsecureSkipVerify: true} // whoever answers
+		config := &tls.Config{InsecureSkipVerify: true} // the attacker talks to every server
 		if as != nil {
 			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return as, nil }
 		}
