@@ -1,4 +1,4 @@
-# coe-bridge. `make help` lists the targets.
+# coe-bridge. `make help` lists the targets for daily use. CONTRIBUTING.md describes the others.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
@@ -10,66 +10,83 @@ ON_ODL     := COE_BRIDGE_TEST_ODL=1 go test -count=1 -p 1 -timeout 40m -run Real
 export CGO_ENABLED = 0
 export GOFLAGS = -trimpath -buildvcs=false
 
-help: ## list the targets
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
+help: ## list these targets
+	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@printf '\nCONTRIBUTING.md describes the other targets.\n'
 
-build: ## build bin/coe-bridge, and the CNI plugin bin/coe-cni
+##@ Try it
+
+run: build ## start the bridge alone: no root, memory backend, http://127.0.0.1:8181
+	bin/coe-bridge serve --dev --data-dir $${COE_BRIDGE_DATA_DIR:-.run/data}
+
+demo: build ## OVN, two hosts, and pods that reach each other; demo-down removes it (root)
+	go run ./test/demo/ovn up
+
+# demo-down: remove what make demo left running (root)
+demo-down:
+	go run ./test/demo/ovn down
+
+demo-k8s: build ## two Kubernetes nodes with coe-bridge installed; demo-k8s-down removes it (root)
+	go run ./test/demo/kube up
+
+# demo-k8s-down: remove what make demo-k8s left running (root)
+demo-k8s-down:
+	go run ./test/demo/kube down
+
+demo-odl: build ## two hosts that a real OpenDaylight programs; demo-odl-down removes it (root)
+	go run ./test/demo/odl up
+
+# demo-odl-down: remove what make demo-odl left running (root)
+demo-odl-down:
+	go run ./test/demo/odl down
+
+##@ Build
+
+build: ## build bin/coe-bridge and the CNI plugin bin/coe-cni
 	@mkdir -p bin
 	go build -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./cmd/coe-bridge ./cmd/coe-cni
 
-run: build ## start the bridge alone: no root, embedded etcd, memory backend, http://127.0.0.1:8181
-	bin/coe-bridge serve --dev --data-dir $${COE_BRIDGE_DATA_DIR:-.run/data}
+deps: ## install the Debian packages that tests and demos need (root)
+	.ci/deps
 
-demo: build ## two hosts, OVN, pods that reach each other: the specification's story (root)
-	go run ./test/demo up
+# kube: build the Kubernetes for tests and demos, once, into a cache (six minutes)
+kube:
+	go run ./test/lab/kubelab/build
 
-demo-down: ## remove all that make demo left running (root)
-	go run ./test/demo down
+# odl: install the OpenDaylights for tests and demos, once, into a cache (ten minutes)
+odl:
+	.ci/deps maven patchelf
+	go run ./test/lab/odl/build
 
-demo-k8s: build ## two Kubernetes nodes, coe-bridge installed, pods made with kubectl (root)
-	go run ./test/demokube up
+clean: ## remove what was built, and the data of make run
+	rm -rf bin .run
 
-demo-k8s-down: ## remove all that make demo-k8s left running (root)
-	go run ./test/demokube down
-
-demo-odl: build ## two hosts that a real OpenDaylight programs, and pods that reach each other (root)
-	go run ./test/demoodl up
-
-demo-odl-down: ## remove all that make demo-odl left running (root)
-	go run ./test/demoodl down
-
-test: deps kube odl ## get the real parts and run every test, but for make test-odl (root)
-	CGO_ENABLED=1 go test -race -timeout 20m ./...
-	$(ON_ODL)/oxygen ./mapping/backend/odl
-
-csit: deps ## run the Robot Framework suites (root); CONTROLLER=http://… has them ask a running OpenDaylight
-	go test -count=1 -v -run TestSuites -artifacts -outputdir $$(mktemp -d --tmpdir coe-bridge-csit.XXXXXX) ./test/csit $(if $(CONTROLLER),-controller $(CONTROLLER))
-
-conformance: deps kube build ## run Kubernetes' own network tests on two nodes (root)
-	go run ./test/conformance
-
-test-odl: deps odl ## run all tests on real OpenDaylights, of which make test runs the backend's on Oxygen (root; half an hour)
-	$(ON_ODL) ./test/odl ./mapping/backend/odl ./test/odlpods ./test/odle2e ./test/odldiff ./test/csit
+##@ Test
 
 test-fast: ## run the tests that need nothing
 	go test -short ./...
 
-fuzz: ## run every fuzz target for a fixed number of inputs
+test: deps kube odl ## run all tests on real programs, except those of make test-odl (root; half an hour)
+	CGO_ENABLED=1 go test -race -timeout 20m ./...
+	$(ON_ODL)/oxygen ./mapping/backend/odl
+
+# test-odl: run all tests on real OpenDaylights; make test runs those of the backend on Oxygen (root; half an hour)
+test-odl: deps odl
+	$(ON_ODL) ./test/lab/odl ./mapping/backend/odl ./test/lab/odlpods ./test/suite/odle2e ./test/suite/odldiff ./test/suite/csit
+
+# csit: run the Robot Framework suites (root); CONTROLLER=http://… tests a running OpenDaylight
+csit: deps
+	go test -count=1 -v -run TestSuites -artifacts -outputdir $$(mktemp -d --tmpdir coe-bridge-csit.XXXXXX) ./test/suite/csit $(if $(CONTROLLER),-controller $(CONTROLLER))
+
+# conformance: run Kubernetes' own network tests on two nodes (root)
+conformance: deps kube build
+	go run ./test/suite/conformance
+
+# fuzz: run every fuzz target for a fixed number of inputs
+fuzz:
 	.ci/fuzz
 
-bench: deps ## print the figures (see docs/operations.md)
-	go run ./test/bench
-
-bench-kube: deps kube ## print those of the Kubernetes source
-	go run ./test/benchkube
-
-bench-cni: deps ## print those of the CNI plugin and the node agent (root)
-	go run ./test/benchcni
-
-bench-odl: deps odl ## print those of the OpenDaylight backend, on a real one (root)
-	go run ./test/benchodl
-
-check: lint ## what CI runs beside the tests: format, vet, lint, import rules, generated files
+check: lint ## check format, vet and lint
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt on these"; exit 1; }
 	go vet ./...
 
@@ -82,17 +99,21 @@ $(LINT):
 	GOFLAGS= GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.11.3
 	@mv $(TOOLS)/golangci-lint $@
 
-deps: ## install the Debian packages that the tests need, where they are missing (root)
-	.ci/deps
+##@ Measure
 
-kube: ## build the Kubernetes that tests and demo run, once, into a cache (six minutes)
-	go run ./test/kubelab/build
+bench: deps ## print the figures of the bridge (docs/benchmarks.md)
+	go run ./test/bench/bridge
 
-odl: ## put the OpenDaylights that tests and demo run together, once, into a cache (ten minutes)
-	.ci/deps maven patchelf
-	go run ./test/odl/build
+# bench-kube: print the figures of the Kubernetes source
+bench-kube: deps kube
+	go run ./test/bench/kube
 
-clean: ## remove what was built and what make run kept
-	rm -rf bin .run
+# bench-cni: print the figures of the CNI plugin and the node agent (root)
+bench-cni: deps
+	go run ./test/bench/cni
 
-.PHONY: help build run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-odl conformance test-fast fuzz bench bench-kube bench-cni bench-odl check lint deps kube odl clean
+# bench-odl: print the figures of the OpenDaylight backend, on a real one (root)
+bench-odl: deps odl
+	go run ./test/bench/odl
+
+.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-odl conformance test-fast fuzz bench bench-kube bench-cni bench-odl check lint deps kube odl clean

@@ -2,25 +2,25 @@ package coe
 
 import "net/netip"
 
-// Census counts what is said and what was chosen.
+// Census counts the reported entities and the chosen values.
 type Census struct {
-	// Pods are those that are to have a network, Leased those of their interfaces
-	// that have a lease.
+	// Pods is the number of pods that need a network. Leased is the number of their
+	// interfaces with a lease.
 	Pods, Leased int
-	// Given and Resting count addresses of pools: those that interfaces have, and
-	// those that wait before they are given again.
+	// Given and Resting count addresses of pools: addresses in use, and addresses that wait
+	// before they are given again.
 	Given, Resting map[PoolKey]int
-	// Services are the addresses that were given to services.
+	// Services has the addresses that were chosen for services.
 	Services []netip.Addr
 }
 
-// PoolKey names a pool.
+// PoolKey identifies a pool.
 type PoolKey struct {
 	Network string
 	Subnet  netip.Prefix
 }
 
-// Census counts. It costs as much as there are pods and leases, and makes no View.
+// Census counts. Its cost grows with the number of pods and leases; it builds no View.
 func (s *Store) Census() Census {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

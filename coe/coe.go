@@ -1,10 +1,10 @@
-// Package coe holds what container orchestration says: pods, services,
-// endpoints and nodes as plain values, what was chosen for them (addresses,
-// identifiers), and the Store that keeps who said what.
+// Package coe holds the state of the container orchestration engine: pods, services,
+// endpoints and nodes as plain values, the values that were chosen for them (addresses,
+// identifiers), and the Store.
 //
-// It knows no protocol: neither Kubernetes nor RESTCONF nor a backend. Values
-// that come in here are valid: addresses parsed, uuids and MAC addresses in lower
-// case, an empty namespace replaced by "default".
+// It knows no protocol: neither Kubernetes nor RESTCONF nor a backend. All values in it are
+// valid: addresses are parsed, UUIDs and MAC addresses are in lower case, and an empty
+// namespace is replaced by "default".
 package coe
 
 import (
@@ -13,30 +13,30 @@ import (
 	"time"
 )
 
-// Routable reports whether an address can be that of a service or an endpoint:
-// it is not loopback, link-local, multicast or unspecified.
+// Routable reports whether an address can be the address of a service or an endpoint: it is
+// not loopback, link-local, multicast or unspecified.
 func Routable(a netip.Addr) bool { return a.IsGlobalUnicast() }
 
-// Origin is who said something.
+// Origin is the source of a reported entity.
 type Origin string
 
-// The origins, in ascending order of precedence: where two say something of one
-// uid, the later in this list is believed.
+// The origins in ascending precedence: if two origins report the same UID, the later one in
+// this list applies.
 const (
 	RESTCONF   Origin = "restconf"
 	Kubernetes Origin = "kubernetes"
 )
 
-// DefaultNamespace is the namespace of what names none (netvirt-model, "network-NS").
+// DefaultNamespace is the namespace of entities without one (docs/mapping.md).
 const DefaultNamespace = "default"
 
-// ServicePool is the network-id of the pool that serves cluster addresses to
-// services that bring none.
+// ServicePool is the network-id of the pool with cluster addresses for services that request
+// none.
 const ServicePool = "services"
 
-// Said is when a source said what an entity is now, and in which revision: the
-// API server's resourceVersion, or the datastore's revision.
-type Said struct {
+// Reported is when a source reported the current state of an entity, and its revision: the
+// resourceVersion of the API server, or the revision of the datastore.
+type Reported struct {
 	At       time.Time
 	Revision string
 }
@@ -44,20 +44,21 @@ type Said struct {
 // Pod is a pod (pod:coe/pods).
 type Pod struct {
 	UID       string
-	Name      string // may be empty: then it can't be mapped
+	Name      string // may be empty; then the pod cannot be mapped
 	Namespace string
-	// NodeName is the name of the pod's node, where the source names it so; HostIP
-	// its address, zero while it is not known.
+	// NodeName is the name of the pod's node if the source gives it. HostIP is the node's
+	// address; zero while it is unknown.
 	NodeName string
 	HostIP   netip.Addr
-	Said     Said
-	// MAC is the address that the source wants for the primary interface
+	Reported Reported
+	// MAC is the address that the source requests for the primary interface
 	// (port-mac-address), or empty.
 	MAC string
-	// Interfaces in the order of the source. None means one that says nothing.
+	// Interfaces are in the order of the source. If there are none, the pod has one interface
+	// without requests.
 	Interfaces []PodInterface
-	// NoNetwork is set for pods that have no interface of their own here: on the
-	// host's network, succeeded or failed.
+	// NoNetwork is set for pods without their own interface: pods on the host network, and
+	// pods that succeeded or failed.
 	NoNetwork bool
 	Ignored   Ignored
 }
@@ -65,14 +66,14 @@ type Pod struct {
 // PodInterface is one interface of a pod (pod:coe/pods/interface).
 type PodInterface struct {
 	UID string
-	// Addresses are what the source says, at most one of a family; none: choose.
+	// Addresses are the requested addresses, at most one per family; none: choose.
 	Addresses      []netip.Addr
 	NetworkType    string // "VXLAN", "VLAN", "FLAT", "GRE", or empty for VXLAN
-	SegmentationID uint32 // used for VLAN alone
+	SegmentationID uint32 // used for VLAN only
 }
 
-// AllInterfaces are the pod's interfaces, the one that is implied where the
-// source names none included: its uid is the pod's.
+// AllInterfaces returns the pod's interfaces. If the source names none, it returns the
+// implied interface, whose UID is the pod's.
 func (p *Pod) AllInterfaces() []PodInterface {
 	if len(p.Interfaces) == 0 {
 		return []PodInterface{{UID: p.UID}}
@@ -85,17 +86,17 @@ type Service struct {
 	UID       string
 	Name      string
 	Namespace string
-	// ClusterIPs are what the source says, at most one of a family; none: take one
-	// from the pool "services" where there is one, unless Headless.
+	// ClusterIPs are the requested addresses, at most one per family. If there are none, the
+	// service gets one from the pool "services" if the pool exists, unless it is Headless.
 	ClusterIPs []netip.Addr
 	Headless   bool
-	// ExternalIPs are further addresses on which the service answers:
-	// external-ip-address, load-balancer-IP and ingress-ip-address.
+	// ExternalIPs are further addresses of the service: external-ip-address,
+	// load-balancer-IP and ingress-ip-address.
 	ExternalIPs []netip.Addr
 	Ports       []ServicePort
-	// PodEndpoints are uids of pods that serve it (leaf-list endpoints).
+	// PodEndpoints are the UIDs of pods that serve it (leaf-list endpoints).
 	PodEndpoints []string
-	// Affinity is how long, in seconds, a client keeps its endpoint; 0: not.
+	// Affinity is how long a client keeps its endpoint, in seconds; 0: no affinity.
 	Affinity uint32
 	Ignored  Ignored
 }
@@ -110,25 +111,25 @@ type ServicePort struct {
 	NodePort   uint16
 }
 
-// Endpoints says who serves a service (service:endpoints-info/endpoints). It
-// belongs to the service of the same namespace and name.
+// Endpoints are the endpoints of a service (service:endpoints-info/endpoints). They belong to
+// the service with the same namespace and name.
 type Endpoints struct {
 	UID       string
 	Name      string // the service's name
 	Namespace string
 	Addresses []netip.Addr
-	// Terminating are endpoints that are going away and still serve. They are used
-	// while the service has no other.
+	// Terminating are endpoints that are terminating but still serve. They are used while the
+	// service has no other endpoint.
 	Terminating []netip.Addr
 	Ports       []EndpointPort
-	// PortsByName says that Ports are all that the addresses serve, by the names and
-	// protocols of the service's ports, as in an EndpointSlice: for a port of the
-	// service that is not among them they are no endpoints. Otherwise the service's
-	// target port tells what Ports leaves open.
+	// PortsByName means that Ports are all ports of the addresses, matched with the
+	// service's ports by name and protocol, as in an EndpointSlice. The addresses do not
+	// serve other ports of the service. Otherwise the service's target port applies where
+	// Ports has no match.
 	PortsByName bool
 }
 
-// EndpointPort is a port of every address of an Endpoints.
+// EndpointPort is a port of all addresses of an Endpoints.
 type EndpointPort struct {
 	Name     string
 	Protocol string // "tcp", "udp", "sctp"
@@ -141,10 +142,10 @@ type Node struct {
 	HostName   string
 	InternalIP netip.Addr
 	ExternalIP netip.Addr
-	PodCIDRs   []netip.Prefix // at most one of a family
+	PodCIDRs   []netip.Prefix // at most one per family
 }
 
-// PodCIDR is the node's pod-cidr of the address's family; zero where it has none.
+// PodCIDR returns the node's pod CIDR in the family of an address; zero if it has none.
 func (n *Node) PodCIDR(a netip.Addr) netip.Prefix {
 	for _, cidr := range n.PodCIDRs {
 		if cidr.Addr().Is4() == a.Is4() {
@@ -154,11 +155,11 @@ func (n *Node) PodCIDR(a netip.Addr) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// Identity is what names the node whatever object describes it: its host name, or its
-// uid where it has none. A node that is created again under its name is the same node.
+// Identity identifies the node independently of its object: its host name, or its UID if it
+// has none. A node that is created again with the same name is the same node.
 func (n *Node) Identity() string { return cmp.Or(n.HostName, n.UID) }
 
-// Namespace is a namespace that a source knows of.
+// Namespace is a namespace that a source reports.
 type Namespace struct {
 	UID         string
 	Name        string
@@ -169,14 +170,14 @@ type Namespace struct {
 // PolicyKind is the kind of a Policy.
 type PolicyKind string
 
-// The kinds of policies, as problems name them.
+// The kinds of policies, as in Problem.Kind.
 const (
 	NetworkPolicy PolicyKind = "networkpolicy" // networking.k8s.io, or k8s:k8s over RESTCONF
 	AccessList    PolicyKind = "access-list"   // ietf-access-control-list:access-lists
 )
 
-// Policy is a rule about traffic that a source asks for. Nothing enforces policies
-// yet, so a Policy is only a name that a Problem can report.
+// Policy is a traffic rule that a source requests. Nothing enforces policies yet, so a Policy
+// is only a name for a Problem.
 type Policy struct {
 	UID       string
 	Namespace string // empty for a policy of the cluster
@@ -184,8 +185,8 @@ type Policy struct {
 	Kind      PolicyKind
 }
 
-// Address is the node's address as pods name it: the internal one, else the
-// external one.
+// Address returns the node's address in the objects of its pods: the internal address, or the
+// external address if there is none.
 func (n *Node) Address() netip.Addr {
 	if n.InternalIP.IsValid() {
 		return n.InternalIP

@@ -6,40 +6,40 @@ import (
 	"sync"
 )
 
-// Entities are the pods, services, endpoints or nodes of which one origin speaks,
-// whether it is believed or not. It is safe for use by many goroutines; the
-// values must not be changed.
+// Entities are the pods, services, endpoints or nodes that one origin reports, including
+// those that another origin overrides. Its methods may be called concurrently. The values
+// must not be changed.
 type Entities[T any] struct {
 	mu    *sync.RWMutex
 	byUID map[string]*T
 }
 
-// Get is what the origin says of this uid, nil where it says nothing.
+// Get returns the entity with a UID; nil if the origin does not report it.
 func (e Entities[T]) Get(uid string) *T {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	return e.byUID[uid]
 }
 
-// Entity is one of them.
+// Entity is an entity with its UID.
 type Entity[T any] struct {
-	UID  string
-	Said *T
+	UID   string
+	Value *T
 }
 
-// All are the entities at one moment, ordered by uid.
+// All returns a snapshot of the entities, sorted by UID.
 func (e Entities[T]) All() []Entity[T] {
 	e.mu.RLock()
 	all := make([]Entity[T], 0, len(e.byUID))
-	for uid, said := range e.byUID {
-		all = append(all, Entity[T]{uid, said})
+	for uid, value := range e.byUID {
+		all = append(all, Entity[T]{uid, value})
 	}
 	e.mu.RUnlock()
 	slices.SortFunc(all, func(a, b Entity[T]) int { return strings.Compare(a.UID, b.UID) })
 	return all
 }
 
-// Any is the uid of one of the entities, empty where there is none.
+// Any returns the UID of one of the entities; empty if there are none.
 func (e Entities[T]) Any() string {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -49,18 +49,18 @@ func (e Entities[T]) Any() string {
 	return ""
 }
 
-// PodsOf are the pods of an origin that was given to NewStore.
+// PodsOf returns the pods of an origin, which NewStore must know.
 func (s *Store) PodsOf(o Origin) Entities[Pod] { return Entities[Pod]{&s.mu, s.layer(o).pods} }
 
-// ServicesOf are the services of an origin that was given to NewStore.
+// ServicesOf returns the services of an origin, which NewStore must know.
 func (s *Store) ServicesOf(o Origin) Entities[Service] {
 	return Entities[Service]{&s.mu, s.layer(o).services}
 }
 
-// EndpointsOf are the endpoints of an origin that was given to NewStore.
+// EndpointsOf returns the endpoints of an origin, which NewStore must know.
 func (s *Store) EndpointsOf(o Origin) Entities[Endpoints] {
 	return Entities[Endpoints]{&s.mu, s.layer(o).endpoints}
 }
 
-// NodesOf are the nodes of an origin that was given to NewStore.
+// NodesOf returns the nodes of an origin, which NewStore must know.
 func (s *Store) NodesOf(o Origin) Entities[Node] { return Entities[Node]{&s.mu, s.layer(o).nodes} }

@@ -8,7 +8,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// What one origin says is seen whether it is believed or not.
+// Entities of an origin are visible even if another origin overrides them.
 func TestEntities(t *testing.T) {
 	s := coe.NewStore(nil, coe.RESTCONF, coe.Kubernetes)
 	pods := s.PodsOf(coe.RESTCONF)
@@ -22,7 +22,7 @@ func TestEntities(t *testing.T) {
 		tx.PutNode(coe.Kubernetes, &coe.Node{UID: "n"})
 	})
 	require.Same(t, ours, pods.Get("u"))
-	require.Equal(t, []coe.Entity[coe.Pod]{{UID: "u", Said: theirs}}, s.PodsOf(coe.Kubernetes).All())
+	require.Equal(t, []coe.Entity[coe.Pod]{{UID: "u", Value: theirs}}, s.PodsOf(coe.Kubernetes).All())
 	require.NotNil(t, s.ServicesOf(coe.Kubernetes).Get("s"))
 	require.NotNil(t, s.EndpointsOf(coe.Kubernetes).Get("e"))
 	require.NotNil(t, s.NodesOf(coe.Kubernetes).Get("n"))

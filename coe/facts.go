@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Lease is what was chosen for one interface of a pod, once, and written to the
-// datastore before it is used (architecture, decision 8).
+// Lease is what was chosen for one interface of a pod. It is written to the datastore before
+// it is used (docs/architecture.md, rule 8).
 type Lease struct {
 	PodUID       string `json:"pod-uid"`
 	InterfaceUID string `json:"interface-uid"`
@@ -20,38 +20,37 @@ type Lease struct {
 	Primary   bool       `json:"primary,omitempty"`
 	Node      netip.Addr `json:"node"`
 	MAC       string     `json:"mac"`
-	// DeniedMAC is the MAC address that the source wants and that another
-	// interface had when MAC was chosen; empty when there was none.
+	// DeniedMAC is the requested MAC address if another interface had it when MAC was
+	// chosen; otherwise empty.
 	DeniedMAC string `json:"denied-mac,omitempty"`
-	// Addresses has at most one address of each family.
+	// Addresses has at most one address per family.
 	Addresses []LeasedAddress `json:"addresses"`
-	// Chosen is when the lease was chosen as it is, in Unix milliseconds; 0 for one
-	// that was chosen before this was noted.
+	// Chosen is when the current values were chosen, in Unix milliseconds; 0 for records of
+	// releases that did not store it.
 	Chosen int64 `json:"chosen,omitempty"`
-	// Released is when the interface went away, in Unix seconds; 0 while it is there.
+	// Released is when the interface was deleted, in Unix seconds; 0 while it exists.
 	Released int64 `json:"released,omitempty"`
 }
 
-// LeasedAddress is one address of a lease, and the subnet through which it is
-// reached.
+// LeasedAddress is one address of a lease, with its subnet.
 type LeasedAddress struct {
 	Address netip.Addr `json:"address"`
-	// Network is the prefix of the subnet: a block of a pool, or the gateway
-	// alone for an address that comes from no pool.
+	// Network is the prefix of the subnet: a block of a pool, or a host prefix of the gateway
+	// for an address that comes from no pool.
 	Network netip.Prefix `json:"network"`
 	Gateway netip.Addr   `json:"gateway"`
 }
 
-// LeaseKey names an interface of a pod.
+// LeaseKey identifies an interface of a pod.
 type LeaseKey struct {
 	PodUID       string
 	InterfaceUID string
 }
 
-// Key is the lease's key.
+// Key returns the lease's key.
 func (l *Lease) Key() LeaseKey { return LeaseKey{l.PodUID, l.InterfaceUID} }
 
-// Compare orders keys by the pod's uid, then the interface's.
+// Compare orders keys by pod UID, then by interface UID.
 func (k LeaseKey) Compare(other LeaseKey) int {
 	if c := strings.Compare(k.PodUID, other.PodUID); c != 0 {
 		return c
@@ -59,17 +58,17 @@ func (k LeaseKey) Compare(other LeaseKey) int {
 	return strings.Compare(k.InterfaceUID, other.InterfaceUID)
 }
 
-// Has tells whether the lease has all of the addresses.
+// Has reports whether the lease has all of the addresses.
 func (l *Lease) Has(addrs []netip.Addr) bool {
 	return !slices.ContainsFunc(addrs, func(addr netip.Addr) bool {
 		return !slices.ContainsFunc(l.Addresses, func(a LeasedAddress) bool { return a.Address == addr })
 	})
 }
 
-// Leases are leases in the order of their keys, each key once.
+// Leases are leases sorted by their keys, which are unique.
 type Leases []*Lease
 
-// Get is the lease of a key, nil for none.
+// Get returns the lease of a key, or nil.
 func (l Leases) Get(k LeaseKey) *Lease {
 	if n, found := l.Find(k); found {
 		return l[n]
@@ -77,18 +76,18 @@ func (l Leases) Get(k LeaseKey) *Lease {
 	return nil
 }
 
-// Find is where the lease of a key is, or would be.
+// Find returns the index of the lease of a key, or the index at which to insert it.
 func (l Leases) Find(k LeaseKey) (n int, found bool) {
 	return slices.BinarySearchFunc(l, k, func(l *Lease, k LeaseKey) int { return l.Key().Compare(k) })
 }
 
-// Block is an address block that an elan-instance holds.
+// Block is an address block of an elan-instance.
 type Block struct {
 	ELAN    string       `json:"elan"`
 	Prefix  netip.Prefix `json:"prefix"`
 	Gateway netip.Addr   `json:"gateway"`
-	// Network and Subnet name the pool that it was carved from; Network is empty
-	// for the gateway of addresses that come from no pool.
+	// Network and Subnet identify the pool of the block. Network is empty for the gateway of
+	// addresses that come from no pool.
 	Network string       `json:"network,omitempty"`
 	Subnet  netip.Prefix `json:"subnet,omitzero"`
 	DNS     []netip.Addr `json:"dns,omitempty"`
@@ -112,65 +111,64 @@ type ServiceFact struct {
 	UID       string     `json:"uid"`
 	Namespace string     `json:"namespace"`
 	Address   netip.Addr `json:"address"`
-	// Released is when the service went away, in Unix seconds; 0 while it is there.
+	// Released is when the service was deleted, in Unix seconds; 0 while it exists.
 	Released int64 `json:"released,omitempty"`
 }
 
-// VIP is an address on which services answer, or one port of it: Protocol and
-// Port are empty for every port of the address.
+// VIP is an address of services, or one port of it. Protocol and Port are zero for all ports
+// of the address.
 type VIP struct {
 	Address  netip.Addr `json:"address"`
 	Protocol string     `json:"protocol,omitempty"` // "tcp", "udp", "sctp"
 	Port     uint16     `json:"port,omitempty"`
 }
 
-// VIPFact records the namespace whose services answer on a VIP. No VIP has two
-// namespaces.
+// VIPFact records the namespace whose services use a VIP. A VIP has at most one namespace.
 type VIPFact struct {
 	VIP
 	Namespace string `json:"namespace"`
-	// External is set for an external address. A cluster address has the whole
-	// address, and takes it from the external ones.
+	// External is set for an external address. A cluster address claims all its ports, and
+	// overrides external addresses.
 	External bool `json:"external,omitempty"`
 }
 
-// Reason is why something can't be mapped; stable, for tools.
+// Reason is why an object cannot be mapped. The values are stable, for tools.
 type Reason string
 
 // The reasons.
 const (
 	NoName          Reason = "NoName"          // the pod has no name
 	NoNode          Reason = "NoNode"          // the pod names no node
-	NoAddress       Reason = "NoAddress"       // no pool serves the pod, and it brings no address
+	NoAddress       Reason = "NoAddress"       // no pool serves the pod, and it requests no address
 	Waiting         Reason = "Waiting"         // an address is being chosen
 	PoolExhausted   Reason = "PoolExhausted"   // every address of the pool is taken
 	AddressTaken    Reason = "AddressTaken"    // another interface has the address
 	NameTaken       Reason = "NameTaken"       // another pod, or another namespace's instance, has the name
-	AddressInvalid  Reason = "AddressInvalid"  // the address that the source brings can't be used
+	AddressInvalid  Reason = "AddressInvalid"  // the requested address cannot be used
 	NotAllowed      Reason = "NotAllowed"      // the operator does not allow the external address of a service
 	TooLarge        Reason = "TooLarge"        // the service has too many ports, addresses or endpoints
-	IDsExhausted    Reason = "IDsExhausted"    // no VNI, route distinguisher or number of a node is left
-	NoEndpoint      Reason = "NoEndpoint"      // an endpoint names no pod that is mapped
-	NoPort          Reason = "NoPort"          // a target port's name is on no endpoint
+	IDsExhausted    Reason = "IDsExhausted"    // no VNI, route distinguisher or node number is left
+	NoEndpoint      Reason = "NoEndpoint"      // an endpoint is not the address of a mapped pod
+	NoPort          Reason = "NoPort"          // no endpoint has the target port's name
 	NoClusterIP     Reason = "NoClusterIP"     // the service has no address, and no pool "services" serves it
 	PoolOverlaps    Reason = "PoolOverlaps"    // a node's pod-cidr overlaps another pool
 	PoolSmall       Reason = "PoolSmall"       // a pool has fewer blocks than nodes and namespaces may need
-	RecordDamaged   Reason = "RecordDamaged"   // a record of what was chosen is set aside
-	BackendRejected Reason = "BackendRejected" // the backend will never take the object as it is
-	NotEnforced     Reason = "NotEnforced"     // the source asks for something that the bridge does not do
+	RecordDamaged   Reason = "RecordDamaged"   // a stored record is unusable and ignored
+	BackendRejected Reason = "BackendRejected" // the backend cannot accept the object
+	NotEnforced     Reason = "NotEnforced"     // the source requests something that the bridge does not support
 
 	CertificateExpires Reason = "CertificateExpires" // a certificate of this replica must be renewed
 )
 
-// Refusal is why no lease (or service address) could be given.
+// Refusal is why a lease or a service address could not be given.
 type Refusal struct {
 	Reason  Reason
-	Message string // says what is missing and what would mend it
+	Message string // what is missing, and how to fix it
 }
 
-// Problem is what can't be mapped now, and why. It goes when its cause goes. A Problem
-// with the reason NotEnforced is a warning: the object is mapped and has its network,
-// but something that its source asks for has no effect.
+// Problem is an object that cannot be mapped, and why. It disappears with its cause. A
+// Problem with the reason NotEnforced is a warning: the object is mapped, but a setting of
+// its source has no effect.
 type Problem struct {
 	// Namespace is empty for a problem of the cluster.
 	Namespace string `json:"namespace"`
@@ -181,7 +179,7 @@ type Problem struct {
 	Message   string `json:"message"`
 }
 
-// String is one line for people.
+// String returns the problem as one line.
 func (p Problem) String() string {
 	return fmt.Sprintf("%s %s/%s (%s): %s: %s", p.Kind, p.Namespace, p.Name, p.UID, p.Reason, p.Message)
 }

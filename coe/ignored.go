@@ -2,12 +2,12 @@ package coe
 
 import "strings"
 
-// Ignored is a set of settings that a source has for an object and that the bridge
-// does not enforce. It is a set of flags, so that it costs no memory per object and
-// a tenant cannot make it larger. Every member becomes part of a NotEnforced Problem.
+// Ignored is a set of settings of an object that the bridge does not enforce. The set has a
+// fixed size, so that a tenant cannot make it larger. Every member becomes part of a
+// NotEnforced Problem.
 type Ignored uint16
 
-// The settings. Each one has its text in ignoredTexts, in the same order.
+// The settings. ignoredTexts has a text for each, in the same order.
 const (
 	HostPort            Ignored = 1 << iota // pod: spec.containers[].ports[].hostPort
 	Bandwidth                               // pod: the bandwidth annotations of Kubernetes
@@ -37,8 +37,7 @@ var ignoredTexts = [...]string{
 	"an annotation that begins with " + AnnotationPrefix + " is unknown and has no effect: correct its name, or remove it",
 }
 
-// String returns the texts of the members, for people. A set of one member needs
-// no memory.
+// String returns the texts of the members. It does not allocate for a single member.
 func (i Ignored) String() string {
 	var texts []string
 	for n, text := range ignoredTexts {

@@ -9,7 +9,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// Every setting has its text, which fits into an Event together with all others.
+// Every setting has a text, and all texts together fit into an Event.
 func TestIgnoredTexts(t *testing.T) {
 	require.Empty(t, coe.Ignored(0).String())
 	all := map[string]bool{}

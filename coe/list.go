@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// list is the values of a map in the order of their keys. What it has returned once is
-// never changed after.
+// list keeps the values of a map in the order of their keys. A returned slice is never
+// changed.
 type list[K comparable, V any] struct {
-	all   []*V // nil: to be made of the whole map
-	stale []K  // of values that are to be put in place, or taken out
+	all   []*V // nil: rebuild from the map
+	stale []K  // keys of values to insert, replace or delete
 }
 
-// few is what part of a list's values may be put in place one by one; else all are
-// sorted.
+// few limits the incremental changes of a list to this part of its length. Above it, the list
+// is sorted again.
 const few = 16
 
-// changed notes that the map has another value under a key, or none.
+// changed records that the value of a key was changed or deleted.
 func (l *list[K, V]) changed(key K) {
 	if l.all == nil {
 		return
@@ -27,7 +27,7 @@ func (l *list[K, V]) changed(key K) {
 	}
 }
 
-// refresh returns the values that the map has now.
+// refresh returns the current values of the map.
 func (l *list[K, V]) refresh(from map[K]*V, key func(*V) K, compare func(a, b K) int) []*V {
 	if l.all == nil {
 		l.all = slices.SortedFunc(maps.Values(from), func(a, b *V) int { return compare(key(a), key(b)) })

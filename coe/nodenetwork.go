@@ -7,18 +7,16 @@ import (
 	"slices"
 )
 
-// Networks are the address ranges that nodes have to know of, as one choice for the
-// whole cluster.
+// Networks are the address ranges that nodes need to know, chosen for the whole cluster.
 type Networks struct {
-	// Nodes is where nodes' management ports get their addresses from.
+	// Nodes is the range of the addresses of management ports.
 	Nodes NodeNetwork `json:"nodes"`
-	// Pods are the ranges of pods' addresses, Services those of services' cluster
-	// addresses; sorted.
+	// Pods are the address ranges of pods, Services the ranges of cluster addresses; sorted.
 	Pods     []netip.Prefix `json:"pods,omitempty"`
 	Services []netip.Prefix `json:"services,omitempty"`
 }
 
-// Equal tells whether both say the same.
+// Equal reports whether both have the same ranges.
 func (n *Networks) Equal(o *Networks) bool {
 	return n.Nodes == o.Nodes && slices.Equal(n.Pods, o.Pods) && slices.Equal(n.Services, o.Services)
 }
@@ -26,36 +24,35 @@ func (n *Networks) Equal(o *Networks) bool {
 // NodeFact is what was chosen for a node.
 type NodeFact struct {
 	Node netip.Addr `json:"node"` // its address
-	// Number is what the addresses of its management port follow from; 0 where nodes
-	// have none.
+	// Number determines the addresses of the node's management port; 0 if nodes have none.
 	Number uint32 `json:"number"`
-	// Owner is the Identity of the node that had the address first. It is empty in a
-	// record that a release before November 2026 wrote.
+	// Owner is the Identity of the first node that had the address. It is empty in records
+	// of releases before November 2026.
 	Owner string `json:"owner,omitempty"`
 }
 
-// NodeNetwork is a range of IPv4 addresses: one for the gateway, and two for every
-// node, as a function of the node's number.
+// NodeNetwork is a range of IPv4 addresses: one for the gateway, and two for every node, as a
+// function of the node's number.
 type NodeNetwork struct{ netip.Prefix }
 
-// Numbers is how many nodes there is room for; they are numbered from 1.
+// Numbers returns the maximum node number. Numbers start at 1.
 func (n NodeNetwork) Numbers() uint32 {
 	if !n.IsValid() || !n.Addr().Is4() || n.Bits() > 29 {
 		return 0
 	}
-	return 1<<(31-n.Bits()) - 2 // the first and the last pair are left
+	return 1<<(31-n.Bits()) - 2 // without the first and the last pair
 }
 
-// Gateway is the address by which nodes reach all else.
+// Gateway returns the gateway address of the nodes.
 func (n NodeNetwork) Gateway() netip.Addr { return n.nth(1) }
 
-// Address is a node's own address there.
+// Address returns a node's address in the range.
 func (n NodeNetwork) Address(number uint32) netip.Addr { return n.nth(2 * number) }
 
-// ServiceAddress is what stands for a node before those that serve it.
+// ServiceAddress returns the source address of a node's traffic to services.
 func (n NodeNetwork) ServiceAddress(number uint32) netip.Addr { return n.nth(2*number + 1) }
 
-// Number is the node whose own address there is a; 0 for none.
+// Number returns the number of the node that has an address in the range; 0 for none.
 func (n NodeNetwork) Number(a netip.Addr) uint32 {
 	if !a.Is4() || !n.IsValid() || !n.Contains(a) {
 		return 0
@@ -75,7 +72,7 @@ func (n NodeNetwork) nth(i uint32) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// MAC is the hardware address of a node's management port: 0a:58, and its address.
+// MAC returns the MAC address of a node's management port: 0a:58, then its IPv4 address.
 func (n NodeNetwork) MAC(number uint32) string {
 	return net.HardwareAddr(append([]byte{0x0a, 0x58}, n.Address(number).AsSlice()...)).String()
 }

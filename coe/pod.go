@@ -2,18 +2,18 @@ package coe
 
 import "slices"
 
-// PodState is what is said and what was chosen of one pod.
+// PodState is the reported and chosen state of one pod.
 type PodState struct {
-	Pod    *Pod // nil when nobody speaks of it
+	Pod    *Pod // nil if no origin reports it
 	Origin Origin
-	// Leases are those of its interfaces that have one, in their order.
+	// Leases are the leases of its interfaces, in their order.
 	Leases []*Lease
-	// Refused tells that an interface was refused a lease.
+	// Refused is true if an interface was refused a lease.
 	Refused bool
 }
 
-// Pod is the state of the pod of a uid. Unlike a View it costs the same in a
-// namespace of any size.
+// Pod returns the state of the pod with a UID. Unlike View, its cost does not depend on the
+// size of the namespace.
 func (s *Store) Pod(uid string) PodState {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -25,16 +25,15 @@ func (s *Store) Pod(uid string) PodState {
 	return PodState{}
 }
 
-// LeasesOf are the leases of a pod, whether anybody speaks of that pod or not: a source
-// may not have said yet what it knows.
+// LeasesOf returns the leases of a pod, even if no origin has reported the pod yet.
 func (s *Store) LeasesOf(uid string) []*Lease {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.leases[uid]
 }
 
-// replaceLease puts others, or none, in the place of a lease. What LeasesOf has returned
-// does not change. The lock is held.
+// replaceLease replaces a lease by others, or none. It does not change slices that LeasesOf has
+// returned. The caller holds the lock.
 func (s *Store) replaceLease(namespace string, key LeaseKey, by ...*Lease) {
 	for _, l := range s.leases[key.PodUID] {
 		if l.Namespace != namespace || l.Key() != key {

@@ -24,7 +24,7 @@ func TestStorePod(t *testing.T) {
 	})
 	require.Equal(t, coe.PodState{Pod: pod, Origin: coe.Kubernetes, Leases: []*coe.Lease{l2, l1}}, s.Pod("u1"))
 	require.ElementsMatch(t, []*coe.Lease{l1, l2}, s.LeasesOf("u1"))
-	require.Len(t, s.LeasesOf("u2"), 1, "nobody speaks of the pod")
+	require.Len(t, s.LeasesOf("u2"), 1, "no origin reports the pod")
 
 	refusals := map[coe.LeaseKey]coe.Refusal{{PodUID: "u1", InterfaceUID: "i3"}: {Reason: coe.PoolExhausted}}
 	s.Update(func(tx *coe.Tx) { tx.SetRefusals("a", refusals, nil) })

@@ -2,6 +2,7 @@ package coe
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -10,12 +11,12 @@ import (
 	"sync"
 )
 
-// Store keeps what every origin says and what was chosen, by namespace. It
-// hands out snapshots (View) and tells which namespaces a change concerns;
-// the change itself is not handed on. Values put in are owned by the Store and
-// never changed after; a View's values must not be changed by its reader.
+// Store keeps, by namespace, what every origin reports and what was chosen. It returns
+// snapshots (View), and notifies which namespaces have changed, without the changes.
+// Values that are put into the Store must not be changed afterwards, nor must values of a
+// View.
 //
-// All methods are safe for use by many goroutines.
+// All methods may be called concurrently.
 type Store struct {
 	changed func(Changed)
 
@@ -23,35 +24,37 @@ type Store struct {
 	incomplete map[Origin]bool
 	layers     []*layer // ascending precedence
 	namespaces map[string]*namespace
-	// nodePods counts, by node address and namespace, the pods that name the node.
-	nodePods map[netip.Addr]map[string]int
-	use      map[netip.Addr]NodeUse // see NodeUse
-	formers  map[Former]netip.Addr  // the nodes of Formers
-	nodes    map[netip.Addr]*Node   // by address; replaced as a whole, never changed
-	bringing map[string]bool        // see Bringing
-	leases   map[string][]*Lease    // by uid of the pod; see LeasesOf
-	// numbers and networks were chosen for the cluster; replaced, never changed.
+	// nodePods counts the pods by node address and namespace.
+	nodePods   map[netip.Addr]map[string]int
+	use        map[netip.Addr]NodeUse // see NodeUse
+	formers    map[Former]netip.Addr  // the nodes of Formers
+	nodes      map[netip.Addr]*Node   // by address; replaced as a whole, never changed
+	requesting map[string]bool        // see Requesting
+	leases     map[string][]*Lease    // by uid of the pod; see LeasesOf
+	// numbers and networks are chosen for the cluster; replaced, never changed.
 	numbers  map[netip.Addr]*NodeFact
 	networks *Networks
 	policies map[string]*Policy // of the cluster, by uid
 	// damaged and unreadable are replaced, never changed.
 	damaged, unreadable []Problem
-	// contested are the nodes whose address is another node's, and misaddressed those
+	// contested has the nodes whose address belongs to another node, misaddressed the nodes
 	// whose address has another use; replaced, never changed.
 	contested, misaddressed []Problem
 	revision                int64
+	// advanced is closed when the revision changes; nil while WaitRevision has no caller.
+	advanced chan struct{}
 }
 
-// Changed says what an Update changed. What is chosen (leases, blocks and the
-// like) makes no namespace one of which something else is said.
+// Changed describes an Update. Chosen values (leases, blocks and so on) do not mark a
+// namespace as changed.
 type Changed struct {
-	Namespaces []string // of which something else is said; sorted
+	Namespaces []string // with changed entities; sorted
 	Cluster    bool     // the set of nodes, or completeness
-	// Leased are the uids of pods of which a lease was put or deleted, sorted.
+	// Leased are the UIDs of pods with a changed lease, sorted.
 	Leased []string
 }
 
-// layer is what one origin says.
+// layer is what one origin reports.
 type layer struct {
 	origin    Origin
 	pods      map[string]*Pod
@@ -59,18 +62,17 @@ type layer struct {
 	endpoints map[string]*Endpoints
 	nodes     map[string]*Node
 	policies  map[string]*Policy
-	// namespaces are by name: whoever names one names it so.
+	// namespaces are by name, because other objects refer to them by name.
 	namespaces map[string]*Namespace
 }
 
-// namespace is what all origins together say of one namespace, and what was
-// chosen for it.
+// namespace is the state of one namespace: the entities of all origins, and the chosen values.
 type namespace struct {
 	pods      map[string]*Pod
 	services  map[string]*Service
 	endpoints map[string]*Endpoints
 	policies  map[string]*Policy
-	// ignored is the Namespace, where it has settings that are not enforced.
+	// ignored is the Namespace if it has settings that are not enforced.
 	ignored *Namespace
 
 	leases          map[LeaseKey]*Lease
@@ -82,8 +84,8 @@ type namespace struct {
 	refusals        map[LeaseKey]Refusal
 	serviceRefusals map[string]Refusal
 
-	// shown holds the parts of the last View; those that a change has made stale
-	// are nil. Its pods and leases are of these lists.
+	// shown has the parts of the last View; stale parts are nil. Its pods and leases come from
+	// the lists below.
 	shown       View
 	shownPods   list[string, Pod]
 	shownLeases list[LeaseKey, Lease]
@@ -94,10 +96,9 @@ type blockKey struct {
 	prefix netip.Prefix
 }
 
-// NewStore returns an empty store that is complete when each of the origins has
-// said all it knows. changed is called after every Update that changed what is
-// said or a lease, by the goroutine that made it and not under a lock of the
-// Store; nil is allowed.
+// NewStore returns an empty Store. It is complete once each of the origins is complete.
+// changed is called after every Update that changed reported entities or leases, in the
+// goroutine of the Update and without a lock of the Store. It may be nil.
 func NewStore(changed func(Changed), origins ...Origin) *Store {
 	s := &Store{
 		changed:    changed,
@@ -107,7 +108,7 @@ func NewStore(changed func(Changed), origins ...Origin) *Store {
 		use:        map[netip.Addr]NodeUse{},
 		formers:    map[Former]netip.Addr{},
 		nodes:      map[netip.Addr]*Node{},
-		bringing:   map[string]bool{},
+		requesting: map[string]bool{},
 		leases:     map[string][]*Lease{},
 		policies:   map[string]*Policy{},
 	}
@@ -129,23 +130,23 @@ func NewStore(changed func(Changed), origins ...Origin) *Store {
 	return s
 }
 
-// Complete reports whether every origin has said all it knows, so that what
-// is absent is gone (architecture, decision 5).
+// Complete reports whether every origin is complete, so that absent entities are deleted
+// (docs/architecture.md, rule 5).
 func (s *Store) Complete() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return len(s.incomplete) == 0
 }
 
-// Heard reports whether one origin has said all it knows.
-func (s *Store) Heard(origin Origin) bool {
+// CompleteFor reports whether one origin is complete.
+func (s *Store) CompleteFor(origin Origin) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return !s.incomplete[origin]
 }
 
-// Update makes changes in one step: no View shows a part of them. What is said
-// anew counts as a change even where it equals what was said before.
+// Update makes changes atomically: a View shows all of them or none. Putting an equal entity
+// again counts as a change.
 func (s *Store) Update(change func(*Tx)) {
 	s.mu.Lock()
 	tx := &Tx{store: s, dirty: map[string]bool{}, touched: map[string]bool{}, leased: map[string]bool{}}
@@ -156,7 +157,7 @@ func (s *Store) Update(change func(*Tx)) {
 	for name := range tx.touched {
 		if ns := s.namespaces[name]; ns != nil && ns.empty() {
 			delete(s.namespaces, name)
-			delete(s.bringing, name)
+			delete(s.requesting, name)
 		}
 	}
 	s.mu.Unlock()
@@ -171,33 +172,59 @@ func (s *Store) Update(change func(*Tx)) {
 	if tx.revision > 0 {
 		s.mu.Lock()
 		s.revision = tx.revision
+		if s.advanced != nil {
+			close(s.advanced)
+			s.advanced = nil
+		}
 		s.mu.Unlock()
 	}
 }
 
-// Revision is the datastore's revision that the store reflects. Whoever waits for
-// news of changes has been told of all up to it.
+// Revision returns the datastore revision that the Store reflects. The changes up to it have
+// been notified.
 func (s *Store) Revision() int64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.revision
 }
 
-// Namespaces lists the namespaces of which something is said or chosen, sorted.
+// WaitRevision waits until the Store reflects a revision of the datastore. It fails only
+// if ctx ends first.
+func (s *Store) WaitRevision(ctx context.Context, revision int64) error {
+	for {
+		s.mu.Lock()
+		reached := s.revision >= revision
+		if !reached && s.advanced == nil {
+			s.advanced = make(chan struct{})
+		}
+		advanced := s.advanced
+		s.mu.Unlock()
+		if reached {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-advanced:
+		}
+	}
+}
+
+// Namespaces returns the names of all namespaces with entities or chosen values, sorted.
 func (s *Store) Namespaces() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Sorted(maps.Keys(s.namespaces))
 }
 
-// Bringing returns, each once, the namespaces in which a pod was said to have an
-// address that its lease does not have. Whoever hands out addresses claims these
-// before anybody is given one; there is one who asks.
-func (s *Store) Bringing() []string {
+// Requesting returns the namespaces with a pod that requests an address that its lease does
+// not have. Each is returned once, to a single caller, which must claim the requested
+// addresses before it gives any address.
+func (s *Store) Requesting() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	names := slices.Sorted(maps.Keys(s.bringing))
-	clear(s.bringing)
+	names := slices.Sorted(maps.Keys(s.requesting))
+	clear(s.requesting)
 	return names
 }
 
@@ -208,20 +235,20 @@ func (s *Store) Nodes() map[netip.Addr]*Node {
 	return s.nodes
 }
 
-// ClusterView is all that mapping may look at of what belongs to no namespace. It
-// must not be changed.
+// ClusterView is the part of the state that belongs to no namespace, as far as mapping may
+// use it. It must not be changed.
 type ClusterView struct {
 	Nodes    map[netip.Addr]*Node     // by address
 	Numbers  map[netip.Addr]*NodeFact // by address of the node
 	Networks *Networks                // nil while none are chosen
-	Damaged  []Problem                // records and entries of the datastore that are set aside
+	Damaged  []Problem                // unusable records and entries in the datastore
 	Policies []*Policy                // sorted by uid
-	// Misaddressed are the problems of nodes whose address is another's, or in use for
-	// something else.
+	// Misaddressed are the problems of nodes whose address belongs to another node or has
+	// another use.
 	Misaddressed []Problem
 }
 
-// Cluster returns a snapshot of what belongs to no namespace.
+// Cluster returns a snapshot of the state that belongs to no namespace.
 func (s *Store) Cluster() ClusterView {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -232,8 +259,8 @@ func (s *Store) Cluster() ClusterView {
 	}
 }
 
-// Namespace is what is said of the namespace of a name; nil when no source
-// speaks of it, as RESTCONF never does.
+// Namespace returns the namespace with a name; nil if no source reports it. RESTCONF reports
+// no namespaces.
 func (s *Store) Namespace(name string) *Namespace {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -245,8 +272,8 @@ func (s *Store) Namespace(name string) *Namespace {
 	return nil
 }
 
-// Origin tells who is believed for the pod, service, endpoints, node or policy of
-// this uid; empty when nobody speaks of it.
+// Origin returns the origin that applies to the pod, service, endpoints, node or policy with a
+// UID; empty if no origin reports it.
 func (s *Store) Origin(uid string) Origin {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -263,8 +290,7 @@ func (s *Store) Origin(uid string) Origin {
 	return ""
 }
 
-// View returns a snapshot of one namespace. Views share what did not change
-// between them.
+// View returns a snapshot of one namespace. Views share unchanged parts.
 func (s *Store) View(name string) View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -280,7 +306,7 @@ func (s *Store) View(name string) View {
 	return v
 }
 
-// refresh makes the parts of the View that are stale.
+// refresh rebuilds the stale parts of the View.
 func (ns *namespace) refresh() {
 	v := &ns.shown
 	v.Pods = ns.shownPods.refresh(ns.pods, func(p *Pod) string { return p.UID }, strings.Compare)
@@ -314,14 +340,14 @@ func sortedBy[T any](m map[string]*T, key func(*T) string) []*T {
 	return slices.SortedFunc(maps.Values(m), func(a, b *T) int { return strings.Compare(key(a), key(b)) })
 }
 
-// View is a snapshot of one namespace: all that mapping may look at.
+// View is a snapshot of one namespace, as far as mapping may use it.
 type View struct {
 	Namespace string
 	Pods      []*Pod       // sorted by uid
 	Services  []*Service   // sorted by uid
 	Endpoints []*Endpoints // sorted by uid
 	Policies  []*Policy    // sorted by uid
-	// Ignored is the Namespace, where it has settings that are not enforced, or nil.
+	// Ignored is the Namespace if it has settings that are not enforced, or nil.
 	Ignored *Namespace
 
 	Leases       Leases
@@ -329,18 +355,18 @@ type View struct {
 	ELANs        map[string]*ELANFact
 	VPN          *VPNFact                // nil while none is chosen
 	ServiceFacts map[string]*ServiceFact // by uid
-	// VIPs are those on which services of this namespace may answer, beside the
-	// addresses of ServiceFacts.
+	// VIPs are the VIPs that services of this namespace may use, besides the addresses of
+	// ServiceFacts.
 	VIPs map[VIP]bool
-	// Refusals say why a lease, or a service's address, could not be given.
+	// Refusals have the reason if a lease or a service address could not be given.
 	Refusals        map[LeaseKey]Refusal
 	ServiceRefusals map[string]Refusal
 
 	Nodes map[netip.Addr]*Node // of the whole cluster, by address
 }
 
-// Misplaced reports whether the pod is on a node whose address is another node's: a
-// pod of a node that reports a false address is not plugged into that other node.
+// Misplaced reports whether the pod's node has the address of another node. A pod of a node
+// that reports a false address is not attached to the other node.
 func (v View) Misplaced(p *Pod) bool {
 	holder := v.Nodes[p.HostIP]
 	return p.NodeName != "" && holder != nil && holder.HostName != "" && holder.HostName != p.NodeName
@@ -365,7 +391,7 @@ func (s *Store) namespace(name string) *namespace {
 	return ns
 }
 
-// lacks tells whether the pod brings an address that its lease does not have.
+// lacks reports whether the pod requests an address that its lease does not have.
 func (ns *namespace) lacks(p *Pod) bool {
 	if p.NoNetwork {
 		return false
@@ -402,9 +428,9 @@ func (s *Store) countNode(addr netip.Addr, ns string, by int) {
 	}
 }
 
-// rebuildNodes replaces the node table, and returns the one before. Of two nodes with
-// one address the one that had it first keeps it (NodeFact.Owner). Where that is not
-// recorded, the one of the higher layer, then of the lower uid, has it.
+// rebuildNodes replaces the node table, and returns the former one. If two nodes have the same
+// address, the recorded first owner keeps it (NodeFact.Owner). Without a record, the node of
+// the higher layer has it, then the node with the lower UID.
 func (s *Store) rebuildNodes() (before map[netip.Addr]*Node) {
 	all := s.allNodes()
 	nodes := make(map[netip.Addr]*Node, len(all))
@@ -419,7 +445,7 @@ func (s *Store) rebuildNodes() (before map[netip.Addr]*Node) {
 		if holder := nodes[n.Address()]; holder != nil && holder.Identity() != n.Identity() {
 			s.contested = append(s.contested, Problem{
 				Kind: "node", UID: n.UID, Name: n.HostName, Reason: AddressTaken, Message: fmt.Sprintf(
-					"its address %s is the address of node %s, which had it first: pods on it get no network; correct the address of one of the two",
+					"its address %s is the address of node %s, which had it first: pods on it get no network; correct the address of one of the nodes",
 					n.Address(), holder.Identity()),
 			})
 		}
@@ -428,8 +454,7 @@ func (s *Store) rebuildNodes() (before map[netip.Addr]*Node) {
 	return before
 }
 
-// allNodes lists the nodes that have an address: those of the higher layer first, in
-// the order of their uids.
+// allNodes returns the nodes with an address: higher layers first, then by UID.
 func (s *Store) allNodes() (all []*Node) {
 	for _, l := range slices.Backward(s.layers) {
 		for _, n := range sortedBy(l.nodes, func(n *Node) string { return n.UID }) {
@@ -447,8 +472,8 @@ func (s *Store) owns(addr netip.Addr, n *Node) bool {
 	return fact != nil && fact.Owner == n.Identity()
 }
 
-// mayHold reports whether a node may have an address that nobody has yet. Until every
-// origin has reported all it knows, a recorded owner may still come.
+// mayHold reports whether a node may get a free address. Until every origin is complete, the
+// recorded owner may still appear.
 func (s *Store) mayHold(addr netip.Addr, n *Node) bool {
 	fact := s.numbers[addr]
 	return fact == nil || fact.Owner == "" || fact.Owner == n.Identity() || len(s.incomplete) == 0

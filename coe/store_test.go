@@ -1,13 +1,16 @@
 package coe_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,7 +19,7 @@ import (
 
 var node1 = netip.MustParseAddr("192.168.33.12")
 
-// recorder keeps what a store says has changed.
+// recorder records the changes that a Store reports.
 type recorder struct{ all []coe.Changed }
 
 func (r *recorder) changed(c coe.Changed) { r.all = append(r.all, c) }
@@ -40,14 +43,14 @@ func TestStoreTellsWhatChanged(t *testing.T) {
 	s.Update(func(tx *coe.Tx) { tx.PutPod(coe.RESTCONF, &moved) })
 	require.Equal(t, []coe.Changed{{Namespaces: []string{"a", "b"}}}, r.take(), "the old namespace and the new")
 	require.Empty(t, s.View("a").Pods)
-	require.Equal(t, []string{"b"}, s.Namespaces(), "a namespace of which nothing is said is gone")
+	require.Equal(t, []string{"b"}, s.Namespaces(), "an empty namespace is deleted")
 
 	s.Update(func(tx *coe.Tx) { tx.PutNode(coe.RESTCONF, &coe.Node{UID: "n1", HostName: "node1", InternalIP: node1}) })
 	require.Equal(t, []coe.Changed{{Namespaces: []string{"b"}, Cluster: true}}, r.take(), "the namespaces with a pod on the node")
 	require.Equal(t, "node1", s.View("b").Nodes[node1].HostName)
 
 	s.Update(func(tx *coe.Tx) { tx.PutLease(&coe.Lease{PodUID: "u1", InterfaceUID: "u1", Namespace: "b"}) })
-	require.Equal(t, []coe.Changed{{Leased: []string{"u1"}}}, r.take(), "what is chosen is no news of a namespace")
+	require.Equal(t, []coe.Changed{{Leased: []string{"u1"}}}, r.take(), "a lease does not mark its namespace as changed")
 	require.Len(t, s.View("b").Leases, 1)
 	s.Update(func(tx *coe.Tx) {
 		tx.PutBlock("b", &coe.Block{ELAN: "e", Prefix: netip.MustParsePrefix("10.0.0.0/29")})
@@ -75,11 +78,11 @@ func TestStoreKnowsWhoBringsAddresses(t *testing.T) {
 	}
 	put := func(p *coe.Pod) []string {
 		s.Update(func(tx *coe.Tx) { tx.PutPod(coe.RESTCONF, p) })
-		return s.Bringing()
+		return s.Requesting()
 	}
 	require.Empty(t, put(pod("a")))
 	require.Equal(t, []string{"a"}, put(pod("a", x)))
-	require.Empty(t, s.Bringing(), "once")
+	require.Empty(t, s.Requesting(), "once")
 	s.Update(func(tx *coe.Tx) {
 		tx.PutLease(&coe.Lease{PodUID: "u1", InterfaceUID: "u1", Namespace: "a", Addresses: []coe.LeasedAddress{{Address: x}, {Address: y}}})
 	})
@@ -92,7 +95,7 @@ func TestStoreKnowsWhoBringsAddresses(t *testing.T) {
 	require.Empty(t, put(host), "the address of its node")
 	s.Update(func(tx *coe.Tx) { tx.PutPod(coe.Kubernetes, pod("d", x)) })
 	s.Update(func(tx *coe.Tx) { tx.DeletePod(coe.Kubernetes, "u1") })
-	require.Empty(t, s.Bringing(), "of a namespace that is gone nothing is asked")
+	require.Empty(t, s.Requesting(), "a deleted namespace is not returned")
 }
 
 func TestStoreComplete(t *testing.T) {
@@ -102,11 +105,11 @@ func TestStoreComplete(t *testing.T) {
 		tx.PutPod(coe.RESTCONF, &coe.Pod{UID: "u1", Namespace: "a"})
 		tx.SetComplete(coe.RESTCONF)
 	})
-	require.False(t, s.Complete(), "one of two has said all it knows")
+	require.False(t, s.Complete(), "one of two origins is complete")
 	r.take()
 	s.Update(func(tx *coe.Tx) { tx.SetComplete(coe.Kubernetes) })
 	require.True(t, s.Complete())
-	require.Equal(t, []coe.Changed{{Namespaces: []string{"a"}, Cluster: true}}, r.take(), "everything is looked at again")
+	require.Equal(t, []coe.Changed{{Namespaces: []string{"a"}, Cluster: true}}, r.take(), "all namespaces are changed")
 	s.Update(func(tx *coe.Tx) { tx.SetComplete(coe.Kubernetes) })
 	require.Empty(t, r.take(), "once")
 }
@@ -117,11 +120,11 @@ func TestStoreLayers(t *testing.T) {
 	seen := &coe.Pod{UID: "u1", Name: "kubernetes", Namespace: "b"}
 	s.Update(func(tx *coe.Tx) { tx.PutPod(coe.Kubernetes, seen) })
 	s.Update(func(tx *coe.Tx) { tx.PutPod(coe.RESTCONF, said) })
-	require.Equal(t, []*coe.Pod{seen}, s.View("b").Pods, "Kubernetes is believed, whoever came last")
+	require.Equal(t, []*coe.Pod{seen}, s.View("b").Pods, "Kubernetes has precedence, regardless of the order")
 	require.Empty(t, s.View("a").Pods)
 	require.Equal(t, coe.Kubernetes, s.Origin("u1"))
 	s.Update(func(tx *coe.Tx) { tx.DeletePod(coe.Kubernetes, "u1") })
-	require.Equal(t, []*coe.Pod{said}, s.View("a").Pods, "what the other says shows again")
+	require.Equal(t, []*coe.Pod{said}, s.View("a").Pods, "the entity of the other origin applies again")
 	require.Equal(t, coe.RESTCONF, s.Origin("u1"))
 	s.Update(func(tx *coe.Tx) { tx.DeletePod(coe.RESTCONF, "u1") })
 	require.Empty(t, s.Origin("u1"))
@@ -161,8 +164,7 @@ func TestViewIsASnapshot(t *testing.T) {
 	require.Empty(t, s.Namespaces())
 }
 
-// TestViewShowsEveryChange makes every kind of change between two Views: the
-// second shows it, the first does not.
+// TestViewShowsEveryChange makes every kind of change between two Views: only the second shows it.
 func TestViewShowsEveryChange(t *testing.T) {
 	prefix := netip.MustParsePrefix("10.0.0.0/29")
 	key := coe.LeaseKey{PodUID: "u1", InterfaceUID: "i1"}
@@ -221,8 +223,8 @@ func TestViewShowsEveryChange(t *testing.T) {
 	}
 }
 
-// TestViewShowsPodsInOrder changes pods at random, few and many between two Views:
-// each View has the pods that there are then, in their order, and keeps them.
+// TestViewShowsPodsInOrder changes pods at random, few or many between two Views. Each View has the
+// pods of its time in order, and keeps them.
 func TestViewShowsPodsInOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	s := coe.NewStore(nil, coe.RESTCONF)
@@ -249,11 +251,36 @@ func TestViewShowsPodsInOrder(t *testing.T) {
 	}
 }
 
-// requireSame requires the same pods, not only such as are alike.
+// requireSame requires identical pods, not only equal ones.
 func requireSame(t *testing.T, want, got []*coe.Pod) {
 	t.Helper()
 	require.Len(t, got, len(want))
 	for i := range want {
 		require.Same(t, want[i], got[i])
 	}
+}
+
+func TestWaitRevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := coe.NewStore(nil, coe.RESTCONF)
+		var reached atomic.Int64
+		for _, revision := range []int64{0, 5, 5, 7} {
+			go func() {
+				if s.WaitRevision(t.Context(), revision) == nil {
+					reached.Add(1)
+				}
+			}()
+		}
+		advance := func(revision int64) int64 {
+			s.Update(func(tx *coe.Tx) { tx.SetRevision(revision) })
+			synctest.Wait()
+			return reached.Load()
+		}
+		require.EqualValues(t, 1, advance(4))
+		require.EqualValues(t, 3, advance(6))
+		require.EqualValues(t, 4, advance(7))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, s.WaitRevision(ctx, 8), context.Canceled)
+	})
 }

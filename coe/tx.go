@@ -6,23 +6,23 @@ import (
 	"net/netip"
 )
 
-// Tx is the change that Store.Update makes. It is valid only during the call.
+// Tx changes the Store in a call of Store.Update. It is valid only during the call.
 type Tx struct {
 	store    *Store
-	dirty    map[string]bool // namespaces of which something else is said
-	touched  map[string]bool // namespaces in which anything changed
-	leased   map[string]bool // uids of pods whose leases changed
+	dirty    map[string]bool // namespaces with changed entities
+	touched  map[string]bool // namespaces with any change
+	leased   map[string]bool // UIDs of pods with changed leases
 	cluster  bool
-	claimed  bool // who had a node's address first changed
+	claimed  bool // the first owner of a node's address has changed
 	revision int64
 }
 
-// SetIncomplete says that the origin may know of more than it has said: nothing that
-// is absent is known to be gone until it is complete again.
+// SetIncomplete marks an origin as incomplete: entities may exist that it has not reported. It
+// stays so until SetComplete.
 func (tx *Tx) SetIncomplete(origin Origin) { tx.store.incomplete[origin] = true }
 
-// SetComplete says that the origin has said all it knows, once; every namespace
-// is looked at again, since what is absent is now known to be gone.
+// SetComplete marks an origin as complete: it has reported all its entities. All namespaces
+// count as changed, because absent entities are now known to be deleted.
 func (tx *Tx) SetComplete(origin Origin) {
 	if !tx.store.incomplete[origin] {
 		return
@@ -34,15 +34,15 @@ func (tx *Tx) SetComplete(origin Origin) {
 	}
 }
 
-// SetRevision notes the datastore's revision that the store reflects.
+// SetRevision sets the datastore revision that the Store reflects.
 func (tx *Tx) SetRevision(r int64) { tx.revision = r }
 
-// PutPod says that there is a pod, or what it is now.
+// PutPod adds or replaces a pod.
 func (tx *Tx) PutPod(origin Origin, p *Pod) {
 	tx.changePod(p.UID, func(l map[string]*Pod) { l[p.UID] = p }, origin)
 }
 
-// DeletePod says that the origin knows no such pod any more.
+// DeletePod deletes a pod of an origin.
 func (tx *Tx) DeletePod(origin Origin, uid string) {
 	tx.changePod(uid, func(l map[string]*Pod) { delete(l, uid) }, origin)
 }
@@ -64,17 +64,17 @@ func (tx *Tx) changePod(uid string, change func(map[string]*Pod), origin Origin)
 		ns.pods[uid] = now
 		ns.shownPods.changed(uid)
 		if ns.lacks(now) {
-			tx.store.bringing[now.Namespace] = true
+			tx.store.requesting[now.Namespace] = true
 		}
 	}
 }
 
-// PutService says that there is a service, or what it is now.
+// PutService adds or replaces a service.
 func (tx *Tx) PutService(origin Origin, s *Service) {
 	tx.changeService(s.UID, func(l map[string]*Service) { l[s.UID] = s }, origin)
 }
 
-// DeleteService says that the origin knows no such service any more.
+// DeleteService deletes a service of an origin.
 func (tx *Tx) DeleteService(origin Origin, uid string) {
 	tx.changeService(uid, func(l map[string]*Service) { delete(l, uid) }, origin)
 }
@@ -94,12 +94,12 @@ func (tx *Tx) changeService(uid string, change func(map[string]*Service), origin
 	}
 }
 
-// PutEndpoints says who serves a service.
+// PutEndpoints adds or replaces endpoints of a service.
 func (tx *Tx) PutEndpoints(origin Origin, e *Endpoints) {
 	tx.changeEndpoints(e.UID, func(l map[string]*Endpoints) { l[e.UID] = e }, origin)
 }
 
-// DeleteEndpoints says that the origin knows no such endpoints any more.
+// DeleteEndpoints deletes endpoints of an origin.
 func (tx *Tx) DeleteEndpoints(origin Origin, uid string) {
 	tx.changeEndpoints(uid, func(l map[string]*Endpoints) { delete(l, uid) }, origin)
 }
@@ -119,12 +119,12 @@ func (tx *Tx) changeEndpoints(uid string, change func(map[string]*Endpoints), or
 	}
 }
 
-// PutPolicy records that a policy exists, or what it is now.
+// PutPolicy adds or replaces a policy.
 func (tx *Tx) PutPolicy(origin Origin, p *Policy) {
 	tx.changePolicy(p.UID, func(l map[string]*Policy) { l[p.UID] = p }, origin)
 }
 
-// DeletePolicy records that the origin has no such policy any more.
+// DeletePolicy deletes a policy of an origin.
 func (tx *Tx) DeletePolicy(origin Origin, uid string) {
 	tx.changePolicy(uid, func(l map[string]*Policy) { delete(l, uid) }, origin)
 }
@@ -151,12 +151,12 @@ func (tx *Tx) policies(namespace string) map[string]*Policy {
 	return ns.policies
 }
 
-// PutNode says that there is a node, or what it is now.
+// PutNode adds or replaces a node.
 func (tx *Tx) PutNode(origin Origin, n *Node) {
 	tx.changeNode(n.UID, func(l map[string]*Node) { l[n.UID] = n }, origin)
 }
 
-// DeleteNode says that the origin knows no such node any more.
+// DeleteNode deletes a node of an origin.
 func (tx *Tx) DeleteNode(origin Origin, uid string) {
 	tx.changeNode(uid, func(l map[string]*Node) { delete(l, uid) }, origin)
 }
@@ -175,14 +175,14 @@ func (tx *Tx) changeNode(uid string, change func(map[string]*Node), origin Origi
 	}
 }
 
-// PutNamespace says that there is a namespace, or what it is now. Only a change of
-// what is Ignored is reported as a change: nothing else is mapped from it.
+// PutNamespace adds or replaces a namespace. Only a change of Ignored counts as a change,
+// because nothing else of a namespace is mapped.
 func (tx *Tx) PutNamespace(origin Origin, n *Namespace) {
 	tx.store.layer(origin).namespaces[n.Name] = n
 	tx.ignoreNamespace(n.Name, n)
 }
 
-// DeleteNamespace says that the origin knows no such namespace any more.
+// DeleteNamespace deletes a namespace of an origin.
 func (tx *Tx) DeleteNamespace(origin Origin, name string) {
 	delete(tx.store.layer(origin).namespaces, name)
 	tx.ignoreNamespace(name, nil)
@@ -199,8 +199,7 @@ func (tx *Tx) ignoreNamespace(name string, now *Namespace) {
 	tx.touch(name).ignored = now
 }
 
-// replace changes the layer of one origin and returns who was believed before
-// and who is after.
+// replace changes the layer of one origin. It returns the applicable entity before and after.
 func replace[T any](tx *Tx, origin Origin, uid string, table func(*layer) map[string]*T, change func(map[string]*T)) (old, now *T) {
 	for _, l := range tx.store.layers {
 		if v := table(l)[uid]; v != nil {
@@ -225,21 +224,20 @@ func (s *Store) layer(origin Origin) *layer {
 	panic(fmt.Sprintf("coe: origin %q was not given to NewStore", origin))
 }
 
-// touch returns a namespace of which something else is said.
+// touch returns a namespace, and marks its entities as changed.
 func (tx *Tx) touch(name string) *namespace {
 	tx.dirty[name] = true
 	return tx.chosen(name)
 }
 
-// chosen returns a namespace for which something is chosen. That is no news to
-// those who wait for news of what is said: whoever chooses was told before, and
-// says himself what is to be looked at next.
+// chosen returns a namespace for a change of chosen values. It does not mark the entities as
+// changed: the caller chooses after a notification, and queues the next step itself.
 func (tx *Tx) chosen(name string) *namespace {
 	tx.touched[name] = true
 	return tx.store.namespace(name)
 }
 
-// PutLease records what was chosen for an interface.
+// PutLease adds or replaces a lease.
 func (tx *Tx) PutLease(l *Lease) {
 	leases := tx.leases(l.Namespace, l.Key())
 	tx.store.countRest(leases[l.Key()], -1)
@@ -248,7 +246,7 @@ func (tx *Tx) PutLease(l *Lease) {
 	tx.store.replaceLease(l.Namespace, l.Key(), l)
 }
 
-// DeleteLease forgets a lease.
+// DeleteLease deletes a lease.
 func (tx *Tx) DeleteLease(namespace string, key LeaseKey) {
 	leases := tx.leases(namespace, key)
 	tx.store.countRest(leases[key], -1)
@@ -256,7 +254,7 @@ func (tx *Tx) DeleteLease(namespace string, key LeaseKey) {
 	tx.store.replaceLease(namespace, key)
 }
 
-// leases are the leases of a namespace, of which the one of the key is to change.
+// leases returns the leases of a namespace for a change of the lease with a key.
 func (tx *Tx) leases(namespace string, key LeaseKey) map[LeaseKey]*Lease {
 	ns := tx.chosen(namespace)
 	tx.leased[key.PodUID] = true
@@ -264,12 +262,12 @@ func (tx *Tx) leases(namespace string, key LeaseKey) map[LeaseKey]*Lease {
 	return ns.leases
 }
 
-// PutBlock records a block of an elan-instance of the namespace.
+// PutBlock adds or replaces a block of an elan-instance.
 func (tx *Tx) PutBlock(namespace string, b *Block) {
 	tx.blocks(namespace)[blockKey{b.ELAN, b.Prefix}] = b
 }
 
-// DeleteBlock forgets a block.
+// DeleteBlock deletes a block.
 func (tx *Tx) DeleteBlock(namespace, elan string, prefix netip.Prefix) {
 	delete(tx.blocks(namespace), blockKey{elan, prefix})
 }
@@ -280,10 +278,10 @@ func (tx *Tx) blocks(namespace string) map[blockKey]*Block {
 	return ns.blocks
 }
 
-// PutELAN records what was chosen for an elan-instance of the namespace.
+// PutELAN adds or replaces what was chosen for an elan-instance.
 func (tx *Tx) PutELAN(namespace string, e *ELANFact) { tx.elans(namespace)[e.Name] = e }
 
-// DeleteELAN forgets an elan-instance.
+// DeleteELAN deletes what was chosen for an elan-instance.
 func (tx *Tx) DeleteELAN(namespace, name string) { delete(tx.elans(namespace), name) }
 
 func (tx *Tx) elans(namespace string) map[string]*ELANFact {
@@ -292,16 +290,16 @@ func (tx *Tx) elans(namespace string) map[string]*ELANFact {
 	return ns.elans
 }
 
-// PutVPN records what was chosen for the namespace's vpn-instance.
+// PutVPN sets what was chosen for the namespace's vpn-instance.
 func (tx *Tx) PutVPN(v *VPNFact) { tx.chosen(v.Namespace).vpn = v }
 
-// DeleteVPN forgets the namespace's vpn-instance.
+// DeleteVPN deletes what was chosen for the namespace's vpn-instance.
 func (tx *Tx) DeleteVPN(namespace string) { tx.chosen(namespace).vpn = nil }
 
-// PutServiceFact records a service's address.
+// PutServiceFact adds or replaces the address of a service.
 func (tx *Tx) PutServiceFact(f *ServiceFact) { tx.serviceFacts(f.Namespace)[f.UID] = f }
 
-// DeleteServiceFact forgets a service's address.
+// DeleteServiceFact deletes the address of a service.
 func (tx *Tx) DeleteServiceFact(namespace, uid string) {
 	delete(tx.serviceFacts(namespace), uid)
 }
@@ -312,10 +310,10 @@ func (tx *Tx) serviceFacts(namespace string) map[string]*ServiceFact {
 	return ns.serviceFacts
 }
 
-// PutVIP records a VIP of the namespace's services.
+// PutVIP adds a VIP of the namespace's services.
 func (tx *Tx) PutVIP(namespace string, v VIP) { tx.vips(namespace)[v] = true }
 
-// DeleteVIP forgets a VIP of the namespace's services.
+// DeleteVIP deletes a VIP of the namespace's services.
 func (tx *Tx) DeleteVIP(namespace string, v VIP) { delete(tx.vips(namespace), v) }
 
 func (tx *Tx) vips(namespace string) map[VIP]bool {
@@ -324,22 +322,22 @@ func (tx *Tx) vips(namespace string) map[VIP]bool {
 	return ns.vips
 }
 
-// PutNodeFact records what was chosen for a node.
+// PutNodeFact adds or replaces what was chosen for a node.
 func (tx *Tx) PutNodeFact(f *NodeFact) {
 	tx.claimed = true
 	tx.numbers(func(m map[netip.Addr]*NodeFact) { m[f.Node] = f })
 }
 
-// DeleteNodeFact forgets what was chosen for the node of an address.
+// DeleteNodeFact deletes what was chosen for the node with an address.
 func (tx *Tx) DeleteNodeFact(node netip.Addr) {
 	tx.claimed = true
 	tx.numbers(func(m map[netip.Addr]*NodeFact) { delete(m, node) })
 }
 
-// ForgetNodeFacts forgets what was chosen for all nodes.
+// ForgetNodeFacts deletes what was chosen for all nodes.
 func (tx *Tx) ForgetNodeFacts() { tx.store.numbers, tx.claimed = nil, true }
 
-// numbers changes a copy: views have the map.
+// numbers changes a copy, because views share the map.
 func (tx *Tx) numbers(change func(map[netip.Addr]*NodeFact)) {
 	numbers := maps.Clone(tx.store.numbers)
 	if numbers == nil {
@@ -349,13 +347,13 @@ func (tx *Tx) numbers(change func(map[netip.Addr]*NodeFact)) {
 	tx.store.numbers = numbers
 }
 
-// SetNetworks records what was chosen for the cluster; nil forgets it.
+// SetNetworks sets what was chosen for the cluster; nil deletes it.
 func (tx *Tx) SetNetworks(n *Networks) { tx.store.networks = n }
 
 // SetMisaddressed replaces the problems of nodes whose address has another use.
 func (tx *Tx) SetMisaddressed(problems []Problem) { tx.store.misaddressed = problems }
 
-// changedNodes notes which addresses have another node than before.
+// changedNodes marks the namespaces of addresses that now belong to another node.
 func (tx *Tx) changedNodes(before map[netip.Addr]*Node) {
 	now := tx.store.nodes
 	note := func(addr netip.Addr) {
@@ -375,17 +373,16 @@ func (tx *Tx) changedNodes(before map[netip.Addr]*Node) {
 	}
 }
 
-// SetDamaged replaces the problems of the records of what was chosen.
+// SetDamaged replaces the problems of damaged records.
 func (tx *Tx) SetDamaged(problems []Problem) { tx.store.damaged = problems }
 
-// SetUnreadable replaces the problems of entries of RESTCONF clients that can't be read.
+// SetUnreadable replaces the problems of unreadable entries of RESTCONF clients.
 func (tx *Tx) SetUnreadable(problems []Problem) {
 	tx.store.unreadable = problems
 	tx.cluster = true
 }
 
-// SetRefusals replaces what could not be given in a namespace, and why. The
-// maps are the Store's from then on.
+// SetRefusals replaces the refusals in a namespace. The Store takes ownership of the maps.
 func (tx *Tx) SetRefusals(namespace string, leases map[LeaseKey]Refusal, services map[string]Refusal) {
 	ns := tx.chosen(namespace)
 	ns.refusals, ns.serviceRefusals = leases, services

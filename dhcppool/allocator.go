@@ -13,40 +13,40 @@ type ELAN struct {
 	Domain string
 }
 
-// Block is a prefix that an elan holds.
+// Block is a prefix that an ELAN holds.
 type Block struct {
 	ELAN    ELAN
 	Prefix  netip.Prefix
 	Gateway netip.Addr
-	// Network and Subnet name the pool that it was carved from. Network is empty
-	// for a gateway alone, behind which addresses are reached one by one.
+	// Network and Subnet name the pool that it was carved from. Network is empty for a
+	// block that contains only a gateway: addresses behind it have host routes.
 	Network string
 	Subnet  netip.Prefix
 }
 
-// Held is an address that somebody holds.
+// Held is an address with its owner.
 type Held struct {
 	Domain  string
 	Address netip.Addr
 	Owner   string
-	// ELAN and Prefix name the block through which it is reached; empty for an
-	// address that is reached through none.
+	// ELAN and Prefix name the block through which the address is reached; empty if it is
+	// reached through none.
 	ELAN   string
 	Prefix netip.Prefix
 }
 
-// Allocator gives addresses to elans, out of pools that it carves into blocks.
-// Laws: no address of a domain is held twice; the blocks of a domain, and those
-// carved from one network, do not overlap; an address that is chosen lies in its
-// block and its pool's range, and is no gateway, network or broadcast address.
+// Allocator gives addresses to ELANs, from pools that it carves into blocks. It keeps these
+// laws: an address of a domain has at most one owner; the blocks of a domain do not overlap,
+// nor do the blocks of one network; an address that it chooses is in its block and in its
+// pool's range, and is not a gateway, network or broadcast address.
 type Allocator struct {
 	given    map[string][]Pool // by network, in the order of use
-	pools    map[string][]Pool // the same, with their absent bounds filled in
+	pools    map[string][]Pool // the same, with absent bounds filled in
 	domains  map[string]*domain
 	networks map[string]spans // blocks by the network that they were carved from
 	blocks   map[blockKey]*block
-	elans    map[string]spans                  // blocks of pools, by elan
-	empty    map[*block]bool                   // nobody holds an address of these
+	elans    map[string]spans                  // blocks of pools, by ELAN
+	empty    map[*block]bool                   // blocks without an owner of an address
 	hints    map[string]map[size]netip.Addr    // by network; see size
 	singles  map[poolKey]*sequence[netip.Addr] // of pools that are not carved
 }
@@ -65,19 +65,19 @@ type poolKey struct {
 type domain struct {
 	blocks   spans
 	held     map[netip.Addr]hold
-	gateways map[netip.Addr]int // by how many blocks
+	gateways map[netip.Addr]int // number of blocks with this gateway
 }
 
 type hold struct {
 	owner string
-	block *block // nil for an address reached through none
+	block *block // nil if the address is reached through none
 }
 
 type block struct {
 	Block
-	holders int
+	holders int // number of held addresses
 	pool    Pool
-	// addresses are those that may be handed out; nil while no pool says so.
+	// addresses are the addresses to hand out; nil if the block's pool does not exist.
 	addresses *sequence[netip.Addr]
 }
 
@@ -95,8 +95,8 @@ func NewAllocator() *Allocator {
 	}
 }
 
-// Release takes an address back from who holds it. A block that has no holder
-// any more stays until Sweep.
+// Release takes an address back from its owner; it does nothing if it has none. A block
+// without held addresses stays until Sweep.
 func (a *Allocator) Release(domain string, addr netip.Addr) {
 	d := a.domain(domain)
 	h, found := d.held[addr]
@@ -108,7 +108,7 @@ func (a *Allocator) Release(domain string, addr netip.Addr) {
 	a.giveBack(d, addr)
 }
 
-// Pass hands an address that is held on to another owner.
+// Pass gives a held address to another owner.
 func (a *Allocator) Pass(domain string, addr netip.Addr, owner string) {
 	d := a.domain(domain)
 	if h, found := d.held[addr]; found {
@@ -116,8 +116,8 @@ func (a *Allocator) Pass(domain string, addr netip.Addr, owner string) {
 	}
 }
 
-// Hold notes that somebody has an address that was chosen elsewhere, reached
-// through no block; it reports false where the address is held or a gateway.
+// Hold records the owner of an address that was chosen elsewhere and is reached through no
+// block. It returns false if the address is held already or is a gateway.
 func (a *Allocator) Hold(domain string, addr netip.Addr, owner string) bool {
 	d := a.domain(domain)
 	if !d.free(addr) {
@@ -127,13 +127,12 @@ func (a *Allocator) Hold(domain string, addr netip.Addr, owner string) bool {
 	return true
 }
 
-// Owner tells who holds an address; empty for nobody.
+// Owner returns the owner of an address; empty if it has none.
 func (a *Allocator) Owner(domain string, addr netip.Addr) string {
 	return a.domain(domain).held[addr].owner
 }
 
-// Through returns the block through which an address that is held is reached;
-// false where there is none.
+// Through returns the block through which a held address is reached; false if there is none.
 func (a *Allocator) Through(domain string, addr netip.Addr) (Block, bool) {
 	if b := a.domain(domain).held[addr].block; b != nil {
 		return b.Block, true
@@ -141,7 +140,7 @@ func (a *Allocator) Through(domain string, addr netip.Addr) (Block, bool) {
 	return Block{}, false
 }
 
-// leave takes one holder off a block.
+// leave removes one held address from a block's count.
 func (a *Allocator) leave(b *block) {
 	if b == nil {
 		return
@@ -152,7 +151,7 @@ func (a *Allocator) leave(b *block) {
 	}
 }
 
-// giveBack lets an address that became free be handed out again.
+// giveBack allows that a free address is handed out again.
 func (a *Allocator) giveBack(d *domain, addr netip.Addr) {
 	if b := d.blocks.overlap(host(addr)); b != nil && b.addresses != nil {
 		b.addresses.giveBack(addr)
@@ -164,7 +163,7 @@ func (a *Allocator) giveBack(d *domain, addr netip.Addr) {
 	}
 }
 
-// hold notes who has an address, and through which block it is reached.
+// hold records the owner of an address, and the block through which it is reached.
 func (a *Allocator) hold(d *domain, addr netip.Addr, owner string, b *block) {
 	d.held[addr] = hold{owner, b}
 	if b != nil {
@@ -173,7 +172,7 @@ func (a *Allocator) hold(d *domain, addr netip.Addr, owner string, b *block) {
 	}
 }
 
-// Sweep takes back the blocks in which nobody holds an address, and returns them, sorted.
+// Sweep removes the blocks without held addresses, and returns them, sorted.
 func (a *Allocator) Sweep() []Block {
 	swept := make([]Block, 0, len(a.empty))
 	for b := range a.empty {
@@ -231,7 +230,7 @@ func (a *Allocator) domain(name string) *domain {
 	return d
 }
 
-// free tells whether an address is neither held nor a gateway.
+// free reports whether an address is neither held nor a gateway.
 func (d *domain) free(addr netip.Addr) bool {
 	_, held := d.held[addr]
 	return !held && d.gateways[addr] == 0

@@ -101,7 +101,7 @@ func TestExhaustedNamesThePool(t *testing.T) {
 		`(192.168.10.0/24 has 48, given out in blocks for each node and namespace); widen allocate-from and allocate-to or post a further subnet`)
 }
 
-func TestReleasedComeBackLateAndBlocksReturn(t *testing.T) {
+func TestReleasedAddressesAreReusedLast(t *testing.T) {
 	a := withPools(pool("default", "10.0.0.0/29", "", "", ""))
 	addrs, _ := allocateAll(t, a, elan("e"), "default", false)
 	require.Len(t, addrs, 5)
@@ -123,7 +123,7 @@ func TestReleasedComeBackLateAndBlocksReturn(t *testing.T) {
 	require.Equal(t, "10.0.0.0/29", b.Prefix.String())
 }
 
-func TestPoolsThatChangeLeaveHoldersAlone(t *testing.T) {
+func TestChangedPoolsKeepAddresses(t *testing.T) {
 	a := withPools(pool("default", "10.0.0.0/24", "", "", ""))
 	first, _, err := a.Allocate(elan("e"), "default", false, "1")
 	require.NoError(t, err)
@@ -133,7 +133,7 @@ func TestPoolsThatChangeLeaveHoldersAlone(t *testing.T) {
 
 	second, b, err := a.Allocate(elan("e"), "default", false, "2")
 	require.NoError(t, err)
-	require.Equal(t, "10.0.0.8/29", b.Prefix.String(), "the block of the old subnet gives nothing more")
+	require.Equal(t, "10.0.0.8/29", b.Prefix.String(), "the block of the old subnet hands out no more addresses")
 	a.Release("", first)
 	a.Release("", second)
 	require.Len(t, a.Sweep(), 2)
@@ -217,7 +217,7 @@ func TestClaimMovesToAnotherELAN(t *testing.T) {
 	claim.ELAN = elan("e2")
 	b, err := a.Claim(claim)
 	require.NoError(t, err)
-	require.Equal(t, "169.254.1.1/32", b.Prefix.String(), "e1's block is there until it is swept")
+	require.Equal(t, "169.254.1.1/32", b.Prefix.String(), "e1's block exists until it is swept")
 	require.Len(t, a.Sweep(), 1)
 	require.Len(t, a.State().Held, 1)
 }
@@ -229,12 +229,12 @@ func TestIsolatedDomains(t *testing.T) {
 	require.NoError(t, err)
 	_, b2, err := a.Allocate(in("b"), "b", false, "2")
 	require.NoError(t, err)
-	require.Equal(t, b1.Prefix, b2.Prefix, "pools of two networks may overlap where namespaces are isolated")
+	require.Equal(t, b1.Prefix, b2.Prefix, "pools of two networks may overlap if namespaces are isolated")
 	_, b3, err := a.Allocate(in("c"), "default", false, "3")
 	require.NoError(t, err)
 	_, b4, err := a.Allocate(in("d"), "default", false, "4")
 	require.NoError(t, err)
-	require.NotEqual(t, b3.Prefix, b4.Prefix, "one pool gives nobody the same")
+	require.NotEqual(t, b3.Prefix, b4.Prefix, "blocks of one pool differ")
 }
 
 func TestAllocateSingle(t *testing.T) {
@@ -260,14 +260,14 @@ func TestRestoreRefuses(t *testing.T) {
 	a := withPools(specPool())
 	block := dhcppool.Block{ELAN: elan("e"), Prefix: netip.MustParsePrefix("10.0.0.0/29"), Gateway: addr("10.0.0.1"), Network: "gone", Subnet: netip.MustParsePrefix("10.0.0.0/24")}
 	require.NoError(t, a.RestoreBlock(block))
-	require.ErrorContains(t, a.RestoreBlock(block), "there already")
+	require.ErrorContains(t, a.RestoreBlock(block), "exists already")
 	block.ELAN, block.Prefix = elan("f"), netip.MustParsePrefix("10.0.0.0/28")
 	require.ErrorContains(t, a.RestoreBlock(block), "overlaps block 10.0.0.0/29 of e")
 	held := dhcppool.Held{Address: addr("10.0.0.2"), Owner: "o", ELAN: "e", Prefix: netip.MustParsePrefix("10.0.0.0/29")}
 	require.NoError(t, a.RestoreAddress(held))
 	require.ErrorContains(t, a.RestoreAddress(held), "held by o")
 	held.Address, held.ELAN = addr("10.0.0.3"), "f"
-	require.ErrorContains(t, a.RestoreAddress(held), "f holds no block")
+	require.ErrorContains(t, a.RestoreAddress(held), "f has no block")
 }
 
 func TestIDs(t *testing.T) {

@@ -9,32 +9,30 @@ import (
 	"go4.org/netipx"
 )
 
-// Sizes of the blocks that pools of more than one elan are carved into: the
-// first of an elan, and the smallest that still has room for a gateway and an
-// interface beside network and broadcast address.
+// Prefix lengths of the blocks of pools that serve several ELANs: of an ELAN's first block,
+// and of the smallest block, which has a gateway and one other address.
 const (
 	firstBits4, smallestBits4 = 29, 30
 	firstBits6, smallestBits6 = 120, 126
 )
 
-// size is one size of blocks of a network's subnet. Its hint is the first
-// address at which one may be free, the zero address when there is none.
+// size is a size of blocks in a subnet. Its hint is the first address where a block of this
+// size may be free; the zero address if there is none.
 type size struct {
 	subnet netip.Prefix
 	bits   int
 }
 
-// Allocate chooses an address for the owner from the network's pools of one
-// family: from the blocks that the elan has, else from a further one. The error
-// is an *ExhaustedError.
+// Allocate chooses an address for the owner from the network's pools of one family: from the
+// blocks of the ELAN, else from a new block. The error is an *ExhaustedError.
 func (a *Allocator) Allocate(elan ELAN, network string, v6 bool, owner string) (netip.Addr, Block, error) {
 	d := a.domain(elan.Domain)
-	var looked []Pool
+	var tried []Pool
 	for _, p := range a.pools[network] {
 		if p.Subnet.Addr().Is6() != v6 {
 			continue
 		}
-		looked = append(looked, p)
+		tried = append(tried, p)
 		addr, b := a.fromBlocks(d, elan, p)
 		if b == nil {
 			addr, b = a.carve(d, elan, p)
@@ -44,11 +42,11 @@ func (a *Allocator) Allocate(elan ELAN, network string, v6 bool, owner string) (
 			return addr, b.Block, nil
 		}
 	}
-	return netip.Addr{}, Block{}, &ExhaustedError{network, elan.Name, looked}
+	return netip.Addr{}, Block{}, &ExhaustedError{network, elan.Name, tried}
 }
 
-// AllocateSingle chooses an address that belongs to no elan, such as a
-// service's. The error is an *ExhaustedError.
+// AllocateSingle chooses an address that belongs to no ELAN, such as the address of a
+// service. The error is an *ExhaustedError.
 func (a *Allocator) AllocateSingle(domain, network, owner string) (netip.Addr, error) {
 	d := a.domain(domain)
 	for _, p := range a.pools[network] {
@@ -67,8 +65,8 @@ func (a *Allocator) AllocateSingle(domain, network, owner string) (netip.Addr, e
 	return netip.Addr{}, &ExhaustedError{Network: network, Pools: slices.Clone(a.pools[network])}
 }
 
-// fromBlocks takes an address of a block that the elan has already: one that was
-// never handed out where there is any.
+// fromBlocks takes an address from the blocks of the ELAN. It prefers an address that was
+// never handed out.
 func (a *Allocator) fromBlocks(d *domain, elan ELAN, p Pool) (netip.Addr, *block) {
 	free := func(x netip.Addr) bool { return d.free(x) && x != p.Gateway }
 	for _, take := range []func(*sequence[netip.Addr], func(netip.Addr) bool) (netip.Addr, bool){
@@ -86,8 +84,8 @@ func (a *Allocator) fromBlocks(d *domain, elan ELAN, p Pool) (netip.Addr, *block
 	return netip.Addr{}, nil
 }
 
-// carve gives the elan a further block of a pool, of the size that is due or
-// else the largest smaller one, and takes an address of it.
+// carve gives the ELAN a new block of a pool, of the due size or the largest smaller one that
+// is free, and takes an address from it.
 func (a *Allocator) carve(d *domain, elan ELAN, p Pool) (netip.Addr, *block) {
 	due, smallest := a.sizes(elan, p)
 	for bits := due; bits <= smallest; bits++ {
@@ -98,9 +96,9 @@ func (a *Allocator) carve(d *domain, elan ELAN, p Pool) (netip.Addr, *block) {
 	return netip.Addr{}, nil
 }
 
-// sizes are the length of the prefix that is due to the elan, and that of the
-// smallest block that may be carved instead: the first is a /29 (IPv6: /120), each
-// further one twice the largest that the elan has.
+// sizes returns the prefix length of the ELAN's next block, and of the smallest block that it
+// may get instead. The first block is a /29 (IPv6: /120). With IPv4, each further block has
+// twice the size of the ELAN's largest block; with IPv6, the same size.
 func (a *Allocator) sizes(elan ELAN, p Pool) (due, smallest int) {
 	due, smallest = firstSizes(elan, p)
 	grow := 1
@@ -115,8 +113,8 @@ func (a *Allocator) sizes(elan ELAN, p Pool) (due, smallest int) {
 	return max(due, p.Subnet.Bits()), smallest
 }
 
-// firstSizes are those for an elan that has no block of the pool. A pool of an
-// elan is one block, unless it was widened while the elan held a part of it.
+// firstSizes is sizes for an ELAN without a block of the pool. If a pool serves one ELAN, it
+// is one block, unless it was widened while the ELAN held a part of it.
 func firstSizes(elan ELAN, p Pool) (due, smallest int) {
 	whole := p.Subnet.Bits()
 	due, smallest = firstBits4, smallestBits4
@@ -129,8 +127,7 @@ func firstSizes(elan ELAN, p Pool) (due, smallest int) {
 	return max(due, whole), max(smallest, whole)
 }
 
-// carveSize gives the elan the first free block of one size that has an address
-// to hand out.
+// carveSize gives the ELAN the first free block of one size that has a free address.
 func (a *Allocator) carveSize(d *domain, elan ELAN, p Pool, bits int) (netip.Addr, *block) {
 	hints, key := a.hints[p.Network], size{p.Subnet, bits}
 	if hints == nil {
@@ -165,7 +162,7 @@ func (a *Allocator) carveSize(d *domain, elan ELAN, p Pool, bits int) (netip.Add
 	return netip.Addr{}, nil
 }
 
-// lowerHints notes that there may be room now where the block was.
+// lowerHints lowers the hints to the place of a removed block.
 func (a *Allocator) lowerHints(b *block) {
 	hints := a.hints[b.Network]
 	for key, hint := range hints {
@@ -173,7 +170,7 @@ func (a *Allocator) lowerHints(b *block) {
 			continue
 		}
 		freed := netip.PrefixFrom(b.Prefix.Addr(), key.bits).Masked().Addr()
-		if freed.Less(key.subnet.Addr()) { // carved from a wider pool that is gone
+		if freed.Less(key.subnet.Addr()) { // carved from a former, wider pool
 			freed = key.subnet.Addr()
 		}
 		if !hint.IsValid() || freed.Less(hint) {
@@ -189,9 +186,9 @@ func larger(p, q netip.Prefix) netip.Prefix {
 	return p
 }
 
-// newBlock returns the block that the elan would hold, nil where none of its
-// addresses can be its gateway, or somebody has its network or broadcast address.
-// except is kept for an interface.
+// newBlock returns a block for the ELAN. It returns nil if no address of the block can be its
+// gateway, or if its network or broadcast address is held. An address in except is not used
+// as gateway.
 func newBlock(d *domain, elan ELAN, p Pool, prefix netip.Prefix, except ...netip.Addr) *block {
 	gateway, found := gatewayOf(d, p, prefix, except)
 	if !found || !d.edgesFree(prefix) {
@@ -204,14 +201,13 @@ func newBlock(d *domain, elan ELAN, p Pool, prefix netip.Prefix, except ...netip
 	}
 }
 
-// edgesFree tells whether nobody has the network or broadcast address of a prefix.
+// edgesFree reports whether the network and broadcast address of a prefix are free.
 func (d *domain) edgesFree(p netip.Prefix) bool {
 	last := netipx.PrefixLastIP(p)
 	return (inside(p, p.Addr()) || d.free(p.Addr())) && (inside(p, last) || d.free(last))
 }
 
-// first takes an address of a block that is not yet anyone's; a nil block where
-// it has none.
+// first takes an address from a new block. It returns a nil block if there is none.
 func (b *block) first(d *domain) (netip.Addr, *block) {
 	if b == nil || b.addresses == nil {
 		return netip.Addr{}, nil
@@ -225,8 +221,8 @@ func (b *block) first(d *domain) (netip.Addr, *block) {
 	return addr, b
 }
 
-// gatewayOf is the pool's gateway where the block holds it, else the first
-// address that may be handed out.
+// gatewayOf returns the pool's gateway if it is in the block, else the block's first address
+// that can be handed out.
 func gatewayOf(d *domain, p Pool, prefix netip.Prefix, except []netip.Addr) (netip.Addr, bool) {
 	fits := func(x netip.Addr) bool { return d.free(x) && !slices.Contains(except, x) }
 	first, last := usable(prefix)
@@ -240,22 +236,22 @@ func gatewayOf(d *domain, p Pool, prefix netip.Prefix, except []netip.Addr) (net
 	return addresses.takeNew(func(x netip.Addr) bool { return x != p.Gateway && fits(x) })
 }
 
-// BlockBits is the prefix length of the first block that an elan gets of a pool which
-// serves several.
+// BlockBits returns the prefix length of an ELAN's first block, in a pool that serves several
+// ELANs.
 func (p Pool) BlockBits() int {
 	due, _ := firstSizes(ELAN{}, p)
 	return due
 }
 
-// Blocks is how many first blocks the range of a pool holds. A block at an end of the
-// range may have fewer addresses than the others.
+// Blocks returns the number of blocks of BlockBits in the pool's range. The first and the last
+// may have fewer addresses than the others.
 func (p Pool) Blocks() float64 {
 	n := p.normal()
 	first, last := netip.PrefixFrom(n.From, p.BlockBits()).Masked().Addr(), netip.PrefixFrom(n.To, p.BlockBits()).Masked().Addr()
 	return distance(first, last)/math.Exp2(float64(p.Subnet.Addr().BitLen()-p.BlockBits())) + 1
 }
 
-// distance is by how much b is the higher of two addresses of one family.
+// distance returns b minus a, for two addresses of one family.
 func distance(a, b netip.Addr) float64 {
 	x, y := a.As16(), b.As16()
 	high := float64(binary.BigEndian.Uint64(y[:8]) - binary.BigEndian.Uint64(x[:8]))

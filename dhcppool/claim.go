@@ -5,26 +5,26 @@ import (
 	"net/netip"
 )
 
-// Gateways of addresses that come from no pool, where the node has no pod-cidr
-// that holds them: link-local ones, which many elans may share.
+// Gateways of addresses that are neither in a pool nor in the node's pod-cidr: link-local
+// addresses, which several ELANs may share.
 var (
 	linkGateway4 = netip.AddrFrom4([4]byte{169, 254, 1, 1})
 	linkGateway6 = netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 15: 1})
 )
 
-// Claim is the wish for one given address.
+// Claim is a request for one given address.
 type Claim struct {
 	ELAN    ELAN
-	Network string // whose pools serve the elan; empty when none do
+	Network string // of the pools that serve the ELAN; empty if there are none
 	Address netip.Addr
 	Owner   string
 	NodeNet netip.Prefix // the node's pod-cidr; may be zero
 }
 
-// Claim gives the owner the very address that it wants: in a block of the elan
-// where there is one or one can be carved, else behind a gateway alone. An owner
-// that holds the address already may claim it for another elan. The error is a
-// *TakenError or an *InvalidError, and then nothing has changed.
+// Claim gives the owner the requested address: in a block of the ELAN if there is one or one
+// can be carved, else behind a block that contains only a gateway. An owner that holds the
+// address already may claim it for another ELAN. The error is a *TakenError or an
+// *InvalidError; then nothing has changed.
 func (a *Allocator) Claim(c Claim) (Block, error) {
 	d := a.domain(c.ELAN.Domain)
 	before, held := d.held[c.Address]
@@ -53,7 +53,7 @@ func (a *Allocator) Claim(c Claim) (Block, error) {
 	return b.Block, nil
 }
 
-// refuse says why an interface can't have an address; empty when it can.
+// refuse returns why an interface cannot have an address; empty if it can.
 func (a *Allocator) refuse(d *domain, addr netip.Addr, cover *block, pool Pool, pooled bool) string {
 	switch why := unusable(addr); {
 	case why != "":
@@ -72,15 +72,14 @@ func (a *Allocator) refuse(d *domain, addr netip.Addr, cover *block, pool Pool, 
 	return ""
 }
 
-// inside tells whether an interface of a subnet may have an address.
+// inside reports whether an interface of a subnet may have an address.
 func inside(p netip.Prefix, addr netip.Addr) bool {
 	first, last := usable(p)
 	return first.Compare(addr) <= 0 && addr.Compare(last) <= 0
 }
 
-// carveAround gives the elan the block of a pool that holds the wanted address:
-// one of the first size, else the largest smaller one that is free; nil where
-// there is none.
+// carveAround gives the ELAN the block of a pool around the requested address, of the first
+// size or the largest smaller one that is free. It returns nil if there is none.
 func (a *Allocator) carveAround(d *domain, c Claim, p Pool) *block {
 	due, smallest := firstSizes(c.ELAN, p)
 	for bits := due; bits <= smallest; bits++ {
@@ -96,7 +95,7 @@ func (a *Allocator) carveAround(d *domain, c Claim, p Pool) *block {
 	return nil
 }
 
-// single returns the gateway alone behind which the elan's address is reached.
+// single returns the block that contains only the gateway of the requested address.
 func (a *Allocator) single(d *domain, c Claim) *block {
 	gateway := singleGateway(d, c)
 	if b := a.blocks[blockKey{c.ELAN.Name, host(gateway)}]; b != nil {
@@ -107,8 +106,8 @@ func (a *Allocator) single(d *domain, c Claim) *block {
 	return b
 }
 
-// singleGateway is the first address of the node's pod-cidr where that holds the
-// wanted address and is nobody else's, else a link-local one.
+// singleGateway returns the first address of the node's pod-cidr, if the pod-cidr contains the
+// requested address and the first address is free; else a link-local address.
 func singleGateway(d *domain, c Claim) netip.Addr {
 	link := linkGateway4
 	if c.Address.Is6() {

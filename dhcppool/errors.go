@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// ExhaustedError says that a network's pools have no address left.
+// ExhaustedError reports that a network's pools have no free address.
 type ExhaustedError struct {
 	Network string
-	ELAN    string // for which one was wanted; empty for none
-	Pools   []Pool // those that were looked at
+	ELAN    string // that requested an address; empty if there is none
+	Pools   []Pool // the pools that were tried
 }
 
 func (e *ExhaustedError) Error() string {
@@ -19,21 +19,21 @@ func (e *ExhaustedError) Error() string {
 	for i, p := range e.Pools {
 		sizes[i] = fmt.Sprintf("%s has %d", p.Subnet, p.Size())
 		if p.Size() == math.MaxInt64 {
-			sizes[i] = p.Subnet.String() + " has more than can be counted"
+			sizes[i] = p.Subnet.String() + " has more than 2^63"
 		}
 	}
-	whom, how := "", ""
+	of, how := "", ""
 	if e.ELAN != "" {
-		whom = " for elan-instance " + e.ELAN
+		of = " for elan-instance " + e.ELAN
 	}
 	if e.ELAN != "" && e.ELAN != e.Network {
 		how = ", given out in blocks for each node and namespace"
 	}
 	return fmt.Sprintf("pool %q has no address left%s (%s%s); widen allocate-from and allocate-to or post a further subnet",
-		e.Network, whom, strings.Join(sizes, ", "), how)
+		e.Network, of, strings.Join(sizes, ", "), how)
 }
 
-// TakenError says that somebody else has an address.
+// TakenError reports that an address has another owner.
 type TakenError struct {
 	Address netip.Addr
 	Owner   string
@@ -41,7 +41,7 @@ type TakenError struct {
 
 func (e *TakenError) Error() string { return fmt.Sprintf("%s is held by %s", e.Address, e.Owner) }
 
-// InvalidError says that an address can't be an interface's.
+// InvalidError reports that an interface cannot have an address.
 type InvalidError struct {
 	Address netip.Addr
 	Why     string
@@ -49,7 +49,7 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return fmt.Sprintf("%s %s", e.Address, e.Why) }
 
-// unusable says why no interface can have an address; empty when one can.
+// unusable returns why no interface can have an address; empty if an interface can.
 func unusable(a netip.Addr) string {
 	switch {
 	case a.IsUnspecified():

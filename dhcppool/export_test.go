@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// State is all that an allocator remembers but its pools, sorted.
+// State is the content of an allocator except its pools, sorted.
 type State struct {
 	Blocks []Block
 	Held   []Held
 }
 
-// State returns what Restore makes an equal allocator of.
+// State returns the state. Restoring it makes an equal allocator.
 func (a *Allocator) State() State {
 	var s State
 	for _, b := range a.blocks {
@@ -32,5 +32,5 @@ func (a *Allocator) State() State {
 	return s
 }
 
-// State is every name's identifier.
+// State returns the identifier of every name.
 func (i *IDs) State() map[string]uint32 { return maps.Clone(i.byName) }

@@ -10,7 +10,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
-// fuzzPools are what the pools change between.
+// fuzzPools lists the sets of pools that the fuzzer changes between.
 var fuzzPools = [][]dhcppool.Pool{
 	{specPool()},
 	{pool("default", "192.168.10.0/25", "", "", "192.168.10.9"), pool("default", "fd00::/120", "", "", "")},
@@ -20,7 +20,7 @@ var fuzzPools = [][]dhcppool.Pool{
 	{},
 }
 
-// FuzzAllocator lives random stories and judges the Allocator's laws after each step.
+// FuzzAllocator makes random changes and checks the Allocator's laws after each.
 func FuzzAllocator(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9})
 	f.Add([]byte("allocate, claim, release, sweep, change pools, and start over"))
@@ -88,7 +88,7 @@ func (s *allocatorStory) step(what, x byte) {
 	}
 }
 
-// handedOut judges an address that was chosen.
+// handedOut checks an address that was chosen.
 func (s *allocatorStory) handedOut(network string, got netip.Addr, b dhcppool.Block) {
 	require.True(s, b.Prefix.Contains(got))
 	require.NotEqual(s, b.Gateway, got)
@@ -105,7 +105,7 @@ func (s *allocatorStory) handedOut(network string, got netip.Addr, b dhcppool.Bl
 
 func (s *allocatorStory) laws() {
 	state := s.a.State()
-	for i, h := range state.Held { // sorted: a double would be a neighbour
+	for i, h := range state.Held { // sorted, so equal ones are neighbours
 		if i > 0 {
 			require.False(s, state.Held[i-1].Domain == h.Domain && state.Held[i-1].Address == h.Address)
 		}
@@ -137,8 +137,8 @@ func (s *allocatorStory) laws() {
 	require.Equal(s, state, restored.State())
 }
 
-// emptied judges that everything comes back: a pool serves as much at the end
-// as it does an allocator that has no past.
+// emptied checks that everything is free after all releases: a pool then serves as many
+// addresses as in a new allocator.
 func (s *allocatorStory) emptied() {
 	for _, h := range s.a.State().Held {
 		s.a.Release(h.Domain, h.Address)

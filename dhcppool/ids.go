@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// IDs gives names an identifier each, from a range. One that comes back is
-// given again only when none is left that was never given.
+// IDs gives each name an identifier from a range. It gives a released identifier again only
+// after it has given all others.
 type IDs struct {
 	sequence *sequence[uint32]
 	byName   map[string]uint32
@@ -23,8 +23,8 @@ func NewIDs(from, to uint32) *IDs {
 	}
 }
 
-// Get returns the name's identifier, and chooses one for a name that has none;
-// false when the range is used up.
+// Get returns the name's identifier, and chooses one for a name that has none. It returns
+// false if the range has no free identifier.
 func (i *IDs) Get(name string) (uint32, bool) {
 	if id, found := i.byName[name]; found {
 		return id, true
@@ -36,8 +36,8 @@ func (i *IDs) Get(name string) (uint32, bool) {
 	return id, found
 }
 
-// Restore says which identifier a name has. It need not be in the range: ranges
-// change, and who has one keeps it.
+// Restore records the identifier of a name. It may be outside the range: when a range changes,
+// names keep their identifiers.
 func (i *IDs) Restore(name string, id uint32) error {
 	if other, used := i.names[id]; used && other != name {
 		return fmt.Errorf("restore identifier %d of %q: %q has it", id, name, other)
@@ -51,7 +51,7 @@ func (i *IDs) Restore(name string, id uint32) error {
 
 func (i *IDs) set(name string, id uint32) { i.byName[name], i.names[id] = id, name }
 
-// Release takes the identifier of a name back.
+// Release takes back the identifier of a name.
 func (i *IDs) Release(name string) {
 	id, found := i.byName[name]
 	if !found {

@@ -6,24 +6,23 @@ import (
 	"strings"
 )
 
-// DefaultNetwork is the network-id of the pools that serve whoever has none of
-// their own.
+// DefaultNetwork is the network-id of the pools that serve everything without pools of its
+// own.
 const DefaultNetwork = "default"
 
-// Parse reads a pool as a flag has it:
+// Parse parses a pool in the form of a flag:
 //
 //	[NETWORK=]SUBNET[,gateway=ADDR][,from=ADDR][,to=ADDR][,dns=ADDR]...
 //
-// The network is "default" where none is named; dns may be given several times.
-// The pool is valid by itself (see Validate); bounds that the text does not give
-// are zero, as in a pool that comes over RESTCONF.
+// NETWORK defaults to "default", and dns may be repeated. Parse checks the pool like Validate,
+// but not against other pools. Bounds that the text does not contain are zero.
 func Parse(text string) (Pool, error) {
 	p, err := parse(text)
 	if err == nil {
 		err = p.validate()
 	}
 	if err != nil {
-		return Pool{}, fmt.Errorf("read pool %q: %w", text, err)
+		return Pool{}, fmt.Errorf("parse pool %q: %w", text, err)
 	}
 	return p, nil
 }
@@ -36,7 +35,7 @@ func parse(text string) (Pool, error) {
 	}
 	prefix, err := netip.ParsePrefix(subnet)
 	if err != nil {
-		return Pool{}, fmt.Errorf("%q is no subnet; write [NETWORK=]SUBNET, for example 10.11.0.0/16 or services=10.96.0.0/24", subnet)
+		return Pool{}, fmt.Errorf("%q is not a subnet; write [NETWORK=]SUBNET, for example 10.11.0.0/16 or services=10.96.0.0/24", subnet)
 	}
 	p := Pool{Network: network, Subnet: prefix.Masked()}
 	for _, part := range parts[1:] {
@@ -51,23 +50,23 @@ func (p *Pool) parseOption(part string) error {
 	name, value, named := strings.Cut(part, "=")
 	single, known := map[string]*netip.Addr{"gateway": &p.Gateway, "from": &p.From, "to": &p.To}[name]
 	if !named || !known && name != "dns" {
-		return fmt.Errorf("%q is no option; write gateway=ADDR, from=ADDR, to=ADDR, or dns=ADDR once for each server", part)
+		return fmt.Errorf("%q is not an option; write gateway=ADDR, from=ADDR, to=ADDR, or dns=ADDR once for each server", part)
 	}
 	addr, err := netip.ParseAddr(value)
 	switch {
 	case err != nil || addr.Zone() != "":
-		return fmt.Errorf("%s: %q is no address", name, value)
+		return fmt.Errorf("%s: %q is not an address", name, value)
 	case name == "dns":
 		p.DNS = append(p.DNS, addr)
 	case single.IsValid():
-		return fmt.Errorf("%s is there twice", name)
+		return fmt.Errorf("%s is set twice", name)
 	default:
 		*single = addr
 	}
 	return nil
 }
 
-// String is the pool as Parse reads it.
+// String returns the pool in the form that Parse accepts.
 func (p Pool) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s=%s", p.Network, p.Subnet)

@@ -1,8 +1,7 @@
-// Package dhcppool chooses addresses and identifiers: it carves pools into
-// blocks, hands out addresses of blocks, and numbers names. All of it is in
-// memory and deterministic; remembering what was chosen is the caller's part,
-// who puts it back with the Restore methods. It knows no pod, no lease and no
-// time. Nothing here is safe for use by several goroutines at once.
+// Package dhcppool chooses addresses and identifiers: it carves pools into blocks, hands out
+// addresses of blocks, and gives names identifiers. It is deterministic and works in memory.
+// The caller stores the results, and restores them with the Restore methods. The package
+// knows neither pods nor leases nor time. Only one goroutine at a time may use its values.
 package dhcppool
 
 import (
@@ -16,17 +15,17 @@ import (
 
 // Pool is one allocation pool (dhcp_allocation_pool:network/allocation-pool).
 type Pool struct {
-	Network string // network-id: what the pool serves
+	Network string // network-id
 	Subnet  netip.Prefix
-	// From and To bound what is handed out; zero: the subnet's first and last
+	// From and To bound the addresses to hand out. Zero means the subnet's first and last
 	// usable address.
 	From, To netip.Addr
-	// Gateway is zero for the subnet's first usable address.
+	// Gateway is the gateway. Zero means the subnet's first usable address.
 	Gateway netip.Addr
 	DNS     []netip.Addr
 }
 
-// normal returns the pool with its subnet masked and every absent bound filled in.
+// normal returns the pool with its subnet masked and absent bounds filled in.
 func (p Pool) normal() Pool {
 	p.Subnet = p.Subnet.Masked()
 	first, last := usable(p.Subnet)
@@ -47,8 +46,8 @@ func (p Pool) equal(q Pool) bool {
 		p.Gateway == q.Gateway && slices.Equal(p.DNS, q.DNS)
 }
 
-// Size is how many addresses the pool hands out in all, gateways of its blocks
-// not counted off; at most math.MaxInt64.
+// Size returns the number of addresses that the pool can hand out, including the gateways of
+// its blocks; at most math.MaxInt64.
 func (p Pool) Size() int64 {
 	p = p.normal()
 	from, to := clip(p.Subnet, p.From, p.To)
@@ -67,8 +66,8 @@ func (p Pool) Size() int64 {
 	return n.Int64()
 }
 
-// usable are the first and last address of a prefix that an interface may
-// have: neither network nor broadcast address, where the prefix has such.
+// usable returns the first and last address of a prefix that an interface may have: without
+// the network and broadcast address, if the prefix has them.
 func usable(p netip.Prefix) (first, last netip.Addr) {
 	first, last = p.Addr(), netipx.PrefixLastIP(p)
 	if p.Addr().BitLen()-p.Bits() < 2 { // RFC 3021, RFC 6164: no such addresses
@@ -81,8 +80,7 @@ func usable(p netip.Prefix) (first, last netip.Addr) {
 	return first, last
 }
 
-// clip returns the part of a range that lies in a prefix and is usable there;
-// zero addresses where there is none.
+// clip returns the usable part of a range in a prefix; zero addresses if there is none.
 func clip(p netip.Prefix, from, to netip.Addr) (first, last netip.Addr) {
 	first, last = usable(p)
 	if first.Less(from) {

@@ -6,10 +6,9 @@ import (
 	"slices"
 )
 
-// SetPools replaces the pools; they must be valid. Blocks and addresses stay
-// with their holders, whatever the pools say; what is chosen from now on follows
-// the new ones. It returns the networks whose pools are others than before,
-// sorted; it costs what these and their blocks are.
+// SetPools replaces the pools, which must be valid. Existing blocks and addresses stay; new
+// ones follow the new pools. It returns the networks whose pools have changed, sorted. Its
+// cost depends only on those networks and their blocks.
 func (a *Allocator) SetPools(pools []Pool) (changed []string) {
 	given := make(map[string][]Pool, len(a.given))
 	for _, p := range pools {
@@ -33,7 +32,7 @@ func (a *Allocator) SetPools(pools []Pool) (changed []string) {
 	return changed
 }
 
-// setNetwork has a network's blocks and addresses follow the pools that are given.
+// setNetwork applies the given pools to a network's blocks and addresses.
 func (a *Allocator) setNetwork(network string) {
 	delete(a.pools, network)
 	for _, p := range a.given[network] {
@@ -46,7 +45,7 @@ func (a *Allocator) setNetwork(network string) {
 	}
 }
 
-// follow has a block hand out what its pool says now.
+// follow updates a block's addresses from its pool.
 func (a *Allocator) follow(b *block) {
 	p, found := a.Pool(b.Network, b.Subnet)
 	if !found {
@@ -60,7 +59,7 @@ func (a *Allocator) follow(b *block) {
 	}
 }
 
-// addressesOf is what a pool hands out in a prefix; nil for nothing.
+// addressesOf returns the addresses that a pool hands out in a prefix; nil if there are none.
 func addressesOf(prefix netip.Prefix, p Pool) *sequence[netip.Addr] {
 	from, to := clip(prefix, p.From, p.To)
 	if !from.IsValid() {
@@ -79,7 +78,7 @@ func (a *Allocator) Blocks(network string) []Block {
 	return blocks
 }
 
-// Pool returns a pool, with its absent bounds filled in.
+// Pool returns a pool with absent bounds filled in; false if there is none.
 func (a *Allocator) Pool(network string, subnet netip.Prefix) (Pool, bool) {
 	for _, p := range a.pools[network] {
 		if p.Subnet == subnet {
@@ -99,18 +98,18 @@ func (a *Allocator) Serving(networks ...string) (string, bool) {
 	return "", false
 }
 
-// Serves tells whether a network has a pool of IPv4 or IPv6.
+// Serves reports whether a network has a pool of IPv4 or, if v6 is set, of IPv6.
 func (a *Allocator) Serves(network string, v6 bool) bool {
 	return slices.ContainsFunc(a.pools[network], func(p Pool) bool { return p.Subnet.Addr().Is6() == v6 })
 }
 
-// PoolAround returns the network's pool whose subnet holds a prefix.
+// PoolAround returns the network's pool whose subnet contains a prefix.
 func (a *Allocator) PoolAround(network string, prefix netip.Prefix) (Pool, bool) {
 	p, found := a.poolOf(network, prefix.Addr())
 	return p, found && p.Subnet.Bits() <= prefix.Bits()
 }
 
-// poolOf returns the network's pool whose subnet holds an address.
+// poolOf returns the network's pool whose subnet contains an address.
 func (a *Allocator) poolOf(network string, addr netip.Addr) (Pool, bool) {
 	for _, p := range a.pools[network] {
 		if p.Subnet.Contains(addr) {

@@ -2,12 +2,13 @@ package dhcppool
 
 import "fmt"
 
-// RestoreBlock says that an elan holds a block.
+// RestoreBlock adds a block that an ELAN held before a restart. It fails if the block overlaps
+// another one.
 func (a *Allocator) RestoreBlock(b Block) error {
 	d := a.domain(b.ELAN.Domain)
 	switch {
 	case a.blocks[blockKey{b.ELAN.Name, b.Prefix}] != nil:
-		return fmt.Errorf("restore block %s of %s: it is there already", b.Prefix, b.ELAN.Name)
+		return fmt.Errorf("restore block %s of %s: it exists already", b.Prefix, b.ELAN.Name)
 	case b.Network == "":
 		a.insert(&block{Block: b})
 		return nil
@@ -24,8 +25,8 @@ func (a *Allocator) RestoreBlock(b Block) error {
 	return nil
 }
 
-// RestoreAddress says that somebody holds an address; its block, if it names
-// one, must be there, as must all others be.
+// RestoreAddress adds an address that was held before a restart. All blocks must be restored
+// before. The error is a *TakenError, an *InvalidError, or reports a missing block.
 func (a *Allocator) RestoreAddress(h Held) error {
 	d := a.domain(h.Domain)
 	if other, taken := d.held[h.Address]; taken {
@@ -40,7 +41,7 @@ func (a *Allocator) RestoreAddress(h Held) error {
 	}
 	b := a.blocks[blockKey{h.ELAN, h.Prefix}]
 	if b == nil {
-		return fmt.Errorf("restore address %s: %s holds no block %s", h.Address, h.ELAN, h.Prefix)
+		return fmt.Errorf("restore address %s: %s has no block %s", h.Address, h.ELAN, h.Prefix)
 	}
 	a.hold(d, h.Address, h.Owner, b)
 	return nil

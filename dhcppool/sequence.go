@@ -2,10 +2,10 @@ package dhcppool
 
 import "container/list"
 
-// sequence hands out the members of a range: those that it never handed out
-// first, in order, then those that came back, the one that came back longest
-// ago first. It does not know what is in use: its caller says what is free.
-// Handing out costs amortised constant time.
+// sequence hands out the members of a range: first those that it never handed out, in order,
+// then those that were given back, the oldest first. It does not know which members are in
+// use: its caller passes a function that reports whether a member is free. Handing out takes
+// amortised constant time.
 type sequence[T comparable] struct {
 	next, last T
 	used       bool // next has passed last
@@ -13,7 +13,7 @@ type sequence[T comparable] struct {
 	compare    func(a, b T) int
 	first      T
 
-	freed *list.List // of T, the one that came back longest ago in front
+	freed *list.List // of T, the oldest in front
 	at    map[T]*list.Element
 }
 
@@ -41,13 +41,13 @@ func (s *sequence[T]) takeNew(free func(T) bool) (T, bool) {
 	return none, false
 }
 
-// takeFreed hands out the free member that came back longest ago.
+// takeFreed hands out the free member that was given back first.
 func (s *sequence[T]) takeFreed(free func(T) bool) (T, bool) {
 	for e := s.freed.Front(); e != nil; e = s.freed.Front() {
 		v := e.Value.(T)
 		s.freed.Remove(e)
 		delete(s.at, v)
-		if free(v) { // else whoever has it gives it back one day
+		if free(v) { // else its owner will give it back
 			return v, true
 		}
 	}
@@ -62,13 +62,13 @@ func (s *sequence[T]) take(free func(T) bool) (T, bool) {
 	return s.takeFreed(free)
 }
 
-// giveBack says that v, which need not have been handed out here, is free again.
+// giveBack adds a free member. It need not have been handed out by this sequence.
 func (s *sequence[T]) giveBack(v T) {
 	if s.compare(v, s.first) < 0 || s.compare(v, s.last) > 0 {
 		return
 	}
 	if !s.used && s.compare(v, s.next) >= 0 {
-		return // its turn is still to come
+		return // it was not handed out yet
 	}
 	if e := s.at[v]; e != nil {
 		s.freed.MoveToBack(e)

@@ -10,14 +10,14 @@ import (
 // spans is a set of blocks that do not overlap, sorted by address.
 type spans []*block
 
-// search returns where p is or would be.
+// search returns the index of p, or where to insert it.
 func (s spans) search(p netip.Prefix) (int, bool) {
 	return slices.BinarySearchFunc(s, p, func(b *block, p netip.Prefix) int {
 		return b.Prefix.Addr().Compare(p.Addr())
 	})
 }
 
-// overlap returns a block that overlaps p, nil where there is none.
+// overlap returns a block that overlaps p, or nil if there is none.
 func (s spans) overlap(p netip.Prefix) *block {
 	i, _ := s.search(p)
 	if i < len(s) && s[i].Prefix.Overlaps(p) {
@@ -42,8 +42,8 @@ func (s spans) remove(b *block) spans {
 	return slices.Delete(s, i, i+1)
 }
 
-// after returns the first prefix of the given length that begins behind p; an
-// invalid one at the end of the address space.
+// after returns the first prefix of the given length after p; an invalid prefix at the end of
+// the address space.
 func after(p netip.Prefix, bits int) netip.Prefix {
 	next := netipx.PrefixLastIP(p).Next()
 	if !next.IsValid() {

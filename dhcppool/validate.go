@@ -9,10 +9,9 @@ import (
 	"go4.org/netipx"
 )
 
-// Validate tells whether the pools can serve together. The error names pool
-// and leaf. oneDomain says that all networks share one address space (isolation
-// "none"), so that no two subnets may overlap; else they may not within one
-// network.
+// Validate checks the pools, one by one and together. The error names the pool and the leaf.
+// If oneDomain is set, all networks share one address space (isolation "none") and no two
+// subnets may overlap; else subnets of one network must not overlap.
 func Validate(pools []Pool, oneDomain bool) error {
 	for _, p := range pools {
 		if err := p.validate(); err != nil {
@@ -42,13 +41,13 @@ func Validate(pools []Pool, oneDomain bool) error {
 
 func (p Pool) validate() error {
 	if p.Network == "" {
-		return fmt.Errorf("network-id is empty: name what the pool serves, for example \"default\"")
+		return fmt.Errorf("network-id is empty: give the pool a network-id, for example \"default\"")
 	}
 	if !p.Subnet.IsValid() {
 		return fmt.Errorf("subnet is missing")
 	}
 	if a := p.Subnet.Addr(); a.Is4In6() || a.IsMulticast() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsUnspecified() {
-		return fmt.Errorf("subnet holds no addresses for pods: give one of unicast addresses")
+		return fmt.Errorf("subnet has no addresses for pods: use a subnet of unicast addresses")
 	}
 	for _, leaf := range []struct {
 		name string
@@ -66,7 +65,7 @@ func (p Pool) validate() error {
 	return p.normal().validateRange()
 }
 
-// validateRange judges a pool whose bounds are filled in.
+// validateRange checks a pool whose bounds are filled in.
 func (p Pool) validateRange() error {
 	if p.To.Less(p.From) {
 		return fmt.Errorf("allocate-from %s is above allocate-to %s", p.From, p.To)
@@ -88,7 +87,7 @@ func validateApart(pools []Pool) error {
 	for i := 1; i < len(pools); i++ {
 		a, b := pools[i-1], pools[i]
 		if a.Network == b.Network && a.Subnet == b.Subnet {
-			return fmt.Errorf("pool %q, subnet %s: is there twice", b.Network, b.Subnet)
+			return fmt.Errorf("pool %q, subnet %s: appears twice", b.Network, b.Subnet)
 		}
 		if netipx.PrefixLastIP(a.Subnet).Compare(b.Subnet.Addr()) >= 0 {
 			return fmt.Errorf("pool %q, subnet %s: overlaps subnet %s of pool %q", b.Network, b.Subnet, a.Subnet, a.Network)

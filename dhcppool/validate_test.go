@@ -29,7 +29,7 @@ func TestValidate(t *testing.T) {
 	for name, c := range map[string]struct {
 		pools     []dhcppool.Pool
 		oneDomain bool
-		want      string // empty: valid
+		want      string // empty if valid
 	}{
 		"the specification's pool":  {pools: []dhcppool.Pool{pool("default", "192.168.10.0/24", "192.168.10.3", "192.168.10.50", "192.168.10.2")}},
 		"nothing but a subnet":      {pools: []dhcppool.Pool{pool("default", "10.11.2.0/24", "", "", "")}},
@@ -47,7 +47,7 @@ func TestValidate(t *testing.T) {
 		"from above to":             {pools: []dhcppool.Pool{pool("default", "10.0.0.0/24", "10.0.0.9", "10.0.0.8", "")}, want: "above allocate-to"},
 		"the gateway alone":         {pools: []dhcppool.Pool{pool("default", "10.0.0.0/24", "10.0.0.9", "10.0.0.9", "10.0.0.9")}, want: "leaves no address"},
 		"a single address":          {pools: []dhcppool.Pool{pool("default", "10.0.0.1/32", "", "", "")}, want: "leaves no address"},
-		"twice":                     {pools: []dhcppool.Pool{pool("default", "10.0.0.0/24", "", "", ""), pool("default", "10.0.0.5/24", "", "", "")}, want: "is there twice"},
+		"twice":                     {pools: []dhcppool.Pool{pool("default", "10.0.0.0/24", "", "", ""), pool("default", "10.0.0.5/24", "", "", "")}, want: "appears twice"},
 		"overlap in a network":      {pools: []dhcppool.Pool{pool("default", "10.0.0.0/16", "", "", ""), pool("default", "10.0.1.0/24", "", "", "")}, want: `pool "default", subnet 10.0.1.0/24: overlaps subnet 10.0.0.0/16 of pool "default"`},
 		"overlap in one domain":     {pools: []dhcppool.Pool{pool("a", "10.0.0.0/16", "", "", ""), pool("services", "10.0.1.0/24", "", "", "")}, oneDomain: true, want: "overlaps"},
 		"overlap of isolated ones":  {pools: []dhcppool.Pool{pool("a", "10.0.0.0/16", "", "", ""), pool("b", "10.0.1.0/24", "", "", "")}},

@@ -11,15 +11,15 @@ import (
 // File is a file and the flag that names it, without dashes.
 type File struct{ Flag, Path string }
 
-// Client is the TLS of a client. Each new connection uses the files as they are then.
+// Client is the TLS configuration of a client. Each new connection uses the current files.
 type Client struct {
 	authorities atomic.Pointer[x509.CertPool]   // nil: the system's
 	certificate atomic.Pointer[tls.Certificate] // nil: none
 }
 
-// Client follows the files of a client's TLS: the CAs that it trusts, and the certificate
-// that it shows, with its key. Without a path of ca the client trusts the system's CAs.
-// Without a path of cert it shows no certificate.
+// Client follows the files of a TLS client: the trusted CAs, and the client certificate with
+// its key. Without a path of ca the client trusts the system's CAs. Without a path of cert it
+// has no certificate.
 func (f *Follower) Client(ca, cert, key File) (*Client, error) {
 	c := &Client{}
 	if ca.Path != "" {
@@ -58,13 +58,13 @@ func (c *Client) loadPair(contents [][]byte) error {
 	return err
 }
 
-// Config returns the configuration for one connection, by the files as they are now. The
-// server's certificate must be for the host that is connected to.
+// Config returns the configuration for one connection, from the current files. The server's
+// certificate must be for the host of the connection.
 func (c *Client) Config() *tls.Config {
 	out := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.authorities.Load()}
 	if c.certificate.Load() != nil {
-		// It is shown to a server that names other CAs too, so that the server can log why it
-		// refuses.
+		// The certificate is also sent to a server that names other CAs, so that the server can
+		// log why it rejects it.
 		out.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return c.certificate.Load(), nil
 		}
@@ -72,7 +72,7 @@ func (c *Client) Config() *tls.Config {
 	return out
 }
 
-// AnyHost returns a configuration for all connections, also after the files have changed.
+// AnyHost returns a configuration for all connections, which uses the current files.
 // The server's certificate must be signed by one of the CAs, and may be for any host or for
 // none, as is usual with Open vSwitch and OVN. It needs a file of CAs: with the system's CAs
 // any server on the Internet would be trusted.
@@ -83,7 +83,7 @@ func (c *Client) AnyHost() *tls.Config {
 	out.VerifyConnection = func(state tls.ConnectionState) error {
 		authorities := c.authorities.Load()
 		if authorities == nil {
-			return errors.New("no CA of the server's certificate is known")
+			return errors.New("there are no CAs to verify the server's certificate")
 		}
 		return verifyChain(state.PeerCertificates, authorities)
 	}

@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// A certificate must be renewed soon when less than soonLeft of its time is left, and now
-// when less than nowLeft is. A certificate with a short life must be renewed soon when a
-// quarter of its life is left, and now when a twelfth is: programs renew it when a third
-// is left.
+// A certificate must be renewed soon when less than soonLeft of its validity is left, and now
+// when less than nowLeft is left. For a short validity the limits are a quarter and a twelfth
+// of it, because programs renew such certificates when a third is left.
 const (
 	soonLeft = 30 * 24 * time.Hour
 	nowLeft  = 7 * 24 * time.Hour
@@ -27,7 +26,7 @@ const remindEvery = 24 * time.Hour
 // Urgency is how soon a certificate must be renewed.
 type Urgency int
 
-// The urgencies, in their order.
+// The urgencies, in ascending order.
 const (
 	NotYet Urgency = iota
 	Soon
@@ -59,7 +58,7 @@ type Expiry struct {
 	Urgency Urgency
 }
 
-// String says what is to be done.
+// String describes the certificate and what to do.
 func (e Expiry) String() string {
 	verb := "expires"
 	if e.Urgency == Expired {
@@ -81,13 +80,13 @@ func (f *Follower) Expiring() []Expiry {
 	return all
 }
 
-// reminder is what was logged last about a certificate.
+// reminder is the last log entry about a certificate.
 type reminder struct {
 	urgency Urgency
 	at      time.Time
 }
 
-// remind logs when a certificate must be renewed: when that becomes more urgent, and once a
+// remind logs that a certificate must be renewed: when that becomes more urgent, and once a
 // day.
 func (f *Follower) remind(s *set, now time.Time) {
 	u := urgency(s.from, s.until, now)
@@ -108,8 +107,8 @@ func (f *Follower) remind(s *set, now time.Time) {
 	f.log.Log(context.Background(), level, text, "flag", "--"+s.Flag, "path", s.Paths[0], "not_after", s.until)
 }
 
-// ChainValidity is the Validity of a certificate and its chain in the first content: the
-// certificate in it that expires first.
+// ChainValidity returns the validity of the certificate chain in the first content: the
+// validity of the certificate that expires first.
 func ChainValidity(contents [][]byte) (from, until time.Time) {
 	for _, c := range parseCertificates(contents[0]) {
 		if until.IsZero() || c.NotAfter.Before(until) {
@@ -119,8 +118,8 @@ func ChainValidity(contents [][]byte) (from, until time.Time) {
 	return from, until
 }
 
-// AuthorityValidity is the Validity of the CA certificates in the first content: the one
-// that expires last, since an old CA stays in the file while certificates are renewed.
+// AuthorityValidity returns the validity of the CA certificates in the first content: of the CA
+// that expires last, because an old CA stays in the file while certificates are renewed.
 func AuthorityValidity(contents [][]byte) (from, until time.Time) {
 	for _, c := range parseCertificates(contents[0]) {
 		if c.NotAfter.After(until) {
@@ -130,7 +129,7 @@ func AuthorityValidity(contents [][]byte) (from, until time.Time) {
 	return from, until
 }
 
-// parseCertificates returns the certificates of a PEM file, without what is not one.
+// parseCertificates returns the certificates of a PEM file, and ignores other blocks.
 func parseCertificates(text []byte) (all []*x509.Certificate) {
 	for {
 		var block *pem.Block

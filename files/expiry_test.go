@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/test/pki"
+	"github.com/coe-bridge/coe-bridge/test/lab/pki"
 )
 
 func TestUrgency(t *testing.T) {
@@ -43,9 +43,9 @@ func TestUrgency(t *testing.T) {
 	require.Equal(t, NotYet, urgency(time.Time{}, time.Time{}, now), "no certificate")
 }
 
-// TestReminders: a certificate of a year is never renewed. The log says so when that becomes
-// more urgent, and once a day, and Expiring says so all the time. A renewed certificate ends
-// that.
+// TestReminders: a certificate with a validity of a year is never renewed. The log reports it when
+// that becomes more urgent and once a day, and Expiring reports it all the time, until it is
+// renewed.
 func TestReminders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const day = 24 * time.Hour
@@ -62,7 +62,7 @@ func TestReminders(t *testing.T) {
 		after := func(d time.Duration) string {
 			log.Reset()
 			for range d / time.Hour {
-				time.Sleep(time.Hour) //nolint:forbidigo // in the bubble: an hour is over at once
+				time.Sleep(time.Hour) //nolint:forbidigo // fake clock
 				f.Look()
 			}
 			return log.String()
@@ -76,14 +76,14 @@ func TestReminders(t *testing.T) {
 		require.Contains(t, after(7*day), `level=ERROR msg="certificate has expired"`)
 		require.Contains(t, f.Expiring()[0].String(), "the certificate in "+pair.Cert+" (--etcd-cert) has expired at")
 		issue().Write(t, dir, "client")
-		require.Contains(t, after(day), "file has changed and is in force")
+		require.Contains(t, after(day), "loaded the changed file")
 		require.Empty(t, f.Expiring())
 		require.Empty(t, after(day))
 	})
 }
 
-// TestValidity: of a chain the certificate counts that expires first, of CAs the last one,
-// and what is not a certificate counts for nothing.
+// TestValidity: in a chain the certificate that expires first counts, among CAs the last one. Other
+// blocks are ignored.
 func TestValidity(t *testing.T) {
 	soon, late := time.Now().Add(time.Hour).Truncate(time.Second), time.Now().Add(2*time.Hour).Truncate(time.Second)
 	ca := pki.New(t, "ca")
@@ -97,8 +97,8 @@ func TestValidity(t *testing.T) {
 	require.True(t, until.IsZero())
 }
 
-// TestClientChecksTheHost: Config accepts a certificate for its host alone, also where that is
-// an address; AnyHost accepts every certificate of its CAs, and no other.
+// TestClientChecksTheHost: Config accepts a certificate only for its host, also if that is an
+// address. AnyHost accepts every certificate of its CAs, and no other.
 func TestClientChecksTheHost(t *testing.T) {
 	ca, stranger := pki.New(t, "ca"), pki.New(t, "stranger")
 	dir := t.TempDir()

@@ -1,6 +1,6 @@
-// Package files follows files by their content, so that a certificate, a key or a list of
-// users is renewed without a restart, and makes the TLS of clients from them. It warns before
-// certificates expire.
+// Package files loads files again when their content changes, so that certificates, keys and
+// lists of users are renewed without a restart. It creates the TLS configuration of clients
+// from files, and warns before certificates expire.
 //
 // It does not know what the files are for.
 package files
@@ -18,31 +18,31 @@ import (
 )
 
 const (
-	// interval is the time between two looks at the files. A change is loaded when it is
-	// found the same twice, so that a file that is being written is complete, and a key
-	// that comes a moment after its certificate is there.
+	// interval is the time between two checks of the files. A change is loaded when two checks
+	// find the same content, so that a file is complete, and a key is not loaded without its
+	// certificate.
 	interval = 500 * time.Millisecond
 	maxFile  = 16 << 20
 )
 
-// Set is files that are loaded together.
+// Set is a set of files that are loaded together.
 type Set struct {
-	// Flag names the files to people, without dashes.
+	// Flag names the files in messages, without dashes.
 	Flag  string
 	Paths []string
-	// Load takes the contents, in the order of Paths. If it fails, it must have changed
-	// nothing.
+	// Load receives the contents, in the order of Paths. If it fails, it must not have changed
+	// anything.
 	Load func(contents [][]byte) error
-	// Validity returns from when until when the certificates in contents that Load took
-	// are valid. Nil if there are none.
+	// Validity returns the validity period of the certificates in loaded contents. Nil if
+	// there are no certificates.
 	Validity func(contents [][]byte) (from, until time.Time)
 }
 
-// Follower loads files again when their content changes. It makes no difference whether a
-// file is written in place, replaced, or reached by a symbolic link that is changed. Make it
-// with New, then Run it. It is a prometheus.Collector.
+// Follower loads files again when their content changes: written in place, replaced, or through
+// a symbolic link. Create it with New, then call Run. It is a prometheus.Collector. Its methods
+// may be called concurrently.
 type Follower struct {
-	// Every is the time between two looks. Default 500 ms.
+	// Every is the time between two checks. Default 500 ms.
 	Every time.Duration
 
 	log *slog.Logger
@@ -52,30 +52,28 @@ type Follower struct {
 	sets []*set
 }
 
-// set is a Set and what is known of it.
+// set is a Set with its state.
 type set struct {
 	Set
-	// The contents that are in force, that were loaded last with or without success, and
-	// that were found by the last look.
+	// The contents that are in use, that Load received last, and that the last check found.
 	inForce, judged, seen state
 	loadedAt              time.Time
 	failures              int
-	current               bool // what the files say is in force
+	current               bool // the content of the files is in use
 	from, until           time.Time
 	reminded              reminder
 }
 
-// state is a digest of contents, or of the error that there was instead.
+// state is a digest of contents, or of the error of reading them.
 type state [sha256.Size]byte
 
-// New returns a Follower. prefix begins the names of its metrics.
+// New returns a Follower. prefix is the prefix of its metrics.
 func New(prefix string, log *slog.Logger) *Follower {
 	return &Follower{Every: interval, log: log, describe: newDescribe(prefix)}
 }
 
-// Follow loads the files of a set, now and whenever their content changes. It fails if they
-// cannot be loaded now. Later, files that cannot be loaded leave in force what they said
-// before.
+// Follow loads the files of a set, now and after each change. It fails if they cannot be loaded
+// now. If they cannot be loaded later, the former content stays in use.
 func (f *Follower) Follow(s Set) error {
 	one := &set{Set: s}
 	contents, now, err := one.read()
@@ -93,7 +91,7 @@ func (f *Follower) Follow(s Set) error {
 	return nil
 }
 
-// Run looks at the files until ctx is done.
+// Run checks the files until ctx is done.
 func (f *Follower) Run(ctx context.Context) {
 	ticker := time.NewTicker(f.Every)
 	defer ticker.Stop()
@@ -107,7 +105,7 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 }
 
-// Look loads what has changed, and reminds of certificates that must be renewed.
+// Look checks the files once: it loads changes, and logs certificates that must be renewed.
 func (f *Follower) Look() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,7 +124,7 @@ func (f *Follower) look(s *set) {
 		return
 	}
 	s.judged = now
-	if now == s.inForce { // the content from before is back
+	if now == s.inForce { // the former content is back
 		s.loaded(now, contents)
 		return
 	}
@@ -136,14 +134,14 @@ func (f *Follower) look(s *set) {
 	if err != nil {
 		s.failures++
 		s.current = false
-		f.log.Error("file can't be read again, what it said before stays in force", "flag", "--"+s.Flag, "err", err)
+		f.log.Error("cannot load the changed file; its former content stays in use", "flag", "--"+s.Flag, "err", err)
 		return
 	}
 	s.loaded(now, contents)
-	f.log.Info("file has changed and is in force", "flag", "--"+s.Flag, "paths", s.Paths)
+	f.log.Info("loaded the changed file", "flag", "--"+s.Flag, "paths", s.Paths)
 }
 
-// loaded notes that contents are in force.
+// loaded records that contents are in use.
 func (s *set) loaded(now state, contents [][]byte) {
 	s.inForce, s.current, s.loadedAt = now, true, time.Now()
 	if s.Validity != nil {
@@ -165,14 +163,14 @@ func (s *set) read() (contents [][]byte, now state, err error) {
 	return contents, state(digest.Sum(nil)), nil
 }
 
-// readFile reads a regular file. Nothing else can be read again and again.
+// readFile reads a regular file. Other files cannot be read repeatedly.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file: it is read again when it changes", path)
+		return nil, fmt.Errorf("%s is not a regular file, so it cannot be read again after a change", path)
 	}
 	file, err := os.Open(path)
 	if err != nil {

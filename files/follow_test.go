@@ -15,7 +15,7 @@ func write(t *testing.T, path, content string) {
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
-// TestSettle: a file that is being written is loaded when it is found the same twice.
+// TestSettle: a file in progress is loaded when two checks find the same content.
 func TestSettle(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	write(t, path, "one")
@@ -36,5 +36,5 @@ func TestSettle(t *testing.T) {
 	write(t, path, strings.Repeat("x", maxFile+1))
 	f.Look()
 	f.Look()
-	require.Equal(t, []string{"one", "two"}, taken, "it is too large")
+	require.Equal(t, []string{"one", "two"}, taken, "the file is too large")
 }

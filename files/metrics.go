@@ -2,7 +2,7 @@ package files
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// describe is the descriptions of a Follower's metrics.
+// describe returns the descriptions of a Follower's metrics.
 type describe struct{ failures, loadedAt, current, ends *prometheus.Desc }
 
 func newDescribe(prefix string) describe {
@@ -10,11 +10,11 @@ func newDescribe(prefix string) describe {
 		return prometheus.NewDesc(prefix+name, help, []string{"file"}, nil)
 	}
 	return describe{
-		failures: of("_file_failures_total", "Times that a file had changed and could not be taken up, by the flag that names it."),
-		loadedAt: of("_file_loaded_timestamp_seconds", "When a file was taken up last, by the flag that names it."),
-		current:  of("_file_current", "1 while what a file says is in force, 0 while it is broken and an older content is, by the flag that names it."),
+		failures: of("_file_failures_total", "Failed loads of a changed file, by flag."),
+		loadedAt: of("_file_loaded_timestamp_seconds", "Time of the last successful load of a file, by flag."),
+		current:  of("_file_current", "1 while the content of a file is in use, 0 while it is invalid and its former content is, by flag."),
 		ends: of("_certificate_end_timestamp_seconds",
-			"When a certificate that is in use expires, by the flag that names its file; of a file of CAs, when the last of them expires."),
+			"Expiry time of the certificate in use, by flag; for a file of CAs, of the CA that expires last."),
 	}
 }
 

@@ -11,11 +11,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Cluster maps what belongs to no namespace: the nodes, what connects the
-// vpn-instances, and how the two are joined. The problems are sorted.
+// Cluster maps the objects of the cluster's scope: the nodes, the transit that connects
+// the vpn-instances, and the node network that joins the two. The problems are sorted.
 //
-// While each namespace has an address space of its own there is nothing that nodes
-// could be joined with: an address does not tell whose pod is meant.
+// Under IsolationNamespace neither transit nor node network exists: namespaces may have
+// the same addresses, so a node cannot reach a pod by its address.
 func Cluster(v coe.ClusterView, s Settings) (netvirt.Model, []coe.Problem) {
 	m := make(netvirt.Model, 2*len(v.Nodes)+2)
 	for addr, n := range v.Nodes {
@@ -37,7 +37,8 @@ func Cluster(v coe.ClusterView, s Settings) (netvirt.Model, []coe.Problem) {
 	return m, problems
 }
 
-// joinNodes joins the nodes for which a number was chosen with a transit.
+// joinNodes gives each node that has a number a management port, and joins them with a
+// transit. It returns a problem for each node that can have no number.
 func joinNodes(m netvirt.Model, v coe.ClusterView, transit string) (problems []coe.Problem) {
 	network := v.Networks.Nodes
 	numbered := 0
@@ -55,8 +56,8 @@ func joinNodes(m netvirt.Model, v coe.ClusterView, transit string) (problems []c
 		} else if numbered >= int(network.Numbers()) {
 			problems = append(problems, coe.Problem{
 				Kind: "node", UID: n.UID, Name: n.HostName, Reason: coe.IDsExhausted,
-				Message: fmt.Sprintf("no address of %s is left for its management port, so it does not reach pods, nor they what is beyond it: "+
-					"give a larger --node-network, or delete nodes that are gone", network),
+				Message: fmt.Sprintf("%s has no free address for the node's management port, so the node and pods do not reach each other, "+
+					"and its pods do not reach other networks: set a larger --node-network, or delete nodes that no longer exist", network),
 			})
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// A node is joined with the transit once it has its number, and while there is one.
+// A node has a management port if it has a number and there is a transit.
 func TestNodesAreJoined(t *testing.T) {
 	other := netip.MustParseAddr("192.168.33.13")
 	v := coe.ClusterView{
@@ -40,8 +40,8 @@ func cluster(t *testing.T, v coe.ClusterView, s mapping.Settings) netvirt.Model 
 	return m
 }
 
-// A node that finds no room is a problem, not one for which a number is yet to be chosen.
-func TestNodeWithoutRoom(t *testing.T) {
+// A node without a number is a problem only if the node network has no free number.
+func TestNodeNetworkFull(t *testing.T) {
 	at := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 168, 33, n}) }
 	v := coe.ClusterView{
 		Nodes:    map[netip.Addr]*coe.Node{at(1): {UID: "1"}, at(2): {UID: "2"}, at(3): {UID: "3"}, at(4): {UID: "4"}},

@@ -7,10 +7,9 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// notEnforced adds a NotEnforced Problem for each object of the namespace with
-// settings that have no effect. It is apart from what maps the objects: they are
-// mapped all the same, and a pod with such a Problem is as quick to map again as
-// any other.
+// notEnforced adds a NotEnforced problem for each object of the namespace with settings
+// that have no effect. Such objects are mapped like all others, and a Mapper reuses their
+// results too.
 func (b *builder) notEnforced() {
 	if n := b.Ignored; n != nil {
 		b.unenforced("namespace", n.UID, n.Name, n.Ignored.String())
@@ -34,7 +33,7 @@ func (b *builder) notEnforced() {
 			b.unenforced("service", s.UID, s.Name, ignored.String())
 		}
 		if most := b.Limits.Affinity; most != 0 && s.Affinity > most {
-			b.unenforced("service", s.UID, s.Name, fmt.Sprintf("a session affinity of %d s lasts %d s, the longest that the backend knows", s.Affinity, most))
+			b.unenforced("service", s.UID, s.Name, fmt.Sprintf("a session affinity of %d s is shortened to %d s, the maximum of the backend", s.Affinity, most))
 		}
 	}
 	for n := range b.attached {
@@ -42,17 +41,17 @@ func (b *builder) notEnforced() {
 	}
 }
 
-// segment reports what an interface asks of its elan-instance in vain. The interface
-// that was there first decides on the segment of the elan-instance.
+// segment reports an interface that requests another segment than its elan-instance has.
+// The first interface of an elan-instance decides on the segment.
 func (b *builder) segment(a *attached) {
 	i, first := a.iface, a.elan.iface
 	kind := cmp.Or(i.NetworkType, "VXLAN")
 	switch {
-	case i.NetworkType == "" && i.SegmentationID == 0: // it asks for nothing
+	case i.NetworkType == "" && i.SegmentationID == 0: // no request
 	case kind != cmp.Or(first.NetworkType, "VXLAN"),
 		kind != "FLAT" && i.SegmentationID != first.SegmentationID && (kind == "VLAN" || i.SegmentationID != 0):
 		b.unenforced("pod", a.pod.UID, a.pod.Name, fmt.Sprintf(
-			"interface %s asks for network-type %s and segmentation-id %d; its elan-instance has %s and %d, as its first interface asked: send both interfaces with the same values",
+			"interface %s requests network-type %s and segmentation-id %d; its elan-instance has %s and %d, which its first interface requested: send both interfaces with the same values",
 			i.UID, kind, i.SegmentationID, cmp.Or(first.NetworkType, "VXLAN"), first.SegmentationID))
 	case b.Limits.OverlayOnly && kind != "VXLAN":
 		b.unenforced("pod", a.pod.UID, a.pod.Name, fmt.Sprintf(
@@ -68,9 +67,9 @@ func (b *builder) unenforced(kind, uid, name, message string) {
 
 // policyProblem reports that a policy is not enforced.
 func policyProblem(p *coe.Policy) coe.Problem {
-	message := "network policies are not enforced: traffic that it forbids is let through"
+	message := "network policies are not enforced: traffic that the policy forbids is allowed"
 	if p.Kind == coe.AccessList {
-		message = "access lists are not enforced: traffic that it forbids is let through"
+		message = "access lists are not enforced: traffic that the list forbids is allowed"
 	}
 	return coe.Problem{
 		Namespace: p.Namespace, Kind: string(p.Kind), UID: p.UID, Name: p.Name, Reason: coe.NotEnforced, Message: message,

@@ -14,11 +14,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
-	"github.com/coe-bridge/coe-bridge/test/synth"
+	"github.com/coe-bridge/coe-bridge/test/lab/synth"
 )
 
-// FuzzLaws maps two random states of one namespace and holds the mapping and
-// the difference of the two models against their laws.
+// FuzzLaws maps two random states of one namespace, and checks the laws of the mapping
+// and of the difference between the two models.
 func FuzzLaws(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(seed, seed*7+1)
@@ -35,7 +35,7 @@ func FuzzLaws(f *testing.F) {
 	})
 }
 
-// mapped maps a view and checks what holds of every model.
+// mapped maps a view and checks the properties of every model.
 func mapped(t *testing.T, v coe.View, s mapping.Settings) netvirt.Model {
 	m, problems := mapping.Map(v, s)
 	again, problemsAgain := mapping.Map(v, s)
@@ -43,17 +43,17 @@ func mapped(t *testing.T, v coe.View, s mapping.Settings) netvirt.Model {
 	require.Equal(t, problems, problemsAgain)
 	for k, o := range m {
 		require.Equal(t, k, o.Key())
-		require.Equal(t, netvirt.Scope(v.Namespace), o.Scope(), "%s is of its scope", k)
+		require.Equal(t, netvirt.Scope(v.Namespace), o.Scope(), "%s is in its scope", k)
 		for _, ref := range o.Refs() {
 			require.Less(t, ref.Kind, k.Kind, "%s refers to lower kinds", k)
 		}
 	}
 	requireClosed(t, s, m)
-	require.Empty(t, netvirt.Diff(m, again), "a model does not differ from itself")
+	require.Empty(t, netvirt.Diff(m, again), "a model is equal to itself")
 	return m
 }
 
-// checkMapper checks that what a Mapper remembers makes no difference.
+// checkMapper checks that a Mapper returns the same result as Map.
 func checkMapper(t *testing.T, s mapping.Settings, views ...coe.View) {
 	m := mapping.NewMapper(nil, s)
 	for _, v := range append(views, views...) {
@@ -64,11 +64,11 @@ func checkMapper(t *testing.T, s mapping.Settings, views ...coe.View) {
 	}
 }
 
-// shared is a view with most of the values of another, as two views of one store
-// have.
+// shared returns a view that shares most of its values with another, like two views of one
+// store.
 func shared(from, v coe.View) coe.View {
 	r := rand.New(rand.NewPCG(uint64(len(from.Pods)), uint64(len(v.Pods))))
-	stays := func() bool { return r.IntN(5) > 0 }
+	stays := func() bool { return r.IntN(5) > 0 } // whether a value is shared
 	pods := map[string]*coe.Pod{}
 	for _, p := range from.Pods {
 		pods[p.UID] = p
@@ -96,7 +96,7 @@ func shared(from, v coe.View) coe.View {
 	return v
 }
 
-// keep has some of the values stay that are under a key before and after.
+// keep copies some of the values whose keys are in both maps.
 func keep[K comparable, V any](from, to map[K]V, stays func() bool) {
 	byText := func(a, b K) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }
 	for _, k := range slices.SortedFunc(maps.Keys(from), byText) {
@@ -106,8 +106,8 @@ func keep[K comparable, V any](from, to map[K]V, stays func() bool) {
 	}
 }
 
-// requireClosed checks that every reference is resolved, the cluster's objects
-// included.
+// requireClosed checks that the model, with the cluster's objects, has no dangling
+// reference.
 func requireClosed(t *testing.T, s mapping.Settings, m netvirt.Model) {
 	whole, _ := mapping.Cluster(coe.ClusterView{}, s)
 	for k, o := range m {
@@ -125,7 +125,7 @@ func checkDiff(t *testing.T, s mapping.Settings, have, want netvirt.Model) {
 		state[k] = o
 	}
 	for _, c := range changes {
-		require.Equal(t, state[c.Key()], c.Old, "%s: the old object is what was there", c.Key())
+		require.Equal(t, state[c.Key()], c.Old, "%s: the old object is the current one", c.Key())
 		state.Apply([]netvirt.Change{c})
 		requireClosed(t, s, state)
 		requireOneHolder(t, state)
@@ -145,8 +145,8 @@ func requireOneHolder(t *testing.T, m netvirt.Model) {
 	}
 }
 
-// randomView is a state of the namespace "default": pods on three nodes with
-// leases of eight addresses, some of them missing or released, and services.
+// randomView returns a state of the namespace "default": services, and pods on three nodes
+// with leases of eight addresses. Some leases are missing or released.
 func randomView(seed uint64) coe.View {
 	r := rand.New(rand.NewPCG(seed, 1))
 	v := coe.View{
@@ -223,15 +223,15 @@ func addRandomPod(v *coe.View, r *rand.Rand, i, address int) {
 	}
 	synth.PutLease(v, l)
 	if r.IntN(9) == 0 {
-		p.HostIP = netip.Addr{} // its node is gone; it stays where it is
+		p.HostIP = netip.Addr{} // its node is gone; the lease keeps its address
 	}
 	if r.IntN(5) == 0 {
 		addSecondInterface(v, p, *l)
 	}
 }
 
-// addSecondInterface gives a pod another interface, and that a lease if the first one's
-// address is of a block.
+// addSecondInterface adds an interface to a pod. It has a lease if the address of the
+// first interface is in a block.
 func addSecondInterface(v *coe.View, p *coe.Pod, l coe.Lease) {
 	l.InterfaceUID += "-2"
 	l.Name += "-2"

@@ -9,22 +9,22 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Mapper maps the same scopes again and again, with the results of Scope. It
-// keeps what it made of each pod and makes it anew only when something that
-// it was made of is another value: a store's values are never changed, so the
-// pointers tell. It is for one goroutine.
+// Mapper maps scopes repeatedly, with the results of Scope. It keeps the objects of each
+// interface, and reuses them if the values that they were made from are the same. It
+// compares pointers: a store replaces its values and never changes them. Only one
+// goroutine at a time may use a Mapper.
 type Mapper struct {
 	store    *coe.Store
 	settings Settings
-	made     map[netvirt.Scope]*made
+	mapped   map[netvirt.Scope]*mapped
 }
 
-// NewMapper returns a Mapper of a store's scopes.
+// NewMapper returns a Mapper for the scopes of a store.
 func NewMapper(store *coe.Store, s Settings) *Mapper {
-	return &Mapper{store, s, map[netvirt.Scope]*made{}}
+	return &Mapper{store, s, map[netvirt.Scope]*mapped{}}
 }
 
-// Scope maps one scope, like the function of that name.
+// Scope maps one scope, like the function Scope.
 func (m *Mapper) Scope(scope netvirt.Scope) (netvirt.Parts, []coe.Problem) {
 	if scope == netvirt.Cluster {
 		model, problems := Cluster(m.store.Cluster(), m.settings)
@@ -33,95 +33,96 @@ func (m *Mapper) Scope(scope netvirt.Scope) (netvirt.Parts, []coe.Problem) {
 	return m.Map(m.store.View(string(scope)))
 }
 
-// Map maps one namespace, like the function of that name. The parts of interfaces
-// of which nothing has changed are those of the last time.
+// Map maps one namespace, like the function Map. The parts of unchanged interfaces are the
+// same pointers as in the last result.
 func (m *Mapper) Map(v coe.View) (netvirt.Parts, []coe.Problem) {
 	scope := netvirt.Scope(v.Namespace)
-	before := m.made[scope]
+	before := m.mapped[scope]
 	if before == nil {
-		before = &made{}
+		before = &mapped{}
 	}
 	b := newBuilder(v, m.settings, before)
 	b.build()
-	m.made[scope] = &made{vpn: v.VPN, elans: b.elans, attached: b.attached, parts: b.parts}
+	m.mapped[scope] = &mapped{vpn: v.VPN, elans: b.elans, attached: b.attached, parts: b.parts}
 	if len(b.attached) == 0 {
-		delete(m.made, scope)
+		delete(m.mapped, scope)
 	}
 	return b.parts, b.problems
 }
 
-// made is what was made of a namespace.
-type made struct {
+// mapped is the result of mapping a namespace.
+type mapped struct {
 	vpn      *coe.VPNFact
 	elans    map[netip.Addr]*elan
-	attached []attached // sorted by the pod's uid
+	attached []attached // sorted by the pod's UID
 	parts    netvirt.Parts
 }
 
-// attached is an interface that is in the model.
+// attached is an interface in the model, with the values that its objects are made from.
 type attached struct {
 	pod    *coe.Pod
 	lease  *coe.Lease
 	iface  *coe.PodInterface
 	elan   *elan
-	blocks [2]*coe.Block // of the lease's addresses, one of a family
+	blocks [2]*coe.Block // of the lease's addresses, at most one of each family
 	seq    uint64        // the lease's
-	// whole: the pod is in the model with all its interfaces, and has no problem.
-	whole bool
+	// complete: all interfaces of the pod are in the model, and the pod has no problem.
+	complete bool
 }
 
-// round is what a builder makes of interfaces, beside what was made of them before.
-type round struct {
-	before *made
-	next   int      // of before.attached: the first whose pod is not reached yet
-	lease  int      // of the view's leases: the one that is expected next
-	gone   []string // the interfaces that are not as they were before, by name
-	// attached are the interfaces of the pods that are reached, anew the parts of
-	// those that are not as they were before.
+// reuse merges the interfaces of an earlier mapping with those that have changed. The pods
+// of both mappings are sorted by UID, so one pass over both is enough.
+type reuse struct {
+	before *mapped
+	next   int      // index in before.attached: the first interface that was not compared yet
+	lease  int      // index in the view's leases: the one that is expected next
+	gone   []string // names of the interfaces in before that have changed or are gone
+	// attached lists the interfaces of the pods so far, changed or not; changed holds the
+	// parts of the new and changed ones.
 	attached []attached
-	anew     netvirt.Parts
-	parts    netvirt.Parts // all, when all pods are reached
+	changed  netvirt.Parts
+	parts    netvirt.Parts // the merged result
 }
 
-func newRound(before *made, leases int) round {
-	r := round{before: before, attached: make([]attached, 0, leases), anew: netvirt.Parts{}}
+func newReuse(before *mapped, leases int) reuse {
+	r := reuse{before: before, attached: make([]attached, 0, leases), changed: netvirt.Parts{}}
 	if len(before.attached) == 0 {
-		r.anew = make(netvirt.Parts, leases+1)
+		r.changed = make(netvirt.Parts, leases+1)
 	}
 	return r
 }
 
-// compare finds the elan-instances whose interfaces can be as they were.
-func (b *builder) compare() {
+// matchELANs finds the elan-instances that are as they were, and sets their current.
+func (b *builder) matchELANs() {
 	for node, e := range b.before.elans {
-		now := b.elan(node)
+		current := b.elan(node)
 		same := func(block *coe.Block) bool { return b.blocks[blockKey{block.ELAN, block.Prefix}] == block }
-		if b.VPN == b.before.vpn && now.fact == e.fact && now.node == e.node && !slices.ContainsFunc(e.blocks, not(same)) {
-			e.now = now
+		if b.VPN == b.before.vpn && current.fact == e.fact && current.node == e.node && !slices.ContainsFunc(e.blocks, not(same)) {
+			e.current = current
 		}
 	}
 }
 
-// again has a pod in the model as it was before, unless it was not, or something that
-// it was made of has changed.
-func (b *builder) again(p *coe.Pod) bool {
-	before := b.reach(p)
-	if len(before) == 0 || slices.ContainsFunc(before, not(b.same(p))) {
-		b.leave(before)
+// reusePod reuses the objects of a pod's interfaces. It returns false if the pod was not
+// mapped before, or if one of the values that they were made from has changed.
+func (b *builder) reusePod(p *coe.Pod) bool {
+	before := b.interfacesBefore(p)
+	if len(before) == 0 || slices.ContainsFunc(before, not(b.unchanged(p))) {
+		b.drop(before)
 		return false
 	}
 	for _, a := range before {
-		a.elan = a.elan.now
+		a.elan = a.elan.current
 		b.attach(a)
 	}
 	return true
 }
 
-// reach leaves the pods that came before this one and are no more, and returns what
-// interfaces it had.
-func (b *builder) reach(p *coe.Pod) []attached {
+// interfacesBefore returns the interfaces that a pod had before. It drops the interfaces
+// of the pods that come before it in the order and no longer exist.
+func (b *builder) interfacesBefore(p *coe.Pod) []attached {
 	for b.more() && b.peek() != p && b.peek().UID < p.UID {
-		b.leave(b.before.attached[b.next : b.next+1])
+		b.drop(b.before.attached[b.next : b.next+1])
 		b.next++
 	}
 	first := b.next
@@ -131,25 +132,25 @@ func (b *builder) reach(p *coe.Pod) []attached {
 	return b.before.attached[first:b.next]
 }
 
-func (r *round) more() bool { return r.next < len(r.before.attached) }
+func (r *reuse) more() bool { return r.next < len(r.before.attached) }
 
-func (r *round) peek() *coe.Pod { return r.before.attached[r.next].pod }
+func (r *reuse) peek() *coe.Pod { return r.before.attached[r.next].pod }
 
-func (r *round) leave(interfaces []attached) {
+func (r *reuse) drop(interfaces []attached) {
 	for _, a := range interfaces {
 		r.gone = append(r.gone, a.lease.Name)
 	}
 }
 
-// same tells whether an interface of a pod is as it was.
-func (b *builder) same(p *coe.Pod) func(attached) bool {
+// unchanged returns a function that reports whether an interface of a pod is as it was.
+func (b *builder) unchanged(p *coe.Pod) func(attached) bool {
 	return func(a attached) bool {
-		return a.whole && a.pod == p && a.elan.now != nil && b.has(a.lease) && !b.refused(a.lease)
+		return a.complete && a.pod == p && a.elan.current != nil && b.has(a.lease) && !b.refused(a.lease)
 	}
 }
 
-// has tells whether a lease is among the view's. Who asks in the order of the keys has
-// the answer without looking into any lease.
+// has reports whether the view has a lease. It is fastest if it is called in the order of
+// the leases' keys.
 func (b *builder) has(l *coe.Lease) bool {
 	if b.lease >= len(b.Leases) || b.Leases[b.lease] != l {
 		b.lease, _ = b.Leases.Find(l.Key())
@@ -161,7 +162,7 @@ func (b *builder) has(l *coe.Lease) bool {
 	return true
 }
 
-// refused tells whether the interface of a lease could not be given what it needs.
+// refused reports whether the interface of a lease is refused something that it needs.
 func (b *builder) refused(l *coe.Lease) bool {
 	if len(b.Refusals) == 0 {
 		return false
@@ -170,19 +171,18 @@ func (b *builder) refused(l *coe.Lease) bool {
 	return refused
 }
 
-// asWhole notes that the interfaces of a pod, the last ones from begun on, are all that
-// there is to say of it.
-func (r *round) asWhole(begun int) {
-	for n := range r.attached[begun:] {
-		r.attached[begun+n].whole = true
+// markComplete marks the interfaces of a pod, which begin at first, as complete.
+func (r *reuse) markComplete(first int) {
+	for n := range r.attached[first:] {
+		r.attached[first+n].complete = true
 	}
 }
 
-// settle puts together what is as it was and what is made anew.
-func (r *round) settle() {
-	r.leave(r.before.attached[r.next:])
+// merge merges the reused parts and the changed ones.
+func (r *reuse) merge() {
+	r.drop(r.before.attached[r.next:])
 	if len(r.gone) == len(r.before.attached) {
-		r.parts = r.anew
+		r.parts = r.changed
 		return
 	}
 	r.parts = maps.Clone(r.before.parts)
@@ -190,7 +190,7 @@ func (r *round) settle() {
 	for _, name := range r.gone {
 		delete(r.parts, name)
 	}
-	maps.Copy(r.parts, r.anew)
+	maps.Copy(r.parts, r.changed)
 }
 
 func not[T any](is func(T) bool) func(T) bool { return func(v T) bool { return !is(v) } }

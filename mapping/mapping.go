@@ -1,8 +1,8 @@
-// Package mapping says what the network should be: the specification's table
-// ("Model Mapping") from what is said of one scope to Netvirt objects. It is
-// pure: the result depends on the given view and settings alone, not on any
-// history; it has no clock, no log and no errors. What can't be mapped is a
-// Problem, and is mapped when what is missing arrives.
+// Package mapping computes the wanted network: it maps the entities of one scope to
+// Netvirt objects, as in the table "Model Mapping" of the Netvirt COE Integration. It is pure:
+// the result depends only on the given view and settings, not on history. It has no clock,
+// no log and no errors. An entity that cannot be mapped becomes a Problem; it is mapped
+// when the missing information arrives.
 package mapping
 
 import (
@@ -14,29 +14,29 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Isolation says whether pods of different namespaces reach each other.
+// Isolation is the policy for traffic between pods of different namespaces.
 type Isolation string
 
 const (
-	// IsolationNone lets every pod reach every pod (spec, "Use Case 1").
+	// IsolationNone lets every pod reach every pod (Netvirt COE Integration, "Use Case 1").
 	IsolationNone Isolation = "none"
 	// IsolationNamespace keeps namespaces apart.
 	IsolationNamespace Isolation = "namespace"
 )
 
-// Settings are what an operator chooses about the mapping.
+// Settings are the operator's settings for the mapping.
 type Settings struct {
 	Isolation Isolation
-	// Limits are those of the backend that serves.
+	// Limits are the limits of the backend.
 	Limits netvirt.Limits
-	// DHCPLeaseTime is what pods that ask by DHCP are told, in seconds.
+	// DHCPLeaseTime is the lease time that DHCP offers to pods, in seconds.
 	DHCPLeaseTime uint32
 }
 
-// Isolated tells whether each namespace has an address space of its own.
+// Isolated reports whether each namespace has its own address space.
 func (s Settings) Isolated() bool { return s.Isolation == IsolationNamespace }
 
-// transit is the route target that vpn-instances share, or empty.
+// transit returns the route target that vpn-instances share, or empty.
 func (s Settings) transit() string {
 	if s.Isolated() {
 		return ""
@@ -44,18 +44,18 @@ func (s Settings) transit() string {
 	return netvirt.CommonRouteTarget
 }
 
-// Map maps one namespace. The problems are sorted, each once.
+// Map maps one namespace. The problems are sorted, without duplicates.
 func Map(v coe.View, s Settings) (netvirt.Model, []coe.Problem) {
-	b := newBuilder(v, s, &made{})
+	b := newBuilder(v, s, &mapped{})
 	b.build()
 	return b.parts.Model(), b.problems
 }
 
-func newBuilder(v coe.View, s Settings, before *made) *builder {
+func newBuilder(v coe.View, s Settings, before *mapped) *builder {
 	b := &builder{
 		View:     v,
 		Settings: s,
-		round:    newRound(before, len(v.Leases)),
+		reuse:    newReuse(before, len(v.Leases)),
 		rest:     make(netvirt.Model, len(v.Blocks)+len(v.ELANs)+4*len(v.Services)+1),
 		blocks:   make(map[blockKey]*coe.Block, len(v.Blocks)),
 		elans:    map[netip.Addr]*elan{},
@@ -68,13 +68,13 @@ func newBuilder(v coe.View, s Settings, before *made) *builder {
 }
 
 func (b *builder) build() {
-	b.compare()
+	b.matchELANs()
 	for _, p := range b.Pods {
-		if !b.again(p) {
+		if !b.reusePod(p) {
 			b.pod(p)
 		}
 	}
-	b.settle()
+	b.merge()
 	for _, e := range b.elans {
 		if e.first != nil {
 			b.rest.Add(elanInstance(e))
@@ -92,21 +92,21 @@ func (b *builder) build() {
 		return cmp.Or(cmp.Compare(a.Kind, c.Kind), cmp.Compare(a.UID, c.UID),
 			cmp.Compare(a.Reason, c.Reason), cmp.Compare(a.Message, c.Message))
 	})
-	b.problems = slices.Compact(b.problems) // a service has the same one for each of its addresses
+	b.problems = slices.Compact(b.problems) // a service repeats a problem for each address
 }
 
 // builder collects the model of one namespace.
 type builder struct {
 	coe.View
 	Settings
-	round
-	rest     netvirt.Model // what attaches no interface
+	reuse
+	rest     netvirt.Model // the objects that attach no interface
 	problems []coe.Problem
 	blocks   map[blockKey]*coe.Block
 	elans    map[netip.Addr]*elan // by node
-	// pods has the mapped interfaces by address, where there are services.
+	// pods holds the mapped interfaces by address. It is empty if there are no services.
 	pods map[netip.Addr]*coe.Lease
-	// backends counts the endpoints of the services, see coe.MaxNamespaceBackends.
+	// backends counts the endpoints of the services; see coe.MaxNamespaceBackends.
 	backends int
 }
 
@@ -118,20 +118,21 @@ type blockKey struct {
 // elan is the namespace's elan-instance on a node.
 type elan struct {
 	name string
-	fact *coe.ELANFact // nil while nothing is chosen for it
-	node *coe.Node     // nil where it is not known
-	// first is the lease that was there first, of the interface that decides on the
-	// segment; nil while none is mapped.
+	fact *coe.ELANFact // nil until it is chosen
+	node *coe.Node     // nil if unknown
+	// first is the oldest lease, and iface its interface, which decides on the segment; nil
+	// until an interface is mapped.
 	first *coe.Lease
 	iface *coe.PodInterface
-	// blocks are those whose subnet is in the model.
+	// blocks are the blocks whose subnet is in the model.
 	blocks []*coe.Block
-	// now is its like in the round that follows, if whatever was made of this one is
-	// made of that one too.
-	now *elan
+	// current is set in an elan of an earlier mapping, if the objects of its interfaces
+	// can be reused: the elan of the current mapping.
+	current *elan
 }
 
-// Scope maps one scope of a store: a namespace, or the cluster.
+// Scope maps one scope of a store: a namespace or the cluster. A Mapper does the same, but
+// faster if it is called again after few changes.
 func Scope(store *coe.Store, scope netvirt.Scope, s Settings) (netvirt.Model, []coe.Problem) {
 	if scope == netvirt.Cluster {
 		return Cluster(store.Cluster(), s)

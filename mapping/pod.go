@@ -9,9 +9,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// pod maps each interface of a pod to ietf-interface, elan-interface and
-// vpn-interface, and makes the instances that they need (spec, "Create Pod"). One
-// whose node is not known any more stays where its lease says: it may run there.
+// pod maps each interface of a pod to an interface, an elan-interface and a
+// vpn-interface, with the instances that they need (Netvirt COE Integration, "Create Pod"). If
+// the pod's node is not known any more, the pod stays on the node of its lease: it may still
+// run there.
 func (b *builder) pod(p *coe.Pod) {
 	switch {
 	case p.NoNetwork:
@@ -25,13 +26,13 @@ func (b *builder) pod(p *coe.Pod) {
 		b.podProblem(p, coe.NoNode, fmt.Sprintf("the pod's node %s reports the address %s of node %s; correct the address of one of the two",
 			p.NodeName, p.HostIP, b.Nodes[p.HostIP].HostName))
 	}
-	begun, problems := len(b.attached), len(b.problems)
+	attached, problems := len(b.attached), len(b.problems)
 	interfaces := p.AllInterfaces()
 	for n := range interfaces {
 		b.podInterface(p, &interfaces[n])
 	}
 	if len(b.problems) == problems && p.HostIP.IsValid() {
-		b.asWhole(begun)
+		b.markComplete(attached)
 	}
 }
 
@@ -50,12 +51,12 @@ func (b *builder) podInterface(p *coe.Pod, i *coe.PodInterface) {
 	}
 }
 
-// noNode says why the address of a pod's node is not known.
+// noNode returns the message for a pod without the address of its node.
 func noNode(p *coe.Pod) string {
 	if p.NodeName != "" {
 		return fmt.Sprintf("the address of the pod's node %s is not known: no source knows such a node, or it has no address yet; send the node with its address, or the pod with host-ip-address", p.NodeName)
 	}
-	return "the pod has no node: it is not scheduled yet, or came without host-ip-address, the address of its node; send that, or wait for the scheduler"
+	return "the pod has no node: it is not scheduled yet, or it was sent without host-ip-address, the address of its node; send host-ip-address, or wait for the scheduler"
 }
 
 func (b *builder) podProblem(p *coe.Pod, reason coe.Reason, message string) {
@@ -64,8 +65,8 @@ func (b *builder) podProblem(p *coe.Pod, reason coe.Reason, message string) {
 	})
 }
 
-// leased maps one interface as its lease says; it reports false while something
-// that the lease needs is not chosen yet.
+// leased maps one interface with the values of its lease. It returns false if something
+// that the interface needs is not chosen yet.
 func (b *builder) leased(p *coe.Pod, l *coe.Lease, i *coe.PodInterface) bool {
 	a := attached{pod: p, lease: l, iface: i, elan: b.elan(l.Node), seq: l.Seq}
 	if b.VPN == nil || a.elan.fact == nil || len(l.Addresses) == 0 {
@@ -78,11 +79,11 @@ func (b *builder) leased(p *coe.Pod, l *coe.Lease, i *coe.PodInterface) bool {
 		}
 	}
 	b.attach(a)
-	b.anew[l.Name] = netvirt.NewPart(b.attaching(a)...)
+	b.changed[l.Name] = netvirt.NewPart(b.attachment(a)...)
 	return true
 }
 
-// attach has an interface in the model, with what it needs there.
+// attach records an interface of the model, and adds the subnets that it needs.
 func (b *builder) attach(a attached) {
 	e := a.elan
 	if e.first == nil || a.seq < e.first.Seq {
@@ -101,7 +102,7 @@ func (b *builder) attach(a attached) {
 	b.attached = append(b.attached, a)
 }
 
-// subnet adds a block that a mapped pod has an address of.
+// subnet adds the subnet of a block, once.
 func (b *builder) subnet(e *elan, block *coe.Block) {
 	if slices.Contains(e.blocks, block) {
 		return
@@ -113,8 +114,8 @@ func (b *builder) subnet(e *elan, block *coe.Block) {
 	})
 }
 
-// attaching makes the objects that attach an interface.
-func (b *builder) attaching(a attached) []netvirt.Object {
+// attachment returns the objects that attach an interface.
+func (b *builder) attachment(a attached) []netvirt.Object {
 	var chassis string
 	if a.elan.node != nil {
 		chassis = a.elan.node.HostName
@@ -140,7 +141,7 @@ func (b *builder) attaching(a attached) []netvirt.Object {
 	return objects
 }
 
-// elan is the namespace's elan-instance on a node.
+// elan returns the namespace's elan-instance on a node.
 func (b *builder) elan(node netip.Addr) *elan {
 	e := b.elans[node]
 	if e == nil {
@@ -151,7 +152,7 @@ func (b *builder) elan(node netip.Addr) *elan {
 	return e
 }
 
-// vpnInstance is the namespace's vpn-instance.
+// vpnInstance returns the namespace's vpn-instance.
 func (b *builder) vpnInstance() netvirt.VPNInstance {
 	return netvirt.VPNInstance{
 		Name:               b.VPN.Name,
@@ -161,8 +162,8 @@ func (b *builder) vpnInstance() netvirt.VPNInstance {
 	}
 }
 
-// elanInstance is one of a node and this namespace. VXLAN and GRE have the
-// identifier that was chosen for it, VLAN the tag that the interface names, FLAT none.
+// elanInstance returns the object of an elan. The segmentation-id of VXLAN and GRE was
+// chosen for it, that of VLAN is the tag of the first interface, and FLAT has none.
 func elanInstance(e *elan) netvirt.ELANInstance {
 	o := netvirt.ELANInstance{Name: e.name, SegmentType: netvirt.SegmentVXLAN, SegmentationID: e.fact.VNI}
 	switch e.iface.NetworkType {

@@ -11,8 +11,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// services maps the namespace's services: each address and port, and the
-// floating-ip-info of the pods that serve it (spec, "Create Service").
+// services maps the namespace's services: each address and port, and the floating-ip-info
+// of the pods that serve it (Netvirt COE Integration, "Create Service").
 func (b *builder) services() {
 	endpoints := map[string][]*coe.Endpoints{}
 	for _, e := range b.Endpoints {
@@ -29,12 +29,12 @@ type vip struct {
 	netip.AddrPort
 }
 
-// target is where a service leads: an address, with the ports that are known of it.
+// target is an address that a service leads to.
 type target struct {
 	addr netip.Addr
-	// from has the ports; nil where only the service's own target port tells.
+	// from has the ports of the address; nil if only the service's target port names one.
 	from *coe.Endpoints
-	// draining: it is used for a port and a family that have no other.
+	// draining: it serves a port only if no other target of its family does.
 	draining bool
 }
 
@@ -56,18 +56,18 @@ func (b *builder) service(s *coe.Service, endpoints []*coe.Endpoints, taken map[
 		return
 	}
 	b.rest.Add(netvirt.Service{UID: s.UID, Namespace: b.Namespace, Name: s.Name, Affinity: s.Affinity})
-	told := false
+	reported := false
 	for _, v := range b.vips(s, addresses, targets) {
 		key := vip{v.Protocol, v.VIP}
 		if !b.holds(s, v.VIP.Addr(), string(v.Protocol), v.VIP.Port()) {
-			continue // a refusal tells why, or the address is being claimed
+			continue // refused, or the address is being claimed
 		}
 		if other := taken[key]; other != nil {
-			if !told { // one is enough: there may be hundreds
+			if !reported { // one problem is enough: there may be hundreds
 				b.serviceProblem(s, coe.AddressTaken, fmt.Sprintf(
-					"%s %s is an address of service %s (%s) already", v.Protocol, v.VIP, other.Name, other.UID))
+					"%s %s is already an address of service %s (%s)", v.Protocol, v.VIP, other.Name, other.UID))
 			}
-			told = true
+			reported = true
 			continue
 		}
 		taken[key] = s
@@ -76,8 +76,9 @@ func (b *builder) service(s *coe.Service, endpoints []*coe.Endpoints, taken map[
 	b.floatingIPs(s, addresses, serving(targets))
 }
 
-// excess says which limit the service's endpoints exceed, before they cost anything;
-// empty for none. Those of a service that is mapped count in its namespace.
+// excess returns a message if the service's endpoints exceed a limit, else "". It counts
+// them before they are mapped, so that they cost nothing. If they exceed no limit, it adds
+// them to the namespace's count.
 func (b *builder) excess(s *coe.Service, addresses []netip.Addr, endpoints []*coe.Endpoints, targets []target) string {
 	for _, e := range endpoints {
 		if len(e.Ports) > coe.MaxServicePorts {
@@ -98,7 +99,7 @@ func (b *builder) excess(s *coe.Service, addresses []netip.Addr, endpoints []*co
 	return ""
 }
 
-// families are IPv4 and IPv6, as netip.Addr.Is4 tells them apart.
+// families are IPv4 and IPv6, as values of netip.Addr.Is4.
 var families = [...]bool{true, false}
 
 func countOf(addresses []netip.Addr, is4 bool) (n int) {
@@ -110,7 +111,7 @@ func countOf(addresses []netip.Addr, is4 bool) (n int) {
 	return n
 }
 
-// countTargets counts the targets of a family, those of IPv6 twice.
+// countTargets counts the targets of a family. A target of IPv6 counts twice.
 func countTargets(targets []target, is4 bool) (n int) {
 	for _, t := range targets {
 		if t.addr.Is4() == is4 {
@@ -129,8 +130,8 @@ func (b *builder) serviceProblem(s *coe.Service, reason coe.Reason, message stri
 	})
 }
 
-// claimed reports whether the service may answer on an address, or on one port of
-// it. While it is not refused, it waits for the address.
+// claimed reports whether the service may answer on an address, or on one port of it. If
+// the address is neither claimed nor refused yet, it adds a problem.
 func (b *builder) claimed(s *coe.Service, addr netip.Addr) bool {
 	if b.holds(s, addr, "", 0) || slices.ContainsFunc(s.Ports, func(p coe.ServicePort) bool {
 		return b.holds(s, addr, p.Protocol, p.Port)
@@ -143,8 +144,8 @@ func (b *builder) claimed(s *coe.Service, addr netip.Addr) bool {
 	return false
 }
 
-// holds reports whether the service has an address of the pool "services", or the
-// namespace has the VIP.
+// holds reports whether the service has the address from the pool "services", or the
+// namespace has claimed the VIP. port 0 asks for the whole address.
 func (b *builder) holds(s *coe.Service, addr netip.Addr, protocol string, port uint16) bool {
 	if f := b.ServiceFacts[s.UID]; f != nil && f.Released == 0 && f.Address == addr {
 		return true
@@ -152,8 +153,8 @@ func (b *builder) holds(s *coe.Service, addr netip.Addr, protocol string, port u
 	return b.VIPs[coe.VIP{Address: addr}] || port != 0 && b.VIPs[coe.VIP{Address: addr, Protocol: protocol, Port: port}]
 }
 
-// addresses are those on which the service answers: its cluster address, or
-// the one that was chosen for it, first.
+// addresses returns the addresses of the service: the cluster addresses, or the address
+// that was chosen for it, and then the external ones.
 func (b *builder) addresses(s *coe.Service) []netip.Addr {
 	var addresses []netip.Addr
 	add := func(a netip.Addr) {
@@ -173,8 +174,8 @@ func (b *builder) addresses(s *coe.Service) []netip.Addr {
 	return addresses
 }
 
-// targets are the service's endpoints: the addresses of its Endpoints, and the
-// mapped pods whose uid it lists.
+// targets returns the service's targets: the addresses of its Endpoints, and the addresses
+// of the mapped pods whose UID it lists.
 func (b *builder) targets(s *coe.Service, endpoints []*coe.Endpoints) []target {
 	var targets []target
 	add := func(t target) {
@@ -197,7 +198,7 @@ func (b *builder) targets(s *coe.Service, endpoints []*coe.Endpoints) []target {
 		addresses := b.podAddresses(uid)
 		if len(addresses) == 0 {
 			b.serviceProblem(s, coe.NoEndpoint, fmt.Sprintf(
-				"endpoint %s is no pod of namespace %s with a network; send the pod, with its node", uid, b.Namespace))
+				"endpoint %s is not a pod of namespace %s with a network; send the pod, with its node", uid, b.Namespace))
 		}
 		for _, a := range addresses {
 			targets = append(targets, target{addr: a})
@@ -206,7 +207,7 @@ func (b *builder) targets(s *coe.Service, endpoints []*coe.Endpoints) []target {
 	return targets
 }
 
-// serving are the targets that are not draining, or all where all are.
+// serving returns the targets that are not draining, or all if all are draining.
 func serving(targets []target) []target {
 	ready := slices.DeleteFunc(slices.Clone(targets), func(t target) bool { return t.draining })
 	if len(ready) == 0 {
@@ -215,7 +216,7 @@ func serving(targets []target) []target {
 	return ready
 }
 
-// podAddresses are the addresses of a mapped pod's primary interface.
+// podAddresses returns the addresses of a mapped pod's primary interface.
 func (b *builder) podAddresses(uid string) []netip.Addr {
 	i, found := slices.BinarySearchFunc(b.Pods, uid, func(p *coe.Pod, uid string) int {
 		return strings.Compare(p.UID, uid)
@@ -238,9 +239,9 @@ func (b *builder) podAddresses(uid string) []netip.Addr {
 	return addresses
 }
 
-// vips are the service's ports on its addresses. All addresses of a family share the
-// list of a port's endpoints. A service without ports leads every port of its address
-// to the same port of its endpoints.
+// vips returns the service's ports on its addresses. All addresses of a family share the
+// endpoint list of a port. A service without ports leads every port of its addresses to
+// the same port of its endpoints.
 func (b *builder) vips(s *coe.Service, addresses []netip.Addr, targets []target) []netvirt.ServiceVIP {
 	ports := s.Ports
 	if len(ports) == 0 {
@@ -266,15 +267,14 @@ func (b *builder) vips(s *coe.Service, addresses []netip.Addr, targets []target)
 	return vips
 }
 
-// endpoints are where a port of the service leads on its addresses of a family: the
-// targets of that family that serve the port, those that are draining only if there
-// is no other.
+// endpoints returns the endpoints of a port for one family: the targets of the family
+// that serve the port. It returns draining targets only if there are no others.
 func (b *builder) endpoints(s *coe.Service, is4 bool, port coe.ServicePort, targets []target) []netip.AddrPort {
 	var (
 		ready, draining []netip.AddrPort
 		number          uint16
 		found           bool
-		from            *coe.Endpoints // of which number and found are
+		from            *coe.Endpoints // that number and found were computed for
 	)
 	for i, t := range targets {
 		if i == 0 || t.from != from {
@@ -285,7 +285,7 @@ func (b *builder) endpoints(s *coe.Service, is4 bool, port coe.ServicePort, targ
 			continue
 		}
 		switch {
-		case !found && t.from != nil && t.from.PortsByName: // its source says that it does not serve this port
+		case !found && t.from != nil && t.from.PortsByName: // it does not serve this port
 		case !found:
 			b.serviceProblem(s, coe.NoPort, fmt.Sprintf(
 				"port %q: endpoint %s has no port for target-port %q; send a number, or endpoint-ports with that name",
@@ -302,9 +302,10 @@ func (b *builder) endpoints(s *coe.Service, is4 bool, port coe.ServicePort, targ
 	return ready
 }
 
-// portOf is the port of every address of an Endpoints, nil for none, for a port of the
-// service: the endpoint port of the same name, or the only one there is, else what the
-// service's target port says. Where ports are by name, the name alone decides.
+// portOf returns the port of the endpoints' addresses for a port of the service: the
+// endpoint port of the same name, or the only endpoint port, else the service's target
+// port. If PortsByName is set, only the name counts. e is nil if the endpoints have no
+// ports of their own; only reports whether the service has at most one port.
 func portOf(e *coe.Endpoints, p coe.ServicePort, only bool) (uint16, bool) {
 	if p.Port == 0 {
 		return 0, true
@@ -334,8 +335,8 @@ func portOf(e *coe.Endpoints, p coe.ServicePort, only bool) (uint16, bool) {
 	return 0, false
 }
 
-// floatingIPs adds an entry for each pod that serves the service. Its key is the
-// pod's address, so a pod of several services shows the one of the lowest uid.
+// floatingIPs adds an entry for each pod that serves the service. The key is the pod's
+// address, so a pod of several services has the entry of the service with the lowest UID.
 func (b *builder) floatingIPs(s *coe.Service, addresses []netip.Addr, targets []target) {
 	for _, t := range targets {
 		lease := b.pods[t.addr]

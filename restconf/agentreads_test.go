@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/restconf/access"
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -34,10 +35,10 @@ type traces struct {
 	fixed
 	running, most atomic.Int32
 	mu            sync.Mutex
-	asked         []Asked
+	asked         []tree.Asked
 }
 
-func (s *traces) Get(ctx context.Context, asked Asked) (*yang.Data, error) {
+func (s *traces) Get(ctx context.Context, asked tree.Asked) (*yang.Data, error) {
 	s.mu.Lock()
 	s.asked = append(s.asked, asked)
 	s.mu.Unlock()
@@ -61,7 +62,7 @@ func TestReadsOfAnAgent(t *testing.T) {
 		c.Auth, c.Agents = agentOf("worker"), readers{}
 		source.schema = c.Schema
 		source.operational = `{"coe-status:pods":{"namespace":[{"name":"shop","pod":[{"uid":"` + uid1 + `"}]}]}}`
-		c.ReadOnly["coe-status:pods"] = ReadOnly{Source: source}
+		c.ReadOnly["coe-status:pods"] = tree.ReadOnly{Source: source}
 	})
 	var requests sync.WaitGroup
 	var answers [8]answer

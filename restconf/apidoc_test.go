@@ -13,6 +13,8 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -107,13 +109,13 @@ func TestOpenAPIHasEveryNode(t *testing.T) {
 	nodes := 0
 	for _, module := range c.bed.cfg.Schema.Modules {
 		for _, top := range module.Top {
-			path := "/rests/data/" + topName(top)
+			path := "/rests/data/" + wire.TopName(top)
 			item := c.doc.Paths.Value(path)
 			require.NotNil(t, item, path)
 			require.NotNil(t, item.Get, path)
-			require.Equal(t, c.bed.writable(top), item.Put != nil, path)
-			require.Equal(t, c.bed.writable(top), item.Delete != nil, path)
-			require.Nil(t, c.doc.Paths.Value("/restconf/operational/"+topName(top)).Put)
+			require.Equal(t, c.bed.tree.Writable(top), item.Put != nil, path)
+			require.Equal(t, c.bed.tree.Writable(top), item.Delete != nil, path)
+			require.Nil(t, c.doc.Paths.Value("/restconf/operational/"+wire.TopName(top)).Put)
 			nodes += count(top)
 		}
 	}
@@ -135,7 +137,7 @@ func TestOpenAPIHasEveryNode(t *testing.T) {
 
 // count is the number of containers and lists at and below n.
 func count(n *yang.Node) int {
-	if isLeaf(n) {
+	if tree.IsLeaf(n) {
 		return 0
 	}
 	total := 1

@@ -9,25 +9,26 @@ import (
 	"strconv"
 
 	"github.com/coe-bridge/coe-bridge/restconf/access"
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 )
 
 // challenge is what a 401 asks for. A client certificate has no challenge in HTTP.
 const challenge = `Basic realm="coe-bridge", charset="UTF-8"`
 
-// reads tells whether a request can change nothing, whatever it is for.
+// reads reports whether a request cannot change anything.
 func reads(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return true
 	case http.MethodPost:
-		return isSubscribe(withoutEmptySegments(r)) // which names a stream
+		return isSubscribe(r, nil) // it names a stream
 	}
 	return false
 }
 
-// permit refuses what somebody's role does not allow. It does so before anything is
-// looked for: who may not write does not learn either what could be written. What the
-// agent of a node may do depends on what it asks for (agent.go).
+// permit refuses what the caller's role does not allow, before anything is looked up. So a
+// caller without the right to write does not learn what could be written. The tree decides
+// what the agent of a node may do.
 func permit(who access.Identity, r *http.Request) error {
 	switch {
 	case who.Role >= access.Writer, who.Role == access.Reader && reads(r), who.Role == access.Node:
@@ -39,23 +40,23 @@ func permit(who access.Identity, r *http.Request) error {
 }
 
 func forbidden(message string) error {
-	return newProblem(http.StatusForbidden, "protocol", "access-denied", message)
+	return wire.NewProblem(http.StatusForbidden, "protocol", "access-denied", message)
 }
 
-// refuseEntry answers who is not known. Who has failed too often is told when to
-// come again, at once: an answer that waits costs a connection, which whoever
-// guesses has more of than this server.
+// refuseEntry answers a caller that is not known. A caller that has failed too often gets a
+// Retry-After at once. A delayed answer would hold a connection, and a guesser has more
+// connections than this server.
 func (s *Server) refuseEntry(w http.ResponseWriter, r *http.Request, err error) {
 	var limited *access.LimitedError
 	if errors.As(err, &limited) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(limited.After.Seconds()))))
-		s.fail(w, r, dialectOf(r), newProblem(http.StatusTooManyRequests, "protocol", "access-denied", limited.Says))
+		s.fail(w, r, dialectOf(r), wire.NewProblem(http.StatusTooManyRequests, "protocol", "access-denied", limited.Says))
 		return
 	}
 	var unjudged *access.UnjudgedError
 	if errors.As(err, &unjudged) {
 		w.Header().Set("Retry-After", "1")
-		s.fail(w, r, dialectOf(r), newProblem(http.StatusServiceUnavailable, "application", "operation-failed", unjudged.Says))
+		s.fail(w, r, dialectOf(r), wire.NewProblem(http.StatusServiceUnavailable, "application", "operation-failed", unjudged.Says))
 		return
 	}
 	says := "give a user and password, a client certificate or an agent's token that this server knows"
@@ -64,16 +65,16 @@ func (s *Server) refuseEntry(w http.ResponseWriter, r *http.Request, err error) 
 		says = denied.Says
 	}
 	w.Header().Set("WWW-Authenticate", challenge)
-	s.fail(w, r, dialectOf(r), newProblem(http.StatusUnauthorized, "protocol", "access-denied", says))
+	s.fail(w, r, dialectOf(r), wire.NewProblem(http.StatusUnauthorized, "protocol", "access-denied", says))
 }
 
 // maxLimited is how often in a row who follows a stream may be found limited: others who
 // fail to log in with the same name don't end it, unless they go on.
 const maxLimited = 4
 
-// stillMay returns what tells, each time it is called, whether who began r may do now
-// what they may then: since then the credentials may have been taken away. Where nobody
-// can be asked they may; where their credentials are not looked at, for a while.
+// stillMay returns a function that reports whether the caller of r may still go on: its
+// credentials may have been revoked. It may if nobody can judge them now, and for a while
+// if they are not judged because of a limit.
 func (s *Server) stillMay(r *http.Request, may func(access.Identity) bool) func() bool {
 	inARow := 0
 	return func() bool {
@@ -91,10 +92,10 @@ func (s *Server) stillMay(r *http.Request, may func(access.Identity) bool) func(
 	}
 }
 
-// mayReadAll tells whether somebody may read whatever there is.
+// mayReadAll reports whether the caller may read everything.
 func mayReadAll(who access.Identity) bool { return who.Role >= access.Reader }
 
-// recorder keeps of an answer what the audit log has.
+// recorder keeps the parts of an answer that the audit log records.
 type recorder struct {
 	http.ResponseWriter
 	status   int
@@ -110,8 +111,7 @@ func (r *recorder) WriteHeader(status int) {
 // Unwrap serves http.ResponseController.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// underneath is the server's own writer, which has to know of a body that is too
-// large.
+// underneath is the server's own writer, which must learn of a body that is too large.
 func underneath(w http.ResponseWriter) http.ResponseWriter {
 	if r, ok := w.(*recorder); ok {
 		return r.ResponseWriter
@@ -126,8 +126,7 @@ func noteRevision(w http.ResponseWriter, revision int64) {
 	}
 }
 
-// record writes down what became of a request that was to change something, before
-// its answer is sent.
+// record records the result of a write in the audit log, before its answer is sent.
 func (s *Server) record(w *recorder, r *http.Request, who access.Identity) {
 	s.cfg.Audit.Record(access.Record{
 		Who: who, From: r.RemoteAddr, Method: r.Method, Path: r.URL.EscapedPath(), Status: w.status, Revision: w.revision,

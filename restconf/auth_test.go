@@ -24,11 +24,12 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/coe-bridge/coe-bridge/restconf/access"
+	"github.com/coe-bridge/coe-bridge/restconf/discovery"
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
 )
 
-// accessBed is a server whose users are admin, a writer, and ann, a reader; each
-// has their name as password. What it records is in audit.
+// accessBed is a server whose users are admin, a writer, and ann, a reader. The password
+// of each is the name. The server records its audit in audit.
 func accessBed(t *testing.T) (b *bed, audit *bytes.Buffer) {
 	t.Helper()
 	var lines string
@@ -52,7 +53,7 @@ func as(name, password string) option {
 
 // everyPath is every place that is served, and places in each tree.
 func (b *bed) everyPath() []string {
-	paths := slices.Collect(maps.Keys(b.pages))
+	paths := slices.Collect(maps.Keys(discovery.Pages(b.modules, b.kinds)))
 	for _, prefix := range []string{
 		"/rests/data", "/restconf/data", "/rests/ds/ietf-datastores:running", "/rests/ds/ietf-datastores:operational",
 		"/restconf/config", "/restconf/operational",
@@ -67,8 +68,8 @@ func (b *bed) everyPath() []string {
 	return append(paths, "/", "/none", "/rests/streams/changes", draftStreamsPrefix+"x", "/rests/operations/x:y", "/restconf/operations/x:y")
 }
 
-// A reader changes nothing, by whatever verb, anywhere, in any dialect and media
-// type; and is told so in the words of the dialect.
+// A reader changes nothing, by any verb, anywhere, in any dialect and media type.
+// The refusal has the form of the dialect.
 func TestReadersChangeNothing(t *testing.T) {
 	b, _ := accessBed(t)
 	require.Equal(t, 201, b.do("PUT", pods+uid1, pod(uid1)).status)
@@ -88,7 +89,7 @@ func TestReadersChangeNothing(t *testing.T) {
 	require.Equal(t, before, b.everything())
 	require.Equal(t, revision, b.store.Revision())
 
-	// What changes nothing, a reader may do.
+	// A reader may do whatever changes nothing.
 	for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
 		for _, path := range []string{pods + uid1, podsRFC + uid1, "/rests", "/restconf/modules"} {
 			require.Equal(t, 200, b.do(method, path, "", as("ann", "ann")).status, "%s %s", method, path)
@@ -97,7 +98,7 @@ func TestReadersChangeNothing(t *testing.T) {
 	require.Equal(t, 204, b.do("DELETE", podsRFC+uid1, "").status, "a writer may")
 }
 
-// Who is not let in is told so in both dialects and both media types.
+// A caller that is refused gets an error in both dialects and both media types.
 func TestRefusalsInBothDialects(t *testing.T) {
 	b, _ := accessBed(t)
 	guesses := 0
@@ -126,7 +127,7 @@ func TestRefusalsInBothDialects(t *testing.T) {
 				require.Equal(t, c.status, inJSON.status, inJSON.body)
 				require.Equal(t, "access-denied", inJSON.tag())
 				require.Contains(t, inJSON.body, c.says)
-				require.Equal(t, dialectOf(httptest.NewRequest("GET", path, http.NoBody)).errors.name, inJSON.header.Get("Content-Type"))
+				require.Equal(t, dialectOf(httptest.NewRequest("GET", path, http.NoBody)).Errors.Name, inJSON.header.Get("Content-Type"))
 				require.Equal(t, c.status == 401, strings.HasPrefix(inJSON.header.Get("WWW-Authenticate"), "Basic realm="))
 				require.Equal(t, c.status == 429, inJSON.header.Get("Retry-After") != "")
 
@@ -162,7 +163,7 @@ func isDenied(t *testing.T, got answer, says string) {
 	require.Contains(t, body.Error[0].Message, says)
 }
 
-// What a reader tried and a writer did is recorded, with the revision that it made,
+// Attempts of a reader and writes of a writer are recorded, with the revision that it made,
 // and without what was in it.
 func TestAudit(t *testing.T) {
 	b, audit := accessBed(t)
@@ -244,7 +245,7 @@ func TestStreamsEndWithTheirCredentials(t *testing.T) {
 	for name, answers := range map[string][]error{
 		"denied":         {nil, limited, unjudged, nil, denied},
 		"limited":        {limited, limited, limited, limited, limited},
-		"limited anew":   {limited, limited, limited, limited, nil, limited, limited, limited, limited, unjudged, denied},
+		"limited again":  {limited, limited, limited, limited, nil, limited, limited, limited, limited, unjudged, denied},
 		"can't be asked": {unjudged, unjudged, unjudged, unjudged, unjudged, unjudged, unjudged, denied},
 	} {
 		t.Run(name, func(t *testing.T) { streamEndsAfter(t, answers) })
@@ -282,8 +283,8 @@ func (j judge) Authenticate(*http.Request) (access.Identity, error) {
 	return access.Identity{Role: access.Reader}, <-j
 }
 
-// Whether a write is made does not depend on the client's patience, so the record says
-// what became of it.
+// A write is made even if the client does not wait for it, so the record has its
+// result.
 func TestAuditOfWhoGoesAway(t *testing.T) {
 	b, audit := accessBed(t)
 	require.Equal(t, 200, b.do("GET", "/rests", "").status, "the password is known from here on: hashing it ends with the request")

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 )
 
 func TestBadInputChangesNothing(t *testing.T) {
@@ -69,15 +71,15 @@ func TestBadInputChangesNothing(t *testing.T) {
 		{name: "text", method: "PUT", path: "uid1", body: podRFC(uid1), options: []option{header("Content-Type", "text/plain")}, status: 415, tag: "invalid-value"},
 	} {
 		for _, d := range []struct {
-			dialect *dialect
+			dialect *wire.Dialect
 			paths   map[string]string
 		}{
-			{draft02, map[string]string{"root": "/restconf/config", "coe": coe, "uid1": pods + uid1, "uid2": pods + uid2,
+			{wire.Draft02, map[string]string{"root": "/restconf/config", "coe": coe, "uid1": pods + uid1, "uid2": pods + uid2,
 				"dhcp": "/restconf/config/dhcp_allocation_pool:dhcp_allocation_pool", "elan": "/restconf/config/elan:elan-instances"}},
-			{rfc8040, map[string]string{"root": "/rests/data", "coe": coeRFC, "uid1": podsRFC + uid1, "uid2": podsRFC + uid2,
+			{wire.RFC8040, map[string]string{"root": "/rests/data", "coe": coeRFC, "uid1": podsRFC + uid1, "uid2": podsRFC + uid2,
 				"dhcp": "/rests/data/dhcp_allocation_pool:dhcp_allocation_pool", "elan": "/rests/data/elan:elan-instances"}},
 		} {
-			t.Run(fmt.Sprintf("%s/draft=%v", c.name, d.dialect.draft), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/draft=%v", c.name, d.dialect.Draft), func(t *testing.T) {
 				b := &bed{b.Server, t, b.store}
 				path, named := d.paths[c.path]
 				if !named {
@@ -87,7 +89,7 @@ func TestBadInputChangesNothing(t *testing.T) {
 				got := b.do(c.method, path, c.body, c.options...)
 				require.Equal(t, c.status, got.status, got.body)
 				tag := c.tag
-				if d.dialect.draft && c.draftTag != "" {
+				if d.dialect.Draft && c.draftTag != "" {
 					tag = c.draftTag
 				}
 				require.NotEmpty(t, got.tag(), got.body)
@@ -98,7 +100,7 @@ func TestBadInputChangesNothing(t *testing.T) {
 					require.Equal(t, c.errorPath, got.path(), got.body)
 				}
 				require.NotEmpty(t, got.firstError()["error-message"])
-				require.Equal(t, d.dialect.errors.name, got.header.Get("Content-Type"))
+				require.Equal(t, d.dialect.Errors.Name, got.header.Get("Content-Type"))
 				require.Equal(t, before, b.everything())
 				require.Equal(t, revision, b.store.Revision())
 			})

@@ -199,7 +199,7 @@ func TestPageInABrowser(t *testing.T) {
 	}
 }
 
-// Who uses the keyboard alone reaches what the page has, and sees where they are.
+// A user of the keyboard reaches every part of the page, and sees the focus.
 func TestPageByKeyboard(t *testing.T) {
 	b := newBed(t)
 	page := openTab(t)

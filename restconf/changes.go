@@ -1,7 +1,6 @@
 package restconf
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -12,11 +11,13 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// changesKind is the kind of the streams "changes=module:container": one of each
-// top container that clients can write, and of each read-only one that is Followed.
+// changesKind is the kind of the streams "changes=module:container": one for each top
+// container that clients can write, and for each read-only one that is Followed.
 const changesKind = "changes"
 
 // The notifications of coe-changes.
@@ -26,21 +27,21 @@ const (
 	completeEvent = "coe-changes:snapshot-complete"
 )
 
-// linger is how long the changes of the datastore are kept for nobody: a follower
+// linger is how long the changes of the datastore are kept without a follower: a follower
 // that comes back until then goes on where it was.
 const linger = time.Hour
 
-// changes is the Source of the streams of changes. What the datastore has goes by
-// its revisions, so a follower can go on at any replica and can ask for what has
-// been; it is kept from the first follower on until there was none for a while, as it
-// takes as much memory as the data. What the datastore has not is looked at while
-// somebody follows it (watch).
+// changes is the Source of the streams of changes. Events of the datastore have its
+// revisions, so a follower can go on at any replica and can replay. They are kept from the
+// first follower on until there was none for a while, since they take as much memory as
+// the data. Trees that are not in the datastore are read while somebody follows them
+// (watch).
 type changes struct {
 	stored *stream.Log
 	names  map[*yang.Node]string // of the writable top containers
 	watch  map[string]*watch
 	linger time.Duration
-	wake   chan struct{} // receives when stored is to be kept
+	wake   chan struct{} // receives when stored must be kept
 
 	mu        sync.Mutex
 	kept      bool
@@ -53,26 +54,24 @@ var _ stream.Replayer = (*changes)(nil)
 // newChanges makes the streams of a server whose names are resolved.
 func newChanges(s *Server) *changes {
 	c := &changes{
-		stored: stream.NewLog(stream.Config{Identity: s.store.Identity(), Begin: beginEvent, Complete: completeEvent, Lost: s.cfg.Lost}),
+		stored: stream.NewLog(stream.Config{Identity: s.cfg.Datastore.Identity(), Begin: beginEvent, Complete: completeEvent, Lost: s.cfg.Lost}),
 		names:  map[*yang.Node]string{}, watch: map[string]*watch{},
 		linger: linger, wake: make(chan struct{}, 1),
 	}
 	for _, module := range s.cfg.Schema.Modules {
 		for _, top := range module.Top {
-			fixed, isFixed := s.readOnly[top]
+			name := wire.TopName(top)
+			fixed := s.cfg.ReadOnly[name]
 			switch {
-			case isFixed && fixed.Followed:
-				c.watch[topName(top)] = newWatch(top, fixed.Source, s.log)
-			case !isFixed && top.Config && top.Kind == yang.Container:
-				c.names[top] = topName(top)
+			case fixed.Followed:
+				c.watch[name] = newWatch(top, fixed.Source, s.log)
+			case s.tree.Writable(top) && top.Kind == yang.Container:
+				c.names[top] = name
 			}
 		}
 	}
 	return c
 }
-
-// topName is a top-level node's "module:name".
-func topName(top *yang.Node) string { return top.Module.Name + ":" + top.Name }
 
 // Keys implements stream.Source.
 func (c *changes) Keys() []string {
@@ -98,7 +97,7 @@ func (c *changes) Open(key, after string) (stream.Subscription, bool) {
 	return &following{c.stored.Open(key, after), c}, true
 }
 
-// hasLog tells whether there is a stream of what the datastore has.
+// hasLog reports whether there is a stream of a container in the datastore.
 func (c *changes) hasLog(key string) bool {
 	for _, name := range c.names {
 		if name == key {
@@ -119,7 +118,7 @@ func (c *changes) OpenAt(key string, start time.Time) stream.Subscription {
 	return &following{c.stored.OpenAt(key, start), c}
 }
 
-// following is one follower's place in what the datastore has.
+// following is one follower's place in the changes of the datastore.
 type following struct {
 	*stream.Cursor
 	changes *changes
@@ -149,8 +148,8 @@ func (c *changes) enter() {
 	}
 }
 
-// abandon tells whether there was no follower for so long that nothing is to be kept,
-// and notes that.
+// abandon reports whether there was no follower for so long that events need not be kept,
+// and notes that they are not.
 func (c *changes) abandon() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,8 +223,7 @@ func (c *changes) keep(ctx context.Context, store *datastore.Datastore) error {
 	return err
 }
 
-// take tells what one revision of the datastore changed, a container before what is
-// in it.
+// take sends the changes of one revision of the datastore, a container before its entries.
 func (c *changes) take(b datastore.Batch) {
 	told := make([]stream.Change, 0, len(b.Put)+len(b.Delete))
 	for _, u := range b.Delete {
@@ -245,44 +243,19 @@ func (c *changes) take(b datastore.Batch) {
 	}
 }
 
-// add tells of one unit; one without content is gone.
+// add appends the change of one unit; a unit without content is gone.
 func (c *changes) add(told []stream.Change, u *datastore.Unit) []stream.Change {
 	name := c.names[u.Node.Top()]
 	if name == "" {
 		return told
 	}
-	at := stepsTo(u.Node)
-	at[len(at)-1].keys = u.Key
+	at := tree.StepsTo(u.Node)
+	at[len(at)-1].Keys = u.Key
 	var value []byte
 	if u.Raw != nil {
-		value = asTree(at, u.Raw)
+		value = wire.AsTree(at, u.Raw)
 	}
-	return append(told, changeOf(name, rfc8040.url(at), value))
-}
-
-// asTree writes an entry, or a container, as the one thing in its top container.
-func asTree(at target, raw []byte) []byte {
-	var buf bytes.Buffer
-	ends := make([]byte, 0, 2*len(at)+1)
-	buf.WriteByte('{')
-	ends = append(ends, '}')
-	for i, s := range at {
-		if i > 0 {
-			buf.WriteByte('{')
-			ends = append(ends, '}')
-			buf.WriteString(memberBelow(s.node))
-		} else {
-			buf.WriteString(`"` + topName(s.node) + `":`)
-		}
-		if s.node.Kind == yang.List {
-			buf.WriteByte('[')
-			ends = append(ends, ']')
-		}
-	}
-	buf.Write(raw)
-	slices.Reverse(ends)
-	buf.Write(ends)
-	return buf.Bytes()
+	return append(told, changeOf(name, wire.RFC8040.URL(at), value))
 }
 
 // changeOf is the change of one entry in a stream: it is gone, or has this value.

@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+	"github.com/coe-bridge/coe-bridge/restconf/discovery"
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -119,7 +121,7 @@ func TestChangesInXML(t *testing.T) {
 }
 
 func TestStreamQuery(t *testing.T) {
-	b := newBed(t, func(c *Config) { c.Streams = map[string]Streams{"things": {newLogs(), ""}} })
+	b := newBed(t, func(c *Config) { c.Streams = map[string]discovery.Streams{"things": {Source: newLogs()}} })
 	day := func(d time.Duration) string { return url.QueryEscape(time.Now().Add(d).Format(time.RFC3339)) }
 	const hour = time.Hour
 	for _, c := range []struct{ stream, query, says string }{
@@ -140,7 +142,7 @@ func TestStreamQuery(t *testing.T) {
 	require.Equal(t, 404, b.do("GET", "/rests/streams/things=none?start-time="+day(-hour), "").status)
 }
 
-// What happened between two times is told, and then the stream ends.
+// The events between two times are sent, and then the stream ends.
 func TestReplay(t *testing.T) {
 	b := newBed(t)
 	at := served(t, b.Server)
@@ -187,7 +189,7 @@ func TestReplay(t *testing.T) {
 	soon := url.QueryEscape(time.Now().Add(300 * time.Millisecond).Format(time.RFC3339Nano))
 	uids, _ = told("?start-time=" + between[3] + "&stop-time=" + soon)
 	require.Equal(t, []string{uid1}, uids, "it ends by itself")
-	require.Contains(t, b.do("GET", "/rests/data/"+monitoringTop+"/streams/stream=changes%3Dpod:coe/replay-log-creation-time", "").body, "Z")
+	require.Contains(t, b.do("GET", "/rests/data/"+discovery.MonitoringTop+"/streams/stream=changes%3Dpod:coe/replay-log-creation-time", "").body, "Z")
 }
 
 // Nobody pays for streams that nobody follows.
@@ -243,7 +245,7 @@ func (c *changing) set(text string) {
 	c.text = text
 }
 
-func (c *changing) Get(_ context.Context, asked Asked) (*yang.Data, error) {
+func (c *changing) Get(_ context.Context, asked tree.Asked) (*yang.Data, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.text == "" {
@@ -256,7 +258,7 @@ func TestFollowedTree(t *testing.T) {
 	source := &changing{}
 	source.set(`{"in-sync":false,"scope":[{"name":"a","in-sync":true},{"name":"b"}]}`)
 	b := newBed(t, func(c *Config) {
-		c.ReadOnly["coe-status:status"] = ReadOnly{Source: source, Says: "it is state", Followed: true}
+		c.ReadOnly["coe-status:status"] = tree.ReadOnly{Source: source, Says: "it is state", Followed: true}
 	})
 	at := served(t, b.Server)
 	stream := at + "/rests/streams/changes=coe-status:status"
@@ -295,7 +297,7 @@ func TestEventWithoutSchema(t *testing.T) {
 	source := newLogs()
 	source.Reset(1, nil)
 	b := newBed(t, func(c *Config) {
-		c.Streams = map[string]Streams{"things": {source, ""}}
+		c.Streams = map[string]discovery.Streams{"things": {Source: source}}
 		c.Log = slog.New(slog.NewTextHandler(&log, nil))
 	})
 	at := served(t, b.Server)
@@ -309,7 +311,7 @@ func TestServeEndsWithTheDatastore(t *testing.T) {
 	require.NoError(t, err)
 	store, err := datastore.Open(t.Context(), datastore.Config{Schema: schema, Dir: t.TempDir()})
 	require.NoError(t, err)
-	s, err := New(Config{Schema: schema, Datastore: store, Auth: FixedUsers{"admin": "admin"}})
+	s, err := New(Config{Config: tree.Config{Schema: schema, Datastore: store}, Auth: FixedUsers{"admin": "admin"}})
 	require.NoError(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -8,13 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/coe-bridge/coe-bridge/restconf/datastore"
-	"github.com/coe-bridge/coe-bridge/yang"
 )
 
 // writesOfAll are ways to make everything one generation: many pods, and a service in
@@ -75,7 +71,7 @@ func namesIn(t *testing.T, body string) map[string]int {
 	return names
 }
 
-// Who reads while transactions of many entries are made sees every one of them whole, or
+// A reader sees every concurrent transaction of many entries whole, or
 // not at all: the list, the datastore, in either dialect and encoding of names.
 func TestReadersSeeWholeTransactions(t *testing.T) {
 	for name, write := range writesOfAll {
@@ -117,37 +113,4 @@ func TestReadersSeeWholeTransactions(t *testing.T) {
 			require.Greater(t, read.Load(), int64(5))
 		})
 	}
-}
-
-// busy is a transaction beside which somebody writes as soon as it has read.
-type busy struct {
-	*datastore.Tx
-	write func()
-}
-
-func (b busy) Get(node *yang.Node, key ...string) *datastore.Unit {
-	u := b.Tx.Get(node, key...)
-	b.write()
-	return u
-}
-
-// The time of an entry is none older than the entry that the transaction relies on, or
-// If-Unmodified-Since would let through what another has written.
-func TestTimesAreNotOlderThanTheirEntries(t *testing.T) {
-	b := newBed(t)
-	require.Equal(t, 201, b.do("PUT", podsRFC+uid1, podRFC(uid1)).status)
-	at, err := rfc8040.parse(b.cfg.Schema, "pod:coe/pods="+uid1)
-	require.NoError(t, err)
-	_, err = b.store.Write(t.Context(), func(tx *datastore.Tx) error {
-		change, _ := b.changeOf(at, busy{tx, func() { // times are whole seconds
-			before := b.store.Changed(at.top()).Time
-			require.Eventually(t, func() bool {
-				return b.do("PUT", podsRFC+uid2, podRFC(uid2)).status < 300 && b.store.Changed(at.top()).Time.After(before)
-			}, 10*time.Second, 50*time.Millisecond)
-		}})
-		require.Equal(t, b.store.Changed(at.top()).Time, change.Time)
-		require.Equal(t, b.store.Get(at.node(), uid1).ModRevision, change.Revision)
-		return nil
-	})
-	require.NoError(t, err)
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// conditions are a request's preconditions (RFC 9110 section 13.1). A header that
-// is not given is nil, a time that is not given or no HTTP date is zero.
+// conditions are a request's preconditions (RFC 9110 section 13.1). A missing header is
+// nil. A time that is missing or not an HTTP date is zero.
 type conditions struct {
 	match, noneMatch          []string // entity-tags as they are given, or "*"
 	modifiedSince, unmodified time.Time
@@ -21,13 +21,13 @@ func conditionsOf(h http.Header) conditions {
 		unmodified:    httpDate(h["If-Unmodified-Since"]),
 	}
 	if c.modifiedSince.After(time.Now()) {
-		c.modifiedSince = time.Time{} // it can't have come from here
+		c.modifiedSince = time.Time{} // this server did not send it
 	}
 	return c
 }
 
-// entityTags are those in a header's lines; it is nil where there is no line. What
-// is no entity-tag ends a line: no tag of ours is in the rest.
+// entityTags are the entity-tags in a header's lines; nil if there is no line. Anything
+// else ends a line, since none of our tags is in the rest.
 func entityTags(lines []string) []string {
 	if lines == nil {
 		return nil
@@ -73,25 +73,25 @@ func httpDate(lines []string) time.Time {
 	return at
 }
 
-// given tells whether there is any.
+// given reports whether there is a precondition.
 func (c conditions) given() bool {
 	return c.match != nil || c.noneMatch != nil || !c.modifiedSince.IsZero() || !c.unmodified.IsZero()
 }
 
-// verdict is what the preconditions make of a request: 0 to go on, 304 or 412. The
-// order is that of RFC 9110 section 13.2.2. exists tells whether there is what the
-// request is about; reads is set for GET and HEAD.
-func (c conditions) verdict(v validators, exists, reads bool) int {
-	same := v.isState
+// verdict is the result of the preconditions: 0 to go on, 304 or 412. The
+// order is that of RFC 9110 section 13.2.2. exists reports whether the target exists; reads
+// is set for GET and HEAD.
+func (c conditions) verdict(v tagged, exists, reads bool) int {
+	same := v.isVersion
 	if reads {
-		same = v.isTag
+		same = v.isAnswer
 	}
 	switch {
 	case c.match != nil:
 		if !exists || !anyTag(c.match, same) {
 			return http.StatusPreconditionFailed
 		}
-	case !c.unmodified.IsZero() && exists && v.modified.After(c.unmodified):
+	case !c.unmodified.IsZero() && exists && v.Modified.After(c.unmodified):
 		return http.StatusPreconditionFailed
 	}
 	switch {
@@ -102,7 +102,7 @@ func (c conditions) verdict(v validators, exists, reads bool) int {
 			}
 			return http.StatusPreconditionFailed
 		}
-	case reads && !c.modifiedSince.IsZero() && !v.modified.IsZero() && !v.modified.After(c.modifiedSince):
+	case reads && !c.modifiedSince.IsZero() && !v.Modified.IsZero() && !v.Modified.After(c.modifiedSince):
 		return http.StatusNotModified
 	}
 	return 0

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -41,7 +42,7 @@ func TestEntityTags(t *testing.T) {
 func TestVerdict(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	on, before, after := at.Format(http.TimeFormat), at.Add(-time.Second).Format(http.TimeFormat), at.Add(time.Second).Format(http.TimeFormat)
-	v := validators{state: "a", modified: at}
+	v := tagged{Version: tree.Version{Tag: "a", Modified: at}}
 	type h = map[string]string
 	for _, c := range []struct {
 		given         h
@@ -88,7 +89,7 @@ func TestVerdict(t *testing.T) {
 		require.Equal(t, c.writes, got.verdict(v, !c.absent, false), "writes %v", c.given)
 	}
 	without := conditionsOf(http.Header{"If-None-Match": {`"a"`}, "If-Unmodified-Since": {before}})
-	require.Zero(t, without.verdict(validators{}, true, true), "what has no validators meets what is said of them")
+	require.Zero(t, without.verdict(tagged{}, true, true), "what has no validators meets what is said of them")
 }
 
 // tagOf is the ETag of what a GET answers.
@@ -210,7 +211,7 @@ func TestConditionalWritesToTheDatastore(t *testing.T) {
 	require.Equal(t, b.tagOf("/rests/data"), both.header.Get("ETag"))
 }
 
-// What changes which validators.
+// The changes that change validators.
 func TestValidatorsChangeWithTheirResource(t *testing.T) {
 	b := newBed(t)
 	const network = "/rests/data/k8s:k8s/network-policies"
@@ -295,17 +296,17 @@ type allocated struct {
 	asked  int
 }
 
-func (a *allocated) Get(ctx context.Context, _ Asked) (*yang.Data, error) {
+func (a *allocated) Get(ctx context.Context, _ tree.Asked) (*yang.Data, error) {
 	a.asked++
 	return fixed{schema: a.schema, config: fmt.Sprintf(`{"dhcp_allocation_pool:dhcp_allocation_pool":{"network":[{"network-id":"n",
-		"allocations":[{"subnet":"10.0.0.0/24","allocation-instance":[{"mac":"00:00:00:00:00:01","allocated-ip":"10.0.0.%d"}]}]}]}}`, a.asked)}.Get(ctx, Asked{})
+		"allocations":[{"subnet":"10.0.0.0/24","allocation-instance":[{"mac":"00:00:00:00:00:01","allocated-ip":"10.0.0.%d"}]}]}]}}`, a.asked)}.Get(ctx, tree.Asked{})
 }
 
 // An answer that has more than configuration is always given, whatever the client has
 // already; its validators are good for writes.
 func TestStateIsNeverNotModified(t *testing.T) {
 	b := newBed(t, func(c *Config) {
-		c.State = map[string]Source{"dhcp_allocation_pool:dhcp_allocation_pool": &allocated{schema: c.Schema}}
+		c.State = map[string]tree.Source{"dhcp_allocation_pool:dhcp_allocation_pool": &allocated{schema: c.Schema}}
 	})
 	const pool, body = "/rests/data/dhcp_allocation_pool:dhcp_allocation_pool", `{"dhcp_allocation_pool:network":[{"network-id":"n"}]}`
 	require.Equal(t, 201, b.do("PUT", pool+"/network=n", body).status)
@@ -349,7 +350,7 @@ func TestValidatorsSurviveARestart(t *testing.T) {
 		store, err := datastore.Open(t.Context(), datastore.Config{Schema: schema, Dir: dir})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, store.Close()) }()
-		s, err := New(Config{Schema: schema, Datastore: store, Auth: FixedUsers{"admin": "admin"}})
+		s, err := New(Config{Config: tree.Config{Schema: schema, Datastore: store}, Auth: FixedUsers{"admin": "admin"}})
 		require.NoError(t, err)
 		do(&bed{s, t, store})
 	}
@@ -372,7 +373,7 @@ func TestValidatorsSurviveARestart(t *testing.T) {
 	run(func(b *bed) { require.Equal(t, before, heads(b)) })
 }
 
-func TestValidatorsOfForeignEntries(t *testing.T) {
+func TestValidatorsOfExternalEntries(t *testing.T) {
 	w := newWorld(t)
 	w.speak(uid1)
 	require.Equal(t, 201, w.do("POST", coeRFC, podRFC(uid2)).status)

@@ -50,7 +50,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 	}
 	c := &conn{
 		Conn: accepted, from: access.AddressOf(accepted.RemoteAddr().String()),
-		strangers: b.strangers, leave: sync.OnceFunc(func() { <-b.places }),
+		strangers: b.strangers, closed: make(chan struct{}), leave: sync.OnceFunc(func() { <-b.places }),
 	}
 	b.strangers.add(c)
 	return c, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Of more connections than there are places the next waits until another is closed, if
+// If all places are taken, the next connection waits until another is closed, if
 // none is a stranger; a listener that ends lets nobody wait.
 func TestConnectionsAreBounded(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
@@ -67,7 +67,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	require.Positive(t, maxConnections())
 }
 
-// Who sends more than is taken reads why, over a listener that is bounded too.
+// A client that sends too much reads why, even over a bounded listener.
 func TestTooLargeBodyIsAnswered(t *testing.T) {
 	b := newBed(t, func(c *Config) { c.BodyLimit = 1 << 10 })
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, served(t, b.Server)+podsRFC+uid1, &zeros{left: 64 << 20})

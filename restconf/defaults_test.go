@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
 )
 
 // The modes of RFC 6243 in every tree, where one leaf is set to its default, one to
@@ -11,7 +13,7 @@ import (
 func TestWithDefaults(t *testing.T) {
 	b := newBed(t, func(c *Config) {
 		const text = `{"elan:elan-instances":{"elan-instance":[{"elan-instance-name":"a","external":false},{"elan-instance-name":"b","external":true},{"elan-instance-name":"c"}]}}`
-		c.ReadOnly["elan:elan-instances"] = ReadOnly{Says: "it is computed", Source: fixed{schema: c.Schema, config: text, operational: text}}
+		c.ReadOnly["elan:elan-instances"] = tree.ReadOnly{Says: "it is computed", Source: fixed{schema: c.Schema, config: text, operational: text}}
 	})
 	entries := func(a, b, c string) string {
 		return `[{"elan-instance-name":"a"` + a + `},{"elan-instance-name":"b"` + b + `},{"elan-instance-name":"c"` + c + `}]`
@@ -46,7 +48,7 @@ func TestWithDefaults(t *testing.T) {
 		b.do("GET", all+"?with-defaults=report-all&fields=elan-instance(external)", "").body)
 	require.Equal(t, 404, b.do("GET", all+"?with-defaults=report-all&content=nonconfig", "").status, "it is configuration")
 
-	// A leaf alone is told with its default, whatever mode there is, but in a datastore by name.
+	// A GET of one leaf returns its default in every mode, except in a datastore by name.
 	for path, want := range map[string]string{
 		all + "/elan-instance=c/external":                                                `{"elan:external":false}`,
 		all + "/elan-instance=c/external?with-defaults=explicit":                         `{"elan:external":false}`,

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/restconf/discovery"
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -21,9 +23,9 @@ func TestDiscovery(t *testing.T) {
 	const space = `xmlns="urn:ietf:params:xml:ns:yang:ietf-restconf"`
 	for _, c := range []struct{ path, accept, mediaType, body string }{
 		{"/.well-known/host-meta", "", "application/xrd+xml", `<XRD xmlns="http://docs.oasis-open.org/ns/xri/xrd-1.0"><Link rel="restconf" href="/rests"/></XRD>`},
-		{"/.well-known/host-meta", "application/xrd+xml", "application/xrd+xml", hostMetaXML},
+		{"/.well-known/host-meta", "application/xrd+xml", "application/xrd+xml", discovery.HostMetaXML},
 		{"/.well-known/host-meta", "application/json", "application/json", `{"links":[{"rel":"restconf","href":"/rests"}]}`},
-		{"/.well-known/host-meta.json", "*/*", "application/json", hostMetaJSON},
+		{"/.well-known/host-meta.json", "*/*", "application/json", discovery.HostMetaJSON},
 		{"/rests", "", "application/yang-data+json", `{"ietf-restconf:restconf":{"data":{},"operations":{},"yang-library-version":"2019-01-04"}}`},
 		{"/rests/", "application/*", "application/yang-data+json", `{"ietf-restconf:restconf":{"data":{},"operations":{},"yang-library-version":"2019-01-04"}}`},
 		{"/rests?depth=1", "", "application/yang-data+json", `{"ietf-restconf:restconf":{}}`},
@@ -66,7 +68,7 @@ func TestDiscoveryRefusals(t *testing.T) {
 	for _, c := range []struct {
 		method, path, accept string
 		status               int
-		allow, member        string
+		Allow, member        string
 	}{
 		{"PUT", "/rests", "", 405, "OPTIONS, HEAD, GET", "ietf-restconf:errors"},
 		{"DELETE", "/.well-known/host-meta", "", 405, "OPTIONS, HEAD, GET", "ietf-restconf:errors"},
@@ -89,7 +91,7 @@ func TestDiscoveryRefusals(t *testing.T) {
 	} {
 		got := b.do(c.method, c.path, "", header("Accept", c.accept))
 		require.Equal(t, c.status, got.status, "%s %s: %s", c.method, c.path, got.body)
-		require.Equal(t, c.allow, got.header.Get("Allow"), c.path)
+		require.Equal(t, c.Allow, got.header.Get("Allow"), c.path)
 		if c.member != "" {
 			require.Contains(t, got.body, `"`+c.member+`"`, c.path)
 		}
@@ -101,7 +103,7 @@ func TestDiscoveryRefusals(t *testing.T) {
 
 const libraryPath = "/rests/data/ietf-yang-library:yang-library"
 
-// What the library says can be downloaded, and is what the program was built with.
+// The modules of the library can be downloaded, and are those that the program was built with.
 func TestSourcesOfModules(t *testing.T) {
 	b := newBed(t)
 	var body map[string]struct {
@@ -114,7 +116,7 @@ func TestSourcesOfModules(t *testing.T) {
 	got := b.do("GET", "/rests/data/ietf-yang-library:modules-state", "")
 	require.NoError(t, json.Unmarshal([]byte(got.body), &body), got.body)
 	state := body["ietf-yang-library:modules-state"]
-	require.Len(t, state.All, len(allModules(b.cfg.Schema)))
+	require.Len(t, state.All, len(b.modules))
 	require.Contains(t, b.do("GET", libraryPath+"/content-id", "").body, state.ID)
 	for _, m := range state.All {
 		require.Contains(t, []string{"implement", "import"}, m.Conformance)
@@ -133,11 +135,14 @@ func TestSourcesOfModules(t *testing.T) {
 	require.Equal(t, 406, b.do("GET", "/rests/modules/pod@2017-06-11.yang", "", header("Accept", "application/json")).status)
 }
 
-// What is in messages alone is listed in every form: implemented, but for the one whose
-// grouping and extension another uses.
+// Modules of messages are listed in every form: as implemented, except the one whose
+// grouping and extension another module uses.
 func TestModulesOfMessages(t *testing.T) {
 	b := newBed(t)
-	for _, m := range messageModules {
+	for _, m := range b.modules {
+		if b.cfg.Schema.Module(m.Name) != nil {
+			continue
+		}
 		conformance, list := "implement", "module"
 		if !m.Implemented {
 			conformance, list = "import", "import-only-module"
@@ -158,9 +163,9 @@ func TestContentID(t *testing.T) {
 	require.NoError(t, err)
 	other, err := yang.Load()
 	require.NoError(t, err)
-	require.Equal(t, contentID(one), contentID(other))
+	require.Equal(t, discovery.ContentID(one.Modules), discovery.ContentID(other.Modules))
 	other.Modules[0].Text += "\n"
-	require.NotEqual(t, contentID(one), contentID(other))
+	require.NotEqual(t, discovery.ContentID(one.Modules), discovery.ContentID(other.Modules))
 }
 
 // libyang reads the library, in both forms and encodings, and builds from it and from
@@ -189,7 +194,7 @@ func TestLibraryPassesYanglint(t *testing.T) {
 	require.Equal(t, 201, b.do("PUT", podsRFC+uid1, podRFC(uid1)).status)
 	inXML := func(path string) string {
 		body := b.do("GET", path, "", header("Accept", "application/yang-data+xml")).body
-		return strings.TrimSuffix(strings.TrimPrefix(body, `<data xmlns="`+restconfSpace+`">`), "</data>")
+		return strings.TrimSuffix(strings.TrimPrefix(body, `<data xmlns="`+wire.Space+`">`), "</data>")
 	}
 	const both = "/rests/data?fields=ietf-yang-library:yang-library;ietf-yang-library:modules-state"
 	inJSON := strings.TrimSuffix(strings.TrimPrefix(b.do("GET", both, "").body, `{"ietf-restconf:data":`), "}")
@@ -204,12 +209,12 @@ func TestLibraryPassesYanglint(t *testing.T) {
 func TestLibraryForAnyHost(t *testing.T) {
 	b := newBed(t)
 	for _, host := range []string{`a"b`, `a\b`, "a<b>&c", "[::1]:8181"} {
-		for _, top := range []string{libraryTop, modulesStateTop} {
+		for _, top := range []string{discovery.LibraryTop, discovery.ModulesStateTop} {
 			got := b.do("GET", "/rests/data/"+top, "", func(r *http.Request) { r.Host = host })
 			require.Equal(t, 200, got.status, got.body)
 			var all any
 			require.NoError(t, json.Unmarshal([]byte(got.body), &all))
-			require.Contains(t, fmt.Sprint(all), "http://"+host+modulesPath+"pod@")
+			require.Contains(t, fmt.Sprint(all), "http://"+host+discovery.ModulesPath+"pod@")
 		}
 	}
 }

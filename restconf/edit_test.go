@@ -1,7 +1,6 @@
 package restconf
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -103,58 +101,4 @@ func TestPathOfAList(t *testing.T) {
 	keyless := b.do("DELETE", "/rests/data/service:service-information/services="+uid1+"/service-ports", "")
 	require.Equal(t, 405, keyless.status)
 	require.Contains(t, keyless.body, "have no key")
-}
-
-// Of an entry that many edits are about one copy is kept, and what the client sent stays
-// as it is: there may be another attempt.
-func TestYANGPatchKeepsOneCopy(t *testing.T) {
-	b := newBed(t)
-	path := func(rest string) target {
-		at, err := rfc8040.parse(b.cfg.Schema, "/pod:coe/pods="+rest)
-		require.NoError(t, err)
-		return at
-	}
-	decode := func(at target, body string) *yang.Data {
-		data, err := b.cfg.Schema.DecodeJSON([]byte(body), at.parent().schema(), "", yang.Strict)
-		require.NoError(t, err)
-		return data[0]
-	}
-	step := func(operation string, at target, body string) patchStep {
-		s := patchStep{patchEdit: patchEdit{operation: operation}, at: at}
-		if body != "" {
-			s.data = decode(at, body)
-		}
-		return s
-	}
-	steps := []patchStep{
-		step("create", path(uid1), podRFC(uid1)),
-		step("create", path(uid2), podRFC(uid2)),
-		step("replace", path(uid1+"/name"), `{"pod:name":"y"}`),
-		step("delete", path(uid1+"/interface="+uid3), ""),
-		step("merge", path(uid1), `{"pod:pods":[{"uid":"`+uid1+`","network-NS":"web"}]}`),
-		step("delete", path(uid2), ""),
-	}
-	steps[0].data = decode(path(uid1), `{"pod:pods":[{"uid":"`+uid1+`","name":"x","interface":[{"uid":"`+uid3+`"}]}]}`)
-	for range 2 {
-		_, err := b.store.Write(t.Context(), func(tx *datastore.Tx) error {
-			e := newEdit(b.Server, tx)
-			for _, s := range steps {
-				require.NoError(t, e.patchStep(s))
-			}
-			require.Len(t, e.written, 3, "the container's own document and two entries")
-			entry, err := e.load(path(uid1))
-			require.NoError(t, err)
-			require.Same(t, e.byPath[path(uid1).path()].data, entry)
-			require.JSONEq(t, `{"uid":"`+uid1+`","name":"y","network-NS":"web"}`, string(tx.Get(entry.Node, uid1).Raw))
-			var kept bytes.Buffer
-			yang.EncodeObject(&kept, entry)
-			require.Equal(t, string(tx.Get(entry.Node, uid1).Raw), kept.String())
-			gone, err := e.load(path(uid2))
-			require.NoError(t, err)
-			require.Nil(t, gone)
-			require.NoError(t, e.finish())
-			return errDryRun
-		})
-		require.ErrorIs(t, err, errDryRun)
-	}
 }

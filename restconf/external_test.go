@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -40,7 +41,7 @@ func TestExternalEtcd(t *testing.T) {
 	store, err := datastore.Open(t.Context(), datastore.Config{Schema: schema, Endpoints: []string{socket.String()}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	s, err := New(Config{Schema: schema, Datastore: store, Auth: FixedUsers{"admin": "admin"}})
+	s, err := New(Config{Config: tree.Config{Schema: schema, Datastore: store}, Auth: FixedUsers{"admin": "admin"}})
 	require.NoError(t, err)
 	b := &bed{s, t, store}
 

@@ -10,23 +10,25 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// text writes a selection as a fields parameter below parent.
-func (s *selection) text(parent *yang.Node) string {
+// textOf writes a selection as a fields parameter below parent.
+func textOf(s *tree.Selection, parent *yang.Node) string {
 	var out []string
-	for _, node := range slices.SortedFunc(maps.Keys(s.below), func(a, b *yang.Node) int { return strings.Compare(a.Path(""), b.Path("")) }) {
+	for _, node := range slices.SortedFunc(maps.Keys(s.Below), func(a, b *yang.Node) int { return strings.Compare(a.Path(""), b.Path("")) }) {
 		name := node.Name
 		if parent == nil || node.Module != parent.Module {
 			name = node.Module.Name + ":" + name
 		}
-		below := s.below[node]
-		if below.whole {
+		below := s.Below[node]
+		if below.Whole {
 			out = append(out, name)
 		}
-		if len(below.below) > 0 {
-			out = append(out, name+"("+below.text(node)+")")
+		if len(below.Below) > 0 {
+			out = append(out, name+"("+textOf(below, node)+")")
 		}
 	}
 	return strings.Join(out, ";")
@@ -79,27 +81,30 @@ func FuzzFields(f *testing.F) {
 		f.Add(text, uint8(2))
 	}
 	f.Fuzz(func(t *testing.T, text string, depth uint8) {
-		sel, err := parseFields(schema, data.Node, text)
+		sel, err := wire.ParseFields(schema, data.Node, text)
 		if err != nil {
-			_, ok := asErrors(err)
+			_, ok := tree.AsErrors(err)
 			require.True(t, ok, "%v", err)
 			return
 		}
-		written := sel.text(data.Node)
-		again, err := parseFields(schema, data.Node, written)
+		written := textOf(sel, data.Node)
+		again, err := wire.ParseFields(schema, data.Node, written)
 		require.NoError(t, err, written)
-		require.Equal(t, written, again.text(data.Node))
+		require.Equal(t, written, textOf(again, data.Node))
 
-		all := trimFields(data, sel, 0)
+		trimmed := func(d *yang.Data, sel *tree.Selection, depth int) *yang.Data {
+			return tree.Question{At: tree.StepsTo(d.Node), Fields: sel, Depth: depth}.Trim([]*yang.Data{d})[0]
+		}
+		all := trimmed(data, sel, 0)
 		require.True(t, within(all, data))
-		require.Equal(t, all, trimFields(all, sel, 0))
-		require.Equal(t, all, trimFields(data, again, 0))
-		some := trimFields(data, sel, int(depth))
+		require.Equal(t, all, trimmed(all, sel, 0))
+		require.Equal(t, all, trimmed(data, again, 0))
+		some := trimmed(data, sel, int(depth))
 		require.True(t, within(some, all))
 		for levels := range 5 {
-			trimmed := trimDepth(data, levels+1, false)
-			require.LessOrEqual(t, height(trimmed), levels+1)
-			require.Equal(t, trimmed, trimDepth(trimmed, levels+1, false))
+			cut := trimmed(data, nil, levels+1)
+			require.LessOrEqual(t, height(cut), levels+1)
+			require.Equal(t, cut, trimmed(cut, nil, levels+1))
 		}
 	})
 }
@@ -118,16 +123,16 @@ func FuzzQuery(f *testing.F) {
 			return
 		}
 		r := &http.Request{Method: method, URL: &url.URL{RawQuery: raw}, Header: http.Header{}}
-		for _, d := range []*dialect{draft02, rfc8040, nmda} {
-			q, err := d.parseQuery(r)
+		for _, d := range []*wire.Dialect{wire.Draft02, wire.RFC8040, wire.NMDA} {
+			q, err := d.ParseQuery(r)
 			if err != nil {
-				_, ok := asErrors(err)
+				_, ok := tree.AsErrors(err)
 				require.True(t, ok, "%v", err)
 				continue
 			}
-			require.True(t, 0 <= q.depth && q.depth <= maxDepth)
-			require.Contains(t, []string{"config", "nonconfig", "all"}, q.content)
-			require.Equal(t, q.point != "", q.insert == "before" || q.insert == "after")
+			require.True(t, 0 <= q.Depth && q.Depth <= wire.MaxDepth)
+			require.Contains(t, []tree.Part{tree.PartConfig, tree.PartState, tree.PartAll}, q.Content)
+			require.Equal(t, q.Point != "", q.Insert == "before" || q.Insert == "after")
 		}
 	})
 }

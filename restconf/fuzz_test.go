@@ -9,10 +9,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// What a path means is what its own URL says again, in both dialects.
+// A path and its own URL name the same resource, in both dialects.
 func FuzzPath(f *testing.F) {
 	schema, err := yang.Load()
 	require.NoError(f, err)
@@ -24,15 +26,15 @@ func FuzzPath(f *testing.F) {
 		f.Add(path)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		for _, d := range []*dialect{draft02, rfc8040} {
-			first, err := d.parse(schema, path)
+		for _, d := range []*wire.Dialect{wire.Draft02, wire.RFC8040} {
+			first, err := d.Parse(schema, path)
 			if err != nil {
-				_, ok := asErrors(err)
+				_, ok := tree.AsErrors(err)
 				require.True(t, ok, "%v", err)
 				continue
 			}
-			again, err := d.parse(schema, d.url(first))
-			require.NoError(t, err, d.url(first))
+			again, err := d.Parse(schema, d.URL(first))
+			require.NoError(t, err, d.URL(first))
 			require.Equal(t, first, again)
 		}
 	})

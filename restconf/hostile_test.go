@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 )
 
 // The bounds of what a body of the largest size may cost.
@@ -77,9 +79,9 @@ func TestHostileBodies(t *testing.T) {
 		{"a patch of nested arrays", "PATCH", patchJSON, repeated(ofPatch, "[", ""), 400},
 		{"a patch of members", "PATCH", patchJSON, numbered(`{"ietf-yang-patch:yang-patch":{`, `"%07d":0,`, `"x":0}}`), 400},
 		{"a value of nested arrays", "PATCH", patchJSON, repeated(ofPatch+`{"edit-id":"x","operation":"create","target":"/","value":`, "[", ""), 400},
-		{"edits in XML", "PATCH", patchXML, repeated(`<yang-patch xmlns="`+patchSpace+`"><patch-id>p</patch-id>`, "<edit/>", "</yang-patch>"), 413},
-		{"a patch of nested elements", "PATCH", patchXML, repeated(`<yang-patch xmlns="`+patchSpace+`">`, "<edit>", ""), 400},
-		{"a value of nested elements", "PATCH", patchXML, repeated(`<yang-patch xmlns="`+patchSpace+`"><patch-id>p</patch-id><edit><edit-id>x</edit-id><operation>create</operation><target>/</target><value>`, "<a>", ""), 400},
+		{"edits in XML", "PATCH", patchXML, repeated(`<yang-patch xmlns="`+wire.PatchSpace+`"><patch-id>p</patch-id>`, "<edit/>", "</yang-patch>"), 413},
+		{"a patch of nested elements", "PATCH", patchXML, repeated(`<yang-patch xmlns="`+wire.PatchSpace+`">`, "<edit>", ""), 400},
+		{"a value of nested elements", "PATCH", patchXML, repeated(`<yang-patch xmlns="`+wire.PatchSpace+`"><patch-id>p</patch-id><edit><edit-id>x</edit-id><operation>create</operation><target>/</target><value>`, "<a>", ""), 400},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			require.LessOrEqual(t, len(c.body), DefaultBodyLimit+200)
@@ -123,10 +125,10 @@ func TestHostileBodies(t *testing.T) {
 func TestNestingIsBounded(t *testing.T) {
 	b := newBed(t)
 	value := func(inner string) string {
-		return `<yang-patch xmlns="` + patchSpace + `"><patch-id>p</patch-id><edit><edit-id>1</edit-id><operation>create</operation>` +
+		return `<yang-patch xmlns="` + wire.PatchSpace + `"><patch-id>p</patch-id><edit><edit-id>1</edit-id><operation>create</operation>` +
 			`<target>/</target><value>` + inner + `</value></edit></yang-patch>`
 	}
-	whole := func(inner string) string { return `<data xmlns="` + restconfSpace + `">` + inner + `</data>` }
+	whole := func(inner string) string { return `<data xmlns="` + wire.Space + `">` + inner + `</data>` }
 	nested := func(depth int) string { return strings.Repeat("<a>", depth) + strings.Repeat("</a>", depth) }
 	for _, c := range []struct {
 		method, path, media string
@@ -136,10 +138,10 @@ func TestNestingIsBounded(t *testing.T) {
 		{"PUT", "/rests/data", "application/yang-data+xml", whole},
 	} {
 		inXML := header("Content-Type", c.media)
-		got := b.do(c.method, c.path, c.around(nested(maxElementDepth+1)), inXML)
+		got := b.do(c.method, c.path, c.around(nested(wire.MaxElementDepth+1)), inXML)
 		require.Equal(t, 400, got.status, got.body)
 		require.Contains(t, got.body, "nested deeper than 10000")
-		got = b.do(c.method, c.path, c.around(nested(maxElementDepth)), inXML)
+		got = b.do(c.method, c.path, c.around(nested(wire.MaxElementDepth)), inXML)
 		require.Equal(t, 400, got.status, got.body)
 		require.NotContains(t, got.body, "nested deeper", "what is wrong is the name")
 	}

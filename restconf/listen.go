@@ -22,8 +22,8 @@ const (
 )
 
 // Serve answers requests on l, and keeps the streams of changes, until ctx ends.
-// Then it lets requests that have begun come to their end, but for streams, which
-// end at once, and returns nil.
+// Then it lets running requests finish, except streams, which end at once. It
+// returns nil.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -44,23 +44,25 @@ func (s *Server) keepStreams(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	return s.changes.run(ctx, s.store)
+	return s.changes.run(ctx, s.cfg.Datastore)
 }
 
 func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {
 	connections := maxConnections()
 	strangers := newStrangers(connections, func() { s.cfg.Limited(LimitConnections) })
 	server := &http.Server{
-		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, ctx.Done()) }),
-		TLSConfig:         s.cfg.TLS,
+		Handler:           s,
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       bodyTimeout,
 		WriteTimeout:      bodyTimeout + s.cfg.Timeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		ConnContext:       withConn,
-		ConnState:         strangers.state,
-		ErrorLog:          slog.NewLogLogger(&sparse{Handler: s.log.Handler()}, slog.LevelWarn),
+		BaseContext: func(net.Listener) context.Context {
+			return context.WithValue(context.Background(), endingKey{}, ctx.Done())
+		},
+		ConnContext: withConn,
+		ConnState:   strangers.state,
+		ErrorLog:    slog.NewLogLogger(&sparse{Handler: s.log.Handler()}, slog.LevelWarn),
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.accept(server, bound(l, connections, strangers)) }()
@@ -79,8 +81,17 @@ func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {
 	return err
 }
 
+type endingKey struct{}
+
+// endingOf is closed when Serve ends; nil for a request that Serve did not accept.
+func endingOf(r *http.Request) <-chan struct{} {
+	ending, _ := r.Context().Value(endingKey{}).(<-chan struct{})
+	return ending
+}
+
 func (s *Server) accept(server *http.Server, l net.Listener) error {
 	if s.cfg.TLS != nil {
+		server.TLSConfig = s.cfg.TLS
 		return server.ServeTLS(l, "", "")
 	}
 	return server.Serve(l)

@@ -4,11 +4,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/restconf/discovery"
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
 )
 
 func TestDatastoresByName(t *testing.T) {
 	b := newBed(t, func(c *Config) {
-		c.ReadOnly["elan:elan-instances"] = ReadOnly{Says: "it is computed", Source: fixed{
+		c.ReadOnly["elan:elan-instances"] = tree.ReadOnly{Says: "it is computed", Source: fixed{
 			schema:      c.Schema,
 			config:      `{"elan:elan-instances":{"elan-instance":[{"elan-instance-name":"wanted"}]}}`,
 			operational: `{"elan:elan-instances":{"elan-instance":[{"elan-instance-name":"confirmed"}]}}`,
@@ -26,8 +29,8 @@ func TestDatastoresByName(t *testing.T) {
 	}{
 		{"GET", running + "elan:elan-instances", 200, "wanted"},
 		{"GET", operational + "elan:elan-instances", 200, "confirmed"},
-		{"GET", running + libraryTop, 404, "invalid-value"},
-		{"GET", operational + libraryTop, 200, "content-id"},
+		{"GET", running + discovery.LibraryTop, 404, "invalid-value"},
+		{"GET", operational + discovery.LibraryTop, 200, "content-id"},
 		{"GET", running, 200, "pod:coe"},
 		{"GET", "/rests/ds/ietf-datastores%3Arunning/pod%3Acoe", 200, uid1},
 		{"GET", "/rests/ds/ietf-datastores%3aoperational", 200, "content-id"},

@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
-	"github.com/coe-bridge/coe-bridge/test/etcd"
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
+	"github.com/coe-bridge/coe-bridge/test/lab/etcd"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -59,7 +60,7 @@ func newOutage(t *testing.T) (o *outage, again func() *datastore.Datastore) {
 		return store
 	}
 	store := again()
-	s, err := New(Config{Schema: schema, Datastore: store, Auth: FixedUsers{"admin": "admin"}, Timeout: deadline})
+	s, err := New(Config{Config: tree.Config{Schema: schema, Datastore: store}, Auth: FixedUsers{"admin": "admin"}, Timeout: deadline})
 	require.NoError(t, err)
 	return &outage{bed: &bed{s, t, store}, member: cluster.Members[0]}, again
 }
@@ -111,8 +112,8 @@ func (o *outage) isAway(got answer) {
 	assert.NotEmpty(o.t, got.header.Get("Retry-After"))
 }
 
-// An etcd that is killed, or hangs, under load: who writes is told in time, who reads is
-// served, and when it is back all goes on. Nothing that was acknowledged is lost.
+// An etcd is killed, or hangs, under load. Writers get an error in time, readers are
+// served, and all goes on when etcd is back. No acknowledged write is lost.
 func TestDatastoreGone(t *testing.T) {
 	for name, way := range map[string]struct {
 		begin, end func(*testing.T, *etcd.Member)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The reasons for which answers differ, besides those of every answer (differences) and
+// The reasons why answers differ, besides the reasons for every answer (differences) and
 // that Oxygen leaves the module out of the outermost name of an answer (RFC 7951 section 4
 // wants it).
 const (

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -40,7 +41,7 @@ type difference struct {
 	undo   string // a path to DELETE afterwards, so that the recording goes on as it was
 }
 
-// The deliberate differences, besides those of every answer: error messages are
+// The deliberate differences, besides the differences of every answer: error messages are
 // our own, uuids are in their canonical lower case (RFC 6991), pages of HTML are
 // errors in JSON.
 var differences = map[string]map[string]difference{
@@ -70,8 +71,8 @@ func TestReplayOfOpenDaylight(t *testing.T) {
 	for file, expected := range differences {
 		t.Run(file, func(t *testing.T) {
 			b := newBed(t, func(c *Config) {
-				c.ReadOnly["elan:elan-instances"] = ReadOnly{Says: "it is computed", Source: fixed{schema: c.Schema, config: elanInstances(file)}}
-				c.ReadOnly["elan:elan-interfaces"] = ReadOnly{Says: "it is computed", Source: fixed{schema: c.Schema, config: `{"elan:elan-interfaces":{"elan-interface":[{"name":"a/b","elan-instance-name":"nowhere"}]}}`}}
+				c.ReadOnly["elan:elan-instances"] = tree.ReadOnly{Says: "it is computed", Source: fixed{schema: c.Schema, config: elanInstances(file)}}
+				c.ReadOnly["elan:elan-interfaces"] = tree.ReadOnly{Says: "it is computed", Source: fixed{schema: c.Schema, config: `{"elan:elan-interfaces":{"elan-interface":[{"name":"a/b","elan-instance-name":"nowhere"}]}}`}}
 			})
 			if file == "oxygen-draft02.jsonl" {
 				putFirstPods(t, b)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -29,9 +30,9 @@ type fixed struct {
 	config, operational string
 }
 
-func (f fixed) Get(_ context.Context, asked Asked) (*yang.Data, error) {
+func (f fixed) Get(_ context.Context, asked tree.Asked) (*yang.Data, error) {
 	text := f.config
-	if asked.Content == ContentOperational {
+	if asked.Content == tree.ContentOperational {
 		text = f.operational
 	}
 	if text == "" {
@@ -58,12 +59,12 @@ func newBed(t testing.TB, change ...func(*Config)) *bed {
 	store, err := datastore.Open(t.Context(), datastore.Config{Schema: schema, Dir: t.TempDir(), Timeout: time.Minute})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	cfg := Config{Schema: schema, Datastore: store, Auth: FixedUsers{"admin": "admin"}, ReadOnly: map[string]ReadOnly{}}
+	cfg := Config{Config: tree.Config{Schema: schema, Datastore: store, ReadOnly: map[string]tree.ReadOnly{}}, Auth: FixedUsers{"admin": "admin"}}
 	for _, name := range []string{
 		"elan:elan-instances", "elan:elan-interfaces", "l3vpn:vpn-instances", "l3vpn:vpn-interfaces",
 		"ietf-interfaces:interfaces", "odl-nat:floating-ip-info",
 	} {
-		cfg.ReadOnly[name] = ReadOnly{Source: fixed{schema: schema}, Says: "it is computed from pods and services: change those"}
+		cfg.ReadOnly[name] = tree.ReadOnly{Source: fixed{schema: schema}, Says: "it is computed from pods and services: change those"}
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -157,7 +158,7 @@ func TestDraft02(t *testing.T) {
 	require.Equal(t, "application/yang.data+json", got.header.Get("Content-Type"))
 	require.JSONEq(t, `{"coe":`+pod(uid1)+`}`, b.do("GET", coe+"/", "").body)
 
-	// What lies within an entry.
+	// The data within an entry.
 	at := pods + uid1 + "/interface/" + uid1
 	require.JSONEq(t, `{"interface":[{"uid":"`+uid1+`","ip-address":"10.9.9.9","network-type":"VXLAN"}]}`, b.do("GET", at, "").body)
 	require.Equal(t, 204, b.do("POST", pods+uid1, `{"interface":[{"uid":"`+uid2+`"}]}`).status)
@@ -308,15 +309,15 @@ func TestMedia(t *testing.T) {
 
 func TestReadOnlyTreesAndState(t *testing.T) {
 	b := newBed(t, func(c *Config) {
-		c.ReadOnly["elan:elan-instances"] = ReadOnly{Says: "it is computed from pods", Source: fixed{
+		c.ReadOnly["elan:elan-instances"] = tree.ReadOnly{Says: "it is computed from pods", Source: fixed{
 			schema:      c.Schema,
 			config:      `{"elan:elan-instances":{"elan-instance":[{"elan-instance-name":"10.0.0.1:default"},{"elan-instance-name":"10.0.0.2:default"}]}}`,
 			operational: `{"elan:elan-instances":{"elan-instance":[{"elan-instance-name":"10.0.0.1:default"}]}}`,
 		}}
-		c.ReadOnly["coe-status:status"] = ReadOnly{Says: "it is this program's state", Source: fixed{
+		c.ReadOnly["coe-status:status"] = tree.ReadOnly{Says: "it is this program's state", Source: fixed{
 			schema: c.Schema, operational: `{"coe-status:status":{"in-sync":true}}`,
 		}}
-		c.State = map[string]Source{"dhcp_allocation_pool:dhcp_allocation_pool": fixed{
+		c.State = map[string]tree.Source{"dhcp_allocation_pool:dhcp_allocation_pool": fixed{
 			schema: c.Schema,
 			operational: `{"dhcp_allocation_pool:dhcp_allocation_pool":{"network":[{"network-id":"default","allocations":[
 				{"subnet":"10.1.0.0/24","allocation-instance":[{"mac":"0a:58:0a:01:00:03","allocated-ip":"10.1.0.3"}]}]}]}}`,
@@ -438,6 +439,6 @@ func TestChecks(t *testing.T) {
 	require.Equal(t, 200, b.do("DELETE", dhcp, "").status)
 	require.Equal(t, 404, b.do("GET", dhcp, "").status)
 
-	_, err := New(Config{Schema: b.cfg.Schema, Auth: FixedUsers{}, EntryChecks: map[string]func(*yang.Data) error{"pod:nobody": nil}})
+	_, err := New(Config{Config: tree.Config{Schema: b.cfg.Schema, EntryChecks: map[string]func(*yang.Data) error{"pod:nobody": nil}}, Auth: FixedUsers{}})
 	require.ErrorContains(t, err, "pod:nobody")
 }

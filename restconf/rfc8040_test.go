@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 )
 
-// What this server can do by the letter of RFC 8040 section 9.1 and of the RFCs after it:
+// The capabilities by the letter of RFC 8040 section 9.1 and of the RFCs after it:
 // each capability is there, and so is what it stands for.
 func TestCapabilities(t *testing.T) {
 	b := newBed(t)
@@ -88,8 +90,8 @@ func TestListOfStreams(t *testing.T) {
 	}
 	for _, module := range b.cfg.Schema.Modules {
 		for _, top := range module.Top {
-			if replay, is := listed["changes="+topName(top)]; b.writable(top) {
-				require.True(t, is && replay, topName(top))
+			if replay, is := listed["changes="+wire.TopName(top)]; b.tree.Writable(top) {
+				require.True(t, is && replay, wire.TopName(top))
 			}
 		}
 	}
@@ -97,7 +99,7 @@ func TestListOfStreams(t *testing.T) {
 	require.Eventually(t, func() bool { return b.shares.followed() == 0 }, 20*time.Second, 10*time.Millisecond, "nobody keeps a place")
 }
 
-// Every resource tells what it can be asked, and answers HEAD as GET but for the body.
+// OPTIONS lists the methods of every resource. HEAD answers as GET, without the body.
 func TestOptionsAndHead(t *testing.T) {
 	b := newBed(t)
 	require.Equal(t, 201, b.do("PUT", podsRFC+uid1, podRFC(uid1)).status)

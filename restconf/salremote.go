@@ -5,27 +5,29 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// OpenDaylight's way to follow data: an operation names a stream, a GET of the stream
-// tells where its events are, and there they are, each of one node of the data.
+// OpenDaylight's way to follow data: an operation returns the name of a stream, a GET of the
+// stream returns the location of its events, and each event is about one node of the data.
 //
-// A stream's name says all there is of it. So none is kept here, and each is there at
-// every replica and after a restart.
+// A stream is defined by its name. So the server keeps none, and each exists at every
+// replica and after a restart.
 const (
 	dataChangesPrefix = "data-change-event-subscription/"
 	subscribeRPC      = "create-data-change-event-subscription"
 	salRemote         = "sal-remote"
 	salRemoteSpace    = "urn:opendaylight:params:xml:ns:yang:controller:md:sal:remote"
-	subscribePath     = draftRoot + "/operations/" + salRemote + ":" + subscribeRPC
+	subscribePath     = "/restconf/operations/" + salRemote + ":" + subscribeRPC
 )
 
-// scope is how far below what is followed events are told.
+// scope is how deep below the followed node events are sent.
 type scope string
 
-// The scopes, as OpenDaylight's documentation has them: the node itself, its children
-// too, all below it.
+// The scopes of OpenDaylight's documentation: the node itself, with its children, and with
+// all nodes below it.
 const (
 	scopeBase    scope = "BASE"
 	scopeOne     scope = "ONE"
@@ -46,9 +48,9 @@ const (
 	outputJSON     = "JSON"
 )
 
-// subscription is what a stream's name says.
+// subscription is the content of a stream's name.
 type subscription struct {
-	at    target // a container, an entry of a list, or a leaf
+	at    tree.Target // a container, an entry of a list, or a leaf
 	store string
 	scope scope
 	json  bool
@@ -56,7 +58,7 @@ type subscription struct {
 
 // name is what follows the path of all streams, still percent-encoded.
 func (s subscription) name() string {
-	name := dataChangesPrefix + strings.TrimPrefix(draft02.url(s.at), "/") +
+	name := dataChangesPrefix + strings.TrimPrefix(wire.Draft02.URL(s.at), "/") +
 		"/" + datastoreField + "=" + s.store + "/" + scopeField + "=" + string(s.scope)
 	if s.json {
 		name += "/" + outputJSON
@@ -74,11 +76,11 @@ func parseSubscription(schema *yang.Schema, name string) (s subscription, ok boo
 	rest, asked := cutField(rest, scopeField)
 	rest, store := cutField(rest, datastoreField)
 	if s.scope, s.store = scope(asked), store; !s.isAsked() {
-		return s, true, newProblem(404, "protocol", "unknown-element",
+		return s, true, wire.NewProblem(404, "protocol", "unknown-element",
 			"there is no such stream: its name ends in /datastore=CONFIGURATION/scope=SUBTREE, or the like; "+subscribeRPC+" writes it")
 	}
-	if s.at, err = draft02.parse(schema, rest); err == nil && s.at.isRoot() {
-		err = badPath(nil, "the stream's name has no path")
+	if s.at, err = wire.Draft02.Parse(schema, rest); err == nil && s.at.IsRoot() {
+		err = wire.Invalid("the stream's name has no path")
 	}
 	return s, true, err
 }
@@ -93,7 +95,7 @@ func cutField(name, field string) (rest, value string) {
 	return name[:at], value
 }
 
-// isAsked tells whether the datastore and the scope are such.
+// isAsked reports whether the datastore and the scope are such.
 func (s subscription) isAsked() bool {
 	return (s.store == configuration || s.store == operational) &&
 		(s.scope == scopeBase || s.scope == scopeOne || s.scope == scopeSubtree)
@@ -101,7 +103,7 @@ func (s subscription) isAsked() bool {
 
 // open follows the changes of the top container that the subscription is in.
 func (s subscription) open(c *changes) (stream.Subscription, error) {
-	top := topName(s.at.top())
+	top := wire.TopName(s.at.Top())
 	followed := c != nil && c.hasLog(top)
 	if s.store == operational {
 		followed = c != nil && c.watch[top] != nil
@@ -111,6 +113,6 @@ func (s subscription) open(c *changes) (stream.Subscription, error) {
 			return sub, nil
 		}
 	}
-	return nil, newProblem(404, "protocol", "invalid-value", "no changes of "+top+" are told in the datastore "+s.store+
+	return nil, wire.NewProblem(404, "protocol", "invalid-value", "no changes of "+top+" are told in the datastore "+s.store+
 		": CONFIGURATION has those of what clients write, OPERATIONAL those of coe-status:status")
 }

@@ -9,12 +9,14 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// dataEvent is what became of one instance. After is nil where it is gone.
+// dataEvent is the change of one instance. After is nil if it is gone.
 type dataEvent struct {
-	at        target
+	at        tree.Target
 	operation string
 	after     *yang.Data
 }
@@ -26,16 +28,16 @@ const (
 	isDeleted = "deleted"
 )
 
-// comparer tells from what units are, one after the other, what became of the instances
-// that a subscription is about. It keeps what each unit was.
+// comparer turns changes of units into events about the instances that a subscription is
+// about. It keeps the last event of each unit.
 type comparer struct {
 	schema *yang.Schema
 	asked  subscription
-	leaves bool // leaves alone are told
+	leaves bool // only leaves are reported
 	// told is the last event of each unit that is there, by target. The stream has them
 	// too, so this takes little more than the map.
 	told map[string][]byte
-	// fresh is told anew, while a snapshot is read.
+	// fresh is the next told, while a snapshot is read.
 	fresh  map[string][]byte
 	events []dataEvent
 }
@@ -46,10 +48,10 @@ type entryChange struct {
 	Value  json.RawMessage `json:"value"`
 }
 
-// begun tells whether it is known what there is.
+// begun reports whether a first snapshot was read.
 func (c *comparer) begun() bool { return c.told != nil }
 
-// settle waits until that is known.
+// settle waits until a first snapshot was read.
 func (c *comparer) settle(ctx context.Context, sub stream.Subscription) error {
 	for !c.begun() {
 		if _, err := c.take(sub.Take()); err != nil {
@@ -67,8 +69,8 @@ func (c *comparer) settle(ctx context.Context, sub stream.Subscription) error {
 	return nil
 }
 
-// take is what became of the instances by a group of events. The first snapshot tells
-// nothing, a further one what differs.
+// take returns the changes of the instances by a group of events. The first snapshot makes
+// none; a further one makes the differences.
 func (c *comparer) take(group []stream.Event) ([]dataEvent, error) {
 	c.events = nil
 	for _, e := range group {
@@ -94,7 +96,7 @@ func (c *comparer) change(e stream.Event) error {
 	if err := json.Unmarshal(e.Content, &one); err != nil {
 		return err
 	}
-	unit, err := rfc8040.parse(c.schema, one.Target)
+	unit, err := wire.RFC8040.Parse(c.schema, one.Target)
 	if err != nil || !related(unit, c.asked.at) {
 		return err
 	}
@@ -111,7 +113,7 @@ func (c *comparer) change(e stream.Event) error {
 	return c.compareUnit(unit, before, e.Content)
 }
 
-// replace takes a snapshot for what there is.
+// replace takes a snapshot.
 func (c *comparer) replace() error {
 	before, now := c.told, c.fresh
 	c.told, c.fresh = now, nil
@@ -121,7 +123,7 @@ func (c *comparer) replace() error {
 	all := maps.Clone(before)
 	maps.Copy(all, now)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		unit, err := rfc8040.parse(c.schema, name)
+		unit, err := wire.RFC8040.Parse(c.schema, name)
 		if err != nil {
 			return err
 		}
@@ -132,19 +134,19 @@ func (c *comparer) replace() error {
 	return nil
 }
 
-// related tells whether one of two instances is in the other, or they are the same.
-func related(a, b target) bool {
+// related reports whether two instances are the same, or one is in the other.
+func related(a, b tree.Target) bool {
 	for i := range min(len(a), len(b)) {
-		if a[i].node != b[i].node || !slices.Equal(a[i].keys, b[i].keys) {
+		if a[i].Node != b[i].Node || !slices.Equal(a[i].Keys, b[i].Keys) {
 			return false
 		}
 	}
 	return true
 }
 
-// compareUnit compares what a unit was with what it is: as a whole, where it is below
-// what is followed, or what is followed in it.
-func (c *comparer) compareUnit(unit target, before, after []byte) error {
+// compareUnit compares a unit before and after: as a whole if it is below the followed
+// node, else the followed node in it.
+func (c *comparer) compareUnit(unit tree.Target, before, after []byte) error {
 	if bytes.Equal(before, after) {
 		return nil
 	}
@@ -165,7 +167,7 @@ func (c *comparer) compareUnit(unit target, before, after []byte) error {
 }
 
 // instance is what an event of a unit has at t, or nil.
-func (c *comparer) instance(event []byte, t target) (*yang.Data, error) {
+func (c *comparer) instance(event []byte, t tree.Target) (*yang.Data, error) {
 	var one entryChange
 	if event == nil {
 		return nil, nil
@@ -180,12 +182,12 @@ func (c *comparer) instance(event []byte, t target) (*yang.Data, error) {
 	if len(tops) != 1 {
 		return nil, errors.New("want one top container")
 	}
-	return descend(tops[0], t[1:]), nil
+	return tree.Descend(tops[0], t[1:]), nil
 }
 
-// compare tells what became of an instance, and then of those in it, as deep as the
+// compare appends the event of an instance, and then of the instances in it, as deep as the
 // scope goes.
-func (c *comparer) compare(at target, before, after *yang.Data, depth int) {
+func (c *comparer) compare(at tree.Target, before, after *yang.Data, depth int) {
 	if before == nil && after == nil || depth > reach(c.asked.scope) {
 		return
 	}
@@ -194,7 +196,7 @@ func (c *comparer) compare(at target, before, after *yang.Data, depth int) {
 		if c.asked.scope == scopeSubtree {
 			return // nothing in it has changed either
 		}
-	} else if !c.leaves || isLeaf(at.node()) {
+	} else if !c.leaves || tree.IsLeaf(at.Node()) {
 		c.events = append(c.events, dataEvent{slices.Clone(at), operation, after})
 	}
 	for _, twin := range twinsOf(before, after) {
@@ -214,8 +216,8 @@ func reach(s scope) int {
 	}
 }
 
-// operation is what became of an instance; empty for nothing. It is updated by its own
-// leaves and, where all below is told, by all in it.
+// operation is the operation of an instance's event; empty for none. An instance is updated
+// by its own leaves and, with the scope SUBTREE, by everything in it.
 func (c *comparer) operation(before, after *yang.Data) string {
 	switch {
 	case before == nil:
@@ -228,7 +230,7 @@ func (c *comparer) operation(before, after *yang.Data) string {
 	return ""
 }
 
-// same tells whether two instances of one node are equal: all in them, or their own
+// same reports whether two instances of one node are equal: all in them, or their own
 // leaves.
 func same(a, b *yang.Data, own bool) bool {
 	return a.Value == b.Value && bytes.Equal(contentOf(a, own), contentOf(b, own))
@@ -237,7 +239,7 @@ func same(a, b *yang.Data, own bool) bool {
 func contentOf(d *yang.Data, own bool) []byte {
 	if own {
 		d = &yang.Data{Node: d.Node, Children: slices.DeleteFunc(slices.Clone(d.Children), func(child *yang.Data) bool {
-			return !isLeaf(child.Node)
+			return !tree.IsLeaf(child.Node)
 		})}
 	}
 	var buf bytes.Buffer
@@ -245,14 +247,14 @@ func contentOf(d *yang.Data, own bool) []byte {
 	return buf.Bytes()
 }
 
-// twins are one instance as it was and as it is.
+// twins are one instance before and after.
 type twins struct {
-	step          step
+	step          tree.Step
 	before, after *yang.Data
 }
 
-// twinsOf are the children that were or are there, those that are there first. Entries
-// without keys have no name: they are in what holds them.
+// twinsOf are the children before and after, the present ones first. Entries without keys
+// have no name: they count for their parent.
 func twinsOf(before, after *yang.Data) []twins {
 	var all []twins
 	places := map[string]int{}
@@ -261,11 +263,11 @@ func twinsOf(before, after *yang.Data) []twins {
 			return
 		}
 		for _, child := range d.Children {
-			s := stepOf(child)
-			if s.isList() {
+			s := tree.StepOf(child)
+			if s.IsList() {
 				continue
 			}
-			name := s.path("/")
+			name := s.Path("/")
 			if _, known := places[name]; !known {
 				places[name] = len(all)
 				all = append(all, twins{step: s})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -36,7 +37,7 @@ func FuzzSubscribe(f *testing.F) {
 			require.NoError(t, err, asked.name())
 			require.True(t, ok)
 			require.Equal(t, asked, again)
-			same, err := parseIdentifier(schema, eventPath(asked.at), nil)
+			same, err := wire.ParseIdentifier(schema, eventPath(asked.at), nil)
 			require.NoError(t, err)
 			require.Equal(t, asked.at, same, "what events call it is understood")
 		}

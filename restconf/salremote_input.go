@@ -10,6 +10,10 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/gorilla/mux"
+
+	"github.com/coe-bridge/coe-bridge/restconf/discovery"
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -24,8 +28,8 @@ type input struct {
 // maxInput bounds the body of the operation.
 const maxInput = 64 << 10
 
-// isSubscribe tells whether a request, without empty segments, is for that operation.
-func isSubscribe(r *http.Request) bool {
+// isSubscribe reports whether a request is for that operation.
+func isSubscribe(r *http.Request, _ *mux.RouteMatch) bool {
 	return strings.TrimRight(r.URL.Path, "/") == subscribePath
 }
 
@@ -33,23 +37,23 @@ func isSubscribe(r *http.Request) bool {
 func (s *Server) serveSubscribe(w http.ResponseWriter, r *http.Request) {
 	asked, err := s.subscribe(w, r)
 	if err != nil {
-		s.fail(w, r, draft02, err)
+		s.fail(w, r, wire.Draft02, err)
 		return
 	}
 	if r.Method == http.MethodOptions {
 		w.Header().Set("Allow", "OPTIONS, POST")
 		return
 	}
-	p := documentPage(draft02, "output", func() any { return subscribed{Name: asked.name()} })
-	mediaType, err := p.accepted(r)
+	p := discovery.Document(wire.Draft02, "output", func() any { return subscribed{Name: asked.name()} })
+	mediaType, err := p.Accepted(r)
 	if err == nil {
 		var body []byte
-		if body, err = p.write(mediaType); err == nil {
-			send(w, http.StatusOK, mediaType, body)
+		if body, err = p.Write(mediaType); err == nil {
+			wire.Send(w, http.StatusOK, mediaType, body)
 			return
 		}
 	}
-	s.fail(w, r, draft02, err)
+	s.fail(w, r, wire.Draft02, err)
 }
 
 // subscribed is what the operation answers.
@@ -65,11 +69,11 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) (subscription
 		return subscription{}, nil
 	case http.MethodPost:
 	default:
-		p := newProblem(http.StatusMethodNotAllowed, "protocol", "operation-not-supported", "an operation is asked with POST")
-		p.allow = []string{http.MethodOptions, http.MethodPost}
+		p := wire.NewProblem(http.StatusMethodNotAllowed, "protocol", "operation-not-supported", "an operation is asked with POST")
+		p.Allow = []string{http.MethodOptions, http.MethodPost}
 		return subscription{}, p
 	}
-	m, err := draft02.bodyMedia(r)
+	m, err := wire.Draft02.BodyMedia(r)
 	if err != nil {
 		return subscription{}, err
 	}
@@ -78,12 +82,12 @@ func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) (subscription
 		return subscription{}, err
 	}
 	read := readJSONInput
-	if m.isXML() {
+	if m.IsXML() {
 		read = readXMLInput
 	}
 	in, err := read(body)
 	if err != nil {
-		return subscription{}, malformed("the body is no input of " + subscribeRPC + ": " + err.Error())
+		return subscription{}, wire.Malformed("the body is no input of " + subscribeRPC + ": " + err.Error())
 	}
 	return in.subscription(s.cfg.Schema)
 }
@@ -96,20 +100,17 @@ func readJSONInput(body []byte) (input, error) {
 	}
 	in := input{leaves: map[string]string{}}
 	for name, members := range outer {
-		if localName(name) != "input" || len(outer) != 1 {
+		if wire.LocalName(name) != "input" || len(outer) != 1 {
 			return input{}, errors.New("want the one member input")
 		}
 		for name, value := range members {
 			if value != nil { // a member that is null is none, as in all of draft-02 here
-				in.leaves[localName(name)] = *value
+				in.leaves[wire.LocalName(name)] = *value
 			}
 		}
 	}
 	return in, nil
 }
-
-// localName is a name without its module.
-func localName(name string) string { return name[strings.IndexByte(name, ':')+1:] }
 
 // readXMLInput reads <input><path>…</path>…</input>. Entities and the like are none.
 func readXMLInput(body []byte) (input, error) {
@@ -143,7 +144,7 @@ func readXMLInput(body []byte) (input, error) {
 	}
 }
 
-// declare notes the prefixes that an element declares: those of input, and of path.
+// declare notes the prefixes that the elements input and path declare.
 func (in input) declare(element xml.StartElement) {
 	if element.Name.Local != "input" && element.Name.Local != "path" {
 		return
@@ -155,7 +156,7 @@ func (in input) declare(element xml.StartElement) {
 	}
 }
 
-// subscription checks what is asked. What is not said is as in OpenDaylight.
+// subscription checks the input. Its defaults are OpenDaylight's.
 func (in input) subscription(schema *yang.Schema) (subscription, error) {
 	s := subscription{store: configuration, scope: scopeBase}
 	for name, value := range in.leaves {
@@ -168,7 +169,7 @@ func (in input) subscription(schema *yang.Schema) (subscription, error) {
 			s.scope = scope(value)
 		case outputField:
 			if value != outputJSON && value != "XML" {
-				return s, badInput(outputField + " has to be XML or JSON")
+				return s, wire.Invalid(outputField + " has to be XML or JSON")
 			}
 			s.json = value == outputJSON
 		default:
@@ -176,13 +177,9 @@ func (in input) subscription(schema *yang.Schema) (subscription, error) {
 		}
 	}
 	if !s.isAsked() {
-		return s, badInput(datastoreField + " has to be CONFIGURATION or OPERATIONAL, and " + scopeField + " BASE, ONE or SUBTREE")
+		return s, wire.Invalid(datastoreField + " has to be CONFIGURATION or OPERATIONAL, and " + scopeField + " BASE, ONE or SUBTREE")
 	}
 	var err error
-	s.at, err = parseIdentifier(schema, strings.TrimSpace(in.leaves["path"]), in.spaces)
+	s.at, err = wire.ParseIdentifier(schema, strings.TrimSpace(in.leaves["path"]), in.spaces)
 	return s, err
-}
-
-func badInput(message string) error {
-	return &yang.Error{Type: "protocol", Tag: "invalid-value", Message: message}
 }

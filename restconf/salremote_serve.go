@@ -11,10 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/restconf/discovery"
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 )
 
-// eventLocation tells where a stream's events are.
+// eventLocation is the URL of a stream's events.
 type eventLocation struct {
 	XMLName xml.Name `xml:"subscribe:to:notification location"`
 	URL     string   `xml:",chardata"`
@@ -23,21 +25,21 @@ type eventLocation struct {
 // MarshalJSON implements json.Marshaler: it is a leaf.
 func (l eventLocation) MarshalJSON() ([]byte, error) { return json.Marshal(l.URL) }
 
-// serveDataChanges answers a GET of a stream that the operation names: with its events,
-// where the client asks for those, or else with where they are.
-func (s *Server) serveDataChanges(w http.ResponseWriter, r *http.Request, asked subscription, ending <-chan struct{}) {
+// serveDataChanges answers a GET of a stream that the operation names: with its events if
+// the client asks for them, else with their location.
+func (s *Server) serveDataChanges(w http.ResponseWriter, r *http.Request, asked subscription) {
 	s.sockets.Add(1)
 	defer s.sockets.Done()
 	begin := time.Now()
-	err := s.dataChanges(w, r, asked, ending)
+	err := s.dataChanges(w, r, asked)
 	if err != nil {
-		s.fail(w, r, draft02, err)
+		s.fail(w, r, wire.Draft02, err)
 	}
 	s.log.Debug("stream ended", "path", r.URL.Path, "took", time.Since(begin), "err", err)
 }
 
 // dataChanges returns an error while nothing is written yet.
-func (s *Server) dataChanges(w http.ResponseWriter, r *http.Request, asked subscription, ending <-chan struct{}) error {
+func (s *Server) dataChanges(w http.ResponseWriter, r *http.Request, asked subscription) error {
 	q, err := parseDataQuery(r)
 	if err != nil {
 		return err
@@ -48,7 +50,7 @@ func (s *Server) dataChanges(w http.ResponseWriter, r *http.Request, asked subsc
 	}
 	defer sub.Close()
 	upgrades := isUpgrade(r)
-	accept := parseAccept(strings.Join(r.Header.Values("Accept"), ","))
+	accept := wire.ParseAccept(strings.Join(r.Header.Values("Accept"), ","))
 	if r.Method != http.MethodGet || !upgrades && accept[streamMedia] == 0 {
 		s.locate(w, r)
 		return nil
@@ -64,14 +66,14 @@ func (s *Server) dataChanges(w http.ResponseWriter, r *http.Request, asked subsc
 		return err
 	}
 	if upgrades {
-		s.followBySocket(w, r, sub, &dataSink{feed: feed, stop: q.stop}, ending)
+		s.followBySocket(w, r, sub, &dataSink{feed: feed, stop: q.stop})
 		return nil
 	}
-	return s.followByEvents(w, r, sub, &dataSink{feed: feed, stop: q.stop}, ending)
+	return s.followByEvents(w, r, sub, &dataSink{feed: feed, stop: q.stop})
 }
 
-// locate answers with the URL of the websocket. It has a ticket, as who was written for
-// OpenDaylight has no credentials for websockets.
+// locate answers with the URL of the websocket. The URL has a ticket, since clients that
+// were written for OpenDaylight send no credentials to websockets.
 func (s *Server) locate(w http.ResponseWriter, r *http.Request) {
 	at := url.URL{Scheme: "ws", Host: r.Host, Path: r.URL.Path, RawPath: r.URL.EscapedPath()}
 	if r.TLS != nil {
@@ -83,11 +85,10 @@ func (s *Server) locate(w http.ResponseWriter, r *http.Request) {
 	}
 	at.RawQuery = query.Encode()
 	w.Header().Set("Location", at.String())
-	s.servePage(w, r, documentPage(draft02, "location", func() any { return eventLocation{URL: at.String()} }))
+	s.servePage(w, r, discovery.Document(wire.Draft02, "location", func() any { return eventLocation{URL: at.String()} }))
 }
 
-// settle waits until it is known what there is, so that the client, once it is
-// answered, misses nothing.
+// settle waits for the first snapshot, so that the client misses nothing after its answer.
 func (s *Server) settle(ctx context.Context, feed *comparer, sub stream.Subscription) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -97,16 +98,15 @@ func (s *Server) settle(ctx context.Context, feed *comparer, sub stream.Subscrip
 	return nil
 }
 
-// dataQuery is what OpenDaylight's query parameters of a stream ask for.
+// dataQuery are OpenDaylight's query parameters of a stream.
 type dataQuery struct {
 	stop   time.Time
 	leaves bool
 }
 
-// parseDataQuery reads them. There is no replay: as in OpenDaylight, events come from
-// when they are followed on.
+// parseDataQuery reads them. There is no replay, as in OpenDaylight.
 func parseDataQuery(r *http.Request) (q dataQuery, err error) {
-	values, err := parameters(r.URL.RawQuery)
+	values, err := wire.Parameters(r.URL.RawQuery)
 	if err != nil {
 		return q, err
 	}
@@ -114,7 +114,7 @@ func parseDataQuery(r *http.Request) (q dataQuery, err error) {
 	for name, given := range values {
 		switch {
 		case len(given) > 1:
-			err = badQuery("the query parameter " + name + " is given more than once")
+			err = wire.Invalid("the query parameter " + name + " is given more than once")
 		case name == "start-time":
 			times.start, err = parseTime(name, given[0])
 		case name == "stop-time":
@@ -122,7 +122,7 @@ func parseDataQuery(r *http.Request) (q dataQuery, err error) {
 		case name == "odl-leaf-nodes-only":
 			q.leaves = strings.EqualFold(given[0], "true")
 		case name != ticketParameter:
-			err = badQuery("this stream has no query parameter " + name +
+			err = wire.Invalid("this stream has no query parameter " + name +
 				": want start-time, stop-time or odl-leaf-nodes-only; the streams in /rests/streams have filter")
 		}
 		if err != nil {
@@ -174,18 +174,18 @@ func (e eventSink) events(group []stream.Event) error {
 	return nil
 }
 
-func (s *Server) followByEvents(w http.ResponseWriter, r *http.Request, sub stream.Subscription, data *dataSink, ending <-chan struct{}) error {
+func (s *Server) followByEvents(w http.ResponseWriter, r *http.Request, sub stream.Subscription, data *dataSink) error {
 	out := &eventWriter{w: w, control: http.NewResponseController(w)}
 	if err := out.begin(); err != nil {
 		return fmt.Errorf("begin a stream: %w", err)
 	}
-	s.passData(r, sub, eventSink{data, out}, ending)
+	s.passData(r, sub, eventSink{data, out})
 	return nil
 }
 
-// passData hands events on until one side ends.
-func (s *Server) passData(r *http.Request, sub stream.Subscription, out sink, ending <-chan struct{}) {
-	err := pass(r.Context(), sub, out, ending, s.stillMay(r, mayReadAll))
+// passData passes events on until one side ends.
+func (s *Server) passData(r *http.Request, sub stream.Subscription, out sink) {
+	err := pass(r.Context(), sub, out, endingOf(r), s.stillMay(r, mayReadAll))
 	if err != nil && !errors.Is(err, context.Canceled) {
 		s.log.Error("a stream can't be told on", "path", r.URL.Path, "err", err)
 	}

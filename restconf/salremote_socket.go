@@ -13,14 +13,14 @@ import (
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
 )
 
-// pongTimeout is how long a client of a websocket may be silent. One that does not read
-// does not answer either.
+// pongTimeout is how long a client of a websocket may be silent. A client that does not
+// read does not answer either.
 const pongTimeout = time.Minute
 
-// isUpgrade tells whether r wants to become a websocket.
+// isUpgrade reports whether r wants to become a websocket.
 func isUpgrade(r *http.Request) bool { return strings.EqualFold(r.Header.Get("Upgrade"), "websocket") }
 
-// socket sends messages over a websocket. What the client sends means nothing.
+// socket sends messages over a websocket. Messages of the client are ignored.
 type socket struct {
 	*dataSink
 	ctx  context.Context //nolint:containedctx // it ends with the connection, which this is
@@ -49,9 +49,9 @@ func (s socket) send(message []byte) error {
 	return s.conn.Write(ctx, websocket.MessageText, message)
 }
 
-// followBySocket tells a client of a websocket what happens, until one side ends.
-// Browsers may come from this server's own pages alone.
-func (s *Server) followBySocket(w http.ResponseWriter, r *http.Request, sub stream.Subscription, data *dataSink, ending <-chan struct{}) {
+// followBySocket sends events over a websocket until one side ends. It accepts browsers from
+// this server's own pages only.
+func (s *Server) followBySocket(w http.ResponseWriter, r *http.Request, sub stream.Subscription, data *dataSink) {
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
 		s.log.Debug("a websocket was not opened", "path", r.URL.Path, "err", err)
@@ -61,13 +61,13 @@ func (s *Server) followBySocket(w http.ResponseWriter, r *http.Request, sub stre
 	var beside sync.WaitGroup
 	beside.Go(func() { defer cancel(); drain(ctx, conn) })
 	beside.Go(func() { defer cancel(); ping(ctx, conn) })
-	s.passData(r.WithContext(ctx), sub, socket{data, ctx, conn}, ending)
-	_ = conn.Close(closeStatus(ending)) // the client may be gone
+	s.passData(r.WithContext(ctx), sub, socket{data, ctx, conn})
+	_ = conn.Close(closeStatus(endingOf(r))) // the client may be gone
 	cancel()
 	beside.Wait()
 }
 
-// closeStatus tells the client why no more comes.
+// closeStatus tells the client why the stream ends.
 func closeStatus(ending <-chan struct{}) (websocket.StatusCode, string) {
 	select {
 	case <-ending:
@@ -77,7 +77,7 @@ func closeStatus(ending <-chan struct{}) (websocket.StatusCode, string) {
 	}
 }
 
-// drain reads what the client sends, for what the protocol answers by itself.
+// drain reads messages of the client, so that control frames are answered.
 func drain(ctx context.Context, conn *websocket.Conn) {
 	for {
 		_, message, err := conn.Reader(ctx)
@@ -90,7 +90,7 @@ func drain(ctx context.Context, conn *websocket.Conn) {
 	}
 }
 
-// ping asks again and again whether the client is there, and returns when it is not.
+// ping pings the client repeatedly, and returns when it does not answer.
 func ping(ctx context.Context, conn *websocket.Conn) {
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()

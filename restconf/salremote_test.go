@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -147,7 +148,7 @@ type dataClient struct {
 	conn *websocket.Conn
 }
 
-// dial opens the websocket that a stream's answer tells, as it is told.
+// dial opens the websocket at the location in a stream's answer, without changing it.
 func (b *bed) dial(at, stream string) *dataClient {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, at+"/restconf/streams/stream/"+stream, nil)
@@ -203,7 +204,7 @@ func readJSONMessage(t *testing.T, message []byte) string {
 	return strings.Join(lines, "\n")
 }
 
-// What each scope tells of the same changes.
+// The events of each scope for the same changes.
 func TestScopes(t *testing.T) {
 	b := newBed(t)
 	at := served(t, b.Server)
@@ -223,7 +224,7 @@ func TestScopes(t *testing.T) {
 	)
 	steps := []struct {
 		method, path, body string
-		want               map[string]string // nothing: nothing is told
+		want               map[string]string // nothing: no event
 	}{
 		{"PUT", podsRFC + uid1, `{"pod:pods":[{"uid":"` + uid1 + `","name":"a"}]}`, map[string]string{
 			"container ONE":     "created " + podPath + " " + first,
@@ -310,7 +311,7 @@ func TestDataChangesOfState(t *testing.T) {
 	source := &changing{}
 	source.set(`{"in-sync":false,"scope":[{"name":"a","in-sync":true}]}`)
 	b := newBed(t, func(c *Config) {
-		c.ReadOnly["coe-status:status"] = ReadOnly{Source: source, Says: "it is state", Followed: true}
+		c.ReadOnly["coe-status:status"] = tree.ReadOnly{Source: source, Says: "it is state", Followed: true}
 	})
 	client := b.dial(served(t, b.Server), "data-change-event-subscription/coe-status:status/datastore=OPERATIONAL/scope=ONE/JSON")
 	source.set(`{"in-sync":true,"scope":[{"name":"a","in-sync":true}]}`)
@@ -346,7 +347,7 @@ func hex4(n int) string {
 	return string([]byte{digits[n>>12&15], digits[n>>8&15], digits[n>>4&15], digits[n&15]})
 }
 
-// Who may open a stream's websocket.
+// The callers that may open a stream's websocket.
 func TestTickets(t *testing.T) {
 	b := newBed(t)
 	at := served(t, b.Server)
@@ -429,7 +430,7 @@ func TestSocketsEnd(t *testing.T) {
 	require.NotContains(t, ourGoroutines(), "Socket")
 }
 
-// Who does not read is cut off.
+// A client that does not read is disconnected.
 func TestSocketOfADeadReader(t *testing.T) {
 	inTime(t, func(t *testing.T, _ logs, server *Server, l *pipes) {
 		top := server.cfg.Schema.Module("pod").Child("coe")

@@ -17,10 +17,10 @@ const (
 	maxOwnTickets   = 256 // of one identity
 )
 
-// tickets let who has asked where a stream's events are open its websocket without
-// credentials: OpenDaylight's websockets have none, so its clients send none. A ticket is
-// for one stream, can be used once and for a minute, and stands for the credentials that
-// it was asked with: when those end, so does the stream.
+// tickets let a client that has asked for a stream's location open its websocket without
+// credentials: OpenDaylight's websockets need none, so its clients send none. A ticket is
+// for one stream, can be used once and for a minute, and stands for the credentials of the
+// request for it: when those are revoked, the stream ends.
 type tickets struct {
 	mu    sync.Mutex
 	given map[string]ticket
@@ -30,13 +30,13 @@ type tickets struct {
 
 type ticket struct {
 	owner         holder
-	path          string
+	Path          string
 	authorization []string
 	tls           *tls.ConnectionState
 	ends          time.Time
 }
 
-// issue makes a ticket for the stream that r, which was let in, is for.
+// issue makes a ticket for the stream of the authenticated request r.
 func (t *tickets) issue(r *http.Request, owner holder) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,8 +55,8 @@ func (t *tickets) issue(r *http.Request, owner holder) string {
 	return name
 }
 
-// discard drops the oldest tickets as long as they have ended or there is no room. A
-// client that lost one asks again.
+// discard drops the oldest tickets as long as they have expired or there are too many. A
+// client that lost its ticket asks again.
 func (t *tickets) discard(now time.Time) {
 	for len(t.order) > 0 && (len(t.order) >= maxTickets || !now.Before(t.given[t.order[0]].ends)) {
 		t.drop(0)
@@ -78,8 +78,8 @@ func (t *tickets) drop(i int) {
 	t.order = slices.Delete(t.order, i, i+1)
 }
 
-// redeem is r with the credentials of its ticket, where it opens a websocket with a good
-// one and no credentials of its own.
+// redeem is r with the credentials of its ticket, if it opens a websocket with a valid ticket
+// and without credentials.
 func (t *tickets) redeem(r *http.Request) *http.Request {
 	if !strings.HasPrefix(r.URL.Path, draftStreamsPrefix) || !isUpgrade(r) || r.Header.Get("Authorization") != "" {
 		return r
@@ -94,7 +94,7 @@ func (t *tickets) redeem(r *http.Request) *http.Request {
 		t.drop(slices.Index(t.order, name))
 	}
 	t.mu.Unlock()
-	if !known || one.path != r.URL.Path || time.Now().After(one.ends) {
+	if !known || one.Path != r.URL.Path || time.Now().After(one.ends) {
 		return r
 	}
 	with := *r

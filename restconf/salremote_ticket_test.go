@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who asks for many tickets takes the oldest from others, and not all; those that have
-// ended take no room.
+// A caller that asks for many tickets displaces the oldest tickets of others, and not all.
+// Expired tickets do not count.
 func TestOldestTicketsGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all tickets

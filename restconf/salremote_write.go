@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -47,7 +48,7 @@ func writeXMLEvent(buf *bytes.Buffer, e dataEvent) {
 	buf.WriteString("<data-change-event><path")
 	declared := map[*yang.Module]bool{}
 	for _, s := range e.at {
-		if module := s.node.Module; !declared[module] {
+		if module := s.Node.Module; !declared[module] {
 			declared[module] = true
 			buf.WriteString(" xmlns:" + module.Name + `="`)
 			_ = xml.EscapeText(buf, []byte(module.Namespace)) // writing to a buffer doesn't fail
@@ -84,19 +85,19 @@ func writeJSONEvent(buf *bytes.Buffer, e dataEvent) {
 
 // eventPath is an instance-identifier in which every name has its module, as in
 // OpenDaylight's events.
-func eventPath(t target) string {
+func eventPath(t tree.Target) string {
 	var b strings.Builder
 	for _, s := range t {
-		name := s.node.Module.Name + ":"
-		b.WriteString("/" + name + s.node.Name)
-		for i, key := range s.keys {
+		name := s.Node.Module.Name + ":"
+		b.WriteString("/" + name + s.Node.Name)
+		for i, key := range s.Keys {
 			quote := "'"
 			if strings.Contains(key, quote) {
 				quote = `"`
 			}
 			of := "."
-			if s.node.Kind == yang.List {
-				of = s.node.Keys[i].Module.Name + ":" + s.node.Keys[i].Name
+			if s.Node.Kind == yang.List {
+				of = s.Node.Keys[i].Module.Name + ":" + s.Node.Keys[i].Name
 			}
 			b.WriteString("[" + of + "=" + quote + key + quote + "]")
 		}

@@ -7,28 +7,31 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coe-bridge/coe-bridge/yang"
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 )
 
 // request is one request to a tree.
 type request struct {
 	http    *http.Request
-	tree    tree
-	dialect *dialect
-	target  target
-	query   query
+	root    root
+	dialect *wire.Dialect
+	caller  tree.Caller
+	target  tree.Target
+	query   wire.Query
 }
 
-// wantsState tells whether the answer has operational state.
-func (q *request) wantsState() bool {
-	return !q.tree.config || (!q.dialect.draft && q.query.content != "config")
-}
-
-// serveTree answers all requests below a tree's prefix.
-func (s *Server) serveTree(at tree) http.HandlerFunc {
+// serveTree answers all requests below a root's prefix. The tree decides what an agent may
+// do there.
+func (s *Server) serveTree(at root) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
-		q := &request{http: r, tree: at, dialect: at.dialect}
+		q := &request{http: r, root: at, dialect: at.dialect, caller: callerOf(r)}
+		if q.caller.Node != "" && q.reads() {
+			reads := &heldBy(r).share.reads
+			reads.Lock()
+			defer reads.Unlock()
+		}
 		err := s.serve(w, q)
 		if err != nil {
 			s.fail(w, r, at.dialect, err)
@@ -40,117 +43,115 @@ func (s *Server) serveTree(at tree) http.HandlerFunc {
 }
 
 func (s *Server) serve(w http.ResponseWriter, q *request) error {
-	rest := strings.TrimPrefix(q.http.URL.EscapedPath(), q.tree.prefix)
+	rest := strings.TrimPrefix(q.http.URL.EscapedPath(), q.root.prefix)
 	if rest != "" && rest[0] != '/' {
-		s.notFound(w, q.http)
+		s.forUsers(s.notFound)(w, q.http)
 		return nil
 	}
 	var err error
-	if q.target, err = q.dialect.parse(s.cfg.Schema, rest); err != nil {
+	if q.target, err = q.dialect.Parse(s.cfg.Schema, rest); err != nil {
 		return err
 	}
-	if err := s.confine(q); err != nil {
+	if q.reads() {
+		err = s.tree.MayRead(q.caller, q.target)
+	} else {
+		err = s.tree.MayEdit(q.caller, q.op(), q.target)
+	}
+	if err != nil {
 		return err
 	}
 	if err := s.allow(w, q); err != nil {
 		return err
 	}
-	if q.query, err = q.dialect.parseQuery(q.http); err != nil {
+	if q.query, err = q.dialect.ParseQuery(q.http); err != nil {
 		return err
 	}
-	if q.tree.content != "" {
-		q.query.content = q.tree.content
-	}
-	switch q.http.Method {
-	case http.MethodOptions:
+	switch {
+	case q.http.Method == http.MethodOptions:
 		w.WriteHeader(http.StatusOK)
 		return nil
-	case http.MethodGet, http.MethodHead:
+	case q.reads():
 		return s.get(w, q)
 	}
 	return s.write(w, q)
 }
 
-// allow refuses a method that the target does not have, and tells OPTIONS which
-// it has.
+func (q *request) reads() bool {
+	return q.http.Method == http.MethodGet || q.http.Method == http.MethodHead
+}
+
+// ops are the operations of methods (RFC 8072 section 2.5). A plain PATCH makes nothing
+// (RFC 8040 section 4.6.1).
+var ops = map[string]tree.Op{
+	http.MethodPost:   tree.Create,
+	http.MethodPut:    tree.Replace,
+	http.MethodPatch:  tree.Update,
+	http.MethodDelete: tree.Delete,
+}
+
+// op is the operation of a plain request; 0 if it has none. An agent's request with a
+// query has none either: the parameters of writes change what is written.
+func (q *request) op() tree.Op {
+	if q.caller.Node != "" && q.http.URL.RawQuery != "" {
+		return 0
+	}
+	return ops[q.http.Method]
+}
+
+// allow refuses a method that the target does not have, and answers OPTIONS with the methods
+// that it has.
 func (s *Server) allow(w http.ResponseWriter, q *request) error {
+	if q.reads() {
+		return nil
+	}
 	methods := s.methods(q)
 	if q.http.Method == http.MethodOptions {
 		w.Header().Set("Allow", strings.Join(methods, ", "))
 		if slices.Contains(methods, http.MethodPatch) {
-			w.Header().Set("Accept-Patch", q.dialect.patches)
+			w.Header().Set("Accept-Patch", q.dialect.Patches)
 		}
 		return nil
 	}
 	if slices.Contains(methods, q.http.Method) {
 		return nil
 	}
-	if q.http.Method == http.MethodPatch && q.dialect.patches == "" {
-		return newProblem(http.StatusUnsupportedMediaType, "protocol", "operation-not-supported",
+	if q.http.Method == http.MethodPatch && q.dialect.Patches == "" {
+		return wire.NewProblem(http.StatusUnsupportedMediaType, "protocol", "operation-not-supported",
 			"PATCH is for RFC 8040: use /rests/data, or PUT")
 	}
-	return s.notAllowed(q, q.target.path(), s.whyNot(q))
+	return s.notAllowed(q)
 }
 
-// notAllowed is a 405 because of what is at path.
-func (s *Server) notAllowed(q *request, path, message string) error {
-	p := newProblem(http.StatusMethodNotAllowed, "protocol", "operation-not-supported", message)
-	p.errors[0].Path = path
-	p.allow = s.methods(q)
+// notAllowed is the 405 of a request.
+func (s *Server) notAllowed(q *request) *wire.Problem {
+	method, message := q.http.Method, ""
+	err := s.tree.Editable(q.op(), q.target, method)
+	switch {
+	case q.target.IsRoot():
+		message = method + " is not for the whole datastore"
+	case q.root.part == tree.PartOperational && !s.tree.IsReadOnly(q.target.Top()):
+		message = "the operational tree is read-only: write to the config tree"
+	case err != nil:
+		message = err.Error()
+	default:
+		message = method + " is not for " + q.target.Node().Name
+	}
+	p := wire.NewProblem(http.StatusMethodNotAllowed, "protocol", "operation-not-supported", message).At(q.target.Path())
+	p.Allow = s.methods(q)
 	return p
 }
 
-// methods are what the target can be asked.
+// methods are the methods that the target has.
 func (s *Server) methods(q *request) []string {
 	methods := []string{http.MethodOptions, http.MethodHead, http.MethodGet}
-	switch {
-	case !q.tree.config:
+	if q.root.part == tree.PartOperational {
 		return methods
-	case q.target.isRoot():
-		methods = append(methods, http.MethodPost)
-		if q.dialect.patches != "" {
-			methods = append(methods, http.MethodPut, http.MethodPatch)
-		}
-		return methods
-	case !s.writable(q.target.node()) || q.target.last().isList():
-		return methods
-	case !isLeaf(q.target.node()):
-		methods = append(methods, http.MethodPost)
 	}
-	methods = append(methods, http.MethodPut, http.MethodDelete)
-	if q.dialect.patches != "" {
-		methods = append(methods, http.MethodPatch)
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
+		unknown := q.dialect.Draft && (method == http.MethodPatch || method == http.MethodPut && q.target.IsRoot())
+		if !unknown && s.tree.Editable(ops[method], q.target, method) == nil {
+			methods = append(methods, method)
+		}
 	}
 	return methods
-}
-
-// writable tells whether clients may write instances of n.
-func (s *Server) writable(n *yang.Node) bool {
-	_, fixed := s.readOnly[n.Top()]
-	return !fixed && n.Config
-}
-
-// whyNot explains a 405.
-func (s *Server) whyNot(q *request) string {
-	method, t := q.http.Method, q.target
-	switch {
-	case t.isRoot():
-		return method + " is not for the whole datastore"
-	case s.readOnly[t.top()].Says != "":
-		return s.comesFrom(t.top())
-	case !q.tree.config:
-		return "the operational tree is read-only: write to the config tree"
-	case !t.node().Config:
-		return t.node().Name + " is state, which only this server writes"
-	case t.last().isList() && t.node().Kind == yang.List && len(t.node().Keys) == 0:
-		return method + " is not for the list " + t.node().Name + ", whose entries have no key: write what holds it"
-	case t.last().isList():
-		return method + " is for one entry of the list " + t.node().Name + ": give its key"
-	}
-	return method + " is not for " + t.node().Name
-}
-
-// comesFrom tells who tries to write a read-only tree where its data come from.
-func (s *Server) comesFrom(top *yang.Node) string {
-	return stepsTo(top).path() + " is read-only: " + s.readOnly[top].Says
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -26,14 +28,14 @@ func TestServeUntilTheEnd(t *testing.T) {
 	store, err := datastore.Open(t.Context(), datastore.Config{Schema: schema, Dir: t.TempDir()})
 	require.NoError(t, err)
 	reached, release := make(chan struct{}), make(chan struct{})
-	s, err := New(Config{
-		Schema: schema, Datastore: store, Auth: FixedUsers{"admin": "admin"},
+	s, err := New(Config{Auth: FixedUsers{"admin": "admin"}, Config: tree.Config{
+		Schema: schema, Datastore: store,
 		EntryChecks: map[string]func(*yang.Data) error{"pod:coe/pods": func(*yang.Data) error {
 			close(reached)
 			<-release
 			return nil
 		}},
-	})
+	}})
 	require.NoError(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -91,7 +93,7 @@ func TestServeTLS(t *testing.T) {
 	require.ErrorIs(t, b.Serve(t.Context(), l), net.ErrClosed)
 }
 
-// ourGoroutines are the stacks of goroutines that run our code, but for the tests'.
+// ourGoroutines are the stacks of goroutines that run our code, except the tests.
 func ourGoroutines() string {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
@@ -109,7 +111,7 @@ func TestDatastoreAway(t *testing.T) {
 	require.NoError(t, err)
 	store, err := datastore.Open(t.Context(), datastore.Config{Schema: schema, Dir: t.TempDir()})
 	require.NoError(t, err)
-	s, err := New(Config{Schema: schema, Datastore: store, Auth: FixedUsers{"admin": "admin"}, Timeout: time.Second})
+	s, err := New(Config{Config: tree.Config{Schema: schema, Datastore: store}, Auth: FixedUsers{"admin": "admin"}, Timeout: time.Second})
 	require.NoError(t, err)
 	b := &bed{s, t, store}
 	require.Equal(t, 201, b.do("PUT", pods+uid1, pod(uid1)).status)
@@ -138,7 +140,7 @@ func TestProblemOfErrors(t *testing.T) {
 	} {
 		b := &Server{log: slog.New(slog.DiscardHandler)}
 		w := httptest.NewRecorder()
-		b.fail(w, httptest.NewRequest(http.MethodGet, "/", nil), rfc8040, c.err)
+		b.fail(w, httptest.NewRequest(http.MethodGet, "/", nil), wire.RFC8040, c.err)
 		got := answer{w.Code, w.Header(), w.Body.String()}
 		require.Equal(t, c.status, got.status, c.err)
 		require.Equal(t, c.tag, got.tag())

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/restconf/access"
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 )
 
 // The bounds of one node's agent. An agent has one stream, and makes one pod in a
@@ -30,7 +31,7 @@ const (
 	allBodies    = 32
 )
 
-// The limits that refuse, as Config.Limited is told them.
+// The limits that refuse, as arguments of Config.Limited.
 const (
 	LimitStreams     = "streams"
 	LimitRequests    = "requests"
@@ -86,11 +87,10 @@ type share struct {
 	requests int            // under way or waiting
 	bodies   int64          // bytes under way
 
-	// Of nodes alone. Their shares are kept, since there are as many as nodes.
-	turns  chan struct{} // holds one for each request under way
-	whole  time.Time     // when nodeBurst requests may come at once again
-	reads  sync.Mutex    // held while a GET is answered: what is read costs as much as its namespace is large
-	writes sync.Mutex    // held from the count of the node's pods until they are made
+	// For nodes only. Their shares are kept, since there are only as many as nodes.
+	turns chan struct{} // holds one for each request under way
+	whole time.Time     // when nodeBurst requests may come at once again
+	reads sync.Mutex    // held while a GET is answered: what is read costs as much as its namespace is large
 }
 
 // streamPlace is the place of a stream.
@@ -300,5 +300,5 @@ func (s *shares) followed() int {
 // refuse returns a 503 that asks the client to retry.
 func (s *shares) refuse(limit, why string) error {
 	s.limited(limit)
-	return newProblem(http.StatusServiceUnavailable, "application", "resource-denied", why+": retry, or ask another replica")
+	return wire.NewProblem(http.StatusServiceUnavailable, "application", "resource-denied", why+": retry, or ask another replica")
 }

@@ -19,6 +19,10 @@ const (
 	// strangersAnswers are the answers that a connection may have under way without
 	// credentials. Over HTTP/2 it could have hundreds, and read none of them.
 	strangersAnswers = 4
+	// strangersFree are the answers in a row without credentials after which each read of a
+	// connection waits for strangersPause. This bounds the work for a client that goes on.
+	strangersFree  = 8
+	strangersPause = 250 * time.Millisecond
 )
 
 // strangers are the open connections on which no request was authenticated so far, from
@@ -51,8 +55,11 @@ type conn struct {
 	strangers *strangers
 	leave     func()
 	answers   atomic.Int32 // under way, of requests that were not authenticated
+	refused   atomic.Int32 // requests since the last one that was authenticated
+	closed    chan struct{}
+	close     sync.Once
 
-	// Of strangers alone, with their lock.
+	// For strangers only, with their lock.
 	timer *time.Timer // nil: it is not a stranger
 	busy  bool        // a request is under way
 }
@@ -150,6 +157,7 @@ func (s *strangers) remove(c *conn) {
 // authenticated says that a request on the connection was authenticated. It may be nil.
 func (c *conn) authenticated() {
 	if c != nil {
+		c.refused.Store(0)
 		c.strangers.remove(c)
 	}
 }
@@ -158,6 +166,7 @@ func (c *conn) authenticated() {
 // wait for the client to read, with a status alone. c may be nil.
 func (c *conn) answerStranger(w http.ResponseWriter, answer func()) {
 	if c != nil {
+		c.refused.Add(1)
 		defer c.answers.Add(-1)
 		if c.answers.Add(1) > strangersAnswers {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -167,8 +176,23 @@ func (c *conn) answerStranger(w http.ResponseWriter, answer func()) {
 	answer()
 }
 
+// Read implements net.Conn. After strangersFree answers without credentials it waits first.
+func (c *conn) Read(p []byte) (int, error) {
+	if c.refused.Load() > strangersFree {
+		pause := time.NewTimer(strangersPause)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-c.closed:
+			return 0, net.ErrClosed
+		}
+	}
+	return c.Conn.Read(p)
+}
+
 // Close implements net.Conn.
 func (c *conn) Close() error {
+	c.close.Do(func() { close(c.closed) })
 	c.strangers.remove(c)
 	defer c.leave()
 	return c.Conn.Close()

@@ -35,7 +35,7 @@ func newStrangersBed(t *testing.T, most, mostFrom int) *strangersBed {
 func (b *strangersBed) from(address string) *conn {
 	here, there := net.Pipe()
 	b.t.Cleanup(func() { _, _ = here.Close(), there.Close() })
-	c := &conn{Conn: here, from: access.AddressOf(netip.AddrPortFrom(netip.MustParseAddr(address), 1).String()), strangers: b.strangers, leave: func() {}}
+	c := &conn{Conn: here, from: access.AddressOf(netip.AddrPortFrom(netip.MustParseAddr(address), 1).String()), strangers: b.strangers, closed: make(chan struct{}), leave: func() {}}
 	b.add(c)
 	return c
 }
@@ -217,5 +217,47 @@ func TestReportsAreSparse(t *testing.T) {
 		<-time.After(sparseEvery)
 		log.Print("http: TLS handshake error")
 		require.Equal(t, 1, strings.Count(text.String(), "left-out-before=99"))
+	})
+}
+
+// endless has always something to read.
+type endless struct{ net.Conn }
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// A connection on which many requests in a row were not authenticated waits before each read.
+func TestStrangersWaitAfterFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newStrangersBed(t, 100, 100)
+		c, other := b.from("192.0.2.1"), b.from("192.0.2.1")
+		took := func(c *conn) time.Duration {
+			begun := time.Now()
+			_, err := c.Read(nil)
+			require.NoError(t, err)
+			return time.Since(begun)
+		}
+		for _, one := range []*conn{c, other} {
+			one.Conn = endless{one.Conn}
+		}
+		for range strangersFree {
+			c.answerStranger(httptest.NewRecorder(), func() {})
+			require.Zero(t, took(c))
+		}
+		c.answerStranger(httptest.NewRecorder(), func() {})
+		require.Equal(t, strangersPause, took(c))
+		require.Equal(t, strangersPause, took(c))
+		require.Zero(t, took(other))
+		c.authenticated()
+		require.Zero(t, took(c))
+
+		c.refused.Store(strangersFree + 1)
+		ended := make(chan error)
+		go func() {
+			_, err := c.Read(nil)
+			ended <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, c.Close())
+		require.ErrorIs(t, <-ended, net.ErrClosed)
 	})
 }

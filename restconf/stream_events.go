@@ -25,8 +25,8 @@ type eventWriter struct {
 	buf     bytes.Buffer
 }
 
-// begin answers the request. The bounds of a connection are for requests that come
-// to an end; here each write has its own.
+// begin answers the request. The timeouts of a connection are for requests that end; here
+// each write has its own.
 func (o *eventWriter) begin() error {
 	if err := o.control.SetReadDeadline(time.Time{}); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (o *eventWriter) begin() error {
 // until is the time that the client has set.
 func (o *eventWriter) until() time.Time { return o.stop }
 
-// comment writes what means nothing.
+// comment writes a comment.
 func (o *eventWriter) comment() error {
 	o.buf.WriteString(":\n\n")
 	return o.flush()
@@ -64,13 +64,13 @@ func (o *eventWriter) events(events []stream.Event) error {
 	return o.flush()
 }
 
-// event writes a notification as RFC 8040 section 6.4 has it. Of one that is left
-// out, the ID alone is told, so that the client goes on after it.
+// event writes a notification (RFC 8040 section 6.4). If it is left out, only its ID is
+// sent, so that the client can go on after it.
 func (o *eventWriter) event(e stream.Event) error {
 	var notification *yang.Data
 	if o.xml || o.filter != nil {
 		var err error
-		if notification, err = o.parse(e); err != nil {
+		if notification, err = o.Parse(e); err != nil {
 			return err
 		}
 	}
@@ -90,7 +90,7 @@ func (o *eventWriter) event(e stream.Event) error {
 	return nil
 }
 
-// wants tells whether an event is what the client asked for.
+// wants reports whether an event is what the client asked for.
 func (o *eventWriter) wants(e stream.Event, notification *yang.Data) bool {
 	if e.Bound {
 		return true
@@ -101,7 +101,7 @@ func (o *eventWriter) wants(e stream.Event, notification *yang.Data) bool {
 	return o.filter == nil || o.filter.Holds(notification)
 }
 
-// unwritableError is of an event that is not what its name says.
+// unwritableError is the error of an event that does not fit its name.
 type unwritableError struct {
 	name  string
 	cause error
@@ -110,7 +110,7 @@ type unwritableError struct {
 func (e *unwritableError) Error() string { return "write the event " + e.name + ": " + e.cause.Error() }
 func (e *unwritableError) Unwrap() error { return e.cause }
 
-func (o *eventWriter) parse(e stream.Event) (*yang.Data, error) {
+func (o *eventWriter) Parse(e stream.Event) (*yang.Data, error) {
 	node := o.schema.Notification(e.Name)
 	if node == nil {
 		return nil, &unwritableError{e.Name, errors.New("the schema has no such notification")}
@@ -143,9 +143,8 @@ func (o *eventWriter) writeTime(at time.Time) {
 	o.buf.Write(at.UTC().AppendFormat(o.buf.AvailableBuffer(), time.RFC3339Nano))
 }
 
-// flush sends what is written, or fails when the client does not take it in time. The
-// deadline ends with that: one that passes while nothing is written ends a stream of
-// HTTP/2 too.
+// flush sends the buffer, or fails if the client does not take it in time. It clears the
+// deadline: a deadline that passes while nothing is written would end a stream of HTTP/2.
 func (o *eventWriter) flush() error {
 	defer o.buf.Reset()
 	if err := o.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {

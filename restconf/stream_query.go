@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/restconf/xpath"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
@@ -18,13 +19,13 @@ type streamQuery struct {
 
 // parseStreamQuery reads the parameters of a request for events.
 func parseStreamQuery(schema *yang.Schema, r *http.Request) (q streamQuery, err error) {
-	values, err := parameters(r.URL.RawQuery)
+	values, err := wire.Parameters(r.URL.RawQuery)
 	if err != nil {
 		return q, err
 	}
 	for name, given := range values {
 		if len(given) > 1 {
-			return q, badQuery("the query parameter " + name + " is given more than once")
+			return q, wire.Invalid("the query parameter " + name + " is given more than once")
 		}
 		switch name {
 		case "start-time":
@@ -33,10 +34,10 @@ func parseStreamQuery(schema *yang.Schema, r *http.Request) (q streamQuery, err 
 			q.stop, err = parseTime(name, given[0])
 		case "filter":
 			if q.filter, err = xpath.Parse(schema, given[0]); err != nil {
-				err = badQuery("the filter is not understood: " + err.Error())
+				err = wire.Invalid("the filter is not understood: " + err.Error())
 			}
 		default:
-			err = badQuery("a stream has no query parameter " + name + ": want start-time, stop-time or filter")
+			err = wire.Invalid("a stream has no query parameter " + name + ": want start-time, stop-time or filter")
 		}
 		if err != nil {
 			return q, err
@@ -48,7 +49,7 @@ func parseStreamQuery(schema *yang.Schema, r *http.Request) (q streamQuery, err 
 func parseTime(name, text string) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return at, badQuery(name + " has to be a date and time as in 2026-11-21T10:00:00Z")
+		return at, wire.Invalid(name + " has to be a date and time as in 2026-11-21T10:00:00Z")
 	}
 	return at, nil
 }
@@ -56,19 +57,19 @@ func parseTime(name, text string) (time.Time, error) {
 func (q streamQuery) check(now time.Time) error {
 	switch {
 	case q.start.After(now):
-		return badQuery("start-time is in the future")
+		return wire.Invalid("start-time is in the future")
 	case q.stop.IsZero():
 		return nil
 	case q.start.IsZero():
-		return badQuery("stop-time needs a start-time")
+		return wire.Invalid("stop-time needs a start-time")
 	case !q.stop.After(q.start):
-		return badQuery("stop-time is not after start-time")
+		return wire.Invalid("stop-time is not after start-time")
 	}
 	return nil
 }
 
-// open opens the stream of a key. Who comes back, with the ID of an event, goes on
-// after that: the start-time is that of the first time.
+// open opens the stream of a key. A client that comes back with the ID of an event goes on
+// after that event: start-time is for its first request.
 func (q streamQuery) open(source stream.Source, key, after string) (stream.Subscription, bool, error) {
 	if q.start.IsZero() || after != "" {
 		sub, found := source.Open(key, after)
@@ -84,5 +85,5 @@ func (q streamQuery) open(source stream.Source, key, after string) (stream.Subsc
 		return nil, false, nil
 	}
 	sub.Close()
-	return nil, true, badQuery("this stream has no replay: leave start-time away, and it begins with all there is")
+	return nil, true, wire.Invalid("this stream has no replay: leave start-time away, and it begins with all there is")
 }

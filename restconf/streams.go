@@ -10,42 +10,44 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/restconf/access"
+	"github.com/coe-bridge/coe-bridge/restconf/discovery"
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 )
 
-// DefaultMaxStreams is how many streams users follow at once, unless Config says.
+// DefaultMaxStreams is the default of Config.MaxStreams.
 const DefaultMaxStreams = 4096
 
 const (
-	streamsPrefix = "/rests/streams/"
-	inXMLPrefix   = "xml/" // of a stream's path below streamsPrefix
-	streamMedia   = "text/event-stream"
-	beatEvery     = 15 * time.Second // a comment, so that both ends see a dead connection
-	writeTimeout  = 10 * time.Second // for what is written at once
-	writeAtOnce   = 32 << 10
+	draftStreamsPrefix = "/restconf/streams/stream/"
+	streamMedia        = "text/event-stream"
+	beatEvery          = 15 * time.Second // a comment, so that both ends see a dead connection
+	writeTimeout       = 10 * time.Second // for what is written at once
+	writeAtOnce        = 32 << 10
 )
 
-// Streams are a kind of event streams (RFC 8040 section 6). The name of one is that
-// of its kind or, where its key is not empty, "kind=key".
-type Streams struct {
-	Source stream.Source
-	// Description tells clients what the streams say.
-	Description string
-}
-
-// streamName is the name of a stream in paths and in the list of streams.
-func streamName(kind, key string) string {
-	if key == "" {
-		return kind
+// serveStreams serves the streams of RFC 8040.
+func (s *Server) serveStreams(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(r.URL.EscapedPath(), discovery.StreamsPrefix)
+	caller := callerOf(r)
+	if err := s.tree.MayFollow(caller, name); err != nil {
+		s.fail(w, r, wire.RFC8040, err)
+		return
 	}
-	return kind + "=" + key
+	may := mayReadAll
+	if caller.Node != "" {
+		may = func(who access.Identity) bool {
+			return who.Node == caller.Node && s.tree.MayFollow(caller, name) == nil
+		}
+	}
+	s.serveStream(w, r, wire.RFC8040, name, may)
 }
 
-// serveStream follows the stream that rest, the end of the path, names, until the
-// client goes, ending is closed, or who asks is no more one of those who may.
-func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, d *dialect, rest string, ending <-chan struct{}, may func(access.Identity) bool) {
+// serveStream follows the stream that rest, the end of the path, names. It ends when the
+// client goes, when the server ends, or when the client may no longer follow it.
+func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, d *wire.Dialect, rest string, may func(access.Identity) bool) {
 	begin := time.Now()
-	err := s.follow(w, r, rest, ending, may)
+	err := s.follow(w, r, rest, may)
 	if err != nil {
 		s.fail(w, r, d, err)
 	}
@@ -53,7 +55,7 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, d *dialect,
 }
 
 // follow returns an error while nothing is written yet.
-func (s *Server) follow(w http.ResponseWriter, r *http.Request, rest string, ending <-chan struct{}, may func(access.Identity) bool) error {
+func (s *Server) follow(w http.ResponseWriter, r *http.Request, rest string, may func(access.Identity) bool) error {
 	if err := checkStreamRequest(w, r); err != nil || r.Method == http.MethodOptions {
 		return err
 	}
@@ -66,7 +68,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, rest string, end
 	if err != nil {
 		return err
 	}
-	name, inXML := strings.CutPrefix(rest, inXMLPrefix)
+	name, inXML := strings.CutPrefix(rest, discovery.InXMLPrefix)
 	sub, err := s.openStream(name, r.Header.Get("Last-Event-ID"), asked)
 	if err != nil {
 		return err
@@ -83,26 +85,26 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, rest string, end
 	if err := out.begin(); err != nil {
 		return fmt.Errorf("begin a stream: %w", err)
 	}
-	if err := pass(ctx, sub, out, ending, s.stillMay(r, may)); err != nil {
+	if err := pass(ctx, sub, out, endingOf(r), s.stillMay(r, may)); err != nil {
 		s.log.Error("a stream can't be told on", "path", r.URL.Path, "err", err)
 	}
 	return nil
 }
 
-// checkStreamRequest refuses what is no request for events, and answers OPTIONS.
+// checkStreamRequest refuses a request that is not for events, and answers OPTIONS.
 func checkStreamRequest(w http.ResponseWriter, r *http.Request) error {
 	switch r.Method {
 	case http.MethodOptions:
-		w.Header().Set("Allow", strings.Join(pageMethods, ", "))
+		w.Header().Set("Allow", strings.Join(discovery.Methods, ", "))
 		return nil
 	case http.MethodGet, http.MethodHead:
 	default:
-		p := newProblem(http.StatusMethodNotAllowed, "protocol", "operation-not-supported", r.Method+" is not for a stream: GET it")
-		p.allow = pageMethods
+		p := wire.NewProblem(http.StatusMethodNotAllowed, "protocol", "operation-not-supported", r.Method+" is not for a stream: GET it")
+		p.Allow = discovery.Methods
 		return p
 	}
-	if accept := strings.Join(r.Header.Values("Accept"), ","); accept != "" && parseAccept(accept).quality(streamMedia) == 0 {
-		return newProblem(http.StatusNotAcceptable, "protocol", "invalid-value", "Accept has to allow "+streamMedia)
+	if accept := strings.Join(r.Header.Values("Accept"), ","); accept != "" && wire.ParseAccept(accept).Quality(streamMedia) == 0 {
+		return wire.NewProblem(http.StatusNotAcceptable, "protocol", "invalid-value", "Accept has to allow "+streamMedia)
 	}
 	return nil
 }
@@ -119,23 +121,23 @@ func (s *Server) openStream(rest, after string, asked streamQuery) (stream.Subsc
 }
 
 func noSuchStream() error {
-	return newProblem(http.StatusNotFound, "protocol", "invalid-value",
-		"there is no such stream: /rests/data/"+monitoringTop+"/streams lists those that there are")
+	return wire.NewProblem(http.StatusNotFound, "protocol", "invalid-value",
+		"there is no such stream: /rests/data/"+discovery.MonitoringTop+"/streams lists those that there are")
 }
 
-// sink is where events go.
+// sink takes events.
 type sink interface {
 	// events writes a group.
 	events(group []stream.Event) error
-	// comment writes what means nothing, where that shows a dead connection.
+	// comment writes a comment, which shows a dead connection.
 	comment() error
-	// until is when no more is wanted; zero for never.
+	// until is when the stream ends; zero for never.
 	until() time.Time
 }
 
-// pass hands on what the subscription says until one side ends, or the time that
-// the client set has come, or the client may read no more, which is asked at each
-// beat. It returns an error where an event can't be written as the client wants it.
+// pass passes events on until one side ends, or the client's time has come, or the client
+// may not read any more, which is checked at each beat. It returns an error if an event
+// cannot be written.
 func pass(ctx context.Context, sub stream.Subscription, out sink, ending <-chan struct{}, mayRead func() bool) error {
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
@@ -168,11 +170,36 @@ func pass(ctx context.Context, sub stream.Subscription, out sink, ending <-chan 
 	}
 }
 
-// notGone is err where it is not that the client is gone, or too slow.
+// notGone is err unless the client is gone, or too slow.
 func notGone(err error) error {
 	var unwritable *unwritableError
 	if errors.As(err, &unwritable) {
 		return err
 	}
 	return nil
+}
+
+// serveDraftStream answers for one stream of draft-02, or follows its events.
+func (s *Server) serveDraftStream(w http.ResponseWriter, r *http.Request) {
+	rest := strings.TrimRight(strings.TrimPrefix(r.URL.EscapedPath(), draftStreamsPrefix), "/")
+	if name, ok := strings.CutSuffix(rest, "/events"); ok {
+		s.serveStream(w, r, wire.Draft02, name, mayReadAll)
+		return
+	}
+	asked, ok, err := parseSubscription(s.cfg.Schema, rest)
+	switch {
+	case err != nil:
+		s.fail(w, r, wire.Draft02, err)
+		return
+	case ok:
+		s.serveDataChanges(w, r, asked)
+		return
+	}
+	if name, err := url.PathUnescape(rest); err == nil {
+		if p, ok := discovery.DraftStream(s.kinds, name); ok {
+			s.servePage(w, r, p)
+			return
+		}
+	}
+	s.fail(w, r, wire.Draft02, noSuchStream())
 }

@@ -19,7 +19,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/restconf/discovery"
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
 )
 
 // logs is a Source over a Log: every key but "none" is a stream.
@@ -104,7 +106,7 @@ func TestStreamOfEvents(t *testing.T) {
 	source := newLogs()
 	source.Reset(1, nil)
 	b := newBed(t, func(c *Config) {
-		c.Streams = map[string]Streams{"things": {source, "Things of a key."}, "idle": {newLogs(), ""}}
+		c.Streams = map[string]discovery.Streams{"things": {Source: source, Description: "Things of a key."}, "idle": {Source: newLogs()}}
 	})
 	server := httptest.NewServer(b)
 	t.Cleanup(server.Close)
@@ -138,7 +140,7 @@ func TestStreamOfEvents(t *testing.T) {
 }
 
 func TestStreamRefusals(t *testing.T) {
-	b := newBed(t, func(c *Config) { c.Streams = map[string]Streams{"things": {newLogs(), ""}} })
+	b := newBed(t, func(c *Config) { c.Streams = map[string]discovery.Streams{"things": {Source: newLogs()}} })
 	const path = "/rests/streams/things=1"
 	for _, c := range []struct {
 		method, path string
@@ -172,7 +174,7 @@ func TestStreamRefusals(t *testing.T) {
 
 func TestTooManyStreams(t *testing.T) {
 	b := newBed(t, func(c *Config) {
-		c.Streams, c.MaxStreams = map[string]Streams{"things": {newLogs(), ""}}, 2
+		c.Streams, c.MaxStreams = map[string]discovery.Streams{"things": {Source: newLogs()}}, 2
 	})
 	server := httptest.NewServer(b)
 	t.Cleanup(server.Close)
@@ -197,7 +199,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 			source := newLogs()
 			source.Reset(1, nil)
 			b := newBed(t, func(c *Config) {
-				c.Streams = map[string]Streams{"things": {source, ""}}
+				c.Streams = map[string]discovery.Streams{"things": {Source: source}}
 				c.TLS = &tls.Config{Certificates: known.TLS.Certificates, MinVersion: tls.VersionTLS12, NextProtos: []string{negotiated}}
 			})
 			l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -258,7 +260,7 @@ func inTime(t *testing.T, test func(t *testing.T, source logs, server *Server, l
 	synctest.Test(t, func(t *testing.T) {
 		source := newLogs()
 		source.Reset(1, nil)
-		s, err := New(Config{Schema: b.cfg.Schema, Auth: b.cfg.Auth, Streams: map[string]Streams{"things": {source, ""}}})
+		s, err := New(Config{Config: tree.Config{Schema: b.cfg.Schema}, Auth: b.cfg.Auth, Streams: map[string]discovery.Streams{"things": {Source: source}}})
 		require.NoError(t, err)
 		l := newPipes()
 		ctx, cancel := context.WithCancel(context.Background())
@@ -290,7 +292,7 @@ func TestStreamOfAnHour(t *testing.T) {
 	})
 }
 
-// Who does not read is cut off, and delays nobody.
+// A client that does not read is disconnected, and delays no other.
 func TestStreamOfADeadReader(t *testing.T) {
 	inTime(t, func(t *testing.T, source logs, server *Server, l *pipes) {
 		conn, err := l.dial(t.Context(), "", "")
@@ -311,7 +313,7 @@ func TestStreamOfADeadReader(t *testing.T) {
 	})
 }
 
-// What is written at once is bounded, and nothing of it is lost.
+// A write at once is bounded, and loses nothing.
 func TestLargeGroup(t *testing.T) {
 	source := newLogs()
 	var all []stream.Change
@@ -320,7 +322,7 @@ func TestLargeGroup(t *testing.T) {
 		all = append(all, stream.Change{Key: fmt.Sprint(i), Name: "m:changed", Content: fmt.Appendf(nil, `{"is":"%s%d"}`, long, i)})
 	}
 	source.Reset(9, all)
-	b := newBed(t, func(c *Config) { c.Streams = map[string]Streams{"things": {source, ""}} })
+	b := newBed(t, func(c *Config) { c.Streams = map[string]discovery.Streams{"things": {Source: source}} })
 	server := httptest.NewServer(b)
 	t.Cleanup(server.Close)
 	f := followIt(t, server.Client(), server.URL+"/rests/streams/things")
@@ -342,7 +344,7 @@ func (b brokenWriter) SetWriteDeadline(time.Time) error { return b.deadlines }
 func (b brokenWriter) FlushError() error                { return errors.New("gone") }
 
 func TestStreamThatCannotBegin(t *testing.T) {
-	b := newBed(t, func(c *Config) { c.Streams = map[string]Streams{"things": {newLogs(), ""}} })
+	b := newBed(t, func(c *Config) { c.Streams = map[string]discovery.Streams{"things": {Source: newLogs()}} })
 	for _, c := range []struct {
 		deadlines error
 		status    int

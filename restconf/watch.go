@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -20,12 +22,12 @@ const (
 	watchTimeout = 10 * time.Second
 )
 
-// watch makes a stream of a tree that is not in the datastore: while somebody
-// follows it, it is read again and again, and what differs is told. Its revisions
-// are its own, and begin anew with the first of the followers, who gets a snapshot.
+// watch makes a stream of a tree that is not in the datastore. While somebody follows it,
+// the tree is read repeatedly, and the differences are sent. Its revisions are its own, and
+// start again with the first follower, which gets a snapshot.
 type watch struct {
 	top    *yang.Node
-	source Source
+	source tree.Source
 	log    *slog.Logger
 	wake   chan struct{}
 
@@ -33,11 +35,11 @@ type watch struct {
 	followers int
 	events    *stream.Log
 	revision  int64
-	// told is what followers were told of each entry, by target; nil: nothing yet.
+	// told is the last event of each entry for followers, by target; nil: nothing yet.
 	told map[string][]byte
 }
 
-func newWatch(top *yang.Node, source Source, log *slog.Logger) *watch {
+func newWatch(top *yang.Node, source tree.Source, log *slog.Logger) *watch {
 	return &watch{top: top, source: source, log: log, wake: make(chan struct{}, 1)}
 }
 
@@ -94,21 +96,21 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// look reads the tree and tells what differs.
+// look reads the tree and sends the differences.
 func (w *watch) look(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
-	d, err := w.source.Get(bounded, Asked{Content: ContentOperational, Top: w.top})
+	d, err := w.source.Get(bounded, tree.Asked{Content: tree.ContentOperational, Top: w.top})
 	if err != nil {
 		if ctx.Err() == nil {
-			w.log.Warn("a tree that clients follow can't be read", "tree", topName(w.top), "err", err)
+			w.log.Warn("a tree that clients follow can't be read", "tree", wire.TopName(w.top), "err", err)
 		}
 		return
 	}
 	w.tell(entriesOf(d))
 }
 
-// tell takes what each entry is now.
+// tell sends the entries that differ from the last look.
 func (w *watch) tell(now map[string][]byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,21 +137,20 @@ func (w *watch) tell(now map[string][]byte) {
 	}
 }
 
-// entriesOf are the entries of a tree that are told by themselves and what it has
-// beside them, by target, each as RFC 7951 has it below the datastore. A nil tree
-// has none.
+// entriesOf are the entries of a tree that are sent one by one, and the rest of the tree, by
+// target, each in the JSON of RFC 7951 below the datastore. A nil tree has none.
 func entriesOf(d *yang.Data) map[string][]byte {
 	all := map[string][]byte{}
 	if d == nil {
 		return all
 	}
-	own, entries := split(d)
+	own, entries := tree.Split(d)
 	for _, one := range append(entries, own) {
-		at := stepsTo(one.Node)
-		at[len(at)-1] = stepOf(one)
+		at := tree.StepsTo(one.Node)
+		at[len(at)-1] = tree.StepOf(one)
 		var raw bytes.Buffer
 		yang.EncodeObject(&raw, one)
-		all[rfc8040.url(at)] = asTree(at, raw.Bytes())
+		all[wire.RFC8040.URL(at)] = wire.AsTree(at, raw.Bytes())
 	}
 	return all
 }

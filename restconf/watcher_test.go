@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What follows are the entities as OpenDaylight's own Kubernetes watcher writes them: the
+// The entities below are as OpenDaylight's own Kubernetes watcher writes them: the
 // types are its documents, field by field, so that what encoding/json makes of an address
 // that isn't known (""), of a name that isn't there (null), and of lists with nothing in
 // them ([], [""]) is what the watcher sends.

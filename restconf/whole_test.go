@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 )
 
 // The datastore is replaced and merged into as a whole, by both encodings and by its name.
@@ -44,11 +46,11 @@ func TestWholeDatastore(t *testing.T) {
 			holds(pods(uid2, "c"))
 
 			inXML := header("Content-Type", "application/yang-data+xml")
-			got = b.do("PATCH", at, `<r:data xmlns:r="`+restconfSpace+`" xmlns:p="urn:opendaylight:coe:northbound:pod"><p:coe><p:pods><p:uid>`+uid2+`</p:uid><p:name>d</p:name></p:pods></p:coe>`+
+			got = b.do("PATCH", at, `<r:data xmlns:r="`+wire.Space+`" xmlns:p="urn:opendaylight:coe:northbound:pod"><p:coe><p:pods><p:uid>`+uid2+`</p:uid><p:name>d</p:name></p:pods></p:coe>`+
 				`<k8s-nodes-info xmlns="urn:opendaylight:coe:northbound:k8s-node"/></r:data>`, inXML)
 			require.Equal(t, 204, got.status, got.body)
 			holds(`"k8s-node:k8s-nodes-info":{},` + pods(uid2, "d"))
-			require.Equal(t, 204, b.do("PUT", at, `<data xmlns="`+restconfSpace+`"/>`, inXML).status)
+			require.Equal(t, 204, b.do("PUT", at, `<data xmlns="`+wire.Space+`"/>`, inXML).status)
 			require.JSONEq(t, `{"ietf-restconf:data":{}}`, b.do("GET", "/rests/ds/ietf-datastores:running", "").body)
 		})
 	}
@@ -69,10 +71,10 @@ func TestWholeDatastoreRefusals(t *testing.T) {
 		`{"ietf-restconf:data":{},"pod:coe":{}}`: {400, "malformed-message"},
 		`{"ietf-restconf:data":{"pod:coe":{"pods":[{"uid":"x"}]}}}`:      {400, "invalid-value"},
 		`{"ietf-restconf:data":{"pod:coe":{},"elan:elan-instances":{}}}`: {405, "operation-not-supported"},
-		`<data xmlns="urn:x"/>`:                                                      {400, "malformed-message"},
-		`<data xmlns="` + restconfSpace + `">x</data>`:                               {400, "malformed-message"},
-		`<data xmlns="` + restconfSpace + `"/><data xmlns="` + restconfSpace + `"/>`: {400, "malformed-message"},
-		`<data xmlns="` + restconfSpace + `"><coe xmlns="urn:opendaylight:coe:northbound:pod"/><coe xmlns="urn:opendaylight:coe:northbound:pod"/></data>`: {400, "malformed-message"},
+		`<data xmlns="urn:x"/>`:                                                {400, "malformed-message"},
+		`<data xmlns="` + wire.Space + `">x</data>`:                            {400, "malformed-message"},
+		`<data xmlns="` + wire.Space + `"/><data xmlns="` + wire.Space + `"/>`: {400, "malformed-message"},
+		`<data xmlns="` + wire.Space + `"><coe xmlns="urn:opendaylight:coe:northbound:pod"/><coe xmlns="urn:opendaylight:coe:northbound:pod"/></data>`: {400, "malformed-message"},
 	} {
 		kind := "application/yang-data+json"
 		if body[0] == '<' {
@@ -93,7 +95,7 @@ func TestWholeDatastoreRefusals(t *testing.T) {
 }
 
 // What Kubernetes says stays where all is replaced.
-func TestWholeDatastoreWithForeignEntries(t *testing.T) {
+func TestWholeDatastoreWithExternalEntries(t *testing.T) {
 	w := newWorld(t)
 	w.speak(uid2)
 	require.Equal(t, 201, w.do("PUT", podsRFC+uid1, podRFC(uid1)).status)

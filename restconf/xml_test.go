@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -26,7 +27,7 @@ func speaksXML(kind string) []option {
 func TestXMLInBothDialects(t *testing.T) {
 	for _, c := range []struct {
 		name, coe, pods, media         string
-		made, replaced, posted, delete int
+		made, Replaced, Posted, delete int
 		missing                        string
 	}{
 		{"draft-02", coe, pods, "application/yang.data+xml", 201, 200, 204, 200, "data-missing"},
@@ -36,14 +37,14 @@ func TestXMLInBothDialects(t *testing.T) {
 			b := newBed(t)
 			h := speaksXML(c.media)
 			require.Equal(t, c.made, b.do("PUT", c.pods+uid1, podXML(uid1), h...).status)
-			require.Equal(t, c.replaced, b.do("PUT", c.pods+uid1, podXML(uid1), h...).status)
+			require.Equal(t, c.Replaced, b.do("PUT", c.pods+uid1, podXML(uid1), h...).status)
 			got := b.do("GET", c.pods+uid1, "", h...)
 			require.Equal(t, 200, got.status)
 			require.Equal(t, c.media, got.header.Get("Content-Type"))
 			require.Equal(t, podXML(uid1), got.body)
 
 			posted := b.do("POST", c.coe, podXML(uid2), h...)
-			require.Equal(t, c.posted, posted.status, posted.body)
+			require.Equal(t, c.Posted, posted.status, posted.body)
 			require.Equal(t, "data-exists", xmlError(t, b.do("POST", c.coe, podXML(uid2), h...), 409).Tag)
 			require.Equal(t, `<coe`+podSpace+`><pods><uid>`+uid1+`</uid><name>web</name></pods><pods><uid>`+uid2+`</uid><name>web</name></pods></coe>`,
 				b.do("GET", c.coe, "", h...).body)
@@ -59,12 +60,12 @@ func TestXMLInBothDialects(t *testing.T) {
 }
 
 // xmlError is the first error of an answer in XML.
-func xmlError(t *testing.T, got answer, status int) errorEntry {
+func xmlError(t *testing.T, got answer, status int) wire.ErrorEntry {
 	t.Helper()
 	require.Equal(t, status, got.status, got.body)
 	var body struct {
-		XMLName xml.Name     `xml:"urn:ietf:params:xml:ns:yang:ietf-restconf errors"`
-		Errors  []errorEntry `xml:"error"`
+		XMLName xml.Name          `xml:"urn:ietf:params:xml:ns:yang:ietf-restconf errors"`
+		Errors  []wire.ErrorEntry `xml:"error"`
 	}
 	require.NoError(t, xml.Unmarshal([]byte(got.body), &body), got.body)
 	require.NotEmpty(t, body.Errors)
@@ -95,25 +96,6 @@ func TestErrorsInTheEncodingOfTheClient(t *testing.T) {
 		xmlError(t, b.do("PUT", podsRFC+uid1, `<!DOCTYPE a>`+podXML(uid1), speaksXML("text/xml")...), 400).Tag)
 	require.Equal(t, "invalid-value", xmlError(t, b.do("PUT", podsRFC+uid2, podXML(uid1), speaksXML("text/xml")...), 400).Tag)
 	require.Equal(t, "malformed-message", xmlError(t, b.do("PUT", coe, `<k8s/>`, speaksXML("text/xml")...), 400).Tag)
-}
-
-// An error-path in XML is an instance-identifier: names have prefixes, which are declared.
-func TestPathsInXML(t *testing.T) {
-	schema, err := yang.Load()
-	require.NoError(t, err)
-	const vpn, adjacency = `xmlns:l3vpn="urn:huawei:params:xml:ns:yang:l3vpn"`, `xmlns:odl-l3vpn="urn:opendaylight:netvirt:l3vpn"`
-	for path, want := range map[string]string{
-		"/pod:coe": `xmlns:pod="urn:opendaylight:coe:northbound:pod">/pod:coe`,
-		`/l3vpn:vpn-interfaces/vpn-interface[name="it's/[a:b]"]/odl-l3vpn:adjacency[ip_address='1.2.3.4/32']/next-hop-ip-list[.='5.6.7.8']`: vpn + " " + adjacency +
-			`>/l3vpn:vpn-interfaces/l3vpn:vpn-interface[l3vpn:name=&#34;it&#39;s/[a:b]&#34;]/odl-l3vpn:adjacency[odl-l3vpn:ip_address=&#39;1.2.3.4/32&#39;]/odl-l3vpn:next-hop-ip-list[.=&#39;5.6.7.8&#39;]`,
-		"/ietf-yang-patch:yang-patch/edit[2]": `xmlns:ietf-yang-patch="` + patchSpace + `">/ietf-yang-patch:yang-patch/ietf-yang-patch:edit[2]`,
-		`/pod:coe/pods[uid="a`:                `xmlns:pod="urn:opendaylight:coe:northbound:pod">/pod:coe/pod:pods[pod:uid=&#34;a`,
-	} {
-		got, err := xml.Marshal(errorEntry{PathXML: newXMLPath(schema, path)})
-		require.NoError(t, err)
-		require.Contains(t, string(got), "<error-path "+want+"</error-path>", path)
-	}
-	require.Nil(t, newXMLPath(schema, ""))
 }
 
 func TestWholeDatastoreInXML(t *testing.T) {

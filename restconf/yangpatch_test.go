@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -47,7 +48,7 @@ func patchBody(inXML bool, edits ...testEdit) string {
 		return string(body)
 	}
 	var b strings.Builder
-	b.WriteString(`<yang-patch xmlns="` + patchSpace + `"><patch-id>p</patch-id>`)
+	b.WriteString(`<yang-patch xmlns="` + wire.PatchSpace + `"><patch-id>p</patch-id>`)
 	for _, e := range edits {
 		b.WriteString("<edit>")
 		for _, leaf := range [][2]string{{"edit-id", e.id}, {"operation", e.operation}, {"target", e.target}, {"point", e.point}, {"where", e.where}} {
@@ -84,12 +85,12 @@ func (b *bed) patch(path string, inXML bool, body string, options ...option) pat
 	judged(b.t, kind, got.body)
 	out := patchAnswer{status: got.status, edits: map[string][]string{}}
 	var status struct {
-		ID     string     `json:"patch-id" xml:"patch-id"`
-		OK     *[]any     `json:"ok" xml:"-"`
-		OKXML  *struct{}  `json:"-" xml:"ok"`
-		Errors *errorList `json:"errors" xml:"errors"`
+		ID     string          `json:"patch-id" xml:"patch-id"`
+		OK     *[]any          `json:"ok" xml:"-"`
+		OKXML  *struct{}       `json:"-" xml:"ok"`
+		Errors *wire.ErrorList `json:"errors" xml:"errors"`
 		Edits  struct {
-			Edits []editStatus `json:"edit" xml:"edit"`
+			Edits []wire.EditStatus `json:"edit" xml:"edit"`
 		} `json:"edit-status" xml:"edit-status"`
 	}
 	if inXML {
@@ -211,7 +212,7 @@ func TestYANGPatchIsAtomic(t *testing.T) {
 	}
 }
 
-// Only what comes out has to be valid, and what is wrong with that is no edit's.
+// Only the result must be valid, and its errors belong to no edit.
 func TestYANGPatchIsValidatedAsAWhole(t *testing.T) {
 	b := newBed(t, func(c *Config) {
 		c.EntryChecks = map[string]func(*yang.Data) error{"pod:coe/pods": func(d *yang.Data) error {
@@ -287,11 +288,11 @@ func TestYANGPatchOfOrder(t *testing.T) {
 	}
 }
 
-// What is no patch is answered as any other bad request.
+// A body that is not a patch is answered as any other bad request.
 func TestNoYANGPatch(t *testing.T) {
 	b := newBed(t)
 	require.Equal(t, 201, b.do("PUT", podsRFC+uid1, podRFC(uid1)).status)
-	const open = `<yang-patch xmlns="` + patchSpace + `">`
+	const open = `<yang-patch xmlns="` + wire.PatchSpace + `">`
 	before := b.everything()
 	for _, c := range []struct {
 		kind, body, tag string
@@ -323,12 +324,12 @@ func TestNoYANGPatch(t *testing.T) {
 		require.Equal(t, 400, got.status, "%s: %s", c.body, got.body)
 		require.Equal(t, c.tag, got.tag(), "%s: %s", c.body, got.body)
 	}
-	many := strings.Repeat(`{"edit-id":"a"},`, maxEdits) + `{"edit-id":"a"}`
+	many := strings.Repeat(`{"edit-id":"a"},`, wire.MaxEdits) + `{"edit-id":"a"}`
 	require.Equal(t, 413, b.do("PATCH", coeRFC, `{"ietf-yang-patch:yang-patch":{"patch-id":"a","edit":[`+many+`]}}`,
 		header("Content-Type", "application/yang-patch+json")).status)
 	require.Equal(t, 406, b.do("PATCH", coeRFC, patchBody(false), header("Content-Type", "application/yang-patch+json"), header("Accept", "text/html")).status)
 	require.Equal(t, 415, b.do("PATCH", coe, patchBody(false), header("Content-Type", "application/yang-patch+json")).status, "draft-02 has none")
-	around := `<yang-patch xmlns="` + patchSpace + `" xmlns:a="` + strings.Repeat("x", 1<<16) + `"><patch-id>p</patch-id>` +
+	around := `<yang-patch xmlns="` + wire.PatchSpace + `" xmlns:a="` + strings.Repeat("x", 1<<16) + `"><patch-id>p</patch-id>` +
 		strings.Repeat(`<edit><value><a/></value></edit>`, 1000) + `</yang-patch>`
 	require.Equal(t, 400, b.do("PATCH", coeRFC, around, header("Content-Type", "application/yang-patch+xml")).status)
 	inXML := b.do("PATCH", coeRFC, open, header("Content-Type", "application/yang-patch+xml"))
@@ -373,7 +374,7 @@ func TestYANGPatchWithConditions(t *testing.T) {
 	require.Equal(t, 404, gone.status, "plain PATCH makes nothing")
 }
 
-func TestYANGPatchOfForeignEntries(t *testing.T) {
+func TestYANGPatchOfExternalEntries(t *testing.T) {
 	w := newWorld(t)
 	w.speak(uid1)
 	got := w.patch("/rests/data", false, patchBody(false, testEdit{id: "1", operation: "remove", target: "/pod:coe/pods=" + uid1}))
@@ -388,7 +389,7 @@ func TestYANGPatchOfForeignEntries(t *testing.T) {
 // The namespaces around a value hold in it.
 func TestYANGPatchNamespacesOfAValue(t *testing.T) {
 	b := newBed(t)
-	body := `<y:yang-patch xmlns:y="` + patchSpace + `" xmlns:p="urn:opendaylight:coe:northbound:pod"><y:patch-id>p</y:patch-id><y:edit>` +
+	body := `<y:yang-patch xmlns:y="` + wire.PatchSpace + `" xmlns:p="urn:opendaylight:coe:northbound:pod"><y:patch-id>p</y:patch-id><y:edit>` +
 		`<y:edit-id>1</y:edit-id><y:operation>create</y:operation><y:target>/pod:coe/pods=` + uid1 + `</y:target>` +
 		`<y:value><p:pods ><p:uid>` + uid1 + `</p:uid><p:name>&lt;a&gt;</p:name></p:pods></y:value></y:edit></y:yang-patch>`
 	require.Equal(t, 200, b.patch("/rests/data", true, body).status)

@@ -14,8 +14,8 @@ const podBody = `{"pod:pods":[{"uid":"8f2a6d5e-0000-4000-8000-000000000001","nam
 	`"network-id":"00000000-0000-0000-0000-000000000000","network-type":"VXLAN",` +
 	`"segmentation-id":7,"ip-address":"10.11.2.28"}]}]}`
 
-// BenchmarkDecode compares the validating decoder with encoding/json into maps:
-// it should take no more than 2.5 times as long.
+// BenchmarkDecode compares the validating decoder with encoding/json into maps. It should take
+// at most 2.5 times as long.
 func BenchmarkDecode(b *testing.B) {
 	schema, err := yang.Load()
 	if err != nil {

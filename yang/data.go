@@ -5,27 +5,27 @@ import (
 	"strings"
 )
 
-// Data is an instance of a schema node. As in an XML document, the entries of a
-// list and the values of a leaf-list are siblings with the same Node; Children
-// are in schema order, entries of one list in the order in which they came.
+// Data is an instance of a schema node. As in an XML document, the entries of a list and
+// the values of a leaf-list are siblings with the same Node. Children are in schema order;
+// the entries of one list keep their order.
 type Data struct {
 	Node     *Node
 	Value    string  // a Leaf's or a LeafList value's canonical lexical form
 	Children []*Data // of a Container or a List entry
 }
 
-// Style is how JSON names are written.
+// Style is a way to write JSON names.
 type Style uint8
 
 const (
-	// RFC7951 names a member "module:name" at the top and wherever the module
-	// differs from the parent's.
+	// RFC7951 names a member "module:name" at the top level, and if its module differs from
+	// its parent's.
 	RFC7951 Style = iota
-	// Draft02 leaves the top member without prefix (restconf.md, "GET member names").
+	// Draft02 writes no prefix at the top level (docs/restconf.md, "Two dialects").
 	Draft02
 )
 
-// Child returns the first child of that name, or nil.
+// Child returns the first child with that name, or nil.
 func (d *Data) Child(name string) *Data {
 	for _, child := range d.Children {
 		if child.Node.Name == name {
@@ -35,7 +35,7 @@ func (d *Data) Child(name string) *Data {
 	return nil
 }
 
-// Leaf returns the value of the child of that name, or "" where there is none.
+// Leaf returns the value of the child with that name, or "" if there is none.
 func (d *Data) Leaf(name string) string {
 	if child := d.Child(name); child != nil {
 		return child.Value
@@ -43,7 +43,7 @@ func (d *Data) Leaf(name string) string {
 	return ""
 }
 
-// All returns the children of that name: the entries of a list, the values of a
+// All returns the children with that name: the entries of a list, or the values of a
 // leaf-list.
 func (d *Data) All(name string) []*Data {
 	var out []*Data
@@ -55,8 +55,8 @@ func (d *Data) All(name string) []*Data {
 	return out
 }
 
-// Key returns the values of a list entry's keys, in the order of the key
-// statement; "" stands for one that isn't there. It is empty for all else.
+// Key returns the values of a list entry's keys, in the order of the key statement; "" for
+// a missing key. It is empty for all other data.
 func (d *Data) Key() []string {
 	if len(d.Node.Keys) == 0 {
 		return nil
@@ -70,7 +70,7 @@ func (d *Data) Key() []string {
 	return out
 }
 
-// missingKeys names the keys that an entry doesn't have.
+// missingKeys returns the names of the keys that an entry does not have.
 func (d *Data) missingKeys() []string {
 	var out []string
 	for _, key := range d.Node.Keys {
@@ -91,8 +91,8 @@ func (d *Data) instanceOf(node *Node) *Data {
 	return nil
 }
 
-// Path returns the instance-identifier (RFC 7951 section 6.11) of d, whose
-// parent's is at: "" where d is at the top.
+// Path returns the instance-identifier of d (RFC 7951 section 6.11). at is the path of its
+// parent, "" at the top level.
 func (d *Data) Path(at string) string {
 	var out strings.Builder
 	out.WriteString(d.Node.Path(at))
@@ -103,14 +103,13 @@ func (d *Data) Path(at string) string {
 		for i, value := range d.Key() {
 			writePredicate(&out, d.Node.Keys[i].Name, value)
 		}
-	default: // the name says it all
+	default: // the name is enough
 	}
 	return out.String()
 }
 
-// Path returns the path of all instances of n whose parent's is at, "" where n is
-// at the top: the name, with its module at the top and where that differs from the
-// parent's.
+// Path returns the path of all instances of n. at is the path of the parent, "" at the top
+// level. The name has its module at the top level and if it differs from the parent's.
 func (n *Node) Path(at string) string {
 	if at == "" || n.Parent == nil || n.Parent.Module != n.Module {
 		return at + "/" + n.Module.Name + ":" + n.Name
@@ -118,8 +117,8 @@ func (n *Node) Path(at string) string {
 	return at + "/" + n.Name
 }
 
-// writePredicate writes a value in the quotes that it doesn't hold; XPath has no
-// spelling for one that holds both kinds.
+// writePredicate writes a value in the kind of quotes that it does not contain. XPath cannot
+// express a value that contains both kinds.
 func writePredicate(out *strings.Builder, name, value string) {
 	quote := "'"
 	if strings.Contains(value, quote) {
@@ -128,7 +127,7 @@ func writePredicate(out *strings.Builder, name, value string) {
 	out.WriteString("[" + name + "=" + quote + value + quote + "]")
 }
 
-// clone is a copy of d that shares nothing with it that can change.
+// clone returns a deep copy of d.
 func (d *Data) clone() *Data {
 	out := &Data{Node: d.Node, Value: d.Value}
 	if d.Children != nil {
@@ -140,8 +139,7 @@ func (d *Data) clone() *Data {
 	return out
 }
 
-// sortBySchema puts siblings in schema order and keeps the order of those of one
-// node.
+// sortBySchema sorts siblings in schema order. Instances of one node keep their order.
 func sortBySchema(siblings []*Data) {
 	for i := 1; i < len(siblings); i++ {
 		if siblings[i].Node.index < siblings[i-1].Node.index {

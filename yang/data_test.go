@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// decoded is a body that is right, below the container at a path or at the top.
+// decoded decodes a valid body, below the container at a path or at the top level.
 func decoded(t testing.TB, s *Schema, in, body string) []*Data {
 	t.Helper()
 	got, err := decodeIn(t, s, in, body, Strict)
@@ -108,7 +108,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-func TestMergeOfWhatHasNoKeys(t *testing.T) {
+func TestMergeWithoutKeys(t *testing.T) {
 	schema := load(t)
 	service := func(ports string) *Data {
 		return decoded(t, schema, "/service:service-information", `{"services":[{"uid":"`+uidA+`"`+ports+`}]}`)[0]

@@ -9,15 +9,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// DecodeJSON reads a JSON object whose members are instances of parent's
-// children or, where parent is nil, of the top-level nodes of all modules. The
-// path of parent's instance, at, stands before all error paths; it is "" at the
-// top.
+// DecodeJSON decodes a JSON object whose members are instances of parent's children. If
+// parent is nil, they are instances of the top-level nodes of all modules. at is the path of
+// parent's instance, "" at the top level; it is the prefix of all error paths.
 //
-// It checks syntax, names, types, that keys are there, duplicates, and that at
-// most one case of a choice is there; it does not check what Validate does. The
-// values of what it returns are canonical. It fails with Errors: those that it
-// found, up to a limit, or a single malformed-message where the syntax is wrong.
+// It checks syntax, names, types, keys, duplicates, and that at most one case of a choice is
+// present; Validate checks the rest. The returned values are canonical. The error is of
+// type Errors: all errors up to a limit, or a single malformed-message for invalid syntax.
 func (s *Schema) DecodeJSON(body []byte, parent *Node, at string, mode Mode) ([]*Data, error) {
 	if parent == nil {
 		parent = &s.top
@@ -34,9 +32,9 @@ func (s *Schema) DecodeJSON(body []byte, parent *Node, at string, mode Mode) ([]
 	return children, nil
 }
 
-// DecodeObject is the inverse of EncodeObject: it reads the instance of n, a
-// container or an entry of a list, that EncodeObject wrote. It checks that the
-// members are n's and of the right shape, and takes the values as they are.
+// DecodeObject is the inverse of EncodeObject: it decodes the instance of n, a container or
+// a list entry. It checks that the members belong to n and have the right shape, and does
+// not check the values.
 func DecodeObject(body []byte, n *Node) (*Data, error) {
 	d := newDecoder(body)
 	d.trusted = true
@@ -50,8 +48,8 @@ func DecodeObject(body []byte, n *Node) (*Data, error) {
 	return &Data{Node: n, Children: children}, nil
 }
 
-// decoder reads one body in JSON. Its methods return an error where the syntax is wrong,
-// and keep all else that is wrong as findings.
+// decoder decodes one JSON body. Its methods return an error for invalid syntax, and collect
+// all other errors as findings.
 type decoder struct {
 	checker
 	json    *jsontext.Decoder
@@ -59,23 +57,23 @@ type decoder struct {
 	scratch []byte // for names with escapes
 }
 
-// newDecoder leaves duplicate names to the decoder's own check, which knows that
-// a prefix makes no other name.
+// newDecoder allows duplicate names, because the decoder checks them itself: "name" and
+// "module:name" are duplicates too.
 func newDecoder(body []byte) *decoder {
 	d := &decoder{json: jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true))}
 	d.makeRoom()
 	return d
 }
 
-// Errors in the document that stop it, beside those of the JSON decoder.
+// Errors that stop the decoder, beside the errors of the JSON decoder.
 var (
 	errNoObject  = errors.New("want a JSON object")
 	errTrailing  = errors.New("want nothing after the JSON object")
-	errDuplicate = errors.New("a member is there twice")
+	errDuplicate = errors.New("a member appears twice")
 	errTooMany   = errors.New("too many errors")
 )
 
-// document reads the whole body.
+// document decodes the whole body.
 func (d *decoder) document(parent *Node) ([]*Data, error) {
 	if kind := d.json.PeekKind(); kind != '{' && kind != 0 {
 		return nil, errNoObject
@@ -92,7 +90,7 @@ func (d *decoder) document(parent *Node) ([]*Data, error) {
 	return children, nil
 }
 
-// object reads an object whose members are instances of parent's children.
+// object decodes an object whose members are instances of parent's children.
 func (d *decoder) object(parent *Node) ([]*Data, error) {
 	if _, err := d.json.ReadToken(); err != nil {
 		return nil, err
@@ -118,7 +116,7 @@ func (d *decoder) object(parent *Node) ([]*Data, error) {
 		}
 	}
 	d.seen = d.seen[:before]
-	if _, err := d.json.ReadToken(); err != nil { // "}", or what is wrong
+	if _, err := d.json.ReadToken(); err != nil { // "}", or a syntax error
 		return nil, err
 	}
 	sortBySchema(out)
@@ -128,7 +126,7 @@ func (d *decoder) object(parent *Node) ([]*Data, error) {
 	return out, d.checkChoices(out)
 }
 
-// name reads a member's name and finds its node; nil where there is none.
+// name reads a member's name and finds its node; nil if there is none.
 func (d *decoder) name(parent *Node) (*Node, error) {
 	raw, err := d.json.ReadValue()
 	if err != nil {

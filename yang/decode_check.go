@@ -6,42 +6,42 @@ import (
 	"strings"
 )
 
-// maxFindings is how many errors of one body are reported.
+// maxFindings is the maximum number of errors that are reported for one body.
 const maxFindings = 64
 
-// checker finds what is wrong with a body, in whichever encoding it came.
+// checker collects the errors of a body in any encoding.
 type checker struct {
 	mode     Mode
 	at       string
-	open     []step  // from parent's child down to what is being read
-	seen     []*Node // of what is open, the members read so far
+	open     []step  // the instances from parent's child down to the current one
+	seen     []*Node // the members of the open instances so far
 	findings []finding
 	chunk    []Data // the next instances come from here
 
-	// Where open and seen start, so that few bodies need more.
+	// Initial memory of open and seen, enough for most bodies.
 	openRoom [8]step
 	seenRoom [24]*Node
 }
 
 func (d *checker) makeRoom() { d.open, d.seen = d.openRoom[:0], d.seenRoom[:0] }
 
-// step is an instance on the way down, and its place among its list's entries.
-// Without data it is whatever is there in the place of node's instances.
+// step is an instance on the way down, with its position among its list's entries. Without
+// data it stands for any instance of node.
 type step struct {
 	node     *Node
 	data     *Data
 	position int
 }
 
-// finding is an error, and where it was found. Its path waits until the body is
-// read, since an entry's keys may come after what is wrong in it.
+// finding is an error with the place where it was found. Its path is made after the whole
+// body was read, because an entry's keys may come after the error.
 type finding struct {
 	steps []step
 	err   *Error
 }
 
-// report keeps an error that was found below what is open. It returns an error
-// when these are enough.
+// report records an error at the current instance. It returns an error if the maximum is
+// reached.
 func (d *checker) report(err *Error, below ...step) error {
 	d.findings = append(d.findings, finding{slices.Concat(d.open, below), err})
 	if len(d.findings) == maxFindings {
@@ -50,7 +50,7 @@ func (d *checker) report(err *Error, below ...step) error {
 	return nil
 }
 
-// errors are the findings, with their paths.
+// errors returns the findings with their paths.
 func (d *checker) errors() Errors {
 	out := make(Errors, len(d.findings))
 	for i, f := range d.findings {
@@ -60,8 +60,8 @@ func (d *checker) errors() Errors {
 	return out
 }
 
-// path is at with the step appended. An entry that its keys don't name, or whose keys
-// are long, is named by its position.
+// path returns at with the step appended. It names an entry by its position if its keys are
+// missing, wrong or long.
 func (s step) path(at string) string {
 	switch {
 	case s.data == nil:
@@ -72,11 +72,11 @@ func (s step) path(at string) string {
 	return s.data.Path(at)
 }
 
-// maxKeys is how long an entry's keys may be for error paths to have them.
+// maxKeys is the maximum length of an entry's keys in error paths.
 const maxKeys = 1024
 
-// isNamed tells whether an entry has keys, all of them, each a value of its type, that
-// make a path.
+// isNamed reports whether an entry has all its keys, with valid values, so that they make a
+// path.
 func (d *Data) isNamed() bool {
 	length := 0
 	for _, key := range d.Node.Keys {
@@ -92,7 +92,7 @@ func (d *Data) isNamed() bool {
 	return len(d.Node.Keys) > 0 && length <= maxKeys
 }
 
-// pathOf is the path at the end of steps.
+// pathOf returns the path at the end of steps.
 func pathOf(at string, steps []step) string {
 	for _, s := range steps {
 		at = s.path(at)
@@ -100,8 +100,8 @@ func pathOf(at string, steps []step) string {
 	return at
 }
 
-// once notes that node is there, and fails where it was among what was seen
-// since before.
+// once records that node is present. It fails if node is already in seen, at or after
+// before.
 func (d *checker) once(node *Node, before int) error {
 	if slices.Contains(d.seen[before:], node) {
 		return fmt.Errorf("%w: %q", errDuplicate, node.Name)
@@ -110,11 +110,11 @@ func (d *checker) once(node *Node, before int) error {
 	return nil
 }
 
-// value appends an instance of node, a leaf or leaf-list, with the canonical form
-// of what was written, to out.
+// value appends an instance of node, a leaf or leaf-list, with the canonical form of the
+// value.
 func (d *checker) value(node *Node, written scalar, out []*Data) ([]*Data, error) {
 	read := written
-	if d.mode == Lenient { // how it is written says nothing of its type
+	if d.mode == Lenient { // quotes do not determine the type
 		if read.form = asText; read.text == "" && node.typ.absent {
 			return out, nil
 		}
@@ -126,8 +126,8 @@ func (d *checker) value(node *Node, written scalar, out []*Data) ([]*Data, error
 	return append(out, d.leafOf(node, value)), nil
 }
 
-// wrong reports what is wrong with a value of node. A leaf is there all the same, as
-// it was written, so that no key is said to be missing.
+// wrong reports an invalid value of node. It still appends the leaf, so that a key with an
+// invalid value is not reported as missing.
 func (d *checker) wrong(node *Node, err *Error, text string, out []*Data) ([]*Data, error) {
 	if node.Kind == Leaf {
 		out = append(out, d.leafOf(node, text))
@@ -142,8 +142,8 @@ func (d *checker) leafOf(node *Node, value string) *Data {
 	return instance
 }
 
-// checkEntries checks the entries of one list: that they have their keys, and
-// that no two have the same.
+// checkEntries checks that the entries of one list have their keys, and that no two have the
+// same.
 func (d *checker) checkEntries(entries []*Data) error {
 	if len(entries) == 0 || len(entries[0].Node.Keys) == 0 {
 		return nil
@@ -212,7 +212,7 @@ func (d *checker) checkChoices(siblings []*Data) error {
 	return nil
 }
 
-// caseOf is the case of the choice that n is in.
+// caseOf returns the case of the choice that n is in.
 func (n *Node) caseOf(c *choice) string {
 	for _, in := range n.cases {
 		if in.choice == c {

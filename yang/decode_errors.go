@@ -39,7 +39,7 @@ func shapeOf(node *Node) string {
 	}
 }
 
-// maxNames is how many names an error message offers.
+// maxNames is the maximum number of names that an error message lists.
 const maxNames = 12
 
 func unknownMember(name string, parent *Node) *Error {
@@ -91,7 +91,7 @@ func duplicate(node *Node, what string) *Error {
 	return &Error{
 		Type:    "protocol",
 		Tag:     "bad-element",
-		Message: fmt.Sprintf("%s: %s is there twice: want it once", node.Name, what),
+		Message: fmt.Sprintf("%s: %s appears twice: want it once", node.Name, what),
 	}
 }
 
@@ -99,11 +99,11 @@ func excluded(node, other *Node, c *choice) *Error {
 	return &Error{
 		Type:    "protocol",
 		Tag:     "bad-element",
-		Message: fmt.Sprintf("%s: can't be there together with %s: want one case of %s alone", node.Name, other.Name, c.name),
+		Message: fmt.Sprintf("%s: cannot be combined with %s: want only one case of %s", node.Name, other.Name, c.name),
 	}
 }
 
-// malformed is the error of a body that isn't what JSON or the encoding allows.
+// malformed returns the error for a body with invalid JSON syntax or encoding.
 func (d *decoder) malformed(err error, empty bool) *Error {
 	out := &Error{Type: "protocol", Tag: "malformed-message"}
 	var syntax *jsontext.SyntacticError
@@ -111,9 +111,9 @@ func (d *decoder) malformed(err error, empty bool) *Error {
 	case empty:
 		out.Message = "the body is empty: want a JSON object"
 	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):
-		out.Message = "the body ends too early: want a whole JSON object"
+		out.Message = "the body ends too early: want a complete JSON object"
 	case errors.As(err, &syntax):
-		out.Message = fmt.Sprintf("the body is no JSON at byte %d: %s", syntax.ByteOffset, syntax.Err)
+		out.Message = fmt.Sprintf("the body is not JSON at byte %d: %s", syntax.ByteOffset, syntax.Err)
 	default:
 		out.Message = fmt.Sprintf("the body is wrong at byte %d: %s", d.json.InputOffset(), err)
 	}

@@ -1,6 +1,6 @@
 package yang
 
-// member reads the value of node's member and appends its instances to out.
+// member decodes the value of node's member and appends its instances to out.
 func (d *decoder) member(node *Node, out []*Data) ([]*Data, error) {
 	kind := d.json.PeekKind()
 	if kind == 'n' && d.mode == Lenient {
@@ -19,7 +19,7 @@ func (d *decoder) member(node *Node, out []*Data) ([]*Data, error) {
 	return out, d.wrongShape(node)
 }
 
-// instance reads an object that is an instance of node, a container or list.
+// instance decodes an object that is an instance of node, a container or list.
 func (d *decoder) instance(node *Node, position int, out []*Data) ([]*Data, error) {
 	instance := d.new(node)
 	d.open = append(d.open, step{node, instance, position})
@@ -57,8 +57,8 @@ func (d *decoder) leafList(node *Node, out []*Data) ([]*Data, error) {
 	return out, d.checkValues(out[before:])
 }
 
-// elements reads an array, or a single object in the place of one, with read for
-// each element; positions count from 1.
+// elements decodes an array, or a single object in its place. read decodes each element;
+// positions count from 1.
 func (d *decoder) elements(out []*Data, read func([]*Data, int) ([]*Data, error)) ([]*Data, error) {
 	if d.json.PeekKind() == '{' {
 		return read(out, 1)
@@ -76,7 +76,7 @@ func (d *decoder) elements(out []*Data, read func([]*Data, int) ([]*Data, error)
 	return out, err
 }
 
-// leaf reads one value of node, a leaf or leaf-list.
+// leaf decodes one value of node, a leaf or leaf-list.
 func (d *decoder) leaf(node *Node, out []*Data) ([]*Data, error) {
 	written, wrong, err := d.scalar(node)
 	switch {
@@ -91,8 +91,7 @@ func (d *decoder) leaf(node *Node, out []*Data) ([]*Data, error) {
 	return d.value(node, written, out)
 }
 
-// wrongShape reports, and reads over, a value that is none of node's, whatever
-// is in it.
+// wrongShape reports a value whose shape does not match node, and skips it.
 func (d *decoder) wrongShape(node *Node) error {
 	wrong, err := d.skip(node)
 	if err != nil {
@@ -101,13 +100,13 @@ func (d *decoder) wrongShape(node *Node) error {
 	return d.report(wrong, step{node: node})
 }
 
-// skip reads over a value that has the shape of none of node's, and says so.
+// skip skips a value whose shape does not match node, and reports it.
 func (d *decoder) skip(node *Node) (*Error, error) {
 	kind := d.json.PeekKind()
 	return wrongShape(node, kindName(kind), shapeOf(node)), d.json.SkipValue()
 }
 
-// scalar reads a value of node's; where it has the shape of none, wrong says so.
+// scalar decodes a scalar value of node. For another shape, it reports the error.
 func (d *decoder) scalar(node *Node) (written scalar, wrong *Error, err error) {
 	kind := d.json.PeekKind()
 	if kind == 0 {
@@ -149,5 +148,5 @@ func (d *checker) new(node *Node) *Data {
 	return instance
 }
 
-// chunkSize is how many instances are allocated at once; a pod has about 12.
+// chunkSize is the number of instances that are allocated at once; a pod has about 12.
 const chunkSize = 12

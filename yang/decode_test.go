@@ -16,7 +16,7 @@ const (
 	uidB = "9f2a6d5e-0000-4000-8000-00000000000b"
 )
 
-// encoded is what RFC 7951 makes of siblings.
+// encoded returns siblings in the JSON of RFC 7951.
 func encoded(siblings []*Data) string {
 	var out bytes.Buffer
 	EncodeJSON(&out, siblings, RFC7951)
@@ -52,8 +52,8 @@ func TestDecodeStrict(t *testing.T) {
 	}
 }
 
-// decodeIn decodes a body whose parent is the container at a path like
-// "/pod:coe", or the top where it is empty.
+// decodeIn decodes a body whose parent is the container at a path like "/pod:coe", or at the
+// top level if the path is empty.
 func decodeIn(t testing.TB, s *Schema, in, body string, mode Mode) ([]*Data, error) {
 	t.Helper()
 	var parent *Node
@@ -73,13 +73,13 @@ func TestDecodeErrors(t *testing.T) {
 		{"null", "/pod:coe", `null`, "malformed-message", "", "want a JSON object"},
 		{"cut", "/pod:coe", `{"pods":[{`, "malformed-message", "", "the body ends too early"},
 		{"spaces", "/pod:coe", ` `, "malformed-message", "", "the body ends too early"},
-		{"no JSON", "/pod:coe", `{"pods":x}`, "malformed-message", "", "the body is no JSON at byte 8: "},
+		{"no JSON", "/pod:coe", `{"pods":x}`, "malformed-message", "", "the body is not JSON at byte 8: "},
 		{"trailing", "/pod:coe", `{} {}`, "malformed-message", "", "want nothing after the JSON object"},
-		{"trailing rubbish", "/pod:coe", `{}x`, "malformed-message", "", "the body is no JSON at byte 2"},
+		{"trailing rubbish", "/pod:coe", `{}x`, "malformed-message", "", "the body is not JSON at byte 2"},
 		{"bad UTF-8", "/pod:coe", pod(`,"name":"` + "\xff" + `"`), "malformed-message", "", "invalid UTF-8"},
 		{"lone surrogate", "/pod:coe", pod(`,"name":"\ud800"`), "malformed-message", "", "surrogate"},
-		{"twice", "/pod:coe", pod(`,"name":"x","name":"y"`), "malformed-message", "", `a member is there twice: "name"`},
-		{"twice with prefix", "/pod:coe", pod(`,"name":"x","pod:name":"y"`), "malformed-message", "", `a member is there twice: "name"`},
+		{"twice", "/pod:coe", pod(`,"name":"x","name":"y"`), "malformed-message", "", `a member appears twice: "name"`},
+		{"twice with prefix", "/pod:coe", pod(`,"name":"x","pod:name":"y"`), "malformed-message", "", `a member appears twice: "name"`},
 		{"unknown", "/pod:coe", pod(`,"colour":{"a":[1]}`), "unknown-element", at, `no member "colour" in pods: want uid, version, name, `},
 		{"unknown at the top", "", `{"pod:other":1}`, "unknown-element", "", `no member "pod:other" here: want `},
 		{"other module", "/pod:coe", pod(`,"service:name":"x"`), "unknown-element", at, `no member "service:name" in pods`},
@@ -88,13 +88,13 @@ func TestDecodeErrors(t *testing.T) {
 			"unknown-element", "/ietf-interfaces:interfaces/interface[name='a']", `no member "vlan-id" in interface: want odl-interface:vlan-id`},
 		{"annotation", "/pod:coe", pod(`,"@name":{}`), "unknown-element", at, `no member "@name"`},
 		{"key after the error", "/pod:coe", `{"pods":[{"host-ip-address":"300.1.2.3","uid":"` + uidA + `"}]}`, "invalid-value",
-			at + "/host-ip-address", `host-ip-address: "300.1.2.3" is no value for it: want an IPv4 or IPv6 address`},
+			at + "/host-ip-address", `host-ip-address: "300.1.2.3" is not a valid value: want an IPv4 or IPv6 address`},
 		{"deep", "/pod:coe", pod(`,"interface":[{"uid":"` + uidB + `","ip-address":"x"}]`), "invalid-value",
-			at + "/interface[uid='" + uidB + "']/ip-address", `ip-address: "x" is no value for it: want an IPv4 or IPv6 address`},
+			at + "/interface[uid='" + uidB + "']/ip-address", `ip-address: "x" is not a valid value: want an IPv4 or IPv6 address`},
 		{"long value", "/pod:coe", pod(`,"host-ip-address":"` + strings.Repeat("x", 70) + `"`), "invalid-value", at + "/host-ip-address",
-			`host-ip-address: "` + strings.Repeat("x", 64) + `"… is no value for it`},
+			`host-ip-address: "` + strings.Repeat("x", 64) + `"… is not a valid value`},
 		{"quoted number", "/pod:coe", pod(`,"interface":[{"uid":"` + uidB + `","segmentation-id":"5"}]`), "invalid-value",
-			at + "/interface[uid='" + uidB + "']/segmentation-id", `segmentation-id: "5" is no value for it: want an integer in 0..4294967295`},
+			at + "/interface[uid='" + uidB + "']/segmentation-id", `segmentation-id: "5" is not a valid value: want an integer in 0..4294967295`},
 		{"null", "/pod:coe", pod(`,"name":null`), "invalid-value", at + "/name", "name: got null: want a string"},
 		{"object for leaf", "/pod:coe", pod(`,"name":{"a":1}`), "invalid-value", at + "/name", "name: got an object: want a string"},
 		{"array for leaf", "/pod:coe", pod(`,"name":["a"]`), "invalid-value", at + "/name", "name: got an array: want a string"},
@@ -106,16 +106,16 @@ func TestDecodeErrors(t *testing.T) {
 		{"no key", "/pod:coe", `{"pods":[{"uid":"` + uidA + `"},{"name":"x"}]}`, "missing-element", "/pod:coe/pods[2]", "pods: entry without its key: want uid"},
 		{"one key of two", "/sample:wants", `{"pair":[{"a":"x"}]}`, "missing-element", "/sample:wants/pair[1]", "pair: entry without its key: want b"},
 		{"empty key", "/sample:wants", `{"pair":[{"a":"","b":1},{"a":"","b":1}]}`, "bad-element", "/sample:wants/pair[a=''][b='1']",
-			`pair: the entry with the key ",1" is there twice: want it once`},
+			`pair: the entry with the key ",1" appears twice: want it once`},
 		{"same entry", "/pod:coe", `{"pods":[{"uid":"` + uidA + `"},{"uid":"` + strings.ToUpper(uidA) + `"}]}`, "bad-element", at,
-			`pods: the entry with the key "` + uidA + `" is there twice: want it once`},
+			`pods: the entry with the key "` + uidA + `" appears twice: want it once`},
 		{"same value", "/service:service-information", `{"services":[{"uid":"` + uidA + `","external-ip-address":["1.2.3.4","1.2.3.4"]}]}`,
 			"bad-element", "/service:service-information/services[uid='" + uidA + "']/external-ip-address[.='1.2.3.4']",
-			`external-ip-address: the value "1.2.3.4" is there twice: want it once`},
+			`external-ip-address: the value "1.2.3.4" appears twice: want it once`},
 		{"two cases", "/sample:wants", `{"road":"a","rail":"b"}`, "bad-element", "/sample:wants/rail",
-			"rail: can't be there together with road: want one case of way alone"},
+			"rail: cannot be combined with road: want only one case of way"},
 		{"two cases within", "/sample:wants", `{"plane":"a","balloon":"b"}`, "bad-element", "/sample:wants/balloon",
-			"balloon: can't be there together with plane: want one case of craft alone"},
+			"balloon: cannot be combined with plane: want only one case of craft"},
 		{"quote in key", "/sample:wants", `{"server":[{"name":"it's","port":-1}]}`, "invalid-value", `/sample:wants/server[name="it's"]/port`, "port: -1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestDecodeStopsAtManyErrors(t *testing.T) {
 	require.Len(t, errs, maxFindings)
 }
 
-// TestDecodeBounds reads what is large in one way only: deep, wide, repeated.
+// TestDecodeBounds decodes bodies that are large in one way: deep, wide or repeated.
 func TestDecodeBounds(t *testing.T) {
 	schema := load(t)
 	deep := strings.Repeat(`{"a":[`, 4000) + strings.Repeat(`]}`, 4000)
@@ -243,7 +243,7 @@ type exchange struct {
 	In       string
 	Body     string
 	Accepted bool
-	// Tag is our error, empty where the body is taken.
+	// Tag is the tag of our error; empty if the body is accepted.
 	Tag string
 }
 
@@ -260,9 +260,9 @@ func exchanges(t testing.TB) []exchange {
 	return out
 }
 
-// TestOpenDaylight reads what OpenDaylight was sent: what it accepts is taken; of
-// what it refuses, the samples of the specification, nulls and empty addresses
-// are taken by decision.
+// TestOpenDaylight decodes recorded bodies of requests to OpenDaylight. It accepts all that
+// OpenDaylight accepts. By decision it also accepts some that OpenDaylight refuses: the samples
+// of Netvirt COE Integration, nulls, and empty addresses.
 func TestOpenDaylight(t *testing.T) {
 	schema := load(t)
 	for _, one := range exchanges(t) {
@@ -285,8 +285,7 @@ func TestOpenDaylight(t *testing.T) {
 	}
 }
 
-// TestSpecificationSamples reads the three samples of the specification as
-// printed.
+// TestSpecificationSamples decodes the three samples of Netvirt COE Integration as printed.
 func TestSpecificationSamples(t *testing.T) {
 	schema := load(t)
 	for _, test := range []struct{ file, in, want string }{

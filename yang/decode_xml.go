@@ -8,14 +8,14 @@ import (
 	"io"
 )
 
-// maxDepth is how deep elements may be nested; it is JSON's limit too.
+// maxDepth is the maximum nesting of elements; the same as for JSON.
 const maxDepth = 10000
 
-// maxScopes is how many namespaces may be declared around an element, each of which is
-// looked at for each identity.
+// maxScopes is the maximum number of namespaces that are declared around an element. Each
+// identity searches them.
 const maxScopes = 1000
 
-// Errors in an XML document that stop it, beside those of the XML decoder.
+// Errors that stop the decoder, beside the errors of the XML decoder.
 var (
 	errDirective = errors.New("document types and entities are refused")
 	errTooDeep   = fmt.Errorf("elements are nested deeper than %d", maxDepth)
@@ -23,12 +23,12 @@ var (
 	errScopes    = fmt.Errorf("more than %d namespaces are declared around an element", maxScopes)
 )
 
-// DecodeXML reads XML elements that are instances of parent's children, side by
-// side as EncodeXML writes them; in all else it is DecodeJSON. A namespace names
-// the module, and a prefix in an identity the namespace. The lenient mode takes an
-// element in no namespace where its name is unambiguous, and (for addresses) an
-// empty element as absent. Of entities it knows the five of XML itself; it refuses
-// attributes, since none has a meaning here.
+// DecodeXML decodes XML elements that are instances of parent's children, one after the
+// other as EncodeXML writes them. Otherwise it is like DecodeJSON. A namespace names the
+// module, and a prefix in an identity names the namespace. The lenient mode accepts an element
+// without a namespace if its name is unambiguous, and (for addresses) an empty element as
+// absent. It knows only the five predefined entities of XML. It refuses attributes, because
+// none has a meaning here.
 func (s *Schema) DecodeXML(body []byte, parent *Node, at string, mode Mode) ([]*Data, error) {
 	if parent == nil {
 		parent = &s.top
@@ -46,8 +46,8 @@ func (s *Schema) DecodeXML(body []byte, parent *Node, at string, mode Mode) ([]*
 	return children, nil
 }
 
-// xmlDecoder reads one body in XML. Its methods return an error where the syntax
-// is wrong, and keep all else that is wrong as findings.
+// xmlDecoder decodes one XML body. Its methods return an error for invalid syntax, and
+// collect all other errors as findings.
 type xmlDecoder struct {
 	checker
 	schema *Schema
@@ -55,7 +55,7 @@ type xmlDecoder struct {
 	scopes []binding // innermost last
 }
 
-// binding is a prefix ("": none) and what it stands for.
+// binding is a prefix ("" if none) with its namespace.
 type binding struct{ prefix, uri string }
 
 func (d *xmlDecoder) document(parent *Node) ([]*Data, error) {
@@ -71,7 +71,7 @@ func (d *xmlDecoder) document(parent *Node) ([]*Data, error) {
 	return children, nil
 }
 
-// next is the next token that means something. The end of the document is nil.
+// next returns the next start element, end element or text; nil at the end of the document.
 func (d *xmlDecoder) next() (xml.Token, error) {
 	for {
 		token, err := d.xml.Token()
@@ -91,8 +91,8 @@ func (d *xmlDecoder) next() (xml.Token, error) {
 	}
 }
 
-// elements reads up to the end of parent's instance; text tells whether there was
-// other text than white space.
+// elements decodes the elements up to the end of parent's instance. text reports whether
+// there was text other than white space.
 func (d *xmlDecoder) elements(parent *Node) (out []*Data, text bool, err error) {
 	before := len(d.seen)
 	positions := map[*Node]int{}
@@ -108,7 +108,7 @@ func (d *xmlDecoder) elements(parent *Node) (out []*Data, text bool, err error) 
 			if out, err = d.element(token, parent, before, positions, out); err != nil {
 				return nil, false, err
 			}
-		default: // the end
+		default: // end element
 			d.seen = d.seen[:before]
 			sortBySchema(out)
 			return out, text, d.checkSiblings(out)
@@ -116,7 +116,7 @@ func (d *xmlDecoder) elements(parent *Node) (out []*Data, text bool, err error) 
 	}
 }
 
-// element reads one element and appends its instance to out.
+// element decodes one element and appends its instance to out.
 func (d *xmlDecoder) element(start xml.StartElement, parent *Node, before int, positions map[*Node]int, out []*Data) ([]*Data, error) {
 	outer := len(d.scopes)
 	defer func() { d.scopes = d.scopes[:outer] }()
@@ -154,7 +154,7 @@ func (d *xmlDecoder) attributes(start xml.StartElement) error {
 			err := d.report(&Error{
 				Type:    "protocol",
 				Tag:     "unknown-attribute",
-				Message: fmt.Sprintf("%s: no attribute %s is known: leave it out", start.Name.Local, quote(attr.Name.Local)),
+				Message: fmt.Sprintf("%s: unknown attribute %s: remove it", start.Name.Local, quote(attr.Name.Local)),
 			})
 			if err != nil {
 				return err
@@ -167,7 +167,7 @@ func (d *xmlDecoder) attributes(start xml.StartElement) error {
 	return nil
 }
 
-// resolve finds the node of an element, or what is wrong with its name.
+// resolve finds the node of an element, or returns the error for its name.
 func (d *xmlDecoder) resolve(name xml.Name, parent *Node) (*Node, *Error) {
 	if name.Space == "" && d.mode == Lenient {
 		if node := parent.children[name.Local]; node != nil {
@@ -188,7 +188,7 @@ func (d *xmlDecoder) resolve(name xml.Name, parent *Node) (*Node, *Error) {
 	return nil, unknownMember(module.Name+":"+name.Local, parent)
 }
 
-// instance reads the rest of an element that is a container or a list's entry.
+// instance decodes the rest of an element that is a container or a list entry.
 func (d *xmlDecoder) instance(node *Node, position int, out []*Data) ([]*Data, error) {
 	instance := d.new(node)
 	d.open = append(d.open, step{node, instance, position})
@@ -204,7 +204,7 @@ func (d *xmlDecoder) instance(node *Node, position int, out []*Data) ([]*Data, e
 	return append(out, instance), nil
 }
 
-// skip reads over the rest of an element, whatever is in it.
+// skip skips the rest of an element.
 func (d *xmlDecoder) skip() error {
 	for depth := len(d.open) + 1; depth > len(d.open); {
 		token, err := d.next()

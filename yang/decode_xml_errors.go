@@ -8,7 +8,7 @@ import (
 )
 
 func unknownNamespace(name xml.Name, parent *Node) *Error {
-	want := "that of a module"
+	want := "the namespace of a module"
 	if parent.Module != nil {
 		want = quote(parent.Module.Namespace)
 	}
@@ -19,7 +19,7 @@ func unknownNamespace(name xml.Name, parent *Node) *Error {
 	}
 }
 
-// malformed is the error of a body that isn't what XML or the encoding allows.
+// malformed returns the error for a body with invalid XML syntax or encoding.
 func (d *xmlDecoder) malformed(err error) *Error {
 	out := &Error{Type: "protocol", Tag: "malformed-message"}
 	var syntax *xml.SyntaxError
@@ -27,7 +27,7 @@ func (d *xmlDecoder) malformed(err error) *Error {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		out.Message = "the body is empty: want an XML element"
 	case errors.As(err, &syntax):
-		out.Message = fmt.Sprintf("the body is no XML in line %d: %s", syntax.Line, syntax.Msg)
+		out.Message = fmt.Sprintf("the body is not XML in line %d: %s", syntax.Line, syntax.Msg)
 	default:
 		out.Message = fmt.Sprintf("the body is wrong at byte %d: %s", d.xml.InputOffset(), err)
 	}

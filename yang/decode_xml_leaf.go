@@ -7,7 +7,7 @@ import (
 	goyang "github.com/openconfig/goyang/pkg/yang"
 )
 
-// leaf reads the rest of an element that is a leaf or a leaf-list's value.
+// leaf decodes the rest of an element that is a leaf or a leaf-list's value.
 func (d *xmlDecoder) leaf(node *Node, out []*Data) ([]*Data, error) {
 	var text []byte
 	nested := false
@@ -24,7 +24,7 @@ func (d *xmlDecoder) leaf(node *Node, out []*Data) ([]*Data, error) {
 			if err := d.skip(); err != nil {
 				return nil, err
 			}
-		default: // the end
+		default: // end element
 			if nested {
 				return d.wrong(node, wrongShape(node, "elements", node.typ.want), "", out)
 			}
@@ -33,7 +33,7 @@ func (d *xmlDecoder) leaf(node *Node, out []*Data) ([]*Data, error) {
 	}
 }
 
-// text appends the instance of node that an element's text is to out.
+// text appends the instance of node with an element's text to out.
 func (d *xmlDecoder) text(node *Node, text string, out []*Data) ([]*Data, error) {
 	if node.typ.kind != goyang.Yidentityref {
 		return d.value(node, scalar{text, asText}, out)
@@ -53,7 +53,7 @@ func (d *xmlDecoder) text(node *Node, text string, out []*Data) ([]*Data, error)
 	return d.wrong(node, node.invalidValue(quote(text)), text, out)
 }
 
-// namespace is what a prefix stands for where the decoder is, or "".
+// namespace returns the namespace of a prefix at the decoder's place, or "".
 func (d *xmlDecoder) namespace(prefix string) string {
 	for i := len(d.scopes) - 1; i >= 0; i-- {
 		if d.scopes[i].prefix == prefix {

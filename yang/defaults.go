@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// setDefault takes the default that the module gives a leaf. Of a leaf-list none is
-// known: nothing here has one.
+// setDefault sets the default that the module gives a leaf. It ignores defaults of
+// leaf-lists, because no module here has one.
 func (n *Node) setDefault(text string, given bool) error {
 	if !given || n.Kind != Leaf {
 		return nil
@@ -22,9 +22,9 @@ func (n *Node) setDefault(text string, given bool) error {
 	return nil
 }
 
-// AddDefaults returns d with every leaf that is not there and has a default (RFC 7950
-// section 7.6.1), and calls added with each. Leaves for which wanted is false, and
-// those below d that can't be there, are left out. What d had is shared with it.
+// AddDefaults returns d with every absent leaf that has a default (RFC 7950 section 7.6.1),
+// and calls added with each. It leaves out leaves for which wanted returns false, and leaves
+// that cannot be present below d. The result shares the data of d.
 func AddDefaults(d *Data, wanted func(*Node) bool, added func(*Data)) *Data {
 	if d.Node.typ != nil {
 		return d
@@ -45,9 +45,8 @@ func AddDefaults(d *Data, wanted func(*Node) bool, added func(*Data)) *Data {
 	return out
 }
 
-// absentDefault is what has to be told of a node that is not there: a leaf with its
-// default, or a container that means nothing itself and has some in it; nil for
-// nothing.
+// absentDefault returns the default data of an absent node: a leaf with its default, or a
+// container without presence that contains defaults; nil if there is none.
 func absentDefault(node *Node, wanted func(*Node) bool, added func(*Data)) *Data {
 	switch {
 	case node.HasDefault && wanted(node):
@@ -62,8 +61,8 @@ func absentDefault(node *Node, wanted func(*Node) bool, added func(*Data)) *Data
 	return nil
 }
 
-// TrimDefaults returns d without the leaves whose value is their default; keys stay.
-// What is left is shared with d.
+// TrimDefaults returns d without the leaves whose value is their default; keys stay. The
+// result shares the data of d.
 func TrimDefaults(d *Data) *Data {
 	if d.Node.typ != nil {
 		return d
@@ -77,18 +76,18 @@ func TrimDefaults(d *Data) *Data {
 	return out
 }
 
-// isDefault tells whether d is a leaf that says no more than if it weren't there.
+// isDefault reports whether d is a leaf with its default value.
 func (d *Data) isDefault() bool { return d.Node.HasDefault && d.Value == d.Node.Default }
 
-// TagDefault has a leaf that AddDefaults has added be written with the attribute
-// "default" of RFC 6243 section 6 (in JSON as RFC 7952 has it). It is an instance of no
-// node of the schema from then on.
+// TagDefault marks a leaf that AddDefaults has added, so that it is written with the
+// attribute "default" of RFC 6243 section 6 (in JSON as in RFC 7952). After that, the leaf is
+// no longer an instance of a schema node.
 func TagDefault(leaf *Data) { leaf.Node = leaf.Node.tagged }
 
-// tagXML is the attribute in XML.
+// tagXML returns the attribute in XML.
 const tagXML = ` xmlns:wd="urn:ietf:params:xml:ns:netconf:default:1.0" wd:default="true"`
 
-// writeTag writes the member with a leaf's attribute, after the leaf's.
+// writeTag writes the JSON member for a leaf's attribute, after the leaf's member.
 func writeTag(buf *bytes.Buffer, n *Node, prefixed bool) {
 	buf.WriteString(`,"@`)
 	if prefixed {

@@ -21,8 +21,8 @@ func withDefaults(d *Data, tag bool) *Data {
 	return out
 }
 
-// The modes of RFC 6243 are told of every valid document as libyang tells them; what was set to its
-// default is not tagged.
+// TestDefaultsAsYanglint compares the modes of RFC 6243 with libyang, for every valid document. A leaf
+// that was set to its default is not tagged.
 func TestDefaultsAsYanglint(t *testing.T) {
 	schema, lint := sample(t), yanglint(t)
 	modules := newLinter(t, schema).modules

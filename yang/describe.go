@@ -9,24 +9,23 @@ import (
 
 // Type describes the values of a leaf, for documents about the schema.
 type Type struct {
-	// JSON is what RFC 7951 writes values as: "string", "integer", "boolean" or "empty".
+	// JSON is the JSON type of the values (RFC 7951): "string", "integer", "boolean" or "empty".
 	JSON string
-	// Want says in words what a value looks like: "an IPv4 address".
+	// Want describes a valid value in words: "an IPv4 address".
 	Want string
-	// Typedef is the well-known typedef whose values have a canonical form here, such
-	// as "ipv4-address"; empty for all others.
+	// Typedef is the well-known typedef of the values, such as "ipv4-address", if this package
+	// has a canonical form for it; else empty.
 	Typedef string
-	// Quoted is set for an integer of 64 bits, which JSON has as a string.
+	// Quoted reports whether the values are 64-bit integers, which are strings in JSON.
 	Quoted bool
-	// Least and Most bound an integer's value or, where JSON is "string", the number of
-	// characters; empty where there is no such bound.
+	// Least and Most are the bounds of an integer's value or, if JSON is "string", of the
+	// number of characters; empty if there is no bound.
 	Least, Most string
-	// Patterns all match a value as a whole. They are written as Go's and ECMAScript's
-	// expressions are.
+	// Patterns must all match the whole value. Their syntax is valid in Go and in ECMAScript.
 	Patterns []string
-	// Values are all that there are, of an enumeration or an identityref.
+	// Values lists all values of an enumeration or an identityref.
 	Values []string
-	// Members are the types of a union: a value is of one of them.
+	// Members are the types of a union: a value has one of them.
 	Members []Type
 }
 
@@ -38,12 +37,12 @@ func (n *Node) Type() (t Type, ok bool) {
 	return n.typ.describe(), true
 }
 
-// Required tells whether something is missing where n is absent and what holds n is
-// there, whatever else is.
+// Required reports whether an absent n makes the data invalid, if n's parent is present and
+// for any other data.
 func (n *Node) Required() bool { return n.demanding && len(n.cases) == 0 && len(n.when) == 0 }
 
-// Elements bounds how many entries a List has, or values a LeafList; most is 0 where
-// nothing does.
+// Elements returns the minimum and maximum number of entries of a List, or of values of a
+// LeafList; most is 0 if there is no maximum.
 func (n *Node) Elements() (least, most uint64) {
 	if n.atMost == unbounded {
 		return n.atLeast, 0
@@ -51,10 +50,10 @@ func (n *Node) Elements() (least, most uint64) {
 	return n.atLeast, n.atMost
 }
 
-// unbounded is goyang's max-elements where the module has none.
+// unbounded is goyang's max-elements if the module has none.
 const unbounded = 1<<64 - 1
 
-// jsonForms name the forms for Type.JSON.
+// jsonForms holds the values of Type.JSON.
 var jsonForms = map[form]string{asString: "string", asNumber: "integer", asBool: "boolean", asEmpty: "empty"}
 
 func (t *valueType) describe() Type {

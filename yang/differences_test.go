@@ -11,39 +11,38 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// difference is a document on which this package and another judge differ on purpose.
+// difference is a document that this package and another validator judge differently on purpose.
 type difference struct {
 	why      string
 	document string
 	says     *regexp.Regexp // our error, of this document and all others that it excuses
 }
 
-// differences are all documents that this package refuses on purpose, in its strict
-// mode, and libyang takes.
+// differences lists all documents that this package refuses on purpose in strict mode, and
+// libyang accepts.
 var differences = []difference{
 	{"no address of an interface has a zone in IPv4",
-		`{"sample:types":{"ids":[1],"ipv4":"10.0.0.1%1"}}`, regexp.MustCompile(`: "[\d.]+%\w+" is no value for it: want an IPv4`)},
+		`{"sample:types":{"ids":[1],"ipv4":"10.0.0.1%1"}}`, regexp.MustCompile(`: "[\d.]+%\w+" is not a valid value: want an IPv4`)},
 	{"RFC 7951 section 6.1 has a number, RFC 7950 section 9.2.1 no exponent in it: yangson refuses it too",
-		`{"sample:types":{"ids":[1],"uint8":1e1}}`, regexp.MustCompile(`: -?[\d.]+[eE][-+]?\d+ is no value for it: want an integer`)},
+		`{"sample:types":{"ids":[1],"uint8":1e1}}`, regexp.MustCompile(`: -?[\d.]+[eE][-+]?\d+ is not a valid value: want an integer`)},
 	{"hexadecimal numbers are for defaults in modules alone, RFC 7950 section 9.2.1",
-		`{"sample:types":{"ids":[1],"uint64":"0x1F"}}`, regexp.MustCompile(`: "[-+]?0[xX][0-9a-fA-F]+" is no value for it: want an integer in .*, quoted`)},
+		`{"sample:types":{"ids":[1],"uint64":"0x1F"}}`, regexp.MustCompile(`: "[-+]?0[xX][0-9a-fA-F]+" is not a valid value: want an integer in .*, quoted`)},
 	{"what is below a list of our extension unkeyed is configuration, not state where values may repeat",
 		`{"k8s:k8s":{"network-policies":{"network-policy":[{"uuid":"` + uidA + `","network-policy-spec":{"ingress":[{"network-policy-ingress-rule":` +
 			`{"from":[{"network-policy-peer":{"ip-block":{"cidr":"a","except":["b","b"]}}}]}}]}}]}}}`,
-		regexp.MustCompile(`/ip-block/except\[.* is there twice: want it once$`)},
+		regexp.MustCompile(`/ip-block/except\[.* appears twice: want it once$`)},
 	{"a name that begins with a colon has an empty prefix",
 		`{"sample:types":{"ids":[1],":string":"x"}}`, regexp.MustCompile(`: no member ":`)},
 }
 
-// isNoJSON reports whether a body is refused for its syntax, and rightly, as the
-// standard library says: libyang takes some of what JSON doesn't have, such as what
-// stands behind an empty document.
+// isNoJSON reports whether the standard library also refuses a body for its syntax. libyang
+// accepts some invalid JSON, such as text after an empty document.
 func isNoJSON(ours error, document []byte) bool {
 	var errs Errors
 	return errors.As(ours, &errs) && errs[0].Tag == "malformed-message" && !json.Valid(document)
 }
 
-// deliberate reports whether all that is wrong is in a list.
+// deliberate reports whether all errors are in a list.
 func deliberate(err error, list []difference) bool {
 	var errs Errors
 	if !errors.As(err, &errs) {
@@ -65,7 +64,7 @@ func TestDifferencesFromYanglint(t *testing.T) {
 			ours := judge(t, schema, documents[i])
 			require.Error(t, ours)
 			require.Regexp(t, differences[i].says, ours.Error())
-			require.NoError(t, theirs.err, "take it out: libyang refuses it too")
+			require.NoError(t, theirs.err, "remove it: libyang refuses it too")
 		})
 	}
 }
@@ -78,13 +77,13 @@ func TestLibyangReadsMoreThanJSON(t *testing.T) {
 	}
 	for i, theirs := range newLinter(t, schema).judge(t, documents, "json", "json") {
 		require.True(t, isNoJSON(judge(t, schema, documents[i]), documents[i]))
-		require.NoError(t, theirs.err, "take it out: libyang refuses it too: %s", documents[i])
+		require.NoError(t, theirs.err, "remove it: libyang refuses it too: %s", documents[i])
 	}
 }
 
-// TestXMLTakesKeysInAnyPlace is about the one document that this package takes and
-// libyang refuses: RFC 7950 section 7.8.5 has an entry's keys before all else, which
-// people who write XML by hand don't know.
+// TestXMLTakesKeysInAnyPlace tests the only document that this package accepts and libyang
+// refuses: RFC 7950 section 7.8.5 requires an entry's keys first, which people who write XML by
+// hand do not know.
 func TestXMLTakesKeysInAnyPlace(t *testing.T) {
 	schema := sample(t)
 	document := []byte(`<wants` + sampleSpace + `><name>n</name><rail/><implied><deeper><must-be>x</must-be></deeper></implied>` +
@@ -92,16 +91,16 @@ func TestXMLTakesKeysInAnyPlace(t *testing.T) {
 	_, err := judged(schema, schema.DecodeXML, document)
 	require.NoError(t, err)
 	theirs := newLinter(t, schema).judge(t, [][]byte{document}, "xml", "json")
-	require.True(t, misplacedKey(theirs[0].err), "take it out: libyang takes it too")
+	require.True(t, misplacedKey(theirs[0].err), "remove it: libyang takes it too")
 }
 
-// misplacedKey reports whether libyang refuses a document since a key is not first.
+// misplacedKey reports whether libyang refuses a document because a key is not first.
 func misplacedKey(theirs error) bool {
 	return theirs != nil && strings.Contains(theirs.Error(), "Invalid position of the key")
 }
 
-// TestOctalNumbers is about the one document that both take and understand in two
-// ways: libyang reads quoted numbers in JSON, and no others, as those of C.
+// TestOctalNumbers tests the only document that both accept with different results: libyang
+// reads quoted numbers in JSON like numbers in C.
 func TestOctalNumbers(t *testing.T) {
 	schema := sample(t)
 	document := []byte(`{"sample:types":{"ids":[1],"uint64":"010"}}`)

@@ -14,14 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// severalMutants is how many of the JSON documents are changed in several places.
+// severalMutants is the number of JSON documents that are changed in several places.
 const severalMutants = 1500
 
-// leastMutants is how many documents are judged at least.
+// leastMutants is the minimum number of documents.
 const leastMutants = 5000
 
-// mutantsOf are changed documents of sample: each place in every way, then several at
-// random places, always the same.
+// mutantsOf returns changed documents of sample: each place in every way, then several at
+// random places with a fixed seed.
 func mutantsOf(t testing.TB, s *Schema) []mutant {
 	t.Helper()
 	mutants.once.Do(func() {
@@ -38,15 +38,14 @@ func mutantsOf(t testing.TB, s *Schema) []mutant {
 	return mutants.made
 }
 
-// mutants are made once for all tests.
+// mutants makes the documents once for all tests.
 var mutants struct {
 	once sync.Once
 	made []mutant
 }
 
-// TestAgreesWithYanglint breaks, or changes, valid documents of all modules, and
-// compares this package's verdict with libyang's, and where both take the document,
-// what they make of it.
+// TestAgreesWithYanglint changes valid documents of all modules. This package and libyang must
+// accept the same documents, and decode them to the same data.
 func TestAgreesWithYanglint(t *testing.T) {
 	schema := sample(t)
 	requireAgreement(t, schema, mutantsOf(t, schema), "json", schema.DecodeJSON)
@@ -58,7 +57,7 @@ func TestDamageAgreesWithYanglint(t *testing.T) {
 	requireAgreement(t, schema, damaged(t), "json", schema.DecodeJSON)
 }
 
-// damagedDocuments is how many that are.
+// damagedDocuments is the number of damaged documents.
 const damagedDocuments = 5001
 
 func damaged(t testing.TB) []mutant {
@@ -76,8 +75,8 @@ func damaged(t testing.TB) []mutant {
 	return out
 }
 
-// marks are put into documents. A pair of surrogates is not among them: libyang knows
-// none.
+// marks are inserted into documents. There is no surrogate pair, which libyang does not
+// support.
 var marks = []string{
 	"", "", "{", "}", "[", "]", ",", "\"", "\\", "\\u0041", "\\ud83d", "\\/", "\\x", "0", "1", "-", "+", ".", "e", " ", "\n",
 	"\t", "null", "true", "'", "//", "\x00", "\x7f", "\xff", "é", "\ufeff",
@@ -115,13 +114,13 @@ func requireAgreement(t *testing.T, s *Schema, documents []mutant, format string
 		}
 	}
 	require.Greater(t, len(documents), leastMutants)
-	require.Greater(t, accepted, len(documents)/20, "too few are right to prove anything")
-	require.Less(t, accepted, len(documents)*19/20, "too few are wrong to prove anything")
-	t.Logf("%d documents, %d of them right", len(documents), accepted)
+	require.Greater(t, accepted, len(documents)/20, "too few documents are valid")
+	require.Less(t, accepted, len(documents)*19/20, "too few documents are invalid")
+	t.Logf("%d documents, %d of them valid", len(documents), accepted)
 }
 
-// disagreement says how the two verdicts on a document differ; it is empty where they
-// agree, or differ on purpose.
+// disagreement describes how the two results for a document differ; it is empty if they agree,
+// or differ on purpose.
 func disagreement(t *testing.T, got []*Data, ours error, theirs answer) string {
 	t.Helper()
 	switch {
@@ -139,12 +138,12 @@ func disagreement(t *testing.T, got []*Data, ours error, theirs answer) string {
 	return ""
 }
 
-// stateDefault is the one leaf of state data here that has a default, which libyang
-// prints where it is absent, and false.
+// stateDefault is the only leaf of state data here with a default. libyang prints it if it is
+// absent, with the value false.
 const stateDefault = "replay-support"
 
-// normal reads a document and evens out what libyang does otherwise: it doesn't
-// print empty objects and arrays, and see stateDefault and normalText.
+// normal decodes a document and removes the differences in libyang's output: empty objects and
+// arrays, stateDefault, and the forms of normalText.
 func normal(t *testing.T, document []byte) any {
 	t.Helper()
 	var value any
@@ -185,9 +184,9 @@ func prune(value any) any {
 	return value
 }
 
-// normalText is a text in one of the forms that it has: libyang leaves uuids, MAC and
-// physical addresses in upper case, writes IPv6 addresses that hold one of IPv4
-// otherwise, and times in the machine's zone.
+// normalText returns one form of a text. libyang does not change the case of UUIDs, MAC
+// addresses and physical addresses, writes IPv6 addresses with an embedded IPv4 address
+// differently, and uses the machine's time zone.
 func normalText(text string) string {
 	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
 		return at.UTC().Format(time.RFC3339Nano)

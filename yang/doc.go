@@ -1,16 +1,15 @@
-// Package yang holds the YANG modules that this program speaks, the schema
-// compiled from them, trees of data that are instances of the schema, and the
-// validator of JSON (RFC 7951) and XML (RFC 7950) bodies over it.
+// Package yang contains the YANG modules of this program, the schema that is compiled from
+// them, data trees that are instances of the schema, and a validator for JSON (RFC 7951) and
+// XML (RFC 7950) bodies.
 //
-// Reading goes in two steps: DecodeJSON or DecodeXML checks what can be seen in one place
-// (syntax, names, types, keys, duplicates, choices) and stores canonical values;
-// Validate checks what needs a whole subtree (mandatory, unique, how many
-// elements, when, leafrefs). Both report all that they find, as Errors.
+// Decoding has two steps. DecodeJSON or DecodeXML checks what can be checked locally (syntax,
+// names, types, keys, duplicates, choices) and stores canonical values. Validate checks what
+// needs a whole subtree (mandatory, unique, number of elements, when, leafrefs). Both report
+// all errors that they find, as Errors.
 //
-// The package knows neither HTTP nor a datastore nor what the data means. Of YANG
-// it knows what the modules here use: Load refuses a module with must, anydata
-// outside a notification, bits, binary, decimal64, instance-identifier, a union of
-// quoted and unquoted types or with identities, or a when that is not "leaf =
-// 'value'" on an augment. Defaults are not added to data. Rpcs and features are not
-// looked at.
+// The package knows neither HTTP nor a datastore, nor the meaning of the data. It supports
+// only the parts of YANG that the modules here use: Load refuses a module with must, anydata
+// outside a notification, bits, binary, decimal64, instance-identifier, a union of quoted and
+// unquoted types or with identities, or a when that is not "leaf = 'value'" on an augment. It
+// ignores rpcs and features. Decoding does not add defaults to data.
 package yang

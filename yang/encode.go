@@ -6,16 +6,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// EncodeJSON appends siblings as one JSON object. The instances of one list or
-// leaf-list have to stand side by side, as they do in Children. Identities are
-// written with their module.
+// EncodeJSON appends siblings as one JSON object to b. The instances of one list or leaf-list
+// must be next to each other, as they are in Children. Identities have their module as prefix.
 func EncodeJSON(buf *bytes.Buffer, siblings []*Data, style Style) {
 	writeObject(buf, siblings, func(*Node) bool { return style == RFC7951 })
 }
 
-// EncodeObject appends the object of one container or list entry, its keys
-// within and its own name left out, with names as RFC 7951 has them. DecodeObject
-// reads it.
+// EncodeObject appends the object of one container or list entry to b, with names as in RFC
+// 7951 and with the entry's keys. DecodeObject decodes it.
 func EncodeObject(buf *bytes.Buffer, d *Data) {
 	writeChildren(buf, d)
 }
@@ -24,8 +22,7 @@ func writeChildren(buf *bytes.Buffer, d *Data) {
 	writeObject(buf, d.Children, func(n *Node) bool { return n.Module != d.Node.Module })
 }
 
-// writeObject writes siblings as members; prefixed tells whose names have the
-// module.
+// writeObject writes siblings as members; prefixed returns whether a name has its module.
 func writeObject(buf *bytes.Buffer, siblings []*Data, prefixed func(*Node) bool) {
 	buf.WriteByte('{')
 	for i := 0; i < len(siblings); {
@@ -87,8 +84,7 @@ func writeInstance(buf *bytes.Buffer, d *Data) {
 	}
 }
 
-// writeString writes a JSON string. Values are valid UTF-8, since nothing else
-// gets into Data; what isn't is replaced.
+// writeString writes a JSON string, and replaces invalid UTF-8; Data contains none.
 func writeString(buf *bytes.Buffer, text string) {
 	quoted, _ := jsontext.AppendQuote(buf.AvailableBuffer(), text)
 	buf.Write(quoted)

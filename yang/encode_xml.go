@@ -9,10 +9,9 @@ import (
 	goyang "github.com/openconfig/goyang/pkg/yang"
 )
 
-// EncodeXML appends siblings as XML elements side by side (RFC 7950 section 9 and
-// the XML mapping rules of each statement). The namespace is declared at the top
-// and wherever the module differs from the parent's; an identity has a prefix that
-// its own element declares.
+// EncodeXML appends siblings as XML elements to b (RFC 7950 section 9 and the XML mapping
+// rules of each statement). An element declares the namespace at the top level, and if its
+// module differs from its parent's. An identity has a prefix that its own element declares.
 func EncodeXML(buf *bytes.Buffer, siblings []*Data) {
 	for _, d := range siblings {
 		writeElement(buf, d, nil)
@@ -45,8 +44,8 @@ func writeElement(buf *bytes.Buffer, d *Data, parent *Module) {
 	buf.WriteString("</" + name + ">")
 }
 
-// writeChildElements writes the keys of a list's entry before all else, in the
-// order of the key statement (RFC 7950 section 7.8.5).
+// writeChildElements writes the keys of a list entry first, in the order of the key statement
+// (RFC 7950 section 7.8.5).
 func writeChildElements(buf *bytes.Buffer, d *Data) {
 	for _, key := range d.Node.Keys {
 		if leaf := d.instanceOf(key); leaf != nil {

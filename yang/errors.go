@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// Error is one RESTCONF error (RFC 8040 section 7.1): what is wrong, and where.
+// Error is one RESTCONF error (RFC 8040 section 7.1).
 type Error struct {
 	Type    string // "transport", "rpc", "protocol" or "application"
 	Tag     string // error-tag, for example "invalid-value" (RFC 8040 section 7)
 	AppTag  string // error-app-tag, or empty
 	Path    string // error-path: an instance-identifier, or empty
-	Message string // error-message: says what is wrong and what would be right
+	Message string // error-message: the error, and the valid values
 }
 
-// Error is the message, after the path where there is one.
+// Error returns the message, after the path if there is one.
 func (e *Error) Error() string {
 	if e.Path == "" {
 		return e.Message
@@ -24,7 +24,7 @@ func (e *Error) Error() string {
 	return e.Path + ": " + e.Message
 }
 
-// Errors are all that is wrong with one body. The slice is never empty.
+// Errors holds all errors of one body. It is never empty.
 type Errors []*Error
 
 // Error joins the messages with "; ".
@@ -36,10 +36,10 @@ func (e Errors) Error() string {
 	return strings.Join(text, "; ")
 }
 
-// maxQuoted is how many bytes of a value an error message repeats.
+// maxQuoted is the maximum number of bytes of a value in an error message.
 const maxQuoted = 64
 
-// quote is a value as messages show it: quoted, and cut where it is long.
+// quote returns a value for messages: quoted, and cut if it is long.
 func quote(value string) string {
 	if len(value) <= maxQuoted {
 		return strconv.Quote(value)
@@ -51,12 +51,11 @@ func quote(value string) string {
 	return strconv.Quote(value[:end]) + "…"
 }
 
-// invalidValue is the error of a value that n's type doesn't have; shown is the
-// value as messages show it.
+// invalidValue returns the error for an invalid value of n; shown is the value as in messages.
 func (n *Node) invalidValue(shown string) *Error {
 	return &Error{
 		Type:    "protocol",
 		Tag:     "invalid-value",
-		Message: fmt.Sprintf("%s: %s is no value for it: want %s", n.Name, shown, n.typ.want),
+		Message: fmt.Sprintf("%s: %s is not a valid value: want %s", n.Name, shown, n.typ.want),
 	}
 }

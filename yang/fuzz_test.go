@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzDecodeJSON holds, for any body and both modes: the decoder answers with
-// data or with Errors that say something; what it returns is read back as itself
-// in strict mode; and merging data with itself changes nothing.
+// FuzzDecodeJSON checks, for any body in both modes: the decoder returns data, or Errors with
+// messages; the data can be encoded and decoded in strict mode without a change; and merging
+// it with itself changes nothing.
 func FuzzDecodeJSON(f *testing.F) {
 	schema := sample(f)
 	for _, one := range exchanges(f) {
@@ -30,15 +30,14 @@ func FuzzDecodeJSON(f *testing.F) {
 	})
 }
 
-// FuzzDecodeXML holds for XML what FuzzDecodeJSON does for JSON, and that what is
-// written is read back as itself.
+// FuzzDecodeXML is FuzzDecodeJSON for XML.
 func FuzzDecodeXML(f *testing.F) {
 	schema := sample(f)
 	for _, valid := range validDocuments(f) {
 		f.Add([]byte(encodedXML(decoded(f, schema, "", string(valid)))), false)
 	}
 	for _, one := range hostile() {
-		if len(one.body) < 1<<12 { // large seeds make the fuzzer crawl
+		if len(one.body) < 1<<12 { // large seeds make the fuzzer slow
 			f.Add([]byte(one.body), true)
 		}
 	}
@@ -47,9 +46,9 @@ func FuzzDecodeXML(f *testing.F) {
 	})
 }
 
-// requireSound reads a body, at the top or below pod:coe, in both modes: what is
-// refused has errors and no data, what is taken is read back as itself from JSON
-// and from XML. What is taken strictly is taken leniently, as the same.
+// requireSound decodes a body, at the top level or below pod:coe, in both modes. A refused body
+// has errors and no data. Accepted data can be encoded and decoded in JSON and XML without a
+// change. The lenient mode decodes a body that the strict mode accepts to the same data.
 func requireSound(t *testing.T, schema *Schema, decode func([]byte, *Node, string, Mode) ([]*Data, error), body []byte, below bool) {
 	t.Helper()
 	var parent *Node
@@ -105,7 +104,7 @@ func requireRoundTrip(t *testing.T, schema *Schema, parent *Node, at string, sib
 	}
 }
 
-// requireStored fails where what is stored of d is not read back as d.
+// requireStored requires that the stored form of d is decoded as d.
 func requireStored(t *testing.T, d *Data) {
 	t.Helper()
 	var stored bytes.Buffer

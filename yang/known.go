@@ -6,14 +6,13 @@ import (
 	"unicode"
 )
 
-// knownType is a typedef of RFC 6991 that is checked by hand, since it has a
-// canonical form of its own and stands on the path of every pod. What it takes
-// is tested against the patterns. A typedef derived from one under another name has
-// its patterns, not its canonical form.
+// knownType is a typedef of RFC 6991 that Go code checks, because it has a canonical form
+// and is used for every pod. A test compares the code with the patterns of the typedef. A
+// typedef that is derived from it has its patterns, but not its canonical form.
 type knownType struct {
 	want      string
-	patterns  int  // how many patterns it stands for
-	absent    bool // whether lenient clients write "" for none
+	patterns  int  // number of its patterns
+	absent    bool // whether the lenient mode accepts "" as absent
 	canonical func(string) (string, bool)
 }
 
@@ -30,8 +29,8 @@ var knownTypes = map[string]knownType{
 	"mac-address":          {"six octets in hexadecimal with colons between them", 1, false, macAddress},
 }
 
-// ipv4Address takes no zone, though the pattern does: no address of an interface
-// has one, and nothing behind this package could keep it.
+// ipv4Address accepts no zone, although the pattern does: no address of an interface has a
+// zone, and no other package supports one.
 func ipv4Address(text string) (string, bool) {
 	addr, err := netip.ParseAddr(text)
 	return text, err == nil && addr.Is4()
@@ -69,7 +68,7 @@ func ipv4Prefix(text string) (string, bool) {
 	return prefix.Masked().String(), true
 }
 
-// ipv6Prefix takes lengths such as 08, as the pattern does; that of IPv4 takes none.
+// ipv6Prefix accepts lengths such as 08, like the pattern; the pattern of IPv4 does not.
 func ipv6Prefix(text string) (string, bool) {
 	address, length, _ := strings.Cut(text, "/")
 	if len(length) == 2 {
@@ -102,7 +101,7 @@ func uuid(text string) (string, bool) {
 	return strings.ToLower(text), true
 }
 
-// octets is none, or pairs of hexadecimal digits with colons between them.
+// octets accepts an empty text, or pairs of hexadecimal digits with colons between them.
 func octets(text string) (string, bool) {
 	if text != "" && len(text)%3 != 2 {
 		return "", false

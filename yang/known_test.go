@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// typedefs are the patterns of the RFC 6991 typedefs, those inherited included.
+// typedefs holds the patterns of the RFC 6991 typedefs, including inherited ones.
 func typedefs(t testing.TB) map[string][]*regexp.Regexp {
 	t.Helper()
 	out, err := loadTypedefs()
@@ -44,8 +44,8 @@ var loadTypedefs = sync.OnceValues(func() (map[string][]*regexp.Regexp, error) {
 	return out, nil
 })
 
-// requireWithinPatterns fails where the check by hand takes what a pattern
-// doesn't, or where its canonical form isn't stable.
+// requireWithinPatterns fails if the Go code accepts a value that a pattern does not match, or
+// if its canonical form is not stable.
 func requireWithinPatterns(t *testing.T, name, value string) {
 	t.Helper()
 	known := knownTypes[name]

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tolerances are all that the lenient mode takes beyond the strict one, each with what
-// is meant by it.
+// tolerances lists all that the lenient mode accepts and the strict mode does not, each with
+// its strict form.
 var tolerances = []struct{ why, written, meant string }{
 	{"a name at the top without its module", `{"coe":{}}`, `{"pod:coe":{}}`},
 	{"a name without its module where that changes",
@@ -29,8 +29,8 @@ var tolerances = []struct{ why, written, meant string }{
 	{"an object for a list of one entry", `{"pod:coe":{"pods":{"uid":"` + uidA + `"}}}`, `{"pod:coe":{"pods":[{"uid":"` + uidA + `"}]}}`},
 }
 
-// TestTolerances holds each tolerance to yanglint: it refuses what is written, as the
-// strict mode does, and takes what is meant, which the lenient mode makes of it.
+// TestTolerances compares each tolerance with yanglint. Both yanglint and the strict mode refuse
+// the lenient form and accept the strict form. The lenient mode decodes both to the same data.
 func TestTolerances(t *testing.T) {
 	schema := sample(t)
 	for _, c := range tolerances {
@@ -47,9 +47,9 @@ func TestTolerances(t *testing.T) {
 	}
 }
 
-// TestLenientIsStrictOfWhatIsMeant changes valid documents, and has the lenient mode take
-// what the strict one takes of what is meant, and no more.
-func TestLenientIsStrictOfWhatIsMeant(t *testing.T) {
+// TestLenientMatchesStrictForm changes valid documents. The lenient mode must accept a
+// document exactly if the strict mode accepts its strict form.
+func TestLenientMatchesStrictForm(t *testing.T) {
 	schema := sample(t)
 	for _, m := range mutantsOf(t, schema) {
 		lenient, ours := schema.DecodeJSON(m.text, nil, "", Lenient)
@@ -61,7 +61,7 @@ func TestLenientIsStrictOfWhatIsMeant(t *testing.T) {
 	}
 }
 
-// meant writes a document strictly, as far as a tolerance says how.
+// meant returns the strict form of a document.
 func meant(t testing.TB, s *Schema, document []byte) []byte {
 	t.Helper()
 	root := unmarshal(t, document)
@@ -91,7 +91,7 @@ func meantMembers(parent *Node, object map[string]any) map[string]any {
 	return out
 }
 
-// meantMember is what a member's value means; ok is false where it means nothing.
+// meantMember returns the strict form of a member's value; ok is false if it means nothing.
 func meantMember(node *Node, value any) (any, bool) {
 	if value == nil {
 		return nil, false
@@ -127,7 +127,7 @@ func meantMember(node *Node, value any) (any, bool) {
 	return out, true
 }
 
-// meant is what a value of a leaf means, whatever JSON has it as.
+// meant returns the strict form of a leaf's value.
 func (t *valueType) meant(value any) (any, bool) {
 	var text string
 	switch value := value.(type) {

@@ -17,15 +17,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// answer is what yanglint says to a document: the document as it understands it, or
-// what is wrong.
+// answer is yanglint's result for a document: the document in its output form, or the error.
 type answer struct {
 	text []byte
 	err  error
 }
 
-// linter has yanglint judge documents of the schema's modules, thousands in one
-// process: its interactive mode is fed with commands.
+// linter validates documents of the schema's modules with yanglint, thousands in one process:
+// it writes commands to yanglint's interactive mode.
 type linter struct {
 	program string
 	modules []string
@@ -41,12 +40,12 @@ func newLinter(t testing.TB, s *Schema) *linter {
 			l.modules = append(l.modules, m.Name+".yang")
 		}
 	}
-	// Without it yanglint makes one in the user's home.
+	// Else yanglint creates one in the user's home.
 	require.NoError(t, os.Mkdir(filepath.Join(l.dir, ".yanglint"), 0o700))
 	return l
 }
 
-// inMemory is a folder that no disk slows down.
+// inMemory returns a folder in memory.
 func inMemory(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "yanglint")
@@ -55,8 +54,8 @@ func inMemory(t testing.TB) string {
 	return dir
 }
 
-// judge has all documents, in the one format, judged, and those that are right
-// written in the other; two processes share the work.
+// judge validates all documents in one format, and converts the valid ones to the other. Two
+// processes share the work.
 func (l *linter) judge(t testing.TB, documents [][]byte, from, to string) []answer {
 	t.Helper()
 	for i, document := range documents {
@@ -80,11 +79,11 @@ func (l *linter) file(i int, name string) string {
 	return filepath.Join(l.dir, strconv.Itoa(i)+"."+name)
 }
 
-// asked is what yanglint says to the command that stands after each document.
+// asked is yanglint's output for the command after each document.
 var asked = regexp.MustCompile(`(?m)^YANGLINT\[E\]: Unknown command "asked-(\d+)".*\n`)
 
-// session judges documents from the first up to end, in one process, and returns
-// the next that is left: one that makes yanglint crash ends it.
+// session validates documents from first to end in one process. It returns the next document
+// to validate: if yanglint crashes, the session ends early.
 func (l *linter) session(ctx context.Context, answers []answer, first, end int, from, to string) int {
 	var said bytes.Buffer
 	commands := bytes.NewBufferString("searchpath .\n")
@@ -114,7 +113,7 @@ func (l *linter) session(ctx context.Context, answers []answer, first, end int, 
 	return first
 }
 
-// answer reads what became of a document, of which yanglint said what it said.
+// answer returns the result for a document from yanglint's output.
 func (l *linter) answer(i int, said string) answer {
 	if strings.Contains(said, "YANGLINT[E]") {
 		return answer{err: fmt.Errorf("%s", said)}

@@ -9,8 +9,8 @@ import (
 	goyang "github.com/openconfig/goyang/pkg/yang"
 )
 
-// Load compiles the modules of this package into a Schema. That it succeeds is
-// tested, so an error means that the program was built from other files.
+// Load compiles the modules of this package into a Schema. A test checks that it succeeds, so
+// an error means that the program was built from other files.
 func Load() (*Schema, error) {
 	sources, err := readSources()
 	if err != nil {
@@ -35,7 +35,7 @@ func readSources() (map[string]string, error) {
 	return sources, nil
 }
 
-// compile makes a Schema of modules, given as text by file name.
+// compile compiles modules, given as text by file name.
 func compile(sources map[string]string) (*Schema, error) {
 	parsed := goyang.NewModules()
 	for name, text := range sources {
@@ -59,8 +59,8 @@ func compile(sources map[string]string) (*Schema, error) {
 	return l.schema, nil
 }
 
-// loader compiles goyang's entries into nodes: first the tree, then what refers
-// from one node to another.
+// loader compiles goyang's entries into nodes: first the tree, then the references between
+// nodes.
 type loader struct {
 	schema  *Schema
 	modules []*goyang.Module // parallel to schema.Modules
@@ -105,8 +105,8 @@ func (l *loader) addTops() error {
 	return nil
 }
 
-// buildAll builds the data nodes right below an entry, and lists the choices
-// that they are in.
+// buildAll builds the data nodes directly below an entry. It returns the choices that they
+// are in.
 func (l *loader) buildAll(e *goyang.Entry, parent *Node) ([]*Node, []*choice, error) {
 	var nodes []*Node
 	var choices []*choice
@@ -182,8 +182,8 @@ func kindOf(e *goyang.Entry) (NodeKind, error) {
 	return 0, fmt.Errorf("%s: %s is not supported", e.Path(), e.Kind)
 }
 
-// isConfig tells whether a node is configuration. The statement "unkeyed" of our
-// coe-extensions takes back the "config false" that stands beside it.
+// isConfig reports whether a node is configuration. The statement "unkeyed" of our
+// coe-extensions overrides the "config false" beside it.
 func isConfig(e *goyang.Entry, parent *Node) (bool, error) {
 	inherited := e.Kind != goyang.NotificationEntry && (parent == nil || parent.Config)
 	if e.Config != goyang.TSFalse || !inherited {

@@ -7,16 +7,15 @@ import (
 	goyang "github.com/openconfig/goyang/pkg/yang"
 )
 
-// member is a data node below an entry, with the cases that it is in, or a
-// choice.
+// member is a data node below an entry with the cases that it is in, or a choice.
 type member struct {
 	entry  *goyang.Entry
 	cases  []choiceCase
 	choice *choice
 }
 
-// flatten lists the data nodes below an entry in schema order, those in choices
-// in the place of the choice.
+// flatten returns the data nodes below an entry in schema order. The nodes of a choice take
+// the choice's place.
 func flatten(e *goyang.Entry, cases []choiceCase) []member {
 	var out []member
 	for _, child := range inOrder(e) {
@@ -35,8 +34,8 @@ func flatten(e *goyang.Entry, cases []choiceCase) []member {
 	return out
 }
 
-// inOrder lists an entry's children: its own in the order of the file, groupings
-// in the place where they are used, then those of augments by module.
+// inOrder returns an entry's children: its own in the order of the file, with groupings where
+// they are used, and then the children of augments by module.
 func inOrder(e *goyang.Entry) []*goyang.Entry {
 	order := names(e.Node)
 	augments := slices.Clone(e.Augmented)
@@ -47,7 +46,7 @@ func inOrder(e *goyang.Entry) []*goyang.Entry {
 		order = append(order, names(augment.Node)...)
 	}
 	if _, isCase := e.Node.(*goyang.Case); isCase && len(order) == 0 {
-		order = []string{e.Name} // the case that a choice's leaf stands for
+		order = []string{e.Name} // the implicit case of a leaf in a choice
 	}
 	children := make([]*goyang.Entry, 0, len(e.Dir))
 	seen := map[string]bool{}
@@ -60,7 +59,7 @@ func inOrder(e *goyang.Entry) []*goyang.Entry {
 	return children
 }
 
-// names lists the nodes that the statements below n define.
+// names returns the names of the nodes that the statements below n define.
 func names(n goyang.Node) []string {
 	var out []string
 	for _, statement := range n.Statement().SubStatements() {

@@ -8,7 +8,7 @@ import (
 	goyang "github.com/openconfig/goyang/pkg/yang"
 )
 
-// resolve fills in what refers from node to node, now that all are there.
+// resolve sets the references between nodes, after all nodes were built.
 func (l *loader) resolve() error {
 	for _, e := range l.built {
 		if err := l.resolveNode(e, l.nodes[e]); err != nil {
@@ -53,7 +53,7 @@ func (l *loader) resolveNode(e *goyang.Entry, node *Node) error {
 	return nil
 }
 
-// leaves are the children of a list that a key or unique statement names.
+// leaves returns the children of a list that a key or unique statement names.
 func leaves(list *Node, statement string) ([]*Node, error) {
 	var out []*Node
 	for _, name := range strings.Fields(statement) {
@@ -67,14 +67,14 @@ func leaves(list *Node, statement string) ([]*Node, error) {
 	return out, nil
 }
 
-// equality is the one form of when that is understood.
+// equality is the only supported form of when.
 var equality = regexp.MustCompile(`^([\w.-]+:)?([\w.-]+) *= *'([^']*)'$`)
 
-// condition compiles the when of the augment that node came with. Its leaf is a
-// sibling of node: the context is the augment's target.
+// condition compiles the when of the augment that adds node. Its leaf is a sibling of node,
+// because the context is the augment's target.
 func (l *loader) condition(node *Node, when *goyang.Value) (condition, error) {
 	if _, ok := when.Parent.(*goyang.Augment); !ok || node.Parent == nil {
-		return condition{}, fmt.Errorf("%q is supported in augments alone", when.Name)
+		return condition{}, fmt.Errorf("%q is supported only in augments", when.Name)
 	}
 	match := equality.FindStringSubmatch(when.Name)
 	if match == nil {
@@ -95,7 +95,7 @@ func (l *loader) condition(node *Node, when *goyang.Value) (condition, error) {
 	return condition{leaf, value}, nil
 }
 
-// markDemanding sets demanding on n and below.
+// markDemanding sets demanding on n and its descendants.
 func (n *Node) markDemanding() bool {
 	n.demanding = n.required()
 	below := false
@@ -111,7 +111,7 @@ func (n *Node) markDemanding() bool {
 	return n.demanding
 }
 
-// cutPrefix divides "prefix:name"; the prefix is empty where there is none.
+// cutPrefix splits "prefix:name"; prefix is empty if there is none.
 func cutPrefix(name string) (prefix, local string) {
 	if prefix, local, ok := strings.Cut(name, ":"); ok {
 		return prefix, local

@@ -27,7 +27,7 @@ func load(t testing.TB) *Schema {
 	return schema
 }
 
-// find walks from a top-level node, "module:name", down by names.
+// find returns the node at a path of names from a top-level node "module:name".
 func find(t testing.TB, s *Schema, top string, names ...string) *Node {
 	t.Helper()
 	module, name := cutPrefix(top)
@@ -103,7 +103,7 @@ func TestLoadKeepsTheOrderOfTheFile(t *testing.T) {
 	}, childNames(find(t, schema, "ietf-interfaces:interfaces", "interface").Children), "augments stand last")
 }
 
-func TestLoadTellsKindsKeysAndConfig(t *testing.T) {
+func TestLoadKindsKeysAndConfig(t *testing.T) {
 	schema := load(t)
 	pods := find(t, schema, "pod:coe", "pods")
 	require.Equal(t, List, pods.Kind)
@@ -130,7 +130,7 @@ func TestLoadTellsKindsKeysAndConfig(t *testing.T) {
 	require.Equal(t, LeafList, find(t, schema, "service:service-information", "services", "endpoints").Kind)
 }
 
-func TestCompileRefusesWhatIsNotChecked(t *testing.T) {
+func TestCompileRefusesUnsupported(t *testing.T) {
 	header := `module m { yang-version 1.1; namespace "urn:m"; prefix m; `
 	for name, test := range map[string]struct{ body, want string }{
 		"must":        {`leaf a { type string; must "1"; }`, "must is not supported"},
@@ -139,7 +139,7 @@ func TestCompileRefusesWhatIsNotChecked(t *testing.T) {
 		"anydata":     {`anydata a;`, "AnyData is not supported"},
 		"mixed union": {`leaf a { type union { type string; type uint8; } }`, "union with a member uint8"},
 		"when of a leaf": {`container c { leaf b { type string; } leaf a { when "../b = 'x'"; type string; } }`,
-			"supported in augments alone"},
+			"supported only in augments"},
 		"other when": {`container c { leaf b { type string; } } augment /c { when "count(b) = 1"; leaf a { type string; } }`,
 			"want leaf = 'value'"},
 		"subtraction":  {`leaf a { type string { pattern '[a-z-[aeiou]]'; } }`, "subtraction"},
@@ -147,7 +147,7 @@ func TestCompileRefusesWhatIsNotChecked(t *testing.T) {
 		"bad key":      {`container c { list l { key b; leaf a { type string; } } }`, "no leaf b"},
 		"syntax":       {`leaf a {`, "parse YANG module"},
 		"unknown type": {`leaf a { type other; }`, "resolve YANG modules"},
-		"bad leafref":  {`container c { leaf a { type leafref { path "../b"; } } }`, "names no leaf"},
+		"bad leafref":  {`container c { leaf a { type leafref { path "../b"; } } }`, "does not name a leaf"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := compile(map[string]string{"m.yang": header + test.body + "}"})

@@ -5,19 +5,18 @@ import (
 	"strings"
 )
 
-// Merge returns base with patch merged into it, as RFC 8040 section 4.6.1 (plain
-// patch) and NETCONF's merge have it; both are instances of one node. Leaves are
-// replaced, values of leaf-lists added, entries of lists merged by key, and what
-// is of another case of a choice than the patch goes. A list without keys is
-// replaced as a whole, so that a patch can be repeated. The inputs stay as they
-// are and share nothing with the result.
+// Merge returns base with patch merged into it, like a plain patch (RFC 8040 section 4.6.1)
+// and NETCONF's merge. Both are instances of one node. It replaces leaves, adds the values of
+// leaf-lists, and merges list entries by key. It removes data of another case of a choice
+// than the patch has. It replaces a list without keys as a whole, so that a patch can be
+// repeated. It does not change its arguments, and the result shares no data with them.
 func Merge(base, patch *Data) *Data {
 	if base == nil {
 		return patch.clone()
 	}
 	out := &Data{Node: base.Node, Value: patch.Value}
 	displaced := displacedBy(patch.Children)
-	index := map[string]int{} // where in out.Children an instance is
+	index := map[string]int{} // index in out.Children, by Identity
 	for _, child := range base.Children {
 		if !displaced(child) {
 			index[child.Identity()] = len(out.Children)
@@ -37,9 +36,8 @@ func Merge(base, patch *Data) *Data {
 	return out
 }
 
-// displacedBy returns a function that reports whether what patch holds takes the
-// place of a child: the whole of a list without keys, or another case of its
-// choice.
+// displacedBy returns a function that reports whether patch replaces a child: it has the same
+// list without keys, or another case of the same choice.
 func displacedBy(patch []*Data) func(*Data) bool {
 	lists := map[*Node]bool{}
 	chosen := map[*choice]string{}
@@ -62,7 +60,8 @@ func displacedBy(patch []*Data) func(*Data) bool {
 // anonymous reports whether d is an entry of a list without keys.
 func (d *Data) anonymous() bool { return d.Node.Kind == List && len(d.Node.Keys) == 0 }
 
-// Identity tells d from its siblings, entries of lists without keys excepted.
+// Identity returns a text that distinguishes d from its siblings, except between entries of a
+// list without keys.
 func (d *Data) Identity() string {
 	id := strconv.Itoa(d.Node.index)
 	if d.Node.Kind == LeafList {

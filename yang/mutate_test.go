@@ -12,12 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// place is a value somewhere in a JSON document, and how to put another there; drop
-// takes it away.
+// place is a value in a JSON document; put replaces the value, and drop removes it.
 type place struct {
-	node  *Node // nil where the schema has none
+	node  *Node // nil if the schema has none
 	value any
-	name  string // of the member, empty for an element
+	name  string // of the member; empty for an element
 	at    map[string]any
 	put   func(any)
 	drop  func()
@@ -29,7 +28,7 @@ func (p place) rename(to string) {
 	p.at[to] = p.value
 }
 
-// kind is the same for places where the same changes have the same reasons.
+// kind is equal for places where the same changes have the same reasons.
 func (p place) kind() string {
 	switch {
 	case p.node == nil:
@@ -46,7 +45,7 @@ type variant struct {
 	apply func()
 }
 
-// unmarshal reads JSON and keeps numbers as they are written.
+// unmarshal decodes JSON and keeps the text of numbers.
 func unmarshal(t testing.TB, document []byte) any {
 	t.Helper()
 	decoder := json.NewDecoder(bytes.NewReader(document))
@@ -63,7 +62,7 @@ func marshal(t testing.TB, root any) []byte {
 	return out
 }
 
-// collect lists the places below value, an instance of node, in a stable order.
+// collect returns the places below value, an instance of node, in a stable order.
 func collect(node *Node, value any, put func(any)) []place {
 	var out []place
 	switch value := value.(type) {
@@ -91,13 +90,13 @@ func collect(node *Node, value any, put func(any)) []place {
 // mutator makes mutants of documents of a schema.
 type mutator struct {
 	schema *Schema
-	// samples are values that nodes have in the valid documents.
+	// samples holds the values of nodes in the valid documents.
 	samples map[*Node]any
-	// made are the changes that were made, by what they change.
+	// made holds the changes that were made, by what they change.
 	made map[string]bool
 }
 
-// oneIn is how many changes that are like an earlier one stand for each one made.
+// oneIn is the number of similar changes of which one is made.
 const oneIn = 40
 
 func newMutator(t testing.TB, s *Schema, documents [][]byte) *mutator {
@@ -118,14 +117,14 @@ func (m *mutator) places(t testing.TB, document []byte) []place {
 	return collect(&m.schema.top, unmarshal(t, document), func(any) {})
 }
 
-// mutant is a changed document, and how it was changed.
+// mutant is a changed document with a description of the change.
 type mutant struct {
 	what string
 	text []byte
 }
 
-// each changes the places of a document in every way, one at a time. Of changes to
-// places that are alike it makes the first, and one in so many of the others.
+// each changes the places of a document in every way, one at a time. It makes the first
+// of similar changes, and one in oneIn of the others.
 func (m *mutator) each(t testing.TB, random *rand.Rand, document []byte) []mutant {
 	t.Helper()
 	var out []mutant
@@ -148,8 +147,8 @@ func (m *mutator) each(t testing.TB, random *rand.Rand, document []byte) []mutan
 	return out
 }
 
-// first tells whether a place is the first of its kind to be changed in this way, or one
-// of the few others that are.
+// first reports whether to make a change: it is the first of its kind, or one of the few others
+// that are made.
 func (m *mutator) first(random *rand.Rand, p place, way int) bool {
 	like := fmt.Sprint(p.kind(), way)
 	if !m.made[like] {
@@ -179,7 +178,7 @@ func (m *mutator) several(t testing.TB, random *rand.Rand, document []byte) muta
 	return mutant{what, document}
 }
 
-// variants are the ways to change a place.
+// variants returns the ways to change a place.
 func (m *mutator) variants(p place) []variant {
 	out := []variant{{"drop", p.drop}}
 	add := func(what string, apply func()) { out = append(out, variant{what, apply}) }
@@ -210,8 +209,8 @@ func (m *mutator) variants(p place) []variant {
 	return out
 }
 
-// names are other names for a member: unknown ones, and its own with and without
-// the module, with another's, and with a prefix that is no module's name.
+// names returns other names for a member: unknown names, its own name with and without the
+// module, with another module, and with a prefix that does not name a module.
 func (m *mutator) names(p place) []string {
 	_, local := cutPrefix(p.name)
 	out := []string{local + "x", "none:" + local, "pod:" + local, local + ":", "", "@" + local}
@@ -221,8 +220,8 @@ func (m *mutator) names(p place) []string {
 	return slices.DeleteFunc(out, func(name string) bool { return name == p.name })
 }
 
-// members are the ways to add to an instance of node: everything that it doesn't
-// hold and could, or could not.
+// members returns the ways to add a member to an instance of node: every member that it does
+// not have, allowed or not.
 func (m *mutator) members(node *Node, value map[string]any) []variant {
 	var out []variant
 	add := func(name string, member any) {
@@ -244,8 +243,7 @@ func (m *mutator) members(node *Node, value map[string]any) []variant {
 	return out
 }
 
-// elements are the ways to change a list's entries or a leaf-list's values as a
-// whole.
+// elements returns the ways to change the entries of a list or the values of a leaf-list.
 func elements(p place, values []any) []variant {
 	out := []variant{
 		{"is reversed", func() { slices.Reverse(values) }},
@@ -271,8 +269,7 @@ func elements(p place, values []any) []variant {
 	return out
 }
 
-// many makes n elements like the first: entries with keys of their own, values that
-// differ.
+// many returns n elements like the first, with different keys or values.
 func many(node *Node, first any, n int) []any {
 	out := make([]any, n)
 	for i := range out {
@@ -288,7 +285,7 @@ func many(node *Node, first any, n int) []any {
 	return out
 }
 
-// numbered is a value like another: its last character counts.
+// numbered returns a variant of a value with another last character.
 func numbered(value any, i int) any {
 	switch value := value.(type) {
 	case string:
@@ -299,7 +296,7 @@ func numbered(value any, i int) any {
 	return value
 }
 
-// sharing makes two entries that have the same leaves.
+// sharing returns two entries with the same leaves.
 func sharing(leaves []*Node, list *Node, first any) []any {
 	out := many(list, first, 2)
 	for _, leaf := range leaves {

@@ -9,7 +9,7 @@ import (
 	goyang "github.com/openconfig/goyang/pkg/yang"
 )
 
-// shapes are values of every JSON type, for every place.
+// shapes holds values of every JSON type, for every place.
 var shapes = []any{
 	nil, true, json.Number("0"), json.Number("7"), "", "x", []any{}, []any{nil}, map[string]any{}, []any{map[string]any{}}, []any{[]any{}},
 }
@@ -23,8 +23,7 @@ var deep = func() any {
 	return value
 }()
 
-// edges are values at the edges of a type, on both sides: like value, which is of
-// the type.
+// edges returns values at the edges of a type, valid and invalid. value has the type.
 func (t *valueType) edges(value any) []any {
 	var out []any
 	text, isString := value.(string)
@@ -62,7 +61,7 @@ func (t *valueType) edges(value any) []any {
 	return out
 }
 
-// alike are texts that are almost another.
+// alike returns texts that differ little from another.
 func alike(s string) []any {
 	return anys([]string{
 		strings.ToUpper(s), strings.ToLower(s), s + "x", "x" + s, "0" + s, s + s, s[:len(s)/2], s + "\n", "\n" + s, " " + s, s + " ",
@@ -79,7 +78,7 @@ func anys(values []string) []any {
 	return out
 }
 
-// lengths are those at the ends of ranges, and one beyond.
+// lengths returns the lengths at the ends of ranges, and one beyond.
 func lengths(bounds goyang.YangRange) []int {
 	var out []int
 	for _, r := range bounds {
@@ -92,8 +91,8 @@ func lengths(bounds goyang.YangRange) []int {
 	return out
 }
 
-// integerEdges are numbers at the ends of ranges and one beyond, as JSON's numbers
-// and as text, and other ways to write numbers.
+// integerEdges returns numbers at the ends of ranges and one beyond, as JSON numbers and as
+// text, and numbers in other notations.
 func (t *valueType) integerEdges() []any {
 	written := []string{
 		"-0", "1.0", "1.5", "1e1", "10e-1", "-1", "99999999999999999999", "18446744073709551615", "18446744073709551616", "1E400",
@@ -110,7 +109,7 @@ func (t *valueType) integerEdges() []any {
 	return append(out, anys([]string{"+5", "05", "0x1F", "0X1f", " 5", "5 ", "5x", "5é", "5\n", "--5", "+-5", "1_0", "0b1", "0o7", "0x", "٥"})...)
 }
 
-// beside is the number before or after n.
+// beside returns the number before or after n.
 func beside(n goyang.Number, after bool) string {
 	if n.Negative == after { // towards zero
 		if n.Value == 0 {
@@ -135,7 +134,7 @@ func (t *valueType) identityEdges() []any {
 	return anys(slices.Compact(out))
 }
 
-// texts are values of, or almost of, well-known types.
+// texts returns values of well-known types, and invalid values that are similar.
 func texts(typedef, want string) []any {
 	switch {
 	case strings.Contains(typedef, "ip"):

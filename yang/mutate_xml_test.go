@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// element is an XML element as it is written: names have their prefixes, and
-// namespaces are attributes.
+// element is an XML element as text: names have their prefixes, and namespaces are attributes.
 type element struct {
 	name       string
 	attributes string
@@ -36,7 +35,7 @@ func writeAll(elements []*element) []byte {
 	return out.Bytes()
 }
 
-// elementsOf are the elements that stand for data, keys first.
+// elementsOf returns the elements of data, keys first.
 func elementsOf(siblings []*Data, parent *Module) []*element {
 	var out []*element
 	slices.SortStableFunc(siblings, func(a, b *Data) int { return a.rank() - b.rank() })
@@ -51,7 +50,7 @@ func elementsOf(siblings []*Data, parent *Module) []*element {
 	return out
 }
 
-// rank is where the instance stands in XML: the place among the keys, or after them.
+// rank returns the place of an instance in XML: among the keys, or after them.
 func (d *Data) rank() int {
 	if d.Node.Parent != nil {
 		if i := slices.Index(d.Node.Parent.Keys, d.Node); i >= 0 {
@@ -61,7 +60,7 @@ func (d *Data) rank() int {
 	return math.MaxInt
 }
 
-// site is an element somewhere in a document, with its siblings and its node.
+// site is an element in a document, with its siblings and its node.
 type site struct {
 	*element
 	node     *Node
@@ -80,7 +79,7 @@ func sites(siblings *[]*element, node *Node) []site {
 	return out
 }
 
-// nodeOf is the node of an element in parent's, or nil.
+// nodeOf returns the node of an element in parent's instance, or nil.
 func nodeOf(e *element, parent *Node) *Node {
 	for _, child := range parent.Children {
 		if child.Name == e.name && (child.Module == parent.Module || strings.Contains(e.attributes, child.Module.Namespace)) {
@@ -94,7 +93,7 @@ func (s site) insert(at int, others ...*element) {
 	*s.siblings = slices.Insert(slices.Clone(*s.siblings), at, others...)
 }
 
-// variants are the ways to change an element.
+// variants returns the ways to change an element.
 func (s site) variants() []variant {
 	var out []variant
 	add := func(what string, apply func()) { out = append(out, variant{what, apply}) }
@@ -117,7 +116,7 @@ func (s site) variants() []variant {
 		s.attributes, s.name = fmt.Sprintf(` xmlns:p="%s" xmlns="%[1]s"`, s.node.Module.Namespace), "p:"+s.name
 	})
 	add("child", func() { s.children = append(s.children, &element{name: "x"}) })
-	if s.node.typ == nil { // libyang knows no comments in leaves
+	if s.node.typ == nil { // libyang does not support comments in leaves
 		add("comment", func() { s.text = "<!-- a -->" })
 		add("instruction", func() { s.text = "<?a b?>" })
 	}
@@ -128,7 +127,7 @@ func (s site) variants() []variant {
 	return out
 }
 
-// texts are what an element may have for its text, as it is written.
+// texts returns texts for an element, escaped.
 func (s site) texts() []string {
 	out := []string{"x", " ", "<![CDATA[x]]>", "&amp;&#x41;", "&none;", "&#0;"}
 	if s.node.typ == nil {
@@ -142,15 +141,15 @@ func (s site) texts() []string {
 	return append(out, " "+s.text+" ", "<![CDATA["+s.text+"]]>", "\n\t"+s.text+"\n")
 }
 
-// plain is a text without its escapes.
+// plain returns a text without its escapes.
 func plain(text string) string {
 	return strings.NewReplacer("&lt;", "<", "&amp;", "&", "&#39;", "'", "&#34;", `"`).Replace(text)
 }
 
-// severalXMLMutants is how many of the XML documents are changed in two places.
+// severalXMLMutants is the number of XML documents that are changed in two places.
 const severalXMLMutants = 1000
 
-// xmlMutantsOf are changed documents, as mutantsOf are.
+// xmlMutantsOf returns changed documents, like mutantsOf.
 func xmlMutantsOf(t testing.TB, s *Schema) []mutant {
 	t.Helper()
 	documents := validDocuments(t)
@@ -177,7 +176,7 @@ func xmlMutantsOf(t testing.TB, s *Schema) []mutant {
 	return out
 }
 
-// eachElement does for elements what each does for JSON.
+// eachElement is each for elements.
 func (m *mutator) eachElement(random *rand.Rand, data []*Data) []mutant {
 	var out []mutant
 	whole := elementsOf(data, nil)

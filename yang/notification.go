@@ -7,7 +7,7 @@ import (
 	goyang "github.com/openconfig/goyang/pkg/yang"
 )
 
-// Notification returns the notification of that name, "module:name", or nil.
+// Notification returns the notification named "module:name", or nil.
 func (s *Schema) Notification(name string) *Node {
 	prefix, local, _ := strings.Cut(name, ":")
 	if module := s.byName[prefix]; module != nil {
@@ -16,8 +16,7 @@ func (s *Schema) Notification(name string) *Node {
 	return nil
 }
 
-// addNotifications builds the notifications of all modules; the top-level nodes
-// are there already.
+// addNotifications builds the notifications of all modules, after the top-level nodes.
 func (l *loader) addNotifications() error {
 	for i, module := range l.schema.Modules {
 		for _, child := range inOrder(goyang.ToEntry(l.modules[i])) {
@@ -43,7 +42,7 @@ func inNotification(e *goyang.Entry) bool {
 	return false
 }
 
-// isImplemented tells whether a module has what clients can see of a server: data,
+// isImplemented reports whether a module has something that clients of a server can see: data,
 // notifications, operations, or identities that values can name.
 func isImplemented(m *goyang.Module) bool {
 	return len(m.Container)+len(m.List)+len(m.Leaf)+len(m.LeafList)+len(m.Choice)+len(m.Uses)+

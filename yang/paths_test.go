@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pathsOf are the error-paths of what is wrong.
+// pathsOf returns the error-paths of errors.
 func pathsOf(t *testing.T, err error) []string {
 	t.Helper()
 	var errs Errors
@@ -21,8 +21,8 @@ func pathsOf(t *testing.T, err error) []string {
 	return out
 }
 
-// TestPathsNameEntries has error-paths name an entry by its keys, or by its position
-// (RFC 7950 section 9.13) where it has none, a wrong one, or one as long as a body.
+// TestPathsNameEntries: an error-path names an entry by its keys, or by its position (RFC 7950
+// section 9.13) if a key is missing, invalid or as long as a body.
 func TestPathsNameEntries(t *testing.T) {
 	schema := sample(t)
 	long := strings.Repeat("n", maxKeys+1)
@@ -43,9 +43,9 @@ func TestPathsNameEntries(t *testing.T) {
 	require.Equal(t, []string{"/sample:wants/server[2]/peer"}, pathsOf(t, err))
 }
 
-// TestValidateMakesNoPathsOfWhatIsRight holds the memory that a long key costs where
-// much is below it.
-func TestValidateMakesNoPathsOfWhatIsRight(t *testing.T) {
+// TestValidateMakesNoPathsOfValidData checks that a long key costs no memory for the valid
+// data below it.
+func TestValidateMakesNoPathsOfValidData(t *testing.T) {
 	schema := load(t)
 	var pools strings.Builder
 	for i := range 2000 {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// compilePattern compiles a pattern statement, an expression of XML Schema: it
-// has to match the whole value, "^" and "$" are characters like others, and "."
-// is none of the line ends. What Go cannot say is refused.
+// compilePattern compiles a pattern statement, which is a regular expression of XML Schema. It
+// must match the whole value, "^" and "$" are ordinary characters, and "." matches no line
+// ends. It refuses a pattern that Go cannot express.
 func compilePattern(pattern string) (*regexp.Regexp, error) {
 	translated, err := translatePattern(pattern)
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	goyang "github.com/openconfig/goyang/pkg/yang"
 )
 
-// form is what a value is written as.
+// form is the form in which a value is written.
 type form uint8
 
 const (
-	asText   form = iota // outside of JSON, or in lenient JSON: any type may be meant
+	asText   form = iota // outside of JSON, or in lenient JSON: the value may have any type
 	asString             // a JSON string
 	asNumber             // a JSON number
 	asBool               // true or false
@@ -25,8 +25,8 @@ type scalar struct {
 	form form
 }
 
-// canonical returns the canonical form of a value of type t; ok is false where
-// it is none.
+// canonical returns the canonical form of a value of type t; ok is false if the value is
+// invalid.
 func (t *valueType) canonical(s scalar) (value string, ok bool) {
 	if t.kind == goyang.Yunion {
 		return t.anyMember(s)
@@ -92,8 +92,7 @@ func (t *valueType) canonicalIdentity(s scalar) (string, bool) {
 	return canonical, canonical != ""
 }
 
-// canonicalInteger passes over white space around text, as libyang does: XML is often
-// laid out for people.
+// canonicalInteger ignores white space around text, like libyang: people indent XML.
 func (t *valueType) canonicalInteger(s scalar) (string, bool) {
 	text := strings.Trim(s.text, " \t\r\n")
 	number, ok := parseInteger(text, s.form != asNumber)
@@ -109,9 +108,9 @@ func (t *valueType) canonicalInteger(s scalar) (string, bool) {
 	return number.String(), true
 }
 
-// parseInteger reads an integer: as JSON writes it or, where lexical, as RFC 7950
-// section 9.2.1 has it, with a sign. Its hexadecimal and octal numbers are for
-// defaults in modules alone.
+// parseInteger parses an integer as in JSON or, if lexical is set, as in RFC 7950 section
+// 9.2.1, with a sign. It does not accept hexadecimal and octal numbers, which are only for
+// defaults in modules.
 func parseInteger(text string, lexical bool) (goyang.Number, bool) {
 	digits, negative := strings.CutPrefix(text, "-")
 	if !negative && lexical {
@@ -133,9 +132,8 @@ func within(bounds goyang.YangRange, number goyang.Number) bool {
 	return false
 }
 
-// isYANGString reports whether text has only the characters of YANG's string
-// (RFC 7950 section 9.4): no control characters but tab and line ends, no
-// noncharacters.
+// isYANGString reports whether text has only characters of YANG's string (RFC 7950 section
+// 9.4): no control characters except tab and line ends, and no noncharacters.
 func isYANGString(text string) bool {
 	for i := 0; i < len(text); i++ {
 		if c := text[i]; c < ' ' && c != '\t' && c != '\n' && c != '\r' {
@@ -159,7 +157,7 @@ func isYANGRunes(text string) bool {
 	return utf8.ValidString(text)
 }
 
-// shown is the value as messages show it.
+// shown returns the value as in messages.
 func (s scalar) shown() string {
 	if s.form == asString || s.form == asText {
 		return quote(s.text)

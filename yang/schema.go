@@ -1,7 +1,7 @@
 package yang
 
-// NodeKind is what a schema node is in the data tree. Choices and cases are not
-// nodes: their children belong to the parent.
+// NodeKind is the kind of a schema node in the data tree. Choices and cases are not nodes:
+// their children belong to the parent.
 type NodeKind uint8
 
 // The kinds of schema nodes.
@@ -12,20 +12,19 @@ const (
 	LeafList
 )
 
-// Schema is the compiled set of modules. It is immutable and safe for use by
-// many goroutines.
+// Schema is the compiled set of modules. It is immutable, and several goroutines may use it.
 type Schema struct {
 	// Modules in alphabetical order of their names.
 	Modules []*Module
 	byName  map[string]*Module
-	// top are the top-level nodes of all modules, as if they were one node's children.
+	// top holds the top-level nodes of all modules, like the children of one node.
 	top Node
 }
 
-// Module returns the module of that name, or nil.
+// Module returns the module with that name, or nil.
 func (s *Schema) Module(name string) *Module { return s.byName[name] }
 
-// byNamespace is the module of that namespace, or nil.
+// byNamespace returns the module with that namespace, or nil.
 func (s *Schema) byNamespace(uri string) *Module {
 	for _, module := range s.Modules {
 		if module.Namespace == uri {
@@ -41,19 +40,19 @@ type Module struct {
 	Namespace string
 	Prefix    string
 	Revision  string
-	// Text is the module as it was read.
+	// Text is the source of the module.
 	Text string
-	// Implemented is false where the module has but types, groupings and extensions
-	// for other modules to use (RFC 7950 section 5.6.5).
+	// Implemented is false if the module only has types, groupings and extensions for other
+	// modules (RFC 7950 section 5.6.5).
 	Implemented bool
-	// Top are the module's data nodes at the top level, in the order of the file.
+	// Top lists the module's top-level data nodes, in the order of the file.
 	Top []*Node
-	// Notifications are the notifications of the module. Their anydata hold
-	// instances of the top-level nodes of all modules.
+	// Notifications lists the notifications of the module. Their anydata contain instances of
+	// the top-level nodes of all modules.
 	Notifications []*Node
 }
 
-// Child returns the module's top-level data node of that name, or nil.
+// Child returns the module's top-level data node with that name, or nil.
 func (m *Module) Child(name string) *Node {
 	for _, n := range m.Top {
 		if n.Name == name {
@@ -63,7 +62,7 @@ func (m *Module) Child(name string) *Node {
 	return nil
 }
 
-// Notification returns the module's notification of that name, or nil.
+// Notification returns the module's notification with that name, or nil.
 func (m *Module) Notification(name string) *Node {
 	for _, n := range m.Notifications {
 		if n.Name == name {
@@ -80,24 +79,24 @@ type Node struct {
 	Module *Module // the module that defines it (an augment's, for augmented nodes)
 	Kind   NodeKind
 	Parent *Node // nil at the top level
-	// Children in schema order, augmenting nodes last.
+	// Children is in schema order, with augmenting nodes last.
 	Children []*Node
-	// Keys are the key leaves of a List, in the order of the key statement; a
-	// List without keys has none.
+	// Keys lists the key leaves of a List, in the order of the key statement. It is empty for
+	// a List without keys.
 	Keys []*Node
 	// Config is false for state data (RFC 7950 section 7.21.1).
 	Config bool
-	// OrderedByUser is set on lists and leaf-lists that are "ordered-by user".
+	// OrderedByUser reports whether a list or leaf-list is "ordered-by user".
 	OrderedByUser bool
-	// Default is the canonical value of a Leaf that has a default, of its own or of its
-	// type (RFC 7950 section 7.6.1); HasDefault tells whether it has one.
+	// Default is the canonical default of a Leaf, its own or that of its type (RFC 7950
+	// section 7.6.1); HasDefault reports whether it has one.
 	Default    string
 	HasDefault bool
 	// Description is the description statement, for documentation.
 	Description string
 
-	tagged    *Node            // of a Leaf with a default: as it is told where that is told apart
-	isTagged  bool             // it is another node's tagged
+	tagged    *Node            // of a Leaf with a default: the node of its tagged instances, see TagDefault
+	isTagged  bool             // whether it is the tagged of another node
 	index     int              // the position among its siblings
 	children  map[string]*Node // by "name" and by "module:name", see addChildren
 	typ       *valueType       // of a Leaf or LeafList
@@ -106,17 +105,17 @@ type Node struct {
 	atLeast   uint64           // min-elements
 	atMost    uint64           // max-elements
 	unique    [][]*Node        // the leaves of each unique statement
-	cases     []choiceCase     // the cases that it is in, outermost first
-	choices   []*choice        // the choices among its children
-	when      []condition      // all hold where the node is
-	demanding bool             // it or a descendant can be missing: Validate looks even where it is absent
+	cases     []choiceCase     // that it is in, outermost first
+	choices   []*choice        // among its children
+	when      []condition      // must all hold if the node is present
+	demanding bool             // it or a descendant can be required: Validate checks it even if it is absent
 }
 
 // choice is a choice statement.
 type choice struct {
 	name      string
 	mandatory bool
-	// within are the cases that the choice itself is in.
+	// within lists the cases that the choice itself is in.
 	within []choiceCase
 }
 
@@ -132,8 +131,8 @@ type condition struct {
 	value string
 }
 
-// Child returns the child of that name that the module defines or, where module
-// is empty, the only one of that name. It returns nil where there is none.
+// Child returns the child with that name that the module defines. If module is empty, it
+// returns the only child with that name. It returns nil if there is none.
 func (n *Node) Child(module, name string) *Node {
 	if module == "" {
 		return n.children[name]
@@ -146,7 +145,7 @@ func (n *Node) Child(module, name string) *Node {
 	return nil
 }
 
-// Top returns the ancestor at the top level, or n itself where it is there.
+// Top returns the ancestor at the top level, which may be n itself.
 func (n *Node) Top() *Node {
 	for n.Parent != nil {
 		n = n.Parent
@@ -154,12 +153,11 @@ func (n *Node) Top() *Node {
 	return n
 }
 
-// Canonical returns the canonical form of a value given as text, as a key in a
-// URL is. It fails with an *Error where n is no leaf or the value is none of
-// its type.
+// Canonical returns the canonical form of a value given as text, for example a key in a URL.
+// It fails with an *Error if n is not a leaf or the value is invalid.
 func (n *Node) Canonical(value string) (string, error) {
 	if n.typ == nil {
-		return "", &Error{Type: "protocol", Tag: "invalid-value", Message: n.Name + " is no leaf and has no value"}
+		return "", &Error{Type: "protocol", Tag: "invalid-value", Message: n.Name + " is not a leaf and has no value"}
 	}
 	canonical, ok := n.typ.canonical(scalar{value, asText})
 	if !ok {
@@ -168,8 +166,8 @@ func (n *Node) Canonical(value string) (string, error) {
 	return canonical, nil
 }
 
-// addChildren fills n.children and the children's index. A name alone means
-// nothing where several modules define it.
+// addChildren sets n.children, and the index of each child. A name without module is left out
+// if several modules define it.
 func (n *Node) addChildren(children []*Node) {
 	n.Children = children
 	n.children = make(map[string]*Node, 2*len(children))
@@ -183,18 +181,17 @@ func (n *Node) addChildren(children []*Node) {
 	}
 }
 
-// required reports whether n must be there, whatever else is.
+// required reports whether n must be present in every instance of its parent.
 func (n *Node) required() bool { return n.mandatory || n.atLeast > 0 }
 
-// Mode tells how JSON is read (restconf.md, "JSON read").
+// Mode is a way to read JSON (docs/restconf.md, "Two dialects").
 type Mode uint8
 
 const (
 	// Strict is RFC 7951.
 	Strict Mode = iota
-	// Lenient is what OpenDaylight's draft-02 takes, and its clients send: a
-	// member name without prefix where it is unambiguous, quoted numbers and
-	// booleans, null and (for addresses) the empty string as absent, an object
-	// where a list with one entry is meant.
+	// Lenient accepts what OpenDaylight's draft-02 accepts and its clients send: a member name
+	// without prefix if it is unambiguous, quoted numbers and booleans, null and (for
+	// addresses) the empty string as absent, and an object instead of a list with one entry.
 	Lenient
 )

@@ -11,11 +11,11 @@ import (
 // valueType is the type of a leaf, compiled for checking values.
 type valueType struct {
 	kind goyang.TypeKind
-	// want says what a value looks like: "an IPv4 address".
+	// want describes a valid value in words: "an IPv4 address".
 	want string
-	// written is how JSON writes values: asString, asNumber, asBool or asEmpty.
+	// written is the form of values in JSON: asString, asNumber, asBool or asEmpty.
 	written form
-	// absent is set where the lenient mode takes "" for no value at all.
+	// absent reports whether the lenient mode accepts "" as absent.
 	absent bool
 
 	bounds   goyang.YangRange // of an integer's value or a string's length
@@ -23,20 +23,20 @@ type valueType struct {
 	known    func(string) (string, bool) // replaces patterns of a well-known typedef
 	typedef  string                      // that typedef
 	enums    map[string]bool
-	// identities are the names that derive from the base: "module:name", and
-	// the name alone where it is the leaf's module's own (see loose).
+	// identities holds the names of the identities that derive from the base: "module:name",
+	// and "name" if it is of the leaf's module; see loose.
 	identities map[string]string
-	// loose are names alone of other modules' identities, taken when lenient.
+	// loose holds the names without module of other identities, for the lenient mode.
 	loose map[string]string
-	// spaces are the modules of identities, by name.
+	// spaces holds the modules of identities, by name.
 	spaces  map[string]namespace
 	members []*valueType // of a union
 	target  *Node        // of a leafref
-	// optional is set on a leafref with "require-instance false".
+	// optional reports whether a leafref has "require-instance false".
 	optional bool
 }
 
-// namespace is a module's, with the prefix that the module itself gives it.
+// namespace is the namespace of a module, with the module's own prefix.
 type namespace struct{ prefix, uri string }
 
 // compileType compiles the type of the leaf e, or a member of its union.
@@ -127,7 +127,7 @@ func (l *loader) compileLeafref(t *valueType, e *goyang.Entry, from *goyang.Yang
 	found := e.Find(from.Path)
 	target := l.nodes[found]
 	if target == nil || target.Kind != Leaf && target.Kind != LeafList {
-		return fmt.Errorf("leafref %s names no leaf", from.Path)
+		return fmt.Errorf("leafref %s does not name a leaf", from.Path)
 	}
 	compiled, err := l.compileType(found, found.Type)
 	if err != nil {
@@ -160,13 +160,13 @@ func (l *loader) compileUnion(t *valueType, e *goyang.Entry, from *goyang.YangTy
 	return nil
 }
 
-// unionWants are shorter words for well-known unions.
+// unionWants holds shorter descriptions of well-known unions.
 var unionWants = map[string]string{
 	"ip-address": "an IPv4 or IPv6 address",
 	"ip-prefix":  "an IPv4 or IPv6 prefix",
 }
 
-// ranges shows bounds for people: "0..65535".
+// ranges returns bounds in words: "0..65535".
 func ranges(bounds goyang.YangRange) string {
 	parts := make([]string, len(bounds))
 	for i, r := range bounds {
@@ -175,7 +175,7 @@ func ranges(bounds goyang.YangRange) string {
 	return strings.Join(parts, " or ")
 }
 
-// alternatives joins what is right with "or".
+// alternatives joins valid values with "or".
 func alternatives(wants []string) string {
 	last := len(wants) - 1
 	if last < 1 {

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTypes reads values as strict JSON: of each leaf of sample:types, what it
-// takes with its canonical value, and what it refuses.
+// TestTypes decodes values as strict JSON: for each leaf of sample:types, the accepted values
+// with their canonical form, and the refused values.
 func TestTypes(t *testing.T) {
 	schema := sample(t)
 	types := find(t, schema, "sample:types")
@@ -81,7 +81,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestCanonical reads values as a URL or a lenient body has them: as text.
+// TestCanonical decodes values as text, as in a URL or a lenient body.
 func TestCanonical(t *testing.T) {
 	schema := sample(t)
 	types := find(t, schema, "sample:types")
@@ -104,14 +104,14 @@ func TestCanonical(t *testing.T) {
 		require.Equal(t, test.want, got, test)
 	}
 	for _, test := range []struct{ leaf, value, message string }{
-		{"uint32", "five", `uint32: "five" is no value for it: want an integer in 0..4294967295`},
-		{"uint32", "0x1F", `uint32: "0x1F" is no value for it: want an integer in 0..4294967295`},
-		{"uint32", "1_0", `uint32: "1_0" is no value for it: want an integer in 0..4294967295`},
-		{"uint32", "0x", `uint32: "0x" is no value for it: want an integer in 0..4294967295`},
-		{"uint32", "--1", `uint32: "--1" is no value for it: want an integer in 0..4294967295`},
-		{"address", "300.1.2.3", `address: "300.1.2.3" is no value for it: want an IPv4 or IPv6 address`},
-		{"enum", "three", `enum: "three" is no value for it: want one or two`},
-		{"string", "x" + strings.Repeat("é", 40) + "\x00", `string: "x` + strings.Repeat("é", 31) + `"… is no value for it: want a string`},
+		{"uint32", "five", `uint32: "five" is not a valid value: want an integer in 0..4294967295`},
+		{"uint32", "0x1F", `uint32: "0x1F" is not a valid value: want an integer in 0..4294967295`},
+		{"uint32", "1_0", `uint32: "1_0" is not a valid value: want an integer in 0..4294967295`},
+		{"uint32", "0x", `uint32: "0x" is not a valid value: want an integer in 0..4294967295`},
+		{"uint32", "--1", `uint32: "--1" is not a valid value: want an integer in 0..4294967295`},
+		{"address", "300.1.2.3", `address: "300.1.2.3" is not a valid value: want an IPv4 or IPv6 address`},
+		{"enum", "three", `enum: "three" is not a valid value: want one or two`},
+		{"string", "x" + strings.Repeat("é", 40) + "\x00", `string: "x` + strings.Repeat("é", 31) + `"… is not a valid value: want a string`},
 	} {
 		_, err := types.Child("", test.leaf).Canonical(test.value)
 		var one *Error
@@ -120,11 +120,11 @@ func TestCanonical(t *testing.T) {
 		require.Equal(t, test.message, one.Message)
 	}
 	_, err := types.Canonical("x")
-	require.ErrorContains(t, err, "types is no leaf")
+	require.ErrorContains(t, err, "types is not a leaf")
 }
 
-// TestKnownTypesAreTheirPatterns holds the checks by hand against the patterns
-// that they stand for: what they take, the patterns take.
+// TestKnownTypesAreTheirPatterns compares the Go code of known types with their patterns: it
+// accepts only values that the patterns match.
 func TestKnownTypesAreTheirPatterns(t *testing.T) {
 	for name, typedef := range typedefs(t) {
 		known, ok := knownTypes[name]

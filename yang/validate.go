@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Validate checks what needs a whole subtree: mandatory, min-elements,
-// max-elements, unique and when in d and below, and that leafrefs name something
-// there is, as lookup tells; where lookup is nil they are not checked. The path of
-// d's parent, at, stands before all error paths. It fails with Errors.
+// Validate checks what needs a whole subtree: mandatory, min-elements, max-elements, unique
+// and when in d and below, and that leafrefs refer to existing values. lookup finds those; if
+// it is nil, leafrefs are not checked. at is the path of d's parent, the prefix of all error
+// paths. The error is of type Errors.
 func (s *Schema) Validate(d *Data, at string, lookup func(target *Node, value string) bool) error {
 	v := &validator{at: at, lookup: lookup}
 	v.instance(d, 1)
@@ -21,11 +21,11 @@ func (s *Schema) Validate(d *Data, at string, lookup func(target *Node, value st
 type validator struct {
 	at     string
 	lookup func(target *Node, value string) bool
-	open   []step // from the instance that is validated down to what is looked at
+	open   []step // the instances from the validated one down to the current one
 	errors Errors
 }
 
-// report keeps an error that was found below what is open.
+// report records an error at the current instance.
 func (v *validator) report(below []step, tag, appTag, format string, args ...any) {
 	if len(v.errors) < maxFindings {
 		path := pathOf(pathOf(v.at, v.open), below)
@@ -35,10 +35,10 @@ func (v *validator) report(below []step, tag, appTag, format string, args ...any
 	}
 }
 
-// whole are the steps to all instances of node.
+// whole returns the steps to all instances of node.
 func whole(node *Node) []step { return []step{{node: node}} }
 
-// instance checks d, which is at that position among those of its node.
+// instance checks d, which has that position among the instances of its node.
 func (v *validator) instance(d *Data, position int) {
 	if d.Node.typ != nil {
 		v.reference(d)
@@ -63,7 +63,7 @@ func (v *validator) group(d *Data, group []*Data) {
 	node := group[0].Node
 	for _, when := range node.when {
 		if d.Leaf(when.leaf.Name) != when.value {
-			v.report([]step{{node, group[0], 1}}, "unknown-element", "", "%s: can't be here: only where %s is %s",
+			v.report([]step{{node, group[0], 1}}, "unknown-element", "", "%s: not allowed here: allowed only if %s is %s",
 				node.Name, when.leaf.Name, quote(when.value))
 		}
 	}
@@ -101,7 +101,7 @@ func (v *validator) unique(leaves []*Node, entries []*Data) {
 			continue
 		}
 		if key := strings.Join(values, "\x00"); seen[key] {
-			v.report([]step{{entry.Node, entry, i + 1}}, "invalid-value", "data-not-unique", "%s: another entry has %s too: want it in one alone",
+			v.report([]step{{entry.Node, entry, i + 1}}, "invalid-value", "data-not-unique", "%s: another entry also has %s: want it in only one",
 				entry.Node.Name, quote(strings.Join(values, " ")))
 		} else {
 			seen[key] = true
@@ -109,8 +109,8 @@ func (v *validator) unique(leaves []*Node, entries []*Data) {
 	}
 }
 
-// absent checks that what has to be in d is, also below containers that aren't
-// there but mean nothing by that.
+// absent checks that required nodes are present in d, and in absent containers without
+// presence below it.
 func (v *validator) absent(d *Data) {
 	for _, node := range d.Node.Children {
 		if !node.demanding || d.instanceOf(node) != nil || !applies(node, d) {
@@ -120,15 +120,15 @@ func (v *validator) absent(d *Data) {
 		case Container:
 			v.instance(&Data{Node: node}, 1)
 		case Leaf:
-			v.report(whole(node), "missing-element", "", "%s: not there: want %s", node.Name, node.typ.want)
+			v.report(whole(node), "missing-element", "", "%s: missing: want %s", node.Name, node.typ.want)
 		default:
 			v.count(node, 0)
 		}
 	}
 }
 
-// applies reports whether node can be in d: its when holds, and the case that it
-// is in, where there is one, is the one chosen.
+// applies reports whether node may be present in d: its when holds, and its case of a choice,
+// if any, is the chosen one.
 func applies(node *Node, d *Data) bool {
 	for _, when := range node.when {
 		if d.Leaf(when.leaf.Name) != when.value {
@@ -138,7 +138,7 @@ func applies(node *Node, d *Data) bool {
 	return chosen(node.cases, d)
 }
 
-// chosen reports whether d holds something of each of the cases.
+// chosen reports whether d has data of each of the cases.
 func chosen(cases []choiceCase, d *Data) bool {
 	for _, in := range cases {
 		if !holds(in.choice, in.name, d) {
@@ -148,8 +148,8 @@ func chosen(cases []choiceCase, d *Data) bool {
 	return true
 }
 
-// holds reports whether d holds something of the choice: of the case of that
-// name, or of any where the name is empty.
+// holds reports whether d has data of the choice: of the case with that name, or of any case
+// if the name is empty.
 func holds(c *choice, name string, d *Data) bool {
 	for _, child := range d.Children {
 		if have := child.Node.caseOf(c); have != "" && (name == "" || have == name) {
@@ -162,17 +162,17 @@ func holds(c *choice, name string, d *Data) bool {
 func (v *validator) choices(d *Data) {
 	for _, c := range d.Node.choices {
 		if c.mandatory && chosen(c.within, d) && !holds(c, "", d) {
-			v.report(nil, "data-missing", "missing-choice", "%s: not there: want one of its cases", c.name)
+			v.report(nil, "data-missing", "missing-choice", "%s: missing: want one of its cases", c.name)
 		}
 	}
 }
 
-// reference checks a leaf that refers to another.
+// reference checks a leafref.
 func (v *validator) reference(d *Data) {
 	target := d.Node.typ.target
 	if target == nil || d.Node.typ.optional || v.lookup == nil || v.lookup(target, d.Value) {
 		return
 	}
-	v.report([]step{{d.Node, d, 1}}, "data-missing", "instance-required", "%s: there is no %s %s: want one that is there",
+	v.report([]step{{d.Node, d, 1}}, "data-missing", "instance-required", "%s: %s %s does not exist: want an existing one",
 		d.Node.Name, target.Name, quote(d.Value))
 }

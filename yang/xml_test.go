@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// encodedXML is what EncodeXML makes of siblings.
+// encodedXML returns siblings in XML.
 func encodedXML(siblings []*Data) string {
 	var out bytes.Buffer
 	EncodeXML(&out, siblings)
@@ -38,7 +38,7 @@ func requireSameInXML(t *testing.T, s *Schema, in string, data []*Data) {
 	require.Equal(t, text, encodedXML(again))
 }
 
-// TestXMLRoundTrip writes all that the fixtures hold as XML and reads it back.
+// TestXMLRoundTrip encodes the data of all fixtures as XML and decodes it.
 func TestXMLRoundTrip(t *testing.T) {
 	schema := sample(t)
 	for _, document := range validDocuments(t) {
@@ -95,8 +95,8 @@ func TestDecodeXML(t *testing.T) {
 	}
 }
 
-// TestDecodeXMLErrors gives each mistake in both encodings, where JSON can make
-// it: the errors are the same.
+// TestDecodeXMLErrors makes each mistake in both encodings, if JSON can have it: the errors are
+// equal.
 func TestDecodeXMLErrors(t *testing.T) {
 	schema := sample(t)
 	pod := func(rest string) string { return `<pods` + podSpace + `><uid>` + uidA + `</uid>` + rest + `</pods>` }
@@ -139,8 +139,8 @@ func TestDecodeXMLErrors(t *testing.T) {
 
 type hostileBody struct{ name, body, says string }
 
-// hostile are bodies that would have a careless reader use the network, files, or
-// all memory.
+// hostile lists bodies that would make a careless decoder use the network, files, or all
+// memory.
 func hostile() []hostileBody {
 	return []hostileBody{
 		{"entity expansion", `<!DOCTYPE a [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><pods` + podSpace + `><name>&b;</name></pods>`, "refused"},

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// yanglint says how libyang's command line is called; it fails the test where
-// that isn't installed, and skips it in short runs.
+// yanglint returns the command line of libyang's yanglint. It fails the test if yanglint is not
+// installed, and skips it in short runs.
 func yanglint(t testing.TB) string {
 	t.Helper()
 	if testing.Short() {
@@ -35,7 +35,7 @@ func TestModulesPassYanglint(t *testing.T) {
 	}
 }
 
-// validDocuments are whole documents of many kinds of nodes, all right.
+// validDocuments returns whole valid documents with many kinds of nodes.
 func validDocuments(t testing.TB) [][]byte {
 	t.Helper()
 	names, err := filepath.Glob("testdata/valid/*.json")
@@ -50,8 +50,8 @@ func validDocuments(t testing.TB) [][]byte {
 	return out
 }
 
-// TestValidDocumentsHoldEverything keeps the documents whole: what they don't hold
-// is not judged by anybody.
+// TestValidDocumentsHoldEverything requires that the documents contain every node. Otherwise
+// the comparison would not cover it.
 func TestValidDocumentsHoldEverything(t *testing.T) {
 	schema := sample(t)
 	held := newMutator(t, schema, validDocuments(t)).samples
@@ -86,14 +86,14 @@ func compact(t testing.TB, document []byte) string {
 	return string(text)
 }
 
-// judge is this package's verdict on a whole document.
+// judge returns this package's result for a whole document.
 func judge(t testing.TB, s *Schema, document []byte) error {
 	t.Helper()
 	_, err := judged(s, s.DecodeJSON, document)
 	return err
 }
 
-// judged reads a whole document and validates it.
+// judged decodes and validates a whole document.
 func judged(s *Schema, decode decodeFunc, document []byte) ([]*Data, error) {
 	got, err := decode(document, nil, "", Strict)
 	if err != nil {
@@ -108,8 +108,8 @@ func judged(s *Schema, decode decodeFunc, document []byte) ([]*Data, error) {
 	return got, nil
 }
 
-// implied are the top-level containers that aren't there, and ask for something, of
-// modules that have others there.
+// implied returns the absent top-level containers with required nodes, of modules that have
+// other data in the document.
 func implied(got []*Data) []*Data {
 	var out []*Data
 	there := map[*Node]bool{}
@@ -135,7 +135,7 @@ func holdsValue(siblings []*Data, target *Node, value string) bool {
 	return false
 }
 
-// runs runs libyang's command line, which may have nothing to complain of.
+// runs runs yanglint, which may succeed without output.
 func runs(t testing.TB, lint string, args ...string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), lint, args...).CombinedOutput()

@@ -17,11 +17,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/test/python"
+	"github.com/coe-bridge/coe-bridge/test/lab/python"
 )
 
-// yangsonJudges has yangson, which shares no code with libyang, judge documents: ""
-// is right, all else says what is wrong.
+// yangsonJudges validates documents with yangson, which shares no code with libyang. "" means
+// valid; any other text is the error.
 func yangsonJudges(t *testing.T, s *Schema, documents [][]byte) []string {
 	t.Helper()
 	if testing.Short() {
@@ -38,7 +38,7 @@ func yangsonJudges(t *testing.T, s *Schema, documents [][]byte) []string {
 	for _, part := range [][2]int{{0, half}, {half, len(documents)}} {
 		workers.Go(func() {
 			var in, said bytes.Buffer
-			// One model has the library's own data, which it asks of every document.
+			// One model includes the data of the library itself, which it requires in every document.
 			in.WriteString(yangLibrary(s, "") + "\n" + yangLibrary(s, "ietf-yang-library") + "\n")
 			for _, document := range documents[part[0]:part[1]] {
 				model := "1 "
@@ -63,8 +63,8 @@ func yangsonJudges(t *testing.T, s *Schema, documents [][]byte) []string {
 	return verdicts
 }
 
-// yangsonModules is a folder of the modules, with one change: yangson compares an
-// identity in a when statement as the text that JSON has, not by what its prefix is.
+// yangsonModules returns a folder with the modules, with one change: in a when statement,
+// yangson compares an identity with its text in JSON, and does not resolve the prefix.
 func yangsonModules(t *testing.T) string {
 	t.Helper()
 	sources, err := readSources()
@@ -80,8 +80,8 @@ func yangsonModules(t *testing.T) string {
 	return dir
 }
 
-// yangLibrary says in the words of RFC 7895 which modules there are; the data of one
-// may be left out.
+// yangLibrary returns the list of modules in the form of RFC 7895, optionally without the data
+// of one module.
 func yangLibrary(s *Schema, without string) string {
 	var modules []any
 	for _, m := range s.Modules {
@@ -98,11 +98,11 @@ func yangLibrary(s *Schema, without string) string {
 	return string(text)
 }
 
-// yangsonMutants is how many documents TestYangsonAgrees has judged, of those that this
-// package takes and of those that it refuses.
+// yangsonMutants is the number of accepted documents that TestYangsonAgrees validates, and of
+// refused documents.
 const yangsonMutants = 500
 
-// TestYangsonAgrees has yangson judge what this package takes and what it refuses.
+// TestYangsonAgrees compares this package with yangson.
 func TestYangsonAgrees(t *testing.T) {
 	schema := sample(t)
 	var taken, refused []mutant
@@ -131,22 +131,22 @@ func TestYangsonAgrees(t *testing.T) {
 	}
 }
 
-// yangsonDifferences are documents that this package refuses, as libyang does, and
-// yangson takes. There are none the other way round.
+// yangsonDifferences lists documents that this package and libyang refuse, and yangson accepts.
+// There is no document that only yangson refuses.
 var yangsonDifferences = []difference{
 	{"yangson takes the digits of all scripts",
-		`{"sample:types":{"ids":[1],"uint64":"٥"}}`, regexp.MustCompile(`: "[٠-٩]+" is no value for it: want an integer in .*, quoted`)},
+		`{"sample:types":{"ids":[1],"uint64":"٥"}}`, regexp.MustCompile(`: "[٠-٩]+" is not a valid value: want an integer in .*, quoted`)},
 	{"yangson takes digits in groups",
-		`{"sample:types":{"ids":[1],"uint64":"1_0"}}`, regexp.MustCompile(`: "\d+(_\d+)+" is no value for it: want an integer in .*, quoted`)},
-	{"yangson asks for nothing that is deprecated and not there",
-		`{"ietf-yang-library:yang-library":{"content-id":"1"}}`, regexp.MustCompile(`^/ietf-yang-library:modules-state/module-set-id: .* not there`)},
+		`{"sample:types":{"ids":[1],"uint64":"1_0"}}`, regexp.MustCompile(`: "\d+(_\d+)+" is not a valid value: want an integer in .*, quoted`)},
+	{"yangson does not require deprecated nodes",
+		`{"ietf-yang-library:yang-library":{"content-id":"1"}}`, regexp.MustCompile(`^/ietf-yang-library:modules-state/module-set-id: .* missing`)},
 	{"yangson takes prefixes with bits of the host for others than those without",
 		`{"coe-agent:interfaces":{"interface":[{"pod-uid":"p","interface-uid":"i","route":[{"destination":"0.0.0.0/0"},{"destination":"1.2.3.4/0"}]}]}}`,
-		regexp.MustCompile(`: the entry with the key "[^"]*/\d+" is there twice`)},
+		regexp.MustCompile(`: the entry with the key "[^"]*/\d+" appears twice`)},
 	{"yangson takes metadata of nothing",
 		`{"@":[]}`, regexp.MustCompile(`no member "@" here`)},
 	{"yangson looks for no characters that RFC 7950 section 9.4 leaves out",
-		`{"sample:types":{"ids":[1],"string":"\u0001"}}`, regexp.MustCompile(`: ".*\\(x[01]|x7f|u(fff[ef]|fdd|fde)).*" is no value for it: want`)},
+		`{"sample:types":{"ids":[1],"string":"\u0001"}}`, regexp.MustCompile(`: ".*\\(x[01]|x7f|u(fff[ef]|fdd|fde)).*" is not a valid value: want`)},
 }
 
 func TestDifferencesFromYangson(t *testing.T) {
@@ -159,6 +159,6 @@ func TestDifferencesFromYangson(t *testing.T) {
 		ours := judge(t, schema, documents[i])
 		require.Error(t, ours)
 		require.Regexp(t, yangsonDifferences[i].says, ours.Error())
-		require.Empty(t, theirs, "take it out: yangson refuses it too")
+		require.Empty(t, theirs, "remove it: yangson refuses it too")
 	}
 }

@@ -5,15 +5,17 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/memory"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/plan"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 )
 
-// BackendConfig says which backend realises the model.
+// BackendConfig is the configuration of a backend.
 type BackendConfig struct {
 	Name string // one of Backends
 	OVN  ovn.Config
@@ -22,24 +24,23 @@ type BackendConfig struct {
 
 var _ reconcile.Observer = (*odl.Backend)(nil)
 
-// closer is a backend that holds something.
+// closer is a backend that has to be closed.
 type closer interface {
 	reconcile.Backend
 	Close()
 }
 
-// inMemory gives the memory backend, which holds nothing, a Close.
+// inMemory adds Close to the memory backend, which needs none.
 type inMemory struct{ *memory.Backend }
 
 func (inMemory) Close() {}
 
-// fence keeps a leader from writing that leads no more. It is empty for a backend that
-// is only read.
+// fence prevents writes of a replica that has lost the leadership. It is empty for a backend
+// that is only read.
 type fence struct {
-	// epoch, which that datastore counts, is what writes are compared with where the backend
-	// has a place for that.
+	// epoch of the datastore is compared with each write, if the backend can store it.
 	datastore, epoch string
-	// held is asked before each write where it has none.
+	// held is called before each write, if the backend cannot.
 	held func(context.Context) error
 }
 
@@ -53,7 +54,7 @@ func newBackend(cfg BackendConfig, fence fence, log *slog.Logger) (closer, error
 		c.Datastore, c.Epoch = fence.datastore, fence.epoch
 		backend, err := ovn.New(c, log.With("backend", cfg.Name))
 		if err != nil {
-			return nil, err // and no typed nil
+			return nil, err // not a typed nil
 		}
 		return backend, nil
 	case "odl":
@@ -61,14 +62,14 @@ func newBackend(cfg BackendConfig, fence fence, log *slog.Logger) (closer, error
 		c.MayWrite = fence.held
 		backend, err := odl.New(c, log.With("backend", cfg.Name))
 		if err != nil {
-			return nil, err // and no typed nil
+			return nil, err // not a typed nil
 		}
 		return backend, nil
 	}
 	return nil, fmt.Errorf("backend %q: want one of %s", cfg.Name, strings.Join(Backends(), ", "))
 }
 
-// limits are those of the backend of a name.
+// limits returns the limits of a backend.
 func limits(backend string) netvirt.Limits {
 	if backend == "ovn" {
 		return ovn.Limits()
@@ -76,5 +77,36 @@ func limits(backend string) netvirt.Limits {
 	return netvirt.Limits{}
 }
 
-// Backends lists the backends that there are.
+// Backends lists the names of backends.
 func Backends() []string { return []string{"memory", "ovn", "odl"} }
+
+// readTimeout bounds the read of all that a backend has.
+const readTimeout = time.Minute
+
+// Convert compares our objects in two backends. It writes to neither.
+func Convert(ctx context.Context, from, to BackendConfig, log *slog.Logger) (*plan.Conversion, error) {
+	have, _, err := readBackend(ctx, from, log)
+	if err != nil {
+		return nil, err
+	}
+	there, kinds, err := readBackend(ctx, to, log)
+	if err != nil {
+		return nil, err
+	}
+	return plan.Convert(have, there, kinds), nil
+}
+
+func readBackend(ctx context.Context, cfg BackendConfig, log *slog.Logger) (netvirt.Model, netvirt.KindSet, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	backend, err := newBackend(cfg, fence{}, log)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer backend.Close()
+	model, err := backend.Read(ctx)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read backend %s: %w", cfg.Name, err)
+	}
+	return model, backend.Kinds(), nil
+}

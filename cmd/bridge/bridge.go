@@ -1,7 +1,6 @@
-// Package bridge puts the parts of coe-bridge together and runs them: the
-// datastore, the RESTCONF tree over it, the sources that feed the store, the
-// addresses, the mapping, and the loop that makes the backend agree. It holds
-// wiring and no decisions of its own.
+// Package bridge creates the parts of coe-bridge and runs them: the datastore, the RESTCONF
+// tree over it, the sources that feed the store, the addresses, the mapping, and the loop
+// that programs the backend. It is wiring, and makes no decisions of its own.
 package bridge
 
 import (
@@ -9,7 +8,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,25 +28,25 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// Config is all that a bridge is told. Flags fill it.
+// Config is the configuration of a bridge. Flags fill it.
 type Config struct {
 	HTTP      HTTPConfig
 	Datastore datastore.Config // Schema, Log and Valid are filled in
-	// Backend serves the pods. Filled are further ones that are held to the same model,
-	// and serve nobody: where pods are to move to, say.
+	// Backend serves the pods. Filled are more backends with the same model that serve no
+	// pods, for a move of the pods to one of them.
 	Backend   BackendConfig
 	Filled    []BackendConfig
 	Mapping   mapping.Settings
 	Reconcile reconcile.Config
-	// ReuseDelay is how long an address is kept after its pod went away.
+	// ReuseDelay is how long an address stays reserved after its pod is gone.
 	ReuseDelay time.Duration
-	// Pools are there beside those that RESTCONF clients post.
+	// Pools are used beside the pools of RESTCONF clients.
 	Pools []dhcppool.Pool
 	// NodePools makes every node's pod-cidrs pools of that node.
 	NodePools bool
 	// Nodes says how nodes are joined with the network.
-	Nodes NodesConfig
-	// MTU is that of pods' interfaces; 0: what their node finds right.
+	Nodes ipam.NodesConfig
+	// MTU is the MTU of pod interfaces; 0 lets the node decide.
 	MTU uint16
 	// Kubernetes is the cluster that is watched; its API is nil for none.
 	Kubernetes KubernetesConfig
@@ -56,10 +54,10 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-// Bridge is one replica that is put together. Make it with New, then Run it.
+// Bridge is one replica. Create it with New, then Run it.
 //
 // Every replica keeps its store up to date and serves. One of them leads: it
-// chooses addresses and writes to the backend. The others look on.
+// chooses addresses and writes to the backend. The others are standbys.
 type Bridge struct {
 	cfg      Config
 	log      *slog.Logger
@@ -74,22 +72,22 @@ type Bridge struct {
 	server   *restconf.Server
 	listener net.Listener
 
-	// part is what this replica does with the backend now.
-	part atomic.Pointer[part]
-	// recalled tells that the store has what was chosen before this replica was started.
+	// role is what this replica does with the backends now.
+	role atomic.Pointer[role]
+	// recalled is set when the store has the choices that were made before this replica
+	// was started.
 	recalled atomic.Bool
 
-	// repooling is held while the assigner is told of pools, which waits for the
-	// datastore; mu guards what follows.
+	// repooling is held while the pools of the assigner are set, which waits for the
+	// datastore. mu guards what follows.
 	repooling sync.Mutex
-	// repoolDue says that the nodes have changed, which may have pools.
+	// repoolDue is set when the nodes, which may have pools, have changed.
 	repoolDue atomic.Bool
 	mu        sync.Mutex
 	posted    []dhcppool.Pool // what RESTCONF clients posted
 }
 
-// New opens the datastore and puts the parts together. Close releases what it
-// holds.
+// New opens the datastore and creates the parts. Close releases them.
 func New(ctx context.Context, cfg Config) (*Bridge, error) {
 	cfg.Mapping.Limits = limits(cfg.Backend.Name)
 	b := &Bridge{cfg: cfg, log: cfg.Log, registry: prometheus.NewRegistry()}
@@ -104,7 +102,7 @@ func New(ctx context.Context, cfg Config) (*Bridge, error) {
 }
 
 func (b *Bridge) leadsMetric() float64 {
-	if b.part.Load().leads() {
+	if b.role.Load().leads() {
 		return 1
 	}
 	return 0
@@ -124,20 +122,20 @@ func (b *Bridge) open(ctx context.Context) error {
 		return err
 	}
 	b.lost = newLostHistories(b.registry, b.log)
-	b.hub = agentstream.New(agentstream.Config{Identity: b.data.Identity(), MTU: b.cfg.MTU, Lost: b.lost.told, Log: b.log})
+	b.hub = agentstream.New(agentstream.Config{Identity: b.data.Identity(), MTU: b.cfg.MTU, Lost: b.lost.note, Log: b.log})
 	b.store = coe.NewStore(b.changed, b.origins()...)
 	if err := b.watchCluster(); err != nil {
 		return err
 	}
-	onlooker, err := b.newOnlooker()
+	standby, err := b.newStandby()
 	if err != nil {
 		return err
 	}
-	b.part.Store(onlooker)
+	b.role.Store(standby)
 	return b.listen()
 }
 
-// origins are those who are heard before absence means gone.
+// origins are the sources that must be complete before absence means deleted.
 func (b *Bridge) origins() []coe.Origin {
 	if b.cfg.Kubernetes.API == nil {
 		return []coe.Origin{coe.RESTCONF}
@@ -145,52 +143,12 @@ func (b *Bridge) origins() []coe.Origin {
 	return []coe.Origin{coe.RESTCONF, coe.Kubernetes}
 }
 
-// NodesConfig says how nodes are joined with the network.
-type NodesConfig struct {
-	// Network is where the addresses of nodes' management ports are from; its zero
-	// value leaves nodes without one.
-	Network coe.NodeNetwork
-	// Pods and Services are ranges of addresses beside those of pools that nodes are
-	// to reach by the network.
-	Pods, Services []netip.Prefix
-	// External are the ranges of the external addresses that services of Kubernetes
-	// may have.
-	External []netip.Prefix
-	// reserved are what the backend uses itself.
-	reserved []netip.Prefix
+// nodes is how nodes are joined with the network by a backend of these kinds.
+func (b *Bridge) nodes(kinds netvirt.KindSet) ipam.NodesConfig {
+	return b.cfg.Nodes.For(kinds, b.cfg.Mapping.Isolated())
 }
 
-// of are the nodes that can be joined with a network of these settings, in a backend
-// of these kinds: none while namespaces are isolated.
-func (n NodesConfig) of(s mapping.Settings, kinds netvirt.KindSet) NodesConfig {
-	joins := kinds.Has(netvirt.KindManagementPort)
-	if joins {
-		n.reserved = []netip.Prefix{TransitLinks}
-	}
-	if s.Isolated() || !joins {
-		n.Network = coe.NodeNetwork{}
-	}
-	return n
-}
-
-// TransitLinks are the addresses that the OVN backend gives to its own links.
-var TransitLinks = netip.MustParsePrefix("100.64.0.0/11")
-
-func ipamConfig(s mapping.Settings, nodes NodesConfig, reuseDelay time.Duration) ipam.Config {
-	return ipam.Config{
-		NodeNetwork: nodes.Network, PodNetworks: nodes.Pods, ServiceNetworks: nodes.Services,
-		Reserved: nodes.reserved, ExternalAddresses: nodes.External,
-
-		ELANName:      netvirt.ELANName,
-		VPNName:       netvirt.VPNName,
-		InterfaceName: netvirt.InterfaceName,
-		PortName:      netvirt.PortName,
-		Isolated:      s.Isolated(),
-		ReuseDelay:    reuseDelay,
-	}
-}
-
-// Run serves until ctx is done or something fails for good.
+// Run serves until ctx is done or a part fails.
 func (b *Bridge) Run(ctx context.Context) error {
 	g := newGroup(ctx)
 	g.run("follow the datastore", b.follow)
@@ -199,7 +157,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	if b.cluster != nil {
 		g.run("follow Kubernetes", b.cluster.source.Run)
 	}
-	g.run("take part", b.takePart)
+	g.run("lead or stand by", b.runRoles)
 	g.run("follow files of access", b.access.Run)
 	g.run("serve HTTP", func(ctx context.Context) error { return b.server.Serve(ctx, b.listener) })
 	g.run("pace the collector", b.paceCollector)
@@ -212,8 +170,8 @@ func (b *Bridge) Close() error {
 	if b.listener != nil {
 		_ = b.listener.Close() // the server has closed it, if it ran
 	}
-	if p := b.part.Load(); p != nil {
-		p.close()
+	if r := b.role.Load(); r != nil {
+		r.close()
 	}
 	var errs []error
 	if b.data != nil {

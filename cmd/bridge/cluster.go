@@ -11,20 +11,20 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/kube/report"
 )
 
-// KubernetesConfig says which cluster is watched and what it is told.
+// KubernetesConfig says which cluster is watched, and what is written to it.
 type KubernetesConfig struct {
 	API *rest.Config // of kube.Connect
-	// AnnotateQPS is how many pods are annotated in a second; 0: none.
+	// AnnotateQPS is the limit of pods that are annotated each second; 0 for none.
 	AnnotateQPS float64
 }
 
 // cluster is the Kubernetes that is watched.
 type cluster struct {
-	source   *kube.Source
+	source   *kube.Watcher
 	reporter *report.Reporter
 }
 
-// watchCluster makes what watches Kubernetes, where it is to be watched.
+// watchCluster creates the source and the reporter, if Kubernetes is watched.
 func (b *Bridge) watchCluster() error {
 	api := b.cfg.Kubernetes.API
 	if api == nil {
@@ -39,14 +39,14 @@ func (b *Bridge) watchCluster() error {
 	if c.reporter, err = report.New(cfg, api, b.store, b.registry, b.log); err != nil {
 		return err
 	}
-	c.source = kube.NewSource(kube.Config{
+	c.source = kube.NewWatcher(kube.Config{
 		Client: client, Store: b.store, Log: b.log, Registerer: b.registry, Observe: c.reporter.Seen,
 	})
 	b.cluster = c
 	return nil
 }
 
-// report writes to Kubernetes what is to be told there, until ctx is done.
+// report writes annotations and Events to Kubernetes, until ctx is done.
 func (b *Bridge) report(ctx context.Context) error {
 	b.cluster.reporter.Run(ctx)
 	return nil

@@ -10,32 +10,31 @@ import (
 	"github.com/coe-bridge/coe-bridge/cmd/footprint"
 )
 
-// The heap may grow by headroom before the garbage collector runs, or by a quarter
-// of what lives in it where that is more: a small heap is collected seldom, which
-// is what requests cost most, and a large one takes no more from others on the
-// machine than it must.
+// The heap may grow by headroom before the garbage collector runs, or by a quarter of its
+// live data if that is more. So a small heap, whose collection is most of the cost of
+// requests, is collected rarely, and a large heap does not take more memory than it must.
 const (
 	headroom   = 128 << 20 // bytes
 	minPercent = 25
-	// burstPercent is the least while a burst of work lasts: what it takes is given back.
+	// burstPercent is the minimum during a burst of work, whose memory is returned after it.
 	burstPercent = 75
 	maxPercent   = 400
-	goPercent    = 100 // what Go does unless told otherwise
+	goPercent    = 100 // the default of Go
 	paceEvery    = time.Second
 )
 
-// A burst of work is one for which at least burstSize was allocated: half of the
-// headroom, so that its end makes the collector run at most twice as often. It is over
-// when for restFor times paceEvery in a row no more than restRate was.
+// A burst of work allocates at least burstSize. That is half of the headroom, so that ends of
+// bursts at most double the runs of the collector. A burst is over when no more than
+// restRate was allocated restFor times paceEvery in a row.
 const (
 	burstSize = headroom / 2
 	restRate  = 8 << 20
 	restFor   = 2
 )
 
-// paceCollector keeps the collector's pace to the heap's size until ctx is done, and
-// gives back to the system what a burst of work took, a start being the first: to read
-// everything takes some times what is kept of it. Where GOGC is set, that is what counts.
+// paceCollector adapts the pace of the collector to the size of the heap, until ctx is done.
+// After a burst of work it returns memory to the kernel. The start is the first burst: it
+// reads several times as much as it keeps. If GOGC is set, paceCollector does nothing.
 func (b *Bridge) paceCollector(ctx context.Context) error {
 	if os.Getenv("GOGC") != "" {
 		<-ctx.Done()
@@ -64,12 +63,12 @@ func (b *Bridge) paceCollector(ctx context.Context) error {
 	}
 }
 
-// giveBack gives back what the last burst of work needed: its data, and the parts of
-// the program that it ran.
+// giveBack returns the memory of the last burst of work: its data, and the pages of the
+// program that it ran.
 func (b *Bridge) giveBack() {
 	debug.FreeOSMemory()
 	if err := footprint.ReleaseProgram(); err != nil {
-		b.log.Warn("the program's pages stay in memory", "err", err)
+		b.log.Warn("return unused memory of the program to the kernel", "err", err)
 	}
 }
 
@@ -77,11 +76,11 @@ func (b *Bridge) giveBack() {
 type burst struct {
 	allocated uint64 // by the process in all its time
 	since     uint64 // of these, since the last burst was over
-	rested    int    // how many times in a row little was allocated
+	rested    int    // the number of times in a row that little was allocated
 }
 
-// over tells once that a burst is over. It is asked every paceEvery, with what was
-// allocated in all.
+// over reports, once, that a burst is over. It is called every paceEvery, with the number of
+// bytes allocated since the start.
 func (b *burst) over(allocated uint64) bool {
 	step := allocated - b.allocated
 	b.allocated = allocated
@@ -96,7 +95,7 @@ func (b *burst) over(allocated uint64) bool {
 	return true
 }
 
-// lasts tells whether there was a burst when it was asked last.
+// lasts reports whether there was a burst at the last call of over.
 func (b *burst) lasts() bool { return b.rested == 0 && b.since >= burstSize }
 
 func collectorPercent(live uint64, burst bool) int {

@@ -4,41 +4,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 )
 
-// group runs the parts of a bridge side by side: when one ends, all end.
+// group runs the parts of a bridge in parallel: when one ends, all end.
 type group struct {
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup
+	*errgroup.Group
+	ctx context.Context
 }
 
-func newGroup(ctx context.Context) *group {
-	g := &group{}
-	g.ctx, g.cancel = context.WithCancelCause(ctx)
-	return g
+func newGroup(ctx context.Context) group {
+	g, ctx := errgroup.WithContext(ctx)
+	return group{g, ctx}
 }
 
-// errEnded is why the others end when a part ends without an error.
+// errEnded ends the other parts when a part ends without an error.
 var errEnded = errors.New("ended")
 
-func (g *group) run(what string, part func(context.Context) error) {
-	g.wg.Go(func() {
+func (g group) run(what string, part func(context.Context) error) {
+	g.Go(func() error {
 		if err := part(g.ctx); err != nil && g.ctx.Err() == nil {
-			g.cancel(fmt.Errorf("%s: %w", what, err))
+			return fmt.Errorf("%s: %w", what, err)
 		}
-		g.cancel(errEnded)
+		return errEnded
 	})
 }
 
-// wait returns when all parts have ended: with the error of the first that
-// failed, or nil when they were told to end.
-func (g *group) wait() error {
-	g.wg.Wait()
-	err := context.Cause(g.ctx)
-	if errors.Is(err, errEnded) || errors.Is(err, context.Canceled) {
-		return nil
+// wait returns when all parts have ended: with the first error, or nil if they were told
+// to end.
+func (g group) wait() error {
+	if err := g.Wait(); !errors.Is(err, errEnded) {
+		return err
 	}
-	return err
+	return nil
 }

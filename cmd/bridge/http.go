@@ -3,9 +3,7 @@ package bridge
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"iter"
 	"net"
 	"net/http"
 	"slices"
@@ -18,30 +16,32 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
+	"github.com/coe-bridge/coe-bridge/coe/northbound/entry"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
 	"github.com/coe-bridge/coe-bridge/restconf"
 	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+	"github.com/coe-bridge/coe-bridge/restconf/discovery"
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
 // HTTPConfig is how clients reach the bridge.
 type HTTPConfig struct {
 	Listen string // host:port
-	// Access tells who may do what, and how both sides show themselves.
+	// Access is the configuration of authentication and roles.
 	Access access.Config
 	// BodyLimit bounds a request's body in bytes, Timeout the work on a request;
 	// 0 for RESTCONF's defaults.
 	BodyLimit int64
 	Timeout   time.Duration
-	// AgentInterfaces is how many interfaces the pods on a node may have for its agent to
-	// make more; 0 for DefaultAgentInterfaces.
+	// AgentInterfaces is the limit of interfaces on a node for pods of its agent; 0 for
+	// DefaultAgentInterfaces.
 	AgentInterfaces int
 }
 
-// listen opens the listener and makes the server of the trees, of metrics and
-// of health.
+// listen opens the listener and creates the server of the trees, metrics and health.
 func (b *Bridge) listen() error {
 	var err error
 	if b.server, err = restconf.New(b.restconf()); err != nil {
@@ -53,8 +53,8 @@ func (b *Bridge) listen() error {
 	return nil
 }
 
-// ready reports whether the bridge serves: the datastore answers, and what it
-// holds is known. A backend that is away does not make it unready.
+// ready reports whether the bridge serves: the datastore answers, and its content is known.
+// An unreachable backend does not matter.
 func (b *Bridge) ready() http.Handler {
 	reached := &computed[error]{compute: func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -74,59 +74,61 @@ func (b *Bridge) ready() http.Handler {
 	})
 }
 
-// known fails while the store and the agents' streams do not have yet all that the
-// datastore holds. Each of the three reads it at its own pace.
+// known fails while the store and the streams of agents do not have the content of the
+// datastore yet. Each reads it at its own pace.
 func (b *Bridge) known() error {
-	if b.store.Heard(coe.RESTCONF) && b.recalled.Load() && b.hub.Known() {
+	if b.store.CompleteFor(coe.RESTCONF) && b.recalled.Load() && b.hub.Known() {
 		return nil
 	}
-	return fmt.Errorf("%w yet: what it holds is being read; ask again in a moment", datastore.ErrUnavailable)
+	return fmt.Errorf("%w yet: its content is being read; try again in a moment", datastore.ErrUnavailable)
 }
 
-// restconf is how the server of the trees is made.
+// restconf is the configuration of the server.
 func (b *Bridge) restconf() restconf.Config {
-	cfg := restconf.Config{
-		Schema: b.schema, Datastore: b.data, Auth: b.access, Agents: b.agents(), Audit: b.access.Audit(), TLS: b.access.TLS(),
-		BodyLimit: b.cfg.HTTP.BodyLimit, Timeout: b.cfg.HTTP.Timeout, Log: b.log, Limited: limitedMetric(b.registry),
-		ReadOnly: map[string]restconf.ReadOnly{
-			"coe-status:status":    {Source: jsonSource(b.statusTree), Followed: true, Says: "it says how far the bridge is"},
-			"coe-agent:interfaces": {Source: b.onceKnown(always(b.hub.Tree)), Says: "it says what was chosen; send pods and pools instead"},
-			"coe-status:pods":      {Source: b.onceKnown(b.podsTree), Says: "it says how far the bridge is with each pod"},
-			"coe-status:leases":    {Source: b.onceKnown(always(b.leasesTree)), Says: "it says what was chosen; send pods and pools instead"},
+	trees := tree.Config{
+		Schema: b.schema, Datastore: b.data, Agents: b.agents(), External: b.external(),
+		ReadOnly: map[string]tree.ReadOnly{
+			"coe-status:status":    {Source: jsonSource(b.statusTree), Followed: true, Says: "it is the status of the bridge"},
+			"coe-agent:interfaces": {Source: b.onceKnown(always(b.hub.Tree)), Says: "it has what the bridge has chosen; write pods and pools instead"},
+			"coe-status:pods":      {Source: b.onceKnown(b.podsTree), Says: "it is the status of the bridge's pods"},
+			"coe-status:leases":    {Source: b.onceKnown(always(b.leasesTree)), Says: "it has what the bridge has chosen; write pods and pools instead"},
 		},
-		State: map[string]restconf.Source{
+		State: map[string]tree.Source{
 			"dhcp_allocation_pool:dhcp_allocation_pool": b.onceKnown(always(b.allocationsTree)),
 		},
 		Checks: map[string]func([]*yang.Data) error{
 			"dhcp_allocation_pool:dhcp_allocation_pool": b.checkPools,
 		},
 		EntryChecks: map[string]func(*yang.Data) error{},
-		Streams: map[string]restconf.Streams{
+	}
+	for _, top := range netvirtjson.Tops() {
+		trees.ReadOnly[top] = tree.ReadOnly{
+			Source: b.onceKnown(func(ctx context.Context, asked tree.Asked) ([]byte, error) {
+				return b.netvirtTree(ctx, top, asked.Content == tree.ContentOperational)
+			}),
+			Says: "it is computed from pods, services, nodes and pools; change those instead",
+		}
+	}
+	for _, list := range []string{northbound.Pods, northbound.Services, northbound.EndpointsList, northbound.Nodes, northbound.Networks} {
+		trees.EntryChecks[list] = entry.Check
+	}
+	return restconf.Config{
+		Config: trees,
+		Auth:   b.access, Audit: b.access.Audit(), TLS: b.access.TLS(),
+		BodyLimit: b.cfg.HTTP.BodyLimit, Timeout: b.cfg.HTTP.Timeout, Log: b.log, Limited: limitedMetric(b.registry),
+		Streams: map[string]discovery.Streams{
 			nodeStreams: {Source: b.hub, Description: "the interfaces of the pods on a node, as they change"},
 		},
-		Lost:    b.lost.told,
-		Foreign: b.foreign(),
+		Lost: b.lost.note,
 		Open: map[string]http.Handler{
 			"/metrics": shared(promhttp.HandlerFor(prometheus.GathererFunc(b.gather), promhttp.HandlerOpts{})),
 			"/healthz": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }),
 			"/readyz":  b.ready(),
 		},
 	}
-	for _, top := range netvirtjson.Tops() {
-		cfg.ReadOnly[top] = restconf.ReadOnly{
-			Source: b.onceKnown(func(ctx context.Context, asked restconf.Asked) ([]byte, error) {
-				return b.netvirtTree(ctx, top, asked.Content == restconf.ContentOperational)
-			}),
-			Says: "it follows from pods, services, nodes and pools; change those instead",
-		}
-	}
-	for _, list := range []string{northbound.Pods, northbound.Services, northbound.EndpointsList, northbound.Nodes, northbound.Networks} {
-		cfg.EntryChecks[list] = func(d *yang.Data) error { return checkEntry(list, d) }
-	}
-	return cfg
 }
 
-// limitedMetric counts what the limits of the server refuse.
+// limitedMetric counts refusals by limits of the server.
 func limitedMetric(registry prometheus.Registerer) func(limit string) {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "coe_bridge_limited_total",
@@ -140,10 +142,10 @@ func limitedMetric(registry prometheus.Registerer) func(limit string) {
 }
 
 // jsonSource is a tree that is written as JSON.
-type jsonSource func(context.Context, restconf.Asked) ([]byte, error)
+type jsonSource func(context.Context, tree.Asked) ([]byte, error)
 
-// Get implements restconf.Source.
-func (s jsonSource) Get(ctx context.Context, asked restconf.Asked) (*yang.Data, error) {
+// Get implements tree.Source.
+func (s jsonSource) Get(ctx context.Context, asked tree.Asked) (*yang.Data, error) {
 	raw, err := s(ctx, asked)
 	if err != nil || raw == nil {
 		return nil, err
@@ -151,10 +153,10 @@ func (s jsonSource) Get(ctx context.Context, asked restconf.Asked) (*yang.Data, 
 	return yang.DecodeObject(raw, asked.Top)
 }
 
-// onceKnown is a tree that is made of what the datastore holds: before all of that is
-// known, what is missing in it would look as if it were not there.
+// onceKnown is a tree from the content of the datastore. It fails until all of that is known,
+// because data that are not read yet would be missing in the tree.
 func (b *Bridge) onceKnown(write jsonSource) jsonSource {
-	return func(ctx context.Context, asked restconf.Asked) ([]byte, error) {
+	return func(ctx context.Context, asked tree.Asked) ([]byte, error) {
 		if err := b.known(); err != nil {
 			return nil, err
 		}
@@ -162,60 +164,12 @@ func (b *Bridge) onceKnown(write jsonSource) jsonSource {
 	}
 }
 
-// always is a tree that is the same in both contents.
+// always is a tree with the same content for configuration and state.
 func always(write func() ([]byte, error)) jsonSource {
-	return func(context.Context, restconf.Asked) ([]byte, error) { return write() }
+	return func(context.Context, tree.Asked) ([]byte, error) { return write() }
 }
 
-// leaves lets the entities' own checks look at data.
-type leaves struct{ *yang.Data }
-
-// Each implements northbound.Leaves.
-func (l leaves) Each(list string) iter.Seq[northbound.Leaves] {
-	return func(yield func(northbound.Leaves) bool) {
-		for _, d := range l.All(list) {
-			if !yield(leaves{d}) {
-				return
-			}
-		}
-	}
-}
-
-// checkEntry refuses what is valid by the YANG modules and can't be meant.
-func checkEntry(list string, d *yang.Data) error {
-	err := northbound.Check(list, leaves{d})
-	if err == nil {
-		err = checkLengths(d, "")
-	}
-	var leaf *northbound.LeafError
-	if errors.As(err, &leaf) {
-		return &yang.Error{Type: "application", Tag: "invalid-value", Path: leaf.Leaf, Message: leaf.Err.Error()}
-	}
-	return err
-}
-
-// maxText is how many bytes a value of an entry may have: as many as a DNS name.
-const maxText = 253
-
-// checkLengths refuses texts that are longer than anything that is meant. The modules
-// leave the length of their strings open.
-func checkLengths(d *yang.Data, at string) error {
-	for _, child := range d.Children {
-		path := at + child.Node.Name
-		if len(child.Value) > maxText {
-			return &yang.Error{
-				Type: "application", Tag: "too-big", Path: path,
-				Message: fmt.Sprintf("it has %d bytes; want %d at most", len(child.Value), maxText),
-			}
-		}
-		if err := checkLengths(child, path+"/"); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkPools refuses pools that can't serve beside each other.
+// checkPools refuses pools that cannot serve beside each other.
 func (b *Bridge) checkPools(entries []*yang.Data) error {
 	var posted []dhcppool.Pool
 	for _, d := range entries {
@@ -239,8 +193,8 @@ func (b *Bridge) checkPools(entries []*yang.Data) error {
 	return nil
 }
 
-// checkPool refuses a pool of addresses that are reserved or that a node has. A pool that
-// is there already stays: a node that has one of its addresses since then is a problem.
+// checkPool refuses a new pool with addresses that are reserved, or that a node has. A node
+// that gets an address of an existing pool is a problem, and the pool stays.
 func (b *Bridge) checkPool(p dhcppool.Pool) error {
 	if err := b.reserved().Refuse(p); err != nil {
 		return err
@@ -259,7 +213,7 @@ func (b *Bridge) checkPool(p dhcppool.Pool) error {
 	return nil
 }
 
-// agents is what the nodes' agents may do.
+// agents says what the agents of nodes may do.
 func (b *Bridge) agents() agents {
 	most := b.cfg.HTTP.AgentInterfaces
 	if most <= 0 {
@@ -268,12 +222,12 @@ func (b *Bridge) agents() agents {
 	return agents{b.store, b.data.Revision, most, b.cluster != nil, b.requestable}
 }
 
-// foreign is what Kubernetes says of what RESTCONF clients write.
-func (b *Bridge) foreign() map[string]restconf.Foreign {
+// external are the entries from Kubernetes in lists that RESTCONF clients write.
+func (b *Bridge) external() map[string]tree.External {
 	if b.cluster == nil {
 		return nil
 	}
-	return map[string]restconf.Foreign{
+	return map[string]tree.External{
 		northbound.Pods:          northbound.KubernetesPods(b.store),
 		northbound.Services:      northbound.KubernetesServices(b.store),
 		northbound.EndpointsList: northbound.KubernetesEndpoints(b.store),
@@ -281,7 +235,7 @@ func (b *Bridge) foreign() map[string]restconf.Foreign {
 	}
 }
 
-// gather collects the metrics of the process and of its part.
+// gather collects the metrics of the process and of its role.
 func (b *Bridge) gather() ([]*dto.MetricFamily, error) {
-	return prometheus.Gatherers{b.registry, b.part.Load().registry}.Gather()
+	return prometheus.Gatherers{b.registry, b.role.Load().registry}.Gather()
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// lostEvery is how often lost histories are logged at most.
+// lostEvery is the shortest interval between two log lines of lost histories.
 const lostEvery = time.Minute
 
-// lostHistories counts the followers whose event ID is of a history of the datastore that
-// a restore from a backup has ended. They are told everything again.
+// lostHistories counts followers whose event ID is from before a restore of the datastore.
+// They get all events again.
 type lostHistories struct {
 	log   *slog.Logger
 	count prometheus.Counter
@@ -24,14 +24,14 @@ type lostHistories struct {
 func newLostHistories(registry prometheus.Registerer, log *slog.Logger) *lostHistories {
 	l := &lostHistories{log: log, count: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "coe_bridge_lost_event_ids_total",
-		Help: "Followers of streams whose event ID is of a history of the datastore that a restore has ended.",
+		Help: "Followers of streams whose event ID is from before a restore of the datastore.",
 	})}
 	registry.MustRegister(l.count)
 	return l
 }
 
-// told takes note of a follower of a stream.
-func (l *lostHistories) told(stream string, revision int64) {
+// note counts a follower of a stream.
+func (l *lostHistories) note(stream string, revision int64) {
 	l.count.Inc()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,6 +39,6 @@ func (l *lostHistories) told(stream string, revision int64) {
 		return
 	}
 	l.logged = time.Now()
-	l.log.Error("a follower's event ID is of another history: the datastore was restored from a backup; the follower is told everything",
+	l.log.Error("a follower's event ID is from before a restore of the datastore; the follower gets all events again",
 		"stream", stream, "revision", revision)
 }

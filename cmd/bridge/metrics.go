@@ -10,14 +10,14 @@ import (
 
 var (
 	podsMetric = prometheus.NewDesc("coe_bridge_pods",
-		"Interfaces of pods that have come to a stage: source (pods that are to have a network), address, written, confirmed.",
+		"Interfaces of pods that have passed a stage: source (pods with a network), address, written, confirmed.",
 		[]string{"stage"}, nil)
 	poolMetric = prometheus.NewDesc("coe_bridge_pool_addresses",
-		"Addresses of a pool: size (all that it hands out), given (in use), resting (given back not long ago).",
+		"Addresses of a pool: size (all), given (in use), resting (reserved after their pod is gone).",
 		[]string{"network", "subnet", "state"}, nil)
 )
 
-// census measures how far pods are and how full pools are, when it is asked.
+// census counts pods by stage, and addresses of pools, at each scrape.
 type census struct{ *Bridge }
 
 // Describe implements prometheus.Collector.
@@ -32,7 +32,7 @@ func (c census) Collect(out chan<- prometheus.Metric) {
 	for stage, n := range map[trace.Stage]int{
 		trace.Source:    counted.Pods,
 		trace.Address:   counted.Leased,
-		trace.Written:   c.part.Load().loop.Count(netvirt.KindInterface),
+		trace.Written:   c.role.Load().loop.Count(netvirt.KindInterface),
 		trace.Confirmed: c.hub.Count(),
 	} {
 		out <- prometheus.MustNewConstMetric(podsMetric, prometheus.GaugeValue, float64(n), string(stage))

@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// openEvery is how long an answer is given to everyone who asks without credentials
-// before it is computed again.
+// openEvery is how long an answer without credentials is reused before it is computed again.
 const openEvery = time.Second
 
-// computed is a value that is computed at most once in openEvery, by one caller at a time.
-// The others wait for it.
+// computed is a value that is computed at most once in openEvery, by one caller. Other callers
+// wait.
 type computed[T any] struct {
 	compute func() T
 
@@ -32,7 +31,7 @@ func (c *computed[T]) get() T {
 	return c.value
 }
 
-// page is an answer that is the same for everyone.
+// page is an answer that is the same for every client.
 type page struct {
 	header http.Header
 	status int
@@ -48,7 +47,7 @@ func (p *page) WriteHeader(status int) { p.status = status }
 // Write implements http.ResponseWriter.
 func (p *page) Write(b []byte) (int, error) { return p.body.Write(b) }
 
-// shared answers every request with a page of h, whatever its header says.
+// shared answers every request with a page of h, without regard to the header.
 func shared(h http.Handler) http.Handler {
 	pages := &computed[*page]{compute: func() *page {
 		p := &page{header: http.Header{}, status: http.StatusOK}

@@ -3,34 +3,41 @@ package bridge
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/netip"
-	"runtime"
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/agentstream"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
+	"github.com/coe-bridge/coe-bridge/coe/northbound/entry"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
-	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
-	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// follow tells the store what RESTCONF clients write.
+// followChosen passes the leader's choices and confirmations on to the streams of the
+// nodes, in every replica.
+func (b *Bridge) followChosen(ctx context.Context) error {
+	return b.data.FollowRecords(ctx, "", func(batch datastore.RecordBatch) error {
+		b.hub.Apply(agentstream.Batch(batch))
+		return nil
+	})
+}
+
+// follow puts what RESTCONF clients write into the store.
 func (b *Bridge) follow(ctx context.Context) error {
 	feed := northbound.NewFeed(b.store, b.setPosted, b.log)
 	return b.data.Follow(ctx, func(batch datastore.Batch) error {
 		in := northbound.Batch{Revision: batch.Revision, Snapshot: batch.Snapshot}
 		for _, u := range batch.Delete {
-			if e, ok := entry(u); ok {
+			if e, ok := entryOf(u); ok {
 				e.Raw = nil
 				in.Entries = append(in.Entries, e)
 			}
 		}
 		for _, u := range batch.Put {
-			if e, ok := entry(u); ok {
+			if e, ok := entryOf(u); ok {
 				in.Entries = append(in.Entries, e)
 			}
 		}
@@ -39,12 +46,12 @@ func (b *Bridge) follow(ctx context.Context) error {
 	})
 }
 
-func entry(u *datastore.Unit) (northbound.Entry, bool) {
+func entryOf(u *datastore.Unit) (northbound.Entry, bool) {
 	if len(u.Key) == 0 {
 		return northbound.Entry{}, false
 	}
 	return northbound.Entry{
-		List: listName(u.Node), Key: northbound.JoinKey(u.Key...), Raw: u.Raw, Damaged: u.Damaged, Revision: u.ModRevision,
+		List: entry.ListName(u.Node), Key: northbound.JoinKey(u.Key...), Raw: u.Raw, Damaged: u.Damaged, Revision: u.ModRevision,
 	}, true
 }
 
@@ -52,37 +59,27 @@ func entry(u *datastore.Unit) (northbound.Entry, bool) {
 // all lists are.
 func isObject(raw []byte) bool { return len(raw) > 0 && raw[0] == '{' && json.Valid(raw) }
 
-// listName is "module:container/list".
-func listName(n *yang.Node) string {
-	name := n.Name
-	for p := n.Parent; p != nil; p = p.Parent {
-		name = p.Name + "/" + name
-	}
-	return fmt.Sprintf("%s:%s", n.Module.Name, name)
-}
-
-// changed hands on what the store says has changed.
+// changed passes a change of the store on.
 func (b *Bridge) changed(c coe.Changed) {
-	p := b.part.Load()
-	if p == nil {
-		return // nobody looks yet
+	r := b.role.Load()
+	if r == nil {
+		return // it is not opened yet
 	}
-	if !p.leads() {
-		for _, l := range p.loops() {
+	if !r.leads() {
+		for _, l := range r.loops() {
 			l.Note(scopesOf(c)...)
 		}
-		return // whoever leads looks at everything first
+		return // a leader looks at everything first
 	}
 	if c.Cluster {
 		b.repoolDue.Store(true)
 	}
-	p.confirmer.Mark(c.Leased...)
+	r.confirmer.Mark(c.Leased...)
 	if b.cluster != nil {
 		b.cluster.reporter.Leased(c.Leased...)
-		runtime.Gosched() // who annotates goes first: the API server is the longer way
 	}
 	if scopes := scopesOf(c); len(scopes) > 0 {
-		p.claims.Mark(scopes...)
+		r.claims.Mark(scopes...)
 	}
 }
 
@@ -97,7 +94,7 @@ func scopesOf(c coe.Changed) []netvirt.Scope {
 	return scopes
 }
 
-// setPosted hands on what pools RESTCONF clients have posted.
+// setPosted sets the pools that RESTCONF clients have posted.
 func (b *Bridge) setPosted(pools []dhcppool.Pool) {
 	b.mu.Lock()
 	b.posted = pools
@@ -113,26 +110,26 @@ func (b *Bridge) repoolWhenDue() {
 	}
 }
 
-// repool tells who chooses addresses what pools there are.
+// repool sets the pools of the assigner.
 func (b *Bridge) repool() {
-	p := b.part.Load()
-	if !p.leads() {
+	r := b.role.Load()
+	if !r.leads() {
 		return
 	}
-	b.repooling.Lock() // the assigner is told of the newest pools last
+	b.repooling.Lock() // the newest pools are set last
 	defer b.repooling.Unlock()
-	whole := b.store.Complete() // asked first: what is said later is told again
+	whole := b.store.Complete() // before the pools are read: later changes call repool again
 	pools, _ := b.allPools()
-	for _, ns := range p.assigner.SetPools(pools) {
-		p.claims.Mark(netvirt.Scope(ns))
+	for _, ns := range r.assigner.SetPools(pools) {
+		r.claims.Mark(netvirt.Scope(ns))
 	}
 	if whole {
-		p.assigner.PoolsAreWhole()
+		r.assigner.PoolsAreWhole()
 	}
-	p.claims.Mark(netvirt.Cluster) // nodes are told what pools there are
+	r.claims.Mark(netvirt.Cluster) // nodes learn the pools
 }
 
-// allPools are pools, with what is posted now.
+// allPools returns pools with the ones that are posted now.
 func (b *Bridge) allPools() ([]dhcppool.Pool, []coe.Problem) {
 	b.mu.Lock()
 	posted := b.posted
@@ -140,8 +137,8 @@ func (b *Bridge) allPools() ([]dhcppool.Pool, []coe.Problem) {
 	return b.pools(posted)
 }
 
-// pools are all pools that can serve beside each other: those of the settings, then
-// those that are posted, then those of nodes. What can't is a problem.
+// pools joins the pools of the settings, then the posted ones, then the nodes' own. A pool
+// that cannot serve beside an earlier one is a problem.
 func (b *Bridge) pools(posted []dhcppool.Pool) ([]dhcppool.Pool, []coe.Problem) {
 	all, problems := ipam.JoinPools(b.cfg.Pools, posted, b.reserved(), !b.cfg.Mapping.Isolated())
 	if b.cfg.NodePools {
@@ -171,29 +168,9 @@ func (b *Bridge) requestable(node netip.Addr, namespace string, addr netip.Addr)
 		slices.ContainsFunc(serving, func(p dhcppool.Pool) bool { return p.Subnet.Contains(addr) })
 }
 
-// reserved are the ranges that no pool may overlap.
+// reserved lists the ranges that no pool may overlap.
 func (b *Bridge) reserved() ipam.Ranges {
-	return ipamConfig(b.cfg.Mapping, b.cfg.Nodes.of(b.cfg.Mapping, b.part.Load().backend.Kinds()), 0).Ranges()
-}
-
-// mapped tells Kubernetes what can't be mapped of a scope.
-func (b *Bridge) mapped(s netvirt.Scope, problems []coe.Problem) {
-	if b.cluster != nil {
-		b.cluster.reporter.Problems(string(s), problems)
-	}
-}
-
-// mapper maps scopes again and again, for one goroutine.
-func (b *Bridge) mapper() func(netvirt.Scope) (netvirt.Parts, []coe.Problem) {
-	mapper := mapping.NewMapper(b.store, b.cfg.Mapping)
-	return func(s netvirt.Scope) (netvirt.Parts, []coe.Problem) {
-		parts, problems := mapper.Scope(s)
-		if s == netvirt.Cluster {
-			pools, ofPools := b.allPools()
-			problems = slices.Concat(problems, ofPools, ipam.SmallPools(pools, b.store.Nodes(), b.store.Namespaces()))
-		}
-		return parts, problems
-	}
+	return b.nodes(b.role.Load().backend.Kinds()).Ranges()
 }
 
 func (b *Bridge) scopes() []netvirt.Scope {

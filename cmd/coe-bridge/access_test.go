@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/test/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 )
 
 // curl asks a bridge and returns status and body.
@@ -39,7 +39,7 @@ func TestAccess(t *testing.T) {
 	dir := t.TempDir()
 	roles, users := file(t, "roles", "reader:CN=robot\n"), mountedSecret(t, dir, "one", lines+reader)
 	audit := filepath.Join(dir, "audit.log")
-	b, url := serve(t, "--data-dir", filepath.Join(dir, "data"), "--auth-file", users,
+	b, url := serveFor(t, "--data-dir", filepath.Join(dir, "data"), "--auth-file", users,
 		"--tls-cert", serverCert, "--tls-key", serverKey, "--client-ca", ca.file, "--client-roles", roles, "--audit-log", audit)
 	pods := url + podsPath
 	ask := func(args ...string) (status, body string) {
@@ -69,7 +69,7 @@ func TestAccess(t *testing.T) {
 	// Our own client says what to do about it.
 	strangerCert, strangerKey := newAuthority(t).issue(t, "robot")
 	for _, c := range []struct{ name, args, says string }{
-		{"reader", "--cert " + robotCert + " --key " + robotKey, "robot may read and not write: ask for the role writer; show another certificate with --cert and --key, or have this one's line in the bridge's --client-roles changed"},
+		{"reader", "--cert " + robotCert + " --key " + robotKey, "robot may read and not write: ask for the role writer; show another certificate with --cert and --key, or change the line of this one in the bridge's --client-roles"},
 		{"of another authority", "--cert " + strangerCert + " --key " + strangerKey, "authority"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestAccess(t *testing.T) {
 		})
 	}
 
-	// A guesser is told to wait, and nobody else is.
+	// Only a guesser must wait.
 	for i := range 40 {
 		status, _ = ask("-u", "admin:guess"+strings.Repeat("x", i), pods)
 	}
@@ -107,7 +107,7 @@ func TestAccess(t *testing.T) {
 	status, _ = curl(t, "--cacert", other.file, "-u", "root:s3cret", url+"/rests")
 	require.Equal(t, "200", status)
 	require.NoError(t, os.WriteFile(users, []byte("root:s3cret\n"), 0o600))
-	b.await(t, "what it said before stays in force")
+	b.await(t, "its former content stays in use")
 	status, _ = curl(t, "--cacert", other.file, "-u", "root:s3cret", url+"/rests")
 	require.Equal(t, "200", status)
 	_, metrics := curl(t, "--cacert", other.file, url+"/metrics")
@@ -117,10 +117,10 @@ func TestAccess(t *testing.T) {
 	require.NotContains(t, auditText(t, audit), "s3cret")
 }
 
-// What follows files ends with the bridge.
+// The goroutines that follow files end with the bridge.
 func TestAccessLeavesNoGoroutines(t *testing.T) {
 	once := func() {
-		b, url := serve(t, "--dev", "--auth-file", usersFile(t), "--audit-log", filepath.Join(t.TempDir(), "audit.log"))
+		b, url := serveFor(t, "--dev", "--auth-file", usersFile(t), "--audit-log", filepath.Join(t.TempDir(), "audit.log"))
 		status, _ := curl(t, "-u", "admin:s3cret", url+"/rests")
 		require.Equal(t, "200", status)
 		b.interrupt()

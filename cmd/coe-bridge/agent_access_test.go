@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,10 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/cni/doctor"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 	"github.com/coe-bridge/coe-bridge/files"
-	"github.com/coe-bridge/coe-bridge/test/pki"
 )
 
 const (
@@ -35,7 +34,7 @@ type agentsBed struct {
 func newAgentsBed(t *testing.T) *agentsBed {
 	ca := newAuthority(t)
 	serverCert, serverKey := ca.issue(t, "bridge")
-	_, url := serve(t, "--data-dir", filepath.Join(t.TempDir(), "data"), "--auth-file", usersFile(t), "--pool", "10.11.0.0/16",
+	_, url := serveFor(t, "--data-dir", filepath.Join(t.TempDir(), "data"), "--auth-file", usersFile(t), "--pool", "10.11.0.0/16",
 		"--tls-cert", serverCert, "--tls-key", serverKey, "--client-ca", ca.file, "--client-roles", file(t, "roles", "node:O=system:nodes\n"))
 	b := &agentsBed{t, ca, url}
 	for i, address := range []string{workerOne, workerTwo} {
@@ -60,10 +59,11 @@ func (b *agentsBed) admin(method, path, body string) {
 func (b *agentsBed) agent(node, cert, key string) *uplink.Uplink {
 	b.t.Helper()
 	dir := b.t.TempDir()
-	f := onNode{bridges: []string{b.url}, node: node, caFile: b.ca.file, cert: cert, key: key, stateDir: dir}
 	log := slog.New(slog.NewTextHandler(b.t.Output(), nil))
 	follow := files.New("coe_agent", log)
-	u, err := f.uplink(f.stateDir, follow, log)
+	client, err := follow.Client(files.File{Path: b.ca.file}, files.File{Path: cert}, files.File{Path: key})
+	require.NoError(b.t, err)
+	u, err := uplink.New(uplink.Config{URLs: []string{b.url}, Node: netip.MustParseAddr(node), Dir: dir, TLS: client.Config, Log: log})
 	require.NoError(b.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -92,9 +92,9 @@ func TestAgentByCertificate(t *testing.T) {
 	require.NoError(t, err)
 
 	theirs := b.agent(workerTwo, cert, key)
-	require.Eventually(t, func() bool { return theirs.Standing().Err != nil }, 20*time.Second, 10*time.Millisecond)
-	require.ErrorContains(t, theirs.Standing().Err, "403 Forbidden")
-	require.ErrorContains(t, theirs.Standing().Err, "the agent of node worker-1 may follow the stream of that node")
+	require.Eventually(t, func() bool { return theirs.Status().Err != nil }, 20*time.Second, 10*time.Millisecond)
+	require.ErrorContains(t, theirs.Status().Err, "403 Forbidden")
+	require.ErrorContains(t, theirs.Status().Err, "the agent of node worker-1 may follow the stream of that node")
 	require.Zero(t, theirs.Count())
 	mine.UID = "8f2a6d5e-0000-4000-8000-0000000000c3"
 	require.ErrorContains(t, theirs.Post(t.Context(), mine), "403 Forbidden")
@@ -129,28 +129,11 @@ func TestAgentCertificateIsRenewed(t *testing.T) {
 	put(badCert, cert)
 	put(badKey, key)
 	u := b.agent(workerOne, cert, key)
-	require.Eventually(t, func() bool { return u.Standing().Err != nil }, 20*time.Second, 10*time.Millisecond)
-	require.ErrorContains(t, u.Standing().Err, "403 Forbidden")
+	require.Eventually(t, func() bool { return u.Status().Err != nil }, 20*time.Second, 10*time.Millisecond)
+	require.ErrorContains(t, u.Status().Err, "403 Forbidden")
 	put(goodCert, cert)
 	put(goodKey, key)
-	require.Eventually(t, func() bool { return u.Standing().Synced }, 30*time.Second, 10*time.Millisecond)
-}
-
-// TestCertificateFindings: doctor warns of a certificate that expires soon, and fails for one
-// that has expired.
-func TestCertificateFindings(t *testing.T) {
-	ca := pki.New(t, "ca")
-	for left, level := range map[time.Duration]doctor.Level{5 * time.Minute: doctor.Warning, -time.Minute: doctor.Failed} {
-		pair := ca.Issue(t, "agent", pki.Until(time.Now().Add(left))).Write(t, t.TempDir(), "agent")
-		f := onNode{bridges: []string{"https://127.0.0.1:1"}, node: workerOne, cert: pair.Cert, key: pair.Key}
-		follow := readOnce()
-		_, err := f.uplink("", follow, slog.New(slog.DiscardHandler))
-		require.NoError(t, err)
-		found := certificateFindings(follow)
-		require.Len(t, found, 1)
-		require.Equal(t, level, found[0].Level)
-		require.Contains(t, found[0].Found, "(--cert)")
-	}
+	require.Eventually(t, func() bool { return u.Status().Synced }, 30*time.Second, 10*time.Millisecond)
 }
 
 // A certificate of agents that names no node, or one that the bridge does not know by
@@ -174,12 +157,12 @@ func TestAgentOfNoNode(t *testing.T) {
 		t.Run(c.name+" of "+c.group, func(t *testing.T) {
 			cert, key := b.ca.issue(t, c.name, c.group)
 			u := b.agent(c.node, cert, key)
-			require.Eventually(t, func() bool { return u.Standing().Synced || u.Standing().Err != nil }, 20*time.Second, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return u.Status().Synced || u.Status().Err != nil }, 20*time.Second, 10*time.Millisecond)
 			if c.says == 0 {
-				require.NoError(t, u.Standing().Err)
+				require.NoError(t, u.Status().Err)
 				return
 			}
-			require.ErrorContains(t, u.Standing().Err, fmt.Sprint(c.says))
+			require.ErrorContains(t, u.Status().Err, fmt.Sprint(c.says))
 		})
 	}
 }

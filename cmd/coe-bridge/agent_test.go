@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,7 +15,7 @@ func TestAgentFlags(t *testing.T) {
 	}{
 		{"no bridge", nil, "name its URLs with --bridge"},
 		{"no node", []string{"--bridge", "http://127.0.0.1:1"}, "--node-address"},
-		{"no URL", []string{"--bridge", "127.0.0.1:1", "--node-address", "10.0.0.1"}, "want one like https://"},
+		{"no URL", []string{"--bridge", "127.0.0.1:1", "--node-address", "10.0.0.1"}, "want a URL like https://"},
 		{"two credentials", []string{"--bridge", "http://x", "--user", "a", "--password-file", "a", "--token-file", "b"}, "give one of them"},
 		{"user without password", []string{"--bridge", "http://x", "--user", "a"}, "belong together"},
 		{"certificate without key", []string{"--bridge", "https://x", "--node-address", "10.0.0.1", "--cert", "a"}, "--cert is given without --key"},
@@ -28,8 +29,10 @@ func TestAgentFlags(t *testing.T) {
 		{"log", []string{"--log-level", "loud"}, "--log-level"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := run(t, "", append([]string{"agent", "--state-dir", t.TempDir()}, c.args...)...)
+			state := filepath.Join(t.TempDir(), "state")
+			_, err := run(t, "", append([]string{"agent", "--state-dir", state}, c.args...)...)
 			require.ErrorContains(t, err, c.says)
+			require.NoDirExists(t, state, "what is refused leaves nothing behind")
 		})
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
-	"github.com/coe-bridge/coe-bridge/test/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 )
 
 const (
@@ -75,10 +75,10 @@ func TestApply(t *testing.T) {
 	changed := strings.Replace(sheet, "name: api", "name: API", 1)
 	out, err = run(t, changed, "apply", "-f", "-", "-o", "json")
 	require.NoError(t, err)
-	var results []result
+	var results []map[string]any
 	require.NoError(t, json.Unmarshal([]byte(out), &results))
-	require.Equal(t, result{Kind: "pods", Key: apiUID, Name: "shop/API", Result: "configured", File: "standard input", Line: 10}, results[1])
-	require.Equal(t, "unchanged", results[0].Result)
+	require.Equal(t, map[string]any{"kind": "pods", "key": apiUID, "name": "shop/API", "result": "configured", "file": "standard input", "line": 10.0}, results[1])
+	require.Equal(t, "unchanged", results[0]["result"])
 
 	t.Run("one entry alone", func(t *testing.T) {
 		one := `{"pods": [{"uid": "` + strings.ToUpper(apiUID) + `", "name": "api"}]}`
@@ -123,7 +123,7 @@ func TestApplyPublishedSamples(t *testing.T) {
 	}
 }
 
-// What is wrong is said where it stands, and nothing of its file is written.
+// Apply reports the line of an error, and writes nothing of that file.
 func TestApplySaysWhere(t *testing.T) {
 	b := bridgeFor(t)
 	for name, c := range map[string]struct {
@@ -132,7 +132,7 @@ func TestApplySaysWhere(t *testing.T) {
 	}{
 		"invalid value": {
 			strings.Replace(sheet, "*node", "192.168.33", 1),
-			[]string{`standard input:13: pods ` + apiUID + `: host-ip-address: "192.168.33" is no value for it: want an IPv4 or IPv6 address`},
+			[]string{`standard input:13: pods ` + apiUID + `: host-ip-address: "192.168.33" is not a valid value: want an IPv4 or IPv6 address`},
 		},
 		"two at once": {
 			strings.Replace(strings.Replace(sheet, "*node", "192.168.33", 1), "10.11.2.0/24", "10.11.2.0/33", 1),
@@ -162,7 +162,7 @@ func TestApplySaysWhere(t *testing.T) {
 		"a manifest":      {"kind: Pod\napiVersion: v1\n", []string{"standard input:1: it is a manifest for Kubernetes"}},
 		"no YAML":         {"pods: [\n{uid: }}\n", []string{"standard input:", "no YAML"}},
 		"no JSON":         {"{\"pods\": [\n}", []string{"standard input:2: "}},
-		"nothing":         {"---\n---\n", []string{"read -: there is no data in it"}},
+		"nothing":         {"---\n---\n", []string{"read -: it has no data"}},
 		"a word":          {"pods\n", []string{"standard input:1: want an object with data"}},
 		"state":           {"network: [{network-id: x, allocations: [{subnet: 10.0.0.0/8}]}]", []string{"standard input:1: network x: allocations is state"}},
 	} {
@@ -191,13 +191,13 @@ func TestApplyDryRunOfClient(t *testing.T) {
 	require.ErrorContains(t, err, "is the bridge running there? (--server)")
 }
 
-// What is stored and not enforced is said so, once.
+// Apply reports once that a policy is stored and not enforced.
 func TestApplyOfPolicies(t *testing.T) {
 	bridgeFor(t)
 	policies := "network-policy:\n- {uuid: " + webUID + ", name: deny}\n- {uuid: " + apiUID + "}\n"
 	out, err := run(t, policies+"---\npods: [{uid: "+webUID+"}]\n", "apply", "-f", "-")
 	require.NoError(t, err)
-	require.Equal(t, 1, strings.Count(out, "coe-bridge: policies: stored, and not enforced: this version has no network policies\n"), out)
+	require.Equal(t, 1, strings.Count(out, "coe-bridge: policies are stored and not enforced: this version has no network policies\n"), out)
 	out, err = run(t, sheet, "apply", "-f", "-")
 	require.NoError(t, err)
 	require.NotContains(t, out, "enforced")
@@ -228,8 +228,8 @@ func TestApplyFolders(t *testing.T) {
 	require.ErrorContains(t, err, "name a file with -f")
 }
 
-// Who applies different entries at once loses nothing; who applies one entry while
-// another changes it is told, or has changed what the other wrote.
+// Concurrent runs that apply different entries lose nothing. If two runs apply the same
+// entry, one of them reports the conflict or replaces what the other wrote.
 func TestApplyConcurrently(t *testing.T) {
 	b := bridgeFor(t)
 	const clients, rounds = 4, 5
@@ -239,7 +239,7 @@ func TestApplyConcurrently(t *testing.T) {
 		all.Go(func() {
 			for round := range rounds {
 				text := fmt.Sprintf("pods:\n- {uid: 8f2a6d5e-0000-4000-8000-%012d, name: n%d}\n- {uid: 8f2a6d5e-0000-4000-9000-%012d, name: n%d}\n", i, round, i, round)
-				if _, err := run(t, text, "apply", "-f", "-"); err != nil && !strings.Contains(err.Error(), "others write all the time") {
+				if _, err := run(t, text, "apply", "-f", "-"); err != nil && !strings.Contains(err.Error(), "other clients keep writing") {
 					failed <- err
 				}
 			}
@@ -293,7 +293,7 @@ func TestApplyToWhatChangesMeanwhile(t *testing.T) {
 	t.Run("the entry", func(t *testing.T) {
 		racer(t, b, func() { put(apiUID, "other") })
 		out, err := run(t, sheet, "apply", "-f", "-")
-		require.ErrorContains(t, err, "somebody else has changed pods/"+apiUID+" (shop/api) meanwhile")
+		require.ErrorContains(t, err, "another client has changed pods/"+apiUID+" (shop/api), so nothing of the file was written")
 		require.Empty(t, out)
 		var pods []struct{ Name string }
 		require.True(t, b.Get("config/pod:coe/pods/"+apiUID, &pods))
@@ -305,19 +305,19 @@ func TestApplyToWhatChangesMeanwhile(t *testing.T) {
 		const uid = "8f2a6d5e-0000-4000-8000-0000000000aa"
 		racer(t, b, func() { put(uid, "first") })
 		_, err := run(t, "pods: [{uid: "+uid+", name: second}]", "apply", "-f", "-")
-		require.ErrorContains(t, err, "somebody else has changed")
+		require.ErrorContains(t, err, "another client has changed")
 	})
 	t.Run("an entry that goes", func(t *testing.T) {
 		racer(t, b, func() { b.Do(http.MethodDelete, "/rests/data/pod:coe/pods="+webUID, "") })
 		out, err := run(t, "pods: [{uid: "+webUID+", name: late}]", "apply", "-f", "-")
-		require.ErrorContains(t, err, "somebody else has changed pods/"+webUID)
+		require.ErrorContains(t, err, "another client has changed pods/"+webUID)
 		require.Empty(t, out)
 		require.False(t, b.Get("config/pod:coe/pods/"+webUID, nil), "what is deleted does not come back")
 	})
 	t.Run("all the time", func(t *testing.T) {
 		racer(t, b, func() { put("8f2a6d5e-0000-4000-8000-00000000000f", fmt.Sprint(n)) })
 		_, err := run(t, sheet, "apply", "-f", "-")
-		require.ErrorContains(t, err, "others write all the time")
+		require.ErrorContains(t, err, "other clients keep writing")
 	})
 }
 
@@ -351,13 +351,13 @@ pods: [{uid: 8f2a6d5e-0000-4000-8000-000000000003, name: web, network-NS: other}
 `, "apply", "-f", "-")
 	require.NoError(t, err)
 	for _, c := range []struct{ args, says string }{
-		{"pod web", "there are several: pods/" + webUID + " (shop/web), pods/8f2a6d5e-0000-4000-8000-000000000003 (other/web); name one by its key"},
-		{"pod shop/none", "delete pod shop/none: not found; coe-bridge get pods lists those there are"},
+		{"pod web", "several have this name: pods/" + webUID + " (shop/web), pods/8f2a6d5e-0000-4000-8000-000000000003 (other/web); name one by its key"},
+		{"pod shop/none", "delete pod shop/none: not found; coe-bridge get pods lists all"},
 		{"pods shop/api nobody", "delete pod nobody: not found"},
-		{"elan x", `there is no kind "elan" that is written: want one of pods, services`},
-		{"pod", "name files with -f, or a kind and what to delete"},
+		{"elan x", `"elan" is not a kind that clients write: want one of pods, services`},
+		{"pod", "name files with -f, or a kind and names"},
 		{"pod x -f y", "not both"},
-		{"pod shop/web --dry-run client", "delete pod: --dry-run client reads files and asks no bridge, which alone knows names: name files with -f, or say --dry-run server"},
+		{"pod shop/web --dry-run client", "delete pod: names need a bridge, and --dry-run client asks none: name files with -f, or use --dry-run server"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			_, err := run(t, "", append([]string{"delete"}, strings.Fields(c.args)...)...)
@@ -411,7 +411,7 @@ func TestGetByName(t *testing.T) {
 	require.NotContains(t, out, "shop/api")
 	for name, says := range map[string]string{
 		"shop/none":    "trace shop/none: not found; 2 other pods are in namespace shop; coe-bridge get pods lists them",
-		"nowhere/none": "trace nowhere/none: not found; no pod is in namespace nowhere; coe-bridge get pods lists those there are",
+		"nowhere/none": "trace nowhere/none: not found; namespace nowhere has no pods; coe-bridge get pods lists all",
 	} {
 		_, err = run(t, "", "trace", name)
 		require.EqualError(t, err, says)

@@ -24,13 +24,13 @@ import (
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/files"
 	"github.com/coe-bridge/coe-bridge/restconf/access"
-	"github.com/coe-bridge/coe-bridge/test/bridgetest"
-	"github.com/coe-bridge/coe-bridge/test/pki"
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/pki"
 )
 
-var update = flag.Bool("update", false, "write the generated tables of docs/operations.md")
+var update = flag.Bool("update", false, "write the generated tables of docs/reference.md")
 
-const operations = "../../docs/operations.md"
+const operations = "../../docs/reference.md"
 
 // The tables of flags and metrics are written from what there is:
 // go test ./cmd/coe-bridge -run TestTables -update.

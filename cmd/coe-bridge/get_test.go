@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"github.com/coe-bridge/coe-bridge/test/bridgetest"
+	"github.com/coe-bridge/coe-bridge/mapping/status"
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 )
 
 const (
@@ -49,13 +50,13 @@ func tell(t *testing.T, b *bridgetest.Bridge) {
 		"service-ports": [{"name": "http", "port": 80, "target-port": "8080"}], "endpoints": ["8f2a6d5e-0000-4000-8000-000000000001"]}]}`)
 	require.Eventually(t, func() bool {
 		out, err := run(t, "", "get", "leases", "-o", "json")
-		var leases []lease
+		var leases []status.Lease
 		return err == nil && json.Unmarshal([]byte(out), &leases) == nil && len(leases) == 3
 	}, 20*time.Second, 10*time.Millisecond)
 	b.AwaitSync(20 * time.Second)
 	require.Eventually(t, func() bool {
 		out, err := run(t, "", "get", "pods")
-		return err == nil && !strings.Contains(out, "waiting")
+		return err == nil && !strings.Contains(out, "pending") && !strings.Contains(out, "programmed")
 	}, 20*time.Second, 10*time.Millisecond, "what the backend has is confirmed")
 }
 
@@ -79,9 +80,9 @@ func TestGetOfNothing(t *testing.T) {
 		"elan-instances": "no elan-instances: no pod is mapped\n",
 		"vpn-instances":  "no vpn-instances: no pod is mapped\n",
 		"interfaces":     "no interfaces: no pod is mapped\n",
-		"pods":           "no pods; coe-bridge apply -f FILE makes some, and serve --kubeconfig follows those of a cluster\n",
-		"services":       "no services; coe-bridge apply -f FILE makes some\n",
-		"pools":          "no pools; coe-bridge apply -f FILE makes some\n",
+		"pods":           "no pods; create some with coe-bridge apply -f FILE, or follow a cluster with serve --kubeconfig\n",
+		"services":       "no services; create some with coe-bridge apply -f FILE\n",
+		"pools":          "no pools; create some with coe-bridge apply -f FILE\n",
 		"leases":         "no leases: no pod has an address\n",
 		"problems":       "no problems\n",
 	} {
@@ -135,7 +136,7 @@ func TestGet(t *testing.T) {
 		"problems": `NAMESPACE KIND NAME UID REASON MESSAGE
 			default pod - ac092d9b-e9eb-bae2-eed8-74aca2b7fa9c NoName the pod has no name, so its interface can't be named; send name
 			default pod - ac092d9b-e9eb-bae2-eed8-74aca2b7fa9c NotEnforced network-id of an interface has no effect: the namespace and the node decide on the network
-			default service - eeafffb7-d9fc-aaed-fbc9-8af8bfaacdd9 NoEndpoint endpoint afbcf0eb-fc3f-acea-a438-5cfdfcefbcb0 is no pod of namespace default with a network; send the pod, with its node
+			default service - eeafffb7-d9fc-aaed-fbc9-8af8bfaacdd9 NoEndpoint endpoint afbcf0eb-fc3f-acea-a438-5cfdfcefbcb0 is not a pod of namespace default with a network; send the pod, with its node
 			`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -159,22 +160,11 @@ func TestGet(t *testing.T) {
 		out, err := run(t, "", "status")
 		require.NoError(t, err)
 		require.Regexp(t, `\ndefault +in sync +\d+ +\d+ +(\d+)/\d+ +3 +-\nshop +in sync`, out)
-		var st status
+		var st status.Status
 		require.NoError(t, json.Unmarshal([]byte(requireFormats(t, "status")), &st))
 		require.True(t, st.InSync)
 		require.Len(t, st.Problems, 3)
 	})
-}
-
-func TestStateOfPod(t *testing.T) {
-	for want, p := range map[string]tracedPod{
-		"confirmed":                {Reached: "confirmed"},
-		"waiting":                  {Reached: "source", Missing: "address"},
-		"host network or finished": {Reached: "source"},
-	} {
-		require.Equal(t, want, p.state(nil))
-	}
-	require.Equal(t, "problem", tracedPod{Reached: "source", Missing: "address"}.state([]string{"NoNode"}))
 }
 
 func TestClientErrors(t *testing.T) {
@@ -190,14 +180,14 @@ func TestClientErrors(t *testing.T) {
 		says           string
 	}{
 		{"no password", "", nil, "that this server knows; set COE_BRIDGE_PASSWORD, or name a file with --password-file"},
-		{"wrong password", "wrong", nil, "this server knows no such user with this password; look at --user admin"},
-		{"wrong user", "admin", []string{"--user", "eve"}, "this server knows no such user with this password; look at --user eve"},
-		{"wrong password file", "", []string{"--password-file", file(t, "password", "wrong\n")}, "look at --user admin, and at COE_BRIDGE_PASSWORD or --password-file"},
+		{"wrong password", "wrong", nil, "this server knows no such user with this password; check --user admin"},
+		{"wrong user", "admin", []string{"--user", "eve"}, "this server knows no such user with this password; check --user eve"},
+		{"wrong password file", "", []string{"--password-file", file(t, "password", "wrong\n")}, "check --user admin, and COE_BRIDGE_PASSWORD or --password-file"},
 		{"no password file", "", []string{"--password-file", "/nonexistent"}, "read --password-file: open /nonexistent"},
 		{"nobody there", "admin", []string{"--server", "http://127.0.0.1:1"}, "connection refused; is the bridge running there? (--server)"},
 		{"it speaks http", "admin", []string{"--server", https}, "it speaks http: --server " + b.URL()},
 		{"no URL", "admin", []string{"--server", "127.0.0.1:8181"}, "want a URL like http://127.0.0.1:8181"},
-		{"another server", "admin", []string{"--server", stranger.URL}, "it is no coe-bridge that answers there; name one with --server"},
+		{"another server", "admin", []string{"--server", stranger.URL}, "the server there is not a coe-bridge; name one with --server"},
 		{"a web site", "admin", []string{"--server", chatty.URL}, "is it a coe-bridge? (--server)"},
 		{"no authority", "admin", []string{"--ca-file", "/nonexistent"}, "read --ca-file: stat /nonexistent"},
 		{"bad authority", "admin", []string{"--ca-file", file(t, "ca.pem", "x")}, "no certificate in it"},

@@ -8,17 +8,19 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	root := newRoot()
-	root.SetOut(&terminal{Writer: os.Stdout})
-	root.SetErr(&terminal{Writer: os.Stderr})
+	root.SetOut(&output.Terminal{Writer: os.Stdout})
+	root.SetErr(&output.Terminal{Writer: os.Stderr})
 	err := root.ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		fmt.Fprintln(&terminal{Writer: os.Stderr}, "coe-bridge: "+err.Error())
+		fmt.Fprintln(&output.Terminal{Writer: os.Stderr}, "coe-bridge: "+err.Error())
 		os.Exit(1)
 	}
 }

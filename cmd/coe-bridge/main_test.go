@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
 )
 
 // The environment of whoever runs the tests sets no flags.
 func TestMain(m *testing.M) {
 	for _, pair := range os.Environ() {
-		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, envPrefix) {
+		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, flags.EnvPrefix) {
 			if err := os.Unsetenv(name); err != nil {
 				panic(err)
 			}

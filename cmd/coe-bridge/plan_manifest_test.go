@@ -47,7 +47,7 @@ func TestPlanOfDataInYAML(t *testing.T) {
 	for name, c := range map[string]struct{ text, says string }{
 		"invalid value":   {strings.Replace(sheet, "*node", "192.168.33", 1), "standard input:13: pods " + apiUID + `: host-ip-address: "192.168.33"`},
 		"unknown top":     {"foo: bar\n", `standard input:1: "foo" is nothing that is written to a bridge`},
-		"not mapped":      {"network-policy: [{uuid: " + webUID + "}]\n", `plan standard input:1: "k8s:network-policy" is nothing that a bridge is told`},
+		"not mapped":      {"network-policy: [{uuid: " + webUID + "}]\n", `plan standard input:1: "k8s:network-policy" is not the name of input for a bridge`},
 		"data, manifests": {sheet + "---\nkind: Pod\napiVersion: v1\n", "standard input:20: it is a manifest for Kubernetes"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,11 +64,15 @@ func TestPlanOfManifestsWithProblems(t *testing.T) {
 		{"unknown node", "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {nodeName: n1}}", "problem: pod web of namespace default: NoNode: "},
 		{"no pool", "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {nodeName: n1}, status: {hostIP: 192.0.2.1}}", "problem: pod web of namespace default: NoAddress: "},
 		{"no cluster address", "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 80}]}}", "problem: service web of namespace default: NoClusterIP: "},
-		{"hidden", "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: web}}", "skipped: DaemonSet web: its pods are made by its controller; "},
+		{"hidden", "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: web}}", "skipped: DaemonSet web: its controller creates the pods; "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out, err := run(t, "---\n"+c.document, "plan", "-f", "-")
-			require.NoError(t, err)
+			if strings.HasPrefix(c.want, "problem: ") {
+				require.ErrorContains(t, err, "not everything can be mapped")
+			} else {
+				require.NoError(t, err)
+			}
 			require.Contains(t, out, c.want)
 		})
 	}
@@ -80,7 +84,7 @@ func TestPlanOfManifestsWithProblems(t *testing.T) {
 func TestPlanOfBadManifests(t *testing.T) {
 	for _, c := range []struct{ name, document, want string }{
 		{"field", "kind: Pod\napiVersion: v1\nmetadata: {name: web}\nspec: {nodeNam: n1}", `plan standard input: document 1: Pod web: unknown field "spec.nodeNam"`},
-		{"COE JSON among manifests", "kind: Pod\napiVersion: v1\nmetadata: {name: web}\n---\n" + web, "plan standard input: document 2: want apiVersion and kind"},
+		{"COE JSON among manifests", "kind: Pod\napiVersion: v1\nmetadata: {name: web}\n---\n" + web, "plan standard input: document 2: want a Kubernetes object with apiVersion and kind"},
 		{"text", "hello", "plan standard input: document 1: want a Kubernetes object"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -112,13 +116,13 @@ func TestPlanOfManifestsWithNodePools(t *testing.T) {
 {apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {nodeName: n1}}
 `
 	out, err := run(t, manifests, "plan", "-f", "-")
-	require.NoError(t, err)
+	require.EqualError(t, err, "plan: not everything can be mapped; problems: 1")
 	require.Contains(t, out, "problem: pod web of namespace default: NoAddress: ")
 	out, err = run(t, manifests, "plan", "-f", "-", "--node-pod-cidrs")
 	require.NoError(t, err)
 	require.Contains(t, out, "10.244.1.2")
 	require.NotContains(t, out, "problem")
 	out, err = run(t, manifests, "plan", "-f", "-", "--node-pod-cidrs", "--pool", "other=10.244.0.0/16")
-	require.NoError(t, err)
+	require.ErrorContains(t, err, "not everything can be mapped")
 	require.Contains(t, out, "problem: node n1: PoolOverlaps: its pod-cidr 10.244.1.0/24 is not used as a pool")
 }

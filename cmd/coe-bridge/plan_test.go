@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"regexp"
@@ -47,22 +48,23 @@ create   transit       100:1                                                    
 create   service       default eeafffb7-d9fc-aaed-fbc9-8af8bfaacdd9                  -
 create   service-vip   default eeafffb7-d9fc-aaed-fbc9-8af8bfaacdd9 tcp 5.21.5.0:0   to no endpoint yet
 problem: service eeafffb7-d9fc-aaed-fbc9-8af8bfaacdd9 of namespace default: NoEndpoint: ` +
-				"endpoint afbcf0eb-fc3f-acea-a438-5cfdfcefbcb0 is no pod of namespace default with a network; send the pod, with its node\n",
+				"endpoint afbcf0eb-fc3f-acea-a438-5cfdfcefbcb0 is not a pod of namespace default with a network; send the pod, with its node\n",
 		},
 		{
 			"policy", `{"k8s:k8s": {"network-policies": {"network-policy": [{"uuid": "8f2a6d5e-0000-4000-8000-000000000007", "name": "deny"}]}}}`,
 			"CHANGE   KIND      NAME    DETAILS\n" + transit +
-				"problem: networkpolicy deny: NotEnforced: network policies are not enforced: traffic that it forbids is let through\n",
+				"problem: networkpolicy deny: NotEnforced: network policies are not enforced: traffic that the policy forbids is allowed\n",
 		},
 		{
 			"access list", `{"ietf-access-control-list:access-lists": {"acl": [{"acl-name": "web", "acl-type": "ietf-access-control-list:ipv4-acl"}]}}`,
 			"CHANGE   KIND      NAME    DETAILS\n" + transit +
-				"problem: access-list web: NotEnforced: access lists are not enforced: traffic that it forbids is let through\n",
+				"problem: access-list web: NotEnforced: access lists are not enforced: traffic that the list forbids is allowed\n",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out, err := run(t, c.document, "plan", "-f", "-", "--only", "netvirt")
-			require.NoError(t, err)
+			mapped := strings.Count(c.want, "problem: ") == strings.Count(c.want, ": NotEnforced: ")
+			require.Equal(t, mapped, err == nil, err)
 			require.Equal(t, c.want, out)
 		})
 	}
@@ -115,8 +117,9 @@ func requireWords(t *testing.T, want, got string) {
 
 func TestPlanAsJSONAndYAML(t *testing.T) {
 	document := file(t, "documents.json", web)
+	const unmapped = "plan: not everything can be mapped; problems: 1"
 	asJSON, err := run(t, "", "plan", "-f", document, "-o", "json", "--only", "netvirt")
-	require.NoError(t, err)
+	require.EqualError(t, err, unmapped)
 	var p map[string]any
 	require.NoError(t, json.Unmarshal([]byte(asJSON), &p))
 	problem := p["problems"].([]any)[0].(map[string]any)
@@ -129,12 +132,12 @@ func TestPlanAsJSONAndYAML(t *testing.T) {
 		"skipped": []any{},
 	}, p)
 	asYAML, err := run(t, "", "plan", "-f", document, "-o", "yaml", "--only", "netvirt")
-	require.NoError(t, err)
+	require.EqualError(t, err, unmapped)
 	converted, err := yaml.YAMLToJSON([]byte(asYAML))
 	require.NoError(t, err)
 	require.JSONEq(t, asJSON, string(converted))
 	asJSON, err = run(t, "", "plan", "-f", document, "-o", "json", "--only", "ovn")
-	require.NoError(t, err)
+	require.EqualError(t, err, unmapped)
 	var rows struct{ OVN []map[string]any }
 	require.NoError(t, json.Unmarshal([]byte(asJSON), &rows))
 	require.Len(t, rows.OVN, 2)
@@ -151,7 +154,7 @@ func TestPlanAsJSONAndYAML(t *testing.T) {
 	require.Equal(t, "no changes\n\nno rows in OVN\n", out)
 }
 
-// What begins with documents that say nothing is planned as what comes after them.
+// Empty documents at the start of a file do not change its plan.
 func TestPlanOfYAMLThatBeginsEmpty(t *testing.T) {
 	const data = "pod:coe:\n  pods:\n    - {uid: 8f2a6d5e-0000-4000-8000-000000000001, name: web, host-ip-address: 192.168.33.12}\n"
 	want, err := run(t, data, "plan", "-f", "-", "--pool", "10.11.2.0/24")
@@ -179,10 +182,10 @@ func TestPlanOfBadDocuments(t *testing.T) {
 		{"bad uuid", `{"pod:pods": [{"uid": "x"}]}`, []string{"/pod:coe/pods[1]/uid", `"x"`, "want a UUID"}},
 		{"no key", `{"pod:pods": [{"name": "x"}]}`, []string{"/pod:coe/pods[1]", "want uid"}},
 		{"bad address", `{"pod:pods": [{"uid": "` + uid + `", "host-ip-address": "1.2.3"}]}`, []string{"host-ip-address", `"1.2.3"`, "want an IPv4 or IPv6 address"}},
-		{"colon", `{"pod:pods": [{"uid": "` + uid + `", "name": "a:b"}]}`, []string{uid, `name: "a:b" holds a colon`}},
+		{"colon", `{"pod:pods": [{"uid": "` + uid + `", "name": "a:b"}]}`, []string{uid, `name: "a:b" contains a colon`}},
 		{"bad port", `{"service:services": [{"uid": "` + uid + `", "service-ports": [{"name": "a", "port": 70000}]}]}`, []string{uid, "service-ports/port"}},
 		{"range outside", `{"dhcp_allocation_pool:network": [{"network-id": "a", "allocation-pool": [{"subnet": "10.0.0.0/24", "allocate-from": "10.0.1.1"}]}]}`, []string{`pool "a", subnet 10.0.0.0/24: allocate-from 10.0.1.1 lies outside the subnet`}},
-		{"what is computed", `{"elan:elan-instances": {}}`, []string{`"elan:elan-instances" is nothing that a bridge is told`, "pod:coe"}},
+		{"what is computed", `{"elan:elan-instances": {}}`, []string{`"elan:elan-instances" is not the name of input for a bridge`, "pod:coe"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out, err := run(t, c.document, "plan", "-f", "-")
@@ -201,7 +204,7 @@ func TestPlanOfBadDocuments(t *testing.T) {
 	_, err = run(t, "", "plan")
 	require.ErrorContains(t, err, "name a file with -f, or - for standard input")
 	_, err = run(t, "{}", "plan", "-f", "-", "--pool", "10.0.0.0")
-	require.ErrorContains(t, err, `--pool: read pool "10.0.0.0": "10.0.0.0" is no subnet`)
+	require.ErrorContains(t, err, `--pool: parse pool "10.0.0.0": "10.0.0.0" is not a subnet`)
 	_, err = run(t, pool, "plan", "-f", "-", "--pool", "10.11.0.0/16")
 	require.ErrorContains(t, err, "plan pools: ")
 	_, err = run(t, "{}", "plan", "-f", "-", "--only", "rows")
@@ -224,7 +227,9 @@ func TestPlanTouchesNothing(t *testing.T) {
 		plan := exec.CommandContext(t.Context(), "strace", arguments...)
 		plan.Stdin = strings.NewReader(document)
 		text, err := plan.CombinedOutput()
-		require.NoError(t, err, string(text))
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		require.True(t, ok, string(text))
+		require.Equal(t, 1, exit.ExitCode(), "not everything can be mapped: %s", text)
 		made, err := os.ReadFile(calls)
 		require.NoError(t, err)
 		// The runtime reads what the kernel says, and a library the program itself.

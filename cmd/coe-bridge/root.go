@@ -9,6 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/node"
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/passwd"
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/plan"
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/remote"
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/serve"
 )
 
 // version is set by the build (-X main.version=…).
@@ -19,32 +26,31 @@ func newRoot() *cobra.Command {
 		Use:   "coe-bridge",
 		Short: "Pod networking from one declarative model",
 		Long: `coe-bridge takes pods and services from Kubernetes or over RESTCONF, maps them to
-OpenDaylight's Netvirt model and makes a network backend (OVN or OpenDaylight) agree
-with it.
+OpenDaylight's Netvirt model, and programs a network backend (OVN or OpenDaylight).
 
-Every flag can be given as an environment variable (COE_BRIDGE_ and the flag's
-name in capitals, with _ for -) and in a YAML file (--config). A flag wins over
-the environment, the environment over the file.`,
-		Example: `  # try it: no root, nothing kept, user admin, password admin
+Every flag can be set in the environment (COE_BRIDGE_ and the name of the flag in
+capitals, with _ for -) and in a YAML file (--config). The command line overrides the
+environment, and the environment overrides the file.`,
+		Example: `  # try it without root: user admin, password admin, no data is kept
   coe-bridge serve --dev
 
-  # what would this pod become?
+  # show what a pod would become
   coe-bridge plan -f pod.json
 
   # look at a running bridge
   coe-bridge status
   coe-bridge get pods -w
 
-  # tell it pods, services and pools
+  # write pods, services and pools
   coe-bridge apply -f network.yaml
   coe-bridge watch pods
 
-  # what is wrong with this pod?
+  # find out what is wrong with a pod
   coe-bridge trace default/web`,
 		SilenceUsage:          true,
 		SilenceErrors:         true,
 		DisableFlagsInUseLine: true,
-		Args:                  cobra.ArbitraryArgs, // unknownCommand says more
+		Args:                  cobra.ArbitraryArgs, // unknownCommand suggests others
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
@@ -53,17 +59,19 @@ the environment, the environment over the file.`,
 		},
 	}
 	var file string
-	root.PersistentFlags().StringVar(&file, "config", "", "YAML file with flags by name, a line each (listen: 127.0.0.1:8181)")
+	root.PersistentFlags().StringVar(&file, "config", "", "YAML file with flags by name, one in each line (listen: 127.0.0.1:8181)")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		return applySettings(cmd, file)
+		return flags.ApplySettings(cmd, file)
 	}
-	root.AddCommand(newServe(), newAgent(), newDoctor(), newPlan(), newConvert(), newGet(), newApply(), newDelete(), newWatch(), newStatus(), newTrace(), newPasswd(), newCompletion(), newVersion())
+	root.AddCommand(serve.New(version), node.NewAgent(version), node.NewDoctor(), plan.New(), plan.NewConvert())
+	root.AddCommand(remote.Commands()...)
+	root.AddCommand(passwd.New(), newCompletion(), newVersion())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	return root
 }
 
-// unknownCommand says which commands may be meant.
+// unknownCommand suggests commands with similar names.
 func unknownCommand(root *cobra.Command, name string) error {
 	meant := ""
 	if like := root.SuggestionsFor(name); len(like) > 0 {
@@ -72,8 +80,8 @@ func unknownCommand(root *cobra.Command, name string) error {
 	return fmt.Errorf("unknown command %q: %s%s --help lists all", name, meant, root.Name())
 }
 
-// flagError says where the flags of a command are, and to who looks for kubectl's -n how
-// a namespace is named.
+// flagError says where the flags of a command are listed. For kubectl's -n it says how to
+// name a namespace.
 func flagError(cmd *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if ok && slices.Contains([]string{"n", "namespace"}, unknown.GetSpecifiedName()) {

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -17,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 )
 
@@ -30,8 +28,8 @@ func TestServeRefuses(t *testing.T) {
 	}{
 		{"nothing given", "", []string{"nobody could log in", "--auth-file", "coe-bridge passwd USER", "--dev"}},
 		{"no users", "--data-dir " + data, []string{"nobody could log in"}},
-		{"no place for data", "--auth-file " + users, []string{"nowhere to keep data", "--data-dir", "--etcd-endpoints"}},
-		{"two places for data", "--dev --data-dir " + data + " --etcd-endpoints http://127.0.0.1:1", []string{"two places to keep data", "give one of them"}},
+		{"no place for data", "--auth-file " + users, []string{"no place for data", "--data-dir", "--etcd-endpoints"}},
+		{"two places for data", "--dev --data-dir " + data + " --etcd-endpoints http://127.0.0.1:1", []string{"two places for data", "give one of them"}},
 		{"users are not there", "--data-dir " + data + " --auth-file /nonexistent", []string{"read --auth-file: stat /nonexistent: no such file"}},
 		{"users are no users", "--data-dir " + data + " --auth-file " + file(t, "users", "admin:admin\n"), []string{"read --auth-file: line 1 has no role: write admin:reader:… or admin:writer:…"}},
 		{"certificate without key", "--dev --tls-cert c.pem", []string{"--tls-cert is given without --tls-key"}},
@@ -78,9 +76,9 @@ func usersFile(t *testing.T) string {
 
 var serving = regexp.MustCompile(`msg=serving url=(\S+)`)
 
-// serve runs coe-bridge serve on a free port until the test ends, and returns
+// serveFor runs coe-bridge serve on a free port until the test ends, and returns
 // its URL.
-func serve(t *testing.T, args ...string) (*background, string) {
+func serveFor(t *testing.T, args ...string) (*background, string) {
 	t.Helper()
 	b := start(t, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
 	b.await(t, "msg=serving")
@@ -89,8 +87,8 @@ func serve(t *testing.T, args ...string) (*background, string) {
 
 func TestServeForDevelopment(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	b, url := serve(t, "--dev")
-	b.await(t, "*** development mode: anyone who reaches "+url+" is in with user admin, password admin ***")
+	b, url := serveFor(t, "--dev")
+	b.await(t, "*** development mode: anyone who can connect to "+url+" can log in with user admin, password admin ***")
 	t.Setenv("COE_BRIDGE_PASSWORD", "admin")
 	_, err := run(t, "", "status", "--server", url)
 	require.NoError(t, err)
@@ -103,10 +101,10 @@ func TestServeForDevelopment(t *testing.T) {
 
 // With users of its own, development mode has no other, and says nothing of any.
 func TestDevelopmentWithUsers(t *testing.T) {
-	b, url := serve(t, "--dev", "--auth-file", usersFile(t))
+	b, url := serveFor(t, "--dev", "--auth-file", usersFile(t))
 	t.Setenv("COE_BRIDGE_PASSWORD", "admin")
 	_, err := run(t, "", "status", "--server", url)
-	require.ErrorContains(t, err, "look at --user admin")
+	require.ErrorContains(t, err, "check --user admin")
 	t.Setenv("COE_BRIDGE_PASSWORD", "s3cret")
 	_, err = run(t, "", "status", "--server", url)
 	require.NoError(t, err)
@@ -117,7 +115,7 @@ func TestDevelopmentWithUsers(t *testing.T) {
 func TestServeKeepsItsData(t *testing.T) {
 	args := []string{"--auth-file", usersFile(t), "--data-dir", t.TempDir() + "/made/for/it"}
 	t.Setenv("COE_BRIDGE_PASSWORD", "s3cret")
-	b, url := serve(t, args...)
+	b, url := serveFor(t, args...)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+podsPath, strings.NewReader(web))
 	require.NoError(t, err)
 	req.SetBasicAuth("admin", "s3cret")
@@ -132,7 +130,7 @@ func TestServeKeepsItsData(t *testing.T) {
 	b.interrupt()
 	require.NoError(t, <-b.done)
 
-	_, url = serve(t, args...)
+	_, url = serveFor(t, args...)
 	out, err := run(t, "", "get", "pods", "--server", url)
 	require.NoError(t, err)
 	require.Contains(t, out, "8f2a6d5e-0000-4000-8000-000000000001")
@@ -144,14 +142,14 @@ func TestServeWithTLS(t *testing.T) {
 	clientCert, clientKey := ca.issue(t, "client")
 	strangerCert, strangerKey := newAuthority(t).issue(t, "stranger")
 	users := usersFile(t)
-	_, plain := serve(t, "--dev", "--auth-file", users, "--tls-cert", serverCert, "--tls-key", serverKey)
-	_, strict := serve(t, "--dev", "--auth-file", users, "--tls-cert", serverCert, "--tls-key", serverKey, "--client-ca", ca.file)
+	_, plain := serveFor(t, "--dev", "--auth-file", users, "--tls-cert", serverCert, "--tls-key", serverKey)
+	_, strict := serveFor(t, "--dev", "--auth-file", users, "--tls-cert", serverCert, "--tls-key", serverKey, "--client-ca", ca.file)
 	require.True(t, strings.HasPrefix(plain, "https://"))
 	for _, c := range []struct{ name, password, url, args, says string }{
 		{"authority known", "s3cret", plain, "--ca-file " + ca.file, ""},
-		{"authority unknown", "s3cret", plain, "", "name the authority of its certificate with --ca-file"},
+		{"authority unknown", "s3cret", plain, "", "name the CA of its certificate with --ca-file"},
 		{"http", "s3cret", strings.Replace(plain, "https", "http", 1), "", "it speaks https: --server " + plain + " and --ca-file"},
-		{"another address", "s3cret", strings.Replace(plain, "127.0.0.1", "localhost", 1), "--ca-file " + ca.file, "ask by an address that the certificate has (--server)"},
+		{"another address", "s3cret", strings.Replace(plain, "127.0.0.1", "localhost", 1), "--ca-file " + ca.file, "use an address that the certificate names (--server)"},
 		{"certificate and password", "s3cret", strict, "--ca-file " + ca.file + " --cert " + clientCert + " --key " + clientKey, ""},
 		{"no certificate", "s3cret", strict, "--ca-file " + ca.file, "if it wants a client certificate, show one with --cert and --key"},
 		{"another's certificate", "s3cret", strict, "--ca-file " + ca.file + " --cert " + strangerCert + " --key " + strangerKey, "show another certificate with --cert and --key"},
@@ -217,39 +215,4 @@ func template(name string) *x509.Certificate {
 func pemFile(t *testing.T, kind string, der []byte) string {
 	t.Helper()
 	return file(t, "x.pem", string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
-}
-
-func TestInClear(t *testing.T) {
-	for url, want := range map[string]bool{
-		"http://127.0.0.1:8181": false, "http://[::1]:8181": false, "https://[::]:8181": false, "http://[::]:8181": true, "http://192.168.33.1:8181": true,
-	} {
-		require.Equal(t, want, inClear(url), url)
-	}
-}
-
-// Each connection to another machine in cleartext is a warning of its own, and those that
-// stay on this machine or are not used are none.
-func TestWarnOfCleartext(t *testing.T) {
-	for flags, want := range map[string][]string{
-		"--backend ovn --ovn-nb tcp:10.0.0.1:6641,tcp:10.0.0.2:6641":                        {"--ovn-nb"},
-		"--backend ovn --ovn-nb ssl:10.0.0.1:6641,tcp:10.0.0.2:6641":                        {"--ovn-nb"},
-		"--backend ovn,odl --ovn-nb tcp:[fd00::1]:6641 --odl-url http://10.0.0.1:8181":      {"--ovn-nb", "--odl-url"},
-		"--etcd-endpoints https://10.0.0.1:2379,http://10.0.0.2:2379":                       {"--etcd-endpoints"},
-		"--etcd-endpoints 10.0.0.1:2379":                                                    {"--etcd-endpoints"},
-		"--backend odl --odl-url https://10.0.0.1:8443 --ovn-nb tcp:10.0.0.1:6641":          nil,
-		"--backend ovn,odl --ovn-nb tcp:127.0.0.1:6641 --etcd-endpoints http://[::1]:2379":  nil,
-		"--backend ovn --ovn-nb unix:/run/ovn/ovnnb_db.sock --odl-url http://10.0.0.1:8181": nil,
-		"--backend ovn --ovn-nb ssl:10.0.0.1:6641 --etcd-endpoints localhost:2379":          nil,
-	} {
-		var f serveFlags
-		cmd := &cobra.Command{}
-		f.register(cmd)
-		require.NoError(t, cmd.ParseFlags(strings.Fields(flags)))
-		var log strings.Builder
-		f.warnOfCleartext(slog.New(slog.NewTextHandler(&log, nil)))
-		require.Equal(t, len(want), strings.Count(log.String(), "level=WARN"), "%s: %s", flags, log.String())
-		for _, flag := range want {
-			require.Contains(t, log.String(), "flag="+flag, flags)
-		}
-	}
 }

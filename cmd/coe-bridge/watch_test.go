@@ -31,11 +31,17 @@ func between(t *testing.T, bridge string, look func(*http.Request)) string {
 	return server.URL
 }
 
-func changes(t *testing.T, text string) (all []watchedChange) {
+// change is a line of coe-bridge watch -o json.
+type change struct {
+	Time, Event, Kind, Key, Name string
+	Value                        json.RawMessage
+}
+
+func changes(t *testing.T, text string) (all []change) {
 	t.Helper()
 	for line := range strings.Lines(text) {
-		var one watchedChange
-		if strings.HasPrefix(line, "coe-bridge: ") { // what is said on standard error
+		var one change
+		if strings.HasPrefix(line, "coe-bridge: ") { // a message on standard error
 			continue
 		}
 		require.NoError(t, json.Unmarshal([]byte(line), &one), line)
@@ -115,12 +121,12 @@ func TestWatchErrors(t *testing.T) {
 	bridgeFor(t)
 	for _, c := range []struct{ args, says string }{
 		{"watch", "watch: name a kind: pods, services"},
-		{"watch elan", `there is no kind "elan"`},
-		{"watch elan-instances", "watch elan-instances: it is made, not written; coe-bridge get elan-instances -w follows it"},
-		{"watch lease", "coe-bridge get lease -w follows it"},
+		{"watch elan", `"elan" is not a kind`},
+		{"watch elan-instances", "watch elan-instances: clients do not write it; use coe-bridge get elan-instances -w"},
+		{"watch lease", "use coe-bridge get lease -w"},
 		{"watch pods -o yaml", "want table or json"},
 		{"watch pods --server http://127.0.0.1:1", "is the bridge running there? (--server)"},
-		{"watch pods --user eve", "knows no such user with this password; look at --user eve"},
+		{"watch pods --user eve", "knows no such user with this password; check --user eve"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			out, err := run(t, "", strings.Fields(c.args)...)
@@ -136,17 +142,7 @@ func TestWatchErrors(t *testing.T) {
 	})
 }
 
-func TestReadEvents(t *testing.T) {
-	var heard []string
-	err := readEvents(strings.NewReader(":\n\nid: 1\ndata: a\ndata:b\n\nevent: x\n\nid: 2\n\ndata: cut"), func() {}, func(id string, data []byte) error {
-		heard = append(heard, id+"="+string(data))
-		return nil
-	})
-	require.ErrorContains(t, err, "the bridge has ended the stream")
-	require.Equal(t, []string{"1=a\nb", "2="}, heard)
-}
-
-// What a bridge refuses is said with what to do.
+// A refusal of the bridge says what to do.
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int

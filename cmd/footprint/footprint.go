@@ -1,5 +1,4 @@
-// Package footprint gives back to the system what memory the program needed for a
-// while and does not any more.
+// Package footprint returns memory to the kernel that the program no longer needs.
 package footprint
 
 import (
@@ -11,10 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReleaseProgram gives back the pages of the program that are mapped and may not be
-// needed again: the start of one that has all commands in it has touched most. What is
-// needed again is read from the page cache. It changes nothing but memory, and may be
-// called at any time.
+// ReleaseProgram returns the mapped pages of the program itself. Most of them were needed only
+// at the start, because the program has all commands in it. Pages that are needed again are
+// read from the page cache. It may be called at any time.
 func ReleaseProgram() error {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
-// add plugs a pod in. What is plugged in already, as it has to be, is left as it is.
+// add connects a pod to the network. An attachment that is already complete stays as it is.
 func (a *Agent) add(ctx context.Context, at *attachment) (*current.Result, error) {
 	ctx, done := a.running.begin(ctx, key(at.Attachment))
 	defer done()
@@ -43,7 +43,7 @@ func (a *Agent) add(ctx context.Context, at *attachment) (*current.Result, error
 }
 
 func (a *Agent) addUndoably(ctx context.Context, at *attachment, inPod netns.NsHandle, undo *undo) (*current.Result, error) {
-	if at.pod.foreign {
+	if at.pod.external {
 		if err := a.timed(ctx, "post", func() error { return a.post(ctx, at, undo) }); err != nil {
 			return nil, err
 		}
@@ -68,16 +68,16 @@ func (a *Agent) addUndoably(ctx context.Context, at *attachment, inPod netns.NsH
 	return a.plug(ctx, p, undo)
 }
 
-// timed does a part of a call, whose time is measured. Where ctx has ended it is not
-// begun, and where that happens meanwhile it has failed.
+// timed runs a step of a call and records its duration. It fails if ctx ends before or
+// during the step; a step whose context has ended does not start.
 func (a *Agent) timed(ctx context.Context, name string, do func() error) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("before step %s: %w", name, err)
 	}
 	ended := a.metrics.stepped(name)
-	a.log.Debug("step begins", "step", name)
+	a.log.Debug("step started", "step", name)
 	err := do()
-	a.log.Debug("step has ended", "step", name, "took", ended(), "err", err)
+	a.log.Debug("step finished", "step", name, "took", ended(), "err", err)
 	if err != nil {
 		return err
 	}
@@ -87,8 +87,8 @@ func (a *Agent) timed(ctx context.Context, name string, do func() error) error {
 	return nil
 }
 
-// record waits for what the pod's interface is to be. What the caller asks for must be
-// in it.
+// record waits for the record of the pod's interface. It fails if the record differs from
+// the addresses or the MAC address that the caller requested.
 func (a *Agent) record(ctx context.Context, at *attachment) (*uplink.Record, error) {
 	r, err := a.cfg.Uplink.Await(ctx, at.pod.is)
 	if err != nil {
@@ -96,27 +96,27 @@ func (a *Agent) record(ctx context.Context, at *attachment) (*uplink.Record, err
 	}
 	for _, want := range at.network.wanted.addresses {
 		if !slices.ContainsFunc(r.Addresses, func(has uplink.Address) bool { return has.IP == want }) {
-			return nil, invalid("address %s was asked for, and pod %s has %s", want, at.pod, addressesOf(r))
+			return nil, invalid("requested address %s differs from the addresses of pod %s: %s", want, at.pod, addressesOf(r))
 		}
 	}
 	if want := at.network.wanted.mac; want != "" && !strings.EqualFold(want, r.MAC) {
-		return nil, invalid("MAC address %s was asked for, and pod %s has %s", want, at.pod, r.MAC)
+		return nil, invalid("requested MAC address %s differs from the MAC address of pod %s: %s", want, at.pod, r.MAC)
 	}
 	return r, nil
 }
 
-// explainTimeout bounds the question why there is no record.
+// explainTimeout bounds the request for the reason of a missing record.
 const explainTimeout = 2 * time.Second
 
-// explain adds to the reason why there is no record what the bridge says of the pod.
+// explain adds the reason that the bridge reports for the pod, if it has one, to err.
 func (a *Agent) explain(ctx context.Context, at *attachment, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainTimeout)
 	defer cancel()
-	if !a.cfg.Uplink.Standing().Connected || len(at.pod.uid) != uidLength {
+	if !a.cfg.Uplink.Status().Connected || len(at.pod.uid) != uidLength {
 		return err
 	}
-	if says, asked := a.cfg.Uplink.Problem(ctx, at.pod.namespace, at.pod.uid); asked == nil && says != "" {
-		return fmt.Errorf("%w; the bridge says: %s", err, says)
+	if reason, failed := a.cfg.Uplink.Problem(ctx, at.pod.namespace, at.pod.uid); failed == nil && reason != "" {
+		return fmt.Errorf("%w; the bridge reports: %s", err, reason)
 	}
 	return err
 }
@@ -129,7 +129,7 @@ func addressesOf(r *uplink.Record) []netip.Addr {
 	return all
 }
 
-// plan is what has to be made of an attachment.
+// plan is the wanted state of an attachment on this node.
 type plan struct {
 	at     *attachment
 	record *uplink.Record
@@ -161,14 +161,14 @@ func (a *Agent) plan(ctx context.Context, at *attachment, r *uplink.Record, inPo
 	return p, err
 }
 
-// step is what it takes to make something, and to undo that.
+// step is one step of an ADD, and how to undo it.
 type step struct {
 	name     string
 	do, undo func(context.Context) error
 }
 
-// steps make what is planned. The port comes as early as it can: while the pod's end is
-// configured, the switch and the network are at work.
+// steps creates the plan. The port comes as early as possible: the switch and the network
+// work while the agent configures the pod's end.
 func (a *Agent) steps(p plan) []step {
 	return []step{
 		{
@@ -195,7 +195,7 @@ func (a *Agent) steps(p plan) []step {
 			"addresses",
 			func(ctx context.Context) error {
 				return a.kernel.do(func() error { return links.Configure(ctx, p.pair) })
-			}, nil, // they go with the links
+			}, nil, // deleting the links removes them
 		},
 		{
 			"network",
@@ -210,7 +210,7 @@ func (a *Agent) steps(p plan) []step {
 	}
 }
 
-// plug makes what is planned, unless it is there.
+// plug creates what p describes. If all of it exists, plug only waits for the network.
 func (a *Agent) plug(ctx context.Context, p plan, undo *undo) (*current.Result, error) {
 	there, err := a.isPlugged(ctx, p)
 	if err != nil {
@@ -233,8 +233,8 @@ func (a *Agent) plug(ctx context.Context, p plan, undo *undo) (*current.Result, 
 	return p.result()
 }
 
-// isPlugged tells whether what is planned is there: the port says so, and the links are.
-// It fails where the container has the pod's interface as another link: a pod has one.
+// isPlugged reports whether the port and the links of p exist as planned. It fails if the
+// container is attached by another link: a pod has one interface.
 func (a *Agent) isPlugged(ctx context.Context, p plan) (bool, error) {
 	port, found, err := a.cfg.Switch.Port(ctx, p.port.Name)
 	if err != nil || !found {
@@ -256,11 +256,11 @@ func (a *Agent) isPlugged(ctx context.Context, p plan) (bool, error) {
 	return err == nil && compare(inPod, p.pair.MAC, p.pair.Addresses, p.pair.Routes) == nil, err
 }
 
-// second is why a container gets no second link to the network.
+// second is the error for a second link of one container.
 func second(at *attachment, first ovs.Attachment) error {
 	return types.NewError(types.ErrInvalidNetworkConfig,
-		fmt.Sprintf("pod %s is in the network already, by its link %s", at.pod, first.IfName),
-		fmt.Sprintf("a pod has one interface of coe-bridge: ask for no second one, %s in network %s", at.IfName, at.network.Name))
+		fmt.Sprintf("pod %s is already attached by link %s", at.pod, first.IfName),
+		fmt.Sprintf("coe-bridge gives a pod one interface: remove interface %s from network %s", at.IfName, at.network.Name))
 }
 
 func samePort(a, b ovs.Port) bool {

@@ -1,11 +1,10 @@
-// Package agent is what a node's agent does at the calls of the CNI plugin: it learns
-// from the bridge what a pod's interface is to be, makes the links, plugs them into
-// the switch and waits until the network has them. What it has done stands in the
-// switch's database and on the links; it has no other memory of it, but for the pods
-// that it has made in the bridge for callers that know no Kubernetes.
+// Package agent implements the CNI commands on a node. For an ADD it waits for the
+// interface record from the bridge, creates the links, adds the port to the switch, and
+// waits until the network is ready. Its state is in the switch's database and on the links.
+// On disk it keeps only notes of the pods that it creates for callers without Kubernetes.
 //
-// A call that fails leaves nothing behind. What a killed agent left is swept away by
-// the next.
+// A failed call leaves nothing behind. The sweep of the next agent removes what a killed
+// agent left.
 package agent
 
 import (
@@ -27,35 +26,36 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
-// Config is what an agent is told. The zero value of a duration takes its default.
+// Config configures an Agent. Zero durations take their defaults.
 type Config struct {
 	Switch *ovs.Switch    // run by the caller
 	Uplink *uplink.Uplink // run by the caller
 	// Node is the node's network namespace.
 	Node netns.NsHandle
-	// Settings is where the settings of pods' networks are written; empty for the default.
+	// Settings is where the network settings of pods are written; empty means the default.
 	Settings links.Settings
-	// Confirmed: a pod is plugged in only when the bridge says that the network has its
-	// interface, where the switch can't tell that.
+	// Confirmed makes ADD wait until the bridge reports the interface as confirmed. It is
+	// for networks whose state the switch does not show.
 	Confirmed bool
-	// Dir is where the agent notes the pods that it makes.
+	// Dir holds the notes of the pods that the agent creates.
 	Dir string
 	// Deadline bounds a call. Default 30 s.
 	Deadline time.Duration
-	// Sweep is how often leftovers are looked for. Default 1 min.
+	// Sweep is the interval between sweeps. Default 1 min.
 	Sweep    time.Duration
 	Log      *slog.Logger
 	Registry prometheus.Registerer
 }
 
-// undoTimeout bounds the undoing of what a call has begun.
+// undoTimeout bounds the undo steps of a failed call.
 const undoTimeout = 10 * time.Second
 
-// maxAtLinks is how many calls work at links at once. The kernel lets one at a time;
-// each that waits for it costs a thread.
+// maxAtLinks is how many calls change links at once. The kernel serves one at a time, and
+// each waiting call occupies a thread.
 const maxAtLinks = 8
 
-// Agent answers the calls of the plugin. Run it.
+// Agent executes the calls of the CNI plugin. Run must run while calls are made. Its
+// methods may be called concurrently.
 type Agent struct {
 	cfg     Config
 	log     *slog.Logger
@@ -64,15 +64,15 @@ type Agent struct {
 
 	attachments locks // by container and link
 	ports       locks // by name, taken after attachments
-	pods        locks // by uid, of the pods that the agent makes; taken after attachments
+	pods        locks // by UID, of the pods that the agent creates; taken after attachments
 	running     running
-	kernel      turns // at links
+	kernel      semaphore // for changes of links
 
 	mu       sync.Mutex
-	reported map[string]bool // uids of the unreadable notes of the last sweep, which were logged
+	reported map[string]bool // UIDs of unreadable notes that were already logged
 }
 
-// New returns an Agent.
+// New returns an Agent, and creates the directory for its notes.
 func New(cfg Config) (*Agent, error) {
 	if cfg.Deadline == 0 {
 		cfg.Deadline = 30 * time.Second
@@ -80,33 +80,33 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.Sweep == 0 {
 		cfg.Sweep = time.Minute
 	}
-	a := &Agent{cfg: cfg, log: cfg.Log, notes: notes{cfg.Dir}, kernel: make(turns, maxAtLinks)}
+	a := &Agent{cfg: cfg, log: cfg.Log, notes: notes{cfg.Dir}, kernel: make(semaphore, maxAtLinks)}
 	a.metrics = newMetrics(cfg)
 	return a, a.notes.open()
 }
 
-// Answer does what a call asks for. The context ends when the caller goes.
+// Answer executes a call. ctx ends when the caller closes the connection.
 func (a *Agent) Answer(ctx context.Context, r call.Request) call.Answer {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Deadline)
 	defer cancel()
-	answer, who, err := a.do(ctx, r)
+	answer, pod, err := a.do(ctx, r)
 	took := time.Since(begun)
-	answer.Error = a.told(r.Command, who, err)
+	answer.Error = cniError(r.Command, pod, err)
 	a.metrics.called(r.Command, answer.Error, took)
-	log := a.log.With("command", r.Command, "container", r.ContainerID, "ifname", r.IfName, "pod", who, "took", took)
+	log := a.log.With("command", r.Command, "container", r.ContainerID, "ifname", r.IfName, "pod", pod, "took", took)
 	if err != nil {
 		log.Warn("call failed", "err", err)
 	} else {
-		log.Debug("call done")
+		log.Debug("call finished")
 	}
 	return answer
 }
 
-// do dispatches a call, and tells whom it is about.
-func (a *Agent) do(ctx context.Context, r call.Request) (answer call.Answer, who string, err error) {
+// do executes a call, and returns the pod that the call is about.
+func (a *Agent) do(ctx context.Context, r call.Request) (answer call.Answer, pod string, err error) {
 	n, err := readNetwork(r.Config)
-	if err == nil && r.Command != call.Del && r.Command != call.GC { // what was made goes, whatever is asked for
+	if err == nil && r.Command != call.Del && r.Command != call.GC { // removal ignores what the configuration requests
 		err = n.verify(r.Config)
 	}
 	if err != nil {
@@ -135,8 +135,8 @@ func (a *Agent) do(ctx context.Context, r call.Request) (answer call.Answer, who
 	return answer, at.pod.String(), err
 }
 
-// told is an error as the runtime is told it: one of CNI's, that names the pod.
-func (a *Agent) told(command, who string, err error) *types.Error {
+// cniError returns err as a CNI error that names the command and the pod.
+func cniError(command, pod string, err error) *types.Error {
 	var known *types.Error
 	switch {
 	case err == nil:
@@ -145,30 +145,30 @@ func (a *Agent) told(command, who string, err error) *types.Error {
 		return known
 	}
 	about := command
-	if who != "" {
-		about += " of pod " + who
+	if pod != "" {
+		about += " of pod " + pod
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return types.NewError(types.ErrTryAgainLater, about+" was not done in time", err.Error())
+		return types.NewError(types.ErrTryAgainLater, about+" exceeded its deadline", err.Error())
 	}
-	return types.NewError(types.ErrInternal, about+" has failed", err.Error())
+	return types.NewError(types.ErrInternal, about+" failed", err.Error())
 }
 
-// status fails where a pod could not be plugged in. That the bridge is away is not
-// enough for that: the pods that are known go on.
+// status fails if the agent cannot attach pods. A lost connection to the bridge is not
+// enough: pods whose records are known can still be attached.
 func (a *Agent) status() error {
 	if err := a.cfg.Switch.Ready(); err != nil {
-		return types.NewError(types.ErrLimitedConnectivity, "the node's switch is not there", err.Error())
+		return types.NewError(types.ErrLimitedConnectivity, "the node's switch is not ready", err.Error())
 	}
-	if is := a.cfg.Uplink.Standing(); !is.Connected && a.cfg.Uplink.ID() == "" {
-		return types.NewError(types.ErrPluginNotAvailable, "the bridge was never reached", fmt.Sprint(is.Err))
+	if is := a.cfg.Uplink.Status(); !is.Connected && a.cfg.Uplink.ID() == "" {
+		return types.NewError(types.ErrPluginNotAvailable, "the agent has never reached the bridge", fmt.Sprint(is.Err))
 	}
 	return nil
 }
 
-// ready is status for who looks at the agent, not at the node: it fails too where the
-// network's controller is away. To a runtime that is no failure, as Kubernetes would give
-// the node up for it, with pods that run well.
+// ready is status for probes of the agent. It also fails while the controller of the
+// network is not connected. STATUS does not: Kubernetes would mark the node NotReady,
+// although its pods run well.
 func (a *Agent) ready() error {
 	if err := a.status(); err != nil {
 		return err
@@ -176,8 +176,8 @@ func (a *Agent) ready() error {
 	return a.cfg.Switch.Managed()
 }
 
-// MTU is that of pods' links, unless the bridge says: what the tunnels leave of the
-// MTU of the link that they go through.
+// MTU returns the MTU of pod links for records without one: the MTU of the link that
+// carries the tunnels, minus their overhead.
 func (a *Agent) MTU(ctx context.Context) (int, error) {
 	tunnels, err := a.cfg.Switch.Tunnels(ctx)
 	if err != nil {

@@ -25,18 +25,18 @@ type attachment struct {
 	pod     pod
 }
 
-// pod is whose link it is, as the caller tells.
+// pod is the pod of an attachment, as the caller names it.
 type pod struct {
 	namespace, name string
-	uid             string // empty: not told
-	// foreign: the caller knows no Kubernetes, and the agent makes the pod.
-	foreign bool
+	uid             string // empty: not given
+	// external: the caller does not use Kubernetes, and the agent creates the pod.
+	external bool
 }
 
 func (p pod) String() string { return p.namespace + "/" + p.name }
 
-// arguments are those of CNI_ARGS, by the names of the fields. Kubernetes' runtimes give the first four; COE_ ones
-// name the pod of a caller that knows no Kubernetes.
+// arguments are the keys of CNI_ARGS. Kubernetes runtimes give the first four; the COE_
+// keys name the pod of a caller without Kubernetes.
 type arguments struct {
 	types.CommonArgs
 	K8S_POD_NAMESPACE, K8S_POD_NAME, K8S_POD_UID types.UnmarshallableString
@@ -45,35 +45,35 @@ type arguments struct {
 	IP, MAC                                      types.UnmarshallableString
 }
 
-// The pod of a caller that knows no Kubernetes is in this namespace where it names none.
+// defaultNamespace is the namespace of an external pod if its caller names none.
 const defaultNamespace = "default"
 
-// primaryLink is the link that runtimes ask for first, of the network that leads
-// everywhere. A pod that is made for it has just the name that the caller gives; pods of
-// a container's other links are named after them.
+// primaryLink is the first link that runtimes request, the one with the default route. An
+// external pod for this link has the name that the caller gives. The name of the link is
+// appended for a container's other links.
 const primaryLink = "eth0"
 
 func newAttachment(r call.Request, n *network) (*attachment, error) {
 	var args arguments
 	if err := types.LoadArgs(r.Args, &args); err != nil {
-		return nil, types.NewError(types.ErrInvalidEnvironmentVariables, "CNI_ARGS is not good", err.Error())
+		return nil, types.NewError(types.ErrInvalidEnvironmentVariables, "CNI_ARGS is invalid", err.Error())
 	}
 	at := &attachment{
 		Attachment: ovs.Attachment{Network: n.Name, Container: r.ContainerID, IfName: r.IfName, Netns: r.Netns},
 		network:    n,
 	}
 	if err := n.wanted.takeArguments(args); err != nil {
-		return nil, types.NewError(types.ErrInvalidEnvironmentVariables, "CNI_ARGS is not good", err.Error())
+		return nil, types.NewError(types.ErrInvalidEnvironmentVariables, "CNI_ARGS is invalid", err.Error())
 	}
 	at.pod = pod{namespace: string(args.K8S_POD_NAMESPACE), name: string(args.K8S_POD_NAME), uid: string(args.K8S_POD_UID)}
 	if at.pod.namespace == "" {
-		at.pod = foreignPod(at.Attachment, args)
+		at.pod = externalPod(at.Attachment, args)
 	}
 	return at, nil
 }
 
-// takeArguments takes what CNI_ARGS asks for. Who asks for several addresses writes commas
-// between them, as Multus does.
+// takeArguments reads the requested addresses and MAC address from CNI_ARGS. Several
+// addresses are separated by commas, as Multus does.
 func (w *wanted) takeArguments(args arguments) error {
 	if args.IP != "" {
 		for ip := range strings.SplitSeq(string(args.IP), ",") {
@@ -85,9 +85,10 @@ func (w *wanted) takeArguments(args arguments) error {
 	return w.takeMAC(string(args.MAC))
 }
 
-// foreignPod is the pod that is made for an attachment. Its uid follows from that.
-func foreignPod(of ovs.Attachment, args arguments) pod {
-	p := pod{namespace: string(args.COE_NAMESPACE), name: string(args.COE_NAME), foreign: true}
+// externalPod returns the pod to create for an attachment. Its UID is derived from the
+// attachment.
+func externalPod(of ovs.Attachment, args arguments) pod {
+	p := pod{namespace: string(args.COE_NAMESPACE), name: string(args.COE_NAME), external: true}
 	p.uid = uuid.NewSHA1(uuid.NameSpaceURL, []byte("coe-cni:"+key(of))).String()
 	if p.namespace == "" {
 		p.namespace = defaultNamespace
@@ -101,26 +102,27 @@ func foreignPod(of ovs.Attachment, args arguments) pod {
 	return p
 }
 
-// key is what tells attachments from each other.
+// key identifies an attachment.
 func key(of ovs.Attachment) string { return of.Container + "/" + of.IfName }
 
-// ownerPrefix begins what a link says of its owner.
+// ownerPrefix starts the alias of a link, which names its owner.
 const ownerPrefix = "coe-bridge:"
 
 func owner(of ovs.Attachment) string { return ownerPrefix + key(of) }
 
-// uidLength is that of a uid in its usual form.
+// uidLength is the length of a UID in its usual form.
 const uidLength = 36
 
-// is tells whether a record is that of the pod's interface. A static pod's uid is a
-// hash that the API server, and so the bridge, does not know.
+// is reports whether r is the record of the pod's interface. It compares UIDs only if
+// the runtime gives one in the usual form: the UID of a static pod is a hash that the API
+// server, and so the bridge, does not know.
 func (p pod) is(r *uplink.Record) bool {
 	return r.Primary && r.Namespace == p.namespace && r.Pod == p.name &&
 		(len(p.uid) != uidLength || p.uid == r.PodUID)
 }
 
-// open opens the pod's network namespace, which is not the agent's own. The caller
-// closes it.
+// open opens the pod's network namespace, which must not be the node's. The caller closes
+// it.
 func (at *attachment) open(node netns.NsHandle) (netns.NsHandle, error) {
 	pod, err := netns.GetFromPath(at.Netns)
 	if err != nil {
@@ -132,13 +134,13 @@ func (at *attachment) open(node netns.NsHandle) (netns.NsHandle, error) {
 	}
 	if pod.Equal(node) {
 		_ = pod.Close()
-		return pod, noNamespace(at.Netns, fmt.Errorf("it is the node's own"))
+		return pod, noNamespace(at.Netns, fmt.Errorf("it is the node's own namespace"))
 	}
 	return pod, nil
 }
 
-// verifyNetns fails if a file is not a network namespace. The kernel answers only for files
-// that are namespaces at all.
+// verifyNetns fails if ns is not a network namespace. The ioctl works only on namespaces,
+// so the type of the file system is checked first.
 func verifyNetns(ns netns.NsHandle) error {
 	var is unix.Statfs_t
 	if err := unix.Fstatfs(int(ns), &is); err != nil {
@@ -158,8 +160,8 @@ func noNamespace(path string, err error) error {
 	return types.NewError(types.ErrInvalidNetNS, "open the pod's network namespace "+path, err.Error())
 }
 
-// isGone tells whether the pod's namespace is no more. Where not even its folder is
-// seen, that is not known: an agent in a container may not have it.
+// isGone reports whether the pod's namespace was removed. It returns false if its
+// directory is missing too, because an agent in a container possibly cannot see it.
 func isGone(of ovs.Attachment) bool {
 	if _, err := os.Stat(filepath.Dir(of.Netns)); err != nil {
 		return false

@@ -13,10 +13,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 )
 
-// errChanged is the code of CHECK for what is not as it was answered.
+// errChanged is the CNI error code of CHECK for an attachment that was changed.
 const errChanged = 100
 
-// check compares what is with what the runtime was answered.
+// check compares the attachment with the result that the runtime got from ADD.
 func (a *Agent) check(ctx context.Context, at *attachment) error {
 	answered, err := at.answered()
 	if err != nil {
@@ -45,7 +45,7 @@ func (a *Agent) check(ctx context.Context, at *attachment) error {
 		err = compare(is, answered.mac, answered.addresses, answered.routes)
 	}
 	if err == nil && answered.mtu != 0 && is.MTU != answered.mtu {
-		err = fmt.Errorf("its MTU is %d, and was %d", is.MTU, answered.mtu)
+		err = fmt.Errorf("its MTU is %d, want %d", is.MTU, answered.mtu)
 	}
 	if err != nil {
 		return changed(at, fmt.Errorf("link %s: %w", at.IfName, err))
@@ -54,15 +54,15 @@ func (a *Agent) check(ctx context.Context, at *attachment) error {
 }
 
 func changed(at *attachment, err error) error {
-	return types.NewError(errChanged, fmt.Sprintf("pod %s is not connected as it was answered", at.pod), err.Error())
+	return types.NewError(errChanged, fmt.Sprintf("the network of pod %s differs from the result of ADD", at.pod), err.Error())
 }
 
-// answered is what the runtime was answered of the pod's link.
+// answered is the part of a previous result that is about the pod's link.
 type answered struct {
 	mac       net.HardwareAddr
-	mtu       int // 0: older versions of CNI do not tell
+	mtu       int // 0: not in the result of older CNI versions
 	addresses []netip.Prefix
-	routes    []links.Route // those through gateways of the link
+	routes    []links.Route // through gateways of the link
 }
 
 func (at *attachment) answered() (out answered, err error) {
@@ -71,7 +71,7 @@ func (at *attachment) answered() (out answered, err error) {
 		return out, invalid("prevResult: %s", err)
 	}
 	if n.PrevResult == nil {
-		return out, invalid("there is no prevResult, which CHECK needs")
+		return out, invalid("CHECK needs a prevResult")
 	}
 	previous, err := current.NewResultFromResult(n.PrevResult)
 	if err != nil {
@@ -94,8 +94,8 @@ func (at *attachment) answered() (out answered, err error) {
 	return out, nil
 }
 
-// take takes the addresses of an interface, and the routes through their gateways: a
-// chained plugin may have added others.
+// take reads the addresses of an interface, and the routes through their gateways. A
+// chained plugin may have added other routes.
 func (o *answered) take(previous *current.Result, place int) {
 	gateways := map[netip.Addr]bool{}
 	for _, a := range previous.IPs {

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// referencePlugins is where the plugins of the CNI project are.
+// referencePlugins is the directory of the CNI project's plugins.
 const referencePlugins = "/usr/lib/cni"
 
 // object is a JSON object.
@@ -27,11 +27,11 @@ type object = map[string]any
 // invoke calls the plugin as a runtime does.
 type invoke struct {
 	command string
-	args    string // of CNI_ARGS; empty: those of the sandbox
+	args    string // CNI_ARGS; empty: the sandbox's
 	ifName  string // empty: eth0
 	netns   string // empty: the sandbox's; "-": none
 	version string // empty: 1.1.0
-	conf    object // beside what every configuration has
+	conf    object // added to the common configuration
 }
 
 func (s *sandbox) invoke(ctx context.Context, i invoke) ([]byte, error) {
@@ -43,7 +43,7 @@ func (s *sandbox) invoke(ctx context.Context, i invoke) ([]byte, error) {
 	return s.run(ctx, i, conf, path)
 }
 
-// run runs a plugin as a runtime does, with a configuration that the call adds to.
+// run runs a plugin as a runtime does, with keys added to the configuration.
 func (s *sandbox) run(ctx context.Context, i invoke, conf object, argv ...string) ([]byte, error) {
 	maps.Copy(conf, i.conf)
 	if i.version != "" {
@@ -55,7 +55,7 @@ func (s *sandbox) run(ctx context.Context, i invoke, conf object, argv ...string
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdin = bytes.NewReader(text)
-	cmd.WaitDelay = time.Second // where it has run others, which live on
+	cmd.WaitDelay = time.Second // child processes may outlive the plugin
 	cmd.Env = append(os.Environ(), "CNI_COMMAND="+i.command, "CNI_CONTAINERID="+s.container, "CNI_PATH="+referencePlugins,
 		"CNI_IFNAME="+orElse(i.ifName, "eth0"), "CNI_ARGS="+orElse(i.args, s.args()))
 	if i.netns != "-" {
@@ -86,7 +86,7 @@ func (s *sandbox) args() string {
 	return fmt.Sprintf("IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_INFRA_CONTAINER_ID=%s;K8S_POD_UID=%s", s.namespace, s.name, s.container, s.uid)
 }
 
-// add has the sandbox plugged in.
+// add attaches the sandbox.
 func (s *sandbox) add(ctx context.Context, i invoke) (*current.Result, error) {
 	i.command = "ADD"
 	out, err := s.invoke(ctx, i)
@@ -109,7 +109,7 @@ func resultOf(text []byte) (*current.Result, error) {
 	return current.NewResultFromResult(r)
 }
 
-// addressOf is the first address of a result.
+// addressOf returns the first address of a result.
 func addressOf(result *current.Result) netip.Addr {
 	if len(result.IPs) == 0 {
 		return netip.Addr{}
@@ -135,7 +135,7 @@ func (s *sandbox) check(result *current.Result) error {
 	return err
 }
 
-// code is that of an error of CNI; 0 for none.
+// code returns the code of a CNI error; 0 for none.
 func code(err error) uint {
 	var said *types.Error
 	if errors.As(err, &said) {

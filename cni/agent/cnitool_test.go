@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCNITool has CNI's own tool call the plugin, as a runtime that knows no Kubernetes
-// does: by a list of configurations, with what it keeps of results.
+// TestCNITool calls the plugin with cnitool, as a runtime without Kubernetes does: with a
+// configuration list and cached results.
 func TestCNITool(t *testing.T) {
 	w := newWorld(t, patient, "host1")
 	dir := t.TempDir()
@@ -53,7 +53,7 @@ func TestCNITool(t *testing.T) {
 	out, err := run(t.Context(), "gc", "coe", pods[0].path())
 	require.Error(t, err, "the tool sends no list of valid attachments")
 	require.Contains(t, string(out), "cni.dev/valid-attachments")
-	// The tool itself calls DEL for what it has kept of results.
+	// cnitool itself calls DEL for its cached results.
 	tool(t.Context(), "del", "coe", pods[0].path())
 	pods[0].nothingIn()
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 )
 
-// del unplugs a pod, whatever of it is there. An ADD of it that is under way is ended
-// before. It says nothing of an attachment that took over the pod's port: that stays.
+// del removes an attachment, or what exists of it, after it has cancelled an ADD of the
+// same attachment. A port that now belongs to another attachment stays.
 func (a *Agent) del(ctx context.Context, at *attachment) error {
 	a.running.interrupt(key(at.Attachment))
 	release, err := a.attachments.take(ctx, key(at.Attachment))
@@ -21,7 +21,7 @@ func (a *Agent) del(ctx context.Context, at *attachment) error {
 	if err := a.unplugAttachment(ctx, at.Attachment); err != nil {
 		return err
 	}
-	if at.pod.foreign {
+	if at.pod.external {
 		a.withdrawSoon(ctx, at.pod.uid)
 	}
 	return nil
@@ -47,19 +47,19 @@ func (a *Agent) unplugAttachment(ctx context.Context, of ovs.Attachment) error {
 	return a.unplug(ctx, name, &of)
 }
 
-// linkOf is the link that says that it is an attachment's; empty where there is none.
+// linkOf returns the link whose alias names of as the owner; empty if there is none.
 func (a *Agent) linkOf(of ovs.Attachment) (string, error) {
 	owned, err := links.Owned(a.cfg.Node)
-	for name, says := range owned {
-		if says == owner(of) {
+	for name, alias := range owned {
+		if alias == owner(of) {
 			return name, nil
 		}
 	}
 	return "", err
 }
 
-// unplug removes port and link of a name; where only is not nil, those of another
-// attachment stay. The caller holds the name's lock.
+// unplug removes the port and the link called name. If only is not nil, it leaves a port
+// of another attachment. The caller holds the lock of name.
 func (a *Agent) unplug(ctx context.Context, name string, only *ovs.Attachment) error {
 	port, found, err := a.cfg.Switch.Port(ctx, name)
 	switch {
@@ -79,8 +79,8 @@ func (a *Agent) deleteLink(name string) error {
 	return a.kernel.do(func() error { return links.Delete(a.cfg.Node, name) })
 }
 
-// collect removes the ports of a network that the runtime does not list as valid. A call
-// without the list removes nothing and fails.
+// collect removes the ports of a network that the runtime does not list as valid. It fails
+// and removes nothing if there is no list.
 func (a *Agent) collect(ctx context.Context, n *network) error {
 	valid, err := n.valid()
 	if err != nil {
@@ -101,14 +101,14 @@ func (a *Agent) collect(ctx context.Context, n *network) error {
 	return a.sweep(ctx)
 }
 
-// discard removes an attachment that no call is about.
+// discard removes an attachment, unless a call about it is in progress.
 func (a *Agent) discard(ctx context.Context, of ovs.Attachment) error {
 	release, _ := a.attachments.try(key(of))
 	if release == nil {
 		return nil
 	}
 	defer release()
-	a.log.Info("removing a port that was left over", "container", of.Container, "ifname", of.IfName, "netns", of.Netns)
+	a.log.Info("removing a leftover port", "container", of.Container, "ifname", of.IfName, "netns", of.Netns)
 	a.metrics.swept.Inc()
 	return a.unplugAttachment(ctx, of)
 }

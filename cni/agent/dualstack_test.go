@@ -8,17 +8,17 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/call"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
-	"github.com/coe-bridge/coe-bridge/test/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
-// twoFamilies are addresses of both families, of which that of IPv4 is routed singly, as a
-// bridge tells them.
+// twoFamilies are addresses of both families, as a bridge sends them. The IPv4 address has a
+// host prefix.
 const twoFamilies = `"mtu":1300,"address":[` +
 	`{"ip":"10.42.0.2","prefix-length":32,"gateway":"169.254.1.1"},{"ip":"fd42::2","prefix-length":64,"gateway":"fd42::1"}],"route":[` +
 	`{"destination":"169.254.1.1/32"},{"destination":"0.0.0.0/0","next-hop":"169.254.1.1"},{"destination":"::/0","next-hop":"fd42::1"}]`
 
-// TestTwoFamilies plugs a pod with addresses of both families in, where another
-// controller than OVN is in charge of the switch.
+// TestTwoFamilies attaches a pod with addresses of both families to a switch that OVN does not
+// program.
 func TestTwoFamilies(t *testing.T) {
 	w := &world{t: t, lab: ovnhost.ForTest(t, "host1")}
 	bridge := newFakeBridge(t, twoFamilies)
@@ -30,7 +30,7 @@ func TestTwoFamilies(t *testing.T) {
 
 	answer := a.answer(t.Context(), call.Add, p, nil)
 	require.Nil(t, answer.Error)
-	require.Equal(t, 1300, answer.Result.Interfaces[1].Mtu, "what the bridge says")
+	require.Equal(t, 1300, answer.Result.Interfaces[1].Mtu, "the MTU from the bridge")
 	require.Len(t, answer.Result.IPs, 2)
 	require.Equal(t, "fd42::2/64", answer.Result.IPs[1].Address.String())
 	require.Len(t, answer.Result.Routes, 3)

@@ -12,9 +12,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 )
 
-// TestFailureAfterEveryStep has ADD and DEL fail after every step that they have, as
-// when the caller is killed then: a failed ADD leaves nothing behind, a failed DEL can
-// be done again.
+// TestFailureAfterEveryStep makes ADD and DEL fail after each step, as if the caller was killed.
+// A failed ADD leaves nothing behind; a failed DEL can be repeated.
 func TestFailureAfterEveryStep(t *testing.T) {
 	w := newWorldWithoutAgents(t, "host1")
 	a := w.inProcess("host1", w.bridge.Bridge().URL(), ovs.OVN)
@@ -39,8 +38,7 @@ func TestFailureAfterEveryStep(t *testing.T) {
 	require.NotContains(t, pods, "foreign")
 }
 
-// failAdds has ADD fail at each moment, until there is none left, and tells how many
-// there were.
+// failAdds makes ADD fail at each step, until one succeeds, and returns the number of failures.
 func (w *world) failAdds(a *inProcess, p *sandbox) int {
 	for times := 0; ; times++ {
 		err := a.call(a.steps.failAfter(w.t.Context(), times), call.Add, p)
@@ -53,7 +51,7 @@ func (w *world) failAdds(a *inProcess, p *sandbox) int {
 	}
 }
 
-// addUntilPort begins an ADD that OVN does not answer, and waits until the port is there.
+// addUntilPort starts an ADD that OVN does not answer, and waits until the port exists.
 func (w *world) addUntilPort(ctx context.Context, p *sandbox) (added <-chan error) {
 	w.t.Helper()
 	return w.untilPort(p, func() error {
@@ -62,7 +60,7 @@ func (w *world) addUntilPort(ctx context.Context, p *sandbox) (added <-chan erro
 	})
 }
 
-// untilPort is addUntilPort with an ADD of some other caller.
+// untilPort is addUntilPort with the ADD of another caller.
 func (w *world) untilPort(p *sandbox, add func() error) (added <-chan error) {
 	w.t.Helper()
 	require.NoError(w.t, w.lab.Host(p.host).Controller.Stop())
@@ -77,8 +75,7 @@ func (w *world) untilPort(p *sandbox, add func() error) (added <-chan error) {
 	return result
 }
 
-// TestDELEndsADD has a DEL come while the ADD still waits, as when the kubelet was
-// killed in the midst of it.
+// TestDELEndsADD sends a DEL while the ADD still waits, as after a crash of the kubelet.
 func TestDELEndsADD(t *testing.T) {
 	w := newWorld(t, patient, "host1")
 	p := w.pod("host1", 1, "web", "front")
@@ -90,9 +87,8 @@ func TestDELEndsADD(t *testing.T) {
 	p.mustAdd()
 }
 
-// TestAgentIsKilledInADD kills the agent while an ADD waits for OVN, and the caller in
-// another: what is left goes by the runtime's DEL or, where that never comes, with the
-// pod's namespace.
+// TestAgentIsKilledInADD kills the agent during an ADD, and the caller during another one. The
+// runtime's DEL removes the leftovers, or the sweep does once the pod's namespace is gone.
 func TestAgentIsKilledInADD(t *testing.T) {
 	w := newWorld(t, patient, "host1")
 	host := w.agents["host1"]
@@ -114,13 +110,13 @@ func TestAgentIsKilledInADD(t *testing.T) {
 	added := w.addUntilPort(ctx, p)
 	kill()
 	require.Error(t, <-added)
-	w.awaitPods("host1", 0) // the agent notices by itself
+	w.awaitPods("host1", 0) // the agent sweeps
 	p.nothingIn()
 	require.NoError(t, w.lab.Host("host1").Controller.Cont())
 }
 
-// TestReboot ends all that runs on a node, pods included, and starts it again: the
-// switch's database still tells of the pods that were, and then it does not.
+// TestReboot ends all processes of a node, including pods, and starts the node again. The
+// switch's database still has the old pods until the agent sweeps.
 func TestReboot(t *testing.T) {
 	w := newWorld(t, patient, "host1")
 	host, agent := w.lab.Host("host1"), w.agents["host1"]

@@ -9,8 +9,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/call"
 )
 
-// Whatever a runtime says, the agent does not fall over it; what it takes has the
-// settings that there are, and nothing that it can't give.
+// FuzzConfiguration: the agent does not crash on any configuration. An accepted one has only known
+// settings, and requests only what can be given.
 func FuzzConfiguration(f *testing.F) {
 	for _, text := range []string{
 		`{"cniVersion":"1.1.0","name":"coe","type":"coe-cni","runtimeConfig":{"ips":["10.0.0.1/24"],"mac":"0a:58:0a:2a:00:02","bandwidth":{}}}`,
@@ -32,7 +32,7 @@ func FuzzConfiguration(f *testing.F) {
 		if err != nil {
 			return
 		}
-		require.True(t, at.pod.namespace != "" && (at.pod.name != "" || !at.pod.foreign))
+		require.True(t, at.pod.namespace != "" && (at.pod.name != "" || !at.pod.external))
 		_, _ = at.answered()
 	})
 }

@@ -18,11 +18,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/call"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
-	"github.com/coe-bridge/coe-bridge/test/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 )
 
-// inProcess is an agent of a host in the process of the test, which can fail where the
-// test says. It sweeps only when it is told.
+// inProcess is the agent of a host in the test's process. It fails where the test wants it to,
+// and sweeps only on request.
 type inProcess struct {
 	*agent.Agent
 	vswitch *ovs.Switch
@@ -78,7 +78,7 @@ func (a *inProcess) answer(ctx context.Context, command string, s *sandbox, more
 	})
 }
 
-// stepLog is a log that ends a call at the n-th begin or end of a step.
+// stepLog is a log that ends a call at the n-th start or end of a step.
 type stepLog struct {
 	slog.Handler
 	mu   sync.Mutex
@@ -100,7 +100,7 @@ func (l *stepLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// failAfter returns a context that ends after that many begins and ends of steps.
+// failAfter returns a context that ends after a number of starts and ends of steps.
 func (l *stepLog) failAfter(ctx context.Context, moments int) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	l.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 )
 
-// left is what there is of the agent on a host: names of ports and links, and notes.
+// left is what remains of the agent on a host: ports, links and notes by name.
 type left struct{ ports, links, notes []string }
 
 func (w *world) left(host, dir string) left {
@@ -37,7 +37,7 @@ func (w *world) left(host, dir string) left {
 	return l
 }
 
-// node opens a host's namespace.
+// node opens a host's network namespace.
 func (w *world) node(host string) netns.NsHandle {
 	w.t.Helper()
 	node, err := netns.GetFromName(w.lab.Namespace(host))
@@ -45,7 +45,7 @@ func (w *world) node(host string) netns.NsHandle {
 	return node
 }
 
-// nothingLeft fails when a host has more than those many pods.
+// nothingLeft fails if a host has more than that many pods.
 func (l left) is(pods int) error {
 	if len(l.ports) != pods || len(l.links) != pods || len(l.notes) != 0 {
 		return fmt.Errorf("want %d pods, and there are: ports %q, links %q, notes %q", pods, l.ports, l.links, l.notes)
@@ -53,13 +53,13 @@ func (l left) is(pods int) error {
 	return nil
 }
 
-// awaitPods waits until a host has just so many pods plugged in, and nothing else.
+// awaitPods waits until a host has exactly that many attached pods, and nothing else.
 func (w *world) awaitPods(host string, pods int) {
 	w.t.Helper()
 	await(w.t, fmt.Sprintf("%s has %d pods", host, pods), func() error { return w.left(host, w.agents[host].dir).is(pods) })
 }
 
-// inPod fails when a sandbox has a link that it was given.
+// inPod fails if a sandbox still has a link from ADD.
 func (s *sandbox) nothingIn() {
 	s.w.t.Helper()
 	pod, err := netns.GetFromPath(s.path())
@@ -69,7 +69,7 @@ func (s *sandbox) nothingIn() {
 	require.ErrorIs(s.w.t, err, links.ErrNotFound)
 }
 
-// pings sends an echo request, which has to be answered at last.
+// pings sends echo requests until one is answered.
 func (s *sandbox) pings(ctx context.Context, to *sandbox) error {
 	return s.w.lab.Ping(ctx, s.inLab(), to.address)
 }

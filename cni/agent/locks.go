@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// locks are held one by one, by name.
+// locks are mutexes by name.
 type locks struct {
 	mu   sync.Mutex
-	held map[string]chan struct{} // closed when let go
+	held map[string]chan struct{} // closed when released
 }
 
-// take waits for a lock, and returns how it is let go.
+// take waits for a lock, and returns the function that releases it.
 func (l *locks) take(ctx context.Context, name string) (release func(), err error) {
 	for {
 		release, busy := l.try(name)
@@ -22,13 +22,13 @@ func (l *locks) take(ctx context.Context, name string) (release func(), err erro
 		select {
 		case <-busy:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for another call about %s: %w", name, ctx.Err())
+			return nil, fmt.Errorf("wait for another call for %s: %w", name, ctx.Err())
 		}
 	}
 }
 
-// try takes a lock that nobody holds; otherwise release is nil, and busy is closed when
-// it may be tried again.
+// try takes a lock if it is free. Otherwise release is nil, and busy is closed when the
+// lock is released.
 func (l *locks) try(name string) (release func(), busy <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,24 +48,23 @@ func (l *locks) try(name string) (release func(), busy <-chan struct{}) {
 	}, nil
 }
 
-// turns are taken by so many at once as its capacity.
-type turns chan struct{}
+// semaphore limits how many functions run at once to its capacity.
+type semaphore chan struct{}
 
-// do does something when there is a turn.
-func (t turns) do(do func() error) error {
-	t <- struct{}{}
-	defer func() { <-t }()
+// do waits for a free place, and calls do.
+func (s semaphore) do(do func() error) error {
+	s <- struct{}{}
+	defer func() { <-s }()
 	return do()
 }
 
-// running are the ADDs that are under way, by attachment, so that a DEL ends them.
+// running holds the ADDs in progress, by attachment, so that a DEL can cancel them.
 type running struct {
 	mu    sync.Mutex
 	calls map[string]map[*context.CancelFunc]bool
 }
 
-// begin returns a context that ends when the attachment is interrupted; done has to be
-// called.
+// begin returns a context that interrupt(name) cancels. The caller must call done.
 func (r *running) begin(ctx context.Context, name string) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	r.mu.Lock()
@@ -88,7 +87,8 @@ func (r *running) begin(ctx context.Context, name string) (_ context.Context, do
 	}
 }
 
-// interrupt ends the ADDs of an attachment. Who takes its lock waits for them.
+// interrupt cancels the ADDs of an attachment. It does not wait: they hold the lock of the
+// attachment until they return.
 func (r *running) interrupt(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

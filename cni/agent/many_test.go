@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestManyAtOnce plugs a hundred pods in at once, and out.
+// TestManyAtOnce attaches a hundred pods concurrently, and detaches them.
 func TestManyAtOnce(t *testing.T) {
 	const pods = 100
 	w := newWorld(t, patient, "host1")
@@ -41,7 +41,7 @@ func TestManyAtOnce(t *testing.T) {
 	require.NoError(t, w.left("host1", w.agents["host1"].dir).is(0))
 }
 
-// TestRounds makes and removes a pod over and over, in sandboxes of their own.
+// TestRounds attaches and detaches a pod repeatedly, with a new sandbox each time.
 func TestRounds(t *testing.T) {
 	w := newWorld(t, patient, "host1")
 	stays := w.pod("host1", 0, "web", "stays")
@@ -80,7 +80,7 @@ func (w *world) metric(host, name string) float64 {
 	return 0
 }
 
-// atOnce does something with all sandboxes at once, and tells how long each took.
+// atOnce calls a function for all sandboxes concurrently, and returns the durations.
 func (w *world) atOnce(all []*sandbox, do func(*sandbox) error) []time.Duration {
 	w.t.Helper()
 	took, errs := make([]time.Duration, len(all)), make([]error, len(all))

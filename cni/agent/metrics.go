@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// durations are the upper ends of what times are sorted into, in seconds.
+// durations are the bucket limits of the histograms, in seconds.
 var durations = []float64{.005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60}
 
 type metrics struct {
@@ -22,13 +22,13 @@ type metrics struct {
 func newMetrics(cfg Config) *metrics {
 	m := &metrics{
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "coe_agent_call_seconds", Help: "Time that calls of the CNI plugin took, by command and code of the answer; 0 is success.", Buckets: durations,
+			Name: "coe_agent_call_seconds", Help: "Duration of CNI calls, by command and error code; code 0 is success.", Buckets: durations,
 		}, []string{"command", "code"}),
 		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "coe_agent_step_seconds", Help: "Time that the steps of calls took: record waits for the bridge, network for the switch's controller.", Buckets: durations,
+			Name: "coe_agent_step_seconds", Help: "Duration of the steps of CNI calls. Step record waits for the bridge, step network for the network's controller.", Buckets: durations,
 		}, []string{"step"}),
 		swept: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "coe_agent_swept_total", Help: "Leftovers that were removed: ports, links and pods.",
+			Name: "coe_agent_swept_total", Help: "Leftover ports, links and pods that were removed.",
 		}),
 	}
 	m.unreadable = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -36,16 +36,16 @@ func newMetrics(cfg Config) *metrics {
 	})
 	cfg.Registry.MustRegister(m.calls, m.steps, m.swept, m.unreadable,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "coe_agent_interfaces", Help: "Interfaces of pods that the bridge has told of on this node.",
+			Name: "coe_agent_interfaces", Help: "Pod interfaces on this node that the bridge has reported.",
 		}, func() float64 { return float64(cfg.Uplink.Count()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "coe_agent_bridge_connected", Help: "Whether the agent follows the bridge: 1 if so.",
-		}, func() float64 { return number(cfg.Uplink.Standing().Connected) }),
+			Name: "coe_agent_bridge_connected", Help: "1 if the agent is connected to the bridge, otherwise 0.",
+		}, func() float64 { return number(cfg.Uplink.Status().Connected) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "coe_agent_switch_ready", Help: "Whether ports can be added to the switch: 1 if so.",
+			Name: "coe_agent_switch_ready", Help: "1 if ports can be added to the switch, otherwise 0.",
 		}, func() float64 { return number(cfg.Switch.Ready() == nil) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "coe_agent_switch_managed", Help: "Whether OpenDaylight programs the switch, where that is to: 1 if so. With OVN always 1.",
+			Name: "coe_agent_switch_managed", Help: "1 if OpenDaylight programs the switch, otherwise 0; always 1 with OVN.",
 		}, func() float64 { return number(cfg.Switch.Managed() == nil) }),
 	)
 	return m
@@ -66,7 +66,8 @@ func (m *metrics) called(command string, err *types.Error, took time.Duration) {
 	m.calls.WithLabelValues(command, code).Observe(took.Seconds())
 }
 
-// stepped begins a step, and returns how it ends: then it tells how long it took.
+// stepped starts the timer of a step. The function that it returns stops the timer and
+// returns the duration.
 func (m *metrics) stepped(name string) func() time.Duration {
 	begun := time.Now()
 	return func() time.Duration {

@@ -11,8 +11,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 )
 
-// What a packet of a pod gains on its way through a tunnel, without the outer IP
-// header: the inner Ethernet header, the tunnel's own with OVN's options, and UDP.
+// tunnelOverhead is the overhead in bytes of each kind of tunnel, without the outer IP
+// header: the inner Ethernet header, the tunnel header with OVN's options, and UDP.
 var tunnelOverhead = map[string]int{"geneve": 38, "vxlan": 30, "stt": 54}
 
 const (
@@ -20,13 +20,13 @@ const (
 	headerIPv6 = 40
 )
 
-// TunnelMTU is what the node's tunnels leave: of the kinds that the switch may use, the
-// one with the most overhead counts.
+// TunnelMTU returns the MTU that the node's tunnels leave to pods. If the switch may use
+// several kinds of tunnels, the one with the largest overhead counts.
 func TunnelMTU(node netns.NsHandle, tunnels ovs.Tunnels) (int, error) {
 	first, _, _ := strings.Cut(tunnels.From, ",")
 	address, err := netip.ParseAddr(first)
 	if err != nil {
-		return 0, fmt.Errorf("find the MTU for pods: where the switch's tunnels begin (external_ids:ovn-encap-ip, with OpenDaylight other_config:local_ip): %w", err)
+		return 0, fmt.Errorf("find the MTU for pods: read the tunnel address of the switch (external_ids:ovn-encap-ip, with OpenDaylight other_config:local_ip): %w", err)
 	}
 	under, err := links.MTUOf(node, address)
 	if err != nil {

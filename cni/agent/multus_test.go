@@ -11,11 +11,11 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/test/multus"
+	"github.com/coe-bridge/coe-bridge/test/lab/multus"
 )
 
-// multus has Multus called on the sandbox's host. It delegates to networks in their order:
-// the first is the pod's eth0, the second its net1.
+// multus calls Multus on the sandbox's host. It delegates to the networks in order: the first
+// is eth0 of the pod, the second net1.
 func (s *sandbox) multus(ctx context.Context, command string, more object, networks ...object) ([]byte, error) {
 	program, err := multus.Build(ctx, s.w.t.Output())
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *sandbox) multus(ctx context.Context, command string, more object, netwo
 	return s.run(ctx, invoke{command: command, conf: more}, conf, "nsenter", "--net=/run/netns/"+s.w.lab.Namespace(s.host), "--", program)
 }
 
-// multusAdd has Multus plug the sandbox in.
+// multusAdd attaches the sandbox with Multus.
 func (s *sandbox) multusAdd(networks ...object) *current.Result {
 	s.w.t.Helper()
 	out, err := s.multus(s.w.t.Context(), "ADD", nil, networks...)
@@ -42,7 +42,7 @@ func (s *sandbox) multusAdd(networks ...object) *current.Result {
 	return result
 }
 
-// multusDel has Multus unplug the sandbox. Nothing is left of it.
+// multusDel detaches the sandbox with Multus, and checks that nothing is left.
 func (s *sandbox) multusDel(networks ...object) {
 	s.w.t.Helper()
 	_, err := s.multus(s.w.t.Context(), "DEL", nil, networks...)
@@ -58,8 +58,7 @@ func (s *sandbox) isUnplugged() {
 	require.NotContains(s.w.t, links, "net1")
 }
 
-// ours is our network on the sandbox's host, as a list, and as an operator writes it for
-// a further network.
+// ours is our network on the sandbox's host, as a list, and in the form for a further network.
 func (s *sandbox) ours() object {
 	return object{"cniVersion": "1.1.0", "name": "coe-bridge", "plugins": []object{{"type": "coe-cni", "socket": s.w.agents[s.host].socket}}}
 }
@@ -68,7 +67,7 @@ func (s *sandbox) oursFurther() object {
 	return object{"cniVersion": "1.0.0", "name": "coe", "type": "coe-cni", "socket": s.w.agents[s.host].socket}
 }
 
-// other is a network of the CNI project's plugins, which leads everywhere.
+// other is a network of the CNI project's plugins with a default route.
 func (w *world) other() object {
 	return object{
 		"cniVersion": "1.0.0", "name": "other", "type": "bridge", "bridge": "other0", "isDefaultGateway": true,
@@ -76,7 +75,7 @@ func (w *world) other() object {
 	}
 }
 
-// broken is a network whose plugin fails at ADD alone.
+// broken is a network whose plugin fails at ADD only.
 func (w *world) broken() object {
 	return object{
 		"cniVersion": "1.0.0", "name": "broken", "type": "bridge", "bridge": "other0",
@@ -84,8 +83,8 @@ func (w *world) broken() object {
 	}
 }
 
-// TestMultus has the real Multus call the plugin: for the default network, beside another
-// one, twice for a pod, before a network that fails, and killed in the midst of it.
+// TestMultus uses the real Multus: for the default network, with another network, twice for a
+// pod, before a network that fails, and killed during an ADD.
 func TestMultus(t *testing.T) {
 	w := newWorld(t, impatient, "host1", "host2")
 	near, far := w.pod("host1", 1, "web", "near"), w.pod("host2", 2, "shop", "far")
@@ -117,7 +116,7 @@ func (w *world) testMultusDefault(near, far *sandbox) {
 	}
 	require.NoError(t, check())
 	w.ip(near.inLab(), "link", "set", "eth0", "mtu", "1000")
-	require.ErrorContains(t, check(), "is not connected as it was answered")
+	require.ErrorContains(t, check(), "differs from the result of ADD")
 	w.ip(near.inLab(), "link", "set", "eth0", "mtu", "1442")
 	require.NoError(t, check())
 
@@ -125,7 +124,7 @@ func (w *world) testMultusDefault(near, far *sandbox) {
 	require.NoError(t, err)
 	nowhere := object{"cniVersion": "1.1.0", "name": "coe-bridge", "plugins": []object{{"type": "coe-cni", "socket": "/run/none.sock"}}}
 	_, err = near.multus(t.Context(), "STATUS", nil, nowhere)
-	require.ErrorContains(t, err, "the node's agent is not there")
+	require.ErrorContains(t, err, "the node's agent is not running")
 
 	valid := object{"cni.dev/valid-attachments": []object{{"containerID": near.container, "ifname": "eth0"}}}
 	_, err = near.multus(t.Context(), "GC", valid, near.ours())
@@ -136,8 +135,8 @@ func (w *world) testMultusDefault(near, far *sandbox) {
 	}
 }
 
-// testMultusFurther has a pod in another network, that leads everywhere, and in ours,
-// where it reaches the pods of all nodes.
+// testMultusFurther attaches a pod to another network, which has the default route, and to
+// ours, through which it reaches the pods of all nodes.
 func (w *world) testMultusFurther(near, far *sandbox) {
 	t := w.t
 	for _, p := range []*sandbox{near, far} {
@@ -153,7 +152,7 @@ func (w *world) testMultusFurther(near, far *sandbox) {
 	}
 }
 
-// addressIn is the address of a link of a sandbox.
+// addressIn returns the address of a link of a sandbox.
 func (w *world) addressIn(s *sandbox, link string) netip.Addr {
 	w.t.Helper()
 	fields := strings.Fields(w.ip(s.inLab(), "-brief", "-4", "address", "show", "dev", link))
@@ -161,7 +160,7 @@ func (w *world) addressIn(s *sandbox, link string) netip.Addr {
 	return netip.MustParsePrefix(fields[2]).Addr()
 }
 
-// testFurtherRoutes: which routes a link has that is not eth0.
+// testFurtherRoutes checks the routes of a link other than eth0.
 func (w *world) testFurtherRoutes(p *sandbox) {
 	const everywhere, pods = "0.0.0.0/0", "10.42.0.0/16"
 	for _, c := range []struct {
@@ -187,19 +186,19 @@ func (w *world) testFurtherRoutes(p *sandbox) {
 	}
 }
 
-// testSecond asks for a second interface of a pod, by Multus and without it. The first
-// stays as it was.
+// testSecond requests a second interface of a pod, with Multus and without it. The first one
+// stays unchanged.
 func (w *world) testSecond(p, far *sandbox) {
 	t := w.t
 	_, err := p.multus(t.Context(), "ADD", nil, p.ours(), p.oursFurther())
-	require.ErrorContains(t, err, "a pod has one interface of coe-bridge")
+	require.ErrorContains(t, err, "coe-bridge gives a pod one interface")
 	p.isUnplugged()
 
 	first := p.mustAdd()
 	far.mustAdd()
 	_, err = p.add(t.Context(), invoke{ifName: "net1"})
 	require.EqualValues(t, types.ErrInvalidNetworkConfig, code(err))
-	require.ErrorContains(t, err, "pod web/near is in the network already, by its link eth0")
+	require.ErrorContains(t, err, "pod web/near is already attached by link eth0")
 	_, err = p.invoke(t.Context(), invoke{command: "DEL", ifName: "net1"})
 	require.NoError(t, err)
 	require.NoError(t, p.check(first))
@@ -210,8 +209,8 @@ func (w *world) testSecond(p, far *sandbox) {
 	}
 }
 
-// testMultusKilled kills Multus while the plugin waits for OVN. What that has begun goes
-// with the runtime's DEL.
+// testMultusKilled kills Multus while the plugin waits for OVN. The runtime's DEL removes the
+// leftovers.
 func (w *world) testMultusKilled(p *sandbox) {
 	ctx, kill := context.WithCancel(w.t.Context())
 	defer kill()

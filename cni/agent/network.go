@@ -15,11 +15,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 )
 
-// network is the configuration of a network, as the runtime hands it over.
+// network is a network configuration from the runtime.
 type network struct {
 	types.PluginConf
-	// IsDefaultGateway tells whether the interface has the pod's default routes; absent:
-	// see attachment.routes.
+	// IsDefaultGateway is whether the interface gets the default routes; for nil see
+	// attachment.routes.
 	IsDefaultGateway *bool `json:"isDefaultGateway"`
 	Args             struct {
 		CNI map[string]json.RawMessage `json:"cni"`
@@ -32,9 +32,9 @@ type network struct {
 // validKey is the key of the attachments that a GC call keeps.
 const validKey = "cni.dev/valid-attachments"
 
-// valid returns the attachments that a GC call keeps. The list may be empty, but it must
-// be there: a runtime that forgot it, or wrote null, would lose all its pods. An entry
-// that names no attachment is an error for the same reason.
+// valid returns the attachments that a GC call keeps. The list may be empty, but must
+// exist: if a runtime omitted it or wrote null, all its pods would lose their network. An
+// entry without container or interface is an error for the same reason.
 func (n *network) valid() ([]ovs.Attachment, error) {
 	if n.Name == "" {
 		return nil, invalid("GC needs the name of the network")
@@ -52,14 +52,14 @@ func (n *network) valid() ([]ovs.Attachment, error) {
 	return valid, nil
 }
 
-// wanted is what the caller asks for.
+// wanted is what the caller requests.
 type wanted struct {
 	addresses []netip.Addr
 	mac       string // empty: any
 }
 
-// networkKeys are those of a configuration; "socket" is the plugin's, and those that
-// begin with reservedKeys are CNI's.
+// networkKeys are the known keys of a configuration. "socket" is for the plugin; keys with
+// the prefix reservedKeys are reserved by CNI.
 var networkKeys = []string{
 	"args", "capabilities", "cniVersion", "disableCheck", "dns", "ipam", "isDefaultGateway", "name", "prevResult", "runtimeConfig", "socket", "type",
 }
@@ -67,32 +67,32 @@ var networkKeys = []string{
 const reservedKeys = "cni.dev/"
 
 func invalid(format string, args ...any) error {
-	return types.NewError(types.ErrInvalidNetworkConfig, "the network's configuration is not good", fmt.Sprintf(format, args...))
+	return types.NewError(types.ErrInvalidNetworkConfig, "the network configuration is invalid", fmt.Sprintf(format, args...))
 }
 
 // readNetwork reads a configuration.
 func readNetwork(text []byte) (*network, error) {
 	n := &network{}
 	if err := json.Unmarshal(text, n); err != nil {
-		return nil, invalid("read it: %s", err)
+		return nil, invalid("%s", err)
 	}
 	return n, nil
 }
 
-// verify fails where a configuration says what is not known, or asks for what can't be
-// given, and takes what is asked for.
+// verify fails if the configuration has an unknown key or requests something that cannot
+// be given. It reads the requested addresses and MAC address.
 func (n *network) verify(text []byte) error {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(text, &keys); err != nil {
-		return invalid("read it: %s", err)
+		return invalid("%s", err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if !slices.Contains(networkKeys, key) && !strings.HasPrefix(key, reservedKeys) {
-			return invalid("there is no setting %q: there are %s", key, strings.Join(networkKeys, ", "))
+			return invalid("unknown key %q: known keys are %s", key, strings.Join(networkKeys, ", "))
 		}
 	}
 	if !n.IPAM.IsEmpty() {
-		return invalid("ipam %q: the bridge chooses addresses; take it out", n.IPAM.Type)
+		return invalid("ipam %q is not supported because the bridge chooses addresses: remove it", n.IPAM.Type)
 	}
 	for from, given := range map[string]map[string]json.RawMessage{"args.cni": n.Args.CNI, "runtimeConfig": n.RuntimeConfig} {
 		for _, key := range slices.Sorted(maps.Keys(given)) {
@@ -104,7 +104,7 @@ func (n *network) verify(text []byte) error {
 	return nil
 }
 
-// take takes something that is asked for.
+// take reads one requested value.
 func (w *wanted) take(key string, value json.RawMessage) error {
 	switch key {
 	case "ips":
@@ -125,10 +125,10 @@ func (w *wanted) take(key string, value json.RawMessage) error {
 		}
 		return w.takeMAC(mac)
 	}
-	if !says(value) {
+	if !isSet(value) {
 		return nil
 	}
-	return fmt.Errorf("%s was asked for, which can't be given: take it out", value)
+	return fmt.Errorf("%s is not supported: remove it", value)
 }
 
 func (w *wanted) takeAddress(text string) error {
@@ -151,8 +151,8 @@ func (w *wanted) takeMAC(text string) error {
 	return nil
 }
 
-// says tells whether a value asks for something.
-func says(value json.RawMessage) bool {
+// isSet reports whether a value requests something.
+func isSet(value json.RawMessage) bool {
 	switch string(bytes.TrimSpace(value)) {
 	case "null", "[]", "{}", `""`, "0", "false":
 		return false

@@ -15,17 +15,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/test/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
-// outside is an address beyond the nodes, and router the underlay's way there.
+// outside is an address outside of the cluster, and router is the underlay's gateway to it.
 const (
 	outside = "203.0.113.5"
 	router  = "172.31.99.1"
 )
 
-// withOutside puts an address beyond the nodes, which all of them have a route to. The
-// nodes take no packet by a link that they would not answer by.
+// withOutside adds an address outside of the cluster and routes to it on all nodes. The nodes
+// use strict reverse path filtering.
 func (w *world) withOutside() {
 	w.t.Helper()
 	w.ip("central", "addr", "replace", router+"/24", "dev", "underlay")
@@ -44,7 +44,7 @@ func (w *world) ip(namespace string, args ...string) string {
 	return out
 }
 
-// who answers with its own name, and the address by which it sees who asks.
+// who answers with its own name, and with the source address of the request.
 func (w *world) who(namespace, name string) {
 	w.t.Helper()
 	require.NoError(w.t, w.lab.Serve(namespace, 8080, http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
@@ -53,12 +53,12 @@ func (w *world) who(namespace, name string) {
 	})))
 }
 
-// ask asks who from a namespace.
+// ask sends a request to who from a namespace.
 func (w *world) ask(from string, to string, port int) (string, error) {
 	return w.lab.HTTPGet(w.t.Context(), from, "http://"+net.JoinHostPort(to, strconv.Itoa(port)))
 }
 
-// seen waits until who answers as it should.
+// seen waits until who answers as expected.
 func (w *world) seen(from, to string, port int, want ...string) {
 	w.t.Helper()
 	await(w.t, fmt.Sprintf("%s asks %s", from, to), func() error {
@@ -70,8 +70,8 @@ func (w *world) seen(from, to string, port int, want ...string) {
 	})
 }
 
-// management is the address of a node's management port, and what stands for the node
-// before those who serve it.
+// management returns the address of a node's management port, and the source address of its
+// traffic to services.
 func (w *world) management(host string) (address, service netip.Addr) {
 	w.t.Helper()
 	await(w.t, host+" has its address", func() error {
@@ -105,8 +105,8 @@ func (w *world) service(n int, address string, endpoints ...string) {
 		uid("e", n), n, strings.Join(list, ",")))
 }
 
-// joined is two hosts that are joined with the network, a pod on each, and an
-// address beyond; every one of them answers who.
+// joined is two hosts that are connected to the pod network, a pod on each, and an address
+// outside. Each of them runs who.
 func joined(t *testing.T) (w *world, pods map[string]*sandbox) {
 	w = newWorld(t, patient, "host1", "host2")
 	w.withOutside()
@@ -122,8 +122,8 @@ func joined(t *testing.T) (w *world, pods map[string]*sandbox) {
 	return w, pods
 }
 
-// TestNode: nodes and pods reach each other without translation, the pods of every
-// node what is beyond it as the node, and nodes and pods every service.
+// TestNode: nodes and pods reach each other without NAT. Pods reach the outside with the
+// address of their node. Nodes and pods reach every service.
 func TestNode(t *testing.T) {
 	w, pods := joined(t)
 	for _, host := range []string{"host1", "host2"} {
@@ -150,7 +150,7 @@ func TestNode(t *testing.T) {
 	require.Contains(t, answer, "--node-network")
 }
 
-// services posts services that pods, a node and somebody beyond serve.
+// services posts services whose endpoints are pods, a node, and an outside address.
 func (w *world) services(pods map[string]*sandbox) {
 	w.t.Helper()
 	w.service(1, "10.96.0.10", pods["host1"].address.String(), pods["host2"].address.String())
@@ -167,8 +167,8 @@ func (w *world) services(pods map[string]*sandbox) {
 	}
 }
 
-// TestNodeHeals: whatever somebody takes away of a node's place is made again at once,
-// since the kernel and the switch tell of it.
+// TestNodeHeals: the agent restores every part of a node's connection at once after it was
+// removed, because the kernel and the switch report the change.
 func TestNodeHeals(t *testing.T) {
 	w, pods := joined(t)
 	far := pods["host2"]
@@ -221,7 +221,7 @@ func TestNodeHeals(t *testing.T) {
 		host := w.lab.Host("host1")
 		require.NoError(w.t, host.VSwitchd.Restart(t.Context()))
 		require.NoError(w.t, host.Controller.Restart(t.Context()))
-		w.withOutside() // br-phy's link was made anew
+		w.withOutside() // br-phy's link was created again
 		whole()
 	})
 	w.step("the agent comes back and touches nothing", func() {
@@ -243,7 +243,7 @@ func TestNodeHeals(t *testing.T) {
 	})
 }
 
-// isWhole fails where something of host1's place is not as it has to be.
+// isWhole fails if a part of host1's connection is missing or wrong.
 func (w *world) isWhole() error {
 	for _, part := range []struct {
 		argv string
@@ -275,7 +275,7 @@ func (w *world) isWhole() error {
 	return nil
 }
 
-// snapshot is what a host has, with the numbers by which the kernel tells what is new.
+// snapshot returns the state of a host, with kernel numbers that identify new objects.
 func (w *world) snapshot(host string) (all []string) {
 	w.t.Helper()
 	for _, argv := range []string{"ip -4 addr", "ip route", "nft -a -s list ruleset", "ip -o link"} {
@@ -286,8 +286,7 @@ func (w *world) snapshot(host string) (all []string) {
 	return all
 }
 
-// TestNodeNoLoss: no packet of a node is lost while the agent, the bridge and northd
-// are restarted.
+// TestNodeNoLoss: a node loses no packet while the agent, the bridge and northd restart.
 func TestNodeNoLoss(t *testing.T) {
 	w, pods := joined(t)
 	near, far := pods["host1"], pods["host2"]
@@ -318,7 +317,7 @@ func TestNodeNoLoss(t *testing.T) {
 	}
 }
 
-// pinging pings until the test ends, and has it fail where an answer is missing.
+// pinging sends pings until the test ends, and fails the test if an answer is missing.
 func (w *world) pinging(from, to string) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -333,7 +332,7 @@ func (w *world) pinging(from, to string) {
 	})
 }
 
-// asking asks for pages again and again until stopped, which fails if one failed.
+// asking requests pages repeatedly until stopped. The stop function fails if a request failed.
 func (w *world) asking(from, to string, port int) (stop func() error) {
 	end, failed := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -356,9 +355,8 @@ func (w *world) asking(from, to string, port int) (stop func() error) {
 	}
 }
 
-// TestNodeLeaves: a node that is renamed keeps its place, one that the cluster does
-// not have any more loses it, one that comes back has one again, and cleaning up leaves
-// nothing.
+// TestNodeLeaves: a renamed node keeps its place. A deleted node loses it, and gets one again when
+// it returns. The cleanup removes everything.
 func TestNodeLeaves(t *testing.T) {
 	w, pods := joined(t)
 	w.isJoined(pods["host2"])
@@ -404,7 +402,7 @@ func TestNodeLeaves(t *testing.T) {
 	})
 }
 
-// manager fails unless host1's switch has just that manager.
+// manager fails unless host1's switch has exactly that manager.
 func (w *world) manager(want string) error {
 	out, err := w.lab.Host("host1").VSCtl(w.t.Context(), "get-manager")
 	if err == nil && strings.TrimSpace(out) != want {
@@ -419,14 +417,14 @@ func (w *world) nameNode(host, name string) {
 		`{"k8s-nodes":[{"uid":%q,"host-name":%q,"internal-ip-address":%q}]}`, uid("n", 0), name, w.address(host)))
 }
 
-// isJoined waits until host1 reaches a pod by its own address.
+// isJoined waits until host1 reaches a pod from its own address.
 func (w *world) isJoined(pod *sandbox) {
 	w.t.Helper()
 	address, _ := w.management("host1")
 	w.seen("host1", pod.address.String(), 8080, pod.name+" "+address.String())
 }
 
-// lsp fails where host1's management port has no such option in OVN.
+// lsp fails if host1's management port does not have an option in OVN.
 func (w *world) lsp(option string) error {
 	out, err := w.lab.NBCtl(w.t.Context(), "--bare", "--columns=name,options", "find", "Logical_Switch_Port",
 		"name=\"node:"+w.address("host1")+":management\"")
@@ -436,7 +434,7 @@ func (w *world) lsp(option string) error {
 	return err
 }
 
-// hasLeft fails where something of host1's place is still there.
+// hasLeft fails if a part of host1's connection still exists.
 func (w *world) hasLeft() error {
 	for argv, own := range map[string]string{"nft list ruleset": "coe-bridge", "ip route": "206", "ip link": "coe0"} {
 		out, err := w.lab.Exec(w.t.Context(), "host1", strings.Fields(argv)...)
@@ -454,9 +452,8 @@ func (w *world) hasLeft() error {
 	return err
 }
 
-// TestNodePackets: packets as large as pods' links let through go from node to pod and
-// back, and larger ones are told of; what is sent in bulk arrives. A client keeps its
-// endpoint where it is to.
+// TestNodePackets: packets up to the MTU of pod links pass between node and pod, and larger ones
+// cause ICMP errors. Bulk transfers are complete. Session affinity works.
 func TestNodePackets(t *testing.T) {
 	w, pods := joined(t)
 	far := pods["host2"]
@@ -485,7 +482,7 @@ func TestNodePackets(t *testing.T) {
 	require.Len(t, w.whoAnswers("host1", 50), 1)
 }
 
-// whoAnswers asks a service some times, and returns who answers how often.
+// whoAnswers sends requests to a service, and returns the number of answers by server.
 func (w *world) whoAnswers(from string, times int) map[string]int {
 	all := map[string]int{}
 	for range times {

@@ -14,12 +14,12 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 )
 
-// notes are the pods that the agent has made: a file for each, named by the pod's uid.
-// A note is on disk before its pod is made, and is removed after the pod. A note that
-// cannot be read still names its pod.
+// notes record the pods that the agent creates: a file for each, named after the UID of
+// the pod. A note is written before the pod is created, and removed after the pod. The
+// name of an unreadable note still identifies the pod.
 type notes struct{ dir string }
 
-// note is the attachment that a pod was made for.
+// note is the attachment that a pod was created for.
 type note struct {
 	Container string `json:"container"`
 	IfName    string `json:"ifName"`
@@ -28,10 +28,10 @@ type note struct {
 func (n notes) folder() string         { return filepath.Join(n.dir, "pods") }
 func (n notes) file(uid string) string { return filepath.Join(n.folder(), uid) }
 
-// open makes the directory, and removes what an interrupted write left in it.
+// open creates the directory, and removes unfinished files.
 func (n notes) open() error {
 	if err := os.MkdirAll(n.folder(), 0o700); err != nil {
-		return fmt.Errorf("make the directory of notes: %w", err)
+		return fmt.Errorf("create the directory of notes: %w", err)
 	}
 	return durable.Clean(n.folder())
 }
@@ -45,14 +45,14 @@ func (n notes) has(uid string) (bool, error) {
 	return err == nil, err
 }
 
-// write writes the note of a pod. It is on disk when write returns nil.
+// write writes the note of a pod. The note is durable when write returns nil.
 func (n notes) write(uid string, of ovs.Attachment) error {
 	text, err := json.Marshal(note{of.Container, of.IfName})
 	if err == nil {
 		err = durable.Write(n.file(uid), text, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("note a pod: %w", err)
+		return fmt.Errorf("write the note of a pod: %w", err)
 	}
 	return nil
 }
@@ -75,13 +75,13 @@ func (n notes) read(uid string) (ovs.Attachment, error) {
 		return ovs.Attachment{}, fmt.Errorf("read note %s: %w", n.file(uid), err)
 	}
 	if of.Container == "" || of.IfName == "" {
-		return ovs.Attachment{}, fmt.Errorf("read note %s: it names no container or no interface", n.file(uid))
+		return ovs.Attachment{}, fmt.Errorf("read note %s: container or interface is missing", n.file(uid))
 	}
 	return ovs.Attachment{Container: of.Container, IfName: of.IfName}, nil
 }
 
-// all reads the notes, by uid. Those that cannot be read are in unreadable, with the
-// reason. Files that are not notes are ignored.
+// all reads the notes, by UID. It returns notes that cannot be read in unreadable, with
+// the reason. It ignores files that are not notes.
 func (n notes) all() (readable map[string]ovs.Attachment, unreadable map[string]error, err error) {
 	entries, err := os.ReadDir(n.folder())
 	if err != nil {

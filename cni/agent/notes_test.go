@@ -15,8 +15,7 @@ const (
 	uidB = "22222222-2222-5222-8222-222222222222"
 )
 
-// TestNotes: a note that cannot be read is reported with its reason, and the others are
-// read all the same.
+// TestNotes: an unreadable note is reported with its reason, and the others are still read.
 func TestNotes(t *testing.T) {
 	n := notes{t.TempDir()}
 	require.NoError(t, n.open())

@@ -20,18 +20,17 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/call"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
-	"github.com/coe-bridge/coe-bridge/test/openflow"
-	"github.com/coe-bridge/coe-bridge/test/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/openflow"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
-// Where a fake OpenDaylight waits for switches, and where it has them connect their bridges.
+// The addresses at which a fake OpenDaylight accepts switches and bridges.
 const (
 	managerAt    = "127.0.0.1:6640"
 	controllerAt = "127.0.0.1:6653"
 )
 
-// fakeOpenDaylight is as much of OpenDaylight as a switch sees of one that is connected and
-// does nothing.
+// fakeOpenDaylight is OpenDaylight as far as the switch sees it: connected, but idle.
 type fakeOpenDaylight struct {
 	listeners []net.Listener
 	running   sync.WaitGroup
@@ -68,7 +67,7 @@ func (f *fakeOpenDaylight) accept(l net.Listener, serve func(net.Conn)) {
 	}
 }
 
-// stop ends it, and waits for that.
+// stop stops it, and waits for its end.
 func (f *fakeOpenDaylight) stop() {
 	for _, l := range f.listeners {
 		_ = l.Close()
@@ -83,13 +82,13 @@ func (f *fakeOpenDaylight) stop() {
 
 func discard(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-// fakeBridge tells agents of one pod, and knows nothing else.
+// fakeBridge is a bridge with a single pod.
 type fakeBridge struct {
 	url string
 	say chan bool // whether the pod's interface is confirmed
 }
 
-// oneAddress is what a record says of a pod's addresses.
+// oneAddress is the part of a record with a pod's addresses.
 const oneAddress = `"address":[{"ip":"10.42.0.2","prefix-length":24,"gateway":"10.42.0.1"}]`
 
 func newFakeBridge(t *testing.T, addresses string) *fakeBridge {
@@ -115,17 +114,17 @@ func newFakeBridge(t *testing.T, addresses string) *fakeBridge {
 	return b
 }
 
-// TestOpenDaylight plugs a pod in where OpenDaylight programs the switch: it is done when
-// the bridge says that OpenDaylight has set the pod up, and undone where that is not said
-// in time. Whether OpenDaylight is there is told, and harms no pod that is plugged in.
+// TestOpenDaylight attaches a pod to a switch that OpenDaylight programs. ADD succeeds when the
+// bridge confirms the pod, and is undone after a timeout. A lost OpenDaylight is reported and
+// does not affect attached pods.
 func TestOpenDaylight(t *testing.T) {
 	w := &world{t: t, lab: ovnhost.SwitchesForTest(t, "host1")}
 	bridge := newFakeBridge(t, oneAddress)
 	a := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
 	p := w.sandbox("host1", "web", "front", "u1", "sandbox1")
-	await(t, "the bridge has said nothing", func() error { return w.says(a, "the bridge was never reached") })
+	await(t, "the bridge has said nothing", func() error { return w.says(a, "the agent has never reached the bridge") })
 	bridge.say <- false
-	await(t, "nobody manages the switch", func() error { return w.says(a, "nobody has told it where that is") })
+	await(t, "nobody manages the switch", func() error { return w.says(a, "the switch has no manager") })
 
 	odl := w.openDaylight("host1")
 	w.manage(a)
@@ -146,7 +145,7 @@ func TestOpenDaylight(t *testing.T) {
 	require.Nil(t, a.answer(t.Context(), call.Check, p, object{"prevResult": answer.Result}).Error)
 
 	bridge.say <- false
-	await(t, "CHECK sees that it is no more", func() error {
+	await(t, "CHECK fails without the port", func() error {
 		if err := a.answer(t.Context(), call.Check, p, object{"prevResult": answer.Result}).Error; err == nil {
 			return fmt.Errorf("CHECK is content")
 		}
@@ -155,7 +154,7 @@ func TestOpenDaylight(t *testing.T) {
 	odl.stop()
 	await(t, "OpenDaylight is away", func() error { return w.says(a, "it has no connection to tcp:"+managerAt) })
 	require.NoError(t, w.left("host1", a.dir).is(1))
-	require.Nil(t, a.call(t.Context(), call.Status, p), "the node is well: its pods run")
+	require.Nil(t, a.call(t.Context(), call.Status, p), "the node is ready: its pods run")
 
 	require.Nil(t, a.call(t.Context(), call.Del, p))
 	require.NoError(t, w.left("host1", a.dir).is(0))
@@ -164,7 +163,7 @@ func TestOpenDaylight(t *testing.T) {
 	failed := a.call(within, call.Add, p)
 	require.EqualValues(t, types.ErrTryAgainLater, failed.Code)
 	require.Contains(t, failed.Msg, "web/front")
-	require.Contains(t, failed.Details, "wait for the network to have interface web:front by port tap0a1b2c3d-4e")
+	require.Contains(t, failed.Details, "wait for the network to program interface web:front of port tap0a1b2c3d-4e")
 	require.Contains(t, failed.Details, "it has no connection to tcp:"+managerAt)
 	require.NoError(t, w.left("host1", a.dir).is(0))
 	p.nothingIn()
@@ -174,14 +173,14 @@ func TestOpenDaylight(t *testing.T) {
 	require.NoError(t, err)
 	within, cancel = context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	require.Contains(t, a.call(within, call.Add, p).Details, "wait for the network to let go of interface web:front")
+	require.Contains(t, a.call(within, call.Add, p).Details, "wait for the network to remove interface web:front")
 	bridge.follow(w)
 	require.Greater(t, w.failAdds(a, p), 10, "there are steps")
 	require.Nil(t, a.call(t.Context(), call.Del, p))
 	require.NoError(t, w.left("host1", a.dir).is(0))
 }
 
-// follow has the bridge confirm the pod while the switch has its port, until the test ends.
+// follow confirms the pod while the switch has its port, until the test ends.
 func (b *fakeBridge) follow(w *world) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -201,7 +200,7 @@ func (b *fakeBridge) follow(w *world) {
 	})
 }
 
-// manage has the agent's switch managed until the test ends.
+// manage keeps the agent's switch managed until the test ends.
 func (w *world) manage(a *inProcess) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -214,7 +213,7 @@ func (w *world) manage(a *inProcess) {
 	})
 }
 
-// notReady is why an agent is not ready; nil where it is.
+// notReady returns why an agent is not ready, or nil.
 func (w *world) notReady(a *inProcess) error {
 	answer := httptest.NewRecorder()
 	a.HTTP(prometheus.NewRegistry()).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
@@ -224,7 +223,7 @@ func (w *world) notReady(a *inProcess) error {
 	return fmt.Errorf("%d: %s", answer.Code, answer.Body)
 }
 
-// says fails unless the agent is not ready, and says why.
+// says fails unless the agent is not ready for a reason with this text.
 func (w *world) says(a *inProcess, why string) error {
 	if err := w.notReady(a); err == nil || !strings.Contains(err.Error(), why) {
 		return fmt.Errorf("it should say %q: %w", why, err)

@@ -7,12 +7,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
-// post makes the pod of a caller that knows no Kubernetes. That it will be made is
-// noted before.
+// post creates the pod of an external caller. It writes a note before it creates the pod.
 func (a *Agent) post(ctx context.Context, at *attachment, undo *undo) error {
 	wanted := at.network.wanted
 	if len(wanted.addresses) > 1 {
-		return invalid("addresses %s were asked for: a pod that is made for a container can have one", wanted.addresses)
+		return invalid("addresses %s were requested: a pod without Kubernetes can have one", wanted.addresses)
 	}
 	release, err := a.pods.take(ctx, at.pod.uid)
 	if err != nil {
@@ -43,7 +42,7 @@ func (a *Agent) post(ctx context.Context, at *attachment, undo *undo) error {
 	return a.cfg.Uplink.Post(ctx, p)
 }
 
-// withdraw removes a pod that was made, and its note, which need not be readable.
+// withdraw removes a pod that the agent created, and its note, which need not be readable.
 func (a *Agent) withdraw(ctx context.Context, uid string) error {
 	if noted, err := a.notes.has(uid); err != nil || !noted {
 		return err
@@ -54,14 +53,14 @@ func (a *Agent) withdraw(ctx context.Context, uid string) error {
 	return a.notes.remove(uid)
 }
 
-// withdrawTimeout bounds how long a DEL is kept by a bridge that does not answer.
+// withdrawTimeout bounds the wait of a DEL for a bridge that does not answer.
 const withdrawTimeout = 3 * time.Second
 
-// withdrawSoon withdraws a pod, now or, where the bridge is away, in a later sweep.
+// withdrawSoon withdraws a pod now or, if the bridge does not answer, in a later sweep.
 func (a *Agent) withdrawSoon(ctx context.Context, uid string) {
 	ctx, cancel := context.WithTimeout(ctx, withdrawTimeout)
 	defer cancel()
 	if err := a.withdraw(ctx, uid); err != nil {
-		a.log.Warn("the bridge keeps a pod whose container is gone; trying again later", "uid", uid, "err", err)
+		a.log.Warn("a pod whose container is gone could not be deleted on the bridge; retrying later", "uid", uid, "err", err)
 	}
 }

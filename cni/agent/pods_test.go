@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// step is a part of a test that needs those before it.
+// step is a part of a test that depends on earlier steps.
 func (w *world) step(name string, do func()) {
 	w.t.Helper()
 	whole := w.t
@@ -23,8 +23,8 @@ func (w *world) step(name string, do func()) {
 	}
 }
 
-// TestPods is the life of pods on real parts: posted to the bridge, plugged in by the
-// plugin's binary and the agent's process, reached through OVN.
+// TestPods tests the life cycle of pods with real parts: posted to the bridge, attached by the
+// plugin's binary and the agent's process, and reached through OVN.
 func TestPods(t *testing.T) {
 	w := newWorld(t, impatient, "host1", "host2")
 	front, back, cart := w.pod("host1", 1, "web", "front"), w.pod("host1", 2, "web", "back"), w.pod("host2", 3, "shop", "cart")
@@ -94,11 +94,11 @@ func (w *world) testAgain(p *sandbox) {
 			require.NoError(t, err, "%s", out)
 		}
 		spoil(change.spoil)
-		require.ErrorContains(t, p.check(first), "is not connected as it was answered", change.spoil)
+		require.ErrorContains(t, p.check(first), "differs from the result of ADD", change.spoil)
 		spoil(change.mend)
 	}
-	require.Error(t, p.check(first), "the default route went with the link")
-	require.Equal(t, first.IPs, p.mustAdd().IPs, "ADD makes what is not as it should be again")
+	require.Error(t, p.check(first), "setting the link down has removed the default route")
+	require.Equal(t, first.IPs, p.mustAdd().IPs, "ADD repairs the attachment")
 	require.NoError(t, p.check(p.mustAdd()))
 }
 
@@ -120,8 +120,8 @@ func (w *world) testVersions(p *sandbox) {
 	require.EqualValues(w.t, types.ErrIncompatibleCNIVersion, code(err))
 }
 
-// testAnotherSandbox plugs a pod in whose old sandbox was never unplugged. The old
-// one's late DEL does not harm.
+// testAnotherSandbox attaches a pod whose old sandbox was never detached. The late DEL of the old
+// sandbox does no harm.
 func (w *world) testAnotherSandbox(p *sandbox, others ...*sandbox) {
 	t := w.t
 	next := w.sandbox(p.host, p.namespace, p.name, p.uid, p.container+"b")
@@ -141,7 +141,7 @@ func (w *world) testRestart(p *sandbox, others ...*sandbox) {
 	before := p.mustAdd()
 	require.NoError(w.t, w.agents[p.host].Kill())
 	_, err := p.add(w.t.Context(), invoke{})
-	require.EqualValues(w.t, types.ErrTryAgainLater, code(err), "there is no agent")
+	require.EqualValues(w.t, types.ErrTryAgainLater, code(err), "the agent is not running")
 	_, err = p.invoke(w.t.Context(), invoke{command: "STATUS"})
 	require.EqualValues(w.t, types.ErrPluginNotAvailable, code(err))
 	w.reach(append(others, p)...)
@@ -166,8 +166,8 @@ func (w *world) testNoLoss(from, to *sandbox) {
 	require.NoError(w.t, <-pinged)
 }
 
-// testBridgeAway plugs a pod in that the agent was told of, and another one that it
-// was not, while the bridge is away, also for an agent that was started meanwhile.
+// testBridgeAway attaches a known pod while the bridge is down, also after a restart of the agent.
+// An unknown pod fails.
 func (w *world) testBridgeAway(p *sandbox) {
 	t := w.t
 	host := w.agents[p.host]
@@ -233,7 +233,7 @@ func (w *world) testGC(stays *sandbox) {
 	w.delete(20)
 }
 
-// testDel unplugs pods whose namespace is there, is gone, and is not told.
+// testDel detaches pods whose namespace exists, is gone, or is not given.
 func (w *world) testDel(pods ...*sandbox) {
 	t := w.t
 	never := w.pod("host1", 30, "web", "never")
@@ -246,7 +246,7 @@ func (w *world) testDel(pods ...*sandbox) {
 	swept := w.pod("host1", 32, "web", "swept")
 	swept.mustAdd()
 	swept.remove()
-	w.awaitPods("host1", 1) // nobody calls DEL
+	w.awaitPods("host1", 1) // without a DEL
 	for _, p := range pods {
 		_, err := p.invoke(t.Context(), invoke{command: "DEL", netns: "-"})
 		require.NoError(t, err)
@@ -255,7 +255,7 @@ func (w *world) testDel(pods ...*sandbox) {
 	}
 }
 
-// get reads a tree of the bridge.
+// get reads a tree from the bridge.
 func (w *world) get(path string) (int, string) {
 	w.t.Helper()
 	return w.bridge.Bridge().Do(http.MethodGet, "/restconf/config/"+path, "")

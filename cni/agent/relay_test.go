@@ -73,7 +73,7 @@ func (r *relay) add(conns ...net.Conn) bool {
 	return !r.isCut
 }
 
-// cut ends all connections, and those that come, or lets them be again.
+// cut closes all connections and rejects new ones, or accepts new ones again.
 func (r *relay) cut(isCut bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,7 +86,7 @@ func (r *relay) cut(isCut bool) {
 	}
 }
 
-// lead leads those that come to a bridge.
+// lead forwards new connections to a bridge.
 func (r *relay) lead(bridge string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +99,7 @@ func (r *relay) target() string {
 	return r.to
 }
 
-// startBridge starts the bridge again that was killed.
+// startBridge starts the killed bridge again.
 func (w *world) startBridge() {
 	w.t.Helper()
 	w.bridge.Start()

@@ -13,14 +13,14 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 )
 
-// The places of a result's interfaces.
+// The indexes of the interfaces in a result.
 const (
 	onNode = iota
 	inPod
 )
 
-// result is what the runtime is answered: the links as they are, the addresses and
-// routes that they were given.
+// result returns the CNI result of a plan: the links as they are, and the addresses and
+// routes of the plan.
 func (p plan) result() (*current.Result, error) {
 	node, err := links.Glance(p.pair.Node, p.pair.Port)
 	if err != nil {
@@ -54,22 +54,22 @@ func ipNet(p netip.Prefix) net.IPNet {
 	return net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// compare fails where a link is not as it was made, and says in what.
+// compare fails if a link differs from what was configured, and names the difference.
 func compare(is links.Link, mac net.HardwareAddr, addresses []netip.Prefix, routes []links.Route) error {
 	switch {
 	case !bytes.Equal(is.MAC, mac):
-		return fmt.Errorf("its MAC address is %s, and was %s", is.MAC, mac)
+		return fmt.Errorf("its MAC address is %s, want %s", is.MAC, mac)
 	case !is.Up:
 		return fmt.Errorf("it is down")
 	}
 	for _, a := range addresses {
 		if !slices.Contains(is.Addresses, a) {
-			return fmt.Errorf("it has no more address %s", a)
+			return fmt.Errorf("address %s is missing", a)
 		}
 	}
 	for _, r := range routes {
 		if !slices.Contains(is.Routes, r) {
-			return fmt.Errorf("it has no more route to %s", r.Destination)
+			return fmt.Errorf("the route to %s is missing", r.Destination)
 		}
 	}
 	return nil

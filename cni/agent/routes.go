@@ -8,14 +8,14 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
-// routes are those that the pod has by the link of an attachment, of those that its
-// record has. The ranges are the pods'.
+// routes returns the routes of the pod through the link of an attachment, from the routes
+// of its record. ranges are the address ranges of all pods.
 //
-//	isDefaultGateway   link    in the place of the record's default routes
-//	true               any     they themselves
-//	false              any     none: the link leads to its own subnet
-//	absent             eth0    they themselves
-//	absent             other   routes to the pods' ranges: eth0 leads everywhere else
+// isDefaultGateway   link    default routes of the record
+// true               any     kept
+// false              any     dropped: the link reaches its own subnet only
+// absent             eth0    kept
+// absent             other   replaced by routes to ranges: eth0 has the default route
 func (at *attachment) routes(r *uplink.Record, ranges []netip.Prefix) []links.Route {
 	absent := at.network.IsDefaultGateway == nil
 	everywhere := absent && at.IfName == primaryLink || !absent && *at.network.IsDefaultGateway
@@ -31,8 +31,8 @@ func (at *attachment) routes(r *uplink.Record, ranges []netip.Prefix) []links.Ro
 	return all
 }
 
-// routesTo lead through a gateway to those of its family of ranges that the subnets of
-// addresses do not hold.
+// routesTo returns routes through a gateway to the ranges of its family, without the
+// ranges inside the subnets of addresses.
 func routesTo(ranges []netip.Prefix, gateway netip.Addr, addresses []uplink.Address) []links.Route {
 	var all []links.Route
 	for _, to := range ranges {
@@ -44,7 +44,7 @@ func routesTo(ranges []netip.Prefix, gateway netip.Addr, addresses []uplink.Addr
 	return all
 }
 
-// podRanges are the ranges of the network's pods, as far as the bridge has told.
+// podRanges returns the address ranges of pods that the bridge has reported.
 func (a *Agent) podRanges() []netip.Prefix {
 	if place, _, _ := a.cfg.Uplink.Place(); place != nil {
 		return place.Pods

@@ -10,15 +10,15 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 )
 
-// sweepRetry is when a sweep that failed is done again.
+// sweepRetry is the delay before a failed sweep is repeated.
 const sweepRetry = 5 * time.Second
 
-// Run sweeps leftovers away, at first at once, until ctx is done.
+// Run sweeps at once and then at intervals, until ctx is done.
 func (a *Agent) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := a.cfg.Sweep
 		if err := a.boundedSweep(ctx); err != nil && ctx.Err() == nil {
-			a.log.Warn("leftovers are not all swept away", "err", err)
+			a.log.Warn("some leftovers could not be removed", "err", err)
 			wait = min(wait, sweepRetry)
 		}
 		timer := time.NewTimer(wait)
@@ -36,17 +36,17 @@ func (a *Agent) boundedSweep(ctx context.Context) error {
 	return a.sweep(ctx)
 }
 
-// sweep removes what no pod needs any more, and no call is about: ports whose pod's
-// namespace or link is gone, links without a port, and pods that the agent has made
-// and that are not plugged in.
+// sweep removes leftovers, unless a call about them is in progress: ports whose pod
+// namespace or link is gone, links without a port, and pods that the agent created and
+// that have no port.
 //
-// What cannot be removed holds nothing else up.
+// A failed removal does not stop the others.
 func (a *Agent) sweep(ctx context.Context) error {
 	ports, err := a.cfg.Switch.Ports(ctx)
 	if err != nil {
 		return fmt.Errorf("sweep: %w", err)
 	}
-	owned, err := links.Owned(a.cfg.Node) // after the ports: a port's link is there before
+	owned, err := links.Owned(a.cfg.Node) // after the ports: a link exists before its port
 	if err != nil {
 		return fmt.Errorf("sweep: %w", err)
 	}
@@ -77,12 +77,12 @@ func (a *Agent) sweepLink(ctx context.Context, name string) error {
 	if _, found, err := a.cfg.Switch.Port(ctx, name); found || err != nil {
 		return err
 	}
-	a.log.Info("removing a link that was left over", "link", name)
+	a.log.Info("removing a leftover link", "link", name)
 	a.metrics.swept.Inc()
 	return a.deleteLink(name)
 }
 
-// sweepPods removes the pods that were made for attachments that are not there.
+// sweepPods removes the pods that were created for attachments that no longer exist.
 func (a *Agent) sweepPods(ctx context.Context) error {
 	noted, unreadable, err := a.notes.all()
 	if err != nil {
@@ -110,7 +110,7 @@ func (a *Agent) report(unreadable map[string]error) {
 	reported := map[string]bool{}
 	for uid, err := range unreadable {
 		if !a.reported[uid] {
-			a.log.Error("a note cannot be read; the pod is looked for in the switch", "uid", uid, "err", err)
+			a.log.Error("a note cannot be read; searching the switch for the pod", "uid", uid, "err", err)
 		}
 		reported[uid] = true
 	}
@@ -118,9 +118,9 @@ func (a *Agent) report(unreadable map[string]error) {
 	a.metrics.unreadable.Set(float64(len(unreadable)))
 }
 
-// sweepUnreadable deals with a pod whose note cannot be read. If the switch has a port of
-// the pod, the port names the attachment, and the note is written again. Otherwise the
-// pod is not plugged in, and is removed.
+// sweepUnreadable handles a pod whose note cannot be read. If the switch has a port of the
+// pod, the port names the attachment, and sweepUnreadable rewrites the note. Otherwise the
+// pod is not attached, and sweepUnreadable removes it.
 func (a *Agent) sweepUnreadable(ctx context.Context, uid string) error {
 	release, _ := a.pods.try(uid)
 	if release == nil {
@@ -156,8 +156,8 @@ func (a *Agent) sweepPod(ctx context.Context, uid string, of ovs.Attachment) err
 	return a.withdraw(ctx, uid)
 }
 
-// Cleanup removes all that is ours from the node and, of the pods that were made, from
-// the bridge.
+// Cleanup removes everything that the agent created on the node, and the pods that it
+// created on the bridge.
 func (a *Agent) Cleanup(ctx context.Context) error {
 	ports, err := a.cfg.Switch.Ports(ctx)
 	if err != nil {

@@ -7,28 +7,28 @@ import (
 	"slices"
 )
 
-// undo is how the steps of a call are undone, and what is held until then.
+// undo holds the undo steps of a call, and the locks that it holds until its end.
 type undo struct {
 	steps []func(context.Context) error
 	held  []func()
 }
 
-// before notes how a step is undone. That is done before the step is begun, since one
-// that fails may have been done in part.
+// before registers the undo of a step. Call it before the step: a step that fails may have
+// been done in part.
 func (u *undo) before(step func(context.Context) error) { u.steps = append(u.steps, step) }
 
-// hold has something let go at the end of the call.
+// hold registers a function to call at the end of the call.
 func (u *undo) hold(release func()) { u.held = append(u.held, release) }
 
-// end lets go of what is held.
+// end calls the functions that hold registered.
 func (u *undo) end() {
 	for _, release := range u.held {
 		release()
 	}
 }
 
-// run undoes the steps, the last first, even after ctx has ended. What can't be undone
-// is swept away later.
+// run undoes the steps, the last first, even if ctx has ended. The sweep removes what
+// cannot be undone.
 func (u *undo) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()

@@ -19,8 +19,8 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/coe-bridge/coe-bridge/cni/call"
-	"github.com/coe-bridge/coe-bridge/test/bridgetest"
-	"github.com/coe-bridge/coe-bridge/test/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
 const (
@@ -34,7 +34,7 @@ var pluginDir string
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "coe-cni")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "make a folder for coe-cni:", err)
+		fmt.Fprintln(os.Stderr, "create a directory for coe-cni:", err)
 		os.Exit(1)
 	}
 	pluginDir = dir
@@ -43,13 +43,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// plugin is the path of coe-cni, and cnitool that of CNI's own caller of plugins.
+// plugin is the path of coe-cni, and cnitool the path of CNI's cnitool.
 var (
 	plugin  = sync.OnceValues(func() (string, error) { return build("github.com/coe-bridge/coe-bridge/cmd/coe-cni") })
 	cnitool = sync.OnceValues(func() (string, error) { return build("github.com/containernetworking/cni/cnitool") })
 )
 
-// allowSocket has the plugin accept a socket in network configurations.
+// allowSocket lets the plugin accept a socket in network configurations.
 func allowSocket(t testing.TB, socket string) {
 	t.Helper()
 	file, err := os.OpenFile(filepath.Join(pluginDir, "coe-cni"+call.SocketsSuffix), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -68,18 +68,18 @@ func build(pkg string) (program string, err error) {
 	return program, nil
 }
 
-// world is OVN hosts, a bridge at their northbound database, and an agent on each.
+// world is OVN hosts, a bridge with their northbound database, and an agent on each host.
 type world struct {
 	t      *testing.T
 	lab    *ovnhost.Lab
 	bridge *bridgetest.Process
 	agents map[string]*agentProcess // by host
-	// deadline is that of the agents' calls.
+	// deadline is the deadline of the agents' calls.
 	deadline time.Duration
 }
 
-// Deadlines of agents whose calls are to succeed on busy cores, and of those of which
-// some are to be waited for in vain.
+// Deadlines of agents: for tests whose calls succeed on busy machines, and for tests with calls
+// that time out.
 const (
 	patient   = time.Minute
 	impatient = 8 * time.Second
@@ -115,7 +115,7 @@ func newWorldWithoutAgents(t *testing.T, hosts ...string) *world {
 	return w
 }
 
-// uid is a uuid of a kind and a number.
+// uid returns a UUID of a kind and a number.
 func uid(kind string, n int) string {
 	return fmt.Sprintf("c0e%02x000-c0e0-4000-8000-%012d", kind[0], n)
 }
@@ -179,16 +179,16 @@ func await(t testing.TB, what string, holds func() error) {
 	bridgetest.Await(t, interval, converge, what, holds)
 }
 
-// sandbox is a pod's network namespace, and what its runtime knows.
+// sandbox is a pod's network namespace with the data of its runtime.
 type sandbox struct {
 	w                    *world
 	host                 string
-	namespace, name, uid string // of the pod; uid empty: the caller knows no Kubernetes
+	namespace, name, uid string // of the pod; uid empty: a caller without Kubernetes
 	container            string
 	address              netip.Addr // of the last ADD
 }
 
-// sandbox makes a network namespace.
+// sandbox creates a network namespace.
 func (w *world) sandbox(host, namespace, name, uid, container string) *sandbox {
 	w.t.Helper()
 	s := &sandbox{w: w, host: host, namespace: namespace, name: name, uid: uid, container: container}
@@ -200,7 +200,7 @@ func (w *world) sandbox(host, namespace, name, uid, container string) *sandbox {
 	return s
 }
 
-// pod posts a pod, and makes a sandbox for it.
+// pod posts a pod, and creates a sandbox for it.
 func (w *world) pod(host string, n int, namespace, name string) *sandbox {
 	w.t.Helper()
 	w.post(host, n, namespace, name)
@@ -220,12 +220,12 @@ func (w *world) delete(n int) {
 	require.Equal(w.t, 2, status/100, "%d %s", status, answer)
 }
 
-// inLab is the name under which the lab's tools find the namespace.
+// inLab is the name of the namespace in the lab's tools.
 func (s *sandbox) inLab() string { return s.container }
 func (s *sandbox) netns() string { return s.w.lab.Namespace(s.container) }
 func (s *sandbox) path() string  { return "/run/netns/" + s.netns() }
 
-// remove removes the namespace, if it is there.
+// remove removes the namespace if it exists.
 func (s *sandbox) remove() {
 	if _, err := os.Stat(s.path()); errors.Is(err, os.ErrNotExist) {
 		return

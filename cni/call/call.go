@@ -1,6 +1,6 @@
-// Package call carries the calls of a CNI plugin to the agent of its node, and the
-// answers back: one JSON object each way over a unix socket, a connection for each
-// call. It knows what a call is made of, and not what is done about it.
+// Package call carries CNI calls from the plugin to the agent of its node, and the answers
+// back. It sends one JSON object each way over a unix socket, and opens a connection per
+// call. It does not know what the calls do.
 package call
 
 import (
@@ -15,17 +15,18 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 )
 
-// DefaultSocket is where the agent listens.
+// DefaultSocket is the default path of the agent's socket.
 const DefaultSocket = "/run/coe-bridge/cni.sock"
 
-// SocketsSuffix is added to the path of the plugin to name its sockets file: the unix
-// sockets, one a line, that network configurations may name beside DefaultSocket.
+// SocketsSuffix is appended to the path of the plugin to name its sockets file. The file
+// lists the unix sockets, one per line, that network configurations may name besides
+// DefaultSocket.
 //
-// Every user who may create a NetworkAttachmentDefinition writes network configurations,
-// and the plugin runs as root. So root's file decides where the plugin connects.
+// The plugin runs as root, and every user who may create a NetworkAttachmentDefinition
+// writes network configurations. So a file of root decides where the plugin connects.
 const SocketsSuffix = ".sockets"
 
-// maxAnswer bounds an answer in bytes.
+// maxAnswer is the maximum size of an answer in bytes.
 const maxAnswer = 1 << 20
 
 // The commands of CNI.
@@ -47,17 +48,17 @@ type Request struct {
 	Config      json.RawMessage `json:"config"`
 }
 
-// Answer is what is to be told the runtime. Result is that of Add.
+// Answer is the answer to a call. Only ADD has a Result.
 type Answer struct {
 	Result *current.Result `json:"result,omitempty"`
 	Error  *types.Error    `json:"error,omitempty"`
 }
 
-// ErrNoAgent says that nobody listens on the socket.
-var ErrNoAgent = errors.New("the node's agent is not there")
+// ErrNoAgent is returned if no process listens on the socket.
+var ErrNoAgent = errors.New("the node's agent is not running")
 
-// Do makes a call to the agent at a socket, which must be a process of root. That ctx ends before the answer tells the
-// agent to undo what it has begun.
+// Do sends a call to the agent and waits for its answer. The agent must run as root. If
+// ctx ends before the answer, the agent undoes the call.
 func Do(ctx context.Context, socket string, r Request) (Answer, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err != nil {

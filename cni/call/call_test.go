@@ -45,10 +45,10 @@ func TestCall(t *testing.T) {
 	require.Equal(t, types.NewError(7, "ADD c1", `{"a":1}`), answer.Error)
 	is, err := os.Stat(socket)
 	require.NoError(t, err)
-	require.Equal(t, os.FileMode(0o600), is.Mode().Perm(), "root alone")
+	require.Equal(t, os.FileMode(0o600), is.Mode().Perm(), "only for root")
 }
 
-// The agent learns at once that its caller has gone.
+// The agent notices at once that its caller has closed the connection.
 func TestCallerGoes(t *testing.T) {
 	begun, ended := make(chan struct{}), make(chan struct{})
 	socket, _ := serve(t, func(ctx context.Context, _ call.Request) call.Answer {
@@ -85,11 +85,11 @@ func (o one) Accept() (net.Conn, error) {
 func (o one) Close() error   { close(o.closed); return nil }
 func (o one) Addr() net.Addr { return &net.UnixAddr{} }
 
-// A request ends with a line feed, which is left to read when it does not fit into the
-// buffer: that is no caller who goes.
+// A request ends with a line feed, which possibly does not fit into the decoder's buffer. The
+// unread line feed must not count as a closed connection.
 func TestEndOfTheLineComesLater(t *testing.T) {
 	l := one{make(chan net.Conn, 1), make(chan struct{})}
-	caller, agent := net.Pipe() // whoever writes waits for who reads
+	caller, agent := net.Pipe() // a write blocks until the read
 	l.conn <- agent
 	ctx, cancel := context.WithCancel(t.Context())
 	begun, read, ended := make(chan struct{}), make(chan struct{}), make(chan error)
@@ -107,7 +107,7 @@ func TestEndOfTheLineComesLater(t *testing.T) {
 	_, err := caller.Write([]byte(`{"command":"ADD"}`))
 	require.NoError(t, err)
 	<-begun
-	for range 2 { // the second one is read by who goes on to
+	for range 2 { // the second one is read later
 		_, err = caller.Write([]byte("\n"))
 		require.NoError(t, err)
 	}
@@ -119,7 +119,7 @@ func TestEndOfTheLineComesLater(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// An agent that is told to end answers what is under way.
+// A stopping agent answers the calls in progress.
 func TestAgentEnds(t *testing.T) {
 	begun := make(chan struct{})
 	socket, stop := serve(t, func(ctx context.Context, _ call.Request) call.Answer {
@@ -144,7 +144,7 @@ func TestNoAgent(t *testing.T) {
 func TestListen(t *testing.T) {
 	socket, _ := serve(t, nil)
 	_, err := call.Listen(t.Context(), socket)
-	require.ErrorContains(t, err, "another agent does already")
+	require.ErrorContains(t, err, "another agent is listening")
 
 	left := filepath.Join(t.TempDir(), "left.sock")
 	l, err := net.Listen("unix", left)
@@ -152,7 +152,7 @@ func TestListen(t *testing.T) {
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	require.NoError(t, l.Close())
 	l, err = call.Listen(t.Context(), left)
-	require.NoError(t, err, "one that a killed agent left is replaced")
+	require.NoError(t, err, "the socket of a killed agent is replaced")
 	require.NoError(t, l.Close())
 }
 
@@ -166,7 +166,7 @@ func TestNoRequest(t *testing.T) {
 		require.NoError(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
 		n, err := conn.Read(make([]byte, 1))
 		require.Zero(t, n)
-		require.Error(t, err, "the agent hangs up")
+		require.Error(t, err, "the agent closes the connection")
 		require.NoError(t, conn.Close())
 	}
 }

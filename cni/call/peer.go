@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// verifyPeer fails if the process at the other end of a unix socket is not root's. The
-// kernel says whose it was when it connected, or began to listen. Connections of other
-// kinds have no such process and pass: Listen and Do make none.
+// verifyPeer fails if the process at the other end of a unix socket does not run as root.
+// The kernel recorded its user when it connected or started to listen. Other kinds of
+// connections pass; Listen and Do create none.
 func verifyPeer(conn net.Conn) error {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -24,10 +24,10 @@ func verifyPeer(conn net.Conn) error {
 	var failed error
 	err = raw.Control(func(fd uintptr) { peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
 	if err := errors.Join(err, failed); err != nil {
-		return fmt.Errorf("ask who is at the other end: %w", err)
+		return fmt.Errorf("read the credentials of the peer: %w", err)
 	}
 	if peer.Uid != 0 {
-		return fmt.Errorf("process %d at the other end runs as user %d, not as root", peer.Pid, peer.Uid)
+		return fmt.Errorf("peer process %d runs as user %d, not as root", peer.Pid, peer.Uid)
 	}
 	return nil
 }

@@ -21,15 +21,15 @@ const (
 	maxRequest   = 1 << 20
 )
 
-// Listen listens on a socket that root alone can use, in the place of one that a
-// process left behind. Where one still listens, it fails.
+// Listen listens on a socket that only root can use. It replaces the socket of a dead
+// process, and fails if another process listens on it.
 func Listen(ctx context.Context, socket string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
-		return nil, fmt.Errorf("make the socket's folder: %w", err)
+		return nil, fmt.Errorf("create the directory of the socket: %w", err)
 	}
 	if conn, err := new(net.Dialer).DialContext(ctx, "unix", socket); err == nil {
 		_ = conn.Close()
-		return nil, fmt.Errorf("listen on %s: another agent does already", socket)
+		return nil, fmt.Errorf("listen on %s: another agent is listening", socket)
 	}
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove the former socket: %w", err)
@@ -40,13 +40,13 @@ func Listen(ctx context.Context, socket string) (net.Listener, error) {
 	}
 	if err := os.Chmod(socket, 0o600); err != nil {
 		_ = l.Close()
-		return nil, fmt.Errorf("keep the socket to root: %w", err)
+		return nil, fmt.Errorf("restrict the socket to root: %w", err)
 	}
 	return l, nil
 }
 
-// Serve has calls answered until ctx is done, and waits then for those that are under
-// way. The context of a call ends when its caller goes, too.
+// Serve calls answer for each call until ctx is done, then waits for the calls in
+// progress. The context of a call also ends when its caller closes the connection.
 func Serve(ctx context.Context, l net.Listener, log *slog.Logger, answer func(context.Context, Request) Answer) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
@@ -63,7 +63,7 @@ func Serve(ctx context.Context, l net.Listener, log *slog.Logger, answer func(co
 		calls.Go(func() {
 			defer func() { _ = conn.Close() }()
 			if err := serve(ctx, conn, answer); err != nil {
-				log.Warn("a call went unanswered", "err", err)
+				log.Warn("a call was not answered", "err", err)
 			}
 		})
 	}
@@ -85,7 +85,7 @@ func serve(ctx context.Context, conn net.Conn, answer func(context.Context, Requ
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
-	go func() { // until the caller goes, or conn is closed; the end of a line may be left to read
+	go func() { // until either side closes conn; a line end may be unread
 		defer cancel()
 		_, _ = io.Copy(io.Discard, conn)
 	}()

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bridge looks whether a replica serves.
+// bridge checks that a replica serves.
 func (c *Config) bridge(ctx context.Context, url string) (string, error) {
 	if _, err := c.Uplink.Reach(ctx, url); err != nil {
 		return "", failed(err, mendReach(err))
@@ -27,64 +27,66 @@ func mendReach(err error) string {
 	)
 	switch {
 	case errors.As(err, &unknown):
-		return "name the authority of the bridge's certificate with --ca-file"
+		return "name the CA of the bridge's certificate with --ca-file"
 	case errors.As(err, &invalid):
-		return "give the bridge a certificate that is good now, and see that this node's clock is right"
+		return "renew the bridge's certificate if it is not valid now, and check the clock of this node"
 	case errors.As(err, &named):
-		return "name the bridge with --bridge as its certificate does"
+		return "use a name in --bridge that is in the bridge's certificate"
 	}
-	return "see that coe-bridge serve runs there, and that its port is open to this node"
+	return "check that coe-bridge serve runs there, and that this node can connect to its port"
 }
 
-// credentials looks whether a replica lets the agent follow its node.
+// credentials checks that a replica lets the agent follow its node.
 func (c *Config) credentials(ctx context.Context, url string) (string, error) {
 	if _, err := c.Uplink.Reach(ctx, url); err != nil {
-		return "", unknown(errors.New("it has to be reached first"))
+		return "", unknown(errors.New("the bridge must be reachable first"))
 	}
 	err := c.Uplink.Login(ctx, url)
 	switch {
 	case err == nil:
-		return "the node may be followed", nil
+		return "the agent may follow its node", nil
 	case strings.Contains(err.Error(), " 403 "):
-		return "", failed(err, "see that the bridge knows this node by its name with --node-address (coe-bridge get nodes), and that certificate or token is this node's")
+		return "", failed(err, "check that the bridge knows this node by its --node-address (coe-bridge get nodes), and that the certificate or token belongs to this node")
+	case strings.Contains(err.Error(), " 401 ") && c.Anonymous:
+		return "", failed(err, "give the agent credentials: --cert and --key, --token-file, or --user and --password-file")
 	case strings.Contains(err.Error(), " 401 "):
-		return "", failed(err, "renew certificate, token or password of the agent: --cert, --token-file, --password-file")
+		return "", failed(err, "renew the certificate, token or password of the agent: --cert, --token-file, --password-file")
 	}
-	return "", failed(err, "see the log of the bridge")
+	return "", failed(err, "check the log of the bridge")
 }
 
-// Clocks may differ by so much: where it is more, certificates and tokens are not yet
-// good, or no more.
+// Limits for the difference between two clocks. If it is larger, certificates and tokens
+// may be rejected as not yet valid or expired.
 const (
-	tolerated  = 2 * time.Second // Date has whole seconds
+	tolerated  = 2 * time.Second // the Date header has whole seconds
 	intolerant = 30 * time.Second
 )
 
-// clock compares the node's clock with the first bridge's that answers, and asks the
-// kernel whether somebody keeps it right.
+// clock compares the node's clock with the clock of the first bridge that answers, and
+// checks that it is synchronised.
 func (c *Config) clock(ctx context.Context) (string, error) {
 	for _, url := range c.Bridges {
 		there, err := c.Uplink.Reach(ctx, url)
 		if err != nil {
 			continue
 		}
-		const mend = "keep the clocks of nodes and bridges right: run chrony or another client of NTP"
+		const mend = "synchronise the clocks of nodes and bridges: run chrony or another NTP client"
 		differ := time.Since(there).Abs()
 		switch {
 		case differ > intolerant:
-			return "", failed(fmt.Errorf("it differs from the bridge's by %s", differ.Round(time.Second)), mend)
+			return "", failed(fmt.Errorf("it differs from the bridge's clock by %s", differ.Round(time.Second)), mend)
 		case differ > tolerated:
-			return "", warning(fmt.Errorf("it differs from the bridge's by %s", differ.Round(time.Second)), mend)
+			return "", warning(fmt.Errorf("it differs from the bridge's clock by %s", differ.Round(time.Second)), mend)
 		}
 		if !synchronised() {
-			return "it agrees with the bridge's; nothing on this node keeps it right (no NTP client does)", nil
+			return "it agrees with the bridge's clock, but no NTP client synchronises it", nil
 		}
-		return "it agrees with the bridge's, and is kept right", nil
+		return "it agrees with the bridge's clock and is synchronised", nil
 	}
-	return "", unknown(errors.New("no bridge answers to compare it with"))
+	return "", unknown(errors.New("no bridge answers, so it cannot be compared"))
 }
 
-// synchronised tells whether the kernel is told by somebody that the clock is right.
+// synchronised reports whether the kernel considers its clock synchronised.
 func synchronised() bool {
 	var t unix.Timex
 	state, err := unix.Adjtimex(&t)

@@ -1,9 +1,9 @@
-// Package doctor looks whether a node has what its agent needs to plug pods in, and
-// says of what is missing how to mend it. It changes nothing.
+// Package doctor checks that a node has what its agent needs to attach pods, and says how to
+// fix what is missing. It changes nothing.
 //
-// Its checks run side by side, each with a deadline, and know nothing of each other: so
-// one that hangs hides no other. It looks at the real things: it asks the processes
-// over their sockets, the kernel, and the bridge.
+// The checks run concurrently and independently, each with a deadline, so that one that
+// hangs does not hide another. They examine the real system: processes over their sockets,
+// the kernel, and the bridge.
 package doctor
 
 import (
@@ -20,11 +20,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
-// Level is how a check has ended.
+// Level is the result of a check.
 type Level string
 
-// The levels. Unknown is what could not be looked at because something else is wrong,
-// which has a finding of its own.
+// The levels. Unknown means that another failure, which has its own finding, prevents the
+// check.
 const (
 	OK      Level = "ok"
 	Warning Level = "warning"
@@ -32,46 +32,48 @@ const (
 	Unknown Level = "unknown"
 )
 
-// Finding is what a check has found.
+// Finding is the finding of one check.
 type Finding struct {
 	Check string `json:"check"`
 	Level Level  `json:"level"`
 	Found string `json:"found"`
-	// Mend says what to do; empty where nothing is to be done.
+	// Mend says how to fix the problem; empty if there is none.
 	Mend string `json:"mend,omitempty"`
 }
 
-// Config says what the agent of the node is told, and where the parts of the node are.
+// Config has the settings of the node's agent, and the locations of the node's parts.
 type Config struct {
 	Switch *ovs.Switch
 	Uplink *uplink.Uplink
+	// Anonymous is true if the agent has no credentials.
+	Anonymous bool
 	// Bridges are the URLs of the bridge's replicas.
 	Bridges []string
-	// OVN tells whether OVN programs the switch, and not OpenDaylight.
+	// OVN is true if OVN programs the switch, false if OpenDaylight does.
 	OVN bool
 	// Node is the node's network namespace.
 	Node netns.NsHandle
-	// Settings are the kernel's network settings that the agent writes; empty for the
-	// default.
+	// Settings is the directory of the kernel's network settings that the agent writes; empty
+	// means the default.
 	Settings links.Settings
-	// Socket is the agent's, StateDir its folder.
+	// Socket is the agent's socket, StateDir its state directory.
 	Socket, StateDir string
 	// OVSRunDir and OVNRunDir hold the sockets of ovs-vswitchd and ovn-controller.
 	OVSRunDir, OVNRunDir string
-	// CNIBinDir and CNIConfDir are where the container runtime looks for plugins and
-	// networks.
+	// CNIBinDir and CNIConfDir are the container runtime's directories of plugins and
+	// network configurations.
 	CNIBinDir, CNIConfDir string
 	// Timeout bounds each check.
 	Timeout time.Duration
 }
 
-// check is one of the checks. It fails with a *trouble, or any error.
+// check is one check. Its error is a *trouble or any other error.
 type check struct {
 	name string
 	look func(context.Context) (found string, err error)
 }
 
-// trouble is an error with its level and its cure.
+// trouble is an error with its level and its fix.
 type trouble struct {
 	level Level
 	err   error
@@ -81,20 +83,20 @@ type trouble struct {
 // Error implements error.
 func (t *trouble) Error() string { return t.err.Error() }
 
-// Unwrap serves errors.Is and As.
+// Unwrap returns the error for errors.Is and errors.As.
 func (t *trouble) Unwrap() error { return t.err }
 
 func failed(err error, mend string) error { return &trouble{Failed, err, mend} }
 
 func warning(err error, mend string) error { return &trouble{Warning, err, mend} }
 
-// unknown is what can't be looked at, because of something that has its own finding.
+// unknown is the error of a check that another failure prevents.
 func unknown(err error) error { return &trouble{Unknown, err, ""} }
 
-// errNoSwitch is why nothing can be said of what the switch's database would tell.
-var errNoSwitch = errors.New("the database of Open vSwitch has to answer first")
+// errNoSwitch is the reason of checks that need the switch's database.
+var errNoSwitch = errors.New("the Open vSwitch database must answer first")
 
-// Examine runs all checks. Findings are in the order in which they are best mended.
+// Examine runs all checks. The findings are in the order in which to fix them.
 func Examine(ctx context.Context, cfg Config) []Finding {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -132,7 +134,7 @@ func (c *Config) checks() []check {
 		check{"clock", c.clock}, check{"agent", c.agent}, check{"state directory", c.state}, check{"plugin", c.plugin}, check{"network configuration list", c.networkList})
 }
 
-// run runs a check, and waits for it no longer than that.
+// run runs a check, and waits for it at most timeout and grace.
 func (c check) run(ctx context.Context, timeout time.Duration) Finding {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -147,14 +149,14 @@ func (c check) run(ctx context.Context, timeout time.Duration) Finding {
 	case <-ctx.Done():
 	}
 	select {
-	case f := <-done: // it has heard of the deadline, too
+	case f := <-done: // it has noticed the deadline
 		return f
 	case <-time.After(grace):
-		return c.finding("", failed(fmt.Errorf("no answer for %s", timeout), "see what hangs: the kernel, or a disk"))
+		return c.finding("", failed(fmt.Errorf("no answer within %s", timeout), "check whether the kernel or a disk hangs"))
 	}
 }
 
-// grace is how long a check has to say what it was waiting for.
+// grace is the time for a check to return its error after the deadline.
 const grace = time.Second
 
 func (c check) finding(found string, err error) Finding {

@@ -30,12 +30,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/doctor"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
-	"github.com/coe-bridge/coe-bridge/test/bridgetest"
-	"github.com/coe-bridge/coe-bridge/test/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
-// patience is how long a check may take on busy cores, and how long what is mended takes
-// to be well.
+// Time limits for a check on a busy machine, and until a repair takes effect.
 const (
 	patience = 5 * time.Second
 	converge = 30 * time.Second
@@ -43,7 +42,7 @@ const (
 
 func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
 
-// node is a node that has all that it needs.
+// node is a node that has everything it needs.
 type node struct {
 	t      *testing.T
 	lab    *ovnhost.Lab
@@ -102,7 +101,7 @@ func (n *node) vswitch(endpoint string) *ovs.Switch {
 	return s
 }
 
-// startAgent runs an agent in this process, until the test ends.
+// startAgent runs an agent in the test's process until the test ends.
 func (n *node) startAgent() {
 	n.t.Helper()
 	s, u := n.vswitch(n.host.OVSDB.Remote), n.uplink(n.bridge.URL())
@@ -119,10 +118,10 @@ func (n *node) startAgent() {
 		cancel()
 		running.Wait()
 	})
-	require.Eventually(n.t, func() bool { return s.Ready() == nil && u.Standing().Synced }, converge, 10*time.Millisecond)
+	require.Eventually(n.t, func() bool { return s.Ready() == nil && u.Status().Synced }, converge, 10*time.Millisecond)
 }
 
-// config is that of a doctor who finds nothing wrong.
+// config returns a configuration without findings.
 func (n *node) config() doctor.Config {
 	return doctor.Config{
 		Switch: n.vswitch(n.host.OVSDB.Remote), Uplink: n.uplink(n.bridge.URL()), Bridges: []string{n.bridge.URL()}, OVN: true, Node: n.ns,
@@ -131,7 +130,7 @@ func (n *node) config() doctor.Config {
 	}
 }
 
-// ill are the findings that are not well, by check; what is of a bridge is by its kind.
+// ill returns the findings that are not ok, by check. Checks of a bridge are listed by kind.
 func ill(findings []doctor.Finding) map[string]doctor.Finding {
 	found := map[string]doctor.Finding{}
 	for _, f := range findings {
@@ -146,7 +145,7 @@ func ill(findings []doctor.Finding) map[string]doctor.Finding {
 	return found
 }
 
-// find examines the node, and fails unless just these are not well.
+// find examines the node, and fails unless exactly these checks are not ok.
 func (n *node) find(cfg doctor.Config, want map[string]doctor.Level) map[string]doctor.Finding {
 	n.t.Helper()
 	found := ill(doctor.Examine(n.t.Context(), cfg))
@@ -159,7 +158,7 @@ func (n *node) find(cfg doctor.Config, want map[string]doctor.Level) map[string]
 	return found
 }
 
-// well waits until nothing is wrong any more.
+// well waits until all checks are ok.
 func (n *node) well() {
 	n.t.Helper()
 	require.EventuallyWithT(n.t, func(c *assert.CollectT) {
@@ -175,8 +174,8 @@ func (n *node) vsctl(args ...string) {
 
 type levels = map[string]doctor.Level
 
-// A node is well, then one thing after the other fails on it, and is found, and nothing
-// else but what needs that.
+// TestExamine breaks one part of a healthy node after the other. Each failure is found, and no
+// other failure is reported, except checks that depend on the part.
 func TestExamine(t *testing.T) {
 	n := newNode(t)
 	n.well()
@@ -207,7 +206,7 @@ func brokenSwitch(n *node) {
 	require.NoError(n.t, err)
 	n.find(cfg, levels{"Open vSwitch": doctor.Failed, "datapath": doctor.Unknown})
 
-	// One that hangs is given up.
+	// A check that hangs is stopped.
 	require.NoError(n.t, n.host.OVSDB.Stop())
 	cfg = n.config()
 	cfg.Timeout = 500 * time.Millisecond
@@ -229,9 +228,9 @@ func brokenSwitch(n *node) {
 	require.Contains(n.t, found["ovs-vswitchd"].Found, "no control socket")
 }
 
-// Where the kernel has the module the kernel's datapath is well.
+// If the kernel has the module, the kernel datapath is ok.
 func brokenDatapath(n *node) {
-	require.NoError(n.t, n.host.Controller.Kill()) // it would put it back
+	require.NoError(n.t, n.host.Controller.Kill()) // it would restore the setting
 	n.vsctl("--no-wait", "set", "Bridge", "br-int", "datapath_type=system")
 	_, missing := netlink.GenlFamilyGet("ovs_datapath")
 	cfg := n.config()
@@ -242,8 +241,7 @@ func brokenDatapath(n *node) {
 	require.NoError(n.t, n.host.Controller.Restart(n.t.Context()))
 }
 
-// OVN must not ask the datapath in user space of Open vSwitch 3.1 for what ends it; later
-// ones may be asked.
+// The userspace datapath of Open vSwitch 3.1 must not get ct_zero_snat; later releases may.
 func brokenNullNAT(n *node) {
 	version, err := exec.CommandContext(n.t.Context(), "ovs-vswitchd", "--version").Output()
 	require.NoError(n.t, err)
@@ -260,7 +258,7 @@ func brokenNullNAT(n *node) {
 	set("false")
 }
 
-// datapath is the row of the datapath in user space.
+// datapath is the row of the userspace datapath.
 func (n *node) datapath() string {
 	n.t.Helper()
 	out, err := n.host.VSCtl(n.t.Context(), "--bare", "--columns=_uuid", "list", "Datapath")
@@ -286,7 +284,7 @@ func brokenTunnels(n *node) {
 	set := func(value string) {
 		n.vsctl("--no-wait", "set", "Open_vSwitch", ".", "external_ids:ovn-encap-ip="+value)
 	}
-	for value, says := range map[string]string{`""`: "no external_ids:ovn-encap-ip", "192.0.2.99": "does not have", "here": "here"} {
+	for value, says := range map[string]string{`""`: "no external_ids:ovn-encap-ip", "192.0.2.99": "not an address of this node", "here": "here"} {
 		set(value)
 		found := n.find(n.config(), levels{"tunnels": doctor.Failed, "mtu": doctor.Unknown})
 		require.Contains(n.t, found["tunnels"].Found, says)
@@ -294,8 +292,8 @@ func brokenTunnels(n *node) {
 	set(n.host.Address.String())
 }
 
-// A southbound database in cleartext on another machine is a warning. That ovn-controller
-// has no connection then has its own finding.
+// An unencrypted southbound database on another machine is a warning. The failed connection of
+// ovn-controller has its own finding.
 func brokenSouthbound(n *node) {
 	set := func(remote string) {
 		n.vsctl("--no-wait", "set", "Open_vSwitch", ".", `external_ids:ovn-remote="`+remote+`"`)
@@ -312,7 +310,7 @@ func brokenSouthbound(n *node) {
 	set(n.lab.SB.Remote)
 }
 
-// A database of the switch that listens to other machines in cleartext is a warning.
+// A database of the switch that accepts unencrypted connections from other machines is a warning.
 func openManagers(n *node) {
 	for manager, want := range map[string]doctor.Level{"ptcp:16640": doctor.Warning, "ptcp:16640:127.0.0.1": "", "ptcp:16641:" + n.host.Address.String(): doctor.Warning} {
 		n.vsctl("set-manager", manager)
@@ -349,7 +347,7 @@ func brokenBridge(n *node) {
 	found := n.find(cfg, levels{"bridge": doctor.Failed, "credentials": doctor.Unknown})
 	require.Contains(n.t, found["bridge"].Found, "connection refused")
 
-	// What listens and never answers is given up.
+	// A server that never answers times out.
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(n.t, err)
 	defer func() { require.NoError(n.t, silent.Close()) }()
@@ -369,19 +367,25 @@ func brokenBridge(n *node) {
 	cfg.Bridges = []string{strange.URL}
 	cfg.Uplink = n.uplink(strange.URL, func(c *uplink.Config) { c.TLS = func() *tls.Config { return &tls.Config{RootCAs: trusting(strange)} } })
 	found = n.find(cfg, levels{"bridge": doctor.Failed, "credentials": doctor.Unknown, "clock": doctor.Unknown})
-	require.Contains(n.t, found["bridge"].Found, "404", "it is no bridge")
+	require.Contains(n.t, found["bridge"].Found, "404", "it is not a bridge")
 
 	n.write("wrong", "not the password")
 	cfg = n.config()
 	cfg.Uplink = n.uplink(n.bridge.URL(), func(c *uplink.Config) { c.PasswordFile = n.path("wrong") })
 	found = n.find(cfg, levels{"credentials": doctor.Failed})
-	require.Contains(n.t, found["credentials"].Mend, "renew certificate, token or password")
+	require.Contains(n.t, found["credentials"].Mend, "renew the certificate, token or password")
 	cfg = n.config()
 	cfg.Uplink = n.uplink(n.bridge.URL(), func(c *uplink.Config) { c.PasswordFile = n.path("none") })
 	n.find(cfg, levels{"credentials": doctor.Failed})
+	cfg = n.config()
+	cfg.Anonymous = true
+	cfg.Uplink = n.uplink(n.bridge.URL(), func(c *uplink.Config) { c.User, c.PasswordFile = "", "" })
+	found = n.find(cfg, levels{"credentials": doctor.Failed})
+	require.Contains(n.t, found["credentials"].Mend, "give the agent credentials")
+	require.NotContains(n.t, found["credentials"].Found, "{", "the message alone")
 }
 
-// A bridge whose clock is another's.
+// brokenClock is a bridge with another time.
 func brokenClock(n *node) {
 	for off, level := range map[time.Duration]doctor.Level{time.Minute: doctor.Failed, -time.Hour: doctor.Failed, 10 * time.Second: doctor.Warning} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -401,7 +405,7 @@ func brokenAgent(n *node) {
 	found := n.find(cfg, levels{"agent": doctor.Failed, "network configuration list": doctor.Failed})
 	require.Contains(n.t, found["network configuration list"].Found, "names the socket")
 
-	// One that hangs, and one whose switch is away.
+	// An agent that hangs, and an agent without its switch.
 	silent, err := net.Listen("unix", n.path("silent.sock"))
 	require.NoError(n.t, err)
 	defer func() { require.NoError(n.t, silent.Close()) }()
@@ -413,7 +417,7 @@ func brokenAgent(n *node) {
 	require.Eventually(n.t, func() bool {
 		cfg := n.config()
 		cfg.Timeout = time.Second
-		return strings.Contains(ill(doctor.Examine(n.t.Context(), cfg))["agent"].Found, "can plug no pods in")
+		return strings.Contains(ill(doctor.Examine(n.t.Context(), cfg))["agent"].Found, "cannot attach pods")
 	}, converge, 100*time.Millisecond)
 	require.NoError(n.t, n.host.OVSDB.Restart(n.t.Context()))
 }
@@ -431,7 +435,7 @@ func brokenPlugin(n *node) {
 	cfg = n.config()
 	cfg.CNIBinDir = n.path("unable")
 	found = n.find(cfg, levels{"plugin": doctor.Failed})
-	require.Contains(n.t, found["plugin"].Found, "is no CNI plugin")
+	require.Contains(n.t, found["plugin"].Found, "is not a CNI plugin")
 }
 
 func brokenList(n *node) {
@@ -464,7 +468,7 @@ func brokenList(n *node) {
 	n.find(cfg, levels{"network configuration list": doctor.Failed})
 }
 
-// Who is not root is told so. It is the program that says it, with its exit status.
+// Without root the program reports an error, also with its exit status.
 func TestPermissions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs root, to be somebody else: run without -short")
@@ -487,7 +491,7 @@ func TestPermissions(t *testing.T) {
 		return findings
 	}
 	found := ill(doctorAs(&syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}, "doctor"))
-	require.Contains(t, found["permissions"].Found, "this runs as user 65534")
+	require.Contains(t, found["permissions"].Found, "the process runs as user 65534")
 	require.NotEmpty(t, found["permissions"].Mend)
 	require.NotContains(t, ill(doctorAs(nil, "doctor", "--state-dir", dir)), "permissions")
 	found = ill(doctorAs(nil, "doctor", "--net-settings", dir))
@@ -497,7 +501,7 @@ func TestPermissions(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "setpriv", "--bounding-set=-net_admin", program, "doctor",
 		"--bridge", "http://127.0.0.1:1", "--node-address", "127.0.0.1", "--timeout", "1s").CombinedOutput()
 	require.Error(t, err)
-	require.Contains(t, string(out), "root without CAP_NET_ADMIN")
+	require.Contains(t, string(out), "root without capability CAP_NET_ADMIN")
 	require.Contains(t, string(out), "=> add it to securityContext.capabilities")
 	require.NotContains(t, string(out), "\x1b", "nothing is coloured")
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 )
 
-// A node of OVN is no node of OpenDaylight: nobody manages its switch, ovn-controller runs,
-// and its tunnels begin nowhere, until that is told.
+// A node with OVN lacks the settings for OpenDaylight: its switch has no manager, ovn-controller
+// runs, and there is no tunnel address.
 func brokenOpenDaylight(n *node) {
 	config := func() doctor.Config {
 		cfg := n.config()
@@ -21,10 +21,10 @@ func brokenOpenDaylight(n *node) {
 	found := n.find(config(), levels{
 		"OpenDaylight": doctor.Failed, "ovn-controller": doctor.Failed, "tunnels": doctor.Failed, "mtu": doctor.Unknown,
 	})
-	require.Contains(n.t, found["OpenDaylight"].Found, "nobody has told it where that is")
+	require.Contains(n.t, found["OpenDaylight"].Found, "the switch has no manager")
 	require.Contains(n.t, found["ovn-controller"].Mend, "systemctl disable --now ovn-controller")
 	require.Contains(n.t, found["tunnels"].Found, "no other_config:local_ip")
-	for address, says := range map[string]string{"192.0.2.99": "does not have", "here": "here"} {
+	for address, says := range map[string]string{"192.0.2.99": "not an address of this node", "here": "here"} {
 		n.vsctl("--no-wait", "set", "Open_vSwitch", ".", "other_config:local_ip="+address)
 		require.Contains(n.t, ill(doctor.Examine(n.t.Context(), config()))["tunnels"].Found, says)
 	}

@@ -17,13 +17,13 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 )
 
-// capabilities are those without which the agent can plug no pod in.
+// capabilities are the capabilities that the agent needs to attach pods.
 var capabilities = map[string]int{"CAP_NET_ADMIN": unix.CAP_NET_ADMIN, "CAP_NET_RAW": unix.CAP_NET_RAW, "CAP_SYS_ADMIN": unix.CAP_SYS_ADMIN}
 
-// permissions looks whether this process may do what the agent has to.
+// permissions checks that this process may do what the agent must do.
 func (c *Config) permissions(context.Context) (string, error) {
 	if id := os.Geteuid(); id != 0 {
-		return "", failed(fmt.Errorf("this runs as user %d", id), "run agent and doctor as root")
+		return "", failed(fmt.Errorf("the process runs as user %d", id), "run agent and doctor as root")
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var has [2]unix.CapUserData
@@ -32,21 +32,21 @@ func (c *Config) permissions(context.Context) (string, error) {
 	}
 	for name, bit := range capabilities {
 		if has[bit/32].Effective&(1<<(bit%32)) == 0 {
-			return "", failed(fmt.Errorf("root without %s", name),
-				"add it to securityContext.capabilities of the agent's container, as in deploy/kubernetes/agent, or to CapabilityBoundingSet of its unit")
+			return "", failed(fmt.Errorf("root without capability %s", name),
+				"add it to securityContext.capabilities of the agent's container, as in deploy/kubernetes/agent, or to CapabilityBoundingSet of its systemd unit")
 		}
 	}
 	if err := unix.Access(c.StateDir, unix.W_OK); err != nil && !errors.Is(err, unix.ENOENT) {
-		return "", failed(fmt.Errorf("write to %s: %w", c.StateDir, err), "make the folder of --state-dir writable")
+		return "", failed(fmt.Errorf("write to %s: %w", c.StateDir, err), "make the directory of --state-dir writable")
 	}
 	if err := c.Settings.Writable(); err != nil {
 		return "", failed(err, "mount the node's /proc/sys/net into the agent's container and name the mount with --net-settings, as in deploy/kubernetes/agent")
 	}
-	return "root, with the capabilities that it takes", nil
+	return "root with the required capabilities", nil
 }
 
-// database looks whether the switch's database answers, has the bridge, and does not listen
-// to other machines: a writer to it controls the network of the node's pods.
+// database checks that the switch's database answers, has the bridge, and accepts no
+// connections from other machines: a writer controls the network of the node's pods.
 func (c *Config) database(ctx context.Context) (string, error) {
 	if _, err := c.Switch.Settings(ctx); err != nil {
 		return "", failed(err, "start Open vSwitch (systemctl start openvswitch-switch), or name its database with --ovs-db")
@@ -60,29 +60,29 @@ func (c *Config) database(ctx context.Context) (string, error) {
 	}
 	if len(open) > 0 {
 		return "", warning(fmt.Errorf("its database listens without encryption or credentials: manager %s", strings.Join(open, ", ")),
-			"ovs-vsctl del-manager, or have it listen on 127.0.0.1 or pssl:")
+			"run ovs-vsctl del-manager, or let it listen on 127.0.0.1 or pssl:")
 	}
-	return "its database answers, and has the bridge", nil
+	return "its database answers and has the bridge", nil
 }
 
 func (c *Config) bridgeMaker() string {
 	if c.OVN {
-		return "have ovn-controller make the bridge"
+		return "let ovn-controller create the bridge"
 	}
-	return "have the switch connect to OpenDaylight (coe-bridge agent --ovs-manager), which makes the bridge"
+	return "let the switch connect to OpenDaylight (coe-bridge agent --ovs-manager), which creates the bridge"
 }
 
 func (c *Config) vswitchd(ctx context.Context) (string, error) {
 	version, err := ask(ctx, c.OVSRunDir, "ovs-vswitchd", "version")
 	if err != nil {
-		return "", failed(err, "start ovs-vswitchd, or name the folder of its sockets with --ovs-run-dir")
+		return "", failed(err, "start ovs-vswitchd, or name the directory of its sockets with --ovs-run-dir")
 	}
 	first, _, _ := strings.Cut(version, "\n")
 	return first, nil
 }
 
-// datapath looks whether there is what carries the packets: the kernel's module, or
-// ovs-vswitchd itself.
+// datapath checks that the bridge has a datapath: the kernel module, or the userspace
+// datapath of ovs-vswitchd.
 func (c *Config) datapath(ctx context.Context) (string, error) {
 	inUserspace, err := c.Switch.Userspace(ctx)
 	if err != nil {
@@ -92,48 +92,47 @@ func (c *Config) datapath(ctx context.Context) (string, error) {
 		return c.userspace(ctx)
 	}
 	if _, err := netlink.GenlFamilyGet("ovs_datapath"); err != nil {
-		return "", failed(fmt.Errorf("the bridge wants the kernel's datapath, which is not there: %w", err),
-			"modprobe openvswitch, or set datapath_type=netdev for one in user space")
+		return "", failed(fmt.Errorf("the bridge uses the kernel datapath, which is not available: %w", err),
+			"run modprobe openvswitch, or set datapath_type=netdev for the userspace datapath")
 	}
-	return "in the kernel", nil
+	return "kernel", nil
 }
 
-// nullNATFails is in the version of the Open vSwitch whose connection tracking in user
-// space ends ovs-vswitchd at connections that are translated to what they are.
+// nullNATFails is the Open vSwitch release whose userspace connection tracking can crash
+// ovs-vswitchd on NAT that changes no address.
 const nullNATFails = "(Open vSwitch) 3.1."
 
-// userspace looks whether OVN asks the datapath in user space for what that fails at.
+// userspace checks that OVN does not ask a faulty userspace datapath for such NAT.
 func (c *Config) userspace(ctx context.Context) (string, error) {
-	version, _ := ask(ctx, c.OVSRunDir, "ovs-vswitchd", "version") // where it does not answer, that has its own finding
+	version, _ := ask(ctx, c.OVSRunDir, "ovs-vswitchd", "version") // no answer has its own finding
 	if c.OVN && strings.Contains(version, nullNATFails) {
 		asks, err := c.Switch.NullNAT(ctx)
 		if err != nil {
 			return "", unknown(errNoSwitch)
 		}
 		if asks {
-			return "", warning(errors.New("connection tracking in user space of Open vSwitch 3.1 ends ovs-vswitchd now and then where OVN uses ct_zero_snat"),
-				"after each start of ovs-vswitchd: ovs-vsctl --no-wait set Datapath $(ovs-vsctl --bare --columns=_uuid list Datapath) capabilities:ct_zero_snat=false")
+			return "", warning(errors.New("userspace connection tracking of Open vSwitch 3.1 sometimes crashes ovs-vswitchd when OVN uses ct_zero_snat"),
+				"after each start of ovs-vswitchd, run: ovs-vsctl --no-wait set Datapath $(ovs-vsctl --bare --columns=_uuid list Datapath) capabilities:ct_zero_snat=false")
 		}
 	}
-	return "in user space, by ovs-vswitchd", nil
+	return "userspace, in ovs-vswitchd", nil
 }
 
-// controller looks whether ovn-controller runs and has its database.
+// controller checks that ovn-controller runs and is connected to its database.
 func (c *Config) controller(ctx context.Context) (string, error) {
-	says, err := ask(ctx, c.OVNRunDir, "ovn-controller", "connection-status")
+	status, err := ask(ctx, c.OVNRunDir, "ovn-controller", "connection-status")
 	if err != nil {
-		return "", failed(err, "start ovn-controller (systemctl start ovn-controller), or name the folder of its socket with --ovn-run-dir")
+		return "", failed(err, "start ovn-controller (systemctl start ovn-controller), or name the directory of its socket with --ovn-run-dir")
 	}
-	if says != "connected" {
-		return "", failed(fmt.Errorf("ovn-controller is %s to the southbound database", says),
-			"see that external_ids:ovn-remote of the switch names it, and that it is reached from here")
+	if status != "connected" {
+		return "", failed(fmt.Errorf("ovn-controller's connection to the southbound database: %s", status),
+			"check that external_ids:ovn-remote of the switch names it, and that this node can connect to it")
 	}
 	return "connected to the southbound database", nil
 }
 
-// southbound looks whether the traffic with the southbound database is encrypted.
-// Whoever changes that traffic, or writes to the database, controls the network of all
-// pods.
+// southbound checks that traffic with the southbound database is encrypted. Anyone who can
+// change that traffic, or write to the database, controls the network of all pods.
 func (c *Config) southbound(ctx context.Context) (string, error) {
 	settings, err := c.Switch.Settings(ctx)
 	if err != nil {
@@ -141,44 +140,44 @@ func (c *Config) southbound(ctx context.Context) (string, error) {
 	}
 	for _, r := range ovs.SouthboundRemotes(settings) {
 		if r.Cleartext() {
-			return "", warning(fmt.Errorf("external_ids:ovn-remote: the connection to tcp:%s is not encrypted, and the server cannot know this node", net.JoinHostPort(r.Host, fmt.Sprint(r.Port))),
-				"have the database listen on pssl: with role=ovn-controller, give this node a certificate, and write ssl: in external_ids:ovn-remote (docs/operations.md)")
+			return "", warning(fmt.Errorf("external_ids:ovn-remote: the connection to tcp:%s is not encrypted, and the server cannot authenticate this node", net.JoinHostPort(r.Host, fmt.Sprint(r.Port))),
+				"let the database listen on pssl: with role=ovn-controller, give this node a certificate, and use ssl: in external_ids:ovn-remote (docs/certificates.md)")
 		}
 	}
-	return "no cleartext beyond this node", nil
+	return "no unencrypted traffic leaves this node", nil
 }
 
-// tunnels looks whether the switch knows how to reach other nodes.
+// tunnels checks that the switch has the settings to reach other nodes.
 func (c *Config) tunnels(ctx context.Context) (string, error) {
-	says, err := c.Switch.Settings(ctx)
+	settings, err := c.Switch.Settings(ctx)
 	if err != nil {
 		return "", unknown(errNoSwitch)
 	}
 	for _, key := range []string{"system-id", "ovn-remote", "ovn-encap-type", "ovn-encap-ip"} {
-		if says[key] == "" {
-			return "", failed(fmt.Errorf("the switch has no external_ids:%s", key), "ovs-vsctl set Open_vSwitch . external_ids:"+key+"=…")
+		if settings[key] == "" {
+			return "", failed(fmt.Errorf("the switch has no external_ids:%s", key), "run ovs-vsctl set Open_vSwitch . external_ids:"+key+"=…")
 		}
 	}
-	const mend = "ovs-vsctl set Open_vSwitch . external_ids:ovn-encap-ip=…, an address of this node"
-	for text := range strings.SplitSeq(says["ovn-encap-ip"], ",") {
+	const mend = "run ovs-vsctl set Open_vSwitch . external_ids:ovn-encap-ip=… with an address of this node"
+	for text := range strings.SplitSeq(settings["ovn-encap-ip"], ",") {
 		address, err := netip.ParseAddr(text)
 		if err != nil {
 			return "", failed(fmt.Errorf("external_ids:ovn-encap-ip: %w", err), mend)
 		}
 		if _, err := links.MTUOf(c.Node, address); err != nil {
-			return "", failed(fmt.Errorf("tunnels begin at an address that this node does not have: %w", err), mend)
+			return "", failed(fmt.Errorf("the tunnel address is not an address of this node: %w", err), mend)
 		}
 	}
-	return says["ovn-encap-type"] + " from " + says["ovn-encap-ip"], nil
+	return settings["ovn-encap-type"] + " from " + settings["ovn-encap-ip"], nil
 }
 
 const (
-	// leastMTU is what IPv6 needs; usualMTU what tunnels leave of the usual one.
+	// leastMTU is the minimum MTU of IPv6. usualMTU is what tunnels leave of a usual link.
 	leastMTU = 1280
 	usualMTU = 1400
 )
 
-// mtu looks what tunnels leave to pods.
+// mtu checks the MTU that tunnels leave to pods.
 func (c *Config) mtu(ctx context.Context) (string, error) {
 	tunnels, err := c.Switch.Tunnels(ctx)
 	if err != nil {
@@ -187,11 +186,11 @@ func (c *Config) mtu(ctx context.Context) (string, error) {
 	left, err := agent.TunnelMTU(c.Node, tunnels)
 	switch {
 	case err != nil:
-		return "", unknown(errors.New("the address at which tunnels begin has to be right first"))
+		return "", unknown(errors.New("the tunnel address must be set first"))
 	case left < leastMTU:
-		return "", failed(fmt.Errorf("tunnels leave pods an MTU of %d, and IPv6 needs %d", left, leastMTU), "raise the MTU of the link that has "+tunnels.From)
+		return "", failed(fmt.Errorf("tunnels leave pods an MTU of %d, but IPv6 needs %d", left, leastMTU), "raise the MTU of the link with address "+tunnels.From)
 	case left < usualMTU:
-		return "", warning(fmt.Errorf("tunnels leave pods an MTU of %d", left), "raise the MTU of the link that has "+tunnels.From)
+		return "", warning(fmt.Errorf("tunnels leave pods an MTU of %d", left), "raise the MTU of the link with address "+tunnels.From)
 	}
 	return fmt.Sprintf("tunnels leave pods an MTU of %d", left), nil
 }

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// ask sends a daemon of Open vSwitch or OVN a command as ovs-appctl does, over the
-// control socket that it has in its run folder: JSON-RPC. A socket that is left of an
-// earlier process is passed over.
+// ask sends a command to a daemon of Open vSwitch or OVN, as ovs-appctl does: JSON-RPC over
+// a control socket in the run directory. It tries the next socket if one belongs to a dead
+// process.
 func ask(ctx context.Context, runDir, daemon, command string) (string, error) {
 	if _, err := os.Stat(runDir); err != nil {
 		return "", err

@@ -1,5 +1,5 @@
-// Package durable writes files that are whole after a crash or a power cut: each holds
-// the old content or the new one, and never a part of it.
+// Package durable writes files atomically and durably: after a crash or a power cut, a file
+// has its old content or its new content.
 package durable
 
 import (
@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// tempPrefix starts the names of files that are being written. Container runtimes and
-// readers of a directory skip names that start with a dot.
+// tempPrefix starts the names of unfinished files. Container runtimes and readers of
+// directories skip names that start with a dot.
 const tempPrefix = ".coe-next-"
 
-// Write replaces the file at path with content. The content and its name are on disk
-// when Write returns nil.
+// Write replaces the file at path with content. Content and name are durable when Write
+// returns nil.
 func Write(path string, content []byte, mode os.FileMode) error {
 	if err := write(path, content, mode); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -50,7 +50,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// IsTemp reports whether name is that of a file that Write had not finished.
+// IsTemp reports whether name is the name of an unfinished file.
 func IsTemp(name string) bool { return strings.HasPrefix(name, tempPrefix) }
 
 // Clean removes the files that an interrupted Write left in dir.

@@ -25,7 +25,7 @@ func TestWrite(t *testing.T) {
 	require.Len(t, entries, 1, "nothing else is left")
 }
 
-// A file that can't be replaced stays as it was, and nothing is left beside it.
+// A file that cannot be replaced stays unchanged, and no other file is left.
 func TestWriteFails(t *testing.T) {
 	dir := t.TempDir()
 	require.Error(t, Write(filepath.Join(dir, "none", "file"), nil, 0o600))

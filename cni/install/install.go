@@ -1,7 +1,7 @@
-// Package install puts the CNI plugin and the network configuration list where container
-// runtimes look for them, and takes them away again. The configuration comes last, and
-// only when calls are answered: a runtime that finds it takes its node for ready. Each
-// file appears whole or not at all.
+// Package install installs the CNI plugin and the network configuration list for the
+// container runtime, and removes them. It writes the configuration last, once the agent
+// answers calls: a runtime that finds it considers the node ready. Each file is written
+// atomically.
 package install
 
 import (
@@ -20,42 +20,41 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/durable"
 )
 
-// The names of what is installed. The configuration's sorts before those of others, of
-// which runtimes take the first.
+// The names of the installed files. Runtimes take the first configuration by name, so ours
+// sorts before others.
 const (
 	PluginName        = "coe-cni"
 	ConfigurationName = "10-coe-bridge.conflist"
 	networkName       = "coe-bridge"
 )
 
-// interval is how often is looked whether calls are answered, and whether what was
-// installed is there.
+// interval is how often Run checks the agent and the installed files.
 const interval = time.Second
 
-// Config says what is installed, and where.
+// Config configures the installation.
 type Config struct {
-	Plugin  string // the plugin's file
-	BinDir  string // where runtimes look for plugins
-	ConfDir string // where runtimes look for configurations
+	Plugin  string // the executable of the plugin
+	BinDir  string // the runtime directory of plugins
+	ConfDir string // the runtime directory of configurations
 	Socket  string // of the agent
-	// Answers tells by nil that the agent answers calls.
+	// Answers returns nil if the agent answers calls.
 	Answers func(context.Context) error
 	Log     *slog.Logger
 }
 
-// Run installs the plugin at once, and the configuration as soon as calls are answered;
-// what an earlier agent installed is replaced where it is another. It does so again where
-// one of them is missing, until ctx is done.
+// Run installs the plugin at once, and the configuration as soon as the agent answers
+// calls. It replaces files of an earlier agent that differ, and restores missing files,
+// until ctx is done.
 func (c Config) Run(ctx context.Context) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	said, installed := "", false
+	logged, installed := "", false
 	for {
 		if !installed || !c.isThere() {
 			err := c.install(ctx)
 			installed = err == nil
-			if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != said {
-				said = text
+			if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != logged {
+				logged = text
 				c.Log.Warn("the plugin and its configuration are not installed yet", "err", err)
 			}
 		}
@@ -91,7 +90,7 @@ func (c Config) install(ctx context.Context) error {
 		return err
 	}
 	if err := c.Answers(ctx); err != nil {
-		return fmt.Errorf("the agent does not answer yet: %w", err)
+		return fmt.Errorf("the agent does not answer: %w", err)
 	}
 	text, err := c.configuration()
 	if err != nil {
@@ -100,8 +99,7 @@ func (c Config) install(ctx context.Context) error {
 	return c.put(configuration, text, 0o644)
 }
 
-// InstallPlugin installs the plugin, and beside it the file that has it accept the agent's
-// socket.
+// InstallPlugin installs the plugin and its sockets file.
 func (c Config) InstallPlugin() error {
 	plugin, _ := c.files()
 	program, err := os.ReadFile(c.Plugin)
@@ -114,26 +112,27 @@ func (c Config) InstallPlugin() error {
 	return c.put(plugin, program, 0o755)
 }
 
-// allowSocket has the plugin accept the agent's socket, which needs no file if it is the
-// default.
+// allowSocket allows the plugin to use the agent's socket. The default socket needs no
+// file.
 func (c Config) allowSocket() error {
 	if c.Socket != call.DefaultSocket {
 		return c.put(c.sockets(), []byte(c.Socket+"\n"), 0o644)
 	}
 	if err := os.Remove(c.sockets()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the former socket of the plugin: %w", err)
+		return fmt.Errorf("remove the former sockets file of the plugin: %w", err)
 	}
 	return nil
 }
 
-// sockets is the plugin's sockets file.
+// sockets returns the path of the plugin's sockets file.
 func (c Config) sockets() string {
 	plugin, _ := c.files()
 	return plugin + call.SocketsSuffix
 }
 
-// configuration is that of the network. A runtime takes the newest version of CNI that
-// it and the list of versions have; one that knows no list takes cniVersion.
+// configuration returns the network configuration list. A runtime uses the newest CNI
+// version of cniVersions that it supports; a runtime that ignores cniVersions uses
+// cniVersion.
 func (c Config) configuration() ([]byte, error) {
 	type object map[string]any
 	plugin := object{"type": PluginName, "capabilities": object{"ips": true, "mac": true}}
@@ -147,7 +146,7 @@ func (c Config) configuration() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// put makes a file hold a content, and changes nothing where it does.
+// put writes a file, unless it already has this content.
 func (c Config) put(path string, content []byte, mode os.FileMode) error {
 	has, err := holds(path, content)
 	if err != nil {
@@ -166,7 +165,7 @@ func (c Config) put(path string, content []byte, mode os.FileMode) error {
 	return nil
 }
 
-// holds tells whether a file has that content.
+// holds reports whether a file has that content.
 func holds(path string, content []byte) (bool, error) {
 	has, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -175,7 +174,8 @@ func holds(path string, content []byte) (bool, error) {
 	return bytes.Equal(has, content), err
 }
 
-// Remove removes what Run installs, the configuration first. What is not there is well.
+// Remove removes what Run installs, the configuration first. Missing files are not an
+// error.
 func (c Config) Remove() error {
 	plugin, configuration := c.files()
 	for _, path := range []string{configuration, plugin, c.sockets()} {

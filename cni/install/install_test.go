@@ -17,7 +17,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/call"
 )
 
-// world is a node's folders, and an agent that answers or does not.
+// world has a node's directories, and an agent that may answer.
 type world struct {
 	Config
 	answers atomic.Bool
@@ -41,7 +41,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// run runs the installation, in a bubble of time, until the test has looked.
+// run runs the installation with a fake clock until the test's checks are done.
 func (w *world) run(t *testing.T, look func(plugin, configuration string)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -65,7 +65,7 @@ func TestConfigurationComesLast(t *testing.T) {
 		require.NoError(t, os.Remove(configuration))
 		<-time.After(interval)
 		synctest.Wait()
-		require.FileExists(t, configuration, "who took it away finds it there again")
+		require.FileExists(t, configuration, "a removed file is restored")
 		for _, path := range []string{plugin, configuration} {
 			files, err := os.ReadDir(filepath.Dir(path))
 			require.NoError(t, err)
@@ -74,8 +74,7 @@ func TestConfigurationComesLast(t *testing.T) {
 	})
 }
 
-// An agent that is started again leaves what is right as it is, and replaces what an
-// older one has installed.
+// A restarted agent keeps files that are correct, and replaces files of an older agent.
 func TestAgain(t *testing.T) {
 	w := newWorld(t)
 	w.answers.Store(true)
@@ -124,14 +123,14 @@ func TestNoPlugin(t *testing.T) {
 	require.ErrorContains(t, w.install(t.Context()), "read the plugin")
 }
 
-// Runtimes read the configuration as it is meant.
+// Runtimes can parse the configuration.
 func TestConfiguration(t *testing.T) {
 	w := newWorld(t)
 	text, err := w.configuration()
 	require.NoError(t, err)
 	list, err := libcni.ConfListFromBytes(text)
 	require.NoError(t, err)
-	require.Equal(t, "1.1.0", list.CNIVersion, "the newest that both know")
+	require.Equal(t, "1.1.0", list.CNIVersion, "the newest version that both support")
 	require.Equal(t, networkName, list.Name)
 	require.Len(t, list.Plugins, 1)
 	require.Equal(t, PluginName, list.Plugins[0].Network.Type)

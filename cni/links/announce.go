@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Announce tells the neighbours of a pod's link whose its addresses are: by a
-// gratuitous ARP for each of IPv4, by an unsolicited advertisement for each of IPv6.
+// Announce sends a gratuitous ARP for each IPv4 address of a pod's link, and an unsolicited
+// neighbour advertisement for each IPv6 address.
 func Announce(pod netns.NsHandle, name string, mac net.HardwareAddr, addresses []netip.Addr) error {
 	var index int
 	err := At(pod, func(h *netlink.Handle) error {
@@ -37,7 +37,7 @@ func sendFrames(index int, mac net.HardwareAddr, addresses []netip.Addr) error {
 	if err != nil {
 		return fmt.Errorf("open a packet socket: %w", err)
 	}
-	// To close it takes the kernel some 10 ms, for which nobody has to wait.
+	// Closing takes the kernel about 10 ms; the caller need not wait.
 	defer func() { go func() { _ = unix.Close(socket) }() }()
 	for _, a := range addresses {
 		frame := gratuitousARP(mac, a)
@@ -51,7 +51,7 @@ func sendFrames(index int, mac net.HardwareAddr, addresses []netip.Addr) error {
 	return nil
 }
 
-// gratuitousARP is a request for one's own address (RFC 5227 section 3), as a frame.
+// gratuitousARP returns the frame of an ARP announcement (RFC 5227 section 3).
 func gratuitousARP(mac net.HardwareAddr, a netip.Addr) []byte {
 	frame := header(bytes.Repeat([]byte{0xff}, 6), mac, unix.ETH_P_ARP)
 	frame = append(frame, 0, 1, 8, 0, 6, 4, 0, 1) // Ethernet, IPv4, their lengths, request
@@ -62,12 +62,12 @@ func gratuitousARP(mac net.HardwareAddr, a netip.Addr) []byte {
 const (
 	protocolICMPv6  = 58
 	advertisement   = 136  // RFC 4861 section 4.4
-	overrideFlag    = 0x20 // of the first octet of its flags
-	targetLink      = 2    // the option that tells the link-layer address
+	overrideFlag    = 0x20 // in the first octet of the flags
+	targetLink      = 2    // the option Target Link-Layer Address
 	advertisedBytes = 32
 )
 
-// unsolicitedAdvertisement is a neighbour advertisement to all nodes, as a frame.
+// unsolicitedAdvertisement returns the frame of a neighbour advertisement to all nodes.
 func unsolicitedAdvertisement(mac net.HardwareAddr, a netip.Addr) []byte {
 	all := netip.IPv6LinkLocalAllNodes()
 	body := append([]byte{advertisement, 0, 0, 0, overrideFlag, 0, 0, 0}, a.AsSlice()...)
@@ -86,7 +86,7 @@ func header(to, from net.HardwareAddr, protocol uint16) []byte {
 	return binary.BigEndian.AppendUint16(frame, protocol)
 }
 
-// checksum is that of RFC 1071, of an even number of octets.
+// checksum is the Internet checksum (RFC 1071) of an even number of octets.
 func checksum(data []byte) uint16 {
 	var sum uint32
 	for i := 0; i < len(data); i += 2 {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allowIPv6 turns IPv6 on for the pod's end where it has such an address: some
-// runtimes turn it off. What others advertise is not for it.
+// allowIPv6 enables IPv6 on the pod's end if it has an IPv6 address: some runtimes disable
+// it. The link ignores router advertisements.
 func (p Pair) allowIPv6() error {
 	if !slices.ContainsFunc(p.Addresses, func(a netip.Prefix) bool { return a.Addr().Is6() }) {
 		return nil
@@ -36,7 +36,7 @@ type deviceRequest struct {
 	_    [16]byte
 }
 
-// turnOffloadOff has checksums of what the pod sends computed by its kernel.
+// turnOffloadOff lets the pod's kernel compute checksums, if SoftwareChecksums asks for it.
 func (p Pair) turnOffloadOff() error {
 	if !p.SoftwareChecksums {
 		return nil
@@ -44,19 +44,19 @@ func (p Pair) turnOffloadOff() error {
 	return Inside(p.Pod, func() error {
 		socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
-			return fmt.Errorf("turn checksum offload off: open a socket: %w", err)
+			return fmt.Errorf("disable checksum offload: open a socket: %w", err)
 		}
 		defer func() { _ = unix.Close(socket) }()
 		request := deviceRequest{data: unsafe.Pointer(&ethtoolValue{command: unix.ETHTOOL_STXCSUM})}
 		copy(request.name[:unix.IFNAMSIZ-1], p.Name)
 		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
-			return fmt.Errorf("turn checksum offload off: %w", errno)
+			return fmt.Errorf("disable checksum offload: %w", errno)
 		}
 		return nil
 	})
 }
 
-// Inside calls f on a thread in a network namespace.
+// Inside calls f on a thread in a network namespace, and waits for it.
 func Inside(ns netns.NsHandle, f func() error) error {
 	result := make(chan error, 1)
 	go func() { result <- onThread(ns, f) }()
@@ -67,7 +67,7 @@ func onThread(ns netns.NsHandle, f func() error) error {
 	runtime.LockOSThread()
 	home, err := netns.Get()
 	if err != nil {
-		return fmt.Errorf("open own namespace: %w", err)
+		return fmt.Errorf("open the agent's own namespace: %w", err)
 	}
 	defer func() { _ = home.Close() }()
 	if err := netns.Set(ns); err != nil {
@@ -76,6 +76,6 @@ func onThread(ns netns.NsHandle, f func() error) error {
 	err = f()
 	if netns.Set(home) == nil {
 		runtime.UnlockOSThread()
-	} // else the thread ends with its goroutine and nobody gets it
+	} // otherwise the locked thread ends with its goroutine
 	return err
 }

@@ -1,7 +1,7 @@
-// Package links makes the pair of links that joins a pod to its node: one end in
-// the pod's network namespace with the pod's addresses and routes, the other in the
-// node's, for the switch to take. It knows neither the switch nor who chose the
-// values.
+// Package links creates the pair of links that connects a pod to its node. One end is in
+// the pod's network namespace, with the pod's addresses and routes. The other end is in
+// the node's namespace, for the switch. The package does not know the switch, and does not
+// choose the values.
 package links
 
 import (
@@ -16,41 +16,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Group marks the node's ends of pods' links.
+// Group is the interface group of the node's ends of pod links.
 const Group = 0xc0e
 
 // Pair is a pod's pair of links.
 type Pair struct {
-	Node, Pod netns.NsHandle // the namespaces; the caller's to close
-	// Port is the name of the node's end, which is that of the switch's port.
+	Node, Pod netns.NsHandle // the namespaces; the caller closes them
+	// Port is the name of the node's end and of the switch's port.
 	Port string
-	// Group marks the node's end, from the moment on at which it is there; 0 for the
-	// one that pods' links have, and Owned lists.
+	// Group is the interface group of the node's end, set when it is created. 0 means the
+	// constant Group, which Owned lists.
 	Group uint32
-	// Owner is what Owned tells of the node's end; empty for nothing.
+	// Owner is written on the node's end, and returned by Owned; empty for none.
 	Owner string
 	// Name is the name of the pod's end, "eth0".
 	Name      string
 	MAC       net.HardwareAddr // of the pod's end
 	MTU       int
 	Addresses []netip.Prefix
-	Routes    []Route // in the order in which they can be made
-	// Settings is where the settings of the pod's network are written; empty for
+	Routes    []Route // a route comes after the routes that it needs
+	// Settings is where the network settings of the pod are written; empty means
 	// DefaultSettings.
 	Settings Settings
-	// SoftwareChecksums has the pod's kernel compute checksums: the userspace datapath
-	// drops TCP whose checksums were left to the card.
+	// SoftwareChecksums lets the pod's kernel compute checksums. The userspace datapath
+	// drops TCP packets without a complete checksum.
 	SoftwareChecksums bool
 }
 
 // Route is a route through a pod's link.
+// Route is a route through a link of a pod.
 type Route struct {
 	Destination netip.Prefix
-	Gateway     netip.Addr // zero: reached directly
+	Gateway     netip.Addr // zero: directly connected
 }
 
-// DefaultRoutes lead everywhere through a gateway, on the link even where address
-// does not cover it; none without a gateway.
+// DefaultRoutes returns a default route through gateway, with a route to the gateway if
+// address does not cover it. It returns nil if gateway is not valid.
 func DefaultRoutes(address netip.Prefix, gateway netip.Addr) []Route {
 	if !gateway.IsValid() {
 		return nil
@@ -66,8 +67,8 @@ func DefaultRoutes(address netip.Prefix, gateway netip.Addr) []Route {
 	return routes
 }
 
-// Add makes the pair and brings both ends up: Make and Configure. Where a step fails, or
-// ctx ends, what was made before is removed.
+// Add creates the pair and sets both ends up: Make and Configure. If a step fails or ctx
+// ends, it removes the pair.
 func Add(ctx context.Context, p Pair) error {
 	if err := Make(p); err != nil {
 		return err
@@ -78,8 +79,8 @@ func Add(ctx context.Context, p Pair) error {
 	return nil
 }
 
-// Make makes the pair: the node's end as it has to be, so that a switch may take it, and
-// the pod's, which is down and has no addresses before Configure. An error leaves nothing
+// Make creates the pair. The node's end is complete, so that the switch can use it. The
+// pod's end is down and has no addresses until Configure. A failed Make leaves nothing
 // behind.
 func Make(p Pair) error {
 	link := netlink.NewVeth(netlink.LinkAttrs{Name: p.Port, MTU: p.MTU, Flags: net.FlagUp, Group: p.group()})
@@ -92,7 +93,7 @@ func Make(p Pair) error {
 		if p.Owner == "" {
 			return nil
 		}
-		// The kernel does not take it with the link.
+		// The kernel does not accept an alias with the new link.
 		if err := h.LinkSetAlias(link, p.Owner); err != nil {
 			return errors.Join(fmt.Errorf("write owner %s on link %s: %w", p.Owner, p.Port, err), h.LinkDel(link))
 		}
@@ -100,9 +101,8 @@ func Make(p Pair) error {
 	})
 }
 
-// Configure gives the pod's end of a pair its addresses and routes, and brings it up.
-// Where a step fails, or ctx ends, the pair stays with what it has by then: it is to be
-// deleted.
+// Configure sets the addresses and routes of the pod's end, and sets it up. If a step fails
+// or ctx ends, the caller must delete the pair.
 func Configure(ctx context.Context, p Pair) error {
 	for _, step := range []func() error{p.allowIPv6, p.configure, p.turnOffloadOff} {
 		err := ctx.Err()
@@ -123,11 +123,11 @@ func (p Pair) group() uint32 {
 	return Group
 }
 
-// Delete removes a pair of a pod by its node's end; one that is not there is well. A
-// link of somebody else stays, and is an error.
+// Delete removes the pair of a pod by the node's end. A missing link is not an error. A
+// link with another group stays, and is an error.
 func Delete(node netns.NsHandle, port string) error { return DeleteOf(node, port, Group) }
 
-// DeleteOf is Delete of a pair that has a Group.
+// DeleteOf is Delete for a pair with another group.
 func DeleteOf(node netns.NsHandle, port string, group uint32) error {
 	return At(node, func(h *netlink.Handle) error {
 		link, err := h.LinkByName(port)
@@ -138,7 +138,7 @@ func DeleteOf(node netns.NsHandle, port string, group uint32) error {
 			return fmt.Errorf("find link %s: %w", port, err)
 		}
 		if link.Attrs().Group != group {
-			return fmt.Errorf("delete link %s: it was made by somebody else; remove or rename it", port)
+			return fmt.Errorf("delete link %s: it was not created by coe-bridge; remove or rename it", port)
 		}
 		if err := h.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
 			return fmt.Errorf("delete link %s: %w", port, err)
@@ -147,12 +147,12 @@ func DeleteOf(node netns.NsHandle, port string, group uint32) error {
 	})
 }
 
-// configure gives the pod's end its addresses and routes.
+// configure sets the addresses and routes of the pod's end.
 func (p Pair) configure() error {
 	return At(p.Pod, func(h *netlink.Handle) error {
 		link, err := h.LinkByName(p.Name)
 		if err != nil {
-			return fmt.Errorf("find it: %w", err)
+			return fmt.Errorf("find the link: %w", err)
 		}
 		for _, a := range p.Addresses {
 			if err := addAddress(h, link, a); err != nil {
@@ -160,7 +160,7 @@ func (p Pair) configure() error {
 			}
 		}
 		if err := h.LinkSetUp(link); err != nil {
-			return fmt.Errorf("set it up: %w", err)
+			return fmt.Errorf("set the link up: %w", err)
 		}
 		for _, r := range p.Routes {
 			if err := addRoute(h, link, r); err != nil {
@@ -174,7 +174,7 @@ func (p Pair) configure() error {
 func addAddress(h *netlink.Handle, link netlink.Link, a netip.Prefix) error {
 	address := &netlink.Addr{IPNet: IPNet(a)}
 	if a.Addr().Is6() {
-		address.Flags = unix.IFA_F_NODAD // OVN lets nobody else have it
+		address.Flags = unix.IFA_F_NODAD // OVN ensures that the address is unique
 	}
 	if err := h.AddrReplace(link, address); err != nil {
 		return fmt.Errorf("add address %s: %w", a, err)
@@ -182,7 +182,7 @@ func addAddress(h *netlink.Handle, link netlink.Link, a netip.Prefix) error {
 	return nil
 }
 
-// addRoute fails where the pod has that route already: it is somebody else's.
+// addRoute fails if the pod already has a route to that destination.
 func addRoute(h *netlink.Handle, link netlink.Link, r Route) error {
 	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: IPNet(r.Destination)}
 	if r.Gateway.IsValid() {
@@ -196,12 +196,12 @@ func addRoute(h *netlink.Handle, link netlink.Link, r Route) error {
 	return nil
 }
 
-// IPNet is a prefix as netlink takes it.
+// IPNet converts a prefix for netlink.
 func IPNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// At calls f with a netlink handle in a namespace.
+// At calls f with a netlink handle in a network namespace.
 func At(ns netns.NsHandle, f func(*netlink.Handle) error) error {
 	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 
 const port = "tap0a1b2c3d-4e"
 
-// namespace makes a network namespace without a name, which goes with the test.
+// namespace creates a network namespace without a name, which ends with the test.
 func namespace(t *testing.T) netns.NsHandle {
 	runtime.LockOSThread()
 	home, err := netns.Get()
@@ -94,7 +94,7 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-// What is made and not configured yet carries nothing, and goes as a whole.
+// A pair that is not configured yet carries no traffic, and is removed as a whole.
 func TestMake(t *testing.T) {
 	p := pair(t, "10.42.0.2/29", "10.42.0.1")
 	require.NoError(t, links.Make(p))
@@ -109,7 +109,7 @@ func TestMake(t *testing.T) {
 	require.ErrorIs(t, err, links.ErrNotFound)
 }
 
-// A runtime may have turned IPv6 off for the pod.
+// A runtime may have disabled IPv6 in the pod.
 func TestIPv6IsAllowed(t *testing.T) {
 	p := pair(t, "fd00::2/120", "fd00::1")
 	inNamespace(t, p.Pod, func() {
@@ -151,7 +151,7 @@ func TestSettingsAtAMount(t *testing.T) {
 	require.ErrorContains(t, err, "set ipv4/ip_forward to 0")
 }
 
-// reads looks at a setting where the kernel shows it.
+// reads reads a setting where the kernel shows it.
 func reads(t *testing.T, ns netns.NsHandle, name, value string) {
 	t.Helper()
 	inNamespace(t, ns, func() {
@@ -175,13 +175,13 @@ func TestAddLeavesNothingBehind(t *testing.T) {
 		require.NoError(t, err)
 	}
 	p := pair(t, "10.42.0.2/29", "10.42.0.1")
-	p.Routes[0].Gateway = netip.MustParseAddr("10.99.0.1") // is not reached
+	p.Routes[0].Gateway = netip.MustParseAddr("10.99.0.1") // unreachable
 	require.ErrorContains(t, links.Add(t.Context(), p), "route")
 	_, err := links.Look(p.Node, port)
 	require.ErrorIs(t, err, links.ErrNotFound)
 }
 
-// failing ends after it was asked some times.
+// failing is a context that ends after a number of queries.
 type failing struct {
 	context.Context
 	after int
@@ -212,7 +212,7 @@ func TestOthersStay(t *testing.T) {
 	require.NoError(t, h.LinkAdd(other))
 	owned, err := links.Owned(p.Node)
 	require.NoError(t, err)
-	require.Len(t, owned, 2, "that of another is not ours")
+	require.Len(t, owned, 2, "the link of another program is not ours")
 }
 
 func TestMTUOf(t *testing.T) {
@@ -222,10 +222,10 @@ func TestMTUOf(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1400, mtu)
 	_, err = links.MTUOf(p.Pod, netip.MustParseAddr("10.42.0.3"))
-	require.ErrorContains(t, err, "no link has it")
+	require.ErrorContains(t, err, "no link has this address")
 }
 
-// What is announced arrives at the node's end.
+// An announcement arrives at the node's end.
 func TestAnnounce(t *testing.T) {
 	p := pair(t, "10.42.0.2/29", "")
 	p.Addresses = append(p.Addresses, netip.MustParsePrefix("fd00::2/120"))
@@ -238,7 +238,7 @@ func TestAnnounce(t *testing.T) {
 	for !arp || !advertisement {
 		frame := make([]byte, 2048)
 		n, _, err := unix.Recvfrom(socket, frame, 0)
-		require.NoError(t, err, "within the socket's time")
+		require.NoError(t, err, "before the socket's timeout")
 		frame = frame[:n]
 		switch binary.BigEndian.Uint16(frame[12:]) {
 		case unix.ETH_P_ARP:
@@ -250,7 +250,7 @@ func TestAnnounce(t *testing.T) {
 	}
 }
 
-// listen opens a socket that hears every frame, and waits a while for one.
+// listen opens a socket that receives every frame with a timeout.
 func listen(t *testing.T) int {
 	every := binary.NativeEndian.Uint16([]byte{0, unix.ETH_P_ALL})
 	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, int(every))

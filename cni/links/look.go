@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotFound says that there is no such link.
-var ErrNotFound = errors.New("there is no such link")
+// ErrNotFound is returned if a link does not exist.
+var ErrNotFound = errors.New("no such link")
 
-// Link is a link as it is.
+// Link is the state of a link in the kernel.
 type Link struct {
 	MAC       net.HardwareAddr
 	MTU       int
@@ -23,7 +23,7 @@ type Link struct {
 	Routes    []Route // through the link
 }
 
-// Look reads a link. Where there is none of that name the error is ErrNotFound.
+// Look reads a link. The error is ErrNotFound if no link has that name.
 func Look(ns netns.NsHandle, name string) (Link, error) {
 	return look(ns, name, func(h *netlink.Handle, link netlink.Link, out *Link) (err error) {
 		if out.Addresses, err = addresses(h, link); err != nil {
@@ -36,13 +36,13 @@ func Look(ns netns.NsHandle, name string) (Link, error) {
 	})
 }
 
-// Glance is Look without addresses and routes: those of a node with many links take long
-// to list.
+// Glance is Look without addresses and routes, which take long to list on a node with many
+// links.
 func Glance(ns netns.NsHandle, name string) (Link, error) {
 	return look(ns, name, func(*netlink.Handle, netlink.Link, *Link) error { return nil })
 }
 
-// look reads a link, and by more what else is wanted of it.
+// look reads a link, and calls more to read the rest.
 func look(ns netns.NsHandle, name string, more func(*netlink.Handle, netlink.Link, *Link) error) (out Link, err error) {
 	err = At(ns, func(h *netlink.Handle) error {
 		link, err := h.LinkByName(name)
@@ -62,8 +62,7 @@ func look(ns netns.NsHandle, name string, more func(*netlink.Handle, netlink.Lin
 	return out, nil
 }
 
-// Owned are the node's ends that this package has made, by name, and what they say of
-// their owner.
+// Owned returns the node's ends that this package has created: their owners by link name.
 func Owned(node netns.NsHandle) (map[string]string, error) {
 	owned := map[string]string{}
 	err := At(node, func(h *netlink.Handle) error {
@@ -81,7 +80,7 @@ func Owned(node netns.NsHandle) (map[string]string, error) {
 	return owned, nil
 }
 
-// MTUOf is the MTU of the link that has an address.
+// MTUOf returns the MTU of the link that has an address.
 func MTUOf(node netns.NsHandle, address netip.Addr) (int, error) {
 	mtu := 0
 	err := At(node, func(h *netlink.Handle) error {
@@ -99,7 +98,7 @@ func MTUOf(node netns.NsHandle, address netip.Addr) (int, error) {
 			}
 			return err
 		}
-		return errors.New("no link has it")
+		return errors.New("no link has this address")
 	})
 	if err != nil {
 		return 0, fmt.Errorf("find the link with address %s: %w", address, err)
@@ -130,17 +129,17 @@ func routes(h *netlink.Handle, link netlink.Link) ([]Route, error) {
 	return out, err
 }
 
-// PrefixOf is what IPNet makes, back again; not valid where netlink says nothing.
+// PrefixOf converts a prefix from netlink. It is not valid if n has no address.
 func PrefixOf(n *net.IPNet) netip.Prefix {
 	a, _ := netip.AddrFromSlice(n.IP)
 	bits, _ := n.Mask.Size()
 	return netip.PrefixFrom(a.Unmap(), bits)
 }
 
-// dumpTries is how often a dump is begun, since changes meanwhile make it incomplete.
+// dumpTries limits the attempts of a dump: a change in the kernel interrupts it.
 const dumpTries = 10
 
-// Dump lists what the kernel has, whole.
+// Dump lists kernel objects, and repeats the listing if a change has interrupted it.
 func Dump[T any](list func() ([]T, error)) (all []T, err error) {
 	for range dumpTries {
 		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {

@@ -14,14 +14,14 @@ import (
 // DefaultSettings is where the kernel shows the network settings.
 const DefaultSettings Settings = "/proc/sys/net"
 
-// Settings is a folder with the kernel's network settings: DefaultSettings, which the empty
-// value means too, or a mount of it. The kernel shows each thread the settings of the
-// thread's network namespace, at all mounts. A container that is not privileged has
-// DefaultSettings read-only, and can write at a mount of its own.
+// Settings is a directory with the kernel's network settings: DefaultSettings, which the
+// empty value also means, or a mount of it. Every mount shows each thread the settings of
+// its own network namespace. In an unprivileged container DefaultSettings is read-only,
+// but a separate mount can be writable.
 type Settings string
 
-// Put writes a setting of a network namespace, where it has another value, and reports
-// whether it had. The name is a path in the folder, "ipv4/ip_forward".
+// Put writes a setting of a network namespace if it has another value, and reports whether
+// it did. name is a path in the directory, such as "ipv4/ip_forward".
 func (s Settings) Put(ns netns.NsHandle, name, value string) (changed bool, err error) {
 	path := s.path(name)
 	err = Inside(ns, func() error {
@@ -37,8 +37,8 @@ func (s Settings) Put(ns netns.NsHandle, name, value string) (changed bool, err 
 	return changed, nil
 }
 
-// Writable returns an error if the settings of the network namespace of this thread cannot
-// be written.
+// Writable returns an error if the settings of this thread's network namespace cannot be
+// written.
 func (s Settings) Writable() error {
 	path := s.path("ipv4/ip_forward")
 	if err := unix.Access(path, unix.W_OK); err != nil {
@@ -47,7 +47,7 @@ func (s Settings) Writable() error {
 	return nil
 }
 
-// path is that of a setting.
+// path returns the file of a setting.
 func (s Settings) path(name string) string {
 	return filepath.Join(string(cmp.Or(s, DefaultSettings)), name)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 )
 
-// A pod reaches no port of a database on its node or behind it, over IPv4 and IPv6.
-// It reaches other ports, and the node itself reaches the databases.
+// A pod cannot connect to the port of a database on its node or beyond it, over IPv4 and IPv6.
+// It can connect to other ports, and the node itself can connect to the databases.
 func TestPodsReachNoDatabase(t *testing.T) {
 	node, onNode := inNewNamespace(t)
 	pod, onPod := inNewNamespace(t)

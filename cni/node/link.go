@@ -15,10 +15,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 )
 
-// group marks the switch's end of the pair.
+// group is the interface group of the switch's end of the pair.
 const group = 0xc0f
 
-// isPair tells whether both ends are there, and belong together.
+// isPair reports whether both ends exist and are peers.
 func isPair(ns netns.NsHandle) (is bool, err error) {
 	err = links.At(ns, func(h *netlink.Handle) error {
 		own, err := find(h, linkName)
@@ -30,7 +30,7 @@ func isPair(ns netns.NsHandle) (is bool, err error) {
 			return err
 		}
 		if port.Attrs().Group != group {
-			return fmt.Errorf("link %s was made by somebody else: remove or rename it", portName)
+			return fmt.Errorf("link %s was not created by coe-bridge: remove or rename it", portName)
 		}
 		is = own.Attrs().ParentIndex == port.Attrs().Index
 		return nil
@@ -38,7 +38,7 @@ func isPair(ns netns.NsHandle) (is bool, err error) {
 	return is, err
 }
 
-// addLink makes the pair.
+// addLink creates the pair.
 func addLink(ctx context.Context, ns netns.NsHandle, w wanted) error {
 	return links.Add(ctx, links.Pair{
 		Node: ns, Pod: ns, Port: portName, Group: group, Name: linkName, MAC: w.mac, MTU: w.mtu, SoftwareChecksums: w.softwareChecksums,
@@ -56,8 +56,8 @@ func linkThere(ns netns.NsHandle) (there bool, err error) {
 	return there, err
 }
 
-// putLink sees to it that both ends have their MTU and are up, and the node's own its
-// MAC address.
+// putLink sets the MTU of both ends and sets them up, and sets the MAC address of the
+// node's end.
 func putLink(ns netns.NsHandle, w wanted) (changed bool, err error) {
 	err = links.At(ns, func(h *netlink.Handle) error {
 		for _, name := range []string{portName, linkName} {
@@ -88,7 +88,7 @@ func putLink(ns netns.NsHandle, w wanted) (changed bool, err error) {
 	return changed, err
 }
 
-// putAddresses sees to it that the node has its address, and no other on its link.
+// putAddresses sets the address of the node's link, and removes all others.
 func putAddresses(ns netns.NsHandle, w wanted) (changed bool, err error) {
 	err = links.At(ns, func(h *netlink.Handle) error {
 		l, err := h.LinkByName(linkName)
@@ -122,15 +122,15 @@ func putAddresses(ns netns.NsHandle, w wanted) (changed bool, err error) {
 	return changed, err
 }
 
-// allowForwarding has the node forward what pods send out, and the answers.
+// allowForwarding enables forwarding of pods' traffic in the node's kernel.
 func (n *Node) allowForwarding() (changed bool, err error) {
 	if changed, err = n.cfg.Settings.Put(n.cfg.Netns, "ipv4/ip_forward", "1"); err != nil {
-		return changed, fmt.Errorf("allow forwarding: %w", err)
+		return changed, fmt.Errorf("enable IP forwarding: %w", err)
 	}
 	return changed, nil
 }
 
-// find is a link by its name; nil where there is none.
+// find returns a link by its name, or nil if there is none.
 func find(h *netlink.Handle, name string) (netlink.Link, error) {
 	l, err := h.LinkByName(name)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {

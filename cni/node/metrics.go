@@ -10,11 +10,11 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		joined: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "coe_agent_node_joined", Help: "Whether the node has its own place in the network of the pods: 1 if so.",
+			Name: "coe_agent_node_joined", Help: "1 if the node itself is connected to the pod network, otherwise 0.",
 		}),
 		changes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "coe_agent_node_changes_total",
-			Help: "Times that something of the node's place was made or mended: link, addresses, routes, rules, forwarding, port.",
+			Help: "Parts of the node's own connection that were created or repaired: link, addresses, routes, rules, forwarding, port.",
 		}),
 	}
 	registry.MustRegister(m.joined, m.changes)

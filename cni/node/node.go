@@ -1,13 +1,12 @@
-// Package node joins a node with the network of the pods: it makes the link of the
-// node's management port and plugs it into the switch, routes what is the network's
-// there, and writes the nftables rules by which pods leave the cluster with the node's
-// address. It does so again whenever the kernel or the switch tells that something of
-// it may be another than it was, and changes nothing that is as it has to be.
+// Package node connects the node itself to the pod network. It creates the link of the
+// node's management port and adds it to the switch, routes the pod network to it, and
+// writes the nftables rules for traffic that leaves the cluster with the node's address. It
+// checks all of this when the kernel or the switch reports a change, and repairs only what
+// differs.
 //
-// What it makes is recognisably its own: the link by its group, addresses by being on
-// it, routes by their protocol, rules by their table, the port by what it says in the
-// switch's database. So it has no memory. It knows neither pods nor services, only the
-// ranges of their addresses.
+// It has no memory, because it recognises what it created: the link by its group, addresses
+// by their link, routes by their protocol, rules by their table, the port by its
+// external_ids. It knows the address ranges of pods and services, but no pod or service.
 package node
 
 import (
@@ -26,40 +25,39 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
-// Config is what a Node is told.
+// Config configures a Node.
 type Config struct {
 	Switch *ovs.Switch    // run by the caller
 	Uplink *uplink.Uplink // run by the caller
 	// Netns is the node's network namespace.
 	Netns netns.NsHandle
-	// Settings is where the settings of the node's network are written; empty for the
+	// Settings is where the network settings of the node are written; empty means the
 	// default.
 	Settings links.Settings
-	// MTU is that of pods' links.
+	// MTU returns the MTU of pod links.
 	MTU func(context.Context) (int, error)
-	// Apart: the node has no place, whatever the bridge tells, as where OpenDaylight makes
-	// the network.
-	Apart    bool
+	// Disabled keeps the node without a place, whatever the bridge reports: for networks
+	// that OpenDaylight programs.
+	Disabled bool
 	Log      *slog.Logger
 	Registry prometheus.Registerer
 }
 
 const (
-	// timeout bounds one look at everything, and its mending.
+	// timeout bounds one check and repair of everything.
 	timeout = 20 * time.Second
-	// retryAfter is when what failed is tried again though nothing has changed.
+	// retryAfter is the delay before a failed repair is repeated.
 	retryAfter = 2 * time.Second
-	// gather is how long changes are gathered after one was dealt with: who makes
-	// many is not followed one by one.
+	// gather is how long changes are collected before the next check.
 	gather = 50 * time.Millisecond
 )
 
-// Node keeps a node joined. Run it.
+// Node keeps a node connected to the pod network. Run must be called once.
 type Node struct {
 	cfg     Config
 	log     *slog.Logger
 	metrics *metrics
-	failure string // the last that was logged
+	failure string // the last one, which was logged
 }
 
 // New returns a Node.
@@ -67,11 +65,11 @@ func New(cfg Config) *Node {
 	return &Node{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registry)}
 }
 
-// Run keeps the node joined until ctx is done. What it has made stays then. From a node
-// apart it takes away what was made before.
+// Run keeps the node connected until ctx is done, and then leaves everything in place. If
+// the Node is disabled, Run removes what an earlier one has created, and returns.
 func (n *Node) Run(ctx context.Context) {
-	if n.cfg.Apart {
-		for ctx.Err() == nil && !n.settled(ctx, nil) {
+	if n.cfg.Disabled {
+		for ctx.Err() == nil && !n.synced(ctx, nil) {
 			pause(ctx, retryAfter)
 		}
 		return
@@ -87,7 +85,7 @@ func (n *Node) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		place, known, told := n.cfg.Uplink.Place()
 		retry := time.NewTimer(retryAfter)
-		if !known || n.settled(ctx, place) {
+		if !known || n.synced(ctx, place) {
 			retry.Stop()
 		}
 		select {
@@ -102,44 +100,44 @@ func (n *Node) Run(ctx context.Context) {
 	}
 }
 
-// settled makes the node be as its place is, nil for none, and tells whether it is.
-func (n *Node) settled(ctx context.Context, place *uplink.Place) bool {
+// synced makes the node match its place, nil for none, and reports whether it does.
+func (n *Node) synced(ctx context.Context, place *uplink.Place) bool {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	changes, err := n.settle(ctx, place)
+	changes, err := n.sync(ctx, place)
 	n.metrics.joined.Set(number(err == nil && place != nil))
 	n.metrics.changes.Add(float64(len(changes)))
 	if len(changes) > 0 {
-		n.log.Info("the node's place in the network was made", "changed", changes)
+		n.log.Info("updated the node's connection to the pod network", "changed", changes)
 	}
-	n.noteFailure(ctx, err)
+	n.logFailure(ctx, err)
 	return err == nil
 }
 
-// noteFailure logs what failed, once.
-func (n *Node) noteFailure(ctx context.Context, err error) {
+// logFailure logs an error, unless it was the last one that was logged.
+func (n *Node) logFailure(ctx context.Context, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
 	if text != "" && text != n.failure && !errors.Is(ctx.Err(), context.Canceled) {
-		n.log.Error("the node is not joined with the network", "err", err)
+		n.log.Error("the node is not connected to the pod network", "err", err)
 	}
 	n.failure = text
 }
 
-func (n *Node) settle(ctx context.Context, place *uplink.Place) (changes []string, err error) {
+func (n *Node) sync(ctx context.Context, place *uplink.Place) (changes []string, err error) {
 	if place == nil {
 		return n.leave(ctx)
 	}
 	w, err := n.wanted(ctx, place)
 	if err != nil {
-		return nil, fmt.Errorf("find how the node is to be joined: %w", err)
+		return nil, fmt.Errorf("determine the node's connection to the pod network: %w", err)
 	}
 	return n.join(ctx, w)
 }
 
-// wanted is what is to be there.
+// wanted returns the wanted state of the node.
 func (n *Node) wanted(ctx context.Context, place *uplink.Place) (wanted, error) {
 	w, err := newWanted(place)
 	if err != nil {
@@ -159,9 +157,9 @@ func (n *Node) wanted(ctx context.Context, place *uplink.Place) (wanted, error) 
 	return w, err
 }
 
-// join makes what is missing, in an order in which each step finds what it needs. A
-// link comes before its port: a switch that sees a new link behind an old port may
-// keep the old one.
+// join creates what is missing. Each step finds what it needs from the steps before. The
+// link comes before its port: a switch that sees a new link behind an old port may keep
+// the old link.
 func (n *Node) join(ctx context.Context, w wanted) (changes []string, err error) {
 	note := func(what string, changed bool) {
 		if changed {
@@ -181,7 +179,7 @@ func (n *Node) join(ctx context.Context, w wanted) (changes []string, err error)
 		}
 		note("link", true)
 	}
-	// Rules come before routes: what is sent by the one must not miss the other.
+	// Rules come before routes, so that no routed packet misses them.
 	steps := []struct {
 		what string
 		do   func() (bool, error)
@@ -193,7 +191,7 @@ func (n *Node) join(ctx context.Context, w wanted) (changes []string, err error)
 		{"routes", func() (bool, error) { return putRoutes(n.cfg.Netns, w) }},
 		{"port", func() (bool, error) { return n.cfg.Switch.PutNode(ctx, w.port()) }},
 	}
-	for _, step := range steps { // each does what it can, whatever the others can't
+	for _, step := range steps { // a failed step does not stop the others
 		changed, failed := step.do()
 		note(step.what, changed)
 		err = errors.Join(err, failed)
@@ -201,7 +199,7 @@ func (n *Node) join(ctx context.Context, w wanted) (changes []string, err error)
 	return changes, err
 }
 
-// removePlug removes port and link.
+// removePlug removes the port and the link.
 func (n *Node) removePlug(ctx context.Context) error {
 	if err := n.cfg.Switch.DeleteNode(ctx, portName); err != nil {
 		return err
@@ -209,7 +207,7 @@ func (n *Node) removePlug(ctx context.Context) error {
 	return removeLink(n.cfg.Netns)
 }
 
-// leave removes all that is the package's own: with the link its addresses and routes.
+// leave removes everything that the package creates. Addresses and routes go with the link.
 func (n *Node) leave(ctx context.Context) (changes []string, err error) {
 	there, err := linkThere(n.cfg.Netns)
 	if err == nil && there {
@@ -223,10 +221,10 @@ func (n *Node) leave(ctx context.Context) (changes []string, err error) {
 	return changes, errors.Join(err, rules)
 }
 
-// Cleanup removes all that a Node has made. None may run meanwhile.
+// Cleanup removes everything that a Node has created. No Node may run meanwhile.
 func (n *Node) Cleanup(ctx context.Context) error {
 	if _, err := n.leave(ctx); err != nil {
-		return fmt.Errorf("clean up the node's place in the network: %w", err)
+		return fmt.Errorf("clean up the node's connection to the pod network: %w", err)
 	}
 	return nil
 }

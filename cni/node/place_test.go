@@ -18,7 +18,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
-// inNewNamespace is a network namespace of the test's own.
+// inNewNamespace creates a network namespace for the test.
 func inNewNamespace(t *testing.T) (ns netns.NsHandle, run func(argv string) string) {
 	t.Helper()
 	if testing.Short() {
@@ -67,7 +67,7 @@ func wantedOf(t *testing.T, p *uplink.Place) wanted {
 	return w
 }
 
-// twice: what is done is done once.
+// twice calls a function twice; the second call changes nothing.
 func twice(t *testing.T, do func() (bool, error)) {
 	t.Helper()
 	for _, want := range []bool{true, false} {
@@ -86,28 +86,28 @@ func TestRules(t *testing.T) {
 table ip coe-bridge {
 	chain no-return {
 		type filter hook forward priority filter; policy accept;
-		iifname "coe0" oifname "coe0" counter packets 0 bytes 0 reject with icmp host-unreachable comment "from coe0 nothing goes back"
+		iifname "coe0" oifname "coe0" counter packets 0 bytes 0 reject with icmp host-unreachable comment "from coe0 not back to it"
 	}
 
 	chain way-out {
 		type nat hook postrouting priority srcnat; policy accept;
-		oifname "coe0" ip daddr 10.96.0.0/12 counter packets 0 bytes 0 snat to 100.96.0.3 comment "to services 10.96.0.0/12 by coe0 as 100.96.0.3"
-		oifname "coe0" ip daddr 172.30.4.0/22 counter packets 0 bytes 0 snat to 100.96.0.3 comment "to services 172.30.4.0/22 by coe0 as 100.96.0.3"
-		iifname "coe0" oifname != "coe0" counter packets 0 bytes 0 masquerade fully-random comment "from coe0 out by another link as the node"
+		oifname "coe0" ip daddr 10.96.0.0/12 counter packets 0 bytes 0 snat to 100.96.0.3 comment "to services 10.96.0.0/12 through coe0 with source 100.96.0.3"
+		oifname "coe0" ip daddr 172.30.4.0/22 counter packets 0 bytes 0 snat to 100.96.0.3 comment "to services 172.30.4.0/22 through coe0 with source 100.96.0.3"
+		iifname "coe0" oifname != "coe0" counter packets 0 bytes 0 masquerade fully-random comment "from coe0 through other links with the address of the node"
 	}
 }`), strings.TrimSpace(run("nft list table ip coe-bridge")))
 	require.Equal(t, strings.TrimSpace(`
 table inet coe-bridge {
 	chain databases-here {
 		type filter hook input priority filter; policy accept;
-		iifname "coe0" tcp dport 6640-6644 counter packets 0 bytes 0 drop comment "from coe0 nothing to databases at 6640-6644"
-		iifname "coe0" tcp dport 12379-12380 counter packets 0 bytes 0 drop comment "from coe0 nothing to databases at 12379-12380"
+		iifname "coe0" tcp dport 6640-6644 counter packets 0 bytes 0 drop comment "from coe0 not to database ports 6640-6644"
+		iifname "coe0" tcp dport 12379-12380 counter packets 0 bytes 0 drop comment "from coe0 not to database ports 12379-12380"
 	}
 
 	chain databases-there {
 		type filter hook forward priority filter; policy accept;
-		iifname "coe0" tcp dport 6640-6644 counter packets 0 bytes 0 drop comment "from coe0 nothing to databases at 6640-6644"
-		iifname "coe0" tcp dport 12379-12380 counter packets 0 bytes 0 drop comment "from coe0 nothing to databases at 12379-12380"
+		iifname "coe0" tcp dport 6640-6644 counter packets 0 bytes 0 drop comment "from coe0 not to database ports 6640-6644"
+		iifname "coe0" tcp dport 12379-12380 counter packets 0 bytes 0 drop comment "from coe0 not to database ports 12379-12380"
 	}
 }`), strings.TrimSpace(run("nft list table inet coe-bridge")))
 
@@ -182,7 +182,7 @@ func routesOf(out string) (all []string) {
 	return all
 }
 
-// What somebody else has made stays, and is named.
+// Objects of others stay, and the error names them.
 func TestOfOthers(t *testing.T) {
 	ns, run := inNewNamespace(t)
 	w := wantedOf(t, place())
@@ -191,19 +191,19 @@ func TestOfOthers(t *testing.T) {
 	_, err := putAddresses(ns, w)
 	require.NoError(t, err)
 	_, err = putRoutes(ns, w)
-	require.ErrorContains(t, err, "add route to 10.42.0.0/16: the node has one that somebody else made")
+	require.ErrorContains(t, err, "add route to 10.42.0.0/16: the node already has another route to it")
 	require.Contains(t, run("ip route"), "10.42.0.0/16 dev eth0")
-	require.Contains(t, run("ip route"), "10.96.0.0/12 via 100.96.0.1 dev coe0", "the others are made all the same")
+	require.Contains(t, run("ip route"), "10.96.0.0/12 via 100.96.0.1 dev coe0", "the other routes are still added")
 	require.NoError(t, removeLink(ns))
 
 	run("ip link add coe0-port type veth peer name coe0")
 	_, err = isPair(ns)
-	require.ErrorContains(t, err, "link coe0-port was made by somebody else")
-	require.ErrorContains(t, removeLink(ns), "made by somebody else")
+	require.ErrorContains(t, err, "link coe0-port was not created by coe-bridge")
+	require.ErrorContains(t, removeLink(ns), "not created by coe-bridge")
 	require.Contains(t, run("ip link"), "coe0-port")
 }
 
-// The bell rings for everything that may be other than it was.
+// Every change that may affect the node causes a notification.
 func TestBell(t *testing.T) {
 	ns, run := inNewNamespace(t)
 	require.NoError(t, addLink(t.Context(), ns, wantedOf(t, place())))
@@ -223,7 +223,7 @@ func TestBell(t *testing.T) {
 		select {
 		case <-bell:
 		case <-time.After(5 * time.Second):
-			require.Fail(t, "no bell", change)
+			require.Fail(t, "no notification", change)
 		}
 	}
 	quiet(bell)
@@ -232,14 +232,14 @@ func TestBell(t *testing.T) {
 	require.NoError(t, links.Delete(ns, "tap1"))
 	select {
 	case <-bell:
-		require.Fail(t, "a pod's link is nothing to the node")
+		require.Fail(t, "a pod's link must not cause a notification")
 	case <-time.After(200 * time.Millisecond):
 	}
 	cancel()
 	<-ended
 }
 
-// quiet waits until the bell has not rung for a while: what has rung it came before.
+// quiet waits until there is no notification for a while, so that older changes do not count.
 func quiet(bell <-chan struct{}) {
 	for {
 		select {
@@ -263,7 +263,7 @@ func TestUnreadablePlace(t *testing.T) {
 			p := place()
 			spoil(p)
 			_, err := newWanted(p)
-			require.ErrorContains(t, err, "the node's place")
+			require.ErrorContains(t, err, "node-changed from the bridge")
 		})
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 )
 
-// protocol marks routes of ours; no routing daemon has this number.
+// protocol marks our routes. No routing daemon uses this number.
 const protocol = 206
 
-// putRoutes sees to it that the routes of ours are those that are wanted.
+// putRoutes makes our routes equal to the wanted routes.
 func putRoutes(ns netns.NsHandle, w wanted) (changed bool, err error) {
 	err = links.At(ns, func(h *netlink.Handle) error {
 		l, err := h.LinkByName(linkName)
@@ -47,7 +47,7 @@ func putRoutes(ns netns.NsHandle, w wanted) (changed bool, err error) {
 	return changed, err
 }
 
-// ownRoutes are those of ours, by destination.
+// ownRoutes returns our routes by destination.
 func ownRoutes(h *netlink.Handle, l netlink.Link) (map[netip.Prefix]netlink.Route, error) {
 	filter := &netlink.Route{LinkIndex: l.Attrs().Index, Protocol: protocol}
 	all, err := links.Dump(func() ([]netlink.Route, error) {
@@ -79,7 +79,7 @@ func (w wanted) kernel(l netlink.Link, r route) *netlink.Route {
 	return out
 }
 
-// putRoute makes a route, or replaces one of ours. One of somebody else stays.
+// putRoute adds a route, or replaces one of ours. It does not replace other routes.
 func putRoute(h *netlink.Handle, r *netlink.Route, replace bool) error {
 	do := h.RouteAdd
 	if replace {
@@ -88,8 +88,8 @@ func putRoute(h *netlink.Handle, r *netlink.Route, replace bool) error {
 	err := do(r)
 	switch {
 	case errors.Is(err, unix.EEXIST):
-		return fmt.Errorf("add route to %s: the node has one that somebody else made; "+
-			"is the range used elsewhere? give pods, services and nodes ranges of their own", r.Dst)
+		return fmt.Errorf("add route to %s: the node already has another route to it; "+
+			"check whether the range is used elsewhere, and give pods, services and nodes ranges of their own", r.Dst)
 	case err != nil:
 		return fmt.Errorf("add route to %s: %w", r.Dst, err)
 	}

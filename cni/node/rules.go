@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The tables of ours have one name. The first has the rules of IPv4 alone, the second
-// the rules of both families.
+// tableName is the name of both our tables: the table of IPv4 rules, and the table of rules
+// for both IP families.
 const tableName = "coe-bridge"
 
 // The chains.
@@ -28,38 +28,44 @@ const (
 	databasesThere = "databases-there"
 )
 
-// The ports of databases: Open vSwitch's and OVN's, with the ports among the members of a
-// cluster; and the ports of the etcd in deploy/kubernetes.
+// The ports of databases: Open vSwitch and OVN with their cluster ports, and etcd in
+// deploy/kubernetes.
 const (
 	firstDatabase, lastDatabase = 6640, 6644
 	firstEtcd, lastEtcd         = 12379, 12380
 )
 
-// rule is one of ours. Its text says all that it does: two of one text are the same.
+// rule is an nftables rule. Its text identifies it: rules with equal texts are equal.
 type rule struct {
 	chain string
 	text  string
 	exprs []expr.Any
 }
 
-// rules are those of a node. The first are for what the node's programs send to
-// services: whoever serves sees the node by an address that the node itself does not
-// have. So the node can serve itself: the answer goes back through the switch, which
-// must turn it round. What pods send out of the cluster has the node's address. What comes
-// from the network is never sent back there: it has nobody of that address.
+// rules returns the rules of the node:
+//
+// way-out    source NAT for traffic of the node's programs to services. Servers see an
+//
+//	address that is not on any link of the node. So an answer of a server on
+//	this node goes back through the switch, which must undo its NAT.
+//
+// way-out    source NAT to the node's address for pods' traffic that leaves the cluster.
+// no-return  rejects traffic from the pod network that is routed back there: the network
+//
+//	has no such address.
 func (w wanted) rules() []rule {
 	var all []rule
 	for _, to := range w.services {
 		all = append(all, rule{
-			wayOut, fmt.Sprintf("to services %s by %s as %s", to, linkName, w.service),
+			wayOut, fmt.Sprintf("to services %s through %s with source %s", to, linkName, w.service),
 			slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), snat(w.service)),
 		})
 	}
 	all = append(all, rule{
-		wayOut, fmt.Sprintf("from %s out by another link as the node", linkName),
+		wayOut, fmt.Sprintf("from %s through other links with the address of the node", linkName),
 		slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpNeq), []expr.Any{&expr.Counter{}, &expr.Masq{FullyRandom: true}}),
 	}, rule{
-		noReturn, fmt.Sprintf("from %s nothing goes back", linkName),
+		noReturn, fmt.Sprintf("from %s not back to it", linkName),
 		slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpEq), []expr.Any{
 			&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: hostUnreachable},
 		}),
@@ -67,9 +73,9 @@ func (w wanted) rules() []rule {
 	return append(all, w.databaseRules()...)
 }
 
-// databaseRules drop what pods send to the ports of databases, on this node and on others.
-// A writer to a database controls the network of all pods. The rules are behind all
-// translation of destinations, so that no service leads around them.
+// databaseRules returns rules that drop pods' traffic to the ports of databases, on this
+// node and on others: a writer to a database controls the network of all pods. The rules
+// apply after destination NAT, so that a service cannot bypass them.
 func (w wanted) databaseRules() (all []rule) {
 	ranges := [][2]uint16{{firstDatabase, lastDatabase}, {firstEtcd, lastEtcd}}
 	for _, port := range w.databases {
@@ -78,7 +84,7 @@ func (w wanted) databaseRules() (all []rule) {
 	for _, chain := range []string{databasesHere, databasesThere} {
 		for _, ports := range ranges {
 			all = append(all, rule{
-				chain, fmt.Sprintf("from %s nothing to databases at %d-%d", linkName, ports[0], ports[1]),
+				chain, fmt.Sprintf("from %s not to database ports %d-%d", linkName, ports[0], ports[1]),
 				slices.Concat(inBy(linkName), tcpTo(ports[0], ports[1]), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}}),
 			})
 		}
@@ -86,8 +92,8 @@ func (w wanted) databaseRules() (all []rule) {
 	return all
 }
 
-// putRules sees to it that the tables of ours have these rules and no others. They are
-// replaced as a whole, at one moment; connections that are there go on as they are.
+// putRules makes our tables have exactly these rules. It replaces all rules in one
+// transaction; existing connections continue.
 func putRules(ns netns.NsHandle, w wanted) (changed bool, err error) {
 	c, err := nftables.New(nftables.WithNetNSFd(int(ns)))
 	if err != nil {
@@ -118,7 +124,7 @@ func putRules(ns netns.NsHandle, w wanted) (changed bool, err error) {
 	return true, nil
 }
 
-// removeRules removes the tables of ours.
+// removeRules removes our tables.
 func removeRules(ns netns.NsHandle) (removed bool, err error) {
 	c, err := nftables.New(nftables.WithNetNSFd(int(ns)))
 	if err != nil {
@@ -151,7 +157,7 @@ func tableBoth() *nftables.Table {
 	return &nftables.Table{Family: nftables.TableFamilyINet, Name: tableName}
 }
 
-// chains are those of ours, in the order of their tables and names.
+// chains returns our chains, in the order of their tables and names.
 func chains() []*nftables.Chain {
 	return []*nftables.Chain{
 		filter(table4(), noReturn, nftables.ChainHookForward),
@@ -176,8 +182,8 @@ func hasTable(c *nftables.Conn, table *nftables.Table) (bool, error) {
 	return slices.ContainsFunc(all, func(t *nftables.Table) bool { return t.Name == table.Name }), nil
 }
 
-// hasRules reports whether the tables of ours have exactly these rules, in chains that
-// are where they have to be.
+// hasRules reports whether our tables have exactly these rules, in chains with the right
+// hooks.
 func hasRules(c *nftables.Conn, want []rule) (bool, error) {
 	for _, table := range tables() {
 		if has, err := hasRulesOf(c, table, want); !has || err != nil {
@@ -226,7 +232,7 @@ func sameChain(a, b *nftables.Chain) bool {
 
 const register = 1
 
-// hostUnreachable is ICMP's code of that name.
+// hostUnreachable is the code of ICMP host unreachable.
 const hostUnreachable = 1
 
 func inBy(link string) []expr.Any {
@@ -244,7 +250,7 @@ func byName(key expr.MetaKey, op expr.CmpOp, link string) []expr.Any {
 	}
 }
 
-// destination matches what goes to a range of addresses.
+// destination matches packets to a range of addresses.
 func destination(to netip.Prefix) []expr.Any {
 	const offset, size = 16, 4 // of the address in an IPv4 header
 	return []expr.Any{
@@ -256,7 +262,7 @@ func destination(to netip.Prefix) []expr.Any {
 	}
 }
 
-// tcpTo matches what goes to a range of TCP ports.
+// tcpTo matches packets to a range of TCP ports.
 func tcpTo(first, last uint16) []expr.Any {
 	const offset, size = 2, 2 // of the destination's port in a TCP header
 	port := func(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }

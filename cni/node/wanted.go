@@ -10,16 +10,16 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
-// The names of the pair of links: the node's own, which has the address, and the one
-// that is plugged into the switch.
+// The names of the pair of links: the node's own end, which has the address, and the end in
+// the switch.
 const (
 	linkName = "coe0"
 	portName = "coe0-port"
 )
 
-// wanted is what is to be there.
+// wanted is the wanted state of the node.
 type wanted struct {
-	iface             string // of the network: the iface-id
+	iface             string // the iface-id of the port
 	mac               net.HardwareAddr
 	address, service  netip.Addr
 	gateway           netip.Addr
@@ -37,19 +37,19 @@ func newWanted(p *uplink.Place) (wanted, error) {
 	}
 	for _, a := range []netip.Addr{p.Address, p.Service, p.Gateway} {
 		if !a.Is4() {
-			return w, fmt.Errorf("address %q of the node's place: want an IPv4 address", a)
+			return w, fmt.Errorf("node-changed from the bridge: address %q is not an IPv4 address", a)
 		}
 	}
 	mac, err := net.ParseMAC(p.MAC)
 	if err != nil || len(mac) != 6 || !w.nodes.IsValid() {
-		return w, fmt.Errorf("the node's place: MAC address %q, prefix length %d: want six octets, and up to 32", p.MAC, p.Length)
+		return w, fmt.Errorf("node-changed from the bridge: MAC address %q or prefix length %d is invalid: want six octets, and 0 to 32", p.MAC, p.Length)
 	}
 	w.mac = mac
 	return w, nil
 }
 
-// databasePorts are the ports of the southbound database in a switch's settings that are
-// not default ports.
+// databasePorts returns the ports of the southbound database in a switch's settings, without
+// the default ports.
 func databasePorts(settings map[string]string) (all []uint16) {
 	for _, r := range ovs.SouthboundRemotes(settings) {
 		if r.Port < firstDatabase || r.Port > lastDatabase {
@@ -68,16 +68,14 @@ func (w wanted) port() ovs.NodePort {
 	return ovs.NodePort{Name: portName, Interface: w.iface, MAC: w.mac.String()}
 }
 
-// route is a route of the node to what is the network's. Its source is the node's
-// address there.
+// route is a route of the node to the pod network. Its source is the node's address there.
 type route struct {
 	to  netip.Prefix
-	via netip.Addr // zero: reached directly
+	via netip.Addr // zero: directly connected
 }
 
-// routes are those of the node, the one that the others need first. The address that
-// stands for the node before those who serve it is reached through the gateway too:
-// nobody but the switch has it.
+// routes returns the node's routes, starting with the route that the others need. The
+// service address is routed through the gateway too: only the switch has it.
 func (w wanted) routes() []route {
 	all := []route{{to: w.nodes}, {netip.PrefixFrom(w.service, 32), w.gateway}}
 	for _, to := range slices.Concat(w.pods, w.services) {

@@ -13,15 +13,15 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 )
 
-// The kernel's groups of news: of links, addresses and routes, and of what is
-// forwarded; and of nftables.
+// The kernel's multicast groups: for links, addresses, routes and forwarding; and for
+// nftables.
 var (
 	routeGroups  = []uint{unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_NETCONF}
 	filterGroups = []uint{unix.NFNLGRP_NFTABLES}
 )
 
-// watchKernel rings when the kernel tells that something has changed, until ctx is done.
-func (n *Node) watchKernel(ctx context.Context, bell chan<- struct{}) {
+// watchKernel notifies of changes in the kernel until ctx is done.
+func (n *Node) watchKernel(ctx context.Context, changed chan<- struct{}) {
 	ended := make(chan struct{}, 2)
 	for _, source := range []struct {
 		protocol int
@@ -30,11 +30,11 @@ func (n *Node) watchKernel(ctx context.Context, bell chan<- struct{}) {
 		go func() {
 			defer func() { ended <- struct{}{} }()
 			for ctx.Err() == nil {
-				err := listen(ctx, n.cfg.Netns, source.protocol, source.groups, bell)
+				err := listen(ctx, n.cfg.Netns, source.protocol, source.groups, changed)
 				if ctx.Err() != nil {
 					return
 				}
-				n.log.Warn("the kernel's news are not heard, and are asked for again", "err", err)
+				n.log.Warn("lost the subscription to kernel changes; subscribing again", "err", err)
 				pause(ctx, retryAfter)
 			}
 		}()
@@ -43,47 +43,47 @@ func (n *Node) watchKernel(ctx context.Context, bell chan<- struct{}) {
 	<-ended
 }
 
-// listen rings for what the kernel tells of some groups, and once at first, as nobody
-// has heard what was before.
-func listen(ctx context.Context, ns netns.NsHandle, protocol int, groups []uint, bell chan<- struct{}) error {
+// listen notifies of changes in some groups, and once at the start, because earlier changes
+// were missed.
+func listen(ctx context.Context, ns netns.NsHandle, protocol int, groups []uint, changed chan<- struct{}) error {
 	socket, err := nl.SubscribeAt(ns, netns.None(), protocol, groups...)
 	if err != nil {
 		return err
 	}
 	defer context.AfterFunc(ctx, socket.Close)()
-	ring(bell)
+	notify(changed)
 	for {
-		told, _, err := socket.Receive()
+		messages, _, err := socket.Receive()
 		switch {
-		case errors.Is(err, unix.ENOBUFS): // there was too much to be told
-			ring(bell)
+		case errors.Is(err, unix.ENOBUFS): // messages were lost
+			notify(changed)
 		case err != nil:
 			if ctx.Err() == nil {
 				socket.Close()
 			}
 			return err
-		case slices.ContainsFunc(told, func(m syscall.NetlinkMessage) bool { return !ofPod(m) }):
-			ring(bell)
+		case slices.ContainsFunc(messages, func(m syscall.NetlinkMessage) bool { return !ofPod(m) }):
+			notify(changed)
 		}
 	}
 }
 
-// ofPod tells whether a message is about a pod's link alone. There are many, as pods
-// come and go, and they mean nothing to the node's place.
+// ofPod reports whether a message is about a pod's link only. There are many of them, and
+// they do not concern the node's own connection.
 func ofPod(m syscall.NetlinkMessage) bool {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		value, ok := attribute(m, unix.SizeofIfInfomsg, unix.IFLA_GROUP)
 		return ok && value == links.Group
-	case unix.RTM_NEWNETCONF: // what is forwarded at all is told without a link
+	case unix.RTM_NEWNETCONF: // the setting for all links has no link
 		const index, all = 1, ^uint32(0)
 		value, ok := attribute(m, 4, index)
 		return ok && value != all
 	}
-	return m.Header.Type == unix.RTM_DELNETCONF // that the link has gone is told too
+	return m.Header.Type == unix.RTM_DELNETCONF // RTM_DELLINK reports the same
 }
 
-// attribute is a number that a message has behind its header.
+// attribute returns the number in an attribute of a message.
 func attribute(m syscall.NetlinkMessage, header int, kind uint16) (uint32, bool) {
 	if len(m.Data) < header {
 		return 0, false
@@ -96,9 +96,9 @@ func attribute(m syscall.NetlinkMessage, header int, kind uint16) (uint32, bool)
 	return nl.NativeEndian().Uint32(attributes[i].Value), true
 }
 
-func ring(bell chan<- struct{}) {
+func notify(changed chan<- struct{}) {
 	select {
-	case bell <- struct{}{}:
-	default: // it has rung already
+	case changed <- struct{}{}:
+	default: // a notification is already pending
 	}
 }

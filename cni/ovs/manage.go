@@ -11,34 +11,34 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
-// Management is how a switch comes under OpenDaylight. The zero value is that of a switch
-// which is under none, as far as it is for us to say: managers that others have set stay.
+// Management is how OpenDaylight manages a switch. The zero value means not at all, as far
+// as the agent is concerned: managers that others have set stay.
 type Management struct {
-	// Managers are where OpenDaylight waits for switches, tcp:HOST:PORT or ssl:HOST:PORT:
-	// one, or all members of a cluster.
+	// Managers are the addresses at which OpenDaylight accepts switches, tcp:HOST:PORT or
+	// ssl:HOST:PORT: one, or all members of a cluster.
 	Managers []string
-	// Tunnels is the node's address at which other nodes' tunnels end.
+	// Tunnels is the node's tunnel address.
 	Tunnels netip.Addr
 }
 
-// What stands in the database of the management that is ours.
+// Keys in the database that mark our management.
 const (
 	keyManager = "coe-manager" // marks managers
 	keyTunnels = "coe-local-ip"
-	keyLocalIP = "local_ip" // of other_config; ours where it is as keyTunnels says
+	keyLocalIP = "local_ip" // in other_config; ours if equal to the value of keyTunnels
 )
 
-// openFlow13 is what OpenDaylight speaks with the bridge. Left to themselves switch and
-// OpenDaylight agree on a version that it can't go on with.
+// openFlow13 is the OpenFlow version that OpenDaylight supports. Without this setting the
+// switch negotiates a newer version that OpenDaylight does not fully support.
 const openFlow13 = "OpenFlow13"
 
-// managerProbe is for how many milliseconds a manager may say nothing: OpenDaylight says
-// nothing for longer than the usual five seconds when it starts on a busy machine.
+// managerProbe is the inactivity probe of a manager in milliseconds. OpenDaylight is silent
+// for longer than the default of five seconds when it starts on a busy machine.
 const managerProbe = 30_000
 
-// Manage sees to it that the switch is managed so, in one transaction, and tells whether
-// it had to change anything. From a switch that ceases to be managed by ours it takes
-// what they have set up there: controllers and tunnels.
+// Manage makes the switch have this management, in one transaction, and reports whether it
+// changed anything. If our managers are removed, it also removes the controllers and
+// tunnels that they have set up.
 func (s *Switch) Manage(ctx context.Context, m Management) (changed bool, err error) {
 	one, err := s.session(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Switch) Manage(ctx context.Context, m Management) (changed bool, err er
 	return len(ops) > 0, nil
 }
 
-// management is what it takes for the switch to be managed so.
+// management returns the operations that establish m; none if the switch already has it.
 func (s *Switch) management(ctx context.Context, one *session, m Management) ([]ovsdb.Operation, error) {
 	row, err := one.root()
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Switch) management(ctx context.Context, one *session, m Management) ([]
 	return append(ops, ofBridge...), err
 }
 
-// noMore are the managers that are ours and are not to be.
+// noMore returns our managers that are not wanted any more.
 func (m Management) noMore(rows []*vswitch.Manager) (uuids []string) {
 	for _, row := range rows {
 		if row.ExternalIDs[keyManager] != "" && !slices.Contains(m.Managers, row.Target) {
@@ -99,8 +99,8 @@ func (m Management) noMore(rows []*vswitch.Manager) (uuids []string) {
 	return uuids
 }
 
-// speakOpenFlow13 has the bridge do so. Where there is none yet OpenDaylight makes one,
-// which is then looked at.
+// speakOpenFlow13 limits the bridge to OpenFlow 1.3. If there is no bridge, OpenDaylight
+// creates it, and the change of the row causes another check.
 func (s *Switch) speakOpenFlow13(one *session) []ovsdb.Operation {
 	b, err := one.bridge(s.cfg.Bridge)
 	if err != nil || slices.Equal(b.Protocols, []string{openFlow13}) {
@@ -114,7 +114,7 @@ func (s *Switch) updateBridge(row ovsdb.Row) ovsdb.Operation {
 	return ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Bridge", Where: []ovsdb.Condition{is}, Row: row}
 }
 
-// addManagers adds those that the switch does not have.
+// addManagers adds the missing managers.
 func (o *session) addManagers(top *topRow, rows []*vswitch.Manager, targets []string) (ops []ovsdb.Operation, err error) {
 	probe := managerProbe
 	for i, target := range targets {
@@ -133,14 +133,14 @@ func (o *session) addManagers(top *topRow, rows []*vswitch.Manager, targets []st
 	return ops, nil
 }
 
-// topRow is the one row of Open_vSwitch.
+// topRow is the single row of Open_vSwitch.
 type topRow struct{ *vswitch.OpenvSwitch }
 
 func (r *topRow) change(column string, mutator ovsdb.Mutator, value any) ovsdb.Operation {
 	return mutation("Open_vSwitch", "_uuid", ovsdb.UUID{GoUUID: r.UUID}, column, mutator, value)
 }
 
-// set makes a key of a map have a value; an empty one takes it away.
+// set sets a key of a map column; an empty value removes the key.
 func (r *topRow) set(column, key, value string) []ovsdb.Operation {
 	ops := []ovsdb.Operation{r.change(column, ovsdb.MutateOperationDelete, ovsdb.OvsSet{GoSet: []any{key}})}
 	if value != "" {
@@ -149,7 +149,7 @@ func (r *topRow) set(column, key, value string) []ovsdb.Operation {
 	return ops
 }
 
-// unset takes a key of external_ids away that is there.
+// unset removes a key of external_ids if it exists.
 func (r *topRow) unset(key string) []ovsdb.Operation {
 	if _, there := r.ExternalIDs[key]; !there {
 		return nil
@@ -157,7 +157,7 @@ func (r *topRow) unset(key string) []ovsdb.Operation {
 	return r.set("external_ids", key, "")
 }
 
-// setTunnels has tunnels begin at an address. Without one it takes away that which is ours.
+// setTunnels sets the tunnel address. An invalid address removes ours.
 func (r *topRow) setTunnels(from netip.Addr) []ovsdb.Operation {
 	want, has, ours := "", r.OtherConfig[keyLocalIP], r.ExternalIDs[keyTunnels]
 	if from.IsValid() {
@@ -173,8 +173,8 @@ func (r *topRow) setTunnels(from netip.Addr) []ovsdb.Operation {
 	return ops
 }
 
-// release takes from the bridge what managers that were ours have set up: its controllers
-// and what it speaks with them, and the tunnels that begin at an address.
+// release removes what our former managers have set up: the bridge's controllers and
+// protocols, and the tunnels that start at address from.
 func (s *Switch) release(ctx context.Context, one *session, from string) ([]ovsdb.Operation, error) {
 	none := ovsdb.OvsSet{GoSet: []any{}}
 	ops := []ovsdb.Operation{s.updateBridge(ovsdb.Row{"controller": none, "protocols": none})}

@@ -13,7 +13,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 )
 
-// db is what the switch's database says, as ovs-vsctl prints it.
+// db reads the switch's database with ovs-vsctl.
 func (n *node) db(args ...string) string {
 	n.t.Helper()
 	out, err := n.host.VSCtl(n.t.Context(), args...)
@@ -25,7 +25,7 @@ func TestManage(t *testing.T) {
 	n := newNode(t, ovs.OpenDaylight)
 	manage := func(m ovs.Management, wantChanged bool) {
 		t.Helper()
-		require.Eventually(t, func() bool { // the copy follows
+		require.Eventually(t, func() bool { // the local copy follows
 			changed, err := n.Manage(n.within(), m)
 			require.NoError(t, err)
 			return changed == wantChanged
@@ -38,7 +38,7 @@ func TestManage(t *testing.T) {
 	both := ovs.Management{Managers: []string{"tcp:127.0.0.1:1", "tcp:127.0.0.1:2"}, Tunnels: n.host.Address}
 	manage(both, true)
 	manage(both, false)
-	require.Equal(t, "ptcp:16640:127.0.0.1\ntcp:127.0.0.1:1\ntcp:127.0.0.1:2", n.db("get-manager"), "that of others stays")
+	require.Equal(t, "ptcp:16640:127.0.0.1\ntcp:127.0.0.1:1\ntcp:127.0.0.1:2", n.db("get-manager"), "the managers of others stay")
 	require.Equal(t, "30000", n.db("--bare", "--columns=inactivity_probe", "find", "Manager", `target="tcp:127.0.0.1:1"`))
 	require.Contains(t, n.db("get", "Open_vSwitch", ".", "other_config"), n.host.Address.String())
 	require.Equal(t, "[OpenFlow13]", n.db("get", "Bridge", "br-int", "protocols"))
@@ -63,8 +63,7 @@ func TestManage(t *testing.T) {
 	require.NotContains(t, n.db("list-ports", "br-int"), "tun1")
 }
 
-// What somebody changes of the management is set again; what another has set to begin
-// with is taken for what it is.
+// Changes of our management by others are reverted. Settings that existed before are kept.
 func TestKeepManaged(t *testing.T) {
 	n := newNode(t, ovs.OpenDaylight)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -12,24 +12,23 @@ import (
 )
 
 const (
-	// manageAgain is when management that could not be set is tried again.
+	// manageAgain is the delay before a failed update of the management is repeated.
 	manageAgain = 2 * time.Second
-	// manageGather is how long changes are gathered before they are looked at.
+	// manageGather is how long changes are collected before the next check.
 	manageGather = 50 * time.Millisecond
 )
 
-// Network names the datastore that OpenDaylight programs the bridge from; empty while that is
-// not known. The channel is closed when it may be another.
+// Network returns the identity of the datastore that OpenDaylight programs the bridge from,
+// empty while it is unknown, and a channel that is closed when it may have changed.
 type Network func() (identity string, changed <-chan struct{})
 
-// KeepManaged sees to it that the switch is managed so, also when somebody else changes
-// it, until ctx is done, and logs when OpenDaylight begins and ceases to program it. When
-// that has another datastore, what the bridge was programmed with is forgotten. A switch
-// that is OVN's is looked at once.
+// KeepManaged keeps the management of the switch, also against changes by others, until ctx
+// is done. It logs when OpenDaylight starts and stops to program the switch. It clears the
+// bridge when OpenDaylight has a new datastore. With OVN it runs once.
 func (s *Switch) KeepManaged(ctx context.Context, m Management, network Network) {
-	heard, stop := s.waiting.listen(root)
+	rows, stop := s.rows.listen(root)
 	defer stop()
-	var standing, failure turning
+	var standing, failure transition
 	for ctx.Err() == nil {
 		identity, changed := network()
 		_, err := s.Manage(ctx, m)
@@ -37,12 +36,12 @@ func (s *Switch) KeepManaged(ctx context.Context, m Management, network Network)
 			return
 		}
 		if err == nil && len(m.Managers) > 0 {
-			err = s.startAnew(ctx, identity)
+			err = s.useDatastore(ctx, identity)
 		}
-		if failure.turned(err) && err != nil && ctx.Err() == nil {
-			s.log.Error("the switch is not managed as it should be", "err", err)
+		if failure.changed(err) && err != nil && ctx.Err() == nil {
+			s.log.Error("could not set the management of the switch", "err", err)
 		}
-		if is := s.Managed(); standing.turned(is) {
+		if is := s.Managed(); standing.changed(is) {
 			s.logManaged(is)
 		}
 		again := time.NewTimer(manageAgain)
@@ -50,7 +49,7 @@ func (s *Switch) KeepManaged(ctx context.Context, m Management, network Network)
 			again.Stop()
 		}
 		select {
-		case <-heard:
+		case <-rows:
 		case <-changed:
 		case <-again.C:
 		case <-ctx.Done():
@@ -62,19 +61,19 @@ func (s *Switch) KeepManaged(ctx context.Context, m Management, network Network)
 
 func (s *Switch) logManaged(is error) {
 	if is != nil {
-		s.log.Warn("pods that are plugged in go on, others wait for OpenDaylight", "err", is)
+		s.log.Warn("OpenDaylight does not program the switch; new pods must wait", "err", is)
 		return
 	}
 	s.log.Info("OpenDaylight programs the switch")
 }
 
-// turning tells when something that can fail does so, or does no more, or otherwise.
-type turning struct {
+// transition detects changes of an error.
+type transition struct {
 	known bool
 	was   string
 }
 
-func (t *turning) turned(err error) bool {
+func (t *transition) changed(err error) bool {
 	is := fmt.Sprint(err)
 	if t.known && t.was == is {
 		return false
@@ -83,8 +82,8 @@ func (t *turning) turned(err error) bool {
 	return true
 }
 
-// OpenListeners returns the managers at which other machines reach the switch's database
-// without encryption or credentials.
+// OpenListeners returns the managers that let other machines connect to the switch's
+// database without encryption or credentials.
 func (s *Switch) OpenListeners() (open []string, err error) {
 	one, err := s.connected()
 	if err != nil {
@@ -100,7 +99,7 @@ func (s *Switch) OpenListeners() (open []string, err error) {
 	return open, err
 }
 
-// connected is the session that there is.
+// connected returns the current session. It fails if there is none.
 func (s *Switch) connected() (*session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,8 +109,8 @@ func (s *Switch) connected() (*session, error) {
 	return s.current, nil
 }
 
-// Managed fails where the switch is OpenDaylight's and that does not program it now, and
-// says why. Of OVN the switch knows nothing of the kind.
+// Managed fails if OpenDaylight should program the switch and does not, with the reason.
+// With OVN it returns nil: the switch does not know its controller.
 func (s *Switch) Managed() error {
 	if s.cfg.Controller == OVN {
 		return nil
@@ -125,7 +124,7 @@ func (s *Switch) Managed() error {
 	case err != nil:
 		return err
 	case len(rows) == 0:
-		return errors.New("OpenDaylight does not manage the switch: nobody has told it where that is (--ovs-manager)")
+		return errors.New("OpenDaylight does not manage the switch: the switch has no manager (set --ovs-manager)")
 	case !slices.ContainsFunc(rows, func(row *vswitch.Manager) bool { return row.IsConnected }):
 		return fmt.Errorf("OpenDaylight does not manage the switch: it has no connection to %s", named(rows))
 	}
@@ -141,7 +140,7 @@ func named(rows []*vswitch.Manager) string {
 	return strings.Join(all, ", ")
 }
 
-// programmed fails where no controller has an OpenFlow connection to the bridge.
+// programmed fails if no controller has an OpenFlow connection to the bridge.
 func (s *Switch) programmed(one *session) error {
 	bridge, err := s.bridge(one)
 	if err != nil {
@@ -154,12 +153,12 @@ func (s *Switch) programmed(one *session) error {
 	if !slices.ContainsFunc(rows, func(row *vswitch.Controller) bool {
 		return row.IsConnected && slices.Contains(bridge.Controller, row.UUID)
 	}) {
-		return fmt.Errorf("OpenDaylight manages the switch, and does not program bridge %s: it has no OpenFlow connection", s.cfg.Bridge)
+		return fmt.Errorf("OpenDaylight manages the switch but does not program bridge %s: it has no OpenFlow connection", s.cfg.Bridge)
 	}
 	return nil
 }
 
-// managers reads the managers from the copy.
+// managers reads the managers from the local copy.
 func (o *session) managers() ([]*vswitch.Manager, error) {
 	var rows []*vswitch.Manager
 	if err := o.client.List(context.Background(), &rows); err != nil {

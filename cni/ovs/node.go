@@ -6,18 +6,18 @@ import (
 	"fmt"
 )
 
-// NodePort is the port that the node itself is plugged in with.
+// NodePort is the switch port of the node itself.
 type NodePort struct {
 	Name      string // of the port and its link
-	Interface string // of the network: its iface-id
+	Interface string // the iface-id
 	MAC       string
 }
 
-// keyNode tells a node's own port from those of pods.
+// keyNode marks the node's own port.
 const keyNode = "coe-node"
 
-// PutNode sees to it that the switch has the node's own port, as it has to be. It
-// tells whether it had to change anything.
+// PutNode makes the switch have the node's own port as described, and reports whether it
+// changed anything.
 func (s *Switch) PutNode(ctx context.Context, p NodePort) (changed bool, err error) {
 	one, err := s.session(ctx)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *Switch) PutNode(ctx context.Context, p NodePort) (changed bool, err err
 		return false, err
 	case row == nil:
 	case row.ExternalIDs[keyNode] == "":
-		return false, fmt.Errorf("add port %s: the switch has one of that name, which was made by somebody else; remove or rename it", p.Name)
+		return false, fmt.Errorf("add port %s: the switch has a port of that name that was not created by coe-bridge; remove or rename it", p.Name)
 	case row.ExternalIDs[keyInterface] == p.Interface && row.ExternalIDs[keyMAC] == p.MAC:
 		return false, nil
 	default:
@@ -37,14 +37,14 @@ func (s *Switch) PutNode(ctx context.Context, p NodePort) (changed bool, err err
 			return false, err
 		}
 	}
-	if err := s.settle(ctx, p.Name); err != nil {
+	if err := s.awaitDeleted(ctx, p.Name); err != nil {
 		return false, err
 	}
 	return true, s.add(ctx, one, p.Name, map[string]string{keyInterface: p.Interface, keyMAC: p.MAC, keyNode: "management"})
 }
 
-// DeleteNode removes the node's own port, and waits until the switch has let it go.
-// One that is not there, or not ours, is well.
+// DeleteNode removes the node's own port, and waits until the switch has released it. A
+// missing port, or one that is not ours, is not an error.
 func (s *Switch) DeleteNode(ctx context.Context, name string) error {
 	one, err := s.session(ctx)
 	if err != nil {
@@ -58,18 +58,18 @@ func (s *Switch) DeleteNode(ctx context.Context, name string) error {
 	err = s.await(ctx, name, func(one *session) error {
 		row, err := one.iface(name)
 		if err == nil && row != nil && row.ExternalIDs[keyNode] != "" {
-			err = errors.New("the port is still told of")
+			err = errors.New("the port is still in the database")
 		}
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("delete port %s: %w", name, err)
 	}
-	return s.settle(ctx, name)
+	return s.awaitDeleted(ctx, name)
 }
 
-// Listen returns a channel that receives when the port of a name, or the connection to
-// the switch, may be another than before.
-func (s *Switch) Listen(name string) (heard <-chan struct{}, stop func()) {
-	return s.waiting.listen(name)
+// Listen returns a channel that receives after changes of a port or of the connection to
+// the switch. The caller must call stop.
+func (s *Switch) Listen(name string) (changed <-chan struct{}, stop func()) {
+	return s.rows.listen(name)
 }

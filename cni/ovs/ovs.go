@@ -1,10 +1,10 @@
-// Package ovs plugs links into a node's Open vSwitch, over its database: a port for
-// each, which says in external_ids which interface of the network it is and whose
-// attachment. Those are all the memory that there is: a port that is ours is
-// recognised by what it says. It watches the database, and so knows when OVN has
-// installed a port. Where OpenDaylight programs the switch it has that connect to it.
+// Package ovs adds links to a node's Open vSwitch as ports, through its database. The
+// external_ids of a port name its network interface and its attachment. They are the only
+// state of the package: it recognises its own ports by them. The package monitors the
+// database, and so knows when OVN has installed a port. For OpenDaylight it configures the
+// switch to connect to the controller.
 //
-// It knows neither links nor pods' namespaces, and runs no program.
+// The package knows neither links nor pods' namespaces, and runs no programs.
 package ovs
 
 import (
@@ -20,55 +20,54 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
-// Config says where the switch is. The zero value of a field takes its default.
+// Config configures a Switch. Zero fields take their defaults.
 type Config struct {
-	// Endpoint is the switch's database: unix:PATH or tcp:HOST:PORT.
+	// Endpoint is the address of the switch's database: unix:PATH or tcp:HOST:PORT.
 	// Default unix:/run/openvswitch/db.sock.
 	Endpoint string
-	// Bridge is the one that ports are added to. Default br-int.
+	// Bridge is the bridge that gets the ports. Default br-int.
 	Bridge string
-	// Controller is who programs the bridge. Default OVN.
+	// Controller programs the bridge. Default OVN.
 	Controller Controller
 	// Timeout bounds each call. Default 5 s.
 	Timeout time.Duration
-	// Probe is how often a connection is tried. Default 5 s.
+	// Probe is the interval between probes of the connection. Default 5 s.
 	Probe time.Duration
 	Log   *slog.Logger
 }
 
-// Controller is who programs the bridge, and so makes a port carry traffic.
+// Controller is the software that programs the bridge.
 type Controller string
 
-// The two that there are. Of OpenDaylight the database tells no more than whether it is
-// connected: a port is done, as far as the switch knows, when it has the link, and that
-// is up.
+// The controllers. OVN reports in the database when a port carries traffic. OpenDaylight
+// does not: there a port is ready for the switch when its link is open and up.
 const (
 	OVN          Controller = "ovn"
 	OpenDaylight Controller = "odl"
 )
 
-// hint is what may be wrong where the bridge is missing.
+// hint is the advice for a missing bridge.
 func (c Controller) hint() string {
 	if c == OVN {
-		return "does ovn-controller run?"
+		return "check that ovn-controller runs"
 	}
-	return "OpenDaylight makes it once the switch is connected to it"
+	return "OpenDaylight creates it once the switch is connected"
 }
 
 const retryAfter = 500 * time.Millisecond
 
-// Switch is a node's switch. Run it; the other methods wait, until their context ends,
-// for as long as it has no connection. They may be called by many goroutines.
+// Switch is a node's switch. Run must run. Without a connection the other methods wait for
+// one until their context ends. They may be called concurrently.
 type Switch struct {
 	cfg Config
 	log *slog.Logger
 
-	mu      sync.Mutex
-	current *session      // nil: none
-	changed chan struct{} // closed when current is another
-	failure error         // why there is none
-	waiting bells
-	settled map[string]int // by port that was deleted: the configuration without it
+	mu        sync.Mutex
+	current   *session      // nil: none
+	changed   chan struct{} // closed and replaced when current changes
+	failure   error         // the reason if current is nil
+	rows      notifier
+	deletions map[string]int // by name of a deleted port: the configuration without it
 }
 
 // New returns a Switch.
@@ -83,7 +82,7 @@ func New(cfg Config) (*Switch, error) {
 	}
 	return &Switch{
 		cfg: cfg, log: cfg.Log, changed: make(chan struct{}), failure: errors.New("not connected yet"),
-		settled: map[string]int{},
+		deletions: map[string]int{},
 	}, nil
 }
 
@@ -94,8 +93,8 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Run keeps a connection to the database until ctx is done. A connection is never
-// mended: what fails is left, and another one is made.
+// Run keeps a connection to the database until ctx is done. It replaces a failed connection
+// by a new one.
 func (s *Switch) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		one, err := s.connect(ctx)
@@ -114,14 +113,14 @@ func (s *Switch) Run(ctx context.Context) {
 	}
 }
 
-// fail notes why there is no connection, and logs it once.
+// fail records why there is no connection, and logs it once.
 func (s *Switch) fail(err error) {
 	s.mu.Lock()
 	again := s.failure != nil && s.failure.Error() == err.Error()
 	s.failure = err
 	s.mu.Unlock()
 	if !again {
-		s.log.Error("no connection to the switch", "endpoint", s.cfg.Endpoint, "err", err)
+		s.log.Error("cannot connect to the switch", "endpoint", s.cfg.Endpoint, "err", err)
 	}
 }
 
@@ -134,17 +133,17 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// set makes another session the current one, and has everybody look again.
+// set changes the current session, and notifies all listeners.
 func (s *Switch) set(one *session, failure error) {
 	s.mu.Lock()
 	s.current, s.failure = one, failure
 	close(s.changed)
 	s.changed = make(chan struct{})
 	s.mu.Unlock()
-	s.waiting.ringAll()
+	s.rows.notifyAll()
 }
 
-// session waits for a connection.
+// session returns the current session, and waits for one if there is none.
 func (s *Switch) session(ctx context.Context) (*session, error) {
 	for {
 		s.mu.Lock()
@@ -161,7 +160,7 @@ func (s *Switch) session(ctx context.Context) (*session, error) {
 	}
 }
 
-// Ready fails where ports can't be added now, and says why.
+// Ready fails if ports cannot be added now, with the reason.
 func (s *Switch) Ready() error {
 	s.mu.Lock()
 	one, failure := s.current, s.failure
@@ -173,7 +172,7 @@ func (s *Switch) Ready() error {
 	return err
 }
 
-// bridge is the one that ports are added to.
+// bridge returns the bridge that gets the ports.
 func (s *Switch) bridge(one *session) (*vswitch.Bridge, error) {
 	b, err := one.bridge(s.cfg.Bridge)
 	if err != nil {
@@ -182,7 +181,7 @@ func (s *Switch) bridge(one *session) (*vswitch.Bridge, error) {
 	return b, nil
 }
 
-// Userspace tells whether the bridge's datapath is in user space.
+// Userspace reports whether the bridge has a userspace datapath.
 func (s *Switch) Userspace(ctx context.Context) (bool, error) {
 	one, err := s.session(ctx)
 	if err != nil {
@@ -195,8 +194,8 @@ func (s *Switch) Userspace(ctx context.Context) (bool, error) {
 	return b.DatapathType == "netdev", nil
 }
 
-// NullNAT tells whether OVN is told that the datapath can translate connections to what
-// they are (ct_zero_snat): it then has all of them translated.
+// NullNAT reports whether the datapath announces to OVN that it supports NAT that changes no
+// address (ct_zero_snat). OVN then uses it for all connections.
 func (s *Switch) NullNAT(ctx context.Context) (bool, error) {
 	one, err := s.session(ctx)
 	if err != nil {
@@ -206,7 +205,7 @@ func (s *Switch) NullNAT(ctx context.Context) (bool, error) {
 	defer cancel()
 	results, err := one.transact(ctx, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Datapath", Columns: []string{"capabilities"}})
 	if err != nil {
-		return false, fmt.Errorf("read what the datapath can do: %w", err)
+		return false, fmt.Errorf("read the capabilities of the datapath: %w", err)
 	}
 	for _, row := range results[0].Rows {
 		if can, _ := row["capabilities"].(ovsdb.OvsMap); texts(can)["ct_zero_snat"] == "true" {
@@ -216,8 +215,7 @@ func (s *Switch) NullNAT(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// Settings are what the switch's database says of the node: external_ids of its one
-// row, "ovn-encap-ip" among them.
+// Settings returns the external_ids of the table Open_vSwitch, such as "ovn-encap-ip".
 func (s *Switch) Settings(ctx context.Context) (map[string]string, error) {
 	one, err := s.session(ctx)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
-	"github.com/coe-bridge/coe-bridge/test/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
-// node is an OVN host whose switch is followed.
+// node is an OVN host with a Switch.
 type node struct {
 	t    *testing.T
 	lab  *ovnhost.Lab
@@ -31,7 +31,7 @@ func newNode(t *testing.T, controller ovs.Controller) *node {
 	return follow(t, ovnhost.ForTest(t, "host1"), controller)
 }
 
-// follow follows the switch of a lab's only host.
+// follow runs a Switch for the only host of a lab.
 func follow(t *testing.T, lab *ovnhost.Lab, controller ovs.Controller) *node {
 	n := &node{t: t, lab: lab, host: lab.Hosts[0]}
 	var err error
@@ -56,7 +56,7 @@ func (n *node) within() context.Context {
 	return ctx
 }
 
-// port makes the i-th port's link, and tells the port.
+// port creates the link of port i, and returns the port.
 func (n *node) port(i int) ovs.Port {
 	n.t.Helper()
 	p := ovs.Port{
@@ -100,7 +100,7 @@ func TestPorts(t *testing.T) {
 	require.NoError(t, err)
 	ports, err := n.Ports(n.within())
 	require.NoError(t, err)
-	require.Equal(t, want, ports, "others are not told of")
+	require.Equal(t, want, ports, "other ports are not listed")
 
 	found, ok, err := n.Find(n.within(), ovs.Attachment{Container: "c3", IfName: "eth0"})
 	require.NoError(t, err)
@@ -110,19 +110,19 @@ func TestPorts(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, ok)
 
-	require.Error(t, n.Add(n.within(), want[3]), "a port of that name is there")
+	require.Error(t, n.Add(n.within(), want[3]), "a port of that name exists")
 	require.NoError(t, n.Delete(n.within(), want[3].Name, ovs.Attachment{Container: "another", IfName: "eth0"}))
-	require.NoError(t, n.Check(n.within(), want[3].Name), "that of another attachment stays")
+	require.NoError(t, n.Check(n.within(), want[3].Name), "the port of another attachment stays")
 	require.NoError(t, n.Delete(n.within(), want[3].Name, want[3].Of))
 	require.NoError(t, n.Delete(n.within(), want[3].Name, want[3].Of), "again")
 	require.Error(t, n.Check(n.within(), want[3].Name))
 	_, ok, err = n.Port(n.within(), "other")
 	require.NoError(t, err)
-	require.False(t, ok, "that of another program is not ours")
+	require.False(t, ok, "the port of another program is not ours")
 }
 
-// A port that is deleted and added again, with another link, while the switch does not
-// look has that link in the end.
+// If a port is deleted and added with another link while the switch is paused, it ends up with
+// the new link.
 func TestSameNameAgain(t *testing.T) {
 	n := newNode(t, ovs.OpenDaylight)
 	p := n.port(1)
@@ -141,7 +141,7 @@ func TestSameNameAgain(t *testing.T) {
 		require.NoError(t, <-added)
 		require.NoError(t, n.Await(n.within(), p))
 		next := n.ofPort(p)
-		require.NotEqual(t, old, next, "the switch has let the old one go")
+		require.NotEqual(t, old, next, "the switch has released the old link")
 		old = next
 	}
 }
@@ -170,13 +170,13 @@ func TestWhatIsMissing(t *testing.T) {
 	}
 	p := n.port(1)
 	require.NoError(t, n.Add(n.within(), p))
-	require.ErrorContains(t, n.Await(short(), p), "has its interface default:web1 a logical switch port")
+	require.ErrorContains(t, n.Await(short(), p), "check that interface default:web1 has a logical switch port")
 	require.NoError(t, n.Delete(n.within(), p.Name, p.Of))
 	require.ErrorContains(t, n.Await(short(), p), "the switch has no port tap00000001-00")
 
 	n.unlink(p)
 	require.NoError(t, n.Add(n.within(), p))
-	require.ErrorContains(t, n.Await(short(), p), "the switch can't use link tap00000001-00")
+	require.ErrorContains(t, n.Await(short(), p), "the switch cannot use link tap00000001-00")
 	require.NoError(t, n.Delete(n.within(), p.Name, p.Of))
 
 	require.NoError(t, n.host.Controller.Kill(), "it makes the bridge")
@@ -187,7 +187,7 @@ func TestWhatIsMissing(t *testing.T) {
 	require.ErrorContains(t, n.Add(n.within(), p), "the switch has no bridge br-int")
 }
 
-// A database that is gone, or hangs, is waited for, and then all goes on.
+// Calls wait for a database that is down or hangs, and then continue.
 func TestDatabaseGoes(t *testing.T) {
 	n := newNode(t, ovs.OpenDaylight)
 	p := n.port(1)
@@ -208,14 +208,14 @@ func TestDatabaseGoes(t *testing.T) {
 			ports <- err
 		}()
 		require.NoError(t, fault.end())
-		require.NoError(t, <-ports, "who waits is served")
+		require.NoError(t, <-ports, "the waiting call succeeds")
 		require.NoError(t, n.Await(n.within(), p))
 		require.NoError(t, n.Ready())
 	}
 }
 
-// TestDatabaseFlaps: the database is killed as soon as the switch is ready, again and again.
-// Ready says so each time, and a caller that waits for a port is served in the end.
+// TestDatabaseFlaps kills the database whenever the switch is ready. Ready reports each failure, and
+// a waiting call succeeds in the end.
 func TestDatabaseFlaps(t *testing.T) {
 	n := newNode(t, ovs.OpenDaylight)
 	p := n.port(1)

@@ -14,32 +14,31 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
-// Port is a port of ours. What it says stands in external_ids of its interface.
+// Port is a port of ours, as the external_ids of its interface describe it.
 type Port struct {
 	Name      string // of the port and its link
-	Interface string // of the network: its iface-id
-	PodUID    string // iface-id-ver: an older pod's port does not claim a newer one's interface
+	Interface string // the iface-id
+	PodUID    string // iface-id-ver: a port of an older pod must not claim the interface of a newer one
 	MAC       string
 	Addresses []netip.Addr
-	// Of is the attachment that the port is for.
+	// Of is the attachment of the port.
 	Of Attachment
 }
 
-// Attachment is what a container runtime knows an interface by.
+// Attachment identifies an interface for the container runtime.
 type Attachment struct {
 	Network   string // the name of the CNI network
-	Container string // the id of the sandbox
+	Container string // the ID of the sandbox
 	IfName    string // the link's name in the pod
 	Netns     string // the path of the pod's namespace
 }
 
-// Same tells whether two are of one container and link: what else they say may differ.
+// Same reports whether a and b have the same container and link.
 func (a Attachment) Same(b Attachment) bool {
 	return a.Container == b.Container && a.IfName == b.IfName
 }
 
-// The keys of external_ids. The first four are those that OVN, OpenDaylight and people
-// know.
+// The keys of external_ids. OVN, OpenDaylight and common tools also use the first four.
 const (
 	keyInterface = "iface-id"
 	keyPodUID    = "iface-id-ver"
@@ -49,7 +48,7 @@ const (
 	keyIfName    = "coe-ifname"
 	keyNetns     = "coe-netns"
 	keyNetwork   = "coe-network"
-	keyInstalled = "ovn-installed" // OVN's
+	keyInstalled = "ovn-installed" // set by OVN
 )
 
 func (p Port) externalIDs() map[string]string {
@@ -63,7 +62,7 @@ func (p Port) externalIDs() map[string]string {
 	}
 }
 
-// portOf reads what a row says; ok is false where it is not ours.
+// portOf returns the port in a row; ok is false if it is not ours.
 func portOf(row *vswitch.Interface) (p Port, ok bool) {
 	ids := row.ExternalIDs
 	p = Port{
@@ -78,7 +77,7 @@ func portOf(row *vswitch.Interface) (p Port, ok bool) {
 	return p, p.Of.Container != "" && p.Of.IfName != ""
 }
 
-// Ports lists the ports that are ours, in the order of names.
+// Ports returns our ports, sorted by name.
 func (s *Switch) Ports(ctx context.Context) ([]Port, error) {
 	one, err := s.session(ctx)
 	if err != nil {
@@ -98,15 +97,15 @@ func (s *Switch) Ports(ctx context.Context) ([]Port, error) {
 	return ports, nil
 }
 
-// Find is the port of an attachment; ok is false where there is none. It copies no
-// other: with hundreds of ports that is what a call would spend its time on.
+// Find returns the port of an attachment; ok is false if there is none. It copies only this
+// row: with hundreds of ports, copying all would take most of a call's time.
 func (s *Switch) Find(ctx context.Context, of Attachment) (p Port, ok bool, err error) {
 	one, err := s.session(ctx)
 	if err != nil {
 		return Port{}, false, err
 	}
 	var rows []*vswitch.Interface
-	is := func(row *vswitch.Interface) bool { return saysSame(row.ExternalIDs, of) }
+	is := func(row *vswitch.Interface) bool { return isOf(row.ExternalIDs, of) }
 	if err := one.client.WhereCache(is).List(ctx, &rows); err != nil {
 		return Port{}, false, fmt.Errorf("find port of container %s: %w", of.Container, err)
 	}
@@ -117,7 +116,7 @@ func (s *Switch) Find(ctx context.Context, of Attachment) (p Port, ok bool, err 
 	return p, ok, nil
 }
 
-// Port is the port of a name; ok is false where there is none of ours.
+// Port returns our port with a name; ok is false if there is none.
 func (s *Switch) Port(ctx context.Context, name string) (p Port, ok bool, err error) {
 	one, err := s.session(ctx)
 	if err != nil {
@@ -131,10 +130,9 @@ func (s *Switch) Port(ctx context.Context, name string) (p Port, ok bool, err er
 	return p, ok, nil
 }
 
-// Add adds a port, in one transaction. An error leaves open whether it was made;
-// Delete makes sure that it was not.
+// Add adds a port in one transaction. After an error the port may exist; Delete removes it.
 func (s *Switch) Add(ctx context.Context, p Port) error {
-	if err := s.settle(ctx, p.Name); err != nil {
+	if err := s.awaitDeleted(ctx, p.Name); err != nil {
 		return err
 	}
 	one, err := s.session(ctx)
@@ -144,9 +142,9 @@ func (s *Switch) Add(ctx context.Context, p Port) error {
 	return s.add(ctx, one, p.Name, p.externalIDs())
 }
 
-// add adds a port that says something in external_ids.
-func (s *Switch) add(ctx context.Context, one *session, name string, says map[string]string) error {
-	ops, err := one.additions(s.cfg.Bridge, name, says)
+// add adds a port with external_ids.
+func (s *Switch) add(ctx context.Context, one *session, name string, ids map[string]string) error {
+	ops, err := one.additions(s.cfg.Bridge, name, ids)
 	if err != nil {
 		return fmt.Errorf("add port %s: %w", name, err)
 	}
@@ -162,8 +160,8 @@ func (s *Switch) add(ctx context.Context, one *session, name string, says map[st
 	return nil
 }
 
-func (o *session) additions(bridge, name string, says map[string]string) ([]ovsdb.Operation, error) {
-	iface := &vswitch.Interface{UUID: "interface", Name: name, ExternalIDs: says}
+func (o *session) additions(bridge, name string, ids map[string]string) ([]ovsdb.Operation, error) {
+	iface := &vswitch.Interface{UUID: "interface", Name: name, ExternalIDs: ids}
 	port := &vswitch.Port{UUID: "port", Name: name, Interfaces: []string{iface.UUID}}
 	ops, err := o.client.Create(iface)
 	if err != nil {
@@ -176,8 +174,8 @@ func (o *session) additions(bridge, name string, says map[string]string) ([]ovsd
 	return append(append(ops, ofPort...), mutation("Bridge", "name", bridge, "ports", ovsdb.MutateOperationInsert, uuids(port.UUID))), nil
 }
 
-// Delete removes the port of a name, where it is that attachment's, and waits until
-// it is seen to be gone. One that is not there is well.
+// Delete removes a port if it belongs to an attachment, and waits until it is gone. A
+// missing port is not an error.
 func (s *Switch) Delete(ctx context.Context, name string, of Attachment) error {
 	one, err := s.session(ctx)
 	if err != nil {
@@ -185,7 +183,7 @@ func (s *Switch) Delete(ctx context.Context, name string, of Attachment) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	if err := s.remove(ctx, one, name, func(ids map[string]string) bool { return saysSame(ids, of) }); err != nil {
+	if err := s.remove(ctx, one, name, func(ids map[string]string) bool { return isOf(ids, of) }); err != nil {
 		return fmt.Errorf("delete port %s: %w", name, err)
 	}
 	return s.await(ctx, name, func(one *session) error {
@@ -196,13 +194,12 @@ func (s *Switch) Delete(ctx context.Context, name string, of Attachment) error {
 		if p, _ := portOf(row); !p.Of.Same(of) {
 			return nil
 		}
-		return errors.New("the port is still told of")
+		return errors.New("the port is still in the database")
 	})
 }
 
-// remove removes a port that says what is ours: the one that the copy tells of, if the
-// server still has it. Otherwise the server is asked: what was added just now may not be
-// in the copy.
+// remove removes a port of ours. It uses the local copy if the server still agrees.
+// Otherwise it asks the server, because the copy possibly lacks a new port.
 func (s *Switch) remove(ctx context.Context, one *session, name string, ours func(ids map[string]string) bool) error {
 	if port := one.port(name, ours); port != "" && s.detach(ctx, one, name, port) == nil {
 		return nil
@@ -224,7 +221,7 @@ func (s *Switch) remove(ctx context.Context, one *session, name string, ours fun
 	return s.detach(ctx, one, name, port.GoUUID)
 }
 
-// port is the port of a name as the copy has it; empty where it has none that is ours.
+// port returns the UUID of our port in the local copy; empty if there is none.
 func (o *session) port(name string, ours func(ids map[string]string) bool) (uuid string) {
 	row, err := o.iface(name)
 	if err != nil || row == nil || !ours(row.ExternalIDs) {
@@ -237,8 +234,8 @@ func (o *session) port(name string, ours func(ids map[string]string) bool) (uuid
 	return port.UUID
 }
 
-// detach takes a port off the bridge, and with that away. It fails where there is no
-// such port.
+// detach removes a port from the bridge, which deletes it. It fails if the port does not
+// exist.
 func (s *Switch) detach(ctx context.Context, one *session, name, port string) error {
 	row, err := one.root()
 	if err != nil {
@@ -256,12 +253,12 @@ func (s *Switch) detach(ctx context.Context, one *session, name, port string) er
 	if err != nil {
 		return err
 	}
-	s.unsettle(one, name, demanded(results))
+	s.deleted(one, name, demanded(results))
 	return nil
 }
 
-// demand is what ends a transaction whose configuration has a number, which the switch tells
-// when it has come there; demanded reads it from the answer.
+// demand returns the operations that request a new configuration number. The switch reports
+// the number once it has applied the configuration. demanded returns it from the results.
 func (r *topRow) demand() []ovsdb.Operation {
 	is := ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, ovsdb.UUID{GoUUID: r.UUID})
 	return []ovsdb.Operation{
@@ -279,7 +276,7 @@ func demanded(results []ovsdb.OperationResult) int {
 	return int(next)
 }
 
-// texts is a map of the database's with the texts in it.
+// texts returns the strings of a map column.
 func texts(m ovsdb.OvsMap) map[string]string {
 	out := make(map[string]string, len(m.GoMap))
 	for key, value := range m.GoMap {
@@ -289,7 +286,8 @@ func texts(m ovsdb.OvsMap) map[string]string {
 	return out
 }
 
-func saysSame(ids map[string]string, of Attachment) bool {
+// isOf reports whether external_ids name an attachment.
+func isOf(ids map[string]string, of Attachment) bool {
 	return ids[keyContainer] == of.Container && ids[keyIfName] == of.IfName
 }
 

@@ -15,8 +15,8 @@ type Remote struct {
 // defaultPort is the port of a remote that names none.
 const defaultPort = 6640
 
-// Remotes returns the servers of a list with commas that are on the network. It leaves
-// out unix sockets and entries that OVN does not accept either.
+// Remotes returns the network servers in a comma-separated list. It skips unix sockets and
+// entries that OVN does not accept.
 func Remotes(list string) (all []Remote) {
 	for entry := range strings.SplitSeq(list, ",") {
 		scheme, at, _ := strings.Cut(strings.TrimSpace(entry), ":")
@@ -40,22 +40,22 @@ func Remotes(list string) (all []Remote) {
 // Cleartext reports whether other machines can read and change the traffic with r.
 func (r Remote) Cleartext() bool { return r.Scheme == "tcp" && !Loopback(r.Host) }
 
-// Loopback reports whether a host is this machine by its loopback address.
+// Loopback reports whether a host is a loopback address.
 func Loopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// openListener reports whether a manager of a switch is an address at which other machines
-// reach its database without encryption: ptcp:PORT or ptcp:PORT:HOST.
+// openListener reports whether a manager lets other machines connect to the switch's
+// database without encryption: ptcp:PORT or ptcp:PORT:HOST.
 func openListener(manager string) bool {
 	at, listens := strings.CutPrefix(manager, "ptcp:")
 	_, host, _ := strings.Cut(at, ":")
 	return listens && !Loopback(strings.Trim(host, "[]"))
 }
 
-// SouthboundRemotes returns the servers of OVN's southbound database that the settings
-// of a switch name. A setting of a single chassis is ovn-remote-SYSTEM_ID.
+// SouthboundRemotes returns the servers of OVN's southbound database in the settings of a
+// switch. The key ovn-remote-SYSTEM_ID applies to a single chassis.
 func SouthboundRemotes(settings map[string]string) (all []Remote) {
 	all = Remotes(settings["ovn-remote"])
 	if id := settings["system-id"]; id != "" {

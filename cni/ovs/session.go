@@ -14,7 +14,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
-// session is a connection to the database, and a copy of the tables in use.
+// session is a connection to the database, with a local copy of the tables in use.
 type session struct{ client client.Client }
 
 func (s *Switch) connect(ctx context.Context) (*session, error) {
@@ -32,21 +32,21 @@ func (s *Switch) connect(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	one := &session{client: c}
-	if err := one.monitor(ctx, s.ring); err != nil {
+	if err := one.monitor(ctx, s.notify); err != nil {
 		one.close()
 		return nil, err
 	}
 	return one, nil
 }
 
-// monitor copies the tables, and has changed called with each row that changes.
+// monitor starts the copy of the tables, and calls changed for each row that changes.
 func (o *session) monitor(ctx context.Context, changed func(model.Model)) error {
 	o.client.Cache().AddEventHandler(&cache.EventHandlerFuncs{
 		AddFunc:    func(_ string, row model.Model) { changed(row) },
 		UpdateFunc: func(_ string, _, row model.Model) { changed(row) },
 		DeleteFunc: func(_ string, row model.Model) { changed(row) },
 	})
-	// All columns in use are named: otherwise the server tells of others too.
+	// Without a list of columns the server would send all of them.
 	top, bridge, port, iface := &vswitch.OpenvSwitch{}, &vswitch.Bridge{}, &vswitch.Port{}, &vswitch.Interface{}
 	manager, controller := &vswitch.Manager{}, &vswitch.Controller{}
 	_, err := o.client.Monitor(ctx, o.client.NewMonitor(
@@ -62,14 +62,14 @@ func (o *session) monitor(ctx context.Context, changed func(model.Model)) error 
 	return nil
 }
 
-// watch tries the connection until it fails.
+// watch probes the connection until it fails.
 func (o *session) watch(ctx context.Context, every, timeout time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
 		case <-o.client.DisconnectNotify():
-			return errors.New("the connection has ended")
+			return errors.New("the server closed the connection")
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
@@ -78,16 +78,16 @@ func (o *session) watch(ctx context.Context, every, timeout time.Duration) error
 		err := o.client.Echo(probe)
 		cancel()
 		if err != nil {
-			return fmt.Errorf("no sign of life: %w", err)
+			return fmt.Errorf("no answer to an echo request: %w", err)
 		}
 	}
 }
 
-// close ends the session without waiting: the client's Close waits for a call that
-// waits for a server that is stopped.
+// close ends the session without waiting: Close of the client can wait for a call to a server
+// that does not answer.
 func (o *session) close() { go o.client.Close() }
 
-// transact makes one transaction of operations.
+// transact executes operations as one transaction.
 func (o *session) transact(ctx context.Context, ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
 	results, err := o.client.Transact(ctx, ops...)
 	if err != nil {
@@ -102,7 +102,7 @@ func (o *session) transact(ctx context.Context, ops ...ovsdb.Operation) ([]ovsdb
 	return results, nil
 }
 
-// bridge reads a bridge from the copy.
+// bridge reads a bridge from the local copy.
 func (o *session) bridge(name string) (*vswitch.Bridge, error) {
 	b := &vswitch.Bridge{Name: name}
 	if err := o.client.Get(context.Background(), b); err != nil {
@@ -111,19 +111,19 @@ func (o *session) bridge(name string) (*vswitch.Bridge, error) {
 	return b, nil
 }
 
-// root reads the one row of Open_vSwitch from the copy.
+// root reads the single row of Open_vSwitch from the local copy.
 func (o *session) root() (*vswitch.OpenvSwitch, error) {
 	var rows []*vswitch.OpenvSwitch
 	if err := o.client.List(context.Background(), &rows); err != nil {
 		return nil, fmt.Errorf("read Open_vSwitch: %w", err)
 	}
 	if len(rows) != 1 {
-		return nil, fmt.Errorf("read Open_vSwitch: %d rows, want 1: is the switch set up?", len(rows))
+		return nil, fmt.Errorf("read Open_vSwitch: %d rows, want 1: check that the switch is initialised", len(rows))
 	}
 	return rows[0], nil
 }
 
-// iface reads an interface from the copy; nil where there is none.
+// iface reads an interface from the local copy; nil if there is none.
 func (o *session) iface(name string) (*vswitch.Interface, error) {
 	row := &vswitch.Interface{Name: name}
 	err := o.client.Get(context.Background(), row)

@@ -2,14 +2,14 @@ package ovs
 
 import "context"
 
-// Tunnels are those to other nodes, as the switch's database says. Of both there may be
-// several, with commas.
+// Tunnels are the kinds and the local addresses of the node's tunnels. Both may be lists
+// with commas; empty if not set.
 type Tunnels struct{ Kinds, From string }
 
-// netvirtTunnels are those of the transport zone that OpenDaylight has without being told.
+// netvirtTunnels is the kind of tunnels in OpenDaylight's default transport zone.
 const netvirtTunnels = "vxlan"
 
-// Tunnels are how the node's packets go to other nodes. What is not set is empty.
+// Tunnels returns the settings of the node's tunnels.
 func (s *Switch) Tunnels(ctx context.Context) (Tunnels, error) {
 	one, err := s.session(ctx)
 	if err != nil {

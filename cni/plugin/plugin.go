@@ -1,6 +1,6 @@
-// Package plugin is the CNI plugin that container runtimes call: it hands each call to
-// the agent of its node, and says what that answers in the version of CNI that was
-// asked for. It has no state and decides nothing.
+// Package plugin is the CNI plugin. It forwards each call to the agent of its node, and
+// prints the answer in the CNI version of the configuration. It has no state and makes no
+// decisions.
 package plugin
 
 import (
@@ -16,15 +16,15 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/call"
 )
 
-// timeout is for an agent that does not answer at all: it has deadlines of its own,
-// which are shorter.
+// timeout bounds a call to an agent that does not answer. The deadlines of the agent are
+// shorter.
 const timeout = 3 * time.Minute
 
-// Versions are those of CNI that are spoken.
+// Versions returns the supported CNI versions.
 func Versions() version.PluginInfo { return version.PluginSupports("0.3.1", "0.4.0", "1.0.0", "1.1.0") }
 
-// Funcs are what the plugin does at each command. program is the path of its file, beside
-// which the sockets file is.
+// Funcs returns the functions of the plugin for each CNI command. program is the path of
+// the plugin's executable; the sockets file is beside it.
 func Funcs(program string) skel.CNIFuncs {
 	p := plugin{program + call.SocketsSuffix}
 	return skel.CNIFuncs{
@@ -36,7 +36,7 @@ func Funcs(program string) skel.CNIFuncs {
 	}
 }
 
-// plugin knows its sockets file.
+// plugin is the plugin with the path of its sockets file.
 type plugin struct{ sockets string }
 
 func (p plugin) add(args *skel.CmdArgs) error {
@@ -49,12 +49,12 @@ func (p plugin) add(args *skel.CmdArgs) error {
 		return err
 	}
 	if answer.Result == nil {
-		return types.NewError(types.ErrInternal, "the node's agent answers ADD without a result", "are agent and plugin of the same version?")
+		return types.NewError(types.ErrInternal, "the node's agent answered ADD without a result", "check that the agent and the plugin have the same version")
 	}
 	return types.PrintResult(answer.Result, conf.CNIVersion)
 }
 
-// command is one that has no result.
+// command returns the function of a command without a result.
 func (p plugin) command(name string, absent uint) func(*skel.CmdArgs) error {
 	return func(args *skel.CmdArgs) error {
 		conf, err := p.parse(name, args.StdinData)
@@ -65,18 +65,18 @@ func (p plugin) command(name string, absent uint) func(*skel.CmdArgs) error {
 	}
 }
 
-// conf is what the plugin itself wants to know of its configuration.
+// conf is the part of a network configuration that the plugin itself reads.
 type conf struct {
 	CNIVersion string `json:"cniVersion"`
 	Socket     string `json:"socket"`
 }
 
-// parse reads a configuration, and decides which socket is called. A DEL removes what is
-// there, whatever the configuration says: a socket that is not allowed does not stop it.
+// parse reads a configuration, and chooses the socket. DEL must work with every
+// configuration: it falls back to an allowed socket.
 func (p plugin) parse(command string, text []byte) (conf, error) {
 	var c conf
 	if err := json.Unmarshal(text, &c); err != nil {
-		return c, types.NewError(types.ErrInvalidNetworkConfig, "read the network's configuration", err.Error())
+		return c, types.NewError(types.ErrInvalidNetworkConfig, "read the network configuration", err.Error())
 	}
 	socket, err := socketOf(c.Socket, p.sockets)
 	switch {
@@ -85,13 +85,13 @@ func (p plugin) parse(command string, text []byte) (conf, error) {
 	case command == call.Del:
 		c.Socket = fallback(p.sockets)
 	default:
-		return c, types.NewError(types.ErrInvalidNetworkConfig, "the network's configuration names a socket that is not allowed", err.Error())
+		return c, types.NewError(types.ErrInvalidNetworkConfig, "the network configuration names a socket that is not allowed", err.Error())
 	}
 	return c, nil
 }
 
-// ask makes the call. Where the agent is absent the error has that code; what the
-// agent answers as an error is one.
+// ask sends the call. The error has code absent if no agent runs. An error in the answer is
+// returned as an error.
 func ask(name string, absent uint, c conf, args *skel.CmdArgs) (call.Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -102,7 +102,7 @@ func ask(name string, absent uint, c conf, args *skel.CmdArgs) (call.Answer, err
 	case errors.Is(err, call.ErrNoAgent):
 		return answer, types.NewError(absent, call.ErrNoAgent.Error(), err.Error())
 	case err != nil:
-		return answer, types.NewError(types.ErrTryAgainLater, "the node's agent went away", err.Error())
+		return answer, types.NewError(types.ErrTryAgainLater, "the node's agent did not answer", err.Error())
 	case answer.Error != nil:
 		return answer, answer.Error
 	}

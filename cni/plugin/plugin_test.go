@@ -18,7 +18,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/plugin"
 )
 
-// serve has an agent answer on a socket.
+// serve runs an agent that answers on a socket.
 func serve(t *testing.T, answer call.Answer) (socket string) {
 	socket = filepath.Join(t.TempDir(), "cni.sock")
 	l, err := call.Listen(t.Context(), socket)
@@ -35,7 +35,7 @@ func serve(t *testing.T, answer call.Answer) (socket string) {
 	return socket
 }
 
-// funcs are those of a plugin whose sockets file lists these.
+// funcs returns the functions of a plugin with these sockets in its sockets file.
 func funcs(t *testing.T, sockets ...string) skel.CNIFuncs {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "coe-cni")
@@ -79,8 +79,8 @@ func TestBadConfiguration(t *testing.T) {
 	require.EqualValues(t, types.ErrInvalidNetworkConfig, code(t, funcs(t).Add(&skel.CmdArgs{StdinData: []byte(`{"socket":1}`)})))
 }
 
-// TestSockets: a network configuration names a socket of root's file, or none. A DEL goes to
-// the installed agent all the same.
+// TestSockets: a network configuration may only name a socket of root's file, or none. A DEL goes
+// to the installed agent even if the socket is not allowed.
 func TestSockets(t *testing.T) {
 	own := serve(t, call.Answer{})
 	for name, damage := range map[string]func(file string){

@@ -12,8 +12,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/call"
 )
 
-// socketOf returns the socket that a configuration asks for, "" for the default. It fails
-// if the sockets file does not list it.
+// socketOf returns the socket that a configuration names; "" names the default. It fails if
+// the sockets file does not list the socket.
 func socketOf(asked, file string) (string, error) {
 	if asked == "" || asked == call.DefaultSocket {
 		return call.DefaultSocket, nil
@@ -30,8 +30,8 @@ func socketOf(asked, file string) (string, error) {
 	return "", fmt.Errorf("socket %q is not the agent's: %s does not list it", asked, file)
 }
 
-// fallback is the socket for calls that remove what is there, whatever the configuration
-// names: the only one of the sockets file, or the default.
+// fallback returns the socket for removals whose configuration names a socket that is not
+// allowed: the only one of the sockets file, or the default.
 func fallback(file string) string {
 	if allowed, err := readSockets(file); err == nil && len(allowed) == 1 {
 		return allowed[0]
@@ -39,7 +39,7 @@ func fallback(file string) string {
 	return call.DefaultSocket
 }
 
-// readSockets reads the sockets file. It fails if others than root may write it.
+// readSockets reads the sockets file. It fails if the file is writable by others than root.
 func readSockets(file string) ([]string, error) {
 	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,27 +14,25 @@ import (
 	"time"
 )
 
-// How long is waited after a replica has failed: at first, at most, and when one has
-// told something before.
+// The delay after a failed connection: at first or after progress, and at most.
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
 )
 
-// maxLine bounds a line of the stream.
+// maxLine is the maximum length of a line of the stream in bytes.
 const maxLine = 1 << 20
 
-// Standing is how the connection to the bridge is.
-type Standing struct {
+// Status is the state of the connection to the bridge.
+type Status struct {
 	Connected bool
-	// Synced: the records are what the bridge has said since the process began.
+	// Synced is true once the bridge has sent the records since the process started.
 	Synced bool
-	// Err is why there is no connection.
+	// Err is the reason if there is no connection.
 	Err error
 }
 
-// Run follows the stream of the node, at one replica after the other, until ctx is
-// done.
+// Run follows the node's stream, from one replica after the other, until ctx is done.
 func (u *Uplink) Run(ctx context.Context) {
 	var keeping sync.WaitGroup
 	defer keeping.Wait()
@@ -58,29 +56,29 @@ func (u *Uplink) Run(ctx context.Context) {
 	}
 }
 
-// lost notes that there is no connection, and logs it once. The next one is made anew,
-// with the certificate as it is then.
+// lost records a lost connection, and logs it once. It closes idle connections, so that
+// the next connection uses the current certificate.
 func (u *Uplink) lost(url string, err error) {
 	u.http.CloseIdleConnections()
 	u.mu.Lock()
-	again := !u.is.Connected && u.is.Err != nil && u.is.Err.Error() == err.Error()
-	u.is.Connected, u.is.Err = false, err
-	u.wake()
+	again := !u.status.Connected && u.status.Err != nil && u.status.Err.Error() == err.Error()
+	u.status.Connected, u.status.Err = false, err
+	u.notify()
 	u.mu.Unlock()
 	if !again {
-		u.log.Warn("no stream from the bridge: known pods go on, others wait", "url", url, "err", err)
+		u.log.Warn("lost the stream from the bridge; pods without a record must wait", "url", url, "err", err)
 	}
 }
 
 func (u *Uplink) connected(url string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.is.Connected, u.is.Err = true, nil
-	u.wake()
+	u.status.Connected, u.status.Err = true, nil
+	u.notify()
 	u.log.Info("following the bridge", "url", url, "after", u.state.id)
 }
 
-// follow follows the stream at one replica until that ends.
+// follow follows the stream of one replica until it ends.
 func (u *Uplink) follow(ctx context.Context, url string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -90,13 +88,13 @@ func (u *Uplink) follow(ctx context.Context, url string) error {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	u.connected(url)
-	silence := time.AfterFunc(u.cfg.Silence, func() { cancel(fmt.Errorf("the bridge has said nothing for %s", u.cfg.Silence)) })
+	silence := time.AfterFunc(u.cfg.Silence, func() { cancel(fmt.Errorf("the bridge has sent nothing for %s", u.cfg.Silence)) })
 	defer silence.Stop()
 	err = u.read(answer.Body, func() { silence.Reset(u.cfg.Silence) })
 	return errors.Join(context.Cause(ctx), err)
 }
 
-// open opens the stream at one replica, after what is known.
+// open opens the stream at one replica, from the last received event.
 func (u *Uplink) open(ctx context.Context, url string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/rests/streams/node-interfaces="+u.cfg.Node.String(), http.NoBody)
 	if err != nil {
@@ -120,17 +118,33 @@ func (u *Uplink) open(ctx context.Context, url string) (*http.Response, error) {
 	return answer, nil
 }
 
-// refusal is what a bridge says that does not do what it is asked.
+// refusal returns the error for a response with an error status.
 func refusal(answer *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
-	return fmt.Errorf("the bridge answers %s: %s", answer.Status, strings.TrimSpace(string(text)))
+	return fmt.Errorf("the bridge answered %s: %s", answer.Status, message(text))
 }
 
-// event is the members of a notification.
+// message returns the error-message of a RESTCONF error (RFC 8040 section 7.1), or the text
+// itself if it is not a RESTCONF error.
+func message(text []byte) string {
+	var body struct {
+		Errors struct {
+			List []struct {
+				Message string `json:"error-message"`
+			} `json:"error"`
+		} `json:"ietf-restconf:errors"`
+	}
+	if err := json.Unmarshal(text, &body); err == nil && len(body.Errors.List) > 0 {
+		return body.Errors.List[0].Message
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// event holds the members of a notification by name.
 type event map[string]json.RawMessage
 
-// read takes the events of a stream of server-sent events, group by group, until it
-// ends; the last event of a group is the one with an ID.
+// read reads server-sent events until the stream ends, and applies them in groups. The last
+// event of a group has an ID. read calls alive for each line.
 func (u *Uplink) read(body io.Reader, alive func()) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxLine)
@@ -151,7 +165,7 @@ func (u *Uplink) read(body io.Reader, alive func()) error {
 			group = append(group, e)
 		case "":
 			if id == "" || lines.Text() != "" {
-				continue // more of the group is to come, or a comment
+				continue // the group continues, or the line is a comment
 			}
 			if err := u.take(id, group); err != nil {
 				return err
@@ -162,7 +176,7 @@ func (u *Uplink) read(body io.Reader, alive func()) error {
 	if err := lines.Err(); err != nil {
 		return err
 	}
-	return errors.New("the bridge has ended the stream")
+	return errors.New("the bridge closed the stream")
 }
 
 func parseEvent(data string) (event, error) {

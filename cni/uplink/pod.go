@@ -11,15 +11,15 @@ import (
 	"net/url"
 )
 
-// Pod is a pod that the agent makes for a caller that knows no Kubernetes.
+// Pod is a pod that the agent creates for a caller without Kubernetes.
 type Pod struct {
 	UID, Namespace, Name string
 	InterfaceUID         string
-	Address              netip.Addr // asked for; zero: any
-	MAC                  string     // asked for; empty: any
+	Address              netip.Addr // requested; zero: any
+	MAC                  string     // requested; empty: any
 }
 
-// podEntity is an entry of the list pods of the YANG module pod.
+// podEntity is an entry of the list pods in the YANG module pod.
 type podEntity struct {
 	UID        string            `json:"uid"`
 	Name       string            `json:"name"`
@@ -36,7 +36,7 @@ type interfaceEntity struct {
 
 const pods = "/rests/data/pod:coe"
 
-// Post makes a pod on the node. One of that uid that is there already is well.
+// Post creates a pod on the node. It is not an error if a pod with this UID already exists.
 func (u *Uplink) Post(ctx context.Context, p Pod) error {
 	body := map[string][]podEntity{"pod:pods": {{
 		UID: p.UID, Name: p.Name, Namespace: p.Namespace, Node: u.cfg.Node, MAC: p.MAC,
@@ -47,12 +47,12 @@ func (u *Uplink) Post(ctx context.Context, p Pod) error {
 		err = u.ask(ctx, http.MethodPost, pods, text, http.StatusConflict, nil)
 	}
 	if err != nil {
-		return fmt.Errorf("post pod %s/%s: %w", p.Namespace, p.Name, err)
+		return fmt.Errorf("create pod %s/%s: %w", p.Namespace, p.Name, err)
 	}
 	return nil
 }
 
-// Delete removes a pod; one that is not there is well.
+// Delete deletes a pod. It is not an error if the pod does not exist.
 func (u *Uplink) Delete(ctx context.Context, uid string) error {
 	if err := u.ask(ctx, http.MethodDelete, pods+"/pods="+uid, nil, http.StatusNotFound, nil); err != nil {
 		return fmt.Errorf("delete pod %s: %w", uid, err)
@@ -60,8 +60,8 @@ func (u *Uplink) Delete(ctx context.Context, uid string) error {
 	return nil
 }
 
-// Problem is why the bridge can't give a pod of its node what it needs, in its words;
-// empty where it does not say.
+// Problem returns the reason that the bridge reports for a pod of its node that is not
+// ready; empty if it reports none.
 func (u *Uplink) Problem(ctx context.Context, namespace, uid string) (string, error) {
 	var answer struct {
 		Pods []struct {
@@ -71,7 +71,7 @@ func (u *Uplink) Problem(ctx context.Context, namespace, uid string) (string, er
 	}
 	path := "/rests/data/coe-status:pods/namespace=" + url.PathEscape(namespace) + "/pod=" + url.PathEscape(uid)
 	if err := u.ask(ctx, http.MethodGet, path, nil, 0, &answer); err != nil {
-		return "", fmt.Errorf("ask what is wrong with pod %s: %w", uid, err)
+		return "", fmt.Errorf("read the status of pod %s: %w", uid, err)
 	}
 	for _, p := range answer.Pods {
 		for _, s := range p.Stages {
@@ -83,8 +83,8 @@ func (u *Uplink) Problem(ctx context.Context, namespace, uid string) (string, er
 	return "", nil
 }
 
-// ask asks the replicas in turn, until one answers with success, or with the status
-// that is as good, or refuses.
+// ask sends a request to one replica after the other. It stops at a success, at status
+// alsoGood, or at a refusal (4xx).
 func (u *Uplink) ask(ctx context.Context, method, path string, body []byte, alsoGood int, out any) error {
 	var errs []error
 	for _, at := range u.cfg.URLs {

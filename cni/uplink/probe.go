@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Reach asks one of the replicas whether it serves, which needs no credentials, and
-// returns what time it is there.
+// Reach checks that a replica is ready, without credentials, and returns the time in its
+// answer.
 func (u *Uplink) Reach(ctx context.Context, url string) (time.Time, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", http.NoBody)
 	if err != nil {
@@ -24,12 +24,12 @@ func (u *Uplink) Reach(ctx context.Context, url string) (time.Time, error) {
 	}
 	there, err := http.ParseTime(answer.Header.Get("Date"))
 	if err != nil {
-		return time.Time{}, fmt.Errorf("read the time of the bridge: %w", err)
+		return time.Time{}, fmt.Errorf("parse the Date header of the bridge: %w", err)
 	}
 	return there, nil
 }
 
-// Login asks one of the replicas for the stream of the node, and follows it no further.
+// Login opens the node's stream at a replica to check the credentials, and closes it.
 func (u *Uplink) Login(ctx context.Context, url string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

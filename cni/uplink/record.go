@@ -6,8 +6,8 @@ import (
 	"net/netip"
 )
 
-// Record is what the bridge says of an interface on the node: a grouping of the YANG
-// module coe-agent.
+// Record describes an interface on the node, as the bridge reports it: a grouping of the
+// YANG module coe-agent. It must not be changed.
 type Record struct {
 	PodUID       string    `json:"pod-uid"`
 	InterfaceUID string    `json:"interface-uid"`
@@ -20,27 +20,27 @@ type Record struct {
 	MAC          string    `json:"mac-address"`
 	Addresses    []Address `json:"address"`
 	Routes       []Route   `json:"route,omitempty"`
-	MTU          int       `json:"mtu,omitempty"` // 0: that of the node's links
+	MTU          int       `json:"mtu,omitempty"` // 0: Agent.MTU applies
 	Confirmed    bool      `json:"confirmed"`
 }
 
 // Address is an address of an interface.
 type Address struct {
 	IP      netip.Addr `json:"ip"`
-	Length  int        `json:"prefix-length"` // of what is reached directly
+	Length  int        `json:"prefix-length"` // of the directly connected subnet
 	Gateway netip.Addr `json:"gateway"`
 }
 
-// Prefix is the address with the length of its prefix.
+// Prefix returns the address with the length of its subnet.
 func (a Address) Prefix() netip.Prefix { return netip.PrefixFrom(a.IP, a.Length) }
 
 // Route is a route of an interface.
 type Route struct {
 	Destination netip.Prefix `json:"destination"`
-	NextHop     netip.Addr   `json:"next-hop,omitzero"` // zero: reached directly
+	NextHop     netip.Addr   `json:"next-hop,omitzero"` // zero: directly connected
 }
 
-// HardwareAddr is the record's MAC address.
+// HardwareAddr parses the record's MAC address.
 func (r *Record) HardwareAddr() (net.HardwareAddr, error) {
 	mac, err := net.ParseMAC(r.MAC)
 	if err != nil || len(mac) != 6 {
@@ -49,8 +49,8 @@ func (r *Record) HardwareAddr() (net.HardwareAddr, error) {
 	return mac, nil
 }
 
-// Place is the node's own place in the network: its management port, and what it
-// reaches by that.
+// Place is the connection of the node itself to the pod network: its management port, and
+// the networks behind it.
 type Place struct {
 	Node     netip.Addr     `json:"node"`
 	Name     string         `json:"name"` // of the port: the iface-id
@@ -58,13 +58,13 @@ type Place struct {
 	Address  netip.Addr     `json:"address"`
 	Length   int            `json:"prefix-length"`
 	Gateway  netip.Addr     `json:"gateway"`
-	Service  netip.Addr     `json:"service-address"` // for what is sent to services
+	Service  netip.Addr     `json:"service-address"` // source of the node's traffic to services
 	Pods     []netip.Prefix `json:"pod-network,omitempty"`
 	Services []netip.Prefix `json:"service-network,omitempty"`
-	MTU      int            `json:"mtu,omitempty"` // 0: that of pods' links
+	MTU      int            `json:"mtu,omitempty"` // 0: the MTU of pod links
 }
 
-// key is what tells interfaces from each other.
+// key identifies an interface.
 func (r *Record) key() string { return r.PodUID + "/" + r.InterfaceUID }
 
 // The notifications of coe-agent.

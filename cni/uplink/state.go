@@ -16,23 +16,22 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/durable"
 )
 
-// stateFile is the name of the file in Config.Dir.
+// stateFile is the name of the state file in Config.Dir.
 const stateFile = "interfaces.json"
 
-// saveAfter is how long changes are gathered before they are kept. What is lost
-// meanwhile the bridge tells again.
+// saveAfter is the delay between a change and its write to disk. The bridge sends changes
+// again that a crash loses.
 const saveAfter = 200 * time.Millisecond
 
-// state is what the bridge has said, as of the event of an ID. Records are not changed
-// once they are in it.
+// state is what the bridge has reported up to an event. Its records must not be changed.
 type state struct {
-	id      string // empty: nothing was said yet
+	id      string // of the event; empty: none yet
 	records map[string]*Record
-	place   *Place // nil: the node has none, as far as is known
-	network string // what the node's switch is programmed from; empty: that is not known
+	place   *Place // nil: none or unknown
+	network string // identity of the datastore that the switch is programmed from; empty: unknown
 }
 
-// kept is the form of a state on disk.
+// kept is the state on disk.
 type kept struct {
 	ID         string    `json:"id"`
 	Node       string    `json:"node"`
@@ -41,8 +40,8 @@ type kept struct {
 	Interfaces []*Record `json:"interfaces"`
 }
 
-// load reads the state that an earlier process kept for the same node. A file that
-// cannot be read counts as absent: the bridge tells everything again.
+// load reads the state that an earlier process kept for the same node. An unreadable file
+// counts as missing: the bridge sends everything again.
 func (u *Uplink) load() {
 	u.state.records = map[string]*Record{}
 	if u.cfg.Dir == "" {
@@ -50,7 +49,7 @@ func (u *Uplink) load() {
 	}
 	k, err := readState(u.cfg.Dir)
 	if err != nil {
-		u.log.Error("the kept records of the node's interfaces cannot be read; the bridge is asked for all of them", "err", err)
+		u.log.Error("cannot read the saved interface records; requesting all of them from the bridge", "err", err)
 		return
 	}
 	if k.Node != u.cfg.Node.String() {
@@ -62,7 +61,7 @@ func (u *Uplink) load() {
 	}
 }
 
-// readState reads the file of dir; the zero value if there is none.
+// readState reads the state file in dir. It returns the zero value if there is none.
 func readState(dir string) (k kept, err error) {
 	path := filepath.Join(dir, stateFile)
 	text, err := os.ReadFile(path)
@@ -89,12 +88,12 @@ func CheckDir(dir string) error {
 
 func (u *Uplink) file() string { return filepath.Join(u.cfg.Dir, stateFile) }
 
-// take makes a group of events part of the state, as a whole.
+// take applies a group of events to the state, all or none.
 func (u *Uplink) take(id string, group []event) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(group) > 0 && group[0][beginEvent] != nil && group[len(group)-1][completeEvent] == nil {
-		return errors.New("the bridge sent a part of a snapshot")
+		return errors.New("the bridge sent an incomplete snapshot")
 	}
 	next := u.state
 	next.id, next.records = id, maps.Clone(next.records)
@@ -104,8 +103,8 @@ func (u *Uplink) take(id string, group []event) error {
 		}
 	}
 	u.state, u.unsaved = next, true
-	u.is.Synced = true
-	u.wake()
+	u.status.Synced = true
+	u.notify()
 	return nil
 }
 
@@ -155,24 +154,23 @@ func (s *state) applyNetwork(content json.RawMessage) error {
 	return nil
 }
 
-// wake has those look again who wait for the state. The caller holds the lock.
-func (u *Uplink) wake() {
+// notify wakes the goroutines that wait for a change. The caller holds u.mu.
+func (u *Uplink) notify() {
 	close(u.changed)
 	u.changed = make(chan struct{})
 }
 
-// keep writes the state to disk whenever it has changed, until ctx is done, and then
-// once more.
+// keep writes the state to disk after changes, and once more when ctx is done.
 func (u *Uplink) keep(ctx context.Context) {
 	if err := durable.Clean(u.cfg.Dir); err != nil {
-		u.log.Warn("unfinished files are left in the state directory", "err", err)
+		u.log.Warn("could not remove unfinished files in the state directory", "err", err)
 	}
 	for ctx.Err() == nil {
 		u.mu.Lock()
 		changed := u.changed
 		u.mu.Unlock()
 		if err := u.save(); err != nil {
-			u.log.Error("keep the node's interfaces on disk", "file", u.file(), "err", err)
+			u.log.Error("could not save the interface records", "file", u.file(), "err", err)
 		}
 		select {
 		case <-changed:
@@ -181,7 +179,7 @@ func (u *Uplink) keep(ctx context.Context) {
 		}
 	}
 	if err := u.save(); err != nil {
-		u.log.Error("keep the node's interfaces on disk", "file", u.file(), "err", err)
+		u.log.Error("could not save the interface records", "file", u.file(), "err", err)
 	}
 }
 

@@ -1,9 +1,9 @@
-// Package uplink is what a node's agent hears from the bridge and says to it: it
-// follows the stream of its node, keeps the records of the node's interfaces, on disk
-// too, and makes pods for callers that know no Kubernetes.
+// Package uplink is the agent's connection to the bridge. It follows the stream of its node,
+// keeps the interface records in memory and on disk, and creates pods for callers without
+// Kubernetes.
 //
-// Any replica of the bridge will do; they are tried in turn. What the records are for
-// it does not know.
+// The replicas of the bridge are equivalent, and tried in turn. The package does not know
+// how the records are used.
 package uplink
 
 import (
@@ -21,23 +21,22 @@ import (
 	"time"
 )
 
-// Config says where the bridge is and who asks. The zero value of a field takes its
-// default.
+// Config configures an Uplink. Zero fields take their defaults.
 type Config struct {
-	// URLs are those of the bridge's replicas, without a path.
+	// URLs are the URLs of the bridge's replicas, without a path.
 	URLs []string
-	// Node is the address of the agent's node, as the bridge knows it.
+	// Node is the address of the agent's node in the bridge's list of nodes.
 	Node netip.Addr
-	// TLS returns the configuration of a new connection, for https. Nil: whom the system
-	// trusts is trusted.
+	// TLS returns the TLS configuration of a new https connection. Nil means the CAs of the
+	// system.
 	TLS func() *tls.Config
-	// User and PasswordFile, or TokenFile, tell who the agent is where its certificate
-	// does not. The files are read at each request: they may change.
+	// User and PasswordFile, or TokenFile, authenticate the agent if its certificate does
+	// not. The files are read for each request, so they may be replaced.
 	User, PasswordFile, TokenFile string
-	// Dir is where the records are kept; "" for one that is asked and does not Run.
+	// Dir holds the state file; "" for an Uplink without Run.
 	Dir string
-	// Silence is for how long the bridge may say nothing before another replica is
-	// tried. Default 45 s, three times what it is silent for.
+	// Silence is how long a stream may be silent before another replica is tried. Default
+	// 45 s, three times the keepalive interval of the bridge.
 	Silence time.Duration
 	Log     *slog.Logger
 }
@@ -47,8 +46,8 @@ const (
 	requestTimeout = 10 * time.Second
 )
 
-// Uplink is a connection to the bridge. Run it. Its methods may be called by many
-// goroutines.
+// Uplink is a connection to the bridge. Run must run to receive records. Its methods may be
+// called concurrently.
 type Uplink struct {
 	cfg  Config
 	http *http.Client
@@ -56,23 +55,23 @@ type Uplink struct {
 
 	mu      sync.Mutex
 	state   state
-	changed chan struct{} // closed when state or standing is another
-	is      Standing
+	changed chan struct{} // closed and replaced when state or status changes
+	status  Status
 	unsaved bool
 }
 
-// New returns an Uplink that knows what an earlier one has kept in Config.Dir.
+// New returns an Uplink with the state that an earlier one saved in Config.Dir.
 func New(cfg Config) (*Uplink, error) {
 	if cfg.Silence == 0 {
 		cfg.Silence = defaultSilence
 	}
 	if len(cfg.URLs) == 0 {
-		return nil, fmt.Errorf("no URL of the bridge")
+		return nil, fmt.Errorf("the URL of the bridge is missing")
 	}
 	for i, u := range cfg.URLs {
 		parsed, err := url.Parse(u)
 		if err != nil || (parsed.Scheme != "http" && parsed.Scheme != "https") || parsed.Host == "" {
-			return nil, fmt.Errorf("URL of the bridge %q: want one like https://192.168.33.10:8181", u)
+			return nil, fmt.Errorf("URL of the bridge %q is invalid: want a URL like https://192.168.33.10:8181", u)
 		}
 		cfg.URLs[i] = strings.TrimRight(u, "/")
 	}
@@ -98,7 +97,7 @@ func (c *Config) transport() *http.Transport {
 	return t
 }
 
-// authorize says who the agent is.
+// authorize adds the agent's credentials to a request.
 func (u *Uplink) authorize(r *http.Request) error {
 	switch {
 	case u.cfg.TokenFile != "":

@@ -26,7 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
-	"github.com/coe-bridge/coe-bridge/test/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 )
 
 const (
@@ -36,7 +36,7 @@ const (
 
 var node = netip.MustParseAddr("192.168.33.11")
 
-// agent is an uplink that runs until the test ends or stop is called.
+// agent is an Uplink that runs until the test ends or stop is called.
 type agent struct {
 	*uplink.Uplink
 	stop func()
@@ -133,7 +133,7 @@ func TestFollow(t *testing.T) {
 	require.NoError(t, a.Delete(t.Context(), uid2))
 }
 
-// What was told is known to the next process, on that node, without the bridge.
+// An Uplink knows the saved records of the same node without the bridge.
 func TestKept(t *testing.T) {
 	b := bridge(t)
 	dir := t.TempDir()
@@ -145,21 +145,21 @@ func TestKept(t *testing.T) {
 
 	next := start(t, uplink.Config{URLs: []string{b.URL()}, Dir: dir})
 	kept := next.Find(of(uid1))
-	kept.Confirmed = before.Confirmed // may have been told after
+	kept.Confirmed = before.Confirmed // may have changed since
 	require.Equal(t, before, kept)
 	_, err := next.Await(within(t, 100*time.Millisecond), of(uid2))
-	require.ErrorContains(t, err, "there is no connection to the bridge")
+	require.ErrorContains(t, err, "no connection to the bridge")
 	next.stop()
 
 	elsewhere := start(t, uplink.Config{URLs: []string{b.URL()}, Dir: dir, Node: netip.MustParseAddr("192.168.33.12")})
-	require.Nil(t, elsewhere.Find(of(uid1)), "that was another node's")
+	require.Nil(t, elsewhere.Find(of(uid1)), "the state belongs to another node")
 	elsewhere.stop()
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "interfaces.json"), []byte("{"), 0o600))
-	require.Zero(t, start(t, uplink.Config{URLs: []string{b.URL()}, Dir: dir}).Count(), "what is not readable is not known")
+	require.Zero(t, start(t, uplink.Config{URLs: []string{b.URL()}, Dir: dir}).Count(), "an unreadable state is ignored")
 }
 
-// A replica that is gone, one that refuses and one that hangs are left for another.
+// An Uplink changes to another replica if one is down, rejects it, or hangs.
 func TestAnotherReplica(t *testing.T) {
 	b := bridge(t)
 	gone := httptest.NewServer(http.NotFoundHandler())
@@ -187,8 +187,7 @@ func serve(t *testing.T, answer http.HandlerFunc) (url string) {
 	return server.URL
 }
 
-// A group that did not come as a whole is not taken, and the next connection goes on
-// after the last one that did.
+// An incomplete group is ignored. The next connection continues after the last complete one.
 func TestGroups(t *testing.T) {
 	event := func(id, notification string) string {
 		if id != "" {
@@ -223,7 +222,7 @@ func TestGroups(t *testing.T) {
 	require.NotNil(t, a.Find(of(uid2)))
 }
 
-// The bridge's certificate is that of an authority that the agent was told of.
+// The agent trusts the configured CA of the bridge's certificate.
 func TestTLS(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprint(w, "id: 1@x\ndata: {\"ietf-restconf:notification\":{\"coe-agent:snapshot-complete\":{}}}\n\n")
@@ -237,15 +236,14 @@ func TestTLS(t *testing.T) {
 	known := x509.NewCertPool()
 	known.AddCert(server.Certificate())
 	a := start(t, uplink.Config{URLs: []string{server.URL}, TLS: func() *tls.Config { return &tls.Config{RootCAs: known} }})
-	require.Eventually(t, func() bool { return a.Standing().Synced }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return a.Status().Synced }, 20*time.Second, 5*time.Millisecond)
 	a.stop()
 	a = start(t, uplink.Config{URLs: []string{server.URL}})
-	require.Eventually(t, func() bool { return a.Standing().Err != nil }, 20*time.Second, 5*time.Millisecond)
-	require.ErrorAs(t, a.Standing().Err, new(x509.UnknownAuthorityError))
+	require.Eventually(t, func() bool { return a.Status().Err != nil }, 20*time.Second, 5*time.Millisecond)
+	require.ErrorAs(t, a.Status().Err, new(x509.UnknownAuthorityError))
 }
 
-// A certificate that is renewed is shown, though the connection that was refused with
-// the old one would still be there.
+// A renewed certificate is used, although the connection with the old one could be reused.
 func TestCertificateIsRenewed(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if shown := r.TLS.PeerCertificates; len(shown) == 0 || shown[0].Subject.CommonName != "new" {
@@ -269,10 +267,10 @@ func TestCertificateIsRenewed(t *testing.T) {
 	a := start(t, uplink.Config{URLs: []string{server.URL}, TLS: func() *tls.Config {
 		return &tls.Config{RootCAs: known, Certificates: []tls.Certificate{*shown.Load()}}
 	}})
-	require.Eventually(t, func() bool { return a.Standing().Err != nil }, 20*time.Second, 5*time.Millisecond)
-	require.ErrorContains(t, a.Standing().Err, "the certificate has ended")
+	require.Eventually(t, func() bool { return a.Status().Err != nil }, 20*time.Second, 5*time.Millisecond)
+	require.ErrorContains(t, a.Status().Err, "the certificate has ended")
 	shown.Store(certificate(t, "new"))
-	require.Eventually(t, func() bool { return a.Standing().Synced }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return a.Status().Synced }, 20*time.Second, 5*time.Millisecond)
 }
 
 func certificate(t *testing.T, name string) *tls.Certificate {
@@ -287,10 +285,10 @@ func certificate(t *testing.T, name string) *tls.Certificate {
 func TestRefused(t *testing.T) {
 	b := bridge(t)
 	a := start(t, uplink.Config{URLs: []string{b.URL()}, User: "admin", PasswordFile: file(t, "wrong")})
-	require.Eventually(t, func() bool { return a.Standing().Err != nil }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return a.Status().Err != nil }, 20*time.Second, 5*time.Millisecond)
 	_, err := a.Await(within(t, 50*time.Millisecond), of(uid1))
 	require.ErrorContains(t, err, "401")
-	require.False(t, a.Standing().Connected)
+	require.False(t, a.Status().Connected)
 }
 
 func TestNew(t *testing.T) {
@@ -300,8 +298,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// The node's own place, and what its switch is programmed from, are kept like its
-// interfaces, and go with a snapshot that does not tell of them.
+// The node's place and the network identity are saved like its interfaces. A snapshot without them
+// deletes them.
 func TestPlace(t *testing.T) {
 	const place = `"coe-agent:node-changed":{"operation":"put","node":"192.168.33.11","name":"node:192.168.33.11:management",` +
 		`"mac-address":"0a:58:64:60:00:02","address":"100.96.0.2","prefix-length":16,"gateway":"100.96.0.1","service-address":"100.96.0.3","pod-network":["10.42.0.0/16"]}`
@@ -335,7 +333,7 @@ func TestPlace(t *testing.T) {
 			select {
 			case <-changed:
 			case <-patience.Done():
-				require.Fail(t, "nothing is told")
+				require.Fail(t, "no notification")
 			}
 		}
 	}
@@ -352,7 +350,7 @@ func TestPlace(t *testing.T) {
 	require.Equal(t, netip.MustParseAddr("100.96.0.3"), is.Service)
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}, is.Pods)
 	a.stop()
-	<-ended // it takes nothing that is for the next
+	<-ended // it must not receive data for the next one
 
 	a = start(t, uplink.Config{TokenFile: file(t, "secret\n"), URLs: []string{url}, Dir: dir})
 	again, known, _ := a.Place()

@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// Await waits until there is a record that fits, and returns it; it is not to be
-// changed. When ctx ends before, the error tells how the connection to the bridge is.
+// Await waits for a record that fits, and returns it. The caller must not change it. If ctx
+// ends first, the error includes the state of the connection to the bridge.
 func (u *Uplink) Await(ctx context.Context, fits func(*Record) bool) (*Record, error) {
 	for {
 		u.mu.Lock()
-		found, is, changed := u.state.find(fits), u.is, u.changed
+		found, status, changed := u.state.find(fits), u.status, u.changed
 		u.mu.Unlock()
 		if found != nil {
 			return found, ctx.Err()
@@ -18,10 +18,10 @@ func (u *Uplink) Await(ctx context.Context, fits func(*Record) bool) (*Record, e
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			if is.Connected {
-				return nil, fmt.Errorf("the bridge tells nothing of it on node %s: %w", u.cfg.Node, ctx.Err())
+			if status.Connected {
+				return nil, fmt.Errorf("the bridge has sent no record for node %s: %w", u.cfg.Node, ctx.Err())
 			}
-			return nil, fmt.Errorf("there is no connection to the bridge (%w), and it was not told of before: %w", is.Err, ctx.Err())
+			return nil, fmt.Errorf("no connection to the bridge (%w), and no earlier record: %w", status.Err, ctx.Err())
 		}
 	}
 }
@@ -35,48 +35,47 @@ func (s *state) find(fits func(*Record) bool) *Record {
 	return nil
 }
 
-// Standing is how the connection to the bridge is.
-func (u *Uplink) Standing() Standing {
+// Status returns the state of the connection to the bridge.
+func (u *Uplink) Status() Status {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.is
+	return u.status
 }
 
-// ID is that of the last event that was taken; empty when nothing was ever told.
+// ID returns the ID of the last event; empty if the bridge has never sent one.
 func (u *Uplink) ID() string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.state.id
 }
 
-// Count is how many interfaces the node has, as far as the bridge has told.
+// Count returns the number of interface records.
 func (u *Uplink) Count() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return len(u.state.records)
 }
 
-// Find is Await that does not wait: nil where there is no such record.
+// Find returns a record that fits, or nil. The caller must not change it.
 func (u *Uplink) Find(fits func(*Record) bool) *Record {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.state.find(fits)
 }
 
-// Network names the datastore from which the network's controller programs the node's switch,
-// and a channel that is closed when anything has changed. It is empty while the bridge does
-// not tell.
+// Network returns the identity of the datastore from which OpenDaylight programs the node's
+// switch, empty while it is unknown, and a channel that is closed at the next change.
 func (u *Uplink) Network() (identity string, changed <-chan struct{}) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.state.network, u.changed
 }
 
-// Place is the node's own place in the network, and a channel that is closed when
-// anything has changed; known tells whether the bridge has told of it since it was
-// connected or, in an earlier process, whether the node has one.
-func (u *Uplink) Place() (is *Place, known bool, changed <-chan struct{}) {
+// Place returns the node's place, or nil, and a channel that is closed at the next change.
+// known is false as long as neither this process nor the saved state knows whether the
+// node has a place.
+func (u *Uplink) Place() (place *Place, known bool, changed <-chan struct{}) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.state.place, u.is.Synced || u.state.place != nil, u.changed
+	return u.state.place, u.status.Synced || u.state.place != nil, u.changed
 }

@@ -19,10 +19,12 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/restconf"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+	"github.com/coe-bridge/coe-bridge/restconf/discovery"
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// bed is a datastore that is led, and replicas that serve its streams.
+// bed is a datastore with a leader, and replicas that serve its streams.
 type bed struct {
 	t                 testing.TB
 	schema            *yang.Schema
@@ -43,12 +45,12 @@ func newBed(t testing.TB) *bed {
 	return &bed{t, schema, data, leader.Records("chosen"), leader.Records("confirmed")}
 }
 
-// replica is one that serves streams, and may be behind.
+// replica is a replica that serves streams, and may be behind.
 type replica struct {
 	*bed
 	hub *Hub
 	url string
-	// turn is held while a batch is taken: who takes it holds the replica back.
+	// turn is held while a batch is applied; a test that holds it pauses the replica.
 	turn sync.Mutex
 	stop func()
 }
@@ -58,9 +60,12 @@ func (b *bed) replica() *replica {
 	r.start()
 	b.t.Cleanup(func() { r.stop() })
 	server, err := restconf.New(restconf.Config{
-		Schema: b.schema, Datastore: b.data, Auth: restconf.FixedUsers{"agent": "secret"},
-		Streams:  map[string]restconf.Streams{"node-interfaces": {Source: r.hub, Description: "The pods' interfaces on a node."}},
-		ReadOnly: map[string]restconf.ReadOnly{"coe-agent:interfaces": {Source: tree{r.hub}, Says: "it says what agents are told"}},
+		Config: tree.Config{
+			Schema: b.schema, Datastore: b.data,
+			ReadOnly: map[string]tree.ReadOnly{"coe-agent:interfaces": {Source: hubTree{r.hub}, Says: "it says what agents are told"}},
+		},
+		Auth:    restconf.FixedUsers{"agent": "secret"},
+		Streams: map[string]discovery.Streams{"node-interfaces": {Source: r.hub, Description: "The pods' interfaces on a node."}},
 	})
 	require.NoError(b.t, err)
 	web := httptest.NewServer(server)
@@ -69,10 +74,10 @@ func (b *bed) replica() *replica {
 	return r
 }
 
-// tree serves a hub's records.
-type tree struct{ hub *Hub }
+// hubTree serves the records of a Hub.
+type hubTree struct{ hub *Hub }
 
-func (s tree) Get(_ context.Context, asked restconf.Asked) (*yang.Data, error) {
+func (s hubTree) Get(_ context.Context, asked tree.Asked) (*yang.Data, error) {
 	raw, err := s.hub.Tree()
 	if err != nil || raw == nil {
 		return nil, err
@@ -80,7 +85,7 @@ func (s tree) Get(_ context.Context, asked restconf.Asked) (*yang.Data, error) {
 	return yang.DecodeObject(raw, asked.Top)
 }
 
-// start follows the records; done again it lists them anew, as after a compaction.
+// start follows the records. A second call lists them again, as after a compaction.
 func (r *replica) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -100,7 +105,7 @@ func (r *replica) start() {
 	}
 }
 
-// told is what an agent is told of an interface.
+// told is the content of an event for an agent.
 type told struct {
 	Operation string `json:"operation"`
 	Pod       string `json:"pod-uid"`
@@ -112,7 +117,7 @@ type told struct {
 
 func (o told) key() string { return o.Pod + "/" + o.Interface }
 
-// agent follows the stream of its node, in whole groups.
+// agent follows the stream of its node in complete groups.
 type agent struct {
 	t    testing.TB
 	node string
@@ -127,7 +132,7 @@ func newAgent(t testing.TB, node string) *agent {
 	return &agent{t: t, node: node, state: map[string]told{}}
 }
 
-// follow follows at one replica until the connection ends, or for that many events.
+// follow follows one replica until the connection ends, or for a number of events.
 func (a *agent) follow(ctx context.Context, url string, events int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -195,7 +200,7 @@ func (a *agent) take(id string, group []map[string]json.RawMessage) {
 			a.hear(c)
 		}
 	}
-	assert.GreaterOrEqual(a.t, revision(id), revision(a.id), "back in time")
+	assert.GreaterOrEqual(a.t, revision(id), revision(a.id), "the revision must not decrease")
 	a.id = id
 }
 

@@ -9,10 +9,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// Confirmation says what the network backend has of an interface. The leader keeps
-// it among the records "confirmed", under RecordName, while the backend has the
-// interface. It counts for a lease that says the same, and for no other: that of an
-// older lease may stand until the leader has written the next.
+// Confirmation is the state of an interface in the network backend. While the backend has
+// the interface, the leader keeps its Confirmation among the records "confirmed", under
+// RecordName. A Confirmation counts only for a lease with equal values: the record of an
+// older lease stays until the leader writes the next.
 type Confirmation struct {
 	Name      string       `json:"name"` // the Netvirt interface name
 	Node      netip.Addr   `json:"node"`
@@ -20,7 +20,7 @@ type Confirmation struct {
 	Addresses []netip.Addr `json:"addresses"` // in the order of the lease
 }
 
-// ConfirmationOf is what has to be confirmed of a lease.
+// ConfirmationOf returns the Confirmation that counts for a lease.
 func ConfirmationOf(l *coe.Lease) Confirmation {
 	c := Confirmation{Name: l.Name, Node: l.Node, MAC: l.MAC}
 	for _, a := range l.Addresses {
@@ -29,37 +29,37 @@ func ConfirmationOf(l *coe.Lease) Confirmation {
 	return c
 }
 
-// Encode is the record's value. Two that are equal say the same.
+// Encode returns the record's value. Equal values encode to equal bytes.
 func (c Confirmation) Encode() []byte {
 	value, _ := json.Marshal(c) // strings and addresses always encode
 	return value
 }
 
-// RecordName names the record of an interface's Confirmation.
+// RecordName returns the name of an interface's record.
 func RecordName(key coe.LeaseKey) string { return key.PodUID + "/" + key.InterfaceUID }
 
-// KeyOf reads what RecordName wrote; false for another record.
+// KeyOf parses a RecordName; ok is false for another record.
 func KeyOf(record string) (coe.LeaseKey, bool) {
 	pod, iface, ok := strings.Cut(record, "/")
 	return coe.LeaseKey{PodUID: pod, InterfaceUID: iface}, ok && pod != "" && iface != ""
 }
 
-// NetworkRecord names the record, among those "confirmed", of the Network.
+// NetworkRecord is the name of the record of the Network, among those "confirmed".
 const NetworkRecord = "network/"
 
-// Network says what the network is made from of what is confirmed, where the backend tells.
+// Network identifies what the backend programs the network from, if the backend reports it.
 type Network struct {
-	// Identity is another when that was lost and made anew.
+	// Identity changes when the backend's data was lost and created again.
 	Identity string `json:"identity"`
 }
 
-// Encode is the record's value.
+// Encode returns the record's value.
 func (n Network) Encode() []byte {
 	value, _ := json.Marshal(n) // strings always encode
 	return value
 }
 
-// digest stands for a record's value; the zero one for no record.
+// digest is a hash of a record's value; zero if there is no record.
 type digest [16]byte
 
 func digestOf(value []byte) digest {

@@ -13,40 +13,37 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// How long a Confirmer gathers what to write, and how long it waits after a write
-// that failed.
+// The time a Confirmer collects changes, and its delay after a failed write.
 const (
 	gather     = 10 * time.Millisecond
 	retryAfter = time.Second
 )
 
-// A Network is told when nothing more was confirmed for settleQuiet, and settleMost after the
-// first in any case: agents have their switches forget then, and what the network's controller
-// works out while a switch is away may never come there.
+// A Network is published when nothing was confirmed for settleQuiet, or settleMost after the
+// first confirmation. Agents then clear their switches, and the network's controller may
+// lose results that it computes while a switch is disconnected.
 const (
 	settleQuiet = 10 * time.Second
 	settleMost  = time.Minute
 )
 
-// maxOps is how many records a Confirmer writes at once, so that what it takes to
-// write many does not grow with them.
+// maxOps limits the records of one write, so that its cost is bounded.
 const maxOps = 1000
 
-// Journal is where confirmations are kept: the records "confirmed".
+// Journal stores the confirmations: the records "confirmed".
 type Journal interface {
 	// Load returns every record.
 	Load(ctx context.Context) (map[string][]byte, error)
-	// Commit makes all the changes or none, durably. An error may mean that they
-	// were made all the same.
+	// Commit makes all changes or none, durably. After an error the changes may have
+	// been made.
 	Commit(ctx context.Context, puts map[string][]byte, deletes []string) error
-	// MaxOps is how many puts and deletes one Commit may have.
+	// MaxOps is the maximum number of puts and deletes in one Commit.
 	MaxOps() int
 }
 
-// Confirmer keeps the records of what the backend is known to have. The leader runs
-// one, and marks every pod once it has read the backend: until then the records that
-// another leader has left count. It is not on anybody's way: what is to be looked at
-// waits in a set of pods, and is written together.
+// Confirmer keeps the records of confirmed interfaces. The leader runs one, and marks every
+// pod once it has read the backend: until then the records of an earlier leader count.
+// Nothing waits for a Confirmer: pods to check wait in a set, and are written together.
 type Confirmer struct {
 	store   *coe.Store
 	journal Journal
@@ -55,41 +52,41 @@ type Confirmer struct {
 	wake    chan struct{}
 
 	mu     sync.Mutex
-	marked map[string]bool // uids of pods
+	marked map[string]bool // UIDs of pods
 
-	// Only Run uses what follows. records are what the journal has, by pod uid, and network
-	// what it has of the Network; settles is about another Network.
+	// The fields below belong to Run. records are the records in the journal by pod UID,
+	// network is its record of the Network, and pending is a Network to publish.
 	records map[string][]kept
 	network digest
-	settles settling
+	pending pendingNetwork
 }
 
-// settling is about a Network that was not told yet.
-type settling struct {
+// pendingNetwork is a Network that is not yet published.
+type pendingNetwork struct {
 	network Network
-	begun   time.Time // when something that was made from it was confirmed; zero before that
-	heard   time.Time // when something was confirmed last
+	begun   time.Time // time of the first confirmation from it; zero before
+	last    time.Time // time of the last confirmation
 }
 
-// due is when it is to be told.
-func (s *settling) due() time.Time {
-	at := s.heard.Add(settleQuiet)
+// due returns the time at which to publish it.
+func (s *pendingNetwork) due() time.Time {
+	at := s.last.Add(settleQuiet)
 	if most := s.begun.Add(settleMost); most.Before(at) {
 		at = most
 	}
 	return at
 }
 
-// ConfirmedBackend is what a Confirmer asks.
+// ConfirmedBackend is the backend as a Confirmer queries it.
 type ConfirmedBackend struct {
-	// Has tells whether the backend has a lease's interface just as the lease says, and the
-	// network has made it work, as far as the backend can know.
+	// Has reports whether the backend has exactly the interface of a lease, and the network
+	// works for it as far as the backend knows.
 	Has func(*coe.Lease) bool
-	// Network is what the network is made from now; zero where the backend does not tell.
+	// Network returns the current Network; zero if the backend does not report it.
 	Network func() Network
 }
 
-// kept is a record that the journal has.
+// kept is a record in the journal.
 type kept struct {
 	name  string
 	value digest
@@ -103,8 +100,8 @@ func NewConfirmer(store *coe.Store, journal Journal, backend ConfirmedBackend, l
 	}
 }
 
-// Mark has the interfaces of pods looked at soon, after their leases or what the
-// backend has of them has changed.
+// Mark schedules a check of the interfaces of pods, after a change of their leases or of
+// their state in the backend.
 func (c *Confirmer) Mark(pods ...string) {
 	c.mu.Lock()
 	for _, uid := range pods {
@@ -117,19 +114,19 @@ func (c *Confirmer) Mark(pods ...string) {
 	}
 }
 
-// Run keeps the records until ctx is done. What can't be written is tried again.
+// Run keeps the records until ctx is done. It repeats failed writes.
 func (c *Confirmer) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := c.keep(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		c.log.Error("keep what the backend is known to have", "err", err)
+		c.log.Error("could not write confirmations; retrying", "err", err)
 		pause(ctx, retryAfter)
 	}
 }
 
-// keep loads the records and keeps them until something fails.
+// keep loads the records, and keeps them until an error.
 func (c *Confirmer) keep(ctx context.Context) error {
 	if err := c.load(ctx); err != nil {
 		return err
@@ -147,18 +144,17 @@ func (c *Confirmer) keep(ctx context.Context) error {
 		if err := c.write(ctx, c.take()); err != nil {
 			return err
 		}
-		if err := c.tellNetwork(ctx); err != nil {
+		if err := c.publishNetwork(ctx); err != nil {
 			return err
 		}
-		if !c.settles.begun.IsZero() {
-			settled.Reset(time.Until(c.settles.due()))
+		if !c.pending.begun.IsZero() {
+			settled.Reset(time.Until(c.pending.due()))
 		}
 	}
 }
 
-// load reads the records, and marks the pods that have one and nothing chosen: it
-// does not count any more. Whether the others count is seen when they are marked,
-// once it is known what the backend has.
+// load reads the records, and marks pods with a record but no lease: these records no longer
+// count. The other pods are marked once the backend was read.
 func (c *Confirmer) load(ctx context.Context) error {
 	records, err := c.journal.Load(ctx)
 	if err != nil {
@@ -186,8 +182,7 @@ func (c *Confirmer) take() []string {
 	return pods
 }
 
-// write makes the records of pods what they are to be. After an error they are marked
-// again.
+// write updates the records of pods. After an error it marks them again.
 func (c *Confirmer) write(ctx context.Context, pods []string) error {
 	puts := map[string][]byte{}
 	var deletes []string
@@ -206,7 +201,7 @@ func (c *Confirmer) write(ctx context.Context, pods []string) error {
 			}
 		}
 	}
-	c.settle(confirmed, len(puts) > 0)
+	c.noteNetwork(confirmed, len(puts) > 0)
 	for _, part := range split(puts, deletes, min(c.journal.MaxOps(), maxOps)) {
 		if err := c.journal.Commit(ctx, part.puts, part.deletes); err != nil {
 			c.Mark(pods...)
@@ -222,40 +217,40 @@ func (c *Confirmer) write(ctx context.Context, pods []string) error {
 	return nil
 }
 
-// settle takes note of whether the backend's Network is to be told, and when, as something is
-// confirmed, or is anew.
-func (c *Confirmer) settle(confirmed, anew bool) {
+// noteNetwork determines whether and when to publish the backend's Network. confirmed is
+// whether an interface is confirmed, changed whether a confirmation is new.
+func (c *Confirmer) noteNetwork(confirmed, changed bool) {
 	now, network := time.Now(), c.backend.Network()
 	if network == (Network{}) || digestOf(network.Encode()) == c.network {
-		c.settles = settling{}
+		c.pending = pendingNetwork{}
 		return
 	}
-	if c.settles.network != network {
-		c.settles = settling{network: network}
+	if c.pending.network != network {
+		c.pending = pendingNetwork{network: network}
 	}
-	if confirmed && c.settles.begun.IsZero() {
-		c.settles.begun, c.settles.heard = now, now
+	if confirmed && c.pending.begun.IsZero() {
+		c.pending.begun, c.pending.last = now, now
 	}
-	if anew {
-		c.settles.heard = now
+	if changed {
+		c.pending.last = now
 	}
 }
 
-// tellNetwork writes the record of the Network when it is time.
-func (c *Confirmer) tellNetwork(ctx context.Context) error {
-	if c.settles.begun.IsZero() || time.Now().Before(c.settles.due()) {
+// publishNetwork writes the record of the Network when it is due.
+func (c *Confirmer) publishNetwork(ctx context.Context) error {
+	if c.pending.begun.IsZero() || time.Now().Before(c.pending.due()) {
 		return nil
 	}
-	value := c.settles.network.Encode()
+	value := c.pending.network.Encode()
 	if err := c.journal.Commit(ctx, map[string][]byte{NetworkRecord: value}, nil); err != nil {
-		return fmt.Errorf("write what the network is made from: %w", err)
+		return fmt.Errorf("write the identity of the network: %w", err)
 	}
-	c.network, c.settles = digestOf(value), settling{}
+	c.network, c.pending = digestOf(value), pendingNetwork{}
 	return nil
 }
 
-// wanted are the records that a pod is to have. It need not be known to be there: after
-// a start Kubernetes may not have been asked yet, and the network stands.
+// wanted returns the records that a pod should have. The pod itself may be unknown: after a
+// start its network exists, possibly before Kubernetes has been listed.
 func (c *Confirmer) wanted(uid string) map[string][]byte {
 	want := map[string][]byte{}
 	for _, l := range c.store.LeasesOf(uid) {
@@ -266,7 +261,7 @@ func (c *Confirmer) wanted(uid string) map[string][]byte {
 	return want
 }
 
-// note remembers what the journal has under a name; the zero digest for nothing.
+// note updates the local copy of a record; the zero digest deletes it.
 func (c *Confirmer) note(name string, d digest) {
 	uid, _, _ := strings.Cut(name, "/")
 	records := slices.DeleteFunc(c.records[uid], func(k kept) bool { return k.name == name })
@@ -278,13 +273,13 @@ func (c *Confirmer) note(name string, d digest) {
 	}
 }
 
-// commit is what goes into one Commit.
+// commit is the content of one Commit.
 type commit struct {
 	puts    map[string][]byte
 	deletes []string
 }
 
-// split shares changes out over as few commits as there have to be.
+// split divides changes into as few commits as possible.
 func split(puts map[string][]byte, deletes []string, most int) []commit {
 	var parts []commit
 	for names := range slices.Chunk(slices.Sorted(maps.Keys(puts)), most) {

@@ -17,11 +17,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// diary is a journal in memory that can fail.
+// diary is a Journal in memory that can fail.
 type diary struct {
 	mu      sync.Mutex
 	records map[string][]byte
-	fails   int // how many calls are to fail
+	fails   int // number of calls that fail
 	commits int
 }
 
@@ -52,15 +52,14 @@ func (d *diary) Commit(_ context.Context, puts map[string][]byte, deletes []stri
 		delete(d.records, name)
 	}
 	d.commits++
-	return d.trouble() // what failed was made all the same
+	return d.trouble() // the changes were made despite the error
 }
 
 func (d *diary) MaxOps() int { return 4 }
 
 func (d *diary) names() []string { return slices.Sorted(maps.Keys(d.records)) }
 
-// confirmWorld is a store, a journal, and what a backend has, by pod uid: the lease
-// as it was written.
+// confirmWorld is a Store, a Journal, and the leases that a backend has, by pod UID.
 type confirmWorld struct {
 	t     *testing.T
 	store *coe.Store
@@ -72,7 +71,7 @@ type confirmWorld struct {
 	network Network
 }
 
-// turns makes what the network is made from another, once nobody is at work.
+// turns changes the network identity of the backend, once the Confirmer is idle.
 func (w *confirmWorld) turns(n Network) {
 	synctest.Wait()
 	w.mu.Lock()
@@ -80,7 +79,7 @@ func (w *confirmWorld) turns(n Network) {
 	w.network = n
 }
 
-// takes has the backend have a new lease, once nobody is at work.
+// takes gives the backend a new lease, once the Confirmer is idle.
 func (w *confirmWorld) takes(uid, addr string) {
 	synctest.Wait()
 	l := w.lease(uid, addr)
@@ -114,7 +113,7 @@ func (w *confirmWorld) run() {
 	w.t.Cleanup(func() { cancel(); <-done })
 }
 
-// lease gives a pod a lease, nil for none, and does not mark it.
+// lease sets the lease of a pod, nil for none, without a mark.
 func (w *confirmWorld) lease(uid, addr string) *coe.Lease {
 	l := &coe.Lease{
 		PodUID: uid, InterfaceUID: uid, Namespace: "shop", Pod: uid, Name: "shop:" + uid, Node: netip.MustParseAddr("192.168.33.12"),
@@ -137,7 +136,7 @@ func TestConfirmer(t *testing.T) {
 		synctest.Wait()
 		sleep := func() { pause(t.Context(), 2*gather); synctest.Wait() }
 		sleep()
-		require.Equal(t, []string{"a/a"}, w.diary.names(), "the record of a pod that is gone goes; of others it is not known yet")
+		require.Equal(t, []string{"a/a"}, w.diary.names(), "the record of a deleted pod is deleted; the others are unknown yet")
 		w.c.Mark("a")
 		sleep()
 		require.Empty(t, w.diary.names(), "the backend has nothing")
@@ -151,12 +150,12 @@ func TestConfirmer(t *testing.T) {
 		commits := w.diary.commits
 		w.c.Mark("a", "nobody")
 		sleep()
-		require.Equal(t, commits, w.diary.commits, "what is as it should be is not written")
+		require.Equal(t, commits, w.diary.commits, "correct records are not written")
 
 		w.store.Update(func(tx *coe.Tx) { tx.DeletePod(coe.RESTCONF, "a") })
 		w.c.Mark("a")
 		sleep()
-		require.Equal(t, []string{"a/a"}, w.diary.names(), "nobody speaks of the pod, which may be there")
+		require.Equal(t, []string{"a/a"}, w.diary.names(), "no origin has reported the pod, but it may exist")
 
 		w.lease("a", "10.11.0.4")
 		w.c.Mark("a")
@@ -165,8 +164,8 @@ func TestConfirmer(t *testing.T) {
 	})
 }
 
-// TestConfirmerNetwork: what the network is made from is told when something is confirmed that
-// was made from it, and not before.
+// TestConfirmerNetwork: a network identity is published after an interface was confirmed in that
+// network, and not before.
 func TestConfirmerNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newConfirmWorld(t)
@@ -196,7 +195,7 @@ func TestConfirmerNetwork(t *testing.T) {
 		pause(t.Context(), settleQuiet/2)
 		w.takes("b", "10.11.0.4")
 		pause(t.Context(), settleQuiet*3/4)
-		is("first") // it has not settled
+		is("first") // it is not due yet
 		pause(t.Context(), settleQuiet)
 		is("second")
 
@@ -204,11 +203,11 @@ func TestConfirmerNetwork(t *testing.T) {
 		look()
 		w.turns(Network{})
 		look()
-		require.Equal(t, commits, w.diary.commits, "nothing new, and nothing known")
+		require.Equal(t, commits, w.diary.commits, "no new identity, and an unknown one")
 		w.turns(Network{"third"})
 		look()
 		pause(t.Context(), 2*settleQuiet)
-		is("third") // what was confirmed is still
+		is("third") // the confirmations still count
 
 		w.turns(Network{"fourth"})
 		for i := range int(settleMost/settleQuiet) * 4 {
@@ -219,7 +218,7 @@ func TestConfirmerNetwork(t *testing.T) {
 			pause(t.Context(), settleQuiet/4)
 		}
 		pause(t.Context(), gather)
-		is("fourth") // though something is confirmed all the time
+		is("fourth") // although new interfaces are confirmed all the time
 	})
 }
 

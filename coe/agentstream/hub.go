@@ -1,11 +1,11 @@
-// Package agentstream turns what was chosen for pods' interfaces into what the
-// agents of their nodes are told: for each node a stream of whole records, one for
-// each interface (architecture, decision 11).
+// Package agentstream publishes to the agents of nodes what was chosen for their pods'
+// interfaces: for each node a stream of complete records, one per interface
+// (docs/architecture.md, rule 10).
 //
-// It reads the records that the leader keeps: the leases, and which of them the
-// network backend is known to have (Confirmation). Every replica reads them and so
-// serves every node's stream, whoever leads. It knows neither where records are kept
-// nor how streams reach their followers.
+// It reads the records that the leader keeps: the leases, and the confirmations of the
+// backend (Confirmation). Every replica reads them, so every replica serves the streams of
+// all nodes. The package does not know where records are stored or how streams reach their
+// followers.
 package agentstream
 
 import (
@@ -26,22 +26,22 @@ import (
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
 )
 
-// The prefixes of the records that the Hub reads, as all records of all prefixes are
-// named. What stands after them is pod uid and interface uid.
+// The prefixes of the records that the Hub reads, in the name space of all records. The pod
+// UID and the interface UID follow.
 const (
 	leaseRecords        = "chosen/lease/"
 	confirmationRecords = "confirmed/"
 	networkRecord       = confirmationRecords + NetworkRecord
-	// adoptingRecord is there while a leader writes leases of what the backend has.
+	// adoptingRecord exists while a leader writes leases for the interfaces in the backend.
 	adoptingRecord = "chosen/adopting/"
 )
 
-// CompleteRecord is there once a leader has heard every source and has claimed for all
-// that they said. It is named as all records of all prefixes are.
+// CompleteRecord exists once a leader has listed every source and has claimed addresses for
+// all of it. It is a name in the name space of all records.
 const CompleteRecord = "complete/sources"
 
-// HistoryRecord is the name of the record with the datastore's history (see
-// stream.Log.Turn), as all records of all prefixes are named.
+// HistoryRecord is the record of the datastore's history (see stream.Log.Turn), in the name
+// space of all records.
 const HistoryRecord = "history"
 
 // The notifications of coe-agent.
@@ -52,71 +52,71 @@ const (
 	completeEvent = "coe-agent:snapshot-complete"
 )
 
-// Config is what a Hub is told.
+// Config configures a Hub.
 type Config struct {
-	// Identity is that of the datastore whose revisions the batches have.
+	// Identity is the identity of the datastore whose revisions the batches have.
 	Identity string
-	// MTU is told of every interface; 0: none is.
+	// MTU is the MTU in the record of every interface; 0 leaves it out.
 	MTU uint16
-	// Lost is stream.Config's.
+	// Lost is Lost of stream.Config.
 	Lost func(node string, revision int64)
 	Log  *slog.Logger
 }
 
-// Batch is what one revision changed of the records of all prefixes.
+// Batch is the change of one revision to the records of all prefixes.
 type Batch struct {
 	Revision int64
-	// Snapshot: Put is every record that there is.
+	// Snapshot means that Put has all records.
 	Snapshot bool
 	Put      map[string][]byte
 	Delete   []string
 }
 
-// Hub keeps the record of every interface, and the streams of the nodes. It is safe
-// for use by many goroutines.
+// Hub keeps the record of every interface, and the streams of the nodes. Its methods may be
+// called concurrently.
 type Hub struct {
 	cfg     Config
 	streams *stream.Log
 
 	mu         sync.Mutex
 	known      bool              // a snapshot was applied
-	told       bool              // the streams have what there is; see complete
+	told       bool              // the streams have the current records; see complete
 	interfaces map[string]*iface // by "pod-uid/interface-uid"
 	nodes      nodes
 	network    network
-	history    []byte // that the streams were not told of yet
+	history    []byte // not yet in the streams
 	adopting   bool
-	heard      bool // CompleteRecord is there
+	listed     bool // CompleteRecord exists
 }
 
-// network is the record of the Network, which every node is told that is told of an interface.
+// network is the record of the Network. Every node with an interface gets it.
 type network struct {
 	content []byte
-	told    map[string]bool // by node: whether it has been told this
+	told    map[string]bool // by node: whether its stream has it
 }
 
-// networkKey is its key on nodes' streams; those of interfaces have a slash.
+// networkKey is the key of the Network on nodes' streams. Keys of interfaces have a slash.
 const networkKey = "network"
 
 var _ stream.Source = (*Hub)(nil)
 
-// iface is what the records say of one interface.
+// iface is the state of one interface.
 type iface struct {
-	node string // of whose stream it is; empty while there is no living lease
-	// content is the object that its followers were told last, the first said octets
-	// of which follow from the lease alone.
-	content []byte
-	said    int
-	// want is the confirmation that counts for the lease, got the one that is there.
+	node string // the node whose stream has it; empty without an active lease
+	// content is the object last sent to followers. Its first leaseLen bytes depend on
+	// the lease only.
+	content  []byte
+	leaseLen int
+	// want is the confirmation that counts for the lease; got is the recorded one.
 	want, got digest
-	// at and revision are of when the lease was confirmed as it is.
+	// at and revision are when the current lease was confirmed.
 	at       time.Time
 	revision int64
 }
 
 func (i *iface) confirmed() bool { return i.node != "" && i.got == i.want }
 
-// New returns a Hub that knows nothing yet: followers wait for the first snapshot.
+// New returns an empty Hub. Followers wait for the first snapshot.
 func New(cfg Config) *Hub {
 	return &Hub{
 		cfg:        cfg,
@@ -126,7 +126,8 @@ func New(cfg Config) *Hub {
 	}
 }
 
-// Apply takes what one revision changed. Revisions ascend; one goroutine calls it.
+// Apply applies the change of one revision. Revisions must ascend, and Apply must not be
+// called concurrently.
 func (h *Hub) Apply(b Batch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -134,7 +135,7 @@ func (h *Hub) Apply(b Batch) {
 		h.known, h.told = true, false
 		h.interfaces = map[string]*iface{}
 		h.nodes, h.network = newNodes(), network{}
-		h.adopting, h.heard = false, false
+		h.adopting, h.listed = false, false
 	}
 	before := map[string]iface{}
 	for name, value := range b.Put {
@@ -145,21 +146,19 @@ func (h *Hub) Apply(b Batch) {
 	}
 	var changes []stream.Change
 	for _, key := range slices.Sorted(maps.Keys(before)) {
-		changes = h.settle(changes, key, before[key], b.Revision)
+		changes = h.update(changes, key, before[key], b.Revision)
 	}
 	h.tell(b.Revision, changes)
 }
 
-// complete reports whether the records are all that there is. The datastore may be
-// empty because it was lost: nodes are told nothing until the leader has written down
-// what the backend has, or has heard every source. So no node takes what its pods have
-// for gone.
+// complete reports whether the records may be sent. A lost datastore is empty, so nodes get
+// nothing until the leader has adopted the interfaces in the backend or listed every source.
+// So no node removes the interfaces of its pods.
 func (h *Hub) complete() bool {
-	return !h.adopting && (h.heard || h.told || len(h.interfaces)+len(h.nodes.records) > 0)
+	return !h.adopting && (h.listed || h.told || len(h.interfaces)+len(h.nodes.records) > 0)
 }
 
-// tell has the streams agree with the records: by the changes of a revision, or by all
-// that there is.
+// tell updates the streams: by the changes of a revision, or by all records.
 func (h *Hub) tell(revision int64, changes []stream.Change) {
 	if !h.complete() {
 		h.told = false
@@ -179,7 +178,7 @@ func (h *Hub) tell(revision int64, changes []stream.Change) {
 	h.streams.Reset(revision, h.tellNetwork(h.tellNodes(h.all()), true))
 }
 
-// all is what nodes are told of every interface.
+// all returns the content of every interface as changes.
 func (h *Hub) all() (changes []stream.Change) {
 	for _, key := range slices.Sorted(maps.Keys(h.interfaces)) {
 		if i := h.interfaces[key]; i.node != "" {
@@ -189,8 +188,8 @@ func (h *Hub) all() (changes []stream.Change) {
 	return changes
 }
 
-// record takes one record, nil for none, and notes what there was of its interface
-// before the batch.
+// record applies one record, nil for none, and saves the former state of its interface in
+// before.
 func (h *Hub) record(before map[string]iface, name string, value []byte) {
 	switch name {
 	case HistoryRecord:
@@ -198,14 +197,14 @@ func (h *Hub) record(before map[string]iface, name string, value []byte) {
 	case adoptingRecord:
 		h.adopting = value != nil
 	case CompleteRecord:
-		h.heard = value != nil
-		h.told = h.told && h.heard // the record is deleted when the datastore is emptied
+		h.listed = value != nil
+		h.told = h.told && h.listed // the record is deleted when the datastore is emptied
 	}
 	if name == networkRecord {
 		h.network = network{content: value}
 		if value != nil && !json.Valid(value) {
-			h.network.content = nil // the leader writes it again
-			h.cfg.Log.Error("network can't be read, nodes are told nothing of it", "record", name)
+			h.network.content = nil // the leader will write it again
+			h.cfg.Log.Error("cannot read the record of the network; nodes do not get it", "record", name)
 		}
 	}
 	if name == networkRecord || h.nodes.record(name, value) {
@@ -213,7 +212,7 @@ func (h *Hub) record(before map[string]iface, name string, value []byte) {
 	}
 	lease := strings.HasPrefix(name, leaseRecords)
 	if !lease && !strings.HasPrefix(name, confirmationRecords) {
-		return // of no interface
+		return // not a record of an interface
 	}
 	key := strings.TrimPrefix(strings.TrimPrefix(name, leaseRecords), confirmationRecords)
 	i := h.interfaces[key]
@@ -231,8 +230,8 @@ func (h *Hub) record(before map[string]iface, name string, value []byte) {
 	}
 }
 
-// tellNetwork adds to changes what nodes are to be told of the network: all when it is another
-// than before, and each with its first interface.
+// tellNetwork adds to changes the network for nodes that need it: all if it has changed,
+// otherwise those with a first interface.
 func (h *Hub) tellNetwork(changes []stream.Change, snapshot bool) []stream.Change {
 	n := &h.network
 	if n.content == nil {
@@ -259,7 +258,7 @@ func (h *Hub) tellNetwork(changes []stream.Change, snapshot bool) []stream.Chang
 	return changes
 }
 
-// lease takes an interface's lease, nil for none.
+// lease applies the lease of an interface, nil for none.
 func (h *Hub) lease(i *iface, key string, value []byte) {
 	*i = iface{got: i.got}
 	if value == nil {
@@ -269,11 +268,11 @@ func (h *Hub) lease(i *iface, key string, value []byte) {
 	if err == nil && l.Released == 0 {
 		i.want = digestOf(ConfirmationOf(l).Encode())
 		i.content, err = encode(l, h.cfg.MTU)
-		i.said, i.node = len(i.content), l.Node.String()
+		i.leaseLen, i.node = len(i.content), l.Node.String()
 	}
 	if err != nil {
 		*i = iface{got: i.got}
-		h.cfg.Log.Error("lease can't be read, its node is not told of it", "record", leaseRecords+key, "err", err)
+		h.cfg.Log.Error("cannot read a lease; its node does not get it", "record", leaseRecords+key, "err", err)
 	}
 }
 
@@ -284,19 +283,18 @@ func decodeLease(key string, value []byte) (*coe.Lease, error) {
 	case err != nil:
 		return nil, err
 	case RecordName(l.Key()) != key:
-		return nil, fmt.Errorf("it is that of %s", RecordName(l.Key()))
+		return nil, fmt.Errorf("it is the lease of %s", RecordName(l.Key()))
 	case !l.Node.IsValid():
-		return nil, errors.New("it names no node")
+		return nil, errors.New("the node is missing")
 	}
 	return l, nil
 }
 
-// settle completes what is told of an interface after a batch, and adds what that
-// changes to changes.
-func (h *Hub) settle(changes []stream.Change, key string, old iface, revision int64) []stream.Change {
+// update completes the content of an interface after a batch, and appends its changes.
+func (h *Hub) update(changes []stream.Change, key string, old iface, revision int64) []stream.Change {
 	i := h.interfaces[key]
 	if i.node != "" {
-		i.content = confirm(i.content[:i.said], i.confirmed())
+		i.content = confirm(i.content[:i.leaseLen], i.confirmed())
 	}
 	i.since(old, revision)
 	if old.node != "" && old.node != i.node {
@@ -311,7 +309,7 @@ func (h *Hub) settle(changes []stream.Change, key string, old iface, revision in
 	return changes
 }
 
-// since notes since when an interface is confirmed.
+// since sets the time of the confirmation.
 func (i *iface) since(old iface, revision int64) {
 	switch {
 	case !i.confirmed():
@@ -323,8 +321,8 @@ func (i *iface) since(old iface, revision int64) {
 	}
 }
 
-// Confirmed tells whether the backend is known to have an interface as its lease is
-// now, since which revision, and when this process learned of that.
+// Confirmed reports whether the current lease of an interface is confirmed, since which
+// revision, and when this process received the confirmation.
 func (h *Hub) Confirmed(key coe.LeaseKey) (at time.Time, revision int64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -335,20 +333,20 @@ func (h *Hub) Confirmed(key coe.LeaseKey) (at time.Time, revision int64, ok bool
 	return i.at, i.revision, true
 }
 
-// Settle is stream.Log's.
+// Settle calls Settle of stream.Log.
 func (h *Hub) Settle(ctx context.Context, current func(context.Context) (string, error)) {
 	h.streams.Settle(ctx, current)
 }
 
-// Known reports whether the Hub has read all records once. Before that, Tree, Count
-// and Confirmed miss what the datastore holds.
+// Known reports whether the Hub has applied a snapshot. Before that, Tree, Count and
+// Confirmed do not cover the datastore.
 func (h *Hub) Known() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.known
 }
 
-// Count is how many interfaces are confirmed.
+// Count returns the number of confirmed interfaces.
 func (h *Hub) Count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -361,10 +359,10 @@ func (h *Hub) Count() int {
 	return n
 }
 
-// Keys implements stream.Source: the nodes that are told of anything.
+// Keys implements stream.Source. It returns the nodes that have a stream with content.
 func (h *Hub) Keys() []string { return h.streams.Streams() }
 
-// Open implements stream.Source: the key is the address of a node.
+// Open implements stream.Source. The key is the address of a node.
 func (h *Hub) Open(key, after string) (stream.Subscription, bool) {
 	node, err := netip.ParseAddr(key)
 	if err != nil {
@@ -373,7 +371,7 @@ func (h *Hub) Open(key, after string) (stream.Subscription, bool) {
 	return h.streams.Open(node.String(), after), true
 }
 
-// Tree writes the container coe-agent:interfaces as JSON; nil while it is empty.
+// Tree returns the container coe-agent:interfaces as JSON; nil if it is empty.
 func (h *Hub) Tree() ([]byte, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -21,7 +21,7 @@ const (
 
 func newHub() *Hub { return New(Config{Identity: "x", Log: slog.New(slog.DiscardHandler)}) }
 
-// records writes leases and confirmations as the leader does.
+// records encodes leases and confirmations like the leader.
 func records(t testing.TB, values ...any) map[string][]byte {
 	t.Helper()
 	puts := map[string][]byte{}
@@ -40,7 +40,7 @@ func records(t testing.TB, values ...any) map[string][]byte {
 
 type confirmed struct{ lease *coe.Lease }
 
-// lines writes events for people.
+// lines formats events for people.
 func lines(t *testing.T, events []stream.Event) []string {
 	t.Helper()
 	var out []string
@@ -71,8 +71,8 @@ func lines(t *testing.T, events []stream.Event) []string {
 	return out
 }
 
-// TestNetwork: a node is told what the network is made from with its first interface, and
-// all that have one when it is another.
+// TestNetwork: a node gets the network identity with its first interface. After a change, all nodes
+// with interfaces get it.
 func TestNetwork(t *testing.T) {
 	h := newHub()
 	one, two := open(t, h, node1), open(t, h, node2)
@@ -160,8 +160,8 @@ func TestStreams(t *testing.T) {
 	require.Empty(t, h.interfaces)
 }
 
-// TestUnfinishedRecords: nodes are told nothing of an empty datastore until a leader has
-// heard every source, nor while one writes down what the backend has.
+// TestUnfinishedRecords: nodes get nothing from an empty datastore until a leader has listed every
+// source, nor while a leader adopts the interfaces in the backend.
 func TestUnfinishedRecords(t *testing.T) {
 	a, b := lease(pod1, node1), lease(pod2, node1)
 	complete := map[string][]byte{CompleteRecord: []byte("true")}
@@ -229,7 +229,7 @@ func TestUnfinishedRecords(t *testing.T) {
 	}
 }
 
-// TestTheLastInterfaceGoes: a node that was told of an interface is told that it is gone.
+// TestTheLastInterfaceGoes: a node gets the deletion of its last interface.
 func TestTheLastInterfaceGoes(t *testing.T) {
 	h := newHub()
 	one := open(t, h, node1)
@@ -251,7 +251,7 @@ func TestUnreadableLeaseIsLogged(t *testing.T) {
 	var log bytes.Buffer
 	h := New(Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	h.Apply(Batch{Revision: 1, Snapshot: true, Put: map[string][]byte{"chosen/lease/a/b": []byte(`{"pod-uid":"a","interface-uid":"b"}`)}})
-	require.Contains(t, log.String(), "it names no node")
+	require.Contains(t, log.String(), "the node is missing")
 	require.Contains(t, log.String(), "record=chosen/lease/a/b")
 }
 

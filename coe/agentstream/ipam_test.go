@@ -13,18 +13,15 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
-	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// What ipam writes is what the Hub reads: a pod that is said has its record on its
-// node's stream, and one that is said no more has not.
+// The Hub reads what ipam writes: a reported pod has its record on its node's stream, and a
+// deleted pod has none.
 func TestWhatIPAMChooses(t *testing.T) {
 	b := newBed(t)
 	r := b.replica()
 	store := coe.NewStore(func(coe.Changed) {}, coe.RESTCONF)
-	assigner := ipam.New(ipam.Config{
-		ELANName: netvirt.ELANName, VPNName: netvirt.VPNName, InterfaceName: netvirt.InterfaceName,
-	}, store, b.chosen, slog.New(slog.DiscardHandler))
+	assigner := ipam.New(ipam.Config{}, store, b.chosen, slog.New(slog.DiscardHandler))
 	require.NoError(t, assigner.Load(t.Context()))
 	assigner.SetPools([]dhcppool.Pool{{
 		Network: "default", Subnet: netip.MustParsePrefix("192.168.10.0/24"), Gateway: netip.MustParseAddr("192.168.10.2"),

@@ -14,20 +14,20 @@ import (
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
 )
 
-// The records of which a node's own place in the network is made.
+// The records from which a node's own place in the network is computed.
 const (
 	nodeRecords    = "chosen/node/"
 	networksRecord = "chosen/networks/"
 )
 
-// nodeChanged tells an agent of its node's own place; nodeKey is its key on the
-// node's stream, where all others have a slash.
+// nodeChanged is the notification of a node's own place. nodeKey is its key on the node's
+// stream; the keys of interfaces have a slash.
 const (
 	nodeChanged = "coe-agent:node-changed"
 	nodeKey     = "node"
 )
 
-// nodes are the records of nodes, and what is told of them.
+// nodes holds the records of nodes, and what their streams have.
 type nodes struct {
 	records  map[string][]byte // by the name of the record
 	networks []byte
@@ -37,7 +37,7 @@ type nodes struct {
 
 func newNodes() nodes { return nodes{records: map[string][]byte{}, told: map[string][]byte{}} }
 
-// record takes one record, nil for none; false where it is of no node.
+// record applies one record, nil for none. It returns false for a record of another kind.
 func (n *nodes) record(name string, value []byte) bool {
 	switch {
 	case name == networksRecord:
@@ -53,7 +53,7 @@ func (n *nodes) record(name string, value []byte) bool {
 	return true
 }
 
-// tellNodes adds what is new of nodes' own places to changes.
+// tellNodes adds to changes the nodes whose own place has changed.
 func (h *Hub) tellNodes(changes []stream.Change) []stream.Change {
 	n := &h.nodes
 	if !n.changed {
@@ -79,8 +79,8 @@ func (h *Hub) tellNodes(changes []stream.Change) []stream.Change {
 	return changes
 }
 
-// contents is what is to be told of each node. A record that can't be read is left out,
-// and its node keeps what it was told. It is false where no node can be told anything.
+// contents returns the notification of each node. If a record cannot be read, its node keeps
+// the former content. ok is false if no content can be computed.
 func (n *nodes) contents(cfg Config) (out map[string][]byte, ok bool) {
 	out = map[string][]byte{}
 	if n.networks == nil {
@@ -88,7 +88,7 @@ func (n *nodes) contents(cfg Config) (out map[string][]byte, ok bool) {
 	}
 	var networks coe.Networks
 	if err := json.Unmarshal(n.networks, &networks); err != nil || networks.Nodes.Numbers() == 0 {
-		cfg.Log.Error("networks can't be read, nodes are told nothing new", "record", networksRecord, "err", err)
+		cfg.Log.Error("cannot read the networks; nodes keep their former place", "record", networksRecord, "err", err)
 		return nil, false
 	}
 	for name, value := range n.records {
@@ -97,13 +97,13 @@ func (n *nodes) contents(cfg Config) (out map[string][]byte, ok bool) {
 		node := strings.TrimPrefix(name, nodeRecords)
 		err := json.Unmarshal(value, &fact)
 		if err == nil && fact.Node.String() != node {
-			err = fmt.Errorf("it is that of %s", fact.Node)
+			err = fmt.Errorf("it is the record of node %s", fact.Node)
 		}
 		if err == nil && fact.Number != 0 { // a node without a number has no management port
 			content, err = json.Marshal(placeOf(fact, networks, cfg.MTU))
 		}
 		if err != nil {
-			cfg.Log.Error("node's place can't be read, the node keeps what it was told", "record", name, "err", err)
+			cfg.Log.Error("cannot read the record of a node; the node keeps its former place", "record", name, "err", err)
 			content = n.told[node]
 		}
 		if content != nil {
@@ -113,7 +113,7 @@ func (n *nodes) contents(cfg Config) (out map[string][]byte, ok bool) {
 	return out, true
 }
 
-// place is a node's own place in the network, as the notification has it.
+// place is the content of node-changed.
 type place struct {
 	Operation string         `json:"operation"`
 	Node      netip.Addr     `json:"node"`

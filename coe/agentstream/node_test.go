@@ -8,7 +8,7 @@ import (
 
 const networks = `{"nodes":"100.96.0.0/16","pods":["10.42.0.0/16"],"services":["10.96.0.0/12"]}`
 
-// hears are the names and contents of what a node is told next.
+// hears returns the names and contents of a node's next events.
 func hears(t *testing.T, h *Hub, node string) (take func() []string) {
 	s := open(t, h, node)
 	return func() (all []string) {
@@ -19,8 +19,7 @@ func hears(t *testing.T, h *Hub, node string) (take func() []string) {
 	}
 }
 
-// A node is told its own place, and what that reaches, when either is another; others
-// are not.
+// A node gets its own place and the networks behind it when they change. Other nodes do not.
 func TestNodes(t *testing.T) {
 	h := newHub()
 	one, two := hears(t, h, node1), hears(t, h, node2)
@@ -44,15 +43,15 @@ func TestNodes(t *testing.T) {
 	require.NotContains(t, two()[0], "10.96.0.0")
 
 	h.Apply(Batch{Revision: 4, Put: map[string][]byte{"chosen/networks/": []byte("{"), "chosen/node/" + node2: []byte("{")}})
-	require.Empty(t, one(), "what can't be read changes nothing")
+	require.Empty(t, one(), "an unreadable record changes nothing")
 
 	for _, bad := range []string{"{}", "null", `{"nodes":"fd00::/64"}`, `{"nodes":"100.96.0.0/31"}`} {
 		h.Apply(Batch{Revision: 4, Put: map[string][]byte{"chosen/networks/": []byte(bad)}})
 		require.Empty(t, one(), bad)
 	}
 	h.Apply(Batch{Revision: 4, Put: map[string][]byte{"chosen/networks/": []byte(`{"nodes":"100.96.0.0/16"}`)}})
-	require.Empty(t, one(), "one node's record concerns no other node")
-	require.Empty(t, two(), "it keeps what it was told")
+	require.Empty(t, one(), "a record affects its node only")
+	require.Empty(t, two(), "the node keeps its former place")
 
 	h.Apply(Batch{Revision: 5, Put: map[string][]byte{"chosen/networks/": []byte(networks)}, Delete: []string{"chosen/node/" + node2}})
 	require.Equal(t, []string{"coe-agent:node-changed" + place}, one())

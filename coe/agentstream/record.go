@@ -11,8 +11,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// record is an interface as the grouping of coe-agent has it, but for "confirmed",
-// which is put behind it.
+// record is an interface in the form of the grouping in coe-agent, without "confirmed", which
+// is appended.
 type record struct {
 	PodUID       string    `json:"pod-uid"`
 	InterfaceUID string    `json:"interface-uid"`
@@ -59,8 +59,8 @@ func recordOf(l *coe.Lease, mtu uint16) record {
 	return r
 }
 
-// prefixOf is the address with the prefix that is reached directly: that of its
-// block, or itself where it comes from no pool and is routed singly.
+// prefixOf returns the address with its directly connected prefix: the prefix of its block,
+// or a host prefix if it comes from no pool.
 func prefixOf(a coe.LeasedAddress) netip.Prefix {
 	if a.Network.Contains(a.Address) {
 		return netip.PrefixFrom(a.Address, a.Network.Bits()).Masked()
@@ -68,7 +68,7 @@ func prefixOf(a coe.LeasedAddress) netip.Prefix {
 	return netip.PrefixFrom(a.Address, a.Address.BitLen())
 }
 
-// everywhere is the prefix of all addresses of the family.
+// everywhere returns the default prefix of the family.
 func everywhere(a netip.Addr) netip.Prefix {
 	if a.Is4() {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
@@ -76,11 +76,10 @@ func everywhere(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
-// operation begins every interface-changed that tells a record.
+// operation starts every interface-changed with a record.
 const operation = `{"operation":"put",`
 
-// encode writes the beginning of the notification that tells a lease, up to what
-// confirm adds.
+// encode returns the start of the interface-changed for a lease. confirm appends the rest.
 func encode(l *coe.Lease, mtu uint16) ([]byte, error) {
 	object, err := json.Marshal(recordOf(l, mtu))
 	if err != nil {
@@ -89,7 +88,7 @@ func encode(l *coe.Lease, mtu uint16) ([]byte, error) {
 	return append([]byte(operation), object[1:len(object)-1]...), nil
 }
 
-// confirm is what encode began, and its end; no octet longer, since it is kept.
+// confirm returns the complete notification. It has no spare capacity, because it is kept.
 func confirm(begun []byte, confirmed bool) []byte {
 	end := `,"confirmed":false}`
 	if confirmed {
@@ -98,12 +97,12 @@ func confirm(begun []byte, confirmed bool) []byte {
 	return slices.Concat(begun, []byte(end))
 }
 
-// asEntry is an interface-changed without operation: an entry of the list.
+// asEntry converts an interface-changed to an entry of the list.
 func asEntry(content []byte) []byte {
 	return append([]byte{'{'}, content[len(operation):]...)
 }
 
-// encodeDeleted is the notification that an interface is no more.
+// encodeDeleted returns the notification that an interface was deleted.
 func encodeDeleted(key string) []byte {
 	pod, iface, _ := strings.Cut(key, "/")
 	content, _ := json.Marshal(struct { // strings always encode

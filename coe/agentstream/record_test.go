@@ -25,7 +25,7 @@ func leased(addr, network, gateway string) coe.LeasedAddress {
 	}
 }
 
-// lease is one of a pod on a node; its only interface has the pod's uid.
+// lease is the lease of a pod on a node; its interface has the pod's UID.
 func lease(uid, node string, addresses ...coe.LeasedAddress) *coe.Lease {
 	if len(addresses) == 0 {
 		addresses = []coe.LeasedAddress{leased("192.168.10.3", "192.168.10.0/29", "192.168.10.1")}
@@ -83,8 +83,7 @@ func TestDeletedObeysTheModule(t *testing.T) {
 	judge(t, "snapshot-complete", []byte("{}"))
 }
 
-// obeys: a record is what coe-agent says, as an entry of the list and as a
-// notification.
+// obeys: a record is valid by coe-agent, as an entry of the list and as a notification.
 func obeys(t *testing.T, content []byte) {
 	t.Helper()
 	schema, err := yang.Load()
@@ -94,7 +93,7 @@ func obeys(t *testing.T, content []byte) {
 	judge(t, "interface-changed", content)
 }
 
-// judge asks libyang for its verdict on a notification.
+// judge validates a notification with libyang.
 func judge(t *testing.T, notification string, content []byte) {
 	t.Helper()
 	if testing.Short() {

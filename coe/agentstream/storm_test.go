@@ -24,17 +24,16 @@ const (
 
 func nodeName(i int) string { return fmt.Sprintf("192.168.33.%d", 10+i) }
 
-// storm is a leader that changes its mind, and what agents are to know of it.
+// storm is a leader that changes leases at random, and the expected state of agents.
 type storm struct {
 	*bed
 	random *rand.Rand
-	pods   map[string]*coe.Lease // living or released
+	pods   map[string]*coe.Lease // active or released
 	sure   map[string][]byte
 	macs   int
 }
 
-// step makes one commit of a few changes; a confirmation is a commit of its own,
-// since it has other records.
+// step commits a few changes. A confirmation is a separate commit, because it has other records.
 func (s *storm) step() {
 	puts, deletes := map[string][]byte{}, []string{}
 	sure, unsure := map[string][]byte{}, []string{}
@@ -45,7 +44,7 @@ func (s *storm) step() {
 			continue
 		}
 		switch n := s.random.IntN(10); {
-		case l == nil || n < 3: // new, changed, moved, or taken up again
+		case l == nil || n < 3: // new, changed, moved, or reused
 			s.macs++
 			l = lease(uid, nodeName(s.random.IntN(stormNodes)))
 			l.MAC = fmt.Sprintf("0a:58:00:%02x:%02x:%02x", s.macs>>16, s.macs>>8&255, s.macs&255)
@@ -75,7 +74,7 @@ func (s *storm) step() {
 	}
 }
 
-// want is what the agent of a node is to know, worked out anew.
+// want computes the expected state of a node's agent.
 func (s *storm) want(node string) map[string]told {
 	want := map[string]told{}
 	for uid, l := range s.pods {
@@ -90,8 +89,8 @@ func (s *storm) want(node string) map[string]told {
 	return want
 }
 
-// Agents that lose their connection anywhere and come back at any replica, which may
-// be behind or have lost its place, know in the end just what was chosen.
+// TestStorm: agents that lose their connection anywhere, and reconnect to any replica, which may
+// be behind or have lost its position, end up with exactly the chosen state.
 func TestStorm(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { runStorm(t, seed) })
@@ -129,7 +128,7 @@ func runStorm(t *testing.T, seed uint64) {
 	}, 20*time.Second, 10*time.Millisecond)
 }
 
-// disturb makes a replica list anew, or holds it back while others go on.
+// disturb makes a replica list again, or pauses it.
 func disturb(random *rand.Rand, replicas []*replica) {
 	r := replicas[random.IntN(len(replicas))]
 	if random.IntN(3) == 0 {
@@ -142,7 +141,7 @@ func disturb(random *rand.Rand, replicas []*replica) {
 	}
 }
 
-// roam follows here and there for a few events; once it is quiet, it stays.
+// roam follows different replicas for a few events each. When there are no more changes, it stays.
 func roam(ctx context.Context, a *agent, replicas []*replica, random *rand.Rand, quiet <-chan struct{}) {
 	for ctx.Err() == nil {
 		events := 1 + random.IntN(60)
@@ -155,7 +154,7 @@ func roam(ctx context.Context, a *agent, replicas []*replica, random *rand.Rand,
 		if events < 1<<30 {
 			go func() {
 				select {
-				case <-quiet: // what it waits for may not come
+				case <-quiet: // the expected event possibly never comes
 					leave()
 				case <-visit.Done():
 				}

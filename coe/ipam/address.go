@@ -23,8 +23,8 @@ func (c *chosen) add(addr netip.Addr, b dhcppool.Block) {
 	c.blocks = append(c.blocks, b)
 }
 
-// addresses chooses the addresses of an interface: those that it has where they
-// still serve, those that its source says, or one of each family of the pools.
+// addresses chooses the addresses of an interface: its current ones if they still fit, the
+// requested ones, or one of each family of the pools.
 func (r *round) addresses(s *space, e *elan, w wish, old *coe.Lease) (chosen, *coe.Refusal) {
 	if old != nil && reaches(old, w.pod, w.iface) {
 		return chosen{addresses: old.Addresses}, nil
@@ -35,7 +35,7 @@ func (r *round) addresses(s *space, e *elan, w wish, old *coe.Lease) (chosen, *c
 		return r.claimAddresses(s, e, w, network, old)
 	case network == "":
 		return chosen{}, &coe.Refusal{Reason: coe.NoAddress, Message: fmt.Sprintf(
-			"no pool serves the pod and it brings no address; post a dhcp_allocation_pool with network-id %s, or send ip-address",
+			"no pool serves the pod and it requests no address; post a dhcp_allocation_pool with network-id %s, or send ip-address",
 			quoted(e.networks()))}
 	}
 	return r.poolAddresses(s, e, w, network)
@@ -65,8 +65,8 @@ func (r *round) poolAddresses(s *space, e *elan, w wish, network string) (chosen
 	return c, nil
 }
 
-// undo gives back what was chosen: to the rest that it was taken from, to the
-// lease that it was to replace, or to nobody.
+// undo releases chosen addresses. They return to the rest that they were taken from, or to the
+// lease that was to be replaced.
 func (r *round) undo(s *space, c chosen, old *coe.Lease) {
 	for _, a := range c.addresses {
 		r.alloc.Release(s.domain, a.Address)
@@ -82,7 +82,7 @@ func (r *round) undo(s *space, c chosen, old *coe.Lease) {
 	}
 }
 
-// giveBack has a record hold its address as it says.
+// giveBack makes a record hold its address again.
 func (r *round) giveBack(record, namespace string, node netip.Addr, x coe.LeasedAddress) {
 	e := r.elan(r.namespace(namespace), node)
 	b, found := r.alloc.Through(e.Domain, x.Address)
@@ -106,7 +106,7 @@ func (ns *namespace) former(key coe.LeaseKey, match func(*former) bool) *former 
 	return nil
 }
 
-// claimAddresses takes the addresses that the source says.
+// claimAddresses claims the requested addresses.
 func (r *round) claimAddresses(s *space, e *elan, w wish, network string, old *coe.Lease) (chosen, *coe.Refusal) {
 	var c chosen
 	for _, addr := range w.iface.Addresses {
@@ -118,7 +118,7 @@ func (r *round) claimAddresses(s *space, e *elan, w wish, network string, old *c
 	return c, nil
 }
 
-// claimAddress adds one address that the source says to what is chosen.
+// claimAddress adds a requested address to the chosen ones.
 func (r *round) claimAddress(s *space, e *elan, w wish, network string, addr netip.Addr, c *chosen) *coe.Refusal {
 	if addr == w.pod.HostIP {
 		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf(

@@ -7,9 +7,10 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// claimPod brings the leases of a pod in accord with it.
+// claimPod updates the leases of a pod.
 func (r *round) claimPod(s *space, p *coe.Pod) {
 	settled := r.complete
 	for n, i := range p.AllInterfaces() {
@@ -51,7 +52,7 @@ func reaches(l *coe.Lease, p *coe.Pod, i coe.PodInterface) bool {
 //	any        | any          | no        | refused; a living lease is released
 //	any        | yes          | yes       | kept, or taken up again
 //	none       |              | yes       | chosen
-//	living,    | no           | yes       | chosen anew once the store is complete; the old
+//	living,    | no           | yes       | chosen again once the store is complete; the old
 //	released   |              |           | addresses rest. Where that fails, it is released
 func (r *round) claim(s *space, w wish) *coe.Refusal {
 	old := r.leases[w.key]
@@ -77,7 +78,7 @@ func (r *round) claim(s *space, w wish) *coe.Refusal {
 	return refusal
 }
 
-// unserve releases a living lease that can't be brought in accord with its pod.
+// unserve releases a living lease that does not fit its pod, and cannot be replaced.
 func (r *round) unserve(s *space, old *coe.Lease) {
 	if old == nil || old.Released != 0 || !r.complete {
 		return
@@ -110,7 +111,7 @@ func (r *round) keep(s *space, w wish, old *coe.Lease) *coe.Refusal {
 // pod's first claim; it stays while its lease lives.
 func (r *round) name(s *space, w wish, l *coe.Lease) {
 	l.Primary = (l.Primary || w.first) && !s.pods[l.PodUID].primary(l.InterfaceUID)
-	l.Name = r.cfg.InterfaceName(s.name, l.Pod, l.InterfaceUID, l.Primary)
+	l.Name = netvirt.InterfaceName(s.name, l.Pod, l.InterfaceUID, l.Primary)
 }
 
 // choose makes a lease for an interface that has none that fits; old, if there

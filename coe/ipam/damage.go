@@ -9,6 +9,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 // No single record may stop a replica. A record is damaged if it is unreadable, stored
@@ -261,7 +262,7 @@ func (r *round) clearDamage() (changed bool) {
 // adoptIDs reserves the VNI and the route distinguisher that the backend has for the
 // instances of an interface, unless a record has others.
 func (r *round) adoptIDs(u *InUse) {
-	if name := r.cfg.ELANName(u.Node, u.Namespace); u.VNI != 0 && r.elans[name].ELANFact == nil {
+	if name := netvirt.ELANName(u.Node, u.Namespace); u.VNI != 0 && r.elans[name].ELANFact == nil {
 		_ = r.vnis.Restore(name, u.VNI) // if it is taken, another is chosen
 	}
 	if u.VPN == "" || u.RD == 0 || r.vpns[u.Namespace] != nil || r.adoptedVPNs[u.Namespace] != "" {
@@ -286,12 +287,12 @@ func (a *Assigner) vpnName(namespace string) string {
 	if name := a.adoptedVPNs[namespace]; name != "" {
 		return name
 	}
-	return a.cfg.VPNName(namespace)
+	return netvirt.VPNName(namespace)
 }
 
 // port returns the port name of a living lease, and an empty name for a released lease.
 func (a *Assigner) port(l *coe.Lease) string {
-	if a.cfg.PortName == nil || l.Released != 0 {
+	if l.Released != 0 {
 		return ""
 	}
 	return a.cfg.PortName(l.Name, l.PodUID)

@@ -28,9 +28,9 @@ var damages = map[string]func(records map[string][]byte, key, next string){
 	"of another kind": func(records map[string][]byte, key, _ string) { records[key] = []byte(`{"kind":"another"}`) },
 }
 
-// TestAnyOneRecordIsDamaged damages each record of a journal in turn. Replicas that
-// lead and that look on start and say what is wrong; every pod keeps what it has; and
-// the journal is whole again soon after.
+// TestAnyOneRecordIsDamaged damages each record of a journal in turn. The leader and the
+// standby replicas start and report the damage. Every pod keeps what it has. The journal
+// is whole again soon after.
 func TestAnyOneRecordIsDamaged(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {

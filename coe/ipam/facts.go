@@ -7,36 +7,34 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Facts tells a Store what another process chose, for one that does not lead:
-// it shows the same, and is warm when it leads. It is for one goroutine, and to
-// be left before an Assigner of the same Store is loaded.
+// Facts puts the choices of the leader into the Store of a standby, so that it shows the same
+// and is prepared to lead. It is for one goroutine. It must not be used after an Assigner of
+// the same Store was loaded.
 type Facts struct {
 	store *coe.Store
-	// namespace is the namespace of an elan-instance's name.
-	namespace func(elan string) (string, error)
-	// retract takes back what each record told.
+	// retract undoes each record.
 	retract map[string]func(*coe.Tx)
 	damaged damage
 }
 
-// NewFacts returns Facts that have told nothing yet. What an Assigner of this process
-// could not give is forgotten: who leads now may have.
-func NewFacts(store *coe.Store, namespace func(elan string) (string, error)) *Facts {
+// NewFacts returns Facts without records. It deletes the refusals of an Assigner of this
+// process, because the new leader may have found an address.
+func NewFacts(store *coe.Store) *Facts {
 	namespaces := store.Namespaces()
 	store.Update(func(tx *coe.Tx) {
 		for _, ns := range namespaces {
 			tx.SetRefusals(ns, nil, nil)
 		}
 	})
-	return &Facts{store: store, namespace: namespace, retract: map[string]func(*coe.Tx){}, damaged: damage{}}
+	return &Facts{store: store, retract: map[string]func(*coe.Tx){}, damaged: damage{}}
 }
 
-// Apply tells what a revision of the journal changed; with snapshot, puts are all
-// there is, and what the store has beside them was told by an Assigner that was at
-// work before. A record that is damaged is left out: it is a problem of the store's
-// cluster, and the error names it. The others are told.
+// Apply applies a revision of the journal. With snapshot, puts are all records, and other
+// records in the store, from an Assigner of this process, are removed. A damaged record is left
+// out: it is a problem of the store's cluster, and the error names it.
 func (f *Facts) Apply(snapshot bool, puts map[string][]byte, deletes []string) error {
 	var damaged []error
 	var before []coe.View
@@ -87,7 +85,7 @@ func (f *Facts) tell(tx *coe.Tx, key string, value []byte) error {
 		f.retract[key] = func(tx *coe.Tx) { tx.DeleteFormer(rest.name()) }
 	}
 	for _, b := range j.blocks {
-		ns, err := f.namespace(b.ELAN)
+		_, ns, err := netvirt.ParseELANName(b.ELAN)
 		if err != nil {
 			return err
 		}
@@ -95,7 +93,7 @@ func (f *Facts) tell(tx *coe.Tx, key string, value []byte) error {
 		f.retract[key] = func(tx *coe.Tx) { tx.DeleteBlock(ns, b.ELAN, b.Prefix) }
 	}
 	for _, e := range j.elans {
-		ns, err := f.namespace(e.Name)
+		_, ns, err := netvirt.ParseELANName(e.Name)
 		if err != nil {
 			return err
 		}
@@ -121,18 +119,18 @@ func (f *Facts) tell(tx *coe.Tx, key string, value []byte) error {
 	return nil
 }
 
-// VIPFacts tells a Store which addresses of services another process claimed, as
-// Facts does of the other records. It is for one goroutine.
+// VIPFacts puts the service addresses that the leader has claimed into a Store, as Facts does
+// with the other records. It is for one goroutine.
 type VIPFacts struct {
 	store *coe.Store
 	told  map[string]coe.VIPFact // by record
 }
 
-// NewVIPFacts returns VIPFacts that have told nothing yet.
+// NewVIPFacts returns VIPFacts without records.
 func NewVIPFacts(store *coe.Store) *VIPFacts { return &VIPFacts{store, map[string]coe.VIPFact{}} }
 
-// Apply tells what a revision of the journal changed; with snapshot, puts are all
-// there is. A record that cannot be read is left out and named in the error.
+// Apply applies a revision of the journal. With snapshot, puts are all records. A record that
+// cannot be read is left out and named in the error.
 func (f *VIPFacts) Apply(snapshot bool, puts map[string][]byte, deletes []string) error {
 	var unreadable []error
 	var before []coe.View

@@ -47,17 +47,12 @@ type onlooker struct {
 	heard  map[string][]byte
 }
 
-func namespaceOf(elan string) (string, error) {
-	_, namespace, err := netvirt.ParseELANName(elan)
-	return namespace, err
-}
-
 func newOnlooker(w *world) *onlooker {
 	store := coe.NewStore(nil, coe.RESTCONF)
-	return &onlooker{world: w, store: store, facts: ipam.NewFacts(store, namespaceOf)}
+	return &onlooker{world: w, store: store, facts: ipam.NewFacts(store)}
 }
 
-// hear tells the onlooker what has changed since it heard last, or all that there is.
+// hear reads the changes since the last call, or a snapshot of everything.
 func (o *onlooker) hear(snapshot bool) {
 	now, err := o.journal.Load(o.Context())
 	require.NoError(o, err)
@@ -138,7 +133,7 @@ func TestDeposedAssigner(t *testing.T) {
 	w.sync()
 	require.Empty(t, w.journal.records)
 
-	o := &onlooker{world: w, store: deposed, facts: ipam.NewFacts(deposed, namespaceOf)}
+	o := &onlooker{world: w, store: deposed, facts: ipam.NewFacts(deposed)}
 	o.hear(true)
 	o.requireFacts()
 	v := deposed.View("default")
@@ -147,7 +142,7 @@ func TestDeposedAssigner(t *testing.T) {
 	require.Empty(t, v.Refusals)
 }
 
-// TestUnreadableRecord: it is left out, and the others are told.
+// TestUnreadableRecord: the store skips an unreadable record, and takes the others.
 func TestUnreadableRecord(t *testing.T) {
 	w := newWorld(t, specPool())
 	p := newPod("pod", "192.168.33.11")

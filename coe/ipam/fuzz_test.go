@@ -164,7 +164,7 @@ func madePod(uid string, y, x byte) *coe.Pod {
 	return p
 }
 
-// say has an origin say what a pod is, nil for gone.
+// say has an origin report a pod; nil deletes it.
 func (s *story) say(origin coe.Origin, uid string, p *coe.Pod) {
 	if p == nil {
 		delete(s.said[origin], uid)
@@ -199,8 +199,8 @@ func (s *story) putService(x byte) {
 	})
 }
 
-// reboot restarts the bridge, which finds what the journal has, and hears what
-// is said once more.
+// reboot restarts the bridge. It reads the journal, and then the origins report
+// everything again.
 func (s *story) reboot() {
 	s.settle()
 	before := s.chosen()
@@ -215,7 +215,7 @@ func (s *story) reboot() {
 	}
 }
 
-// repeat has a store that is new hear all that is said, one origin after the
+// repeat has the origins report everything to a new store, one origin after the
 // other, with Syncs between.
 func (s *story) repeat() {
 	for _, o := range s.origins {

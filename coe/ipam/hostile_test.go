@@ -49,7 +49,7 @@ func FuzzHostile(f *testing.F) {
 type hostile struct {
 	*world
 	*rand.Rand
-	said map[string]func(*coe.Tx) // what is said last of each object
+	said map[string]func(*coe.Tx) // the last report of each object
 }
 
 func newHostile(t *testing.T, seed uint64) *hostile {
@@ -121,7 +121,7 @@ func (h *hostile) say() {
 	h.store.Update(change)
 }
 
-// repeat says once more what is said, in no order.
+// repeat reports every object again, in random order.
 func (h *hostile) repeat() {
 	for _, change := range h.said {
 		h.store.Update(change)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 // InUse is one interface that the backend has, as the rows of ours say.
@@ -23,7 +24,7 @@ type InUse struct {
 	// Addresses are at most one of a family. Network and Gateway are zero where the
 	// backend does not say.
 	Addresses []coe.LeasedAddress
-	// VNI is that of its elan-instance, VPN the name of its vpn-instance and RD the
+	// VNI is the VNI of its elan-instance, VPN the name of its vpn-instance and RD the
 	// number of that one's route distinguisher; zero where the backend does not say.
 	VNI uint32
 	VPN string
@@ -69,7 +70,7 @@ func (r *round) adopt(ctx context.Context, inUse []InUse, nodes []NodeInUse) err
 		}
 	}
 	if len(found)+len(nodes) > 0 {
-		// Whoever is cut short while it writes the leases asks again in the next run.
+		// If writing the leases is interrupted, the next run asks again.
 		r.adopting = true
 		r.write.put(rankAdopting, adoptingRecord, true, nil)
 	}
@@ -145,7 +146,7 @@ func (r *round) adoptAddresses(u *InUse) {
 	}
 }
 
-// adoptLease makes a lease of those of the interface's addresses that it holds.
+// adoptLease creates a lease with the addresses that the interface holds.
 func (r *round) adoptLease(u *InUse) {
 	s := &space{namespace: r.namespace(u.Namespace)}
 	e := r.elan(s.namespace, u.Node)
@@ -165,7 +166,7 @@ func (r *round) adoptLease(u *InUse) {
 	l := &coe.Lease{
 		PodUID: u.PodUID, InterfaceUID: u.InterfaceUID, Seq: r.seq + 1,
 		Namespace: u.Namespace, Pod: u.Pod, Primary: u.Primary, Node: u.Node,
-		Name: r.cfg.InterfaceName(u.Namespace, u.Pod, u.InterfaceUID, u.Primary),
+		Name: netvirt.InterfaceName(u.Namespace, u.Pod, u.InterfaceUID, u.Primary),
 		MAC:  unicastMAC(u.MAC), Addresses: c.addresses, Chosen: r.now.UnixMilli(),
 	}
 	free := func(mac string) bool { _, taken := e.macs[mac]; return !taken }

@@ -1,24 +1,24 @@
 // Package ipam chooses what must be remembered: the lease of every pod
 // interface (address, MAC address, name), the blocks and the VNI of every
 // elan-instance, the route distinguisher of every vpn-instance, and addresses
-// for services that bring none (architecture, decision 8). What is chosen is
-// written to the journal first and put into the Store as facts after.
+// for services that request none (docs/architecture.md, rule 8). It writes a
+// choice to the journal first, and then puts it into the Store as a fact.
 //
 // It knows no protocol, no backend and no Kubernetes, and of the datastore only
-// the Journal. There must be one Assigner at work on a journal, the leader's.
+// the Journal. Only one Assigner may work on a journal: the leader's.
 package ipam
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 // Journal is where what was chosen is remembered.
@@ -32,7 +32,7 @@ type Journal interface {
 	MaxOps() int
 }
 
-// Config is what an operator chooses, and the rules for names.
+// Config is what an operator chooses.
 type Config struct {
 	// Isolated makes every namespace an address space of its own (isolation
 	// "namespace"); else all share one.
@@ -45,28 +45,14 @@ type Config struct {
 	// Numbers of route distinguishers of vpn-instances. Default 2 to 65535.
 	RDFrom, RDTo uint32
 
-	// NodeNetwork is where the addresses of nodes' management ports are from; its
-	// zero value leaves nodes without one.
-	NodeNetwork coe.NodeNetwork
-	// PodNetworks and ServiceNetworks are ranges outside the pools from which pods and
-	// services may request addresses. The address in a pod's status must be of a pool or
-	// of PodNetworks.
-	PodNetworks, ServiceNetworks []netip.Prefix
-	// Reserved are ranges that the network uses for its own links.
-	Reserved []netip.Prefix
-	// ExternalAddresses are the ranges that allow external addresses of Kubernetes services.
-	ExternalAddresses []netip.Prefix
+	// Nodes says how nodes are joined with the network.
+	Nodes NodesConfig
 	// VIPs stores the claims of services' addresses. It is apart from the Assigner's own
 	// Journal because earlier releases cannot read claims. If nil, claims are not stored.
 	VIPs Journal
 
-	// ELANName, VPNName and InterfaceName are the rules of mapping/netvirt.
-	ELANName      func(node netip.Addr, namespace string) string
-	VPNName       func(namespace string) string
-	InterfaceName func(namespace, pod, uid string, primary bool) string
-	// PortName is the rule of mapping/netvirt for ports on nodes' switches. It is a
-	// short hash, so different interfaces can have equal names. If nil, port names are
-	// not compared.
+	// PortName replaces netvirt.PortName in tests. Port names are short hashes, so different
+	// interfaces can have equal names.
 	PortName func(interfaceName, podUID string) string
 	// InUse, if not nil, lists the pod interfaces and the management ports that the backend
 	// has of ours. Sync calls it when records are damaged, and when the journal has no
@@ -94,6 +80,9 @@ func (c Config) withDefaults() Config {
 	if c.RDTo == 0 {
 		c.RDFrom, c.RDTo = 2, 65535
 	}
+	if c.PortName == nil {
+		c.PortName = netvirt.PortName
+	}
 	if c.VIPs == nil {
 		c.VIPs = forgetful{}
 	}
@@ -116,7 +105,7 @@ func (c Config) domain(namespace string) string {
 }
 
 // serviceDomain is the address space of services. While nothing is isolated it
-// is that of pods too; no namespace has this name.
+// is the space of pods too; no namespace has this name.
 const serviceDomain = ""
 
 // Assigner chooses and remembers. Make it with New and Load it before use. Its
@@ -138,11 +127,11 @@ type Assigner struct {
 	// poolsWhole is set once all pools are known.
 	poolsWhole bool
 	warned     bool // of services that nodes don't reach
-	// repooled are the networks whose blocks are to be compared with their pools.
+	// repooled are the networks whose blocks must be compared with their pools.
 	repooled map[string]bool
-	// bringing are the namespaces that Store.Bringing told, until a Sync of them
+	// requesting are the namespaces of Store.Requesting, until a Sync of them
 	// succeeded.
-	bringing map[string]bool
+	requesting map[string]bool
 	// unasked is set until what is in use was asked for, where it must be; adopting,
 	// while the journal has the record that says so.
 	unasked, adopting bool
@@ -153,20 +142,19 @@ type Assigner struct {
 	// waiting are the refusals of every namespace that has any.
 	waiting map[string]*refused
 	// freed is set when something came back that a refused interface may wait
-	// for, until a Sync has told.
+	// for, until a Sync has returned.
 	freed bool
 	vips  *vips
 	rests map[string]rest // by the record of what is released
 	*memory
 }
 
-// New returns an Assigner that knows nothing yet. The functions for names in cfg
-// must be set.
+// New returns an Assigner that knows nothing yet.
 func New(cfg Config, store *coe.Store, journal Journal, log *slog.Logger) *Assigner {
 	a := &Assigner{
 		cfg: cfg.withDefaults(), store: store, journal: journal, log: log,
 		stale: true, waiting: map[string]*refused{},
-		repooled: map[string]bool{}, bringing: map[string]bool{},
+		repooled: map[string]bool{}, requesting: map[string]bool{},
 		rests: map[string]rest{},
 	}
 	a.memory = newMemory(a.cfg)
@@ -185,32 +173,31 @@ func (a *Assigner) Load(ctx context.Context) error {
 	return a.load(ctx)
 }
 
-// Sync brings the leases of the namespaces in accord with the store: it claims
-// for what is new and, once the store is complete, releases what is gone.
+// Sync updates the leases of the namespaces from the store: it claims for new pods and, once
+// the store is complete, releases the leases of deleted ones.
 //
 // affected are namespaces (given ones too, where that is needed) for which more
 // may be chosen now, or for which something was changed beside those given.
-// again is when to Sync the given namespaces next, although nothing else is said
-// of them: when what was released may be given again; 0 for no need.
+// again is when to Sync the given namespaces next, even if they do not change: when released
+// addresses are free again; 0 for never.
 // When the store becomes complete, every namespace that it lists must be synced.
 //
-// Nobody is given an address that another pod of the store was said to have,
-// whatever its namespace; nor one that is in use, which has to be known first:
-// until Config.InUse answers, Sync fails.
+// No pod gets an address that another pod of the store requests, in any namespace, or that
+// is in use. Sync fails until Config.InUse has answered.
 //
-// After an error nothing of what is affected is lost: the next Sync tells it.
+// After an error, the next Sync returns the affected namespaces too.
 func (a *Assigner) Sync(ctx context.Context, namespaces []string) (affected []string, again time.Duration, err error) {
 	a.syncing.Lock()
 	defer a.syncing.Unlock()
 	if err := a.freshen(ctx); err != nil {
 		return nil, 0, err
 	}
-	for _, ns := range a.store.Bringing() {
-		a.bringing[ns] = true
+	for _, ns := range a.store.Requesting() {
+		a.requesting[ns] = true
 	}
 	var inUse []InUse
 	var nodes []NodeInUse
-	ask := a.unasked && (len(namespaces)+len(a.bringing) > 0 || a.store.Complete())
+	ask := a.unasked && (len(namespaces)+len(a.requesting) > 0 || a.store.Complete())
 	if ask && a.cfg.InUse != nil {
 		if inUse, nodes, err = a.cfg.InUse(ctx); err != nil {
 			return nil, 0, fmt.Errorf("addresses in use can't be read from the backend: %w; no address is given until it answers", err)
@@ -249,6 +236,6 @@ func (a *Assigner) sync(ctx context.Context, namespaces []string, adopt bool, in
 		a.freed = true
 		return nil, 0, err
 	}
-	clear(a.bringing)
+	clear(a.requesting)
 	return r.affected(), r.again(), nil
 }

@@ -331,7 +331,7 @@ func TestRefusalsHeal(t *testing.T) {
 	a := newPod("a", n1)
 	w.put(a)
 	w.sync()
-	require.Equal(t, coe.Refusal{Reason: coe.NoAddress, Message: `no pool serves the pod and it brings no address; ` +
+	require.Equal(t, coe.Refusal{Reason: coe.NoAddress, Message: `no pool serves the pod and it requests no address; ` +
 		`post a dhcp_allocation_pool with network-id "192.168.33.12:default", "192.168.33.12", "default", or send ip-address`}, w.refusal(a))
 
 	w.setPools(pool("default", "10.0.0.0/30", "", "", ""))

@@ -9,7 +9,7 @@ import (
 )
 
 // journal keeps records in memory, as the datastore does on disk: each Commit
-// as a whole or not at all. It can be told to fail.
+// as a whole or not at all. A test can make it fail.
 type journal struct {
 	mu      sync.Mutex
 	records map[string][]byte

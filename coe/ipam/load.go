@@ -10,6 +10,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 // load replaces the memory by what the journal holds, and the store's facts too. What
@@ -101,8 +102,8 @@ func (a *Assigner) confirmed(ctx context.Context) ([]coe.LeaseKey, error) {
 	return keys, nil
 }
 
-// restore fills an empty memory. Users come before what they use, which tells
-// to which namespace that belongs; what no one uses is an orphan.
+// restore fills an empty memory. Users come first, because they determine the namespace of what
+// they use. Unused records are orphans.
 func (a *Assigner) restore(j *journalled) {
 	a.alloc.SetPools(a.pools)
 	for _, l := range j.leases {
@@ -140,11 +141,11 @@ func (a *Assigner) restore(j *journalled) {
 // restoreNodes takes what was chosen for nodes, where they are to have anything.
 func (a *Assigner) restoreNodes(j *journalled) {
 	for _, n := range j.nodes {
-		if a.cfg.NodeNetwork.IsValid() && n.Number > a.cfg.NodeNetwork.Numbers() {
+		if a.cfg.Nodes.Network.IsValid() && n.Number > a.cfg.Nodes.Network.Numbers() {
 			a.orphans = append(a.orphans, nodeRecord(n.Node)) // of another network
 			continue
 		}
-		if !a.cfg.NodeNetwork.IsValid() {
+		if !a.cfg.Nodes.Network.IsValid() {
 			n = &coe.NodeFact{Node: n.Node, Owner: n.Owner} // nodes have no numbers
 		}
 		if n.Number == 0 {
@@ -158,7 +159,7 @@ func (a *Assigner) restoreNodes(j *journalled) {
 		a.numbers[n.Node] = n
 	}
 	for _, n := range j.networks {
-		if !a.cfg.NodeNetwork.IsValid() {
+		if !a.cfg.Nodes.Network.IsValid() {
 			a.orphans = append(a.orphans, networksRecord)
 			continue
 		}
@@ -221,7 +222,7 @@ func (a *Assigner) restoreIDs(j *journalled, elans map[string]*elan) {
 		}
 		if a.vpns[e.namespace.name] == nil {
 			a.missingInstances = true
-			a.damaged.note(vpnRecord(a.cfg.VPNName(e.namespace.name)), fmt.Errorf("%w; it belongs to namespace %s", errMissing, e.namespace.name))
+			a.damaged.note(vpnRecord(netvirt.VPNName(e.namespace.name)), fmt.Errorf("%w; it belongs to namespace %s", errMissing, e.namespace.name))
 		}
 	}
 }
@@ -285,8 +286,8 @@ func (m *memory) tell(tx *coe.Tx) {
 	tx.SetDamaged(m.damaged.problems())
 }
 
-// told is what the store has of what is chosen. It may differ from the memory
-// after a write that failed, and is what another Assigner told, or Facts.
+// told returns the choices in the store. They may differ from the memory after a failed write,
+// and may come from another Assigner, or from Facts.
 func told(store *coe.Store) []coe.View {
 	var views []coe.View
 	for _, ns := range store.Namespaces() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 // memory is what the journal holds, indexed, and what is about to be written to
@@ -30,12 +31,12 @@ type memory struct {
 	held        map[netip.Addr]string        // the owners of the addresses that are held for nodes
 	misplaced   []coe.Problem                // of nodes whose address has another use; the store has the same
 	unheld      map[netip.Addr]*coe.Node     // addresses of nodes that have another use
-	seen        *nodesSeen                   // nil: nodes are to be looked at
+	seen        *nodesSeen                   // nil: nodes must be read again
 	networks    *coe.Networks                // nil until they are recorded
 	namespaces  map[string]*namespace
 	// idle are elans that had a user and may have none.
 	idle map[*elan]bool
-	// orphans are records that nothing uses and the store was never told of.
+	// orphans are unused records, which are not in the store.
 	orphans []string
 	seq     uint64 // of the last lease
 
@@ -59,8 +60,8 @@ type namespace struct {
 	released map[coe.LeaseKey]*coe.Lease
 	formers  map[coe.LeaseKey][]*former
 	services map[string]*coe.ServiceFact
-	// looked are the pods of the last view, sorted by uid; unsettled, by uid, those of
-	// which something has changed since they were found in accord with their leases.
+	// looked are the pods of the last view, sorted by uid. unsettled are, by uid, the pods that
+	// have changed since their leases fitted.
 	looked    []*coe.Pod
 	unsettled map[string]bool
 }
@@ -82,7 +83,7 @@ func newMemory(cfg Config) *memory {
 		alloc:       dhcppool.NewAllocator(),
 		vnis:        dhcppool.NewIDs(cfg.VNIFrom, cfg.VNITo),
 		rds:         dhcppool.NewIDs(cfg.RDFrom, cfg.RDTo),
-		nodeIDs:     dhcppool.NewIDs(1, cfg.NodeNetwork.Numbers()),
+		nodeIDs:     dhcppool.NewIDs(1, cfg.Nodes.Network.Numbers()),
 		leases:      map[coe.LeaseKey]*coe.Lease{},
 		blocks:      map[blockKey]blockFact{},
 		elans:       map[string]elanFact{},
@@ -152,7 +153,7 @@ func (a *Assigner) elan(ns *namespace, node netip.Addr) *elan {
 	e := ns.elans[node]
 	if e == nil {
 		e = &elan{
-			ELAN:      dhcppool.ELAN{Name: a.cfg.ELANName(node, ns.name), Domain: ns.domain},
+			ELAN:      dhcppool.ELAN{Name: netvirt.ELANName(node, ns.name), Domain: ns.domain},
 			namespace: ns, node: node, macs: map[string]coe.LeaseKey{},
 		}
 		ns.elans[node] = e

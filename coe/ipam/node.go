@@ -10,13 +10,12 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// adoptNodes gives nodes the numbers of which their management ports have addresses,
-// and returns how many. A port of another node network tells none, nor one whose
-// address a port before it has.
+// adoptNodes gives nodes the numbers of their management ports' addresses, and returns how
+// many. It skips ports of another node network, and ports with the address of another port.
 func (r *round) adoptNodes(inUse []NodeInUse) (adopted int) {
 	slices.SortFunc(inUse, func(a, b NodeInUse) int { return a.Node.Compare(b.Node) })
 	for _, u := range inUse {
-		number := r.cfg.NodeNetwork.Number(u.Address)
+		number := r.cfg.Nodes.Network.Number(u.Address)
 		fact := coe.NodeFact{Node: u.Node}
 		if old := r.numbers[u.Node]; old != nil {
 			fact = *old
@@ -46,10 +45,10 @@ func (r *round) followNetworks() {
 	r.write.put(rankInstance, networksRecord, now, func(tx *coe.Tx) { tx.SetNetworks(now) })
 }
 
-// noteReach warns, once, of a service that nodes can't reach by the network, as they
-// are not told of its address.
+// noteReach warns, once, of a service that nodes cannot reach, because its address is not in the
+// ranges that they know.
 func (r *round) noteReach(service netip.Addr) {
-	if r.warned || !r.cfg.NodeNetwork.IsValid() || !service.Is4() {
+	if r.warned || !r.cfg.Nodes.Network.IsValid() || !service.Is4() {
 		return
 	}
 	if r.ranges == nil {
@@ -57,13 +56,13 @@ func (r *round) noteReach(service netip.Addr) {
 	}
 	if !slices.ContainsFunc(r.ranges, func(p netip.Prefix) bool { return p.Contains(service) }) {
 		r.warned = true
-		r.log.Warn("nodes do not reach a service by its cluster address: name the range of such addresses with --service-network", "address", service)
+		r.log.Warn("nodes cannot reach a service by its cluster address: name the range of such addresses with --service-network", "address", service)
 	}
 }
 
 // allNetworks are the ranges of the settings and of all pools, as few as say it.
 func (r *round) allNetworks() *coe.Networks {
-	pods, services := slices.Clone(r.cfg.PodNetworks), slices.Clone(r.cfg.ServiceNetworks)
+	pods, services := slices.Clone(r.cfg.Nodes.Pods), slices.Clone(r.cfg.Nodes.Services)
 	for _, p := range r.pools {
 		if p.Network == coe.ServicePool {
 			services = append(services, p.Subnet)
@@ -71,7 +70,7 @@ func (r *round) allNetworks() *coe.Networks {
 			pods = append(pods, p.Subnet)
 		}
 	}
-	return &coe.Networks{Nodes: r.cfg.NodeNetwork, Pods: joined(pods), Services: joined(services)}
+	return &coe.Networks{Nodes: r.cfg.Nodes.Network, Pods: joined(pods), Services: joined(services)}
 }
 
 // joined are the fewest prefixes that have the same addresses, sorted.

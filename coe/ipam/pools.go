@@ -53,8 +53,7 @@ func (a *Assigner) SetPools(pools []dhcppool.Pool) []string {
 	return slices.Sorted(maps.Keys(marked))
 }
 
-// PoolsAreWhole says that the pools which were set last are all that there are, as
-// every source has said all it knows.
+// PoolsAreWhole notes that the pools that were set last are complete, because every source is.
 func (a *Assigner) PoolsAreWhole() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -101,8 +100,8 @@ func NetworksOf(elan, namespace string, node netip.Addr) []string {
 
 func quoted(names []string) string { return `"` + strings.Join(names, `", "`) + `"` }
 
-// exhausted says that a network's pools have no address left, and what would
-// serve the elan in their stead.
+// exhausted refuses an address because the pools of a network have none left. It names the
+// networks that would serve the elan instead.
 func (e *elan) exhausted(network string, err error) *coe.Refusal {
 	message := err.Error()
 	networks := e.networks()

@@ -74,8 +74,7 @@ func (r *round) followDNS() {
 	clear(r.repooled)
 }
 
-// sweep deletes blocks and instances that nothing uses any more, and tells
-// whether anything that was written went.
+// sweep deletes unused blocks and instances, and reports whether any record was deleted.
 func (r *round) sweep() (swept bool) {
 	for _, key := range r.orphans {
 		r.write.remove(rankDeleteInstance, key, nil)

@@ -13,23 +13,23 @@ import (
 // nodeOwner is the owner of the addresses that are held for a node.
 func nodeOwner(n *coe.Node) string { return nodeKind + n.Identity() }
 
-// permit refuses an address that a pod may not request:
+// permit refuses an address that a pod must not request:
 //
 //	address                                       | who may request it
-//	of a reserved range, of a node                | nobody
+//	of a reserved range, of a node                | no source
 //	of a pool that serves the pod, --pod-network  | every source
 //	any other                                     | RESTCONF clients, except agents of nodes
 //
 // The store does not know agents from other clients. The bridge refuses an agent's
 // request before it is written, see agents.Admit in cmd/bridge.
 func (r *round) permit(w wish, network string, addr netip.Addr) *coe.Refusal {
-	if in := r.cfg.Ranges().find(addr); in != nil {
+	if in := r.cfg.Nodes.Ranges().find(addr); in != nil {
 		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf("%s is in %s; send another ip-address", addr, in)}
 	}
 	if n := r.seen.addresses[addr]; n != nil {
 		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf("%s is the address of node %s; send another ip-address", addr, n.Identity())}
 	}
-	if _, pooled := r.alloc.PoolAround(network, netip.PrefixFrom(addr, addr.BitLen())); pooled || contains(r.cfg.PodNetworks, addr) {
+	if _, pooled := r.alloc.PoolAround(network, netip.PrefixFrom(addr, addr.BitLen())); pooled || contains(r.cfg.Nodes.Pods, addr) {
 		return nil
 	}
 	if r.store.Pod(w.pod.UID).Origin == coe.Kubernetes {
@@ -121,7 +121,7 @@ func (r *round) holdNodes() {
 // takeFromNode releases a cluster address that is held for a node: a node that reports
 // one does not keep a service from it.
 func (r *round) takeFromNode(addr netip.Addr) {
-	if r.held[addr] == "" || !r.cfg.Ranges().clusterAddress(addr) {
+	if r.held[addr] == "" || !r.cfg.Nodes.Ranges().clusterAddress(addr) {
 		return
 	}
 	r.alloc.Release(serviceDomain, addr)
@@ -131,7 +131,7 @@ func (r *round) takeFromNode(addr netip.Addr) {
 
 // misaddressed is what else the address of a node is used for, or empty.
 func (r *round) misaddressed(addr netip.Addr) string {
-	if in := r.cfg.Ranges().find(addr); in != nil {
+	if in := r.cfg.Nodes.Ranges().find(addr); in != nil {
 		return fmt.Sprintf("is in %s", in)
 	}
 	if r.held[addr] == "" {
@@ -143,7 +143,7 @@ func (r *round) misaddressed(addr netip.Addr) string {
 	for _, p := range r.pools {
 		shared := !r.cfg.Isolated || p.Network == coe.ServicePool // with nodes
 		if shared && p.Subnet.Contains(addr) {
-			return fmt.Sprintf("is in pool %q, subnet %s; nobody gets it", p.Network, p.Subnet)
+			return fmt.Sprintf("is in pool %q, subnet %s; no pod gets it", p.Network, p.Subnet)
 		}
 	}
 	return ""
@@ -173,10 +173,10 @@ func (r *round) claimNodes() {
 		if fact.Owner == "" || r.complete {
 			fact.Owner = known[addr].Identity()
 		}
-		if fact.Number == 0 && r.cfg.NodeNetwork.IsValid() {
-			fact.Number, _ = r.nodeIDs.Get(addr.String()) // where none is left, the mapping says so
+		if fact.Number == 0 && r.cfg.Nodes.Network.IsValid() {
+			fact.Number, _ = r.nodeIDs.Get(addr.String()) // if none is left, the mapping reports it
 		}
-		if fact.Number == 0 && r.cfg.NodeNetwork.IsValid() {
+		if fact.Number == 0 && r.cfg.Nodes.Network.IsValid() {
 			continue // a release before November 2026 would tell the node a wrong place
 		}
 		if old := r.numbers[addr]; old == nil || *old != fact {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 // Range is a range of addresses that has a use.
@@ -23,16 +24,47 @@ func (r Range) String() string { return fmt.Sprintf("%s, the range of %s", r.Pre
 // Ranges are ranges of addresses that have a use.
 type Ranges []Range
 
-// Ranges are those that no pod may have addresses of, and that no pool of pods may
-// overlap.
-func (c Config) Ranges() (all Ranges) {
-	if c.NodeNetwork.IsValid() {
-		all = append(all, Range{Prefix: c.NodeNetwork.Prefix, Use: "the node network (--node-network)"})
+// NodesConfig says how nodes are joined with the network.
+type NodesConfig struct {
+	// Network has the addresses of nodes' management ports; its zero value leaves nodes
+	// without one.
+	Network coe.NodeNetwork
+	// Pods and Services are ranges outside the pools from which pods and services may
+	// request addresses, and that nodes reach. The address in a pod's status must be of a
+	// pool or of Pods.
+	Pods, Services []netip.Prefix
+	// External are the ranges that allow external addresses of Kubernetes services.
+	External []netip.Prefix
+	// Reserved are ranges that the network uses for its own links.
+	Reserved []netip.Prefix
+}
+
+// TransitLinks are the addresses that the OVN backend gives to its own links.
+var TransitLinks = netip.MustParsePrefix("100.64.0.0/11")
+
+// For adapts the settings to a backend of these kinds. Nodes are not joined if it has no
+// management ports, or if namespaces are isolated.
+func (c NodesConfig) For(kinds netvirt.KindSet, isolated bool) NodesConfig {
+	joins := kinds.Has(netvirt.KindManagementPort)
+	if joins {
+		c.Reserved = []netip.Prefix{TransitLinks}
+	}
+	if isolated || !joins {
+		c.Network = coe.NodeNetwork{}
+	}
+	return c
+}
+
+// Ranges lists the ranges from which no pod may have addresses, and that no pool of pods
+// may overlap.
+func (c NodesConfig) Ranges() (all Ranges) {
+	if c.Network.IsValid() {
+		all = append(all, Range{Prefix: c.Network.Prefix, Use: "the node network (--node-network)"})
 	}
 	for _, p := range c.Reserved {
 		all = append(all, Range{Prefix: p, Use: "the network's own links"})
 	}
-	for _, p := range c.ServiceNetworks {
+	for _, p := range c.Services {
 		all = append(all, Range{Prefix: p, Use: "cluster addresses (--service-network)", Services: true})
 	}
 	return all
@@ -86,11 +118,11 @@ type reserved struct {
 
 // newReserved collects what the settings, the pools and the nodes reserve.
 func newReserved(cfg Config, pools []dhcppool.Pool, nodes map[netip.Addr]*coe.Node) reserved {
-	v := reserved{nodes: map[netip.Addr]string{}, ranges: cfg.Ranges()}
+	v := reserved{nodes: map[netip.Addr]string{}, ranges: cfg.Nodes.Ranges()}
 	add := func(p netip.Prefix, use string, services bool) {
 		v.ranges = append(v.ranges, Range{p, use, services})
 	}
-	for _, p := range cfg.PodNetworks {
+	for _, p := range cfg.Nodes.Pods {
 		add(p, "pods", false)
 	}
 	for _, p := range pools {
@@ -101,7 +133,7 @@ func newReserved(cfg Config, pools []dhcppool.Pool, nodes map[netip.Addr]*coe.No
 		}
 	}
 	for addr, n := range NodeAddresses(nodes) {
-		if !cfg.Ranges().clusterAddress(addr) {
+		if !cfg.Nodes.Ranges().clusterAddress(addr) {
 			v.nodes[addr] = n.HostName
 		}
 	}

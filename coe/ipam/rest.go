@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// rest is how long what was released rests. The journal has the wall-clock time of
-// the release, and clocks of leaders differ or are set. So only the leader's own
-// monotonic clock counts (Config.Elapsed): from the release, or for a release before
-// this leader loaded the journal, from then. No clock ends a rest early, or makes
-// it last longer than one full rest after a leader has begun.
+// rest is the time for which a released address stays reserved. The journal has the wall-clock
+// time of the release, but clocks of leaders differ or are set. So only the leader's monotonic
+// clock counts (Config.Elapsed): from the release, or, for a release by another leader, from
+// loading the journal. No clock ends a rest early, or makes it last longer than one full rest
+// after a leader has started.
 type rest struct {
-	released int64         // as the record says, to recognise it when it is loaded again
+	released int64         // from the record, to recognise it when it is loaded again
 	end      time.Duration // by Config.Elapsed
 	until    time.Time     // the same for people
 }
@@ -21,7 +21,7 @@ func (a *Assigner) newRest(released int64) rest {
 	return rest{released, a.cfg.Elapsed() + a.cfg.ReuseDelay, a.cfg.Now().Add(a.cfg.ReuseDelay)}
 }
 
-// note follows what a record says now: released is 0 for one that is in use, or gone.
+// note notes the release of a record; 0 for a record in use, or deleted.
 func (a *Assigner) note(record string, released int64) {
 	if released == 0 {
 		delete(a.rests, record)
@@ -30,8 +30,8 @@ func (a *Assigner) note(record string, released int64) {
 	}
 }
 
-// loadRests has what is released in the memory rest. What this leader saw released
-// itself goes on resting.
+// loadRests starts the rests of released records. Rests that this leader has started itself
+// continue.
 func (a *Assigner) loadRests() {
 	before := a.rests
 	a.rests = map[string]rest{}
@@ -52,8 +52,8 @@ func (a *Assigner) loadRests() {
 	maps.Copy(a.rests, before)
 }
 
-// stamp is what a record says of a release now. It is for people and for releases
-// before this one, which count from the next full second.
+// stamp is the time of a release in its record, rounded up to the next second. It is for people,
+// and to recognise the release.
 func (r *round) stamp() int64 { return r.now.Add(time.Second - 1).Unix() }
 
 // over reports whether what a record released has rested long enough.

@@ -12,16 +12,16 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// round is one Sync: what is gone is released, what has rested long enough goes,
-// then what is new is claimed for. What goes is written before anything is
-// claimed, so that no beginning of what is written has two of anything.
+// round is one Sync. It releases the leases of deleted pods, deletes what has rested long
+// enough, and then claims for new pods. Deletions are written before claims, so that no prefix
+// of the writes has an address twice.
 type round struct {
 	*Assigner
 	now      time.Time
 	elapsed  time.Duration // by Config.Elapsed
 	complete bool
 	given    map[string]bool // the namespaces that are asked for
-	spaces   []*space        // of these and of those that bring addresses, sorted
+	spaces   []*space        // of the given and of the requesting namespaces, sorted
 	write    *write
 	// touched are the namespaces of which a fact changed.
 	touched map[string]bool
@@ -29,7 +29,7 @@ type round struct {
 	// claimed for; late, that it may serve any namespace.
 	more map[string]bool
 	late bool
-	// ranges are those of services that nodes are told of; nil until somebody asks.
+	// ranges are the ranges of services that nodes know; nil before the first use.
 	ranges []netip.Prefix
 }
 
@@ -53,7 +53,7 @@ func (a *Assigner) newRound(namespaces []string) *round {
 		r.given[ns] = true
 	}
 	all := maps.Clone(r.given)
-	maps.Copy(all, a.bringing)
+	maps.Copy(all, a.requesting)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		r.spaces = append(r.spaces, &space{namespace: a.namespace(name), view: a.store.View(name)})
 	}
@@ -72,7 +72,7 @@ func (r *round) run(ctx context.Context) error {
 	r.settleDamage()
 	r.followDNS()
 	r.followNodes()
-	if r.cfg.NodeNetwork.IsValid() {
+	if r.cfg.Nodes.Network.IsValid() {
 		r.followNetworks()
 	}
 	r.vips.freed = false
@@ -102,16 +102,15 @@ func (r *round) run(ctx context.Context) error {
 	return nil
 }
 
-// claimAll claims for what is new: for pods that bring addresses before any is
-// handed out.
+// claimAll claims for new pods and services: requested addresses first.
 func (r *round) claimAll() {
-	r.claimBrought()
+	r.claimRequested()
 	for _, s := range r.spaces {
 		r.claimClusterIPs(s)
 	}
 	for _, s := range r.spaces {
 		for _, p := range s.todo {
-			if !brings(p) {
+			if !requests(p) {
 				r.claimPod(s, p)
 			}
 		}
@@ -127,7 +126,7 @@ func (r *round) claimAll() {
 	}
 }
 
-// scan finds the pods of a namespace that may not be in accord with their leases, and
+// scan finds the pods of a namespace that possibly do not match their leases. It
 // returns the living leases whose interface is gone.
 func (r *round) scan(s *space) (gone []*coe.Lease) {
 	s.look(s.view.Pods)
@@ -206,7 +205,7 @@ func (r *round) affected() []string {
 	}
 	for _, s := range r.spaces {
 		if !r.given[s.name] {
-			affected[s.name] = true // when it is due again is told to who asks for it
+			affected[s.name] = true // the caller gets the time when it is due again
 		}
 	}
 	for ns, refused := range r.waiting {

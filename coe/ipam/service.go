@@ -8,7 +8,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// claimService gives a service that brings no cluster address one from the pool
+// claimService gives a service that requests no cluster address one from the pool
 // "services".
 func (r *round) claimService(s *space, svc *coe.Service) {
 	if needsNone(svc) {
@@ -36,7 +36,7 @@ func (r *round) chooseService(s *space, svc *coe.Service) *coe.Refusal {
 			return nil
 		}
 		return &coe.Refusal{Reason: coe.NoClusterIP, Message: fmt.Sprintf(
-			"the service brings no address; send cluster-ip-address, or post a dhcp_allocation_pool with network-id %q", coe.ServicePool)}
+			"the service requests no address; send cluster-ip-address, or post a dhcp_allocation_pool with network-id %q", coe.ServicePool)}
 	}
 	addr, err := r.alloc.AllocateSingle(serviceDomain, coe.ServicePool, serviceRecord(svc.UID))
 	if err != nil {

@@ -121,6 +121,6 @@ func TestNodesAddressComesFree(t *testing.T) {
 	w.put(next)
 	w.sync()
 	w.wait(31 * time.Second)
-	require.Contains(t, w.store.Cluster().Misaddressed[0].Message, "nobody gets it")
+	require.Contains(t, w.store.Cluster().Misaddressed[0].Message, "no pod gets it")
 	require.Equal(t, coe.PoolExhausted, w.refusal(next).Reason)
 }

@@ -272,7 +272,7 @@ func (r *round) refuseExternal(svc *coe.Service, addr netip.Addr) *coe.Refusal {
 	if owner := r.alloc.Owner(serviceDomain, addr); owner != "" {
 		return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf("external address %s %s", addr, r.holder(owner))}
 	}
-	if r.store.Origin(svc.UID) == coe.Kubernetes && !contains(r.cfg.ExternalAddresses, addr) {
+	if r.store.Origin(svc.UID) == coe.Kubernetes && !contains(r.cfg.Nodes.External, addr) {
 		return &coe.Refusal{Reason: coe.NotAllowed, Message: fmt.Sprintf(
 			"external address %s is in no prefix of --external-addresses; remove it from the service, or have the operator add it there", addr)}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 )
 
-// newVIPWorld is a world of both origins that remembers the addresses of services,
-// and lets Kubernetes' services have those of 192.0.2.0/24.
+// newVIPWorld is a world of both origins that remembers the addresses of services. It
+// lets Kubernetes' services have the addresses of 192.0.2.0/24.
 func newVIPWorld(t *testing.T) *world {
 	w := &world{TB: t, journal: newJournal(), vips: newJournal(), origins: []coe.Origin{coe.RESTCONF, coe.Kubernetes}}
 	w.restart()

@@ -30,12 +30,12 @@ type world struct {
 	isolated bool
 	now      time.Time
 	skew     time.Duration // by which the clock was set
-	// marked are the namespaces that wait for a Sync: those of which something
-	// was said, and those that are affected.
+	// marked are the namespaces that wait for a Sync: the changed ones and the
+	// affected ones.
 	marked map[string]bool
 	again  time.Duration
 	vnis   uint32 // how many VNIs there are; 0 for the default
-	// origins are those of the store; RESTCONF alone where none are given.
+	// origins are the origins of the store; default: only RESTCONF.
 	origins []coe.Origin
 	// nodes is where management ports' addresses are from; none without.
 	nodes coe.NodeNetwork
@@ -55,8 +55,8 @@ func newWorld(t testing.TB, pools ...dhcppool.Pool) *world {
 	return w
 }
 
-// restart makes a new store and assigner on the same journal. What was said is
-// not in it.
+// restart makes a new store and assigner on the same journal. The store does not
+// have the earlier reports.
 func (w *world) restart() {
 	w.marked = map[string]bool{}
 	if w.origins == nil {
@@ -76,11 +76,12 @@ func (w *world) restart() {
 func (w *world) newAssigner() *ipam.Assigner {
 	cfg := ipam.Config{
 		Isolated: w.isolated, VNIFrom: min(w.vnis, 1), VNITo: w.vnis,
-		NodeNetwork: w.nodes, ServiceNetworks: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")},
-		ELANName: netvirt.ELANName, VPNName: netvirt.VPNName, InterfaceName: netvirt.InterfaceName,
-		Now:               func() time.Time { return w.now },
-		Elapsed:           func() time.Duration { return w.now.Sub(time.Unix(0, 0)) - w.skew },
-		ExternalAddresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
+		Nodes: ipam.NodesConfig{
+			Network: w.nodes, Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")},
+			External: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
+		},
+		Now:     func() time.Time { return w.now },
+		Elapsed: func() time.Duration { return w.now.Sub(time.Unix(0, 0)) - w.skew },
 	}
 	if w.vips != nil {
 		cfg.VIPs = w.vips
@@ -252,7 +253,7 @@ func newPod(uid, node string, change ...func(*coe.Pod)) *coe.Pod {
 func in(ns string) func(*coe.Pod)      { return func(p *coe.Pod) { p.Namespace = ns } }
 func named(name string) func(*coe.Pod) { return func(p *coe.Pod) { p.Name = name } }
 
-// wanting gives a pod an interface that brings addresses, the empty one left out.
+// wanting gives a pod an interface that requests addresses; it skips empty ones.
 func wanting(addrs ...string) func(*coe.Pod) {
 	return func(p *coe.Pod) {
 		i := coe.PodInterface{UID: p.UID + "-if"}

@@ -26,7 +26,7 @@ const (
 	rankDeleteInstance
 )
 
-// change is one record to be written, and what the store is to be told then.
+// change is a record to be written, and the change of the store after that.
 type change struct {
 	rank  int
 	value any // nil deletes
@@ -80,7 +80,7 @@ func (w *write) commit(ctx context.Context, j Journal) error {
 	return nil
 }
 
-// tell tells the store of all changes, in the order of writing.
+// tell applies all changes to the store, in the order of writing.
 func (w *write) tell(tx *coe.Tx) {
 	for _, k := range w.keys() {
 		if tell := w.changes[k].tell; tell != nil {
@@ -89,8 +89,8 @@ func (w *write) tell(tx *coe.Tx) {
 	}
 }
 
-// flush writes what was collected to the journal and then tells the store; at
-// the end of claiming, what was refused too.
+// flush writes the collected changes to the journal, and then to the store. With refusals, it
+// puts these into the store too.
 func (r *round) flush(ctx context.Context, refusals bool) error {
 	if len(r.write.changes) > 0 {
 		if err := r.write.commit(ctx, r.journal); err != nil {

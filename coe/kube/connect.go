@@ -16,15 +16,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Connect returns a configuration for clients of the API server that a kubeconfig
-// names or, where its path is empty, of the cluster in which this process is a pod.
-// It sends nothing.
+// Connect returns a client configuration for the API server of a kubeconfig, or, if its path is
+// empty, of the cluster in which this process is a pod. It sends nothing.
 //
-// Credentials may be replaced while clients work: when one of the files changes
-// from which the configuration was read (the kubeconfig, the certificates and the
-// token that it names), requests from then on use what is there now, another
-// server included. What can't be read keeps the configuration as it was. Requests
-// are not rationed, as the API server does that itself.
+// Credentials may be replaced at any time. When one of the files of the configuration changes
+// (the kubeconfig, certificates, the token), later requests use the new content, even another
+// server. If the new files cannot be read, the former configuration stays. The client does
+// not limit its request rate, because the API server does.
 func Connect(kubeconfig, version string, log *slog.Logger) (*rest.Config, error) {
 	load, err := loader(kubeconfig)
 	if err != nil {
@@ -54,11 +52,11 @@ func Connect(kubeconfig, version string, log *slog.Logger) (*rest.Config, error)
 	}, nil
 }
 
-// loader is how the configuration is read.
+// loader returns the function that reads the configuration.
 func loader(kubeconfig string) (func() (*rest.Config, error), error) {
 	if kubeconfig == "" {
 		if os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
-			return nil, errors.New("this process is no pod of a cluster: give the path of a kubeconfig")
+			return nil, errors.New("this process is not a pod of a cluster: set the path of a kubeconfig")
 		}
 		return rest.InClusterConfig, nil
 	}
@@ -68,10 +66,10 @@ func loader(kubeconfig string) (func() (*rest.Config, error), error) {
 	}, nil
 }
 
-// checkEvery is how often, at most, the files are looked at.
+// checkEvery is the minimum time between two checks of the files.
 const checkEvery = time.Second
 
-// reloading is a transport with the credentials of files that may change.
+// reloading is a transport whose credentials come from files that may change.
 type reloading struct {
 	log        *slog.Logger
 	load       func() (*rest.Config, error)
@@ -85,20 +83,20 @@ type reloading struct {
 	failing bool
 }
 
-// connection is a way to the server, with credentials.
+// connection is a transport to a server, with credentials.
 type connection struct {
 	http.RoundTripper
 	server *url.URL
 	base   *http.Transport
 }
 
-// fingerprint tells whether a file is still the one that was read.
+// fingerprint identifies the version of a file.
 type fingerprint struct {
 	path string
-	info os.FileInfo // nil where there was none
+	info os.FileInfo // nil if there was no file
 }
 
-// RoundTrip sends a request to the server of now, with the credentials of now.
+// RoundTrip sends a request to the current server with the current credentials.
 func (r *reloading) RoundTrip(request *http.Request) (*http.Response, error) {
 	to := r.current()
 	if *to.server != *r.first {
@@ -113,7 +111,7 @@ func (r *reloading) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// current is the connection by the files as they are now.
+// current returns the connection for the current files.
 func (r *reloading) current() connection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,12 +127,12 @@ func (r *reloading) current() connection {
 		r.log.Info("credentials for Kubernetes were replaced", "server", r.now.server.Host)
 	case !r.failing:
 		r.failing = true
-		r.log.Error("changed credentials for Kubernetes can't be read; keeping those from before", "err", err)
+		r.log.Error("cannot read the new credentials for Kubernetes; using the former ones", "err", err)
 	}
 	return r.now
 }
 
-// changed looks whether the files are others than those that were read.
+// changed reports whether the files differ from the loaded ones.
 func (r *reloading) changed() bool {
 	r.checked = time.Now()
 	for _, p := range r.prints {
@@ -145,8 +143,8 @@ func (r *reloading) changed() bool {
 	return false
 }
 
-// reload reads the files. The fingerprints are from before that, so that a change
-// meanwhile is seen the next time.
+// reload reads the files. It takes the fingerprints first, so that the next check notices a
+// concurrent change.
 func (r *reloading) reload() error {
 	config, err := r.load()
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 )
 
-// server is an API server that tells who asked, and for what.
+// server is an API server that answers with the client and the path of a request.
 func server(t *testing.T) (*httptest.Server, <-chan string) {
 	asked := make(chan string, 10)
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -36,7 +36,7 @@ func server(t *testing.T) (*httptest.Server, <-chan string) {
 	return s, asked
 }
 
-// write writes a kubeconfig for a server under a path, with its token in a file.
+// write writes a kubeconfig for a server with a path, and its token in a file.
 func write(t *testing.T, file string, s *httptest.Server, path, tokenFile string) {
 	k := api.NewConfig()
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
@@ -82,7 +82,7 @@ func TestCredentialsAreReloaded(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(file, []byte("{"), 0o600))
 	require.Eventually(t, func() bool {
-		return ask(askedOne) != "nobody" && log.count("can't be read; keeping those from before") == 1
+		return ask(askedOne) != "nobody" && log.count("cannot read the new credentials for Kubernetes; using the former ones") == 1
 	}, 5*time.Second, 50*time.Millisecond)
 
 	write(t, file, two, "/two/three", token)
@@ -106,7 +106,7 @@ func TestConnectRefuses(t *testing.T) {
 	require.NoError(t, os.WriteFile(broken, []byte("{"), 0o600))
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	for path, want := range map[string]string{
-		"":                              "give the path of a kubeconfig",
+		"":                              "set the path of a kubeconfig",
 		filepath.Join(dir, "not-there"): "not-there: no such file or directory",
 		broken:                          "broken",
 	} {

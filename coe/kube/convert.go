@@ -11,20 +11,17 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// The conversions keep strings of the object as they are. Both of client-go's
-// decoders, protobuf and JSON, copy each string out of the response, so a kept
-// name keeps nothing else alive.
+// The conversions keep strings of the objects. Both decoders of client-go, protobuf and JSON,
+// copy each string, so a kept string does not keep the response in memory.
 
-// Pod is what a pod object says, but for the time at which it said so. Its HostIP
-// is the one of the pod's status; where the Node object is known its address is
-// believed instead (HostIP).
+// Pod converts a pod, except the time of its report. HostIP is the address in the pod's status;
+// the address of the Node object overrides it (see HostIP).
 //
-// A pod that has addresses in its status is said to have them: they come from
-// elsewhere, or from a lease of ours that was lost with the datastore. They can't
-// quarrel with a lease that is there. A lease is kept while the pod is on its
-// node, and the kubelet reports what the CNI plugin handed out, which is the
-// lease. Where the pod has interfaces of several networks, those in its status may be
-// another network's, and nothing is said.
+// The addresses in the pod's status become requested addresses. They come from another
+// network plugin, or from a lease that was lost with the datastore. They cannot conflict with
+// an existing lease: a lease is kept while the pod is on its node, and the kubelet reports the
+// addresses of the lease. If a pod has interfaces in several networks, its addresses may
+// belong to another network, and none are requested.
 func Pod(in *corev1.Pod) *coe.Pod {
 	out := &coe.Pod{
 		UID:       uid(in.UID),
@@ -33,7 +30,7 @@ func Pod(in *corev1.Pod) *coe.Pod {
 		NodeName:  in.Spec.NodeName,
 		HostIP:    address(in.Status.HostIP),
 		NoNetwork: in.Spec.HostNetwork || Finished(in),
-		Said:      coe.Said{Revision: in.ResourceVersion},
+		Reported:  coe.Reported{Revision: in.ResourceVersion},
 	}
 	if out.NoNetwork {
 		return out
@@ -48,10 +45,9 @@ func Pod(in *corev1.Pod) *coe.Pod {
 	return out
 }
 
-// HostIP is the address of a pod's node: what the Node object of its name says, of
-// which nodes has the address, else what the pod's status says; zero where neither is
-// known. So it depends on what is there now, and not on which of the two was there
-// first.
+// HostIP returns the address of a pod's node: the address of its Node object, otherwise the
+// address in the pod's status, otherwise zero. The result does not depend on the order in
+// which objects arrive.
 func HostIP(nodes map[string]netip.Addr, name string, status netip.Addr) netip.Addr {
 	if addr := nodes[name]; addr.IsValid() {
 		return addr
@@ -59,15 +55,15 @@ func HostIP(nodes map[string]netip.Addr, name string, status netip.Addr) netip.A
 	return status
 }
 
-// Finished tells whether none of the pod's containers will run again. One that is
-// being deleted is not finished: it may need its network to end well.
+// Finished reports whether none of the pod's containers will run again. A pod that is being
+// deleted is not finished: it may still need its network.
 func Finished(in *corev1.Pod) bool {
 	return in.Status.Phase == corev1.PodSucceeded || in.Status.Phase == corev1.PodFailed
 }
 
-// networkStatus is the annotation in which who gives a pod several networks, as Multus
-// does, lists them before kubelet reports the addresses of one: see "Kubernetes Network
-// Custom Resource Definition De-facto Standard", section 5.
+// networkStatus is the annotation in which Multus and others list the networks of a pod, before
+// the kubelet reports the addresses of one of them: "Kubernetes Network Custom Resource
+// Definition De-facto Standard", section 5.
 const networkStatus = "k8s.v1.cni.cncf.io/network-status"
 
 func hasSeveralNetworks(in *corev1.Pod) bool {
@@ -79,7 +75,7 @@ func hasSeveralNetworks(in *corev1.Pod) bool {
 	return json.Unmarshal([]byte(text), &networks) == nil && len(networks) > 1
 }
 
-// podAddresses are those of the pod's status, the first of each family.
+// podAddresses returns the addresses in the pod's status, the first of each family.
 func podAddresses(in *corev1.Pod) []netip.Addr {
 	texts := []string{in.Status.PodIP}
 	if len(in.Status.PodIPs) > 0 {
@@ -91,8 +87,8 @@ func podAddresses(in *corev1.Pod) []netip.Addr {
 	return onePerFamily(texts)
 }
 
-// Node is what a node object says. Of several addresses of one type the first is
-// the node's: the kubelet reports that one in its pods' status too.
+// Node converts a node. If it has several addresses of one type, the first counts: the kubelet
+// also reports the first in the status of pods.
 func Node(in *corev1.Node) *coe.Node {
 	out := &coe.Node{
 		UID:        uid(in.UID),
@@ -122,7 +118,7 @@ func nodeAddress(in *corev1.Node, kind corev1.NodeAddressType) netip.Addr {
 	return netip.Addr{}
 }
 
-// Namespace is what a namespace object says.
+// Namespace converts a namespace.
 func Namespace(in *corev1.Namespace) *coe.Namespace {
 	return &coe.Namespace{
 		UID:         uid(in.UID),
@@ -132,7 +128,7 @@ func Namespace(in *corev1.Namespace) *coe.Namespace {
 	}
 }
 
-// uid is an object's uid as coe writes uuids.
+// uid returns an object's UID in lower case, as coe requires.
 func uid[T ~string](in T) string { return strings.ToLower(string(in)) }
 
 func namespace(name string) string {
@@ -142,8 +138,8 @@ func namespace(name string) string {
 	return name
 }
 
-// address reads an address that the API server has checked; zero where there is
-// none. An IPv6 zone is dropped: pods' addresses are not of one link.
+// address parses an address that the API server has validated; zero if there is none. An IPv6
+// zone is dropped, because pod addresses are not link-local.
 func address(text string) netip.Addr {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
@@ -152,7 +148,7 @@ func address(text string) netip.Addr {
 	return addr.WithZone("").Unmap()
 }
 
-// onePerFamily reads addresses, the first of each family.
+// onePerFamily parses addresses, and returns the first of each family.
 func onePerFamily(texts []string) []netip.Addr {
 	var out []netip.Addr
 	for _, text := range texts {

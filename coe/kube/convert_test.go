@@ -32,7 +32,7 @@ func addrs(texts ...string) []netip.Addr {
 
 func TestPod(t *testing.T) {
 	const uid = "b498b7ae-4cbd-3563-b75d-7eaf444510c6"
-	said := coe.Said{Revision: "17"}
+	said := coe.Reported{Revision: "17"}
 	tests := map[string]struct {
 		spec   corev1.PodSpec
 		status corev1.PodStatus
@@ -65,7 +65,7 @@ func TestPod(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			test.want.UID, test.want.Name, test.want.Namespace, test.want.Said = uid, "p", "a", said
+			test.want.UID, test.want.Name, test.want.Namespace, test.want.Reported = uid, "p", "a", said
 			got := kube.Pod(&corev1.Pod{ObjectMeta: named("a", "p"), Spec: test.spec, Status: test.status})
 			require.Equal(t, &test.want, got)
 		})
@@ -114,7 +114,7 @@ func TestNamespace(t *testing.T) {
 	require.Equal(t, "a", kube.Namespace(in).Name)
 }
 
-// Settings without effect are known, and others are none of them.
+// Settings without effect are reported, and only those.
 func TestIgnored(t *testing.T) {
 	annotated := func(names ...string) metav1.ObjectMeta {
 		m := metav1.ObjectMeta{Annotations: map[string]string{"example.com/coe-bridge.io": "a"}}
@@ -129,7 +129,7 @@ func TestIgnored(t *testing.T) {
 		}}}}
 	}
 	require.Zero(t, kube.Pod(pod(annotated(kube.InterfacesAnnotation), 0, false)).Ignored)
-	require.Zero(t, kube.Pod(pod(annotated(), 80, true)).Ignored, "it is on its node's network")
+	require.Zero(t, kube.Pod(pod(annotated(), 80, true)).Ignored, "the pod is on the host network")
 	require.Equal(t, coe.HostPort, kube.Pod(pod(annotated(), 80, false)).Ignored)
 	require.Equal(t, coe.Bandwidth|coe.UnknownAnnotation,
 		kube.Pod(pod(annotated("kubernetes.io/egress-bandwidth", "coe-bridge.io/typo"), 0, false)).Ignored)

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// How long an API server that is there may take. One that hangs answers no ping,
-// and every watch that it holds ends after pingAfter and pingTimeout together.
+// Time limits of a connection. If an API server hangs, its watches end after pingAfter and
+// pingTimeout.
 const (
 	dialTimeout      = 5 * time.Second
 	handshakeTimeout = 5 * time.Second
@@ -19,9 +19,9 @@ const (
 	pingTimeout      = 5 * time.Second
 )
 
-// dial makes the connection of a configuration. It does what client-go does, but
-// for the pings: client-go takes half a minute and more to find that a server hangs, and
-// lets only the environment say otherwise.
+// dial creates the connection of a configuration. It does the same as client-go, except for the
+// pings: client-go needs more than 30 s to detect a hanging server, and only an environment
+// variable changes that.
 func dial(config *rest.Config) (connection, error) {
 	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// requestError is what became of a request.
+// requestError is the error of a request.
 type requestError struct {
 	verb     string
 	resource resource
@@ -23,30 +23,30 @@ func (e *requestError) Error() string {
 
 func (e *requestError) Unwrap() error { return e.err }
 
-// problemKind tells problems apart that are logged once each.
+// problemKind is the kind of a problem. Each kind is logged once.
 type problemKind int
 
 const (
 	none        problemKind = iota
-	unreachable             // nobody answers, or not whom we trust
-	credentials             // we are not whom the API server trusts
-	forbidden               // a right is missing
+	unreachable             // no answer, or an untrusted certificate
+	credentials             // the API server rejects the credentials
+	forbidden               // a permission is missing
 	otherwise
 )
 
-// shared tells whether one cause gives every resource the problem.
+// shared reports whether the problem affects all resources.
 func (k problemKind) shared() bool { return k == unreachable || k == credentials }
 
-// needsPerson tells whether somebody must act.
+// needsPerson reports whether a person must act.
 func (k problemKind) needsPerson() bool { return k == credentials || k == forbidden }
 
-// problem is what keeps a resource from being followed, and what to do.
+// problem is why a resource cannot be watched, and what to do.
 type problem struct {
 	kind problemKind
 	text string
 }
 
-// explain says what an error means to whoever runs the bridge.
+// explain describes an error for operators.
 func explain(err error) problem {
 	var request *requestError
 	errors.As(err, &request)
@@ -54,29 +54,29 @@ func explain(err error) problem {
 	var alert tls.AlertError
 	switch {
 	case apierrors.IsUnauthorized(err), errors.As(err, &alert):
-		return problem{credentials, fmt.Sprintf("the API server refuses the credentials (%v): "+
-			"renew the token or certificate; a kubeconfig that is replaced is read again without a restart", cause(err))}
+		return problem{credentials, fmt.Sprintf("the API server rejects the credentials (%v): "+
+			"renew the token or certificate; a replaced kubeconfig is loaded without a restart", cause(err))}
 	case apierrors.IsForbidden(err) && request != nil:
-		return problem{forbidden, fmt.Sprintf("the API server does not let the bridge %s %s: "+
+		return problem{forbidden, fmt.Sprintf("the API server does not allow the bridge to %s %s: "+
 			"apply deploy/kubernetes/bridge/rbac.yaml, which grants the verb %q on resource %q of API group %q (%v)",
 			request.verb, request.resource.name, request.verb, request.resource.name, request.resource.group, cause(err))}
 	case errors.As(err, &untrusted):
 		return problem{unreachable, fmt.Sprintf("the API server's certificate is not trusted: %v; "+
-			"give its authority as certificate-authority in the kubeconfig, and the name that it is for as server", untrusted.Err)}
+			"set its CA as certificate-authority in the kubeconfig, and a name in the certificate as server", untrusted.Err)}
 	case isNetwork(err):
-		return problem{unreachable, fmt.Sprintf("the API server can't be reached: %v; "+
-			"see that it runs, and that server in the kubeconfig is its address", cause(err))}
+		return problem{unreachable, fmt.Sprintf("the API server is unreachable: %v; "+
+			"check that it runs, and that server in the kubeconfig is its address", cause(err))}
 	}
 	return problem{otherwise, err.Error()}
 }
 
-// isNetwork tells whether the API server did not get to answer.
+// isNetwork reports whether the request failed without an answer of the API server.
 func isNetwork(err error) bool {
-	var network net.Error // a *url.Error too
+	var network net.Error // also a *url.Error
 	return errors.As(err, &network) || errors.Is(err, errSilent)
 }
 
-// cause is what an error says beside the request, whose address says nothing new.
+// cause returns an error without its request, whose URL adds nothing.
 func cause(err error) error {
 	var request *requestError
 	if errors.As(err, &request) {

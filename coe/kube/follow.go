@@ -15,32 +15,31 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// How long is waited for what.
+// Time limits of following a resource.
 const (
 	pageTimeout = 30 * time.Second
 	openTimeout = 10 * time.Second
-	// watchLife is how long a watch is asked for, half as long again at most.
+	// watchLife is the requested duration of a watch, plus up to 50 %.
 	watchLife = 6 * time.Minute
-	// grace is how much later than the API server should have done it a watch is
-	// ended here.
+	// grace is how long after its end the API server may close a watch, before the follower
+	// closes it.
 	grace = 15 * time.Second
-	// lively is how long a watch lasts without a word until it is known not to have
-	// failed.
+	// lively is how long a watch must stay open to count as successful without an event.
 	lively = time.Second
-	// maxPause is the longest pause before what failed is tried again, up to a fifth
-	// more: so long at most does the return of an API server go unnoticed.
+	// maxPause is the maximum delay before a retry, plus up to 20 %: the maximum delay until
+	// the return of an API server is noticed.
 	maxPause = 4 * time.Second
 )
 
-// pageSize and maxPage bound what of a list is in memory before it is converted. After
-// a page that was too large, the next ones have fewer objects for a while.
+// pageSize and maxPage bound the memory for a list before conversion. After a page that was too
+// large, the next pages have fewer objects.
 const pageSize = 500
 
-// resource is what is followed.
+// resource is a followed resource.
 type resource struct {
 	name  string
 	group string // "" for the core group
-	// selector is of labels; objects that it leaves out are not there.
+	// selector is a label selector. Objects that do not match it are ignored.
 	selector string
 	optional bool // see table.optional
 }
@@ -57,12 +56,11 @@ type lister[L list] interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// follower follows one resource. It does what client-go's Reflector does: list,
-// watch from there, watch on when a watch ends, list anew when the API server no
-// longer knows where the watch stood. It is its own because a Reflector holds all
-// decoded objects of a list before it hands on the first, lists again whenever
-// opening a watch fails (the verb is refused, say), and has pauses that outlive
-// its context.
+// follower lists and watches one resource, like client-go's Reflector: list, watch from there,
+// watch again when a watch ends, and list again when the API server no longer knows the
+// revision. A Reflector does not fit for three reasons. It keeps all decoded objects of a list
+// before it delivers the first. It lists again whenever opening a watch fails, for example
+// without permission. And its delays outlast its context.
 type follower[L list, O object, V any] struct {
 	resource
 	client lister[L]
@@ -76,32 +74,32 @@ type follower[L list, O object, V any] struct {
 
 // position is how far a follower has read.
 type position struct {
-	revision string
-	listed   bool // all that was there at a revision
-	cameOn   bool // a watch did, since
+	revision  string
+	listed    bool // all objects at a revision
+	succeeded bool // a watch has succeeded since
 }
 
-// run follows the resource until ctx is done, in each round from a list on.
+// run follows the resource until ctx is done. Each round starts with a list.
 func (f *follower[L, O, V]) run(ctx context.Context) {
 	var round context.Context
 	for ctx.Err() == nil {
 		if round == nil || round.Err() != nil {
 			round, f.round = f.table.rounds.join(ctx)
 			f.at = position{}
-			f.rested()
+			f.resetPause()
 		}
 		err := f.follow(round)
 		switch {
 		case err == nil || round.Err() != nil:
 			continue
-		case isLost(err): // no failure: a list says what was missed
-			cameOn := f.at.cameOn
+		case isLost(err): // not a failure: a list has what was missed
+			succeeded := f.at.succeeded
 			f.at = position{}
-			if cameOn {
+			if succeeded {
 				continue
 			}
 		case f.health.failed(err):
-			f.rested() // something has changed, and more may soon
+			f.resetPause() // the cause has changed, and may change again soon
 		}
 		select {
 		case <-round.Done():
@@ -110,12 +108,12 @@ func (f *follower[L, O, V]) run(ctx context.Context) {
 	}
 }
 
-// rested makes the next pause a short one. Each further one is twice as long.
-func (f *follower[L, O, V]) rested() {
+// resetPause resets the delay to a short one. It doubles with each retry.
+func (f *follower[L, O, V]) resetPause() {
 	f.pause = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 20, Cap: maxPause}
 }
 
-// follow lists if need be, and watches once. It returns nil when that came on.
+// follow lists if necessary, and watches once. It returns nil if the watch succeeded.
 func (f *follower[L, O, V]) follow(ctx context.Context) error {
 	if !f.at.listed {
 		revision, err := f.list(ctx)
@@ -123,13 +121,13 @@ func (f *follower[L, O, V]) follow(ctx context.Context) error {
 			return err
 		}
 		f.at = position{revision: revision, listed: true}
-		f.rested()
+		f.resetPause()
 	}
 	return f.watch(ctx)
 }
 
-// list reads all objects, page by page, and says them in one step. It returns the
-// revision at which they were all there.
+// list reads all objects page by page, and puts them into the table in one step. It returns the
+// revision of the list.
 func (f *follower[L, O, V]) list(ctx context.Context) (string, error) {
 	var entries []entry[V]
 	for opts := (metav1.ListOptions{Limit: pageSize, LabelSelector: f.selector}); ; {
@@ -166,11 +164,10 @@ func (f *follower[L, O, V]) page(ctx context.Context, opts metav1.ListOptions) (
 		asking = bounded(ctx)
 	}
 	page, err := f.client.List(asking, opts)
-	return page, f.asked(ctx, "list", err)
+	return page, f.requestError(ctx, "list", err)
 }
 
-// watch opens a watch and reads it to its end. It ends by itself, at the latest
-// when the API server should have ended it and did not.
+// watch opens a watch and reads it to its end, which has a deadline.
 func (f *follower[L, O, V]) watch(ctx context.Context) error {
 	life := watchLife + rand.N(watchLife/2)
 	seconds := int64(life.Seconds())
@@ -185,7 +182,7 @@ func (f *follower[L, O, V]) watch(ctx context.Context) error {
 	if w != nil {
 		defer w.Stop()
 	}
-	if err := f.asked(ctx, "watch", err); err != nil {
+	if err := f.requestError(ctx, "watch", err); err != nil {
 		return err
 	}
 	overdue.Reset(life + grace)
@@ -193,15 +190,14 @@ func (f *follower[L, O, V]) watch(ctx context.Context) error {
 	return f.events(ctx, w)
 }
 
-// events says what a watch brings, until it ends. It returns nil for a watch that
-// came on: it brought news, or lasted. How such a one ends is no failure, as the
-// next is opened at once.
+// events applies the events of a watch until it ends. A watch succeeded if it delivered an event
+// or lasted; then the result is nil, because the next watch follows at once.
 func (f *follower[L, O, V]) events(ctx context.Context, w watch.Interface) error {
-	cameOn := false
-	comesOn := func() {
-		if !cameOn {
-			cameOn, f.at.cameOn = true, true
-			f.rested()
+	succeeded := false
+	succeed := func() {
+		if !succeeded {
+			succeeded, f.at.succeeded = true, true
+			f.resetPause()
 			f.health.watching()
 		}
 	}
@@ -210,22 +206,22 @@ func (f *follower[L, O, V]) events(ctx context.Context, w watch.Interface) error
 	for {
 		select {
 		case <-ctx.Done():
-			return f.ended(cameOn, context.Cause(ctx))
+			return f.ended(succeeded, context.Cause(ctx))
 		case <-lasted.C:
-			comesOn()
+			succeed()
 		case event, more := <-w.ResultChan():
 			if !more {
-				return f.endedSilently(ctx, cameOn)
+				return f.endedSilently(ctx, succeeded)
 			}
 			if err := f.event(event); err != nil {
-				return f.ended(cameOn, err)
+				return f.ended(succeeded, err)
 			}
-			comesOn()
+			succeed()
 		}
 	}
 }
 
-// event says one event, and moves on to it.
+// event applies one event, and advances the position.
 func (f *follower[L, O, V]) event(event watch.Event) error {
 	f.health.event(event.Type)
 	if event.Type == watch.Error {
@@ -244,42 +240,40 @@ func (f *follower[L, O, V]) event(event watch.Event) error {
 	return nil
 }
 
-func (f *follower[L, O, V]) ended(cameOn bool, err error) error {
-	if cameOn && !isLost(err) {
+func (f *follower[L, O, V]) ended(succeeded bool, err error) error {
+	if succeeded && !isLost(err) {
 		return nil
 	}
 	return &requestError{verb: "watch", resource: f.resource, err: err}
 }
 
-// endedSilently is why a watch ended. client-go makes a watch that ends at once of
-// a connection that can't be made in time, and keeps the reason to itself; a small
-// list brings it out.
-func (f *follower[L, O, V]) endedSilently(ctx context.Context, cameOn bool) error {
-	if cameOn || ctx.Err() != nil {
+// endedSilently returns why a watch was closed. client-go hides the error of a connection that
+// cannot be opened in time; a list of one object reveals it.
+func (f *follower[L, O, V]) endedSilently(ctx context.Context, succeeded bool) error {
+	if succeeded || ctx.Err() != nil {
 		return nil
 	}
 	if _, err := f.page(ctx, metav1.ListOptions{Limit: 1}); err != nil {
 		return err
 	}
-	return f.ended(cameOn, errClosed)
+	return f.ended(succeeded, errClosed)
 }
 
-// isLost tells whether the API server does not know the revision from which it was
-// asked to go on: any more, or yet, as after a restored backup.
+// isLost reports whether the API server does not know the requested revision: not any more, or
+// not yet, as after a restored backup.
 func isLost(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// Why a request failed where the API server does not say.
+// Errors of requests for which the API server gives no reason.
 var (
 	errSilent = errors.New("no answer in time")
 	errClosed = errors.New("the watch was closed as soon as it was opened")
 )
 
-// asked says of the error of a request what was asked for, and where the request
-// was given up here, why.
-func (f *follower[L, O, V]) asked(ctx context.Context, verb string, err error) error {
+// requestError adds verb and resource to the error of a request, and the reason if it timed out.
+func (f *follower[L, O, V]) requestError(ctx context.Context, verb string, err error) error {
 	if errors.Is(context.Cause(ctx), errSilent) {
 		err = errSilent
 	}

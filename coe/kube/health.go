@@ -10,36 +10,34 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Status tells how the source fares.
+// Status is the state of a Watcher.
 type Status struct {
-	// Reachable says that the API server answers.
+	// Reachable is true if the API server answers.
 	Reachable bool
-	// Synced says that every resource was listed once, but for an optional one.
+	// Synced is true if every resource was listed, except optional ones.
 	Synced    bool
 	Resources []ResourceStatus
 }
 
-// ResourceStatus tells how following one resource fares.
+// ResourceStatus is the state of one resource.
 type ResourceStatus struct {
 	Resource string // as in "pods"
 	Synced   bool   // listed once
-	Watching bool   // what changes is told of at once
-	// Since is when Watching turned, or following began.
+	Watching bool   // a watch is open
+	// Since is when Watching changed, or the Watcher started.
 	Since time.Time
-	// Problem is what keeps the resource from being followed, and what to do; empty
-	// while nothing does.
+	// Problem is why the resource cannot be followed, and what to do; empty if it can.
 	Problem string
-	// Restarts counts how often a watch was opened after another had ended. An API
-	// server ends each after some minutes.
+	// Restarts counts watches that were opened after another watch. An API server ends each
+	// watch after some minutes.
 	Restarts int
 }
 
-// patience is how long a problem lasts before it is logged. An API server that
-// starts answers for a moment that nobody has rights.
+// patience is how long a problem must last before it is logged. An API server that starts
+// denies all requests for a moment.
 const patience = 2 * time.Second
 
-// health is how the source fares. It logs when that has turned, and not what is
-// tried meanwhile.
+// health is the state of all resources. It logs changes of state, not retries.
 type health struct {
 	log     *slog.Logger
 	metrics *metrics
@@ -48,14 +46,14 @@ type health struct {
 	resources []*resourceHealth
 }
 
-// resourceHealth is how following one resource fares.
+// resourceHealth is the state of one resource.
 type resourceHealth struct {
 	*health
 	resource resource
 	watches  int
-	problem  problem   // none while it fares well
-	since    time.Time // there is a problem of its kind
-	told     bool      // it was logged
+	problem  problem   // zero if there is none
+	since    time.Time // start of this kind of problem
+	logged   bool      // it was logged
 	status   ResourceStatus
 }
 
@@ -86,19 +84,19 @@ func (h *health) status() Status {
 	return s
 }
 
-// listed notes that the resource was listed.
+// listed records that the resource was listed.
 func (r *resourceHealth) listed(objects int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.status.Synced {
-		r.log.Info("listed anew", "resource", r.resource.name, "objects", objects)
+		r.log.Info("listed again", "resource", r.resource.name, "objects", objects)
 	} else {
 		r.log.Info("listed", "resource", r.resource.name, "objects", objects)
 	}
 	r.status.Synced = true
 }
 
-// opened notes that a watch was opened. Whether it comes on is not known yet.
+// opened records that a watch was opened. It may still fail.
 func (r *resourceHealth) opened() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,65 +112,64 @@ func (r *resourceHealth) event(kind watch.EventType) {
 	r.metrics.eventsOf(r.resource.name, kind).Inc()
 }
 
-// watching notes that the resource is followed.
+// watching records that the watch has succeeded.
 func (r *resourceHealth) watching() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.turn(true)
-	was, told := r.problem.kind, r.told
-	r.problem, r.told, r.status.Problem = problem{}, false, ""
+	r.setWatching(true)
+	was, logged := r.problem.kind, r.logged
+	r.problem, r.logged, r.status.Problem = problem{}, false, ""
 	switch {
-	case !told || was.shared() && r.othersTold(was):
+	case !logged || was.shared() && r.othersLogged(was):
 	case was.shared():
-		r.log.Info("kubernetes is followed again")
+		r.log.Info("watching Kubernetes again")
 	default:
-		r.log.Info("kubernetes is followed again", "resource", r.resource.name)
+		r.log.Info("watching Kubernetes again", "resource", r.resource.name)
 	}
 }
 
-// failed notes that the resource can't be followed now, and tells whether for
-// another reason than before.
-func (r *resourceHealth) failed(err error) (turned bool) {
+// failed records that the resource cannot be followed, and reports whether the kind of problem
+// has changed.
+func (r *resourceHealth) failed(err error) (changed bool) {
 	p := explain(err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.turn(false)
-	turned = p.kind != r.problem.kind
-	if turned {
-		r.since, r.told = time.Now(), false
+	r.setWatching(false)
+	changed = p.kind != r.problem.kind
+	if changed {
+		r.since, r.logged = time.Now(), false
 	}
 	r.problem, r.status.Problem = p, p.text
-	if !r.told && time.Since(r.since) >= patience {
-		r.tell(p)
+	if !r.logged && time.Since(r.since) >= patience {
+		r.logProblem(p)
 	}
-	return turned
+	return changed
 }
 
-// tell logs a problem, once where all resources share it.
-func (r *resourceHealth) tell(p problem) {
-	r.told = true
-	if p.kind.shared() && r.othersTold(p.kind) {
+// logProblem logs a problem, once if all resources share it.
+func (r *resourceHealth) logProblem(p problem) {
+	r.logged = true
+	if p.kind.shared() && r.othersLogged(p.kind) {
 		return
 	}
 	level := slog.LevelWarn
 	if p.kind.needsPerson() {
 		level = slog.LevelError
 	}
-	r.log.Log(context.Background(), level, "kubernetes can't be followed; trying again", "resource", r.resource.name, "err", p.text)
+	r.log.Log(context.Background(), level, "cannot watch Kubernetes; retrying", "resource", r.resource.name, "err", p.text)
 }
 
-// turn notes whether the resource is watched.
-func (r *resourceHealth) turn(watching bool) {
+// setWatching records whether the resource is watched.
+func (r *resourceHealth) setWatching(watching bool) {
 	if r.status.Watching != watching {
 		r.status.Watching, r.status.Since = watching, time.Now()
 	}
 	r.metrics.connected.WithLabelValues(r.resource.name).Set(oneIf(watching))
 }
 
-// othersTold tells whether another resource has a problem of the kind that was
-// logged.
-func (r *resourceHealth) othersTold(kind problemKind) bool {
+// othersLogged reports whether the same kind of problem was logged for another resource.
+func (r *resourceHealth) othersLogged(kind problemKind) bool {
 	return slices.ContainsFunc(r.resources, func(o *resourceHealth) bool {
-		return o != r && o.problem.kind == kind && o.told
+		return o != r && o.problem.kind == kind && o.logged
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// ignoredOfPod is what a pod with a network of its own asks for in vain.
+// ignoredOfPod returns the settings of a pod that are not enforced.
 func ignoredOfPod(in *corev1.Pod) (out coe.Ignored) {
 	for _, containers := range [][]corev1.Container{in.Spec.InitContainers, in.Spec.Containers} {
 		for i := range containers {
@@ -28,7 +28,7 @@ func ignoredOfPod(in *corev1.Pod) (out coe.Ignored) {
 	return out | unknownAnnotations(in.Annotations, InterfacesAnnotation)
 }
 
-// ignoredOfService is what a service asks for in vain.
+// ignoredOfService returns the settings of a service that are not enforced.
 func ignoredOfService(in *corev1.Service) (out coe.Ignored) {
 	if in.Spec.Type == corev1.ServiceTypeNodePort {
 		out |= coe.NodePort
@@ -52,8 +52,8 @@ func ignoredOfService(in *corev1.Service) (out coe.Ignored) {
 	return out | unknownAnnotations(in.Annotations)
 }
 
-// unknownAnnotations reports annotations that have the bridge's prefix and are not
-// among the known ones.
+// unknownAnnotations reports whether there are annotations with the bridge's prefix that are
+// not known.
 func unknownAnnotations(annotations map[string]string, known ...string) coe.Ignored {
 next:
 	for name := range annotations {

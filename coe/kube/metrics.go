@@ -13,20 +13,20 @@ type metrics struct {
 	events    *prometheus.CounterVec
 }
 
-// newMetrics registers the source's metrics, if anybody takes them.
+// newMetrics creates the metrics, and registers them if r is not nil.
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
 		connected: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "coe_bridge_kubernetes_connected",
-			Help: "1 while a resource of the API server is watched, else 0.",
+			Help: "1 while a resource of the API server is watched, otherwise 0.",
 		}, []string{"resource"}),
 		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coe_bridge_kubernetes_watch_restarts_total",
-			Help: "Watches opened after another had ended, by resource.",
+			Help: "Watches that were opened after another watch, by resource.",
 		}, []string{"resource"}),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coe_bridge_kubernetes_events_total",
-			Help: "Events that watches brought, by resource and type (added, modified, deleted, bookmark, error).",
+			Help: "Events received from watches, by resource and type (added, modified, deleted, bookmark, error).",
 		}, []string{"resource", "type"}),
 	}
 	if r != nil {
@@ -35,7 +35,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-// add makes a resource's series there are from the start.
+// add initialises the series of a resource.
 func (m *metrics) add(resource string) {
 	m.connected.WithLabelValues(resource)
 	m.restarts.WithLabelValues(resource)
@@ -44,7 +44,7 @@ func (m *metrics) add(resource string) {
 	}
 }
 
-// eventsOf counts a resource's events of one type.
+// eventsOf returns the counter of a resource's events of one type.
 func (m *metrics) eventsOf(resource string, kind watch.EventType) prometheus.Counter {
 	return m.events.WithLabelValues(resource, strings.ToLower(string(kind)))
 }

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// maxPage is how many bytes a page of a list may have. The API server bounds a page
-// by the number of objects only, and a tenant's object may have more than a megabyte.
-// Decoded, an EndpointSlice takes twelve times as much.
+// maxPage is the maximum size of a page of a list in bytes. The API server limits only the
+// number of objects, and an object of a tenant can have more than a megabyte. A decoded
+// EndpointSlice is twelve times as large.
 const maxPage = 4 << 20
 
-// errLargePage is why a page was not read: it has more than maxPage bytes.
+// errLargePage is the error for a page larger than maxPage.
 var errLargePage = errors.New("the page of the list is too large")
 
 // isLargePage reports whether a list failed with errLargePage.
@@ -25,11 +25,11 @@ func isLargePage(err error) bool {
 
 type pageKey struct{}
 
-// bounded has the body of the response to a request with this context end with
-// errLargePage where it is too large for a page.
+// bounded limits the response of requests with this context: reading more than maxPage bytes
+// fails with errLargePage.
 func bounded(ctx context.Context) context.Context { return context.WithValue(ctx, pageKey{}, true) }
 
-// boundBody bounds the body of a response as the context of its request says.
+// boundBody limits the body of a response if its request's context is bounded.
 func boundBody(ctx context.Context, response *http.Response) {
 	if ctx.Value(pageKey{}) != nil {
 		response.Body = &boundedBody{response.Body, maxPage}

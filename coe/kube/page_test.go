@@ -21,8 +21,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// TestPagesAreBounded lists objects so large that a page of 500 has more bytes than
-// are read: the follower asks for fewer at once, and for more after those.
+// TestPagesAreBounded lists objects so large that a page of 500 exceeds the limit: the follower
+// requests smaller pages, and larger ones again afterwards.
 func TestPagesAreBounded(t *testing.T) {
 	const services = 700
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,7 +45,7 @@ func TestPagesAreBounded(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		body, err := json.Marshal(list)
 		require.NoError(t, err)
-		_, _ = w.Write(body) // it may be given up
+		_, _ = w.Write(body) // the client may close the connection
 	}))
 	defer server.Close()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -55,12 +55,12 @@ func TestPagesAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	client, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
-	source := NewSource(Config{Client: client, Store: coe.NewStore(nil, coe.Kubernetes), Log: slog.New(slog.DiscardHandler)})
+	source := NewWatcher(Config{Client: client, Store: coe.NewStore(nil, coe.Kubernetes), Log: slog.New(slog.DiscardHandler)})
 	f := &follower[*corev1.ServiceList, *corev1.Service, *coe.Service]{
 		resource: resource{name: "services"}, client: client.CoreV1().Services(""), table: source.tables.services,
 		health: source.health.of(resource{name: "services"}),
 	}
 	_, err = f.list(t.Context())
 	require.NoError(t, err)
-	require.Len(t, source.tables.services.said, services)
+	require.Len(t, source.tables.services.values, services)
 }

@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// rounds are the times that all resources are to be listed. A list counts for the
-// round in which it was begun.
+// rounds count the complete listings of all resources. A list belongs to the round in which it
+// started.
 type rounds struct {
 	mu     sync.Mutex
-	number int // of the round that counts; the first has 1
+	number int // the current round, from 1
 	ends   []context.CancelFunc
 }
 
-// join returns the number of the round that counts, and a context that ends with it.
+// join returns the number of the current round, and a context that ends with it.
 func (r *rounds) join(ctx context.Context) (context.Context, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -22,7 +22,7 @@ func (r *rounds) join(ctx context.Context) (context.Context, int) {
 	return ctx, r.number
 }
 
-// next begins another round.
+// next starts the next round.
 func (r *rounds) next() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -33,7 +33,7 @@ func (r *rounds) next() {
 	r.ends = nil
 }
 
-func (r *rounds) counts(number int) bool {
+func (r *rounds) isCurrent(number int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.number == number

@@ -11,8 +11,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// Service is what a service object says; nil for an ExternalName, which is a name
-// and nothing on the network.
+// Service converts a service; nil for an ExternalName, which has no address.
 func Service(in *corev1.Service) *coe.Service {
 	if in.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
@@ -41,8 +40,7 @@ func Service(in *corev1.Service) *coe.Service {
 	return out
 }
 
-// few are the first values of a list: one more than a limit at most, so that what
-// exceeds it is known to, and costs no more than that.
+// few returns at most limit+1 values: enough to notice that the limit is exceeded.
 func few[T any](all []T, limit int) []T { return all[:min(len(all), limit+1)] }
 
 func clusterIPs(in *corev1.Service) []netip.Addr {
@@ -52,9 +50,8 @@ func clusterIPs(in *corev1.Service) []netip.Addr {
 	return onePerFamily([]string{in.Spec.ClusterIP})
 }
 
-// externalIPs are the addresses beside the cluster's on which the service answers.
-// A load balancer in Proxy mode hands traffic on to node ports: its address is not
-// one of ours.
+// externalIPs returns the service's addresses besides its cluster addresses. A load balancer in
+// Proxy mode forwards to node ports, so its address is not included.
 func externalIPs(in *corev1.Service) []netip.Addr {
 	var out []netip.Addr
 	add := func(text string) {
@@ -73,8 +70,8 @@ func externalIPs(in *corev1.Service) []netip.Addr {
 	return out
 }
 
-// targetPortText is a number or a name; empty where the object says neither, as a
-// manifest may that no API server has completed.
+// targetPortText returns a number or a name; empty if the object has neither, as a manifest may
+// that no API server has defaulted.
 func targetPortText(in intstr.IntOrString) string {
 	if in.Type == intstr.Int && in.IntVal == 0 {
 		return ""
@@ -82,7 +79,7 @@ func targetPortText(in intstr.IntOrString) string {
 	return in.String()
 }
 
-// affinity is how long a client keeps its endpoint, in seconds; 0: not.
+// affinity returns how long a client keeps its endpoint, in seconds; 0: no affinity.
 func affinity(in *corev1.Service) uint32 {
 	if in.Spec.SessionAffinity != corev1.ServiceAffinityClientIP {
 		return 0
@@ -100,17 +97,15 @@ func protocol(in corev1.Protocol) string {
 		return "udp"
 	case corev1.ProtocolSCTP:
 		return "sctp"
-	default: // what an API server fills in for none
+	default: // the default of the API server
 		return "tcp"
 	}
 }
 
-// Endpoints is what an endpoint slice says; nil for one that belongs to no service
-// or holds no IP addresses.
+// Endpoints converts an endpoint slice; nil if it belongs to no service or has no IP addresses.
 //
-// The slice's own words on readiness are taken: publishNotReadyAddresses is in
-// them already. Of an endpoint the first address counts, as for kube-proxy. A port
-// without a number is none.
+// The conditions of the slice already include publishNotReadyAddresses. Only the first
+// address of an endpoint counts, as for kube-proxy. Ports without a number are ignored.
 func Endpoints(in *discoveryv1.EndpointSlice) *coe.Endpoints {
 	service := in.Labels[discoveryv1.LabelServiceName]
 	if service == "" || in.AddressType == discoveryv1.AddressTypeFQDN {
@@ -125,7 +120,7 @@ func Endpoints(in *discoveryv1.EndpointSlice) *coe.Endpoints {
 	for i := range in.Endpoints {
 		addEndpoint(out, &in.Endpoints[i])
 	}
-	// In which order a slice lists its endpoints means nothing.
+	// The order of endpoints in a slice has no meaning.
 	slices.SortFunc(out.Addresses, netip.Addr.Compare)
 	slices.SortFunc(out.Terminating, netip.Addr.Compare)
 	for _, p := range few(in.Ports, coe.MaxServicePorts) {
@@ -136,14 +131,14 @@ func Endpoints(in *discoveryv1.EndpointSlice) *coe.Endpoints {
 	return out
 }
 
-// addEndpoint adds an endpoint's address where it belongs:
+// addEndpoint adds an endpoint's address:
 //
-//	ready | serving | terminating | added to
-//	yes   | any     | any         | Addresses
-//	no    | yes     | yes         | Terminating
-//	no    | otherwise             | neither
+// ready | serving | terminating | added to
+// yes   | any     | any         | Addresses
+// no    | yes     | yes         | Terminating
+// no    | otherwise             | neither
 //
-// A condition that is not there is yes, but for terminating.
+// A missing condition counts as yes, except terminating.
 func addEndpoint(out *coe.Endpoints, in *discoveryv1.Endpoint) {
 	if len(in.Addresses) == 0 {
 		return

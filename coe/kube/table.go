@@ -15,105 +15,105 @@ type object interface {
 	metav1.Object
 }
 
-// entry is an object as it is said.
+// entry is a converted object.
 type entry[V any] struct {
-	uid   string
-	value V
-	said  bool   // not: the object is gone, or means nothing here
-	after func() // the step in which it is said; nil for nothing
+	uid    string
+	value  V
+	exists bool   // false: the object was deleted or is irrelevant
+	after  func() // called after the step; may be nil
 }
 
-// table tells the store of one resource. It knows what was said last, and says
-// only what is new: an event that does not alter what an object means to us is no
-// change. The order in which objects are said, and how often, does not matter.
+// table applies one resource to the Store. It keeps the current values, and writes only
+// changes: an event that does not change the converted value is ignored. The result does not
+// depend on the order or the number of events.
 type table[O object, V any] struct {
 	*tables
-	// convert returns what an object means, or false: nothing.
+	// convert converts an object; false if it is irrelevant.
 	convert func(O) (V, bool)
-	// prepare, if not nil, adds to a new value what the other tables know.
+	// prepare, if not nil, completes a new value from other tables.
 	prepare func(V)
-	// merge returns what is to be remembered of an object whose meaning was before
-	// and is now, and whether that is to be said.
+	// merge returns the value to keep for an object with a former and a new value, and
+	// whether it has changed.
 	merge  func(before, now V) (V, bool)
 	put    func(*coe.Tx, V)
 	remove func(*coe.Tx, V)
-	// settle, if not nil, is called after a step that said something.
+	// settle, if not nil, is called after a step with changes.
 	settle func(*coe.Tx)
-	// seen and gone, if not nil, return what is to be done after the step for an
-	// object that was read, and for one that a list lacks.
+	// seen and gone, if not nil, return a function to call after the step, for an object that
+	// was read, and for an object that a list lacks.
 	seen func(o O, deleted bool) func()
 	gone func(V) func()
 
-	// optional is set for a resource that nothing in the network is made from. The
-	// bridge works without it, so the source is complete without it too.
+	// optional is set for a resource that does not affect the network. The origin is complete
+	// without it.
 	optional bool
 	listed   int          // the last round that it was listed in
-	said     map[string]V // by uid
+	values   map[string]V // current values by UID
 }
 
-// read reads an object that was listed, or that an event is about.
+// read converts an object of a list or an event.
 func (t *table[O, V]) read(o runtime.Object, deleted bool) (entry[V], error) {
 	typed, ok := o.(O)
 	if !ok {
-		return entry[V]{}, fmt.Errorf("read object: it is a %T, want a %T", o, *new(O))
+		return entry[V]{}, fmt.Errorf("read object: got a %T, want a %T", o, *new(O))
 	}
 	e := entry[V]{uid: uid(typed.GetUID())}
 	if t.seen != nil {
 		e.after = t.seen(typed, deleted)
 	}
 	if !deleted {
-		e.value, e.said = t.convert(typed)
+		e.value, e.exists = t.convert(typed)
 	}
 	return e, nil
 }
 
-// apply says what one event tells.
+// apply applies one event.
 func (t *table[O, V]) apply(o runtime.Object, deleted bool) error {
 	e, err := t.read(o, deleted)
 	if err != nil {
 		return err
 	}
 	t.store.Update(func(tx *coe.Tx) {
-		if t.say(tx, e) && t.settle != nil {
+		if t.update(tx, e) && t.settle != nil {
 			t.settle(tx)
 		}
 	})
-	conclude(e)
+	runAfter(e)
 	return nil
 }
 
-// replace says all that there is, as listed in a round. What was said and is not among
-// it is taken back, first: a name may have passed on to a new object.
+// replace applies the list of a round. Deletions come first: a new object may have the name of
+// a deleted one.
 func (t *table[O, V]) replace(entries []entry[V], round int) {
 	var gone []entry[V]
 	t.store.Update(func(tx *coe.Tx) {
 		gone = t.missing(entries)
 		for _, e := range gone {
-			t.say(tx, e)
+			t.update(tx, e)
 		}
 		for _, e := range entries {
-			t.say(tx, e)
+			t.update(tx, e)
 		}
 		if t.settle != nil {
 			t.settle(tx)
 		}
-		if !t.optional && t.listed != round && t.rounds.counts(round) {
+		if !t.optional && t.listed != round && t.rounds.isCurrent(round) {
 			t.listed = round
 			t.countListed(tx)
 		}
 	})
-	conclude(gone...)
-	conclude(entries...)
+	runAfter(gone...)
+	runAfter(entries...)
 }
 
-// missing are entries for what was said and is not among those given.
+// missing returns deletions for the values that are not among the entries.
 func (t *table[O, V]) missing(entries []entry[V]) []entry[V] {
 	there := make(map[string]bool, len(entries))
 	for _, e := range entries {
 		there[e.uid] = true
 	}
 	var missing []entry[V]
-	for uid, v := range t.said {
+	for uid, v := range t.values {
 		if there[uid] {
 			continue
 		}
@@ -126,7 +126,7 @@ func (t *table[O, V]) missing(entries []entry[V]) []entry[V] {
 	return missing
 }
 
-func conclude[V any](entries ...entry[V]) {
+func runAfter[V any](entries ...entry[V]) {
 	for _, e := range entries {
 		if e.after != nil {
 			e.after()
@@ -134,12 +134,12 @@ func conclude[V any](entries ...entry[V]) {
 	}
 }
 
-// say says one object where it is another than it was, and whether it was.
-func (t *table[O, V]) say(tx *coe.Tx, e entry[V]) bool {
-	before, known := t.said[e.uid]
-	if !e.said {
+// update applies one entry, and reports whether it was a change.
+func (t *table[O, V]) update(tx *coe.Tx, e entry[V]) bool {
+	before, known := t.values[e.uid]
+	if !e.exists {
 		if known {
-			delete(t.said, e.uid)
+			delete(t.values, e.uid)
 			t.remove(tx, before)
 		}
 		return known
@@ -151,7 +151,7 @@ func (t *table[O, V]) say(tx *coe.Tx, e entry[V]) bool {
 	if known {
 		now, changed = t.merge(before, now)
 	}
-	t.said[e.uid] = now
+	t.values[e.uid] = now
 	if changed {
 		t.put(tx, now)
 	}

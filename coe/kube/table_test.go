@@ -16,14 +16,14 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// story is an object's successive versions, of which some have been told.
+// story is the sequence of an object's versions, of which some were delivered.
 type story struct {
 	versions []object
 	told     int
 	ends     bool // the object is deleted after the last
 }
 
-// there is what the object is as far as it was told; nil when it is not there.
+// there returns the delivered version; nil if the object does not exist.
 func (s *story) there() object {
 	if s.told == 0 || s.told > len(s.versions) {
 		return nil
@@ -31,7 +31,7 @@ func (s *story) there() object {
 	return s.versions[s.told-1]
 }
 
-// chapters is how many events the story has.
+// chapters returns the number of events of the story.
 func (s *story) chapters() int {
 	if s.ends {
 		return len(s.versions) + 1
@@ -39,7 +39,7 @@ func (s *story) chapters() int {
 	return len(s.versions)
 }
 
-// author makes stories up.
+// author generates stories.
 type author struct {
 	*rand.Rand
 	uids int
@@ -52,7 +52,7 @@ func (a *author) meta(kind, name, namespace string) metav1.ObjectMeta {
 
 func (a *author) pick(of ...string) string { return of[a.IntN(len(of))] }
 
-// story has up to four versions of what version makes.
+// story generates a story with up to four versions.
 func (a *author) story(version func() object) *story {
 	s := &story{ends: a.IntN(2) == 0}
 	for i := range 1 + a.IntN(4) {
@@ -116,7 +116,7 @@ func (a *author) slices() *story {
 	})
 }
 
-// teller tells the stories of one resource.
+// teller delivers the stories of one resource.
 type teller struct {
 	stories []*story
 	apply   func(runtime.Object, bool) error
@@ -140,7 +140,7 @@ func newTeller[O object, V any](t *table[O, V], stories ...*story) *teller {
 	}}
 }
 
-// tell tells all stories, each in its order, and the world in any.
+// tell delivers all stories, each in its order, interleaved at random.
 func (a *author) tell(t *testing.T, tellers []*teller) {
 	for {
 		var open []func()
@@ -165,7 +165,7 @@ func (a *author) tell(t *testing.T, tellers []*teller) {
 			one := tellers[a.IntN(len(tellers))]
 			for _, s := range one.stories {
 				if s.told < s.chapters() && a.IntN(3) == 0 {
-					s.told++ // no watch told of it
+					s.told++ // no watch delivered it
 				}
 			}
 			require.NoError(t, one.replace(one.stories))
@@ -173,7 +173,7 @@ func (a *author) tell(t *testing.T, tellers []*teller) {
 	}
 }
 
-// each calls f for what is there in the end.
+// each calls f for each final object.
 func each[O object](one *teller, f func(O)) {
 	for _, s := range one.stories {
 		if o := s.there(); o != nil {
@@ -182,8 +182,8 @@ func each[O object](one *teller, f func(O)) {
 	}
 }
 
-// FuzzOrder tells of a cluster's objects in an order, and as often, as the seed
-// says: what the store says in the end follows from what is there in the end.
+// FuzzOrder delivers the objects of a cluster in an order, and as often, as the seed determines: the
+// final state of the Store depends only on the final objects.
 func FuzzOrder(f *testing.F) {
 	for seed := range uint64(200) {
 		f.Add(seed)
@@ -238,19 +238,19 @@ func FuzzOrder(f *testing.F) {
 		for _, one := range tellers {
 			require.NoError(t, one.replace(one.stories))
 		}
-		require.Empty(t, changed, "what is said again is no change")
+		require.Empty(t, changed, "an equal object is not a change")
 		check()
 	})
 }
 
-// podFacts are what is compared of a pod: all but when it was said.
+// podFacts returns a pod without the time of the report.
 func podFacts(p *coe.Pod) coe.Pod {
 	facts := *p
-	facts.Said = coe.Said{}
+	facts.Reported = coe.Reported{}
 	return facts
 }
 
-// wanted is what a store says of the objects that are there.
+// wanted returns the expected Store for the final objects.
 func wanted(pods, nodes, services, slices *teller) map[string]any {
 	want := map[string]any{}
 	each(pods, func(p *corev1.Pod) {
@@ -287,10 +287,10 @@ func TestHeartbeatIsNoChange(t *testing.T) {
 	p.Labels = map[string]string{"x": "y"}
 	require.NoError(t, tables.pods.apply(p, false))
 	require.Equal(t, 1, changes)
-	require.Equal(t, "1", store.View("a").Pods[0].Said.Revision)
+	require.Equal(t, "1", store.View("a").Pods[0].Reported.Revision)
 	p.Status.PodIP = "10.0.0.1"
 	require.NoError(t, tables.pods.apply(p, false))
 	require.Equal(t, 2, changes)
-	require.Equal(t, "2", store.View("a").Pods[0].Said.Revision)
+	require.Equal(t, "2", store.View("a").Pods[0].Reported.Revision)
 	require.Error(t, tables.pods.apply(&corev1.Node{}, false))
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// tables is what was said of each resource. All of it is read and changed within
-// Store.Update alone, whose lock is its lock.
+// tables has the table of each resource. It is used only within Store.Update, whose lock
+// protects it.
 type tables struct {
 	store    *coe.Store
 	rounds   rounds
-	unlisted int // resources, in the round that counts
+	unlisted int // resources not yet listed in the current round
 
 	namespaces *table[*corev1.Namespace, *coe.Namespace]
 	nodes      *table[*corev1.Node, *coe.Node]
@@ -28,7 +28,7 @@ type tables struct {
 	endpoints  *table[*discoveryv1.EndpointSlice, *coe.Endpoints]
 	policies   *table[*networkingv1.NetworkPolicy, *coe.Policy]
 
-	// addresses are the nodes' addresses by name; replaced as a whole.
+	// addresses are the nodes' addresses by name; replaced, never changed.
 	addresses map[string]netip.Addr
 }
 
@@ -51,17 +51,17 @@ func newTables(store *coe.Store, observe func(PodSeen)) *tables {
 		func(tx *coe.Tx, p *coe.Policy) { tx.DeletePolicy(coe.Kubernetes, p.UID) })
 	t.policies.optional = true
 	t.pods = t.newPods(observe)
-	t.renew()
+	t.relist()
 	return t
 }
 
-// resources is how many there are that must be listed before Kubernetes has said all
-// it knows. Network policies are not among them: see table.optional.
+// resources is the number of resources that must be listed before the origin is complete. It
+// does not include network policies: see table.optional.
 const resources = 5
 
-// renew has every resource listed, again where it was. Until then what is absent may
-// be there.
-func (t *tables) renew() {
+// relist starts a round in which every resource is listed. Until its end the origin is
+// incomplete.
+func (t *tables) relist() {
 	t.store.Update(func(tx *coe.Tx) {
 		tx.SetIncomplete(coe.Kubernetes)
 		t.unlisted = resources
@@ -69,10 +69,10 @@ func (t *tables) renew() {
 	})
 }
 
-// newTable is a table of values that are compared as a whole.
+// newTable returns a table whose values are compared as a whole.
 func newTable[O object, V any](t *tables, convert func(O) *V, put, remove func(*coe.Tx, *V)) *table[O, *V] {
 	return &table[O, *V]{
-		tables: t, said: map[string]*V{}, put: put, remove: remove,
+		tables: t, values: map[string]*V{}, put: put, remove: remove,
 		convert: func(o O) (*V, bool) {
 			v := convert(o)
 			return v, v != nil
@@ -86,8 +86,8 @@ func newTable[O object, V any](t *tables, convert func(O) *V, put, remove func(*
 	}
 }
 
-// countListed notes that one more resource was listed in the round that counts. After
-// the last of them Kubernetes has said all it knows.
+// countListed counts a resource that was listed in the current round. With the last one the
+// origin is complete.
 func (t *tables) countListed(tx *coe.Tx) {
 	t.unlisted--
 	if t.unlisted == 0 {
@@ -95,10 +95,10 @@ func (t *tables) countListed(tx *coe.Tx) {
 	}
 }
 
-// removeNamespace takes a namespace back. The store knows namespaces by name, and
-// the name may have passed on to another already.
+// removeNamespace deletes a namespace. The Store knows namespaces by name, and a new namespace
+// may already have the name.
 func (t *tables) removeNamespace(tx *coe.Tx, gone *coe.Namespace) {
-	for _, n := range t.namespaces.said {
+	for _, n := range t.namespaces.values {
 		if n.Name == gone.Name {
 			tx.PutNamespace(coe.Kubernetes, n)
 			return
@@ -107,7 +107,7 @@ func (t *tables) removeNamespace(tx *coe.Tx, gone *coe.Namespace) {
 	tx.DeleteNamespace(coe.Kubernetes, gone.Name)
 }
 
-// pod is a pod as it was said, and its node's address as its own status has it.
+// pod is a pod, and its node's address in its own status.
 type pod struct {
 	*coe.Pod
 	status netip.Addr
@@ -115,10 +115,10 @@ type pod struct {
 
 func (t *tables) newPods(observe func(PodSeen)) *table[*corev1.Pod, pod] {
 	pods := &table[*corev1.Pod, pod]{
-		tables: t, said: map[string]pod{}, merge: mergePod,
+		tables: t, values: map[string]pod{}, merge: mergePod,
 		convert: func(in *corev1.Pod) (pod, bool) {
 			p := Pod(in)
-			p.Said.At = time.Now()
+			p.Reported.At = time.Now()
 			return pod{Pod: p, status: p.HostIP}, true
 		},
 		prepare: func(p pod) { p.HostIP = HostIP(t.addresses, p.NodeName, p.status) },
@@ -139,8 +139,8 @@ func (t *tables) newPods(observe func(PodSeen)) *table[*corev1.Pod, pod] {
 	return pods
 }
 
-// maxAnnotation is how much of a pod's annotation is looked at. Ours is shorter, so a
-// longer one differs from it.
+// maxAnnotation is how much of a pod's annotation is kept. Ours is shorter, so a longer one
+// differs.
 const maxAnnotation = 16 << 10
 
 func podSeen(p *corev1.Pod, deleted bool) PodSeen {
@@ -152,42 +152,42 @@ func podSeen(p *corev1.Pod, deleted bool) PodSeen {
 	}
 }
 
-// mergePod compares all of a pod but when it was said.
+// mergePod compares pods except for the time of the report.
 func mergePod(before, now pod) (pod, bool) {
 	asBefore := *now.Pod
-	asBefore.Said = before.Said
+	asBefore.Reported = before.Reported
 	if reflect.DeepEqual(before.Pod, &asBefore) {
 		return pod{Pod: before.Pod, status: now.status}, false
 	}
 	return now, true
 }
 
-// movePods says the pods again whose node has another address now. It looks at all
-// pods, as nodes seldom change theirs.
+// movePods updates the pods whose node's address has changed. It checks all pods, because node
+// addresses seldom change.
 func (t *tables) movePods(tx *coe.Tx) {
 	addresses := t.nodeAddresses()
 	if maps.Equal(addresses, t.addresses) {
 		return
 	}
 	t.addresses = addresses
-	for uid, p := range t.pods.said {
+	for uid, p := range t.pods.values {
 		at := HostIP(t.addresses, p.NodeName, p.status)
 		if at == p.HostIP {
 			continue
 		}
 		moved := *p.Pod
-		moved.HostIP, moved.Said.At = at, time.Now()
-		t.pods.said[uid] = pod{Pod: &moved, status: p.status}
+		moved.HostIP, moved.Reported.At = at, time.Now()
+		t.pods.values[uid] = pod{Pod: &moved, status: p.status}
 		tx.PutPod(coe.Kubernetes, &moved)
 	}
 }
 
-// nodeAddresses are the nodes' addresses by name. Of two nodes of one name, as may
-// be told of while one replaces the other, the one of the lower uid counts.
+// nodeAddresses returns the nodes' addresses by name. While one node replaces another of the
+// same name, the node with the lower UID counts.
 func (t *tables) nodeAddresses() map[string]netip.Addr {
-	addresses := make(map[string]netip.Addr, len(t.nodes.said))
-	holders := make(map[string]string, len(t.nodes.said))
-	for uid, n := range t.nodes.said {
+	addresses := make(map[string]netip.Addr, len(t.nodes.values))
+	holders := make(map[string]string, len(t.nodes.values))
+	for uid, n := range t.nodes.values {
 		holder, taken := holders[n.HostName]
 		if n.Address().IsValid() && (!taken || uid < holder) {
 			addresses[n.HostName], holders[n.HostName] = n.Address(), uid

@@ -14,15 +14,15 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/coe-bridge/coe-bridge/coe/kube"
-	cluster "github.com/coe-bridge/coe-bridge/test/kube"
+	cluster "github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
 type assertions = assert.CollectT
 
-// account is who the source is in a cluster that asks roles.
+// account is the user of the Watcher in a cluster with RBAC.
 const account = "coe-bridge"
 
-// grant gives the account these rights and no others.
+// grant sets the permissions of the account.
 func grant(t *testing.T, c *cluster.ControlPlane, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	ctx, meta := t.Context(), metav1.ObjectMeta{Name: account}
@@ -44,7 +44,7 @@ func grant(t *testing.T, c *cluster.ControlPlane, rules ...rbacv1.PolicyRule) {
 	require.NoError(t, err)
 }
 
-// kubeconfig is the path of a new kubeconfig with a token of the account.
+// kubeconfig returns the path of a new kubeconfig with a token of the account.
 func kubeconfig(t *testing.T, c *cluster.ControlPlane, lifetime time.Duration) string {
 	t.Helper()
 	token, err := c.ServiceAccountToken(t.Context(), metav1.NamespaceDefault, account, lifetime)
@@ -54,7 +54,7 @@ func kubeconfig(t *testing.T, c *cluster.ControlPlane, lifetime time.Duration) s
 	return path
 }
 
-// token is the token of a kubeconfig.
+// token returns the token of a kubeconfig.
 func token(t *testing.T, path string) string {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(path)
@@ -66,7 +66,7 @@ func token(t *testing.T, path string) string {
 	return ""
 }
 
-// seenPods are the pods that an observer was told of.
+// seenPods are the pods that an observer was called with.
 type seenPods struct {
 	mu   sync.Mutex
 	pods map[string]kube.PodSeen

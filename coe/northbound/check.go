@@ -13,29 +13,28 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// LeafError is what is wrong with one leaf of an entry, beyond what the YANG
-// modules say.
+// LeafError is an error in one leaf of an entry that the YANG modules do not exclude.
 type LeafError struct {
 	Leaf string // path below the entry, "name" or "service-ports/port"
 	Err  error
 }
 
-// Error names the leaf and says what is wrong.
+// Error returns the path of the leaf and the error.
 func (e *LeafError) Error() string { return e.Leaf + ": " + e.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the error of the leaf.
 func (e *LeafError) Unwrap() error { return e.Err }
 
-// Leaves are an entry that is checked.
+// Leaves gives Check access to an entry.
 type Leaves interface {
-	// Leaf is the value of a leaf in canonical form, or empty where it is absent.
+	// Leaf returns the value of a leaf in canonical form; empty if it is absent.
 	Leaf(name string) string
 	// Each calls yield with the entries of a list in it, until yield returns false.
 	Each(list string) iter.Seq[Leaves]
 }
 
-// The bounds of an entry. A name is as long as a DNS name, and a namespace as long as one
-// label of it, as in Kubernetes. So many entries may its lists have.
+// Limits of an entry. As in Kubernetes, a name is at most as long as a DNS name, and a
+// namespace as long as a DNS label. The other limits are for the entry's lists.
 const (
 	maxName       = 253
 	maxNamespace  = 63
@@ -44,9 +43,8 @@ const (
 	maxEndpoints  = 1000
 )
 
-// Check tells what is wrong with an entry of a list although it is valid by the
-// YANG modules: a *LeafError, or nil. Entries of lists that are not read here
-// are not checked.
+// Check checks an entry of a list beyond its YANG module. It returns a *LeafError, or nil. It
+// accepts entries of lists that this package does not read.
 func Check(list string, entry Leaves) error {
 	switch list {
 	case Pods:
@@ -70,7 +68,7 @@ func checkMAC(text string) error {
 	}
 	mac, err := net.ParseMAC(text)
 	if err != nil || len(mac) != 6 || mac[0]&1 != 0 {
-		return &LeafError{"port-mac-address", fmt.Errorf("%q is no MAC address of one interface; want six pairs of hex digits, or none", text)}
+		return &LeafError{"port-mac-address", fmt.Errorf("%q is not a unicast MAC address; want six pairs of hex digits, or an empty value", text)}
 	}
 	return nil
 }
@@ -78,36 +76,36 @@ func checkMAC(text string) error {
 func checkPorts(entry Leaves, list string) error {
 	for port := range entry.Each(list) {
 		if n, err := strconv.ParseInt(port.Leaf("port"), 10, 32); err != nil || n < 1 || n > 65535 {
-			return &LeafError{list + "/port", fmt.Errorf("%q is no port number; want 1..65535", port.Leaf("port"))}
+			return &LeafError{list + "/port", fmt.Errorf("%q is not a port number; want 1..65535", port.Leaf("port"))}
 		}
 		text := port.Leaf("node-port")
 		if n, err := strconv.ParseInt(text, 10, 32); text != "" && (err != nil || n < 0 || n > 65535) {
-			return &LeafError{list + "/node-port", fmt.Errorf("%q is no port number; want 0..65535", text)}
+			return &LeafError{list + "/node-port", fmt.Errorf("%q is not a port number; want 0..65535", text)}
 		}
 	}
 	return nil
 }
 
-// checkEndpoints refuses the addresses that Kubernetes refuses in an EndpointSlice.
+// checkEndpoints rejects the addresses that Kubernetes rejects in an EndpointSlice.
 func checkEndpoints(entry Leaves) error {
 	for e := range entry.Each("endpoint-addresses") {
 		a, err := netip.ParseAddr(e.Leaf("ip-address"))
 		if err == nil && !coe.Routable(a.Unmap()) {
 			return &LeafError{"endpoint-addresses/ip-address", fmt.Errorf(
-				"%s is a loopback, link-local, multicast or unspecified address; send another", a)}
+				"%s is a loopback, link-local, multicast or unspecified address; send another one", a)}
 		}
 	}
 	return nil
 }
 
-// checkCount refuses an entry with more entries of a list in it than anybody means.
+// checkCount rejects an entry with too many entries in a list.
 func checkCount(entry Leaves, list string, most int) error {
 	n := 0
 	for range entry.Each(list) {
 		n++
 	}
 	if n > most {
-		return &LeafError{list, fmt.Errorf("there are %d; want %d at most", n, most)}
+		return &LeafError{list, fmt.Errorf("the list has %d entries; want at most %d", n, most)}
 	}
 	return nil
 }
@@ -117,13 +115,13 @@ func checkPrefix(leaf, text string) error {
 		return nil
 	}
 	if _, err := netip.ParsePrefix(text); err != nil {
-		return &LeafError{leaf, fmt.Errorf("%q is no prefix; want one like 10.11.2.0/24", text)}
+		return &LeafError{leaf, fmt.Errorf("%q is not a prefix; want a prefix like 10.11.2.0/24", text)}
 	}
 	return nil
 }
 
-// checkNames refuses what would make the names of Netvirt objects
-// ("namespace:pod-name"), or of the scopes of the status, ambiguous.
+// checkNames rejects characters that would make the names of Netvirt objects
+// ("namespace:pod-name") or of scopes in the status ambiguous.
 func checkNames(entry Leaves, leaves ...string) error {
 	for _, leaf := range leaves {
 		most := maxName
@@ -140,13 +138,13 @@ func checkNames(entry Leaves, leaves ...string) error {
 func checkName(name string, most int) error {
 	switch {
 	case len(name) > most:
-		return fmt.Errorf("it has %d characters; want %d at most", len(name), most)
+		return fmt.Errorf("the value has %d characters; want at most %d", len(name), most)
 	case strings.Contains(name, ":"):
-		return fmt.Errorf("%q holds a colon, which separates the parts of interface names; choose another", name)
+		return fmt.Errorf("%q contains a colon, which separates the parts of interface names; choose another value", name)
 	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return fmt.Errorf("%q holds a character that cannot be printed; choose another", name)
+		return fmt.Errorf("%q contains a character that cannot be printed; choose another value", name)
 	case strings.HasPrefix(name, "("):
-		return fmt.Errorf("%q begins with a parenthesis, as \"(cluster)\" does, which stands for no namespace; choose another", name)
+		return fmt.Errorf("%q starts with a parenthesis, which is reserved for \"(cluster)\"; choose another value", name)
 	}
 	return nil
 }

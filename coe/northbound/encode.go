@@ -9,9 +9,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// AppendPod appends the entry of pod:coe/pods that Pod reads as p, as far as the
-// model can say it: of an interface's addresses the first, and neither the node's
-// name nor that the pod wants no network.
+// AppendPod appends the entry of pod:coe/pods for p, as far as the model allows: it has one
+// address per interface, and neither NodeName nor NoNetwork.
 func AppendPod(raw []byte, p *coe.Pod) []byte {
 	o := object{append(raw, '{')}
 	o.text("uid", p.UID)
@@ -30,10 +29,9 @@ func AppendPod(raw []byte, p *coe.Pod) []byte {
 	return append(o.raw, '}')
 }
 
-// AppendService appends the entry of service:service-information/services that
-// Service reads as s, as far as the model can say it: the first cluster address,
-// ports without their protocols, and no affinity. A headless service is one
-// without an address. All addresses of others are external-ip-address.
+// AppendService appends the entry of service:service-information/services for s, as far as
+// the model allows: it has one cluster address (none if headless), no protocols and no
+// affinity. All other addresses are external-ip-address.
 func AppendService(raw []byte, s *coe.Service) []byte {
 	o := object{append(raw, '{')}
 	o.text("uid", s.UID)
@@ -53,9 +51,8 @@ func AppendService(raw []byte, s *coe.Service) []byte {
 	return append(o.raw, '}')
 }
 
-// AppendEndpoints appends the entry of service:endpoints-info/endpoints that
-// Endpoints reads as e, as far as the model can say it: without the addresses that
-// are going away, and ports without their protocols.
+// AppendEndpoints appends the entry of service:endpoints-info/endpoints for e, as far as the
+// model allows: it has neither terminating addresses nor protocols.
 func AppendEndpoints(raw []byte, e *coe.Endpoints) []byte {
 	o := object{append(raw, '{')}
 	o.text("uid", e.UID)
@@ -75,8 +72,8 @@ func AppendEndpoints(raw []byte, e *coe.Endpoints) []byte {
 	return append(o.raw, '}')
 }
 
-// AppendNode appends the entry of k8s-node:k8s-nodes-info/k8s-nodes that Node
-// reads as n, as far as the model can say it: the first pod-cidr.
+// AppendNode appends the entry of k8s-node:k8s-nodes-info/k8s-nodes for n, as far as the
+// model allows: it has one pod-cidr.
 func AppendNode(raw []byte, n *coe.Node) []byte {
 	o := object{append(raw, '{')}
 	o.text("uid", n.UID)
@@ -96,8 +93,7 @@ func first(addresses []netip.Addr) netip.Addr {
 	return addresses[0]
 }
 
-// object is a JSON object that is being written. Leaves that say nothing are left
-// out.
+// object is a JSON object in progress. It omits zero values.
 type object struct{ raw []byte }
 
 func (o *object) member(name string) {
@@ -130,7 +126,7 @@ func (o *object) address(name string, a netip.Addr) {
 	}
 }
 
-// beginEntry begins the n-th entry of a list.
+// beginEntry starts entry n of a list.
 func (o *object) beginEntry(list string, n int) {
 	if n == 0 {
 		o.member(list)
@@ -138,7 +134,7 @@ func (o *object) beginEntry(list string, n int) {
 	o.raw = append(o.raw, "[,"[min(n, 1)], '{')
 }
 
-// endEntry ends the n-th of so many entries.
+// endEntry ends entry n of a list with of entries.
 func (o *object) endEntry(n, of int) {
 	o.raw = append(o.raw, '}')
 	if n == of-1 {
@@ -146,7 +142,7 @@ func (o *object) endEntry(n, of int) {
 	}
 }
 
-// appendSet writes a leaf-list, in which no value is twice.
+// appendSet appends a leaf-list without duplicates.
 func appendSet[T comparable](o *object, name string, values []T, write func([]byte, T) []byte) {
 	for i, value := range values {
 		if slices.Contains(values[:i], value) {
@@ -166,7 +162,7 @@ func appendAddress(raw []byte, a netip.Addr) []byte {
 	return append(a.AppendTo(append(raw, '"')), '"')
 }
 
-// plain are the characters that stand for themselves in a JSON string.
+// plain marks the characters that need no escape in a JSON string.
 var plain = func() (plain [256]bool) {
 	for c := byte(' '); c <= '~'; c++ {
 		plain[c] = c != '"' && c != '\\'
@@ -174,7 +170,7 @@ var plain = func() (plain [256]bool) {
 	return plain
 }()
 
-// appendString writes a JSON string. Almost all have plain characters alone.
+// appendString appends a JSON string, fast if it needs no escapes.
 func appendString(raw []byte, text string) []byte {
 	for i := range len(text) {
 		if !plain[text[i]] {

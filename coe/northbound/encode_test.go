@@ -19,12 +19,12 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// anyEntities makes entities of all that coe can say.
+// anyEntities generates arbitrary entities.
 type anyEntities struct{ *rand.Rand }
 
 func newEntities(seed uint64) anyEntities { return anyEntities{rand.New(rand.NewPCG(seed, 0))} }
 
-// some makes at most three of what one makes.
+// some generates up to three values.
 func some[T any](r anyEntities, one func() T) []T {
 	var out []T
 	for range r.IntN(4) {
@@ -33,7 +33,7 @@ func some[T any](r anyEntities, one func() T) []T {
 	return out
 }
 
-// maybe is what one makes, or nothing.
+// maybe generates a value or nothing.
 func maybe[T any](r anyEntities, one func() T) (out T) {
 	if r.IntN(3) > 0 {
 		out = one()
@@ -62,7 +62,7 @@ func (r anyEntities) address() netip.Addr {
 	return netip.AddrFrom16(a)
 }
 
-// families are up to two addresses of different families.
+// families generates up to two addresses of different families.
 func (r anyEntities) families() []netip.Addr {
 	out := some(r, r.address)
 	return slices.CompactFunc(out[:min(2, len(out))], func(a, b netip.Addr) bool { return a.Is4() == b.Is4() })
@@ -75,7 +75,7 @@ func (r anyEntities) pod() *coe.Pod {
 	return &coe.Pod{
 		UID: r.uid(), Name: maybe(r, r.name), Namespace: r.name(), NodeName: maybe(r, r.name), HostIP: maybe(r, r.address),
 		MAC: maybe(r, func() string { return "0a:58:0a:00:00:01" }), NoNetwork: r.IntN(2) == 0,
-		Said: coe.Said{Revision: "17"},
+		Reported: coe.Reported{Revision: "17"},
 		Interfaces: some(r, func() coe.PodInterface {
 			return coe.PodInterface{
 				UID: r.uid(), Addresses: r.families(), SegmentationID: maybe(r, r.Uint32),
@@ -115,11 +115,11 @@ func (r anyEntities) node() *coe.Node {
 	}
 }
 
-// sayablePod is p without what the model can't say; the others are the same of the
-// other entities.
+// sayablePod returns p without fields that the model lacks. The functions below do the same for
+// the other entities.
 func sayablePod(p *coe.Pod) *coe.Pod {
 	out := *p
-	out.NodeName, out.NoNetwork, out.Said = "", false, coe.Said{}
+	out.NodeName, out.NoNetwork, out.Reported = "", false, coe.Reported{}
 	out.Interfaces = slices.Clone(p.Interfaces)
 	for i := range out.Interfaces {
 		out.Interfaces[i].Addresses = atMostOne(out.Interfaces[i].Addresses)
@@ -160,8 +160,8 @@ func atMostOne[T any](all []T) []T {
 	return all[:1]
 }
 
-// What is read of what was written is what was said, as far as the model can say
-// it; and it is what the YANG modules call canonical.
+// Encoding and decoding returns the same entity, except for fields that the model lacks. The
+// encoding is canonical by the YANG modules.
 func FuzzEncode(f *testing.F) {
 	schema, err := yang.Load()
 	require.NoError(f, err)
@@ -197,14 +197,14 @@ func law[T any](t *testing.T, schema *yang.Schema, list string, write func([]byt
 	require.Equal(t, entries[0], stored, "the values are canonical, in schema order")
 }
 
-// A value of a leaf-list is not there twice, although a service may say it twice.
+// A leaf-list has no duplicates, even if a service has.
 func TestLeafListsAreSets(t *testing.T) {
 	a, b := netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("203.0.113.2")
 	raw := northbound.AppendService(nil, &coe.Service{UID: "u", ExternalIPs: []netip.Addr{a, a, b, a}, PodEndpoints: []string{"e", "e"}})
 	require.JSONEq(t, `{"uid":"u","external-ip-address":["203.0.113.1","203.0.113.2"],"endpoints":["e"]}`, string(raw))
 }
 
-// What is written is valid by a judge that is not ours.
+// libyang accepts the encoding.
 func TestYanglintTakesWhatIsWritten(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs yanglint")
@@ -231,5 +231,5 @@ func TestYanglintTakesWhatIsWritten(t *testing.T) {
 			modules+"pod.yang", modules+"service.yang", modules+"k8s-node.yang", file).Run()
 	}
 	require.NoError(t, judge(document))
-	require.Error(t, judge(strings.Replace(document, `"segmentation-id":`, `"segmentation-id":-`, 1)), "it judges")
+	require.Error(t, judge(strings.Replace(document, `"segmentation-id":`, `"segmentation-id":-`, 1)), "libyang rejects invalid documents")
 }

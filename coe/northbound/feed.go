@@ -14,7 +14,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
-// The lists that a Feed reads, as "module:container/list".
+// The lists that a Feed reads, in the form "module:container/list".
 const (
 	Pods          = "pod:coe/pods"
 	Services      = "service:service-information/services"
@@ -25,31 +25,31 @@ const (
 	AccessLists   = "ietf-access-control-list:access-lists/acl"
 )
 
-// JoinKey joins the key values of an entry. No value of the lists with several keys
-// but the last one can hold a space.
+// JoinKey joins the key values of an entry. In lists with several keys only the last value can
+// contain a space.
 func JoinKey(values ...string) string { return strings.Join(values, " ") }
 
-// Entry is one entry of one list.
+// Entry is an entry of a list.
 type Entry struct {
-	List string // one of the lists above; others are passed over
-	Key  string // of JoinKey
-	Raw  []byte // nil for an entry that is gone
-	// Damaged: the datastore holds no JSON object for the entry.
+	List string // one of the lists above; others are ignored
+	Key  string // see JoinKey
+	Raw  []byte // nil if the entry was deleted
+	// Damaged means that the stored value is not a JSON object.
 	Damaged bool
-	// Revision is the datastore's at the entry's last change.
+	// Revision is the datastore's revision of the entry's last change.
 	Revision int64
 }
 
-// Batch is what one revision of the datastore changed, or all that is there.
+// Batch is the change of one revision of the datastore, or a snapshot.
 type Batch struct {
 	Revision int64
-	// Snapshot: the entries are all there are; what was known and is not among
-	// them is gone.
+	// Snapshot means that Entries has all entries: known entries that are missing were
+	// deleted.
 	Snapshot bool
 	Entries  []Entry
 }
 
-// Feed tells a Store what RESTCONF clients have written. It is for one goroutine.
+// Feed writes the entries of RESTCONF clients into a Store. It must not be used concurrently.
 type Feed struct {
 	store *coe.Store
 	pools func([]dhcppool.Pool)
@@ -57,12 +57,11 @@ type Feed struct {
 
 	known    map[string]map[string]bool // keys by list
 	networks map[string][]dhcppool.Pool // by network-id
-	// unreadable are the problems of the entries that can't be read, by list and key.
+	// unreadable has the problems of unreadable entries, by list and key.
 	unreadable map[[2]string]coe.Problem
 }
 
-// NewFeed returns a feed for the store. pools is called with all pools whenever
-// one changed.
+// NewFeed returns a Feed for a Store. It calls pools with all pools whenever one has changed.
 func NewFeed(store *coe.Store, pools func([]dhcppool.Pool), log *slog.Logger) *Feed {
 	return &Feed{
 		store: store, pools: pools, log: log,
@@ -73,8 +72,8 @@ func NewFeed(store *coe.Store, pools func([]dhcppool.Pool), log *slog.Logger) *F
 	}
 }
 
-// Apply tells the store what a batch changed, in one step. After the first
-// snapshot the store knows that RESTCONF has said all.
+// Apply applies a batch to the Store in one step. After the first snapshot the origin RESTCONF
+// is complete.
 func (f *Feed) Apply(b Batch) {
 	entries := b.Entries
 	if b.Snapshot {
@@ -99,7 +98,7 @@ func (f *Feed) Apply(b Batch) {
 	})
 }
 
-// missing are deletions of what is known and not in a snapshot.
+// missing returns deletions for the known entries that a snapshot does not have.
 func (f *Feed) missing(snapshot []Entry) []Entry {
 	there := map[string]map[string]bool{}
 	for _, e := range snapshot {
@@ -127,8 +126,7 @@ func note(known map[string]map[string]bool, e Entry) {
 	known[e.List][e.Key] = true
 }
 
-// applyPools hands on the pools, before the store tells of the pods that may
-// want them.
+// applyPools applies changes of pools, before the Store has the pods that may need them.
 func (f *Feed) applyPools(entries []Entry) {
 	changed := false
 	for _, e := range entries {
@@ -162,7 +160,7 @@ func (f *Feed) apply(tx *coe.Tx, e Entry) {
 	switch e.List {
 	case Pods:
 		put(f, e, Pod, func(p *coe.Pod) string { return p.UID }, func(p *coe.Pod) {
-			p.Said = coe.Said{At: time.Now(), Revision: strconv.FormatInt(e.Revision, 10)}
+			p.Reported = coe.Reported{At: time.Now(), Revision: strconv.FormatInt(e.Revision, 10)}
 			tx.PutPod(coe.RESTCONF, p)
 		},
 			func() { tx.DeletePod(coe.RESTCONF, e.Key) })
@@ -186,9 +184,8 @@ func (f *Feed) apply(tx *coe.Tx, e Entry) {
 
 func policyUID(p *coe.Policy) string { return p.UID }
 
-// put reads an entry and says it, or says that it is gone. One that can't be read
-// keeps what was said of it before: the writer was told what is wrong with it, so
-// this is no client's doing.
+// put reads an entry and puts it into the Store, or deletes it. An unreadable entry keeps its
+// former value: RESTCONF rejects such entries, so no client has written it.
 func put[T any](f *Feed, e Entry, parse func([]byte) (*T, error), key func(*T) string, say func(*T), gone func()) {
 	if e.Raw == nil {
 		gone()
@@ -202,10 +199,10 @@ func put[T any](f *Feed, e Entry, parse func([]byte) (*T, error), key func(*T) s
 	say(value)
 }
 
-// read reads an entry, which must be the one of its key.
+// read reads an entry, whose key must match its content.
 func read[T any](e Entry, parse func([]byte) (T, error), key func(T) string) (value T, err error) {
 	if e.Damaged {
-		return value, errors.New("the datastore holds no JSON object for it")
+		return value, errors.New("its value in the datastore is not a JSON object")
 	}
 	if value, err = parse(e.Raw); err == nil && key(value) != e.Key {
 		err = fmt.Errorf("it is a copy of entry %q", key(value))
@@ -213,7 +210,7 @@ func read[T any](e Entry, parse func([]byte) (T, error), key func(T) string) (va
 	return value, err
 }
 
-// networkOf is the network of pools; an entry without pools tells none.
+// networkOf returns the network of pools; it is unknown for an entry without pools.
 func networkOf(pools []dhcppool.Pool, key string) string {
 	if len(pools) > 0 {
 		return pools[0].Network
@@ -221,16 +218,16 @@ func networkOf(pools []dhcppool.Pool, key string) string {
 	return key
 }
 
-// refuse notes that an entry can't be read.
+// refuse records that an entry cannot be read.
 func (f *Feed) refuse(e Entry, err error) {
-	f.log.Error("entry in the datastore can't be read", "list", e.List, "key", e.Key, "err", err)
+	f.log.Error("cannot read an entry in the datastore", "list", e.List, "key", e.Key, "err", err)
 	f.unreadable[[2]string{e.List, e.Key}] = coe.Problem{
 		Kind: "record", UID: e.List + "=" + e.Key, Name: e.Key, Reason: coe.RecordDamaged,
-		Message: fmt.Sprintf("the entry in the datastore can't be read: %v; write it again, or delete it", err),
+		Message: fmt.Sprintf("cannot read the entry in the datastore: %v; write it again, or delete it", err),
 	}
 }
 
-// problems lists the entries that can't be read, sorted.
+// problems returns the problems of unreadable entries, sorted.
 func (f *Feed) problems() []coe.Problem {
 	return slices.SortedFunc(maps.Values(f.unreadable), func(a, b coe.Problem) int { return strings.Compare(a.UID, b.UID) })
 }

@@ -14,61 +14,59 @@ const (
 	chunkSize = 128 * entrySize
 )
 
-// FromKubernetes shows the entries of one list of which Kubernetes speaks.
+// FromKubernetes presents what Kubernetes reports as the entries of one list.
 type FromKubernetes[T any] struct {
-	said     coe.Entities[T]
+	entities coe.Entities[T]
 	encode   func([]byte, *T) []byte
 	describe func(*T) string
 }
 
-// KubernetesPods are the entries of Pods of which Kubernetes speaks.
+// KubernetesPods returns the entries of Pods from Kubernetes.
 func KubernetesPods(s *coe.Store) FromKubernetes[coe.Pod] {
 	return FromKubernetes[coe.Pod]{s.PodsOf(coe.Kubernetes), AppendPod, func(p *coe.Pod) string {
 		return "pod " + p.Namespace + "/" + p.Name
 	}}
 }
 
-// KubernetesServices are the entries of Services of which Kubernetes speaks.
+// KubernetesServices returns the entries of Services from Kubernetes.
 func KubernetesServices(s *coe.Store) FromKubernetes[coe.Service] {
 	return FromKubernetes[coe.Service]{s.ServicesOf(coe.Kubernetes), AppendService, func(s *coe.Service) string {
 		return "service " + s.Namespace + "/" + s.Name
 	}}
 }
 
-// KubernetesEndpoints are the entries of EndpointsList of which Kubernetes speaks.
+// KubernetesEndpoints returns the entries of EndpointsList from Kubernetes.
 func KubernetesEndpoints(s *coe.Store) FromKubernetes[coe.Endpoints] {
 	return FromKubernetes[coe.Endpoints]{s.EndpointsOf(coe.Kubernetes), AppendEndpoints, func(e *coe.Endpoints) string {
 		return "endpoints of service " + e.Namespace + "/" + e.Name
 	}}
 }
 
-// KubernetesNodes are the entries of Nodes of which Kubernetes speaks.
+// KubernetesNodes returns the entries of Nodes from Kubernetes.
 func KubernetesNodes(s *coe.Store) FromKubernetes[coe.Node] {
 	return FromKubernetes[coe.Node]{s.NodesOf(coe.Kubernetes), AppendNode, func(n *coe.Node) string {
 		return "node " + n.HostName
 	}}
 }
 
-// Entry is the JSON object of the entry with this uid; nil where Kubernetes
-// speaks of none.
+// Entry returns the JSON object of the entry with a UID; nil if Kubernetes has none.
 func (l FromKubernetes[T]) Entry(uid string) []byte {
-	if e := l.said.Get(uid); e != nil {
+	if e := l.entities.Get(uid); e != nil {
 		return l.encode(make([]byte, 0, entrySize), e)
 	}
 	return nil
 }
 
-// Entries are the JSON objects of all entries, by uid and ordered by
-// it.
+// Entries returns the JSON objects of all entries, sorted by UID.
 func (l FromKubernetes[T]) Entries() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		var chunk []byte
-		for _, e := range l.said.All() {
+		for _, e := range l.entities.All() {
 			if cap(chunk)-len(chunk) < entrySize {
 				chunk = make([]byte, 0, chunkSize)
 			}
 			from := len(chunk)
-			chunk = l.encode(chunk, e.Said)
+			chunk = l.encode(chunk, e.Value)
 			if !yield(e.UID, slices.Clip(chunk[from:])) {
 				return
 			}
@@ -76,13 +74,13 @@ func (l FromKubernetes[T]) Entries() iter.Seq2[string, []byte] {
 	}
 }
 
-// Any is the uid of one entry, empty where there is none.
-func (l FromKubernetes[T]) Any() string { return l.said.Any() }
+// Any returns the UID of one entry; empty if there are none.
+func (l FromKubernetes[T]) Any() string { return l.entities.Any() }
 
-// Says tells who wants to change the entry with this uid where it comes from, and
-// what to do instead; empty where Kubernetes speaks of none.
+// Says explains why a client cannot change the entry with a UID, and what to do instead; empty
+// if Kubernetes has no such entry.
 func (l FromKubernetes[T]) Says(uid string) string {
-	e := l.said.Get(uid)
+	e := l.entities.Get(uid)
 	if e == nil {
 		return ""
 	}

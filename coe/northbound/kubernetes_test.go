@@ -11,7 +11,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
 )
 
-// Of what RESTCONF says nothing is shown.
+// Entities of RESTCONF are not shown.
 func TestFromKubernetes(t *testing.T) {
 	store := coe.NewStore(nil, coe.RESTCONF, coe.Kubernetes)
 	store.Update(func(tx *coe.Tx) {
@@ -35,7 +35,7 @@ func TestFromKubernetes(t *testing.T) {
 	}
 }
 
-// Entries stay as they were given, however many and however large.
+// Returned entries never change, regardless of their number and size.
 func TestEntriesShareNothing(t *testing.T) {
 	const many = 1000
 	store := coe.NewStore(nil, coe.Kubernetes)

@@ -1,8 +1,7 @@
-// Package northbound reads the COE northbound entities (pods, services,
-// endpoints, nodes, DHCP pools) from the JSON form in which the datastore keeps
-// them: one RFC 7951 object an entry, already valid and canonical by the YANG
-// modules. What Kubernetes says it writes in that form. It knows the leaves' names
-// and nothing of where the JSON comes from or goes to.
+// Package northbound converts the COE northbound entities (pods, services, endpoints, nodes,
+// DHCP pools) from and to their JSON form in the datastore. The form is one RFC 7951 object
+// per entry, already validated and canonical by the YANG modules. The package does not know
+// where the JSON comes from or goes to.
 package northbound
 
 import (
@@ -15,8 +14,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
-// addr is an inet:ip-address leaf; zero where the leaf is absent. An IPv6 zone is
-// dropped: pods' addresses are not of one link.
+// addr is an inet:ip-address leaf; zero if the leaf is absent. An IPv6 zone is dropped,
+// because pod addresses are not link-local.
 type addr struct{ netip.Addr }
 
 func (a *addr) UnmarshalText(text []byte) error {
@@ -89,9 +88,8 @@ type servicePort struct {
 	NodePort   int32  `json:"node-port"`
 }
 
-// Service reads an entry of service:service-information/services. Its ports are
-// TCP, since the model has no protocol. A port that is no port number is an
-// error.
+// Service reads an entry of service:service-information/services. Its ports are TCP, because
+// the model has no protocol. An invalid port number is an error.
 func Service(raw []byte) (*coe.Service, error) {
 	var in service
 	if err := json.Unmarshal(raw, &in); err != nil {
@@ -131,8 +129,8 @@ type endpoints struct {
 	} `json:"endpoint-ports"`
 }
 
-// Endpoints reads an entry of service:endpoints-info/endpoints. A port that is no
-// port number is an error.
+// Endpoints reads an entry of service:endpoints-info/endpoints. An invalid port number is an
+// error.
 func Endpoints(raw []byte) (*coe.Endpoints, error) {
 	var in endpoints
 	if err := json.Unmarshal(raw, &in); err != nil {
@@ -156,7 +154,7 @@ func Endpoints(raw []byte) (*coe.Endpoints, error) {
 
 func portNumber(n int32) (uint16, error) {
 	if n < 1 || n > 65535 {
-		return 0, fmt.Errorf("%d is no port number; want 1..65535", n)
+		return 0, fmt.Errorf("%d is not a port number; want 1..65535", n)
 	}
 	return uint16(n), nil
 }
@@ -169,8 +167,8 @@ type node struct {
 	PodCIDR    string `json:"pod-cidr"`
 }
 
-// Node reads an entry of k8s-node:k8s-nodes-info/k8s-nodes. A pod-cidr that is no
-// prefix is an error, an empty one is none.
+// Node reads an entry of k8s-node:k8s-nodes-info/k8s-nodes. An invalid pod-cidr is an error;
+// an empty one is allowed.
 func Node(raw []byte) (*coe.Node, error) {
 	var in node
 	if err := json.Unmarshal(raw, &in); err != nil {
@@ -202,9 +200,9 @@ type network struct {
 	} `json:"allocation-pool"`
 }
 
-// Pools reads an entry of dhcp_allocation_pool:dhcp_allocation_pool/network: the
-// pools of one network, in the order of their subnets. They are not checked
-// against each other (dhcppool.Validate).
+// Pools reads an entry of dhcp_allocation_pool:dhcp_allocation_pool/network: the pools of one
+// network, sorted by subnet. It does not check the pools against each other, as
+// dhcppool.Validate does.
 func Pools(raw []byte) ([]dhcppool.Pool, error) {
 	var in network
 	if err := json.Unmarshal(raw, &in); err != nil {
@@ -224,8 +222,8 @@ func Pools(raw []byte) ([]dhcppool.Pool, error) {
 	return out, nil
 }
 
-// NetworkPolicy reads an entry of k8s:k8s/network-policies/network-policy. The model
-// has no namespace for it, so it belongs to the cluster.
+// NetworkPolicy reads an entry of k8s:k8s/network-policies/network-policy. The policy belongs to
+// the cluster, because the model has no namespace for it.
 func NetworkPolicy(raw []byte) (*coe.Policy, error) {
 	var in struct {
 		UUID string `json:"uuid"`
@@ -237,8 +235,7 @@ func NetworkPolicy(raw []byte) (*coe.Policy, error) {
 	return &coe.Policy{UID: in.UUID, Name: in.Name, Kind: coe.NetworkPolicy}, nil
 }
 
-// AccessList reads an entry of ietf-access-control-list:access-lists/acl. Its uid
-// is its key.
+// AccessList reads an entry of ietf-access-control-list:access-lists/acl. Its UID is its key.
 func AccessList(raw []byte) (*coe.Policy, error) {
 	var in struct {
 		Type string `json:"acl-type"`
@@ -250,7 +247,7 @@ func AccessList(raw []byte) (*coe.Policy, error) {
 	return &coe.Policy{UID: JoinKey(in.Type, in.Name), Name: in.Name, Kind: coe.AccessList}, nil
 }
 
-// some is the address where there is one.
+// some returns a list of the address; nil if the address is invalid.
 func some(a netip.Addr) []netip.Addr {
 	if !a.IsValid() {
 		return nil

@@ -32,7 +32,7 @@ func TestPod(t *testing.T) {
 	}, p)
 }
 
-// A network-id has no effect, but the one that names no network.
+// A network-id has no effect, except the one that names no network.
 func TestNetworkID(t *testing.T) {
 	for id, want := range map[string]coe.Ignored{
 		"fbad80df-b0b4-0580-8d14-11fcaced2ac6": coe.NetworkID,
@@ -96,7 +96,7 @@ func TestPools(t *testing.T) {
 	}}, pools)
 }
 
-// leaves are an entry as JSON has it.
+// leaves implements Leaves for a JSON object.
 type leaves map[string]any
 
 func (l leaves) Leaf(name string) string {
@@ -171,22 +171,22 @@ func TestFeed(t *testing.T) {
 	damaged := northbound.Entry{List: northbound.Networks, Key: "default", Raw: []byte(`{`)}
 	other := northbound.Entry{List: northbound.Networks, Key: "other", Raw: []byte(`{"network-id":"other"}`)}
 	feed.Apply(northbound.Batch{Revision: 3, Entries: []northbound.Entry{damaged, other}})
-	require.Len(t, pools, 1, "what can't be read stays as it was")
+	require.Len(t, pools, 1, "an unreadable entry changes nothing")
 
 	feed.Apply(northbound.Batch{Revision: 4, Entries: []northbound.Entry{{List: northbound.Pods, Key: "u1"}, {List: northbound.Networks, Key: "default"}}})
 	require.Len(t, store.View("default").Pods, 1)
 	require.Empty(t, pools)
 
 	feed.Apply(northbound.Batch{Revision: 9, Snapshot: true, Entries: []northbound.Entry{pod("u3")}})
-	require.Equal(t, "u3", store.View("default").Pods[0].UID, "what is not in a snapshot is gone")
+	require.Equal(t, "u3", store.View("default").Pods[0].UID, "entries missing from a snapshot are deleted")
 	require.Len(t, store.View("default").Pods, 1)
 
 	feed.Apply(northbound.Batch{Revision: 10, Entries: []northbound.Entry{{List: northbound.Pods, Key: "u3", Raw: []byte(`{`)}}})
-	require.Len(t, store.View("default").Pods, 1, "what can't be read stays as it was")
+	require.Len(t, store.View("default").Pods, 1, "an unreadable entry changes nothing")
 }
 
-// TestEntriesThatCannotBeRead: each is a problem of its own, until it is written again
-// or deleted. What was said of it before stands.
+// TestEntriesThatCannotBeRead: each unreadable entry is a problem until it is written again or
+// deleted. Its former value stays.
 func TestEntriesThatCannotBeRead(t *testing.T) {
 	store := coe.NewStore(nil, coe.RESTCONF)
 	feed := northbound.NewFeed(store, func([]dhcppool.Pool) {}, slog.New(slog.DiscardHandler))

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// Change is one step from a model to another: a nil Old creates New, a nil New
-// deletes Old, both set replace Old by New under the same key.
+// Change is one step from a model to another. A nil Old creates New, and a nil New deletes
+// Old. If both are set, New replaces Old under the same key.
 type Change struct {
 	Old, New Object
 }
 
-// Key is the key of the object that changes.
+// Key returns the key of the object that changes.
 func (c Change) Key() Key {
 	if c.New != nil {
 		return c.New.Key()
@@ -19,7 +19,7 @@ func (c Change) Key() Key {
 	return c.Old.Key()
 }
 
-// Scope is the scope of the object that changes.
+// Scope returns the scope of the object that changes.
 func (c Change) Scope() Scope {
 	if c.New != nil {
 		return c.New.Scope()
@@ -27,7 +27,7 @@ func (c Change) Scope() Scope {
 	return c.Old.Scope()
 }
 
-// Verb is "create", "update" or "delete".
+// Verb returns "create", "update" or "delete".
 func (c Change) Verb() string {
 	switch {
 	case c.Old == nil:
@@ -38,13 +38,13 @@ func (c Change) Verb() string {
 	return "update"
 }
 
-// phase divides changes into the three that follow each other in a safe order.
+// phase is one of the three phases of the safe order.
 type phase uint8
 
 const (
-	detach phase = iota // delete what is attached: interfaces, addresses, floating IPs
-	upsert              // create and update, what is referred to first
-	retire              // delete the rest, what refers first
+	detach phase = iota // delete attached objects: interfaces, addresses, floating IPs
+	upsert              // create and update; an object comes after the objects that it refers to
+	retire              // delete the rest; an object comes before the objects that it refers to
 )
 
 func (c Change) phase(k Kind) phase {
@@ -57,18 +57,17 @@ func (c Change) phase(k Kind) phase {
 	return retire
 }
 
-// Diff returns the changes that turn have into want, in an order that is safe:
-// detach, upsert, retire. Applied to have, every prefix of the result leaves a
-// model without dangling references, if have and want have none, and no
-// address is held by two interfaces on the way unless have or want says so.
+// Diff returns the changes that turn have into want, in a safe order: detach, upsert,
+// retire. If have and want have no dangling references, no prefix of the changes leaves
+// one. If no address has two interfaces in have and want, none has two in between.
 //
-// Detaching first is what lets an address or a name go to a new owner;
-// retiring last keeps an elan-instance that a moving pod still needs.
+// Detach comes first so that an address or a name can go to a new owner. Retire comes last
+// so that a moving pod keeps the elan-instance that it still needs.
 func Diff(have, want Model) []Change {
 	return inOrder(appendSteps(nil, have, want))
 }
 
-// appendSteps appends what turns have into want, in no order.
+// appendSteps appends the steps that turn have into want, in no order.
 func appendSteps(steps []step, have, want Model) []step {
 	kept := 0
 	for k, o := range want {
@@ -90,8 +89,8 @@ func appendSteps(steps []step, have, want Model) []step {
 	return steps
 }
 
-// Sort puts changes, of one scope or of several, into the order that Diff
-// describes. The order is total: it does not depend on the order before.
+// Sort sorts changes of one or several scopes into the order that Diff describes. The
+// order is total: it does not depend on the order before.
 func Sort(changes []Change) {
 	steps := make([]step, len(changes))
 	for i, c := range changes {
@@ -103,7 +102,7 @@ func Sort(changes []Change) {
 	}
 }
 
-// step is a change with what its place depends on, which is dear to compute.
+// step is a change with its sort key, which is expensive to compute.
 type step struct {
 	phase phase
 	key   Key

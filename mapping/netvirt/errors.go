@@ -2,18 +2,19 @@ package netvirt
 
 import "errors"
 
-// ErrRejected is in every error that says that a backend will never take an
-// object as it is, so that trying again is of no use.
+// ErrRejected marks an error of a backend that will never accept an object as it is.
+// Retrying is useless until the object or the backend's other content changes.
 var ErrRejected = errors.New("rejected by the backend")
 
-// RejectedError names the changes that a backend will never take as they are.
+// RejectedError names the changes that a backend will never accept as they are. It is an
+// ErrRejected.
 type RejectedError struct {
 	Keys []Key // of the changes
-	Err  error // why, naming what stands in the way
+	Err  error // the reason, with the object that is in conflict
 }
 
-// Error says why.
+// Error implements error.
 func (e *RejectedError) Error() string { return ErrRejected.Error() + ": " + e.Err.Error() }
 
-// Unwrap makes the error an ErrRejected, and its cause known.
+// Unwrap returns ErrRejected and the reason.
 func (e *RejectedError) Unwrap() []error { return []error{ErrRejected, e.Err} }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// AddrList is a list of addresses in canonical text, comma-separated, in the
-// given order. A string, so that the objects that hold one stay comparable.
+// AddrList is a list of addresses in canonical text, comma-separated. It is a string so
+// that objects that contain it are comparable.
 type AddrList string
 
 // NewAddrList returns the list of the given addresses, in their order.
@@ -20,7 +20,7 @@ func NewAddrList(addrs ...netip.Addr) AddrList {
 	return AddrList(strings.Join(text, ","))
 }
 
-// ParseAddrList reads what AddrList's text form says.
+// ParseAddrList parses a comma-separated list of addresses.
 func ParseAddrList(text string) (AddrList, error) {
 	var addrs []netip.Addr
 	for _, part := range splitList(text) {
@@ -42,12 +42,11 @@ func (l AddrList) All() []netip.Addr {
 	return addrs
 }
 
-// EndpointList is a set of endpoints in canonical text: "address:port" (IPv6 in
-// brackets), sorted, comma-separated. A string, so that the objects that hold
-// one stay comparable.
+// EndpointList is a set of endpoints in canonical text: "address:port" (IPv6 in brackets),
+// sorted, comma-separated. It is a string so that objects that contain it are comparable.
 type EndpointList string
 
-// NewEndpointList returns the set of the given endpoints; duplicates count once.
+// NewEndpointList returns the set of the given endpoints, without duplicates.
 func NewEndpointList(endpoints ...netip.AddrPort) EndpointList {
 	sorted := slices.SortedFunc(slices.Values(endpoints), netip.AddrPort.Compare)
 	sorted = slices.Compact(sorted)
@@ -58,7 +57,7 @@ func NewEndpointList(endpoints ...netip.AddrPort) EndpointList {
 	return EndpointList(strings.Join(text, ","))
 }
 
-// ParseEndpointList reads what EndpointList's text form says.
+// ParseEndpointList parses a comma-separated list of endpoints, in any order.
 func ParseEndpointList(text string) (EndpointList, error) {
 	var endpoints []netip.AddrPort
 	for _, part := range splitList(text) {

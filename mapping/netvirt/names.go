@@ -11,23 +11,23 @@ import (
 	"unicode/utf8"
 )
 
-// maxVPNName is the longest vpn-name that l3vpn allows ("string 1..40").
+// maxVPNName is the maximum length of a vpn-name in l3vpn ("string 1..40").
 const maxVPNName = 40
 
-// vpnNameBegin is how much of a long namespace its vpn-name begins with: with a
-// colon and the 26 letters of the hash, 40 characters.
+// vpnNameBegin is the length of the part of a long namespace that its vpn-name begins
+// with. With a colon and the 26 characters of the hash, the name has 40 characters.
 const vpnNameBegin = 13
 
 var vpnNameHash = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// ELANName is the name of the elan-instance of a namespace on a node,
-// "node-ip:namespace" (spec, "Create Pod").
+// ELANName returns the name of the elan-instance of a namespace on a node,
+// "node-ip:namespace" (Netvirt COE Integration, "Create Pod").
 func ELANName(node netip.Addr, namespace string) string {
 	return node.String() + ":" + namespace
 }
 
-// ParseELANName takes an elan-instance's name apart, at its last colon, since
-// the node's address may be IPv6 and a namespace holds no colon.
+// ParseELANName splits the name of an elan-instance at its last colon: the node's address
+// may be IPv6, and a namespace contains no colon.
 func ParseELANName(name string) (node netip.Addr, namespace string, err error) {
 	i := strings.LastIndexByte(name, ':')
 	if i < 0 {
@@ -40,26 +40,25 @@ func ParseELANName(name string) (node netip.Addr, namespace string, err error) {
 	return node, name[i+1:], nil
 }
 
-// VPNName is the name that a namespace's vpn-instance gets: the namespace, or
-// where that is longer than l3vpn's 40 characters, the beginning of the
-// namespace, a colon and 128 bits of its hash. A namespace holds no colon, so no
-// two namespaces get the same name.
+// VPNName returns the name of a namespace's vpn-instance: the namespace or, if that is
+// longer than the 40 characters of l3vpn, its beginning, a colon and 128 bits of its hash.
+// A namespace contains no colon, so the names of two namespaces differ.
 func VPNName(namespace string) string {
 	if len(namespace) <= maxVPNName {
 		return namespace
 	}
 	begin := namespace[:vpnNameBegin]
 	for !utf8.ValidString(begin) && len(begin) > 0 {
-		begin = begin[:len(begin)-1] // a character is not cut in two
+		begin = begin[:len(begin)-1] // do not cut a character
 	}
 	sum := sha256.Sum256([]byte(namespace))
 	return begin + ":" + vpnNameHash.EncodeToString(sum[:16])
 }
 
-// VPNNames lists the names that a namespace's vpn-instance may have: VPNName, and
-// for a long namespace the name that releases before November 2026 gave. An
-// older name is kept while the vpn-instance lives. It may be the name of another
-// namespace's vpn-instance: VPNInstance.Namespace tells.
+// VPNNames returns the names that a namespace's vpn-instance may have: VPNName and, for a
+// long namespace, the name that releases before November 2026 gave. A vpn-instance keeps
+// its older name. Two namespaces may share an older name; VPNInstance.Namespace
+// distinguishes them.
 func VPNNames(namespace string) []string {
 	if len(namespace) <= maxVPNName {
 		return []string{namespace}
@@ -67,14 +66,14 @@ func VPNNames(namespace string) []string {
 	return []string{VPNName(namespace), namespace[:maxVPNName-9] + "-" + hash(namespace)[:8]}
 }
 
-// MayName reports whether a vpn-instance of this name may be the namespace's.
+// MayName reports whether a vpn-instance of this name may belong to the namespace.
 func MayName(vpn, namespace string) bool {
 	return vpn == namespace && len(namespace) <= maxVPNName || len(namespace) > maxVPNName && slices.Contains(VPNNames(namespace), vpn)
 }
 
-// InterfaceName is the name of a pod's interface: "namespace:pod-name" for the
-// primary one (spec, "Create Pod"), "namespace:pod-name:interface-uid" for the
-// others.
+// InterfaceName returns the name of a pod's interface: "namespace:pod-name" for the
+// primary interface (Netvirt COE Integration, "Create Pod"), "namespace:pod-name:interface-uid"
+// for others.
 func InterfaceName(namespace, pod, uid string, primary bool) string {
 	if primary {
 		return namespace + ":" + pod
@@ -82,8 +81,8 @@ func InterfaceName(namespace, pod, uid string, primary bool) string {
 	return namespace + ":" + pod + ":" + uid
 }
 
-// ParseInterfaceName takes an interface's name apart, at its first colon and,
-// for one that is not primary, at the next; uid is empty for the primary one.
+// ParseInterfaceName splits the name of an interface. uid is empty for the primary
+// interface.
 func ParseInterfaceName(name string) (namespace, pod, uid string, err error) {
 	namespace, pod, ok := strings.Cut(name, ":")
 	if !ok {
@@ -93,10 +92,10 @@ func ParseInterfaceName(name string) (namespace, pod, uid string, err error) {
 	return namespace, pod, uid, nil
 }
 
-// PortName is the name of an interface's port on its node's switch: "tap", 8 hex
-// digits, a dash and 2 hex digits, all of one hash of interface name and pod
-// uid. It fits a Linux device name and is one that OpenDaylight takes as unique
-// without the node's datapath id before it.
+// PortName returns the name of an interface's port on the switch of its node: "tap", 8
+// hexadecimal digits, a dash and 2 hexadecimal digits of a hash of interface name and pod
+// UID. It is a valid Linux device name. OpenDaylight considers names of this form unique
+// without the datapath ID of the node.
 func PortName(interfaceName, podUID string) string {
 	sum := sha256.Sum256([]byte(interfaceName + "\x00" + podUID))
 	name := []byte("tap........-..")

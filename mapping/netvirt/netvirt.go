@@ -1,11 +1,10 @@
-// Package netvirt is the model that this program makes a network backend agree
-// with: OpenDaylight's Netvirt objects (elan, l3vpn, ietf-interfaces, odl-nat)
-// and the few of our own that Netvirt cannot say (transit, node and its way
-// into the network, subnet, service). It holds plain values, their names and references, the difference
-// of two models and the order in which a difference is safe to apply.
+// Package netvirt is the network model: OpenDaylight's Netvirt objects (elan, l3vpn,
+// ietf-interfaces, odl-nat), and our own kinds for what Netvirt lacks (transit, node, node
+// network, management port, subnet, service). It has plain values with their names and
+// references, the difference of two models, and the order in which to apply it safely.
 //
-// It is a leaf: it knows neither where a model comes from (Kubernetes,
-// RESTCONF) nor what becomes of it (OVN rows, OpenDaylight's datastore).
+// It knows neither where a model comes from (Kubernetes, RESTCONF) nor how a backend
+// writes it (OVN rows, OpenDaylight's datastore).
 package netvirt
 
 import (
@@ -14,16 +13,16 @@ import (
 	"slices"
 )
 
-// Kind is the kind of an Object. Kinds are numbered by dependence: an object
-// refers only to objects of lower kinds, so upserts in ascending and deletes
-// in descending order never leave a dangling reference.
+// Kind is the kind of an Object. An object refers only to objects of lower kinds. So
+// creations and updates in ascending order, and deletions in descending order, never leave
+// a dangling reference.
 type Kind uint8
 
-// The kinds. The comment names the YANG list, or says that the kind is ours.
+// The kinds, with the YANG list of each; "ours" is a kind that Netvirt does not have.
 const (
-	KindTransit        Kind = iota + 1 // ours: what connects vpn-instances with a common route target
+	KindTransit        Kind = iota + 1 // ours: connects vpn-instances with a common route target
 	KindNode                           // ours: a node of the cluster
-	KindNodeNetwork                    // ours: what joins the nodes with a transit
+	KindNodeNetwork                    // ours: connects the nodes to a transit
 	KindManagementPort                 // ours: a node's own port in a node network
 	KindELANInstance                   // elan:elan-instances/elan-instance
 	KindVPNInstance                    // l3vpn:vpn-instances/vpn-instance
@@ -40,8 +39,8 @@ const (
 
 var kinds = [...]struct {
 	name string
-	// detached: the only references to such an object come from objects whose
-	// key contains its own, so its deletion can go first (see Diff).
+	// detached: only objects whose key contains this object's key refer to it, so its
+	// deletion can come first (see Diff).
 	detached bool
 }{
 	KindTransit: {"transit", false},
@@ -63,7 +62,7 @@ var kinds = [...]struct {
 	KindFloatingIP:    {"floating-ip", true},
 }
 
-// String is the kind's name as logs, metrics and problems spell it.
+// String returns the kind's name, as in logs, metrics and problems.
 func (k Kind) String() string {
 	if int(k) < len(kinds) && kinds[k].name != "" {
 		return kinds[k].name
@@ -71,7 +70,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind-%d", uint8(k))
 }
 
-// Kinds lists all kinds in ascending order.
+// Kinds returns all kinds in ascending order.
 func Kinds() []Kind {
 	all := make([]Kind, 0, len(kinds)-1)
 	for k := KindTransit; int(k) < len(kinds); k++ {
@@ -95,14 +94,13 @@ func NewKindSet(kinds ...Kind) KindSet {
 // Has reports whether k is in the set.
 func (s KindSet) Has(k Kind) bool { return s&(1<<k) != 0 }
 
-// Key identifies an object in a model: its kind and its name, which is unique
-// within the kind.
+// Key identifies an object in a model. Name is unique within the kind.
 type Key struct {
 	Kind Kind
 	Name string
 }
 
-// String is "kind name", as logs and errors show it.
+// String returns "kind name", as in logs and errors.
 func (k Key) String() string { return k.Kind.String() + " " + k.Name }
 
 // Compare orders keys by kind, then name.
@@ -113,14 +111,14 @@ func (k Key) Compare(other Key) int {
 	return cmp.Compare(k.Name, other.Name)
 }
 
-// Scope is the unit in which models are computed and compared: one namespace,
-// or the cluster. Every object belongs to exactly one scope.
+// Scope is the unit in which models are computed and compared: one namespace, or the
+// cluster. Every object belongs to exactly one scope.
 type Scope string
 
-// Cluster is the scope of what belongs to no namespace.
+// Cluster is the scope of the objects that belong to no namespace.
 const Cluster Scope = ""
 
-// String is the namespace, or "(cluster)", which no namespace can be called.
+// String returns the namespace, or "(cluster)", which is not a valid namespace.
 func (s Scope) String() string {
 	if s == Cluster {
 		return "(cluster)"
@@ -128,41 +126,41 @@ func (s Scope) String() string {
 	return string(s)
 }
 
-// Object is one object of the model: a comparable struct of this package, held
-// by value, so that == tells whether two objects are the same.
+// Object is one object of the model: a comparable struct of this package, held by value,
+// so that == compares two objects.
 type Object interface {
-	// Key is the object's identity. Two objects with one key are two versions
-	// of one object.
+	// Key returns the object's identity. Two objects with one key are two versions of one
+	// object.
 	Key() Key
-	// Refs are the keys that must be in the model while this object is. All
-	// are of lower kinds.
+	// Refs returns the keys of the objects that this object refers to. They must be in the
+	// model, and are of lower kinds.
 	Refs() []Key
-	// Scope is the scope that the object belongs to.
+	// Scope returns the scope that the object belongs to.
 	Scope() Scope
 
 	sealed()
 }
 
-// Limits are what a backend does not do although it has the kinds for it. The zero
-// value has no limits.
+// Limits are restrictions of a backend for kinds that it supports. The zero value has no
+// limits.
 type Limits struct {
-	// OverlayOnly: every elan-instance is an overlay, whatever its segment type says.
+	// OverlayOnly: every elan-instance is an overlay, with any segment type.
 	OverlayOnly bool
-	// Affinity is the longest session affinity of a service, in seconds; 0: any.
+	// Affinity is the maximum session affinity of a service, in seconds; 0 means no limit.
 	Affinity uint32
 }
 
 // Model is a set of objects by key.
 type Model map[Key]Object
 
-// Add puts objects into the model, replacing those of the same key.
+// Add adds objects to the model, and replaces objects with the same key.
 func (m Model) Add(objects ...Object) {
 	for _, o := range objects {
 		m[o.Key()] = o
 	}
 }
 
-// Keys lists the model's keys in ascending order.
+// Keys returns the model's keys in ascending order.
 func (m Model) Keys() []Key {
 	keys := make([]Key, 0, len(m))
 	for k := range m {
@@ -183,8 +181,8 @@ func (m Model) Select(set KindSet) Model {
 	return out
 }
 
-// Dangling returns a reference that the model does not resolve, in key order,
-// and the object that holds it; ok is false when there is none.
+// Dangling returns the first dangling reference in key order: from refers to to, and to is
+// not in the model. ok is false if there is none.
 func (m Model) Dangling() (from, to Key, ok bool) {
 	for _, k := range m.Keys() {
 		for _, ref := range m[k].Refs() {

@@ -35,13 +35,13 @@ func TestVPNName(t *testing.T) {
 	long := strings.Repeat("a", 63)
 	require.Len(t, netvirt.VPNName(long), 40)
 	require.Equal(t, "aaaaaaaaaaaaa:", netvirt.VPNName(long)[:14])
-	require.NotEqual(t, netvirt.VPNName(long), netvirt.VPNName(long[:62]+"b"), "the hash is of the whole name")
+	require.NotEqual(t, netvirt.VPNName(long), netvirt.VPNName(long[:62]+"b"), "the hash covers the whole name")
 	for _, name := range netvirt.VPNNames(long) {
 		require.NotEqual(t, netvirt.VPNName(long), netvirt.VPNName(name[:31]+"-"+name[32:]), "no namespace has the name of another")
 		require.True(t, netvirt.MayName(name, long))
 		require.False(t, netvirt.MayName(name, long+"a"))
 	}
-	require.Equal(t, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-7d3e74a0", netvirt.VPNNames(long)[1], "as releases before gave it")
+	require.Equal(t, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-7d3e74a0", netvirt.VPNNames(long)[1], "the name that older releases gave")
 	require.True(t, utf8.ValidString(netvirt.VPNName("a"+strings.Repeat("ü", 30))))
 	require.False(t, netvirt.MayName(long, long))
 	require.True(t, netvirt.MayName("default", "default"))
@@ -83,8 +83,8 @@ func TestLists(t *testing.T) {
 	require.Empty(t, netvirt.AddrList("").All())
 }
 
-// The two simpler orders are wrong: an elan-instance that a moving pod still
-// needs must outlive the move, and an address must leave its holder first.
+// Both simpler orders would be wrong: the old elan-instance must stay until the pod has
+// moved, and the old interface must release the address first.
 func TestDiffOrder(t *testing.T) {
 	addr := netip.MustParseAddr("10.0.0.2")
 	prefix := netip.MustParsePrefix("10.0.0.0/29")

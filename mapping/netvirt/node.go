@@ -8,33 +8,33 @@ type Node struct {
 	HostName string     // may be empty
 }
 
-// NodeNetwork joins the nodes with a Transit: their management ports are on it
-// (OVN: a logical switch behind the cluster router).
+// NodeNetwork connects the nodes to a Transit; their management ports are in it (OVN: a
+// logical switch behind the cluster router).
 type NodeNetwork struct {
 	Prefix  netip.Prefix // masked; the key
 	Gateway netip.Addr   // the transit's address, inside Prefix
 	Transit string       // its route target
 }
 
-// ManagementPort is a node's own port in a NodeNetwork. By it the node's
-// programs and the pods of all nodes reach each other, the one by Address, and it is
-// where the pods of the node leave for what the network does not have.
+// ManagementPort is a node's own port in a NodeNetwork. The node's programs and the pods of
+// all nodes reach each other through it. Traffic from the node's pods to addresses outside
+// the network leaves through it.
 type ManagementPort struct {
 	Node    netip.Addr   // the key
 	Network netip.Prefix // the NodeNetwork's
-	Address netip.Addr   // what the node is to pods
-	// ServiceAddress is what the node is to those who serve it behind the address of
-	// a service. The node itself does not have it: so it can serve itself.
+	Address netip.Addr   // the node's address for pods
+	// ServiceAddress is the node's source address when it connects to a service. The node
+	// does not have this address itself, so that it can be an endpoint of the service.
 	ServiceAddress netip.Addr
-	MAC            string // of both; lower case, colons
-	Chassis        string // host name of the node, or empty: then any may have the port
+	MAC            string // of both addresses; lower case, colons
+	Chassis        string // host name of the node; empty lets any host bind the port
 }
 
-// Name is the name of the port, which is the iface-id on the node's switch. It ends
-// in a third part that is no UUID: no pod's interface is called so.
+// Name returns the name of the port, which is the iface-id on the node's switch. It ends in
+// a third part that is not a UUID, so it never equals the name of a pod's interface.
 func (o ManagementPort) Name() string { return ManagementPortName(o.Node) }
 
-// ManagementPortName is the name of a node's management port.
+// ManagementPortName returns the name of a node's management port.
 func ManagementPortName(node netip.Addr) string { return "node:" + node.String() + ":management" }
 
 // Key implements Object.
@@ -52,7 +52,7 @@ func (o Node) Refs() []Key { return nil }
 // Refs implements Object.
 func (o NodeNetwork) Refs() []Key { return []Key{{KindTransit, o.Transit}} }
 
-// Refs implements Object. A node is no more than its address here: it need not be there.
+// Refs implements Object. The port does not refer to its Node, which need not exist.
 func (o ManagementPort) Refs() []Key {
 	return []Key{{KindNodeNetwork, o.Network.String()}}
 }

@@ -5,18 +5,18 @@ import (
 	"net/netip"
 )
 
-// CommonRouteTarget is the route target that every vpn-instance imports and
-// exports, beside its own, while isolation is "none". Route distinguishers of
-// vpn-instances are drawn from 100:2 on.
+// CommonRouteTarget is the route target that every vpn-instance imports and exports,
+// beside its own, under isolation "none". Route distinguishers of vpn-instances begin at
+// 100:2.
 const CommonRouteTarget = "100:1"
 
-// Transit connects the vpn-instances that share RouteTarget (OVN: the cluster
-// router). There is one while isolation is "none".
+// Transit connects the vpn-instances that share RouteTarget (OVN: the cluster router). It
+// exists under isolation "none".
 type Transit struct {
 	RouteTarget string // "100:1"
 }
 
-// SegmentType is elan:segment-type-base's derived identities, without prefix.
+// SegmentType is an identity derived from elan:segment-type-base, without its prefix.
 type SegmentType string
 
 // The segment types of elan:segment-type-base.
@@ -32,7 +32,7 @@ const (
 type ELANInstance struct {
 	Name           string // ELANName(node, namespace)
 	SegmentType    SegmentType
-	SegmentationID uint32 // 0 where the segment type has none
+	SegmentationID uint32 // 0 if the segment type has none
 }
 
 // VPNInstance is a layer 3 network: the pods of one namespace
@@ -42,14 +42,14 @@ type VPNInstance struct {
 	Name               string // one of VPNNames(Namespace)
 	Namespace          string
 	RouteDistinguisher string // "100:n"
-	// Transit is the route target shared with other vpn-instances, or empty
-	// when the vpn-instance is isolated.
+	// Transit is the route target that other vpn-instances share; empty if the
+	// vpn-instance is isolated.
 	Transit string
 }
 
-// Subnet is a block of addresses on an elan-instance, reached through a
-// vpn-instance. A Prefix that holds Gateway alone (/32, /128) has no pods of
-// its own: the pods behind that gateway are routed one by one.
+// Subnet is a block of addresses on an elan-instance, reached through a vpn-instance. A
+// Prefix that contains only Gateway (/32, /128) contains no pods: the pods behind the
+// gateway have host routes.
 type Subnet struct {
 	ELAN      string
 	VPN       string
@@ -76,7 +76,7 @@ type ELANInterface struct {
 	Name      string // the Interface's
 	Namespace string
 	ELAN      string
-	// Chassis is the host name of the pod's node where it is known, else empty.
+	// Chassis is the host name of the pod's node; empty if unknown.
 	Chassis string
 }
 
@@ -96,8 +96,8 @@ type VPNInterface struct {
 	VPN       string
 }
 
-// Adjacency is one primary adjacency of a vpn-interface: an address of the
-// pod, and the subnet whose gateway it uses.
+// Adjacency is a primary adjacency of a vpn-interface: an address of the pod, and the
+// subnet whose gateway it uses.
 type Adjacency struct {
 	Interface string
 	Namespace string
@@ -113,8 +113,8 @@ type Service struct {
 	UID       string
 	Namespace string
 	Name      string
-	// Affinity is the time in seconds for which a client keeps its endpoint,
-	// 0 for none.
+	// Affinity is the time for which a client keeps its endpoint, in seconds; 0 means no
+	// affinity.
 	Affinity uint32
 }
 
@@ -128,15 +128,15 @@ const (
 	SCTP Protocol = "sctp"
 )
 
-// ServiceVIP is one address and port on which a service is reached.
+// ServiceVIP is one address and port of a service.
 type ServiceVIP struct {
 	Service   string // the Service's UID
 	Namespace string
 	Protocol  Protocol
-	// VIP is the address and port; port 0 stands for every port, and then the
-	// endpoints' ports are 0 too.
+	// VIP is the address and port. Port 0 means every port; then the ports of the
+	// endpoints are 0 too.
 	VIP       netip.AddrPort
-	Endpoints EndpointList // empty: connections are rejected
+	Endpoints EndpointList // if empty, connections are rejected
 }
 
 // FloatingIP maps a pod's address to the address of a service that it serves
@@ -172,8 +172,8 @@ func subnetKey(elan string, prefix netip.Prefix) Key {
 	return Key{KindSubnet, elan + " " + prefix.String()}
 }
 
-// serviceKey has the namespace in it: a service that goes to another namespace is
-// another object, of another scope, and the old one is deleted beside it.
+// serviceKey contains the namespace: a service that moves to another namespace is a new
+// object in another scope, and the old object is deleted separately.
 func serviceKey(namespace, uid string) Key {
 	return Key{KindService, namespace + " " + uid}
 }

@@ -6,26 +6,26 @@ import (
 	"strings"
 )
 
-// Parts is a model in parts: what attaches one interface under its name, all
-// else under "". A part is never changed, only replaced, and there is none that is
-// empty: models that follow each other share the parts that stay, and to compare
-// them costs what those that differ cost.
+// Parts is a model that is divided into parts: the objects that attach an interface under
+// the interface's name, and all other objects under "". A part is never empty and never
+// changed, only replaced. So successive models share their equal parts, and the cost of a
+// comparison depends only on the parts that differ.
 type Parts map[string]*Part
 
 // Part is the objects of one part.
 type Part struct{ Model }
 
-// NewPart returns the part of the given objects, which must belong to one.
+// NewPart returns a part with the given objects, which must belong to the same part.
 func NewPart(objects ...Object) *Part {
 	m := make(Model, len(objects))
 	m.Add(objects...)
 	return &Part{m}
 }
 
-// attaching are the kinds that attach interfaces.
+// attaching is the set of the kinds that attach interfaces.
 const attaching = 1<<KindInterface | 1<<KindELANInterface | 1<<KindVPNInterface | 1<<KindMACEntry | 1<<KindAdjacency
 
-// part is the name of the part that the object of a key belongs to.
+// part returns the name of the part that the object of a key belongs to.
 func (k Key) part() string {
 	switch k.Kind {
 	case KindInterface, KindELANInterface, KindVPNInterface:
@@ -37,7 +37,7 @@ func (k Key) part() string {
 	}
 }
 
-// Parts divides the model.
+// Parts divides the model into parts.
 func (m Model) Parts() Parts {
 	parts := Parts{}
 	for k, o := range m {
@@ -46,7 +46,7 @@ func (m Model) Parts() Parts {
 	return parts
 }
 
-// ByScope divides the model into its scopes, and these into their parts.
+// ByScope divides the model by scope, and each scope into parts.
 func (m Model) ByScope() map[Scope]Parts {
 	out := map[Scope]Parts{}
 	for k, o := range m {
@@ -59,7 +59,7 @@ func (m Model) ByScope() map[Scope]Parts {
 	return out
 }
 
-// add is for parts that nobody else knows yet.
+// add adds an object. The parts must not be shared yet.
 func (p Parts) add(k Key, o Object) {
 	name := k.part()
 	if p[name] == nil {
@@ -68,7 +68,7 @@ func (p Parts) add(k Key, o Object) {
 	p[name].Model[k] = o
 }
 
-// Model is the model as a whole.
+// Model returns the model as a whole.
 func (p Parts) Model() Model {
 	whole := make(Model, p.Len())
 	for _, part := range p {
@@ -77,7 +77,7 @@ func (p Parts) Model() Model {
 	return whole
 }
 
-// Get is the object of a key, nil when there is none.
+// Get returns the object of a key, or nil if there is none.
 func (p Parts) Get(k Key) Object {
 	if part := p[k.part()]; part != nil {
 		return part.Model[k]
@@ -85,7 +85,7 @@ func (p Parts) Get(k Key) Object {
 	return nil
 }
 
-// Len is how many objects there are.
+// Len returns the number of objects.
 func (p Parts) Len() int {
 	n := 0
 	for _, part := range p {
@@ -94,8 +94,8 @@ func (p Parts) Len() int {
 	return n
 }
 
-// Select returns the objects whose kind is in the set: of a part that has no others,
-// the same part.
+// Select returns the objects whose kind is in the set. A part with no other objects stays
+// the same pointer.
 func (p Parts) Select(set KindSet) Parts {
 	if set&attaching == attaching {
 		return p.selectRest(set)
@@ -109,8 +109,8 @@ func (p Parts) Select(set KindSet) Parts {
 	return out
 }
 
-// selectRest selects where every kind that attaches interfaces is in the set: of the
-// one part that has other kinds.
+// selectRest is Select for a set with every kind that attaches interfaces: only the part
+// "" can have other kinds.
 func (p Parts) selectRest(set KindSet) Parts {
 	rest := p[""]
 	left := rest.selected(set)
@@ -136,7 +136,7 @@ func (p *Part) selected(set KindSet) *Part {
 	return p
 }
 
-// Apply returns the parts with the changes made.
+// Apply returns new parts with the changes made. It does not change p.
 func (p Parts) Apply(changes []Change) Parts {
 	out, changed := maps.Clone(p), Parts{}
 	if out == nil {
@@ -160,7 +160,7 @@ func (p Parts) Apply(changes []Change) Parts {
 	return out
 }
 
-// DiffParts is Diff of models in parts.
+// DiffParts is Diff for models that are divided into parts.
 func DiffParts(have, want Parts) []Change {
 	var steps []step
 	kept := 0
@@ -183,7 +183,7 @@ func DiffParts(have, want Parts) []Change {
 	return inOrder(steps)
 }
 
-// model is that of a part that may be missing.
+// model returns the objects of a part, which may be nil.
 func (p *Part) model() Model {
 	if p == nil {
 		return nil
@@ -191,7 +191,7 @@ func (p *Part) model() Model {
 	return p.Model
 }
 
-// inOrder returns the changes of steps in their order.
+// inOrder sorts steps and returns their changes.
 func inOrder(steps []step) []Change {
 	slices.SortFunc(steps, step.compare)
 	changes := make([]Change, len(steps))

@@ -12,8 +12,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// randomModel attaches some of ten interfaces, each in one of a few ways, to one of
-// two namespaces.
+// randomModel returns a model of two namespaces with up to ten interfaces each, in a few
+// variants.
 func randomModel(r *rand.Rand) netvirt.Model {
 	m := netvirt.Model{}
 	for n := range 2 {
@@ -40,7 +40,7 @@ func randomModel(r *rand.Rand) netvirt.Model {
 	return m
 }
 
-// FuzzParts holds models in parts against the models as wholes.
+// FuzzParts compares the operations on Parts with the operations on Model.
 func FuzzParts(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(seed)
@@ -62,7 +62,7 @@ func FuzzParts(f *testing.F) {
 
 		require.Equal(t, changes, netvirt.DiffParts(haveParts, wantParts))
 		require.Equal(t, wantParts, haveParts.Apply(changes))
-		require.Equal(t, have, haveParts.Model(), "Apply leaves as they are those that it is given")
+		require.Equal(t, have, haveParts.Model(), "Apply does not change its receiver")
 		require.Empty(t, haveParts.Apply(netvirt.Diff(have, nil)))
 		require.Empty(t, netvirt.DiffParts(haveParts, maps.Clone(haveParts)))
 
@@ -84,7 +84,7 @@ func FuzzParts(f *testing.F) {
 		} {
 			require.Equal(t, have.Select(set).Parts(), haveParts.Select(set))
 		}
-		require.Equal(t, have, haveParts.Model(), "Select leaves as they are those that it is given")
+		require.Equal(t, have, haveParts.Model(), "Select does not change its receiver")
 	})
 }
 

@@ -50,17 +50,17 @@ func (l *Loop) agrees(epoch uint64, wanted map[netvirt.Scope]netvirt.Parts) erro
 	return nil
 }
 
-// anew returns those of the scopes that were not reached in the epoch before, and
-// notes that they are now.
-func (l *Loop) anew(scopes []netvirt.Scope, epoch uint64) []netvirt.Scope {
+// firstTime returns the scopes that were not programmed in this epoch before, and notes
+// that they are now.
+func (l *Loop) firstTime(scopes []netvirt.Scope, epoch uint64) []netvirt.Scope {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var anew []netvirt.Scope
+	var first []netvirt.Scope
 	for _, s := range scopes {
 		if one := l.scope(s); !one.once || one.epoch != epoch {
 			one.once, one.epoch = true, epoch
-			anew = append(anew, s)
+			first = append(first, s)
 		}
 	}
-	return anew
+	return first
 }

@@ -1,10 +1,8 @@
-// Package reconcile makes a backend agree with the model that mapping wants:
-// for each scope of which something changed it compares what is wanted with
-// what the backend has, and writes the difference. It is the only place that
-// retries, and the only one that knows how far the backend is behind.
+// Package reconcile makes a backend agree with the wanted model. For each scope that changed
+// it compares the wanted objects with the objects of the backend, and writes the difference. It
+// is the only place that retries, and the only one that knows how far the backend is behind.
 //
-// It knows neither who says what (the store's sources) nor what a backend
-// makes of an object.
+// It knows neither the sources of the store nor how a backend stores an object.
 package reconcile
 
 import (
@@ -13,10 +11,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Backend realises Netvirt objects. Its methods are called by one goroutine at
+// Backend programs Netvirt objects. Its methods are called by one goroutine at
 // a time, except Kinds.
 type Backend interface {
-	// Kinds are the kinds that the backend realises; it is never given others.
+	// Kinds are the kinds that the backend programs; it never gets other kinds.
 	Kinds() netvirt.KindSet
 	// Read returns every object that is ours in the backend. It recognises them
 	// with no memory of its own, and leaves out what is not ours.

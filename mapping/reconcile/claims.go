@@ -4,45 +4,48 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Claimer chooses what must be remembered (addresses, identifiers) for
-// namespaces of which something changed; ipam.Assigner is one.
+// Claimer chooses and records addresses and identifiers for namespaces that changed.
+// ipam.Assigner is one.
 type Claimer interface {
-	// Sync brings what is chosen for the namespaces in accord with the store.
-	// affected are further namespaces for which something may be chosen now;
-	// again is when the given ones want to be synced again, 0 for not at all.
+	// Sync updates what is chosen for the namespaces. affected are more namespaces for which
+	// something may be chosen now. again is when the given ones must be synced again; 0 for
+	// never.
 	Sync(ctx context.Context, namespaces []string) (affected []string, again time.Duration, err error)
 }
 
-// Claims runs a Claimer for the scopes of which something changed, and then
-// hands them on to the loops, so that a pod is mapped when it has its address.
+// Claims runs a Claimer for the scopes that changed, and then hands them on to loops, so
+// that a pod is mapped when it has its address.
 type Claims struct {
 	claimer Claimer
-	loops   []*Loop
 	log     *slog.Logger
 	worker  *worker
-	trouble string // why no addresses are claimed, as it was logged; only process uses it
+	loops   []*Loop // set by Run
+
+	mu      sync.Mutex
+	trouble string // why no addresses are claimed, as it was logged
 }
 
-// NewClaims returns Claims that hands scopes on to the loops, one a backend.
-func NewClaims(claimer Claimer, log *slog.Logger, loops ...*Loop) *Claims {
-	c := &Claims{claimer: claimer, loops: loops, log: log}
+// NewClaims returns Claims that wait to be run.
+func NewClaims(claimer Claimer, log *slog.Logger) *Claims {
+	c := &Claims{claimer: claimer, log: log}
 	c.worker = newWorker(c.process)
-	for _, l := range loops {
-		l.claims = c.worker
-	}
 	return c
 }
 
 // Mark has the scopes claimed for and mapped soon.
 func (c *Claims) Mark(scopes ...netvirt.Scope) { c.worker.mark(scopes...) }
 
-// Run claims until ctx is done.
-func (c *Claims) Run(ctx context.Context) { c.worker.run(ctx) }
+// Run claims until ctx is done, and hands scopes on to the loops, one for each backend.
+func (c *Claims) Run(ctx context.Context, loops ...*Loop) {
+	c.loops = loops
+	c.worker.run(ctx)
+}
 
 func (c *Claims) process(ctx context.Context, scopes []netvirt.Scope) error {
 	namespaces := make([]string, 0, len(scopes))
@@ -52,9 +55,9 @@ func (c *Claims) process(ctx context.Context, scopes []netvirt.Scope) error {
 		}
 	}
 	affected, again, err := c.claimer.Sync(ctx, namespaces)
-	// What could not be claimed for is mapped all the same: removals go on. It is marked
-	// last, and so is the first to be gone on with.
-	defer c.handOn(err, scopes)
+	// A scope whose claims failed is mapped all the same: removals go on. The loops are
+	// marked last, because the goroutine that is woken last runs first.
+	defer c.handOn(scopes)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
 			c.note(err)
@@ -71,27 +74,45 @@ func (c *Claims) process(ctx context.Context, scopes []netvirt.Scope) error {
 	return nil
 }
 
-// handOn tells the loops how it went, and of what.
-func (c *Claims) handOn(err error, scopes []netvirt.Scope) {
+func (c *Claims) handOn(scopes []netvirt.Scope) {
 	for _, l := range c.loops {
-		l.claimed(err)
 		l.Mark(scopes...)
 	}
 }
 
-// note logs how it goes when that turns: what fails is tried again.
+// lag returns the scopes that are behind, and since when.
+func (c *Claims) lag() map[netvirt.Scope]time.Time {
+	if c == nil {
+		return nil
+	}
+	return c.worker.lag()
+}
+
+// failure says why addresses cannot be chosen and recorded; empty while they can.
+func (c *Claims) failure() string {
+	if c == nil {
+		return ""
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.trouble
+}
+
+// note logs a failure, and the end of it. A failed Sync is tried again.
 func (c *Claims) note(err error) {
 	now := ""
 	if err != nil {
 		now = err.Error()
 	}
-	if now == c.trouble {
-		return
-	}
+	c.mu.Lock()
+	same := now == c.trouble
 	c.trouble = now
-	if err != nil {
+	c.mu.Unlock()
+	switch {
+	case same:
+	case err != nil:
 		c.log.Warn("claim addresses", "err", err)
-	} else {
+	default:
 		c.log.Info("addresses are claimed again")
 	}
 }

@@ -23,13 +23,13 @@ func (nothingToClaim) Sync(context.Context, []string) ([]string, time.Duration, 
 // scope on.
 func TestInSyncIsNotSaidEarly(t *testing.T) {
 	w := newWorld()
-	l, _ := w.start(t)
-	claims := reconcile.NewClaims(nothingToClaim{}, slog.New(slog.DiscardHandler), l)
+	claims := reconcile.NewClaims(nothingToClaim{}, slog.New(slog.DiscardHandler))
+	l, _ := w.startWith(t, reconcile.Config{Claims: claims})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		claims.Run(ctx)
+		claims.Run(ctx, l)
 	}()
 	for i := range 300 {
 		w.want("a", 1+i%2)

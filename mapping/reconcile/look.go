@@ -10,20 +10,19 @@ import (
 )
 
 const (
-	// lookInterval is how old what Look found may be.
+	// lookInterval is the shortest time between two Looks.
 	lookInterval = time.Second
-	// lookTimeout bounds a Look: someone waits for it.
+	// lookTimeout bounds a Look, because a client waits for it.
 	lookTimeout = 10 * time.Second
 )
 
 // Note has the scopes count as behind until Look has compared them.
 func (l *Loop) Note(scopes ...netvirt.Scope) { l.worker.note(scopes...) }
 
-// Look compares every scope with the backend and writes nothing, for a process
-// that does not lead and is asked how far the one that leads is. What was found
-// less than a second ago is not looked for again: of what was noted since, the
-// status says that it is behind. It is not for a Loop that runs, and does nothing
-// once the Loop is closed.
+// Look compares every scope with the backend and writes nothing. A standby calls it when a
+// client asks for the status. It does nothing within a second after the last Look: scopes
+// that were noted since then count as behind. It must not be called for a Loop that runs, and
+// does nothing after Close.
 func (l *Loop) Look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -61,7 +60,7 @@ func (l *Loop) look(ctx context.Context) {
 		return
 	}
 	if l.observer != nil {
-		_, _ = l.lookAtNetwork(ctx, l.awaited()) // what was seen last counts where that fails
+		_, _ = l.lookAtNetwork(ctx, l.awaited()) // if that fails, the last look counts
 	}
 	for _, s := range l.lookAt(scopes) {
 		want, problems := l.want(s)
@@ -69,20 +68,19 @@ func (l *Loop) look(ctx context.Context) {
 		l.mapped(s, revision, want, problems)
 		l.found(s, differs)
 		if !differs {
-			l.reached([]netvirt.Scope{s}, revision, complete)
+			l.programmed([]netvirt.Scope{s}, revision, complete)
 		}
 	}
 	l.worker.settleAll(begun)
 	l.looked = time.Now()
 }
 
-// lookAt adds the scopes that the backend has to those of which something is said.
-// All others are forgotten.
-func (l *Loop) lookAt(said []netvirt.Scope) []netvirt.Scope {
+// lookAt adds the scopes of the backend to the given ones. All others are forgotten.
+func (l *Loop) lookAt(scopes []netvirt.Scope) []netvirt.Scope {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.answered(nil)
-	all := slices.AppendSeq(said, maps.Keys(l.have))
+	all := slices.AppendSeq(scopes, maps.Keys(l.have))
 	slices.Sort(all)
 	all = slices.Compact(all)
 	for s := range l.scopes {
@@ -93,7 +91,7 @@ func (l *Loop) lookAt(said []netvirt.Scope) []netvirt.Scope {
 	return all
 }
 
-// found notes whether the backend has a scope otherwise than it is wanted.
+// found notes whether the backend differs from a wanted scope.
 func (l *Loop) found(s netvirt.Scope, differs bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,12 +99,12 @@ func (l *Loop) found(s netvirt.Scope, differs bool) {
 	one.differs, one.lastError, one.unanswered = differs, "", false
 }
 
-// Close frees a Loop that does not run, and returns when nobody looks any more. One
-// that runs is freed when its context is done.
+// Close frees a Loop that does not run, and returns when the last Look has ended. A Loop that
+// runs is freed when its context is done.
 func (l *Loop) Close() {
 	l.worker.queue.ShutDown()
 	close(l.closed)
-	l.looking <- struct{}{} // and nobody after
+	l.looking <- struct{}{} // no Look can start any more
 }
 
 func (l *Loop) isClosed() bool {

@@ -18,8 +18,8 @@ import (
 // lookInterval is more than how old what Look found may be.
 const lookInterval = 2 * time.Second
 
-// onlooker is a loop that does not run, over a world that another one writes to.
-func (w *world) onlooker() *reconcile.Loop {
+// standby is a loop that does not run, over a world that another one writes to.
+func (w *world) standby() *reconcile.Loop {
 	return reconcile.New(reconcile.Config{}, "memory", w, w.source(),
 		reconcile.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 }
@@ -41,7 +41,7 @@ func (w *world) leader(t *testing.T) {
 func TestLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		l := w.onlooker()
+		l := w.standby()
 		look := func() bool {
 			<-time.After(lookInterval) // of the bubble's clock
 			l.Look(t.Context())
@@ -55,9 +55,9 @@ func TestLook(t *testing.T) {
 		require.False(t, look(), "the leader has not written")
 		w.leader(t)
 		require.True(t, look())
-		require.Zero(t, w.writes.Load(), "an onlooker does not write")
+		require.Zero(t, w.writes.Load(), "a standby does not write")
 
-		// What is noted since is behind, however lately was looked.
+		// A later change leaves the backend behind, even if it was compared a moment ago.
 		l.Look(t.Context())
 		l.Note("a")
 		require.False(t, l.Status().InSync)

@@ -14,15 +14,21 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Config are the loop's bounds. The zero value of a field takes its default.
+// Config has the bounds of a loop, and what works with it. The zero value of a field takes
+// its default.
 type Config struct {
-	// Resync is how often the backend is read anew, to repair what other hands
-	// changed. Default 5 minutes.
+	// Resync is the interval at which the backend is read again, to repair what external
+	// writers changed. Default 5 minutes.
 	Resync time.Duration
 	// Timeout is the deadline of a Write of up to 2,000 changes; a larger one has as
 	// much again for each further 2,000. A Read, which is of everything, has four
 	// times as much. Default 15 s.
 	Timeout time.Duration
+	// Listener is notified of progress; nil for none.
+	Listener Listener
+	// Claims hands scopes on to the loop. Their state is part of the loop's Status. nil
+	// for a loop whose scopes are marked by others.
+	Claims *Claims
 }
 
 // changesPerTimeout is how many changes a Write may have for each Timeout.
@@ -41,33 +47,36 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Source is what the loop makes a backend agree with.
-type Source struct {
-	// Want computes the model of one scope from what is said now. Parts that stay the
+// Source computes what the loop makes a backend agree with.
+type Source interface {
+	// Want computes the model of one scope from what is known now. Parts that stay the
 	// same from one call to the next need not be compared.
-	Want func(netvirt.Scope) (netvirt.Parts, []coe.Problem)
-	// Complete tells whether what is absent from Want is known to be gone. Until
-	// it is, the loop creates and neither changes nor removes. Whoever completes
-	// the source marks every scope.
-	Complete func() bool
-	// Scopes lists the scopes of which something is said.
-	Scopes func() []netvirt.Scope
-	// Revision is the revision of the datastore that Want reflects.
-	Revision func() int64
-	// Heard tells whether every change of the datastore that its writers were told
-	// is done has been marked.
-	Heard func() bool
-	// Mapped, if not nil, is told what can't be mapped of a scope, or is rejected,
-	// each time that it was mapped.
-	Mapped func(netvirt.Scope, []coe.Problem)
-	// Reached, if not nil, is told of the changes that the backend took to have scopes
-	// as they were wanted; and of those of the scopes that are reached the first time
-	// since the backend was read: what it took of them before is not told.
-	Reached func(anew []netvirt.Scope, changes []netvirt.Change)
-	// Realised, if not nil, is told of interfaces of which the network has something else
-	// than before, where the backend is an Observer; after the first look with nil, which
-	// stands for all.
-	Realised func(interfaces []string)
+	Want(scope netvirt.Scope) (netvirt.Parts, []coe.Problem)
+	// Scopes lists the scopes that have a model.
+	Scopes() []netvirt.Scope
+	// Complete reports whether what is absent from Want is known to be gone. Until then
+	// the loop creates objects, and neither changes nor removes any. When the source
+	// becomes complete, every scope must be marked.
+	Complete() bool
+	// Revision returns the revision of the datastore that Want reflects.
+	Revision() int64
+	// CaughtUp reports whether every acknowledged change of the datastore has been marked.
+	CaughtUp() bool
+}
+
+// Listener is notified of the progress of a loop that runs.
+type Listener interface {
+	// Mapped is called after each mapping of a scope, with what cannot be mapped or is
+	// rejected by the backend.
+	Mapped(scope netvirt.Scope, problems []coe.Problem)
+	// Programmed is called when a batch agrees with the backend. pods are the pods with interfaces that were
+	// changed. scopes are the scopes that agree for the first time since the backend was
+	// read: any of their pods may have changed before. The first call comes after the
+	// first Observe.
+	Programmed(scopes []netvirt.Scope, pods []string)
+	// Observed is called when the network has confirmed interfaces of these pods, or has
+	// lost them, if the backend is an Observer. nil, after the first look, means all pods.
+	Observed(pods []string)
 }
 
 // Loop makes a backend agree with a source. Make it with New, start it with
@@ -80,7 +89,6 @@ type Loop struct {
 	log      *slog.Logger
 	metrics  *metrics
 	worker   *worker
-	claims   *worker // for the status; nil without Claims
 
 	mu sync.RWMutex
 	// have is what the backend has, by scope; what it had last while known is false.
@@ -90,7 +98,6 @@ type Loop struct {
 	rejected map[netvirt.Key]rejection
 	scopes   map[netvirt.Scope]*scopeStatus
 	peer     PeerStatus
-	claimErr string
 	// leftBehind is set after a Read, until all that it found was marked.
 	leftBehind bool
 	// looking holds one value while Look reads the backend; looked is when it did
@@ -106,8 +113,8 @@ type Loop struct {
 	observed atomic.Bool   // the network was looked at
 }
 
-// rejection is a change that the backend did not take. What stands in its way
-// may go, so it is tried again after a while, each time a longer one.
+// rejection is a change that the backend has rejected. The cause may go away, so the change is
+// tried again, after a longer time each time.
 type rejection struct {
 	change netvirt.Change
 	err    error
@@ -115,7 +122,7 @@ type rejection struct {
 	again  time.Time
 }
 
-// firstRetry is how long a change that was rejected once waits to be tried again.
+// firstRetry is how long a change waits after its first rejection.
 const firstRetry = time.Second
 
 // New returns a loop; name is the backend's, for status and logs.
@@ -142,9 +149,8 @@ func New(cfg Config, name string, backend Backend, source Source, m *Metrics, lo
 // Mark has the scopes compared with the backend soon.
 func (l *Loop) Mark(scopes ...netvirt.Scope) { l.worker.mark(scopes...) }
 
-// Run works until ctx is done: it reads the backend, then writes what differs,
-// and reads again after every failure, when the backend says so, and at an
-// interval.
+// Run works until ctx is done. It reads the backend, then writes the differences. It reads
+// again after each failure, when the backend reports an external change, and at an interval.
 func (l *Loop) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -159,7 +165,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// watch re-reads when the backend says that another hand changed it.
+// watch re-reads when the backend reports an external change.
 func (l *Loop) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := l.backend.Watch(ctx, func() { l.reread("the backend changed") })
@@ -201,11 +207,11 @@ func (l *Loop) forget() {
 	l.epoch++
 }
 
-// markAll marks the cluster's scope first: others refer to it.
+// markAll marks the cluster's scope first, because other scopes refer to it.
 func (l *Loop) markAll() { l.Mark(append([]netvirt.Scope{netvirt.Cluster}, l.source.Scopes()...)...) }
 
-// errChanged is why a batch starts over: what it compared with is void.
-var errChanged = errors.New("the backend was changed by another hand meanwhile")
+// errChanged makes a batch start again, because the base of its comparison has changed.
+var errChanged = errors.New("an external writer changed the backend at the same time")
 
 // process compares and writes a batch of scopes.
 func (l *Loop) process(ctx context.Context, scopes []netvirt.Scope) error {
@@ -217,10 +223,10 @@ func (l *Loop) process(ctx context.Context, scopes []netvirt.Scope) error {
 	case err != nil:
 		l.failed(scopes, err)
 	default:
-		anew := l.anew(scopes, epoch)
-		l.reached(scopes, revision, complete)
-		if l.source.Reached != nil {
-			l.source.Reached(anew, changes)
+		first := l.firstTime(scopes, epoch)
+		l.programmed(scopes, revision, complete)
+		if l.cfg.Listener != nil && l.Observed() {
+			l.cfg.Listener.Programmed(first, l.podsOf(changes))
 		}
 	}
 	return err
@@ -242,8 +248,8 @@ func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, 
 		wanted[s] = want
 		changes = append(changes, l.diff(s, want, complete)...)
 		l.mapped(s, revision, want, problems)
-		if l.source.Mapped != nil {
-			l.source.Mapped(s, problems)
+		if l.cfg.Listener != nil {
+			l.cfg.Listener.Mapped(s, problems)
 		}
 	}
 	if len(scopes) > 1 {
@@ -285,9 +291,8 @@ func (l *Loop) read(ctx context.Context) (uint64, error) {
 	return epoch, nil
 }
 
-// markLeftBehind marks the scopes that the backend has and the batch does not
-// hold, once after each Read when absence means gone: what an earlier run left
-// there is compared too.
+// markLeftBehind marks the scopes of the backend that are not in the batch, once after each
+// Read when absence means gone, so that leftovers of an earlier run are compared too.
 func (l *Loop) markLeftBehind(batch []netvirt.Scope, complete bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -302,8 +307,8 @@ func (l *Loop) markLeftBehind(batch []netvirt.Scope, complete bool) {
 	}
 }
 
-// want is what the backend should have of a scope: the objects of its kinds,
-// without those that it rejected.
+// want is the model that the backend should have of a scope: the objects of its kinds, without
+// those that it rejected.
 func (l *Loop) want(s netvirt.Scope) (netvirt.Parts, []coe.Problem) {
 	want, problems := l.source.Want(s)
 	want = want.Select(l.backend.Kinds())
@@ -318,8 +323,8 @@ func (l *Loop) want(s netvirt.Scope) (netvirt.Parts, []coe.Problem) {
 	return whole.Parts(), problems
 }
 
-// setAside takes what was rejected, and what refers to it, out of a wanted
-// model; of objects that the backend has, the version that it has stays.
+// setAside removes rejected objects, and objects that refer to them, from a wanted model. For
+// objects that the backend has, it keeps the backend's version.
 func (l *Loop) setAside(s netvirt.Scope, want netvirt.Model, refused map[netvirt.Key]error) []coe.Problem {
 	var problems []coe.Problem
 	have := l.have[s]
@@ -347,9 +352,9 @@ func (l *Loop) setAside(s netvirt.Scope, want netvirt.Model, refused map[netvirt
 	return problems
 }
 
-// refused tells what of a wanted model was rejected and is not to be tried now,
-// and why, and has the scope marked when the first of that is. It forgets
-// rejections of what is not wanted so any more, or was done by another hand.
+// refused returns the objects of a wanted model that were rejected and must not be tried now,
+// with the reason. It marks the scope for the time when the first may be tried again. It
+// forgets rejections of objects that have changed, or that an external writer has written.
 func (l *Loop) refused(s netvirt.Scope, want netvirt.Parts) map[netvirt.Key]error {
 	refused := map[netvirt.Key]error{}
 	now, first := time.Now(), l.cfg.Resync
@@ -369,7 +374,7 @@ func (l *Loop) refused(s netvirt.Scope, want netvirt.Parts) map[netvirt.Key]erro
 	return refused
 }
 
-// keep has a wanted model keep what is there under a key, and what that needs.
+// keep puts the backend's object of a key, and what that needs, into a wanted model.
 func keep(want netvirt.Model, have netvirt.Parts, k netvirt.Key) {
 	want[k] = have.Get(k)
 	for _, ref := range want[k].Refs() {
@@ -403,7 +408,7 @@ func (l *Loop) diff(s netvirt.Scope, want netvirt.Parts, complete bool) []netvir
 	return slices.DeleteFunc(changes, func(c netvirt.Change) bool { return c.Old != nil || needs(c.New, held, want) })
 }
 
-// needs tells whether an object refers to one of those that are held, or to one that does.
+// needs reports whether an object refers, directly or not, to an object that is held.
 func needs(o netvirt.Object, held map[netvirt.Key]bool, model netvirt.Parts) bool {
 	return slices.ContainsFunc(o.Refs(), func(ref netvirt.Key) bool {
 		other := model.Get(ref)
@@ -411,9 +416,9 @@ func needs(o netvirt.Object, held map[netvirt.Key]bool, model netvirt.Parts) boo
 	})
 }
 
-// write makes the changes. The backend gets them all at once: their order goes by
-// kind, so a part of them would be a part of every object's group, and the backend
-// would write each group anew with each part.
+// write makes the changes. The backend gets all of them at once. They are ordered by kind, so
+// a part of them would have a part of each group of objects, and the backend would write each
+// group again with each part.
 func (l *Loop) write(ctx context.Context, changes []netvirt.Change) error {
 	if len(changes) == 0 {
 		return nil
@@ -429,9 +434,9 @@ func (l *Loop) write(ctx context.Context, changes []netvirt.Change) error {
 		l.forget()
 		return fmt.Errorf("write to backend: %w", err)
 	}
-	l.stir()
 	l.metrics.changed(changes)
 	l.accepted(changes)
+	l.stir() // observe finds in have what was written
 	return nil
 }
 

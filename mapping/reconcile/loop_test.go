@@ -32,7 +32,7 @@ type world struct {
 	failing  error                     // what every call to the backend fails with
 	unable   netvirt.Scope             // writes about which fail
 	reject   func(netvirt.Change) bool // changes that the backend will not take
-	changed  func()                    // tells the loop that another hand changed the backend
+	changed  func()                    // tells the loop that an external writer changed the backend
 	watching chan struct{}             // closed when changed is set
 }
 
@@ -88,29 +88,62 @@ func (w *world) set(f func()) {
 	f()
 }
 
-func (w *world) source() reconcile.Source {
-	return reconcile.Source{
-		Want: func(s netvirt.Scope) (netvirt.Parts, []coe.Problem) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return w.models[s].Parts(), nil
-		},
-		Complete: func() bool {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return w.complete
-		},
-		Scopes: func() []netvirt.Scope {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			var all []netvirt.Scope
-			for s := range w.models {
-				all = append(all, s)
-			}
-			return all
-		},
-		Revision: func() int64 { return 1 },
-		Heard:    func() bool { return true },
+func (w *world) source() reconcile.Source { return wanted{w} }
+
+// wanted is a world as a Source.
+type wanted struct{ *world }
+
+func (w wanted) Want(s netvirt.Scope) (netvirt.Parts, []coe.Problem) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.models[s].Parts(), nil
+}
+
+func (w wanted) Complete() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.complete
+}
+
+func (w wanted) Scopes() (all []netvirt.Scope) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for s := range w.models {
+		all = append(all, s)
+	}
+	return all
+}
+
+func (wanted) Revision() int64 { return 1 }
+func (wanted) CaughtUp() bool  { return true }
+
+// pods sets the interfaces that are wanted of a namespace, one for each pod.
+func (w *world) pods(namespace string, names ...string) {
+	m := netvirt.Model{}
+	m.Add(netvirt.VPNInstance{Name: namespace, Namespace: namespace, RouteDistinguisher: "100:2"})
+	for _, name := range names {
+		m.Add(netvirt.Interface{Name: namespace + ":" + name, Namespace: namespace, Pod: name, PodUID: name, UID: name, ParentInterface: name})
+	}
+	w.set(func() { w.models[netvirt.Scope(namespace)] = m })
+}
+
+// listener notes what a Loop notifies of.
+type listener struct {
+	programmed func(scopes []netvirt.Scope, pods []string)
+	observed   func(pods []string)
+}
+
+func (listener) Mapped(netvirt.Scope, []coe.Problem) {}
+
+func (l listener) Programmed(scopes []netvirt.Scope, pods []string) {
+	if l.programmed != nil {
+		l.programmed(scopes, pods)
+	}
+}
+
+func (l listener) Observed(pods []string) {
+	if l.observed != nil {
+		l.observed(pods)
 	}
 }
 
@@ -124,8 +157,12 @@ func (w *world) want(namespace string, n int) {
 }
 
 func (w *world) start(t *testing.T) (*reconcile.Loop, *prometheus.Registry) {
+	return w.startWith(t, reconcile.Config{})
+}
+
+func (w *world) startWith(t *testing.T, cfg reconcile.Config) (*reconcile.Loop, *prometheus.Registry) {
 	registry := prometheus.NewRegistry()
-	l := reconcile.New(reconcile.Config{}, "memory", w, w.source(),
+	l := reconcile.New(cfg, "memory", w, w.source(),
 		reconcile.NewMetrics(registry), slog.New(slog.DiscardHandler))
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -52,13 +52,13 @@ func (m *Metrics) observe(l *Loop) {
 			prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels},
 			func() float64 { return value(l.status()) }))
 	}
-	gauge("coe_bridge_in_sync", "1 when the backend has all that is wanted, else 0.", func(s Status) float64 {
+	gauge("coe_bridge_in_sync", "1 if the backend has everything that is wanted, else 0.", func(s Status) float64 {
 		return oneIf(s.InSync)
 	})
-	gauge("coe_bridge_backend_up", "1 when the backend answered its last call, else 0.", func(s Status) float64 {
+	gauge("coe_bridge_backend_up", "1 if the backend answered its last call, else 0.", func(s Status) float64 {
 		return oneIf(s.Peer.OK)
 	})
-	gauge("coe_bridge_scopes_behind", "Scopes that are not in the backend yet as they are wanted.", func(s Status) float64 {
+	gauge("coe_bridge_scopes_behind", "Scopes whose wanted model is not in the backend yet.", func(s Status) float64 {
 		n := 0.0
 		for _, one := range s.Scopes {
 			n += oneIf(!one.InSync)
@@ -66,7 +66,7 @@ func (m *Metrics) observe(l *Loop) {
 		return n
 	})
 	gauge("coe_bridge_oldest_behind_seconds", "Age of the oldest change that is not in the backend yet.", oldest)
-	gauge("coe_bridge_problems", "What can't be mapped or is rejected now.", func(s Status) float64 {
+	gauge("coe_bridge_problems", "Objects that cannot be mapped, or that the backend rejects.", func(s Status) float64 {
 		return float64(s.count(func(p coe.Problem) bool { return p.Reason != coe.NotEnforced }))
 	})
 	gauge("coe_bridge_not_enforced", "Objects with settings that are accepted and not enforced.", func(s Status) float64 {
@@ -103,7 +103,7 @@ func oneIf(b bool) float64 {
 	return 0
 }
 
-// metrics are those of one backend.
+// metrics are the metrics of one backend.
 type metrics struct {
 	m       *Metrics
 	backend string

@@ -9,37 +9,37 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Observer is a Backend that also knows what the network makes of what was written to
-// it: that comes later, or not at all. What the network lacks does not count as confirmed, and
-// is no reason to write anything. Its methods are called beside the Backend's.
+// Observer is a Backend that also knows what the network has programmed. That happens later
+// than a write, or never. An object that the network lacks is not confirmed, and is not written
+// again for that. Its methods and the methods of Backend are called concurrently.
 type Observer interface {
-	// Observe looks at the network, and returns the interfaces of whose objects Lacks may
-	// say something else than before. The awaited are those that lacked something: it is
-	// worth more to learn of them than of others. It is called by one goroutine at a time.
+	// Observe looks at the network, and returns the interfaces for whose objects Lacks may have
+	// changed. The awaited interfaces lacked something, and come first. It is called by one
+	// goroutine at a time.
 	Observe(ctx context.Context, awaited []string) (changed []string, err error)
-	// Lacks says for people what the network lacks of an object that the backend has,
-	// without naming it; it is empty where that is nothing. It goes by what Observe saw
-	// last, and before that by nothing: all is lacking then.
+	// Lacks says for people what the network lacks of an object that the backend has, without
+	// its name; empty if it lacks nothing. It uses the last result of Observe. Before the first
+	// Observe, everything is lacking.
 	Lacks(o netvirt.Object) string
-	// Identity names what the network is made from, and is another when that was lost, and
-	// what the network was programmed with before is to be forgotten. It is empty while
-	// that is not known.
+	// Identity names the database that the network is programmed from. It changes when that was
+	// lost and created again; the network must then forget its earlier state. It is empty while
+	// it is not known.
 	Identity() string
 }
 
-// How long a Loop waits between two looks at the network: while what is awaited comes,
-// while nothing of it does, and while nothing is awaited.
+// How long a Loop waits between two looks at the network: while awaited interfaces are
+// programmed, while none is, and while none is awaited.
 const (
 	observeSoon    = 250 * time.Millisecond
 	observeWaiting = time.Second
 	observeIdle    = 2 * time.Second
 )
 
-// observeShare is which part of the time looking may take.
+// observeShare bounds the share of the time that looks may take: one part of so many.
 const observeShare = 10
 
-// observe looks at the network until ctx is done, where the backend can do that, once it is
-// known what the backend has: soon after each write, and again until all of that is there.
+// observe looks at the network until ctx is done, if the backend is an Observer. It starts after
+// the first Read, and looks soon after each write, until everything is confirmed.
 func (l *Loop) observe(ctx context.Context) {
 	if l.observer == nil {
 		return
@@ -65,14 +65,14 @@ func (l *Loop) observe(ctx context.Context) {
 	}
 }
 
-// wasRead tells whether it is known what the backend has, or had last.
+// wasRead reports whether the backend was read.
 func (l *Loop) wasRead() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.have != nil
 }
 
-// awaitWrite waits for a write, which it reports, but no longer than it is told.
+// awaitWrite waits for a write, and reports whether there was one in time.
 func (l *Loop) awaitWrite(ctx context.Context, most time.Duration) bool {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -85,8 +85,8 @@ func (l *Loop) awaitWrite(ctx context.Context, most time.Duration) bool {
 	return false
 }
 
-// lookAtNetwork has the network looked at, and tells whether that has shown something new.
-// While it can't be, what was seen last counts: the network need not have changed.
+// lookAtNetwork calls Observe, and reports whether the network has changed. If Observe fails,
+// its last result counts.
 func (l *Loop) lookAtNetwork(ctx context.Context, awaited []string) (moved bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeoutsPerRead*l.cfg.Timeout)
 	defer cancel()
@@ -94,7 +94,7 @@ func (l *Loop) lookAtNetwork(ctx context.Context, awaited []string) (moved bool,
 	changed, err := l.observer.Observe(ctx, awaited)
 	l.metrics.observe("observe", begun, err)
 	if err != nil {
-		l.log.Debug("look what the network makes of what was written", "err", err)
+		l.log.Debug("observe the network", "err", err)
 		return false, err
 	}
 	if !l.observed.Swap(true) {
@@ -102,8 +102,8 @@ func (l *Loop) lookAtNetwork(ctx context.Context, awaited []string) (moved bool,
 	} else if len(changed) == 0 {
 		return false, nil
 	}
-	if l.source.Realised != nil {
-		l.source.Realised(changed)
+	if l.cfg.Listener != nil {
+		l.cfg.Listener.Observed(l.podsOfInterfaces(changed))
 	}
 	return true, nil
 }
@@ -131,8 +131,8 @@ func (l *Loop) partLacks(part *netvirt.Part) bool {
 	return false
 }
 
-// Lacks says for people what the network lacks of an object that the backend has; empty
-// where that is nothing, or nobody can know.
+// Lacks says for people what the network lacks of an object that the backend has; empty if it
+// lacks nothing, or the backend is not an Observer.
 func (l *Loop) Lacks(o netvirt.Object) string {
 	if l.observer == nil {
 		return ""
@@ -140,7 +140,7 @@ func (l *Loop) Lacks(o netvirt.Object) string {
 	return l.observer.Lacks(o)
 }
 
-// Identity names what the network is made from, as Observer says; empty where nobody knows.
+// Identity is the Identity of the Observer; empty if the backend is not one.
 func (l *Loop) Identity() string {
 	if l.observer == nil {
 		return ""
@@ -148,10 +148,10 @@ func (l *Loop) Identity() string {
 	return l.observer.Identity()
 }
 
-// Observed tells whether it is known what the network makes of what the backend has.
+// Observed reports whether the first Observe has succeeded, if the backend is an Observer.
 func (l *Loop) Observed() bool { return l.observer == nil || l.observed.Load() }
 
-// stir has the network looked at soon, since something was written.
+// stir makes observe look soon, because something was written.
 func (l *Loop) stir() {
 	select {
 	case l.written <- struct{}{}:
@@ -166,8 +166,8 @@ type Lack struct {
 	Example netvirt.Key // the first of them
 }
 
-// lacks are what the network lacks of a scope, and of how many objects that the backend
-// has. The caller holds mu.
+// lacks returns what the network lacks of a scope, and the number of such objects. The caller
+// holds mu.
 func (l *Loop) lacks(s netvirt.Scope) (all []Lack, objects int) {
 	if l.observer == nil {
 		return nil, 0

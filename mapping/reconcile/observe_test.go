@@ -75,22 +75,11 @@ func (b *lagging) comes(names ...string) {
 	})
 }
 
-// pods wants interfaces in a namespace.
-func (b *lagging) pods(namespace string, names ...string) {
-	m := netvirt.Model{}
-	m.Add(netvirt.VPNInstance{Name: namespace, Namespace: namespace, RouteDistinguisher: "100:2"})
-	for _, name := range names {
-		m.Add(netvirt.Interface{Name: namespace + ":" + name, Namespace: namespace, Pod: name, PodUID: name, UID: name, ParentInterface: name})
-	}
-	b.set(func() { b.models[netvirt.Scope(namespace)] = m })
-}
-
-// run runs a loop in a bubble of synctest; told is what Realised was told.
+// run runs a loop in a bubble of synctest; told is what Observed was called with.
 func (b *lagging) run(t *testing.T) (l *reconcile.Loop, told func() [][]string) {
 	var all [][]string
-	source := b.source()
-	source.Realised = func(interfaces []string) { b.set(func() { all = append(all, interfaces) }) }
-	l = reconcile.New(reconcile.Config{}, "lagging", b, source, reconcile.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	cfg := reconcile.Config{Listener: listener{observed: func(pods []string) { b.set(func() { all = append(all, pods) }) }}}
+	l = reconcile.New(cfg, "lagging", b, b.source(), reconcile.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -136,13 +125,13 @@ func TestObserved(t *testing.T) {
 
 		b.comes("shop:db")
 		elapse(1100 * time.Millisecond)
-		require.Equal(t, [][]string{{"shop:db"}}, told())
+		require.Equal(t, [][]string{{"db"}}, told())
 		require.Empty(t, l.Status().Scopes[1].Lacks)
 		require.Equal(t, []string{"shop", "shop:db", "shop:web"}, confirmed(l))
 
 		b.set(func() { b.there["shop:web"] = false })
 		elapse(5 * time.Second)
-		require.Equal(t, [][]string{{"shop:web"}}, told())
+		require.Equal(t, [][]string{{"web"}}, told())
 		require.True(t, l.Status().InSync)
 	})
 }
@@ -151,11 +140,12 @@ func TestObserved(t *testing.T) {
 // something was written.
 func TestPaceOfLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		const minute = time.Minute - 300*time.Millisecond // no look begins at the same moment
 		b := newLagging()
 		l, _ := b.run(t)
 		elapse(time.Second)
 		b.looks()
-		elapse(time.Minute)
+		elapse(minute)
 		require.LessOrEqual(t, b.looks(), 31, "nothing is awaited")
 
 		b.pods("shop", "web")
@@ -167,14 +157,14 @@ func TestPaceOfLooks(t *testing.T) {
 		require.Len(t, confirmed(l), 2)
 		elapse(10 * time.Second)
 		b.looks()
-		elapse(time.Minute)
+		elapse(minute)
 		require.LessOrEqual(t, b.looks(), 31)
 
 		b.pods("shop", "web", "never")
 		l.Mark("shop")
-		elapse(time.Minute)
+		elapse(minute)
 		require.LessOrEqual(t, b.looks(), 66, "what does not come is awaited with patience")
-		elapse(time.Second)
+		elapse(1500 * time.Millisecond)
 		b.set(func() { require.Equal(t, []string{"shop:never"}, b.asked[0]) })
 	})
 }
@@ -202,8 +192,8 @@ func TestLookThatFails(t *testing.T) {
 	})
 }
 
-// TestOnlookerObserves: who looks on sees what the network lacks, too.
-func TestOnlookerObserves(t *testing.T) {
+// TestStandbyObserves: a standby reports what the network lacks, too.
+func TestStandbyObserves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLagging()
 		b.pods("shop", "web")

@@ -138,7 +138,7 @@ func TestRejectedUpdate(t *testing.T) {
 	w.requireInSync(t, l)
 }
 
-// TestRejectedDeletion: what another hand deleted is no problem any more.
+// TestRejectedDeletion: an object that an external writer deleted is not a problem any more.
 func TestRejectedDeletion(t *testing.T) {
 	w := newWorld()
 	w.want("a", 2)

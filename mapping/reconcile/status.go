@@ -12,13 +12,12 @@ import (
 
 // Status is how far the backend is.
 type Status struct {
-	// InSync: every source has said all it knows, all that the datastore's writers
-	// were told is done has been heard of, no scope is behind, and the backend has
-	// all that is wanted of it.
+	// InSync is set if every source is complete, every acknowledged change of the datastore was
+	// marked, no scope is behind, and the backend has everything that is wanted.
 	InSync   bool
 	Complete bool
 	Peer     PeerStatus
-	// ClaimError is why addresses can't be chosen and remembered, or empty.
+	// ClaimError is why addresses cannot be chosen and recorded, or empty.
 	ClaimError string
 	Scopes     []ScopeStatus // sorted by scope
 }
@@ -33,33 +32,33 @@ type PeerStatus struct {
 
 // ScopeStatus is how far one scope is.
 type ScopeStatus struct {
-	Scope     netvirt.Scope
-	InSync    bool
-	Behind    time.Time // since when it is behind; zero when it is not
-	Wanted    int64     // revision of the datastore that was mapped last
-	Reached   int64     // revision that the backend has confirmed
-	MappedAt  time.Time // when it was mapped last
-	ReachedAt time.Time // when the backend last had it as it was wanted
-	Objects   int       // wanted objects of the backend's kinds
-	Written   int       // objects that the backend has
-	Confirmed int       // of these, those that lack nothing
-	Lacks     []Lack    // of objects that the backend has and the network not; sorted
-	LastError string
-	ErrorTime time.Time
-	Problems  []coe.Problem
+	Scope        netvirt.Scope
+	InSync       bool
+	Behind       time.Time // since when it is behind; zero when it is not
+	Wanted       int64     // revision of the datastore that was mapped last
+	Programmed   int64     // revision that the backend has
+	MappedAt     time.Time // when it was mapped last
+	ProgrammedAt time.Time // when the backend last had it as it was wanted
+	Objects      int       // wanted objects of the backend's kinds
+	Written      int       // objects that the backend has
+	Confirmed    int       // of these, those that lack nothing
+	Lacks        []Lack    // of objects that the backend has and the network not; sorted
+	LastError    string
+	ErrorTime    time.Time
+	Problems     []coe.Problem
 }
 
 type scopeStatus struct {
-	wanted, reached int64
-	want            netvirt.Parts
-	problems        []coe.Problem
-	lastError       string
-	errorTime       time.Time
-	unanswered      bool // lastError is that the backend did not answer
-	mappedAt        time.Time
-	reachedAt       time.Time
-	differs         bool // as Look found
-	// once tells that it was reached, epoch when that was last (Loop.epoch).
+	wanted, programmed int64
+	want               netvirt.Parts
+	problems           []coe.Problem
+	lastError          string
+	errorTime          time.Time
+	unanswered         bool // lastError is that the backend did not answer
+	mappedAt           time.Time
+	programmedAt       time.Time
+	differs            bool // as Look found
+	// once is set when it was programmed, epoch is when that was last (Loop.epoch).
 	once  bool
 	epoch uint64
 }
@@ -80,11 +79,11 @@ func (l *Loop) Status() Status {
 
 // status is the Status without what has to be counted.
 func (l *Loop) status() Status {
-	complete, heard := l.source.Complete(), l.source.Heard()
+	complete, caughtUp := l.source.Complete(), l.source.CaughtUp()
 	lag := l.lag()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	st := Status{Complete: complete, Peer: l.peer, ClaimError: l.claimErr}
+	st := Status{Complete: complete, Peer: l.peer, ClaimError: l.cfg.Claims.failure()}
 	for s, one := range l.scopes {
 		st.Scopes = append(st.Scopes, l.scopeStatus(s, one, lag[s]))
 	}
@@ -96,12 +95,11 @@ func (l *Loop) status() Status {
 	slices.SortFunc(st.Scopes, func(a, b ScopeStatus) int {
 		return strings.Compare(string(a.Scope), string(b.Scope))
 	})
-	st.InSync = complete && heard && st.Peer.OK && st.ClaimError == "" && len(lag) == 0 && !l.differs()
+	st.InSync = complete && caughtUp && st.Peer.OK && st.ClaimError == "" && len(lag) == 0 && !l.differs()
 	return st
 }
 
-// differs tells whether Look found a scope that the backend has otherwise than
-// it is wanted.
+// differs reports whether Look found a scope of the backend that differs from the wanted one.
 func (l *Loop) differs() bool {
 	for _, one := range l.scopes {
 		if one.differs {
@@ -115,12 +113,9 @@ func (l *Loop) differs() bool {
 // first: a scope is marked here before it is settled there, so none slips
 // through between the two.
 func (l *Loop) lag() map[netvirt.Scope]time.Time {
-	var lag map[netvirt.Scope]time.Time
-	if l.claims != nil {
-		lag = l.claims.lag()
-	}
+	claims := l.cfg.Claims.lag()
 	here := l.worker.lag()
-	for s, t := range lag {
+	for s, t := range claims {
 		if since, found := here[s]; !found || t.Before(since) {
 			here[s] = t
 		}
@@ -131,16 +126,15 @@ func (l *Loop) lag() map[netvirt.Scope]time.Time {
 func (l *Loop) scopeStatus(s netvirt.Scope, one *scopeStatus, behind time.Time) ScopeStatus {
 	return ScopeStatus{
 		Scope: s, InSync: behind.IsZero() && one.lastError == "" && !one.differs, Behind: behind,
-		Wanted: one.wanted, Reached: one.reached, MappedAt: one.mappedAt, ReachedAt: one.reachedAt,
+		Wanted: one.wanted, Programmed: one.programmed, MappedAt: one.mappedAt, ProgrammedAt: one.programmedAt,
 		Objects:   one.want.Len(),
 		LastError: one.lastError, ErrorTime: one.errorTime,
 		Problems: one.problems,
 	}
 }
 
-// Confirmed calls yield with each object that the backend has and that lacks nothing, or
-// while that is unknown, those that were so last, in no order, until yield returns false. The
-// loop waits meanwhile.
+// Confirmed calls yield with each confirmed object, in no order, until yield returns false. While
+// the backend's objects are unknown, the last known ones count. The loop waits during the call.
 func (l *Loop) Confirmed(yield func(netvirt.Object) bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -172,16 +166,16 @@ func (l *Loop) mapped(s netvirt.Scope, revision int64, want netvirt.Parts, probl
 	one.wanted, one.want, one.problems, one.mappedAt = revision, want, problems, time.Now()
 }
 
-// reached notes that the scopes' model of a revision is in the backend. A scope
-// of which nothing is left is forgotten.
-func (l *Loop) reached(scopes []netvirt.Scope, revision int64, complete bool) {
+// programmed notes that the backend has the scopes' model of a revision. A scope of which
+// nothing is left is forgotten.
+func (l *Loop) programmed(scopes []netvirt.Scope, revision int64, complete bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range scopes {
 		one := l.scope(s)
-		one.lastError, one.unanswered, one.reachedAt = "", false, time.Now()
+		one.lastError, one.unanswered, one.programmedAt = "", false, time.Now()
 		if complete {
-			one.reached = revision
+			one.programmed = revision
 		}
 		if s != netvirt.Cluster && len(one.want) == 0 && len(one.problems) == 0 && len(l.have[s]) == 0 {
 			delete(l.scopes, s)
@@ -224,21 +218,11 @@ func (l *Loop) answered(err error) {
 		l.log.Info("backend answers")
 		l.peer.OK, l.peer.Since = true, time.Now()
 	case err != nil && (l.peer.OK || l.peer.Since.IsZero()):
-		l.log.Error("backend does not answer; trying again until it does", "err", err)
+		l.log.Error("backend does not answer; retrying until it does", "err", err)
 		l.peer.OK, l.peer.Since = false, time.Now()
 	}
 	if err != nil {
 		l.peer.LastError = err.Error()
-	}
-}
-
-// claimed notes whether what was chosen could be remembered.
-func (l *Loop) claimed(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.claimErr = ""
-	if err != nil {
-		l.claimErr = err.Error()
 	}
 }
 

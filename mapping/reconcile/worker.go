@@ -10,8 +10,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Back-off of a scope whose processing failed. The upper end is what a peer's
-// return may go unnoticed.
+// Back-off of a scope whose processing failed. maxBackoff is the longest time that the return
+// of a backend can go unnoticed.
 const (
 	minBackoff = 20 * time.Millisecond
 	maxBackoff = 2 * time.Second
@@ -20,14 +20,15 @@ const (
 // maxBatch is how many scopes are processed together at most.
 const maxBatch = 512
 
-// A worker is under load when, loadBatches times in a row, the marks that came while
-// a batch grew would have taken more than a quarter of that time if each had been processed
-// by itself, and, since the first of those, loadMarks or more came, loadRate or more a
-// second: a rest gathers much then. A few callers that each wait for what they asked for
-// are no load, however busy they keep the worker: a rest would gather nothing but them.
-// Under load it rests after each batch: restFactor times as long as that took, maxRest at
-// most. A rest is no load: what comes now and then after a storm is processed at once
-// again.
+// A worker is under load if both are true for loadBatches batches in a row:
+//
+//   - The marks of a batch would have taken more than a quarter of the time in which they came,
+//     if each had been processed by itself.
+//   - There were at least loadMarks marks, and at least loadRate a second.
+//
+// A few callers that each wait for their result are not load, because a rest would gather only
+// their marks. Under load the worker rests after each batch: restFactor times as long as the
+// batch took, and at most maxRest. After a storm, single marks are processed at once again.
 const (
 	loadBatches = 3
 	loadMarks   = 32
@@ -36,12 +37,10 @@ const (
 	maxRest     = 200 * time.Millisecond
 )
 
-// worker hands scopes that were marked, each once, to a function, in batches:
-// while one batch is processed the next one grows. What comes now and then is
-// processed at once; under load the worker rests between batches, so that it
-// does more with each and leaves the processor, and the datastore's disk, to
-// those who serve clients. A scope for which the function fails comes again,
-// later each time.
+// worker passes marked scopes, each once, to a function, in batches: while one batch is
+// processed the next one grows. Single marks are processed at once. Under load the worker rests
+// between batches, so that each does more, and the processor and the datastore's disk are left
+// to the server. A scope for which the function fails is retried, later each time.
 type worker struct {
 	queue   workqueue.TypedRateLimitingInterface[netvirt.Scope]
 	process func(ctx context.Context, scopes []netvirt.Scope) error
@@ -63,8 +62,8 @@ func newWorker(process func(context.Context, []netvirt.Scope) error) *worker {
 	}
 }
 
-// mark has the scopes processed soon, and together: what goes from one to
-// another is to go in one write.
+// mark schedules the scopes, together, so that an object that moves between two of them moves in
+// one write.
 func (w *worker) mark(scopes ...netvirt.Scope) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,13 +141,12 @@ func (r *run) goOn(marks int, since time.Time) {
 	r.marks += marks
 }
 
-// isLong tells whether it is time for rests.
+// isLong reports whether the load has lasted long enough for rests.
 func (r *run) isLong(now time.Time) bool {
 	return r.batches >= loadBatches && r.marks >= loadMarks && float64(r.marks) >= loadRate*now.Sub(r.since).Seconds()
 }
 
-// isLoad tells whether so many marks, each for so much work, are much for the time in
-// which they came.
+// isLoad reports whether the marks are load: so many, of so much work each, in this time.
 func isLoad(marks int, each, within time.Duration) bool {
 	return 4*time.Duration(marks)*each >= within
 }
@@ -170,7 +168,7 @@ func (w *worker) next() (batch []netvirt.Scope, marks int) {
 	if stopped {
 		return nil, 0
 	}
-	w.mu.Lock() // whoever is marking finishes
+	w.mu.Lock() // a mark of several scopes is complete
 	defer w.mu.Unlock()
 	marks, w.marks = w.marks, 0
 	batch = []netvirt.Scope{first}

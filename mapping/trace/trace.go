@@ -1,6 +1,6 @@
-// Package trace says what each stage on the way from a source to the backend knows
-// of a pod, and which is the first that does not have it, and why. It is pure: it
-// looks at what it is given, and knows neither who runs the stages nor when.
+// Package trace reports how far a pod has come on the way from its source to the backend:
+// what each stage knows of the pod, and the first stage that is missing, with the reason.
+// It is pure: it uses the given values only, and does not know who runs the stages.
 package trace
 
 import (
@@ -19,41 +19,41 @@ type Stage string
 
 // The stages, in their order.
 const (
-	Source    Stage = "source"    // a source speaks of the pod
+	Source    Stage = "source"    // a source has reported the pod
 	Address   Stage = "address"   // every interface has a lease
-	Mapped    Stage = "mapped"    // it is in the model
-	Wanted    Stage = "wanted"    // it is to be in the backend: nothing of it is rejected
-	Written   Stage = "written"   // the backend has taken it, or had it
-	Confirmed Stage = "confirmed" // the network has it, as far as the backend tells, and those who plug pods in know
+	Mapped    Stage = "mapped"    // the model has the pod's objects
+	Wanted    Stage = "wanted"    // the backend rejects none of them
+	Written   Stage = "written"   // the backend has them
+	Confirmed Stage = "confirmed" // the network has them, as far as the backend reports, and the agents know
 )
 
 // Step is what a stage knows of a pod.
 type Step struct {
 	Stage Stage
 	Done  bool
-	// At is when the stage was reached, or looked at the pod's namespace last; zero
-	// where that is not known.
+	// At is the time when the pod reached the stage, or when the stage last processed the
+	// pod's namespace; zero if unknown.
 	At time.Time
-	// Revision is the API server's resourceVersion in stage Source of a pod of
-	// Kubernetes, and the datastore's revision elsewhere; empty where there is none.
+	// Revision is the datastore's revision; in stage Source of a pod from Kubernetes, the
+	// API server's resourceVersion. Empty if there is none.
 	Revision string
-	// Detail says for people what the stage has, or why it does not have it and what
+	// Detail is text for people: what the stage has or, if it is not done, why and what
 	// to do.
 	Detail string
 }
 
-// Pod is the way of one pod.
+// Pod is the trace of one pod.
 type Pod struct {
 	Pod    *coe.Pod
 	Origin coe.Origin
 	Leases []*coe.Lease // of its interfaces, in their order
 	Steps  []Step       // one for each stage
-	// Missing is the first stage that is not done; empty where all are, and for a pod
-	// that is to have no network.
+	// Missing is the first stage that is not done. It is empty if all are done, and for a
+	// pod without a network of its own.
 	Missing Stage
 }
 
-// Reached is the last stage before the missing one.
+// Reached returns the last stage before the missing one.
 func (p *Pod) Reached() Stage {
 	last := Source
 	for _, s := range p.Steps {
@@ -65,36 +65,39 @@ func (p *Pod) Reached() Stage {
 	return last
 }
 
-// Namespace is what is known of a namespace and its pods.
+// Namespace is the input for the traces of a namespace's pods.
 type Namespace struct {
-	View   coe.View
+	View coe.View
+	// Origin returns the source of a pod.
 	Origin func(uid string) coe.Origin
-	// Model is what the namespace is mapped to, Problems what can't be, or is
-	// rejected by the backend.
+	// Model is the namespace's model. Problems lists the entities that cannot be mapped
+	// and the objects that the backend rejects.
 	Model    netvirt.Model
 	Problems []coe.Problem
-	// Realised are the kinds that the backend has a form for.
-	Realised netvirt.KindSet
-	// MappedAt and Wanted are when, and at which revision of the datastore, it was
-	// mapped last; ReachedAt and Reached, when the backend last had it as it was
-	// wanted. Failure is why the backend does not have it now; empty for no reason.
+	// Supported holds the kinds that the backend writes.
+	Supported netvirt.KindSet
+	// MappedAt and Wanted are the time and the datastore's revision of the last mapping.
+	// ReachedAt and Reached are the time and revision when the backend last had the wanted
+	// model. Failure is the reason why the backend does not have it now; empty if there
+	// is none.
 	MappedAt, ReachedAt time.Time
 	Wanted, Reached     int64
 	Failure             string
-	// Has returns what the backend has under a key, or nil.
+	// Has returns the backend's object of a key, or nil.
 	Has func(netvirt.Key) netvirt.Object
-	// Lacks says what the network lacks of an object that the backend has; empty where that
-	// is nothing, or nobody can know.
+	// Lacks returns, for people, what the network lacks of an object that the backend has;
+	// empty if it lacks nothing, or if that is unknown.
 	Lacks func(netvirt.Object) string
-	// Confirmed tells when, and at which revision, a lease was confirmed.
+	// Confirmed returns the time and the revision of a lease's confirmation; ok is false
+	// if it is not confirmed.
 	Confirmed func(*coe.Lease) (at time.Time, revision int64, ok bool)
 
-	// unmapped and rejected are the first of the Problems with each thing, in words;
-	// rejected those of the backend.
+	// unmapped and rejected hold the text of the first of the Problems with each thing;
+	// rejected those that the backend reports.
 	unmapped, rejected map[thing]string
 }
 
-// thing is what a problem is about.
+// thing identifies the subject of a problem.
 type thing struct{ kind, uid string }
 
 // Pods traces every pod of the namespace, in the order of the View.
@@ -129,16 +132,16 @@ func (n *Namespace) pod(p *coe.Pod) Pod {
 }
 
 func (n *Namespace) source(t *Pod) Step {
-	s := Step{Stage: Source, Done: true, At: t.Pod.Said.At, Revision: t.Pod.Said.Revision}
+	s := Step{Stage: Source, Done: true, At: t.Pod.Reported.At, Revision: t.Pod.Reported.Revision}
 	switch {
 	case t.Pod.NoNetwork:
-		s.Detail = "it has no network of its own: it is on its node's, or has finished"
+		s.Detail = "it has no network of its own: it uses the network of its node, or has finished"
 	case t.Pod.NodeName != "":
-		s.Detail = fmt.Sprintf("%s says it, on node %s", t.Origin, t.Pod.NodeName)
+		s.Detail = fmt.Sprintf("reported by %s, on node %s", t.Origin, t.Pod.NodeName)
 	case t.Pod.HostIP.IsValid():
-		s.Detail = fmt.Sprintf("%s says it, on node %s", t.Origin, t.Pod.HostIP)
+		s.Detail = fmt.Sprintf("reported by %s, on node %s", t.Origin, t.Pod.HostIP)
 	default:
-		s.Detail = fmt.Sprintf("%s says it", t.Origin)
+		s.Detail = fmt.Sprintf("reported by %s", t.Origin)
 	}
 	return s
 }
@@ -149,17 +152,17 @@ func (n *Namespace) address(t *Pod) Step {
 		s.Detail = n.unmapped[thing{"pod", t.Pod.UID}]
 		return s
 	}
-	var said []string
+	var text []string
 	for _, l := range t.Leases {
 		if chosen := time.UnixMilli(l.Chosen); l.Chosen > 0 && chosen.After(s.At) {
 			s.At = chosen
 		}
 		for _, a := range l.Addresses {
-			said = append(said, fmt.Sprintf("%s of %s", a.Address, a.Network))
+			text = append(text, fmt.Sprintf("%s of %s", a.Address, a.Network))
 		}
-		said = append(said, l.MAC)
+		text = append(text, l.MAC)
 	}
-	s.Detail = strings.Join(said, ", ")
+	s.Detail = strings.Join(text, ", ")
 	return s
 }
 
@@ -186,7 +189,7 @@ func (n *Namespace) wanted(t *Pod) Step {
 			if rejected := n.rejected[thing{k.Kind.String(), k.Name}]; rejected != "" && s.Done {
 				s.Done, s.Detail = false, fmt.Sprintf("the backend rejects %s: %s", k, rejected)
 			}
-			if n.Realised.Has(k.Kind) {
+			if n.Supported.Has(k.Kind) {
 				count++
 			}
 		}
@@ -201,8 +204,8 @@ func (n *Namespace) written(t *Pod) Step {
 	s := Step{Stage: Written, Done: true, At: n.ReachedAt, Revision: revision(n.Reached)}
 	for _, l := range t.Leases {
 		for _, k := range keys(l) {
-			if n.Realised.Has(k.Kind) && s.Done && n.Has(k) != n.Model[k] {
-				s.Done, s.Detail = false, fmt.Sprintf("the backend does not have %s as it is wanted", k)
+			if n.Supported.Has(k.Kind) && s.Done && n.Has(k) != n.Model[k] {
+				s.Done, s.Detail = false, fmt.Sprintf("the backend does not have the wanted %s", k)
 			}
 		}
 	}
@@ -226,20 +229,21 @@ func (n *Namespace) confirmed(t *Pod) Step {
 	return s
 }
 
-// unconfirmed is why a lease is not confirmed that the backend has.
+// unconfirmed returns the reason why a lease whose objects the backend has is not
+// confirmed.
 func (n *Namespace) unconfirmed(l *coe.Lease) string {
 	for _, k := range keys(l) {
-		if !n.Realised.Has(k.Kind) {
+		if !n.Supported.Has(k.Kind) {
 			continue
 		}
 		if lacks := n.Lacks(n.Model[k]); lacks != "" {
 			return fmt.Sprintf("%s: %s", k, lacks)
 		}
 	}
-	return "interface " + l.Name + " is not known to be in the backend yet"
+	return "interface " + l.Name + " is not confirmed yet"
 }
 
-// keys are the keys of the objects that attach a lease's interface.
+// keys returns the keys of the objects that attach a lease's interface.
 func keys(l *coe.Lease) []netvirt.Key {
 	all := []netvirt.Key{
 		netvirt.Interface{Name: l.Name}.Key(),
@@ -258,7 +262,7 @@ func (n *Namespace) sortProblems() {
 	n.unmapped, n.rejected = map[thing]string{}, map[thing]string{}
 	for _, p := range n.Problems {
 		if p.Reason == coe.NotEnforced {
-			continue // it keeps nothing from its network
+			continue // the object has its network all the same
 		}
 		all := n.unmapped
 		if p.Reason == coe.BackendRejected {

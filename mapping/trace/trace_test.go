@@ -20,7 +20,7 @@ var (
 	laterAt  = time.Unix(1_700_000_009, 0)
 )
 
-// world is a namespace with one pod that has come all the way.
+// world returns a namespace with one pod that all stages have.
 func world() *Namespace {
 	node, addr := netip.MustParseAddr("192.168.33.12"), netip.MustParseAddr("10.11.0.3")
 	block := &coe.Block{ELAN: netvirt.ELANName(node, "shop"), Prefix: netip.MustParsePrefix("10.11.0.0/29"), Gateway: netip.MustParseAddr("10.11.0.1")}
@@ -34,16 +34,16 @@ func world() *Namespace {
 			Namespace: "shop",
 			Pods: []*coe.Pod{{
 				UID: podUID, Name: "web", Namespace: "shop", NodeName: "worker-1", HostIP: node,
-				Said: coe.Said{At: saidAt, Revision: "4711"},
+				Reported: coe.Reported{At: saidAt, Revision: "4711"},
 			}},
 			Leases: coe.Leases{lease},
 			Blocks: []*coe.Block{block},
 			ELANs:  map[string]*coe.ELANFact{block.ELAN: {Name: block.ELAN, VNI: 70000}},
 			VPN:    &coe.VPNFact{Name: "shop", Namespace: "shop", RD: 2},
 		},
-		Origin:   func(string) coe.Origin { return coe.Kubernetes },
-		Realised: netvirt.NewKindSet(netvirt.KindInterface, netvirt.KindELANInterface, netvirt.KindMACEntry, netvirt.KindVPNInterface, netvirt.KindAdjacency),
-		MappedAt: laterAt, Wanted: 8, ReachedAt: laterAt, Reached: 7,
+		Origin:    func(string) coe.Origin { return coe.Kubernetes },
+		Supported: netvirt.NewKindSet(netvirt.KindInterface, netvirt.KindELANInterface, netvirt.KindMACEntry, netvirt.KindVPNInterface, netvirt.KindAdjacency),
+		MappedAt:  laterAt, Wanted: 8, ReachedAt: laterAt, Reached: 7,
 		Confirmed: func(*coe.Lease) (time.Time, int64, bool) { return laterAt, 12, true },
 	}
 	n.mapAll()
@@ -61,12 +61,12 @@ func (n *Namespace) only(t *testing.T) Pod {
 	return pods[0]
 }
 
-func TestAllTheWay(t *testing.T) {
+func TestAllStages(t *testing.T) {
 	p := world().only(t)
 	require.Empty(t, p.Missing)
 	require.Equal(t, Confirmed, p.Reached())
 	require.Equal(t, []Step{
-		{Source, true, saidAt, "4711", "kubernetes says it, on node worker-1"},
+		{Source, true, saidAt, "4711", "reported by kubernetes, on node worker-1"},
 		{Address, true, chosenAt, "", "10.11.0.3 of 10.11.0.0/29, 0a:58:0a:0b:00:03"},
 		{Mapped, true, laterAt, "8", "interface shop:web"},
 		{Wanted, true, laterAt, "8", "5 objects"},
@@ -91,7 +91,7 @@ func TestFirstMissingStage(t *testing.T) {
 			n.View.Pods[0] = &coe.Pod{UID: podUID, Name: "web", Namespace: "shop"}
 			n.View.Leases = nil
 			n.mapAll()
-		}, Address, "send that, or wait for the scheduler"},
+		}, Address, "send host-ip-address, or wait for the scheduler"},
 		{"being chosen", func(n *Namespace) {
 			n.View.Leases = nil
 			n.mapAll()
@@ -118,14 +118,14 @@ func TestFirstMissingStage(t *testing.T) {
 		}, Wanted, "the backend rejects interface shop:web: BackendRejected: name taken"},
 		{"not written", func(n *Namespace) {
 			n.Has = func(netvirt.Key) netvirt.Object { return nil }
-		}, Written, "the backend does not have interface shop:web as it is wanted"},
+		}, Written, "the backend does not have the wanted interface shop:web"},
 		{"backend away", func(n *Namespace) {
 			n.Has = func(netvirt.Key) netvirt.Object { return nil }
 			n.Failure = "write to backend: connection refused"
 		}, Written, "connection refused"},
 		{"not confirmed", func(n *Namespace) {
 			n.Confirmed = func(*coe.Lease) (time.Time, int64, bool) { return time.Time{}, 0, false }
-		}, Confirmed, "shop:web is not known to be in the backend yet"},
+		}, Confirmed, "shop:web is not confirmed yet"},
 		{"not in the network", func(n *Namespace) {
 			n.Confirmed = func(*coe.Lease) (time.Time, int64, bool) { return time.Time{}, 0, false }
 			n.Lacks = func(o netvirt.Object) string {

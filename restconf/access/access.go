@@ -1,6 +1,6 @@
 // Package access tells who makes a request and what they may do: by passwords,
-// by client certificates, or by tokens that somebody else judges. What it is told is in files that it
-// follows, so that users, roles, certificates and authorities change without a
+// by client certificates, or by tokens that another service judges. Its configuration is in
+// files that it follows, so that users, roles, certificates and CAs change without a
 // restart. It limits guessing, and keeps the log of writes.
 //
 // It knows neither trees nor dialects: how a refusal looks is its caller's.
@@ -142,12 +142,12 @@ type Config struct {
 	// ClientRolesFile a certificate is enough to tell who one is; without, it is
 	// wanted of every client beside a password.
 	ClientCAFile, ClientRolesFile string
-	// Tokens are those of nodes' agents.
+	// Tokens configures the tokens of nodes' agents.
 	Tokens TokenConfig
 	// AuditLog is where writes are recorded: a file, or "-" for AuditOutput.
 	AuditLog    string
 	AuditOutput io.Writer
-	// Files follows the files. It may follow others already, as those of this program's
+	// Files follows the files. It may follow others already, such as the files of this program's
 	// clients: Access runs it and registers its metrics. Nil: it follows these alone.
 	Files *files.Follower
 }
@@ -160,8 +160,8 @@ type Access struct {
 	audit *Audit
 }
 
-// Open reads the files. What is wrong with one of them is an error now, and later a
-// line in the log: then what was there before stays in force.
+// Open reads the files. It fails if one is wrong. A file that is wrong later is logged, and
+// the previous content stays in force.
 func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Access, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -200,8 +200,8 @@ func (c Config) Check() error {
 	return nil
 }
 
-// combine puts the ways together that there are. Who sends a password or a token is
-// judged by that, also with a certificate that has a role.
+// combine combines the configured ways. A caller that sends a password or a token is judged
+// by that, even with a certificate that has a role.
 func combine(c *certificates, sent ...Authenticator) Authenticator {
 	sent = slices.DeleteFunc(sent, func(a Authenticator) bool { return a == nil })
 	switch {

@@ -198,7 +198,7 @@ func TestConfigRefuses(t *testing.T) {
 		{"authority without TLS", Config{UsersFile: "u", ClientCAFile: "c"}, "only TLS has client certificates"},
 		{"roles without authority", Config{UsersFile: "u", CertFile: "c", KeyFile: "k", ClientRolesFile: "r"}, "name the authority"},
 		{"no such file", Config{UsersFile: "/nonexistent"}, "read --auth-file: stat /nonexistent: no such file"},
-		{"folder", Config{UsersFile: t.TempDir()}, "no regular file"},
+		{"folder", Config{UsersFile: t.TempDir()}, "not a regular file"},
 		{"audit log", Config{UsersFile: file(t, line(t, "ann", "reader", "x")), AuditLog: "/nonexistent/log"}, "open --audit-log: open /nonexistent/log"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Record is one request that was to change something, and what became of it.
+// Record is one request for a change, and its result.
 type Record struct {
 	Who      Identity
 	From     string // address and port
@@ -20,7 +20,7 @@ type Record struct {
 }
 
 // Audit is the log of writes: a line of JSON each. It has no bodies. A file that
-// was renamed or removed, as log rotation does, is made anew; one that was truncated
+// was renamed or removed, as log rotation does, is created again; one that was truncated
 // is gone on with at its end.
 type Audit struct {
 	path    string // empty: out is not ours
@@ -33,7 +33,7 @@ type Audit struct {
 	file   *os.File // out, where it is ours
 	broken bool     // the last line may be incomplete
 
-	lost bool // the file is gone from its path and can't be made anew
+	lost bool // the file is gone from its path and cannot be created again
 }
 
 func openAudit(cfg Config, m *metrics, log *slog.Logger) (*Audit, error) {
@@ -93,7 +93,7 @@ func (a *Audit) Write(line []byte) (int, error) {
 	return n, err
 }
 
-// look makes the file anew where it is gone from its path.
+// look creates the file again if it is gone from its path.
 func (a *Audit) look() {
 	if a == nil || a.path == "" {
 		return
@@ -105,7 +105,7 @@ func (a *Audit) look() {
 	}
 	err = a.reopen()
 	if err != nil && !a.lost {
-		a.log.Error("open the audit log anew", "err", err)
+		a.log.Error("open the audit log again", "err", err)
 	}
 	a.lost = err != nil
 }

@@ -56,7 +56,7 @@ func TestAuditLogIsRotated(t *testing.T) {
 	}
 	require.NoError(t, os.Rename(path, path+".1"))
 	all.Wait()
-	b.eventually(func() bool { _, err := os.Stat(path); return err == nil }, "it is made anew")
+	b.eventually(func() bool { _, err := os.Stat(path); return err == nil }, "it is created again")
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode())

@@ -23,7 +23,7 @@ func TestFilesAreFollowed(t *testing.T) {
 			write(t, path+".new", content)
 			require.NoError(t, os.Rename(path+".new", path))
 		}},
-		{"removed and made anew", file, func(t *testing.T, path, content string) {
+		{"removed and created again", file, func(t *testing.T, path, content string) {
 			require.NoError(t, os.Remove(path))
 			write(t, path, content)
 		}},
@@ -48,7 +48,7 @@ func TestFilesAreFollowed(t *testing.T) {
 			b := newBed(t, Config{UsersFile: path})
 			require.True(t, b.good("ann", "one"))
 			c.replace(t, path, line(t, "ann", "writer", "two"))
-			b.eventually(func() bool { return strings.Contains(b.log.String(), "file has changed and is in force") }, "it is read again")
+			b.eventually(func() bool { return strings.Contains(b.log.String(), "loaded the changed file") }, "it is loaded again")
 			require.False(t, b.good("ann", "one"))
 			require.True(t, b.good("ann", "two"))
 			require.LessOrEqual(t, b.metric("coe_bridge_file_failures_total", "auth-file"), 1.0, "it may be seen while it is not there")
@@ -81,7 +81,7 @@ func TestBrokenFilesChangeNothing(t *testing.T) {
 		{"clear", "has no bcrypt or argon2id hash", func() { write(t, path, "ann:writer:plainsecret\n") }},
 		{"empty", "names no user", func() { write(t, path, "") }},
 		{"gone", "no such file", func() { require.NoError(t, os.Remove(path)) }},
-		{"a folder", "no regular file", func() { require.NoError(t, os.Mkdir(path, 0o700)) }},
+		{"a folder", "not a regular file", func() { require.NoError(t, os.Mkdir(path, 0o700)) }},
 	} {
 		c.breakIt()
 		failures++
@@ -96,6 +96,6 @@ func TestBrokenFilesChangeNothing(t *testing.T) {
 	write(t, path, good)
 	b.eventually(func() bool { return b.metric("coe_bridge_file_current", "auth-file") == 1 }, "it is as it was")
 	require.GreaterOrEqual(t, b.metric("coe_bridge_file_loaded_timestamp_seconds", "auth-file"), loaded)
-	require.Equal(t, 4, strings.Count(b.log.String(), "what it said before stays in force"), "each once")
+	require.Equal(t, 4, strings.Count(b.log.String(), "its former content stays in use"), "each once")
 	require.Equal(t, failures, b.metric("coe_bridge_file_failures_total", "auth-file"))
 }

@@ -18,7 +18,7 @@ const (
 	Argon2id = "argon2id"
 )
 
-// What new hashes cost, and the most that is taken of a file: a hash is computed
+// The cost of new hashes, and the largest cost in a file: a hash is computed
 // for whoever asks.
 const (
 	bcryptCost    = 10

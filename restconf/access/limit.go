@@ -83,7 +83,7 @@ func (f *failures) failed(from netip.Prefix, name string, now time.Time) {
 	userBudget.spend(&f.users, f.sum(netip.Prefix{}, name), now)
 }
 
-// hasSucceeded tells whether somebody came from there before.
+// hasSucceeded reports whether somebody came from there before.
 func (f *failures) hasSucceeded(from netip.Prefix, name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

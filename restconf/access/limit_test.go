@@ -25,7 +25,7 @@ func TestBudgets(t *testing.T) {
 	f.failed(here, "ann", at.Add(pairBudget.every))
 	require.Equal(t, pairBudget.every, f.wait(here, "ann", at.Add(pairBudget.every)))
 
-	// Other names from there use up what the address has, but for who came from it.
+	// Attempts with other names use up the address's allowance, except for names that logged in from it.
 	f.succeeded(here, "cy")
 	for i := range addressBudget.burst {
 		f.failed(here, fmt.Sprint(i), at)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -15,9 +16,11 @@ import (
 )
 
 const (
-	// hashesAtOnce bounds how many passwords are hashed at once: guessing is not to
-	// take the processors from those whose credentials are known.
+	// hashesAtOnce and hashShare bound how many passwords are hashed at once: so many, on
+	// a part of the processors. Guesses must not take the processors from clients whose
+	// credentials are known, nor the memory that a hash needs.
 	hashesAtOnce = 2
+	hashShare    = 2
 	// hashWait is how long a login waits for that.
 	hashWait = 5 * time.Second
 )
@@ -42,7 +45,7 @@ var errWrong = &DeniedError{"this server knows no such user with this password"}
 
 func newPasswords(m *metrics, log *slog.Logger) *passwords {
 	p := &passwords{
-		secret: make([]byte, sha256.Size), slots: make(chan struct{}, hashesAtOnce),
+		secret: make([]byte, sha256.Size), slots: make(chan struct{}, max(1, min(hashesAtOnce, runtime.GOMAXPROCS(0)/hashShare))),
 		failed: newFailures(addressBudget), metrics: m, log: log,
 	}
 	rand.Read(p.secret) // never fails
@@ -72,7 +75,7 @@ func (p *passwords) Authenticate(r *http.Request) (Identity, error) {
 		return Identity{}, ErrNoCredentials
 	}
 	from, m, all := AddressOf(r.RemoteAddr), markOf(p.secret, name, password), p.users.Load()
-	if all.isWrong(m) { // a robot with an old password, which is no guessing
+	if all.isWrong(m) { // a robot with an old password, which does not guess
 		p.metrics.logins.WithLabelValues(wrongPassword).Inc()
 		return Identity{}, errWrong
 	}
@@ -134,9 +137,9 @@ func (p *passwords) slot(ctx context.Context) error {
 	return &LimitedError{"too many passwords are being checked", time.Second}
 }
 
-// limited refuses who has to wait. Who is no more in the file, and was let in from there
-// before, is told so instead, so that what they began ends; of a name alone it tells
-// nobody else.
+// limited refuses callers that must wait. A caller that is not in the file any more, and has
+// logged in from there before, gets errWrong instead. So its streams and requests end.
+// Other callers do not learn whether a name exists.
 func (p *passwords) limited(from netip.Prefix, name string) error {
 	after := p.failed.wait(from, name, time.Now())
 	if after <= 0 {

@@ -71,7 +71,7 @@ func TestPasswordIsHashedOnce(t *testing.T) {
 	}
 	all.Wait()
 	hashed := count.times.Load()
-	require.LessOrEqual(t, hashed, int32(hashesAtOnce), "those that came first")
+	require.LessOrEqual(t, hashed, int32(cap(p.slots)), "those that came first")
 	require.NotContains(t, string(ann.verified.Load()[:]), "one")
 
 	// Another password does not take the place of what is known.
@@ -96,7 +96,7 @@ func TestUnknownNamesTakeAsLong(t *testing.T) {
 	require.Same(t, p.users.Load().decoy(p.secret, "eve"), p.users.Load().decoy(p.secret, "eve"))
 }
 
-// Who guesses is told to wait, and so is nobody else: not those who are known, not
+// Only a guesser must wait: not callers who are known, not
 // other users behind the same address, not the same user elsewhere.
 func TestGuessing(t *testing.T) {
 	users := line(t, "ann", "writer", "one") + line(t, "bob", "writer", "two")
@@ -129,7 +129,7 @@ func TestGuessing(t *testing.T) {
 	_, err = b.login("bob", "two", "198.51.100.1")
 	require.NoError(t, err, "another user behind the address")
 
-	// What was verified is forgotten with the file; where it was is not.
+	// Verified passwords are forgotten with the file; their addresses are not.
 	for i := range userBudget.burst {
 		_, _ = b.login("ann", fmt.Sprint("another guess", i), fmt.Sprint("203.0.113.", i%10))
 	}
@@ -143,7 +143,7 @@ func TestGuessing(t *testing.T) {
 	require.NoError(t, err, "the user where they came from before")
 }
 
-// Who was taken out of the file is denied also where guesses at their name are limited; a
+// A removed user is denied even if guesses at the name are limited; a
 // name that never was in it is as any other.
 func TestWhoIsTakenOutIsNotLimited(t *testing.T) {
 	users := line(t, "ann", "writer", "one")
@@ -169,7 +169,8 @@ func TestWhoIsTakenOutIsNotLimited(t *testing.T) {
 // Many guesses at once do not outrun the count.
 func TestGuessingAtOnce(t *testing.T) {
 	b := newBed(t, Config{UsersFile: file(t, line(t, "ann", "writer", "one"))})
-	ann := b.Authenticator.(*passwords).users.Load().byName["ann"]
+	p := b.Authenticator.(*passwords)
+	ann := p.users.Load().byName["ann"]
 	count := &counted{hash: ann.hash}
 	ann.hash = count
 	var all sync.WaitGroup
@@ -177,7 +178,7 @@ func TestGuessingAtOnce(t *testing.T) {
 		all.Go(func() { _ = b.good("ann", fmt.Sprint("guess", i)) })
 	}
 	all.Wait()
-	require.LessOrEqual(t, count.times.Load(), int32(pairBudget.burst+hashesAtOnce))
+	require.LessOrEqual(t, count.times.Load(), int32(pairBudget.burst+cap(p.slots)))
 }
 
 // A robot that has not heard of a new password does not guess: it costs no hash and
@@ -275,7 +276,7 @@ func TestHashPassword(t *testing.T) {
 	_, err = HashPassword("secret", "md5")
 	require.ErrorContains(t, err, "want bcrypt or argon2id")
 
-	// bcrypt looks at no more, so more is no password.
+	// bcrypt ignores further bytes, so a longer password is refused.
 	long := strings.Repeat("x", maxBcryptLen)
 	text, err := bcrypt.GenerateFromPassword([]byte(long), bcrypt.MinCost)
 	require.NoError(t, err)

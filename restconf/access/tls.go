@@ -9,7 +9,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/files"
 )
 
-// serverTLS is how the server shows itself, made anew when a file changes.
+// serverTLS is the TLS configuration of the server, made again when a file changes.
 type serverTLS struct {
 	certificate tls.Certificate
 	clients     *certificates // nil where none are asked for

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// TokenConfig says whose tokens are those of nodes' agents, and who judges them.
+// TokenConfig configures the accounts of nodes' agents, and who judges their tokens.
 type TokenConfig struct {
 	// Accounts are Kubernetes' service accounts whose tokens are agents', as
 	// "namespace/name". Without any, no token is looked at.
@@ -53,7 +53,7 @@ const (
 	reviewWait    = 3 * time.Second
 )
 
-// tokens judges bearer tokens (RFC 6750): those of agents.
+// tokens judges the bearer tokens (RFC 6750) of agents.
 type tokens struct {
 	accounts []string
 	reviewer Reviewer
@@ -186,7 +186,7 @@ func (t *tokens) review(ctx context.Context, from netip.Prefix, token string, m 
 }
 
 // tokenClass is a class of unknown tokens. The Reviewer is asked about each class apart,
-// so that tokens of one never wait for those of another.
+// so that tokens of one never wait for tokens of another.
 type tokenClass struct {
 	slots  chan struct{}
 	failed *failures
@@ -235,7 +235,7 @@ func (t *tokens) welcome(from netip.Prefix, name string, kin *mark) {
 }
 
 // kinOf is a mark of what a service account's token and its renewals have in common:
-// issuer, account and the account's uid. The uid is no public knowledge: a tenant's pod
+// issuer, account and the account's uid. The uid is not public: a tenant's pod
 // does not have it. It is nil where the token has no such claims. Nothing is verified.
 func (t *tokens) kinOf(token string) *mark {
 	var claims struct {

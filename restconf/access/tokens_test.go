@@ -130,7 +130,7 @@ func TestTokens(t *testing.T) {
 	require.ErrorAs(t, err, &unjudged)
 }
 
-// What was found of a token is known for a while: a good one is asked about again after
+// The result for a token is kept for a while: a good one is asked about again after
 // a minute, a bad one after ten seconds, and one of which nobody could tell at once.
 func TestTokensAreKnownForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -165,8 +165,8 @@ func TestTokensAreKnownForAWhile(t *testing.T) {
 	})
 }
 
-// Who tries many tokens is told to wait, before anybody is asked; agents at other
-// addresses, and those that are known, are not.
+// A caller that tries many tokens must wait, and no review is made. Agents at other
+// addresses, and known agents, do not wait.
 func TestTokensAreLimited(t *testing.T) {
 	b := newTokenBed(t)
 	good := "Bearer " + agents + "+n"
@@ -252,7 +252,7 @@ func TestRenewedTokenBesideBadOnes(t *testing.T) {
 	}
 }
 
-// Who knows what a good token claims is bounded too, and locks out no other address.
+// A caller that knows the claims of a good token is bounded too, and locks out no other address.
 func TestForgedKinIsLimited(t *testing.T) {
 	b := newTokenBed(t)
 	good := b.jwt("good", "u")

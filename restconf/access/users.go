@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 )
 
-// users are what a users file says, whom it has let in and whom not.
+// users are the content of a users file, and the passwords that were right or wrong.
 type users struct {
 	byName map[string]*user
 	list   []*user
@@ -21,7 +21,7 @@ type users struct {
 	wrong recent[mark, struct{}]
 }
 
-// isWrong tells whether these are a name and a password that were found wrong not
+// isWrong reports whether these are a name and a password that were found wrong not
 // long ago.
 func (u *users) isWrong(m *mark) bool {
 	u.mu.Lock()
@@ -58,7 +58,7 @@ func markOf(secret []byte, name, password string) *mark {
 	return &m
 }
 
-// known tells whether this is the password that was found right before.
+// known reports whether this is the password that was found right before.
 func (u *user) known(m *mark) bool {
 	was := u.verified.Load()
 	return was != nil && hmac.Equal(was[:], m[:])

@@ -72,7 +72,7 @@ func (tx *Tx) Changed(top *yang.Node) Change {
 	return change
 }
 
-// outrun tells whether what Get and Changed told of has changed since.
+// outrun reports whether the results of Get and Changed have changed since.
 func (tx *Tx) outrun() bool {
 	for top, revision := range tx.whole {
 		if tx.d.Changed(top).Revision != revision {
@@ -88,7 +88,7 @@ func (tx *Tx) outrun() bool {
 }
 
 // unchanged compares the revisions of all that is in top with the one that this Tx
-// began at. What was deleted since has changed the mark.
+// began at. A delete since then has changed the mark.
 func (tx *Tx) unchanged(top *yang.Node) []clientv3.Cmp {
 	all := clientv3.Compare(clientv3.ModRevision(configPrefix), "<", tx.rev+1).WithPrefix()
 	if top == nil {

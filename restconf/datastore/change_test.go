@@ -58,7 +58,7 @@ func TestChangedTellsTheLastChange(t *testing.T) {
 	})
 }
 
-// What the last change was survives a restart, although what it was about is gone.
+// The last change survives a restart, even if its unit is gone.
 func TestChangedAfterARestart(t *testing.T) {
 	s := newShapes()
 	dir := t.TempDir()
@@ -157,7 +157,7 @@ func TestMarksAreFew(t *testing.T) {
 }
 
 // An error of who relies on Changed is about one state: where that has passed, it
-// decides anew.
+// decides again.
 func TestErrorAboutAStateThatHasPassed(t *testing.T) {
 	s := newShapes()
 	d := open(t, Config{Schema: s.schema, Dir: t.TempDir()})

@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// What a child process of a test does, and where.
+// The tasks of a child process of a test.
 const (
 	writerDir = "COE_BRIDGE_TEST_WRITER_DIR"
 	serverDir = "COE_BRIDGE_TEST_SERVER_DIR"

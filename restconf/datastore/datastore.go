@@ -4,7 +4,7 @@
 // The tree is stored in units (see Unit). All of them are mirrored in memory and
 // kept up to date by one watch, so reads never wait for etcd. A write is one etcd
 // transaction, made if everything that it has read is unchanged: etcd compares its
-// revisions or, where this process alone writes, the mirror tells (see turns). It
+// revisions or, if only this process writes, the mirror tells (see txOrder). It
 // returns when etcd has it on disk and the mirror shows it. Beside the tree the package
 // keeps the records of the elected leader, fenced by its election key.
 //
@@ -47,8 +47,8 @@ const (
 	defaultTxnOps    = 128 // what an etcd server takes unless told otherwise
 )
 
-// restoredFile in Config.Dir says that the rest of the folder was put back from a
-// backup. Open takes it away.
+// restoredFile in Config.Dir marks a folder that was restored from a backup. Open removes
+// the mark.
 const restoredFile = "restored"
 
 // identityLength is how many letters make an identity: 60 bits.
@@ -72,8 +72,8 @@ type Config struct {
 
 	// Endpoints of an external etcd cluster, for example "https://10.0.0.1:2379".
 	Endpoints []string
-	// TLS returns the configuration of a new connection to them. Nil: there is none, or whom
-	// the system trusts is trusted.
+	// TLS returns the configuration of a new connection to them. Nil: no TLS, or the
+	// system's CAs.
 	TLS      func() *tls.Config
 	Username string
 	// PasswordFile holds the password on its first line.
@@ -99,14 +99,14 @@ type Datastore struct {
 	process string
 	client  *clientv3.Client
 	server  *embedded // nil: etcd is external
-	room    room
+	disk    diskSpace
 	layout  *layout
 	mirror  *mirror
-	// identity tells this datastore's revisions from those of any other.
+	// identity distinguishes the revisions of this datastore from any other's.
 	identity string
 	// retries holds a place for the one Update that tries again.
 	retries chan struct{}
-	turns   *turns // nil: others write too
+	order   *txOrder // nil: other processes write too
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -169,14 +169,14 @@ func (d *Datastore) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.client, d.server, d.turns = server.client(), server, newTurns()
+	d.client, d.server, d.order = server.client(), server, newTxOrder()
 	if err := d.revive(ctx); err != nil {
 		return errors.Join(err, d.disconnect())
 	}
 	return nil
 }
 
-// revive clears away what the last run of the embedded etcd left in the way.
+// revive removes what the last run of the embedded etcd left behind.
 func (d *Datastore) revive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
@@ -227,12 +227,12 @@ func (d *Datastore) disconnect() error {
 // Revision is the datastore's revision that the mirror shows.
 func (d *Datastore) Revision() int64 { return d.mirror.revision() }
 
-// Shared tells whether other processes may write to the datastore.
+// Shared reports whether other processes may write to the datastore.
 func (d *Datastore) Shared() bool { return d.server == nil }
 
-// Identity is a name that the datastore got when it was new, for as long as it
-// lives, or when it was restored from a backup. Revisions of datastores with different identities have nothing to do with
-// each other: one that was thrown away and made anew counts from the beginning.
+// Identity is the name of the datastore. It gets a new one when it is created or restored
+// from a backup. Revisions of datastores with different identities cannot be compared: a
+// datastore that was deleted and created again counts from the beginning.
 func (d *Datastore) Identity() string { return d.identity }
 
 // identify reads the identity, or gives one.
@@ -251,8 +251,8 @@ func (d *Datastore) identify(ctx context.Context) error {
 	return d.cfg.unreached(classify("read the datastore's identity", err))
 }
 
-// forgetIdentity has a datastore that was put back from a backup get another identity: it
-// counts its revisions once more, and what they say now isn't what they said before.
+// forgetIdentity gives a datastore that was restored from a backup another identity: it uses
+// some revisions a second time, for other changes.
 func (d *Datastore) forgetIdentity(ctx context.Context) error {
 	mark := filepath.Join(d.cfg.Dir, restoredFile)
 	if _, err := os.Stat(mark); errors.Is(err, os.ErrNotExist) {

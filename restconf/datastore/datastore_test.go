@@ -239,7 +239,7 @@ func TestUpdateConflicts(t *testing.T) {
 	})
 }
 
-// What an Update refuses it refuses for a state that there was: not for one half of what
+// An Update refuses for a state that existed: not for one half of what
 // came before a change and one half of what came after.
 func TestRefusalsOfWholeStates(t *testing.T) {
 	both(t, func(t *testing.T, d *Datastore, s shapes) {
@@ -277,8 +277,8 @@ func TestRefusalsOfWholeStates(t *testing.T) {
 	})
 }
 
-// Of many who change one unit each tries at most three times on the way: side by
-// side with all, and then one by one against those that have just come.
+// If many writers write one unit, each tries at most three times: first concurrently
+// with all, then one by one against the newest writers.
 func TestManyWritersOfOneUnit(t *testing.T) {
 	both(t, func(t *testing.T, d *Datastore, s shapes) {
 		const writers = 50
@@ -344,8 +344,8 @@ func TestNoGoroutineIsLeftBehind(t *testing.T) {
 	require.Eventually(t, func() bool { return ourGoroutines() == "" }, 5*time.Second, 10*time.Millisecond, ourGoroutines())
 }
 
-// ourGoroutines are the stacks of goroutines of this package, but for those of
-// the tests themselves.
+// ourGoroutines are the stacks of the goroutines of this package, except the tests'
+// own.
 func ourGoroutines() string {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
@@ -358,7 +358,7 @@ func ourGoroutines() string {
 	return strings.Join(ours, "\n\n")
 }
 
-// Who can't reach etcd is told where it was looked for, and by which flag that is said.
+// An error about an unreachable etcd names its address, and the flag of that address.
 func TestOpenWithoutEtcd(t *testing.T) {
 	_, err := Open(t.Context(), Config{Schema: newShapes().schema, Endpoints: []string{"http://127.0.0.1:1", "http://127.0.0.1:2"}, Timeout: 100 * time.Millisecond})
 	require.ErrorIs(t, err, ErrUnavailable)

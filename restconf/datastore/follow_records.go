@@ -25,7 +25,7 @@ type RecordBatch struct {
 // FollowRecords calls fn with a snapshot of the records under prefix, those that
 // Leadership.Records has under it, and then with every change, in the order of
 // revisions, each once. An empty prefix stands for all records of all prefixes,
-// which have their prefix in their names: "chosen/…". Whoever leads or not can
+// which have their prefix in their names: "chosen/…". Leader and standby replicas can
 // follow.
 //
 // While etcd is away it waits, and goes on where it was. Where etcd has dropped

@@ -123,7 +123,7 @@ func TestFollowRecordsAfterCompaction(t *testing.T) {
 	require.Equal(t, map[string]string{"new": "1", "kept": "1"}, l.state)
 }
 
-// An etcd that goes and comes back is waited for, and nothing is told twice.
+// A follower waits for an etcd that goes away and comes back, and reports nothing twice.
 func TestFollowRecordsWhileAway(t *testing.T) {
 	s := newShapes()
 	dir := shortDir(t)

@@ -22,7 +22,7 @@ const (
 )
 
 // ErrRolledBack says that etcd was restored from a backup while this process was using
-// it. What the process knows is of a history that has ended: it must be started again.
+// it. The data in memory are of a history that has ended: the process must restart.
 var ErrRolledBack = errors.New("the datastore was restored from a backup while it was in use: restart all bridges")
 
 // beginHistory names the history that begins with this opening. An etcd that is full

@@ -16,7 +16,7 @@ import (
 
 // Leadership is held by one process at a time. It ends when it is resigned, when its
 // process could not reach etcd for the time of the lease, or when a write of its
-// records finds that another hand has ended it.
+// records finds that another process has ended it.
 type Leadership struct {
 	// Epoch grows with each leader: the create revision of the election key.
 	Epoch int64

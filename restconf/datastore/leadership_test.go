@@ -52,7 +52,7 @@ func TestOneLeads(t *testing.T) {
 	require.NoError(t, second.Resign(t.Context()))
 }
 
-// A leader whose election key another hand has deleted learns so by its next write.
+// A leader whose election key another process has deleted learns so by its next write.
 func TestKeyIsDeleted(t *testing.T) {
 	s := newShapes()
 	d := open(t, Config{Schema: s.schema, Dir: t.TempDir()})
@@ -103,7 +103,7 @@ func TestLeaseEnds(t *testing.T) {
 	<-l.Lost
 }
 
-// TestHeld: who asks is told that it leads, until it is known that it does not.
+// TestHeld: a leader counts as the leader until it is known that it lost the leadership.
 func TestHeld(t *testing.T) {
 	s := newShapes()
 	d := open(t, Config{Schema: s.schema, Dir: t.TempDir(), LeaseTTL: time.Second})

@@ -104,7 +104,7 @@ func TestFullDatabase(t *testing.T) {
 	require.NoError(t, d.Update(t.Context(), one(s, n, size)), "a larger quota is the way out")
 }
 
-// What was overwritten does not fill the database: its room is given back where the quota
+// Overwritten values do not fill the database: their space is reclaimed where the quota
 // is reached, while others write, and their watches go on.
 func TestPastIsDropped(t *testing.T) {
 	s := newShapes()

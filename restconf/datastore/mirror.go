@@ -10,7 +10,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// mirror holds all units as they were at one revision of etcd. What one revision
+// mirror holds all units as they were at one revision of etcd. The change of one revision
 // changed becomes visible as a whole.
 type mirror struct {
 	mu    sync.RWMutex
@@ -91,9 +91,9 @@ func (m *mirror) all() map[*yang.Node][]*Unit {
 	return shelf
 }
 
-// apply makes the changes of one revision. A unit that is to be deleted and is
-// not there is dropped from the batch. It is linear in what there is and in what
-// changes, so that a change of many units doesn't keep readers waiting.
+// apply makes the changes of one revision. It drops a deletion from the batch if the unit
+// does not exist. It is linear in the number of units and of changes, so that a change of
+// many units does not keep readers waiting.
 func (m *mirror) apply(b Batch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,7 +138,7 @@ func with(shelf, added []*Unit) []*Unit {
 	return shelf
 }
 
-// without is shelf but for what is in these places.
+// without returns shelf without the units in these places.
 func without(shelf []*Unit, places []int) []*Unit {
 	for _, i := range places {
 		shelf[i] = nil

@@ -29,7 +29,7 @@ func (d *Datastore) All() map[*yang.Node][]*Unit { return d.mirror.all() }
 // good only within the call that it was made for.
 type Tx struct {
 	d      *Datastore
-	alone  bool               // it has all places of the turns
+	alone  bool               // it has all places of the order
 	rev    int64              // the mirror's, before anything was read
 	read   map[string]reading // by id
 	put    map[string]*Unit
@@ -62,8 +62,8 @@ func (d *Datastore) Write(ctx context.Context, fn func(*Tx) error) (Change, erro
 	if change, done, err := d.attempt(ctx, fn); done || err != nil {
 		return change, err
 	}
-	// Of those who lost and try again side by side all but one lose again: so they
-	// try one after the other.
+	// If the losers tried again side by side, all but one would lose again. So they try
+	// one after the other.
 	select {
 	case d.retries <- struct{}{}:
 		defer func() { <-d.retries }()
@@ -74,7 +74,7 @@ func (d *Datastore) Write(ctx context.Context, fn func(*Tx) error) (Change, erro
 		if change, done, err := again(ctx, fn); done || err != nil {
 			return change, err
 		}
-		if d.turns != nil { // who has lost twice would lose to many for long
+		if d.order != nil { // a write that has lost twice could lose to many others for long
 			again = d.attemptAlone
 		}
 	}
@@ -88,8 +88,8 @@ func (d *Datastore) bound(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, d.cfg.Timeout)
 }
 
-// attempt runs fn once, and tells whether its writes were made. Where they were
-// not, the mirror has moved on, or what was in the way has ended.
+// attempt runs fn once, and reports whether its writes were made. If not, the mirror has
+// moved on, or the transaction that was in the way has ended.
 func (d *Datastore) attempt(ctx context.Context, fn func(*Tx) error) (Change, bool, error) {
 	return d.begin().run(ctx, fn)
 }
@@ -141,7 +141,7 @@ func revisionOf(u *Unit) int64 {
 	return u.ModRevision
 }
 
-// gone tells whether this Tx deletes id.
+// gone reports whether this Tx deletes id.
 func (tx *Tx) gone(id string) bool {
 	_, ok := tx.delete[id]
 	return ok || tx.cleared(id)
@@ -203,8 +203,8 @@ func (tx *Tx) commit(ctx context.Context) (Change, bool, error) {
 	switch {
 	case len(ops) == 0:
 		return Change{}, true, nil
-	case tx.d.turns != nil:
-		return tx.inTurn(ctx, ops)
+	case tx.d.order != nil:
+		return tx.commitInOrder(ctx, ops)
 	}
 	return tx.send(ctx, ops, tx.compares())
 }
@@ -258,7 +258,7 @@ func (tx *Tx) ops() []clientv3.Op {
 	return ops
 }
 
-// clearOps empties a prefix but for what is put there: etcd refuses a transaction
+// clearOps empties a prefix, except the keys that are put there. Etcd refuses a transaction
 // that both deletes and puts one key, so the gaps between the puts are deleted.
 func (tx *Tx) clearOps(prefix string) []clientv3.Op {
 	var kept []string

@@ -35,7 +35,7 @@ func (u *Unit) bare() []byte {
 	return raw
 }
 
-// UnitNode is the node whose instances hold those of n: the outermost keyed list
+// UnitNode is the node whose instances hold the instances of n: the outermost keyed list
 // on the way to n (n included) that has only containers above it, or else the
 // top container.
 func UnitNode(n *yang.Node) *yang.Node {

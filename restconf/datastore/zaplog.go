@@ -7,7 +7,7 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// zapCore hands etcd's log to slog. What etcd warns of is for its developers; an
+// zapCore hands etcd's log to slog. Warnings of etcd are for its developers; an
 // error of its is one for our operator.
 type zapCore struct{ log *slog.Logger }
 

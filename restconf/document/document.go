@@ -137,7 +137,7 @@ func (t *taker) container(node *yang.Node, above []*yang.Node, m Member) {
 	}
 }
 
-// isEntries tells whether a child of a container is a list whose entries are told apart.
+// isEntries reports whether a child of a container is a list whose entries are told apart.
 func isEntries(n *yang.Node) bool { return n.Kind == yang.List && len(n.Keys) > 0 }
 
 func (t *taker) list(node *yang.Node, above []*yang.Node, m Member) {

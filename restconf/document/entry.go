@@ -87,7 +87,7 @@ func (e *Entry) Content() []byte {
 	return b.Bytes()
 }
 
-// Same tells whether other is known to be what e says: as a whole where e is an entry, in
+// Same reports whether other is known to be what e says: as a whole where e is an entry, in
 // what e speaks of where it is a container.
 func (e *Entry) Same(other *Entry) bool {
 	if e.Data == nil || other == nil || other.Data == nil {

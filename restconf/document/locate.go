@@ -8,7 +8,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// Has tells whether an instance-identifier (RFC 7951 section 6.11) is that of the entry,
+// Has reports whether an instance-identifier (RFC 7951 section 6.11) is that of the entry,
 // or of what is in it.
 func (e *Entry) Has(path string) bool {
 	_, ok := e.below(path)
@@ -57,7 +57,7 @@ func about(steps []step, message string) string {
 	return steps[len(steps)-1].name + ": "
 }
 
-// spot is a value, and the line that is told for it.
+// spot is a value, and its line in error messages.
 type spot struct {
 	line  int
 	value *Value
@@ -172,7 +172,7 @@ func predicate(text string) (one [2]string, rest string) {
 	return [2]string{name, value}, after
 }
 
-// names tells whether a step is that of an entry of n, or of all of them.
+// names reports whether a step is that of an entry of n, or of all of them.
 func (s step) names(n *yang.Node, entry *Value) bool {
 	for _, p := range s.predicates {
 		if p[0] == "" {

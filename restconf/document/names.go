@@ -8,7 +8,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// named are the containers, and the lists in them, that a name may mean. Of a container
+// named are the containers, and the lists in them, that a name may mean. For a container
 // that has the name what is in it is not looked at.
 func (r *Reader) named(name string) []*yang.Node { return named(name, r.tops) }
 
@@ -34,7 +34,7 @@ func ancestors(n *yang.Node) (above []*yang.Node) {
 	return above
 }
 
-// means tells whether a name, with its module or without, is a node's.
+// means reports whether a name, with its module or without, is a node's.
 func means(name string, n *yang.Node) bool {
 	module, local, prefixed := strings.Cut(name, ":")
 	return name == n.Name || prefixed && module == n.Module.Name && local == n.Name

@@ -23,7 +23,7 @@ var (
 	errTooDeep = fmt.Errorf("it is nested more than %d deep", maxDepth)
 )
 
-// parse reads the documents of a file. What looks like JSON and isn't may be YAML.
+// parse reads the documents of a file. A file that looks like JSON and is not may be YAML.
 func parse(f File) ([]*Value, error) {
 	if len(f.Text) > MaxBytes {
 		return nil, fmt.Errorf("read %s: it has more than %d bytes: split it", f.Name, MaxBytes)

@@ -26,9 +26,9 @@ type Config struct {
 	Schema *yang.Schema
 	// Version tells documents of different schemas apart.
 	Version string
-	// Writable tells whether clients may write instances of a node.
+	// Writable reports whether clients may write instances of a node.
 	Writable func(*yang.Node) bool
-	// Placed tells whether insert and point say where an entry of a list goes.
+	// Placed reports whether insert and point say where an entry of a list goes.
 	Placed func(*yang.Node) bool
 	// Says is told of a top container that can't be written: where its data come from.
 	Says func(top *yang.Node) string

@@ -38,7 +38,7 @@ func check(doc *openapi3.T, name, suffix string, value any) error {
 	return doc.Components.Schemas[strings.ReplaceAll(name, ":", ".")+suffix].Value.VisitJSON(value, openapi3.EnableJSONSchema2020())
 }
 
-// What is valid by YANG is valid by the document.
+// Data that are valid by YANG are valid by the document.
 func TestValidDataAreValid(t *testing.T) {
 	_, doc := written(t)
 	files, err := filepath.Glob("../../yang/testdata/valid/*.json")
@@ -60,7 +60,7 @@ func TestValidDataAreValid(t *testing.T) {
 	}
 }
 
-// What the document refuses, YANG refuses: so no client is kept from what it may do.
+// YANG refuses all that the document refuses: so no client is kept from a valid request.
 func TestRefusedDataAreRefused(t *testing.T) {
 	schema, doc := written(t)
 	const uid = `"9f2a6d5e-0000-4000-8000-00000000000a"`

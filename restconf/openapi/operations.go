@@ -55,7 +55,7 @@ func references(kind string, names []string) []object {
 	return all
 }
 
-// responses are the answers of a success and those of failures.
+// responses are the answers of success and failure.
 func (p place) responses(success object, failures ...int) object {
 	for _, status := range append(failures, 400, 401, 403, 404, 405, 503) {
 		name := strconv.Itoa(status)
@@ -131,7 +131,7 @@ func (p place) writes(placed bool) []string {
 	return names
 }
 
-// placesIn tells whether entries of a list that its users order can be made in n.
+// placesIn reports whether entries of a list that its users order can be made in n.
 func (b *builder) placesIn(n *yang.Node) bool {
 	if n == nil {
 		return false

@@ -7,8 +7,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// use is what a schema is for. What is read may be a part, as depth, fields and content
-// have it: nothing is required. What is written has no state.
+// use is the use of a schema. Data that are read may be a part, by depth, fields and content:
+// nothing is required. Data that are written have no state.
 type use bool
 
 const (
@@ -30,7 +30,7 @@ func (b *builder) schema(n *yang.Node, u use) object {
 	return ref("schemas", name)
 }
 
-// differs tells whether what is written of n is not all that can be read, or more is
+// differs reports whether what is written of n is not all that can be read, or more is
 // required of it.
 func differs(n *yang.Node) bool {
 	if !n.Config || n.Required() || len(n.Keys) > 0 {
@@ -200,7 +200,7 @@ func describe(out object, n *yang.Node, want string) {
 
 func xmlName(n *yang.Node) object { return object{"name": n.Name, "namespace": n.Module.Namespace} }
 
-// isKey tells whether n is a key of the list that holds it.
+// isKey reports whether n is a key of the list that holds it.
 func isKey(n *yang.Node) bool {
 	if n.Parent == nil {
 		return false

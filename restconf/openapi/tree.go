@@ -7,7 +7,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// dialect is how the paths of a tree differ from those of the others.
+// dialect is the form of the paths of a tree.
 type dialect struct {
 	title  string
 	prefix string
@@ -144,7 +144,7 @@ func (p place) parameter(key *yang.Node) string {
 	return name
 }
 
-// names tells whether the path has a parameter of that name.
+// names reports whether the path has a parameter of that name.
 func (p place) names(parameter string) bool {
 	for _, key := range p.keys {
 		if key["name"] == parameter {

@@ -14,9 +14,9 @@ type Cursor struct {
 	stream string
 	feed   *feed
 	ready  chan struct{}
-	// after is the revision up to which all was taken. It may lie ahead of the Log:
-	// the follower comes from a replica that is ahead of this one, and is told what
-	// comes after.
+	// after is the revision up to which all was taken. It may be ahead of the Log if
+	// the follower comes from a replica that is ahead of this one. The follower gets
+	// what comes after.
 	after int64
 	// claim is what the follower's ID says, until it is decided what that is worth.
 	claim *place

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// names are those of a group of events, and the ID of the last.
+// names are the names of a group of events, and the ID of the last.
 func names(events []Event) (all []string, id string) {
 	for _, e := range events {
 		all = append(all, e.Name)
@@ -60,8 +60,8 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// TestSettle: a follower that is ahead, of a history that is not known here, is told
-// nothing until the datastore was asked. If it is of a restored one it gets a snapshot.
+// TestSettle: a follower that is ahead, of an unknown history, gets nothing until the
+// datastore has answered. If the history is of a restored datastore, it gets a snapshot.
 func TestSettle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := 0

@@ -71,8 +71,8 @@ type client struct {
 	state map[string]int64
 }
 
-// hear takes what there is; where the connection breaks before the n-th event, there
-// is no whole group.
+// hear takes all events. If the connection breaks before the n-th event, the group is
+// incomplete.
 func (c *client) hear(n int) {
 	group := c.s.Take()
 	if 0 <= n && n < len(group) {
@@ -108,7 +108,7 @@ func (c *client) take(e Event) {
 	c.id = e.ID
 }
 
-// gone tells whether a revision removed the key that it changed.
+// gone reports whether a revision removed the key that it changed.
 func (h *history) gone(t *testing.T, key, revision string) bool {
 	return h.at[number(t, revision)][key] != number(t, revision)
 }

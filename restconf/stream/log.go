@@ -11,23 +11,24 @@ import (
 // DefaultGraves is how many removals a Log remembers.
 const DefaultGraves = 16384
 
-// Config is what a Log is told.
+// Config is the configuration of a Log.
 type Config struct {
 	// Identity is what revisions belong to: IDs of another one are not gone on from.
 	Identity string
 	// Begin and Complete are the names of the notifications that stand around a
-	// snapshot. What was not told between them is not there.
+	// snapshot. A key that is not between them is gone.
 	Begin, Complete string
 	// Graves is how many removals are remembered, over all streams, for those who
-	// come back or are slow; 0 means DefaultGraves. Who missed more gets a snapshot.
+	// come back or are slow; 0 means DefaultGraves. A follower that missed more gets a
+	// snapshot.
 	Graves int
-	// Lost is told of followers that came with the ID of a history that a restore has
-	// ended; nil for nobody. It is called under the Log's lock.
+	// Lost is called for followers with the ID of a history that a restore has ended;
+	// nil: no call. It is called under the Log's lock.
 	Lost func(stream string, revision int64)
 }
 
 // Log keeps the latest event of every key of many streams, in the order of
-// revisions. What a follower has yet to hear of its stream are the events after its
+// revisions. A follower is due the events after its
 // revision: so a follower costs the same however far it is behind, and nobody waits
 // for it. It is safe for use by many goroutines.
 type Log struct {
@@ -35,7 +36,7 @@ type Log struct {
 
 	mu       sync.Mutex
 	revision int64 // 0 before a Reset
-	// floor and since are those of streams that are in no feed.
+	// floor and since are for streams that are in no feed.
 	floor  int64
 	since  time.Time
 	feeds  map[string]*feed
@@ -75,7 +76,7 @@ type Change struct {
 	Stream, Key string
 	Name        string // of the notification
 	Content     []byte
-	// Gone says that the key is no more: a snapshot leaves it out.
+	// Gone is set if the key was removed: a snapshot leaves it out.
 	Gone bool
 }
 
@@ -87,8 +88,8 @@ func NewLog(cfg Config) *Log {
 	return &Log{cfg: cfg, feeds: map[string]*feed{}, doubts: make(chan struct{}, 1)}
 }
 
-// Reset makes the Log hold exactly what changes say, as of a revision, which is not
-// below one that anybody was told before: so who knows less than this gets a
+// Reset makes the Log hold exactly what changes say, as of a revision. The revision must
+// not be below one that a follower has had. A follower that knows less than this gets a
 // snapshot.
 func (l *Log) Reset(revision int64, changes []Change) {
 	l.mu.Lock()

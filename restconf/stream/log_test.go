@@ -61,7 +61,7 @@ func TestSnapshotThenChanges(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, l.Streams())
 }
 
-// Who is slow hears of each key once, the latest.
+// A slow follower gets each key once, the latest.
 func TestSlowFollower(t *testing.T) {
 	l := newLog(0)
 	l.Reset(1, nil)
@@ -105,7 +105,7 @@ func TestGoOnFrom(t *testing.T) {
 	require.Equal(t, []string{"news 21@one"}, told(ahead.Take()))
 }
 
-// Who missed removals that are forgotten gets a snapshot; who follows another
+// A follower that missed removals that are forgotten gets a snapshot; a follower of another
 // stream does not.
 func TestForgottenRemovals(t *testing.T) {
 	l := newLog(2)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who begins at a time is told what the Log has learned since, or all there is where
+// A follower that begins at a time gets what the Log has learned since, or everything where
 // the Log does not reach back to it.
 func TestOpenAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestOpenAt(t *testing.T) {
 		require.Equal(t, all, told(early.Take()))
 		require.Equal(t, reset, l.Since("a"))
 
-		// What was forgotten can't be told again.
+		// Forgotten events cannot be sent again.
 		l.Apply(13, []Change{change("a", "3", ""), change("a", "4", "")})
 		require.Equal(t, third, l.Since("a"))
 		cursor := l.OpenAt("a", second)
@@ -60,7 +60,7 @@ func TestOpenAt(t *testing.T) {
 	})
 }
 
-// The bounds of a snapshot are told from what it tells.
+// Bound marks the events that begin and end a snapshot.
 func TestBounds(t *testing.T) {
 	l := newLog(0)
 	l.Reset(10, []Change{change("a", "1", "x")})

@@ -1,13 +1,13 @@
-// Package stream is what event streams are made of: the events, the contract
-// between who has streams and who serves them, and Log, which keeps for many
-// streams what every follower of them has yet to hear.
+// Package stream is what event streams are made of: the events, the contract between
+// the owner and the server of a stream, and Log. A Log keeps, for many streams, the
+// events that their followers have not received yet.
 //
-// It knows no HTTP, no datastore and not what the events mean. What it promises:
+// It knows no HTTP, no datastore and not what the events mean. Its promises:
 //
-//   - A follower hears the latest of every key that has changed. It may miss what was
-//     replaced before it could be told, never what stands: so events are whole, each
-//     says all there is to say of its key.
-//   - Events come in groups, and the last of a group has an ID. Who has taken a group
+//   - A follower gets the latest event of every key that has changed. It may miss a value
+//     that was replaced before it was sent, but never the current value. So an event is
+//     whole: it has all there is to report of its key.
+//   - Events come in groups, and the last of a group has an ID. A follower that has taken a group
 //     as a whole knows the stream exactly as it was at the revision of that ID.
 //   - With that ID a follower goes on at any replica. One that is behind tells nothing
 //     until it has more: nobody who takes whole groups goes back in time.
@@ -40,7 +40,7 @@ type Source interface {
 	Keys() []string
 	// Open begins to follow the stream of a key. after is the ID of the last event
 	// that the follower has taken, empty for none; one that the source can't go on
-	// from gets a snapshot. ok is false where there is no such stream.
+	// from gets a snapshot. ok is false if the stream does not exist.
 	Open(key, after string) (s Subscription, ok bool)
 }
 
@@ -48,7 +48,7 @@ type Source interface {
 type Replayer interface {
 	Source
 	// Since is when the log of a stream begins; ok is false where the stream has none,
-	// or there is no such stream.
+	// or the stream does not exist.
 	Since(key string) (at time.Time, ok bool)
 	// OpenAt begins to follow a stream that has a log after what had happened before a
 	// time. Where that time is before the log, the first group is a snapshot.

@@ -60,7 +60,7 @@ func (c comparison) value(root, at *yang.Data) value {
 	return value{kind: isBool}
 }
 
-// unordered is the order of what is no number.
+// unordered is the order of values that are not numbers.
 const unordered = 2
 
 func numbers(l, r float64) int {
@@ -75,7 +75,7 @@ func numbers(l, r float64) int {
 	return unordered
 }
 
-// says tells whether two values in this order compare as the operator has it.
+// says reports whether the operator holds for two values in this order.
 func (c comparison) says(order int) value {
 	truth := false
 	switch c.operator {

@@ -16,7 +16,7 @@ const (
 	maxNested = 32   // parentheses and predicates
 )
 
-// Parse reads a condition. What it fails with is for people to read.
+// Parse reads a condition. Its errors are for people.
 func Parse(schema *yang.Schema, text string) (*Condition, error) {
 	if len(text) > maxLength {
 		return nil, fmt.Errorf("it is longer than %d octets", maxLength)
@@ -74,7 +74,7 @@ func (p *parser) next() string {
 	return p.tokens[0]
 }
 
-// take reads the next token if it is one of these.
+// take reads the next token if it is among tokens.
 func (p *parser) take(tokens ...string) (string, bool) {
 	next := p.next()
 	if next == "" || !slices.Contains(tokens, next) {
@@ -237,7 +237,7 @@ func (p *parser) path() (expression, error) {
 	}
 }
 
-// atStep tells whether a step follows.
+// atStep reports whether a step follows.
 func (p *parser) atStep() bool {
 	token := p.next()
 	return token == "*" || token == "." || token != "" && (token[0] == '_' || token[0]|0x20 >= 'a' && token[0]|0x20 <= 'z')

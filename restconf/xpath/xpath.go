@@ -8,7 +8,10 @@
 //
 // Names of modules are the prefixes, and a name without prefix is that of any module.
 // A path is compared with a value, not with another path. So the time that a
-// condition takes is bounded by its length times that of the data.
+// condition takes is bounded by its length times the size of the data.
+//
+// github.com/antchfx/xpath (1.3.9) does not have this bound, and clients choose the filter:
+// /a/b[../b[../b='y']] takes 2.4 s on 200 entries, and a thousand times as long on 2,000.
 package xpath
 
 import (
@@ -23,7 +26,7 @@ type Condition struct {
 	root expression
 }
 
-// Holds tells whether the condition is true where d is the one child of the root.
+// Holds reports whether the condition is true where d is the one child of the root.
 func (c *Condition) Holds(d *yang.Data) bool {
 	return c.root.value(&yang.Data{Children: []*yang.Data{d}}, nil).isTrue()
 }

@@ -4,6 +4,7 @@ package arch
 import (
 	"encoding/json"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,8 +13,8 @@ import (
 
 const module = "github.com/coe-bridge/coe-bridge/"
 
-// rule says what a package may import. A package not named here may be
-// imported by nobody's rule, so a new one needs a line.
+// rule says what a package may import. A new package needs a rule, and an allowance that
+// is not used must go.
 type rule struct {
 	own     []string // of this module
 	foreign []string // path prefixes outside the standard library
@@ -24,9 +25,10 @@ var rules = map[string]rule{
 	"mapping/netvirt":             {nil, nil, "shared vocabulary; a leaf"},
 	"mapping/netvirt/netvirtjson": {[]string{"mapping/netvirt"}, nil, "writes the vocabulary, nothing else"},
 	"dhcppool":                    {nil, []string{"go4.org/netipx"}, "a leaf"},
-	"coe":                         {[]string{"dhcppool"}, nil, "entities know no protocol"},
+	"coe":                         {nil, nil, "entities know no protocol"},
 	"coe/northbound":              {[]string{"coe", "dhcppool"}, nil, "reads what the datastore keeps; knows no HTTP"},
-	"coe/ipam":                    {[]string{"coe", "dhcppool"}, []string{"go4.org/netipx"}, "chooses; where it is remembered is an interface"},
+	"coe/northbound/entry":        {[]string{"coe/northbound", "yang"}, nil, "entries as YANG data; knows no HTTP"},
+	"coe/ipam":                    {[]string{"coe", "dhcppool", "mapping/netvirt"}, []string{"go4.org/netipx"}, "chooses; where it is remembered is an interface"},
 	"mapping/trace":               {[]string{"coe", "mapping/netvirt"}, nil, "pure; is given what the stages know"},
 	"coe/kube": {
 		[]string{"coe"},
@@ -49,13 +51,32 @@ var rules = map[string]rule{
 	},
 	"mapping": {[]string{"coe", "mapping/netvirt"}, nil, "pure"},
 	"mapping/reconcile": {
-		[]string{"coe", "mapping", "mapping/netvirt"},
+		[]string{"coe", "mapping/netvirt"},
 		[]string{"k8s.io/client-go/util/workqueue", "github.com/prometheus/client_golang"},
 		"the only place that retries",
 	},
+	"mapping/plan": {
+		[]string{
+			"coe", "coe/ipam", "coe/kube/manifest", "coe/northbound", "coe/northbound/entry", "dhcppool", "mapping", "mapping/backend/ovn",
+			"mapping/netvirt", "mapping/netvirt/netvirtjson", "yang",
+		}, nil,
+		"computes with what a bridge is made of; runs nothing, and knows no HTTP",
+	},
+	"mapping/status": {
+		[]string{"coe", "mapping", "mapping/netvirt", "mapping/reconcile", "mapping/trace"}, nil,
+		"the trees of coe-status, for server and command line; knows no HTTP",
+	},
 	"mapping/backend/memory": {[]string{"mapping/netvirt"}, nil, "backends see neither Kubernetes nor coe"},
-	"mapping/backend/ovn":    {[]string{"mapping/netvirt", "mapping/backend/ovn/nb", "mapping/backend/reads"}, []string{"github.com/ovn-kubernetes/libovsdb", "github.com/go-logr/logr", "github.com/google/uuid", "github.com/cenkalti/backoff", "github.com/go-json-experiment/json"}, "backends see neither Kubernetes nor coe"},
+	"mapping/backend/ovn": {
+		[]string{"mapping/netvirt", "mapping/backend/ovn/nb", "mapping/backend/ovn/ovsdb", "mapping/backend/reads"},
+		[]string{"github.com/ovn-kubernetes/libovsdb", "github.com/google/uuid"},
+		"backends see neither Kubernetes nor coe",
+	},
 	"mapping/backend/ovn/nb": {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
+	"mapping/backend/ovn/ovsdb": {
+		nil, []string{"github.com/ovn-kubernetes/libovsdb", "github.com/go-json-experiment/json"},
+		"reads and writes rows; knows neither which database nor what they mean",
+	},
 	"mapping/backend/odl": {
 		[]string{"mapping/netvirt", "mapping/netvirt/netvirtjson", "mapping/backend/reads"},
 		[]string{"github.com/go-resty/resty/v2", "github.com/go-json-experiment/json"},
@@ -112,20 +133,95 @@ var rules = map[string]rule{
 		[]string{"github.com/go-json-experiment/json/jsontext", "go.yaml.in/yaml/v3"},
 		"reads what people write down; knows no HTTP, and not what it means",
 	},
+	"restconf/tree": {[]string{"yang", "restconf/datastore"}, nil, "reads and writes the tree; knows neither HTTP nor encodings"},
+	"restconf/discovery": {
+		[]string{"yang", "restconf/stream", "restconf/tree", "restconf/wire"}, nil,
+		"documents about the server; knows neither data nor how streams are served",
+	},
+	"restconf/wire": {
+		[]string{"yang", "restconf/datastore", "restconf/tree"}, []string{"github.com/go-json-experiment/json/jsontext"},
+		"what is sent and received; knows neither who serves nor who asks",
+	},
 	"restconf/xpath": {[]string{"yang"}, nil, "judges data; knows neither streams nor HTTP"},
 	"coe/agentstream": {
 		[]string{"coe", "mapping/netvirt", "restconf/stream"}, nil,
 		"turns what was chosen into what agents are told; knows neither the datastore nor HTTP",
 	},
 	"restconf": {
-		[]string{"coe", "dhcppool", "yang", "restconf/access", "restconf/datastore", "restconf/openapi", "restconf/stream", "restconf/xpath"},
-		[]string{"github.com/gorilla/mux", "github.com/coder/websocket", "github.com/go-json-experiment/json/jsontext"},
+		[]string{"yang", "restconf/access", "restconf/datastore", "restconf/discovery", "restconf/openapi", "restconf/stream", "restconf/tree", "restconf/wire", "restconf/xpath"},
+		[]string{"github.com/gorilla/mux", "github.com/coder/websocket"},
 		"writes the datastore; reads status through its own small interface",
 	},
+	"restconf/client": {[]string{"yang"}, []string{"github.com/go-resty/resty/v2"}, "makes requests; knows the server by its protocol alone"},
+	"cmd/bridge": {
+		[]string{
+			"cmd/footprint", "coe", "coe/agentstream", "coe/ipam", "coe/kube", "coe/kube/report", "coe/northbound", "coe/northbound/entry", "dhcppool",
+			"mapping", "mapping/backend/memory", "mapping/backend/odl", "mapping/backend/ovn", "mapping/netvirt", "mapping/netvirt/netvirtjson",
+			"mapping/plan", "mapping/reconcile", "mapping/status", "mapping/trace", "restconf", "restconf/access", "restconf/datastore", "restconf/discovery", "restconf/tree", "yang",
+		},
+		[]string{"github.com/prometheus/client_golang", "github.com/prometheus/client_model/go", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest", "golang.org/x/sync/errgroup"},
+		"wiring of the bridge; parses no flags, and knows no file formats",
+	},
+	"cmd/footprint": {nil, []string{"golang.org/x/sys/unix"}, "memory of the process; a leaf"},
+	"cmd/coe-cni":   {[]string{"cni/plugin"}, []string{"github.com/containernetworking/cni/pkg/skel"}, "starts for each call of a runtime"},
+	"cmd/coe-bridge": {
+		[]string{
+			"cmd/coe-bridge/flags", "cmd/coe-bridge/node", "cmd/coe-bridge/output", "cmd/coe-bridge/passwd", "cmd/coe-bridge/plan",
+			"cmd/coe-bridge/remote", "cmd/coe-bridge/serve",
+		},
+		[]string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
+		"the root command; knows only its commands",
+	},
+	"cmd/coe-bridge/flags": {
+		[]string{"cmd/bridge", "coe", "coe/ipam", "dhcppool", "files", "mapping", "mapping/backend/odl", "mapping/backend/ovn", "restconf/client"},
+		[]string{"github.com/spf13/cobra", "github.com/spf13/pflag", "sigs.k8s.io/yaml"},
+		"turns flags into settings; runs nothing",
+	},
+	"cmd/coe-bridge/output": {[]string{"cmd/coe-bridge/flags"}, []string{"github.com/spf13/cobra", "sigs.k8s.io/yaml"}, "prints; knows not what"},
+	"cmd/coe-bridge/kinds":  {[]string{"coe", "restconf/document", "yang"}, nil, "names of kinds, for the commands that read documents"},
+	"cmd/coe-bridge/remote": {
+		[]string{
+			"cmd/coe-bridge/flags", "cmd/coe-bridge/kinds", "cmd/coe-bridge/output", "coe", "mapping/status", "mapping/trace", "restconf/client",
+			"restconf/document", "yang",
+		},
+		[]string{"github.com/spf13/cobra"},
+		"knows a running bridge by its RESTCONF alone",
+	},
+	"cmd/coe-bridge/plan": {
+		[]string{
+			"cmd/bridge", "cmd/coe-bridge/flags", "cmd/coe-bridge/kinds", "cmd/coe-bridge/output", "coe", "coe/kube/manifest", "mapping/backend/ovn",
+			"mapping/netvirt", "mapping/plan", "restconf/document",
+		},
+		[]string{"github.com/spf13/cobra", "go.yaml.in/yaml/v3"},
+		"shows what would change; writes nothing",
+	},
+	"cmd/coe-bridge/serve": {
+		[]string{
+			"cmd/bridge", "cmd/coe-bridge/flags", "cni/ovs", "coe/kube", "coe/kube/tokenreview", "dhcppool", "files", "mapping/reconcile", "restconf",
+			"restconf/access", "restconf/datastore",
+		},
+		[]string{"github.com/spf13/cobra", "k8s.io/client-go/rest", "k8s.io/klog/v2"},
+		"turns flags into the configuration of a bridge, and runs it",
+	},
+	"cmd/coe-bridge/node": {
+		[]string{
+			"cmd/coe-bridge/flags", "cmd/coe-bridge/output", "cmd/footprint", "cni/agent", "cni/call", "cni/doctor", "cni/install", "cni/links",
+			"cni/node", "cni/ovs", "cni/uplink", "files",
+		},
+		[]string{
+			"github.com/prometheus/client_golang", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vishvananda/netns",
+			"k8s.io/apimachinery/pkg", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest",
+		},
+		"wiring of the node's agent, and of the doctor that checks it",
+	},
+	"cmd/coe-bridge/passwd": {[]string{"restconf/access"}, []string{"github.com/spf13/cobra", "golang.org/x/crypto/bcrypt", "golang.org/x/term"}, "writes lines of --auth-file"},
 }
 
-// wiring may import everything.
-var wiring = []string{"cmd/", "test/"}
+// withoutHTTP may not import net/http.
+var withoutHTTP = []string{"restconf/tree"}
+
+// free is the folder whose packages may import everything.
+const free = "test/"
 
 type pkg struct {
 	ImportPath string
@@ -137,7 +233,7 @@ func TestImports(t *testing.T) {
 	seen := map[string]bool{}
 	for _, p := range list(t, module+"...") {
 		name := strings.TrimPrefix(p.ImportPath, module)
-		if isWiring(name) {
+		if strings.HasPrefix(name, free) {
 			continue
 		}
 		seen[name] = true
@@ -146,9 +242,20 @@ func TestImports(t *testing.T) {
 			t.Errorf("%s has no rule: say in test/arch what it may import, and why", name)
 			continue
 		}
+		used := map[string]bool{}
 		for _, i := range p.Imports {
-			if !r.allows(i) {
+			if i == "net/http" && slices.Contains(withoutHTTP, name) {
+				t.Errorf("%s imports %s, and must not know HTTP", name, i)
+			}
+			allowance, allowed := r.allows(i)
+			if !allowed {
 				t.Errorf("%s imports %s, which its rule does not allow (%s)", name, i, r.why)
+			}
+			used[allowance] = true
+		}
+		for _, allowance := range slices.Concat(r.own, r.foreign) {
+			if !used[allowance] {
+				t.Errorf("%s may import %s, and does not: take it out of the rule", name, allowance)
 			}
 		}
 	}
@@ -159,33 +266,21 @@ func TestImports(t *testing.T) {
 	}
 }
 
-func isWiring(name string) bool {
-	for _, w := range wiring {
-		if strings.HasPrefix(name, w) {
-			return true
-		}
-	}
-	return false
-}
-
-func (r rule) allows(path string) bool {
+// allows returns the allowance by which a package may be imported; empty for the standard
+// library.
+func (r rule) allows(path string) (allowance string, allowed bool) {
 	if own, ok := strings.CutPrefix(path, module); ok {
-		for _, o := range r.own {
-			if own == o {
-				return true
-			}
-		}
-		return false
+		return own, slices.Contains(r.own, own)
 	}
 	if first, _, _ := strings.Cut(path, "/"); !strings.Contains(first, ".") {
-		return true // the standard library
+		return "", true
 	}
 	for _, f := range r.foreign {
 		if path == f || strings.HasPrefix(path, f+"/") {
-			return true
+			return f, true
 		}
 	}
-	return false
+	return "", false
 }
 
 func list(t *testing.T, pattern string) []pkg {

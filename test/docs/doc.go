@@ -1,7 +1,6 @@
-// Package docs holds the README and the documents to what they say: the commands
-// in them work and print what is printed there, links lead somewhere, and what
-// must be explained is.
+// Package docs tests the documentation: the snippets run and print what is shown, links and
+// citations resolve, tables are complete, and the language is plain.
 //
-// A block that begins with ```sh run is run; a ```json block right after it is
-// what it prints.
+// The test runs a block that begins with ```sh run. A ```json block directly after it is the
+// expected output.
 package docs

@@ -18,17 +18,17 @@ type document struct {
 	text []byte
 }
 
-// snippet is a block that is run, and what it prints.
+// snippet is a block of commands that the test runs, and what it prints.
 type snippet struct {
 	code    string
-	printed func() string // nil where the document does not say
+	printed func() string // nil if the document does not show it
 	write   func(printed string)
 }
 
 func documents(t *testing.T) []string {
 	t.Helper()
-	paths := []string{filepath.Join(root, "README.md")}
-	for _, pattern := range []string{"docs/*.md", "docs/decisions/*.md"} {
+	var paths []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/decisions/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		require.NoError(t, err)
 		require.NotEmpty(t, found)
@@ -46,8 +46,8 @@ func read(t *testing.T, path string) *document {
 
 var runs = regexp.MustCompile("(?ms)^```sh run\n(.*?)^```\n(\n```json\n(.*?)^```\n)?")
 
-// snippets are the blocks that are run. They keep their places while what they
-// print is written, since each looks for its own anew.
+// snippets returns the blocks that the test runs. Each looks up its place in the text at
+// each use, because writing the output of an earlier one moves it.
 func (d *document) snippets() []snippet {
 	var all []snippet
 	for i, at := range runs.FindAllSubmatchIndex(d.text, -1) {

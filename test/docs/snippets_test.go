@@ -13,16 +13,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/test/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 )
 
 var update = flag.Bool("update", false, "write what the snippets print into the documents")
 
 func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
 
-// The snippets of each document run as they are printed, in one folder and one
-// environment, against a bridge that nobody else uses, and print what the document
-// says that they print.
+// TestSnippets runs the snippets of each document as they are printed, in one folder and
+// one environment, against a bridge of their own. They must print what the document shows.
 func TestSnippets(t *testing.T) {
 	folder := withProgram(t)
 	for _, path := range documents(t) {
@@ -43,7 +42,7 @@ func TestSnippets(t *testing.T) {
 	}
 }
 
-// A folder in which coe-bridge is at bin/coe-bridge, as make build leaves it.
+// withProgram returns a folder with the program at bin/coe-bridge, as after make build.
 func withProgram(t *testing.T) string {
 	t.Helper()
 	for _, tool := range []string{"bash", "curl"} {
@@ -57,13 +56,11 @@ func withProgram(t *testing.T) string {
 	return folder
 }
 
-// shell runs snippets one after another, each with the variables that those
-// before it have set.
+// shell runs snippets one after another. Each has the variables that earlier ones set.
 type shell struct{ folder, state, url string }
 
-// check runs a snippet and compares what it prints. What is printed as JSON
-// may follow from a write a moment after it, so such a snippet, which is one that
-// can be repeated, has some seconds.
+// check runs a snippet and compares its output. JSON output may depend on an earlier
+// write that takes a moment, so check repeats such a snippet for some seconds.
 func (s shell) check(t *testing.T, doc *document, one snippet) {
 	t.Helper()
 	if one.printed == nil {

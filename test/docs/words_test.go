@@ -5,8 +5,11 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every reason of a problem has its line in the table of operations.md, and the
-// table has no other.
+// TestReasonsAreExplained: every reason of a problem has a line in the table of troubleshoot.md, and the table has
+// no other lines.
 func TestReasonsAreExplained(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "coe/facts.go"), nil, 0)
 	require.NoError(t, err)
@@ -33,7 +36,7 @@ func TestReasonsAreExplained(t *testing.T) {
 		return true
 	})
 	require.NotEmpty(t, reasons)
-	text := string(read(t, filepath.Join(root, "docs/operations.md")).text)
+	text := string(read(t, filepath.Join(root, "docs/troubleshoot.md")).text)
 	_, table, found := strings.Cut(text, "| reason | meaning |")
 	require.True(t, found)
 	table, _, _ = strings.Cut(table, "\n\n")
@@ -42,6 +45,52 @@ func TestReasonsAreExplained(t *testing.T) {
 		explained = append(explained, line[1])
 	}
 	require.Equal(t, reasons, explained)
+}
+
+// TestPackagesAreListed: every package of the product has a line in the tables of architecture.md.
+func TestPackagesAreListed(t *testing.T) {
+	text := string(read(t, filepath.Join(root, "docs/architecture.md")).text)
+	list := exec.CommandContext(t.Context(), "git", "ls-files", "*.go")
+	list.Dir = root
+	names, err := list.Output()
+	require.NoError(t, err, "the test needs a git checkout")
+	var missing []string
+	for name := range strings.Lines(string(names)) {
+		folder := path.Dir(name)
+		if !strings.HasPrefix(name, "test/") && !strings.Contains(text, "`"+folder+"`") && !slices.Contains(missing, folder) {
+			missing = append(missing, folder)
+		}
+	}
+	require.Empty(t, missing, "add a line for each to docs/architecture.md")
+}
+
+// TestMakeTargets: make help shows at most 15 targets, and CONTRIBUTING.md describes the
+// others.
+func TestMakeTargets(t *testing.T) {
+	makefile := string(read(t, filepath.Join(root, "Makefile")).text)
+	contributing := string(read(t, filepath.Join(root, "CONTRIBUTING.md")).text)
+	shown := 0
+	for _, target := range regexp.MustCompile(`(?m)^([a-z0-9-]+):(?:.*(## ))?`).FindAllStringSubmatch(makefile, -1) {
+		if target[2] != "" {
+			shown++
+		} else {
+			require.Contains(t, contributing, "`"+target[1]+"`")
+		}
+	}
+	require.Positive(t, shown)
+	require.LessOrEqual(t, shown, 15)
+}
+
+// TestAgentMetricsAreListed: every metric of the agent has a line in the table of reference.md.
+func TestAgentMetricsAreListed(t *testing.T) {
+	text := string(read(t, filepath.Join(root, "docs/reference.md")).text)
+	grep := exec.CommandContext(t.Context(), "git", "grep", "-hoE", `Name: *"coe_agent_[a-z_]+"`, "--", "*.go")
+	grep.Dir = root
+	names, err := grep.Output()
+	require.NoError(t, err, "the test needs a git checkout")
+	for name := range strings.Lines(string(names)) {
+		require.Contains(t, text, "\n| `"+strings.Split(name, `"`)[1]+"` |")
+	}
 }
 
 var (
@@ -71,7 +120,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// anchors are the names that headings of a document have in links.
+// anchors returns the names of the headings of a document in links.
 func anchors(t *testing.T, path string) []string {
 	t.Helper()
 	var all []string

@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGenerated holds the generated files against the schema beside them, as
-// go generate would write them.
+// TestGenerated checks that the generated files match the schema.
 func TestGenerated(t *testing.T) {
 	text, err := os.ReadFile("vswitch.ovsschema")
 	require.NoError(t, err)

@@ -16,23 +16,22 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// The checks are for what a bridge reads: no API server has seen a manifest, and
-// the conversions would pass over what it would have refused.
+// The checks cover what a bridge reads. No API server has validated a manifest, and the
+// conversions ignore invalid values.
 
-// space is the namespace of the uids of what has none yet.
+// space is the namespace for the UIDs of objects without one.
 var space = uuid.MustParse("2a4c1f0e-8d5b-5c36-9a7e-6b1f0d3c9e52")
 
-// stableUID is a uid that follows from a name.
+// stableUID returns a UID that is derived from a name.
 func stableUID(name string) string {
 	return uuid.NewSHA1(space, []byte(name)).String()
 }
 
-// complete gives an object the namespace and the uid that it lacks, and checks its
-// name.
+// complete sets a missing namespace and UID of an object, and checks its name.
 func complete(kind string, o metav1.Object) error {
 	path := field.NewPath("metadata")
 	if o.GetName() == "" {
-		return field.Required(path.Child("name"), "the name that an API server would make up can't be known")
+		return field.Required(path.Child("name"), "the name that an API server would generate is unknown")
 	}
 	var errs []error
 	for _, wrong := range validation.IsDNS1123Subdomain(o.GetName()) {
@@ -128,7 +127,7 @@ func checkSlice(s *discoveryv1.EndpointSlice) error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// checkAddress takes an address, or none.
+// checkAddress accepts an address or an empty text.
 func checkAddress(path *field.Path, text string) error {
 	if _, err := netip.ParseAddr(text); text != "" && err != nil {
 		return field.Invalid(path, text, "want an IPv4 or IPv6 address")
@@ -143,7 +142,7 @@ func checkPort(path *field.Path, port int32) error {
 	return nil
 }
 
-// checkProtocol takes a protocol, or none, which is TCP.
+// checkProtocol accepts a protocol or an empty text, which means TCP.
 func checkProtocol(of *field.Path, p corev1.Protocol) error {
 	switch p {
 	case "", corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP:

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// jsonDocuments returns one object after another, and io.EOF.
+// jsonDocuments returns a function that returns one object after another, and io.EOF.
 func jsonDocuments(text []byte) func() ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	return func() ([]byte, error) {
@@ -19,8 +19,8 @@ func jsonDocuments(text []byte) func() ([]byte, error) {
 	}
 }
 
-// yamlDocuments returns one document after another as JSON, those left out that
-// say nothing, and io.EOF.
+// yamlDocuments returns a function that returns one document after another as JSON, without
+// empty documents, and io.EOF.
 func yamlDocuments(text []byte) func() ([]byte, error) {
 	return func() ([]byte, error) {
 		for len(text) > 0 {
@@ -35,8 +35,8 @@ func yamlDocuments(text []byte) func() ([]byte, error) {
 	}
 }
 
-// cutDocument divides YAML at the first line that begins or ends a document. What
-// stands on that line after the marker belongs to the next document.
+// cutDocument splits YAML at the first document marker. The rest of the marker's line belongs to
+// the next document.
 func cutDocument(text []byte) (document, rest []byte) {
 	for at := 0; at < len(text); {
 		if beginsDocument(text[at:]) {
@@ -51,10 +51,10 @@ func cutDocument(text []byte) (document, rest []byte) {
 	return text, nil
 }
 
-const marker = "---" // or "...", which is as long
+const marker = "---" // or "...", which has the same length
 
-// beginsDocument tells whether a line is a marker (YAML 1.2, section 9.1): three
-// characters, and then nothing or white space.
+// beginsDocument reports whether a line is a marker (YAML 1.2, section 9.1): three characters,
+// then nothing or white space.
 func beginsDocument(line []byte) bool {
 	if !bytes.HasPrefix(line, []byte(marker)) && !bytes.HasPrefix(line, []byte("...")) {
 		return false

@@ -16,10 +16,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 )
 
-// SelectedEndpoints are the endpoints of the services that have a selector and
-// none of the EndpointSlices: the pods that match it, as the cluster's controller
-// would list them once all are ready. leased are the addresses of a pod, by uid; a
-// pod that has none is no endpoint, and one on its node's network has the node's.
+// SelectedEndpoints returns the endpoints of services with a selector and without EndpointSlices
+// in the manifests: the matching pods, as if all were ready. leased returns the addresses of
+// the pod with a UID. A pod without addresses is not an endpoint; a pod on the host network has
+// the address of its node.
 func (m *Set) SelectedEndpoints(leased func(uid string) []netip.Addr) []*coe.Endpoints {
 	sliced := map[string]bool{}
 	for _, s := range m.Slices {
@@ -46,7 +46,7 @@ func (m *Set) SelectedEndpoints(leased func(uid string) []netip.Addr) []*coe.End
 	return all
 }
 
-// selected are the pods that a service selects.
+// selected returns the pods that a service selects.
 func (m *Set) selected(s *corev1.Service) []*corev1.Pod {
 	selector := labels.SelectorFromSet(s.Spec.Selector)
 	var pods []*corev1.Pod
@@ -58,7 +58,7 @@ func (m *Set) selected(s *corev1.Service) []*corev1.Pod {
 	return pods
 }
 
-// endpoint is a pod as an endpoint of a service: a list for itself, for pods may
+// endpoint returns a pod as the Endpoints of a service. Each pod has its own, because pods may
 // name their ports differently.
 func endpoint(s *coe.Service, p *corev1.Pod, addresses []netip.Addr) *coe.Endpoints {
 	e := &coe.Endpoints{
@@ -73,8 +73,8 @@ func endpoint(s *coe.Service, p *corev1.Pod, addresses []netip.Addr) *coe.Endpoi
 	return e
 }
 
-// targetPort is the port of a pod to which one of a service's leads; none where the
-// pod has no port of the name.
+// targetPort returns the pod's port for a port of a service; false if no port of the pod has the
+// name.
 func targetPort(port coe.ServicePort, p *corev1.Pod) (uint16, bool) {
 	if port.TargetPort == "" {
 		return port.Port, true
@@ -93,7 +93,7 @@ func targetPort(port coe.ServicePort, p *corev1.Pod) (uint16, bool) {
 	return 0, false
 }
 
-// lasting are the containers that run as long as the pod does, sidecars last.
+// lasting returns the containers that run as long as the pod, sidecars last.
 func lasting(p *corev1.Pod) []corev1.Container {
 	all := slices.Clone(p.Spec.Containers)
 	for _, c := range p.Spec.InitContainers {

@@ -1,8 +1,6 @@
-// Package manifest reads Kubernetes manifests, as kubectl takes and prints them,
-// and says to a Store what the Kubernetes source would say of a cluster that has
-// nothing else. It asks no API server, so it completes what one would have, and
-// checks what one would have refused, as far as a bridge reads it. What becomes of
-// it is not known here.
+// Package manifest reads Kubernetes manifests, as kubectl accepts and prints them, and puts them
+// into a Store, like package kube for a cluster with just these objects. It does not ask an API
+// server, so it sets the defaults and does the checks of an API server that a bridge relies on.
 package manifest
 
 import (
@@ -21,8 +19,8 @@ import (
 	strictjson "sigs.k8s.io/json"
 )
 
-// Set is the objects of manifests that a bridge watches, with the namespace and uid
-// that they lacked. The zero value has none.
+// Set has the objects of manifests that a bridge watches, completed with namespace and UID. The
+// zero value is empty.
 type Set struct {
 	Namespaces []*corev1.Namespace
 	Nodes      []*corev1.Node
@@ -32,10 +30,10 @@ type Set struct {
 	// Skipped are the objects that a bridge does not watch.
 	Skipped []Skipped
 
-	told map[string]string // where an object stands, by kind and name
+	told map[string]string // the place of an object, by kind and name
 }
 
-// Skipped is an object of a manifest that says nothing to a bridge.
+// Skipped is an object of a manifest that a bridge ignores.
 type Skipped struct {
 	Kind    string `json:"kind"`
 	Name    string `json:"name"`  // with its namespace, if it has one
@@ -43,11 +41,11 @@ type Skipped struct {
 	Message string `json:"message"`
 }
 
-// place is where in the manifests an object stands.
+// place is the place of an object in the manifests.
 type place struct {
 	file     string
 	document int
-	item     int // of a list, from 1; 0 outside
+	item     int // index in a list, from 1; 0 outside of lists
 }
 
 func (p place) String() string {
@@ -57,9 +55,9 @@ func (p place) String() string {
 	return fmt.Sprintf("%s: document %d", p.file, p.document)
 }
 
-// Read adds the manifests of one file: YAML documents, or JSON objects one after
-// another. Errors name the file, the number of the document among those that say
-// something, the object and the field. After an error the set is of no use.
+// Read adds the manifests of one file: YAML documents, or a sequence of JSON objects. Errors name
+// the file, the number of the document without empty ones, the object and the field. After an
+// error the Set must not be used.
 func (m *Set) Read(file string, r io.Reader) error {
 	text, err := io.ReadAll(r)
 	if err != nil {
@@ -83,7 +81,7 @@ func (m *Set) Read(file string, r io.Reader) error {
 	}
 }
 
-// header is what every object has.
+// header is the common part of all objects.
 type header struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        struct {
@@ -92,7 +90,7 @@ type header struct {
 	} `json:"metadata"`
 }
 
-// name is the object's name in messages.
+// name returns the object's name for messages.
 func (h header) name() string {
 	switch {
 	case h.Metadata.Name == "":
@@ -103,15 +101,15 @@ func (h header) name() string {
 	return h.Metadata.Namespace + "/" + h.Metadata.Name
 }
 
-// list is what List is, and the lists of one kind.
+// list is a List, or a list of one kind.
 type list struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
 	Items           []json.RawMessage `json:"items"`
 }
 
-// add adds one object, or the objects of a list. An object that does not say of
-// what type it is, is of the given one, as the items of a PodList.
+// add adds an object, or the objects of a list. Items of a list of one kind, such as PodList, may
+// lack their type: then it is of.
 func (m *Set) add(at place, document []byte, of metav1.TypeMeta) error {
 	var h header
 	if err := json.Unmarshal(document, &h); err != nil {
@@ -121,7 +119,7 @@ func (m *Set) add(at place, document []byte, of metav1.TypeMeta) error {
 		h.TypeMeta = of
 	}
 	if h.Kind == "" || h.APIVersion == "" {
-		return fmt.Errorf("%s: want apiVersion and kind, as Kubernetes objects have them; what RESTCONF takes goes into a file of its own", at)
+		return fmt.Errorf("%s: want a Kubernetes object with apiVersion and kind; put RESTCONF entries into a separate file", at)
 	}
 	if kind, isList := strings.CutSuffix(h.Kind, "List"); isList && (kind == "" || watched[kind] != "") {
 		return m.addList(at, document, h)
@@ -148,12 +146,12 @@ func (m *Set) addList(at place, document []byte, h header) error {
 	return nil
 }
 
-// watched are the kinds that a bridge watches, and their versions.
+// watched are the kinds that a bridge watches, with their versions.
 var watched = map[string]string{
 	"Namespace": "v1", "Node": "v1", "Pod": "v1", "Service": "v1", "EndpointSlice": "discovery.k8s.io/v1",
 }
 
-// addObject adds one object, or notes that it is skipped.
+// addObject adds an object, or records that it is skipped.
 func (m *Set) addObject(at place, document []byte, h header) (err error) {
 	if watched[h.Kind] != h.APIVersion {
 		m.Skipped = append(m.Skipped, Skipped{h.Kind, h.name(), at.String(), whySkipped(h)})
@@ -192,7 +190,7 @@ func read[T any, O interface {
 	}
 	name := kind + " " + o.GetNamespace() + "/" + o.GetName()
 	if before, found := m.told[name]; found {
-		return fmt.Errorf("%s has it too: leave one of them out", before)
+		return fmt.Errorf("%s has the same object: remove one of them", before)
 	}
 	if m.told == nil {
 		m.told = map[string]string{}
@@ -202,23 +200,22 @@ func read[T any, O interface {
 	return nil
 }
 
-// decode reads JSON strictly: what the type does not have, or what is there twice,
-// is an error that names the field.
+// decode reads JSON strictly: unknown and duplicate fields are errors that name the field.
 func decode(document []byte, into any) error {
 	strict, err := strictjson.UnmarshalStrict(document, into)
 	return utilerrors.NewAggregate(append(strict, err))
 }
 
-// whySkipped says why a bridge does not look at an object.
+// whySkipped returns the reason why a bridge ignores an object.
 func whySkipped(h header) string {
 	if version := watched[h.Kind]; version != "" {
-		return fmt.Sprintf("it is read as %s, and this is %s", version, h.APIVersion)
+		return fmt.Sprintf("version %s is supported, not %s", version, h.APIVersion)
 	}
 	switch strings.TrimSuffix(h.Kind, "List") {
 	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob":
-		return "its pods are made by its controller; plan them as pods, as kubectl get pods -o yaml shows them"
+		return "its controller creates the pods; plan the pods themselves, as kubectl get pods -o yaml prints them"
 	case "Endpoints":
-		return "who serves a service is read from its EndpointSlices"
+		return "the endpoints of a service are read from its EndpointSlices"
 	}
 	return "a bridge does not watch this kind"
 }

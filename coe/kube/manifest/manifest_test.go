@@ -30,7 +30,7 @@ const (
   "selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "http"}]}}`
 )
 
-// Documents come in every form that kubectl takes.
+// Documents can have every form that kubectl accepts.
 func TestReadForms(t *testing.T) {
 	yamlPod := "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n"
 	yamlService := "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations:\n    text: |\n      x\n      ---\n      y\n"
@@ -58,7 +58,7 @@ func TestReadForms(t *testing.T) {
 	require.Empty(t, readManifests(t, "", "# nothing\n", "---\n---\n").Pods)
 }
 
-// What a manifest leaves out follows from what it says, and is the same each time.
+// Defaults of a manifest are derived from its content, and always the same.
 func TestReadCompletes(t *testing.T) {
 	m := readManifests(t, podWeb, serviceWeb, `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}`,
 		`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "other", "uid": "8F2A6D5E-0000-4000-8000-000000000001"}}`)
@@ -89,11 +89,11 @@ items:
 {apiVersion: example.com/v1, kind: AllowList, metadata: {name: a}, spec: {}}
 `)
 	require.Equal(t, []manifest.Skipped{
-		{"Deployment", "shop/web", "a.yaml: document 1", "its pods are made by its controller; plan them as pods, as kubectl get pods -o yaml shows them"},
+		{"Deployment", "shop/web", "a.yaml: document 1", "its controller creates the pods; plan the pods themselves, as kubectl get pods -o yaml prints them"},
 		{"ConfigMap", "c", "a.yaml: document 2: item 1", "a bridge does not watch this kind"},
-		{"Endpoints", "e", "a.yaml: document 2: item 2", "who serves a service is read from its EndpointSlices"},
-		{"EndpointSlice", "without a name", "a.yaml: document 3", "it is read as discovery.k8s.io/v1, and this is discovery.k8s.io/v1beta1"},
-		{"JobList", "without a name", "a.yaml: document 4", "its pods are made by its controller; plan them as pods, as kubectl get pods -o yaml shows them"},
+		{"Endpoints", "e", "a.yaml: document 2: item 2", "the endpoints of a service are read from its EndpointSlices"},
+		{"EndpointSlice", "without a name", "a.yaml: document 3", "version discovery.k8s.io/v1 is supported, not discovery.k8s.io/v1beta1"},
+		{"JobList", "without a name", "a.yaml: document 4", "its controller creates the pods; plan the pods themselves, as kubectl get pods -o yaml prints them"},
 		{"AllowList", "a", "a.yaml: document 5", "a bridge does not watch this kind"},
 	}, m.Skipped)
 }
@@ -110,7 +110,7 @@ func TestReadRefuses(t *testing.T) {
 		"no YAML":           {"a: [", "a.yaml: document 1: yaml: line 1: did not find expected node content"},
 		"JSON that ends":    {podWeb + `{"kind":`, "a.yaml: document 2: unexpected EOF"},
 		"no object":         {"- a", "a.yaml: document 1: want a Kubernetes object: json: cannot unmarshal array"},
-		"no kind":           {"---\n---\n" + podWeb + "\n---\na: b", "a.yaml: document 2: want apiVersion and kind"},
+		"no kind":           {"---\n---\n" + podWeb + "\n---\na: b", "a.yaml: document 2: want a Kubernetes object with apiVersion and kind"},
 		"unknown field":     {object("Pod", `"spec": {"nodeNam": "n1"}`), `a.yaml: document 1: Pod web: unknown field "spec.nodeNam"`},
 		"unknown in a list": {`{"apiVersion": "v1", "kind": "List", "itms": []}`, `a.yaml: document 1: List: unknown field "itms"`},
 		"item of a list": {
@@ -123,7 +123,7 @@ func TestReadRefuses(t *testing.T) {
 		"no name":       {`{"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "web-"}}`, "Pod without a name: metadata.name: Required value"},
 		"name":          {`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a:b"}}`, `Pod a:b: metadata.name: Invalid value: "a:b"`},
 		"namespace":     {`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "B"}}`, `Pod B/a: metadata.namespace: Invalid value: "B"`},
-		"same again":    {podWeb + podWeb, "a.yaml: document 2: Pod web: a.yaml: document 1 has it too: leave one of them out"},
+		"same again":    {podWeb + podWeb, "a.yaml: document 2: Pod web: a.yaml: document 1 has the same object: remove one of them"},
 		"pod's address": {object("Pod", `"status": {"podIPs": [{"ip": "10.0.0.300"}]}`), `Pod web: status.podIPs[0].ip: Invalid value: "10.0.0.300": want an IPv4 or IPv6 address`},
 		"node's address": {
 			object("Node", `"status": {"addresses": [{"type": "Hostname", "address": "x"}, {"type": "InternalIP", "address": "x"}]}`),
@@ -145,8 +145,8 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// TestSay: what manifests say is what the source would say of such a cluster.
-func TestSay(t *testing.T) {
+// TestPut: a Set puts the same entities into a Store as a Watcher of such a cluster.
+func TestPut(t *testing.T) {
 	m := readManifests(t, podWeb, serviceWeb, `
 apiVersion: v1
 kind: Node
@@ -166,7 +166,7 @@ status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}
 {apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: names}, addressType: FQDN, endpoints: [{addresses: [example.org]}]}
 `)
 	store := coe.NewStore(nil, coe.Kubernetes)
-	store.Update(m.Say)
+	store.Update(m.Put)
 	hosts := map[string]string{}
 	for _, ns := range store.Namespaces() {
 		for _, p := range store.View(ns).Pods {
@@ -175,13 +175,13 @@ status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}
 	}
 	require.Equal(t, map[string]string{"web": "192.0.2.1", "elsewhere": "192.0.2.2", "nowhere": "invalid IP"}, hosts)
 	view := store.View("default")
-	require.Len(t, view.Services, 1, "a name for something outside is nothing on the network")
+	require.Len(t, view.Services, 1, "an ExternalName has no address")
 	require.Len(t, view.Endpoints, 1)
 	require.Len(t, store.Nodes(), 1)
 }
 
-// TestSelectedEndpoints: a service leads to the pods that it selects, each by its
-// own ports, unless a slice says who serves it.
+// TestSelectedEndpoints: a service has the pods that it selects as endpoints, with their own ports,
+// unless an EndpointSlice exists.
 func TestSelectedEndpoints(t *testing.T) {
 	const more = `---
 {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}}
@@ -237,7 +237,7 @@ func TestSelectedEndpoints(t *testing.T) {
 	}, endpoints)
 }
 
-// FuzzManifests: whatever is read, is read or refused, and what is read can be said.
+// FuzzManifests: any input is accepted or rejected, and accepted objects can be put into a Store.
 func FuzzManifests(f *testing.F) {
 	f.Add(podWeb + serviceWeb)
 	f.Add("---\n" + podWeb + "\n--- # x\n" + serviceWeb + "\n...\n")
@@ -249,7 +249,7 @@ func FuzzManifests(f *testing.F) {
 			require.ErrorContains(t, err, "fuzz: document ")
 			return
 		}
-		coe.NewStore(nil, coe.Kubernetes).Update(m.Say)
+		coe.NewStore(nil, coe.Kubernetes).Update(m.Put)
 		m.SelectedEndpoints(func(string) []netip.Addr { return []netip.Addr{netip.IPv6Loopback()} })
 	})
 }

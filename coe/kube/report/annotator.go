@@ -14,7 +14,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 )
 
-// note is an annotation that is to be written, or with an empty value removed.
+// note is an annotation to write; an empty value removes it.
 type note struct {
 	uid, namespace, name string
 	value                string
@@ -22,14 +22,14 @@ type note struct {
 
 // patcher writes annotations.
 type patcher interface {
-	// annotate returns the pod's resource version after it. It fails where the pod
-	// of that name has another uid.
+	// annotate returns the pod's resource version after the write. It fails if the pod of that
+	// name has another UID.
 	annotate(ctx context.Context, n note) (revision string, err error)
 }
 
-// annotator makes the pods' annotations what the Store's leases say. It keeps,
-// of each pod, what the API server has, and a queue of pods that are to be
-// compared; what is written is found out at the last moment.
+// annotator makes the annotations of pods match the leases in the Store. It keeps the state of
+// each pod at the API server, and a queue of pods to compare. It computes an annotation only
+// when it writes it.
 type annotator struct {
 	cfg      Config
 	patcher  patcher
@@ -42,10 +42,10 @@ type annotator struct {
 
 	mu    sync.Mutex
 	pods  map[string]*pod                          // by uid
-	queue workqueue.TypedDelayingInterface[string] // of uids; nil while it does not run
+	queue workqueue.TypedDelayingInterface[string] // of UIDs; nil while the annotator does not run
 }
 
-// newAnnotator returns an annotator. restored is told of what it has put back.
+// newAnnotator returns an annotator. It calls restored for each annotation that it restored.
 func newAnnotator(cfg Config, p patcher, store *coe.Store, restored func(note), log *slog.Logger) *annotator {
 	limit := rate.Limit(cfg.AnnotateQPS)
 	if math.IsInf(cfg.AnnotateQPS, 1) {
@@ -60,7 +60,7 @@ func newAnnotator(cfg Config, p patcher, store *coe.Store, restored func(note), 
 	}
 }
 
-// off tells that nothing is to be annotated.
+// off reports whether annotations are disabled.
 func (a *annotator) off() bool { return a.cfg.AnnotateQPS == 0 }
 
 func (a *annotator) seen(s kube.PodSeen) {
@@ -93,7 +93,7 @@ func (a *annotator) leased(uids ...string) {
 	}
 }
 
-// mark has a pod compared soon. The lock is held.
+// mark queues a pod for comparison. The caller holds the lock.
 func (a *annotator) mark(uid string, p *pod) {
 	if a.queue == nil {
 		return
@@ -104,7 +104,7 @@ func (a *annotator) mark(uid string, p *pod) {
 	a.queue.Add(uid)
 }
 
-// run compares all pods, and then those that are marked, until ctx is done.
+// run compares all pods, and then the marked pods, until ctx is done.
 func (a *annotator) run(ctx context.Context) {
 	if a.off() {
 		<-ctx.Done()
@@ -153,8 +153,8 @@ func (a *annotator) work(ctx context.Context, queue workqueue.TypedDelayingInter
 	}
 }
 
-// process writes a pod's annotation where it is not as it is wanted. It returns
-// after what time the pod is to be looked at again; 0 when it need not be.
+// process writes a pod's annotation if it differs. It returns the delay after which to check
+// the pod again; 0 for no check.
 func (a *annotator) process(ctx context.Context, uid string) (again time.Duration) {
 	if _, again, due := a.due(uid); !due {
 		return again
@@ -180,8 +180,7 @@ func (a *annotator) process(ctx context.Context, uid string) (again time.Duratio
 	}
 }
 
-// due is what is to be written for a pod now, if anything, or after what time that
-// may be.
+// due returns the annotation to write for a pod now, or the delay after which it is due.
 func (a *annotator) due(uid string) (n note, after time.Duration, due bool) {
 	value, known := wanted(a.store.Pod(uid), a.cfg.MTU)
 	a.mu.Lock()
@@ -206,9 +205,8 @@ func (a *annotator) due(uid string) (n note, after time.Duration, due bool) {
 	return note{uid, p.namespace, p.name, value}, 0, true
 }
 
-// wanted is the annotation that a pod is to have. It is not known of a pod of
-// another origin, of one that needs no network (any more), and while it is still to
-// be chosen what the pod gets.
+// wanted returns the annotation that a pod should have. It is unknown for a pod of another
+// origin or without a network, and while the leases of the pod are not chosen yet.
 func wanted(s coe.PodState, mtu int) (value string, known bool) {
 	if s.Pod == nil || s.Origin != coe.Kubernetes || s.Pod.NoNetwork {
 		return "", false
@@ -219,8 +217,7 @@ func wanted(s coe.PodState, mtu int) (value string, known bool) {
 	return "", s.Refused || len(s.Leases) > 0
 }
 
-// send notes that an annotation is on its way; it reports false when the pod is
-// gone.
+// send records that an annotation is being sent; it returns false if the pod is gone.
 func (a *annotator) send(n note) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -232,7 +229,7 @@ func (a *annotator) send(n note) bool {
 	return true
 }
 
-// took notes that the API server has an annotation.
+// took records that the API server has accepted an annotation.
 func (a *annotator) took(n note, revision string) {
 	a.trouble.over()
 	a.metrics.patches.WithLabelValues("ok").Inc()
@@ -252,8 +249,7 @@ func (a *annotator) took(n note, revision string) {
 	}
 }
 
-// failed notes that an annotation could not be written, and tells when it is
-// tried again.
+// failed records a failed write, and returns the delay before the retry; 0 for none.
 func (a *annotator) failed(n note, err error) (again time.Duration) {
 	failure := failureOf(err)
 	a.metrics.patches.WithLabelValues(string(failure)).Inc()
@@ -262,7 +258,7 @@ func (a *annotator) failed(n note, err error) (again time.Duration) {
 		a.trouble.over()
 	case rejected:
 		a.trouble.over()
-		a.log.Warn("the API server rejects the annotation of a pod", "namespace", n.namespace, "name", n.name, "err", err)
+		a.log.Warn("the API server rejected the annotation of a pod", "namespace", n.namespace, "name", n.name, "err", err)
 	default:
 		a.trouble.add(failure, err)
 	}
@@ -282,7 +278,7 @@ func (a *annotator) failed(n note, err error) (again time.Duration) {
 	return again
 }
 
-// behind tells how many pods are marked, and since when the first is.
+// behind returns the number of marked pods, and the time of the oldest mark.
 func (a *annotator) behind() (n int, oldest time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

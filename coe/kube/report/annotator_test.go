@@ -31,14 +31,14 @@ func TestAnnotates(t *testing.T) {
 		require.Equal(t, want, w.annotation("web"))
 		w.tell("web") // the echo
 		w.change("web", func(*kube.PodSeen) {})
-		w.tell("web") // something else has changed
+		w.tell("web") // another field has changed
 		synctest.Wait()
 		require.Equal(t, 1, w.patched())
 
 		want = w.lease("web", "10.11.0.4")
 		synctest.Wait()
 		require.Equal(t, want, w.annotation("web"))
-		require.Empty(t, w.told(), "nobody has tampered")
+		require.Empty(t, w.told(), "not changed by others")
 		n, _ := w.reporter.annotator.behind()
 		require.Zero(t, n)
 		require.Equal(t, 2.0, testutil.ToFloat64(w.reporter.annotator.metrics.patches.WithLabelValues("ok")))
@@ -154,7 +154,7 @@ func TestAnnotationsAreCoalesced(t *testing.T) {
 		}
 		pass(time.Second)
 		require.Equal(t, want, w.annotation("web"))
-		require.Equal(t, 2, w.patched(), "the first, and the last after it")
+		require.Equal(t, 2, w.patched(), "the first value, and then the last")
 	})
 }
 
@@ -192,12 +192,12 @@ func TestEchoBeforeTheAnswer(t *testing.T) {
 		pass(time.Millisecond)
 		w.change("web", func(s *kube.PodSeen) { s.Annotation = value }) // what the patch does
 		w.tell("web")
-		w.reporter.Seen(before) // and what was before, late
+		w.reporter.Seen(before) // an older event arrives late
 		pass(2 * time.Second)
 		require.Equal(t, 2, w.patched())
 		require.Equal(t, value, w.annotation("web"))
 		pass(2 * time.Minute)
-		require.Empty(t, w.told(), "nobody has tampered")
+		require.Empty(t, w.told(), "not changed by others")
 	})
 }
 
@@ -226,7 +226,7 @@ func TestTamperedAnnotationIsPutBack(t *testing.T) {
 		require.Contains(t, w.told()[0], " x2")
 		pass(2 * time.Minute)
 		require.Equal(t, want, w.annotation("web"))
-		require.Regexp(t, " x[34]$", w.told()[0], "one a minute")
+		require.Regexp(t, " x[34]$", w.told()[0], "one per minute")
 
 		w.tamper("web", "")
 		pass(2 * time.Minute)
@@ -260,7 +260,7 @@ func TestRevisionsThatAreNoNumbers(t *testing.T) {
 		synctest.Wait()
 		w.reporter.Seen(kube.PodSeen{UID: "uid-web", ResourceVersion: "b", Annotation: "mine"})
 		synctest.Wait()
-		require.Equal(t, 2, w.patched(), "what comes last is believed")
+		require.Equal(t, 2, w.patched(), "the last event counts")
 		require.Equal(t, want, w.annotation("web"))
 	})
 }
@@ -268,7 +268,7 @@ func TestRevisionsThatAreNoNumbers(t *testing.T) {
 func TestPodThatIsGoneIsForgotten(t *testing.T) {
 	cases := map[string]func(w *world){
 		"deleted": func(w *world) { w.drop("web") },
-		"made anew under its name": func(w *world) {
+		"created again with the same name": func(w *world) {
 			w.change("web", func(s *kube.PodSeen) { s.UID, s.Annotation = "another", "" })
 		},
 		"the Reporter knows": func(w *world) {
@@ -301,7 +301,7 @@ func TestAnnotationsThatFailAreTriedAgain(t *testing.T) {
 	cases := map[string]struct {
 		err     error
 		most    int           // patches of 100 pods in ten minutes
-		healed  time.Duration // within which all are written after
+		healed  time.Duration // time until all are written afterwards
 		trouble string
 	}{
 		"busy":         {tooMany(), 16 * 300 * 2, 6 * time.Second, "unavailable"},
@@ -349,10 +349,10 @@ func TestPatchThatArrivedWithoutAnAnswer(t *testing.T) {
 		value := w.lease("web", "10.11.0.4")
 		synctest.Wait()
 		w.lease("web", "10.11.0.5")
-		w.tamper("web", value) // what the patch has done
+		w.tamper("web", value) // the effect of the patch
 		w.failWith(nil)
 		pass(10 * time.Second)
-		require.Empty(t, w.told(), "nobody has tampered")
+		require.Empty(t, w.told(), "not changed by others")
 	})
 }
 

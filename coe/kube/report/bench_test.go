@@ -22,7 +22,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 	"github.com/coe-bridge/coe-bridge/coe/kube/report"
-	cluster "github.com/coe-bridge/coe-bridge/test/kube"
+	cluster "github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
 const pairs = 5
@@ -31,9 +31,9 @@ const pairs = 5
 // it sees.
 type annotator func(ctx context.Context, b *testing.B, c *cluster.ControlPlane, w *watch)
 
-// BenchmarkAnnotations compares the Reporter with a controller that does nothing
-// but patch one annotation of each pod: five pairs, interleaved. Of each metric it
-// reports the median, and the median of the pairs' ratios.
+// BenchmarkAnnotations compares the Reporter with a controller that only patches
+// one annotation of each pod: five pairs, interleaved. It reports the median of each
+// metric, and the median of the pairs' ratios.
 func BenchmarkAnnotations(b *testing.B) {
 	c := cluster.ForTest(b, cluster.Config{})
 	_, err := c.MakeNamespaces(b.Context(), 4)
@@ -181,7 +181,7 @@ func reporter(ctx context.Context, b *testing.B, c *cluster.ControlPlane, w *wat
 	require.NoError(b, err)
 	client, err := kubernetes.NewForConfig(c.RESTConfig())
 	require.NoError(b, err)
-	source := kube.NewSource(kube.Config{Client: client, Store: br.store, Log: logger, Observe: func(p kube.PodSeen) {
+	source := kube.NewWatcher(kube.Config{Client: client, Store: br.store, Log: logger, Observe: func(p kube.PodSeen) {
 		if !p.Deleted {
 			w.see(p.UID, p.Annotation != "")
 		}

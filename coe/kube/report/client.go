@@ -15,12 +15,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 )
 
-// onlyMetadata asks for answers without a pod's specification and status.
+// onlyMetadata requests answers without a pod's spec and status.
 const onlyMetadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1," +
 	"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
-// client writes to the API server. It tries nothing again: that is left to the
-// queues.
+// client writes to the API server. It does not retry: the queues do.
 type client struct {
 	pods   rest.Interface
 	events typedcorev1.EventsGetter
@@ -51,9 +50,8 @@ func newClient(api *rest.Config) (*client, error) {
 	return &client{pods, events}, nil
 }
 
-// patch is a JSON merge patch (RFC 7396) of a pod's annotation. The uid makes it
-// fail on another pod of the same name; without a resource version it does not
-// matter what else was changed since.
+// patch is a JSON merge patch (RFC 7396) of a pod's annotation. The UID makes it fail on another
+// pod of the same name. Without a resource version, concurrent changes do not conflict.
 type patch struct {
 	Metadata struct {
 		UID         string             `json:"uid"`

@@ -27,10 +27,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 	"github.com/coe-bridge/coe-bridge/coe/kube/report"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
-	cluster "github.com/coe-bridge/coe-bridge/test/kube"
+	cluster "github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
-// role is what a Reporter may do, and what the source under it may read.
+// role has the permissions of a Reporter and of the Watcher below it.
 const role = `
 apiVersion: v1
 kind: ServiceAccount
@@ -65,15 +65,15 @@ rules:
 - {apiGroups: [""], resources: [events], verbs: [create, patch]}
 `
 
-// bridge is the Kubernetes side of one: a source, the Store, a Reporter, and
-// between them somebody who gives every pod an address.
+// bridge is the Kubernetes part of a bridge: a Watcher, the Store, a Reporter, and a component that
+// gives every pod an address.
 type bridge struct {
 	store    *coe.Store
 	reporter *report.Reporter
 	log      *log
 
 	mu     sync.Mutex
-	leased map[string]string // the address of each uid
+	leased map[string]string // address by UID
 }
 
 type log struct {
@@ -102,7 +102,7 @@ func newBridge(t testing.TB, api *rest.Config) *bridge {
 	require.NoError(t, err)
 	client, err := kubernetes.NewForConfig(api)
 	require.NoError(t, err)
-	source := kube.NewSource(kube.Config{Client: client, Store: b.store, Log: logger, Observe: b.observe})
+	source := kube.NewWatcher(kube.Config{Client: client, Store: b.store, Log: logger, Observe: b.observe})
 	run(t, func(ctx context.Context) { _ = source.Run(ctx) })
 	run(t, b.reporter.Run)
 	return b
@@ -154,8 +154,7 @@ func (b *bridge) address(uid types.UID) string {
 	return b.leased[string(uid)]
 }
 
-// check reports whether every pod of a namespace has the annotation that is
-// wanted, and how many there are.
+// check returns whether every pod of a namespace has the right annotation, and the number of pods.
 func (b *bridge) check(t assert.TestingT, c *cluster.ControlPlane, namespace string, n int) {
 	pods, err := c.Client().CoreV1().Pods(namespace).List(context.Background(), metav1.ListOptions{})
 	if !assert.NoError(t, err) || !assert.Len(t, pods.Items, n) {
@@ -237,15 +236,15 @@ func TestOnKubernetes(t *testing.T) {
 		_, err := c.Kubectl(ctx, "annotate", "pod", "--overwrite", "--namespace="+p.Namespace, p.Name, kube.InterfacesAnnotation+"=mine")
 		require.NoError(t, err)
 		b.inSync(t, c, "ns-1", 10)
-		described(t, p, `Warning +AnnotationRestored .* coe-bridge +annotation coe-bridge.io/interfaces was changed and is put back`)
+		described(t, p, `Warning +AnnotationRestored .* coe-bridge +annotation coe-bridge.io/interfaces was changed and has been restored`)
 		_, err = c.Kubectl(ctx, "annotate", "pod", "--namespace="+p.Namespace, p.Name, kube.InterfacesAnnotation+"-")
 		require.NoError(t, err)
 		b.inSync(t, c, "ns-1", 10)
 	})
 
-	t.Run("made anew under its name", func(t *testing.T) {
+	t.Run("created again with the same name", func(t *testing.T) {
 		for range 20 {
-			// One that is annotated just then is deleted, and said not to be found.
+			// A pod is deleted while it is annotated; the API server answers 404.
 			err := c.Client().CoreV1().Pods("ns-2").Delete(ctx, load.Pod(2).Name, metav1.DeleteOptions{})
 			require.True(t, err == nil || apierrors.IsNotFound(err), "%v", err)
 			_, err = c.Client().CoreV1().Pods("ns-2").Create(ctx, load.Pod(2), metav1.CreateOptions{})
@@ -264,7 +263,7 @@ func TestOnKubernetes(t *testing.T) {
 		}, 10*time.Second, 20*time.Millisecond)
 		b.reporter.Problems("ns-2", []coe.Problem{problem(get(2), coe.PoolExhausted, "enlarge it")})
 		b.reporter.Problems("ns-0", []coe.Problem{problem(get(3), coe.NoAddress, "no pool")})
-		described(t, get(3), "NoAddress") // which was told after it
+		described(t, get(3), "NoAddress") // which was written later
 		require.Equal(t, errors, b.log.count("level=ERROR"))
 	})
 
@@ -275,11 +274,12 @@ func TestOnKubernetes(t *testing.T) {
 		require.Eventually(t, func() bool { return len(b.reporter.Troubles()) > 0 }, 10*time.Second, 20*time.Millisecond)
 		require.NoError(t, c.APIServer.Start(ctx))
 		b.inSync(t, c, "ns-0", 10)
-		require.Empty(t, b.reporter.Troubles())
+		require.Eventually(t, func() bool { return len(b.reporter.Troubles()) == 0 }, 20*time.Second, 20*time.Millisecond,
+			"the API server denies requests until it has loaded its roles")
 	})
 }
 
-// uidOf is the uid of the pod of an interface.
+// uidOf returns the UID of the pod of an interface.
 func uidOf(t *testing.T, b *bridge, iface string) string {
 	for _, l := range b.store.View("ns-0").Leases {
 		if l.Name == iface {
@@ -290,7 +290,7 @@ func uidOf(t *testing.T, b *bridge, iface string) string {
 	return ""
 }
 
-// TestPatchOfAnotherUID holds the API server to what the Reporter counts on.
+// TestPatchOfAnotherUID checks the behaviour of the API server that the Reporter relies on.
 func TestPatchOfAnotherUID(t *testing.T) {
 	c := cluster.ForTest(t, cluster.Config{})
 	_, err := c.MakeNamespaces(t.Context(), 1)

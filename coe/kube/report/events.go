@@ -19,16 +19,16 @@ import (
 // sender writes Events.
 type sender interface {
 	create(ctx context.Context, e *corev1.Event) error
-	// repeat writes the count of an Event that was created, and when it was last.
+	// repeat updates the count and the last time of an existing Event.
 	repeat(ctx context.Context, e *corev1.Event) error
 }
 
-// events tells of problems. It keeps what is the matter with each object and
-// what was told of it, and a queue of objects; what is told is found out at the
-// last moment, so a problem that has healed by then is not told.
+// events writes Events about problems. It keeps the problems of each object, the last Events
+// about it, and a queue of objects. It decides what to write at the last moment, so a problem
+// that is already solved is not written.
 //
-// client-go's recorders do not fit: they keep sayings instead of states, drop them
-// unseen when they come fast, and have neither deadlines nor a logger of ours.
+// The recorders of client-go do not fit: they keep messages instead of states, drop messages
+// silently when there are many, and have neither deadlines nor our logger.
 type events struct {
 	cfg      Config
 	sender   sender
@@ -41,13 +41,13 @@ type events struct {
 
 	mu      sync.Mutex
 	objects map[string]map[string]*object               // by namespace and uid
-	queue   workqueue.TypedDelayingInterface[objectKey] // nil while it does not run
+	queue   workqueue.TypedDelayingInterface[objectKey] // nil while events does not run
 }
 
 type objectKey struct{ namespace, uid string }
 
 func newEvents(cfg Config, s sender, store *coe.Store, log *slog.Logger) *events {
-	instance, _ := os.Hostname() // for people; empty is as good
+	instance, _ := os.Hostname() // informational; may be empty
 	return &events{
 		cfg: cfg, sender: s, store: store, log: log, instance: instance,
 		limiter: rate.NewLimiter(rate.Limit(cfg.EventQPS), max(1, int(2*cfg.EventQPS))),
@@ -57,27 +57,27 @@ func newEvents(cfg Config, s sender, store *coe.Store, log *slog.Logger) *events
 	}
 }
 
-// finding is what is the matter with one object.
+// finding is the current state of one object.
 type finding struct {
 	ref      corev1.ObjectReference
 	problems map[coe.Reason]*problem
-	loud     bool // one of them is to be told
+	report   bool // a problem must be reported
 }
 
-// problems replaces what is the matter in a namespace.
+// problems replaces the problems of a namespace.
 func (e *events) problems(namespace string, all []coe.Problem) {
 	found := e.find(namespace, all)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, f := range found {
-		if f.loud {
+		if f.report {
 			e.object(f.ref)
 		}
 	}
 	for uid, o := range e.objects[namespace] {
 		o.set(found[uid].problems)
 		key := objectKey{namespace, uid}
-		if there, _ := standing(e.store, key); !there {
+		if exists, _ := state(e.store, key); !exists {
 			e.forget(key)
 		} else if !o.idle() {
 			e.mark(key)
@@ -85,8 +85,7 @@ func (e *events) problems(namespace string, all []coe.Problem) {
 	}
 }
 
-// find sorts problems by the objects that they are about. Of those with one reason
-// the first counts.
+// find groups problems by object. The first problem of each reason counts.
 func (e *events) find(namespace string, all []coe.Problem) map[string]finding {
 	subjects := subjects{store: e.store, namespace: namespace}
 	found := map[string]finding{}
@@ -101,26 +100,26 @@ func (e *events) find(namespace string, all []coe.Problem) map[string]finding {
 			f = finding{ref: *ref, problems: map[coe.Reason]*problem{}}
 		}
 		if f.problems[p.Reason] == nil {
-			quiet := silent(e.store, p)
-			f.problems[p.Reason] = &problem{message: p.Message, silent: quiet, since: now}
-			f.loud = f.loud || !quiet
+			silent := isSilent(e.store, p)
+			f.problems[p.Reason] = &problem{message: p.Message, silent: silent, since: now}
+			f.report = f.report || !silent
 		}
 		found[string(ref.UID)] = f
 	}
 	return found
 }
 
-// restored tells that somebody else had changed a pod's annotation.
+// restored queues an Event about an annotation that someone else had changed.
 func (e *events) restored(n note) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	o := e.object(*reference("Pod", n.namespace, n.name, n.uid))
-	o.once[AnnotationRestored] = "annotation " + kube.InterfacesAnnotation + " was changed and is put back: " + component +
-		" writes it, and nothing reads it back; change the pod's pool or its address instead"
+	o.once[AnnotationRestored] = "annotation " + kube.InterfacesAnnotation + " was changed and has been restored: " + component +
+		" does not read it; change the pool or the requested address of the pod instead"
 	e.mark(objectKey{n.namespace, n.uid})
 }
 
-// object is what is known of an object, from now on if nothing was. The lock is held.
+// object returns the state of an object, and creates it if necessary. The caller holds the lock.
 func (e *events) object(ref corev1.ObjectReference) *object {
 	objects := e.objects[ref.Namespace]
 	if objects == nil {
@@ -135,7 +134,7 @@ func (e *events) object(ref corev1.ObjectReference) *object {
 	return o
 }
 
-// forget drops an object. The lock is held.
+// forget deletes the state of an object. The caller holds the lock.
 func (e *events) forget(key objectKey) {
 	delete(e.objects[key.namespace], key.uid)
 	if len(e.objects[key.namespace]) == 0 {
@@ -143,16 +142,16 @@ func (e *events) forget(key objectKey) {
 	}
 }
 
-// mark has an object looked at soon. The lock is held.
+// mark queues an object. The caller holds the lock.
 func (e *events) mark(key objectKey) {
 	if e.queue != nil {
 		e.queue.Add(key)
 	}
 }
 
-// run tells what is to be told until ctx is done.
+// run writes Events until ctx is done.
 func (e *events) run(ctx context.Context) {
-	queue := workqueue.NewTypedDelayingQueue[objectKey]()
+	queue := newEventQueue()
 	e.begin(queue)
 	var worker sync.WaitGroup
 	worker.Go(func() { e.work(ctx, queue) })
@@ -186,8 +185,8 @@ func (e *events) work(ctx context.Context, queue workqueue.TypedDelayingInterfac
 	}
 }
 
-// process tells one thing of an object, if there is one. It returns after what time
-// the object is to be looked at again; 0 when it need not be.
+// process writes at most one Event about an object. It returns the delay after which to check
+// the object again; 0 for no check.
 func (e *events) process(ctx context.Context, key objectKey) (again time.Duration) {
 	if _, again, due := e.next(key); !due {
 		return again
@@ -195,35 +194,35 @@ func (e *events) process(ctx context.Context, key objectKey) (again time.Duratio
 	if e.trouble.wait(ctx) != nil || e.limiter.Wait(ctx) != nil {
 		return 0 // ctx is done
 	}
-	s, again, due := e.next(key)
+	d, again, due := e.next(key)
 	if !due {
 		return again
 	}
 	call, cancel := context.WithTimeout(ctx, e.cfg.Timeout)
 	defer cancel()
-	event, err := e.send(call, s)
+	event, err := e.send(call, d)
 	if err != nil && ctx.Err() != nil {
 		return 0
 	}
-	return e.sent(key, s, event, err)
+	return e.sent(key, d, event, err)
 }
 
-// send writes the Event that says it: the last one of its reason again, where that
-// is still there and says the same.
-func (e *events) send(ctx context.Context, s saying) (*corev1.Event, error) {
+// send writes an Event. It repeats the last Event of the reason if that still exists with the
+// same message.
+func (e *events) send(ctx context.Context, d draft) (*corev1.Event, error) {
 	now := time.Now()
-	if s.last != nil && s.last.Message == s.message {
-		event := again(s.last, now)
+	if d.last != nil && d.last.Message == d.message {
+		event := again(d.last, now)
 		if err := e.sender.repeat(ctx, event); failureOf(err) != gone {
 			return event, err
 		}
 	}
-	event := newEvent(s, now, e.instance)
+	event := newEvent(d, now, e.instance)
 	return event, e.sender.create(ctx, event)
 }
 
-// sent notes what became of a saying.
-func (e *events) sent(key objectKey, s saying, event *corev1.Event, err error) (again time.Duration) {
+// sent records the result of send.
+func (e *events) sent(key objectKey, d draft, event *corev1.Event, err error) (again time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	o := e.objects[key.namespace][key.uid]
@@ -235,11 +234,11 @@ func (e *events) sent(key objectKey, s saying, event *corev1.Event, err error) (
 	case none:
 		e.trouble.over()
 		e.counter.WithLabelValues("sent").Inc()
-		o.told(s, event, now)
+		o.sent(d, event, now)
 	case gone, rejected:
 		e.trouble.over()
-		e.drop(s, failure, err)
-		o.told(s, nil, now)
+		e.drop(d, failure, err)
+		o.sent(d, nil, now)
 	default:
 		e.trouble.add(failure, err)
 		again = failure.backoff(o.failures)
@@ -247,42 +246,41 @@ func (e *events) sent(key objectKey, s saying, event *corev1.Event, err error) (
 		o.notBefore = now.Add(again)
 		return again
 	}
-	e.mark(key) // there may be more to tell
+	e.mark(key) // there may be more to write
 	return 0
 }
 
-// drop notes that the API server will never take a saying. What it is about may be
-// gone, or its namespace on the way out: that happens every day.
-func (e *events) drop(s saying, f failure, err error) {
+// drop records that the API server rejects an Event for good. It is normal that the object is
+// gone or its namespace terminates.
+func (e *events) drop(d draft, f failure, err error) {
 	log := e.log.Warn
 	if f == gone {
 		log = e.log.Debug
 	}
-	log("the API server does not take an event", "namespace", s.ref.Namespace, "name", s.ref.Name, "reason", s.reason, "err", err)
+	log("the API server rejected an event", "namespace", d.ref.Namespace, "name", d.ref.Name, "reason", d.reason, "err", err)
 	e.counter.WithLabelValues("dropped").Inc()
 }
 
-// next is what is to be told of an object now, if anything, or after what time that
-// may be.
-func (e *events) next(key objectKey) (s saying, after time.Duration, due bool) {
-	there, wants := standing(e.store, key)
+// next returns the Event to write about an object now, or the delay after which one is due.
+func (e *events) next(key objectKey) (d draft, after time.Duration, due bool) {
+	exists, wanted := state(e.store, key)
 	namespace := e.store.Namespace(key.namespace)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	o := e.objects[key.namespace][key.uid]
 	switch {
 	case o == nil:
-		return saying{}, 0, false
-	case !there, namespace != nil && namespace.Terminating:
-		e.forget(key) // in a namespace that goes no Event can be made
-		return saying{}, 0, false
-	case !wants:
+		return draft{}, 0, false
+	case !exists, namespace != nil && namespace.Terminating:
+		e.forget(key) // a terminating namespace accepts no Events
+		return draft{}, 0, false
+	case !wanted:
 		o.problems, o.warned = nil, false
 	}
 	return o.next(time.Now())
 }
 
-// behind tells of how many objects there may be something to tell.
+// behind returns the number of queued objects.
 func (e *events) behind() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -59,12 +59,35 @@ func TestProblemsAreTold(t *testing.T) {
 				w.run()
 				w.reporter.Problems("shop", []coe.Problem{c.problem})
 				pass(grace / 2)
-				require.Empty(t, w.told(), "it may heal")
+				require.Empty(t, w.told(), "it may be solved soon")
 				pass(grace)
 				require.ElementsMatch(t, c.want, w.told())
 			})
 		})
 	}
+}
+
+// TestNamespacesTakeTurns: many problems in one namespace do not delay the Events of another.
+func TestNamespacesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{})
+		w.run()
+		var noisy []coe.Problem
+		for i := range 1000 {
+			name := "noisy" + strconv.Itoa(i)
+			w.create(name)
+			noisy = append(noisy, podProblem(name, coe.PoolExhausted, "enlarge it"))
+		}
+		w.reporter.Problems("shop", noisy)
+		pass(2 * grace)
+		w.create("web", func(seen *kube.PodSeen, p *coe.Pod) { seen.Namespace, p.Namespace = "quiet", "quiet" })
+		problem := podProblem("web", coe.NoAddress, "add a pool")
+		problem.Namespace = "quiet"
+		w.reporter.Problems("quiet", []coe.Problem{problem})
+		pass(2 * grace)
+		require.Contains(t, w.told(), "Warning NoAddress Pod/web: add a pool x1")
+		require.Less(t, len(w.told()), len(noisy), "Events of the other namespace are still waiting")
+	})
 }
 
 func TestProblemThatStaysComesAndGoes(t *testing.T) {
@@ -79,14 +102,14 @@ func TestProblemThatStaysComesAndGoes(t *testing.T) {
 		}
 		require.Equal(t, []string{"Warning PoolExhausted Pod/web: enlarge it x1"}, w.told())
 		pass(2 * retell)
-		require.Equal(t, []string{"Warning PoolExhausted Pod/web: enlarge it x3"}, w.told(), "before the API server forgets it")
+		require.Equal(t, []string{"Warning PoolExhausted Pod/web: enlarge it x3"}, w.told(), "before the API server deletes it")
 
 		w.reporter.Problems("shop", []coe.Problem{podProblem("web", coe.Waiting, "soon")})
 		pass(time.Minute)
 		require.Len(t, w.told(), 1, "not mapped yet")
 		w.reporter.Problems("shop", nil)
 		pass(time.Minute)
-		const mapped = "Normal Mapped Pod/web: what kept it from being mapped is gone: it is mapped now x1"
+		const mapped = "Normal Mapped Pod/web: the problem is solved: the object is mapped now x1"
 		require.ElementsMatch(t, []string{"Warning PoolExhausted Pod/web: enlarge it x3", mapped}, w.told())
 
 		w.reporter.Problems("shop", []coe.Problem{exhausted})
@@ -100,7 +123,7 @@ func TestProblemThatStaysComesAndGoes(t *testing.T) {
 		w.store.Update(func(tx *coe.Tx) { tx.DeletePod(coe.Kubernetes, "uid-web") })
 		w.reporter.Problems("shop", nil)
 		pass(time.Hour)
-		require.Len(t, w.told(), 1, "a pod that is gone is not mapped")
+		require.Len(t, w.told(), 1, "no Mapped for a deleted pod")
 		require.Empty(t, w.reporter.events.objects)
 	})
 }
@@ -157,7 +180,7 @@ func TestEventsArePaced(t *testing.T) {
 			all = append(all, podProblem(strconv.Itoa(i), coe.NoAddress, "no pool"))
 		}
 		w.reporter.Problems("shop", all)
-		w.run() // it begins to lead
+		w.run() // it becomes the leader
 		pass(grace)
 		require.Len(t, w.told(), 20)
 		pass(5 * time.Second)
@@ -170,7 +193,7 @@ func TestEventsArePaced(t *testing.T) {
 				warnings++
 			}
 		}
-		require.LessOrEqual(t, warnings, 130, "what healed before it was told is not told")
+		require.LessOrEqual(t, warnings, 130, "problems that were solved in time are not reported")
 	})
 }
 

@@ -9,22 +9,22 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Interface is what the annotation kube.InterfacesAnnotation says of one interface of a pod.
+// Interface is an interface of a pod in the annotation kube.InterfacesAnnotation.
 type Interface struct {
-	Name    string `json:"name"`    // of the Netvirt interface
-	Network string `json:"network"` // the elan-instance that it is on
-	// IPs are its addresses, at most one of a family, each with the length of its
-	// subnet's prefix.
+	Name    string `json:"name"`    // name of the Netvirt interface
+	Network string `json:"network"` // name of its elan-instance
+	// IPs are its addresses, at most one per family, each with the prefix length of its
+	// subnet.
 	IPs      []netip.Prefix `json:"ips"`
 	MAC      string         `json:"mac"`
-	Gateways []netip.Addr   `json:"gateways,omitempty"` // one an address
-	MTU      int            `json:"mtu,omitempty"`      // 0: as the node's network has it
-	// Default tells that the pod's default routes go through the gateways. Beside
-	// them and its subnet an interface has no routes.
+	Gateways []netip.Addr   `json:"gateways,omitempty"` // one per address
+	MTU      int            `json:"mtu,omitempty"`      // 0: the node decides
+	// Default is true if the pod's default routes use the gateways. An interface has no other
+	// routes besides those and its subnet.
 	Default bool `json:"default,omitempty"`
 }
 
-// interfaces are those of the leases that are not released.
+// interfaces returns the interfaces of the active leases.
 func interfaces(leases []*coe.Lease, mtu int) []Interface {
 	var all []Interface
 	for _, l := range leases {
@@ -49,14 +49,14 @@ func newInterface(l *coe.Lease, mtu int) Interface {
 	return i
 }
 
-// Encode makes the annotation's value, the same bytes for the same interfaces. It
-// is empty for none: then there is to be no annotation.
+// Encode returns the annotation's value, the same bytes for the same interfaces. It is empty for
+// no interfaces: then there is no annotation.
 func Encode(all []Interface) string {
 	if len(all) == 0 {
 		return ""
 	}
 	value, err := json.Marshal(all)
-	if err != nil { // nothing in an Interface fails to be written
+	if err != nil { // an Interface always encodes
 		panic(fmt.Sprintf("report: encode interfaces: %v", err))
 	}
 	return string(value)

@@ -51,7 +51,7 @@ func TestAnnotationOfLeases(t *testing.T) {
 	}
 }
 
-// Whoever reads the annotation gets what was written.
+// Decoding an annotation returns the encoded interfaces.
 func FuzzEncode(f *testing.F) {
 	f.Add("shop:web", "192.168.33.12:shop", "0a:58:0a:0b:00:03", []byte{10, 11, 0, 3}, uint8(29), 1400, true)
 	f.Add("", "", "", []byte{}, uint8(0), 0, false)
@@ -69,5 +69,5 @@ func FuzzEncode(f *testing.F) {
 	})
 }
 
-// clean makes text valid UTF-8, which all names are.
+// clean makes text valid UTF-8, as all names are.
 func clean(s string) string { return string([]rune(s)) }

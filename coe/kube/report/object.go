@@ -14,52 +14,52 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// Reasons of Events that are no problems.
+// Reasons of Events that are not problems.
 const (
-	Mapped             coe.Reason = "Mapped"             // what kept it from being mapped is gone
-	AnnotationRestored coe.Reason = "AnnotationRestored" // somebody else had changed it
+	Mapped             coe.Reason = "Mapped"             // its problems are solved
+	AnnotationRestored coe.Reason = "AnnotationRestored" // someone else had changed it
 )
 
 const (
-	// grace is how long a problem may heal by itself before it is told: while a
-	// cluster comes up, what is needed arrives in any order.
+	// grace is the time before a new problem is reported. While a cluster starts, many problems
+	// solve themselves.
 	grace = time.Second
-	// retell is when a problem that persists is told again. The API server forgets
-	// Events after an hour.
+	// retell is the interval at which a persistent problem is reported again. The API server
+	// deletes Events after an hour.
 	retell = 30 * time.Minute
-	// pace is how often one object is told of, on average, after its first burst
-	// Events; and how often its annotation.
+	// pace is the average interval between Events about one object, after the first burst
+	// Events; and between Events about its annotation.
 	pace  = time.Minute
 	burst = 10
-	// maxMessage is how long a message may be (events.k8s.io, "note").
+	// maxMessage is the maximum length of a message (events.k8s.io, "note").
 	maxMessage = 1024
 )
 
-// object is a pod, a service, a network policy or a namespace of which there is, or was, something to tell.
+// object is a pod, a service, a network policy or a namespace with problems, now or before.
 type object struct {
 	ref      corev1.ObjectReference
 	problems map[coe.Reason]*problem
-	once     map[coe.Reason]string        // messages to be told one time
+	once     map[coe.Reason]string        // messages to write once
 	series   map[coe.Reason]*corev1.Event // the last Event of a reason
-	warned   bool                         // and Mapped was not told since
-	limiter  *rate.Limiter                // of all that is told of it
+	warned   bool                         // a problem was written, and Mapped not since
+	limiter  *rate.Limiter                // for all Events about the object
 
-	failures  int // since something was told
+	failures  int // since the last success
 	notBefore time.Time
 }
 
-// problem is what is the matter with an object.
+// problem is a problem of an object.
 type problem struct {
 	message string
 	silent  bool
 	since   time.Time
-	told    time.Time // zero: not yet
+	sent    time.Time // time of the last Event; zero: none yet
 }
 
-// saying is an Event to be written.
-type saying struct {
+// draft is an Event to write.
+type draft struct {
 	ref     corev1.ObjectReference
-	last    *corev1.Event // of the reason; nil when there was none
+	last    *corev1.Event // the last Event of the reason, or nil
 	kind    string        // corev1.EventTypeWarning or EventTypeNormal
 	reason  coe.Reason
 	message string
@@ -84,36 +84,36 @@ func (o *object) set(now map[coe.Reason]*problem) {
 		}
 		p.since = before.since
 		if before.message == p.message {
-			p.told = before.told
+			p.sent = before.sent
 		}
 	}
 	o.problems = now
 }
 
-// next is what is to be told of the object now. If that is nothing, next tells
-// after what time it is to be asked again; 0 for not.
-func (o *object) next(now time.Time) (s saying, after time.Duration, due bool) {
-	s, at, found := o.first()
+// next returns the Event to write about the object now, or the delay after which to ask again;
+// 0 for never.
+func (o *object) next(now time.Time) (d draft, after time.Duration, due bool) {
+	d, at, found := o.first()
 	if !found {
-		return saying{}, 0, false
+		return draft{}, 0, false
 	}
 	if at.Before(o.notBefore) {
 		at = o.notBefore
 	}
 	if after := at.Sub(now); after > 0 {
-		return saying{}, after, false
+		return draft{}, after, false
 	}
 	if o.limiter.TokensAt(now) < 1 {
-		return saying{}, pace, false
+		return draft{}, pace, false
 	}
-	return s, 0, true
+	return d, 0, true
 }
 
-// first is what is to be told next, and when.
-func (o *object) first() (s saying, at time.Time, found bool) {
+// first returns the Event that is due first, and when.
+func (o *object) first() (d draft, at time.Time, found bool) {
 	offer := func(kind string, reason coe.Reason, message string, when time.Time) {
 		if !found || when.Before(at) {
-			s, at, found = saying{o.ref, o.series[reason], kind, reason, clip(message)}, when, true
+			d, at, found = draft{o.ref, o.series[reason], kind, reason, clip(message)}, when, true
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(o.once)) {
@@ -125,34 +125,34 @@ func (o *object) first() (s saying, at time.Time, found bool) {
 	}
 	for _, reason := range slices.Sorted(maps.Keys(o.problems)) {
 		if p := o.problems[reason]; !p.silent {
-			if reason == coe.NotEnforced && !p.told.IsZero() {
-				continue // a choice of its owner, which may last for years
+			if reason == coe.NotEnforced && !p.sent.IsZero() {
+				continue // the owner's choice, which may last for years
 			}
 			offer(corev1.EventTypeWarning, reason, p.message, p.due())
 		}
 	}
 	if !o.unmapped() && o.warned {
-		offer(corev1.EventTypeNormal, Mapped, "what kept it from being mapped is gone: it is mapped now", time.Time{})
+		offer(corev1.EventTypeNormal, Mapped, "the problem is solved: the object is mapped now", time.Time{})
 	}
-	return s, at, found
+	return d, at, found
 }
 
-// due is when the problem is to be told, again if it was.
+// due returns the time of the next Event about the problem.
 func (p *problem) due() time.Time {
-	if p.told.IsZero() {
+	if p.sent.IsZero() {
 		return p.since.Add(grace)
 	}
-	return p.told.Add(retell)
+	return p.sent.Add(retell)
 }
 
-// newEvent is an Event that says it for the first time.
-func newEvent(s saying, now time.Time, instance string) *corev1.Event {
+// newEvent returns the first Event of a draft.
+func newEvent(d draft, now time.Time, instance string) *corev1.Event {
 	return &corev1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: s.ref.Namespace, Name: util.GenerateEventName(s.ref.Name, now.UnixNano())},
-		InvolvedObject:      s.ref,
-		Type:                s.kind,
-		Reason:              string(s.reason),
-		Message:             s.message,
+		ObjectMeta:          metav1.ObjectMeta{Namespace: d.ref.Namespace, Name: util.GenerateEventName(d.ref.Name, now.UnixNano())},
+		InvolvedObject:      d.ref,
+		Type:                d.kind,
+		Reason:              string(d.reason),
+		Message:             d.message,
 		Source:              corev1.EventSource{Component: component, Host: instance},
 		ReportingController: component,
 		ReportingInstance:   instance,
@@ -162,7 +162,7 @@ func newEvent(s saying, now time.Time, instance string) *corev1.Event {
 	}
 }
 
-// again is an Event that says once more what an earlier one has said.
+// again returns the repetition of an Event.
 func again(last *corev1.Event, now time.Time) *corev1.Event {
 	e := last.DeepCopy()
 	e.Count++
@@ -170,7 +170,7 @@ func again(last *corev1.Event, now time.Time) *corev1.Event {
 	return e
 }
 
-// clip shortens a message to what an Event can hold.
+// clip shortens a message to the maximum of an Event.
 func clip(message string) string {
 	if len(message) <= maxMessage {
 		return message
@@ -178,22 +178,22 @@ func clip(message string) string {
 	return strings.ToValidUTF8(message[:maxMessage], "")
 }
 
-// told notes that something was told, or, with a nil Event, that it never can be.
-func (o *object) told(s saying, e *corev1.Event, now time.Time) {
+// sent records that an Event was written, or, if e is nil, that it never can be.
+func (o *object) sent(d draft, e *corev1.Event, now time.Time) {
 	o.limiter.AllowN(now, 1)
 	o.failures, o.notBefore = 0, time.Time{}
 	if e != nil {
-		o.series[s.reason] = e
+		o.series[d.reason] = e
 	}
-	switch s.reason {
+	switch d.reason {
 	case Mapped:
 		o.warned = false
 	case AnnotationRestored:
-		delete(o.once, s.reason)
+		delete(o.once, d.reason)
 	default:
-		o.warned = o.warned || e != nil && s.reason != coe.NotEnforced
-		if p := o.problems[s.reason]; p != nil && clip(p.message) == s.message {
-			p.told = now
+		o.warned = o.warned || e != nil && d.reason != coe.NotEnforced
+		if p := o.problems[d.reason]; p != nil && clip(p.message) == d.message {
+			p.sent = now
 		}
 	}
 }
@@ -208,7 +208,7 @@ func (o *object) unmapped() bool {
 	return false
 }
 
-// idle tells that there is nothing to tell of the object.
+// idle reports whether there is nothing to write about the object.
 func (o *object) idle() bool {
 	return len(o.problems)+len(o.once) == 0 && !o.warned
 }

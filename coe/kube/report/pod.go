@@ -9,15 +9,15 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 )
 
-// How long an annotation that was put back is left alone when it is changed
-// again: twice as long each time, until it was left alone for quiet.
+// The delay before an annotation is restored again: it doubles with each change by others, and
+// is reset after quiet.
 const (
 	minRestore = time.Second
 	maxRestore = time.Minute
 	quiet      = 10 * time.Minute
 )
 
-// digest stands for an annotation's value; 0 for none.
+// digest is a hash of an annotation's value; 0 if there is none.
 type digest uint64
 
 var seed = maphash.MakeSeed()
@@ -29,30 +29,30 @@ func digestOf(value string) digest {
 	return digest(maphash.String(seed, value)) | 1
 }
 
-// pod is what is known of one pod's annotation.
+// pod is the state of one pod's annotation.
 type pod struct {
 	namespace, name       string
 	hostNetwork, finished bool
 
-	// have is what the API server has, as of revision.
+	// have is the value at the API server, as of revision.
 	have     digest
 	revision string
-	// wrote tells that it has taken written; sends that sent is on its way, or that
-	// it is not known whether it has arrived.
+	// wrote means that the API server has accepted written. sends means that sent may be
+	// in progress or accepted.
 	wrote, sends  bool
 	written, sent digest
-	// tampered tells that somebody else has changed what was written.
+	// tampered means that someone else has changed the written value.
 	tampered bool
 
-	since     time.Time // when it was marked; zero: it is as it is wanted
+	since     time.Time // when it was marked; zero: the annotation is correct
 	notBefore time.Time // when it may be written again
-	failures  int       // since it was written last
+	failures  int       // since the last write
 	restored  time.Time
 	restores  int
 }
 
-// see takes what the API server says, and reports whether that is to be compared
-// with what is wanted.
+// see updates the state from the API server, and reports whether the annotation must be
+// compared.
 func (p *pod) see(s kube.PodSeen) bool {
 	first := p.revision == ""
 	if !first && older(s.ResourceVersion, p.revision) {
@@ -71,9 +71,8 @@ func (p *pod) see(s kube.PodSeen) bool {
 	return true
 }
 
-// took notes that the API server has taken what was sent, and reports whether
-// that put back what somebody else had changed. What was seen in the meantime
-// may be newer.
+// took records that the API server has accepted the sent value, and reports whether that restored
+// a value that someone else had changed. A newer state may already have been seen.
 func (p *pod) took(revision string, now time.Time) (restored bool) {
 	p.wrote, p.written = true, p.sent
 	p.failures, p.notBefore = 0, time.Time{}
@@ -94,19 +93,19 @@ func (p *pod) took(revision string, now time.Time) (restored bool) {
 	return true
 }
 
-// settle notes that the annotation is as it is wanted.
+// settle records that the annotation is correct.
 func (p *pod) settle() {
 	p.since, p.failures, p.tampered = time.Time{}, 0, false
 }
 
-// older tells whether one resource version is older than another. One that is
-// no number is never older: then what comes last is believed.
+// older reports whether resource version a is older than b. It returns false if one of them is
+// not a number, so that the later event counts.
 func older(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0
 }
 
-// backoff is least, doubled n times, but at most most.
+// backoff returns least, doubled n times, but at most most.
 func backoff(n int, least, most time.Duration) time.Duration {
 	if n > 30 {
 		return most

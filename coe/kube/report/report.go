@@ -1,11 +1,10 @@
-// Package report tells Kubernetes what the bridge knows of its pods: one
-// annotation a pod, which says what interfaces and addresses it has, and Events,
-// which say why a pod or a service can't be mapped and what to do. Both are for
-// people and for other tools. Nothing of the bridge waits for them or reads them
-// back, but an annotation that somebody else has changed is put back.
+// Package report reports the state of pods to Kubernetes: one annotation per pod, with its
+// interfaces and addresses, and Events about pods and services that cannot be mapped, with the
+// reason and the fix. They are for people and other tools. The bridge neither waits for them
+// nor reads them, but restores an annotation that someone else has changed.
 //
-// It writes what the Store says, and knows neither how that was chosen nor how it
-// reached the Store. Only the bridge that leads runs a Reporter.
+// The package reports what the Store has, and does not know how that was chosen. Only the
+// leader runs a Reporter.
 package report
 
 import (
@@ -24,23 +23,23 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 )
 
-// component is who the API server is told that writes.
+// component is the name of the bridge as a client of the API server.
 const component = "coe-bridge"
 
-// Config says how much is written, and how fast.
+// Config limits what is written, and how fast.
 type Config struct {
-	// AnnotateQPS is how many annotations are written in a second; 0: none are, and
-	// those that are there stay; +Inf: as many as the API server takes.
+	// AnnotateQPS is the maximum number of annotations per second. 0 disables annotations, and
+	// existing ones stay; +Inf means no limit.
 	AnnotateQPS float64
-	// Burst is how many are written at once after a rest. Default a second's.
+	// Burst is the maximum number of annotations at once. Default: the annotations of one second.
 	Burst int
-	// Workers is how many annotations are under way at a time. Default 16.
+	// Workers is the number of concurrent annotation requests. Default 16.
 	Workers int
-	// EventQPS is how many Events are written in a second. Default 20.
+	// EventQPS is the maximum number of Events per second. Default 20.
 	EventQPS float64
 	// Timeout bounds one request. Default 10 s.
 	Timeout time.Duration
-	// MTU is what annotations say of interfaces; 0: nothing.
+	// MTU is the MTU of interfaces in annotations; 0 leaves it out.
 	MTU int
 }
 
@@ -59,24 +58,23 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Reporter reports pods and services to Kubernetes while Run runs. It may be told
-// of them at any time.
+// Reporter reports pods and services to Kubernetes while Run runs. Its other methods may be
+// called at any time, concurrently.
 type Reporter struct {
 	annotator *annotator
 	events    *events
 	log       *slog.Logger
 }
 
-// New makes a Reporter that writes with clients of the given configuration, whose
-// limits of requests do not count.
+// New creates a Reporter for an API server. It ignores the request limits of api.
 func New(cfg Config, api *rest.Config, store *coe.Store, r prometheus.Registerer, log *slog.Logger) (*Reporter, error) {
 	if !(cfg.AnnotateQPS >= 0) {
-		return nil, fmt.Errorf("annotate %v pods a second: give 0 for none, inf for no limit, or how many", cfg.AnnotateQPS)
+		return nil, fmt.Errorf("invalid limit of %v annotations per second: use 0 for none, inf for no limit, or a positive number", cfg.AnnotateQPS)
 	}
 	cfg.setDefaults()
 	c, err := newClient(api)
 	if err != nil {
-		return nil, fmt.Errorf("make client for annotations and events: %w", err)
+		return nil, fmt.Errorf("create the client for annotations and events: %w", err)
 	}
 	return newReporter(cfg, c, c, store, r, log), nil
 }
@@ -88,24 +86,24 @@ func newReporter(cfg Config, p patcher, s sender, store *coe.Store, r prometheus
 	return &Reporter{annotator: a, events: e, log: log}
 }
 
-// Run writes until ctx is done: first what is not as the Store has it, then what
-// changes. It may be run again.
+// Run writes until ctx is done: first what differs from the Store, then changes. It may be
+// called again afterwards.
 func (r *Reporter) Run(ctx context.Context) {
-	ctx = klog.NewContext(ctx, logr.FromSlogHandler(r.log.Handler())) // what client-go has to tell
+	ctx = klog.NewContext(ctx, logr.FromSlogHandler(r.log.Handler())) // for messages of client-go
 	var parts sync.WaitGroup
 	parts.Go(func() { r.annotator.run(ctx) })
 	parts.Go(func() { r.events.run(ctx) })
 	parts.Wait()
 }
 
-// Seen tells what the API server says of a pod, after the Store was told of it.
-// It is what a kube.Source is to call.
+// Seen reports the state of a pod at the API server, after the Store was updated. It fits
+// kube.Config.Observe.
 func (r *Reporter) Seen(p kube.PodSeen) { r.annotator.seen(p) }
 
-// Leased tells that leases of these pods have changed in the Store.
+// Leased reports that leases of pods have changed in the Store.
 func (r *Reporter) Leased(uids ...string) { r.annotator.leased(uids...) }
 
-// Problems tells all that can't be mapped, or is rejected, in a namespace now.
+// Problems reports all current problems of a namespace.
 func (r *Reporter) Problems(namespace string, all []coe.Problem) {
 	r.events.problems(namespace, all)
 	for _, p := range all {
@@ -115,8 +113,8 @@ func (r *Reporter) Problems(namespace string, all []coe.Problem) {
 	}
 }
 
-// Troubles say, for people, what keeps the API server from taking what is
-// reported, and what to do; none while it takes it.
+// Troubles returns the reasons why the API server rejects annotations or Events, and what to do;
+// none while it accepts them.
 func (r *Reporter) Troubles() []string {
 	var all []string
 	for _, t := range []*trouble{r.annotator.trouble, r.events.trouble} {

@@ -18,20 +18,18 @@ const (
 	kindNamespace = "namespace"
 )
 
-// subjects finds the Kubernetes objects that the problems of one namespace are
-// about.
+// subjects finds the Kubernetes objects of the problems of one namespace.
 type subjects struct {
 	store     *coe.Store
 	namespace string
-	// pods are the namespace's by name, services and policies by uid; made when they
-	// are needed.
+	// pods are the pods of the namespace by name, services and policies by UID; created when
+	// needed.
 	pods     map[string]*coe.Pod
 	services map[string]*coe.Service
 	policies map[string]*coe.Policy
 }
 
-// of is the object that a problem is about; nil when it is of another origin, or
-// can't be told.
+// of returns the object of a problem; nil if it has another origin or cannot be determined.
 func (s *subjects) of(p coe.Problem) *corev1.ObjectReference {
 	switch p.Kind {
 	case kindPod:
@@ -49,8 +47,8 @@ func (s *subjects) of(p coe.Problem) *corev1.ObjectReference {
 	}
 }
 
-// serviceUID is the uid of a service in the name of an object that is made of one:
-// "namespace uid …"; a problem of mapping names the uid alone.
+// serviceUID returns the UID of a service from the name of its Netvirt object, "namespace uid …",
+// or name itself, which is the UID in a problem of mapping.
 func serviceUID(name string) string {
 	if uid := word(name, 1); uid != "" {
 		return uid
@@ -73,7 +71,7 @@ func (s *subjects) pod(uid string) *corev1.ObjectReference {
 	return reference("Pod", state.Pod.Namespace, state.Pod.Name, uid)
 }
 
-// podOf is the pod of an interface.
+// podOf returns the pod of an interface.
 func (s *subjects) podOf(iface string) *corev1.ObjectReference {
 	namespace, name, _, err := netvirt.ParseInterfaceName(iface)
 	if err != nil || namespace != s.namespace {
@@ -126,8 +124,8 @@ func (s *subjects) policy(uid string) *corev1.ObjectReference {
 	return ref
 }
 
-// namespaceItself refers to the namespace. Events about it are in it, where kubectl
-// finds them beside the others.
+// namespaceItself returns the namespace as an object. Events about it are in the namespace,
+// where kubectl shows them with the others.
 func (s *subjects) namespaceItself(uid string) *corev1.ObjectReference {
 	if n := s.store.Namespace(s.namespace); n != nil && n.UID == uid {
 		return reference("Namespace", s.namespace, n.Name, uid)
@@ -139,9 +137,9 @@ func reference(kind, namespace, name, uid string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: kind, Namespace: namespace, Name: name, UID: types.UID(uid)}
 }
 
-// silent tells whether a problem is none to tell of: it is in the order of things,
-// and others tell of it.
-func silent(store *coe.Store, p coe.Problem) bool {
+// isSilent reports whether a problem needs no Event, because it is a normal state that others
+// report.
+func isSilent(store *coe.Store, p coe.Problem) bool {
 	switch p.Reason {
 	case coe.Waiting:
 		return true
@@ -153,14 +151,13 @@ func silent(store *coe.Store, p coe.Problem) bool {
 	}
 }
 
-// standing tells whether the object of a key is there, and whether it is to be
-// mapped.
-func standing(store *coe.Store, key objectKey) (there, wants bool) {
+// state reports whether an object exists, and whether it should be mapped.
+func state(store *coe.Store, key objectKey) (exists, wanted bool) {
 	if store.Origin(key.uid) == coe.Kubernetes {
 		pod := store.Pod(key.uid).Pod
 		return true, pod == nil || !pod.NoNetwork
 	}
 	n := store.Namespace(key.namespace)
-	there = n != nil && n.UID == key.uid
-	return there, there
+	exists = n != nil && n.UID == key.uid
+	return exists, exists
 }

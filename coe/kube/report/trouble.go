@@ -15,16 +15,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// failure is why the API server did not take something.
+// failure is why the API server did not accept a request.
 type failure string
 
 const (
 	none         failure = "ok"
-	gone         failure = "gone"         // what it is about is not there any more
-	rejected     failure = "rejected"     // it will never take this
-	forbidden    failure = "forbidden"    // the bridge may not do it
-	unauthorized failure = "unauthorized" // it does not know the bridge
-	unavailable  failure = "unavailable"  // it can't be reached, or has too much to do
+	gone         failure = "gone"         // the object no longer exists
+	rejected     failure = "rejected"     // it cannot accept this request
+	forbidden    failure = "forbidden"    // the bridge has no permission
+	unauthorized failure = "unauthorized" // the bridge is not authenticated
+	unavailable  failure = "unavailable"  // it is unreachable or overloaded
 )
 
 func failureOf(err error) failure {
@@ -49,9 +49,8 @@ func failureOf(err error) failure {
 	}
 }
 
-// isOfAnother tells whether a patch was refused because the object of that name
-// has another uid than the patch says, which the API server takes as an attempt
-// to change it.
+// isOfAnother reports whether a patch failed because the object has another UID. The API server
+// treats such a patch as an attempt to change the UID.
 func isOfAnother(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
@@ -62,7 +61,7 @@ func isOfAnother(err error) bool {
 	})
 }
 
-// backoff is when one that has failed n times before for the reason is tried again.
+// backoff returns the delay before a retry after n failures.
 func (f failure) backoff(n int) time.Duration {
 	if f == unavailable {
 		return backoff(n, 100*time.Millisecond, 5*time.Second)
@@ -70,24 +69,24 @@ func (f failure) backoff(n int) time.Duration {
 	return backoff(n, time.Second, maxBackoff)
 }
 
-// maxBackoff is when one that has failed is tried again at the latest.
+// maxBackoff is the maximum delay of a retry.
 const maxBackoff = 5 * time.Minute
 
-// repeat is when a trouble that goes on, or comes back, is logged again.
+// repeat is the interval at which a persistent trouble is logged again.
 const repeat = 10 * time.Minute
 
-// trouble is what the API server has against all writes of one sort. While there
-// is some, few are tried: the writers wait for their turn.
+// trouble is a failure that affects all writes of one kind. While it lasts, few writes are
+// tried.
 type trouble struct {
-	what  string // is written
-	allow string // verbs and resources that it takes
+	what  string // the kind of writes
+	allow string // the required verbs and resources
 	log   *slog.Logger
 
 	mu     sync.Mutex
 	now    failure // empty: none
 	err    error
-	until  time.Time // when writing may be tried again
-	rounds int       // how often it was tried in vain
+	until  time.Time // time of the next attempt
+	rounds int       // failed attempts
 	logged map[failure]time.Time
 }
 
@@ -95,7 +94,7 @@ func newTrouble(what, allow string, log *slog.Logger) *trouble {
 	return &trouble{what: what, allow: allow, log: log, logged: map[failure]time.Time{}}
 }
 
-// wait returns when a write may be tried; an error only when ctx is done.
+// wait waits until a write may be tried. It fails only if ctx is done.
 func (t *trouble) wait(ctx context.Context) error {
 	for {
 		t.mu.Lock()
@@ -112,8 +111,7 @@ func (t *trouble) wait(ctx context.Context) error {
 	}
 }
 
-// add notes that a write has failed. Those that were under way at the same time
-// and fail with it count as one.
+// add records a failed write. Failures of concurrent writes count once.
 func (t *trouble) add(f failure, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,11 +128,11 @@ func (t *trouble) add(f failure, err error) {
 	t.rounds++
 	if last, found := t.logged[f]; !found || now.Sub(last) > repeat {
 		t.logged[f] = now
-		t.log.Error("the API server does not take what is reported", "what", t.what, "reason", string(f), "do", t.advice(f), "err", err)
+		t.log.Error("the API server does not accept writes", "what", t.what, "reason", string(f), "do", t.advice(f), "err", err)
 	}
 }
 
-// maxPause is how long nothing is tried at most.
+// maxPause returns the maximum delay between attempts.
 func maxPause(f failure) time.Duration {
 	if f == unavailable {
 		return 2 * time.Second
@@ -142,22 +140,22 @@ func maxPause(f failure) time.Duration {
 	return 30 * time.Second
 }
 
-// over notes that the API server has judged a write by itself.
+// over records that the API server has judged a write individually.
 func (t *trouble) over() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.now, t.err, t.until, t.rounds = "", nil, time.Time{}, 0
 }
 
-// message says what the trouble is and what to do; empty for none. One is none any
-// more when nothing is left that would be tried again.
+// message describes the trouble and the fix; empty for none. The trouble ends when nothing is left
+// to retry.
 func (t *trouble) message() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.now == "" || time.Since(t.until) > maxBackoff+maxPause(t.now) {
 		return ""
 	}
-	return fmt.Sprintf("%s are not written, the API server is %s to the bridge: %s: %v", t.what, t.now, t.advice(t.now), t.err)
+	return fmt.Sprintf("%s are not written: %s: %s: %v", t.what, t.now, t.advice(t.now), t.err)
 }
 
 func (t *trouble) advice(f failure) string {
@@ -167,6 +165,6 @@ func (t *trouble) advice(f failure) string {
 	case unauthorized:
 		return "replace the bridge's credentials"
 	default:
-		return "none: it is tried again"
+		return "none; the bridge retries"
 	}
 }

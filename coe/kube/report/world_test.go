@@ -30,18 +30,17 @@ var (
 	podKind     = schema.GroupKind{Kind: "Pod"}
 )
 
-// world is a Store, a Reporter, and an API server in memory that takes what the
-// Reporter writes.
+// world is a Store, a Reporter, and an API server in memory that the Reporter writes to.
 type world struct {
 	t        *testing.T
 	store    *coe.Store
 	reporter *Reporter
-	log      *bytes.Buffer // to be read when all rest
+	log      *bytes.Buffer // read only while all goroutines are idle
 
 	mu       sync.Mutex
 	revision int
 	pods     map[string]*storedPod // by namespace/name
-	patches  []note                // that came in, also those that were refused
+	patches  []note                // all received patches, including rejected ones
 	underway map[string]int        // by namespace/name
 	events   map[string]*corev1.Event
 	latency  time.Duration
@@ -75,13 +74,13 @@ func (w *world) run() (stop func()) {
 	return stop
 }
 
-// pass lets a time pass, and all that is due then happen.
+// pass waits, and then for all goroutines to become idle.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// create makes a pod that the Store and the Reporter are told of.
+// create creates a pod in the Store and the Reporter.
 func (w *world) create(name string, change ...func(*kube.PodSeen, *coe.Pod)) {
 	w.mu.Lock()
 	w.revision++
@@ -99,7 +98,7 @@ func (w *world) create(name string, change ...func(*kube.PodSeen, *coe.Pod)) {
 	w.reporter.Seen(seen)
 }
 
-// lease gives a pod an address, and returns the annotation that it is to have.
+// lease gives a pod an address, and returns the expected annotation.
 func (w *world) lease(name, address string) string {
 	l := &coe.Lease{
 		PodUID: "uid-" + name, InterfaceUID: "uid-" + name, Namespace: "shop", Pod: name, Name: "shop:" + name, Primary: true,
@@ -110,7 +109,7 @@ func (w *world) lease(name, address string) string {
 	return Encode(interfaces([]*coe.Lease{l}, 0))
 }
 
-// tamper changes a pod's annotation, and tells the Reporter.
+// tamper changes a pod's annotation, and notifies the Reporter.
 func (w *world) tamper(name, value string) {
 	w.change(name, func(p *kube.PodSeen) { p.Annotation = value })
 	w.tell(name)
@@ -125,7 +124,7 @@ func (w *world) change(name string, change func(*kube.PodSeen)) {
 	p.seen.ResourceVersion = strconv.Itoa(w.revision)
 }
 
-// tell tells the Reporter what a pod is now.
+// tell notifies the Reporter of the current state of a pod.
 func (w *world) tell(name string) { w.reporter.Seen(w.pod(name)) }
 
 func (w *world) pod(name string) kube.PodSeen {
@@ -136,7 +135,7 @@ func (w *world) pod(name string) kube.PodSeen {
 
 func (w *world) annotation(name string) string { return w.pod(name).Annotation }
 
-// patched is how many patches came in.
+// patched returns the number of received patches.
 func (w *world) patched() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,14 +151,14 @@ func (w *world) failWith(err error) {
 	}
 }
 
-// slow has every patch take a time.
+// slow delays every patch.
 func (w *world) slow(latency time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.latency = latency
 }
 
-// drop removes a pod, and tells nobody.
+// drop deletes a pod without a notification.
 func (w *world) drop(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -203,7 +202,7 @@ func (w *world) enter(key string, by int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.underway[key] += by
-	require.LessOrEqual(w.t, w.underway[key], 1, "two patches of one pod")
+	require.LessOrEqual(w.t, w.underway[key], 1, "concurrent patches of one pod")
 }
 
 func (w *world) delay(ctx context.Context) error {
@@ -241,7 +240,7 @@ func (w *world) put(e *corev1.Event, repeated bool) error {
 	return nil
 }
 
-// told is what the events say: "type reason object message xcount" without order.
+// told returns the Events as "type reason object message xcount", in any order.
 func (w *world) told() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -252,7 +251,7 @@ func (w *world) told() []string {
 	return all
 }
 
-// otherUID is what the API server answers to a patch with another uid.
+// otherUID is the API server's answer to a patch with another UID.
 func otherUID(name string) error {
 	err := apierrors.NewInvalid(podKind, name, nil)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: "FieldValueInvalid", Field: "metadata.uid"}}
@@ -269,7 +268,7 @@ func tooMany() error {
 
 func expired() error { return apierrors.NewUnauthorized("token has expired") }
 
-// tooLong is an answer of the same code as otherUID that is about something else.
+// tooLong is an answer with the same code as otherUID for another reason.
 func tooLong() error {
 	err := apierrors.NewInvalid(podKind, "x", nil)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: "FieldValueTooLong", Field: "metadata.annotations"}}

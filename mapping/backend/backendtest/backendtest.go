@@ -1,6 +1,6 @@
-// Package backendtest is the conformance suite of backends: the laws that every
-// backend keeps, tried with random but legal models. It also has the models for
-// other tests, and a wrapper that makes a backend fail.
+// Package backendtest is the conformance suite of backends. It checks the contract of
+// reconcile.Backend with random valid models. It also provides the models for other
+// tests, and a wrapper that makes a backend fail.
 package backendtest
 
 import (
@@ -15,18 +15,18 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 )
 
-// Backend is what the suite is for.
+// Backend is the interface that the suite tests.
 type Backend = reconcile.Backend
 
-// Seeds is how many random walks Run takes of each kind.
+// Seeds is the number of random walks of each kind in Run.
 const Seeds = 6
 
 const walkSteps = 40
 
-// Run runs the suite over backends that begin empty.
+// Run runs the suite. create must return an empty backend.
 func Run(t *testing.T, create func(t *testing.T) Backend) { RunWalks(t, Seeds, create) }
 
-// RunWalks is Run with so many random walks of each kind, for backends that take their time.
+// RunWalks is Run with another number of random walks, for slow backends.
 func RunWalks(t *testing.T, seeds int, create func(t *testing.T) Backend) {
 	t.Run("empty", func(t *testing.T) {
 		have, err := create(t).Read(t.Context())
@@ -45,8 +45,8 @@ func RunWalks(t *testing.T, seeds int, create func(t *testing.T) Backend) {
 	t.Run("watch ends", func(t *testing.T) { watchEnds(t, create(t)) })
 }
 
-// walk goes from one random model to the next. Before the difference is written,
-// before may write some of it.
+// walk writes a sequence of random models. Before it writes a difference, before may
+// write a part of it.
 func walk(t *testing.T, seeds int, create func(t *testing.T) Backend, before func(*testing.T, Backend, []netvirt.Change, *rand.Rand)) {
 	for seed := range uint64(seeds) {
 		w := NewWorld(seed)
@@ -62,7 +62,7 @@ func walk(t *testing.T, seeds int, create func(t *testing.T) Backend, before fun
 	}
 }
 
-// part writes the beginning of the changes, and sees that the backend has that.
+// part writes the first changes, and checks that the backend has them.
 func part(t *testing.T, b Backend, changes []netvirt.Change, rng *rand.Rand) {
 	if len(changes) == 0 {
 		return
@@ -74,7 +74,7 @@ func part(t *testing.T, b Backend, changes []netvirt.Change, rng *rand.Rand) {
 	Agree(t, want, read(t, b))
 }
 
-// double writes the changes, and the beginning of them again.
+// double writes the changes twice, and then the first of them again.
 func double(t *testing.T, b Backend, changes []netvirt.Change, rng *rand.Rand) {
 	require.NoError(t, b.Write(t.Context(), changes))
 	require.NoError(t, b.Write(t.Context(), changes))
@@ -83,7 +83,7 @@ func double(t *testing.T, b Backend, changes []netvirt.Change, rng *rand.Rand) {
 	}
 }
 
-// everyPrefix stops at each change on the way between two models.
+// everyPrefix writes every prefix of the changes between two models.
 func everyPrefix(t *testing.T, b Backend) {
 	w := NewWorld(1)
 	for range 12 {
@@ -105,8 +105,7 @@ func everyPrefix(t *testing.T, b Backend) {
 	}
 }
 
-// swapped gives the addresses of two pods to each other, and a pod's name to
-// another pod.
+// swapped swaps the addresses of two pods, and gives a pod's name to another pod.
 func swapped(t *testing.T, b Backend) {
 	w := NewWorld(2)
 	for len(w.pods) < 6 {
@@ -121,7 +120,7 @@ func swapped(t *testing.T, b Backend) {
 	}
 }
 
-// cancelled: what is called with a context that is done does nothing.
+// cancelled checks that a call with a cancelled context does nothing.
 func cancelled(t *testing.T, b Backend) {
 	w := NewWorld(3)
 	w.addPod()
@@ -136,8 +135,8 @@ func cancelled(t *testing.T, b Backend) {
 	require.Equal(t, want, read(t, b))
 }
 
-// watchEnds: a watch ends with its context, and nothing is said to have changed
-// meanwhile by the backend's own writes.
+// watchEnds checks that Watch returns when its context ends, and that it does not report
+// the backend's own writes as changes.
 func watchEnds(t *testing.T, b Backend) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -160,7 +159,7 @@ func read(t *testing.T, b Backend) netvirt.Model {
 	return have
 }
 
-// converge writes what leads to a model, and sees that it is there.
+// converge writes a model, and checks that the backend has it.
 func converge(t *testing.T, b Backend, want netvirt.Model) {
 	t.Helper()
 	closed(t, b, want)
@@ -168,22 +167,21 @@ func converge(t *testing.T, b Backend, want netvirt.Model) {
 	Agree(t, want, read(t, b))
 }
 
-// closed sees that a model has what its objects refer to, of the kinds that the backend
-// realises.
+// closed checks that a model has no dangling reference to a kind that the backend writes.
 func closed(t *testing.T, b Backend, want netvirt.Model) {
 	t.Helper()
 	for k, o := range want {
 		for _, ref := range o.Refs() {
 			if _, found := want[ref]; !found && b.Kinds().Has(ref.Kind) {
-				require.Fail(t, "the model itself is wrong", "%s refers to %s", k, ref)
+				require.Fail(t, "the test's model has a dangling reference", "%s refers to %s", k, ref)
 			}
 		}
 	}
 }
 
-// Agree is the law of reading: a backend has what was written, all of it and no
-// more. It may leave out an Interface that is attached to no elan-instance yet,
-// and what is of that Interface.
+// Agree requires that a backend has exactly the objects that were written. It may leave
+// out an Interface that is not attached to an elan-instance yet, and the objects of that
+// Interface.
 func Agree(t testing.TB, want, have netvirt.Model) {
 	t.Helper()
 	for k, o := range want {
@@ -198,7 +196,7 @@ func Agree(t testing.TB, want, have netvirt.Model) {
 	}
 	for k := range have {
 		if _, found := want[k]; !found {
-			require.Fail(t, "the backend has what was not written", "%s", k)
+			require.Fail(t, "the backend has an object that was not written", "%s", k)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Faulty is a backend whose calls fail when the test says so.
+// Faulty is a backend that a test can make fail.
 type Faulty struct {
 	Backend
 
@@ -16,16 +16,16 @@ type Faulty struct {
 	write func([]netvirt.Change) (int, error)
 }
 
-// FailReads has reads return what fail returns, when that is an error. A nil
-// fail ends it.
+// FailReads makes Read return the error that fail returns, if it is not nil. A nil fail
+// ends this.
 func (f *Faulty) FailReads(fail func() error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.read = fail
 }
 
-// FailWrites has writes make the first changes alone, as many as fail says, and
-// then return its error. A nil error lets the write pass, a nil fail all writes.
+// FailWrites makes Write make only the first changes, as many as fail returns, and then
+// return the error of fail. If that is nil, Write makes all changes. A nil fail ends this.
 func (f *Faulty) FailWrites(fail func([]netvirt.Change) (int, error)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -5,20 +5,19 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// World is a small cluster that changes at random, and the model that it has.
-// The model is legal at every step, and so is every way between two of them.
+// World is a small cluster that changes at random, and its model. The model is valid
+// after every step.
 type World struct {
 	rng      *rand.Rand
 	isolated bool
 	pods     []*pod
 	services []*service
-	born     int // pods and services so far
-	// managed are the nodes that have a management port, while nothing is isolated.
+	born     int // number of pods and services so far
+	// managed marks the nodes that have a management port while isolated is false.
 	managed [nodes]bool
 }
 
@@ -28,13 +27,13 @@ type pod struct {
 	node          int
 	chassis       bool
 	mac           string
-	// slots are its places in its elan-instance's subnets, by family: address
-	// and subnet follow from them. At least one is set.
+	// slots holds the pod's slot in its elan-instance, by family. The slot determines
+	// address and subnet. At least one is not 0.
 	slots [families]int
 }
 
-// Families of addresses. A slot of family host is an address outside its
-// subnet, which is its gateway alone.
+// Families of addresses. A slot of family host has an address outside its subnet, which
+// holds only the gateway.
 const (
 	ipv4 = iota
 	ipv6
@@ -49,7 +48,7 @@ const (
 	maxPods   = 20
 )
 
-// keepsOlderName is a long namespace whose vpn-instance an older release named.
+// keepsOlderName is a long namespace whose vpn-instance has the name of an older release.
 const keepsOlderName = "old-namespace-of-more-than-forty-characters-0123"
 
 var namespaces = []string{"default", keepsOlderName, "a-namespace-of-more-than-forty-characters-0123"}
@@ -61,10 +60,10 @@ type service struct {
 	protocols     []netvirt.Protocol
 	port          uint16
 	pods          []*pod
-	outside       bool // it leads to an address that is no pod's as well
+	outside       bool // it also has an endpoint that is not a pod
 }
 
-// NewWorld returns an empty world. What becomes of it follows from the seed.
+// NewWorld returns an empty world. The seed determines all its steps.
 func NewWorld(seed uint64) *World {
 	return &World{rng: rand.New(rand.NewPCG(seed, 0))}
 }
@@ -88,10 +87,10 @@ func (w *World) change() {
 	changes[w.rng.IntN(len(changes))]()
 }
 
-// Clear removes all.
+// Clear removes all pods, services and management ports.
 func (w *World) Clear() { w.pods, w.services, w.managed = nil, nil, [nodes]bool{} }
 
-// AddPods adds pods, as many as the world has room for.
+// AddPods adds up to n pods; a world has a maximum.
 func (w *World) AddPods(n int) {
 	for range n {
 		w.addPod()
@@ -116,7 +115,7 @@ func (w *World) uid() string {
 	return fmt.Sprintf("%08x-0000-4000-8000-%012x", w.rng.Uint32(), w.born)
 }
 
-// place gives a pod slots that are free on its node; false when none is.
+// place gives a pod free slots of its node. It reports whether there was one.
 func (w *World) place(p *pod) bool {
 	p.slots = [families]int{}
 	switch w.rng.IntN(5) {
@@ -166,7 +165,7 @@ func (w *World) movePod() {
 	}
 }
 
-// renewPod has a pod of the same name come back as another.
+// renewPod replaces a pod by another pod of the same name.
 func (w *World) renewPod() {
 	w.born++
 	w.anyPod().uid = w.uid()
@@ -193,7 +192,7 @@ func (w *World) Join() {
 	}
 }
 
-// manage gives a node a management port, or takes it away.
+// manage gives a node a management port, or removes it.
 func (w *World) manage() {
 	n := w.rng.IntN(nodes)
 	w.managed[n] = !w.managed[n]
@@ -238,7 +237,7 @@ func (w *World) changeService() {
 	}
 }
 
-// vary chooses anew what may change of a service.
+// vary chooses the variable properties of a service at random.
 func (w *World) vary(s *service) {
 	s.protocols = nil
 	for _, p := range []netvirt.Protocol{netvirt.TCP, netvirt.UDP, netvirt.SCTP} {
@@ -254,175 +253,5 @@ func (w *World) vary(s *service) {
 		if p.ns == s.ns && w.rng.IntN(2) == 0 {
 			s.pods = append(s.pods, p)
 		}
-	}
-}
-
-// Model is the world's model, of all kinds.
-func (w *World) Model() netvirt.Model {
-	m := netvirt.Model{}
-	if !w.isolated {
-		m.Add(netvirt.Transit{RouteTarget: netvirt.CommonRouteTarget})
-		w.nodesModel(m)
-	}
-	for _, p := range w.pods {
-		w.podModel(m, p)
-	}
-	sorted := slices.SortedFunc(slices.Values(w.services), func(a, b *service) int { return strings.Compare(a.uid, b.uid) })
-	for _, s := range sorted {
-		w.serviceModel(m, s)
-	}
-	return m
-}
-
-func (w *World) vpn(ns string) netvirt.VPNInstance {
-	name := netvirt.VPNName(ns)
-	if ns == keepsOlderName {
-		name = netvirt.VPNNames(ns)[1]
-	}
-	v := netvirt.VPNInstance{
-		Name: name, Namespace: ns, RouteDistinguisher: fmt.Sprintf("100:%d", 2+slices.Index(namespaces, ns)),
-	}
-	if !w.isolated {
-		v.Transit = netvirt.CommonRouteTarget
-	}
-	return v
-}
-
-// nodesModel adds the nodes that have a management port.
-func (w *World) nodesModel(m netvirt.Model) {
-	network := netip.MustParsePrefix("100.96.0.0/16")
-	for n, managed := range w.managed {
-		if !managed {
-			continue
-		}
-		m.Add(
-			netvirt.Node{Address: nodeAddress(n)},
-			netvirt.NodeNetwork{Prefix: network, Gateway: network.Addr().Next(), Transit: netvirt.CommonRouteTarget},
-			netvirt.ManagementPort{
-				Node: nodeAddress(n), Network: network, MAC: fmt.Sprintf("0a:58:64:60:00:%02x", 2+2*n), Chassis: fmt.Sprintf("node-%d", n),
-				Address:        netip.AddrFrom4([4]byte{100, 96, 0, byte(2 + 2*n)}),
-				ServiceAddress: netip.AddrFrom4([4]byte{100, 96, 0, byte(3 + 2*n)}),
-			})
-	}
-}
-
-func nodeAddress(n int) netip.Addr {
-	if n == 2 {
-		return netip.MustParseAddr("fd00:33::12")
-	}
-	return netip.AddrFrom4([4]byte{192, 168, 33, byte(10 + n)})
-}
-
-func (w *World) podModel(m netvirt.Model, p *pod) {
-	node := nodeAddress(p.node)
-	elan := netvirt.ELANName(node, p.ns)
-	name := netvirt.InterfaceName(p.ns, p.name, "", true)
-	chassis := ""
-	if p.chassis {
-		chassis = fmt.Sprintf("node-%d", p.node)
-	}
-	m.Add(
-		netvirt.Node{Address: node},
-		netvirt.ELANInstance{
-			Name: elan, SegmentType: netvirt.SegmentVXLAN,
-			SegmentationID: uint32(70000 + 10*slices.Index(namespaces, p.ns) + p.node),
-		},
-		w.vpn(p.ns),
-		netvirt.Interface{
-			Name: name, Namespace: p.ns, Pod: p.name, PodUID: p.uid, UID: p.uid, ParentInterface: netvirt.PortName(name, p.uid),
-		},
-		netvirt.ELANInterface{Name: name, Namespace: p.ns, ELAN: elan, Chassis: chassis},
-		netvirt.VPNInterface{Name: name, Namespace: p.ns, VPN: w.vpn(p.ns).Name},
-	)
-	for family, slot := range p.slots {
-		if slot == 0 {
-			continue
-		}
-		address, subnet := w.address(p, family, slot)
-		subnet.ELAN, subnet.VPN = elan, w.vpn(p.ns).Name
-		m.Add(
-			subnet,
-			netvirt.MACEntry{Interface: name, Namespace: p.ns, MAC: p.mac, Address: address},
-			netvirt.Adjacency{
-				Interface: name, Namespace: p.ns, Address: address, MAC: p.mac,
-				ELAN: elan, Network: subnet.Prefix, Gateway: subnet.Gateway,
-			},
-		)
-	}
-}
-
-// address is a pod's address, and the subnet that it is of. Isolated namespaces
-// have the same addresses.
-func (w *World) address(p *pod, family, slot int) (netip.Addr, netvirt.Subnet) {
-	ns := byte(1 + slices.Index(namespaces, p.ns))
-	if w.isolated {
-		ns = 0
-	}
-	block, at := byte((slot-1)/blockSize), byte(2+(slot-1)%blockSize)
-	node := byte(p.node)
-	dns := netvirt.NewAddrList(netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:96::a"))
-	switch family {
-	case ipv4:
-		return netip.AddrFrom4([4]byte{10, ns, node, 8*block + at}), netvirt.Subnet{
-			Prefix:  netip.PrefixFrom(netip.AddrFrom4([4]byte{10, ns, node, 8 * block}), 29),
-			Gateway: netip.AddrFrom4([4]byte{10, ns, node, 8*block + 1}), DNS: dns, LeaseTime: 7200,
-		}
-	case ipv6:
-		at16 := func(last byte) netip.Addr {
-			return netip.AddrFrom16([16]byte{0: 0xfd, 3: ns, 5: node, 7: block, 15: last})
-		}
-		return at16(at), netvirt.Subnet{Prefix: netip.PrefixFrom(at16(0), 120), Gateway: at16(1), DNS: dns}
-	default:
-		gateway := netip.AddrFrom4([4]byte{169, 254, 1, 1})
-		return netip.AddrFrom4([4]byte{172, 16 + ns, node, byte(slot)}), netvirt.Subnet{
-			Prefix: netip.PrefixFrom(gateway, 32), Gateway: gateway,
-		}
-	}
-}
-
-// serviceModel adds a service, its VIPs, and the floating IPs of its pods.
-func (w *World) serviceModel(m netvirt.Model, s *service) {
-	m.Add(netvirt.Service{UID: s.uid, Namespace: s.ns, Name: s.name, Affinity: s.affinity})
-	for _, vip := range s.addresses {
-		var endpoints []netip.AddrPort
-		for _, p := range s.pods {
-			for _, a := range w.addresses(p) {
-				if a.Is4() == vip.Is4() {
-					endpoints = append(endpoints, netip.AddrPortFrom(a, s.port))
-					w.float(m, s, p, a, vip)
-				}
-			}
-		}
-		if s.outside && vip.Is4() {
-			endpoints = append(endpoints, netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 168, 33, 10}), s.port))
-		}
-		for _, protocol := range s.protocols {
-			m.Add(netvirt.ServiceVIP{
-				Service: s.uid, Namespace: s.ns, Protocol: protocol, VIP: netip.AddrPortFrom(vip, s.port),
-				Endpoints: netvirt.NewEndpointList(endpoints...),
-			})
-		}
-	}
-}
-
-func (w *World) addresses(p *pod) []netip.Addr {
-	var all []netip.Addr
-	for family, slot := range p.slots {
-		if slot != 0 {
-			a, _ := w.address(p, family, slot)
-			all = append(all, a)
-		}
-	}
-	return all
-}
-
-// float adds a floating IP, unless a service of a lower uid has one for the pod.
-func (w *World) float(m netvirt.Model, s *service, p *pod, internal, external netip.Addr) {
-	f := netvirt.FloatingIP{
-		Router: w.vpn(p.ns).Name, Port: netvirt.InterfaceName(p.ns, p.name, "", true), Namespace: p.ns,
-		Internal: internal, External: external, ExternalID: s.uid,
-	}
-	if _, found := m[f.Key()]; !found {
-		m.Add(f)
 	}
 }

@@ -1,10 +1,9 @@
-// Package memory is the backend that keeps the model and does nothing with it:
-// the dry run of the product, and the strictest reader of what the program
-// writes. It takes no change that a careful backend could not take: no
-// reference to what is not there, no removal of what is referred to, no
-// address held twice in one routing domain, no port used by two interfaces.
+// Package memory is a backend that holds the model in memory and configures no network.
+// It serves dry runs and tests. It is the strictest backend: it rejects a reference to an
+// object that does not exist, the deletion of an object that others refer to, an address
+// that two interfaces of one routing domain hold, and a port that two interfaces use.
 //
-// It knows nothing of what the objects stand for on a network.
+// It does not know what the objects mean on a network.
 package memory
 
 import (
@@ -17,22 +16,22 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Backend keeps a model. Its methods may be called by several goroutines.
+// Backend holds a model. Several goroutines may call its methods.
 type Backend struct {
 	mu    sync.Mutex
 	model netvirt.Model
 	index index
 }
 
-// New returns a backend that has nothing.
+// New returns a backend with an empty model.
 func New() *Backend {
 	return &Backend{model: netvirt.Model{}, index: newIndex()}
 }
 
-// Kinds are all kinds.
+// Kinds returns all kinds.
 func (b *Backend) Kinds() netvirt.KindSet { return netvirt.NewKindSet(netvirt.Kinds()...) }
 
-// Read returns a copy of what is kept.
+// Read returns a copy of the model. It fails if ctx has ended.
 func (b *Backend) Read(ctx context.Context) (netvirt.Model, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("read model: %w", err)
@@ -42,10 +41,9 @@ func (b *Backend) Read(ctx context.Context) (netvirt.Model, error) {
 	return maps.Clone(b.model), nil
 }
 
-// Write makes the changes one by one, each wholly or not at all. A change that
-// breaks a rule is left out and named in the *netvirt.RejectedError, the others
-// are made. A change of an object that is not as the change says ends the call
-// with another error: reading again heals that.
+// Write makes the changes one by one. It makes all changes except those that break a
+// rule, which the returned *netvirt.RejectedError names. If the model does not have a
+// change's old object, Write stops with another error, and the caller must read again.
 func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -60,12 +58,12 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 		}
 		have := b.model[k]
 		if have == c.New {
-			continue // it was made before: writes may be repeated
+			continue // already made: writes may be repeated
 		}
 		if have != c.Old {
-			return fmt.Errorf("%s %s: it is not as the change says: read again", c.Verb(), k)
+			return fmt.Errorf("%s %s: the model does not have the change's old object: read again", c.Verb(), k)
 		}
-		if err := b.legal(k, c); err != nil {
+		if err := b.check(k, c); err != nil {
 			rejected = append(rejected, k)
 			causes = append(causes, fmt.Errorf("%s %s: %w", c.Verb(), k, err))
 			continue
@@ -78,7 +76,7 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 	return nil
 }
 
-// Watch returns when ctx is done: nobody else has a hand in the memory.
+// Watch returns when ctx ends. It never reports a change: nobody else writes the model.
 func (b *Backend) Watch(ctx context.Context, _ func()) error {
 	<-ctx.Done()
 	return ctx.Err()
@@ -96,17 +94,17 @@ func (b *Backend) apply(k netvirt.Key, c netvirt.Change) {
 	b.model[k] = c.New
 }
 
-// legal says which rule the change breaks.
-func (b *Backend) legal(k netvirt.Key, c netvirt.Change) error {
+// check returns an error if the change breaks a rule.
+func (b *Backend) check(k netvirt.Key, c netvirt.Change) error {
 	if c.New == nil {
 		if n := b.index.referrers[k]; n > 0 {
-			return fmt.Errorf("%d others refer to it", n)
+			return fmt.Errorf("%d other objects refer to it", n)
 		}
 		return nil
 	}
 	for _, ref := range c.New.Refs() {
 		if _, found := b.model[ref]; !found {
-			return fmt.Errorf("it refers to %s, which is not there", ref)
+			return fmt.Errorf("it refers to %s, which does not exist", ref)
 		}
 	}
 	switch o := c.New.(type) {

@@ -18,8 +18,8 @@ func TestConformance(t *testing.T) {
 	backendtest.Run(t, func(*testing.T) backendtest.Backend { return memory.New() })
 }
 
-// world is a transit, two vpn-instances in it with an elan-instance and a subnet
-// each, and an interface with an address in the first.
+// world returns a model with a transit, two vpn-instances with an elan-instance and a
+// subnet each, and an interface with an address in the first vpn-instance.
 func world() netvirt.Model {
 	m := netvirt.Model{}
 	m.Add(netvirt.Transit{RouteTarget: "100:1"})
@@ -61,52 +61,52 @@ func TestRules(t *testing.T) {
 	cases := map[string]struct {
 		before   []netvirt.Change
 		change   netvirt.Change
-		rejected string // in the error; "" when the change is taken
-		stale    bool   // an error that is no rejection
+		rejected string // in the error; "" if the change is accepted
+		stale    bool   // an error that is not a rejection
 	}{
 		"create": {
 			change: netvirt.Change{New: netvirt.Transit{RouteTarget: "100:9"}},
 		},
-		"create what is there, equal": {
+		"create an equal object again": {
 			change: netvirt.Change{New: adjacency("a")},
 		},
-		"create what is there, other": {
+		"create an object that exists and differs": {
 			change: netvirt.Change{New: netvirt.VPNInstance{Name: "a", Namespace: "a"}},
 			stale:  true,
 		},
-		"update what is other": {
+		"update an object that differs": {
 			change: netvirt.Change{Old: isolated, New: netvirt.VPNInstance{Name: "b", Namespace: "b"}},
 			stale:  true,
 		},
-		"delete what is other": {
+		"delete an object that differs": {
 			change: netvirt.Change{Old: isolated},
 			stale:  true,
 		},
-		"delete what is absent": {
+		"delete an object that does not exist": {
 			change: netvirt.Change{Old: adjacency("b")},
 		},
-		"reference to nothing": {
+		"dangling reference": {
 			change:   netvirt.Change{New: netvirt.VPNInterface{Name: "a:pod2", Namespace: "a", VPN: "a"}},
-			rejected: "refers to interface a:pod2, which is not there",
+			rejected: "refers to interface a:pod2, which does not exist",
 		},
-		"delete what is referred to": {
+		"delete an object that others refer to": {
 			change:   netvirt.Change{Old: netvirt.Transit{RouteTarget: "100:1"}},
 			rejected: "refer to it",
 		},
-		"one address in one domain": {
+		"same address in one domain": {
 			change:   netvirt.Change{New: adjacency("b")},
 			rejected: "has address 10.0.0.2 in the same routing domain",
 		},
-		"one address in two domains": {
+		"same address in two domains": {
 			before: []netvirt.Change{{Old: shared, New: isolated}},
 			change: netvirt.Change{New: adjacency("b")},
 		},
-		"domains with one address joined": {
+		"join domains with the same address": {
 			before:   []netvirt.Change{{Old: shared, New: isolated}, {New: adjacency("b")}},
 			change:   netvirt.Change{Old: isolated, New: shared},
 			rejected: "in the same routing domain",
 		},
-		"interface brings its address": {
+		"interface moves to a domain with its address": {
 			before: []netvirt.Change{{Old: shared, New: isolated}, {New: adjacency("b")}},
 			change: netvirt.Change{
 				Old: netvirt.VPNInterface{Name: "b:pod", Namespace: "b", VPN: "b"},
@@ -114,9 +114,9 @@ func TestRules(t *testing.T) {
 			},
 			rejected: "in the same routing domain",
 		},
-		"one port": {
+		"same port": {
 			change:   netvirt.Change{New: netvirt.Interface{Name: "a:pod2", Namespace: "a", ParentInterface: "tap-a"}},
-			rejected: "port tap-a is that of interface a:pod",
+			rejected: "port tap-a belongs to interface a:pod",
 		},
 	}
 	for name, c := range cases {
@@ -151,7 +151,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestRejectedAlone: what breaks a rule keeps nothing else back.
+// TestRejectedAlone: a change that breaks a rule does not stop the others.
 func TestRejectedAlone(t *testing.T) {
 	b := memory.New()
 	require.NoError(t, b.Write(t.Context(), netvirt.Diff(netvirt.Model{}, world())))

@@ -8,8 +8,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// sets are sets of keys by what they are of. Most have one member, which takes no
-// map of its own.
+// sets holds sets of keys. Most sets have one member, which needs no map of its own.
 type sets[K comparable] struct {
 	first map[K]netvirt.Key
 	more  map[K]map[netvirt.Key]struct{} // beside the first
@@ -47,7 +46,7 @@ func (s sets[K]) exclude(at K, k netvirt.Key) {
 	}
 }
 
-// of yields the members of a set.
+// of returns the members of a set.
 func (s sets[K]) of(at K) iter.Seq[netvirt.Key] {
 	return func(yield func(netvirt.Key) bool) {
 		if first, found := s.first[at]; !found || !yield(first) {
@@ -61,7 +60,7 @@ func (s sets[K]) of(at K) iter.Seq[netvirt.Key] {
 	}
 }
 
-// index answers the questions of the rules without a walk over the model.
+// index finds the objects that the rules compare, without a search of the model.
 type index struct {
 	referrers map[netvirt.Key]int // how many objects refer to a key
 	holders   sets[netip.Addr]    // the adjacencies of an address
@@ -98,18 +97,18 @@ func (i index) remove(k netvirt.Key, o netvirt.Object) {
 	}
 }
 
-// portFree is the rule that no two interfaces have one port.
+// portFree returns an error if another interface has the port.
 func (b *Backend) portFree(o netvirt.Interface) error {
 	for other := range b.index.ports.of(o.ParentInterface) {
 		if other != o.Key() {
-			return fmt.Errorf("port %s is that of %s", o.ParentInterface, other)
+			return fmt.Errorf("port %s belongs to %s", o.ParentInterface, other)
 		}
 	}
 	return nil
 }
 
-// domain is the routing domain of a vpn-instance: itself, or the transit that
-// it shares with others. Neither can be called as the other is.
+// domain returns the routing domain of a vpn-instance: the vpn-instance itself, or the
+// transit that it shares with others.
 func (b *Backend) domain(vpn string) string {
 	o := b.model[netvirt.Key{Kind: netvirt.KindVPNInstance, Name: vpn}].(netvirt.VPNInstance)
 	return domainOf(o)
@@ -122,8 +121,8 @@ func domainOf(o netvirt.VPNInstance) string {
 	return "vpn " + o.Name
 }
 
-// addressFree is the rule that no address is held by two interfaces in one
-// routing domain. of tells the domain of a vpn-instance.
+// addressFree returns an error if another interface in the same routing domain holds the
+// address. of returns the domain of a vpn-instance.
 func (b *Backend) addressFree(o netvirt.Adjacency, domain string, of func(vpn string) string) error {
 	for other := range b.index.holders.of(o.Address) {
 		name := b.model[other].(netvirt.Adjacency).Interface
@@ -138,9 +137,9 @@ func (b *Backend) addressFree(o netvirt.Adjacency, domain string, of func(vpn st
 	return nil
 }
 
-// domainFree is addressFree for what a vpn-instance, or an interface, brings along
-// to another routing domain: of tells which vpn-interfaces move, and where to.
-// It walks over the model, for such a thing is rare.
+// domainFree is addressFree for all addresses that move to another routing domain: those
+// of the vpn-interfaces for which moves returns true. It searches the whole model, because
+// such changes are rare.
 func (b *Backend) domainFree(to string, moves func(netvirt.VPNInterface) bool, of func(vpn string) string) error {
 	for _, o := range b.model {
 		a, ok := o.(netvirt.Adjacency)
@@ -158,12 +157,12 @@ func (b *Backend) domainFree(to string, moves func(netvirt.VPNInterface) bool, o
 	return nil
 }
 
-// interfaceFree is domainFree for an interface that goes to another vpn-instance.
+// interfaceFree is domainFree for an interface that moves to another vpn-instance.
 func (b *Backend) interfaceFree(o netvirt.VPNInterface) error {
 	return b.domainFree(b.domain(o.VPN), func(i netvirt.VPNInterface) bool { return i.Name == o.Name }, b.domain)
 }
 
-// instanceFree is domainFree for a vpn-instance that goes to another domain.
+// instanceFree is domainFree for a vpn-instance that moves to another domain.
 func (b *Backend) instanceFree(o netvirt.VPNInstance) error {
 	return b.domainFree(domainOf(o), func(i netvirt.VPNInterface) bool { return i.VPN == o.Name }, func(vpn string) string {
 		if vpn == o.Name {

@@ -27,7 +27,7 @@ func rewrite(t *testing.T, path, text string) {
 	require.NoError(t, os.Chtimes(path, time.Time{}, time.Now().Add(time.Minute)))
 }
 
-// TestConfig: what is wrong with it is said, without what is secret in it.
+// TestConfig: an error in the configuration is reported, without the secrets in it.
 func TestConfig(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg  odl.Config
@@ -51,8 +51,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestTLS: a server is trusted whose certificate the given authority signed, for its name; and
-// no other is told the password.
+// TestTLS: a server is trusted if the given CA signed its certificate, and for the names in
+// it. No other server gets the password.
 func TestTLS(t *testing.T) {
 	c, err := odlfake.New(odlfake.Oxygen)
 	require.NoError(t, err)
@@ -63,11 +63,11 @@ func TestTLS(t *testing.T) {
 	t.Cleanup(server.Close)
 	authority := x509.NewCertPool()
 	authority.AddCert(server.Certificate())
-	own := server.TLS.Certificates[0] // any will do: the server looks for one alone
+	own := server.TLS.Certificates[0] // the server accepts any client certificate
 
 	for name, c := range map[string]struct {
 		tls  *tls.Config
-		says string // empty: it works
+		says string // in the error; empty for success
 	}{
 		"trusted":                {tls: &tls.Config{RootCAs: authority, Certificates: []tls.Certificate{own}}},
 		"no certificate of ours": {&tls.Config{RootCAs: authority}, "certificate"},
@@ -87,7 +87,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// always is one configuration for all connections; nil stands for none.
+// always returns a function for one configuration of all connections.
 func always(config *tls.Config) func() *tls.Config {
 	if config == nil {
 		return nil
@@ -95,8 +95,8 @@ func always(config *tls.Config) func() *tls.Config {
 	return func() *tls.Config { return config }
 }
 
-// TestCertificateChanges: a controller whose certificate is not trusted any more is told
-// nothing, not even a password, until it has a good one again.
+// TestCertificateChanges: if the controller's certificate is not trusted any more, the backend
+// sends it nothing, not even the password, until it has a trusted certificate again.
 func TestCertificateChanges(t *testing.T) {
 	c, err := odlfake.New(odlfake.Oxygen)
 	require.NoError(t, err)
@@ -128,8 +128,8 @@ func TestCertificateChanges(t *testing.T) {
 	agree(t, b, podsOf("a"))
 }
 
-// TestCertificatesAreRenewed: the CA of the controller and the certificate of the bridge are
-// replaced, and the next connection uses the new ones.
+// TestCertificatesAreRenewed: after the controller's CA and the bridge's certificate are
+// replaced, the next connection uses the new ones.
 func TestCertificatesAreRenewed(t *testing.T) {
 	c, err := odlfake.New(odlfake.Oxygen)
 	require.NoError(t, err)
@@ -161,7 +161,7 @@ func TestCertificatesAreRenewed(t *testing.T) {
 	}
 }
 
-// selfSigned is a certificate that nobody trusts.
+// selfSigned returns a certificate that no CA has signed.
 func selfSigned(t *testing.T) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -15,7 +15,7 @@ import (
 type answerError struct {
 	method, path string
 	status       int
-	tag, message string // as far as the answer says
+	tag, message string // of its first error; may be empty
 }
 
 func (e *answerError) Error() string {
@@ -26,16 +26,16 @@ func (e *answerError) Error() string {
 	return text
 }
 
-// isRefusal tells whether an error is an answer about what was asked: it says nothing
-// about the session.
+// isRefusal reports whether an error is an answer that refuses the request. Such an answer
+// does not affect the session.
 func isRefusal(err error) bool {
 	var answer *answerError
 	return errors.As(err, &answer) && answer.refuses()
 }
 
-// refuses tells whether the answer is about what was asked, not about the controller: it is
-// there, is ready and knows who asks. Whether it will never take it, or failed this once, it
-// does not say (500).
+// refuses reports whether the answer concerns the request, not the state of the controller:
+// the controller is ready and knows the user. A status of 500 is ambiguous: the controller
+// refuses the request for good, or failed this time only.
 func (e *answerError) refuses() bool {
 	switch e.status {
 	case http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusInternalServerError:
@@ -44,15 +44,15 @@ func (e *answerError) refuses() bool {
 	return false
 }
 
-// errUnauthorized is why a controller that does not know who asks is of no use.
-var errUnauthorized = errors.New("it does not take the user and password; see that --odl-auth-file has those of a user that it knows")
+// errUnauthorized reports that the controller does not accept the credentials.
+var errUnauthorized = errors.New("the controller does not accept the user and password; put the user and password of a known user into --odl-auth-file")
 
 const (
-	maxErrorBytes   = 8 << 10 // is read of an answer that is no success
-	maxErrorMessage = 300     // is shown of it
+	maxErrorBytes   = 8 << 10 // that are read of an answer with an error
+	maxErrorMessage = 300     // bytes of its message that are shown
 )
 
-// readError makes an error of an answer. It depends on nothing that the answer should say.
+// readError returns the error of an answer. The answer may have any content.
 func readError(method, path string, r *http.Response) error {
 	e := &answerError{method: method, path: path, status: r.StatusCode}
 	if r.StatusCode == http.StatusUnauthorized || r.StatusCode == http.StatusForbidden {
@@ -65,8 +65,7 @@ func readError(method, path string, r *http.Response) error {
 	return e
 }
 
-// readErrors reads the first of the errors that an answer lists, in the form of either
-// dialect.
+// readErrors reads the first error of an answer, in the form of draft-02 or of RFC 8040.
 func readErrors(text []byte) (tag, message string) {
 	type errorList struct {
 		Error []struct {
@@ -93,25 +92,25 @@ func readErrors(text []byte) (tag, message string) {
 	return all[0].Tag, strings.ToValidUTF8(message[:min(len(message), maxErrorMessage)], "")
 }
 
-// isJSON tells whether an answer says that it is JSON.
+// isJSON reports whether the media type of an answer is JSON.
 func isJSON(r *http.Response) bool {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return err == nil && (media == "application/json" || strings.HasSuffix(media, "+json"))
 }
 
-// checkJSON is the error of an answer that is not JSON.
+// checkJSON returns an error for an answer that is not JSON.
 func checkJSON(method, path string, r *http.Response) error {
 	if isJSON(r) {
 		return nil
 	}
-	return fmt.Errorf("%s %s: the answer is %q and not JSON; see that the URL is OpenDaylight's, and not that of another server or a proxy's page",
+	return fmt.Errorf("%s %s: the answer is %q and not JSON; check that the URL is OpenDaylight's, and not that of another server or a proxy",
 		method, path, r.Header.Get("Content-Type"))
 }
 
-// errTooLong is why an answer was not read to its end.
-var errTooLong = errors.New("the answer is longer than is read of one")
+// errTooLong reports an answer that exceeds the limit.
+var errTooLong = errors.New("the answer is too long")
 
-// bounded reads a body up to a bound, and fails beyond.
+// bounded reads a body up to a limit, and then fails.
 type bounded struct {
 	body io.Reader
 	left int64

@@ -9,22 +9,23 @@ import (
 	"time"
 )
 
-// credentials are who asks the controller, as a file says.
+// credentials reads the user and password for the controller from a file.
 type credentials struct {
 	path string
 
 	mu       sync.Mutex
 	modified time.Time
 	size     int64
-	said     login
+	last     login
 }
 
 type login struct{ user, password string }
 
-// maxAuthFile bounds a file of credentials, lest another file is read by mistake.
+// maxAuthFile is the maximum size of the file in bytes. It prevents that a wrong file is
+// read by mistake.
 const maxAuthFile = 4096
 
-// get returns what the file says now. It is read when it has changed.
+// get returns the current credentials. It reads the file again if it has changed.
 func (c *credentials) get() (login, error) {
 	if c.path == "" {
 		return login{}, nil
@@ -36,17 +37,17 @@ func (c *credentials) get() (login, error) {
 		return login{}, fmt.Errorf("read credentials of OpenDaylight: %w", err)
 	}
 	if info.ModTime().Equal(c.modified) && info.Size() == c.size {
-		return c.said, nil
+		return c.last, nil
 	}
-	said, err := readLogin(c.path, info.Size())
+	last, err := readLogin(c.path, info.Size())
 	if err != nil {
 		return login{}, fmt.Errorf("read credentials of OpenDaylight from %s: %w", c.path, err)
 	}
-	c.modified, c.size, c.said = info.ModTime(), info.Size(), said
-	return said, nil
+	c.modified, c.size, c.last = info.ModTime(), info.Size(), last
+	return last, nil
 }
 
-// readLogin reads a file of one line. Its errors hold nothing of it.
+// readLogin reads a file of one line. Its errors contain no text of the file.
 func readLogin(path string, size int64) (login, error) {
 	if size > maxAuthFile {
 		return login{}, errors.New("the file is too long; want one line, user:password")

@@ -16,12 +16,11 @@ import (
 	"github.com/go-resty/resty/v2"
 )
 
-// unauthorizedPause is how long a user and password that a controller did not take are not
-// shown to it again, unless they change: its own accounts are loaded late, and tries may be
-// counted.
+// unauthorizedPause is the time for which refused credentials are not sent again, unless
+// they change. A controller may load its accounts late, and it may count failed logins.
 const unauthorizedPause = 5 * time.Second
 
-// client sends requests, each once. It keeps connections, and no cookies.
+// client sends requests, each once. It keeps connections open, and stores no cookies.
 type client struct {
 	rest        *resty.Client
 	transport   *http.Transport
@@ -32,7 +31,7 @@ type client struct {
 	log         *slog.Logger
 
 	mu      sync.Mutex
-	refused login // who was not taken last
+	refused login // the last credentials that were refused
 	until   time.Time
 }
 
@@ -53,26 +52,26 @@ func newClient(cfg *Config, log *slog.Logger) (*client, error) {
 		mayWrite: cfg.MayWrite, log: log,
 	}
 	c.rest.SetDisableWarn(true).SetRedirectPolicy(resty.NoRedirectPolicy())
-	_, err := c.credentials.get() // what is wrong with the file is said at once
+	_, err := c.credentials.get() // reports an invalid file at once
 	return c, err
 }
 
 func (c *client) closeIdle() { c.transport.CloseIdleConnections() }
 
-// request is what is asked of a controller.
+// request is a request to a controller.
 type request struct {
 	method, url string
-	media       string // of the answer, and of the body
-	body        []byte // none: nil
+	media       string // of the answer and of the body
+	body        []byte // nil if there is none
 	timeout     time.Duration
-	small       bool // the answer is not of a whole list
+	small       bool // the answer is not a whole list
 }
 
-// smallAnswer bounds an answer that is not of a whole list.
+// smallAnswer is the maximum size of an answer that is not a whole list, in bytes.
 const smallAnswer = 8 << 20
 
-// send makes a request, and has the answer read while the deadline lasts; read is nil where
-// nothing in it is of interest. An answer that is not a success is an *answerError.
+// send makes a request and reads the answer, before the request's timeout. read may be nil,
+// if the answer's content is not needed. An answer that is not a success is an *answerError.
 func (c *client) send(ctx context.Context, q request, read func(io.Reader) error) error {
 	who, err := c.login()
 	if err != nil {
@@ -82,7 +81,7 @@ func (c *client) send(ctx context.Context, q request, read func(io.Reader) error
 	defer cancel()
 	if q.method != http.MethodGet && c.mayWrite != nil {
 		if err := c.mayWrite(ctx); err != nil {
-			return fmt.Errorf("%s %s is held back: %w", q.method, q.url, err)
+			return fmt.Errorf("%s %s was not sent: %w", q.method, q.url, err)
 		}
 	}
 	r := c.rest.R().SetContext(ctx).SetDoNotParseResponse(true).SetHeader("Accept", q.media)
@@ -100,10 +99,10 @@ func (c *client) send(ctx context.Context, q request, read func(io.Reader) error
 	defer func() { _ = raw.Body.Close() }()
 	if raw.StatusCode/100 != 2 {
 		err := readError(q.method, raw.Request.URL.Path, raw)
-		c.heed(who, err)
+		c.recordLogin(who, err)
 		return err
 	}
-	c.heed(who, nil)
+	c.recordLogin(who, nil)
 	limit := c.answerBytes
 	if q.small || read == nil {
 		limit = min(limit, smallAnswer)
@@ -112,7 +111,7 @@ func (c *client) send(ctx context.Context, q request, read func(io.Reader) error
 }
 
 func readAnswer(ctx context.Context, q request, raw *http.Response, read func(io.Reader) error, limit int64) error {
-	silent := read == nil && raw.Header.Get("Content-Type") == "" // as OpenDaylight is when it has made a write
+	silent := read == nil && raw.Header.Get("Content-Type") == "" // as OpenDaylight answers a write
 	if err := checkJSON(q.method, raw.Request.URL.Path, raw); err != nil && !silent {
 		return err
 	}
@@ -122,8 +121,8 @@ func readAnswer(ctx context.Context, q request, raw *http.Response, read func(io
 	return describeFailure(ctx, q, read(&bounded{raw.Body, limit}))
 }
 
-// readNothing reads an answer that nobody is interested in, so that the connection can be used
-// again. It may be empty, and not be in pieces.
+// readNothing skips an answer, so that the connection can be used again. The answer must be
+// empty or one JSON value.
 func readNothing(body io.Reader) error {
 	d := newDecoder(body)
 	if d.PeekKind() == jsontext.KindInvalid {
@@ -139,20 +138,20 @@ func readNothing(body io.Reader) error {
 	return ended(d)
 }
 
-// describeFailure says of a failure on the way what was asked, and of one by a deadline, that.
+// describeFailure adds the request to an error, and the timeout or the cut answer as cause.
 func describeFailure(ctx context.Context, q request, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil:
-		err = fmt.Errorf("%w: no whole answer within %s", context.Cause(ctx), q.timeout)
+		err = fmt.Errorf("%w: no complete answer within %s", context.Cause(ctx), q.timeout)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		err = fmt.Errorf("the answer was cut off: %w", err)
 	}
 	return fmt.Errorf("%s %s: %w", q.method, q.url, err)
 }
 
-// login is who asks now. While they were refused a moment ago, they are not sent again.
+// login returns the current credentials. It fails if the controller has just refused them.
 func (c *client) login() (login, error) {
 	who, err := c.credentials.get()
 	if err != nil {
@@ -166,9 +165,8 @@ func (c *client) login() (login, error) {
 	return who, nil
 }
 
-// heed notes whether a controller takes a user and password, and says it loudly, once, when
-// it does not.
-func (c *client) heed(who login, err error) {
+// recordLogin records whether the controller accepts the credentials. It logs a refusal once.
+func (c *client) recordLogin(who login, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !errors.Is(err, errUnauthorized) {
@@ -176,7 +174,7 @@ func (c *client) heed(who login, err error) {
 		return
 	}
 	if c.until.IsZero() || c.refused != who {
-		c.log.Error("OpenDaylight refuses the bridge; nothing is read or written until it does not", "user", who.user, "err", err)
+		c.log.Error("OpenDaylight refuses the bridge; nothing is read or written until it accepts the credentials", "user", who.user, "err", err)
 	}
 	c.refused, c.until = who, time.Now().Add(unauthorizedPause)
 }

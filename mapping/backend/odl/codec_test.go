@@ -16,7 +16,7 @@ import (
 
 var kinds = (&Backend{}).Kinds()
 
-// encodeAll encodes a model into a mirror, and has every entry go through JSON.
+// encodeAll encodes a model into a mirror. Every entry is marshalled to JSON and back.
 func encodeAll(t require.TestingT, f form, model netvirt.Model) *mirror {
 	m := newMirror(f)
 	units := map[unit]netvirt.Model{}
@@ -40,16 +40,16 @@ func encodeAll(t require.TestingT, f form, model netvirt.Model) *mirror {
 			require.NoError(t, err)
 			again := lists[l].fresh()
 			require.NoError(t, json.Unmarshal(text, again))
-			again.tidy()
+			again.normalize()
 			require.Equal(t, e, again.own())
 			m.put(u, l, again.own())
 		}
 	}
-	m.subnets = newSubnets(nil) // nothing is remembered
+	m.subnets = newSubnets(nil) // an empty cache
 	return m
 }
 
-// FuzzCodec holds the law decode(encode(o)) == o, and that all of it is known as ours.
+// FuzzCodec checks that decode(encode(o)) == o, and that all entries are recognised as ours.
 func FuzzCodec(f *testing.F) {
 	for seed := range uint64(10) {
 		f.Add(seed, uint8(20))
@@ -70,7 +70,7 @@ func FuzzCodec(f *testing.F) {
 	})
 }
 
-// TestEntriesOfAPod has the entries of one pod as a controller gets them.
+// TestEntriesOfAPod checks the entries of one pod as they are sent to a controller.
 func TestEntriesOfAPod(t *testing.T) {
 	node := netip.MustParseAddr("192.168.33.12")
 	elan := netvirt.ELANName(node, "default")
@@ -111,8 +111,8 @@ func TestEntriesOfAPod(t *testing.T) {
 	}
 }
 
-// TestDamaged: what another hand changes of ours is read as an object that nobody wants, and
-// what is not ours of an entry is no damage.
+// TestDamaged: an entry that an external writer has changed is read as an object that differs
+// from every wanted object. Leaves of other writers do not make an entry damaged.
 func TestDamaged(t *testing.T) {
 	w := backendtest.NewWorld(5)
 	w.AddPods(4)
@@ -159,7 +159,7 @@ func TestDamaged(t *testing.T) {
 			have := m.model()
 			require.GreaterOrEqual(t, len(netvirt.Diff(have, want)), damaged)
 
-			// What the difference says puts it right.
+			// Writing the difference repairs it.
 			w := &write{session: &session{lists: listsOf(nested)}, mirror: m, refused: map[netvirt.Key]bool{}}
 			operations := 0
 			for _, list := range w.operations(netvirt.Diff(have, want)) {
@@ -179,16 +179,16 @@ func set[T any](field *T, value T) bool {
 	return true
 }
 
-// TestDescriptions: any text survives in a description.
+// TestDescriptions: a description can contain any text.
 func TestDescriptions(t *testing.T) {
 	for _, text := range []string{"", "a", "a b", "a=b", "ä?", "100%", "a\nb", "fd00::1@0a:58"} {
 		description := describe(word{"one", text}, word{"two", "x"})
 		require.True(t, marked(description))
 		require.NotContains(t, description, "?")
-		require.Equal(t, []word{{"one", text}, {"two", "x"}}, said(description))
+		require.Equal(t, []word{{"one", text}, {"two", "x"}}, parseDescription(description))
 	}
 	require.False(t, marked("coe-bridges"))
-	require.Nil(t, said("private network"))
+	require.Nil(t, parseDescription("private network"))
 }
 
 func TestEscape(t *testing.T) {

@@ -8,13 +8,14 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// damagedMark stands in an object that is read of an entry that another hand has changed,
-// where no object has it; such a floating IP has no external address instead. So the object
-// differs from what is wanted, and is written anew or deleted.
+// damagedMark marks an object that was read from an entry that an external writer has
+// changed: it is the value of a field that no wanted object can have. A damaged floating IP
+// has no external address instead. So the object differs from every wanted object, and is
+// written again or deleted.
 const damagedMark = "(damaged)"
 
-// decode returns the objects that the entries of a unit say, in a slice that it may take over.
-// What encode would not make of them is damaged.
+// decode appends the objects that the entries of a unit hold to a slice, which it may
+// change. An entry is damaged if the objects are encoded to another entry.
 func (c *codec) decode(u unit, have content, objects []netvirt.Object) []netvirt.Object {
 	switch u.kind {
 	case netvirt.KindELANInstance:
@@ -39,7 +40,7 @@ func (c *codec) decode(u unit, have content, objects []netvirt.Object) []netvirt
 	return objects
 }
 
-// damage puts what damaged entries are read as in the place of the object at the head.
+// damage replaces the main object of a damaged entry by one with the mark.
 func damage(objects []netvirt.Object, l int, name string) []netvirt.Object {
 	namespace, pod, _, _ := netvirt.ParseInterfaceName(name)
 	switch l {
@@ -47,7 +48,7 @@ func damage(objects []netvirt.Object, l int, name string) []netvirt.Object {
 		return put(objects, netvirt.ELANInstance{Name: name, SegmentType: damagedMark})
 	case vpnInstances:
 		if strings.HasPrefix(name, transitPrefix) {
-			return nil // it has no place for the mark
+			return nil // a Transit has no field for the mark
 		}
 		was, _ := head[netvirt.VPNInstance](objects)
 		return put(objects, netvirt.VPNInstance{Name: name, Namespace: was.Namespace, RouteDistinguisher: damagedMark})
@@ -68,7 +69,7 @@ func damage(objects []netvirt.Object, l int, name string) []netvirt.Object {
 	return objects
 }
 
-// put puts the object of its type that a unit is to have in the place of that which it has.
+// put replaces the object of the same type, or appends the object if there is none.
 func put[T netvirt.Object](objects []netvirt.Object, o T) []netvirt.Object {
 	for i := range objects {
 		if _, same := objects[i].(T); same {
@@ -111,7 +112,7 @@ func decodeELANInstance(objects []netvirt.Object, have content) []netvirt.Object
 func (c *codec) decodeVPNInstance(objects []netvirt.Object, have content) []netvirt.Object {
 	switch e := have[vpnInstances].(type) {
 	case *vpnInstance:
-		namespace, ok := find(said(e.Description), "namespace")
+		namespace, ok := find(parseDescription(e.Description), "namespace")
 		if !ok {
 			namespace = e.Name
 		}
@@ -130,8 +131,8 @@ func decodeVPN(e entry, namespace string, distinguishers []string) netvirt.VPNIn
 	return o
 }
 
-// namespaceOf is the namespace of a vpn-instance that has no place to say it: where its name
-// is a shortened one, that of an elan-instance.
+// namespaceOf returns the namespace of a vpn-instance without a description: if its name is
+// a shortened one, the namespace of one of its elan-instances.
 func (c *codec) namespaceOf(vpn string) string {
 	of := vpn
 	for _, elan := range c.elans(vpn) {
@@ -147,7 +148,7 @@ func (c *codec) namespaceOf(vpn string) string {
 func (c *codec) decodeInterface(objects []netvirt.Object, name string, have content) []netvirt.Object {
 	namespace, pod, _, _ := netvirt.ParseInterfaceName(name)
 	if e, ok := have[interfaces].(*ietfInterface); ok {
-		words := said(e.Description)
+		words := parseDescription(e.Description)
 		o := netvirt.Interface{Name: name, Namespace: namespace, Pod: pod, ParentInterface: e.Parent}
 		o.PodUID, _ = find(words, "pod")
 		if o.UID, ok = find(words, "interface"); !ok {
@@ -158,7 +159,7 @@ func (c *codec) decodeInterface(objects []netvirt.Object, name string, have cont
 	elan := ""
 	if e, ok := have[elanInterfaces].(*elanInterface); ok {
 		elan = e.ELAN
-		words := said(e.Description)
+		words := parseDescription(e.Description)
 		chassis, _ := find(words, "chassis")
 		objects = append(objects, netvirt.ELANInterface{Name: name, Namespace: namespace, ELAN: elan, Chassis: chassis})
 		objects = decodeMACEntries(objects, namespace, e, words)
@@ -179,10 +180,10 @@ func (c *codec) decodeInterface(objects []netvirt.Object, name string, have cont
 	return objects
 }
 
-// decodeMACEntries takes an address once; the entry is damaged where it is there again.
+// decodeMACEntries decodes each address once: an entry with an address twice is damaged.
 func decodeMACEntries(objects []netvirt.Object, namespace string, e *elanInterface, words []word) []netvirt.Object {
-	add := func(mac, said string) {
-		address, err := netip.ParseAddr(said)
+	add := func(mac, text string) {
+		address, err := netip.ParseAddr(text)
 		if err != nil || slices.ContainsFunc(objects, func(o netvirt.Object) bool {
 			m, ok := o.(netvirt.MACEntry)
 			return ok && m.Address == address
@@ -216,9 +217,9 @@ func (c *codec) decodeAdjacency(objects []netvirt.Object, namespace, elan, name 
 	return append(objects, o)
 }
 
-// subnetOf finds out what the subnet_id of an adjacency stands for: a prefix around its
-// gateway, on the elan-instance of its interface, or another of its namespace. None fits
-// where another hand has changed the one or the other.
+// subnetOf finds the subnet of an adjacency by its subnet_id, which is a hash: a prefix
+// around its gateway, on the elan-instance of its interface or on another one of its
+// namespace. It finds none if an external writer has changed subnet_id or gateway.
 func (c *codec) subnetOf(a netvirt.Adjacency, elan, id string) subnet {
 	if s, ok := c.subnets.named(id); ok && s.prefix.Contains(a.Gateway) {
 		return s

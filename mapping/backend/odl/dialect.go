@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The names of the dialects of RESTCONF, as settings have them.
+// The names of the RESTCONF dialects, as in Config.Dialect, and their media types.
 const (
 	draft02     = "draft-02"
 	oxygen8040  = "rfc8040-oxygen"
@@ -15,27 +15,27 @@ const (
 	jsonOfRFC   = "application/yang-data+json"
 )
 
-// dialect is how a controller's RESTCONF differs from others'.
+// dialect describes a variant of RESTCONF.
 type dialect struct {
 	name  string
 	data  string // path of the config datastore
-	query string // for what is read of it
-	// operational is the path of the operational datastore, and state the query for it.
+	query string // of a GET of the config datastore
+	// operational is the path of the operational datastore, and state the query of its GET.
 	operational, state string
 	media              string
 	equal              bool // keys are written list=key, not list/key
-	// many: a POST may hold many entries of a list, all or none of which are created.
+	// many: a POST may contain many entries of a list; all or none of them are created.
 	many bool
-	// together: requests may be under way at the same time. RFC 8040 of Oxygen and Neon
-	// fails writes that are.
+	// together: requests may be concurrent. RFC 8040 of Oxygen and Neon fails concurrent
+	// writes.
 	together bool
-	// missing tells whether an answer says that the data is not there.
+	// missing reports whether an answer means that the data does not exist.
 	missing func(*answerError) bool
-	// opaque: what is not there is answered as any failure is (500).
+	// opaque: data that does not exist is answered like any failure (500).
 	opaque bool
 }
 
-// dialects are those that are known, the one to be preferred first.
+// dialects lists the supported dialects, the preferred one first.
 //
 //	                      draft-02          rfc8040-oxygen  rfc8040-neon  rfc8040
 //	PUT new / again       201 / 200         201 / 200       201 / 204     201 / 204
@@ -52,7 +52,7 @@ var dialects = []dialect{
 	{name: rfc8040, data: "/rests/data", query: "content=config", operational: "/rests/data", state: "content=nonconfig", media: jsonOfRFC, equal: true, together: true, missing: isNotFound},
 }
 
-// Dialects lists the names of the dialects of RESTCONF that may be set.
+// Dialects returns the valid values of Config.Dialect.
 func Dialects() []string {
 	names := make([]string, len(dialects))
 	for i, d := range dialects {
@@ -74,10 +74,10 @@ func never(*answerError) bool               { return false }
 func isNotFound(err *answerError) bool      { return err.status == 404 }
 func saysDataMissing(err *answerError) bool { return err.status == 404 && err.tag == "data-missing" }
 
-// container is the path of the container that a list is in.
+// container returns the path of a list's container.
 func (d *dialect) container(l *list) string { return d.data + "/" + l.top() }
 
-// entry is the path of an entry.
+// entry returns the path of an entry.
 func (d *dialect) entry(l *list, key string) string {
 	separator := "/"
 	if d.equal {
@@ -86,8 +86,8 @@ func (d *dialect) entry(l *list, key string) string {
 	return d.container(l) + "/" + l.name + separator + escape(key)
 }
 
-// escape writes a key for a path. Everything that could mean something is escaped:
-// controllers differ in what they bear, ":" first of all.
+// escape returns a key for a path. It escapes every reserved character, because
+// controllers differ in those that they accept, such as ":".
 func escape(key string) string {
 	return strings.ReplaceAll(url.QueryEscape(key), "+", "%20")
 }

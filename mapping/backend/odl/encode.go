@@ -12,18 +12,18 @@ import (
 // codec turns the objects of a unit into its entries and back: decode(encode(o)) == o.
 type codec struct {
 	form form
-	// elans lists the elan-instances of ours whose namespace may have the vpn-instance of
-	// that name, as far as is known.
+	// elans returns our known elan-instances whose namespace may have the vpn-instance of
+	// that name.
 	elans func(vpn string) []string
-	// vpnOf is the name of the vpn-instance of ours that a namespace has or would get.
+	// vpnOf returns the name of the vpn-instance that a namespace has or would get.
 	vpnOf func(namespace string) string
-	// transits are the Transits that vpn-instances have.
+	// transits holds the Transits by vpn-instance.
 	transits map[string]string
 	subnets  *subnets
 }
 
-// encode returns the entries of a unit. Where another hand has changed an entry, and no
-// change of the object at its head says how it is wanted, it stays as it is there.
+// encode returns the entries of a unit. A damaged entry stays as it is, until its main object
+// changes to a wanted one.
 func (c *codec) encode(u unit, objects []netvirt.Object, there content) (content, error) {
 	var (
 		out content
@@ -50,7 +50,7 @@ func (c *codec) encode(u unit, objects []netvirt.Object, there content) (content
 	return out, err
 }
 
-// head is the object of a unit that is of type T, if there is one.
+// head returns the object of type T of a unit; found is false if there is none.
 func head[T netvirt.Object](objects []netvirt.Object) (head T, found bool) {
 	for _, o := range objects {
 		if head, found = o.(T); found {
@@ -60,7 +60,7 @@ func head[T netvirt.Object](objects []netvirt.Object) (head T, found bool) {
 	return head, found
 }
 
-// each lists the objects of type T in the order of their keys.
+// each returns the objects of type T, sorted by address and key.
 func each[T netvirt.Object](objects []netvirt.Object, address func(T) netip.Addr) []T {
 	var all []T
 	for _, o := range objects {
@@ -93,7 +93,7 @@ func (c *codec) encodeVPNInstance(objects []netvirt.Object) (entry, error) {
 		return nil, nil
 	}
 	if !netvirt.MayName(o.Name, o.Namespace) {
-		return nil, fmt.Errorf("vpn-instance %s: it is not called as that of namespace %s is", o.Name, o.Namespace)
+		return nil, fmt.Errorf("vpn-instance %s: it does not have the name of namespace %s", o.Name, o.Namespace)
 	}
 	var words []word
 	if o.Namespace != o.Name {
@@ -113,8 +113,9 @@ func (c *codec) encodeTransit(objects []netvirt.Object) entry {
 	return nil
 }
 
-// vpnEntry is a vpn-instance in the controller's form. The flat one has no description: there
-// a route target says which Transit it has, which has no effect, as there are no routes to export.
+// vpnEntry returns a vpn-instance in the controller's form. The flat form has no description:
+// there an export-only route target names the Transit. That target has no other effect,
+// because there are no routes to export.
 func (c *codec) vpnEntry(name, distinguisher, transit string, words []word) entry {
 	distinguishers, to := []string{distinguisher}, targets{[]target{{distinguisher, "both"}}}
 	if c.form != flat {
@@ -123,17 +124,17 @@ func (c *codec) vpnEntry(name, distinguisher, transit string, words []word) entr
 	if transit != "" {
 		to.Target = append(to.Target, target{transit, exportOnly})
 	}
-	to.tidy()
+	to.normalize()
 	return &flatVPNInstance{Name: name, RouteDistinguishers: distinguishers, Targets: to}
 }
 
 const exportOnly = "export_extcommunity"
 
-// transitOf is the Transit that a vpn-instance says that it has.
+// transitOf returns the Transit that the entry of a vpn-instance names.
 func transitOf(e entry) string {
 	switch e := e.(type) {
 	case *vpnInstance:
-		transit, _ := find(said(e.Description), "transit")
+		transit, _ := find(parseDescription(e.Description), "transit")
 		return transit
 	case *flatVPNInstance:
 		for _, t := range e.Targets.Target {
@@ -166,7 +167,7 @@ func (c *codec) encodeInterface(u unit, objects []netvirt.Object) (content, erro
 	return out, nil
 }
 
-// encodeIETFInterface writes whose interface it is into the description.
+// encodeIETFInterface puts the UIDs of the pod and of the interface into the description.
 func encodeIETFInterface(o netvirt.Interface) entry {
 	words := []word{{"pod", o.PodUID}}
 	if o.UID != o.PodUID {
@@ -178,9 +179,9 @@ func encodeIETFInterface(o netvirt.Interface) entry {
 	}
 }
 
-// encodeELANInterface writes the lowest address of a MAC address as its ip-prefix, since the
-// MAC address is the key of static-mac-entries, and the others into the description, with the
-// host name of the node.
+// encodeELANInterface puts the lowest address of a MAC address into ip-prefix, since the MAC
+// address is the key of static-mac-entries. It puts the other addresses and the host name
+// of the node into the description.
 func encodeELANInterface(o netvirt.ELANInterface, objects []netvirt.Object) (entry, error) {
 	e := &elanInterface{Name: o.Name, ELAN: o.ELAN}
 	var words []word
@@ -196,9 +197,9 @@ func encodeELANInterface(o netvirt.ELANInterface, objects []netvirt.Object) (ent
 		taken[m.MAC] = true
 		e.MACEntries = append(e.MACEntries, macEntry{m.MAC, m.Address.String()})
 	}
-	e.tidy()
+	e.normalize()
 	if e.Description = describe(words...); len(e.Description) > maxDescription {
-		return nil, fmt.Errorf("elan-interface %s: the host name of its node and its further addresses do not fit into a description of %d characters; shorten the one, or give the pod fewer", o.Name, maxDescription)
+		return nil, fmt.Errorf("elan-interface %s: the host name of its node and its further addresses do not fit into a description of %d characters; use a shorter host name, or fewer addresses", o.Name, maxDescription)
 	}
 	return e, nil
 }
@@ -218,7 +219,7 @@ func (c *codec) encodeVPNInterface(o netvirt.VPNInterface, objects []netvirt.Obj
 		vpn = transitPrefix + transit
 	}
 	e.VPNs = []vpnName{{vpn, subnetType(v4, v6)}}
-	e.tidy()
+	e.normalize()
 	return e
 }
 
@@ -246,6 +247,6 @@ func encodeFloatingIPs(u unit, objects []netvirt.Object) entry {
 	for name, pairs := range ports {
 		e.Ports = append(e.Ports, routerPort{name, pairs})
 	}
-	e.tidy()
+	e.normalize()
 	return e
 }

@@ -9,29 +9,29 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// entry is an entry of one of Netvirt's lists. Its fields are the leaves that the model
-// says; what else an entry has is another's.
+// entry is an entry of one of Netvirt's lists. Its fields are the leaves of the model; all
+// other leaves belong to other writers.
 type entry interface {
 	key() string
-	// tidy brings what was read into the form in which encode writes: lists sorted, the
-	// prefixes of identities written out.
-	tidy()
-	// own is a copy without what is another's.
+	// normalize brings an entry that was read into the form that encode writes: lists are
+	// sorted, identities have their prefix.
+	normalize()
+	// own returns a copy without the leaves of other writers.
 	own() entry
-	// keep takes over from what is there what is another's, so that a write does not
-	// wipe it.
+	// keep copies the leaves of other writers from the existing entry, so that a write does
+	// not delete them.
 	keep(there entry)
 }
 
-// foreign is what is another's of a container or an entry.
-type foreign struct {
-	Foreign jsontext.Value `json:",embed"` //nolint:staticcheck // the option is go-json-experiment's
+// others holds the leaves of other writers in a container or an entry.
+type others struct {
+	Others jsontext.Value `json:",embed"` //nolint:staticcheck // the option is go-json-experiment's
 }
 
 func same(a, b entry) bool { return reflect.DeepEqual(a, b) }
 
-// prefixed adds the module to an identity that has none: it may be left out where it is
-// that of the leaf (RFC 7951, section 6.8).
+// prefixed adds the module to an identity without one. The module may be left out if it is
+// the module of the leaf (RFC 7951, section 6.8).
 func prefixed(module, identity string) string {
 	if identity == "" || strings.Contains(identity, ":") {
 		return identity
@@ -39,7 +39,7 @@ func prefixed(module, identity string) string {
 	return module + ":" + identity
 }
 
-// sortBy sorts a list by key, as controllers do not; an empty one is none.
+// sortBy sorts a list by key, because controllers do not. It returns nil for an empty list.
 func sortBy[E any](list []E, key func(E) string) []E {
 	if len(list) == 0 {
 		return nil
@@ -54,29 +54,29 @@ type elanInstance struct {
 	SegmentationID uint32 `json:"segmentation-id"`
 	External       bool   `json:"external"`
 	Description    string `json:"description,omitempty"`
-	foreign
+	others
 }
 
 func (e *elanInstance) key() string      { return e.Name }
-func (e *elanInstance) tidy()            { e.SegmentType = prefixed("elan", e.SegmentType) }
-func (e *elanInstance) own() entry       { o := *e; o.Foreign = nil; return &o }
-func (e *elanInstance) keep(there entry) { e.Foreign = there.(*elanInstance).Foreign }
+func (e *elanInstance) normalize()       { e.SegmentType = prefixed("elan", e.SegmentType) }
+func (e *elanInstance) own() entry       { o := *e; o.Others = nil; return &o }
+func (e *elanInstance) keep(there entry) { e.Others = there.(*elanInstance).Others }
 
-// vpnInstance is one of module l3vpn.
+// vpnInstance is a vpn-instance of module l3vpn.
 type vpnInstance struct {
 	Name        string `json:"vpn-instance-name"`
 	Type        string `json:"type,omitempty"`
 	L3VNI       uint32 `json:"l3vni"`
 	Description string `json:"description,omitempty"`
 	IPv4        family `json:"ipv4-family"`
-	foreign
+	others
 }
 
-// family is what a vpn-instance says of an address family.
+// family holds the leaves of a vpn-instance for an address family.
 type family struct {
 	RouteDistinguishers []string `json:"route-distinguisher,omitempty"`
 	Targets             targets  `json:"vpnTargets"`
-	foreign
+	others
 }
 
 type targets struct {
@@ -88,18 +88,18 @@ type target struct {
 	Type  string `json:"vrfRTType"`
 }
 
-func (t *targets) tidy() { t.Target = sortBy(t.Target, func(t target) string { return t.Value }) }
+func (t *targets) normalize() { t.Target = sortBy(t.Target, func(t target) string { return t.Value }) }
 
 func (e *vpnInstance) key() string { return e.Name }
-func (e *vpnInstance) tidy()       { e.IPv4.Targets.tidy() }
+func (e *vpnInstance) normalize()  { e.IPv4.Targets.normalize() }
 func (e *vpnInstance) own() entry {
 	o := *e
-	o.Foreign, o.IPv4.Foreign = nil, nil
+	o.Others, o.IPv4.Others = nil, nil
 	return &o
 }
 func (e *vpnInstance) keep(there entry) {
 	t := there.(*vpnInstance)
-	e.Foreign, e.IPv4.Foreign = t.Foreign, t.IPv4.Foreign
+	e.Others, e.IPv4.Others = t.Others, t.IPv4.Others
 }
 
 type ietfInterface struct {
@@ -109,20 +109,20 @@ type ietfInterface struct {
 	L2VLANMode  string `json:"odl-interface:l2vlan-mode,omitempty"`
 	Parent      string `json:"odl-interface:parent-interface,omitempty"`
 	Description string `json:"description,omitempty"`
-	foreign
+	others
 }
 
 func (e *ietfInterface) key() string      { return e.Name }
-func (e *ietfInterface) tidy()            {}
-func (e *ietfInterface) own() entry       { o := *e; o.Foreign = nil; return &o }
-func (e *ietfInterface) keep(there entry) { e.Foreign = there.(*ietfInterface).Foreign }
+func (e *ietfInterface) normalize()       {}
+func (e *ietfInterface) own() entry       { o := *e; o.Others = nil; return &o }
+func (e *ietfInterface) keep(there entry) { e.Others = there.(*ietfInterface).Others }
 
 type elanInterface struct {
 	Name        string     `json:"name"`
 	ELAN        string     `json:"elan-instance-name"`
 	MACEntries  []macEntry `json:"static-mac-entries,omitempty"`
 	Description string     `json:"description,omitempty"`
-	foreign
+	others
 }
 
 type macEntry struct {
@@ -131,19 +131,19 @@ type macEntry struct {
 }
 
 func (e *elanInterface) key() string { return e.Name }
-func (e *elanInterface) tidy() {
+func (e *elanInterface) normalize() {
 	e.MACEntries = sortBy(e.MACEntries, func(m macEntry) string { return m.MAC })
 }
-func (e *elanInterface) own() entry       { o := *e; o.Foreign = nil; return &o }
-func (e *elanInterface) keep(there entry) { e.Foreign = there.(*elanInterface).Foreign }
+func (e *elanInterface) own() entry       { o := *e; o.Others = nil; return &o }
+func (e *elanInterface) keep(there entry) { e.Others = there.(*elanInterface).Others }
 
-// vpnInterface is one of either module; see MarshalJSONTo.
+// vpnInterface is a vpn-interface of either module; see MarshalJSONTo.
 type vpnInterface struct {
 	Name        string      `json:"name"`
 	Router      bool        `json:"router-interface"`
 	VPNs        []vpnName   `json:"vpn-instance-names,omitempty"`
 	Adjacencies []adjacency `json:"odl-l3vpn:adjacency,omitempty"`
-	foreign
+	others
 	moved bool
 }
 
@@ -158,25 +158,25 @@ type adjacency struct {
 	Type     string `json:"adjacency_type,omitempty"`
 	SubnetID string `json:"subnet_id,omitempty"`
 	Gateway  string `json:"subnet_gateway_ip,omitempty"`
-	foreign
+	others
 }
 
-// primary is the type of the adjacencies that are ours; the controller adds others, of what
-// it learns.
+// primary is the type of our adjacencies. The controller adds adjacencies of other types
+// that it learns.
 const primary = "primary-adjacency"
 
 func (e *vpnInterface) key() string { return e.Name }
-func (e *vpnInterface) tidy() {
+func (e *vpnInterface) normalize() {
 	e.VPNs = sortBy(e.VPNs, func(v vpnName) string { return v.Name })
 	e.Adjacencies = sortBy(e.Adjacencies, func(a adjacency) string { return a.Address })
 }
 
 func (e *vpnInterface) own() entry {
 	o := *e
-	o.Foreign, o.Adjacencies = nil, nil
+	o.Others, o.Adjacencies = nil, nil
 	for _, a := range e.Adjacencies {
 		if a.Type == primary {
-			a.Foreign = nil
+			a.Others = nil
 			o.Adjacencies = append(o.Adjacencies, a)
 		}
 	}
@@ -185,23 +185,23 @@ func (e *vpnInterface) own() entry {
 
 func (e *vpnInterface) keep(there entry) {
 	t := there.(*vpnInterface)
-	e.Foreign = t.Foreign
+	e.Others = t.Others
 	for _, a := range t.Adjacencies {
 		i := slices.IndexFunc(e.Adjacencies, func(o adjacency) bool { return o.Address == a.Address })
 		switch {
 		case i >= 0:
-			e.Adjacencies[i].Foreign = a.Foreign
+			e.Adjacencies[i].Others = a.Others
 		case a.Type != primary:
 			e.Adjacencies = append(e.Adjacencies, a)
 		}
 	}
 }
 
-// routerPorts is all that floating-ip-info says of a router.
+// routerPorts holds the floating-ip-info of a router.
 type routerPorts struct {
 	Router string       `json:"router-id"`
 	Ports  []routerPort `json:"ports,omitempty"`
-	foreign
+	others
 }
 
 type routerPort struct {
@@ -216,11 +216,11 @@ type natPair struct {
 }
 
 func (e *routerPorts) key() string { return e.Router }
-func (e *routerPorts) tidy() {
+func (e *routerPorts) normalize() {
 	e.Ports = sortBy(e.Ports, func(p routerPort) string { return p.Name })
 	for i := range e.Ports {
 		e.Ports[i].Map = sortBy(e.Ports[i].Map, func(p natPair) string { return p.Internal })
 	}
 }
-func (e *routerPorts) own() entry       { o := *e; o.Foreign = nil; return &o }
-func (e *routerPorts) keep(there entry) { e.Foreign = there.(*routerPorts).Foreign }
+func (e *routerPorts) own() entry       { o := *e; o.Others = nil; return &o }
+func (e *routerPorts) keep(there entry) { e.Others = there.(*routerPorts).Others }

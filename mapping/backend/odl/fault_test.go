@@ -23,22 +23,22 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// believed are the answers to a write that are taken for success: OpenDaylight says nothing
-// then, and what it says beyond its status is not looked at as long as it is whole.
-var believed = []string{"no type", "empty", "an empty object", "other JSON"}
+// accepted lists the answers to a write that count as success. OpenDaylight answers a write
+// without a body; a body is ignored if it is complete.
+var accepted = []string{"no type", "empty", "an empty object", "other JSON"}
 
-// faults are what a peer may do to any request, and what the error has to say.
+// faults lists what a server may answer to any request, and the expected error.
 var faults = map[string]struct {
 	fault odlfake.Fault
 	says  string
-	waits bool // the client is the one to end it
+	waits bool // the client must time out
 }{
 	"503":                    {answer(http.StatusServiceUnavailable, "", ""), "503", false},
 	"404 of a server":        {answer(http.StatusNotFound, "text/html", "<html>Not Found</html>"), "404", false},
 	"404 without a body":     {answer(http.StatusNotFound, "", ""), "404", false},
 	"400 of no model":        {answer(http.StatusBadRequest, "application/json", unknownModule), "400", false},
-	"401":                    {answer(http.StatusUnauthorized, "", ""), "does not take the user and password", false},
-	"403":                    {answer(http.StatusForbidden, "", ""), "does not take the user and password", false},
+	"401":                    {answer(http.StatusUnauthorized, "", ""), "does not accept the user and password", false},
+	"403":                    {answer(http.StatusForbidden, "", ""), "does not accept the user and password", false},
 	"500":                    {answer(http.StatusInternalServerError, "text/html", "<html>"), "500", false},
 	"502":                    {answer(http.StatusBadGateway, "text/html", "<html>"), "502", false},
 	"HTML":                   {answer(http.StatusOK, "text/html", "<html>Welcome</html>"), "not JSON", false},
@@ -49,11 +49,11 @@ var faults = map[string]struct {
 	"other JSON":             {answer(http.StatusOK, "application/json", `{"elan-instances":[7]}`), "", false},
 	"JSON and more":          {answer(http.StatusOK, "application/json", `{"elan-instances":{}}{}`), "", false},
 	"redirected":             {redirect, "", false},
-	"hung":                   {hang, "no whole answer within", true},
+	"hung":                   {hang, "no complete answer within", true},
 	"cut in mid-answer":      {cut, "", false},
-	"slow":                   {trickle, "no whole answer within", true},
-	"endless":                {endless, "longer than is read", false},
-	"endless, and one entry": {endlessString, "longer than is read", false},
+	"slow":                   {trickle, "no complete answer within", true},
+	"endless":                {endless, "the answer is too long", false},
+	"endless, and one entry": {endlessString, "the answer is too long", false},
 }
 
 const unknownModule = `{"errors":{"error":[{"error-type":"protocol","error-tag":"unknown-element","error-message":"The module named 'elan' does not exist."}]}}`
@@ -76,7 +76,7 @@ func redirect(w http.ResponseWriter, r *http.Request) bool {
 }
 
 func hang(_ http.ResponseWriter, r *http.Request) bool {
-	_, _ = io.Copy(io.Discard, r.Body) // else the server does not see the client go
+	_, _ = io.Copy(io.Discard, r.Body) // else the server does not notice that the client closes
 	<-r.Context().Done()
 	return true
 }
@@ -114,9 +114,9 @@ func endlessString(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// TestFaults: whatever the peer answers, at the first connection or later, to reading or
-// writing: it is an error that says so, nothing is taken for data, nothing is rejected, and when
-// it is over all is as it should be.
+// TestFaults: a fault in any request, at the first connection or later, is reported as an
+// error. No data is read from a faulty answer and nothing is rejected. When the fault is over,
+// the backend writes the whole model.
 func TestFaults(t *testing.T) {
 	for name, c := range faults {
 		for _, when := range []string{"first", "read", "write"} {
@@ -138,7 +138,7 @@ func TestFaults(t *testing.T) {
 				f.Break(nil)
 				if err == nil {
 					require.Equal(t, "write", when)
-					require.Contains(t, believed, name)
+					require.Contains(t, accepted, name)
 				} else {
 					require.NotErrorIs(t, err, netvirt.ErrRejected)
 					require.ErrorContains(t, err, c.says)
@@ -162,7 +162,7 @@ func try(t *testing.T, b *odl.Backend, when string, changes []netvirt.Change) er
 	return err
 }
 
-// heal has the backend agree with a model as the loop does it, which tries again and again.
+// heal writes a model, and repeats that until it succeeds, like reconcile.Loop.
 func heal(t *testing.T, b *odl.Backend, want netvirt.Model) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -174,8 +174,8 @@ func heal(t *testing.T, b *odl.Backend, want netvirt.Model) {
 	}, 6*patience, 5*time.Millisecond)
 }
 
-// TestRandomFailures: one request in ten fails at random, before or after it was done, with
-// whatever status. It all ends well: what was given up for that is tried again.
+// TestRandomFailures: one request in ten fails at random, before or after the controller has
+// processed it, with any status. In the end everything is written.
 func TestRandomFailures(t *testing.T) {
 	for _, release := range []odlfake.Release{odlfake.Oxygen, without(odlfake.Oxygen), without(odlfake.Neon), odlfake.AsTheRFC} {
 		t.Run(fmt.Sprint(release.Name, release.Draft02), func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestRandomFailures(t *testing.T) {
 					return answer(http.StatusInternalServerError+status, "", "")(w, r)
 				case 1:
 					return cut(w, r)
-				case 2: // done, and the answer lost
+				case 2: // processed, but the answer is lost
 					f.ServeHTTP(httptest.NewRecorder(), withoutFault(r))
 					panic(http.ErrAbortHandler)
 				}
@@ -215,16 +215,16 @@ func withoutFault(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), passed{}, true))
 }
 
-// once keeps a fault from requests that it passed on itself.
+// once prevents that a fault meets requests that it sends itself.
 func once(f odlfake.Fault) odlfake.Fault {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		return r.Context().Value(passed{}) == nil && f(w, r)
 	}
 }
 
-// TestPoison: entries that the controller refuses, with whatever status, are found among many
-// that it takes, alone, and the others are written. What fails has to fail again for that.
-func TestPoison(t *testing.T) {
+// TestRefusedEntries: entries that the controller refuses, with any status, are found among many that
+// it accepts, and the others are written. An entry with status 500 must fail twice.
+func TestRefusedEntries(t *testing.T) {
 	for _, release := range []odlfake.Release{odlfake.Oxygen, without(odlfake.Oxygen), odlfake.Neon, without(odlfake.Neon), odlfake.AsTheRFC} {
 		for _, status := range []int{http.StatusBadRequest, http.StatusInternalServerError} {
 			t.Run(fmt.Sprint(release.Name, release.Draft02, status), func(t *testing.T) {
@@ -271,7 +271,7 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// refuse refuses bodies that hold one of some texts.
+// refuse refuses bodies that contain one of the texts.
 func refuse(status int, texts ...string) odlfake.Fault {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		body, err := io.ReadAll(r.Body)
@@ -289,8 +289,8 @@ func refuse(status int, texts ...string) odlfake.Fault {
 	}
 }
 
-// TestFailsOnce: a failure at one entry that does not repeat is no refusal, whatever else the
-// controller takes meanwhile.
+// TestFailsOnce: a failure at one entry that is not repeated is not a refusal, even if the
+// controller accepts other entries meanwhile.
 func TestFailsOnce(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
 	var failed atomic.Bool
@@ -306,7 +306,7 @@ func TestFailsOnce(t *testing.T) {
 		if failed.Load() || !refusal(w, r) {
 			return false
 		}
-		failed.Store(bytes.Count(body, []byte(`"type"`)) == 1) // it was alone
+		failed.Store(bytes.Count(body, []byte(`"type"`)) == 1) // the only one
 		return true
 	})
 	have, err := b.Read(t.Context())
@@ -317,8 +317,8 @@ func TestFailsOnce(t *testing.T) {
 	write(t, b, want)
 }
 
-// TestLonePoison: where nothing else is there to write, a failure that repeats is a refusal.
-func TestLonePoison(t *testing.T) {
+// TestRefusedAlone: if there is nothing else to write, a repeated failure is a refusal.
+func TestRefusedAlone(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
 	write(t, b, podsOf("a"))
 	want := podsOf("a")
@@ -333,8 +333,8 @@ func TestLonePoison(t *testing.T) {
 	}
 }
 
-// TestFailsAtEverything: a controller that fails at every write, and answers when it is read,
-// is left alone soon, and nothing is given up for that.
+// TestFailsAtEverything: if the controller fails at every write but answers reads, the write
+// soon stops, and rejects nothing.
 func TestFailsAtEverything(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
 	want := podsOf()
@@ -357,7 +357,7 @@ func TestFailsAtEverything(t *testing.T) {
 	agree(t, b, want)
 }
 
-// TestNotReady: while its models are not loaded, nothing of what a controller says is data.
+// TestNotReady: no answer counts as data while the controller has not loaded its models.
 func TestNotReady(t *testing.T) {
 	for _, release := range []odlfake.Release{odlfake.Oxygen, without(odlfake.Oxygen), without(odlfake.Neon)} {
 		for _, status := range []int{http.StatusOK, http.StatusBadRequest, http.StatusNotFound, http.StatusServiceUnavailable} {
@@ -370,7 +370,7 @@ func TestNotReady(t *testing.T) {
 				want := podsOf("a", "b")
 				write(t, b, want)
 
-				// It goes down under a session: what is deleted is not believed to be gone.
+				// It stops during a session: its answer that an entry does not exist is not trusted.
 				f.Load(status)
 				err = b.Write(t.Context(), netvirt.Diff(want, podsOf("b")))
 				if status != http.StatusOK {
@@ -385,8 +385,8 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// TestUnauthorized: a password that is not taken is said once, and not tried in a storm; a
-// new one in the file is tried at once.
+// TestUnauthorized: a refused password is logged once, and not tried again at once. A new
+// password in the file is tried at once.
 func TestUnauthorized(t *testing.T) {
 	f := newFake(t, odlfake.Oxygen)
 	f.SetPassword("changed")
@@ -397,7 +397,7 @@ func TestUnauthorized(t *testing.T) {
 	t.Cleanup(b.Close)
 	for range 50 {
 		_, err := b.Read(t.Context())
-		require.ErrorContains(t, err, "does not take the user and password")
+		require.ErrorContains(t, err, "does not accept the user and password")
 	}
 	require.LessOrEqual(t, f.Requests()[http.MethodGet], 2)
 	require.Equal(t, 1, strings.Count(log.String(), "level=ERROR"))

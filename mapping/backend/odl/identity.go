@@ -11,13 +11,14 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// topologies is the list in which the controller's datastore is given a name, once: the only
-// node of a topology that is called as all that is ours is marked. A datastore that is empty, or
-// was put back from a backup of before, has not that name any more: what switches were programmed
-// with out of the former one is of no use to it, and in its way (docs/decisions/0028).
+// topologies is the list with the identity of the controller's datastore, which the backend
+// writes once: the only node of the topology that is named like our mark. A datastore that was
+// emptied, or restored from a backup, has another identity or none. Then the flows that
+// switches have from the former datastore are obsolete (decision 28).
 var topologies = list{"network-topology", "network-topology", "topology", func() entry { return &topology{} }}
 
-// topology is an entry of it. That of another may be of any length: no more of it is kept.
+// topology is an entry of topologies. It keeps only the key and the nodes, because entries
+// of other writers may have any length.
 type topology struct {
 	ID    string         `json:"topology-id"`
 	Nodes []topologyNode `json:"node,omitempty"`
@@ -28,15 +29,15 @@ type topologyNode struct {
 }
 
 func (e *topology) key() string { return e.ID }
-func (e *topology) tidy()       {}
+func (e *topology) normalize()  {}
 func (e *topology) own() entry  { o := *e; o.Nodes = slices.Clone(e.Nodes); return &o }
 func (e *topology) keep(entry)  {}
 
-// identityLength is how many letters make an identity: 60 bits.
+// identityLength is the number of characters of an identity: 60 bits.
 const identityLength = 12
 
-// readIdentity reads the name that the datastore was given; empty where it has none. Whoever has
-// put anything else there has named it so.
+// readIdentity reads the identity of the datastore; empty if it has none. If another writer
+// has added nodes or removed ours, the result is another identity.
 func (s *session) readIdentity(ctx context.Context) (string, error) {
 	found, err := s.look(ctx, &topologies, []string{mark})
 	if err != nil {
@@ -53,8 +54,8 @@ func (s *session) readIdentity(ctx context.Context) (string, error) {
 	return t.Nodes[0].ID, nil
 }
 
-// identify gives the datastore a name, where it has none: before anything else is written. If
-// somebody else was faster that fails, and is read then.
+// identify gives the datastore an identity if it has none, before any other write. It fails if
+// another writer was faster; the next call then reads that identity.
 func (w *write) identify(ctx context.Context) error {
 	if w.mirror.identity != "" {
 		return nil
@@ -65,19 +66,19 @@ func (w *write) identify(ctx context.Context) error {
 		err = w.send(ctx, w.request(http.MethodPost, w.dialect.container(&topologies), body), nil)
 	}
 	if err != nil {
-		return fmt.Errorf("give the datastore an identity: %w", err)
+		return fmt.Errorf("write the identity of the datastore: %w", err)
 	}
-	w.backend.log.Info("OpenDaylight's datastore has no name yet: it gets one", "identity", identity)
+	w.backend.log.Info("gave OpenDaylight's datastore an identity", "identity", identity)
 	w.mirror.identity = identity
 	w.backend.identity.Store(&identity)
 	return nil
 }
 
-// Identity implements what reconcile.Observer says: the name of the controller's datastore, as
-// it was read or given last.
+// Identity implements reconcile.Observer. It returns the identity of the controller's
+// datastore that was last read or written; empty if unknown.
 func (b *Backend) Identity() string {
-	if is := b.identity.Load(); is != nil {
-		return *is
+	if identity := b.identity.Load(); identity != nil {
+		return *identity
 	}
 	return ""
 }

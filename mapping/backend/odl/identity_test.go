@@ -9,8 +9,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// TestIdentity: a controller's datastore is given a name by the first write, keeps it through
-// whatever becomes of what is ours, and has another when it was lost.
+// TestIdentity: the first write gives the controller's datastore an identity. The identity
+// stays when all our entries are deleted, and a datastore that was lost gets another one.
 func TestIdentity(t *testing.T) {
 	inEachDialect(t, func(t *testing.T, f *fake, cfg odl.Config) {
 		b := open(t, cfg)
@@ -18,7 +18,7 @@ func TestIdentity(t *testing.T) {
 		_, err := b.Read(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, b.Identity())
-		require.Empty(t, f.Keys("network-topology:network-topology"), "who reads gives no name")
+		require.Empty(t, f.Keys("network-topology:network-topology"), "a Read writes no identity")
 
 		write(t, b, want)
 		first := b.Identity()

@@ -10,29 +10,29 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The modules that hold vpn-instances and vpn-interfaces: l3vpn, and from Magnesium on the
-// other.
+// The modules with vpn-instances and vpn-interfaces: l3vpn, and since Magnesium
+// l3vpn-instances-interfaces.
 const (
 	moduleL3VPN = "l3vpn"
 	moduleMoved = "l3vpn-instances-interfaces"
 )
 
-// form is the form that these lists have.
+// form is the form of these lists.
 type form int
 
 const (
-	// nested is that of module l3vpn.
+	// nested is the form of module l3vpn.
 	nested form = iota
-	// moved is that of Magnesium: it is another module that the lists are in, and it is that,
-	// and not a third, that the adjacencies of vpn-interfaces are in.
+	// moved is the form of Magnesium: the lists and the adjacencies of vpn-interfaces are in
+	// module l3vpn-instances-interfaces.
 	moved
-	// flat came with Aluminium: vpn-instances have neither address families nor a
-	// description any more.
+	// flat is the form since Aluminium: vpn-instances have neither address families nor a
+	// description.
 	flat
 )
 
-// formOf finds out the form, which, between the last two, no module's name or revision tells:
-// only one of them has address families to be asked for.
+// formOf detects the form. Moved and flat have the same module name and revision, so it
+// requests an address family, which only moved has.
 func (s *session) formOf(ctx context.Context, modules []string) (form, error) {
 	if !slices.Contains(modules, moduleMoved) {
 		return nested, nil
@@ -55,13 +55,13 @@ type flatVPNInstance struct {
 	RouteDistinguishers []string `json:"route-distinguisher,omitempty"`
 	Targets             targets  `json:"vpnTargets"`
 	L3VNI               uint32   `json:"l3vni"`
-	foreign
+	others
 }
 
 func (e *flatVPNInstance) key() string      { return e.Name }
-func (e *flatVPNInstance) tidy()            { e.Targets.tidy() }
-func (e *flatVPNInstance) own() entry       { o := *e; o.Foreign = nil; return &o }
-func (e *flatVPNInstance) keep(there entry) { e.Foreign = there.(*flatVPNInstance).Foreign }
+func (e *flatVPNInstance) normalize()       { e.Targets.normalize() }
+func (e *flatVPNInstance) own() entry       { o := *e; o.Others = nil; return &o }
+func (e *flatVPNInstance) keep(there entry) { e.Others = there.(*flatVPNInstance).Others }
 
 // The forms of a vpn-interface.
 type (
@@ -71,7 +71,7 @@ type (
 		Router      bool        `json:"router-interface"`
 		VPNs        []vpnName   `json:"vpn-instance-names,omitempty"`
 		Adjacencies []adjacency `json:"adjacency,omitempty"`
-		foreign
+		others
 		moved bool
 	}
 )

@@ -6,7 +6,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// The lists that hold what is ours, in the order of dependence: an entry refers to entries
+// The lists with our entries, in the order of dependence: an entry refers only to entries
 // of lists before its own.
 const (
 	elanInstances = iota
@@ -18,22 +18,22 @@ const (
 	listCount
 )
 
-// stages are the lists in the order of their dependence, those together that do not need
-// each other. A vpn-interface refers to no elan-interface; but where a port is there already,
-// Netvirt answers ARP for the gateway only if it finds the elan-interface when it comes to the
-// vpn-interface, and does not look again.
+// stages groups the lists in the order of dependence. Lists of one stage do not depend on
+// each other. A vpn-interface does not refer to an elan-interface, but it comes later: if the
+// port exists already, Netvirt answers ARP for the gateway only if it finds the
+// elan-interface when it processes the vpn-interface.
 var stages = [...][]int{{elanInstances, vpnInstances}, {interfaces}, {elanInterfaces}, {vpnInterfaces}, {floatingIPs}}
 
 // list is one of Netvirt's lists, the only one in its container.
 type list struct {
 	module, container, name string
-	fresh                   func() entry // to decode into
+	fresh                   func() entry // returns an empty entry
 }
 
-// top is the container's name with its module.
+// top returns the container's name with its module.
 func (l *list) top() string { return l.module + ":" + l.container }
 
-// listsOf are the lists of a controller that has those of l3vpn in a form.
+// listsOf returns the lists of a controller, given the form of its l3vpn.
 func listsOf(f form) *[listCount]list {
 	lists := [listCount]list{
 		elanInstances:  {"elan", "elan-instances", "elan-instance", func() entry { return &elanInstance{} }},
@@ -52,21 +52,20 @@ func listsOf(f form) *[listCount]list {
 	return &lists
 }
 
-// transitPrefix is what the names of the vpn-instances of Transits begin with, and that of no
-// namespace does.
+// transitPrefix is the prefix of the vpn-instances of Transits. No namespace has it.
 const transitPrefix = "transit:"
 
-// unit is what is encoded and decoded together: the entries of one interface, or one entry
-// of another kind.
+// unit identifies entries that are encoded and decoded together: all entries of one
+// interface, or one entry of another kind.
 type unit struct {
 	kind netvirt.Kind // KindTransit, KindELANInstance, KindVPNInstance, KindInterface or KindFloatingIP
 	name string       // the entries' key
 }
 
-// content is what a unit has in each list; nil where it has nothing.
+// content holds a unit's entry in each list, or nil.
 type content [listCount]entry
 
-// unitOf is the unit that an object belongs to.
+// unitOf returns the unit that an object belongs to.
 func unitOf(o netvirt.Object) unit {
 	switch o := o.(type) {
 	case netvirt.Transit:
@@ -85,7 +84,7 @@ func unitOf(o netvirt.Object) unit {
 	return unit{o.Key().Kind, o.Key().Name}
 }
 
-// unitAt is the unit of an entry of a list.
+// unitAt returns the unit of an entry, given its list and key.
 func unitAt(l int, key string) unit {
 	switch l {
 	case elanInstances:
@@ -101,7 +100,7 @@ func unitAt(l int, key string) unit {
 	return unit{netvirt.KindInterface, key}
 }
 
-// listOf is the list whose entries hold the objects of a kind.
+// listOf returns the list whose entries contain the objects of a kind.
 func listOf(k netvirt.Kind) int {
 	switch k {
 	case netvirt.KindELANInstance:

@@ -3,7 +3,9 @@ package odl_test
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,9 +21,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 )
 
-// TestNoHotLoop: under the loop that reads and writes, with its watch, a fault that lasts costs
-// some dozens of requests a second at most, when the first of them were for nothing, and a few
-// lines in the log, and when it is over all is written.
+// TestNoHotLoop: during a lasting fault, reconcile.Loop with its watch makes at most some
+// dozens of requests a second, and logs a few lines. When the fault is over, all is written.
 func TestNoHotLoop(t *testing.T) {
 	const lasts, most = 2 * time.Second, 100
 	for name, fault := range map[string]odlfake.Fault{
@@ -48,7 +49,7 @@ func TestNoHotLoop(t *testing.T) {
 			t.Cleanup(b.Close)
 			f.Break(fault)
 			loop := runLoop(t, b, podsOf("a", "b", "c"), &log)
-			<-time.NewTimer(lasts).C // the loop's back-off grows
+			<-time.NewTimer(lasts).C // so that the loop's back-off grows
 			f.Requests()
 			<-time.NewTimer(lasts).C
 			requests := 0
@@ -63,27 +64,25 @@ func TestNoHotLoop(t *testing.T) {
 	}
 }
 
-// toWrites has a fault meet requests that write alone.
+// toWrites limits a fault to requests that write.
 func toWrites(fault odlfake.Fault) odlfake.Fault {
 	return func(w http.ResponseWriter, r *http.Request) bool { return r.Method != http.MethodGet && fault(w, r) }
 }
 
-// runLoop has a loop make a backend agree with a model until the test is over.
+// fixed is a reconcile.Source that never changes.
+type fixed map[netvirt.Scope]netvirt.Parts
+
+func (f fixed) Want(s netvirt.Scope) (netvirt.Parts, []coe.Problem) { return f[s], nil }
+func (f fixed) Scopes() []netvirt.Scope                             { return slices.Collect(maps.Keys(f)) }
+func (fixed) Complete() bool                                        { return true }
+func (fixed) Revision() int64                                       { return 1 }
+func (fixed) CaughtUp() bool                                        { return true }
+
+// runLoop runs a loop that writes a model, until the test ends.
 func runLoop(t *testing.T, b *odl.Backend, want netvirt.Model, log *logged) *reconcile.Loop {
 	t.Helper()
-	scopes := want.ByScope()
-	loop := reconcile.New(reconcile.Config{Timeout: patience}, "odl", b, reconcile.Source{
-		Want:     func(s netvirt.Scope) (netvirt.Parts, []coe.Problem) { return scopes[s], nil },
-		Complete: func() bool { return true },
-		Scopes: func() (all []netvirt.Scope) {
-			for s := range scopes {
-				all = append(all, s)
-			}
-			return all
-		},
-		Revision: func() int64 { return 1 },
-		Heard:    func() bool { return true },
-	}, reconcile.NewMetrics(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(log, nil)))
+	loop := reconcile.New(reconcile.Config{Timeout: patience}, "odl", b, fixed(want.ByScope()),
+		reconcile.NewMetrics(prometheus.NewRegistry()), slog.New(slog.NewTextHandler(log, nil)))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = loop.Run(ctx) })

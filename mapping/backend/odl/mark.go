@@ -8,14 +8,14 @@ import (
 // mark is the first word of the description of every entry of ours that has one.
 const mark = "coe-bridge"
 
-// maxDescription is the longest description that elan takes ("string 1..254"); l3vpn's may
-// be as long as what is written there needs.
+// maxDescription is the maximum length of a description in module elan ("string 1..254").
+// Descriptions in l3vpn may be longer.
 const maxDescription = 254
 
-// word is what a description of ours says beyond the mark, for what Netvirt has no leaf for.
+// word is a name and a value in a description, for data that Netvirt has no leaf for.
 type word struct{ name, value string }
 
-// describe writes a description: the mark, and words with a value, which may hold any text.
+// describe returns a description: the mark, and words with any text as value.
 func describe(words ...word) string {
 	var out strings.Builder
 	out.WriteString(mark)
@@ -25,13 +25,13 @@ func describe(words ...word) string {
 	return out.String()
 }
 
-// marked tells whether a description is one of ours.
+// marked reports whether a description begins with our mark.
 func marked(description string) bool {
 	return description == mark || strings.HasPrefix(description, mark+" ")
 }
 
-// said reads what a description of ours says; nothing of one that is not.
-func said(description string) []word {
+// parseDescription returns the words of a description; none if it does not have our mark.
+func parseDescription(description string) []word {
 	if !marked(description) {
 		return nil
 	}
@@ -45,7 +45,7 @@ func said(description string) []word {
 	return words
 }
 
-// find returns the value of the first word of a name.
+// find returns the value of the first word with a name.
 func find(words []word, name string) (value string, ok bool) {
 	for _, w := range words {
 		if w.name == name {

@@ -9,16 +9,16 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// mirror is what the datastore has of ours: what was read, and what was written since.
+// mirror holds our entries in the datastore, as of the last read and the writes since.
 type mirror struct {
 	codec
-	identity string // of the datastore; empty where it has none
+	identity string // of the datastore; empty if it has none
 	units    map[unit]*content
-	// byVPN are the elan-instances whose namespace may have the vpn-instance of a name.
+	// byVPN holds elan-instances, by the names that their namespace's vpn-instance may have.
 	byVPN map[string][]string
-	// touched says of a unit when it was written last, on a clock that counts writes.
+	// touched holds the value of clock when a unit was last written.
 	touched map[unit]uint64
-	clock   uint64
+	clock   uint64 // counts writes of units
 }
 
 func newMirror(f form) *mirror {
@@ -30,7 +30,7 @@ func newMirror(f form) *mirror {
 	return m
 }
 
-// put sets what there is of a unit in a list; nil for nothing.
+// put sets the entry of a unit in a list; nil removes it.
 func (m *mirror) put(u unit, l int, e entry) {
 	have := m.units[u]
 	if have == nil {
@@ -49,7 +49,7 @@ func (m *mirror) put(u unit, l int, e entry) {
 	}
 }
 
-// at is what there is of a unit.
+// at returns the entries of a unit.
 func (m *mirror) at(u unit) content {
 	if have := m.units[u]; have != nil {
 		return *have
@@ -57,7 +57,7 @@ func (m *mirror) at(u unit) content {
 	return content{}
 }
 
-// join notes which Transit a vpn-instance has.
+// join records the Transit of a vpn-instance.
 func (m *mirror) join(vpn, transit string) {
 	if transit == "" {
 		delete(m.transits, vpn)
@@ -66,7 +66,7 @@ func (m *mirror) join(vpn, transit string) {
 	}
 }
 
-// members lists the interfaces of a vpn-instance.
+// members returns the interfaces of a vpn-instance.
 func (m *mirror) members(vpn string) []unit {
 	var all []unit
 	for u := range m.units {
@@ -77,7 +77,7 @@ func (m *mirror) members(vpn string) []unit {
 	return all
 }
 
-// index keeps byVPN.
+// index adds an elan-instance to byVPN, or removes it.
 func (m *mirror) index(elan string, there bool) {
 	_, namespace, err := netvirt.ParseELANName(elan)
 	if err != nil {
@@ -109,13 +109,13 @@ func (m *mirror) vpnOf(namespace string) string {
 	return names[0]
 }
 
-// touch notes that the unit is being written.
+// touch records that a unit is being written.
 func (m *mirror) touch(u unit) {
 	m.clock++
 	m.touched[u] = m.clock
 }
 
-// keepOurs drops what is not ours.
+// keepOurs removes the units that are not ours.
 func (m *mirror) keepOurs() {
 	for u, have := range m.units {
 		if m.isOurs(u, *have) {
@@ -129,8 +129,8 @@ func (m *mirror) keepOurs() {
 	}
 }
 
-// model is what the mirror stands for. Every processor decodes a share of it, since after the
-// controller's part that is what a reading takes longest for.
+// model decodes the mirror. It uses all processors, because decoding takes most of the
+// bridge's time for a Read.
 func (m *mirror) model() netvirt.Model {
 	shares := make([]share, runtime.GOMAXPROCS(0))
 	n := 0
@@ -161,7 +161,7 @@ func (m *mirror) model() netvirt.Model {
 	return all
 }
 
-// share is a part of what a mirror has.
+// share is the part of a mirror that one goroutine decodes.
 type share struct {
 	units   []unit
 	have    []*content    // of each
@@ -169,7 +169,7 @@ type share struct {
 	subnets *subnets
 }
 
-// decode changes nothing of the mirror.
+// decode decodes the share. It does not change the mirror.
 func (s *share) decode(m *mirror) {
 	own := m.codec
 	own.subnets = newSubnets(m.subnets)
@@ -181,8 +181,8 @@ func (s *share) decode(m *mirror) {
 	s.subnets = own.subnets
 }
 
-// agrees tells whether another reading of the datastore has what the mirror has, but for the
-// units that were written since then.
+// agrees reports whether another reading of the datastore equals the mirror, apart from
+// the units that were written since then.
 func (m *mirror) agrees(now *mirror, then uint64) bool {
 	if m.identity != now.identity && m.identity != "" && now.identity != "" {
 		return false
@@ -209,7 +209,7 @@ func equal(a, b content) bool {
 	return true
 }
 
-// forgetTouched forgets when units were written that were until then.
+// forgetTouched forgets the writes until then.
 func (m *mirror) forgetTouched(then uint64) {
 	maps.DeleteFunc(m.touched, func(_ unit, at uint64) bool { return at <= then })
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// podsOf is a model of one pod in each namespace, pod-1, all on one node.
+// podsOf returns a model with one pod in each namespace, pod-1, all on one node.
 func podsOf(namespaces ...string) netvirt.Model {
 	m := netvirt.Model{}
 	m.Add(netvirt.Transit{RouteTarget: netvirt.CommonRouteTarget})
@@ -17,7 +17,7 @@ func podsOf(namespaces ...string) netvirt.Model {
 	return m
 }
 
-// podOn adds a pod, the at-th of the n-th namespace.
+// podOn adds pod number at to namespace number n.
 func podOn(m netvirt.Model, namespace, pod string, n, at int) {
 	node := netip.MustParseAddr("192.168.33.10")
 	elan, name := netvirt.ELANName(node, namespace), netvirt.InterfaceName(namespace, pod, "", true)

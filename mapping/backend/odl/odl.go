@@ -1,22 +1,24 @@
-// Package odl is the backend that realises the model in the config datastore of an
-// OpenDaylight with Netvirt, over RESTCONF.
+// Package odl is the backend that writes the model to the config datastore of an
+// OpenDaylight controller with Netvirt, over RESTCONF.
 //
-// Objects become entries of Netvirt's lists, several objects one entry: an elan-interface
-// has its static MAC entries in it, a vpn-interface its adjacencies. Entries of ours are
-// recognised by what is written on them (docs/decisions/0024), no other entry is ever
-// changed, and of ours only what the model says: what the controller or another hand
-// adds to them (an elan-tag, a learnt adjacency) is neither read nor wiped. An entry that is
-// as it should be is never written again, for OpenDaylight takes that for a new one.
+// Objects are encoded to entries of Netvirt's lists, sometimes several to one entry: an
+// elan-interface contains its static MAC entries, a vpn-interface its adjacencies. An entry
+// is ours if it has our mark (decision 24). The backend never changes another entry.
+// In an entry of ours it changes only the leaves of the model: leaves that the controller or
+// an external writer adds (an elan-tag, a learnt adjacency) are neither read nor deleted. An
+// entry that is correct is never written again, because OpenDaylight treats each write as a
+// new entry.
 //
-// Netvirt does not carry packets between vpn-instances with a common route target, so a
-// Transit is a vpn-instance, which the interfaces of all vpn-instances are members of that have
-// the Transit; these themselves then have none, and say which Transit they have.
+// Netvirt does not forward packets between vpn-instances with a common route target. So a
+// Transit is encoded as a vpn-instance, and the interfaces of all vpn-instances with this
+// Transit are its members. The vpn-instances themselves then have no members, and their
+// description names the Transit.
 //
-// The backend speaks the dialects of RESTCONF that OpenDaylight's releases have, and finds
-// out which one a controller has, and which of two forms of Netvirt's l3vpn. Nothing that
-// a controller says before all of its models are loaded is taken for data.
+// The backend supports the RESTCONF dialects of OpenDaylight's releases. It detects the
+// dialect of a controller, and the form of Netvirt's l3vpn module. It ignores all answers of
+// a controller that has not loaded all models yet.
 //
-// It knows neither Kubernetes nor coe, and retries nothing.
+// The package knows neither Kubernetes nor coe, and retries nothing.
 package odl
 
 import (
@@ -35,45 +37,44 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Config says where the controller is and how it is spoken to. The zero value of a field
-// takes its default.
+// Config configures a Backend. A field with its zero value takes its default.
 type Config struct {
-	// URLs are the controllers of one cluster, http://HOST:PORT or https://HOST:PORT,
-	// comma-separated. Any that answers will do.
+	// URLs lists the controllers of one cluster, comma-separated: http://HOST:PORT or
+	// https://HOST:PORT. The backend uses the first that answers.
 	URLs string
-	// AuthFile holds "user:password". It is read again when it changes. Empty: nobody
-	// is said to ask.
+	// AuthFile is a file with one line "user:password". It is read again when it changes.
+	// Empty: requests have no credentials.
 	AuthFile string
-	// TLS returns the configuration of a new connection, for URLs that begin with https. Nil:
-	// whom the system trusts is trusted.
+	// TLS returns the configuration of a new connection, for https URLs. Nil: the system's
+	// CAs are trusted.
 	TLS func() *tls.Config
-	// Dialect is one of Dialects. Empty: it is found out.
+	// Dialect is one of Dialects. Empty: the backend detects it.
 	Dialect string
-	// Timeout bounds each request that writes, and those that are small; one that creates many
-	// entries has as much again for each further 200. Default 10 s.
+	// Timeout bounds each request that writes or reads a single entry. A request that
+	// creates many entries has this time once more for each further 200. Default 10 s.
 	Timeout time.Duration
-	// ReadTimeout bounds the reading of one list as a whole. Default 30 s.
+	// ReadTimeout bounds the reading of one whole list. Default 30 s.
 	ReadTimeout time.Duration
-	// ConnectTimeout bounds the making of a connection. Default 2 s.
+	// ConnectTimeout bounds each attempt to connect. Default 2 s.
 	ConnectTimeout time.Duration
-	// Probe is how often the controller is asked for a sign of life while it is watched.
-	// Default 5 s.
+	// Probe is the interval of Watch's check that the controller answers. Default 5 s.
 	Probe time.Duration
-	// Poll is how often what is ours is compared with what was written while it is
-	// watched; the comparisons take a twentieth of the time at most. Default 15 s.
+	// Poll is the interval at which Watch compares our entries with those that were read or
+	// written. It is longer if the comparisons would take more than a twentieth of the
+	// time. Default 15 s.
 	Poll time.Duration
-	// Parallel is how many requests are under way at once, where the dialect bears it.
+	// Parallel is the maximum number of concurrent requests, if the dialect allows them.
 	// Default 8.
 	Parallel int
 	// BatchBytes and BatchEntries bound the body of one request that creates several
 	// entries. Defaults 1 MiB and 1,000.
 	BatchBytes, BatchEntries int
-	// AnswerBytes bounds what is read of one list. Default 128 MiB; of it, only what is
-	// ours is kept in memory.
+	// AnswerBytes bounds the answer with one list. Only our entries of it are held in
+	// memory. Default 128 MiB.
 	AnswerBytes int64
-	// MayWrite, if not nil, is asked before each request that writes, and keeps it back with
-	// an error. OpenDaylight knows no write on a condition, so this is as late as one who is
-	// to write no more can be stopped: what is under way then is carried out.
+	// MayWrite, if not nil, is called before each request that writes; its error prevents
+	// the request. OpenDaylight has no conditional writes, so a request that was sent before
+	// cannot be stopped.
 	MayWrite func(context.Context) error
 }
 
@@ -96,29 +97,31 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Backend writes to the config datastore of one controller, or cluster. Its methods may be
-// called by several goroutines; reads and writes take turns.
+// Backend writes to the config datastore of one controller or cluster. Several goroutines
+// may call its methods; reads and writes exclude each other.
 type Backend struct {
 	cfg    Config
 	urls   []string
 	client *client
 	log    *slog.Logger
 
-	// turn holds one value while nobody has the turn. Who has it may use what follows.
-	turn         chan struct{}
+	// lock is a mutex that can be waited for until a context ends: locked while empty. It
+	// guards the fields up to warned.
+	lock         chan struct{}
 	session      *session // nil while there is none
 	next         int      // the URL to try first
-	mirror       *mirror  // what the datastore has of ours; nil while that is unknown
+	mirror       *mirror  // our entries in the datastore; nil while they are unknown
 	readSessions reads.Sessions[*session]
-	strikes      strikes
-	greeted      string // of which controller was said that it is connected
-	warned       bool   // of the controller's own renderer
+	failures     failureCounts
+	logged       string // the controller that was logged as connected
+	warned       bool   // about the controller's own renderer
 
-	identity atomic.Pointer[string] // the mirror's, or the last one's
-	network  network                // what the controller made of what is written
+	identity atomic.Pointer[string] // the mirror's, or that of the mirror before
+	network  network                // the operational state of our entries
 }
 
-// New returns a backend. It connects at its first use. Close frees it.
+// New returns a backend. It connects when it is first used; Close closes the connections.
+// An error reports an invalid Config.
 func New(cfg Config, log *slog.Logger) (*Backend, error) {
 	cfg.setDefaults()
 	urls := strings.Split(cfg.URLs, ",")
@@ -135,8 +138,8 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{cfg: cfg, urls: urls, client: client, log: log, turn: make(chan struct{}, 1), strikes: strikes{}}
-	b.turn <- struct{}{}
+	b := &Backend{cfg: cfg, urls: urls, client: client, log: log, lock: make(chan struct{}, 1), failures: failureCounts{}}
+	b.release()
 	return b, nil
 }
 
@@ -144,8 +147,8 @@ func checkURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		// The text may hold a password, and the error the text.
-		return errors.New("OpenDaylight URL: it can't be read; want http://HOST:PORT or https://HOST:PORT")
+		// The error would contain the text, and the text may contain a password.
+		return errors.New("OpenDaylight URL: invalid URL; want http://HOST:PORT or https://HOST:PORT")
 	case u.User != nil:
 		return fmt.Errorf("OpenDaylight URL %q: user and password belong in a file (--odl-auth-file)", u.Redacted())
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "", u.RawQuery != "", u.Fragment != "":
@@ -154,16 +157,16 @@ func checkURL(text string) error {
 	return nil
 }
 
-// Close ends the connections. A later call opens others.
+// Close closes the connections. A later call of another method opens new ones.
 func (b *Backend) Close() {
-	<-b.turn
+	<-b.lock
 	b.session, b.mirror = nil, nil
 	b.client.closeIdle()
-	b.turn <- struct{}{}
+	b.release()
 }
 
-// Kinds are those that Netvirt has a form for. What they refer to of others (subnet, service)
-// is in their own leaves.
+// Kinds returns the kinds that the backend writes: those that Netvirt has lists for. Their
+// leaves contain what they need of other kinds (subnet, service).
 func (b *Backend) Kinds() netvirt.KindSet {
 	return netvirt.NewKindSet(
 		netvirt.KindTransit, netvirt.KindELANInstance, netvirt.KindVPNInstance, netvirt.KindInterface, netvirt.KindELANInterface,
@@ -171,8 +174,8 @@ func (b *Backend) Kinds() netvirt.KindSet {
 	)
 }
 
-// Read returns the objects that the entries of ours say. Of an entry that another hand has
-// changed it returns an object that no source wants; see damaged.
+// Read returns the objects that our entries hold. If an external writer has changed an
+// entry, it returns an object under the same key that differs from every wanted object.
 func (b *Backend) Read(ctx context.Context) (netvirt.Model, error) {
 	var have netvirt.Model
 	err := b.with(ctx, func(s *session) error {
@@ -189,9 +192,10 @@ func (b *Backend) Read(ctx context.Context) (netvirt.Model, error) {
 	return have, nil
 }
 
-// Write makes the changes: list after list in the order of their dependence, in as few
-// requests as the dialect allows. What the controller refuses is found out, named, and
-// keeps nothing back but what refers to it.
+// Write makes the changes list by list, in the order of the lists' dependence, with as few
+// requests as the dialect allows. changes must be in the order of netvirt.Sort. A
+// *netvirt.RejectedError names the changes that the controller refuses; the changes that do
+// not depend on them are made. After any other error some of the changes may have been made.
 func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 	if len(changes) == 0 {
 		return nil
@@ -212,7 +216,7 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 	return nil
 }
 
-// read has the mirror read anew.
+// read reads the mirror.
 func (b *Backend) read(ctx context.Context, s *session) error {
 	before := b.mirror
 	b.mirror = nil
@@ -228,12 +232,13 @@ func (b *Backend) read(ctx context.Context, s *session) error {
 	return err
 }
 
-// with runs a function with a session, when it is its turn. One that fails is left.
+// with runs a function with the session, under the lock. If the function fails, with drops
+// the mirror and, unless the controller only refused a request, the session.
 func (b *Backend) with(ctx context.Context, do func(*session) error) error {
-	if err := b.take(ctx); err != nil {
+	if err := b.acquire(ctx); err != nil {
 		return err
 	}
-	defer b.give()
+	defer b.release()
 	s, err := b.connected(ctx)
 	if err != nil {
 		return err
@@ -247,16 +252,17 @@ func (b *Backend) with(ctx context.Context, do func(*session) error) error {
 	return err
 }
 
-func (b *Backend) take(ctx context.Context) error {
+// acquire locks the backend, unless ctx ends first.
+func (b *Backend) acquire(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	select {
-	case <-b.turn:
+	case <-b.lock:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (b *Backend) give() { b.turn <- struct{}{} }
+func (b *Backend) release() { b.lock <- struct{}{} }

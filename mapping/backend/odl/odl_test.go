@@ -20,10 +20,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// spoken are the dialects, and who speaks them.
+// spoken lists the dialects, with a controller for each.
 var spoken = map[string]struct {
 	release odlfake.Release
-	dialect string // as set; empty: found out
+	dialect string // in Config; empty if detected
 }{
 	"draft-02 of Oxygen":           {release: odlfake.Oxygen},
 	"draft-02 of Magnesium":        {release: withL3VPN(odlfake.Neon, odlfake.Moved)},
@@ -33,19 +33,19 @@ var spoken = map[string]struct {
 	"RFC 8040 as the RFC says":     {release: odlfake.AsTheRFC},
 }
 
-// withL3VPN is a controller that has l3vpn in another form.
+// withL3VPN returns a controller with another form of l3vpn.
 func withL3VPN(r odlfake.Release, form odlfake.L3VPN) odlfake.Release {
 	r.L3VPN = form
 	return r
 }
 
-// without is a controller on which draft-02 is not installed.
+// without returns a controller without draft-02.
 func without(r odlfake.Release) odlfake.Release {
 	r.Draft02 = false
 	return r
 }
 
-// fake is a controller and its address.
+// fake is a controller with its address.
 type fake struct {
 	*odlfake.Controller
 	url string
@@ -60,7 +60,7 @@ func newFake(t *testing.T, release odlfake.Release) *fake {
 	return &fake{c, server.URL}
 }
 
-// config is for tests: it has the file of the fake's password, and waits for nothing long.
+// config returns a configuration with the fake's password and short timeouts.
 func (f *fake) config(t *testing.T) odl.Config {
 	return odl.Config{
 		URLs: f.url, AuthFile: passwordFile(t, odlfake.User+":"+odlfake.Password+"\n"),
@@ -68,7 +68,7 @@ func (f *fake) config(t *testing.T) odl.Config {
 	}
 }
 
-// inEachDialect runs a test with a fake that speaks each of them, and how it is spoken to.
+// inEachDialect runs a test for each dialect, with a fake that serves it.
 func inEachDialect(t *testing.T, test func(t *testing.T, f *fake, cfg odl.Config)) {
 	for name, c := range spoken {
 		t.Run(name, func(t *testing.T) {
@@ -102,14 +102,14 @@ func start(t *testing.T, release odlfake.Release) (*odl.Backend, *fake) {
 	return open(t, f.config(t)), f
 }
 
-// small is a model of some pods.
+// small returns a model with some pods.
 func small(b *odl.Backend, seed uint64, pods int) netvirt.Model {
 	w := backendtest.NewWorld(seed)
 	w.AddPods(pods)
 	return w.Model().Select(b.Kinds())
 }
 
-// write has the backend agree with a model.
+// write writes a model, and checks that Read returns it.
 func write(t *testing.T, b *odl.Backend, want netvirt.Model) {
 	t.Helper()
 	have, err := b.Read(t.Context())
@@ -125,7 +125,7 @@ func agree(t *testing.T, b *odl.Backend, want netvirt.Model) {
 	backendtest.Agree(t, want, have)
 }
 
-// TestConformance is the suite of all backends, in every dialect.
+// TestConformance runs the suite of all backends in every dialect.
 func TestConformance(t *testing.T) {
 	for name, c := range spoken {
 		t.Run(name, func(t *testing.T) {
@@ -141,8 +141,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestNothingWrittenTwice: a backend that begins anew, on a controller that has all, writes
-// nothing, and repeating a write does not either.
+// TestNothingWrittenTwice: a new backend writes nothing to a controller that has all entries.
+// Repeating a write sends nothing either.
 func TestNothingWrittenTwice(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
 	want := small(b, 1, 20)
@@ -159,7 +159,7 @@ func TestNothingWrittenTwice(t *testing.T) {
 	require.Equal(t, tags, f.Entry("elan:elan-instances", "elan-instance", f.Keys("elan:elan-instances")[0]))
 }
 
-// TestFewRequests: what is new is created in one request for each list.
+// TestFewRequests: new entries are created with one request for each list.
 func TestFewRequests(t *testing.T) {
 	b, f := start(t, odlfake.Neon)
 	want := small(b, 1, 20)
@@ -167,15 +167,15 @@ func TestFewRequests(t *testing.T) {
 	require.NoError(t, err)
 	f.Requests()
 	require.NoError(t, b.Write(t.Context(), netvirt.Diff(netvirt.Model{}, want)))
-	require.Equal(t, map[string]int{http.MethodPost: 6}, f.Requests(), "one for the datastore's name")
+	require.Equal(t, map[string]int{http.MethodPost: 6}, f.Requests(), "one of them writes the identity")
 }
 
-// TestStages: a list is written when those that it depends on are, and deleted before them.
+// TestStages: a list is written after the lists that it depends on, and deleted before them.
 func TestStages(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
 	var (
 		mu      sync.Mutex
-		under   = map[string]int{} // requests that are under way
+		under   = map[string]int{} // running requests, by list
 		written []string
 	)
 	order := map[string]int{"elan:elan-instances": 0, "l3vpn:vpn-instances": 0, "ietf-interfaces:interfaces": 1, "elan:elan-interfaces": 2, "l3vpn:vpn-interfaces": 3}
@@ -192,7 +192,7 @@ func TestStages(t *testing.T) {
 				before, after = after, before
 			}
 			if under[other] > 0 && before < after {
-				t.Errorf("%s is written while %s is", list, other)
+				t.Errorf("%s and %s are written at the same time", list, other)
 			}
 		}
 		under[list]++
@@ -215,7 +215,7 @@ func TestStages(t *testing.T) {
 	require.True(t, slices.IsSortedFunc(written, func(a, b string) int { return order[b] - order[a] }), "%v", written)
 }
 
-// TestBatchesAreBounded: by their size and by the number of their entries.
+// TestBatchesAreBounded: a batch is bounded by its size and by the number of its entries.
 func TestBatchesAreBounded(t *testing.T) {
 	f := newFake(t, odlfake.Neon)
 	cfg := f.config(t)
@@ -238,9 +238,9 @@ func TestBatchesAreBounded(t *testing.T) {
 	require.Greater(t, f.Requests()[http.MethodPost], 9)
 }
 
-// TestWhatOthersAddStays: an update wipes nothing of an entry that is not ours, and none of
-// it is read.
-func TestWhatOthersAddStays(t *testing.T) {
+// TestLeavesOfOthersStay: an update deletes no leaves of other writers, and Read does not
+// return them.
+func TestLeavesOfOthersStay(t *testing.T) {
 	inEachDialect(t, func(t *testing.T, f *fake, cfg odl.Config) {
 		b := open(t, cfg)
 		want := small(b, 1, 3)

@@ -14,12 +14,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// stateList is a list of the operational datastore, the only one in its container that is of
-// interest.
+// stateList is a list of the operational datastore.
 type stateList struct{ module, container, list string }
 
-// The lists that say what Netvirt has made of what is ours. An interface comes into the
-// first when its port is plugged in, and from there into the others.
+// The lists with the operational state of our entries. Netvirt adds an interface to the first
+// when its port is plugged in, and then to the others.
 var (
 	interfaceStates = stateList{"ietf-interfaces", "interfaces-state", "interface"}
 	elanStates      = stateList{"elan", "elan-state", "elan"}
@@ -56,7 +55,8 @@ type vpnMemberState struct {
 	} `json:"adjacency"`
 }
 
-// stateRequest asks the operational datastore for a list, or for its entry with these keys.
+// stateRequest returns the request for a list of the operational datastore, or for the
+// entry with these keys.
 func (s *session) stateRequest(l stateList, keys ...string) request {
 	first, next := "/", "/"
 	if s.dialect.equal {
@@ -83,7 +83,7 @@ func (s *session) stateRequest(l stateList, keys ...string) request {
 	return q
 }
 
-// readState reads a list, or its entry with these keys; there is false where nothing is.
+// readState reads a list, or the entry with these keys; there is false if it does not exist.
 func readState[E any](ctx context.Context, s *session, l stateList, add func(E), keys ...string) (there bool, err error) {
 	err = s.send(ctx, s.stateRequest(l, keys...), func(body io.Reader) error {
 		if err := decodeState(body, l, len(keys) == 0, add); err != nil {
@@ -98,7 +98,7 @@ func readState[E any](ctx context.Context, s *session, l stateList, add func(E),
 	return err == nil, err
 }
 
-// decodeState reads an answer that has a list in its container, or an entry alone.
+// decodeState reads an answer with a list in its container, or with a single entry.
 func decodeState[E any](body io.Reader, l stateList, inContainer bool, add func(E)) error {
 	d := newDecoder(body)
 	found := false
@@ -137,7 +137,7 @@ func eachState[E any](d *jsontext.Decoder, add func(E)) error {
 	return err
 }
 
-// addresses are those that the controller has for an interface, each as addressOf writes it.
+// addresses returns the interface's addresses, each in the form of addressOf.
 func (e *vpnMemberState) addresses() string {
 	var all []string
 	for _, a := range e.Adjacencies {
@@ -149,8 +149,8 @@ func (e *vpnMemberState) addresses() string {
 	return strings.Join(all, "")
 }
 
-// addressOf writes an address and the MAC address that it is reached at, so that it is no part
-// of another.
+// addressOf returns an address and its MAC address as text that is never part of another
+// such text.
 func addressOf(a netip.Addr, mac string) string {
 	return a.String() + " " + strings.ToLower(mac) + "\n"
 }

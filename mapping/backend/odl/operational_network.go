@@ -12,25 +12,25 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// network is what the operational datastore said last, for Lacks.
+// network is the last state of the operational datastore, for Lacks.
 type network struct {
 	mu   sync.RWMutex
-	seen *view // nil before the first look
-	// session is whose operational datastore it is; whole is when all is to be read again.
+	seen *view // nil before the first observation
+	// session is the session that seen was read from; whole is when to read everything again.
 	session *session
 	whole   time.Time
-	// written are the interfaces that were written since the look began that is under way:
-	// what it saw of them may be older.
+	// written holds the interfaces that were written during the current observation, which
+	// may have seen their old state.
 	written map[string]bool
 }
 
-// Observe looks at the operational datastore. What says which interfaces are members of
-// which elan and vpn is short, and read each time; of the interfaces of which that is new or not
-// all, the rest is read too. All is read at the interval of the other comparisons.
+// Observe implements reconcile.Observer. It reads the members of each elan and vpn each time,
+// which is little data. It reads the rest only of interfaces whose membership is new or that
+// were not complete. At the interval of Config.Poll it reads everything.
 func (b *Backend) Observe(ctx context.Context, awaited []string) ([]string, error) {
 	s, err := b.current(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("look at OpenDaylight's operational datastore: %w", err)
+		return nil, fmt.Errorf("read OpenDaylight's operational datastore: %w", err)
 	}
 	n := &b.network
 	before, whole := n.begin(s)
@@ -46,7 +46,7 @@ func (b *Backend) Observe(ctx context.Context, awaited []string) ([]string, erro
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look at OpenDaylight's operational datastore: %w", err)
+		return nil, fmt.Errorf("read OpenDaylight's operational datastore: %w", err)
 	}
 	if whole {
 		n.wholeAgain(max(b.cfg.Poll, pollShare*time.Since(begun)))
@@ -54,19 +54,19 @@ func (b *Backend) Observe(ctx context.Context, awaited []string) ([]string, erro
 	return n.end(s, now), nil
 }
 
-// current returns the session that there is. To make one is for others.
+// current returns the session. It does not open one.
 func (b *Backend) current(ctx context.Context) (*session, error) {
-	if err := b.take(ctx); err != nil {
+	if err := b.acquire(ctx); err != nil {
 		return nil, err
 	}
-	defer b.give()
+	defer b.release()
 	if b.session == nil {
 		return nil, errors.New("there is no connection")
 	}
 	return b.session, nil
 }
 
-// begin returns what was seen last, and whether all is to be read.
+// begin starts an observation. It returns the last view, and whether to read everything.
 func (n *network) begin(s *session) (before *view, whole bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -83,8 +83,7 @@ func (n *network) wholeAgain(after time.Duration) {
 	n.whole = time.Now().Add(after)
 }
 
-// end takes what was seen, and returns the interfaces of which something else was seen than
-// before.
+// end stores the view, and returns the interfaces whose state has changed.
 func (n *network) end(s *session, now *view) (changed []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -106,8 +105,8 @@ func (n *network) end(s *session, now *view) (changed []string) {
 	return changed
 }
 
-// forget forgets what was seen of the interfaces that changes are about: the controller takes
-// them apart, and makes them anew.
+// forget forgets the state of the interfaces that changes affect: the controller removes
+// their state and creates it again.
 func (n *network) forget(changes []netvirt.Change) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -123,14 +122,14 @@ func (n *network) forget(changes []netvirt.Change) {
 	}
 }
 
-// Lacks implements what reconcile.Observer says: why an object that is written is not, or not
-// known to be, in operation.
+// Lacks implements reconcile.Observer. It returns why a written object is not in operation,
+// or not known to be; empty if it is.
 func (b *Backend) Lacks(o netvirt.Object) string {
 	n := &b.network
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	if n.seen == nil {
-		return "OpenDaylight has not said yet what it has made of it"
+		return "OpenDaylight has not reported its status yet"
 	}
 	return n.seen.lacks(o)
 }

@@ -42,7 +42,7 @@ func observe(t *testing.T, b *odl.Backend, awaited ...string) []string {
 	return changed
 }
 
-// lacks are what the network lacks of a model, by kind.
+// lacks returns what the network lacks of a model, by kind.
 func lacks(b *odl.Backend, m netvirt.Model) map[netvirt.Kind]string {
 	all := map[netvirt.Kind]string{}
 	for k, o := range m {
@@ -87,7 +87,7 @@ func TestObserve(t *testing.T) {
 			}
 		}
 		write(t, b, now)
-		require.NotEmpty(t, lacks(b, now), "what is written anew was not seen yet")
+		require.NotEmpty(t, lacks(b, now), "the new entries were not observed yet")
 		require.Equal(t, []string{name}, observe(t, b))
 		require.Empty(t, lacks(b, now))
 		require.Contains(t, lacks(b, want)[netvirt.KindAdjacency], "does not have its address")
@@ -103,8 +103,8 @@ func TestObserve(t *testing.T) {
 
 const notPlugged = "not plugged in yet: OpenDaylight knows of no such port on a switch that it manages"
 
-// TestNotProgrammed: a pod is plugged in, and OpenDaylight has made nothing of its
-// vpn-instance, since another one has taken its route distinguisher.
+// TestNotProgrammed: a pod is plugged in, but OpenDaylight has not programmed its
+// vpn-instance, because another one has its route distinguisher.
 func TestNotProgrammed(t *testing.T) {
 	eachDialect(t, func(t *testing.T, b *odl.Backend, f *fake) {
 		want := podsOf("a")
@@ -123,7 +123,7 @@ func TestNotProgrammed(t *testing.T) {
 	})
 }
 
-// TestObserveRecorded reads what a real Oxygen said of two pods.
+// TestObserveRecorded reads the recorded state of two pods on a real Oxygen.
 func TestObserveRecorded(t *testing.T) {
 	recorded := map[string][]byte{}
 	text, err := os.ReadFile(filepath.Join("testdata", "oxygen-operational.jsonl"))
@@ -162,8 +162,8 @@ func TestObserveRecorded(t *testing.T) {
 	require.NotEmpty(t, b.Lacks(netvirt.Adjacency{Interface: "default:busybox1", Address: netip.MustParseAddr("10.11.2.2"), MAC: "0a:58:0a:0b:02:1c"}))
 }
 
-// TestObserveIsCheap: while nothing changes two short lists are read; of a pod that comes its
-// own entries, and of many all.
+// TestObserveIsCheap: without a change, two short lists are read. For a new pod its own
+// entries are read too, and for many new pods everything.
 func TestObserveIsCheap(t *testing.T) {
 	f := newFake(t, odlfake.Oxygen)
 	cfg := f.config(t)
@@ -195,8 +195,8 @@ func TestObserveIsCheap(t *testing.T) {
 	require.Empty(t, lacks(b, want))
 }
 
-// TestObserveFails: what was seen last counts while the controller does not answer, and one
-// that was started anew is looked at as a whole.
+// TestObserveFails: while the controller does not answer, the last observation counts. After
+// a restart of the controller everything is read.
 func TestObserveFails(t *testing.T) {
 	eachDialect(t, func(t *testing.T, b *odl.Backend, f *fake) {
 		want := podsOf("a")
@@ -216,7 +216,7 @@ func TestObserveFails(t *testing.T) {
 	})
 }
 
-// TestFloatingIPs are written, and never said to be in operation.
+// TestFloatingIPs: floating IPs are written, and never reported as in operation.
 func TestFloatingIPs(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
 	want := podsOf("a")
@@ -232,8 +232,8 @@ func TestFloatingIPs(t *testing.T) {
 	require.Contains(t, b.Lacks(ip), "natservice")
 }
 
-// TestMayWrite: one who may write no more reads, and writes nothing, from the request on that is
-// the next.
+// TestMayWrite: a backend that has lost the right to write still reads, and sends no
+// further write request.
 func TestMayWrite(t *testing.T) {
 	eachDialect(t, func(t *testing.T, _ *odl.Backend, f *fake) {
 		deposed := errors.New("another leads")

@@ -11,20 +11,21 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// view is what the operational datastore says. One that was looked at is never changed.
+// view is a state of the operational datastore. It is not changed after it was stored.
 type view struct {
 	elans, vpns map[string]bool
 	ports       map[string]port // by interface
 }
 
-// port is what the operational datastore says of an interface.
+// port is the operational state of an interface.
 type port struct {
-	status    string // of the interface: "up", "down", …; empty while its port is not plugged in
+	status    string // of the interface: "up", "down", …; empty until its port is plugged in
 	elan, vpn string // that it is a member of
-	addresses string // of it in that vpn
+	addresses string // that it has in the vpn
 }
 
-// involved are the interfaces that changes are about, and those of a vpn-instance that changes.
+// involved returns the interfaces that changes affect, including the interfaces of a
+// vpn-instance that changes.
 func (v *view) involved(changes []netvirt.Change) map[string]bool {
 	all := map[string]bool{}
 	for _, c := range changes {
@@ -56,7 +57,7 @@ func (v *view) lacks(o netvirt.Object) string {
 		return v.lacksVPN(o.Name)
 	case netvirt.ELANInstance:
 		if !v.elans[o.Name] {
-			return "OpenDaylight has made nothing of it: it is not in elan-state"
+			return "OpenDaylight has not programmed it: it is not in elan-state"
 		}
 	case netvirt.Interface:
 		return v.ports[o.Name].lacks()
@@ -74,23 +75,23 @@ func (v *view) lacks(o netvirt.Object) string {
 		return cmp.Or(p.lacks(), unless(strings.Contains(p.addresses, addressOf(o.Address, o.MAC)),
 			"flows not programmed: vpn-interface-op-data does not have its address"))
 	case netvirt.FloatingIP:
-		return "OpenDaylight keeps floating-ip-info and makes nothing of it, as far as it tells: that is for its natservice, which releases may lack"
+		return "OpenDaylight stores floating-ip-info and reports no status for it: its natservice programs it, which some releases lack"
 	}
 	return ""
 }
 
 func (v *view) lacksVPN(name string) string {
-	return unless(v.vpns[name], "OpenDaylight has made nothing of it: it is not in vpn-instance-op-data; has another vpn-instance its route distinguisher?")
+	return unless(v.vpns[name], "OpenDaylight has not programmed it: it is not in vpn-instance-op-data; check that no other vpn-instance has its route distinguisher")
 }
 
-// lacksMembership says what a port lacks to be a member of a namespace's vpn-instance, or of
-// its Transit's.
+// lacksMembership returns what a port lacks to be a member of a namespace's vpn-instance or
+// of the Transit's.
 func (v *view) lacksMembership(p port, vpn string) string {
 	switch {
 	case p.vpn == vpn, strings.HasPrefix(p.vpn, transitPrefix):
 		return ""
 	case !v.vpns[vpn]:
-		return "flows not programmed: its vpn-instance is not in vpn-instance-op-data; has another one its route distinguisher?"
+		return "flows not programmed: its vpn-instance is not in vpn-instance-op-data; check that no other one has its route distinguisher"
 	}
 	return "flows not programmed: vpn-instance-op-data does not have it in its vpn-instance"
 }
@@ -116,8 +117,7 @@ func newView() *view {
 	return &view{elans: map[string]bool{}, vpns: map[string]bool{}, ports: map[string]port{}}
 }
 
-// view reads which elan-instances and vpn-instances there are, and which interfaces are
-// their members.
+// view reads the elan-instances and vpn-instances and their members.
 func (s *session) view(ctx context.Context) (*view, error) {
 	v := newView()
 	elans, err := readState(ctx, s, elanStates, func(e elanState) {
@@ -138,7 +138,7 @@ func (s *session) view(ctx context.Context) (*view, error) {
 		}
 	})
 	if err == nil && (!elans || !vpns) {
-		// "Not there" is what a controller says too that is going down or coming up.
+		// A controller that starts or stops also answers that data does not exist.
 		_, err = s.ready(ctx)
 	}
 	return v, err
@@ -146,15 +146,15 @@ func (s *session) view(ctx context.Context) (*view, error) {
 
 func (v *view) change(name string, change func(*port)) {
 	if _, _, _, err := netvirt.ParseInterfaceName(name); err != nil {
-		return // a port, a tunnel
+		return // a port or a tunnel
 	}
 	p := v.ports[name]
 	change(&p)
 	v.ports[name] = p
 }
 
-// unsure lists the interfaces of which more has to be read: whose membership is new, or who are
-// members and were not seen to have all; and of those that are awaited, a few.
+// unsure returns the interfaces whose other state must be read: those with a new membership,
+// members that were not complete, and the awaited ones if they are few.
 func (v *view) unsure(before *view, awaited []string) []string {
 	all := map[string]bool{}
 	for name, p := range v.ports {
@@ -176,7 +176,7 @@ func (v *view) unsure(before *view, awaited []string) []string {
 	return slices.Collect(maps.Keys(all))
 }
 
-// keep takes over what was seen before of interfaces and is not read each time.
+// keep copies the state that is not read each time from the view before.
 func (v *view) keep(before *view) {
 	for name, was := range before.ports {
 		p, found := v.ports[name]
@@ -190,7 +190,7 @@ func (v *view) keep(before *view) {
 	}
 }
 
-// readPorts reads of all interfaces what view did not.
+// readPorts reads the state that view does not read, for all interfaces.
 func (s *session) readPorts(ctx context.Context, v *view) error {
 	_, err := readState(ctx, s, interfaceStates, func(e interfaceState) {
 		v.change(e.Name, func(p *port) { p.status = e.Status })
@@ -209,7 +209,7 @@ func (v *view) addMember(e vpnMemberState) {
 	}
 }
 
-// readSome reads of some interfaces what view did not.
+// readSome reads the state that view does not read, for some interfaces.
 func (s *session) readSome(ctx context.Context, v *view, names []string) error {
 	var mu sync.Mutex
 	return together(ctx, s.parallel(), len(names), func(ctx context.Context, i int) error {
@@ -229,13 +229,13 @@ func (s *session) readSome(ctx context.Context, v *view, names []string) error {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		v.settle(name, state.Status, member)
+		v.set(name, state.Status, member)
 		return nil
 	})
 }
 
-// settle sets what was read of an interface.
-func (v *view) settle(name, status string, member vpnMemberState) {
+// set sets the state of an interface.
+func (v *view) set(name, status string, member vpnMemberState) {
 	p := v.ports[name]
 	p.status, p.addresses = status, ""
 	if v.ports[name] = p; p == (port{}) {

@@ -8,25 +8,25 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Forms that names and values of ours have, and those of others do not: Neutron calls
-// everything by a uuid.
+// Forms that distinguish our names and values from Neutron's, which names everything
+// by a UUID.
 var (
 	distinguisherForm = regexp.MustCompile(`^100:[0-9]+$`)
 	uuidForm          = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 )
 
-// hasInterfaceForm tells whether a name is two or three parts, none of them empty, with colons
-// between them.
+// hasInterfaceForm reports whether a name has two or three parts that are not empty,
+// separated by colons.
 func hasInterfaceForm(name string) bool {
 	colons := strings.Count(name, ":")
 	return colons >= 1 && colons <= 2 && name[0] != ':' && name[len(name)-1] != ':' && !strings.Contains(name, "::")
 }
 
-// hashedSubnet tells whether a subnet_id is one of ours: a uuid of version 8, which is for
-// whoever likes it.
+// hashedSubnet reports whether a subnet_id is ours: a UUID of version 8, the version for
+// custom formats (RFC 9562, section 5.8).
 func hashedSubnet(id string) bool { return len(id) == 36 && id[14] == '8' }
 
-// isOurs tells whether the entries of a unit are ours (docs/decisions/0024).
+// isOurs reports whether the entries of a unit are ours (decision 24).
 func (c *codec) isOurs(u unit, have content) bool {
 	switch u.kind {
 	case netvirt.KindELANInstance:
@@ -43,7 +43,8 @@ func (c *codec) isOurs(u unit, have content) bool {
 	return hasInterfaceForm(u.name) && slices.ContainsFunc(have[:], carriesMark)
 }
 
-// mayBeOurs tells whether an entry can be ours, before the others of its unit are known.
+// mayBeOurs reports whether an entry can be ours, before the other entries of its unit are
+// known.
 func (c *codec) mayBeOurs(l int, e entry) bool {
 	u := unitAt(l, e.key())
 	if u.kind == netvirt.KindInterface {
@@ -54,7 +55,7 @@ func (c *codec) mayBeOurs(l int, e entry) bool {
 	return c.isOurs(u, have)
 }
 
-// carriesMark tells whether an entry of an interface says that it is ours.
+// carriesMark reports whether an entry of an interface has our mark.
 func carriesMark(e entry) bool {
 	switch e := e.(type) {
 	case *ietfInterface:
@@ -67,9 +68,8 @@ func carriesMark(e entry) bool {
 	return false
 }
 
-// hasOurShape tells whether a vpn-instance could have been made by us: one route
-// distinguisher of the kind that we give, no other routes but its own and the common ones,
-// and no uuid for a name.
+// hasOurShape reports whether a vpn-instance could be ours: it has one route distinguisher of
+// our form, only its own and the common route target, and its name is not a UUID.
 func hasOurShape(e entry) bool {
 	var (
 		distinguishers []string
@@ -89,8 +89,8 @@ func hasOurShape(e entry) bool {
 	})
 }
 
-// hasOurPorts tells whether all ports of a router are interfaces of the namespace that the
-// router is the vpn-instance of.
+// hasOurPorts reports whether all ports of a router are interfaces of the router's
+// namespace.
 func hasOurPorts(e *routerPorts) bool {
 	return len(e.Ports) > 0 && !slices.ContainsFunc(e.Ports, func(p routerPort) bool {
 		namespace, _, _, _ := netvirt.ParseInterfaceName(p.Name)
@@ -98,10 +98,10 @@ func hasOurPorts(e *routerPorts) bool {
 	})
 }
 
-// mayTake tells whether an entry that is there and not known as ours may be made ours,
-// because it is wanted under that name: the names of elan-instances and interfaces are the
-// specification's own, so one that nobody describes was made for the same pods by another
-// hand, or lost its description.
+// mayTake reports whether a wanted entry that exists without our mark may become ours. The
+// names of elan-instances and interfaces are defined by Netvirt COE Integration. So an entry
+// with such a name and without a description was written for the same pod by an external
+// writer, or has lost its description.
 func mayTake(e entry) bool {
 	switch e := e.(type) {
 	case *elanInstance:

@@ -21,7 +21,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// logged is a log that several write to.
+// logged is a log for several goroutines.
 type logged struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -39,8 +39,8 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-// TestHugeAnswer: 100 MB of what is nothing, or is another's, take no memory to speak of; nor
-// does what is too long to be anything.
+// TestHugeAnswer: 100 MB of empty or external entries need little memory. A value that is too
+// long is an error, and needs little memory too.
 func TestHugeAnswer(t *testing.T) {
 	const list, library = "/restconf/config/elan:elan-interfaces", "/restconf/modules"
 	for name, c := range map[string]struct{ path, before, entry, after, says string }{
@@ -50,9 +50,9 @@ func TestHugeAnswer(t *testing.T) {
 		"another's entries": {
 			list, `{"elan-interfaces":{"elan-interface":[`, `{"name":"` + port + `","elan-instance-name":"` + strings.Repeat("x", 200) + `"},`, `{"name":"x"}]}}`, "",
 		},
-		"one name":     {list, `{"elan-interfaces":{"elan-interface":[{"name":"`, strings.Repeat("x", 1000), `"}]}}`, "longer than is read"},
-		"unknown leaf": {list, `{"elan-interfaces":{"elan-interface":[{"name":"a:b","other":[`, `"x",`, `"x"]}]}}`, "longer than is read"},
-		"modules":      {library, `{"modules":{"module":[`, `{"name":"x"},`, `{"name":"x"}]}}`, "longer than is read"},
+		"one name":     {list, `{"elan-interfaces":{"elan-interface":[{"name":"`, strings.Repeat("x", 1000), `"}]}}`, "the answer is too long"},
+		"unknown leaf": {list, `{"elan-interfaces":{"elan-interface":[{"name":"a:b","other":[`, `"x",`, `"x"]}]}}`, "the answer is too long"},
+		"modules":      {library, `{"modules":{"module":[`, `{"name":"x"},`, `{"name":"x"}]}}`, "the answer is too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t, odlfake.Oxygen)
@@ -89,7 +89,7 @@ func TestHugeAnswer(t *testing.T) {
 	}
 }
 
-// peakOf is how much memory was in use at most while something was done.
+// peakOf returns the peak of the memory in use during a call.
 func peakOf(do func()) uint64 {
 	var peak atomic.Uint64
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -113,7 +113,7 @@ func peakOf(do func()) uint64 {
 	return peak.Load()
 }
 
-// TestSlowPeer: answers that take long, and less than the deadline, are waited for.
+// TestSlowPeer: the backend waits for answers that come shortly before the deadline.
 func TestSlowPeer(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
 	f.Break(func(_ http.ResponseWriter, r *http.Request) bool {
@@ -129,13 +129,13 @@ func TestSlowPeer(t *testing.T) {
 	write(t, b, podsOf("b"))
 }
 
-// TestHungAfterAccept: a peer that takes connections and says nothing, not even to begin with
-// TLS, holds up nobody for longer than the deadline; the next controller is taken.
+// TestHungAfterAccept: a server that accepts connections and sends nothing, not even in the
+// TLS handshake, delays a call by its timeout only. Then the next controller is used.
 func TestHungAfterAccept(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel takes the connections
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts the connections
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, silent.Close()) })
-	for scheme, says := range map[string]string{"http": "no whole answer within", "https": "TLS handshake timeout"} {
+	for scheme, says := range map[string]string{"http": "no complete answer within", "https": "TLS handshake timeout"} {
 		f := newFake(t, odlfake.Oxygen)
 		cfg := f.config(t)
 		cfg.Timeout, cfg.ConnectTimeout = 300*time.Millisecond, 200*time.Millisecond
@@ -148,7 +148,8 @@ func TestHungAfterAccept(t *testing.T) {
 	}
 }
 
-// TestAnsweredLate: a controller that makes every write, and says so too late, gets each once.
+// TestAnsweredLate: a controller that makes every write but answers too late gets each write
+// once.
 func TestAnsweredLate(t *testing.T) {
 	f := newFake(t, odlfake.Oxygen)
 	cfg := f.config(t)
@@ -184,9 +185,9 @@ func TestAnsweredLate(t *testing.T) {
 	require.Len(t, bodies, 6)
 }
 
-// TestGoesDownInMidWrite: what a controller says that goes down, that nothing is there, is not
-// believed, though it took something before.
-func TestGoesDownInMidWrite(t *testing.T) {
+// TestStopsDuringWrite: the answer of a stopping controller that nothing exists is not
+// trusted, even if the controller has accepted entries before.
+func TestStopsDuringWrite(t *testing.T) {
 	b, f := start(t, without(odlfake.Neon))
 	before := podsOf("a", "b", "c")
 	write(t, b, before)
@@ -204,9 +205,9 @@ func TestGoesDownInMidWrite(t *testing.T) {
 	write(t, b, podsOf("c"))
 }
 
-// TestLies: what a controller takes and does not keep is seen when it is compared, and not
-// sooner again.
-func TestLies(t *testing.T) {
+// TestDroppedEntries: entries that a controller accepts but does not store are found by the next
+// comparison.
+func TestDroppedEntries(t *testing.T) {
 	f := newFake(t, odlfake.Oxygen)
 	cfg := f.config(t)
 	cfg.Poll = 100 * time.Millisecond
@@ -228,8 +229,8 @@ func TestLies(t *testing.T) {
 	write(t, b, podsOf("a", "b"))
 }
 
-// TestFight: that another hand undoes what is written, again and again, is said once.
-func TestFight(t *testing.T) {
+// TestExternalWriterRepeats: if an external writer undoes our writes repeatedly, this is logged once.
+func TestExternalWriterRepeats(t *testing.T) {
 	f := newFake(t, odlfake.Oxygen)
 	var log logged
 	b, err := odl.New(f.config(t), slog.New(slog.NewTextHandler(&log, nil)))
@@ -241,11 +242,11 @@ func TestFight(t *testing.T) {
 		f.Remove("ietf-interfaces:interfaces", "interface", "a:pod-1")
 		told(t, changed)
 	}
-	require.Equal(t, 1, strings.Count(log.String(), "another hand keeps changing"))
+	require.Equal(t, 1, strings.Count(log.String(), "an external writer keeps changing"))
 }
 
-// TestConnections: whatever the peer does, no more connections are made than requests may be
-// under way, and none is left.
+// TestConnections: for any behaviour of the server, there are never more connections than
+// concurrent requests, and all are closed in the end.
 func TestConnections(t *testing.T) {
 	c, err := odlfake.New(odlfake.Oxygen)
 	require.NoError(t, err)
@@ -281,7 +282,8 @@ func TestConnections(t *testing.T) {
 	require.LessOrEqual(t, most.Load(), int64(10))
 }
 
-// TestFailover: of several controllers one that is ready is taken, and left when it fails.
+// TestFailover: the backend uses the first of several controllers that is ready, and another
+// one when it fails.
 func TestFailover(t *testing.T) {
 	first, second := newFake(t, odlfake.Oxygen), newFake(t, odlfake.Neon)
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")

@@ -15,7 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// readAll reads all that is ours.
+// readAll reads all our entries.
 func (s *session) readAll(ctx context.Context) (*mirror, error) {
 	m := newMirror(s.form)
 	var (
@@ -27,7 +27,7 @@ func (s *session) readAll(ctx context.Context) (*mirror, error) {
 	err := together(ctx, s.parallel(), listCount+1, func(ctx context.Context, l int) (err error) {
 		defer func() {
 			if err != nil {
-				cancel(err) // it is of no use to read the others
+				cancel(err) // the other lists are not needed any more
 			}
 		}()
 		var (
@@ -40,13 +40,13 @@ func (s *session) readAll(ctx context.Context) (*mirror, error) {
 		} else {
 			there, err = s.readList(ctx, &s.lists[l], func(e entry) {
 				if m.mayBeOurs(l, e) {
-					e.tidy()
+					e.normalize()
 					entries = append(entries, e.own())
 				}
 			})
 		}
 		if err == nil && !there {
-			err = absence.settle(func() error {
+			err = absence.confirm(func() error {
 				_, err := s.ready(ctx)
 				return err
 			})
@@ -65,30 +65,31 @@ func (s *session) readAll(ctx context.Context) (*mirror, error) {
 	return m, nil
 }
 
-// absence is about what is said not to be there: so says too a controller that is going down or
-// coming up.
+// absence checks answers that data does not exist: a controller that starts or stops gives
+// the same answer.
 type absence struct {
-	mu    sync.Mutex
-	begun time.Time // when the controller was asked last that was ready
+	mu      sync.Mutex
+	checked time.Time // start of the last check that found the controller ready
 }
 
-// settle asks whether the controller is ready, unless somebody has since settle was called.
-func (a *absence) settle(ready func() error) error {
-	told := time.Now()
+// confirm returns an error if the controller is not ready. It does not ask it again if
+// another check that began after this call has found it ready.
+func (a *absence) confirm(ready func() error) error {
+	called := time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.begun.After(told) {
+	if a.checked.After(called) {
 		return nil
 	}
-	begun := time.Now()
+	started := time.Now()
 	err := ready()
 	if err == nil {
-		a.begun = begun
+		a.checked = started
 	}
 	return err
 }
 
-// parallel is how many requests may be under way at once.
+// parallel returns the maximum number of concurrent requests.
 func (s *session) parallel() int {
 	if s.dialect.together {
 		return s.cfg.Parallel
@@ -96,7 +97,7 @@ func (s *session) parallel() int {
 	return 1
 }
 
-// readList reads the entries of a list; there is false where not even its container is.
+// readList reads the entries of a list; there is false if its container does not exist.
 func (s *session) readList(ctx context.Context, l *list, add func(entry)) (there bool, err error) {
 	q := s.request(http.MethodGet, s.dialect.container(l), nil)
 	q.timeout = s.cfg.ReadTimeout
@@ -120,8 +121,8 @@ func (s *session) readList(ctx context.Context, l *list, add func(entry)) (there
 	return false, err
 }
 
-// makeContainer creates a container that can't be read, empty. That the controller does so
-// is proof that it was not there; if not, the reading failed for another reason.
+// makeContainer creates an empty container after its reading has failed. If this succeeds,
+// the container did not exist; else the reading failed for another reason.
 func (s *session) makeContainer(ctx context.Context, l *list, failure error) error {
 	body := fmt.Appendf(nil, "{%q:{}}", l.top())
 	if err := s.send(ctx, s.request(http.MethodPost, s.dialect.data, body), nil); err != nil {
@@ -130,7 +131,7 @@ func (s *session) makeContainer(ctx context.Context, l *list, failure error) err
 	return nil
 }
 
-// readEntry reads an entry; nil where it is not there.
+// readEntry reads an entry; it returns nil if there is none.
 func (s *session) readEntry(ctx context.Context, l *list, key string) (entry, error) {
 	var found entry
 	q := s.request(http.MethodGet, s.dialect.entry(l, key), nil)
@@ -149,10 +150,12 @@ func (s *session) readEntry(ctx context.Context, l *list, key string) (entry, er
 	return found, err
 }
 
-// fewEntries is how many entries are read one by one, rather than with all of their list.
+// fewEntries is the largest number of entries that are read one by one. For more, the whole
+// list is read.
 const fewEntries = 16
 
-// look reads what there is under keys of a list, with what is another's.
+// look reads the entries with some keys, including the leaves of other writers. It returns
+// nil for a key without an entry.
 func (s *session) look(ctx context.Context, l *list, keys []string) (map[string]entry, error) {
 	found := make(map[string]entry, len(keys))
 	if s.dialect.opaque || len(keys) > fewEntries {
@@ -161,7 +164,7 @@ func (s *session) look(ctx context.Context, l *list, keys []string) (map[string]
 		}
 		_, err := s.readList(ctx, l, func(e entry) {
 			if _, wanted := found[e.key()]; wanted {
-				e.tidy()
+				e.normalize()
 				found[e.key()] = e
 			}
 		})
@@ -173,7 +176,7 @@ func (s *session) look(ctx context.Context, l *list, keys []string) (map[string]
 		if e == nil || err != nil {
 			return err
 		}
-		e.tidy()
+		e.normalize()
 		mu.Lock()
 		defer mu.Unlock()
 		found[keys[i]] = e
@@ -182,8 +185,8 @@ func (s *session) look(ctx context.Context, l *list, keys []string) (map[string]
 	return found, err
 }
 
-// decodeList reads a container with its list, an entry at a time: what is not kept takes no
-// memory.
+// decodeList reads a container with its list, one entry at a time, so that entries that are
+// not kept take no memory.
 func decodeList(body io.Reader, l *list, add func(entry)) error {
 	d := newDecoder(body)
 	found := false
@@ -216,24 +219,25 @@ func decodeEntries(body io.Reader, l *list, add func(entry)) error {
 	return finish(d, err, found, l.module+":"+l.name)
 }
 
-// newDecoder returns a decoder that fails rather than hold a value of any length.
+// newDecoder returns a decoder that fails if it would have to hold more than maxHeld bytes.
 func newDecoder(body io.Reader) *jsontext.Decoder {
-	f := &frugal{body: body}
+	f := &heldReader{body: body}
 	f.decoder = jsontext.NewDecoder(f, jsontext.AllowDuplicateNames(true))
 	return f.decoder
 }
 
-// maxHeld bounds what a decoder holds of an answer: of what is read in pieces, the largest.
+// maxHeld bounds the part of an answer that a decoder holds, in bytes: the largest value
+// that it reads as a whole.
 const maxHeld = 4 << 20
 
-// frugal reads a body for a decoder that makes progress.
-type frugal struct {
+// heldReader reads a body for a decoder, unless the decoder holds more than maxHeld.
+type heldReader struct {
 	body    io.Reader
 	decoder *jsontext.Decoder
 	read    int64
 }
 
-func (f *frugal) Read(p []byte) (int, error) {
+func (f *heldReader) Read(p []byte) (int, error) {
 	if f.read-f.decoder.InputOffset() > maxHeld {
 		return 0, errTooLong
 	}
@@ -242,7 +246,7 @@ func (f *frugal) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// finish sees that the answer ended where it should, and held what was asked for.
+// finish checks that the answer has ended, and that it contained the requested data.
 func finish(d *jsontext.Decoder, err error, found bool, name string) error {
 	if err != nil {
 		return err
@@ -251,26 +255,27 @@ func finish(d *jsontext.Decoder, err error, found bool, name string) error {
 		return err
 	}
 	if !found {
-		return fmt.Errorf("the answer holds no %s", name)
+		return fmt.Errorf("the answer does not contain %s", name)
 	}
 	return nil
 }
 
-// ended sees that nothing follows.
+// ended returns an error if more data follows.
 func ended(d *jsontext.Decoder) error {
 	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
-		return errors.New("the answer goes on after its end")
+		return errors.New("the answer has data after its end")
 	}
 	return nil
 }
 
-// named tells whether a member is the one of a module, whose name may stand before it.
+// named reports whether a member has this name, with or without the module as prefix.
 func named(member, module, name string) bool {
 	rest, prefixed := strings.CutPrefix(member, module+":")
 	return rest == name && (prefixed || !strings.Contains(member, ":"))
 }
 
-// members reads an object; each is called before the value of each member.
+// members reads an object: it calls each with the name of each member, and each reads the
+// value.
 func members(d *jsontext.Decoder, each func(name string) error) error {
 	if err := open(d, '{'); err != nil {
 		return err
@@ -312,21 +317,21 @@ func open(d *jsontext.Decoder, kind jsontext.Kind) error {
 	return err
 }
 
-// together calls do for each of n numbers, some at a time, and waits; after the first error
-// no more are begun. Those under way are not told to end: what they write could come to be
-// after the next reading.
+// together calls do for each of n numbers, some at a time, and waits for all calls. After
+// the first error it starts no more. It does not cancel running calls: a cancelled write
+// could take effect after the next reading.
 func together(ctx context.Context, some, n int, do func(ctx context.Context, i int) error) error {
 	var (
 		wg      sync.WaitGroup
 		failure atomic.Pointer[error]
 	)
-	goes := func() bool { return failure.Load() == nil && ctx.Err() == nil }
-	tickets := make(chan struct{}, some)
-	for i := 0; i < n && goes(); i++ {
-		tickets <- struct{}{}
+	goOn := func() bool { return failure.Load() == nil && ctx.Err() == nil }
+	running := make(chan struct{}, some)
+	for i := 0; i < n && goOn(); i++ {
+		running <- struct{}{}
 		wg.Go(func() {
-			defer func() { <-tickets }()
-			if !goes() {
+			defer func() { <-running }()
+			if !goOn() {
 				return
 			}
 			if err := do(ctx, i); err != nil {

@@ -12,15 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
-	realodl "github.com/coe-bridge/coe-bridge/test/odl"
-	"github.com/coe-bridge/coe-bridge/test/ovnhost"
+	realodl "github.com/coe-bridge/coe-bridge/test/lab/odl"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
-// realPatience bounds what a controller on a busy machine may take to do something.
+// realPatience is the timeout for a controller on a busy machine.
 const realPatience = 3 * time.Minute
 
-// requireIdle waits until Netvirt has done what is to be done for the elan-instances that were
-// written and deleted before: it does one after the other, and tags a new one last.
+// requireIdle waits until Netvirt has processed all elan-instances that were written and
+// deleted before. It processes one after the other, and tags a new one last.
 func requireIdle(t *testing.T, c *realodl.Controller) {
 	t.Helper()
 	const name = "idle"
@@ -32,8 +32,7 @@ func requireIdle(t *testing.T, c *realodl.Controller) {
 	takeAway(t, c, last)
 }
 
-// realOthers: what Neutron and an operator have on a real controller stays as it is,
-// whatever becomes of what is ours.
+// realOthers: entries of Neutron and of an operator on a real controller never change.
 func realOthers(t *testing.T, c *realodl.Controller, dialect string) {
 	requireIdle(t, c)
 	all := ofOthers()
@@ -79,7 +78,7 @@ func takeAway(t *testing.T, c *realodl.Controller, p placed) {
 	require.Less(t, status, 300, "%s", answer)
 }
 
-// realEntry is an entry of a list as the controller has it.
+// realEntry returns an entry of a list as the controller has it.
 func realEntry(t *testing.T, c *realodl.Controller, top, list, key string) map[string]any {
 	t.Helper()
 	status, answer, err := c.Request(t.Context(), http.MethodGet, placeOf(top, list, key), "")
@@ -94,9 +93,8 @@ func realEntry(t *testing.T, c *realodl.Controller, top, list, key string) map[s
 	return nil
 }
 
-// realPlugged: pods that are plugged in reach each other; of what the controller adds to
-// their entries, and keeps beside them, no write of ours takes anything away, and none cuts
-// them off.
+// realPlugged: pods that are plugged in reach each other. Our writes delete nothing that the
+// controller adds to the pods' entries or stores beside them, and never interrupt traffic.
 func realPlugged(t *testing.T, c *realodl.Controller) {
 	requireIdle(t, c)
 	b := open(t, realConfig(t, c, ""))
@@ -166,7 +164,7 @@ type pluggedPod struct {
 	address netip.Addr
 }
 
-// plugIn plugs a pod of a model into the host, as an agent does.
+// plugIn plugs a pod of a model into the host, like an agent.
 func plugIn(t *testing.T, c *realodl.Controller, m netvirt.Model, name string) pluggedPod {
 	t.Helper()
 	for _, o := range m {
@@ -194,7 +192,7 @@ func requireReach(t *testing.T, c *realodl.Controller, from, to pluggedPod) {
 		"%s reaches %s", from.name, to.name)
 }
 
-// bindingsOf are the services that the controller has bound to a pod's interface.
+// bindingsOf returns the services that the controller has bound to a pod's interface.
 func bindingsOf(t *testing.T, c *realodl.Controller, p pluggedPod) (bound []string) {
 	status, answer, err := c.Request(t.Context(), http.MethodGet, "/restconf/config/interface-service-bindings:service-bindings", "")
 	require.NoError(t, err)

@@ -11,11 +11,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/backendtest"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
-	realodl "github.com/coe-bridge/coe-bridge/test/odl"
+	realodl "github.com/coe-bridge/coe-bridge/test/lab/odl"
 )
 
-// TestRealOpenDaylight is the conformance suite on real controllers, in all of their dialects,
-// and what is special to them.
+// TestRealOpenDaylight runs the conformance suite on real controllers, in all of their
+// dialects, and further tests.
 func TestRealOpenDaylight(t *testing.T) {
 	for _, release := range realodl.Releases() {
 		t.Run(string(release), func(t *testing.T) {
@@ -25,7 +25,7 @@ func TestRealOpenDaylight(t *testing.T) {
 				t.Run("dialect "+dialect, func(t *testing.T) { onReal(t, c, dialect) })
 				t.Run("others in dialect "+dialect, func(t *testing.T) { realOthers(t, c, dialect) })
 			}
-			t.Run("another hand", func(t *testing.T) { realAnotherHand(t, c) })
+			t.Run("external writer", func(t *testing.T) { realExternalWriter(t, c) })
 			t.Run("restarts", func(t *testing.T) { realRestarts(t, c, release) })
 		})
 	}
@@ -38,12 +38,12 @@ func realConfig(t *testing.T, c *realodl.Controller, dialect string) odl.Config 
 	}
 }
 
-// long tells whether the tests may take half an hour: all of the suite in every dialect, and
-// every kind of restart on every release. If not, they take a few minutes.
+// long reports whether the tests may take half an hour: the whole suite in every dialect, and
+// every kind of restart on every release. Else they take a few minutes.
 func long() bool { return os.Getenv("COE_BRIDGE_TEST_ODL_LONG") != "" }
 
-// onReal runs the suite with backends that each find the controller without what is ours. In
-// the dialects that are not preferred it is a walk alone, unless there is time.
+// onReal runs the suite. Each backend starts on a controller without our entries. For dialects
+// that are not preferred it runs one walk only, unless long.
 func onReal(t *testing.T, c *realodl.Controller, dialect string) {
 	fresh := func(t *testing.T) *odl.Backend {
 		requireIdle(t, c)
@@ -74,7 +74,7 @@ func onReal(t *testing.T, c *realodl.Controller, dialect string) {
 
 const manyPods = 500
 
-// shortWalk goes from one random model to the next.
+// shortWalk writes a sequence of random models.
 func shortWalk(t *testing.T, b *odl.Backend) {
 	w := backendtest.NewWorld(1)
 	for range 12 {
@@ -84,8 +84,8 @@ func shortWalk(t *testing.T, b *odl.Backend) {
 	write(t, b, netvirt.Model{})
 }
 
-// realAnotherHand: what another hand deletes or changes of ours is noticed, and put back.
-func realAnotherHand(t *testing.T, c *realodl.Controller) {
+// realExternalWriter: our entries that an external writer deletes or changes are restored.
+func realExternalWriter(t *testing.T, c *realodl.Controller) {
 	requireIdle(t, c)
 	b := open(t, realConfig(t, c, ""))
 	want := podsOf("a", "b")
@@ -109,8 +109,8 @@ func realAnotherHand(t *testing.T, c *realodl.Controller) {
 	write(t, b, netvirt.Model{})
 }
 
-// realRestarts: a controller that is killed and started again, with its datastore or without,
-// is noticed, and made to agree.
+// realRestarts: if a controller is killed and started again, with or without its datastore,
+// the backend notices it and writes the model.
 func realRestarts(t *testing.T, c *realodl.Controller, release realodl.Release) {
 	b := open(t, realConfig(t, c, ""))
 	want := podsOf("a", "b")
@@ -118,7 +118,7 @@ func realRestarts(t *testing.T, c *realodl.Controller, release realodl.Release) 
 	changed := watch(t, b)
 	for _, again := range []struct {
 		start func(context.Context) error
-		on    realodl.Release // where there is little time
+		on    realodl.Release // unless long
 	}{{c.Restart, realodl.Oxygen}, {c.Wipe, realodl.Neon}} {
 		if release != again.on && !long() {
 			continue

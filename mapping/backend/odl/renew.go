@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// renewWait bounds how long the controller is given to take apart what it made of entries
-// that go, renewEach longer for each of them, and renewPoll is between two looks. Twice that
-// is less than a Write is given.
+// renewWait and renewEach, for each entry, bound the wait until the controller has removed
+// the operational state of deleted entries. renewPoll is the interval of the checks. Twice
+// the wait is less than the deadline of a Write.
 const (
 	renewWait = 4 * time.Second
 	renewEach = 20 * time.Millisecond
 	renewPoll = 50 * time.Millisecond
 )
 
-// renewed tells whether an entry is a vpn-interface that gets other vpn-instances or
-// addresses, or an elan-interface that gets another elan-instance. To write it over what is
-// there changes what the controller has stored, and not what it has made of it: it has to
-// go, and to come again (docs/decisions/0025).
-func renewed(there, wanted entry) bool {
+// mustRecreate reports whether an entry is a vpn-interface that gets other vpn-instances or
+// addresses, or an elan-interface that gets another elan-instance. An update changes only
+// the datastore then, and not the controller's operational state, so the entry has to be
+// deleted and created again (decision 25).
+func mustRecreate(there, wanted entry) bool {
 	switch was := there.(type) {
 	case *elanInterface:
 		return was.ELAN != wanted.(*elanInterface).ELAN
@@ -31,16 +31,15 @@ func renewed(there, wanted entry) bool {
 	return false
 }
 
-// departure is an entry of an interface that was deleted, as far as the controller has
-// something in operation for it.
+// departure is a deleted entry of an interface whose operational state may still exist.
 type departure struct {
 	name string
 	elan string    // of an elan-interface
 	vpns []vpnName // of a vpn-interface
 }
 
-// departureOf is that of an entry; false where the controller makes nothing of it that has to
-// be waited for.
+// departureOf returns the departure of an entry; ok is false if the entry has no operational
+// state to wait for.
 func departureOf(e entry) (departure, bool) {
 	switch e := e.(type) {
 	case *elanInterface:
@@ -51,13 +50,13 @@ func departureOf(e entry) (departure, bool) {
 	return departure{}, false
 }
 
-// takeApart deletes the entries that are to be written anew, and waits until the controller
-// has taken apart what it made of them.
-func (w *write) takeApart(ctx context.Context, all []*operation, found map[string]entry) error {
+// removeForRecreation deletes the entries that have to be created again, and waits until the
+// controller has removed their operational state.
+func (w *write) removeForRecreation(ctx context.Context, all []*operation, found map[string]entry) error {
 	var going []*operation
 	for _, o := range all {
 		there := found[o.key()]
-		if there != nil && (o.there || mayTake(there)) && renewed(there, o.entry) {
+		if there != nil && (o.there || mayTake(there)) && mustRecreate(there, o.entry) {
 			going = append(going, o)
 		}
 	}
@@ -72,9 +71,10 @@ func (w *write) takeApart(ctx context.Context, all []*operation, found map[strin
 	return w.awaitGone(ctx, going, func(o *operation) entry { return found[o.key()] })
 }
 
-// awaitGone waits until the controller has nothing in operation any more for entries that are
-// deleted. It needs their interfaces for that, which go next, and would take for them what comes
-// again under their names. What it does not get done with keeps nothing back.
+// awaitGone waits until the controller has removed the operational state of deleted entries.
+// It needs their interfaces for that, which are deleted next, and it would confuse new
+// entries of the same names with the deleted ones. After the wait the write goes on in any
+// case.
 func (w *write) awaitGone(ctx context.Context, all []*operation, was func(*operation) entry) error {
 	var leaving []departure
 	for _, o := range all {
@@ -82,17 +82,17 @@ func (w *write) awaitGone(ctx context.Context, all []*operation, was func(*opera
 			leaving = append(leaving, d)
 		}
 	}
-	return w.patiently(ctx, len(leaving), func() (left int, err error) {
+	return w.await(ctx, len(leaving), func() (left int, err error) {
 		leaving, err = w.still(ctx, leaving)
 		return len(leaving), err
 	})
 }
 
-// awaitEmpty waits until no interface is in operation any more in elan-instances that are to go:
-// the controller deletes those that it finds there, by their names, which may belong to others
+// awaitEmpty waits until elan-instances that will be deleted have no members in operation. The
+// controller deletes remaining members by name, and the names may belong to new interfaces
 // by then.
 func (w *write) awaitEmpty(ctx context.Context, all []*operation) error {
-	return w.patiently(ctx, len(all), func() (left int, err error) {
+	return w.await(ctx, len(all), func() (left int, err error) {
 		members, err := w.membersOf(ctx, keysOf(all))
 		for _, o := range all {
 			if len(members[o.key()]) > 0 {
@@ -103,13 +103,13 @@ func (w *write) awaitEmpty(ctx context.Context, all []*operation) error {
 	})
 }
 
-// patiently looks how many of n things are left until none is, or it takes too long.
-func (w *write) patiently(ctx context.Context, n int, left func() (int, error)) error {
+// await calls left, with n things at first, until it returns 0 or the wait is over.
+func (w *write) await(ctx context.Context, n int, left func() (int, error)) error {
 	if n == 0 {
 		return nil
 	}
-	patience := time.NewTimer(renewWait + time.Duration(n)*renewEach)
-	defer patience.Stop()
+	timeout := time.NewTimer(renewWait + time.Duration(n)*renewEach)
+	defer timeout.Stop()
 	poll := time.NewTicker(renewPoll)
 	defer poll.Stop()
 	for {
@@ -119,8 +119,8 @@ func (w *write) patiently(ctx context.Context, n int, left func() (int, error)) 
 		}
 		select {
 		case <-poll.C:
-		case <-patience.C:
-			w.backend.log.Warn("OpenDaylight does not take apart what it made of entries that are deleted; going on without", "entries", n)
+		case <-timeout.C:
+			w.backend.log.Warn("OpenDaylight has not removed the operational state of deleted entries in time; the write goes on", "entries", n)
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
@@ -128,7 +128,7 @@ func (w *write) patiently(ctx context.Context, n int, left func() (int, error)) 
 	}
 }
 
-// still returns those for which the controller has something in operation.
+// still returns the departures whose operational state still exists.
 func (w *write) still(ctx context.Context, all []departure) (left []departure, err error) {
 	var elans []string
 	for _, d := range all {
@@ -152,7 +152,7 @@ func (w *write) still(ctx context.Context, all []departure) (left []departure, e
 	return left, nil
 }
 
-// membersOf lists the interfaces that are in operation in elan-instances.
+// membersOf returns the interfaces in operation, by elan-instance.
 func (w *write) membersOf(ctx context.Context, elans []string) (map[string][]string, error) {
 	members := map[string][]string{}
 	add := func(e elanState) { members[e.Name] = e.Interfaces }
@@ -168,8 +168,8 @@ func (w *write) membersOf(ctx context.Context, elans []string) (map[string][]str
 	return members, nil
 }
 
-// unlessRefused is an error but for the answer that what was asked for is not there, which
-// RFC 8040 of some says in words of its own.
+// unlessRefused returns nil for an answer that refuses the request: with some releases' RFC
+// 8040, such an answer means that the data does not exist. It returns other errors.
 func unlessRefused(err error) error {
 	if isRefusal(err) {
 		return nil
@@ -177,7 +177,8 @@ func unlessRefused(err error) error {
 	return err
 }
 
-// inVPNs tells which of the vpn-interfaces are in operation in one that they were in.
+// inVPNs returns the vpn-interfaces that are still in operation in a vpn-instance that they
+// were members of.
 func (w *write) inVPNs(ctx context.Context, all []departure) (map[string]bool, error) {
 	in, were := map[string]bool{}, map[[2]string]bool{}
 	for _, d := range all {

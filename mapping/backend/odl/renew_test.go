@@ -14,9 +14,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// TestWrittenAnew: a vpn-interface whose address or vpn-instance changes goes, and comes
-// again when the controller has taken apart what it made of it. Nothing else does.
-func TestWrittenAnew(t *testing.T) {
+// TestRecreated: if the address or the vpn-instance of a vpn-interface changes, the entry is
+// deleted, and created again when the controller has removed its operational state. No other
+// entry is.
+func TestRecreated(t *testing.T) {
 	for _, release := range []odlfake.Release{odlfake.Oxygen, without(odlfake.Oxygen), odlfake.Neon, without(odlfake.Neon)} {
 		t.Run(release.Name, func(t *testing.T) {
 			b, f := start(t, release)
@@ -47,7 +48,7 @@ func TestWrittenAnew(t *testing.T) {
 					case r.Method == http.MethodDelete && strings.Contains(path, "vpn-interface") && strings.Contains(path, name):
 						gone.Add(1)
 					case r.Method == http.MethodPut && strings.Contains(path, "vpn-interface"):
-						assert.GreaterOrEqual(t, asked.Load(), int32(3), "%s: it is waited for", what)
+						assert.GreaterOrEqual(t, asked.Load(), int32(3), "%s: the write waits for it", what)
 					case strings.Contains(path, "vpn-interface-op-data"):
 						if asked.Add(1) < 3 {
 							w.Header().Set("Content-Type", "application/json")
@@ -71,9 +72,9 @@ func TestWrittenAnew(t *testing.T) {
 	}
 }
 
-// TestGoes: the interface of a pod that goes is deleted when the controller has taken apart what
-// it made of what needs that, or takes too long.
-func TestGoes(t *testing.T) {
+// TestDeleted: the interface of a deleted pod is deleted after the controller has removed the
+// operational state of the entries that need it, or after the wait.
+func TestDeleted(t *testing.T) {
 	b, f := start(t, odlfake.Neon)
 	write(t, b, podsOf("a", "b"))
 	const name = "b:pod-1"

@@ -10,10 +10,10 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// errForeign is why an entry is left alone that is wanted.
-var errForeign = errors.New("it is there and belongs to another; take that away, or give it another name")
+// errExternal is the error for a wanted entry that exists and belongs to another writer.
+var errExternal = errors.New("an external entry with this name exists; delete that entry, or use another name")
 
-// batches divides creations into those that go in one request each.
+// batches divides creations into batches of one request each.
 func (w *write) batches(l int, all []*operation) [][]*operation {
 	var (
 		out  [][]*operation
@@ -32,7 +32,7 @@ func (w *write) batches(l int, all []*operation) [][]*operation {
 	return out
 }
 
-// body is the body of a request for entries of a list.
+// body returns the body of a request for entries of a list.
 func (w *write) body(l int, all ...*operation) []byte {
 	entries := make([]entry, len(all))
 	for i, o := range all {
@@ -45,11 +45,11 @@ func (w *write) body(l int, all ...*operation) []byte {
 	return body
 }
 
-// entriesPerTimeout is how many entries a request may create for each Timeout.
+// entriesPerTimeout is the number of entries for which a request has one Timeout.
 const entriesPerTimeout = 200
 
-// create creates entries in one request. If the controller does not take that, what there is
-// is looked at, and the request taken apart until what is refused stands alone.
+// create creates entries in one request. If the controller refuses it, create reads the
+// entries, and halves the rest until it has found each entry that is refused.
 func (w *write) create(ctx context.Context, l int, all []*operation) error {
 	q := w.request(http.MethodPost, w.dialect.container(&w.lists[l]), w.body(l, all...))
 	q.timeout *= time.Duration(1 + (len(all)-1)/entriesPerTimeout)
@@ -63,7 +63,7 @@ func (w *write) create(ctx context.Context, l int, all []*operation) error {
 	if !isRefusal(err) {
 		return err
 	}
-	rest, err := w.settle(ctx, l, all, err)
+	rest, err := w.reread(ctx, l, all, err)
 	switch {
 	case err != nil || len(rest) == 0:
 		return err
@@ -78,10 +78,10 @@ func (w *write) create(ctx context.Context, l int, all []*operation) error {
 	return nil
 }
 
-// settle sees which entries of a request that failed are there: those that are as they should
-// be are done, those that may be made so are. It returns the others, unless it is one alone:
-// then the failure is its.
-func (w *write) settle(ctx context.Context, l int, all []*operation, failure error) (rest []*operation, err error) {
+// reread reads the entries of a request that was refused. It updates those that exist, and
+// returns those that do not. If the request had only one entry, and it does not exist, the
+// refusal is its own: reread records that.
+func (w *write) reread(ctx context.Context, l int, all []*operation, failure error) (rest []*operation, err error) {
 	found, err := w.look(ctx, &w.lists[l], keysOf(all))
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (w *write) settle(ctx context.Context, l int, all []*operation, failure err
 		}
 	}
 	if len(rest) == 1 && len(all) == 1 {
-		return nil, w.judge(rest[0], failure)
+		return nil, w.refuse(rest[0], failure)
 	}
 	return rest, nil
 }
@@ -110,18 +110,18 @@ func keysOf(all []*operation) []string {
 	return keys
 }
 
-// judge takes an answer about one entry for what it is.
-func (w *write) judge(o *operation, err error) error {
+// refuse records the refusal of one entry. A status of 500 may also be a failure of the
+// controller.
+func (w *write) refuse(o *operation, err error) error {
 	var answer *answerError
 	if errors.As(err, &answer) && answer.status == http.StatusInternalServerError {
-		return w.suspect(o, err)
+		return w.fail(o, err)
 	}
 	w.reject(o, err)
 	return nil
 }
 
-// change updates entries. What there is is looked at first: what another hand has added is
-// not to be wiped.
+// change updates entries. It reads them first, to keep the leaves of other writers.
 func (w *write) change(ctx context.Context, l int, all []*operation) error {
 	if len(all) == 0 {
 		return nil
@@ -134,21 +134,21 @@ func (w *write) change(ctx context.Context, l int, all []*operation) error {
 	}
 	found, err := look(ctx, keysOf(all))
 	if err == nil {
-		err = w.takeApart(ctx, all, found)
+		err = w.removeForRecreation(ctx, all, found)
 	}
 	if err != nil {
 		return err
 	}
 	return w.each(ctx, all, func(ctx context.Context, o *operation) error {
-		if w.isRefused(o) { // it should have gone first
+		if w.isRefused(o) { // its deletion was refused
 			return nil
 		}
 		return w.update(ctx, o, found[o.key()])
 	})
 }
 
-// update writes one entry over what is there, if that may be; nothing is written if that is
-// as it should be.
+// update replaces one entry, given the entry that exists. It writes nothing if that is
+// already as wanted, or belongs to another writer.
 func (w *write) update(ctx context.Context, o *operation, there entry) error {
 	if there != nil {
 		if same(there.own(), o.entry) {
@@ -156,7 +156,7 @@ func (w *write) update(ctx context.Context, o *operation, there entry) error {
 			return nil
 		}
 		if !o.there && !mayTake(there) {
-			w.reject(o, errForeign)
+			w.reject(o, errExternal)
 			return nil
 		}
 	}
@@ -181,11 +181,11 @@ func (w *write) update(ctx context.Context, o *operation, there entry) error {
 		w.done(o, true)
 		return nil
 	}
-	return w.judge(o, err)
+	return w.refuse(o, err)
 }
 
-// removeAll deletes entries, and waits until the controller has taken apart what it made of
-// them.
+// removeAll deletes entries, and waits until the controller has removed their operational
+// state.
 func (w *write) removeAll(ctx context.Context, l int, all []*operation) error {
 	if l == elanInstances && len(all) > 0 {
 		if _, err := w.lookTagged(ctx, keysOf(all)); err != nil {
@@ -195,25 +195,25 @@ func (w *write) removeAll(ctx context.Context, l int, all []*operation) error {
 			return err
 		}
 	}
-	were := w.asTheyAre(l, all)
+	before := w.entriesOf(l, all)
 	if err := w.each(ctx, all, w.remove); err != nil {
 		return err
 	}
-	return w.awaitGone(ctx, all, func(o *operation) entry { return were[o] })
+	return w.awaitGone(ctx, all, func(o *operation) entry { return before[o] })
 }
 
-// asTheyAre are the entries that operations are about.
-func (w *write) asTheyAre(l int, all []*operation) map[*operation]entry {
+// entriesOf returns the mirror's entries of operations.
+func (w *write) entriesOf(l int, all []*operation) map[*operation]entry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	are := make(map[*operation]entry, len(all))
+	entries := make(map[*operation]entry, len(all))
 	for _, o := range all {
-		are[o] = w.mirror.at(o.unit)[l]
+		entries[o] = w.mirror.at(o.unit)[l]
 	}
-	return are
+	return entries
 }
 
-// remove deletes one entry. That it is not there is as good.
+// remove deletes one entry. It is not an error if the entry does not exist.
 func (w *write) remove(ctx context.Context, o *operation) error {
 	end, err := w.erase(ctx, o)
 	switch end {
@@ -228,14 +228,14 @@ func (w *write) remove(ctx context.Context, o *operation) error {
 	return err
 }
 
-// What becomes of an entry that is to be deleted.
+// end is the result of a deletion.
 type end int
 
 const (
-	stays   end = iota // for the controller failed, or refused it: that is noted
-	deleted            // by us
-	absent             // as the controller said at once
-	unseen             // though the controller refused to delete it
+	stays   end = iota // the controller failed, or refused it, which is recorded
+	deleted            // by our request
+	absent             // the controller answered that it does not exist
+	unseen             // the controller refused the deletion, but the entry does not exist
 )
 
 // erase deletes one entry.
@@ -259,13 +259,14 @@ func (w *write) erase(ctx context.Context, o *operation) (end, error) {
 	if now[o.key()] == nil {
 		return unseen, nil
 	}
-	return stays, w.judge(o, fmt.Errorf("delete: %w", err))
+	return stays, w.refuse(o, fmt.Errorf("delete: %w", err))
 }
 
-// removed believes a controller that something is not there; verdict sees that it is ready.
+// removed records that an entry does not exist, as the controller answered; result checks
+// that the controller was ready.
 func (w *write) removed(o *operation) {
 	w.done(o, false)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.believed = true
+	w.absent = true
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// session is a controller that was found ready, and how it is spoken to.
+// session is a controller that is ready, with its dialect and form.
 type session struct {
 	*client
 	cfg     *Config
@@ -21,15 +21,14 @@ type session struct {
 	form    form
 }
 
-// needed are the modules without which nothing can be written; one of the forms of l3vpn
-// besides.
+// needed lists the modules that writes need, beside one of the l3vpn modules.
 var needed = []string{"elan", "ietf-interfaces", "odl-interface", "odl-l3vpn", "odl-nat"}
 
-// A controller that serves both has Netvirt's own renderer of COE's pods, and a place for pods.
+// A controller with both modules has Netvirt's own COE renderer and its northbound.
 const rendererModule, northboundModule = "pod-meta", "pod"
 
-// connected returns the session, or a new one with the first controller that is ready.
-// Who calls it has the turn.
+// connected returns the session, or a new one with the first controller that is ready. The
+// caller holds the lock.
 func (b *Backend) connected(ctx context.Context) (*session, error) {
 	if b.session != nil {
 		return b.session, nil
@@ -41,11 +40,11 @@ func (b *Backend) connected(ctx context.Context) (*session, error) {
 		s, modules, err := b.discover(ctx, base)
 		if err == nil {
 			b.session = s
-			b.greet(s)
+			b.logConnected(s)
 			b.warn(modules)
 			return s, nil
 		}
-		b.greeted = ""
+		b.logged = ""
 		failures = append(failures, err)
 		b.next = (b.next + 1) % len(b.urls)
 		if ctx.Err() != nil {
@@ -55,24 +54,25 @@ func (b *Backend) connected(ctx context.Context) (*session, error) {
 	return nil, errors.Join(failures...)
 }
 
-// greet says which controller it is, if that is news: another one, or after none was ready.
-func (b *Backend) greet(s *session) {
-	if now := s.base + " " + s.dialect.name; now != b.greeted {
-		b.greeted = now
+// logConnected logs the controller if it is another one than before, or if none was ready.
+func (b *Backend) logConnected(s *session) {
+	if now := s.base + " " + s.dialect.name; now != b.logged {
+		b.logged = now
 		b.log.Info("connected to OpenDaylight", "url", s.base, "dialect", s.dialect.name, "l3vpn", s.lists[vpnInstances].module)
 	}
 }
 
-// warn says once that another program on the controller has the same task.
+// warn logs once that the controller has a program for the same task.
 func (b *Backend) warn(modules []string) {
 	if !b.warned && slices.Contains(modules, rendererModule) && slices.Contains(modules, northboundModule) {
 		b.warned = true
-		b.log.Warn("this OpenDaylight has a COE renderer of its own; have no COE watcher write pods to it, or both make entries for the same pods",
+		b.log.Warn("this OpenDaylight has a COE renderer of its own; do not let a COE watcher write pods to it, because both would write entries for the same pods",
 			"module", rendererModule)
 	}
 }
 
-// discard leaves the session; the next is tried at the next URL. Who calls it has the turn.
+// discard drops the session; the next one is tried at the next URL. The caller holds the
+// lock.
 func (b *Backend) discard() {
 	if b.session != nil {
 		b.session = nil
@@ -81,7 +81,7 @@ func (b *Backend) discard() {
 	b.mirror = nil
 }
 
-// discover finds out which dialect a controller speaks, and whether it is ready.
+// discover opens a session with a controller if it is ready, and detects its dialect.
 func (b *Backend) discover(ctx context.Context, base string) (*session, []string, error) {
 	var failures []error
 	for _, d := range b.candidates() {
@@ -101,7 +101,7 @@ func (b *Backend) discover(ctx context.Context, base string) (*session, []string
 	return nil, nil, fmt.Errorf("OpenDaylight at %s is not ready: %w", base, errors.Join(failures...))
 }
 
-// candidates are the dialects that come into question, as settings say.
+// candidates returns the dialects to try.
 func (b *Backend) candidates() []dialect {
 	if b.cfg.Dialect != "" {
 		return []dialect{dialectOf(b.cfg.Dialect)}
@@ -109,8 +109,9 @@ func (b *Backend) candidates() []dialect {
 	return []dialect{dialectOf(draft02), dialectOf(rfc8040)}
 }
 
-// ready lists the modules that the controller serves. While one of those that are needed is
-// not among them, nothing that the controller says is about data: so it answers while it starts.
+// ready returns the modules that the controller serves. It fails if a needed module is
+// missing: a controller that starts answers requests before it has loaded its models, and
+// those answers say nothing about the data.
 func (s *session) ready(ctx context.Context) ([]string, error) {
 	modules, err := s.modules(ctx)
 	if err != nil {
@@ -133,7 +134,7 @@ func (s *session) ready(ctx context.Context) ([]string, error) {
 
 const libraryOfDraft, libraryOfRFC = "/restconf/modules", "ietf-yang-library:modules-state"
 
-// modules lists the names of the modules that the controller serves.
+// modules returns the names of the modules that the controller serves.
 func (s *session) modules(ctx context.Context) ([]string, error) {
 	if s.dialect.name == draft02 {
 		names, _, err := s.library(ctx, libraryOfDraft, "application/yang.api+json, "+jsonOfDraft)
@@ -141,14 +142,14 @@ func (s *session) modules(ctx context.Context) ([]string, error) {
 	}
 	names, prefixed, err := s.library(ctx, s.dialect.data+"/"+libraryOfRFC, jsonOfRFC)
 	if err == nil && s.cfg.Dialect == "" && s.lists == nil {
-		err = s.tell(ctx, prefixed)
+		err = s.detect(ctx, prefixed)
 	}
 	return names, err
 }
 
-// tell tells the kinds of RFC 8040 apart: Oxygen's writes no prefixes at the top, Neon's
-// answers a request for what is not there with a page for people.
-func (s *session) tell(ctx context.Context, prefixed bool) error {
+// detect detects the variant of RFC 8040. Oxygen's writes no prefix at the top level. Neon's
+// answers a request for data that does not exist with an HTML page.
+func (s *session) detect(ctx context.Context, prefixed bool) error {
 	if !prefixed {
 		s.dialect = dialectOf(oxygen8040)
 		return nil
@@ -167,7 +168,8 @@ func (s *session) tell(ctx context.Context, prefixed bool) error {
 	return nil
 }
 
-// library reads a list of modules, and whether the name at the top has a prefix.
+// library reads a list of modules; prefixed reports whether the name at the top level has a
+// prefix.
 func (s *session) library(ctx context.Context, path, media string) (names []string, prefixed bool, err error) {
 	q := request{method: http.MethodGet, url: s.base + path, media: media, timeout: s.cfg.Timeout, small: true}
 	err = s.send(ctx, q, func(body io.Reader) error {
@@ -190,7 +192,7 @@ func (s *session) library(ctx context.Context, path, media string) (names []stri
 	return names, prefixed, err
 }
 
-// request is one to the config datastore.
+// request returns a request to the config datastore.
 func (s *session) request(method, path string, body []byte) request {
 	url := s.base + path
 	if method == http.MethodGet && s.dialect.query != "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
 )
 
-// subnet is what a subnet_id, a hash, stands for.
+// subnet is the value that a subnet_id is a hash of.
 type subnet struct {
 	elan   string
 	prefix netip.Prefix
@@ -17,12 +17,12 @@ func (s subnet) id() string {
 	return netvirtjson.SubnetID(netvirt.Adjacency{ELAN: s.elan, Network: s.prefix})
 }
 
-// subnets are those that were seen, to save hashing them and searching for them.
+// subnets caches subnets and their IDs.
 type subnets struct {
 	of   map[string]subnet
 	ids  map[subnet]string
-	bits int // of the prefix that was found last; the next is likely to be as long
-	// before are those that others have seen, which nobody changes meanwhile; nil for none.
+	bits int // prefix length of the last subnet that was found; the next is likely the same
+	// before is a cache that several goroutines read and none changes; may be nil.
 	before *subnets
 }
 
@@ -32,14 +32,14 @@ func newSubnets(before *subnets) *subnets {
 
 func (m *subnets) add(id string, s subnet) { m.of[id], m.ids[s] = s, id }
 
-// learn adds what others have seen.
+// learn adds the subnets of another cache.
 func (m *subnets) learn(from *subnets) {
 	for id, s := range from.of {
 		m.add(id, s)
 	}
 }
 
-// named returns the subnet that a subnet_id stands for, if it was seen.
+// named returns the cached subnet of a subnet_id.
 func (m *subnets) named(id string) (s subnet, found bool) {
 	if s, found = m.of[id]; found || m.before == nil {
 		return s, found
@@ -50,7 +50,7 @@ func (m *subnets) named(id string) (s subnet, found bool) {
 	return s, found
 }
 
-// find searches the prefixes around an address for that of a subnet on an elan-instance.
+// find searches all prefixes that contain an address for the subnet of a subnet_id.
 func (m *subnets) find(id, elan string, around netip.Addr) (s subnet, found bool) {
 	for tried := range around.BitLen() + 2 {
 		bits := m.bits
@@ -67,7 +67,7 @@ func (m *subnets) find(id, elan string, around netip.Addr) (s subnet, found bool
 	return subnet{}, false
 }
 
-// id is the subnet_id of a subnet.
+// id returns the subnet_id of a subnet.
 func (m *subnets) id(s subnet) string {
 	id, ok := m.ids[s]
 	if !ok {

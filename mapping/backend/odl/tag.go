@@ -7,20 +7,19 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// tagWait bounds how long the controller is given to tag elan-instances, and tagPoll is
-// between two looks at them. It is less than a Write is given.
+// tagWait bounds the wait until the controller has tagged elan-instances; it is less than
+// the deadline of a Write. tagPoll is the interval of the checks.
 const (
 	tagWait = 10 * time.Second
 	tagPoll = 50 * time.Millisecond
 )
 
-// lookTagged reads what there is under keys of elan-instances, when all of it is tagged. The
-// controller tags one in its own time after it was written, by writing the whole of it once
-// more as it was then: what is changed or deleted before that would come back. A
-// controller that does not tag is not waited for longer than tagWait.
+// lookTagged reads elan-instances when all of them are tagged, or when tagWait is over. The
+// controller tags an elan-instance some time after it was written, and writes all its leaves
+// again as they were. An earlier change or deletion would be undone by that.
 func (w *write) lookTagged(ctx context.Context, keys []string) (map[string]entry, error) {
-	patience := time.NewTimer(tagWait)
-	defer patience.Stop()
+	timeout := time.NewTimer(tagWait)
+	defer timeout.Stop()
 	poll := time.NewTicker(tagPoll)
 	defer poll.Stop()
 	for {
@@ -30,7 +29,7 @@ func (w *write) lookTagged(ctx context.Context, keys []string) (map[string]entry
 		}
 		select {
 		case <-poll.C:
-		case <-patience.C:
+		case <-timeout.C:
 			return found, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -47,10 +46,10 @@ func allTagged(found map[string]entry) bool {
 	return true
 }
 
-// tagged tells whether the controller has given the elan-instance its tag.
+// tagged reports whether the controller has tagged the elan-instance.
 func (e *elanInstance) tagged() bool {
 	var leaves struct {
 		Tag uint32 `json:"elan-tag"`
 	}
-	return len(e.Foreign) > 0 && json.Unmarshal(e.Foreign, &leaves) == nil && leaves.Tag != 0
+	return len(e.Others) > 0 && json.Unmarshal(e.Others, &leaves) == nil && leaves.Tag != 0
 }

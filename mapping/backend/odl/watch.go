@@ -11,14 +11,14 @@ const (
 	maxRetry = time.Second
 )
 
-// pollShare is which part of the time the comparisons may take.
+// pollShare limits the comparisons to one part in pollShare of the time.
 const pollShare = 20
 
-// fight is how many comparisons in a row have to find something changed for another to be at
-// it again and again.
-const fight = 4
+// maxDiffering is the number of consecutive comparisons that differ after which Watch logs
+// that an external writer repeats its changes.
+const maxDiffering = 4
 
-// What a comparison has found out.
+// comparison is the result of a comparison.
 type comparison int
 
 const (
@@ -27,12 +27,13 @@ const (
 	differs
 )
 
-// Watch keeps a session. It calls changed when the session that a successful Read used
-// is no longer the current one, however often the controller came and went in between, and
-// when the controller can be reached again; and when what is ours there is not as it was
-// read and written. It looks for that itself: OpenDaylight's own notifications come for every
-// write of ours too, over a second connection that ends with a restart and is lost in silence,
-// and in one dialect only.
+// Watch keeps a session open. It calls changed when the session that a successful Read used
+// is not the current one any more, when the controller is reachable again, and when our entries
+// differ from those that were read and written. It returns when ctx ends.
+//
+// Watch reads the entries to compare them. It does not use OpenDaylight's notifications:
+// they report our own writes too, need a second connection that a restart closes without
+// notice, and exist in one dialect only.
 func (b *Backend) Watch(ctx context.Context, changed func()) error {
 	retry, missed, changes := minRetry, false, 0
 	poll := time.Now().Add(b.cfg.Poll)
@@ -43,7 +44,7 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 		}
 		missed = err != nil
 		if err != nil {
-			b.log.Debug("OpenDaylight is out of reach", "err", err)
+			b.log.Debug("cannot reach OpenDaylight", "err", err)
 			pause(ctx, retry)
 			retry = min(2*retry, maxRetry)
 			continue
@@ -53,8 +54,8 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 			switch b.compare(ctx) {
 			case differs:
 				changed()
-				if changes++; changes == fight {
-					b.log.Warn("another hand keeps changing what is the bridge's in OpenDaylight; it is put back each time: see who else writes there")
+				if changes++; changes == maxDiffering {
+					b.log.Warn("an external writer keeps changing the bridge's entries in OpenDaylight; the bridge restores them each time: find the other writer and stop it")
 				}
 			case agrees:
 				changes = 0
@@ -77,21 +78,21 @@ func pause(ctx context.Context, d time.Duration) {
 
 // readEnded reports once whether the session that a Read used has ended.
 func (b *Backend) readEnded(ctx context.Context) bool {
-	if b.take(ctx) != nil {
+	if b.acquire(ctx) != nil {
 		return false
 	}
-	defer b.give()
+	defer b.release()
 	return b.readSessions.Ended(b.session)
 }
 
-// probe sees that the controller is there and ready.
+// probe checks that the controller answers and is ready.
 func (b *Backend) probe(ctx context.Context) error {
-	if err := b.take(ctx); err != nil {
+	if err := b.acquire(ctx); err != nil {
 		return err
 	}
-	found := b.session == nil // it is ready then
+	found := b.session == nil // connected checks a new controller
 	s, err := b.connected(ctx)
-	b.give()
+	b.release()
 	if err != nil || found {
 		return err
 	}
@@ -101,8 +102,8 @@ func (b *Backend) probe(ctx context.Context) error {
 	return err
 }
 
-// hasBetter tells whether a controller that was found to speak another dialect speaks
-// draft-02 too, which may be there later when it starts.
+// hasBetter reports whether a controller with another dialect also has draft-02, which a
+// starting controller may offer later.
 func (b *Backend) hasBetter(ctx context.Context, s *session) bool {
 	if b.cfg.Dialect != "" || s.dialect.name == draft02 {
 		return false
@@ -112,18 +113,18 @@ func (b *Backend) hasBetter(ctx context.Context, s *session) bool {
 	return err == nil
 }
 
-// lose leaves a session, unless another has taken its place. The next one is tried with the
-// same controller first: with one that is gone that fails at once.
+// lose drops a session if it is still the current one. The next session is tried with the
+// same controller first: if it is gone, that fails at once.
 func (b *Backend) lose(s *session) {
-	<-b.turn
-	defer b.give()
+	<-b.lock
+	defer b.release()
 	if b.session == s {
 		b.session, b.mirror = nil, nil
 	}
 }
 
-// compare reads what is ours beside whoever reads and writes, and finds out whether another
-// hand has changed it. A reading that fails tells nothing: probe sees to that.
+// compare reads our entries, without the lock, and compares them with the mirror. The result
+// is unknown if the reading fails.
 func (b *Backend) compare(ctx context.Context) comparison {
 	s, m, then := b.snapshot(ctx)
 	if m == nil {
@@ -134,10 +135,10 @@ func (b *Backend) compare(ctx context.Context) comparison {
 		b.log.Debug("compare with OpenDaylight", "err", err)
 		return unknown
 	}
-	if b.take(ctx) != nil {
+	if b.acquire(ctx) != nil {
 		return unknown
 	}
-	defer b.give()
+	defer b.release()
 	if b.mirror != m {
 		return unknown // it was read meanwhile
 	}
@@ -151,10 +152,10 @@ func (b *Backend) compare(ctx context.Context) comparison {
 
 // snapshot returns the session and the mirror, and the mirror's clock.
 func (b *Backend) snapshot(ctx context.Context) (*session, *mirror, uint64) {
-	if b.take(ctx) != nil {
+	if b.acquire(ctx) != nil {
 		return nil, nil, 0
 	}
-	defer b.give()
+	defer b.release()
 	if b.session == nil || b.mirror == nil {
 		return nil, nil, 0
 	}

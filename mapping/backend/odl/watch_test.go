@@ -18,7 +18,7 @@ import (
 
 const patience = 10 * time.Second
 
-// watch watches until the test is over, and tells of each call.
+// watch runs Watch until the test ends. It returns a channel of the calls of changed.
 func watch(t *testing.T, b *odl.Backend) <-chan struct{} {
 	ctx, cancel := context.WithCancel(t.Context())
 	changed, done := make(chan struct{}, 1000), make(chan error, 1)
@@ -35,12 +35,12 @@ func told(t *testing.T, changed <-chan struct{}) {
 	select {
 	case <-changed:
 	case <-time.After(patience):
-		require.Fail(t, "nothing was said to have changed")
+		require.Fail(t, "Watch has not called changed")
 	}
 }
 
-// TestAnotherWriter: what another hand changes, adds to, or deletes of ours is seen, and put
-// back by who reads and writes then.
+// TestAnotherWriter: Watch notices every change, addition and deletion that an external
+// writer makes to our entries, and the next Read and Write restore them.
 func TestAnotherWriter(t *testing.T) {
 	const container, list, key = "ietf-interfaces:interfaces", "interface", "a:pod-1"
 	for name, act := range map[string]func(f *fake){
@@ -76,7 +76,7 @@ func TestAnotherWriter(t *testing.T) {
 	}
 }
 
-// TestAdditionsOfOthersAreNoChange: what is not ours may come and go.
+// TestAdditionsOfOthersAreNoChange: external entries may come and go without a report.
 func TestAdditionsOfOthersAreNoChange(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
 	write(t, b, podsOf("a"))
@@ -85,7 +85,7 @@ func TestAdditionsOfOthersAreNoChange(t *testing.T) {
 		place(f, ofOthers())
 		addLearnt(f, "a:pod-1")
 		f.Requests()
-		seen := 0 // more than one comparison has
+		seen := 0 // by more than one comparison
 		require.Eventually(t, func() bool {
 			seen += f.Requests()[http.MethodGet]
 			return seen > 14
@@ -94,7 +94,7 @@ func TestAdditionsOfOthersAreNoChange(t *testing.T) {
 	require.Empty(t, changed)
 }
 
-// TestOwnWritesAreNoChange: while the backend compares, it is written to all the time.
+// TestOwnWritesAreNoChange: the backend's own writes during comparisons are not reported.
 func TestOwnWritesAreNoChange(t *testing.T) {
 	f := newFake(t, odlfake.Oxygen)
 	cfg := f.config(t)
@@ -111,7 +111,7 @@ func TestOwnWritesAreNoChange(t *testing.T) {
 	agree(t, b, have)
 }
 
-// TestRestart: that a controller goes away is said once, and that it is back.
+// TestRestart: the loss of a controller and its return are reported once each.
 func TestRestart(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
 	want := podsOf("a")
@@ -128,9 +128,9 @@ func TestRestart(t *testing.T) {
 	write(t, b, want)
 }
 
-// TestFlap makes the controller unavailable as soon as a Read has succeeded, while the watch
-// still waits to look again. The watch reports each loss: otherwise its caller relies on what
-// it has read from a controller that is gone.
+// TestFlap stops the controller right after a successful Read, while Watch still waits before
+// its next check. Watch must report each loss: otherwise its caller relies on the model of a
+// controller that is gone.
 func TestFlap(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
 	write(t, b, podsOf("a"))
@@ -153,8 +153,8 @@ func TestFlap(t *testing.T) {
 	}
 }
 
-// TestDraftComesLate: a controller that begins to serve draft-02 after RFC 8040 is spoken to in
-// draft-02 from then on.
+// TestDraftComesLate: if a controller offers draft-02 after RFC 8040, the backend changes to
+// draft-02.
 func TestDraftComesLate(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
 	f.Break(func(w http.ResponseWriter, r *http.Request) bool {

@@ -11,37 +11,38 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// write is one Write.
+// write is one call of Write.
 type write struct {
 	*session
 	backend *Backend
-	share   int // how many requests about one list may be under way at once
+	share   int // maximum number of concurrent requests for one list
 
-	mu     sync.Mutex
-	mirror *mirror
-	taken  int // entries that the controller took
-	// believed is set when the controller said of what is to go that it is not there.
-	believed bool
-	// refused are objects that are not written because the controller, or the codec, does not
-	// take them, or something that they refer to.
+	mu       sync.Mutex
+	mirror   *mirror
+	accepted int // number of entries that the controller has accepted
+	// absent is set when the controller has answered that an entry to be deleted does not
+	// exist.
+	absent bool
+	// refused holds the objects that are not written because the controller or the codec
+	// refuses them, or an object that they refer to.
 	refused  map[netvirt.Key]bool
 	rejected netvirt.RejectedError
-	doubtful []doubt
+	failed   []failure
 }
 
-// operation makes one entry what it should be.
+// operation writes or deletes one entry.
 type operation struct {
 	unit    unit
 	list    int
-	entry   entry // nil: it is to go
-	there   bool  // as far as is known
+	entry   entry // nil deletes it
+	there   bool  // whether the mirror has it
 	changes []netvirt.Change
-	refs    []netvirt.Key // of the objects that the entry holds
+	refs    []netvirt.Key // of the objects in the entry
 }
 
 func (o *operation) key() string { return o.unit.name }
 
-// head is the object at the head of the entry.
+// head returns the key of the entry's main object.
 func (o *operation) head() netvirt.Key {
 	if o.unit.kind == netvirt.KindTransit {
 		return netvirt.Transit{RouteTarget: strings.TrimPrefix(o.unit.name, transitPrefix)}.Key()
@@ -52,8 +53,8 @@ func (o *operation) head() netvirt.Key {
 	return netvirt.Key{Kind: kind, Name: o.unit.name}
 }
 
-// keys are the changes that the operation stands for: those of objects that the entry holds,
-// or where there are none, all of the unit.
+// keys returns the keys of the changes that the operation makes: of the objects in the
+// entry or, if there are none, all changes of the unit.
 func (o *operation) keys() []netvirt.Key {
 	var held, all []netvirt.Key
 	for _, c := range o.changes {
@@ -69,9 +70,9 @@ func (o *operation) keys() []netvirt.Key {
 	return all
 }
 
-// run makes the changes: deletions that follow each other together, in the order of the
-// lists that is the reverse of their dependence, then creations and updates in its order, and
-// so on.
+// run makes the changes in runs of deletions only, or of creations and updates only.
+// Deletions go through the lists in the reverse order of dependence, the others in the order
+// of dependence.
 func (w *write) run(ctx context.Context, changes []netvirt.Change) error {
 	if err := w.identify(ctx); err != nil {
 		return err
@@ -82,17 +83,17 @@ func (w *write) run(ctx context.Context, changes []netvirt.Change) error {
 		if n < 0 {
 			n = len(changes)
 		}
-		if err := w.stretch(ctx, deleting, changes[:n]); err != nil {
+		if err := w.runOf(ctx, deleting, changes[:n]); err != nil {
 			return err
 		}
 		changes = changes[n:]
 	}
-	return w.verdict(ctx)
+	return w.result(ctx)
 }
 
-// stretch makes changes that are all deletions, or all not: stage after stage, the lists of
-// one stage at the same time.
-func (w *write) stretch(ctx context.Context, deleting bool, changes []netvirt.Change) error {
+// runOf makes changes that are all deletions, or all creations and updates: stage by stage,
+// the lists of one stage concurrently.
+func (w *write) runOf(ctx context.Context, deleting bool, changes []netvirt.Change) error {
 	lists := w.operations(changes)
 	for i := range stages {
 		stage := stages[i]
@@ -110,15 +111,15 @@ func (w *write) stretch(ctx context.Context, deleting bool, changes []netvirt.Ch
 	return nil
 }
 
-// draft is a unit that changes.
+// draft is a unit with its changes.
 type draft struct {
 	unit    unit
 	have    content
-	objects netvirt.Model // as they are
+	objects netvirt.Model // before the changes
 	changes []netvirt.Change
 }
 
-// operations turns changes into what is to be done to each list.
+// operations returns the operations of changes, by list.
 func (w *write) operations(changes []netvirt.Change) (lists [listCount][]*operation) {
 	drafts := w.drafts(changes)
 	for _, c := range changes {
@@ -132,8 +133,8 @@ func (w *write) operations(changes []netvirt.Change) (lists [listCount][]*operat
 	return lists
 }
 
-// drafts are the units that changes are about, as they are: those of the objects, and where a
-// vpn-instance gets another Transit, those of its interfaces.
+// drafts returns the units of changes: the units of the objects and, if a vpn-instance gets
+// another Transit, the units of its interfaces.
 func (w *write) drafts(changes []netvirt.Change) []*draft {
 	var all []*draft
 	byUnit := map[unit]*draft{}
@@ -158,7 +159,7 @@ func (w *write) drafts(changes []netvirt.Change) []*draft {
 	return all
 }
 
-// encode adds what is to be done to the entries of a unit.
+// encode adds the operations on the entries of a unit.
 func (w *write) encode(lists *[listCount][]*operation, d *draft) {
 	for _, c := range d.changes {
 		if unitOf(cmp.Or(c.New, c.Old)) == d.unit {
@@ -192,14 +193,14 @@ func equalAt(a, b content, l int) bool {
 	return same(a[l], b[l])
 }
 
-// list makes the entries of one list what they should be.
+// list makes the operations on one list.
 func (w *write) list(ctx context.Context, l int, all []*operation) error {
 	var create, change, remove []*operation
 	for _, o := range all {
 		switch {
 		case o.entry == nil:
 			remove = append(remove, o)
-		case w.stands(o):
+		case w.refsWritten(o):
 			if o.there {
 				change = append(change, o)
 			} else {
@@ -219,9 +220,9 @@ func (w *write) list(ctx context.Context, l int, all []*operation) error {
 	})
 }
 
-// stands tells whether all that an entry refers to was taken, as far as it was tried. If not,
-// the entry is left out.
-func (w *write) stands(o *operation) bool {
+// refsWritten reports whether no object that an entry refers to was refused. If one was, it
+// marks the entry's object as refused too.
+func (w *write) refsWritten(o *operation) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, ref := range o.refs {
@@ -237,13 +238,13 @@ func (w *write) each(ctx context.Context, all []*operation, do func(context.Cont
 	return together(ctx, w.share, len(all), func(ctx context.Context, i int) error { return do(ctx, all[i]) })
 }
 
-// done notes that an entry is what it should be.
+// done records that an entry is as wanted; byUs if the controller has accepted our request.
 func (w *write) done(o *operation, byUs bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if byUs {
-		w.taken++
+		w.accepted++
 	}
 	w.mirror.put(o.unit, o.list, o.entry)
-	delete(w.backend.strikes, o.at())
+	delete(w.backend.failures, o.at())
 }

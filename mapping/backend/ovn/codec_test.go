@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -12,12 +13,13 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/backendtest"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 var testCodec = codec{"owner"}
 
-// randomModel is a legal model without nodes, which have no rows.
+// randomModel returns a valid model without nodes, which have no rows.
 func randomModel(seed uint64, steps int) netvirt.Model {
 	w := backendtest.NewWorld(seed)
 	for range steps {
@@ -28,8 +30,8 @@ func randomModel(seed uint64, steps int) netvirt.Model {
 	return m
 }
 
-// encodeModel are the rows of all groups of a model, by head.
-func encodeModel(m netvirt.Model) map[netvirt.Key]*rowSet {
+// encodeModel returns the rows of all groups of a model, by head.
+func encodeModel(m netvirt.Model) map[netvirt.Key]*ovsdb.RowSet {
 	groups := map[netvirt.Key]netvirt.Model{}
 	for _, o := range m {
 		k := headOf(o)
@@ -38,33 +40,33 @@ func encodeModel(m netvirt.Model) map[netvirt.Key]*rowSet {
 		}
 		groups[k].Add(o)
 	}
-	sets := map[netvirt.Key]*rowSet{}
+	sets := map[netvirt.Key]*ovsdb.RowSet{}
 	for k, objects := range groups {
 		sets[k] = testCodec.encode(k, objects, func(k netvirt.Key) netvirt.Object { return m[k] })
 	}
 	return sets
 }
 
-// flat are the rows and links of several sets.
-func flat(sets map[netvirt.Key]*rowSet) (rows []row, links []link) {
+// flat returns the rows and links of several sets.
+func flat(sets map[netvirt.Key]*ovsdb.RowSet) (rows []ovsdb.Row, links []ovsdb.Link) {
 	for _, set := range sets {
-		rows, links = append(rows, set.rows...), append(links, set.links...)
+		rows, links = append(rows, set.Rows...), append(links, set.Links...)
 	}
 	return rows, links
 }
 
-// loadRows is what load makes of rows.
-func loadRows(t *testing.T, rows []row, links []link) *mirror {
+// loadRows returns the mirror that load builds from rows.
+func loadRows(t *testing.T, rows []ovsdb.Row, links []ovsdb.Link) *mirror {
 	t.Helper()
-	m, err := load(testCodec, func(v visitor) error {
+	m, err := load(testCodec, func(v *ovsdb.Visitor, read func(*ovsdb.Table)) error {
 		for _, l := range links {
-			v.link(l)
+			v.Link(l)
 		}
 		for _, r := range rows {
-			v.row(tableOf(r), r)
+			v.Row(r)
 		}
 		for _, t := range readOrder {
-			v.read(t)
+			read(t)
 		}
 		return nil
 	})
@@ -72,24 +74,26 @@ func loadRows(t *testing.T, rows []row, links []link) *mirror {
 	return m
 }
 
-// requireSame holds rows and links against others, in whichever order.
-func requireSame(t *testing.T, want, have *rowSet) {
+// requireSame compares rows and links, in any order.
+func requireSame(t *testing.T, want, have *ovsdb.RowSet) {
 	t.Helper()
-	require.Len(t, have.rows, len(want.rows))
-	for _, r := range want.rows {
-		require.True(t, sameRow(r, have.get(uuidOf(r))), "%v, not %v", have.get(uuidOf(r)), r)
+	require.Len(t, have.Rows, len(want.Rows))
+	for _, r := range want.Rows {
+		other, found := have.Get(r.UUID())
+		require.True(t, found, "%s %s", r.Table.Name, r.UUID())
+		require.Equal(t, r.Columns(), other.Columns())
 	}
-	require.ElementsMatch(t, want.links, have.links)
+	require.ElementsMatch(t, want.Links, have.Links)
 }
 
-// FuzzCodec: what is read of the rows of a model is the model.
+// FuzzCodec: the rows of a model are read as the same model.
 func FuzzCodec(f *testing.F) {
 	f.Add(uint64(1), uint8(20))
 	f.Fuzz(func(t *testing.T, seed uint64, steps uint8) {
 		model := randomModel(seed, int(steps%50))
 		sets := encodeModel(model)
 		for k, set := range sets {
-			for _, r := range set.rows {
+			for _, r := range set.Rows {
 				for _, o := range testCodec.decode(k, r) {
 					require.Equal(t, model[o.Key()], o)
 				}
@@ -100,8 +104,8 @@ func FuzzCodec(f *testing.F) {
 	})
 }
 
-// FuzzDamage: rows that another hand has spoilt are read without harm, and what
-// is written on top of what was read of them are the rows of the model.
+// FuzzDamage: rows that an external writer has changed are read without a failure, and
+// writing the model restores its rows.
 func FuzzDamage(f *testing.F) {
 	f.Add(uint64(1), "coe-bridge/adjacency/10.0.0.1", "x y z")
 	f.Add(uint64(2), "coe-bridge/static-mac-entry/", "")
@@ -131,7 +135,7 @@ func FuzzDamage(f *testing.F) {
 	})
 }
 
-// stageAll makes changes to a mirror, as if the server had taken them.
+// stageAll makes changes to a mirror, as if the server had accepted them.
 func stageAll(t *testing.T, m *mirror, changes []netvirt.Change) {
 	t.Helper()
 	ahead := m.stage()
@@ -140,20 +144,20 @@ func stageAll(t *testing.T, m *mirror, changes []netvirt.Change) {
 			require.NoError(t, ahead.apply(c))
 		}
 	}
-	ahead.operations()
+	ahead.transaction()
 	ahead.commit()
 }
 
-// spoil changes some rows at random, takes some away, and some links.
-func spoil(rng *rand.Rand, rows []row, links []link, key, value string) ([]row, []link) {
+// spoil changes and removes some rows at random, and may remove a link.
+func spoil(rng *rand.Rand, rows []ovsdb.Row, links []ovsdb.Link, key, value string) ([]ovsdb.Row, []ovsdb.Link) {
 	for range min(5, len(rows)) {
 		i := rng.IntN(len(rows))
-		t := tableOf(rows[i])
 		if rng.IntN(4) == 0 {
 			rows = slices.Delete(rows, i, i+1)
 			continue
 		}
-		switch field := t.columns[rng.IntN(len(t.columns))].of(rows[i]).(type) {
+		row := reflect.ValueOf(rows[i].Value).Elem() // its first field is the UUID
+		switch field := row.Field(1 + rng.IntN(row.NumField()-1)).Addr().Interface().(type) {
 		case *string:
 			*field = value
 		case *int:
@@ -176,55 +180,21 @@ func spoil(rng *rand.Rand, rows []row, links []link, key, value string) ([]row, 
 	return rows, links
 }
 
-// TestWire: a row comes back from the wire as it was sent.
-func TestWire(t *testing.T) {
-	var rows []row
-	for seed := range uint64(5) {
-		more, _ := flat(encodeModel(randomModel(seed, 40)))
-		rows = append(rows, more...)
-	}
-	seen := map[string]bool{}
-	for _, r := range rows {
-		table := tableOf(r)
-		seen[table.name] = true
-		for _, defaults := range []bool{true, false} {
-			again, links, err := decodeRows(table, "["+string(appendRow(nil, table, r, defaults))+"]")
-			require.NoError(t, err)
-			require.Empty(t, links)
-			require.Len(t, again, 1)
-			table.setUUID(again[0], table.uuidOf(r))
-			requireSame(t, &rowSet{rows: []row{r}}, &rowSet{rows: again})
-		}
-	}
-	require.Len(t, seen, len(tables), "a table has no row in this test")
-}
-
-// TestParseUnreadable: what can't be read of a row is left empty.
-func TestParseUnreadable(t *testing.T) {
-	table := tablesByName[nb.LogicalSwitchTable]
-	rows, links, err := decodeRows(table, `[{"_uuid":7,"name":5.0,"ports":"x","external_ids":["map",[[1,2]]]}]`)
-	require.NoError(t, err)
-	require.Len(t, rows, 1)
-	require.True(t, sameRow(&nb.LogicalSwitch{}, rows[0]))
-	require.Empty(t, uuidOf(rows[0]))
-	require.Empty(t, links)
-}
-
-// TestNames: no two rows have one UUID, and no two ports one name, of pods,
-// switches and routers together: in the southbound database they are of one kind.
+// TestNames: all rows have different UUIDs, and all ports different names. Switch ports
+// and router ports share the names, as both are Port_Bindings in the southbound database.
 func TestNames(t *testing.T) {
 	for seed := range uint64(20) {
 		uuids, names := map[string]bool{}, map[string]bool{}
 		rows, _ := flat(encodeModel(randomModel(seed, 40)))
 		for _, r := range rows {
 			name := ""
-			switch r := r.(type) {
+			switch r := r.Value.(type) {
 			case *nb.LogicalSwitchPort:
 				name = r.Name
 			case *nb.LogicalRouterPort:
 				name = r.Name
 			}
-			uuid := uuidOf(r)
+			uuid := r.UUID()
 			require.False(t, uuids[uuid], uuid)
 			require.False(t, name != "" && names[name], name)
 			uuids[uuid], names[name] = true, true
@@ -232,7 +202,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestUUIDs: UUIDs are part of what is in databases, and stay as they are.
+// TestUUIDs: the UUID of a row never changes, because databases contain it.
 func TestUUIDs(t *testing.T) {
 	k := netvirt.Key{Kind: netvirt.KindInterface, Name: "default:busybox1"}
 	require.Equal(t, "a4fdca33-d331-5c26-9109-57a7d7964473", codec{"coe-bridge"}.uuid(nb.LogicalSwitchPortTable, k, ""))
@@ -256,7 +226,7 @@ func TestTransitPair(t *testing.T) {
 	}
 }
 
-// TestPodRows are the rows of the pod that netvirt-model's example shows.
+// TestPodRows: a pod is encoded to this row.
 func TestPodRows(t *testing.T) {
 	const name, elan = "default:busybox1", "192.168.33.12:default"
 	address, network := netip.MustParseAddr("10.11.2.28"), netip.MustParsePrefix("10.11.2.0/24")
@@ -276,7 +246,8 @@ func TestPodRows(t *testing.T) {
 	dhcp := testCodec.dhcpUUID(elan, network)
 	uuid := testCodec.uuid(nb.LogicalSwitchPortTable, k, "")
 	addresses := []string{"0a:58:0a:0b:02:1c 10.11.2.28"}
-	require.Equal(t, []row{&nb.LogicalSwitchPort{
+	require.Len(t, set.Rows, 1)
+	require.Equal(t, &nb.LogicalSwitchPort{
 		UUID: uuid, Name: name, Addresses: addresses, PortSecurity: addresses, Dhcpv4Options: &dhcp,
 		Options: map[string]string{"iface-id-ver": "pod-uid", "requested-chassis": "node1"},
 		ExternalIDs: map[string]string{
@@ -287,12 +258,13 @@ func TestPodRows(t *testing.T) {
 			"coe-bridge/static-mac-entry/10.11.2.28": "0a:58:0a:0b:02:1c",
 			"coe-bridge/adjacency/10.11.2.28":        "0a:58:0a:0b:02:1c 10.11.2.0/24 10.11.2.1 " + elan,
 		},
-	}}, set.rows)
-	ports := tablesByName[nb.LogicalSwitchTable].column([]byte("ports"))
-	require.Equal(t, []link{{ports, testCodec.switchUUID(elan), uuid}}, set.links)
+	}, set.Rows[0].Value)
+	want := northbound.NewRowSet()
+	want.Link(nb.LogicalSwitchTable, testCodec.switchUUID(elan), "ports", uuid)
+	require.Equal(t, want.Links, set.Links)
 }
 
-// TestSteps: the changes of a group are drawn together, and no further.
+// TestSteps: steps keep all changes, and no reference is dangling after any of them.
 func TestSteps(t *testing.T) {
 	model := randomModel(1, 30)
 	next := randomModel(2, 30)

@@ -12,16 +12,17 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/backendtest"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
-	"github.com/coe-bridge/coe-bridge/test/ovsdb"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
-// quick has a backend lose its patience in test time.
+// quick gives a backend short timeouts.
 func quick(c *ovn.Config) {
 	c.Timeout, c.ReadTimeout = time.Second, time.Second
 	c.ConnectTimeout, c.Probe = 300*time.Millisecond, 100*time.Millisecond
 }
 
-// watch runs a backend's watch, and returns what it calls and how it ends.
+// watch runs a backend's Watch. It returns a channel of the calls of changed, and one of
+// the error that Watch returns.
 func watch(t *testing.T, b *ovn.Backend) (changed chan struct{}, ended chan error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -43,7 +44,7 @@ func requireChanged(t *testing.T, changed chan struct{}) {
 	select {
 	case <-changed:
 	case <-time.After(5 * time.Second):
-		require.Fail(t, "the watch has noticed nothing")
+		require.Fail(t, "Watch has not called changed")
 	}
 }
 
@@ -59,8 +60,8 @@ func eventuallyWrite(t *testing.T, b *ovn.Backend, want netvirt.Model) {
 	backendtest.Agree(t, want, have)
 }
 
-// TestServerFaults: the server is killed, restarted, wiped, or stopped; the watch
-// notices, and the backend works again by itself.
+// TestServerFaults: if the server is killed, restarted, wiped or stopped, Watch notices
+// it, and the backend works again without help.
 func TestServerFaults(t *testing.T) {
 	faults := map[string]func(*testing.T, *ovsdb.Server, *ovn.Backend){
 		"restart": func(t *testing.T, s *ovsdb.Server, _ *ovn.Backend) { s.Restart(t) },
@@ -102,8 +103,8 @@ func TestServerFaults(t *testing.T) {
 	}
 }
 
-// reader is what the caller of Read relies on, as reconcile.Loop keeps it: a Read that
-// succeeds sets it, and a call of changed ends it, also when it comes during the Read.
+// reader records whether its caller may rely on the last Read, as reconcile.Loop does: a
+// successful Read sets known, and a call of changed clears it, even during the Read.
 type reader struct {
 	mu    sync.Mutex
 	epoch int
@@ -133,9 +134,9 @@ func (r *reader) read(ctx context.Context, b *ovn.Backend) {
 	r.known = err == nil && epoch == r.epoch
 }
 
-// TestFlap kills the server as soon as a Read has succeeded, while the watch still waits
-// to connect again. The watch reports each loss: otherwise its caller relies on what it has
-// read from a server that is gone.
+// TestFlap kills the server right after a successful Read, while Watch still waits before
+// it reconnects. Watch must report each loss: otherwise its caller relies on the model of
+// a server that is gone.
 func TestFlap(t *testing.T) {
 	server := ovsdb.Start(t)
 	b := open(t, server, quick)
@@ -158,8 +159,8 @@ func TestFlap(t *testing.T) {
 	}
 }
 
-// TestTwoReaders: a second caller reads after the server was restarted. The watch, which
-// begins later, still reports to the first one that its session has ended, and only once.
+// TestTwoReaders: a second Read succeeds after a restart of the server. A Watch that starts
+// later still reports that the session of the first Read has ended, and only once.
 func TestTwoReaders(t *testing.T) {
 	server := ovsdb.Start(t)
 	b := open(t, server, quick)
@@ -177,8 +178,8 @@ func TestTwoReaders(t *testing.T) {
 	require.Empty(t, changed)
 }
 
-// TestWriteAfterWipe: a write that rests on what the backend remembers fails, or
-// does all that is needed, but never silently does nothing.
+// TestWriteAfterWipe: a write after the database was emptied fails or writes all that is
+// needed. It never succeeds without writing.
 func TestWriteAfterWipe(t *testing.T) {
 	server := ovsdb.Start(t)
 	b := open(t, server)
@@ -196,8 +197,8 @@ func TestWriteAfterWipe(t *testing.T) {
 	write(t, b, want)
 }
 
-// TestStopped: no call takes longer than its deadline, whatever its size, and an
-// earlier deadline of the caller holds.
+// TestStopped: a call ends at its deadline, even if it is large, or at an earlier deadline
+// of its caller.
 func TestStopped(t *testing.T) {
 	server := ovsdb.Start(t)
 	b := open(t, server, quick, func(c *ovn.Config) { c.Batch = 10_000 })
@@ -225,7 +226,7 @@ func TestStopped(t *testing.T) {
 	eventuallyWrite(t, patient, large)
 }
 
-// TestEndpoints: of two servers, one that hangs is left for the other.
+// TestEndpoints: if one of two servers hangs, the backend uses the other.
 func TestEndpoints(t *testing.T) {
 	hung, good := ovsdb.Start(t), ovsdb.Start(t)
 	b := open(t, hung, quick, func(c *ovn.Config) { c.Endpoints = hung.Endpoint() + "," + good.Endpoint() })
@@ -244,8 +245,8 @@ func TestEndpoints(t *testing.T) {
 	hung.Continue(t)
 }
 
-// TestEpoch: the writer of the greatest epoch has the database; those before
-// can't write any more.
+// TestEpoch: the writer with the greatest epoch has the database; earlier writers cannot
+// write any more.
 func TestEpoch(t *testing.T) {
 	server := ovsdb.Start(t)
 	epoch := func(e string) func(*ovn.Config) { return func(c *ovn.Config) { c.Epoch = e } }
@@ -267,9 +268,8 @@ func TestEpoch(t *testing.T) {
 	write(t, second, want)
 }
 
-// TestDatastore: epochs of two datastores are not compared. The database stays with
-// the first, until an operator gives it free, also where the other one counts higher,
-// or the same.
+// TestDatastore: epochs of two datastores are not compared. The database stays with the
+// first until an operator releases it, even if the other has an equal or greater epoch.
 func TestDatastore(t *testing.T) {
 	server := ovsdb.Start(t)
 	of := func(datastore, epoch string) func(*ovn.Config) {
@@ -282,9 +282,9 @@ func TestDatastore(t *testing.T) {
 	for _, epoch := range []string{"3", "4", "5"} {
 		b := open(t, server, of("two", epoch))
 		_, err := b.Read(t.Context())
-		require.ErrorIs(t, err, ovn.ErrForeign)
+		require.ErrorIs(t, err, ovn.ErrOtherDatastore)
 		require.ErrorContains(t, err, `its datastore is "one"`)
-		require.ErrorIs(t, b.Write(t.Context(), netvirt.Diff(want, netvirt.Model{})), ovn.ErrForeign)
+		require.ErrorIs(t, b.Write(t.Context(), netvirt.Diff(want, netvirt.Model{})), ovn.ErrOtherDatastore)
 	}
 	write(t, first, want)
 	write(t, open(t, server, of("one", "5")), want)
@@ -296,11 +296,11 @@ func TestDatastore(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, have)
 	_, err = open(t, server, of("one", "6")).Read(t.Context())
-	require.ErrorIs(t, err, ovn.ErrForeign)
+	require.ErrorIs(t, err, ovn.ErrOtherDatastore)
 }
 
-// TestTakenOver: a writer that remembers what another has changed since still
-// ends at what it wants.
+// TestTakenOver: a writer whose mirror is old, because another writer has changed the
+// database, still writes its model.
 func TestTakenOver(t *testing.T) {
 	server := ovsdb.Start(t)
 	one, two := open(t, server), open(t, server)
@@ -323,8 +323,8 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
-// TestNothingStays: sessions that have ended, whichever way, leave no goroutine.
-func TestNothingStays(t *testing.T) {
+// TestNoGoroutineLeaks: a session that has ended, for any reason, leaves no goroutine.
+func TestNoGoroutineLeaks(t *testing.T) {
 	server := ovsdb.Start(t)
 	before := runtime.NumGoroutine()
 	for range 5 {

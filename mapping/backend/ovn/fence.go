@@ -6,60 +6,61 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+	libovsdb "github.com/ovn-kubernetes/libovsdb/ovsdb"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 )
 
-// ErrDeposed says that a later writer has claimed the database. It is final for
+// ErrDeposed reports that a later writer has claimed the database. It is final for
 // this writer's epoch.
 var ErrDeposed = errors.New("a later writer has claimed the northbound database")
 
-// ErrForeign says that the database belongs to a bridge with another datastore, until
-// an operator says that this one is no more: what this writer's datastore does not
-// know it would remove.
-var ErrForeign = errors.New("the northbound database belongs to a bridge with another datastore: " +
-	"give this one a database of its own; or stop the other for good, and remove coe-bridge/epoch from NB_Global's external_ids")
+// ErrOtherDatastore reports that the database belongs to a bridge with another
+// datastore. The backend does not write to it, because it would remove every object
+// that its own datastore does not have. An operator can release the database.
+var ErrOtherDatastore = errors.New("the northbound database belongs to a bridge with another datastore: " +
+	"give this bridge its own database; or stop the other bridge for good, and remove coe-bridge/epoch from NB_Global's external_ids")
 
-// fence keeps a writer out whose time is over: each transaction waits, for no
-// time, on the writer's epoch in NB_Global. A database that was wiped or put
-// back has another NB_Global row, or none, and is fenced off likewise.
+// fence keeps out a writer that has been replaced: each transaction begins with a wait,
+// without delay, for the writer's epoch in NB_Global. A database that was wiped or
+// restored has another NB_Global row, or none, so the wait fails there too.
 type fence struct {
-	epoch     string // "" is no fence
-	datastore string // whose epoch it is; may be ""
+	epoch     string // "" disables the fence
+	datastore string // that counts the epoch; may be ""
 	row       string // UUID of the NB_Global row
 }
 
-// guard are the operations that a transaction begins with, in their JSON form.
-func (f fence) guard() [][]byte {
+// guard returns the operations that a transaction begins with.
+func (f fence) guard() []ovsdb.Operation {
 	if f.epoch == "" {
 		return nil
 	}
+	return []ovsdb.Operation{ovsdb.NewWait(nb.NBGlobalTable, f.row, f.mark())}
+}
+
+// mark returns the external_ids of NB_Global while this writer has the database.
+func (f fence) mark() map[string]string {
 	mark := map[string]string{idEpoch: f.epoch}
 	if f.datastore != "" {
 		mark[idDatastore] = f.datastore
 	}
-	b := []byte(`{"op":"wait","table":"` + nb.NBGlobalTable + `","timeout":0,"until":"==","columns":["_uuid"],"where":[["external_ids","includes",`)
-	b = append(appendMap(b, mark), `]],"rows":[{"_uuid":`...)
-	return [][]byte{append(appendUUID(b, f.row), "}]}"...)}
+	return mark
 }
 
-func (f fence) mark() ovsdb.OvsMap {
-	mark := map[any]any{idEpoch: f.epoch}
-	if f.datastore != "" {
-		mark[idDatastore] = f.datastore
-	}
-	return ovsdb.OvsMap{GoMap: mark}
+func (f fence) libovsdbMark() libovsdb.OvsMap {
+	mark, _ := libovsdb.NewOvsMap(f.mark()) // fails for a value that is not a map
+	return mark
 }
 
-// claim writes our epoch into NB_Global, unless a later one is there, or one of
-// another datastore. It makes the row in a database that no northd has seen yet.
+// claim writes our epoch into NB_Global, unless it has a later epoch or an epoch of
+// another datastore. It inserts the row if ovn-northd has not done so yet.
 func (s *session) claim(ctx context.Context) error {
 	if s.fence.epoch == "" {
 		return nil
 	}
-	results, err := s.claiming(ctx, ovsdb.Operation{
-		Op: ovsdb.OperationSelect, Table: nb.NBGlobalTable, Columns: []string{"_uuid", "external_ids"},
+	results, err := s.claiming(ctx, libovsdb.Operation{
+		Op: libovsdb.OperationSelect, Table: nb.NBGlobalTable, Columns: []string{"_uuid", "external_ids"},
 	})
 	if err != nil {
 		return fmt.Errorf("read epoch: %w", err)
@@ -79,51 +80,50 @@ func (s *session) claim(ctx context.Context) error {
 	return nil
 }
 
-// claiming makes a transaction over the client.
-func (s *session) claiming(ctx context.Context, ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
+// claiming makes a transaction with the libovsdb client.
+func (s *session) claiming(ctx context.Context, ops ...libovsdb.Operation) ([]libovsdb.OperationResult, error) {
 	results, err := s.call(ctx, ops...)
 	if err == nil {
-		_, err = ovsdb.CheckOperationResults(results, ops)
+		_, err = libovsdb.CheckOperationResults(results, ops)
 	}
 	return results, err
 }
 
-// take are the operations that make our epoch the database's, given the rows of
-// NB_Global, and the row's UUID if there is one. They fail when another writer
-// is faster.
-func (f fence) take(rows []ovsdb.Row) (ops []ovsdb.Operation, uuid string, err error) {
+// take returns the operations that write our epoch into NB_Global, given its rows, and
+// the row's UUID if there is one. The operations fail if another writer is faster.
+func (f fence) take(rows []libovsdb.Row) (ops []libovsdb.Operation, uuid string, err error) {
 	if len(rows) == 0 {
-		return []ovsdb.Operation{{
-			Op: ovsdb.OperationInsert, Table: nb.NBGlobalTable, Row: ovsdb.Row{"external_ids": f.mark()},
+		return []libovsdb.Operation{{
+			Op: libovsdb.OperationInsert, Table: nb.NBGlobalTable, Row: libovsdb.Row{"external_ids": f.libovsdbMark()},
 		}}, "", nil
 	}
-	id, _ := rows[0]["_uuid"].(ovsdb.UUID)
-	ids, _ := rows[0]["external_ids"].(ovsdb.OvsMap)
+	id, _ := rows[0]["_uuid"].(libovsdb.UUID)
+	ids, _ := rows[0]["external_ids"].(libovsdb.OvsMap)
 	present, _ := ids.GoMap[idEpoch].(string)
 	if other, _ := ids.GoMap[idDatastore].(string); present != "" && other != "" && other != f.datastore {
-		return nil, "", fmt.Errorf("claim epoch %s of datastore %q: %w; its datastore is %q", f.epoch, f.datastore, ErrForeign, other)
+		return nil, "", fmt.Errorf("claim epoch %s of datastore %q: %w; its datastore is %q", f.epoch, f.datastore, ErrOtherDatastore, other)
 	}
 	if number(present) > number(f.epoch) {
 		return nil, "", fmt.Errorf("claim epoch %s: epoch %s is there: %w", f.epoch, present, ErrDeposed)
 	}
 	now := 0
-	where := []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, id)}
-	return []ovsdb.Operation{
+	where := []libovsdb.Condition{libovsdb.NewCondition("_uuid", libovsdb.ConditionEqual, id)}
+	return []libovsdb.Operation{
 		{
-			Op: ovsdb.OperationWait, Table: nb.NBGlobalTable, Timeout: &now, Until: "==", Columns: []string{"external_ids"},
-			Where: where, Rows: []ovsdb.Row{{"external_ids": ids}},
+			Op: libovsdb.OperationWait, Table: nb.NBGlobalTable, Timeout: &now, Until: "==", Columns: []string{"external_ids"},
+			Where: where, Rows: []libovsdb.Row{{"external_ids": ids}},
 		},
 		{
-			Op: ovsdb.OperationMutate, Table: nb.NBGlobalTable, Where: where,
-			Mutations: []ovsdb.Mutation{
-				*ovsdb.NewMutation("external_ids", ovsdb.MutateOperationDelete, ovsdb.OvsSet{GoSet: []any{idEpoch, idDatastore}}),
-				*ovsdb.NewMutation("external_ids", ovsdb.MutateOperationInsert, f.mark()),
+			Op: libovsdb.OperationMutate, Table: nb.NBGlobalTable, Where: where,
+			Mutations: []libovsdb.Mutation{
+				*libovsdb.NewMutation("external_ids", libovsdb.MutateOperationDelete, libovsdb.OvsSet{GoSet: []any{idEpoch, idDatastore}}),
+				*libovsdb.NewMutation("external_ids", libovsdb.MutateOperationInsert, f.libovsdbMark()),
 			},
 		},
 	}, id.GoUUID, nil
 }
 
-// number is the number that an epoch is; what is none is older than all.
+// number returns an epoch as a number; text that is not a number is the oldest epoch.
 func number(epoch string) uint64 {
 	n, _ := strconv.ParseUint(epoch, 10, 64)
 	return n

@@ -6,19 +6,20 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Several objects make one row, and one object several. So the unit of encoding
-// is the group: all objects that are of one port, one router, one subnet, one
-// switch or one service. A group is named after the object at its head.
+// Several objects are encoded to one row, and one object to several rows. So the unit of
+// encoding is the group: all objects of one port, one router, one subnet, one switch or
+// one service. A group is named after one of its objects, the head.
 //
 //	head          group                                                  rows
 //	transit       Transit                                                Logical_Router, Load_Balancer_Group
 //	elan-instance ELANInstance                                           Logical_Switch
-//	vpn-instance  VPNInstance                                            Logical_Router, Load_Balancer_Group; to the transit: two
+//	vpn-instance  VPNInstance                                            Logical_Router, Load_Balancer_Group; with a transit: two
 //	                                                                     Logical_Router_Ports, two Logical_Router_Static_Routes
-//	node-network  NodeNetwork                                            Logical_Switch, Logical_Switch_Port; of the transit: two
+//	node-network  NodeNetwork                                            Logical_Switch, Logical_Switch_Port; on the transit: two
 //	                                                                     Logical_Router_Ports, Logical_Router_Static_Route, -Policy
 //	management-   ManagementPort                                         Logical_Switch_Port, ACLs; on the transit: Logical_Router_Static_Route,
 //	port                                                                 Logical_Router_Policy
@@ -28,7 +29,7 @@ import (
 //	              Adjacency…                                             Logical_Router_Static_Routes, -Policy, Static_MAC_Binding
 //	service       Service, ServiceVIP…, FloatingIP…                      Load_Balancer per protocol
 
-// headOf is the head of the group that an object belongs to.
+// headOf returns the head of the group that an object belongs to.
 func headOf(o netvirt.Object) netvirt.Key {
 	switch o := o.(type) {
 	case netvirt.ELANInterface:
@@ -47,7 +48,7 @@ func headOf(o netvirt.Object) netvirt.Key {
 	return o.Key()
 }
 
-// headOfRef is the head of the group of an object that others refer to.
+// headOfRef returns the head of the group of an object, given a key that others refer to.
 func headOfRef(k netvirt.Key) netvirt.Key {
 	if k.Kind == netvirt.KindELANInterface || k.Kind == netvirt.KindVPNInterface {
 		k.Kind = netvirt.KindInterface
@@ -55,14 +56,13 @@ func headOfRef(k netvirt.Key) netvirt.Key {
 	return k
 }
 
-// headOrder lists the kinds of heads so that a group looks up only groups
-// before it.
+// headOrder lists the kinds of heads: a group looks up only groups of kinds before it.
 var headOrder = []netvirt.Kind{
 	netvirt.KindTransit, netvirt.KindNodeNetwork, netvirt.KindManagementPort, netvirt.KindVPNInstance, netvirt.KindELANInstance,
 	netvirt.KindSubnet, netvirt.KindInterface, netvirt.KindService,
 }
 
-// headKinds are the kinds of heads by name.
+// headKinds holds the kinds of heads by name.
 var headKinds = func() map[string]netvirt.Kind {
 	byName := map[string]netvirt.Kind{}
 	for _, k := range headOrder {
@@ -71,13 +71,13 @@ var headKinds = func() map[string]netvirt.Kind {
 	return byName
 }()
 
-// lookup returns an object of another group, nil when there is none.
+// lookup returns an object of another group, or nil if there is none.
 type lookup func(netvirt.Key) netvirt.Object
 
-// encode returns the rows of a group. What it looks up in other groups decides
-// about the rows too, so a change there is a reason to encode anew.
-func (c codec) encode(head netvirt.Key, objects netvirt.Model, look lookup) *rowSet {
-	set := &rowSet{}
+// encode returns the rows of a group. They depend also on the objects that it looks up
+// in other groups: when such an object changes, the group must be encoded again.
+func (c codec) encode(head netvirt.Key, objects netvirt.Model, look lookup) *ovsdb.RowSet {
+	set := northbound.NewRowSet()
 	switch head.Kind {
 	case netvirt.KindTransit:
 		c.encodeTransit(set, head, objects)
@@ -99,11 +99,10 @@ func (c codec) encode(head netvirt.Key, objects netvirt.Model, look lookup) *row
 	return set
 }
 
-// decode returns the objects that a row of a group tells of; the row that tells
-// of an object has all of it. It does not judge the row: what encode would not
-// make of all objects of the group is damaged.
-func (c codec) decode(head netvirt.Key, r row) []netvirt.Object {
-	switch r := r.(type) {
+// decode returns the objects that a row of a group holds; each is complete. It does not
+// detect damage: load does, by encoding the objects of the group again.
+func (c codec) decode(head netvirt.Key, r ovsdb.Row) []netvirt.Object {
+	switch r := r.Value.(type) {
 	case *nb.LogicalRouter:
 		return decodeRouter(head, r)
 	case *nb.LogicalSwitch:
@@ -118,14 +117,14 @@ func (c codec) decode(head netvirt.Key, r row) []netvirt.Object {
 	return nil
 }
 
-// damagedMark stands in an object that is read from damaged rows, where no
-// object has it; such a subnet has no gateway instead. So the object differs
-// from what is wanted, and is written anew or deleted.
+// damagedMark marks an object that was read from damaged rows: it is the value of a field
+// that no wanted object can have. A damaged subnet has no gateway instead. So the object
+// differs from every wanted object, and is written again or deleted.
 const damagedMark = "(damaged)"
 
-// damaged is what is read of a group whose rows another hand has changed: its
-// head, as far as it is known, with damagedMark. A transit has no place for the
-// mark and is not read. Nothing is encoded of the result.
+// damaged returns the object that Read returns for a group whose rows an external writer
+// has changed: its head, as far as it is known, with damagedMark. A transit has no field
+// for the mark and is not read. The result is never encoded.
 func damaged(head netvirt.Key, known netvirt.Object) (netvirt.Object, bool) {
 	var o netvirt.Object
 	switch head.Kind {
@@ -203,13 +202,13 @@ func head[T netvirt.Object](objects netvirt.Model, k netvirt.Key) (T, bool) {
 	return o, ok
 }
 
-// lookVPN looks a vpn-instance up.
+// lookVPN looks up a vpn-instance.
 func lookVPN(look lookup, name string) (netvirt.VPNInstance, bool) {
 	o, ok := look(vpnKey(name)).(netvirt.VPNInstance)
 	return o, ok
 }
 
-// lookVPNOf looks the vpn-instance of a namespace up.
+// lookVPNOf looks up the vpn-instance of a namespace.
 func lookVPNOf(look lookup, namespace string) (netvirt.VPNInstance, bool) {
 	for _, name := range netvirt.VPNNames(namespace) {
 		if o, ok := lookVPN(look, name); ok && o.Namespace == namespace {

@@ -5,18 +5,19 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Every row of ours carries these external_ids, where its table has that column.
+// Every row of ours has these keys in its external_ids, if its table has that column.
 const (
-	idOwner = "coe-bridge/owner" // whose it is
-	idKind  = "coe-bridge/kind"  // with idName, the key of the object that its group is named after
+	idOwner = "coe-bridge/owner"
+	idKind  = "coe-bridge/kind" // with idName, the key of the group's head
 	idName  = "coe-bridge/name"
-	idRole  = "coe-bridge/role" // tells rows of one group and table apart
+	idRole  = "coe-bridge/role" // distinguishes rows of one group and table
 )
 
-// What else of an object a row carries.
+// Fields of objects in the external_ids of their rows.
 const (
 	idNamespace = "coe-bridge/namespace"
 	idSegment   = "coe-bridge/segment-type"
@@ -45,11 +46,10 @@ const (
 	idFloating  = "coe-bridge/floating-ip/" // and internal-ip/port-name
 )
 
-// The keys of NB_Global's external_ids that name the writer, and whose epochs these
-// are.
+// The keys in NB_Global's external_ids that name the writer.
 const (
 	idEpoch     = "coe-bridge/epoch"
-	idDatastore = "coe-bridge/datastore"
+	idDatastore = "coe-bridge/datastore" // that counts the epoch
 )
 
 // space is the namespace of our rows' UUIDs. It must never change.
@@ -60,9 +60,9 @@ type codec struct {
 	owner string
 }
 
-// uuid is the UUID of a row. It follows from what the row is for, so that a row
-// can be referred to, changed and deleted without a look at the database, and
-// an insert of what is there is refused.
+// uuid returns the UUID of a row: a hash of its owner, table, group and role. So a row
+// can be referred to, changed and deleted without reading the database, and the server
+// refuses to insert it twice.
 func (c codec) uuid(table string, head netvirt.Key, role string) string {
 	var b [256]byte
 	name := append(b[:0], space[:]...)
@@ -79,8 +79,8 @@ func (c codec) uuid(table string, head netvirt.Key, role string) string {
 	return id.String()
 }
 
-// mark are the external_ids of a row, to which pairs of key and value are
-// added; what is empty is left out.
+// mark returns the external_ids of a row, with the given pairs of key and value added.
+// It leaves out empty values.
 func (c codec) mark(head netvirt.Key, role string, pairs ...string) map[string]string {
 	ids := map[string]string{idOwner: c.owner, idKind: head.Kind.String(), idName: head.Name}
 	pairs = append(pairs, idRole, role)
@@ -92,13 +92,13 @@ func (c codec) mark(head netvirt.Key, role string, pairs ...string) map[string]s
 	return ids
 }
 
-// marked returns the head of the group that a row belongs to, and whether it is
-// a row of ours: one whose marks are those that its UUID was made of.
-func (c codec) marked(t *table, r row) (netvirt.Key, bool) {
-	ids := t.idsOf(r)
+// marked returns the head of the group that a row belongs to; ok reports whether the row
+// is ours. Its UUID must be the hash of its marks, so copied marks do not make a row ours.
+func (c codec) marked(r ovsdb.Row) (head netvirt.Key, ok bool) {
+	ids := r.ExternalIDs()
 	kind, known := headKinds[ids[idKind]]
-	head := netvirt.Key{Kind: kind, Name: ids[idName]}
-	if !known || ids[idOwner] != c.owner || c.uuid(t.name, head, ids[idRole]) != t.uuidOf(r) {
+	head = netvirt.Key{Kind: kind, Name: ids[idName]}
+	if !known || ids[idOwner] != c.owner || c.uuid(r.Table.Name, head, ids[idRole]) != r.UUID() {
 		return netvirt.Key{}, false
 	}
 	return head, true

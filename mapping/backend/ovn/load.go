@@ -7,40 +7,32 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// visitor is shown what is read.
-type visitor struct {
-	// row is shown a row. It is the visitor's if it says that it keeps it; else it
-	// is used again for the next.
-	row func(*table, row) (kept bool)
-	// link is shown a link, before the row that it leads to.
-	link func(link)
-	// read is called when all rows of a table were shown, while those of later
-	// tables may be shown already.
-	read func(*table)
-}
+// source shows a visitor all rows that may be ours, and their links, in readOrder. A
+// link to a row comes before the row. It calls read when it has shown all rows of a
+// table; it may have begun to show rows of later tables by then.
+type source func(v *ovsdb.Visitor, read func(*ovsdb.Table)) error
 
-// source shows a visitor all rows that may be ours, and their links, in readOrder.
-type source func(visitor) error
-
-// load builds the mirror of what a source has. Of a group whose rows are not
-// exactly those that its objects make, another hand has changed something: all
-// that is read of it is what damaged says, and writing that makes it whole.
+// load builds the mirror of the rows that a source shows. A group is damaged if its
+// rows differ from the rows that its objects are encoded to: then an external writer
+// has changed something. The mirror has a damaged group as the object that damaged
+// returns; writing the wanted objects repairs it.
 //
-// A row is forgotten once it is read: what remains is its part of the objects,
-// and of the balance by which its group is judged. Only if there are damaged
-// groups is the source asked again, for their rows.
+// A row is dropped after it was read. Its content remains in the group's objects and in
+// the group's balance. If there are damaged groups, the source is read a second time
+// for their rows.
 func load(c codec, from source) (*mirror, error) {
 	l := &loading{
-		mirror: newMirror(c), balances: map[netvirt.Key]sum{}, links: map[uuid.UUID]sum{}, due: map[*table][]netvirt.Key{},
-		adopted: map[netvirt.Key]*rowSet{}, damaged: map[netvirt.Key]*rowSet{},
+		mirror: newMirror(c), balances: map[netvirt.Key]ovsdb.Sum{}, links: map[uuid.UUID]ovsdb.Sum{}, due: map[*ovsdb.Table][]netvirt.Key{},
+		adopted: map[netvirt.Key]*ovsdb.RowSet{}, damaged: map[netvirt.Key]*ovsdb.RowSet{},
 	}
-	if err := from(visitor{l.row, l.link, l.read}); err != nil {
+	if err := from(&ovsdb.Visitor{Row: l.row, Link: l.link}, l.read); err != nil {
 		return nil, err
 	}
-	l.settle()
+	l.findDamaged()
 	if len(l.damaged) > 0 {
 		if err := l.keepDamaged(from); err != nil {
 			return nil, err
@@ -53,38 +45,45 @@ func load(c codec, from source) (*mirror, error) {
 type loading struct {
 	mu sync.Mutex
 	*mirror
-	// balances are, by head, the sums of the rows and links that were read of a
-	// group, less that of those that its objects make.
-	balances map[netvirt.Key]sum
-	links    map[uuid.UUID]sum // to rows
-	// due are the groups whose objects rows of a table tell, until that is read.
-	due     map[*table][]netvirt.Key
-	adopted map[netvirt.Key]*rowSet
-	damaged map[netvirt.Key]*rowSet // rows of the groups that are
+	// balances holds, by head, the sum of the rows and links of a group that were read,
+	// less the sum of the rows and links that its objects are encoded to.
+	balances map[netvirt.Key]ovsdb.Sum
+	links    map[uuid.UUID]ovsdb.Sum // by the row that is linked to
+	// due holds the groups that were decoded from rows of a table, until the table is read.
+	due     map[*ovsdb.Table][]netvirt.Key
+	adopted map[netvirt.Key]*ovsdb.RowSet // strays, by the group that has taken them over
+	damaged map[netvirt.Key]*ovsdb.RowSet // the rows of damaged groups
 }
 
-func (l *loading) link(to link) { l.links[rowID(to.child)] += to.sum() }
+func (l *loading) link(to ovsdb.Link) { l.links[rowID(to.Child)] += to.Sum() }
 
-// row notes a row. Strays are kept.
-func (l *loading) row(t *table, r row) bool {
-	k, ours := l.codec.marked(t, r)
-	if !ours && t.marked {
+// rowID returns a row's UUID in short form; the zero value for text that is not one.
+func rowID(text string) uuid.UUID {
+	id, _ := uuid.Parse(text)
+	return id
+}
+
+// row takes a row into the mirror. It keeps strays.
+func (l *loading) row(r ovsdb.Row) (kept bool) {
+	k, ours := l.codec.marked(r)
+	if !ours && r.Table.ExternalIDs {
 		return false
 	}
-	uuid := t.uuidOf(r)
+	uuid := r.UUID()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !ours {
 		l.strays[uuid] = r
 		return true
 	}
-	l.balances[k] += t.sumOf(r) + l.links[rowID(uuid)]
-	l.know(t, k, l.codec.decode(k, r))
+	l.balances[k] += r.Sum() + l.links[rowID(uuid)]
+	l.add(r.Table, k, l.codec.decode(k, r))
 	return false
 }
 
-// know adds objects to a group. All its rows that tell of any are of one table.
-func (l *loading) know(t *table, k netvirt.Key, objects []netvirt.Object) {
+// add adds the objects of a row to a group. All rows of a group that objects are
+// decoded from are in one table.
+func (l *loading) add(t *ovsdb.Table, k netvirt.Key, objects []netvirt.Object) {
 	g := l.groups[k]
 	if g == nil {
 		g = &group{}
@@ -95,33 +94,33 @@ func (l *loading) know(t *table, k netvirt.Key, objects []netvirt.Object) {
 	case len(g.objects) == 0:
 		g.objects = objects
 		l.due[t] = append(l.due[t], k)
-	default: // a further load balancer; it begins with the service too
+	default: // a further load balancer; its first object is the same service
 		g.objects = append(g.objects, objects[1:]...)
 	}
 }
 
-// read encodes the groups whose objects a table has told. What they look up is
-// of tables that were read before.
-func (l *loading) read(t *table) {
+// read encodes the groups that were decoded from a table. The objects that the
+// encoding looks up are in tables that were read before.
+func (l *loading) read(t *ovsdb.Table) {
 	l.mu.Lock()
 	due := l.due[t]
 	l.mu.Unlock()
 	for _, k := range due {
 		l.mu.Lock()
-		l.weigh(k, l.groups[k])
+		l.subtract(k, l.groups[k])
 		l.mu.Unlock()
 	}
 }
 
-// weigh takes what a group's objects make off its balance.
-func (l *loading) weigh(k netvirt.Key, g *group) {
+// subtract takes the rows that a group's objects are encoded to off its balance.
+func (l *loading) subtract(k netvirt.Key, g *group) {
 	objects := modelOf(g.objects)
-	if !l.proper(k, objects) {
-		l.damaged[k] = &rowSet{}
+	if !l.valid(k, objects) {
+		l.damaged[k] = northbound.NewRowSet()
 		return
 	}
 	want, looked := l.encode(k, objects, l.look)
-	l.balances[k] += l.adopt(k, want) - want.sum()
+	l.balances[k] += l.adopt(k, want) - want.Sum()
 	l.use(k, g, looked)
 	for k, o := range objects {
 		if k.Kind == netvirt.KindFloatingIP {
@@ -131,9 +130,9 @@ func (l *loading) weigh(k netvirt.Key, g *group) {
 	g.objects = slices.Clip(g.objects)
 }
 
-// proper reports whether objects are of a group, are not damaged by what they
-// say, and no other group has any of them.
-func (l *loading) proper(head netvirt.Key, objects netvirt.Model) bool {
+// valid reports whether objects belong to a group, none is a mark of damage, and no
+// other group has one of them.
+func (l *loading) valid(head netvirt.Key, objects netvirt.Model) bool {
 	for k, o := range objects {
 		if _, taken := l.floating[k]; taken || headOf(o) != head || isDamaged(o) {
 			return false
@@ -142,45 +141,45 @@ func (l *loading) proper(head netvirt.Key, objects netvirt.Model) bool {
 	return true
 }
 
-// adopt takes the strays that a group wants, and returns their sum.
-func (l *loading) adopt(k netvirt.Key, want *rowSet) sum {
-	adopted := &rowSet{}
-	for _, r := range want.rows {
-		uuid := uuidOf(r)
+// adopt gives a group the strays that are among its wanted rows, and returns their sum.
+func (l *loading) adopt(k netvirt.Key, want *ovsdb.RowSet) ovsdb.Sum {
+	adopted := northbound.NewRowSet()
+	for _, r := range want.Rows {
+		uuid := r.UUID()
 		if stray, found := l.strays[uuid]; found {
-			adopted.add(stray)
+			adopted.AddRow(stray)
 			delete(l.strays, uuid)
 		}
 	}
-	if len(adopted.rows) > 0 {
+	if len(adopted.Rows) > 0 {
 		l.adopted[k] = adopted
 	}
-	return adopted.sum()
+	return adopted.Sum()
 }
 
-// settle finds the groups that are damaged, which those are too that were
-// encoded by what they say.
-func (l *loading) settle() {
+// findDamaged finds damaged groups. A group is also damaged if it was encoded with an
+// object of a damaged group.
+func (l *loading) findDamaged() {
 	for k, balance := range l.balances {
 		if balance != 0 {
-			l.damaged[k] = &rowSet{}
+			l.damaged[k] = northbound.NewRowSet()
 		}
 	}
 	for k := range maps.Clone(l.damaged) {
 		for user := range l.users[k] {
-			l.damaged[user] = &rowSet{}
+			l.damaged[user] = northbound.NewRowSet()
 		}
 	}
 	for k, set := range l.damaged {
 		if adopted := l.adopted[k]; adopted != nil {
 			*set = *adopted
 		}
-		l.spoil(k, l.groups[k], set)
+		l.markDamaged(k, l.groups[k], set)
 	}
 }
 
-// spoil has a group say that it is damaged.
-func (l *loading) spoil(k netvirt.Key, g *group, rows *rowSet) {
+// markDamaged replaces a group's objects by the mark of damage.
+func (l *loading) markDamaged(k netvirt.Key, g *group, rows *ovsdb.RowSet) {
 	l.use(k, g, nil)
 	var known netvirt.Object
 	if len(g.objects) > 0 {
@@ -197,30 +196,29 @@ func (l *loading) spoil(k netvirt.Key, g *group, rows *rowSet) {
 	}
 }
 
-// keepDamaged reads the rows of damaged groups, which what makes them whole has
-// to know. What has changed since they were judged is as it is now.
+// keepDamaged reads the rows of damaged groups, which their repair has to replace. It
+// takes the rows as they are now, even if they have changed since the first reading.
 func (l *loading) keepDamaged(from source) error {
 	var (
-		links []link
+		links []ovsdb.Link
 		heads = map[string]netvirt.Key{} // by UUID of row
 	)
-	err := from(visitor{
-		link: func(to link) { links = append(links, to) },
-		row: func(t *table, r row) bool {
-			k, ours := l.codec.marked(t, r)
+	err := from(&ovsdb.Visitor{
+		Link: func(to ovsdb.Link) { links = append(links, to) },
+		Row: func(r ovsdb.Row) bool {
+			k, ours := l.codec.marked(r)
 			set := l.damaged[k]
 			if !ours || set == nil {
 				return false
 			}
-			set.add(r)
-			heads[t.uuidOf(r)] = k
+			set.AddRow(r)
+			heads[r.UUID()] = k
 			return true
 		},
-		read: func(*table) {},
-	})
+	}, func(*ovsdb.Table) {})
 	for _, to := range links {
-		if k, found := heads[to.child]; found {
-			l.damaged[k].links = append(l.damaged[k].links, to)
+		if k, found := heads[to.Child]; found {
+			l.damaged[k].Links = append(l.damaged[k].Links, to)
 		}
 	}
 	return err

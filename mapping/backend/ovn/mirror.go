@@ -5,40 +5,41 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// mirror is what the database has of ours, as the last read and the writes since
-// leave it. A write needs it to know a group's other objects; it is thrown away,
-// and read anew, whenever it may be wrong.
+// mirror holds our objects in the database, as of the last read and the writes since. A
+// write needs it for the other objects of a group. It is dropped and read again
+// whenever it may be wrong.
 type mirror struct {
 	codec  codec
 	groups map[netvirt.Key]*group                   // by head
-	users  map[netvirt.Key]map[netvirt.Key]struct{} // heads by the key that encoding them looked up
-	// floating has the head of each FloatingIP, whose key does not tell it.
+	users  map[netvirt.Key]map[netvirt.Key]struct{} // heads, by a key that their encoding looked up
+	// floating has the head of each FloatingIP: its key does not contain the service.
 	floating map[netvirt.Key]netvirt.Key
-	// strays are rows that no group has, but that may be ours: of tables
-	// without external_ids, or such that have lost theirs. A group that wants
-	// one of them takes it over.
-	strays map[string]row
+	// strays holds, by UUID, the rows that belong to no group but may be ours: rows of
+	// tables without external_ids, and rows that have lost theirs. A group takes over a
+	// stray that is one of its wanted rows.
+	strays map[string]ovsdb.Row
 }
 
-// group is the objects of one head. Its rows are those that they are encoded
-// to, unless they are damaged.
+// group holds the objects of one head. Its rows are encoded from them, unless the group
+// is damaged.
 type group struct {
 	objects []netvirt.Object
-	damaged *rowSet       // what is there instead
-	looked  []netvirt.Key // what encoding it looked up
+	damaged *ovsdb.RowSet // nil, or the rows in the database
+	looked  []netvirt.Key // that the encoding looked up
 }
 
 func newMirror(c codec) *mirror {
 	return &mirror{
 		codec: c, groups: map[netvirt.Key]*group{}, users: map[netvirt.Key]map[netvirt.Key]struct{}{},
-		floating: map[netvirt.Key]netvirt.Key{}, strays: map[string]row{},
+		floating: map[netvirt.Key]netvirt.Key{}, strays: map[string]ovsdb.Row{},
 	}
 }
 
-// model are the objects of all groups.
+// model returns the objects of all groups.
 func (m *mirror) model() netvirt.Model {
 	count := 0
 	for _, g := range m.groups {
@@ -51,7 +52,7 @@ func (m *mirror) model() netvirt.Model {
 	return all
 }
 
-// look returns an object that others refer to.
+// look returns the object of a key that other objects refer to; nil if there is none.
 func (m *mirror) look(k netvirt.Key) netvirt.Object {
 	g := m.groups[headOfRef(k)]
 	if g == nil {
@@ -69,12 +70,12 @@ func (m *mirror) look(k netvirt.Key) netvirt.Object {
 	return nil
 }
 
-// rows are those of a group that are in the database.
-func (m *mirror) rows(k netvirt.Key) *rowSet {
+// rows returns the rows of a group in the database.
+func (m *mirror) rows(k netvirt.Key) *ovsdb.RowSet {
 	g := m.groups[k]
 	switch {
 	case g == nil:
-		return &rowSet{}
+		return northbound.NewRowSet()
 	case g.damaged != nil:
 		return g.damaged
 	}
@@ -87,8 +88,8 @@ func modelOf(objects []netvirt.Object) netvirt.Model {
 	return m
 }
 
-// encode is codec.encode, and the keys that it looked up.
-func (m *mirror) encode(k netvirt.Key, objects netvirt.Model, look lookup) (*rowSet, []netvirt.Key) {
+// encode is codec.encode; it also returns the keys that the encoding looked up.
+func (m *mirror) encode(k netvirt.Key, objects netvirt.Model, look lookup) (*ovsdb.RowSet, []netvirt.Key) {
 	var looked []netvirt.Key
 	set := m.codec.encode(k, objects, func(k netvirt.Key) netvirt.Object {
 		looked = append(looked, k)
@@ -97,7 +98,7 @@ func (m *mirror) encode(k netvirt.Key, objects netvirt.Model, look lookup) (*row
 	return set, looked
 }
 
-// use notes what the encoding of a group looked up.
+// use records the keys that the encoding of a group looked up.
 func (m *mirror) use(k netvirt.Key, g *group, looked []netvirt.Key) {
 	for _, used := range g.looked {
 		delete(m.users[used], k)
@@ -114,8 +115,8 @@ func (m *mirror) use(k netvirt.Key, g *group, looked []netvirt.Key) {
 	}
 }
 
-// put makes a group the one of its head, or takes it away when it has nothing.
-func (m *mirror) put(k netvirt.Key, objects netvirt.Model, damaged *rowSet, looked []netvirt.Key) {
+// put replaces the group of a head, or removes it if it has neither objects nor rows.
+func (m *mirror) put(k netvirt.Key, objects netvirt.Model, damaged *ovsdb.RowSet, looked []netvirt.Key) {
 	g := m.groups[k]
 	if g == nil {
 		g = &group{}
@@ -129,19 +130,19 @@ func (m *mirror) put(k netvirt.Key, objects netvirt.Model, damaged *rowSet, look
 	m.use(k, g, looked)
 }
 
-// stage is a step ahead of the mirror: groups as they will be.
+// stage is the mirror with changes that are not committed yet.
 type stage struct {
 	*mirror
 	groups   map[netvirt.Key]*staged
 	changed  []netvirt.Key               // of objects
-	floating map[netvirt.Key]netvirt.Key // that change; a zero head for those that go
+	floating map[netvirt.Key]netvirt.Key // changes of mirror.floating; a zero head deletes
 	adopted  []string                    // strays
 }
 
-// staged is a group as it will be.
+// staged is a group with the changes of a stage.
 type staged struct {
 	objects netvirt.Model
-	damaged *rowSet
+	damaged *ovsdb.RowSet
 	looked  []netvirt.Key
 }
 
@@ -156,7 +157,7 @@ func (s *stage) look(k netvirt.Key) netvirt.Object {
 	return s.mirror.look(k)
 }
 
-// group returns the group of a head, to be changed.
+// group returns the group of a head, for changes.
 func (s *stage) group(k netvirt.Key) *staged {
 	g := s.groups[k]
 	if g == nil {
@@ -169,8 +170,8 @@ func (s *stage) group(k netvirt.Key) *staged {
 	return g
 }
 
-// apply makes one change. It fails when the change creates what refers to
-// nothing: then the mirror is not what the caller has read.
+// apply makes one change. It fails if the new object refers to an object that does not
+// exist: then the mirror is older than the caller's model.
 func (s *stage) apply(c netvirt.Change) error {
 	k, o := c.Key(), c.New
 	if o == nil {
@@ -198,8 +199,8 @@ func (s *stage) apply(c netvirt.Change) error {
 	return nil
 }
 
-// holder is the head of the group that has an object now, which would be of
-// another.
+// holder returns the head of the group that has an object now. It differs from head if
+// a floating IP moves to another service.
 func (s *stage) holder(k, head netvirt.Key) netvirt.Key {
 	if k.Kind != netvirt.KindFloatingIP {
 		return head
@@ -214,44 +215,45 @@ func (s *stage) holder(k, head netvirt.Key) netvirt.Key {
 	return held
 }
 
-// operations encodes the groups that change, by themselves or by what they look
-// up, and returns what makes the database agree.
-func (s *stage) operations() *operations {
+// transaction encodes the groups that change, and the groups whose encoding looks up a
+// changed object. It returns the transaction that updates the database.
+func (s *stage) transaction() *ovsdb.Transaction {
 	for _, k := range s.changed {
 		for user := range s.users[k] {
 			s.group(user)
 		}
 	}
-	ops := newOperations()
+	tx := ovsdb.NewTransaction()
 	for _, k := range slices.SortedFunc(maps.Keys(s.groups), netvirt.Key.Compare) {
 		g, old := s.groups[k], s.mirror.groups[k]
 		if o := g.objects[k]; o != nil && isDamaged(o) && old != nil {
-			g.damaged = old.damaged // it waits for what its head is to be
+			g.damaged = old.damaged // it is repaired when the head changes
 			continue
 		}
-		var want *rowSet
+		var want *ovsdb.RowSet
 		want, g.looked = s.encode(k, g.objects, s.look)
-		ops.become(s.withStrays(s.rows(k), want), want)
+		tx.Replace(s.withStrays(s.rows(k), want), want)
 	}
-	return ops
+	return tx
 }
 
-// withStrays is what is there of a group, with the strays that it takes over.
-func (s *stage) withStrays(have, want *rowSet) *rowSet {
+// withStrays returns the rows of a group in the database, with the strays that the
+// group takes over.
+func (s *stage) withStrays(have, want *ovsdb.RowSet) *ovsdb.RowSet {
 	if len(s.strays) == 0 {
 		return have
 	}
-	all := &rowSet{slices.Clone(have.rows), have.links}
-	for _, r := range want.rows {
-		if stray, found := s.strays[uuidOf(r)]; found {
-			all.rows = append(all.rows, stray)
-			s.adopted = append(s.adopted, uuidOf(r))
+	all := &ovsdb.RowSet{Rows: slices.Clone(have.Rows), Links: have.Links}
+	for _, r := range want.Rows {
+		if stray, found := s.strays[r.UUID()]; found {
+			all.Rows = append(all.Rows, stray)
+			s.adopted = append(s.adopted, r.UUID())
 		}
 	}
 	return all
 }
 
-// commit makes the stage the mirror.
+// commit applies the stage to the mirror.
 func (s *stage) commit() {
 	m := s.mirror
 	for k, g := range s.groups {

@@ -1,22 +1,21 @@
-// Package ovn is the backend that realises the model in OVN's northbound
-// database, with a logical switch for each elan-instance and a logical router
-// for each vpn-instance.
+// Package ovn is the backend that writes the model to OVN's northbound database, with a
+// logical switch for each elan-instance and a logical router for each vpn-instance.
 //
-// Rows of ours have UUIDs that follow from what they are for, and external_ids
-// that name their owner; no other row is ever changed, and rows of ours belong
-// to us wholly. The backend reads by select and writes by transaction, over a
-// connection of its own whose answers it decodes while they come; by libovsdb it
-// claims NB_Global and monitors that alone. So it notices at once when a server is gone or
-// its database is another, while a single row that another hand has changed is
-// found by reading again, which says so by an object that differs.
+// A row is ours if its external_ids name this owner and its UUID is the hash of its
+// identity. The backend never changes another row, and it overwrites every change that
+// another program makes to a row of ours. It reads and writes rows with package ovsdb. With
+// libovsdb it claims NB_Global and monitors that table only. So it notices at once when
+// the server is gone or has another database. If an external writer changes a single row,
+// the next Read finds it and returns an object that differs.
 //
-// An Interface has no row before its ELANInterface does; until then it is not
-// read back.
+// An Interface has no row until its ELANInterface exists; until then Read does not return
+// it.
 //
-// Under isolation "none" (vpn-instances with a Transit) a pod reaches the
-// services of every namespace. Without a Transit it reaches those of its own.
+// Under isolation "none" (vpn-instances with a Transit) a pod reaches the services of
+// every namespace. Without a Transit it reaches the services of its own namespace.
 //
-// It knows neither Kubernetes nor RESTCONF, and retries nothing.
+// The package knows neither Kubernetes nor RESTCONF. It retries only a write that fails
+// because its copy of the database is old, and that once.
 package ovn
 
 import (
@@ -33,34 +32,33 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Config says where the database is and who writes to it. The zero value of a
-// field takes its default.
+// Config configures a Backend. A field with its zero value takes its default.
 type Config struct {
-	// Endpoints are the servers of one database: unix:PATH, tcp:HOST:PORT or
-	// ssl:HOST:PORT, comma-separated. Any that answers will do.
+	// Endpoints lists the servers of one database, comma-separated: unix:PATH,
+	// tcp:HOST:PORT or ssl:HOST:PORT. The backend uses the first that answers.
 	Endpoints string
-	// TLS is for endpoints that begin with ssl:. It is used for each new connection.
+	// TLS is for ssl: endpoints. It is used for each new connection.
 	TLS *tls.Config
-	// Owner tells rows of this program from those of another instance of it in
-	// the same database. Default "coe-bridge".
+	// Owner distinguishes rows of this backend from rows of another instance in the same
+	// database. Default "coe-bridge".
 	Owner string
-	// Epoch is a decimal number that grows from one writer to the next. The
-	// database belongs to the writer with the greatest. Empty: it belongs to all.
+	// Epoch is a decimal number that grows from one writer to the next. The database
+	// belongs to the writer with the greatest epoch. Empty: every writer may write.
 	Epoch string
-	// Datastore names what the epochs are counted by; epochs of two of them have
-	// nothing to do with each other. While the database has an epoch of another one,
-	// it is not written to. Empty: there is one alone.
+	// Datastore names the datastore that counts the epoch; epochs of two datastores cannot
+	// be compared. The backend refuses a database that has an epoch of another datastore.
+	// Empty: there is only one datastore.
 	Datastore string
 	// Timeout bounds each transaction that writes. Default 10 s.
 	Timeout time.Duration
-	// ReadTimeout bounds the reading of all that is ours. Default 30 s.
+	// ReadTimeout bounds each Read. Default 30 s.
 	ReadTimeout time.Duration
-	// ConnectTimeout bounds the attempt at one endpoint. Default 2 s.
+	// ConnectTimeout bounds the attempt to connect to one endpoint. Default 2 s.
 	ConnectTimeout time.Duration
-	// Probe is how often a connection is tried while it is watched. Default 5 s.
+	// Probe is the interval of Watch's check that the server answers. Default 5 s.
 	Probe time.Duration
-	// Batch is the number of groups (pods, services, subnets, …) that are
-	// written in one transaction. Default 100.
+	// Batch is the greatest number of groups (pods, services, subnets, …) in one
+	// transaction. Default 100.
 	Batch int
 }
 
@@ -80,21 +78,22 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Backend writes to one northbound database. Its methods may be called by
-// several goroutines; reads and writes take turns.
+// Backend writes to one northbound database. Several goroutines may call its methods;
+// reads and writes exclude each other.
 type Backend struct {
 	cfg       Config
 	endpoints []string
 	codec     codec
 	log       *slog.Logger
 
-	turn         chan struct{} // holds one value while nobody has the turn
-	session      *session      // nil while there is none; who has the turn may use it
-	next         int           // endpoint to try first
+	lock         chan struct{} // a mutex that can be waited for until a context ends: locked while empty
+	session      *session      // nil while there is none; guarded by lock
+	next         int           // endpoint to try first; guarded by lock
 	readSessions reads.Sessions[*session]
 }
 
-// New returns a backend. It connects at its first use. Close frees it.
+// New returns a backend. It connects when it is first used; Close closes the connection.
+// An error reports an invalid Config.
 func New(cfg Config, log *slog.Logger) (*Backend, error) {
 	cfg.setDefaults()
 	endpoints := strings.Split(cfg.Endpoints, ",")
@@ -108,8 +107,8 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 			return nil, fmt.Errorf("northbound epoch %q: want a decimal number", cfg.Epoch)
 		}
 	}
-	b := &Backend{cfg: cfg, endpoints: endpoints, codec: codec{cfg.Owner}, log: log, turn: make(chan struct{}, 1)}
-	b.turn <- struct{}{}
+	b := &Backend{cfg: cfg, endpoints: endpoints, codec: codec{cfg.Owner}, log: log, lock: make(chan struct{}, 1)}
+	b.release()
 	return b, nil
 }
 
@@ -125,14 +124,14 @@ func checkEndpoint(e string, cfg *Config) error {
 	return fmt.Errorf("northbound endpoint %q: want unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT", e)
 }
 
-// Close ends the connection. A later call opens another.
+// Close closes the connection. A later call of another method opens a new one.
 func (b *Backend) Close() {
-	<-b.turn
+	<-b.lock
 	b.discard()
-	b.turn <- struct{}{}
+	b.release()
 }
 
-// Kinds are those that have a form in OVN.
+// Kinds returns the kinds that the backend writes.
 func (b *Backend) Kinds() netvirt.KindSet {
 	return netvirt.NewKindSet(
 		netvirt.KindTransit, netvirt.KindNodeNetwork, netvirt.KindManagementPort, netvirt.KindELANInstance, netvirt.KindVPNInstance, netvirt.KindSubnet,
@@ -141,9 +140,9 @@ func (b *Backend) Kinds() netvirt.KindSet {
 	)
 }
 
-// Read returns the objects that the rows of ours say. Of rows that another hand
-// has changed it returns an object that no source wants, under the key of the
-// one that they were made for; see damaged.
+// Read returns the objects that the rows of ours hold. If an external writer has changed
+// the rows of an object, it returns an object under the same key that differs from every
+// wanted object.
 func (b *Backend) Read(ctx context.Context) (netvirt.Model, error) {
 	var have netvirt.Model
 	err := b.with(ctx, func(s *session) error {
@@ -160,9 +159,11 @@ func (b *Backend) Read(ctx context.Context) (netvirt.Model, error) {
 	return have, nil
 }
 
-// Write makes the changes in transactions of Batch groups, in an order that
-// keeps theirs. If the database turns out to be another than the backend
-// remembers, it is read and the write begun again, once.
+// Write makes the changes in transactions of at most Batch groups. changes must be in the
+// order of netvirt.Sort. If the database differs from the last Read, Write reads it
+// again and starts over, once. A *netvirt.RejectedError names the changes that the
+// server refuses; the changes that do not depend on them are made. After any other error
+// some of the changes may have been made.
 func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 	if len(changes) == 0 {
 		return nil
@@ -203,13 +204,13 @@ func (b *Backend) timed(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, b.cfg.Timeout)
 }
 
-// with runs a function with the session, when it is its turn. A session that
-// fails is left; one in which only the mirror is in doubt is kept.
+// with runs a function with the session, under the lock. It closes the session if the
+// function fails. If the error is errStale, it drops only the mirror.
 func (b *Backend) with(ctx context.Context, do func(*session) error) error {
-	if err := b.take(ctx); err != nil {
+	if err := b.acquire(ctx); err != nil {
 		return err
 	}
-	defer b.give()
+	defer b.release()
 	s, err := b.connected(ctx)
 	if err != nil {
 		return err
@@ -225,16 +226,17 @@ func (b *Backend) with(ctx context.Context, do func(*session) error) error {
 	return err
 }
 
-func (b *Backend) take(ctx context.Context) error {
+// acquire locks the backend, unless ctx ends first.
+func (b *Backend) acquire(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	select {
-	case <-b.turn:
+	case <-b.lock:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (b *Backend) give() { b.turn <- struct{}{} }
+func (b *Backend) release() { b.lock <- struct{}{} }

@@ -10,12 +10,12 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
-	"github.com/coe-bridge/coe-bridge/test/ovsdb"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
 var _ reconcile.Backend = (*ovn.Backend)(nil)
 
-// tables are those that hold rows of the backend, and some that must not.
+// tables lists the tables that the backend writes.
 var tables = []string{
 	"Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Static_Route", "Logical_Router_Policy", "ACL",
 	"Load_Balancer", "Load_Balancer_Group", "DHCP_Options", "Static_MAC_Binding",
@@ -34,7 +34,7 @@ func open(t testing.TB, server *ovsdb.Server, change ...func(*ovn.Config)) *ovn.
 	return b
 }
 
-// write makes the backend's database agree with a model.
+// write writes a model, and checks that Read returns it.
 func write(t testing.TB, b *ovn.Backend, want netvirt.Model) {
 	t.Helper()
 	have, err := b.Read(t.Context())
@@ -45,7 +45,7 @@ func write(t testing.TB, b *ovn.Backend, want netvirt.Model) {
 	backendtest.Agree(t, want, have)
 }
 
-// someModel is a model of some pods and services.
+// someModel returns a model with some pods and services.
 func someModel(b *ovn.Backend) netvirt.Model {
 	w := backendtest.NewWorld(7)
 	for range 30 {

@@ -6,10 +6,11 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// port is a group of a port: its objects, sorted.
+// port holds the objects of a port's group, by type.
 type port struct {
 	netvirt.Interface
 	elan        netvirt.ELANInterface
@@ -25,9 +26,9 @@ func newPort(k netvirt.Key, objects netvirt.Model) (port, bool) {
 	return port{i, e, v, each[netvirt.MACEntry](objects), each[netvirt.Adjacency](objects)}, plugged && attached
 }
 
-// encodePort makes the port of a pod. An Interface has none before it is
-// attached to an elan-instance: a port outside a switch does not live.
-func (c codec) encodePort(set *rowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
+// encodePort adds the port of a pod. An Interface has no port until it is attached to an
+// elan-instance: the server deletes a port that is on no switch.
+func (c codec) encodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
 	p, ok := newPort(k, objects)
 	if !ok {
 		return
@@ -37,8 +38,8 @@ func (c codec) encodePort(set *rowSet, k netvirt.Key, objects netvirt.Model, loo
 		Addresses: p.addresses(), PortSecurity: p.addresses(), Options: map[string]string{}, ExternalIDs: c.portIDs(k, p),
 	}
 	if p.PodUID != "" {
-		// The interface on the node must say the same, or it is not bound: one
-		// that is left of an earlier pod of this name can't take the port.
+		// OVN binds the port only to an interface with this UID. So an interface that an
+		// earlier pod of the same name left behind cannot take the port.
 		lsp.Options["iface-id-ver"] = p.PodUID
 	}
 	if p.elan.Chassis != "" {
@@ -50,12 +51,12 @@ func (c codec) encodePort(set *rowSet, k netvirt.Key, objects netvirt.Model, loo
 			c.hostRoute(set, k, p.vpn.VPN, a, look)
 		}
 	}
-	set.add(lsp)
-	set.link(nb.LogicalSwitchTable, c.switchUUID(p.elan.ELAN), "ports", lsp.UUID)
+	set.Add(lsp)
+	set.Link(nb.LogicalSwitchTable, c.switchUUID(p.elan.ELAN), "ports", lsp.UUID)
 }
 
-// dhcp has the port's first address of either family given by DHCP, if it is
-// one of its subnet.
+// dhcp lets DHCP offer the port's first address of each family, if the address is in its
+// subnet.
 func (c codec) dhcp(lsp *nb.LogicalSwitchPort, a netvirt.Adjacency) {
 	options := &lsp.Dhcpv4Options
 	if a.Address.Is6() {
@@ -67,16 +68,16 @@ func (c codec) dhcp(lsp *nb.LogicalSwitchPort, a netvirt.Adjacency) {
 	}
 }
 
-// hostRoute makes the routes to an address that is outside its subnet: on the
-// vpn's router, which has to be told the hardware address, and on the transit.
-func (c codec) hostRoute(set *rowSet, k netvirt.Key, vpn string, a netvirt.Adjacency, look lookup) {
+// hostRoute adds the routes to an address that is outside its subnet: on the vpn's
+// router, which also needs the MAC address, and on the transit.
+func (c codec) hostRoute(set *ovsdb.RowSet, k netvirt.Key, vpn string, a netvirt.Adjacency, look lookup) {
 	var (
 		role = "host " + a.Address.String()
 		to   = netip.PrefixFrom(a.Address, a.Address.BitLen())
 		via  = gatewayPort(a.ELAN, a.Network)
 	)
 	c.route(set, k, role, c.routerUUID(vpnKey(vpn)), to, a.Address, via)
-	set.add(&nb.StaticMACBinding{
+	set.Add(&nb.StaticMACBinding{
 		UUID: c.uuid(nb.StaticMACBindingTable, k, role), LogicalPort: via, IP: a.Address.String(), MAC: a.MAC,
 		OverrideDynamicMAC: true,
 	})
@@ -86,8 +87,8 @@ func (c codec) hostRoute(set *rowSet, k netvirt.Key, vpn string, a netvirt.Adjac
 	}
 }
 
-// addresses are the port's addresses as OVN spells them: each MAC, followed by
-// its IP addresses.
+// addresses returns the port's addresses in OVN's form: each MAC address, followed by its
+// IP addresses.
 func (p port) addresses() []string {
 	ips := map[string][]string{}
 	seen := map[[2]string]bool{}
@@ -110,7 +111,7 @@ func (p port) addresses() []string {
 	return addresses
 }
 
-// portIDs carry all that the port's objects say.
+// portIDs returns external_ids with all fields of the port's objects.
 func (c codec) portIDs(k netvirt.Key, p port) map[string]string {
 	ids := c.mark(k, "", idNamespace, p.Namespace, idPod, p.Pod, idPodUID, p.PodUID, idUID, p.UID, idParent, p.ParentInterface,
 		idELAN, p.elan.ELAN, idChassis, p.elan.Chassis, idVPN, p.vpn.VPN)
@@ -123,8 +124,8 @@ func (c codec) portIDs(k netvirt.Key, p port) map[string]string {
 	return ids
 }
 
-// decodeSwitchPort reads what encodePort and encodeManagementPort wrote; other
-// switch ports tell nothing.
+// decodeSwitchPort decodes the port of encodePort or encodeManagementPort. Other switch
+// ports hold no object.
 func decodeSwitchPort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
 	switch k.Kind {
 	case netvirt.KindInterface:
@@ -157,7 +158,7 @@ func decodePort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
 			if a, ok := parseAdjacency(text, value); ok {
 				a.Interface, a.Namespace = k.Name, namespace
 				if a.ELAN == ids[idELAN] {
-					a.ELAN = ids[idELAN] // the one memory
+					a.ELAN = ids[idELAN] // shares the memory
 				}
 				a.MAC = strings.Clone(a.MAC)
 				objects = append(objects, a)

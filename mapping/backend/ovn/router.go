@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -19,8 +20,8 @@ const (
 	roleDefault6    = "default-ipv6"
 )
 
-// Names of router ports and of their switch ports end in a third part that is
-// no UUID, so that none is ever that of a pod's interface.
+// The names of router ports and their switch ports end in a third part that is not a
+// UUID, so no such name equals the name of a pod's interface.
 
 func toTransitName(vpn string) string   { return "router:" + vpn + ":" + roleToTransit }
 func fromTransitName(vpn string) string { return "router:" + vpn + ":" + roleFromTransit }
@@ -33,28 +34,28 @@ func (c codec) balancersUUID(head netvirt.Key) string {
 	return c.uuid(nb.LoadBalancerGroupTable, head, "")
 }
 
-// encodeTransit makes the cluster router, and the group of the load balancers
-// that all who are connected to it reach.
-func (c codec) encodeTransit(set *rowSet, head netvirt.Key, objects netvirt.Model) {
+// encodeTransit adds the cluster router, and the group of the load balancers that every
+// vpn-instance with this transit reaches.
+func (c codec) encodeTransit(set *ovsdb.RowSet, head netvirt.Key, objects netvirt.Model) {
 	if len(objects) == 0 {
 		return
 	}
-	set.add(&nb.LogicalRouter{UUID: c.routerUUID(head), Name: "transit:" + head.Name, ExternalIDs: c.mark(head, "")})
-	set.add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(head), Name: c.owner + "/transit/" + head.Name})
+	set.Add(&nb.LogicalRouter{UUID: c.routerUUID(head), Name: "transit:" + head.Name, ExternalIDs: c.mark(head, "")})
+	set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(head), Name: c.owner + "/transit/" + head.Name})
 }
 
-// encodeVPN makes the router of a namespace, and the group of the load
-// balancers of its services. When it has a transit, a pair of router ports
-// connects the two, and what the router does not know goes there.
-func (c codec) encodeVPN(set *rowSet, k netvirt.Key, objects netvirt.Model) {
+// encodeVPN adds the router of a namespace, and the group of the load balancers of its
+// services. If the vpn-instance has a transit, a pair of router ports connects the
+// router to it, and the router's default routes lead there.
+func (c codec) encodeVPN(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model) {
 	o, ok := head[netvirt.VPNInstance](objects, k)
 	if !ok {
 		return
 	}
 	router := c.routerUUID(k)
-	set.add(&nb.LogicalRouter{UUID: router, Name: o.Name, ExternalIDs: c.mark(k, "",
+	set.Add(&nb.LogicalRouter{UUID: router, Name: o.Name, ExternalIDs: c.mark(k, "",
 		idNamespace, o.Namespace, idRD, o.RouteDistinguisher, idTransit, o.Transit)})
-	set.add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(k), Name: c.owner + "/vpn/" + o.Name})
+	set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(k), Name: c.owner + "/vpn/" + o.Name})
 	if o.Transit == "" {
 		return
 	}
@@ -65,29 +66,29 @@ func (c codec) encodeVPN(set *rowSet, k netvirt.Key, objects netvirt.Model) {
 	c.route(set, k, roleDefault6, router, netip.PrefixFrom(netip.IPv6Unspecified(), 0), pair.transit.ipv6, toTransitName(o.Name))
 }
 
-// peer makes one port of a pair of router ports.
-func (c codec) peer(set *rowSet, head netvirt.Key, role, router, name, peer string, at transitEnd) {
+// peer adds one port of a pair of router ports.
+func (c codec) peer(set *ovsdb.RowSet, head netvirt.Key, role, router, name, peer string, at transitEnd) {
 	port := &nb.LogicalRouterPort{
 		UUID: c.uuid(nb.LogicalRouterPortTable, head, role), Name: name, Peer: &peer, MAC: at.mac,
 		Networks: []string{netip.PrefixFrom(at.ipv4, transitBits).String()}, ExternalIDs: c.mark(head, role),
 	}
-	set.add(port)
-	set.link(nb.LogicalRouterTable, router, "ports", port.UUID)
+	set.Add(port)
+	set.Link(nb.LogicalRouterTable, router, "ports", port.UUID)
 }
 
-// route makes a static route of a router.
-func (c codec) route(set *rowSet, head netvirt.Key, role, router string, to netip.Prefix, via netip.Addr, port string) {
+// route adds a static route to a router.
+func (c codec) route(set *ovsdb.RowSet, head netvirt.Key, role, router string, to netip.Prefix, via netip.Addr, port string) {
 	route := &nb.LogicalRouterStaticRoute{
 		UUID: c.uuid(nb.LogicalRouterStaticRouteTable, head, role), IPPrefix: to.String(), Nexthop: via.String(),
 		OutputPort: &port, ExternalIDs: c.mark(head, role),
 	}
-	set.add(route)
-	set.link(nb.LogicalRouterTable, router, "static_routes", route.UUID)
+	set.Add(route)
+	set.Link(nb.LogicalRouterTable, router, "static_routes", route.UUID)
 }
 
-// transitRoute makes a static route of the vpn-instance's transit, if it has
-// one, to what is behind the vpn-instance.
-func (c codec) transitRoute(set *rowSet, head netvirt.Key, role string, vpn netvirt.VPNInstance, to netip.Prefix) {
+// transitRoute adds a static route to the vpn-instance's transit, if it has one: to a
+// prefix behind the vpn-instance.
+func (c codec) transitRoute(set *ovsdb.RowSet, head netvirt.Key, role string, vpn netvirt.VPNInstance, to netip.Prefix) {
 	if vpn.Transit == "" {
 		return
 	}
@@ -99,9 +100,8 @@ func (c codec) transitRoute(set *rowSet, head netvirt.Key, role string, vpn netv
 	c.route(set, head, role, c.routerUUID(transitKey(vpn.Transit)), to, via, fromTransitName(vpn.Name))
 }
 
-// transitEnd is one end of the link between a vpn-instance's router and its
-// transit. The IPv6 address is the link-local one that OVN gives a port of that
-// MAC.
+// transitEnd is one end of the link between a vpn-instance's router and its transit. The
+// IPv6 address is the link-local address that OVN derives from the MAC address.
 type transitEnd struct {
 	ipv4, ipv6 netip.Addr
 	mac        string
@@ -111,17 +111,16 @@ type transitLink struct {
 	transit, vpn transitEnd
 }
 
-// transitBits is the length of the network of one link. The links divide
-// 100.64.0.0/11, half of the addresses that are shared for such use (RFC 6598); a
-// node network may be in the other half.
+// transitBits is the prefix length of one link. The links divide 100.64.0.0/11, half of
+// the shared address space of RFC 6598. A node network may be in the other half.
 const (
 	transitBits  = 30
 	transitLinks = 1 << (transitBits - 11)
 )
 
-// transitPair chooses the addresses of a vpn-instance's link by the number of
-// its route distinguisher, which no other has. Past 2^19 they repeat; that does
-// no harm, since each link is a network of its own and routes name their port.
+// transitPair computes the addresses of a vpn-instance's link from the number of its
+// route distinguisher, which is unique. Above 2^19 the addresses repeat. That is safe:
+// each link is a separate network, and routes name their port.
 func transitPair(o netvirt.VPNInstance) transitLink {
 	_, number, _ := strings.Cut(o.RouteDistinguisher, ":")
 	n, err := strconv.ParseUint(number, 10, 64)
@@ -140,7 +139,7 @@ func newTransitEnd(n uint32) transitEnd {
 	return transitEnd{ipv4: a, ipv6: linkLocal(mac), mac: mac.String()}
 }
 
-// decodeRouter reads what encodeTransit and encodeVPN wrote.
+// decodeRouter decodes the router of encodeTransit or encodeVPN.
 func decodeRouter(head netvirt.Key, r *nb.LogicalRouter) []netvirt.Object {
 	switch head.Kind {
 	case netvirt.KindTransit:
@@ -154,9 +153,9 @@ func decodeRouter(head netvirt.Key, r *nb.LogicalRouter) []netvirt.Object {
 	return nil
 }
 
-// encodeELAN makes the switch of a namespace on a node. Its pods reach the
-// services of all who share the transit, or those of their own namespace.
-func (c codec) encodeELAN(set *rowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
+// encodeELAN adds the switch of a namespace on a node. Its pods reach the services of
+// all namespaces that share the transit or, without a transit, of their own namespace.
+func (c codec) encodeELAN(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
 	o, ok := head[netvirt.ELANInstance](objects, k)
 	if !ok {
 		return
@@ -166,11 +165,10 @@ func (c codec) encodeELAN(set *rowSet, k netvirt.Key, objects netvirt.Model, loo
 	if vpn, ok := lookVPNOf(look, string(o.Scope())); ok {
 		s.LoadBalancerGroup = []string{c.balancersUUID(reach(vpn))}
 	}
-	set.add(s)
+	set.Add(s)
 }
 
-// reach is the head of the group of load balancers that the pods of a
-// vpn-instance reach.
+// reach returns the head whose group of load balancers the pods of a vpn-instance reach.
 func reach(vpn netvirt.VPNInstance) netvirt.Key {
 	if vpn.Transit != "" {
 		return transitKey(vpn.Transit)
@@ -182,7 +180,7 @@ func (c codec) switchUUID(elan string) string {
 	return c.uuid(nb.LogicalSwitchTable, elanKey(elan), "")
 }
 
-// decodeSwitch reads what encodeELAN and encodeNodeNetwork wrote.
+// decodeSwitch decodes the switch of encodeELAN or encodeNodeNetwork.
 func decodeSwitch(head netvirt.Key, s *nb.LogicalSwitch) []netvirt.Object {
 	if head.Kind == netvirt.KindNodeNetwork {
 		return decodeNodeNetwork(s)
@@ -200,8 +198,8 @@ func (m mac) String() string {
 	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
 }
 
-// gatewayMAC is the hardware address of a gateway: 0a:58 and its IPv4 address,
-// or 0a:58 and a hash of its IPv6 address.
+// gatewayMAC returns the hardware address of a gateway: 0a:58 and its IPv4 address, or
+// 0a:58 and a hash of its IPv6 address.
 func gatewayMAC(a netip.Addr) mac {
 	tail := a.AsSlice()
 	if a.Is6() {
@@ -212,7 +210,7 @@ func gatewayMAC(a netip.Addr) mac {
 	return mac{0x0a, 0x58, tail[0], tail[1], tail[2], tail[3]}
 }
 
-// linkLocal is the IPv6 address that follows from a hardware address (RFC 4291,
+// linkLocal returns the link-local IPv6 address of a hardware address (RFC 4291,
 // appendix A).
 func linkLocal(m mac) netip.Addr {
 	return netip.AddrFrom16([16]byte{

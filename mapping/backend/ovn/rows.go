@@ -3,28 +3,29 @@ package ovn
 import (
 	"cmp"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Row is one row of the northbound database, as Write leaves it.
+// Row is one row of the northbound database after Write.
 type Row struct {
 	Table string `json:"table"`
 	UUID  string `json:"uuid"`
-	// Name is what people know the row by: its name or, in a table that has
-	// none, what it is about; see naming.
+	// Name is the row's name or, in a table without names, the columns that identify it
+	// for people.
 	Name string `json:"name"`
-	// Columns are those that do not have their default: each a string, a bool,
-	// an int, a []string or a map[string]string. Sets are sorted. Rows of other tables are
-	// referred to by UUID.
+	// Columns holds the columns that do not have their default. A value is a string, a
+	// bool, an int, a []string or a map[string]string. Sets are sorted. A reference is
+	// the UUID of the row.
 	Columns map[string]any `json:"columns"`
 }
 
-// naming lists the columns that name a row, where it is not "name".
+// naming lists the columns that identify a row for people, in tables without a column
+// "name".
 var naming = map[string][]string{
 	nb.DHCPOptionsTable:              {"cidr"},
 	nb.LogicalRouterStaticRouteTable: {"ip_prefix", "output_port"},
@@ -33,10 +34,10 @@ var naming = map[string][]string{
 	nb.StaticMACBindingTable:         {"logical_port", "ip"},
 }
 
-// Rows are the rows that Write puts into an empty database for a model that is
-// closed under references, sorted by table and name. They are made by what Write
-// encodes with, and nothing is asked of any server. An empty owner is the
-// default one of Config.
+// Rows returns the rows that Write makes of a model in an empty database, sorted by table
+// and name. It uses the encoding of Write and connects to no server. It fails if an
+// object refers to an object that is not in the model. An empty owner means the default
+// of Config.
 func Rows(m netvirt.Model, owner string) ([]Row, error) {
 	cfg := Config{Owner: owner}
 	cfg.setDefaults()
@@ -46,38 +47,37 @@ func Rows(m netvirt.Model, owner string) ([]Row, error) {
 			return nil, fmt.Errorf("list northbound rows: %w", err)
 		}
 	}
-	set := &rowSet{}
+	set := &ovsdb.RowSet{}
 	for k, g := range ahead.groups {
 		rows, _ := ahead.encode(k, g.objects, ahead.look)
-		set.rows = append(set.rows, rows.rows...)
-		set.links = append(set.links, rows.links...)
+		set.Rows = append(set.Rows, rows.Rows...)
+		set.Links = append(set.Links, rows.Links...)
 	}
-	return set.list(), nil
+	return list(set), nil
 }
 
-// list is the set as rows for people, links included.
-func (s *rowSet) list() []Row {
-	members := map[link][]string{} // children by link without child
-	for _, l := range s.links {
-		in := link{column: l.column, parent: l.parent}
-		members[in] = append(members[in], l.child)
+// list returns a set as rows for people, with links as columns.
+func list(set *ovsdb.RowSet) []Row {
+	members := map[string]map[string][]string{} // by UUID of the parent and column
+	for _, l := range set.Links {
+		if members[l.Parent] == nil {
+			members[l.Parent] = map[string][]string{}
+		}
+		members[l.Parent][l.Column.Name] = append(members[l.Parent][l.Column.Name], l.Child)
 	}
-	all := make([]Row, 0, len(s.rows))
-	for _, r := range s.rows {
-		t := tableOf(r)
-		one := Row{Table: t.name, UUID: t.uuidOf(r), Columns: t.values(r)}
-		for _, c := range t.columns {
-			if children := members[link{column: c, parent: one.UUID}]; len(children) > 0 {
-				slices.Sort(children)
-				one.Columns[c.name] = children
-			}
+	all := make([]Row, 0, len(set.Rows))
+	for _, r := range set.Rows {
+		one := Row{Table: r.Table.Name, UUID: r.UUID(), Columns: r.Columns()}
+		for column, children := range members[one.UUID] {
+			slices.Sort(children)
+			one.Columns[column] = children
 		}
 		one.Name = one.naming()
 		all = append(all, one)
 	}
 	order := map[string]int{}
-	for i, t := range tables {
-		order[t.name] = i
+	for i, t := range northbound.Tables {
+		order[t.Name] = i
 	}
 	slices.SortFunc(all, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(order[a.Table], order[b.Table]), strings.Compare(a.Name, b.Name), strings.Compare(a.UUID, b.UUID))
@@ -85,7 +85,7 @@ func (s *rowSet) list() []Row {
 	return all
 }
 
-// naming is the row's name for people.
+// naming returns the row's Name.
 func (r Row) naming() string {
 	columns := naming[r.Table]
 	if columns == nil {
@@ -98,21 +98,4 @@ func (r Row) naming() string {
 		}
 	}
 	return strings.Join(words, " ")
-}
-
-// values are the columns of a row that do not have their default, links left out.
-func (t *table) values(r row) map[string]any {
-	v := reflect.ValueOf(r).Elem()
-	out := map[string]any{}
-	for _, c := range t.columns {
-		if c.isDefault(r) {
-			continue
-		}
-		f := v.Field(c.field)
-		if f.Kind() == reflect.Pointer {
-			f = f.Elem()
-		}
-		out[c.name] = f.Interface()
-	}
-	return out
 }

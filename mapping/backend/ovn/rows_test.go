@@ -13,12 +13,12 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/backendtest"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
-	"github.com/coe-bridge/coe-bridge/test/ovsdb"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
-// TestRowsAreWhatIsWritten: the rows that are foretold of a model are those that a
-// database has after Write, column by column, and no others.
-func TestRowsAreWhatIsWritten(t *testing.T) {
+// TestRowsMatchWrite: Rows returns exactly the rows that a database has after Write,
+// column by column.
+func TestRowsMatchWrite(t *testing.T) {
 	server := ovsdb.Start(t)
 	for seed := range uint64(8) {
 		server.Wipe(t)
@@ -33,21 +33,21 @@ func TestRowsAreWhatIsWritten(t *testing.T) {
 
 		rows, err := ovn.Rows(model, owner)
 		require.NoError(t, err)
-		foretold := map[string]map[string]any{}
+		predicted := map[string]map[string]any{}
 		for _, r := range rows {
 			columns := map[string]any{}
 			for name, value := range r.Columns {
 				columns[name] = plain(t, asJSON(t, value))
 			}
-			foretold[r.Table+" "+r.UUID] = columns
+			predicted[r.Table+" "+r.UUID] = columns
 		}
-		require.Len(t, foretold, len(rows), "no row is told twice")
-		require.Equal(t, written(t, server), foretold)
+		require.Len(t, predicted, len(rows), "each row is listed once")
+		require.Equal(t, written(t, server), predicted)
 		b.Close()
 	}
 }
 
-// written are all rows of the database: the columns that are not empty.
+// written returns all rows of the database, with the columns that are not empty.
 func written(t *testing.T, server *ovsdb.Server) map[string]map[string]any {
 	t.Helper()
 	all := map[string]map[string]any{}
@@ -74,8 +74,8 @@ func written(t *testing.T, server *ovsdb.Server) map[string]map[string]any {
 	return all
 }
 
-// plain is a value of OVSDB (RFC 7047, section 5.1) or of our own JSON as
-// something that compares: a bool, a number, a sorted []string or a map; nil for an empty one.
+// plain converts a value of OVSDB (RFC 7047, section 5.1) or of our own JSON to a
+// comparable form: a bool, a number, a sorted []string or a map; nil for an empty value.
 func plain(t *testing.T, value any) any {
 	t.Helper()
 	switch v := value.(type) {
@@ -96,7 +96,7 @@ func plain(t *testing.T, value any) any {
 	case []any:
 		return plainList(t, v)
 	default:
-		require.Failf(t, "what is this?", "%T %v", value, value)
+		require.Failf(t, "unexpected type", "%T %v", value, value)
 	}
 	return nil
 }
@@ -138,8 +138,8 @@ func asJSON(t *testing.T, value any) any {
 	return out
 }
 
-// TestRows: rows are named and sorted for people, and a model that refers to what
-// is not in it has none.
+// TestRows: rows are named and sorted for people, and Rows refuses a model with a dangling
+// reference.
 func TestRows(t *testing.T) {
 	m := netvirt.Model{}
 	m.Add(
@@ -152,9 +152,9 @@ func TestRows(t *testing.T) {
 	)
 	rows, err := ovn.Rows(m, "")
 	require.NoError(t, err)
-	var told []string
+	var listed []string
 	for _, r := range rows {
-		told = append(told, r.Table+": "+r.Name)
+		listed = append(listed, r.Table+": "+r.Name)
 		if ids, marked := r.Columns["external_ids"].(map[string]string); marked {
 			require.Equal(t, "coe-bridge", ids["coe-bridge/owner"])
 		}
@@ -170,7 +170,7 @@ func TestRows(t *testing.T) {
 		"Logical_Router_Static_Route: ::/0 router:default:to-transit",
 		"Load_Balancer_Group: coe-bridge/transit/100:1", "Load_Balancer_Group: coe-bridge/vpn/default",
 		"DHCP_Options: 10.11.2.0/29",
-	}, told)
+	}, listed)
 	require.Equal(t, []string{rows[1].UUID}, rows[0].Columns["ports"])
 
 	delete(m, netvirt.Key{Kind: netvirt.KindVPNInstance, Name: "default"})

@@ -7,21 +7,22 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 const (
-	// hairpinAddresses are those that a pod sees, which reaches itself through a
-	// service.
+	// hairpinAddresses are the source addresses that a pod sees if it reaches itself
+	// through a service.
 	hairpinAddresses = "169.254.169.5 fd69::5"
-	// maxAffinity is the longest affinity that OVN takes.
+	// maxAffinity is the longest session affinity that OVN supports, in seconds.
 	maxAffinity = 65535
 )
 
-// encodeService makes a load balancer for each protocol of a service, one at
-// least. They are in the group of the service's namespace, which the pods of an
-// isolated vpn-instance reach, and in that of the transit, which all others do.
-func (c codec) encodeService(set *rowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
+// encodeService adds a load balancer for each protocol of a service, at least one. A load
+// balancer is in two groups: the group of the service's namespace, which the pods of an
+// isolated vpn-instance reach, and the group of the transit, which all other pods reach.
+func (c codec) encodeService(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
 	o, ok := head[netvirt.Service](objects, k)
 	if !ok {
 		return
@@ -37,15 +38,15 @@ func (c codec) encodeService(set *rowSet, k netvirt.Key, objects netvirt.Model, 
 				lb.ExternalIDs[idFloating+f.Internal.String()+"/"+f.Port] = f.External.String() + " " + f.Router
 			}
 		}
-		set.add(lb)
+		set.Add(lb)
 		for _, group := range groupsOf(o, look) {
-			set.link(nb.LoadBalancerGroupTable, c.balancersUUID(group), "load_balancer", lb.UUID)
+			set.Link(nb.LoadBalancerGroupTable, c.balancersUUID(group), "load_balancer", lb.UUID)
 		}
 	}
 }
 
-// protocols are those that a service has load balancers for, in order; the first
-// carries what is of no protocol.
+// protocols returns the protocols that a service has load balancers for, in order. The
+// load balancer of the first also holds the service's floating IPs.
 func protocols(vips map[netvirt.Protocol][]netvirt.ServiceVIP) []netvirt.Protocol {
 	if len(vips) == 0 {
 		return []netvirt.Protocol{netvirt.TCP}
@@ -58,7 +59,7 @@ func protocols(vips map[netvirt.Protocol][]netvirt.ServiceVIP) []netvirt.Protoco
 	return all
 }
 
-// groupsOf are the heads of the groups of load balancers that a service is in.
+// groupsOf returns the heads whose groups of load balancers a service is in.
 func groupsOf(o netvirt.Service, look lookup) []netvirt.Key {
 	var groups []netvirt.Key
 	if look(transitKey(netvirt.CommonRouteTarget)) != nil {
@@ -81,8 +82,8 @@ func (c codec) balancer(k netvirt.Key, o netvirt.Service, protocol netvirt.Proto
 		ExternalIDs: c.mark(k, role, idNamespace, o.Namespace, idService, o.Name),
 	}
 	if protocol == netvirt.UDP {
-		// Who goes on to send is sent on to the endpoint that there was. It must not be when
-		// that is gone; of TCP it must, as an endpoint that ends may end what it has begun.
+		// Without this option a client that keeps sending still reaches a removed endpoint.
+		// TCP needs that: an endpoint that terminates may finish its connections.
 		lb.Options["ct_flush"] = "true"
 	}
 	if o.Affinity > 0 {
@@ -99,8 +100,7 @@ func (c codec) balancer(k netvirt.Key, o netvirt.Service, protocol netvirt.Proto
 	return lb
 }
 
-// endpointText is an address and port as OVN spells them; port 0, which stands
-// for every port, is left out.
+// endpointText returns an address and port in OVN's form. Port 0, every port, is left out.
 func endpointText(e netip.AddrPort) string {
 	if e.Port() != 0 {
 		return e.String()
@@ -119,13 +119,13 @@ func parseEndpoint(text string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(a, 0), err == nil
 }
 
-// parseServiceName takes the name in a service's key apart.
+// parseServiceName splits the name in a service's key.
 func parseServiceName(name string) (namespace, uid string) {
 	i := strings.LastIndexByte(name, ' ')
 	return name[:max(i, 0)], name[i+1:]
 }
 
-// decodeService reads what encodeService wrote.
+// decodeService decodes a load balancer of encodeService.
 func decodeService(k netvirt.Key, lb *nb.LoadBalancer) []netvirt.Object {
 	namespace, uid := parseServiceName(k.Name)
 	ids := lb.ExternalIDs
@@ -173,8 +173,8 @@ func parseFloating(key, value string) (netvirt.FloatingIP, bool) {
 	return netvirt.FloatingIP{Router: router, Port: port, Internal: in, External: ex}, err == nil
 }
 
-// Limits are what OVN does not do here: all networks are overlays, and a session
-// affinity has a longest duration.
+// Limits returns the limits of this backend: all networks are overlays, and a session
+// affinity has a maximum.
 func Limits() netvirt.Limits {
 	return netvirt.Limits{OverlayOnly: true, Affinity: maxAffinity}
 }

@@ -4,42 +4,43 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/ovn-kubernetes/libovsdb/cache"
 	"github.com/ovn-kubernetes/libovsdb/client"
 	"github.com/ovn-kubernetes/libovsdb/model"
-	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+	libovsdb "github.com/ovn-kubernetes/libovsdb/ovsdb"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 )
 
-// session is a pair of connections to one server, and what is known of the
-// database through it. It is never mended: what fails is left, and the next call
-// opens another. So nothing that is known outlives a server that is restarted,
-// wiped or not the leader any more.
+// session is a pair of connections to one server, and the mirror of the database
+// that was read over them. A session is never repaired: when it fails, it is closed
+// and the next call opens another. So the mirror never outlives a server that
+// restarts, is wiped or is not the cluster's leader any more.
 type session struct {
 	client client.Client // claims and monitors NB_Global
-	conn   *conn         // reads and writes the rest
+	conn   *ovsdb.Conn   // reads and writes all other tables
 	fence  fence
-	mirror *mirror // nil: not read yet, or in doubt
-	// lost is closed when the session is of no more use: it has ended, or
-	// another hand has been at NB_Global.
+	mirror *mirror // nil: not read yet, or possibly wrong
+	// lost is closed when the session must not be used any more: a connection has
+	// ended, or NB_Global no longer names our epoch.
 	lost     chan struct{}
 	loseOnce sync.Once
 }
 
-// dial opens a session at one endpoint and claims the database. Its deadline is
-// that of ctx.
+// dial opens a session at one endpoint and claims the database before the deadline of
+// ctx.
 func dial(ctx context.Context, endpoint string, cfg *Config) (*session, error) {
 	c, err := connect(ctx, endpoint, cfg)
 	if err != nil {
 		return nil, err
 	}
 	s := &session{client: c, fence: fence{epoch: cfg.Epoch, datastore: cfg.Datastore}, lost: make(chan struct{})}
-	if s.conn, err = openConn(ctx, endpoint, cfg.TLS); err != nil {
+	if s.conn, err = ovsdb.Dial(ctx, endpoint, northbound.Name, cfg.TLS); err != nil {
 		s.close()
 		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
 	}
@@ -64,12 +65,15 @@ func connect(ctx context.Context, endpoint string, cfg *Config) (client.Client, 
 		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
 	}
 	if err := c.Connect(ctx); err != nil {
+		if failed, ok := errors.AsType[*net.OpError](err); ok && failed.Op == "dial" {
+			err = failed.Err // the rest names the endpoint again
+		}
 		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
 	}
 	return c, nil
 }
 
-// monitorTimeout is how long the server may take to answer with one row.
+// monitorTimeout bounds the request for the monitor of NB_Global, which has one row.
 const monitorTimeout = 3 * time.Second
 
 func (s *session) open(ctx context.Context) error {
@@ -77,11 +81,11 @@ func (s *session) open(ctx context.Context) error {
 		return err
 	}
 	s.client.Cache().AddEventHandler(&cache.EventHandlerFuncs{
-		UpdateFunc: func(_ string, _, row model.Model) { s.judge(row) },
+		UpdateFunc: func(_ string, _, row model.Model) { s.check(row) },
 		DeleteFunc: func(string, model.Model) { s.lose() },
 	})
 	global := &nb.NBGlobal{}
-	// The client still looks at an answer that comes when ctx is done, while it is read.
+	// Without cancellation by ctx: libovsdb would use the answer while it still decodes it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), monitorTimeout)
 	defer cancel()
 	if _, err := s.client.Monitor(ctx, s.client.NewMonitor(client.WithTable(global, &global.ExternalIDs))); err != nil {
@@ -90,15 +94,15 @@ func (s *session) open(ctx context.Context) error {
 	return nil
 }
 
-// judge notes when NB_Global does not name our epoch any more.
-func (s *session) judge(row model.Model) {
+// check marks the session as lost if NB_Global no longer names our epoch.
+func (s *session) check(row model.Model) {
 	g, ok := row.(*nb.NBGlobal)
 	if ok && s.fence.epoch != "" && (g.ExternalIDs[idEpoch] != s.fence.epoch || g.ExternalIDs[idDatastore] != s.fence.datastore) {
 		s.lose()
 	}
 }
 
-// lose makes the session one of no more use, and ends what waits for it.
+// lose marks the session as lost and ends the calls that wait for an answer.
 func (s *session) lose() {
 	s.loseOnce.Do(func() {
 		close(s.lost)
@@ -106,20 +110,20 @@ func (s *session) lose() {
 	})
 }
 
-// over reports whether the session is of no more use.
+// over reports whether the session must not be used any more.
 func (s *session) over() bool {
 	select {
 	case <-s.lost:
 		return true
-	case <-s.conn.ended:
+	case <-s.conn.Ended():
 		return true
 	default:
 		return s.client.CurrentEndpoint() == "" // its connection has ended
 	}
 }
 
-// close ends the session without waiting: the client's Close waits for a call
-// that waits for a server that is stopped.
+// close closes the session without waiting: the client's Close waits for its calls,
+// and these wait for a server that may be stopped.
 func (s *session) close() {
 	if s.conn != nil {
 		_ = s.conn.Close()
@@ -127,14 +131,11 @@ func (s *session) close() {
 	go s.client.Close()
 }
 
-// transact makes one transaction, whose first operation is the fence's. An error
-// that is no *refusal and no errFenced leaves open whether it was made.
-func (s *session) transact(ctx context.Context, ops []operation) ([]result, error) {
-	all := s.fence.guard()
-	for _, op := range ops {
-		all = append(all, op.json)
-	}
-	sent, err := s.conn.send(ctx, all, nil)
+// transact makes one transaction, which begins with the fence's operation. If it
+// returns neither a *refusal nor errFenced but another error, the transaction may have
+// been made.
+func (s *session) transact(ctx context.Context, ops []ovsdb.Operation) ([]ovsdb.Result, error) {
+	sent, err := s.conn.Send(ctx, append(s.fence.guard(), ops...), nil)
 	if err != nil {
 		return nil, fmt.Errorf("transact: %w", err)
 	}
@@ -142,23 +143,23 @@ func (s *session) transact(ctx context.Context, ops []operation) ([]result, erro
 }
 
 // answer waits for the answer to a transaction of ops, and returns their results.
-func (s *session) answer(ctx context.Context, sent *call, ops []operation) ([]result, error) {
-	results, err := s.conn.wait(ctx, sent)
+func (s *session) answer(ctx context.Context, sent *ovsdb.Call, ops []ovsdb.Operation) ([]ovsdb.Result, error) {
+	results, err := s.conn.Wait(ctx, sent)
 	if err != nil {
 		return nil, fmt.Errorf("transact: %w", err)
 	}
 	guards := len(s.fence.guard())
 	for i, r := range results {
 		switch {
-		case r.reason == "":
-		case i < guards && r.reason == errTimedOut:
+		case r.Error == "":
+		case i < guards && r.Error == ovsdb.TimedOut:
 			return nil, errFenced
-		case transient[r.reason]:
-			return nil, fmt.Errorf("transact: %s: %s", r.reason, r.detail)
+		case transient[r.Error]:
+			return nil, fmt.Errorf("transact: %s: %s", r.Error, r.Details)
 		case i >= guards && i < guards+len(ops):
-			return nil, &refusal{op: &ops[i-guards], reason: r.reason, details: r.detail}
+			return nil, &refusal{op: &ops[i-guards], reason: r.Error, details: r.Details}
 		default:
-			return nil, &refusal{reason: r.reason, details: r.detail}
+			return nil, &refusal{reason: r.Error, details: r.Details}
 		}
 	}
 	if len(results) < guards+len(ops) {
@@ -167,11 +168,11 @@ func (s *session) answer(ctx context.Context, sent *call, ops []operation) ([]re
 	return results[guards:], nil
 }
 
-// call is client.Transact that ends with ctx and the session also while the
-// connection takes nothing more, which the client would wait for.
-func (s *session) call(ctx context.Context, ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
+// call is client.Transact, but it returns when ctx or the session ends, even if the
+// server does not read. The client alone would wait.
+func (s *session) call(ctx context.Context, ops ...libovsdb.Operation) ([]libovsdb.OperationResult, error) {
 	type answer struct {
-		results []ovsdb.OperationResult
+		results []libovsdb.OperationResult
 		err     error
 	}
 	done := make(chan answer, 1)
@@ -188,73 +189,69 @@ func (s *session) call(ctx context.Context, ops ...ovsdb.Operation) ([]ovsdb.Ope
 	case <-ctx.Done():
 		return nil, fmt.Errorf("transact: no answer: %w", ctx.Err())
 	case <-s.lost:
-		return nil, errors.New("transact: the connection was given up: try again")
+		return nil, errors.New("transact: the connection was closed: try again")
 	}
 }
 
 // read fills the mirror.
 func (s *session) read(ctx context.Context, c codec) error {
-	m, err := load(c, func(v visitor) error { return s.readAll(ctx, c, v) })
+	m, err := load(c, func(v *ovsdb.Visitor, read func(*ovsdb.Table)) error { return s.readAll(ctx, c, v, read) })
 	if err == nil {
 		s.mirror = m
 	}
 	return err
 }
 
-// readAll shows what may be ours, in one transaction a table, so that the server
-// works on the next while one is read. Together they are not one view of the
-// database. That does no harm: rows of ours are written by whoever has the epoch,
-// which each of the transactions waits on, and who reads does not write
-// meanwhile; what another hand changes between two of them is seen as damage, at
-// the latest by the next read, and so are changes after this one.
-func (s *session) readAll(ctx context.Context, c codec, v visitor) error {
-	words := &words{}
-	sent := make([]*call, len(readOrder))
+// readAll is the source that shows the rows of the database. It makes one transaction
+// for each table, so that the server works on a table while the one before is decoded.
+//
+// The transactions together are not one snapshot of the database. That is safe for rows
+// of ours: only the writer with the epoch writes them, each transaction waits on the
+// epoch, and this backend does not write while it reads. A change that an external
+// writer makes meanwhile is read as damage, at the latest by the next read.
+func (s *session) readAll(ctx context.Context, c codec, v *ovsdb.Visitor, read func(*ovsdb.Table)) error {
+	sent := make([]*ovsdb.Call, len(readOrder))
 	for i, t := range readOrder {
 		var err error
-		sent[i], err = s.conn.send(ctx, append(s.fence.guard(), newSelect(t, c.owner).json), func(in *jsontext.Decoder) error {
-			d := &decoder{Decoder: in, table: t, to: v, words: words}
-			return d.rows()
-		})
-		if err != nil {
-			return fmt.Errorf("read %s: %w", t.name, err)
+		ops := append(s.fence.guard(), ovsdb.NewSelect(t, map[string]string{idOwner: c.owner}))
+		if sent[i], err = s.conn.Send(ctx, ops, v); err != nil {
+			return fmt.Errorf("read %s: %w", t.Name, err)
 		}
 	}
 	for i, t := range readOrder {
-		if _, err := s.answer(ctx, sent[i], []operation{{}}); err != nil {
-			return fmt.Errorf("read %s: %w", t.name, err)
+		if _, err := s.answer(ctx, sent[i], []ovsdb.Operation{{}}); err != nil {
+			return fmt.Errorf("read %s: %w", t.Name, err)
 		}
-		v.read(t)
+		read(t)
 	}
 	return nil
 }
 
-const errTimedOut = "timed out"
-
-// transient are the errors of an operation that say nothing of what it asks for.
+// transient lists the errors of an operation that are not caused by the operation
+// itself.
 var transient = map[string]bool{
-	errTimedOut: true, "resources exhausted": true, "I/O error": true, "aborted": true, "not owner": true, "canceled": true,
+	ovsdb.TimedOut: true, "resources exhausted": true, "I/O error": true, "aborted": true, "not owner": true, "canceled": true,
 	"cluster error": true, "not leader": true, "disconnected": true,
 }
 
-// errFenced says that NB_Global does not name our epoch.
+// errFenced reports that NB_Global does not name our epoch.
 var errFenced = errors.New("the database has lost this writer's epoch")
 
-// refusal is a server's answer that a transaction breaks a rule of the database.
-// Nothing of the transaction was made.
+// refusal is the server's answer that a transaction breaks a rule of the database.
+// No operation of the transaction took effect.
 type refusal struct {
-	op      *operation // nil when it is the transaction as a whole
+	op      *ovsdb.Operation // nil if the transaction as a whole was refused
 	reason  string
 	details string
 }
 
 func (e *refusal) Error() string { return e.reason + ": " + e.details }
 
-// duplicate is the UUID of an insert that was refused because it is there
-// already, else "".
+// duplicate returns the UUID of an insert that was refused because a row with this
+// UUID already exists, else "".
 func (e *refusal) duplicate() string {
-	if e.op != nil && e.op.verb == insertRow && e.reason == "duplicate uuid" {
-		return e.op.uuid
+	if e.op != nil && e.op.Verb == ovsdb.Insert && e.reason == "duplicate uuid" {
+		return e.op.UUID
 	}
 	return ""
 }

@@ -6,21 +6,22 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// defaultLease is the lease time of a subnet that names none: OVN answers no
-// DHCP request without one.
+// defaultLease is the DHCP lease time of a subnet that has none, in seconds: without a
+// lease time OVN answers no DHCP request.
 const defaultLease = 3600
 
-// roleTransit tells a route on the transit from one on the vpn's router.
+// roleTransit distinguishes a route on the transit from a route on the vpn's router.
 const roleTransit = "transit"
 
 func subnetKey(elan string, prefix netip.Prefix) netvirt.Key {
 	return netvirt.Subnet{ELAN: elan, Prefix: prefix}.Key()
 }
 
-// parseSubnetName takes the name in a subnet's key apart.
+// parseSubnetName splits the name in a subnet's key.
 func parseSubnetName(name string) (elan string, prefix netip.Prefix, ok bool) {
 	i := strings.LastIndexByte(name, ' ')
 	if i < 0 {
@@ -30,43 +31,42 @@ func parseSubnetName(name string) (elan string, prefix netip.Prefix, ok bool) {
 	return name[:i], prefix, err == nil
 }
 
-// gatewayPort is the name of the router port of a subnet.
+// gatewayPort returns the name of a subnet's router port.
 func gatewayPort(elan string, prefix netip.Prefix) string {
 	return "router:" + elan + "/" + prefix.String()
 }
 
-// gatewaySwitchPort is the name of the switch port that gatewayPort is behind.
+// gatewaySwitchPort returns the name of the switch port that connects gatewayPort.
 func gatewaySwitchPort(elan string, prefix netip.Prefix) string {
 	return "switch:" + elan + "/" + prefix.String()
 }
 
-// dhcpUUID is the UUID of a subnet's DHCP options.
+// dhcpUUID returns the UUID of a subnet's DHCP options.
 func (c codec) dhcpUUID(elan string, prefix netip.Prefix) string {
 	return c.uuid(nb.DHCPOptionsTable, subnetKey(elan, prefix), "")
 }
 
-// encodeSubnet makes the port of the vpn's router that is the subnet's gateway,
-// behind a port of the elan's switch; the DHCP options of its pods; and the
-// transit's route to it. A subnet of its gateway alone has neither pods of its
-// own nor a route.
-func (c codec) encodeSubnet(set *rowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
+// encodeSubnet adds the subnet's gateway, which is a port of the vpn's router behind a
+// port of the elan's switch; the DHCP options of its pods; and the transit's route to it.
+// A subnet that holds only its gateway gets neither DHCP options nor a route.
+func (c codec) encodeSubnet(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
 	o, ok := head[netvirt.Subnet](objects, k)
 	if !ok {
 		return
 	}
 	port := c.gateway(k, o)
-	set.add(port)
-	set.link(nb.LogicalRouterTable, c.routerUUID(vpnKey(o.VPN)), "ports", port.UUID)
+	set.Add(port)
+	set.Link(nb.LogicalRouterTable, c.routerUUID(vpnKey(o.VPN)), "ports", port.UUID)
 	lsp := &nb.LogicalSwitchPort{
 		UUID: c.uuid(nb.LogicalSwitchPortTable, k, ""), Name: gatewaySwitchPort(o.ELAN, o.Prefix), Type: "router",
 		Addresses: []string{"router"}, Options: map[string]string{"router-port": port.Name}, ExternalIDs: c.mark(k, ""),
 	}
-	set.add(lsp)
-	set.link(nb.LogicalSwitchTable, c.switchUUID(o.ELAN), "ports", lsp.UUID)
+	set.Add(lsp)
+	set.Link(nb.LogicalSwitchTable, c.switchUUID(o.ELAN), "ports", lsp.UUID)
 	if o.Prefix.IsSingleIP() {
 		return
 	}
-	set.add(&nb.DHCPOptions{
+	set.Add(&nb.DHCPOptions{
 		UUID: c.dhcpUUID(o.ELAN, o.Prefix), Cidr: o.Prefix.String(), Options: dhcpOptions(o), ExternalIDs: c.mark(k, ""),
 	})
 	if vpn, ok := lookVPN(look, o.VPN); ok {
@@ -75,7 +75,7 @@ func (c codec) encodeSubnet(set *rowSet, k netvirt.Key, objects netvirt.Model, l
 	}
 }
 
-// gateway makes the router port; it carries all that the subnet says.
+// gateway returns the router port. Its external_ids hold all fields of the subnet.
 func (c codec) gateway(k netvirt.Key, o netvirt.Subnet) *nb.LogicalRouterPort {
 	port := &nb.LogicalRouterPort{
 		UUID: c.uuid(nb.LogicalRouterPortTable, k, ""), Name: gatewayPort(o.ELAN, o.Prefix), MAC: gatewayMAC(o.Gateway).String(),
@@ -84,7 +84,7 @@ func (c codec) gateway(k netvirt.Key, o netvirt.Subnet) *nb.LogicalRouterPort {
 			idDNS, string(o.DNS), idLease, strconv.FormatUint(uint64(o.LeaseTime), 10)),
 	}
 	if o.Gateway.Is6() && !o.Prefix.IsSingleIP() {
-		// A host asks for its address by DHCP and learns its gateway from the router.
+		// A host gets its address by DHCP and its gateway by router advertisement.
 		port.Ipv6RaConfigs = map[string]string{"address_mode": "dhcpv6_stateful"}
 	}
 	return port
@@ -114,8 +114,8 @@ func dhcpOptions(o netvirt.Subnet) map[string]string {
 	return options
 }
 
-// decodeSubnet reads what encodeSubnet wrote. A subnet that can't be read has no
-// gateway.
+// decodeSubnet decodes the router port of encodeSubnet. A subnet with unreadable fields
+// has no gateway.
 func decodeSubnet(head netvirt.Key, port *nb.LogicalRouterPort) []netvirt.Object {
 	if head.Kind != netvirt.KindSubnet {
 		return nil

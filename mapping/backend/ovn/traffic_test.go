@@ -14,7 +14,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
-	"github.com/coe-bridge/coe-bridge/test/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
 // livePod is a pod that runs in a lab, on host1 or host2.
@@ -26,8 +26,8 @@ type livePod struct {
 	gateway  string
 }
 
-// The pods: two namespaces, two hosts, blocks of one switch and of several, and
-// pods that are routed one by one behind a gateway that all switches share.
+// The pods are in two namespaces and on two hosts. Some switches have one block, some
+// have several. Pods with a host route share one gateway on all switches.
 var (
 	livePods = []livePod{
 		{"a", "block", 1, "10.1.1.2", "10.1.1.0/29", "10.1.1.1"},
@@ -49,8 +49,8 @@ func (p livePod) iface() string { return p.ns + ":" + p.name }
 
 func (p livePod) mac(n int) net.HardwareAddr { return net.HardwareAddr{0x0a, 0x58, 0, 0, 1, byte(n)} }
 
-// liveModel is the model of the pods, of many more namespaces, and of services
-// that pods of namespace a serve.
+// liveModel returns the model of the pods, with more namespaces, and with services whose
+// endpoints are pods of namespace a.
 func liveModel(isolated bool) netvirt.Model {
 	m := netvirt.Model{}
 	transit := ""
@@ -109,8 +109,7 @@ func (p livePod) plug(t *testing.T, lab *ovnhost.Lab, n int) {
 	}))
 }
 
-// TestTraffic: on a real OVN, the rows let the pods reach each other that
-// should, and no others.
+// TestTraffic: on a real OVN, exactly the pods that should reach each other do.
 func TestTraffic(t *testing.T) {
 	lab := ovnhost.ForTest(t, "host1", "host2")
 	b, err := ovn.New(ovn.Config{Endpoints: lab.NB.Remote}, slog.New(slog.DiscardHandler))
@@ -147,15 +146,15 @@ func TestTraffic(t *testing.T) {
 	}
 	require.Contains(t, []string{"other-host", "routed"}, page(t, lab, livePods[0], vip))
 	_, err = lab.HTTPGet(t.Context(), livePods[5].iface(), "http://"+vip.String())
-	require.Error(t, err, "a service of another namespace is out of reach")
+	require.Error(t, err, "a service of another namespace is unreachable")
 }
 
 func sameFamily(a, b livePod) bool {
 	return netip.MustParseAddr(a.address).Is4() == netip.MustParseAddr(b.address).Is4()
 }
 
-// requireReach sees that a pod is answered by another, in a few attempts since
-// the first packets may be lost while the network finds out; or that it is not.
+// requireReach checks that one pod reaches another, or that it does not. It tries several
+// times, because OVN may drop the first packets while it resolves addresses.
 func requireReach(t *testing.T, lab *ovnhost.Lab, from, to livePod, want bool) {
 	t.Helper()
 	if !sameFamily(from, to) {

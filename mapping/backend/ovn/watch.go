@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+	libovsdb "github.com/ovn-kubernetes/libovsdb/ovsdb"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 )
@@ -17,12 +17,12 @@ const (
 	maxRetry = time.Second
 )
 
-// Watch keeps a connection. It calls changed when the session that a successful
-// Read used is no longer the current one: the server is gone, another one answered since,
-// NB_Global was lost, or it names another writer. It compares the two sessions each time
-// that it looks, so it does not matter how often the connection came and went in between.
-// It also calls changed when the server is reachable again, so that the caller can read at
-// once. It ends with ctx, or with ErrDeposed.
+// Watch keeps a connection open. It calls changed when the session that a successful
+// Read used is not the current one any more: the server is gone, another server has
+// answered since, NB_Global was deleted, or it names another writer. It compares the two
+// sessions, so it misses no reconnection. It also calls changed when the server is
+// reachable again, so that the caller can read at once. It returns when ctx ends, and
+// with ErrDeposed.
 func (b *Backend) Watch(ctx context.Context, changed func()) error {
 	retry := minRetry
 	missed := false
@@ -39,7 +39,7 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 		case errors.Is(err, ErrDeposed):
 			return fmt.Errorf("watch northbound database: %w", err)
 		case err != nil:
-			b.log.Debug("northbound database is out of reach", "err", err)
+			b.log.Debug("cannot reach the northbound database", "err", err)
 			pause(ctx, retry)
 			retry = min(2*retry, maxRetry)
 		default:
@@ -59,15 +59,16 @@ func pause(ctx context.Context, d time.Duration) {
 // watched returns the session, opening one if there is none. It reports once whether the
 // session that a Read used has ended.
 func (b *Backend) watched(ctx context.Context) (s *session, ended bool, err error) {
-	if err := b.take(ctx); err != nil {
+	if err := b.acquire(ctx); err != nil {
 		return nil, false, err
 	}
-	defer b.give()
+	defer b.release()
 	s, err = b.connected(ctx)
 	return s, b.readSessions.Ended(s), err
 }
 
-// observe returns when the session has ended or should: then it is marked lost.
+// observe returns when ctx has ended or the session is lost. It marks a session as lost
+// whose connection has ended or whose server does not answer.
 func (b *Backend) observe(ctx context.Context, s *session) {
 	ticker := time.NewTicker(b.cfg.Probe)
 	defer ticker.Stop()
@@ -77,7 +78,7 @@ func (b *Backend) observe(ctx context.Context, s *session) {
 			return
 		case <-s.lost:
 			return
-		case <-s.conn.ended:
+		case <-s.conn.Ended():
 			s.lose()
 			return
 		case <-s.client.DisconnectNotify():
@@ -93,18 +94,18 @@ func (b *Backend) observe(ctx context.Context, s *session) {
 	}
 }
 
-// probe asks the server for a sign of life. It does so by a transaction: the
-// client's Echo reads an answer that comes too late while it is being written.
+// probe checks that the server answers. It uses a transaction, because libovsdb's Echo
+// has a data race: it reads an answer that comes after the deadline while the client
+// still writes it.
 func (b *Backend) probe(ctx context.Context, s *session) error {
 	ctx, cancel := b.timed(ctx)
 	defer cancel()
-	_, err := s.call(ctx, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: nb.NBGlobalTable, Columns: []string{"_uuid"}})
+	_, err := s.call(ctx, libovsdb.Operation{Op: libovsdb.OperationSelect, Table: nb.NBGlobalTable, Columns: []string{"_uuid"}})
 	return err
 }
 
-// connected returns the session if it is good, else a new one: of the endpoint
-// that served last, or the first of the others that answers. Who calls it has
-// the turn.
+// connected returns the session, or opens one if there is none or it has ended. It tries
+// the endpoints in turn, from b.next on. The caller holds the lock.
 func (b *Backend) connected(ctx context.Context) (*session, error) {
 	if b.session != nil && b.session.over() {
 		b.discard()
@@ -136,8 +137,8 @@ func (b *Backend) dial(ctx context.Context, endpoint string) (*session, error) {
 	return dial(ctx, endpoint, &b.cfg)
 }
 
-// discard leaves the session; the next is tried at the next endpoint. Who calls
-// it has the turn.
+// discard closes the session; the next one is tried at the next endpoint. The caller
+// holds the lock.
 func (b *Backend) discard() {
 	if b.session == nil {
 		return

@@ -7,23 +7,23 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// errStale says that the database is not as the mirror has it.
-var errStale = errors.New("the database was changed by another hand")
+// errStale reports that the database differs from the mirror.
+var errStale = errors.New("another program has changed the database")
 
-// step is the changes of one group that may be made together.
+// step holds changes of one group that can be made together.
 type step struct {
 	head    netvirt.Key
 	changes []netvirt.Change
 }
 
-// steps divides changes, in the order of netvirt.Sort, into steps that are safe
-// in the order of the result: within deletions that follow each other, and
-// within creations and updates that do, the changes of a group are drawn
-// together to where its first stands. What a group refers to is of an earlier
-// group, so it still comes first.
+// steps divides changes, in the order of netvirt.Sort, into steps that are safe in the
+// returned order. A run is a sequence of deletions only, or of creations and updates
+// only. Within a run, all changes of a group move to its first change. This is safe
+// because a group refers only to groups that come earlier in the order.
 func steps(changes []netvirt.Change) []*step {
 	var (
 		all      []*step
@@ -51,12 +51,12 @@ func steps(changes []netvirt.Change) []*step {
 	return all
 }
 
-// write is one Write through a session whose mirror is read.
+// write is one call of Write, on a session whose mirror has been read.
 type write struct {
 	*session
 	timed func(context.Context) (context.Context, context.CancelFunc)
-	// fresh: the mirror was read for this write, so what the server refuses now
-	// it refuses for good.
+	// fresh reports whether the mirror was read for this write. Then a refusal of the
+	// server is not caused by an old mirror and becomes a rejection.
 	fresh    bool
 	rejected netvirt.RejectedError
 }
@@ -78,9 +78,9 @@ func (w *write) run(ctx context.Context, all []*step, batch int) error {
 	return nil
 }
 
-// flow makes each chunk one transaction, and encodes the next while the server
-// works. The mirror runs ahead of the database meanwhile: when anything fails,
-// it is of no more use.
+// flow makes each chunk one transaction, and encodes the next chunk while the server
+// works. Meanwhile the mirror is ahead of the database, so the caller must drop it
+// after an error.
 func (w *write) flow(ctx context.Context, chunks iter.Seq[[]*step]) error {
 	flying := make(chan error, 1)
 	flying <- nil
@@ -100,7 +100,7 @@ func (w *write) flow(ctx context.Context, chunks iter.Seq[[]*step]) error {
 	return stale(<-flying)
 }
 
-// stale makes a refusal a reason to read the database and begin again.
+// stale turns a refusal into errStale: the caller reads the database and starts again.
 func stale(err error) error {
 	var refused *refusal
 	if errors.As(err, &refused) {
@@ -109,8 +109,8 @@ func stale(err error) error {
 	return err
 }
 
-// chunk makes the steps in one transaction. If the server refuses it, it is
-// taken apart until what is refused stands alone.
+// chunk makes the steps in one transaction. If the server refuses it, chunk halves the
+// steps until it has found each step that is refused.
 func (w *write) chunk(ctx context.Context, all []*step) error {
 	err := w.transaction(ctx, all)
 	var refused *refusal
@@ -118,8 +118,8 @@ func (w *write) chunk(ctx context.Context, all []*step) error {
 		return err
 	}
 	if uuid := refused.duplicate(); uuid != "" {
-		// A row of ours that is not marked as one any more.
-		w.mirror.strays[uuid] = refused.op.table.empty(uuid)
+		// A row of ours that has lost its marks.
+		w.mirror.strays[uuid] = refused.op.Table.Row(uuid)
 		return w.chunk(ctx, all)
 	}
 	if len(all) == 1 {
@@ -154,24 +154,25 @@ func (w *write) transaction(ctx context.Context, all []*step) error {
 	return nil
 }
 
-// prepare encodes the steps, and returns the mirror as it will be.
-func (w *write) prepare(all []*step) ([]operation, *stage, error) {
+// prepare encodes the steps. It returns the operations, and the stage to commit after
+// they have succeeded.
+func (w *write) prepare(all []*step) ([]ovsdb.Operation, *stage, error) {
 	ahead := w.mirror.stage()
 	for _, s := range all {
 		for _, c := range s.changes {
 			if err := ahead.apply(c); err != nil {
 				if len(w.rejected.Keys) > 0 {
-					continue // it refers to what was rejected
+					continue // it refers to a rejected object
 				}
 				return nil, nil, fmt.Errorf("%w: %w", errStale, err)
 			}
 		}
 	}
-	return ahead.operations().list(), ahead, nil
+	return ahead.transaction().Operations(), ahead, nil
 }
 
-// commit makes a transaction, and sees that it changed what it was to change.
-func (w *write) commit(ctx context.Context, ops []operation) error {
+// commit makes a transaction. It returns errStale if an operation changed no row.
+func (w *write) commit(ctx context.Context, ops []ovsdb.Operation) error {
 	if len(ops) == 0 {
 		return nil
 	}
@@ -182,9 +183,9 @@ func (w *write) commit(ctx context.Context, ops []operation) error {
 		return err
 	}
 	for i, op := range ops {
-		changes := op.verb == updateRow || op.verb == mutateRow
-		if changes && results[i].count == 0 {
-			return fmt.Errorf("%w: %s has no row %s", errStale, op.table.name, op.uuid)
+		changes := op.Verb == ovsdb.Update || op.Verb == ovsdb.Mutate
+		if changes && results[i].Count == 0 {
+			return fmt.Errorf("%w: %s has no row %s", errStale, op.Table.Name, op.UUID)
 		}
 	}
 	return nil

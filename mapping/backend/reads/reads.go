@@ -1,23 +1,23 @@
-// Package reads remembers the sessions of a backend's Reads, so that its Watch can
-// report each session that has ended.
+// Package reads records the sessions that a backend's Reads used, so that its Watch can
+// report when one of them has ended.
 package reads
 
-// Sessions are the sessions that successful Reads used, until Ended has reported that
-// one of them has ended. Several callers may Read, and each relies on what it has read.
-// The zero value has no session. The caller locks.
+// Sessions records the sessions that successful Reads used, until Ended has reported that
+// one of them has ended. Several callers may Read, and each relies on the model that it
+// has read. The zero value has no session. The caller must lock it.
 type Sessions[S comparable] struct {
 	last  S
-	ended bool // the session of an earlier Read
+	ended bool // the session of an earlier Read has ended
 }
 
-// Used notes that a Read used a session.
+// Used records that a Read used a session.
 func (r *Sessions[S]) Used(s S) {
 	r.ended = r.endsWith(s)
 	r.last = s
 }
 
-// Ended reports whether a Read used another session than the current one, which may be
-// zero. It reports that once.
+// Ended reports whether a Read used a session that is not the current one. It reports
+// this once. current is the zero value if there is no session.
 func (r *Sessions[S]) Ended(current S) bool {
 	ended := r.endsWith(current)
 	if ended {

@@ -1,6 +1,6 @@
-// Package netvirtjson writes Netvirt objects as the RFC 7951 JSON of the YANG
-// modules that define them (netvirt-model section 2): the trees that RESTCONF
-// shows. It knows leaf names and nesting, and nothing of who reads the trees.
+// Package netvirtjson encodes Netvirt objects as the JSON (RFC 7951) of the YANG modules
+// that define them (docs/mapping.md): the trees that RESTCONF shows. It knows leaf names and
+// nesting, not who uses the trees.
 package netvirtjson
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// trees has the writer of each top container.
+// trees holds the encoder of each top container.
 var trees = map[string]func(iter.Seq[netvirt.Object]) any{
 	"ietf-interfaces:interfaces": interfaces,
 	"elan:elan-instances":        elanInstances,
@@ -34,15 +34,15 @@ var trees = map[string]func(iter.Seq[netvirt.Object]) any{
 	"coe-netvirt:services": services,
 }
 
-// Tops lists the top containers ("module:name") that Tree writes, sorted.
+// Tops returns the names of the top containers ("module:name") that Tree encodes, sorted.
 func Tops() []string { return slices.Sorted(maps.Keys(trees)) }
 
-// Tree writes the content of a top container with the objects that belong in
-// it; nil where there are none. Lists are sorted by key.
+// Tree encodes the content of a top container from the objects that belong to it, or
+// returns nil if there are none. Lists are sorted by key. It fails for another container.
 func Tree(top string, objects iter.Seq[netvirt.Object]) ([]byte, error) {
 	write, found := trees[top]
 	if !found {
-		return nil, fmt.Errorf("write tree %s: it holds no Netvirt objects", top)
+		return nil, fmt.Errorf("encode tree %s: it contains no Netvirt objects", top)
 	}
 	content := write(objects)
 	if content == nil {
@@ -50,12 +50,12 @@ func Tree(top string, objects iter.Seq[netvirt.Object]) ([]byte, error) {
 	}
 	raw, err := json.Marshal(content)
 	if err != nil {
-		return nil, fmt.Errorf("write tree %s: %w", top, err)
+		return nil, fmt.Errorf("encode tree %s: %w", top, err)
 	}
 	return raw, nil
 }
 
-// of collects the objects of one type, sorted by key.
+// of returns the objects of one type, sorted by key.
 func of[T netvirt.Object](objects iter.Seq[netvirt.Object]) []T {
 	var out []T
 	for o := range objects {
@@ -67,7 +67,7 @@ func of[T netvirt.Object](objects iter.Seq[netvirt.Object]) []T {
 	return out
 }
 
-// list is a container with one list in it.
+// list returns a container with one list.
 func list[T any](name string, entries []T) any {
 	if len(entries) == 0 {
 		return nil
@@ -216,7 +216,8 @@ func subnetType(has [2]bool) string {
 	return "V4Subnet"
 }
 
-// SubnetID is a stable uuid of the adjacency's subnet (RFC 9562 section 5.8).
+// SubnetID returns a UUID (RFC 9562, section 5.8) for the adjacency's subnet. It depends
+// only on the elan-instance and the prefix.
 func SubnetID(o netvirt.Adjacency) string {
 	h := sha256.Sum256([]byte(o.ELAN + " " + o.Network.String()))
 	h[6] = h[6]&0x0f | 0x80

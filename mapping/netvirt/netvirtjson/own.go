@@ -7,7 +7,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// The kinds that Netvirt lacks, in the module coe-netvirt.
+// This file encodes the kinds that Netvirt lacks. Their module is coe-netvirt.
 
 type jsonTransit struct {
 	RouteTarget string `json:"route-target"`

@@ -11,11 +11,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// These modules have no YANG here: what is written to them is looked at for the names of its
-// nodes.
+// These modules have no YANG here. The fake checks only the names of the nodes that are
+// written.
 const movedModule, topologyModule = "l3vpn-instances-interfaces", "network-topology"
 
-// looseList is a list of one of them.
+// looseList is a list of such a module.
 type looseList struct {
 	name  string
 	nodes []string // of an entry; the first is the key
@@ -30,7 +30,7 @@ var (
 	movedInterfaces = looseList{"vpn-interface", []string{"name", "vpn-instance-names", "dpn-id", "router-interface", "adjacency"}}
 )
 
-// looseLists are their lists, by container.
+// looseLists holds the lists of these modules, by container.
 func (c *Controller) looseLists(module string) map[string]looseList {
 	switch {
 	case module == topologyModule:
@@ -43,14 +43,14 @@ func (c *Controller) looseLists(module string) map[string]looseList {
 	return map[string]looseList{"vpn-instances": movedInstances, "vpn-interfaces": movedInterfaces}
 }
 
-// What can be wrong with a body.
+// The errors of a body.
 var (
 	errMalformed = errors.New("malformed-message")
-	errMandatory = errors.New("operation-failed") // found when it is committed
+	errMandatory = errors.New("operation-failed") // found by the commit
 )
 
-// decode reads a body that holds entries of lists of a container, and returns them in their
-// canonical form, by the path of their list.
+// decode reads a body with entries of lists of a container. It returns them in canonical
+// form, by the path of their list.
 func (c *Controller) decode(module, container string, body []byte) ([]stored, error) {
 	if err := noNulls(body); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (c *Controller) decode(module, container string, body []byte) ([]stored, er
 	var out []stored
 	for _, d := range data {
 		if d.Node.Kind != yang.List || len(d.Node.Keys) != 1 {
-			return nil, fmt.Errorf("%w: %s is no list with one key", errMalformed, d.Node.Name)
+			return nil, fmt.Errorf("%w: %s is not a list with one key", errMalformed, d.Node.Name)
 		}
 		if err := c.schema.Validate(d, "", nil); err != nil {
 			return nil, fmt.Errorf("%w: %w", errMandatory, err)
@@ -85,7 +85,7 @@ func (c *Controller) decode(module, container string, body []byte) ([]stored, er
 	return out, emptied(body, out)
 }
 
-// noNulls: an OpenDaylight does not take JSON's null.
+// noNulls returns an error if the body contains null, which OpenDaylight refuses.
 func noNulls(body []byte) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	for {
@@ -99,8 +99,8 @@ func noNulls(body []byte) error {
 	}
 }
 
-// emptied: nor does it take an empty string for an address, which the lenient reader takes
-// for none.
+// emptied returns an error for an empty string as address, which OpenDaylight refuses and the
+// lenient decoder accepts.
 func emptied(body []byte, read []stored) error {
 	var text bytes.Buffer
 	for _, s := range read {
@@ -127,7 +127,7 @@ func decodeLoose(lists map[string]looseList, container string, body []byte) ([]s
 	var out []stored
 	for member, list := range members {
 		if _, name, _ := strings.Cut(member, ":"); name != of.name {
-			return nil, fmt.Errorf("%w: %s is no list of %s", errMalformed, member, container)
+			return nil, fmt.Errorf("%w: %s is not a list of %s", errMalformed, member, container)
 		}
 		for _, value := range list {
 			key, ok := value[of.nodes[0]].(string)

@@ -1,12 +1,13 @@
-// Package odlfake is an OpenDaylight in process, for tests: the config datastore and its
-// RESTCONF in each dialect, with the statuses, bodies and quirks that real controllers were
-// recorded with (restconf/testdata), as far as a client needs them that writes entries of lists
-// as JSON and reads them and their containers. A test replays the recordings against it.
+// Package odlfake is an OpenDaylight controller in process, for tests. It has the config
+// datastore and its RESTCONF in each dialect, with the statuses, bodies and quirks that were
+// recorded from real controllers (restconf/testdata). It supports what a client needs that
+// writes entries of lists as JSON and reads entries and containers. A test replays the
+// recordings against it.
 //
-// It judges data by the modules of package yang, has no datapath, and does of Netvirt's own
-// only what a writer has to bear (an elan-instance that is written gets a mac-timeout and an
-// elan-tag, and takes elan-interfaces with it when it is deleted) and what the operational
-// datastore tells: what Netvirt made of interfaces whose ports are plugged in.
+// It checks data with the modules of package yang and has no datapath. Of Netvirt it has only
+// what a writer must handle: an elan-instance gets a mac-timeout and an elan-tag, and its
+// deletion deletes its elan-interfaces. The operational datastore shows interfaces whose ports
+// are plugged in.
 package odlfake
 
 import (
@@ -19,14 +20,14 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// Release is what the controller is like.
+// Release describes the behaviour of a controller.
 type Release struct {
 	Name string
-	// Draft02 and RFC8040 tell which dialects it serves.
+	// Draft02 and RFC8040 report which dialects it serves.
 	Draft02, RFC8040 bool
-	// L3VPN is the form that it has l3vpn in.
+	// L3VPN is its form of l3vpn.
 	L3VPN L3VPN
-	// Renderer: it has a COE renderer of its own.
+	// Renderer reports whether it has a COE renderer of its own.
 	Renderer bool
 	rules    rules
 }
@@ -34,19 +35,19 @@ type Release struct {
 // L3VPN is a form of l3vpn.
 type L3VPN int
 
-// The forms: Nested up to Sodium, Moved in Magnesium, Flat from Aluminium on. The last two
-// are the module l3vpn-instances-interfaces.
+// The forms: Nested up to Sodium, Moved in Magnesium, Flat since Aluminium. The last two are
+// in module l3vpn-instances-interfaces.
 const (
 	Nested L3VPN = iota
 	Moved
 	Flat
 )
 
-// rules are how releases differ.
+// rules are differences between releases.
 type rules struct {
-	// unprefixed: names at the top have no prefix in RFC 8040, and need none.
+	// unprefixed: names at the top level have no prefix in RFC 8040, and need none.
 	unprefixed bool
-	// vague: in RFC 8040 whatever goes wrong is a 500.
+	// vague: in RFC 8040 the answer to any failure is 500.
 	vague bool
 	// keeps: a container stays when its last entry is deleted.
 	keeps bool
@@ -54,20 +55,20 @@ type rules struct {
 	strict bool
 }
 
-// The releases. AsTheRFC is none that there is.
+// The releases. AsTheRFC is not a real release; it does what RFC 8040 says.
 var (
 	Oxygen   = Release{Name: "oxygen", Draft02: true, RFC8040: true, Renderer: true, rules: rules{unprefixed: true, vague: true, keeps: true}}
 	Neon     = Release{Name: "neon", Draft02: true, RFC8040: true}
 	AsTheRFC = Release{Name: "rfc", RFC8040: true, L3VPN: Flat, rules: rules{strict: true}}
 )
 
-// User and Password are who may do everything.
+// User and Password are the credentials of a user with all rights.
 const (
 	User     = "admin"
 	Password = "admin"
 )
 
-// Controller serves RESTCONF. Its methods may be called by several goroutines.
+// Controller serves RESTCONF. Several goroutines may call its methods.
 type Controller struct {
 	release Release
 	schema  *yang.Schema
@@ -75,20 +76,20 @@ type Controller struct {
 	mu       sync.Mutex
 	tops     map[string]*top
 	tag      int
-	lag      int    // after how many requests Netvirt tags an elan-instance
-	untagged []late // in the order of their turn
-	// members are the interfaces that Netvirt thinks are in an elan-instance.
+	lag      int    // number of requests after which Netvirt tags an elan-instance
+	untagged []late // in the order in which they are tagged
+	// members are the interfaces that Netvirt considers members of an elan-instance.
 	members  map[string]map[string]bool
-	writers  int // writes of RFC 8040 that are under way
+	writers  int // running writes of RFC 8040
 	requests map[string]int
 	fault    Fault
 	password string
-	loading  int // the status while it starts; 0 when it is ready
-	// plugged are the ports of switches, and the status of each.
+	loading  int // the status of all answers while it starts; 0 if it is ready
+	// plugged holds the ports of switches, with their status.
 	plugged map[string]string
 }
 
-// Fault may deal with a request instead of the controller, and tells whether it did.
+// Fault may answer a request instead of the controller. It returns whether it did.
 type Fault func(w http.ResponseWriter, r *http.Request) bool
 
 // load compiles the modules once.
@@ -105,30 +106,31 @@ func New(release Release) (*Controller, error) {
 	return c, nil
 }
 
-// Wipe forgets the data, and how many requests there were.
+// Wipe deletes the data, and resets the count of requests.
 func (c *Controller) Wipe() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tops, c.requests, c.untagged, c.members = map[string]*top{}, map[string]int{}, nil, map[string]map[string]bool{}
 }
 
-// Lag has Netvirt tag elan-instances some requests late: it writes all that was there then
-// once more, with the tag, whether it is there still or not.
+// Lag makes Netvirt tag elan-instances some requests later. Netvirt then writes the whole
+// entry as it was, with the tag, even if it was deleted meanwhile.
 func (c *Controller) Lag(requests int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lag = requests
 }
 
-// Break has requests dealt with by a fault first; nil ends it.
+// Break calls a fault for each request first; nil ends it.
 func (c *Controller) Break(f Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fault = f
 }
 
-// Load has the controller be as one that starts: it answers everything with a status, as its
-// models are not loaded; 0 ends it. With 200 it answers, but has no modules of Netvirt's.
+// Load makes the controller behave as while it starts: it answers every request with a status,
+// as if its models were not loaded. With 200 it answers, but lists no modules of Netvirt. 0
+// ends it.
 func (c *Controller) Load(status int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,7 +144,7 @@ func (c *Controller) SetPassword(password string) {
 	c.password = password
 }
 
-// Requests tells how many requests there were by method, since the last time.
+// Requests returns the number of requests by method since the last call.
 func (c *Controller) Requests() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,22 +153,22 @@ func (c *Controller) Requests() map[string]int {
 	return seen
 }
 
-// Set puts an entry there as another hand does, as the whole of it: container is
-// "module:container", entry has its keys.
+// Set replaces a whole entry, like an external writer. container is "module:container", and
+// entry contains its keys.
 func (c *Controller) Set(container, list, key string, entry map[string]any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.top(container).put(list, key, maps.Clone(entry))
 }
 
-// Remove deletes an entry as another hand does.
+// Remove deletes an entry, like an external writer.
 func (c *Controller) Remove(container, list, key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.remove(container, list, key)
 }
 
-// Entry returns an entry as it is there, nil where it is not.
+// Entry returns an entry, or nil if there is none.
 func (c *Controller) Entry(container, list, key string) map[string]any {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +180,7 @@ func (c *Controller) Entry(container, list, key string) map[string]any {
 	return nil
 }
 
-// Keys lists the keys of a container's entries, sorted.
+// Keys returns the keys of a container's entries, sorted.
 func (c *Controller) Keys(container string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +194,7 @@ func (c *Controller) Keys(container string) []string {
 	return keys
 }
 
-// top is a top container with data. Of its lists, each entry is one of entries.
+// top is a top container with data. entries holds the entries of its lists.
 type top struct{ entries []stored }
 
 type stored struct {
@@ -200,7 +202,7 @@ type stored struct {
 	value     map[string]any
 }
 
-// top returns a container, and makes it where it is not. It needs mu.
+// top returns a container, and creates it if it does not exist. The caller holds mu.
 func (c *Controller) top(name string) *top {
 	if c.tops[name] == nil {
 		c.tops[name] = &top{}
@@ -212,7 +214,7 @@ func (t *top) find(list, key string) int {
 	return slices.IndexFunc(t.entries, func(e stored) bool { return e.list == list && e.key == key })
 }
 
-func (t *top) put(list, key string, value map[string]any) (anew bool) {
+func (t *top) put(list, key string, value map[string]any) (created bool) {
 	if i := t.find(list, key); i >= 0 {
 		t.entries[i].value = value
 		return false
@@ -221,7 +223,7 @@ func (t *top) put(list, key string, value map[string]any) (anew bool) {
 	return true
 }
 
-// remove needs mu.
+// remove deletes an entry. The caller holds mu.
 func (c *Controller) remove(container, list, key string) bool {
 	t := c.tops[container]
 	if t == nil {
@@ -239,7 +241,7 @@ func (c *Controller) remove(container, list, key string) bool {
 	return true
 }
 
-// content is what a GET of a container shows of it.
+// content returns the answer to a GET of a container.
 func (t *top) content() map[string]any {
 	out := map[string]any{}
 	for _, e := range t.entries {
@@ -249,7 +251,7 @@ func (t *top) content() map[string]any {
 	return out
 }
 
-// modules lists the names of the modules that are served.
+// modules returns the names of the modules that the controller serves.
 func (c *Controller) modules() []string {
 	names := []string{topologyModule}
 	for _, m := range c.schema.Modules {

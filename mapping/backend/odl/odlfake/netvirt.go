@@ -2,13 +2,13 @@ package odlfake
 
 import "maps"
 
-// late is an elan-instance that waits for its tag, for so many requests more.
+// late is an elan-instance that Netvirt tags after some more requests.
 type late struct {
 	turns int
 	stored
 }
 
-// stamp adds what Netvirt adds to what is written, or has it do so later. It needs mu.
+// stamp adds the leaves that Netvirt adds, now or later. The caller holds mu.
 func (c *Controller) stamp(container string, e stored) {
 	if elan, _ := e.value["elan-instance-name"].(string); container == elanInterfaces {
 		if c.members[elan] == nil {
@@ -29,8 +29,8 @@ func (c *Controller) stamp(container string, e stored) {
 const elanInstances, elanInterfaces = "elan:elan-instances", "elan:elan-interfaces"
 
 // follow does what Netvirt does when an entry is deleted: with an elan-instance it deletes the
-// elan-interfaces that it thinks are in it. That one is in another since it was written over, it
-// does not know. It needs mu.
+// elan-interfaces that it considers members. It does not know that an elan-interface has
+// another elan-instance since an update. The caller holds mu.
 func (c *Controller) follow(container string, gone stored) {
 	switch container {
 	case elanInterfaces:
@@ -55,7 +55,7 @@ func (c *Controller) tagOne(value map[string]any) {
 	}
 }
 
-// tagLate tags the elan-instances whose turn it is. It needs mu.
+// tagLate tags the elan-instances that are due. The caller holds mu.
 func (c *Controller) tagLate() {
 	for i := range c.untagged {
 		c.untagged[i].turns--

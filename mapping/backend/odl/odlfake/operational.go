@@ -10,15 +10,15 @@ import (
 
 const operationalRoot = "/restconf/operational"
 
-// Plug has a switch that the controller manages have a port, whose name interfaces of the
-// configuration have as their parent-interface. The operational datastore shows then what Netvirt
-// makes of them, at once.
+// Plug adds a port to a switch of the controller. The port has the name that interfaces of the
+// configuration name as their parent-interface. The operational datastore then shows the state
+// of these interfaces.
 func (c *Controller) Plug(port string) { c.plug(port, "up") }
 
-// Down has the port's link go down.
+// Down sets the port's link to down.
 func (c *Controller) Down(port string) { c.plug(port, "down") }
 
-// Unplug takes the port away; with no name, all ports: as it is when the switches have lost the
+// Unplug removes the port; without a name, all ports, as if the switches had lost the
 // controller.
 func (c *Controller) Unplug(ports ...string) {
 	c.mu.Lock()
@@ -37,7 +37,7 @@ func (c *Controller) plug(port, status string) {
 	c.plugged[port] = status
 }
 
-// operationalKeys are the lists of the operational datastore, by container, with their keys.
+// operationalKeys holds the lists of the operational datastore, by container, with their keys.
 var operationalKeys = map[string][]string{
 	"interfaces-state":      {"interface", "name"},
 	"elan-state":            {"elan", "name"},
@@ -45,8 +45,7 @@ var operationalKeys = map[string][]string{
 	"vpn-interface-op-data": {"vpn-interface-op-data-entry", "name", "vpn-instance-name"},
 }
 
-// operational answers what is asked of the operational datastore: path is what stands behind
-// its root.
+// operational answers a request to the operational datastore; path is relative to its root.
 func (x *exchange) operational(path string) {
 	if !x.acceptable() {
 		return
@@ -81,7 +80,7 @@ func (x *exchange) operational(path string) {
 	x.missing()
 }
 
-// isAt tells whether an entry has the keys, which are escaped.
+// isAt reports whether an entry has the keys, which are escaped.
 func isAt(entry map[string]any, names, keys []string) bool {
 	for i, name := range names {
 		key, err := url.PathUnescape(keys[min(i, len(keys)-1)])
@@ -92,7 +91,7 @@ func isAt(entry map[string]any, names, keys []string) bool {
 	return true
 }
 
-// states are the entries of a container of the operational datastore. They need mu.
+// states returns the entries of a container of the operational datastore. The caller holds mu.
 func (c *Controller) states(container string) []map[string]any {
 	switch container {
 	case "interfaces-state":
@@ -105,7 +104,7 @@ func (c *Controller) states(container string) []map[string]any {
 	return c.vpnMemberStates()
 }
 
-// interfaceStates has the ports, and the interfaces whose ports they are.
+// interfaceStates returns the ports, and the interfaces on them.
 func (c *Controller) interfaceStates() (all []map[string]any) {
 	state := func(name, kind, status string) map[string]any {
 		return map[string]any{"name": name, "type": kind, "if-index": len(all) + 1, "admin-status": "up", "oper-status": status}
@@ -121,7 +120,7 @@ func (c *Controller) interfaceStates() (all []map[string]any) {
 	return all
 }
 
-// all are the entries of a container of the configuration.
+// all returns the entries of a container of the configuration.
 func (c *Controller) all(container string) []stored {
 	if t := c.tops[container]; t != nil {
 		return t.entries
@@ -129,7 +128,7 @@ func (c *Controller) all(container string) []stored {
 	return nil
 }
 
-// status is that of the port of an interface; empty where that is not plugged in.
+// status returns the status of an interface's port; empty if it is not plugged in.
 func (c *Controller) status(name string) string {
 	t := c.tops["ietf-interfaces:interfaces"]
 	if t == nil {
@@ -143,7 +142,7 @@ func (c *Controller) status(name string) string {
 	return c.plugged[port]
 }
 
-// elanStates has every elan-instance, with the interfaces whose ports are plugged in.
+// elanStates returns every elan-instance, with the interfaces whose ports are plugged in.
 func (c *Controller) elanStates() (all []map[string]any) {
 	for _, e := range c.all("elan:elan-instances") {
 		one := map[string]any{"name": e.key}
@@ -161,8 +160,8 @@ func (c *Controller) elanStates() (all []map[string]any) {
 	return all
 }
 
-// vpns are the vpn-instances that are in operation: of those with one route distinguisher, the
-// last.
+// vpns returns the vpn-instances in operation. If several have the same route distinguisher,
+// that is the last.
 func (c *Controller) vpns() map[string]string {
 	up, holder := map[string]string{}, map[string]string{}
 	for _, e := range slices.Concat(c.all("l3vpn:vpn-instances"), c.all(movedModule+":vpn-instances")) {
@@ -200,8 +199,8 @@ func (c *Controller) vpnStates() (all []map[string]any) {
 	return all
 }
 
-// vpnMemberStates has the vpn-interfaces whose ports are plugged in and whose vpn-instances
-// came up.
+// vpnMemberStates returns the vpn-interfaces whose ports are plugged in and whose
+// vpn-instances are in operation.
 func (c *Controller) vpnMemberStates() (all []map[string]any) {
 	vpns := c.vpns()
 	for _, e := range slices.Concat(c.all("l3vpn:vpn-interfaces"), c.all(movedModule+":vpn-interfaces")) {
@@ -214,7 +213,7 @@ func (c *Controller) vpnMemberStates() (all []map[string]any) {
 			}
 			adjacencies, nested := e.value["odl-l3vpn:adjacency"]
 			if !nested {
-				adjacencies = e.value["adjacency"] // as the flat module has it
+				adjacencies = e.value["adjacency"] // in the flat form
 			}
 			all = append(all, map[string]any{
 				"name": e.key, "vpn-instance-name": vpn, "scheduled-for-remove": false, "adjacency": adjacencies,

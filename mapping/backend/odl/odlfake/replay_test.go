@@ -18,7 +18,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
 )
 
-// exchange is a request to a real controller, and what it answered.
+// exchange is a recorded request to a real controller, with its answer.
 type exchange struct {
 	Name        string          `json:"name"`
 	Method      string          `json:"method"`
@@ -32,8 +32,8 @@ type exchange struct {
 	Answer      json.RawMessage `json:"answer"`
 }
 
-// recordings has the files, and which controller answered. What the recorded controllers had
-// before is only of interest where an answer shows it.
+// recordings holds the files with the release of each controller. Data that a controller had
+// before matters only if an answer shows it.
 var recordings = map[string]struct {
 	release odlfake.Release
 	before  func(*odlfake.Controller)
@@ -44,7 +44,7 @@ var recordings = map[string]struct {
 	"neon-rfc8040.jsonl":   {odlfake.Neon, func(*odlfake.Controller) {}},
 }
 
-// asOxygenWas puts there what Oxygen's own renderer had made.
+// asOxygenWas writes the entries that Oxygen's own renderer had written.
 func asOxygenWas(c *odlfake.Controller) {
 	c.Set("pod:coe", "pods", "8f2a6d5e-0000-4000-8000-000000000001", map[string]any{"uid": "8f2a6d5e-0000-4000-8000-000000000001"})
 	c.Set("elan:elan-instances", "elan-instance", "192.168.33.12:default", map[string]any{
@@ -55,8 +55,8 @@ func asOxygenWas(c *odlfake.Controller) {
 	}
 }
 
-// passed over are exchanges of which the fake knows nothing, and why it need not.
-func passedOver(x exchange) string {
+// skipped lists exchanges that the fake does not support, with the reason.
+func skipped(x exchange) string {
 	_, query, _ := strings.Cut(x.Path, "?")
 	switch {
 	case !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodDelete}, x.Method):
@@ -75,7 +75,7 @@ func passedOver(x exchange) string {
 	return ""
 }
 
-// TestAsRecorded makes the requests that real controllers got: the fake answers as they did.
+// TestAsRecorded sends the recorded requests: the fake answers like the real controllers.
 func TestAsRecorded(t *testing.T) {
 	for file, recording := range recordings {
 		t.Run(file, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestAsRecorded(t *testing.T) {
 			t.Cleanup(server.Close)
 			replayed := 0
 			for _, x := range read(t, file) {
-				if passedOver(x) == "" {
+				if skipped(x) == "" {
 					replayed++
 					t.Run(x.Name, func(t *testing.T) { replay(t, server.URL, x) })
 				}
@@ -115,7 +115,7 @@ func replay(t *testing.T, url string, x exchange) {
 	body := x.Body
 	var verbatim string
 	if json.Unmarshal(body, &verbatim) == nil {
-		body = json.RawMessage(verbatim) // was no JSON object
+		body = json.RawMessage(verbatim) // not a JSON object
 	}
 	r, err := http.NewRequestWithContext(t.Context(), x.Method, url+x.Path, bytes.NewReader(body))
 	require.NoError(t, err)
@@ -146,8 +146,8 @@ func replay(t *testing.T, url string, x exchange) {
 	}
 }
 
-// comparable is what has to be equal of an answer: all but what Netvirt adds in its own time,
-// and the words of errors. Of a container that another had written to too, its name alone.
+// comparable returns the part of an answer that must be equal: all except what Netvirt adds
+// later, and the text of errors. For a container that others had written to, only its name.
 func comparable(t *testing.T, x exchange, answer []byte) any {
 	var value map[string]any
 	require.NoError(t, json.Unmarshal(answer, &value), "%s", answer)

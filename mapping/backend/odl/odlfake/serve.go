@@ -2,20 +2,19 @@ package odlfake
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 )
 
-// exchange is a request that is being answered.
+// exchange is a request with its answer.
 type exchange struct {
 	*Controller
 	w     http.ResponseWriter
 	r     *http.Request
 	draft bool
-	// The target: a container, or an entry of a list in it; none at the root.
+	// The target: a container, or an entry of a list in it; neither for the root.
 	module, container, list, key string
 }
 
@@ -47,7 +46,7 @@ func (c *Controller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(&exchange{Controller: c, w: w, r: r}).answer(r.URL.EscapedPath())
 }
 
-// answer finds out what a path is of, and answers.
+// answer finds the datastore of a path, and answers.
 func (x *exchange) answer(path string) {
 	draft, isDraft := strings.CutPrefix(path, draftRoot)
 	state, isState := strings.CutPrefix(path, operationalRoot)
@@ -72,7 +71,7 @@ func (x *exchange) answer(path string) {
 	}
 }
 
-// config answers what is asked of the config datastore.
+// config answers a request to the config datastore.
 func (x *exchange) config(path string) {
 	if x.target(path) && x.acceptable() {
 		x.serve()
@@ -94,7 +93,7 @@ func (x *exchange) serve() {
 	}
 }
 
-// target reads the path behind the root.
+// target parses the path below the root.
 func (x *exchange) target(path string) bool {
 	if x.draft {
 		path = strings.TrimRight(path, "/")
@@ -113,10 +112,10 @@ func (x *exchange) target(path string) bool {
 	return x.resolve(parts)
 }
 
-// resolve finds what the parts of a path name.
+// resolve finds the node that the parts of a path name.
 func (x *exchange) resolve(parts []string) bool {
 	if len(parts) == 4 && parts[3] == "ipv4-family" && x.release.L3VPN != Flat {
-		x.missing() // nobody asks for it of what is there
+		x.missing() // no client requests an existing node like this
 		return false
 	}
 	if len(parts) != 1 && len(parts) != 3 {
@@ -161,7 +160,7 @@ func (x *exchange) knows() bool {
 	return x.schema.Module(x.module).Child(x.container) != nil
 }
 
-// acceptable sees to the types that the client takes and sends.
+// acceptable checks the media types that the client accepts and sends.
 func (x *exchange) acceptable() bool {
 	own := "application/yang-data+json"
 	if x.draft {
@@ -247,159 +246,6 @@ func (x *exchange) missing() {
 	x.fail(http.StatusNotFound, "data-missing", "Request could not be completed because the relevant data model content does not exist ")
 }
 
-// alone does what changes data. In RFC 8040 of Oxygen and Neon no two requests can do so at
-// the same time.
-func (x *exchange) alone(do func()) {
-	if x.draft || x.release.rules.strict {
-		do()
-		return
-	}
-	x.mu.Lock()
-	x.writers++
-	crowd := x.writers > 1
-	x.mu.Unlock()
-	defer func() {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.writers--
-	}()
-	if crowd {
-		x.fail(http.StatusInternalServerError, "operation-failed", "transaction chain")
-		return
-	}
-	do()
-}
-
-// write reads the body, and has it written.
-func (x *exchange) write(do func(entries []stored)) {
-	x.alone(func() {
-		body, err := io.ReadAll(x.r.Body)
-		if err != nil {
-			return
-		}
-		if x.container == "" {
-			x.postRoot(body)
-			return
-		}
-		entries, err := x.decode(x.module, x.container, body)
-		switch {
-		case errors.Is(err, errMandatory):
-			x.fail(http.StatusInternalServerError, "operation-failed", err.Error())
-		case err != nil:
-			x.fail(http.StatusBadRequest, "malformed-message", "Error parsing input: "+err.Error())
-		case !x.draft && !x.release.rules.unprefixed && !strings.Contains(string(body), `"`+x.module+":"+entries[0].list+`"`):
-			x.fail(http.StatusInternalServerError, "malformed-message", "no prefix")
-		default:
-			x.mu.Lock()
-			defer x.mu.Unlock()
-			do(entries)
-		}
-	})
-}
-
-func (x *exchange) put(entries []stored) {
-	if len(entries) != 1 || entries[0].list != x.list || entries[0].key != x.key {
-		x.fail(http.StatusBadRequest, "invalid-value", "The value for the key specified in the URI doesn't match")
-		return
-	}
-	x.stamp(x.name(), entries[0])
-	anew := x.top(x.name()).put(x.list, x.key, entries[0].value)
-	switch {
-	case anew:
-		x.bare(http.StatusCreated)
-	case x.draft || x.release.rules.vague:
-		x.bare(http.StatusOK)
-	default:
-		x.bare(http.StatusNoContent)
-	}
-}
-
-func (x *exchange) post(entries []stored) {
-	if x.list != "" {
-		x.fail(http.StatusBadRequest, "malformed-message", "Schema node was not found under the entry")
-		return
-	}
-	if x.release.rules.strict && len(entries) != 1 {
-		x.fail(http.StatusBadRequest, "malformed-message", "more than one instance")
-		return
-	}
-	for _, e := range entries {
-		if t := x.tops[x.name()]; t != nil && t.find(e.list, e.key) >= 0 {
-			x.fail(http.StatusConflict, "data-exists", "Data already exists for path: "+e.key)
-			return
-		}
-	}
-	for _, e := range entries {
-		x.stamp(x.name(), e)
-		x.top(x.name()).put(e.list, e.key, e.value)
-	}
-	x.created("http://" + x.r.Host + x.r.URL.EscapedPath())
-}
-
-func (x *exchange) created(location string) {
-	x.w.Header().Set("Location", location)
-	if x.draft {
-		x.bare(http.StatusNoContent)
-	} else {
-		x.bare(http.StatusCreated)
-	}
-}
-
-// postRoot creates a container.
-func (x *exchange) postRoot(body []byte) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(body, &members); err != nil || len(members) != 1 || strings.HasSuffix(x.r.URL.Path, "/") {
-		x.fail(http.StatusBadRequest, "malformed-message", "want one container")
-		return
-	}
-	for name, content := range members {
-		x.module, x.container, _ = strings.Cut(name, ":")
-		if !x.serves(x.module) || !x.knows() {
-			x.fail(http.StatusBadRequest, "malformed-message", "no such container")
-			return
-		}
-		var entries []stored
-		if string(content) != "{}" {
-			var err error
-			if entries, err = x.decode(x.module, x.container, content); err != nil {
-				x.fail(http.StatusBadRequest, "malformed-message", err.Error())
-				return
-			}
-		}
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		if x.tops[name] != nil {
-			x.fail(http.StatusConflict, "data-exists", "Data already exists for path: "+name)
-			return
-		}
-		x.top(name)
-		for _, e := range entries {
-			x.stamp(name, e)
-			x.top(name).put(e.list, e.key, e.value)
-		}
-		x.created("http://" + x.r.Host + x.r.URL.EscapedPath() + "/" + name)
-	}
-}
-
-func (x *exchange) delete() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	there := x.tops[x.name()] != nil
-	if x.list != "" {
-		there = x.remove(x.name(), x.list, x.key)
-	} else {
-		delete(x.tops, x.name())
-	}
-	switch {
-	case !there:
-		x.fail(http.StatusNotFound, "data-missing", "Data does not exist for path: "+x.key)
-	case x.draft || x.release.rules.vague:
-		x.bare(http.StatusOK)
-	default:
-		x.bare(http.StatusNoContent)
-	}
-}
-
 // bare answers without a body.
 func (x *exchange) bare(status int) {
 	x.w.Header().Del("Content-Type")
@@ -407,7 +253,7 @@ func (x *exchange) bare(status int) {
 	x.w.WriteHeader(status)
 }
 
-// fail answers with an error, as the dialect does. It returns false.
+// fail answers with an error in the form of the dialect. It returns false.
 func (x *exchange) fail(status int, tag, message string) bool {
 	rules := x.release.rules
 	if !x.draft && !rules.strict {
@@ -425,7 +271,7 @@ func (x *exchange) fail(status int, tag, message string) bool {
 	return false
 }
 
-// failVaguely answers as RFC 8040 of Oxygen and Neon: with a page for people, or nothing.
+// failVaguely answers like RFC 8040 of Oxygen and Neon: with an HTML page, or without a body.
 func (x *exchange) failVaguely(status int, tag string) {
 	if x.release.rules.vague || tag == "unknown-element" || x.r.Method == http.MethodGet && status == http.StatusBadRequest {
 		status = http.StatusInternalServerError

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGenerated holds the generated files against the schema beside them, as
-// go generate would write them.
+// TestGenerated compares the generated files with the files that go generate would write
+// from the schema.
 func TestGenerated(t *testing.T) {
 	text, err := os.ReadFile("ovn-nb.ovsschema")
 	require.NoError(t, err)

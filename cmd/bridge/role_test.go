@@ -1,0 +1,119 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/agentstream"
+	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/dhcppool"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/memory"
+	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+)
+
+// emptyJournal is a Journal that takes every record and keeps none.
+type emptyJournal struct{}
+
+func (emptyJournal) Load(context.Context) (map[string][]byte, error)           { return nil, nil }
+func (emptyJournal) Commit(context.Context, map[string][]byte, []string) error { return nil }
+func (emptyJournal) MaxOps() int                                               { return 1000 }
+
+// TestClaimerNotesThatRecordsAreComplete: the record that agents wait for is written once
+// every source was heard. A write that fails is tried again within a second, although an
+// address rests for an hour.
+func TestClaimerNotesThatRecordsAreComplete(t *testing.T) {
+	store := coe.NewStore(func(coe.Changed) {}, coe.RESTCONF)
+	log := slog.New(slog.DiscardHandler)
+	a := ipam.New(ipam.Config{ReuseDelay: time.Hour}, store, emptyJournal{}, log)
+	require.NoError(t, a.Load(t.Context()))
+	a.SetPools([]dhcppool.Pool{{Network: dhcppool.DefaultNetwork, Subnet: netip.MustParsePrefix("10.11.0.0/24")}})
+	notes, marks, failed := 0, 0, errors.New("the datastore does not answer")
+	c := &claimer{
+		Assigner: a, log: log, repool: func() {},
+		markAll:      func([]string) { marks++ },
+		noteComplete: func(context.Context) error { notes++; return failed },
+	}
+	sync := func() time.Duration {
+		t.Helper()
+		_, again, err := c.Sync(t.Context(), []string{coe.DefaultNamespace})
+		require.NoError(t, err)
+		return again
+	}
+	store.Update(func(tx *coe.Tx) {
+		tx.PutPod(coe.RESTCONF, &coe.Pod{UID: "p", Name: "p", Namespace: coe.DefaultNamespace, HostIP: netip.MustParseAddr("192.168.33.11")})
+	})
+	sync()
+	require.Len(t, store.View(coe.DefaultNamespace).Leases, 1)
+	require.Zero(t, notes, "a source was not heard")
+	require.Zero(t, marks)
+
+	store.Update(func(tx *coe.Tx) {
+		tx.DeletePod(coe.RESTCONF, "p")
+		tx.SetComplete(coe.RESTCONF)
+	})
+	require.Equal(t, time.Second, sync())
+	require.Equal(t, 1, notes)
+	failed = nil
+	require.Greater(t, sync(), 30*time.Minute)
+	require.Equal(t, 2, notes)
+	sync()
+	require.Equal(t, 2, notes, "it is written once")
+	require.Equal(t, 1, marks)
+}
+
+// hookedJournal calls a function in its next Commit.
+type hookedJournal struct {
+	emptyJournal
+	hook func()
+}
+
+func (j *hookedJournal) Commit(context.Context, map[string][]byte, []string) error {
+	if hook := j.hook; hook != nil {
+		j.hook = nil
+		hook()
+	}
+	return nil
+}
+
+// TestNodesChangeWhileAClaimIsWritten: another node reports the address of a node whose
+// claim is being written. The claim takes the address back, which changes the nodes while
+// the Assigner has its lock: the bridge must not wait for it there.
+func TestNodesChangeWhileAClaimIsWritten(t *testing.T) {
+	log, address := slog.New(slog.DiscardHandler), netip.MustParseAddr("192.168.33.11")
+	b := &Bridge{log: log}
+	b.store = coe.NewStore(b.changed, coe.RESTCONF, coe.Kubernetes)
+	journal := &hookedJournal{}
+	r := &role{
+		side: side{backend: memory.New()}, confirmer: agentstream.NewConfirmer(b.store, journal, agentstream.ConfirmedBackend{}, log),
+		assigner: ipam.New(ipam.Config{ReuseDelay: time.Hour}, b.store, journal, log),
+	}
+	require.NoError(t, r.assigner.Load(t.Context()))
+	c := &claimer{Assigner: r.assigner, repool: b.repoolWhenDue, log: log}
+	r.claims = reconcile.NewClaims(c, log)
+	b.role.Store(r)
+	b.store.Update(func(tx *coe.Tx) { tx.PutNode(coe.RESTCONF, &coe.Node{UID: "first", InternalIP: address}) })
+	journal.hook = func() {
+		b.store.Update(func(tx *coe.Tx) { tx.PutNode(coe.Kubernetes, &coe.Node{UID: "second", InternalIP: address}) })
+		assert.Equal(t, "second", b.store.Nodes()[address].UID)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := c.Sync(t.Context(), nil)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "the leader waits for itself")
+	}
+	require.Equal(t, "first", b.store.Nodes()[address].UID)
+}

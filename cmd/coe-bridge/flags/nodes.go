@@ -1,0 +1,77 @@
+package flags
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/dhcppool"
+)
+
+// Nodes has the flags that say how nodes are joined with the network.
+type Nodes struct {
+	network                  string
+	pods, services, external []string
+}
+
+// Register adds the flags to a command.
+func (f *Nodes) Register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.network, "node-network", "100.96.0.0/16",
+		"IPv4 addresses for management ports of nodes, two for each node, used nowhere else; empty: nodes have no management port")
+	cmd.Flags().StringSliceVar(&f.services, "service-network", nil,
+		"prefixes of cluster addresses of services outside the pools, which nodes must reach, such as 10.96.0.0/12; several with commas")
+	cmd.Flags().StringSliceVar(&f.pods, "pod-network", nil,
+		"prefixes of pod addresses outside the pools, which nodes must reach; several with commas")
+	cmd.Flags().StringSliceVar(&f.external, "external-addresses", nil,
+		"prefixes that allow external addresses of Kubernetes services; several with commas; empty allows none")
+}
+
+// Config returns the settings. They must not overlap the pools.
+func (f *Nodes) Config(pools []dhcppool.Pool) (cfg ipam.NodesConfig, err error) {
+	if cfg.Pods, err = parsePrefixes("pod-network", f.pods); err != nil {
+		return cfg, err
+	}
+	if cfg.Services, err = parsePrefixes("service-network", f.services); err != nil {
+		return cfg, err
+	}
+	if cfg.External, err = parsePrefixes("external-addresses", f.external); err != nil {
+		return cfg, err
+	}
+	if f.network == "" {
+		return cfg, nil
+	}
+	prefix, err := netip.ParsePrefix(f.network)
+	if err != nil {
+		return cfg, fmt.Errorf("--node-network: %w", err)
+	}
+	cfg.Network = coe.NodeNetwork{Prefix: prefix.Masked()}
+	if cfg.Network.Numbers() == 0 {
+		return cfg, fmt.Errorf("--node-network %s: want IPv4 addresses for one node at least: a prefix of 29 bits or fewer", prefix)
+	}
+	taken := append([]netip.Prefix{ipam.TransitLinks}, cfg.Pods...)
+	taken = append(taken, cfg.Services...)
+	for _, p := range pools {
+		taken = append(taken, p.Subnet)
+	}
+	for _, t := range taken {
+		if t.Overlaps(prefix) {
+			return cfg, fmt.Errorf("--node-network %s: it overlaps %s, which has another use", prefix, t)
+		}
+	}
+	return cfg, nil
+}
+
+func parsePrefixes(flag string, texts []string) ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for _, text := range texts {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %w", flag, err)
+		}
+		all = append(all, p.Masked())
+	}
+	return all, nil
+}

@@ -1,0 +1,40 @@
+package flags
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/dhcppool"
+)
+
+func TestNodeFlags(t *testing.T) {
+	pools := []dhcppool.Pool{{Network: "default", Subnet: netip.MustParsePrefix("10.42.0.0/16")}}
+	cfg, err := (&Nodes{network: "100.96.0.0/16", services: []string{"10.96.0.1/12"}, pods: []string{"172.16.0.0/24"}}).Config(pools)
+	require.NoError(t, err)
+	require.Equal(t, uint32(32766), cfg.Network.Numbers())
+	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}, cfg.Services)
+	cfg, err = (&Nodes{}).Config(pools)
+	require.NoError(t, err)
+	require.False(t, cfg.Network.IsValid())
+
+	for name, c := range map[string]struct {
+		flags Nodes
+		says  string
+	}{
+		"no prefix":             {Nodes{network: "x"}, "--node-network"},
+		"no room":               {Nodes{network: "100.96.0.0/30"}, "for one node at least"},
+		"IPv6":                  {Nodes{network: "fd00::/64"}, "want IPv4 addresses"},
+		"overlaps a pool":       {Nodes{network: "10.42.7.0/24"}, "it overlaps 10.42.0.0/16"},
+		"overlaps OVN's links":  {Nodes{network: "100.64.0.0/10"}, "it overlaps 100.64.0.0/11"},
+		"overlaps services":     {Nodes{network: "10.97.0.0/16", services: []string{"10.96.0.0/12"}}, "it overlaps 10.96.0.0/12"},
+		"services no prefix":    {Nodes{services: []string{"10.96.0.0"}}, "--service-network"},
+		"pods no prefix either": {Nodes{pods: []string{"10.96.0.0"}}, "--pod-network"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := c.flags.Config(pools)
+			require.ErrorContains(t, err, c.says)
+		})
+	}
+}

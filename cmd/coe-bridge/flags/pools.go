@@ -1,0 +1,55 @@
+package flags
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coe-bridge/coe-bridge/dhcppool"
+	"github.com/coe-bridge/coe-bridge/mapping"
+)
+
+// Pools is the flag --pool.
+type Pools []string
+
+// Register adds the flag to a command.
+func (f *Pools) Register(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar((*[]string)(f), "pool", nil,
+		"addresses for pods, [NETWORK=]SUBNET[,gateway=ADDR][,from=ADDR][,to=ADDR][,dns=ADDR]; may be given again")
+}
+
+// Parse returns the pools.
+func (f Pools) Parse() ([]dhcppool.Pool, error) {
+	var pools []dhcppool.Pool
+	for _, text := range f {
+		p, err := dhcppool.Parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("--pool: %w", err)
+		}
+		pools = append(pools, p)
+	}
+	return pools, nil
+}
+
+// Mapping has the flags of the mapping.
+type Mapping struct {
+	isolation string
+	leaseTime uint32
+}
+
+// Register adds the flags to a command.
+func (f *Mapping) Register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.isolation, "isolation", "none", "none: every pod reaches every pod; namespace: a pod reaches only the pods of its namespace")
+	cmd.Flags().Uint32Var(&f.leaseTime, "dhcp-lease-time", 3600, "lease time of DHCP, in seconds")
+	_ = cmd.RegisterFlagCompletionFunc("isolation", cobra.FixedCompletions(
+		[]string{"none", "namespace"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// Settings returns the settings of the mapping.
+func (f *Mapping) Settings() (mapping.Settings, error) {
+	s := mapping.Settings{Isolation: mapping.Isolation(f.isolation), DHCPLeaseTime: f.leaseTime}
+	if s.Isolation != mapping.IsolationNone && s.Isolation != mapping.IsolationNamespace {
+		return s, fmt.Errorf("--isolation %q: want none or namespace", f.isolation)
+	}
+	return s, nil
+}

@@ -1,0 +1,85 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
+	"github.com/coe-bridge/coe-bridge/cni/call"
+	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
+	"github.com/coe-bridge/coe-bridge/files"
+)
+
+// onNode has the flags of commands on a node: which node it is, its credentials, and where
+// the parts of the node are.
+type onNode struct {
+	bridges                       []string
+	node                          string
+	user, passwordFile, tokenFile string
+	caFile, cert, key             string
+	socket, stateDir              string
+	ovsDB, ovsBridge              string
+	settings                      string
+	backend                       ovs.Controller
+}
+
+func (f *onNode) register(cmd *cobra.Command) {
+	set := cmd.Flags()
+	set.StringSliceVar(&f.bridges, "bridge", nil, "URLs of the bridge's replicas; any of them is used")
+	set.StringVar(&f.node, "node-address", "", "address of this node in the bridge")
+	set.StringVarP(&f.user, "user", "u", "", "user for the bridge (with --password-file)")
+	set.StringVar(&f.passwordFile, "password-file", "", "file whose first line is the user's password; read again at each request")
+	set.StringVar(&f.tokenFile, "token-file", "", "file whose first line is a bearer token, such as a service account's; read again at each request")
+	set.StringVar(&f.caFile, "ca-file", "", "PEM file of the CA of the bridge's certificate; default: the system's CAs; read again when it changes")
+	set.StringVar(&f.cert, "cert", "", "PEM file of a client certificate (with --key); read again when it changes")
+	set.StringVar(&f.key, "key", "", "PEM file of the client certificate's key")
+	set.StringVar(&f.socket, "socket", call.DefaultSocket, "unix socket for the calls of coe-cni")
+	set.StringVar(&f.stateDir, "state-dir", "/var/lib/coe-bridge/agent", "folder of the agent's state")
+	set.StringVar(&f.ovsDB, "ovs-db", "unix:/run/openvswitch/db.sock", "database of this node's Open vSwitch: unix:PATH or tcp:HOST:PORT")
+	set.StringVar(&f.ovsBridge, "ovs-bridge", "br-int", "Open vSwitch bridge to which pods are attached")
+	set.StringVar(&f.settings, "net-settings", string(links.DefaultSettings), "folder of the kernel's network settings; in an unprivileged container, a mount of the node's /proc/sys/net")
+	f.backend = ovs.OVN
+	flags.Choice[ovs.Controller]{Value: &f.backend, Words: []ovs.Controller{ovs.OVN, ovs.OpenDaylight}}.Register(cmd, "backend", "",
+		"backend that programs this node's switch, as in coe-bridge serve: ovn or odl (OpenDaylight)")
+}
+
+// uplink returns the connection to the bridge. It keeps its state in dir; "" is for a
+// connection without state. The files of its TLS are followed.
+func (f *onNode) uplink(dir string, follow *files.Follower, log *slog.Logger) (*uplink.Uplink, error) {
+	switch {
+	case len(f.bridges) == 0:
+		return nil, errors.New("no bridge is given: name its URLs with --bridge")
+	case f.passwordFile != "" && f.tokenFile != "":
+		return nil, errors.New("two kinds of credentials: --password-file and --token-file; give one of them")
+	case (f.user == "") != (f.passwordFile == ""):
+		return nil, errors.New("--user and --password-file belong together")
+	}
+	node, err := netip.ParseAddr(f.node)
+	if err != nil {
+		return nil, fmt.Errorf("--node-address: %w", err)
+	}
+	cfg := uplink.Config{
+		URLs: f.bridges, Node: node, User: f.user, PasswordFile: f.passwordFile, TokenFile: f.tokenFile, Dir: dir, Log: log,
+	}
+	client, err := flags.ClientTLS(follow, flags.File{Flag: "--ca-file", Path: f.caFile}, flags.File{Flag: "--cert", Path: f.cert}, flags.File{Flag: "--key", Path: f.key})
+	if err != nil {
+		return nil, err
+	}
+	cfg.TLS = client.Config
+	up, err := uplink.New(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("--bridge: %w", err)
+	}
+	return up, nil
+}
+
+// vswitch returns the node's switch.
+func (f *onNode) vswitch(log *slog.Logger) (*ovs.Switch, error) {
+	return ovs.New(ovs.Config{Endpoint: f.ovsDB, Bridge: f.ovsBridge, Controller: f.backend, Log: log})
+}

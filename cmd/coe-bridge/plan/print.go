@@ -1,0 +1,242 @@
+package plan
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/plan"
+)
+
+// only is the part of a plan that is printed: all, or one of its two sides.
+type only string
+
+const (
+	onlyNetvirt only = "netvirt"
+	onlyOVN     only = "ovn"
+)
+
+// String, Set and Type make it a flag.
+func (o *only) String() string { return string(*o) }
+func (o *only) Type() string   { return "side" }
+func (o *only) Set(s string) error {
+	switch side := only(s); side {
+	case onlyNetvirt, onlyOVN:
+		*o = side
+		return nil
+	}
+	return fmt.Errorf("want %s or %s", onlyNetvirt, onlyOVN)
+}
+
+func (o only) netvirt() bool { return o != onlyOVN }
+func (o only) ovn() bool     { return o != onlyNetvirt }
+
+// shownPlan is a plan as JSON and YAML show it.
+type shownPlan struct {
+	Changes []shownChange `json:"changes,omitzero"`
+	// Netvirt has the objects under their YANG names, as RESTCONF shows them.
+	Netvirt  map[string]json.RawMessage `json:"netvirt,omitzero"`
+	OVN      []shownRow                 `json:"ovn,omitzero"`
+	Problems []coe.Problem              `json:"problems"`
+	Skipped  []manifest.Skipped         `json:"skipped"`
+}
+
+type shownChange struct {
+	Verb  string `json:"verb"`
+	Kind  string `json:"kind"`
+	Name  string `json:"name"`
+	Scope string `json:"scope"`
+}
+
+func showChange(c netvirt.Change) shownChange {
+	return shownChange{c.Verb(), c.Key().Kind.String(), c.Key().Name, c.Scope().String()}
+}
+
+type shownRow struct {
+	Operation string `json:"operation"`
+	ovn.Row
+}
+
+func printPlan(w io.Writer, out output.Format, side only, p *plan.Plan) error {
+	if out != "table" {
+		shown, err := showPlan(side, p)
+		if err != nil {
+			return err
+		}
+		return out.Print(w, output.Table{}, shown)
+	}
+	for i, t := range planTables(side, p) {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := t.Print(w); err != nil {
+			return err
+		}
+	}
+	for _, p := range p.Problems {
+		what := p.Kind + " " + cmp.Or(p.Name, p.UID) + output.Prefixed(" of namespace ", p.Namespace)
+		if _, err := fmt.Fprintf(w, "problem: %s: %s: %s\n", output.OneLine(what), p.Reason, output.OneLine(p.Message)); err != nil {
+			return err
+		}
+	}
+	for _, s := range p.Skipped {
+		if _, err := fmt.Fprintf(w, "skipped: %s %s: %s (%s)\n", output.OneLine(s.Kind), output.OneLine(s.Name), output.OneLine(s.Message), output.OneLine(s.Where)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func showPlan(side only, p *plan.Plan) (shownPlan, error) {
+	shown := shownPlan{Problems: output.Listed(p.Problems), Skipped: output.Listed(p.Skipped)}
+	if side.netvirt() {
+		trees, err := p.Trees()
+		if err != nil {
+			return shown, err
+		}
+		shown.Netvirt = trees
+		shown.Changes = []shownChange{}
+		for _, c := range p.Changes {
+			shown.Changes = append(shown.Changes, showChange(c))
+		}
+	}
+	if side.ovn() {
+		shown.OVN = []shownRow{}
+		for _, r := range p.Rows {
+			shown.OVN = append(shown.OVN, shownRow{"insert", r})
+		}
+	}
+	return shown, nil
+}
+
+// planTables are the plan as tables: the Netvirt objects, and the rows.
+func planTables(side only, p *plan.Plan) []output.Table {
+	var tables []output.Table
+	if side.netvirt() {
+		t := output.Table{Columns: []string{"CHANGE", "KIND", "NAME", "DETAILS"}, Empty: "no changes"}
+		for _, c := range p.Changes {
+			t.Rows = append(t.Rows, []string{c.Verb(), c.Key().Kind.String(), c.Key().Name, details(c.New)})
+		}
+		tables = append(tables, t)
+	}
+	if side.ovn() {
+		t := output.Table{Columns: []string{"CHANGE", "TABLE", "ROW"}, Empty: "no rows in OVN"}
+		names := rowNames(p.Rows)
+		for _, r := range p.Rows {
+			t.Rows = append(t.Rows, []string{"insert", r.Table, r.Name})
+			for _, line := range columnLines(r, names) {
+				t.Rows = append(t.Rows, []string{" ", " ", "  " + line})
+			}
+		}
+		tables = append(tables, t)
+	}
+	return tables
+}
+
+// rowNames are the rows' names by UUID.
+func rowNames(rows []ovn.Row) map[string]string {
+	names := make(map[string]string, len(rows))
+	for _, r := range rows {
+		names[r.UUID] = r.Name
+	}
+	return names
+}
+
+// longLine is how long a column may be before each of its elements has a line of its own.
+const longLine = 100
+
+// columnLines returns a line for each column of a row, as ovn-nbctl writes it, with names
+// for UUIDs. It omits the name of the row, and external_ids, which repeat the Netvirt object.
+func columnLines(r ovn.Row, names map[string]string) []string {
+	var lines []string
+	named := append(strings.Fields(r.Name), r.Name)
+	for _, column := range slices.Sorted(maps.Keys(r.Columns)) {
+		value := r.Columns[column]
+		if word, ok := value.(string); column == "external_ids" || ok && slices.Contains(named, word) {
+			continue
+		}
+		begin, elements, end := valueText(value, names)
+		text := column + "=" + begin + strings.Join(elements, ", ") + end
+		if utf8.RuneCountInString(text) > longLine {
+			below := ",\n" + strings.Repeat(" ", len(column+"="+begin))
+			text = column + "=" + begin + strings.Join(elements, below) + end
+		}
+		lines = append(lines, strings.Split(text, "\n")...)
+	}
+	return lines
+}
+
+// valueText is a value's elements, and what stands around them.
+func valueText(value any, names map[string]string) (begin string, elements []string, end string) {
+	switch v := value.(type) {
+	case []string:
+		for _, one := range v {
+			elements = append(elements, atomText(cmp.Or(names[one], one)))
+		}
+		slices.Sort(elements)
+		return "[", elements, "]"
+	case map[string]string:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			elements = append(elements, atomText(key)+"="+atomText(v[key]))
+		}
+		return "{", elements, "}"
+	case string:
+		return "", []string{atomText(cmp.Or(names[v], v))}, ""
+	}
+	return "", []string{fmt.Sprint(value)}, ""
+}
+
+// atomText quotes a text that is more than one word.
+func atomText(text string) string {
+	if text == "" || strings.ContainsAny(text, " ,=\"[]{}") {
+		return fmt.Sprintf("%q", text)
+	}
+	return text
+}
+
+// details are the leaves of an object that are not in its name.
+func details(o netvirt.Object) string {
+	switch o := o.(type) {
+	case netvirt.Node:
+		return o.HostName
+	case netvirt.NodeNetwork:
+		return "gateway " + o.Gateway.String()
+	case netvirt.ManagementPort:
+		return fmt.Sprintf("%s, %s", o.Address, o.MAC)
+	case netvirt.ELANInstance:
+		return fmt.Sprintf("%s %d", strings.TrimPrefix(string(o.SegmentType), "segment-type-"), o.SegmentationID)
+	case netvirt.VPNInstance:
+		return strings.TrimSpace("rd " + o.RouteDistinguisher + " " + output.Prefixed("shares ", o.Transit))
+	case netvirt.Subnet:
+		return fmt.Sprintf("gateway %s, vpn %s", o.Gateway, o.VPN)
+	case netvirt.Interface:
+		return "port " + o.ParentInterface
+	case netvirt.ELANInterface:
+		return "elan " + o.ELAN
+	case netvirt.MACEntry:
+		return o.MAC
+	case netvirt.VPNInterface:
+		return "vpn " + o.VPN
+	case netvirt.Adjacency:
+		return fmt.Sprintf("%s, gateway %s", o.MAC, o.Gateway)
+	case netvirt.Transit:
+		return "joins the vpn-instances that share it"
+	case netvirt.Service:
+		return o.Name
+	case netvirt.ServiceVIP:
+		return "to " + cmp.Or(string(o.Endpoints), "no endpoint yet")
+	case netvirt.FloatingIP:
+		return "from " + o.External.String()
+	}
+	return ""
+}

@@ -1,0 +1,11 @@
+// Package remote has the commands that talk to a running bridge.
+package remote
+
+import (
+	"github.com/spf13/cobra"
+)
+
+// Commands returns get, apply, delete, watch, status and trace.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{newGet(), newApply(), newDelete(), newWatch(), newStatus(), newTrace()}
+}

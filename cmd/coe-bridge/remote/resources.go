@@ -1,0 +1,89 @@
+package remote
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/kinds"
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/status"
+	"github.com/coe-bridge/coe-bridge/restconf/client"
+)
+
+func resources() []resource {
+	list := []resource{
+		{"elan-instances", "Layer 2 networks: one for each namespace on each node", readELANInstances, false},
+		{"vpn-instances", "Layer 3 networks: one for each namespace", readVPNInstances, false},
+		{"interfaces", "Interfaces of pods, and whether they are confirmed", readInterfaces, false},
+		{"pods", "Pods, with their source, addresses and state", readPods, false},
+		{"services", "Services, with their addresses and endpoints", readServices, false},
+		{"pools", "DHCP pools, with the number of addresses in use", readPools, false},
+		{"leases", "Addresses of pods", readLeases, false},
+		{"problems", "Objects that cannot be mapped, why, and what to do", readProblems, false},
+	}
+	for _, k := range kinds.All() {
+		if !slices.ContainsFunc(list, func(r resource) bool { return r.name == k.Name }) {
+			list = append(list, resource{k.Name, k.Short + ", as clients or Kubernetes wrote them", readKind(k), false})
+		}
+	}
+	return list
+}
+
+func readLeases(ctx context.Context, c *client.Client) (output.Table, any, error) {
+	var all status.Leases
+	if err := c.Get(ctx, client.Confirmed, "coe-status:leases", &all); err != nil {
+		return output.Table{}, nil, err
+	}
+	t := output.Table{
+		Columns: []string{"INTERFACE", "ADDRESS", "BLOCK", "MAC", "NODE", "RELEASED"},
+		Empty:   "no leases: no pod has an address",
+	}
+	for _, l := range all.Leases {
+		t.Rows = append(t.Rows, []string{
+			l.Name, joined(l.Addresses), joined(l.Networks), l.MAC, text(l.Node), l.Released,
+		})
+	}
+	return t, output.Listed(all.Leases), nil
+}
+
+func readPools(ctx context.Context, c *client.Client) (output.Table, any, error) {
+	var all status.Pools
+	if err := c.Get(ctx, client.Confirmed, "dhcp_allocation_pool:dhcp_allocation_pool", &all); err != nil {
+		return output.Table{}, nil, err
+	}
+	var services mappedServices
+	if err := c.Get(ctx, client.Wanted, "coe-netvirt:services", &services); err != nil {
+		return output.Table{}, nil, err
+	}
+	t := output.Table{
+		Columns: []string{"NETWORK", "SUBNET", "FROM", "TO", "GATEWAY", "IN USE"},
+		Empty:   "no pools; create some with coe-bridge apply -f FILE",
+	}
+	for _, n := range all.Networks {
+		used := map[string]int{}
+		for _, a := range n.Allocations {
+			used[a.Subnet.String()] = len(a.Instances)
+		}
+		for _, p := range n.Pools {
+			if n.ID == coe.ServicePool {
+				used[p.Subnet] = services.within(p.Subnet)
+			}
+			t.Rows = append(t.Rows, []string{n.ID, p.Subnet, p.From, p.To, p.Gateway, strconv.Itoa(used[p.Subnet])})
+		}
+	}
+	return t, output.Listed(all.Networks), nil
+}
+
+func readProblems(ctx context.Context, c *client.Client) (output.Table, any, error) {
+	var st status.Status
+	if err := c.Get(ctx, client.Confirmed, "coe-status:status", &st); err != nil {
+		return output.Table{}, nil, err
+	}
+	t := output.Table{Columns: []string{"NAMESPACE", "KIND", "NAME", "UID", "REASON", "MESSAGE"}, Empty: "no problems"}
+	for _, p := range st.Problems {
+		t.Rows = append(t.Rows, []string{p.Namespace, p.Kind, p.Name, p.UID, string(p.Reason), p.Message})
+	}
+	return t, output.Listed(st.Problems), nil
+}

@@ -1,0 +1,160 @@
+package agent_test
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/stretchr/testify/require"
+)
+
+// TestWithoutKubernetes attaches containers for a caller without Kubernetes. The agent creates
+// and deletes their pods on the bridge.
+func TestWithoutKubernetes(t *testing.T) {
+	w := newWorld(t, impatient, "host1")
+	dir := w.agents["host1"].dir
+	a, b := w.sandbox("host1", "", "", "", "a0"), w.sandbox("host1", "", "", "", "b0")
+	w.step("ADD makes the pod", func() {
+		a.mustAdd()
+		b.mustAdd()
+		w.reach(a, b)
+		_, pods := w.get("pod:coe")
+		require.Contains(w.t, pods, `"name":"a0"`)
+		require.Contains(w.t, pods, `"network-NS":"default"`)
+		require.Equal(w.t, a.mustAdd(), a.mustAdd())
+	})
+	w.step("a second link", func() {
+		i := invoke{ifName: "net1", conf: object{"isDefaultGateway": false}}
+		second, err := a.add(w.t.Context(), i)
+		require.NoError(w.t, err)
+		require.Equal(w.t, "net1", second.Interfaces[1].Name)
+		require.Empty(w.t, second.Routes)
+		i.command = "DEL"
+		_, err = a.invoke(w.t.Context(), i)
+		require.NoError(w.t, err)
+		a.mustAdd()
+		w.reach(a, b)
+	})
+	w.step("DEL takes the pod away", func() {
+		require.NoError(w.t, a.del())
+		require.NoError(w.t, a.del())
+		_, pods := w.get("pod:coe")
+		require.NotContains(w.t, pods, `"name":"a0"`)
+		require.Contains(w.t, pods, `"name":"b0"`)
+	})
+	w.step("what is asked for", func() { w.testAskedFor(a, b) })
+	w.step("the bridge is away at DEL", func() {
+		w.agents["host1"].relay.cut(true)
+		require.NoError(w.t, b.del())
+		require.Len(w.t, w.left("host1", dir).notes, 1)
+		w.agents["host1"].relay.cut(false)
+		w.awaitPods("host1", 0)
+		_, pods := w.get("pod:coe")
+		require.NotContains(w.t, pods, "uid", "no pod is left")
+	})
+}
+
+// TestCleanup removes everything that agents create.
+func TestCleanup(t *testing.T) {
+	w := newWorld(t, patient, "host1")
+	host := w.agents["host1"]
+	front, foreign := w.pod("host1", 1, "web", "front"), w.sandbox("host1", "", "", "", "foreign")
+	front.mustAdd()
+	foreign.mustAdd()
+	cleanup := append(slices.Clone(host.argv), "--cleanup")
+	_, err := w.lab.Exec(t.Context(), "host1", cleanup...)
+	require.ErrorContains(t, err, "another agent is listening")
+	require.NoError(t, host.Terminate())
+	w.reach(front, foreign)
+	_, err = w.lab.Exec(t.Context(), "host1", cleanup...)
+	require.NoError(t, err)
+	require.NoError(t, w.left("host1", host.dir).is(0))
+	require.NoDirExists(t, host.dir)
+	require.NoFileExists(t, host.socket)
+	_, pods := w.get("pod:coe")
+	require.NotContains(t, pods, "foreign")
+	_, err = w.lab.Exec(t.Context(), "host1", cleanup...)
+	require.NoError(t, err, "again")
+}
+
+func (w *world) testAskedFor(a, taken *sandbox) {
+	t := w.t
+	for _, i := range []invoke{
+		{conf: object{"runtimeConfig": object{"ips": []string{"10.42.7.7/16"}, "mac": "0a:58:0a:2a:07:07"}}},
+		{conf: object{"args": object{"cni": object{"ips": []string{"10.42.7.7"}}}}},
+		{args: "IgnoreUnknown=1;IP=10.42.7.7;COE_NAMESPACE=shop;COE_NAME=till"},
+	} {
+		result, err := a.add(t.Context(), i)
+		require.NoError(t, err)
+		require.Equal(t, netip.MustParseAddr("10.42.7.7"), a.address)
+		if i.args != "" {
+			_, pods := w.get("pod:coe")
+			require.Contains(t, pods, `"name":"till"`)
+			require.Contains(t, pods, `"network-NS":"shop"`)
+		} else if i.conf["runtimeConfig"] != nil {
+			require.Equal(t, "0a:58:0a:2a:07:07", result.Interfaces[1].Mac)
+		}
+		require.NoError(t, a.del())
+	}
+	_, err := a.add(t.Context(), invoke{args: "IP=" + taken.address.String()})
+	require.EqualValues(t, types.ErrTryAgainLater, code(err))
+	require.ErrorContains(t, err, "default/a0")
+	require.ErrorContains(t, err, "the bridge reports: ")
+	require.ErrorContains(t, err, taken.address.String())
+	a.nothingIn()
+}
+
+func TestBadInput(t *testing.T) {
+	w := newWorld(t, impatient, "host1")
+	p := w.pod("host1", 1, "web", "front")
+	allowSocket(t, "/run/none.sock")
+	for _, c := range []struct {
+		name string
+		invoke
+		code uint
+		says string
+	}{
+		{"unknown key", invoke{conf: object{"mtuu": 1}}, types.ErrInvalidNetworkConfig, `unknown key "mtuu"`},
+		{"ipam", invoke{conf: object{"ipam": object{"type": "host-local"}}}, types.ErrInvalidNetworkConfig, "the bridge chooses addresses"},
+		{"wrong type", invoke{conf: object{"isDefaultGateway": "no"}}, types.ErrInvalidNetworkConfig, "isDefaultGateway"},
+		{"bandwidth", invoke{conf: object{"runtimeConfig": object{"bandwidth": object{"ingressRate": 1}}}}, types.ErrInvalidNetworkConfig, "runtimeConfig.bandwidth"},
+		{"port mappings", invoke{conf: object{"runtimeConfig": object{"portMappings": []object{{"hostPort": 1}}}}}, types.ErrInvalidNetworkConfig, "portMappings"},
+		{"device info", invoke{conf: object{"runtimeConfig": object{"CNIDeviceInfoFile": "/x"}}}, types.ErrInvalidNetworkConfig, "CNIDeviceInfoFile"},
+		{"bad address", invoke{conf: object{"runtimeConfig": object{"ips": []string{"x"}}}}, types.ErrInvalidNetworkConfig, "runtimeConfig.ips"},
+		{"bad MAC address", invoke{conf: object{"args": object{"cni": object{"mac": "x"}}}}, types.ErrInvalidNetworkConfig, "args.cni.mac"},
+		{"an address that it has not", invoke{conf: object{"runtimeConfig": object{"ips": []string{"10.42.9.9"}}}}, types.ErrInvalidNetworkConfig, "requested address 10.42.9.9 differs from the addresses of pod web/front"},
+		{"a MAC address that it has not", invoke{conf: object{"runtimeConfig": object{"mac": "0a:58:00:00:00:01"}}}, types.ErrInvalidNetworkConfig, "differs from the MAC address of pod web/front"},
+		{"addresses as Multus writes them", invoke{args: "K8S_POD_NAMESPACE=web;K8S_POD_NAME=front;IP=10.42.9.9/16,fd00::9/64"}, types.ErrInvalidNetworkConfig, "requested address 10.42.9.9 differs from the addresses of pod web/front"},
+		{"bad arguments", invoke{args: "K8S_POD_NAME"}, types.ErrInvalidEnvironmentVariables, "invalid pair"},
+		{"unknown arguments", invoke{args: "COLOUR=red"}, types.ErrInvalidEnvironmentVariables, "COLOUR"},
+		{"no namespace", invoke{netns: "/run/netns/none"}, types.ErrInvalidNetNS, "/run/netns/none"},
+		{"no network namespace", invoke{netns: "/etc/passwd"}, types.ErrInvalidNetNS, "/etc/passwd"},
+		{"the node's namespace", invoke{netns: "/run/netns/" + w.lab.Namespace("host1")}, types.ErrInvalidNetNS, "the node's own"},
+		{"no agent", invoke{conf: object{"socket": "/run/none.sock"}}, types.ErrTryAgainLater, "does coe-bridge agent run on this node?"},
+		{"a socket of its own", invoke{conf: object{"socket": "/run/containerd/containerd.sock"}}, types.ErrInvalidNetworkConfig, "is not the agent's"},
+		{"unknown pod", invoke{args: "K8S_POD_NAMESPACE=web;K8S_POD_NAME=who"}, types.ErrTryAgainLater, "pod web/who has no address yet"},
+		{"another pod of that name", invoke{args: "K8S_POD_NAMESPACE=web;K8S_POD_NAME=front;K8S_POD_UID=" + uid("p", 2)}, types.ErrTryAgainLater, "pod web/front has no address yet"},
+	} {
+		w.step(c.name, func() {
+			_, err := p.add(w.t.Context(), c.invoke)
+			require.ErrorContains(w.t, err, c.says)
+			require.Equal(w.t, c.code, code(err), "%s", err)
+		})
+	}
+	w.step("what asks for nothing, and CNI's own keys", func() {
+		_, err := p.add(w.t.Context(), invoke{conf: object{
+			"cni.dev/x": 1, "capabilities": object{"mac": true}, "runtimeConfig": object{"portMappings": []object{}, "bandwidth": object{}, "mac": ""},
+		}})
+		require.NoError(w.t, err)
+	})
+	w.step("a static pod's uid is a hash", func() {
+		_, err := p.add(w.t.Context(), invoke{args: "K8S_POD_NAMESPACE=web;K8S_POD_NAME=front;K8S_POD_UID=8a1c9d7e5f3b2a10c4e6d8f0a1b2c3d4"})
+		require.NoError(w.t, err)
+	})
+	w.step("DEL needs no good configuration", func() {
+		_, err := p.invoke(w.t.Context(), invoke{command: "DEL", conf: object{"mtuu": 1}})
+		require.NoError(w.t, err)
+		w.awaitPods("host1", 0)
+	})
+}

@@ -1,0 +1,172 @@
+package ovs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+)
+
+// External IDs of the switch that belong to the handling of OpenDaylight's datastore.
+const (
+	// keyIdentity is the identity of the datastore that OpenDaylight programs the bridge from.
+	keyIdentity = "coe-identity"
+	// keyControllers saves the bridge's controllers while they are removed.
+	keyControllers = "coe-controllers"
+)
+
+// forgetPause is how long the bridge has no controllers: OpenDaylight must notice that it
+// was disconnected.
+const forgetPause = time.Second
+
+// useDatastore clears the bridge if OpenDaylight programs it from another datastore than
+// before, and records the identity of the datastore. A new datastore assigns the IDs of
+// OpenFlow groups again. The switch refuses groups that it already has, and flows would then
+// use the old groups.
+//
+// Nothing is cleared for the first identity, for an empty (unknown) identity, or while
+// OpenDaylight does not program the bridge, because nothing would restore the flows.
+//
+// Open vSwitch deletes flows and groups when it has no controller. The controllers are saved
+// in the database meanwhile, so that an agent that starts after a crash can restore them.
+// Once they are removed, useDatastore restores them even if ctx ends.
+func (s *Switch) useDatastore(ctx context.Context, identity string) error {
+	one, err := s.session(ctx)
+	if err != nil {
+		return err
+	}
+	row, err := one.root()
+	if err != nil {
+		return err
+	}
+	top := &topRow{row}
+	was, taken := top.ExternalIDs[keyIdentity], top.ExternalIDs[keyControllers]
+	if identity == "" {
+		identity = was
+	}
+	switch {
+	case taken != "":
+	case identity == was, was != "" && s.programmed(one) != nil:
+		return nil
+	case was != "":
+		s.log.Warn("OpenDaylight has a new datastore; clearing the flows and groups of the bridge", "bridge", s.cfg.Bridge, "datastore", identity)
+		ctx = context.WithoutCancel(ctx)
+		if taken, err = s.takeControllers(ctx, one, top); err != nil {
+			return fmt.Errorf("clear bridge %s after a change of OpenDaylight's datastore: %w", s.cfg.Bridge, err)
+		}
+	}
+	if err := s.giveControllers(ctx, one, top, taken, identity); err != nil {
+		return fmt.Errorf("restore the controllers of bridge %s: %w", s.cfg.Bridge, err)
+	}
+	return nil
+}
+
+// takeControllers removes the bridge's controllers, and returns them in the form in which it
+// saves them; empty if there are none.
+func (s *Switch) takeControllers(ctx context.Context, one *session, top *topRow) (taken string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	has, err := s.controllers(ctx, one)
+	if err != nil || len(has.GoSet) == 0 {
+		return "", err
+	}
+	rows := make([]ovsdb.Row, len(has.GoSet))
+	for i, uuid := range has.GoSet {
+		is := ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, uuid)
+		results, err := one.transact(ctx, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Controller", Where: []ovsdb.Condition{is}})
+		if err != nil {
+			return "", err
+		}
+		if len(results[0].Rows) != 1 {
+			return "", errors.New("its controllers changed meanwhile")
+		}
+		rows[i] = results[0].Rows[0]
+		for _, readOnly := range []string{"_uuid", "_version", "is_connected", "role", "status"} {
+			delete(rows[i], readOnly)
+		}
+	}
+	text, err := json.Marshal(rows)
+	if err != nil {
+		return "", err
+	}
+	// In fail mode standalone a bridge without controllers would forward all packets.
+	none := ovsdb.Row{"controller": ovsdb.OvsSet{GoSet: []any{}}, "fail_mode": "secure"}
+	_, err = one.transact(ctx, append(s.whileControlledBy(has, none), top.set("external_ids", keyControllers, string(text))...)...)
+	return string(text), err
+}
+
+// giveControllers restores the removed controllers, unless the bridge has got others, and
+// records the identity. It waits until the switch has noticed the removal.
+func (s *Switch) giveControllers(ctx context.Context, one *session, top *topRow, taken, identity string) error {
+	var (
+		rows []ovsdb.Row
+		ops  []ovsdb.Operation
+	)
+	if taken != "" {
+		if err := json.Unmarshal([]byte(taken), &rows); err != nil {
+			s.log.Error("cannot read the saved controllers of the bridge; set them with ovs-vsctl set-controller", "bridge", s.cfg.Bridge, "saved", taken, "err", err)
+		}
+		if err := s.reconfigured(ctx, one, top); err != nil {
+			return err
+		}
+		pause(ctx, forgetPause)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	has, err := s.controllers(ctx, one)
+	if err != nil {
+		return err
+	}
+	if len(has.GoSet) == 0 && len(rows) > 0 {
+		names := make([]string, len(rows))
+		for i, row := range rows {
+			names[i] = fmt.Sprintf("controller%d", i)
+			ops = append(ops, ovsdb.Operation{Op: ovsdb.OperationInsert, Table: "Controller", UUIDName: names[i], Row: row})
+		}
+		ops = append(ops, s.whileControlledBy(has, ovsdb.Row{"controller": uuids(names...)})...)
+	}
+	if taken != "" { // a late write of another agent stays for the next call
+		ops = append(ops, top.set("external_ids", keyControllers, "")...)
+	}
+	_, err = one.transact(ctx, append(ops, top.set("external_ids", keyIdentity, identity)...)...)
+	return err
+}
+
+// controllers reads the bridge's controllers from the database; none if there is no bridge.
+func (s *Switch) controllers(ctx context.Context, one *session) (ovsdb.OvsSet, error) {
+	is := ovsdb.NewCondition("name", ovsdb.ConditionEqual, s.cfg.Bridge)
+	results, err := one.transact(ctx, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Bridge", Where: []ovsdb.Condition{is}, Columns: []string{"controller"}})
+	if err != nil || len(results[0].Rows) == 0 {
+		return ovsdb.OvsSet{}, err
+	}
+	switch has := results[0].Rows[0]["controller"].(type) {
+	case ovsdb.OvsSet:
+		return has, nil
+	case ovsdb.UUID:
+		return ovsdb.OvsSet{GoSet: []any{has}}, nil
+	}
+	return ovsdb.OvsSet{}, nil
+}
+
+// whileControlledBy updates the bridge if it still has these controllers.
+func (s *Switch) whileControlledBy(has ovsdb.OvsSet, row ovsdb.Row) []ovsdb.Operation {
+	at := 0
+	return []ovsdb.Operation{{
+		Op: ovsdb.OperationWait, Table: "Bridge", Where: []ovsdb.Condition{ovsdb.NewCondition("name", ovsdb.ConditionEqual, s.cfg.Bridge)},
+		Columns: []string{"controller"}, Until: string(ovsdb.WaitConditionEqual), Rows: []ovsdb.Row{{"controller": has}}, Timeout: &at,
+	}, s.updateBridge(row)}
+}
+
+// reconfigured waits until the switch has applied the current configuration.
+func (s *Switch) reconfigured(ctx context.Context, one *session, top *topRow) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	results, err := one.transact(ctx, top.demand()...)
+	if err != nil {
+		return err
+	}
+	return s.awaitConfiguration(ctx, demanded(results))
+}

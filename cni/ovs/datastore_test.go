@@ -1,0 +1,207 @@
+package ovs_test
+
+import (
+	"context"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/test/lab/openflow"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+)
+
+// told is the network identity that a bridge reports.
+type told struct {
+	mu       sync.Mutex
+	identity string
+	changed  chan struct{}
+}
+
+func (n *told) is() (string, <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.identity, n.changed
+}
+
+func (n *told) set(identity string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.identity = identity
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// openFlow runs ovs-ofctl on the bridge.
+func (n *node) openFlow(command string, args ...string) string {
+	n.t.Helper()
+	bridge := "unix:" + filepath.Join(n.host.Dir, "br-int.mgmt")
+	out, err := exec.CommandContext(n.t.Context(), "ovs-ofctl", append([]string{"--protocols=OpenFlow13", "--no-stats", command, bridge}, args...)...).CombinedOutput()
+	require.NoError(n.t, err, "%s", out)
+	return string(out)
+}
+
+// program adds a flow to the bridge, as OpenDaylight would.
+func (n *node) program() {
+	n.openFlow("add-group", "group_id=150000,type=all,bucket=actions=drop")
+	n.openFlow("add-flow", "table=33,priority=77,actions=group:150000")
+}
+
+func (n *node) isProgrammed() bool {
+	return strings.Contains(n.openFlow("dump-groups"), "150000") && strings.Contains(n.openFlow("dump-flows"), "priority=77")
+}
+
+// keep keeps the switch managed until stop is called.
+func (n *node) keep(network *told) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		n.KeepManaged(ctx, ovs.Management{Managers: []string{"tcp:127.0.0.1:1"}, Tunnels: n.host.Address}, network.is)
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// controller runs the bridge's controller until stop is called.
+func (n *node) controller() (target string, stop func()) {
+	n.t.Helper()
+	path := filepath.Join(n.host.Dir, "br-int.controller") // the only socket that is allowed
+	l, err := net.Listen("unix", path)
+	require.NoError(n.t, err)
+	var (
+		running sync.WaitGroup
+		mu      sync.Mutex
+		conns   []net.Conn
+	)
+	running.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			conns = append(conns, conn)
+			mu.Unlock()
+			running.Go(func() { openflow.Speak(conn) })
+		}
+	})
+	return "unix:" + path, func() {
+		_ = l.Close()
+		mu.Lock()
+		for _, c := range conns {
+			_ = c.Close()
+		}
+		mu.Unlock()
+		running.Wait()
+	}
+}
+
+// TestUseDatastore: after a change of the datastore a bridge is cleared once, while its controller
+// is connected, and gets its controllers back, whenever the agent was killed.
+func TestUseDatastore(t *testing.T) {
+	n := follow(t, ovnhost.SwitchesForTest(t, "host1"), ovs.OpenDaylight)
+	if _, err := n.host.VSCtl(t.Context(), "br-exists", "br-int"); err != nil {
+		n.db("add-br", "br-int", "--", "set", "Bridge", "br-int", "datapath_type=netdev")
+	}
+	n.db("set", "Bridge", "br-int", "protocols=OpenFlow13")
+	n.db("clear", "Bridge", "br-int", "fail_mode")
+	target, gone := n.controller()
+	n.db("--", "--id=@a", "create", "Controller", `target="`+target+`"`, "max_backoff=1000", "external_ids:of=odl",
+		"--", "--id=@b", "create", "Controller", `target="ptcp:16653:127.0.0.1"`, "--", "set", "Bridge", "br-int", "controller=@a,@b")
+	controllers := func() []string {
+		lines := strings.Split(n.db("--columns=target,max_backoff,inactivity_probe,external_ids,connection_mode", "--format=csv", "--no-headings", "list", "Controller"), "\n")
+		slices.Sort(lines)
+		return lines
+	}
+	before := controllers()
+	require.Len(t, before, 2)
+	ids := func() string { return n.db("get", "Open_vSwitch", ".", "external_ids") }
+	noted := func(identity string) func() bool {
+		return func() bool { return strings.Contains(ids(), "coe-identity="+identity) }
+	}
+	eventually := func(is func() bool, what string) {
+		t.Helper()
+		require.Eventually(t, is, 20*time.Second, 10*time.Millisecond, what)
+	}
+	const soon = 500 * time.Millisecond
+
+	n.program()
+	network := &told{changed: make(chan struct{})}
+	stop := n.keep(network)
+	network.set("n1")
+	eventually(noted("n1"), "the first identity is recorded")
+	require.True(t, n.isProgrammed(), "and nothing is cleared")
+
+	network.set("n2")
+	eventually(noted("n2"), "another")
+	require.False(t, n.isProgrammed(), "the bridge is cleared")
+	require.Equal(t, before, controllers())
+	require.Equal(t, "secure", n.db("get", "Bridge", "br-int", "fail_mode"))
+	require.NotContains(t, ids(), "coe-controllers")
+
+	connected := func() bool { return strings.Contains(n.db("--columns=is_connected", "list", "Controller"), "true") }
+	eventually(connected, "the controller is connected again")
+	n.program()
+	for _, identity := range []string{"", "n2"} {
+		network.set(identity)
+		<-time.After(soon)
+		require.True(t, n.isProgrammed(), "the same identity, or an unknown one, changes nothing")
+	}
+
+	gone()
+	eventually(func() bool { return !connected() }, "the controller is disconnected")
+	network.set("n3")
+	<-time.After(soon)
+	require.True(t, n.isProgrammed(), "nothing is cleared without a controller")
+	require.True(t, noted("n2")())
+	_, gone = n.controller()
+	defer gone()
+	note := ""
+	eventually(func() bool {
+		_, text, found := strings.Cut(ids(), "coe-controllers=")
+		if found {
+			note = text
+		}
+		return found
+	}, "when the controller returns, its address is saved")
+	stop() // during the change
+	require.True(t, noted("n3")(), "a started change is completed")
+	require.False(t, n.isProgrammed())
+	require.Equal(t, before, controllers())
+
+	// An agent is killed after it has removed the controllers.
+	text := note[:strings.LastIndex(note, `]"`)+2]
+	killed := func() {
+		n.db("clear", "Bridge", "br-int", "controller", "--", "set", "Open_vSwitch", ".", "external_ids:coe-controllers="+text)
+	}
+	killed()
+	require.Empty(t, n.db("get-controller", "br-int"))
+	stop = n.keep(&told{changed: make(chan struct{})})
+	eventually(func() bool { return !strings.Contains(ids(), "coe-controllers") }, "the next agent restores them, even without a controller")
+	require.Equal(t, before, controllers())
+	require.True(t, noted("n3")())
+	stop()
+
+	// Another program has already set a controller.
+	n.db("set", "Open_vSwitch", ".", "external_ids:coe-controllers="+text)
+	stop = n.keep(network)
+	eventually(func() bool { return !strings.Contains(ids(), "coe-controllers") }, "the saved controllers are dropped")
+	require.Equal(t, before, controllers())
+	stop()
+
+	killed()
+	eventually(func() bool {
+		_, err := n.Manage(n.within(), ovs.Management{})
+		require.NoError(t, err)
+		return !strings.Contains(ids(), "coe-")
+	}, "a switch that OpenDaylight no longer manages")
+}

@@ -1,0 +1,81 @@
+package ipam
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// InUseOf lists the pod interfaces and the management ports of the model that a backend
+// has. It is for Config.InUse.
+func InUseOf(model netvirt.Model) ([]InUse, []NodeInUse) {
+	return interfacesInUse(model), nodesInUse(model)
+}
+
+func nodesInUse(model netvirt.Model) (all []NodeInUse) {
+	for _, o := range model {
+		if p, ok := o.(netvirt.ManagementPort); ok {
+			all = append(all, NodeInUse{Node: p.Node, Address: p.Address})
+		}
+	}
+	return all
+}
+
+func interfacesInUse(model netvirt.Model) []InUse {
+	found := map[string]*InUse{}
+	for _, o := range model {
+		if i, ok := o.(netvirt.Interface); ok {
+			_, _, uid, _ := netvirt.ParseInterfaceName(i.Name)
+			found[i.Name] = &InUse{
+				PodUID: i.PodUID, InterfaceUID: i.UID, Namespace: i.Namespace, Pod: i.Pod, Primary: uid == "",
+			}
+		}
+	}
+	for _, o := range model {
+		a, ok := o.(netvirt.Adjacency)
+		if !ok || found[a.Interface] == nil {
+			continue
+		}
+		u := found[a.Interface]
+		u.Node, _, _ = netvirt.ParseELANName(a.ELAN)
+		u.MAC = a.MAC
+		if e, ok := model[netvirt.ELANInstance{Name: a.ELAN}.Key()].(netvirt.ELANInstance); ok {
+			u.VNI = vni(e)
+		}
+		u.Addresses = append(u.Addresses, coe.LeasedAddress{Address: a.Address, Network: a.Network, Gateway: a.Gateway})
+	}
+	for _, o := range model {
+		i, ok := o.(netvirt.VPNInterface)
+		if !ok || found[i.Name] == nil {
+			continue
+		}
+		if v, ok := model[netvirt.VPNInstance{Name: i.VPN}.Key()].(netvirt.VPNInstance); ok && v.Namespace == i.Namespace {
+			found[i.Name].VPN, found[i.Name].RD = v.Name, distinguisher(v)
+		}
+	}
+	all := make([]InUse, 0, len(found))
+	for _, u := range found {
+		all = append(all, *u)
+	}
+	return all
+}
+
+// vni is the VNI that was chosen for an elan-instance; 0 where its segment has none.
+func vni(e netvirt.ELANInstance) uint32 {
+	if e.SegmentType == netvirt.SegmentVXLAN || e.SegmentType == netvirt.SegmentGRE {
+		return e.SegmentationID
+	}
+	return 0
+}
+
+// distinguisher is the n of a route distinguisher "100:n"; 0 for any other.
+func distinguisher(v netvirt.VPNInstance) uint32 {
+	number, ok := strings.CutPrefix(v.RouteDistinguisher, "100:")
+	n, err := strconv.ParseUint(number, 10, 32)
+	if !ok || err != nil {
+		return 0
+	}
+	return uint32(n)
+}

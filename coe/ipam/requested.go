@@ -1,0 +1,68 @@
+package ipam
+
+import (
+	"net/netip"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+// requests reports whether the source requests an address for the pod.
+func requests(p *coe.Pod) bool {
+	for _, i := range p.Interfaces {
+		if len(i.Addresses) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// requested is an address that is requested for an interface.
+type requested struct {
+	key  coe.LeaseKey
+	addr netip.Addr
+}
+
+// claimRequested claims requested addresses. All of them are held before the first is claimed,
+// so that none becomes the gateway of a block around another.
+func (r *round) claimRequested() {
+	held := map[*coe.Pod][]requested{}
+	for _, s := range r.spaces {
+		for _, p := range s.todo {
+			if requests(p) {
+				held[p] = r.holdRequested(s, p)
+			}
+		}
+	}
+	for _, s := range r.spaces {
+		for _, p := range s.todo {
+			if requests(p) {
+				r.claimPod(s, p)
+				r.dropRequested(s, held[p])
+			}
+		}
+	}
+}
+
+// holdRequested holds the requested addresses of a pod that are free.
+func (r *round) holdRequested(s *space, p *coe.Pod) (held []requested) {
+	for _, i := range p.Interfaces {
+		key := coe.LeaseKey{PodUID: p.UID, InterfaceUID: i.UID}
+		for _, addr := range i.Addresses {
+			if r.alloc.Hold(s.domain, addr, leaseRecord(key)) {
+				held = append(held, requested{key, addr})
+			}
+		}
+	}
+	return held
+}
+
+// dropRequested releases held addresses that their interfaces did not get.
+func (r *round) dropRequested(s *space, held []requested) {
+	for _, b := range held {
+		l := r.leases[b.key]
+		got := l != nil && l.Namespace == s.name && l.Has([]netip.Addr{b.addr})
+		if !got && r.alloc.Owner(s.domain, b.addr) == leaseRecord(b.key) {
+			r.alloc.Release(s.domain, b.addr)
+		}
+	}
+}

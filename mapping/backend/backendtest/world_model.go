@@ -1,0 +1,180 @@
+package backendtest
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// Model returns the world's model, with objects of all kinds.
+func (w *World) Model() netvirt.Model {
+	m := netvirt.Model{}
+	if !w.isolated {
+		m.Add(netvirt.Transit{RouteTarget: netvirt.CommonRouteTarget})
+		w.nodesModel(m)
+	}
+	for _, p := range w.pods {
+		w.podModel(m, p)
+	}
+	sorted := slices.SortedFunc(slices.Values(w.services), func(a, b *service) int { return strings.Compare(a.uid, b.uid) })
+	for _, s := range sorted {
+		w.serviceModel(m, s)
+	}
+	return m
+}
+
+func (w *World) vpn(ns string) netvirt.VPNInstance {
+	name := netvirt.VPNName(ns)
+	if ns == keepsOlderName {
+		name = netvirt.VPNNames(ns)[1]
+	}
+	v := netvirt.VPNInstance{
+		Name: name, Namespace: ns, RouteDistinguisher: fmt.Sprintf("100:%d", 2+slices.Index(namespaces, ns)),
+	}
+	if !w.isolated {
+		v.Transit = netvirt.CommonRouteTarget
+	}
+	return v
+}
+
+// nodesModel adds the nodes that have a management port.
+func (w *World) nodesModel(m netvirt.Model) {
+	network := netip.MustParsePrefix("100.96.0.0/16")
+	for n, managed := range w.managed {
+		if !managed {
+			continue
+		}
+		m.Add(
+			netvirt.Node{Address: nodeAddress(n)},
+			netvirt.NodeNetwork{Prefix: network, Gateway: network.Addr().Next(), Transit: netvirt.CommonRouteTarget},
+			netvirt.ManagementPort{
+				Node: nodeAddress(n), Network: network, MAC: fmt.Sprintf("0a:58:64:60:00:%02x", 2+2*n), Chassis: fmt.Sprintf("node-%d", n),
+				Address:        netip.AddrFrom4([4]byte{100, 96, 0, byte(2 + 2*n)}),
+				ServiceAddress: netip.AddrFrom4([4]byte{100, 96, 0, byte(3 + 2*n)}),
+			})
+	}
+}
+
+func nodeAddress(n int) netip.Addr {
+	if n == 2 {
+		return netip.MustParseAddr("fd00:33::12")
+	}
+	return netip.AddrFrom4([4]byte{192, 168, 33, byte(10 + n)})
+}
+
+func (w *World) podModel(m netvirt.Model, p *pod) {
+	node := nodeAddress(p.node)
+	elan := netvirt.ELANName(node, p.ns)
+	name := netvirt.InterfaceName(p.ns, p.name, "", true)
+	chassis := ""
+	if p.chassis {
+		chassis = fmt.Sprintf("node-%d", p.node)
+	}
+	m.Add(
+		netvirt.Node{Address: node},
+		netvirt.ELANInstance{
+			Name: elan, SegmentType: netvirt.SegmentVXLAN,
+			SegmentationID: uint32(70000 + 10*slices.Index(namespaces, p.ns) + p.node),
+		},
+		w.vpn(p.ns),
+		netvirt.Interface{
+			Name: name, Namespace: p.ns, Pod: p.name, PodUID: p.uid, UID: p.uid, ParentInterface: netvirt.PortName(name, p.uid),
+		},
+		netvirt.ELANInterface{Name: name, Namespace: p.ns, ELAN: elan, Chassis: chassis},
+		netvirt.VPNInterface{Name: name, Namespace: p.ns, VPN: w.vpn(p.ns).Name},
+	)
+	for family, slot := range p.slots {
+		if slot == 0 {
+			continue
+		}
+		address, subnet := w.address(p, family, slot)
+		subnet.ELAN, subnet.VPN = elan, w.vpn(p.ns).Name
+		m.Add(
+			subnet,
+			netvirt.MACEntry{Interface: name, Namespace: p.ns, MAC: p.mac, Address: address},
+			netvirt.Adjacency{
+				Interface: name, Namespace: p.ns, Address: address, MAC: p.mac,
+				ELAN: elan, Network: subnet.Prefix, Gateway: subnet.Gateway,
+			},
+		)
+	}
+}
+
+// address returns a pod's address and its subnet. Isolated namespaces have the same
+// addresses.
+func (w *World) address(p *pod, family, slot int) (netip.Addr, netvirt.Subnet) {
+	ns := byte(1 + slices.Index(namespaces, p.ns))
+	if w.isolated {
+		ns = 0
+	}
+	block, at := byte((slot-1)/blockSize), byte(2+(slot-1)%blockSize)
+	node := byte(p.node)
+	dns := netvirt.NewAddrList(netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:96::a"))
+	switch family {
+	case ipv4:
+		return netip.AddrFrom4([4]byte{10, ns, node, 8*block + at}), netvirt.Subnet{
+			Prefix:  netip.PrefixFrom(netip.AddrFrom4([4]byte{10, ns, node, 8 * block}), 29),
+			Gateway: netip.AddrFrom4([4]byte{10, ns, node, 8*block + 1}), DNS: dns, LeaseTime: 7200,
+		}
+	case ipv6:
+		at16 := func(last byte) netip.Addr {
+			return netip.AddrFrom16([16]byte{0: 0xfd, 3: ns, 5: node, 7: block, 15: last})
+		}
+		return at16(at), netvirt.Subnet{Prefix: netip.PrefixFrom(at16(0), 120), Gateway: at16(1), DNS: dns}
+	default:
+		gateway := netip.AddrFrom4([4]byte{169, 254, 1, 1})
+		return netip.AddrFrom4([4]byte{172, 16 + ns, node, byte(slot)}), netvirt.Subnet{
+			Prefix: netip.PrefixFrom(gateway, 32), Gateway: gateway,
+		}
+	}
+}
+
+// serviceModel adds a service, its VIPs, and the floating IPs of its pods.
+func (w *World) serviceModel(m netvirt.Model, s *service) {
+	m.Add(netvirt.Service{UID: s.uid, Namespace: s.ns, Name: s.name, Affinity: s.affinity})
+	for _, vip := range s.addresses {
+		var endpoints []netip.AddrPort
+		for _, p := range s.pods {
+			for _, a := range w.addresses(p) {
+				if a.Is4() == vip.Is4() {
+					endpoints = append(endpoints, netip.AddrPortFrom(a, s.port))
+					w.float(m, s, p, a, vip)
+				}
+			}
+		}
+		if s.outside && vip.Is4() {
+			endpoints = append(endpoints, netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 168, 33, 10}), s.port))
+		}
+		for _, protocol := range s.protocols {
+			m.Add(netvirt.ServiceVIP{
+				Service: s.uid, Namespace: s.ns, Protocol: protocol, VIP: netip.AddrPortFrom(vip, s.port),
+				Endpoints: netvirt.NewEndpointList(endpoints...),
+			})
+		}
+	}
+}
+
+func (w *World) addresses(p *pod) []netip.Addr {
+	var all []netip.Addr
+	for family, slot := range p.slots {
+		if slot != 0 {
+			a, _ := w.address(p, family, slot)
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// float adds a floating IP, unless a service with a lower UID has one for the pod.
+func (w *World) float(m netvirt.Model, s *service, p *pod, internal, external netip.Addr) {
+	f := netvirt.FloatingIP{
+		Router: w.vpn(p.ns).Name, Port: netvirt.InterfaceName(p.ns, p.name, "", true), Namespace: p.ns,
+		Internal: internal, External: external, ExternalID: s.uid,
+	}
+	if _, found := m[f.Key()]; !found {
+		m.Add(f)
+	}
+}

@@ -1,0 +1,102 @@
+package odl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// reject records that the controller will never accept the changes of an operation.
+func (w *write) reject(o *operation, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, k := range o.keys() {
+		w.refused[k] = true
+		if !slices.Contains(w.rejected.Keys, k) {
+			w.rejected.Keys = append(w.rejected.Keys, k)
+		}
+	}
+	w.refused[o.head()] = true
+	w.rejected.Err = errors.Join(w.rejected.Err, fmt.Errorf("write %s %s: %w", w.lists[o.list].name, o.key(), err))
+}
+
+// isRefused reports whether the entry of an operation was refused.
+func (w *write) isRefused(o *operation) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.refused[o.head()]
+}
+
+// failure is an answer that may be a refusal or a failure of the controller (500).
+type failure struct {
+	operation *operation
+	err       error
+}
+
+// place identifies an entry.
+type place struct {
+	list int
+	key  string
+}
+
+func (o *operation) at() place { return place{o.list, o.key()} }
+
+// failureCounts counts, by entry, the consecutive writes that failed at it.
+type failureCounts map[place]int
+
+const (
+	// An entry is refused after refusedWithOthers failures if the controller has accepted
+	// other entries, and after refusedAlone if there were no others.
+	refusedWithOthers = 2
+	refusedAlone      = 3
+	// maxCounted is the maximum number of entries whose failures are counted.
+	maxCounted = 1000
+	// maxFailed is the number of failed entries after which a write stops, if the controller
+	// has accepted none.
+	maxFailed = 8
+)
+
+// fail records that the controller failed at a request with one entry (500). If it accepts
+// other entries, it refuses this one; else the controller itself may have failed.
+func (w *write) fail(o *operation, err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.backend.failures) >= maxCounted {
+		clear(w.backend.failures) // most entries are not wanted any more
+	}
+	w.backend.failures[o.at()]++
+	w.refused[o.head()] = true
+	w.failed = append(w.failed, failure{o, err})
+	if w.accepted == 0 && len(w.failed) >= maxFailed {
+		return fmt.Errorf("the controller fails at every entry: %w", err)
+	}
+	return nil
+}
+
+// result returns the error of the write. If the controller has refused something, or has
+// answered that something does not exist, result checks that it is ready: a controller that
+// has not loaded its models gives the same answers.
+func (w *write) result(ctx context.Context) error {
+	var failed []error
+	for _, f := range w.failed {
+		n := w.backend.failures[f.operation.at()]
+		if w.accepted > 0 && n >= refusedWithOthers || n >= refusedAlone {
+			w.reject(f.operation, f.err)
+		} else {
+			failed = append(failed, f.err)
+		}
+	}
+	if w.absent || len(w.rejected.Keys) > 0 || len(failed) > 0 {
+		if _, err := w.ready(ctx); err != nil {
+			return err
+		}
+	}
+	if len(failed) > 0 {
+		return errors.Join(failed...)
+	}
+	if len(w.rejected.Keys) > 0 {
+		return &w.rejected
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+package ovn_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/backendtest"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+)
+
+// addExternal adds external rows to each table that the backend uses.
+func addExternal(t *testing.T, server *ovsdb.Server) {
+	t.Helper()
+	server.NBCtl(t,
+		"ls-add", "default:pod-1", "--", "lsp-add", "default:pod-1", "external", "--", "lsp-set-addresses", "external", "0a:00:00:00:00:01 10.1.0.2",
+		"--", "lr-add", "default", "--", "lrp-add", "default", "external", "0a:00:00:00:00:02", "10.1.0.1/24",
+		"--", "lr-route-add", "default", "10.9.0.0/16", "10.1.0.9",
+		"--", "lb-add", "web", "10.96.0.1:80", "10.1.0.2:80", "--", "ls-lb-add", "default:pod-1", "web",
+		"--", "dhcp-options-create", "10.1.0.0/24", "--", "static-mac-binding-add", "external", "10.1.0.7", "0a:00:00:00:00:07",
+		"--", "create", "Load_Balancer_Group", "name=coe-bridge", "--", "set", "NB_Global", ".", "external_ids:someone=else")
+	// An external row with a copy of our marks, and a row with another owner's mark.
+	server.NBCtl(t, "--", "set", "Logical_Switch", "default:pod-1", `external_ids:"coe-bridge/owner"=coe-bridge`,
+		`external_ids:"coe-bridge/kind"=elan-instance`, `external_ids:"coe-bridge/name"=x`,
+		"--", "set", "Logical_Router", "default", `external_ids:"coe-bridge/owner"=another`)
+}
+
+// TestExternalRows: after many writes and deletions of the backend, external rows are the
+// same, byte for byte.
+func TestExternalRows(t *testing.T) {
+	server := ovsdb.Start(t)
+	addExternal(t, server)
+	before := server.Dump(t, append(tables, "NB_Global")...)
+
+	b := open(t, server)
+	other := open(t, server, func(c *ovn.Config) { c.Owner = "another" })
+	w := backendtest.NewWorld(5)
+	for range 20 {
+		w.Step()
+		write(t, b, w.Model().Select(b.Kinds()))
+	}
+	has, err := other.Read(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, has, "an owner does not read the rows of another owner")
+	write(t, b, netvirt.Model{})
+	require.Equal(t, before, server.Dump(t, append(tables, "NB_Global")...))
+}
+
+// TestTwoOwners: two backends with different owners can use one database, unless they
+// write the same names.
+func TestTwoOwners(t *testing.T) {
+	server := ovsdb.Start(t)
+	one, two := open(t, server), open(t, server, func(c *ovn.Config) { c.Owner = "two" })
+	model := someModel(one)
+	write(t, one, model)
+	err := two.Write(t.Context(), netvirt.Diff(netvirt.Model{}, model))
+	require.ErrorIs(t, err, netvirt.ErrRejected)
+	write(t, two, netvirt.Model{})
+	write(t, one, model)
+}
+
+// TestBlockedName: if an external port has the name of a pod's port, the error names it,
+// and only that pod is rejected.
+func TestBlockedName(t *testing.T) {
+	server := ovsdb.Start(t)
+	b := open(t, server)
+	want := someModel(b)
+	var blocked netvirt.Interface
+	for _, k := range want.Keys() {
+		if i, ok := want[k].(netvirt.Interface); ok {
+			blocked = i
+			break
+		}
+	}
+	server.NBCtl(t, "ls-add", "external", "--", "lsp-add", "external", blocked.Name)
+
+	err := b.Write(t.Context(), netvirt.Diff(netvirt.Model{}, want))
+	var rejected *netvirt.RejectedError
+	require.ErrorAs(t, err, &rejected)
+	require.ErrorContains(t, err, blocked.Name)
+	require.ErrorContains(t, err, strings.TrimSpace(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Logical_Switch_Port", fmt.Sprintf("name=%q", blocked.Name))))
+	require.Contains(t, rejected.Keys, blocked.Key())
+	for _, k := range rejected.Keys {
+		o, ok := want[k].(interface{ Scope() netvirt.Scope })
+		require.True(t, ok)
+		require.Equal(t, netvirt.Scope(blocked.Namespace), o.Scope())
+		delete(want, k)
+	}
+	have, err := b.Read(t.Context())
+	require.NoError(t, err)
+	backendtest.Agree(t, want, have)
+
+	server.NBCtl(t, "lsp-del", blocked.Name)
+	write(t, b, someModel(b))
+}
+
+// TestDamage: every change that an external writer makes to a row of ours is found by
+// Read and repaired by writing the difference, even if the object is not wanted.
+func TestDamage(t *testing.T) {
+	server := ovsdb.Start(t)
+	b := open(t, server)
+	want := someModel(b)
+	write(t, b, want)
+	whole := server.Dump(t, tables...)
+
+	first := func(table string) string {
+		all := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "list", table))
+		require.NotEmpty(t, all, table)
+		return all[0]
+	}
+	pod := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Logical_Switch_Port", `type=""`))[0]
+	marks := []string{
+		"Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Static_Route", "Logical_Router_Policy", "ACL",
+		"Load_Balancer", "DHCP_Options",
+	}
+	damages := map[string][]string{
+		"addresses":           {"lsp-set-addresses", pod, "0a:00:00:00:00:01 1.2.3.4"},
+		"port security":       {"clear", "Logical_Switch_Port", pod, "port_security"},
+		"options":             {"set", "Logical_Switch_Port", pod, "options:iface-id-ver=x"},
+		"port gone":           {"lsp-del", pod},
+		"pod's mark":          {"set", "Logical_Switch_Port", pod, `external_ids:"coe-bridge/pod"=x`},
+		"adjacency":           {"set", "Logical_Switch_Port", pod, `external_ids:"coe-bridge/adjacency/1.2.3.4"=x`},
+		"switch's groups":     {"clear", "Logical_Switch", first("Logical_Switch"), "load_balancer_group"},
+		"switch's identifier": {"set", "Logical_Switch", first("Logical_Switch"), `external_ids:"coe-bridge/segmentation-id"=x`},
+		"switch gone":         {"ls-del", first("Logical_Switch")},
+		"router's name":       {"set", "Logical_Router", first("Logical_Router"), "name=x"},
+		"router gone":         {"lr-del", first("Logical_Router")},
+		"all routes gone":     {"lr-route-del", first("Logical_Router")},
+		"router port's MAC":   {"set", "Logical_Router_Port", first("Logical_Router_Port"), `mac="0a:00:00:00:00:99"`},
+		"router port gone":    {"lrp-del", first("Logical_Router_Port")},
+		"route":               {"set", "Logical_Router_Static_Route", first("Logical_Router_Static_Route"), "nexthop=1.2.3.4"},
+		"policy":              {"set", "Logical_Router_Policy", first("Logical_Router_Policy"), "priority=7"},
+		"policy's next hop":   {"set", "Logical_Router_Policy", first("Logical_Router_Policy"), "nexthops=1.2.3.4"},
+		"policies gone":       {"clear", "Logical_Router", "transit:" + netvirt.CommonRouteTarget, "policies"},
+		"DHCP options":        {"clear", "DHCP_Options", first("DHCP_Options"), "options"},
+		"DHCP options gone":   {"dhcp-options-del", first("DHCP_Options")},
+		"VIPs":                {"clear", "Load_Balancer", first("Load_Balancer"), "vips"},
+		"balancer's options":  {"set", "Load_Balancer", first("Load_Balancer"), "options:reject=false"},
+		"balancer gone":       {"lb-del", first("Load_Balancer")},
+		"group's members":     {"clear", "Load_Balancer_Group", first("Load_Balancer_Group"), "load_balancer"},
+		"MAC binding":         {"set", "Static_MAC_Binding", first("Static_MAC_Binding"), `mac="0a:00:00:00:00:99"`},
+		"MAC binding gone":    {"destroy", "Static_MAC_Binding", first("Static_MAC_Binding")},
+		"port's type":         {"lsp-set-type", pod, "localnet"},
+	}
+	for _, table := range marks {
+		damages["marks of "+table] = []string{"clear", table, first(table), "external_ids"}
+		damages["owner of "+table] = []string{"remove", table, first(table), "external_ids", `"coe-bridge/owner"`}
+	}
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			server.NBCtl(t, damage...)
+			require.NotEqual(t, whole, server.Dump(t, tables...), "the command changes nothing")
+			have, err := b.Read(t.Context())
+			require.NoError(t, err)
+			require.NotEqual(t, want, have, "the damage is not found")
+			require.NoError(t, b.Write(t.Context(), netvirt.Diff(have, want)))
+			require.Equal(t, whole, server.Dump(t, tables...), "the damage is not repaired")
+		})
+	}
+
+	// Damaged rows that are not wanted are deleted.
+	server.NBCtl(t, "lsp-set-addresses", pod, "unknown", "--", "clear", "Load_Balancer", first("Load_Balancer"), "vips")
+	write(t, b, netvirt.Model{})
+	for _, table := range tables {
+		require.Empty(t, strings.TrimSpace(server.NBCtl(t, "--bare", "list", table)), table)
+	}
+}
+
+// TestDamageWaits: a write of creations only does not repair a damaged group, so that
+// the network of a running pod does not change.
+func TestDamageWaits(t *testing.T) {
+	server := ovsdb.Start(t)
+	b := open(t, server)
+	want := someModel(b)
+	write(t, b, want)
+	pod := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Logical_Switch_Port", `type=""`))[0]
+	server.NBCtl(t, "set", "Logical_Switch_Port", pod, "options:external=true")
+	before := server.Dump(t, tables...)
+
+	have, err := b.Read(t.Context())
+	require.NoError(t, err)
+	var creations []netvirt.Change
+	for _, c := range netvirt.Diff(have, want) {
+		if c.Old == nil {
+			creations = append(creations, c)
+		}
+	}
+	require.NotEmpty(t, creations)
+	require.NoError(t, b.Write(t.Context(), creations))
+	require.Equal(t, before, server.Dump(t, tables...))
+	write(t, b, want)
+	require.NotContains(t, server.Dump(t, tables...), "options:external")
+}

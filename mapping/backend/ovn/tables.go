@@ -1,0 +1,42 @@
+package ovn
+
+import (
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
+)
+
+// northbound holds the tables that the backend has rows in. Rows of various groups
+// are members of the link columns.
+var northbound = ovsdb.NewDatabase(nb.Schema(), []ovsdb.TableType{
+	{Name: nb.LogicalSwitchTable, Zero: nb.LogicalSwitch{}},
+	{Name: nb.LogicalSwitchPortTable, Zero: nb.LogicalSwitchPort{}},
+	{Name: nb.ACLTable, Zero: nb.ACL{}},
+	{Name: nb.LogicalRouterTable, Zero: nb.LogicalRouter{}},
+	{Name: nb.LogicalRouterPortTable, Zero: nb.LogicalRouterPort{}},
+	{Name: nb.LogicalRouterStaticRouteTable, Zero: nb.LogicalRouterStaticRoute{}},
+	{Name: nb.LogicalRouterPolicyTable, Zero: nb.LogicalRouterPolicy{}},
+	{Name: nb.LoadBalancerTable, Zero: nb.LoadBalancer{}},
+	{Name: nb.LoadBalancerGroupTable, Zero: nb.LoadBalancerGroup{}},
+	{Name: nb.DHCPOptionsTable, Zero: nb.DHCPOptions{}},
+	{Name: nb.StaticMACBindingTable, Zero: nb.StaticMACBinding{}},
+}, map[string][]string{
+	nb.LogicalSwitchTable:     {"ports", "acls"},
+	nb.LogicalRouterTable:     {"ports", "static_routes", "policies"},
+	nb.LoadBalancerGroupTable: {"load_balancer"},
+})
+
+// readOrder lists the tables in the order in which they are read. A table comes after
+// the tables whose rows its rows are compared with and that its groups look up. The
+// switch ports, the largest table, are decoded while the server works on the rest.
+var readOrder = tablesOf(
+	nb.LoadBalancerGroupTable, nb.StaticMACBindingTable, nb.LogicalRouterTable, nb.LogicalSwitchTable, nb.LogicalSwitchPortTable,
+	nb.LogicalRouterPortTable, nb.LogicalRouterStaticRouteTable, nb.LogicalRouterPolicyTable, nb.ACLTable,
+	nb.LoadBalancerTable, nb.DHCPOptionsTable,
+)
+
+func tablesOf(names ...string) (all []*ovsdb.Table) {
+	for _, name := range names {
+		all = append(all, northbound.Table(name))
+	}
+	return all
+}

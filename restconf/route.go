@@ -1,0 +1,209 @@
+package restconf
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/gorilla/mux"
+
+	"github.com/coe-bridge/coe-bridge/restconf/access"
+	"github.com/coe-bridge/coe-bridge/restconf/discovery"
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
+	"github.com/coe-bridge/coe-bridge/yang"
+)
+
+// datastoresPrefix is before the names of datastores (RFC 8527).
+const datastoresPrefix = "/rests/ds/"
+
+// root is a place where the tree is served.
+type root struct {
+	prefix  string
+	dialect *wire.Dialect
+	part    tree.Part // PartAll: the query parameter content says
+}
+
+// dataRoot is the root for agents, too.
+var dataRoot = root{prefix: "/rests/data", dialect: wire.RFC8040}
+
+var roots = []root{
+	{prefix: "/restconf/config", dialect: wire.Draft02, part: tree.PartConfig},
+	{prefix: "/restconf/operational", dialect: wire.Draft02, part: tree.PartOperational},
+	{prefix: "/restconf/data", dialect: wire.RFC8040},
+	{prefix: datastoresPrefix + "ietf-datastores:running", dialect: wire.NMDA, part: tree.PartConfig},
+	{prefix: datastoresPrefix + "ietf-datastores:operational", dialect: wire.NMDA, part: tree.PartOperational},
+}
+
+// routes is the table of all that is served. Paths are matched as they were sent: a key may
+// hold an encoded slash.
+func (s *Server) routes() *mux.Router {
+	router := mux.NewRouter().UseEncodedPath().SkipClean(true)
+	for path, open := range s.cfg.Open {
+		router.Path(path).HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			connOf(r).answerStranger(w, func() { open.ServeHTTP(w, r) })
+		})
+	}
+
+	streams := router.NewRoute().Subrouter()
+	streams.Use(s.enter(true))
+	streams.PathPrefix(discovery.StreamsPrefix).HandlerFunc(s.serveStreams)
+	streams.PathPrefix(draftStreamsPrefix).HandlerFunc(s.forUsers(s.serveDraftStream))
+
+	rest := router.NewRoute().Subrouter()
+	rest.Use(s.enter(false))
+	rest.PathPrefix(dataRoot.prefix).HandlerFunc(s.serveTree(dataRoot))
+	for _, at := range roots {
+		rest.PathPrefix(at.prefix).HandlerFunc(s.forUsers(s.serveTree(at)))
+	}
+	rest.MatcherFunc(isSubscribe).HandlerFunc(s.forUsers(s.serveSubscribe))
+	documents := s.documents()
+	isDocument := func(r *http.Request, _ *mux.RouteMatch) bool { return documents[documentPath(r)] != nil }
+	rest.MatcherFunc(isDocument).HandlerFunc(s.forUsers(func(w http.ResponseWriter, r *http.Request) {
+		documents[documentPath(r)](w, r)
+	}))
+	rest.PathPrefix("").HandlerFunc(s.forUsers(s.notFound))
+	return router
+}
+
+// documents are the resources beside the trees, by path.
+func (s *Server) documents() map[string]http.HandlerFunc {
+	all := map[string]http.HandlerFunc{}
+	for path, p := range discovery.Pages(s.modules, s.kinds) {
+		all[path] = func(w http.ResponseWriter, r *http.Request) { s.servePage(w, r, p) }
+	}
+	maps.Copy(all, s.documentation())
+	return all
+}
+
+// documentPath is a path without slashes at its end.
+func documentPath(r *http.Request) string { return strings.TrimRight(r.URL.EscapedPath(), "/") }
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.router.ServeHTTP(w, withPlainDatastore(withoutEmptySegments(r)))
+}
+
+// enter lets a request through if its caller is known, has the role for it, and is within
+// its share. Nothing else is looked at before. A stream has a place of another kind than
+// other requests.
+func (s *Server) enter(stream bool) mux.MiddlewareFunc {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header()["Cache-Control"] = noStore
+			r = s.tickets.redeem(r)
+			who, err := s.cfg.Auth.Authenticate(r)
+			if err != nil {
+				connOf(r).answerStranger(w, func() { s.refuseEntry(w, r, err) })
+				return
+			}
+			connOf(r).authenticated()
+			if s.cfg.Audit != nil && !reads(r) {
+				recorded := &recorder{ResponseWriter: w}
+				defer s.record(recorded, r, who)
+				w = recorded
+			}
+			if err = permit(who, r); err == nil {
+				err = s.admit(w, r, who, stream, next)
+			}
+			if err != nil {
+				s.fail(w, r, dialectOf(r), err)
+			}
+		})
+	}
+}
+
+// admit serves a request within the share of its caller.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, who access.Identity, stream bool, next http.Handler) error {
+	h, err := s.shares.enter(r.Context(), holderOf(who))
+	if err != nil {
+		return err
+	}
+	leave := sync.OnceFunc(h.leave)
+	defer leave()
+	if stream {
+		leave()
+	}
+	if stream || !reads(r) || who.Role == access.Node {
+		r = h.with(r)
+	}
+	next.ServeHTTP(w, r)
+	return nil
+}
+
+// forUsers refuses agents.
+func (s *Server) forUsers(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if caller := callerOf(r); caller.Node != "" {
+			s.fail(w, r, dialectOf(r), caller.Denied())
+			return
+		}
+		serve(w, r)
+	}
+}
+
+// callerOf is who makes a request, for the tree.
+func callerOf(r *http.Request) tree.Caller {
+	if h := heldBy(r); h != nil && h.who.node {
+		return tree.Caller{Node: h.who.name}
+	}
+	return tree.Caller{}
+}
+
+func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
+	s.fail(w, r, dialectOf(r), &wire.Problem{Status: http.StatusNotFound, Errors: yang.Errors{{
+		Type: "protocol", Tag: "invalid-value",
+		Message: "there is no such resource: the trees are /restconf/config, /restconf/operational, /rests/data and /restconf/data, the streams are in /rests/streams, the modules in /restconf/modules",
+	}}})
+}
+
+// dialectOf guesses the dialect of a request that reached no tree.
+func dialectOf(r *http.Request) *wire.Dialect {
+	for _, prefix := range []string{
+		"/restconf/config", "/restconf/operational", "/restconf/modules", "/restconf/streams", "/restconf/operations",
+	} {
+		if strings.HasPrefix(r.URL.Path, prefix) {
+			return wire.Draft02
+		}
+	}
+	return wire.RFC8040
+}
+
+// withoutEmptySegments is r with runs of slashes in its path made one, so that it
+// finds its route.
+func withoutEmptySegments(r *http.Request) *http.Request {
+	path := r.URL.EscapedPath()
+	if !strings.Contains(path, "//") {
+		return r
+	}
+	segments := strings.FieldsFunc(path, func(c rune) bool { return c == '/' })
+	return withEscapedPath(r, "/"+strings.Join(segments, "/"))
+}
+
+// withPlainDatastore is r with the name of its datastore as its route has it: a colon
+// may be escaped in a path.
+func withPlainDatastore(r *http.Request) *http.Request {
+	path := r.URL.EscapedPath()
+	rest, ok := strings.CutPrefix(path, datastoresPrefix)
+	if !ok {
+		return r
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	plain := strings.NewReplacer("%3A", ":", "%3a", ":").Replace(name)
+	if plain == name {
+		return r
+	}
+	return withEscapedPath(r, datastoresPrefix+plain+rest[len(name):])
+}
+
+// withEscapedPath is r with another path, which is made of its own.
+func withEscapedPath(r *http.Request, path string) *http.Request {
+	u := *r.URL
+	u.RawPath = path
+	u.Path, _ = url.PathUnescape(path) // it came from a URL that was parsed
+	shallow := *r
+	shallow.URL = &u
+	return &shallow
+}

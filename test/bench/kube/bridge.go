@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/serve"
+)
+
+const (
+	// podPool has room for the blocks of all nodes' networks, and for none of the
+	// addresses of nodes and services.
+	podPool        = "10.0.0.0/10"
+	syncTimeout    = 5 * time.Minute
+	syncPoll       = 10 * time.Millisecond
+	requestTimeout = time.Minute // of a bridge that has 50,000 pods to read
+	// objectsPerPod is how many objects of the model each of these pods has at least.
+	objectsPerPod = 3
+)
+
+// bridge is a bridge, its figures, and a client of it.
+type bridge struct {
+	*serve.Process
+	client *serve.Client
+}
+
+// onFolder has a bridge keep its data in a folder, onEtcd on servers.
+func onFolder(dir string) []string { return []string{"--data-dir", dir} }
+func onEtcd(endpoints []string) []string {
+	return []string{"--etcd-endpoints", strings.Join(endpoints, ",")}
+}
+
+func startBridge(ctx context.Context, b *bench, kubeconfig, nb string, data []string, annotateQPS string) (*bridge, error) {
+	p, err := serve.Start(ctx, b.program, append(data, "--auth-file", b.usersFile,
+		"--kubeconfig", kubeconfig, "--annotate-qps", annotateQPS, "--pool", podPool, "--backend", "ovn", "--ovn-nb", nb)...)
+	if err != nil {
+		return nil, err
+	}
+	return &bridge{p, serve.NewClient(p.URL, requestTimeout)}, nil
+}
+
+func (b *bridge) stop() error {
+	b.client.Close()
+	return b.Stop()
+}
+
+// awaitSync waits until the bridge leads and the backend has all that is wanted, so many
+// pods at least, and returns when that was seen.
+func (b *bridge) awaitSync(ctx context.Context, pods int) (time.Time, error) {
+	return await(ctx, func(ctx context.Context) error {
+		if _, leads := b.Elected(); !leads {
+			return errors.New("the bridge does not lead")
+		}
+		objects, inSync, err := b.client.Written(ctx)
+		if err == nil && (!inSync || objects < pods*objectsPerPod) {
+			err = fmt.Errorf("the backend is to have %d pods, and has %d objects", pods, objects)
+		}
+		return err
+	})
+}
+
+// awaitTold waits until the bridge has told all agents that their pods' networks are
+// there, which is the last that it does.
+func (b *bridge) awaitTold(ctx context.Context, pods int) error {
+	told := fmt.Sprintf("coe_bridge_pods{stage=%q} %d\n", "confirmed", pods)
+	_, err := await(ctx, func(ctx context.Context) error {
+		_, metrics, err := b.client.Do(ctx, http.MethodGet, "/metrics", nil)
+		if err == nil && !strings.Contains(metrics, told) {
+			err = fmt.Errorf("the agents are to be told of %d pods, and are not", pods)
+		}
+		return err
+	})
+	return err
+}
+
+// awaitKnown waits until the bridge knows all that there is, whether it leads or not.
+func (b *bridge) awaitKnown(ctx context.Context) error {
+	_, err := await(ctx, func(ctx context.Context) error {
+		var status struct {
+			Complete bool `json:"complete"`
+		}
+		_, err := b.client.Read(ctx, "operational/coe-status:status", &status)
+		if err == nil && !status.Complete {
+			err = errors.New("the bridge does not know all that there is")
+		}
+		return err
+	})
+	return err
+}
+
+// await looks until holds returns nil, and returns when it did.
+func await(ctx context.Context, holds func(context.Context) error) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	for {
+		err := holds(ctx)
+		if err == nil {
+			return time.Now(), nil
+		}
+		select {
+		case <-ctx.Done():
+			return time.Time{}, errors.Join(err, ctx.Err())
+		case <-time.After(syncPoll):
+		}
+	}
+}

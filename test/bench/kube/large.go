@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/test/bench/figures"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+)
+
+// measureLarge stops and starts a bridge that has done all that there is to do for
+// 50,000 pods on 1,000 nodes and 5,000 services. The API server is one that has them
+// all in memory: a real one takes minutes to be given them.
+func measureLarge(ctx context.Context, b *bench) (all []figures.Figure, err error) {
+	api, err := serveLarge(b.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, api.stop()) }()
+	nb, err := ovsdb.Run()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, nb.Close()) }()
+	dir, err := b.folder("large")
+	if err != nil {
+		return nil, err
+	}
+	start := func() (*bridge, error) {
+		return startBridge(ctx, b, api.kubeconfig, nb.Endpoint(), onFolder(dir), unlimited)
+	}
+	b.say("50,000 pods, 1,000 nodes, 5,000 services: choosing and writing all that there is to choose and to write")
+	if err := api.settle(ctx, b, start); err != nil {
+		return nil, err
+	}
+	b.say("starting again with all of that")
+	r, err := restart(ctx, nb, largePods, start)
+	if err != nil {
+		return nil, err
+	}
+	return r.figures("50,000 pods, 1,000 nodes, 5,000 services", 8*time.Second, 600), nil
+}
+
+// settle has a bridge do all that there is to do.
+func (s *largeAPI) settle(ctx context.Context, b *bench, start func() (*bridge, error)) (err error) {
+	br, err := start()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, br.stop()) }()
+	if _, err := br.awaitSync(ctx, largePods); err != nil {
+		return err
+	}
+	memory, err := br.Resident()
+	if err != nil {
+		return err
+	}
+	b.say("the rows are written; %.0f MiB are resident, and %d pods annotated", memory/megabyte, s.annotated())
+	if err := s.awaitAnnotations(ctx); err != nil {
+		return err
+	}
+	return br.awaitTold(ctx, largePods)
+}

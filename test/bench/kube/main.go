@@ -1,0 +1,106 @@
+// Command benchkube measures the figures that coe-bridge is held to as a source of
+// Kubernetes, on a real API server and a real northbound database without northd,
+// and prints them beside their bounds. The bridge is a process of its own. A figure
+// and what it is compared with run in alternation, so that changes of the machine's
+// speed affect both alike.
+//
+// It needs ovsdb-server and the Go toolchain, neither root nor a running OVN.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/restconf/access"
+	"github.com/coe-bridge/coe-bridge/test/bench/figures"
+	"github.com/coe-bridge/coe-bridge/test/lab/etcd"
+	"github.com/coe-bridge/coe-bridge/test/lab/serve"
+)
+
+// measurements in the order of the table.
+var measurements = []figures.Measurement[*bench]{
+	{Name: "start", Measure: measureStart},
+	{Name: "storm", Measure: measureStorm},
+	{Name: "annotate", Measure: measureAnnotations},
+	{Name: "churn", Measure: measureChurn},
+	{Name: "restart", Measure: measureRestart},
+	{Name: "takeover", Measure: measureTakeOver},
+	{Name: "large", Measure: measureLarge},
+	{Name: "tenant", Measure: measureTenant},
+}
+
+func main() {
+	if served, err := etcd.Serve(); served {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "benchkube:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	program := flag.String("bridge", "", "the coe-bridge to measure, a `file`; default: that of this source tree")
+	figures.Main("benchkube", measurements, func(ctx context.Context) (*bench, func() error, error) {
+		b, err := newBench(ctx, *program)
+		return b, b.close, err
+	})
+}
+
+// bench is what the measurements share.
+type bench struct {
+	begun     time.Time
+	dir       string // for everything; removed at the end
+	usersFile string
+	program   string // the bridge
+	null      string // the null controller
+}
+
+func newBench(ctx context.Context, program string) (*bench, error) {
+	dir, err := os.MkdirTemp("", "benchkube")
+	if err != nil {
+		return nil, fmt.Errorf("make a folder for the measurements: %w", err)
+	}
+	b := &bench{begun: time.Now(), dir: dir, usersFile: filepath.Join(dir, "users"), program: program}
+	if err := b.prepare(ctx); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return b, nil
+}
+
+func (b *bench) close() error { return os.RemoveAll(b.dir) }
+
+func (b *bench) prepare(ctx context.Context) error {
+	// A bcrypt hash, as in production.
+	hash, err := access.HashPassword(serve.Password, access.Bcrypt)
+	if err != nil {
+		return fmt.Errorf("hash the password: %w", err)
+	}
+	if err := os.WriteFile(b.usersFile, []byte(serve.User+":writer:"+hash+"\n"), 0o600); err != nil {
+		return fmt.Errorf("write the file of users: %w", err)
+	}
+	b.say("building the bridge, and a controller that does nothing to compare it with")
+	if b.program == "" {
+		if b.program, err = serve.Build(ctx, b.dir); err != nil {
+			return err
+		}
+	}
+	b.null, err = buildNull(ctx, b.dir)
+	return err
+}
+
+// say tells what is under way.
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "[%5.1fs] %s\n", time.Since(b.begun).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// folder makes a folder of the given name, in the one that is removed at the end.
+func (b *bench) folder(name string) (string, error) {
+	dir, err := os.MkdirTemp(b.dir, name)
+	if err != nil {
+		return "", fmt.Errorf("make a folder: %w", err)
+	}
+	return dir, nil
+}

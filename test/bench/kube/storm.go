@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/test/bench/figures"
+)
+
+const (
+	stormLag  = 500 * time.Millisecond
+	stormCPU  = 700 * time.Millisecond // per 1,000 pods
+	unlimited = "inf"
+)
+
+// measureStorm has 20 workers create 5,000 pods, which the bridge annotates as fast
+// as the API server takes it. Measured is how long after the last pod's watch event
+// the last of the rows and of the stream events are there, and what processor time
+// all of it took.
+func measureStorm(ctx context.Context, b *bench) (all []figures.Figure, err error) {
+	w, err := b.newWorld(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	br, err := w.start(ctx, unlimited)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, br.stop()) }()
+	if _, err := br.awaitSync(ctx, 0); err != nil {
+		return nil, err
+	}
+	o, err := w.observe(ctx, br)
+	if err != nil {
+		return nil, err
+	}
+	defer o.stop()
+	before, err := br.ProcessorTime()
+	if err != nil {
+		return nil, err
+	}
+	b.say("creating 5,000 pods from 20 workers")
+	made, err := w.plane.MakePods(ctx, load(pods, "storm-"))
+	if err != nil {
+		return nil, err
+	}
+	b.say("created: %s", made)
+	seen, err := o.await(ctx, "storm-", pods)
+	if err != nil {
+		return nil, err
+	}
+	after, err := br.ProcessorTime()
+	if err != nil {
+		return nil, err
+	}
+	end := last(seen.came)
+	b.say("annotated %s after the last pod's watch event", figures.Short(last(seen.annotated).Sub(end)))
+	const name = "5,000 pods created by 20 workers: last watch event to last "
+	return []figures.Figure{
+		figures.AtMost(name+"row in NB", max(0, last(seen.rows).Sub(end)), stormLag),
+		figures.AtMost(name+"event on the nodes' streams", max(0, last(seen.told).Sub(end)), stormLag),
+		figures.AtMost("processor time of the bridge for 1,000 of these, annotated", (after-before)*1000/pods, stormCPU),
+	}, nil
+}
+
+// observer watches the fate of pods, with the measurement's own watches and one clock.
+type observer struct {
+	pods *podWatch
+	rows *rowWatch
+	told *streams
+}
+
+// seen is when it was seen of each pod.
+type seen struct{ came, annotated, rows, told map[string]time.Time }
+
+func (w *world) observe(ctx context.Context, br *bridge) (o *observer, err error) {
+	o = &observer{}
+	if o.pods, err = w.watchPods(ctx); err != nil {
+		return nil, err
+	}
+	if o.rows, err = watchRows(ctx, w.nb.Endpoint()); err != nil {
+		o.pods.stop()
+		return nil, err
+	}
+	if o.told, err = br.follow(ctx); err != nil {
+		o.rows.Stop()
+		o.pods.stop()
+		return nil, err
+	}
+	return o, nil
+}
+
+func (o *observer) stop() {
+	o.told.Stop()
+	o.rows.Stop()
+	o.pods.stop()
+}
+
+// await waits until all was seen of n pods whose names begin with prefix.
+func (o *observer) await(ctx context.Context, prefix string, n int) (s seen, err error) {
+	for _, one := range []struct {
+		to   *map[string]time.Time
+		from *moments
+	}{{&s.came, o.pods.came}, {&s.rows, o.rows.moments}, {&s.told, o.told.moments}, {&s.annotated, o.pods.annotated}} {
+		if *one.to, err = one.from.await(ctx, prefix, n); err != nil {
+			return s, fmt.Errorf("observe pods %s*: %w", prefix, err)
+		}
+	}
+	return s, nil
+}

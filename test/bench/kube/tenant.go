@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/coe-bridge/coe-bridge/test/bench/figures"
+	"github.com/coe-bridge/coe-bridge/test/lab/kube"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+)
+
+const (
+	// tenantObjects is how many objects the tenant makes.
+	tenantObjects = 1000
+	// tenantBound is how much memory they may cost the bridge.
+	tenantBound = 100 * megabyte
+)
+
+// tenant makes objects that are as costly to the bridge as the API server lets them
+// be. The bridge lets services have all addresses of 192.0.2.0/24.
+type tenant struct {
+	name       string
+	namespaces int
+	pods       func(i int) corev1.Pod
+	services   func(i int) corev1.Service
+	slices     func(i int) discoveryv1.EndpointSlice
+	// nPods, nServices and nSlices are how many there are.
+	nPods, nServices, nSlices int
+}
+
+var tenants = []tenant{
+	{name: "nothing"},
+	{name: "1,000 namespaces", namespaces: tenantObjects},
+	{name: "500 namespaces with a pod each", namespaces: 500, nPods: 500, pods: hostilePod(500, 0)},
+	{name: "1,000 pods with long names", namespaces: 1, nPods: tenantObjects - 1, pods: hostilePod(1, 0)},
+	{name: "1,000 pods with annotations of 250 KB", namespaces: 1, nPods: tenantObjects - 1, pods: hostilePod(1, 250_000)},
+	{name: "1,000 services with 128 ports", namespaces: 1, nServices: tenantObjects - 1, services: hostileService(1, 128, 0)},
+	{name: "1,000 services with 10,000 ports", namespaces: 1, nServices: tenantObjects - 1, services: hostileService(1, 10_000, 0)},
+	{name: "1,000 services with 10 ports and 24 external addresses", namespaces: 1, nServices: tenantObjects - 1, services: hostileService(1, 10, 24)},
+	{name: "1,000 services with 250 addresses that are refused", namespaces: 1, nServices: tenantObjects - 1, services: hostileService(1, 2, -250)},
+	{name: "1,000 slices of 1,000 endpoints", namespaces: 1, nSlices: tenantObjects - 1, slices: hostileSlice(1, tenantObjects, 1000, 1)},
+	{name: "1,000 slices of 1,000 endpoints and 5,000 ports", namespaces: 1, nSlices: tenantObjects - 1, slices: hostileSlice(1, tenantObjects, 1000, 5000)},
+	{
+		name: "300 namespaces, 350 services of 2,500 endpoints", namespaces: 300,
+		nServices: 350, services: hostileService(300, 5, 0), nSlices: 350, slices: hostileSlice(300, 350, 500, 5),
+	},
+	{
+		name: "50 namespaces, 475 services of 2,500 endpoints", namespaces: 50,
+		nServices: 475, services: hostileService(50, 5, 0), nSlices: 475, slices: hostileSlice(50, 475, 500, 5),
+	},
+	{
+		name: "50 namespaces, 475 services of 2,500 endpoints on 100 ports", namespaces: 50,
+		nServices: 475, services: hostileService(50, 100, 0), nSlices: 475, slices: hostileSlice(50, 475, 25, 100),
+	},
+	{
+		name: "one namespace, 10 services with 10 ports and 989,000 endpoints", namespaces: 1,
+		nServices: 10, services: hostileService(1, 10, 0), nSlices: 989, slices: hostileSlice(1, 10, 1000, 10),
+	},
+	{
+		name: "one namespace, 499 services of 2,500 endpoints", namespaces: 1,
+		nServices: 499, services: hostileService(1, 5, 0), nSlices: 500, slices: hostileSlice(1, 499, 500, 5),
+	},
+}
+
+// longest is a name of a kind as long as Kubernetes takes them.
+func longest(kind string, i, length int) string {
+	name := fmt.Sprintf("%s-%d", kind, i)
+	return name + strings.Repeat("x", length-len(name))
+}
+
+func hostilePod(namespaces, annotation int) func(int) corev1.Pod {
+	return func(i int) corev1.Pod {
+		p := kube.PodLoad{Count: tenantObjects, Namespaces: namespaces, Nodes: 1}.Pod(i)
+		p.ObjectMeta = meta(p.ObjectMeta, uid("8003", i))
+		p.Name, p.Namespace = longest("pod", i, 253), kube.Namespace(i%namespaces)
+		if annotation > 0 {
+			p.Annotations = map[string]string{"coe-bridge.io/interfaces": strings.Repeat("x", annotation)}
+		}
+		return *p
+	}
+}
+
+// hostileService has so many ports, and external addresses: of the range that is
+// allowed, or of another where external is negative.
+func hostileService(namespaces, ports, external int) func(int) corev1.Service {
+	return func(i int) corev1.Service {
+		s := corev1.Service{ObjectMeta: meta(metav1.ObjectMeta{
+			Name: longest("s", i, 63), Namespace: kube.Namespace(i % namespaces),
+		}, uid("8004", i))}
+		s.Spec.Type = corev1.ServiceTypeClusterIP
+		s.Spec.ClusterIP = netip.AddrFrom4([4]byte{10, 96, byte(1 + i/250), byte(1 + i%250)}).String()
+		s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
+		for p := range ports {
+			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
+				Name: longest("p", p, 63), Port: int32(p + 1), Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(int32(p + 1)),
+			})
+		}
+		for e := range max(external, -external) {
+			address := netip.AddrFrom4([4]byte{192, 0, 2, byte(e)})
+			if external < 0 {
+				address = netip.AddrFrom4([4]byte{8, 8, byte(i), byte(e)})
+			}
+			s.Spec.ExternalIPs = append(s.Spec.ExternalIPs, address.String())
+		}
+		return s
+	}
+}
+
+// hostileSlice is one of the slices of so many services.
+func hostileSlice(namespaces, services, endpoints, ports int) func(int) discoveryv1.EndpointSlice {
+	return func(i int) discoveryv1.EndpointSlice {
+		service := i % services
+		e := discoveryv1.EndpointSlice{
+			ObjectMeta: meta(metav1.ObjectMeta{
+				Name: longest("e", i, 253), Namespace: kube.Namespace(service % namespaces),
+				Labels: map[string]string{discoveryv1.LabelServiceName: longest("s", service, 63)},
+			}, uid("8005", i)),
+			AddressType: discoveryv1.AddressTypeIPv4,
+		}
+		for n := range endpoints {
+			at := i*endpoints + n
+			e.Endpoints = append(e.Endpoints, discoveryv1.Endpoint{
+				Addresses: []string{netip.AddrFrom4([4]byte{byte(100 + at>>24), byte(at >> 16), byte(at >> 8), byte(at)}).String()},
+			})
+		}
+		for p := range ports {
+			e.Ports = append(e.Ports, discoveryv1.EndpointPort{
+				Name: new(longest("p", p, 63)), Port: new(int32(10_000 + p)), Protocol: new(corev1.ProtocolTCP),
+			})
+		}
+		return e
+	}
+}
+
+// measureTenant has a bridge know each tenant's objects, one after the other, and
+// compares what is resident then with the least that was resident of any: what a
+// bridge has not given back since its start would hide what objects cost.
+func measureTenant(ctx context.Context, b *bench) (all []figures.Figure, err error) {
+	type measured struct{ resident, peak float64 }
+	var of []measured
+	idle := math.Inf(1)
+	for _, t := range tenants {
+		resident, peak, told, err := t.measure(ctx, b)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", t.name, err)
+		}
+		b.say("%s: %.0f MB resident (%.0f MB at most); %s", t.name, resident/megabyte, peak/megabyte, told)
+		of, idle = append(of, measured{resident, peak}), min(idle, resident)
+	}
+	for i, t := range tenants {
+		above := of[i].resident - idle
+		all = append(all, figures.Figure{
+			Name:     "one tenant's objects: " + t.name,
+			Measured: fmt.Sprintf("%.0f MB above idle (%.0f MB at most before)", above/megabyte, (of[i].peak-idle)/megabyte),
+			Bound:    fmt.Sprintf("at most %d MB", tenantBound/megabyte), Within: above <= tenantBound,
+		})
+	}
+	return all, nil
+}
+
+// measure returns what is resident, and was at most, with the objects of a tenant.
+func (t tenant) measure(ctx context.Context, b *bench) (resident, peak float64, told string, err error) {
+	api, err := newAPI(b.dir)
+	if err != nil {
+		return 0, 0, "", err
+	}
+	api.start(t.routes(api))
+	defer func() { err = errors.Join(err, api.stop()) }()
+	nb, err := ovsdb.Run()
+	if err != nil {
+		return 0, 0, "", err
+	}
+	defer func() { err = errors.Join(err, nb.Close()) }()
+	dir, err := b.folder("tenant")
+	if err != nil {
+		return 0, 0, "", err
+	}
+	br, err := startBridge(ctx, b, api.kubeconfig, nb.Endpoint(), append(onFolder(dir), "--external-addresses", "192.0.2.0/24", "--service-network", "10.96.0.0/12"), "0")
+	if err != nil {
+		return 0, 0, "", err
+	}
+	defer func() { err = errors.Join(err, br.stop()) }()
+	if err := br.awaitKnown(ctx); err != nil {
+		return 0, 0, "", err
+	}
+	begun := time.Now()
+	if _, err := br.awaitSync(ctx, t.nPods); err != nil {
+		return 0, 0, "", err
+	}
+	objects, _, err := br.client.Written(ctx)
+	if err != nil {
+		return 0, 0, "", err
+	}
+	told = fmt.Sprintf("%d objects after %s", objects, figures.Short(time.Since(begun)))
+	resident, peak, err = br.Settled(ctx)
+	return resident, peak, told, err
+}
+
+func (t tenant) routes(s *largeAPI) http.Handler {
+	mux := http.NewServeMux()
+	listed(s, mux, "/api/v1/namespaces", t.namespaces, namespaceOf, namespaceList)
+	listed(s, mux, "/api/v1/nodes", 1, nodeOf, nodeList)
+	listed(s, mux, "/api/v1/pods", t.nPods, t.pods, podList)
+	listed(s, mux, "/api/v1/services", t.nServices, t.services, serviceList)
+	listed(s, mux, "/apis/discovery.k8s.io/v1/endpointslices", t.nSlices, t.slices, sliceList)
+	listed(s, mux, "/apis/networking.k8s.io/v1/networkpolicies", 0, nil, policyList)
+	return mux
+}
+
+func namespaceList(m metav1.ListMeta, items []corev1.Namespace) runtime.Object {
+	return &corev1.NamespaceList{TypeMeta: kind("v1", "NamespaceList"), ListMeta: m, Items: items}
+}
+
+func nodeList(m metav1.ListMeta, items []corev1.Node) runtime.Object {
+	return &corev1.NodeList{TypeMeta: kind("v1", "NodeList"), ListMeta: m, Items: items}
+}
+
+func podList(m metav1.ListMeta, items []corev1.Pod) runtime.Object {
+	return &corev1.PodList{TypeMeta: kind("v1", "PodList"), ListMeta: m, Items: items}
+}
+
+func serviceList(m metav1.ListMeta, items []corev1.Service) runtime.Object {
+	return &corev1.ServiceList{TypeMeta: kind("v1", "ServiceList"), ListMeta: m, Items: items}
+}
+
+func sliceList(m metav1.ListMeta, items []discoveryv1.EndpointSlice) runtime.Object {
+	return &discoveryv1.EndpointSliceList{TypeMeta: kind("discovery.k8s.io/v1", "EndpointSliceList"), ListMeta: m, Items: items}
+}
+
+func policyList(m metav1.ListMeta, items []networkingv1.NetworkPolicy) runtime.Object {
+	return &networkingv1.NetworkPolicyList{TypeMeta: kind("networking.k8s.io/v1", "NetworkPolicyList"), ListMeta: m, Items: items}
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	realodl "github.com/coe-bridge/coe-bridge/test/lab/odl"
+)
+
+// parallel is how many requests the backend has under way at once, and so bare clients.
+const parallel = 8
+
+// bareTimeout bounds a request of a bare client.
+const bareTimeout = 2 * time.Minute
+
+// controller is the OpenDaylight that is measured, and a bare client of it.
+type controller struct {
+	*realodl.Controller
+	client *http.Client
+	used   bool // something may have been written to it since it was started
+}
+
+func newController(c *realodl.Controller) *controller {
+	return &controller{Controller: c, client: &http.Client{Timeout: bareTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: parallel}}}
+}
+
+// send makes a request to the controller at a URL, and returns what it answers.
+func (c *controller) send(ctx context.Context, base string, q request) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, q.method, base+q.path, strings.NewReader(q.body))
+	if err != nil {
+		return nil, err
+	}
+	r.SetBasicAuth(realodl.User, realodl.Password)
+	r.Header.Set("Accept", "application/yang.api+json, application/json")
+	if q.body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	response, err := c.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode/100 != 2 {
+		err = &statusError{q, response.StatusCode, answer}
+	}
+	return answer, err
+}
+
+// statusError is an answer that is not a success.
+type statusError struct {
+	to     request
+	status int
+	answer []byte
+}
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("%s %s: %d: %.300s", e.to.method, e.to.path, e.status, e.answer)
+}
+
+// fresh restarts the controller with an empty datastore if anything was written since the last
+// restart. Netvirt needs longer to delete thousands of interfaces than to restart.
+func (c *controller) fresh(ctx context.Context) error {
+	if c.used {
+		if err := c.Wipe(ctx); err != nil {
+			return err
+		}
+	}
+	c.used = true
+	return c.settle(ctx)
+}
+
+const (
+	config = "/restconf/config/"
+
+	// The controller has finished when it takes less than this part of one processor,
+	// for so long.
+	quietShare  = 0.15
+	quietWindow = time.Second
+	quietRows   = 2
+
+	settleTimeout = 10 * time.Minute
+)
+
+// settle waits until the controller does nothing any more of what follows from what was
+// written.
+func (c *controller) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	tick := time.NewTicker(quietWindow)
+	defer tick.Stop()
+	before, err := c.processorTime()
+	for quiet := 0; quiet < quietRows && err == nil; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the controller to finish: %w", ctx.Err())
+		}
+		var now time.Duration
+		now, err = c.processorTime()
+		if now-before < time.Duration(quietShare*float64(quietWindow)) {
+			quiet++
+		} else {
+			quiet = 0
+		}
+		before = now
+	}
+	return err
+}
+
+// What /proc/PID/stat has after the command: processor time in user and in system mode, in
+// ticks of a length that Linux has fixed.
+const (
+	userTime   = 11
+	systemTime = 12
+	tickLength = 10 * time.Millisecond
+)
+
+// processorTime is how long the controller has had a processor.
+func (c *controller) processorTime() (time.Duration, error) {
+	pid, err := c.Process().PID()
+	if err != nil {
+		return 0, err
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read the controller's processor time: %w", err)
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	var ticks int
+	for _, i := range []int{userTime, systemTime} {
+		n, err := strconv.Atoi(strings.Fields(after)[i])
+		if err != nil {
+			return 0, fmt.Errorf("read the controller's processor time: %w", err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * tickLength, nil
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/test/bench/figures"
+	"github.com/coe-bridge/coe-bridge/test/lab/synth"
+)
+
+const (
+	startPods   = 2000
+	startRounds = 2
+	startRate   = 0.8
+)
+
+var startCluster = synth.Cluster{Nodes: 10, Namespaces: 20}
+
+// measureStart starts a bridge that knows 2,000 pods and their leases, with a controller
+// that has none of them. Measured is the time from the start of its parts until the
+// controller has taken all: reading the pods from the datastore, finding out how the
+// controller is spoken to, reading what it has, mapping, and writing. By turns with that
+// a bare client sends the same requests as they were sent: what depends on what is there
+// after that. Another sends those that write in no order, for comparison; and one puts
+// the same pods to the controller's own COE northbound, one after the other. Each of them
+// finds the controller just started.
+func measureStart(ctx context.Context, b *bench) ([]figures.Figure, error) {
+	b.say("2,000 pods known at start: choosing their addresses, and learning what is sent for them")
+	dir, err := b.known(ctx, startCluster, startPods)
+	if err != nil {
+		return nil, err
+	}
+	sent, err := b.learn(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	var mean startTimes
+	for n := range startRounds {
+		one, err := b.startRound(ctx, dir, sent)
+		if err != nil {
+			return nil, err
+		}
+		b.say("2,000 pods known at start, round %d of %d: bridge %s, bare client (%d requests) %s, in no order %s, put to COE %s",
+			n+1, startRounds, figures.Short(one.bridge), len(sent), figures.Short(one.bare), figures.Short(one.heedless), figures.Short(one.own))
+		mean.bridge += one.bridge / startRounds
+		mean.bare += one.bare / startRounds
+		mean.heedless += one.heedless / startRounds
+		mean.own += one.own / startRounds
+	}
+	const name = "2,000 pods known at start, to all in OpenDaylight's config datastore"
+	bare, heedless, own := comparison{mean.bridge, mean.bare}, comparison{mean.bridge, mean.heedless}, comparison{mean.bridge, mean.own}
+	return []figures.Figure{
+		figures.Rate(name, fmt.Sprintf("%.2f of the bare client's rate (%s, bare %s)",
+			bare.rate(), figures.Short(mean.bridge), figures.Short(mean.bare)), bare.rate(), startRate),
+		figures.Unbound(name+", beside all writes in no order", fmt.Sprintf("%.2f of that rate (%s)", heedless.rate(), figures.Short(mean.heedless))),
+		figures.Rate(name+", beside its own COE northbound", fmt.Sprintf("%.2f of the rate of single PUTs to that (%s, %s)",
+			own.rate(), perSecond(mean.bridge), perSecond(mean.own)), own.rate(), 1),
+	}, nil
+}
+
+// startTimes is how long each that is compared took.
+type startTimes struct{ bridge, bare, heedless, own time.Duration }
+
+func perSecond(took time.Duration) string {
+	return fmt.Sprintf("%.0f pods/s", startPods/took.Seconds())
+}
+
+// learn has a bridge write the pods over a wire, and returns the requests until the last that
+// writes.
+func (b *bench) learn(ctx context.Context, dir string) (sent []request, err error) {
+	w, err := startWire(b.controller.URL)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.stop()) }()
+	if err := b.controller.fresh(ctx); err != nil {
+		return nil, err
+	}
+	_, err = b.timeStart(ctx, dir, w.URL, startPods)
+	sent = w.seen()
+	for len(sent) > 0 && !sent[len(sent)-1].writes() {
+		sent = sent[:len(sent)-1]
+	}
+	return sent, err
+}
+
+// startRound has all that is compared take its turn.
+func (b *bench) startRound(ctx context.Context, dir string, sent []request) (one startTimes, err error) {
+	writes := slices.DeleteFunc(slices.Clone(sent), func(q request) bool { return !q.writes() })
+	for _, turn := range []struct {
+		took *time.Duration
+		do   func() (time.Duration, error)
+	}{
+		{&one.bridge, func() (time.Duration, error) { return b.timeStart(ctx, dir, b.controller.URL, startPods) }},
+		{&one.bare, func() (time.Duration, error) { return b.controller.replay(ctx, sent) }},
+		{&one.heedless, func() (time.Duration, error) { return b.controller.sendAll(ctx, writes, parallel) }},
+		{&one.own, func() (time.Duration, error) { return b.controller.sendAll(ctx, ownPuts(), 1) }},
+	} {
+		if err := b.controller.fresh(ctx); err != nil {
+			return one, err
+		}
+		if *turn.took, err = turn.do(); err != nil {
+			return one, err
+		}
+	}
+	return one, nil
+}
+
+// ownPuts are the requests that put the pods to OpenDaylight's own COE northbound.
+func ownPuts() []request {
+	all := make([]request, startPods)
+	for i := range all {
+		all[i] = request{method: http.MethodPut, path: config + startCluster.PodPath(i), body: startCluster.PodsBody(i, i+1)}
+	}
+	return all
+}
+
+// replay sends requests as they were seen, each when those are answered that had been answered
+// before it was begun, and tells how long all of that took.
+func (c *controller) replay(ctx context.Context, seen []request) (time.Duration, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	answered := make([]chan struct{}, len(seen))
+	for i := range seen {
+		answered[i] = make(chan struct{})
+	}
+	var group sync.WaitGroup
+	begun := time.Now()
+	for i, q := range seen {
+		group.Go(func() {
+			defer close(answered[i])
+			for j := range i {
+				if seen[j].answered.Before(q.begun) {
+					<-answered[j]
+				}
+			}
+			_, err := c.send(ctx, c.URL, q)
+			var status *statusError
+			if err != nil && (!errors.As(err, &status) || status.status != q.status) {
+				cancel(err)
+			}
+		})
+	}
+	group.Wait()
+	return time.Since(begun), context.Cause(ctx)
+}
+
+// sendAll sends requests in their order, some at a time, and tells how long that took.
+func (c *controller) sendAll(ctx context.Context, all []request, some int) (time.Duration, error) {
+	var (
+		next  atomic.Int64
+		group sync.WaitGroup
+		fault atomic.Pointer[error]
+	)
+	begun := time.Now()
+	for range some {
+		group.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(all) && fault.Load() == nil; i = int(next.Add(1)) - 1 {
+				if _, err := c.send(ctx, c.URL, all[i]); err != nil {
+					fault.Store(&err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	took := time.Since(begun)
+	if err := fault.Load(); err != nil {
+		return 0, *err
+	}
+	return took, nil
+}

@@ -1,0 +1,348 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/test/demo/screen"
+	"github.com/coe-bridge/coe-bridge/test/lab/kubelab"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+)
+
+// convergeTimeout bounds how long the cluster may take to follow a change.
+const convergeTimeout = time.Minute
+
+// story is the demo under way.
+type story struct {
+	screen *screen.Screen
+	bin    string
+	lab    *kubelab.Lab
+}
+
+// step is a step of the story.
+type step struct {
+	title string
+	do    func(context.Context) error
+}
+
+// tell does one step after the other, up to the first that fails.
+func (s *story) tell(ctx context.Context) error {
+	for _, step := range []step{
+		{"Look for what the demo needs", s.prepare},
+		{"Start Kubernetes: control plane and two nodes, each a host of OVN", s.startCluster},
+		{"Install coe-bridge as docs/kubernetes.md says, and a name server", s.install},
+		{"Create two namespaces: a Deployment with a Service, a Pod with probes", s.create},
+		{"Look at the pods, and at the Netvirt model", s.show},
+		{"Send packets from pod to pod, from pod to node, from node to pod", s.ping},
+		{"Fetch a page through the Service, by its name", s.fetch},
+		{"Reach the API server as kubernetes.default", s.reachAPIServer},
+		{"Scale the Deployment up, and down", s.scale},
+		{"Delete all: the model is empty", s.deleteAll},
+	} {
+		s.screen.Step(step.title)
+		if err := step.do(ctx); err != nil {
+			return fmt.Errorf("%s: %w", strings.ToLower(step.title[:1])+step.title[1:], err)
+		}
+	}
+	s.screen.Step("Done")
+	s.sayNext()
+	return nil
+}
+
+func (s *story) prepare(ctx context.Context) error {
+	if missing := kubelab.Missing(); len(missing) > 0 {
+		s.screen.Say("installing %s", strings.Join(missing, " "))
+		if err := installPackages(ctx, missing); err != nil {
+			return err
+		}
+	}
+	if kubelab.Exists(prefix) {
+		s.screen.Say("an earlier demo is there: it is removed first")
+		if err := kubelab.Cleanup(prefix); err != nil {
+			return err
+		}
+	}
+	return kubelab.Build(ctx, os.Stdout)
+}
+
+func (s *story) startCluster(ctx context.Context) (err error) {
+	s.lab, err = kubelab.Start(ctx, kubelab.Config{Prefix: prefix, Nodes: []string{"node1", "node2"}, Bin: s.bin, Survive: true, Progress: os.Stdout})
+	if err != nil {
+		return err
+	}
+	return s.kubectl(ctx, "get", "nodes", "--output=wide", "--no-headers")
+}
+
+func (s *story) install(ctx context.Context) error {
+	if err := s.lab.Install(ctx); err != nil {
+		return err
+	}
+	return s.kubectl(ctx, "get", "nodes", "--no-headers")
+}
+
+func (s *story) create(ctx context.Context) error {
+	if err := s.lab.ApplyManifest(ctx, manifests); err != nil {
+		return err
+	}
+	for _, wait := range [][]string{
+		{"rollout", "status", "--namespace=web", "deployment/page", "--timeout=60s"},
+		{"wait", "--namespace=shop", "--for=condition=Ready", "pod/till", "--timeout=60s"},
+		{"rollout", "status", "--namespace=kube-system", "deployment/coredns", "--timeout=60s"},
+	} {
+		if _, err := s.lab.Run(ctx, "", wait...); err != nil {
+			return err
+		}
+	}
+	s.screen.Say("all pods are ready: kubelet has been answered by all of them")
+	return nil
+}
+
+// show prints what Kubernetes has beside what the bridge has made of it.
+func (s *story) show(ctx context.Context) error {
+	pods, err := s.lab.Run(ctx, "", "get", "pods", "--all-namespaces", "--field-selector=metadata.namespace!="+kubelab.Namespace,
+		"--output=custom-columns=NAMESPACE:.metadata.namespace,POD:.metadata.name,NODE:.spec.nodeName,IP:.status.podIP")
+	if err != nil {
+		return err
+	}
+	interfaces, err := s.lab.Ask(ctx, "get", "interfaces")
+	if err != nil {
+		return err
+	}
+	s.screen.Say("%s\n", beside(pods, interfaces))
+	elans, err := s.lab.Ask(ctx, "get", "elan-instances")
+	if err != nil {
+		return err
+	}
+	vpns, err := s.lab.Ask(ctx, "get", "vpn-instances")
+	if err != nil {
+		return err
+	}
+	s.screen.Say("%s", beside(elans, vpns))
+	return nil
+}
+
+// beside puts a table to the right of another.
+func beside(left, right string) string {
+	l, r := strings.Split(strings.TrimSpace(left), "\n"), strings.Split(strings.TrimSpace(right), "\n")
+	width := 0
+	for _, line := range l {
+		width = max(width, len(strings.TrimSpace(line)))
+	}
+	var both strings.Builder
+	for i := range max(len(l), len(r)) {
+		row := ""
+		if i < len(r) {
+			row = r[i]
+		}
+		cell := ""
+		if i < len(l) {
+			cell = strings.TrimSpace(l[i])
+		}
+		fmt.Fprintf(&both, "%-*s  | %s\n", width, cell, row)
+	}
+	return both.String()
+}
+
+// pods are the Deployment's pods by their nodes, and the one with probes.
+func (s *story) pods(ctx context.Context) (pages map[string][]kubelab.Place, till kubelab.Place, err error) {
+	list, err := s.lab.Run(ctx, "", "get", "pods", "--namespace=web", "--no-headers", "--output=custom-columns=N:.spec.nodeName,P:.metadata.name")
+	if err != nil {
+		return nil, till, err
+	}
+	pages = map[string][]kubelab.Place{}
+	for line := range strings.Lines(list) {
+		fields := strings.Fields(line)
+		pod, err := s.lab.Pod(ctx, "web", fields[1])
+		if err != nil {
+			return nil, till, err
+		}
+		pages[fields[0]] = append(pages[fields[0]], pod)
+	}
+	for _, n := range s.lab.Nodes {
+		if len(pages[n.Name]) < 2 {
+			return nil, till, fmt.Errorf("the Deployment is not spread over the nodes: %d pods on %s", len(pages[n.Name]), n.Name)
+		}
+	}
+	till, err = s.lab.Pod(ctx, "shop", "till")
+	return pages, till, err
+}
+
+func (s *story) ping(ctx context.Context) error {
+	pages, till, err := s.pods(ctx)
+	if err != nil {
+		return err
+	}
+	here, there := s.lab.Nodes[0], s.lab.Nodes[1]
+	a, b, c := pages[here.Name][0], pages[here.Name][1], pages[there.Name][0]
+	for _, way := range []struct {
+		what     string
+		from, to kubelab.Place
+	}{
+		{"within a node", a, b},
+		{"across nodes", a, c},
+		{"across namespaces", till, c},
+		{"from pod to its node", a, here.Place()},
+		{"from pod to the other node", a, there.Place()},
+		{"from node to its pod", here.Place(), a},
+		{"from node to a pod of the other one", here.Place(), c},
+		{"from pod out of the cluster", c, s.lab.Outside()},
+	} {
+		if err := s.await(ctx, func(ctx context.Context) error { return way.from.Ping(ctx, way.to.Address) }); err != nil {
+			return fmt.Errorf("%s: %w", way.what, err)
+		}
+		s.screen.Say("%s -> %s %s (%s): answered", way.from.Name, way.to.Name, way.to.Address, way.what)
+	}
+	return nil
+}
+
+// fetch fetches the service's page until every pod of it has answered.
+func (s *story) fetch(ctx context.Context) error {
+	pages, till, err := s.pods(ctx)
+	if err != nil {
+		return err
+	}
+	var want, got []string
+	for _, p := range slices.Concat(pages[s.lab.Nodes[0].Name], pages[s.lab.Nodes[1].Name]) {
+		_, name, _ := strings.Cut(p.Name, "/")
+		want = append(want, name)
+	}
+	slices.Sort(want)
+	err = s.await(ctx, func(ctx context.Context) error {
+		page, err := s.lab.Nodes[0].Place().Dial(ctx, till, "page.web", 80, "hostname")
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(got, page) {
+			got = append(got, page)
+			slices.Sort(got)
+		}
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("got pages of %s, want pages of %s", strings.Join(got, ", "), strings.Join(want, ", "))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.screen.Say("%s -> http://page.web/hostname: %s", till.Name, strings.Join(got, ", "))
+	return nil
+}
+
+// reachAPIServer connects to the API server by its name in a pod, and asks it from there
+// for its version, by the cluster IP that the name stands for.
+func (s *story) reachAPIServer(ctx context.Context) error {
+	if err := s.kubectl(ctx, "exec", "--namespace=shop", "till", "--", "/agnhost", "connect", "--timeout=5s", "kubernetes.default:443"); err != nil {
+		return err
+	}
+	till, err := s.lab.Pod(ctx, "shop", "till")
+	if err != nil {
+		return err
+	}
+	version, err := s.lab.GetAPI(ctx, till, "/version")
+	if err != nil {
+		return err
+	}
+	s.screen.Say("%s -> https://kubernetes.default/version:\n%s", till.Name, version)
+	return nil
+}
+
+func (s *story) scale(ctx context.Context) error {
+	for _, replicas := range []int{8, 4} {
+		if _, err := s.lab.Run(ctx, "", "scale", "--namespace=web", "deployment/page", fmt.Sprintf("--replicas=%d", replicas)); err != nil {
+			return err
+		}
+		if err := s.await(ctx, func(ctx context.Context) error { return s.count(ctx, "web:", replicas) }); err != nil {
+			return err
+		}
+		if _, err := s.lab.Run(ctx, "", "rollout", "status", "--namespace=web", "deployment/page", "--timeout=60s"); err != nil {
+			return err
+		}
+		s.screen.Say("%d replicas: as many interfaces in the model, as many ports on the switches", replicas)
+	}
+	return nil
+}
+
+// count looks that so many interfaces of the model, and ports of the switches, have
+// names that begin so.
+func (s *story) count(ctx context.Context, prefix string, want int) error {
+	interfaces, err := s.lab.Ask(ctx, "get", "interfaces")
+	if err != nil {
+		return err
+	}
+	has, ports := 0, 0
+	for line := range strings.Lines(interfaces) {
+		name, _, _ := strings.Cut(line, " ")
+		if strings.Contains(name, ":") && strings.HasPrefix(name, prefix) {
+			has++
+		}
+	}
+	for _, n := range s.lab.Nodes {
+		all, err := n.Ports(ctx)
+		if err != nil {
+			return err
+		}
+		for _, p := range all {
+			if strings.HasPrefix(p.Pod, prefix) {
+				ports++
+			}
+		}
+	}
+	if has != want || ports != want {
+		return fmt.Errorf("%d interfaces in the model and %d ports on the switches begin with %q: expected %d", has, ports, prefix, want)
+	}
+	return nil
+}
+
+// deleteAll deletes all that needs a network of pods, the name server too, and starts
+// that one again when the model was seen to be empty.
+func (s *story) deleteAll(ctx context.Context) error {
+	if _, err := s.lab.Run(ctx, "", "delete", "namespace", "web", "shop", "--timeout=90s"); err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"scale", "deployment/coredns", "--replicas=0"},
+		{"wait", "--for=delete", "pod", "--selector=k8s-app=kube-dns", "--timeout=60s"},
+	} {
+		if _, err := s.lab.Run(ctx, "", append(args, "--namespace=kube-system")...); err != nil {
+			return err
+		}
+	}
+	if err := s.await(ctx, func(ctx context.Context) error { return s.count(ctx, "", 0) }); err != nil {
+		return err
+	}
+	if err := s.show(ctx); err != nil {
+		return err
+	}
+	_, err := s.lab.Run(ctx, "", "scale", "--namespace=kube-system", "deployment/coredns", "--replicas=1")
+	return err
+}
+
+// kubectl shows a command and what it prints.
+func (s *story) kubectl(ctx context.Context, args ...string) error {
+	out, err := s.lab.Run(ctx, "", args...)
+	if err != nil {
+		return err
+	}
+	s.screen.Say("$ kubectl %s\n%s", strings.Join(args, " "), out)
+	return nil
+}
+
+func (s *story) await(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, convergeTimeout)
+	defer cancel()
+	return ovnhost.Poll(ctx, f)
+}
+
+// sayNext says what to try now.
+func (s *story) sayNext() {
+	s.screen.Say(`the cluster is left running. Try:
+  %[1]s get pods -A -o wide
+  %[1]s create deployment web --image=%[3]s --replicas=3 -- /agnhost netexec
+  %[2]s status
+  %[2]s get interfaces
+  make demo-k8s-down`, s.lab.Kubectl(), s.lab.Bridge(), kubelab.TestImage)
+}

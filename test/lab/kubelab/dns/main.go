@@ -1,0 +1,22 @@
+// Command dns is the name server of the lab's clusters: CoreDNS with the plugins in their
+// configuration and in the tests of Kubernetes. It is a separate module, so that the dependencies
+// of CoreDNS are not dependencies of the bridge.
+package main
+
+import (
+	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/coredns/coredns/coremain"
+	_ "github.com/coredns/coredns/plugin/cache"      // answers are remembered
+	_ "github.com/coredns/coredns/plugin/errors"     // and errors said
+	_ "github.com/coredns/coredns/plugin/forward"    // other servers are asked
+	_ "github.com/coredns/coredns/plugin/health"     // for the liveness probe
+	_ "github.com/coredns/coredns/plugin/hosts"      // names that a test gives
+	_ "github.com/coredns/coredns/plugin/kubernetes" // services and pods
+	_ "github.com/coredns/coredns/plugin/log"        // questions said
+	_ "github.com/coredns/coredns/plugin/ready"      // for the readiness probe
+)
+
+func main() {
+	dnsserver.Directives = []string{"health", "ready", "log", "errors", "cache", "hosts", "kubernetes", "forward"}
+	coremain.Run()
+}

@@ -1,0 +1,140 @@
+package kubelab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/guide"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+)
+
+// installTimeout bounds the time until all nodes are ready.
+const installTimeout = 2 * time.Minute
+
+// User and Password are the credentials for RESTCONF.
+const (
+	User     = "admin"
+	Password = "an example's password"
+)
+
+// Namespace is the namespace of coe-bridge.
+const Namespace = "coe-bridge"
+
+// Install installs coe-bridge as docs/kubernetes.md says, and the name server, and waits until all nodes are ready.
+func (l *Lab) Install(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, installTimeout)
+	defer cancel()
+	if err := l.install(ctx); err != nil {
+		return fmt.Errorf("install coe-bridge: %w", err)
+	}
+	return nil
+}
+
+func (l *Lab) install(ctx context.Context) error {
+	for _, n := range l.Nodes {
+		patch := []byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`)
+		if _, err := l.client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			return err
+		}
+	}
+	bin, err := filepath.Abs(l.cfg.Bin)
+	if err != nil {
+		return err
+	}
+	if l.checkout, err = newCheckout(l.dir.path("checkout"), bin, l.Kubectl()); err != nil {
+		return err
+	}
+	if err := l.checkout.run(ctx, l.variables(), Password+"\n", "functions", ""); err != nil {
+		return err
+	}
+	if err := guide.EncryptOVN(ctx, l.OVN, l.checkout.path("certificates/ovn")); err != nil {
+		return err
+	}
+	if err := l.writeOverlay(); err != nil {
+		return err
+	}
+	if err := l.writeBridgeWrapper(); err != nil {
+		return err
+	}
+	if err := l.Apply(ctx); err != nil {
+		return err
+	}
+	if err := l.ApplyManifest(ctx, dnsManifest); err != nil {
+		return err
+	}
+	return l.AwaitReady(ctx)
+}
+
+// variables replace the variables of the guide.
+func (l *Lab) variables() string {
+	var bridges, names []string
+	for _, n := range l.Nodes {
+		bridges, names = append(bridges, n.Address.String()), append(names, n.Name)
+	}
+	return fmt.Sprintf("BRIDGES=%q ETCD=%s ETCD_NODES=%s NODES=%q\n",
+		strings.Join(bridges, " "), l.Nodes[0].Address, l.Nodes[0].Name, strings.Join(names, " "))
+}
+
+// overlay is the kustomization that the guide tells an operator to write.
+const overlay = `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+namespace: coe-bridge
+resources: [../bridge, ../agent, ../etcd]
+images:
+  - {name: coe-bridge, newName: localhost/coe-bridge, newTag: lab}
+  - {name: registry.k8s.io/etcd, newName: localhost/etcd, newTag: lab}
+replicas: [{name: coe-bridge, count: %d}]
+configMapGenerator:
+  - {name: coe-bridge, behavior: merge, files: [config.yaml], envs: [apiserver.env]}
+  - {name: coe-bridge-agent, behavior: merge, envs: [agent.env]}
+  - {name: coe-bridge-etcd, behavior: merge, envs: [etcd.env]}
+`
+
+// writeOverlay edits the example like an operator.
+func (l *Lab) writeOverlay() error {
+	var bridges []string
+	for _, n := range l.Nodes {
+		bridges = append(bridges, fmt.Sprintf("https://%s:8181", n.Address))
+	}
+	first := l.Nodes[0]
+	for name, text := range map[string]string{
+		"kustomization.yaml": fmt.Sprintf(overlay, min(2, len(l.Nodes))),
+		"apiserver.env":      fmt.Sprintf("KUBERNETES_SERVICE_HOST=%s\nKUBERNETES_SERVICE_PORT=6443\n", ovnhost.Central),
+		"agent.env":          "BRIDGES=" + strings.Join(bridges, ",") + "\n",
+		"etcd.env":           fmt.Sprintf("ETCD_INITIAL_CLUSTER=%s=https://%s:12380\n", first.Name, first.Address),
+		"config.yaml": fmt.Sprintf("backend: ovn\novn-nb: ssl:%s:6641\netcd-endpoints: [https://%s:12379]\netcd-max-txn-ops: 20000\npool: [%s]\nservice-network: [%s]\nexternal-addresses: [203.0.113.0/24]\nlog-format: json\n",
+			ovnhost.Central, first.Address, PodCIDR, ServiceCIDR),
+	} {
+		if err := os.WriteFile(l.checkout.path("deploy/kubernetes/mine", name), []byte(text), 0o644); err != nil {
+			return fmt.Errorf("write overlay: %w", err)
+		}
+	}
+	return nil
+}
+
+// Apply applies coe-bridge's manifests. It may be repeated.
+func (l *Lab) Apply(ctx context.Context) error {
+	return l.checkout.run(ctx, "", "", "apply")
+}
+
+// AwaitReady waits until all nodes are ready.
+func (l *Lab) AwaitReady(ctx context.Context) error {
+	for _, n := range l.Nodes {
+		if err := ovnhost.Poll(ctx, n.ready); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Uninstall removes coe-bridge as docs/kubernetes.md says.
+func (l *Lab) Uninstall(ctx context.Context) error {
+	return l.checkout.run(ctx, "", "", "remove")
+}

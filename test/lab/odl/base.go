@@ -1,0 +1,181 @@
+package odl
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+)
+
+// stateRoot holds a folder for every controller, which is named after its lab. It is on a
+// disk: a controller keeps 300 MB.
+const stateRoot = "/var/tmp/coe-bridge-opendaylight"
+
+// linked are the folders of an installation whose files a controller only reads; it has
+// the others as copies.
+var linked = []string{"lib", "system"}
+
+// datastore are the folders that hold what was written to a controller.
+var datastore = []string{"journal", "snapshots"}
+
+const (
+	logFile  = "data/log/karaf.log"
+	lockFile = "lock"
+)
+
+// base is the folder of a controller.
+type base string
+
+func (b base) path(parts ...string) string {
+	return filepath.Join(append([]string{string(b)}, parts...)...)
+}
+
+// newBase makes the folder of a lab's controller, from what is installed. It removes
+// those whose lab is gone.
+func newBase(lab *ovnhost.Lab, installed Installation) (base, error) {
+	if err := removeDead(); err != nil {
+		return "", err
+	}
+	b := base(filepath.Join(stateRoot, filepath.Base(lab.Dir)))
+	if err := os.MkdirAll(stateRoot, 0o755); err != nil {
+		return "", fmt.Errorf("make folder of controllers: %w", err)
+	}
+	if err := os.Mkdir(string(b), 0o755); err != nil {
+		return "", fmt.Errorf("make folder of controller: %w", err)
+	}
+	if err := b.fill(installed.Karaf); err != nil {
+		return "", errors.Join(fmt.Errorf("fill folder of controller: %w", err), b.remove())
+	}
+	return b, nil
+}
+
+func (b base) fill(karaf string) error {
+	entries, err := os.ReadDir(karaf)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		from, to := filepath.Join(karaf, e.Name()), b.path(e.Name())
+		switch {
+		case !e.IsDir():
+			continue // for people to read
+		case slices.Contains(linked, e.Name()):
+			err = linkFiles(from, to)
+		default:
+			err = os.CopyFS(to, os.DirFS(from))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := b.makePatient(); err != nil {
+		return err
+	}
+	return os.MkdirAll(b.path("data/tmp"), 0o755)
+}
+
+// linkFiles makes folders as those below from, and links to the files in them: what runs
+// writes beside them now and then.
+func linkFiles(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target := to + strings.TrimPrefix(path, from)
+		if d.IsDir() {
+			return os.Mkdir(target, 0o755)
+		}
+		return os.Symlink(path, target)
+	})
+}
+
+// Where the settings of the controller's actors are found, which the first start would
+// copy otherwise, and where they are put.
+const (
+	actorPattern  = "system/org/opendaylight/controller/sal-clustering-config/*/*-akkaconf.xml"
+	actorSettings = "configuration/initial/akka.conf"
+)
+
+// patience is added to them: a controller whose actors take longer than ten seconds to
+// start gives up otherwise, and goes on without its datastore.
+const patience = "\nodl-cluster-data.akka.remote.startup-timeout = 180 s\n"
+
+func (b base) makePatient() error {
+	found, err := filepath.Glob(b.path(actorPattern))
+	if err != nil {
+		return err
+	}
+	if len(found) != 1 {
+		return fmt.Errorf("look for the settings of actors: %d of %s", len(found), actorPattern)
+	}
+	settings, err := os.ReadFile(found[0])
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(b.path(actorSettings)), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(b.path(actorSettings), append(settings, patience...), 0o644)
+}
+
+// clear removes what a controller that was killed has left, and what would be taken for
+// the log of the next. The log before stays, under another name.
+func (b base) clear() error {
+	err := os.Rename(b.path(logFile), b.path(logFile+".before"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("put log aside: %w", err)
+	}
+	for _, left := range []string{lockFile, "instances"} {
+		if err := os.RemoveAll(b.path(left)); err != nil {
+			return fmt.Errorf("remove what a killed controller has left: %w", err)
+		}
+	}
+	return nil
+}
+
+// wipe forgets what was written to the controller.
+func (b base) wipe() error {
+	for _, dir := range datastore {
+		if err := os.RemoveAll(b.path(dir)); err != nil {
+			return fmt.Errorf("wipe datastore of controller: %w", err)
+		}
+	}
+	return nil
+}
+
+func (b base) remove() error {
+	if err := os.RemoveAll(string(b)); err != nil {
+		return fmt.Errorf("remove folder of controller: %w", err)
+	}
+	return nil
+}
+
+// removeDead removes the folders of controllers whose lab is gone, and which have ended
+// with it.
+func removeDead() error {
+	dirs, err := os.ReadDir(stateRoot)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("list controllers: %w", err)
+	}
+	var errs []error
+	for _, d := range dirs {
+		if !ovnhost.Exists(d.Name()) {
+			errs = append(errs, base(filepath.Join(stateRoot, d.Name())).remove())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Cleanup removes the lab of that prefix with its controller, which nobody may be using.
+// It does nothing where there is none.
+func Cleanup(prefix string) error {
+	if err := ovnhost.Cleanup(prefix); err != nil {
+		return err
+	}
+	return base(filepath.Join(stateRoot, prefix)).remove()
+}

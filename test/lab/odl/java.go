@@ -1,0 +1,162 @@
+package odl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/cache"
+)
+
+// toolTimeout bounds a run of a program that takes no time to speak of.
+const toolTimeout = time.Minute
+
+// javaPackages are Debian's packages of a JRE 8, which these releases need, and of the C
+// library that it is linked with. They are in Debian's unstable release alone, which
+// keeps one version of each: the newest.
+var javaPackages = []string{"openjdk-8-jre-headless", "libc6", "zlib1g", "libgcc-s1", "libstdc++6"}
+
+// Where the packages have them.
+const (
+	javaPattern = "usr/lib/jvm/java-8-openjdk-*/jre"
+	libraries   = "usr/lib/x86_64-linux-gnu"
+)
+
+// loader is the C library's program that starts others, in the folder of libraries.
+const loader = "ld-linux-x86-64.so.2"
+
+// javaPrograms are linked with the libraries here instead of the system's.
+var javaPrograms = []string{"java", "keytool"}
+
+// installJava returns the folder of a JRE 8 that the user's cache folder has. Nothing of
+// the system is changed.
+func installJava(ctx context.Context, progress io.Writer) (string, error) {
+	dir, err := cache.Folder{
+		Title: "Java 8", Takes: "half a minute, and 110 MB",
+		Name: "java-8", Inputs: append([]string{aptSource, aptSettings, loader}, javaPackages...),
+	}.Make(ctx, progress, func(ctx context.Context, dir string) error { return java{dir, progress}.fill(ctx) })
+	return filepath.Join(dir, "jre"), err
+}
+
+// java makes a JRE in a folder.
+type java struct {
+	dir      string
+	progress io.Writer
+}
+
+func (j java) path(parts ...string) string {
+	return filepath.Join(append([]string{j.dir}, parts...)...)
+}
+
+// fill begins from nothing, since what was downloaded may be outdated.
+func (j java) fill(ctx context.Context) error {
+	for _, dir := range []string{"jre", "packages", "root"} {
+		if err := os.RemoveAll(j.path(dir)); err != nil {
+			return fmt.Errorf("remove what broke off: %w", err)
+		}
+	}
+	for _, step := range []func(context.Context) error{j.download, j.unpack, j.take, j.link} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(j.path("root")); err != nil {
+		return fmt.Errorf("remove what is needed no more: %w", err)
+	}
+	if err := run(ctx, j.path("jre/bin/java"), "-version"); err != nil {
+		return fmt.Errorf("try it: %w", err)
+	}
+	return os.RemoveAll(j.path("packages"))
+}
+
+// unpack puts the content of all packages into the folder root.
+func (j java) unpack(ctx context.Context) error {
+	packages, err := filepath.Glob(j.path("packages/*.deb"))
+	if err != nil {
+		return err
+	}
+	for _, p := range packages {
+		if err := run(ctx, "dpkg-deb", "--extract", p, j.path("root")); err != nil {
+			return fmt.Errorf("unpack: %w", err)
+		}
+	}
+	return nil
+}
+
+// take moves the JRE out of root, with the libraries beside it and the settings that the
+// package keeps below /etc.
+func (j java) take(ctx context.Context) error {
+	found, err := filepath.Glob(j.path("root", javaPattern))
+	if err != nil {
+		return err
+	}
+	if len(found) != 1 {
+		return fmt.Errorf("look for the JRE in its package: %d of %s", len(found), javaPattern)
+	}
+	if err := os.Rename(found[0], j.path("jre")); err != nil {
+		return fmt.Errorf("move the JRE: %w", err)
+	}
+	if err := filepath.WalkDir(j.path("jre"), j.resolve); err != nil {
+		return fmt.Errorf("copy settings: %w", err)
+	}
+	if err := os.Mkdir(j.path("jre/libc"), 0o755); err != nil {
+		return fmt.Errorf("make folder of libraries: %w", err)
+	}
+	shared, err := filepath.Glob(j.path("root", libraries, "*.so*"))
+	if err != nil {
+		return err
+	}
+	return run(ctx, "cp", append([]string{"--dereference", "--target-directory=" + j.path("jre/libc")}, shared...)...)
+}
+
+// resolve puts a file in the place of a link that leads out of the JRE into root.
+func (j java) resolve(path string, d fs.DirEntry, err error) error {
+	if err != nil || d.Type()&fs.ModeSymlink == 0 {
+		return err
+	}
+	target, err := os.Readlink(path)
+	if err != nil || !filepath.IsAbs(target) {
+		return err
+	}
+	content, err := os.ReadFile(j.path("root", target))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // of a package that is not needed
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	return os.WriteFile(path, content, 0o644)
+}
+
+// link has the programs use the libraries beside them.
+func (j java) link(ctx context.Context) error {
+	search := strings.Join([]string{j.path("jre/libc"), j.path("jre/lib/amd64/jli"), j.path("jre/lib/amd64")}, ":")
+	for _, name := range javaPrograms {
+		program := j.path("jre/bin", name)
+		err := run(ctx, "patchelf", "--set-interpreter", j.path("jre/libc", loader), program)
+		if err == nil {
+			err = run(ctx, "patchelf", "--force-rpath", "--set-rpath", search, program)
+		}
+		if err != nil {
+			return fmt.Errorf("link %s with its libraries: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// run runs a program that takes no time to speak of.
+func run(ctx context.Context, name string, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
+	defer cancel()
+	return cache.Run(ctx, io.Discard, filepath.Base(name), exec.Command(name, args...))
+}

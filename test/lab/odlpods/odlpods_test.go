@@ -1,0 +1,363 @@
+package odlpods_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/odl"
+	"github.com/coe-bridge/coe-bridge/test/lab/odlpods"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/serve"
+)
+
+// deadline is the deadline of the agents' calls; the test waits for one of them in vain.
+const deadline = 30 * time.Second
+
+// TestPodsOnRealOpenDaylight is the life of pods on a real OpenDaylight of each release, from what a client
+// posts to packets in the flows that it programmed: by the bridge, an agent on each of two
+// hosts, and the CNI plugin.
+func TestPodsOnRealOpenDaylight(t *testing.T) {
+	odl.SkipUnlessAsked(t)
+	bin := programs(t)
+	for _, release := range odl.Releases() {
+		t.Run(string(release), func(t *testing.T) {
+			w := &world{t: t}
+			var err error
+			w.lab, err = odlpods.Start(t.Context(), odlpods.Config{
+				Controller: odl.Alone(t, release, "host1", "host2"), Bin: bin, CallDeadline: deadline,
+			})
+			require.NoError(t, err)
+			w.step("pods are plugged in, and all reach all", w.testPlug)
+			w.step("ADD again, CHECK and doctor", w.testAgain)
+			w.step("the agent is restarted", w.testAgentRestarts)
+			w.step("the switch is restarted", w.testSwitchRestarts)
+			w.step("the sandbox is made again", w.testAnotherSandbox)
+			w.step("OpenDaylight is away", w.testControllerAway)
+			w.step("OpenDaylight loses its datastore", w.testDatastoreLost)
+			w.step("namespaces are isolated", w.testIsolated)
+			w.step("pods are unplugged", w.testUnplug)
+			w.step("the hosts are cleaned up", w.testCleanUp)
+		})
+	}
+}
+
+// programs builds coe-bridge and coe-cni.
+func programs(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	_, err := serve.Build(t.Context(), dir)
+	require.NoError(t, err)
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(dir, "coe-cni"), "github.com/coe-bridge/coe-bridge/cmd/coe-cni")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return dir
+}
+
+// world is a lab with pods that are plugged in.
+type world struct {
+	t    *testing.T
+	lab  *odlpods.Lab
+	pods []odlpods.Plugged
+}
+
+// step is a part of a test that needs those before it.
+func (w *world) step(name string, do func()) {
+	w.t.Helper()
+	whole := w.t
+	defer func() { w.t = whole }()
+	if !whole.Run(name, func(t *testing.T) { w.t = t; do() }) {
+		whole.FailNow()
+	}
+}
+
+func pod(n int, namespace, name, host string) odlpods.Pod {
+	return odlpods.Pod{Namespace: namespace, Name: name, Host: host, UID: fmt.Sprintf("c0e00000-c0e0-4000-8000-%012d", n)}
+}
+
+func (w *world) testPlug() {
+	for i, p := range []odlpods.Pod{
+		pod(1, "web", "front", "host1"), pod(2, "web", "cache", "host1"), pod(3, "web", "back", "host2"),
+		pod(4, "shop", "cart", "host1"), pod(5, "shop", "till", "host2"),
+	} {
+		require.NoError(w.t, w.lab.ApplyPods(w.t.Context(), p))
+		plugged, err := w.lab.Plug(w.t.Context(), p)
+		require.NoError(w.t, err, "pod %d", i)
+		require.Regexp(w.t, `^tap[0-9a-f]{8}-[0-9a-f]{2}$`, plugged.Port())
+		require.Equal(w.t, 1450, plugged.Result.Interfaces[1].Mtu, "the underlay's 1500 less VXLAN's")
+		w.pods = append(w.pods, plugged)
+		if i > 0 { // one that was plugged in can send and receive
+			w.mustPing(plugged.Pod, w.pods[0].Address)
+		}
+	}
+	w.reachAll()
+}
+
+// mustPing fails unless a pod has an answer within Ping's own time.
+func (w *world) mustPing(from odlpods.Pod, to netip.Addr) {
+	w.t.Helper()
+	require.NoError(w.t, w.lab.Ping(w.t.Context(), from.String(), to))
+}
+
+func (w *world) reachAll() {
+	w.t.Helper()
+	for _, from := range w.pods {
+		for _, to := range w.pods {
+			require.NoError(w.t, w.lab.Reach(w.t.Context(), from.Pod, to.Address))
+		}
+	}
+}
+
+func (w *world) testAgain() {
+	for _, p := range w.pods {
+		again, err := w.lab.Add(w.t.Context(), p.Pod)
+		require.NoError(w.t, err)
+		require.Equal(w.t, p.Result, again.Result)
+		require.NoError(w.t, w.lab.Check(w.t.Context(), p))
+	}
+	found, err := w.lab.Doctor(w.t.Context(), "host1")
+	require.Error(w.t, err, "nothing is installed for a runtime")
+	for _, well := range []string{"it manages the switch and programs the bridge", "vxlan from 172.31.99.11", "an MTU of 1450"} {
+		require.Contains(w.t, found, well)
+	}
+}
+
+// testAgentRestarts has no agent for a while: pods go on, and what the switches have of them
+// is not touched by agents that come back.
+func (w *world) testAgentRestarts() {
+	before := w.switches()
+	for _, agent := range w.lab.Agents {
+		require.NoError(w.t, agent.Kill())
+	}
+	w.mustPing(w.pods[0].Pod, w.pods[2].Address)
+	w.mustPing(w.pods[4].Pod, w.pods[0].Address)
+	for _, agent := range w.lab.Agents {
+		require.NoError(w.t, agent.Start(w.t.Context()))
+	}
+	require.NoError(w.t, w.lab.AwaitNetwork(w.t.Context()))
+	require.Equal(w.t, before, w.switches())
+
+	late := pod(6, "shop", "late", "host2")
+	require.NoError(w.t, w.lab.ApplyPods(w.t.Context(), late))
+	plugged, err := w.lab.Plug(w.t.Context(), late)
+	require.NoError(w.t, err)
+	w.mustPing(late, w.pods[0].Address)
+	require.NoError(w.t, w.lab.Unplug(w.t.Context(), plugged.Pod))
+	require.NoError(w.t, w.lab.DeletePod(w.t.Context(), late))
+	require.Equal(w.t, before, w.switches())
+}
+
+// switches are the ports of the hosts' switches, with the numbers that tell a port from one
+// that was added again, and who manages them.
+func (w *world) switches() (all []string) {
+	w.t.Helper()
+	for _, host := range w.lab.Hosts {
+		for _, of := range [][]string{
+			{"--columns=_uuid,name,ofport", "find", "Interface", `external_ids:coe-ifname=eth0`},
+			{"--columns=_uuid,target", "list", "Manager"},
+		} {
+			out, err := host.VSCtl(w.t.Context(), of...)
+			require.NoError(w.t, err)
+			rows := strings.Split(strings.TrimSpace(out), "\n\n")
+			slices.Sort(rows)
+			all = append(all, rows...)
+		}
+	}
+	return all
+}
+
+func (w *world) testSwitchRestarts() {
+	host := w.lab.Host("host1")
+	require.NoError(w.t, host.VSwitchd.Restart(w.t.Context()))
+	w.reachAll()
+	require.NoError(w.t, host.OVSDB.Restart(w.t.Context()))
+	require.NoError(w.t, w.lab.AwaitNetwork(w.t.Context()))
+	w.reachAll()
+}
+
+func (w *world) testAnotherSandbox() {
+	p := w.pods[1]
+	require.NoError(w.t, w.lab.Unplug(w.t.Context(), p.Pod))
+	again, err := w.lab.Plug(w.t.Context(), p.Pod)
+	require.NoError(w.t, err)
+	require.Equal(w.t, p.Address, again.Address)
+	require.Equal(w.t, p.Port(), again.Port())
+	w.pods[1] = again
+	w.reachAll()
+}
+
+// away resets the switches' connections to the controller, and refuses new ones.
+const away = `add table ip away; add chain ip away in { type filter hook input priority 0; };
+	add rule ip away in tcp dport { 6640, 6653 } reject with tcp reset`
+
+// noConnection is in what agent and doctor say of a controller that is away: of its
+// OpenFlow at once, of its OVSDB when that has said nothing for a minute.
+var noConnection = regexp.MustCompile(`OpenDaylight .*it has no (OpenFlow )?connection`)
+
+// testControllerAway has the controller be away for the switches: pods go on, the agents say
+// so, and a pod that is known waits for its deadline in vain and leaves nothing. Then it is
+// there again.
+func (w *world) testControllerAway() {
+	late := pod(7, "web", "late", "host1")
+	require.NoError(w.t, w.lab.ApplyPods(w.t.Context(), late))
+	_, err := w.lab.Exec(w.t.Context(), ovnhost.CentralNamespace, "nft", away)
+	require.NoError(w.t, err)
+	require.NoError(w.t, odlpods.Await(w.t.Context(), func(ctx context.Context) error {
+		err := w.lab.Ready(ctx, "host1")
+		if err == nil || !noConnection.MatchString(err.Error()) {
+			return fmt.Errorf("the agent should say that OpenDaylight is away: %w", err)
+		}
+		return nil
+	}))
+	found, err := w.lab.Doctor(w.t.Context(), "host1")
+	require.Error(w.t, err)
+	require.Regexp(w.t, noConnection, found)
+	for _, to := range w.pods {
+		w.mustPing(w.pods[0].Pod, to.Address)
+	}
+	_, err = w.lab.Plug(w.t.Context(), late)
+	var said *types.Error
+	require.ErrorAs(w.t, err, &said)
+	require.EqualValues(w.t, types.ErrTryAgainLater, said.Code)
+	require.Contains(w.t, said.Details, "interface web:late")
+	require.Regexp(w.t, noConnection, said.Details)
+	require.Len(w.t, w.ports("host1"), 3)
+
+	_, err = w.lab.Exec(w.t.Context(), ovnhost.CentralNamespace, "nft", "delete table ip away")
+	require.NoError(w.t, err)
+	require.NoError(w.t, w.lab.AwaitNetwork(w.t.Context()))
+	require.NoError(w.t, odlpods.Await(w.t.Context(), func(ctx context.Context) error {
+		_, err := w.lab.Add(ctx, late)
+		return err
+	}))
+	w.reachAll()
+	require.NoError(w.t, w.lab.Unplug(w.t.Context(), late))
+	require.NoError(w.t, w.lab.DeletePod(w.t.Context(), late))
+}
+
+// testDatastoreLost has the controller start with nothing. The bridge fills it again, and the
+// switches forget what they were programmed with before, which would lead packets astray: all
+// reach all again without a hand, and a pod that comes is plugged in.
+func (w *world) testDatastoreLost() {
+	before := w.identities()
+	require.NoError(w.t, odlpods.Await(w.t.Context(), func(context.Context) error {
+		if before = w.identities(); slices.Contains(before, "") {
+			return fmt.Errorf("the agents were not told yet from which datastore: %q", before)
+		}
+		return nil
+	}))
+	require.NoError(w.t, w.lab.Controller.Wipe(w.t.Context()))
+	require.NoError(w.t, odlpods.Await(w.t.Context(), func(context.Context) error {
+		for i, identity := range w.identities() {
+			if identity == before[i] {
+				return fmt.Errorf("the switch of %s is still that of datastore %s", w.lab.Hosts[i].Name, identity)
+			}
+		}
+		return nil
+	}))
+	require.NoError(w.t, w.lab.AwaitNetwork(w.t.Context()))
+	w.reachAll()
+	late := pod(8, "web", "later", "host2")
+	require.NoError(w.t, w.lab.ApplyPods(w.t.Context(), late))
+	plugged, err := w.lab.Plug(w.t.Context(), late)
+	require.NoError(w.t, err)
+	w.mustPing(late, w.pods[0].Address)
+	w.reachAll()
+	require.NoError(w.t, w.lab.Unplug(w.t.Context(), plugged.Pod))
+	require.NoError(w.t, w.lab.DeletePod(w.t.Context(), late))
+}
+
+// identities are what the hosts' switches are programmed from, as their agents have noted.
+func (w *world) identities() (all []string) {
+	w.t.Helper()
+	for _, host := range w.lab.Hosts {
+		out, err := host.VSCtl(w.t.Context(), "--if-exists", "get", "Open_vSwitch", ".", "external_ids:coe-identity")
+		require.NoError(w.t, err)
+		all = append(all, strings.TrimSpace(out))
+	}
+	return all
+}
+
+// ports returns the ports of pods on a host's switch.
+func (w *world) ports(host string) (all []string) {
+	w.t.Helper()
+	out, err := w.lab.Host(host).VSCtl(w.t.Context(), "list-ports", odl.Bridge)
+	require.NoError(w.t, err)
+	for _, name := range strings.Fields(out) {
+		if strings.HasPrefix(name, "tap") {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+func (w *world) testIsolated() {
+	require.NoError(w.t, w.lab.StartBridge(w.t.Context(), "namespace"))
+	for _, from := range w.pods {
+		for _, to := range w.pods {
+			if from.Namespace == to.Namespace {
+				require.NoError(w.t, w.lab.Reach(w.t.Context(), from.Pod, to.Address))
+				continue
+			}
+			require.NoError(w.t, odlpods.Await(w.t.Context(), func(ctx context.Context) error { return w.lab.Apart(ctx, from.Pod, to.Address) }))
+		}
+	}
+	for _, to := range w.pods[3:] {
+		require.NoError(w.t, w.lab.Apart(w.t.Context(), w.pods[0].Pod, to.Address), "still")
+	}
+	require.NoError(w.t, w.lab.StartBridge(w.t.Context(), "none"))
+	w.reachAll()
+}
+
+func (w *world) testUnplug() {
+	for _, p := range w.pods {
+		require.NoError(w.t, w.lab.Unplug(w.t.Context(), p.Pod))
+		require.NoError(w.t, w.lab.DeletePod(w.t.Context(), p.Pod))
+	}
+	for _, host := range w.lab.Hosts {
+		require.Empty(w.t, w.ports(host.Name))
+		out, err := w.lab.Exec(w.t.Context(), host.Name, "ip", "-brief", "link")
+		require.NoError(w.t, err)
+		require.NotContains(w.t, out, "tap")
+	}
+	require.NoError(w.t, odlpods.Await(w.t.Context(), func(ctx context.Context) error {
+		for _, path := range []string{"elan:elan-instances", "ietf-interfaces:interfaces"} {
+			_, has, err := w.lab.Controller.Request(ctx, "GET", "/restconf/config/"+path, "")
+			if err == nil && (strings.Contains(string(has), "web") || strings.Contains(string(has), "shop")) {
+				err = fmt.Errorf("the controller has what no pod needs: %s", has)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+func (w *world) testCleanUp() {
+	for _, host := range w.lab.Hosts {
+		require.NoError(w.t, w.lab.CleanUp(w.t.Context(), host.Name))
+		for _, of := range [][]string{
+			{"get-manager"},
+			{"get-controller", odl.Bridge},
+			{"--if-exists", "get", "Open_vSwitch", ".", "other_config:local_ip"},
+			{"--columns=name", "find", "Interface", "type=vxlan"},
+		} {
+			out, err := host.VSCtl(w.t.Context(), of...)
+			require.NoError(w.t, err)
+			require.Empty(w.t, strings.TrimSpace(out), "%s", of)
+		}
+	}
+}

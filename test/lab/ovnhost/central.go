@@ -1,0 +1,115 @@
+package ovnhost
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// CentralNamespace is, after the lab's prefix, the name of the namespace of the central processes and of the
+// bridge that connects the hosts.
+const CentralNamespace = "central"
+
+// underlayBridge connects the hosts' links in the central namespace.
+const underlayBridge = "underlay"
+
+const (
+	nbSchema      = "/usr/share/ovn/ovn-nb.ovsschema"
+	sbSchema      = "/usr/share/ovn/ovn-sb.ovsschema"
+	vswitchSchema = "/usr/share/openvswitch/vswitch.ovsschema"
+)
+
+func (l *Lab) startCentral(ctx context.Context) error {
+	if err := l.addUnderlay(ctx); err != nil {
+		return fmt.Errorf("make underlay: %w", err)
+	}
+	if l.switchesOnly {
+		return nil
+	}
+	dir := filepath.Join(l.Dir, CentralNamespace)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	var err error
+	if l.NB, err = l.startDatabase(ctx, "nb", CentralNamespace, dir, nbSchema, listeners("OVN_Northbound", "NB_Global")...); err != nil {
+		return err
+	}
+	if l.SB, err = l.startDatabase(ctx, "sb", CentralNamespace, dir, sbSchema, listeners("OVN_Southbound", "SB_Global")...); err != nil {
+		return err
+	}
+	l.Northd = l.newProcess("northd", l.Namespace(CentralNamespace),
+		"ovn-northd", "--ovnnb-db="+l.NB.Remote, "--ovnsb-db="+l.SB.Remote, "-vsyslog:off")
+	l.Northd.env = runDir(dir)
+	l.Northd.ready = func(ctx context.Context) error {
+		_, err := l.NBCtl(ctx, "--wait=sb", "sync")
+		return err
+	}
+	return l.Northd.Start(ctx)
+}
+
+// listeners lets a database listen at the addresses in its tables, like ovn-ctl. A new database has none.
+func listeners(schema, table string) []string {
+	return []string{
+		"--remote=db:" + schema + "," + table + ",connections", "--private-key=db:" + schema + ",SSL,private_key",
+		"--certificate=db:" + schema + ",SSL,certificate", "--ca-cert=db:" + schema + ",SSL,ca_cert",
+	}
+}
+
+// runDir makes programs of OVS and OVN use dir for their sockets.
+func runDir(dir string) []string {
+	return []string{"OVS_RUNDIR=" + dir, "OVN_RUNDIR=" + dir}
+}
+
+// Database is an ovsdb-server with its database.
+type Database struct {
+	*Process
+	// Remote is its address in the form of OVSDB clients: unix:PATH.
+	Remote string
+
+	file, schema string
+}
+
+func (l *Lab) startDatabase(ctx context.Context, name, namespace, dir, schema string, args ...string) (*Database, error) {
+	socket := filepath.Join(dir, filepath.Base(name)+".sock")
+	d := &Database{Remote: "unix:" + socket, file: filepath.Join(dir, filepath.Base(name)+".db"), schema: schema}
+	d.Process = l.newProcess(name, l.Namespace(namespace),
+		append([]string{"ovsdb-server", d.file, "--remote=p" + d.Remote, "-vsyslog:off"}, args...)...)
+	d.env = runDir(dir)
+	d.ready = func(ctx context.Context) error { return awaitSocket(ctx, socket) }
+	if err := d.create(ctx); err != nil {
+		return nil, err
+	}
+	return d, d.Start(ctx)
+}
+
+func (d *Database) create(ctx context.Context) error {
+	if _, err := output(ctx, "ovsdb-tool", "create", d.file, d.schema); err != nil {
+		return fmt.Errorf("create database %s: %w", d.Name, err)
+	}
+	return nil
+}
+
+// Wipe restarts the server with an empty database.
+func (d *Database) Wipe(ctx context.Context) error {
+	if err := d.Kill(); err != nil {
+		return err
+	}
+	if err := os.Remove(d.file); err != nil {
+		return fmt.Errorf("wipe database %s: %w", d.Name, err)
+	}
+	if err := d.create(ctx); err != nil {
+		return err
+	}
+	return d.Start(ctx)
+}
+
+// NBCtl runs ovn-nbctl on the northbound database, and returns its output.
+func (l *Lab) NBCtl(ctx context.Context, args ...string) (string, error) {
+	return output(ctx, "ovn-nbctl", append([]string{"--db=" + l.NB.Remote}, args...)...)
+}
+
+// SBCtl runs ovn-sbctl on the southbound database, and returns its output.
+func (l *Lab) SBCtl(ctx context.Context, args ...string) (string, error) {
+	return output(ctx, "ovn-sbctl", append([]string{"--db=" + l.SB.Remote}, args...)...)
+}

@@ -1,0 +1,135 @@
+package ovsdb
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/child"
+)
+
+// Schema is where Debian's ovn-common keeps the northbound schema.
+const Schema = "/usr/share/ovn/ovn-nb.ovsschema"
+
+const startTimeout = 10 * time.Second
+
+// Process is one ovsdb-server with its database, for programs other than tests;
+// tests use Server.
+type Process struct {
+	dir  string
+	args []string
+	proc *exec.Cmd // nil while it does not run
+	log  bytes.Buffer
+}
+
+// Run starts a server with an empty database, in a folder of its own, with
+// further arguments if any. Close ends it.
+func Run(args ...string) (*Process, error) {
+	// A unix socket's path has 108 characters at most.
+	dir, err := os.MkdirTemp("", "ovsdb")
+	if err != nil {
+		return nil, fmt.Errorf("make a folder for ovsdb-server: %w", err)
+	}
+	p := &Process{dir: dir, args: args}
+	if err := p.Wipe(); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// Close kills the server and removes its database.
+func (p *Process) Close() error { return errors.Join(p.Kill(), os.RemoveAll(p.dir)) }
+
+// Endpoint is the server's address as OVN spells it, unix:PATH.
+func (p *Process) Endpoint() string { return "unix:" + p.socket() }
+
+// Log is what the server has printed; to be read while it does not run.
+func (p *Process) Log() string { return p.log.String() }
+
+func (p *Process) socket() string { return filepath.Join(p.dir, "nb.sock") }
+
+// Database is the path of the database, to which the server appends each transaction.
+func (p *Process) Database() string { return filepath.Join(p.dir, "nb.db") }
+
+// Wipe restarts the server with an empty database.
+func (p *Process) Wipe() error {
+	if err := p.Kill(); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(p.Database()); err != nil {
+		return fmt.Errorf("remove the northbound database: %w", err)
+	}
+	out, err := exec.Command("ovsdb-tool", "create", p.Database(), Schema).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("create a northbound database: %w: %s; install the Debian packages openvswitch-switch and ovn-common", err, out)
+	}
+	return p.Restart()
+}
+
+// Restart ends the server with SIGKILL if it runs, and starts it with the
+// database as it is.
+func (p *Process) Restart() error {
+	if err := p.Kill(); err != nil {
+		return err
+	}
+	args := append([]string{
+		p.Database(), "--remote=punix:" + p.socket(), "--unixctl=" + filepath.Join(p.dir, "nb.ctl"), "-vconsole:warn",
+	}, p.args...)
+	proc := exec.Command("ovsdb-server", args...)
+	proc.Stdout, proc.Stderr = &p.log, &p.log
+	proc.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := proc.Start(); err != nil {
+		return fmt.Errorf("start ovsdb-server: %w; install the Debian package openvswitch-switch", err)
+	}
+	p.proc = proc
+	return p.listens()
+}
+
+// listens waits until the server accepts connections.
+func (p *Process) listens() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := net.Dial("unix", p.socket())
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("start ovsdb-server: it does not listen: %w", err)
+		case <-tick.C:
+		}
+	}
+}
+
+// Kill ends the server with SIGKILL, and waits for it to be gone.
+func (p *Process) Kill() error {
+	if p.proc == nil {
+		return nil
+	}
+	if err := p.proc.Process.Kill(); err != nil {
+		return fmt.Errorf("kill ovsdb-server: %w", err)
+	}
+	_ = p.proc.Wait() // says that it was killed
+	p.proc = nil
+	// The socket that is left names a process that is gone.
+	_ = os.Remove(p.socket())
+	return nil
+}
+
+// Signal sends the server a signal.
+func (p *Process) Signal(sig syscall.Signal) error {
+	if p.proc == nil {
+		return errors.New("signal ovsdb-server: it does not run")
+	}
+	return child.Signal(p.proc.Process, sig)
+}

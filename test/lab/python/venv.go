@@ -1,0 +1,159 @@
+// Package python makes the Python environments that tests run other people's
+// programs in, from files of pinned requirements. It needs Debian's python3-venv.
+package python
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// buildTimeout is for making one environment, most of which is downloading.
+const buildTimeout = 10 * time.Minute
+
+// Venv returns the directory of a Python virtual environment with exactly the packages of the
+// requirements file. The file must list every package with its version ("name==1.2.3"), including
+// dependencies. The programs are in the subdirectory bin.
+//
+// If the user's cache directory does not have the environment, Venv creates it, which takes up to a
+// minute and is reported to progress. Concurrent processes wait for the first one. An incomplete
+// environment is created again.
+func Venv(ctx context.Context, progress io.Writer, requirements string) (dir string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
+	defer cancel()
+	b := build{requirements: requirements, progress: progress}
+	if err := b.locate(ctx); err != nil {
+		return "", fmt.Errorf("make Python environment: %w", err)
+	}
+	if err := b.run(ctx); err != nil {
+		return "", fmt.Errorf("make Python environment of %s in %s: %w", requirements, b.dir, err)
+	}
+	return b.dir, nil
+}
+
+// build makes one environment.
+type build struct {
+	requirements string
+	dir          string // named after what goes into it
+	progress     io.Writer
+}
+
+// locate says where the environment is: the interpreter's version is part of the
+// name, since an environment is good for that alone.
+func (b *build) locate(ctx context.Context) error {
+	text, err := os.ReadFile(b.requirements)
+	if err != nil {
+		return err
+	}
+	version, err := exec.CommandContext(ctx, "python3", "--version").Output()
+	if err != nil {
+		return fmt.Errorf("ask python3 for its version: %w", err)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return fmt.Errorf("find cache folder: %w", err)
+	}
+	sum := sha256.Sum256(append(version, text...))
+	b.dir = filepath.Join(cache, "coe-bridge", "python-"+hex.EncodeToString(sum[:])[:12])
+	return nil
+}
+
+// complete is there once all of the environment is. Scripts in an environment name
+// its folder, so it can't be made elsewhere and moved.
+func (b *build) complete() string { return filepath.Join(b.dir, "complete") }
+
+func (b *build) run(ctx context.Context) error {
+	if exists(b.complete()) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(b.dir), 0o755); err != nil {
+		return err
+	}
+	unlock, err := lock(ctx, b.dir+".lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if exists(b.complete()) { // another process has made it meanwhile
+		return nil
+	}
+	return b.make(ctx)
+}
+
+func (b *build) make(ctx context.Context) error {
+	start := time.Now()
+	fmt.Fprintf(b.progress, "making the Python environment of %s, once, in %s\n", b.requirements, b.dir)
+	if err := os.RemoveAll(b.dir); err != nil {
+		return err
+	}
+	pip := filepath.Join(b.dir, "bin", "pip")
+	for _, command := range [][]string{
+		{"python3", "-m", "venv", b.dir},
+		// Packages that are not listed are not installed, and pip check reports them as missing.
+		{pip, "install", "--no-deps", "--only-binary=:all:", "--no-input", "--progress-bar=off", "--requirement", b.requirements},
+		{pip, "check"},
+	} {
+		if err := b.command(ctx, command[0], command[1:]...); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(b.progress, "made the Python environment of %s in %s\n", b.requirements, time.Since(start).Round(time.Second))
+	return os.WriteFile(b.complete(), nil, 0o644)
+}
+
+// command shows what a program says while it runs; an error has it again.
+func (b *build) command(ctx context.Context, name string, args ...string) error {
+	var said bytes.Buffer
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stdout = io.MultiWriter(b.progress, &said)
+	cmd.Stderr = cmd.Stdout
+	cmd.WaitDelay = 5 * time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	runtime.LockOSThread() // the signal comes when the thread that started it ends
+	defer runtime.UnlockOSThread()
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w: %s", cmd, err, bytes.TrimSpace(said.Bytes()))
+	}
+	return nil
+}
+
+// lock waits until no other process makes the environment.
+func lock(ctx context.Context, path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { _ = file.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), file.Close())
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), file.Close())
+		}
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

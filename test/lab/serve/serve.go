@@ -1,0 +1,132 @@
+// Package serve runs `coe-bridge serve` as a process of its own, so that it can be
+// killed, and its memory and its processor time are nobody else's, and asks it. It
+// knows no tests; see test/lab/bridgetest for these.
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/child"
+)
+
+const (
+	startTimeout = time.Minute
+	stopTimeout  = 30 * time.Second
+	command      = "github.com/coe-bridge/coe-bridge/cmd/coe-bridge"
+)
+
+// Build builds the bridge of this source tree in a folder, as make build does, whose
+// cache is warm, and returns its path.
+func Build(ctx context.Context, dir string) (program string, err error) {
+	return BuildIn(ctx, "", dir)
+}
+
+// BuildIn builds the bridge of the source tree that the folder tree is in. An empty
+// tree stands for this one.
+func BuildIn(ctx context.Context, tree, dir string) (program string, err error) {
+	program = filepath.Join(dir, "coe-bridge")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, command)
+	build.Dir = tree
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the bridge: %w: %s", err, out)
+	}
+	return program, nil
+}
+
+// Process is a bridge that serves. It dies with the process that started it.
+type Process struct {
+	URL string
+
+	child *child.Process
+	log   *Log
+}
+
+// Start starts the bridge with additional arguments of serve, and reads its URL from the log. Errors
+// and warnings in the log go to standard error.
+func Start(ctx context.Context, program string, args ...string) (*Process, error) {
+	return start(ctx, os.Stderr, program, args)
+}
+
+// StartQuietly is Start for those who look at the log themselves.
+func StartQuietly(ctx context.Context, program string, args ...string) (*Process, error) {
+	return start(ctx, nil, program, args)
+}
+
+func start(ctx context.Context, seen io.Writer, program string, args []string) (*Process, error) {
+	p := &Process{log: newLog(seen)}
+	args = append([]string{"serve", "--listen", "127.0.0.1:0", "--log-format", "json"}, args...)
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stderr = p.log
+	var err error
+	if p.child, err = child.Start(cmd); err != nil {
+		return nil, err
+	}
+	if p.URL, err = p.served(); err != nil {
+		p.Kill()
+		return nil, fmt.Errorf("start the bridge: %w; the last of its log:\n%s", err, p.log.Last())
+	}
+	return p, nil
+}
+
+func (p *Process) served() (url string, err error) {
+	timeout := time.NewTimer(startTimeout)
+	defer timeout.Stop()
+	select {
+	case url := <-p.log.served:
+		return url, nil
+	case <-p.child.Done():
+		return "", errors.New("it ended")
+	case <-timeout.C:
+		return "", fmt.Errorf("it does not serve after %s", startTimeout)
+	}
+}
+
+// Log is what the bridge has logged.
+func (p *Process) Log() *Log { return p.log }
+
+// Listed is when the bridge had listed a resource of Kubernetes for the first time.
+func (p *Process) Listed(resource string) (time.Time, error) {
+	at, found := p.log.first(func(l line) bool { return l.Msg == "listed" && l.Resource == resource })
+	if !found {
+		return at, fmt.Errorf("the bridge's log does not say when it had listed %s", resource)
+	}
+	return at, nil
+}
+
+// Elected is when the bridge began to lead; found is false if it has not yet. Before
+// that, it asks the backend for whoever asks for its status.
+func (p *Process) Elected() (at time.Time, found bool) {
+	return p.log.first(func(l line) bool { return l.Msg == "this bridge leads" })
+}
+
+// Signal sends the bridge a signal.
+func (p *Process) Signal(s syscall.Signal) error { return p.child.Signal(s) }
+
+// Kill ends the bridge with SIGKILL, if it runs, and waits for it.
+func (p *Process) Kill() { p.child.Kill() }
+
+// Done is closed when the bridge has ended.
+func (p *Process) Done() <-chan struct{} { return p.child.Done() }
+
+// Wait waits for a bridge that got a signal to end, and returns how it ended.
+func (p *Process) Wait() error { return p.child.Wait(stopTimeout) }
+
+// Stop ends the bridge as an operator does, and waits for it.
+func (p *Process) Stop() error {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	if err := p.Wait(); err != nil {
+		return fmt.Errorf("stop the bridge: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package story_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+	"github.com/coe-bridge/coe-bridge/test/lab/story"
+)
+
+// patience is how long a bridge may take to be in sync after a step.
+const patience = 15 * time.Second
+
+// TestMemory tells every story, in every way, to a bridge with the memory backend.
+func TestMemory(t *testing.T) {
+	tell(t, func(t *testing.T) *teller {
+		return &teller{t: t, bridge: bridgetest.Start(t)}
+	})
+}
+
+// TestOVN tells them to a bridge that writes to a real northbound database.
+func TestOVN(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs ovsdb-server; make test runs it")
+	}
+	tell(t, func(t *testing.T) *teller {
+		nb := ovsdb.Start(t)
+		return &teller{t: t, bridge: bridgetest.Start(t, bridgetest.OVN(nb.Endpoint())), nb: nb}
+	})
+}
+
+func tell(t *testing.T, start func(*testing.T) *teller) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		s, err := story.Parse(name, text)
+		require.NoError(t, err)
+		for _, e := range story.Expanders() {
+			t.Run(s.Name+"/"+e.Name, func(t *testing.T) {
+				t.Parallel()
+				start(t).tell(e.Expand(s))
+			})
+		}
+	}
+}
+
+// teller tells a story to one bridge.
+type teller struct {
+	t      *testing.T
+	bridge *bridgetest.Bridge
+	nb     *ovsdb.Server
+}
+
+func (l *teller) tell(s story.Story) {
+	for _, block := range s.Blocks {
+		for _, step := range block {
+			l.step(s, step)
+		}
+	}
+}
+
+func (l *teller) step(s story.Story, step story.Step) {
+	l.t.Helper()
+	body := s.Files[step.File]
+	switch step.Verb {
+	case "restart":
+		l.bridge.Restart()
+	case "post":
+		l.change(http.MethodPost, step, body, http.StatusNoContent, http.StatusConflict)
+	case "put":
+		l.change(http.MethodPut, step, body, http.StatusOK, http.StatusCreated)
+	case "delete":
+		l.change(http.MethodDelete, step, "", http.StatusOK, http.StatusNotFound)
+	case "model":
+		l.check(step, body, l.model)
+	case "problems":
+		l.check(step, body, l.problems)
+	case "healed":
+		require.Eventually(l.t, func() bool {
+			return l.bridge.Status().InSync && strings.Join(l.problems(), "\n") == strings.TrimSpace(body)
+		}, patience, 20*time.Millisecond, step.File)
+	case "rows":
+		if l.nb != nil {
+			l.check(step, body, l.rows)
+		}
+	}
+}
+
+// change makes a request; the second status is right for what was done before.
+func (l *teller) change(method string, step story.Step, body string, first, again int) {
+	l.t.Helper()
+	status, text := l.bridge.Do(method, "/restconf/config/"+step.Path, body)
+	right := []int{first}
+	if step.Again || method == http.MethodPut {
+		right = append(right, again)
+	}
+	require.Contains(l.t, right, status, "%s %s: %s", method, step.Path, text)
+}
+
+func (l *teller) check(step story.Step, want string, read func() []string) {
+	l.t.Helper()
+	lines := strings.FieldsFunc(want, func(r rune) bool { return r == '\n' })
+	slices.Sort(lines)
+	l.bridge.AwaitSync(patience)
+	got := read()
+	slices.Sort(got)
+	require.Equal(l.t, strings.Join(lines, "\n"), strings.Join(got, "\n"), step.File)
+}

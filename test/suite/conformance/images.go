@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/kube"
+	"github.com/coe-bridge/coe-bridge/test/lab/kubelab"
+)
+
+// lookTimeout bounds a run of a short program.
+const lookTimeout = time.Minute
+
+// needs are the programs of this machine that tests run in pods, or that a shell there
+// has, with their Debian packages and where they are in an image.
+var needs = []struct{ pkg, path, to string }{
+	{"busybox-static", "/usr/bin/busybox", "bin/busybox"},
+	{"dash", "/usr/bin/dash", "bin/sh"}, // busybox sh prefers its own nc and wget to those in PATH
+	{"bind9-dnsutils", "/usr/bin/dig", "usr/bin/dig"},
+	{"curl", "/usr/bin/curl", "usr/bin/curl"},
+	{"netcat-openbsd", "/usr/bin/nc.openbsd", "usr/bin/nc"},
+	{"libc-bin", "/usr/bin/getent", "usr/bin/getent"},
+	{"wget", "/usr/bin/wget", "usr/bin/wget"}, // busybox's does not resolve names
+}
+
+// nameServices says where the C library looks for hosts: in their file first.
+const nameServices = "/etc/nsswitch.conf"
+
+// missing are the Debian packages that a run needs and that are not installed.
+func missing() []string {
+	packages := kubelab.Missing()
+	for _, n := range needs {
+		if _, err := os.Stat(n.path); err != nil && !slices.Contains(packages, n.pkg) {
+			packages = append(packages, n.pkg)
+		}
+	}
+	return packages
+}
+
+// makeImages makes the images that the tests of the group name, under the names that the
+// suite has for them.
+func (s *suite) makeImages(ctx context.Context) ([]kubelab.Image, error) {
+	names, err := s.images(ctx)
+	if err != nil {
+		return nil, err
+	}
+	base, err := s.shellImage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var images []kubelab.Image
+	for _, name := range names {
+		if command, found := commands[shortName(name)]; found {
+			i := base
+			i.Name, i.Entry, i.Command = name, command[:1], command[1:]
+			images = append(images, i)
+		}
+	}
+	return images, nil
+}
+
+// commands are what images run when their pod does not say, by their short names. All
+// have the same files, a shell and the test programs: the tests of the group take the
+// image of a web server for pods that only are there, and that with a C library of its
+// own for dig and getent.
+var commands = map[string][]string{
+	"agnhost":                {"/agnhost", "pause"},
+	"pause":                  {"/agnhost", "pause"},
+	"nginx":                  {"/agnhost", "test-webserver"},
+	"glibc-dns-testing":      {"/agnhost", "pause"},
+	"busybox":                {"/bin/sh"},
+	"regression-issue-74839": {"/regression-issue-74839"},
+}
+
+// shellImage has the files of all images.
+func (s *suite) shellImage(ctx context.Context) (i kubelab.Image, err error) {
+	if i.Files, err = shellFiles(ctx); err != nil {
+		return i, err
+	}
+	if i.Links, err = applets(ctx); err != nil {
+		return i, err
+	}
+	dir, err := moduleFolder(ctx)
+	if err != nil {
+		return i, err
+	}
+	i.Files[s.programs.Agnhost], i.Files[s.programs.CoreDNS], i.Files[s.outOfWindow] = "agnhost", "coredns", "regression-issue-74839"
+	for _, name := range []string{"localhost.crt", "localhost.key"} { // agnhost's, which looks for them here
+		i.Files[filepath.Join(dir, "test/images/agnhost/porter", name)] = name
+	}
+	return i, nil
+}
+
+// moduleFolder is where the suite's module is on this machine.
+func moduleFolder(ctx context.Context) (string, error) {
+	dir, err := kube.FindSource(source)
+	if err != nil {
+		return "", fmt.Errorf("find the suite's module: %w", err)
+	}
+	out, err := look(ctx, "go", "-C", dir, "mod", "download", "-json", "k8s.io/kubernetes")
+	if err != nil {
+		return "", err
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal([]byte(out), &module); err != nil {
+		return "", fmt.Errorf("find the suite's module: %w", err)
+	}
+	return module.Dir, nil
+}
+
+// shortName is an image's name without where it is from, and without its tag.
+func shortName(image string) string {
+	name, _, _ := strings.Cut(path.Base(image), ":")
+	return name
+}
+
+// shellFiles are the files of a shell with the programs that tests run in it: where they
+// are in an image, by their path here.
+func shellFiles(ctx context.Context) (map[string]string, error) {
+	files := map[string]string{nameServices: strings.TrimPrefix(nameServices, "/")}
+	for _, n := range needs {
+		files[n.path] = n.to
+		if n.pkg == "busybox-static" {
+			continue
+		}
+		libraries, err := libraries(ctx, n.path)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range libraries {
+			files[l] = strings.TrimPrefix(l, "/")
+		}
+	}
+	return files, nil
+}
+
+// library is what ldd says of one.
+var library = regexp.MustCompile(`(/\S+) \(0x`)
+
+// libraries are the paths of those that a program is run with.
+func libraries(ctx context.Context, program string) ([]string, error) {
+	out, err := look(ctx, "ldd", program)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, found := range library.FindAllStringSubmatch(out, -1) {
+		paths = append(paths, found[1])
+	}
+	return paths, nil
+}
+
+// applets are the links by which busybox is called, but as a shell.
+func applets(ctx context.Context) (map[string]string, error) {
+	out, err := look(ctx, "busybox", "--list")
+	if err != nil {
+		return nil, err
+	}
+	links := map[string]string{}
+	for name := range strings.FieldsSeq(out) {
+		if name != "busybox" && name != "sh" {
+			links["bin/"+name] = "busybox"
+		}
+	}
+	return links, nil
+}
+
+func look(ctx context.Context, program string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, program, args...).Output()
+	if err != nil {
+		return "", fmt.Errorf("run %s %s: %w", program, strings.Join(args, " "), err)
+	}
+	return string(out), nil
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+//go:embed passing.txt
+var passingText string
+
+//go:embed excluded.txt
+var excludedText string
+
+// lists are the suite's tests that must pass, and the excluded tests.
+type lists struct {
+	passing  []string          // names
+	excluded map[string]string // reasons, by name
+}
+
+// readLists reads both lists, as they are in the tree.
+func readLists() (l lists, err error) {
+	if l.passing, err = parsePassing(passingText); err != nil {
+		return l, fmt.Errorf("read passing.txt: %w", err)
+	}
+	if l.excluded, err = parseExcluded(excludedText); err != nil {
+		return l, fmt.Errorf("read excluded.txt: %w", err)
+	}
+	for _, name := range l.passing {
+		if _, found := l.excluded[name]; found {
+			return l, fmt.Errorf("%q is both in passing.txt and in excluded.txt", name)
+		}
+	}
+	return l, nil
+}
+
+// parsePassing reads names, one a line, sorted.
+func parsePassing(text string) ([]string, error) {
+	names := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	for i, name := range names {
+		if !strings.HasPrefix(name, group) {
+			return nil, fmt.Errorf("line %d: %q is not a test of %s", i+1, name, group)
+		}
+		if i > 0 && names[i-1] >= name {
+			return nil, fmt.Errorf("line %d: %q is not sorted, or there twice", i+1, name)
+		}
+	}
+	return names, nil
+}
+
+// parseExcluded reads paragraphs: a reason, in lines that begin with #, and the names of
+// the tests that are excluded for it.
+func parseExcluded(text string) (map[string]string, error) {
+	excluded := map[string]string{}
+	for i, paragraph := range strings.Split(strings.TrimSpace(text), "\n\n") {
+		reason, names := splitParagraph(paragraph)
+		if reason == "" || len(names) == 0 {
+			return nil, fmt.Errorf("paragraph %d has no reason, or no test: %q", i+1, paragraph)
+		}
+		for _, name := range names {
+			if !strings.HasPrefix(name, group) {
+				return nil, fmt.Errorf("paragraph %d: %q is not a test of %s", i+1, name, group)
+			}
+			if _, found := excluded[name]; found {
+				return nil, fmt.Errorf("paragraph %d: %q is there twice", i+1, name)
+			}
+			excluded[name] = reason
+		}
+	}
+	return excluded, nil
+}
+
+func splitParagraph(paragraph string) (reason string, names []string) {
+	var words []string
+	for line := range strings.SplitSeq(paragraph, "\n") {
+		if word, ok := strings.CutPrefix(line, "# "); ok && len(names) == 0 {
+			words = append(words, word)
+		} else {
+			names = append(names, line)
+		}
+	}
+	return strings.Join(words, " "), names
+}
+
+// compare fails unless the lists together have exactly the tests that the suite has.
+func (l lists) compare(suite []string) error {
+	var errs []error
+	for _, name := range suite {
+		_, excluded := l.excluded[name]
+		if !excluded && !slices.Contains(l.passing, name) {
+			errs = append(errs, fmt.Errorf("in neither list: %s", name))
+		}
+	}
+	for _, name := range l.names() {
+		if !slices.Contains(suite, name) {
+			errs = append(errs, fmt.Errorf("not in the suite any more: %s", name))
+		}
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("passing.txt and excluded.txt must name the suite's tests:\n%w", errors.Join(errs...))
+	}
+	return nil
+}
+
+// names returns the names in both lists, sorted.
+func (l lists) names() []string {
+	names := slices.Clone(l.passing)
+	for name := range l.excluded {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// choose returns the tests to run: the tests in passing.txt or, if only is not nil, the tests of the
+// suite that match it. The lists must match the tests of the suite.
+func choose(ctx context.Context, s *suite, only *regexp.Regexp) ([]string, error) {
+	all, err := s.tests(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, err := readLists()
+	if err != nil {
+		return nil, err
+	}
+	if only == nil {
+		return l.passing, l.compare(all)
+	}
+	chosen := slices.DeleteFunc(all, func(name string) bool { return !only.MatchString(name) })
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("no test of %smatches %q", group, only)
+	}
+	return chosen, nil
+}

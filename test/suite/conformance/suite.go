@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/kube"
+	"github.com/coe-bridge/coe-bridge/test/lab/kubelab"
+)
+
+// listTimeout bounds how long the suite may take to say what it has.
+const listTimeout = time.Minute
+
+// group is how the names of the tests of Kubernetes' network group begin.
+const group = "[sig-network] "
+
+// source is the module whose dependencies the suite is built of.
+const source = "test/suite/conformance/e2e"
+
+// program is the suite, as Kubernetes' releases have it.
+var program = kube.Program{
+	Title: "the end-to-end tests of Kubernetes " + kube.Version, Takes: "five minutes of two processors, and 2 GB of Go's build cache",
+	Source: source, Package: "k8s.io/kubernetes/test/e2e", Tests: true,
+	Name: "e2e-" + kube.Version, Binary: "e2e.test",
+	LDFlags: strings.Join([]string{
+		"-s -w",
+		"-X k8s.io/component-base/version.gitVersion=" + kube.Version,
+		"-X k8s.io/client-go/pkg/version.gitVersion=" + kube.Version,
+	}, " "),
+}
+
+// outOfWindow is the server of a test of Kubernetes' issue 74839: it sends TCP segments
+// that nobody waits for.
+var outOfWindow = kube.Program{
+	Title: "the test server of Kubernetes' issue 74839", Takes: "a few seconds",
+	Source: source, Package: "k8s.io/kubernetes/test/images/regression-issue-74839",
+	Name: "regression-issue-74839-" + kube.Version, Binary: "regression-issue-74839", LDFlags: "-s -w",
+}
+
+// suite is the built suite, with what its images are made of.
+type suite struct {
+	binary      string
+	outOfWindow string
+	programs    kubelab.Programs
+}
+
+// buildSuite builds the suite where the user's cache folder does not have it.
+func buildSuite(ctx context.Context, progress io.Writer) (s *suite, err error) {
+	s = &suite{}
+	if s.binary, err = program.Build(ctx, progress); err != nil {
+		return nil, err
+	}
+	if s.outOfWindow, err = outOfWindow.Build(ctx, progress); err != nil {
+		return nil, err
+	}
+	s.programs, err = kubelab.BuildPrograms(ctx, progress)
+	return s, err
+}
+
+// listed is a line of --list-tests: where a test is, and its name.
+var listed = regexp.MustCompile(`^ +\S+\.go:\d+: (.*)$`)
+
+// tests are the names of all tests of the group, sorted.
+func (s *suite) tests(ctx context.Context) ([]string, error) {
+	lines, err := s.ask(ctx, "--list-tests")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, line := range lines {
+		if found := listed.FindStringSubmatch(line); found != nil && strings.HasPrefix(found[1], group) {
+			names = append(names, found[1])
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("ask the suite --list-tests: it names none of %s", group)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// images are the names of all images that pods of the suite name.
+func (s *suite) images(ctx context.Context) ([]string, error) { return s.ask(ctx, "--list-images") }
+
+// ask returns the lines that the suite prints.
+func (s *suite) ask(ctx context.Context, flag string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.binary, flag)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("ask the suite %s: %w: %s", flag, err, stderr.String())
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n"), nil
+}

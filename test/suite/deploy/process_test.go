@@ -1,0 +1,79 @@
+package deploy
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/child"
+)
+
+const (
+	// root is the project's folder.
+	root = "../../.."
+	// patience is how long what must happen may take on a busy machine.
+	patience = time.Minute
+	poll     = 50 * time.Millisecond
+)
+
+func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
+
+// process is a program that runs until it is ended, at the latest with its test.
+type process struct {
+	*child.Process
+	name string
+
+	mu   sync.Mutex
+	said bytes.Buffer
+}
+
+// start starts a program. If the test failed, its output is printed.
+func start(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{name: strings.Join(cmd.Args, " ")}
+	cmd.Stdout, cmd.Stderr = p, p
+	var err error
+	p.Process, err = child.Start(cmd)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		p.end(t, syscall.SIGTERM)
+		if t.Failed() {
+			t.Logf("%s said:\n%s", p.name, p.text())
+		}
+	})
+	return p
+}
+
+// end sends a signal that ends the process, which may have ended already, and waits
+// until it has.
+func (p *process) end(t *testing.T, signal syscall.Signal) {
+	t.Helper()
+	_ = p.Signal(signal)
+	select {
+	case <-p.Done():
+	case <-time.After(patience):
+		p.Kill()
+		t.Errorf("%s goes on after %s", p.name, signal)
+	}
+}
+
+// Write takes what the process says.
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.said.Write(b)
+}
+
+func (p *process) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.said.String()
+}

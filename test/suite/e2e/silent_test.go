@@ -1,0 +1,26 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+)
+
+// TestSilentBackend: the status says that the backend is gone although there is
+// nothing to write.
+func TestSilentBackend(t *testing.T) {
+	server := ovsdb.Start(t)
+	b := bridgetest.Start(t, bridgetest.OVN(server.Endpoint()))
+	b.AwaitSync(10 * time.Second)
+	server.Stop(t)
+	require.Eventually(t, func() bool {
+		st := b.Status()
+		return !st.InSync && !st.Backend.Connected
+	}, 15*time.Second, 50*time.Millisecond)
+	server.Continue(t)
+	b.AwaitSync(10 * time.Second)
+}

@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+)
+
+// The time limits of a connection, and the tolerance on a busy machine.
+const (
+	headTime = 10 * time.Second
+	bodyTime = 30 * time.Second
+	readTime = 40 * time.Second
+	leeway   = 8 * time.Second
+	// deaf is how many clients read nothing.
+	deaf = 20
+	// promptly is how long others' requests may take meanwhile.
+	promptly = 3 * time.Second
+)
+
+const credentials = "Authorization: Basic YWRtaW46YWRtaW4=\r\n"
+
+// TestSlowClients has clients send a header or a body byte by byte, and others read
+// nothing of a long answer, all on many connections. Each is cut off when its time is over,
+// nobody else waits, and nothing is left of them.
+func TestSlowClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes as long as slow clients are granted; make test runs it")
+	}
+	t.Parallel()
+	p := bridgetest.Serve(t, "--body-limit", fmt.Sprint(64<<20))
+	r := rest{p.Client()}
+	r.change(t, http.MethodPut, "k8s:k8s", longAnswer())
+	server := strings.TrimPrefix(p.Bridge().URL(), "http://")
+	before := metric(t, r, "go_goroutines")
+
+	var all sync.WaitGroup
+	slow := func(connections int, granted time.Duration, client func(net.Conn, <-chan time.Time) error) {
+		begun := time.Now()
+		for range connections {
+			all.Go(func() {
+				conn, err := net.Dial("tcp", server)
+				if !assert.NoError(t, err) {
+					return
+				}
+				defer func() { _ = conn.Close() }()
+				assert.NoError(t, conn.SetDeadline(begun.Add(granted+leeway)))
+				tick := time.NewTicker(time.Second)
+				defer tick.Stop()
+				assert.NoError(t, client(conn, tick.C), "granted %s", granted)
+				assert.Less(t, time.Since(begun), granted+leeway)
+			})
+		}
+	}
+	// All together are fewer than one address may have that have not authenticated.
+	slow(200, headTime, func(conn net.Conn, tick <-chan time.Time) error {
+		return drip(conn, tick, "GET /rests HTTP/1.1\r\nHost: x\r\nX-Slow: ", "")
+	})
+	slow(100, bodyTime, func(conn net.Conn, tick <-chan time.Time) error {
+		return drip(conn, tick, "PUT /restconf/config/pod:coe HTTP/1.1\r\nHost: x\r\n"+credentials+
+			"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", "408 Request Timeout")
+	})
+	for range deaf {
+		askAndIgnore(t, server, "GET /restconf/config/k8s:k8s HTTP/1.1\r\nHost: x\r\n"+credentials+"\r\n")
+	}
+	asked := time.Now()
+	done := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(done)
+	}()
+	requireServed(t, r, done)
+	require.Greater(t, metric(t, r, "go_goroutines"), before+deaf, "who reads nothing is still waited for")
+	await(t, readTime+leeway-time.Since(asked), "nothing is left of them", func() error {
+		if now := metric(t, r, "go_goroutines"); now > before+deaf/2 {
+			return fmt.Errorf("%v goroutines, and before there were %v", now, before)
+		}
+		return nil
+	})
+}
+
+// longAnswer is more than the buffers of a connection hold.
+func longAnswer() string {
+	name := strings.Repeat("x", 16<<20)
+	return `{"k8s":{"network-policies":{"network-policy":[{"uuid":"8f2a6d5e-0000-4000-8000-000000000001","name":"` + name + `"}]}}}`
+}
+
+// drip sends the begin of a request and then a byte at each tick, until the server has
+// closed the connection; it has to have answered with that status, where there is one.
+func drip(conn net.Conn, tick <-chan time.Time, begin, status string) error {
+	if _, err := io.WriteString(conn, begin); err != nil {
+		return err
+	}
+	answered := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(conn).ReadString('\n')
+		answered <- line
+	}()
+	for {
+		select {
+		case line := <-answered:
+			if !strings.Contains(line, status) {
+				return fmt.Errorf("the answer is %q", line)
+			}
+			return nil
+		case <-tick:
+			_, _ = conn.Write([]byte("x")) // the server may have closed it
+		}
+	}
+}
+
+// askAndIgnore asks for something and reads nothing of it as long as the test runs.
+func askAndIgnore(t *testing.T, server, request string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", server)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
+	_, err = io.WriteString(conn, request)
+	require.NoError(t, err)
+}
+
+// requireServed requires that whoever asks meanwhile is answered.
+func requireServed(t *testing.T, r rest, done <-chan struct{}) {
+	t.Helper()
+	for i := 0; ; i++ {
+		begun := time.Now()
+		r.putPods(t, aPod{uid: uid("a", i%10), name: fmt.Sprintf("pod-%d", i%10), namespace: "web", node: loadNodes[0]})
+		require.Less(t, time.Since(begun), promptly)
+		select {
+		case <-done:
+			return
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// metric is the value of a metric without labels.
+func metric(t *testing.T, r rest, name string) (value float64) {
+	t.Helper()
+	_, text, err := r.Do(t.Context(), http.MethodGet, "/metrics", nil)
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(text, "\n"+name+" ")
+	require.True(t, found, name)
+	_, err = fmt.Sscan(rest, &value)
+	require.NoError(t, err)
+	return value
+}

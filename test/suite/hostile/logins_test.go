@@ -1,0 +1,98 @@
+package hostile_test
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cmd/bridge"
+	"github.com/coe-bridge/coe-bridge/restconf/access"
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+)
+
+const agentAccount = "coe-bridge/coe-bridge-agent"
+
+// apiServer judges tokens as Kubernetes does: it knows which it has issued. It counts
+// how often it is asked.
+type apiServer struct {
+	mu    sync.Mutex
+	nodes map[string]string // by token
+	asked int
+}
+
+// Review implements access.Reviewer.
+func (a *apiServer) Review(_ context.Context, token string) (access.Bearer, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asked++
+	if node, issued := a.nodes[token]; issued {
+		return access.Bearer{Account: agentAccount, Node: node}, nil
+	}
+	return access.Bearer{}, &access.DeniedError{Says: "the token is not good here"}
+}
+
+// issue makes the token of a node's agent.
+func (a *apiServer) issue(id, node string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	token := jwt(id, "7c1d0000-0000-4000-8000-000000000001")
+	if a.nodes == nil {
+		a.nodes = map[string]string{}
+	}
+	a.nodes[token] = node
+	return token
+}
+
+// jwt is a token as Kubernetes makes them, of an account of a uid.
+func jwt(id, accountUID string) string {
+	claims := fmt.Sprintf(`{"iss":"https://kubernetes.default.svc","sub":"system:serviceaccount:coe-bridge:coe-bridge-agent","jti":%q,`+
+		`"kubernetes.io":{"serviceaccount":{"name":"coe-bridge-agent","uid":%q}}}`, id, accountUID)
+	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
+}
+
+// withTokens lets agents in by the tokens that the API server has issued.
+func withTokens(a *apiServer) bridgetest.Option {
+	return func(c *bridge.Config) {
+		c.HTTP.Access.Tokens = access.TokenConfig{Accounts: []string{agentAccount}, Reviewer: a}
+	}
+}
+
+// get asks a bridge as the bearer of a token, and returns the status.
+func get(t *testing.T, url, token string) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
+	r.Header.Set("Authorization", "Bearer "+token)
+	answer, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	return answer.StatusCode
+}
+
+// TestBadTokensFromTheNodesAddress: a pod, whose traffic leaves with its node's address,
+// sends tokens that it made itself. The agent of that node comes with a renewed token and
+// is let in, and the API server is not flooded with reviews.
+func TestBadTokensFromTheNodesAddress(t *testing.T) {
+	api := &apiServer{}
+	b := bridgetest.Start(t, withTokens(api))
+	b.Do("PUT", "/restconf/config/k8s-node:k8s-nodes-info/k8s-nodes/8f2a6d5e-0000-4000-8000-0000000000e1",
+		`{"k8s-nodes":[{"uid":"8f2a6d5e-0000-4000-8000-0000000000e1","host-name":"worker-1","internal-ip-address":"192.168.33.11"}]}`)
+	forbidden := b.URL() + "/rests/data/pod:coe"
+	require.Equal(t, http.StatusForbidden, get(t, forbidden, api.issue("first", "worker-1")), "it is known, and may not do this")
+
+	const bad = 300
+	refused := 0
+	for i := range bad {
+		if get(t, forbidden, jwt(fmt.Sprint(i), "00000000-0000-4000-8000-000000000000")) == http.StatusTooManyRequests {
+			refused++
+		}
+	}
+	require.Positive(t, refused)
+	require.Less(t, api.asked, bad*2/3, "the API server is asked about some of them")
+	require.Equal(t, http.StatusForbidden, get(t, forbidden, api.issue("renewed", "worker-1")), "the renewed token is let in")
+}

@@ -1,0 +1,95 @@
+package hostile_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
+)
+
+// claim has a node, which is made where it is not there, report an address as kubelet
+// does.
+func (w *tenants) claim(node, address string) {
+	w.t.Helper()
+	require.NoError(w.t, w.Apply(w.t.Context(), "{apiVersion: v1, kind: Node, metadata: {name: "+node+"}}"))
+	_, err := w.ControlPlane.Client().CoreV1().Nodes().Patch(w.t.Context(), node, "application/merge-patch+json",
+		[]byte(`{"status":{"addresses":[{"type":"InternalIP","address":"`+address+`"}]}}`), metav1.PatchOptions{}, "status")
+	require.NoError(w.t, err)
+}
+
+// A captured kubelet reports the address of another node. The other keeps it, with its
+// chassis, over a restart as well. The pods of the captured node get no network in the
+// other's name. When the other node has gone, the address is free.
+func TestTheFirstNodeKeepsItsAddress(t *testing.T) {
+	w := newTenants(t)
+	victim := kubetest.NodeAddress(0).String()
+	before := w.ports()
+	require.Contains(t, before["ns-0:pod-0"], "node-0", "its chassis")
+
+	// Whichever uid the API server draws, one of several is lower than the victim's.
+	for n := range 8 {
+		w.claim(fmt.Sprint("captured-", n), victim)
+	}
+	for n := range 8 {
+		w.problem("node", fmt.Sprint("captured-", n), coe.AddressTaken, "its address "+victim+" is the address of node node-0, which had it first")
+	}
+	w.report("ns-1", "thief", "captured-0", "10.32.0.200")
+	w.problem("pod", "thief", coe.NoNode, "reports the address "+victim+" of node node-0")
+	w.AwaitSync(converge)
+	require.Equal(t, before, w.ports())
+
+	w.Stop()
+	w.Restart()
+	w.problem("node", "captured-0", coe.AddressTaken, "which had it first")
+	w.AwaitSync(converge)
+	require.Equal(t, before, w.ports())
+
+	// A kubelet that reports no address of its node, and a false one of its pods' hosts.
+	w.claim("silent", "10.200.77.77")
+	_, err := w.ControlPlane.Client().CoreV1().Nodes().Patch(t.Context(), "silent", "application/merge-patch+json",
+		[]byte(`{"status":{"addresses":null}}`), metav1.PatchOptions{}, "status")
+	require.NoError(t, err)
+	w.report("ns-1", "false-host", "silent", "10.32.0.201")
+	_, err = w.ControlPlane.Client().CoreV1().Pods("ns-1").Patch(t.Context(), "false-host", "application/merge-patch+json",
+		[]byte(`{"status":{"hostIP":"`+victim+`","hostIPs":[{"ip":"`+victim+`"}]}}`), metav1.PatchOptions{}, "status")
+	require.NoError(t, err)
+	w.problem("pod", "false-host", coe.NoNode, "of node node-0")
+	require.Equal(t, before, w.ports())
+
+	require.NoError(t, w.ControlPlane.Client().CoreV1().Nodes().Delete(t.Context(), "node-0", metav1.DeleteOptions{}))
+	bridgetest.Await(t, interval, converge, "one of the others has the address", func() error {
+		held := 0
+		for _, p := range w.Status().Problems {
+			if p.Kind == "node" && strings.Contains(p.Message, "is the address of node captured-") {
+				held++
+			}
+		}
+		if held != 7 {
+			return fmt.Errorf("%d of the 8 nodes are refused", held)
+		}
+		return nil
+	})
+}
+
+// A node that reports the address of a pod, or of the node network, takes nothing.
+func TestNodesWithAddressesOfOthers(t *testing.T) {
+	w := newTenants(t)
+	before := w.ports()
+	w.claim("captured", w.victim)
+	w.problem("node", "captured", coe.AddressInvalid, "is the address of pod ns-0/pod-0")
+	w.claim("captured", "100.96.0.2")
+	w.problem("node", "captured", coe.AddressInvalid, "the range of the node network")
+	w.claim("captured", "10.96.0.1")
+	w.problem("node", "captured", coe.AddressInvalid, "the range of cluster addresses")
+	w.AwaitSync(converge)
+	after := w.ports()
+	for port, had := range before {
+		require.Equal(t, had, after[port], port)
+	}
+}

@@ -1,0 +1,266 @@
+package hostile_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/coe-bridge/coe-bridge/cmd/bridge"
+	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/dhcppool"
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+)
+
+const silenceWithin = time.Minute
+
+// withoutPolicies is the role of a bridge before it followed network policies.
+const withoutPolicies = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: bridge, namespace: default}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: bridge}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: bridge}
+subjects:
+- {kind: ServiceAccount, name: bridge, namespace: default}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: bridge}
+rules:
+- {apiGroups: [""], resources: [namespaces, nodes, pods, services], verbs: [list, watch]}
+- {apiGroups: [""], resources: [pods/status], verbs: [patch]}
+- {apiGroups: [""], resources: [events], verbs: [create, patch]}
+- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}
+`
+
+const withPolicies = withoutPolicies + `- {apiGroups: [networking.k8s.io], resources: [networkpolicies], verbs: [list, watch]}
+`
+
+// silenceObjects have settings that nothing enforces.
+const silenceObjects = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: quiet, annotations: {coe-bridge.io/isolation: "yes"}}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: deny-all, namespace: quiet}
+spec: {podSelector: {}, policyTypes: [Ingress]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: outside, namespace: quiet, annotations: {service.kubernetes.io/topology-mode: Auto}}
+spec:
+  type: LoadBalancer
+  externalTrafficPolicy: Local
+  internalTrafficPolicy: Local
+  loadBalancerSourceRanges: [192.0.2.0/24]
+  sessionAffinity: ClientIP
+  sessionAffinityConfig: {clientIP: {timeoutSeconds: 86400}}
+  ports: [{port: 80}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: node-port, namespace: quiet}
+spec: {type: NodePort, ports: [{port: 81}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: inside, namespace: quiet}
+spec: {ports: [{port: 82}]}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: loud
+  namespace: quiet
+  annotations: {coe-bridge.io/address: 10.0.0.1, kubernetes.io/ingress-bandwidth: 1M}
+spec:
+  nodeName: node-0
+  containers: [{name: c, image: i, ports: [{containerPort: 80, hostPort: 8080}]}]
+`
+
+// silenceProblem is an entry of the problems in the status.
+type silenceProblem struct {
+	Kind    string `json:"kind"`
+	Name    string `json:"name"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+type silenceSource struct {
+	Name      string `json:"name"`
+	Reachable bool   `json:"reachable"`
+	Resources []struct {
+		Name    string `json:"name"`
+		Problem string `json:"problem"`
+	} `json:"resource"`
+}
+
+type silenceStatus struct {
+	InSync   bool             `json:"in-sync"`
+	Complete bool             `json:"complete"`
+	Sources  []silenceSource  `json:"source"`
+	Problems []silenceProblem `json:"problem"`
+}
+
+// unenforced returns what keeps the status from having NotEnforced problems of an
+// object that name all of the words, and from being in sync.
+func unenforced(b *bridgetest.Bridge, kind, name string, words ...string) error {
+	var st silenceStatus
+	b.Get("operational/coe-status:status", &st)
+	if !st.InSync || !st.Complete {
+		return fmt.Errorf("not in sync: %+v", st)
+	}
+	var said string
+	for _, p := range st.Problems {
+		if p.Kind == kind && p.Name == name && p.Reason == "NotEnforced" {
+			said += p.Message + "\n"
+		}
+	}
+	for _, word := range words {
+		if !strings.Contains(said, word) {
+			return fmt.Errorf("%s %s: no problem names %q: %+v", kind, name, word, st.Problems)
+		}
+	}
+	return nil
+}
+
+func silenceBridge(t *testing.T, options ...bridgetest.Option) *bridgetest.Bridge {
+	pool, err := dhcppool.Parse("10.32.0.0/16")
+	require.NoError(t, err)
+	return bridgetest.Start(t, append([]bridgetest.Option{
+		bridgetest.OVN(ovsdb.Start(t).Endpoint()),
+		func(cfg *bridge.Config) { cfg.Pools = []dhcppool.Pool{pool} },
+	}, options...)...)
+}
+
+// TestNothingInKubernetesIsIgnoredInSilence has a tenant ask for what the bridge does not
+// do. Each object gets a problem and an Event, and keeps its network. A bridge that
+// must not watch network policies says that, and works.
+func TestNothingInKubernetesIsIgnoredInSilence(t *testing.T) {
+	plane := kubetest.ForTest(t, kubetest.Config{RBAC: true})
+	_, err := plane.MakeNodes(t.Context(), 1)
+	require.NoError(t, err)
+	require.NoError(t, plane.Apply(t.Context(), withoutPolicies))
+	require.NoError(t, plane.Apply(t.Context(), strings.ReplaceAll(silenceObjects, "node-0", kubetest.Node(0))))
+	token, err := plane.ServiceAccountToken(t.Context(), "default", "bridge", time.Hour)
+	require.NoError(t, err)
+	kubeconfig, err := plane.WriteKubeconfig(token)
+	require.NoError(t, err)
+
+	b := silenceBridge(t, func(cfg *bridge.Config) {
+		api, err := kube.Connect(kubeconfig, "test", cfg.Log)
+		require.NoError(t, err)
+		cfg.Kubernetes.API = api
+	})
+	await := func(what string, holds func() error) {
+		bridgetest.Await(t, 50*time.Millisecond, silenceWithin, what, holds)
+	}
+	event := func(kind, name string) {
+		await("Event of "+name, func() error {
+			events, err := plane.Client().CoreV1().Events("quiet").List(t.Context(), metav1.ListOptions{
+				FieldSelector: "reason=NotEnforced,type=Warning,involvedObject.kind=" + kind + ",involvedObject.name=" + name,
+			})
+			if err == nil && len(events.Items) == 0 {
+				return fmt.Errorf("no Event about %s %s", kind, name)
+			}
+			return err
+		})
+	}
+	await("pod", func() error {
+		return unenforced(b, "pod", "loud", "hostPort", "bandwidth", "coe-bridge.io/")
+	})
+	await("services", func() error {
+		return unenforced(b, "service", "outside", "LoadBalancer", "externalTrafficPolicy", "internalTrafficPolicy",
+			"loadBalancerSourceRanges", "topology-mode", "node ports", "86400")
+	})
+	await("service", func() error { return unenforced(b, "service", "node-port", "node ports") })
+	await("namespace", func() error { return unenforced(b, "namespace", "quiet", "coe-bridge.io/") })
+	event("Pod", "loud")
+	event("Service", "outside")
+	event("Service", "node-port")
+	event("Namespace", "quiet")
+
+	var st silenceStatus
+	b.Get("operational/coe-status:status", &st)
+	cluster := st.Sources[slices.IndexFunc(st.Sources, func(s silenceSource) bool { return s.Name == "kubernetes" })]
+	require.True(t, cluster.Reachable)
+	for _, r := range cluster.Resources {
+		require.Equal(t, r.Name == "networkpolicies", r.Problem != "", "%+v", r)
+	}
+	require.Error(t, unenforced(b, "service", "inside", "has no effect"), "a service that asks for nothing more")
+
+	require.NoError(t, plane.Apply(t.Context(), withPolicies))
+	await("policy", func() error { return unenforced(b, "networkpolicy", "deny-all", "not enforced") })
+	event("NetworkPolicy", "deny-all")
+	_, err = plane.Kubectl(t.Context(), "delete", "networkpolicy", "--namespace=quiet", "deny-all")
+	require.NoError(t, err)
+	await("the end of the policy", func() error {
+		if unenforced(b, "networkpolicy", "deny-all", "not enforced") == nil {
+			return fmt.Errorf("the problem is still there")
+		}
+		return nil
+	})
+}
+
+// TestNothingInRESTCONFIsIgnoredInSilence writes what the bridge does not do. Each entry
+// gets a problem, and its pod is in sync.
+func TestNothingInRESTCONFIsIgnoredInSilence(t *testing.T) {
+	b := silenceBridge(t)
+	put := func(path, body string) {
+		t.Helper()
+		status, answer := b.Do(http.MethodPut, "/restconf/config/"+path, body)
+		require.Equal(t, http.StatusCreated, status, answer)
+	}
+	const uid = "00000000-0000-4000-8000-00000000000"
+	pod := func(n int, more string) {
+		t.Helper()
+		put(fmt.Sprintf("pod:coe/pods/%s%d", uid, n), fmt.Sprintf(
+			`{"pods":[{"uid":"%s%d","name":"p%d","network-NS":"shop","host-ip-address":"192.168.33.1",
+			"interface":[{"uid":"%s%d"%s}]}]}`, uid, n, n, "11111111-0000-4000-8000-00000000000", n, more))
+	}
+	await := func(kind, name string, words ...string) {
+		t.Helper()
+		bridgetest.Await(t, 50*time.Millisecond, silenceWithin, kind+" "+name, func() error {
+			return unenforced(b, kind, name, words...)
+		})
+	}
+	put("k8s:k8s/network-policies/network-policy/"+uid+"1", `{"network-policy":[{"uuid":"`+uid+`1","name":"deny"}]}`)
+	put("ietf-access-control-list:access-lists/acl/ietf-access-control-list:ipv4-acl/deny%20all",
+		`{"acl":[{"acl-type":"ietf-access-control-list:ipv4-acl","acl-name":"deny all"}]}`)
+	put("service:service-information/services/"+uid+"2", `{"services":[{"uid":"`+uid+`2","name":"web","network-NS":"shop",
+		"cluster-ip-address":"10.96.0.9","service-ports":[{"port":80,"node-port":30080}]}]}`)
+	pod(3, `,"network-type":"VLAN","segmentation-id":7`)
+	await("pod", "p3", "VLAN", "overlay")
+	pod(4, `,"network-type":"VLAN","segmentation-id":8`)
+	pod(5, `,"network-id":"22222222-0000-4000-8000-000000000000"`)
+	pod(6, `,"network-id":"00000000-0000-0000-0000-000000000000"`)
+
+	await("networkpolicy", "deny", "not enforced")
+	await("access-list", "deny all", "not enforced")
+	await("service", "web", "node ports")
+	await("pod", "p4", "segmentation-id 8", "VLAN and 7")
+	await("pod", "p5", "network-id")
+	require.Error(t, unenforced(b, "pod", "p6", "network-id"), "no network is named")
+
+	status, answer := b.Do(http.MethodDelete, "/restconf/config/ietf-access-control-list:access-lists", "")
+	require.Less(t, status, 300, answer)
+	bridgetest.Await(t, 50*time.Millisecond, silenceWithin, "the end of the list", func() error {
+		if unenforced(b, "access-list", "deny all", "not enforced") == nil {
+			return fmt.Errorf("the problem is still there")
+		}
+		return nil
+	})
+}

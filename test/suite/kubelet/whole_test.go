@@ -1,0 +1,218 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/coe-bridge/coe-bridge/cni/install"
+	"github.com/coe-bridge/coe-bridge/test/lab/kubelab"
+)
+
+// probes are packets from pod to pod, within a node and across nodes, to a service, to
+// and from nodes, and out of the cluster.
+func (c *cluster) probes(t *testing.T, here, near, far kubelab.Place, service netip.Addr) []*kubelab.Probe {
+	t.Helper()
+	n1, n2, outside := c.Node("n1").Place(), c.Node("n2").Place(), c.Outside()
+	for _, p := range []kubelab.Place{n1, n2, outside} {
+		echo, err := p.Echo()
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = echo.Close() })
+	}
+	for _, p := range []kubelab.Place{here, n1} {
+		require.NoError(t, p.AwaitEcho(t.Context(), service))
+	}
+	var all []*kubelab.Probe
+	for _, way := range []struct {
+		from kubelab.Place
+		name string
+		to   netip.Addr
+	}{
+		{here, "pod of the node", near.Address}, {here, "pod of the other node", far.Address}, {here, "service", service},
+		{here, "its node", n1.Address}, {here, "the other node", n2.Address}, {n1, "its pod", here.Address}, {n1, "pod of the other node", far.Address},
+		{n1, "service", service}, {far, "outside", outside.Address},
+	} {
+		p, err := way.from.StartProbe(way.name, way.to)
+		require.NoError(t, err)
+		all = append(all, p)
+	}
+	for _, p := range all {
+		require.NoError(t, p.Steady(t.Context()))
+	}
+	return all
+}
+
+// testProbes: traffic does not depend on the control plane. While bridges, agents, their etcd, the API
+// server, northd and its database are killed and restarted, no packet is lost. (The southbound
+// database is not killed: after a reconnect OVN installs all flows again.)
+func (c *cluster) testProbes(t *testing.T) {
+	pods := []*corev1.Pod{newPod("here", "n1"), newPod("near", "n1"), newPod("far", "n2")}
+	c.create(t, pods...)
+	places := c.ready(t, pods...)
+	service, err := c.Client().CoreV1().Services(namespace).Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "far"},
+		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "far"}, Ports: []corev1.ServicePort{
+			{Protocol: corev1.ProtocolUDP, Port: 8081, TargetPort: intstr.FromInt32(8081)},
+		}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	probes := c.probes(t, places[0], places[1], places[2], netip.MustParseAddr(service.Spec.ClusterIP))
+
+	for _, n := range c.Nodes {
+		for _, program := range []string{"serve", "agent"} {
+			require.NoError(t, n.Kill("coe-bridge", program))
+			eventually(t, func(context.Context) error {
+				if found, err := n.Processes("coe-bridge", program); err != nil || len(found) == 0 {
+					return fmt.Errorf("coe-bridge %s is not there again (%w)", program, err)
+				}
+				return nil
+			})
+		}
+	}
+	require.NoError(t, c.Node("n1").Kill("etcd"))
+	for _, p := range []interface{ Restart(context.Context) error }{c.APIServer, c.OVN.Northd, c.OVN.NB} {
+		require.NoError(t, p.Restart(t.Context()))
+	}
+	for _, part := range []string{"deployment/coe-bridge", "daemonset/coe-bridge-agent", "daemonset/coe-bridge-etcd"} {
+		_, err := c.Run(t.Context(), "", "--namespace="+kubelab.Namespace, "rollout", "status", part, "--timeout=90s")
+		require.NoError(t, err)
+	}
+	require.NoError(t, c.OVN.Sync(t.Context()))
+	for _, p := range probes {
+		sent, lost := p.Stop()
+		require.Greater(t, sent, 500, p.Name)
+		require.Empty(t, lost, "%s: of %d packets these are lost", p.Name, sent)
+		t.Logf("%s: %d packets, none lost", p.Name, sent)
+	}
+	late := newPod("late", "n2") // all work again; a new port may cost the userspace datapath a packet
+	c.create(t, late)
+	reach(t, c.ready(t, late)[0], places...)
+	require.NoError(t, c.Client().CoreV1().Services(namespace).Delete(t.Context(), "far", metav1.DeleteOptions{}))
+	c.delete(t, append(pods, late)...)
+}
+
+// A node loses power, its switch too, and comes back with what is on its disk.
+func (c *cluster) testReboot(t *testing.T) {
+	c.deploy(t, "stays", "n2", 3)
+	c.awaitReplicas(t, "stays", 3)
+	far := newPod("far", "n1")
+	c.create(t, far)
+	place := c.ready(t, far)[0]
+
+	node := c.Node("n2")
+	require.NoError(t, node.Down(t.Context()))
+	require.NoError(t, node.Up(t.Context()))
+	eventually(t, func(ctx context.Context) error { // they run in other sandboxes
+		return c.onlyIn(ctx, node)
+	})
+	require.NoError(t, c.AwaitReady(t.Context()))
+	c.awaitReplicas(t, "stays", 3)
+	c.settled(t)
+	list, err := c.Client().CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=stays"})
+	require.NoError(t, err)
+	for _, p := range list.Items {
+		pod, err := c.Pod(t.Context(), namespace, p.Name)
+		require.NoError(t, err)
+		reach(t, place, pod)
+		reach(t, node.Place(), pod)
+		reach(t, c.Node("n1").Place(), pod)
+	}
+	c.delete(t, far)
+	c.undeploy(t, "stays")
+}
+
+// onlyIn fails unless every port of a node is in an existing namespace.
+func (c *cluster) onlyIn(ctx context.Context, n *kubelab.Node) error {
+	ports, err := n.Ports(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range ports {
+		if !n.Has(p.Netns) {
+			return fmt.Errorf("port %s of %s is in a namespace that is gone", p.Name, p.Pod)
+		}
+	}
+	return nil
+}
+
+// testMany has a node plug in 100 pods at once, and out.
+func (c *cluster) testMany(t *testing.T) {
+	const pods = 100
+	replicas := int32(pods)
+	labels := map[string]string{"app": "many"}
+	spec := newSpec("n1")
+	spec.Containers[0].LivenessProbe, spec.Containers[0].ReadinessProbe = nil, nil
+	spec.Containers[0].Args = []string{"pause"}
+	_, err := c.Client().AppsV1().ReplicaSets(namespace).Create(t.Context(), &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "many"},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	eventually(t, func(ctx context.Context) error {
+		set, err := c.Client().AppsV1().ReplicaSets(namespace).Get(ctx, "many", metav1.GetOptions{})
+		if err == nil && set.Status.ReadyReplicas != pods {
+			err = fmt.Errorf("%d pods are ready: expected %d", set.Status.ReadyReplicas, pods)
+		}
+		return err
+	})
+	c.settled(t)
+	list, err := c.Client().CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=many"})
+	require.NoError(t, err)
+	for _, p := range list.Items[:10] {
+		pod, err := c.Pod(t.Context(), namespace, p.Name)
+		require.NoError(t, err)
+		reach(t, c.Node("n2").Place(), pod)
+	}
+	require.NoError(t, c.Client().AppsV1().ReplicaSets(namespace).Delete(t.Context(), "many", metav1.DeleteOptions{}))
+	eventually(t, func(ctx context.Context) error { return c.isGone(ctx, "many-") })
+}
+
+// Agents that are restarted leave on their nodes what they have installed; when they are
+// deleted they remove it.
+func (c *cluster) testUninstall(t *testing.T) {
+	var files []string
+	before := map[string]os.FileInfo{}
+	for _, n := range c.Nodes {
+		bin, conf := n.CNI()
+		files = append(files, filepath.Join(bin, install.PluginName), filepath.Join(conf, install.ConfigurationName))
+	}
+	for _, f := range files {
+		info, err := os.Stat(f)
+		require.NoError(t, err)
+		before[f] = info
+	}
+	_, err := c.Run(t.Context(), "", "--namespace="+kubelab.Namespace, "rollout", "restart", "daemonset/coe-bridge-agent")
+	require.NoError(t, err)
+	_, err = c.Run(t.Context(), "", "--namespace="+kubelab.Namespace, "rollout", "status", "daemonset/coe-bridge-agent", "--timeout=90s")
+	require.NoError(t, err)
+	for _, f := range files {
+		info, err := os.Stat(f)
+		require.NoError(t, err)
+		require.True(t, os.SameFile(before[f], info), "%s is the same file", f)
+	}
+
+	_, err = c.Run(t.Context(), "", "--namespace=kube-system", "scale", "deployment/coredns", "--replicas=0")
+	require.NoError(t, err)
+	c.settled(t)
+	require.NoError(t, c.Uninstall(t.Context()))
+	eventually(t, func(context.Context) error {
+		for _, f := range files {
+			if _, err := os.Stat(f); err == nil {
+				return fmt.Errorf("%s is left", f)
+			}
+		}
+		return nil
+	})
+}

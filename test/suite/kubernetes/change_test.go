@@ -1,0 +1,124 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
+)
+
+// living are the leases that are not released.
+func (r running) living() []lease {
+	var out []lease
+	for _, l := range r.leases() {
+		if l.Released == "" {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// deletePods deletes count pods.
+func (w *world) deletePods(t *testing.T, count int, pod func(i int) *corev1.Pod) {
+	t.Helper()
+	_, err := kubetest.Each(t.Context(), count, kubetest.Workers, func(ctx context.Context, i int) error {
+		return w.deletePod(ctx, pod(i))
+	})
+	require.NoError(t, err)
+}
+
+// deletePod deletes a pod. The API server says of one that is patched while it is
+// deleted that it is not there: the patch was the end of it.
+func (w *world) deletePod(ctx context.Context, p *corev1.Pod) error {
+	err := w.Client().CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// label gives a pod a label that it did not have.
+func (w *world) label(ctx context.Context, p *corev1.Pod) error {
+	_, err := w.Client().CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"labels":{"changed":"at-%d"}}}`, time.Now().UnixNano()), metav1.PatchOptions{})
+	return err
+}
+
+// makeNode makes the node of a number, with a podCIDR if that is not empty.
+func (w *world) makeNode(ctx context.Context, i int, podCIDR string) error {
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: kubetest.Node(i)},
+		Spec:       corev1.NodeSpec{PodCIDR: podCIDR},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: kubetest.NodeAddress(i).String()},
+		}},
+	}
+	if podCIDR != "" {
+		n.Spec.PodCIDRs = []string{podCIDR}
+	}
+	_, err := w.Client().CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{})
+	return err
+}
+
+// makeNodes makes the nodes of numbers from..to-1, one after the other.
+func (w *world) makeNodes(t *testing.T, from, to int) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		require.NoError(t, w.makeNode(t.Context(), i, ""))
+	}
+}
+
+// removeNodes deletes the nodes of numbers from..to-1.
+func (w *world) removeNodes(t *testing.T, from, to int) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		require.NoError(t, w.Client().CoreV1().Nodes().Delete(t.Context(), kubetest.Node(i), metav1.DeleteOptions{}))
+	}
+}
+
+// ports are the rows of those pods of a load that are chosen, by their names.
+func (w *world) ports(t *testing.T, chosen func(i int) bool, load kubetest.PodLoad) map[string]nb.LogicalSwitchPort {
+	t.Helper()
+	names := map[string]bool{}
+	for i := range load.Count {
+		p := load.Pod(i)
+		names[p.Namespace+":"+p.Name] = chosen(i)
+	}
+	now, err := w.rows.read(t.Context())
+	require.NoError(t, err)
+	out := map[string]nb.LogicalSwitchPort{}
+	for _, p := range now.ports {
+		if names[p.Name] {
+			out[p.Name] = p
+		}
+	}
+	return out
+}
+
+// addresses are the addresses of ports by their names.
+func addresses(ports map[string]nb.LogicalSwitchPort) map[string][]string {
+	out := map[string][]string{}
+	for name, p := range ports {
+		out[name] = p.Addresses
+	}
+	return out
+}
+
+// putPod sends a pod on the node of a number, as a client of RESTCONF does.
+func (r running) putPod(t *testing.T, uid, name, namespace string, node int) {
+	t.Helper()
+	r.send(t, http.StatusCreated, http.MethodPut, podPath(uid), fmt.Sprintf(
+		`{"pods":[{"uid":%q,"name":%q,"network-NS":%q,"host-ip-address":%q}]}`, uid, name, namespace, kubetest.NodeAddress(node)))
+}
+
+func podPath(uid string) string { return "/restconf/config/pod:coe/pods/" + uid }

@@ -1,0 +1,80 @@
+package kubernetes
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
+)
+
+// TestNodeNetwork has bridges, one after the other and with the datastore of the first,
+// join the nodes by one network, another, or none.
+func TestNodeNetwork(t *testing.T) {
+	const nodes = 8
+	w := newWorld(t, kubetest.Config{}, nodes, 2)
+	_, err := w.MakePods(t.Context(), kubetest.PodLoad{Count: 32, Namespaces: 2, Nodes: nodes})
+	require.NoError(t, err)
+	_, err = w.MakeServices(t.Context(), kubetest.ServiceLoad{Count: 4, Endpoints: 3, Namespaces: 2})
+	require.NoError(t, err)
+	dir := t.TempDir()
+	serve := func(network netip.Prefix) running {
+		w.network = network
+		b := w.serve(t, withDir(dir), neverReuse)
+		w.awaitExact(t, b, converge)
+		return b
+	}
+
+	off := serve(netip.Prefix{})
+	require.Empty(t, w.agents.Places())
+	without := w.lines(t)
+	off.Stop()
+
+	on := serve(nodeNetwork)
+	require.Len(t, w.agents.Places(), nodes)
+	with := w.lines(t)
+	require.Subset(t, with, without)
+	on.Restart()
+	w.awaitExact(t, on, converge)
+	require.ElementsMatch(t, with, w.lines(t), "nodes keep what they had")
+	on.Stop()
+
+	serve(netip.MustParsePrefix("100.97.128.0/17")).Stop()
+	t.Run("no room", func(t *testing.T) { testNoRoom(t, w, serve(netip.MustParsePrefix("100.98.0.0/28")), nodes) })
+	off = serve(netip.Prefix{})
+	require.ElementsMatch(t, without, w.lines(t), "nothing of it is left")
+	off.Stop()
+	on = serve(nodeNetwork)
+	require.Len(t, w.lines(t), len(with))
+	on.Stop()
+}
+
+// testNoRoom makes more nodes than the network has addresses for, and then deletes as many.
+func testNoRoom(t *testing.T, w *world, b running, nodes int) {
+	room := joined{network: w.network}.room()
+	require.Less(t, room, nodes)
+	require.Equal(t, []string{kubetest.Node(6), kubetest.Node(7)}, b.unplaced(), "nobody loses a place to another")
+	require.Contains(t, b.problem(kubetest.Node(7)).Message, "set a larger --node-network")
+	for n := range nodes - room {
+		w.removeNodes(t, n, n+1)
+		w.awaitExact(t, b, converge)
+	}
+	require.Empty(t, b.unplaced(), "who waited has what came free")
+	w.makeNodes(t, 0, nodes-room)
+	w.awaitExact(t, b, converge)
+	require.Equal(t, []string{kubetest.Node(0), kubetest.Node(1)}, b.unplaced())
+	b.Stop()
+}
+
+// unplaced are the nodes that the status says to have no place, sorted.
+func (r running) unplaced() (names []string) {
+	for _, p := range r.status().Problems {
+		if p.Kind == "node" && p.Reason == "IDsExhausted" {
+			names = append(names, p.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,123 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
+)
+
+// outage is how long the API server is away. All that a bridge waits for has taken
+// its longest by then.
+const outage = 30 * time.Second
+
+// TestOutages takes away, from a bridge that has pods and services, the API server,
+// the history of its etcd, the bridge itself, and what the bridge remembers.
+func TestOutages(t *testing.T) {
+	w := newWorld(t, kubetest.Config{}, 20, 5)
+	load := kubetest.PodLoad{Count: 300, Namespaces: 5, Nodes: 20, Prefix: "steady-"}
+	_, err := w.MakePods(t.Context(), load)
+	require.NoError(t, err)
+	_, err = w.MakeServices(t.Context(), kubetest.ServiceLoad{Count: 30, Endpoints: 10, Namespaces: 5})
+	require.NoError(t, err)
+	dir := t.TempDir()
+	makeNodesAnew(t, w, dir)
+	ledger := w.rows.keepLedger(t)
+
+	t.Run("API server killed", func(t *testing.T) { killAPIServer(t, w, ledger, dir) })
+	t.Run("bridge killed", func(t *testing.T) { killBridge(t, w, ledger, dir) })
+	t.Run("datastore lost", func(t *testing.T) { loseDatastore(t, w, ledger) })
+}
+
+// makeNodesAnew has nodes come in another order than that of their addresses, so that
+// their places can't be known from these.
+func makeNodesAnew(t *testing.T, w *world, dir string) {
+	b := w.serve(t, withDir(dir), neverReuse)
+	w.awaitExact(t, b, converge)
+	before := w.agents.Places()
+	w.removeNodes(t, 0, 3)
+	w.awaitExact(t, b, converge)
+	w.makeNodes(t, 0, 3)
+	w.awaitExact(t, b, converge)
+	require.NotEqual(t, before, w.agents.Places())
+	b.Stop()
+}
+
+// killAPIServer kills the API server, and has etcd forget what was before. While it
+// is away the bridge goes on, another one takes its place, and all stays as it is.
+func killAPIServer(t *testing.T, w *world, ledger *ledger, dir string) {
+	b := w.serve(t, withDir(dir), neverReuse)
+	w.awaitExact(t, b, converge)
+	before := w.lines(t)
+
+	require.NoError(t, w.APIServer.Kill())
+	require.NoError(t, w.CompactEtcd(t.Context()))
+	over := time.After(outage)
+	await(t, outage, "it is said that the API server is away", func() error { return b.saysUnreachable(true) })
+	require.NoError(t, b.inSync(), "nothing that is known is missing")
+	b.Restart()
+	await(t, converge, "it is said by the next bridge", func() error { return b.saysUnreachable(false) })
+	require.False(t, b.status().Complete)
+	b.putPod(t, "11111111-1111-4111-8111-111111111111", "mine", "ns-0", 0)
+	await(t, converge, "RESTCONF works meanwhile", func() error { return w.hasPort("ns-0:mine") })
+	b.send(t, 200, "DELETE", "/restconf/config/pod:coe/pods/11111111-1111-4111-8111-111111111111", "")
+	<-over
+	require.Subset(t, w.lines(t), before)
+
+	require.NoError(t, w.APIServer.Start(t.Context()))
+	begun := time.Now()
+	more := kubetest.PodLoad{Count: 100, Namespaces: 5, Nodes: 20, Prefix: "after-"}
+	_, err := w.MakePods(t.Context(), more)
+	require.NoError(t, err)
+	w.awaitExact(t, b, recovery)
+	t.Logf("in sync %s after the API server was ready", time.Since(begun))
+
+	// The same once more, with a bridge that has a watch to lose.
+	require.NoError(t, w.APIServer.Kill())
+	require.NoError(t, w.CompactEtcd(t.Context()))
+	require.NoError(t, w.APIServer.Start(t.Context()))
+	_, err = w.DeletePods(t.Context(), more)
+	require.NoError(t, err)
+	w.awaitExact(t, b, recovery)
+	ledger.require(t, w)
+	b.Stop()
+}
+
+// saysUnreachable fails unless the status reports the API server as unreachable, and whether its
+// objects are known.
+func (r running) saysUnreachable(known bool) error {
+	for _, s := range r.status().Sources {
+		if s.Name == "kubernetes" && !s.Reachable && s.Complete == known {
+			return nil
+		}
+	}
+	return fmt.Errorf("sources: %+v", r.status().Sources)
+}
+
+// lines are the rows as lines.
+func (w *world) lines(t *testing.T) []string {
+	t.Helper()
+	now, err := w.rows.read(t.Context())
+	require.NoError(t, err)
+	lines, err := now.lines()
+	require.NoError(t, err)
+	return lines
+}
+
+// hasPort fails unless a port exists.
+func (w *world) hasPort(name string) error {
+	var ports []nb.LogicalSwitchPort
+	if err := w.rows.List(context.Background(), &ports); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(ports, func(p nb.LogicalSwitchPort) bool { return p.Name == name }) {
+		return fmt.Errorf("no port %s", name)
+	}
+	return nil
+}

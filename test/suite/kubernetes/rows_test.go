@@ -1,0 +1,266 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ovn-kubernetes/libovsdb/client"
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/nbcopy"
+)
+
+// rows are the current rows of a northbound database.
+type rows struct{ client.Client }
+
+// connect follows a database until the test ends.
+func connect(t *testing.T, endpoint string) rows {
+	t.Helper()
+	c, err := nbcopy.Connect(t.Context(), endpoint)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	_, err = c.MonitorAll(t.Context())
+	require.NoError(t, err)
+	return rows{c}
+}
+
+// tables is one reading of all rows.
+type tables struct {
+	switches  []nb.LogicalSwitch
+	ports     []nb.LogicalSwitchPort
+	routers   []nb.LogicalRouter
+	gateways  []nb.LogicalRouterPort
+	routes    []nb.LogicalRouterStaticRoute
+	policies  []nb.LogicalRouterPolicy
+	acls      []nb.ACL
+	dhcp      []nb.DHCPOptions
+	balancers []nb.LoadBalancer
+	groups    []nb.LoadBalancerGroup
+	bindings  []nb.StaticMACBinding
+}
+
+func (r rows) read(ctx context.Context) (*tables, error) {
+	t := &tables{}
+	for _, table := range []any{
+		&t.switches, &t.ports, &t.routers, &t.gateways, &t.routes, &t.policies, &t.acls,
+		&t.dhcp, &t.balancers, &t.groups, &t.bindings,
+	} {
+		if err := r.List(ctx, table); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// lines are the rows, a line each. They fail where two rows have an identifier
+// that must be one's own, or a row is not connected as it must be.
+func (t *tables) lines() ([]string, error) {
+	var out []string
+	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	switchOf, routerOf, routeOf, network := map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}
+	links := map[string]bool{} // ports that have a peer
+	for _, s := range t.switches {
+		add("switch %s", s.Name)
+		note(switchOf, s.Name, s.Ports)
+	}
+	for _, r := range t.routers {
+		add("router %s", r.Name)
+		note(routerOf, r.Name, r.Ports)
+		note(routeOf, r.Name, r.StaticRoutes)
+	}
+	for _, d := range t.dhcp {
+		add("dhcp %s", d.Cidr)
+		network[d.UUID] = d.Cidr
+	}
+	for i := range t.ports {
+		p := &t.ports[i]
+		if p.Type == "router" {
+			add("port %s on %s: router %s", p.Name, switchOf[p.UUID], p.Options["router-port"])
+			continue
+		}
+		if isNodePort(p) {
+			add("port %s on %s: %s, chassis %s", p.Name, switchOf[p.UUID], strings.Join(p.Addresses, ", "), p.Options["requested-chassis"])
+			continue
+		}
+		add("port %s on %s: %s, dhcp %s, pod %s, chassis %s", p.Name, switchOf[p.UUID], strings.Join(p.Addresses, ", "),
+			networks(p, network), p.Options["iface-id-ver"], p.Options["requested-chassis"])
+	}
+	for _, g := range t.gateways {
+		if links[g.Name] = g.Peer != nil; g.Peer != nil { // its network is nobody's business
+			add("router port %s of %s", g.Name, routerOf[g.UUID])
+			continue
+		}
+		add("router port %s of %s: %s", g.Name, routerOf[g.UUID], strings.Join(g.Networks, " "))
+	}
+	for _, r := range t.routes {
+		via := ""
+		if !links[*r.OutputPort] {
+			via = " via " + r.Nexthop
+		}
+		add("route of %s: %s%s by %s", routeOf[r.UUID], r.IPPrefix, via, *r.OutputPort)
+	}
+	for i := range t.balancers {
+		add("%s", balancerLine(&t.balancers[i]))
+	}
+	for _, b := range t.bindings {
+		add("binding %s", b.LogicalPort)
+	}
+	return append(out, t.filterLines()...), errors.Join(t.checkReach(), t.checkSecurity(), t.checkLinks(), t.checkIDs())
+}
+
+func note(parents map[string]string, name string, children []string) {
+	for _, child := range children {
+		parents[child] = name
+	}
+}
+
+// networks are those whose DHCP options a port has, IPv4 first.
+func networks(p *nb.LogicalSwitchPort, cidrs map[string]string) string {
+	var out []string
+	for _, o := range []*string{p.Dhcpv4Options, p.Dhcpv6Options} {
+		if o != nil {
+			out = append(out, cidrs[*o])
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func balancerLine(b *nb.LoadBalancer) string {
+	var vips []string
+	for vip, to := range b.Vips {
+		backends := strings.Split(to, ",")
+		slices.Sort(backends)
+		vips = append(vips, vip+"="+strings.Join(backends, ","))
+	}
+	slices.Sort(vips)
+	return fmt.Sprintf("balancer %s %s, affinity %q: %s", b.Name, *b.Protocol, b.Options["affinity_timeout"], strings.Join(vips, " "))
+}
+
+// checkReach fails unless every switch uses every load balancer, and all of them have the options of
+// a service.
+func (t *tables) checkReach() error {
+	var errs []error
+	i := slices.IndexFunc(t.groups, func(g nb.LoadBalancerGroup) bool { return strings.HasSuffix(g.Name, "/transit/100:1") })
+	if i < 0 {
+		return errors.New("no group of the transit's load balancers")
+	}
+	all := t.groups[i]
+	for _, s := range t.switches {
+		if !slices.Equal(s.LoadBalancerGroup, []string{all.UUID}) {
+			errs = append(errs, fmt.Errorf("switch %s has load balancer groups %q", s.Name, s.LoadBalancerGroup))
+		}
+	}
+	if len(all.LoadBalancer) != len(t.balancers) || len(t.groups) != len(t.routers) {
+		errs = append(errs, fmt.Errorf("%d of %d load balancers in the transit's group, %d groups for %d routers",
+			len(all.LoadBalancer), len(t.balancers), len(t.groups), len(t.routers)))
+	}
+	for i := range t.balancers {
+		o := t.balancers[i].Options
+		if o["reject"] != "true" || o["hairpin_snat_ip"] == "" {
+			errs = append(errs, fmt.Errorf("load balancer %s has options %v", t.balancers[i].Name, o))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkSecurity fails unless pods can send only from their own addresses, and nodes from any address:
+// traffic from outside has outside addresses.
+func (t *tables) checkSecurity() error {
+	for i := range t.ports {
+		p := &t.ports[i]
+		if isNodePort(p) && len(p.PortSecurity) > 0 || isPodPort(p) && !slices.Equal(p.Addresses, p.PortSecurity) {
+			return fmt.Errorf("port %s: addresses %q, security %q", p.Name, p.Addresses, p.PortSecurity)
+		}
+	}
+	return nil
+}
+
+// checkIDs fails unless all VNIs and route distinguishers are unique.
+func (t *tables) checkIDs() error {
+	holders := map[string]string{}
+	own := func(name, id string) error {
+		if other := holders[id]; other != "" {
+			return fmt.Errorf("%s and %s both have %s", other, name, id)
+		}
+		holders[id] = name
+		return nil
+	}
+	var errs []error
+	for _, s := range t.switches {
+		if !strings.HasPrefix(s.Name, "nodes:") {
+			errs = append(errs, own(s.Name, "VNI "+s.ExternalIDs["coe-bridge/segmentation-id"]))
+		}
+	}
+	for _, r := range t.routers {
+		errs = append(errs, own(r.Name, "RD "+r.ExternalIDs["coe-bridge/route-distinguisher"]))
+	}
+	return errors.Join(errs...)
+}
+
+// exact tells what of the database is not as a fresh list of the cluster calls for.
+func (w *world) exact(t *testing.T, r running) error {
+	t.Helper()
+	f, err := list(t.Context(), w.Client())
+	if err != nil {
+		return err
+	}
+	leases := r.leases()
+	want, err := f.wanted(leases, joined{w.network, w.agents.Places()})
+	if err != nil {
+		return shortened(err)
+	}
+	now, err := w.rows.read(t.Context())
+	if err != nil {
+		return err
+	}
+	got, err := now.lines()
+	return shortened(errors.Join(err, difference(want, got), told(w.agents.Records(), leases)))
+}
+
+// difference tells which lines are missing, and which are too many.
+func difference(want, got []string) error {
+	there := map[string]int{}
+	for _, line := range got {
+		there[line]++
+	}
+	var errs []error
+	for _, line := range want {
+		if there[line] == 0 {
+			errs = append(errs, fmt.Errorf("missing: %s", line))
+		}
+		there[line]--
+	}
+	for line, n := range there {
+		if n > 0 {
+			errs = append(errs, fmt.Errorf("too many: %s", line))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// shortened is an error whose text is short enough to be read.
+func shortened(err error) error {
+	const most = 3000
+	if err == nil || len(err.Error()) <= most {
+		return err
+	}
+	text := err.Error()
+	return fmt.Errorf("%s … and %d bytes more", text[:most], len(text)-most)
+}
+
+// awaitExact waits until the database is as the cluster calls for, the bridge says so,
+// and the agents have received it.
+func (w *world) awaitExact(t *testing.T, r running, within time.Duration) {
+	t.Helper()
+	w.agents.At(r.URL())
+	bridgetest.Await(t, interval*10, within, "the rows that the cluster calls for", func() error {
+		return errors.Join(w.exact(t, r), r.inSync())
+	})
+}

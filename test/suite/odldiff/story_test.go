@@ -1,0 +1,158 @@
+package odldiff
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+)
+
+// namespacePrefix is what the namespaces of stories begin with.
+const namespacePrefix = "story-"
+
+const (
+	nodesPerStory = 2
+	podsPerStory  = 3 // at a time
+)
+
+// story makes up what happens to the pods, nodes and services of two namespaces that no other
+// story has, one step after the other. It knows their state: what the model must be, and what
+// Oxygen's renderer does of its own.
+type story struct {
+	number     int
+	seed       uint64
+	random     *rand.Rand
+	namespaces []string
+	nodes      []*node
+	pods       []*pod // the pods that were written, or have a port
+	services   []*service
+	elans      map[string]segment // those that Oxygen has, each as its first pod said
+	vpns       map[string]bool    // those that Oxygen has
+	// left are the ports that outlived their pod, by interface.
+	left   map[string][]string
+	before []step
+	// Numbers that were given out.
+	uids, hosts, orders int
+}
+
+// step is one thing that happens: a request to both, or the arguments of ovs-vsctl for a port.
+type step struct {
+	what, method, path, body string
+	port                     []string
+}
+
+func (s step) String() string {
+	if s.port != nil {
+		return fmt.Sprintf("%s: ovs-vsctl %q", s.what, s.port)
+	}
+	return fmt.Sprintf("%s: %s %s %s", s.what, s.method, s.path, s.body)
+}
+
+// newStory begins the story of a number from 0 to 249. One seed makes one story.
+func newStory(number int, seed uint64) *story {
+	s := &story{
+		number: number, seed: seed, random: rand.New(rand.NewPCG(seed, uint64(number))),
+		namespaces: []string{fmt.Sprintf("%s%03da", namespacePrefix, number), fmt.Sprintf("%s%03db", namespacePrefix, number)},
+		elans:      map[string]segment{}, vpns: map[string]bool{}, left: map[string][]string{}, hosts: 1,
+	}
+	for n := range nodesPerStory {
+		s.nodes = append(s.nodes, &node{
+			uid: s.uid(), name: fmt.Sprintf("node-%d-%d", number, n),
+			address: netip.AddrFrom4([4]byte{192, 168, byte(number), byte(n + 11)}),
+		})
+	}
+	for _, namespace := range s.namespaces {
+		s.services = append(s.services, &service{uid: s.uid(), name: "web", namespace: namespace, address: s.clusterIP()})
+	}
+	return s
+}
+
+func (s *story) uid() string {
+	s.uids++
+	return fmt.Sprintf("8f2a6d5e-0000-4000-8%03d-%012d", s.number, s.uids)
+}
+
+func (s *story) clusterIP() netip.Addr {
+	s.hosts++
+	return netip.AddrFrom4([4]byte{172, 20, byte(s.number), byte(s.hosts)})
+}
+
+// podAddress is one that no pod had before, for a pod on a node.
+func (s *story) podAddress(p *pod, n *node) netip.Addr {
+	s.hosts++
+	if p.ipv6 {
+		return netip.MustParseAddr(fmt.Sprintf("fd00:10:%x:%x::%x", s.number, n.address.As4()[3], s.hosts))
+	}
+	return netip.AddrFrom4([4]byte{10, byte(s.number), n.address.As4()[3], byte(s.hosts)})
+}
+
+// act is a step that may come next, as likely as its weight.
+type act struct {
+	weight int
+	take   func() step
+}
+
+// next is what happens next.
+func (s *story) next() step {
+	acts := s.arrivals()
+	for _, p := range s.pods {
+		acts = append(acts, s.podActs(p)...)
+	}
+	for _, n := range s.nodes {
+		acts = append(acts, s.nodeActs(n)...)
+	}
+	for _, v := range s.services {
+		acts = append(acts, s.serviceActs(v)...)
+	}
+	return s.told(s.choose(acts))
+}
+
+func (s *story) choose(acts []act) step {
+	sum := 0
+	for _, a := range acts {
+		sum += a.weight
+	}
+	at, n := s.random.IntN(sum), 0
+	for ; at >= acts[n].weight; n++ {
+		at -= acts[n].weight
+	}
+	return acts[n].take()
+}
+
+func (s *story) told(st step) step {
+	s.before = append(s.before, st)
+	return st
+}
+
+// end is what is left to do until nothing is left; false when that is so.
+func (s *story) end() (step, bool) {
+	if len(s.pods) > 0 {
+		p := s.pods[0]
+		if p.plugged {
+			return s.told(s.unplug(p)), true
+		}
+		return s.told(s.remove(p)), true
+	}
+	for _, v := range s.services {
+		switch {
+		case v.told:
+			return s.told(s.removeService(v)), true
+		case v.endpointsTold:
+			return s.told(s.removeEndpoints(v)), true
+		}
+	}
+	for _, n := range s.nodes {
+		if n.told {
+			return s.told(s.removeNode(n)), true
+		}
+	}
+	return step{}, false
+}
+
+// mapped are the pods that have a network, those first that had it first.
+func (s *story) mapped() []*pod {
+	pods := slices.DeleteFunc(slices.Clone(s.pods), func(p *pod) bool { return !p.mapped() })
+	slices.SortFunc(pods, func(a, b *pod) int { return cmp.Compare(a.order, b.order) })
+	return pods
+}

@@ -1,0 +1,222 @@
+package replicas
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+)
+
+// The rounds of deposed: a stop each, at a random moment of a heavy load.
+const (
+	stopRounds  = 4
+	stopSeed    = 20261121
+	stopWriters = 3
+	stopPace    = 4 * time.Millisecond
+	minStop     = 50 * time.Millisecond
+	maxStop     = 500 * time.Millisecond
+)
+
+// stepsDown is what a leader says that leads no more.
+const stepsDown = "this bridge leads no more"
+
+// fenced is what one says then whose write was refused.
+const fenced = "a write was refused"
+
+// TestDeposedLeader halts the leader in the middle of its work, again and again, until
+// the other one has taken over.
+func TestDeposedLeader(t *testing.T) {
+	d := startDeposed(t)
+	for round := range stopRounds {
+		d.round(round, 0)
+	}
+	d.leader.Kill()
+	await(t, patience, "the one that is left leads", func() error { return d.other.leads(true) })
+	d.other.awaitSync()
+	requireExact(t, d.other, d.nb, requireSaid(t, d.other, d.loads...))
+}
+
+// TestLeaderIsHaltedForAMinute: that is longer than all that a leader and its servers
+// wait for of each other.
+func TestLeaderIsHaltedForAMinute(t *testing.T) {
+	t.Parallel()
+	startDeposed(t).round(0, time.Minute)
+}
+
+// deposed are two replicas, of which the leader is halted in the middle of its work.
+// The other one takes over, deletes pods and gives their addresses to others. When the
+// first one goes on it changes nothing any more, and looks on, until it is its turn
+// again.
+type deposed struct {
+	t             *testing.T
+	nb            *ovsdb.Server
+	etcd          *cluster
+	leader, other *replica
+	random        *rand.Rand
+	loads         []*load
+}
+
+func startDeposed(t *testing.T) *deposed {
+	t.Helper()
+	d := &deposed{t: t, nb: ovsdb.Start(t), etcd: startEtcd(t, 1), random: rand.New(rand.NewPCG(stopSeed, 0))}
+	// A pool that is small enough for addresses to be given again.
+	all := startReplicas(t, 2, d.etcd, d.nb, "--address-reuse-delay", "1s")
+	d.leader, d.other = all[0], all[1]
+	putPool(d.leader, "10.42.0.0/19")
+	return d
+}
+
+// round halts the leader for at least so long. Then the other one is the leader.
+func (d *deposed) round(n int, atLeast time.Duration) {
+	t := d.t
+	t.Helper()
+	stop := d.load()
+	unfinished := haltMidway(d.leader, d.other, d.nb, d.random)
+	said := d.leader.Log().Len()
+	halted := time.Now()
+	await(t, patience, "the other one leads", func() error { return d.other.leads(true) })
+	stop()
+	deleteHalf(t, d.other, d.loads)
+	d.other.awaitSync()
+	await(t, patience, "addresses have rested", func() error { return noneRests(d.other) })
+	pods := requireSaid(t, d.other, d.loads...)
+	requireExact(t, d.other, d.nb, pods)
+	elapse(atLeast - time.Since(halted))
+
+	before := written(t, d.etcd, d.nb)
+	d.leader.Signal(syscall.SIGCONT)
+	await(t, patience, "the first one looks on", func() error { return d.leader.leads(false) })
+	require.True(t, d.leader.Log().Says(said, stepsDown), "it says so")
+	d.leader.awaitSync() // it has read what is there
+	requireExact(t, d.leader, d.nb, pods)
+	require.Equal(t, before, written(t, d.etcd, d.nb), "what the deposed leader wrote, in round %d", n)
+	for _, tree := range trees {
+		await(t, patience, "both answer alike", func() error { return sameTree(t, d.other, d.leader, tree) })
+	}
+	t.Logf("round %d: halted for %s, with %d of the leases not written to the database", n, time.Since(halted).Round(time.Millisecond), unfinished)
+	d.leader, d.other = d.other, d.leader
+}
+
+// load has pods put and deleted through the other one, until stop is called.
+func (d *deposed) load() (stop func()) {
+	var stops []func()
+	for range stopWriters {
+		l := newLoad(d.other, stopSeed, len(d.loads)*10000, stopPace)
+		d.loads = append(d.loads, l)
+		stops = append(stops, l.start(d.t))
+	}
+	return func() {
+		for _, s := range stops {
+			s()
+		}
+	}
+}
+
+// TestLeaderThatDoesNotKnow: the leader's election key is gone, and the leader, whose
+// lease lives on, does not know. All that it writes from then on is refused, and tells
+// it so.
+func TestLeaderThatDoesNotKnow(t *testing.T) {
+	nb, e := ovsdb.Start(t), startEtcd(t, 1)
+	all := startReplicas(t, 2, e, nb, addressesRest...)
+	putPool(all[0], "10.42.0.0/16")
+	leases := watchLeases(t, e)
+	l := newLoad(all[1], stopSeed, 0, stopPace)
+	stop := l.start(t)
+	leader, other := all[0], all[1]
+	for range stopRounds {
+		reached := l.number() + 20
+		await(t, patience, "the load has reached the database", func() error { return rowSince(t, nb, reached) })
+		said := leader.Log().Len()
+		e.deleteElectionKey()
+		await(t, patience, "the other one leads", func() error { return other.leads(true) })
+		await(t, patience, "the first one looks on", func() error { return leader.leads(false) })
+		require.True(t, leader.Log().Says(said, fenced), "a write was refused")
+		require.True(t, leader.Log().Says(said, stepsDown), "it says so")
+		leader, other = other, leader
+	}
+	stop()
+	leader.awaitSync()
+	requireExact(t, leader, nb, requireSaid(t, leader, l))
+	leases.end(t)
+}
+
+// haltMidway halts the leader at a random moment, and again until it has chosen
+// addresses that are not in the database yet. It returns how many.
+func haltMidway(leader, other *replica, nb *ovsdb.Server, random *rand.Rand) (unfinished int) {
+	await(leader.t, patience, "the leader is halted in the middle of its work", func() error {
+		elapse(minStop + time.Duration(random.Int64N(int64(maxStop-minStop))))
+		leader.Signal(syscall.SIGSTOP)
+		if unfinished = unwritten(other, nb); unfinished == 0 {
+			leader.Signal(syscall.SIGCONT)
+			return errors.New("it had done all")
+		}
+		return nil
+	})
+	return unfinished
+}
+
+// unwritten counts the leases that have no port yet.
+func unwritten(r *replica, nb *ovsdb.Server) int {
+	r.t.Helper()
+	var names []string
+	for _, l := range r.leases() {
+		if l.Released == "" {
+			names = append(names, l.Name)
+		}
+	}
+	return len(without(names, ports(r.t, nb, "name")))
+}
+
+// elapse lets time go by in which others work.
+func elapse(d time.Duration) { <-time.After(d) }
+
+// deleteHalf deletes every second pod.
+func deleteHalf(t *testing.T, r *replica, loads []*load) {
+	t.Helper()
+	for _, l := range loads {
+		for n, there := range l.there {
+			if there && n%2 == 0 {
+				r.change("DELETE", podPath(n), nil)
+				l.there[n] = false
+			}
+		}
+	}
+}
+
+// noneRests is nil when every lease is of a pod that is there.
+func noneRests(r *replica) error {
+	for _, l := range r.leases() {
+		if l.Released != "" {
+			return fmt.Errorf("%s is released", l.Name)
+		}
+	}
+	return nil
+}
+
+// written is all that the leaders' writes leave: the records and their revisions, and
+// the journal of the northbound database, which grows with each transaction.
+func written(t *testing.T, e *cluster, nb *ovsdb.Server) []string {
+	t.Helper()
+	var all []string
+	records, err := e.client().Get(t.Context(), recordsPrefix, clientv3.WithPrefix())
+	require.NoError(t, err)
+	for _, kv := range records.Kvs {
+		all = append(all, fmt.Sprintf("%s %d %d", kv.Key, kv.ModRevision, kv.Version))
+	}
+	path, found := strings.CutPrefix(nb.Endpoint(), "unix:")
+	require.True(t, found)
+	journal, err := os.Stat(filepath.Join(filepath.Dir(path), "nb.db"))
+	require.NoError(t, err)
+	require.NotEmpty(t, all, errors.New("no record"))
+	return append(all, fmt.Sprintf("%d bytes", journal.Size()))
+}

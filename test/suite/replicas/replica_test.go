@@ -1,0 +1,147 @@
+// Package replicas tests several bridges on one external etcd and one northbound
+// database, each a process as its users run it: who leads, who takes over, and what
+// one that was deposed can still do, which is nothing.
+package replicas
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+)
+
+const (
+	// patience is how long what must happen may take on busy cores.
+	patience = 30 * time.Second
+	// interval is between two looks.
+	interval = 10 * time.Millisecond
+	// requestTimeout bounds a request, which a replica that is halted does not answer.
+	requestTimeout = 10 * time.Second
+)
+
+// replica is one bridge: a process that a test stops, continues and kills.
+type replica struct {
+	*bridgetest.Process
+	t    *testing.T
+	name string
+}
+
+// startReplica starts a bridge with further arguments, which ends with the test, and
+// waits until it serves. With go test -short it skips the test instead.
+func startReplica(t *testing.T, name string, args ...string) *replica {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs child processes: run without -short")
+	}
+	return startProgram(t, bridgetest.Program(t), name, args...)
+}
+
+// startProgram is startReplica with a bridge of another version, given by its path.
+func startProgram(t *testing.T, program, name string, args ...string) *replica {
+	t.Helper()
+	return &replica{bridgetest.ServeProgram(t, program, args...), t, name}
+}
+
+// startReplicas starts several on one etcd and one northbound database, one after the
+// other. One of them leads when it returns, the first.
+func startReplicas(t *testing.T, n int, e *cluster, nb *ovsdb.Server, args ...string) []*replica {
+	t.Helper()
+	args = append(args, "--etcd-endpoints", strings.Join(e.Endpoints(), ","), "--backend", "ovn", "--ovn-nb", nb.Endpoint())
+	var all []*replica
+	for i := range n {
+		all = append(all, startReplica(t, fmt.Sprintf("replica %d", i), args...))
+		if i == 0 {
+			await(t, patience, "the first leads", func() error { return all[0].leads(true) })
+		}
+	}
+	return all
+}
+
+// do makes a request; a body is marshalled.
+func (r *replica) do(ctx context.Context, method, path string, body any) (status int, answer string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return r.Client().Do(ctx, method, path, body)
+}
+
+// change writes to the config tree, which must succeed.
+func (r *replica) change(method, path string, body any) {
+	r.t.Helper()
+	status, answer, err := r.do(r.t.Context(), method, "/restconf/config/"+path, body)
+	require.NoError(r.t, err)
+	require.Equal(r.t, 2, status/100, "%s %s: %d %s", method, path, status, answer)
+}
+
+// open reads what needs no credentials; nil when the answer is 200.
+func (r *replica) open(path string) error {
+	status, answer, err := r.do(r.t.Context(), http.MethodGet, path, nil)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("GET %s: %d %s", path, status, answer)
+	}
+	return err
+}
+
+// read reads a tree, "operational/…", into out, which stays as it is when the tree is
+// not there.
+func (r *replica) read(path string, out any) error {
+	ctx, cancel := context.WithTimeout(r.t.Context(), requestTimeout)
+	defer cancel()
+	_, err := r.Client().Read(ctx, path, out)
+	return err
+}
+
+// status is coe-status:status.
+type status struct {
+	bridgetest.Status
+	Leads  bool   `json:"leads"`
+	Leader string `json:"leader"`
+}
+
+func (r *replica) status() (st status, err error) {
+	err = r.read("operational/coe-status:status", &st)
+	return st, err
+}
+
+// leads is nil when the status and the metric say that the replica leads, or does not.
+func (r *replica) leads(want bool) error {
+	st, err := r.status()
+	if err != nil {
+		return err
+	}
+	_, metrics, err := r.do(r.t.Context(), http.MethodGet, "/metrics", nil)
+	if err != nil {
+		return err
+	}
+	line := "coe_bridge_leader 0\n"
+	if want {
+		line = "coe_bridge_leader 1\n"
+	}
+	if st.Leads != want || !strings.Contains(metrics, line) {
+		return fmt.Errorf("%s: leads: %t, leader: %q, metric %q: %t", r.name, st.Leads, st.Leader, line, strings.Contains(metrics, line))
+	}
+	return nil
+}
+
+func (r *replica) awaitSync() {
+	r.t.Helper()
+	await(r.t, patience, r.name+" is in sync", func() error {
+		st, err := r.status()
+		if err == nil && !st.InSync {
+			err = fmt.Errorf("not in sync: %+v", st)
+		}
+		return err
+	})
+}
+
+// await waits until holds returns nil, and fails with its last error.
+func await(t *testing.T, within time.Duration, what string, holds func() error) {
+	t.Helper()
+	bridgetest.Await(t, interval, within, what, holds)
+}

@@ -1,0 +1,87 @@
+package replicas
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+)
+
+// These bounds are what busy cores take; make bench-kube holds the figures to 5 s and 1 s.
+const (
+	killedBound  = 10 * time.Second
+	stoppedBound = 5 * time.Second
+	loadPace     = 50 * time.Millisecond // 20 pods/s
+)
+
+// addressesRest has them do so for longer than a test takes: an address that was given
+// is given to no other pod.
+var addressesRest = []string{"--address-reuse-delay", "1h"}
+
+// TestLeaderIsKilled kills the leader under load, and then the next.
+func TestLeaderIsKilled(t *testing.T) {
+	for _, seed := range []uint64{1, 2} {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			takeOver(t, seed, killedBound, func(r *replica) { r.Kill() })
+		})
+	}
+}
+
+// TestLeaderIsStopped stops the leader as its users do.
+func TestLeaderIsStopped(t *testing.T) {
+	takeOver(t, 3, stoppedBound, func(r *replica) {
+		r.Signal(syscall.SIGTERM)
+		t.Cleanup(func() { require.NoError(t, r.Wait()) })
+	})
+}
+
+// takeOver ends the leader under load, and requires that another one takes over in
+// time, and that nothing is lost.
+func takeOver(t *testing.T, seed uint64, bound time.Duration, end func(*replica)) {
+	t.Helper()
+	nb, e := ovsdb.Start(t), startEtcd(t, 1)
+	all := startReplicas(t, 2, e, nb, addressesRest...)
+	putPool(all[0], "10.42.0.0/16")
+	leases := watchLeases(t, e)
+	through := all[1]
+	l := newLoad(through, seed, 0, loadPace)
+	stop := l.start(t)
+	await(t, patience, "the load has reached the database", func() error { return rowSince(t, nb, 20) })
+
+	begun := time.Now()
+	end(all[0])
+	await(t, patience, "the other one leads", func() error { return through.leads(true) })
+	first := l.number()
+	await(t, patience, "a row of a pod that came after", func() error { return rowSince(t, nb, first) })
+	took := time.Since(begun)
+	t.Logf("seed %d: %s from the end of the leader to the first row", seed, took.Round(time.Millisecond))
+	require.Less(t, took, bound)
+
+	stop()
+	through.awaitSync()
+	requireExact(t, through, nb, requireSaid(t, through, l))
+	leases.end(t)
+}
+
+// rowSince is nil when there is a port of a pod of that number or a later one.
+func rowSince(t *testing.T, nb *ovsdb.Server, number int) error {
+	t.Helper()
+	for _, name := range ports(t, nb, "name") {
+		_, digits, _ := strings.Cut(name, "pod-")
+		n, err := strconv.Atoi(digits)
+		if err != nil {
+			return fmt.Errorf("port %q: %w", name, err)
+		}
+		if n >= number {
+			return nil
+		}
+	}
+	return errors.New("there is none")
+}

@@ -1,0 +1,133 @@
+package replicas
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/cache"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+	"github.com/coe-bridge/coe-bridge/test/lab/serve"
+)
+
+// previous is the commit that a rolling upgrade starts from: the last one whose
+// bridges are in use. A release moves it.
+const previous = "c1aab8b7e2d941db4348fc185b7b8d99b3a91799"
+
+// upgradeSeed is that of the loads of a rolling upgrade.
+const upgradeSeed = 20261123
+
+// TestRollingUpgrade upgrades two replicas under load, one after the other, and goes
+// back again. Both versions lead and stand by on one datastore. Each pod keeps its
+// address, and no address has two owners.
+func TestRollingUpgrade(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs child processes: run without -short")
+	}
+	older, newer := previousProgram(t), bridgetest.Program(t)
+	for _, c := range []struct{ name, from, to string }{
+		{"upgrade", older, newer},
+		{"downgrade", newer, older},
+	} {
+		t.Run(c.name, func(t *testing.T) { rolling(t, c.from, c.to) })
+	}
+}
+
+// rolling replaces two replicas of one program by two of another under load. The
+// leader ends first each time, so that each program takes over from the other.
+func rolling(t *testing.T, from, to string) {
+	t.Helper()
+	nb, e := ovsdb.Start(t), startEtcd(t, 1)
+	args := slices.Concat(addressesRest, []string{"--etcd-endpoints", strings.Join(e.Endpoints(), ","), "--backend", "ovn", "--ovn-nb", nb.Endpoint()})
+	start := func(program, name string) *replica { return startProgram(t, program, name, args...) }
+	leader := start(from, "the first of the older ones")
+	await(t, patience, "the first leads", func() error { return leader.leads(true) })
+	putPool(leader, "10.42.0.0/16")
+	leases := watchLeases(t, e)
+
+	var loads []*load
+	for n, next := range []string{to, from, to, to} {
+		standby := start(next, fmt.Sprintf("replica %d", n+1))
+		l := newLoad(standby, upgradeSeed, n*10000, loadPace)
+		loads = append(loads, l)
+		stop := l.start(t)
+		await(t, patience, "the load has reached the database", func() error { return rowSince(t, nb, n*10000+10) })
+		before := livingLeases(standby)
+
+		leader.Stop()
+		await(t, patience, "the other one leads", func() error { return standby.leads(true) })
+		first := l.number()
+		await(t, patience, "a row of a pod that came after", func() error { return rowSince(t, nb, first) })
+		stop()
+		standby.awaitSync()
+		requireExact(t, standby, nb, requireSaid(t, standby, loads...))
+		requireKept(t, before, livingLeases(standby))
+		leader = standby
+	}
+	leases.end(t)
+}
+
+// livingLeases are the addresses of the pods that have a lease, by interface name.
+func livingLeases(r *replica) map[string]string {
+	r.t.Helper()
+	all := map[string]string{}
+	for _, l := range r.leases() {
+		if l.Released == "" {
+			all[l.Name] = fmt.Sprint(l.MAC, l.Addresses)
+		}
+	}
+	return all
+}
+
+// requireKept requires that each pod that is still there has the addresses it had.
+func requireKept(t *testing.T, before, after map[string]string) {
+	t.Helper()
+	require.NotEmpty(t, before)
+	for name, had := range before {
+		if has, there := after[name]; there {
+			require.Equal(t, had, has, name)
+		}
+	}
+}
+
+// previousProgram is the bridge of the commit previous, built once into the cache.
+func previousProgram(t *testing.T) string {
+	t.Helper()
+	folder := cache.Folder{
+		Title: "the bridge of commit " + previous, Takes: "two minutes", Name: "previous", Inputs: []string{previous},
+	}
+	dir, err := folder.Make(t.Context(), os.Stderr, buildPrevious)
+	require.NoError(t, err)
+	return filepath.Join(dir, "coe-bridge")
+}
+
+// buildPrevious builds the bridge of the commit previous from this repository's history.
+func buildPrevious(ctx context.Context, dir string) error {
+	tree := filepath.Join(dir, "tree")
+	if err := os.MkdirAll(tree, 0o755); err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(tree) }()
+	top, err := exec.CommandContext(ctx, "git", "rev-parse", "--show-toplevel").Output()
+	if err != nil {
+		return fmt.Errorf("find the repository: %w; the test needs a git checkout with its history", err)
+	}
+	archive := exec.CommandContext(ctx, "git", "archive", "--output", filepath.Join(dir, "tree.tar"), previous)
+	archive.Dir = strings.TrimSpace(string(top))
+	if out, err := archive.CombinedOutput(); err != nil {
+		return fmt.Errorf("read commit %s: %w: %s; a shallow clone lacks it: git fetch --unshallow", previous, err, out)
+	}
+	if out, err := exec.CommandContext(ctx, "tar", "-xf", filepath.Join(dir, "tree.tar"), "-C", tree).CombinedOutput(); err != nil {
+		return fmt.Errorf("unpack commit %s: %w: %s", previous, err, out)
+	}
+	_, err = serve.BuildIn(ctx, tree, dir)
+	return err
+}
