@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/coe-bridge/coe-bridge/restconf/tree"
 )
 
 // conditions are a request's preconditions (RFC 9110 section 13.1). A missing header is
@@ -11,6 +13,19 @@ import (
 type conditions struct {
 	match, noneMatch          []string // entity-tags as they are given, or "*"
 	modifiedSince, unmodified time.Time
+}
+
+// condition is what a write's headers demand of its target.
+func (q *request) condition() tree.Condition {
+	c := conditionsOf(q.http.Header)
+	if !c.given() {
+		return tree.Condition{}
+	}
+	return tree.Condition{
+		At:     q.target,
+		Needed: q.http.Method == http.MethodDelete || q.http.Method == http.MethodPatch && q.query.Patch == nil,
+		Holds:  func(v tree.Version, exists bool) bool { return c.verdict(tagged{Version: v}, exists, false) == 0 },
+	}
 }
 
 func conditionsOf(h http.Header) conditions {

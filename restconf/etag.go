@@ -55,20 +55,6 @@ func (s *Server) setVersion(w http.ResponseWriter, q *request, made tree.Result,
 	tagged{s.tree.VersionAfter(made, at), m}.set(w.Header())
 }
 
-// condition is what a write's headers demand of its target.
-func (q *request) condition() tree.Condition {
-	c := conditionsOf(q.http.Header)
-	if !c.given() {
-		return tree.Condition{}
-	}
-	_, makes := q.dialect.YANGPatchOf(q.http)
-	return tree.Condition{
-		At:     q.target,
-		Needed: q.http.Method == http.MethodDelete || q.http.Method == http.MethodPatch && !makes,
-		Holds:  func(v tree.Version, exists bool) bool { return c.verdict(tagged{Version: v}, exists, false) == 0 },
-	}
-}
-
 // byAccept and noStore are values of headers. Caches cannot keep an answer: state in it
 // changes, and its validators do not.
 var (

@@ -1,6 +1,7 @@
 package restconf
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -34,6 +35,7 @@ func (s *Server) serveTree(at root) http.HandlerFunc {
 		}
 		err := s.serve(w, q)
 		if err != nil {
+			err = s.refused(q, err)
 			s.fail(w, r, at.dialect, err)
 		}
 		if s.log.Enabled(r.Context(), slog.LevelDebug) {
@@ -139,6 +141,23 @@ func (s *Server) notAllowed(q *request) *wire.Problem {
 	p := wire.NewProblem(http.StatusMethodNotAllowed, "protocol", "operation-not-supported", message).At(q.target.Path())
 	p.Allow = s.methods(q)
 	return p
+}
+
+// refused completes the error of a request.
+func (s *Server) refused(q *request, err error) error {
+	var (
+		fixed  *tree.NotEditableError
+		denied *tree.DeniedError
+	)
+	switch {
+	case errors.As(err, &fixed):
+		p := wire.ProblemOf(err)
+		p.Allow = s.methods(q)
+		return p
+	case errors.As(err, &denied) && denied.Full:
+		s.cfg.Limited(LimitPods)
+	}
+	return err
 }
 
 // methods are the methods that the target has.

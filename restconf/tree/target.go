@@ -2,6 +2,7 @@ package tree
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 	"github.com/coe-bridge/coe-bridge/yang"
@@ -120,6 +121,14 @@ func (s Step) Matches(d *yang.Data) bool {
 		return d.Value == s.Keys[0]
 	}
 	return slices.Equal(d.Key(), s.Keys)
+}
+
+// CheckKeys fails if d, an instance of the last step's node, is not the instance that t names.
+func (t Target) CheckKeys(d *yang.Data) error {
+	if s := t.Last(); !s.Matches(d) {
+		return t.Invalid("the key in the body, " + strings.Join(StepOf(d).Keys, " ") + ", is not the path's, " + strings.Join(s.Keys, " "))
+	}
+	return nil
 }
 
 // StepOf names d among its siblings.

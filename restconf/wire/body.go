@@ -2,15 +2,17 @@ package wire
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// DecodeBody reads what a body has for a target: the children that are to be made in it,
-// or the target itself.
-func (d *Dialect) DecodeBody(schema *yang.Schema, target tree.Target, children bool, m Media, body []byte) ([]*yang.Data, error) {
+// Decode reads what a body has for a target: the children that are to be made in it, or the
+// target itself. A target that is the whole datastore has its top containers.
+func (d *Dialect) Decode(schema *yang.Schema, target tree.Target, children bool, m Media, body []byte) ([]*yang.Data, error) {
+	if target.IsRoot() && !children {
+		return d.decodeWhole(schema, m, body)
+	}
 	outermost, qualified := m.codec.outermost(body)
 	asChildren := children
 	if d.Draft {
@@ -27,8 +29,11 @@ func (d *Dialect) DecodeBody(schema *yang.Schema, target tree.Target, children b
 	if err != nil {
 		return nil, d.Retag(err)
 	}
-	if !asChildren {
-		if err := isTarget(target, data); err != nil {
+	switch {
+	case !asChildren && (len(data) != 1 || data[0].Node != target.Node()):
+		return nil, wantsTarget(target)
+	case !asChildren:
+		if err := target.CheckKeys(data[0]); err != nil {
 			return nil, err
 		}
 	}
@@ -53,7 +58,7 @@ func (d *Dialect) decodeAt(schema *yang.Schema, at tree.Target, m Media, body []
 	case d.Draft:
 		return data, refuseUnreachable(data, at.Path())
 	case !qualified:
-		return nil, WithPath(Malformed("the outermost name in a body has to be \"module:name\""), at.Path())
+		return nil, malformedAt(at, "the outermost name in a body has to be \"module:name\"")
 	}
 	return data, nil
 }
@@ -74,21 +79,10 @@ func bodyHasChildren(target tree.Target, outermost string, children bool) bool {
 	return isChild
 }
 
-// isTarget checks that a body holds the one instance that the path names.
-func isTarget(target tree.Target, data []*yang.Data) error {
-	if len(data) != 1 || data[0].Node != target.Node() {
-		return wantsTarget(target)
-	}
-	if s := target.Last(); !s.Matches(data[0]) {
-		return target.Invalid("the key in the body, " + strings.Join(tree.StepOf(data[0]).Keys, " ") + ", is not the path's, " + strings.Join(s.Keys, " "))
-	}
-	return nil
-}
-
 // wantsTarget is the error of a body that holds anything but the target.
 func wantsTarget(target tree.Target) error {
 	node := target.Node()
-	return WithPath(Malformed("the body has to hold "+node.Module.Name+":"+node.Name+" and nothing else"), target.Path())
+	return malformedAt(target, "the body has to hold "+node.Module.Name+":"+node.Name+" and nothing else")
 }
 
 // refuseUnreachable finds entries that no path of draft-02 can name: an empty key has no

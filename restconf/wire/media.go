@@ -117,7 +117,7 @@ func (d *Dialect) BodyMedia(r *http.Request) (Media, error) {
 			}
 		}
 	}
-	return Media{}, unsupportedMedia("Content-Type", d)
+	return Media{}, NewProblem(http.StatusUnsupportedMediaType, "protocol", "invalid-value", "Content-Type has to be "+d.mediaNames())
 }
 
 // Accepted is the media type to answer in: the first of the dialect with the highest
@@ -130,7 +130,7 @@ func (d *Dialect) Accepted(r *http.Request) (Media, error) {
 	if best, quality := ParseAccept(accept).Best(d.Media); quality > 0 {
 		return best, nil
 	}
-	return Media{}, notAcceptable(d)
+	return Media{}, NewProblem(http.StatusNotAcceptable, "protocol", "invalid-value", "Accept has to allow "+d.mediaNames())
 }
 
 // ErrorMedia is the media type of an error: XML if the client prefers it, or if the client

@@ -166,7 +166,7 @@ func (e PatchEdit) Edit(d *Dialect, schema *yang.Schema, base tree.Target, m Med
 		}
 	}
 	if e.value != nil {
-		edit.Data, err = d.DecodeBody(schema, edit.At, false, m, e.value)
+		edit.Data, err = d.Decode(schema, edit.At, false, m, e.value)
 	}
 	if edit.Op == tree.Create {
 		edit.At = edit.At.Parent()

@@ -57,14 +57,6 @@ func (p *Problem) At(path string) *Problem {
 	return p
 }
 
-func unsupportedMedia(header string, d *Dialect) error {
-	return NewProblem(http.StatusUnsupportedMediaType, "protocol", "invalid-value", header+" has to be "+d.mediaNames())
-}
-
-func notAcceptable(d *Dialect) error {
-	return NewProblem(http.StatusNotAcceptable, "protocol", "invalid-value", "Accept has to allow "+d.mediaNames())
-}
-
 // TooBig is the error of a body that is larger than limit.
 func TooBig(limit int64) error {
 	return NewProblem(http.StatusRequestEntityTooLarge, "protocol", "too-big",
@@ -74,6 +66,11 @@ func TooBig(limit int64) error {
 // Malformed is the error of a body that cannot be read.
 func Malformed(message string) error {
 	return &yang.Error{Type: "protocol", Tag: "malformed-message", Message: message}
+}
+
+// malformedAt is Malformed for a body that is about t.
+func malformedAt(t tree.Target, message string) error {
+	return &yang.Error{Type: "protocol", Tag: "malformed-message", Path: t.Path(), Message: message}
 }
 
 // MissingGet is the answer to a GET of missing data.

@@ -12,8 +12,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// Query is what a request's query parameters ask for.
+// Query is what a request asks for beside its target and body.
 type Query struct {
+	// Patch is the media type of the data in a YANG Patch; nil for other requests.
+	Patch    *Media
 	Content  tree.Part
 	Depth    int    // 0 means unbounded
 	Fields   string // not parsed yet: it needs the target's schema
@@ -32,6 +34,9 @@ const MaxDepth = 65535
 // ParseQuery reads a request's parameters. GET, HEAD, POST, PUT and a YANG Patch have some.
 func (d *Dialect) ParseQuery(r *http.Request) (Query, error) {
 	q := Query{}
+	if m, ok := d.YANGPatchOf(r); ok {
+		q.Patch = &m
+	}
 	if r.URL.RawQuery == "" {
 		return q, nil
 	}
@@ -41,7 +46,6 @@ func (d *Dialect) ParseQuery(r *http.Request) (Query, error) {
 	}
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	makes := r.Method == http.MethodPost || r.Method == http.MethodPut
-	_, Patch := d.YANGPatchOf(r)
 	for name, given := range values {
 		if d.Lax && !reads && changesWrites(name) {
 			return q, Invalid("there is no query parameter " + name + " here: it is for RFC 8040, at /rests/data")
@@ -51,7 +55,7 @@ func (d *Dialect) ParseQuery(r *http.Request) (Query, error) {
 		case placing[name]:
 			suits = makes
 		case name == dryRun:
-			suits = Patch
+			suits = q.Patch != nil
 		}
 		if err := d.Parameter(&q, name, given, suits); err != nil {
 			return q, err

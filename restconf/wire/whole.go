@@ -12,8 +12,8 @@ import (
 // dataElement is the datastore in a body (RFC 8040 section 3.4).
 const dataElement = "data"
 
-// DecodeWhole reads a body that is the whole datastore: its top containers, each once.
-func (d *Dialect) DecodeWhole(schema *yang.Schema, m Media, body []byte) ([]*yang.Data, error) {
+// decodeWhole reads a body that is the whole datastore: its top containers, each once.
+func (d *Dialect) decodeWhole(schema *yang.Schema, m Media, body []byte) ([]*yang.Data, error) {
 	parts, err := m.codec.whole(body)
 	if err != nil {
 		return nil, Malformed("the body is no datastore: " + err.Error())
