@@ -114,7 +114,7 @@ func (d databases) list(t *testing.T, at string, encrypted bool, as identity) (s
 		conn = tls.Client(conn, config)
 	}
 	// With TLS 1.3 a server refuses a certificate after the client's handshake, so this may
-	// be written before or after the server has closed. What the server sent says why.
+	// be written before or after the server has closed. The server sends the reason in any case.
 	_, wrote := conn.Write([]byte(`{"method":"list_dbs","params":[],"id":1}`))
 	var answer struct{ Result []string }
 	read := json.NewDecoder(conn).Decode(&answer)
