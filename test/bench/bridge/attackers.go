@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -26,7 +24,7 @@ import (
 const attackOrder = "COE_BENCH_ATTACK"
 
 type order struct {
-	URL          string // empty: a server of the attackers' own, which refuses everything
+	URL          string
 	Certificates string // folder
 	Names        []string
 }
@@ -62,11 +60,6 @@ func serveAttack(ctx context.Context) (served bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	if o.URL == "" {
-		if o.URL, err = refuseAll(o.Certificates); err != nil {
-			return true, err
-		}
-	}
 	n := newNodeClient(o.URL, config, capturedAddress, 1)
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM) // Kill comes first
 	defer stop()
@@ -78,23 +71,6 @@ func serveAttack(ctx context.Context) (served bool, err error) {
 	}
 	running.Wait()
 	return true, nil
-}
-
-// refuseAll serves until the process ends: it reads each request, and refuses it.
-func refuseAll(certificates string) (url string, err error) {
-	own, err := tls.LoadX509KeyPair(filepath.Join(certificates, bridgeFile), filepath.Join(certificates, keyFile))
-	if err != nil {
-		return "", fmt.Errorf("read the certificate: %w", err)
-	}
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS13})
-	if err != nil {
-		return "", fmt.Errorf("listen: %w", err)
-	}
-	server := &http.Server{ReadHeaderTimeout: streamTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusForbidden)
-	})}
-	go func() { _ = server.Serve(l) }()
-	return "https://" + l.Addr().String(), nil
 }
 
 // attack uses the credentials of a node until ctx is done. Errors are ignored: the bridge
