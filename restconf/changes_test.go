@@ -211,7 +211,7 @@ func TestAbandonedChanges(t *testing.T) {
 
 	require.Equal(t, 204, b.do("DELETE", podsRFC+uid1, "").status)
 	f = followIt(t, http.DefaultClient, at+stream, header("Last-Event-ID", id))
-	require.Equal(t, snapshotBegin, f.event(), "what was not kept is told as a snapshot")
+	require.Equal(t, snapshotBegin, f.event(), "changes that were not kept are replaced by a snapshot")
 	require.Contains(t, f.event(), `"pod:coe":{}`)
 	_, end := b.id(f.event())
 	require.Equal(t, snapshotEnd, end)
@@ -226,7 +226,7 @@ func TestFilteredStream(t *testing.T) {
 	f.event()
 	require.Equal(t, 201, b.do("PUT", podsRFC+uid1, `{"pod:pods":[{"uid":"`+uid1+`","name":"other"}]}`).status)
 	id, _ := b.id(f.next())
-	require.NotEmpty(t, id, "where it stands is told all the same")
+	require.NotEmpty(t, id, "the stream sends its position although the filter removed the event")
 	require.Equal(t, 201, b.do("PUT", podsRFC+uid2, `{"pod:pods":[{"uid":"`+uid2+`","name":"wanted"}]}`).status)
 	require.Contains(t, f.event(), uid2)
 	require.Equal(t, 204, b.do("DELETE", podsRFC+uid1, "").status)
@@ -290,8 +290,8 @@ func TestFollowedTree(t *testing.T) {
 	require.Equal(t, 404, b.do("GET", "/rests/streams/changes=ietf-interfaces:interfaces", "").status)
 }
 
-// An event that its schema does not have can't be told in XML: the stream ends, and
-// says why in the log.
+// TestEventWithoutSchema: an event that the schema does not define cannot be encoded in XML.
+// The stream ends, and the log says why.
 func TestEventWithoutSchema(t *testing.T) {
 	var log bytes.Buffer
 	source := newLogs()

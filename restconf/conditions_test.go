@@ -89,7 +89,7 @@ func TestVerdict(t *testing.T) {
 		require.Equal(t, c.writes, got.verdict(v, !c.absent, false), "writes %v", c.given)
 	}
 	without := conditionsOf(http.Header{"If-None-Match": {`"a"`}, "If-Unmodified-Since": {before}})
-	require.Zero(t, without.verdict(tagged{}, true, true), "what has no validators meets what is said of them")
+	require.Zero(t, without.verdict(tagged{}, true, true), "a resource without validators meets every condition on them")
 }
 
 // tagOf is the ETag of what a GET answers.

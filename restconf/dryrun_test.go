@@ -10,12 +10,13 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// A dry run says what the patch itself would say, and nothing is written.
+// TestYANGPatchDryRun: a dry run has the same response as the patch itself, and writes
+// nothing.
 func TestYANGPatchDryRun(t *testing.T) {
 	checked := func(c *Config) {
 		c.EntryChecks = map[string]func(*yang.Data) error{"pod:coe/pods": func(pod *yang.Data) error {
 			if pod.Leaf("name") == "bad" {
-				return errors.New("that is no name")
+				return errors.New("the name is bad")
 			}
 			return nil
 		}}
@@ -52,7 +53,8 @@ func TestYANGPatchDryRun(t *testing.T) {
 	}
 }
 
-// Where a dry run is not known it is refused, since the write would be made.
+// TestDryRunElsewhere: a request that does not support dry-run is refused, because the server
+// would otherwise make the write.
 func TestDryRunElsewhere(t *testing.T) {
 	b := newBed(t)
 	for _, c := range []struct{ method, path, kind, body string }{
@@ -67,8 +69,8 @@ func TestDryRunElsewhere(t *testing.T) {
 	}
 }
 
-// Draft-02 passes over parameters that it doesn't know, but for those without which a
-// write would be another: a dry run has to write nothing.
+// TestDraftRefusesWhatChangesAWrite: draft-02 ignores unknown parameters, but refuses those
+// that change a write. A client that asks for a dry run must not get a write.
 func TestDraftRefusesWhatChangesAWrite(t *testing.T) {
 	b := newBed(t)
 	require.Equal(t, 201, b.do("PUT", pods+uid1, pod(uid1)).status)

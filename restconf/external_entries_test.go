@@ -249,8 +249,8 @@ func TestExternalEntriesAreSentBack(t *testing.T) {
 	w.shows(coe, `{"coe":{"pods":[`+own+`]}}`)
 }
 
-// A client whose copy of the container is stale is told so, even if an external entry is
-// what changed.
+// TestStaleExternalEntries: a write with the ETag of an old copy of the container fails, even
+// if only an external entry has changed.
 func TestStaleExternalEntries(t *testing.T) {
 	w := newWorld(t)
 	w.speak(uid2)

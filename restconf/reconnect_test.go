@@ -79,7 +79,7 @@ func (r *reader) take(id string, group []string) {
 	_, err := fmt.Sscanf(id, "%d@", &revision)
 	assert.NoError(r.t, err)
 	if r.resumed {
-		assert.GreaterOrEqual(r.t, revision, r.revision, "what was told at that time is skipped")
+		assert.GreaterOrEqual(r.t, revision, r.revision, "an event at the start time is skipped")
 	} else {
 		assert.Greater(r.t, revision, r.revision, "a revision is repeated")
 	}
@@ -116,11 +116,11 @@ func (r *reader) change(text string) {
 	}
 }
 
-// consistent is what every write leaves: both pods of a pair have one name.
+// consistent checks that both pods of each pair have the same name: every write sets both.
 func (r *reader) consistent() {
 	for target, name := range r.pods {
 		pair := target[:len(target)-1] + map[byte]string{'0': "1", '1': "0"}[target[len(target)-1]]
-		assert.Equal(r.t, name, r.pods[pair], "half a write is told: %s at %s", target, r.id)
+		assert.Equal(r.t, name, r.pods[pair], "the stream has half a write: %s at %s", target, r.id)
 	}
 }
 

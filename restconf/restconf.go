@@ -6,9 +6,9 @@
 // under /rests/streams. Clients discover these by the root resources, host-meta, the library
 // of modules and their sources, and draft-02's lists of modules, streams and operations.
 //
-// It is driven by the schema: no resource has code of its own. Reads and writes are
-// restconf/tree's, dialects and encodings restconf/wire's. The meaning of the data is not
-// known here: Config has the semantic checks, read-only trees and operational state.
+// The schema defines the resources: no resource has code of its own. restconf/tree reads and
+// writes the data, and restconf/wire has dialects and encodings. This package does not know the
+// meaning of the data: Config has the semantic checks, read-only trees and operational state.
 package restconf
 
 import (
@@ -39,43 +39,41 @@ const (
 type Config struct {
 	tree.Config
 
-	// Streams are what clients can follow, by kind; the kind "changes" is this
-	// package's own where there is a Datastore. They list them in
-	// ietf-restconf-monitoring:restconf-state, which it serves itself too.
+	// Streams are the event streams that clients can follow, by kind. With a Datastore, the
+	// Server adds the kind "changes". It lists all streams in
+	// ietf-restconf-monitoring:restconf-state.
 	Streams map[string]discovery.Streams
-	// Lost is called for each follower whose event ID is of a history of the datastore
-	// that a restore has ended; nil: no call. It must not block.
+	// Lost, if not nil, is called for each follower whose event ID belongs to a history of the
+	// datastore that a restore has ended. It must not block.
 	Lost func(stream string, revision int64)
-	// MaxStreams bounds how many streams users follow at once; 0 means
-	// DefaultMaxStreams. Those of agents are bounded by node.
+	// MaxStreams is the largest number of streams that users follow at the same time; 0 means
+	// DefaultMaxStreams. The streams of agents have a limit for each node instead.
 	MaxStreams int
-	// Limited, if not nil, is called each time that one of Limits refuses something.
+	// Limited, if not nil, is called each time that one of Limits refuses a request.
 	Limited func(limit string)
 
-	// Open are served beside the trees, by path, to everyone: health and metrics.
+	// Open has handlers for further paths, without authentication: health and metrics.
 	Open map[string]http.Handler
 
-	// Auth tells who asks, and what they may do.
+	// Auth authenticates clients, and returns what they are allowed to do.
 	Auth access.Authenticator
-	// Audit is where requests that are to change something are recorded; nil for
-	// nowhere.
+	// Audit records requests for changes; nil means no record.
 	Audit *access.Audit
-	TLS   *tls.Config // nil: plain HTTP
-	// BodyLimit bounds a request's body in bytes; 0 means DefaultBodyLimit.
+	TLS   *tls.Config // nil means plain HTTP
+	// BodyLimit is the largest size of a request's body in bytes; 0 means DefaultBodyLimit.
 	BodyLimit int64
-	// Timeout bounds the work on one request, from when its body is there; 0 means
+	// Timeout bounds the work on a request after its body has been read; 0 means
 	// DefaultTimeout.
 	Timeout time.Duration
 	Log     *slog.Logger
 }
 
-// sources are the modules whose definitions are in messages only, each in the file of its
-// name.
+// sources has the modules that define only messages, not data. Each is in a file with its name.
 //
 //go:embed modules/*.yang
 var sources embed.FS
 
-// Server is an http.Handler. It is safe for use by many goroutines.
+// Server is an http.Handler. It is safe for concurrent use.
 type Server struct {
 	cfg     Config
 	log     *slog.Logger
@@ -89,7 +87,7 @@ type Server struct {
 	router  *mux.Router
 }
 
-// New makes a server. It fails when cfg names a node that the schema lacks.
+// New creates a server. It fails if cfg names a node that the schema does not have.
 func New(cfg Config) (*Server, error) {
 	if cfg.BodyLimit <= 0 {
 		cfg.BodyLimit = DefaultBodyLimit
@@ -107,7 +105,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Limited = func(string) {}
 	}
 	if cfg.Auth == nil {
-		return nil, fmt.Errorf("make the RESTCONF server: no authenticator is given")
+		return nil, fmt.Errorf("create the RESTCONF server: the configuration has no authenticator")
 	}
 	s := &Server{cfg: cfg, log: cfg.Log, kinds: map[string]discovery.Streams{}}
 	s.shares = shares{maxStreams: cfg.MaxStreams, bodyLimit: cfg.BodyLimit, timeout: cfg.Timeout, limited: cfg.Limited}
@@ -116,7 +114,7 @@ func New(cfg Config) (*Server, error) {
 		s.tree, err = s.newTree()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("make the RESTCONF server: %w", err)
+		return nil, fmt.Errorf("create the RESTCONF server: %w", err)
 	}
 	if cfg.Datastore != nil {
 		s.changes = newChanges(s)

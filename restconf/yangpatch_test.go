@@ -196,7 +196,7 @@ func TestYANGPatchIsAtomic(t *testing.T) {
 		require.Equal(t, 201, b.do("PUT", coeRFC, `{"pod:coe":{}}`).status)
 		wrong := b.patch(coeRFC, inXML, patchBody(inXML, create("1", uid1),
 			testEdit{id: "2", operation: "no"}, testEdit{id: "3", operation: "delete", target: "/x"}))
-		require.Len(t, wrong.edits, 2, "all that make no sense are reported")
+		require.Len(t, wrong.edits, 2, "all malformed edits are reported")
 
 		made := b.patch(coeRFC, inXML, patchBody(inXML, create("1", uid1), create("2", uid2),
 			testEdit{id: "3", operation: "delete", target: "/pods=" + uid1}, create("4", uid3),
@@ -208,7 +208,7 @@ func TestYANGPatchIsAtomic(t *testing.T) {
 		require.Contains(t, after, `"name":"n"`)
 
 		again := b.patch(coeRFC, inXML, patchBody(inXML))
-		require.True(t, again.ok, "no edit is no change")
+		require.True(t, again.ok, "a patch without edits changes nothing")
 	}
 }
 
@@ -217,7 +217,7 @@ func TestYANGPatchIsValidatedAsAWhole(t *testing.T) {
 	b := newBed(t, func(c *Config) {
 		c.EntryChecks = map[string]func(*yang.Data) error{"pod:coe/pods": func(d *yang.Data) error {
 			if d.Leaf("name") == "x" {
-				return errors.New("x is no name")
+				return errors.New("the name is x")
 			}
 			return nil
 		}}
@@ -396,8 +396,8 @@ func TestYANGPatchNamespacesOfAValue(t *testing.T) {
 	require.JSONEq(t, `{"pod:pods":[{"uid":"`+uid1+`","name":"<a>"}]}`, b.do("GET", podsRFC+uid1, "").body)
 }
 
-// judged lets yanglint look at a status. Its module is the RFC's, but for the
-// structures that are no data nodes there.
+// judged checks a status with yanglint. The module in testdata is the module of RFC 8072, in
+// which the structures of yang-data have become data nodes.
 func judged(t testing.TB, kind, body string) {
 	t.Helper()
 	if testing.Short() {

@@ -110,7 +110,7 @@ func requireAgreement(t *testing.T, s *Schema, documents []mutant, format string
 			t.Errorf("%s: %s\n%s", documents[i].what, said, texts[i])
 		}
 		if wrong > 20 {
-			t.Fatal("too many to look on")
+			t.Fatal("too many differences: the test stops here")
 		}
 	}
 	require.Greater(t, len(documents), leastMutants)

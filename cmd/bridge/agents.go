@@ -67,7 +67,7 @@ func (a agents) MayWrite(node string, pod *yang.Data) bool {
 // than twice what it may have at once.
 func (a agents) Admit(ctx context.Context, node string, entries []*yang.Data) error {
 	if a.watched {
-		return &tree.DeniedError{Message: fmt.Sprintf("the agent of node %s makes no pods here: Kubernetes does; a writer may make others", node)}
+		return &tree.DeniedError{Message: fmt.Sprintf("the agent of node %s must not create pods: Kubernetes creates them; a user with the role writer can create others", node)}
 	}
 	if err := a.store.WaitRevision(ctx, a.written()); err != nil {
 		return fmt.Errorf("count the pods of a node: %w", datastore.ErrUnavailable)
@@ -77,7 +77,7 @@ func (a agents) Admit(ctx context.Context, node string, entries []*yang.Data) er
 		more += max(1, len(entry.All("interface")))
 		if addr := a.unrequestable(entry); addr.IsValid() {
 			return &tree.DeniedError{Message: fmt.Sprintf(
-				"the agent of node %s may not request %s: no pool that serves the pod has it, nor --pod-network; a writer may make the pod", node, addr)}
+				"the agent of node %s must not request %s: neither a pool of the pod nor --pod-network contains the address; a user with the role writer can create this pod", node, addr)}
 		}
 	}
 	use := a.use(node)
@@ -86,13 +86,12 @@ func (a agents) Admit(ctx context.Context, node string, entries []*yang.Data) er
 		return nil
 	}
 	return &tree.DeniedError{Full: true, Message: fmt.Sprintf(
-		"the pods on node %s have %d interfaces, and %d addresses of others rest: with %d more that is above the %d that its agent may make (--agent-interfaces); delete pods, or have a writer make them",
+		"the pods on node %s have %d interfaces, and %d addresses of deleted pods rest: with %d more that is above the %d that its agent can create (--agent-interfaces); delete pods, or create them as a user with the role writer",
 		node, use.Interfaces, use.Resting, more, a.most)}
 }
 
-// unrequestable is an address of an entry that its node's agent may not request: only a
-// writer may name one outside the pools that serve the pod. It is zero where there is
-// none.
+// unrequestable returns an address in an entry that the agent of its node must not request,
+// or the zero Addr. Only a writer can request an address outside the pools of the pod.
 func (a agents) unrequestable(entry *yang.Data) netip.Addr {
 	node, _ := netip.ParseAddr(entry.Leaf("host-ip-address"))
 	namespace := cmp.Or(entry.Leaf("network-NS"), coe.DefaultNamespace)

@@ -30,17 +30,21 @@ type closer interface {
 	Close()
 }
 
-// inMemory adds Close to the memory backend, which needs none.
+// inMemory adds a Close that does nothing to the memory backend.
 type inMemory struct{ *memory.Backend }
 
 func (inMemory) Close() {}
 
-// fence prevents writes of a replica that has lost the leadership. It is empty for a backend
-// that is only read.
+// fence prevents writes of a replica that is no longer the leader. A backend that is only read
+// needs no epoch and no held.
 type fence struct {
-	// epoch of the datastore is compared with each write, if the backend can store it.
-	datastore, epoch string
-	// held is called before each write, if the backend cannot.
+	// datastore is the identity of the datastore that counts the epochs.
+	datastore string
+	// epoch is the epoch of this leadership. A backend that can store it (OVN) checks it in each
+	// write.
+	epoch string
+	// held returns an error if this replica no longer leads. A backend that cannot store the
+	// epoch (OpenDaylight) calls it before each write.
 	held func(context.Context) error
 }
 
@@ -80,10 +84,10 @@ func limits(backend string) netvirt.Limits {
 // Backends lists the names of backends.
 func Backends() []string { return []string{"memory", "ovn", "odl"} }
 
-// readTimeout bounds the read of all that a backend has.
+// readTimeout bounds the read of a whole backend.
 const readTimeout = time.Minute
 
-// Convert compares our objects in two backends. It writes to neither.
+// Convert compares the objects of coe-bridge in two backends. It writes to neither.
 func Convert(ctx context.Context, from, to BackendConfig, log *slog.Logger) (*plan.Conversion, error) {
 	have, _, err := readBackend(ctx, from, log)
 	if err != nil {

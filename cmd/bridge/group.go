@@ -31,8 +31,8 @@ func (g group) run(what string, part func(context.Context) error) {
 	})
 }
 
-// wait returns when all parts have ended: with the first error, or nil if they were told
-// to end.
+// wait waits until all parts have ended. It returns the first error, or nil if the group was
+// stopped.
 func (g group) wait() error {
 	if err := g.Wait(); !errors.Is(err, errEnded) {
 		return err

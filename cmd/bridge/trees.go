@@ -55,7 +55,7 @@ func (b *Bridge) wanted(yield func(netvirt.Object) bool) {
 func (b *Bridge) statusTree(ctx context.Context, _ tree.Asked) ([]byte, error) {
 	r, leader := b.current(ctx)
 	st := r.loop.Status()
-	out := status.Of(st)
+	out := status.FromLoop(st)
 	out.Leads, out.Leader = r.leads(), leader.name
 	out.InSync = st.InSync && (r.leads() || b.ledBy(leader, st))
 	out.Sources = b.sources(leader.known)

@@ -206,7 +206,7 @@ func TestApplyOfPolicies(t *testing.T) {
 	requireWords(t, "NAME UID\n- "+apiUID+"\ndeny "+webUID+"\n", out)
 	out, err = run(t, "", "get", "policies", "--help")
 	require.NoError(t, err)
-	require.Contains(t, out, "stored, and not enforced: this version has none")
+	require.Contains(t, out, "stored, not enforced")
 }
 
 func TestApplyFolders(t *testing.T) {

@@ -51,7 +51,7 @@ func TestTablesOfOperations(t *testing.T) {
 				require.NoError(t, os.WriteFile(operations, after, 0o644))
 				return
 			}
-			require.Equal(t, string(after), string(before), "write it anew: go test ./cmd/coe-bridge -run TestTables -update")
+			require.Equal(t, string(after), string(before), "the tables are out of date: run go test ./cmd/coe-bridge -run TestTables -update")
 		})
 	}
 }
@@ -86,8 +86,8 @@ func shownDefault(f *pflag.Flag) string {
 	return "`" + f.DefValue + "`"
 }
 
-// metricTable is of what a bridge says of itself at /metrics once it has done
-// something; those of Go and of the process are described elsewhere.
+// metricTable returns the table of the metrics that a bridge serves after it has mapped
+// something. The metrics of Go and of the process are documented elsewhere.
 func metricTable(t *testing.T) string {
 	users, err := run(t, bridgetest.Password+"\n", "passwd", bridgetest.User)
 	require.NoError(t, err)

@@ -79,11 +79,11 @@ func (b *background) text() string {
 	return b.said.String()
 }
 
-// await waits until the command has said something.
+// await waits until the command has printed a text.
 func (b *background) await(t *testing.T, text string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return strings.Contains(b.text(), text) }, 20*time.Second, 10*time.Millisecond,
-		"%q is said, after %s", text, b.text())
+		"the command prints %q, after %s", text, b.text())
 }
 
 // file writes a file of the test's and returns its path.

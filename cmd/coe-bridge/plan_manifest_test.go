@@ -36,10 +36,11 @@ func requireGolden(t *testing.T, path, got string) {
 	}
 	want, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Equal(t, string(want), got, "go test ./cmd/coe-bridge -run TestPlan -update writes it anew")
+	require.Equal(t, string(want), got, "the file is out of date: run go test ./cmd/coe-bridge -run TestPlan -update")
 }
 
-// What get --documents writes, and apply takes, is planned too.
+// TestPlanOfDataInYAML: plan also reads the YAML that get --documents writes and apply
+// reads.
 func TestPlanOfDataInYAML(t *testing.T) {
 	out, err := run(t, sheet, "plan", "-f", "-", "--only", "netvirt")
 	require.NoError(t, err)
@@ -57,7 +58,8 @@ func TestPlanOfDataInYAML(t *testing.T) {
 	}
 }
 
-// What manifests leave open is a problem that says what is missing.
+// TestPlanOfManifestsWithProblems: the problem of a manifest that cannot be mapped says
+// what is missing.
 func TestPlanOfManifestsWithProblems(t *testing.T) {
 	for _, c := range []struct{ name, document, want string }{
 		{"no node", "{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop}}", "problem: pod web of namespace shop: NoNode: "},

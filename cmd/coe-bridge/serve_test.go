@@ -31,7 +31,7 @@ func TestServeRefuses(t *testing.T) {
 		{"no place for data", "--auth-file " + users, []string{"no place for data", "--data-dir", "--etcd-endpoints"}},
 		{"two places for data", "--dev --data-dir " + data + " --etcd-endpoints http://127.0.0.1:1", []string{"two places for data", "give one of them"}},
 		{"users are not there", "--data-dir " + data + " --auth-file /nonexistent", []string{"read --auth-file: stat /nonexistent: no such file"}},
-		{"users are no users", "--data-dir " + data + " --auth-file " + file(t, "users", "admin:admin\n"), []string{"read --auth-file: line 1 has no role: write admin:reader:… or admin:writer:…"}},
+		{"invalid list of users", "--data-dir " + data + " --auth-file " + file(t, "users", "admin:admin\n"), []string{"read --auth-file: line 1 has no role: write admin:reader:… or admin:writer:…"}},
 		{"certificate without key", "--dev --tls-cert c.pem", []string{"--tls-cert is given without --tls-key"}},
 		{"key without certificate", "--dev --tls-key k.pem", []string{"--tls-key is given without --tls-cert"}},
 		{"client certificates without TLS", "--dev --client-ca ca.pem", []string{"--client-ca is given without --tls-cert and --tls-key"}},
@@ -111,7 +111,8 @@ func TestDevelopmentWithUsers(t *testing.T) {
 	require.NotContains(t, b.text(), "development mode")
 }
 
-// What one run was told, the next one over the same folder knows.
+// TestServeKeepsItsData: a bridge that starts with the same --data-dir has the data of the
+// previous run.
 func TestServeKeepsItsData(t *testing.T) {
 	args := []string{"--auth-file", usersFile(t), "--data-dir", t.TempDir() + "/made/for/it"}
 	t.Setenv("COE_BRIDGE_PASSWORD", "s3cret")

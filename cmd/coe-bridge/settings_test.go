@@ -76,7 +76,7 @@ func TestValuesInFile(t *testing.T) {
 func TestBadSettings(t *testing.T) {
 	for _, c := range []struct{ name, yaml, says string }{
 		{"unknown name", "listn: 127.0.0.1:1", `"listn" is not a flag; coe-bridge serve --help lists them`},
-		{"help is no setting", "help: true", `"help" is not a flag`},
+		{"help in a file", "help: true", `"help" is not a flag`},
 		{"a file of files", "config: other.yaml", `"config" is not a flag`},
 		{"password", "password: secret", `"password" is not a flag`},
 		{"name twice", "listen: a:1\nlisten: b:1\n", "listen"},

@@ -143,7 +143,7 @@ func (a *Agent) plan(ctx context.Context, at *attachment, r *uplink.Record, inPo
 		return plan{}, err
 	}
 	p := plan{at: at, record: r}
-	p.port = ovs.Port{Name: r.Port, Interface: r.Name, PodUID: r.PodUID, MAC: r.MAC, Addresses: addressesOf(r), Of: at.Attachment}
+	p.port = ovs.Port{Name: r.Port, Interface: r.Name, PodUID: r.PodUID, MAC: r.MAC, Addresses: addressesOf(r), Attachment: at.Attachment}
 	p.pair = links.Pair{
 		Node: a.cfg.Node, Pod: inPod, Port: r.Port, Owner: owner(at.Attachment), Name: at.IfName, MAC: mac, MTU: r.MTU,
 		Settings: a.cfg.Settings,
@@ -189,7 +189,7 @@ func (a *Agent) steps(p plan) []step {
 		{
 			"port",
 			func(ctx context.Context) error { return a.cfg.Switch.Add(ctx, p.port) },
-			func(ctx context.Context) error { return a.cfg.Switch.Delete(ctx, p.port.Name, p.port.Of) },
+			func(ctx context.Context) error { return a.cfg.Switch.Delete(ctx, p.port.Name, p.port.Attachment) },
 		},
 		{
 			"addresses",
@@ -240,8 +240,8 @@ func (a *Agent) isPlugged(ctx context.Context, p plan) (bool, error) {
 	if err != nil || !found {
 		return false, err
 	}
-	if port.Of.Container == p.at.Container && port.Of.IfName != p.at.IfName {
-		return false, second(p.at, port.Of)
+	if port.Attachment.Container == p.at.Container && port.Attachment.IfName != p.at.IfName {
+		return false, second(p.at, port.Attachment)
 	}
 	if !samePort(port, p.port) {
 		return false, nil
@@ -265,5 +265,5 @@ func second(at *attachment, first ovs.Attachment) error {
 
 func samePort(a, b ovs.Port) bool {
 	return a.Name == b.Name && a.Interface == b.Interface && a.PodUID == b.PodUID && a.MAC == b.MAC &&
-		slices.Equal(a.Addresses, b.Addresses) && a.Of == b.Of
+		slices.Equal(a.Addresses, b.Addresses) && a.Attachment == b.Attachment
 }

@@ -65,10 +65,10 @@ func (a *Agent) unplug(ctx context.Context, name string, only *ovs.Attachment) e
 	switch {
 	case err != nil:
 		return err
-	case found && only != nil && !port.Of.Same(*only):
+	case found && only != nil && !port.Attachment.Same(*only):
 		return nil
 	case found:
-		if err := a.timed(ctx, "unplug", func() error { return a.cfg.Switch.Delete(ctx, name, port.Of) }); err != nil {
+		if err := a.timed(ctx, "unplug", func() error { return a.cfg.Switch.Delete(ctx, name, port.Attachment) }); err != nil {
 			return err
 		}
 	}
@@ -91,11 +91,11 @@ func (a *Agent) collect(ctx context.Context, n *network) error {
 		return err
 	}
 	for _, p := range ports {
-		if p.Of.Network != n.Name || slices.ContainsFunc(valid, p.Of.Same) {
+		if p.Attachment.Network != n.Name || slices.ContainsFunc(valid, p.Attachment.Same) {
 			continue
 		}
-		if err := a.discard(ctx, p.Of); err != nil {
-			return fmt.Errorf("collect port %s of container %s: %w", p.Name, p.Of.Container, err)
+		if err := a.discard(ctx, p.Attachment); err != nil {
+			return fmt.Errorf("collect port %s of container %s: %w", p.Name, p.Attachment.Container, err)
 		}
 	}
 	return a.sweep(ctx)

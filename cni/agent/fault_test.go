@@ -17,7 +17,7 @@ import (
 func TestFailureAfterEveryStep(t *testing.T) {
 	w := newWorldWithoutAgents(t, "host1")
 	a := w.inProcess("host1", w.bridge.Bridge().URL(), ovs.OVN)
-	for _, p := range []*sandbox{w.pod("host1", 1, "web", "front"), w.sandbox("host1", "", "", "", "foreign")} {
+	for _, p := range []*sandbox{w.pod("host1", 1, "web", "front"), w.sandbox("host1", "", "", "", "bare")} {
 		done := w.failAdds(a, p)
 		require.Greater(t, done, 10, "there are steps")
 		for times := 0; ; times++ {
@@ -35,7 +35,7 @@ func TestFailureAfterEveryStep(t *testing.T) {
 	}
 	status, pods := w.get("pod:coe")
 	require.Equal(t, 200, status)
-	require.NotContains(t, pods, "foreign")
+	require.NotContains(t, pods, "bare")
 }
 
 // failAdds makes ADD fail at each step, until one succeeds, and returns the number of failures.

@@ -52,10 +52,10 @@ func (a *Agent) sweep(ctx context.Context) error {
 	}
 	var errs []error
 	for _, p := range ports {
-		if _, linked := owned[p.Name]; linked && !isGone(p.Of) {
+		if _, linked := owned[p.Name]; linked && !isGone(p.Attachment) {
 			continue
 		}
-		if err := a.discard(ctx, p.Of); err != nil {
+		if err := a.discard(ctx, p.Attachment); err != nil {
 			errs = append(errs, fmt.Errorf("sweep port %s: %w", p.Name, err))
 		}
 	}
@@ -136,7 +136,7 @@ func (a *Agent) sweepUnreadable(ctx context.Context, uid string) error {
 	}
 	for _, p := range ports {
 		if p.PodUID == uid {
-			return a.notes.write(uid, p.Of)
+			return a.notes.write(uid, p.Attachment)
 		}
 	}
 	a.metrics.swept.Inc()
@@ -165,7 +165,7 @@ func (a *Agent) Cleanup(ctx context.Context) error {
 	}
 	var errs []error
 	for _, p := range ports {
-		if err := a.discard(ctx, p.Of); err != nil {
+		if err := a.discard(ctx, p.Attachment); err != nil {
 			errs = append(errs, fmt.Errorf("clean up port %s: %w", p.Name, err))
 		}
 	}

@@ -61,8 +61,8 @@ func (n *node) port(i int) ovs.Port {
 	n.t.Helper()
 	p := ovs.Port{
 		Name: fmt.Sprintf("tap%08x-00", i), Interface: fmt.Sprintf("default:web%d", i), PodUID: fmt.Sprintf("uid%d", i), MAC: fmt.Sprintf("0a:58:0a:2a:00:%02x", i),
-		Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 42, 0, byte(i)})},
-		Of:        ovs.Attachment{Network: "coe", Container: fmt.Sprintf("c%d", i), IfName: "eth0", Netns: fmt.Sprintf("/run/netns/c%d", i)},
+		Addresses:  []netip.Addr{netip.AddrFrom4([4]byte{10, 42, 0, byte(i)})},
+		Attachment: ovs.Attachment{Network: "coe", Container: fmt.Sprintf("c%d", i), IfName: "eth0", Netns: fmt.Sprintf("/run/netns/c%d", i)},
 	}
 	n.link(p)
 	return p
@@ -70,7 +70,7 @@ func (n *node) port(i int) ovs.Port {
 
 func (n *node) link(p ovs.Port) {
 	n.t.Helper()
-	name := n.lab.Namespace(p.Of.Container)
+	name := n.lab.Namespace(p.Attachment.Container)
 	out, err := exec.CommandContext(n.t.Context(), "ip", "netns", "add", name).CombinedOutput()
 	require.NoError(n.t, err, "%s", out)
 	n.t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() })
@@ -113,8 +113,8 @@ func TestPorts(t *testing.T) {
 	require.Error(t, n.Add(n.within(), want[3]), "a port of that name exists")
 	require.NoError(t, n.Delete(n.within(), want[3].Name, ovs.Attachment{Container: "another", IfName: "eth0"}))
 	require.NoError(t, n.Check(n.within(), want[3].Name), "the port of another attachment stays")
-	require.NoError(t, n.Delete(n.within(), want[3].Name, want[3].Of))
-	require.NoError(t, n.Delete(n.within(), want[3].Name, want[3].Of), "again")
+	require.NoError(t, n.Delete(n.within(), want[3].Name, want[3].Attachment))
+	require.NoError(t, n.Delete(n.within(), want[3].Name, want[3].Attachment), "again")
 	require.Error(t, n.Check(n.within(), want[3].Name))
 	_, ok, err = n.Port(n.within(), "other")
 	require.NoError(t, err)
@@ -131,9 +131,9 @@ func TestSameNameAgain(t *testing.T) {
 	old := n.ofPort(p)
 	for i := range 5 {
 		require.NoError(t, n.host.VSwitchd.Stop())
-		require.NoError(t, n.Delete(n.within(), p.Name, p.Of))
+		require.NoError(t, n.Delete(n.within(), p.Name, p.Attachment))
 		n.unlink(p)
-		p.Of.Container = fmt.Sprintf("again%d", i)
+		p.Attachment.Container = fmt.Sprintf("again%d", i)
 		n.link(p)
 		added := make(chan error, 1)
 		go func() { added <- n.Add(n.within(), p) }()
@@ -171,13 +171,13 @@ func TestWhatIsMissing(t *testing.T) {
 	p := n.port(1)
 	require.NoError(t, n.Add(n.within(), p))
 	require.ErrorContains(t, n.Await(short(), p), "check that interface default:web1 has a logical switch port")
-	require.NoError(t, n.Delete(n.within(), p.Name, p.Of))
+	require.NoError(t, n.Delete(n.within(), p.Name, p.Attachment))
 	require.ErrorContains(t, n.Await(short(), p), "the switch has no port tap00000001-00")
 
 	n.unlink(p)
 	require.NoError(t, n.Add(n.within(), p))
 	require.ErrorContains(t, n.Await(short(), p), "the switch cannot use link tap00000001-00")
-	require.NoError(t, n.Delete(n.within(), p.Name, p.Of))
+	require.NoError(t, n.Delete(n.within(), p.Name, p.Attachment))
 
 	require.NoError(t, n.host.Controller.Kill(), "it makes the bridge")
 	_, err := n.host.VSCtl(t.Context(), "del-br", "br-int")

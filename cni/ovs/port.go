@@ -21,8 +21,8 @@ type Port struct {
 	PodUID    string // iface-id-ver: a port of an older pod must not claim the interface of a newer one
 	MAC       string
 	Addresses []netip.Addr
-	// Of is the attachment of the port.
-	Of Attachment
+	// Attachment is the interface of the container runtime that the port serves.
+	Attachment Attachment
 }
 
 // Attachment identifies an interface for the container runtime.
@@ -58,7 +58,7 @@ func (p Port) externalIDs() map[string]string {
 	}
 	return map[string]string{
 		keyInterface: p.Interface, keyPodUID: p.PodUID, keyMAC: p.MAC, keyAddresses: strings.Join(addresses, " "),
-		keyContainer: p.Of.Container, keyIfName: p.Of.IfName, keyNetns: p.Of.Netns, keyNetwork: p.Of.Network,
+		keyContainer: p.Attachment.Container, keyIfName: p.Attachment.IfName, keyNetns: p.Attachment.Netns, keyNetwork: p.Attachment.Network,
 	}
 }
 
@@ -67,14 +67,14 @@ func portOf(row *vswitch.Interface) (p Port, ok bool) {
 	ids := row.ExternalIDs
 	p = Port{
 		Name: row.Name, Interface: ids[keyInterface], PodUID: ids[keyPodUID], MAC: ids[keyMAC],
-		Of: Attachment{Network: ids[keyNetwork], Container: ids[keyContainer], IfName: ids[keyIfName], Netns: ids[keyNetns]},
+		Attachment: Attachment{Network: ids[keyNetwork], Container: ids[keyContainer], IfName: ids[keyIfName], Netns: ids[keyNetns]},
 	}
 	for _, text := range strings.Fields(ids[keyAddresses]) {
 		if a, err := netip.ParseAddr(text); err == nil {
 			p.Addresses = append(p.Addresses, a)
 		}
 	}
-	return p, p.Of.Container != "" && p.Of.IfName != ""
+	return p, p.Attachment.Container != "" && p.Attachment.IfName != ""
 }
 
 // Ports returns our ports, sorted by name.
@@ -191,7 +191,7 @@ func (s *Switch) Delete(ctx context.Context, name string, of Attachment) error {
 		if err != nil || row == nil {
 			return err
 		}
-		if p, _ := portOf(row); !p.Of.Same(of) {
+		if p, _ := portOf(row); !p.Attachment.Same(of) {
 			return nil
 		}
 		return errors.New("the port is still in the database")

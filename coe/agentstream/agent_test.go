@@ -62,7 +62,7 @@ func (b *bed) replica() *replica {
 	server, err := restconf.New(restconf.Config{
 		Config: tree.Config{
 			Schema: b.schema, Datastore: b.data,
-			ReadOnly: map[string]tree.ReadOnly{"coe-agent:interfaces": {Source: hubTree{r.hub}, Says: "it says what agents are told"}},
+			ReadOnly: map[string]tree.ReadOnly{"coe-agent:interfaces": {Source: hubTree{r.hub}, Says: "the bridge writes it for the agents"}},
 		},
 		Auth:    restconf.FixedUsers{"agent": "secret"},
 		Streams: map[string]discovery.Streams{"node-interfaces": {Source: r.hub, Description: "The pods' interfaces on a node."}},

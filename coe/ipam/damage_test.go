@@ -42,7 +42,7 @@ func TestAnyOneRecordIsDamaged(t *testing.T) {
 				w.journal.records = maps.Clone(whole)
 				damage(w.journal.records, key, keys[(n+1)%len(keys)])
 
-				o := newOnlooker(w)
+				o := newFollower(w)
 				all, err := w.journal.Load(t.Context())
 				require.NoError(t, err)
 				_ = o.facts.Apply(true, all, nil)

@@ -15,7 +15,7 @@ func TestFactsOfNodes(t *testing.T) {
 	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
 	w.restart()
 	w.complete()
-	o := newOnlooker(w)
+	o := newFollower(w)
 	for _, step := range []func(){
 		func() { w.putNodes("192.168.33.12", "192.168.33.13") },
 		func() { w.removeNode("192.168.33.12") },
@@ -25,7 +25,7 @@ func TestFactsOfNodes(t *testing.T) {
 	} {
 		for _, snapshot := range []bool{false, true} {
 			step()
-			o.hear(snapshot)
+			o.follow(snapshot)
 			want, have := w.store.Cluster(), o.store.Cluster()
 			require.Equal(t, want.Networks, have.Networks)
 			require.Len(t, have.Numbers, len(want.Numbers))

@@ -16,10 +16,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// FuzzFacts has an Assigner live a story, and Facts of another process follow its
-// journal, by changes and now and then by a snapshot. After each step the other
-// process has in its store what an Assigner that loads the journal would tell. What
-// an Assigner leaves out, since nothing uses it, may be there: nothing is mapped of it.
+// FuzzFacts runs a random story on an Assigner. The Facts of another process follow its
+// journal: usually by changes, sometimes by a snapshot. After each step the store of the
+// other process has the same contents as the store of an Assigner that loads the journal.
+// It may also have networks and blocks that nothing uses: nothing is mapped from these.
 func FuzzFacts(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13})
 	f.Add([]byte("pods come and go and move, commits fail, and the bridge restarts"))
@@ -30,47 +30,48 @@ func FuzzFacts(f *testing.F) {
 			steps = steps[:200]
 		}
 		s := newStory(t, len(steps)%2 == 1)
-		o := newOnlooker(s.world)
+		o := newFollower(s.world)
 		for i := 0; i+1 < len(steps); i += 2 {
 			s.step(steps[i], steps[i+1])
-			o.hear(i == 0 || steps[i+1]%5 == 0)
+			o.follow(i == 0 || steps[i+1]%5 == 0)
 			o.requireFacts()
 		}
 	})
 }
 
-// onlooker follows a world's journal.
-type onlooker struct {
-	*world // that it follows
-	store  *coe.Store
-	facts  *ipam.Facts
-	heard  map[string][]byte
+// follower is another process, which follows the journal of a world.
+type follower struct {
+	*world
+	store    *coe.Store
+	facts    *ipam.Facts
+	followed map[string][]byte
 }
 
-func newOnlooker(w *world) *onlooker {
+func newFollower(w *world) *follower {
 	store := coe.NewStore(nil, coe.RESTCONF)
-	return &onlooker{world: w, store: store, facts: ipam.NewFacts(store)}
+	return &follower{world: w, store: store, facts: ipam.NewFacts(store)}
 }
 
-// hear reads the changes since the last call, or a snapshot of everything.
-func (o *onlooker) hear(snapshot bool) {
+// follow reads the changes since the last call, or a snapshot of all records.
+func (o *follower) follow(snapshot bool) {
 	now, err := o.journal.Load(o.Context())
 	require.NoError(o, err)
 	puts, deletes := maps.Clone(now), []string(nil)
 	if !snapshot {
-		maps.DeleteFunc(puts, func(key string, value []byte) bool { return bytes.Equal(o.heard[key], value) })
-		for key := range o.heard {
+		maps.DeleteFunc(puts, func(key string, value []byte) bool { return bytes.Equal(o.followed[key], value) })
+		for key := range o.followed {
 			if _, found := now[key]; !found {
 				deletes = append(deletes, key)
 			}
 		}
 	}
 	require.NoError(o, o.facts.Apply(snapshot, puts, deletes))
-	o.heard = now
+	o.followed = now
 }
 
-// requireFacts requires that the store is as an Assigner's that loads the journal.
-func (o *onlooker) requireFacts() {
+// requireFacts requires that the store has the same contents as the store of an Assigner
+// that loads the journal.
+func (o *follower) requireFacts() {
 	loaded := coe.NewStore(nil, coe.RESTCONF)
 	other := &world{TB: o.TB, journal: o.journal, isolated: o.isolated, now: o.now, vnis: o.vnis, store: loaded}
 	require.NoError(o, other.newAssigner().Load(o.Context()))
@@ -103,8 +104,8 @@ func (o *onlooker) requireFacts() {
 
 func same[T any](a, b *T) bool { return reflect.DeepEqual(a, b) }
 
-// TestDeposedAssigner: what an Assigner of this process told is forgotten where who
-// leads now has taken it back, and so is what it refused.
+// TestDeposedAssigner: a process that no longer leads forgets the leases that the new leader
+// has removed, and its own refusals.
 func TestDeposedAssigner(t *testing.T) {
 	w := newWorld(t, pool("default", "10.11.0.0/29", "10.11.0.2", "10.11.0.4", "10.11.0.1"))
 	var pods []*coe.Pod
@@ -121,7 +122,7 @@ func TestDeposedAssigner(t *testing.T) {
 	}
 	require.Positive(t, refused)
 
-	// Another process leads, and gives all back.
+	// Another process leads, and releases all addresses.
 	deposed := w.store
 	w.store = coe.NewStore(func(c coe.Changed) { w.mark(c.Namespaces...) }, coe.RESTCONF)
 	w.assigner = w.newAssigner()
@@ -133,8 +134,8 @@ func TestDeposedAssigner(t *testing.T) {
 	w.sync()
 	require.Empty(t, w.journal.records)
 
-	o := &onlooker{world: w, store: deposed, facts: ipam.NewFacts(deposed)}
-	o.hear(true)
+	o := &follower{world: w, store: deposed, facts: ipam.NewFacts(deposed)}
+	o.follow(true)
 	o.requireFacts()
 	v := deposed.View("default")
 	require.Len(t, v.Pods, len(pods))
@@ -142,13 +143,13 @@ func TestDeposedAssigner(t *testing.T) {
 	require.Empty(t, v.Refusals)
 }
 
-// TestUnreadableRecord: the store skips an unreadable record, and takes the others.
+// TestUnreadableRecord: Apply skips an unreadable record, and applies the others.
 func TestUnreadableRecord(t *testing.T) {
 	w := newWorld(t, specPool())
 	p := newPod("pod", "192.168.33.11")
 	w.put(p)
 	w.sync()
-	o := newOnlooker(w)
+	o := newFollower(w)
 	w.journal.records["lease/other/"] = []byte("no JSON")
 	all, err := w.journal.Load(t.Context())
 	require.NoError(t, err)
@@ -156,15 +157,15 @@ func TestUnreadableRecord(t *testing.T) {
 	require.Len(t, o.store.View(p.Namespace).Leases, 1)
 }
 
-// TestAddressesThatRestCount: the addresses that a pod gave up count for its node until
-// they have rested, for the leader, for a leader after it and for a follower.
+// TestAddressesThatRestCount: the released addresses of a pod count for its node until their
+// rest is over, in the leader, in the next leader and in a follower.
 func TestAddressesThatRestCount(t *testing.T) {
 	w := newWorld(t, pool("default", "10.11.0.0/24", "", "", ""))
 	node := addr("192.168.33.11")
-	o := newOnlooker(w)
+	o := newFollower(w)
 	resting := func(n int) {
 		t.Helper()
-		o.hear(n == 1)
+		o.follow(n == 1)
 		require.Equal(t, n, w.store.NodeUse(node).Resting)
 		require.Equal(t, n, o.store.NodeUse(node).Resting)
 	}
@@ -175,7 +176,7 @@ func TestAddressesThatRestCount(t *testing.T) {
 	}
 	w.restart()
 	resting(4)
-	w.put(newPod("p", node.String(), wanting("10.11.0.10"))) // it takes the first up again
+	w.put(newPod("p", node.String(), wanting("10.11.0.10"))) // it requests its first address again
 	w.complete()
 	w.sync()
 	resting(4)

@@ -24,18 +24,18 @@ var storyPools = [][]dhcppool.Pool{
 	{},
 }
 
-// FuzzStory lives random stories: pods come, go, move and change, of two origins
-// and some with addresses that they bring; pools change, commits fail, the bridge
-// restarts, the journal is lost and the backend is asked, which may be away. It
-// judges the laws after every Sync, and at the end that everything converges and
-// nothing is left.
+// FuzzStory runs random stories. Pods of two origins are created, deleted, moved and
+// changed, and some request addresses. Pools change, commits fail, and the bridge restarts.
+// The journal is lost, and the backend, which may be unreachable, is asked for the addresses
+// in use. The test checks the laws after every Sync. At the end all pods must have converged,
+// and after their deletion no record may be left.
 func FuzzStory(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13})
 	f.Add([]byte("pods come and go and move, commits fail, and the bridge restarts"))
 	f.Add([]byte("PODS COME AND GO AND MOVE, COMMITS FAIL, AND THE BRIDGE RESTARTS!"))
 	f.Add([]byte("\f\xde\xfe\xf99000908x90"))                                                                 // a wanted MAC address that comes free, and a restart
 	f.Add([]byte("\x00\x05\x1c\x0a\x38\x0b\x54\x0c\x0b\x03\x0b\x07\x19\x05\x27\x09\x35\x0b\x43\x0d\x51\x0f")) // records are damaged
-	f.Add([]byte("lose the journal; lose it again while the backend is away, and pods bring addresses"))
+	f.Add([]byte("lose the journal; lose it again while the backend is away, and pods request addresses"))
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		if len(steps) > 400 {
 			steps = steps[:400]

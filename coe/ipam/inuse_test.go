@@ -131,7 +131,7 @@ func TestNothingIsGivenUntilTheBackendAnswers(t *testing.T) {
 	require.False(t, w.assigner.InUseKnown())
 	away = nil
 	w.sync()
-	require.False(t, w.assigner.InUseKnown(), "services may be said later")
+	require.False(t, w.assigner.InUseKnown(), "not all services have been reported")
 	require.Equal(t, "192.168.10.3", w.address(a))
 	require.Equal(t, 3, asked)
 	w.complete()
@@ -143,11 +143,11 @@ func TestNothingIsGivenUntilTheBackendAnswers(t *testing.T) {
 	w.restart()
 	w.put(newPod("c", n1))
 	w.sync()
-	require.Equal(t, 3, asked, "not while leases are remembered")
+	require.Equal(t, 3, asked, "a journal with leases makes the question unnecessary")
 }
 
-// TestInUseOfAnEmptyCluster: where no pod is said at all, the backend is asked when
-// that is known, so that what is left in it can be removed.
+// TestInUseOfAnEmptyCluster: a cluster without pods asks the backend as soon as all sources
+// have been listed, so that objects left in the backend can be removed.
 func TestInUseOfAnEmptyCluster(t *testing.T) {
 	w, _ := withBackend(t)
 	w.loseJournal()
@@ -163,7 +163,7 @@ func TestInUseOfAnEmptyCluster(t *testing.T) {
 	require.Empty(t, w.journal.records)
 }
 
-// TestPoolsAreSetWhileTheBackendIsAsked: what hangs holds nobody up but Sync.
+// TestPoolsAreSetWhileTheBackendIsAsked: a backend that does not answer delays only Sync.
 func TestPoolsAreSetWhileTheBackendIsAsked(t *testing.T) {
 	w := newWorld(t)
 	asking, answer := make(chan struct{}), make(chan struct{})

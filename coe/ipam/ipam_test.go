@@ -126,7 +126,7 @@ func TestPodMoves(t *testing.T) {
 	require.Equal(t, first.Seq, second.Seq)
 	require.Equal(t, addr(n2), second.Node)
 	require.Equal(t, "192.168.10.10", second.Addresses[0].Address.String())
-	require.Equal(t, first.Chosen+5000, second.Chosen, "chosen anew")
+	require.Equal(t, first.Chosen+5000, second.Chosen, "chosen again")
 	require.Equal(t, "0a:58:c0:a8:0a:0a", second.MAC)
 	require.Len(t, w.store.View("default").Blocks, 2, "the old address rests in its block")
 

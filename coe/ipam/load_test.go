@@ -50,7 +50,7 @@ func TestDamagedRecordIsSetAside(t *testing.T) {
 		w.restart()
 		require.Equal(t, []string{key}, w.damaged())
 		require.Equal(t, "192.168.10.3", w.lease(a).Addresses[0].Address.String())
-		require.False(t, w.assigner.InUseKnown(), "nothing is taken for gone yet")
+		require.False(t, w.assigner.InUseKnown(), "nothing counts as deleted yet")
 		w.put(a)
 		w.complete()
 		w.sync()
@@ -83,9 +83,9 @@ func TestCommitThatFailed(t *testing.T) {
 	}
 }
 
-// TestIsolationTakenAway: what two namespaces have alike can't be had by both
-// when all share one address space. The first keeps it, and the other's pod is
-// refused. It has its address again when the first goes, or the isolation comes back.
+// TestIsolationTakenAway: two namespaces have the same address, and then all namespaces share
+// one address space. The first pod keeps the address, and the second is refused. The second
+// gets its address again when the first pod is deleted, or when the isolation is set again.
 func TestIsolationTakenAway(t *testing.T) {
 	w := newWorld(t)
 	w.isolated = true
@@ -127,7 +127,7 @@ func TestIsolationTakenAway(t *testing.T) {
 	require.Empty(t, w.damaged())
 }
 
-// TestDamagedRecordOfAPodThatIsGone: it goes too.
+// TestDamagedRecordOfAPodThatIsGone: a damaged record is removed when its pod is deleted.
 func TestDamagedRecordOfAPodThatIsGone(t *testing.T) {
 	w := newWorld(t)
 	w.isolated = true
@@ -140,7 +140,7 @@ func TestDamagedRecordOfAPodThatIsGone(t *testing.T) {
 	w.restart()
 	w.put(a)
 	w.sync()
-	require.Equal(t, []string{"lease/b/b-if"}, w.damaged(), "a source has not said all it knows")
+	require.Equal(t, []string{"lease/b/b-if"}, w.damaged(), "not all sources have been listed")
 	w.complete()
 	w.sync()
 	require.Empty(t, w.damaged())

@@ -49,10 +49,10 @@ func prefixes(texts ...string) (all []netip.Prefix) {
 	return all
 }
 
-// A node has its number until it is gone, also in a process that comes after.
+// TestNodesHaveNumbers: a node keeps its number until it is deleted, also after a restart.
 func TestNodesHaveNumbers(t *testing.T) {
 	w := newWorld(t, specPool())
-	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/28")} // room for six
+	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/28")} // for six nodes
 	w.restart()
 	w.complete()
 	w.putNodes("192.168.33.12", "192.168.33.13", "fd00::1")
@@ -62,7 +62,7 @@ func TestNodesHaveNumbers(t *testing.T) {
 	w.restart()
 	require.Equal(t, want, w.numbers())
 	w.syncNodes()
-	require.Equal(t, want, w.numbers(), "nobody is gone of whom nobody has spoken yet")
+	require.Equal(t, want, w.numbers(), "a node that is not yet reported does not count as deleted")
 	w.putNodes("192.168.33.13", "192.168.33.14")
 	w.complete()
 	w.syncNodes()
@@ -72,7 +72,7 @@ func TestNodesHaveNumbers(t *testing.T) {
 	require.Len(t, w.numbers(), 6, "the network is full")
 	w.removeNode("192.168.33.13")
 	w.syncNodes()
-	require.Equal(t, uint32(2), w.numbers()["192.168.33.19"], "the first that came free")
+	require.Equal(t, uint32(2), w.numbers()["192.168.33.19"], "the first free number")
 
 	w.nodes = coe.NodeNetwork{}
 	w.restart()
@@ -83,8 +83,8 @@ func TestNodesHaveNumbers(t *testing.T) {
 	require.Empty(t, w.journal.records)
 }
 
-// What nodes are told to reach is what pools and settings say. Nothing goes of it before
-// all pools are known.
+// TestNetworks: the networks that nodes route follow from the pools and the settings. No
+// network is removed before all pools are known.
 func TestNetworks(t *testing.T) {
 	services := dhcppool.Pool{Network: coe.ServicePool, Subnet: netip.MustParsePrefix("172.30.0.0/16")}
 	low := dhcppool.Pool{Network: "default", Subnet: netip.MustParsePrefix("10.42.0.0/24")}
@@ -106,29 +106,30 @@ func TestNetworks(t *testing.T) {
 	require.Equal(t, coe.Networks{Nodes: w.nodes, Pods: prefixes("10.42.0.0/24"), Services: prefixes("10.96.0.0/12")}, *w.store.Cluster().Networks)
 	commits := w.journal.commits
 	w.syncNodes()
-	require.Equal(t, commits, w.journal.commits, "nothing is new")
+	require.Equal(t, commits, w.journal.commits, "nothing has changed")
 }
 
-// Where nothing is remembered nodes keep the numbers that the backend knows them by,
-// whoever is heard of first, and none is given before it has answered.
-func TestNumbersOfALostJournalAreThoseOfTheBackend(t *testing.T) {
+// TestNumbersAfterALostJournal: after the journal is lost, nodes keep the numbers that they
+// have in the backend, in whatever order they are reported. No number is given before the
+// backend has answered.
+func TestNumbersAfterALostJournal(t *testing.T) {
 	w := newWorld(t, specPool())
 	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/28")}
 	port := func(node, address string) ipam.NodeInUse {
 		return ipam.NodeInUse{Node: addr(node), Address: addr(address)}
 	}
 	w.ports = []ipam.NodeInUse{
-		port("192.168.33.19", "100.96.0.2"),  // gone
+		port("192.168.33.19", "100.96.0.2"),  // a deleted node
 		port("192.168.33.13", "100.96.0.4"),  // the later of two
 		port("192.168.33.12", "100.96.0.4"),  //
-		port("192.168.33.14", "100.96.0.3"),  // nobody's own
+		port("192.168.33.14", "100.96.0.3"),  // not a number of one node
 		port("192.168.33.15", "100.97.0.10"), // of another network
 	}
 	away := errors.New("connection refused")
 	w.inUse = func() ([]ipam.InUse, error) { return nil, away }
 	w.loseJournal()
 	w.putNodes("192.168.33.13")
-	require.Empty(t, w.numbers(), "nobody was asked yet")
+	require.Empty(t, w.numbers(), "the backend has not been asked yet")
 	w.put(newPod("a", "192.168.33.13"))
 	require.ErrorIs(t, w.trySync(), away)
 	require.Empty(t, w.numbers())

@@ -263,7 +263,7 @@ func TestUnreachableAtStart(t *testing.T) {
 	r.eventually(t, 6*time.Second, "all listed", r.store.Complete)
 }
 
-// Nothing counts as deleted until everything was listed again.
+// TestRenew: nothing counts as deleted until every resource has been listed again.
 func TestRenew(t *testing.T) {
 	c := cluster.ForTest(t, cluster.Config{})
 	_, err := c.MakeNamespaces(t.Context(), 1)
@@ -275,7 +275,7 @@ func TestRenew(t *testing.T) {
 	r.Relist()
 	require.Len(t, ofStore(r.store).Pods, 5)
 	r.eventually(t, 6*time.Second, "all listed", r.store.Complete)
-	r.eventually(t, 6*time.Second, "said of each", func() bool { return r.log.count(`msg="listed again"`) == 6 })
+	r.eventually(t, 6*time.Second, "each is logged", func() bool { return r.log.count(`msg="listed again"`) == 6 })
 
 	require.NoError(t, c.APIServer.Kill())
 	r.Relist()

@@ -76,7 +76,7 @@ func readDocument(schema *yang.Schema, document []byte) ([]northbound.Entry, err
 			return nil, err
 		}
 		for _, d := range entriesOf(top) {
-			e := entry.Of(d)
+			e := entry.FromData(d)
 			if err := northbound.Check(e.List, entry.Leaves{Data: d}); err != nil {
 				return nil, fmt.Errorf("%s %s: %w", e.List, e.Key, err)
 			}

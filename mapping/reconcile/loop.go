@@ -69,52 +69,53 @@ type Listener interface {
 	// Mapped is called after each mapping of a scope, with what cannot be mapped or is
 	// rejected by the backend.
 	Mapped(scope netvirt.Scope, problems []coe.Problem)
-	// Programmed is called when a batch agrees with the backend. pods are the pods with interfaces that were
-	// changed. scopes are the scopes that agree for the first time since the backend was
-	// read: any of their pods may have changed before. The first call comes after the
-	// first Observe.
+	// Programmed is called when a batch agrees with the backend. pods are the pods with
+	// changed interfaces. scopes are the scopes that agree for the first time since the
+	// backend was read: any of their pods may have changed before. The first call comes after
+	// the first Observe.
 	Programmed(scopes []netvirt.Scope, pods []string)
 	// Observed is called when the network has confirmed interfaces of these pods, or has
 	// lost them, if the backend is an Observer. nil, after the first look, means all pods.
 	Observed(pods []string)
 }
 
-// Loop makes a backend agree with a source. Make it with New, start it with
-// Run, tell it of changes with Mark.
+// Loop makes a backend agree with a source. New creates a Loop, Run starts it, and Mark notifies
+// it of changes.
 type Loop struct {
 	cfg      Config
 	backend  Backend
-	observer Observer // nil where the backend is none
+	observer Observer // nil if the backend is not an Observer
 	source   Source
 	log      *slog.Logger
 	metrics  *metrics
 	worker   *worker
 
 	mu sync.RWMutex
-	// have is what the backend has, by scope; what it had last while known is false.
+	// have is the model that the backend has, by scope. It is the last known one while known is
+	// false.
 	have  map[netvirt.Scope]netvirt.Parts
 	known bool
 	// rejected are changes that the backend will not take.
 	rejected map[netvirt.Key]rejection
 	scopes   map[netvirt.Scope]*scopeStatus
 	peer     PeerStatus
-	// leftBehind is set after a Read, until all that it found was marked.
+	// leftBehind is set after a Read, until all scopes that it found are marked.
 	leftBehind bool
-	// looking holds one value while Look reads the backend; looked is when it did
-	// last.
+	// looking holds one value while Look reads the backend; looked is the time of the last
+	// read.
 	looking chan struct{}
 	looked  time.Time
 	closed  chan struct{}
-	// epoch counts the times that known became false, so that a write that was
-	// under way then does not count.
+	// epoch counts how often known became false. A write that began in an earlier epoch does
+	// not make a scope in sync.
 	epoch uint64
 
 	written  chan struct{} // holds one value after a write, until the network is looked at
 	observed atomic.Bool   // the network was looked at
 }
 
-// rejection is a change that the backend has rejected. The cause may go away, so the change is
-// tried again, after a longer time each time.
+// rejection is a change that the backend has rejected. The cause may disappear, so the change is
+// tried again with increasing delays.
 type rejection struct {
 	change netvirt.Change
 	err    error
@@ -125,7 +126,7 @@ type rejection struct {
 // firstRetry is how long a change waits after its first rejection.
 const firstRetry = time.Second
 
-// New returns a loop; name is the backend's, for status and logs.
+// New returns a loop. name is the name of the backend, for status and logs.
 func New(cfg Config, name string, backend Backend, source Source, m *Metrics, log *slog.Logger) *Loop {
 	l := &Loop{
 		cfg:      cfg.withDefaults(),
@@ -146,7 +147,7 @@ func New(cfg Config, name string, backend Backend, source Source, m *Metrics, lo
 	return l
 }
 
-// Mark has the scopes compared with the backend soon.
+// Mark schedules a comparison of the scopes with the backend.
 func (l *Loop) Mark(scopes ...netvirt.Scope) { l.worker.mark(scopes...) }
 
 // Run works until ctx is done. It reads the backend, then writes the differences. It reads
@@ -199,7 +200,7 @@ func (l *Loop) reread(why string) {
 	l.markAll()
 }
 
-// forget makes what the backend has unknown.
+// forget makes the model of the backend unknown, so that it is read again.
 func (l *Loop) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -232,8 +233,8 @@ func (l *Loop) process(ctx context.Context, scopes []netvirt.Scope) error {
 	return err
 }
 
-// sync makes the backend agree with scopes, and returns the changes for that and the
-// epoch of what they were compared with.
+// sync makes the backend agree with scopes. It returns the changes, and the epoch of the model
+// with which the scopes were compared.
 func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, revision int64) (uint64, []netvirt.Change, error) {
 	epoch, err := l.read(ctx)
 	if err != nil {
@@ -264,8 +265,7 @@ func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, 
 	return epoch, changes, l.agrees(epoch, wanted)
 }
 
-// read learns what the backend has, if that is unknown, and returns the epoch
-// of that knowledge.
+// read reads the backend if its model is unknown, and returns the epoch of the model.
 func (l *Loop) read(ctx context.Context) (uint64, error) {
 	l.mu.RLock()
 	known, epoch := l.known, l.epoch
@@ -374,7 +374,8 @@ func (l *Loop) refused(s netvirt.Scope, want netvirt.Parts) map[netvirt.Key]erro
 	return refused
 }
 
-// keep puts the backend's object of a key, and what that needs, into a wanted model.
+// keep puts the backend's object of a key into a wanted model, and the objects that it refers
+// to.
 func keep(want netvirt.Model, have netvirt.Parts, k netvirt.Key) {
 	want[k] = have.Get(k)
 	for _, ref := range want[k].Refs() {
@@ -391,9 +392,10 @@ func rejectedProblem(k netvirt.Key, s netvirt.Scope, err error) coe.Problem {
 	}
 }
 
-// diff is what turns what the backend has of a scope into what is wanted; only
-// what creates while absence does not mean gone. An interface that passes to
-// another pod is changed, and has to wait: so the address of that pod waits too.
+// diff returns the changes that make the backend's part of a scope equal to the wanted one.
+// While the sources are not complete, it returns only changes that create objects. An interface
+// that moves to another pod would be changed, so it has to wait. New objects that refer to it,
+// directly or not, wait with it.
 func (l *Loop) diff(s netvirt.Scope, want netvirt.Parts, complete bool) []netvirt.Change {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -416,9 +418,9 @@ func needs(o netvirt.Object, held map[netvirt.Key]bool, model netvirt.Parts) boo
 	})
 }
 
-// write makes the changes. The backend gets all of them at once. They are ordered by kind, so
-// a part of them would have a part of each group of objects, and the backend would write each
-// group again with each part.
+// write makes the changes. The backend gets all of them in one call. The changes are ordered by
+// kind, and a group of objects with common rows has objects of several kinds. If the changes were
+// split, the backend would write each group several times.
 func (l *Loop) write(ctx context.Context, changes []netvirt.Change) error {
 	if len(changes) == 0 {
 		return nil
@@ -436,7 +438,7 @@ func (l *Loop) write(ctx context.Context, changes []netvirt.Change) error {
 	}
 	l.metrics.changed(changes)
 	l.accepted(changes)
-	l.stir() // observe finds in have what was written
+	l.stir() // after accepted, because observe reads have
 	return nil
 }
 

@@ -356,21 +356,21 @@ func TestRejectedIsSetAside(t *testing.T) {
 	}
 }
 
-func TestAnotherHand(t *testing.T) {
+func TestExternalWriter(t *testing.T) {
 	w := newWorld()
 	w.want("a", 3)
 	l, _ := w.start(t)
 	w.requireInSync(t, l)
 	<-w.watching
-	foreign := netvirt.VPNInstance{Name: "foreign", Namespace: "z"}
+	unwanted := netvirt.VPNInstance{Name: "unwanted", Namespace: "z"}
 	have, err := w.Backend.Read(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, w.Backend.Write(t.Context(), append(netvirt.Diff(have, nil), netvirt.Change{New: foreign})))
+	require.NoError(t, w.Backend.Write(t.Context(), append(netvirt.Diff(have, nil), netvirt.Change{New: unwanted})))
 	w.changed()
 	require.Eventually(t, func() bool {
 		m, err := w.Backend.Read(t.Context())
 		return err == nil && len(m) == 3
-	}, 5*time.Second, time.Millisecond, "what is missing comes back, what is too much goes")
+	}, 5*time.Second, time.Millisecond, "missing objects are created, and unwanted objects are removed")
 	w.requireInSync(t, l)
 }
 

@@ -10,25 +10,25 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Back-off of a scope whose processing failed. maxBackoff is the longest time that the return
-// of a backend can go unnoticed.
+// Back-off of a scope whose processing failed. When a backend is reachable again, the loop
+// notices it after maxBackoff at the latest.
 const (
 	minBackoff = 20 * time.Millisecond
 	maxBackoff = 2 * time.Second
 )
 
-// maxBatch is how many scopes are processed together at most.
+// maxBatch is the largest number of scopes in a batch.
 const maxBatch = 512
 
-// A worker is under load if both are true for loadBatches batches in a row:
+// A worker is under load if two conditions hold for loadBatches consecutive batches:
 //
-//   - The marks of a batch would have taken more than a quarter of the time in which they came,
-//     if each had been processed by itself.
-//   - There were at least loadMarks marks, and at least loadRate a second.
+//   - Processing each mark of a batch by itself would have taken at least a quarter of the time
+//     in which the marks arrived.
+//   - The batches had at least loadMarks marks, and at least loadRate marks a second.
 //
-// A few callers that each wait for their result are not load, because a rest would gather only
-// their marks. Under load the worker rests after each batch: restFactor times as long as the
-// batch took, and at most maxRest. After a storm, single marks are processed at once again.
+// A few callers that each wait for their result are not load: during a rest no other marks
+// would arrive. Under load the worker rests after each batch for restFactor times the duration
+// of the batch, and at most maxRest. Without load, each mark is processed at once.
 const (
 	loadBatches = 3
 	loadMarks   = 32
@@ -37,20 +37,21 @@ const (
 	maxRest     = 200 * time.Millisecond
 )
 
-// worker passes marked scopes, each once, to a function, in batches: while one batch is
-// processed the next one grows. Single marks are processed at once. Under load the worker rests
-// between batches, so that each does more, and the processor and the datastore's disk are left
-// to the server. A scope for which the function fails is retried, later each time.
+// worker passes marked scopes to a function, in batches. A scope is in a batch once, even if it
+// was marked several times. While one batch is processed, the next one collects marks. Without
+// load, each mark is processed at once. Under load the worker rests between batches: each batch
+// then has more scopes, and the RESTCONF server gets more of the processor and of the datastore's
+// disk. If the function fails, its scopes are retried with increasing delays.
 type worker struct {
 	queue   workqueue.TypedRateLimitingInterface[netvirt.Scope]
 	process func(ctx context.Context, scopes []netvirt.Scope) error
 
 	mu     sync.Mutex
 	behind map[netvirt.Scope]marked // scopes that are marked and not processed
-	marks  int                      // how many scopes were marked since next
+	marks  int                      // number of marks since the last call of next
 }
 
-// marked is when a scope was marked since it was processed: first and last.
+// marked has the times of the first and the last mark of a scope since it was processed.
 type marked struct{ first, last time.Time }
 
 func newWorker(process func(context.Context, []netvirt.Scope) error) *worker {
@@ -62,8 +63,8 @@ func newWorker(process func(context.Context, []netvirt.Scope) error) *worker {
 	}
 }
 
-// mark schedules the scopes, together, so that an object that moves between two of them moves in
-// one write.
+// mark schedules the scopes for the same batch. An object that moves between two of them then
+// moves in one write.
 func (w *worker) mark(scopes ...netvirt.Scope) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,14 +75,14 @@ func (w *worker) mark(scopes ...netvirt.Scope) {
 	}
 }
 
-// note has the scopes count as behind, and not processed.
+// note counts the scopes as behind, and does not schedule them.
 func (w *worker) note(scopes ...netvirt.Scope) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fallBehind(scopes)
 }
 
-// fallBehind needs mu.
+// fallBehind counts the scopes as behind. It needs mu.
 func (w *worker) fallBehind(scopes []netvirt.Scope) {
 	now := time.Now()
 	for _, s := range scopes {
@@ -93,7 +94,7 @@ func (w *worker) fallBehind(scopes []netvirt.Scope) {
 	}
 }
 
-// markAfter has the scopes processed after a time.
+// markAfter schedules the scopes after a time.
 func (w *worker) markAfter(d time.Duration, scopes ...netvirt.Scope) {
 	for _, s := range scopes {
 		w.queue.AddAfter(s, d)
@@ -127,7 +128,7 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// run is batches in a row that were load.
+// run is a run of consecutive batches that were load.
 type run struct {
 	batches, marks int
 	since          time.Time
@@ -146,7 +147,8 @@ func (r *run) isLong(now time.Time) bool {
 	return r.batches >= loadBatches && r.marks >= loadMarks && float64(r.marks) >= loadRate*now.Sub(r.since).Seconds()
 }
 
-// isLoad reports whether the marks are load: so many, of so much work each, in this time.
+// isLoad reports whether a number of marks that arrived within a time are load, if each takes
+// some time to process.
 func isLoad(marks int, each, within time.Duration) bool {
 	return 4*time.Duration(marks)*each >= within
 }
@@ -160,15 +162,14 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// next waits for a marked scope and returns it with all that are marked beside
-// it, and how many scopes were marked since the last batch, one marked twice counted
-// twice; nil when the worker is to stop.
+// next waits for a mark. It returns all marked scopes, up to maxBatch, and the number of marks
+// since the last batch. It returns nil when the worker must stop.
 func (w *worker) next() (batch []netvirt.Scope, marks int) {
 	first, stopped := w.queue.Get()
 	if stopped {
 		return nil, 0
 	}
-	w.mu.Lock() // a mark of several scopes is complete
+	w.mu.Lock() // wait until a call of mark has added all its scopes
 	defer w.mu.Unlock()
 	marks, w.marks = w.marks, 0
 	batch = []netvirt.Scope{first}
@@ -194,15 +195,14 @@ func (w *worker) done(batch []netvirt.Scope, begun time.Time, err error) {
 	}
 }
 
-// settle forgets that a scope is behind, unless it was marked again since the
-// batch began.
+// settle counts a scope as processed, unless it was marked after the batch began.
 func (w *worker) settle(s netvirt.Scope, begun time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.catchUp(s, begun)
 }
 
-// settleAll does so for every scope.
+// settleAll settles every scope.
 func (w *worker) settleAll(begun time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -211,7 +211,7 @@ func (w *worker) settleAll(begun time.Time) {
 	}
 }
 
-// catchUp needs mu.
+// catchUp is settle without its lock. It needs mu.
 func (w *worker) catchUp(s netvirt.Scope, begun time.Time) {
 	if m := w.behind[s]; m.last.After(begun) {
 		w.behind[s] = marked{m.last, m.last}
@@ -220,7 +220,7 @@ func (w *worker) catchUp(s netvirt.Scope, begun time.Time) {
 	}
 }
 
-// lag returns the scopes that are behind, and since when.
+// lag returns the scopes that are behind, with the time of the first mark.
 func (w *worker) lag() map[netvirt.Scope]time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()

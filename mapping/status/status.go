@@ -96,8 +96,8 @@ type Problem struct {
 	Message   string     `json:"message"`
 }
 
-// Of is the status of the loop of the backend that serves.
-func Of(st reconcile.Status) Status {
+// FromLoop returns the status of the loop of the active backend.
+func FromLoop(st reconcile.Status) Status {
 	out := Status{
 		InSync: st.InSync, Complete: st.Complete, ClaimsError: st.ClaimError,
 		Backend: backendOf(st.Peer), Problems: problemsOf(st),
@@ -108,8 +108,8 @@ func Of(st reconcile.Status) Status {
 	return out
 }
 
-// FilledOf is the status of the loop of a backend that is filled beside. The problems of
-// the mapping, which are the same for all backends, are left out.
+// FilledOf returns the status of the loop of a backend that is filled beside the active one.
+// It leaves out the problems of the mapping, which are the same for all backends.
 func FilledOf(st reconcile.Status) Filled {
 	out := Filled{Backend: backendOf(st.Peer), InSync: st.InSync}
 	for _, s := range st.Scopes {

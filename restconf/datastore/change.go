@@ -11,15 +11,16 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// Change tells when something last changed. All who share a datastore tell the same.
+// Change is the last change of some data. All processes that share a datastore report the same
+// Change.
 type Change struct {
-	Revision int64 // 0: never
-	// Time is in whole seconds, and not before the change. Where it is unknown, it is
+	Revision int64 // 0 means that the data never changed
+	// Time is in whole seconds, and not before the change. If it is unknown, it is the time
 	// when this process opened the datastore.
 	Time time.Time
 }
 
-// later is the later revision and the later time of both.
+// later returns the later revision and the later time of both.
 func (c Change) later(other Change) Change {
 	c.Revision = max(c.Revision, other.Revision)
 	if other.Time.After(c.Time) {
@@ -28,19 +29,18 @@ func (c Change) later(other Change) Change {
 	return c
 }
 
-// markName ends the id of a top container's mark. No unit's id ends so.
+// markName is the end of the id of a top container's mark. No id of a unit has this end.
 const markName = "/!"
 
-// mark is what etcd keeps of the last change of a top container beside its units.
-// Its value is the time. It is put by whoever deletes, since etcd forgets when that
-// was, and by the first write in each second: not by each write, since times are
-// told in seconds.
+// mark is the key of etcd with the time of the last change of a top container. Each transaction
+// that deletes puts it, because etcd does not keep the time of a deletion. Other transactions put
+// it once in each second, because times have whole seconds.
 type mark struct {
 	top *yang.Node
 	Change
 }
 
-// marked is the top container whose mark an id names, or nil.
+// marked returns the top container whose mark has an id, or nil.
 func (l *layout) marked(id string) *yang.Node {
 	path, ok := strings.CutSuffix(id, markName)
 	if !ok {
@@ -58,12 +58,12 @@ func markOf(top *yang.Node, kv *mvccpb.KeyValue) mark {
 	return m
 }
 
-// Changed tells when anything in a top container last changed, the container and
-// deletions included; nil is all top containers.
+// Changed returns the last change in a top container, which includes deletions and the container
+// itself. nil means all top containers.
 func (d *Datastore) Changed(top *yang.Node) Change { return d.mirror.lastChange(top) }
 
-// Changed is Datastore's, and the transaction relies on it: its writes are made only
-// if nothing in top changes before. It does not tell of what this Tx writes.
+// Changed is Datastore.Changed. The transaction fails if the data in top change before it is
+// committed. The result does not include the writes of this Tx.
 func (tx *Tx) Changed(top *yang.Node) Change {
 	change := tx.d.Changed(top)
 	if _, seen := tx.whole[top]; !seen {
@@ -72,7 +72,7 @@ func (tx *Tx) Changed(top *yang.Node) Change {
 	return change
 }
 
-// outrun reports whether the results of Get and Changed have changed since.
+// outrun reports whether Get or Changed would now return another result than before.
 func (tx *Tx) outrun() bool {
 	for top, revision := range tx.whole {
 		if tx.d.Changed(top).Revision != revision {
@@ -87,8 +87,8 @@ func (tx *Tx) outrun() bool {
 	return false
 }
 
-// unchanged compares the revisions of all that is in top with the one that this Tx
-// began at. A delete since then has changed the mark.
+// unchanged returns comparisons that fail if the data in top changed after this Tx began. They
+// compare revisions; a later deletion has changed the mark.
 func (tx *Tx) unchanged(top *yang.Node) []clientv3.Cmp {
 	all := clientv3.Compare(clientv3.ModRevision(configPrefix), "<", tx.rev+1).WithPrefix()
 	if top == nil {
@@ -101,7 +101,7 @@ func (tx *Tx) unchanged(top *yang.Node) []clientv3.Cmp {
 	}
 }
 
-// marks are the marks that go with the writes, and the time that the writes have.
+// marks returns the puts of the marks for the writes, and the time of the writes.
 func (tx *Tx) marks(now time.Time) (ops []clientv3.Op, at time.Time) {
 	now = now.Truncate(time.Second)
 	deletes := map[*yang.Node]bool{} // by top container that is written
@@ -115,21 +115,21 @@ func (tx *Tx) marks(now time.Time) (ops []clientv3.Op, at time.Time) {
 		deletes[topOf(list)] = true
 	}
 	for top, must := range deletes {
-		told := tx.d.mirror.markedAt(top)
-		if must || told.Before(now) {
-			if told.Before(now) {
-				told = now
+		marked := tx.d.mirror.markedAt(top)
+		if must || marked.Before(now) {
+			if marked.Before(now) {
+				marked = now
 			}
-			ops = append(ops, clientv3.OpPut(configPrefix+tx.d.layout.id(top, nil)+markName, strconv.FormatInt(told.Unix(), 10)))
+			ops = append(ops, clientv3.OpPut(configPrefix+tx.d.layout.id(top, nil)+markName, strconv.FormatInt(marked.Unix(), 10)))
 		}
-		if told.After(at) {
-			at = told
+		if marked.After(at) {
+			at = marked
 		}
 	}
 	return ops, at
 }
 
-// lastChange is that of a top container, or of all (nil).
+// lastChange returns the last change of a top container, or of all top containers if it is nil.
 func (m *mirror) lastChange(top *yang.Node) Change {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -147,14 +147,14 @@ func (m *mirror) lastChange(top *yang.Node) Change {
 	return last
 }
 
-// markedAt is the time on a top container's mark; it is zero where there is none.
+// markedAt returns the time in a top container's mark, or zero if there is no mark.
 func (m *mirror) markedAt(top *yang.Node) time.Time {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.changed[top].Time
 }
 
-// note keeps when what b changes last changed.
+// note records the changes of b.
 func (m *mirror) note(b Batch) {
 	for _, units := range [][]*Unit{b.Put, b.Delete} {
 		for _, u := range units {

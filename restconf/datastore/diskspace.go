@@ -94,7 +94,7 @@ func (d *Datastore) hasSpace(size int64) error {
 	need := reserve + reserveGrowth*size
 	d.noteLow(free < need, free, need)
 	if free < need {
-		return fmt.Errorf("%w: the disk of %s has %d MiB free, and a write needs %d: make room on it", ErrUnavailable, d.cfg.Dir, free>>20, need>>20)
+		return fmt.Errorf("%w: the disk of %s has %d MiB free, and a write needs %d: free disk space", ErrUnavailable, d.cfg.Dir, free>>20, need>>20)
 	}
 	return nil
 }
@@ -106,9 +106,9 @@ func (d *Datastore) noteLow(isLow bool, free, need int64) {
 	defer d.disk.low.Unlock()
 	switch {
 	case isLow && !d.disk.isLow:
-		d.log.Error("the datastore's disk is full: nothing is written until it has room", "dir", d.cfg.Dir, "free", free, "need", need)
+		d.log.Error("the datastore's disk is full: nothing is written until it has free space", "dir", d.cfg.Dir, "free", free, "need", need)
 	case !isLow && d.disk.isLow:
-		d.log.Info("the datastore's disk has room again", "dir", d.cfg.Dir, "free", free)
+		d.log.Info("the datastore's disk has free space again", "dir", d.cfg.Dir, "free", free)
 	}
 	d.disk.isLow, d.disk.left, d.disk.looked = isLow, free, time.Now()
 }
@@ -144,7 +144,7 @@ func (d *Datastore) reclaim(ctx context.Context) bool {
 	}
 	if err != nil {
 		d.disk.until = time.Now().Add(reclaimAgain)
-		d.log.Error("the datastore is full, and dropping its past makes no room", "size", size, "quota", d.cfg.Quota, "err", err)
+		d.log.Error("the datastore is full, and dropping its past frees no space", "size", size, "quota", d.cfg.Quota, "err", err)
 		return false
 	}
 	d.log.Info("the datastore was full; its past is dropped", "size", size, "quota", d.cfg.Quota)
@@ -165,7 +165,7 @@ func (e *embedded) dropPast(ctx context.Context, client *clientv3.Client) (int64
 	}
 	free, err := e.free()
 	if err == nil && free < backend.SizeInUse()+reserve {
-		err = errors.New("the disk has no room for a smaller copy of the database")
+		err = errors.New("the disk has too little free space for a smaller copy of the database")
 	}
 	if err == nil {
 		err = backend.Defrag()

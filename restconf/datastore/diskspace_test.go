@@ -67,7 +67,7 @@ func TestDiskFull(t *testing.T) {
 		revision := d.Revision()
 		err := d.Update(t.Context(), one(s, n, 1<<10))
 		require.ErrorIs(t, err, ErrUnavailable)
-		require.ErrorContains(t, err, "MiB free, and a write needs 128: make room on it")
+		require.ErrorContains(t, err, "MiB free, and a write needs 128: free disk space")
 		require.ErrorIs(t, records.Commit(t.Context(), map[string][]byte{"a": nil}, nil), ErrUnavailable)
 		require.Equal(t, revision, d.Revision())
 		require.Len(t, d.Tree(s.coe), n)

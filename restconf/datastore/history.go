@@ -25,20 +25,20 @@ const (
 // it. The data in memory are of a history that has ended: the process must restart.
 var ErrRolledBack = errors.New("the datastore was restored from a backup while it was in use: restart all bridges")
 
-// beginHistory names the history that begins with this opening. An etcd that is full
-// refuses that: the history of before goes on then.
+// beginHistory names the history that begins when this process opens etcd. If etcd is full it
+// refuses the name, and the previous history goes on.
 func (d *Datastore) beginHistory(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
 	name := strings.ToLower(rand.Text()[:identityLength])
 	_, err := d.client.Txn(ctx).Then(clientv3.OpPut(recordsPrefix+HistoryRecord, name), clientv3.OpPut(configPrefix+historyID, name)).Commit()
 	if err != nil {
-		d.log.Error("history of the datastore is not named: after a restore, followers may be told too little", "err", err)
+		d.log.Error("history of the datastore is not named: after a restore, followers may miss changes", "err", err)
 	}
 }
 
-// History asks etcd for the name of the history of its revisions now; empty where it was
-// never given one.
+// History reads the name of the present history of the revisions from etcd. It is empty if
+// the history was never given a name.
 func (d *Datastore) History(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()

@@ -14,9 +14,9 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// Leadership is held by one process at a time. It ends when it is resigned, when its
-// process could not reach etcd for the time of the lease, or when a write of its
-// records finds that another process has ended it.
+// Leadership is held by one process at a time. It ends when the process resigns, when the process
+// could not reach etcd for LeaseTTL, or when etcd refuses one of its writes of records because
+// the election key is deleted.
 type Leadership struct {
 	// Epoch grows with each leader: the create revision of the election key.
 	Epoch int64
@@ -27,18 +27,19 @@ type Leadership struct {
 	session  *concurrency.Session
 	election *concurrency.Election
 	key      string
-	refused  atomic.Bool // a write of records, or Held
-	// held is when etcd was asked last that said that the leadership is held.
+	refused  atomic.Bool // set by a refused write of records, and by Held
+	// held is the start of the last request to etcd that confirmed the leadership.
 	held atomic.Pointer[time.Time]
 }
 
-// heldShare is for which part of the time of a lease it counts that the leadership was held.
+// heldShare divides LeaseTTL: Held trusts an answer of etcd for LeaseTTL/heldShare.
 const heldShare = 6
 
-// Held tells by nil that the leadership is held, for writes that can't be compared with the
-// election key. etcd is asked, unless it has said so a moment ago: a process that was halted for
-// as long as another one needs to be elected asks when it goes on. ErrDeposed says that it is
-// held no more, and it is lost then, whatever the lease says.
+// Held returns nil if this process is still the leader. It is for writes to a backend that cannot
+// compare the election key. Held asks etcd, unless etcd has confirmed the leadership less than
+// LeaseTTL/heldShare ago. This is shorter than an election takes, so a process that was halted
+// during an election always asks. ErrDeposed means that another process may lead; the leadership
+// is then lost, even if the lease is still valid.
 func (l *Leadership) Held(ctx context.Context) error {
 	if at := l.held.Load(); at != nil && time.Since(*at) < l.d.cfg.LeaseTTL/heldShare {
 		return nil
@@ -49,26 +50,26 @@ func (l *Leadership) Held(ctx context.Context) error {
 	answer, err := l.d.client.Txn(ctx).If(l.holds()).Commit()
 	switch {
 	case err != nil:
-		return classify("ask whether this process leads still", err)
+		return classify("check that this process is still the leader", err)
 	case !answer.Succeeded:
 		l.refused.Store(true)
 		l.session.Orphan()
-		return fmt.Errorf("ask whether this process leads still: %w", ErrDeposed)
+		return fmt.Errorf("check that this process is still the leader: %w", ErrDeposed)
 	}
 	l.held.Store(&begun)
 	return nil
 }
 
-// WhyLost says why a leadership is over that was not resigned.
+// WhyLost returns the reason why a leadership has ended that was not resigned.
 func (l *Leadership) WhyLost() string {
 	if l.refused.Load() {
-		return "a write was refused: its key is gone from the datastore"
+		return "a write was refused: the election key is deleted from the datastore"
 	}
-	return "its lease ran out: this process was halted, or the datastore was out of reach"
+	return "the lease has expired: this process was halted, or the datastore was unreachable"
 }
 
-// Campaign waits until this process leads, or ctx ends. It returns
-// ErrUnavailable when its place in the queue was lost meanwhile.
+// Campaign waits until this process leads, or ctx ends. It returns ErrUnavailable if the lease of
+// the candidate has expired meanwhile.
 func (d *Datastore) Campaign(ctx context.Context) (*Leadership, error) {
 	session, err := d.session(ctx)
 	if err != nil {
@@ -81,8 +82,8 @@ func (d *Datastore) Campaign(ctx context.Context) (*Leadership, error) {
 	return l, nil
 }
 
-// campaign waits for this process's turn, for as long as its lease lasts: the place
-// of a candidate whose lease ran out has gone, and its turn comes to nobody.
+// campaign waits until this process is elected or its lease expires. A candidate without a lease
+// is never elected.
 func (l *Leadership) campaign(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -97,18 +98,18 @@ func (l *Leadership) campaign(ctx context.Context) error {
 		err = l.d.verifyRevision(reached, held.Header.Revision)
 	}
 	if err == nil && !held.Succeeded {
-		err = fmt.Errorf("the lease ran out before it was this process's turn: %w", ErrUnavailable)
+		err = fmt.Errorf("the lease expired before this process was elected: %w", ErrUnavailable)
 	}
 	return err
 }
 
-// Leader is the Name of who leads, or empty while nobody does.
+// Leader returns the Name of the leader, or empty if there is no leader.
 func (d *Datastore) Leader(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
 	resp, err := d.client.Get(ctx, electionPrefix+"/", clientv3.WithFirstCreate()...)
 	if err != nil {
-		return "", classify("ask who leads", err)
+		return "", classify("read the name of the leader", err)
 	}
 	if len(resp.Kvs) == 0 {
 		return "", nil
@@ -116,7 +117,7 @@ func (d *Datastore) Leader(ctx context.Context) (string, error) {
 	return string(resp.Kvs[0].Value), nil
 }
 
-// session makes a lease that is kept alive until it is closed.
+// session creates a lease. It is kept alive until the session is closed.
 func (d *Datastore) session(ctx context.Context) (*concurrency.Session, error) {
 	ttl := int(math.Ceil(d.cfg.LeaseTTL.Seconds()))
 	grant, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
@@ -132,8 +133,7 @@ func (d *Datastore) session(ctx context.Context) (*concurrency.Session, error) {
 	return session, nil
 }
 
-// Name tells people, and other processes, this one from others: its host, pid and
-// a number of its own.
+// Name identifies this process: its host, its PID and a random number.
 func (d *Datastore) Name() string { return d.process }
 
 func processName() string {
@@ -144,32 +144,32 @@ func processName() string {
 	return fmt.Sprintf("%s pid %d (%04x)", host, os.Getpid(), rand.IntN(1<<16))
 }
 
-// CatchUp waits until the mirror shows all that anybody has written before, and
-// returns a revision that it shows then: who follows the datastore and has reached
-// that knows what a leader before this one knew.
+// CatchUp waits until the mirror shows every write that was made before the call, and returns the
+// revision of the mirror. A follower of the datastore that has reached this revision knows all
+// that an earlier leader knew.
 func (d *Datastore) CatchUp(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
 	for {
 		shown := d.mirror.revision()
 		if !d.Shared() {
-			return shown, nil // nobody else can write, and a write ends when the mirror shows it
+			return shown, nil // only this process writes, and its writes return when the mirror shows them
 		}
-		// Whatever deletes puts a mark.
+		// A deletion also puts a key, so a search for puts finds it.
 		resp, err := d.client.Get(ctx, configPrefix, clientv3.WithPrefix(), clientv3.WithMinModRev(shown+1), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
 		if err != nil {
-			return 0, classify("ask what was written", err)
+			return 0, classify("look for later writes", err)
 		}
 		if len(resp.Kvs) == 0 {
 			return shown, nil
 		}
 		if err := d.mirror.reach(ctx, resp.Kvs[0].ModRevision); err != nil {
-			return 0, classify("wait for what was written", err)
+			return 0, classify("wait until later writes are read", err)
 		}
 	}
 }
 
-// Resign gives the leadership up, so that another process has it at once.
+// Resign ends the leadership, so that another process is elected at once.
 func (l *Leadership) Resign(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.d.cfg.Timeout)
 	defer cancel()
@@ -179,9 +179,9 @@ func (l *Leadership) Resign(ctx context.Context) error {
 	return classify("resign leadership", errors.Join(err, revoked))
 }
 
-// forgetElections removes what an earlier run left behind. Only for the embedded
-// etcd, whose directory is locked: who held those keys is dead, and nobody need
-// wait for its lease to run out.
+// forgetElections deletes the election keys of an earlier run, so that this process does not wait
+// until their leases expire. It is only for the embedded etcd: its directory is locked, so the
+// processes that created the keys have ended.
 func (d *Datastore) forgetElections(ctx context.Context) error {
 	_, err := d.client.Delete(ctx, electionPrefix+"/", clientv3.WithPrefix())
 	return classify("forget the last leader", err)

@@ -12,75 +12,75 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// Get is the unit of node and key as the mirror has it, or nil.
+// Get returns the unit of node and key from the mirror, or nil.
 func (d *Datastore) Get(node *yang.Node, key ...string) *Unit {
 	return d.mirror.get(topOf(node), d.layout.id(node, key))
 }
 
-// Tree are all units of a top container at one revision: the container's own
-// first, then its entries, list by list in the order of their keys. It is empty
-// when the container does not exist.
+// Tree returns all units of a top container at one revision. The container's own unit comes
+// first, then its entries, list by list in the order of their keys. Tree returns nothing if the
+// container does not exist.
 func (d *Datastore) Tree(top *yang.Node) []*Unit { return d.mirror.tree(top) }
 
-// All are the units of all top containers at one revision, each as Tree has them.
+// All returns the units of all top containers at one revision, each in the order of Tree.
 func (d *Datastore) All() map[*yang.Node][]*Unit { return d.mirror.all() }
 
-// Tx is one attempt at a change: what fn read, and what it wants written. It is
-// good only within the call that it was made for.
+// Tx is one attempt at a transaction: the units that fn read, and the units that it writes. A Tx
+// must not be used after fn has returned.
 type Tx struct {
 	d      *Datastore
-	alone  bool               // it has all places of the order
-	rev    int64              // the mirror's, before anything was read
+	alone  bool               // no other transaction is in the order
+	rev    int64              // of the mirror, before the first read
 	read   map[string]reading // by id
 	put    map[string]*Unit
 	delete map[string]*Unit
-	clear  map[string]*yang.Node // lists to be emptied, by the prefixes of their entries' ids
-	whole  map[*yang.Node]int64  // the revisions of what Changed told of
+	clear  map[string]*yang.Node // lists to empty, by the prefixes of their entries' ids
+	whole  map[*yang.Node]int64  // the revisions that Changed returned
 }
 
 // reading is what a Tx has seen of a unit.
 type reading struct {
-	top         *yang.Node // that it is in
-	modRevision int64      // 0: it was not there
+	top         *yang.Node // of the unit
+	modRevision int64      // 0 if the unit did not exist
 }
 
-// Update runs fn, which reads and writes through its Tx, and then makes all
-// writes or none. They are made only if everything that fn read with Get and
-// Changed is unchanged in etcd; otherwise fn runs again on the newer state, until
-// ctx or the datastore's timeout ends it. When Update returns nil, the writes are
-// durable and the mirror shows them. An error of fn is returned as it is.
+// Update runs fn, which reads and writes through its Tx, and then makes all writes or none. It
+// makes them only if all data that fn read with Get and Changed are unchanged in etcd. Otherwise
+// fn runs again on the newer state, until ctx ends or the timeout of the datastore is over. When
+// Update returns nil, the writes are durable and the mirror shows them. An error of fn is
+// returned unchanged.
 func (d *Datastore) Update(ctx context.Context, fn func(*Tx) error) error {
 	_, err := d.Write(ctx, fn)
 	return err
 }
 
-// Write is Update, and tells the change that it made: that of everything that fn
-// wrote and of what holds it. It is zero where fn wrote nothing.
+// Write is Update, and returns the change that it made. The Change applies to the units that fn
+// wrote and to the containers above them. It is zero if fn wrote nothing.
 func (d *Datastore) Write(ctx context.Context, fn func(*Tx) error) (Change, error) {
 	ctx, cancel := d.bound(ctx)
 	defer cancel()
 	if change, done, err := d.attempt(ctx, fn); done || err != nil {
 		return change, err
 	}
-	// If the losers tried again side by side, all but one would lose again. So they try
+	// If several transactions retried at the same time, only one would succeed. So they retry
 	// one after the other.
 	select {
 	case d.retries <- struct{}{}:
 		defer func() { <-d.retries }()
 	case <-ctx.Done():
-		return Change{}, classify("wait for others who change the same", ctx.Err())
+		return Change{}, classify("wait for other transactions on the same data", ctx.Err())
 	}
 	for again := d.attempt; ; {
 		if change, done, err := again(ctx, fn); done || err != nil {
 			return change, err
 		}
-		if d.order != nil { // a write that has lost twice could lose to many others for long
+		if d.order != nil { // after two failures, further ones are likely: let no other write in
 			again = d.attemptAlone
 		}
 	}
 }
 
-// bound has ctx end after the datastore's timeout, if not before.
+// bound limits ctx to the timeout of the datastore.
 func (d *Datastore) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d.cfg.Timeout {
 		return ctx, func() {}
@@ -88,15 +88,15 @@ func (d *Datastore) bound(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, d.cfg.Timeout)
 }
 
-// attempt runs fn once, and reports whether its writes were made. If not, the mirror has
-// moved on, or the transaction that was in the way has ended.
+// attempt runs fn once, and reports whether its writes were made. If not, the mirror has a newer
+// revision, or the conflicting transaction has ended.
 func (d *Datastore) attempt(ctx context.Context, fn func(*Tx) error) (Change, bool, error) {
 	return d.begin().run(ctx, fn)
 }
 
 func (tx *Tx) run(ctx context.Context, fn func(*Tx) error) (Change, bool, error) {
 	if err := fn(tx); err != nil {
-		if ctx.Err() == nil && tx.outrun() { // fn saw some of what came before and some of what came after
+		if ctx.Err() == nil && tx.outrun() { // fn may have read units of different revisions
 			return Change{}, false, nil
 		}
 		return Change{}, false, err
@@ -116,8 +116,8 @@ func (d *Datastore) begin() *Tx {
 	}
 }
 
-// Get is the unit of node and key, with what this Tx has written, or nil. The
-// transaction relies on it.
+// Get returns the unit of node and key, or nil. It includes writes of this Tx. The transaction
+// fails if the unit changes before it is committed.
 func (tx *Tx) Get(node *yang.Node, key ...string) *Unit {
 	id := tx.d.layout.id(node, key)
 	if u, ok := tx.put[id]; ok {
@@ -156,9 +156,10 @@ func (tx *Tx) cleared(id string) bool {
 	return false
 }
 
-// Tree are the units of a top container as they will be. The transaction does
-// not rely on them: whoever decides by them also reads and writes the
-// container's own unit, and so do all whose changes could turn the decision.
+// Tree returns the units of a top container, including writes of this Tx. The transaction does
+// not fail if they change before it is committed. A caller that makes a decision from them must
+// therefore read and write the container's own unit with Get and Put, and so must every
+// transaction that could change the decision.
 func (tx *Tx) Tree(top *yang.Node) []*Unit {
 	var units []*Unit
 	for _, u := range tx.d.mirror.tree(top) {
@@ -182,22 +183,22 @@ func (tx *Tx) Put(node *yang.Node, key []string, raw []byte) {
 	delete(tx.delete, id)
 }
 
-// Delete removes a unit, if it is there.
+// Delete removes a unit, if it exists.
 func (tx *Tx) Delete(node *yang.Node, key []string) {
 	id := tx.d.layout.id(node, key)
 	tx.delete[id] = &Unit{Node: node, Key: key, id: id}
 	delete(tx.put, id)
 }
 
-// DeleteAll removes every entry of a list, those included that the mirror does
-// not show yet. Entries that are put later in this Tx stay.
+// DeleteAll removes every entry of a list, including entries that the mirror does not show yet.
+// Entries that are put later in this Tx stay.
 func (tx *Tx) DeleteAll(list *yang.Node) {
 	prefix := tx.d.layout.id(list, nil) + "="
 	tx.clear[prefix] = list
 	maps.DeleteFunc(tx.put, func(id string, _ *Unit) bool { return strings.HasPrefix(id, prefix) })
 }
 
-// commit makes the writes. It returns false when what was read has changed, or may have.
+// commit makes the writes. It returns false if data that fn read have changed, or may have.
 func (tx *Tx) commit(ctx context.Context) (Change, bool, error) {
 	ops := tx.ops()
 	switch {
@@ -209,8 +210,8 @@ func (tx *Tx) commit(ctx context.Context) (Change, bool, error) {
 	return tx.send(ctx, ops, tx.compares())
 }
 
-// send has etcd make the writes if what is compared is so, and waits until the mirror
-// shows them, or else what has changed.
+// send makes the writes in etcd if the comparisons hold, and waits until the mirror shows them.
+// If they do not hold, it waits until the mirror shows the conflicting change.
 func (tx *Tx) send(ctx context.Context, ops []clientv3.Op, compares []clientv3.Cmp) (Change, bool, error) {
 	marks, at := tx.marks(time.Now())
 	ops = append(ops, marks...)
@@ -222,13 +223,13 @@ func (tx *Tx) send(ctx context.Context, ops []clientv3.Op, compares []clientv3.C
 		return Change{}, false, classify("write to etcd", err)
 	}
 	if !made {
-		// Something that was read has changed since, so the mirror has a newer
-		// revision or is about to.
-		return Change{}, false, classify("wait for a change of others", tx.d.mirror.reach(ctx, tx.rev+1))
+		// Data that fn read have changed, so the mirror has a newer revision or will soon have
+		// one.
+		return Change{}, false, classify("wait for the change of another transaction", tx.d.mirror.reach(ctx, tx.rev+1))
 	}
-	// There is an event to wait for: whoever deletes puts a mark.
+	// Every transaction causes an event, because a deletion also puts a key.
 	change := Change{Revision: revision, Time: at}
-	return change, true, classify("see what was written", tx.d.mirror.reach(ctx, revision))
+	return change, true, classify("wait until the write is read", tx.d.mirror.reach(ctx, revision))
 }
 
 func (tx *Tx) compares() []clientv3.Cmp {
@@ -279,7 +280,7 @@ func (tx *Tx) clearOps(prefix string) []clientv3.Op {
 	return append(ops, clientv3.OpDelete(from, clientv3.WithRange(end)))
 }
 
-// size is about what the transaction has in bytes.
+// size returns the approximate size of the transaction in bytes.
 func (tx *Tx) size() int {
 	n := 0
 	for id, u := range tx.put {

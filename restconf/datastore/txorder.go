@@ -14,21 +14,21 @@ import (
 // txOrder orders the transactions of an embedded etcd, which only this process writes.
 // There are two kinds:
 //
-//	plain      writes entries of lists, and relies on entries and containers only. It locks
-//	           its entries until it ends. Other plain transactions run beside it, and none
-//	           of them writes a container.
+//	plain      writes entries of lists, and has read only entries and containers. It locks
+//	           its entries until it ends. Several plain transactions run at the same time,
+//	           and none of them writes a container.
 //	any other  runs alone.
 //
-// So nothing changes what a plain transaction has read while it runs, and the mirror
-// reports whether anything has changed before: etcd need not compare. For the others it
-// compares.
+// So no other transaction changes the data of a plain transaction while it runs. The mirror
+// reports whether the data changed before. A plain transaction therefore needs no comparison
+// in etcd; the other transactions compare.
 //
-// This holds as long as the result of all transactions is known. After a failure, etcd may
+// This is correct while the results of all transactions are known. After a failure, etcd may
 // still make the transaction, though before any later one. Then all transactions run alone
 // until one is made and the mirror shows its revision.
 type txOrder struct {
-	places *semaphore.Weighted // a plain transaction has one, any other all
-	doubt  atomic.Bool         // the result of one is unknown; cleared by one that runs alone
+	places *semaphore.Weighted // a plain transaction takes one, any other takes all
+	doubt  atomic.Bool         // the result of a transaction is unknown; a transaction that runs alone clears it
 
 	mu     sync.Mutex
 	locked map[string]chan struct{} // entries by id; closed when they are unlocked
@@ -40,8 +40,8 @@ func newTxOrder() *txOrder {
 	return &txOrder{places: semaphore.NewWeighted(allPlaces), locked: map[string]chan struct{}{}}
 }
 
-// lock locks entries, or none if one of them is locked. Then it returns a channel that is
-// closed when that one is unlocked.
+// lock locks all the entries. If another transaction has locked an entry, it locks none, and
+// returns a channel that is closed when that entry is unlocked.
 func (t *txOrder) lock(ids []string) (busy <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,7 +82,7 @@ func (d *Datastore) attemptAlone(ctx context.Context, fn func(*Tx) error) (Chang
 
 // lockAll waits until no transaction runs.
 func (t *txOrder) lockAll(ctx context.Context) error {
-	return classify("wait for writes that are under way", t.places.Acquire(ctx, allPlaces))
+	return classify("wait for other writes to end", t.places.Acquire(ctx, allPlaces))
 }
 
 // commitInOrder is send for a datastore that only this process writes.
@@ -100,8 +100,8 @@ func (tx *Tx) commitInOrder(ctx context.Context, ops []clientv3.Op) (Change, boo
 	return tx.sendAlone(ctx, ops)
 }
 
-// entries are the entries that a plain transaction reads or writes; plain is false for any
-// other.
+// entries returns the entries that a plain transaction reads or writes. plain is false if the
+// transaction is not plain.
 func (tx *Tx) entries() (ids []string, plain bool) {
 	if len(tx.clear) > 0 || len(tx.whole) > 0 {
 		return nil, false
@@ -122,10 +122,10 @@ func (tx *Tx) entries() (ids []string, plain bool) {
 	return ids, true
 }
 
-// isEntry tells an entry's id from a container's.
+// isEntry reports whether an id is the id of an entry, not of a container.
 func isEntry(id string) bool { return strings.IndexByte(id, '=') >= 0 }
 
-// sendPlain sends a plain transaction beside others, without comparing.
+// sendPlain sends a plain transaction without comparisons. Others may run at the same time.
 func (tx *Tx) sendPlain(ctx context.Context, ops []clientv3.Op, entries []string) (Change, bool, error) {
 	t := tx.d.order
 	if err := t.places.Acquire(ctx, 1); err != nil {
@@ -137,7 +137,7 @@ func (tx *Tx) sendPlain(ctx context.Context, ops []clientv3.Op, entries []string
 		case <-busy:
 			return Change{}, false, nil
 		case <-ctx.Done():
-			return Change{}, false, classify("wait for others who change the same", ctx.Err())
+			return Change{}, false, classify("wait for other transactions on the same data", ctx.Err())
 		}
 	}
 	defer t.unlock(entries)
@@ -151,7 +151,7 @@ func (tx *Tx) sendPlain(ctx context.Context, ops []clientv3.Op, entries []string
 	return change, done, err
 }
 
-// sendAlone sends a transaction that has all places, and has etcd compare.
+// sendAlone sends a transaction that has all places, with comparisons.
 func (tx *Tx) sendAlone(ctx context.Context, ops []clientv3.Op) (Change, bool, error) {
 	change, done, err := tx.send(ctx, ops, tx.compares())
 	if done || err != nil {

@@ -1,7 +1,6 @@
-// Package document reads what people write down for RESTCONF: files of YAML or JSON whose
-// data are instances of the YANG modules. It takes them apart into entries, as they can be
-// written one by one, and knows the line of everything, so that who judges the data
-// (this package's schema, or a server's errors) can be told apart from where it stands.
+// Package document reads files of YAML or JSON whose data are instances of the YANG modules.
+// It splits them into entries, which can be written one by one. It keeps the line of every
+// value, so that an error of the schema or of a server can name the line in the file.
 //
 // It knows neither HTTP nor what an entry means.
 package document
@@ -90,7 +89,7 @@ func (t *taker) document(d *Value) {
 		return
 	}
 	if d.member("apiVersion") != nil && d.member("kind") != nil {
-		t.report(d.Line, "it is a manifest for Kubernetes, not data for a bridge: kubectl apply it, and a bridge that watches the cluster (serve --kubeconfig) follows; coe-bridge plan -f shows what becomes of it")
+		t.report(d.Line, "it is a manifest for Kubernetes, not data for a bridge: kubectl apply it, and a bridge that watches the cluster (serve --kubeconfig) follows; coe-bridge plan -f shows the result")
 		return
 	}
 	for _, m := range d.members {
@@ -99,7 +98,7 @@ func (t *taker) document(d *Value) {
 		case len(nodes) == 0:
 			t.report(m.Line, "%q is nothing that is written to a bridge: want %s, or what is in one of them", m.Name, t.reader.names())
 		case len(nodes) > 1:
-			t.report(m.Line, "%q may be %s: write it with its module", m.Name, alternatives(nodes))
+			t.report(m.Line, "%q can be %s: write it with its module", m.Name, alternatives(nodes))
 		case nodes[0].Parent == nil:
 			t.container(nodes[0], nil, m)
 		default:
@@ -137,7 +136,7 @@ func (t *taker) container(node *yang.Node, above []*yang.Node, m Member) {
 	}
 }
 
-// isEntries reports whether a child of a container is a list whose entries are told apart.
+// isEntries reports whether a child of a container is a list whose entries have keys.
 func isEntries(n *yang.Node) bool { return n.Kind == yang.List && len(n.Keys) > 0 }
 
 func (t *taker) list(node *yang.Node, above []*yang.Node, m Member) {

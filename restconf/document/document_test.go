@@ -81,7 +81,7 @@ func TestRead(t *testing.T) {
 		"a container as word":  {"pod:coe: x", []string{`f:1: coe: want an object`}},
 		"broken JSON":          {"{\n\t\"pods\": [,]\n}", []string{"f:2: jsontext: invalid character ',' at start of value within \"/pods\" after offset 12"}},
 		"cut JSON":             {"{\n\"pods\": [", []string{"f:2: jsontext: unexpected EOF within \"/pods\" after offset 11"}},
-		"not a number":         {"pods: [{uid: .nan}]", []string{"f:1: .nan is no number of JSON"}},
+		"not a number":         {"pods: [{uid: .nan}]", []string{"f:1: .nan is not a number of JSON"}},
 		"a tag":                {"pods: !!binary YQ==", []string{"f:1: the tag !!binary means nothing here"}},
 		"odd names":            {"? [a]\n: 1", []string{"f:1: a member's name has to be a word"}},
 	} {

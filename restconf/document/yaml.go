@@ -152,7 +152,7 @@ func (r *yamlReader) scalar(n *yaml.Node) (*Value, error) {
 		}
 		written, err := json.Marshal(any)
 		if err != nil {
-			return nil, r.fail(n, fmt.Errorf("%s is no number of JSON", n.Value))
+			return nil, r.fail(n, fmt.Errorf("%s is not a number of JSON", n.Value))
 		}
 		return &Value{Line: n.Line, kind: literal, text: string(written)}, nil
 	case "!!str", "!!timestamp":

@@ -115,8 +115,8 @@ func (b *builder) addSubscription(tags []string) {
 		"parameters": []object{pathText("stream", "The stream's name. Its slashes may stand as they are.")},
 		"get": object{
 			"operationId": "subscription", "summary": "Where a stream's events are", "tags": tags,
-			"description": "Of a stream that the operation has named: the websocket's URL, in Location and in the body; " +
-				"with Accept: text/event-stream the events themselves. Of any other: what the list of streams has.",
+			"description": "For a stream that the operation has named, the response has the URL of the websocket in Location and in the body; " +
+				"with Accept: text/event-stream it has the events themselves. For any other stream it has the stream's entry in the list of streams.",
 			"responses": object{
 				"200": object{"description": "Where they are, or the events.", "headers": object{"Location": ref("headers", "Location")},
 					"content": object{"application/json": anything, "application/xml": anything, "text/event-stream": object{"schema": text}}},

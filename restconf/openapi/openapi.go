@@ -1,13 +1,13 @@
-// Package openapi writes what a RESTCONF server offers as an OpenAPI 3.1 document: for
-// both dialects a path for every container, list and list entry of the schema, with its
-// methods, parameters, media types and errors; the streams, the operation and what
-// clients discover the rest by; and a JSON Schema of every node.
+// Package openapi describes a RESTCONF server as an OpenAPI 3.1 document. In both dialects,
+// every container, list and list entry of the schema has a path with its methods, parameters,
+// media types and errors. The document also has the streams, the operation, the paths of
+// discovery, and a JSON Schema of every node.
 //
-// It is 3.1, not 3.0, because that has JSON Schema as it is (YANG's empty is [null],
-// bounds stand beside a reference) and client certificates as a way to authenticate.
+// The version is 3.1, because 3.0 has only a part of JSON Schema (3.1 allows [null], which is
+// YANG's empty, and bounds beside a reference) and no authentication by client certificates.
 //
-// The package knows the schema and is told what can be written. It knows neither HTTP
-// nor data. Its page (page.go) shows such a document to people.
+// The package knows the schema, and Config says which nodes can be written. It knows neither
+// HTTP nor data. Its page (page.go) shows such a document to people.
 package openapi
 
 import (
@@ -21,16 +21,16 @@ import (
 // specification is the version of OpenAPI that documents are written in.
 const specification = "3.1.0"
 
-// Config is what a document is about.
+// Config describes the server of a document.
 type Config struct {
 	Schema *yang.Schema
-	// Version tells documents of different schemas apart.
+	// Version identifies the schema.
 	Version string
 	// Writable reports whether clients may write instances of a node.
 	Writable func(*yang.Node) bool
-	// Placed reports whether insert and point say where an entry of a list goes.
+	// Placed reports whether insert and point set the position of an entry in a list.
 	Placed func(*yang.Node) bool
-	// Says is told of a top container that can't be written: where its data come from.
+	// Says returns where the data of a top container that clients cannot write come from.
 	Says func(top *yang.Node) string
 }
 
@@ -61,7 +61,7 @@ func Write(cfg Config) ([]byte, error) {
 			"version":     cfg.Version,
 			"description": about,
 		},
-		"servers":  []object{{"url": "/", "description": "where this document is from"}},
+		"servers":  []object{{"url": "/", "description": "the server of this document"}},
 		"security": []object{{"basic": []string{}}, {"certificate": []string{}}},
 		"tags":     b.tags,
 		"paths":    b.paths,
@@ -82,9 +82,9 @@ func Write(cfg Config) ([]byte, error) {
 // about is the document's description.
 const about = "RESTCONF over one tree, in two dialects: RFC 8040 under /rests/data, and OpenDaylight's " +
 	"draft-bierman-netconf-restconf-02 under /restconf/config and /restconf/operational. " +
-	"/restconf/data is /rests/data by another name, and /rests/ds has single datastores (RFC 8527).\n\n" +
-	"Every path takes OPTIONS, and HEAD where it takes GET. Who may only read is answered 403 by every other method. " +
-	"In draft-02 names may be without their module, numbers and booleans quoted and members null; what is written here is what is answered."
+	"/restconf/data is another name for /rests/data, and /rests/ds has single datastores (RFC 8527).\n\n" +
+	"Every path takes OPTIONS, and HEAD where it takes GET. A client with the role reader gets 403 from every other method. " +
+	"Requests of draft-02 can have names without their module, quoted numbers and booleans, and null members; this document describes the responses."
 
 // tag adds a group of paths and returns its name.
 func (b *builder) tag(name, description string) []string {
@@ -95,5 +95,5 @@ func (b *builder) tag(name, description string) []string {
 	return []string{name}
 }
 
-// ref refers to a component.
+// ref returns a reference to a component.
 func ref(kind, name string) object { return object{"$ref": "#/components/" + kind + "/" + name} }

@@ -14,53 +14,53 @@ func sharedParameters() object {
 	return object{
 		"content": query("content", "Configuration, state, or both (RFC 8040 section 4.8.1).",
 			object{"type": "string", "enum": []string{"config", "nonconfig", "all"}, "default": "all"}),
-		"depth": query("depth", "How many levels are answered; the first is the target (RFC 8040 section 4.8.2).",
+		"depth": query("depth", "How many levels the response has; the first is the target (RFC 8040 section 4.8.2).",
 			object{"oneOf": []object{{"const": "unbounded"}, {"type": "integer", "minimum": 1, "maximum": 65535}}, "default": "unbounded"}),
-		"fields": query("fields", "What is answered of the target, as in name;interface(ip-address) (RFC 8040 section 4.8.3).",
+		"fields": query("fields", "Which parts of the target the response has, as in name;interface(ip-address) (RFC 8040 section 4.8.3).",
 			object{"type": "string", "minLength": 1}),
-		"with-defaults": query("with-defaults", "How leaves with their default are answered (RFC 8040 section 4.8.9).",
+		"with-defaults": query("with-defaults", "Which leaves with a default value the response has (RFC 8040 section 4.8.9).",
 			object{"type": "string", "enum": []string{"report-all", "report-all-tagged", "trim", "explicit"}}),
-		"insert": query("insert", "Where an entry is put in a list that its users order (RFC 8040 section 4.8.5).",
+		"insert": query("insert", "Where to put an entry in a list that is ordered by its users (RFC 8040 section 4.8.5).",
 			object{"type": "string", "enum": []string{"first", "last", "before", "after"}, "default": "last"}),
-		"point": query("point", "The entry that insert=before and insert=after mean, as a path (RFC 8040 section 4.8.6).",
+		"point": query("point", "The entry to which insert=before and insert=after refer, as a path (RFC 8040 section 4.8.6).",
 			object{"type": "string", "minLength": 1}),
-		"dry-run": query("dry-run", "Judge the edits of a YANG Patch as if they were made, and write nothing. Of a YANG Patch alone.",
+		"dry-run": query("dry-run", "Check the edits of a YANG Patch as if they were made, and write nothing. Only for a YANG Patch.",
 			object{"type": "string", "enum": []string{"true", "false"}}),
-		"prettyPrint": query("prettyPrint", "Lay out the answer for people.", object{"type": "string", "enum": []string{"true", "false"}}),
-		"start-time":  query("start-time", "Tell what has happened since then (RFC 8040 section 4.8.7).", when),
-		"stop-time":   query("stop-time", "End then; needs start-time (RFC 8040 section 4.8.8).", when),
+		"prettyPrint": query("prettyPrint", "Indent the response for people.", object{"type": "string", "enum": []string{"true", "false"}}),
+		"start-time":  query("start-time", "Send the events since this time (RFC 8040 section 4.8.7).", when),
+		"stop-time":   query("stop-time", "End the stream at this time; needs start-time (RFC 8040 section 4.8.8).", when),
 		"filter": query("filter", "An XPath condition on the notification (RFC 8040 section 4.8.4).",
 			object{"type": "string", "minLength": 1}),
-		"Last-Event-ID":       header("Last-Event-ID", "Go on after the event of this id."),
-		"If-Match":            header("If-Match", "Do it only to what has one of these ETags."),
-		"If-None-Match":       header("If-None-Match", "Do it only to what has none of these ETags; \"*\": only where there is nothing."),
-		"If-Modified-Since":   header("If-Modified-Since", "Answer only what has changed since then."),
-		"If-Unmodified-Since": header("If-Unmodified-Since", "Do it only to what has not changed since then."),
+		"Last-Event-ID":       header("Last-Event-ID", "Continue after the event with this id."),
+		"If-Match":            header("If-Match", "Make the request only if the resource has a listed ETag."),
+		"If-None-Match":       header("If-None-Match", "Make the request only if the resource has no listed ETag; \"*\": only if it does not exist."),
+		"If-Modified-Since":   header("If-Modified-Since", "Send the resource only if it has changed since this time."),
+		"If-Unmodified-Since": header("If-Unmodified-Since", "Make the request only if the resource has not changed since this time."),
 	}
 }
 
 func sharedHeaders() object {
 	text := object{"type": "string"}
 	return object{
-		"ETag":          object{"description": "Names this state of the resource.", "schema": text},
-		"Last-Modified": object{"description": "When it last changed.", "schema": text},
-		"Location":      object{"description": "Where it is.", "schema": text},
+		"ETag":          object{"description": "Identifies this state of the resource.", "schema": text},
+		"Last-Modified": object{"description": "When the resource last changed.", "schema": text},
+		"Location":      object{"description": "The URL of the resource.", "schema": text},
 	}
 }
 
-// failures are the statuses of errors and what they say.
+// failures describes the statuses of errors.
 var failures = map[int]string{
 	400: "The path, the query or the body is wrong; the error says what.",
 	401: "The credentials are missing or wrong.",
-	403: "The credentials don't allow it.",
-	404: "There is no such data.",
-	405: "The resource does not have this method; the error says where its data come from.",
-	406: "Accept allows no media type of the answer.",
-	409: "It exists already, or is in use; nothing is written.",
+	403: "The credentials do not allow the request.",
+	404: "The data do not exist.",
+	405: "The resource does not support this method; the error says where its data come from.",
+	406: "Accept allows no media type of the response.",
+	409: "The resource already exists, or is in use; nothing is written.",
 	412: "A precondition does not hold; nothing is written.",
 	413: "The body is too large.",
-	415: "The body's media type is not understood.",
-	503: "The datastore does not answer; nothing is acknowledged. Try again.",
+	415: "The server does not support the media type of the body.",
+	503: "The datastore does not answer; the write is not acknowledged. Try again.",
 }
 
 // sharedResponses are the errors, as either dialect writes them.

@@ -53,8 +53,8 @@ type Result struct {
 	Created bool // a Replace has made its target
 }
 
-// errDryRun ends the transaction of a write that is good, and is not to be made.
-var errDryRun = errors.New("nothing is to be written")
+// errDryRun ends the transaction of a dry run whose edits are valid.
+var errDryRun = errors.New("this is a dry run")
 
 // Write makes all edits in their order, or none. With dryRun it makes none, and reports
 // whether it could. An error may come with a Result: the write was made, but is not
@@ -147,8 +147,8 @@ func copies(data []*yang.Data) []*yang.Data {
 	return all
 }
 
-// Check reports what is wrong with an edit in itself: its target cannot be written, its
-// data have state in them, or the caller may not make it.
+// Check returns an error if an edit cannot be made in any state of the data: its target
+// cannot be written, its data contain state, or the caller must not make it.
 func (t *Tree) Check(caller Caller, e Edit) error {
 	if err := t.MayEdit(caller, e.Op, e.At); err != nil {
 		return err

@@ -22,7 +22,7 @@ func ParseIdentifier(schema *yang.Schema, text string, spaces map[string]string)
 	var t tree.Target
 	for p.rest != "" {
 		if !p.take("/") {
-			return nil, Invalid("the path is no instance-identifier: want /module:name, and [key='value'] after a list, at " + p.rest)
+			return nil, Invalid("the path is not an instance-identifier: want /module:name, and [key='value'] after a list, at " + p.rest)
 		}
 		s, err := p.step(t.Schema())
 		if err != nil {
@@ -53,7 +53,7 @@ func (p *identifierParser) step(parent *yang.Node) (tree.Step, error) {
 		name := LocalName(p.name("="))
 		value, ok := p.value()
 		if _, twice := values[name]; twice || !ok {
-			return tree.Step{}, Invalid("the path is no instance-identifier: want [key='value'] after " + node.Name)
+			return tree.Step{}, Invalid("the path is not an instance-identifier: want [key='value'] after " + node.Name)
 		}
 		values[name] = value
 	}

@@ -16,7 +16,7 @@ const dataElement = "data"
 func (d *Dialect) decodeWhole(schema *yang.Schema, m Media, body []byte) ([]*yang.Data, error) {
 	parts, err := m.codec.whole(body)
 	if err != nil {
-		return nil, Malformed("the body is no datastore: " + err.Error())
+		return nil, Malformed("the body is not a datastore: " + err.Error())
 	}
 	var tops []*yang.Data
 	seen := map[*yang.Node]bool{}

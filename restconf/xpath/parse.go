@@ -131,7 +131,7 @@ func (p *parser) union() (expression, error) {
 	all := union{first}
 	for {
 		if all[len(all)-1].kind() != isNodes {
-			return nil, refuse("what is beside | is no path")
+			return nil, refuse("both sides of | must be paths")
 		}
 		if _, more := p.take("|"); !more {
 			return all, nil

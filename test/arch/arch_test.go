@@ -13,23 +13,23 @@ import (
 
 const module = "github.com/coe-bridge/coe-bridge/"
 
-// rule says what a package may import. A new package needs a rule, and an allowance that
-// is not used must go.
+// rule says what a package may import. Every package needs a rule. The test fails if a rule
+// allows an import that the package does not have.
 type rule struct {
-	own     []string // of this module
-	foreign []string // path prefixes outside the standard library
-	why     string
+	own   []string // of this module
+	other []string // path prefixes outside this module and the standard library
+	why   string
 }
 
 var rules = map[string]rule{
-	"mapping/netvirt":             {nil, nil, "shared vocabulary; a leaf"},
-	"mapping/netvirt/netvirtjson": {[]string{"mapping/netvirt"}, nil, "writes the vocabulary, nothing else"},
+	"mapping/netvirt":             {nil, nil, "the types of the model; a leaf"},
+	"mapping/netvirt/netvirtjson": {[]string{"mapping/netvirt"}, nil, "encodes the model, nothing else"},
 	"dhcppool":                    {nil, []string{"go4.org/netipx"}, "a leaf"},
 	"coe":                         {nil, nil, "entities know no protocol"},
 	"coe/northbound":              {[]string{"coe", "dhcppool"}, nil, "reads what the datastore keeps; knows no HTTP"},
 	"coe/northbound/entry":        {[]string{"coe/northbound", "yang"}, nil, "entries as YANG data; knows no HTTP"},
-	"coe/ipam":                    {[]string{"coe", "dhcppool", "mapping/netvirt"}, []string{"go4.org/netipx"}, "chooses; where it is remembered is an interface"},
-	"mapping/trace":               {[]string{"coe", "mapping/netvirt"}, nil, "pure; is given what the stages know"},
+	"coe/ipam":                    {[]string{"coe", "dhcppool", "mapping/netvirt"}, []string{"go4.org/netipx"}, "chooses; its journal is an interface"},
+	"mapping/trace":               {[]string{"coe", "mapping/netvirt"}, nil, "pure; its caller reads the stages"},
 	"coe/kube": {
 		[]string{"coe"},
 		[]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "github.com/go-logr/logr", "github.com/prometheus/client_golang", "golang.org/x/net/http2"},
@@ -38,16 +38,16 @@ var rules = map[string]rule{
 	"coe/kube/report": {
 		[]string{"coe", "coe/kube", "mapping/netvirt"},
 		[]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "github.com/go-logr/logr", "github.com/prometheus/client_golang", "golang.org/x/time/rate"},
-		"tells the API server what the Store says; knows neither who chose nor the backend",
+		"reports the contents of the Store to the API server; knows neither coe/ipam nor the backend",
 	},
 	"coe/kube/tokenreview": {
 		[]string{"restconf/access"}, []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
-		"asks the API server whose a token is; who may do what is its caller's",
+		"asks the API server for the owner of a token; its caller decides what the owner may do",
 	},
 	"coe/kube/manifest": {
 		[]string{"coe", "coe/kube"},
 		[]string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "github.com/google/uuid"},
-		"reads what kubectl reads; asks no API server",
+		"reads the files that kubectl reads; knows no API server",
 	},
 	"mapping": {[]string{"coe", "mapping/netvirt"}, nil, "pure"},
 	"mapping/reconcile": {
@@ -60,7 +60,7 @@ var rules = map[string]rule{
 			"coe", "coe/ipam", "coe/kube/manifest", "coe/northbound", "coe/northbound/entry", "dhcppool", "mapping", "mapping/backend/ovn",
 			"mapping/netvirt", "mapping/netvirt/netvirtjson", "yang",
 		}, nil,
-		"computes with what a bridge is made of; runs nothing, and knows no HTTP",
+		"computes with the parts of a bridge; starts nothing, and knows no HTTP",
 	},
 	"mapping/status": {
 		[]string{"coe", "mapping", "mapping/netvirt", "mapping/reconcile", "mapping/trace"}, nil,
@@ -75,28 +75,28 @@ var rules = map[string]rule{
 	"mapping/backend/ovn/nb": {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
 	"mapping/backend/ovn/ovsdb": {
 		nil, []string{"github.com/ovn-kubernetes/libovsdb", "github.com/go-json-experiment/json"},
-		"reads and writes rows; knows neither which database nor what they mean",
+		"reads and writes rows; knows neither the database nor the meaning of the rows",
 	},
 	"mapping/backend/odl": {
 		[]string{"mapping/netvirt", "mapping/netvirt/netvirtjson", "mapping/backend/reads"},
 		[]string{"github.com/go-resty/resty/v2", "github.com/go-json-experiment/json"},
-		"backends see neither Kubernetes nor coe; the ids of subnets are those that netvirtjson shows",
+		"backends know neither Kubernetes nor coe; netvirtjson gives the IDs of subnets",
 	},
 	"mapping/backend/reads":       {nil, nil, "which sessions a Read used; a leaf"},
 	"mapping/backend/odl/odlfake": {[]string{"yang"}, nil, "a controller for tests: judges data by the modules, knows nothing of its writer"},
 	"mapping/backend/backendtest": {[]string{"mapping/netvirt", "mapping/reconcile"}, []string{"github.com/stretchr/testify"}, "one suite, over all backends"},
-	"cni/links":                   {nil, []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"}, "one of the seams; knows neither the switch nor who chose"},
-	"cni/ovs":                     {[]string{"cni/ovs/vswitch"}, []string{"github.com/ovn-kubernetes/libovsdb"}, "one of the seams; knows neither links nor pods' namespaces"},
+	"cni/links":                   {nil, []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"}, "a part of the agent; knows neither the switch nor the bridge"},
+	"cni/ovs":                     {[]string{"cni/ovs/vswitch"}, []string{"github.com/ovn-kubernetes/libovsdb"}, "a part of the agent; knows neither links nor network namespaces of pods"},
 	"cni/ovs/vswitch":             {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
-	"cni/durable":                 {nil, nil, "files of the node's agent; knows nothing of their contents"},
-	"cni/uplink":                  {[]string{"cni/durable"}, nil, "one of the seams; knows the bridge by its YANG modules alone"},
+	"cni/durable":                 {nil, nil, "writes files of the agent; does not know their contents"},
+	"cni/uplink":                  {[]string{"cni/durable"}, nil, "a part of the agent; knows only the YANG modules of the bridge"},
 	"cni/node": {
 		[]string{"cni/links", "cni/ovs", "cni/uplink"},
 		[]string{
 			"github.com/google/nftables", "github.com/prometheus/client_golang", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
 			"golang.org/x/sys/unix",
 		},
-		"the node's own place; knows no pods",
+		"connects the node itself; knows no pods",
 	},
 	"cni/call":    {nil, []string{"github.com/containernetworking/cni/pkg/types", "golang.org/x/sys/unix"}, "between plugin and agent"},
 	"cni/install": {[]string{"cni/call", "cni/durable"}, nil, "files for container runtimes; knows no Kubernetes"},
@@ -120,18 +120,18 @@ var rules = map[string]rule{
 		[]string{"go.etcd.io/etcd", "go.etcd.io/raft", "go.uber.org/zap", "google.golang.org/grpc", "golang.org/x/sync/semaphore", "golang.org/x/sys/unix"},
 		"the only importer of etcd",
 	},
-	"restconf/stream": {nil, nil, "between who has streams and who serves them; a leaf"},
+	"restconf/stream": {nil, nil, "between the packages that have streams and the server; a leaf"},
 	"files":           {nil, []string{"github.com/prometheus/client_golang"}, "a leaf: knows no one's files"},
 	"restconf/access": {
 		[]string{"files"},
 		[]string{"golang.org/x/crypto/bcrypt", "golang.org/x/crypto/argon2", "github.com/prometheus/client_golang"},
-		"tells who asks; knows neither trees nor the datastore",
+		"identifies clients; knows neither trees nor the datastore",
 	},
 	"restconf/openapi": {[]string{"yang"}, nil, "writes documents about the schema; knows neither data nor HTTP"},
 	"restconf/document": {
 		[]string{"yang"},
 		[]string{"github.com/go-json-experiment/json/jsontext", "go.yaml.in/yaml/v3"},
-		"reads what people write down; knows no HTTP, and not what it means",
+		"reads files; knows neither HTTP nor the meaning of the data",
 	},
 	"restconf/tree": {[]string{"yang", "restconf/datastore"}, nil, "reads and writes the tree; knows neither HTTP nor encodings"},
 	"restconf/discovery": {
@@ -140,12 +140,12 @@ var rules = map[string]rule{
 	},
 	"restconf/wire": {
 		[]string{"yang", "restconf/datastore", "restconf/tree"}, []string{"github.com/go-json-experiment/json/jsontext"},
-		"what is sent and received; knows neither who serves nor who asks",
+		"encodes and decodes messages; knows neither the server nor the client",
 	},
 	"restconf/xpath": {[]string{"yang"}, nil, "judges data; knows neither streams nor HTTP"},
 	"coe/agentstream": {
 		[]string{"coe", "mapping/netvirt", "restconf/stream"}, nil,
-		"turns what was chosen into what agents are told; knows neither the datastore nor HTTP",
+		"turns leases into records for agents; knows neither the datastore nor HTTP",
 	},
 	"restconf": {
 		[]string{"yang", "restconf/access", "restconf/datastore", "restconf/discovery", "restconf/openapi", "restconf/stream", "restconf/tree", "restconf/wire", "restconf/xpath"},
@@ -177,11 +177,11 @@ var rules = map[string]rule{
 		[]string{"github.com/spf13/cobra", "github.com/spf13/pflag", "sigs.k8s.io/yaml"},
 		"turns flags into settings; runs nothing",
 	},
-	"cmd/coe-bridge/output": {[]string{"cmd/coe-bridge/flags"}, []string{"github.com/spf13/cobra", "sigs.k8s.io/yaml"}, "prints; knows not what"},
-	"cmd/coe-bridge/kinds":  {[]string{"coe", "restconf/document", "yang"}, nil, "names of kinds, for the commands that read documents"},
+	"cmd/coe-bridge/output":    {[]string{"cmd/coe-bridge/flags"}, []string{"github.com/spf13/cobra", "sigs.k8s.io/yaml"}, "prints; knows not what"},
+	"cmd/coe-bridge/entrykind": {[]string{"coe", "restconf/document", "yang"}, nil, "kinds of entries, for the commands that read documents"},
 	"cmd/coe-bridge/remote": {
 		[]string{
-			"cmd/coe-bridge/flags", "cmd/coe-bridge/kinds", "cmd/coe-bridge/output", "coe", "mapping/status", "mapping/trace", "restconf/client",
+			"cmd/coe-bridge/flags", "cmd/coe-bridge/entrykind", "cmd/coe-bridge/output", "coe", "mapping/status", "mapping/trace", "restconf/client",
 			"restconf/document", "yang",
 		},
 		[]string{"github.com/spf13/cobra"},
@@ -189,7 +189,7 @@ var rules = map[string]rule{
 	},
 	"cmd/coe-bridge/plan": {
 		[]string{
-			"cmd/bridge", "cmd/coe-bridge/flags", "cmd/coe-bridge/kinds", "cmd/coe-bridge/output", "coe", "coe/kube/manifest", "mapping/backend/ovn",
+			"cmd/bridge", "cmd/coe-bridge/flags", "cmd/coe-bridge/entrykind", "cmd/coe-bridge/output", "coe", "coe/kube/manifest", "mapping/backend/ovn",
 			"mapping/netvirt", "mapping/plan", "restconf/document",
 		},
 		[]string{"github.com/spf13/cobra", "go.yaml.in/yaml/v3"},
@@ -217,10 +217,10 @@ var rules = map[string]rule{
 	"cmd/coe-bridge/passwd": {[]string{"restconf/access"}, []string{"github.com/spf13/cobra", "golang.org/x/crypto/bcrypt", "golang.org/x/term"}, "writes lines of --auth-file"},
 }
 
-// withoutHTTP may not import net/http.
+// withoutHTTP are the packages that must not import net/http.
 var withoutHTTP = []string{"restconf/tree"}
 
-// free is the folder whose packages may import everything.
+// free is the folder whose packages may import any package.
 const free = "test/"
 
 type pkg struct {
@@ -239,13 +239,13 @@ func TestImports(t *testing.T) {
 		seen[name] = true
 		r, found := rules[name]
 		if !found {
-			t.Errorf("%s has no rule: say in test/arch what it may import, and why", name)
+			t.Errorf("%s has no rule: add one to test/arch, with the packages that it may import and the reason", name)
 			continue
 		}
 		used := map[string]bool{}
 		for _, i := range p.Imports {
 			if i == "net/http" && slices.Contains(withoutHTTP, name) {
-				t.Errorf("%s imports %s, and must not know HTTP", name, i)
+				t.Errorf("%s imports %s, but must not know HTTP", name, i)
 			}
 			allowance, allowed := r.allows(i)
 			if !allowed {
@@ -253,21 +253,21 @@ func TestImports(t *testing.T) {
 			}
 			used[allowance] = true
 		}
-		for _, allowance := range slices.Concat(r.own, r.foreign) {
+		for _, allowance := range slices.Concat(r.own, r.other) {
 			if !used[allowance] {
-				t.Errorf("%s may import %s, and does not: take it out of the rule", name, allowance)
+				t.Errorf("the rule of %s allows %s, which the package does not import: remove it from the rule", name, allowance)
 			}
 		}
 	}
 	for name := range rules {
 		if !seen[name] {
-			t.Errorf("%s has a rule and is gone: take the rule out", name)
+			t.Errorf("%s has a rule, but the package does not exist: remove the rule", name)
 		}
 	}
 }
 
-// allows returns the allowance by which a package may be imported; empty for the standard
-// library.
+// allows reports whether the rule allows an import, and returns the entry of the rule that
+// does. The entry is empty for the standard library.
 func (r rule) allows(path string) (allowance string, allowed bool) {
 	if own, ok := strings.CutPrefix(path, module); ok {
 		return own, slices.Contains(r.own, own)
@@ -275,7 +275,7 @@ func (r rule) allows(path string) (allowance string, allowed bool) {
 	if first, _, _ := strings.Cut(path, "/"); !strings.Contains(first, ".") {
 		return "", true
 	}
-	for _, f := range r.foreign {
+	for _, f := range r.other {
 		if path == f || strings.HasPrefix(path, f+"/") {
 			return f, true
 		}

@@ -14,7 +14,7 @@ import (
 
 // oddSentences is the number of lines of the project that break a rule of plain English. A
 // change that mends some lowers it. A change must not raise it.
-const oddSentences = 152
+const oddSentences = 23
 
 // odd are patterns of sentences that a reader has to read twice, and what to write instead.
 // CONTRIBUTING.md has the rules, and docs/glossary.md the terms.

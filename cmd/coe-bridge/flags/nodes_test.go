@@ -24,7 +24,7 @@ func TestNodeFlags(t *testing.T) {
 		says  string
 	}{
 		"no prefix":             {Nodes{network: "x"}, "--node-network"},
-		"no room":               {Nodes{network: "100.96.0.0/30"}, "for one node at least"},
+		"no address for a node": {Nodes{network: "100.96.0.0/30"}, "for one node at least"},
 		"IPv6":                  {Nodes{network: "fd00::/64"}, "want IPv4 addresses"},
 		"overlaps a pool":       {Nodes{network: "10.42.7.0/24"}, "it overlaps 10.42.0.0/16"},
 		"overlaps OVN's links":  {Nodes{network: "100.64.0.0/10"}, "it overlaps 100.64.0.0/11"},

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/entrykind"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
-	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/kinds"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping/plan"
@@ -107,7 +107,7 @@ func readDocuments(stdin io.Reader, files []string) ([]plan.Document, error) {
 	if len(files) == 0 {
 		return nil, errors.New("nothing to plan: name a file with -f, or - for standard input")
 	}
-	known, err := kinds.Load()
+	known, err := entrykind.Load()
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/entrykind"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
-	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/kinds"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
 	"github.com/coe-bridge/coe-bridge/restconf/client"
 	"github.com/coe-bridge/coe-bridge/restconf/document"
@@ -125,7 +125,7 @@ func (a *applier) applyAll(ctx context.Context, files []entries) error {
 
 // caution prints once that policies have no effect.
 func (a *applier) caution(f entries) {
-	if !a.cautioned && slices.ContainsFunc(f, kinds.IsPolicy) {
+	if !a.cautioned && slices.ContainsFunc(f, entrykind.IsPolicy) {
 		fmt.Fprintln(a.notes, "coe-bridge: policies are stored and not enforced: this version has no network policies")
 		a.cautioned = true
 	}
@@ -156,7 +156,7 @@ func (a *applier) apply(ctx context.Context, f entries) error {
 			first = there
 		}
 		if e := f.changedSince(first, there); e != nil {
-			return fmt.Errorf("apply %s: another client has changed %s, so nothing of the file was written; look at the change (coe-bridge get --documents), and apply again", f.file(), kinds.Title(e))
+			return fmt.Errorf("apply %s: another client has changed %s, so nothing of the file was written; look at the change (coe-bridge get --documents), and apply again", f.file(), entrykind.Title(e))
 		}
 		err = a.write(ctx, at, match, f, there)
 		if !isStale(err) {
@@ -246,10 +246,10 @@ type reporter struct {
 
 func (r *reporter) add(e *document.Entry, what string, how dryRun) {
 	if r.out == "table" {
-		fmt.Fprintln(r.w, output.OneLine(kinds.Title(e))+" "+what+how.suffix())
+		fmt.Fprintln(r.w, output.OneLine(entrykind.Title(e))+" "+what+how.suffix())
 		return
 	}
-	one := result{Kind: kinds.Of(e), Key: strings.Join(e.Key, ","), Name: kinds.Label(e), Result: what, File: e.File, Line: e.Line}
+	one := result{Kind: entrykind.Name(e), Key: strings.Join(e.Key, ","), Name: entrykind.Label(e), Result: what, File: e.File, Line: e.Line}
 	if how != dryRunNone {
 		one.DryRun = string(how)
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/entrykind"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
-	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/kinds"
 	"github.com/coe-bridge/coe-bridge/restconf/document"
 )
 
@@ -21,7 +21,7 @@ func completeKinds(_ *cobra.Command, args []string, _ string) ([]string, cobra.S
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var kindsAndWhat []string
-	for _, k := range kinds.All() {
+	for _, k := range entrykind.All() {
 		kindsAndWhat = append(kindsAndWhat, k.Name+"\t"+k.Short)
 	}
 	return kindsAndWhat, cobra.ShellCompDirectiveNoFileComp
@@ -32,7 +32,7 @@ func completeEntries(cmd *cobra.Command, args []string, begun string) ([]string,
 	if len(args) == 0 {
 		return completeKinds(cmd, args, begun)
 	}
-	k, err := kinds.Named(args[0])
+	k, err := entrykind.Named(args[0])
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -41,7 +41,7 @@ func completeEntries(cmd *cobra.Command, args []string, begun string) ([]string,
 
 // completePod completes the name of one pod.
 func completePod(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	k, err := kinds.Named("pods")
+	k, err := entrykind.Named("pods")
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -50,7 +50,7 @@ func completePod(cmd *cobra.Command, args []string, _ string) ([]string, cobra.S
 
 // completeNames returns the names of a kind's entries; none if the bridge does not answer,
 // because a shell shows no errors.
-func completeNames(cmd *cobra.Command, k kinds.Kind, given []string) (names []string) {
+func completeNames(cmd *cobra.Command, k entrykind.Kind, given []string) (names []string) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
 	defer cancel()
 	c, err := newEditor(flags.CompletionFlags(cmd, completeWithin))
@@ -71,7 +71,7 @@ func completeNames(cmd *cobra.Command, k kinds.Kind, given []string) (names []st
 
 func anyCalls(e *document.Entry, names []string) bool {
 	for _, name := range names {
-		if kinds.Calls(e, name) {
+		if entrykind.Calls(e, name) {
 			return true
 		}
 	}
@@ -81,7 +81,7 @@ func anyCalls(e *document.Entry, names []string) bool {
 // completion is the name of an entry, and its description for the shell.
 func completion(e *document.Entry) string {
 	key := strings.Join(e.Key, ",")
-	if name := kinds.Label(e); name != "" {
+	if name := entrykind.Label(e); name != "" {
 		return name + "\t" + key
 	}
 	return key

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/entrykind"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
-	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/kinds"
 	"github.com/coe-bridge/coe-bridge/restconf/client"
 	"github.com/coe-bridge/coe-bridge/restconf/document"
 	"github.com/coe-bridge/coe-bridge/yang"
@@ -30,7 +30,7 @@ func newDelete() *cobra.Command {
 		Use:   "delete -f FILE | KIND NAME...",
 		Short: "Remove entries from a bridge",
 		Long: `delete removes the entries in files, which apply would write, or entries of a kind:
-` + kinds.List() + `.
+` + entrykind.List() + `.
 
 NAME is the key of an entry (a uid, or the network of a pool), its name if no other entry
 has it, or NAMESPACE/NAME. A file, or all names of one command, is one transaction: all of
@@ -86,7 +86,7 @@ func (d *deleter) named(ctx context.Context, stdin io.Reader, files, args []stri
 	if len(files) > 0 {
 		return readEntries(d.client.catalog, stdin, files)
 	}
-	k, err := kinds.Named(args[0])
+	k, err := entrykind.Named(args[0])
 	if err != nil {
 		return nil, fmt.Errorf("delete %s: %w", args[0], err)
 	}
@@ -109,7 +109,7 @@ func (d *deleter) named(ctx context.Context, stdin io.Reader, files, args []stri
 
 // find returns the entries of a kind with these names, each once, and the names that are
 // missing.
-func (c *editor) find(ctx context.Context, k kinds.Kind, names []string) (found entries, missing []string, err error) {
+func (c *editor) find(ctx context.Context, k entrykind.Kind, names []string) (found entries, missing []string, err error) {
 	all, err := c.entries(ctx, "/"+k.Top)
 	if err != nil {
 		return nil, nil, err
@@ -117,7 +117,7 @@ func (c *editor) find(ctx context.Context, k kinds.Kind, names []string) (found 
 	for _, name := range names {
 		var called entries
 		for _, e := range all {
-			if k.Has(e) && kinds.Calls(e, name) {
+			if k.Has(e) && entrykind.Calls(e, name) {
 				called = append(called, e)
 			}
 		}
@@ -136,7 +136,7 @@ func (c *editor) find(ctx context.Context, k kinds.Kind, names []string) (found 
 func (f entries) titles() string {
 	var titles []string
 	for _, e := range f {
-		titles = append(titles, kinds.Title(e))
+		titles = append(titles, entrykind.Title(e))
 	}
 	return strings.Join(titles, ", ")
 }
@@ -180,7 +180,7 @@ func (d *deleter) remove(ctx context.Context, at, operation string, f entries) e
 	err := d.client.Patch(ctx, at, "", d.how == dryRunServer, edits)
 	if d.byName {
 		return f.refused(err, func(e *document.Entry, one *yang.Error) error {
-			return fmt.Errorf("delete %s %s: %s", kinds.Singular(e), cmp.Or(kinds.Label(e), strings.Join(e.Key, ",")), one.Message)
+			return fmt.Errorf("delete %s %s: %s", entrykind.Singular(e), cmp.Or(entrykind.Label(e), strings.Join(e.Key, ",")), one.Message)
 		})
 	}
 	return f.located(err)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/entrykind"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
-	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/kinds"
 	"github.com/coe-bridge/coe-bridge/restconf/client"
 	"github.com/coe-bridge/coe-bridge/restconf/document"
 	"github.com/coe-bridge/coe-bridge/yang"
@@ -28,7 +28,7 @@ func registerFiles(cmd *cobra.Command, files *[]string) {
 type entries []*document.Entry
 
 // readEntries reads all files. It fails, with all errors of syntax, if one cannot be parsed.
-func readEntries(c *kinds.Catalog, stdin io.Reader, names []string) (all []entries, err error) {
+func readEntries(c *entrykind.Catalog, stdin io.Reader, names []string) (all []entries, err error) {
 	if len(names) == 0 {
 		return nil, errors.New("name a file with -f, or - for standard input")
 	}
@@ -119,7 +119,7 @@ func (f entries) common() string {
 			return ""
 		}
 	}
-	return "/" + kinds.TopName(f[0])
+	return "/" + entrykind.TopName(f[0])
 }
 
 // oneByOne is the largest number of entries that are read one by one, not by container.
@@ -137,7 +137,7 @@ func (c *editor) state(ctx context.Context, at string, f entries) (tag string, t
 		path := e.Target()
 		wrong[path] = len(e.Problems) > 0
 		if len(f) > oneByOne || e.Key == nil {
-			path = "/" + kinds.TopName(e)
+			path = "/" + entrykind.TopName(e)
 		}
 		if !slices.Contains(paths, path) {
 			paths = append(paths, path)
@@ -162,7 +162,7 @@ func (c *editor) state(ctx context.Context, at string, f entries) (tag string, t
 // editor is a client that reads documents.
 type editor struct {
 	*client.Client
-	catalog *kinds.Catalog
+	catalog *entrykind.Catalog
 }
 
 func newEditor(f *flags.Bridge) (*editor, error) {
@@ -170,7 +170,7 @@ func newEditor(f *flags.Bridge) (*editor, error) {
 	if err != nil {
 		return nil, err
 	}
-	known, err := kinds.Load()
+	known, err := entrykind.Load()
 	return &editor{c, known}, err
 }
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/entrykind"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
-	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/kinds"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
 	"github.com/coe-bridge/coe-bridge/restconf/client"
 )
@@ -106,14 +106,14 @@ func newReader(r resource) *cobra.Command {
 	bridge.Register(cmd)
 	out.Register(cmd)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show each change, until interrupted")
-	if k, err := kinds.Named(r.name); err == nil {
+	if k, err := entrykind.Named(r.name); err == nil {
 		withDocuments(cmd, k, &bridge, &out)
 	}
 	return cmd
 }
 
 // withDocuments adds --documents to a command that shows a kind.
-func withDocuments(cmd *cobra.Command, k kinds.Kind, bridge *flags.Bridge, out *output.Format) {
+func withDocuments(cmd *cobra.Command, k entrykind.Kind, bridge *flags.Bridge, out *output.Format) {
 	wanted := cmd.Flags().Bool("documents", false, "print the entries as files for apply, in YAML, or in JSON with -o json")
 	cmd.MarkFlagsMutuallyExclusive("documents", "watch")
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/kinds"
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/entrykind"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
 	"github.com/coe-bridge/coe-bridge/restconf/client"
 )
@@ -114,7 +114,7 @@ type shownEntry struct {
 }
 
 // columnsOf returns the columns of a kind's table.
-func columnsOf(k kinds.Kind) []string {
+func columnsOf(k entrykind.Kind) []string {
 	switch k.Name {
 	case "nodes":
 		return []string{"NAME", "UID", "ADDRESS"}
@@ -125,7 +125,7 @@ func columnsOf(k kinds.Kind) []string {
 }
 
 // rowOf returns the row of an entry.
-func rowOf(k kinds.Kind, e shownEntry) []string {
+func rowOf(k entrykind.Kind, e shownEntry) []string {
 	cells := map[string]string{"NAMESPACE": e.Namespace, "NAME": e.Name, "UID": e.UID, "ADDRESS": e.Address}
 	var row []string
 	for _, column := range columnsOf(k) {
@@ -135,9 +135,9 @@ func rowOf(k kinds.Kind, e shownEntry) []string {
 }
 
 // readKind reads the entries of a kind as clients or Kubernetes wrote them, sorted by name.
-func readKind(k kinds.Kind) func(context.Context, *client.Client) (output.Table, any, error) {
+func readKind(k entrykind.Kind) func(context.Context, *client.Client) (output.Table, any, error) {
 	return func(ctx context.Context, c *client.Client) (output.Table, any, error) {
-		known, err := kinds.Load()
+		known, err := entrykind.Load()
 		if err != nil {
 			return output.Table{}, nil, err
 		}
@@ -151,7 +151,7 @@ func readKind(k kinds.Kind) func(context.Context, *client.Client) (output.Table,
 			if !k.Has(e) {
 				continue
 			}
-			one := shownEntry{Name: kinds.Label(e), UID: strings.Join(e.Key, ","), Address: e.Leaf("internal-ip-address"), Entry: e.Content()}
+			one := shownEntry{Name: entrykind.Label(e), UID: strings.Join(e.Key, ","), Address: e.Leaf("internal-ip-address"), Entry: e.Content()}
 			if ns, name, named := strings.Cut(one.Name, "/"); named {
 				one.Namespace, one.Name = ns, name
 			}
@@ -168,7 +168,7 @@ func readKind(k kinds.Kind) func(context.Context, *client.Client) (output.Table,
 }
 
 // showDocuments prints the entries of a kind, all or by name, as files for apply.
-func showDocuments(ctx context.Context, w io.Writer, c *editor, k kinds.Kind, names []string, out output.Format) error {
+func showDocuments(ctx context.Context, w io.Writer, c *editor, k entrykind.Kind, names []string, out output.Format) error {
 	all, err := c.entries(ctx, "/"+k.Top)
 	if err == nil && len(names) > 0 {
 		var missing []string

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/kinds"
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/entrykind"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping/status"
@@ -86,7 +86,7 @@ func showServices(all services, mapped mappedServices, problems map[string][]coe
 	shown := []shownService{}
 	for _, s := range all.List {
 		shown = append(shown, shownService{
-			Namespace: kinds.Namespace(s.Namespace), Name: s.Name, UID: s.UID,
+			Namespace: entrykind.Namespace(s.Namespace), Name: s.Name, UID: s.UID,
 			VIPs: output.Listed(vips[s.UID]), Problems: problems[s.UID],
 		})
 	}

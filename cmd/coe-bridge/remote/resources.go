@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/kinds"
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/entrykind"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping/status"
@@ -23,7 +23,7 @@ func resources() []resource {
 		{"leases", "Addresses of pods", readLeases, false},
 		{"problems", "Objects that cannot be mapped, why, and what to do", readProblems, false},
 	}
-	for _, k := range kinds.All() {
+	for _, k := range entrykind.All() {
 		if !slices.ContainsFunc(list, func(r resource) bool { return r.name == k.Name }) {
 			list = append(list, resource{k.Name, k.Short + ", as clients or Kubernetes wrote them", readKind(k), false})
 		}

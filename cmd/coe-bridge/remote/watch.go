@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/entrykind"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
-	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/kinds"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
 	"github.com/coe-bridge/coe-bridge/restconf/client"
 	"github.com/coe-bridge/coe-bridge/restconf/document"
@@ -36,7 +36,7 @@ func newWatch() *cobra.Command {
 		Use:   "watch KIND [NAME...]",
 		Short: "Show each change of RESTCONF clients",
 		Long: `watch shows the entries of a kind, and then each change at once, until it is interrupted.
-It shows what RESTCONF clients write: ` + kinds.List() + `.
+It shows what RESTCONF clients write: ` + entrykind.List() + `.
 Use get -w for the mapped objects, and for objects of Kubernetes.
 
 A broken connection is restored. Changes that were made in between are shown then, each
@@ -46,9 +46,9 @@ once. -o json writes a line of JSON for each change.`,
   coe-bridge watch pools -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return fmt.Errorf("watch: name a kind: %s", kinds.List())
+				return fmt.Errorf("watch: name a kind: %s", entrykind.List())
 			}
-			_, err := kinds.Named(args[0])
+			_, err := entrykind.Named(args[0])
 			if err != nil && isResource(args[0]) {
 				return fmt.Errorf("watch %[1]s: clients do not write it; use coe-bridge get %[1]s -w", args[0])
 			}
@@ -56,7 +56,7 @@ once. -o json writes a line of JSON for each change.`,
 		},
 		ValidArgsFunction: completeEntries,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			k, err := kinds.Named(args[0])
+			k, err := entrykind.Named(args[0])
 			if err != nil {
 				return err
 			}
@@ -64,7 +64,7 @@ once. -o json writes a line of JSON for each change.`,
 			if err != nil {
 				return err
 			}
-			known, err := kinds.Load()
+			known, err := entrykind.Load()
 			if err != nil {
 				return err
 			}
@@ -83,8 +83,8 @@ once. -o json writes a line of JSON for each change.`,
 // watcher shows how the entries of a kind change.
 type watcher struct {
 	client  *client.Client
-	catalog *kinds.Catalog
-	kind    kinds.Kind
+	catalog *entrykind.Catalog
+	kind    entrykind.Kind
 	names   []string // empty: all
 	out     output.Format
 	w       io.Writer
@@ -216,7 +216,7 @@ func (w *watcher) changed(at string, c entryChanged) error {
 func (w *watcher) put(at string, c entryChanged, e *document.Entry) error {
 	sum := fnv.New64a()
 	_, _ = sum.Write(c.Value)
-	now := told{strings.Join(e.Key, ","), kinds.Label(e), sum.Sum64()}
+	now := told{strings.Join(e.Key, ","), entrykind.Label(e), sum.Sum64()}
 	before, known := w.told[c.Target]
 	w.told[c.Target] = now
 	switch {

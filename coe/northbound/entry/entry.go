@@ -21,8 +21,8 @@ func ListName(list *yang.Node) string {
 	return list.Module.Name + ":" + name
 }
 
-// Of is an entry of a list as coe/northbound reads it.
-func Of(d *yang.Data) northbound.Entry {
+// FromData returns an entry of a list as coe/northbound reads it.
+func FromData(d *yang.Data) northbound.Entry {
 	var raw bytes.Buffer
 	yang.EncodeObject(&raw, d)
 	return northbound.Entry{List: ListName(d.Node), Key: northbound.JoinKey(d.Key()...), Raw: raw.Bytes()}

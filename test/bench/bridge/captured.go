@@ -89,8 +89,8 @@ func (b *bench) underAttack(ctx context.Context, program string, certificates ce
 	return resident, err
 }
 
-// measureFlood has the agent of a node follow its stream, alternately while the bridge is
-// quiet and while attackers make all attacks with another node's credentials.
+// measureFlood measures the stream of a node's agent, alternately while the bridge is quiet and
+// while attackers make all attacks with the credentials of another node.
 func (b *bench) measureFlood(ctx context.Context, program string, certificates certificates) (all []figures.Figure, err error) {
 	bed, err := b.newNodesBed(ctx, program, certificates)
 	if err != nil {
@@ -228,8 +228,8 @@ func (bed *nodesBed) reconnects(ctx context.Context, to *[]time.Duration) error 
 	return nil
 }
 
-// events has a writer make pods on the honest node. It adds how long each took
-// from the begin of its PUT until the node's agent was told.
+// events has a writer create pods on the honest node. For each pod it measures the time from
+// the start of the PUT until the node's agent gets the event.
 func (bed *nodesBed) events(ctx context.Context, to *[]time.Duration) error {
 	lines, end, err := bed.node.stream(ctx)
 	if err != nil {
@@ -278,7 +278,7 @@ func (bed *nodesBed) events(ctx context.Context, to *[]time.Duration) error {
 		<-all
 	}
 	if len(took) != nodeEvents {
-		return fmt.Errorf("%d of %d pods were told", len(took), nodeEvents)
+		return fmt.Errorf("the agent got events of %d of %d pods", len(took), nodeEvents)
 	}
 	*to = append(*to, took...)
 	return nil

@@ -21,8 +21,8 @@ const (
 	listChunk = 10
 )
 
-// measureGet reads one pod over and over, by turns with a handler that writes the same
-// bytes; and all 1,000 pods, by turns with a handler that encodes them from structs.
+// measureGet reads one pod repeatedly, alternating with a handler that writes the same bytes.
+// Then it reads all 1,000 pods, alternating with a handler that encodes them from structs.
 func measureGet(ctx context.Context, b *bench) (all []figures.Figure, err error) {
 	dir, err := b.folder("get")
 	if err != nil {
@@ -54,7 +54,7 @@ func measureGet(ctx context.Context, b *bench) (all []figures.Figure, err error)
 	return all, nil
 }
 
-// sameBytes answers what is answered, without a thought.
+// sameBytes returns a handler that writes the answer and does nothing else.
 func sameBytes(answer string) (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }), nil
 }
@@ -87,7 +87,7 @@ func (b *bench) compareGets(ctx context.Context, ours *running, path string, chu
 		return f, err
 	}
 	defer func() { err = errors.Join(err, server.stop()) }()
-	b.say("reading %s, by turns with a bare handler", path)
+	b.say("reading %s, alternating with a bare handler", path)
 	get := func(at *client) func() (time.Duration, error) {
 		return func() (time.Duration, error) {
 			return load(1, 0, chunk, func(int) error {
@@ -105,7 +105,7 @@ func (b *bench) compareGets(ctx context.Context, ours *running, path string, chu
 	}, err
 }
 
-// alternate measures two sides by turns; the first round is not counted.
+// alternate measures two sides alternately. The first round is not counted.
 func alternate(rounds int, bare, ours func() (time.Duration, error)) (sum comparison, err error) {
 	for n := range rounds + 1 {
 		var one comparison

@@ -17,8 +17,8 @@ const (
 	postFactor = 5
 )
 
-// measurePost sends 1,000 new pods in one body, by turns with as many that are put one
-// by one, and waits between the turns until all are mapped.
+// measurePost sends 1,000 new pods in one body, alternating with 1,000 pods that are put one
+// by one. Between the two it waits until all pods are mapped.
 func measurePost(ctx context.Context, b *bench) (all []figures.Figure, err error) {
 	dir, err := b.folder("post")
 	if err != nil {
@@ -32,7 +32,7 @@ func measurePost(ctx context.Context, b *bench) (all []figures.Figure, err error
 	if err := r.fill(ctx, oneInNamespaces, postPods, postPods); err != nil {
 		return nil, err
 	}
-	b.say("posting 1,000 pods in one body, by turns with putting 1,000 pods")
+	b.say("posting 1,000 pods in one body, alternating with putting 1,000 pods")
 	next := postPods
 	turn := func(send func(from, to int) (time.Duration, error)) func() (time.Duration, error) {
 		return func() (time.Duration, error) {

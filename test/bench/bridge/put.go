@@ -36,7 +36,7 @@ type putServer struct {
 func measurePut(ctx context.Context, b *bench) ([]figures.Figure, error) {
 	var all []figures.Figure
 	for _, c := range putLoads {
-		b.say("putting pods to RESTCONF alone from %d clients, by turns with a bare handler", c.clients)
+		b.say("putting pods to RESTCONF alone from %d clients, alternating with a bare handler", c.clients)
 		rate, measured, err := b.comparePuts(ctx, b.putAlone, c.clients, c.chunk)
 		if err != nil {
 			return nil, err
@@ -44,7 +44,7 @@ func measurePut(ctx context.Context, b *bench) ([]figures.Figure, error) {
 		all = append(all, figures.Rate(fmt.Sprintf("durable PUT of a pod, RESTCONF and its datastore alone, %d client(s)", c.clients), measured, rate, putRate))
 	}
 	for _, c := range putLoads {
-		b.say("putting pods to a whole bridge from %d clients, by turns with a bare handler", c.clients)
+		b.say("putting pods to a whole bridge from %d clients, alternating with a bare handler", c.clients)
 		_, measured, err := b.comparePuts(ctx, b.putBridge, c.clients, c.chunk)
 		if err != nil {
 			return nil, err

@@ -57,27 +57,27 @@ func (b *bridge) awaitSync(ctx context.Context, pods int) (time.Time, error) {
 		}
 		objects, inSync, err := b.client.Written(ctx)
 		if err == nil && (!inSync || objects < pods*objectsPerPod) {
-			err = fmt.Errorf("the backend is to have %d pods, and has %d objects", pods, objects)
+			err = fmt.Errorf("the backend does not have all %d pods: it has %d objects", pods, objects)
 		}
 		return err
 	})
 }
 
-// awaitTold waits until the bridge has told all agents that their pods' networks are
-// there, which is the last that it does.
+// awaitTold waits until the bridge has confirmed the networks of all pods to the agents.
+// That is the bridge's last step for a pod.
 func (b *bridge) awaitTold(ctx context.Context, pods int) error {
 	told := fmt.Sprintf("coe_bridge_pods{stage=%q} %d\n", "confirmed", pods)
 	_, err := await(ctx, func(ctx context.Context) error {
 		_, metrics, err := b.client.Do(ctx, http.MethodGet, "/metrics", nil)
 		if err == nil && !strings.Contains(metrics, told) {
-			err = fmt.Errorf("the agents are to be told of %d pods, and are not", pods)
+			err = fmt.Errorf("not all %d pods are confirmed to the agents", pods)
 		}
 		return err
 	})
 	return err
 }
 
-// awaitKnown waits until the bridge knows all that there is, whether it leads or not.
+// awaitKnown waits until the bridge has read all its sources, whether it leads or not.
 func (b *bridge) awaitKnown(ctx context.Context) error {
 	_, err := await(ctx, func(ctx context.Context) error {
 		var status struct {

@@ -57,7 +57,7 @@ func TestEgressConnects(t *testing.T) {
 	require.NoError(t, err)
 	said, err := io.ReadAll(conn)
 	require.NoError(t, err)
-	require.Equal(t, "ping", string(said), "and the end of one side is told to the other")
+	require.Equal(t, "ping", string(said), "and the proxy passes on the end of one side to the other")
 }
 
 func TestEgressSaysWhatItCanNot(t *testing.T) {

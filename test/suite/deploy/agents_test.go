@@ -114,7 +114,7 @@ func TestAgentsByToken(t *testing.T) {
 	follow(t, agent)
 
 	err = agent.Post(t.Context(), uplink.Pod{UID: posted + "9", InterfaceUID: posted + "9", Namespace: "served", Name: "made"})
-	require.ErrorContains(t, err, "makes no pods here: Kubernetes does")
+	require.ErrorContains(t, err, "must not create pods: Kubernetes creates them")
 	status, answer := b.Bridge().Do(http.MethodPost, "/rests/data/pod:coe", strings.Replace(entityOn(posted+"1", nodes[0].address), `"p-1"`, `"mine"`, 1))
 	require.Equal(t, http.StatusCreated, status, answer)
 	within, cancel := context.WithTimeout(t.Context(), patience)

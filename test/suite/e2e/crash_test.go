@@ -34,7 +34,7 @@ func TestKill(t *testing.T) {
 	}
 	t.Parallel()
 	nb := ovsdb.Start(t)
-	foreign := addForeign(t, nb)
+	external := addExternal(t, nb)
 	// Longer than the test: an address that was given is never given to another.
 	p := startProcess(t, nb.Endpoint(), "--address-reuse-delay", "1h")
 	p.rest().putPool(t, addressPool{network: "default", subnet: "10.42.0.0/16", gateway: "10.42.0.1"})
@@ -61,13 +61,13 @@ func TestKill(t *testing.T) {
 	}
 	p.rest().awaitSync(t, converge)
 	require.NoError(t, given.look(t.Context(), p.rest()))
-	requireAsSaid(t, p.rest(), load)
+	requireAcknowledged(t, p.rest(), load)
 	requireConfirmed(t, p.rest())
 	requireRows(t, p.rest(), nb, load)
-	require.Subset(t, dump(t, nb), foreign, "rows of others")
+	require.Subset(t, dump(t, nb), external, "the rows of the external writer")
 
 	// Incremental writes have the same result as one write.
-	bitByBit := slices.DeleteFunc(dump(t, nb), func(line string) bool { return slices.Contains(foreign, line) })
+	bitByBit := slices.DeleteFunc(dump(t, nb), func(line string) bool { return slices.Contains(external, line) })
 	nb.Wipe(t)
 	await(t, converge, "all rows again", func() error { return sameSet(bitByBit, dump(t, nb)) })
 }
@@ -144,8 +144,8 @@ func TestServiceChangesNamespace(t *testing.T) {
 	}
 }
 
-// requireAsSaid requires that the lists hold what was acknowledged and no more.
-func requireAsSaid(t *testing.T, r rest, load []*writer) {
+// requireAcknowledged requires that the lists hold what was acknowledged and no more.
+func requireAcknowledged(t *testing.T, r rest, load []*writer) {
 	t.Helper()
 	for _, list := range []struct{ tree, list, key, path string }{
 		{"pod:coe", "pods", "uid", podPath("")},
@@ -228,10 +228,10 @@ func columns(names string, args ...string) []string {
 	return append([]string{"--format=csv", "--data=bare", "--no-headings", "--columns=" + names}, args...)
 }
 
-// ours are the lines without the rows of the external writer.
+// ours returns the lines without the rows of the external writer.
 func ours(lines string) []string {
 	return slices.DeleteFunc(strings.Split(strings.TrimSpace(lines), "\n"), func(line string) bool {
-		return line == "" || strings.HasPrefix(line, foreignName)
+		return line == "" || strings.HasPrefix(line, externalName)
 	})
 }
 
@@ -243,8 +243,8 @@ func keys(set map[string]bool) []string {
 	return out
 }
 
-// foreignName is the prefix of the names of rows from an external writer.
-const foreignName = "foreign"
+// externalName is the prefix of the names of rows from an external writer.
+const externalName = "external"
 
 // rowTables are the tables that have rows of the bridge or of the external writer.
 var rowTables = []string{
@@ -267,25 +267,25 @@ func dump(t *testing.T, nb *ovsdb.Server) []string {
 	return rows
 }
 
-// addForeign makes rows in every table as other users of the database do, and
+// addExternal makes rows in every table as other users of the database do, and
 // returns what they are.
-func addForeign(t *testing.T, nb *ovsdb.Server) []string {
+func addExternal(t *testing.T, nb *ovsdb.Server) []string {
 	t.Helper()
 	for _, command := range [][]string{
-		{"ls-add", "foreign-switch"},
-		{"lsp-add", "foreign-switch", "foreign-port"},
-		{"lsp-set-addresses", "foreign-port", "02:00:00:00:00:01 10.42.0.5"},
-		{"lr-add", "foreign-router"},
-		{"lrp-add", "foreign-router", "foreign-router-port", "02:00:00:00:00:02", "10.42.0.1/16"},
-		{"lr-route-add", "foreign-router", "10.42.0.0/29", "10.42.0.9"},
-		{"lr-nat-add", "foreign-router", "snat", "192.0.2.1", "10.42.0.0/16"},
-		{"lb-add", "foreign-lb", "10.96.0.10:80", "10.42.0.5:8000"},
-		{"ls-lb-add", "foreign-switch", "foreign-lb"},
-		{"acl-add", "foreign-switch", "to-lport", "1000", "ip4", "drop"},
-		{"dhcp-options-create", "10.42.0.0/29", "foreign=yes"},
-		{"create", "Load_Balancer_Group", "name=foreign-group"},
-		{"create", "Address_Set", "name=foreign_set", "addresses=10.42.0.5"},
-		{"pg-add", "foreign_group", "foreign-port"},
+		{"ls-add", "external-switch"},
+		{"lsp-add", "external-switch", "external-port"},
+		{"lsp-set-addresses", "external-port", "02:00:00:00:00:01 10.42.0.5"},
+		{"lr-add", "external-router"},
+		{"lrp-add", "external-router", "external-router-port", "02:00:00:00:00:02", "10.42.0.1/16"},
+		{"lr-route-add", "external-router", "10.42.0.0/29", "10.42.0.9"},
+		{"lr-nat-add", "external-router", "snat", "192.0.2.1", "10.42.0.0/16"},
+		{"lb-add", "external-lb", "10.96.0.10:80", "10.42.0.5:8000"},
+		{"ls-lb-add", "external-switch", "external-lb"},
+		{"acl-add", "external-switch", "to-lport", "1000", "ip4", "drop"},
+		{"dhcp-options-create", "10.42.0.0/29", "external=yes"},
+		{"create", "Load_Balancer_Group", "name=external-group"},
+		{"create", "Address_Set", "name=external_set", "addresses=10.42.0.5"},
+		{"pg-add", "external_group", "external-port"},
 	} {
 		nb.NBCtl(t, command...)
 	}

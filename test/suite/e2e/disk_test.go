@@ -146,5 +146,5 @@ func requireRefused(t *testing.T, r rest, p aPod) {
 	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode, string(body))
 	require.NotEmpty(t, response.Header.Get("Retry-After"))
 	require.Contains(t, string(body), `"error-tag":"operation-failed"`)
-	require.Contains(t, string(body), "make room on it")
+	require.Contains(t, string(body), "free disk space")
 }

@@ -135,7 +135,7 @@ func (a *nodeAgent) plugged() (all map[string]ovs.Port) {
 	require.NoError(a.w.t, err)
 	all = map[string]ovs.Port{}
 	for _, p := range ports {
-		all[p.Of.Container] = p
+		all[p.Attachment.Container] = p
 	}
 	return all
 }

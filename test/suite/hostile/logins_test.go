@@ -74,16 +74,16 @@ func get(t *testing.T, url, token string) int {
 	return answer.StatusCode
 }
 
-// TestBadTokensFromTheNodesAddress: a pod, whose traffic leaves with its node's address,
-// sends tokens that it made itself. The agent of that node comes with a renewed token and
-// is let in, and the API server is not flooded with reviews.
+// TestBadTokensFromTheNodesAddress: a pod, whose traffic has its node's address as source,
+// sends tokens that it has made itself. The agent of that node can still log in with a
+// renewed token, and the API server does not get a flood of reviews.
 func TestBadTokensFromTheNodesAddress(t *testing.T) {
 	api := &apiServer{}
 	b := bridgetest.Start(t, withTokens(api))
 	b.Do("PUT", "/restconf/config/k8s-node:k8s-nodes-info/k8s-nodes/8f2a6d5e-0000-4000-8000-0000000000e1",
 		`{"k8s-nodes":[{"uid":"8f2a6d5e-0000-4000-8000-0000000000e1","host-name":"worker-1","internal-ip-address":"192.168.33.11"}]}`)
 	forbidden := b.URL() + "/rests/data/pod:coe"
-	require.Equal(t, http.StatusForbidden, get(t, forbidden, api.issue("first", "worker-1")), "it is known, and may not do this")
+	require.Equal(t, http.StatusForbidden, get(t, forbidden, api.issue("first", "worker-1")), "the agent is authenticated, and is not allowed to read pods")
 
 	const bad = 300
 	refused := 0
@@ -94,5 +94,5 @@ func TestBadTokensFromTheNodesAddress(t *testing.T) {
 	}
 	require.Positive(t, refused)
 	require.Less(t, api.asked, bad*2/3, "the API server is asked about some of them")
-	require.Equal(t, http.StatusForbidden, get(t, forbidden, api.issue("renewed", "worker-1")), "the renewed token is let in")
+	require.Equal(t, http.StatusForbidden, get(t, forbidden, api.issue("renewed", "worker-1")), "the renewed token is accepted")
 }

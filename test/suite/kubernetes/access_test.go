@@ -19,8 +19,8 @@ import (
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
-// account is a service account for bridges, and its role but for the rule on
-// endpoint slices.
+// account is a service account for bridges, with its role. The verbs on endpoint slices are
+// a parameter.
 const account = `
 apiVersion: v1
 kind: ServiceAccount
@@ -43,8 +43,8 @@ rules:
 - {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [%s]}
 `
 
-// TestAccess has a bridge find a cluster that does not let it in, for one reason or
-// another. It says so, goes on trying, and removes nothing that it wrote before.
+// TestAccess starts a bridge on clusters that it cannot read, for different reasons. The
+// bridge reports the reason, tries again, and removes nothing that it wrote before.
 func TestAccess(t *testing.T) {
 	w := newWorld(t, kubetest.Config{RBAC: true}, 3, 2)
 	load := kubetest.PodLoad{Count: 20, Namespaces: 2, Nodes: 3}
@@ -74,7 +74,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// testAway starts a bridge while its cluster can't be reached.
+// testAway starts a bridge while the API server is unreachable.
 func testAway(t *testing.T, w *world, dir string) {
 	const uid = "44444444-4444-4444-8444-444444444444"
 	before := w.lines(t)
@@ -88,7 +88,7 @@ func testAway(t *testing.T, w *world, dir string) {
 	b.putPod(t, uid, "early", "mine", 0)
 	await(t, converge, "RESTCONF works", func() error { return w.hasPort("mine:early") })
 	require.Contains(t, w.podAddresses(t)["mine:early"].String(), "10.70.0.")
-	b.putPod(t, string(twice.UID), "said-twice", "ns-0", 2)
+	b.putPod(t, string(twice.UID), "in-both", "ns-0", 2)
 	await(t, converge, "status", func() error { return b.saysUnreachable(false) })
 	require.ErrorContains(t, b.following("pods"), "the API server is unreachable")
 	await(t, converge, "log", func() error { return log.has("WARN", "cannot watch Kubernetes", "is unreachable") })
@@ -101,24 +101,25 @@ func testAway(t *testing.T, w *world, dir string) {
 	await(t, converge, "log", func() error { return log.has("INFO", "watching Kubernetes again") })
 	b.send(t, http.StatusOK, http.MethodDelete, podPath(uid), "")
 	w.awaitExact(t, b, recovery)
-	requireSaidTwice(t, w, b, string(twice.UID))
+	requireKubernetesWins(t, w, b, string(twice.UID))
 	b.Stop()
 }
 
-// requireSaidTwice requires that of a pod of which RESTCONF and Kubernetes both speak
-// Kubernetes is believed, and RESTCONF when Kubernetes speaks of it no more.
-func requireSaidTwice(t *testing.T, w *world, b running, uid string) {
+// requireKubernetesWins requires that the bridge uses the pod from Kubernetes if both sources
+// have it, and the pod from RESTCONF after Kubernetes has deleted its own.
+func requireKubernetesWins(t *testing.T, w *world, b running, uid string) {
 	t.Helper()
 	require.Contains(t, b.send(t, http.StatusOK, http.MethodGet, podPath(uid), ""), `"pod-0"`)
 	b.send(t, http.StatusConflict, http.MethodDelete, podPath(uid), "")
 	w.remove(t, "pod-0")
-	await(t, converge, "what RESTCONF says", func() error { return w.hasPodUID(t, "ns-0:said-twice", uid) })
-	require.Contains(t, b.send(t, http.StatusOK, http.MethodGet, podPath(uid), ""), "said-twice")
+	await(t, converge, "the pod of RESTCONF", func() error { return w.hasPodUID(t, "ns-0:in-both", uid) })
+	require.Contains(t, b.send(t, http.StatusOK, http.MethodGet, podPath(uid), ""), "in-both")
 	b.send(t, http.StatusOK, http.MethodDelete, podPath(uid), "")
 	w.awaitExact(t, b, recovery)
 }
 
-// testExpired lets a bridge's token expire, and gives it another in its kubeconfig.
+// testExpired waits until the token of a bridge has expired, and writes another one to its
+// kubeconfig.
 func testExpired(t *testing.T, w *world, dir string) {
 	const lifetime = 5 * time.Second
 	token := func(lifetime time.Duration) string {
@@ -135,14 +136,14 @@ func testExpired(t *testing.T, w *world, dir string) {
 	before := w.lines(t)
 
 	<-time.After(time.Until(begun.Add(lifetime)))
-	// An API server lets watches go on, and remembers good tokens for a while.
+	// An API server does not end watches when a token expires, and caches valid tokens.
 	require.NoError(t, w.APIServer.Kill())
 	require.NoError(t, w.APIServer.Start(t.Context()))
 	await(t, converge, "status", func() error { return b.follows("pods", "the API server rejects the credentials", "kubeconfig") })
 	await(t, converge, "log", func() error { return log.has("ERROR", "cannot watch Kubernetes", "rejects the credentials") })
 	late := w.create(t, "late", kubetest.Node(0))
 	require.ElementsMatch(t, before, w.lines(t))
-	require.True(t, b.status().Complete, "what is known stays known")
+	require.True(t, b.status().Complete, "a source that has been listed stays listed")
 
 	require.NoError(t, os.Rename(token(time.Hour), kubeconfig))
 	w.awaitExact(t, b, recovery)
@@ -153,8 +154,8 @@ func testExpired(t *testing.T, w *world, dir string) {
 	b.Stop()
 }
 
-// testForbidden starts a bridge that may not list one resource, then may not watch
-// it, and then may do both.
+// testForbidden starts a bridge without the right to list one resource. Then the bridge can
+// list the resource but not watch it, and then both.
 func testForbidden(t *testing.T, w *world, dir string) {
 	token, err := w.ServiceAccountToken(t.Context(), "default", "bridge", time.Hour)
 	require.NoError(t, err)
@@ -173,11 +174,11 @@ func testForbidden(t *testing.T, w *world, dir string) {
 		return b.follows("endpointslices", "does not allow the bridge to list endpointslices", "apply")
 	})
 	await(t, converge, "log", func() error { return log.has("ERROR", "cannot watch Kubernetes", "list endpointslices") })
-	await(t, converge, "the others are followed", func() error { return b.following("pods") })
+	await(t, converge, "the other resources are followed", func() error { return b.following("pods") })
 	w.remove(t, gone.Name)
 	added := w.create(t, "added", kubetest.Node(2))
-	await(t, converge, "what is new is written", func() error { return w.hasPort("ns-0:added") })
-	require.Subset(t, w.lines(t), before, "what is gone may not be gone")
+	await(t, converge, "a new pod is written", func() error { return w.hasPort("ns-0:added") })
+	require.Subset(t, w.lines(t), before, "the bridge removes nothing while a resource is not listed")
 	require.False(t, b.status().Complete)
 
 	require.NoError(t, w.Apply(t.Context(), fmt.Sprintf(account, "list")))
@@ -191,7 +192,7 @@ func testForbidden(t *testing.T, w *world, dir string) {
 	b.Stop()
 }
 
-// following is what the status says that keeps a resource from being followed.
+// following returns the reason in the status why a resource is not followed, or nil.
 func (r running) following(resource string) error {
 	for _, s := range r.status().Sources {
 		for _, of := range s.Resources {

@@ -18,27 +18,27 @@ import (
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
-// loseDatastore starts a bridge that remembers nothing: first beside a database
-// that has the rows of the last one, which an operator has to hand over, then beside
-// one that has none. Pods that live keep their
-// addresses: by the rows, and where these are lost too, by what their status says.
+// loseDatastore starts bridges with an empty datastore. The northbound database of the first
+// one has the rows of the previous bridge, and an operator hands them over. The database of
+// the second one is empty. Running pods keep their addresses: the first bridge reads them from
+// the rows, and the second one from the status of the pods.
 func loseDatastore(t *testing.T, w *world, ledger *ledger) {
 	before := w.lines(t)
 	lost := w.serve(t, neverReuse)
-	await(t, converge, "it is said what to do with the rows of the lost datastore's bridge", func() error {
+	await(t, converge, "the status says what to do with the rows of the previous bridge", func() error {
 		if s := lost.status(); !strings.Contains(s.ClaimsError, "remove coe-bridge/epoch from NB_Global's external_ids") {
 			return fmt.Errorf("status %+v", s)
 		}
 		return nil
 	})
-	require.ElementsMatch(t, before, w.lines(t), "rows of another bridge, as far as is known")
+	require.ElementsMatch(t, before, w.lines(t), "without an epoch in the datastore, the rows may belong to another bridge")
 	snapshot := lost.followNode(t, kubetest.NodeAddress(0))
 	w.nb.NBCtl(t, "remove", "NB_Global", ".", "external_ids", "coe-bridge/epoch")
 	w.awaitExact(t, lost, recovery)
 	ledger.require(t, w)
 	first := snapshot()
-	require.Contains(t, first, "coe-agent:node-changed", "the node is not told that it has no place")
-	require.Contains(t, first, "coe-agent:interface-changed", "nor that its pods have no interfaces")
+	require.Contains(t, first, "coe-agent:node-changed", "the first snapshot has the record of the node")
+	require.Contains(t, first, "coe-agent:interface-changed", "the first snapshot has the interfaces of the pods")
 
 	had := w.podAddresses(t)
 	require.NotEmpty(t, had)
@@ -48,15 +48,15 @@ func loseDatastore(t *testing.T, w *world, ledger *ledger) {
 			said[name] = address
 		}
 	}
-	w.sayAddresses(t, said)
+	w.setPodAddresses(t, said)
 	w.awaitExact(t, lost, converge)
 	ledger.require(t, w)
 	lost.Stop()
 
 	w.newBackend(t)
 	b := w.serve(t, neverReuse)
-	// If the blocks differ from the former ones, an address may need its own route. So the rows may
-	// differ from those of new pods.
+	// If the blocks differ from the former ones, an address may need its own route. So the rows of
+	// these pods can differ from the rows of new pods.
 	await(t, recovery, "all pods have an address", func() error {
 		if n := len(w.podAddresses(t)); n != len(had) {
 			return fmt.Errorf("%d of %d pods", n, len(had))
@@ -65,16 +65,16 @@ func loseDatastore(t *testing.T, w *world, ledger *ledger) {
 	})
 	holders := map[netip.Addr]string{}
 	for name, address := range w.podAddresses(t) {
-		require.Empty(t, holders[address], "who has %s beside %s", address, name)
+		require.Empty(t, holders[address], "another pod than %[2]s has %[1]s", address, name)
 		holders[address] = name
 	}
 	for name, address := range said {
-		require.Equal(t, name, holders[address], "who has %s, which the status of a pod says", address)
+		require.Equal(t, name, holders[address], "the pod whose status has %s", address)
 	}
 }
 
-// followNode opens the stream of a node's agent, and returns what waits for its first
-// group of events.
+// followNode opens the stream of a node's agent. The returned function waits for the first
+// group of events and returns it.
 func (r running) followNode(t *testing.T, node netip.Addr) (snapshot func() string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), recovery)
@@ -82,7 +82,7 @@ func (r running) followNode(t *testing.T, node netip.Addr) (snapshot func() stri
 	require.NoError(t, err)
 	request.SetBasicAuth(bridgetest.User, bridgetest.Password)
 	request.Header.Set("Accept", "text/event-stream")
-	answer, err := http.DefaultClient.Do(request) //nolint:bodyclose // who waits closes it
+	answer, err := http.DefaultClient.Do(request) //nolint:bodyclose // snapshot closes it
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	return func() string {
@@ -100,7 +100,7 @@ func (r running) followNode(t *testing.T, node netip.Addr) (snapshot func() stri
 	}
 }
 
-// podAddresses are the addresses of pods' ports, by the ports' names.
+// podAddresses returns the addresses of the ports of pods, by the name of the port.
 func (w *world) podAddresses(t *testing.T) map[string]netip.Addr {
 	t.Helper()
 	now, err := w.rows.read(t.Context())
@@ -115,8 +115,8 @@ func (w *world) podAddresses(t *testing.T) map[string]netip.Addr {
 	return out
 }
 
-// sayAddresses says the addresses in the status of pods, as their kubelet does.
-func (w *world) sayAddresses(t *testing.T, said map[string]netip.Addr) {
+// setPodAddresses writes addresses to the status of pods, as their kubelets do.
+func (w *world) setPodAddresses(t *testing.T, said map[string]netip.Addr) {
 	t.Helper()
 	names := slices.Collect(maps.Keys(said))
 	_, err := kubetest.Each(t.Context(), len(names), kubetest.Workers, func(ctx context.Context, i int) error {

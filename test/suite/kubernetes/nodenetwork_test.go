@@ -10,8 +10,8 @@ import (
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
-// TestNodeNetwork has bridges, one after the other and with the datastore of the first,
-// join the nodes by one network, another, or none.
+// TestNodeNetwork starts bridges one after the other, with the same datastore. They join the
+// nodes by one network, by another, or not at all.
 func TestNodeNetwork(t *testing.T) {
 	const nodes = 8
 	w := newWorld(t, kubetest.Config{}, nodes, 2)
@@ -38,37 +38,38 @@ func TestNodeNetwork(t *testing.T) {
 	require.Subset(t, with, without)
 	on.Restart()
 	w.awaitExact(t, on, converge)
-	require.ElementsMatch(t, with, w.lines(t), "nodes keep what they had")
+	require.ElementsMatch(t, with, w.lines(t), "nodes keep their places")
 	on.Stop()
 
 	serve(netip.MustParsePrefix("100.97.128.0/17")).Stop()
-	t.Run("no room", func(t *testing.T) { testNoRoom(t, w, serve(netip.MustParsePrefix("100.98.0.0/28")), nodes) })
+	t.Run("full", func(t *testing.T) { testFullNetwork(t, w, serve(netip.MustParsePrefix("100.98.0.0/28")), nodes) })
 	off = serve(netip.Prefix{})
-	require.ElementsMatch(t, without, w.lines(t), "nothing of it is left")
+	require.ElementsMatch(t, without, w.lines(t), "no row of the node network is left")
 	off.Stop()
 	on = serve(nodeNetwork)
 	require.Len(t, w.lines(t), len(with))
 	on.Stop()
 }
 
-// testNoRoom makes more nodes than the network has addresses for, and then deletes as many.
-func testNoRoom(t *testing.T, w *world, b running, nodes int) {
-	room := joined{network: w.network}.room()
+// testFullNetwork creates more nodes than the network has addresses for, and then deletes
+// nodes until each has a place.
+func testFullNetwork(t *testing.T, w *world, b running, nodes int) {
+	room := joined{network: w.network}.size()
 	require.Less(t, room, nodes)
-	require.Equal(t, []string{kubetest.Node(6), kubetest.Node(7)}, b.unplaced(), "nobody loses a place to another")
+	require.Equal(t, []string{kubetest.Node(6), kubetest.Node(7)}, b.unplaced(), "no node loses its place to a new node")
 	require.Contains(t, b.problem(kubetest.Node(7)).Message, "set a larger --node-network")
 	for n := range nodes - room {
 		w.removeNodes(t, n, n+1)
 		w.awaitExact(t, b, converge)
 	}
-	require.Empty(t, b.unplaced(), "who waited has what came free")
+	require.Empty(t, b.unplaced(), "a waiting node gets a free place")
 	w.makeNodes(t, 0, nodes-room)
 	w.awaitExact(t, b, converge)
 	require.Equal(t, []string{kubetest.Node(0), kubetest.Node(1)}, b.unplaced())
 	b.Stop()
 }
 
-// unplaced are the nodes that the status says to have no place, sorted.
+// unplaced returns the nodes that have no place according to the status, sorted.
 func (r running) unplaced() (names []string) {
 	for _, p := range r.status().Problems {
 		if p.Kind == "node" && p.Reason == "IDsExhausted" {

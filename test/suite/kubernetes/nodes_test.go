@@ -13,20 +13,19 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/agents"
 )
 
-// nodeNetwork is where nodes have the addresses of their management ports, in most
-// tests as by default.
+// nodeNetwork is the default network of the nodes' management ports. Most tests use it.
 var nodeNetwork = netip.MustParsePrefix("100.96.0.0/16")
 
-// joined is how the bridge has joined the nodes: which of the addresses of a network
-// each has is its choice, and the nodes' agents are told. The rest follows.
+// joined is how the bridge has joined the nodes. The bridge chooses addresses in the network
+// for each node, and sends them to its agent. The rows follow from these addresses.
 type joined struct {
 	network netip.Prefix // zero for none
 	places  map[netip.Addr]agents.Place
 }
 
-// room returns the number of nodes for which the network has addresses: two per node, without the
+// size returns the number of nodes for which the network has addresses: two per node, without the
 // addresses of the network, the gateway, and the last two.
-func (j joined) room() int {
+func (j joined) size() int {
 	if !j.network.IsValid() {
 		return 0
 	}
@@ -35,7 +34,7 @@ func (j joined) room() int {
 
 func (j joined) gateway() netip.Addr { return j.network.Addr().Next() }
 
-// wayOut matches what the network of pods has no route for.
+// wayOut is an OVN match for packets that the network of the pods has no route for.
 func (j joined) wayOut() string {
 	return fmt.Sprintf("outport == %q", "router:nodes:way-out/"+j.network.String())
 }
@@ -47,8 +46,8 @@ func (w *wantedRows) nodes(f *fresh) error {
 	for name, address := range f.nodes {
 		names[address] = name
 	}
-	if has := min(len(names), w.joined.room()); told != has {
-		return fmt.Errorf("%d agents of nodes were told their place, want %d", told, has)
+	if has := min(len(names), w.joined.size()); told != has {
+		return fmt.Errorf("%d agents of nodes got a place, want %d", told, has)
 	}
 	if told == 0 {
 		return nil
@@ -71,7 +70,7 @@ func (w *wantedRows) nodes(f *fresh) error {
 	return errors.Join(errs...)
 }
 
-// place adds what joins one node.
+// place adds the rows that join one node.
 func (w *wantedRows) place(node netip.Addr, name string, p agents.Place) error {
 	at, port, a := w.joined.network.String(), "node:"+node.String()+":management", p.Address
 	if err := w.isPlace(node, p); err != nil {
@@ -85,21 +84,21 @@ func (w *wantedRows) place(node netip.Addr, name string, p agents.Place) error {
 	return nil
 }
 
-// leaves has what comes from a network and goes nowhere in the cluster leave by a
-// node, where that is one.
+// leaves adds the policy by which packets from a network to destinations outside the cluster
+// leave through a node. It adds nothing if the node has no place.
 func (w *wantedRows) leaves(node netip.Addr, from netip.Prefix) {
 	if p, found := w.joined.places[node]; found && from.Addr().Is4() {
 		w.add("policy of transit:100:1: 100 reroute %s where %s && ip4.src == %s", p.Address, w.joined.wayOut(), from)
 	}
 }
 
-// isPlace tells what of a place is not as it must be: a pair of addresses of the
-// network that nobody else has.
+// isPlace returns an error if a place is wrong. A place is a pair of addresses of the network
+// that no other node and no pod has.
 func (w *wantedRows) isPlace(node netip.Addr, p agents.Place) error {
 	o, first := p.Address.As16(), w.joined.network.Addr().As16()
 	offset := int(binary.BigEndian.Uint32(o[12:])) - int(binary.BigEndian.Uint32(first[12:]))
 	mac := fmt.Sprintf("0a:58:%02x:%02x:%02x:%02x", o[12], o[13], o[14], o[15])
-	if !w.joined.network.Contains(p.Address) || offset < 2 || offset%2 != 0 || offset/2 > w.joined.room() || p.Service != p.Address.Next() || p.MAC != mac ||
+	if !w.joined.network.Contains(p.Address) || offset < 2 || offset%2 != 0 || offset/2 > w.joined.size() || p.Service != p.Address.Next() || p.MAC != mac ||
 		p.Gateway != w.joined.gateway() || p.Length != w.joined.network.Bits() || p.Name != "node:"+node.String()+":management" {
 		return fmt.Errorf("node %s has the place %+v", node, p)
 	}
@@ -112,7 +111,7 @@ func (w *wantedRows) isPlace(node netip.Addr, p agents.Place) error {
 	return nil
 }
 
-// reachable tells which pods and services a node does not know to be behind its place.
+// reachable returns an error if the place of a node lacks a route to a pod or a service.
 func (w *wantedRows) reachable(f *fresh) error {
 	var services []netip.Addr
 	for _, s := range f.services {
@@ -126,12 +125,12 @@ func (w *wantedRows) reachable(f *fresh) error {
 		in := append([]netip.Prefix{w.joined.network}, p.Pods...)
 		for a, holder := range w.holders {
 			if !within(in, a) {
-				return fmt.Errorf("node %s was told of pods in %s: not of %s, which %s has", p.Node, p.Pods, a, holder)
+				return fmt.Errorf("node %s has routes to the pods in %s, which do not contain %s of %s", p.Node, p.Pods, a, holder)
 			}
 		}
 		for _, a := range services {
 			if !within(p.Services, a) {
-				return fmt.Errorf("node %s was told of services in %s: not of %s", p.Node, p.Services, a)
+				return fmt.Errorf("node %s has routes to the services in %s, which do not contain %s", p.Node, p.Services, a)
 			}
 		}
 	}

@@ -27,7 +27,7 @@ func TestOutages(t *testing.T) {
 	_, err = w.MakeServices(t.Context(), kubetest.ServiceLoad{Count: 30, Endpoints: 10, Namespaces: 5})
 	require.NoError(t, err)
 	dir := t.TempDir()
-	makeNodesAnew(t, w, dir)
+	recreateNodes(t, w, dir)
 	ledger := w.rows.keepLedger(t)
 
 	t.Run("API server killed", func(t *testing.T) { killAPIServer(t, w, ledger, dir) })
@@ -35,9 +35,9 @@ func TestOutages(t *testing.T) {
 	t.Run("datastore lost", func(t *testing.T) { loseDatastore(t, w, ledger) })
 }
 
-// makeNodesAnew has nodes come in another order than that of their addresses, so that
-// their places can't be known from these.
-func makeNodesAnew(t *testing.T, w *world, dir string) {
+// recreateNodes deletes some nodes and creates them again. The order of the nodes then differs
+// from the order of their addresses, so their places do not follow from the addresses.
+func recreateNodes(t *testing.T, w *world, dir string) {
 	b := w.serve(t, withDir(dir), neverReuse)
 	w.awaitExact(t, b, converge)
 	before := w.agents.Places()
@@ -49,8 +49,8 @@ func makeNodesAnew(t *testing.T, w *world, dir string) {
 	b.Stop()
 }
 
-// killAPIServer kills the API server, and has etcd forget what was before. While it
-// is away the bridge goes on, another one takes its place, and all stays as it is.
+// killAPIServer kills the API server, and compacts its etcd. Meanwhile the bridge goes on, and
+// is restarted. Nothing in the backend changes.
 func killAPIServer(t *testing.T, w *world, ledger *ledger, dir string) {
 	b := w.serve(t, withDir(dir), neverReuse)
 	w.awaitExact(t, b, converge)
@@ -59,10 +59,10 @@ func killAPIServer(t *testing.T, w *world, ledger *ledger, dir string) {
 	require.NoError(t, w.APIServer.Kill())
 	require.NoError(t, w.CompactEtcd(t.Context()))
 	over := time.After(outage)
-	await(t, outage, "it is said that the API server is away", func() error { return b.saysUnreachable(true) })
-	require.NoError(t, b.inSync(), "nothing that is known is missing")
+	await(t, outage, "the status says that the API server is unreachable", func() error { return b.saysUnreachable(true) })
+	require.NoError(t, b.inSync(), "the bridge has written all that it knows")
 	b.Restart()
-	await(t, converge, "it is said by the next bridge", func() error { return b.saysUnreachable(false) })
+	await(t, converge, "the restarted bridge reports it", func() error { return b.saysUnreachable(false) })
 	require.False(t, b.status().Complete)
 	b.putPod(t, "11111111-1111-4111-8111-111111111111", "mine", "ns-0", 0)
 	await(t, converge, "RESTCONF works meanwhile", func() error { return w.hasPort("ns-0:mine") })
@@ -78,7 +78,7 @@ func killAPIServer(t *testing.T, w *world, ledger *ledger, dir string) {
 	w.awaitExact(t, b, recovery)
 	t.Logf("in sync %s after the API server was ready", time.Since(begun))
 
-	// The same once more, with a bridge that has a watch to lose.
+	// The same again, with a bridge that has an open watch.
 	require.NoError(t, w.APIServer.Kill())
 	require.NoError(t, w.CompactEtcd(t.Context()))
 	require.NoError(t, w.APIServer.Start(t.Context()))

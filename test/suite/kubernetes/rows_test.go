@@ -221,7 +221,7 @@ func (w *world) exact(t *testing.T, r running) error {
 		return err
 	}
 	got, err := now.lines()
-	return shortened(errors.Join(err, difference(want, got), told(w.agents.Records(), leases)))
+	return shortened(errors.Join(err, difference(want, got), checkRecords(w.agents.Records(), leases)))
 }
 
 // difference tells which lines are missing, and which are too many.

@@ -15,21 +15,22 @@ import (
 )
 
 var (
-	stories = flag.Int("stories", 200, "how many stories are told, 250 at most")
-	steps   = flag.Int("steps", 14, "how many things happen in a story, before all that is left goes")
-	seed    = flag.Uint64("seed", 1, "what the stories are made of")
-	only    = flag.Int("only", -1, "the number of one story that is told with the first, without the others")
+	stories = flag.Int("stories", 200, "number of stories, at most 250")
+	steps   = flag.Int("steps", 14, "number of steps of a story; then its remaining objects are deleted")
+	seed    = flag.Uint64("seed", 1, "seed of the random stories")
+	only    = flag.Int("only", -1, "number of the only story to run, besides the first")
 )
 
 const (
-	// followTimeout bounds how long both may take to follow a round.
+	// followTimeout is the time in which both must process a round.
 	followTimeout = 3 * time.Minute
-	// reason is where the differences are written down.
+	// reasons is the document with the reasons of the differences.
 	reasons = "../../../docs/decisions/0007-where-we-differ-from-opendaylight.md"
 )
 
-// TestStoriesOnRealOpenDaylight tells both the same, and compares what becomes of it after each round, in
-// which one thing happens in every story. The bridge is started again on the way.
+// TestStoriesOnRealOpenDaylight sends the same requests to a real OpenDaylight and to the
+// bridge, and compares the results after each round. A round is one step of every story. The
+// bridge is restarted in the middle.
 func TestStoriesOnRealOpenDaylight(t *testing.T) {
 	c := odl.ForTest(t, odl.Oxygen, "host1")
 	o := newOracle(t, c)
@@ -38,17 +39,18 @@ func TestStoriesOnRealOpenDaylight(t *testing.T) {
 	for _, d := range differences {
 		t.Logf("%6d × %s", o.counts[d.name], d.name)
 		if *only < 0 {
-			require.NotZero(t, o.counts[d.name], "the difference %q never occurs, take it out", d.name)
+			require.NotZero(t, o.counts[d.name], "the difference %q never occurs: remove it", d.name)
 		}
 	}
 }
 
-// TestStories tells them to the bridge alone: it has what the stories say at any time.
+// TestStories sends the stories to the bridge alone, and compares its data with the stories
+// after each round.
 func TestStories(t *testing.T) {
 	newOracle(t, nil).tell()
 }
 
-// TestReasons: every difference is written down with its reason.
+// TestReasons: the document has a reason for every difference.
 func TestReasons(t *testing.T) {
 	text, err := os.ReadFile(reasons)
 	require.NoError(t, err)
@@ -60,14 +62,14 @@ func TestReasons(t *testing.T) {
 func newOracle(t *testing.T, c *odl.Controller) *oracle {
 	o := &oracle{t: t, oxygen: c, bridge: bridgetest.Start(t), counts: map[string]int{}}
 	for n := range number(c) {
-		if n == 0 || *only < 0 || n == *only { // the first one begins
+		if n == 0 || *only < 0 || n == *only { // the first story creates the first pod
 			o.stories = append(o.stories, newStory(n, *seed))
 		}
 	}
 	return o
 }
 
-// number is how many stories are told: few where that has to be quick.
+// number returns the number of stories. It is small with -short.
 func number(c *odl.Controller) int {
 	if c == nil && testing.Short() {
 		return min(*stories, 40)
@@ -75,7 +77,7 @@ func number(c *odl.Controller) int {
 	return *stories
 }
 
-// tell tells all stories to their end.
+// tell runs all stories to their end.
 func (o *oracle) tell() {
 	begun := time.Now()
 	for n := range *steps {
@@ -87,7 +89,7 @@ func (o *oracle) tell() {
 	}
 	for o.step((*story).end) {
 	}
-	o.t.Logf("%d stories told to their end in %s", len(o.stories), time.Since(begun).Round(time.Second))
+	o.t.Logf("%d stories ended in %s", len(o.stories), time.Since(begun).Round(time.Second))
 }
 
 func (o *oracle) step(next func(*story) (step, bool)) (more bool) {
@@ -99,8 +101,8 @@ func (o *oracle) step(next func(*story) (step, bool)) (more bool) {
 	return more
 }
 
-// follow waits until both have followed what was told. Stories with which something stays wrong
-// are told no further.
+// follow waits until OpenDaylight and the bridge have processed the requests. A story whose
+// results stay different fails the test, and is dropped.
 func (o *oracle) follow() {
 	o.t.Helper()
 	deadline := time.Now().Add(followTimeout)
@@ -127,8 +129,8 @@ func (o *oracle) drop(wrong map[*story]error) {
 	}
 }
 
-// begin has one pod come with its port, and go, before all else: until then, Oxygen's renderer
-// fails to remove a pod whose port never came.
+// begin creates and deletes one pod with its port before any other step. Without this,
+// Oxygen's renderer fails to remove a pod that never had a port.
 func (o *oracle) begin() {
 	first := o.stories[0]
 	p := first.newPod()

@@ -37,8 +37,8 @@ func TestBridgeOnRealOpenDaylight(t *testing.T) {
 	}
 }
 
-// testPods posts pods, plugs them in, and has them reach each other; one that is not plugged
-// in any more says so.
+// testPods creates pods and plugs them in, and they reach each other. The trace of an unplugged
+// pod says that it is not plugged in.
 func (w *world) testPods(pods []*pod) {
 	w.putPods(pods...)
 	w.awaitSync(patience)
@@ -57,8 +57,8 @@ func (w *world) testPods(pods []*pod) {
 	w.awaitSync(converge)
 }
 
-// testRenderer: that the controller has a renderer of its own, and who could write pods to it,
-// is said at the start, once.
+// testRenderer: if the controller has its own renderer, to which others could write pods, the
+// bridge logs that once, when it starts.
 func (w *world) testRenderer(release odl.Release) {
 	want := 0
 	if release == odl.Oxygen {
@@ -67,8 +67,8 @@ func (w *world) testRenderer(release odl.Release) {
 	require.Equal(w.t, want, w.bridge.Log().Count(beside))
 }
 
-// testOtherWriters deletes and changes what is ours, which is put back, and pods go on reaching
-// each other.
+// testOtherWriters deletes and changes entries of the bridge. The bridge writes them again, and
+// the pods still reach each other.
 func (w *world) testOtherWriters(pods []*pod) {
 	name := pods[0].String()
 	for _, list := range []string{"elan:elan-interfaces/elan-interface", "l3vpn:vpn-interfaces/vpn-interface", "ietf-interfaces:interfaces/interface"} {
@@ -76,7 +76,7 @@ func (w *world) testOtherWriters(pods []*pod) {
 		require.Equal(w.t, http.StatusOK, status)
 		status, _ = w.ask(http.MethodDelete, entry(list, name), "")
 		require.Equal(w.t, http.StatusOK, status)
-		await(w.t, patience, "it is put back", func() error {
+		await(w.t, patience, "the bridge writes the entry again", func() error {
 			if status, now := w.ask(http.MethodGet, entry(list, name), ""); status != http.StatusOK || len(now) != len(before) {
 				return fmt.Errorf("%d %s, before: %s", status, now, before)
 			}
@@ -97,7 +97,7 @@ func (w *world) testChangedPort(pods []*pod) {
 	require.NotEqual(w.t, before, changed)
 	status, answer := w.ask(http.MethodPut, path, changed)
 	require.Equal(w.t, http.StatusOK, status, answer)
-	await(w.t, patience, "it is put back", func() error {
+	await(w.t, patience, "the bridge writes the entry again", func() error {
 		if _, now := w.ask(http.MethodGet, path, ""); !strings.Contains(now, pods[1].port.PortName) {
 			return errors.New(now)
 		}
@@ -108,21 +108,21 @@ func (w *world) testChangedPort(pods []*pod) {
 	w.requireReach(pods...)
 }
 
-// testPassword: that the controller refuses the bridge is said loudly, once, however often it
-// is tried.
+// testPassword: if the controller refuses the password, the bridge logs one error, and tries
+// again without further errors.
 func (w *world) testPassword() {
 	const refused = "OpenDaylight refuses the bridge"
 	late := &pod{namespace: "late", name: "one", number: 90}
 	w.setPassword("wrong")
 	w.putPods(late)
-	await(w.t, patience, "it is said", func() error {
+	await(w.t, patience, "the bridge logs the error", func() error {
 		if w.bridge.Log().Count(refused) == 0 {
 			return errors.New(w.bridge.Log().Last())
 		}
 		return nil
 	})
 	var first time.Time
-	await(w.t, patience, "it is tried again and again", func() error {
+	await(w.t, patience, "the bridge tries again", func() error {
 		now := w.lastError("late")
 		if first.IsZero() {
 			first = now
@@ -139,10 +139,10 @@ func (w *world) testPassword() {
 	w.awaitSync(patience)
 }
 
-// refusedPause is how long a password that was refused is not shown again.
+// refusedPause is the time for which the bridge does not send a refused password again.
 const refusedPause = 5 * time.Second
 
-// lastError is when a namespace could not be written last.
+// lastError returns the time of the last failed write of a namespace.
 func (w *world) lastError(namespace string) (at time.Time) {
 	w.t.Helper()
 	var st struct {

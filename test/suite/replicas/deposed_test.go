@@ -17,7 +17,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
-// The rounds of deposed: a stop each, at a random moment of a heavy load.
+// A round of deposed halts the leader once, at a random moment of a heavy load.
 const (
 	stopRounds  = 4
 	stopSeed    = 20261121
@@ -27,36 +27,35 @@ const (
 	maxStop     = 500 * time.Millisecond
 )
 
-// stepsDown is what a leader says that leads no more.
+// stepsDown is the message of a bridge that is no longer the leader.
 const stepsDown = "this bridge leads no more"
 
-// fenced is what one says then whose write was refused.
+// fenced is in the message of a former leader whose write was refused.
 const fenced = "a write was refused"
 
-// TestDeposedLeader halts the leader in the middle of its work, again and again, until
-// the other one has taken over.
+// TestDeposedLeader halts the leader in the middle of its work, in several rounds. Each time
+// the other replica takes over.
 func TestDeposedLeader(t *testing.T) {
 	d := startDeposed(t)
 	for round := range stopRounds {
 		d.round(round, 0)
 	}
 	d.leader.Kill()
-	await(t, patience, "the one that is left leads", func() error { return d.other.leads(true) })
+	await(t, patience, "the remaining replica leads", func() error { return d.other.leads(true) })
 	d.other.awaitSync()
-	requireExact(t, d.other, d.nb, requireSaid(t, d.other, d.loads...))
+	requireExact(t, d.other, d.nb, requireAcknowledged(t, d.other, d.loads...))
 }
 
-// TestLeaderIsHaltedForAMinute: that is longer than all that a leader and its servers
-// wait for of each other.
+// TestLeaderIsHaltedForAMinute: a minute is longer than every timeout between a leader and its
+// servers.
 func TestLeaderIsHaltedForAMinute(t *testing.T) {
 	t.Parallel()
 	startDeposed(t).round(0, time.Minute)
 }
 
-// deposed are two replicas, of which the leader is halted in the middle of its work.
-// The other one takes over, deletes pods and gives their addresses to others. When the
-// first one goes on it changes nothing any more, and looks on, until it is its turn
-// again.
+// deposed has two replicas. The leader is halted in the middle of its work. The other replica
+// takes over, deletes pods and gives their addresses to new pods. When the first one resumes,
+// it changes nothing, and becomes the standby replica.
 type deposed struct {
 	t             *testing.T
 	nb            *ovsdb.Server
@@ -69,14 +68,14 @@ type deposed struct {
 func startDeposed(t *testing.T) *deposed {
 	t.Helper()
 	d := &deposed{t: t, nb: ovsdb.Start(t), etcd: startEtcd(t, 1), random: rand.New(rand.NewPCG(stopSeed, 0))}
-	// A pool that is small enough for addresses to be given again.
+	// The pool is so small that addresses are given again.
 	all := startReplicas(t, 2, d.etcd, d.nb, "--address-reuse-delay", "1s")
 	d.leader, d.other = all[0], all[1]
 	putPool(d.leader, "10.42.0.0/19")
 	return d
 }
 
-// round halts the leader for at least so long. Then the other one is the leader.
+// round halts the leader for at least a time. Then the other replica is the leader.
 func (d *deposed) round(n int, atLeast time.Duration) {
 	t := d.t
 	t.Helper()
@@ -89,25 +88,25 @@ func (d *deposed) round(n int, atLeast time.Duration) {
 	deleteHalf(t, d.other, d.loads)
 	d.other.awaitSync()
 	await(t, patience, "addresses have rested", func() error { return noneRests(d.other) })
-	pods := requireSaid(t, d.other, d.loads...)
+	pods := requireAcknowledged(t, d.other, d.loads...)
 	requireExact(t, d.other, d.nb, pods)
 	elapse(atLeast - time.Since(halted))
 
 	before := written(t, d.etcd, d.nb)
 	d.leader.Signal(syscall.SIGCONT)
-	await(t, patience, "the first one looks on", func() error { return d.leader.leads(false) })
-	require.True(t, d.leader.Log().Says(said, stepsDown), "it says so")
-	d.leader.awaitSync() // it has read what is there
+	await(t, patience, "the first one is a standby replica", func() error { return d.leader.leads(false) })
+	require.True(t, d.leader.Log().Says(said, stepsDown), "it logs that it is no longer the leader")
+	d.leader.awaitSync() // it has read the backend
 	requireExact(t, d.leader, d.nb, pods)
-	require.Equal(t, before, written(t, d.etcd, d.nb), "what the deposed leader wrote, in round %d", n)
+	require.Equal(t, before, written(t, d.etcd, d.nb), "the deposed leader wrote nothing, in round %d", n)
 	for _, tree := range trees {
-		await(t, patience, "both answer alike", func() error { return sameTree(t, d.other, d.leader, tree) })
+		await(t, patience, "both give the same answers", func() error { return sameTree(t, d.other, d.leader, tree) })
 	}
 	t.Logf("round %d: halted for %s, with %d of the leases not written to the database", n, time.Since(halted).Round(time.Millisecond), unfinished)
 	d.leader, d.other = d.other, d.leader
 }
 
-// load has pods put and deleted through the other one, until stop is called.
+// load puts and deletes pods through the other replica until stop is called.
 func (d *deposed) load() (stop func()) {
 	var stops []func()
 	for range stopWriters {
@@ -122,9 +121,9 @@ func (d *deposed) load() (stop func()) {
 	}
 }
 
-// TestLeaderThatDoesNotKnow: the leader's election key is gone, and the leader, whose
-// lease lives on, does not know. All that it writes from then on is refused, and tells
-// it so.
+// TestLeaderThatDoesNotKnow: the leader's election key is deleted, but its etcd lease still
+// lives, so the leader does not notice. From then on all its writes are refused, and it learns
+// from a refused write that it no longer leads.
 func TestLeaderThatDoesNotKnow(t *testing.T) {
 	nb, e := ovsdb.Start(t), startEtcd(t, 1)
 	all := startReplicas(t, 2, e, nb, addressesRest...)
@@ -139,26 +138,26 @@ func TestLeaderThatDoesNotKnow(t *testing.T) {
 		said := leader.Log().Len()
 		e.deleteElectionKey()
 		await(t, patience, "the other one leads", func() error { return other.leads(true) })
-		await(t, patience, "the first one looks on", func() error { return leader.leads(false) })
-		require.True(t, leader.Log().Says(said, fenced), "a write was refused")
-		require.True(t, leader.Log().Says(said, stepsDown), "it says so")
+		await(t, patience, "the first one is a standby replica", func() error { return leader.leads(false) })
+		require.True(t, leader.Log().Says(said, fenced), "it logs the refused write")
+		require.True(t, leader.Log().Says(said, stepsDown), "it logs that it is no longer the leader")
 		leader, other = other, leader
 	}
 	stop()
 	leader.awaitSync()
-	requireExact(t, leader, nb, requireSaid(t, leader, l))
+	requireExact(t, leader, nb, requireAcknowledged(t, leader, l))
 	leases.end(t)
 }
 
-// haltMidway halts the leader at a random moment, and again until it has chosen
-// addresses that are not in the database yet. It returns how many.
+// haltMidway halts the leader at random moments, until it has chosen addresses that are not yet
+// in the database. It returns the number of these addresses.
 func haltMidway(leader, other *replica, nb *ovsdb.Server, random *rand.Rand) (unfinished int) {
 	await(leader.t, patience, "the leader is halted in the middle of its work", func() error {
 		elapse(minStop + time.Duration(random.Int64N(int64(maxStop-minStop))))
 		leader.Signal(syscall.SIGSTOP)
 		if unfinished = unwritten(other, nb); unfinished == 0 {
 			leader.Signal(syscall.SIGCONT)
-			return errors.New("it had done all")
+			return errors.New("the leader had no unwritten addresses")
 		}
 		return nil
 	})
@@ -177,7 +176,7 @@ func unwritten(r *replica, nb *ovsdb.Server) int {
 	return len(without(names, ports(r.t, nb, "name")))
 }
 
-// elapse lets time go by in which others work.
+// elapse waits while other processes work.
 func elapse(d time.Duration) { <-time.After(d) }
 
 // deleteHalf deletes every second pod.
@@ -193,7 +192,7 @@ func deleteHalf(t *testing.T, r *replica, loads []*load) {
 	}
 }
 
-// noneRests is nil when every lease is of a pod that is there.
+// noneRests returns an error if a lease is released and rests.
 func noneRests(r *replica) error {
 	for _, l := range r.leases() {
 		if l.Released != "" {
@@ -203,8 +202,8 @@ func noneRests(r *replica) error {
 	return nil
 }
 
-// written is all that the leaders' writes leave: the records and their revisions, and
-// the journal of the northbound database, which grows with each transaction.
+// written returns the traces of the leaders' writes: the records with their revisions, and the
+// size of the northbound database's file, which grows with each transaction.
 func written(t *testing.T, e *cluster, nb *ovsdb.Server) []string {
 	t.Helper()
 	var all []string

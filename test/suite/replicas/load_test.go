@@ -123,9 +123,9 @@ func (l *load) number() int {
 	return l.first + l.next
 }
 
-// requireSaid requires that the pods are there that were acknowledged, and returns
+// requireAcknowledged requires that the pods are there that were acknowledged, and returns
 // the numbers of all by their uids. It settles what is not sure.
-func requireSaid(t *testing.T, r *replica, loads ...*load) map[string]int {
+func requireAcknowledged(t *testing.T, r *replica, loads ...*load) map[string]int {
 	t.Helper()
 	var top struct {
 		Pods []struct {

@@ -18,9 +18,9 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
 )
 
-// TestDeposedLeaderOfOpenDaylight halts the leader in the middle of its work until the other
-// one has taken over and changed things. OpenDaylight knows no write on a condition: that the
-// first one writes nothing when it goes on is its own doing.
+// TestDeposedLeaderOfOpenDaylight halts the leader in the middle of its work. The other replica
+// takes over and changes objects. Then the first one resumes. OpenDaylight has no conditional
+// writes, so the former leader itself must write nothing.
 func TestDeposedLeaderOfOpenDaylight(t *testing.T) {
 	t.Parallel()
 	fake, err := odlfake.New(odlfake.Oxygen)
@@ -49,7 +49,7 @@ func TestDeposedLeaderOfOpenDaylight(t *testing.T) {
 			leader.Signal(syscall.SIGSTOP)
 			if missing := notIn(fake, other); missing == 0 {
 				leader.Signal(syscall.SIGCONT)
-				return errors.New("it had done all")
+				return errors.New("the leader had no unwritten interfaces")
 			}
 			return nil
 		})
@@ -59,22 +59,22 @@ func TestDeposedLeaderOfOpenDaylight(t *testing.T) {
 		deleteHalf(t, other, loads)
 		other.awaitSync()
 		await(t, patience, "addresses have rested", func() error { return noneRests(other) })
-		requireSaid(t, other, loads...)
+		requireAcknowledged(t, other, loads...)
 		require.NoError(t, exactly(fake, other))
 
 		fake.Requests()
 		leader.Signal(syscall.SIGCONT)
-		await(t, patience, "the first one looks on", func() error { return leader.leads(false) })
-		require.True(t, leader.Log().Says(said, stepsDown), "it says so")
+		await(t, patience, "the first one is a standby replica", func() error { return leader.leads(false) })
+		require.True(t, leader.Log().Says(said, stepsDown), "it logs that it is no longer the leader")
 		leader.awaitSync()
 		seen := fake.Requests()
-		require.Zero(t, seen[http.MethodPut]+seen[http.MethodPost]+seen[http.MethodDelete], "what the deposed leader wrote, in round %d: %v", round, seen)
+		require.Zero(t, seen[http.MethodPut]+seen[http.MethodPost]+seen[http.MethodDelete], "the deposed leader wrote nothing, in round %d: %v", round, seen)
 		require.NoError(t, exactly(fake, other))
 		leader, other = other, leader
 	}
 }
 
-// notIn counts the living leases whose interfaces a controller does not have.
+// notIn counts the leases of existing pods whose interfaces the controller does not have.
 func notIn(fake *odlfake.Controller, r *replica) int {
 	return len(without(livingOf(r), fake.Keys("ietf-interfaces:interfaces")))
 }
@@ -88,13 +88,14 @@ func livingOf(r *replica) (names []string) {
 	return names
 }
 
-// exactly is nil when a controller has the interfaces of the living leases and no other.
+// exactly returns an error unless the controller has exactly the interfaces of the leases of
+// existing pods.
 func exactly(fake *odlfake.Controller, r *replica) error {
 	want := livingOf(r)
 	for _, container := range []string{"ietf-interfaces:interfaces", "elan:elan-interfaces", "l3vpn:vpn-interfaces"} {
 		have := fake.Keys(container)
 		if missing, more := without(want, have), without(have, want); len(missing)+len(more) > 0 {
-			return fmt.Errorf("%s: %v are missing, %v are too much", container, missing, more)
+			return fmt.Errorf("%s: %v are missing, %v are not wanted", container, missing, more)
 		}
 	}
 	return nil

@@ -107,7 +107,7 @@ func TestEtcdHasAnotherLeader(t *testing.T) {
 	await(t, patience, "one leads", func() error { return oneLeads(all) })
 	for _, r := range all {
 		r.awaitSync()
-		requireExact(t, r, nb, requireSaid(t, r, l))
+		requireExact(t, r, nb, requireAcknowledged(t, r, l))
 	}
 	leases.end(t)
 }

@@ -66,7 +66,7 @@ func takeOver(t *testing.T, seed uint64, bound time.Duration, end func(*replica)
 
 	stop()
 	through.awaitSync()
-	requireExact(t, through, nb, requireSaid(t, through, l))
+	requireExact(t, through, nb, requireAcknowledged(t, through, l))
 	leases.end(t)
 }
 

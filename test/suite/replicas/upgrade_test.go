@@ -68,7 +68,7 @@ func rolling(t *testing.T, from, to string) {
 		await(t, patience, "a row of a pod that came after", func() error { return rowSince(t, nb, first) })
 		stop()
 		standby.awaitSync()
-		requireExact(t, standby, nb, requireSaid(t, standby, loads...))
+		requireExact(t, standby, nb, requireAcknowledged(t, standby, loads...))
 		requireKept(t, before, livingLeases(standby))
 		leader = standby
 	}

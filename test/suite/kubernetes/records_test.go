@@ -10,10 +10,9 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/agents"
 )
 
-// told tells in what the records that the nodes' agents were told differ from the
-// living leases, all of which are confirmed once the database has all that it is to
-// have.
-func told(records []agents.Record, leases []lease) error {
+// checkRecords returns an error if the records of the nodes' agents differ from the leases of
+// existing pods. All leases must be confirmed: the database has all rows when it is called.
+func checkRecords(records []agents.Record, leases []lease) error {
 	want := map[string]int{}
 	for _, l := range leases {
 		if l.Released != "" {
@@ -32,7 +31,7 @@ func told(records []agents.Record, leases []lease) error {
 	for _, r := range records {
 		got[fmt.Sprintf("%+v", r)]++
 	}
-	return errors.Join(differ("agents were not told", want, got), differ("agents were told", got, want))
+	return errors.Join(differ("agents lack records", want, got), differ("agents have unexpected records", got, want))
 }
 
 // differ returns an error with some keys of a that occur less often in b.

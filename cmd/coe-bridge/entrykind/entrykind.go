@@ -1,6 +1,7 @@
-// Package kinds names the kinds of entries that RESTCONF clients write, and reads documents
-// of them.
-package kinds
+// Package entrykind has the kinds of entries that RESTCONF clients write: their names for
+// commands, and their lists in the YANG modules. It also names single entries for people,
+// and reads documents of entries. The kinds of the Netvirt model are in mapping/netvirt.
+package entrykind
 
 import (
 	"cmp"
@@ -20,7 +21,7 @@ type Kind struct {
 	Short          string
 }
 
-// All lists the kinds.
+// All returns the kinds.
 func All() []Kind {
 	return []Kind{
 		{"pods", "pod", "pod:coe", "pods", "Pods"},
@@ -28,12 +29,12 @@ func All() []Kind {
 		{"endpoints", "endpoint", "service:endpoints-info", "endpoints", "Endpoints of services"},
 		{"nodes", "node", "k8s-node:k8s-nodes-info", "k8s-nodes", "Nodes"},
 		{"clusters", "cluster", "k8s-cluster:k8s-clusters-info", "k8s-clusters", "Clusters"},
-		{"policies", "policy", "k8s:k8s", "network-policy", "Network policies (stored, and not enforced: this version has none)"},
+		{"policies", "policy", "k8s:k8s", "network-policy", "Network policies (stored, not enforced)"},
 		{"pools", "pool", "dhcp_allocation_pool:dhcp_allocation_pool", "network", "DHCP pools, by network"},
 	}
 }
 
-// Named returns the kind of a name, in singular or plural.
+// Named returns the kind with a name, in the singular or plural.
 func Named(name string) (Kind, error) {
 	for _, k := range All() {
 		if name == k.Name || name == k.Singular {
@@ -43,7 +44,7 @@ func Named(name string) (Kind, error) {
 	return Kind{}, fmt.Errorf("%q is not a kind that clients write: want one of %s", name, List())
 }
 
-// List lists the names in a sentence.
+// List returns the names of all kinds, for a sentence.
 func List() string { return strings.Join(kindNames(), ", ") }
 
 func kindNames() []string {
@@ -60,7 +61,7 @@ type Catalog struct {
 	tops   []*yang.Node
 }
 
-// Load returns the Catalog of the YANG modules.
+// Load loads the YANG modules and returns their Catalog.
 func Load() (*Catalog, error) {
 	schema, err := yang.Load()
 	if err != nil {
@@ -82,10 +83,10 @@ func (k Kind) Has(e *document.Entry) bool {
 	return e.Key != nil && e.Node().Name == k.list && TopName(e) == k.Top
 }
 
-// TopName names the top container of an entry: "module:container".
+// TopName returns the name of the top container of an entry: "module:container".
 func TopName(e *document.Entry) string { return e.Top().Module.Name + ":" + e.Top().Name }
 
-// Singular names the kind of an entry of a list.
+// Singular returns the name of the kind of an entry in the singular ("pod").
 func Singular(e *document.Entry) string {
 	if i := slices.IndexFunc(All(), func(k Kind) bool { return k.Has(e) }); i >= 0 {
 		return All()[i].Singular
@@ -93,8 +94,9 @@ func Singular(e *document.Entry) string {
 	return e.Node().Name
 }
 
-// Of names the kind of an entry, or the container that it is.
-func Of(e *document.Entry) string {
+// Name returns the name of the kind of an entry ("pods"), or of a container's entry
+// "module:container".
+func Name(e *document.Entry) string {
 	if i := slices.IndexFunc(All(), func(k Kind) bool { return k.Has(e) }); i >= 0 {
 		return All()[i].Name
 	}
@@ -104,7 +106,7 @@ func Of(e *document.Entry) string {
 // IsPolicy reports whether an entry is a network policy.
 func IsPolicy(e *document.Entry) bool { return e.Node().Name == "network-policy" }
 
-// Label is the name of an entry for people: "namespace/name", "name", or empty.
+// Label returns the name of an entry for people: "namespace/name", "name", or empty.
 func Label(e *document.Entry) string {
 	switch name := e.Leaf("name"); {
 	case name != "" && !IsPolicy(e):
@@ -117,19 +119,20 @@ func Label(e *document.Entry) string {
 
 // Title names an entry in a line: "pods/8f2a6d5e-… (shop/web)".
 func Title(e *document.Entry) string {
-	text := strings.Join(append([]string{Of(e)}, e.Key...), "/")
+	text := strings.Join(append([]string{Name(e)}, e.Key...), "/")
 	if name := Label(e); name != "" {
 		text += " (" + name + ")"
 	}
 	return text
 }
 
-// Calls reports whether name is the key of an entry, its name, or its NAMESPACE/NAME.
+// Calls reports whether name is the key of an entry, its name, or its "namespace/name".
 func Calls(e *document.Entry, name string) bool {
 	own := Label(e)
 	_, bare, _ := strings.Cut(own, "/")
 	return strings.EqualFold(name, strings.Join(e.Key, ",")) || own != "" && (name == own || name == bare)
 }
 
-// Namespace is a namespace as a client sent it; the default one if it sent none.
+// Namespace returns the namespace that a client sent, or the default namespace if it sent
+// none.
 func Namespace(sent string) string { return cmp.Or(sent, coe.DefaultNamespace) }
