@@ -10,8 +10,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
-// chosen are the addresses of a lease, the blocks that they are reached
-// through, and the rests that end with it.
+// chosen has the chosen addresses of a lease, their blocks, and the resting records whose
+// addresses the lease takes over.
 type chosen struct {
 	addresses []coe.LeasedAddress
 	blocks    []dhcppool.Block
@@ -41,7 +41,7 @@ func (r *round) addresses(s *space, e *elan, w wish, old *coe.Lease) (chosen, *c
 	return r.poolAddresses(s, e, w, network)
 }
 
-// poolAddresses takes an address of each family that the network's pools have.
+// poolAddresses chooses one address for each family that the network's pools have.
 func (r *round) poolAddresses(s *space, e *elan, w wish, network string) (chosen, *coe.Refusal) {
 	var c chosen
 	owner := leaseRecord(w.key)
@@ -65,8 +65,8 @@ func (r *round) poolAddresses(s *space, e *elan, w wish, network string) (chosen
 	return c, nil
 }
 
-// undo releases chosen addresses. They return to the rest that they were taken from, or to the
-// lease that was to be replaced.
+// undo releases chosen addresses. An address that was taken from a resting record, or from the
+// lease that should be replaced, is held for that record again.
 func (r *round) undo(s *space, c chosen, old *coe.Lease) {
 	for _, a := range c.addresses {
 		r.alloc.Release(s.domain, a.Address)
@@ -82,7 +82,7 @@ func (r *round) undo(s *space, c chosen, old *coe.Lease) {
 	}
 }
 
-// giveBack makes a record hold its address again.
+// giveBack holds an address for its record again.
 func (r *round) giveBack(record, namespace string, node netip.Addr, x coe.LeasedAddress) {
 	e := r.elan(r.namespace(namespace), node)
 	b, found := r.alloc.Through(e.Domain, x.Address)
@@ -96,7 +96,7 @@ func (r *round) giveBack(record, namespace string, node netip.Addr, x coe.Leased
 	}
 }
 
-// former returns an address that rests for an interface.
+// former returns a resting address of an interface.
 func (ns *namespace) former(key coe.LeaseKey, match func(*former) bool) *former {
 	for _, f := range ns.formers[key] {
 		if match(f) {

@@ -13,7 +13,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
-// BenchmarkOneChange is the Sync of a namespace of 10,000 pods of which one changed.
+// BenchmarkOneChange measures the Sync of a namespace of 10,000 pods after one of them changed.
 func BenchmarkOneChange(b *testing.B) {
 	w := newWorld(b, pool("default", "10.0.0.0/8", "", "", ""))
 	w.put(manyPods(10000, 10, 1)...)
@@ -31,7 +31,8 @@ func BenchmarkOneChange(b *testing.B) {
 	}
 }
 
-// BenchmarkManyNodes is the Sync of one pod: its cost does not depend on the number of nodes.
+// BenchmarkManyNodes measures the Sync of one pod. Its cost must not depend on the number of
+// nodes.
 func BenchmarkManyNodes(b *testing.B) {
 	for _, nodes := range []int{0, 5000} {
 		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
@@ -51,7 +52,7 @@ func BenchmarkManyNodes(b *testing.B) {
 	}
 }
 
-// BenchmarkView is what the store needs for the snapshot that OneChange takes.
+// BenchmarkView measures the share of the store in BenchmarkOneChange: one View.
 func BenchmarkView(b *testing.B) {
 	w := newWorld(b, pool("default", "10.0.0.0/8", "", "", ""))
 	w.put(manyPods(10000, 10, 1)...)
@@ -61,7 +62,7 @@ func BenchmarkView(b *testing.B) {
 	}
 }
 
-// BenchmarkBurst is the Sync of 5,000 new pods of 20 namespaces on 10 nodes.
+// BenchmarkBurst measures the Sync of 5,000 new pods in 20 namespaces on 10 nodes.
 func BenchmarkBurst(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
@@ -72,7 +73,7 @@ func BenchmarkBurst(b *testing.B) {
 	}
 }
 
-// BenchmarkExhausted is the Sync of a namespace of 10,000 pods that a pool can't serve.
+// BenchmarkExhausted measures the Sync of a namespace of 10,000 pods with an exhausted pool.
 func BenchmarkExhausted(b *testing.B) {
 	w := newWorld(b, specPool())
 	w.put(manyPods(10000, 10, 1)...)
@@ -84,7 +85,7 @@ func BenchmarkExhausted(b *testing.B) {
 	require.NotEmpty(b, w.store.View("ns0").Refusals)
 }
 
-// BenchmarkLoad is the start with 50,000 leases in 200 namespaces.
+// BenchmarkLoad measures the load of 50,000 leases in 200 namespaces.
 func BenchmarkLoad(b *testing.B) {
 	w := newWorld(b, pool("default", "10.0.0.0/8", "", "", ""))
 	w.put(manyPods(50000, 10, 200)...)
@@ -96,8 +97,8 @@ func BenchmarkLoad(b *testing.B) {
 	w.store.Update(func(tx *coe.Tx) { tx.SetComplete(coe.RESTCONF) })
 }
 
-// BenchmarkStorm is what 5,000 pods of 20 namespaces on 50 nodes cost that arrive 60
-// at a time, in all namespaces: the worst that batches can be.
+// BenchmarkStorm measures 5,000 pods in 20 namespaces on 50 nodes. They arrive in batches of 60
+// from all namespaces, which is the worst case for batches.
 func BenchmarkStorm(b *testing.B) {
 	pods := manyPods(5000, 50, 20)
 	var used time.Duration
@@ -119,7 +120,8 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkChurn is the Sync after one pod of 5,000 in 20 namespaces is replaced by another.
+// BenchmarkChurn measures the Sync after one of 5,000 pods in 20 namespaces is replaced by
+// another.
 func BenchmarkChurn(b *testing.B) {
 	w := newWorld(b, pool("default", "10.0.0.0/8", "", "", ""))
 	pods := manyPods(5000, 10, 20)
@@ -141,8 +143,8 @@ func BenchmarkChurn(b *testing.B) {
 	b.ReportMetric(float64((processorTime(b)-begun).Microseconds())/float64(b.N), "cpu-µs/op")
 }
 
-// BenchmarkSetPools is what one node of 1,000 costs whose pod-cidr changes, while
-// 20 namespaces have a block of each node.
+// BenchmarkSetPools measures the change of the pod-cidr of one of 1,000 nodes, while 20
+// namespaces have a block on each node.
 func BenchmarkSetPools(b *testing.B) {
 	pools := make([]dhcppool.Pool, 1000)
 	var pods []*coe.Pod

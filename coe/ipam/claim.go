@@ -25,20 +25,20 @@ func (r *round) claimPod(s *space, p *coe.Pod) {
 	}
 }
 
-// wish is an interface that is to have a lease.
+// wish is an interface that needs a lease.
 type wish struct {
 	pod   *coe.Pod
 	iface coe.PodInterface
-	first bool // of its pod's interfaces
+	first bool // it is the first interface of its pod
 	key   coe.LeaseKey
 }
 
-// fits reports whether a lease is what the interface needs.
+// fits reports whether a lease is the one that the interface needs.
 func fits(l *coe.Lease, p *coe.Pod, i coe.PodInterface) bool {
 	return reaches(l, p, i) && l.Pod == p.Name
 }
 
-// reaches reports whether the addresses of a lease are what the interface needs.
+// reaches reports whether the addresses of a lease are those that the interface needs.
 func reaches(l *coe.Lease, p *coe.Pod, i coe.PodInterface) bool {
 	if l.Namespace != p.Namespace || l.Node != p.HostIP {
 		return false
@@ -53,15 +53,15 @@ func reaches(l *coe.Lease, p *coe.Pod, i coe.PodInterface) bool {
 //	any        | yes          | yes       | kept, or taken up again
 //	none       |              | yes       | chosen
 //	living,    | no           | yes       | chosen again once the store is complete; the old
-//	released   |              |           | addresses rest. Where that fails, it is released
+//	released   |              |           | addresses rest. If that fails, it is released
 func (r *round) claim(s *space, w wish) *coe.Refusal {
 	old := r.leases[w.key]
 	if l := r.contested[w.key]; l != nil && reaches(l, w.pod, w.iface) {
-		w.iface.Addresses = addressesOf(l) // and no others: the pod may run with them
+		w.iface.Addresses = addressesOf(l) // keep exactly these: the pod may run with them
 	}
 	accord := old != nil && fits(old, w.pod, w.iface)
 	if old != nil && !accord && !r.complete {
-		return nil // a source that has not spoken yet may know better
+		return nil // a source that is not listed yet may report the pod as it was
 	}
 	if other := s.names[w.pod.Name]; other != "" && other != w.pod.UID {
 		r.unserve(s, old)
@@ -78,16 +78,17 @@ func (r *round) claim(s *space, w wish) *coe.Refusal {
 	return refusal
 }
 
-// unserve releases a living lease that does not fit its pod, and cannot be replaced.
+// unserve releases a living lease that does not fit its pod and cannot be replaced.
 func (r *round) unserve(s *space, old *coe.Lease) {
 	if old == nil || old.Released != 0 || !r.complete {
 		return
 	}
 	r.release([]*coe.Lease{old})
-	r.more[s.name] = true // its name came free
+	r.more[s.name] = true // its name is free now
 }
 
-// keep takes a lease up that fits, with the MAC address that the pod wants now.
+// keep keeps a lease that fits, or takes it up again if it is released. It sets the MAC address
+// that the pod requests now.
 func (r *round) keep(s *space, w wish, old *coe.Lease) *coe.Refusal {
 	l := *old
 	l.Released = 0
@@ -97,7 +98,7 @@ func (r *round) keep(s *space, w wish, old *coe.Lease) *coe.Refusal {
 			return refusal
 		}
 	}
-	if r.complete { // else a source that has not spoken yet may want another
+	if r.complete { // before, a source that is not listed yet may request another
 		chooseMAC(r.elan(s.namespace, l.Node), w, &l, old)
 	}
 	s.names[l.Pod] = l.PodUID
@@ -107,15 +108,15 @@ func (r *round) keep(s *space, w wish, old *coe.Lease) *coe.Refusal {
 	return nil
 }
 
-// name sets the interface's name. The primary interface is the first one at the
-// pod's first claim; it stays while its lease lives.
+// name sets the interface's name. The first interface at the pod's first claim is the primary
+// one. It stays the primary one as long as its lease is not released.
 func (r *round) name(s *space, w wish, l *coe.Lease) {
 	l.Primary = (l.Primary || w.first) && !s.pods[l.PodUID].primary(l.InterfaceUID)
 	l.Name = netvirt.InterfaceName(s.name, l.Pod, l.InterfaceUID, l.Primary)
 }
 
-// choose makes a lease for an interface that has none that fits; old, if there
-// is one, is replaced by it.
+// choose creates a lease for an interface without a lease that fits. The new lease replaces old,
+// which can be nil.
 func (r *round) choose(s *space, w wish, old *coe.Lease) *coe.Refusal {
 	e := r.elan(s.namespace, w.pod.HostIP)
 	if refusal := r.identify(s, e); refusal != nil {
@@ -188,7 +189,7 @@ func (r *round) putInstances(s *space, e *elan) {
 	}
 }
 
-// putBlocks records the blocks that were not there before.
+// putBlocks records the blocks that have no record yet.
 func (r *round) putBlocks(s *space, blocks []dhcppool.Block) {
 	for _, b := range blocks {
 		if _, found := r.blocks[blockKey{b.ELAN.Name, b.Prefix}]; found {
@@ -200,7 +201,7 @@ func (r *round) putBlocks(s *space, blocks []dhcppool.Block) {
 	}
 }
 
-// giveUp lets the addresses rest that a lease has and its successor has not.
+// giveUp lets those addresses of a lease rest that its successor does not have.
 func (r *round) giveUp(old, successor *coe.Lease) {
 	domain := r.cfg.domain(old.Namespace)
 	for _, a := range old.Addresses {

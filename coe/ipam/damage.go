@@ -14,7 +14,7 @@ import (
 
 // No single record may stop a replica. A record is damaged if it is unreadable, stored
 // under a wrong key, missing, or in conflict with another record. A damaged record is set
-// aside and reported. Everything else is served.
+// aside and reported. All other records are used.
 //
 //	record                | what happens to it
 //	unreadable, a copy    | its content is read from the backend, or chosen again; then it is replaced or deleted
@@ -23,12 +23,12 @@ import (
 //	former, service       | deleted; the service gets another address
 //	of an unknown kind    | kept: another release may have written it
 //
-// Nothing is chosen until the backend has listed what is in use.
+// Nothing is chosen until the backend has listed the addresses in use.
 
-// damage is what is wrong with records, by their keys.
+// damage has the flaws of damaged records, by key.
 type damage map[string]flaw
 
-// flaw is what is wrong with one record.
+// flaw is the reason why a record is damaged.
 type flaw struct {
 	why string
 	// unknownKind is set for a record that this release must not replace or delete.
@@ -62,7 +62,7 @@ func RecordProblem(record, why string) coe.Problem {
 	return coe.Problem{Kind: "record", UID: record, Name: record, Reason: coe.RecordDamaged, Message: message}
 }
 
-// maxLogged bounds what is logged of a damaged record.
+// maxLogged is the largest number of bytes of a damaged record that are logged.
 const maxLogged = 2048
 
 // reportDamage logs the damaged records that before does not have, with the beginning of
@@ -73,7 +73,7 @@ func (a *Assigner) reportDamage(before damage, records map[string][]byte) {
 			continue
 		}
 		value := records[record]
-		a.log.Error("record of what was chosen is set aside", "record", record, "why", a.damaged[record].why,
+		a.log.Error("damaged record of the journal is set aside", "record", record, "why", a.damaged[record].why,
 			"value", string(value[:min(len(value), maxLogged)]))
 	}
 }
@@ -204,8 +204,8 @@ func (r *round) restoreInstances() {
 	}
 }
 
-// settleDamage deletes the damaged records that were not replaced, once the store is
-// complete and it is known what is in use.
+// settleDamage deletes the damaged records that were not replaced. It does so once the store is
+// complete and the addresses in use are known.
 func (r *round) settleDamage() {
 	if len(r.damaged) == 0 || !r.complete || r.unasked {
 		return
@@ -233,7 +233,7 @@ func addressesOf(l *coe.Lease) (all []netip.Addr) {
 	return all
 }
 
-// dropContested forgets a contested lease: it was replaced, or its pod is gone.
+// dropContested forgets a contested lease that was replaced, or whose pod is deleted.
 func (r *round) dropContested(key coe.LeaseKey) {
 	l := r.contested[key]
 	if l == nil {
@@ -253,7 +253,7 @@ func (r *round) clearDamage() (changed bool) {
 		if _, was := r.damaged[record]; was {
 			delete(r.damaged, record)
 			r.clusterChanged, changed = true, true
-			r.log.Info("damaged record of what was chosen is replaced or deleted", "record", record)
+			r.log.Info("damaged record of the journal is replaced or deleted", "record", record)
 		}
 	}
 	return changed
@@ -278,8 +278,8 @@ func (r *round) adoptIDs(u *InUse) {
 	}
 }
 
-// vpnName returns the name of a namespace's vpn-instance: the name on record, the name
-// that the backend has, or the name by the rule.
+// vpnName returns the name of a namespace's vpn-instance: the recorded name, else the name in
+// the backend, else netvirt.VPNName.
 func (a *Assigner) vpnName(namespace string) string {
 	if v := a.vpns[namespace]; v != nil {
 		return v.Name

@@ -13,7 +13,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 )
 
-// damages are what may happen to a record of a journal, and to the one after it.
+// damages are the ways in which a record of a journal, and the record after it, can be damaged.
 var damages = map[string]func(records map[string][]byte, key, next string){
 	"removed":   func(records map[string][]byte, key, _ string) { delete(records, key) },
 	"emptied":   func(records map[string][]byte, key, _ string) { records[key] = nil },
@@ -28,9 +28,9 @@ var damages = map[string]func(records map[string][]byte, key, next string){
 	"of another kind": func(records map[string][]byte, key, _ string) { records[key] = []byte(`{"kind":"another"}`) },
 }
 
-// TestAnyOneRecordIsDamaged damages each record of a journal in turn. The leader and the
-// standby replicas start and report the damage. Every pod keeps what it has. The journal
-// is whole again soon after.
+// TestAnyOneRecordIsDamaged damages each record of a journal, one at a time. The leader and the
+// standby replicas start and report the damage. Every pod keeps its lease. Soon the journal has
+// no damaged record.
 func TestAnyOneRecordIsDamaged(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
@@ -66,13 +66,13 @@ func TestAnyOneRecordIsDamaged(t *testing.T) {
 				require.Equal(t, instances, w.instances(), key)
 				require.Empty(t, w.damaged(), key)
 				w.restart()
-				require.Empty(t, w.damaged(), "%s: what is written is whole", key)
+				require.Empty(t, w.damaged(), "%s: the written record is valid", key)
 			}
 		})
 	}
 }
 
-// damageable is a world with a backend and a record of every kind.
+// damageable returns a world with a backend and a record of every kind.
 func damageable(t *testing.T) (w *world, pods []*coe.Pod) {
 	w, pods = withBackend(t)
 	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
@@ -117,7 +117,7 @@ func (w *world) putRest() {
 	})
 }
 
-// instances are the elan-instances and vpn-instances by name.
+// instances returns the elan-instances and vpn-instances by name.
 func (w *world) instances() map[string]any {
 	all := map[string]any{}
 	for _, ns := range w.store.Namespaces() {

@@ -10,12 +10,12 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Facts puts the choices of the leader into the Store of a standby, so that it shows the same
-// and is prepared to lead. It is for one goroutine. It must not be used after an Assigner of
-// the same Store was loaded.
+// Facts puts the choices of the leader into the Store of a standby replica. The replica then
+// shows the same data as the leader, and can take over. Facts is for one goroutine. It must not
+// be used after an Assigner of the same Store was loaded.
 type Facts struct {
 	store *coe.Store
-	// retract undoes each record.
+	// retract has the function that removes the fact of each record from the store.
 	retract map[string]func(*coe.Tx)
 	damaged damage
 }
@@ -32,9 +32,9 @@ func NewFacts(store *coe.Store) *Facts {
 	return &Facts{store: store, retract: map[string]func(*coe.Tx){}, damaged: damage{}}
 }
 
-// Apply applies a revision of the journal. With snapshot, puts are all records, and other
-// records in the store, from an Assigner of this process, are removed. A damaged record is left
-// out: it is a problem of the store's cluster, and the error names it.
+// Apply applies a revision of the journal. With snapshot, puts has all records, and Apply removes
+// all other facts from the store, which an Assigner of this process may have left. Apply skips a
+// damaged record: it is a problem of the store's cluster, and the error names it.
 func (f *Facts) Apply(snapshot bool, puts map[string][]byte, deletes []string) error {
 	var damaged []error
 	var before []coe.View
@@ -70,7 +70,7 @@ func (f *Facts) forget(tx *coe.Tx, key string) {
 	delete(f.damaged, key)
 }
 
-// tell puts one record's fact into the store, and notes how to take it back.
+// tell puts the fact of a record into the store, and adds the function that removes it.
 func (f *Facts) tell(tx *coe.Tx, key string, value []byte) error {
 	var j journalled
 	if err := j.decode(key, value); err != nil {
@@ -119,8 +119,8 @@ func (f *Facts) tell(tx *coe.Tx, key string, value []byte) error {
 	return nil
 }
 
-// VIPFacts puts the service addresses that the leader has claimed into a Store, as Facts does
-// with the other records. It is for one goroutine.
+// VIPFacts puts the service addresses that the leader has claimed into the Store of a standby
+// replica. It is for one goroutine.
 type VIPFacts struct {
 	store *coe.Store
 	told  map[string]coe.VIPFact // by record
@@ -129,8 +129,8 @@ type VIPFacts struct {
 // NewVIPFacts returns VIPFacts without records.
 func NewVIPFacts(store *coe.Store) *VIPFacts { return &VIPFacts{store, map[string]coe.VIPFact{}} }
 
-// Apply applies a revision of the journal. With snapshot, puts are all records. A record that
-// cannot be read is left out and named in the error.
+// Apply applies a revision of the journal. With snapshot, puts has all records. Apply skips a
+// record that cannot be read, and names it in the error.
 func (f *VIPFacts) Apply(snapshot bool, puts map[string][]byte, deletes []string) error {
 	var unreadable []error
 	var before []coe.View

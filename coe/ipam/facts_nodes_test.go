@@ -9,7 +9,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// A standby replica learns the choices for nodes from changes and from snapshots.
+// A standby replica gets the choices for nodes from changes and from snapshots.
 func TestFactsOfNodes(t *testing.T) {
 	w := newWorld(t, specPool())
 	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}

@@ -33,7 +33,7 @@ func FuzzStory(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13})
 	f.Add([]byte("pods come and go and move, commits fail, and the bridge restarts"))
 	f.Add([]byte("PODS COME AND GO AND MOVE, COMMITS FAIL, AND THE BRIDGE RESTARTS!"))
-	f.Add([]byte("\f\xde\xfe\xf99000908x90"))                                                                 // a wanted MAC address that comes free, and a restart
+	f.Add([]byte("\f\xde\xfe\xf99000908x90"))                                                                 // a requested MAC address becomes free, and a restart
 	f.Add([]byte("\x00\x05\x1c\x0a\x38\x0b\x54\x0c\x0b\x03\x0b\x07\x19\x05\x27\x09\x35\x0b\x43\x0d\x51\x0f")) // records are damaged
 	f.Add([]byte("lose the journal; lose it again while the backend is away, and pods request addresses"))
 	f.Fuzz(func(t *testing.T, steps []byte) {
@@ -51,10 +51,10 @@ func FuzzStory(f *testing.F) {
 type story struct {
 	*world
 	said     map[coe.Origin]map[string]*coe.Pod
-	pods     map[string]*coe.Pod // as they are believed
+	pods     map[string]*coe.Pod // as the store reports them
 	services map[string]*coe.Service
 	backend  backend
-	// used is when the holder of an address last had it.
+	// used has the last time at which the holder of an address had it.
 	used map[spaceAddr]use
 }
 
@@ -68,10 +68,10 @@ type use struct {
 	last time.Time
 }
 
-var errAway = errors.New("the backend is away")
+var errAway = errors.New("the backend is unreachable")
 
-// backend is what the backend of a story has: what was leased when it settled
-// last. It is away for so many questions.
+// backend is the backend of a story. It has the leases of the last moment at which the story was
+// settled. It is unreachable for a number of questions.
 type backend struct {
 	rows []ipam.InUse
 	away int
@@ -95,7 +95,7 @@ func newStory(t *testing.T, isolated bool) *story {
 		pods: map[string]*coe.Pod{}, services: map[string]*coe.Service{}, used: map[spaceAddr]use{},
 	}
 	s.inUse = s.backend.inUse
-	s.journal.maxOps = 3 // so that writes are cut in pieces
+	s.journal.maxOps = 3 // a write then needs several transactions
 	s.restart()
 	s.complete()
 	return s
@@ -132,8 +132,8 @@ func (s *story) step(what, x byte) {
 	}
 }
 
-// madePod makes up a pod of the two bytes: a node or none, a namespace, a name, a
-// MAC address and interfaces.
+// madePod makes a pod from two bytes. They determine its node, if any, its namespace, its name,
+// its MAC address and its interfaces.
 func madePod(uid string, y, x byte) *coe.Pod {
 	p := newPod(uid, []string{n1, n2}[y&1], in([]string{"default", "ns1"}[y>>1&1]))
 	switch y >> 2 & 3 {
@@ -164,7 +164,7 @@ func madePod(uid string, y, x byte) *coe.Pod {
 	return p
 }
 
-// say has an origin report a pod; nil deletes it.
+// say reports a pod from an origin; nil deletes the pod.
 func (s *story) say(origin coe.Origin, uid string, p *coe.Pod) {
 	if p == nil {
 		delete(s.said[origin], uid)
@@ -199,8 +199,7 @@ func (s *story) putService(x byte) {
 	})
 }
 
-// reboot restarts the bridge. It reads the journal, and then the origins report
-// everything again.
+// reboot restarts the bridge. It reads the journal, and then the origins report all pods again.
 func (s *story) reboot() {
 	s.settle()
 	before := s.chosen()
@@ -215,8 +214,7 @@ func (s *story) reboot() {
 	}
 }
 
-// repeat has the origins report everything to a new store, one origin after the
-// other, with Syncs between.
+// repeat reports all pods to a new store, one origin after the other, with Syncs in between.
 func (s *story) repeat() {
 	for _, o := range s.origins {
 		s.store.Update(func(tx *coe.Tx) {
@@ -228,7 +226,7 @@ func (s *story) repeat() {
 			}
 		})
 		s.mark("default")
-		_ = s.trySync() // some are synced before the store is complete
+		_ = s.trySync() // so some namespaces are synced before the store is complete
 		s.laws()
 	}
 	s.complete()
@@ -236,8 +234,8 @@ func (s *story) repeat() {
 	s.settle()
 }
 
-// lose restarts the bridge with an empty journal: whoever lives keeps what it has
-// in the backend, also where the pools come late and the backend is away.
+// lose restarts the bridge with an empty journal. Existing pods keep the addresses that they have
+// in the backend, even if the pools are set late and the backend is unreachable for a while.
 func (s *story) lose(x byte) {
 	s.settle()
 	before, pools := s.living(), s.pools
@@ -247,7 +245,7 @@ func (s *story) lose(x byte) {
 			had[spaceAddr{s.space(l.Namespace), a.Address}] = true
 		}
 	}
-	maps.DeleteFunc(s.used, func(at spaceAddr, _ use) bool { return !had[at] }) // what rested is forgotten
+	maps.DeleteFunc(s.used, func(at spaceAddr, _ use) bool { return !had[at] }) // the rests are lost with the journal
 	s.backend = backend{s.inBackend(), int(x & 3)}
 	if x>>2&1 == 1 {
 		s.pools = nil
@@ -267,14 +265,14 @@ func (s *story) lose(x byte) {
 		if !s.serves(key) {
 			continue
 		}
-		if s.pods[key.PodUID].MAC != "" { // it may have come free meanwhile
+		if s.pods[key.PodUID].MAC != "" { // it may have become free meanwhile
 			got.MAC, want.MAC = "", ""
 		}
-		require.Equal(s, want, got, "what is in use stays")
+		require.Equal(s, want, got, "leases in use stay")
 	}
 }
 
-// hurt restarts the bridge with a damaged record: whoever lives keeps what it has.
+// hurt restarts the bridge with a damaged record. Existing pods keep their leases.
 func (s *story) hurt(what, x byte) {
 	s.settle()
 	before := s.living()
@@ -284,7 +282,7 @@ func (s *story) hurt(what, x byte) {
 			had[spaceAddr{s.space(l.Namespace), a.Address}] = true
 		}
 	}
-	maps.DeleteFunc(s.used, func(at spaceAddr, _ use) bool { return !had[at] }) // what rested may be forgotten
+	maps.DeleteFunc(s.used, func(at spaceAddr, _ use) bool { return !had[at] }) // the damaged record may be a rest
 	s.backend = backend{s.inBackend(), int(x & 1)}
 	keys := sortedKeys(s.journal.records)
 	if len(keys) == 0 {
@@ -315,7 +313,7 @@ func (s *story) hurt(what, x byte) {
 	s.repeat()
 }
 
-// chosen are all facts of the store.
+// chosen returns all facts of the store.
 func (s *world) chosen() map[string]any {
 	facts := map[string]any{}
 	for _, ns := range s.store.Namespaces() {
@@ -349,7 +347,7 @@ func (s *story) serves(key coe.LeaseKey) bool {
 	return l != nil && l.Released == 0
 }
 
-// settle syncs until nothing is marked, through commits that fail.
+// settle syncs until no namespace is marked. It continues after failed commits.
 func (s *story) settle() {
 	for range 30 {
 		if len(s.marked) == 0 {
@@ -360,7 +358,7 @@ func (s *story) settle() {
 		}
 		s.laws()
 	}
-	require.Empty(s, s.marked, "it does not come to rest")
+	require.Empty(s, s.marked, "namespaces stay marked")
 	s.backend.rows = s.inBackend()
 }
 
@@ -418,7 +416,7 @@ func (s *story) laws() {
 	}
 }
 
-// rested judges that an address rests between two owners.
+// rested checks that an address has rested before it gets a new owner.
 func (s *story) rested(at spaceAddr, key coe.LeaseKey, living bool) {
 	if u, before := s.used[at]; before && u.by != key {
 		require.GreaterOrEqual(s, s.now.Add(-s.skew).Sub(u.last), 30*time.Second, "%v goes from %v to %v", at, u.by, key)
@@ -428,7 +426,8 @@ func (s *story) rested(at spaceAddr, key coe.LeaseKey, living bool) {
 	}
 }
 
-// end judges that everyone who can be served is, and that all comes back.
+// end checks that every pod is served or refused, and that the deletion of all pods frees every
+// address.
 func (s *story) end() {
 	s.journal.failIn, s.backend.away = 0, 0
 	for range 3 {
@@ -450,7 +449,7 @@ func (s *story) end() {
 	commits := s.journal.commits
 	s.mark(s.store.Namespaces()...)
 	s.sync()
-	require.Equal(s, commits, s.journal.commits, "what is settled writes nothing")
+	require.Equal(s, commits, s.journal.commits, "a Sync without changes writes nothing")
 
 	s.store.Update(func(tx *coe.Tx) {
 		for uid := range s.pods {

@@ -20,9 +20,9 @@ import (
 
 var hostileNodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
 
-// FuzzHostile draws states of a whole cluster as an attacker would: a few names and
-// addresses that all objects of all kinds want. The same objects change their mind,
-// and the bridge restarts. Nothing ever has two owners.
+// FuzzHostile creates states of a cluster as an attacker would: all objects of all kinds request
+// the same few names and addresses. The objects change their requests, and the bridge restarts.
+// No address and no name may ever have two owners.
 func FuzzHostile(f *testing.F) {
 	for seed := range uint64(16) {
 		f.Add(seed)
@@ -62,8 +62,8 @@ func newHostile(t *testing.T, seed uint64) *hostile {
 	return &hostile{w, rand.New(rand.NewPCG(seed, 0)), map[string]func(*coe.Tx){}}
 }
 
-// address is one that several objects want: of nodes, the node network, services, an
-// external range, a pool, or nothing.
+// address returns an address that several objects request. It belongs to nodes, to the node
+// network, to services, to an external range, to a pool, or to none of these.
 func (h *hostile) address() netip.Addr {
 	all := []string{n1, n2, "100.96.0.1", "100.96.0.4", "10.96.0.1", "10.96.0.2", "192.0.2.1", "192.0.2.2", "192.168.10.2", "192.168.10.3", "192.168.10.10", "8.8.8.8", "127.0.0.1"}
 	return netip.MustParseAddr(all[h.IntN(len(all))])
@@ -73,7 +73,7 @@ func (h *hostile) namespace() string {
 	return []string{"default", "ns1", longNamespace, shortNamespace}[h.IntN(4)]
 }
 
-// say says something new of one object.
+// say changes the report of one object.
 func (h *hostile) say() {
 	origin := []coe.Origin{coe.RESTCONF, coe.Kubernetes}[h.IntN(2)]
 	n := h.IntN(5)
@@ -128,7 +128,8 @@ func (h *hostile) repeat() {
 	}
 }
 
-// laws judges that everything has one owner, and that a refused pod has no interface.
+// laws checks that every address and name has one owner, and that a refused pod has no
+// interface.
 func (h *hostile) laws() {
 	addresses, names, vpns := map[netip.Addr]string{}, map[string]string{}, map[string]string{}
 	elans, vnis := map[string]string{}, map[uint32]string{}
@@ -169,7 +170,7 @@ func (h *hostile) laws() {
 	}
 }
 
-// rows judges that no pod with a problem that keeps it from the network is mapped.
+// rows checks that a pod is not mapped if it has a problem that excludes it from the network.
 func (h *hostile) rows(v coe.View) {
 	model, problems := mapping.Map(v, mapping.Settings{Isolation: mapping.IsolationNone})
 	refused := map[string]coe.Problem{}
@@ -188,15 +189,15 @@ func (h *hostile) rows(v coe.View) {
 	}
 }
 
-// only judges that what is owned has one owner.
+// only checks that a thing has only one owner.
 func only[K comparable](t require.TestingT, owners map[K]string, what K, owner string) {
 	had, found := owners[what]
 	require.False(t, found && had != owner, "%v is of %s and of %s", what, had, owner)
 	owners[what] = owner
 }
 
-// TestNodeWithAClusterAddress: a captured node reports the cluster address of a service
-// that is not there yet. The service gets it, and so does a service that is made again.
+// TestNodeWithAClusterAddress: a captured node reports the cluster address of a service before
+// the service exists. The service gets the address, also after it is deleted and created again.
 func TestNodeWithAClusterAddress(t *testing.T) {
 	for name, node := range map[string]*coe.Node{
 		"internal": {UID: "n", HostName: "captured", InternalIP: addr("10.96.0.10")},
@@ -237,8 +238,8 @@ func TestManyExternalClaims(t *testing.T) {
 	require.Empty(t, w.holds("b"))
 }
 
-// TestNamespaceNamedServices: a tenant names a namespace like the pool of services. Its pods
-// get no addresses of that pool, and the pool does not count as theirs.
+// TestNamespaceNamedServices: a namespace has the name of the pool of services. Its pods get no
+// addresses of that pool, and the pool does not count as a pool of the namespace.
 func TestNamespaceNamedServices(t *testing.T) {
 	w := newWorld(t, pool("services", "10.97.0.0/24", "", "", ""), pool("default", "10.11.0.0/24", "", "", ""))
 	p := newPod("p", "10.0.0.9", in("services"))

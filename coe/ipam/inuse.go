@@ -12,7 +12,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// InUse is one interface that the backend has, as the rows of ours say.
+// InUse is one interface in the backend, as the objects of coe-bridge describe it.
 type InUse struct {
 	PodUID       string
 	InterfaceUID string
@@ -21,11 +21,12 @@ type InUse struct {
 	Primary      bool
 	Node         netip.Addr
 	MAC          string
-	// Addresses are at most one of a family. Network and Gateway are zero where the
-	// backend does not say.
+	// Addresses has at most one address of each family. Network and Gateway are zero if the
+	// backend does not have them.
 	Addresses []coe.LeasedAddress
-	// VNI is the VNI of its elan-instance, VPN the name of its vpn-instance and RD the
-	// number of that one's route distinguisher; zero where the backend does not say.
+	// VNI is the VNI of the interface's elan-instance. VPN is the name of its vpn-instance, and
+	// RD the number in the route distinguisher of that. They are zero if the backend does not
+	// have them.
 	VNI uint32
 	VPN string
 	RD  uint32
@@ -35,8 +36,8 @@ func (u *InUse) key() coe.LeaseKey {
 	return coe.LeaseKey{PodUID: u.PodUID, InterfaceUID: u.InterfaceUID}
 }
 
-// whole reports whether the interface is complete enough for a lease. The backend may have
-// a part of an interface that was being attached or detached.
+// whole reports whether the interface is complete enough for a lease. The backend may have only
+// a part of an interface that is being attached or detached.
 func (u *InUse) whole() bool {
 	return u.PodUID != "" && u.InterfaceUID != "" && u.Namespace != "" && u.Pod != "" &&
 		u.Node.IsValid() && len(u.Addresses) > 0
@@ -44,16 +45,15 @@ func (u *InUse) whole() bool {
 
 // NodeInUse is one management port that the backend has.
 type NodeInUse struct {
-	Node    netip.Addr // the address of the node that is plugged into it
-	Address netip.Addr // the node's own in the node network
+	Node    netip.Addr // the address of the node that uses the port
+	Address netip.Addr // the address of the node in the node network
 }
 
-// adopt makes leases of what the backend has and the journal lacks, as if it had never
-// been lost: their interfaces keep them, and those whose interface is not there are
-// released when the store is complete. So it is with nodes and their numbers, and
-// with what other records lack.
+// adopt creates the records that the journal has lost, from the objects in the backend: leases,
+// numbers of nodes, and records that other records need. The interfaces keep these leases. When
+// the store is complete, the leases of interfaces that no longer exist are released.
 func (r *round) adopt(ctx context.Context, inUse []InUse, nodes []NodeInUse) error {
-	r.freed = r.sweep() || r.freed // what nothing uses in the journal may be used now
+	r.freed = r.sweep() || r.freed // the addresses of unused records are free now
 	slices.SortFunc(inUse, func(a, b InUse) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod),
 			strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.InterfaceUID, b.InterfaceUID))
@@ -70,13 +70,13 @@ func (r *round) adopt(ctx context.Context, inUse []InUse, nodes []NodeInUse) err
 		}
 	}
 	if len(found)+len(nodes) > 0 {
-		// If writing the leases is interrupted, the next run asks again.
+		// If the leases are only partly written, the next run asks the backend again.
 		r.adopting = true
 		r.write.put(rankAdopting, adoptingRecord, true, nil)
 	}
 	r.restoreBlocks()
-	// All blocks, then all addresses are as they were before anything is carved for
-	// addresses that have no block.
+	// All blocks are held first, then all addresses. Only then do the addresses without a
+	// block get new blocks.
 	for _, u := range found {
 		r.adoptBlocks(r.elan(r.namespace(u.Namespace), u.Node), u.Addresses)
 	}
@@ -97,12 +97,12 @@ func (r *round) adopt(ctx context.Context, inUse []InUse, nodes []NodeInUse) err
 	r.unasked, r.adopting = false, false
 	r.known.Store(true)
 	if len(found)+numbers > 0 {
-		r.log.Info("took over what the backend has and was not remembered", "interfaces", len(found), "leases", len(r.leases), "nodes", numbers)
+		r.log.Info("adopted objects of the backend that had no record", "interfaces", len(found), "leases", len(r.leases), "nodes", numbers)
 	}
 	return nil
 }
 
-// adoptBlocks gives an elan the blocks that addresses say they are in.
+// adoptBlocks gives an elan the blocks of its addresses in the backend.
 func (r *round) adoptBlocks(e *elan, addresses []coe.LeasedAddress) {
 	for _, x := range addresses {
 		if !x.Network.Contains(x.Gateway) || x.Network != x.Network.Masked() || r.alloc.Owner(e.Domain, x.Gateway) != "" {
@@ -112,10 +112,10 @@ func (r *round) adoptBlocks(e *elan, addresses []coe.LeasedAddress) {
 	}
 }
 
-// adoptBlock gives the elan a block, of the pool around it. One of which no pool
-// knows (yet) gives nothing more, and keeps others off while it is there. Where
-// it is there already, or overlaps another, nothing changes: addresses that have
-// no block are claimed.
+// adoptBlock gives the elan a block of the pool that contains it. If no pool contains the block
+// yet, no further address is taken from it, and no other block can overlap it. If the block
+// exists, or overlaps another block, adoptBlock does nothing: addresses without a block are
+// claimed later.
 func (r *round) adoptBlock(e *elan, prefix netip.Prefix, gateway netip.Addr) {
 	b := dhcppool.Block{ELAN: e.ELAN, Prefix: prefix, Gateway: gateway}
 	if prefix.IsSingleIP() {
@@ -133,8 +133,8 @@ func (r *round) adoptBlock(e *elan, prefix netip.Prefix, gateway netip.Addr) {
 	_ = r.alloc.RestoreBlock(b)
 }
 
-// adoptAddresses holds the interface's addresses: in their blocks where they are
-// in one, else in none until the lease is made.
+// adoptAddresses holds the interface's addresses. An address that is in no block of its elan is
+// held without a block until the lease is created.
 func (r *round) adoptAddresses(u *InUse) {
 	e, owner := r.elan(r.namespace(u.Namespace), u.Node), leaseRecord(u.key())
 	for _, x := range u.Addresses {
@@ -178,12 +178,11 @@ func (r *round) adoptLease(u *InUse) {
 	r.putLease(l)
 }
 
-// adoptedBlock is the block through which an interface has an address that it
-// holds.
+// adoptedBlock returns the block of an address that an interface holds.
 func (r *round) adoptedBlock(e *elan, u *InUse, addr netip.Addr) (dhcppool.Block, bool) {
 	owner := leaseRecord(u.key())
 	if r.alloc.Owner(e.Domain, addr) != owner {
-		return dhcppool.Block{}, false // another has it too, and was first
+		return dhcppool.Block{}, false // another interface holds the address
 	}
 	if b, found := r.alloc.Through(e.Domain, addr); found {
 		return b, true

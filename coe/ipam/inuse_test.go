@@ -15,9 +15,9 @@ import (
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
-// withBackend is a world whose backend has what is leased when its datastore is
-// lost, with pods of two families in small and grown blocks, moved ones, ones with
-// several interfaces and with addresses from elsewhere.
+// withBackend returns a world whose backend has all leases when the datastore is lost. Its pods
+// have addresses of two families, in small and in grown blocks. Some have moved, some have
+// several interfaces, and some have addresses from outside the pools.
 func withBackend(t *testing.T) (w *world, pods []*coe.Pod) {
 	w = newWorld(t, pool("default", "10.0.0.0/16", "", "", ""), pool("default", "fd00::/112", "", "", ""), pool(n2, "10.1.0.0/24", "", "", "10.1.0.254"))
 	for i := range 40 {
@@ -41,8 +41,8 @@ func withBackend(t *testing.T) (w *world, pods []*coe.Pod) {
 	return w, pods
 }
 
-// living are the living leases without what a lost journal loses: their order and
-// the names of the pools that are gone.
+// living returns the living leases without the data that a lost journal loses: their order, and
+// the names of deleted pools.
 func (w *world) living() map[coe.LeaseKey]coe.Lease {
 	living := map[coe.LeaseKey]coe.Lease{}
 	for _, ns := range w.store.Namespaces() {
@@ -66,7 +66,7 @@ func TestLostJournalIsMadeOfTheBackend(t *testing.T) {
 				w.pools = nil
 			}
 			w.loseJournal()
-			require.Empty(t, w.living(), "nothing is asked by Load")
+			require.Empty(t, w.living(), "Load does not ask the backend")
 			extra := newPod("extra", n1, in("ns3"))
 			w.put(extra)
 			w.sync()
@@ -74,12 +74,12 @@ func TestLostJournalIsMadeOfTheBackend(t *testing.T) {
 				w.setPools(pools...)
 				w.sync()
 			}
-			require.NotEmpty(t, w.address(extra), "who is new is served beside them")
+			require.NotEmpty(t, w.address(extra), "a new pod gets an address too")
 			got := w.living()
 			delete(got, w.lease(extra).Key())
 			require.Equal(t, want, got)
 
-			w.put(pods[1:]...) // the first is gone
+			w.put(pods[1:]...) // the first pod is deleted
 			w.complete()
 			w.sync()
 			require.Empty(t, w.leases(pods[0]))
@@ -109,7 +109,7 @@ func TestInUseOfThePodsThatAreGoneRests(t *testing.T) {
 	w.sync()
 	require.Equal(t, coe.PoolExhausted, w.refusal(again).Reason)
 	w.wait(29 * time.Second)
-	require.Equal(t, coe.PoolExhausted, w.refusal(again).Reason, "it rests from when it is known to be gone")
+	require.Equal(t, coe.PoolExhausted, w.refusal(again).Reason, "its address rests since its deletion became known")
 	w.wait(2 * time.Second)
 	require.Equal(t, "10.0.0.2", w.address(again))
 }
@@ -124,7 +124,7 @@ func TestNothingIsGivenUntilTheBackendAnswers(t *testing.T) {
 	for range 2 {
 		err := w.trySync()
 		require.ErrorIs(t, err, away)
-		require.ErrorContains(t, err, "addresses in use can't be read from the backend: connection refused")
+		require.ErrorContains(t, err, "read the addresses in use from the backend: connection refused")
 	}
 	require.Empty(t, w.leases(a))
 	require.Empty(t, w.journal.records)
@@ -187,8 +187,8 @@ func TestPoolsAreSetWhileTheBackendIsAsked(t *testing.T) {
 	require.Equal(t, "192.168.10.3", w.address(a))
 }
 
-// TestAdoptionThatIsCutShort fails each of its commits in turn, with a restart
-// after it: the next run goes on.
+// TestAdoptionThatIsCutShort lets each commit of an adoption fail, one at a time, and restarts the
+// bridge after it. The next run continues the adoption.
 func TestAdoptionThatIsCutShort(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		for failIn := 1; ; failIn++ {
@@ -217,8 +217,8 @@ func TestAdoptionThatIsCutShort(t *testing.T) {
 	}
 }
 
-// TestBackendThatSaysLittleOrWrong: of rows that do not fit together each has what
-// it can have, and nobody else gets that.
+// TestBackendThatSaysLittleOrWrong: the backend has incomplete and conflicting interfaces. Each
+// one keeps the addresses that do not conflict, and no other interface gets them.
 func TestBackendThatSaysLittleOrWrong(t *testing.T) {
 	w := newWorld(t)
 	row := func(uid, node string, addrs ...coe.LeasedAddress) ipam.InUse {
@@ -232,7 +232,7 @@ func TestBackendThatSaysLittleOrWrong(t *testing.T) {
 		return l
 	}
 	rows := []ipam.InUse{
-		row("a", n1, in("10.0.0.9", "", "")), // no block: one is carved, and its gateway is none of the others
+		row("a", n1, in("10.0.0.9", "", "")), // no block: a block is made, and its gateway is not an address of the others
 		row("b", n1, in("10.0.0.10", "", "")),
 		row("c", n1, in("10.0.0.20", "10.0.0.16/29", "10.0.0.17")),
 		row("d", n2, in("10.0.0.22", "10.0.0.16/28", "10.0.0.17")), // overlaps c's

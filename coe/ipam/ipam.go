@@ -1,11 +1,10 @@
-// Package ipam chooses what must be remembered: the lease of every pod
-// interface (address, MAC address, name), the blocks and the VNI of every
-// elan-instance, the route distinguisher of every vpn-instance, and addresses
-// for services that request none (docs/architecture.md, rule 8). It writes a
-// choice to the journal first, and then puts it into the Store as a fact.
+// Package ipam makes and records choices (docs/architecture.md, rule 8): the lease of every pod
+// interface (address, MAC address, name), the blocks and the VNI of every elan-instance, the
+// route distinguisher of every vpn-instance, and the addresses of services that request none. It
+// writes a choice to the journal first, and then puts it into the Store as a fact.
 //
-// It knows no protocol, no backend and no Kubernetes, and of the datastore only
-// the Journal. Only one Assigner may work on a journal: the leader's.
+// The package knows no protocol, no backend and no Kubernetes. Of the datastore it knows only the
+// Journal. Only one Assigner may use a journal: the leader's.
 package ipam
 
 import (
@@ -21,24 +20,24 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Journal is where what was chosen is remembered.
+// Journal stores the records of choices.
 type Journal interface {
 	// Load returns every record.
 	Load(ctx context.Context) (map[string][]byte, error)
-	// Commit makes all the changes or none, durably. An error may mean that they
-	// were made all the same.
+	// Commit makes all changes durably, or none. After an error, the changes may have been
+	// made or not.
 	Commit(ctx context.Context, puts map[string][]byte, deletes []string) error
-	// MaxOps is how many puts and deletes one Commit may have.
+	// MaxOps returns the largest number of puts and deletes in one Commit.
 	MaxOps() int
 }
 
-// Config is what an operator chooses.
+// Config configures an Assigner.
 type Config struct {
-	// Isolated makes every namespace an address space of its own (isolation
-	// "namespace"); else all share one.
+	// Isolated gives every namespace its own address space (isolation "namespace"). Otherwise
+	// all namespaces share one.
 	Isolated bool
-	// ReuseDelay is how long an address rests, and waits for its owner to come
-	// back, before another gets it. Default 30 s.
+	// ReuseDelay is the time for which a released address rests. Until then only its former
+	// owner can get it again. Default 30 s.
 	ReuseDelay time.Duration
 	// VNIs of elan-instances. Default 70000 to 16777215.
 	VNIFrom, VNITo uint32
@@ -54,19 +53,19 @@ type Config struct {
 	// PortName replaces netvirt.PortName in tests. Port names are short hashes, so different
 	// interfaces can have equal names.
 	PortName func(interfaceName, podUID string) string
-	// InUse, if not nil, lists the pod interfaces and the management ports that the backend
-	// has of ours. Sync calls it when records are damaged, and when the journal has no
-	// lease: at a first start, or when the datastore was lost. It must have its own
-	// deadline and end with ctx. An address that the backend lacks, and that a source
-	// reports only later, is not known to be in use.
+	// InUse, if not nil, lists the pod interfaces and the management ports of coe-bridge in
+	// the backend. Sync calls it when records are damaged, and when the journal has no lease:
+	// at a first start, or when the datastore was lost. It must have its own deadline and end
+	// with ctx. An address that is not in the backend, and that a source reports only later,
+	// does not count as in use.
 	InUse func(ctx context.Context) ([]InUse, []NodeInUse, error)
-	// Confirmed, if not nil, lists the interfaces that the backend was known to have. If
-	// one of them has no lease record, the record was lost.
+	// Confirmed, if not nil, lists the interfaces that the backend has confirmed. A confirmed
+	// interface without a record of a lease means that the record was lost.
 	Confirmed func(ctx context.Context) ([]coe.LeaseKey, error)
 	// Now is the clock; default time.Now. It only stamps records and messages, so it may be set
 	// while the program runs and differ from the clocks of other leaders.
 	Now func() time.Time
-	// Elapsed is the monotonic time since some moment; default: since New.
+	// Elapsed returns the monotonic time since a fixed moment. Default: since New.
 	Elapsed func() time.Duration
 }
 
@@ -104,52 +103,52 @@ func (c Config) domain(namespace string) string {
 	return serviceDomain
 }
 
-// serviceDomain is the address space of services. While nothing is isolated it
-// is the space of pods too; no namespace has this name.
+// serviceDomain is the address space of services. Without isolation it is also the address space
+// of pods. No namespace has this name.
 const serviceDomain = ""
 
-// Assigner chooses and remembers. Make it with New and Load it before use. Its
-// methods may be called by several goroutines; they wait for each other.
+// Assigner makes and records choices. New creates an Assigner, and Load must be called before
+// the first Sync. Its methods may be called concurrently; they run one at a time.
 type Assigner struct {
 	cfg     Config
 	store   *coe.Store
 	journal Journal
 	log     *slog.Logger
 
-	// syncing is held by Load and Sync throughout. mu guards what follows; it is
-	// not held while the backend is asked.
+	// syncing is held during a whole Load or Sync. mu guards the fields below. It is not held
+	// while Config.InUse is called.
 	syncing sync.Mutex
 	mu      sync.Mutex
-	// stale is set until the memory agrees with the journal: before the first
-	// Load and after a failed Commit.
+	// stale is set while the memory may differ from the journal: before the first Load, and
+	// after a failed Commit.
 	stale bool
 	pools []dhcppool.Pool
 	// poolsWhole is set once all pools are known.
 	poolsWhole bool
-	warned     bool // of services that nodes don't reach
+	warned     bool // a warning of services that nodes cannot reach was logged
 	// repooled are the networks whose blocks must be compared with their pools.
 	repooled map[string]bool
-	// requesting are the namespaces of Store.Requesting, until a Sync of them
+	// requesting are the namespaces of Store.Requesting, until a Sync of these namespaces has
 	// succeeded.
 	requesting map[string]bool
-	// unasked is set until what is in use was asked for, where it must be; adopting,
-	// while the journal has the record that says so.
+	// unasked is set while Config.InUse must still be called. adopting is set while the
+	// journal has adoptingRecord.
 	unasked, adopting bool
 	known, claimed    atomic.Bool // InUseKnown
 	// unclaimed are the namespaces that have not claimed their services' addresses
 	// since New. It is nil until the store is complete.
 	unclaimed map[string]bool
-	// waiting are the refusals of every namespace that has any.
+	// waiting has the refusals, by namespace.
 	waiting map[string]*refused
-	// freed is set when something came back that a refused interface may wait
-	// for, until a Sync has returned.
+	// freed is set when an address or an identifier became free for which a refused interface
+	// may wait. It is cleared when a Sync has returned the waiting namespaces.
 	freed bool
 	vips  *vips
-	rests map[string]rest // by the record of what is released
+	rests map[string]rest // by the released record
 	*memory
 }
 
-// New returns an Assigner that knows nothing yet.
+// New returns an Assigner without records.
 func New(cfg Config, store *coe.Store, journal Journal, log *slog.Logger) *Assigner {
 	a := &Assigner{
 		cfg: cfg.withDefaults(), store: store, journal: journal, log: log,
@@ -173,19 +172,19 @@ func (a *Assigner) Load(ctx context.Context) error {
 	return a.load(ctx)
 }
 
-// Sync updates the leases of the namespaces from the store: it claims for new pods and, once
-// the store is complete, releases the leases of deleted ones.
+// Sync updates the leases of the namespaces from the store. It claims leases for new pods. Once
+// the store is complete, it also releases the leases of deleted pods.
 //
-// affected are namespaces (given ones too, where that is needed) for which more
-// may be chosen now, or for which something was changed beside those given.
-// again is when to Sync the given namespaces next, even if they do not change: when released
-// addresses are free again; 0 for never.
-// When the store becomes complete, every namespace that it lists must be synced.
+// affected are the namespaces to Sync next. A given namespace is affected if Sync may be able to
+// choose more for it now. Another namespace is also affected if one of its facts has changed.
+// again is the time after which to Sync the given namespaces again, even if they do not change:
+// their next released address is then free. 0 means never.
+// When the store becomes complete, the caller must Sync every namespace that the store lists.
 //
-// No pod gets an address that another pod of the store requests, in any namespace, or that
-// is in use. Sync fails until Config.InUse has answered.
+// No pod gets an address that another pod of the store requests, in any namespace, or that is in
+// use. Sync fails until Config.InUse has answered.
 //
-// After an error, the next Sync returns the affected namespaces too.
+// After an error, the next Sync also returns the namespaces that were affected by the failed one.
 func (a *Assigner) Sync(ctx context.Context, namespaces []string) (affected []string, again time.Duration, err error) {
 	a.syncing.Lock()
 	defer a.syncing.Unlock()
@@ -200,15 +199,15 @@ func (a *Assigner) Sync(ctx context.Context, namespaces []string) (affected []st
 	ask := a.unasked && (len(namespaces)+len(a.requesting) > 0 || a.store.Complete())
 	if ask && a.cfg.InUse != nil {
 		if inUse, nodes, err = a.cfg.InUse(ctx); err != nil {
-			return nil, 0, fmt.Errorf("addresses in use can't be read from the backend: %w; no address is given until it answers", err)
+			return nil, 0, fmt.Errorf("read the addresses in use from the backend: %w; no address is given until the backend answers", err)
 		}
 	}
 	return a.sync(ctx, namespaces, ask, inUse, nodes)
 }
 
-// InUseKnown reports whether every interface in use has a lease or is known to be gone,
-// and every service has claimed its addresses. Until then an object without a lease or a
-// claim may be in use, and nothing may be removed from the backend.
+// InUseKnown reports whether every interface in use has a lease or is known to be deleted, and
+// every service has claimed its addresses. Until then an object without a lease or a claim may be
+// in use, and no object may be removed from the backend.
 func (a *Assigner) InUseKnown() bool { return a.known.Load() && a.claimed.Load() }
 
 // freshen makes the memory agree with the journal.
@@ -232,7 +231,7 @@ func (a *Assigner) sync(ctx context.Context, namespaces []string, adopt bool, in
 		err = r.run(ctx)
 	}
 	if err != nil {
-		a.stale = true // the journal may hold what the store does not
+		a.stale = true // the journal may have records that the store does not
 		a.freed = true
 		return nil, 0, err
 	}

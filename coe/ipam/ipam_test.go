@@ -60,7 +60,7 @@ func TestReleaseRestsThenGoes(t *testing.T) {
 	w.now = w.now.Add(29 * time.Second)
 	w.put(a)
 	w.sync()
-	require.Equal(t, &before, w.lease(a), "who comes back gets the same")
+	require.Equal(t, &before, w.lease(a), "a pod that comes back gets the same lease")
 
 	w.remove(a, b)
 	w.sync()
@@ -236,7 +236,7 @@ func TestMAC(t *testing.T) {
 	w.wait(31 * time.Second)
 	w.put(b)
 	w.sync()
-	require.Equal(t, "0a:58:c0:a8:0a:04", w.lease(b).MAC, "no running pod's address changes because another pod goes")
+	require.Equal(t, "0a:58:c0:a8:0a:04", w.lease(b).MAC, "the address of a running pod does not change because another pod is deleted")
 
 	clash := newPod("e", n1, withMAC("0a:58:c0:a8:0a:0b")) // what the address 192.168.10.11 would have
 	f := newPod("f", n1, wanting("192.168.10.11"))
@@ -271,7 +271,7 @@ func TestAddressesOfSources(t *testing.T) {
 	w.sync()
 	require.Contains(t, w.refusal(b).Message, "rests until 00:17:10 UTC after its use by pod default/a (a)")
 	w.now = w.now.Add(30 * time.Second)
-	w.mark("default") // as again asked for; "other" is affected
+	w.mark("default") // because of again; "other" is affected
 	w.sync()
 	require.Equal(t, "10.11.2.28", w.address(b))
 	require.Equal(t, "169.254.1.1", w.lease(b).Addresses[0].Gateway.String())
@@ -309,7 +309,7 @@ func TestAddressChanges(t *testing.T) {
 	back := newPod("a", n1, wanting(""))
 	w.put(back)
 	w.sync()
-	require.Equal(t, "192.168.10.5", w.address(back), "a source that says nothing changes nothing")
+	require.Equal(t, "192.168.10.5", w.address(back), "a source without pods changes nothing")
 }
 
 func TestIsolatedNamespacesMayShareAddresses(t *testing.T) {
@@ -361,7 +361,7 @@ func TestRefusalsHeal(t *testing.T) {
 	w.put(c)
 	w.sync()
 	require.Equal(t, coe.NoAddress, w.refusal(c).Reason)
-	require.Equal(t, "10.0.0.2", w.address(b), "who has one keeps it")
+	require.Equal(t, "10.0.0.2", w.address(b), "a pod with an address keeps it")
 }
 
 func TestPodsWithoutNetwork(t *testing.T) {
@@ -419,8 +419,8 @@ func TestIDsExhausted(t *testing.T) {
 	require.NotEmpty(t, w.leases(b))
 }
 
-// TestMACWaitsForEverySource: after a restart the source that is not believed
-// speaks first, and wants another MAC address.
+// TestMACWaitsForEverySource: after a restart, the source without precedence is the first to
+// report the pod, and requests another MAC address. The pod keeps its own.
 func TestMACWaitsForEverySource(t *testing.T) {
 	w := &world{TB: t, journal: newJournal(), now: time.Unix(1000, 0), origins: []coe.Origin{coe.RESTCONF, coe.Kubernetes}}
 	w.pools = []dhcppool.Pool{specPool()}

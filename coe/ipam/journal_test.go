@@ -8,20 +8,20 @@ import (
 	"sync"
 )
 
-// journal keeps records in memory, as the datastore does on disk: each Commit
-// as a whole or not at all. A test can make it fail.
+// journal is a Journal in memory. It makes all changes of a Commit, or none. A test can make a
+// Commit fail.
 type journal struct {
 	mu      sync.Mutex
 	records map[string][]byte
 	maxOps  int
 	commits int
-	// failIn counts down the Commits until one fails, 0 for never; applied says
-	// whether that one takes effect all the same.
+	// failIn is the number of Commits until one fails; 0 means that none fails. applied says
+	// whether the failed Commit makes its changes.
 	failIn  int
 	applied bool
 }
 
-var errJournal = errors.New("the datastore is away")
+var errJournal = errors.New("the datastore is unreachable")
 
 func newJournal() *journal { return &journal{records: map[string][]byte{}, maxOps: 100} }
 

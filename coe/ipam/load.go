@@ -13,12 +13,12 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// load replaces the memory by what the journal holds, and the store's facts too. What
-// is damaged is set aside.
+// load replaces the memory and the facts in the store by the records of the journal. It sets
+// damaged records aside.
 func (a *Assigner) load(ctx context.Context) error {
 	records, err := a.journal.Load(ctx)
 	if err != nil {
-		return fmt.Errorf("load what was chosen: %w", err)
+		return fmt.Errorf("load the journal: %w", err)
 	}
 	vips := newVIPs(a.cfg.VIPs)
 	damaged, err := vips.load(ctx)
@@ -57,7 +57,7 @@ func (a *Assigner) load(ctx context.Context) error {
 		a.tell(tx)
 		a.vips.tell(tx)
 	})
-	a.log.Info("loaded what was chosen", "leases", len(a.leases), "blocks", len(a.blocks), "services", len(a.services))
+	a.log.Info("the journal is loaded", "leases", len(a.leases), "blocks", len(a.blocks), "services", len(a.services))
 	return nil
 }
 
@@ -72,14 +72,13 @@ func (a *Assigner) decode(records map[string][]byte, confirmed []coe.LeaseKey) *
 	slices.SortFunc(j.leases, compareLeases)
 	for _, key := range confirmed {
 		if _, found := records[leaseRecord(key)]; !found && len(records) > 0 {
-			a.damaged.note(leaseRecord(key), errors.New("it is missing, and the backend was known to have its interface"))
+			a.damaged.note(leaseRecord(key), errors.New("it is missing, although the backend has confirmed its interface"))
 		}
 	}
 	return &j
 }
 
-// takeVIPs makes claims that were loaded this Assigner's, and has them hold their
-// cluster addresses.
+// takeVIPs sets the claims of this Assigner to loaded ones, and holds their cluster addresses.
 func (a *Assigner) takeVIPs(vips *vips) {
 	vips.reserved, a.vips = a.vips.reserved, vips
 	for addr, c := range vips.cluster {
@@ -90,20 +89,20 @@ func (a *Assigner) takeVIPs(vips *vips) {
 	}
 }
 
-// confirmed lists the interfaces that the backend was known to have.
+// confirmed lists the interfaces that the backend has confirmed.
 func (a *Assigner) confirmed(ctx context.Context) ([]coe.LeaseKey, error) {
 	if a.cfg.Confirmed == nil {
 		return nil, nil
 	}
 	keys, err := a.cfg.Confirmed(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("load what was confirmed: %w", err)
+		return nil, fmt.Errorf("load the confirmed interfaces: %w", err)
 	}
 	return keys, nil
 }
 
-// restore fills an empty memory. Users come first, because they determine the namespace of what
-// they use. Unused records are orphans.
+// restore fills an empty memory. Leases and services are first, because they determine the
+// namespaces of the instances and blocks that they use. Unused records are orphans.
 func (a *Assigner) restore(j *journalled) {
 	a.alloc.SetPools(a.pools)
 	for _, l := range j.leases {
@@ -138,7 +137,7 @@ func (a *Assigner) restore(j *journalled) {
 	a.restoreAddresses(j, formers)
 }
 
-// restoreNodes takes what was chosen for nodes, where they are to have anything.
+// restoreNodes restores the records of nodes.
 func (a *Assigner) restoreNodes(j *journalled) {
 	for _, n := range j.nodes {
 		if a.cfg.Nodes.Network.IsValid() && n.Number > a.cfg.Nodes.Network.Numbers() {
@@ -167,8 +166,8 @@ func (a *Assigner) restoreNodes(j *journalled) {
 	}
 }
 
-// restoreFormers indexes the addresses that rest, without those that their own
-// lease has again: a write that was cut short leaves such.
+// restoreFormers indexes the resting addresses. It skips an address that the lease of the same
+// interface has again: an interrupted write can leave such a record.
 func (a *Assigner) restoreFormers(all []*former) []*former {
 	var rest []*former
 	for _, f := range all {
@@ -185,8 +184,8 @@ func (a *Assigner) restoreFormers(all []*former) []*former {
 	return rest
 }
 
-// restoreIDs takes the identifiers of instances that are in use, and notes which of
-// these have none.
+// restoreIDs reserves the identifiers of instances in use, and notes instances in use that have
+// none.
 func (a *Assigner) restoreIDs(j *journalled, elans map[string]*elan) {
 	for _, f := range j.elans {
 		e := elans[f.Name]
@@ -227,8 +226,8 @@ func (a *Assigner) restoreIDs(j *journalled, elans map[string]*elan) {
 	}
 }
 
-// restoreAddresses has leases, formers and services hold their addresses: where two
-// have one, the first.
+// restoreAddresses holds the addresses of leases, formers and services. If two records have the
+// same address, the first one holds it.
 func (a *Assigner) restoreAddresses(j *journalled, formers []*former) {
 	for _, l := range j.leases {
 		e := a.elan(a.namespace(l.Namespace), l.Node)
@@ -296,7 +295,7 @@ func told(store *coe.Store) []coe.View {
 	return views
 }
 
-// retract takes every fact out of the store.
+// retract removes every fact from the store.
 func retract(tx *coe.Tx, views []coe.View) {
 	for _, v := range views {
 		for _, l := range v.Leases {

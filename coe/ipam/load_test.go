@@ -75,7 +75,7 @@ func TestCommitThatFailed(t *testing.T) {
 			w.put(b)
 			w.journal.failIn, w.journal.applied = 1, applied
 			require.ErrorIs(t, w.trySync(), errJournal)
-			require.Empty(t, w.leases(b), "nothing is used before it is known to be written")
+			require.Empty(t, w.leases(b), "a lease is not used before its record is known to be written")
 			w.sync()
 			require.Equal(t, "192.168.10.4", w.address(b))
 			require.Len(t, w.journal.records, 5)

@@ -9,12 +9,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// chooseMAC sets the MAC address of a lease, unique in its elan: the one that
-// the source wants for the primary interface (port-mac-address), else the one
-// that it had before with the same addresses, else one made of its first
-// address. A wanted one that another interface has is denied for as long as the
-// lease stays as it is, so that no running pod's address changes when the other
-// goes.
+// chooseMAC sets the MAC address of a lease, unique in its elan. For a primary interface it is
+// the MAC address that the source requests (port-mac-address). Otherwise it is the one that the
+// lease had before with the same addresses, or one made from the first address. If another
+// interface has the requested MAC address, the request stays denied until the lease changes. So
+// the MAC address of a running pod does not change when the other interface is deleted.
 func chooseMAC(e *elan, w wish, l, old *coe.Lease) {
 	free := func(mac string) bool {
 		owner, taken := e.macs[mac]
@@ -40,8 +39,8 @@ func chooseMAC(e *elan, w wish, l, old *coe.Lease) {
 	}
 }
 
-// freeMAC is the MAC address that is made of an address, or while that is not
-// free of its hash, and the hash's hash.
+// freeMAC returns a free MAC address made from an address. If addressMAC of the address is not
+// free, it tries the hash of the address, then the hash of that hash, and so on.
 func freeMAC(addr netip.Addr, free func(string) bool) string {
 	mac := addressMAC(addr)
 	for seed := addr.AsSlice(); !free(mac); {
@@ -51,8 +50,8 @@ func freeMAC(addr netip.Addr, free func(string) bool) string {
 	return mac
 }
 
-// unicastMAC returns the MAC address in lower case with colons, empty for what
-// is none that an interface can have.
+// unicastMAC returns a MAC address in lower case with colons. It returns an empty text if s is
+// not a MAC address that an interface can have.
 func unicastMAC(s string) string {
 	mac, err := net.ParseMAC(s)
 	if err != nil || len(mac) != 6 || mac[0]&1 != 0 || slices.Max(mac) == 0 {
@@ -61,8 +60,8 @@ func unicastMAC(s string) string {
 	return mac.String()
 }
 
-// addressMAC is 0a:58 and the IPv4 address, or 0a:58 and 4 bytes of the IPv6
-// address's hash.
+// addressMAC returns the MAC address of 0a:58 and an IPv4 address, or of 0a:58 and 4 bytes of the
+// hash of an IPv6 address.
 func addressMAC(addr netip.Addr) string {
 	if addr.Is4() {
 		return hardware(addr.AsSlice())

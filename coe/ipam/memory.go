@@ -10,13 +10,13 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// memory is what the journal holds, indexed, and what is about to be written to
-// it. The values in it are the Store's too and never changed, only replaced.
+// memory has indexes of the records in the journal and of those that the round writes next. The
+// Store has the same values. A value is never changed, only replaced.
 type memory struct {
 	alloc *dhcppool.Allocator
 	vnis  *dhcppool.IDs
 	rds   *dhcppool.IDs
-	// nodeIDs are the numbers of nodes.
+	// nodeIDs has the numbers of nodes.
 	nodeIDs *dhcppool.IDs
 
 	leases      map[coe.LeaseKey]*coe.Lease
@@ -29,28 +29,28 @@ type memory struct {
 	services    map[string]*coe.ServiceFact
 	numbers     map[netip.Addr]*coe.NodeFact // by node
 	held        map[netip.Addr]string        // the owners of the addresses that are held for nodes
-	misplaced   []coe.Problem                // of nodes whose address has another use; the store has the same
+	misplaced   []coe.Problem                // of nodes whose address has another use; the store has the same problems
 	unheld      map[netip.Addr]*coe.Node     // addresses of nodes that have another use
-	seen        *nodesSeen                   // nil: nodes must be read again
+	seen        *nodesSeen                   // nil if nodes must be read again
 	networks    *coe.Networks                // nil until they are recorded
 	namespaces  map[string]*namespace
-	// idle are elans that had a user and may have none.
+	// idle are elans that have lost a user, and may have none left.
 	idle map[*elan]bool
 	// orphans are unused records, which are not in the store.
 	orphans []string
-	seq     uint64 // of the last lease
+	seq     uint64 // Seq of the last lease
 
 	damaged      damage
-	contested    map[coe.LeaseKey]*coe.Lease // living leases whose address another record has
+	contested    map[coe.LeaseKey]*coe.Lease // living leases with an address that another record has
 	withoutBlock []addressWithoutBlock
 	// missingInstances is set while an instance that is in use has no record.
 	missingInstances bool
-	// clusterChanged is set when problems of the cluster may have changed, until a
-	// Sync has reported it.
+	// clusterChanged is set when the problems of the cluster may have changed. It is cleared
+	// when a Sync has returned the cluster as affected.
 	clusterChanged bool
 }
 
-// namespace indexes what one namespace has.
+// namespace has the indexes of one namespace.
 type namespace struct {
 	name     string
 	domain   string
@@ -60,21 +60,21 @@ type namespace struct {
 	released map[coe.LeaseKey]*coe.Lease
 	formers  map[coe.LeaseKey][]*former
 	services map[string]*coe.ServiceFact
-	// looked are the pods of the last view, sorted by uid. unsettled are, by uid, the pods that
-	// have changed since their leases fitted.
+	// looked has the pods of the last view, sorted by UID. unsettled has the UIDs of pods that
+	// have changed since their leases were last found to fit.
 	looked    []*coe.Pod
 	unsettled map[string]bool
 }
 
-// pod is the leases of one.
+// pod has the leases of a pod.
 type pod struct{ leases []*coe.Lease }
 
-// elan is what uses an elan-instance.
+// elan has the users of an elan-instance.
 type elan struct {
 	dhcppool.ELAN
 	namespace *namespace
 	node      netip.Addr
-	users     int // leases, released ones included, and former addresses
+	users     int // leases, including released ones, and former addresses
 	macs      map[string]coe.LeaseKey
 }
 
@@ -124,7 +124,7 @@ func (ns *namespace) empty() bool {
 	return len(ns.pods)+len(ns.elans)+len(ns.formers)+len(ns.services) == 0
 }
 
-// look unsettles the pods that have changed, came or went since the last look.
+// look unsettles the pods that were changed, created or deleted since the last look.
 func (ns *namespace) look(pods []*coe.Pod) {
 	old, now := ns.looked, pods
 	for len(old) > 0 && len(now) > 0 {
@@ -201,7 +201,7 @@ func (a *Assigner) add(l *coe.Lease) {
 	}
 }
 
-// drop takes a lease out of the indexes.
+// drop removes a lease from the indexes.
 func (a *Assigner) drop(l *coe.Lease) {
 	ns := a.namespace(l.Namespace)
 	delete(a.leases, l.Key())
@@ -244,8 +244,7 @@ func (p *pod) living(name string) bool {
 	return false
 }
 
-// primary reports whether another interface of the pod than the one given is the
-// primary one.
+// primary reports whether the pod has a primary interface other than the given one.
 func (p *pod) primary(except string) bool {
 	if p == nil {
 		return false

@@ -62,7 +62,7 @@ func interfacesInUse(model netvirt.Model) []InUse {
 	return all
 }
 
-// vni is the VNI that was chosen for an elan-instance; 0 where its segment has none.
+// vni returns the VNI of an elan-instance, or 0 if its segment has none.
 func vni(e netvirt.ELANInstance) uint32 {
 	if e.SegmentType == netvirt.SegmentVXLAN || e.SegmentType == netvirt.SegmentGRE {
 		return e.SegmentationID
@@ -70,7 +70,7 @@ func vni(e netvirt.ELANInstance) uint32 {
 	return 0
 }
 
-// distinguisher is the n of a route distinguisher "100:n"; 0 for any other.
+// distinguisher returns the n of a route distinguisher "100:n", or 0 for any other form.
 func distinguisher(v netvirt.VPNInstance) uint32 {
 	number, ok := strings.CutPrefix(v.RouteDistinguisher, "100:")
 	n, err := strconv.ParseUint(number, 10, 32)

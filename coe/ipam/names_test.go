@@ -12,7 +12,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// The older vpn-name of longNamespace is itself a namespace's name.
+// An older release named the vpn-instance of longNamespace like shortNamespace.
 var (
 	longNamespace  = strings.Repeat("long-", 12)
 	shortNamespace = netvirt.VPNNames(longNamespace)[1]
@@ -30,8 +30,8 @@ func TestNamespacesWithOneOlderName(t *testing.T) {
 	require.Equal(t, before, w.chosen())
 }
 
-// TestOlderNameIsKept: a long namespace keeps the vpn-instance that an older release
-// named. The namespace that has this very name is refused until it goes.
+// TestOlderNameIsKept: a namespace with a long name keeps the name of its vpn-instance from an
+// older release. The namespace with this name is refused until the long one is deleted.
 func TestOlderNameIsKept(t *testing.T) {
 	w := newWorld(t, specPool())
 	long, short := newPod("long", n1, in(longNamespace)), newPod("short", n1, in(shortNamespace))
@@ -66,8 +66,8 @@ func TestOlderNameIsKept(t *testing.T) {
 	require.Equal(t, netvirt.VPNName(longNamespace), w.store.View(longNamespace).VPN.Name)
 }
 
-// TestJournalOfTwoNamespacesWithOneName: an older release wrote the vpn-instance of
-// two namespaces into one record. Each has its own then.
+// TestJournalOfTwoNamespacesWithOneName: an older release wrote the vpn-instances of two
+// namespaces to one record. After the load each namespace has its own vpn-instance.
 func TestJournalOfTwoNamespacesWithOneName(t *testing.T) {
 	w := newWorld(t, specPool())
 	long, short := newPod("long", n1, in(longNamespace)), newPod("short", n1, in(shortNamespace))
@@ -85,8 +85,8 @@ func TestJournalOfTwoNamespacesWithOneName(t *testing.T) {
 	require.NotEqual(t, w.store.View(longNamespace).VPN.RD, w.store.View(shortNamespace).VPN.RD)
 }
 
-// TestRouteDistinguisherOfTwo: a route distinguisher that a record gives to a second
-// vpn-instance stays with the first.
+// TestRouteDistinguisherOfTwo: two records have the same route distinguisher. The first
+// vpn-instance keeps it.
 func TestRouteDistinguisherOfTwo(t *testing.T) {
 	w := newWorld(t, specPool())
 	a, b := newPod("a", n1, in("one")), newPod("b", n1, in("two"))
@@ -105,8 +105,8 @@ func TestRouteDistinguisherOfTwo(t *testing.T) {
 	require.Empty(t, w.damaged())
 }
 
-// TestPortsWithOneName: the names of ports are short hashes. A pod whose port would have
-// the name of another's is refused, and does not take the other's place on the switch.
+// TestPortsWithOneName: the names of ports are short hashes, so two can be equal. A pod is
+// refused if its port would have the name of another pod's port. It does not replace that port.
 func TestPortsWithOneName(t *testing.T) {
 	w := newWorld(t, specPool())
 	w.portName = func(name, _ string) string { return name[:len("default:p")] }

@@ -30,8 +30,8 @@ func (r *round) adoptNodes(inUse []NodeInUse) (adopted int) {
 	return adopted
 }
 
-// followNetworks writes down what nodes have to know of, when that is another. Until
-// all pools are known no range goes: pods may have its addresses.
+// followNetworks records the networks that nodes route, if they have changed. Until all pools are
+// known it removes no range, because pods may have addresses in it.
 func (r *round) followNetworks() {
 	now := r.allNetworks()
 	if r.networks != nil && !r.poolsWhole {
@@ -45,8 +45,8 @@ func (r *round) followNetworks() {
 	r.write.put(rankInstance, networksRecord, now, func(tx *coe.Tx) { tx.SetNetworks(now) })
 }
 
-// noteReach warns, once, of a service that nodes cannot reach, because its address is not in the
-// ranges that they know.
+// noteReach logs a warning, once, if a service has an address that is in no range that nodes
+// route.
 func (r *round) noteReach(service netip.Addr) {
 	if r.warned || !r.cfg.Nodes.Network.IsValid() || !service.Is4() {
 		return
@@ -60,7 +60,7 @@ func (r *round) noteReach(service netip.Addr) {
 	}
 }
 
-// allNetworks are the ranges of the settings and of all pools, as few as say it.
+// allNetworks returns the ranges of the settings and of all pools, as the fewest prefixes.
 func (r *round) allNetworks() *coe.Networks {
 	pods, services := slices.Clone(r.cfg.Nodes.Pods), slices.Clone(r.cfg.Nodes.Services)
 	for _, p := range r.pools {
@@ -73,7 +73,7 @@ func (r *round) allNetworks() *coe.Networks {
 	return &coe.Networks{Nodes: r.cfg.Nodes.Network, Pods: joined(pods), Services: joined(services)}
 }
 
-// joined are the fewest prefixes that have the same addresses, sorted.
+// joined returns the fewest prefixes with the same addresses, sorted.
 func joined(prefixes []netip.Prefix) []netip.Prefix {
 	var b netipx.IPSetBuilder
 	for _, p := range prefixes {
@@ -81,7 +81,7 @@ func joined(prefixes []netip.Prefix) []netip.Prefix {
 	}
 	set, err := b.IPSet()
 	if err != nil {
-		return nil // none of them was valid
+		return nil // no prefix was valid
 	}
 	return set.Prefixes()
 }

@@ -26,14 +26,14 @@ func (w *world) removeNode(address string) {
 	w.syncNodes()
 }
 
-// syncNodes is a Sync of no namespace.
+// syncNodes calls Sync without namespaces, which updates the nodes.
 func (w *world) syncNodes() {
 	w.Helper()
 	_, _, err := w.assigner.Sync(w.Context(), nil)
 	require.NoError(w, err)
 }
 
-// numbers are the nodes' numbers by their addresses.
+// numbers returns the numbers of the nodes, by their addresses.
 func (w *world) numbers() map[string]uint32 {
 	all := map[string]uint32{}
 	for a, f := range w.store.Cluster().Numbers {

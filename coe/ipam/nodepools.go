@@ -10,10 +10,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
-// JoinPools returns first and each of the others that overlaps no pool before it and no
-// reserved range. A pool that overlaps is left out and is a problem: it was posted before
-// the settings had their pool or range, since a POST of such a pool is refused. shared
-// reports whether all pools have one address space.
+// JoinPools returns first, and each of the others that overlaps neither an earlier pool nor a
+// reserved range. A pool that overlaps is left out and is a problem. Such a pool was posted before
+// the settings changed, because a POST of a pool that overlaps is refused. shared says that all
+// pools have one address space.
 func JoinPools(first, others []dhcppool.Pool, reserved Ranges, shared bool) (pools []dhcppool.Pool, problems []coe.Problem) {
 	pools = slices.Concat(first, others)
 	if !slices.ContainsFunc(others, func(p dhcppool.Pool) bool { return reserved.Refuse(p) != nil }) && dhcppool.Validate(pools, shared) == nil {
@@ -38,8 +38,8 @@ func JoinPools(first, others []dhcppool.Pool, reserved Ranges, shared bool) (poo
 }
 
 // NodePools returns a pool for each pod-cidr of a node, which serves the pods on the node.
-// A pod-cidr is left out and is a problem if it overlaps a reserved range, a pool of
-// others, or a pod-cidr of another node with a lower address.
+// A pod-cidr that overlaps a reserved range, a pool of others, or a pod-cidr of a node with a
+// lower address is left out and is a problem.
 func NodePools(nodes map[netip.Addr]*coe.Node, others []dhcppool.Pool, reserved Ranges) (pools []dhcppool.Pool, problems []coe.Problem) {
 	type cidr struct {
 		netip.Prefix

@@ -55,7 +55,7 @@ func TestJoinPools(t *testing.T) {
 	require.Equal(t, []dhcppool.Pool{first[0], apart}, pools)
 	require.Empty(t, problems)
 	pools, problems = ipam.JoinPools(first, []dhcppool.Pool{over, apart}, nil, true)
-	require.Equal(t, []dhcppool.Pool{first[0], apart}, pools, "what overlaps a pool of the settings serves nobody")
+	require.Equal(t, []dhcppool.Pool{first[0], apart}, pools, "a pool that overlaps a pool of the settings serves no pod")
 	require.Len(t, problems, 1)
 	require.Equal(t, coe.PoolOverlaps, problems[0].Reason)
 	require.Contains(t, problems[0].Message, "10.11.3.0/24")

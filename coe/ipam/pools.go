@@ -11,14 +11,13 @@ import (
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
-// SetPools replaces the pools, which must be valid (dhcppool.Validate). Leases
-// keep their addresses; what is chosen from now on follows the new pools. It
-// returns the namespaces to Sync, sorted: those for which something may be
-// chosen now, and those whose blocks have other DNS servers. It costs what the
-// pools that are others than before cost, and their blocks.
+// SetPools replaces the pools, which must be valid (dhcppool.Validate). Leases keep their
+// addresses; later choices follow the new pools. It returns the namespaces to Sync, sorted: the
+// namespaces for which more may be chosen now, and the namespaces whose blocks have other DNS
+// servers. Its cost depends only on the pools that have changed, and on their blocks.
 //
-// It must be called again when the store's nodes change: services cannot have
-// their addresses.
+// SetPools must be called again when the store's nodes change, because services cannot have the
+// addresses of nodes.
 func (a *Assigner) SetPools(pools []dhcppool.Pool) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -33,8 +32,8 @@ func (a *Assigner) SetPools(pools []dhcppool.Pool) []string {
 		return slices.Sorted(maps.Keys(marked))
 	}
 	if _, serves := a.alloc.Serving(coe.ServicePool); serves && !served {
-		// A service with external addresses does well without one of the pool and
-		// was not refused.
+		// A service with external addresses needs no address of the pool, so it was not
+		// refused and is not waiting.
 		for _, ns := range a.store.Namespaces() {
 			marked[ns] = true
 		}
@@ -53,14 +52,14 @@ func (a *Assigner) SetPools(pools []dhcppool.Pool) []string {
 	return slices.Sorted(maps.Keys(marked))
 }
 
-// PoolsAreWhole notes that the pools that were set last are complete, because every source is.
+// PoolsAreWhole notes that every source has been listed, so that the present pools are all pools.
 func (a *Assigner) PoolsAreWhole() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.poolsWhole = true
 }
 
-// otherDNS are the blocks of a network that have other DNS servers than its pools.
+// otherDNS returns the blocks of a network whose DNS servers differ from those of its pools.
 func (a *Assigner) otherDNS(network string) iter.Seq[blockFact] {
 	return func(yield func(blockFact) bool) {
 		for _, b := range a.alloc.Blocks(network) {
@@ -72,8 +71,8 @@ func (a *Assigner) otherDNS(network string) iter.Seq[blockFact] {
 	}
 }
 
-// dns are the DNS servers of a block: its pool's, or while that is gone those
-// that it had.
+// dns returns the DNS servers of a block: those of its pool, or its present ones if the pool is
+// deleted.
 func (a *Assigner) dns(b *coe.Block) []netip.Addr {
 	p, found := a.alloc.Pool(b.Network, b.Subnet)
 	if !found {
@@ -82,14 +81,13 @@ func (a *Assigner) dns(b *coe.Block) []netip.Addr {
 	return p.DNS
 }
 
-// networks are the network-ids of the pools that may serve the elan; the first
-// that has one does. The pool "default" is the last resort, for the namespace of
-// that name too.
+// networks returns the network-ids of the pools that may serve the elan; see NetworksOf.
 func (e *elan) networks() []string { return NetworksOf(e.Name, e.namespace.name, e.node) }
 
-// NetworksOf are the network-ids of the pools that may serve the pods of a namespace on a
-// node, whose elan-instance is named elan. The first that has a pool serves. The pool of
-// services serves no pods, whatever the name of their namespace.
+// NetworksOf returns the network-ids of the pools that may serve the pods of a namespace on a
+// node, whose elan-instance is named elan. The first network-id that has a pool serves. The last
+// one is "default", also for the namespace with that name. The pool of services never serves
+// pods, even if their namespace has its name.
 func NetworksOf(elan, namespace string, node netip.Addr) []string {
 	names := []string{elan}
 	if namespace != dhcppool.DefaultNetwork && namespace != coe.ServicePool {

@@ -19,13 +19,13 @@ func TestPoolsAreLookedUpInOrder(t *testing.T) {
 	a, b, c, d, e := of("a", n1, "special"), of("b", n2, "special"), of("c", n1, "default"), of("d", n1, "other"), of("e", n2, "other")
 	w.put(a, b, c, d, e)
 	w.sync()
-	require.Equal(t, "10.2.0.1", w.address(a), "the elan-instance's")
+	require.Equal(t, "10.2.0.1", w.address(a), "of the pool of the elan-instance")
 	require.Equal(t, "fd00::2", w.lease(a).Addresses[1].Address.String())
 	require.Equal(t, "fd00::/64", w.lease(a).Addresses[1].Network.String())
 	require.Equal(t, "10.1.0.2", w.address(b), "the namespace's")
-	require.Equal(t, "10.3.0.2", w.address(c), "the node's, for the namespace default too")
+	require.Equal(t, "10.3.0.2", w.address(c), "of the pool of the node, for the namespace default too")
 	require.Equal(t, "10.3.0.10", w.address(d), "the node's")
-	require.Equal(t, "10.0.0.2", w.address(e), "the default one")
+	require.Equal(t, "10.0.0.2", w.address(e), "of the default pool")
 }
 
 func TestPoolOfANodeServesManyNamespaces(t *testing.T) {
@@ -86,8 +86,8 @@ func TestPoolOfANodeIsExhaustedAndHeals(t *testing.T) {
 	require.Equal(t, "10.11.2.10", w.address(c), "healed by another namespace of the node")
 }
 
-// TestExhaustedAndEnlarged: whoever was refused is served when the pool grows,
-// whatever it is a pool of, and nobody's address changes.
+// TestExhaustedAndEnlarged: refused pods get addresses when the pool is enlarged, for each kind of
+// pool. The addresses of other pods do not change.
 func TestExhaustedAndEnlarged(t *testing.T) {
 	for _, network := range []string{"default", "ns", n1, n1 + ":ns"} {
 		for name, pools := range map[string][2][3]string{
@@ -116,8 +116,8 @@ func TestExhaustedAndEnlarged(t *testing.T) {
 	}
 }
 
-// TestNodesComeAndGo: a pool of a node that goes takes nobody's address away, and
-// is not given to another while they have it.
+// TestNodesComeAndGo: when a node and its pool are deleted, its pods keep their addresses. No other
+// pod gets these addresses meanwhile.
 func TestNodesComeAndGo(t *testing.T) {
 	w := newWorld(t, pool(n1, "10.11.2.0/24", "", "", ""))
 	a, b := newPod("a", n1), newPod("b", n1)
@@ -130,7 +130,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	require.Equal(t, &before, w.lease(a))
 	require.Equal(t, coe.NoAddress, w.refusal(b).Reason)
 
-	w.setPools(pool(n2, "10.11.2.0/24", "", "", "")) // the pod-cidr is another node's now
+	w.setPools(pool(n2, "10.11.2.0/24", "", "", "")) // another node has the pod-cidr now
 	c := newPod("c", n2)
 	w.put(c)
 	w.sync()
@@ -147,7 +147,8 @@ func TestNodesComeAndGo(t *testing.T) {
 	require.Equal(t, &before, w.lease(a))
 }
 
-// TestSetPoolsMarksWhomItConcerns: pools that are set again mark nobody.
+// TestSetPoolsMarksWhomItConcerns: SetPools returns only namespaces that the change affects, and
+// none if the pools are unchanged.
 func TestSetPoolsMarksWhomItConcerns(t *testing.T) {
 	w := newWorld(t, pool(n1, "10.11.2.0/24", "", "", ""), pool(n2, "10.11.3.0/24", "", "", ""))
 	w.put(newPod("a", n1, in("ns1")), newPod("b", n2, in("ns2")), newPod("c", "192.168.33.14", in("ns3")))
@@ -156,7 +157,7 @@ func TestSetPoolsMarksWhomItConcerns(t *testing.T) {
 	changed := pool(n2, "10.11.3.0/24", "", "", "")
 	changed.DNS = []netip.Addr{addr("1.1.1.1")}
 	require.Equal(t, []string{"ns2", "ns3"}, w.assigner.SetPools(append(w.pools[:1:1], changed)),
-		"who has other DNS servers now, and who waits for a pool")
+		"the namespaces with other DNS servers, and those that wait for a pool")
 	w.mark("ns2")
 	w.sync()
 	require.Equal(t, changed.DNS, w.store.View("ns2").Blocks[0].DNS)

@@ -11,8 +11,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// former is an address that a lease gave up while its interface lives on, and
-// that rests before another gets it.
+// former is a resting address: a lease had it before, and has other addresses now.
 type former struct {
 	PodUID       string            `json:"pod-uid"`
 	InterfaceUID string            `json:"interface-uid"`
@@ -26,18 +25,18 @@ func (f *former) key() coe.LeaseKey {
 	return coe.LeaseKey{PodUID: f.PodUID, InterfaceUID: f.InterfaceUID}
 }
 
-// name is what the Store knows it by.
+// name returns the key of the former in the Store.
 func (f *former) name() coe.Former {
 	return coe.Former{PodUID: f.PodUID, InterfaceUID: f.InterfaceUID, Namespace: f.Namespace, Address: f.Address.Address}
 }
 
-// blockFact is a block, and the namespace of its elan.
+// blockFact is a block with the namespace of its elan.
 type blockFact struct {
 	*coe.Block
 	namespace string
 }
 
-// elanFact is what was chosen for an elan, and its namespace.
+// elanFact is the choice for an elan, with its namespace.
 type elanFact struct {
 	*coe.ELANFact
 	namespace string
@@ -57,10 +56,9 @@ const (
 	vpnKind     = "vpn/"
 	serviceKind = "service/"
 	nodeKind    = "node/"
-	// networksRecord is what nodes have to know of.
+	// networksRecord has the networks that nodes route.
 	networksRecord = "networks/"
-	// adoptingRecord is there until every lease was made of what the backend had
-	// when there was none.
+	// adoptingRecord exists from the start of an adopt until all its leases are recorded.
 	adoptingRecord = "adopting/"
 )
 
@@ -77,13 +75,13 @@ func saidOwner(addr netip.Addr) string  { return "said/" + addr.String() }
 func isLeaseRecord(owner string) bool   { return strings.HasPrefix(owner, leaseKind) }
 func isServiceRecord(owner string) bool { return strings.HasPrefix(owner, serviceKind) }
 
-// leaseOf reads what leaseRecord wrote.
+// leaseOf returns the key of a lease from the key of its record; see leaseRecord.
 func leaseOf(record string) coe.LeaseKey {
 	pod, iface, _ := strings.Cut(strings.TrimPrefix(record, leaseKind), "/")
 	return coe.LeaseKey{PodUID: pod, InterfaceUID: iface}
 }
 
-// journalled is all that a journal holds.
+// journalled has the decoded records of a journal.
 type journalled struct {
 	leases   []*coe.Lease
 	formers  []*former
@@ -92,14 +90,14 @@ type journalled struct {
 	vpns     []*coe.VPNFact
 	services []*coe.ServiceFact
 	nodes    []*coe.NodeFact
-	networks []*coe.Networks // one at most
+	networks []*coe.Networks // at most one
 	adopting bool
 }
 
-// errUnknownKind is of records that another release may have written.
+// errUnknownKind is the error of a record that another release may have written.
 var errUnknownKind = errors.New("this release knows no such kind of record")
 
-// decode reads one record. After an error j is as it was.
+// decode reads one record. After an error, j is unchanged.
 func (j *journalled) decode(key string, value []byte) error {
 	switch key[:strings.IndexByte(key, '/')+1] {
 	case leaseKind:
@@ -130,8 +128,8 @@ func (j *journalled) decode(key string, value []byte) error {
 	return errUnknownKind
 }
 
-// decodeTo appends a record to the list of its kind. It must be whole, and under the
-// key that it names itself.
+// decodeTo appends a record to the list of its kind. The record must be complete, and its
+// content must belong to its key.
 func decodeTo[T any](list *[]*T, key string, value []byte, name func(*T) string, valid func(*T) bool) error {
 	v := new(T)
 	if err := json.Unmarshal(value, v); err != nil {

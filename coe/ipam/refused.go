@@ -7,13 +7,13 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// refused is what could not be given in a namespace, and why.
+// refused has the refusals of a namespace.
 type refused struct {
 	leases   map[coe.LeaseKey]coe.Refusal
 	services map[string]coe.Refusal
 }
 
-// Reasons that go when something comes back, or when the pools change.
+// Reasons that can disappear when an address becomes free, or when the pools change.
 var (
 	healedByRoom  = []coe.Reason{coe.PoolExhausted, coe.AddressTaken, coe.AddressInvalid, coe.IDsExhausted, coe.NameTaken}
 	healedByPools = []coe.Reason{coe.PoolExhausted, coe.AddressInvalid, coe.NoAddress, coe.NoClusterIP}
@@ -40,11 +40,11 @@ func (f *refused) lease(key coe.LeaseKey, why *coe.Refusal) {
 	f.leases[key] = *why
 }
 
-// maxRefusal is about how long the message of one service's refusals may become.
+// maxRefusal is the approximate largest length of the message of a service's refusals.
 const maxRefusal = 500
 
-// service notes why a service does not have an address. The first reason counts;
-// the messages are joined.
+// service notes why a service does not have an address. If it has several refusals, it keeps the
+// first reason and joins the messages.
 func (f *refused) service(uid string, why *coe.Refusal) {
 	if f.services == nil {
 		f.services = map[string]coe.Refusal{}
@@ -59,8 +59,7 @@ func (f *refused) service(uid string, why *coe.Refusal) {
 	f.services[uid] = had
 }
 
-// changedRefusals returns the refusals of this round that differ from those
-// that the store has.
+// changedRefusals returns the refusals of this round that differ from those in the store.
 func (r *round) changedRefusals() map[string]*refused {
 	changed := map[string]*refused{}
 	for _, s := range r.spaces {

@@ -7,7 +7,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// release marks leases as released: they rest, and wait for their interface.
+// release marks leases as released: their addresses rest, and the interface can get them again.
 func (r *round) release(gone []*coe.Lease) {
 	for _, l := range gone {
 		released := *l
@@ -16,8 +16,8 @@ func (r *round) release(gone []*coe.Lease) {
 	}
 }
 
-// expire deletes what was released and has rested long enough, unless its owner
-// is back.
+// expire deletes released leases and former addresses whose rest is over. It keeps a lease whose
+// interface has come back.
 func (r *round) expire(s *space) {
 	var due []*coe.Lease
 	for _, l := range s.released {
@@ -37,7 +37,7 @@ func (r *round) expire(s *space) {
 	r.expireServices(s)
 }
 
-// back reports whether the interface of a released lease is there again, as it was.
+// back reports whether the interface of a released lease exists again, unchanged.
 func (s *space) back(l *coe.Lease) bool {
 	p := s.pod(l.PodUID)
 	return p != nil && canPlug(p) && slices.ContainsFunc(p.AllInterfaces(), func(i coe.PodInterface) bool {
@@ -62,7 +62,7 @@ func (r *round) expireFormers(s *space) {
 	}
 }
 
-// followDNS gives blocks the DNS servers that their pools have now.
+// followDNS sets the DNS servers of blocks to those of their pools.
 func (r *round) followDNS() {
 	for network := range r.repooled {
 		for b := range r.otherDNS(network) {
@@ -94,14 +94,14 @@ func (r *round) sweep() (swept bool) {
 	return swept
 }
 
-// sweepELAN gives back the identifiers of an elan that nothing uses, and of its
-// vpn-instance when it was the last of it.
+// sweepELAN releases the identifiers of an unused elan, and those of its vpn-instance if no other
+// elan uses it.
 func (r *round) sweepELAN(e *elan) (swept bool) {
 	ns := e.namespace
 	delete(ns.elans, e.node)
 	fact, found := r.elans[e.Name]
 	if found && fact.namespace != ns.name {
-		found = false // it is another namespace's
+		found = false // it belongs to another namespace
 	} else {
 		r.vnis.Release(e.Name)
 	}

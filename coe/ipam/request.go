@@ -39,16 +39,16 @@ func (r *round) permit(w wish, network string, addr netip.Addr) *coe.Refusal {
 	return nil
 }
 
-// nodesSeen is what was looked at when nodes were followed last.
+// nodesSeen has the data from which followNodes worked last.
 type nodesSeen struct {
-	nodes     map[netip.Addr]*coe.Node // the Store's, which replaces it when it changes
+	nodes     map[netip.Addr]*coe.Node // of the Store, which replaces the map when nodes change
 	addresses map[netip.Addr]*coe.Node // NodeAddresses
 	complete  bool
 	unasked   bool
 }
 
-// followNodes claims and holds the addresses of nodes, where that may be other than in
-// the round before. There may be thousands of nodes, and a round for every pod.
+// followNodes claims and holds the addresses of nodes, if the result may differ from that of the
+// last round. There may be thousands of nodes, and a round for every pod.
 func (r *round) followNodes() {
 	nodes := r.store.Nodes()
 	if s := r.seen; s != nil && sameMap(s.nodes, nodes) && s.complete == r.complete && s.unasked == r.unasked && !r.holdFreed() {
@@ -63,8 +63,8 @@ func sameMap[K comparable, V any](a, b map[K]V) bool {
 	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
 }
 
-// holdFreed holds an address of a node that had another use, and reports whether it
-// found one.
+// holdFreed looks for an address of a node that had another use and is free now. It holds the
+// first one, and reports whether it found one.
 func (r *round) holdFreed() bool {
 	for addr, n := range r.unheld {
 		if r.alloc.Hold(serviceDomain, addr, nodeOwner(n)) {
@@ -75,11 +75,11 @@ func (r *round) holdFreed() bool {
 	return false
 }
 
-// holdNodes keeps the addresses of nodes from pods and services, and finds the nodes
-// whose address has another use.
+// holdNodes holds the addresses of nodes, so that no pod or service gets them, and finds the
+// nodes whose address has another use.
 func (r *round) holdNodes() {
 	if r.unasked {
-		return // it is not known which are in use
+		return // the addresses in use are not known yet
 	}
 	now := r.seen.addresses
 	for addr, owner := range r.held {
@@ -118,8 +118,8 @@ func (r *round) holdNodes() {
 	r.store.Update(func(tx *coe.Tx) { tx.SetMisaddressed(problems) })
 }
 
-// takeFromNode releases a cluster address that is held for a node: a node that reports
-// one does not keep a service from it.
+// takeFromNode releases a cluster address that is held for a node. A service must get its address
+// even if a node reports the same address.
 func (r *round) takeFromNode(addr netip.Addr) {
 	if r.held[addr] == "" || !r.cfg.Nodes.Ranges().clusterAddress(addr) {
 		return
@@ -129,7 +129,7 @@ func (r *round) takeFromNode(addr netip.Addr) {
 	r.unheld[addr] = r.seen.addresses[addr]
 }
 
-// misaddressed is what else the address of a node is used for, or empty.
+// misaddressed returns the other use of the address of a node, or an empty text.
 func (r *round) misaddressed(addr netip.Addr) string {
 	if in := r.cfg.Nodes.Ranges().find(addr); in != nil {
 		return fmt.Sprintf("is in %s", in)
@@ -141,7 +141,7 @@ func (r *round) misaddressed(addr netip.Addr) string {
 		return "is the gateway of pods"
 	}
 	for _, p := range r.pools {
-		shared := !r.cfg.Isolated || p.Network == coe.ServicePool // with nodes
+		shared := !r.cfg.Isolated || p.Network == coe.ServicePool // the pool has the address space of nodes
 		if shared && p.Subnet.Contains(addr) {
 			return fmt.Sprintf("is in pool %q, subnet %s; no pod gets it", p.Network, p.Subnet)
 		}
@@ -149,8 +149,8 @@ func (r *round) misaddressed(addr netip.Addr) string {
 	return ""
 }
 
-// claimNodes records of each address which node had it first. A node that reports the
-// address of another gets it when the other has gone, and that is known.
+// claimNodes records for each address the first node that reported it. Another node that reports
+// the same address gets it when the first node is known to be deleted.
 func (r *round) claimNodes() {
 	known := r.store.Nodes()
 	if r.complete {
@@ -163,7 +163,7 @@ func (r *round) claimNodes() {
 		}
 	}
 	if r.unasked {
-		return // what is in use is not known yet
+		return // the addresses in use are not known yet
 	}
 	for _, addr := range sortedAddrs(known) {
 		fact := coe.NodeFact{Node: addr}
@@ -177,7 +177,7 @@ func (r *round) claimNodes() {
 			fact.Number, _ = r.nodeIDs.Get(addr.String()) // if none is left, the mapping reports it
 		}
 		if fact.Number == 0 && r.cfg.Nodes.Network.IsValid() {
-			continue // a release before November 2026 would tell the node a wrong place
+			continue // a release before November 2026 would send a wrong place to the node
 		}
 		if old := r.numbers[addr]; old == nil || *old != fact {
 			r.putNode(&fact)

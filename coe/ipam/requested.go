@@ -16,7 +16,7 @@ func requests(p *coe.Pod) bool {
 	return false
 }
 
-// requested is an address that is requested for an interface.
+// requested is a requested address with its interface.
 type requested struct {
 	key  coe.LeaseKey
 	addr netip.Addr

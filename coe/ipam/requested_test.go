@@ -11,17 +11,17 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// TestBroughtAddressesComeFirst: a pod gets the address that it requests, although
-// pods that request none are synced before. These would take it as an address or as
-// the gateway of a block.
-func TestBroughtAddressesComeFirst(t *testing.T) {
+// TestRequestedAddressesComeFirst: a pod gets the address that it requests, although pods without
+// requests are synced before it. These could otherwise take it as an address, or as the gateway
+// of a block.
+func TestRequestedAddressesComeFirst(t *testing.T) {
 	w := newWorld(t, pool("default", "10.0.0.0/22", "", "", "10.0.3.254"))
 	var with, without []*coe.Pod
 	for i := range 600 {
 		ns := in(fmt.Sprintf("ns%03d", i))
 		without = append(without, newPod(fmt.Sprint("a", i), n1, ns))
 		if i%20 == 0 {
-			for j := range 3 { // in a row, as other software gives them
+			for j := range 3 { // consecutive addresses, as other software gives them
 				with = append(with, newPod(fmt.Sprint("b", i, "-", j), n2, ns, wanting(fmt.Sprintf("10.0.0.%d", 1+i/20*3+j))))
 			}
 		}
@@ -32,15 +32,15 @@ func TestBroughtAddressesComeFirst(t *testing.T) {
 	affected, _, err := w.assigner.Sync(t.Context(), batch)
 	require.NoError(t, err)
 	w.marked["ns000"] = true
-	require.Contains(t, affected, "ns580", "it was synced beside those given")
+	require.Contains(t, affected, "ns580", "Sync has also synced this namespace, which was not given")
 	for _, p := range with {
 		require.Equal(t, p.Interfaces[0].Addresses[0].String(), w.address(p))
 	}
 }
 
-// TestBroughtLater: pods that request addresses are reported after others have leases,
-// in namespaces that come in another batch.
-func TestBroughtLater(t *testing.T) {
+// TestRequestedLater: pods that request addresses are reported after other pods have leases. Their
+// namespaces are in another batch.
+func TestRequestedLater(t *testing.T) {
 	w := newWorld(t, pool("default", "10.0.0.0/24", "", "", ""))
 	w.put(newPod("a", n1))
 	w.sync()
@@ -52,7 +52,8 @@ func TestBroughtLater(t *testing.T) {
 	require.Equal(t, "10.0.0.3", w.address(c))
 	require.Equal(t, "10.0.0.4", w.address(b))
 
-	// A change that Sync does not get again after a failed commit is not forgotten.
+	// After a failed commit, the next Sync also makes the changes of the failed one, although the
+	// caller does not repeat them.
 	d, e := newPod("d", n1), newPod("e", n2, in("other"), wanting("10.0.0.5"))
 	w.put(d, e)
 	w.journal.failIn = 1
@@ -64,8 +65,8 @@ func TestBroughtLater(t *testing.T) {
 	require.Equal(t, "10.0.0.6", w.address(d))
 }
 
-// TestBroughtAndRefused: what is held for one that is refused is the next one's.
-func TestBroughtAndRefused(t *testing.T) {
+// TestRequestedAndRefused: an address that was held for a refused pod goes to the next pod.
+func TestRequestedAndRefused(t *testing.T) {
 	w := newWorld(t, pool("default", "10.0.0.0/24", "", "", ""))
 	first := newPod("z", n1, named("same"))
 	w.put(first)
@@ -83,8 +84,9 @@ func TestBroughtAndRefused(t *testing.T) {
 	require.Equal(t, "10.0.0.11", w.address(e))
 }
 
-// TestRefusedSecondAddress: a pod that must not have both of two addresses loses its
-// first one. Nobody gets that address before it has rested, in the journal neither.
+// TestRefusedSecondAddress: a pod has an address, and requests a second one that is refused. It
+// loses the first one too. No other pod gets that address before it has rested, not even in the
+// journal.
 func TestRefusedSecondAddress(t *testing.T) {
 	w := newWorld(t, pool("default", "10.0.0.0/24", "", "", ""), pool("default", "fd00::/120", "", "", ""))
 	w.put(newPod("a", n1, wanting("10.0.0.2")), newPod("b", n1, wanting("fd00::9")))
@@ -105,9 +107,9 @@ func TestRefusedSecondAddress(t *testing.T) {
 	require.Equal(t, "10.0.0.2", w.address(c))
 }
 
-// TestStatusOfBothFamilies: what Kubernetes says of a pod that has a lease, one
-// family after the other and in any order, changes nothing; another address, from
-// other software, is followed.
+// TestStatusOfBothFamilies: Kubernetes reports the addresses of a lease in the pod's status, one
+// family after the other and in any order. This changes nothing. Another address in the status,
+// from other software, replaces the lease.
 func TestStatusOfBothFamilies(t *testing.T) {
 	w := newWorld(t, pool("default", "10.0.0.0/24", "", "", ""), pool("default", "fd00::/120", "", "", ""))
 	status := func(addrs ...string) *coe.Pod {
@@ -144,8 +146,8 @@ func TestStatusOfBothFamilies(t *testing.T) {
 	require.Equal(t, []netip.Addr{addr("10.0.0.77"), addr("fd00::77")}, got)
 }
 
-// TestNodeOfAPodIsGone: a pod keeps its address while its node is not known; on
-// another node it gets another one.
+// TestNodeOfAPodIsGone: a pod keeps its address while its node is not known. On another node it
+// gets another address.
 func TestNodeOfAPodIsGone(t *testing.T) {
 	w := newWorld(t, pool("default", "10.0.0.0/29", "10.0.0.2", "10.0.0.3", ""))
 	named := func(node string) *coe.Pod {

@@ -11,7 +11,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Range is a range of addresses that has a use.
+// Range is a range of addresses with a fixed use.
 type Range struct {
 	netip.Prefix
 	Use string // "the node network", "cluster addresses"
@@ -21,7 +21,7 @@ type Range struct {
 
 func (r Range) String() string { return fmt.Sprintf("%s, the range of %s", r.Prefix, r.Use) }
 
-// Ranges are ranges of addresses that have a use.
+// Ranges are ranges of addresses with a fixed use.
 type Ranges []Range
 
 // NodesConfig says how nodes are joined with the network.
@@ -70,7 +70,7 @@ func (c NodesConfig) Ranges() (all Ranges) {
 	return all
 }
 
-// find returns the range that an address is in; nil where it is in none.
+// find returns the range that contains an address, or nil.
 func (r Ranges) find(addr netip.Addr) *Range {
 	for n := range r {
 		if r[n].Contains(addr) {
@@ -86,7 +86,7 @@ func (r Ranges) clusterAddress(addr netip.Addr) bool {
 	return in != nil && in.Services
 }
 
-// Refuse is an error where a pool overlaps a range that is not for what it serves.
+// Refuse returns an error if a pool overlaps a range with another use.
 func (r Ranges) Refuse(p dhcppool.Pool) error {
 	for _, one := range r {
 		if one.Overlaps(p.Subnet) && (!one.Services || p.Network != coe.ServicePool) {
@@ -96,7 +96,7 @@ func (r Ranges) Refuse(p dhcppool.Pool) error {
 	return nil
 }
 
-// NodeAddresses are all addresses that nodes have, and the node of each.
+// NodeAddresses returns all addresses of nodes, with the node of each.
 func NodeAddresses(nodes map[netip.Addr]*coe.Node) map[netip.Addr]*coe.Node {
 	all := make(map[netip.Addr]*coe.Node, len(nodes))
 	for _, n := range nodes {
@@ -104,7 +104,7 @@ func NodeAddresses(nodes map[netip.Addr]*coe.Node) map[netip.Addr]*coe.Node {
 			all[n.ExternalIP] = n // nodes behind one address share it
 		}
 	}
-	for addr, n := range nodes { // a node's own address comes before what another calls external
+	for addr, n := range nodes { // the node's own address takes precedence over an external address of another node
 		all[addr] = n
 	}
 	return all
@@ -112,11 +112,11 @@ func NodeAddresses(nodes map[netip.Addr]*coe.Node) map[netip.Addr]*coe.Node {
 
 // reserved are the addresses that no service may have as an external address.
 type reserved struct {
-	nodes  map[netip.Addr]string // what the address is of
+	nodes  map[netip.Addr]string // the node of each address
 	ranges Ranges
 }
 
-// newReserved collects what the settings, the pools and the nodes reserve.
+// newReserved collects the addresses that the settings, the pools and the nodes reserve.
 func newReserved(cfg Config, pools []dhcppool.Pool, nodes map[netip.Addr]*coe.Node) reserved {
 	v := reserved{nodes: map[netip.Addr]string{}, ranges: cfg.Nodes.Ranges()}
 	add := func(p netip.Prefix, use string, services bool) {
@@ -149,12 +149,12 @@ func (v reserved) equal(o reserved) bool {
 	return maps.Equal(v.nodes, o.nodes) && slices.Equal(v.ranges, o.ranges)
 }
 
-// clusterIP says why an address cannot be a cluster address; nil where it can.
+// clusterIP returns the reason why an address cannot be a cluster address, or nil.
 func (v reserved) clusterIP(addr netip.Addr) *coe.Refusal {
 	return v.refuse("cluster address", addr, func(r Range) bool { return r.Use != "pods" && !r.Services })
 }
 
-// external says why an address cannot be an external address; nil where it can.
+// external returns the reason why an address cannot be an external address, or nil.
 func (v reserved) external(addr netip.Addr) *coe.Refusal {
 	return v.refuse("external address", addr, func(Range) bool { return true })
 }
@@ -175,8 +175,8 @@ func (v reserved) refuse(what string, addr netip.Addr, counts func(Range) bool) 
 	return nil
 }
 
-// reserveAgain follows the settings, pools and nodes. It returns the namespaces in
-// which that may refuse, or allow, a service's address.
+// reserveAgain updates the reserved addresses from the settings, pools and nodes. It returns the
+// namespaces with services whose addresses may now be refused or allowed.
 func (a *Assigner) reserveAgain() (changed []string) {
 	now := newReserved(a.cfg, a.pools, a.store.Nodes())
 	if now.equal(a.vips.reserved) {

@@ -13,15 +13,16 @@ import (
 type rest struct {
 	released int64         // from the record, to recognise it when it is loaded again
 	end      time.Duration // by Config.Elapsed
-	until    time.Time     // the same for people
+	until    time.Time     // the same moment as wall-clock time, for people
 }
 
-// newRest is a full rest from now on.
+// newRest returns a full rest that begins now.
 func (a *Assigner) newRest(released int64) rest {
 	return rest{released, a.cfg.Elapsed() + a.cfg.ReuseDelay, a.cfg.Now().Add(a.cfg.ReuseDelay)}
 }
 
-// note notes the release of a record; 0 for a record in use, or deleted.
+// note starts the rest of a released record. released is the time in the record; 0 means that the
+// record is in use or deleted, and ends its rest.
 func (a *Assigner) note(record string, released int64) {
 	if released == 0 {
 		delete(a.rests, record)
@@ -52,11 +53,11 @@ func (a *Assigner) loadRests() {
 	maps.Copy(a.rests, before)
 }
 
-// stamp is the time of a release in its record, rounded up to the next second. It is for people,
-// and to recognise the release.
+// stamp returns the time of a release for its record, rounded up to the next second. The time is
+// for people, and identifies the release.
 func (r *round) stamp() int64 { return r.now.Add(time.Second - 1).Unix() }
 
-// over reports whether what a record released has rested long enough.
+// over reports whether the rest of a record is over.
 func (r *round) over(record string) bool { return r.elapsed >= r.rests[record].end }
 
 func (r *round) restsUntil(record string) string {

@@ -9,14 +9,14 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// setClock sets the clock, and no time goes by.
+// setClock sets the clock. The monotonic time does not change.
 func (w *world) setClock(by time.Duration) {
 	w.now = w.now.Add(by)
 	w.skew += by
 }
 
-// TestRestWhateverTheClockSays: an address rests for the full delay, and not longer,
-// whether the clock is set or another leader with another clock takes over.
+// TestRestWhateverTheClockSays: an address rests for the full delay, and not longer, even if the
+// clock is set, or a leader with another clock takes over.
 func TestRestWhateverTheClockSays(t *testing.T) {
 	for name, by := range map[string]time.Duration{"forward": time.Hour, "back": -time.Hour, "not": 0} {
 		for when, takeover := range map[string]bool{"set": false, "of the next leader": true} {
@@ -57,7 +57,7 @@ func TestRestWhateverTheClockSays(t *testing.T) {
 					put()
 					w.complete()
 					w.sync()
-					left = 30 * time.Second // from when the leader took over
+					left = 30 * time.Second // since the leader took over
 				}
 				w.wait(left - time.Second)
 				require.Equal(t, coe.PoolExhausted, w.refusal(b).Reason)
@@ -73,8 +73,8 @@ func TestRestWhateverTheClockSays(t *testing.T) {
 	}
 }
 
-// TestRestGoesOnWhenTheJournalIsLoadedAgain: after a commit that failed, what this
-// leader saw released does not begin to rest again.
+// TestRestGoesOnWhenTheJournalIsLoadedAgain: after a failed commit, the rests of addresses that
+// this leader has released go on. They do not start again.
 func TestRestGoesOnWhenTheJournalIsLoadedAgain(t *testing.T) {
 	w := newWorld(t, pool("default", "10.0.0.0/29", "10.0.0.2", "10.0.0.2", ""))
 	a, b := newPod("a", n1), newPod("b", n1)

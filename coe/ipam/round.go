@@ -12,28 +12,28 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// round is one Sync. It releases the leases of deleted pods, deletes what has rested long
-// enough, and then claims for new pods. Deletions are written before claims, so that no prefix
-// of the writes has an address twice.
+// round is one Sync. It releases the leases of deleted pods, deletes records whose rest is over,
+// and then claims leases for new pods. It writes the deletions before the claims. If the writes
+// are interrupted, no two records in the journal have the same address.
 type round struct {
 	*Assigner
 	now      time.Time
 	elapsed  time.Duration // by Config.Elapsed
 	complete bool
-	given    map[string]bool // the namespaces that are asked for
-	spaces   []*space        // of the given and of the requesting namespaces, sorted
+	given    map[string]bool // the namespaces that the caller gave
+	spaces   []*space        // the given and the requesting namespaces, sorted
 	write    *write
-	// touched are the namespaces of which a fact changed.
+	// touched are the namespaces with a changed fact.
 	touched map[string]bool
-	// more are given namespaces in which something came free after they were
-	// claimed for; late, that it may serve any namespace.
+	// more are the given namespaces in which a name became free after their claims. late is
+	// set if something became free, after the claims, that any namespace can use.
 	more map[string]bool
 	late bool
-	// ranges are the ranges of services that nodes know; nil before the first use.
+	// ranges are the ranges of services that nodes route; nil before the first use.
 	ranges []netip.Prefix
 }
 
-// space is one of the namespaces of a round.
+// space is a namespace of a round.
 type space struct {
 	*namespace
 	view coe.View
@@ -44,7 +44,8 @@ type space struct {
 func (a *Assigner) newRound(namespaces []string) *round {
 	r := &round{
 		Assigner: a, now: a.cfg.Now(), elapsed: a.cfg.Elapsed(),
-		// Asked before the views are taken: what a view lacks then is gone.
+		// Complete is called before View: if it is true, pods that a view does not have are
+		// deleted.
 		complete: a.store.Complete(),
 		write:    newWrite(), touched: map[string]bool{}, more: map[string]bool{},
 		given: map[string]bool{},
@@ -102,7 +103,7 @@ func (r *round) run(ctx context.Context) error {
 	return nil
 }
 
-// claimAll claims for new pods and services: requested addresses first.
+// claimAll claims addresses for new pods and services, requested addresses first.
 func (r *round) claimAll() {
 	r.claimRequested()
 	for _, s := range r.spaces {
@@ -126,8 +127,8 @@ func (r *round) claimAll() {
 	}
 }
 
-// scan finds the pods of a namespace that possibly do not match their leases. It
-// returns the living leases whose interface is gone.
+// scan collects the pods of a namespace whose leases may not fit. It returns the living leases
+// whose interface is deleted.
 func (r *round) scan(s *space) (gone []*coe.Lease) {
 	s.look(s.view.Pods)
 	for _, uid := range slices.Sorted(maps.Keys(s.unsettled)) {
@@ -136,7 +137,7 @@ func (r *round) scan(s *space) (gone []*coe.Lease) {
 			gone = append(gone, withoutInterface(known, p)...)
 		}
 		switch {
-		case p != nil && hasNetwork(p) && s.view.Misplaced(p): // until its node has an address of its own
+		case p != nil && hasNetwork(p) && s.view.Misplaced(p): // wait until the address of its node has no other use
 		case p != nil && canPlug(p):
 			s.todo = append(s.todo, p)
 		case r.complete:
@@ -147,7 +148,7 @@ func (r *round) scan(s *space) (gone []*coe.Lease) {
 	return gone
 }
 
-// pod returns the pod of a uid, or nil.
+// pod returns the pod with a UID, or nil.
 func (s *space) pod(uid string) *coe.Pod {
 	n, found := slices.BinarySearchFunc(s.view.Pods, uid, func(p *coe.Pod, uid string) int { return strings.Compare(p.UID, uid) })
 	if !found {
@@ -160,14 +161,14 @@ func compareLeases(a, b *coe.Lease) int {
 	return cmp.Or(cmp.Compare(a.Seq, b.Seq), strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.InterfaceUID, b.InterfaceUID))
 }
 
-// hasNetwork reports whether a pod can have leases, and canPlug whether they can be chosen
-// now. One whose node is not known keeps what it has: it may run there all the same.
+// hasNetwork reports whether a pod can have leases. canPlug reports whether leases can be chosen
+// for it now. A pod whose node is not known keeps its leases, because it may still run there.
 func hasNetwork(p *coe.Pod) bool { return !p.NoNetwork && p.Name != "" }
 
 func canPlug(p *coe.Pod) bool { return hasNetwork(p) && p.HostIP.IsValid() }
 
-// withoutInterface returns the living leases whose interface the pod, nil when
-// it is gone, does not have.
+// withoutInterface returns the living leases of interfaces that the pod does not have. p is nil
+// if the pod is deleted.
 func withoutInterface(known *pod, p *coe.Pod) (gone []*coe.Lease) {
 	for _, l := range known.leases {
 		if l.Released == 0 && (p == nil || !hasNetwork(p) || !hasInterface(p, l.InterfaceUID)) {
@@ -181,7 +182,7 @@ func hasInterface(p *coe.Pod, uid string) bool {
 	return slices.ContainsFunc(p.AllInterfaces(), func(i coe.PodInterface) bool { return i.UID == uid })
 }
 
-// forget drops the indexes of namespaces that have nothing.
+// forget drops the indexes of empty namespaces.
 func (r *round) forget() {
 	for name := range r.touched {
 		if ns := r.namespaces[name]; ns != nil && ns.empty() {
@@ -195,7 +196,7 @@ func (r *round) forget() {
 	}
 }
 
-// affected are the namespaces to Sync next.
+// affected returns the namespaces to Sync next.
 func (r *round) affected() []string {
 	affected := r.more
 	for ns := range r.touched {
@@ -205,7 +206,7 @@ func (r *round) affected() []string {
 	}
 	for _, s := range r.spaces {
 		if !r.given[s.name] {
-			affected[s.name] = true // the caller gets the time when it is due again
+			affected[s.name] = true // so that the caller Syncs it, and learns the time of the next Sync
 		}
 	}
 	for ns, refused := range r.waiting {
@@ -221,10 +222,10 @@ func (r *round) affected() []string {
 	return slices.Sorted(maps.Keys(affected))
 }
 
-// again is the time until the first rest in the given namespaces is over.
+// again returns the time until the first rest in the namespaces of the round is over.
 func (r *round) again() time.Duration {
 	if !r.complete {
-		return 0 // nothing is released or expires before; then all are synced
+		return 0 // nothing is released or expires; when the store is complete, all are synced
 	}
 	first, any := time.Duration(0), false
 	note := func(record string) {

@@ -8,8 +8,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// claimService gives a service that requests no cluster address one from the pool
-// "services".
+// claimService chooses an address of the pool "services" for a service that requests no cluster
+// address.
 func (r *round) claimService(s *space, svc *coe.Service) {
 	if needsNone(svc) {
 		return
@@ -19,7 +19,7 @@ func (r *round) claimService(s *space, svc *coe.Service) {
 	}
 }
 
-// needsNone reports whether a service is to have no address of the pool.
+// needsNone reports whether a service needs no address of the pool.
 func needsNone(svc *coe.Service) bool { return svc == nil || svc.Headless || len(svc.ClusterIPs) > 0 }
 
 func (r *round) chooseService(s *space, svc *coe.Service) *coe.Refusal {
@@ -46,8 +46,7 @@ func (r *round) chooseService(s *space, svc *coe.Service) *coe.Refusal {
 	return nil
 }
 
-// releaseServices marks the addresses of services that are gone or need none
-// any more as released.
+// releaseServices releases the addresses of services that are deleted or no longer need one.
 func (r *round) releaseServices(s *space) {
 	for _, fact := range s.namespace.services {
 		if fact.Released == 0 && needsNone(s.find(fact.UID)) {
@@ -58,7 +57,7 @@ func (r *round) releaseServices(s *space) {
 	}
 }
 
-// expireServices deletes addresses of services that have rested long enough.
+// expireServices deletes released addresses of services whose rest is over.
 func (r *round) expireServices(s *space) {
 	var due []*coe.ServiceFact
 	for _, fact := range s.namespace.services {
@@ -74,7 +73,7 @@ func (r *round) expireServices(s *space) {
 	}
 }
 
-// find returns the service of a uid, nil when there is none.
+// find returns the service with a UID, or nil.
 func (s *space) find(uid string) *coe.Service {
 	n, found := slices.BinarySearchFunc(s.view.Services, uid, func(svc *coe.Service, uid string) int {
 		return strings.Compare(svc.UID, uid)

@@ -29,7 +29,7 @@ func TestServices(t *testing.T) {
 
 	w.setPools(pool("services", "10.96.0.0/29", "10.96.0.2", "10.96.0.3", ""))
 	w.sync()
-	require.Equal(t, "10.96.0.3", w.store.View("default").ServiceFacts["sa"].Address.String(), "what a source said is not given")
+	require.Equal(t, "10.96.0.3", w.store.View("default").ServiceFacts["sa"].Address.String(), "an address that a source reported is not given to another service")
 	put(w, b)
 	require.Equal(t, coe.PoolExhausted, w.store.View("other").ServiceRefusals["sb"].Reason)
 	require.Contains(t, w.store.View("other").ServiceRefusals["sb"].Message, `pool "services"`)
@@ -57,22 +57,22 @@ func TestServices(t *testing.T) {
 	require.Empty(t, w.journal.records)
 }
 
-// TestServicePoolComesLater: what a service gets does not depend on whether it
-// or the pool came first.
+// TestServicePoolComesLater: a service gets the same address if it is created before or after the
+// pool.
 func TestServicePoolComesLater(t *testing.T) {
 	w := newWorld(t)
 	w.store.Update(func(tx *coe.Tx) {
 		tx.PutService(coe.RESTCONF, &coe.Service{UID: "s", Namespace: "default", ExternalIPs: []netip.Addr{addr("172.30.1.9")}})
 	})
 	w.sync()
-	require.Empty(t, w.store.View("default").ServiceRefusals, "it answers on its external address")
+	require.Empty(t, w.store.View("default").ServiceRefusals, "the service has an external address")
 	w.setPools(pool("services", "10.96.0.0/24", "", "", ""))
 	w.sync()
 	require.Contains(t, w.store.View("default").ServiceFacts, "s")
 }
 
-// TestNoServiceGetsANodesAddress: services share the address space of nodes, whatever
-// the isolation of pods. A pod of an isolated namespace may have such an address.
+// TestNoServiceGetsANodesAddress: services always share the address space of nodes. A pod of an
+// isolated namespace can have the address of a node.
 func TestNoServiceGetsANodesAddress(t *testing.T) {
 	for name, isolated := range map[string]bool{"shared": false, "isolated": true} {
 		t.Run(name, func(t *testing.T) {
@@ -104,8 +104,8 @@ func TestNoServiceGetsANodesAddress(t *testing.T) {
 	}
 }
 
-// TestNodesAddressComesFree: a node's address that a pod has is held for the node once
-// the pod has gone and its address has rested.
+// TestNodesAddressComesFree: a pod has the address of a node. When the pod is deleted and the
+// address has rested, the address is held for the node.
 func TestNodesAddressComesFree(t *testing.T) {
 	w := newWorld(t, pool("default", "192.168.10.0/30", "192.168.10.2", "192.168.10.2", "192.168.10.1"))
 	p, next := newPod("p", "10.0.0.9"), newPod("next", "10.0.0.9")

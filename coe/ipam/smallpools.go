@@ -9,9 +9,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
-// SmallPools warns of pools that have too few blocks for every namespace to have pods on
-// every node: each namespace takes a block of its own on each node, however few pods it
-// has there.
+// SmallPools returns warnings for pools with too few blocks. Each namespace with pods on a node
+// takes its own block there, even for one pod, and every namespace may have pods on every node.
 func SmallPools(pools []dhcppool.Pool, nodes map[netip.Addr]*coe.Node, namespaces []string) (problems []coe.Problem) {
 	blocks := map[family]float64{} // of all pools of a network and family
 	for _, p := range pools {

@@ -14,7 +14,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// vips records which namespace's services answer on which address. Its rules:
+// vips has the namespace whose services own each address (VIP). Its rules:
 //
 //   - The first claim of a cluster address keeps it. It also takes the address
 //     from the external addresses of other namespaces.
@@ -23,13 +23,13 @@ import (
 //   - Namespaces own VIPs, services do not: the mapping decides between two
 //     services of one namespace.
 //
-// A claim is in the journal before the mapping uses it, and stays until a
-// complete round finds no service of the namespace with it.
+// A claim is in the journal before the mapping uses it. It stays until a round with a complete
+// store finds that no service of the namespace uses it.
 type vips struct {
 	journal Journal
 	cluster map[netip.Addr]*vipClaim
-	// external has every external claim of an address: one of the whole address, or
-	// one for each protocol and port.
+	// external has the external claims of each address: one claim of the whole address, or one
+	// for each protocol and port.
 	external map[netip.Addr]map[coe.VIP]*vipClaim
 	spaces   map[string]map[coe.VIP]*vipClaim // by namespace
 	write    *write
@@ -72,8 +72,8 @@ func decodeVIP(key string, value []byte) (coe.VIPFact, error) {
 	return f, nil
 }
 
-// load reads the claims. A damaged record, or one that contradicts another, is
-// removed: its service claims again.
+// load reads the claims. It removes a record that is damaged or conflicts with another record. Its
+// service claims the address again.
 func (v *vips) load(ctx context.Context) (damaged []error, err error) {
 	records, err := v.journal.Load(ctx)
 	if err != nil {
@@ -108,8 +108,8 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// holder returns a claim that keeps another namespace from a VIP; nil for none.
-// External claims do not keep anybody from a cluster address.
+// holder returns a claim of another namespace that prevents a claim, or nil. An external claim
+// does not prevent the claim of a cluster address.
 func (v *vips) holder(f coe.VIPFact) *vipClaim {
 	if c := v.cluster[f.Address]; c != nil {
 		if c.Namespace == f.Namespace {
@@ -173,7 +173,7 @@ func (v *vips) tell(tx *coe.Tx) {
 	}
 }
 
-// retractVIPs takes every VIP out of the store.
+// retractVIPs removes every VIP from the store.
 func retractVIPs(tx *coe.Tx, views []coe.View) {
 	for _, view := range views {
 		for vip := range view.VIPs {
@@ -263,7 +263,7 @@ func (r *round) claimExternalIP(s *space, svc *coe.Service, addr netip.Addr) *co
 	return refusal
 }
 
-// refuseExternal explains why a service cannot have an external address; nil if it can.
+// refuseExternal returns the reason why a service cannot have an external address, or nil.
 // In Kubernetes a tenant chooses the address, so the operator must allow its range.
 func (r *round) refuseExternal(svc *coe.Service, addr netip.Addr) *coe.Refusal {
 	if refusal := r.vips.reserved.external(addr); refusal != nil {
@@ -294,7 +294,7 @@ func takenVIP(by *vipClaim, v coe.VIP) *coe.Refusal {
 
 func (r *round) putVIP(f coe.VIPFact) {
 	r.vips.add(f)
-	before := r.vips.write.changes[vipRecord(f.VIP)].tell // the release by the namespace that had it before
+	before := r.vips.write.changes[vipRecord(f.VIP)].tell // releases the claim of the former owner
 	r.vips.write.put(rankLease, vipRecord(f.VIP), f, func(tx *coe.Tx) {
 		if before != nil {
 			before(tx)

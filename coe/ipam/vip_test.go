@@ -13,8 +13,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 )
 
-// newVIPWorld is a world of both origins that remembers the addresses of services. It
-// lets Kubernetes' services have the addresses of 192.0.2.0/24.
+// newVIPWorld returns a world of both origins that records claims of service addresses. Services
+// of Kubernetes can have external addresses in 192.0.2.0/24.
 func newVIPWorld(t *testing.T) *world {
 	w := &world{TB: t, journal: newJournal(), vips: newJournal(), origins: []coe.Origin{coe.RESTCONF, coe.Kubernetes}}
 	w.restart()
@@ -66,7 +66,7 @@ func (w *world) removeServices(uids ...string) {
 	w.sync()
 }
 
-// holds are the VIPs of a namespace as text, sorted.
+// holds returns the VIPs of a namespace as text, sorted.
 func (w *world) holds(namespace string) (all []string) {
 	for v := range w.store.View(namespace).VIPs {
 		all = append(all, fmt.Sprint(v.Address, " ", v.Protocol, v.Port))
@@ -79,7 +79,8 @@ func (w *world) whyNot(namespace, uid string) coe.Reason {
 	return w.store.View(namespace).ServiceRefusals[uid].Reason
 }
 
-// TestVIPs: what two namespaces claim, in turn, and who has it then.
+// TestVIPs has pairs of services in two namespaces that claim addresses one after the other, and
+// the resulting owners.
 func TestVIPs(t *testing.T) {
 	for name, c := range map[string]struct {
 		first, second *coe.Service // of namespaces a and b
@@ -152,7 +153,7 @@ func TestVIPs(t *testing.T) {
 			}
 			check(w)
 			w.restart() // "y" is before "z" then
-			require.Equal(t, c.a, w.holds("a"), "a restart remembers it")
+			require.Equal(t, c.a, w.holds("a"), "it is the same after a restart")
 			w.putServices(c.second, c.first)
 			w.complete()
 			w.sync()
@@ -176,8 +177,8 @@ func TestVIPs(t *testing.T) {
 	}
 }
 
-// TestVIPsOfNodes: a node's address, and a pool, take an external address, and give
-// it back.
+// TestVIPsOfNodes: a service loses an external address if a node or a pool has the address, and
+// gets it again afterwards.
 func TestVIPsOfNodes(t *testing.T) {
 	w := newVIPWorld(t)
 	w.putServices(newService("a", "s", at("10.96.0.1"), outside("192.0.2.1")))
@@ -204,8 +205,8 @@ func TestVIPsOfNodes(t *testing.T) {
 	require.Equal(t, both, w.holds("a"))
 }
 
-// TestVIPsOfClients: what a client of RESTCONF says needs no list; it is not to be
-// a node's address all the same.
+// TestVIPsOfClients: a RESTCONF client can give a service any external address, except the address
+// of a node. No list must allow it.
 func TestVIPsOfClients(t *testing.T) {
 	w := newVIPWorld(t)
 	w.store.Update(func(tx *coe.Tx) {
@@ -218,8 +219,8 @@ func TestVIPsOfClients(t *testing.T) {
 	require.Equal(t, coe.AddressTaken, w.whyNot("a", "s"))
 }
 
-// TestDamagedVIPs: a record that cannot be read, is under another's key, or
-// contradicts another is claimed again; nobody stops.
+// TestDamagedVIPs: a record cannot be read, has the key of another one, or conflicts with another
+// one. The service claims its address again, and the bridge starts.
 func TestDamagedVIPs(t *testing.T) {
 	a := newService("a", "z", at("10.96.0.1"), outside("192.0.2.1"))
 	b := newService("b", "y", at("10.96.0.2"), outside("192.0.2.2"))
@@ -250,9 +251,9 @@ func TestDamagedVIPs(t *testing.T) {
 	}
 }
 
-// TestVIPsOfAnOlderRelease: a new leader takes nothing out of the backend until every
-// service has claimed, since an older release may have led before it. A write that
-// fails meanwhile, after which the journal is loaded again, does not stop it.
+// TestVIPsOfAnOlderRelease: an older release, which does not record claims, may have been the
+// leader before. So a new leader removes nothing from the backend until every service has claimed
+// its addresses. This is also the case if a write fails meanwhile and the journal is loaded again.
 func TestVIPsOfAnOlderRelease(t *testing.T) {
 	w := newVIPWorld(t)
 	clear(w.vips.records)

@@ -18,33 +18,31 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// world is a store, a journal, and the assigner between them, with a clock that
-// stands still until it is put forward.
+// world has a store, a journal and an assigner. Its clock changes only when a test sets it.
 type world struct {
 	testing.TB
 	store    *coe.Store
 	journal  *journal
-	vips     *journal // of services' addresses; nil: they are not remembered
+	vips     *journal // of claims of service addresses; nil if they are not recorded
 	assigner *ipam.Assigner
 	pools    []dhcppool.Pool
 	isolated bool
 	now      time.Time
-	skew     time.Duration // by which the clock was set
-	// marked are the namespaces that wait for a Sync: the changed ones and the
-	// affected ones.
+	skew     time.Duration // the sum of all settings of the clock
+	// marked are the changed and the affected namespaces, which wait for a Sync.
 	marked map[string]bool
 	again  time.Duration
-	vnis   uint32 // how many VNIs there are; 0 for the default
+	vnis   uint32 // the number of VNIs; 0 means the default
 	// origins are the origins of the store; default: only RESTCONF.
 	origins []coe.Origin
-	// nodes is where management ports' addresses are from; none without.
+	// nodes is the network of management ports; zero for none.
 	nodes coe.NodeNetwork
-	// inUse is what the backend says; nil for a backend that is not asked.
+	// inUse returns the interfaces in the backend; nil for a world without a backend.
 	inUse    func() ([]ipam.InUse, error)
 	portName func(name, uid string) string
-	// confirmed are the interfaces that it was known to have.
+	// confirmed are the interfaces that the backend has confirmed.
 	confirmed []coe.LeaseKey
-	// ports are the management ports that it says; they need an inUse.
+	// ports are the management ports in the backend. They need an inUse.
 	ports []ipam.NodeInUse
 }
 
@@ -55,8 +53,8 @@ func newWorld(t testing.TB, pools ...dhcppool.Pool) *world {
 	return w
 }
 
-// restart makes a new store and assigner on the same journal. The store does not
-// have the earlier reports.
+// restart creates a new store and a new assigner with the same journal. The store does not have
+// the earlier reports.
 func (w *world) restart() {
 	w.marked = map[string]bool{}
 	if w.origins == nil {
@@ -97,7 +95,7 @@ func (w *world) newAssigner() *ipam.Assigner {
 	return ipam.New(cfg, w.store, w.journal, slog.New(slog.DiscardHandler))
 }
 
-// loseJournal is a restart with an empty journal.
+// loseJournal restarts the world with an empty journal.
 func (w *world) loseJournal() {
 	w.journal.records = map[string][]byte{}
 	w.restart()
@@ -123,7 +121,7 @@ func (w *world) setPools(pools ...dhcppool.Pool) {
 	w.mark(w.assigner.SetPools(pools)...)
 }
 
-// inBackend is what a backend has of the living leases that the store has now.
+// inBackend returns the interfaces that a backend would have for the living leases in the store.
 func (w *world) inBackend() (all []ipam.InUse) {
 	for _, ns := range w.store.Namespaces() {
 		v := w.store.View(ns)
@@ -140,7 +138,7 @@ func (w *world) inBackend() (all []ipam.InUse) {
 	return all
 }
 
-// damaged are the records that are set aside.
+// damaged returns the records that are set aside.
 func (w *world) damaged() (records []string) {
 	for _, p := range w.store.Cluster().Damaged {
 		require.Equal(w, coe.RecordDamaged, p.Reason)
@@ -165,7 +163,7 @@ func (w *world) remove(pods ...*coe.Pod) {
 	})
 }
 
-// trySync syncs what is marked, once.
+// trySync syncs the marked namespaces once.
 func (w *world) trySync() error {
 	namespaces := sorted(w.marked)
 	namespaces = slices.DeleteFunc(namespaces, func(ns string) bool { return ns == "" })
@@ -178,7 +176,7 @@ func (w *world) trySync() error {
 	return nil
 }
 
-// sync syncs until nothing is marked.
+// sync syncs until no namespace is marked.
 func (w *world) sync() {
 	w.Helper()
 	for range 20 {
@@ -187,10 +185,10 @@ func (w *world) sync() {
 		}
 		require.NoError(w, w.trySync())
 	}
-	require.Fail(w, "it does not come to rest", "%v", w.marked)
+	require.Fail(w, "namespaces stay marked", "%v", w.marked)
 }
 
-// wait puts the clock forward and syncs every namespace, as again asks for.
+// wait advances the clock and syncs every namespace, as a caller of Sync does after again.
 func (w *world) wait(d time.Duration) {
 	w.Helper()
 	w.now = w.now.Add(d)
@@ -205,7 +203,7 @@ func (w *world) lease(p *coe.Pod) *coe.Lease {
 	return l[0]
 }
 
-// leases are the living leases of a pod, in the order of its interfaces.
+// leases returns the living leases of a pod, in the order of its interfaces.
 func (w *world) leases(p *coe.Pod) []*coe.Lease {
 	v := w.store.View(p.Namespace)
 	var leases []*coe.Lease
@@ -241,7 +239,7 @@ func addr(s string) netip.Addr {
 	return netip.MustParseAddr(s)
 }
 
-// newPod is a pod of namespace "default" on a node, named as its uid.
+// newPod returns a pod in namespace "default" on a node. Its UID is also its name.
 func newPod(uid, node string, change ...func(*coe.Pod)) *coe.Pod {
 	p := &coe.Pod{UID: uid, Name: uid, Namespace: coe.DefaultNamespace, HostIP: addr(node)}
 	for _, c := range change {
@@ -253,7 +251,7 @@ func newPod(uid, node string, change ...func(*coe.Pod)) *coe.Pod {
 func in(ns string) func(*coe.Pod)      { return func(p *coe.Pod) { p.Namespace = ns } }
 func named(name string) func(*coe.Pod) { return func(p *coe.Pod) { p.Name = name } }
 
-// wanting gives a pod an interface that requests addresses; it skips empty ones.
+// wanting adds an interface to a pod that requests addresses. It skips empty addresses.
 func wanting(addrs ...string) func(*coe.Pod) {
 	return func(p *coe.Pod) {
 		i := coe.PodInterface{UID: p.UID + "-if"}

@@ -11,10 +11,9 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// The order in which the changes of one write reach the journal, where one
-// transaction can't hold them all: nothing is there before what it needs, and
-// nothing goes before what needs it. So every beginning of a write is a journal
-// that can be loaded.
+// The order in which the changes of a write reach the journal, if they do not fit into one
+// transaction. A record is written after the records that it needs, and deleted before them. So
+// the journal can be loaded even if only the first transactions of a write were made.
 const (
 	rankAdopting = iota
 	rankInstance
@@ -26,14 +25,14 @@ const (
 	rankDeleteInstance
 )
 
-// change is a record to be written, and the change of the store after that.
+// change is a record to write, and the change of the store that follows.
 type change struct {
 	rank  int
 	value any // nil deletes
 	tell  func(*coe.Tx)
 }
 
-// write collects changes; of two of one key the later counts.
+// write collects changes. A later change of a key replaces an earlier one.
 type write struct {
 	changes map[string]change
 	deletes bool
@@ -50,14 +49,14 @@ func (w *write) remove(rank int, key string, tell func(*coe.Tx)) {
 	w.deletes = true
 }
 
-// keys returns the changes' keys in the order of writing.
+// keys returns the keys of the changes in the order of writing.
 func (w *write) keys() []string {
 	return slices.SortedFunc(maps.Keys(w.changes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(w.changes[a].rank, w.changes[b].rank), cmp.Compare(a, b))
 	})
 }
 
-// commit writes everything to the journal, in as few transactions as it takes.
+// commit writes all changes to the journal, in as few transactions as possible.
 func (w *write) commit(ctx context.Context, j Journal) error {
 	for keys := range slices.Chunk(w.keys(), max(j.MaxOps(), 1)) {
 		puts := make(map[string][]byte, len(keys))
@@ -74,7 +73,7 @@ func (w *write) commit(ctx context.Context, j Journal) error {
 			puts[k] = value
 		}
 		if err := j.Commit(ctx, puts, deletes); err != nil {
-			return fmt.Errorf("write %d records of what was chosen: %w", len(keys), err)
+			return fmt.Errorf("write %d records to the journal: %w", len(keys), err)
 		}
 	}
 	return nil
@@ -117,7 +116,7 @@ func (r *round) flush(ctx context.Context, refusals bool) error {
 	return nil
 }
 
-// putLease replaces a lease, or makes one.
+// putLease creates or replaces a lease.
 func (r *round) putLease(l *coe.Lease) {
 	old := r.leases[l.Key()]
 	if old != nil {
