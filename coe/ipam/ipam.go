@@ -3,8 +3,8 @@
 // route distinguisher of every vpn-instance, and the addresses of services that request none. It
 // writes a choice to the journal first, and then puts it into the Store as a fact.
 //
-// The package knows no protocol, no backend and no Kubernetes. Of the datastore it knows only the
-// Journal. Only one Assigner may use a journal: the leader's.
+// The package knows no protocol, no backend and no Kubernetes. The Journal is all that it knows of
+// the datastore. Only one Assigner may use a journal: the leader's.
 package ipam
 
 import (

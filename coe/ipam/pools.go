@@ -59,7 +59,7 @@ func (a *Assigner) PoolsAreWhole() {
 	a.poolsWhole = true
 }
 
-// otherDNS returns the blocks of a network whose DNS servers differ from those of its pools.
+// otherDNS returns the blocks of a network that have other DNS servers than their pools.
 func (a *Assigner) otherDNS(network string) iter.Seq[blockFact] {
 	return func(yield func(blockFact) bool) {
 		for _, b := range a.alloc.Blocks(network) {
@@ -71,7 +71,7 @@ func (a *Assigner) otherDNS(network string) iter.Seq[blockFact] {
 	}
 }
 
-// dns returns the DNS servers of a block: those of its pool, or its present ones if the pool is
+// dns returns the DNS servers of the pool of a block, or the block's present ones if the pool is
 // deleted.
 func (a *Assigner) dns(b *coe.Block) []netip.Addr {
 	p, found := a.alloc.Pool(b.Network, b.Subnet)

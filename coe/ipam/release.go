@@ -62,7 +62,7 @@ func (r *round) expireFormers(s *space) {
 	}
 }
 
-// followDNS sets the DNS servers of blocks to those of their pools.
+// followDNS gives blocks the same DNS servers as their pools.
 func (r *round) followDNS() {
 	for network := range r.repooled {
 		for b := range r.otherDNS(network) {
@@ -94,8 +94,8 @@ func (r *round) sweep() (swept bool) {
 	return swept
 }
 
-// sweepELAN releases the identifiers of an unused elan, and those of its vpn-instance if no other
-// elan uses it.
+// sweepELAN releases the identifiers of an unused elan. It also releases the identifiers of its
+// vpn-instance if no other elan uses it.
 func (r *round) sweepELAN(e *elan) (swept bool) {
 	ns := e.namespace
 	delete(ns.elans, e.node)

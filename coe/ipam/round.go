@@ -127,8 +127,8 @@ func (r *round) claimAll() {
 	}
 }
 
-// scan collects the pods of a namespace whose leases may not fit. It returns the living leases
-// whose interface is deleted.
+// scan collects the pods of a namespace whose leases possibly do not fit. It returns the living
+// leases whose interface is deleted.
 func (r *round) scan(s *space) (gone []*coe.Lease) {
 	s.look(s.view.Pods)
 	for _, uid := range slices.Sorted(maps.Keys(s.unsettled)) {
