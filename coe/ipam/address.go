@@ -14,77 +14,81 @@ import (
 // addresses the lease takes over.
 type chosen struct {
 	addresses []coe.LeasedAddress
-	blocks    []dhcppool.Block
+	newBlocks []dhcppool.Block
 	formers   []*former
 }
 
 func (c *chosen) add(addr netip.Addr, b dhcppool.Block) {
 	c.addresses = append(c.addresses, coe.LeasedAddress{Address: addr, Network: b.Prefix, Gateway: b.Gateway})
-	c.blocks = append(c.blocks, b)
+	c.newBlocks = append(c.newBlocks, b)
 }
 
-// addresses chooses the addresses of an interface: its current ones if they still fit, the
+// chooseAddresses chooses the addresses of the interface: its current ones if they still fit, the
 // requested ones, or one of each family of the pools.
-func (r *round) addresses(s *space, e *elan, w wish, old *coe.Lease) (chosen, *coe.Refusal) {
-	if old != nil && reaches(old, w.pod, w.iface) {
-		return chosen{addresses: old.Addresses}, nil
+func (c *claim) chooseAddresses() *coe.Refusal {
+	if c.old != nil && reaches(c.old, c.pod, c.iface) {
+		c.addresses = c.old.Addresses
+		return nil
 	}
-	network, _ := r.alloc.Serving(e.networks()...)
-	switch {
-	case len(w.iface.Addresses) > 0:
-		return r.claimAddresses(s, e, w, network, old)
-	case network == "":
-		return chosen{}, &coe.Refusal{Reason: coe.NoAddress, Message: fmt.Sprintf(
+	network, _ := c.alloc.Serving(c.elan.networks()...)
+	if network == "" && len(c.iface.Addresses) == 0 {
+		return &coe.Refusal{Reason: coe.NoAddress, Message: fmt.Sprintf(
 			"no pool serves the pod and it requests no address; post a dhcp_allocation_pool with network-id %s, or send ip-address",
-			quoted(e.networks()))}
+			quoted(c.elan.networks()))}
 	}
-	return r.poolAddresses(s, e, w, network)
+	if len(c.iface.Addresses) == 0 {
+		return c.addPoolAddresses(network)
+	}
+	for _, addr := range c.iface.Addresses {
+		if refusal := c.addRequested(network, addr); refusal != nil {
+			return refusal
+		}
+	}
+	return nil
 }
 
-// poolAddresses chooses one address for each family that the network's pools have.
-func (r *round) poolAddresses(s *space, e *elan, w wish, network string) (chosen, *coe.Refusal) {
-	var c chosen
-	owner := leaseRecord(w.key)
+// addPoolAddresses chooses one address for each family that the network's pools have.
+func (c *claim) addPoolAddresses(network string) *coe.Refusal {
+	owner := leaseRecord(c.key)
 	for _, v6 := range []bool{false, true} {
-		if !r.alloc.Serves(network, v6) {
+		if !c.alloc.Serves(network, v6) {
 			continue
 		}
-		if f := s.former(w.key, func(f *former) bool { return f.Node == e.node && f.Address.Address.Is6() == v6 }); f != nil {
-			r.alloc.Pass(s.domain, f.Address.Address, owner)
+		if f := c.space.former(c.key, func(f *former) bool { return f.Node == c.elan.node && f.Address.Address.Is6() == v6 }); f != nil {
+			c.alloc.Pass(c.space.domain, f.Address.Address, owner)
 			c.addresses = append(c.addresses, f.Address)
 			c.formers = append(c.formers, f)
 			continue
 		}
-		addr, block, err := r.alloc.Allocate(e.ELAN, network, v6, owner)
+		addr, block, err := c.alloc.Allocate(c.elan.ELAN, network, v6, owner)
 		if err != nil {
-			r.undo(s, c, nil)
-			return chosen{}, e.exhausted(network, err)
+			return c.elan.exhausted(network, err)
 		}
 		c.add(addr, block)
 	}
-	return c, nil
+	return nil
 }
 
-// undo releases chosen addresses. An address that was taken from a resting record, or from the
-// lease that should be replaced, is held for that record again.
-func (r *round) undo(s *space, c chosen, old *coe.Lease) {
+// undo releases the chosen addresses. An address that was taken from a resting record, or from
+// the lease that should be replaced, is held for that record again.
+func (c *claim) undo() {
 	for _, a := range c.addresses {
-		r.alloc.Release(s.domain, a.Address)
+		c.alloc.Release(c.space.domain, a.Address)
 	}
 	for _, f := range c.formers {
-		r.giveBack(formerRecord(f), f.Namespace, f.Node, f.Address)
+		c.giveBack(formerRecord(f), f.Namespace, f.Node, f.Address)
 	}
-	if old == nil {
+	if c.old == nil {
 		return
 	}
-	for _, a := range old.Addresses {
-		r.giveBack(leaseRecord(old.Key()), old.Namespace, old.Node, a)
+	for _, a := range c.old.Addresses {
+		c.giveBack(leaseRecord(c.old.Key()), c.old.Namespace, c.old.Node, a)
 	}
 }
 
 // giveBack holds an address for its record again.
 func (r *round) giveBack(record, namespace string, node netip.Addr, x coe.LeasedAddress) {
-	e := r.elan(r.namespace(namespace), node)
+	e := r.elanOf(r.namespace(namespace), node)
 	b, found := r.alloc.Through(e.Domain, x.Address)
 	if found && b.ELAN == e.ELAN && b.Prefix == x.Network && r.alloc.Owner(e.Domain, x.Address) == record {
 		return
@@ -106,48 +110,36 @@ func (ns *namespace) former(key coe.LeaseKey, match func(*former) bool) *former 
 	return nil
 }
 
-// claimAddresses claims the requested addresses.
-func (r *round) claimAddresses(s *space, e *elan, w wish, network string, old *coe.Lease) (chosen, *coe.Refusal) {
-	var c chosen
-	for _, addr := range w.iface.Addresses {
-		if refusal := r.claimAddress(s, e, w, network, addr, &c); refusal != nil {
-			r.undo(s, c, old)
-			return chosen{}, refusal
-		}
-	}
-	return c, nil
-}
-
-// claimAddress adds a requested address to the chosen ones.
-func (r *round) claimAddress(s *space, e *elan, w wish, network string, addr netip.Addr, c *chosen) *coe.Refusal {
-	if addr == w.pod.HostIP {
+// addRequested adds a requested address to the chosen ones.
+func (c *claim) addRequested(network string, addr netip.Addr) *coe.Refusal {
+	if addr == c.pod.HostIP {
 		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf(
 			"%s is the address of the pod's node; send one of the pod's own", addr)}
 	}
-	if refusal := r.permit(w, network, addr); refusal != nil {
+	if refusal := c.permit(network, addr); refusal != nil {
 		return refusal
 	}
-	if f := s.former(w.key, func(f *former) bool { return f.Address.Address == addr }); f != nil {
-		r.alloc.Pass(s.domain, addr, leaseRecord(w.key))
+	if f := c.space.former(c.key, func(f *former) bool { return f.Address.Address == addr }); f != nil {
+		c.alloc.Pass(c.space.domain, addr, leaseRecord(c.key))
 		c.formers = append(c.formers, f)
 	}
-	claim := dhcppool.Claim{ELAN: e.ELAN, Network: network, Address: addr, Owner: leaseRecord(w.key)}
-	if n := s.view.Nodes[w.pod.HostIP]; n != nil {
-		claim.NodeNet = n.PodCIDR(addr)
+	request := dhcppool.Claim{ELAN: c.elan.ELAN, Network: network, Address: addr, Owner: leaseRecord(c.key)}
+	if n := c.space.view.Nodes[c.pod.HostIP]; n != nil {
+		request.NodeNet = n.PodCIDR(addr)
 	}
-	block, err := r.alloc.Claim(claim)
+	block, err := c.alloc.Claim(request)
 	if err != nil {
-		return r.refuseAddress(err)
+		return c.refuseAddress(err)
 	}
 	c.add(addr, block)
 	return nil
 }
 
 // refuseAddress explains why a requested address cannot be given.
-func (r *round) refuseAddress(err error) *coe.Refusal {
+func (c *claim) refuseAddress(err error) *coe.Refusal {
 	var taken *dhcppool.TakenError
 	if errors.As(err, &taken) {
-		return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf("%s %s", taken.Address, r.holder(taken.Owner))}
+		return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf("%s %s", taken.Address, c.holder(taken.Owner))}
 	}
 	return &coe.Refusal{Reason: coe.AddressInvalid, Message: err.Error() + "; send another ip-address"}
 }
@@ -161,7 +153,7 @@ func (r *round) holder(owner string) string {
 			return "is requested by another interface, of pod " + leaseOf(owner).PodUID
 		}
 		if l.Released != 0 {
-			return fmt.Sprintf("rests until %s after its use by pod %s/%s (%s)", r.restsUntil(owner), l.Namespace, l.Pod, l.PodUID)
+			return fmt.Sprintf("rests until %s after its use by pod %s/%s (%s)", r.rests.until(owner), l.Namespace, l.Pod, l.PodUID)
 		}
 		return fmt.Sprintf("is the address of pod %s/%s (%s); send another ip-address, or delete that pod", l.Namespace, l.Pod, l.PodUID)
 	case isServiceRecord(owner):

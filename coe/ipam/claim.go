@@ -14,9 +14,10 @@ import (
 func (r *round) claimPod(s *space, p *coe.Pod) {
 	settled := r.complete
 	for n, i := range p.AllInterfaces() {
-		w := wish{pod: p, iface: i, first: n == 0, key: coe.LeaseKey{PodUID: p.UID, InterfaceUID: i.UID}}
-		if refusal := r.claim(s, w); refusal != nil {
-			s.lease(w.key, refusal)
+		key := coe.LeaseKey{PodUID: p.UID, InterfaceUID: i.UID}
+		c := &claim{round: r, space: s, pod: p, iface: i, first: n == 0, key: key, old: r.leases[key]}
+		if refusal := c.settle(); refusal != nil {
+			s.lease(key, refusal)
 			settled = false
 		}
 	}
@@ -25,12 +26,17 @@ func (r *round) claimPod(s *space, p *coe.Pod) {
 	}
 }
 
-// wish is an interface that needs a lease.
-type wish struct {
+// claim gives one interface its lease in a round.
+type claim struct {
+	*round
+	space *space
 	pod   *coe.Pod
 	iface coe.PodInterface
 	first bool // it is the first interface of its pod
 	key   coe.LeaseKey
+	old   *coe.Lease // the interface's lease before; nil for none
+	elan  *elan      // of the pod's namespace on its node; choose sets it
+	chosen
 }
 
 // fits reports whether a lease is the one that the interface needs.
@@ -46,7 +52,7 @@ func reaches(l *coe.Lease, p *coe.Pod, i coe.PodInterface) bool {
 	return l.Has(i.Addresses)
 }
 
-// claim gives an interface its lease:
+// settle gives the interface its lease:
 //
 //	lease      | fits the pod | name free |
 //	any        | any          | no        | refused; a living lease is released
@@ -54,126 +60,127 @@ func reaches(l *coe.Lease, p *coe.Pod, i coe.PodInterface) bool {
 //	none       |              | yes       | chosen
 //	living,    | no           | yes       | chosen again once the store is complete; the old
 //	released   |              |           | addresses rest. If that fails, it is released
-func (r *round) claim(s *space, w wish) *coe.Refusal {
-	old := r.leases[w.key]
-	if l := r.contested[w.key]; l != nil && reaches(l, w.pod, w.iface) {
-		w.iface.Addresses = addressesOf(l) // keep exactly these: the pod may run with them
+func (c *claim) settle() *coe.Refusal {
+	if l := c.contested[c.key]; l != nil && reaches(l, c.pod, c.iface) {
+		c.iface.Addresses = addressesOf(l) // keep exactly these: the pod may run with them
 	}
-	accord := old != nil && fits(old, w.pod, w.iface)
-	if old != nil && !accord && !r.complete {
+	accord := c.old != nil && fits(c.old, c.pod, c.iface)
+	if c.old != nil && !accord && !c.complete {
 		return nil // a source that is not listed yet may report the pod as it was
 	}
-	if other := s.names[w.pod.Name]; other != "" && other != w.pod.UID {
-		r.unserve(s, old)
+	if other := c.space.names[c.pod.Name]; other != "" && other != c.pod.UID {
+		c.unserve()
 		return &coe.Refusal{Reason: coe.NameTaken, Message: fmt.Sprintf(
-			"pod %s has the name %s/%s; delete one of the two, or send another name", other, s.name, w.pod.Name)}
+			"pod %s has the name %s/%s; delete one of the two, or send another name", other, c.space.name, c.pod.Name)}
 	}
 	if accord {
-		return r.keep(s, w, old)
+		return c.keep()
 	}
-	refusal := r.choose(s, w, old)
+	refusal := c.choose()
 	if refusal != nil {
-		r.unserve(s, old)
+		c.unserve()
 	}
 	return refusal
 }
 
 // unserve releases a living lease that does not fit its pod and cannot be replaced.
-func (r *round) unserve(s *space, old *coe.Lease) {
-	if old == nil || old.Released != 0 || !r.complete {
+func (c *claim) unserve() {
+	if c.old == nil || c.old.Released != 0 || !c.complete {
 		return
 	}
-	r.release([]*coe.Lease{old})
-	r.more[s.name] = true // its name is free now
+	c.release([]*coe.Lease{c.old})
+	c.more[c.space.name] = true // its name is free now
 }
 
 // keep keeps a lease that fits, or takes it up again if it is released. It sets the MAC address
 // that the pod requests now.
-func (r *round) keep(s *space, w wish, old *coe.Lease) *coe.Refusal {
+func (c *claim) keep() *coe.Refusal {
+	old := c.old
 	l := *old
 	l.Released = 0
 	if old.Released != 0 {
-		r.name(s, w, &l)
-		if refusal := r.portTaken(&l); refusal != nil {
+		c.name(&l)
+		if refusal := c.portTaken(&l); refusal != nil {
 			return refusal
 		}
 	}
-	if r.complete { // before, a source that is not listed yet may request another
-		chooseMAC(r.elan(s.namespace, l.Node), w, &l, old)
+	if c.complete { // before, a source that is not listed yet may request another
+		chooseMAC(c.elanOf(c.space.namespace, l.Node), c.pod, &l, old)
 	}
-	s.names[l.Pod] = l.PodUID
+	c.space.names[l.Pod] = l.PodUID
 	if l.Released != old.Released || l.MAC != old.MAC || l.DeniedMAC != old.DeniedMAC || l.Name != old.Name {
-		r.putLease(&l)
+		c.putLease(&l)
 	}
 	return nil
 }
 
 // name sets the interface's name. The first interface at the pod's first claim is the primary
 // one. It stays the primary one as long as its lease is not released.
-func (r *round) name(s *space, w wish, l *coe.Lease) {
-	l.Primary = (l.Primary || w.first) && !s.pods[l.PodUID].primary(l.InterfaceUID)
-	l.Name = netvirt.InterfaceName(s.name, l.Pod, l.InterfaceUID, l.Primary)
+func (c *claim) name(l *coe.Lease) {
+	l.Primary = (l.Primary || c.first) && !c.space.pods[l.PodUID].primary(l.InterfaceUID)
+	l.Name = netvirt.InterfaceName(c.space.name, l.Pod, l.InterfaceUID, l.Primary)
 }
 
-// choose creates a lease for an interface without a lease that fits. The new lease replaces old,
-// which can be nil.
-func (r *round) choose(s *space, w wish, old *coe.Lease) *coe.Refusal {
-	e := r.elan(s.namespace, w.pod.HostIP)
-	if refusal := r.identify(s, e); refusal != nil {
+// choose creates a lease for an interface without a lease that fits. The new lease replaces the
+// old one.
+func (c *claim) choose() *coe.Refusal {
+	c.elan = c.elanOf(c.space.namespace, c.pod.HostIP)
+	if refusal := c.identify(c.elan); refusal != nil {
 		return refusal
 	}
-	chosen, refusal := r.addresses(s, e, w, old)
-	if refusal != nil {
+	if refusal := c.chooseAddresses(); refusal != nil {
+		c.undo()
 		return refusal
 	}
-	was := cmp.Or(old, r.contested[w.key])
+	was := cmp.Or(c.old, c.contested[c.key])
 	l := &coe.Lease{
-		PodUID: w.key.PodUID, InterfaceUID: w.key.InterfaceUID,
-		Namespace: s.name, Pod: w.pod.Name, Node: w.pod.HostIP, Addresses: chosen.addresses,
-		Chosen: r.now.UnixMilli(),
+		PodUID: c.key.PodUID, InterfaceUID: c.key.InterfaceUID,
+		Namespace: c.space.name, Pod: c.pod.Name, Node: c.pod.HostIP, Addresses: c.addresses,
+		Chosen: c.now.UnixMilli(),
 	}
 	if was != nil {
 		l.Seq, l.Primary = was.Seq, was.Primary
 	} else {
-		l.Seq = r.seq + 1
+		l.Seq = c.seq + 1
 	}
-	r.name(s, w, l)
-	if refusal := r.portTaken(l); refusal != nil {
-		r.undo(s, chosen, old)
+	c.name(l)
+	if refusal := c.portTaken(l); refusal != nil {
+		c.undo()
 		return refusal
 	}
-	chooseMAC(e, w, l, was)
-	r.putInstances(s, e)
-	r.putBlocks(s, chosen.blocks)
-	if old != nil {
-		r.giveUp(old, l)
+	chooseMAC(c.elan, c.pod, l, was)
+	c.putInstances(c.elan)
+	c.putBlocks(c.elan, c.newBlocks)
+	if c.old != nil {
+		c.giveUp(c.old, l)
 	}
-	for _, f := range chosen.formers {
-		r.deleteFormer(f)
+	for _, f := range c.formers {
+		c.deleteFormer(f)
 	}
-	r.putLease(l)
+	c.putLease(l)
 	return nil
 }
 
 // identify makes sure that the elan and its vpn-instance have identifiers.
-func (r *round) identify(s *space, e *elan) *coe.Refusal {
-	if refusal := r.nameTaken(s, e); refusal != nil {
+func (r *round) identify(e *elan) *coe.Refusal {
+	namespace := e.namespace.name
+	if refusal := r.nameTaken(e); refusal != nil {
 		return refusal
 	}
 	if _, found := r.vnis.Get(e.Name); !found {
 		return &coe.Refusal{Reason: coe.IDsExhausted, Message: fmt.Sprintf(
 			"no VNI of %d to %d is left for elan-instance %s; widen the range", r.cfg.VNIFrom, r.cfg.VNITo, e.Name)}
 	}
-	if _, found := r.rds.Get(r.vpnName(s.name)); !found {
+	if _, found := r.rds.Get(r.vpnName(namespace)); !found {
 		return &coe.Refusal{Reason: coe.IDsExhausted, Message: fmt.Sprintf(
-			"no route distinguisher of 100:%d to 100:%d is left for namespace %s; widen the range", r.cfg.RDFrom, r.cfg.RDTo, s.name)}
+			"no route distinguisher of 100:%d to 100:%d is left for namespace %s; widen the range", r.cfg.RDFrom, r.cfg.RDTo, namespace)}
 	}
 	return nil
 }
 
 // putInstances records the identifiers of the elan and its vpn-instance.
-func (r *round) putInstances(s *space, e *elan) {
-	name := s.name
+func (r *round) putInstances(e *elan) {
+	name := e.namespace.name
 	if _, found := r.elans[e.Name]; !found {
 		vni, _ := r.vnis.Get(e.Name)
 		fact := &coe.ELANFact{Name: e.Name, VNI: vni}
@@ -190,14 +197,14 @@ func (r *round) putInstances(s *space, e *elan) {
 }
 
 // putBlocks records the blocks that have no record yet.
-func (r *round) putBlocks(s *space, blocks []dhcppool.Block) {
+func (r *round) putBlocks(e *elan, blocks []dhcppool.Block) {
 	for _, b := range blocks {
 		if _, found := r.blocks[blockKey{b.ELAN.Name, b.Prefix}]; found {
 			continue
 		}
 		fact := &coe.Block{ELAN: b.ELAN.Name, Prefix: b.Prefix, Gateway: b.Gateway, Network: b.Network, Subnet: b.Subnet}
 		fact.DNS = r.dns(fact)
-		r.putBlock(blockFact{fact, s.name})
+		r.putBlock(blockFact{fact, e.namespace.name})
 	}
 }
 
@@ -215,8 +222,8 @@ func (r *round) giveUp(old, successor *coe.Lease) {
 		if f.Released == 0 {
 			f.Released = r.stamp()
 		}
-		if r.note(formerRecord(f), f.Released); old.Released != 0 {
-			r.rests[formerRecord(f)] = r.rests[leaseRecord(old.Key())]
+		if r.rests.note(formerRecord(f), f.Released); old.Released != 0 {
+			r.rests.byRecord[formerRecord(f)] = r.rests.byRecord[leaseRecord(old.Key())]
 		}
 		r.alloc.Pass(domain, a.Address, formerRecord(f))
 		r.addFormer(f)

@@ -136,39 +136,39 @@ func (a *Assigner) releaseAddresses(l *coe.Lease) {
 
 // restoreBlocks restores the blocks of the addresses without a block. If that fails, a
 // lease moves to another block and a former is deleted.
-func (r *round) restoreBlocks() {
-	all := r.withoutBlock
-	r.withoutBlock = nil
+func (a adoption) restoreBlocks() {
+	all := a.withoutBlock
+	a.withoutBlock = nil
 	for _, h := range all {
 		e, x := h.elan, h.address
-		if r.alloc.Owner(e.Domain, x.Address) != h.record {
+		if a.alloc.Owner(e.Domain, x.Address) != h.record {
 			continue // its lease was set aside
 		}
-		r.adoptBlocks(e, []coe.LeasedAddress{x})
-		r.alloc.Release(e.Domain, x.Address)
-		err := r.alloc.RestoreAddress(dhcppool.Held{Domain: e.Domain, Address: x.Address, Owner: h.record, ELAN: e.Name, Prefix: x.Network})
+		a.adoptBlocks(e, []coe.LeasedAddress{x})
+		a.alloc.Release(e.Domain, x.Address)
+		err := a.alloc.RestoreAddress(dhcppool.Held{Domain: e.Domain, Address: x.Address, Owner: h.record, ELAN: e.Name, Prefix: x.Network})
 		if err != nil {
-			r.moveToBlock(h)
+			a.moveToBlock(h)
 		}
-		if b, found := r.alloc.Through(e.Domain, x.Address); found {
-			r.putBlocks(&space{namespace: e.namespace}, []dhcppool.Block{b})
+		if b, found := a.alloc.Through(e.Domain, x.Address); found {
+			a.putBlocks(e, []dhcppool.Block{b})
 		}
 	}
 }
 
 // moveToBlock moves an address, which is not held, to another block. If no block can have
 // it, its record is deleted.
-func (r *round) moveToBlock(h addressWithoutBlock) {
+func (a adoption) moveToBlock(h addressWithoutBlock) {
 	if h.former != nil {
-		r.deleteFormer(h.former)
+		a.deleteFormer(h.former)
 		return
 	}
-	l := *r.leases[leaseOf(h.record)]
-	r.alloc.Hold(h.elan.Domain, h.address.Address, h.record)
-	b, found := r.adoptedBlock(h.elan, &InUse{PodUID: l.PodUID, InterfaceUID: l.InterfaceUID, Node: l.Node}, h.address.Address)
+	l := *a.leases[leaseOf(h.record)]
+	a.alloc.Hold(h.elan.Domain, h.address.Address, h.record)
+	b, found := a.adoptedBlock(h.elan, &InUse{PodUID: l.PodUID, InterfaceUID: l.InterfaceUID, Node: l.Node}, h.address.Address)
 	if !found {
-		r.releaseAddresses(&l)
-		r.deleteLease(r.leases[l.Key()])
+		a.releaseAddresses(&l)
+		a.deleteLease(a.leases[l.Key()])
 		return
 	}
 	l.Addresses = slices.Clone(l.Addresses)
@@ -177,7 +177,7 @@ func (r *round) moveToBlock(h addressWithoutBlock) {
 			l.Addresses[n].Network, l.Addresses[n].Gateway = b.Prefix, b.Gateway
 		}
 	}
-	r.putLease(&l)
+	a.putLease(&l)
 }
 
 // restoreInstances makes the missing records of elan-instances and vpn-instances that are
@@ -185,20 +185,17 @@ func (r *round) moveToBlock(h addressWithoutBlock) {
 func (r *round) restoreInstances() {
 	r.missingInstances = false
 	for _, name := range slices.Sorted(maps.Keys(r.namespaces)) {
-		s := &space{namespace: r.namespaces[name]}
-		for _, node := range sortedAddrs(s.elans) {
-			e := s.elans[node]
-			if e.users == 0 {
+		elans := r.namespaces[name].elans
+		for _, node := range sortedAddrs(elans) {
+			e := elans[node]
+			if e.users == 0 || r.elans[e.Name].ELANFact != nil && r.vpns[name] != nil {
 				continue
 			}
-			if r.elans[e.Name].ELANFact != nil && r.vpns[name] != nil {
-				continue
-			}
-			if refusal := r.identify(s, e); refusal != nil {
+			if refusal := r.identify(e); refusal != nil {
 				r.missingInstances = true
 				continue
 			}
-			r.putInstances(s, e)
+			r.putInstances(e)
 			r.touched[name] = true
 		}
 	}
@@ -261,20 +258,20 @@ func (r *round) clearDamage() (changed bool) {
 
 // adoptIDs reserves the VNI and the route distinguisher that the backend has for the
 // instances of an interface, unless a record has others.
-func (r *round) adoptIDs(u *InUse) {
-	if name := netvirt.ELANName(u.Node, u.Namespace); u.VNI != 0 && r.elans[name].ELANFact == nil {
-		_ = r.vnis.Restore(name, u.VNI) // if it is taken, another is chosen
+func (a adoption) adoptIDs(u *InUse) {
+	if name := netvirt.ELANName(u.Node, u.Namespace); u.VNI != 0 && a.elans[name].ELANFact == nil {
+		_ = a.vnis.Restore(name, u.VNI) // if it is taken, another is chosen
 	}
-	if u.VPN == "" || u.RD == 0 || r.vpns[u.Namespace] != nil || r.adoptedVPNs[u.Namespace] != "" {
+	if u.VPN == "" || u.RD == 0 || a.vpns[u.Namespace] != nil || a.adoptedVPNs[u.Namespace] != "" {
 		return
 	}
-	for ns, name := range r.adoptedVPNs {
+	for ns, name := range a.adoptedVPNs {
 		if name == u.VPN && ns != u.Namespace {
 			return
 		}
 	}
-	if _, owned := r.vpnOwners[u.VPN]; !owned && r.rds.Restore(u.VPN, u.RD) == nil {
-		r.adoptedVPNs[u.Namespace] = u.VPN
+	if _, owned := a.vpnOwners[u.VPN]; !owned && a.rds.Restore(u.VPN, u.RD) == nil {
+		a.adoptedVPNs[u.Namespace] = u.VPN
 	}
 }
 
@@ -312,16 +309,17 @@ func (r *round) portTaken(l *coe.Lease) *coe.Refusal {
 
 // nameTaken refuses an elan if another namespace has its name, or the name of its
 // vpn-instance.
-func (r *round) nameTaken(s *space, e *elan) *coe.Refusal {
-	vpn := r.vpnName(s.name)
+func (r *round) nameTaken(e *elan) *coe.Refusal {
+	namespace := e.namespace.name
+	vpn := r.vpnName(namespace)
 	refuse := func(kind, name, owner string) *coe.Refusal {
 		return &coe.Refusal{Reason: coe.NameTaken, Message: fmt.Sprintf(
 			"%s %s belongs to namespace %s; delete the pods of one of the two namespaces, or use another name", kind, name, owner)}
 	}
-	if owner, taken := r.vpnOwners[vpn]; taken && owner != s.name {
+	if owner, taken := r.vpnOwners[vpn]; taken && owner != namespace {
 		return refuse("vpn-instance", vpn, owner)
 	}
-	if fact, taken := r.elans[e.Name]; taken && fact.namespace != s.name {
+	if fact, taken := r.elans[e.Name]; taken && fact.namespace != namespace {
 		return refuse("elan-instance", e.Name, fact.namespace)
 	}
 	return nil

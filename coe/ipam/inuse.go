@@ -49,11 +49,13 @@ type NodeInUse struct {
 	Address netip.Addr // the address of the node in the node network
 }
 
-// adopt creates the records that the journal has lost, from the objects in the backend: leases,
+// adoption creates the records that the journal has lost, from the objects in the backend: leases,
 // numbers of nodes, and records that other records need. The interfaces keep these leases. When
 // the store is complete, the leases of interfaces that no longer exist are released.
-func (r *round) adopt(ctx context.Context, inUse []InUse, nodes []NodeInUse) error {
-	r.freed = r.sweep() || r.freed // the addresses of unused records are free now
+type adoption struct{ *round }
+
+func (a adoption) run(ctx context.Context, inUse []InUse, nodes []NodeInUse) error {
+	a.freed = a.sweep() || a.freed // the addresses of unused records are free now
 	slices.SortFunc(inUse, func(a, b InUse) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod),
 			strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.InterfaceUID, b.InterfaceUID))
@@ -64,51 +66,51 @@ func (r *round) adopt(ctx context.Context, inUse []InUse, nodes []NodeInUse) err
 		if !u.whole() {
 			continue
 		}
-		r.adoptIDs(u)
-		if r.leases[u.key()] == nil && r.contested[u.key()] == nil {
+		a.adoptIDs(u)
+		if a.leases[u.key()] == nil && a.contested[u.key()] == nil {
 			found = append(found, u)
 		}
 	}
 	if len(found)+len(nodes) > 0 {
 		// If the leases are only partly written, the next run asks the backend again.
-		r.adopting = true
-		r.write.put(rankAdopting, adoptingRecord, true, nil)
+		a.adopting = true
+		a.write.put(rankAdopting, adoptingRecord, true, nil)
 	}
-	r.restoreBlocks()
+	a.restoreBlocks()
 	// All blocks are held first, then all addresses. Only then do the addresses without a
 	// block get new blocks.
 	for _, u := range found {
-		r.adoptBlocks(r.elan(r.namespace(u.Namespace), u.Node), u.Addresses)
+		a.adoptBlocks(a.elanOf(a.namespace(u.Namespace), u.Node), u.Addresses)
 	}
 	for _, u := range found {
-		r.adoptAddresses(u)
+		a.adoptAddresses(u)
 	}
 	for _, u := range found {
-		r.adoptLease(u)
+		a.adoptLease(u)
 	}
-	r.restoreInstances()
-	numbers := r.adoptNodes(nodes)
-	if err := r.flush(ctx, false); err != nil {
+	a.restoreInstances()
+	numbers := a.adoptNodes(nodes)
+	if err := a.flush(ctx, false); err != nil {
 		return err
 	}
-	if r.adopting {
-		r.orphans = append(r.orphans, adoptingRecord)
+	if a.adopting {
+		a.orphans = append(a.orphans, adoptingRecord)
 	}
-	r.unasked, r.adopting = false, false
-	r.known.Store(true)
+	a.unasked, a.adopting = false, false
+	a.known.Store(true)
 	if len(found)+numbers > 0 {
-		r.log.Info("adopted objects of the backend that had no record", "interfaces", len(found), "leases", len(r.leases), "nodes", numbers)
+		a.log.Info("adopted objects of the backend that had no record", "interfaces", len(found), "leases", len(a.leases), "nodes", numbers)
 	}
 	return nil
 }
 
 // adoptBlocks gives an elan the blocks of its addresses in the backend.
-func (r *round) adoptBlocks(e *elan, addresses []coe.LeasedAddress) {
+func (a adoption) adoptBlocks(e *elan, addresses []coe.LeasedAddress) {
 	for _, x := range addresses {
-		if !x.Network.Contains(x.Gateway) || x.Network != x.Network.Masked() || r.alloc.Owner(e.Domain, x.Gateway) != "" {
+		if !x.Network.Contains(x.Gateway) || x.Network != x.Network.Masked() || a.alloc.Owner(e.Domain, x.Gateway) != "" {
 			continue
 		}
-		r.adoptBlock(e, x.Network, x.Gateway)
+		a.adoptBlock(e, x.Network, x.Gateway)
 	}
 }
 
@@ -116,85 +118,86 @@ func (r *round) adoptBlocks(e *elan, addresses []coe.LeasedAddress) {
 // yet, no further address is taken from it, and no other block can overlap it. If the block
 // exists, or overlaps another block, adoptBlock does nothing: addresses without a block are
 // claimed later.
-func (r *round) adoptBlock(e *elan, prefix netip.Prefix, gateway netip.Addr) {
+func (a adoption) adoptBlock(e *elan, prefix netip.Prefix, gateway netip.Addr) {
 	b := dhcppool.Block{ELAN: e.ELAN, Prefix: prefix, Gateway: gateway}
 	if prefix.IsSingleIP() {
-		_ = r.alloc.RestoreBlock(b)
+		_ = a.alloc.RestoreBlock(b)
 		return
 	}
 	for _, network := range e.networks() {
-		if p, found := r.alloc.PoolAround(network, prefix); found {
-			if b.Network, b.Subnet = network, p.Subnet; r.alloc.RestoreBlock(b) == nil {
+		if p, found := a.alloc.PoolAround(network, prefix); found {
+			if b.Network, b.Subnet = network, p.Subnet; a.alloc.RestoreBlock(b) == nil {
 				return
 			}
 		}
 	}
 	b.Network, b.Subnet = e.Name, prefix
-	_ = r.alloc.RestoreBlock(b)
+	_ = a.alloc.RestoreBlock(b)
 }
 
 // adoptAddresses holds the interface's addresses. An address that is in no block of its elan is
 // held without a block until the lease is created.
-func (r *round) adoptAddresses(u *InUse) {
-	e, owner := r.elan(r.namespace(u.Namespace), u.Node), leaseRecord(u.key())
+func (a adoption) adoptAddresses(u *InUse) {
+	e, owner := a.elanOf(a.namespace(u.Namespace), u.Node), leaseRecord(u.key())
 	for _, x := range u.Addresses {
 		inBlock := x.Network.Contains(x.Address) || x.Network.IsValid() && x.Network.IsSingleIP()
 		held := dhcppool.Held{Domain: e.Domain, Address: x.Address, Owner: owner, ELAN: e.Name, Prefix: x.Network}
-		if !inBlock || r.alloc.RestoreAddress(held) != nil {
-			r.alloc.Hold(e.Domain, x.Address, owner)
+		if !inBlock || a.alloc.RestoreAddress(held) != nil {
+			a.alloc.Hold(e.Domain, x.Address, owner)
 		}
 	}
 }
 
 // adoptLease creates a lease with the addresses that the interface holds.
-func (r *round) adoptLease(u *InUse) {
-	s := &space{namespace: r.namespace(u.Namespace)}
-	e := r.elan(s.namespace, u.Node)
+func (a adoption) adoptLease(u *InUse) {
+	e := a.elanOf(a.namespace(u.Namespace), u.Node)
 	var c chosen
 	for _, x := range u.Addresses {
-		if b, found := r.adoptedBlock(e, u, x.Address); found {
+		if b, found := a.adoptedBlock(e, u, x.Address); found {
 			c.add(x.Address, b)
 		}
 	}
 	if len(c.addresses) == 0 {
 		return
 	}
-	if r.identify(s, e) != nil {
-		r.undo(s, c, nil)
+	if a.identify(e) != nil {
+		for _, x := range c.addresses {
+			a.alloc.Release(e.Domain, x.Address)
+		}
 		return
 	}
 	l := &coe.Lease{
-		PodUID: u.PodUID, InterfaceUID: u.InterfaceUID, Seq: r.seq + 1,
+		PodUID: u.PodUID, InterfaceUID: u.InterfaceUID, Seq: a.seq + 1,
 		Namespace: u.Namespace, Pod: u.Pod, Primary: u.Primary, Node: u.Node,
 		Name: netvirt.InterfaceName(u.Namespace, u.Pod, u.InterfaceUID, u.Primary),
-		MAC:  unicastMAC(u.MAC), Addresses: c.addresses, Chosen: r.now.UnixMilli(),
+		MAC:  unicastMAC(u.MAC), Addresses: c.addresses, Chosen: a.now.UnixMilli(),
 	}
 	free := func(mac string) bool { _, taken := e.macs[mac]; return !taken }
 	if l.MAC == "" || !free(l.MAC) {
 		l.MAC = freeMAC(l.Addresses[0].Address, free)
 	}
-	r.putInstances(s, e)
-	r.putBlocks(s, c.blocks)
-	r.putLease(l)
+	a.putInstances(e)
+	a.putBlocks(e, c.newBlocks)
+	a.putLease(l)
 }
 
 // adoptedBlock returns the block of an address that an interface holds.
-func (r *round) adoptedBlock(e *elan, u *InUse, addr netip.Addr) (dhcppool.Block, bool) {
+func (a adoption) adoptedBlock(e *elan, u *InUse, addr netip.Addr) (dhcppool.Block, bool) {
 	owner := leaseRecord(u.key())
-	if r.alloc.Owner(e.Domain, addr) != owner {
+	if a.alloc.Owner(e.Domain, addr) != owner {
 		return dhcppool.Block{}, false // another interface holds the address
 	}
-	if b, found := r.alloc.Through(e.Domain, addr); found {
+	if b, found := a.alloc.Through(e.Domain, addr); found {
 		return b, true
 	}
-	network, _ := r.alloc.Serving(e.networks()...)
+	network, _ := a.alloc.Serving(e.networks()...)
 	claim := dhcppool.Claim{ELAN: e.ELAN, Network: network, Address: addr, Owner: owner}
-	if n := r.store.Nodes()[u.Node]; n != nil {
+	if n := a.store.Nodes()[u.Node]; n != nil {
 		claim.NodeNet = n.PodCIDR(addr)
 	}
-	b, err := r.alloc.Claim(claim)
+	b, err := a.alloc.Claim(claim)
 	if err != nil {
-		r.alloc.Release(e.Domain, addr)
+		a.alloc.Release(e.Domain, addr)
 	}
 	return b, err == nil
 }

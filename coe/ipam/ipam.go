@@ -144,7 +144,7 @@ type Assigner struct {
 	// may wait. It is cleared when a Sync has returned the waiting namespaces.
 	freed bool
 	vips  *vips
-	rests map[string]rest // by the released record
+	rests rests
 	*memory
 }
 
@@ -154,8 +154,8 @@ func New(cfg Config, store *coe.Store, journal Journal, log *slog.Logger) *Assig
 		cfg: cfg.withDefaults(), store: store, journal: journal, log: log,
 		stale: true, waiting: map[string]*refused{},
 		repooled: map[string]bool{}, requesting: map[string]bool{},
-		rests: map[string]rest{},
 	}
+	a.rests = rests{&a.cfg, map[string]rest{}}
 	a.memory = newMemory(a.cfg)
 	a.vips = newVIPs(a.cfg.VIPs)
 	return a
@@ -225,7 +225,7 @@ func (a *Assigner) sync(ctx context.Context, namespaces []string, adopt bool, in
 	defer a.mu.Unlock()
 	r := a.newRound(namespaces)
 	if adopt {
-		err = r.adopt(ctx, inUse, nodes)
+		err = adoption{r}.run(ctx, inUse, nodes)
 	}
 	if err == nil {
 		err = r.run(ctx)

@@ -80,7 +80,7 @@ func (a *Assigner) decode(records map[string][]byte, confirmed []coe.LeaseKey) *
 
 // takeVIPs sets the claims of this Assigner to loaded ones, and holds their cluster addresses.
 func (a *Assigner) takeVIPs(vips *vips) {
-	vips.reserved, a.vips = a.vips.reserved, vips
+	vips.reserved, vips.alloc, a.vips = a.vips.reserved, a.alloc, vips
 	for addr, c := range vips.cluster {
 		if !a.alloc.Hold(serviceDomain, addr, saidOwner(addr)) {
 			vips.drop(c) // a pod has the address
@@ -230,7 +230,7 @@ func (a *Assigner) restoreIDs(j *journalled, elans map[string]*elan) {
 // same address, the first one holds it.
 func (a *Assigner) restoreAddresses(j *journalled, formers []*former) {
 	for _, l := range j.leases {
-		e := a.elan(a.namespace(l.Namespace), l.Node)
+		e := a.elanOf(a.namespace(l.Namespace), l.Node)
 		for _, x := range l.Addresses {
 			if err := a.hold(leaseRecord(l.Key()), e, x, nil); err != nil {
 				a.setAside(l, a.conflict(l.Namespace, err))
@@ -239,7 +239,7 @@ func (a *Assigner) restoreAddresses(j *journalled, formers []*former) {
 		}
 	}
 	for _, f := range formers {
-		e := a.elan(a.namespace(f.Namespace), f.Node)
+		e := a.elanOf(a.namespace(f.Namespace), f.Node)
 		if err := a.hold(formerRecord(f), e, f.Address, f); err != nil {
 			a.dropFormer(f)
 			a.damaged.note(formerRecord(f), err)

@@ -14,13 +14,13 @@ import (
 // lease had before with the same addresses, or one made from the first address. If another
 // interface has the requested MAC address, the request stays denied until the lease changes. So
 // the MAC address of a running pod does not change when the other interface is deleted.
-func chooseMAC(e *elan, w wish, l, old *coe.Lease) {
+func chooseMAC(e *elan, p *coe.Pod, l, old *coe.Lease) {
 	free := func(mac string) bool {
 		owner, taken := e.macs[mac]
-		return !taken || owner == w.key
+		return !taken || owner == l.Key()
 	}
 	same := old != nil && old.Namespace == l.Namespace && old.Node == l.Node && slices.Equal(old.Addresses, l.Addresses)
-	wanted := unicastMAC(w.pod.MAC)
+	wanted := unicastMAC(p.MAC)
 	if !l.Primary {
 		wanted = ""
 	}

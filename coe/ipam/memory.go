@@ -148,8 +148,8 @@ func (ns *namespace) look(pods []*coe.Pod) {
 	ns.looked = pods
 }
 
-// elan returns the namespace's elan on a node.
-func (a *Assigner) elan(ns *namespace, node netip.Addr) *elan {
+// elanOf returns the namespace's elan on a node.
+func (a *Assigner) elanOf(ns *namespace, node netip.Addr) *elan {
 	e := ns.elans[node]
 	if e == nil {
 		e = &elan{
@@ -185,7 +185,7 @@ func (a *Assigner) add(l *coe.Lease) {
 	}
 	p.leases = append(p.leases, l)
 	ns.unsettled[l.PodUID] = true
-	e := a.elan(ns, l.Node)
+	e := a.elanOf(ns, l.Node)
 	a.use(e)
 	if _, taken := e.macs[l.MAC]; !taken {
 		e.macs[l.MAC] = l.Key()
@@ -218,7 +218,7 @@ func (a *Assigner) drop(l *coe.Lease) {
 	if port := a.port(l); port != "" && a.ports[port] == l {
 		delete(a.ports, port)
 	}
-	e := a.elan(ns, l.Node)
+	e := a.elanOf(ns, l.Node)
 	if e.macs[l.MAC] == l.Key() {
 		delete(e.macs, l.MAC)
 	}
@@ -260,11 +260,11 @@ func (p *pod) primary(except string) bool {
 func (a *Assigner) addFormer(f *former) {
 	ns := a.namespace(f.Namespace)
 	ns.formers[f.key()] = append(ns.formers[f.key()], f)
-	a.use(a.elan(ns, f.Node))
+	a.use(a.elanOf(ns, f.Node))
 }
 
 func (a *Assigner) dropFormer(f *former) {
-	a.note(formerRecord(f), 0)
+	a.rests.note(formerRecord(f), 0)
 	ns := a.namespace(f.Namespace)
 	rest := ns.formers[f.key()]
 	for i, other := range rest {
@@ -276,7 +276,7 @@ func (a *Assigner) dropFormer(f *former) {
 	if ns.formers[f.key()] = rest; len(rest) == 0 {
 		delete(ns.formers, f.key())
 	}
-	a.leave(a.elan(ns, f.Node))
+	a.leave(a.elanOf(ns, f.Node))
 }
 
 func (a *Assigner) addService(s *coe.ServiceFact) {

@@ -12,19 +12,19 @@ import (
 
 // adoptNodes gives nodes the numbers of their management ports' addresses, and returns how
 // many. It skips ports of another node network, and ports with the address of another port.
-func (r *round) adoptNodes(inUse []NodeInUse) (adopted int) {
-	slices.SortFunc(inUse, func(a, b NodeInUse) int { return a.Node.Compare(b.Node) })
+func (a adoption) adoptNodes(inUse []NodeInUse) (adopted int) {
+	slices.SortFunc(inUse, func(x, y NodeInUse) int { return x.Node.Compare(y.Node) })
 	for _, u := range inUse {
-		number := r.cfg.Nodes.Network.Number(u.Address)
+		number := a.cfg.Nodes.Network.Number(u.Address)
 		fact := coe.NodeFact{Node: u.Node}
-		if old := r.numbers[u.Node]; old != nil {
+		if old := a.numbers[u.Node]; old != nil {
 			fact = *old
 		}
-		if number == 0 || r.nodeIDs.Restore(u.Node.String(), number) != nil || fact.Number != 0 {
+		if number == 0 || a.nodeIDs.Restore(u.Node.String(), number) != nil || fact.Number != 0 {
 			continue
 		}
 		fact.Number = number
-		r.putNode(&fact)
+		a.putNode(&fact)
 		adopted++
 	}
 	return adopted

@@ -21,7 +21,7 @@ func (r *round) release(gone []*coe.Lease) {
 func (r *round) expire(s *space) {
 	var due []*coe.Lease
 	for _, l := range s.released {
-		if r.over(leaseRecord(l.Key())) && !s.back(l) {
+		if r.rests.over(leaseRecord(l.Key()), r.elapsed) && !s.back(l) {
 			due = append(due, l)
 		}
 	}
@@ -49,7 +49,7 @@ func (r *round) expireFormers(s *space) {
 	var due []*former
 	for _, formers := range s.formers {
 		for _, f := range formers {
-			if r.over(formerRecord(f)) {
+			if r.rests.over(formerRecord(f), r.elapsed) {
 				due = append(due, f)
 			}
 		}

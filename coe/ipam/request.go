@@ -22,17 +22,17 @@ func nodeOwner(n *coe.Node) string { return nodeKind + n.Identity() }
 //
 // The store does not know agents from other clients. The bridge refuses an agent's
 // request before it is written, see agents.Admit in cmd/bridge.
-func (r *round) permit(w wish, network string, addr netip.Addr) *coe.Refusal {
-	if in := r.cfg.Nodes.Ranges().find(addr); in != nil {
+func (c *claim) permit(network string, addr netip.Addr) *coe.Refusal {
+	if in := c.cfg.Nodes.Ranges().find(addr); in != nil {
 		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf("%s is in %s; send another ip-address", addr, in)}
 	}
-	if n := r.seen.addresses[addr]; n != nil {
+	if n := c.seen.addresses[addr]; n != nil {
 		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf("%s is the address of node %s; send another ip-address", addr, n.Identity())}
 	}
-	if _, pooled := r.alloc.PoolAround(network, netip.PrefixFrom(addr, addr.BitLen())); pooled || contains(r.cfg.Nodes.Pods, addr) {
+	if _, pooled := c.alloc.PoolAround(network, netip.PrefixFrom(addr, addr.BitLen())); pooled || contains(c.cfg.Nodes.Pods, addr) {
 		return nil
 	}
-	if r.store.Pod(w.pod.UID).Origin == coe.Kubernetes {
+	if c.store.Pod(c.pod.UID).Origin == coe.Kubernetes {
 		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf(
 			"%s is the address in the pod's status, and no pool that serves the pod has it; if other software gave it, name its range with --pod-network", addr)}
 	}

@@ -16,50 +16,54 @@ type rest struct {
 	until    time.Time     // the same moment as wall-clock time, for people
 }
 
-// newRest returns a full rest that begins now.
-func (a *Assigner) newRest(released int64) rest {
-	return rest{released, a.cfg.Elapsed() + a.cfg.ReuseDelay, a.cfg.Now().Add(a.cfg.ReuseDelay)}
+// rests has the rests of released records.
+type rests struct {
+	cfg      *Config
+	byRecord map[string]rest
 }
 
 // note starts the rest of a released record. released is the time in the record; 0 means that the
 // record is in use or deleted, and ends its rest.
-func (a *Assigner) note(record string, released int64) {
+func (r *rests) note(record string, released int64) {
 	if released == 0 {
-		delete(a.rests, record)
-	} else if a.rests[record].released != released {
-		a.rests[record] = a.newRest(released)
+		delete(r.byRecord, record)
+	} else if r.byRecord[record].released != released {
+		r.byRecord[record] = rest{released, r.cfg.Elapsed() + r.cfg.ReuseDelay, r.cfg.Now().Add(r.cfg.ReuseDelay)}
 	}
+}
+
+// over reports whether the rest of a record is over at a time of Config.Elapsed.
+func (r *rests) over(record string, elapsed time.Duration) bool {
+	return elapsed >= r.byRecord[record].end
+}
+
+// until returns the end of a record's rest, for people.
+func (r *rests) until(record string) string {
+	return r.byRecord[record].until.UTC().Format("15:04:05 UTC")
 }
 
 // loadRests starts the rests of released records. Rests that this leader has started itself
 // continue.
 func (a *Assigner) loadRests() {
-	before := a.rests
-	a.rests = map[string]rest{}
+	before := a.rests.byRecord
+	a.rests.byRecord = map[string]rest{}
 	for key, l := range a.leases {
-		a.note(leaseRecord(key), l.Released)
+		a.rests.note(leaseRecord(key), l.Released)
 	}
 	for _, ns := range a.namespaces {
 		for _, formers := range ns.formers {
 			for _, f := range formers {
-				a.note(formerRecord(f), f.Released)
+				a.rests.note(formerRecord(f), f.Released)
 			}
 		}
 	}
 	for uid, s := range a.services {
-		a.note(serviceRecord(uid), s.Released)
+		a.rests.note(serviceRecord(uid), s.Released)
 	}
-	maps.DeleteFunc(before, func(record string, r rest) bool { return a.rests[record].released != r.released })
-	maps.Copy(a.rests, before)
+	maps.DeleteFunc(before, func(record string, r rest) bool { return a.rests.byRecord[record].released != r.released })
+	maps.Copy(a.rests.byRecord, before)
 }
 
 // stamp returns the time of a release for its record, rounded up to the next second. The time is
 // for people, and identifies the release.
 func (r *round) stamp() int64 { return r.now.Add(time.Second - 1).Unix() }
-
-// over reports whether the rest of a record is over.
-func (r *round) over(record string) bool { return r.elapsed >= r.rests[record].end }
-
-func (r *round) restsUntil(record string) string {
-	return r.rests[record].until.UTC().Format("15:04:05 UTC")
-}

@@ -91,7 +91,7 @@ func (r *round) run(ctx context.Context) error {
 	if err := r.flush(ctx, true); err != nil {
 		return err
 	}
-	if err := r.flushVIPs(ctx); err != nil {
+	if err := r.vips.flush(ctx, r.store); err != nil {
 		return err
 	}
 	r.noteClaimed()
@@ -122,7 +122,7 @@ func (r *round) claimAll() {
 	for _, s := range r.spaces {
 		r.claimExternalIPs(s)
 		if r.complete {
-			r.releaseVIPs(s)
+			r.vips.releaseUnused(s.name)
 		}
 	}
 }
@@ -229,7 +229,7 @@ func (r *round) again() time.Duration {
 	}
 	first, any := time.Duration(0), false
 	note := func(record string) {
-		if rest, resting := r.rests[record]; resting && (!any || rest.end < first) {
+		if rest, resting := r.rests.byRecord[record]; resting && (!any || rest.end < first) {
 			first, any = rest.end, true
 		}
 	}

@@ -61,7 +61,7 @@ func (r *round) releaseServices(s *space) {
 func (r *round) expireServices(s *space) {
 	var due []*coe.ServiceFact
 	for _, fact := range s.namespace.services {
-		if fact.Released != 0 && r.over(serviceRecord(fact.UID)) && needsNone(s.find(fact.UID)) {
+		if fact.Released != 0 && r.rests.over(serviceRecord(fact.UID), r.elapsed) && needsNone(s.find(fact.UID)) {
 			due = append(due, fact)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
 // vips has the namespace whose services own each address (VIP). Its rules:
@@ -27,6 +28,7 @@ import (
 // store finds that no service of the namespace uses it.
 type vips struct {
 	journal Journal
+	alloc   *dhcppool.Allocator // holds the cluster addresses
 	cluster map[netip.Addr]*vipClaim
 	// external has the external claims of each address: one claim of the whole address, or one
 	// for each protocol and port.
@@ -216,10 +218,10 @@ func (r *round) claimClusterIP(f coe.VIPFact) *coe.Refusal {
 		return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf("%s is a gateway of pods", f.Address)}
 	}
 	for _, c := range r.vips.external[f.Address] {
-		r.dropVIP(c)
+		r.vips.release(c)
 		r.touched[c.Namespace] = true
 	}
-	r.putVIP(f)
+	r.vips.claim(f)
 	r.noteReach(f.Address)
 	return nil
 }
@@ -257,7 +259,7 @@ func (r *round) claimExternalIP(s *space, svc *coe.Service, addr netip.Addr) *co
 		} else if c := r.vips.holder(f); c != nil {
 			refusal = takenVIP(c, f.VIP)
 		} else {
-			r.putVIP(f)
+			r.vips.claim(f)
 		}
 	}
 	return refusal
@@ -292,10 +294,11 @@ func takenVIP(by *vipClaim, v coe.VIP) *coe.Refusal {
 		"%s is %s of a service of namespace %s; remove it from one of the two services", strings.ReplaceAll(vipRecord(v), "/", " "), what, by.Namespace)}
 }
 
-func (r *round) putVIP(f coe.VIPFact) {
-	r.vips.add(f)
-	before := r.vips.write.changes[vipRecord(f.VIP)].tell // releases the claim of the former owner
-	r.vips.write.put(rankLease, vipRecord(f.VIP), f, func(tx *coe.Tx) {
+// claim records a claim, which no other namespace keeps from it.
+func (v *vips) claim(f coe.VIPFact) {
+	v.add(f)
+	before := v.write.changes[vipRecord(f.VIP)].tell // releases the claim of the former owner
+	v.write.put(rankLease, vipRecord(f.VIP), f, func(tx *coe.Tx) {
 		if before != nil {
 			before(tx)
 		}
@@ -303,34 +306,34 @@ func (r *round) putVIP(f coe.VIPFact) {
 	})
 }
 
-func (r *round) dropVIP(c *vipClaim) {
-	r.vips.drop(c)
-	r.vips.write.remove(rankInstance, vipRecord(c.VIP), func(tx *coe.Tx) { tx.DeleteVIP(c.Namespace, c.VIP) })
-	if !c.External && r.alloc.Owner(serviceDomain, c.Address) == saidOwner(c.Address) {
-		r.alloc.Release(serviceDomain, c.Address)
+// release deletes the record of a claim, and releases its address.
+func (v *vips) release(c *vipClaim) {
+	v.drop(c)
+	v.write.remove(rankInstance, vipRecord(c.VIP), func(tx *coe.Tx) { tx.DeleteVIP(c.Namespace, c.VIP) })
+	if !c.External && v.alloc.Owner(serviceDomain, c.Address) == saidOwner(c.Address) {
+		v.alloc.Release(serviceDomain, c.Address)
 	}
-	r.vips.freed = true
+	v.freed = true
 }
 
-// releaseVIPs releases the claims of a namespace that none of its services uses any more.
-func (r *round) releaseVIPs(s *space) {
-	for _, c := range r.vips.spaces[s.name] {
-		if c.round != r.vips.round {
-			r.dropVIP(c)
+// releaseUnused releases the claims of a namespace that none of its services uses any more.
+func (v *vips) releaseUnused(namespace string) {
+	for _, c := range v.spaces[namespace] {
+		if c.round != v.round {
+			v.release(c)
 		}
 	}
 }
 
-// flushVIPs writes the changed claims to the journal and then to the store.
-func (r *round) flushVIPs(ctx context.Context) error {
-	v := r.vips
+// flush writes the changed claims to the journal and then to the store.
+func (v *vips) flush(ctx context.Context, store *coe.Store) error {
 	if len(v.write.changes) == 0 {
 		return nil
 	}
 	if err := v.write.commit(ctx, v.journal); err != nil {
 		return err
 	}
-	r.store.Update(v.write.tell)
+	store.Update(v.write.tell)
 	v.write = newWrite()
 	return nil
 }

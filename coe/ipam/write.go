@@ -124,7 +124,7 @@ func (r *round) putLease(l *coe.Lease) {
 		r.touched[old.Namespace] = true
 	}
 	r.add(l)
-	r.note(leaseRecord(l.Key()), l.Released)
+	r.rests.note(leaseRecord(l.Key()), l.Released)
 	r.dropContested(l.Key())
 	r.touched[l.Namespace] = true
 	r.write.put(rankLease, leaseRecord(l.Key()), l, func(tx *coe.Tx) {
@@ -137,7 +137,7 @@ func (r *round) putLease(l *coe.Lease) {
 
 func (r *round) deleteLease(l *coe.Lease) {
 	r.drop(l)
-	r.note(leaseRecord(l.Key()), 0)
+	r.rests.note(leaseRecord(l.Key()), 0)
 	r.write.remove(rankDeleteLease, leaseRecord(l.Key()), func(tx *coe.Tx) { tx.DeleteLease(l.Namespace, l.Key()) })
 }
 
@@ -153,7 +153,7 @@ func (r *round) putService(s *coe.ServiceFact) {
 		r.touched[old.Namespace] = true
 	}
 	r.addService(s)
-	r.note(serviceRecord(s.UID), s.Released)
+	r.rests.note(serviceRecord(s.UID), s.Released)
 	r.write.put(rankLease, serviceRecord(s.UID), s, func(tx *coe.Tx) {
 		if old != nil && old.Namespace != s.Namespace {
 			tx.DeleteServiceFact(old.Namespace, s.UID)
@@ -164,7 +164,7 @@ func (r *round) putService(s *coe.ServiceFact) {
 
 func (r *round) deleteService(s *coe.ServiceFact) {
 	r.dropService(s)
-	r.note(serviceRecord(s.UID), 0)
+	r.rests.note(serviceRecord(s.UID), 0)
 	r.write.remove(rankDeleteLease, serviceRecord(s.UID), func(tx *coe.Tx) { tx.DeleteServiceFact(s.Namespace, s.UID) })
 }
 
