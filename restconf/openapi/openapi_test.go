@@ -14,8 +14,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// written is the document of all modules, in which everything that is configuration can
-// be written.
+// written returns the document of all modules. In it, all configuration can be written.
 func written(t *testing.T) (*yang.Schema, *openapi3.T) {
 	t.Helper()
 	schema, err := yang.Load()
@@ -33,12 +32,12 @@ func written(t *testing.T) (*yang.Schema, *openapi3.T) {
 	return schema, doc
 }
 
-// check validates the value of a top container.
+// check validates the value of a top container by the document.
 func check(doc *openapi3.T, name, suffix string, value any) error {
 	return doc.Components.Schemas[strings.ReplaceAll(name, ":", ".")+suffix].Value.VisitJSON(value, openapi3.EnableJSONSchema2020())
 }
 
-// Data that are valid by YANG are valid by the document.
+// Data that are valid by YANG must be valid by the document.
 func TestValidDataAreValid(t *testing.T) {
 	_, doc := written(t)
 	files, err := filepath.Glob("../../yang/testdata/valid/*.json")
@@ -51,7 +50,7 @@ func TestValidDataAreValid(t *testing.T) {
 		require.NoError(t, json.Unmarshal(text, &tops))
 		for name, raw := range tops {
 			if strings.HasPrefix(name, "sample:") || bytes.Contains(raw, []byte(`"sample:`)) {
-				continue // it has what a module of yang's tests adds
+				continue // it has data of a module that the tests of package yang add
 			}
 			var value any
 			require.NoError(t, json.Unmarshal(raw, &value))
@@ -60,7 +59,8 @@ func TestValidDataAreValid(t *testing.T) {
 	}
 }
 
-// YANG refuses all that the document refuses: so no client is kept from a valid request.
+// YANG must refuse everything that the document refuses. Otherwise a client that checks the
+// document could not send a valid request.
 func TestRefusedDataAreRefused(t *testing.T) {
 	schema, doc := written(t)
 	const uid = `"9f2a6d5e-0000-4000-8000-00000000000a"`

@@ -26,7 +26,7 @@ func (b *builder) addPlace(p place) {
 	b.paths[p.path] = item
 }
 
-// what names p for people.
+// what returns a name of the resource for people.
 func (p place) what() string {
 	switch {
 	case p.node == nil:
@@ -34,7 +34,7 @@ func (p place) what() string {
 	case p.entries:
 		return "all " + p.node.Name
 	case p.node.Kind == yang.List:
-		return "one of " + p.node.Name
+		return "an entry of " + p.node.Name
 	}
 	return p.node.Name
 }
@@ -55,7 +55,7 @@ func references(kind string, names []string) []object {
 	return all
 }
 
-// responses are the answers of success and failure.
+// responses adds the responses of failures to those of success.
 func (p place) responses(success object, failures ...int) object {
 	for _, status := range append(failures, 400, 401, 403, 404, 405, 503) {
 		name := strconv.Itoa(status)
@@ -73,11 +73,11 @@ func (b *builder) get(p place) object {
 	out := p.operation("get", "Read", append(parameters, "If-None-Match", "If-Modified-Since")...)
 	out["responses"] = p.responses(object{
 		"200": object{
-			"description": "What there is of it.",
+			"description": "The resource, or the requested part of it.",
 			"headers":     object{"ETag": ref("headers", "ETag"), "Last-Modified": ref("headers", "Last-Modified")},
 			"content":     b.content(p, toRead),
 		},
-		"304": object{"description": "It is as the client has it."},
+		"304": object{"description": "The resource has not changed since the client read it."},
 	}, 406, 412)
 	return out
 }
@@ -86,22 +86,22 @@ func (b *builder) put(p place) object {
 	out := p.operation("put", "Create or replace", p.writes(p.node != nil && b.Placed(p.node))...)
 	out["requestBody"] = object{"required": true, "content": b.content(p, toWrite)}
 	out["responses"] = p.responses(object{
-		"201":                            made("It is new."),
-		strconv.Itoa(p.dialect.replaced): object{"description": "It replaces what there was."},
+		"201":                            made("The resource is created."),
+		strconv.Itoa(p.dialect.replaced): object{"description": "The resource is replaced."},
 	}, 409, 412, 413, 415)
 	return out
 }
 
 func (b *builder) post(p place) object {
-	out := p.operation("post", "Create something in", p.writes(b.placesIn(p.node))...)
+	out := p.operation("post", "Create a child of", p.writes(b.placesIn(p.node))...)
 	out["requestBody"] = object{"required": true, "content": b.childContent(p)}
-	out["responses"] = p.responses(object{strconv.Itoa(p.dialect.posted): made("It is there.")}, 409, 412, 413, 415)
+	out["responses"] = p.responses(object{strconv.Itoa(p.dialect.posted): made("The child is created.")}, 409, 412, 413, 415)
 	return out
 }
 
 func (b *builder) remove(p place) object {
 	out := p.operation("delete", "Delete", p.writes(false)...)
-	out["responses"] = p.responses(object{strconv.Itoa(p.dialect.deleted): object{"description": "It is gone."}}, 409, 412)
+	out["responses"] = p.responses(object{strconv.Itoa(p.dialect.deleted): object{"description": "The resource is deleted."}}, 409, 412)
 	return out
 }
 
@@ -117,12 +117,12 @@ func (b *builder) patch(p place) object {
 			"application/yang-data+json": object{"schema": ref("schemas", "yang-patch-status")},
 			"application/yang-data+xml":  anything,
 		}},
-		"204": object{"description": "It is merged."},
+		"204": object{"description": "The body is merged into the resource."},
 	}, 409, 412, 413, 415)
 	return out
 }
 
-// writes are the parameters of what changes something.
+// writes returns the names of the parameters of an operation that writes.
 func (p place) writes(placed bool) []string {
 	names := []string{"If-Match", "If-None-Match", "If-Unmodified-Since"}
 	if placed && !p.dialect.draft {
@@ -131,7 +131,7 @@ func (p place) writes(placed bool) []string {
 	return names
 }
 
-// placesIn reports whether entries of a list that its users order can be made in n.
+// placesIn reports whether n has a list that is ordered by its users.
 func (b *builder) placesIn(n *yang.Node) bool {
 	if n == nil {
 		return false
@@ -148,10 +148,10 @@ func made(description string) object {
 	return object{"description": description, "headers": object{"Location": ref("headers", "Location")}}
 }
 
-// anything is a body whose schema JSON Schema can't say.
+// anything is a body that JSON Schema cannot describe.
 var anything = object{"schema": object{}}
 
-// content is a body that is the instance at p itself.
+// content returns the media types of a body with the instance at p.
 func (b *builder) content(p place, u use) object {
 	var inJSON, inXML object
 	switch {
@@ -177,7 +177,7 @@ func (b *builder) datastoreMember(p place) string {
 	return "ietf-restconf:data"
 }
 
-// top is the name of n as the only member of a body.
+// top returns the name that n has as the only member of a body.
 func (p place) top(n *yang.Node) string {
 	if p.dialect.draft {
 		return n.Name
@@ -200,16 +200,15 @@ func (p place) media(inJSON, inXML object) object {
 	return content
 }
 
-// childContent is the body of a POST: a child of what is at p, or several entries of one
-// of its lists.
+// childContent returns the body of a POST: a child of the instance at p, or several entries of
+// one list.
 func (b *builder) childContent(p place) object {
 	children := b.children(p, toWrite)
 	children["minProperties"] = 1
 	return p.media(children, object{"type": "object", "description": "The child as an element."})
 }
 
-// children are the instances right below p, each by the name that it has in a body of
-// its own.
+// children returns the schemas of the children of p, by the name that each has in its own body.
 func (b *builder) children(p place, u use) object {
 	properties := object{}
 	for _, child := range b.nodesBelow(p) {

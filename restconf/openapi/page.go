@@ -2,8 +2,8 @@ package openapi
 
 import "embed"
 
-// Page is the page that shows a document which the same server has as /openapi.json. It
-// is made for /apidoc, and needs nothing from anywhere else.
+// Page has the files of the page at /apidoc. The page shows the document /openapi.json of the
+// same server, and loads nothing from other servers.
 //
 //go:embed page
 var Page embed.FS

@@ -7,8 +7,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// use is the use of a schema. Data that are read may be a part, by depth, fields and content:
-// nothing is required. Data that are written have no state.
+// use is the use of a schema. A read can return a part of the data (depth, fields, content), so
+// no member is required. Written data have no state.
 type use bool
 
 const (
@@ -16,22 +16,22 @@ const (
 	toWrite use = true
 )
 
-// schema refers to the schema of one instance of a container or of a list's entry, and
-// makes it where it is not there yet.
+// schema returns a reference to the schema of an instance of a container or of a list's entry.
+// It creates the schema at the first call.
 func (b *builder) schema(n *yang.Node, u use) object {
 	name := componentName(n)
 	if u == toWrite && differs(n) {
 		name += ".write"
 	}
 	if _, made := b.schemas[name]; !made {
-		b.schemas[name] = nil // no module's nodes hold themselves, and this keeps it so
+		b.schemas[name] = nil // a node that contained itself would end here
 		b.schemas[name] = b.structure(n, u)
 	}
 	return ref("schemas", name)
 }
 
-// differs reports whether what is written of n is not all that can be read, or more is
-// required of it.
+// differs reports whether the schema for writing n differs from the schema for reading it: fewer
+// members can be written, or some are required.
 func differs(n *yang.Node) bool {
 	if !n.Config || n.Required() || len(n.Keys) > 0 {
 		return true
@@ -44,7 +44,7 @@ func differs(n *yang.Node) bool {
 	return false
 }
 
-// componentName is a node's path with dots.
+// componentName returns the path of a node, with dots.
 func componentName(n *yang.Node) string {
 	if n.Parent == nil {
 		return n.Module.Name + "." + n.Name
@@ -52,7 +52,7 @@ func componentName(n *yang.Node) string {
 	return componentName(n.Parent) + "." + strings.ReplaceAll(member(n), ":", ".")
 }
 
-// member is the name of n in the JSON object of what holds it.
+// member returns the name of n in the JSON object of its parent.
 func member(n *yang.Node) string {
 	if n.Parent == nil || n.Parent.Module != n.Module {
 		return n.Module.Name + ":" + n.Name
@@ -80,7 +80,7 @@ func (b *builder) structure(n *yang.Node, u use) object {
 	return out
 }
 
-// instances is the schema of all instances of n in what holds them.
+// instances returns the schema of all instances of n in its parent.
 func (b *builder) instances(n *yang.Node, u use) object {
 	var out object
 	switch n.Kind {
@@ -111,7 +111,7 @@ func elements(n *yang.Node, items object, u use) object {
 	return out
 }
 
-// leaf is the schema of a leaf's value.
+// leaf returns the schema of a leaf's value.
 func leaf(n *yang.Node) object {
 	t, _ := n.Type()
 	out := valueSchema(t)
@@ -120,7 +120,7 @@ func leaf(n *yang.Node) object {
 	return out
 }
 
-// formats are JSON Schema's names for well-known typedefs.
+// formats has the formats of JSON Schema for well-known typedefs.
 var formats = map[string]string{
 	"uuid": "uuid", "ipv4-address": "ipv4", "ipv4-address-no-zone": "ipv4", "ipv6-address-no-zone": "ipv6",
 }
@@ -165,15 +165,15 @@ func text(t yang.Type) object {
 	return out
 }
 
-// portablePattern is a pattern as validators in all languages read it; ok is false for
-// one that needs Unicode's classes, which the description has.
+// portablePattern returns a pattern that validators in all languages can read. ok is false for a
+// pattern with classes of Unicode; the description of the leaf has such a pattern.
 func portablePattern(pattern string) (portable string, ok bool) {
 	portable = strings.ReplaceAll(pattern, `\p{Nd}`, `[0-9]`)
 	return portable, !strings.Contains(portable, `\p`) && !strings.Contains(portable, `\P`)
 }
 
-// bounded adds bounds to a schema. No number of characters is above what a length
-// without a bound has in YANG, so that is left out.
+// bounded adds bounds to a schema. It leaves out the largest length of YANG, which means that
+// there is no bound.
 func bounded(out object, t yang.Type, least, most string) object {
 	if t.Least != "" {
 		out[least] = json.Number(t.Least)
@@ -184,7 +184,7 @@ func bounded(out object, t yang.Type, least, most string) object {
 	return out
 }
 
-// describe adds the node's own words, and what its values look like.
+// describe adds the description of the node, and the form of its values.
 func describe(out object, n *yang.Node, want string) {
 	parts := strings.Fields(n.Description)
 	if want != "" {
@@ -200,7 +200,7 @@ func describe(out object, n *yang.Node, want string) {
 
 func xmlName(n *yang.Node) object { return object{"name": n.Name, "namespace": n.Module.Namespace} }
 
-// isKey reports whether n is a key of the list that holds it.
+// isKey reports whether n is a key of its list.
 func isKey(n *yang.Node) bool {
 	if n.Parent == nil {
 		return false

@@ -2,7 +2,7 @@ package openapi
 
 import "strconv"
 
-// sharedParameters are the parameters that many operations have.
+// sharedParameters returns the parameters that several operations have.
 func sharedParameters() object {
 	query := func(name, description string, schema object) object {
 		return object{"name": name, "in": "query", "description": description, "schema": schema}
@@ -63,7 +63,7 @@ var failures = map[int]string{
 	503: "The datastore does not answer; the write is not acknowledged. Try again.",
 }
 
-// sharedResponses are the errors, as either dialect writes them.
+// sharedResponses returns the responses of errors in both dialects.
 func sharedResponses() object {
 	out := object{}
 	for _, d := range dialects {
@@ -75,7 +75,8 @@ func sharedResponses() object {
 	return out
 }
 
-// failure is an error. Draft-02 answers those in plain JSON, whatever JSON was asked for.
+// failure returns the response of an error. In draft-02, errors always have the media type of
+// plain JSON.
 func failure(d dialect, description string) object {
 	inJSON := d.json[0]
 	if d.draft {
@@ -88,7 +89,7 @@ func failure(d dialect, description string) object {
 	return object{"description": description, "content": content}
 }
 
-// sharedSchemas are the schemas of what is in no module.
+// sharedSchemas returns the schemas of bodies that no module defines.
 func sharedSchemas() object {
 	text := object{"type": "string"}
 	entry := object{
@@ -96,7 +97,7 @@ func sharedSchemas() object {
 		"properties": object{
 			"error-type": object{"type": "string", "enum": []string{"transport", "rpc", "protocol", "application"}},
 			"error-tag":  text, "error-app-tag": text, "error-message": text,
-			"error-path": object{"type": "string", "description": "The instance-identifier of what is wrong."},
+			"error-path": object{"type": "string", "description": "The instance-identifier of the wrong data."},
 		},
 	}
 	list := object{
@@ -113,12 +114,12 @@ func sharedSchemas() object {
 	}
 }
 
-// only is an object with one member.
+// only returns the schema of an object with one member.
 func only(name string, schema object) object {
 	return object{"type": "object", "required": []string{name}, "properties": object{name: schema}, "additionalProperties": false}
 }
 
-// yangPatch is the body of RFC 8072.
+// yangPatch returns the schema of a YANG Patch (RFC 8072).
 func yangPatch() object {
 	text := object{"type": "string"}
 	edit := object{
@@ -126,10 +127,10 @@ func yangPatch() object {
 		"properties": object{
 			"edit-id":   text,
 			"operation": object{"type": "string", "enum": []string{"create", "delete", "insert", "merge", "move", "replace", "remove"}},
-			"target":    object{"type": "string", "description": "A path below the request's; \"/\" is the request's target."},
+			"target":    object{"type": "string", "description": "A path relative to the request's target; \"/\" is the target itself."},
 			"point":     text,
 			"where":     object{"type": "string", "enum": []string{"before", "after", "first", "last"}},
-			"value":     object{"type": "object", "description": "The target as it is to be."},
+			"value":     object{"type": "object", "description": "The new value of the target."},
 		},
 	}
 	return only("ietf-yang-patch:yang-patch", object{

@@ -11,9 +11,9 @@ import (
 type dialect struct {
 	title  string
 	prefix string
-	id     string // before the names of operations
+	id     string // the prefix of the names of operations
 	draft  bool
-	config bool // it can be written
+	config bool // the tree can be written
 	json   []string
 	xml    []string
 	errors string // the schema of an error's body
@@ -45,10 +45,10 @@ var (
 // place is a resource: a node, and the path to an instance of it.
 type place struct {
 	dialect dialect
-	node    *yang.Node // nil: the whole datastore
+	node    *yang.Node // nil for the whole datastore
 	path    string
 	keys    []object // the parameters in the path
-	entries bool     // the list as a whole
+	entries bool     // the place is a list as a whole
 	tags    []string
 }
 
@@ -67,7 +67,7 @@ func (b *builder) addTree(d dialect) {
 	b.addPlace(root)
 }
 
-// aboutTop is a top container's description.
+// aboutTop returns the description of a top container.
 func (b *builder) aboutTop(top *yang.Node) string {
 	words := strings.Join(strings.Fields(top.Description), " ")
 	if says := b.Says(top); says != "" {
@@ -76,8 +76,8 @@ func (b *builder) aboutTop(top *yang.Node) string {
 	return words
 }
 
-// addPlaces adds a container or a list, and what is below it. Entries of a list without
-// keys have no path: they are in what holds them.
+// addPlaces adds a container or a list, and all nodes below it. Entries of a list without keys
+// have no path; their container has them.
 func (b *builder) addPlaces(at place) {
 	if at.node.Kind == yang.List {
 		if !at.dialect.draft {
@@ -98,14 +98,14 @@ func (b *builder) addPlaces(at place) {
 	}
 }
 
-// below is the place of a child; of a list as a whole.
+// below returns the place of a child. If the child is a list, it is the list as a whole.
 func (p place) below(child *yang.Node) place {
 	p.node = child
 	p.path += "/" + member(child)
 	return p
 }
 
-// entry is the place of an entry of the list that p is.
+// entry returns the place of an entry of the list at p.
 func (p place) entry() place {
 	keys := make([]object, len(p.keys), len(p.keys)+len(p.node.Keys))
 	copy(keys, p.keys)
@@ -132,7 +132,8 @@ func (p place) entry() place {
 	return p
 }
 
-// parameter is the name of a key in a path; two lists may have keys of one name.
+// parameter returns the name of a key as a parameter of the path. Keys of two lists in a path can
+// have the same name.
 func (p place) parameter(key *yang.Node) string {
 	name := key.Name
 	for n := 1; p.names(name); n++ {
@@ -144,7 +145,7 @@ func (p place) parameter(key *yang.Node) string {
 	return name
 }
 
-// names reports whether the path has a parameter of that name.
+// names reports whether the path has a parameter with a name.
 func (p place) names(parameter string) bool {
 	for _, key := range p.keys {
 		if key["name"] == parameter {
@@ -154,7 +155,7 @@ func (p place) names(parameter string) bool {
 	return false
 }
 
-// operationID names an operation of p for programs.
+// operationID returns the name of an operation of p for programs.
 func (p place) operationID(method string) string {
 	id := method + "." + p.dialect.id
 	if p.node != nil {

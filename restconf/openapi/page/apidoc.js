@@ -1,14 +1,14 @@
 "use strict";
 
-// Shows the OpenAPI document of this server, and sends requests that people try. All
-// text goes into the page as text. Requests go with the credentials that the browser has
-// for this server.
+// Shows the OpenAPI document of this server, and sends requests that people try. All text is
+// inserted as text, not as HTML. Requests have the credentials that the browser has for this
+// server.
 
 const methods = ["get", "put", "post", "patch", "delete"];
 const maxFound = 100;
 let doc;
 
-// make is a new element; a property that is a function listens.
+// make creates an element. A property that is a function becomes an event listener.
 function make(name, properties, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(properties || {})) {
@@ -21,7 +21,7 @@ function make(name, properties, ...children) {
 
 const at = (id) => document.getElementById(id);
 
-// resolve follows a reference; what stands beside it comes first.
+// resolve follows a reference. Members beside the reference override those of its target.
 function resolve(value) {
   if (!value || !value.$ref) return value;
   const found = value.$ref.slice(2).split("/").reduce((part, name) => part[name], doc);
@@ -42,7 +42,8 @@ function schemaName(schema) {
   return [schema.type || "any", schema.format && `(${schema.format})`, schema.readOnly && "read-only"].filter(Boolean).join(" ");
 }
 
-// schemaView is a schema as nested lists. Objects open when asked, as they can be deep.
+// schemaView shows a schema as nested lists. Objects are closed at first, because they can be
+// deep.
 function schemaView(given, depth) {
   const schema = resolve(given);
   const inner = schema.type === "array" ? resolve(schema.items) : schema;
@@ -58,7 +59,7 @@ function schemaView(given, depth) {
   return list;
 }
 
-// opening is a details element whose content is made when it opens first.
+// opening creates a details element. Its content is created when it is first opened.
 function opening(head, content, open) {
   const inside = make("div");
   const element = make("details", {}, make("summary", {}, ...head), inside);
@@ -70,7 +71,7 @@ function opening(head, content, open) {
 
 let fields = 0;
 
-// field is a labelled input, with a hint that screen readers read with it.
+// field creates an input with a label, and a hint for screen readers.
 function field(label, hint, input) {
   const id = "field" + ++fields;
   input.id = id;
@@ -91,7 +92,7 @@ function parametersOf(one) {
   return [...(one.item.parameters || []), ...(one.op.parameters || [])].map(resolve);
 }
 
-// sample is a body to begin with: what has to be there, and keys.
+// sample returns an example of a body, with required members and keys.
 function sample(given) {
   const schema = resolve(given);
   if (schema.enum) return schema.enum[0];
@@ -110,7 +111,7 @@ function sample(given) {
   return out;
 }
 
-// tryIt is the form that sends a request.
+// tryIt creates the form that sends a request.
 function tryIt(one) {
   const inputs = parametersOf(one).map((parameter) => ({ parameter, input: parameterInput(resolve(parameter.schema) || {}) }));
   const form = make("form", { "aria-label": "Try " + one.method.toUpperCase() + " " + one.path });
@@ -173,7 +174,7 @@ async function show(response, url, answer) {
   try { text.textContent = JSON.stringify(JSON.parse(body), null, 2); } catch { text.textContent = body; }
 }
 
-// read shows events as they come, while they are shown.
+// read shows the events of a stream while the answer is on the page.
 async function read(response, text) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let part = await reader.read(); !part.done; part = await reader.read()) {
@@ -189,10 +190,10 @@ function operationView(one) {
     const parts = [];
     if (one.op.description) parts.push(make("p", {}, one.op.description));
     parts.push(opening(["Try it"], () => tryIt(one)));
-    if (one.op.requestBody) parts.push(...contentView("What is sent", one.op.requestBody.content));
+    if (one.op.requestBody) parts.push(...contentView("Request body", one.op.requestBody.content));
     for (const [status, response] of Object.entries(one.op.responses)) {
       const value = resolve(response);
-      const content = value.content && status < "300" ? contentView("What is answered", value.content) : [];
+      const content = value.content && status < "300" ? contentView("Response body", value.content) : [];
       parts.push(make("p", {}, make("strong", {}, status), " ", value.description), ...content);
     }
     return parts;
@@ -251,6 +252,6 @@ async function start() {
 }
 
 start().catch((error) => {
-  at("group").textContent = "The document can't be shown";
+  at("group").textContent = "The document cannot be shown";
   at("group-about").textContent = error.message;
 });

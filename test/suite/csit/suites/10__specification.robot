@@ -18,28 +18,28 @@ ${SERVICE_ENTRY}        ${DRAFT02.data}/${SERVICE.container}/services/${SERVICE_
 
 *** Test Cases ***
 TC1 Create A Pod Within A Node Under A Namespace
-    [Documentation]    The first pod of a namespace on a node makes elan-instance and vpn-instance.
+    [Documentation]    The first pod of a namespace on a node causes an elan-instance and a vpn-instance.
     [Tags]    odl    tc1
     ${body}=    Body    pod.json
     Request    POST    ${DRAFT02.data}/${POD.container}    ${body}    expected=204
-    ${object}=    Wanted    ${ELAN_INSTANCES}    ${ELAN}
+    ${object}=    Wait For Object    ${ELAN_INSTANCES}    ${ELAN}
     Should Be Equal    ${object}[segment-type]    elan:segment-type-vxlan
-    ${object}=    Wanted    ${VPN_INSTANCES}    ${NAMESPACE}
+    ${object}=    Wait For Object    ${VPN_INSTANCES}    ${NAMESPACE}
     Should Be Equal    ${object}[type]    l3
-    ${object}=    Wanted    ${INTERFACES}    ${INTERFACE}
+    ${object}=    Wait For Object    ${INTERFACES}    ${INTERFACE}
     Should Be Equal    ${object}[type]    iana-if-type:l2vlan
     Should Be Equal    ${object}[odl-interface:l2vlan-mode]    trunk
-    ${object}=    Wanted    ${ELAN_INTERFACES}    ${INTERFACE}
+    ${object}=    Wait For Object    ${ELAN_INTERFACES}    ${INTERFACE}
     Should Be Equal    ${object}[elan-instance-name]    ${ELAN}
 
 TC1 The Pod Is In Its VPN With Its Address
-    [Documentation]    OpenDaylight makes vpn-interfaces once the switch has the port.
+    [Documentation]    OpenDaylight creates vpn-interfaces only when the switch has the port.
     [Tags]    tc1
-    ${object}=    Wanted    ${VPN_INTERFACES}    ${INTERFACE}
+    ${object}=    Wait For Object    ${VPN_INTERFACES}    ${INTERFACE}
     Should Be Equal    ${object}[vpn-instance-names][0][vpn-name]    ${NAMESPACE}
     VAR    ${adjacency}    ${object}[odl-l3vpn:adjacency][0]
     Should Be Equal    ${adjacency}[ip_address]    ${POD_ADDRESS}/32
-    ${object}=    Wanted    ${ELAN_INTERFACES}    ${INTERFACE}
+    ${object}=    Wait For Object    ${ELAN_INTERFACES}    ${INTERFACE}
     VAR    ${entry}    ${object}[static-mac-entries][0]
     Should Be Equal    ${entry}[ip-prefix]    ${POD_ADDRESS}
     Should Be Equal    ${entry}[mac-address]    ${adjacency}[mac_address]
@@ -48,10 +48,10 @@ TC1 The Backend Has The Pod
     [Tags]    tc1    ovn
     Wait For Sync
     FOR    ${kind}    IN    ${INTERFACES}    ${ELAN_INTERFACES}    ${VPN_INTERFACES}
-        Confirmed    ${kind}    ${INTERFACE}
+        Wait For Confirmation    ${kind}    ${INTERFACE}
     END
-    Confirmed    ${ELAN_INSTANCES}    ${ELAN}
-    Confirmed    ${VPN_INSTANCES}    ${NAMESPACE}
+    Wait For Confirmation    ${ELAN_INSTANCES}    ${ELAN}
+    Wait For Confirmation    ${VPN_INSTANCES}    ${NAMESPACE}
     Row Should Exist    Logical_Switch_Port    ${INTERFACE}
     ${addresses}=    Northbound    lsp-get-addresses    ${INTERFACE}
     Should Contain    ${addresses}    ${POD_ADDRESS}
@@ -60,8 +60,8 @@ TC1 A Second Pod Of The Namespace Joins Both Instances
     [Tags]    odl    tc1
     ${body}=    Body    second-pod.json
     Request    POST    ${DRAFT02.data}/${POD.container}    ${body}    expected=204
-    Wanted    ${INTERFACES}    ${SECOND_INTERFACE}
-    ${object}=    Wanted    ${ELAN_INTERFACES}    ${SECOND_INTERFACE}
+    Wait For Object    ${INTERFACES}    ${SECOND_INTERFACE}
+    ${object}=    Wait For Object    ${ELAN_INTERFACES}    ${SECOND_INTERFACE}
     Should Be Equal    ${object}[elan-instance-name]    ${ELAN}
     ${answer}=    Request    GET    ${DRAFT02.data}/${ELAN_INSTANCES.path}    expected=200
     ${of_namespace}=    Evaluate
@@ -72,7 +72,7 @@ TC2 Attach Pods To A Service
     [Tags]    tc2
     ${body}=    Body    service-with-pods.json
     Request    PUT    ${SERVICE_ENTRY}    ${body}    expected=201
-    ${ports}=    Wanted    ${FLOATING}    ${NAMESPACE}
+    ${ports}=    Wait For Object    ${FLOATING}    ${NAMESPACE}
     ${external}=    Evaluate
     ...    {p['port-name']: p['internal-to-external-port-map'][0]['external-ip'] for p in $ports['ports']}
     VAR    &{want}    ${INTERFACE}=${SERVICE_ADDRESS}    ${SECOND_INTERFACE}=${SERVICE_ADDRESS}
@@ -82,7 +82,7 @@ TC2 Attach Pods To A Service
 TC2 The Backend Has The Service
     [Tags]    tc2    ovn
     Wait For Sync
-    Confirmed    ${SERVICES}    ${SERVICE_UID}
+    Wait For Confirmation    ${SERVICES}    ${SERVICE_UID}
     ${balancers}=    Northbound    --bare    --columns\=vips    list    Load_Balancer
     Should Contain    ${balancers}    ${SERVICE_ADDRESS}:80
     Should Contain    ${balancers}    ${POD_ADDRESS}:8080
@@ -95,16 +95,16 @@ TC3 Remove Pods From The Service
     ${body}=    Evaluate    json.dumps($value)
     Request    PUT    ${SERVICE_ENTRY}    ${body}    expected=200
     Wait Until Keyword Succeeds    ${PATIENCE}    50ms    Endpoints Should Be    ${SECOND_POD_ADDRESS}
-    ${ports}=    Wanted    ${FLOATING}    ${NAMESPACE}
+    ${ports}=    Wait For Object    ${FLOATING}    ${NAMESPACE}
     Length Should Be    ${ports}[ports]    1
     Should Be Equal    ${ports}[ports][0][port-name]    ${SECOND_INTERFACE}
     ${body}=    Body    service.json
     Request    PUT    ${SERVICE_ENTRY}    ${body}    expected=200
-    Gone    ${FLOATING}    ${NAMESPACE}
-    ${object}=    Wanted    ${SERVICES}    ${SERVICE_UID}
+    Wait For Removal    ${FLOATING}    ${NAMESPACE}
+    ${object}=    Wait For Object    ${SERVICES}    ${SERVICE_UID}
     Should Not Contain    ${object}[vip][0]    endpoint
 
-TC3 The Backend Leads To Nobody
+TC3 The Load Balancer Has No Endpoints
     [Tags]    tc3    ovn
     Wait For Sync
     ${balancers}=    Northbound    --bare    --columns\=vips    list    Load_Balancer
@@ -115,31 +115,31 @@ TC4 Delete A Pod From A Namespace
     [Tags]    odl    tc4
     Request    DELETE    ${SECOND_POD}    expected=200
     Request    GET    ${SECOND_POD}    expected=404
-    Wanted    ${INTERFACES}    ${INTERFACE}
-    Wanted    ${ELAN_INSTANCES}    ${ELAN}
-    Wanted    ${VPN_INSTANCES}    ${NAMESPACE}
+    Wait For Object    ${INTERFACES}    ${INTERFACE}
+    Wait For Object    ${ELAN_INSTANCES}    ${ELAN}
+    Wait For Object    ${VPN_INSTANCES}    ${NAMESPACE}
 
-TC4 The Pod's Interfaces Go
-    [Documentation]    OpenDaylight takes them away if a switch had the port; else its renderer fails.
+TC4 The Pod's Interfaces Are Removed
+    [Documentation]    OpenDaylight removes them only if a switch had the port; otherwise its renderer fails.
     [Tags]    tc4
-    Gone    ${INTERFACES}    ${SECOND_INTERFACE}
-    Gone    ${ELAN_INTERFACES}    ${SECOND_INTERFACE}
-    Gone    ${VPN_INTERFACES}    ${SECOND_INTERFACE}
-    Wanted    ${INTERFACES}    ${INTERFACE}
-    Wanted    ${ELAN_INSTANCES}    ${ELAN}
-    Wanted    ${VPN_INSTANCES}    ${NAMESPACE}
+    Wait For Removal    ${INTERFACES}    ${SECOND_INTERFACE}
+    Wait For Removal    ${ELAN_INTERFACES}    ${SECOND_INTERFACE}
+    Wait For Removal    ${VPN_INTERFACES}    ${SECOND_INTERFACE}
+    Wait For Object    ${INTERFACES}    ${INTERFACE}
+    Wait For Object    ${ELAN_INSTANCES}    ${ELAN}
+    Wait For Object    ${VPN_INSTANCES}    ${NAMESPACE}
 
-TC4 With The Last Pod Both Instances Go
+TC4 Both Instances Are Removed With The Last Pod
     [Documentation]    OpenDaylight keeps elan-instances and vpn-instances.
     [Tags]    tc4
     Request    DELETE    ${DRAFT02.data}/${POD.container}/pods/${POD_UID}    expected=200
     FOR    ${kind}    IN    ${INTERFACES}    ${ELAN_INTERFACES}    ${VPN_INTERFACES}
-        Gone    ${kind}    ${INTERFACE}
+        Wait For Removal    ${kind}    ${INTERFACE}
     END
-    Gone    ${ELAN_INSTANCES}    ${ELAN}
-    Gone    ${VPN_INSTANCES}    ${NAMESPACE}
+    Wait For Removal    ${ELAN_INSTANCES}    ${ELAN}
+    Wait For Removal    ${VPN_INSTANCES}    ${NAMESPACE}
 
-TC4 The Backend Has Forgotten The Pods
+TC4 The Backend Has Removed The Pods
     [Tags]    tc4    ovn
     Wait For Sync
     Row Should Not Exist    Logical_Switch_Port    ${INTERFACE}
@@ -148,16 +148,16 @@ TC4 The Backend Has Forgotten The Pods
 
 *** Keywords ***
 Write Pool And Node
-    Begin With Nothing
+    Begin Without Entries
     ${body}=    Body    pool.json
     Request    POST    ${DRAFT02.data}/${POOL.container}/    ${body}    expected=204
     ${body}=    Body    node.json
     Request    POST    ${DRAFT02.data}/${NODE.container}    ${body}    expected=204
 
 Endpoints Should Be
-    [Documentation]    Who answers at the service's address.
+    [Documentation]    The service must have exactly these endpoints.
     [Arguments]    @{want}
-    ${object}=    Wanted    ${SERVICES}    ${SERVICE_UID}
+    ${object}=    Wait For Object    ${SERVICES}    ${SERVICE_UID}
     VAR    ${vip}    ${object}[vip][0]
     Should Be Equal    ${vip}[address]    ${SERVICE_ADDRESS}
     ${addresses}=    Evaluate    [e['address'] for e in $vip['endpoint'] if e['port'] == 8080]

@@ -3,8 +3,8 @@ Documentation       Pools, and the addresses that pods get from them.
 Resource            ../resources/entries.resource
 Resource            ../resources/netvirt.resource
 
-Suite Setup         Begin With Nothing
-Test Setup          Think Of A Pod
+Suite Setup         Begin Without Entries
+Test Setup          Choose Pod Name
 Test Teardown       Remove All Entries
 
 Test Tags           pools
@@ -16,20 +16,20 @@ ${NETWORK}          ${POOLS}/network/${NAMESPACE}
 
 
 *** Test Cases ***
-A Pool Comes And Goes In Draft-02
+A Pool Can Be Created And Deleted In Draft-02
     [Tags]    odl
-    Entry Comes And Goes    ${DRAFT02}    ${POOL}
+    Create Replace And Delete Entry    ${DRAFT02}    ${POOL}
 
-A Pool Comes And Goes In RFC 8040
-    Entry Comes And Goes    ${RFC8040}    ${POOL}
+A Pool Can Be Created And Deleted In RFC 8040
+    Create Replace And Delete Entry    ${RFC8040}    ${POOL}
 
 A Pool Can Be Sent As XML
-    XML Is Taken    ${DRAFT02}    ${POOL}
+    Write Entry As XML    ${DRAFT02}    ${POOL}
     Request    DELETE    ${POOLS}    expected=200
-    XML Is Taken    ${RFC8040}    ${POOL}
+    Write Entry As XML    ${RFC8040}    ${POOL}
 
-The Specification's Pool Is Taken With Its Slash
-    [Documentation]    As it is printed: every name with its prefix, the path with a slash at the end.
+The Specification's Pool Is Accepted With Its Slash
+    [Documentation]    The printed sample: every name has its prefix, and the path ends with a slash.
     [Tags]    odl
     ${body}=    Body    specification-pool.json
     Request    POST    ${POOLS}/    ${body}    expected=204
@@ -38,7 +38,7 @@ The Specification's Pool Is Taken With Its Slash
     Should Be Equal    ${pool}[subnet]    192.168.10.0/24
     Should Be Equal    ${pool}[gateway]    192.168.10.2
 
-A Pod Without An Address Gets One Of Its Pool
+A Pod Without An Address Gets One From Its Pool
     Write Pool And Pod
     ${address}=    Address Of The Pod
     Should Match Regexp    ${address}    ^10\\.20\\.0\\.\\d+/32$
@@ -46,17 +46,17 @@ A Pod Without An Address Gets One Of Its Pool
     ...    expected=200
     Should Contain    ${answer.text}    "allocated-ip":"${address.removesuffix('/32')}"
 
-A Pod That Waits For A Pool Is Served When It Comes
+A Waiting Pod Gets An Address When Its Pool Is Created
     ${body}=    Body    pod-without-address.json
     Request    POST    ${DRAFT02.data}/${POD.container}    ${body}    expected=204
     Wait Until Keyword Succeeds    ${PATIENCE}    50ms    Problem Should Be    NoAddress
-    Not Wanted    ${INTERFACES}    ${NAMESPACE}:${FRESH_NAME}
+    Wait For Removal From Model    ${INTERFACES}    ${NAMESPACE}:${FRESH_NAME}
     ${body}=    Body    pool.json
     Request    POST    ${POOLS}    ${body}    expected=204
-    Wanted    ${VPN_INTERFACES}    ${NAMESPACE}:${FRESH_NAME}
+    Wait For Object    ${VPN_INTERFACES}    ${NAMESPACE}:${FRESH_NAME}
     Wait For Sync
 
-A Pod Keeps Its Address When The Pool Goes
+A Pod Keeps Its Address When The Pool Is Deleted
     Write Pool And Pod
     ${before}=    Address Of The Pod
     Request    DELETE    ${NETWORK}    expected=200
@@ -66,8 +66,8 @@ A Pod Keeps Its Address When The Pool Goes
 
 
 *** Keywords ***
-Think Of A Pod
-    [Documentation]    A pod that went gets its old address back, so each case has a pod of its own.
+Choose Pod Name
+    [Documentation]    A pod that is created again gets its former address, so each case has its own pod.
     ${uid}=    Evaluate    str(uuid.uuid4())
     VAR    ${FRESH_UID}    ${uid}    scope=TEST
     VAR    ${FRESH_NAME}    late-${uid}    scope=TEST
@@ -79,11 +79,11 @@ Write Pool And Pod
     Request    POST    ${DRAFT02.data}/${POD.container}    ${body}    expected=204
 
 Address Of The Pod
-    ${object}=    Wanted    ${VPN_INTERFACES}    ${NAMESPACE}:${FRESH_NAME}
+    ${object}=    Wait For Object    ${VPN_INTERFACES}    ${NAMESPACE}:${FRESH_NAME}
     RETURN    ${object}[odl-l3vpn:adjacency][0][ip_address]
 
 Problem Should Be
-    [Documentation]    The bridge says what is missing.
+    [Documentation]    The bridge must report a problem with this reason.
     [Arguments]    ${reason}
     ${answer}=    Request    GET    ${STATUS}    expected=200
     VAR    ${problem}    ${answer.json()}[status][problem][0]

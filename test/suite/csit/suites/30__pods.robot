@@ -1,9 +1,9 @@
 *** Settings ***
-Documentation       Pods: one and many, their interfaces, and their way from node to node.
+Documentation       Pods: one and several in a body, their interfaces, and moves between nodes.
 Resource            ../resources/entries.resource
 Resource            ../resources/netvirt.resource
 
-Suite Setup         Begin With Nothing
+Suite Setup         Begin Without Entries
 Test Teardown       Remove All Entries
 
 Test Tags           pods
@@ -16,27 +16,27 @@ ${INTERFACE}        ${NAMESPACE}:${POD_NAME}
 
 
 *** Test Cases ***
-A Pod Comes And Goes In Draft-02
+A Pod Can Be Created And Deleted In Draft-02
     [Tags]    odl
-    Entry Comes And Goes    ${DRAFT02}    ${POD}
+    Create Replace And Delete Entry    ${DRAFT02}    ${POD}
 
-A Pod Comes And Goes In RFC 8040
-    Entry Comes And Goes    ${RFC8040}    ${POD}
+A Pod Can Be Created And Deleted In RFC 8040
+    Create Replace And Delete Entry    ${RFC8040}    ${POD}
 
 A Pod Can Be Sent As XML
-    XML Is Taken    ${DRAFT02}    ${POD}
+    Write Entry As XML    ${DRAFT02}    ${POD}
     Request    DELETE    ${PODS}    expected=200
-    XML Is Taken    ${RFC8040}    ${POD}
+    Write Entry As XML    ${RFC8040}    ${POD}
 
 A Pod Written In One Dialect Is Read In The Other
     ${body}=    Body    pod.json
     Request    PUT    ${ENTRY}    ${body}    expected=201
     Entry Should Be    ${RFC8040}    ${POD}    ${body}
-    Entry Goes    ${RFC8040}    ${POD}
+    Delete Entry    ${RFC8040}    ${POD}
     Request    GET    ${ENTRY}    expected=404
 
-The Specification's Pod Is Taken
-    [Documentation]    As it is printed, with its number in quotes. Its uid is stored in lower case.
+The Specification's Pod Is Accepted
+    [Documentation]    The printed sample has a number in quotes. Its uid is stored in lower case.
     ${body}=    Body    specification-pod.json
     Request    POST    ${PODS}    ${body}    expected=204
     ${answer}=    Request    GET    ${PODS}/pods/AC092D9B-E9Eb-BAE2-eEd8-74Aca2B7Fa9C    expected=200
@@ -44,8 +44,8 @@ The Specification's Pod Is Taken
     Should Be Equal    ${pod}[uid]    ac092d9b-e9eb-bae2-eed8-74aca2b7fa9c
     Should Be Equal    ${pod}[interface][0][segmentation-id]    ${0}
 
-Many Pods Come In One Body Or Not At All
-    [Documentation]    One of two is there already, so neither is written.
+All Pods Of A Body Are Created Or None
+    [Documentation]    The second pod of a body already exists, so neither is written.
     [Tags]    odl
     ${both}=    Both Pods
     ${body}=    Body    second-pod.json
@@ -76,27 +76,27 @@ An Interface Is A Resource Of Its Own
     ${answer}=    Request    GET    ${ENTRY}    expected=200
     Should Not Contain    ${answer.json()}[pods][0]    interface
 
-A Pod That Moves Is Taken To The Other Node
+A Pod Can Move To Another Node
     ${body}=    Body    pod.json
     Request    PUT    ${ENTRY}    ${body}    expected=201
-    Confirmed    ${ELAN_INSTANCES}    ${NODE_ADDRESS}:${NAMESPACE}
+    Wait For Confirmation    ${ELAN_INSTANCES}    ${NODE_ADDRESS}:${NAMESPACE}
     ${body}=    Evaluate    $body.replace($NODE_ADDRESS, $OTHER_NODE)
     Request    PUT    ${ENTRY}    ${body}    expected=200
-    Confirmed    ${ELAN_INSTANCES}    ${OTHER_NODE}:${NAMESPACE}
+    Wait For Confirmation    ${ELAN_INSTANCES}    ${OTHER_NODE}:${NAMESPACE}
     Wait For Sync
-    ${object}=    Wanted    ${ELAN_INTERFACES}    ${INTERFACE}
+    ${object}=    Wait For Object    ${ELAN_INTERFACES}    ${INTERFACE}
     Should Be Equal    ${object}[elan-instance-name]    ${OTHER_NODE}:${NAMESPACE}
 
-A Pod That Is Not Scheduled Makes Nothing
-    [Documentation]    It has neither node nor address yet, as a watcher sends it first.
+An Unscheduled Pod Has No Objects
+    [Documentation]    A watcher first sends a pod without a node and without an address.
     [Tags]    odl
     VAR    ${body}    {"pods": [{"uid": "${POD_UID}", "name": "${POD_NAME}", "network-NS": "pending"}]}
     Request    PUT    ${ENTRY}    ${body}    expected=201
-    Not Wanted    ${INTERFACES}    pending:${POD_NAME}
-    Not Wanted    ${ELAN_INTERFACES}    pending:${POD_NAME}
+    Wait For Removal From Model    ${INTERFACES}    pending:${POD_NAME}
+    Wait For Removal From Model    ${ELAN_INTERFACES}    pending:${POD_NAME}
 
-What A Watcher Sends Is Taken
-    [Documentation]    OpenDaylight's watcher sends empty strings and null for what is not known.
+The Body Of A Watcher Is Accepted
+    [Documentation]    OpenDaylight's watcher sends empty strings and null for unknown values.
     VAR    ${body}
     ...    {"pod:pods": [{"pod:uid": "${POD_UID}", "pod:name": "${POD_NAME}", "pod:host-ip-address": "", "pod:interface": null}]}
     Request    PUT    ${ENTRY}/    ${body}    expected=201
@@ -106,7 +106,7 @@ What A Watcher Sends Is Taken
 
 *** Keywords ***
 Both Pods
-    [Documentation]    A body with two pods.
+    [Documentation]    Returns a body with two pods.
     ${one}=    Body As Value    pod.json
     ${two}=    Body As Value    second-pod.json
     ${body}=    Evaluate    json.dumps({'pod:pods': $one['pod:pods'] + $two['pod:pods']})

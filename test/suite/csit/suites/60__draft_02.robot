@@ -1,5 +1,5 @@
 *** Settings ***
-Documentation       What else OpenDaylight's clients use of draft-02.
+Documentation       Further parts of draft-02 that OpenDaylight's clients use.
 Resource            ../resources/entries.resource
 
 Suite Setup         Write A Pod
@@ -13,7 +13,7 @@ ${ENTRY}            ${DRAFT02.data}/${POD.container}/pods/${POD_UID}
 
 
 *** Test Cases ***
-JSON Is Answered Who Asks For Nothing
+JSON Is The Default
     ${answer}=    Request    GET    ${ENTRY}    expected=200
     Should Start With    ${answer.headers}[Content-Type]    application/yang.data+json
     Should Be Equal    ${answer.json()}[pods][0][uid]    ${POD_UID}
@@ -24,7 +24,7 @@ XML Has The Module's Namespace
     Should Be Equal    ${element.get('xmlns')}    urn:opendaylight:coe:northbound:pod
     Element Text Should Be    ${element}    ${POD_ADDRESS}    interface/ip-address
 
-Depth Cuts Off
+Depth Limits The Answer
     ${answer}=    Request    GET    ${DRAFT02.data}/${POD.container}?depth\=2    expected=200
     VAR    &{key}    uid=${POD_UID}
     Dictionaries Should Be Equal    ${answer.json()}[coe][pods][0]    ${key}
@@ -36,11 +36,11 @@ Pretty Print Breaks Lines
     Should Contain    ${pretty.text}    \n
     Dictionaries Should Be Equal    ${pretty.json()}    ${plain.json()}
 
-Slashes Are Nothing
+A Slash At The End Is Ignored
     Request    GET    ${ENTRY}/    expected=200
     Request    GET    ${DRAFT02.data}/${POD.container}/    expected=200
 
-HEAD Answers As GET But For The Body
+HEAD Answers As GET Without The Body
     ${answer}=    Request    HEAD    ${ENTRY}    expected=200
     Should Start With    ${answer.headers}[Content-Type]    application/yang.data+json
     Should Be Empty    ${answer.content}
@@ -63,6 +63,6 @@ A Subscription Has A Stream
 
 *** Keywords ***
 Write A Pod
-    Begin With Nothing
+    Begin Without Entries
     ${body}=    Body    pod.json
     Request    PUT    ${ENTRY}    ${body}    expected=201

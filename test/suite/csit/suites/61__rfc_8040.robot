@@ -1,8 +1,8 @@
 *** Settings ***
-Documentation       What else clients use of RFC 8040.
+Documentation       Further parts of RFC 8040 that clients use.
 Resource            ../resources/entries.resource
 
-Suite Setup         Begin With Nothing
+Suite Setup         Begin Without Entries
 Test Setup          Write A Pod
 Test Teardown       Remove All Entries
 
@@ -29,12 +29,12 @@ The Library Lists The Modules
     ${answer}=    Request    GET    ${RFC8040.data}/ietf-yang-library:yang-library    expected=200
     Should Contain    ${answer.text}    urn:opendaylight:coe:northbound:pod
 
-Options Say What Can Be Done
+OPTIONS Lists The Methods
     ${answer}=    Request    OPTIONS    ${ENTRY}    expected=200
     Should Match Regexp    ${answer.headers}[Allow]    \\bPATCH\\b
     Should Contain    ${answer.headers}[Accept-Patch]    application/yang-patch+json
 
-Fields And Depth Choose
+Fields And Depth Select Data
     ${answer}=    Request    GET    ${PODS}?fields\=pods(uid;name)    expected=200
     VAR    &{want}    uid=${POD_UID}    name=${POD_NAME}
     Dictionaries Should Be Equal    ${answer.json()}[pod:coe][pods][0]    ${want}
@@ -49,14 +49,14 @@ A Plain Patch Merges
     Should Be Equal    ${pod}[name]    other
     Should Be Equal    ${pod}[host-ip-address]    ${NODE_ADDRESS}
 
-A YANG Patch Does All Its Edits
+A YANG Patch Makes All Its Edits
     ${answer}=    Patch    {"edit-id": "rename", "operation": "merge", "target": "/pods\=${POD_UID}", "value": {"pod:pods": [{"uid": "${POD_UID}", "name": "other"}]}}
     ...    {"edit-id": "add", "operation": "create", "target": "/pods\=${SECOND_POD_UID}", "value": {"pod:pods": [{"uid": "${SECOND_POD_UID}"}]}}
     Status Should Be    200    ${answer}
     Dictionary Should Contain Key    ${answer.json()}[ietf-yang-patch:yang-patch-status]    ok
     Request    GET    ${SECOND_ENTRY}    expected=200
 
-A YANG Patch Does None When One Fails
+A YANG Patch Makes No Edit If One Fails
     ${answer}=    Patch    {"edit-id": "add", "operation": "create", "target": "/pods\=${SECOND_POD_UID}", "value": {"pod:pods": [{"uid": "${SECOND_POD_UID}"}]}}
     ...    {"edit-id": "twice", "operation": "create", "target": "/pods\=${POD_UID}", "value": {"pod:pods": [{"uid": "${POD_UID}"}]}}
     Status Should Be    409    ${answer}
@@ -64,8 +64,8 @@ A YANG Patch Does None When One Fails
     Should Be Equal    ${edit}[edit-id]    twice
     Request    GET    ${SECOND_ENTRY}    expected=404
 
-What Others Changed Is Not Overwritten
-    [Documentation]    RFC 8040 section 3.4.1: If-Match with the tag of what was read.
+If-Match Prevents Overwriting A Change
+    [Documentation]    RFC 8040 section 3.4.1: a client sends If-Match with the ETag of its last read.
     ${read}=    Request    GET    ${ENTRY}    expected=200
     VAR    ${tag}    ${read.headers}[ETag]
     ${body}=    Body    pod.json
@@ -75,7 +75,7 @@ What Others Changed Is Not Overwritten
     ${answer}=    Request    GET    ${ENTRY}    expected=200
     Should Be Equal    ${answer.json()}[pod:pods][0][host-ip-address]    ${OTHER_NODE}
 
-What Is Known Is Not Sent Again
+If-None-Match Prevents Sending The Same Data
     ${read}=    Request    GET    ${ENTRY}    expected=200
     ${answer}=    Request    GET    ${ENTRY}    If-None-Match=${read.headers}[ETag]    expected=304
     Should Be Empty    ${answer.content}

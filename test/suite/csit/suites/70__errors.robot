@@ -1,12 +1,12 @@
 *** Settings ***
-Documentation       What can't be done is refused with the right status, and an error that says why.
+Documentation       Invalid requests are refused with the right status, and an error with the reason.
 Resource            ../resources/entries.resource
 
 Suite Setup         Write A Pod
 Suite Teardown      Remove All Entries
 Test Setup          Write The Pod Again
 Test Teardown       The Pod Should Be As It Was
-Test Template       Is Refused
+Test Template       Request Should Be Refused
 
 Test Tags           errors
 
@@ -20,14 +20,14 @@ ${UID}              "uid": "${POD_UID}"
 
 
 *** Test Cases ***    DIALECT    STATUS    TAG    METHOD    PATH    BODY
-JSON That Breaks Off
+Truncated JSON
     [Tags]    odl
     ${DRAFT02}    400    malformed-message    PUT    ${OLD_ENTRY}    {"pods":[{
 
-JSON That Breaks Off In RFC 8040
+Truncated JSON In RFC 8040
     ${RFC8040}    400    malformed-message    PUT    ${NEW_ENTRY}    {"pod:pods":[{
 
-XML That Breaks Off
+Truncated XML
     [Tags]    odl
     ${DRAFT02}    400    malformed-message    PUT    ${OLD_ENTRY}    <pods    type=application/xml    accept=application/json
 
@@ -39,11 +39,11 @@ Another Top Name
     [Tags]    odl
     ${DRAFT02}    400    malformed-message    PUT    ${OLD_ENTRY}    {"podz": [{${UID}}]}
 
-A Key That Is Not The Path's
+A Key That Differs From The Path
     [Tags]    odl
     ${DRAFT02}    400    invalid-value    PUT    ${OLD_ENTRY}    {"pods": [{"uid": "${SECOND_POD_UID}"}]}
 
-A Key That Is Not The Path's In RFC 8040
+A Key That Differs From The Path In RFC 8040
     ${RFC8040}    400    invalid-value    PUT    ${NEW_ENTRY}    {"pod:pods": [{"uid": "${SECOND_POD_UID}"}]}
 
 An Unknown Leaf
@@ -53,11 +53,11 @@ An Unknown Leaf
 An Unknown Leaf In RFC 8040
     ${RFC8040}    400    unknown-element    PUT    ${NEW_ENTRY}    {"pod:pods": [{${UID}, "colour": "red"}]}
 
-An Address That Is None
+An Invalid Address
     [Tags]    odl
     ${DRAFT02}    400    malformed-message    PUT    ${OLD_ENTRY}    {"pods": [{${UID}, "host-ip-address": "300.1.2.3"}]}
 
-An Address That Is None In RFC 8040
+An Invalid Address In RFC 8040
     ${RFC8040}    400    invalid-value    PUT    ${NEW_ENTRY}    {"pod:pods": [{${UID}, "host-ip-address": "300.1.2.3"}]}
 
 A Number In Quotes In RFC 8040
@@ -74,25 +74,25 @@ An Unknown Module In RFC 8040
 An Unknown Query Parameter In RFC 8040
     ${RFC8040}    400    invalid-value    GET    ${NEW_ENTRY}?colour\=red
 
-A Depth That Is No Number In RFC 8040
+A Depth That Is Not A Number In RFC 8040
     ${RFC8040}    400    invalid-value    GET    ${NEW_ENTRY}?depth\=deep
 
 Patch In Draft-02
     ${DRAFT02}    415    operation-not-supported    PATCH    ${OLD_ENTRY}    {"pods": [{${UID}}]}
 
-What Is Computed Can't Be Written
+The Model Cannot Be Written
     ${DRAFT02}    405    operation-not-supported    PUT    ${DRAFT02.data}/elan:elan-instances    {"elan-instances": {}}
 
-The State Can't Be Written
+The State Cannot Be Written
     ${DRAFT02}    405    operation-not-supported    PUT    ${DRAFT02_ROOT}/operational/${POD.container}    {"coe": {}}
 
-An Accept That Can't Be Met
+An Unsupported Accept
     ${DRAFT02}    406    invalid-value    GET    ${OLD_ENTRY}    accept=text/html
 
-A Content Type That Is Not Known
+An Unsupported Content Type
     ${DRAFT02}    415    invalid-value    PUT    ${OLD_ENTRY}    x    type=text/plain
 
-Errors Are In XML For Who Asks For It
+Errors Are In XML If The Client Accepts XML
     [Template]    NONE
     ${answer}=    Request    GET    ${OLD}/pods/${SECOND_POD_UID}    accept=application/xml    expected=404
     Tag In XML Should Be    ${answer}    data-missing
@@ -102,17 +102,17 @@ Errors Are In XML For Who Asks For It
 
 *** Keywords ***
 Write A Pod
-    Begin With Nothing
+    Begin Without Entries
     ${body}=    Body    pod.json
     Request    PUT    ${OLD_ENTRY}    ${body}    expected=201
 
 Write The Pod Again
-    [Documentation]    Whatever a controller took that it should have refused.
+    [Documentation]    Restores the pod, in case the controller has accepted an invalid request.
     ${body}=    Body    pod.json
     ${answer}=    Request    PUT    ${OLD_ENTRY}    ${body}
     Should Be True    ${answer.status_code} in (200, 201)
 
-Is Refused
+Request Should Be Refused
     [Arguments]    ${dialect}    ${status}    ${tag}    ${method}    ${path}    ${body}=${NONE}    &{media}
     IF    $body is not None and 'type' not in $media    VAR    &{media}    type=${dialect.json}
     ${answer}=    Request    ${method}    ${path}    ${body}    expected=${status}    &{media}

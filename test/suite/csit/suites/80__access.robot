@@ -1,5 +1,5 @@
 *** Settings ***
-Documentation       Basic authentication, and what a role allows.
+Documentation       Basic authentication, and the rights of roles.
 Resource            ../resources/entries.resource
 
 Suite Setup         Write A Pod
@@ -14,7 +14,7 @@ ${NEW_ENTRY}        ${RFC8040.data}/${POD.container}/pods=${POD_UID}
 
 
 *** Test Cases ***
-Nobody Is Let In
+A Client Without Credentials Is Refused
     [Tags]    odl
     FOR    ${entry}    IN    ${OLD_ENTRY}    ${NEW_ENTRY}
         Request    GET    ${entry}    session=nobody    expected=401
@@ -22,21 +22,21 @@ Nobody Is Let In
     END
     The Pod Should Be There
 
-Who Is Refused Is Told How To Come In
+A Refusal Names The Authentication Scheme
     ${answer}=    Request    GET    ${OLD_ENTRY}    session=nobody    expected=401
     Should Start With    ${answer.headers}[WWW-Authenticate]    Basic    ignore_case=True
     Error Should Be    ${answer}    access-denied
     ${answer}=    Request    GET    ${NEW_ENTRY}    session=nobody    expected=401
     Error Should Be    ${answer}    access-denied    ${RFC8040}
 
-A Wrong Password Does Not Let In
+A Wrong Password Is Refused
     [Tags]    odl
     Open Session    guess    ${USER}    not-${PASSWORD}
     Request    GET    ${OLD_ENTRY}    session=guess    expected=401
     Request    DELETE    ${OLD_ENTRY}    session=guess    expected=401
     The Pod Should Be There
 
-An Unknown User Is Not Let In
+An Unknown User Is Refused
     [Tags]    odl
     Open Session    stranger    stranger    ${PASSWORD}
     Request    GET    ${OLD_ENTRY}    session=stranger    expected=401
@@ -48,7 +48,7 @@ A Reader Reads
         Request    OPTIONS    ${entry}    session=reader    expected=200
     END
 
-A Reader Does Not Write
+A Reader Cannot Write
     ${body}=    Body    pod.json
     ${second}=    Body    second-pod.json
     FOR    ${dialect}    ${entry}    IN    ${DRAFT02}    ${OLD_ENTRY}    ${RFC8040}    ${NEW_ENTRY}
@@ -65,8 +65,8 @@ A Reader Does Not Write
     END
     The Pod Should Be There
 
-Who Guesses Has To Wait
-    [Documentation]    After some wrong passwords not even the right one is looked at; others are served.
+A Client That Guesses Passwords Must Wait
+    [Documentation]    After several wrong passwords the right one is refused too. Other users are served.
     Guess Until Refused
     Open Session    guest    ${GUEST}    ${GUEST_PASSWORD}
     ${answer}=    Request    GET    ${OLD_ENTRY}    session=guest    expected=429
@@ -76,7 +76,7 @@ Who Guesses Has To Wait
 
 *** Keywords ***
 Write A Pod
-    Begin With Nothing
+    Begin Without Entries
     ${body}=    Body    pod.json
     Request    PUT    ${OLD_ENTRY}    ${body}    expected=201
 
@@ -84,8 +84,8 @@ The Pod Should Be There
     Request    GET    ${OLD_ENTRY}    expected=200
 
 Guess Until Refused
-    [Documentation]    A password that was wrong once is not counted again, so each guess is another one. It ends
-    ...    with more than a second to wait.
+    [Documentation]    The controller counts a wrong password once, so each guess is different. The keyword ends when
+    ...    the client must wait for more than a second.
     FOR    ${guess}    IN RANGE    20
         Open Session    guess    ${GUEST}    guess-${guess}
         ${answer}=    Request    GET    ${OLD_ENTRY}    session=guess
@@ -96,4 +96,4 @@ Guess Until Refused
             Status Should Be    401    ${answer}
         END
     END
-    Fail    20 wrong passwords, and no end
+    Fail    the controller still answers after 20 wrong passwords

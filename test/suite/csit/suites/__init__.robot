@@ -1,6 +1,6 @@
 *** Settings ***
-Documentation       RESTCONF as OpenDaylight's clients use it, in the manner of OpenDaylight's CSIT. Cases
-...                 with the tag odl are so of a real OpenDaylight (Oxygen) too.
+Documentation       RESTCONF as OpenDaylight's clients use it, in the style of OpenDaylight's CSIT. Cases with
+...                 the tag odl also pass on a real OpenDaylight (Oxygen).
 Resource            ../resources/controller.resource
 
 Suite Setup         Open Sessions And Begin
@@ -10,7 +10,7 @@ Suite Teardown      Remove All Entries And Close
 *** Keywords ***
 Open Sessions And Begin
     Open Sessions
-    Begin With Nothing
+    Begin Without Entries
 
 Remove All Entries And Close
     Remove All Entries
