@@ -55,7 +55,7 @@ func references(kind string, names []string) []object {
 	return all
 }
 
-// responses adds the responses of failures to those of success.
+// responses adds the responses of failures to the ones of success.
 func (p place) responses(success object, failures ...int) object {
 	for _, status := range append(failures, 400, 401, 403, 404, 405, 503) {
 		name := strconv.Itoa(status)
