@@ -15,8 +15,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// alone is the bridge's server of RESTCONF over its datastore, with the users of the
-// bridge, and nobody who follows what is written.
+// alone is the RESTCONF server of the bridge with its datastore and its users. No other part of
+// the bridge runs.
 type alone struct {
 	*client
 	access *access.Access
@@ -60,7 +60,7 @@ func (a *alone) serve(ctx context.Context, cfg restconf.Config) error {
 	return nil
 }
 
-// stop ends the server, and waits for it.
+// stop ends the server, and waits until it has ended.
 func (a *alone) stop() error {
 	a.Close()
 	a.end()

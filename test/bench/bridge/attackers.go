@@ -20,7 +20,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/synth"
 )
 
-// attackOrder tells a process what to attack: it is in its environment.
+// attackOrder is the environment variable that has the order for a process of attackers.
 const attackOrder = "COE_BENCH_ATTACK"
 
 type order struct {
@@ -29,8 +29,8 @@ type order struct {
 	Names        []string
 }
 
-// startAttackers starts a process that makes the named attacks until it is killed. Its
-// priority is the lowest, as an attacker's processors are not the bridge's.
+// startAttackers starts a process that makes the named attacks until it is killed. The process has
+// the lowest priority, because real attackers do not run on the bridge's machine.
 func startAttackers(ctx context.Context, o order) (*child.Process, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -38,7 +38,7 @@ func startAttackers(ctx context.Context, o order) (*child.Process, error) {
 	}
 	text, err := json.Marshal(o)
 	if err != nil {
-		return nil, fmt.Errorf("tell attackers what to do: %w", err)
+		return nil, fmt.Errorf("encode the order for the attackers: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, "nice", "-n", "19", program)
 	cmd.Env = append(os.Environ(), attackOrder+"="+string(text))
@@ -46,7 +46,7 @@ func startAttackers(ctx context.Context, o order) (*child.Process, error) {
 	return child.Start(cmd)
 }
 
-// serveAttack attacks until it is killed, if this process was started for that.
+// serveAttack makes attacks until it is killed, if this process is a process of attackers.
 func serveAttack(ctx context.Context) (served bool, err error) {
 	text := os.Getenv(attackOrder)
 	if text == "" {
@@ -61,7 +61,7 @@ func serveAttack(ctx context.Context) (served bool, err error) {
 		return true, err
 	}
 	n := newNodeClient(o.URL, config, capturedAddress, 1)
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM) // Kill comes first
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM) // usually SIGKILL ends the process
 	defer stop()
 	var running sync.WaitGroup
 	for _, a := range attacks {
@@ -73,8 +73,8 @@ func serveAttack(ctx context.Context) (served bool, err error) {
 	return true, nil
 }
 
-// attack uses the credentials of a node until ctx is done. Errors are ignored: the bridge
-// refuses most of it.
+// attack uses the credentials of a node until ctx is done. It ignores errors, because the bridge
+// refuses most requests.
 type attack struct {
 	name string
 	run  func(ctx context.Context, n *nodeClient)
@@ -89,7 +89,7 @@ var attacks = []attack{
 	{"connections that say nothing", silentConnections},
 }
 
-// each has many do something again and again until ctx is done.
+// each runs do repeatedly in many goroutines until ctx is done.
 func each(ctx context.Context, do func(i int)) {
 	var all sync.WaitGroup
 	for i := range attackers {
@@ -137,7 +137,7 @@ func openStreams(ctx context.Context, n *nodeClient) {
 // slow is a body of unknown length that does not end.
 type slow struct {
 	io.Reader
-	ctx context.Context //nolint:containedctx // a Reader is given none
+	ctx context.Context //nolint:containedctx // Read has no context
 }
 
 func (s slow) Read(p []byte) (int, error) {

@@ -17,7 +17,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// bare is a handler behind net/http's server, to compare with.
+// bare is a handler in a server of net/http, for comparison.
 type bare struct {
 	*client
 	server *http.Server
@@ -41,12 +41,12 @@ func serveBare(h http.Handler) (*bare, error) {
 func (s *bare) stop() error {
 	s.Close()
 	err := s.server.Close()
-	<-s.done // says that it was closed
+	<-s.done // the error says that the server was closed
 	return err
 }
 
-// startEtcd starts an embedded etcd with what counts as it is in the bridge: a
-// member alone, without a port, that answers when a write is on disk.
+// startEtcd starts an embedded etcd that is like the bridge's in all that affects the speed: it is
+// the only member, has no port, and answers when a write is on disk.
 func startEtcd(ctx context.Context, dir string) (*embed.Etcd, error) {
 	c := embed.NewConfig()
 	c.Dir, c.Name = dir, "bare"
@@ -84,7 +84,7 @@ type barePods struct {
 	} `json:"pods"`
 }
 
-// barePut decodes a pod and puts it into etcd, and does nothing else.
+// barePut decodes a pod, puts it into etcd, and does nothing else.
 type barePut struct{ etcd *clientv3.Client }
 
 func newBarePut(etcd *embed.Etcd) barePut { return barePut{v3client.New(etcd.Server)} }

@@ -11,7 +11,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 )
 
-// The backends that are measured.
+// The measured backends.
 func memoryBackend() bridge.BackendConfig { return bridge.BackendConfig{Name: "memory"} }
 
 func ovnBackend(endpoint string) bridge.BackendConfig {
@@ -26,7 +26,7 @@ type running struct {
 	done   chan error // nil until it runs
 }
 
-// open puts a bridge together over a data folder; run runs it.
+// open creates a bridge with a data folder. Run starts it.
 func (b *bench) open(ctx context.Context, dir string, backend bridge.BackendConfig) (*running, error) {
 	made, err := bridge.New(ctx, bridge.Config{
 		HTTP:      bridge.HTTPConfig{Listen: "127.0.0.1:0", Access: access.Config{UsersFile: b.usersFile}},
@@ -39,7 +39,7 @@ func (b *bench) open(ctx context.Context, dir string, backend bridge.BackendConf
 	return &running{client: newClient(made.URL()), bridge: made}, nil
 }
 
-// start is open and run.
+// start creates a bridge and runs it.
 func (b *bench) start(ctx context.Context, dir string, backend bridge.BackendConfig) (*running, error) {
 	r, err := b.open(ctx, dir, backend)
 	if err != nil {
@@ -58,7 +58,7 @@ func (r *running) run(ctx context.Context) {
 	go func() { r.done <- r.bridge.Run(ctx) }()
 }
 
-// stop ends the bridge, and waits for it.
+// stop ends the bridge, and waits until it has ended.
 func (r *running) stop() error {
 	r.Close()
 	var err error

@@ -21,24 +21,24 @@ import (
 )
 
 const (
-	capturedBound   = 100 * megabyte // what one node's credentials may cost
+	capturedBound   = 100 * megabyte // of the memory that one node's credentials can cost
 	reconnects      = 20
 	reconnectBound  = time.Second
 	streamRetry     = 10 * time.Millisecond
 	nodeEvents      = 300
 	nodeEventsEvery = 20 * time.Millisecond
 	floodFactor     = 2.0 // of the quiet p99
-	// attackers are the connections of the captured node, of each kind.
+	// attackers is the number of connections of the captured node, for each attack.
 	attackers  = 32
 	longBody   = 7 << 20
 	longLeaf   = 253
 	agentLimit = 110
-	// capturedAddress is where the captured node's connections come from.
+	// capturedAddress is the source address of the captured node's connections.
 	capturedAddress = "127.0.0.2"
 )
 
-// measureCaptured measures what one node's credentials can cost the others: what each
-// attack leaves in memory, and how another node's agent is served while all go on.
+// measureCaptured measures the damage that one node's credentials can do: the memory of the bridge
+// during each attack, and the service for the agent of another node during all attacks.
 func measureCaptured(ctx context.Context, b *bench) (all []figures.Figure, err error) {
 	b.say("building the bridge")
 	program, err := serve.Build(ctx, b.dir)
@@ -139,12 +139,12 @@ func (bed *nodesBed) flood(ctx context.Context, events, again *[]time.Duration) 
 	return bed.reconnects(ctx, again)
 }
 
-// nodesBed is a bridge that knows two nodes: the first is honest, the second captured.
+// nodesBed is a bridge with two nodes: the first is honest, the second is captured.
 type nodesBed struct {
 	bridge       *serve.Process
 	certificates certificates
 	admin, node  *nodeClient
-	pods         int // that events made
+	pods         int // number of pods that events has created
 }
 
 func (b *bench) newNodesBed(ctx context.Context, program string, certificates certificates) (bed *nodesBed, err error) {
@@ -177,7 +177,7 @@ func (b *bench) newNodesBed(ctx context.Context, program string, certificates ce
 	if err := bed.admin.must(ctx, http.MethodPost, synth.NodesPath, cluster.NodesBody()); err != nil {
 		return nil, err
 	}
-	_, err = bed.reconnect(ctx) // the bridge knows its nodes then
+	_, err = bed.reconnect(ctx) // after this the bridge knows its nodes
 	return bed, err
 }
 
@@ -187,18 +187,18 @@ func (bed *nodesBed) stop() error {
 	return bed.bridge.Stop()
 }
 
-// attack starts attacks; end ends them.
+// attack starts attacks. end ends them.
 func (bed *nodesBed) attack(ctx context.Context, names ...string) (end func(), err error) {
 	attackers, err := startAttackers(ctx, order{URL: bed.bridge.URL, Certificates: bed.certificates.dir, Names: names})
 	if err != nil {
 		return nil, err
 	}
-	<-time.After(time.Second) // attacks take a while to be under way
+	<-time.After(time.Second) // the attacks need time to start
 	return attackers.Kill, nil
 }
 
-// reconnect is how long it takes until the honest agent's stream tells the first event.
-// A bridge that does not know the node yet refuses it.
+// reconnect opens the stream of the honest node, and returns the time until its first event. A
+// bridge that does not know the node yet refuses the stream, and reconnect tries again.
 func (bed *nodesBed) reconnect(ctx context.Context) (took time.Duration, err error) {
 	begun := time.Now()
 	for deadline := begun.Add(streamTimeout); time.Now().Before(deadline); <-time.After(streamRetry) {
@@ -216,7 +216,7 @@ func (bed *nodesBed) reconnect(ctx context.Context) (took time.Duration, err err
 	return 0, fmt.Errorf("the agent has no stream: %w", err)
 }
 
-// reconnects adds how long each of some reconnections took.
+// reconnects measures several reconnections.
 func (bed *nodesBed) reconnects(ctx context.Context, to *[]time.Duration) error {
 	for range reconnects {
 		took, err := bed.reconnect(ctx)
@@ -287,7 +287,7 @@ func (bed *nodesBed) events(ctx context.Context, to *[]time.Duration) error {
 // writer is the number of the client that has the credentials of a writer.
 const writer = -1
 
-// nodeClient speaks with the credentials of a node, or as the writer.
+// nodeClient is a client with the credentials of a node, or of the writer.
 type nodeClient struct {
 	url    string
 	number int // of the node, or writer
@@ -314,7 +314,7 @@ func (n *nodeClient) open(ctx context.Context, method, path string, body io.Read
 	return n.http.Do(r)
 }
 
-// do makes a request whose answer does not matter.
+// do sends a request and ignores the answer.
 func (n *nodeClient) do(ctx context.Context, method, path string, body io.Reader) {
 	if answer, err := n.open(ctx, method, path, body); err == nil {
 		_, _ = io.Copy(io.Discard, answer.Body)
@@ -322,7 +322,7 @@ func (n *nodeClient) do(ctx context.Context, method, path string, body io.Reader
 	}
 }
 
-// must makes a request below the config tree that has to succeed.
+// must sends a request below the config tree. A failure is an error.
 func (n *nodeClient) must(ctx context.Context, method, path, body string) error {
 	answer, err := n.open(ctx, method, "/restconf/config/"+path, strings.NewReader(body))
 	if err != nil {

@@ -25,7 +25,7 @@ type certificates struct {
 const (
 	caFile     = "ca.pem"
 	bridgeFile = "bridge.pem"
-	keyFile    = "key.pem" // of all of them
+	keyFile    = "key.pem" // the key of all certificates
 	rolesFile  = "roles"
 )
 
@@ -89,7 +89,7 @@ func (b *bench) newCertificates() (c certificates, err error) {
 	return c, nil
 }
 
-// certificate is a template of one that a server and a client on loopback can use.
+// certificate returns the template of a certificate for servers and clients on loopback.
 func certificate(subject pkix.Name) *x509.Certificate {
 	return &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: subject, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),

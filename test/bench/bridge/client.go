@@ -19,13 +19,12 @@ const (
 	maxClients     = 64
 )
 
-// client speaks plain HTTP to a bridge, or to what it is compared with.
+// client is an HTTP client of a bridge, or of the server that the bridge is compared with.
 type client struct{ *serve.Client }
 
 func newClient(base string) *client { return &client{serve.NewClient(base, requestTimeout)} }
 
-// do makes a request below the config tree of draft-02; any status but success
-// is an error.
+// do sends a request below the config tree of draft-02. Any status except success is an error.
 func (c *client) do(ctx context.Context, method, path, body string) (string, error) {
 	status, answer, err := c.Do(ctx, method, "/restconf/config/"+path, body)
 	if err == nil && status/100 != 2 {
@@ -34,8 +33,8 @@ func (c *client) do(ctx context.Context, method, path, body string) (string, err
 	return answer, err
 }
 
-// load makes one request for each number from one up to another, from so many
-// clients at once, and returns how long that took.
+// load sends one request for each number in a range, from several clients at the same time. It
+// returns the duration.
 func load(clients, from, to int, request func(i int) error) (time.Duration, error) {
 	var (
 		next  atomic.Int64
@@ -61,8 +60,7 @@ func load(clients, from, to int, request func(i int) error) (time.Duration, erro
 	return took, nil
 }
 
-// fill tells of a cluster: its pool, its nodes, and so many pods, perBody in a
-// request.
+// fill writes the pool and the nodes of a cluster, and a number of pods, perBody in a request.
 func (c *client) fill(ctx context.Context, cluster synth.Cluster, pods, perBody int) error {
 	if _, err := c.do(ctx, http.MethodPut, synth.PoolsPath, `{"dhcp_allocation_pool":`+cluster.Pools()+`}`); err != nil {
 		return err
@@ -78,10 +76,10 @@ func (c *client) fill(ctx context.Context, cluster synth.Cluster, pods, perBody 
 	return c.awaitSync(ctx, pods)
 }
 
-// objectsPerPod is how many objects of the model each of these pods has.
+// objectsPerPod is the number of objects that each of these pods has in the model.
 const objectsPerPod = 5
 
-// awaitSync waits until the backend has all that is wanted: so many pods at least.
+// awaitSync waits until the backend is in sync and has at least a number of pods.
 func (c *client) awaitSync(ctx context.Context, pods int) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()

@@ -2,8 +2,8 @@ package main
 
 import "time"
 
-// comparison is a duration beside that of what it is compared with.
+// comparison has a duration of the bridge and a duration of its reference.
 type comparison struct{ ours, bare time.Duration }
 
-// rate is how much ours gets done while bare does 1.
+// rate returns the rate of ours, where the rate of bare is 1.
 func (c comparison) rate() float64 { return float64(c.bare) / float64(c.ours) }

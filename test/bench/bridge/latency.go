@@ -24,9 +24,8 @@ const (
 	latencyP99   = 10 * time.Millisecond
 )
 
-// measureLatency puts pods one by one, 20 a second, and has a client of its own
-// watch their rows come into the northbound database. Measured is the time from
-// the answer to the PUT until the row is seen.
+// measureLatency puts pods one by one, 20 a second. Its own client watches the northbound database
+// for their rows. The measured time is from the answer to the PUT until the client sees the row.
 func measureLatency(ctx context.Context, b *bench) (all []figures.Figure, err error) {
 	dir, err := b.folder("latency")
 	if err != nil {
@@ -70,7 +69,7 @@ func measureLatency(ctx context.Context, b *bench) (all []figures.Figure, err er
 	}, nil
 }
 
-// putPaced puts the pods and returns when each was answered, by the name of its port.
+// putPaced puts the pods, and returns the time of each answer, by the name of the pod's port.
 func (r *running) putPaced(ctx context.Context, cluster synth.Cluster) (map[string]time.Time, error) {
 	answered := map[string]time.Time{}
 	tick := time.NewTicker(latencyEvery)
@@ -89,7 +88,7 @@ func (r *running) putPaced(ctx context.Context, cluster synth.Cluster) (map[stri
 	return answered, nil
 }
 
-// watcher notes when switch ports come into a northbound database.
+// watcher notes the time at which each switch port appears in a northbound database.
 type watcher struct {
 	*nbwatch.Watch
 
@@ -110,8 +109,8 @@ func (w *watcher) came(name string) {
 	w.seen[name] = now
 }
 
-// since returns how long after each of the moments its port was seen, sorted. It
-// waits for ports that were not.
+// since returns the time from each moment until its port was seen, sorted. It waits for ports that
+// were not seen yet.
 func (w *watcher) since(ctx context.Context, moments map[string]time.Time) ([]time.Duration, error) {
 	tick := time.NewTicker(syncPoll)
 	defer tick.Stop()

@@ -21,8 +21,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/serve"
 )
 
-// The credentials of every bridge that is measured; they are kept as bcrypt
-// hashes, as in production.
+// The credentials of every measured bridge. The bridge has a bcrypt hash of the password, as in
+// production.
 const user, password = serve.User, serve.Password
 
 // measurements in the order of the table.
@@ -46,17 +46,17 @@ func main() {
 		}
 		return
 	}
-	profile := flag.String("cpuprofile", "", "write a CPU profile of what is measured to a `file`")
+	profile := flag.String("cpuprofile", "", "write a CPU profile of the measurements to a `file`")
 	figures.Main("bench", measurements, func(context.Context) (*bench, func() error, error) {
 		b, err := newBench(*profile)
 		return b, b.close, err
 	})
 }
 
-// bench is what the measurements share.
+// bench has the data that all measurements share.
 type bench struct {
 	begun     time.Time
-	dir       string // for everything; removed at the end
+	dir       string // for all files; removed at the end
 	usersFile string
 	log       *slog.Logger
 	profile   *os.File // nil for none
@@ -84,7 +84,7 @@ func newBench(profile string) (*bench, error) {
 	return b, nil
 }
 
-// startProfile writes a profile of the processor until close; an empty path for none.
+// startProfile writes a CPU profile until close. An empty path means no profile.
 func (b *bench) startProfile(path string) (err error) {
 	if path == "" {
 		return nil
@@ -107,12 +107,12 @@ func (b *bench) close() error {
 	return errors.Join(err, os.RemoveAll(b.dir))
 }
 
-// say tells what is under way.
+// say reports progress.
 func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "[%5.1fs] %s\n", time.Since(b.begun).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// folder makes a folder of the given name, in the one that is removed at the end.
+// folder creates a folder in the one that is removed at the end.
 func (b *bench) folder(name string) (string, error) {
 	dir, err := os.MkdirTemp(b.dir, name)
 	if err != nil {

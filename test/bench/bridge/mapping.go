@@ -14,8 +14,8 @@ import (
 // settings are the settings of all measured bridges.
 var settings = mapping.Settings{Isolation: mapping.IsolationNone, DHCPLeaseTime: 3600}
 
-// measureMap maps a namespace again and again in which one pod has changed, as
-// the loop does, and compares the result with the model before.
+// measureMap maps a namespace after one of its pods has changed, and compares the result with the
+// model before, as the loop does. It repeats this.
 func measureMap(_ context.Context, b *bench) ([]figures.Figure, error) {
 	var all []figures.Figure
 	for _, c := range []struct {
@@ -44,11 +44,11 @@ func measureMap(_ context.Context, b *bench) ([]figures.Figure, error) {
 	return all, nil
 }
 
-// mapRounds is how often the mapping is measured.
+// mapRounds is the number of measurements of the mapping.
 const mapRounds = 10
 
-// fastest repeats what is measured in rounds, and returns how long one takes in
-// the fastest of them: what else runs on the machine only adds to that.
+// fastest runs several rounds of repeated calls, and returns the duration of one call in the
+// fastest round. Other programs on the machine only make rounds slower.
 func fastest(repeat int, do func()) time.Duration {
 	var best time.Duration
 	for n := range mapRounds {

@@ -19,9 +19,9 @@ const (
 	megabyte     = 1e6
 )
 
-// measureMemory fills a bridge, a process of its own with the memory backend,
-// with 50,000 pods and reads how much memory it has resident. It stops the
-// bridge, and measures from the start of the process until it is in sync again.
+// measureMemory writes 50,000 pods to a bridge with the memory backend, in its own process, and
+// reads its resident memory. Then it stops the bridge, starts it again, and measures the time from
+// the start of the process until it is in sync.
 func measureMemory(ctx context.Context, b *bench) (all []figures.Figure, err error) {
 	b.say("building the bridge")
 	program, err := serve.Build(ctx, b.dir)
@@ -63,8 +63,8 @@ func measureMemory(ctx context.Context, b *bench) (all []figures.Figure, err err
 	}, nil
 }
 
-// fullChild fills a bridge and stops it. It returns what was resident of it when it was
-// done with that.
+// fullChild fills a bridge, and stops it when it is in sync. It returns the resident memory before
+// the stop.
 func (b *bench) fullChild(ctx context.Context, program string, args []string) (bytes float64, err error) {
 	c, err := startChild(ctx, program, args)
 	if err != nil {
@@ -79,7 +79,7 @@ func (b *bench) fullChild(ctx context.Context, program string, args []string) (b
 	return bytes, err
 }
 
-// served is a bridge in a process of its own.
+// served is a bridge in its own process.
 type served struct {
 	*client
 	*serve.Process

@@ -15,16 +15,16 @@ const (
 	putRate   = 0.75
 )
 
-// oneInNamespaces spreads pods so that about 50 come into each namespace.
+// oneInNamespaces distributes pods so that each namespace gets about 50.
 var oneInNamespaces = synth.Cluster{Nodes: 10, Namespaces: 100}
 
-// putLoads are how many clients put pods at once, and how many pods in a round.
+// putLoads has the numbers of clients that put pods at the same time, and of pods in a round.
 var putLoads = []struct{ clients, chunk int }{{1, 200}, {maxClients, 1920}}
 
-// putServer is what pods are put to.
+// putServer is a server to which pods are put.
 type putServer struct {
 	client *client
-	// settle waits for what is left to do of so many pods when they are put.
+	// settle waits until the server has finished its work for a number of pods.
 	settle func(ctx context.Context, pods int) error
 	stop   func() error
 }
@@ -60,7 +60,7 @@ func (b *bench) putAlone(ctx context.Context, dir string) (putServer, error) {
 	if err != nil {
 		return putServer{}, err
 	}
-	settled := func(context.Context, int) error { return nil } // nobody follows
+	settled := func(context.Context, int) error { return nil } // no work is left after a PUT
 	return putServer{ours.client, settled, ours.stop}, nil
 }
 
@@ -76,7 +76,7 @@ func (b *bench) putBridge(ctx context.Context, dir string) (putServer, error) {
 	return putServer{ours.client, ours.awaitSync, ours.stop}, nil
 }
 
-// comparePuts tells what rate ours reaches while a bare handler does 1, and how to say so.
+// comparePuts returns the rate of ours, where the rate of a bare handler is 1, and a text for it.
 func (b *bench) comparePuts(
 	ctx context.Context, start func(context.Context, string) (putServer, error), clients, chunk int,
 ) (rate float64, measured string, err error) {
@@ -100,7 +100,7 @@ func (b *bench) comparePuts(
 		if err != nil {
 			return 0, "", err
 		}
-		if n > 0 { // what comes first is not counted: connections, caches, the first pods
+		if n > 0 { // the first round is not counted: connections and caches are new
 			sum.ours += one.ours
 			sum.bare += one.bare
 		}
@@ -110,7 +110,7 @@ func (b *bench) comparePuts(
 		sum.rate(), puts/sum.ours.Seconds(), puts/sum.bare.Seconds()), nil
 }
 
-// startBarePut starts what a PUT is compared with.
+// startBarePut starts the reference of a PUT.
 func (b *bench) startBarePut(ctx context.Context) (handler *bare, stop func() error, err error) {
 	dir, err := b.folder("put-bare")
 	if err != nil {

@@ -18,12 +18,12 @@ const (
 	startRate   = 0.7
 )
 
-// measureStart starts a bridge that knows 5,000 pods and their leases, over an
-// empty northbound database without northd. Measured is the time from the start
-// of its parts until it is in sync, on disk in the database: reading the pods
-// from the datastore, comparing them with their leases, reading the database,
-// mapping, and writing. It does not have the start of the embedded etcd, which
-// comes before. A bare client then writes the same rows into another database.
+// measureStart starts a bridge that has 5,000 pods and their leases in its datastore, with an empty
+// northbound database without northd. The measured time is from the start of its parts until all
+// rows are on the disk of the database. In this time the bridge reads the pods from the datastore,
+// compares them with their leases, reads the database, maps and writes. The start of the embedded
+// etcd comes before, and is not measured. A bare client then writes the same rows to another
+// database.
 func measureStart(ctx context.Context, b *bench) ([]figures.Figure, error) {
 	dir, err := b.folder("start")
 	if err != nil {
@@ -51,7 +51,7 @@ func measureStart(ctx context.Context, b *bench) ([]figures.Figure, error) {
 	}}, nil
 }
 
-// known fills a data folder with the pods and what is chosen for them.
+// known fills a data folder with the pods and their leases.
 func (b *bench) known(ctx context.Context, dir string) error {
 	r, err := b.start(ctx, dir, memoryBackend())
 	if err != nil {

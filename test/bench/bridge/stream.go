@@ -24,8 +24,8 @@ const (
 	streamTimeout = 30 * time.Second
 )
 
-// measureStream puts 50 pods a second while 100 clients follow the stream of pods.
-// Measured is the time from the begin of a PUT until a client has its event.
+// measureStream puts 50 pods a second while 100 clients follow the stream of pods. The measured
+// time is from the start of a PUT until a client has its event.
 func measureStream(ctx context.Context, b *bench) (all []figures.Figure, err error) {
 	dir, err := b.folder("stream")
 	if err != nil {
@@ -63,12 +63,12 @@ func measureStream(ctx context.Context, b *bench) (all []figures.Figure, err err
 	return []figures.Figure{figures.AtMost("PUT of a pod begun, to its event at 100 subscribers, p99", figures.Percentile(took, 99), streamBound)}, err
 }
 
-// ears note when each pod was heard of, by all that listen.
+// ears notes the times at which the subscribers get the event of each pod.
 type ears struct {
 	mu    sync.Mutex
 	begun map[string]time.Time // by uid
 	took  []time.Duration
-	all   chan struct{} // closed when everybody has heard everything
+	all   chan struct{} // closed when all subscribers have all events
 }
 
 func newEars() *ears { return &ears{begun: map[string]time.Time{}, all: make(chan struct{})} }
@@ -79,7 +79,7 @@ func (e *ears) begin(i int) {
 	e.begun[synth.LeaseKey(i).PodUID] = time.Now()
 }
 
-// hear takes a line of a stream.
+// hear reads a line of a stream.
 func (e *ears) hear(line []byte) {
 	now := time.Now()
 	_, after, found := bytes.Cut(line, []byte("pods="))
@@ -98,7 +98,7 @@ func (e *ears) hear(line []byte) {
 	}
 }
 
-// wait waits until everybody has heard everything, and returns how long each took, sorted.
+// wait waits until all subscribers have all events. It returns the duration of each, sorted.
 func (e *ears) wait(ctx context.Context) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, streamTimeout)
 	defer cancel()
@@ -113,13 +113,13 @@ func (e *ears) wait(ctx context.Context) ([]time.Duration, error) {
 	}
 }
 
-// streams are those that listen.
+// streams are the streams of the subscribers.
 type streams struct {
 	cancel context.CancelFunc
 	all    sync.WaitGroup
 }
 
-// listen has many clients follow the stream of pods, and returns when each has a first event.
+// listen starts the subscribers of the stream of pods, and returns when each has its first event.
 func (r *running) listen(ctx context.Context, e *ears) (*streams, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &streams{cancel: cancel}

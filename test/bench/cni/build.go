@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// The reference plugins, and where they come from.
+// The reference plugins, and their source.
 const (
 	referenceVersion = "v1.9.0"
 	referenceModule  = "github.com/containernetworking/plugins/plugins/"
 	ours             = "github.com/coe-bridge/coe-bridge/cmd/"
 )
 
-// bench is what the measurements share.
+// bench has the data that all measurements share.
 type bench struct {
 	begun     time.Time
-	dir       string // for everything; removed at the end
+	dir       string // for all files; removed at the end
 	reference string // folder of the reference plugins
 }
 
-// build makes the programs that are measured.
+// build builds the measured programs.
 func (b *bench) build(ctx context.Context) (err error) {
 	if b.dir, err = os.MkdirTemp("", "benchcni"); err != nil {
 		return fmt.Errorf("make a folder for the measurements: %w", err)
@@ -44,7 +44,7 @@ func (b *bench) build(ctx context.Context) (err error) {
 	return goBuild(ctx, b.dir, "install", "-ldflags=-s -w", "-trimpath", "-buildvcs=false", ours+"coe-bridge", ours+"coe-cni")
 }
 
-// goBuild runs go with programs going to a folder.
+// goBuild runs the go command, which writes programs to a folder.
 func goBuild(ctx context.Context, to string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOBIN="+to)
@@ -56,12 +56,12 @@ func goBuild(ctx context.Context, to string, args ...string) error {
 
 func (b *bench) close() error {
 	if err := os.RemoveAll(b.dir); err != nil {
-		return fmt.Errorf("remove what was made: %w", err)
+		return fmt.Errorf("remove the files of the measurements: %w", err)
 	}
 	return nil
 }
 
-// say tells what is under way.
+// say reports progress.
 func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "[%5.1fs] %s\n", time.Since(b.begun).Seconds(), fmt.Sprintf(format, args...))
 }

@@ -14,28 +14,28 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// atOnce is how many calls are under way at a time.
+// atOnce is the number of calls at the same time.
 const atOnce = 8
 
-// apart is how long the kernel has to take apart what a turn leaves.
+// apart is the time in which the kernel removes the namespaces and links of a round.
 const apart = time.Second
 
 // callTimeout bounds one call.
 const callTimeout = time.Minute
 
-// sandbox is a pod's network namespace, and what its runtime knows.
+// sandbox is a pod's network namespace, with the data that its container runtime has.
 type sandbox struct {
 	netns     string // its name
 	container string
 	args      string // CNI_ARGS
 }
 
-// inside calls f on a thread in a network namespace. Programs that f starts, and sockets
-// that it opens, are there.
+// inside calls f on a thread in a network namespace. Programs that f starts and sockets that it
+// opens are in the namespace.
 func inside(name string, f func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		runtime.LockOSThread() // it is not unlocked, so that the thread ends with the goroutine
 		ns, err := netns.GetFromName(name)
 		if err == nil {
 			err = errors.Join(netns.Set(ns), ns.Close())
@@ -49,11 +49,11 @@ func inside(name string, f func() error) error {
 	return <-done
 }
 
-// addNamespaces makes network namespaces.
+// addNamespaces creates network namespaces.
 func addNamespaces(names ...string) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // for good, as in inside
+		runtime.LockOSThread() // not unlocked, as in inside
 		for _, name := range names {
 			ns, err := netns.NewNamed(name)
 			if err == nil {
@@ -69,8 +69,8 @@ func addNamespaces(names ...string) error {
 	return <-done
 }
 
-// removeNamespaces removes network namespaces, and leaves the kernel time to take them apart:
-// it does so behind, and nobody makes or removes a link meanwhile.
+// removeNamespaces removes network namespaces, and then waits. The kernel frees them in the
+// background, and no program can create or remove a link meanwhile.
 func removeNamespaces(names ...string) error {
 	defer func() { <-time.After(apart) }()
 	var errs []error
@@ -89,8 +89,7 @@ type plugin struct {
 	host    string // the namespace in which it is called
 }
 
-// call makes a call, and tells how long it took: from the start of the program to its
-// end.
+// call makes a call, and returns its duration, from the start of the program to its end.
 func (p plugin) call(ctx context.Context, command string, s sandbox) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -109,8 +108,8 @@ func (p plugin) call(ctx context.Context, command string, s sandbox) (time.Durat
 	return time.Since(begun), nil
 }
 
-// each makes a call for every sandbox, so many at a time, before each of which first
-// is done; nil for nothing.
+// each makes a call for every sandbox, atOnce at the same time. It runs first before each call, if
+// first is not nil.
 func (p plugin) each(ctx context.Context, command string, all []sandbox, first func(i int) error) ([]time.Duration, error) {
 	took, next := make([]time.Duration, len(all)), make(chan int, len(all))
 	for i := range all {

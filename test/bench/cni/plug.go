@@ -16,13 +16,14 @@ import (
 )
 
 const (
-	// plugged is how many pods are plugged in by each, a round of them at a turn.
+	// plugged is the number of pods that each side plugs in. The sides alternate after each
+	// round of pods.
 	plugged = 500
 	round   = 50
-	// memoryAt is with how many pods the agent's memory is looked at.
+	// memoryAt is the number of pods with which the agent's memory is measured.
 	memoryAt   = 200
 	memoryMost = 60
-	// ratio is how much longer than the reference a call may take.
+	// ratio bounds the duration of a call in relation to the reference.
 	ratio = 1.3
 	host  = "host1"
 )
@@ -64,7 +65,7 @@ func measurePlug(ctx context.Context, b *bench) (all []figures.Figure, err error
 	return append(all, memory...), nil
 }
 
-// compared returns p50 and p99 with those figures of the reference.
+// compared returns p50 and p99, with p50 and p99 of the reference.
 func compared(name string, ours, theirs []time.Duration) (all []figures.Figure) {
 	slices.Sort(ours)
 	slices.Sort(theirs)
@@ -77,7 +78,7 @@ func compared(name string, ours, theirs []time.Duration) (all []figures.Figure) 
 	return all
 }
 
-// contest is our plugin beside the reference.
+// contest has the durations of our plugin and of the reference.
 type contest struct {
 	*world
 	ours, theirs       plugin
@@ -112,7 +113,7 @@ func newContest(ctx context.Context, w *world) (*contest, error) {
 
 func (c *contest) close() error { return removeNamespaces(c.namespaces...) }
 
-// referencePlugin is bridge with host-local.
+// referencePlugin returns the plugin bridge with host-local.
 func (w *world) referencePlugin() plugin {
 	return plugin{filepath.Join(w.reference, "bridge"), fmt.Sprintf(
 		`{"cniVersion":"1.0.0","name":"reference","type":"bridge","bridge":"cni0","isGateway":true,
@@ -124,12 +125,12 @@ func (w *world) referenceSandbox(n int) sandbox {
 	return sandbox{netns: fmt.Sprintf("%s-r%d", prefix, n), container: fmt.Sprintf("reference%d", n)}
 }
 
-// plugin is ours on a host.
+// plugin returns our plugin on a host.
 func (w *world) plugin(host string) plugin {
 	return plugin{filepath.Join(w.lab.Dir, host, install.PluginName), fmt.Sprintf(`{"cniVersion":"1.0.0","name":"coe","type":"coe-cni","socket":%q}`, w.socket(host)), w.lab.Namespace(host)}
 }
 
-// sandbox is that of the pod of a kind and number.
+// sandbox returns the sandbox of the pod of a kind and number.
 func (w *world) sandbox(kind string, n int) sandbox {
 	name := fmt.Sprintf("%s-p%s-%d", prefix, kind, n)
 	return sandbox{name, name, "IgnoreUnknown=1;K8S_POD_NAMESPACE=bench;K8S_POD_NAME=" + podName(kind, n) + ";K8S_POD_UID=" + uid(kind, n)}
@@ -145,7 +146,7 @@ func (w *world) post(ctx context.Context, host, kind string, n int) error {
 		id, podName(kind, n), w.lab.Host(host).Address, id))
 }
 
-// awaitInterfaces waits until the agent knows that many interfaces.
+// awaitInterfaces waits until the agent knows n interfaces.
 func (w *world) awaitInterfaces(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -197,7 +198,7 @@ func (c *contest) del(ctx context.Context, begin, end int) error {
 	return nil
 }
 
-// memory is what the agent's process holds.
+// memory measures the memory of the agent's process.
 func (w *world) memory() ([]figures.Figure, error) {
 	pid, err := w.agents[host].PID()
 	if err != nil {

@@ -17,7 +17,7 @@ const (
 	ioTimeout = 20 * time.Second
 )
 
-// run sends a stream over a way, then small messages to and fro.
+// run sends a stream over a way, and then small messages in both directions.
 func (w *world) run(ctx context.Context, one *way) error {
 	rate, err := w.stream(ctx, one)
 	if err != nil {
@@ -31,8 +31,8 @@ func (w *world) run(ctx context.Context, one *way) error {
 	return nil
 }
 
-// connect connects over a way. The other end is handed to serve, which is waited for by
-// done.
+// connect connects over a way. serve gets the other end of the connection, and done waits until
+// serve returns.
 func (w *world) connect(ctx context.Context, one *way, serve func(net.Conn) error) (_ net.Conn, done func() error, err error) {
 	var l net.Listener
 	err = inside(w.lab.Namespace(one.to), func() (err error) {
@@ -59,7 +59,7 @@ func (w *world) connect(ctx context.Context, one *way, serve func(net.Conn) erro
 	return conn, func() error { return errors.Join(conn.Close(), <-served, l.Close()) }, conn.SetDeadline(time.Now().Add(ioTimeout))
 }
 
-// stream is how many Gbit/s arrive.
+// stream returns the throughput in Gbit/s, as the receiver sees it.
 func (w *world) stream(ctx context.Context, one *way) (rate float64, err error) {
 	conn, done, err := w.connect(ctx, one, func(c net.Conn) error {
 		begun := time.Now()
@@ -74,11 +74,11 @@ func (w *world) stream(ctx context.Context, one *way) (rate float64, err error) 
 	for err == nil && time.Now().Before(end) {
 		_, err = conn.Write(data)
 	}
-	err = errors.Join(err, done()) // rate is there then
+	err = errors.Join(err, done()) // after this, rate is set
 	return rate, err
 }
 
-// pings is the median time of a round trip.
+// pings returns the median duration of a round trip.
 func (w *world) pings(ctx context.Context, one *way) (time.Duration, error) {
 	conn, done, err := w.connect(ctx, one, func(c net.Conn) error {
 		_, err := io.Copy(c, c)

@@ -20,8 +20,7 @@ import (
 const (
 	// runs is the number of runs of each of two ways, which alternate.
 	runs = 10
-	// least is how much of the throughput of what is wired by hand there has to be, and
-	// most how much of its latency there may be.
+	// least bounds the throughput, and most the latency, in relation to the manual setup.
 	least, most = 0.9, 1.1
 	otherHost   = "host2"
 )
@@ -29,15 +28,15 @@ const (
 // way is a way from a pod on one host to a pod on the other.
 type way struct {
 	name     string
-	from, to string // as the lab's tools name the pods
+	from, to string // the names of the pods in the lab
 	address  netip.Addr
 	port     string // of the first pod, on the switch of the first host
 	rates    []float64
-	times    []time.Duration // what a round trip takes, the median of a run
+	times    []time.Duration // the median round trip of each run
 }
 
-// measureTraffic sends traffic between pods that our plugin plugs in. It alternates with
-// pods whose links, ports and rows are made by hand.
+// measureTraffic sends traffic between pods that our plugin has plugged in. It alternates with
+// pods whose links, ports and rows were made by hand.
 func measureTraffic(ctx context.Context, b *bench) (all []figures.Figure, err error) {
 	w, err := newWorld(ctx, b, host, otherHost)
 	if err != nil {
@@ -119,8 +118,8 @@ func addressIn(ctx context.Context, namespace string) (netip.Addr, error) {
 	return netip.ParseAddr(string(found[1]))
 }
 
-// wireByHand writes the rows of two switches and a router between them, as few as do,
-// and plugs a pod in on each host.
+// wireByHand writes the fewest rows for two switches with a router between them, and plugs a pod
+// in on each host.
 func (w *world) wireByHand(ctx context.Context) (*way, error) {
 	rows := []string{"lr-add", "hand"}
 	var pods []ovnhost.Pod
@@ -152,8 +151,7 @@ func (w *world) wireByHand(ctx context.Context) (*way, error) {
 // ofANetwork matches the numbers and addresses in actions, which differ between two networks.
 var ofANetwork = regexp.MustCompile(`\b(0x[0-9a-f]+|[0-9a-f]{2}(:[0-9a-f]{2}){5}|[0-9]+(\.[0-9]+){3}|[0-9]+)\b`)
 
-// sameActions compares what the datapath of the first host does with a packet of each
-// way.
+// sameActions compares the actions of the datapath of the first host for a packet of each way.
 func (w *world) sameActions(ctx context.Context, ours, byHand *way) (figures.Figure, error) {
 	var actions []string
 	for _, one := range []*way{ours, byHand} {
@@ -172,7 +170,7 @@ func (w *world) sameActions(ctx context.Context, ours, byHand *way) (figures.Fig
 	return f, nil
 }
 
-// actions are what the datapath does with a packet, in all its passes.
+// actions returns the actions of the datapath for a packet, in all passes.
 func (w *world) actions(ctx context.Context, one *way) (string, error) {
 	if err := w.lab.Ping(ctx, one.from, one.address); err != nil {
 		return "", err

@@ -13,12 +13,12 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
-// watch notes when a switch's interfaces come, and when OVN has installed them.
+// watch notes the times at which a switch gets interfaces, and at which OVN has installed them.
 type watch struct {
 	client client.Client
 
 	mu        sync.Mutex
-	added     map[string]time.Time // by iface-id-ver, or iface-id where there is none
+	added     map[string]time.Time // by iface-id-ver, or by iface-id without one
 	installed map[string]time.Time
 	changed   chan struct{} // closed when there is more
 }
@@ -79,8 +79,8 @@ func (w *watch) forget(row model.Model) {
 	delete(w.installed, key)
 }
 
-// await waits until OVN has installed an interface, and returns when it came and when
-// that was.
+// await waits until OVN has installed an interface. It returns the time at which the interface was
+// added, and the time at which it was installed.
 func (w *watch) await(ctx context.Context, key string) (added, installed time.Time, err error) {
 	for {
 		w.mu.Lock()

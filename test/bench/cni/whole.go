@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// whole is how many pods are plugged in whole, wholeRound of them at a turn.
+	// whole is the number of pods that are plugged in as a whole, wholeRound in each round.
 	whole      = 160
 	wholeRound = 40
-	// above is how much longer than bare rows an ADD may take.
+	// above bounds the additional duration of an ADD in relation to bare rows.
 	above = 50 * time.Millisecond
 )
 
 // measureWhole plugs in known pods, as kubelet does. It alternates with bare rows in the
-// northbound database for existing ports, and with pods that are posted when they are
-// plugged in. The reference plugins alternate, too: they make only links and
-// addresses, and have no network to wait for.
+// northbound database for existing ports, and with pods that are posted when they are plugged in.
+// It also alternates with the reference plugins. These create only links and addresses, and wait
+// for no network.
 func measureWhole(ctx context.Context, b *bench) (all []figures.Figure, err error) {
 	w, err := newWorld(ctx, b, host)
 	if err != nil {
@@ -86,8 +86,9 @@ func measureWhole(ctx context.Context, b *bench) (all []figures.Figure, err erro
 	return all, nil
 }
 
-// plugFirst plugs one pod in, as bareRows has one port: the first on a switch takes longer,
-// and with the last the switch goes. undo plugs it out.
+// plugFirst plugs one pod in before the measurement, because the first pod on a switch takes
+// longer, and the switch is removed with the last one. bareRows also has one port more. undo
+// unplugs the pod.
 func (w *world) plugFirst(ctx context.Context) (undo func() error, err error) {
 	s, p := w.sandbox("2", whole), w.plugin(host)
 	if err := addNamespaces(s.netns); err != nil {
@@ -125,7 +126,7 @@ func (w *world) plugPosted(ctx context.Context, begin, end int) (took []time.Dur
 	return w.plugAll(ctx, begin, end, func(i int) error { return w.post(ctx, host, "2", begin+i) })
 }
 
-// plugAll plugs pods in, first being done before each, and then takes all back.
+// plugAll runs first before each pod and plugs the pod in. Then it unplugs all pods.
 func (w *world) plugAll(ctx context.Context, begin, end int, first func(i int) error) ([]time.Duration, error) {
 	var all []sandbox
 	for i := begin; i < end; i++ {
@@ -143,7 +144,7 @@ func (w *world) plugAll(ctx context.Context, begin, end int, first func(i int) e
 	return took, w.awaitInterfaces(ctx, 1)
 }
 
-// plugReference has the reference plugins do as much.
+// plugReference plugs pods in and out with the reference plugins.
 func (w *world) plugReference(ctx context.Context, begin, end int) ([]time.Duration, error) {
 	var all []sandbox
 	for i := begin; i < end; i++ {
@@ -152,8 +153,8 @@ func (w *world) plugReference(ctx context.Context, begin, end int) ([]time.Durat
 	return w.referencePlugin().addAndDelete(ctx, all, nil)
 }
 
-// addAndDelete makes sandboxes, calls ADD for each, first being done before it, and takes all
-// back. It returns how long each ADD took.
+// addAndDelete creates sandboxes, and runs first and ADD for each. Then it undoes all this. It
+// returns the duration of each ADD.
 func (p plugin) addAndDelete(ctx context.Context, all []sandbox, first func(i int) error) (took []time.Duration, err error) {
 	var names []string
 	for _, s := range all {
@@ -194,14 +195,15 @@ func newBareRows(ctx context.Context, w *world) (*bareRows, error) {
 	if _, err := w.lab.NBCtl(ctx, "ls-add", bareSwitch); err != nil {
 		return nil, err
 	}
-	_, err = b.install(ctx, whole, whole+1) // the first on a switch takes longer
+	_, err = b.install(ctx, whole, whole+1) // the first port on a switch takes longer
 	return b, err
 }
 
 func bareName(n int) string { return fmt.Sprintf("bare-%d", n) }
 
-// install plugs ports into the switch, then writes their rows, so many at a time, and
-// tells how long it takes from the row until OVN has installed it. It removes both.
+// install plugs ports into the switch, and then writes their rows, atOnce at the same time. It
+// returns the duration from each row until OVN has installed its port. Then it removes the rows
+// and the ports.
 func (b *bareRows) install(ctx context.Context, begin, end int) ([]time.Duration, error) {
 	var add, remove []string
 	for n := begin; n < end; n++ {

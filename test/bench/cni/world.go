@@ -26,7 +26,7 @@ const prefix = "benchcni"
 // credentials are the name and the password of the only user.
 const credentials = "admin"
 
-// world is OVN hosts, a bridge beside their databases, and an agent on each.
+// world has OVN hosts, a bridge with their databases, and an agent on each host.
 type world struct {
 	*bench
 	lab    *ovnhost.Lab
@@ -145,10 +145,10 @@ func (w *world) close() error {
 	return w.lab.Close()
 }
 
-// uid is a uuid of a kind, one hexadecimal digit, and a number.
+// uid returns a UUID with a kind, which is a hexadecimal digit, and a number.
 func uid(kind string, n int) string { return fmt.Sprintf("c0e%s0000-c0e0-4000-8000-%012d", kind, n) }
 
-// put writes what is at a path below the configuration.
+// put writes data at a path below the configuration.
 func (w *world) put(ctx context.Context, path, body string) error {
 	return w.ask(ctx, http.MethodPut, "/restconf/config/"+path, body)
 }
@@ -174,7 +174,7 @@ func (w *world) ask(ctx context.Context, method, path, body string) error {
 	return nil
 }
 
-// steps tells how long the agent's steps took on average.
+// steps returns the average durations of the agent's steps.
 func (w *world) steps(ctx context.Context, host string) (string, error) {
 	page, err := w.lab.HTTPGet(ctx, host, "http://127.0.0.1:8182/metrics")
 	if err != nil {

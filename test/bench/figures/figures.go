@@ -1,4 +1,4 @@
-// Package figures tells what was measured: a table of figures beside their bounds.
+// Package figures prints measured figures as a table, with their bounds.
 package figures
 
 import (
@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// Figure is a line of the table. A figure without a Bound is printed, and not judged.
+// Figure is a line of the table. A figure without a Bound is never outside.
 type Figure struct {
 	Name, Measured, Bound string
 	Within                bool
 }
 
-// AtMost is a figure that may be no longer than a bound.
+// AtMost returns the figure of a duration with an upper bound.
 func AtMost(name string, took, bound time.Duration) Figure {
 	return Figure{name, Short(took), "at most " + Short(bound), took <= bound}
 }
 
-// Rate is a figure of how much gets done while what it is compared with does 1.
+// Rate returns the figure of a rate, where the rate of the reference is 1, with a lower bound.
 // measured is the whole text.
 func Rate(name, measured string, rate, bound float64) Figure {
 	return Figure{name, measured, fmt.Sprintf("at least %g", bound), rate >= bound}
 }
 
-// Unbound is a figure that nothing is held to.
+// Unbound returns a figure without a bound.
 func Unbound(name, measured string) Figure { return Figure{Name: name, Measured: measured} }
 
-// Percentile is the duration that p of 100 do not exceed; 0 where there are none.
+// Percentile returns the duration that p of 100 durations do not exceed, or 0 if there are none.
 func Percentile(sorted []time.Duration, p int) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -37,7 +37,7 @@ func Percentile(sorted []time.Duration, p int) time.Duration {
 	return sorted[max(0, (len(sorted)*p+99)/100-1)]
 }
 
-// Short is a duration with three digits.
+// Short returns a duration with three digits.
 func Short(d time.Duration) string {
 	for _, unit := range []struct {
 		size time.Duration
@@ -55,7 +55,7 @@ func Outside(all []Figure) bool { return slices.ContainsFunc(all, Figure.outside
 
 func (f Figure) outside() bool { return f.Bound != "" && !f.Within }
 
-// verdict is what the table says of a figure.
+// verdict returns the result of a figure for the table.
 func (f Figure) verdict() string {
 	switch {
 	case f.outside():

@@ -11,7 +11,7 @@ import (
 func TestFigures(t *testing.T) {
 	within, outside := AtMost("pace", time.Second, 2*time.Second), Rate("rate", "0.5", 0.5, 0.75)
 	told := Unbound("all at once", "0.6")
-	require.False(t, Outside([]Figure{within, told}), "what has no bound is never outside")
+	require.False(t, Outside([]Figure{within, told}), "a figure without a bound is never outside")
 	require.True(t, Outside([]Figure{within, outside, told}))
 	var out strings.Builder
 	require.NoError(t, Write(&out, []Figure{within, outside, told}))

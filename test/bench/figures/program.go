@@ -12,17 +12,17 @@ import (
 	"syscall"
 )
 
-// errOutside says that a figure is outside its bound.
+// errOutside means that a figure is outside its bound.
 var errOutside = errors.New("a figure is outside its bound")
 
-// Measurement is one that a program makes, with what it shares with the others.
+// Measurement is a measurement of a program. B is the type of the data that all measurements share.
 type Measurement[B any] struct {
 	Name    string // for -only
 	Measure func(context.Context, B) ([]Figure, error)
 }
 
-// Main is program until SIGINT or SIGTERM; it prints an error after the program's name, and
-// ends with status 1 then.
+// Main runs program until SIGINT or SIGTERM. If program fails, Main prints the error after the
+// program's name, and exits with status 1.
 func Main[B any](name string, all []Measurement[B], open func(context.Context) (B, func() error, error)) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := program(ctx, all, open)
@@ -33,17 +33,16 @@ func Main[B any](name string, all []Measurement[B], open func(context.Context) (
 	}
 }
 
-// program reads the command line, beside the flags that are defined by then -only and
-// -check, makes the measurements that are wanted, in their order, and prints their table:
-// what was measured before an error, too. open makes what they share, and how that is
-// closed.
+// program defines the flags -only and -check, and reads the command line. It makes the wanted
+// measurements in their order, and prints their table. After an error it prints the figures that
+// were measured before. open returns the shared data, and a function that closes them.
 func program[B any](ctx context.Context, all []Measurement[B], open func(context.Context) (B, func() error, error)) (err error) {
 	var names []string
 	for _, m := range all {
 		names = append(names, m.Name)
 	}
-	check := flag.Bool("check", false, "exit with status 1 when a figure is outside its bound")
-	only := flag.String("only", strings.Join(names, ","), "what to measure")
+	check := flag.Bool("check", false, "exit with status 1 if a figure is outside its bound")
+	only := flag.String("only", strings.Join(names, ","), "comma-separated measurements to make")
 	flag.Parse()
 	wanted := strings.Split(*only, ",")
 	for _, name := range wanted {

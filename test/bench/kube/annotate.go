@@ -42,8 +42,8 @@ func measureAnnotations(ctx context.Context, b *bench) (all []figures.Figure, er
 		rate, annotateRate)}, nil
 }
 
-// annotatePair measures annotations by the bridge and by the null controller. They take turns to be
-// first, because the API server slows down with time.
+// annotatePair measures annotations by the bridge and by the null controller. They alternate in
+// being first, because the API server slows down with time.
 func (w *world) annotatePair(ctx context.Context, n int) (ours, bare time.Duration, err error) {
 	turns := []func() error{
 		func() (err error) {
@@ -66,7 +66,7 @@ func (w *world) annotatePair(ctx context.Context, n int) (ours, bare time.Durati
 	return ours, bare, nil
 }
 
-// startIdle starts a bridge that has nothing to do yet.
+// startIdle starts a bridge that has no work yet.
 func (w *world) startIdle(ctx context.Context) (*bridge, error) {
 	br, err := w.start(ctx, unlimited)
 	if err != nil {
@@ -78,7 +78,7 @@ func (w *world) startIdle(ctx context.Context) (*bridge, error) {
 	return br, nil
 }
 
-// annotate has pods annotated while they are created, and deletes them.
+// annotate creates pods while the annotator annotates them, and then deletes them.
 func (w *world) annotate(ctx context.Context, prefix string, start func() (annotator, error)) (took time.Duration, err error) {
 	watch, err := w.watchPods(ctx)
 	if err != nil {

@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// podPool has room for the blocks of all nodes' networks, and for none of the
+	// podPool is large enough for the blocks of all networks of nodes. It does not contain the
 	// addresses of nodes and services.
 	podPool        = "10.0.0.0/10"
 	syncTimeout    = 5 * time.Minute
 	syncPoll       = 10 * time.Millisecond
-	requestTimeout = time.Minute // of a bridge that has 50,000 pods to read
-	// objectsPerPod is how many objects of the model each of these pods has at least.
+	requestTimeout = time.Minute // a bridge may have to read 50,000 pods
+	// objectsPerPod is the least number of objects that each of these pods has in the model.
 	objectsPerPod = 3
 )
 
-// bridge is a bridge, its figures, and a client of it.
+// bridge is a bridge with its figures and a client.
 type bridge struct {
 	*serve.Process
 	client *serve.Client
 }
 
-// onFolder has a bridge keep its data in a folder, onEtcd on servers.
+// onFolder returns the flags for a datastore in a folder, and onEtcd the flags for etcd servers.
 func onFolder(dir string) []string { return []string{"--data-dir", dir} }
 func onEtcd(endpoints []string) []string {
 	return []string{"--etcd-endpoints", strings.Join(endpoints, ",")}
@@ -48,8 +48,8 @@ func (b *bridge) stop() error {
 	return b.Stop()
 }
 
-// awaitSync waits until the bridge leads and the backend has all that is wanted, so many
-// pods at least, and returns when that was seen.
+// awaitSync waits until the bridge leads, and the backend is in sync and has at least a number of
+// pods. It returns the time at which it has seen this.
 func (b *bridge) awaitSync(ctx context.Context, pods int) (time.Time, error) {
 	return await(ctx, func(ctx context.Context) error {
 		if _, leads := b.Elected(); !leads {
@@ -85,14 +85,14 @@ func (b *bridge) awaitKnown(ctx context.Context) error {
 		}
 		_, err := b.client.Read(ctx, "operational/coe-status:status", &status)
 		if err == nil && !status.Complete {
-			err = errors.New("the bridge does not know all that there is")
+			err = errors.New("the bridge has not read all its sources")
 		}
 		return err
 	})
 	return err
 }
 
-// await looks until holds returns nil, and returns when it did.
+// await calls holds until it returns nil, and returns the time of that.
 func await(ctx context.Context, holds func(context.Context) error) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()

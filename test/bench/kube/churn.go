@@ -17,14 +17,14 @@ const (
 	churnRounds = 6
 	churnPods   = 100 // in a round
 	churnEvery  = 50 * time.Millisecond
-	churnLife   = 20 // pods of the churn are there at a time
+	churnLife   = 20 // pods of the churn exist at the same time
 	churnP50    = 3 * time.Millisecond
 	churnP99    = 10 * time.Millisecond
 	churnFactor = 1.5
 )
 
-// measureChurn has 5,000 pods, and beside them pods that come and go, 20 a second,
-// alternating between the bridge and the null controller. The measured time is from a
+// measureChurn has 5,000 pods. It also creates and deletes 20 pods a second, alternating between
+// the bridge and the null controller. The measured time is from a
 // pod's watch event until its row and the event on its node's stream are seen. The time
 // until its annotation is measured separately, for the bridge and for the null controller.
 func measureChurn(ctx context.Context, b *bench) (all []figures.Figure, err error) {
@@ -81,7 +81,7 @@ func asNull(name string, ours, bare []time.Duration, p int) figures.Figure {
 	}
 }
 
-// settle makes the 5,000 pods and has a bridge do all that it does for them.
+// settle creates the 5,000 pods, and waits until a bridge has done all its work for them.
 func (w *world) settle(ctx context.Context) (err error) {
 	w.say("making 5,000 pods, with their networks and annotations")
 	watch, err := w.watchPods(ctx)
@@ -127,8 +127,8 @@ func (w *world) churnOurs(ctx context.Context, prefix string) (took []time.Durat
 	return w.churnAnnotated(ctx, prefix)
 }
 
-// churnAnnotated watches the pods of a churn until they are annotated, and returns how
-// long each waited.
+// churnAnnotated watches the pods of a churn until they are annotated, and returns the duration for
+// each.
 func (w *world) churnAnnotated(ctx context.Context, prefix string) ([]time.Duration, error) {
 	watch, err := w.watchPods(ctx)
 	if err != nil {
@@ -145,7 +145,7 @@ func (w *world) churnAnnotated(ctx context.Context, prefix string) ([]time.Durat
 	return between(watch.came.of(prefix), annotated), nil
 }
 
-// churnSeen observes all that a bridge does for the pods of a churn.
+// churnSeen observes the work of a bridge for the pods of a churn.
 func (w *world) churnSeen(ctx context.Context, prefix string) (s seen, err error) {
 	br, err := w.start(ctx, unlimited)
 	if err != nil {
@@ -166,8 +166,8 @@ func (w *world) churnSeen(ctx context.Context, prefix string) (s seen, err error
 	return o.await(ctx, prefix, churnPods)
 }
 
-// churn creates pods at a steady pace, deletes each a second later, half way between
-// two creations, and returns when all are gone.
+// churn creates pods at a steady pace. It deletes each pod a second later, in the middle between
+// two creations. It returns when all pods are deleted.
 func (w *world) churn(ctx context.Context, prefix string) error {
 	l := load(churnPods, prefix)
 	tick := time.NewTicker(churnEvery / 2)

@@ -9,9 +9,9 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
-// measureLarge stops and starts a bridge that has done all that there is to do for
-// 50,000 pods on 1,000 nodes and 5,000 services. The API server is one that has them
-// all in memory: a real one takes minutes to be given them.
+// measureLarge stops a bridge that has finished its work for 50,000 pods on 1,000 nodes and for
+// 5,000 services, and starts it again. The API server is a fake with all objects in memory, because
+// it takes minutes to create them in a real one.
 func measureLarge(ctx context.Context, b *bench) (all []figures.Figure, err error) {
 	api, err := serveLarge(b.dir)
 	if err != nil {
@@ -42,7 +42,7 @@ func measureLarge(ctx context.Context, b *bench) (all []figures.Figure, err erro
 	return r.figures("50,000 pods, 1,000 nodes, 5,000 services", 8*time.Second, 600), nil
 }
 
-// settle has a bridge do all that there is to do.
+// settle starts a bridge, and waits until it has finished its work.
 func (s *largeAPI) settle(ctx context.Context, b *bench, start func() (*bridge, error)) (err error) {
 	br, err := start()
 	if err != nil {

@@ -40,8 +40,8 @@ var (
 	largeServiceLoad = kube.ServiceLoad{Count: largeServices, Endpoints: 2, Namespaces: namespaces}
 )
 
-// largeAPI answers as an API server does in whose cluster nothing happens: lists,
-// page by page, watches that bring nothing, and patches of pods' annotations.
+// largeAPI answers like an API server of a cluster without changes. It serves lists in pages,
+// watches without events, and patches of the annotations of pods.
 type largeAPI struct {
 	kubeconfig string
 	server     *http.Server
@@ -62,7 +62,7 @@ func serveLarge(dir string) (*largeAPI, error) {
 	return s, nil
 }
 
-// newAPI is one that does not answer yet.
+// newAPI returns a largeAPI that does not answer yet.
 func newAPI(dir string) (*largeAPI, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -82,7 +82,7 @@ func newAPI(dir string) (*largeAPI, error) {
 	return s, nil
 }
 
-// start has it answer.
+// start starts the server.
 func (s *largeAPI) start(routes http.Handler) {
 	s.server = &http.Server{Handler: routes, ReadHeaderTimeout: time.Second}
 	go func() { s.done <- s.server.Serve(s.listener) }()
@@ -90,7 +90,7 @@ func (s *largeAPI) start(routes http.Handler) {
 
 func (s *largeAPI) stop() error {
 	err := s.server.Close()
-	<-s.done // says that it was closed
+	<-s.done // the error says that the server was closed
 	return err
 }
 
@@ -110,7 +110,7 @@ func kind(version, kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: version, Kind: kind}
 }
 
-// listed has a resource of n objects listed and watched at a path.
+// listed serves a list and a watch of n objects at a path.
 func listed[T any](s *largeAPI, mux *http.ServeMux, path string, n int, object func(int) T, list func(metav1.ListMeta, []T) runtime.Object) {
 	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -118,7 +118,7 @@ func listed[T any](s *largeAPI, mux *http.ServeMux, path string, n int, object f
 			quiet(w, r)
 			return
 		}
-		from, _ := strconv.Atoi(q.Get("continue")) // none: from the first
+		from, _ := strconv.Atoi(q.Get("continue")) // 0 if there is no token
 		to := n
 		if limit, err := strconv.Atoi(q.Get("limit")); err == nil {
 			to = min(n, from+limit)
@@ -138,7 +138,7 @@ func listed[T any](s *largeAPI, mux *http.ServeMux, path string, n int, object f
 	})
 }
 
-// quiet is a watch that brings nothing.
+// quiet serves a watch without events.
 func quiet(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", protobufMedia+";stream=watch")
 	w.WriteHeader(http.StatusOK)
@@ -152,7 +152,7 @@ func meta(m metav1.ObjectMeta, uid string) metav1.ObjectMeta {
 	return m
 }
 
-// uid is that of the i-th object of a kind, of 4 hex digits.
+// uid returns the UID of the i-th object of a kind, which has 4 hex digits.
 func uid(kind string, i int) string { return fmt.Sprintf("00000000-0000-4000-%s-%012d", kind, i) }
 
 func namespaceOf(i int) corev1.Namespace {
@@ -197,7 +197,7 @@ func sliceOf(i int) discoveryv1.EndpointSlice {
 	return *e
 }
 
-// patch takes annotations, as an object without anything else.
+// patch accepts a patch that has only annotations.
 func (s *largeAPI) patch(w http.ResponseWriter, r *http.Request) {
 	var p metav1.PartialObjectMetadata
 	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
@@ -210,7 +210,7 @@ func (s *largeAPI) patch(w http.ResponseWriter, r *http.Request) {
 	s.annotations[key(p.Namespace, p.Name)] = p.Annotations
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
-	_ = json.NewEncoder(w).Encode(p) // the bridge may be gone
+	_ = json.NewEncoder(w).Encode(p) // the bridge may have ended
 }
 
 func (s *largeAPI) annotated() int {

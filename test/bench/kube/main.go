@@ -1,10 +1,9 @@
-// Command benchkube measures the figures that coe-bridge is held to as a source of
-// Kubernetes, on a real API server and a real northbound database without northd,
-// and prints them beside their bounds. The bridge is a process of its own. A figure
-// and what it is compared with run in alternation, so that changes of the machine's
-// speed affect both alike.
+// Command benchkube measures the performance figures of coe-bridge with Kubernetes, and prints them
+// with their bounds. It uses a real API server, a real northbound database without northd, and a
+// bridge in its own process. The reference of a figure runs alternating with it, so that changes of
+// the machine's speed affect both.
 //
-// It needs ovsdb-server and the Go toolchain, neither root nor a running OVN.
+// It needs ovsdb-server and the Go toolchain, but neither root nor a running OVN.
 package main
 
 import (
@@ -42,17 +41,17 @@ func main() {
 		}
 		return
 	}
-	program := flag.String("bridge", "", "the coe-bridge to measure, a `file`; default: that of this source tree")
+	program := flag.String("bridge", "", "`file` of the coe-bridge to measure; default: the program is built from this source tree")
 	figures.Main("benchkube", measurements, func(ctx context.Context) (*bench, func() error, error) {
 		b, err := newBench(ctx, *program)
 		return b, b.close, err
 	})
 }
 
-// bench is what the measurements share.
+// bench has the data that all measurements share.
 type bench struct {
 	begun     time.Time
-	dir       string // for everything; removed at the end
+	dir       string // for all files; removed at the end
 	usersFile string
 	program   string // the bridge
 	null      string // the null controller
@@ -81,7 +80,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	if err := os.WriteFile(b.usersFile, []byte(serve.User+":writer:"+hash+"\n"), 0o600); err != nil {
 		return fmt.Errorf("write the file of users: %w", err)
 	}
-	b.say("building the bridge, and a controller that does nothing to compare it with")
+	b.say("building the bridge, and the null controller")
 	if b.program == "" {
 		if b.program, err = serve.Build(ctx, b.dir); err != nil {
 			return err
@@ -91,12 +90,12 @@ func (b *bench) prepare(ctx context.Context) error {
 	return err
 }
 
-// say tells what is under way.
+// say reports progress.
 func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "[%5.1fs] %s\n", time.Since(b.begun).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// folder makes a folder of the given name, in the one that is removed at the end.
+// folder creates a folder in the one that is removed at the end.
 func (b *bench) folder(name string) (string, error) {
 	dir, err := os.MkdirTemp(b.dir, name)
 	if err != nil {

@@ -14,9 +14,9 @@ const (
 	seenPoll    = 5 * time.Millisecond
 )
 
-// moments is when something was first seen of each pod, by "namespace:name".
+// moments has the time at which an event of each pod was first seen, by "namespace:name".
 type moments struct {
-	what string // was seen
+	what string // the kind of event
 
 	mu sync.Mutex
 	at map[string]time.Time
@@ -24,7 +24,7 @@ type moments struct {
 
 func newMoments(what string) *moments { return &moments{what: what, at: map[string]time.Time{}} }
 
-// key is a pod in moments; a switch port's name is the same.
+// key returns the key of a pod in moments. The pod's switch port has the same name.
 func key(namespace, name string) string { return namespace + ":" + name }
 
 func (m *moments) note(key string) {
@@ -36,7 +36,7 @@ func (m *moments) note(key string) {
 	}
 }
 
-// of are the moments of the pods whose names begin with prefix.
+// of returns the moments of the pods whose names begin with prefix.
 func (m *moments) of(prefix string) map[string]time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,8 +49,8 @@ func (m *moments) of(prefix string) map[string]time.Time {
 	return all
 }
 
-// await waits until it was seen of n pods whose names begin with prefix, and returns
-// when it was.
+// await waits until the event was seen of n pods whose names begin with prefix. It returns their
+// moments.
 func (m *moments) await(ctx context.Context, prefix string, n int) (map[string]time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, seenTimeout)
 	defer cancel()
@@ -61,13 +61,13 @@ func (m *moments) await(ctx context.Context, prefix string, n int) (map[string]t
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for %s of %d pods: seen of %d: %w", m.what, n, len(all), ctx.Err())
+			return nil, fmt.Errorf("wait for %s of %d pods: %d pods have it: %w", m.what, n, len(all), ctx.Err())
 		case <-time.After(seenPoll + time.Duration(n)*10*time.Microsecond):
 		}
 	}
 }
 
-// last is the latest of moments.
+// last returns the latest moment.
 func last(all map[string]time.Time) time.Time {
 	var latest time.Time
 	for _, at := range all {
@@ -78,7 +78,7 @@ func last(all map[string]time.Time) time.Time {
 	return latest
 }
 
-// between is how long it took each pod from one moment to another, sorted.
+// between returns the duration from one moment to another for each pod, sorted.
 func between(from, to map[string]time.Time) []time.Duration {
 	var took []time.Duration
 	for key, at := range to {

@@ -21,13 +21,13 @@ func buildNull(ctx context.Context, dir string) (program string, err error) {
 	return program, nil
 }
 
-// annotator is what annotates pods: the bridge, or the null controller.
+// annotator is a program that annotates pods: the bridge, or the null controller.
 type annotator interface{ stop() error }
 
-// null is the null controller, a process of its own.
+// null is the null controller, in its own process.
 type null struct{ process *exec.Cmd }
 
-// startNull returns when the controller watches pods.
+// startNull starts the null controller, and returns when it watches pods.
 func (w *world) startNull(ctx context.Context) (*null, error) {
 	n := &null{exec.CommandContext(ctx, w.null, w.plane.Kubeconfig())}
 	n.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -13,8 +13,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 )
 
-// podWatch is a watch of the measurement's own: when pods come, and when their
-// annotations do.
+// podWatch is the measurement's own watch. It notes the times at which pods are created and
+// annotated.
 type podWatch struct {
 	came, annotated *moments
 
@@ -43,8 +43,8 @@ func (w *world) watchPods(ctx context.Context) (*podWatch, error) {
 	return p, nil
 }
 
-// follow takes events until ctx is done. A watch that the API server ends, as it
-// does where the watcher is slow, is gone on with by another.
+// follow reads events until ctx is done. The API server ends the watch of a slow watcher; follow
+// then opens another watch.
 func (p *podWatch) follow(ctx context.Context, client kubernetes.Interface, events watch.Interface, revision string) {
 	for {
 		revision = p.read(events, revision)
@@ -54,12 +54,12 @@ func (p *podWatch) follow(ctx context.Context, client kubernetes.Interface, even
 		var err error
 		events, err = client.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{ResourceVersion: revision})
 		if err != nil {
-			return // the awaited event does not come, which is reported
+			return // await reports that the event is missing
 		}
 	}
 }
 
-// read takes events until the watch ends, and returns the revision of the last.
+// read reads events until the watch ends, and returns the revision of the last one.
 func (p *podWatch) read(events watch.Interface, revision string) string {
 	defer events.Stop()
 	for e := range events.ResultChan() {

@@ -19,8 +19,7 @@ const (
 	epochTables = "NB_Global"
 )
 
-// measureRestart stops and starts a bridge that has done all that there is to do for
-// 5,000 pods.
+// measureRestart stops a bridge that has finished its work for 5,000 pods, and starts it again.
 func measureRestart(ctx context.Context, b *bench) (all []figures.Figure, err error) {
 	w, err := b.newWorld(ctx)
 	if err != nil {
@@ -37,15 +36,15 @@ func measureRestart(ctx context.Context, b *bench) (all []figures.Figure, err er
 	return r.figures("5,000 pods", time.Second, 120), nil
 }
 
-// restarted is what a restart took.
+// restarted has the results of a restart.
 type restarted struct {
 	took   time.Duration // from the start of the process until it is in sync
-	memory float64       // resident thereafter, in bytes
-	peak   float64       // resident at most
+	memory float64       // resident memory afterwards, in bytes
+	peak   float64       // largest resident memory
 	wrote  []string      // the tables of each transaction
 }
 
-// restart starts a bridge in a world in which there is nothing to do.
+// restart starts a bridge that has no work.
 func restart(ctx context.Context, nb *ovsdb.Process, pods int, start func() (*bridge, error)) (r restarted, err error) {
 	before, err := journalOf(nb)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
-// rowWatch notes when switch ports come into a northbound database.
+// rowWatch notes the times at which switch ports appear in a northbound database.
 type rowWatch struct {
 	*moments
 	*nbwatch.Watch
@@ -34,13 +34,12 @@ type journal struct {
 func journalOf(p *ovsdb.Process) (journal, error) {
 	info, err := os.Stat(p.Database())
 	if err != nil {
-		return journal{}, fmt.Errorf("look at the northbound database: %w", err)
+		return journal{}, fmt.Errorf("read the size of the northbound database: %w", err)
 	}
 	return journal{p.Database(), info.Size()}, nil
 }
 
-// since returns, of each transaction that was written after the place, the tables
-// that it changed.
+// since returns the changed tables of each transaction after the place.
 func (j journal) since() ([]string, error) {
 	text, err := j.read()
 	if err != nil {
@@ -49,7 +48,7 @@ func (j journal) since() ([]string, error) {
 	var all []string
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "OVSDB ") {
-			continue // what stands before each transaction
+			continue // the header of a transaction
 		}
 		var tables map[string]json.RawMessage
 		if err := json.Unmarshal([]byte(line), &tables); err != nil {
@@ -73,7 +72,7 @@ func (j journal) read() (string, error) {
 	return string(text), err
 }
 
-// tableNames are the tables of a transaction, without its date and comment.
+// tableNames returns the names of the tables of a transaction, without its date and comment.
 func tableNames(tables map[string]json.RawMessage) string {
 	var names []string
 	for name := range tables {

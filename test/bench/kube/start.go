@@ -17,10 +17,10 @@ const (
 	startRate   = 0.8
 )
 
-// measureStart starts a bridge that knows nothing in a cluster of 5,000 pods.
-// Measured is the time from when it had listed them until it is in sync: giving
-// each pod its address, durably, mapping, and writing, while it begins to annotate.
-// A bare client then writes the same rows into another database.
+// measureStart starts a bridge with an empty datastore in a cluster of 5,000 pods. The measured
+// time is from the end of its list of pods until it is in sync. In this time the bridge chooses and
+// records the address of each pod, maps and writes, and starts to annotate. A bare client then
+// writes the same rows to another database.
 func measureStart(ctx context.Context, b *bench) (all []figures.Figure, err error) {
 	w, err := b.newWorld(ctx)
 	if err != nil {
@@ -87,7 +87,7 @@ func (w *world) timeStart(ctx context.Context) (took time.Duration, err error) {
 	return synced.Sub(listed), nil
 }
 
-// median is the middle of an odd number of values.
+// median returns the middle one of an odd number of values.
 func median(values []float64) float64 {
 	values = slices.Sorted(slices.Values(values))
 	return values[len(values)/2]

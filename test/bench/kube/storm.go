@@ -15,10 +15,9 @@ const (
 	unlimited = "inf"
 )
 
-// measureStorm has 20 workers create 5,000 pods, which the bridge annotates as fast
-// as the API server takes it. Measured is how long after the last pod's watch event
-// the last of the rows and of the stream events are there, and what processor time
-// all of it took.
+// measureStorm has 20 workers create 5,000 pods. The bridge annotates them as fast as the API
+// server allows. The measured times are from the last pod's watch event until the last row and
+// until the last event of a stream. The processor time of the bridge is measured too.
 func measureStorm(ctx context.Context, b *bench) (all []figures.Figure, err error) {
 	w, err := b.newWorld(ctx)
 	if err != nil {
@@ -66,14 +65,14 @@ func measureStorm(ctx context.Context, b *bench) (all []figures.Figure, err erro
 	}, nil
 }
 
-// observer watches the fate of pods, with the measurement's own watches and one clock.
+// observer notes the times of the events of pods, with its own watches and one clock.
 type observer struct {
 	pods *podWatch
 	rows *rowWatch
 	told *streams
 }
 
-// seen is when it was seen of each pod.
+// seen has the times of the events of each pod.
 type seen struct{ came, annotated, rows, told map[string]time.Time }
 
 func (w *world) observe(ctx context.Context, br *bridge) (o *observer, err error) {
@@ -99,7 +98,7 @@ func (o *observer) stop() {
 	o.pods.stop()
 }
 
-// await waits until all was seen of n pods whose names begin with prefix.
+// await waits until all events of n pods whose names begin with prefix were seen.
 func (o *observer) await(ctx context.Context, prefix string, n int) (s seen, err error) {
 	for _, one := range []struct {
 		to   *map[string]time.Time

@@ -11,14 +11,14 @@ import (
 
 const snapshotTimeout = 30 * time.Second
 
-// streams follows the streams of all nodes, as their agents do, and notes when each
-// pod's record comes.
+// streams follows the streams of all nodes, as their agents do, and notes the time of each pod's
+// record.
 type streams struct {
 	*moments
 	*agents.Streams
 }
 
-// follow follows the streams, and returns when each has told what there is.
+// follow follows the streams, and returns when each has sent its first snapshot.
 func (b *bridge) follow(ctx context.Context) (*streams, error) {
 	var all []netip.Addr
 	for n := range nodes {

@@ -18,10 +18,9 @@ const (
 	takeOverStopped = time.Second
 )
 
-// measureTakeOver has two bridges on one etcd with 5,000 pods, ends the one that leads,
-// and creates a pod at once. Measured is the time from the signal until the row of that
-// pod is there: the other one has been elected, has caught up, knows what was chosen
-// before, chooses and writes.
+// measureTakeOver has two bridges on one etcd with 5,000 pods. It ends the leader, and creates a
+// pod at once. The measured time is from the signal until the row of that pod exists. In this time
+// the other bridge is elected, catches up, loads the records, chooses an address and writes.
 func measureTakeOver(ctx context.Context, b *bench) (all []figures.Figure, err error) {
 	w, err := b.newWorld(ctx)
 	if err != nil {
@@ -84,7 +83,7 @@ func (w *world) startPair(ctx context.Context, data *etcd.Cluster) (p *pair, err
 	return p, p.add(ctx)
 }
 
-// add starts another bridge, and waits until it is a standby replica and knows all.
+// add starts another bridge, and waits until it is a standby replica and has read all its sources.
 func (p *pair) add(ctx context.Context) error {
 	br, err := startBridge(ctx, p.w.bench, p.w.plane.Kubeconfig(), p.w.nb.Endpoint(), onEtcd(p.data.Endpoints()), "0")
 	if err != nil {
@@ -106,8 +105,8 @@ func (p *pair) stop() error {
 	return errors.Join(errs...)
 }
 
-// takeOver ends the leader with a signal, and measures. Then it starts a bridge in its
-// place, as the standby replica.
+// takeOver ends the leader with a signal, and measures. Then it starts another bridge, which
+// becomes the standby replica.
 func (p *pair) takeOver(ctx context.Context, signal syscall.Signal, prefix string) (took time.Duration, err error) {
 	rows, err := watchRows(ctx, p.w.nb.Endpoint())
 	if err != nil {
@@ -134,7 +133,7 @@ func (p *pair) takeOver(ctx context.Context, signal syscall.Signal, prefix strin
 		return 0, err
 	}
 	end := last(seen)
-	if elected, _ := next.Elected(); elected.After(end) { // the row is of the old leader's last moment
+	if elected, _ := next.Elected(); elected.After(end) { // the old leader has still written the row
 		end = elected
 	}
 	return end.Sub(begun), p.add(ctx)

@@ -23,21 +23,21 @@ import (
 )
 
 const (
-	// tenantObjects is how many objects the tenant makes.
+	// tenantObjects is the number of objects that the tenant creates.
 	tenantObjects = 1000
-	// tenantBound is how much memory they may cost the bridge.
+	// tenantBound is the largest amount of memory that they may cost the bridge.
 	tenantBound = 100 * megabyte
 )
 
-// tenant makes objects that are as costly to the bridge as the API server lets them
-// be. The bridge lets services have all addresses of 192.0.2.0/24.
+// tenant creates the objects that cost the bridge most, within the limits of the API server. The
+// bridge allows services to have external addresses in 192.0.2.0/24.
 type tenant struct {
 	name       string
 	namespaces int
 	pods       func(i int) corev1.Pod
 	services   func(i int) corev1.Service
 	slices     func(i int) discoveryv1.EndpointSlice
-	// nPods, nServices and nSlices are how many there are.
+	// nPods, nServices and nSlices are the numbers of objects.
 	nPods, nServices, nSlices int
 }
 
@@ -75,7 +75,7 @@ var tenants = []tenant{
 	},
 }
 
-// longest is a name of a kind as long as Kubernetes takes them.
+// longest returns the longest name that Kubernetes allows.
 func longest(kind string, i, length int) string {
 	name := fmt.Sprintf("%s-%d", kind, i)
 	return name + strings.Repeat("x", length-len(name))
@@ -93,8 +93,8 @@ func hostilePod(namespaces, annotation int) func(int) corev1.Pod {
 	}
 }
 
-// hostileService has so many ports, and external addresses: of the range that is
-// allowed, or of another where external is negative.
+// hostileService returns a service with a number of ports and of external addresses. If external is
+// negative, the addresses are outside the allowed range.
 func hostileService(namespaces, ports, external int) func(int) corev1.Service {
 	return func(i int) corev1.Service {
 		s := corev1.Service{ObjectMeta: meta(metav1.ObjectMeta{
@@ -119,7 +119,7 @@ func hostileService(namespaces, ports, external int) func(int) corev1.Service {
 	}
 }
 
-// hostileSlice is one of the slices of so many services.
+// hostileSlice returns an endpoint slice. The slices belong to a number of services.
 func hostileSlice(namespaces, services, endpoints, ports int) func(int) discoveryv1.EndpointSlice {
 	return func(i int) discoveryv1.EndpointSlice {
 		service := i % services
@@ -145,9 +145,9 @@ func hostileSlice(namespaces, services, endpoints, ports int) func(int) discover
 	}
 }
 
-// measureTenant has a bridge know each tenant's objects, one after the other, and
-// compares what is resident then with the least that was resident of any: what a
-// bridge has not given back since its start would hide what objects cost.
+// measureTenant starts a bridge with the objects of each tenant, one after the other. It compares
+// the resident memory with the smallest of all tenants. The memory of an empty bridge is not a good
+// reference: it can contain memory that the bridge has not returned to the kernel since its start.
 func measureTenant(ctx context.Context, b *bench) (all []figures.Figure, err error) {
 	type measured struct{ resident, peak float64 }
 	var of []measured
@@ -171,7 +171,7 @@ func measureTenant(ctx context.Context, b *bench) (all []figures.Figure, err err
 	return all, nil
 }
 
-// measure returns what is resident, and was at most, with the objects of a tenant.
+// measure returns the resident memory and its peak, with the objects of a tenant.
 func (t tenant) measure(ctx context.Context, b *bench) (resident, peak float64, told string, err error) {
 	api, err := newAPI(b.dir)
 	if err != nil {

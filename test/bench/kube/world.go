@@ -8,21 +8,21 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
-// The cluster of every figure but the large one.
+// The cluster of every figure except the large one.
 const (
 	nodes      = 10
 	namespaces = 20
 	pods       = 5000
 )
 
-// load is pods of the cluster. Names begin with the prefix, so that two loads have
-// no pod in common.
+// load returns pods of the cluster. Their names begin with the prefix, so two loads have no pod in
+// common.
 func load(count int, prefix string) kube.PodLoad {
 	return kube.PodLoad{Count: count, Namespaces: namespaces, Nodes: nodes, Prefix: prefix}
 }
 
-// world is what a bridge works between: a Kubernetes control plane with nodes and
-// namespaces, and a northbound database.
+// world is the environment of a bridge: a Kubernetes control plane with nodes and namespaces, and a
+// northbound database.
 type world struct {
 	*bench
 	plane *kube.ControlPlane
@@ -52,7 +52,7 @@ func (w *world) fill(ctx context.Context) (err error) {
 	return err
 }
 
-// empty gives the next bridge a database and a data folder with nothing in them.
+// empty creates an empty database and an empty data folder for the next bridge.
 func (w *world) empty() (err error) {
 	if w.nb != nil {
 		if err := w.nb.Close(); err != nil {
@@ -74,7 +74,7 @@ func (w *world) close() error {
 	return err
 }
 
-// start starts a bridge in this world. It annotates so many pods a second.
+// start starts a bridge in this world, with a limit of annotations per second.
 func (w *world) start(ctx context.Context, annotateQPS string) (*bridge, error) {
 	return startBridge(ctx, w.bench, w.plane.Kubeconfig(), w.nb.Endpoint(), onFolder(w.dir), annotateQPS)
 }

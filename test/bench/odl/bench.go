@@ -21,10 +21,10 @@ import (
 // prefix names the lab that the controller runs in.
 const prefix = "benchodl"
 
-// bench is what the measurements share.
+// bench has the data that all measurements share.
 type bench struct {
 	begun      time.Time
-	dir        string // for everything; removed at the end
+	dir        string // for all files; removed at the end
 	usersFile  string // of every bridge
 	authFile   string // of the controller
 	log        *slog.Logger
@@ -49,7 +49,7 @@ func newBench(ctx context.Context, profile string) (*bench, error) {
 }
 
 func (b *bench) prepare(ctx context.Context, profile string) error {
-	// The least cost, for what is measured is not how a password is checked.
+	// The smallest cost, because the check of a password is not measured.
 	hash, err := bcrypt.GenerateFromPassword([]byte(serve.Password), bcrypt.MinCost)
 	if err != nil {
 		return fmt.Errorf("hash the password: %w", err)
@@ -113,17 +113,17 @@ func (b *bench) close() error {
 	return errors.Join(append(errs, os.RemoveAll(b.dir))...)
 }
 
-// backendAt is the configuration of a backend on the controller, at a URL of it.
+// backendAt returns the configuration of a backend that uses the controller at a URL.
 func (b *bench) backendAt(url string) odl.Config {
 	return odl.Config{URLs: url, AuthFile: b.authFile}
 }
 
-// say tells what is under way.
+// say reports progress.
 func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "[%5.1fs] %s\n", time.Since(b.begun).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// folder makes a folder of the given name, in the one that is removed at the end.
+// folder creates a folder in the one that is removed at the end.
 func (b *bench) folder(name string) (string, error) {
 	dir, err := os.MkdirTemp(b.dir, name)
 	if err != nil {
@@ -132,16 +132,16 @@ func (b *bench) folder(name string) (string, error) {
 	return dir, nil
 }
 
-// comparison is a duration beside that of what it is compared with.
+// comparison has a duration of the bridge and a duration of its reference.
 type comparison struct{ ours, bare time.Duration }
 
-// rate is how much ours gets done while bare does 1.
+// rate returns the rate of ours, where the rate of bare is 1.
 func (c comparison) rate() float64 { return float64(c.bare) / float64(c.ours) }
 
-// ratio is how much time ours takes for 1 of bare.
+// ratio returns the duration of ours, where the duration of bare is 1.
 func (c comparison) ratio() float64 { return float64(c.ours) / float64(c.bare) }
 
-// atMost is a figure that may take so many times what bare takes.
+// atMost returns a figure whose bound is a multiple of the duration of bare.
 func (c comparison) atMost(name string, bound float64) figures.Figure {
 	return figures.Figure{
 		Name:     name,

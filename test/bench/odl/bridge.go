@@ -20,7 +20,7 @@ const (
 	syncTimeout    = 5 * time.Minute
 	syncPoll       = 10 * time.Millisecond
 	podsPerBody    = 1000
-	// objectsPerPod is how many objects of the model each of these pods has.
+	// objectsPerPod is the number of objects that each of these pods has in the model.
 	objectsPerPod = 5
 )
 
@@ -32,7 +32,7 @@ type running struct {
 	done   chan error // nil until it runs
 }
 
-// backend is what a bridge is to write to: the controller at a URL, or memory.
+// backend returns the configuration of a bridge's backend: the controller at a URL, or memory.
 func (b *bench) backend(url string) bridge.BackendConfig {
 	if url == "" {
 		return bridge.BackendConfig{Name: "memory"}
@@ -40,7 +40,7 @@ func (b *bench) backend(url string) bridge.BackendConfig {
 	return bridge.BackendConfig{Name: "odl", ODL: b.backendAt(url)}
 }
 
-// open puts a bridge together over a data folder; run runs it.
+// open creates a bridge with a data folder. Run starts it.
 func (b *bench) open(ctx context.Context, dir, url string) (*running, error) {
 	made, err := bridge.New(ctx, bridge.Config{
 		HTTP:      bridge.HTTPConfig{Listen: "127.0.0.1:0", Access: access.Config{UsersFile: b.usersFile}},
@@ -54,7 +54,7 @@ func (b *bench) open(ctx context.Context, dir, url string) (*running, error) {
 	return &running{Client: serve.NewClient(made.URL(), requestTimeout), bridge: made}, nil
 }
 
-// start is open and run.
+// start creates a bridge and runs it.
 func (b *bench) start(ctx context.Context, dir, url string) (*running, error) {
 	r, err := b.open(ctx, dir, url)
 	if err != nil {
@@ -73,7 +73,7 @@ func (r *running) run(ctx context.Context) {
 	go func() { r.done <- r.bridge.Run(ctx) }()
 }
 
-// stop ends the bridge, and waits for it.
+// stop ends the bridge, and waits until it has ended.
 func (r *running) stop() error {
 	r.Close()
 	var err error
@@ -87,7 +87,7 @@ func (r *running) stop() error {
 	return nil
 }
 
-// put makes a request below the config tree; any status but success is an error.
+// put sends a request below the config tree. Any status except success is an error.
 func (r *running) put(ctx context.Context, method, path, body string) error {
 	status, answer, err := r.Do(ctx, method, config+path, body)
 	if err == nil && status/100 != 2 {
@@ -96,7 +96,7 @@ func (r *running) put(ctx context.Context, method, path, body string) error {
 	return err
 }
 
-// fill tells of a cluster: its pool, its nodes, and so many pods.
+// fill writes the pool and the nodes of a cluster, and a number of pods.
 func (r *running) fill(ctx context.Context, cluster synth.Cluster, pods int) error {
 	if err := r.put(ctx, http.MethodPut, synth.PoolsPath, `{"dhcp_allocation_pool":`+cluster.Pools()+`}`); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (r *running) fill(ctx context.Context, cluster synth.Cluster, pods int) err
 	return r.awaitSync(ctx, pods)
 }
 
-// awaitSync waits until the backend has all that is wanted: so many pods at least.
+// awaitSync waits until the backend is in sync and has at least a number of pods.
 func (r *running) awaitSync(ctx context.Context, pods int) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
@@ -131,8 +131,8 @@ func (r *running) awaitSync(ctx context.Context, pods int) error {
 	}
 }
 
-// known makes a data folder of a bridge that knows so many pods and what is chosen for
-// them, and has never seen the controller.
+// known creates a data folder with a number of pods and their leases. Its bridge has never used the
+// controller.
 func (b *bench) known(ctx context.Context, cluster synth.Cluster, pods int) (dir string, err error) {
 	if dir, err = b.folder("known"); err != nil {
 		return "", err
@@ -144,8 +144,8 @@ func (b *bench) known(ctx context.Context, cluster synth.Cluster, pods int) (dir
 	return dir, errors.Join(r.fill(ctx, cluster, pods), r.stop())
 }
 
-// timeStart starts the parts of a bridge over a data folder, waits until it is in sync with
-// so many pods, and ends it.
+// timeStart starts the parts of a bridge with a data folder, waits until it is in sync with a
+// number of pods, and ends it.
 func (b *bench) timeStart(ctx context.Context, dir, url string, pods int) (time.Duration, error) {
 	r, err := b.open(ctx, dir, url)
 	if err != nil {

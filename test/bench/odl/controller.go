@@ -13,24 +13,24 @@ import (
 	realodl "github.com/coe-bridge/coe-bridge/test/lab/odl"
 )
 
-// parallel is how many requests the backend has under way at once, and so bare clients.
+// parallel is the number of requests that the backend, and so a bare client, sends at the same time.
 const parallel = 8
 
 // bareTimeout bounds a request of a bare client.
 const bareTimeout = 2 * time.Minute
 
-// controller is the OpenDaylight that is measured, and a bare client of it.
+// controller is the measured OpenDaylight, with a bare client.
 type controller struct {
 	*realodl.Controller
 	client *http.Client
-	used   bool // something may have been written to it since it was started
+	used   bool // it may have data from a write since its start
 }
 
 func newController(c *realodl.Controller) *controller {
 	return &controller{Controller: c, client: &http.Client{Timeout: bareTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: parallel}}}
 }
 
-// send makes a request to the controller at a URL, and returns what it answers.
+// send sends a request to the controller at a URL, and returns the answer.
 func (c *controller) send(ctx context.Context, base string, q request) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, q.method, base+q.path, strings.NewReader(q.body))
 	if err != nil {
@@ -79,8 +79,8 @@ func (c *controller) fresh(ctx context.Context) error {
 const (
 	config = "/restconf/config/"
 
-	// The controller has finished when it takes less than this part of one processor,
-	// for so long.
+	// The controller has finished when it uses less than this share of one processor for this
+	// time.
 	quietShare  = 0.15
 	quietWindow = time.Second
 	quietRows   = 2
@@ -88,8 +88,7 @@ const (
 	settleTimeout = 10 * time.Minute
 )
 
-// settle waits until the controller does nothing any more of what follows from what was
-// written.
+// settle waits until the controller has finished the work that follows from the writes.
 func (c *controller) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -114,15 +113,15 @@ func (c *controller) settle(ctx context.Context) error {
 	return err
 }
 
-// What /proc/PID/stat has after the command: processor time in user and in system mode, in
-// ticks of a length that Linux has fixed.
+// Fields of /proc/PID/stat after the command: the processor time in user mode and in system mode.
+// The length of a tick is fixed on Linux.
 const (
 	userTime   = 11
 	systemTime = 12
 	tickLength = 10 * time.Millisecond
 )
 
-// processorTime is how long the controller has had a processor.
+// processorTime returns the processor time of the controller.
 func (c *controller) processorTime() (time.Duration, error) {
 	pid, err := c.Process().PID()
 	if err != nil {

@@ -16,14 +16,14 @@ const (
 	readRounds   = 5
 	readRatio    = 1.3
 	restartBound = 10 * time.Second
-	// afterRestart is how long a bridge that is in sync is watched for writes.
+	// afterRestart is the time for which a bridge in sync is watched for writes.
 	afterRestart = 20 * time.Second
 )
 
 var largeCluster = synth.Cluster{Nodes: 50, Namespaces: 100}
 
-// measureLarge has the controller hold 10,000 pods, and measures how they are read, and how
-// a bridge starts that finds them there.
+// measureLarge writes 10,000 pods to the controller. It measures how the backend reads them, and
+// how a bridge starts that finds them in the controller.
 func measureLarge(ctx context.Context, b *bench) (all []figures.Figure, err error) {
 	b.say("10,000 pods: choosing their addresses")
 	dir, err := b.known(ctx, largeCluster, largePods)
@@ -52,15 +52,15 @@ func measureLarge(ctx context.Context, b *bench) (all []figures.Figure, err erro
 	return append([]figures.Figure{read.atMost("Read of 10,000 pods' objects", readRatio)}, restart...), nil
 }
 
-// compareReads has the backend read all, alternating with a bare client. The client gets the
-// same containers, as many at once, and has each decoded into structs of the same leaves.
+// compareReads measures a Read of the backend, alternating with a bare client. The client gets the
+// same containers, as many at the same time, and decodes each into structs with the same leaves.
 func (b *bench) compareReads(ctx context.Context) (sum comparison, err error) {
 	backend, err := odl.New(b.backendAt(b.controller.URL), b.log)
 	if err != nil {
 		return sum, err
 	}
 	defer backend.Close()
-	if _, err := backend.Read(ctx); err != nil { // finds out how the controller is spoken to
+	if _, err := backend.Read(ctx); err != nil { // the first Read detects the release of the controller
 		return sum, err
 	}
 	for n := range readRounds {
@@ -94,8 +94,8 @@ func (b *bench) readRound(ctx context.Context, backend *odl.Backend) (one compar
 	return one, err
 }
 
-// measureRestart starts a bridge whose pods the controller has already, over a wire, and
-// goes on watching it until it has looked after the controller once more.
+// measureRestart starts a bridge whose pods the controller already has, through a wire. It watches
+// the bridge until it has read the controller once more.
 func (b *bench) measureRestart(ctx context.Context, dir string) (all []figures.Figure, err error) {
 	w, err := startWire(b.controller.URL)
 	if err != nil {
@@ -113,7 +113,7 @@ func (b *bench) measureRestart(ctx context.Context, dir string) (all []figures.F
 		return nil, err
 	}
 	took := time.Since(begun)
-	b.say("a bridge is in sync with the 10,000 pods after %s; watching what it does", figures.Short(took))
+	b.say("a bridge is in sync with the 10,000 pods after %s; watching its requests", figures.Short(took))
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()

@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	latencyPods  = 200 // are there before
+	latencyPods  = 200 // existing pods
 	latencyPuts  = 150
 	latencyEvery = 200 * time.Millisecond
 	latencyRatio = 1.5
-	// podWrites is how many requests write the entries of one pod, where its
-	// elan-instance and its vpn-instance are there.
+	// podWrites is the number of requests for the entries of one pod, if its elan-instance and
+	// its vpn-instance exist.
 	podWrites = 3
 )
 
 var latencyCluster = synth.Cluster{Nodes: 4, Namespaces: 5}
 
-// measureLatency puts pods one by one, five a second. Measured is the time from the answer to
-// the PUT until the controller has answered the last request about the pod. After each
-// pod a bare client sends what was sent for it once more, under a name that is nobody's,
-// one request after the other, and what these take is added up.
+// measureLatency puts pods one by one, five a second. The measured time is from the answer to the
+// PUT until the controller has answered the last request about the pod. After each pod a bare
+// client sends the same requests again with an unused name, one after the other. Their durations
+// are added.
 func measureLatency(ctx context.Context, b *bench) (all []figures.Figure, err error) {
 	dir, err := b.folder("latency")
 	if err != nil {
@@ -66,7 +66,7 @@ func measureLatency(ctx context.Context, b *bench) (all []figures.Figure, err er
 	}, nil
 }
 
-// putPaced returns what each pod took, and what its bare requests took, both sorted.
+// putPaced returns the duration of each pod, and the duration of its bare requests, both sorted.
 func (b *bench) putPaced(ctx context.Context, r *running, w *wire) (ours, bare []time.Duration, err error) {
 	tick := time.NewTicker(latencyEvery)
 	defer tick.Stop()
@@ -95,8 +95,8 @@ func podName(i int) string {
 	return netvirt.InterfaceName(latencyCluster.Namespace(i), synth.PodName(i), "", true)
 }
 
-// putOne puts a pod to the bridge, and returns how long after the answer the last request
-// about it was answered, and these requests.
+// putOne puts a pod to the bridge. It returns the requests about the pod, and the time from the
+// answer to the PUT until the controller has answered the last one.
 func putOne(ctx context.Context, r *running, w *wire, i int) (time.Duration, []request, error) {
 	before := len(w.seen())
 	if err := r.put(ctx, http.MethodPut, latencyCluster.PodPath(i), latencyCluster.PodsBody(i, i+1)); err != nil {

@@ -21,7 +21,7 @@ var measurements = []figures.Measurement[*bench]{
 }
 
 func main() {
-	profile := flag.String("cpuprofile", "", "write a CPU profile of what is measured to a `file`")
+	profile := flag.String("cpuprofile", "", "write a CPU profile of the measurements to a `file`")
 	figures.Main("benchodl", measurements, func(ctx context.Context) (*bench, func() error, error) {
 		b, err := newBench(ctx, *profile)
 		return b, b.close, err

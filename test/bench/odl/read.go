@@ -67,7 +67,7 @@ type (
 	}
 )
 
-// bareReads are the containers, and how a bare client decodes what is in them.
+// bareReads has the containers, each with the function by which a bare client decodes it.
 var bareReads = map[string]func(answer []byte) (entries int, err error){
 	"elan:elan-instances":        decodeBare[bareELANInstance],
 	"l3vpn:vpn-instances":        decodeBare[bareVPNInstance],
@@ -76,7 +76,7 @@ var bareReads = map[string]func(answer []byte) (entries int, err error){
 	"l3vpn:vpn-interfaces":       decodeBare[bareVPNInterface],
 }
 
-// decodeBare decodes a container with one list, whose entries are E, and counts these.
+// decodeBare decodes a container with one list of entries E, and returns their number.
 func decodeBare[E any](answer []byte) (entries int, err error) {
 	var containers map[string]map[string][]E
 	err = json.Unmarshal(answer, &containers)
@@ -88,8 +88,8 @@ func decodeBare[E any](answer []byte) (entries int, err error) {
 	return entries, err
 }
 
-// readBare gets the containers, all at once, and decodes them. It returns how many entries
-// there are.
+// readBare gets all containers at the same time, and decodes them. It returns the number of
+// entries.
 func (c *controller) readBare(ctx context.Context) (int, error) {
 	var (
 		group   sync.WaitGroup

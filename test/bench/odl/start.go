@@ -22,16 +22,17 @@ const (
 
 var startCluster = synth.Cluster{Nodes: 10, Namespaces: 20}
 
-// measureStart starts a bridge that knows 2,000 pods and their leases, with a controller
-// that has none of them. Measured is the time from the start of its parts until the
-// controller has taken all: reading the pods from the datastore, finding out how the
-// controller is spoken to, reading what it has, mapping, and writing. By turns with that
-// a bare client sends the same requests as they were sent: what depends on what is there
-// after that. Another sends those that write in no order, for comparison; and one puts
-// the same pods to the controller's own COE northbound, one after the other. Each of them
-// finds the controller just started.
+// measureStart starts a bridge that has 2,000 pods and their leases in its datastore, with an empty
+// controller. The measured time is from the start of its parts until the controller has accepted
+// all objects. In this time the bridge reads the pods from the datastore, detects the release of
+// the controller, reads the controller, maps and writes.
+//
+// The references alternate with the bridge, each on a controller that was just started. The first
+// client sends the same requests: a request follows the answers to the requests that it depends on.
+// The second one sends the writes in no order. The third one puts the same pods to the
+// controller's own COE northbound, one after the other.
 func measureStart(ctx context.Context, b *bench) ([]figures.Figure, error) {
-	b.say("2,000 pods known at start: choosing their addresses, and learning what is sent for them")
+	b.say("2,000 pods known at start: choosing their addresses, and recording the requests for them")
 	dir, err := b.known(ctx, startCluster, startPods)
 	if err != nil {
 		return nil, err
@@ -64,15 +65,15 @@ func measureStart(ctx context.Context, b *bench) ([]figures.Figure, error) {
 	}, nil
 }
 
-// startTimes is how long each that is compared took.
+// startTimes has the durations of the bridge and of its references.
 type startTimes struct{ bridge, bare, heedless, own time.Duration }
 
 func perSecond(took time.Duration) string {
 	return fmt.Sprintf("%.0f pods/s", startPods/took.Seconds())
 }
 
-// learn has a bridge write the pods over a wire, and returns the requests until the last that
-// writes.
+// learn lets a bridge write the pods through a wire, and returns the requests up to the last one
+// that writes.
 func (b *bench) learn(ctx context.Context, dir string) (sent []request, err error) {
 	w, err := startWire(b.controller.URL)
 	if err != nil {
@@ -90,7 +91,7 @@ func (b *bench) learn(ctx context.Context, dir string) (sent []request, err erro
 	return sent, err
 }
 
-// startRound has all that is compared take its turn.
+// startRound measures the bridge and each reference once.
 func (b *bench) startRound(ctx context.Context, dir string, sent []request) (one startTimes, err error) {
 	writes := slices.DeleteFunc(slices.Clone(sent), func(q request) bool { return !q.writes() })
 	for _, turn := range []struct {
@@ -112,7 +113,7 @@ func (b *bench) startRound(ctx context.Context, dir string, sent []request) (one
 	return one, nil
 }
 
-// ownPuts are the requests that put the pods to OpenDaylight's own COE northbound.
+// ownPuts returns the requests that put the pods to OpenDaylight's own COE northbound.
 func ownPuts() []request {
 	all := make([]request, startPods)
 	for i := range all {
@@ -121,8 +122,8 @@ func ownPuts() []request {
 	return all
 }
 
-// replay sends requests as they were seen, each when those are answered that had been answered
-// before it was begun, and tells how long all of that took.
+// replay sends the recorded requests, and returns the total duration. It sends a request when all
+// requests are answered whose answers preceded it in the recording.
 func (c *controller) replay(ctx context.Context, seen []request) (time.Duration, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -151,7 +152,7 @@ func (c *controller) replay(ctx context.Context, seen []request) (time.Duration,
 	return time.Since(begun), context.Cause(ctx)
 }
 
-// sendAll sends requests in their order, some at a time, and tells how long that took.
+// sendAll sends requests in their order, some at the same time, and returns the total duration.
 func (c *controller) sendAll(ctx context.Context, all []request, some int) (time.Duration, error) {
 	var (
 		next  atomic.Int64

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// request is what is asked of the controller, and where it was on a wire, when, and what it
-// was answered.
+// request is a request to the controller. If a wire has recorded it, it also has its times and its
+// answer.
 type request struct {
 	method, path, body string
 	status             int
@@ -23,7 +23,7 @@ type request struct {
 
 func (r *request) writes() bool { return r.method != http.MethodGet }
 
-// wire stands before the controller, passes on what goes by, and notes it.
+// wire is a proxy in front of the controller that records all requests.
 type wire struct {
 	URL string
 
@@ -37,7 +37,7 @@ type wire struct {
 	heard chan struct{} // closed and replaced when a request is recorded
 }
 
-// startWire has a wire lead to a URL.
+// startWire starts a wire to a URL.
 func startWire(to string) (*wire, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -54,7 +54,7 @@ func startWire(to string) (*wire, error) {
 
 func (w *wire) stop() error {
 	err := w.server.Close()
-	<-w.done // says that it was closed
+	<-w.done // the error says that the server was closed
 	w.client.CloseIdleConnections()
 	return err
 }
@@ -97,15 +97,15 @@ func (w *wire) note(one request) {
 	w.heard = make(chan struct{})
 }
 
-// seen lists what was asked since the wire was started.
+// seen returns the requests since the start of the wire.
 func (w *wire) seen() []request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.all[:len(w.all):len(w.all)]
 }
 
-// await waits until so many requests since that number hold a text in their body, and
-// returns them.
+// await waits until n requests after the first since ones have a text in their body. It returns
+// these requests.
 func (w *wire) await(ctx context.Context, since, n int, text string) ([]request, error) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()

@@ -1,6 +1,6 @@
-// Command nullcontroller is what annotations are compared with: a controller as
-// client-go makes them easy, that patches one annotation of each pod that comes
-// after its start, and does nothing else. It prints "ready" when it watches.
+// Command nullcontroller is the reference for annotations: a usual controller of client-go. It
+// patches one annotation of each pod that is created after its start, and does nothing else. It
+// prints "ready" when it watches pods.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 
 const (
 	workers = 16
-	// backlog is how many pods wait for a worker before the informer does.
+	// backlog is the number of pods that can wait for a worker before the informer is blocked.
 	backlog = 100_000
 )
 
@@ -67,7 +67,7 @@ func run(ctx context.Context, kubeconfig string) error {
 		all.Go(func() { patchAll(ctx, client, queue) })
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		return errors.New("watch pods: it was ended before the first list was")
+		return errors.New("watch pods: the program was ended before the first list was complete")
 	}
 	fmt.Println("ready")
 	all.Wait()
@@ -89,7 +89,7 @@ func patchAll(ctx context.Context, client kubernetes.Interface, queue <-chan *co
 	}
 }
 
-// patchOf is a patch of the size that the bridge's have.
+// patchOf returns a patch of the same size as a patch of the bridge.
 func patchOf(p *corev1.Pod) []byte {
 	return fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"[{\"name\":\"%s:%s\",\"network\":\"10.200.0.1:%s\",\"ips\":[\"10.11.0.3/29\"],`+
 		`\"mac\":\"0a:58:0a:0b:00:03\",\"gateways\":[\"10.11.0.1\"],\"default\":true}]"}}}`,
