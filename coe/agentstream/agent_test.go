@@ -24,7 +24,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// bed is a datastore with a leader, and replicas that serve its streams.
+// bed is a datastore with a leader that has listed every source, and replicas that serve its
+// streams.
 type bed struct {
 	t                 testing.TB
 	schema            *yang.Schema
@@ -42,6 +43,8 @@ func newBed(t testing.TB) *bed {
 	leader, err := data.Campaign(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, leader.Resign(context.Background())) })
+	prefix, name, _ := strings.Cut(CompleteRecord, "/")
+	require.NoError(t, leader.Records(prefix).Commit(t.Context(), map[string][]byte{name: []byte("true")}, nil))
 	return &bed{t, schema, data, leader.Records("chosen"), leader.Records("confirmed")}
 }
 

@@ -81,7 +81,7 @@ func BenchmarkApply(b *testing.B) {
 		uid := fmt.Sprintf("9f2a6d5e-0000-4000-8000-%012d", i)
 		batches[i] = Batch{Revision: int64(i + 2), Put: records(b, lease(uid, nodeName(i%benchNodes)))}
 	}
-	h.Apply(Batch{Revision: 1, Snapshot: true})
+	h.Apply(Batch{Revision: 1, Snapshot: true, Put: listed(b)})
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	b.ResetTimer()

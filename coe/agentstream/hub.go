@@ -151,12 +151,10 @@ func (h *Hub) Apply(b Batch) {
 	h.tell(b.Revision, changes)
 }
 
-// complete reports whether the records may be sent. A lost datastore is empty, so nodes get
-// nothing until the leader has adopted the interfaces in the backend or listed every source.
-// So no node removes the interfaces of its pods.
-func (h *Hub) complete() bool {
-	return !h.adopting && (h.listed || h.told || len(h.interfaces)+len(h.nodes.records) > 0)
-}
+// complete reports whether the records may be sent: a node removes what its snapshot lacks. A
+// datastore that was lost gets its records back one by one, so nodes get nothing until the
+// leader has listed every source, nor while it adopts the interfaces in the backend.
+func (h *Hub) complete() bool { return h.listed && !h.adopting }
 
 // tell updates the streams: by the changes of a revision, or by all records.
 func (h *Hub) tell(revision int64, changes []stream.Change) {
@@ -197,8 +195,7 @@ func (h *Hub) record(before map[string]iface, name string, value []byte) {
 	case adoptingRecord:
 		h.adopting = value != nil
 	case CompleteRecord:
-		h.listed = value != nil
-		h.told = h.told && h.listed // the record is deleted when the datastore is emptied
+		h.listed = value != nil // it is deleted when the datastore is emptied
 	}
 	if name == networkRecord {
 		h.network = network{content: value}

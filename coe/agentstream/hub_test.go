@@ -40,6 +40,14 @@ func records(t testing.TB, values ...any) map[string][]byte {
 
 type confirmed struct{ lease *coe.Lease }
 
+// listed are the records once a leader has listed every source.
+func listed(t testing.TB, values ...any) map[string][]byte {
+	t.Helper()
+	all := records(t, values...)
+	all[CompleteRecord] = []byte("true")
+	return all
+}
+
 // lines formats events for people.
 func lines(t *testing.T, events []stream.Event) []string {
 	t.Helper()
@@ -81,7 +89,7 @@ func TestNetwork(t *testing.T) {
 	}
 	a, b := lease(pod1, node1), lease(pod2, node2)
 	with := func(identity string, values ...any) map[string][]byte {
-		all := records(t, values...)
+		all := listed(t, values...)
 		maps.Copy(all, network(identity))
 		return all
 	}
@@ -97,7 +105,7 @@ func TestNetwork(t *testing.T) {
 		{"an interface goes", Batch{Revision: 14, Delete: []string{"chosen/lease/" + pod1 + "/" + pod1, "confirmed/" + pod1 + "/" + pod1}}, []string{"deleted 1 14@x"}, nil},
 		{"another without it", Batch{Revision: 15, Put: network("x3")}, []string{"network-changed x3 15@x"}, []string{"network-changed x3 15@x"}},
 		{"not known any more", Batch{Revision: 16, Delete: []string{"confirmed/" + NetworkRecord}}, nil, nil},
-		{"listed again", Batch{Revision: 17, Snapshot: true, Put: records(t, b)}, []string{"snapshot-begin", "snapshot-complete 17@x"}, []string{"snapshot-begin", "put 2", "snapshot-complete 17@x"}},
+		{"listed again", Batch{Revision: 17, Snapshot: true, Put: listed(t, b)}, []string{"snapshot-begin", "snapshot-complete 17@x"}, []string{"snapshot-begin", "put 2", "snapshot-complete 17@x"}},
 		{"known for the first time", Batch{Revision: 18, Put: network("x4")}, nil, []string{"network-changed x4 18@x"}},
 	} {
 		h.Apply(step.batch)
@@ -130,7 +138,7 @@ func TestStreams(t *testing.T) {
 		batch    Batch
 		one, two []string
 	}{
-		{"snapshot", Batch{Revision: 10, Snapshot: true, Put: records(t, a)}, []string{"snapshot-begin", "put 1", "snapshot-complete 10@x"}, []string{"snapshot-begin", "snapshot-complete 10@x"}},
+		{"snapshot", Batch{Revision: 10, Snapshot: true, Put: listed(t, a)}, []string{"snapshot-begin", "put 1", "snapshot-complete 10@x"}, []string{"snapshot-begin", "snapshot-complete 10@x"}},
 		{"a new lease", Batch{Revision: 11, Put: records(t, b)}, []string{"put 2 11@x"}, nil},
 		{"confirmed", Batch{Revision: 12, Put: records(t, confirmed{a})}, []string{"put 1 confirmed 12@x"}, nil},
 		{"the same again", Batch{Revision: 13, Put: records(t, a, confirmed{a}, &renumbered)}, nil, nil},
@@ -149,7 +157,7 @@ func TestStreams(t *testing.T) {
 		{"deleted", Batch{Revision: 26, Delete: []string{"chosen/lease/" + pod1 + "/" + pod1}}, nil, []string{"deleted 1 26@x"}},
 		{"unreadable", Batch{Revision: 27, Put: map[string][]byte{"chosen/lease/" + pod2 + "/" + pod2: []byte("{")}}, []string{"deleted 2 27@x"}, nil},
 		{"of another key", Batch{Revision: 28, Put: map[string][]byte{"chosen/lease/" + pod2 + "/" + pod1: records(t, b)["chosen/lease/"+pod2+"/"+pod2]}}, nil, nil},
-		{"listed again", Batch{Revision: 29, Snapshot: true, Put: records(t, b)}, []string{"snapshot-begin", "put 2", "snapshot-complete 29@x"}, []string{"snapshot-begin", "snapshot-complete 29@x"}},
+		{"listed again", Batch{Revision: 29, Snapshot: true, Put: listed(t, b)}, []string{"snapshot-begin", "put 2", "snapshot-complete 29@x"}, []string{"snapshot-begin", "snapshot-complete 29@x"}},
 	} {
 		h.Apply(step.batch)
 		require.Equal(t, step.one, lines(t, one.Take()), step.name)
@@ -160,67 +168,74 @@ func TestStreams(t *testing.T) {
 	require.Empty(t, h.interfaces)
 }
 
-// TestUnfinishedRecords: nodes get nothing from an empty datastore until a leader has listed every
-// source, nor while a leader adopts the interfaces in the backend.
+// TestUnfinishedRecords: nodes get nothing until a leader has listed every source, nor while a
+// leader adopts the interfaces in the backend.
 func TestUnfinishedRecords(t *testing.T) {
 	a, b := lease(pod1, node1), lease(pod2, node1)
 	complete := map[string][]byte{CompleteRecord: []byte("true")}
-	adopting := func(values ...any) map[string][]byte {
-		all := records(t, values...)
+	adopting := func(all map[string][]byte) map[string][]byte {
 		all["chosen/adopting/"] = []byte("true")
 		return all
 	}
-	completed := records(t, a)
-	maps.Copy(completed, complete)
-	whole := []string{"snapshot-begin", "put 1", "put 2", "snapshot-complete 13@x"}
+	adopted := []string{"chosen/adopting/"}
+	node := map[string][]byte{"chosen/node/" + node2: []byte(`{"node":"` + node2 + `","number":1}`), "chosen/networks/": []byte(networks)}
+	both := []string{"snapshot-begin", "put 1", "put 2", "snapshot-complete 14@x"}
 	for name, c := range map[string]struct {
 		batches []Batch
 		want    []string
 	}{
 		"an empty cluster": {[]Batch{
 			{Revision: 10, Snapshot: true},
-			{Revision: 13, Put: complete},
-		}, []string{"snapshot-begin", "snapshot-complete 13@x"}},
+			{Revision: 14, Put: complete},
+		}, []string{"snapshot-begin", "snapshot-complete 14@x"}},
 		"a lost datastore": {[]Batch{
 			{Revision: 10, Snapshot: true, Put: map[string][]byte{HistoryRecord: []byte("h")}},
-			{Revision: 11, Put: adopting(a)},
-			{Revision: 12, Put: records(t, b)},
-			{Revision: 13, Delete: []string{"chosen/adopting/"}},
-		}, []string{"snapshot-begin", "put 1", "put 2", "snapshot-complete 13@x.h"}},
+			{Revision: 11, Put: adopting(records(t, a))},
+			{Revision: 12, Delete: adopted},
+			{Revision: 13, Put: records(t, b)},
+			{Revision: 14, Put: complete},
+		}, []string{"snapshot-begin", "put 1", "put 2", "snapshot-complete 14@x.h"}},
+		"datastore and backend lost": {[]Batch{
+			{Revision: 10, Snapshot: true},
+			{Revision: 11, Put: node},
+			{Revision: 12, Put: records(t, a)},
+			{Revision: 13, Put: records(t, b)},
+			{Revision: 14, Put: complete},
+		}, both},
+		"listed by a replica that starts": {[]Batch{
+			{Revision: 12, Snapshot: true, Put: records(t, a)},
+			{Revision: 13, Put: records(t, b)},
+			{Revision: 14, Put: complete},
+		}, both},
 		"a leader that was cut short": {[]Batch{
-			{Revision: 10, Snapshot: true, Put: adopting(a)},
+			{Revision: 10, Snapshot: true, Put: adopting(listed(t, a))},
 			{Revision: 12, Put: records(t, b)},
-			{Revision: 13, Delete: []string{"chosen/adopting/"}},
-		}, whole},
+			{Revision: 14, Delete: adopted},
+		}, both},
 		"lost under a running replica": {[]Batch{
 			{Revision: 9, Snapshot: true, Put: complete},
-			{Revision: 10, Put: adopting(a)},
+			{Revision: 10, Put: adopting(records(t, a))},
 			{Revision: 11, Snapshot: true},
 			{Revision: 12, Put: records(t, b, a)},
-		}, []string{"snapshot-begin", "put 1", "put 2", "snapshot-complete 12@x"}},
-		"lost while a replica did not watch": {[]Batch{
-			{Revision: 9, Snapshot: true, Put: records(t, a)},
-			{Revision: 11, Snapshot: true},
-			{Revision: 12, Put: records(t, b, a)},
-		}, []string{"snapshot-begin", "put 1", "put 2", "snapshot-complete 12@x"}},
+			{Revision: 14, Put: complete},
+		}, both},
 		"emptied under a running replica": {[]Batch{
-			{Revision: 9, Snapshot: true, Put: completed},
+			{Revision: 9, Snapshot: true, Put: listed(t, a)},
 			{Revision: 11, Delete: []string{CompleteRecord, "chosen/lease/" + RecordName(a.Key())}},
 			{Revision: 12, Put: records(t, b, a)},
-		}, []string{"snapshot-begin", "put 1", "put 2", "snapshot-complete 12@x"}},
-		"records of a release without " + CompleteRecord: {[]Batch{
-			{Revision: 13, Snapshot: true, Put: records(t, a, b)},
-		}, whole},
+			{Revision: 14, Put: complete},
+		}, both},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHub()
 			var s stream.Subscription
+			last := len(c.batches) - 1
 			for n, batch := range c.batches {
 				h.Apply(batch)
-				if s == nil && n == len(c.batches)-2 || len(c.batches) == 1 {
+				if n == last-1 {
 					s = open(t, h, node1)
 				}
-				if n < len(c.batches)-1 && s != nil {
+				if s != nil && n < last {
 					require.Empty(t, s.Take())
 				}
 			}
@@ -234,7 +249,7 @@ func TestTheLastInterfaceGoes(t *testing.T) {
 	h := newHub()
 	one := open(t, h, node1)
 	a := lease(pod1, node1)
-	h.Apply(Batch{Revision: 1, Snapshot: true, Put: records(t, a)})
+	h.Apply(Batch{Revision: 1, Snapshot: true, Put: listed(t, a)})
 	require.Len(t, one.Take(), 3)
 	h.Apply(Batch{Revision: 2, Delete: []string{"chosen/lease/" + RecordName(a.Key())}})
 	require.Equal(t, []string{"deleted 1 2@x"}, lines(t, one.Take()))
