@@ -110,7 +110,7 @@ type Loop struct {
 	// not make a scope in sync.
 	epoch uint64
 
-	written  chan struct{} // holds one value after a write, until the network is looked at
+	written  chan struct{} // holds one value after a change of have, until the network is looked at
 	observed atomic.Bool   // the network was looked at
 }
 
@@ -259,10 +259,15 @@ func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, 
 	if err := l.write(ctx, changes); err != nil {
 		return epoch, nil, err
 	}
-	if !complete {
-		return epoch, changes, l.wrote(epoch, changes)
+	if complete {
+		err = l.agrees(epoch, wanted)
+	} else {
+		err = l.wrote(epoch, changes)
 	}
-	return epoch, changes, l.agrees(epoch, wanted)
+	if len(changes) > 0 {
+		l.stir() // observe finds in have what was written
+	}
+	return epoch, changes, err
 }
 
 // read reads the backend if its model is unknown, and returns the epoch of the model.
@@ -288,6 +293,7 @@ func (l *Loop) read(ctx context.Context) (uint64, error) {
 	}
 	l.have, l.known = model.ByScope(), true
 	l.leftBehind = true
+	l.stir() // it may have a write that the loop had not noted
 	return epoch, nil
 }
 
@@ -438,7 +444,6 @@ func (l *Loop) write(ctx context.Context, changes []netvirt.Change) error {
 	}
 	l.metrics.changed(changes)
 	l.accepted(changes)
-	l.stir() // after accepted, because observe reads have
 	return nil
 }
 

@@ -151,7 +151,7 @@ func (l *Loop) Identity() string {
 // Observed reports whether the first Observe has succeeded, if the backend is an Observer.
 func (l *Loop) Observed() bool { return l.observer == nil || l.observed.Load() }
 
-// stir makes observe look soon, because something was written.
+// stir makes observe look soon, because have has changed.
 func (l *Loop) stir() {
 	select {
 	case l.written <- struct{}{}:
