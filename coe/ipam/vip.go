@@ -71,6 +71,9 @@ func decodeVIP(key string, value []byte) (coe.VIPFact, error) {
 	if !f.Address.IsValid() || f.Namespace == "" || vipRecord(f.VIP) != key {
 		return f, fmt.Errorf("it is not a record of %s", key)
 	}
+	if (f.Protocol == "") != (f.Port == 0) || f.Port != 0 && !f.External {
+		return f, fmt.Errorf("protocol %q and port %d do not fit the claim", f.Protocol, f.Port)
+	}
 	return f, nil
 }
 

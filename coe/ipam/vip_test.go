@@ -234,6 +234,16 @@ func TestDamagedVIPs(t *testing.T) {
 		"contradicted": func(r map[string][]byte) {
 			r["192.0.2.1"] = []byte(`{"address":"192.0.2.1","namespace":"b","external":true}`)
 		},
+		"a protocol without a port": func(r map[string][]byte) {
+			r["10.96.0.1"] = []byte(`{"address":"10.96.0.1","protocol":"tcp","namespace":"a"}`)
+		},
+		"a port without a protocol": func(r map[string][]byte) {
+			r["192.0.2.1//80"] = []byte(`{"address":"192.0.2.1","port":80,"namespace":"b","external":true}`)
+		},
+		"a port of a cluster address": func(r map[string][]byte) {
+			delete(r, "10.96.0.1")
+			r["10.96.0.1/tcp/80"] = []byte(`{"address":"10.96.0.1","protocol":"tcp","port":80,"namespace":"a"}`)
+		},
 		"none": func(r map[string][]byte) { clear(r) },
 	} {
 		t.Run(name, func(t *testing.T) {
