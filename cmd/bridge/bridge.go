@@ -85,6 +85,7 @@ type Bridge struct {
 	repoolDue atomic.Bool
 	mu        sync.Mutex
 	posted    []dhcppool.Pool // what RESTCONF clients posted
+	joined    *joinedPools    // allPools; nil when posted has changed
 }
 
 // New opens the datastore and creates the parts. Close releases them.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/netip"
+	"reflect"
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
@@ -97,7 +98,7 @@ func scopesOf(c coe.Changed) []netvirt.Scope {
 // setPosted sets the pools that RESTCONF clients have posted.
 func (b *Bridge) setPosted(pools []dhcppool.Pool) {
 	b.mu.Lock()
-	b.posted = pools
+	b.posted, b.joined = pools, nil
 	b.mu.Unlock()
 	b.repool()
 }
@@ -129,23 +130,34 @@ func (b *Bridge) repool() {
 	r.claims.Mark(netvirt.Cluster) // nodes learn the pools
 }
 
-// allPools returns pools with the ones that are posted now.
-func (b *Bridge) allPools() ([]dhcppool.Pool, []coe.Problem) {
-	b.mu.Lock()
-	posted := b.posted
-	b.mu.Unlock()
-	return b.pools(posted)
+// joinedPools are all pools, for these nodes and the posted pools of the time.
+type joinedPools struct {
+	nodes    map[netip.Addr]*coe.Node // the Store's, which replaces it when it changes
+	pools    []dhcppool.Pool
+	problems []coe.Problem
 }
 
-// pools joins the pools of the settings, then the posted ones, then the nodes' own. A pool
-// that cannot serve beside an earlier one is a problem.
-func (b *Bridge) pools(posted []dhcppool.Pool) ([]dhcppool.Pool, []coe.Problem) {
-	all, problems := ipam.JoinPools(b.cfg.Pools, posted, b.reserved(), !b.cfg.Mapping.Isolated())
+// allPools joins the pools of the settings, then the posted ones, then the nodes' own. A pool
+// that cannot serve beside an earlier one is a problem. They are joined once for all callers,
+// who must not change them: an agent's request needs them too, and thousands of nodes have some.
+func (b *Bridge) allPools() ([]dhcppool.Pool, []coe.Problem) {
+	nodes := b.store.Nodes()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.joined == nil || reflect.ValueOf(b.joined.nodes).UnsafePointer() != reflect.ValueOf(nodes).UnsafePointer() {
+		b.joined = b.joinPools(nodes)
+	}
+	return b.joined.pools, b.joined.problems
+}
+
+// joinPools needs mu.
+func (b *Bridge) joinPools(nodes map[netip.Addr]*coe.Node) *joinedPools {
+	all, problems := ipam.JoinPools(b.cfg.Pools, b.posted, b.reserved(), !b.cfg.Mapping.Isolated())
 	if b.cfg.NodePools {
-		ofNodes, more := ipam.NodePools(b.store.Nodes(), all, b.reserved())
+		ofNodes, more := ipam.NodePools(nodes, all, b.reserved())
 		all, problems = append(all, ofNodes...), append(problems, more...)
 	}
-	return all, problems
+	return &joinedPools{nodes, all, problems}
 }
 
 // requestable reports whether the agent of a node may request an address for a pod of a
