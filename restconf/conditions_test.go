@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -481,4 +483,52 @@ func increments(t *testing.T, clients, rounds int, try func(client int) bool) {
 		})
 	}
 	all.Wait()
+}
+
+// TestTagsAfterARestore: a restored datastore that kept its identity uses revisions again, and
+// tags from before do not hold for what has them now.
+func TestTagsAfterARestore(t *testing.T) {
+	schema, err := yang.Load()
+	require.NoError(t, err)
+	dir := filepath.Join(t.TempDir(), "data")
+	begin := func() *bed {
+		store, err := datastore.Open(t.Context(), datastore.Config{Schema: schema, Dir: dir})
+		require.NoError(t, err)
+		s, err := New(Config{Config: tree.Config{Schema: schema, Datastore: store}, Auth: FixedUsers{"admin": "admin"}})
+		require.NoError(t, err)
+		return &bed{s, t, store}
+	}
+	b := begin()
+	require.Equal(t, 201, b.do("PUT", podsRFC+uid2, podRFC(uid2)).status)
+	kept := b.tagOf(podsRFC + uid2)
+	require.NoError(t, b.store.Close())
+	backup := filepath.Join(t.TempDir(), "backup")
+	require.NoError(t, os.CopyFS(backup, os.DirFS(dir)))
+
+	b = begin()
+	require.Equal(t, kept, b.tagOf(podsRFC+uid2), "a restart changes no tag")
+	require.Equal(t, 201, b.do("PUT", podsRFC+uid1, podRFC(uid1)).status)
+	paths := []string{podsRFC + uid1, podsRFC + uid1 + "/name", coeRFC + "/pods", coeRFC, "/rests/data"}
+	before, revision := map[string]string{}, b.store.Revision()
+	for _, path := range paths {
+		before[path] = b.tagOf(path)
+	}
+	require.NoError(t, b.store.Close())
+
+	require.NoError(t, os.RemoveAll(dir))
+	require.NoError(t, os.CopyFS(dir, os.DirFS(backup)))
+	written := time.Now().Unix()
+	require.Eventually(t, func() bool { return time.Now().Unix() > written }, 10*time.Second, 10*time.Millisecond)
+	b = begin()
+	t.Cleanup(func() { require.NoError(t, b.store.Close()) })
+	other := strings.Replace(podRFC(uid1), `"name":"`, `"name":"other-`, 1)
+	require.Equal(t, 201, b.do("PUT", podsRFC+uid1, other).status)
+	require.Equal(t, revision, b.store.Revision(), "the revision is used again")
+	for _, path := range paths {
+		require.Equal(t, 200, b.do("GET", path, "", header("If-None-Match", before[path])).status, path)
+	}
+	for _, path := range []string{podsRFC + uid1, coeRFC} {
+		require.Equal(t, 412, b.do("DELETE", path, "", header("If-Match", before[path])).status, path)
+	}
+	require.Equal(t, kept, b.tagOf(podsRFC+uid2), "its content is the same")
 }

@@ -19,9 +19,12 @@ import (
 //	everything else                            the last change of its unit; the time is
 //	                                           the top container's
 //
+// A datastore that was restored from a backup uses revisions again. So the tag also holds a
+// digest: of the time of the last change, or of the content of the unit.
+//
 // State does not change it: a Version is for writers. State alone and read-only trees
-// have none. External entries have no revision: if one is in the resource, the tag holds a
-// digest of its content, and the time is now.
+// have none. External entries have no revision: if one is in the resource, the digest is also
+// of its content, and the time is now.
 type Version struct {
 	Tag      string // empty: the resource has no version
 	Modified time.Time
@@ -44,44 +47,49 @@ func (t *Tree) Version(q Question) Version {
 }
 
 func (t *Tree) version(at Target, from reader) Version {
-	change, external := t.changeOf(at, from)
-	return t.versionOf(change, external)
+	v, _ := t.versionAt(at, from)
+	return v
 }
 
-// VersionAfter is the version of a resource that a write has made.
+// VersionAfter is the version of a resource that a write has made; it is empty if another
+// write has changed the resource since.
 func (t *Tree) VersionAfter(made Result, at Target) Version {
-	return t.versionOf(made.Change, t.externalIn(at))
-}
-
-func (t *Tree) versionOf(c datastore.Change, external digest) Version {
-	tag := t.store.Identity() + "-" + strconv.FormatInt(c.Revision, 36)
-	if external.any {
-		tag += "-" + strconv.FormatUint(external.sum, 36)
-		c.Time = time.Now()
+	v, revision := t.versionAt(at, t.store)
+	if revision != made.Revision {
+		return Version{}
 	}
-	return Version{tag, c.Time}
+	return v
 }
 
-// changeOf is the last change of the resource at a target, and a digest of the external
-// entries in it.
-func (t *Tree) changeOf(at Target, from reader) (datastore.Change, digest) {
-	external := t.externalIn(at)
+// versionAt returns the version of the resource at a target, and its revision.
+func (t *Tree) versionAt(at Target, from reader) (Version, int64) {
+	var c datastore.Change
+	content := t.externalIn(at)
+	external := content.any
 	switch {
 	case at.IsRoot():
-		return from.Changed(nil), external
+		c = from.Changed(nil)
+		content.addTime(c)
 	case at.holdsUnits() || at.isListOfUnits():
-		return from.Changed(at.Top()), external
-	case external.any:
-		return datastore.Change{}, external
+		c = from.Changed(at.Top())
+		content.addTime(c)
+	case !external:
+		doc, _ := at.document()
+		u := from.Get(doc.Node(), doc.Last().Keys...) // before the time, on which no transaction relies
+		c.Time = t.store.Changed(at.Top()).Time
+		if u != nil {
+			c.Revision = u.ModRevision
+			content.add(u.Raw)
+		}
 	}
-	doc, _ := at.document()
-	u := from.Get(doc.Node(), doc.Last().Keys...) // before the time, on which no transaction relies
-	change := t.store.Changed(at.Top())
-	change.Revision = 0
-	if u != nil {
-		change.Revision = u.ModRevision
+	tag := t.store.Identity() + "-" + strconv.FormatInt(c.Revision, 36)
+	if content.any {
+		tag += "-" + strconv.FormatUint(content.sum, 36)
 	}
-	return change, external
+	if external {
+		c.Time = time.Now()
+	}
+	return Version{tag, c.Time}, c.Revision
 }
 
 // externalIn is a digest of the external entries in a resource, or of the external entry
@@ -118,7 +126,7 @@ func (t *Tree) digest(d *digest, top *yang.Node) {
 	}
 }
 
-// digest sums up the content of external entries, the same on every replica.
+// digest sums up what tells two states of one revision apart, the same on every replica.
 type digest struct {
 	sum uint64
 	any bool
@@ -135,4 +143,11 @@ func (d *digest) add(raw []byte) {
 	binary.BigEndian.PutUint64(size[:], uint64(len(raw)))
 	d.sum = crc64.Update(crc64.Update(d.sum, crcTable, size[:]), crcTable, raw)
 	d.any = true
+}
+
+// addTime adds the time of a change. Without a change the time is this replica's own.
+func (d *digest) addTime(c datastore.Change) {
+	if c.Revision != 0 {
+		d.add([]byte(strconv.FormatInt(c.Time.Unix(), 10)))
+	}
 }

@@ -37,15 +37,15 @@ func TestTimesAreNotOlderThanTheirEntries(t *testing.T) {
 	write(uid1)
 	at := StepsTo(top).Child(Step{pods, []string{uid1}})
 	err := tree.store.Update(t.Context(), func(tx *datastore.Tx) error {
-		change, _ := tree.changeOf(at, busy{tx, func() { // times are whole seconds
+		version, revision := tree.versionAt(at, busy{tx, func() { // times are whole seconds
 			before := tree.store.Changed(top).Time
 			require.Eventually(t, func() bool {
 				write(uid2)
 				return tree.store.Changed(top).Time.After(before)
 			}, 10*time.Second, 50*time.Millisecond)
 		}})
-		require.Equal(t, tree.store.Changed(top).Time, change.Time)
-		require.Equal(t, tree.store.Get(pods, uid1).ModRevision, change.Revision)
+		require.Equal(t, tree.store.Changed(top).Time, version.Modified)
+		require.Equal(t, tree.store.Get(pods, uid1).ModRevision, revision)
 		return nil
 	})
 	require.NoError(t, err)
