@@ -36,12 +36,12 @@ func TestPlaybooks(t *testing.T) {
 
 	require.Equal(t, recap{ok: 4, changed: 4}, a.run("present.yml"))
 	bridge.AwaitSync(runTimeout)
-	require.Equal(t, recap{ok: 4}, a.run("present.yml"), "nothing is changed again")
+	require.Equal(t, recap{ok: 4}, a.run("present.yml"), "the second run changes nothing")
 	require.Equal(t, recap{ok: 4}, a.run("refused.yml"))
 	require.Equal(t, recap{ok: 5, changed: 3}, a.run("single.yml"))
 
-	// A reader's playbook that has nothing to change succeeds, any other is refused. Without the
-	// right password nothing is even looked at.
+	// A reader's playbook succeeds if it has nothing to change, and is refused otherwise. With a
+	// wrong password every playbook fails.
 	reader := a.as("reader", "reader")
 	require.Equal(t, recap{ok: 6}, reader.run("read.yml"))
 	require.Equal(t, recap{failed: 1}, reader.run("absent.yml"))
@@ -52,12 +52,12 @@ func TestPlaybooks(t *testing.T) {
 	status, answer := bridge.Do(http.MethodGet, front, "")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, answer, `"host-ip-address":"192.168.33.13"`)
-	require.Contains(t, answer, `"network-type":"VXLAN"`, "the rest is as it was")
+	require.Contains(t, answer, `"network-type":"VXLAN"`, "the other leaves are unchanged")
 
 	require.Equal(t, recap{ok: 1, changed: 1}, a.run("absent.yml"))
 	status, _ = bridge.Do(http.MethodGet, front, "")
 	require.Equal(t, http.StatusNotFound, status)
-	require.Equal(t, recap{ok: 1}, a.run("absent.yml"), "it is gone already")
+	require.Equal(t, recap{ok: 1}, a.run("absent.yml"), "the pool is already deleted")
 }
 
 // The test uses the default root of the modules, and the one data resource. That resource shows
@@ -71,7 +71,7 @@ func TestDefaultRoot(t *testing.T) {
 	require.Equal(t, recap{ok: 4, changed: 1}, a.run("present.yml", where...))
 }
 
-// ansible runs playbooks as one user of a bridge of its own.
+// ansible runs playbooks as a user of its own bridge.
 type ansible struct {
 	t              *testing.T
 	program        string
@@ -94,20 +94,20 @@ func newAnsible(t *testing.T) *ansible {
 	}
 }
 
-// as is for another user, or another password, at the same bridge.
+// as returns an ansible for another user or password of the same bridge.
 func (a *ansible) as(user, password string) *ansible {
 	other := *a
 	other.user, other.password = user, password
 	return &other
 }
 
-// recap is how many tasks a playbook has gone through.
+// recap has the numbers of tasks of a playbook, by result.
 type recap struct{ ok, changed, failed int }
 
 var recapLine = regexp.MustCompile(`bridge +: ok=(\d+) +changed=(\d+) +unreachable=0 +failed=(\d+) +skipped=0 `)
 
-// run runs a playbook with further arguments, and returns what Ansible counted. Ansible leaves
-// no process behind.
+// run runs a playbook with further arguments, and returns Ansible's counts. Ansible leaves no
+// process behind.
 func (a *ansible) run(playbook string, args ...string) recap {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), runTimeout)
@@ -129,12 +129,12 @@ func (a *ansible) run(playbook string, args ...string) recap {
 	a.t.Logf("ansible-playbook %s: %v\n%s", playbook, err, out)
 	a.awaitConnectionsClosed(home)
 	counted := recapLine.FindSubmatch(out)
-	require.NotNil(a.t, counted, "it counted nothing")
+	require.NotNil(a.t, counted, "Ansible printed no counts")
 	return recap{a.number(counted[1]), a.number(counted[2]), a.number(counted[3])}
 }
 
-// awaitConnectionsClosed waits for the processes that hold connections to end, which
-// takes their sockets away.
+// awaitConnectionsClosed waits until the processes that hold connections have ended. Their sockets
+// are removed then.
 func (a *ansible) awaitConnectionsClosed(home string) {
 	require.Eventually(a.t, func() bool {
 		sockets, err := filepath.Glob(filepath.Join(home, "??????????"))

@@ -20,8 +20,8 @@ import (
 // lookTimeout bounds a run of a short program.
 const lookTimeout = time.Minute
 
-// needs are the programs of this machine that tests run in pods, or that a shell there
-// has, with their Debian packages and where they are in an image.
+// needs has the programs of this machine that tests run in pods, or in a shell there. Each has its
+// Debian package, its path on this machine and its path in an image.
 var needs = []struct{ pkg, path, to string }{
 	{"busybox-static", "/usr/bin/busybox", "bin/busybox"},
 	{"dash", "/usr/bin/dash", "bin/sh"}, // busybox sh prefers its own nc and wget to those in PATH
@@ -29,13 +29,13 @@ var needs = []struct{ pkg, path, to string }{
 	{"curl", "/usr/bin/curl", "usr/bin/curl"},
 	{"netcat-openbsd", "/usr/bin/nc.openbsd", "usr/bin/nc"},
 	{"libc-bin", "/usr/bin/getent", "usr/bin/getent"},
-	{"wget", "/usr/bin/wget", "usr/bin/wget"}, // busybox's does not resolve names
+	{"wget", "/usr/bin/wget", "usr/bin/wget"}, // the wget of busybox does not resolve names
 }
 
-// nameServices says where the C library looks for hosts: in their file first.
+// nameServices tells the C library to look for hosts in /etc/hosts first.
 const nameServices = "/etc/nsswitch.conf"
 
-// missing are the Debian packages that a run needs and that are not installed.
+// missing returns the Debian packages that a run needs and that are not installed.
 func missing() []string {
 	packages := kubelab.Missing()
 	for _, n := range needs {
@@ -46,8 +46,7 @@ func missing() []string {
 	return packages
 }
 
-// makeImages makes the images that the tests of the group name, under the names that the
-// suite has for them.
+// makeImages makes the images that the tests of the group use, with the names that the suite uses.
 func (s *suite) makeImages(ctx context.Context) ([]kubelab.Image, error) {
 	names, err := s.images(ctx)
 	if err != nil {
@@ -68,10 +67,9 @@ func (s *suite) makeImages(ctx context.Context) ([]kubelab.Image, error) {
 	return images, nil
 }
 
-// commands are what images run when their pod does not say, by their short names. All
-// have the same files, a shell and the test programs: the tests of the group take the
-// image of a web server for pods that only are there, and that with a C library of its
-// own for dig and getent.
+// commands has the default commands of images, by short name. All images have the same files: a
+// shell and the test programs. The tests of the group use the image of a web server for pods that
+// do nothing, and the image with its own C library for dig and getent.
 var commands = map[string][]string{
 	"agnhost":                {"/agnhost", "pause"},
 	"pause":                  {"/agnhost", "pause"},
@@ -94,13 +92,13 @@ func (s *suite) shellImage(ctx context.Context) (i kubelab.Image, err error) {
 		return i, err
 	}
 	i.Files[s.programs.Agnhost], i.Files[s.programs.CoreDNS], i.Files[s.outOfWindow] = "agnhost", "coredns", "regression-issue-74839"
-	for _, name := range []string{"localhost.crt", "localhost.key"} { // agnhost's, which looks for them here
+	for _, name := range []string{"localhost.crt", "localhost.key"} { // agnhost reads them from this path
 		i.Files[filepath.Join(dir, "test/images/agnhost/porter", name)] = name
 	}
 	return i, nil
 }
 
-// moduleFolder is where the suite's module is on this machine.
+// moduleFolder returns the folder of the suite's module on this machine.
 func moduleFolder(ctx context.Context) (string, error) {
 	dir, err := kube.FindSource(source)
 	if err != nil {
@@ -117,14 +115,14 @@ func moduleFolder(ctx context.Context) (string, error) {
 	return module.Dir, nil
 }
 
-// shortName is an image's name without where it is from, and without its tag.
+// shortName returns the name of an image without its registry and its tag.
 func shortName(image string) string {
 	name, _, _ := strings.Cut(path.Base(image), ":")
 	return name
 }
 
-// shellFiles are the files of a shell with the programs that tests run in it: where they
-// are in an image, by their path here.
+// shellFiles returns the files of a shell with the programs that tests run in it: their paths in an
+// image, by their paths on this machine.
 func shellFiles(ctx context.Context) (map[string]string, error) {
 	files := map[string]string{nameServices: strings.TrimPrefix(nameServices, "/")}
 	for _, n := range needs {
@@ -143,10 +141,10 @@ func shellFiles(ctx context.Context) (map[string]string, error) {
 	return files, nil
 }
 
-// library is what ldd says of one.
+// library matches a library in the output of ldd.
 var library = regexp.MustCompile(`(/\S+) \(0x`)
 
-// libraries are the paths of those that a program is run with.
+// libraries returns the paths of the libraries of a program.
 func libraries(ctx context.Context, program string) ([]string, error) {
 	out, err := look(ctx, "ldd", program)
 	if err != nil {
@@ -159,7 +157,7 @@ func libraries(ctx context.Context, program string) ([]string, error) {
 	return paths, nil
 }
 
-// applets are the links by which busybox is called, but as a shell.
+// applets returns the links by which busybox is called, except the links of the shell.
 func applets(ctx context.Context) (map[string]string, error) {
 	out, err := look(ctx, "busybox", "--list")
 	if err != nil {

@@ -23,7 +23,7 @@ func judge(results []result) error {
 	return nil
 }
 
-// emptyFolder makes a folder, without what was in it, and returns its full path.
+// emptyFolder creates an empty folder, and returns its full path. It removes former contents.
 func emptyFolder(name string) (string, error) {
 	dir, err := filepath.Abs(name)
 	if err != nil {

@@ -16,7 +16,7 @@ var passingText string
 //go:embed excluded.txt
 var excludedText string
 
-// lists are the suite's tests that must pass, and the excluded tests.
+// lists has the suite's tests that must pass, and the excluded tests.
 type lists struct {
 	passing  []string          // names
 	excluded map[string]string // reasons, by name
@@ -38,7 +38,7 @@ func readLists() (l lists, err error) {
 	return l, nil
 }
 
-// parsePassing reads names, one a line, sorted.
+// parsePassing reads sorted names, one in each line.
 func parsePassing(text string) ([]string, error) {
 	names := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	for i, name := range names {
@@ -52,8 +52,8 @@ func parsePassing(text string) ([]string, error) {
 	return names, nil
 }
 
-// parseExcluded reads paragraphs: a reason, in lines that begin with #, and the names of
-// the tests that are excluded for it.
+// parseExcluded reads paragraphs. A paragraph has a reason, in lines that begin with #, and the
+// names of the tests that are excluded for this reason.
 func parseExcluded(text string) (map[string]string, error) {
 	excluded := map[string]string{}
 	for i, paragraph := range strings.Split(strings.TrimSpace(text), "\n\n") {
@@ -86,7 +86,7 @@ func splitParagraph(paragraph string) (reason string, names []string) {
 	return strings.Join(words, " "), names
 }
 
-// compare fails unless the lists together have exactly the tests that the suite has.
+// compare fails unless the two lists together have exactly the tests of the suite.
 func (l lists) compare(suite []string) error {
 	var errs []error
 	for _, name := range suite {

@@ -1,11 +1,10 @@
-// Command conformance runs the network tests of Kubernetes' own end-to-end suite,
-// [sig-network], on a cluster of two nodes with coe-bridge installed as
-// docs/kubernetes.md says. passing.txt names the tests that pass, and the command fails
-// unless they do; excluded.txt names all others with the reason, and the command fails
-// when the suite has a test that is in neither.
+// Command conformance runs the network tests of Kubernetes' own end-to-end suite, [sig-network], on
+// a cluster of two nodes. coe-bridge is installed there as docs/kubernetes.md says. passing.txt has
+// the tests that must pass. excluded.txt has all others, with the reason. The command fails if the
+// suite has a test that is in neither file.
 //
-// The suite is built from the module of the Kubernetes that runs, and the images of its
-// pods are made of what is built here and of files of this machine: nothing is pulled.
+// The suite is built from the module of the Kubernetes that runs. The images of its pods are made
+// of programs that are built here and of files of this machine. Nothing is pulled.
 package main
 
 import (
@@ -25,7 +24,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/kubelab"
 )
 
-// runTimeout bounds a whole run, the builds of the first time included.
+// runTimeout bounds a whole run, including the builds of the first run.
 const runTimeout = 2 * time.Hour
 
 func main() {
@@ -38,14 +37,14 @@ func main() {
 	}
 }
 
-// logFolder is where the logs of the last run are.
+// logFolder has the logs of the last run.
 const logFolder = ".run/conformance"
 
-// options are what the command line says.
+// options has the options of the command line.
 type options struct {
 	bin      string
 	parallel int
-	only     *regexp.Regexp // nil: the tests of passing.txt
+	only     *regexp.Regexp // nil for the tests of passing.txt
 }
 
 func run(ctx context.Context) error {
@@ -62,8 +61,8 @@ func run(ctx context.Context) error {
 }
 
 func parseOptions() (o options, err error) {
-	flag.StringVar(&o.bin, "bin", "bin", "folder with coe-bridge and coe-cni, as make build leaves it")
-	flag.IntVar(&o.parallel, "parallel", 4, "how many tests run at a time")
+	flag.StringVar(&o.bin, "bin", "bin", "folder with coe-bridge and coe-cni, as built by make build")
+	flag.IntVar(&o.parallel, "parallel", 4, "number of tests that run at the same time")
 	flag.Func("run", "run the suite's tests that match this regular expression, including excluded ones, instead of the tests in passing.txt", func(text string) error {
 		o.only, err = regexp.Compile(text)
 		return err
@@ -90,7 +89,7 @@ func conform(ctx context.Context, o options, s *screen.Screen) error {
 	if err != nil {
 		return err
 	}
-	s.Say("%d tests are to be run", len(tests))
+	s.Say("%d tests will run", len(tests))
 	logs, err := emptyFolder(logFolder)
 	if err != nil {
 		return err

@@ -18,32 +18,32 @@ import (
 )
 
 const (
-	// testTimeout bounds a test, which then clears up.
+	// testTimeout bounds a test without its cleanup.
 	testTimeout = 12 * time.Minute
-	// endTimeout is how long a test may take to clear up.
+	// endTimeout bounds the cleanup of a test.
 	endTimeout = 3 * time.Minute
 )
 
-// runner runs tests of a suite in a cluster, each in a process of its own: each has a
-// log, and a time, and does not end with another.
+// runner runs tests of a suite in a cluster, each in its own process. So each test has its own log
+// and its own duration, and the failure of a test does not end another.
 type runner struct {
 	suite *suite
 	lab   *kubelab.Lab
 	logs  string
-	said  func(result) // gets each result; from one goroutine at a time
+	said  func(result) // is called with each result, by one goroutine at a time
 
-	mu sync.Mutex // of said
+	mu sync.Mutex // guards calls of said
 }
 
-// result is how a test went.
+// result is the result of a test.
 type result struct {
 	name string
 	took time.Duration
 	log  string
-	err  error // nil: it has passed
+	err  error // nil if the test has passed
 }
 
-// String is a row of a table.
+// String returns a row of a table.
 func (r result) String() string {
 	row := fmt.Sprintf("%5.0f s  %s", r.took.Seconds(), r.name)
 	if r.err == nil {
@@ -66,8 +66,8 @@ func (r *runner) runAll(ctx context.Context, tests []string, parallel int) []res
 	return slices.Concat(r.runSome(ctx, beside, parallel), r.runSome(ctx, alone, 1))
 }
 
-// runSome runs tests, that many at a time, and returns what came of each. When ctx is
-// done the rest is not run.
+// runSome runs tests, some at the same time, and returns their results. When ctx is done, it does
+// not start the remaining ones.
 func (r *runner) runSome(ctx context.Context, tests []string, parallel int) []result {
 	results := make([]result, len(tests))
 	next := make(chan int)
@@ -123,8 +123,8 @@ func (r *runner) runLogged(ctx context.Context, name, file string) error {
 	return verify(file)
 }
 
-// command is the suite's process for a test. It ends with this one, and those that it has
-// started end with it.
+// command returns the process of the suite for a test. It ends with this process, and its own child
+// processes end with it.
 func (r *runner) command(ctx context.Context, name string) *exec.Cmd {
 	cmd := r.lab.Outside().Command(ctx, r.suite.binary,
 		"--kubeconfig="+r.lab.Kubeconfig(), "--kubectl-path="+r.lab.Kubectl(), "--provider=skeleton",
@@ -135,15 +135,15 @@ func (r *runner) command(ctx context.Context, name string) *exec.Cmd {
 	return cmd
 }
 
-// focus is the regular expression for one test: the suite matches it with its own title
-// before the name.
+// focus returns the regular expression for one test. The suite matches it against its own title,
+// followed by the name of the test.
 func focus(name string) string { return " " + regexp.QuoteMeta(name) + "$" }
 
-// passed is what the suite says at the end when one test was chosen and has passed.
+// passed matches the last lines of the suite if one test was chosen and has passed.
 const passed = " 1 Passed | 0 Failed"
 
-// verify reads whether the test has passed: the suite succeeds too when a test skips
-// itself, or none was chosen.
+// verify fails unless the output says that the test has passed. The suite also succeeds if a test
+// skips itself, or if no test was chosen.
 func verify(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -155,7 +155,7 @@ func verify(file string) error {
 	return nil
 }
 
-// unfit are the characters that are not in a log's name.
+// unfit matches the characters that the name of a log cannot have.
 var unfit = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
 func logName(test string) string {

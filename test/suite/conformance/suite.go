@@ -15,16 +15,16 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/kubelab"
 )
 
-// listTimeout bounds how long the suite may take to say what it has.
+// listTimeout bounds the time in which the suite lists its tests.
 const listTimeout = time.Minute
 
-// group is how the names of the tests of Kubernetes' network group begin.
+// group is the prefix of the names of the tests of Kubernetes' network group.
 const group = "[sig-network] "
 
-// source is the module whose dependencies the suite is built of.
+// source is the module from whose dependencies the suite is built.
 const source = "test/suite/conformance/e2e"
 
-// program is the suite, as Kubernetes' releases have it.
+// program is the suite, built like the one in Kubernetes' releases.
 var program = kube.Program{
 	Title: "the end-to-end tests of Kubernetes " + kube.Version, Takes: "five minutes of two processors, and 2 GB of Go's build cache",
 	Source: source, Package: "k8s.io/kubernetes/test/e2e", Tests: true,
@@ -36,22 +36,22 @@ var program = kube.Program{
 	}, " "),
 }
 
-// outOfWindow is the server of a test of Kubernetes' issue 74839: it sends TCP segments
-// that nobody waits for.
+// outOfWindow is the server of a test of Kubernetes' issue 74839. It sends TCP segments outside the
+// window of the client.
 var outOfWindow = kube.Program{
 	Title: "the test server of Kubernetes' issue 74839", Takes: "a few seconds",
 	Source: source, Package: "k8s.io/kubernetes/test/images/regression-issue-74839",
 	Name: "regression-issue-74839-" + kube.Version, Binary: "regression-issue-74839", LDFlags: "-s -w",
 }
 
-// suite is the built suite, with what its images are made of.
+// suite is the built suite, with the files of its images.
 type suite struct {
 	binary      string
 	outOfWindow string
 	programs    kubelab.Programs
 }
 
-// buildSuite builds the suite where the user's cache folder does not have it.
+// buildSuite builds the suite, unless the user's cache folder has it.
 func buildSuite(ctx context.Context, progress io.Writer) (s *suite, err error) {
 	s = &suite{}
 	if s.binary, err = program.Build(ctx, progress); err != nil {
@@ -64,10 +64,10 @@ func buildSuite(ctx context.Context, progress io.Writer) (s *suite, err error) {
 	return s, err
 }
 
-// listed is a line of --list-tests: where a test is, and its name.
+// listed matches a line of --list-tests: the place of a test in the source, and its name.
 var listed = regexp.MustCompile(`^ +\S+\.go:\d+: (.*)$`)
 
-// tests are the names of all tests of the group, sorted.
+// tests returns the names of all tests of the group, sorted.
 func (s *suite) tests(ctx context.Context) ([]string, error) {
 	lines, err := s.ask(ctx, "--list-tests")
 	if err != nil {
@@ -86,10 +86,10 @@ func (s *suite) tests(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// images are the names of all images that pods of the suite name.
+// images returns the names of all images of the suite's pods.
 func (s *suite) images(ctx context.Context) ([]string, error) { return s.ask(ctx, "--list-images") }
 
-// ask returns the lines that the suite prints.
+// ask runs the suite with a flag, and returns the lines that it prints.
 func (s *suite) ask(ctx context.Context, flag string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()

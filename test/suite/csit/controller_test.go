@@ -13,7 +13,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/serve"
 )
 
-// controller is a bridge as the suites know it: they write to it, and cut its power.
+// controller is a bridge to which the suites write, and which they kill.
 type controller struct {
 	t       *testing.T
 	args    []string
@@ -23,8 +23,8 @@ type controller struct {
 // roles are the roles of the users in variables/controller.resource.
 var roles = map[string]string{"admin": "writer", "reader": "reader", "guest": "reader"}
 
-// startController starts a bridge that ends with the test. The further arguments say which
-// backend it has.
+// startController starts a bridge that ends with the test. The further arguments determine its
+// backend.
 func startController(t *testing.T, backend ...string) *controller {
 	c := &controller{t: t}
 	c.args = append([]string{"--data-dir", t.TempDir(), "--auth-file", bridgetest.AuthFile(t, roles)}, backend...)
@@ -35,14 +35,14 @@ func startController(t *testing.T, backend ...string) *controller {
 			t.Logf("the last of the bridge's log:\n%s", c.running.Log().Last())
 		}
 	})
-	// From now on it is where it was.
+	// After a restart the bridge has the same address.
 	address, err := url.Parse(c.running.URL)
 	require.NoError(t, err)
 	c.args = append(c.args, "--listen", address.Host)
 	return c
 }
 
-// variables are the variables of the suites for this controller.
+// variables returns the variables of the suites for this controller.
 func (c *controller) variables() map[string]string {
 	command := installPower(c.t, power{"/kill": c.kill, "/start": c.start})
 	return map[string]string{
@@ -63,7 +63,7 @@ func (c *controller) start() error {
 	return err
 }
 
-// onOVN are the variables of a bridge with OVN.
+// onOVN returns the variables of a bridge with OVN.
 func onOVN(t *testing.T) map[string]string {
 	northbound, err := ovsdb.Run()
 	require.NoError(t, err)
@@ -74,8 +74,7 @@ func onOVN(t *testing.T) map[string]string {
 	return variables
 }
 
-// backendPower are the commands that cut a backend's power, switch it on, and start it with
-// nothing.
+// backendPower returns the commands that kill a backend, start it, and start it without data.
 func backendPower(t *testing.T, kill, start, empty func() error) map[string]string {
 	command := installPower(t, power{"/kill": kill, "/start": start, "/empty": empty})
 	return map[string]string{

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
 
-var at = flag.String("controller", "", "URL of a running controller, for the cases with the tag odl alone; a bridge is started without")
+var at = flag.String("controller", "", "URL of a running controller, on which only the cases with the tag odl run; default: a bridge is started")
 
 // TestSuites: every case passes on a bridge with OVN, except the cases of another backend, and none is
 // skipped.

@@ -1,5 +1,5 @@
-// Package csit runs Robot Framework suites in the manner of OpenDaylight's CSIT: suites of
-// cases, resources with the keywords that they are written in, variables that say where the
-// controller is, and the bodies that are sent. The controller is a whole bridge with OVN, one
-// with a real OpenDaylight behind it, or that OpenDaylight itself, to see where it differs.
+// Package csit runs Robot Framework suites in the style of OpenDaylight's CSIT. The suites have
+// cases, the resources have their keywords, the variables have the address of the controller, and
+// bodies has the bodies of requests. The controller is a bridge with OVN, a bridge with a real
+// OpenDaylight as its backend, or that OpenDaylight itself, to find the differences.
 package csit

@@ -15,17 +15,17 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 )
 
-// startPatience is for a controller that starts on a busy machine.
+// startPatience bounds the start of a controller on a busy machine.
 const startPatience = "15 min"
 
-// TestRealOpenDaylight runs the suites on a real OpenDaylight Oxygen: the cases with the tag odl
-// pass, and the others do not, which is shown as a table of where it differs.
+// TestRealOpenDaylight runs the suites on a real OpenDaylight Oxygen. The cases with the tag odl
+// must pass, and the others must fail. The test prints the failed ones as a table of differences.
 func TestRealOpenDaylight(t *testing.T) {
 	c := odl.ForTest(t, odl.Oxygen)
 	command := installPower(t, power{"/kill": c.Kill, "/start": again(t, c.Start)})
 	cases := robot(t, map[string]string{
 		"CONTROLLER": c.URL, "KILL_COMMAND": command("/kill"), "START_COMMAND": command("/start"), "START_PATIENCE": startPatience,
-	}, "--exclude", "ovnORopendaylightORbackend", "--exclude", "rebootNOTodl") // what it loses with its power is not the same each time
+	}, "--exclude", "ovnORopendaylightORbackend", "--exclude", "rebootNOTodl") // a killed OpenDaylight does not always lose the same data
 	showDifferences(t, cases)
 	for _, r := range cases {
 		if slices.Contains(r.Tags, "odl") {
@@ -51,12 +51,12 @@ func TestBridgeOnRealOpenDaylight(t *testing.T) {
 	}
 }
 
-// again has a controller do something for as long as the test goes on.
+// again returns do with a context that is not canceled at the end of the test.
 func again(t *testing.T, do func(context.Context) error) func() error {
 	return func() error { return do(context.WithoutCancel(t.Context())) }
 }
 
-// showDifferences prints the cases that fail there, and leaves the table among the artifacts.
+// showDifferences prints the failed cases, and writes the table to the artifacts.
 func showDifferences(t *testing.T, cases []result) {
 	t.Helper()
 	var table strings.Builder

@@ -6,10 +6,11 @@ import (
 	"testing"
 )
 
-// power is a switch that the suites cut the power of something with: paths and what they do.
+// power has functions for the suites that kill and start programs, by path.
 type power map[string]func() error
 
-// installPower has commands for the suites, each under its path; it ends with the test.
+// installPower serves the functions to the suites until the test ends. It returns a function that
+// makes the shell command for a path.
 func installPower(t *testing.T, p power) (command func(path string) string) {
 	server := httptest.NewServer(p)
 	t.Cleanup(server.Close)

@@ -22,7 +22,7 @@ const (
 	skipped = "SKIP"
 )
 
-// result is the result of a case, as Robot Framework writes it down.
+// result is the result of a case in Robot Framework's output file.
 type result struct {
 	Suite  string   `xml:"-"`
 	Name   string   `xml:"name,attr"`
@@ -33,10 +33,10 @@ type result struct {
 	} `xml:"status"`
 }
 
-// unexpected is the suites' message about an answer that has another status.
+// unexpected matches the message of the suites about an answer with an unexpected status.
 var unexpected = regexp.MustCompile(`Url: https?://[^/]+(\S+) Expected status: (\d+) != (\d+)`)
 
-// brief is why a case failed, on one line.
+// brief returns the reason why a case failed, in one line.
 func (r result) brief() string {
 	line, _, _ := strings.Cut(strings.TrimSpace(r.Status.Message), "\n")
 	if _, last, found := strings.Cut(line, "The last error was: "); found {
@@ -63,12 +63,12 @@ func (s suite) all() []result {
 	return all
 }
 
-// mostFailures is the greatest number of failed cases that Robot Framework tells by its exit
-// status; greater ones say that it did not run them.
+// mostFailures is the largest number of failed cases that Robot Framework returns as its exit
+// status. A larger exit status means that it did not run the cases.
 const mostFailures = 250
 
 // robot runs the suites with variables and options, and returns the results of the cases.
-// The log and the report are where go test -artifacts says.
+// The log and the report are in the folder of go test -artifacts.
 func robot(t *testing.T, variables map[string]string, options ...string) []result {
 	t.Helper()
 	venv, err := python.Venv(t.Context(), t.Output(), "requirements.txt")

@@ -28,8 +28,8 @@ const (
 	posted        = "c0e00000-c0e0-4000-8000-00000000000"
 )
 
-// newPlaneWithAgents is an API server to which the bridge's manifests are applied, and
-// on which two nodes have an agent's pod each.
+// newPlaneWithAgents returns an API server with the bridge's manifests. Each of two nodes has a pod
+// of the agent.
 func newPlaneWithAgents(t *testing.T) *watched {
 	t.Helper()
 	plane := kube.ForTest(t, kube.Config{RBAC: true})
@@ -56,8 +56,8 @@ func (w *watched) agentPod(t *testing.T, node string) {
 	require.NoError(t, err)
 }
 
-// token is what kubelet projects into a pod: a token of the pod's account that is bound
-// to the pod.
+// token returns the token that kubelet would project into a pod: a token of the pod's account,
+// bound to the pod.
 func (w *watched) token(t *testing.T, account, audience, pod string) string {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}
@@ -71,7 +71,7 @@ func (w *watched) token(t *testing.T, account, audience, pod string) string {
 	return answer.Status.Token
 }
 
-// bearer asks a bridge with a token, and returns status and body.
+// bearer sends a request with a token to a bridge, and returns the status and the body.
 func bearer(t *testing.T, b *watcher, token, method, path, body string) (status int, answer string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -84,13 +84,13 @@ func bearer(t *testing.T, b *watcher, token, method, path, body string) (status 
 	require.NoError(t, err)
 	defer func() { _ = got.Body.Close() }()
 	text := make([]byte, 4<<10)
-	n, _ := got.Body.Read(text) // of a stream the first event
+	n, _ := got.Body.Read(text) // the first event, if the body is a stream
 	return got.StatusCode, string(text[:n])
 }
 
 func streamOf(node int) string { return "/rests/streams/node-interfaces=" + nodes[node].address }
 
-// serveAgents is serve for a bridge that takes agents' tokens, and knows the nodes.
+// serveAgents is serve for a bridge that accepts tokens of agents, and knows the nodes.
 func (w *watched) serveAgents(t *testing.T, account string) *watcher {
 	t.Helper()
 	b := w.serve(t, account, "--agent-service-account="+namespace+"/"+agentAccount, "--pool", "10.12.0.0/16", "--annotate-qps=0")
@@ -98,9 +98,8 @@ func (w *watched) serveAgents(t *testing.T, account string) *watcher {
 	return b
 }
 
-// An agent proves by its token of which node it is, to a bridge with the manifests'
-// rights: it follows its node's stream, deletes pods of its node, and gets at
-// nothing else.
+// An agent proves by its token that it belongs to a node. The bridge has the rights of the manifests.
+// The agent can follow the stream of its node and delete pods of its node, and nothing else.
 func TestAgentsByToken(t *testing.T) {
 	w := newPlaneWithAgents(t)
 	b := w.serveAgents(t, "coe-bridge")
@@ -123,7 +122,7 @@ func TestAgentsByToken(t *testing.T) {
 	require.NoError(t, err)
 	says, err := agent.Problem(t.Context(), "served", posted+"1")
 	require.NoError(t, err)
-	require.NotContains(t, says, "agent", "its own pod's")
+	require.NotContains(t, says, "agent", "the stream has no record of the agent's own pod")
 
 	t.Run("another node's", func(t *testing.T) { w.reachesNothingElse(t, b, first) })
 	t.Run("other tokens", func(t *testing.T) { w.refusesOtherTokens(t, b) })
@@ -141,7 +140,7 @@ func TestAgentsByToken(t *testing.T) {
 		require.Eventually(t, func() bool {
 			status, _ := bearer(t, b, gone, http.MethodGet, streamOf(1), "")
 			return status == http.StatusUnauthorized
-		}, 2*time.Minute, time.Second, "its token is good no more, once what is known of it is forgotten")
+		}, 2*time.Minute, time.Second, "the token is refused when the cached review has expired")
 	})
 	require.False(t, b.Log().Says(0, first), "no token is logged")
 	require.False(t, b.Log().Says(0, strings.Split(first, ".")[2]))
@@ -156,11 +155,11 @@ func follow(t *testing.T, u *uplink.Uplink) {
 		cancel()
 		running.Wait()
 	})
-	require.Eventually(t, func() bool { return u.Status().Synced }, patience, poll, "it follows its node: %v", u.Status().Err)
+	require.Eventually(t, func() bool { return u.Status().Synced }, patience, poll, "the agent follows its node: %v", u.Status().Err)
 }
 
-// reachesNothingElse has the agent of the first node try for what is the second's, and
-// everybody's.
+// reachesNothingElse tries requests of the first node's agent for data of the second node, and for
+// data of all nodes.
 func (w *watched) reachesNothingElse(t *testing.T, b *watcher, token string) {
 	theirs := b.post(t, "2", nodes[1].address)
 	_, err := w.Client().CoreV1().Pods("served").Create(t.Context(), newPod("kubernetes-one", nodes[1].name), metav1.CreateOptions{})
@@ -170,7 +169,7 @@ func (w *watched) reachesNothingElse(t *testing.T, b *watcher, token string) {
 	require.Eventually(t, func() bool {
 		status, _ := b.Bridge().Do(http.MethodGet, pods+"/pods="+kubernetesOne, "")
 		return status == http.StatusOK
-	}, patience, poll, "the bridge has heard of the pod")
+	}, patience, poll, "the bridge has read the pod")
 	for _, c := range []struct{ method, path, body string }{
 		{"GET", streamOf(1), ""},
 		{"GET", "/rests/streams/xml/node-interfaces=" + nodes[0].address, ""},
@@ -210,8 +209,8 @@ func (w *watched) reachesNothingElse(t *testing.T, b *watcher, token string) {
 	require.Contains(t, answer, theirs)
 }
 
-// refusesOtherTokens shows tokens that are good for the API server, or were, or for
-// others than agents.
+// refusesOtherTokens sends tokens that must be refused: tokens for the API server, tokens of other
+// accounts, and invalid tokens.
 func (w *watched) refusesOtherTokens(t *testing.T, b *watcher) {
 	pod := "agent-" + nodes[0].name
 	good := w.token(t, agentAccount, agentAudience, pod)
@@ -233,8 +232,8 @@ func (w *watched) refusesOtherTokens(t *testing.T, b *watcher) {
 	require.Eventually(t, func() bool { return b.Log().Says(0, "login failed", "bound to no node") }, patience, poll)
 }
 
-// unjudged takes the right to review tokens away. Agents then get the answer that the API server
-// cannot be asked, and the log says what is missing, until the right is back.
+// unjudged removes the bridge's right to review tokens. Then the bridge answers agents that it cannot
+// ask the API server, and the log names the missing right, until it is given again.
 func (w *watched) unjudged(t *testing.T, all []right) {
 	w.allow(t, "without-reviews", without(all, reviewTokens))
 	_, err := w.Client().CoreV1().Nodes().Create(t.Context(), newNode(nodes[2].name, nodes[2].address), metav1.CreateOptions{})
@@ -254,7 +253,7 @@ func (w *watched) unjudged(t *testing.T, all []right) {
 	}, patience, poll)
 }
 
-// post posts a pod on a node, as a client that may.
+// post posts a pod on a node, as a client with the role writer.
 func (b *watcher) post(t *testing.T, n, node string) (uid string) {
 	t.Helper()
 	status, answer := b.Bridge().Do(http.MethodPost, "/rests/data/pod:coe", entityOn(posted+n, node))

@@ -12,8 +12,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
-// All of deploy/ is taken by the API server, twice, and has an agent on every node, be
-// that ready or not.
+// The API server accepts all manifests of deploy/, twice. They cause an agent on every node, even if
+// the node is not ready.
 func TestAgentsAreEverywhere(t *testing.T) {
 	plane := kube.ForTest(t, kube.Config{RBAC: true, ControllerManager: true, Scheduler: true})
 	c := &cluster{ControlPlane: plane}
@@ -40,12 +40,13 @@ func TestAgentsAreEverywhere(t *testing.T) {
 	agentMay(t, plane)
 }
 
-// agentMay asks the API server for what an agent can do: find out that it is uninstalled.
+// agentMay asks the API server for the rights of an agent. An agent can only find out whether it is
+// uninstalled.
 func agentMay(t *testing.T, plane *kube.ControlPlane) {
 	t.Helper()
 	account := "--as=system:serviceaccount:" + namespace + ":coe-bridge-agent"
 	for question, want := range map[string]string{
-		"coe-bridge get daemonsets.apps": "yes", "coe-bridge get namespaces": "yes", // a namespace is in itself
+		"coe-bridge get daemonsets.apps": "yes", "coe-bridge get namespaces": "yes", // a namespace belongs to itself
 		"default get daemonsets.apps": "no", "default get namespaces": "no",
 		"coe-bridge list daemonsets.apps": "no", "coe-bridge patch daemonsets.apps": "no", "coe-bridge delete daemonsets.apps": "no",
 		"coe-bridge list pods": "no", "coe-bridge get pods": "no", "coe-bridge get secrets": "no", "coe-bridge get nodes": "no", "coe-bridge patch nodes": "no",

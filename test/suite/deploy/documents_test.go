@@ -21,14 +21,14 @@ func commands(t *testing.T, kinds ...string) string {
 	return code
 }
 
-// checkout is a copy of what of the repository the commands need.
+// checkout is a copy of those files of the repository that the commands need.
 type checkout struct {
 	dir string
 	env []string
 }
 
-// newCheckout makes one with bin/coe-bridge as make build leaves it, whose kubectl
-// is the administrator's.
+// newCheckout returns a checkout with bin/coe-bridge as built by make build. Its kubectl has the
+// rights of the administrator.
 func newCheckout(t *testing.T, plane *kube.ControlPlane, program string) *checkout {
 	t.Helper()
 	c := &checkout{dir: t.TempDir()}
@@ -48,7 +48,7 @@ func newCheckout(t *testing.T, plane *kube.ControlPlane, program string) *checko
 	return c
 }
 
-// run runs commands, with a password to be typed.
+// run runs commands, and types a password.
 func (c *checkout) run(t *testing.T, code string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", code)

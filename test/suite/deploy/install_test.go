@@ -31,19 +31,19 @@ const (
 	namespace = "coe-bridge"
 	user      = "admin"
 	password  = "an example's password"
-	// annotation is where pods show their addresses.
+	// annotation is the annotation of pods with their addresses.
 	annotation = "coe-bridge.io/interfaces"
 )
 
-// cluster is a control plane with three control-plane nodes, none of which is ready,
-// and an operator who has installed coe-bridge as docs/kubernetes.md says.
+// cluster is a control plane with three control-plane nodes that are not ready. coe-bridge is
+// installed there as docs/kubernetes.md says.
 type cluster struct {
 	*kube.ControlPlane
 	*checkout
 	kubelets map[string]*kubelet // by node
 }
 
-// nodes are named in docs/kubernetes.md, with these addresses. The last comes later.
+// nodes has the nodes of docs/kubernetes.md, with their addresses. The last one is added later.
 var nodes = []struct{ name, address string }{{"cp-1", "10.0.0.11"}, {"cp-2", "10.0.0.12"}, {"cp-3", "10.0.0.13"}, {"cp-4", "10.0.0.14"}}
 
 func newCluster(t *testing.T) *cluster {
@@ -67,14 +67,14 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// join makes a node of the cluster.
+// join adds a node to the cluster.
 func (c *cluster) join(t *testing.T, name, address string) {
 	t.Helper()
 	_, err := c.Client().CoreV1().Nodes().Create(t.Context(), newNode(name, address), metav1.CreateOptions{})
 	require.NoError(t, err)
 }
 
-// newNode is a control-plane node as it is before there is a network.
+// newNode returns a control-plane node before it has a network.
 func newNode(name, address string) *corev1.Node {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
@@ -103,13 +103,13 @@ func (c *cluster) install(t *testing.T) {
 	require.NoError(t, err)
 	c.edit(t, "deploy/kubernetes/mine", append(c.addresses(),
 		"10.0.0.10", api.Hostname(), "6443", api.Port(), "backend: ovn", "backend: memory")...)
-	for range 2 { // it may be repeated
+	for range 2 { // the commands can be repeated
 		c.run(t, commands(t, "apply"))
 	}
 	c.run(t, "kubectl diff --server-side -k deploy/kubernetes/mine")
 }
 
-// here is a text with the addresses that nodes have here.
+// here replaces the addresses of nodes in a text by their addresses in this test.
 func (c *cluster) here(text string) string {
 	return strings.NewReplacer(c.addresses()...).Replace(text)
 }
@@ -121,8 +121,7 @@ func (c *cluster) addresses() (changes []string) {
 	return changes
 }
 
-// pods waits until that many pods of a component are on nodes, and returns them in
-// the order of these.
+// pods waits until n pods of a component are on nodes. It returns the pods in the order of the nodes.
 func (c *cluster) pods(t *testing.T, component string, n int) []corev1.Pod {
 	t.Helper()
 	var found []corev1.Pod
@@ -144,7 +143,7 @@ func (c *cluster) podOf(t *testing.T, component, node string) (found []corev1.Po
 	return found
 }
 
-// bound are the pods of a component that are on nodes and to stay there.
+// bound returns the pods of a component that are on nodes and are not being deleted.
 func (c *cluster) bound(t *testing.T, component string) []corev1.Pod {
 	t.Helper()
 	list, err := c.Client().CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{
@@ -166,7 +165,7 @@ func (c *cluster) start(t *testing.T, pods []corev1.Pod) (all []*running) {
 	return all
 }
 
-// status is what a bridge says of itself.
+// status is the status of a bridge.
 type status struct {
 	Leads    bool              `json:"leads"`
 	InSync   bool              `json:"in-sync"`
@@ -179,7 +178,7 @@ type problem struct {
 	Name string `json:"name"`
 }
 
-// status asks a bridge, by the certificates that were made.
+// status reads the status of a bridge, with the certificates of the guide.
 func (c *cluster) status(t *testing.T, r *running) (s status, ok bool) {
 	t.Helper()
 	ca, err := os.ReadFile(filepath.Join(c.dir, "certificates/coe-bridge-ca.crt"))
@@ -205,7 +204,7 @@ func (c *cluster) status(t *testing.T, r *running) (s status, ok bool) {
 	return body.Status, true
 }
 
-// leader waits until one of the bridges leads, in sync, and returns it.
+// leader waits until a bridge leads and is in sync, and returns its index.
 func (c *cluster) leader(t *testing.T, bridges []*running) (leads int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -242,9 +241,9 @@ func newPod(name, node string) *corev1.Pod {
 	}
 }
 
-// TestInstall follows docs/kubernetes.md. Before there is any network, an etcd of three members and two
-// bridges run; one of them leads and gives pods their addresses. When the leader is killed, or its
-// node is drained, the other one takes over.
+// TestInstall follows docs/kubernetes.md. Before the cluster has a network, an etcd of three members
+// and two bridges run. The leader gives pods their addresses. When the leader is killed, or its node
+// is drained, the other bridge takes over.
 func TestInstall(t *testing.T) {
 	c := newCluster(t)
 	c.install(t)
@@ -264,7 +263,7 @@ func TestInstall(t *testing.T) {
 	leads = c.leader(t, bridges)
 	c.awaitHealthy(t, 2)
 	require.NoError(t, c.evict(t, bridges[leads]))
-	require.True(t, apierrors.IsTooManyRequests(c.evict(t, bridges[1-leads])), "one at a time")
+	require.True(t, apierrors.IsTooManyRequests(c.evict(t, bridges[1-leads])), "only one bridge can be evicted at a time")
 	bridges[leads].end(t, syscall.SIGTERM)
 	c.leader(t, []*running{bridges[1-leads]})
 	c.hasAddress(t, "third")
@@ -273,7 +272,7 @@ func TestInstall(t *testing.T) {
 	c.hasAddress(t, "fourth")
 }
 
-// awaitHealthy waits until the budget counts that many bridges.
+// awaitHealthy waits until the disruption budget counts n healthy bridges.
 func (c *cluster) awaitHealthy(t *testing.T, n int32) {
 	t.Helper()
 	require.Eventually(t, func() bool {

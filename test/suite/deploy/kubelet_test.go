@@ -23,24 +23,23 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
-// kubelet runs the one container of a pod as a process of this machine, as a
-// kubelet would: with the files, environment, arguments and user that the pod
-// says, from ConfigMaps, Secrets and tokens of the API server, in a root of its
-// own that has nothing but these and the program. Nodes share this machine's
-// loopback, so a container's 127.0.0.1 is its node's address.
+// kubelet runs the only container of a pod as a process of this machine, like a real kubelet. The
+// process has the files, environment, arguments and user of the pod, from ConfigMaps, Secrets and
+// tokens of the API server. Its root has only these files and the program. Nodes share this
+// machine's loopback, so the 127.0.0.1 of a container is the address of its node.
 type kubelet struct {
 	client   *kubernetes.Clientset
 	api      *rest.Config
 	node     string
 	address  string            // of the node
-	programs map[string]string // by the name of the container: what its image has
-	dir      string            // of the node's files
+	programs map[string]string // the program in the image of each container, by container name
+	dir      string            // the folder with the node's files
 }
 
-// entries are where images have their programs.
+// entries has the paths of programs in images.
 var entries = map[string]string{"coe-bridge": "coe-bridge", "etcd": "usr/local/bin/etcd"}
 
-// running is a pod that runs.
+// running is a running pod.
 type running struct {
 	*process
 	kubelet   *kubelet
@@ -48,7 +47,7 @@ type running struct {
 	container *corev1.Container
 }
 
-// run starts a pod. Data of an earlier pod on the node's disk is still there.
+// run starts a pod. The node's disk still has the data of an earlier pod.
 func (k *kubelet) run(t *testing.T, pod *corev1.Pod) *running {
 	t.Helper()
 	require.Len(t, pod.Spec.Containers, 1)
@@ -73,7 +72,7 @@ func (k *kubelet) run(t *testing.T, pod *corev1.Pod) *running {
 	return &running{start(t, cmd), k, pod, c}
 }
 
-// tail is a command without its name: images have one program.
+// tail returns a command without its name, because images have only one program.
 func tail(command []string) []string {
 	if len(command) == 0 {
 		return nil
@@ -164,7 +163,7 @@ func writeFile(t *testing.T, path string, content []byte, mode os.FileMode, grou
 	require.NoError(t, os.Chown(path, 0, group))
 }
 
-// environment is a container's, where env wins over envFrom.
+// environment returns the environment of a container. env overrides envFrom.
 func (k *kubelet) environment(t *testing.T, namespace string, c *corev1.Container) map[string]string {
 	t.Helper()
 	config := func(name string) map[string]string {
@@ -206,7 +205,7 @@ func expand(text string, env map[string]string) string {
 	})
 }
 
-// becomesReady waits until the pod's probes succeed, and says so to the API server.
+// becomesReady waits until the pod's probes succeed, and reports that to the API server.
 func (r *running) becomesReady(t *testing.T, plane *kube.ControlPlane) {
 	t.Helper()
 	for _, probe := range []*corev1.Probe{r.container.StartupProbe, r.container.LivenessProbe, r.container.ReadinessProbe} {
@@ -216,7 +215,7 @@ func (r *running) becomesReady(t *testing.T, plane *kube.ControlPlane) {
 	require.NoError(t, plane.SetPodStatus(t.Context(), r.pod.Namespace, r.pod.Name, status))
 }
 
-// anyone is kubelet's client: it does not ask who answers.
+// anyone is the client for probes. Like kubelet, it does not verify certificates.
 var anyone = &http.Client{Transport: &http.Transport{
 	TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
 }}

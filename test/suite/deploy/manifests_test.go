@@ -11,8 +11,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
-// Each folder that can be applied is taken by the API server without a warning and
-// without an unknown field, and applying it again changes nothing.
+// The API server accepts each folder of manifests without a warning and without an unknown field.
+// Applying a folder again changes nothing.
 func TestManifests(t *testing.T) {
 	plane := kube.ForTest(t, kube.Config{RBAC: true, ControllerManager: true})
 	for _, folder := range []string{"bridge", "etcd", "example", "."} {
@@ -22,12 +22,13 @@ func TestManifests(t *testing.T) {
 			require.NoError(t, err)
 		}
 		_, err := plane.Kubectl(t.Context(), "diff", "--server-side", "-k", path)
-		require.NoError(t, err, "%s: applied again it makes a difference", folder)
+		require.NoError(t, err, "%s: the second apply changes something", folder)
 	}
 	becomesPods(t, plane)
 }
 
-// becomesPods waits until the manifests have become pods, and etcd's pods run only on the labelled node.
+// becomesPods waits until the manifests have caused pods, and the pods of etcd are only on the
+// labelled node.
 func becomesPods(t *testing.T, plane *kube.ControlPlane) {
 	t.Helper()
 	for _, n := range nodes[:2] {

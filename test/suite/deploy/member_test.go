@@ -16,8 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// replace puts a new node in the place of one of etcd's that is gone for good, as
-// docs/kubernetes.md says.
+// replace replaces a lost node of etcd by a new node, as docs/kubernetes.md says.
 func (c *cluster) replace(t *testing.T, lost *running, name, address string) {
 	t.Helper()
 	from, to := lost.kubelet, c.kubelets[name]
@@ -54,14 +53,14 @@ func (c *cluster) replace(t *testing.T, lost *running, name, address string) {
 	c.start(t, c.podOf(t, "etcd", name))
 }
 
-// eventually waits until a request is taken: members are cautious while one of
-// them is gone.
+// eventually repeats a request until etcd accepts it. While a member is lost, etcd can refuse changes
+// of its members.
 func eventually(t *testing.T, request func() error) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) { require.NoError(c, request()) }, patience, poll)
 }
 
-// etcd is a client with the certificate that bridges have.
+// etcd returns a client with the certificate of the bridges.
 func (c *cluster) etcd(t *testing.T) *clientv3.Client {
 	t.Helper()
 	file := func(name string) string { return filepath.Join(c.dir, "certificates", name) }

@@ -19,14 +19,14 @@ import (
 const (
 	// root is the project's folder.
 	root = "../../.."
-	// patience is how long what must happen may take on a busy machine.
+	// patience is the time in which an expected state must be reached on a busy machine.
 	patience = time.Minute
 	poll     = 50 * time.Millisecond
 )
 
 func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
 
-// process is a program that runs until it is ended, at the latest with its test.
+// process is a running program. It ends with its test at the latest.
 type process struct {
 	*child.Process
 	name string
@@ -52,8 +52,7 @@ func start(t *testing.T, cmd *exec.Cmd) *process {
 	return p
 }
 
-// end sends a signal that ends the process, which may have ended already, and waits
-// until it has.
+// end ends the process with a signal, and waits until it has ended. The process may have ended before.
 func (p *process) end(t *testing.T, signal syscall.Signal) {
 	t.Helper()
 	_ = p.Signal(signal)
@@ -65,7 +64,7 @@ func (p *process) end(t *testing.T, signal syscall.Signal) {
 	}
 }
 
-// Write takes what the process says.
+// Write records the output of the process.
 func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,13 +20,13 @@ import (
 // right is a verb on a resource.
 type right struct{ group, resource, verb string }
 
-// reviewTokens is what the bridge needs for agents alone.
+// reviewTokens is a right that the bridge needs only for agents.
 var reviewTokens = right{"authentication.k8s.io", "tokenreviews", "create"}
 
 func (r right) String() string { return strings.Trim(r.verb+" "+r.resource+"."+r.group, ".") }
 
-// The role is what the bridge needs and no more: it works with it, it says what is
-// missing when any of it is taken away, and it is refused everything else.
+// The role has exactly the rights that the bridge needs. The bridge works with the role. If a right is
+// removed, the bridge names it. The API server refuses everything else.
 func TestRights(t *testing.T) {
 	plane := kube.ForTest(t, kube.Config{RBAC: true})
 	_, err := plane.MakeNodes(t.Context(), 1)
@@ -46,11 +46,11 @@ func TestRights(t *testing.T) {
 		w.create(t, "served", "enough")
 		w.annotated(t, "enough")
 		w.create(t, "other", "enough")
-		w.told(t, "enough", 1)
+		w.awaitEvent(t, "enough", 1)
 		w.again(t, b, "enough")
-		w.told(t, "enough", 2)
+		w.awaitEvent(t, "enough", 2)
 		b.inSync(t)
-		require.False(t, b.Log().Says(0, "the API server"), "it has nothing to complain of")
+		require.False(t, b.Log().Says(0, "the API server"), "the bridge logs no missing right")
 	})
 	t.Run("no more", func(t *testing.T) { refused(t, plane) })
 	for i, missing := range rightsOf(role.Rules) {
@@ -60,7 +60,7 @@ func TestRights(t *testing.T) {
 				return
 			}
 			if missing.verb == "list" || missing.verb == "watch" {
-				t.Parallel() // the others are after what this bridge alone writes
+				t.Parallel() // not for rights to write: several bridges would write the same annotations and Events
 			}
 			account := fmt.Sprintf("without-%d", i)
 			w.allow(t, account, without(rightsOf(role.Rules), missing))
@@ -75,8 +75,8 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// annotating has a bridge annotate pods only where that is what is tried: several
-// would annotate each other's.
+// annotating lets only the bridge annotate pods whose rights on annotations are tested. Several
+// bridges would overwrite each other's annotations.
 func annotating(r right) string {
 	if r == (right{"", "pods/status", "patch"}) {
 		return "--annotate-qps=50"
@@ -84,7 +84,7 @@ func annotating(r right) string {
 	return "--annotate-qps=0"
 }
 
-// rightsOf takes rules apart.
+// rightsOf returns the single rights of rules.
 func rightsOf(rules []rbacv1.PolicyRule) (all []right) {
 	for _, rule := range rules {
 		for _, group := range rule.APIGroups {
@@ -107,10 +107,10 @@ func without(all []right, missing right) (rest []right) {
 	return rest
 }
 
-// watched is an API server that bridges watch, with accounts of different rights.
+// watched is an API server that bridges watch, with accounts that have different rights.
 type watched struct{ *kube.ControlPlane }
 
-// allow makes an account of the bridge's namespace have these rights and no others.
+// allow gives an account of the bridge's namespace exactly these rights.
 func (w *watched) allow(t *testing.T, account string, rights []right) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Name: account}
@@ -139,11 +139,10 @@ func rbac(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
 }
 
-// watcher is a bridge that watches by an account.
+// watcher is a bridge that watches with an account.
 type watcher struct{ *bridgetest.Process }
 
-// serve starts a bridge with a token of an account. It has addresses for pods of
-// the namespace served alone.
+// serve starts a bridge with a token of an account. Only pods of the namespace "served" get addresses.
 func (w *watched) serve(t *testing.T, account string, args ...string) *watcher {
 	t.Helper()
 	answer, err := w.Client().CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -162,12 +161,12 @@ func (b *watcher) status() (s status) {
 	return s
 }
 
-// complains reports whether the bridge's status has this problem of a source.
+// complains reports whether the bridge's status has a problem of a source.
 func (b *watcher) complains(complaint string) bool {
 	return slices.ContainsFunc(b.status().Sources, func(s json.RawMessage) bool { return strings.Contains(string(s), complaint) })
 }
 
-// inSync waits until the bridge knows all and has written it.
+// inSync waits until the bridge has read all its sources and is in sync.
 func (b *watcher) inSync(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool { s := b.status(); return s.Leads && s.Complete && s.InSync }, patience, poll, "in sync")
@@ -180,7 +179,7 @@ func (w *watched) create(t *testing.T, namespace, name string) {
 	require.NoError(t, err)
 }
 
-// annotated waits until a pod shows its address.
+// annotated waits until a pod is annotated with its address.
 func (w *watched) annotated(t *testing.T, name string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -190,8 +189,8 @@ func (w *watched) annotated(t *testing.T, name string) {
 	}, patience, poll, "annotation of %s", name)
 }
 
-// told waits for an Event with that count which reports a pod without an address.
-func (w *watched) told(t *testing.T, name string, times int32) {
+// awaitEvent waits for an Event with a count that reports a pod without an address.
+func (w *watched) awaitEvent(t *testing.T, name string, times int32) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		events, err := w.Client().CoreV1().Events("other").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=NoAddress,involvedObject.name=" + name})
@@ -200,7 +199,7 @@ func (w *watched) told(t *testing.T, name string, times int32) {
 	}, patience, poll, "an Event of %s, %d times", name, times)
 }
 
-// again makes a pod that has no address have none again: it ends, and runs on.
+// again lets the problem of a pod without an address occur again: the pod ends and then runs again.
 func (w *watched) again(t *testing.T, b *watcher, name string) {
 	t.Helper()
 	has := func() bool {
@@ -212,7 +211,7 @@ func (w *watched) again(t *testing.T, b *watcher, name string) {
 	require.NoError(t, w.SetPodStatus(t.Context(), "other", name, kube.PodStatus{Phase: corev1.PodRunning}))
 }
 
-// provoke makes the bridge use a right, and returns what it says when it lacks it.
+// provoke makes the bridge use a right, and returns its message about the missing right.
 func (w *watched) provoke(t *testing.T, b *watcher, r right) (complaint string) {
 	t.Helper()
 	name := strings.NewReplacer(" ", "-", "/", "-").Replace(strings.ToLower(r.String()))
@@ -223,7 +222,7 @@ func (w *watched) provoke(t *testing.T, b *watcher, r right) (complaint string) 
 	case right{"", "events", "create"}, right{"", "events", "patch"}:
 		w.create(t, "other", name)
 		if r.verb == "patch" {
-			w.told(t, name, 1)
+			w.awaitEvent(t, name, 1)
 			w.again(t, b, name)
 		}
 		return "allow create and patch on events"
@@ -231,7 +230,7 @@ func (w *watched) provoke(t *testing.T, b *watcher, r right) (complaint string) 
 	return "does not allow the bridge to " + r.verb + " " + r.resource
 }
 
-// refused asks the API server for what the bridge must not be able to do.
+// refused asks the API server for rights that the bridge must not have.
 func refused(t *testing.T, plane *kube.ControlPlane) {
 	account := "--as=system:serviceaccount:" + namespace + ":coe-bridge"
 	for _, question := range []string{
@@ -245,7 +244,7 @@ func refused(t *testing.T, plane *kube.ControlPlane) {
 		verb, resource, _ := strings.Cut(question, " ")
 		resource, part, _ := strings.Cut(resource, "/")
 		answer, err := plane.Kubectl(t.Context(), "auth", "can-i", verb, resource, "--subresource="+part, "--all-namespaces", account)
-		require.Error(t, err, question) // exit code 1 is no
+		require.Error(t, err, question) // exit code 1 means no
 		require.Equal(t, "no", strings.TrimSpace(answer), question)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// uid is a uuid of a kind ("a" for pods and so on: a hex digit) and a number.
+// uid returns a UUID with a kind, which is a hex digit ("a" for pods), and a number.
 func uid(kind string, n int) string { return fmt.Sprintf("e2e%s0000-c0e0-4000-8000-%012d", kind, n) }
 
 // addressPool is an allocation pool of a network.
@@ -38,11 +38,11 @@ func poolPath(network string) string {
 	return "dhcp_allocation_pool:dhcp_allocation_pool/network/" + network
 }
 
-// aPod is what a source says of a pod.
+// aPod is the report of a pod by a source.
 type aPod struct {
 	uid, namespace, name string
 	node                 string // its address
-	address              string // empty: choose one
+	address              string // empty if the bridge chooses one
 }
 
 func (p aPod) body() object {
@@ -80,7 +80,7 @@ func (r rest) putNode(t testing.TB, n int, name, address, podCIDR string) {
 	r.change(t, http.MethodPut, "k8s-node:k8s-nodes-info/k8s-nodes/"+uid("0", n), object{"k8s-nodes": []object{node}})
 }
 
-// aService is what a source says of a service with one port.
+// aService is the report of a service with one port by a source.
 type aService struct {
 	uid, namespace, name, address string
 	port                          int
@@ -101,7 +101,7 @@ func (s aService) body() object {
 
 func servicePath(uid string) string { return "service:service-information/services/" + uid }
 
-// sameSet says what is missing and what is too much.
+// sameSet returns an error with the missing and the unexpected elements.
 func sameSet(want, got []string) error {
 	want, got = slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(got))
 	if slices.Equal(want, got) {

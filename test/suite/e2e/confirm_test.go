@@ -20,9 +20,9 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 )
 
-// TestConfirmedByTheNetwork: with OpenDaylight a pod is confirmed when its operational
-// datastore says so, and no longer; the record in the node's stream, the operational tree and
-// the trace say that alike, over restarts of either side.
+// TestConfirmedByTheNetwork: with OpenDaylight a pod is confirmed while the operational datastore
+// has it. The record in the node's stream, the operational tree and the trace agree, also after
+// restarts of the bridge and of OpenDaylight.
 func TestConfirmedByTheNetwork(t *testing.T) {
 	t.Parallel()
 	c := startConfirm(t)
@@ -35,7 +35,7 @@ func TestConfirmedByTheNetwork(t *testing.T) {
 	c.fake.Plug(port)
 	c.awaitPod(pod, true, "")
 	c.bridge.Restart()
-	require.NoError(t, c.record(true), "what was known is not forgotten")
+	require.NoError(t, c.record(true), "the record keeps the last known state")
 	c.bridge.AwaitSync(converge)
 	c.awaitPod(pod, true, "")
 
@@ -46,14 +46,14 @@ func TestConfirmedByTheNetwork(t *testing.T) {
 	c.awaitPod(pod, true, "")
 
 	c.fake.Load(http.StatusServiceUnavailable)
-	await(t, converge, "the controller is missed", func() error {
+	await(t, converge, "the bridge notices that the controller is gone", func() error {
 		if c.bridge.Status().Backend.Connected {
-			return fmt.Errorf("it seems to be there")
+			return fmt.Errorf("the backend is still connected")
 		}
 		return nil
 	})
 	require.NoError(t, c.pod(pod, true, ""), "the switches go on without a controller")
-	c.fake.Unplug() // it has forgotten all that is not configuration
+	c.fake.Unplug() // the restarted controller has only its configuration
 	c.fake.Load(0)
 	c.awaitPod(pod, false, "not plugged in yet")
 	c.bridge.AwaitSync(converge)
@@ -64,7 +64,7 @@ func TestConfirmedByTheNetwork(t *testing.T) {
 	c.awaitPod(pod, false, "its port is down")
 	c.fake.Plug(port)
 	c.awaitPod(pod, true, "")
-	pod.address = "10.42.0.77" // its vpn-interface goes, and comes again
+	pod.address = "10.42.0.77" // its vpn-interface is removed and created again
 	c.rest().putPods(t, pod)
 	c.bridge.AwaitSync(converge)
 	c.awaitPod(pod, true, "")
@@ -73,8 +73,8 @@ func TestConfirmedByTheNetwork(t *testing.T) {
 	c.bridge.AwaitSync(converge)
 }
 
-// TestFlowsThatAreNotProgrammed: OpenDaylight makes nothing of a vpn-instance whose route
-// distinguisher another one has taken, and the trace of a pod in it says so.
+// TestFlowsThatAreNotProgrammed: OpenDaylight does not program a vpn-instance if another one has
+// the same route distinguisher. The trace of a pod in this vpn-instance says so.
 func TestFlowsThatAreNotProgrammed(t *testing.T) {
 	t.Parallel()
 	c := startConfirm(t, func(cfg *bridge.Config) { cfg.Mapping.Isolation = mapping.IsolationNamespace })
@@ -90,7 +90,7 @@ func TestFlowsThatAreNotProgrammed(t *testing.T) {
 	c.awaitPod(pod, true, "")
 }
 
-// confirmWorld is a bridge on an OpenDaylight in process.
+// confirmWorld is a bridge with a fake OpenDaylight in this process.
 type confirmWorld struct {
 	t      *testing.T
 	fake   *odlfake.Controller
@@ -115,7 +115,7 @@ func startConfirm(t *testing.T, options ...bridgetest.Option) *confirmWorld {
 
 func (c *confirmWorld) rest() rest { return rest{c.bridge.Client()} }
 
-// port is the name of a pod's port.
+// port returns the name of a pod's port.
 func (c *confirmWorld) port(p aPod) string {
 	var found []struct {
 		Port string `json:"odl-interface:parent-interface"`
@@ -124,10 +124,10 @@ func (c *confirmWorld) port(p aPod) string {
 	return found[0].Port
 }
 
-// awaitPod waits until all say that a pod is confirmed, or not, and why.
+// awaitPod waits until all reports agree that a pod is confirmed, or that it is not and why.
 func (c *confirmWorld) awaitPod(p aPod, confirmed bool, why string) {
 	c.t.Helper()
-	await(c.t, converge, "confirmed as it should be", func() error { return c.pod(p, confirmed, why) })
+	await(c.t, converge, "the expected confirmation", func() error { return c.pod(p, confirmed, why) })
 }
 
 func (c *confirmWorld) pod(p aPod, confirmed bool, why string) error {
@@ -179,7 +179,7 @@ func (c *confirmWorld) trace(ctx context.Context, confirmed bool, why string) er
 	return nil
 }
 
-// awaitUnconfirmed waits until the status says why something is not confirmed, and nothing else.
+// awaitUnconfirmed waits until the status has exactly this reason for unconfirmed objects.
 func (c *confirmWorld) awaitUnconfirmed(why string) {
 	c.t.Helper()
 	await(c.t, converge, "unconfirmed", func() error {

@@ -17,7 +17,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
-// The rounds of TestKill: a kill each, at a random moment of these bounds.
+// A round of TestKill kills the bridge once, at a random time within these bounds.
 const (
 	killRounds = 6
 	killSeed   = 20260611
@@ -26,8 +26,8 @@ const (
 	writers    = 4
 )
 
-// TestKill kills a bridge under load, again and again: what it acknowledged stays,
-// no address is given twice, and OVN ends as if nothing had happened.
+// TestKill kills a bridge under load in several rounds. Acknowledged writes stay, no address is given
+// twice, and at the end OVN has the same rows as without a kill.
 func TestKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs ovsdb-server and child processes; make test runs it")
@@ -35,7 +35,7 @@ func TestKill(t *testing.T) {
 	t.Parallel()
 	nb := ovsdb.Start(t)
 	external := addExternal(t, nb)
-	// Longer than the test: an address that was given is never given to another.
+	// The rest is longer than the test, so no address is given to a second pod.
 	p := startProcess(t, nb.Endpoint(), "--address-reuse-delay", "1h")
 	p.rest().putPool(t, addressPool{network: "default", subnet: "10.42.0.0/16", gateway: "10.42.0.1"})
 
@@ -66,7 +66,7 @@ func TestKill(t *testing.T) {
 	requireRows(t, p.rest(), nb, load)
 	require.Subset(t, dump(t, nb), external, "the rows of the external writer")
 
-	// Incremental writes have the same result as one write.
+	// Incremental writes must have the same result as one write.
 	bitByBit := slices.DeleteFunc(dump(t, nb), func(line string) bool { return slices.Contains(external, line) })
 	nb.Wipe(t)
 	await(t, converge, "all rows again", func() error { return sameSet(bitByBit, dump(t, nb)) })
@@ -83,7 +83,7 @@ func runLoad(t *testing.T, p process, load []*writer, given holders, after time.
 	var wrong []error
 	select {
 	case <-time.After(after):
-	case err := <-ended: // before the kill: an answer that can't be right
+	case err := <-ended: // before the kill: an answer was wrong
 		wrong = append(wrong, err)
 	}
 	p.Kill()
@@ -93,10 +93,10 @@ func runLoad(t *testing.T, p process, load []*writer, given holders, after time.
 	require.NoError(t, errors.Join(wrong...))
 }
 
-// holders are the pods that ever had an address.
+// holders has the pod that was given each address.
 type holders map[netip.Addr]string
 
-// watch looks at the leases until the bridge does not answer.
+// watch reads the leases repeatedly until the bridge does not answer.
 func (h holders) watch(ctx context.Context, r rest) error {
 	for {
 		leases, err := r.leases(ctx)
@@ -129,8 +129,8 @@ func (h holders) note(leases []lease) error {
 	return nil
 }
 
-// TestServiceChangesNamespace puts a service into one namespace after the other.
-// What OVN has of it must not go with the namespace that it leaves.
+// TestServiceChangesNamespace moves a service from one namespace to another. OVN must keep its rows
+// when it leaves a namespace.
 func TestServiceChangesNamespace(t *testing.T) {
 	t.Parallel()
 	nb := ovsdb.Start(t)
@@ -144,7 +144,7 @@ func TestServiceChangesNamespace(t *testing.T) {
 	}
 }
 
-// requireAcknowledged requires that the lists hold what was acknowledged and no more.
+// requireAcknowledged requires that the lists have exactly the acknowledged entries.
 func requireAcknowledged(t *testing.T, r rest, load []*writer) {
 	t.Helper()
 	for _, list := range []struct{ tree, list, key, path string }{
@@ -168,13 +168,13 @@ func requireAcknowledged(t *testing.T, r rest, load []*writer) {
 	}
 }
 
-// netvirtTrees are the trees that follow from the others.
+// netvirtTrees are the trees of the model.
 var netvirtTrees = []string{
 	"elan:elan-instances", "elan:elan-interfaces", "l3vpn:vpn-instances", "l3vpn:vpn-interfaces",
 	"ietf-interfaces:interfaces", "odl-nat:floating-ip-info", "coe-netvirt:services", "coe-netvirt:subnets",
 }
 
-// requireConfirmed requires that the backend has confirmed what is wanted.
+// requireConfirmed requires that the backend has confirmed all wanted objects.
 func requireConfirmed(t *testing.T, r rest) {
 	t.Helper()
 	for _, tree := range netvirtTrees {
@@ -186,8 +186,8 @@ func requireConfirmed(t *testing.T, r rest) {
 	}
 }
 
-// requireRows computes which rows must exist, only from the writers' data and from the
-// leases.
+// requireRows computes the expected rows from the writers' data and the leases, and requires that
+// the database has them.
 func requireRows(t *testing.T, r rest, nb *ovsdb.Server, load []*writer) {
 	t.Helper()
 	leases := r.living(t)
@@ -253,7 +253,7 @@ var rowTables = []string{
 	"NAT", "QoS", "Meter", "Static_MAC_Binding",
 }
 
-// dump is every row, a line each.
+// dump returns all rows, one in each line.
 func dump(t *testing.T, nb *ovsdb.Server) []string {
 	t.Helper()
 	var rows []string
@@ -267,8 +267,7 @@ func dump(t *testing.T, nb *ovsdb.Server) []string {
 	return rows
 }
 
-// addExternal makes rows in every table as other users of the database do, and
-// returns what they are.
+// addExternal creates rows in every table, as other users of the database do, and returns them.
 func addExternal(t *testing.T, nb *ovsdb.Server) []string {
 	t.Helper()
 	for _, command := range [][]string{

@@ -26,15 +26,15 @@ const (
 	optionType, optionServer            = 53, 54
 	optionParameters, optionEnd         = 55, 255
 
-	dhcpHeader = 240 // the fixed part, with the magic cookie
+	dhcpHeader = 240 // length of the fixed part, with the magic cookie
 )
 
 var dhcpCookie = []byte{99, 130, 83, 99}
 
-// dhcpTries is how often a client asks, for a quarter of a second each time.
+// dhcpTries is the number of tries of a client. Each try lasts a quarter of a second.
 const dhcpTries = 20
 
-// dhcpLease is what a DHCP server gave.
+// dhcpLease is the lease of a DHCP server.
 type dhcpLease struct {
 	address      netip.Addr
 	maskBits     int
@@ -138,7 +138,7 @@ func dhcpOption(code byte, value []byte) []byte {
 	return append([]byte{code, byte(len(value))}, value...)
 }
 
-// parseDHCP reads an answer and its kind; the kind of what is none is 0.
+// parseDHCP reads an answer and its kind. The kind is 0 if the message is not a DHCP answer.
 func parseDHCP(m []byte) (l dhcpLease, kind byte) {
 	if len(m) < dhcpHeader || !bytes.Equal(m[236:240], dhcpCookie) {
 		return l, 0

@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// diskSize is what the embedded etcd needs to begin with, and some.
+	// diskSize is a little more than the embedded etcd needs when it starts.
 	diskSize = 448 << 20
-	// fullFor is how long the disk is full.
+	// fullFor is the time for which the disk is full.
 	fullFor = 3 * time.Second
 )
 
 // TestDiskFull fills the disk of a bridge to the last byte, while others use the bridge.
 // Writes are refused with the reason, and reads go on. When there is free disk space again,
-// the same process takes writes. A process that was killed meanwhile starts with all
-// acknowledged writes.
+// the same process accepts writes. A process that was killed meanwhile starts with all acknowledged
+// writes.
 func TestDiskFull(t *testing.T) {
 	if testing.Short() {
 		t.Skip("mounts a file system, as root; make test runs it")
@@ -60,16 +60,16 @@ func TestDiskFull(t *testing.T) {
 	w := watchOver(t, append([]string{"--dev"}, args...))
 	select {
 	case <-w.up:
-		t.Log("a bridge comes up where the disk is full")
+		t.Log("a bridge can start while the disk is full")
 	case <-w.ended:
-		t.Log("no bridge comes up where the disk is full")
+		t.Log("no bridge can start while the disk is full")
 	case <-time.After(converge):
 	}
 	require.NoError(t, os.Remove(ballast))
-	await(t, converge, "it takes a pod", func() error {
+	await(t, converge, "the bridge accepts a pod", func() error {
 		client := w.client.Load()
 		if client == nil {
-			return errors.New("no bridge has come up")
+			return errors.New("no bridge has started")
 		}
 		r = rest{client}
 		status, answer, err := r.do(t.Context(), http.MethodPut, "config/"+podPath(more[6].uid), more[6].body())
@@ -81,9 +81,9 @@ func TestDiskFull(t *testing.T) {
 	await(t, converge, "every pod has its address", func() error { return leased(t, r, 7) })
 }
 
-// watchman starts a bridge as often as it ends, as systemd and Kubernetes do.
+// watchman restarts a bridge whenever it ends, as systemd and Kubernetes do.
 type watchman struct {
-	up, ended chan struct{} // hold a value when one has come up, or has ended
+	up, ended chan struct{} // hold a value after a start, or an end
 	client    atomic.Pointer[serve.Client]
 }
 
@@ -113,7 +113,7 @@ func watchOver(t *testing.T, args []string) *watchman {
 	return w
 }
 
-// leased is nil when so many pods have an address.
+// leased returns an error unless n pods have an address.
 func leased(t *testing.T, r rest, pods int) error {
 	if n := len(r.living(t)); n != pods {
 		return fmt.Errorf("%d leases of %d", n, pods)
@@ -121,7 +121,7 @@ func leased(t *testing.T, r rest, pods int) error {
 	return nil
 }
 
-// fillDisk makes a file of all that is left of a disk.
+// fillDisk creates a file that uses all free space of a disk.
 func fillDisk(t *testing.T, disk string) (file string) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(disk, "ballast"))
@@ -135,7 +135,7 @@ func fillDisk(t *testing.T, disk string) (file string) {
 	return f.Name()
 }
 
-// requireRefused requires that a pod can't be written, and that the answer says why.
+// requireRefused requires that a pod cannot be written, and that the answer has the reason.
 func requireRefused(t *testing.T, r rest, p aPod) {
 	t.Helper()
 	response, err := r.Open(t.Context(), http.MethodPut, "/rests/data/pod:coe/pods="+p.uid, `{"pod:pods":[{"uid":"`+p.uid+`"}]}`)

@@ -12,11 +12,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/serve"
 )
 
-// earlyRounds are enough for one in which somebody asks before the bridge knows all.
+// earlyRounds is so large that in some round a request arrives before the bridge has read all data.
 const earlyRounds = 6
 
-// TestWholeOrNotYet asks bridges that have just come up, after they were killed: what was
-// chosen is answered whole, or with 503, and never as if there were less of it.
+// TestWholeOrNotYet sends requests to bridges that were killed and have just started. The answer has
+// all leases, or is 503. It never has only a part of the leases.
 func TestWholeOrNotYet(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs child processes; make test runs it")
@@ -44,7 +44,7 @@ func TestWholeOrNotYet(t *testing.T) {
 	}
 }
 
-// askEarly starts a bridge, asks it for a tree until it is answered, and kills it.
+// askEarly starts a bridge, repeats a GET of a tree until it succeeds, and kills the bridge.
 func askEarly(t *testing.T, tree, whole string, args []string) {
 	t.Helper()
 	p, err := serve.StartQuietly(t.Context(), bridgetest.Program(t), args...)
@@ -66,7 +66,7 @@ func askEarly(t *testing.T, tree, whole string, args []string) {
 	require.Fail(t, tree+" is not answered")
 }
 
-// settled is an answer without what changes with the backend, which the bridge fills
+// settled returns an answer without the leaves that depend on the backend. The backend is filled
 // again after each start.
 func settled(answer string) string {
 	return strings.ReplaceAll(answer, `"confirmed":false`, `"confirmed":true`)

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// answerWithin is how long a POST may take while the backend is gone.
+	// answerWithin bounds a POST while the backend is unreachable.
 	answerWithin = 2 * time.Second
-	// returnWithin is how long the model may take to be in sync when it is back.
+	// returnWithin bounds the time until the model is in sync after the backend is reachable again.
 	returnWithin = 10 * time.Second
 )
 
-// TestOutage takes the northbound server away while pods are posted.
+// TestOutage stops the northbound server while pods are posted.
 func TestOutage(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -43,7 +43,7 @@ func TestOutage(t *testing.T) {
 			c.begin(nb, t)
 			posted += r.postDuring(t, posted, c.lasts)
 			r.requireOutage(t)
-			await(t, converge, "a lease for every pod, though the server is away", func() error {
+			await(t, converge, "a lease for every pod, although the server is stopped", func() error {
 				if living := len(r.living(t)); living != posted {
 					return fmt.Errorf("%d leases for %d pods", living, posted)
 				}
@@ -58,7 +58,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestWipedWhileIdle wipes the database while nothing happens.
+// TestWipedWhileIdle wipes the database while the bridge has no work.
 func TestWipedWhileIdle(t *testing.T) {
 	t.Parallel()
 	nb := ovsdb.Start(t)
@@ -71,8 +71,8 @@ func TestWipedWhileIdle(t *testing.T) {
 	r.awaitSync(t, returnWithin)
 }
 
-// TestDeposed lets a later bridge claim the database: the one before writes no more,
-// until the claim is taken back.
+// TestDeposed: a later bridge claims the database. The former one writes no longer, until an operator
+// gives the database back to it.
 func TestDeposed(t *testing.T) {
 	t.Parallel()
 	nb := ovsdb.Start(t)
@@ -95,7 +95,7 @@ func TestDeposed(t *testing.T) {
 	require.Contains(t, st.Backend.LastError, "later writer")
 	require.Equal(t, rows, dump(t, nb))
 
-	// An operator takes the database over for it.
+	// An operator gives the database back to the former bridge.
 	nb.NBCtl(t, "remove", "NB_Global", ".", "external_ids", "coe-bridge/epoch")
 	r.awaitSync(t, returnWithin)
 	requirePorts(t, r, nb, 5)
@@ -111,7 +111,7 @@ func startDefault(t *testing.T, nb *ovsdb.Server) rest {
 	return r
 }
 
-// postPods posts pods, each of which must be acknowledged soon.
+// postPods posts pods. Each must be acknowledged soon.
 func (r rest) postPods(t *testing.T, from, n int) int {
 	t.Helper()
 	for i := from; i < from+n; i++ {
@@ -123,7 +123,7 @@ func (r rest) postPods(t *testing.T, from, n int) int {
 	return n
 }
 
-// postDuring posts a pod now and then for a while, and returns how many.
+// postDuring posts pods at intervals for a time, and returns their number.
 func (r rest) postDuring(t *testing.T, from int, lasts time.Duration) int {
 	t.Helper()
 	end := time.After(lasts)
@@ -139,10 +139,10 @@ func (r rest) postDuring(t *testing.T, from int, lasts time.Duration) int {
 	}
 }
 
-// requireOutage requires that the status says what is wrong now.
+// requireOutage requires that the status reports the outage.
 func (r rest) requireOutage(t *testing.T) {
 	t.Helper()
-	await(t, time.Second, "status says what is wrong", func() error {
+	await(t, time.Second, "the status reports the outage", func() error {
 		st, err := r.status(t.Context())
 		switch {
 		case err != nil:

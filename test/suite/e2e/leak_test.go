@@ -12,16 +12,15 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
-// TestNoGoroutineLeakMemory and its sibling run alone: tests that may run beside
-// others wait until they are done.
+// TestNoGoroutineLeakMemory and its sibling run alone. Parallel tests start after them.
 func TestNoGoroutineLeakMemory(t *testing.T) { testLeak(t) }
 
 func TestNoGoroutineLeakOVN(t *testing.T) {
 	testLeak(t, bridgetest.OVN(ovsdb.Start(t).Endpoint()))
 }
 
-// testLeak starts and stops a bridge under load several times. Resources that only the first one leaves
-// are ignored; resources of the next ones are leaks.
+// testLeak starts and stops a bridge under load several times. It ignores resources that only the
+// first bridge leaves. Resources that a later bridge leaves are leaks.
 func testLeak(t *testing.T, options ...bridgetest.Option) {
 	b := bridgetest.Start(t, options...)
 	live := func(pods int) {
@@ -48,7 +47,7 @@ func testLeak(t *testing.T, options ...bridgetest.Option) {
 	require.NotEmpty(t, before)
 }
 
-// stacks are the stacks of all goroutines, by "goroutine n".
+// stacks returns the stacks of all goroutines, by "goroutine n".
 func stacks() map[string]string {
 	text := make([]byte, 8<<20)
 	text = text[:runtime.Stack(text, true)]

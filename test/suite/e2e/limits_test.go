@@ -19,7 +19,7 @@ func startMemory(t *testing.T, options ...bridgetest.Option) rest {
 	return rest{bridgetest.Start(t, options...).Client()}
 }
 
-// numbered are pods of one namespace and node, "pod-1" on.
+// numbered returns pods in one namespace on one node, named "pod-1" and so on.
 func numbered(namespace string, n int) []aPod {
 	pods := make([]aPod, n)
 	for i := range pods {
@@ -28,7 +28,7 @@ func numbered(namespace string, n int) []aPod {
 	return pods
 }
 
-// small is a pool with room for two pods.
+// small is a pool with addresses for two pods.
 func small() addressPool {
 	return addressPool{network: "default", subnet: "10.42.0.0/24", from: "10.42.0.2", to: "10.42.0.3", gateway: "10.42.0.1"}
 }
@@ -37,7 +37,7 @@ func TestPoolExhausted(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		heal  func(*testing.T, rest, []aPod)
-		after time.Duration // at least
+		after time.Duration // the least duration until the refused pod is served
 	}{
 		{"pool enlarged", func(t *testing.T, r rest, _ []aPod) {
 			larger := small()
@@ -110,8 +110,7 @@ func TestSamplePool(t *testing.T) {
 	}
 }
 
-// requireServed requires that so many pods have an address of the prefix, each
-// another.
+// requireServed requires that n pods have different addresses of the prefix.
 func (r rest) requireServed(t *testing.T, pods int, prefix netip.Prefix) {
 	t.Helper()
 	r.awaitSync(t, converge)
@@ -128,7 +127,7 @@ func (r rest) requireServed(t *testing.T, pods int, prefix netip.Prefix) {
 	requireConfirmed(t, r)
 }
 
-// TestRivals posts two pods of which only one can be served, and takes the first away.
+// TestRivals posts two pods of which only one can be served, and then deletes the first one.
 func TestRivals(t *testing.T) {
 	first := aPod{uid: uid("a", 1), name: "first", namespace: "web", node: loadNodes[0], address: "10.11.2.28"}
 	for _, c := range []struct {

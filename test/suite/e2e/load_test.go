@@ -11,24 +11,23 @@ import (
 	"strconv"
 )
 
-// writer makes random requests about entries of its own, and keeps account of
-// what the bridge has acknowledged.
+// writer makes random requests about its own entries, and records the acknowledged state of each.
 type writer struct {
 	random  *rand.Rand
 	number  int
 	entries []*entry
-	groups  [][]*entry // created by one request that was not answered
+	groups  [][]*entry // the entries of each request that got no answer
 	acked   int
 	refused int
 }
 
-// entry is an entry of a list, and what may be there.
+// entry is an entry of a list, with its possible states.
 type entry struct {
 	path, container string
 	make            func(*writer) object
-	broken          func() object // a body that must be refused
-	// may has the bodies that may be there, nil for none: more than one after a
-	// request that was not answered.
+	broken          func() object // makes a body that must be refused
+	// may has the possible bodies of the entry; nil means that the entry does not exist. There
+	// are several after a request without an answer.
 	may []object
 }
 
@@ -44,7 +43,7 @@ func newWriter(number int, seed uint64) *writer {
 	return w
 }
 
-// loadNodes are the addresses of the nodes of a load's pods.
+// loadNodes has the addresses of the nodes of a load's pods.
 var loadNodes = []string{"192.168.33.11", "192.168.33.12", "192.168.33.13"}
 
 func (w *writer) namespaces() []string {
@@ -106,13 +105,13 @@ func (w *writer) poolEntry() *entry {
 		},
 		broken: func() object {
 			p := p
-			p.gateway = "10.200.0.1" // outside
+			p.gateway = "10.200.0.1" // outside the subnet
 			return p.body()
 		},
 	}
 }
 
-// run writes until the bridge does not answer, which is not an error.
+// run writes until the bridge does not answer. A missing answer is not an error.
 func (w *writer) run(ctx context.Context, r rest) error {
 	for ctx.Err() == nil {
 		answered, err := w.step(ctx, r)
@@ -123,7 +122,7 @@ func (w *writer) run(ctx context.Context, r rest) error {
 	return nil
 }
 
-// step makes one request; an error is an answer that can't be right.
+// step makes one request. It returns an error if the answer is wrong.
 func (w *writer) step(ctx context.Context, r rest) (answered bool, err error) {
 	e := pick(w, w.entries)
 	switch n := w.random.IntN(20); {
@@ -142,8 +141,7 @@ func (w *writer) step(ctx context.Context, r rest) (answered bool, err error) {
 	}
 }
 
-// request makes a request that leaves each of the entries as its body in after,
-// if it is acknowledged.
+// request makes a request. If it is acknowledged, each entry has its body in after.
 func (w *writer) request(
 	ctx context.Context, r rest, method, path string, body object, judge func(status int) (done bool, err error), after []object, entries ...*entry,
 ) (answered bool, err error) {
@@ -176,12 +174,12 @@ func (w *writer) request(
 	return true, nil
 }
 
-// The judges say whether an answer acknowledges the request, and whether it is
-// one that can be given. While a writer writes it knows what is there.
+// The judges report whether an answer acknowledges the request, and return an error if the answer is
+// wrong. A writer knows the state of its entries while it writes.
 
 func (e *entry) present() bool { return e.may[0] != nil }
 
-var errUnexpected = errors.New("no answer to what is there")
+var errUnexpected = errors.New("the answer does not match the state of the entries")
 
 func (e *entry) put(status int) (bool, error) {
 	if want := map[bool]int{true: http.StatusOK, false: http.StatusCreated}[e.present()]; status != want {
@@ -210,12 +208,12 @@ func (e *entry) oneOf(status, done, not int, can bool) (bool, error) {
 
 func refusal(status int) (bool, error) {
 	if status != http.StatusBadRequest {
-		return false, errors.New("it must be refused")
+		return false, errors.New("the request must be refused")
 	}
 	return false, nil
 }
 
-// postSeveral POSTs several pods in one body: all or none.
+// postSeveral POSTs several pods in one body. The bridge must create all or none.
 func (w *writer) postSeveral(ctx context.Context, r rest) (bool, error) {
 	from := w.random.IntN(13)
 	entries := w.entries[from : from+3] // pods
@@ -231,7 +229,7 @@ func (w *writer) postSeveral(ctx context.Context, r rest) (bool, error) {
 		return entries[0].oneOf(status, http.StatusNoContent, http.StatusConflict, free)
 	}
 	if !free {
-		// Nothing of it may be there after: what is known stays.
+		// The request must not have an effect, so the known state does not change.
 		for i, e := range entries {
 			bodies[i] = e.may[0]
 		}
@@ -239,7 +237,7 @@ func (w *writer) postSeveral(ctx context.Context, r rest) (bool, error) {
 	return w.request(ctx, r, http.MethodPost, "pod:coe", object{"pods": pods}, judge, bodies, entries...)
 }
 
-// settle reads what is there and compares it with what was acknowledged.
+// settle reads the entries and compares them with their possible states.
 func (w *writer) settle(ctx context.Context, r rest) error {
 	before := map[*entry]int{}
 	for _, e := range w.entries {
@@ -256,7 +254,7 @@ func (w *writer) settle(ctx context.Context, r rest) error {
 	for _, group := range w.groups {
 		for _, e := range group {
 			if before[e] != before[group[0]] {
-				return fmt.Errorf("%s and %s were in one request: only one of them is there", e.path, group[0].path)
+				return fmt.Errorf("%s and %s were in one request, and only one of them exists", e.path, group[0].path)
 			}
 		}
 	}
@@ -264,7 +262,7 @@ func (w *writer) settle(ctx context.Context, r rest) error {
 	return nil
 }
 
-// settle takes up which of the bodies that may be there is.
+// settle reads the entry, and keeps only the possible body that it has.
 func (e *entry) settle(status int, answer string) (int, error) {
 	var got any
 	switch status {
@@ -285,7 +283,7 @@ func (e *entry) settle(status int, answer string) (int, error) {
 	return 0, fmt.Errorf("GET %s: %d %s: want one of %v", e.path, status, answer, e.may)
 }
 
-// plain is a body as decoded JSON; nil for none.
+// plain returns a body as decoded JSON, or nil for no body.
 func plain(body object) (out any) {
 	if body == nil {
 		return nil

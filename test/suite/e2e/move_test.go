@@ -21,8 +21,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
-// TestMove moves pods from OVN to OpenDaylight: a plan, both backends for a while, and
-// the new one alone. Pods keep what they have; the backend that is filled holds nobody up.
+// TestMove moves pods from OVN to OpenDaylight: first a plan, then both backends, then the new one
+// alone. Pods keep their addresses. The backend that is being filled does not delay the other.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	nb := ovsdb.Start(t)
@@ -71,7 +71,7 @@ func TestMove(t *testing.T) {
 	b.AwaitSync(converge)
 	b.AwaitFilled(converge, false)
 	require.NotEmpty(t, b.Status().Filled[0].LastError)
-	require.NotEqual(t, rows, dump(t, nb), "the backend that serves has it")
+	require.NotEqual(t, rows, dump(t, nb), "the active backend has the change")
 	fake.Load(0)
 	b.AwaitFilled(returnWithin, true)
 	rows = dump(t, nb)
@@ -91,5 +91,5 @@ func TestMove(t *testing.T) {
 	r = rest{b.Client()}
 	r.postPods(t, 7, 1)
 	b.AwaitSync(converge)
-	require.NoError(t, sameSet(rows, dump(t, nb)), "it is left as it was")
+	require.NoError(t, sameSet(rows, dump(t, nb)), "the former backend does not change")
 }

@@ -2,20 +2,20 @@ package e2e
 
 import "regexp"
 
-// difference is where we differ from Oxygen on purpose. Patterns match the whole.
+// difference is an intended difference from Oxygen. A pattern must match the whole text.
 type difference struct {
-	when   string // of the exchange's name
-	path   string // of the leaf
-	oxygen string // its value there
+	when   string // pattern of the exchange's name
+	path   string // pattern of the leaf's path
+	oxygen string // pattern of the leaf's value in Oxygen
 	ours   string
 	why    string
 }
 
-// nothing stands for a leaf that is not there.
+// nothing is the value of a missing leaf.
 const nothing = "nothing"
 
-// The phases of what was recorded: while no port was plugged in; after the ports of
-// the namespace default were; after an address was changed; after the last pod.
+// The phases of the recording: before a port was plugged in; after the ports of the namespace default
+// were plugged in; after an address was changed; after the last pod was deleted.
 const (
 	always    = `.*`
 	unplugged = `mapping-bierman/.*`
@@ -24,19 +24,19 @@ const (
 	deleted   = `mapping-update-delete/1.*`
 )
 
-// differences are all of them. Each occurs: one that does not fails the test.
+// differences has all intended differences. The test fails if one does not occur.
 var differences = []difference{
 	{
 		always, `elan-instances/elan-instance\[.*\]/(mac-timeout|elan-tag)`, `300|500\d`, nothing,
-		"the controller adds them for itself; a bridge never writes what is the controller's",
+		"the controller adds these leaves for itself; a bridge never writes them",
 	},
 	{
 		always, `elan-instances/elan-instance\[192.168.33.12:default\]/segmentation-id`, `7`, `70000`,
-		"the VNI comes from a pool of ours, another for each elan-instance: what pods name need not be unique",
+		"the bridge chooses a unique VNI for each elan-instance, because the numbers in pods need not be unique",
 	},
 	{
 		always, `vpn-instances/vpn-instance\[.*\]/ipv4-family/route-distinguisher\[100:1\]`, `100:1`, nothing,
-		"one route distinguisher for every vpn-instance lets only the first come up",
+		"if all vpn-instances had the same route distinguisher, only the first one would work",
 	},
 	{
 		always, `vpn-instances/vpn-instance\[(default|web)\]/ipv4-family/route-distinguisher\[100:[23]\]`, nothing, `100:[23]`,
@@ -44,7 +44,7 @@ var differences = []difference{
 	},
 	{
 		always, `vpn-instances/vpn-instance\[.*\]/ipv4-family/vpnTargets/vpnTarget\[100:[123]\]/vrfRT(Value|Type)`, nothing, `100:[123]|both`,
-		"route targets say what reaches what: its own, and without isolation the common one",
+		"route targets define which pods reach each other: each vpn-instance has its own, and without isolation the common one",
 	},
 	{
 		unplugged, `elan-interfaces/elan-interface\[.*\]/static-mac-entries\[.*\]/.*`, nothing, `0a:58:0a:0b:0[23]:..|10\.11\.[23]\.\d+`,
@@ -60,7 +60,7 @@ var differences = []difference{
 	},
 	{
 		plugged, `interfaces/interface\[default:.*\]/odl-interface:parent-interface`, `veth0a1b2c3[de]`, `tap[0-9a-f]{8}-[0-9a-f]{2}`,
-		"likewise: whoever plugs the pod in uses this name",
+		"likewise: the agent that plugs the pod in uses this name",
 	},
 	{
 		plugged, `interfaces/interface\[web:web1\]/odl-interface:parent-interface`, nothing, `tap[0-9a-f]{8}-[0-9a-f]{2}`,
@@ -68,7 +68,7 @@ var differences = []difference{
 	},
 	{
 		unplugged, `vpn-interfaces/vpn-interface\[.*\]/.*`, nothing, `.*`,
-		"the vpn-interface is there with the pod's address, not only with its port",
+		"the vpn-interface exists as soon as the pod has an address, also without a port",
 	},
 	{
 		plugged, `vpn-interfaces/vpn-interface\[web:web1\]/.*`, nothing, `.*`,
@@ -80,27 +80,27 @@ var differences = []difference{
 	},
 	{
 		changed, `elan-interfaces/elan-interface\[default:busybox1\]/static-mac-entries\[0a:58:0a:0b:02:63\]/.*`, nothing, `0a:58:0a:0b:02:63|10\.11\.2\.99`,
-		"a changed address is followed; there the MAC entries are lost",
+		"the bridge follows a changed address; Oxygen loses the MAC entries",
 	},
 	{
 		changed, `interfaces/interface\[default:busybox1\]/odl-interface:parent-interface`, nothing, `tap[0-9a-f]{8}-[0-9a-f]{2}`,
-		"likewise; there the port is lost",
+		"likewise; Oxygen loses the port",
 	},
 	{
 		changed, `vpn-interfaces/vpn-interface\[default:busybox1\]/odl-l3vpn:adjacency\[10.11.2.28/32\]/.*`, `.*`, nothing,
-		"likewise; there the vpn-interface keeps the old address",
+		"likewise; in Oxygen the vpn-interface keeps the old address",
 	},
 	{
 		changed, `vpn-interfaces/vpn-interface\[default:busybox1\]/odl-l3vpn:adjacency\[10.11.2.99/32\]/.*`, nothing, `.*`,
-		"likewise; there the vpn-interface keeps the old address",
+		"likewise; in Oxygen the vpn-interface keeps the old address",
 	},
 	{
 		deleted, `elan-instances/elan-instance\[.*\]/.*`, `.*`, nothing,
-		"an elan-instance goes with its last pod (TC 4); there it stays for ever",
+		"an elan-instance is removed with its last pod (TC 4); Oxygen never removes it",
 	},
 	{
 		deleted, `vpn-instances/vpn-instance\[.*\]/.*`, `.*`, nothing,
-		"a vpn-instance goes with its last pod (TC 4); there it stays for ever",
+		"a vpn-instance is removed with its last pod (TC 4); Oxygen never removes it",
 	},
 }
 

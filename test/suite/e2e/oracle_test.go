@@ -18,8 +18,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 )
 
-// exchange is a request to OpenDaylight Oxygen with its own COE renderer, and
-// what it answered.
+// exchange is a request to OpenDaylight Oxygen with its own COE renderer, and the answer.
 type exchange struct {
 	Name   string          `json:"name"` // phase/number-what
 	Method string          `json:"method"`
@@ -34,9 +33,9 @@ var mappedTrees = []string{
 	"elan:elan-instances", "elan:elan-interfaces", "l3vpn:vpn-instances", "l3vpn:vpn-interfaces", "ietf-interfaces:interfaces",
 }
 
-// TestMappingAsOxygen makes the requests that a real OpenDaylight got, and compares
-// what pods become with what they became there, leaf by leaf. They may differ where
-// the table of deliberate differences says so, and must, for each of its lines.
+// TestMappingAsOxygen sends the requests of a recording of a real OpenDaylight to a bridge. It compares
+// the resulting trees with the recorded ones, leaf by leaf. Only the differences in the table are
+// allowed, and each of them must occur.
 func TestMappingAsOxygen(t *testing.T) {
 	t.Parallel()
 	b := bridgetest.Start(t)
@@ -56,7 +55,7 @@ func TestMappingAsOxygen(t *testing.T) {
 		}
 	}
 	for i, d := range differences {
-		require.True(t, o.used[i], "this difference never occurs, take it out: %+v", d)
+		require.True(t, o.used[i], "this difference never occurs: remove it: %+v", d)
 	}
 }
 
@@ -76,7 +75,7 @@ func readExchanges(t *testing.T, file string) (all []exchange) {
 	return all
 }
 
-// oracle compares a bridge with what Oxygen answered.
+// oracle compares a bridge with the answers of Oxygen.
 type oracle struct {
 	t    *testing.T
 	rest rest
@@ -84,7 +83,7 @@ type oracle struct {
 	used map[int]bool      // the differences that occurred
 }
 
-// change makes a request that Oxygen got, and waits until the bridge has followed.
+// change sends a request of the recording, and waits until the bridge has processed it.
 func (o *oracle) change(x exchange) {
 	o.t.Helper()
 	status, answer, err := o.rest.do(o.t.Context(), x.Method, strings.TrimPrefix(x.Path, "/restconf/"), string(x.Body))
@@ -126,7 +125,7 @@ func (o *oracle) note(x exchange) {
 	}
 }
 
-// compare compares a tree as it is now with what Oxygen's was then.
+// compare compares a tree with the recorded tree of Oxygen.
 func (o *oracle) compare(x exchange, tree string) {
 	o.t.Helper()
 	status, answer, err := o.rest.do(o.t.Context(), http.MethodGet, "config/"+tree, nil)
@@ -161,7 +160,7 @@ func leafOr(leaves map[string]string, path string) string {
 	return nothing
 }
 
-// leaves is an answer's data as text by path: an entry of a list is named by its key.
+// leaves returns the values of the leaves of an answer, by path. The path has the keys of entries.
 func leaves(t *testing.T, status int, answer []byte) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -176,7 +175,8 @@ func leaves(t *testing.T, status int, answer []byte) map[string]string {
 	return out
 }
 
-// listKeys are the keys of the lists in the trees: the first that an entry has is its.
+// listKeys has the names of keys in the trees. The key of an entry is the first of these leaves that
+// the entry has.
 var listKeys = []string{"name", "elan-instance-name", "vpn-instance-name", "mac-address", "vpn-name", "ip_address", "vrfRTValue"}
 
 func flatten(out map[string]string, path string, content any) {
@@ -194,7 +194,7 @@ func flatten(out map[string]string, path string, content any) {
 	}
 }
 
-// entryKey is the key of an entry, or the value of a leaf-list's.
+// entryKey returns the key of an entry, or the value of an entry of a leaf-list.
 func entryKey(entry any) string {
 	leaves, isEntry := entry.(map[string]any)
 	if !isEntry {

@@ -18,8 +18,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
-// cluster is two OVN hosts with a bridge at their northbound database, in which
-// pods are created, plugged in and sent traffic.
+// cluster has two OVN hosts, and a bridge that writes to their northbound database. Tests create pods,
+// plug them in and send traffic between them.
 type cluster struct {
 	t    *testing.T
 	lab  *ovnhost.Lab
@@ -30,7 +30,7 @@ type cluster struct {
 type pod struct {
 	said aPod
 	host string
-	port ovnhost.Pod // what the bridge chose
+	port ovnhost.Pod // the bridge's choices for the pod
 }
 
 func (p *pod) String() string { return p.said.namespace + ":" + p.said.name }
@@ -57,8 +57,8 @@ func (c *cluster) run(host string, said aPod) *pod {
 	return p
 }
 
-// plug waits until the backend has confirmed what was chosen for the pod on its
-// host, and plugs it in with that.
+// plug waits until the backend has confirmed the pod on its host, and plugs it in with the chosen
+// addresses.
 func (c *cluster) plug(p *pod) {
 	c.t.Helper()
 	await(c.t, converge, "interface "+p.String()+" confirmed", func() (err error) {
@@ -74,7 +74,7 @@ func (c *cluster) delete(p *pod) {
 	require.NoError(c.t, c.lab.Unplug(c.t.Context(), p.port))
 }
 
-// move has a pod run on another host.
+// move moves a pod to another host.
 func (c *cluster) move(p *pod, host string) {
 	c.t.Helper()
 	require.NoError(c.t, c.lab.Unplug(c.t.Context(), p.port))
@@ -83,7 +83,7 @@ func (c *cluster) move(p *pod, host string) {
 	c.plug(p)
 }
 
-// chosen reads what was chosen for a pod from what the backend has confirmed.
+// chosen reads the choices for a pod from the confirmed objects.
 func (r rest) chosen(ctx context.Context, p *pod) (ovnhost.Pod, error) {
 	var elan []struct {
 		ELAN string `json:"elan-instance-name"`
@@ -101,7 +101,7 @@ func (r rest) chosen(ctx context.Context, p *pod) (ovnhost.Pod, error) {
 	for _, one := range []struct {
 		path string
 		out  any
-	}{ // the elan-interface tells which write the others are of, or of a later one
+	}{ // the elan-interface is read first: the other objects are of the same write or of a later one
 		{"elan:elan-interfaces/elan-interface/", &elan},
 		{"l3vpn:vpn-interfaces/vpn-interface/", &vpn},
 		{"ietf-interfaces:interfaces/interface/", &ietf},
@@ -124,7 +124,7 @@ func (r rest) chosen(ctx context.Context, p *pod) (ovnhost.Pod, error) {
 	}, err
 }
 
-// reach sends echo requests from each pod to each other one.
+// reach sends echo requests from each pod to each other pod, and requires answers.
 func (c *cluster) reach(pods ...*pod) {
 	c.t.Helper()
 	for _, from := range pods {
@@ -136,7 +136,7 @@ func (c *cluster) reach(pods ...*pod) {
 	}
 }
 
-// separate sends echo requests that nobody must answer.
+// separate sends echo requests, and requires that no pod answers.
 func (c *cluster) separate(from *pod, to ...*pod) {
 	c.t.Helper()
 	for _, p := range to {
@@ -146,7 +146,7 @@ func (c *cluster) separate(from *pod, to ...*pod) {
 	}
 }
 
-// pagePort is where pods serve a page that says whose it is.
+// pagePort is the port at which each pod serves a page with its name.
 const pagePort = 8080
 
 func (c *cluster) serve(pods ...*pod) {
@@ -158,11 +158,11 @@ func (c *cluster) serve(pods ...*pod) {
 	}
 }
 
-// fetches is how often a page is fetched to see who answers: with two endpoints,
-// one of them is missed once in half a million times.
+// fetches is the number of requests that find all endpoints of a service. With two endpoints, the
+// probability to miss one is one in half a million.
 const fetches = 20
 
-// awaitServed fetches a page from a pod until exactly those pods answer.
+// awaitServed fetches a page from a pod until exactly the expected pods answer.
 func (c *cluster) awaitServed(from *pod, url string, by ...*pod) {
 	c.t.Helper()
 	want := make([]string, 0, len(by))
@@ -184,8 +184,8 @@ func (c *cluster) awaitServed(from *pod, url string, by ...*pod) {
 	})
 }
 
-// awaitInstances waits until there are exactly the instances that the running
-// pods need, in RESTCONF and as rows of OVN.
+// awaitInstances waits until RESTCONF and the rows of OVN have exactly the instances that the running
+// pods need.
 func (c *cluster) awaitInstances(running ...*pod) {
 	c.t.Helper()
 	elans, vpns := map[string]bool{}, map[string]bool{}

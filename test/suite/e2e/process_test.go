@@ -9,8 +9,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
 
-// process is a bridge to be killed and started again, over a data folder that
-// outlives it.
+// process is a bridge that tests kill and start again with the same data folder.
 type process struct{ *bridgetest.Process }
 
 // startProcess starts coe-bridge serve with the OVN backend. It ends with the test.
@@ -20,5 +19,5 @@ func startProcess(t *testing.T, nb string, args ...string) process {
 	return process{bridgetest.Serve(t, args...)}
 }
 
-// rest is how the bridge is asked until it is started again.
+// rest returns a client of the bridge. It is valid until the bridge is started again.
 func (p process) rest() rest { return rest{p.Client()} }

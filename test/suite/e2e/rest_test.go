@@ -1,6 +1,6 @@
-// Package e2e tests whole bridges on real parts, as their users meet them: over
-// RESTCONF, with packets on OVN hosts, with processes that are killed and
-// databases that go away, and against what a real OpenDaylight answered.
+// Package e2e tests whole bridges on real parts, as their users see them. The tests use RESTCONF, send
+// packets between OVN hosts, kill processes, stop databases, and compare with the recorded answers of
+// a real OpenDaylight.
 package e2e
 
 import (
@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// converge is how long a bridge may take to be in sync, on busy cores.
+	// converge is the time in which a bridge must be in sync, on a busy machine.
 	converge = 20 * time.Second
-	// interval is between two looks.
+	// interval is the time between two checks.
 	interval = 10 * time.Millisecond
 )
 
 // object is a JSON object.
 type object map[string]any
 
-// rest asks a bridge for its draft-02 trees; for many goroutines.
+// rest is a client of a bridge's draft-02 trees. It is safe for concurrent use.
 type rest struct{ *serve.Client }
 
-// do makes a request with a path as "config/pod:coe". A body is text, or marshalled.
+// do sends a request with a path such as "config/pod:coe". A body that is not a text is marshalled.
 func (r rest) do(ctx context.Context, method, path string, body any) (status int, answer string, err error) {
 	return r.Do(ctx, method, "/restconf/"+path, body)
 }
 
-// change writes to the config tree, which must succeed.
+// change writes to the config tree. The write must succeed.
 func (r rest) change(t testing.TB, method, path string, body any) {
 	t.Helper()
 	status, answer, err := r.do(t.Context(), method, "config/"+path, body)
@@ -42,7 +42,7 @@ func (r rest) change(t testing.TB, method, path string, body any) {
 	require.Equal(t, 2, status/100, "%s %s: %d %s", method, path, status, answer)
 }
 
-// read reads a tree into out, which stays as it is when the tree is not there.
+// read reads a tree into out. It does not change out if the tree does not exist.
 func (r rest) read(ctx context.Context, path string, out any) error {
 	_, err := r.Read(ctx, path, out)
 	return err
@@ -68,7 +68,7 @@ func (r rest) leases(ctx context.Context) ([]lease, error) {
 	return top.Leases, err
 }
 
-// living are the leases that are not released, by pod.
+// living returns the leases that are not released, by pod.
 func (r rest) living(t testing.TB) map[string]lease {
 	t.Helper()
 	all, err := r.leases(t.Context())
@@ -88,7 +88,7 @@ func (r rest) status(ctx context.Context) (bridgetest.Status, error) {
 	return st, err
 }
 
-// awaitSync waits until the backend has all that is wanted.
+// awaitSync waits until the backend is in sync.
 func (r rest) awaitSync(t testing.TB, within time.Duration) {
 	t.Helper()
 	await(t, within, "in sync", func() error {
@@ -100,8 +100,7 @@ func (r rest) awaitSync(t testing.TB, within time.Duration) {
 	})
 }
 
-// awaitProblems waits until there are exactly these problems, "name reason", in
-// any order.
+// awaitProblems waits until the status has exactly these problems ("name reason"), in any order.
 func (r rest) awaitProblems(t testing.TB, within time.Duration, want ...string) {
 	t.Helper()
 	await(t, within, "problems", func() error {
@@ -117,7 +116,7 @@ func (r rest) awaitProblems(t testing.TB, within time.Duration, want ...string) 
 	})
 }
 
-// await waits until holds returns nil, and fails with its last error.
+// await waits until holds returns nil. After a timeout it fails the test with the last error.
 func await(t testing.TB, within time.Duration, what string, holds func() error) {
 	t.Helper()
 	bridgetest.Await(t, interval, within, what, holds)

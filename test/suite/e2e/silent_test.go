@@ -10,8 +10,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
-// TestSilentBackend: the status says that the backend is gone although there is
-// nothing to write.
+// TestSilentBackend: the status reports a lost backend even if the bridge has nothing to write.
 func TestSilentBackend(t *testing.T) {
 	server := ovsdb.Start(t)
 	b := bridgetest.Start(t, bridgetest.OVN(server.Endpoint()))

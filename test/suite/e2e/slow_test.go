@@ -23,17 +23,17 @@ const (
 	bodyTime = 30 * time.Second
 	readTime = 40 * time.Second
 	leeway   = 8 * time.Second
-	// deaf is how many clients read nothing.
+	// deaf is the number of clients that do not read.
 	deaf = 20
-	// promptly is how long others' requests may take meanwhile.
+	// promptly bounds the requests of other clients meanwhile.
 	promptly = 3 * time.Second
 )
 
 const credentials = "Authorization: Basic YWRtaW46YWRtaW4=\r\n"
 
-// TestSlowClients has clients send a header or a body byte by byte, and others read
-// nothing of a long answer, all on many connections. Each is cut off when its time is over,
-// nobody else waits, and nothing is left of them.
+// TestSlowClients has clients that send a header or a body byte by byte, and clients that do not read
+// a long answer, each on many connections. The bridge closes each connection when its time is over.
+// Other clients do not wait, and no resources are left.
 func TestSlowClients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes as long as slow clients are granted; make test runs it")
@@ -63,7 +63,8 @@ func TestSlowClients(t *testing.T) {
 			})
 		}
 	}
-	// All together are fewer than one address may have that have not authenticated.
+	// The number of connections is below the limit of an address for connections without
+	// authentication.
 	slow(200, headTime, func(conn net.Conn, tick <-chan time.Time) error {
 		return drip(conn, tick, "GET /rests HTTP/1.1\r\nHost: x\r\nX-Slow: ", "")
 	})
@@ -81,8 +82,8 @@ func TestSlowClients(t *testing.T) {
 		close(done)
 	}()
 	requireServed(t, r, done)
-	require.Greater(t, metric(t, r, "go_goroutines"), before+deaf, "who reads nothing is still waited for")
-	await(t, readTime+leeway-time.Since(asked), "nothing is left of them", func() error {
+	require.Greater(t, metric(t, r, "go_goroutines"), before+deaf, "the bridge still waits for the clients that do not read")
+	await(t, readTime+leeway-time.Since(asked), "no resources of the connections are left", func() error {
 		if now := metric(t, r, "go_goroutines"); now > before+deaf/2 {
 			return fmt.Errorf("%v goroutines, and before there were %v", now, before)
 		}
@@ -90,14 +91,14 @@ func TestSlowClients(t *testing.T) {
 	})
 }
 
-// longAnswer is more than the buffers of a connection hold.
+// longAnswer is larger than the buffers of a connection.
 func longAnswer() string {
 	name := strings.Repeat("x", 16<<20)
 	return `{"k8s":{"network-policies":{"network-policy":[{"uuid":"8f2a6d5e-0000-4000-8000-000000000001","name":"` + name + `"}]}}}`
 }
 
-// drip sends the begin of a request and then a byte at each tick, until the server has
-// closed the connection; it has to have answered with that status, where there is one.
+// drip sends the start of a request and then a byte at each tick, until the server closes the
+// connection. If status is not empty, the server must have answered with it.
 func drip(conn net.Conn, tick <-chan time.Time, begin, status string) error {
 	if _, err := io.WriteString(conn, begin); err != nil {
 		return err
@@ -120,7 +121,7 @@ func drip(conn net.Conn, tick <-chan time.Time, begin, status string) error {
 	}
 }
 
-// askAndIgnore asks for something and reads nothing of it as long as the test runs.
+// askAndIgnore sends a request, and does not read the answer until the test ends.
 func askAndIgnore(t *testing.T, server, request string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", server)
@@ -131,7 +132,7 @@ func askAndIgnore(t *testing.T, server, request string) {
 	require.NoError(t, err)
 }
 
-// requireServed requires that whoever asks meanwhile is answered.
+// requireServed requires that other clients get answers meanwhile.
 func requireServed(t *testing.T, r rest, done <-chan struct{}) {
 	t.Helper()
 	for i := 0; ; i++ {
@@ -146,7 +147,7 @@ func requireServed(t *testing.T, r rest, done <-chan struct{}) {
 	}
 }
 
-// metric is the value of a metric without labels.
+// metric returns the value of a metric without labels.
 func metric(t *testing.T, r rest, name string) (value float64) {
 	t.Helper()
 	_, text, err := r.Do(t.Context(), http.MethodGet, "/metrics", nil)

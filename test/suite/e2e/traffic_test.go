@@ -17,8 +17,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping"
 )
 
-// TestTraffic tells the specification's use cases with packets, where every pod
-// may reach every pod.
+// TestTraffic runs the specification's use cases with packets. Every pod can reach every pod.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
@@ -37,7 +36,7 @@ func TestTraffic(t *testing.T) {
 	c.step("DHCP", func() { c.testDHCP(cart, back, []string{"10.96.0.2", "10.96.0.3"}) })
 	c.step("a pod moves", func() { c.testMove(till, front, back, cart) })
 	c.step("addresses from no pool", func() { pods = append(pods, c.testSingles(front, back, till)...) })
-	c.step("instances go with the last pod", func() {
+	c.step("instances are removed with the last pod", func() {
 		for len(pods) > 0 {
 			c.delete(pods[0])
 			pods = pods[1:]
@@ -46,7 +45,7 @@ func TestTraffic(t *testing.T) {
 	})
 }
 
-// step is a part of a test that needs those before it.
+// step runs a part of a test. It needs the earlier parts.
 func (c *cluster) step(name string, do func()) {
 	c.t.Helper()
 	whole := c.t
@@ -56,7 +55,7 @@ func (c *cluster) step(name string, do func()) {
 	}
 }
 
-// testService puts two pods behind a cluster IP and takes them out again.
+// testService adds two pods to a service with a cluster IP, and removes them again.
 func (c *cluster) testService(front, back *pod, clients ...*pod) {
 	const url = "http://10.96.0.10/"
 	s := aService{
@@ -65,7 +64,7 @@ func (c *cluster) testService(front, back *pod, clients ...*pod) {
 	}
 	c.serve(front, back)
 	c.rest.change(c.t, http.MethodPost, "service:service-information", s.body())
-	for _, client := range append(clients, front, back) { // the last two reach themselves too
+	for _, client := range append(clients, front, back) { // the last two also reach themselves
 		c.awaitServed(client, url, front, back)
 	}
 	s.endpoints = []string{back.said.uid}
@@ -75,7 +74,7 @@ func (c *cluster) testService(front, back *pod, clients ...*pod) {
 	}
 	s.endpoints = nil
 	c.rest.change(c.t, http.MethodPut, servicePath(s.uid), s.body())
-	await(c.t, converge, "a service that nobody serves refuses", func() error {
+	await(c.t, converge, "a service without endpoints refuses connections", func() error {
 		page, err := c.lab.HTTPGet(c.t.Context(), clients[0].String(), url)
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			return nil
@@ -85,7 +84,7 @@ func (c *cluster) testService(front, back *pod, clients ...*pod) {
 	c.rest.change(c.t, http.MethodDelete, servicePath(s.uid), nil)
 }
 
-// testDHCP takes a pod's address away and has the pod ask for it.
+// testDHCP removes a pod's address from its link, and gets it again by DHCP.
 func (c *cluster) testDHCP(p, other *pod, dns []string) {
 	ctx := c.t.Context()
 	for _, what := range []string{"route", "address"} {
@@ -120,8 +119,8 @@ func (c *cluster) testMove(p *pod, others ...*pod) {
 	c.reach(append(others, p)...)
 }
 
-// testSingles runs pods whose addresses come from no pool, on a node that has a
-// pod-cidr of its own and on one that has none.
+// testSingles runs pods whose addresses are in no pool, on a node with a pod-cidr and on a node
+// without one.
 func (c *cluster) testSingles(pooled ...*pod) []*pod {
 	c.rest.putNode(c.t, 1, "host1", c.node("host1"), "10.77.1.0/24")
 	singles := []*pod{
@@ -140,8 +139,7 @@ func (c *cluster) testSingles(pooled ...*pod) []*pod {
 	return singles
 }
 
-// TestTrafficIsolated tells what reaches what where each namespace is a network
-// of its own.
+// TestTrafficIsolated tests which pods reach each other if each namespace is its own network.
 func TestTrafficIsolated(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, func(cfg *bridge.Config) { cfg.Mapping.Isolation = mapping.IsolationNamespace })
@@ -150,7 +148,7 @@ func TestTrafficIsolated(t *testing.T) {
 	back := c.run("host2", aPod{uid: uid("a", 2), namespace: "web", name: "back"})
 	cart := c.run("host1", aPod{uid: uid("a", 3), namespace: "shop", name: "cart"})
 	till := c.run("host2", aPod{uid: uid("a", 4), namespace: "shop", name: "till"})
-	// The same address as front: another namespace is another network.
+	// The same address as front, in another namespace and so in another network.
 	twin := c.run("host2", aPod{uid: uid("a", 5), namespace: "twin", name: "twin", address: front.port.Address.Addr().String()})
 
 	c.step("within a namespace", func() { c.reach(front, back); c.reach(cart, till) })
