@@ -78,13 +78,11 @@ func pagePart(name, mediaType string) asset {
 func (s *Server) serveAsset(w http.ResponseWriter, r *http.Request, a asset) {
 	switch r.Method {
 	case http.MethodOptions:
-		w.Header().Set("Allow", strings.Join(discovery.Methods, ", "))
+		w.Header().Set("Allow", strings.Join(wire.ReadMethods, ", "))
 		return
 	case http.MethodGet, http.MethodHead:
 	default:
-		refused := wire.NewProblem(http.StatusMethodNotAllowed, "protocol", "operation-not-supported", "this resource can only be read")
-		refused.Allow = discovery.Methods
-		s.fail(w, r, wire.RFC8040, refused)
+		s.fail(w, r, wire.RFC8040, wire.NotAllowed("this resource can only be read", wire.ReadMethods...))
 		return
 	}
 	d, err := a()

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/coe-bridge/coe-bridge/restconf/access"
+	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/wire"
 )
 
@@ -72,28 +73,43 @@ func (s *Server) refuseEntry(w http.ResponseWriter, r *http.Request, err error) 
 // fail to log in with the same name don't end it, unless they go on.
 const maxLimited = 4
 
-// stillMay returns a function that reports whether the caller of r may still go on: its
-// credentials may have been revoked. It may if nobody can judge them now, and for a while
-// if they are not judged because of a limit.
-func (s *Server) stillMay(r *http.Request, may func(access.Identity) bool) func() bool {
-	inARow := 0
-	return func() bool {
-		who, err := s.cfg.Auth.Authenticate(r)
-		var (
-			limited  *access.LimitedError
-			unjudged *access.UnjudgedError
-		)
-		if errors.As(err, &limited) {
-			inARow++
-			return inARow <= maxLimited
-		}
-		inARow = 0
-		return err == nil && may(who) || errors.As(err, &unjudged)
-	}
+// streamCaller is the caller of a request for a stream.
+type streamCaller struct {
+	*held
+	server  *Server
+	request *http.Request
+	name    string // of the stream
+	limited int    // times in a row
 }
 
-// mayReadAll reports whether the caller may read everything.
-func mayReadAll(who access.Identity) bool { return who.Role >= access.Reader }
+var _ stream.Caller = (*streamCaller)(nil)
+
+// Ending implements stream.Caller.
+func (c *streamCaller) Ending() <-chan struct{} { return endingOf(c.request) }
+
+// MayStay implements stream.Caller. The caller may stay if nobody can judge its credentials
+// now, and for a while if they are not judged because of a limit.
+func (c *streamCaller) MayStay() bool {
+	who, err := c.server.cfg.Auth.Authenticate(c.request)
+	var (
+		limited  *access.LimitedError
+		unjudged *access.UnjudgedError
+	)
+	if errors.As(err, &limited) {
+		c.limited++
+		return c.limited <= maxLimited
+	}
+	c.limited = 0
+	return err == nil && c.may(who) || errors.As(err, &unjudged)
+}
+
+// may reports whether the caller, who is this now, may follow the stream.
+func (c *streamCaller) may(who access.Identity) bool {
+	if caller := callerOf(c.request); caller.Node != "" {
+		return who.Node == caller.Node && c.server.tree.MayFollow(caller, c.name) == nil
+	}
+	return who.Role >= access.Reader
+}
 
 // recorder keeps the parts of an answer that the audit log records.
 type recorder struct {

@@ -53,7 +53,7 @@ func as(name, password string) option {
 
 // everyPath is every place that is served, and places in each tree.
 func (b *bed) everyPath() []string {
-	paths := slices.Collect(maps.Keys(discovery.Pages(b.modules, b.kinds)))
+	paths := slices.Collect(maps.Keys(discovery.Pages(b.modules, b.streams.Kinds)))
 	for _, prefix := range []string{
 		"/rests/data", "/restconf/data", "/rests/ds/ietf-datastores:running", "/rests/ds/ietf-datastores:operational",
 		"/restconf/config", "/restconf/operational",
@@ -236,6 +236,8 @@ func TestTooLargeBodyEndsTheConnection(t *testing.T) {
 // patient takes what is flushed, whatever the deadline.
 type patient struct{ *httptest.ResponseRecorder }
 
+func (patient) SetReadDeadline(time.Time) error { return nil }
+
 func (patient) SetWriteDeadline(time.Time) error { return nil }
 
 // A stream ends at the beat after its client's credentials were taken away; that too
@@ -256,22 +258,20 @@ func TestStreamsEndWithTheirCredentials(t *testing.T) {
 func streamEndsAfter(t *testing.T, answers []error) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := make(judge)
-		s := &Server{cfg: Config{Auth: asked}}
-		w := patient{httptest.NewRecorder()}
-		log := stream.NewLog(stream.Config{Identity: "x"})
-		sub := log.Open("", "")
-		defer sub.Close()
+		s := &Server{cfg: Config{Auth: asked}, shares: shares{maxStreams: 1}}
 		r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+		place, err := s.shares.enter(t.Context(), holder{})
+		require.NoError(t, err)
+		streams := &stream.Server{Kinds: map[string]stream.Kind{"things": {Source: newLogs()}}}
 		begin, done := time.Now(), make(chan error, 1)
 		go func() {
-			out := &eventWriter{w: w, control: http.NewResponseController(w)}
-			done <- pass(t.Context(), sub, out, nil, s.stillMay(r, mayReadAll))
+			done <- streams.Serve(patient{httptest.NewRecorder()}, r, "things", &streamCaller{held: place, server: s, request: r})
 		}()
 		for _, answer := range answers {
 			asked <- answer
 		}
 		require.NoError(t, <-done)
-		require.Equal(t, time.Duration(len(answers))*beatEvery, time.Since(begin))
+		require.Equal(t, time.Duration(len(answers))*stream.Beat, time.Since(begin))
 	})
 }
 

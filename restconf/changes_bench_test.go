@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/restconf/changes"
 )
 
 const benchSubscribers = 100
@@ -86,7 +88,7 @@ func subscribe(ctx context.Context, b *testing.B, at string, ready func(), hear 
 	}
 	defer func() { _ = resp.Body.Close() }()
 	for scan := bufio.NewScanner(resp.Body); scan.Scan(); {
-		if bytes.Contains(scan.Bytes(), []byte(completeEvent)) {
+		if bytes.Contains(scan.Bytes(), []byte(changes.Complete)) {
 			ready()
 		}
 		hear(scan.Bytes())

@@ -17,6 +17,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 	"github.com/coe-bridge/coe-bridge/restconf/discovery"
+	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
@@ -65,8 +66,8 @@ func TestChangesOfAContainer(t *testing.T) {
 	b := newBed(t)
 	at := served(t, b.Server)
 	require.Equal(t, 201, b.do("PUT", podsRFC+uid1, podRFC(uid1)).status)
-	stream := at + "/rests/streams/changes=pod:coe"
-	f := followIt(t, http.DefaultClient, stream)
+	followed := at + "/rests/streams/changes=pod:coe"
+	f := followIt(t, http.DefaultClient, followed)
 	require.Equal(t, snapshotBegin, f.event())
 	of1 := `"pod:coe":` + pod(uid1)
 	ofAll := putEvent("/pod:coe", `"pod:coe":{}`)
@@ -84,7 +85,7 @@ func TestChangesOfAContainer(t *testing.T) {
 	require.Equal(t, putEvent("/pod:coe/pods="+uid2, `"pod:coe":{"pods":[{"uid":"`+uid2+`"}]}`), put)
 
 	// Back again, after either group.
-	f = followIt(t, http.DefaultClient, stream, header("Last-Event-ID", id))
+	f = followIt(t, http.DefaultClient, followed, header("Last-Event-ID", id))
 	require.Equal(t, second, []string{f.event(), f.event(), f.event()})
 	f = followIt(t, http.DefaultClient, at+"/restconf/streams/stream/changes=pod:coe/events", header("Last-Event-ID", id2))
 	require.Equal(t, 200, b.do("DELETE", coe, "").status)
@@ -121,7 +122,7 @@ func TestChangesInXML(t *testing.T) {
 }
 
 func TestStreamQuery(t *testing.T) {
-	b := newBed(t, func(c *Config) { c.Streams = map[string]discovery.Streams{"things": {Source: newLogs()}} })
+	b := newBed(t, func(c *Config) { c.Streams = map[string]stream.Kind{"things": {Source: newLogs()}} })
 	day := func(d time.Duration) string { return url.QueryEscape(time.Now().Add(d).Format(time.RFC3339)) }
 	const hour = time.Hour
 	for _, c := range []struct{ stream, query, says string }{
@@ -146,8 +147,8 @@ func TestStreamQuery(t *testing.T) {
 func TestReplay(t *testing.T) {
 	b := newBed(t)
 	at := served(t, b.Server)
-	stream := at + "/rests/streams/changes=pod:coe"
-	f := followIt(t, http.DefaultClient, stream)
+	followed := at + "/rests/streams/changes=pod:coe"
+	f := followIt(t, http.DefaultClient, followed)
 	require.Equal(t, snapshotBegin, f.event())
 	f.event()
 	between := make([]string, 0, 4)
@@ -160,7 +161,7 @@ func TestReplay(t *testing.T) {
 	}
 	between = append(between, url.QueryEscape(time.Now().Format(time.RFC3339Nano)))
 	told := func(query string) (uids []string, snapshot bool) {
-		f := followIt(t, http.DefaultClient, stream+query)
+		f := followIt(t, http.DefaultClient, followed+query)
 		require.Equal(t, 200, f.resp.StatusCode)
 		for event := f.event(); event != ""; event = f.event() {
 			snapshot = snapshot || strings.Contains(event, "snapshot-begin")
@@ -182,7 +183,7 @@ func TestReplay(t *testing.T) {
 	require.Equal(t, []string{uid1}, uids)
 	require.True(t, snapshot, "the log does not reach back so far")
 
-	f = followIt(t, http.DefaultClient, stream+"?start-time="+between[2])
+	f = followIt(t, http.DefaultClient, followed+"?start-time="+between[2])
 	require.Contains(t, f.event(), uid3)
 	require.Equal(t, 204, b.do("DELETE", podsRFC+uid1, "").status)
 	require.Contains(t, f.event(), deleteEvent("/pod:coe/pods="+uid1))
@@ -190,31 +191,6 @@ func TestReplay(t *testing.T) {
 	uids, _ = told("?start-time=" + between[3] + "&stop-time=" + soon)
 	require.Equal(t, []string{uid1}, uids, "it ends by itself")
 	require.Contains(t, b.do("GET", "/rests/data/"+discovery.MonitoringTop+"/streams/stream=changes%3Dpod:coe/replay-log-creation-time", "").body, "Z")
-}
-
-// Nobody pays for streams that nobody follows.
-func TestAbandonedChanges(t *testing.T) {
-	b := newBed(t)
-	b.changes.linger = 50 * time.Millisecond
-	at := served(t, b.Server)
-	require.Equal(t, 201, b.do("PUT", podsRFC+uid1, podRFC(uid1)).status)
-	require.Empty(t, b.changes.stored.Streams())
-	const stream = "/rests/streams/changes=pod:coe"
-	f := followIt(t, http.DefaultClient, at+stream)
-	f.event()
-	f.event()
-	require.Contains(t, f.event(), uid1)
-	id, _ := b.id(f.event())
-	require.NotEmpty(t, b.changes.stored.Streams())
-	require.NoError(t, f.resp.Body.Close())
-	require.Eventually(t, func() bool { return len(b.changes.stored.Streams()) == 0 }, 10*time.Second, time.Millisecond)
-
-	require.Equal(t, 204, b.do("DELETE", podsRFC+uid1, "").status)
-	f = followIt(t, http.DefaultClient, at+stream, header("Last-Event-ID", id))
-	require.Equal(t, snapshotBegin, f.event(), "changes that were not kept are replaced by a snapshot")
-	require.Contains(t, f.event(), `"pod:coe":{}`)
-	_, end := b.id(f.event())
-	require.Equal(t, snapshotEnd, end)
 }
 
 func TestFilteredStream(t *testing.T) {
@@ -261,8 +237,8 @@ func TestFollowedTree(t *testing.T) {
 		c.ReadOnly["coe-status:status"] = tree.ReadOnly{Source: source, Says: "it is state", Followed: true}
 	})
 	at := served(t, b.Server)
-	stream := at + "/rests/streams/changes=coe-status:status"
-	f := followIt(t, http.DefaultClient, stream)
+	followed := at + "/rests/streams/changes=coe-status:status"
+	f := followIt(t, http.DefaultClient, followed)
 	require.Equal(t, snapshotBegin, f.event())
 	status := `"coe-status:status":`
 	require.Equal(t, putEvent("/coe-status:status", status+`{"in-sync":false}`), f.event())
@@ -274,16 +250,15 @@ func TestFollowedTree(t *testing.T) {
 	require.Equal(t, putEvent("/coe-status:status", status+`{"in-sync":true,"problem":[{"reason":"x"}]}`), f.event())
 	require.Contains(t, f.event(), deleteEvent("/coe-status:status/scope=b"))
 
-	second := followIt(t, http.DefaultClient, stream, header("Last-Event-ID", strings.TrimSuffix(strings.TrimPrefix(first, "id: "), snapshotEnd)))
+	second := followIt(t, http.DefaultClient, followed, header("Last-Event-ID", strings.TrimSuffix(strings.TrimPrefix(first, "id: "), snapshotEnd)))
 	require.Contains(t, second.event(), `"reason":"x"`)
 	require.Contains(t, second.event(), deleteEvent("/coe-status:status/scope=b"))
 	for _, one := range []*follower{f, second} {
 		require.NoError(t, one.resp.Body.Close())
 	}
-	w := b.changes.watch["coe-status:status"]
-	require.Eventually(t, func() bool { return !w.isFollowed() }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.shares.followed() == 0 }, 5*time.Second, 10*time.Millisecond)
 	source.set("")
-	f = followIt(t, http.DefaultClient, stream, header("Last-Event-ID", "1@x"))
+	f = followIt(t, http.DefaultClient, followed, header("Last-Event-ID", "1@x"))
 	require.Equal(t, snapshotBegin, f.event())
 	require.Contains(t, f.event(), snapshotEnd)
 	require.Equal(t, 400, b.do("GET", "/rests/streams/changes=coe-status:status?start-time=2020-01-01T00:00:00Z", "").status)
@@ -297,7 +272,7 @@ func TestEventWithoutSchema(t *testing.T) {
 	source := newLogs()
 	source.Reset(1, nil)
 	b := newBed(t, func(c *Config) {
-		c.Streams = map[string]discovery.Streams{"things": {Source: source}}
+		c.Streams = map[string]stream.Kind{"things": {Source: source}}
 		c.Log = slog.New(slog.NewTextHandler(&log, nil))
 	})
 	at := served(t, b.Server)

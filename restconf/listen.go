@@ -34,7 +34,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}()
 	err := s.serveHTTP(ctx, l)
 	cancel()
-	s.sockets.Wait() // the HTTP server forgets them
+	s.following.Wait()
 	return errors.Join(err, <-kept)
 }
 
@@ -44,7 +44,7 @@ func (s *Server) keepStreams(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	return s.changes.run(ctx, s.cfg.Datastore)
+	return s.changes.Run(ctx)
 }
 
 func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {

@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/restconf/changes"
 )
 
 // reader follows the stream of pods and knows what there is of them.
@@ -100,14 +102,14 @@ func (r *reader) change(text string) {
 	}
 	e := body["ietf-restconf:notification"]
 	assert.NoError(r.t, json.Unmarshal(e["eventTime"], &r.time))
-	if e[beginEvent] != nil {
+	if e[changes.Begin] != nil {
 		r.pods = map[string]string{}
 	}
 	var c struct {
 		Operation, Target string
 		Value             map[string]struct{ Pods []struct{ Name string } }
 	}
-	if e[changedEvent] == nil || !assert.NoError(r.t, json.Unmarshal(e[changedEvent], &c)) {
+	if e[changes.Changed] == nil || !assert.NoError(r.t, json.Unmarshal(e[changes.Changed], &c)) {
 		return
 	}
 	delete(r.pods, c.Target)

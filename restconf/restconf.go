@@ -24,15 +24,18 @@ import (
 	"github.com/gorilla/mux"
 
 	"github.com/coe-bridge/coe-bridge/restconf/access"
+	"github.com/coe-bridge/coe-bridge/restconf/changes"
 	"github.com/coe-bridge/coe-bridge/restconf/discovery"
+	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
 // Defaults of Config.
 const (
-	DefaultBodyLimit = 8 << 20
-	DefaultTimeout   = 10 * time.Second
+	DefaultBodyLimit  = 8 << 20
+	DefaultTimeout    = 10 * time.Second
+	DefaultMaxStreams = 4096
 )
 
 // Config configures a Server.
@@ -42,7 +45,7 @@ type Config struct {
 	// Streams are the event streams that clients can follow, by kind. With a Datastore, the
 	// Server adds the kind "changes". It lists all streams in
 	// ietf-restconf-monitoring:restconf-state.
-	Streams map[string]discovery.Streams
+	Streams map[string]stream.Kind
 	// Lost, if not nil, is called for each follower whose event ID belongs to a history of the
 	// datastore that a restore has ended. It must not block.
 	Lost func(stream string, revision int64)
@@ -79,12 +82,13 @@ type Server struct {
 	log     *slog.Logger
 	tree    *tree.Tree
 	modules []*yang.Module
-	kinds   map[string]discovery.Streams
-	changes *changes // nil without a datastore
+	streams *stream.Server
+	changes *changes.Source // nil without a datastore
 	shares  shares
-	sockets sync.WaitGroup // requests that may become websockets
-	tickets tickets
-	router  *mux.Router
+	// following are the requests for streams: the HTTP server forgets those that become websockets.
+	following sync.WaitGroup
+	tickets   tickets
+	router    *mux.Router
 }
 
 // New creates a server. It fails if cfg names a node that the schema does not have.
@@ -107,8 +111,14 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Auth == nil {
 		return nil, fmt.Errorf("create the RESTCONF server: the configuration has no authenticator")
 	}
-	s := &Server{cfg: cfg, log: cfg.Log, kinds: map[string]discovery.Streams{}}
+	kinds := map[string]stream.Kind{}
+	s := &Server{cfg: cfg, log: cfg.Log, streams: &stream.Server{Schema: cfg.Schema, Kinds: kinds}}
 	s.shares = shares{maxStreams: cfg.MaxStreams, bodyLimit: cfg.BodyLimit, timeout: cfg.Timeout, limited: cfg.Limited}
+	if cfg.Datastore != nil {
+		s.changes = changes.New(cfg.Config, cfg.Lost, cfg.Log)
+		kinds[changes.Kind] = stream.Kind{Source: s.changes, Description: "every change of the data of a top container"}
+	}
+	maps.Copy(kinds, cfg.Streams)
 	var err error
 	if s.modules, err = discovery.Modules(cfg.Schema, sources); err == nil {
 		s.tree, err = s.newTree()
@@ -116,11 +126,6 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create the RESTCONF server: %w", err)
 	}
-	if cfg.Datastore != nil {
-		s.changes = newChanges(s)
-		s.kinds[changesKind] = discovery.Streams{Source: s.changes, Description: "every change of the data of a top container"}
-	}
-	maps.Copy(s.kinds, cfg.Streams)
 	s.router = s.routes()
 	return s, nil
 }
@@ -128,7 +133,7 @@ func New(cfg Config) (*Server, error) {
 // newTree makes the tree, with the read-only trees of RESTCONF itself.
 func (s *Server) newTree() (*tree.Tree, error) {
 	cfg := s.cfg.Config
-	own, err := discovery.Trees(s.modules, s.kinds)
+	own, err := discovery.Trees(s.modules, s.streams.Kinds)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/wire"
 )
 
@@ -76,7 +77,7 @@ func TestListOfStreams(t *testing.T) {
 			require.Contains(t, []string{"json", "xml"}, access.Encoding)
 			f := followIt(t, server.Client(), access.Location)
 			require.Equal(t, 200, f.resp.StatusCode, access.Location)
-			require.Equal(t, streamMedia, f.resp.Header.Get("Content-Type"))
+			require.Equal(t, stream.Media, f.resp.Header.Get("Content-Type"))
 			require.NoError(t, f.resp.Body.Close())
 			head, err := http.NewRequestWithContext(t.Context(), http.MethodHead, access.Location, nil)
 			require.NoError(t, err)
@@ -85,7 +86,7 @@ func TestListOfStreams(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, resp.Body.Close())
 			require.Equal(t, 200, resp.StatusCode, "HEAD of what can be got")
-			require.Equal(t, streamMedia, resp.Header.Get("Content-Type"))
+			require.Equal(t, stream.Media, resp.Header.Get("Content-Type"))
 		}
 	}
 	for _, module := range b.cfg.Schema.Modules {

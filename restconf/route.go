@@ -1,23 +1,28 @@
 package restconf
 
 import (
+	"errors"
 	"maps"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gorilla/mux"
 
 	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/restconf/discovery"
+	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// datastoresPrefix is before the names of datastores (RFC 8527).
-const datastoresPrefix = "/rests/ds/"
+const (
+	datastoresPrefix   = "/rests/ds/" // before the names of datastores (RFC 8527)
+	draftStreamsPrefix = "/restconf/streams/stream/"
+)
 
 // root is a place where the tree is served.
 type root struct {
@@ -49,8 +54,9 @@ func (s *Server) routes() *mux.Router {
 
 	streams := router.NewRoute().Subrouter()
 	streams.Use(s.enter(true))
-	streams.PathPrefix(discovery.StreamsPrefix).HandlerFunc(s.serveStreams)
-	streams.PathPrefix(draftStreamsPrefix).HandlerFunc(s.forUsers(s.serveDraftStream))
+	streams.Path(stream.Prefix + "{name:.*}").HandlerFunc(s.follow(s.streams.Serve))
+	streams.Path(draftStreamsPrefix + "{name:.*}/events{end:/*}").HandlerFunc(s.forUsers(s.follow(s.streams.Serve)))
+	streams.Path(draftStreamsPrefix + "{name:" + dataChangesPrefix + ".*}").HandlerFunc(s.forUsers(s.follow(s.serveDataChanges)))
 
 	rest := router.NewRoute().Subrouter()
 	rest.Use(s.enter(false))
@@ -58,6 +64,7 @@ func (s *Server) routes() *mux.Router {
 	for _, at := range roots {
 		rest.PathPrefix(at.prefix).HandlerFunc(s.forUsers(s.serveTree(at)))
 	}
+	rest.Path(draftStreamsPrefix + "{name:.*}").HandlerFunc(s.forUsers(s.serveDraftStream))
 	rest.MatcherFunc(isSubscribe).HandlerFunc(s.forUsers(s.serveSubscribe))
 	documents := s.documents()
 	isDocument := func(r *http.Request, _ *mux.RouteMatch) bool { return documents[documentPath(r)] != nil }
@@ -71,7 +78,7 @@ func (s *Server) routes() *mux.Router {
 // documents are the resources beside the trees, by path.
 func (s *Server) documents() map[string]http.HandlerFunc {
 	all := map[string]http.HandlerFunc{}
-	for path, p := range discovery.Pages(s.modules, s.kinds) {
+	for path, p := range discovery.Pages(s.modules, s.streams.Kinds) {
 		all[path] = func(w http.ResponseWriter, r *http.Request) { s.servePage(w, r, p) }
 	}
 	maps.Copy(all, s.documentation())
@@ -142,6 +149,38 @@ func (s *Server) forUsers(serve http.HandlerFunc) http.HandlerFunc {
 		}
 		serve(w, r)
 	}
+}
+
+// follow serves streams by serve, to callers who may follow them.
+func (s *Server) follow(serve func(w http.ResponseWriter, r *http.Request, name string, c stream.Caller) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s.following.Add(1)
+		defer s.following.Done()
+		begin, c := time.Now(), &streamCaller{held: heldBy(r), server: s, request: r, name: mux.Vars(r)["name"]}
+		err := s.tree.MayFollow(callerOf(r), c.name)
+		if err == nil {
+			err = serve(w, r, c.name, c)
+		}
+		var unwritable *stream.UnwritableError
+		switch {
+		case errors.As(err, &unwritable):
+			s.log.Error("a stream has ended: an event cannot be written", "path", r.URL.Path, "err", err)
+		case err != nil:
+			s.fail(w, r, dialectOf(r), err)
+		}
+		s.log.Debug("stream ended", "path", r.URL.Path, "took", time.Since(begin), "err", err)
+	}
+}
+
+// serveDraftStream answers with the document of a stream in draft-02.
+func (s *Server) serveDraftStream(w http.ResponseWriter, r *http.Request) {
+	name, err := url.PathUnescape(strings.TrimRight(mux.Vars(r)["name"], "/"))
+	p, found := discovery.DraftStream(s.streams.Kinds, name)
+	if err != nil || !found {
+		s.fail(w, r, wire.Draft02, stream.NoSuch())
+		return
+	}
+	s.servePage(w, r, p)
 }
 
 // callerOf is who makes a request, for the tree.

@@ -66,23 +66,20 @@ func (s subscription) name() string {
 	return name
 }
 
-// parseSubscription is the inverse of name; ok is false for a name of another kind.
-func parseSubscription(schema *yang.Schema, name string) (s subscription, ok bool, err error) {
-	rest, ok := strings.CutPrefix(strings.TrimRight(name, "/"), dataChangesPrefix)
-	if !ok {
-		return s, false, nil
-	}
+// parseSubscription is the inverse of name.
+func parseSubscription(schema *yang.Schema, name string) (s subscription, err error) {
+	rest := strings.TrimPrefix(strings.TrimRight(name, "/"), dataChangesPrefix)
 	rest, s.json = strings.CutSuffix(rest, "/"+outputJSON)
 	rest, asked := cutField(rest, scopeField)
 	rest, store := cutField(rest, datastoreField)
 	if s.scope, s.store = scope(asked), store; !s.isAsked() {
-		return s, true, wire.NewProblem(404, "protocol", "unknown-element",
+		return s, wire.NewProblem(404, "protocol", "unknown-element",
 			"there is no such stream: its name ends in /datastore=CONFIGURATION/scope=SUBTREE, or the like; "+subscribeRPC+" writes it")
 	}
 	if s.at, err = wire.Draft02.Parse(schema, rest); err == nil && s.at.IsRoot() {
 		err = wire.Invalid("the stream's name has no path")
 	}
-	return s, true, err
+	return s, err
 }
 
 // cutField takes "/field=value" off the end of a name.
@@ -102,14 +99,14 @@ func (s subscription) isAsked() bool {
 }
 
 // open follows the changes of the top container that the subscription is in.
-func (s subscription) open(c *changes) (stream.Subscription, error) {
+func (s subscription) open(all stream.Replayer) (stream.Subscription, error) {
 	top := wire.TopName(s.at.Top())
-	followed := c != nil && c.hasLog(top)
-	if s.store == operational {
-		followed = c != nil && c.watch[top] != nil
+	stored := false
+	if all != nil {
+		_, stored = all.Since(top)
 	}
-	if followed {
-		if sub, found := c.Open(top, ""); found {
+	if all != nil && stored == (s.store == configuration) {
+		if sub, found := all.Open(top, ""); found {
 			return sub, nil
 		}
 	}

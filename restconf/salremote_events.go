@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/coe-bridge/coe-bridge/restconf/changes"
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/restconf/wire"
@@ -76,15 +78,15 @@ func (c *comparer) take(group []stream.Event) ([]dataEvent, error) {
 	for _, e := range group {
 		var err error
 		switch e.Name {
-		case beginEvent:
+		case changes.Begin:
 			c.fresh = map[string][]byte{}
-		case completeEvent:
+		case changes.Complete:
 			err = c.replace()
 		default:
 			err = c.change(e)
 		}
 		if err != nil {
-			return nil, &unwritableError{e.Name, err}
+			return nil, fmt.Errorf("write the event %s: %w", e.Name, err)
 		}
 	}
 	return c.events, nil

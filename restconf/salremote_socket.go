@@ -27,10 +27,11 @@ type socket struct {
 	conn *websocket.Conn
 }
 
-// comment implements sink: pings go by themselves.
-func (s socket) comment() error { return s.ctx.Err() }
+// Comment implements stream.Sink: pings go by themselves.
+func (s socket) Comment() error { return s.ctx.Err() }
 
-func (s socket) events(group []stream.Event) error {
+// Events implements stream.Sink.
+func (s socket) Events(group []stream.Event) error {
 	messages, err := s.messages(group)
 	if err != nil {
 		return err
@@ -44,27 +45,28 @@ func (s socket) events(group []stream.Event) error {
 }
 
 func (s socket) send(message []byte) error {
-	ctx, cancel := context.WithTimeout(s.ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, stream.WriteTimeout)
 	defer cancel()
 	return s.conn.Write(ctx, websocket.MessageText, message)
 }
 
 // followBySocket sends events over a websocket until one side ends. It accepts browsers from
 // this server's own pages only.
-func (s *Server) followBySocket(w http.ResponseWriter, r *http.Request, sub stream.Subscription, data *dataSink) {
+func (s *Server) followBySocket(ctx context.Context, w http.ResponseWriter, r *http.Request, sub stream.Subscription, data *dataSink, c stream.Caller) error {
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
 		s.log.Debug("a websocket was not opened", "path", r.URL.Path, "err", err)
-		return // it is answered
+		return nil // it is answered
 	}
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := context.WithCancel(ctx)
 	var beside sync.WaitGroup
 	beside.Go(func() { defer cancel(); drain(ctx, conn) })
 	beside.Go(func() { defer cancel(); ping(ctx, conn) })
-	s.passData(r.WithContext(ctx), sub, socket{data, ctx, conn})
-	_ = conn.Close(closeStatus(endingOf(r))) // the client may be gone
+	err = stream.Pass(ctx, sub, socket{data, ctx, conn}, c)
+	_ = conn.Close(closeStatus(c.Ending())) // the client may be gone
 	cancel()
 	beside.Wait()
+	return err
 }
 
 // closeStatus tells the client why the stream ends.
@@ -92,7 +94,7 @@ func drain(ctx context.Context, conn *websocket.Conn) {
 
 // ping pings the client repeatedly, and returns when it does not answer.
 func ping(ctx context.Context, conn *websocket.Conn) {
-	beat := time.NewTicker(beatEvery)
+	beat := time.NewTicker(stream.Beat)
 	defer beat.Stop()
 	for {
 		select {

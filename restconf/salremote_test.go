@@ -20,9 +20,9 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/restconf/changes"
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
-	"github.com/coe-bridge/coe-bridge/yang"
 )
 
 // subscribeTo names the stream of a path.
@@ -194,7 +194,7 @@ func readJSONMessage(t *testing.T, message []byte) string {
 		}
 	}
 	require.NoError(t, json.Unmarshal(message, &body), string(message))
-	require.Equal(t, notificationSpace, body.Notification.Space)
+	require.Equal(t, stream.NotificationSpace, body.Notification.Space)
 	require.Equal(t, salRemoteSpace, body.Notification.Data.Space)
 	require.WithinDuration(t, time.Now(), body.Notification.Time, time.Minute)
 	var lines []string
@@ -395,7 +395,7 @@ func TestTickets(t *testing.T) {
 	b.tickets.mu.Unlock()
 	require.Equal(t, 401, open(late, nil))
 	for range maxTickets + 2 {
-		b.tickets.issue(&http.Request{URL: &url.URL{}}, holder{})
+		b.tickets.issue(&http.Request{URL: &url.URL{}}, "")
 	}
 	require.LessOrEqual(t, len(b.tickets.given), maxTickets)
 }
@@ -432,15 +432,8 @@ func TestSocketsEnd(t *testing.T) {
 
 // A client that does not read is disconnected.
 func TestSocketOfADeadReader(t *testing.T) {
+	var changed *stream.Log
 	inTime(t, func(t *testing.T, _ logs, server *Server, l *pipes) {
-		top := server.cfg.Schema.Module("pod").Child("coe")
-		synctest.Wait() // the server has seen that it has none to keep
-		server.changes = &changes{
-			kept:   true,
-			stored: stream.NewLog(stream.Config{Identity: "x", Begin: beginEvent, Complete: completeEvent}),
-			names:  map[*yang.Node]string{top: "pod:coe"}, wake: make(chan struct{}, 1),
-		}
-		server.changes.stored.Reset(1, nil)
 		conn, err := l.dial(t.Context(), "", "")
 		require.NoError(t, err)
 		defer func() { _ = conn.Close() }()
@@ -453,11 +446,24 @@ func TestSocketOfADeadReader(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, 101, resp.StatusCode)
 		require.Equal(t, 1, server.shares.followed())
-		server.changes.stored.Apply(2, []stream.Change{changeOf("pod:coe", "/pod:coe", []byte(`{"pod:coe":{}}`))})
-		<-time.After(writeTimeout + 10*time.Second) // and what closing takes
+		changed.Apply(2, []stream.Change{{Stream: "pod:coe", Key: "/pod:coe", Name: changes.Changed, Content: []byte(`{"operation":"put","target":"/pod:coe","value":{"pod:coe":{}}}`)}})
+		<-time.After(stream.WriteTimeout + 10*time.Second) // and what closing takes
 		synctest.Wait()
 		require.Zero(t, server.shares.followed())
+	}, func(c *Config) {
+		changed = stream.NewLog(stream.Config{Identity: "x", Begin: changes.Begin, Complete: changes.Complete})
+		changed.Reset(1, nil)
+		c.Streams[changes.Kind] = stream.Kind{Source: replayed{logs{changed}}}
 	})
+}
+
+// replayed is a Replayer over a Log.
+type replayed struct{ logs }
+
+func (r replayed) Since(string) (time.Time, bool) { return time.Time{}, true }
+
+func (r replayed) OpenAt(key string, start time.Time) stream.Subscription {
+	return r.Log.OpenAt(key, start)
 }
 
 // A client that was written for OpenDaylight, in Python, as it is.

@@ -25,11 +25,11 @@ type tickets struct {
 	mu    sync.Mutex
 	given map[string]ticket
 	order []string       // their names, the oldest first
-	own   map[holder]int // how many each has
+	own   map[string]int // how many each has
 }
 
 type ticket struct {
-	owner         holder
+	owner         string
 	Path          string
 	authorization []string
 	tls           *tls.ConnectionState
@@ -37,13 +37,13 @@ type ticket struct {
 }
 
 // issue makes a ticket for the stream of the authenticated request r.
-func (t *tickets) issue(r *http.Request, owner holder) string {
+func (t *tickets) issue(r *http.Request, owner string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
 	t.discard(now)
 	if t.given == nil {
-		t.given, t.own = map[string]ticket{}, map[holder]int{}
+		t.given, t.own = map[string]ticket{}, map[string]int{}
 	}
 	if t.own[owner] >= maxOwnTickets {
 		t.dropOldest(owner)
@@ -64,7 +64,7 @@ func (t *tickets) discard(now time.Time) {
 }
 
 // dropOldest drops the oldest ticket of an identity.
-func (t *tickets) dropOldest(owner holder) {
+func (t *tickets) dropOldest(owner string) {
 	t.drop(slices.IndexFunc(t.order, func(name string) bool { return t.given[name].owner == owner }))
 }
 

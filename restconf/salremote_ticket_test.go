@@ -25,9 +25,9 @@ func TestOldestTicketsGoFirst(t *testing.T) {
 			return all.redeem(r).Header.Get("Authorization") != ""
 		}
 		owners := 0
-		owner := func() holder { // of many users
+		owner := func() string { // of many users
 			owners++
-			return holder{name: fmt.Sprint(owners)}
+			return fmt.Sprint(owners)
 		}
 		first, second, third := all.issue(stream, owner()), all.issue(stream, owner()), all.issue(stream, owner())
 		for range maxTickets - 2 {
@@ -53,9 +53,9 @@ func TestOldestTicketsGoFirst(t *testing.T) {
 func TestTicketsOfOneAreBounded(t *testing.T) {
 	var all tickets
 	stream := httptest.NewRequest(http.MethodGet, draftStreamsPrefix+"x", http.NoBody)
-	theirs := all.issue(stream, holder{name: "ann"})
+	theirs := all.issue(stream, "ann")
 	for range 2 * maxTickets {
-		all.issue(stream, holder{name: "bob"})
+		all.issue(stream, "bob")
 	}
 	require.Contains(t, all.given, theirs)
 	require.Len(t, all.given, maxOwnTickets+1)

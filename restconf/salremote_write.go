@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
@@ -40,7 +41,7 @@ func dataMessages(events []dataEvent, inJSON bool, now time.Time) [][]byte {
 }
 
 func beginXML(buf *bytes.Buffer, now string) {
-	buf.WriteString(`<?xml version="1.0" encoding="UTF-8" standalone="no"?><notification xmlns="` + notificationSpace + `"><eventTime>` + now +
+	buf.WriteString(`<?xml version="1.0" encoding="UTF-8" standalone="no"?><notification xmlns="` + stream.NotificationSpace + `"><eventTime>` + now +
 		`</eventTime><data-changed-notification xmlns="` + salRemoteSpace + `">`)
 }
 
@@ -68,7 +69,7 @@ func writeXMLEvent(buf *bytes.Buffer, e dataEvent) {
 
 // beginJSON begins the JSON that OpenDaylight makes of its XML.
 func beginJSON(buf *bytes.Buffer, now string) {
-	buf.WriteString(`{"notification":{"xmlns":"` + notificationSpace + `","eventTime":"` + now +
+	buf.WriteString(`{"notification":{"xmlns":"` + stream.NotificationSpace + `","eventTime":"` + now +
 		`","data-changed-notification":{"xmlns":"` + salRemoteSpace + `","data-change-event":[`)
 }
 

@@ -138,9 +138,7 @@ func (s *Server) notAllowed(q *request) *wire.Problem {
 	default:
 		message = method + " is not for " + q.target.Node().Name
 	}
-	p := wire.NewProblem(http.StatusMethodNotAllowed, "protocol", "operation-not-supported", message).At(q.target.Path())
-	p.Allow = s.methods(q)
-	return p
+	return wire.NotAllowed(message, s.methods(q)...).At(q.target.Path())
 }
 
 // refused completes the error of a request.

@@ -248,9 +248,12 @@ func (h *held) takeBody(n int64) error {
 	return nil
 }
 
-// stream takes a place for a stream until leave is called. The stream ends with the
-// context that is returned.
-func (s *shares) stream(ctx context.Context, who holder) (_ context.Context, leave func(), err error) {
+// Name implements stream.Caller.
+func (h *held) Name() string { return h.who.name }
+
+// Place implements stream.Caller.
+func (h *held) Place(ctx context.Context) (_ context.Context, leave func(), err error) {
+	s, who := h.shares, h.who
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.get(who)

@@ -19,7 +19,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/restconf/discovery"
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
 )
@@ -106,7 +105,7 @@ func TestStreamOfEvents(t *testing.T) {
 	source := newLogs()
 	source.Reset(1, nil)
 	b := newBed(t, func(c *Config) {
-		c.Streams = map[string]discovery.Streams{"things": {Source: source, Description: "Things of a key."}, "idle": {Source: newLogs()}}
+		c.Streams = map[string]stream.Kind{"things": {Source: source, Description: "Things of a key."}, "idle": {Source: newLogs()}}
 	})
 	server := httptest.NewServer(b)
 	t.Cleanup(server.Close)
@@ -140,7 +139,7 @@ func TestStreamOfEvents(t *testing.T) {
 }
 
 func TestStreamRefusals(t *testing.T) {
-	b := newBed(t, func(c *Config) { c.Streams = map[string]discovery.Streams{"things": {Source: newLogs()}} })
+	b := newBed(t, func(c *Config) { c.Streams = map[string]stream.Kind{"things": {Source: newLogs()}} })
 	const path = "/rests/streams/things=1"
 	for _, c := range []struct {
 		method, path string
@@ -174,7 +173,7 @@ func TestStreamRefusals(t *testing.T) {
 
 func TestTooManyStreams(t *testing.T) {
 	b := newBed(t, func(c *Config) {
-		c.Streams, c.MaxStreams = map[string]discovery.Streams{"things": {Source: newLogs()}}, 2
+		c.Streams, c.MaxStreams = map[string]stream.Kind{"things": {Source: newLogs()}}, 2
 	})
 	server := httptest.NewServer(b)
 	t.Cleanup(server.Close)
@@ -199,7 +198,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 			source := newLogs()
 			source.Reset(1, nil)
 			b := newBed(t, func(c *Config) {
-				c.Streams = map[string]discovery.Streams{"things": {Source: source}}
+				c.Streams = map[string]stream.Kind{"things": {Source: source}}
 				c.TLS = &tls.Config{Certificates: known.TLS.Certificates, MinVersion: tls.VersionTLS12, NextProtos: []string{negotiated}}
 			})
 			l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -255,12 +254,16 @@ func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
 }
 
 // inTime runs a test against a server of one kind of streams, in a time of its own.
-func inTime(t *testing.T, test func(t *testing.T, source logs, server *Server, l *pipes)) {
+func inTime(t *testing.T, test func(t *testing.T, source logs, server *Server, l *pipes), change ...func(*Config)) {
 	b := newBed(t)
 	synctest.Test(t, func(t *testing.T) {
 		source := newLogs()
 		source.Reset(1, nil)
-		s, err := New(Config{Config: tree.Config{Schema: b.cfg.Schema}, Auth: b.cfg.Auth, Streams: map[string]discovery.Streams{"things": {Source: source}}})
+		cfg := Config{Config: tree.Config{Schema: b.cfg.Schema}, Auth: b.cfg.Auth, Streams: map[string]stream.Kind{"things": {Source: source}}}
+		for _, c := range change {
+			c(&cfg)
+		}
+		s, err := New(cfg)
 		require.NoError(t, err)
 		l := newPipes()
 		ctx, cancel := context.WithCancel(context.Background())
@@ -284,7 +287,7 @@ func TestStreamOfAnHour(t *testing.T) {
 		for range 240 {
 			begin := time.Now()
 			require.Equal(t, ":", f.next())
-			require.Equal(t, beatEvery, time.Since(begin).Round(time.Second))
+			require.Equal(t, stream.Beat, time.Since(begin).Round(time.Second))
 		}
 		source.put(2, "", "late")
 		require.Equal(t, `id: 2@x m:changed{"is":"late"}`, f.event())
@@ -307,7 +310,7 @@ func TestStreamOfADeadReader(t *testing.T) {
 		for i := range int64(1000) {
 			source.put(i+2, "", "x")
 		}
-		<-time.After(writeTimeout + time.Second)
+		<-time.After(stream.WriteTimeout + time.Second)
 		synctest.Wait()
 		require.Zero(t, server.shares.followed())
 	})
@@ -322,7 +325,7 @@ func TestLargeGroup(t *testing.T) {
 		all = append(all, stream.Change{Key: fmt.Sprint(i), Name: "m:changed", Content: fmt.Appendf(nil, `{"is":"%s%d"}`, long, i)})
 	}
 	source.Reset(9, all)
-	b := newBed(t, func(c *Config) { c.Streams = map[string]discovery.Streams{"things": {Source: source}} })
+	b := newBed(t, func(c *Config) { c.Streams = map[string]stream.Kind{"things": {Source: source}} })
 	server := httptest.NewServer(b)
 	t.Cleanup(server.Close)
 	f := followIt(t, server.Client(), server.URL+"/rests/streams/things")
@@ -344,7 +347,7 @@ func (b brokenWriter) SetWriteDeadline(time.Time) error { return b.deadlines }
 func (b brokenWriter) FlushError() error                { return errors.New("gone") }
 
 func TestStreamThatCannotBegin(t *testing.T) {
-	b := newBed(t, func(c *Config) { c.Streams = map[string]discovery.Streams{"things": {Source: newLogs()}} })
+	b := newBed(t, func(c *Config) { c.Streams = map[string]stream.Kind{"things": {Source: newLogs()}} })
 	for _, c := range []struct {
 		deadlines error
 		status    int

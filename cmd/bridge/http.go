@@ -22,7 +22,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/restconf"
 	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
-	"github.com/coe-bridge/coe-bridge/restconf/discovery"
+	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
@@ -116,7 +116,7 @@ func (b *Bridge) restconf() restconf.Config {
 		Config: trees,
 		Auth:   b.access, Audit: b.access.Audit(), TLS: b.access.TLS(),
 		BodyLimit: b.cfg.HTTP.BodyLimit, Timeout: b.cfg.HTTP.Timeout, Log: b.log, Limited: limitedMetric(b.registry),
-		Streams: map[string]discovery.Streams{
+		Streams: map[string]stream.Kind{
 			nodeStreams: {Source: b.hub, Description: "the interfaces of the pods on a node, as they change"},
 		},
 		Lost: b.lost.note,

@@ -19,7 +19,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/restconf"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
-	"github.com/coe-bridge/coe-bridge/restconf/discovery"
+	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
@@ -68,7 +68,7 @@ func (b *bed) replica() *replica {
 			ReadOnly: map[string]tree.ReadOnly{"coe-agent:interfaces": {Source: hubTree{r.hub}, Says: "the bridge writes it for the agents"}},
 		},
 		Auth:    restconf.FixedUsers{"agent": "secret"},
-		Streams: map[string]discovery.Streams{"node-interfaces": {Source: r.hub, Description: "The pods' interfaces on a node."}},
+		Streams: map[string]stream.Kind{"node-interfaces": {Source: r.hub, Description: "The pods' interfaces on a node."}},
 	})
 	require.NoError(b.t, err)
 	web := httptest.NewServer(server)

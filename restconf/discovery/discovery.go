@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
@@ -32,7 +33,7 @@ const (
 )
 
 // Pages are the documents, by path.
-func Pages(modules []*yang.Module, streams map[string]Streams) map[string]Page {
+func Pages(modules []*yang.Module, streams map[string]stream.Kind) map[string]Page {
 	pages := map[string]Page{
 		"/.well-known/host-meta":      hostMeta(),
 		"/.well-known/host-meta.json": textPage(wire.RFC8040, "application/json", HostMetaJSON),

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 
+	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
@@ -86,7 +87,7 @@ func (m monitoring) draft() any {
 }
 
 // DraftStream is the document of one stream in draft-02; ok is false if it does not exist.
-func DraftStream(streams map[string]Streams, name string) (p Page, ok bool) {
+func DraftStream(streams map[string]stream.Kind, name string) (p Page, ok bool) {
 	for _, one := range monitoring(streams).streams("") {
 		if name == one.Name {
 			return Document(wire.Draft02, "stream", func() any { return oneStream{draftStream: one.draft()} }), true

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
@@ -41,7 +42,7 @@ func (l library) Get(_ context.Context, asked tree.Asked) (*yang.Data, error) {
 
 // Trees are the read-only trees of RESTCONF itself: both forms of the library, and
 // restconf-state.
-func Trees(modules []*yang.Module, streams map[string]Streams) (map[string]tree.ReadOnly, error) {
+func Trees(modules []*yang.Module, streams map[string]stream.Kind) (map[string]tree.ReadOnly, error) {
 	trees := map[string]tree.ReadOnly{
 		MonitoringTop: {Source: monitoring(streams), Says: "it says what this server can do"},
 	}

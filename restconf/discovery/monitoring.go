@@ -33,7 +33,7 @@ var capabilities = []string{
 }
 
 // monitoring is the Source of restconf-state.
-type monitoring map[string]Streams
+type monitoring map[string]stream.Kind
 
 type listedStream struct {
 	Name        string         `json:"name"`
@@ -69,42 +69,27 @@ func (m monitoring) streams(base string) []listedStream {
 	var all []listedStream
 	for _, kind := range slices.Sorted(maps.Keys(m)) {
 		for _, key := range m[kind].Source.Keys() {
-			all = append(all, m[kind].listed(base, kind, key))
+			all = append(all, listed(m[kind], base, streamName(kind, key), key))
 		}
 	}
 	return all
 }
 
-func (s Streams) listed(base, kind, key string) listedStream {
-	name := streamName(kind, key)
+func listed(kind stream.Kind, base, name, key string) listedStream {
 	one := listedStream{
-		Name: name, Description: s.Description,
+		Name: name, Description: kind.Description,
 		Access: []streamAccess{
-			{"json", base + StreamsPrefix + url.PathEscape(name)},
-			{"xml", base + StreamsPrefix + InXMLPrefix + url.PathEscape(name)},
+			{"json", base + stream.Prefix + url.PathEscape(name)},
+			{"xml", base + stream.Prefix + stream.InXML + url.PathEscape(name)},
 		},
 	}
-	if log, ok := s.Source.(stream.Replayer); ok {
+	if log, ok := kind.Source.(stream.Replayer); ok {
 		var since time.Time
 		if since, one.Replay = log.Since(key); !since.IsZero() && one.Replay {
 			one.Since = since.UTC().Format(time.RFC3339Nano)
 		}
 	}
 	return one
-}
-
-// The paths of event streams. inXMLPrefix is below streamsPrefix.
-const (
-	StreamsPrefix = "/rests/streams/"
-	InXMLPrefix   = "xml/"
-)
-
-// Streams are a kind of event streams (RFC 8040 section 6). The name of a stream is that of
-// its kind or, if its key is not empty, "kind=key".
-type Streams struct {
-	Source stream.Source
-	// Description tells clients what the streams are about.
-	Description string
 }
 
 // streamName is the name of a stream in paths and in the list of streams.

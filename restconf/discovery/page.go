@@ -21,9 +21,6 @@ type Page struct {
 	query func(raw string) (Page, error)
 }
 
-// Methods are the methods of a Page.
-var Methods = []string{http.MethodOptions, http.MethodHead, http.MethodGet}
-
 // The media types of documents.
 var (
 	rfcTypes   = []string{"application/yang-data+json", "application/json", "application/yang-data+xml", "application/xml", "text/xml"}
@@ -35,13 +32,11 @@ var (
 func (p Page) Serve(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case r.Method == http.MethodOptions:
-		w.Header().Set("Allow", strings.Join(Methods, ", "))
+		w.Header().Set("Allow", strings.Join(wire.ReadMethods, ", "))
 		w.WriteHeader(http.StatusOK)
 		return nil
-	case !slices.Contains(Methods, r.Method):
-		refused := wire.NewProblem(http.StatusMethodNotAllowed, "protocol", "operation-not-supported", "this resource can only be read")
-		refused.Allow = Methods
-		return refused
+	case !slices.Contains(wire.ReadMethods, r.Method):
+		return wire.NotAllowed("this resource can only be read", wire.ReadMethods...)
 	case r.URL.RawQuery != "" && p.query != nil:
 		var err error
 		if p, err = p.query(r.URL.RawQuery); err != nil {

@@ -1,8 +1,9 @@
-// Package stream is what event streams are made of: the events, the contract between
-// the owner and the server of a stream, and Log. A Log keeps, for many streams, the
-// events that their followers have not received yet.
+// Package stream has event streams (RFC 8040 section 6): the events, the contract between
+// the owner and the server of a stream, Log, and Server, which sends events over HTTP. A Log
+// keeps, for many streams, the events that their followers have not received yet.
 //
-// It knows no HTTP, no datastore and not what the events mean. Its promises:
+// The package knows neither the datastore nor the meaning of the events. The server of a
+// request decides who may follow a stream (Caller). The promises of a Log:
 //
 //   - A follower gets the latest event of every key that has changed. It may miss a value
 //     that was replaced before it was sent, but never the current value. So an event is

@@ -49,6 +49,16 @@ func NewProblem(status int, kind, tag, message string) *Problem {
 	return &Problem{Status: status, Errors: yang.Errors{{Type: kind, Tag: tag, Message: message}}}
 }
 
+// ReadMethods are the methods of a resource that can only be read.
+var ReadMethods = []string{http.MethodOptions, http.MethodHead, http.MethodGet}
+
+// NotAllowed is the error of a method that a resource does not have. It has the methods allow.
+func NotAllowed(message string, allow ...string) *Problem {
+	p := NewProblem(http.StatusMethodNotAllowed, "protocol", "operation-not-supported", message)
+	p.Allow = allow
+	return p
+}
+
 // At gives the errors a path.
 func (p *Problem) At(path string) *Problem {
 	for _, e := range p.Errors {

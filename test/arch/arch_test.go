@@ -120,8 +120,15 @@ var rules = map[string]rule{
 		[]string{"go.etcd.io/etcd", "go.etcd.io/raft", "go.uber.org/zap", "google.golang.org/grpc", "golang.org/x/sync/semaphore", "golang.org/x/sys/unix"},
 		"the only importer of etcd",
 	},
-	"restconf/stream": {nil, nil, "between the packages that have streams and the server; a leaf"},
-	"files":           {nil, []string{"github.com/prometheus/client_golang"}, "a leaf: knows no one's files"},
+	"restconf/stream": {
+		[]string{"yang", "restconf/wire", "restconf/xpath"}, nil,
+		"keeps and serves events; knows neither the datastore nor what events mean",
+	},
+	"restconf/changes": {
+		[]string{"yang", "restconf/datastore", "restconf/stream", "restconf/tree", "restconf/wire"}, nil,
+		"turns changes of the datastore into events; knows not how they are served",
+	},
+	"files": {nil, []string{"github.com/prometheus/client_golang"}, "a leaf: knows no one's files"},
 	"restconf/access": {
 		[]string{"files"},
 		[]string{"golang.org/x/crypto/bcrypt", "golang.org/x/crypto/argon2", "github.com/prometheus/client_golang"},
@@ -148,7 +155,7 @@ var rules = map[string]rule{
 		"turns leases into records for agents; knows neither the datastore nor HTTP",
 	},
 	"restconf": {
-		[]string{"yang", "restconf/access", "restconf/datastore", "restconf/discovery", "restconf/openapi", "restconf/stream", "restconf/tree", "restconf/wire", "restconf/xpath"},
+		[]string{"yang", "restconf/access", "restconf/changes", "restconf/discovery", "restconf/openapi", "restconf/stream", "restconf/tree", "restconf/wire"},
 		[]string{"github.com/gorilla/mux", "github.com/coder/websocket"},
 		"writes the datastore; reads status through its own small interface",
 	},
@@ -157,7 +164,7 @@ var rules = map[string]rule{
 		[]string{
 			"cmd/footprint", "coe", "coe/agentstream", "coe/ipam", "coe/kube", "coe/kube/report", "coe/northbound", "coe/northbound/entry", "dhcppool",
 			"mapping", "mapping/backend/memory", "mapping/backend/odl", "mapping/backend/ovn", "mapping/netvirt", "mapping/netvirt/netvirtjson",
-			"mapping/plan", "mapping/reconcile", "mapping/status", "mapping/trace", "restconf", "restconf/access", "restconf/datastore", "restconf/discovery", "restconf/tree", "yang",
+			"mapping/plan", "mapping/reconcile", "mapping/status", "mapping/trace", "restconf", "restconf/access", "restconf/datastore", "restconf/stream", "restconf/tree", "yang",
 		},
 		[]string{"github.com/prometheus/client_golang", "github.com/prometheus/client_model/go", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest", "golang.org/x/sync/errgroup"},
 		"wiring of the bridge; parses no flags, and knows no file formats",

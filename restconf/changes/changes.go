@@ -1,8 +1,13 @@
-package restconf
+// Package changes has the streams "changes=module:container", of every change of the data: one
+// for each top container that clients can write, and for each read-only one that is Followed.
+// The module coe-changes defines their notifications. The package does not know how streams
+// are served.
+package changes
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -16,27 +21,27 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// changesKind is the kind of the streams "changes=module:container": one for each top
-// container that clients can write, and for each read-only one that is Followed.
-const changesKind = "changes"
+// Kind is the kind of the streams.
+const Kind = "changes"
 
 // The notifications of coe-changes.
 const (
-	changedEvent  = "coe-changes:entry-changed"
-	beginEvent    = "coe-changes:snapshot-begin"
-	completeEvent = "coe-changes:snapshot-complete"
+	Changed  = "coe-changes:entry-changed"
+	Begin    = "coe-changes:snapshot-begin"
+	Complete = "coe-changes:snapshot-complete"
 )
 
 // linger is how long the changes of the datastore are kept without a follower: a follower
 // that comes back until then goes on where it was.
 const linger = time.Hour
 
-// changes is the Source of the streams of changes. Events of the datastore have its
+// Source is the source of the streams. Events of the datastore have its
 // revisions, so a follower can go on at any replica and can replay. They are kept from the
 // first follower on until there was none for a while, since they take as much memory as
 // the data. Trees that are not in the datastore are read while somebody follows them
 // (watch).
-type changes struct {
+type Source struct {
+	store  *datastore.Datastore
 	stored *stream.Log
 	names  map[*yang.Node]string // of the writable top containers
 	watch  map[string]*watch
@@ -49,23 +54,24 @@ type changes struct {
 	left      time.Time // when there was one last
 }
 
-var _ stream.Replayer = (*changes)(nil)
+var _ stream.Replayer = (*Source)(nil)
 
-// newChanges makes the streams of a server whose names are resolved.
-func newChanges(s *Server) *changes {
-	c := &changes{
-		stored: stream.NewLog(stream.Config{Identity: s.cfg.Datastore.Identity(), Begin: beginEvent, Complete: completeEvent, Lost: s.cfg.Lost}),
+// New makes the streams of a tree. lost is stream.Config's Lost.
+func New(cfg tree.Config, lost func(stream string, revision int64), log *slog.Logger) *Source {
+	c := &Source{
+		store:  cfg.Datastore,
+		stored: stream.NewLog(stream.Config{Identity: cfg.Datastore.Identity(), Begin: Begin, Complete: Complete, Lost: lost}),
 		names:  map[*yang.Node]string{}, watch: map[string]*watch{},
 		linger: linger, wake: make(chan struct{}, 1),
 	}
-	for _, module := range s.cfg.Schema.Modules {
+	for _, module := range cfg.Schema.Modules {
 		for _, top := range module.Top {
 			name := wire.TopName(top)
-			fixed := s.cfg.ReadOnly[name]
+			fixed, readOnly := cfg.ReadOnly[name]
 			switch {
 			case fixed.Followed:
-				c.watch[name] = newWatch(top, fixed.Source, s.log)
-			case s.tree.Writable(top) && top.Kind == yang.Container:
+				c.watch[name] = newWatch(top, fixed.Source, log)
+			case !readOnly && top.Config && top.Kind == yang.Container:
 				c.names[top] = name
 			}
 		}
@@ -74,19 +80,14 @@ func newChanges(s *Server) *changes {
 }
 
 // Keys implements stream.Source.
-func (c *changes) Keys() []string {
-	return slices.Sorted(func(yield func(string) bool) {
-		for _, name := range c.names {
-			if !yield(name) {
-				return
-			}
-		}
-		maps.Keys(c.watch)(yield)
-	})
+func (c *Source) Keys() []string {
+	keys := slices.AppendSeq(slices.Collect(maps.Values(c.names)), maps.Keys(c.watch))
+	slices.Sort(keys)
+	return keys
 }
 
 // Open implements stream.Source.
-func (c *changes) Open(key, after string) (stream.Subscription, bool) {
+func (c *Source) Open(key, after string) (stream.Subscription, bool) {
 	if w := c.watch[key]; w != nil {
 		return w.open(after), true
 	}
@@ -98,22 +99,17 @@ func (c *changes) Open(key, after string) (stream.Subscription, bool) {
 }
 
 // hasLog reports whether there is a stream of a container in the datastore.
-func (c *changes) hasLog(key string) bool {
-	for _, name := range c.names {
-		if name == key {
-			return true
-		}
-	}
-	return false
+func (c *Source) hasLog(key string) bool {
+	return slices.Contains(slices.Collect(maps.Values(c.names)), key)
 }
 
 // Since implements stream.Replayer.
-func (c *changes) Since(key string) (time.Time, bool) {
+func (c *Source) Since(key string) (time.Time, bool) {
 	return c.stored.Since(key), c.hasLog(key)
 }
 
 // OpenAt implements stream.Replayer.
-func (c *changes) OpenAt(key string, start time.Time) stream.Subscription {
+func (c *Source) OpenAt(key string, start time.Time) stream.Subscription {
 	c.enter()
 	return &following{c.stored.OpenAt(key, start), c}
 }
@@ -121,20 +117,20 @@ func (c *changes) OpenAt(key string, start time.Time) stream.Subscription {
 // following is one follower's place in the changes of the datastore.
 type following struct {
 	*stream.Cursor
-	changes *changes
+	source *Source
 }
 
 // Close implements stream.Subscription.
 func (f *following) Close() {
 	f.Cursor.Close()
-	f.changes.mu.Lock()
-	defer f.changes.mu.Unlock()
-	f.changes.followers--
-	f.changes.left = time.Now()
+	f.source.mu.Lock()
+	defer f.source.mu.Unlock()
+	f.source.followers--
+	f.source.left = time.Now()
 }
 
 // enter counts a follower, and has what it follows kept.
-func (c *changes) enter() {
+func (c *Source) enter() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.followers++
@@ -150,7 +146,7 @@ func (c *changes) enter() {
 
 // abandon reports whether there was no follower for so long that events need not be kept,
 // and notes that they are not.
-func (c *changes) abandon() bool {
+func (c *Source) abandon() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.followers > 0 || time.Since(c.left) < c.linger {
@@ -160,8 +156,8 @@ func (c *changes) abandon() bool {
 	return true
 }
 
-// run keeps the streams until ctx ends, and then returns nil.
-func (c *changes) run(ctx context.Context, store *datastore.Datastore) error {
+// Run keeps the streams until ctx ends, and then returns nil.
+func (c *Source) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for _, w := range c.watch {
@@ -175,7 +171,7 @@ func (c *changes) run(ctx context.Context, store *datastore.Datastore) error {
 	settled := make(chan struct{})
 	go func() {
 		defer close(settled)
-		c.stored.Settle(ctx, store.History)
+		c.stored.Settle(ctx, c.store.History)
 	}()
 	defer func() { <-settled }()
 	for {
@@ -184,7 +180,7 @@ func (c *changes) run(ctx context.Context, store *datastore.Datastore) error {
 			return nil
 		case <-c.wake:
 		}
-		if err := c.keep(ctx, store); err != nil {
+		if err := c.keep(ctx); err != nil {
 			cancel() // of those who are waited for
 			return fmt.Errorf("follow the configuration: %w", err)
 		}
@@ -192,7 +188,7 @@ func (c *changes) run(ctx context.Context, store *datastore.Datastore) error {
 }
 
 // keep keeps what the datastore has until it is abandoned, or ctx ends.
-func (c *changes) keep(ctx context.Context, store *datastore.Datastore) error {
+func (c *Source) keep(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	watched := make(chan struct{})
 	defer func() {
@@ -213,7 +209,7 @@ func (c *changes) keep(ctx context.Context, store *datastore.Datastore) error {
 			}
 		}
 	}()
-	err := store.Follow(ctx, func(b datastore.Batch) error {
+	err := c.store.Follow(ctx, func(b datastore.Batch) error {
 		c.take(b)
 		return nil
 	})
@@ -224,7 +220,7 @@ func (c *changes) keep(ctx context.Context, store *datastore.Datastore) error {
 }
 
 // take sends the changes of one revision of the datastore, a container before its entries.
-func (c *changes) take(b datastore.Batch) {
+func (c *Source) take(b datastore.Batch) {
 	told := make([]stream.Change, 0, len(b.Put)+len(b.Delete))
 	for _, u := range b.Delete {
 		told = c.add(told, u)
@@ -244,7 +240,7 @@ func (c *changes) take(b datastore.Batch) {
 }
 
 // add appends the change of one unit; a unit without content is gone.
-func (c *changes) add(told []stream.Change, u *datastore.Unit) []stream.Change {
+func (c *Source) add(told []stream.Change, u *datastore.Unit) []stream.Change {
 	name := c.names[u.Node.Top()]
 	if name == "" {
 		return told
@@ -261,7 +257,7 @@ func (c *changes) add(told []stream.Change, u *datastore.Unit) []stream.Change {
 // changeOf is the change of one entry in a stream: it is gone, or has this value.
 // The target's path needs no escapes in JSON.
 func changeOf(name, target string, value []byte) stream.Change {
-	change := stream.Change{Stream: name, Key: target, Name: changedEvent, Gone: value == nil}
+	change := stream.Change{Stream: name, Key: target, Name: Changed, Gone: value == nil}
 	if change.Gone {
 		change.Content = []byte(`{"operation":"deleted","target":"` + target + `"}`)
 		return change

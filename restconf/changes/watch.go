@@ -1,4 +1,4 @@
-package restconf
+package changes
 
 import (
 	"bytes"
@@ -48,7 +48,7 @@ func (w *watch) open(after string) stream.Subscription {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.followers == 0 {
-		w.events = stream.NewLog(stream.Config{Identity: rand.Text(), Begin: beginEvent, Complete: completeEvent})
+		w.events = stream.NewLog(stream.Config{Identity: rand.Text(), Begin: Begin, Complete: Complete})
 		w.revision, w.told = 0, nil
 		select {
 		case w.wake <- struct{}{}:
