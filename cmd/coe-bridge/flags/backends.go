@@ -17,22 +17,23 @@ import (
 
 // Backends has the flags that say how each backend is reached.
 type Backends struct {
-	OVNNB, ovnCert, ovnKey, ovnCA                       string
-	ODLURL, odlAuth, odlCert, odlKey, odlCA, odlDialect string
+	OVNNB, ODLURL       string
+	odlAuth, odlDialect string
+	ovnTLS, odlTLS      TLS
 }
 
 // Register adds the flags to a command.
 func (f *Backends) Register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.OVNNB, "ovn-nb", "unix:/run/ovn/ovnnb_db.sock", "OVN northbound database: unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT, several with commas")
-	flags.StringVar(&f.ovnCert, "ovn-cert", "", "PEM file of a client certificate for ssl: (with --ovn-key and --ovn-ca); read again when it changes")
-	flags.StringVar(&f.ovnKey, "ovn-key", "", "PEM file of the certificate's key")
-	flags.StringVar(&f.ovnCA, "ovn-ca", "", "PEM file of the CAs of the database servers' certificates, which need not name a host; needed for ssl:, read again when it changes")
+	FileVar(flags, &f.ovnTLS.Cert, "ovn-cert", "PEM file of a client certificate for ssl: (with --ovn-key and --ovn-ca); read again when it changes")
+	FileVar(flags, &f.ovnTLS.Key, "ovn-key", "PEM file of the certificate's key")
+	FileVar(flags, &f.ovnTLS.CA, "ovn-ca", "PEM file of the CAs of the database servers' certificates, which need not name a host; needed for ssl:, read again when it changes")
 	flags.StringVar(&f.ODLURL, "odl-url", "", "OpenDaylight: http://HOST:PORT or https://HOST:PORT, several of a cluster with commas; needed for the backend odl")
 	flags.StringVar(&f.odlAuth, "odl-auth-file", "", "file with the line user:password for OpenDaylight, read again when it changes")
-	flags.StringVar(&f.odlCA, "odl-ca-file", "", "PEM file of the CA of OpenDaylight's certificate; default: the system's CAs; read again when it changes")
-	flags.StringVar(&f.odlCert, "odl-cert", "", "PEM file of a client certificate for OpenDaylight (with --odl-key); read again when it changes")
-	flags.StringVar(&f.odlKey, "odl-key", "", "PEM file of the certificate's key")
+	FileVar(flags, &f.odlTLS.CA, "odl-ca-file", "PEM file of the CA of OpenDaylight's certificate; default: the system's CAs; read again when it changes")
+	FileVar(flags, &f.odlTLS.Cert, "odl-cert", "PEM file of a client certificate for OpenDaylight (with --odl-key); read again when it changes")
+	FileVar(flags, &f.odlTLS.Key, "odl-key", "PEM file of the certificate's key")
 	flags.StringVar(&f.odlDialect, "odl-dialect", "", "OpenDaylight's RESTCONF: "+strings.Join(odl.Dialects(), ", ")+"; detected if empty")
 	_ = cmd.RegisterFlagCompletionFunc("odl-dialect", cobra.FixedCompletions(odl.Dialects(), cobra.ShellCompDirectiveNoFileComp))
 }
@@ -66,25 +67,22 @@ func (f *Backends) config(name string, follow *files.Follower) (cfg bridge.Backe
 	case name == "odl" && f.ODLURL == "":
 		err = errors.New("backend odl is given without --odl-url: name the URL of OpenDaylight, as in --odl-url http://192.168.33.5:8181")
 	case name == "ovn" && strings.Contains(f.OVNNB, "ssl:"):
-		cfg.OVN.TLS, err = f.ovnTLS(follow)
+		cfg.OVN.TLS, err = f.tlsOfOVN(follow)
 	case name == "odl" && strings.Contains(f.ODLURL, "https:"):
 		var client *files.Client
-		client, err = ClientTLS(follow,
-			File{Flag: "--odl-ca-file", Path: f.odlCA}, File{Flag: "--odl-cert", Path: f.odlCert}, File{Flag: "--odl-key", Path: f.odlKey})
-		if err == nil {
+		if client, err = f.odlTLS.Client(follow); err == nil {
 			cfg.ODL.TLS = client.Config
 		}
 	}
 	return cfg, err
 }
 
-// ovnTLS returns the TLS settings of ssl: endpoints. Certificates of OVN name no hosts.
-func (f *Backends) ovnTLS(follow *files.Follower) (*tls.Config, error) {
-	ca := File{Flag: "--ovn-ca", Path: f.ovnCA}
-	if ca.Path == "" {
+// tlsOfOVN returns the TLS settings of ssl: endpoints. Certificates of OVN name no hosts.
+func (f *Backends) tlsOfOVN(follow *files.Follower) (*tls.Config, error) {
+	if f.ovnTLS.CA.Path == "" {
 		return nil, errors.New("--ovn-nb ssl: is given without --ovn-ca: a server's certificate is judged by its CA alone")
 	}
-	client, err := ClientTLS(follow, ca, File{Flag: "--ovn-cert", Path: f.ovnCert}, File{Flag: "--ovn-key", Path: f.ovnKey})
+	client, err := f.ovnTLS.Client(follow)
 	if err != nil {
 		return nil, err
 	}

@@ -8,13 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coe-bridge/coe-bridge/files"
 	"github.com/coe-bridge/coe-bridge/restconf/client"
 )
 
 // Bridge has the flags that say how a running bridge is reached.
 type Bridge struct {
-	server, user, passwordFile, caFile, cert, key string
-	timeout                                       time.Duration
+	server, user, passwordFile string
+	tls                        TLS
+	timeout                    time.Duration
 }
 
 // Register adds the flags to a command.
@@ -22,9 +24,9 @@ func (f *Bridge) Register(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.server, "server", "s", "http://127.0.0.1:8181", "URL of the bridge")
 	cmd.Flags().StringVarP(&f.user, "user", "u", "admin", "user; the password comes from COE_BRIDGE_PASSWORD or --password-file")
 	cmd.Flags().StringVar(&f.passwordFile, "password-file", "", "file whose first line is the password")
-	cmd.Flags().StringVar(&f.caFile, "ca-file", "", "PEM file with the CA of the bridge's certificate; default: the system's CAs")
-	cmd.Flags().StringVar(&f.cert, "cert", "", "PEM file of a client certificate (with --key)")
-	cmd.Flags().StringVar(&f.key, "key", "", "PEM file of the client certificate's key")
+	FileVar(cmd.Flags(), &f.tls.CA, "ca-file", "PEM file with the CA of the bridge's certificate; default: the system's CAs")
+	FileVar(cmd.Flags(), &f.tls.Cert, "cert", "PEM file of a client certificate (with --key)")
+	FileVar(cmd.Flags(), &f.tls.Key, "key", "PEM file of the client certificate's key")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 10*time.Second, "timeout of a request")
 }
 
@@ -34,7 +36,7 @@ func (f *Bridge) Client() (*client.Client, error) {
 	if !strings.HasPrefix(server, "http://") && !strings.HasPrefix(server, "https://") {
 		return nil, fmt.Errorf("--server %q: want a URL like http://127.0.0.1:8181", f.server)
 	}
-	tls, err := ClientTLS(ReadOnce(), File{Flag: "--ca-file", Path: f.caFile}, File{Flag: "--cert", Path: f.cert}, File{Flag: "--key", Path: f.key})
+	tls, err := f.tls.Client(ReadOnce())
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +44,7 @@ func (f *Bridge) Client() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return client.New(client.Config{Server: server, User: f.user, Password: password, TLS: tls.Config(), Shows: f.cert != "", Timeout: f.timeout}), nil
+	return client.New(client.Config{Server: server, User: f.user, Password: password, TLS: tls.Config(), Shows: f.tls.Cert.Path != "", Timeout: f.timeout}), nil
 }
 
 // Streaming returns a client whose answers may last.
@@ -72,8 +74,9 @@ func CompletionFlags(cmd *cobra.Command, timeout time.Duration) *Bridge {
 		value, _ := cmd.Flags().GetString(name)
 		return value
 	}
+	path := func(name string) files.File { return files.File{Flag: name, Path: text(name)} }
 	return &Bridge{
 		server: text("server"), user: text("user"), passwordFile: text("password-file"),
-		caFile: text("ca-file"), cert: text("cert"), key: text("key"), timeout: timeout,
+		tls: TLS{CA: path("ca-file"), Cert: path("cert"), Key: path("key")}, timeout: timeout,
 	}
 }

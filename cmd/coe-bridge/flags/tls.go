@@ -4,31 +4,37 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/spf13/pflag"
+
 	"github.com/coe-bridge/coe-bridge/files"
 )
 
-// File is a flag with the path of a file.
-type File struct{ Flag, Path string }
+// FileVar adds a flag with the path of a file.
+func FileVar(set *pflag.FlagSet, f *files.File, name, usage string) {
+	f.Flag = name
+	set.StringVar(&f.Path, name, "", usage)
+}
 
-func (f File) file() files.File { return files.File{Flag: f.Flag[len("--"):], Path: f.Path} }
-
-// Together fails if only one of two flags that need each other is set.
-func Together(a, b File) error {
-	if a.Path == "" && b.Path != "" {
-		a, b = b, a
+// Together fails if only one of a certificate and its key is given.
+func Together(cert, key files.File) error {
+	if cert.Path == "" && key.Path != "" {
+		cert, key = key, cert
 	}
-	if a.Path != "" && b.Path == "" {
-		return fmt.Errorf("%s is given without %s: a certificate and its key belong together", a.Flag, b.Flag)
+	if cert.Path != "" && key.Path == "" {
+		return fmt.Errorf("--%s is given without --%s: a certificate and its key belong together", cert.Flag, key.Flag)
 	}
 	return nil
 }
 
-// ClientTLS returns the TLS settings of a client, whose files are followed.
-func ClientTLS(follow *files.Follower, ca, cert, key File) (*files.Client, error) {
-	if err := Together(cert, key); err != nil {
+// TLS has the flags of a client's TLS: the CA of servers, and the client's certificate with its key.
+type TLS struct{ CA, Cert, Key files.File }
+
+// Client returns the TLS settings, whose files are followed.
+func (t *TLS) Client(follow *files.Follower) (*files.Client, error) {
+	if err := Together(t.Cert, t.Key); err != nil {
 		return nil, err
 	}
-	return follow.Client(ca.file(), cert.file(), key.file())
+	return follow.Client(t.CA, t.Cert, t.Key)
 }
 
 // ReadOnce returns a Follower that reads files once, for a command that ends soon.

@@ -22,7 +22,7 @@ type onNode struct {
 	bridges                       []string
 	node                          string
 	user, passwordFile, tokenFile string
-	caFile, cert, key             string
+	tls                           flags.TLS
 	socket, stateDir              string
 	ovsDB, ovsBridge              string
 	settings                      string
@@ -36,9 +36,9 @@ func (f *onNode) register(cmd *cobra.Command) {
 	set.StringVarP(&f.user, "user", "u", "", "user for the bridge (with --password-file)")
 	set.StringVar(&f.passwordFile, "password-file", "", "file whose first line is the user's password; read again at each request")
 	set.StringVar(&f.tokenFile, "token-file", "", "file whose first line is a bearer token, such as a service account's; read again at each request")
-	set.StringVar(&f.caFile, "ca-file", "", "PEM file of the CA of the bridge's certificate; default: the system's CAs; read again when it changes")
-	set.StringVar(&f.cert, "cert", "", "PEM file of a client certificate (with --key); read again when it changes")
-	set.StringVar(&f.key, "key", "", "PEM file of the client certificate's key")
+	flags.FileVar(set, &f.tls.CA, "ca-file", "PEM file of the CA of the bridge's certificate; default: the system's CAs; read again when it changes")
+	flags.FileVar(set, &f.tls.Cert, "cert", "PEM file of a client certificate (with --key); read again when it changes")
+	flags.FileVar(set, &f.tls.Key, "key", "PEM file of the client certificate's key")
 	set.StringVar(&f.socket, "socket", call.DefaultSocket, "unix socket for the calls of coe-cni")
 	set.StringVar(&f.stateDir, "state-dir", "/var/lib/coe-bridge/agent", "folder of the agent's state")
 	set.StringVar(&f.ovsDB, "ovs-db", "unix:/run/openvswitch/db.sock", "database of this node's Open vSwitch: unix:PATH or tcp:HOST:PORT")
@@ -67,7 +67,7 @@ func (f *onNode) uplink(dir string, follow *files.Follower, log *slog.Logger) (*
 	cfg := uplink.Config{
 		URLs: f.bridges, Node: node, User: f.user, PasswordFile: f.passwordFile, TokenFile: f.tokenFile, Dir: dir, Log: log,
 	}
-	client, err := flags.ClientTLS(follow, flags.File{Flag: "--ca-file", Path: f.caFile}, flags.File{Flag: "--cert", Path: f.cert}, flags.File{Flag: "--key", Path: f.key})
+	client, err := f.tls.Client(follow)
 	if err != nil {
 		return nil, err
 	}

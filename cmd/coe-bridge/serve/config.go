@@ -72,8 +72,7 @@ func (f *serveFlags) config(auditOutput io.Writer, log *slog.Logger) (cfg bridge
 
 // check refuses flags that contradict each other, or would have no effect.
 func (f *serveFlags) check() error {
-	cert := flags.File{Flag: "--tls-cert", Path: f.tlsCert}
-	if err := flags.Together(cert, flags.File{Flag: "--tls-key", Path: f.tlsKey}); err != nil {
+	if err := flags.Together(f.tlsCert, f.tlsKey); err != nil {
 		return err
 	}
 	switch {
@@ -101,7 +100,7 @@ func (f *serveFlags) check() error {
 
 func (f *serveFlags) access(auditOutput io.Writer, follow *files.Follower) access.Config {
 	cfg := access.Config{
-		UsersFile: f.authFile, CertFile: f.tlsCert, KeyFile: f.tlsKey, ClientCAFile: f.clientCA, ClientRolesFile: f.clientRoles,
+		UsersFile: f.authFile, CertFile: f.tlsCert.Path, KeyFile: f.tlsKey.Path, ClientCAFile: f.clientCA, ClientRolesFile: f.clientRoles,
 		AuditLog: f.auditLog, AuditOutput: auditOutput, Files: follow,
 	}
 	if f.fixedUsers() {
@@ -130,9 +129,8 @@ func (f *serveFlags) datastore(follow *files.Follower) (cfg datastore.Config, cl
 	if len(f.etcdEndpoints) > 0 {
 		cfg.Endpoints, cfg.MaxTxnOps = f.etcdEndpoints, f.etcdMaxTxnOps
 		cfg.Username, cfg.PasswordFile = f.etcdUser, f.etcdPasswordFile
-		if f.etcdCA != "" || f.etcdCert != "" {
-			client, err := flags.ClientTLS(follow,
-				flags.File{Flag: "--etcd-ca", Path: f.etcdCA}, flags.File{Flag: "--etcd-cert", Path: f.etcdCert}, flags.File{Flag: "--etcd-key", Path: f.etcdKey})
+		if f.etcdTLS.CA.Path != "" || f.etcdTLS.Cert.Path != "" {
+			client, err := f.etcdTLS.Client(follow)
 			if err != nil {
 				return cfg, cleanUp, err
 			}

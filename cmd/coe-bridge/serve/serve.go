@@ -19,35 +19,38 @@ import (
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/files"
 	"github.com/coe-bridge/coe-bridge/restconf"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 )
 
 // serveFlags are the flags of coe-bridge serve.
 type serveFlags struct {
-	listen, authFile, tlsCert, tlsKey, clientCA string
-	clientRoles, auditLog                       string
-	dev                                         bool
-	bodyLimit                                   int64
-	agentInterfaces                             int
-	requestTimeout                              time.Duration
+	listen, authFile, clientCA string
+	tlsCert, tlsKey            files.File
+	clientRoles, auditLog      string
+	dev                        bool
+	bodyLimit                  int64
+	agentInterfaces            int
+	requestTimeout             time.Duration
 
-	dataDir                                               string
-	quota                                                 int64
-	etcdEndpoints                                         []string
-	etcdCA, etcdCert, etcdKey, etcdUser, etcdPasswordFile string
-	etcdMaxTxnOps                                         int
-	backends                                              []string
-	backend                                               flags.Backends
-	settings                                              flags.Mapping
-	kubernetes                                            kubernetesFlags
-	pools                                                 flags.Pools
-	nodePools                                             bool
-	nodes                                                 flags.Nodes
-	podMTU                                                uint16
-	reuseDelay, resync                                    time.Duration
-	log                                                   flags.Log
-	version                                               string
+	dataDir                    string
+	quota                      int64
+	etcdEndpoints              []string
+	etcdTLS                    flags.TLS
+	etcdUser, etcdPasswordFile string
+	etcdMaxTxnOps              int
+	backends                   []string
+	backend                    flags.Backends
+	settings                   flags.Mapping
+	kubernetes                 kubernetesFlags
+	pools                      flags.Pools
+	nodePools                  bool
+	nodes                      flags.Nodes
+	podMTU                     uint16
+	reuseDelay, resync         time.Duration
+	log                        flags.Log
+	version                    string
 }
 
 // New returns the command serve of a program of this version.
@@ -96,8 +99,8 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	set := cmd.Flags()
 	set.StringVar(&f.listen, "listen", "127.0.0.1:8181", "address that clients connect to")
 	set.StringVar(&f.authFile, "auth-file", "", "file with a line user:role:hash for each user (see coe-bridge passwd); read again when it changes")
-	set.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of the server's certificate; makes it https (with --tls-key)")
-	set.StringVar(&f.tlsKey, "tls-key", "", "PEM file of the certificate's key")
+	flags.FileVar(set, &f.tlsCert, "tls-cert", "PEM file of the server's certificate; makes it https (with --tls-key)")
+	flags.FileVar(set, &f.tlsKey, "tls-key", "PEM file of the certificate's key")
 	set.StringVar(&f.clientCA, "client-ca", "", "PEM file with the CA of client certificates (with --tls-cert); without --client-roles each client needs a certificate and a password")
 	set.StringVar(&f.clientRoles, "client-roles", "", "file with a line role:ATTRIBUTE=value for each client certificate, or group of them, that needs no password; the role is reader, writer or node (with --client-ca)")
 	set.StringVar(&f.auditLog, "audit-log", "", "file to which each request for a change is appended as a line of JSON; - for standard output")
@@ -108,9 +111,9 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	set.StringVar(&f.dataDir, "data-dir", "", "folder of the embedded etcd")
 	set.Int64Var(&f.quota, "quota", datastore.DefaultQuota, "size limit of the embedded etcd's database, in bytes")
 	set.StringSliceVar(&f.etcdEndpoints, "etcd-endpoints", nil, "URLs of an external etcd, instead of the embedded one")
-	set.StringVar(&f.etcdCA, "etcd-ca", "", "PEM file of the CA of etcd's certificates; read again when it changes")
-	set.StringVar(&f.etcdCert, "etcd-cert", "", "PEM file of a client certificate for etcd (with --etcd-key); read again when it changes")
-	set.StringVar(&f.etcdKey, "etcd-key", "", "PEM file of the certificate's key")
+	flags.FileVar(set, &f.etcdTLS.CA, "etcd-ca", "PEM file of the CA of etcd's certificates; read again when it changes")
+	flags.FileVar(set, &f.etcdTLS.Cert, "etcd-cert", "PEM file of a client certificate for etcd (with --etcd-key); read again when it changes")
+	flags.FileVar(set, &f.etcdTLS.Key, "etcd-key", "PEM file of the certificate's key")
 	set.StringVar(&f.etcdUser, "etcd-user", "", "user for etcd (with --etcd-password-file)")
 	set.StringVar(&f.etcdPasswordFile, "etcd-password-file", "", "file whose first line is the user's password")
 	set.IntVar(&f.etcdMaxTxnOps, "etcd-max-txn-ops", 0, "--max-txn-ops of the external etcd; 0 for etcd's default of 128")
