@@ -1,5 +1,7 @@
 package yang
 
+import "slices"
+
 // NodeKind is the kind of a schema node in the data tree. Choices and cases are not nodes:
 // their children belong to the parent.
 type NodeKind uint8
@@ -180,6 +182,9 @@ func (n *Node) addChildren(children []*Node) {
 		n.children[children[i].Name] = child
 	}
 }
+
+// IsKey reports whether n is a key of its list.
+func (n *Node) IsKey() bool { return n.Parent != nil && slices.Contains(n.Parent.Keys, n) }
 
 // required reports whether n must be present in every instance of its parent.
 func (n *Node) required() bool { return n.mandatory || n.atLeast > 0 }

@@ -11,13 +11,16 @@ type Change struct {
 	Old, New Object
 }
 
-// Key returns the key of the object that changes.
-func (c Change) Key() Key {
+// Object returns the new object, or the old one if it is deleted.
+func (c Change) Object() Object {
 	if c.New != nil {
-		return c.New.Key()
+		return c.New
 	}
-	return c.Old.Key()
+	return c.Old
 }
+
+// Key returns the key of the object that changes.
+func (c Change) Key() Key { return c.Object().Key() }
 
 // Scope returns the scope of the object that changes.
 func (c Change) Scope() Scope {

@@ -43,11 +43,7 @@ func (l *Loop) podsOf(changes []netvirt.Change) []string {
 
 // podOf is the UID of the pod whose interface a change is about; empty for any other change.
 func (l *Loop) podOf(c netvirt.Change) string {
-	o := c.New
-	if o == nil {
-		o = c.Old
-	}
-	switch o := o.(type) {
+	switch o := c.Object().(type) {
 	case netvirt.Interface:
 		return o.PodUID
 	case netvirt.ELANInterface:

@@ -1,6 +1,8 @@
 package openapi
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/coe-bridge/coe-bridge/yang"
@@ -108,9 +110,7 @@ func (b *builder) remove(p place) object {
 func (b *builder) patch(p place) object {
 	out := p.operation("patch", "Merge into, or edit,", append(p.writes(false), "dry-run")...)
 	content := object{"application/yang-patch+json": object{"schema": ref("schemas", "yang-patch")}, "application/yang-patch+xml": anything}
-	for name, media := range b.content(p, toRead) {
-		content[name] = media
-	}
+	maps.Copy(content, b.content(p, toRead))
 	out["requestBody"] = object{"required": true, "content": content}
 	out["responses"] = p.responses(object{
 		"200": object{"description": "All edits of a YANG Patch are made.", "content": object{
@@ -136,12 +136,7 @@ func (b *builder) placesIn(n *yang.Node) bool {
 	if n == nil {
 		return false
 	}
-	for _, child := range n.Children {
-		if b.Placed(child) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.Children, b.Placed)
 }
 
 func made(description string) object {

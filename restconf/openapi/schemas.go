@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/yang"
@@ -36,12 +37,7 @@ func differs(n *yang.Node) bool {
 	if !n.Config || n.Required() || len(n.Keys) > 0 {
 		return true
 	}
-	for _, child := range n.Children {
-		if differs(child) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.Children, differs)
 }
 
 // componentName returns the path of a node, with dots.
@@ -68,7 +64,7 @@ func (b *builder) structure(n *yang.Node, u use) object {
 			continue
 		}
 		properties[member(child)] = b.instances(child, u)
-		if u == toWrite && child.Required() || u == toWrite && isKey(child) {
+		if u == toWrite && child.Required() || u == toWrite && child.IsKey() {
 			required = append(required, member(child))
 		}
 	}
@@ -199,16 +195,3 @@ func describe(out object, n *yang.Node, want string) {
 }
 
 func xmlName(n *yang.Node) object { return object{"name": n.Name, "namespace": n.Module.Namespace} }
-
-// isKey reports whether n is a key of its list.
-func isKey(n *yang.Node) bool {
-	if n.Parent == nil {
-		return false
-	}
-	for _, key := range n.Parent.Keys {
-		if key == n {
-			return true
-		}
-	}
-	return false
-}

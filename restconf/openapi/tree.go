@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -147,12 +148,7 @@ func (p place) parameter(key *yang.Node) string {
 
 // names reports whether the path has a parameter with a name.
 func (p place) names(parameter string) bool {
-	for _, key := range p.keys {
-		if key["name"] == parameter {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.keys, func(key object) bool { return key["name"] == parameter })
 }
 
 // operationID returns the name of an operation of p for programs.

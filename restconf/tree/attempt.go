@@ -365,7 +365,7 @@ func (a *attempt) delete(t Target) error {
 	if err != nil {
 		return err
 	}
-	if isKey(t.Node()) {
+	if t.Node().IsKey() {
 		return keyIsFixed(t)
 	}
 	if t.holdsUnits() {
@@ -382,7 +382,7 @@ func (a *attempt) delete(t Target) error {
 
 // keepKey refuses to change t if it is a key.
 func keepKey(t Target, parent, data *yang.Data) error {
-	if isKey(t.Node()) && lookup(parent, t.Last()).Value != data.Value {
+	if t.Node().IsKey() && lookup(parent, t.Last()).Value != data.Value {
 		return keyIsFixed(t)
 	}
 	return nil

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"slices"
 
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 	"github.com/coe-bridge/coe-bridge/yang"
@@ -80,12 +81,7 @@ func (t *Tree) Stored(q Question) (units []*datastore.Unit, ok bool) {
 
 // flat reports whether all units of top are in lists right below it.
 func flat(top *yang.Node) bool {
-	for _, list := range datastore.UnitLists(top) {
-		if list.Parent != top {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(datastore.UnitLists(top), func(list *yang.Node) bool { return list.Parent != top })
 }
 
 // Read returns the instances that the question is about: all entries if At is a list, all

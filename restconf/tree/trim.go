@@ -63,23 +63,11 @@ func trimDepth(d *yang.Data, depth int, keys bool) *yang.Data {
 		switch {
 		case depth > 1:
 			out.Children = append(out.Children, trimDepth(child, depth-1, keys))
-		case keys && isKey(child.Node):
+		case keys && child.Node.IsKey():
 			out.Children = append(out.Children, child)
 		}
 	}
 	return out
-}
-
-func isKey(n *yang.Node) bool {
-	if n.Parent == nil {
-		return false
-	}
-	for _, key := range n.Parent.Keys {
-		if key == n {
-			return true
-		}
-	}
-	return false
 }
 
 // trimConfig is d without its state, or nil if nothing is left.
@@ -107,7 +95,7 @@ func trimState(d *yang.Data) *yang.Data {
 	out := &yang.Data{Node: d.Node}
 	state := false
 	for _, child := range d.Children {
-		if isKey(child.Node) {
+		if child.Node.IsKey() {
 			out.Children = append(out.Children, child)
 		} else if left := trimState(child); left != nil {
 			out.Children = append(out.Children, left)

@@ -82,11 +82,7 @@ func printConversion(w io.Writer, out output.Format, from, to string, c *plan.Co
 	t := output.Table{Columns: []string{"CHANGE", "KIND", "NAME", "DETAILS"}, Empty: fmt.Sprintf("%s has everything that %s has", to, from)}
 	for _, change := range c.Changes {
 		shown.Changes = append(shown.Changes, showChange(change))
-		o := change.New
-		if o == nil {
-			o = change.Old
-		}
-		t.Rows = append(t.Rows, []string{change.Verb(), change.Key().Kind.String(), change.Key().Name, details(o)})
+		t.Rows = append(t.Rows, []string{change.Verb(), change.Key().Kind.String(), change.Key().Name, details(change.Object())})
 	}
 	t.Title = fmt.Sprintf("from %s to %s: %d changes, %d objects are the same", from, to, len(c.Changes), c.Same)
 	for kind, n := range c.Lost {

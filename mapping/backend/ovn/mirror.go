@@ -173,10 +173,7 @@ func (s *stage) group(k netvirt.Key) *staged {
 // apply makes one change. It fails if the new object refers to an object that does not
 // exist: then the mirror is older than the caller's model.
 func (s *stage) apply(c netvirt.Change) error {
-	k, o := c.Key(), c.New
-	if o == nil {
-		o = c.Old
-	}
+	k := c.Key()
 	if c.New != nil {
 		for _, ref := range c.New.Refs() {
 			if s.look(ref) == nil {
@@ -184,7 +181,7 @@ func (s *stage) apply(c netvirt.Change) error {
 			}
 		}
 	}
-	head := headOf(o)
+	head := headOf(c.Object())
 	delete(s.group(s.holder(k, head)).objects, k)
 	g := s.group(head)
 	if c.New != nil {

@@ -35,11 +35,7 @@ func steps(changes []netvirt.Change) []*step {
 			deleting = gone
 			clear(open)
 		}
-		o := c.New
-		if o == nil {
-			o = c.Old
-		}
-		k := headOf(o)
+		k := headOf(c.Object())
 		s := open[k]
 		if s == nil {
 			s = &step{head: k}
