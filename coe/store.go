@@ -393,15 +393,10 @@ func (s *Store) namespace(name string) *namespace {
 
 // lacks reports whether the pod requests an address that its lease does not have.
 func (ns *namespace) lacks(p *Pod) bool {
-	if p.NoNetwork {
-		return false
-	}
-	for _, i := range p.Interfaces {
-		if l := ns.leases[LeaseKey{p.UID, i.UID}]; len(i.Addresses) > 0 && (l == nil || !l.Has(i.Addresses)) {
-			return true
-		}
-	}
-	return false
+	return !p.NoNetwork && slices.ContainsFunc(p.Interfaces, func(i PodInterface) bool {
+		l := ns.leases[LeaseKey{p.UID, i.UID}]
+		return len(i.Addresses) > 0 && (l == nil || !l.Has(i.Addresses))
+	})
 }
 
 func (ns *namespace) empty() bool {

@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -37,11 +38,7 @@ func (m *Mapper) Scope(scope netvirt.Scope) (netvirt.Parts, []coe.Problem) {
 // same pointers as in the last result.
 func (m *Mapper) Map(v coe.View) (netvirt.Parts, []coe.Problem) {
 	scope := netvirt.Scope(v.Namespace)
-	before := m.mapped[scope]
-	if before == nil {
-		before = &mapped{}
-	}
-	b := newBuilder(v, m.settings, before)
+	b := newBuilder(v, m.settings, cmp.Or(m.mapped[scope], &mapped{}))
 	b.build()
 	m.mapped[scope] = &mapped{vpn: v.VPN, elans: b.elans, attached: b.attached, parts: b.parts}
 	if len(b.attached) == 0 {

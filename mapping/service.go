@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -310,9 +311,7 @@ func portOf(e *coe.Endpoints, p coe.ServicePort, only bool) (uint16, bool) {
 	if p.Port == 0 {
 		return 0, true
 	}
-	if e == nil {
-		e = &coe.Endpoints{}
-	}
+	e = cmp.Or(e, &coe.Endpoints{})
 	for _, port := range e.Ports {
 		if port.Protocol == p.Protocol && (port.Name == p.Name || only && len(e.Ports) == 1 && !e.PortsByName) {
 			return port.Port, true

@@ -2,6 +2,7 @@ package restconf
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -124,10 +125,5 @@ func (c conditions) verdict(v tagged, exists, reads bool) int {
 }
 
 func anyTag(tags []string, is func(string) bool) bool {
-	for _, tag := range tags {
-		if tag == "*" || is(tag) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(tags, func(tag string) bool { return tag == "*" || is(tag) })
 }

@@ -52,12 +52,7 @@ func ipv6AddressNoZone(text string) (string, bool) {
 }
 
 func isZone(zone string) bool {
-	for _, r := range zone {
-		if !unicode.IsLetter(r) && !unicode.IsNumber(r) {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(zone, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) })
 }
 
 func ipv4Prefix(text string) (string, bool) {

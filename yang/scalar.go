@@ -1,6 +1,7 @@
 package yang
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -124,12 +125,7 @@ func parseInteger(text string, lexical bool) (goyang.Number, bool) {
 }
 
 func within(bounds goyang.YangRange, number goyang.Number) bool {
-	for _, r := range bounds {
-		if !number.Less(r.Min) && !r.Max.Less(number) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(bounds, func(r goyang.YRange) bool { return !number.Less(r.Min) && !r.Max.Less(number) })
 }
 
 // isYANGString reports whether text has only characters of YANG's string (RFC 7950 section

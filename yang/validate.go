@@ -2,6 +2,7 @@ package yang
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -140,12 +141,7 @@ func applies(node *Node, d *Data) bool {
 
 // chosen reports whether d has data of each of the cases.
 func chosen(cases []choiceCase, d *Data) bool {
-	for _, in := range cases {
-		if !holds(in.choice, in.name, d) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(cases, func(in choiceCase) bool { return !holds(in.choice, in.name, d) })
 }
 
 // holds reports whether d has data of the choice: of the case with that name, or of any case

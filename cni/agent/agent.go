@@ -8,6 +8,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,12 +75,8 @@ type Agent struct {
 
 // New returns an Agent, and creates the directory for its notes.
 func New(cfg Config) (*Agent, error) {
-	if cfg.Deadline == 0 {
-		cfg.Deadline = 30 * time.Second
-	}
-	if cfg.Sweep == 0 {
-		cfg.Sweep = time.Minute
-	}
+	cfg.Deadline = cmp.Or(cfg.Deadline, 30*time.Second)
+	cfg.Sweep = cmp.Or(cfg.Sweep, time.Minute)
 	a := &Agent{cfg: cfg, log: cfg.Log, notes: notes{cfg.Dir}, kernel: make(semaphore, maxAtLinks)}
 	a.metrics = newMetrics(cfg)
 	return a, a.notes.open()

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -88,14 +89,8 @@ func (w *wanted) takeArguments(args arguments) error {
 // externalPod returns the pod to create for an attachment. Its UID is derived from the
 // attachment.
 func externalPod(of ovs.Attachment, args arguments) pod {
-	p := pod{namespace: string(args.COE_NAMESPACE), name: string(args.COE_NAME), external: true}
+	p := pod{namespace: cmp.Or(string(args.COE_NAMESPACE), defaultNamespace), name: cmp.Or(string(args.COE_NAME), of.Container), external: true}
 	p.uid = uuid.NewSHA1(uuid.NameSpaceURL, []byte("coe-cni:"+key(of))).String()
-	if p.namespace == "" {
-		p.namespace = defaultNamespace
-	}
-	if p.name == "" {
-		p.name = of.Container
-	}
 	if of.IfName != primaryLink {
 		p.name += "-" + of.IfName
 	}

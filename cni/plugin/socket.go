@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/coe-bridge/coe-bridge/cni/call"
@@ -22,10 +23,8 @@ func socketOf(asked, file string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("socket %q: %w", asked, err)
 	}
-	for _, socket := range allowed {
-		if socket == asked {
-			return asked, nil
-		}
+	if slices.Contains(allowed, asked) {
+		return asked, nil
 	}
 	return "", fmt.Errorf("socket %q is not the agent's: %s does not list it", asked, file)
 }

@@ -7,6 +7,7 @@
 package uplink
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -62,9 +63,7 @@ type Uplink struct {
 
 // New returns an Uplink with the state that an earlier one saved in Config.Dir.
 func New(cfg Config) (*Uplink, error) {
-	if cfg.Silence == 0 {
-		cfg.Silence = defaultSilence
-	}
+	cfg.Silence = cmp.Or(cfg.Silence, defaultSilence)
 	if len(cfg.URLs) == 0 {
 		return nil, fmt.Errorf("the URL of the bridge is missing")
 	}

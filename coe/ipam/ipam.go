@@ -8,6 +8,7 @@
 package ipam
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -70,9 +71,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.ReuseDelay == 0 {
-		c.ReuseDelay = 30 * time.Second
-	}
+	c.ReuseDelay = cmp.Or(c.ReuseDelay, 30*time.Second)
 	if c.VNITo == 0 {
 		c.VNIFrom, c.VNITo = 70000, 16777215
 	}

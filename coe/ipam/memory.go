@@ -208,7 +208,7 @@ func (a *Assigner) drop(l *coe.Lease) {
 	delete(ns.released, l.Key())
 	p := ns.pods[l.PodUID]
 	ns.unsettled[l.PodUID] = true
-	p.remove(l)
+	p.leases = without(p.leases, l)
 	if len(p.leases) == 0 {
 		delete(ns.pods, l.PodUID)
 	}
@@ -225,36 +225,21 @@ func (a *Assigner) drop(l *coe.Lease) {
 	a.leave(e)
 }
 
-func (p *pod) remove(l *coe.Lease) {
-	for i, other := range p.leases {
-		if other == l {
-			p.leases = append(p.leases[:i:i], p.leases[i+1:]...)
-			return
-		}
-	}
+// without returns a copy of a list without one of its members.
+func without[T comparable](list []T, one T) []T {
+	return slices.DeleteFunc(slices.Clone(list), func(other T) bool { return other == one })
 }
 
 // living reports whether the pod has a lease of this pod name that is not released.
 func (p *pod) living(name string) bool {
-	for _, l := range p.leases {
-		if l.Released == 0 && l.Pod == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.leases, func(l *coe.Lease) bool { return l.Released == 0 && l.Pod == name })
 }
 
 // primary reports whether the pod has a primary interface other than the given one.
 func (p *pod) primary(except string) bool {
-	if p == nil {
-		return false
-	}
-	for _, l := range p.leases {
-		if l.Released == 0 && l.Primary && l.InterfaceUID != except {
-			return true
-		}
-	}
-	return false
+	return p != nil && slices.ContainsFunc(p.leases, func(l *coe.Lease) bool {
+		return l.Released == 0 && l.Primary && l.InterfaceUID != except
+	})
 }
 
 func (a *Assigner) addFormer(f *former) {
@@ -266,14 +251,7 @@ func (a *Assigner) addFormer(f *former) {
 func (a *Assigner) dropFormer(f *former) {
 	a.rests.note(formerRecord(f), 0)
 	ns := a.namespace(f.Namespace)
-	rest := ns.formers[f.key()]
-	for i, other := range rest {
-		if other == f {
-			rest = append(rest[:i:i], rest[i+1:]...)
-			break
-		}
-	}
-	if ns.formers[f.key()] = rest; len(rest) == 0 {
+	if ns.formers[f.key()] = without(ns.formers[f.key()], f); len(ns.formers[f.key()]) == 0 {
 		delete(ns.formers, f.key())
 	}
 	a.leave(a.elanOf(ns, f.Node))

@@ -52,12 +52,7 @@ func NodePools(nodes map[netip.Addr]*coe.Node, others []dhcppool.Pool, reserved 
 			cidrs = append(cidrs, cidr{c.Masked(), n, addr})
 		}
 	}
-	slices.SortFunc(cidrs, func(a, b cidr) int {
-		if c := a.Compare(b.Prefix); c != 0 {
-			return c
-		}
-		return a.addr.Compare(b.addr)
-	})
+	slices.SortFunc(cidrs, func(a, b cidr) int { return cmp.Or(a.Compare(b.Prefix), a.addr.Compare(b.addr)) })
 	var last netip.Prefix // the last prefix that became a pool; prefixes inside it follow it
 	for _, c := range cidrs {
 		pool := dhcppool.Pool{Network: c.addr.String(), Subnet: c.Prefix}

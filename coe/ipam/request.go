@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"reflect"
@@ -106,10 +107,7 @@ func (r *round) holdNodes() {
 		}
 	}
 	slices.SortFunc(problems, func(a, b coe.Problem) int {
-		if c := strings.Compare(a.UID, b.UID); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Message, b.Message)
+		return cmp.Or(strings.Compare(a.UID, b.UID), strings.Compare(a.Message, b.Message))
 	})
 	if slices.Equal(problems, r.misplaced) {
 		return

@@ -2,18 +2,14 @@ package ipam
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
 // requests reports whether the source requests an address for the pod.
 func requests(p *coe.Pod) bool {
-	for _, i := range p.Interfaces {
-		if len(i.Addresses) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Interfaces, func(i coe.PodInterface) bool { return len(i.Addresses) > 0 })
 }
 
 // requested is a requested address with its interface.

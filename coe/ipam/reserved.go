@@ -104,9 +104,8 @@ func NodeAddresses(nodes map[netip.Addr]*coe.Node) map[netip.Addr]*coe.Node {
 			all[n.ExternalIP] = n // nodes behind one address share it
 		}
 	}
-	for addr, n := range nodes { // the node's own address takes precedence over an external address of another node
-		all[addr] = n
-	}
+	// the node's own address takes precedence over an external address of another node
+	maps.Copy(all, nodes)
 	return all
 }
 

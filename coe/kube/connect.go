@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -135,12 +136,7 @@ func (r *reloading) current() connection {
 // changed reports whether the files differ from the loaded ones.
 func (r *reloading) changed() bool {
 	r.checked = time.Now()
-	for _, p := range r.prints {
-		if !p.same(fingerprintOf(p.path)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.prints, func(p fingerprint) bool { return !p.same(fingerprintOf(p.path)) })
 }
 
 // reload reads the files. It takes the fingerprints first, so that the next check notices a

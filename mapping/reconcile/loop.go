@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,12 +39,8 @@ const changesPerTimeout = 2000
 const timeoutsPerRead = 4
 
 func (c Config) withDefaults() Config {
-	if c.Resync == 0 {
-		c.Resync = 5 * time.Minute
-	}
-	if c.Timeout == 0 {
-		c.Timeout = 15 * time.Second
-	}
+	c.Resync = cmp.Or(c.Resync, 5*time.Minute)
+	c.Timeout = cmp.Or(c.Timeout, 15*time.Second)
 	return c
 }
 

@@ -12,6 +12,7 @@
 package datastore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -150,9 +151,7 @@ func (c Config) withDefaults() Config {
 	if len(c.Endpoints) == 0 {
 		c.MaxTxnOps = embeddedTxnOps(c.BodyLimit)
 	}
-	if c.Quota == 0 {
-		c.Quota = DefaultQuota
-	}
+	c.Quota = cmp.Or(c.Quota, DefaultQuota)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

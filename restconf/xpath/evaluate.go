@@ -2,6 +2,7 @@ package xpath
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -174,12 +175,7 @@ func (s pathStep) names(n *yang.Node) bool {
 }
 
 func (s pathStep) holds(root, n *yang.Data) bool {
-	for _, p := range s.predicates {
-		if !p.value(root, n).isTrue() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.predicates, func(p expression) bool { return !p.value(root, n).isTrue() })
 }
 
 // call is a function's.

@@ -2,6 +2,7 @@ package flags
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -18,9 +19,7 @@ const EnvPrefix = "COE_BRIDGE_"
 // ApplySettings sets the flags of a command that the command line does not set, from the
 // environment or else from the YAML file.
 func ApplySettings(cmd *cobra.Command, file string) error {
-	if file == "" {
-		file = os.Getenv(envName("config"))
-	}
+	file = cmp.Or(file, os.Getenv(envName("config")))
 	settings, err := readSettings(cmd, file)
 	if err != nil {
 		return err

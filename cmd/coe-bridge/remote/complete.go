@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,12 +71,7 @@ func completeNames(cmd *cobra.Command, k entrykind.Kind, given []string) (names 
 }
 
 func anyCalls(e *document.Entry, names []string) bool {
-	for _, name := range names {
-		if entrykind.Calls(e, name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(names, func(name string) bool { return entrykind.Calls(e, name) })
 }
 
 // completion is the name of an entry, and its description for the shell.

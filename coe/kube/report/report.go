@@ -8,6 +8,7 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -44,18 +45,10 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	if c.Burst == 0 {
-		c.Burst = max(1, int(min(c.AnnotateQPS, 1<<20)))
-	}
-	if c.Workers == 0 {
-		c.Workers = 16
-	}
-	if c.EventQPS == 0 {
-		c.EventQPS = 20
-	}
-	if c.Timeout == 0 {
-		c.Timeout = 10 * time.Second
-	}
+	c.Burst = cmp.Or(c.Burst, max(1, int(min(c.AnnotateQPS, 1<<20))))
+	c.Workers = cmp.Or(c.Workers, 16)
+	c.EventQPS = cmp.Or(c.EventQPS, 20)
+	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
 }
 
 // Reporter reports pods and services to Kubernetes while Run runs. Its other methods may be

@@ -1,6 +1,7 @@
 package ovn
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -51,12 +52,7 @@ func protocols(vips map[netvirt.Protocol][]netvirt.ServiceVIP) []netvirt.Protoco
 	if len(vips) == 0 {
 		return []netvirt.Protocol{netvirt.TCP}
 	}
-	var all []netvirt.Protocol
-	for p := range vips {
-		all = append(all, p)
-	}
-	slices.Sort(all)
-	return all
+	return slices.Sorted(maps.Keys(vips))
 }
 
 // groupsOf returns the heads whose groups of load balancers a service is in.

@@ -1,6 +1,7 @@
 package ovn
 
 import (
+	"cmp"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -99,10 +100,7 @@ func dhcpOptions(o netvirt.Subnet) map[string]string {
 	}
 	options := map[string]string{"server_id": gatewayMAC(o.Gateway).String()}
 	if o.Gateway.Is4() {
-		lease := o.LeaseTime
-		if lease == 0 {
-			lease = defaultLease
-		}
+		lease := cmp.Or(o.LeaseTime, defaultLease)
 		options = map[string]string{
 			"server_id": o.Gateway.String(), "server_mac": gatewayMAC(o.Gateway).String(), "router": o.Gateway.String(),
 			"lease_time": strconv.FormatUint(uint64(lease), 10),

@@ -2,6 +2,7 @@ package ovsdb
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -80,11 +81,7 @@ func (tx *Transaction) members(l Link) *members {
 // is added to it, and deleted after the links to others are removed from it.
 func (tx *Transaction) Operations() []Operation {
 	all := slices.Concat(tx.inserts, tx.updates)
-	parents := make([]parent, 0, len(tx.mutations))
-	for p := range tx.mutations {
-		parents = append(parents, p)
-	}
-	slices.SortFunc(parents, func(a, b parent) int {
+	parents := slices.SortedFunc(maps.Keys(tx.mutations), func(a, b parent) int {
 		return cmp.Or(strings.Compare(a.table.Name, b.table.Name), strings.Compare(a.uuid, b.uuid))
 	})
 	for _, p := range parents {
