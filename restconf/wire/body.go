@@ -29,11 +29,8 @@ func (d *Dialect) Decode(schema *yang.Schema, target tree.Target, children bool,
 	if err != nil {
 		return nil, d.Retag(err)
 	}
-	switch {
-	case !asChildren && (len(data) != 1 || data[0].Node != target.Node()):
-		return nil, wantsTarget(target)
-	case !asChildren:
-		if err := target.CheckKeys(data[0]); err != nil {
+	if !asChildren {
+		if err := isTarget(target, data); err != nil {
 			return nil, err
 		}
 	}
@@ -77,6 +74,14 @@ func bodyHasChildren(target tree.Target, outermost string, children bool) bool {
 		return children
 	}
 	return isChild
+}
+
+// isTarget checks that a body holds the one instance that the path names.
+func isTarget(target tree.Target, data []*yang.Data) error {
+	if len(data) != 1 || data[0].Node != target.Node() {
+		return wantsTarget(target)
+	}
+	return target.CheckKeys(data[0])
 }
 
 // wantsTarget is the error of a body that holds anything but the target.
