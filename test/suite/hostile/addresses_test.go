@@ -16,8 +16,8 @@ import (
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
-// report creates a pod on a node, and has kubelet report addresses in its status before
-// anything was chosen for it.
+// report creates a pod on a node, and reports addresses in its status, as its kubelet could, before
+// the bridge has chosen an address for it.
 func (w *tenants) report(namespace, name, node, address string) {
 	w.t.Helper()
 	grace := int64(0)
@@ -48,7 +48,7 @@ func (w *tenants) problem(kind, name string, reason coe.Reason, says string) {
 	})
 }
 
-// ports are the addresses and the chassis of each port of a pod.
+// ports returns the addresses and the chassis of each port of a pod.
 func (w *tenants) ports() map[string]string {
 	w.t.Helper()
 	out, err := w.lab.NBCtl(w.t.Context(), "--format=json", "--columns=name,addresses,options", "find", "Logical_Switch_Port", `type=""`)
@@ -60,9 +60,9 @@ func (w *tenants) ports() map[string]string {
 	return all
 }
 
-// A captured kubelet reports addresses of others in the status of its pod: of nodes, of
-// the node network, of links between routers, of services, of another pod and of the
-// Internet. The pod gets none of them, whether it has an address already or not.
+// A captured kubelet reports addresses in the status of its pod that belong to nodes, to the node
+// network, to links between routers, to services, to another pod or to the Internet. The pod gets
+// none of them, with or without an address of its own.
 func TestAddressesOfOthersInAPodsStatus(t *testing.T) {
 	w := newTenants(t)
 	for name, c := range map[string]struct {
@@ -90,8 +90,8 @@ func TestAddressesOfOthersInAPodsStatus(t *testing.T) {
 	require.Contains(t, w.ports()["ns-0:pod-0"], w.victim)
 }
 
-// A pod of a client that may write everything can have an address outside every pool,
-// but none that another part of the network has.
+// A client with the role writer can request an address outside every pool for a pod. It cannot
+// request an address of another part of the network.
 func TestAddressesThatAWriterRequests(t *testing.T) {
 	w := newTenants(t)
 	post := func(n int, address string) {
@@ -108,8 +108,8 @@ func TestAddressesThatAWriterRequests(t *testing.T) {
 	require.Equal(t, "203.0.113.7", w.address("ns-1:posted-3"))
 }
 
-// A pool is refused where it has the addresses of others. A node that reports an address
-// of a pool which is there already does not take the pool away.
+// A pool is refused if it contains addresses with another use. A node that reports an address of an
+// existing pool does not disable the pool.
 func TestPoolsOfOthersAddresses(t *testing.T) {
 	w := newTenants(t)
 	put := func(subnet string) (int, string) {

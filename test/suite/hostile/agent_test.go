@@ -32,14 +32,14 @@ import (
 )
 
 const (
-	// agentPatience bounds what agents, switches and bridges do on busy cores.
+	// agentPatience is the time in which agents, switches and bridges must act on a busy machine.
 	agentPatience = 60 * time.Second
 	agentPoll     = 20 * time.Millisecond
 	// nobody is a user without rights.
 	nobody = 65534
 )
 
-// nodeWorld is a node with OVN's real switch, and the bridge of its cluster.
+// nodeWorld is a node with a real Open vSwitch and OVN, and the bridge of its cluster.
 type nodeWorld struct {
 	t      *testing.T
 	lab    *ovnhost.Lab
@@ -57,7 +57,7 @@ func newNodeWorld(t *testing.T) *nodeWorld {
 	return w
 }
 
-// nodeAgent is the node's agent, in the process of the test. It sweeps only on request.
+// nodeAgent is the node's agent, in the process of the test. It sweeps only when a test asks for it.
 type nodeAgent struct {
 	*agent.Agent
 	w        *nodeWorld
@@ -100,7 +100,7 @@ func (w *nodeWorld) agent() *nodeAgent {
 	return a
 }
 
-// call makes a call about a container whose runtime knows no Kubernetes.
+// call makes a call about a container of a runtime without Kubernetes.
 func (a *nodeAgent) call(command, container string, more map[string]any) *types.Error {
 	a.w.t.Helper()
 	config := map[string]any{"cniVersion": "1.1.0", "name": "coe", "type": "coe-cni"}
@@ -114,7 +114,7 @@ func (a *nodeAgent) call(command, container string, more map[string]any) *types.
 	}).Error
 }
 
-// container plugs a container in, with a network namespace of its own.
+// container plugs a container in, with its own network namespace.
 func (a *nodeAgent) container(name string) {
 	a.w.t.Helper()
 	a.w.ip("netns", "add", a.w.lab.Namespace(name))
@@ -128,7 +128,7 @@ func (w *nodeWorld) ip(args ...string) {
 	require.NoError(w.t, err, "%s", out)
 }
 
-// plugged are the containers that the switch has ports of.
+// plugged returns the containers that have a port in the switch.
 func (a *nodeAgent) plugged() (all map[string]ovs.Port) {
 	a.w.t.Helper()
 	ports, err := a.vswitch.Ports(a.w.t.Context())
@@ -140,7 +140,7 @@ func (a *nodeAgent) plugged() (all map[string]ovs.Port) {
 	return all
 }
 
-// pods is what the bridge has of containers' pods.
+// pods returns the bridge's data about the pods of containers.
 func (w *nodeWorld) pods() string {
 	w.t.Helper()
 	_, answer := w.bridge.Do(http.MethodGet, "/restconf/config/pod:coe", "")
@@ -149,7 +149,7 @@ func (w *nodeWorld) pods() string {
 
 func (w *nodeWorld) note(uid string) string { return filepath.Join(w.dir, "pods", uid) }
 
-// metric is the value of a gauge of the agent.
+// metric returns the value of a gauge of the agent.
 func (a *nodeAgent) metric(name string) float64 {
 	a.w.t.Helper()
 	families, err := a.registry.Gather()
@@ -176,7 +176,7 @@ func TestPowerCut(t *testing.T) {
 	ports := a.plugged()
 	a.stop()
 
-	const never = "0c0ffee0-c0e0-5000-8000-000000000001" // of a pod that was not plugged in yet
+	const never = "0c0ffee0-c0e0-5000-8000-000000000001" // the UID of a pod that was never plugged in
 	for uid, text := range map[string]string{ports["stays"].PodUID: "", ports["goes"].PodUID: `{"container":"go`, never: ""} {
 		require.NoError(t, os.WriteFile(w.note(uid), []byte(text), 0o600))
 	}
@@ -185,7 +185,7 @@ func TestPowerCut(t *testing.T) {
 	w.ip("netns", "del", w.lab.Namespace("swept"))
 
 	a = w.agent()
-	bridgetest.Await(t, agentPoll, agentPatience, "the pods whose containers are gone are removed", func() error {
+	bridgetest.Await(t, agentPoll, agentPatience, "the pods of deleted containers are removed", func() error {
 		left, pods := a.plugged(), w.pods()
 		if len(left) != 1 || strings.Contains(pods, "goes") || strings.Contains(pods, "swept") {
 			return fmt.Errorf("ports %v, pods %s", left, pods)
@@ -207,7 +207,7 @@ func TestPowerCut(t *testing.T) {
 	})
 	require.NoFileExists(t, w.note(never))
 	require.Contains(t, w.pods(), "stays")
-	require.Nil(t, a.call(call.Add, "stays", nil), "it is plugged in as it was")
+	require.Nil(t, a.call(call.Add, "stays", nil), "the container is still plugged in")
 
 	require.NoError(t, os.WriteFile(w.note(never), nil, 0o600))
 	require.NoError(t, os.WriteFile(w.note(ports["stays"].PodUID), nil, 0o600))
@@ -216,8 +216,8 @@ func TestPowerCut(t *testing.T) {
 	require.NotContains(t, w.pods(), "stays")
 }
 
-// TestGarbageCollection: a GC call removes the ports that it does not list, of its own
-// network. One without a list removes nothing.
+// TestGarbageCollection: a GC call removes the ports of its network that it does not list. A GC call
+// without a list removes nothing.
 func TestGarbageCollection(t *testing.T) {
 	const valid = "cni.dev/valid-attachments"
 	w := newNodeWorld(t)
@@ -238,15 +238,15 @@ func TestGarbageCollection(t *testing.T) {
 		require.Len(t, a.plugged(), 2, name)
 	}
 	require.Nil(t, a.call(call.GC, "", map[string]any{valid: []any{}, "name": "another"}))
-	require.Len(t, a.plugged(), 2, "they are of network coe")
+	require.Len(t, a.plugged(), 2, "the remaining ports belong to network coe")
 	require.Nil(t, a.call(call.GC, "", map[string]any{valid: []any{map[string]any{"containerID": "one", "ifname": "eth0"}}}))
 	require.Len(t, a.plugged(), 1)
 	require.Nil(t, a.call(call.GC, "", map[string]any{valid: []any{}}))
-	require.Empty(t, a.plugged(), "an empty list is a list")
+	require.Empty(t, a.plugged(), "an empty list removes all ports")
 }
 
-// TestNamespaceOfTheNode: no call about the node's own network namespace, or about a file
-// that is not a namespace, changes anything.
+// TestNamespaceOfTheNode: a call about the node's own network namespace, or about a file that is not
+// a namespace, is refused and changes nothing.
 func TestNamespaceOfTheNode(t *testing.T) {
 	w := newNodeWorld(t)
 	a := w.agent()
@@ -261,8 +261,8 @@ func TestNamespaceOfTheNode(t *testing.T) {
 	require.Empty(t, a.plugged())
 }
 
-// TestSocketOfATenant: a tenant's NetworkAttachmentDefinition names a socket, and root's
-// plugin does not connect there.
+// TestSocketOfATenant: the NetworkAttachmentDefinition of a tenant names a socket. The plugin, which
+// runs as root, does not connect to it.
 func TestSocketOfATenant(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "coe-cni")
@@ -300,7 +300,7 @@ func TestSocketOfATenant(t *testing.T) {
 			require.Error(t, err, "%s %q", command, socket)
 			var said types.Error
 			require.NoError(t, json.Unmarshal(out, &said), "%s", out)
-			if command != "DEL" { // which goes to the agent
+			if command != "DEL" { // DEL uses the agent's own socket
 				require.EqualValues(t, types.ErrInvalidNetworkConfig, said.Code, "%s %q: %s", command, socket, out)
 			}
 		}
@@ -308,8 +308,8 @@ func TestSocketOfATenant(t *testing.T) {
 	require.Empty(t, connected)
 }
 
-// TestOtherUsersOnTheSocket: a process of another user is neither answered as a caller nor
-// believed as the agent.
+// TestOtherUsersOnTheSocket: the agent does not answer a process of another user, and the plugin does
+// not accept a process of another user as the agent.
 func TestOtherUsersOnTheSocket(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -328,7 +328,7 @@ func TestOtherUsersOnTheSocket(t *testing.T) {
 	require.Len(t, answers, 1)
 	asNobody(t, func() { _, err = call.Do(t.Context(), name+"-agent", request) })
 	require.Error(t, err)
-	require.Len(t, answers, 1, "the agent hangs up before it reads")
+	require.Len(t, answers, 1, "the agent closes the connection before it reads")
 
 	var theirs net.Listener
 	asNobody(t, func() { theirs, err = net.Listen("unix", name+"-tenant") })
@@ -342,12 +342,12 @@ func TestOtherUsersOnTheSocket(t *testing.T) {
 	require.NoError(t, <-served)
 }
 
-// asNobody runs f on a thread of a user without rights, which ends with it.
+// asNobody runs f on a thread with a user without rights. The thread ends with f.
 func asNobody(t *testing.T, f func()) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // not unlocked, so that the thread ends with the goroutine
 		keep := -1
 		if _, _, failed := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(keep), nobody, uintptr(keep)); failed != 0 {
 			done <- failed

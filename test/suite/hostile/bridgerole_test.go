@@ -18,9 +18,9 @@ import (
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
-// A thief has the token of the bridge. The bridge annotates pods with that token, and
-// the thief changes no pod's spec with it: no image, no container, no node. The thief
-// can change labels, finalizers and the status.
+// An attacker has the token of the bridge. The bridge annotates pods with that token. The attacker
+// cannot change the spec of a pod with it: no image, no container, no node. The attacker can change
+// labels, finalizers and the status.
 func TestWhatTheRoleOfTheBridgeLeaves(t *testing.T) {
 	plane := kubetest.ForTest(t, kubetest.Config{RBAC: true})
 	const manifests = "../../../deploy/kubernetes/bridge/"
@@ -51,7 +51,7 @@ func TestWhatTheRoleOfTheBridgeLeaves(t *testing.T) {
 			bridgetest.Await(t, interval, converge, "the annotation", func() error {
 				before, err = pods.Get(t.Context(), "victim", metav1.GetOptions{})
 				if err == nil && !strings.Contains(before.Annotations[kube.InterfacesAnnotation], `"10.11.`) {
-					err = errors.New("it is not there yet")
+					err = errors.New("the pod has no annotation yet")
 				}
 				return err
 			})
@@ -98,7 +98,7 @@ func TestWhatTheRoleOfTheBridgeLeaves(t *testing.T) {
 			require.Empty(t, after.OwnerReferences)
 			require.Nil(t, after.DeletionTimestamp)
 
-			// RBAC leaves the thief these parts of a pod.
+			// RBAC allows the attacker to change these parts of a pod.
 			require.Equal(t, "label", after.Labels["stolen"])
 			require.Equal(t, []string{"stolen.example/finalizer"}, after.Finalizers)
 			require.Equal(t, corev1.PodFailed, after.Status.Phase)

@@ -21,7 +21,7 @@ import (
 
 const renewWithin = 60 * time.Second
 
-// tlsFiles are the files of TLS of one program, which a test replaces.
+// tlsFiles are the TLS files of a program. Tests replace them.
 type tlsFiles struct{ ca, cert, key string }
 
 func newTLSFiles(t *testing.T) tlsFiles {
@@ -29,7 +29,7 @@ func newTLSFiles(t *testing.T) tlsFiles {
 	return tlsFiles{filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")}
 }
 
-// write replaces the files as an operator does: each by a rename.
+// write replaces each file by a rename, as an operator does.
 func (f tlsFiles) write(t *testing.T, ca, cert, key []byte) {
 	t.Helper()
 	for path, content := range map[string][]byte{f.ca: ca, f.cert: cert, f.key: key} {
@@ -38,7 +38,7 @@ func (f tlsFiles) write(t *testing.T, ca, cert, key []byte) {
 	}
 }
 
-// copy is write, from other files.
+// copy replaces the files by copies of other files.
 func (f tlsFiles) copy(t *testing.T, ca string, pair pki.Paths) {
 	t.Helper()
 	var contents [][]byte
@@ -50,7 +50,7 @@ func (f tlsFiles) copy(t *testing.T, ca string, pair pki.Paths) {
 	f.write(t, contents[0], contents[1], contents[2])
 }
 
-// awaitMetric waits until a metric of a bridge about a file fits.
+// awaitMetric waits until a bridge's metric of a file meets a condition.
 func awaitMetric(t *testing.T, b *bridgetest.Bridge, name, file string, fits func(value string) bool) {
 	t.Helper()
 	line := regexp.MustCompile(fmt.Sprintf(`(?m)^%s\{file="%s"\} (\S+)$`, name, file))
@@ -79,10 +79,10 @@ func awaitConnected(t *testing.T, b *bridgetest.Bridge, want bool) {
 	})
 }
 
-// TestCertificatesOfOVSPKI: serve accepts a northbound server by its CA, as OVN's own clients
-// do, since certificates of ovs-pki name no host. It refuses a server of another CA. When all
-// certificates and the CA are renewed, it uses the new ones without a restart, and a broken
-// file leaves the old ones in force.
+// TestCertificatesOfOVSPKI: serve accepts a northbound server whose certificate is from the CA. Like
+// OVN's own clients it does not check the host, because certificates of ovs-pki name none. It refuses
+// a server of another CA. When all certificates and the CA are renewed, it uses the new ones without
+// a restart. If a file is invalid, it keeps the old ones.
 func TestCertificatesOfOVSPKI(t *testing.T) {
 	old, renewed := ovsdb.NewPKI(t), ovsdb.NewPKI(t)
 	of, mine, strange := newTLSFiles(t), newTLSFiles(t), newTLSFiles(t)
@@ -127,16 +127,16 @@ func TestCertificatesOfOVSPKI(t *testing.T) {
 	awaitMetric(t, b.Bridge(), "coe_bridge_file_current", "ovn-ca", is("1"))
 }
 
-// TestCertificatesOfEtcdAreRenewed: the certificate for etcd expires soon, which the log, the
-// metrics and the status say. The CA and all certificates are renewed, etcd is restarted and
-// trusts the old ones no more, and the bridge goes on without a restart.
+// TestCertificatesOfEtcdAreRenewed: the certificate for etcd expires soon, and the log, the metrics
+// and the status report it. Then the CA and all certificates are renewed. etcd is restarted and no
+// longer trusts the old ones. The bridge works without a restart.
 func TestCertificatesOfEtcdAreRenewed(t *testing.T) {
 	old, renewed := pki.New(t, "old"), pki.New(t, "renewed")
 	of, mine := newTLSFiles(t), newTLSFiles(t)
 	pair := old.Issue(t, "etcd")
 	of.write(t, old.PEM(), pair.Cert, pair.Key)
 	ends := time.Now().Add(5 * time.Minute).Truncate(time.Second)
-	pair = old.Issue(t, "bridge", pki.Until(ends)) // which is valid for an hour already
+	pair = old.Issue(t, "bridge", pki.Until(ends)) // valid since an hour ago
 	mine.write(t, old.PEM(), pair.Cert, pair.Key)
 
 	cluster, err := etcd.RunTLS(t.Context(), 1, etcd.TLS{CA: of.ca, Cert: of.cert, Key: of.key})
@@ -164,9 +164,9 @@ func TestCertificatesOfEtcdAreRenewed(t *testing.T) {
 	shown, err := show.CombinedOutput()
 	require.NoError(t, err, "%s", shown)
 	require.Contains(t, string(shown), "(--etcd-cert) expires at "+ends.UTC().Format(time.RFC3339)+": renew it")
-	bridgetest.Await(t, 20*time.Millisecond, renewWithin, "the log says it", func() error {
+	bridgetest.Await(t, 20*time.Millisecond, renewWithin, "the log reports it", func() error {
 		if !b.Log().Says(0, "certificate must be renewed now", "etcd-cert") {
-			return fmt.Errorf("it does not")
+			return fmt.Errorf("the log does not report it")
 		}
 		return nil
 	})
@@ -175,7 +175,7 @@ func TestCertificatesOfEtcdAreRenewed(t *testing.T) {
 	mine.write(t, append(old.PEM(), renewed.PEM()...), pair.Cert, pair.Key)
 	bridgetest.Await(t, 20*time.Millisecond, renewWithin, "the certificate is renewed", func() error {
 		if reported() == nil {
-			return fmt.Errorf("the status says that it must be")
+			return fmt.Errorf("the status says that the certificate must be renewed")
 		}
 		return nil
 	})

@@ -28,11 +28,10 @@ var (
 	southbound = net.JoinHostPort(ovnhost.Central.String(), "6642")
 )
 
-// answerWithin is how long a server may take to answer or to refuse.
+// answerWithin is the time in which a server must answer or refuse.
 const answerWithin = 30 * time.Second
 
-// databases is an OVN of two hosts that was encrypted as the guide says, and the captured
-// one of them.
+// databases is an OVN of two hosts, encrypted as the guide says. One host is captured.
 type databases struct {
 	*ovnhost.Lab
 	certificates string
@@ -73,7 +72,7 @@ func (d databases) asChassis(t *testing.T, args ...string) (string, error) {
 	return strings.ReplaceAll(string(out), `\"`, `"`), err
 }
 
-// uuid is that of the first row of the southbound database that fits.
+// uuid returns the UUID of the first row of the southbound database that meets the conditions.
 func (d databases) uuid(t *testing.T, table string, conditions ...string) string {
 	t.Helper()
 	out, err := d.SBCtl(t.Context(), append([]string{"--bare", "--columns=_uuid", "find", table}, conditions...)...)
@@ -82,7 +81,7 @@ func (d databases) uuid(t *testing.T, table string, conditions ...string) string
 	return strings.Fields(out)[0]
 }
 
-// identity is a client certificate; nil for none.
+// identity is a client certificate. nil means that the client has none.
 type identity *tls.Certificate
 
 func (d databases) identity(t *testing.T, file string) identity {
@@ -92,7 +91,7 @@ func (d databases) identity(t *testing.T, file string) identity {
 	return &pair
 }
 
-// list asks a server for the names of its databases, from the captured host.
+// list reads the names of a server's databases from the captured host.
 func (d databases) list(t *testing.T, at string, encrypted bool, as identity) (string, error) {
 	t.Helper()
 	ns, err := netns.GetFromName(d.Namespace(d.captured.Name))
@@ -107,7 +106,7 @@ func (d databases) list(t *testing.T, at string, encrypted bool, as identity) (s
 	defer func() { _ = conn.Close() }()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(answerWithin)))
 	if encrypted {
-		config := &tls.Config{InsecureSkipVerify: true} // the attacker talks to every server
+		config := &tls.Config{InsecureSkipVerify: true} // the attacker accepts every server
 		if as != nil {
 			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return as, nil }
 		}
@@ -121,8 +120,8 @@ func (d databases) list(t *testing.T, at string, encrypted bool, as identity) (s
 	return strings.Join(answer.Result, " "), errors.Join(wrote, read)
 }
 
-// The databases of the guide answer only those who have a certificate of their CA: not a
-// pod on the node's network, and not a captured node at the northbound database.
+// The databases of the guide answer only clients with a certificate of their CA. A pod with the node's
+// network has none, and a captured node has none for the northbound database.
 func TestDatabasesRefuseStrangers(t *testing.T) {
 	d := newDatabases(t)
 	chassis, bridge := d.identity(t, "nodes/captured/chassis"), d.identity(t, "bridge/tls")
@@ -132,7 +131,7 @@ func TestDatabasesRefuseStrangers(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		at        string
-		in        string // what the server answers; empty if it refuses
+		in        string // the database in the answer; empty if the server refuses
 		cleartext bool
 		as        identity
 	}{
@@ -156,7 +155,7 @@ func TestDatabasesRefuseStrangers(t *testing.T) {
 			}
 			require.Empty(t, answer)
 			require.Error(t, err)
-			require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the server says no")
+			require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the server refuses the connection")
 			if !c.cleartext {
 				require.ErrorContains(t, err, "remote error: tls:")
 			}
@@ -180,8 +179,8 @@ func TestAChassisPosesAsNoDatabase(t *testing.T) {
 	}
 }
 
-// A captured node has the certificate of its chassis. The role of the listener refuses it
-// the rows of other chassis, and all that ovn-northd writes.
+// A captured node has the certificate of its chassis. The role of the listener refuses writes to the
+// rows of other chassis, and to all rows that ovn-northd writes.
 func TestWhatTheRoleOfAChassisRefuses(t *testing.T) {
 	d := newDatabases(t)
 	encap, datapath, flow := d.uuid(t, "Encap", "chassis_name=victim"), d.uuid(t, "Datapath_Binding"), d.uuid(t, "Logical_Flow")
@@ -223,11 +222,11 @@ func TestWhatTheRoleOfAChassisRefuses(t *testing.T) {
 	}
 }
 
-// The role lets a chassis do this, which docs/security.md lists as what remains possible.
+// The role allows these writes of a chassis. docs/security.md lists them as remaining risks.
 func TestWhatTheRoleOfAChassisLeaves(t *testing.T) {
 	d := newDatabases(t)
 	chassis, encap, datapath := d.uuid(t, "Chassis", "name=captured"), d.uuid(t, "Encap", "chassis_name=captured"), d.uuid(t, "Datapath_Binding")
-	require.NoError(t, d.captured.Controller.Stop()) // it would put its rows right
+	require.NoError(t, d.captured.Controller.Stop()) // it would correct its rows
 	for _, attack := range []string{
 		"show",
 		"set Port_Binding port up=false",

@@ -11,15 +11,15 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 )
 
-// A bridge in development mode has a public password. It does not start where other
-// machines would reach it.
+// A bridge in development mode has a public password. It does not start at an address that other
+// machines can reach.
 func TestDevelopmentModeStaysOnLoopback(t *testing.T) {
 	for _, listen := range []string{"0.0.0.0:0", "[::]:0", ":0", "192.0.2.1:0", "[::ffff:0.0.0.0]:0"} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		out, err := exec.CommandContext(ctx, bridgetest.Program(t), "serve", "--dev", "--listen", listen).CombinedOutput()
-		require.Error(t, err, "it starts with --listen %s", listen)
-		require.NoError(t, ctx.Err(), "it goes on with --listen %s", listen)
+		require.Error(t, err, "serve must not start with --listen %s", listen)
+		require.NoError(t, ctx.Err(), "serve must end by itself with --listen %s", listen)
 		require.Contains(t, string(out), "--dev without users is for loopback only")
 	}
 }

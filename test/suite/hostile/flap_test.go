@@ -27,16 +27,16 @@ const (
 	flapWithin = 20 * time.Second
 )
 
-// TestNorthboundServerFlaps kills the northbound server, starts it, and kills it again
-// as soon as the bridge says that it is connected. The bridge says each time that the
-// server is gone, without waiting for the resync interval.
+// TestNorthboundServerFlaps kills the northbound server, starts it, and kills it again as soon as the
+// bridge reports the connection. The bridge reports each loss of the server, without waiting for the
+// resync interval.
 func TestNorthboundServerFlaps(t *testing.T) {
 	server := ovsdb.Start(t)
 	b := bridgetest.Start(t, bridgetest.OVN(server.Endpoint()))
 	connected := func(want bool) func() error {
 		return func() error {
 			if b.Status().Backend.Connected != want {
-				return errors.New("the status says otherwise")
+				return errors.New("the status does not report it")
 			}
 			return nil
 		}
@@ -60,7 +60,7 @@ const (
 
 func flapUID(i int) string { return fmt.Sprintf("8f1d0a4e-1c2b-4f53-9a59-93f2ce1d%04d", i) }
 
-// flapPut writes an entry until the bridge has taken it.
+// flapPut repeats the write of an entry until the bridge has accepted it.
 func flapPut(t *testing.T, p *bridgetest.Process, path, body string) {
 	t.Helper()
 	bridgetest.Await(t, 20*time.Millisecond, flapWithin, "PUT "+path, func() error {
@@ -78,8 +78,8 @@ func flapPutPod(t *testing.T, p *bridgetest.Process, i int) {
 		`{"pods":[{"uid":%q,"name":"web-%d","network-NS":"shop","host-ip-address":%q,"interface":[{"uid":%q}]}]}`, flapUID(i), i, flapAddress, flapUID(i)))
 }
 
-// TestEtcdFlaps kills etcd as soon as a replica has heard of a write at the other one, again
-// and again. Each replica hears of each write, and one of them leads.
+// TestEtcdFlaps kills etcd as soon as a replica has a write that was made at the other one. It repeats
+// this. Both replicas get each write, and there is a leader.
 func TestEtcdFlaps(t *testing.T) {
 	cluster, err := etcd.Run(t.Context(), 1)
 	require.NoError(t, err)
@@ -92,10 +92,10 @@ func TestEtcdFlaps(t *testing.T) {
 	for i := range 4 {
 		flapPutPod(t, replicas[i%2], i)
 		for _, r := range replicas {
-			bridgetest.Await(t, time.Millisecond, flapWithin, "a replica hears of the pod", func() error {
+			bridgetest.Await(t, time.Millisecond, flapWithin, "a replica has the pod", func() error {
 				found, err := r.Client().Read(t.Context(), "config/pod:coe/pods/"+flapUID(i), new(any))
 				if err == nil && !found {
-					err = errors.New("it has not")
+					err = errors.New("the replica does not have the pod")
 				}
 				return err
 			})
@@ -115,8 +115,8 @@ func TestEtcdFlaps(t *testing.T) {
 	})
 }
 
-// TestBridgeFlaps kills the bridge as soon as its agent follows it, again and again. The
-// agent knows each time whether it follows the bridge, and hears of each pod of its node.
+// TestBridgeFlaps kills the bridge as soon as its agent follows it. It repeats this. The agent always
+// knows whether it follows the bridge, and gets the records of all pods of its node.
 func TestBridgeFlaps(t *testing.T) {
 	password := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(password, []byte(bridgetest.Password), 0o600))

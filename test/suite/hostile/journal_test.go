@@ -25,7 +25,7 @@ const (
 	podsPrefix     = "/coe-bridge/v1/config/pod:coe/pods="
 )
 
-// pair is two replicas of the bridge on one etcd and one northbound database.
+// pair has two replicas of the bridge on one etcd and one northbound database.
 type pair struct {
 	t        *testing.T
 	etcd     *clientv3.Client
@@ -51,7 +51,7 @@ func startPair(t *testing.T) *pair {
 	return p
 }
 
-// write changes the config tree by the replica that was started last.
+// write changes the config tree through the replica that was started last.
 func (p *pair) write(method, path, body string) {
 	p.t.Helper()
 	status, answer := p.replicas[1].Bridge().Do(method, "/restconf/config/"+path, body)
@@ -64,8 +64,8 @@ func (p *pair) putPod(uid, namespace, name string) {
 		`{"pods":[{"uid":%q,"name":%q,"network-NS":%q,"host-ip-address":"192.168.33.11"}]}`, uid, name, namespace))
 }
 
-// awaitSync waits until every replica says that the backend has all, and that these
-// records alone are set aside.
+// awaitSync waits until every replica reports that the backend is in sync, and that exactly these
+// records are set aside.
 func (p *pair) awaitSync(aside ...string) {
 	p.t.Helper()
 	for _, r := range p.replicas {
@@ -83,7 +83,7 @@ func (p *pair) awaitSync(aside ...string) {
 	}
 }
 
-// interfaces are what the pods have, by interface name.
+// interfaces returns the leases of the pods, by interface name.
 func (p *pair) interfaces() map[string]string {
 	p.t.Helper()
 	var top struct {
@@ -104,7 +104,7 @@ func (p *pair) interfaces() map[string]string {
 	return all
 }
 
-// takeOver kills the replica that leads, whichever it is, and starts it again.
+// takeOver kills the leader and starts it again.
 func (p *pair) takeOver() {
 	p.t.Helper()
 	for _, r := range p.replicas {
@@ -129,9 +129,9 @@ func (p *pair) put(key, value string) {
 
 func podUID(n int) string { return fmt.Sprintf("4e91c000-c0e0-4000-8000-%012d", n) }
 
-// TestNamespacesThatShortenToOne: the older vpn-name of a long namespace is itself a
-// namespace's name. A tenant makes both. Each has a vpn-instance of its own, whichever
-// replica leads, and everybody else is in sync.
+// TestNamespacesThatShortenToOne: an older release would shorten the name of a long namespace to the
+// name of another namespace. A tenant creates both. Each has its own vpn-instance, whichever replica
+// leads, and all other namespaces are in sync.
 func TestNamespacesThatShortenToOne(t *testing.T) {
 	p := startPair(t)
 	long := strings.Repeat("tenant-", 9)
@@ -159,8 +159,9 @@ func TestNamespacesThatShortenToOne(t *testing.T) {
 	require.Equal(t, before, after)
 }
 
-// TestOlderNameOfAnotherNamespace: an older release gave a long namespace the name of
-// another one. That is refused until the long one goes, and nobody else is concerned.
+// TestOlderNameOfAnotherNamespace: an older release gave the vpn-instance of a long namespace the name
+// of another namespace. The pods of the other namespace are refused until the long one is deleted. No
+// third namespace is affected.
 func TestOlderNameOfAnotherNamespace(t *testing.T) {
 	p := startPair(t)
 	long := strings.Repeat("tenant-", 9)
@@ -190,7 +191,7 @@ func TestOlderNameOfAnotherNamespace(t *testing.T) {
 				}
 			}
 		}
-		return errors.New("it does not")
+		return errors.New("the leader does not refuse it")
 	})
 	require.Equal(t, before, p.interfaces())
 
@@ -199,8 +200,8 @@ func TestOlderNameOfAnotherNamespace(t *testing.T) {
 	require.Contains(t, p.interfaces(), short+":two")
 }
 
-// TestDamagedDatastore damages records of every kind while no replica runs. Both start
-// and say what is wrong; every pod keeps what it has, and the leader mends the records.
+// TestDamagedDatastore damages records of every kind while no replica runs. Both replicas start and
+// report the damage. Every pod keeps its addresses, and the leader repairs the records.
 func TestDamagedDatastore(t *testing.T) {
 	p := startPair(t)
 	for n := range 6 {
@@ -252,7 +253,7 @@ func TestDamagedDatastore(t *testing.T) {
 	require.Len(t, p.interfaces(), 7)
 }
 
-// field is a field of a record.
+// field returns a field of a record.
 func field(t *testing.T, record, name string) string {
 	t.Helper()
 	fields := map[string]json.RawMessage{}

@@ -23,7 +23,7 @@ import (
 // The two nodes: the first is honest, the second is captured.
 var nodeAddresses = []string{"192.168.33.11", "192.168.33.12"}
 
-// nodesBed is a bridge that knows two nodes, and the credentials of their agents.
+// nodesBed is a bridge with two nodes, and the credentials of their agents.
 type nodesBed struct {
 	*bridgetest.Bridge
 	t      *testing.T
@@ -40,7 +40,7 @@ func newNodesBed(t *testing.T, options ...bridgetest.Option) *nodesBed {
 		require.Equal(t, 201, status, answer)
 		b.tokens = append(b.tokens, api.issue(name, name))
 	}
-	// The bridge knows the nodes when their agents may follow their streams.
+	// When the bridge allows the agents to follow their streams, it knows the nodes.
 	for i := range nodeAddresses {
 		bridgetest.Await(t, 5*time.Millisecond, 20*time.Second, "the bridge knows its nodes", func() error {
 			if status := b.as(i, http.MethodHead, "/rests/streams/node-interfaces="+nodeAddresses[i], nil); status != http.StatusOK {
@@ -52,7 +52,7 @@ func newNodesBed(t *testing.T, options ...bridgetest.Option) *nodesBed {
 	return b
 }
 
-// as makes a request with the credentials of a node, and returns the status of the answer.
+// as sends a request with the credentials of a node, and returns the status of the answer.
 func (b *nodesBed) as(node int, method, path string, body io.Reader) int {
 	b.t.Helper()
 	answer, err := b.open(b.t.Context(), node, method, path, body)
@@ -75,7 +75,7 @@ func (b *nodesBed) open(ctx context.Context, node int, method, path string, body
 
 func uidOf(node, i int) string { return fmt.Sprintf("9f2a6d5e-0000-4000-8%03d-%012d", node, i) }
 
-// pods is a body with some pods on a node.
+// pods returns a body with pods on a node.
 func podsOn(node, from, to int) string {
 	var all []string
 	for i := from; i < to; i++ {
@@ -87,8 +87,8 @@ func podsOn(node, from, to int) string {
 
 const podsContainer = "/rests/data/pod:coe"
 
-// TestStreamsOfACapturedNode: of the streams that one node opens a few are followed, and
-// the agent of another node has its own at once.
+// TestStreamsOfACapturedNode: one node opens many streams. The bridge serves only a few of them, and
+// the agent of another node gets its stream at once.
 func TestStreamsOfACapturedNode(t *testing.T) {
 	b := newNodesBed(t)
 	const many = 100
@@ -105,11 +105,11 @@ func TestStreamsOfACapturedNode(t *testing.T) {
 			ended <- struct{}{}
 		}()
 	}
-	for range many - 4 { // what it may follow
+	for range many - 4 { // 4 is the number of streams that it may follow
 		select {
 		case <-ended:
 		case <-time.After(20 * time.Second):
-			t.Fatal("streams of the captured node go on")
+			t.Fatal("the captured node can follow too many streams")
 		}
 	}
 	begun := time.Now()
@@ -124,9 +124,8 @@ func TestStreamsOfACapturedNode(t *testing.T) {
 	require.Contains(t, metrics, fmt.Sprintf("coe_bridge_limited_total{limit=\"streams\"} %d", many-4))
 }
 
-// TestAddressesOfACapturedNode: one node makes as many pods as its bound allows, in one
-// request and in many, and again when they are gone. The pool has addresses left for
-// another node.
+// TestAddressesOfACapturedNode: one node creates as many pods as its limit allows, in one request and
+// in several. It deletes them and creates them again. The pool still has addresses for another node.
 func TestAddressesOfACapturedNode(t *testing.T) {
 	const most = 50
 	b := newNodesBed(t, func(c *bridge.Config) {
@@ -159,7 +158,7 @@ func TestAddressesOfACapturedNode(t *testing.T) {
 		})
 	}
 	await(most)
-	for i := range most { // gone, and made again: their addresses rest
+	for i := range most { // deleted and created again: their addresses rest
 		require.Equal(t, http.StatusNoContent, b.as(1, "DELETE", podsContainer+"/pods="+uidOf(1, i), nil))
 	}
 	b.AwaitSync(20 * time.Second)
@@ -182,8 +181,8 @@ func TestAddressesOfACapturedNode(t *testing.T) {
 	})
 }
 
-// TestPodThatMovesToOtherAddresses: one pod is made and deleted again and again, each
-// time with another address. The addresses that it had count for its node.
+// TestPodThatMovesToOtherAddresses: one pod is created and deleted repeatedly, each time with another
+// address. Its former addresses count for its node.
 func TestPodThatMovesToOtherAddresses(t *testing.T) {
 	const most = 20
 	b := newNodesBed(t, func(c *bridge.Config) {
@@ -203,11 +202,11 @@ func TestPodThatMovesToOtherAddresses(t *testing.T) {
 		require.Equal(t, http.StatusNoContent, b.as(1, "DELETE", podsContainer+"/pods="+uid, nil))
 		b.AwaitSync(20 * time.Second)
 	}
-	require.LessOrEqual(t, made, 2*most+2) // some of them are gateways, which no pod gets
+	require.LessOrEqual(t, made, 2*most+2) // some addresses are gateways, which no pod gets
 }
 
-// TestBytesOfACapturedNode: a node stores no long texts, no long lists and no large
-// bodies; a writer stores no long texts either.
+// TestBytesOfACapturedNode: a node cannot store long texts, long lists or large bodies. A writer
+// cannot store long texts either.
 func TestBytesOfACapturedNode(t *testing.T) {
 	b := newNodesBed(t)
 	one := podsOn(1, 0, 1)
@@ -237,8 +236,8 @@ func TestBytesOfACapturedNode(t *testing.T) {
 	require.Contains(t, answer, "want 253 at most")
 }
 
-// TestSlowBodiesOfACapturedNode: requests of one node whose bodies do not come keep no
-// other node's agent waiting.
+// TestSlowBodiesOfACapturedNode: one node sends requests whose bodies do not end. The agents of other
+// nodes do not wait for them.
 func TestSlowBodiesOfACapturedNode(t *testing.T) {
 	b := newNodesBed(t)
 	for range 300 {
@@ -251,7 +250,7 @@ func TestSlowBodiesOfACapturedNode(t *testing.T) {
 	bridgetest.Await(t, 5*time.Millisecond, 20*time.Second, "the bridge refuses some", func() error {
 		if _, metrics := b.Do("GET", "/metrics", ""); !strings.Contains(metrics, `coe_bridge_limited_total{limit="requests"}`) ||
 			strings.Contains(metrics, `coe_bridge_limited_total{limit="requests"} 0`) {
-			return fmt.Errorf("all are taken")
+			return fmt.Errorf("the bridge accepts all")
 		}
 		return nil
 	})
@@ -260,11 +259,11 @@ func TestSlowBodiesOfACapturedNode(t *testing.T) {
 	t.Logf("the other agent's pod is made after %s", time.Since(begun))
 }
 
-// TestAgentsMakeNoPodsBesideKubernetes: where Kubernetes makes the pods, no agent takes
-// the name of one before it is made.
+// TestAgentsMakeNoPodsBesideKubernetes: if the bridge watches Kubernetes, agents cannot create pods.
+// So an agent cannot claim the name of a pod before Kubernetes creates it.
 func TestAgentsMakeNoPodsBesideKubernetes(t *testing.T) {
 	b := newNodesBed(t, func(c *bridge.Config) {
-		c.Kubernetes.API = &rest.Config{Host: "127.0.0.1:1"} // which is away
+		c.Kubernetes.API = &rest.Config{Host: "127.0.0.1:1"} // unreachable
 	})
 	answer, err := b.open(t.Context(), 1, "POST", podsContainer, strings.NewReader(podsOn(1, 0, 1)))
 	require.NoError(t, err)
@@ -275,8 +274,8 @@ func TestAgentsMakeNoPodsBesideKubernetes(t *testing.T) {
 	require.Contains(t, string(says), "Kubernetes does")
 }
 
-// The agent of a captured node requests addresses that are outside the pools that serve
-// its pods. A client that may write everything gets such an address; the agent does not.
+// The agent of a captured node requests addresses outside the pools of its pods. A client with the role
+// writer gets such an address; the agent does not.
 func TestAddressesThatAnAgentRequests(t *testing.T) {
 	b := newNodesBed(t, func(c *bridge.Config) {
 		c.Pools = []dhcppool.Pool{
@@ -290,11 +289,11 @@ func TestAddressesThatAnAgentRequests(t *testing.T) {
 		status             int
 	}{
 		{"default", "8.8.8.8", http.StatusForbidden},
-		{"default", "10.12.0.9", http.StatusForbidden}, // of the other node's pool
+		{"default", "10.12.0.9", http.StatusForbidden}, // in the pool of the other node
 		{"default", nodeAddresses[0], http.StatusForbidden},
 		{"default", "2001:db8::1", http.StatusForbidden},
 		{"default", "10.11.0.9", http.StatusCreated},
-		{"shop", "10.11.0.10", http.StatusForbidden}, // the namespace has a pool of its own
+		{"shop", "10.11.0.10", http.StatusForbidden}, // the namespace has its own pool
 		{"shop", "10.13.0.9", http.StatusCreated},
 	} {
 		uid := uidOf(8, n)

@@ -17,8 +17,8 @@ import (
 
 const agentAccount = "coe-bridge/coe-bridge-agent"
 
-// apiServer judges tokens as Kubernetes does: it knows which it has issued. It counts
-// how often it is asked.
+// apiServer reviews tokens like Kubernetes: it accepts the tokens that it has issued. It counts the
+// reviews.
 type apiServer struct {
 	mu    sync.Mutex
 	nodes map[string]string // by token
@@ -36,7 +36,7 @@ func (a *apiServer) Review(_ context.Context, token string) (access.Bearer, erro
 	return access.Bearer{}, &access.DeniedError{Says: "the token is not good here"}
 }
 
-// issue makes the token of a node's agent.
+// issue issues a token to the agent of a node.
 func (a *apiServer) issue(id, node string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -48,21 +48,21 @@ func (a *apiServer) issue(id, node string) string {
 	return token
 }
 
-// jwt is a token as Kubernetes makes them, of an account of a uid.
+// jwt returns a token in the form of Kubernetes' tokens, of an account with a UID.
 func jwt(id, accountUID string) string {
 	claims := fmt.Sprintf(`{"iss":"https://kubernetes.default.svc","sub":"system:serviceaccount:coe-bridge:coe-bridge-agent","jti":%q,`+
 		`"kubernetes.io":{"serviceaccount":{"name":"coe-bridge-agent","uid":%q}}}`, id, accountUID)
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
 }
 
-// withTokens lets agents in by the tokens that the API server has issued.
+// withTokens configures a bridge to accept agents with tokens of the API server.
 func withTokens(a *apiServer) bridgetest.Option {
 	return func(c *bridge.Config) {
 		c.HTTP.Access.Tokens = access.TokenConfig{Accounts: []string{agentAccount}, Reviewer: a}
 	}
 }
 
-// get asks a bridge as the bearer of a token, and returns the status.
+// get sends a GET with a token, and returns the status.
 func get(t *testing.T, url, token string) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
@@ -93,6 +93,6 @@ func TestBadTokensFromTheNodesAddress(t *testing.T) {
 		}
 	}
 	require.Positive(t, refused)
-	require.Less(t, api.asked, bad*2/3, "the API server is asked about some of them")
+	require.Less(t, api.asked, bad*2/3, "the API server reviews only some of the tokens")
 	require.Equal(t, http.StatusForbidden, get(t, forbidden, api.issue("renewed", "worker-1")), "the renewed token is accepted")
 }

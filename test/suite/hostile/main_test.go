@@ -9,7 +9,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/etcd"
 )
 
-// TestMain makes this program an etcd server where a test has started it as one.
+// TestMain runs this program as an etcd server if a test has started it as one.
 func TestMain(m *testing.M) {
 	served, err := etcd.Serve()
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
-// claim has a node, which is made where it is not there, report an address as kubelet
-// does.
+// claim reports an address for a node, as its kubelet does. It creates the node if it does not exist.
 func (w *tenants) claim(node, address string) {
 	w.t.Helper()
 	require.NoError(w.t, w.Apply(w.t.Context(), "{apiVersion: v1, kind: Node, metadata: {name: "+node+"}}"))
@@ -23,16 +22,17 @@ func (w *tenants) claim(node, address string) {
 	require.NoError(w.t, err)
 }
 
-// A captured kubelet reports the address of another node. The other keeps it, with its
-// chassis, over a restart as well. The pods of the captured node get no network in the
-// other's name. When the other node has gone, the address is free.
+// A captured kubelet reports the address of another node. The other node keeps its address and its
+// chassis, also after a restart. The pods of the captured node get no network with the other node's
+// address. When the other node is deleted, the address is free.
 func TestTheFirstNodeKeepsItsAddress(t *testing.T) {
 	w := newTenants(t)
 	victim := kubetest.NodeAddress(0).String()
 	before := w.ports()
 	require.Contains(t, before["ns-0:pod-0"], "node-0", "its chassis")
 
-	// Whichever uid the API server draws, one of several is lower than the victim's.
+	// The API server chooses the UIDs. At least one of several captured nodes has a lower UID than
+	// the victim.
 	for n := range 8 {
 		w.claim(fmt.Sprint("captured-", n), victim)
 	}
@@ -50,7 +50,7 @@ func TestTheFirstNodeKeepsItsAddress(t *testing.T) {
 	w.AwaitSync(converge)
 	require.Equal(t, before, w.ports())
 
-	// A kubelet that reports no address of its node, and a false one of its pods' hosts.
+	// A captured kubelet reports no address for its node, and a false host address for its pods.
 	w.claim("silent", "10.200.77.77")
 	_, err := w.ControlPlane.Client().CoreV1().Nodes().Patch(t.Context(), "silent", "application/merge-patch+json",
 		[]byte(`{"status":{"addresses":null}}`), metav1.PatchOptions{}, "status")
@@ -63,7 +63,7 @@ func TestTheFirstNodeKeepsItsAddress(t *testing.T) {
 	require.Equal(t, before, w.ports())
 
 	require.NoError(t, w.ControlPlane.Client().CoreV1().Nodes().Delete(t.Context(), "node-0", metav1.DeleteOptions{}))
-	bridgetest.Await(t, interval, converge, "one of the others has the address", func() error {
+	bridgetest.Await(t, interval, converge, "another captured node has the address", func() error {
 		held := 0
 		for _, p := range w.Status().Problems {
 			if p.Kind == "node" && strings.Contains(p.Message, "is the address of node captured-") {
@@ -77,7 +77,7 @@ func TestTheFirstNodeKeepsItsAddress(t *testing.T) {
 	})
 }
 
-// A node that reports the address of a pod, or of the node network, takes nothing.
+// A node that reports the address of a pod, or an address of the node network, does not get it.
 func TestNodesWithAddressesOfOthers(t *testing.T) {
 	w := newTenants(t)
 	before := w.ports()

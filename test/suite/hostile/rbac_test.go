@@ -15,8 +15,8 @@ import (
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
-// A stolen token of the bridge annotates pods, and changes nothing of what they run, in
-// any namespace. It reads no Secret and makes no pod.
+// A stolen token of the bridge can annotate pods. In no namespace can it change the programs of pods,
+// read a Secret or create a pod.
 func TestStolenTokenOfTheBridge(t *testing.T) {
 	plane := kubetest.ForTest(t, kubetest.Config{RBAC: true})
 	_, err := plane.Kubectl(t.Context(), "apply", "--server-side", "-k", "../../../deploy/kubernetes/bridge")
@@ -49,7 +49,7 @@ func TestStolenTokenOfTheBridge(t *testing.T) {
 	require.Equal(t, "was here", after.Annotations["thief"])
 	require.Equal(t, before.Spec, after.Spec)
 
-	// Every other way is closed.
+	// All other requests are refused.
 	_, err = patch()
 	require.True(t, apierrors.IsForbidden(err), "patch pods: %v", err)
 	for _, sub := range []string{"ephemeralcontainers", "resize", "exec", "eviction", "binding"} {

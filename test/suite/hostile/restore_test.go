@@ -42,8 +42,8 @@ func restorePool(t *testing.T, b *bridgetest.Bridge) {
 	require.Equal(t, 2, status/100, answer)
 }
 
-// follow follows a stream after an ID until a group tells all of these, or a snapshot, and
-// returns its ID and whether it was a snapshot.
+// follow follows a stream after an ID until a group, or a snapshot, has all the texts. It returns the
+// ID of the group, and whether it was a snapshot.
 func follow(t *testing.T, b *bridgetest.Bridge, stream, after string, tells ...string) (id string, snapshot bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), restorePatience)
@@ -78,12 +78,12 @@ func follow(t *testing.T, b *bridgetest.Bridge, stream, after string, tells ...s
 			return id, strings.Contains(told, "snapshot-complete")
 		}
 	}
-	require.Fail(t, "the stream does not tell what there is", "after %s, %q: %v: %s", after, tells, lines.Err(), told)
+	require.Fail(t, "the stream does not have the texts", "after %s, %q: %v: %s", after, tells, lines.Err(), told)
 	return "", false
 }
 
-// awaitLostIDs waits until the number of followers that came with the ID of a history that
-// had ended fits.
+// awaitLostIDs waits until the metric counts the expected number of followers with an ID of an ended
+// history.
 func awaitLostIDs(t *testing.T, b *bridgetest.Bridge, fits func(n string) bool) {
 	t.Helper()
 	bridgetest.Await(t, 20*time.Millisecond, 20*time.Second, "the metric of lost event IDs", func() error {
@@ -96,9 +96,9 @@ func awaitLostIDs(t *testing.T, b *bridgetest.Bridge, fits func(n string) bool) 
 	})
 }
 
-// TestRestoreThatKeptTheIdentity: the datastore is restored from a backup, and nobody informs
-// the bridge. Followers that know of changes after the backup get everything. This holds while
-// their event IDs are ahead of the datastore, and when it has grown past them.
+// TestRestoreThatKeptTheIdentity: the datastore is restored from a backup, and the bridge is not
+// informed. Followers that have seen changes after the backup get a snapshot. This holds while their
+// event IDs are ahead of the datastore, and also when its revision has passed them.
 func TestRestoreThatKeptTheIdentity(t *testing.T) {
 	dir, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	b := bridgetest.Start(t, func(c *bridge.Config) { c.Datastore.Dir = dir })
@@ -139,12 +139,12 @@ func TestRestoreThatKeptTheIdentity(t *testing.T) {
 		require.True(t, snapshot, "%s: the datastore has grown past the ID %s", stream, ids[stream])
 		require.NoError(t, restorePod(b, 300))
 		_, snapshot = follow(t, b, stream, id, "pod300")
-		require.False(t, snapshot, "%s goes on after its new ID", stream)
+		require.False(t, snapshot, "%s continues after its new ID", stream)
 	}
 }
 
-// TestRestoreUnderRunningBridges: an external etcd is put back from a backup while a bridge
-// uses it. The bridge ends and says why. Started again, it serves what the backup has.
+// TestRestoreUnderRunningBridges: an external etcd is restored from a backup while a bridge uses it.
+// The bridge ends and logs the reason. After a restart it serves the data of the backup.
 func TestRestoreUnderRunningBridges(t *testing.T) {
 	e, err := etcd.Run(t.Context(), 1)
 	require.NoError(t, err)

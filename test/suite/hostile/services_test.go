@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	// converge is how long a bridge may take to reach what is wanted, on busy cores.
+	// converge is the time in which a bridge must be in sync, on a busy machine.
 	converge = time.Minute
 	interval = 20 * time.Millisecond
 )
@@ -80,7 +80,7 @@ func (w *tenants) address(port string) (address string) {
 	return address
 }
 
-// serve makes a service of a namespace, port 80, which leads to an address.
+// serve creates a service in a namespace, with port 80 and an address as its endpoint.
 func (w *tenants) serve(namespace, name, spec, endpoint string) {
 	w.t.Helper()
 	require.NoError(w.t, w.Apply(w.t.Context(), fmt.Sprintf(`
@@ -117,7 +117,7 @@ func (w *tenants) refused(namespace, name string, reason coe.Reason, says string
 	})
 }
 
-// vips are the endpoints of each VIP, and the load balancers that have it.
+// vips returns the endpoints of each VIP, and the load balancers that have it.
 func (w *tenants) vips() map[string]string {
 	out, err := w.lab.NBCtl(w.t.Context(), "--format=json", "--columns=name,vips", "list", "Load_Balancer")
 	require.NoError(w.t, err)
@@ -131,7 +131,7 @@ func (w *tenants) vips() map[string]string {
 	return all
 }
 
-// has waits until a VIP is as it is to be: of one service, or of none.
+// has waits until a VIP belongs to the expected service, or to none.
 func (w *tenants) has(vip, want string) {
 	w.t.Helper()
 	bridgetest.Await(w.t, interval, converge, "VIP "+vip, func() error {
@@ -142,7 +142,7 @@ func (w *tenants) has(vip, want string) {
 	})
 }
 
-// table reads what OVN's tools print as JSON.
+// table decodes a table that OVN's tools print as JSON.
 func table(t *testing.T, text string) (rows []map[string]any) {
 	t.Helper()
 	var in struct {
@@ -160,8 +160,8 @@ func table(t *testing.T, text string) (rows []map[string]any) {
 	return rows
 }
 
-// requireOneAction checks that northd has made no two logical flows of a datapath
-// that match the same packets with the same priority and do different things.
+// requireOneAction requires that northd has made no two logical flows of a datapath with the same match
+// and the same priority, and with different actions.
 func (w *tenants) requireOneAction() {
 	w.t.Helper()
 	_, err := w.lab.NBCtl(w.t.Context(), "--wait=sb", "sync")
@@ -194,7 +194,7 @@ func (w *tenants) requireOneAction() {
 	require.NotZero(w.t, balanced, "northd has flows of load balancers")
 }
 
-// set is a set of OVSDB's JSON; one element stands for itself.
+// set decodes a set of OVSDB's JSON. A set with one element can be the element itself.
 func set(v any) []any {
 	if s := v.([]any); s[0] == "set" {
 		return slices.Clone(s[1].([]any))
@@ -202,7 +202,7 @@ func set(v any) []any {
 	return []any{v}
 }
 
-// trace is where OVN sends a new connection of a pod.
+// trace returns the destination to which OVN sends a new connection of a pod.
 func (w *tenants) trace(port, from, to string) string {
 	w.t.Helper()
 	ns, _, _ := strings.Cut(port, ":")
@@ -216,9 +216,9 @@ func (w *tenants) trace(port, from, to string) string {
 	return string(traced)
 }
 
-// A tenant names others' addresses as external addresses of its own service: cluster
-// addresses, nodes, pods, the network's own ranges, and the Internet. Every one is
-// refused with a problem, and nothing of it is in OVN. Each attack on its own.
+// A tenant requests addresses of others as external addresses of its service: cluster addresses,
+// addresses of nodes and pods, the network's own ranges, and addresses of the Internet. Each is refused
+// with a problem, and OVN does not have it.
 func TestExternalAddressesOfOthers(t *testing.T) {
 	w := newTenants(t)
 	const cluster = "10.96.0.50"
@@ -261,8 +261,8 @@ func TestExternalAddressesOfOthers(t *testing.T) {
 	}
 }
 
-// The first claim of an address keeps it: over services that come later, over a
-// restart, and until it goes. A node's address and a cluster address win all the same.
+// The first claim of an address keeps it until its service is deleted, also against later services and
+// after a restart. The address of a node, and a cluster address, take precedence over the claim.
 func TestTheFirstServiceKeepsItsAddress(t *testing.T) {
 	w := newTenants(t)
 	w.serve("ns-0", "shop", "externalIPs: [192.0.2.7]", w.victim)
@@ -270,7 +270,7 @@ func TestTheFirstServiceKeepsItsAddress(t *testing.T) {
 	w.serve("ns-1", "shop", "externalIPs: [192.0.2.7]", w.own)
 	w.refused("ns-1", "shop", coe.AddressTaken, "an external address of a service of namespace ns-0")
 
-	// While no bridge runs, more services come that have it.
+	// While no bridge runs, more services with the address are created.
 	w.Stop()
 	for i := range 4 {
 		w.serve("ns-1", fmt.Sprint("a", i), "externalIPs: [192.0.2.7]", w.own)
@@ -308,9 +308,9 @@ func TestTheFirstServiceKeepsItsAddress(t *testing.T) {
 	w.requireOneAction()
 }
 
-// The ports of a service, times its addresses, times its endpoints: each object is
-// small, and their product is not. A service above the bounds is a problem and nothing
-// of it is in OVN; the others of its namespace, and of all others, are served.
+// A service has many ports, addresses and endpoints. Each object is small, but the product of their
+// numbers is large. A service above the limits is a problem, and is not in OVN. All other services are
+// served, also in its namespace.
 func TestServicesThatMultiply(t *testing.T) {
 	w := newTenants(t)
 	w.serve("ns-0", "web", "clusterIP: 10.96.0.50", w.victim)
@@ -354,8 +354,7 @@ ports: [%[3]s]
 	}
 }
 
-// Endpoints are not on the node that a packet happens to be on, and not the cloud's
-// server of credentials.
+// Endpoints cannot be loopback addresses, which would be on any node, or the metadata server of a cloud.
 func TestEndpointsThatKubernetesRefuses(t *testing.T) {
 	b := bridgetest.Start(t)
 	for _, address := range []string{"127.0.0.1", "::1", "169.254.169.254", "fe80::1", "224.0.0.1", "ff02::1", "0.0.0.0", "::", "255.255.255.255", "::ffff:127.0.0.1"} {

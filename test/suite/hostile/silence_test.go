@@ -47,7 +47,7 @@ rules:
 const withPolicies = withoutPolicies + `- {apiGroups: [networking.k8s.io], resources: [networkpolicies], verbs: [list, watch]}
 `
 
-// silenceObjects have settings that nothing enforces.
+// silenceObjects have settings that the bridge does not enforce.
 const silenceObjects = `
 apiVersion: v1
 kind: Namespace
@@ -115,8 +115,8 @@ type silenceStatus struct {
 	Problems []silenceProblem `json:"problem"`
 }
 
-// unenforced returns what keeps the status from having NotEnforced problems of an
-// object that name all of the words, and from being in sync.
+// unenforced returns an error unless the status is in sync, and has NotEnforced problems of an object
+// with all of the words.
 func unenforced(b *bridgetest.Bridge, kind, name string, words ...string) error {
 	var st silenceStatus
 	b.Get("operational/coe-status:status", &st)
@@ -146,9 +146,9 @@ func silenceBridge(t *testing.T, options ...bridgetest.Option) *bridgetest.Bridg
 	}, options...)...)
 }
 
-// TestNothingInKubernetesIsIgnoredInSilence has a tenant ask for what the bridge does not
-// do. Each object gets a problem and an Event, and keeps its network. A bridge that
-// must not watch network policies says that, and works.
+// TestNothingInKubernetesIsIgnoredInSilence: a tenant uses settings that the bridge does not enforce.
+// Each object gets a problem and an Event, and keeps its network. A bridge without the right to watch
+// network policies reports that, and works.
 func TestNothingInKubernetesIsIgnoredInSilence(t *testing.T) {
 	plane := kubetest.ForTest(t, kubetest.Config{RBAC: true})
 	_, err := plane.MakeNodes(t.Context(), 1)
@@ -200,7 +200,7 @@ func TestNothingInKubernetesIsIgnoredInSilence(t *testing.T) {
 	for _, r := range cluster.Resources {
 		require.Equal(t, r.Name == "networkpolicies", r.Problem != "", "%+v", r)
 	}
-	require.Error(t, unenforced(b, "service", "inside", "has no effect"), "a service that asks for nothing more")
+	require.Error(t, unenforced(b, "service", "inside", "has no effect"), "a service without further settings")
 
 	require.NoError(t, plane.Apply(t.Context(), withPolicies))
 	await("policy", func() error { return unenforced(b, "networkpolicy", "deny-all", "not enforced") })
@@ -215,8 +215,8 @@ func TestNothingInKubernetesIsIgnoredInSilence(t *testing.T) {
 	})
 }
 
-// TestNothingInRESTCONFIsIgnoredInSilence writes what the bridge does not do. Each entry
-// gets a problem, and its pod is in sync.
+// TestNothingInRESTCONFIsIgnoredInSilence writes entries with settings that the bridge does not enforce.
+// Each entry gets a problem, and its pod is in sync.
 func TestNothingInRESTCONFIsIgnoredInSilence(t *testing.T) {
 	b := silenceBridge(t)
 	put := func(path, body string) {
@@ -253,7 +253,7 @@ func TestNothingInRESTCONFIsIgnoredInSilence(t *testing.T) {
 	await("service", "web", "node ports")
 	await("pod", "p4", "segmentation-id 8", "VLAN and 7")
 	await("pod", "p5", "network-id")
-	require.Error(t, unenforced(b, "pod", "p6", "network-id"), "no network is named")
+	require.Error(t, unenforced(b, "pod", "p6", "network-id"), "the pod names no network")
 
 	status, answer := b.Do(http.MethodDelete, "/restconf/config/ietf-access-control-list:access-lists", "")
 	require.Less(t, status, 300, answer)

@@ -25,24 +25,24 @@ import (
 )
 
 const (
-	// fewFiles is how many files the bridge may open. Half of them are for connections.
+	// fewFiles is the number of files that the bridge can open. Half of them are for connections.
 	fewFiles = 1024
 	flooded  = 600 // connections of one kind, more than the bridge has
 	within   = 20 * time.Second
 )
 
-// withFewFiles is a program that starts coe-bridge so that it may open fewFiles.
+// withFewFiles returns a program that starts coe-bridge with the limit fewFiles.
 func withFewFiles(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "coe-bridge")
 	text := fmt.Sprintf("#!/bin/sh\nulimit -n %d && exec %s \"$@\"\n", fewFiles, bridgetest.Program(t))
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o700)) //nolint:gosec // it is run
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o700)) //nolint:gosec // it is a program
 	return path
 }
 
-// A handshake that has begun: the first bytes of a ClientHello of 512.
+// The first bytes of a ClientHello with a length of 512 bytes.
 var halfHello = []byte{0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3}
 
-// flood opens connections from an address without credentials, until it is closed.
+// flood opens connections without credentials from an address, until it is closed.
 type flood struct {
 	dialer net.Dialer
 	server string
@@ -51,7 +51,7 @@ type flood struct {
 	open []net.Conn
 }
 
-// The kinds of the attacker's connections, which are silent then.
+// The kinds of the attacker's connections. After their first bytes they send nothing.
 const (
 	answered = iota // one request without credentials was answered
 	halfway         // the handshake does not end
@@ -77,14 +77,13 @@ func (f *flood) connect(kind int) error {
 		encrypted := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the attacker does not care
 		_, err = io.WriteString(encrypted, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
 		if err == nil {
-			_, err = http.ReadResponse(bufio.NewReader(encrypted), nil) //nolint:bodyclose // that would be kind
+			_, err = http.ReadResponse(bufio.NewReader(encrypted), nil) //nolint:bodyclose // the attacker keeps the connection open
 		}
 	}
 	return err
 }
 
-// many opens connections of a kind, and then fewer of the other kinds. Errors are the
-// attacker's.
+// many opens connections of a kind, and then fewer of the other kinds. It ignores errors.
 func (f *flood) many(n int) {
 	for kind, n := range []int{answered: n, halfway: n / 4, silent: n / 4} {
 		var all sync.WaitGroup
@@ -104,7 +103,7 @@ func (f *flood) close() {
 	f.open = nil
 }
 
-// limits are the lines of metrics that count what was refused.
+// limits returns the metrics of refused connections and requests.
 func limits(metrics string) (lines string) {
 	for line := range strings.Lines(metrics) {
 		if strings.HasPrefix(line, "coe_bridge_limited_total{") {
@@ -115,7 +114,8 @@ func limits(metrics string) (lines string) {
 }
 
 // TestConnectionsWithoutCredentials: an attacker opens as many connections as it can from
-// one address. The stream of an agent and a client go on, and new clients connect.
+// one address. The stream of an agent and the connection of a client still work, and new clients can
+// connect.
 func TestConnectionsWithoutCredentials(t *testing.T) {
 	dir, ca := t.TempDir(), pki.New(t, "ca")
 	file := func(name, content string) string {
@@ -136,7 +136,7 @@ func TestConnectionsWithoutCredentials(t *testing.T) {
 	})
 	shown, err := tls.X509KeyPair(agent.Cert, agent.Key)
 	require.NoError(t, err)
-	// newClient is a client without connections, with an agent's certificate.
+	// newClient returns a client without connections, with an agent's certificate.
 	newClient := func() *http.Client {
 		config := p.TLS()
 		config.Certificates = []tls.Certificate{shown}
@@ -179,7 +179,7 @@ func TestConnectionsWithoutCredentials(t *testing.T) {
 					return
 				}
 			case <-deadline:
-				t.Fatal("the stream does not tell of the pod")
+				t.Fatal("the stream does not have the pod")
 			}
 		}
 	}
@@ -200,7 +200,7 @@ func TestConnectionsWithoutCredentials(t *testing.T) {
 	makePod(near)
 
 	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() { // further connections all the time
+	go func() { // open further connections during the test
 		defer close(stopped)
 		for {
 			select {
@@ -220,15 +220,15 @@ func TestConnectionsWithoutCredentials(t *testing.T) {
 	<-stopped
 	_, metrics := b.Do("GET", "/metrics", "")
 	require.Regexp(t, regexp.MustCompile(`(?m)^coe_bridge_limited_total.limit="connections". [1-9]`), limits(metrics))
-	for _, conn := range f.open { // the rest is closed after a while
+	for _, conn := range f.open { // the bridge closes the others after a while
 		require.NoError(t, conn.SetReadDeadline(time.Now().Add(within)))
 		_, err := io.Copy(io.Discard, conn)
 		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 	}
 }
 
-// TestPagesWithoutCredentials: however often the metrics are asked for, they are computed
-// once a second. Each page that is computed has another number of allocations.
+// TestPagesWithoutCredentials: the bridge computes the metrics at most once a second, even if there are
+// more requests. Each computed page has another number of allocations.
 func TestPagesWithoutCredentials(t *testing.T) {
 	b := bridgetest.Start(t)
 	const askers, each = 20, 50
@@ -239,7 +239,7 @@ func TestPagesWithoutCredentials(t *testing.T) {
 	for range askers {
 		all.Go(func() {
 			for range each {
-				answer, err := http.Get(b.URL() + "/metrics") //nolint:noctx // it answers
+				answer, err := http.Get(b.URL() + "/metrics") //nolint:noctx // the bridge answers
 				if err != nil {
 					t.Error(err)
 					return
@@ -259,6 +259,6 @@ func TestPagesWithoutCredentials(t *testing.T) {
 	all.Wait()
 	most := 1 + int(time.Since(begun)/time.Second)
 	t.Logf("%d requests, %d computations in %d s", askers*each, len(computed), most)
-	require.NotContains(t, computed, "", "the metric is there")
+	require.NotContains(t, computed, "", "each page has the metric")
 	require.LessOrEqual(t, len(computed), most+1)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/serve"
 )
 
-// Texts of entries forge no row of a table, no line of a message and nothing that a
-// terminal obeys, whatever the command and its format.
+// The texts of entries cannot forge a row of a table, a line of a message or a command for a terminal,
+// in any command and any format.
 func TestNothingForgesATerminal(t *testing.T) {
 	b := bridgetest.Start(t)
 	const row = "\\nshop/evil   in sync   10.0.0.1\\u202eevil\\u2066\\u200f\\u2028"
