@@ -42,7 +42,8 @@ func startCluster(t *testing.T) *cluster {
 	return c
 }
 
-// newPod is a pod of the test program on a node, which is ready when kubelet is answered.
+// newPod returns a pod with the test program on a node. The pod is ready when it answers kubelet's
+// probe.
 func newPod(name, node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"app": name}},
@@ -101,7 +102,7 @@ func assertEventually(t *testing.T, f func() bool) bool {
 	return true
 }
 
-// ready waits until pods are ready, and returns the networks of them.
+// ready waits until pods are ready, and returns their networks.
 func (c *cluster) ready(t *testing.T, pods ...*corev1.Pod) (places []kubelab.Place) {
 	t.Helper()
 	for _, p := range pods {
@@ -126,8 +127,8 @@ func (c *cluster) isReady(ctx context.Context, namespace, name string) error {
 	return fmt.Errorf("pod %s is not ready: %s", name, p.Status.Phase)
 }
 
-// settled waits until the switches have exactly the ports of the pods that live, and the
-// nodes no link more.
+// settled waits until the switches have exactly the ports of the running pods, and the nodes have no
+// other links.
 func (c *cluster) settled(t *testing.T) {
 	t.Helper()
 	eventually(t, c.isSettled)
@@ -170,7 +171,7 @@ func (c *cluster) isSettled(ctx context.Context) error {
 	return nil
 }
 
-// living are the pods that have a network of their own, with their uids, by their nodes.
+// living returns the UIDs of the pods with their own network, by node.
 func (c *cluster) living(ctx context.Context) (map[string]map[string]string, error) {
 	pods, err := c.Client().CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -189,7 +190,7 @@ func (c *cluster) living(ctx context.Context) (map[string]map[string]string, err
 	return living, nil
 }
 
-// reach has one place be answered by others.
+// reach requires that one place gets answers from others.
 func reach(t *testing.T, from kubelab.Place, others ...kubelab.Place) {
 	t.Helper()
 	for _, to := range others {

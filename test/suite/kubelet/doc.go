@@ -1,5 +1,5 @@
-// Package kubelet holds coe-bridge to what a real Kubernetes cluster does with it: real
-// kubelets and containerd call the plugin, on two nodes on which coe-bridge was installed
-// as docs/kubernetes.md says. Its parts are killed in the middle of what they do; the
-// cluster heals without a hand, and the switches have exactly the living pods' ports.
+// Package kubelet tests coe-bridge in a real Kubernetes cluster. Real kubelets and containerd call the
+// plugin, on two nodes with coe-bridge installed as docs/kubernetes.md says. The tests kill the parts
+// of coe-bridge during their work. The cluster recovers without help, and the switches have exactly
+// the ports of the running pods.
 package kubelet

@@ -17,8 +17,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/kubelab"
 )
 
-// TestCluster runs scenarios on real nodes, one after the other on one cluster. After each the switches
-// have exactly the ports of the living pods.
+// TestCluster runs scenarios on the real nodes of one cluster, one after the other. After each, the
+// switches have exactly the ports of the running pods.
 func TestCluster(t *testing.T) {
 	c := startCluster(t)
 	for _, test := range []struct {
@@ -43,12 +43,12 @@ func TestCluster(t *testing.T) {
 			test.run(t)
 			c.settled(t)
 		}) {
-			return // what comes after would fail for the same reason
+			return // later scenarios would fail for the same reason
 		}
 	}
 }
 
-// A pod has the address and the link that the bridge has chosen, and reaches all others;
+// A pod has the address and the link that the bridge has chosen. It reaches all other pods, and
 // kubelet's probes reach it.
 func (c *cluster) testInterface(t *testing.T) {
 	pods := []*corev1.Pod{newPod("a", "n1"), newPod("b", "n1"), newPod("c", "n2")}
@@ -73,8 +73,7 @@ func (c *cluster) testInterface(t *testing.T) {
 	c.delete(t, pods...)
 }
 
-// A pod that kubelet has from a file, and not from the API server, is wired under the uid
-// that kubelet gives it.
+// A static pod, which kubelet reads from a file, is plugged in with the UID that kubelet gives it.
 func (c *cluster) testStaticPod(t *testing.T) {
 	const manifest = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"static","namespace":"work"},"spec":{"terminationGracePeriodSeconds":0,"containers":[
 {"name":"main","image":"` + kubelab.TestImage + `","imagePullPolicy":"Never","args":["netexec","--http-port=8080"],"readinessProbe":{"httpGet":{"path":"/healthz","port":8080},"periodSeconds":1}}]}}`
@@ -125,7 +124,7 @@ func (c *cluster) scale(t *testing.T, name string, replicas int32) {
 	require.NoError(t, err)
 }
 
-// awaitReplicas waits until so many are ready, and there are no others.
+// awaitReplicas waits until exactly a number of replicas exist and are ready.
 func (c *cluster) awaitReplicas(t *testing.T, name string, replicas int32) {
 	t.Helper()
 	eventually(t, func(ctx context.Context) error {
@@ -156,7 +155,7 @@ func (c *cluster) testScale(t *testing.T) {
 	c.undeploy(t, "scaled")
 }
 
-// A pod whose namespaces end is given new ones by kubelet, and has its address there.
+// The sandbox of a pod ends. Kubelet creates a new one, in which the pod has the same address.
 func (c *cluster) testSandbox(t *testing.T) {
 	pod := newPod("sandbox", "n1")
 	c.create(t, pod)
@@ -176,8 +175,8 @@ func (c *cluster) testSandbox(t *testing.T) {
 	c.delete(t, pod)
 }
 
-// While an ADD waits for OVN, who called or who answers is killed: the pod has its
-// network all the same, once, when that is back.
+// While an ADD waits for OVN, its caller or the agent is killed. After the restart the pod has its
+// network, and only one port.
 func (c *cluster) testKilledInAdd(t *testing.T, argv ...string) {
 	node := c.Node("n1")
 	controller := c.OVN.Host("n1").Controller
@@ -201,7 +200,8 @@ func (c *cluster) testKilledInAdd(t *testing.T, argv ...string) {
 	c.delete(t, pod)
 }
 
-// Open vSwitch's daemon and OVN's are restarted: pods that were there go on, others come.
+// The daemons of Open vSwitch and OVN are restarted. The traffic of existing pods works, and new pods
+// are plugged in.
 func (c *cluster) testSwitch(t *testing.T) {
 	old, far := newPod("old", "n1"), newPod("far", "n2")
 	c.create(t, old, far)

@@ -20,7 +20,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/multus"
 )
 
-// attachmentDefinition is the resource that Multus brings, as far as it reads it.
+// attachmentDefinition is the resource of Multus, with the fields that it reads.
 const attachmentDefinition = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -36,8 +36,8 @@ spec:
       schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {config: {type: string}}}}}}
 `
 
-// otherNetworks are one of the CNI project's plugins, which leads everywhere, and one
-// whose plugin fails at ADD alone.
+// otherNetworks has two networks with plugins of the CNI project. The first one has the default route.
+// The plugin of the second one fails, but only at ADD.
 const otherNetworks = `
 apiVersion: k8s.cni.cncf.io/v1
 kind: NetworkAttachmentDefinition
@@ -52,7 +52,7 @@ spec:
   config: '{"cniVersion": "1.0.0", "name": "broken", "type": "bridge", "bridge": "other0", "ipam": {"type": "static", "addresses": [{"address": "no prefix"}]}}'
 `
 
-// Annotations of pods that Multus reads, and the one that it writes.
+// The annotations of pods that Multus reads, and the annotation that it writes.
 const (
 	networks       = "k8s.v1.cni.cncf.io/networks"
 	defaultNetwork = "v1.multus-cni.io/default-network"
@@ -118,7 +118,7 @@ func (c *cluster) installMultus(t *testing.T) {
 	}
 }
 
-// fromGuide is what docs/kubernetes.md has operators write of Multus, in a language.
+// fromGuide returns the texts about Multus in docs/kubernetes.md that are in a language.
 func fromGuide(t *testing.T, language string) string {
 	t.Helper()
 	path, err := kube.FindSource("docs/kubernetes.md")
@@ -137,15 +137,15 @@ func copyFile(t *testing.T, from, to string, mode os.FileMode) {
 	require.NoError(t, os.WriteFile(to, content, mode))
 }
 
-// annotated is newPod with annotations.
+// annotated returns newPod with annotations.
 func annotated(name, node string, annotations map[string]string) *corev1.Pod {
 	p := newPod(name, node)
 	p.Annotations = annotations
 	return p
 }
 
-// told is what Multus tells of a pod's networks.
-func (c *cluster) told(t *testing.T, name string) (all []networkOf) {
+// networkStatusOf returns the networks of a pod from the annotation of Multus.
+func (c *cluster) networkStatusOf(t *testing.T, name string) (all []networkOf) {
 	t.Helper()
 	pod, err := c.Client().CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
 	require.NoError(t, err)
@@ -153,7 +153,7 @@ func (c *cluster) told(t *testing.T, name string) (all []networkOf) {
 	return all
 }
 
-// link is the MAC address and the address of a link.
+// link has the MAC address and the IP address of a link.
 func link(t *testing.T, at kubelab.Place, name string) (mac string, address netip.Addr) {
 	t.Helper()
 	out, err := at.Exec(t.Context(), "ip", "-brief", "link", "show", "dev", name)
@@ -173,7 +173,7 @@ func (c *cluster) testMultusDefault(t *testing.T) {
 	for i, p := range places {
 		mac, address := link(t, p, "eth0")
 		require.Equal(t, address, p.Address)
-		told := c.told(t, pods[i].Name)
+		told := c.networkStatusOf(t, pods[i].Name)
 		require.Len(t, told, 1)
 		require.Len(t, told[0].Gateway, 1)
 		require.Equal(t, networkOf{
@@ -185,14 +185,14 @@ func (c *cluster) testMultusDefault(t *testing.T) {
 	c.delete(t, pods...)
 }
 
-// Pods whose default network is another's have an interface of ours beside it. What
-// kubelet reports, the address of the other network, changes nothing of it.
+// The default network of a pod is another one, and the pod has a further interface of coe-bridge.
+// Kubelet reports the address of the other network. This does not change the interface of coe-bridge.
 func (c *cluster) testMultusFurther(t *testing.T) {
 	both := map[string]string{defaultNetwork: "kube-system/other", networks: "coe"}
 	pods := []*corev1.Pod{annotated("c", "n1", both), annotated("d", "n2", both)}
 	c.create(t, pods...)
 	places := c.ready(t, pods...)
-	later := newPod("later", "n1") // when the bridge knows of it, it knows of their status
+	later := newPod("later", "n1") // when the bridge has this pod, it has the status of the earlier ones
 	c.create(t, later)
 	alone := c.ready(t, later)[0]
 
@@ -201,7 +201,7 @@ func (c *cluster) testMultusFurther(t *testing.T) {
 	for i, p := range places {
 		mac, address := link(t, p, "net1")
 		require.Regexp(t, `(?m)^work:`+pods[i].Name+` .* `+address.String()+` .* yes$`, interfaces)
-		told := c.told(t, pods[i].Name)
+		told := c.networkStatusOf(t, pods[i].Name)
 		require.Len(t, told, 2)
 		require.Equal(t, "kube-system/other", told[0].Name)
 		require.Equal(t, []string{p.Address.String()}, told[0].IPs)
@@ -218,8 +218,8 @@ func (c *cluster) testMultusFurther(t *testing.T) {
 	c.delete(t, append(pods, later)...)
 }
 
-// testMultusFails has a pod ask for networks, one of which it cannot have. An event says why,
-// and nothing is left of the networks that were made before.
+// testMultusFails creates a pod with several networks, one of which fails. An Event has the reason, and
+// the networks that were created before are removed.
 func (c *cluster) testMultusFails(t *testing.T, annotations map[string]string, says string) {
 	pod := annotated("fails", "n1", annotations)
 	c.create(t, pod)
@@ -229,7 +229,7 @@ func (c *cluster) testMultusFails(t *testing.T, annotations map[string]string, s
 	eventually(t, func(ctx context.Context) error { return c.isGone(ctx, pod.Name) })
 }
 
-// isSaid fails while no event of a pod says something.
+// isSaid fails unless an Event of a pod has a text.
 func (c *cluster) isSaid(ctx context.Context, pod, says string) error {
 	events, err := c.Client().CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod})
 	if err != nil {
@@ -245,7 +245,7 @@ func (c *cluster) isSaid(ctx context.Context, pod, says string) error {
 	return fmt.Errorf("no event of pod %s says %q: there are %q", pod, says, all)
 }
 
-// isUnplugged fails while a node has a port of a pod.
+// isUnplugged fails if a node has a port of a pod.
 func (c *cluster) isUnplugged(ctx context.Context, node, pod string) error {
 	ports, err := c.Node(node).Ports(ctx)
 	for _, p := range ports {

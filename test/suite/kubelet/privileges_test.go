@@ -21,14 +21,14 @@ import (
 
 const (
 	agentSet = "coe-bridge-agent"
-	// dual is a namespace whose pods have addresses of both families.
+	// dual is a namespace whose pods have IPv4 and IPv6 addresses.
 	dual     = "dual"
 	dualPool = `{"dhcp_allocation_pool:network":[{"network-id":"` + dual + `","allocation-pool":[{"subnet":"10.245.0.0/24"},{"subnet":"fd00:245::/64"}]}]}`
 )
 
-// testPrivileges looks at what the container runtime made of the agent's manifest, and has
-// that agent do all that it writes in network namespaces: settings of a pod and of the
-// node, and the node's management port.
+// testPrivileges checks the process that the container runtime has created from the agent's manifest.
+// The agent then makes all its changes in network namespaces: the settings of a pod and of the node,
+// and the node's management port.
 func (c *cluster) testPrivileges(t *testing.T) {
 	for _, n := range c.Nodes {
 		agents, err := n.Processes("coe-bridge", "agent")
@@ -68,8 +68,8 @@ func (c *cluster) testPrivileges(t *testing.T) {
 	c.delete(t, pods...)
 }
 
-// lacksPrivileges looks at the process of an agent and at the first one of its node, by
-// their folders in /proc.
+// lacksPrivileges compares the process of an agent with the first process of its node, by their folders
+// in /proc.
 func lacksPrivileges(t *testing.T, process, first string) {
 	t.Helper()
 	read := func(name string) string {
@@ -78,7 +78,7 @@ func lacksPrivileges(t *testing.T, process, first string) {
 		return string(text)
 	}
 	status := read("status")
-	// DAC_OVERRIDE is bit 1, NET_ADMIN 12, NET_RAW 13, SYS_ADMIN 21.
+	// The bits are DAC_OVERRIDE 1, NET_ADMIN 12, NET_RAW 13, SYS_ADMIN 21.
 	const four = "0000000000203002"
 	for field, want := range map[string]string{
 		"CapInh": "0000000000000000", "CapAmb": "0000000000000000", "CapPrm": four, "CapEff": four, "CapBnd": four,
@@ -109,7 +109,7 @@ func lacksPrivileges(t *testing.T, process, first string) {
 	require.NotEqual(t, node, own)
 }
 
-// makeDual makes the namespace of pods with both families.
+// makeDual creates the namespace of pods with both families.
 func (c *cluster) makeDual(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "pool.json")
@@ -130,8 +130,8 @@ func newDual(name, node string) *corev1.Pod {
 	return p
 }
 
-// testCapabilities takes each capability away from the agents in turn: a pod gets no
-// network then, for the reason that docs/security.md gives. At last they have all again.
+// testCapabilities removes each capability from the agents, one at a time. A pod then gets no network,
+// for the reason that docs/security.md gives. At the end the agents have all capabilities again.
 func (c *cluster) testCapabilities(t *testing.T) {
 	set, err := c.Client().AppsV1().DaemonSets(kubelab.Namespace).Get(t.Context(), agentSet, metav1.GetOptions{})
 	require.NoError(t, err)
@@ -143,7 +143,7 @@ func (c *cluster) testCapabilities(t *testing.T) {
 		"SYS_ADMIN":    "failed to set into network namespace",
 	}
 	require.Len(t, all, len(reasons))
-	// As where Open vSwitch runs as a user of its own.
+	// As on hosts where Open vSwitch runs as its own user.
 	socket := strings.TrimPrefix(c.OVN.Host("n1").OVSDB.Remote, "unix:")
 	require.NoError(t, os.Chown(socket, 65534, 65534))
 	for _, lost := range all {
@@ -168,8 +168,8 @@ func (c *cluster) testCapabilities(t *testing.T) {
 	require.NoError(t, os.Chown(socket, 0, 0))
 }
 
-// allowAgents gives all agents capabilities, at once, and waits for that of n1. It returns
-// the name of that pod.
+// allowAgents gives all agents these capabilities at the same time, and waits for the agent of n1. It
+// returns the name of that agent's pod.
 func (c *cluster) allowAgents(t *testing.T, capabilities []corev1.Capability) (agent string) {
 	t.Helper()
 	patch, err := json.Marshal([]map[string]any{

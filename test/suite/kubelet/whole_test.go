@@ -51,9 +51,9 @@ func (c *cluster) probes(t *testing.T, here, near, far kubelab.Place, service ne
 	return all
 }
 
-// testProbes: traffic does not depend on the control plane. While bridges, agents, their etcd, the API
-// server, northd and its database are killed and restarted, no packet is lost. (The southbound
-// database is not killed: after a reconnect OVN installs all flows again.)
+// testProbes: traffic does not depend on the control plane. No packet is lost while bridges, agents,
+// their etcd, the API server, northd and its database are killed and restarted. (The southbound
+// database is not killed, because OVN installs all flows again after a reconnect.)
 func (c *cluster) testProbes(t *testing.T) {
 	pods := []*corev1.Pod{newPod("here", "n1"), newPod("near", "n1"), newPod("far", "n2")}
 	c.create(t, pods...)
@@ -72,7 +72,7 @@ func (c *cluster) testProbes(t *testing.T) {
 			require.NoError(t, n.Kill("coe-bridge", program))
 			eventually(t, func(context.Context) error {
 				if found, err := n.Processes("coe-bridge", program); err != nil || len(found) == 0 {
-					return fmt.Errorf("coe-bridge %s is not there again (%w)", program, err)
+					return fmt.Errorf("coe-bridge %s is not running again (%w)", program, err)
 				}
 				return nil
 			})
@@ -93,14 +93,14 @@ func (c *cluster) testProbes(t *testing.T) {
 		require.Empty(t, lost, "%s: of %d packets these are lost", p.Name, sent)
 		t.Logf("%s: %d packets, none lost", p.Name, sent)
 	}
-	late := newPod("late", "n2") // all work again; a new port may cost the userspace datapath a packet
+	late := newPod("late", "n2") // all parts work again; a new port can cost a packet in the userspace datapath
 	c.create(t, late)
 	reach(t, c.ready(t, late)[0], places...)
 	require.NoError(t, c.Client().CoreV1().Services(namespace).Delete(t.Context(), "far", metav1.DeleteOptions{}))
 	c.delete(t, append(pods, late)...)
 }
 
-// A node loses power, its switch too, and comes back with what is on its disk.
+// A node with its switch loses power, and starts again with the data on its disk.
 func (c *cluster) testReboot(t *testing.T) {
 	c.deploy(t, "stays", "n2", 3)
 	c.awaitReplicas(t, "stays", 3)
@@ -111,7 +111,7 @@ func (c *cluster) testReboot(t *testing.T) {
 	node := c.Node("n2")
 	require.NoError(t, node.Down(t.Context()))
 	require.NoError(t, node.Up(t.Context()))
-	eventually(t, func(ctx context.Context) error { // they run in other sandboxes
+	eventually(t, func(ctx context.Context) error { // after a reboot they run in new sandboxes
 		return c.onlyIn(ctx, node)
 	})
 	require.NoError(t, c.AwaitReady(t.Context()))
@@ -144,7 +144,7 @@ func (c *cluster) onlyIn(ctx context.Context, n *kubelab.Node) error {
 	return nil
 }
 
-// testMany has a node plug in 100 pods at once, and out.
+// testMany plugs 100 pods in on a node at the same time, and then out.
 func (c *cluster) testMany(t *testing.T) {
 	const pods = 100
 	replicas := int32(pods)
@@ -179,8 +179,8 @@ func (c *cluster) testMany(t *testing.T) {
 	eventually(t, func(ctx context.Context) error { return c.isGone(ctx, "many-") })
 }
 
-// Agents that are restarted leave on their nodes what they have installed; when they are
-// deleted they remove it.
+// An agent that is restarted leaves its installed files on the node. An agent that is deleted removes
+// them.
 func (c *cluster) testUninstall(t *testing.T) {
 	var files []string
 	before := map[string]os.FileInfo{}

@@ -185,7 +185,7 @@ func testForbidden(t *testing.T, w *world, dir string) {
 	await(t, recovery, "status", func() error { return b.follows("endpointslices", "does not allow the bridge to watch endpointslices") })
 	w.awaitExact(t, b, recovery)
 	require.NoError(t, w.Apply(t.Context(), fmt.Sprintf(account, "list, watch")))
-	await(t, recovery, "all is followed", func() error { return b.following("endpointslices") })
+	await(t, recovery, "all resources are followed", func() error { return b.following("endpointslices") })
 	require.NoError(t, w.Client().CoreV1().Services("ns-0").Delete(t.Context(), "service-0", metav1.DeleteOptions{}))
 	w.remove(t, added.Name)
 	w.awaitExact(t, b, recovery)
@@ -221,7 +221,7 @@ type journal struct {
 	text bytes.Buffer
 }
 
-// withLog has a bridge log into a journal.
+// withLog configures a bridge to log to a journal.
 func withLog(j *journal) bridgetest.Option {
 	return func(cfg *bridge.Config) { cfg.Log = slog.New(slog.NewTextHandler(j, nil)) }
 }

@@ -10,8 +10,8 @@ import (
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
-// testBesideRESTCONF has RESTCONF and Kubernetes speak of pods beside each other, of
-// pods of one name, and of one pod.
+// testBesideRESTCONF uses pods of RESTCONF and of Kubernetes together: different pods, pods with the
+// same name, and the same pod in both sources.
 func testBesideRESTCONF(t *testing.T, w *world, b running) {
 	const mine, copied = "22222222-2222-4222-8222-222222222222", "33333333-3333-4333-8333-333333333333"
 	pod := w.create(t, "theirs", kubetest.Node(0))
@@ -24,7 +24,7 @@ func testBesideRESTCONF(t *testing.T, w *world, b running) {
 	})
 	require.Contains(t, b.send(t, http.StatusOK, http.MethodGet, podPath(string(pod.UID)), ""), "theirs")
 
-	t.Run("a pod of Kubernetes is not to be changed", func(t *testing.T) {
+	t.Run("a pod of Kubernetes cannot be changed", func(t *testing.T) {
 		body := fmt.Sprintf(`{"pods":[{"uid":%q,"name":"other"}]}`, pod.UID)
 		for _, method := range []string{http.MethodPut, http.MethodDelete} {
 			answer := b.send(t, http.StatusConflict, method, podPath(string(pod.UID)), body)
@@ -40,14 +40,14 @@ func testBesideRESTCONF(t *testing.T, w *world, b running) {
 		require.Equal(t, copied, b.problem("theirs").UID)
 		require.Contains(t, b.problem("theirs").Message, string(pod.UID))
 		w.remove(t, "theirs")
-		await(t, converge, "then it has the name", func() error {
+		await(t, converge, "the later one gets the name", func() error {
 			if p := b.problem("theirs"); p != nil {
 				return fmt.Errorf("problem %+v", p)
 			}
 			return w.hasPodUID(t, "ns-0:theirs", copied)
 		})
 	})
-	t.Run("a pod of Kubernetes with the name of one that was there", func(t *testing.T) {
+	t.Run("a pod of Kubernetes with the name of a deleted pod", func(t *testing.T) {
 		again := w.create(t, "theirs", kubetest.Node(2))
 		await(t, converge, "status", func() error { return b.hasProblem("theirs", "NameTaken") })
 		require.Equal(t, string(again.UID), b.problem("theirs").UID)

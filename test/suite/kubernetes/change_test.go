@@ -17,7 +17,7 @@ import (
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
-// living are the leases that are not released.
+// living returns the leases that are not released.
 func (r running) living() []lease {
 	var out []lease
 	for _, l := range r.leases() {
@@ -37,8 +37,8 @@ func (w *world) deletePods(t *testing.T, count int, pod func(i int) *corev1.Pod)
 	require.NoError(t, err)
 }
 
-// deletePod deletes a pod. The API server says of one that is patched while it is
-// deleted that it is not there: the patch was the end of it.
+// deletePod deletes a pod. If the pod is patched during its deletion, the patch can complete the
+// deletion, and the API server answers that the pod does not exist.
 func (w *world) deletePod(ctx context.Context, p *corev1.Pod) error {
 	err := w.Client().CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {
@@ -47,14 +47,14 @@ func (w *world) deletePod(ctx context.Context, p *corev1.Pod) error {
 	return err
 }
 
-// label gives a pod a label that it did not have.
+// label adds a label to a pod.
 func (w *world) label(ctx context.Context, p *corev1.Pod) error {
 	_, err := w.Client().CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType,
 		fmt.Appendf(nil, `{"metadata":{"labels":{"changed":"at-%d"}}}`, time.Now().UnixNano()), metav1.PatchOptions{})
 	return err
 }
 
-// makeNode makes the node of a number, with a podCIDR if that is not empty.
+// makeNode creates the node of a number, with a podCIDR if that is not empty.
 func (w *world) makeNode(ctx context.Context, i int, podCIDR string) error {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: kubetest.Node(i)},
@@ -70,7 +70,7 @@ func (w *world) makeNode(ctx context.Context, i int, podCIDR string) error {
 	return err
 }
 
-// makeNodes makes the nodes of numbers from..to-1, one after the other.
+// makeNodes creates the nodes with numbers from..to-1, one after the other.
 func (w *world) makeNodes(t *testing.T, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
@@ -78,7 +78,7 @@ func (w *world) makeNodes(t *testing.T, from, to int) {
 	}
 }
 
-// removeNodes deletes the nodes of numbers from..to-1.
+// removeNodes deletes the nodes with numbers from..to-1.
 func (w *world) removeNodes(t *testing.T, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
@@ -86,7 +86,7 @@ func (w *world) removeNodes(t *testing.T, from, to int) {
 	}
 }
 
-// ports are the rows of those pods of a load that are chosen, by their names.
+// ports returns the rows of the selected pods of a load, by name.
 func (w *world) ports(t *testing.T, chosen func(i int) bool, load kubetest.PodLoad) map[string]nb.LogicalSwitchPort {
 	t.Helper()
 	names := map[string]bool{}
@@ -105,7 +105,7 @@ func (w *world) ports(t *testing.T, chosen func(i int) bool, load kubetest.PodLo
 	return out
 }
 
-// addresses are the addresses of ports by their names.
+// addresses returns the addresses of ports, by name.
 func addresses(ports map[string]nb.LogicalSwitchPort) map[string][]string {
 	out := map[string][]string{}
 	for name, p := range ports {
@@ -114,7 +114,7 @@ func addresses(ports map[string]nb.LogicalSwitchPort) map[string][]string {
 	return out
 }
 
-// putPod sends a pod on the node of a number, as a client of RESTCONF does.
+// putPod puts a pod on the node with a number, as a RESTCONF client.
 func (r running) putPod(t *testing.T, uid, name, namespace string, node int) {
 	t.Helper()
 	r.send(t, http.StatusCreated, http.MethodPut, podPath(uid), fmt.Sprintf(

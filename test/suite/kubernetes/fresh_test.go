@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// annotation is what a pod says of its interface.
+// annotation is the annotation of a pod with its interface.
 type annotation struct {
 	Name     string         `json:"name"`
 	Network  string         `json:"network"`
@@ -26,7 +26,7 @@ type annotation struct {
 	Default  bool           `json:"default"`
 }
 
-// fresh is what an API server lists.
+// fresh has the objects of a list from an API server.
 type fresh struct {
 	pods     []corev1.Pod
 	nodes    map[string]netip.Addr // internal addresses by name
@@ -67,7 +67,7 @@ func hasNetwork(p *corev1.Pod) bool {
 	return !p.Spec.HostNetwork && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
-// node is the address of a pod's node; zero where the pod is to have no network.
+// node returns the address of a pod's node. It is zero if the pod must not have a network.
 func (f *fresh) node(p *corev1.Pod) netip.Addr {
 	if !hasNetwork(p) {
 		return netip.Addr{}
@@ -79,9 +79,9 @@ func (f *fresh) node(p *corev1.Pod) netip.Addr {
 	return a
 }
 
-// wanted are the rows that the cluster calls for, a line each, with the addresses
-// that its pods' annotations, and its nodes' places, say. It fails while these are not
-// there or not as the leases are, and where two have one address.
+// wanted returns the expected rows of the cluster, one in each line. The addresses are from the
+// annotations of pods and the places of nodes. It fails if an annotation is missing or differs from the
+// lease, or if two pods or nodes have the same address.
 func (f *fresh) wanted(leases []lease, j joined) ([]string, error) {
 	w := &wantedRows{
 		lines: map[string]bool{"router transit:100:1": true}, holders: map[netip.Addr]string{}, leases: map[string]lease{}, joined: j,
@@ -95,12 +95,12 @@ func (f *fresh) wanted(leases []lease, j joined) ([]string, error) {
 	for i := range f.pods {
 		node := f.node(&f.pods[i])
 		if !node.IsValid() && hasNetwork(&f.pods[i]) {
-			node = w.leases[string(f.pods[i].UID)].Node // where it was stays, if it was anywhere
+			node = w.leases[string(f.pods[i].UID)].Node // it keeps its former node, if it had one
 		}
 		if node.IsValid() {
 			chassis := f.pods[i].Spec.NodeName
 			if !f.nodes[chassis].IsValid() {
-				chassis = "" // nobody says what it is called there
+				chassis = "" // the name of the node is unknown
 			}
 			errs = append(errs, w.pod(&f.pods[i], node, chassis))
 		}
@@ -122,7 +122,7 @@ func (f *fresh) wanted(leases []lease, j joined) ([]string, error) {
 type wantedRows struct {
 	lines   map[string]bool
 	holders map[netip.Addr]string
-	leases  map[string]lease // of pods that were not looked at yet
+	leases  map[string]lease // of pods that were not checked yet
 	joined  joined
 }
 
@@ -178,7 +178,7 @@ func (w *wantedRows) leased(p *corev1.Pod, i annotation, node netip.Addr) error 
 	return nil
 }
 
-// block adds what connects the addresses of one network.
+// block adds the rows that connect the addresses of one network.
 func (w *wantedRows) block(elan, namespace string, ip netip.Prefix, gateway netip.Addr) {
 	at := elan + "/" + ip.Masked().String()
 	w.add("router port router:%s of %s: %s", at, namespace, netip.PrefixFrom(gateway, ip.Bits()))
@@ -187,7 +187,7 @@ func (w *wantedRows) block(elan, namespace string, ip netip.Prefix, gateway neti
 	w.add("route of transit:100:1: %s by router:%s:from-transit", ip.Masked(), namespace)
 }
 
-// namespace adds a namespace's router, and what connects it with the others.
+// namespace adds the router of a namespace, and the rows that connect it with the others.
 func (w *wantedRows) namespace(name string) {
 	w.add("router %s", name)
 	w.add("router port router:%s:to-transit of %s", name, name)
@@ -220,8 +220,8 @@ func (w *wantedRows) service(s *corev1.Service, all []discoveryv1.EndpointSlice)
 	}
 }
 
-// backends are the endpoints of one port of a service, of the family of a VIP:
-// those that are ready, or where there are none those that terminate and still serve.
+// backends returns the endpoints of one port of a service, of the same family as a VIP. These are the
+// ready endpoints. If there are none, these are the endpoints that terminate and still serve.
 func backends(s *corev1.Service, port corev1.ServicePort, vip netip.Addr, all []discoveryv1.EndpointSlice) []string {
 	var ready, serving []string
 	for i := range all {
@@ -252,7 +252,7 @@ func backends(s *corev1.Service, port corev1.ServicePort, vip netip.Addr, all []
 	return slices.Compact(ready)
 }
 
-// numbers are the ports of a slice for a port of its service.
+// numbers returns the ports of a slice for a port of its service.
 func numbers(slice *discoveryv1.EndpointSlice, port corev1.ServicePort) []uint16 {
 	var out []uint16
 	for _, p := range slice.Ports {

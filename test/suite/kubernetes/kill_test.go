@@ -13,7 +13,7 @@ import (
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
-// The rounds of killBridge: a kill each, after a random time of these bounds.
+// A round of killBridge kills the bridge once, after a random time within these bounds.
 const (
 	killSeeds = 20
 	churners  = 4
@@ -21,8 +21,8 @@ const (
 	maxChurn  = 800 * time.Millisecond
 )
 
-// killBridge kills a bridge with SIGKILL while pods and nodes come and go, and starts
-// it again while they still do.
+// killBridge kills a bridge with SIGKILL while pods and nodes are created and deleted. It starts the
+// bridge again before these changes end.
 func killBridge(t *testing.T, w *world, ledger *ledger, dir string) {
 	p := bridgetest.Serve(t, "--data-dir", dir, "--backend", "ovn", "--ovn-nb", w.nb.Endpoint(),
 		"--kubeconfig", w.Kubeconfig(), "--pool", podPool.String(), "--annotate-qps", "inf", "--address-reuse-delay", "1h",
@@ -53,8 +53,7 @@ func killBridge(t *testing.T, w *world, ledger *ledger, dir string) {
 	}
 }
 
-// churn creates and deletes pods until ctx is done, some of them under a name that
-// was used before.
+// churn creates and deletes pods until ctx is done. Some pods have a name that was used before.
 func (w *world) churn(ctx context.Context, worker int, random *rand.Rand) error {
 	load := kubetest.PodLoad{Namespaces: 5, Nodes: 20, Prefix: "churn-"}
 	for ctx.Err() == nil {
@@ -74,8 +73,8 @@ func (w *world) churn(ctx context.Context, worker int, random *rand.Rand) error 
 	return nil
 }
 
-// churnNodes makes and removes nodes that have no pods until ctx is done, and then those
-// that are left.
+// churnNodes creates and removes nodes without pods until ctx is done. Then it removes the remaining
+// ones.
 func (w *world) churnNodes(ctx context.Context, random *rand.Rand) error {
 	const first, most = 20, 4
 	there := map[int]bool{}

@@ -20,22 +20,22 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// keptHeap is by how much the heap of this process may be larger when all storms
-// are over. Of 5,000 pods that were forgotten badly it would be more.
+// keptHeap bounds the growth of this process's heap after all storms. A leak of 5,000 pods would be
+// larger.
 const keptHeap = 24 << 20
 
-// withDir has a bridge keep its datastore in a folder.
+// withDir configures a bridge to keep its datastore in a folder.
 func withDir(dir string) bridgetest.Option {
 	return func(cfg *bridge.Config) { cfg.Datastore.Dir = dir }
 }
 
-// footprint is what a process takes that has nothing to do.
+// footprint has the resources of a process without work.
 type footprint struct {
 	heap       uint64
 	goroutines map[string]int // by their functions
 }
 
-// calm is the footprint of a bridge that has had something to do, and has nothing left.
+// calm returns the footprint of a bridge that has finished some work.
 func (w *world) calm(t *testing.T, b running) footprint {
 	t.Helper()
 	load := kubetest.PodLoad{Count: 500, Namespaces: stormNamespaces, Nodes: stormNodes, Prefix: "calm-"}
@@ -49,7 +49,7 @@ func (w *world) calm(t *testing.T, b running) footprint {
 	return footprint{heap(), goroutines()}
 }
 
-// awaitNoLease waits until what was released has rested, and is forgotten.
+// awaitNoLease waits until all released leases have rested and are deleted.
 func (w *world) awaitNoLease(t *testing.T, b running) {
 	t.Helper()
 	await(t, converge, "no lease is left", func() error {
@@ -60,8 +60,8 @@ func (w *world) awaitNoLease(t *testing.T, b running) {
 	})
 }
 
-// requireNothingLeft requires that a bridge whose cluster has no pods, no services
-// but that of the API server, and in the end no nodes, is as it was, and has forgotten all.
+// requireNothingLeft removes the nodes of a cluster without pods, which has only the service of the API
+// server. It requires that the bridge uses no more resources than before, and has no records left.
 func (w *world) requireNothingLeft(t *testing.T, b running, before footprint, dir string) {
 	w.removeNodes(t, 0, stormNodes)
 	w.awaitNoLease(t, b)
@@ -87,19 +87,19 @@ func (w *world) requireNothingLeft(t *testing.T, b running, before footprint, di
 
 	b.Stop()
 	require.ElementsMatch(t, []string{"chosen/networks/", "complete/sources", "history", "vips/10.96.0.1"}, records(t, dir),
-		"no records of what was chosen and confirmed, but what any node has to know, that every source was heard, the history of the datastore, and the address of the API server's service")
+		"the remaining records are the networks of nodes, the mark that every source was listed, the history of the datastore, and the address of the API server's service")
 }
 
-// heap is what of the heap lives.
+// heap returns the size of the live heap.
 func heap() uint64 {
 	runtime.GC()
-	runtime.GC() // what finalizers and pools have kept through the first
+	runtime.GC() // frees memory that finalizers and pools kept during the first collection
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
 
-// goroutines counts the goroutines by what started them and what they are at.
+// goroutines counts the goroutines, by the function that started them and their present function.
 func goroutines() map[string]int {
 	text := make([]byte, 16<<20)
 	text = text[:runtime.Stack(text, true)]
@@ -112,8 +112,7 @@ func goroutines() map[string]int {
 	return out
 }
 
-// records are the names of the leader's records in the datastore of a bridge that
-// was stopped.
+// records returns the names of the leader's records in the datastore of a stopped bridge.
 func records(t *testing.T, dir string) []string {
 	t.Helper()
 	schema, err := yang.Load()

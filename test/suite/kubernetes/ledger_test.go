@@ -15,22 +15,22 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 )
 
-// ledger records all that the database ever reported of the ports of pods and nodes, and the
-// errors in it: an address that two pods had, one after the other or both at once; an address
-// that a living pod or node lost; and a row of a living pod or node that was deleted. It holds
-// for bridges that give no address again (neverReuse), pods that stay on their nodes, and
-// nodes that are not made again.
+// ledger records all changes of the ports of pods and nodes in the database, and detects errors. It is
+// an error if two pods had the same address, at the same time or one after the other; if an existing
+// pod or node lost an address; or if the row of an existing pod or node was deleted. The bridges must
+// not give an address again (neverReuse), pods must stay on their nodes, and nodes must not be created
+// again.
 type ledger struct {
 	cache.EventHandlerFuncs
 
 	mu      sync.Mutex
-	holders map[string]string // of addresses: pods' uids
-	had     map[string]string // by pods' uids and names of nodes' ports: addresses
-	hurt    map[string]error  // by these: what must not be while they live
+	holders map[string]string // UIDs of pods, by address
+	had     map[string]string // addresses, by UID of the pod or name of the node's port
+	hurt    map[string]error  // errors if the pod or node still exists, by the same keys
 	wrong   []error
 }
 
-// keepLedger notes what the rows are and how they change.
+// keepLedger records the rows and their changes.
 func (r rows) keepLedger(t *testing.T) *ledger {
 	t.Helper()
 	l := &ledger{holders: map[string]string{}, had: map[string]string{}, hurt: map[string]error{}}
@@ -58,7 +58,7 @@ func (l *ledger) note(row model.Model) {
 		l.hurt[who] = fmt.Errorf("%s of %s had %q, and now %q", p.Name, who, before, has)
 	}
 	if l.had[who] = has; isNodePort(p) {
-		return // what a node gave back others have at once
+		return // addresses of deleted nodes do not rest
 	}
 	for _, word := range strings.Fields(has) {
 		if other := l.holders[word]; other != "" && other != who {
@@ -76,7 +76,7 @@ func (l *ledger) remove(row model.Model) {
 	}
 }
 
-// ownerOf is the pod's uid, or the name of a node's port.
+// ownerOf returns the UID of the pod, or the name of the node's port.
 func ownerOf(p *nb.LogicalSwitchPort) string {
 	if isNodePort(p) {
 		return p.Name
@@ -84,7 +84,8 @@ func ownerOf(p *nb.LogicalSwitchPort) string {
 	return p.Options["iface-id-ver"]
 }
 
-// require requires that nothing went wrong, and no pod or node was hurt that there is.
+// require requires that there was no error, and none of those errors that count for existing pods and
+// nodes.
 func (l *ledger) require(t *testing.T, w *world) {
 	t.Helper()
 	f, err := list(t.Context(), w.Client())

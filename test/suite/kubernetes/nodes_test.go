@@ -39,8 +39,8 @@ func (j joined) wayOut() string {
 	return fmt.Sprintf("outport == %q", "router:nodes:way-out/"+j.network.String())
 }
 
-// nodes adds the rows of the nodes' connections. It fails if a node with an address got no place, a
-// stranger got one, or a place is wrong.
+// nodes adds the rows of the nodes' connections. It fails if a node with an address has no place, if
+// another address has one, or if a place is wrong.
 func (w *wantedRows) nodes(f *fresh) error {
 	names, told := map[netip.Addr]string{}, len(w.joined.places)
 	for name, address := range f.nodes {
@@ -142,8 +142,8 @@ func within(ranges []netip.Prefix, a netip.Addr) bool {
 	return !a.Is4() || slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(a) })
 }
 
-// isNodePort reports whether a port belongs to a node and not to a pod, whose third part, if any, is a
-// UUID.
+// isNodePort reports whether a port belongs to a node. The third part of the name of a pod's port, if
+// any, is a UUID.
 func isNodePort(p *nb.LogicalSwitchPort) bool {
 	return p.Type == "" && strings.HasPrefix(p.Name, "node:") && strings.HasSuffix(p.Name, ":management")
 }
@@ -151,7 +151,7 @@ func isNodePort(p *nb.LogicalSwitchPort) bool {
 // isPodPort reports whether a port belongs to a pod.
 func isPodPort(p *nb.LogicalSwitchPort) bool { return p.Type == "" && !isNodePort(p) }
 
-// filterLines are the policies of routers and the ACLs of switches, a line each.
+// filterLines returns the policies of routers and the ACLs of switches, one in each line.
 func (t *tables) filterLines() (out []string) {
 	policyOf, aclOf := map[string]string{}, map[string]string{}
 	for _, r := range t.routers {
@@ -170,8 +170,8 @@ func (t *tables) filterLines() (out []string) {
 	return out
 }
 
-// checkLinks fails unless both ends of each link between routers are in one network of their own, with
-// matching routes.
+// checkLinks fails unless each link between routers has its own network with both ends, and matching
+// routes.
 func (t *tables) checkLinks() error {
 	var errs []error
 	ports, link := map[string]*nb.LogicalRouterPort{}, map[netip.Prefix]string{}

@@ -13,12 +13,11 @@ import (
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
-// outage is how long the API server is away. All that a bridge waits for has taken
-// its longest by then.
+// outage is the time for which the API server is stopped. It is longer than all timeouts of a bridge.
 const outage = 30 * time.Second
 
-// TestOutages takes away, from a bridge that has pods and services, the API server,
-// the history of its etcd, the bridge itself, and what the bridge remembers.
+// TestOutages has a bridge with pods and services. It stops the API server, compacts the API server's
+// etcd, kills the bridge, and deletes the bridge's datastore.
 func TestOutages(t *testing.T) {
 	w := newWorld(t, kubetest.Config{}, 20, 5)
 	load := kubetest.PodLoad{Count: 300, Namespaces: 5, Nodes: 20, Prefix: "steady-"}
@@ -89,8 +88,8 @@ func killAPIServer(t *testing.T, w *world, ledger *ledger, dir string) {
 	b.Stop()
 }
 
-// saysUnreachable fails unless the status reports the API server as unreachable, and whether its
-// objects are known.
+// saysUnreachable fails unless the status reports the API server as unreachable, and reports correctly
+// whether its objects are known.
 func (r running) saysUnreachable(known bool) error {
 	for _, s := range r.status().Sources {
 		if s.Name == "kubernetes" && !s.Reachable && s.Complete == known {
@@ -100,7 +99,7 @@ func (r running) saysUnreachable(known bool) error {
 	return fmt.Errorf("sources: %+v", r.status().Sources)
 }
 
-// lines are the rows as lines.
+// lines returns the rows as lines.
 func (w *world) lines(t *testing.T) []string {
 	t.Helper()
 	now, err := w.rows.read(t.Context())

@@ -16,7 +16,7 @@ import (
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
-// create creates the first pod of a load and returns it as it then is.
+// create creates the first pod of a load, and returns the created pod.
 func (w *world) create(t *testing.T, name, node string) *corev1.Pod {
 	t.Helper()
 	p := kubetest.PodLoad{}.Pod(0)
@@ -53,7 +53,7 @@ func (w *world) described(t *testing.T, pod string, words ...string) error {
 	return fmt.Errorf("no line with %q in: %s", words, out)
 }
 
-// testNoNode has a pod that waits for its node, and one whose node there is not.
+// testNoNode has a pod without a node, and a pod whose node does not exist.
 func testNoNode(t *testing.T, w *world, b running) {
 	waiting := w.create(t, "waiting", "")
 	w.create(t, "lost", "node-9")
@@ -61,7 +61,7 @@ func testNoNode(t *testing.T, w *world, b running) {
 	await(t, converge, "status", func() error { return b.hasProblem("lost", "NoNode") })
 	require.Contains(t, b.problem("lost").Message, "the pod's node node-9 is not known")
 	await(t, converge, "Event", func() error { return w.described(t, "lost", "Warning", "NoNode", "coe-bridge", "node-9 is not known") })
-	require.Error(t, w.described(t, "waiting", "NoNode"), "the scheduler tells of pods that it has not placed")
+	require.Error(t, w.described(t, "waiting", "NoNode"), "the scheduler reports pods without a node")
 
 	require.NoError(t, w.Client().CoreV1().Pods(waiting.Namespace).Bind(t.Context(), &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Name: "waiting", Namespace: waiting.Namespace},
@@ -78,7 +78,7 @@ func testNoNode(t *testing.T, w *world, b running) {
 	w.awaitExact(t, b, converge)
 }
 
-// testAnnotation changes a pod's annotation, and takes another's away.
+// testAnnotation changes the annotation of a pod, and removes the annotation of another pod.
 func testAnnotation(t *testing.T, w *world, b running) {
 	const changed, removed = "changed", "removed"
 	w.create(t, changed, kubetest.Node(0))
@@ -91,7 +91,7 @@ func testAnnotation(t *testing.T, w *world, b running) {
 		require.NoError(t, err)
 	}
 	w.awaitExact(t, b, converge)
-	require.ElementsMatch(t, before, w.lines(t), "nothing reads annotations")
+	require.ElementsMatch(t, before, w.lines(t), "annotations do not change the network")
 	for _, name := range []string{changed, removed} {
 		await(t, converge, "Event", func() error { return w.described(t, name, "AnnotationRestored", "coe-bridge", "has been restored") })
 	}
@@ -108,7 +108,7 @@ func testPostedOverlap(t *testing.T, _ *world, b running) {
 	b.send(t, http.StatusOK, http.MethodDelete, "/restconf/config/dhcp_allocation_pool:dhcp_allocation_pool/network/ns-1", "")
 }
 
-// testExhausted has more pods than the pool has addresses, and then enlarges it.
+// testExhausted creates more pods than the pool has addresses, and then enlarges the pool.
 func testExhausted(t *testing.T, w *world) {
 	w.newBackend(t)
 	b := w.serve(t, withPools(t))
@@ -147,8 +147,8 @@ func testExhausted(t *testing.T, w *world) {
 	b.Stop()
 }
 
-// testNodePools has pods take their addresses of their nodes' podCIDRs, of which one
-// overlaps the pool of the settings.
+// testNodePools: pods get their addresses from the podCIDRs of their nodes. One of the podCIDRs overlaps
+// the pool of the settings.
 func testNodePools(t *testing.T, w *world) {
 	w.newBackend(t)
 	for i, cidr := range []string{"10.61.1.0/24", "10.32.7.0/24"} {
@@ -160,7 +160,7 @@ func testNodePools(t *testing.T, w *world) {
 	require.NoError(t, b.hasProblem(kubetest.Node(11), "PoolOverlaps"))
 	require.Contains(t, b.problem(kubetest.Node(11)).Message, "10.32.7.0/24")
 	require.Contains(t, w.annotation(t, good.Name), "10.61.1.")
-	require.Contains(t, w.annotation(t, bad.Name), "10.32.", "of the pool that serves everyone")
+	require.Contains(t, w.annotation(t, bad.Name), "10.32.", "an address of the default pool")
 	w.remove(t, "good", "bad")
 	w.removeNodes(t, 10, 12)
 	w.awaitExact(t, b, converge)
@@ -168,7 +168,7 @@ func testNodePools(t *testing.T, w *world) {
 	b.Stop()
 }
 
-// annotation is the first address that a pod of the first namespace is annotated with.
+// annotation returns the first address in the annotation of a pod of the first namespace.
 func (w *world) annotation(t *testing.T, pod string) string {
 	t.Helper()
 	p, err := w.Client().CoreV1().Pods(kubetest.Namespace(0)).Get(t.Context(), pod, metav1.GetOptions{})

@@ -59,8 +59,8 @@ func (r rows) read(ctx context.Context) (*tables, error) {
 	return t, nil
 }
 
-// lines are the rows, a line each. They fail where two rows have an identifier
-// that must be one's own, or a row is not connected as it must be.
+// lines returns the rows, one in each line. It fails if two rows have the same unique identifier, or if
+// a row has wrong connections.
 func (t *tables) lines() ([]string, error) {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -93,7 +93,7 @@ func (t *tables) lines() ([]string, error) {
 			networks(p, network), p.Options["iface-id-ver"], p.Options["requested-chassis"])
 	}
 	for _, g := range t.gateways {
-		if links[g.Name] = g.Peer != nil; g.Peer != nil { // its network is nobody's business
+		if links[g.Name] = g.Peer != nil; g.Peer != nil { // the bridge chooses the network of a link
 			add("router port %s of %s", g.Name, routerOf[g.UUID])
 			continue
 		}
@@ -121,7 +121,7 @@ func note(parents map[string]string, name string, children []string) {
 	}
 }
 
-// networks are those whose DHCP options a port has, IPv4 first.
+// networks returns the networks of a port's DHCP options, IPv4 first.
 func networks(p *nb.LogicalSwitchPort, cidrs map[string]string) string {
 	var out []string
 	for _, o := range []*string{p.Dhcpv4Options, p.Dhcpv6Options} {
@@ -143,8 +143,8 @@ func balancerLine(b *nb.LoadBalancer) string {
 	return fmt.Sprintf("balancer %s %s, affinity %q: %s", b.Name, *b.Protocol, b.Options["affinity_timeout"], strings.Join(vips, " "))
 }
 
-// checkReach fails unless every switch uses every load balancer, and all of them have the options of
-// a service.
+// checkReach fails unless every switch uses every load balancer, and all load balancers have the
+// options of a service.
 func (t *tables) checkReach() error {
 	var errs []error
 	i := slices.IndexFunc(t.groups, func(g nb.LoadBalancerGroup) bool { return strings.HasSuffix(g.Name, "/transit/100:1") })
@@ -170,8 +170,8 @@ func (t *tables) checkReach() error {
 	return errors.Join(errs...)
 }
 
-// checkSecurity fails unless pods can send only from their own addresses, and nodes from any address:
-// traffic from outside has outside addresses.
+// checkSecurity fails unless pods can send only from their own addresses, and nodes from any address.
+// Traffic from outside the cluster, which comes through nodes, has outside addresses.
 func (t *tables) checkSecurity() error {
 	for i := range t.ports {
 		p := &t.ports[i]
@@ -204,7 +204,8 @@ func (t *tables) checkIDs() error {
 	return errors.Join(errs...)
 }
 
-// exact tells what of the database is not as a fresh list of the cluster calls for.
+// exact returns an error if the database differs from the rows that a fresh list of the cluster
+// requires.
 func (w *world) exact(t *testing.T, r running) error {
 	t.Helper()
 	f, err := list(t.Context(), w.Client())
@@ -224,7 +225,7 @@ func (w *world) exact(t *testing.T, r running) error {
 	return shortened(errors.Join(err, difference(want, got), checkRecords(w.agents.Records(), leases)))
 }
 
-// difference tells which lines are missing, and which are too many.
+// difference returns an error with the missing and the unexpected lines.
 func difference(want, got []string) error {
 	there := map[string]int{}
 	for _, line := range got {
@@ -245,7 +246,7 @@ func difference(want, got []string) error {
 	return errors.Join(errs...)
 }
 
-// shortened is an error whose text is short enough to be read.
+// shortened returns an error with a shorter text.
 func shortened(err error) error {
 	const most = 3000
 	if err == nil || len(err.Error()) <= most {
@@ -255,12 +256,12 @@ func shortened(err error) error {
 	return fmt.Errorf("%s … and %d bytes more", text[:most], len(text)-most)
 }
 
-// awaitExact waits until the database is as the cluster calls for, the bridge says so,
-// and the agents have received it.
+// awaitExact waits until the database has exactly the rows that the cluster requires, the bridge
+// reports that it is in sync, and the agents have the records.
 func (w *world) awaitExact(t *testing.T, r running, within time.Duration) {
 	t.Helper()
 	w.agents.At(r.URL())
-	bridgetest.Await(t, interval*10, within, "the rows that the cluster calls for", func() error {
+	bridgetest.Await(t, interval*10, within, "the rows that the cluster requires", func() error {
 		return errors.Join(w.exact(t, r), r.inSync())
 	})
 }

@@ -18,7 +18,7 @@ import (
 // serviceCIDRs are the service CIDRs of TestOneThingAtATime, IPv4 first.
 var serviceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.97.0.0/24"), netip.MustParsePrefix("fd97::/112")}
 
-// balancer is what a load balancer is to be; its VIPs' endpoints are sorted.
+// balancer is an expected load balancer. The endpoints of its VIPs are sorted.
 type balancer struct {
 	protocol string
 	affinity string
@@ -55,7 +55,7 @@ func testServices(t *testing.T, w *world, b running) {
 	}{
 		"named target port": {
 			service + "  clusterIP: 10.97.0.50\n  ports: [{name: http, port: 80, targetPort: web}]",
-			// The number of a named port may be another on every pod: a slice for each.
+			// A named port can have another number in each pod, so each pod has its own slice.
 			[]string{
 				ipv4(1, `{addresses: [10.128.0.1]}, {addresses: [10.128.0.2], conditions: {ready: true}}`, `{name: http, port: 8080}`),
 				ipv4(2, `{addresses: [10.128.0.3]}, {addresses: [10.128.0.4], conditions: {ready: false}}`, `{name: http, port: 9090}`),
@@ -91,7 +91,7 @@ func testServices(t *testing.T, w *world, b running) {
 			nil,
 			map[string]balancer{"ns-0:web:tcp": {"tcp", "10800", map[string]string{"10.97.0.50:80": ""}}},
 		},
-		"terminating and serving, as no other is ready": {
+		"terminating and serving, and no other is ready": {
 			service + "  clusterIP: 10.97.0.50\n  ports: [{port: 80}]",
 			[]string{ipv4(1, `{addresses: [10.128.0.1], conditions: {ready: false, serving: true, terminating: true}},
   {addresses: [10.128.0.2], conditions: {ready: false, serving: false, terminating: true}}, {addresses: [10.128.0.3], conditions: {ready: false}}`, `{name: "", port: 80}`)},
@@ -135,7 +135,7 @@ func testServices(t *testing.T, w *world, b running) {
 	}
 }
 
-// hasBalancers tells what of the load balancers with a prefix is not as wanted.
+// hasBalancers returns an error if the load balancers with a prefix differ from the expected ones.
 func (w *world) hasBalancers(t *testing.T, prefix string, want map[string]balancer) error {
 	t.Helper()
 	now, err := w.rows.read(t.Context())
@@ -177,8 +177,8 @@ func testServiceOfAPIServer(t *testing.T, w *world, _ running) {
 	})
 }
 
-// testPodsOfService has the controllers choose the endpoints: ready pods, and with
-// publishNotReadyAddresses all.
+// testPodsOfService: the controllers of Kubernetes choose the endpoints. These are the ready pods, or
+// all pods with publishNotReadyAddresses.
 func testPodsOfService(t *testing.T, w *world, b running) {
 	load := kubetest.PodLoad{Count: 3, Nodes: 3, Prefix: "web-", Labels: map[string]string{"app": "web"}}
 	_, err := w.MakePods(t.Context(), load)
@@ -202,7 +202,7 @@ func testPodsOfService(t *testing.T, w *world, b running) {
 		return map[string]balancer{"ns-0:web:tcp": {protocol: "tcp", vips: map[string]string{"10.97.0.50:80": strings.Join(to, ",")}}}
 	}
 	require.NoError(t, w.Apply(t.Context(), spec))
-	await(t, converge, "the pod that is ready", func() error { return w.hasBalancers(t, "ns-0:", endpoints(1)) })
+	await(t, converge, "the ready pod", func() error { return w.hasBalancers(t, "ns-0:", endpoints(1)) })
 	require.NoError(t, w.Apply(t.Context(), spec+"  publishNotReadyAddresses: true\n"))
 	await(t, converge, "all pods", func() error { return w.hasBalancers(t, "ns-0:", endpoints(3)) })
 	w.awaitExact(t, b, converge)

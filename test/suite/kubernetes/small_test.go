@@ -6,8 +6,8 @@ import (
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
-// TestOneThingAtATime has little happen on a cluster of two families of services,
-// and looks closely.
+// TestOneThingAtATime makes single changes in a small cluster, whose services have both address
+// families, and checks each result in detail.
 func TestOneThingAtATime(t *testing.T) {
 	w := newWorld(t, kubetest.Config{ControllerManager: true, ServiceCIDRs: serviceCIDRs}, 3, 2)
 	t.Run("with a pool", func(t *testing.T) {

@@ -18,13 +18,13 @@ import (
 const (
 	stormNodes      = 50
 	stormNamespaces = 20
-	// Services flap for at least so long, and so often.
+	// The least duration and number of changes of services that flap.
 	flapTime   = time.Minute
 	flapRounds = 12
 )
 
-// TestStorms causes many changes at once, in several storms on one bridge. After each the rows match a
-// fresh list; after the last one nothing is left.
+// TestStorms makes many changes at the same time, in several storms with one bridge. After each storm
+// the rows match a fresh list. After the last one nothing is left.
 func TestStorms(t *testing.T) {
 	w := newWorld(t, kubetest.Config{ControllerManager: true}, stormNodes, stormNamespaces)
 	dir := t.TempDir()
@@ -68,8 +68,8 @@ func TestStorms(t *testing.T) {
 	t.Run("nothing is left", func(t *testing.T) { w.requireNothingLeft(t, b, before, dir) })
 }
 
-// stormOfNames deletes pods and creates them again under their names, on another
-// node each time, as fast as the API server takes it.
+// stormOfNames deletes pods and creates them again with the same names, on another node each time, as
+// fast as the API server allows.
 func stormOfNames(t *testing.T, w *world, b running) {
 	const names, rounds = 20, 30
 	pod := func(i, round int) *corev1.Pod {
@@ -99,8 +99,8 @@ func stormOfNames(t *testing.T, w *world, b running) {
 	w.awaitExact(t, b, converge)
 }
 
-// stormOfChanges moves the first third of its pods to other nodes, ends the second, and labels
-// the last, of which the database is to hear nothing.
+// stormOfChanges moves the first third of its pods to other nodes, ends the second third, and labels the
+// last third. Labels must not change the database.
 func stormOfChanges(t *testing.T, w *world, b running) {
 	const count = 300
 	load := kubetest.PodLoad{Count: count, Namespaces: 5, Nodes: 10, Prefix: "changed-"}
@@ -136,8 +136,8 @@ func stormOfChanges(t *testing.T, w *world, b running) {
 	w.awaitExact(t, b, converge)
 }
 
-// stormOfNodes removes nodes with pods on them, of which some know their node's
-// address themselves, and makes them again.
+// stormOfNodes removes nodes with pods and creates them again. Some of the pods have the address of
+// their node in their status.
 func stormOfNodes(t *testing.T, w *world, b running) {
 	load := kubetest.PodLoad{Count: 400, Namespaces: 4, Nodes: 10, Prefix: "stranded-"}
 	_, err := w.MakePods(t.Context(), load)
@@ -163,7 +163,7 @@ func stormOfNodes(t *testing.T, w *world, b running) {
 	w.awaitExact(t, b, converge)
 }
 
-// stormOfNamespace deletes a namespace with pods and services in it.
+// stormOfNamespace deletes a namespace that has pods and services.
 func stormOfNamespace(t *testing.T, w *world, b running) {
 	const namespace = "doomed"
 	_, err := w.Client().CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
@@ -178,13 +178,13 @@ func stormOfNamespace(t *testing.T, w *world, b running) {
 	require.NoError(t, err)
 	w.awaitExact(t, b, converge)
 	require.NoError(t, w.Client().CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}))
-	await(t, time.Minute, "the namespace is gone", func() error {
+	await(t, time.Minute, "the namespace is deleted", func() error {
 		_, err := w.Client().CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil
 		case err == nil:
-			return fmt.Errorf("there is a namespace %s", namespace)
+			return fmt.Errorf("namespace %s exists", namespace)
 		}
 		return err
 	})

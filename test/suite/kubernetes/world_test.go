@@ -1,8 +1,8 @@
 // Package kubernetes tests the Kubernetes watcher with a real API server and a real northbound
 // database. After storms, faults and restarts the network must match a fresh list of the cluster.
 //
-// The tests compute the expected network from the API server's objects, without the bridge's
-// packages that do the same.
+// The tests compute the expected network from the API server's objects. They do not use the packages by
+// which the bridge does that.
 package kubernetes
 
 import (
@@ -28,11 +28,11 @@ import (
 )
 
 const (
-	// converge is how long a bridge may take to reach what is wanted, on busy cores.
+	// converge is the time in which a bridge must be in sync, on a busy machine.
 	converge = 3 * time.Minute
-	// recovery is how long it may take after a fault is over.
+	// recovery is the same after a fault.
 	recovery = 10 * time.Second
-	// interval is between two looks.
+	// interval is the time between two checks.
 	interval = 20 * time.Millisecond
 )
 
@@ -41,11 +41,11 @@ func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
 // podPool is the pool of most tests.
 var podPool = netip.MustParsePrefix("10.32.0.0/14")
 
-// externalAddresses are those that services may have.
+// externalAddresses has the external addresses that services can have.
 var externalAddresses = netip.MustParsePrefix("192.0.2.0/24")
 
-// world is a cluster, a northbound database, bridges between the two, and agents that
-// follow the nodes' streams throughout, at one bridge after the other.
+// world has a cluster, a northbound database, bridges between the two, and agents. The agents follow
+// the streams of the nodes all the time, at one bridge after the other.
 type world struct {
 	*kubetest.ControlPlane
 	nb       *ovsdb.Server
@@ -74,10 +74,10 @@ func newWorld(t *testing.T, config kubetest.Config, nodes, namespaces int) *worl
 	return w
 }
 
-// furtherNodes are those beside its first that a test may make.
+// furtherNodes is the number of nodes that a test can create besides the first ones.
 const furtherNodes = 16
 
-// nodeAddresses are the addresses of a world's nodes.
+// nodeAddresses returns the addresses of a world's nodes.
 func nodeAddresses(nodes int) []netip.Addr {
 	var all []netip.Addr
 	for n := range nodes + furtherNodes {
@@ -86,14 +86,14 @@ func nodeAddresses(nodes int) []netip.Addr {
 	return all
 }
 
-// newBackend gives the world an empty database of the test's.
+// newBackend gives the world an empty database that ends with the test.
 func (w *world) newBackend(t *testing.T) {
 	t.Helper()
 	w.nb = ovsdb.Start(t)
 	w.rows = connect(t, w.nb.Endpoint())
 }
 
-// running is a bridge that a test runs, and the status that it shows.
+// running is a running bridge, with its status.
 type running struct{ *bridgetest.Bridge }
 
 // serve starts a bridge between the cluster, as the administrator, and the
@@ -106,7 +106,7 @@ func (w *world) serve(t *testing.T, options ...bridgetest.Option) running {
 	return b
 }
 
-// watched has a bridge watch the cluster by a kubeconfig, and join its nodes.
+// watched configures a bridge to watch the cluster with a kubeconfig, and to join its nodes.
 func (w *world) watched(t *testing.T, kubeconfig string) bridgetest.Option {
 	return func(cfg *bridge.Config) {
 		api, err := kube.Connect(kubeconfig, "test", cfg.Log)
@@ -128,10 +128,10 @@ func withPools(t *testing.T, texts ...string) bridgetest.Option {
 	}
 }
 
-// neverReuse keeps a bridge from giving an address again while the test lasts.
+// neverReuse configures a bridge not to give an address again during the test.
 func neverReuse(cfg *bridge.Config) { cfg.ReuseDelay = time.Hour }
 
-// status is what a bridge says of itself.
+// status is the status of a bridge.
 type status struct {
 	InSync      bool   `json:"in-sync"`
 	Complete    bool   `json:"complete"`
@@ -149,7 +149,7 @@ type status struct {
 	Problems []problem `json:"problem"`
 }
 
-// problem is what a status says can't be mapped.
+// problem is a problem in the status.
 type problem struct {
 	Namespace string `json:"namespace"`
 	Kind      string `json:"kind"`
@@ -164,7 +164,7 @@ func (r running) status() (s status) {
 	return s
 }
 
-// inSync tells what keeps the bridge from being in sync.
+// inSync returns an error if the bridge is not in sync.
 func (r running) inSync() error {
 	if s := r.status(); !s.InSync || !s.Complete {
 		return fmt.Errorf("not in sync: %+v", s)
@@ -172,7 +172,7 @@ func (r running) inSync() error {
 	return nil
 }
 
-// problem is what the status says of an object; nil for nothing.
+// problem returns the problem of an object in the status, or nil.
 func (r running) problem(name string) *problem {
 	for _, p := range r.status().Problems {
 		if p.Name == name {
@@ -211,7 +211,7 @@ func (r running) leases() []lease {
 	return top.Leases
 }
 
-// send makes a RESTCONF request, and requires a status of the answer.
+// send sends a RESTCONF request, and requires a status of the answer.
 func (r running) send(t *testing.T, want int, method, path, body string) string {
 	t.Helper()
 	got, answer := r.Do(method, path, body)
@@ -219,7 +219,7 @@ func (r running) send(t *testing.T, want int, method, path, body string) string 
 	return answer
 }
 
-// putPool posts a pool, as a client of RESTCONF does.
+// putPool posts a pool, as a RESTCONF client.
 func (r running) putPool(t *testing.T, want int, network, subnet, more string) string {
 	t.Helper()
 	return r.send(t, want, http.MethodPut,

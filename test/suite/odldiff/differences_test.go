@@ -1,7 +1,7 @@
 package odldiff
 
 import (
-	"crypto/md5" //nolint:gosec // what Oxygen's uuids are made with
+	"crypto/md5" //nolint:gosec // Oxygen makes its UUIDs with MD5
 	"net/netip"
 	"regexp"
 	"slices"
@@ -11,27 +11,27 @@ import (
 	"github.com/google/uuid"
 )
 
-// nothing stands for a leaf that is not there.
+// nothing is the value of a missing leaf.
 const nothing = "nothing"
 
-// leaf is one of which the two have different values.
+// leaf is a leaf with different values in Oxygen and in the bridge.
 type leaf struct {
 	story *story
 	place
 	path         string
 	oxygen, ours string
-	// theirs and own are the entries that it is in; nil where there is none.
+	// theirs and own are the entries with the leaf, in Oxygen and in the bridge; nil if there is
+	// none.
 	theirs, own object
 }
 
-// difference is where we differ from Oxygen's renderer on purpose, under the name that
-// decision 7 has it by, with its reason.
+// difference is an intended difference from Oxygen's renderer. Decision 7 has its name and its reason.
 type difference struct {
 	name    string
 	allowed func(leaf) bool
 }
 
-// differences are all of them, and each occurs. The first that allows a leaf counts it.
+// differences has all intended differences. Each must occur. The first one that allows a leaf counts.
 var differences = []difference{
 	{"elan-instance removed", elanRemoved},
 	{"vpn-instance removed", vpnRemoved},
@@ -53,27 +53,27 @@ var differences = []difference{
 	{"floating-ip-info", floatingIP},
 }
 
-// elanRemoved: an elan-instance goes with its last pod.
+// elanRemoved: an elan-instance is removed with its last pod.
 func elanRemoved(l leaf) bool {
 	_, had := l.story.elans[l.entry]
 	return l.tree == "elan:elan-instances" && l.own == nil && had && l.story.firstOf(l.entry) == nil
 }
 
-// vpnRemoved: a vpn-instance goes with its last pod.
+// vpnRemoved: a vpn-instance is removed with its last pod.
 func vpnRemoved(l leaf) bool {
 	return l.tree == "l3vpn:vpn-instances" && l.own == nil && l.story.vpns[l.entry] &&
 		!slices.ContainsFunc(l.story.mapped(), func(p *pod) bool { return p.namespace == l.entry })
 }
 
-// controllersLeaf: what Netvirt adds for itself.
+// controllersLeaf: Netvirt adds leaves for itself.
 func controllersLeaf(l leaf) bool {
 	return l.tree == "elan:elan-instances" && (l.path == "elan-tag" || l.path == "mac-timeout") && l.ours == nothing
 }
 
-// firstVNI is where the pool of VNIs begins.
+// firstVNI is the first VNI of the pool.
 const firstVNI = 70000
 
-// vni: VXLAN and GRE have one of a pool, another for each elan-instance.
+// vni: with VXLAN and GRE each elan-instance has its own VNI, from a pool.
 func vni(l leaf) bool {
 	if l.tree != "elan:elan-instances" || l.path != "segmentation-id" || l.own == nil {
 		return false
@@ -83,14 +83,14 @@ func vni(l leaf) bool {
 	return err == nil && tunnel && ours >= firstVNI && l.oxygen == strconv.Itoa(l.story.elans[l.entry].ID)
 }
 
-// noFlatIdentifier: FLAT has none, whatever the pod says.
+// noFlatIdentifier: FLAT has no identifier, even if the pod has one.
 func noFlatIdentifier(l leaf) bool {
 	return l.tree == "elan:elan-instances" && l.path == "segmentation-id" && l.own["segment-type"] == "elan:segment-type-flat" &&
 		l.ours == "0" && l.oxygen == strconv.Itoa(l.story.elans[l.entry].ID)
 }
 
-// firstPodsSegment: an elan-instance is as the pod says that was first of those in it now. There
-// it stays as the first pod said that ever was in it.
+// firstPodsSegment: an elan-instance has the segment of its oldest present pod. In Oxygen it keeps the
+// segment of the first pod that it ever had.
 func firstPodsSegment(l leaf) bool {
 	if l.tree != "elan:elan-instances" || l.own == nil {
 		return false
@@ -110,7 +110,7 @@ func firstPodsSegment(l leaf) bool {
 
 func segmentType(s segment) string { return "elan:segment-type-" + strings.ToLower(s.Type) }
 
-// firstOf is the first of the pods that are in an elan-instance; nil: there is none.
+// firstOf returns the oldest pod in an elan-instance, or nil.
 func (s *story) firstOf(elan string) *pod {
 	for _, p := range s.mapped() {
 		if p.elanName() == elan {
@@ -122,7 +122,7 @@ func (s *story) firstOf(elan string) *pod {
 
 var ownDistinguisher = regexp.MustCompile(`^100:([2-9]|\d{2,})$`)
 
-// routeDistinguisher: each vpn-instance has one of its own.
+// routeDistinguisher: each vpn-instance has its own route distinguisher.
 func routeDistinguisher(l leaf) bool {
 	if l.tree != "l3vpn:vpn-instances" || l.own == nil || !strings.HasPrefix(l.path, "ipv4-family/route-distinguisher[") {
 		return false
@@ -130,13 +130,13 @@ func routeDistinguisher(l leaf) bool {
 	return l.oxygen == "100:1" && l.ours == nothing || l.oxygen == nothing && ownDistinguisher.MatchString(l.ours)
 }
 
-// routeTarget: its own, and the common one while nothing is isolated.
+// routeTarget: each vpn-instance has its own route target and, without isolation, the common one.
 func routeTarget(l leaf) bool {
 	return l.tree == "l3vpn:vpn-instances" && strings.HasPrefix(l.path, "ipv4-family/vpnTargets/vpnTarget[") && l.oxygen == nothing &&
 		(l.ours == "both" || l.ours == "100:1" || ownDistinguisher.MatchString(l.ours))
 }
 
-// withoutAddress: a pod that has a node and no address has no network yet.
+// withoutAddress: a pod with a node and without an address has no network yet.
 func withoutAddress(l leaf) bool {
 	p := l.story.podOf(l.entry)
 	switch {
@@ -148,7 +148,7 @@ func withoutAddress(l leaf) bool {
 	return false
 }
 
-// podOf is the pod of an interface, as it is now.
+// podOf returns the present pod of an interface.
 func (s *story) podOf(interfaceName string) *pod {
 	i := slices.IndexFunc(s.pods, func(p *pod) bool { return p.told && p.interfaceName() == interfaceName })
 	if i < 0 {
@@ -157,7 +157,7 @@ func (s *story) podOf(interfaceName string) *pod {
 	return s.pods[i]
 }
 
-// mappedPod is the pod that a leaf is of, which both have interfaces of.
+// mappedPod returns the pod of a leaf, if both have its interfaces.
 func (l leaf) mappedPod() *pod {
 	if p := l.story.podOf(l.entry); p != nil && p.mapped() {
 		return p
@@ -165,21 +165,21 @@ func (l leaf) mappedPod() *pod {
 	return nil
 }
 
-// portKnown: the port's name follows from interface and pod.
+// portKnown: the name of the port follows from the interface and the pod.
 func portKnown(l leaf) bool {
 	p := l.mappedPod()
 	return l.tree == "ietf-interfaces:interfaces" && l.path == "odl-interface:parent-interface" && p != nil && !p.attached &&
 		l.oxygen == nothing && l.ours == p.portName()
 }
 
-// ownPort: a pod's port is its own. There it may be one that a pod of that name left behind.
+// ownPort: each pod has its own port. In Oxygen it can be the port of an earlier pod with that name.
 func ownPort(l leaf) bool {
 	p := l.mappedPod()
 	return l.tree == "ietf-interfaces:interfaces" && l.path == "odl-interface:parent-interface" && p != nil &&
 		l.ours == p.portName() && slices.Contains(l.story.left[l.entry], l.oxygen)
 }
 
-// macKnown: the MAC address is chosen with the address.
+// macKnown: the MAC address is chosen together with the address.
 func macKnown(l leaf) bool {
 	p := l.mappedPod()
 	if l.tree != "elan:elan-interfaces" || p == nil || p.attached || l.oxygen != nothing {
@@ -189,14 +189,14 @@ func macKnown(l leaf) bool {
 	return l.path == entry+"mac-address" && l.ours == p.mac() || l.path == entry+"ip-prefix" && l.ours == p.address.String()
 }
 
-// vpnInterfaceKnown: the vpn-interface is there with the address.
+// vpnInterfaceKnown: the vpn-interface exists as soon as the pod has an address.
 func vpnInterfaceKnown(l leaf) bool {
 	p := l.mappedPod()
 	return l.tree == "l3vpn:vpn-interfaces" && l.theirs == nil && p != nil && p.member == nil
 }
 
-// addressFollowed: a vpn-interface has the address that the pod has now. There it keeps that
-// which it had when the port came.
+// addressFollowed: a vpn-interface has the present address of the pod. In Oxygen it keeps the address
+// that the pod had when its port was plugged in.
 func addressFollowed(l leaf) bool {
 	p := l.mappedPod()
 	if l.tree != "l3vpn:vpn-interfaces" || p == nil || p.attached || p.member == nil {
@@ -211,22 +211,22 @@ func adjacencyPath(a netip.Addr) string {
 	return "odl-l3vpn:adjacency[" + netip.PrefixFrom(a, a.BitLen()).String() + "]/"
 }
 
-// ipv6Named: a vpn-interface says of which family its addresses are. There it is always IPv4.
+// ipv6Named: a vpn-interface has the family of its addresses. In Oxygen the family is always IPv4.
 func ipv6Named(l leaf) bool {
 	p := l.mappedPod()
 	return l.tree == "l3vpn:vpn-interfaces" && p != nil && p.ipv6 && l.path == "vpn-instance-names["+p.namespace+"]/associated-subnet-type" &&
 		l.ours == "V6Subnet" && l.oxygen == "V4Subnet"
 }
 
-// gatewayOfNode: it is the first address of the node's pod-cidr, or a link-local one. There it
-// is made of the address.
+// gatewayOfNode: the gateway is the first address of the node's pod-cidr, or a link-local address. In
+// Oxygen it is made from the pod's address.
 func gatewayOfNode(l leaf) bool {
 	p := l.mappedPod()
 	return l.tree == "l3vpn:vpn-interfaces" && p != nil && l.path == adjacencyPath(p.address)+"subnet_gateway_ip" &&
 		l.ours == p.gateway.String() && l.oxygen == guessedGateway(p.address.String())
 }
 
-// subnetID: any uuid that is stable will do. There it is made of the node's address.
+// subnetID: the UUID only needs to be stable. In Oxygen it is made from the node's address.
 func subnetID(l leaf) bool {
 	p := l.mappedPod()
 	if l.tree != "l3vpn:vpn-interfaces" || p == nil || p.member == nil || l.path != adjacencyPath(p.address)+"subnet_id" {
@@ -236,20 +236,20 @@ func subnetID(l leaf) bool {
 	return err == nil && l.oxygen == namedUUID(p.member.node.String())
 }
 
-// namedUUID is a uuid of version 3 without a namespace.
+// namedUUID returns a UUID of version 3 without a namespace.
 func namedUUID(name string) string {
-	id := uuid.UUID(md5.Sum([]byte(name))) //nolint:gosec // what Oxygen's uuids are made with
+	id := uuid.UUID(md5.Sum([]byte(name))) //nolint:gosec // Oxygen makes its UUIDs with MD5
 	id[6], id[8] = id[6]&0x0f|0x30, id[8]&0x3f|0x80
 	return id.String()
 }
 
-// floatingIP: who serves a service has its address. There nobody is shown.
+// floatingIP: the pods of a service have its address. In Oxygen no pod has it.
 func floatingIP(l leaf) bool {
 	return l.tree == "odl-nat:floating-ip-info" && l.theirs == nil && l.story.floating(l.entry)[l.path] == l.ours
 }
 
-// floating is what the floating-ip-info of a vpn-instance has to be: the service's address, which
-// is IPv4, for each such pod among its endpoints.
+// floating returns the expected floating-ip-info of a vpn-instance: the service's address, which is
+// IPv4, for each IPv4 pod among its endpoints.
 func (s *story) floating(vpn string) object {
 	o := object{}
 	for _, v := range s.services {

@@ -10,11 +10,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// node is a node of a story, told or not.
+// node is a node of a story. It can be written to the bridge or not.
 type node struct {
 	uid, name string
 	address   netip.Addr
-	podCIDR   netip.Prefix // zero: none
+	podCIDR   netip.Prefix // zero for none
 	told      bool
 }
 
@@ -28,10 +28,10 @@ func (n *node) body() string {
 	return body("k8s-nodes", entry)
 }
 
-// The gateways of addresses that no pod-cidr of their node holds.
+// The gateways of addresses outside the pod-cidr of their node.
 var linkGateway4, linkGateway6 = netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fe80::1")
 
-// gateway is what docs/mapping.md says of an address that is routed singly.
+// gateway returns the gateway of an address with its own route, as docs/mapping.md says.
 func (n *node) gateway(address netip.Addr) netip.Addr {
 	switch {
 	case n.told && n.podCIDR.Contains(address):
@@ -46,34 +46,34 @@ func (n *node) gateway(address netip.Addr) netip.Addr {
 type pod struct {
 	uid, namespace, name string
 	ipv6                 bool
-	wantsMAC             string // empty: it is made of the IPv4 address
-	node                 *node  // nil: not scheduled
+	wantsMAC             string // empty if the bridge makes it from the IPv4 address
+	node                 *node  // nil if the pod is not scheduled
 	address              netip.Addr
 	segment              segment
-	// told: it is posted. gone: it was. plugged: its port is there, which may come first
-	// and go last.
+	// told: the pod is written. gone: it was written and deleted. plugged: its port exists. The
+	// port can exist before the pod is written, and after it is deleted.
 	told, gone, plugged bool
-	// order is that of the story's pods that have a network; zero for one that has none.
+	// order is the position of the pod among the story's pods with a network, or zero.
 	order   int
-	gateway netip.Addr // since it has the address
+	gateway netip.Addr // of the present address
 	renderer
 }
 
-// segment is what an interface says of its network.
+// segment has an interface's leaves about its network.
 type segment struct {
 	Type string
 	ID   int
 }
 
-// renderer is what Oxygen's has made of a pod.
+// renderer is the state of a pod in Oxygen's renderer.
 type renderer struct {
-	made     bool // its interfaces
-	waiting  bool // for the pod's address, since the port came
-	attached bool // the port came after the interfaces were made last
+	made     bool // the interfaces exist
+	waiting  bool // the port was plugged in, and the pod has no address yet
+	attached bool // the port was plugged in after the last creation of the interfaces
 	member   *adjacency
 }
 
-// adjacency is that of a vpn-interface of Oxygen's, which stays as it was made.
+// adjacency is the adjacency of a vpn-interface of Oxygen, which never changes it.
 type adjacency struct {
 	address, node netip.Addr
 	mac           string
@@ -99,7 +99,7 @@ func (p *pod) body() string {
 	return body("pods", entry)
 }
 
-// mapped reports whether the pod has everything that it needs for a network.
+// mapped reports whether the pod has all leaves that it needs for a network.
 func (p *pod) mapped() bool { return p.told && p.node != nil && p.address.IsValid() }
 
 func (p *pod) interfaceName() string { return p.namespace + ":" + p.name }
@@ -108,7 +108,7 @@ func (p *pod) elanName() string { return p.node.address.String() + ":" + p.names
 
 func (p *pod) portName() string { return netvirt.PortName(p.interfaceName(), p.uid) }
 
-// mac is what the CNI plugin gives the pod's link.
+// mac returns the MAC address that the CNI plugin gives the pod's link.
 func (p *pod) mac() string {
 	if p.wantsMAC != "" {
 		return p.wantsMAC
@@ -116,10 +116,10 @@ func (p *pod) mac() string {
 	return net.HardwareAddr(append([]byte{0x0a, 0x58}, p.address.AsSlice()...)).String()
 }
 
-// lastNumber is the end of an address.
+// lastNumber returns the last byte of an address.
 var lastNumber = regexp.MustCompile(`\d+$`)
 
-// guessedGateway is Oxygen's, whatever the node's pod-cidr.
+// guessedGateway returns the gateway that Oxygen uses, without regard to the node's pod-cidr.
 func guessedGateway(address string) string { return lastNumber.ReplaceAllString(address, "1") }
 
 // service is a service of a story, and its endpoints.
@@ -152,7 +152,7 @@ func (s *service) endpointsBody() string {
 	})
 }
 
-// body is the text of a list with one entry.
+// body returns the text of a list with one entry.
 func body(list string, entry map[string]any) string {
 	text, err := json.Marshal(map[string]any{list: []any{entry}})
 	if err != nil {

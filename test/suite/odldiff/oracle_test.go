@@ -16,20 +16,20 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 )
 
-// clients is how many of the stories run at once.
+// clients is the number of stories that run at the same time.
 const clients = 8
 
 // oracle runs stories on both, and compares the results.
 type oracle struct {
 	t       *testing.T
-	oxygen  *odl.Controller // nil: only the bridge runs the stories
+	oxygen  *odl.Controller // nil if only the bridge runs the stories
 	bridge  *bridgetest.Bridge
 	stories []*story
 	counts  map[string]int // of differences, by name
 }
 
-// round has what comes next happen in each story, if anything does, and reports whether
-// anything did, and what was answered wrong.
+// round makes the next step of each story that has one. It reports whether there was a step, and
+// returns the wrong answers.
 func (o *oracle) round(next func(*story) (step, bool)) (more bool, wrong map[*story]error, err error) {
 	var ports []string
 	type telling struct {
@@ -70,7 +70,7 @@ func (o *oracle) round(next func(*story) (step, bool)) (more bool, wrong map[*st
 	return more, wrong, nil
 }
 
-// plug does to ports of the host what its CNI plugin would.
+// plug changes ports of the host as a CNI plugin would.
 func (o *oracle) plug(commands []string) error {
 	if len(commands) == 0 || o.oxygen == nil {
 		return nil
@@ -79,7 +79,7 @@ func (o *oracle) plug(commands []string) error {
 	return err
 }
 
-// request makes a request to both, which answer with the same status.
+// request sends a request to both. It returns an error unless both answer with the same status.
 func (o *oracle) request(st step) error {
 	path := "/restconf/config/" + st.path
 	ours, answer, err := o.bridge.Client().Do(o.t.Context(), st.method, path, st.body)
@@ -99,7 +99,7 @@ func (o *oracle) request(st step) error {
 	return err
 }
 
-// String is all that a story has told, for people.
+// String returns all steps of a story, for people.
 func (s *story) String() string {
 	lines := []string{fmt.Sprintf("story %d of seed %d:", s.number, s.seed)}
 	for _, st := range s.before {
@@ -108,8 +108,8 @@ func (s *story) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// compare compares all trees, and what the bridge has with what the stories say. It returns what
-// is wrong with stories; deliberate differences are counted when nothing is.
+// compare compares all trees of both, and the trees of the bridge with the stories. It returns the
+// errors of stories. If there are none, it counts the intended differences.
 func (o *oracle) compare() (wrong map[*story]error, err error) {
 	ours, err := read(o.t.Context(), func(ctx context.Context, path string) (int, []byte, error) {
 		status, answer, err := o.bridge.Client().Do(ctx, http.MethodGet, path, nil)
@@ -156,7 +156,7 @@ func read(ctx context.Context, get func(ctx context.Context, path string) (int, 
 	return all, nil
 }
 
-// complete tells by nil that the bridge has what the story says, and nothing else.
+// complete returns nil if the bridge has exactly the objects of the story.
 func (s *story) complete(ours map[place]object) error {
 	want := map[place]bool{}
 	for _, p := range s.mapped() {
@@ -181,24 +181,23 @@ func (s *story) complete(ours map[place]object) error {
 	}
 	for p := range ours {
 		if slices.Contains(s.namespaces, p.namespace()) && !want[p] {
-			return fmt.Errorf("the bridge has %v, which is not in the story\n%s", p, s)
+			return fmt.Errorf("the bridge has %v, which the story does not have\n%s", p, s)
 		}
 	}
 	return nil
 }
 
-// strangers returns nil if all entries are of stories, even of stories that do not go on.
+// strangers returns an error if an entry belongs to no story. Dropped stories count too.
 func (o *oracle) strangers(all map[place]object) error {
 	for p := range all {
 		if !strings.HasPrefix(p.namespace(), namespacePrefix) {
-			return fmt.Errorf("%v is of no story", p)
+			return fmt.Errorf("%v belongs to no story", p)
 		}
 	}
 	return nil
 }
 
-// differ counts the differences that are deliberate, and adds to wrong the first other one of
-// each story.
+// differ counts the intended differences. It adds the first other difference of each story to wrong.
 func (o *oracle) differ(theirs, ours map[place]object, wrong map[*story]error) (counts map[string]int) {
 	places := map[place]object{}
 	maps.Copy(places, theirs)
@@ -228,7 +227,7 @@ func (o *oracle) differ(theirs, ours map[place]object, wrong map[*story]error) (
 	return counts
 }
 
-// unequal are the leaves of which two entries have not the same.
+// unequal returns the leaves that differ between two entries.
 func unequal(theirs, ours object) (all []leaf) {
 	paths := object{}
 	maps.Copy(paths, theirs)
@@ -248,7 +247,7 @@ func (o object) leaf(path string) string {
 	return nothing
 }
 
-// fault is the leaf for people, with all that belongs to it.
+// fault describes a leaf for people, with its entries and its story.
 func (l leaf) fault() error {
 	return fmt.Errorf("%s %s: %s: Oxygen has %s, we have %s\nOxygen: %s\nours: %s\n%s",
 		l.tree, l.entry, l.path, l.oxygen, l.ours, l.theirs, l.own, l.story)

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// nodeActs are what may happen to a node.
+// nodeActs returns the possible steps of a node.
 func (s *story) nodeActs(n *node) []act {
 	tell := act{1, func() step {
 		n.told = true
@@ -24,7 +24,8 @@ func (s *story) removeNode(n *node) step {
 	return step{what: "a node is deleted", method: http.MethodDelete, path: n.path()}
 }
 
-// someCIDR holds the node's pods, with their gateway where Oxygen guesses it, or not.
+// someCIDR returns a pod-cidr of the node. Oxygen guesses the gateway of its pods, correctly for some
+// pod-cidrs.
 func (s *story) someCIDR(n *node) netip.Prefix {
 	last := n.address.As4()[3]
 	net := netip.AddrFrom4([4]byte{10, byte(s.number), last, 0})
@@ -39,7 +40,7 @@ func (s *story) someCIDR(n *node) netip.Prefix {
 	return netip.PrefixFrom(net, 24)
 }
 
-// serviceActs are what may happen to a service and its endpoints.
+// serviceActs returns the possible steps of a service and its endpoints.
 func (s *story) serviceActs(v *service) []act {
 	return []act{
 		{1, func() step {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// arrivals are the ways in which a pod comes.
+// arrivals returns the ways in which a pod can be created.
 func (s *story) arrivals() []act {
 	if len(s.pods) >= podsPerStory {
 		return nil
@@ -43,7 +43,7 @@ func (s *story) arrivals() []act {
 
 func (s *story) someNode() *node { return s.nodes[s.random.IntN(len(s.nodes))] }
 
-// newPod is one whose name another had before now and then, whose port may still be there.
+// newPod returns a new pod. It sometimes has the name of an earlier pod, whose port may still exist.
 func (s *story) newPod() *pod {
 	p := &pod{uid: s.uid(), namespace: s.namespaces[s.random.IntN(3)/2], segment: s.someSegment(), ipv6: s.random.IntN(6) == 0}
 	for _, o := range s.pods {
@@ -66,19 +66,19 @@ func (s *story) taken(p *pod) bool {
 	return slices.ContainsFunc(s.pods, func(o *pod) bool { return !o.gone && o.interfaceName() == p.interfaceName() })
 }
 
-// someSegment is one of few, so that pods of a namespace have now the same and now another.
+// someSegment returns one of a few segments, so that pods of a namespace sometimes have the same one.
 func (s *story) someSegment() segment {
 	all := []segment{{"VXLAN", 7}, {"VXLAN", 7}, {"VXLAN", 8}, {"VXLAN", 0}, {"GRE", 7}, {"VLAN", 7}, {"VLAN", 9}, {"FLAT", 0}, {"FLAT", 5}}
 	return all[s.random.IntN(len(all))]
 }
 
-// podActs are what may happen to a pod.
+// podActs returns the possible steps of a pod.
 func (s *story) podActs(p *pod) []act {
 	if p.gone {
 		return []act{{2, func() step { return s.unplug(p) }}}
 	}
 	if !p.told {
-		return []act{{6, func() step { return s.put(p, http.MethodPut, "a pod is put whose port is there") }}}
+		return []act{{6, func() step { return s.put(p, http.MethodPut, "a pod is put whose port exists") }}}
 	}
 	acts := []act{
 		{1, func() step { return s.put(p, http.MethodPut, "a pod is put again") }},
@@ -123,7 +123,7 @@ func (s *story) resegment(p *pod) step {
 	return s.put(p, http.MethodPut, "a pod's segment changes")
 }
 
-// put writes the current pod. A pod with another place or address is not created.
+// put writes the present state of the pod.
 func (s *story) put(p *pod, method, what string) step {
 	st := step{what: what, method: method, path: p.path(), body: p.body()}
 	if method == http.MethodPost {
@@ -142,8 +142,9 @@ func (s *story) put(p *pod, method, what string) step {
 	return st
 }
 
-// render does with a pod what Oxygen's renderer does: it makes interfaces of who has another
-// place or address as if the pod were new, and what comes of a port once it comes.
+// render updates the state of a pod in Oxygen's renderer. The renderer creates the interfaces again if
+// the pod has another node or address, as if it were new. It creates the rest when the port is plugged
+// in.
 func (s *story) render(p *pod) {
 	if p.node == nil || p.made {
 		return
@@ -180,12 +181,12 @@ func (s *story) plug(p *pod) step {
 func (s *story) unplug(p *pod) step {
 	p.plugged = false
 	s.forget(p)
-	return step{what: "a port is taken out", port: []string{"del-port", "br-int", p.portName()}}
+	return step{what: "a port is unplugged", port: []string{"del-port", "br-int", p.portName()}}
 }
 
-// refused posts a pod that is there.
+// refused posts a pod that already exists.
 func (s *story) refused(p *pod) step {
-	return step{what: "a pod is posted that is there", method: http.MethodPost, path: "pod:coe", body: p.body()}
+	return step{what: "a pod is posted that already exists", method: http.MethodPost, path: "pod:coe", body: p.body()}
 }
 
 func (s *story) remove(p *pod) step {

@@ -8,35 +8,34 @@ import (
 	"slices"
 )
 
-// namespacePrefix is what the namespaces of stories begin with.
+// namespacePrefix is the prefix of the names of the stories' namespaces.
 const namespacePrefix = "story-"
 
 const (
 	nodesPerStory = 2
-	podsPerStory  = 3 // at a time
+	podsPerStory  = 3 // at the same time
 )
 
-// story makes up what happens to the pods, nodes and services of two namespaces that no other
-// story has, one step after the other. It knows their state: what the model must be, and what
-// Oxygen's renderer does of its own.
+// story invents the steps of the pods, nodes and services of two namespaces, which belong to no other
+// story. It keeps the expected model, and the state of Oxygen's renderer.
 type story struct {
 	number     int
 	seed       uint64
 	random     *rand.Rand
 	namespaces []string
 	nodes      []*node
-	pods       []*pod // the pods that were written, or have a port
+	pods       []*pod // the pods that are written or have a port
 	services   []*service
-	elans      map[string]segment // those that Oxygen has, each as its first pod said
-	vpns       map[string]bool    // those that Oxygen has
-	// left are the ports that outlived their pod, by interface.
+	elans      map[string]segment // the elan-instances in Oxygen, with the segments of their first pods
+	vpns       map[string]bool    // the vpn-instances in Oxygen
+	// left has the ports of deleted pods, by interface.
 	left   map[string][]string
 	before []step
-	// Numbers that were given out.
+	// The last used numbers.
 	uids, hosts, orders int
 }
 
-// step is one thing that happens: a request to both, or the arguments of ovs-vsctl for a port.
+// step is a step of a story: a request to both, or the arguments of ovs-vsctl for a port.
 type step struct {
 	what, method, path, body string
 	port                     []string
@@ -49,7 +48,7 @@ func (s step) String() string {
 	return fmt.Sprintf("%s: %s %s %s", s.what, s.method, s.path, s.body)
 }
 
-// newStory begins the story of a number from 0 to 249. One seed makes one story.
+// newStory begins the story with a number from 0 to 249. The number and the seed determine the story.
 func newStory(number int, seed uint64) *story {
 	s := &story{
 		number: number, seed: seed, random: rand.New(rand.NewPCG(seed, uint64(number))),
@@ -78,7 +77,7 @@ func (s *story) clusterIP() netip.Addr {
 	return netip.AddrFrom4([4]byte{172, 20, byte(s.number), byte(s.hosts)})
 }
 
-// podAddress is one that no pod had before, for a pod on a node.
+// podAddress returns an unused address for a pod on a node.
 func (s *story) podAddress(p *pod, n *node) netip.Addr {
 	s.hosts++
 	if p.ipv6 {
@@ -87,13 +86,13 @@ func (s *story) podAddress(p *pod, n *node) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(s.number), n.address.As4()[3], byte(s.hosts)})
 }
 
-// act is a step that may come next, as likely as its weight.
+// act is a possible next step, with a weight for its probability.
 type act struct {
 	weight int
 	take   func() step
 }
 
-// next is what happens next.
+// next returns the next step.
 func (s *story) next() step {
 	acts := s.arrivals()
 	for _, p := range s.pods {
@@ -125,7 +124,7 @@ func (s *story) told(st step) step {
 	return st
 }
 
-// end is what is left to do until nothing is left; false when that is so.
+// end returns the next step of the cleanup, or false if nothing is left.
 func (s *story) end() (step, bool) {
 	if len(s.pods) > 0 {
 		p := s.pods[0]
@@ -150,7 +149,7 @@ func (s *story) end() (step, bool) {
 	return step{}, false
 }
 
-// mapped are the pods that have a network, those first that had it first.
+// mapped returns the pods with a network, oldest first.
 func (s *story) mapped() []*pod {
 	pods := slices.DeleteFunc(slices.Clone(s.pods), func(p *pod) bool { return !p.mapped() })
 	slices.SortFunc(pods, func(a, b *pod) int { return cmp.Compare(a.order, b.order) })

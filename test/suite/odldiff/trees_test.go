@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// trees are those that a renderer of pods writes: the container, its list and that one's key.
+// trees has the trees that a renderer writes for pods: the container, its list and the list's key.
 var trees = map[string]struct{ list, key string }{
 	"elan:elan-instances":        {"elan-instance", "elan-instance-name"},
 	"elan:elan-interfaces":       {"elan-interface", "name"},
@@ -18,10 +18,10 @@ var trees = map[string]struct{ list, key string }{
 	"odl-nat:floating-ip-info":   {"router-ports", "router-id"},
 }
 
-// place is where an entry of a tree is.
+// place is the place of an entry in a tree.
 type place struct{ tree, entry string }
 
-// namespace is that which an entry is of, by the form of its name.
+// namespace returns the namespace of an entry, from its name.
 func (p place) namespace() string {
 	if p.tree == "elan:elan-instances" {
 		return p.entry[strings.LastIndexByte(p.entry, ':')+1:]
@@ -30,10 +30,10 @@ func (p place) namespace() string {
 	return namespace
 }
 
-// object is an entry as text by path.
+// object has the leaves of an entry as text, by path.
 type object map[string]string
 
-// objects reads a tree as draft-02 answers it into all.
+// objects adds the entries of a tree, in the form of draft-02, to all.
 func objects(all map[place]object, tree string, status int, answer []byte) error {
 	if status == http.StatusNotFound {
 		return nil
@@ -54,7 +54,8 @@ func objects(all map[place]object, tree string, status int, answer []byte) error
 	return nil
 }
 
-// listKeys are the keys of the lists in entries: the first that an entry has is its.
+// listKeys has the names of keys in entries. The key of an entry is the first of these leaves that the
+// entry has.
 var listKeys = []string{"mac-address", "vpn-name", "ip_address", "vrfRTValue", "port-name", "internal-ip"}
 
 func flatten(out object, path string, content any) {
@@ -72,7 +73,7 @@ func flatten(out object, path string, content any) {
 	}
 }
 
-// entryKey is the key of an entry, or the value of a leaf-list's.
+// entryKey returns the key of an entry, or the value of an entry of a leaf-list.
 func entryKey(entry any) string {
 	leaves, isEntry := entry.(map[string]any)
 	if !isEntry {

@@ -13,11 +13,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 )
 
-// beside is what the bridge says of a controller that has a renderer of COE's pods.
+// beside is the message of the bridge about a controller with its own COE renderer.
 const beside = "has a COE renderer of its own"
 
-// TestBridgeOnRealOpenDaylight runs a bridge on a controller of each release, from the first pod over all that
-// can be killed to the last.
+// TestBridgeOnRealOpenDaylight runs a bridge on a controller of each release. It creates pods, kills and
+// restarts each program, and deletes the pods.
 func TestBridgeOnRealOpenDaylight(t *testing.T) {
 	odl.SkipUnlessAsked(t)
 	for _, release := range odl.Releases() {

@@ -10,16 +10,16 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 )
 
-// rounds is how often everything is killed and started. The start of a controller takes half
-// a minute on a machine of its own, so there is one by default, in which it is started twice.
-var rounds = flag.Int("rounds", 1, "how often the reboot scenarios are gone through; from 2 on with one more")
+// rounds is the number of rounds of reboots. The start of a controller takes half a minute on a machine
+// without other work. So there is one round by default, in which the controller is started twice.
+var rounds = flag.Int("rounds", 1, "number of rounds of the reboot scenarios; with 2 or more there is one more scenario")
 
 // scenario is a reboot scenario of the specification.
 type scenario struct {
 	name   string
 	reboot func() error
-	// stale: what the switch was programmed with is in the way of what comes, and it has to
-	// forget that. An agent sees to it (test/lab/odlpods); here there is none.
+	// stale means that the switch has old flows and groups that must be removed. Usually the
+	// agent does that (test/lab/odlpods), but this test has no agent.
 	stale bool
 }
 
@@ -39,8 +39,8 @@ func (w *world) scenarios() []scenario {
 	return all
 }
 
-// testReboots goes through the scenarios: the bridge agrees with the controller soon after that
-// is ready, pods keep their addresses, and reach each other without a hand.
+// testReboots runs the scenarios. Soon after the controller is ready, the bridge is in sync. Pods keep
+// their addresses, and reach each other again without help.
 func (w *world) testReboots(pods []*pod) {
 	for round := range *rounds {
 		for _, s := range w.scenarios() {
@@ -64,13 +64,13 @@ func (w *world) testReboot(round int, s scenario, pods []*pod) {
 	reached := time.Since(begun)
 	w.awaitConfirmed(true, pods...)
 	confirmed := time.Since(begun)
-	w.requireReach(pods...) // by flows of now
+	w.requireReach(pods...) // with the new flows
 	w.awaitSync(converge)
 	w.t.Logf("round %d, %s: back after %.1f s, in sync %.1f s later, pods reach each other %.1f s later, confirmed %.1f s later",
 		round, s.name, down.Seconds(), agreed.Seconds(), reached.Seconds(), (confirmed - reached).Seconds())
 }
 
-// forget has the switch forget flows and groups, as an agent does.
+// forget removes the flows and groups of the switch, as an agent does.
 func (w *world) forget() {
 	w.t.Helper()
 	vsctl := func(args ...string) string {
@@ -94,7 +94,7 @@ func (w *world) restartSwitch() error {
 	return w.host.VSwitchd.Start(w.t.Context())
 }
 
-// restartAll kills everything before it starts anything; the bridge is there first.
+// restartAll kills all programs, and then starts them, the bridge first.
 func (w *world) restartAll() error {
 	w.bridge.Kill()
 	if err := w.c.Kill(); err != nil {

@@ -1,6 +1,6 @@
-// Package odle2e tests the bridge on real releases of OpenDaylight, as its users meet it: pods
-// that are posted over RESTCONF, ports that are plugged into switches which OpenDaylight
-// manages, packets, and everything that is killed and started again.
+// Package odle2e tests the bridge on real releases of OpenDaylight, as users see it. The tests post pods
+// over RESTCONF, plug ports into switches of OpenDaylight, send packets, and kill and restart all
+// programs.
 package odle2e
 
 import (
@@ -26,12 +26,11 @@ import (
 func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
 
 const (
-	// converge is how long the bridge may take to agree with the controller from when that is
-	// ready.
+	// converge is the time in which the bridge must be in sync after the controller is ready.
 	converge = 15 * time.Second
-	// patience is how long what OpenDaylight does may take on busy cores.
+	// patience is the time in which OpenDaylight must act on a busy machine.
 	patience = 2 * time.Minute
-	// interval is between two looks.
+	// interval is the time between two checks.
 	interval = 100 * time.Millisecond
 )
 
@@ -40,8 +39,8 @@ type object map[string]any
 
 // world is a controller with one host, and a bridge.
 type world struct {
-	whole  *testing.T // with which parts end
-	t      *testing.T // of the step
+	whole  *testing.T // of the whole test; the programs end with it
+	t      *testing.T // of the present step
 	c      *odl.Controller
 	host   *ovnhost.Host
 	auth   string
@@ -52,7 +51,7 @@ type world struct {
 type pod struct {
 	namespace, name string
 	number          int
-	port            ovnhost.Pod // as it was plugged in
+	port            ovnhost.Pod // the port with which it was plugged in
 }
 
 func (p *pod) String() string { return p.namespace + ":" + p.name }
@@ -66,7 +65,7 @@ func newWorld(t *testing.T, release odl.Release) *world {
 	return w
 }
 
-// step is a part of the story. When it fails, so does what would come after it.
+// step runs a part of the test. If it fails, the later parts do not run.
 func (w *world) step(name string, do func()) {
 	w.whole.Helper()
 	ok := w.whole.Run(name, func(t *testing.T) {
@@ -81,7 +80,7 @@ func (w *world) setPassword(password string) {
 	require.NoError(w.t, os.WriteFile(w.auth, []byte(odl.User+":"+password), 0o600))
 }
 
-// serve starts a bridge, with a pool for all.
+// serve starts a bridge with a pool for all pods.
 func (w *world) serve(args ...string) {
 	w.t.Helper()
 	w.bridge = bridgetest.Serve(w.whole, append([]string{
@@ -111,7 +110,7 @@ func (w *world) putPods(pods ...*pod) {
 	}
 }
 
-// plug plugs pods in as an agent does: with what the records say.
+// plug plugs pods in with the data of their records, as an agent does.
 func (w *world) plug(pods ...*pod) {
 	w.t.Helper()
 	for _, p := range pods {
@@ -155,7 +154,7 @@ func (w *world) record(p *pod) (record, error) {
 	return record{}, fmt.Errorf("no record of %s", p)
 }
 
-// take takes what a record says of the pod's port.
+// take sets the pod's port from a record.
 func (p *pod) take(r record, host string) error {
 	mac, err := net.ParseMAC(r.MAC)
 	if err != nil || len(r.Addresses) == 0 {
@@ -169,10 +168,10 @@ func (p *pod) take(r record, host string) error {
 	return nil
 }
 
-// awaitConfirmed waits until the records say that pods are confirmed, or not.
+// awaitConfirmed waits until the records of the pods are confirmed, or are not.
 func (w *world) awaitConfirmed(want bool, pods ...*pod) {
 	w.t.Helper()
-	await(w.t, patience, "confirmed as it should be", func() error {
+	await(w.t, patience, "the expected confirmation", func() error {
 		for _, p := range pods {
 			r, err := w.record(p)
 			if err != nil {
@@ -186,7 +185,7 @@ func (w *world) awaitConfirmed(want bool, pods ...*pod) {
 	})
 }
 
-// missing is the stage that a pod lacks, and why.
+// missing returns the first stage that a pod has not reached, with the reason.
 func (w *world) missing(p *pod) string {
 	var all struct {
 		Namespaces []struct {
@@ -215,18 +214,18 @@ func (w *world) missing(p *pod) string {
 	return ""
 }
 
-// awaitMissing waits until the trace of a pod says why it is not confirmed.
+// awaitMissing waits until the trace of a pod has a reason why it is not confirmed.
 func (w *world) awaitMissing(p *pod, why string) {
 	w.t.Helper()
-	await(w.t, patience, "the trace says why", func() error {
+	await(w.t, patience, "the reason in the trace", func() error {
 		if said := w.missing(p); !strings.Contains(said, why) {
-			return fmt.Errorf("it says %q and not %q", said, why)
+			return fmt.Errorf("the trace says %q and not %q", said, why)
 		}
 		return nil
 	})
 }
 
-// awaitSync waits until the bridge is in sync, and returns how long that took.
+// awaitSync waits until the bridge is in sync, and returns the duration.
 func (w *world) awaitSync(within time.Duration) time.Duration {
 	w.t.Helper()
 	begun := time.Now()
@@ -241,7 +240,7 @@ func (w *world) awaitSync(within time.Duration) time.Duration {
 	return time.Since(begun)
 }
 
-// requireReach requires that each pod reaches each other in the end.
+// requireReach waits until each pod reaches each other pod.
 func (w *world) requireReach(pods ...*pod) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
@@ -257,7 +256,7 @@ func (w *world) requireReach(pods ...*pod) {
 	}
 }
 
-// ask asks the controller beside the bridge.
+// ask sends a request to the controller directly.
 func (w *world) ask(method, path string, body string) (int, string) {
 	w.t.Helper()
 	status, answer, err := w.c.Request(w.t.Context(), method, "/restconf/"+path, body)
@@ -265,10 +264,10 @@ func (w *world) ask(method, path string, body string) (int, string) {
 	return status, string(answer)
 }
 
-// entry is the path of an entry of the controller's configuration.
+// entry returns the path of an entry in the controller's config tree.
 func entry(list string, key string) string { return "config/" + list + "/" + url.QueryEscape(key) }
 
-// await waits until holds returns nil, and fails with its last error.
+// await waits until holds returns nil. After a timeout it fails the test with the last error.
 func await(t testing.TB, within time.Duration, what string, holds func() error) {
 	t.Helper()
 	bridgetest.Await(t, interval, within, what, holds)

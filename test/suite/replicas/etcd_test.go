@@ -13,7 +13,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/etcd"
 )
 
-// TestMain makes this program an etcd server where a test has started it as one.
+// TestMain runs this program as an etcd server if a test has started it as one.
 func TestMain(m *testing.M) {
 	served, err := etcd.Serve()
 	if err != nil {
@@ -25,13 +25,13 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// cluster is an etcd of a test's.
+// cluster is the etcd of a test.
 type cluster struct {
 	*etcd.Cluster
 	t *testing.T
 }
 
-// startEtcd starts a cluster of so many members, which ends with the test.
+// startEtcd starts a cluster with a number of members. It ends with the test.
 func startEtcd(t *testing.T, members int) *cluster {
 	t.Helper()
 	c, err := etcd.Run(t.Context(), members)
@@ -40,7 +40,7 @@ func startEtcd(t *testing.T, members int) *cluster {
 	return &cluster{c, t}
 }
 
-// client is of the whole cluster.
+// client returns a client of the whole cluster.
 func (c *cluster) client() *clientv3.Client {
 	c.t.Helper()
 	client, err := c.Client()
@@ -49,7 +49,7 @@ func (c *cluster) client() *clientv3.Client {
 	return client
 }
 
-// deleteElectionKey ends the leadership behind the back of who leads.
+// deleteElectionKey ends the leadership. The leader is not informed.
 func (c *cluster) deleteElectionKey() {
 	c.t.Helper()
 	client := c.client()
@@ -60,7 +60,7 @@ func (c *cluster) deleteElectionKey() {
 	require.NoError(c.t, err)
 }
 
-// leader is the member that leads the cluster.
+// leader returns the member that leads the etcd cluster.
 func (c *cluster) leader() *etcd.Member {
 	c.t.Helper()
 	client := c.client()
@@ -73,7 +73,7 @@ func (c *cluster) leader() *etcd.Member {
 				return nil
 			}
 		}
-		return errors.New("no member says so")
+		return errors.New("no member reports that it leads")
 	})
 	return found
 }

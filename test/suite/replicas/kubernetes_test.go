@@ -16,15 +16,14 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
-// clustered are two replicas that follow one Kubernetes; the second does so through a
-// proxy.
+// clustered has two replicas that watch the same Kubernetes cluster. The second one uses a proxy.
 type clustered struct {
 	t     *testing.T
 	plane *kube.ControlPlane
 	etcd  *cluster
 	nb    *ovsdb.Server
 	proxy *proxy
-	all   []*replica // the first leads at the beginning
+	all   []*replica // the first one leads at the start
 }
 
 const (
@@ -82,7 +81,7 @@ func (*clustered) load(count int, prefix string) kube.PodLoad {
 	return kube.PodLoad{Count: count, Namespaces: clusterNamespaces, Nodes: clusterNodes, Prefix: prefix}
 }
 
-// awaitPorts waits until there are as many ports of pods.
+// awaitPorts waits until the database has a number of ports of pods.
 func (c *clustered) awaitPorts(count int) {
 	await(c.t, patience, "ports", func() error {
 		if n := len(ports(c.t, c.nb, "name")); n != count {
@@ -92,8 +91,8 @@ func (c *clustered) awaitPorts(count int) {
 	})
 }
 
-// lost follows the leases until the function that it returns is called, which tells
-// which were released or deleted.
+// lost follows the leases. The returned function stops that, and returns the leases that were released
+// or deleted.
 func (c *clustered) lost() func() []string {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	done := make(chan struct{})
@@ -122,7 +121,7 @@ func (c *clustered) lost() func() []string {
 	}
 }
 
-// takeOver ends the one that leads, and waits until the other one does.
+// takeOver ends the leader, and waits until the other replica leads.
 func (c *clustered) takeOver(signal syscall.Signal) (was, is *replica) {
 	c.t.Helper()
 	was, is = c.all[0], c.all[1]
@@ -135,8 +134,8 @@ func (c *clustered) takeOver(signal syscall.Signal) (was, is *replica) {
 	return was, is
 }
 
-// A replica that has not heard of pods, because it is cut off from the API server,
-// takes nothing from them when it takes over.
+// A replica that is cut off from the API server, and so does not know of new pods, takes over. It
+// removes nothing of these pods.
 func TestLeaderIsCutOff(t *testing.T) {
 	c := startClustered(t, 0)
 	lost := c.lost()
@@ -155,13 +154,13 @@ func TestLeaderIsCutOff(t *testing.T) {
 	_, err := c.plane.DeletePods(t.Context(), c.load(20, "before-"))
 	require.NoError(t, err)
 	c.proxy.cut(false)
-	await(t, patience, "all is heard", leader.heardAll)
+	await(t, patience, "every source is listed", leader.heardAll)
 	c.awaitPorts(20)
 	leader.awaitSync()
 }
 
-// One that hears late takes nothing either, however often the leader changes while
-// pods are made.
+// A replica that gets changes late removes nothing either, even if the leader changes several times
+// while pods are created.
 func TestLeaderHearsLate(t *testing.T) {
 	c := startClustered(t, 300*time.Millisecond)
 	lost := c.lost()

@@ -20,10 +20,10 @@ import (
 // object is a JSON object.
 type object map[string]any
 
-// nodes are the addresses of the nodes of a load's pods.
+// nodes has the addresses of the nodes of a load's pods.
 var nodes = []string{"192.168.33.11", "192.168.33.12", "192.168.33.13"}
 
-// putPool gives every namespace one pool.
+// putPool writes one pool for all namespaces.
 func putPool(r *replica, subnet string) {
 	r.t.Helper()
 	pool := object{"subnet": subnet}
@@ -35,10 +35,10 @@ func putPool(r *replica, subnet string) {
 func podUID(n int) string  { return fmt.Sprintf("4e91c000-c0e0-4000-8000-%012d", n) }
 func podPath(n int) string { return "pod:coe/pods/" + podUID(n) }
 
-// namespaces are where a load's pods are. The last name is longer than a vpn-name may be.
+// namespaces are the namespaces of a load's pods. The last name is longer than the longest vpn-name.
 var namespaces = []string{"ns-0", "ns-1", "ns-with-a-name-that-has-more-than-forty-characters"}
 
-// podName is that of the pod's port too.
+// podName returns the name of a pod, and of its port.
 func podName(n int) string { return fmt.Sprintf("%s:pod-%d", namespaces[n%len(namespaces)], n) }
 
 func podBody(n int) object {
@@ -49,7 +49,7 @@ func podBody(n int) object {
 	}}}
 }
 
-// load puts pods and deletes some, and keeps account of what was acknowledged.
+// load puts pods and deletes some of them. It records the acknowledged state of each pod.
 type load struct {
 	through *replica
 	random  *rand.Rand
@@ -57,13 +57,13 @@ type load struct {
 
 	mu      sync.Mutex
 	first   int // the number of its first pod
-	next    int // how many there were
+	next    int // the number of its next pod
 	there   map[int]bool
-	unsure  map[int]bool // of the last request about the pod no answer came
+	unsure  map[int]bool // the last request about the pod got no answer
 	refused []string
 }
 
-// newLoad has numbers of pods from first on.
+// newLoad returns a load whose pods have numbers from first on.
 func newLoad(through *replica, seed uint64, first int, every time.Duration) *load {
 	return &load{
 		through: through, random: rand.New(rand.NewPCG(seed, uint64(first))), every: every, first: first,
@@ -71,7 +71,7 @@ func newLoad(through *replica, seed uint64, first int, every time.Duration) *loa
 	}
 }
 
-// start makes requests until stop is called, which returns when the last is answered.
+// start makes requests until stop is called. stop returns when the last request is answered.
 func (l *load) start(t *testing.T) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -116,15 +116,15 @@ func (l *load) step(ctx context.Context) {
 	}
 }
 
-// number is that of the next pod.
+// number returns the number of the next pod.
 func (l *load) number() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.first + l.next
 }
 
-// requireAcknowledged requires that the pods are there that were acknowledged, and returns
-// the numbers of all by their uids. It settles what is not sure.
+// requireAcknowledged requires that exactly the acknowledged pods exist, and returns their numbers, by
+// UID. It also settles the state of pods whose last request got no answer.
 func requireAcknowledged(t *testing.T, r *replica, loads ...*load) map[string]int {
 	t.Helper()
 	var top struct {
@@ -175,8 +175,8 @@ func (r *replica) leases() []lease {
 	return top.Leases
 }
 
-// requireExact requires that the northbound database has what follows from the pods
-// and the leases, and no more.
+// requireExact requires that the northbound database has exactly the rows that follow from the pods and
+// the leases.
 func requireExact(t *testing.T, r *replica, nb *ovsdb.Server, pods map[string]int) {
 	t.Helper()
 	var want []string
@@ -186,7 +186,7 @@ func requireExact(t *testing.T, r *replica, nb *ovsdb.Server, pods map[string]in
 			require.False(t, there, "the lease of pod %d is released", n)
 			continue
 		}
-		require.True(t, there, "%s has a lease and is gone", l.Name)
+		require.True(t, there, "%s has a lease and is deleted", l.Name)
 		require.Equal(t, podName(n), l.Name)
 		require.Len(t, l.Addresses, 1)
 		want = append(want, fmt.Sprintf("%s,%s %s", l.Name, l.MAC, l.Addresses[0]))
@@ -201,7 +201,7 @@ func requireExact(t *testing.T, r *replica, nb *ovsdb.Server, pods map[string]in
 	require.Empty(t, without(got, want), "ports that should not be there")
 }
 
-// without are the elements of a that b does not have.
+// without returns the elements of a that b does not have.
 func without(a, b []string) []string {
 	have := map[string]bool{}
 	for _, x := range b {
@@ -210,11 +210,11 @@ func without(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(x string) bool { return have[x] })
 }
 
-// ports are the columns of the ports of pods.
+// ports returns a column of the ports of pods.
 func ports(t *testing.T, nb *ovsdb.Server, columns string) []string {
 	t.Helper()
 	out := nb.NBCtl(t, "--format=csv", "--data=bare", "--no-headings", "--columns="+columns, "find", "Logical_Switch_Port", `type=""`)
 	return slices.DeleteFunc(strings.Split(strings.TrimSpace(out), "\n"), func(line string) bool {
-		return line == "" || strings.HasPrefix(line, "node:") // a node's own
+		return line == "" || strings.HasPrefix(line, "node:") // the port of a node
 	})
 }

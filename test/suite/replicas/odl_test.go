@@ -35,7 +35,7 @@ func TestDeposedLeaderOfOpenDaylight(t *testing.T) {
 		"--address-reuse-delay", "1s",
 	}
 	leader := startReplica(t, "replica 0", args...)
-	await(t, patience, "the first leads", func() error { return leader.leads(true) })
+	await(t, patience, "the first replica leads", func() error { return leader.leads(true) })
 	other := startReplica(t, "replica 1", args...)
 	putPool(leader, "10.42.0.0/16")
 	random := rand.New(rand.NewPCG(stopSeed, 1))

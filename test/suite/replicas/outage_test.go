@@ -19,8 +19,8 @@ import (
 // outage is longer than the leader's lease.
 const outage = 5 * time.Second
 
-// TestEtcdIsAway kills etcd, or halts it, for longer than the lease. The replicas go on,
-// serve what they know, and one of them leads when it is back.
+// TestEtcdIsAway kills etcd, or halts it, for longer than the lease. The replicas keep running and serve
+// the data in their memory. When etcd is back, one of them is elected.
 func TestEtcdIsAway(t *testing.T) {
 	nb, e := ovsdb.Start(t), startEtcd(t, 1)
 	all := startReplicas(t, 2, e, nb)
@@ -39,7 +39,7 @@ func TestEtcdIsAway(t *testing.T) {
 		begun := time.Now()
 		for _, r := range all {
 			require.NoError(t, r.open("/healthz"))
-			await(t, patience, "it says that it is not ready", func() error {
+			await(t, patience, "the replica is not ready", func() error {
 				if r.open("/readyz") == nil {
 					return errors.New("it is")
 				}
@@ -64,7 +64,7 @@ func TestEtcdIsAway(t *testing.T) {
 			requireExact(t, r, nb, pods)
 			require.NoError(t, r.open("/readyz"))
 		}
-		t.Logf("etcd was %s: all is well %s after it was back", way.name, time.Since(back).Round(time.Millisecond))
+		t.Logf("etcd was %s: the replicas worked %s after it was back", way.name, time.Since(back).Round(time.Millisecond))
 	}
 }
 
@@ -72,7 +72,7 @@ func signalling(t *testing.T, m *etcd.Member, s syscall.Signal) func() {
 	return func() { require.NoError(t, m.Signal(s)) }
 }
 
-// oneLeads is nil when exactly one does.
+// oneLeads returns an error unless exactly one replica leads.
 func oneLeads(all []*replica) error {
 	leaders := 0
 	for _, r := range all {
@@ -102,7 +102,7 @@ func TestEtcdHasAnotherLeader(t *testing.T) {
 	await(t, patience, "the load has reached the database", func() error { return rowSince(t, nb, 20) })
 	e.leader().Kill()
 	first := l.number()
-	await(t, patience, "a row of a pod that came after", func() error { return rowSince(t, nb, first) })
+	await(t, patience, "a row of a later pod", func() error { return rowSince(t, nb, first) })
 	stop()
 	await(t, patience, "one leads", func() error { return oneLeads(all) })
 	for _, r := range all {
@@ -112,7 +112,7 @@ func TestEtcdHasAnotherLeader(t *testing.T) {
 	leases.end(t)
 }
 
-// TestDataFolderOfAnother: the folder of an embedded etcd has one process.
+// TestDataFolderOfAnother: only one process can use the folder of an embedded etcd.
 func TestDataFolderOfAnother(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -122,9 +122,9 @@ func TestDataFolderOfAnother(t *testing.T) {
 	require.Contains(t, string(out), "another process uses it: stop that one, or give this one its own --data-dir")
 }
 
-// TestDatabaseOfAnother: replicas need one datastore. Bridges that have each its own
-// on one northbound database do not undo each other's work: the first one keeps it,
-// until an operator gives it to the other.
+// TestDatabaseOfAnother: two bridges with different datastores use the same northbound database. They do
+// not undo each other's writes: the first one keeps the database until an operator gives it to the
+// other.
 func TestDatabaseOfAnother(t *testing.T) {
 	t.Parallel()
 	nb := ovsdb.Start(t)
@@ -139,7 +139,7 @@ func TestDatabaseOfAnother(t *testing.T) {
 	second := startReplica(t, "the second", onNB...)
 	putPool(second, "10.43.0.0/16")
 	second.change(http.MethodPut, podPath(1), podBody(1))
-	await(t, patience, "the second says whose the database is", func() error {
+	await(t, patience, "the second bridge reports the owner of the database", func() error {
 		st, err := second.status()
 		if err == nil && (st.InSync || st.Backend.Connected || !second.Log().Says(0, "belongs to a bridge with another datastore")) {
 			err = fmt.Errorf("status: %+v", st)

@@ -17,8 +17,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
-// proxy stands between a replica and its API server: what that says can come late,
-// or not at all.
+// proxy is a proxy between a replica and its API server. It can delay answers, or cut connections.
 type proxy struct {
 	l   net.Listener
 	to  string
@@ -51,7 +50,7 @@ func throughProxy(t *testing.T, plane *kube.ControlPlane, lag time.Duration) (p 
 	return p, kubeconfig
 }
 
-// cut ends all connections, and those that come, or lets them be again.
+// cut closes all connections and refuses new ones, or allows them again.
 func (p *proxy) cut(isCut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +86,7 @@ func (p *proxy) accept() {
 	}
 }
 
-// pass hands on what comes, some time later.
+// pass forwards data with a delay.
 func (p *proxy) pass(to, from net.Conn, lag time.Duration) {
 	type chunk struct {
 		due  time.Time
@@ -103,7 +102,7 @@ func (p *proxy) pass(to, from net.Conn, lag time.Duration) {
 				break
 			}
 		}
-		for range queue { // so that who sends ends
+		for range queue { // drain the queue, so that the sender ends
 		}
 	})
 	defer close(queue)

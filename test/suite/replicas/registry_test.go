@@ -27,11 +27,11 @@ type registry struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	wrong  []string
-	leases int // events of them
+	leases int // number of events of leases
 
-	pods   map[string]bool       // uids of those that are there
-	holder map[netip.Addr]string // uids of pods
-	given  map[string]netip.Addr // by uids of pods
+	pods   map[string]bool       // UIDs of existing pods
+	holder map[netip.Addr]string // UIDs of pods, by address
+	given  map[string]netip.Addr // addresses, by UID of the pod
 }
 
 // watchLeases watches until end is called.
@@ -68,7 +68,7 @@ func (g *registry) note(event *clientv3.Event) {
 	if !deleted {
 		g.lease(event.Kv.Value)
 	} else if uid, _, _ := strings.Cut(name, "/"); g.pods[uid] {
-		g.fail("the lease of %s is deleted, and the pod is there", uid)
+		g.fail("the lease of %s is deleted, but the pod exists", uid)
 	}
 }
 
@@ -85,11 +85,11 @@ func (g *registry) lease(value []byte) {
 		return
 	}
 	if l.Released != 0 && g.pods[l.PodUID] {
-		g.fail("the lease of %s is released, and the pod is there", l.PodUID)
+		g.fail("the lease of %s is released, but the pod exists", l.PodUID)
 	}
 	for _, a := range l.Addresses {
 		if other := g.holder[a.Address]; other != "" && other != l.PodUID {
-			g.fail("%s was %s's and is %s's", a.Address, other, l.PodUID)
+			g.fail("%s belonged to %s and now belongs to %s", a.Address, other, l.PodUID)
 		}
 		if before, found := g.given[l.PodUID]; found && before != a.Address {
 			g.fail("%s had %s and has %s", l.PodUID, before, a.Address)
@@ -102,7 +102,7 @@ func (g *registry) fail(format string, args ...any) {
 	g.wrong = append(g.wrong, fmt.Sprintf(format, args...))
 }
 
-// end requires that all was right.
+// end ends the watch, and requires that there was no error.
 func (g *registry) end(t *testing.T) {
 	t.Helper()
 	g.cancel()

@@ -1,6 +1,6 @@
-// Package replicas tests several bridges on one external etcd and one northbound
-// database, each a process as its users run it: who leads, who takes over, and what
-// one that was deposed can still do, which is nothing.
+// Package replicas tests several bridges on one external etcd and one northbound database. Each bridge is
+// a process, as in production. The tests check the election of a leader, the takeover by another
+// replica, and that a former leader cannot write.
 package replicas
 
 import (
@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// patience is how long what must happen may take on busy cores.
+	// patience is the time in which an expected state must be reached on a busy machine.
 	patience = 30 * time.Second
-	// interval is between two looks.
+	// interval is the time between two checks.
 	interval = 10 * time.Millisecond
-	// requestTimeout bounds a request, which a replica that is halted does not answer.
+	// requestTimeout bounds a request, because a halted replica does not answer.
 	requestTimeout = 10 * time.Second
 )
 
-// replica is one bridge: a process that a test stops, continues and kills.
+// replica is a bridge process. Tests halt, resume and kill it.
 type replica struct {
 	*bridgetest.Process
 	t    *testing.T
 	name string
 }
 
-// startReplica starts a bridge with further arguments, which ends with the test, and
-// waits until it serves. With go test -short it skips the test instead.
+// startReplica starts a bridge with further arguments, and waits until it serves. The bridge ends with
+// the test. With go test -short it skips the test instead.
 func startReplica(t *testing.T, name string, args ...string) *replica {
 	t.Helper()
 	if testing.Short() {
@@ -49,8 +49,8 @@ func startProgram(t *testing.T, program, name string, args ...string) *replica {
 	return &replica{bridgetest.ServeProgram(t, program, args...), t, name}
 }
 
-// startReplicas starts several on one etcd and one northbound database, one after the
-// other. One of them leads when it returns, the first.
+// startReplicas starts several replicas on one etcd and one northbound database, one after the other. It
+// returns when the first one leads.
 func startReplicas(t *testing.T, n int, e *cluster, nb *ovsdb.Server, args ...string) []*replica {
 	t.Helper()
 	args = append(args, "--etcd-endpoints", strings.Join(e.Endpoints(), ","), "--backend", "ovn", "--ovn-nb", nb.Endpoint())
@@ -58,20 +58,20 @@ func startReplicas(t *testing.T, n int, e *cluster, nb *ovsdb.Server, args ...st
 	for i := range n {
 		all = append(all, startReplica(t, fmt.Sprintf("replica %d", i), args...))
 		if i == 0 {
-			await(t, patience, "the first leads", func() error { return all[0].leads(true) })
+			await(t, patience, "the first replica leads", func() error { return all[0].leads(true) })
 		}
 	}
 	return all
 }
 
-// do makes a request; a body is marshalled.
+// do sends a request. A body is marshalled.
 func (r *replica) do(ctx context.Context, method, path string, body any) (status int, answer string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return r.Client().Do(ctx, method, path, body)
 }
 
-// change writes to the config tree, which must succeed.
+// change writes to the config tree. The write must succeed.
 func (r *replica) change(method, path string, body any) {
 	r.t.Helper()
 	status, answer, err := r.do(r.t.Context(), method, "/restconf/config/"+path, body)
@@ -79,7 +79,7 @@ func (r *replica) change(method, path string, body any) {
 	require.Equal(r.t, 2, status/100, "%s %s: %d %s", method, path, status, answer)
 }
 
-// open reads what needs no credentials; nil when the answer is 200.
+// open gets a page that needs no credentials. It returns nil if the answer is 200.
 func (r *replica) open(path string) error {
 	status, answer, err := r.do(r.t.Context(), http.MethodGet, path, nil)
 	if err == nil && status != http.StatusOK {
@@ -88,8 +88,7 @@ func (r *replica) open(path string) error {
 	return err
 }
 
-// read reads a tree, "operational/…", into out, which stays as it is when the tree is
-// not there.
+// read reads a tree ("operational/…") into out. It does not change out if the tree does not exist.
 func (r *replica) read(path string, out any) error {
 	ctx, cancel := context.WithTimeout(r.t.Context(), requestTimeout)
 	defer cancel()
@@ -109,7 +108,8 @@ func (r *replica) status() (st status, err error) {
 	return st, err
 }
 
-// leads is nil when the status and the metric say that the replica leads, or does not.
+// leads returns an error unless the status and the metric report that the replica leads, or that it does
+// not.
 func (r *replica) leads(want bool) error {
 	st, err := r.status()
 	if err != nil {
@@ -140,7 +140,7 @@ func (r *replica) awaitSync() {
 	})
 }
 
-// await waits until holds returns nil, and fails with its last error.
+// await waits until holds returns nil. After a timeout it fails the test with the last error.
 func await(t *testing.T, within time.Duration, what string, holds func() error) {
 	t.Helper()
 	bridgetest.Await(t, interval, within, what, holds)

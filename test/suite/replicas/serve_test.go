@@ -15,7 +15,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
-// trees are what every replica answers alike.
+// trees are the trees for which every replica gives the same answer.
 var trees = []string{
 	"config/pod:coe", "config/dhcp_allocation_pool:dhcp_allocation_pool", "operational/dhcp_allocation_pool:dhcp_allocation_pool",
 	"operational/coe-status:leases", "operational/coe-agent:interfaces",
@@ -25,8 +25,8 @@ var trees = []string{
 	"operational/l3vpn:vpn-interfaces", "operational/ietf-interfaces:interfaces", "operational/coe-netvirt:subnets",
 }
 
-// TestEveryReplicaServes: one leads, and whichever is asked, what is written is done
-// and what is read is the same.
+// TestEveryReplicaServes: one replica leads. Clients can write through any replica, and all replicas give
+// the same answers.
 func TestEveryReplicaServes(t *testing.T) {
 	t.Parallel()
 	nb, e := ovsdb.Start(t), startEtcd(t, 1)
@@ -79,8 +79,7 @@ func sameTree(t *testing.T, a, b *replica, tree string) error {
 	return nil
 }
 
-// snapshot are the events that the stream of a node begins with, without what counts
-// and times them.
+// snapshot returns the first events of a node's stream, without their IDs and times.
 func snapshot(t *testing.T, r *replica, node string) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -14,18 +14,18 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
-// These bounds are what busy cores take; make bench-kube holds the figures to 5 s and 1 s.
+// These bounds are for a busy machine. The bounds of make bench-kube are 5 s and 1 s.
 const (
 	killedBound  = 10 * time.Second
 	stoppedBound = 5 * time.Second
 	loadPace     = 50 * time.Millisecond // 20 pods/s
 )
 
-// addressesRest has them do so for longer than a test takes: an address that was given
-// is given to no other pod.
+// addressesRest has the flags with which addresses rest for longer than a test takes. No address is
+// given to a second pod.
 var addressesRest = []string{"--address-reuse-delay", "1h"}
 
-// TestLeaderIsKilled kills the leader under load, and then the next.
+// TestLeaderIsKilled kills the leader under load, and then the next leader.
 func TestLeaderIsKilled(t *testing.T) {
 	for _, seed := range []uint64{1, 2} {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	}
 }
 
-// TestLeaderIsStopped stops the leader as its users do.
+// TestLeaderIsStopped stops the leader as an operator does.
 func TestLeaderIsStopped(t *testing.T) {
 	takeOver(t, 3, stoppedBound, func(r *replica) {
 		r.Signal(syscall.SIGTERM)
@@ -42,8 +42,8 @@ func TestLeaderIsStopped(t *testing.T) {
 	})
 }
 
-// takeOver ends the leader under load, and requires that another one takes over in
-// time, and that nothing is lost.
+// takeOver ends the leader under load. It requires that another replica takes over in time, and that no
+// acknowledged write is lost.
 func takeOver(t *testing.T, seed uint64, bound time.Duration, end func(*replica)) {
 	t.Helper()
 	nb, e := ovsdb.Start(t), startEtcd(t, 1)
@@ -59,7 +59,7 @@ func takeOver(t *testing.T, seed uint64, bound time.Duration, end func(*replica)
 	end(all[0])
 	await(t, patience, "the other one leads", func() error { return through.leads(true) })
 	first := l.number()
-	await(t, patience, "a row of a pod that came after", func() error { return rowSince(t, nb, first) })
+	await(t, patience, "a row of a later pod", func() error { return rowSince(t, nb, first) })
 	took := time.Since(begun)
 	t.Logf("seed %d: %s from the end of the leader to the first row", seed, took.Round(time.Millisecond))
 	require.Less(t, took, bound)
@@ -70,7 +70,7 @@ func takeOver(t *testing.T, seed uint64, bound time.Duration, end func(*replica)
 	leases.end(t)
 }
 
-// rowSince is nil when there is a port of a pod of that number or a later one.
+// rowSince returns an error unless the database has the port of a pod with a number or a later one.
 func rowSince(t *testing.T, nb *ovsdb.Server, number int) error {
 	t.Helper()
 	for _, name := range ports(t, nb, "name") {
@@ -83,5 +83,5 @@ func rowSince(t *testing.T, nb *ovsdb.Server, number int) error {
 			return nil
 		}
 	}
-	return errors.New("there is none")
+	return errors.New("the database has no such port")
 }

@@ -18,16 +18,16 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/serve"
 )
 
-// previous is the commit that a rolling upgrade starts from: the last one whose
-// bridges are in use. A release moves it.
+// previous is the commit from which a rolling upgrade starts: the commit of the last bridges in use. It
+// is changed with each release.
 const previous = "c1aab8b7e2d941db4348fc185b7b8d99b3a91799"
 
-// upgradeSeed is that of the loads of a rolling upgrade.
+// upgradeSeed is the seed of the loads of a rolling upgrade.
 const upgradeSeed = 20261123
 
-// TestRollingUpgrade upgrades two replicas under load, one after the other, and goes
-// back again. Both versions lead and stand by on one datastore. Each pod keeps its
-// address, and no address has two owners.
+// TestRollingUpgrade upgrades two replicas under load, one after the other, and then downgrades them.
+// Both versions are leader and standby replica on the same datastore. Each pod keeps its address, and
+// no address has two owners.
 func TestRollingUpgrade(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs child processes: run without -short")
@@ -41,15 +41,15 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 }
 
-// rolling replaces two replicas of one program by two of another under load. The
-// leader ends first each time, so that each program takes over from the other.
+// rolling replaces two replicas of one program by two replicas of another one, under load. It always ends
+// the leader first, so each program takes over from the other.
 func rolling(t *testing.T, from, to string) {
 	t.Helper()
 	nb, e := ovsdb.Start(t), startEtcd(t, 1)
 	args := slices.Concat(addressesRest, []string{"--etcd-endpoints", strings.Join(e.Endpoints(), ","), "--backend", "ovn", "--ovn-nb", nb.Endpoint()})
 	start := func(program, name string) *replica { return startProgram(t, program, name, args...) }
-	leader := start(from, "the first of the older ones")
-	await(t, patience, "the first leads", func() error { return leader.leads(true) })
+	leader := start(from, "the first older replica")
+	await(t, patience, "the first replica leads", func() error { return leader.leads(true) })
 	putPool(leader, "10.42.0.0/16")
 	leases := watchLeases(t, e)
 
@@ -65,7 +65,7 @@ func rolling(t *testing.T, from, to string) {
 		leader.Stop()
 		await(t, patience, "the other one leads", func() error { return standby.leads(true) })
 		first := l.number()
-		await(t, patience, "a row of a pod that came after", func() error { return rowSince(t, nb, first) })
+		await(t, patience, "a row of a later pod", func() error { return rowSince(t, nb, first) })
 		stop()
 		standby.awaitSync()
 		requireExact(t, standby, nb, requireAcknowledged(t, standby, loads...))
@@ -75,7 +75,7 @@ func rolling(t *testing.T, from, to string) {
 	leases.end(t)
 }
 
-// livingLeases are the addresses of the pods that have a lease, by interface name.
+// livingLeases returns the addresses of the pods with a lease, by interface name.
 func livingLeases(r *replica) map[string]string {
 	r.t.Helper()
 	all := map[string]string{}
@@ -87,7 +87,7 @@ func livingLeases(r *replica) map[string]string {
 	return all
 }
 
-// requireKept requires that each pod that is still there has the addresses it had.
+// requireKept requires that each pod that still exists has the same addresses as before.
 func requireKept(t *testing.T, before, after map[string]string) {
 	t.Helper()
 	require.NotEmpty(t, before)
@@ -98,7 +98,7 @@ func requireKept(t *testing.T, before, after map[string]string) {
 	}
 }
 
-// previousProgram is the bridge of the commit previous, built once into the cache.
+// previousProgram is the bridge of the commit previous. It is built once into the cache.
 func previousProgram(t *testing.T) string {
 	t.Helper()
 	folder := cache.Folder{
