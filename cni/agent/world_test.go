@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -76,6 +77,8 @@ type world struct {
 	agents map[string]*agentProcess // by host
 	// deadline is the deadline of the agents' calls.
 	deadline time.Duration
+	// under is the command that runs the agents; empty for none.
+	under []string
 }
 
 // Deadlines of agents: for tests whose calls succeed on busy machines, and for tests with calls
@@ -137,11 +140,11 @@ func (w *world) startAgent(host string) {
 	allowSocket(w.t, a.socket)
 	password := filepath.Join(dir, "password")
 	require.NoError(w.t, os.WriteFile(password, []byte(bridgetest.Password), 0o600))
-	a.argv = []string{
+	a.argv = append(slices.Clone(w.under),
 		bridgetest.Program(w.t), "agent", "--bridge", a.relay.url, "--node-address", w.address(host),
 		"--user", bridgetest.User, "--password-file", password, "--ovs-db", w.lab.Host(host).OVSDB.Remote,
 		"--socket", a.socket, "--state-dir", a.dir, "--call-deadline", w.deadline.String(), "--sweep-interval", "2s", "--log-level", "debug",
-	}
+	)
 	var err error
 	a.Process, err = w.lab.Launch(w.t.Context(), ovnhost.Command{
 		Name: host + "/agent", Pod: host, Argv: a.argv,
