@@ -19,6 +19,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/pki"
 	"golang.org/x/crypto/bcrypt"
 )
 
@@ -161,10 +163,10 @@ type caller struct {
 	url  string
 }
 
-func newCaller(t testing.TB, url string, trusted *authority, shown *pair) *caller {
-	cfg := &tls.Config{RootCAs: trusted.pool(), ClientSessionCache: tls.NewLRUClientSessionCache(0)}
+func newCaller(t testing.TB, url string, trusted *pki.Authority, shown *pki.Pair) *caller {
+	cfg := &tls.Config{RootCAs: trusted.Pool(), ClientSessionCache: tls.NewLRUClientSessionCache(0)}
 	if shown != nil {
-		c := shown.tls(t)
+		c := shown.TLS(t)
 		// Shown whatever the server asks for, as one who is refused would.
 		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c, nil }
 	}

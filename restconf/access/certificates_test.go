@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/pki"
 )
 
 // tlsBed is a bed with TLS and its authority.
 type tlsBed struct {
 	*bed
-	authority *authority
+	authority *pki.Authority
 	url       string
 }
 
@@ -26,11 +28,11 @@ type tlsBed struct {
 // empty.
 func newTLSBed(t testing.TB, roles string) *tlsBed {
 	t.Helper()
-	a := newAuthority(t, "authority")
-	shown := a.issue(t, "bridge")
+	a := pki.New(t, "authority")
+	shown := a.Issue(t, "bridge")
 	cfg := Config{
 		UsersFile: file(t, line(t, "ann", "writer", "one")),
-		CertFile:  file(t, string(shown.cert)), KeyFile: file(t, string(shown.key)), ClientCAFile: file(t, string(a.pem())),
+		CertFile:  file(t, string(shown.Cert)), KeyFile: file(t, string(shown.Key)), ClientCAFile: file(t, string(a.PEM())),
 	}
 	if roles != "" {
 		cfg.ClientRolesFile = file(t, roles)
@@ -40,7 +42,7 @@ func newTLSBed(t testing.TB, roles string) *tlsBed {
 	return b
 }
 
-func (b *tlsBed) caller(shown *pair) *caller { return newCaller(b.t, b.url, b.authority, shown) }
+func (b *tlsBed) caller(shown *pki.Pair) *caller { return newCaller(b.t, b.url, b.authority, shown) }
 
 func TestCertificatesTellRoles(t *testing.T) {
 	b := newTLSBed(t, `# who may do what
@@ -76,7 +78,7 @@ node:O=system:nodes
 		{"robot ", "robot  none certificate", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			shown := b.authority.issue(t, c.name, func(leaf *x509.Certificate) {
+			shown := b.authority.Issue(t, c.name, func(leaf *x509.Certificate) {
 				if c.change != nil {
 					c.change(leaf)
 				}
@@ -109,14 +111,14 @@ func inGroup(name string) func(*x509.Certificate) {
 
 func TestCertificatesThatAreRefused(t *testing.T) {
 	b := newTLSBed(t, "writer:CN=robot\n")
-	stranger := newAuthority(t, "authority").issue(t, "robot")
+	stranger := pki.New(t, "authority").Issue(t, "robot")
 	for _, c := range []struct {
 		name, says string
-		shown      pair
+		shown      pki.Pair
 	}{
-		{"ended", "certificate has expired", b.authority.issue(t, "robot", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })},
-		{"to come", "not yet valid", b.authority.issue(t, "robot", func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) })},
-		{"a server's", "incompatible key usage", b.authority.issue(t, "robot", func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} })},
+		{"ended", "certificate has expired", b.authority.Issue(t, "robot", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })},
+		{"to come", "not yet valid", b.authority.Issue(t, "robot", func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) })},
+		{"a server's", "incompatible key usage", b.authority.Issue(t, "robot", func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} })},
 		{"another authority's", "certificate signed by unknown authority", stranger},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -137,8 +139,8 @@ func TestCertificatesThatAreRefused(t *testing.T) {
 func TestCertificatesEndOnOpenConnections(t *testing.T) {
 	b := newTLSBed(t, "writer:CN=robot\nreader:CN=short\n")
 	end := time.Now().Add(2 * time.Second).Truncate(time.Second)
-	short := b.authority.issue(t, "short", func(c *x509.Certificate) { c.NotAfter = end })
-	robot := b.authority.issue(t, "robot")
+	short := b.authority.Issue(t, "short", func(c *x509.Certificate) { c.NotAfter = end })
+	robot := b.authority.Issue(t, "robot")
 	shortLived, longLived := b.caller(&short), b.caller(&robot)
 	says := func(c *caller, text string) func() bool {
 		return func() bool {
@@ -157,7 +159,7 @@ func TestCertificatesEndOnOpenConnections(t *testing.T) {
 	write(t, b.cfg.ClientRolesFile, "writer CN=robot\n")
 	b.eventually(func() bool { return b.metric("coe_bridge_file_failures_total", "client-roles") == 1 }, "the file is broken")
 
-	write(t, b.cfg.ClientCAFile, string(newAuthority(t, "new").pem()))
+	write(t, b.cfg.ClientCAFile, string(pki.New(t, "new").PEM()))
 	b.eventually(says(longLived, "unknown authority"), "its authority is gone")
 	write(t, b.cfg.ClientCAFile, "no certificate")
 	b.eventually(func() bool { return b.metric("coe_bridge_file_failures_total", "client-ca") == 1 }, "the file is broken")
@@ -167,8 +169,8 @@ func TestCertificatesEndOnOpenConnections(t *testing.T) {
 // Without roles, a certificate is wanted of everybody, and a password.
 func TestCertificateAndPassword(t *testing.T) {
 	b := newTLSBed(t, "")
-	robot, stranger := b.authority.issue(t, "robot"), newAuthority(t, "authority").issue(t, "robot")
-	for _, shown := range []*pair{nil, &stranger} {
+	robot, stranger := b.authority.Issue(t, "robot"), pki.New(t, "authority").Issue(t, "robot")
+	for _, shown := range []*pki.Pair{nil, &stranger} {
 		_, err := b.caller(shown).ask(t, "ann:one")
 		require.Error(t, err)
 	}
@@ -182,7 +184,7 @@ func TestCertificateAndPassword(t *testing.T) {
 
 	// When the authority goes, so does what is open; and no old session opens another
 	// connection.
-	write(t, b.cfg.ClientCAFile, string(newAuthority(t, "new").pem()))
+	write(t, b.cfg.ClientCAFile, string(pki.New(t, "new").PEM()))
 	b.eventually(func() bool {
 		said, err := caller.ask(t, "ann:one")
 		return err != nil || strings.Contains(said, "unknown authority")
@@ -197,7 +199,7 @@ func TestCertificateAndPassword(t *testing.T) {
 func TestServerCertificateIsFollowed(t *testing.T) {
 	b := newTLSBed(t, "writer:CN=robot\n")
 	shown := func() string {
-		conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: b.authority.pool()}}).DialContext(t.Context(), "tcp", strings.TrimPrefix(b.url, "https://"))
+		conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: b.authority.Pool()}}).DialContext(t.Context(), "tcp", strings.TrimPrefix(b.url, "https://"))
 		require.NoError(t, err)
 		defer func() { require.NoError(t, conn.Close()) }()
 		return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].Subject.CommonName
@@ -208,11 +210,11 @@ func TestServerCertificateIsFollowed(t *testing.T) {
 	require.NoError(t, err)
 
 	end := time.Now().Add(30 * time.Minute).Truncate(time.Second)
-	second := b.authority.issue(t, "second", func(c *x509.Certificate) { c.NotAfter = end })
-	write(t, b.cfg.CertFile, string(second.cert))
+	second := b.authority.Issue(t, "second", func(c *x509.Certificate) { c.NotAfter = end })
+	write(t, b.cfg.CertFile, string(second.Cert))
 	b.eventually(func() bool { return b.metric("coe_bridge_file_failures_total", "tls-cert") == 1 }, "the key is another's")
 	require.Equal(t, "bridge", shown())
-	write(t, b.cfg.KeyFile, string(second.key))
+	write(t, b.cfg.KeyFile, string(second.Key))
 	b.eventually(func() bool { return shown() == "second" }, "the pair is in force")
 	require.InDelta(t, end.Unix(), b.metric("coe_bridge_certificate_end_timestamp_seconds", "tls-cert"), 1)
 	_, err = open.ask(t, "ann:one")
@@ -224,21 +226,21 @@ func TestServerCertificateIsFollowed(t *testing.T) {
 // curl as a client: with a certificate, with one that has ended, and with a password.
 func TestCurl(t *testing.T) {
 	b := newTLSBed(t, "writer:CN=robot\n")
-	authority := file(t, string(b.authority.pem()))
+	authority := file(t, string(b.authority.PEM()))
 	curl := func(args ...string) string {
 		args = append([]string{"--silent", "--show-error", "--max-time", "20", "--cacert", authority, b.url}, args...)
 		out, err := exec.CommandContext(t.Context(), "curl", args...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		return string(out)
 	}
-	with := func(p pair) []string {
+	with := func(p pki.Pair) []string {
 		dir := t.TempDir()
-		write(t, filepath.Join(dir, "cert"), string(p.cert))
-		write(t, filepath.Join(dir, "key"), string(p.key))
+		write(t, filepath.Join(dir, "cert"), string(p.Cert))
+		write(t, filepath.Join(dir, "key"), string(p.Key))
 		return []string{"--cert", filepath.Join(dir, "cert"), "--key", filepath.Join(dir, "key")}
 	}
-	robot := b.authority.issue(t, "robot")
-	ended := b.authority.issue(t, "robot", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
+	robot := b.authority.Issue(t, "robot")
+	ended := b.authority.Issue(t, "robot", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
 	require.Equal(t, "robot writer certificate", curl(with(robot)...))
 	require.Contains(t, curl(with(ended)...), "certificate has expired")
 	require.Equal(t, "ann writer password", curl("--user", "ann:one"))

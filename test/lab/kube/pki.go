@@ -32,27 +32,28 @@ type pki struct {
 
 // newPKI creates the keys and writes them for the processes.
 func newPKI(dir string) (*pki, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, certificate, err := ServerKey([]string{"localhost", "kubernetes.default.svc"}, net.IPv4(127, 0, 0, 1))
 	if err != nil {
-		return nil, fmt.Errorf("make key: %w", err)
+		return nil, err
 	}
-	encoded, err := x509.MarshalECPrivateKey(key)
+	encoded, err := EncodeKey(key)
 	if err != nil {
-		return nil, fmt.Errorf("encode key: %w", err)
-	}
-	certificate, err := selfSigned(key)
-	if err != nil {
-		return nil, fmt.Errorf("make certificate: %w", err)
+		return nil, err
 	}
 	p := &pki{key: key, certificate: certificate, token: rand.Text()}
 	return p, writeFiles(dir, map[string][]byte{
-		keyFile:         pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded}),
+		keyFile:         encoded,
 		certificateFile: certificate,
 		tokensFile:      []byte(p.token + ",admin,admin,system:masters\n"),
 	})
 }
 
-func selfSigned(key *ecdsa.PrivateKey) ([]byte, error) {
+// ServerKey creates the key of an API server, and its self-signed certificate, as PEM, for these names
+// and addresses.
+func ServerKey(names []string, addresses ...net.IP) (key *ecdsa.PrivateKey, certificate []byte, err error) {
+	if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return nil, nil, fmt.Errorf("make key: %w", err)
+	}
 	now := time.Now()
 	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(1),
@@ -63,11 +64,23 @@ func selfSigned(key *ecdsa.PrivateKey) ([]byte, error) {
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
 		IsCA:                  true,
-		DNSNames:              []string{"localhost", "kubernetes.default.svc"},
-		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames:              names,
+		IPAddresses:           addresses,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), err
+	if err != nil {
+		return nil, nil, fmt.Errorf("make certificate: %w", err)
+	}
+	return key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
+}
+
+// EncodeKey returns a key as PEM.
+func EncodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
+	encoded, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encode key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded}), nil
 }
 
 func writeFiles(dir string, files map[string][]byte) error {

@@ -1,23 +1,17 @@
 package kubelab
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
-	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/coe-bridge/coe-bridge/test/lab/kube"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
@@ -48,25 +42,23 @@ func newAccess(dir string, nodes []string) (*access, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make folder of control plane: %w", err)
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	names := []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
+	key, certificate, err := kube.ServerKey(names, net.IPv4(127, 0, 0, 1), net.IPv4(10, 96, 0, 1), ovnhost.Central.AsSlice())
 	if err != nil {
-		return nil, fmt.Errorf("make key: %w", err)
+		return nil, err
 	}
-	encoded, err := x509.MarshalECPrivateKey(key)
+	encoded, err := kube.EncodeKey(key)
 	if err != nil {
-		return nil, fmt.Errorf("encode key: %w", err)
+		return nil, err
 	}
-	a := &access{dir: dir, tokens: map[string]string{admin: rand.Text()}}
-	if a.certificate, err = selfSigned(key); err != nil {
-		return nil, fmt.Errorf("make certificate: %w", err)
-	}
+	a := &access{dir: dir, certificate: certificate, tokens: map[string]string{admin: rand.Text()}}
 	lines := a.tokens[admin] + ",admin,admin,system:masters\n"
 	for _, n := range nodes {
 		a.tokens[n] = rand.Text()
 		lines += fmt.Sprintf("%s,system:node:%s,%s,system:nodes\n", a.tokens[n], n, n)
 	}
 	for name, content := range map[string][]byte{
-		keyFile:         pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded}),
+		keyFile:         encoded,
 		certificateFile: a.certificate,
 		tokensFile:      []byte(lines),
 	} {
@@ -75,24 +67,6 @@ func newAccess(dir string, nodes []string) (*access, error) {
 		}
 	}
 	return a, a.writeKubeconfig(filepath.Join(dir, adminFile), admin)
-}
-
-func selfSigned(key *ecdsa.PrivateKey) ([]byte, error) {
-	now := time.Now()
-	template := &x509.Certificate{
-		SerialNumber:          big.NewInt(1),
-		Subject:               pkix.Name{CommonName: "kube-apiserver"},
-		NotBefore:             now.Add(-time.Hour),
-		NotAfter:              now.AddDate(1, 0, 0),
-		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true,
-		IsCA:                  true,
-		DNSNames:              []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
-		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(10, 96, 0, 1), ovnhost.Central.AsSlice()},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), err
 }
 
 // writeKubeconfig writes a kubeconfig for a user.

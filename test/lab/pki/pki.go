@@ -59,6 +59,21 @@ func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
+// Pool returns a pool with only the authority's certificate.
+func (a *Authority) Pool() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(a.cert)
+	return p
+}
+
+// TLS returns the pair for a server or a client.
+func (p Pair) TLS(t testing.TB) tls.Certificate {
+	t.Helper()
+	c, err := tls.X509KeyPair(p.Cert, p.Key)
+	require.NoError(t, err)
+	return c
+}
+
 // Until ends a certificate at a time.
 func Until(end time.Time) func(*x509.Certificate) {
 	return func(c *x509.Certificate) { c.NotAfter = end }
@@ -104,9 +119,7 @@ func (p Pair) Write(t testing.TB, dir, name string) Paths {
 // Serve shows a certificate to each client on an address of loopback until the test ends.
 func Serve(t testing.TB, p Pair) (address string) {
 	t.Helper()
-	pair, err := tls.X509KeyPair(p.Cert, p.Key)
-	require.NoError(t, err)
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{p.TLS(t)}})
 	require.NoError(t, err)
 	done := make(chan struct{})
 	go func() {

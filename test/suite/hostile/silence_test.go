@@ -22,26 +22,7 @@ import (
 const silenceWithin = time.Minute
 
 // withoutPolicies is the role of a bridge before it followed network policies.
-const withoutPolicies = `
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: bridge, namespace: default}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: bridge}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: bridge}
-subjects:
-- {kind: ServiceAccount, name: bridge, namespace: default}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: bridge}
-rules:
-- {apiGroups: [""], resources: [namespaces, nodes, pods, services], verbs: [list, watch]}
-- {apiGroups: [""], resources: [pods/status], verbs: [patch]}
-- {apiGroups: [""], resources: [events], verbs: [create, patch]}
-- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}
+const withoutPolicies = kubetest.BridgeRole + `- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}
 `
 
 const withPolicies = withoutPolicies + `- {apiGroups: [networking.k8s.io], resources: [networkpolicies], verbs: [list, watch]}

@@ -21,26 +21,7 @@ import (
 
 // account is a service account for bridges, with its role. The verbs on endpoint slices are
 // a parameter.
-const account = `
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: bridge, namespace: default}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: bridge}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: bridge}
-subjects:
-- {kind: ServiceAccount, name: bridge, namespace: default}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: bridge}
-rules:
-- {apiGroups: [""], resources: [namespaces, nodes, pods, services], verbs: [list, watch]}
-- {apiGroups: [""], resources: [pods/status], verbs: [patch]}
-- {apiGroups: [""], resources: [events], verbs: [create, patch]}
-- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [%s]}
+const account = kubetest.BridgeRole + `- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [%s]}
 `
 
 // TestAccess starts a bridge on clusters that it cannot read, for different reasons. The
