@@ -6,16 +6,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"os/signal"
-	"strings"
-	"syscall"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/test/demo/program"
 	"github.com/coe-bridge/coe-bridge/test/demo/screen"
 	"github.com/coe-bridge/coe-bridge/test/lab/kubelab"
 )
@@ -31,33 +27,18 @@ const usage = `Usage:
   demokube down                remove all of it (root)`
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "demo-k8s:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, args []string) error {
-	if len(args) == 0 {
-		return fmt.Errorf("no command\n%s", usage)
-	}
-	if os.Geteuid() != 0 {
-		return errors.New("namespaces and mounts need root: run as root")
-	}
-	switch args[0] {
-	case "up":
-		return up(ctx, args[1:])
-	case "down":
-		return down()
-	default:
-		return fmt.Errorf("unknown command %q\n%s", args[0], usage)
-	}
+	exists := func() bool { return kubelab.Exists(prefix) }
+	remove := func() error { return kubelab.Cleanup(prefix) }
+	program.Main("demo-k8s", usage, map[string]program.Command{
+		"up":   up,
+		"down": program.Down(exists, remove, "processes, namespaces, mounts, control groups and files"),
+	})
 }
 
 func up(ctx context.Context, args []string) error {
+	if err := program.Root(); err != nil {
+		return err
+	}
 	flags := flag.NewFlagSet("demokube up", flag.ContinueOnError)
 	bin := flags.String("bin", "bin", "folder with coe-bridge and coe-cni, as make build leaves it")
 	if err := flags.Parse(args); err != nil {
@@ -71,33 +52,6 @@ func up(ctx context.Context, args []string) error {
 			err = fmt.Errorf("%w\nWhat was started is left to look at (logs: %s); make demo-k8s-down removes it", err, kubelab.LogFolders(prefix))
 		}
 		return err
-	}
-	return nil
-}
-
-func down() error {
-	if !kubelab.Exists(prefix) {
-		fmt.Println("no demo is running")
-		return nil
-	}
-	if err := kubelab.Cleanup(prefix); err != nil {
-		return err
-	}
-	fmt.Println("the demo is gone: its processes, namespaces, mounts, control groups and files")
-	return nil
-}
-
-// installPackages installs the Debian packages that are missing.
-func installPackages(ctx context.Context, missing []string) error {
-	for _, args := range [][]string{
-		{"update"},
-		append([]string{"install", "--yes", "--no-install-recommends"}, missing...),
-	} {
-		cmd := exec.CommandContext(ctx, "apt-get", args...)
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("run %s: %w: %s", strings.Join(cmd.Args, " "), err, out)
-		}
 	}
 	return nil
 }

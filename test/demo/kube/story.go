@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/test/demo/program"
 	"github.com/coe-bridge/coe-bridge/test/demo/screen"
 	"github.com/coe-bridge/coe-bridge/test/lab/kubelab"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
@@ -23,42 +24,30 @@ type story struct {
 	lab    *kubelab.Lab
 }
 
-// step is a step of the story.
-type step struct {
-	title string
-	do    func(context.Context) error
-}
-
-// tell does one step after the other, up to the first that fails.
+// tell tells the story.
 func (s *story) tell(ctx context.Context) error {
-	for _, step := range []step{
-		{"Look for what the demo needs", s.prepare},
-		{"Start Kubernetes: control plane and two nodes, each a host of OVN", s.startCluster},
-		{"Install coe-bridge as docs/kubernetes.md says, and a name server", s.install},
-		{"Create two namespaces: a Deployment with a Service, a Pod with probes", s.create},
-		{"Look at the pods, and at the Netvirt model", s.show},
-		{"Send packets from pod to pod, from pod to node, from node to pod", s.ping},
-		{"Fetch a page through the Service, by its name", s.fetch},
-		{"Reach the API server as kubernetes.default", s.reachAPIServer},
-		{"Scale the Deployment up, and down", s.scale},
-		{"Delete all: the model is empty", s.deleteAll},
-	} {
-		s.screen.Step(step.title)
-		if err := step.do(ctx); err != nil {
-			return fmt.Errorf("%s: %w", strings.ToLower(step.title[:1])+step.title[1:], err)
-		}
+	err := program.Tell(ctx, s.screen, []program.Step{
+		{Title: "Look for what the demo needs", Do: s.prepare},
+		{Title: "Start Kubernetes: control plane and two nodes, each a host of OVN", Do: s.startCluster},
+		{Title: "Install coe-bridge as docs/kubernetes.md says, and a name server", Do: s.install},
+		{Title: "Create two namespaces: a Deployment with a Service, a Pod with probes", Do: s.create},
+		{Title: "Look at the pods, and at the Netvirt model", Do: s.show},
+		{Title: "Send packets from pod to pod, from pod to node, from node to pod", Do: s.ping},
+		{Title: "Fetch a page through the Service, by its name", Do: s.fetch},
+		{Title: "Reach the API server as kubernetes.default", Do: s.reachAPIServer},
+		{Title: "Scale the Deployment up, and down", Do: s.scale},
+		{Title: "Delete all: the model is empty", Do: s.deleteAll},
+	})
+	if err != nil {
+		return err
 	}
-	s.screen.Step("Done")
 	s.sayNext()
 	return nil
 }
 
 func (s *story) prepare(ctx context.Context) error {
-	if missing := kubelab.Missing(); len(missing) > 0 {
-		s.screen.Say("installing %s", strings.Join(missing, " "))
-		if err := installPackages(ctx, missing); err != nil {
-			return err
-		}
+	if err := program.InstallPackages(ctx, s.screen, kubelab.Missing); err != nil {
+		return err
 	}
 	if kubelab.Exists(prefix) {
 		s.screen.Say("an earlier demo is there: it is removed first")

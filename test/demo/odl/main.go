@@ -7,16 +7,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"os/signal"
-	"strings"
-	"syscall"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/test/demo/program"
 	"github.com/coe-bridge/coe-bridge/test/demo/screen"
 	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
@@ -33,33 +29,18 @@ const usage = `Usage:
   demoodl down                                        remove all of it (root)`
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "demo-odl:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, args []string) error {
-	if len(args) == 0 {
-		return fmt.Errorf("no command\n%s", usage)
-	}
-	if os.Geteuid() != 0 {
-		return errors.New("network namespaces need root: run as root")
-	}
-	switch args[0] {
-	case "up":
-		return up(ctx, args[1:])
-	case "down":
-		return down()
-	default:
-		return fmt.Errorf("unknown command %q\n%s", args[0], usage)
-	}
+	exists := func() bool { return ovnhost.Exists(prefix) }
+	remove := func() error { return odl.Cleanup(prefix) }
+	program.Main("demo-odl", usage, map[string]program.Command{
+		"up":   up,
+		"down": program.Down(exists, remove, "processes, namespaces, links and files"),
+	})
 }
 
 func up(ctx context.Context, args []string) error {
+	if err := program.Root(); err != nil {
+		return err
+	}
 	flags := flag.NewFlagSet("demoodl up", flag.ContinueOnError)
 	bin := flags.String("bin", "bin", "folder with coe-bridge and coe-cni, as make build leaves it")
 	release := flags.String("release", string(odl.Oxygen), "the release of OpenDaylight: oxygen or neon")
@@ -74,33 +55,6 @@ func up(ctx context.Context, args []string) error {
 			err = fmt.Errorf("%w\nlogs: /run/ovnhost/%s/logs. The demo is left for inspection; make demo-odl-down removes it", err, prefix)
 		}
 		return err
-	}
-	return nil
-}
-
-func down() error {
-	if !ovnhost.Exists(prefix) {
-		fmt.Println("no demo is running")
-		return nil
-	}
-	if err := odl.Cleanup(prefix); err != nil {
-		return err
-	}
-	fmt.Println("the demo is gone: its processes, namespaces, links and files")
-	return nil
-}
-
-// installPackages installs the Debian packages that are missing.
-func installPackages(ctx context.Context, missing []string) error {
-	for _, args := range [][]string{
-		{"update"},
-		append([]string{"install", "--yes", "--no-install-recommends"}, missing...),
-	} {
-		cmd := exec.CommandContext(ctx, "apt-get", args...)
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("run %s: %w: %s", strings.Join(cmd.Args, " "), err, out)
-		}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/test/demo/program"
 	"github.com/coe-bridge/coe-bridge/test/demo/screen"
 	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 	"github.com/coe-bridge/coe-bridge/test/lab/odlpods"
@@ -45,42 +46,30 @@ const service = `service:services:
   endpoints: [90d00000-c0e0-4000-8000-000000000001, 90d00000-c0e0-4000-8000-000000000002]
 `
 
-// step is a step of the story.
-type step struct {
-	title string
-	do    func(context.Context) error
-}
-
-// tell does one step after the other, up to the first that fails.
+// tell tells the story.
 func (s *story) tell(ctx context.Context) error {
-	for _, step := range []step{
-		{"Look for what the demo needs", s.prepare},
-		{"Start OpenDaylight, and two hosts with Open vSwitch, in network namespaces", s.startController},
-		{"Start coe-bridge with the OpenDaylight backend", s.startBridge},
-		{"Start an agent on each host: its switch becomes OpenDaylight's", s.startAgents},
-		{"Post four pods of three namespaces, and a service", s.post},
-		{"Plug the pods in by the CNI plugin", s.plug},
-		{"Look at the model, and at what OpenDaylight has of it", s.showTrees},
-		{"Look at the flows that OpenDaylight has programmed", s.showFlows},
-		{"Ping within a namespace and across namespaces, on one host and on two", s.ping},
-	} {
-		s.screen.Step(step.title)
-		if err := step.do(ctx); err != nil {
-			return fmt.Errorf("%s: %w", strings.ToLower(step.title[:1])+step.title[1:], err)
-		}
+	err := program.Tell(ctx, s.screen, []program.Step{
+		{Title: "Look for what the demo needs", Do: s.prepare},
+		{Title: "Start OpenDaylight, and two hosts with Open vSwitch, in network namespaces", Do: s.startController},
+		{Title: "Start coe-bridge with the OpenDaylight backend", Do: s.startBridge},
+		{Title: "Start an agent on each host: its switch becomes OpenDaylight's", Do: s.startAgents},
+		{Title: "Post four pods of three namespaces, and a service", Do: s.post},
+		{Title: "Plug the pods in by the CNI plugin", Do: s.plug},
+		{Title: "Look at the model, and at what OpenDaylight has of it", Do: s.showTrees},
+		{Title: "Look at the flows that OpenDaylight has programmed", Do: s.showFlows},
+		{Title: "Ping within a namespace and across namespaces, on one host and on two", Do: s.ping},
+	})
+	if err != nil {
+		return err
 	}
-	s.screen.Step("Done")
 	return s.sayNext()
 }
 
 // prepare installs what is missing, the release of OpenDaylight too, and removes an
 // earlier demo.
 func (s *story) prepare(ctx context.Context) error {
-	if missing := odl.Missing(); len(missing) > 0 {
-		s.screen.Say("installing %s", strings.Join(missing, " "))
-		if err := installPackages(ctx, missing); err != nil {
-			return err
-		}
+	if err := program.InstallPackages(ctx, s.screen, odl.Missing); err != nil {
+		return err
 	}
 	if ovnhost.Exists(prefix) {
 		s.screen.Say("an earlier demo is there: it is removed first")

@@ -15,10 +15,9 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/test/demo/program"
 	"github.com/coe-bridge/coe-bridge/test/demo/screen"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
@@ -34,29 +33,13 @@ const usage = `Usage:
   demo down                                         remove all of it (root)`
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context, args []string) error {
-	if len(args) == 0 {
-		return fmt.Errorf("no command\n%s", usage)
-	}
-	switch args[0] {
-	case "up":
-		return up(ctx, args[1:])
-	case "down":
-		return down()
-	case pageCommand:
-		return servePage(args[1:])
-	default:
-		return fmt.Errorf("unknown command %q\n%s", args[0], usage)
-	}
+	exists := func() bool { return ovnhost.Exists(prefix) }
+	remove := func() error { return ovnhost.Cleanup(prefix) }
+	program.Main("demo", usage, map[string]program.Command{
+		"up":        up,
+		"down":      program.Down(exists, remove, "processes, namespaces, links and files"),
+		pageCommand: servePage,
+	})
 }
 
 func up(ctx context.Context, args []string) error {
@@ -78,26 +61,11 @@ func up(ctx context.Context, args []string) error {
 	return nil
 }
 
-func down() error {
-	if os.Geteuid() != 0 {
-		return errors.New("remove the demo: run as root")
-	}
-	if !ovnhost.Exists(prefix) {
-		fmt.Println("no demo is running")
-		return nil
-	}
-	if err := ovnhost.Cleanup(prefix); err != nil {
-		return err
-	}
-	fmt.Println("the demo is gone: its processes, namespaces, links and files")
-	return nil
-}
-
 // pageCommand serves a page; the demo runs itself with it in pods.
 const pageCommand = "page"
 
 // servePage answers every request with a text: args are an address and the text.
-func servePage(args []string) error {
+func servePage(_ context.Context, args []string) error {
 	if len(args) != 2 {
 		return errors.New("page: want an address and a text")
 	}

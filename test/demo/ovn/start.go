@@ -2,22 +2,21 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
+	"github.com/coe-bridge/coe-bridge/test/demo/program"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
 // prepare looks for all that the demo needs before it starts anything, installs
 // missing Debian packages, and removes an earlier demo.
 func (s *story) prepare(ctx context.Context) error {
-	if os.Geteuid() != 0 {
-		return errors.New("network namespaces need root: run as root")
+	if err := program.Root(); err != nil {
+		return err
 	}
 	bridge, err := filepath.Abs(s.bridge)
 	if err != nil {
@@ -27,7 +26,7 @@ func (s *story) prepare(ctx context.Context) error {
 		return fmt.Errorf("find the bridge's program: %w: make build makes it", err)
 	}
 	s.bridge = bridge
-	if err := s.install(ctx); err != nil {
+	if err := program.InstallPackages(ctx, s.screen, ovnhost.Missing); err != nil {
 		return err
 	}
 	if ovnhost.Exists(prefix) {
@@ -37,29 +36,6 @@ func (s *story) prepare(ctx context.Context) error {
 		}
 	}
 	return s.checkPort(ctx)
-}
-
-func (s *story) install(ctx context.Context) error {
-	missing := ovnhost.Missing()
-	if len(missing) == 0 {
-		s.screen.Say("all Debian packages are installed")
-		return nil
-	}
-	s.screen.Say("installing %s", strings.Join(missing, " "))
-	for _, args := range [][]string{
-		{"update"},
-		append([]string{"install", "--yes", "--no-install-recommends"}, missing...),
-	} {
-		cmd := exec.CommandContext(ctx, "apt-get", args...)
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("run %s: %w: %s", cmd, err, out)
-		}
-	}
-	if missing := ovnhost.Missing(); len(missing) > 0 {
-		return fmt.Errorf("apt-get has installed them, but there is something missing of %s", strings.Join(missing, " "))
-	}
-	return nil
 }
 
 func (s *story) checkPort(ctx context.Context) error {

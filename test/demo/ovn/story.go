@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coe-bridge/coe-bridge/test/demo/program"
 	"github.com/coe-bridge/coe-bridge/test/demo/screen"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
@@ -36,38 +37,28 @@ func newStory(told *screen.Screen, listen, bridge string) *story {
 	}
 }
 
-// step is a step of the story.
-type step struct {
-	title string
-	do    func(context.Context) error
-}
-
-// tell does one step after the other, up to the first that fails.
+// tell tells the story.
 func (s *story) tell(ctx context.Context) error {
-	for _, step := range s.steps() {
-		s.screen.Step(step.title)
-		if err := step.do(ctx); err != nil {
-			return fmt.Errorf("%s: %w", strings.ToLower(step.title[:1])+step.title[1:], err)
-		}
+	if err := program.Tell(ctx, s.screen, s.steps()); err != nil {
+		return err
 	}
-	s.screen.Step("Done")
 	s.sayNext()
 	return nil
 }
 
-func (s *story) steps() []step {
-	return []step{
-		{"Look for what the demo needs", s.prepare},
-		{"Start a central OVN and two hosts, each in a network namespace", s.startLab},
-		{"Start coe-bridge with the OVN backend", s.startBridge},
-		{"Create a DHCP pool and two nodes", s.createPoolAndNodes},
-		{"Create five pods in two namespaces on both hosts, and plug them in", s.createPods},
-		{"Look at the Netvirt model", s.showModel},
-		{"Ping within a host, across hosts and across namespaces", s.ping},
-		{"Attach two pods to a service and fetch a page through its cluster IP", s.attach},
-		{"Take the pods out of the service, one after the other", s.takeOut},
-		{"Delete the pods one by one: the instances go with their last pod", s.deletePods},
-		{"Create a small set again, to look at", s.createAgain},
+func (s *story) steps() []program.Step {
+	return []program.Step{
+		{Title: "Look for what the demo needs", Do: s.prepare},
+		{Title: "Start a central OVN and two hosts, each in a network namespace", Do: s.startLab},
+		{Title: "Start coe-bridge with the OVN backend", Do: s.startBridge},
+		{Title: "Create a DHCP pool and two nodes", Do: s.createPoolAndNodes},
+		{Title: "Create five pods in two namespaces on both hosts, and plug them in", Do: s.createPods},
+		{Title: "Look at the Netvirt model", Do: s.showModel},
+		{Title: "Ping within a host, across hosts and across namespaces", Do: s.ping},
+		{Title: "Attach two pods to a service and fetch a page through its cluster IP", Do: s.attach},
+		{Title: "Take the pods out of the service, one after the other", Do: s.takeOut},
+		{Title: "Delete the pods one by one: the instances go with their last pod", Do: s.deletePods},
+		{Title: "Create a small set again, to look at", Do: s.createAgain},
 	}
 }
 
