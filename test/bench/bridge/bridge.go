@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+	"github.com/coe-bridge/coe-bridge/test/bench/inprocess"
 )
 
 // The measured backends.
@@ -21,14 +21,12 @@ func ovnBackend(endpoint string) bridge.BackendConfig {
 // running is a bridge in this process.
 type running struct {
 	*client
-	bridge *bridge.Bridge
-	end    context.CancelFunc
-	done   chan error // nil until it runs
+	bridge *inprocess.Bridge
 }
 
 // open creates a bridge with a data folder. Run starts it.
 func (b *bench) open(ctx context.Context, dir string, backend bridge.BackendConfig) (*running, error) {
-	made, err := bridge.New(ctx, bridge.Config{
+	made, err := inprocess.New(ctx, bridge.Config{
 		HTTP:      bridge.HTTPConfig{Listen: "127.0.0.1:0", Access: access.Config{UsersFile: b.usersFile}},
 		Datastore: datastore.Config{Dir: dir},
 		Backend:   backend, Mapping: settings, Log: b.log,
@@ -45,29 +43,14 @@ func (b *bench) start(ctx context.Context, dir string, backend bridge.BackendCon
 	if err != nil {
 		return nil, err
 	}
-	r.run(ctx)
+	r.bridge.Start(ctx)
 	if err := r.awaitSync(ctx, 0); err != nil {
 		return nil, errors.Join(err, r.stop())
 	}
 	return r, nil
 }
 
-func (r *running) run(ctx context.Context) {
-	ctx, r.end = context.WithCancel(ctx)
-	r.done = make(chan error, 1)
-	go func() { r.done <- r.bridge.Run(ctx) }()
-}
-
-// stop ends the bridge, and waits until it has ended.
 func (r *running) stop() error {
 	r.Close()
-	var err error
-	if r.done != nil {
-		r.end()
-		err = <-r.done
-	}
-	if err := errors.Join(err, r.bridge.Close()); err != nil {
-		return fmt.Errorf("stop the bridge: %w", err)
-	}
-	return nil
+	return r.bridge.Stop()
 }

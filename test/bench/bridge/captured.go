@@ -40,8 +40,8 @@ const (
 // measureCaptured measures the damage that one node's credentials can do: the memory of the bridge
 // during each attack, and the service for the agent of another node during all attacks.
 func measureCaptured(ctx context.Context, b *bench) (all []figures.Figure, err error) {
-	b.say("building the bridge")
-	program, err := serve.Build(ctx, b.dir)
+	b.Say("building the bridge")
+	program, err := serve.Build(ctx, b.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func measureCaptured(ctx context.Context, b *bench) (all []figures.Figure, err e
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", a.name, err)
 		}
-		b.say("%s: %.0f MB resident", a.name, resident/megabyte)
+		b.Say("%s: %.0f MB resident", a.name, resident/megabyte)
 		cost[i] = resident
 	}
 	for i, a := range attacks {
@@ -148,7 +148,7 @@ type nodesBed struct {
 }
 
 func (b *bench) newNodesBed(ctx context.Context, program string, certificates certificates) (bed *nodesBed, err error) {
-	dir, err := b.folder("captured")
+	dir, err := b.Folder("captured")
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func clientConfig(dir string, number int) (*tls.Config, error) {
 }
 
 func (b *bench) newCertificates() (c certificates, err error) {
-	if c.dir, err = b.folder("certificates"); err != nil {
+	if c.dir, err = b.Folder("certificates"); err != nil {
 		return c, err
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

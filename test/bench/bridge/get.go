@@ -24,7 +24,7 @@ const (
 // measureGet reads one pod repeatedly, alternating with a handler that writes the same bytes.
 // Then it reads all 1,000 pods, alternating with a handler that encodes them from structs.
 func measureGet(ctx context.Context, b *bench) (all []figures.Figure, err error) {
-	dir, err := b.folder("get")
+	dir, err := b.Folder("get")
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (b *bench) compareGets(ctx context.Context, ours *running, path string, chu
 		return f, err
 	}
 	defer func() { err = errors.Join(err, server.stop()) }()
-	b.say("reading %s, alternating with a bare handler", path)
+	b.Say("reading %s, alternating with a bare handler", path)
 	get := func(at *client) func() (time.Duration, error) {
 		return func() (time.Duration, error) {
 			return load(1, 0, chunk, func(int) error {

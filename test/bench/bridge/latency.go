@@ -27,7 +27,7 @@ const (
 // measureLatency puts pods one by one, 20 a second. Its own client watches the northbound database
 // for their rows. The measured time is from the answer to the PUT until the client sees the row.
 func measureLatency(ctx context.Context, b *bench) (all []figures.Figure, err error) {
-	dir, err := b.folder("latency")
+	dir, err := b.Folder("latency")
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func measureLatency(ctx context.Context, b *bench) (all []figures.Figure, err er
 		return nil, err
 	}
 	defer w.Stop()
-	b.say("putting %d pods, 20 a second, into namespaces of 50 pods", latencyPuts)
+	b.Say("putting %d pods, 20 a second, into namespaces of 50 pods", latencyPuts)
 	answered, err := r.putPaced(ctx, cluster)
 	if err != nil {
 		return nil, err

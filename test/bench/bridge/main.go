@@ -12,9 +12,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"runtime/pprof"
-	"time"
 
 	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/test/bench/figures"
@@ -49,26 +46,27 @@ func main() {
 	profile := flag.String("cpuprofile", "", "write a CPU profile of the measurements to a `file`")
 	figures.Main("bench", measurements, func(context.Context) (*bench, func() error, error) {
 		b, err := newBench(*profile)
-		return b, b.close, err
+		if err != nil {
+			return nil, nil, err
+		}
+		return b, b.Close, nil
 	})
 }
 
 // bench has the data that all measurements share.
 type bench struct {
-	begun     time.Time
-	dir       string // for all files; removed at the end
+	*figures.Workspace
 	usersFile string
 	log       *slog.Logger
-	profile   *os.File // nil for none
 }
 
 func newBench(profile string) (*bench, error) {
-	dir, err := os.MkdirTemp("", "bench")
+	w, err := figures.NewWorkspace("bench", profile)
 	if err != nil {
-		return nil, fmt.Errorf("make a folder for the measurements: %w", err)
+		return nil, err
 	}
 	b := &bench{
-		begun: time.Now(), dir: dir, usersFile: filepath.Join(dir, "users"),
+		Workspace: w, usersFile: w.File("users"),
 		log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	hash, err := access.HashPassword(password, access.Bcrypt)
@@ -76,47 +74,7 @@ func newBench(profile string) (*bench, error) {
 		err = os.WriteFile(b.usersFile, []byte(user+":writer:"+hash+"\n"), 0o600)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("write the file of users: %w", err), os.RemoveAll(dir))
-	}
-	if err := b.startProfile(profile); err != nil {
-		return nil, errors.Join(err, b.close())
+		return nil, errors.Join(fmt.Errorf("write the file of users: %w", err), b.Close())
 	}
 	return b, nil
-}
-
-// startProfile writes a CPU profile until close. An empty path means no profile.
-func (b *bench) startProfile(path string) (err error) {
-	if path == "" {
-		return nil
-	}
-	if b.profile, err = os.Create(path); err == nil {
-		err = pprof.StartCPUProfile(b.profile)
-	}
-	if err != nil {
-		return fmt.Errorf("write the profile: %w", err)
-	}
-	return nil
-}
-
-func (b *bench) close() error {
-	var err error
-	if b.profile != nil {
-		pprof.StopCPUProfile()
-		err = b.profile.Close()
-	}
-	return errors.Join(err, os.RemoveAll(b.dir))
-}
-
-// say reports progress.
-func (b *bench) say(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "[%5.1fs] %s\n", time.Since(b.begun).Seconds(), fmt.Sprintf(format, args...))
-}
-
-// folder creates a folder in the one that is removed at the end.
-func (b *bench) folder(name string) (string, error) {
-	dir, err := os.MkdirTemp(b.dir, name)
-	if err != nil {
-		return "", fmt.Errorf("make a folder: %w", err)
-	}
-	return dir, nil
 }

@@ -23,7 +23,7 @@ func measureMap(_ context.Context, b *bench) ([]figures.Figure, error) {
 		repeat int
 		bound  time.Duration
 	}{{50, 1000, 100 * time.Microsecond}, {10_000, 10, 30 * time.Millisecond}} {
-		b.say("mapping a namespace of %d pods", c.pods)
+		b.Say("mapping a namespace of %d pods", c.pods)
 		v := synth.View(c.pods)
 		m := mapping.NewMapper(nil, settings)
 		have, problems := m.Map(v)

@@ -23,12 +23,12 @@ const (
 // reads its resident memory. Then it stops the bridge, starts it again, and measures the time from
 // the start of the process until it is in sync.
 func measureMemory(ctx context.Context, b *bench) (all []figures.Figure, err error) {
-	b.say("building the bridge")
-	program, err := serve.Build(ctx, b.dir)
+	b.Say("building the bridge")
+	program, err := serve.Build(ctx, b.Dir)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := b.folder("memory")
+	dir, err := b.Folder("memory")
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func measureMemory(ctx context.Context, b *bench) (all []figures.Figure, err err
 	if err != nil {
 		return nil, err
 	}
-	b.say("the bridge has its pods, and %.0f MB resident; starting it again", full/megabyte)
+	b.Say("the bridge has its pods, and %.0f MB resident; starting it again", full/megabyte)
 	begun := time.Now()
 	again, err := startChild(ctx, program, args)
 	if err != nil {
@@ -52,7 +52,7 @@ func measureMemory(ctx context.Context, b *bench) (all []figures.Figure, err err
 	if err != nil {
 		return nil, err
 	}
-	b.say("the bridge is in sync again after %s", figures.Short(restart))
+	b.Say("the bridge is in sync again after %s", figures.Short(restart))
 	return []figures.Figure{
 		{
 			Name:     "memory with 50,000 pods in 200 namespaces",
@@ -71,7 +71,7 @@ func (b *bench) fullChild(ctx context.Context, program string, args []string) (b
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	b.say("filling the bridge with 50,000 pods, 1,000 in a request")
+	b.Say("filling the bridge with 50,000 pods, 1,000 in a request")
 	if err := c.fill(ctx, synth.Cluster{Nodes: 100, Namespaces: 200}, memoryPods, podsPerBody); err != nil {
 		return 0, err
 	}

@@ -20,7 +20,7 @@ const (
 // measurePost sends 1,000 new pods in one body, alternating with 1,000 pods that are put one
 // by one. Between the two it waits until all pods are mapped.
 func measurePost(ctx context.Context, b *bench) (all []figures.Figure, err error) {
-	dir, err := b.folder("post")
+	dir, err := b.Folder("post")
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func measurePost(ctx context.Context, b *bench) (all []figures.Figure, err error
 	if err := r.fill(ctx, oneInNamespaces, postPods, postPods); err != nil {
 		return nil, err
 	}
-	b.say("posting 1,000 pods in one body, alternating with putting 1,000 pods")
+	b.Say("posting 1,000 pods in one body, alternating with putting 1,000 pods")
 	next := postPods
 	turn := func(send func(from, to int) (time.Duration, error)) func() (time.Duration, error) {
 		return func() (time.Duration, error) {

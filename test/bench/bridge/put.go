@@ -36,7 +36,7 @@ type putServer struct {
 func measurePut(ctx context.Context, b *bench) ([]figures.Figure, error) {
 	var all []figures.Figure
 	for _, c := range putLoads {
-		b.say("putting pods to RESTCONF alone from %d clients, alternating with a bare handler", c.clients)
+		b.Say("putting pods to RESTCONF alone from %d clients, alternating with a bare handler", c.clients)
 		rate, measured, err := b.comparePuts(ctx, b.putAlone, c.clients, c.chunk)
 		if err != nil {
 			return nil, err
@@ -44,7 +44,7 @@ func measurePut(ctx context.Context, b *bench) ([]figures.Figure, error) {
 		all = append(all, figures.Rate(fmt.Sprintf("durable PUT of a pod, RESTCONF and its datastore alone, %d client(s)", c.clients), measured, rate, putRate))
 	}
 	for _, c := range putLoads {
-		b.say("putting pods to a whole bridge from %d clients, alternating with a bare handler", c.clients)
+		b.Say("putting pods to a whole bridge from %d clients, alternating with a bare handler", c.clients)
 		_, measured, err := b.comparePuts(ctx, b.putBridge, c.clients, c.chunk)
 		if err != nil {
 			return nil, err
@@ -80,7 +80,7 @@ func (b *bench) putBridge(ctx context.Context, dir string) (putServer, error) {
 func (b *bench) comparePuts(
 	ctx context.Context, start func(context.Context, string) (putServer, error), clients, chunk int,
 ) (rate float64, measured string, err error) {
-	dir, err := b.folder("put")
+	dir, err := b.Folder("put")
 	if err != nil {
 		return 0, "", err
 	}
@@ -112,7 +112,7 @@ func (b *bench) comparePuts(
 
 // startBarePut starts the reference of a PUT.
 func (b *bench) startBarePut(ctx context.Context) (handler *bare, stop func() error, err error) {
-	dir, err := b.folder("put-bare")
+	dir, err := b.Folder("put-bare")
 	if err != nil {
 		return nil, nil, err
 	}

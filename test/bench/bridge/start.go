@@ -25,11 +25,11 @@ const (
 // etcd comes before, and is not measured. A bare client then writes the same rows to another
 // database.
 func measureStart(ctx context.Context, b *bench) ([]figures.Figure, error) {
-	dir, err := b.folder("start")
+	dir, err := b.Folder("start")
 	if err != nil {
 		return nil, err
 	}
-	b.say("5,000 pods known at start: choosing their addresses")
+	b.Say("5,000 pods known at start: choosing their addresses")
 	if err := b.known(ctx, dir); err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func measureStart(ctx context.Context, b *bench) ([]figures.Figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.say("5,000 pods known at start, round %d of %d: bridge %s, bare client %s", n+1, startRounds, figures.Short(one.ours), figures.Short(one.bare))
+		b.Say("5,000 pods known at start, round %d of %d: bridge %s, bare client %s", n+1, startRounds, figures.Short(one.ours), figures.Short(one.bare))
 		sum.ours += one.ours
 		sum.bare += one.bare
 	}
@@ -91,7 +91,7 @@ func (b *bench) timeStart(ctx context.Context, dir, endpoint string) (time.Durat
 		return 0, err
 	}
 	begun := time.Now()
-	r.run(ctx)
+	r.bridge.Start(ctx)
 	err = r.awaitSync(ctx, startPods)
 	took := time.Since(begun)
 	return took, errors.Join(err, r.stop())

@@ -27,7 +27,7 @@ const (
 // measureStream puts 50 pods a second while 100 clients follow the stream of pods. The measured
 // time is from the start of a PUT until a client has its event.
 func measureStream(ctx context.Context, b *bench) (all []figures.Figure, err error) {
-	dir, err := b.folder("stream")
+	dir, err := b.Folder("stream")
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func measureStream(ctx context.Context, b *bench) (all []figures.Figure, err err
 		return nil, err
 	}
 	defer streams.stop()
-	b.say("putting %d pods, 50 a second, while 100 clients listen", streamPuts)
+	b.Say("putting %d pods, 50 a second, while 100 clients listen", streamPuts)
 	tick := time.NewTicker(streamEvery)
 	defer tick.Stop()
 	for i := 1; i <= streamPuts; i++ {

@@ -32,7 +32,7 @@ func measureAnnotations(ctx context.Context, b *bench) (all []figures.Figure, er
 		if err != nil {
 			return nil, err
 		}
-		b.say("5,000 pods created and annotated, pair %d of %d: bridge %s, null controller %s", n+1, annotatePairs, figures.Short(tookOurs), figures.Short(tookBare))
+		b.Say("5,000 pods created and annotated, pair %d of %d: bridge %s, null controller %s", n+1, annotatePairs, figures.Short(tookOurs), figures.Short(tookBare))
 		rates = append(rates, float64(tookBare)/float64(tookOurs))
 		ours, bare = ours+tookOurs, bare+tookBare
 	}

@@ -56,7 +56,7 @@ func measureChurn(ctx context.Context, b *bench) (all []figures.Figure, err erro
 			return nil, err
 		}
 		annotated = append(annotated, took...)
-		b.say("churn of 20 pods/s, round %d of %d is done", n+1, churnRounds)
+		b.Say("churn of 20 pods/s, round %d of %d is done", n+1, churnRounds)
 	}
 	for _, d := range [][]time.Duration{rows, told, annotated, bare} {
 		slices.Sort(d)
@@ -83,7 +83,7 @@ func asNull(name string, ours, bare []time.Duration, p int) figures.Figure {
 
 // settle creates the 5,000 pods, and waits until a bridge has done all its work for them.
 func (w *world) settle(ctx context.Context) (err error) {
-	w.say("making 5,000 pods, with their networks and annotations")
+	w.Say("making 5,000 pods, with their networks and annotations")
 	watch, err := w.watchPods(ctx)
 	if err != nil {
 		return err

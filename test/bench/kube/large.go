@@ -13,7 +13,7 @@ import (
 // 5,000 services, and starts it again. The API server is a fake with all objects in memory, because
 // it takes minutes to create them in a real one.
 func measureLarge(ctx context.Context, b *bench) (all []figures.Figure, err error) {
-	api, err := serveLarge(b.dir)
+	api, err := serveLarge(b.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -23,18 +23,18 @@ func measureLarge(ctx context.Context, b *bench) (all []figures.Figure, err erro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, nb.Close()) }()
-	dir, err := b.folder("large")
+	dir, err := b.Folder("large")
 	if err != nil {
 		return nil, err
 	}
 	start := func() (*bridge, error) {
 		return startBridge(ctx, b, api.kubeconfig, nb.Endpoint(), onFolder(dir), unlimited)
 	}
-	b.say("50,000 pods, 1,000 nodes, 5,000 services: choosing and writing all that there is to choose and to write")
+	b.Say("50,000 pods, 1,000 nodes, 5,000 services: choosing and writing all that there is to choose and to write")
 	if err := api.settle(ctx, b, start); err != nil {
 		return nil, err
 	}
-	b.say("starting again with all of that")
+	b.Say("starting again with all of that")
 	r, err := restart(ctx, nb, largePods, start)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (s *largeAPI) settle(ctx context.Context, b *bench, start func() (*bridge, 
 	if err != nil {
 		return err
 	}
-	b.say("the rows are written; %.0f MiB are resident, and %d pods annotated", memory/megabyte, s.annotated())
+	b.Say("the rows are written; %.0f MiB are resident, and %d pods annotated", memory/megabyte, s.annotated())
 	if err := s.awaitAnnotations(ctx); err != nil {
 		return err
 	}

@@ -12,8 +12,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
-	"time"
 
 	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/test/bench/figures"
@@ -44,32 +42,32 @@ func main() {
 	program := flag.String("bridge", "", "`file` of the coe-bridge to measure; default: the program is built from this source tree")
 	figures.Main("benchkube", measurements, func(ctx context.Context) (*bench, func() error, error) {
 		b, err := newBench(ctx, *program)
-		return b, b.close, err
+		if err != nil {
+			return nil, nil, err
+		}
+		return b, b.Close, nil
 	})
 }
 
 // bench has the data that all measurements share.
 type bench struct {
-	begun     time.Time
-	dir       string // for all files; removed at the end
+	*figures.Workspace
 	usersFile string
 	program   string // the bridge
 	null      string // the null controller
 }
 
 func newBench(ctx context.Context, program string) (*bench, error) {
-	dir, err := os.MkdirTemp("", "benchkube")
+	w, err := figures.NewWorkspace("benchkube", "")
 	if err != nil {
-		return nil, fmt.Errorf("make a folder for the measurements: %w", err)
+		return nil, err
 	}
-	b := &bench{begun: time.Now(), dir: dir, usersFile: filepath.Join(dir, "users"), program: program}
+	b := &bench{Workspace: w, usersFile: w.File("users"), program: program}
 	if err := b.prepare(ctx); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
 }
-
-func (b *bench) close() error { return os.RemoveAll(b.dir) }
 
 func (b *bench) prepare(ctx context.Context) error {
 	// A bcrypt hash, as in production.
@@ -80,26 +78,12 @@ func (b *bench) prepare(ctx context.Context) error {
 	if err := os.WriteFile(b.usersFile, []byte(serve.User+":writer:"+hash+"\n"), 0o600); err != nil {
 		return fmt.Errorf("write the file of users: %w", err)
 	}
-	b.say("building the bridge, and the null controller")
+	b.Say("building the bridge, and the null controller")
 	if b.program == "" {
-		if b.program, err = serve.Build(ctx, b.dir); err != nil {
+		if b.program, err = serve.Build(ctx, b.Dir); err != nil {
 			return err
 		}
 	}
-	b.null, err = buildNull(ctx, b.dir)
+	b.null, err = buildNull(ctx, b.Dir)
 	return err
-}
-
-// say reports progress.
-func (b *bench) say(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "[%5.1fs] %s\n", time.Since(b.begun).Seconds(), fmt.Sprintf(format, args...))
-}
-
-// folder creates a folder in the one that is removed at the end.
-func (b *bench) folder(name string) (string, error) {
-	dir, err := os.MkdirTemp(b.dir, name)
-	if err != nil {
-		return "", fmt.Errorf("make a folder: %w", err)
-	}
-	return dir, nil
 }

@@ -27,7 +27,7 @@ func measureStart(ctx context.Context, b *bench) (all []figures.Figure, err erro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	b.say("making 5,000 pods")
+	b.Say("making 5,000 pods")
 	if _, err := w.plane.MakePods(ctx, load(pods, "start-")); err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func measureStart(ctx context.Context, b *bench) (all []figures.Figure, err erro
 		if err != nil {
 			return nil, err
 		}
-		b.say("5,000 pods there at start, round %d of %d: bridge %s, bare client %s", n+1, startRounds, figures.Short(tookOurs), figures.Short(tookBare))
+		b.Say("5,000 pods there at start, round %d of %d: bridge %s, bare client %s", n+1, startRounds, figures.Short(tookOurs), figures.Short(tookBare))
 		rates = append(rates, float64(tookBare)/float64(tookOurs))
 		ours, bare = ours+tookOurs, bare+tookBare
 	}

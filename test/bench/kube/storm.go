@@ -41,12 +41,12 @@ func measureStorm(ctx context.Context, b *bench) (all []figures.Figure, err erro
 	if err != nil {
 		return nil, err
 	}
-	b.say("creating 5,000 pods from 20 workers")
+	b.Say("creating 5,000 pods from 20 workers")
 	made, err := w.plane.MakePods(ctx, load(pods, "storm-"))
 	if err != nil {
 		return nil, err
 	}
-	b.say("created: %s", made)
+	b.Say("created: %s", made)
 	seen, err := o.await(ctx, "storm-", pods)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func measureStorm(ctx context.Context, b *bench) (all []figures.Figure, err erro
 		return nil, err
 	}
 	end := last(seen.came)
-	b.say("annotated %s after the last pod's watch event", figures.Short(last(seen.annotated).Sub(end)))
+	b.Say("annotated %s after the last pod's watch event", figures.Short(last(seen.annotated).Sub(end)))
 	const name = "5,000 pods created by 20 workers: last watch event to last "
 	return []figures.Figure{
 		figures.AtMost(name+"row in NB", max(0, last(seen.rows).Sub(end)), stormLag),

@@ -32,7 +32,7 @@ func measureTakeOver(ctx context.Context, b *bench) (all []figures.Figure, err e
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, data.Close()) }()
-	b.say("making 5,000 pods for two bridges on one etcd")
+	b.Say("making 5,000 pods for two bridges on one etcd")
 	if _, err := w.plane.MakePods(ctx, load(pods, "base-")); err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func measureTakeOver(ctx context.Context, b *bench) (all []figures.Figure, err e
 			if err != nil {
 				return nil, fmt.Errorf("take over after %s: %w", how.name, err)
 			}
-			b.say("taken over after %s, round %d of %d: %s", how.name, n+1, takeOverRounds, figures.Short(one))
+			b.Say("taken over after %s, round %d of %d: %s", how.name, n+1, takeOverRounds, figures.Short(one))
 			took = append(took, one)
 		}
 		all = append(all, figures.AtMost("two bridges, 5,000 pods: "+how.name+" of the leader to the row of a new pod, slowest", slices.Max(took), how.bound))

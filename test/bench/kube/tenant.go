@@ -157,7 +157,7 @@ func measureTenant(ctx context.Context, b *bench) (all []figures.Figure, err err
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", t.name, err)
 		}
-		b.say("%s: %.0f MB resident (%.0f MB at most); %s", t.name, resident/megabyte, peak/megabyte, told)
+		b.Say("%s: %.0f MB resident (%.0f MB at most); %s", t.name, resident/megabyte, peak/megabyte, told)
 		of, idle = append(of, measured{resident, peak}), min(idle, resident)
 	}
 	for i, t := range tenants {
@@ -173,7 +173,7 @@ func measureTenant(ctx context.Context, b *bench) (all []figures.Figure, err err
 
 // measure returns the resident memory and its peak, with the objects of a tenant.
 func (t tenant) measure(ctx context.Context, b *bench) (resident, peak float64, told string, err error) {
-	api, err := newAPI(b.dir)
+	api, err := newAPI(b.Dir)
 	if err != nil {
 		return 0, 0, "", err
 	}
@@ -184,7 +184,7 @@ func (t tenant) measure(ctx context.Context, b *bench) (resident, peak float64, 
 		return 0, 0, "", err
 	}
 	defer func() { err = errors.Join(err, nb.Close()) }()
-	dir, err := b.folder("tenant")
+	dir, err := b.Folder("tenant")
 	if err != nil {
 		return 0, 0, "", err
 	}

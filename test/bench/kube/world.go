@@ -62,7 +62,7 @@ func (w *world) empty() (err error) {
 	if w.nb, err = ovsdb.Run(); err != nil {
 		return err
 	}
-	w.dir, err = w.folder("data")
+	w.dir, err = w.Folder("data")
 	return err
 }
 

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"runtime/pprof"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
@@ -23,32 +21,30 @@ const prefix = "benchodl"
 
 // bench has the data that all measurements share.
 type bench struct {
-	begun      time.Time
-	dir        string // for all files; removed at the end
+	*figures.Workspace
 	usersFile  string // of every bridge
 	authFile   string // of the controller
 	log        *slog.Logger
 	lab        *ovnhost.Lab
 	controller *controller
-	profile    *os.File // nil: none
 }
 
 func newBench(ctx context.Context, profile string) (*bench, error) {
-	dir, err := os.MkdirTemp("", prefix)
+	w, err := figures.NewWorkspace(prefix, profile)
 	if err != nil {
-		return nil, fmt.Errorf("make a folder for the measurements: %w", err)
+		return nil, err
 	}
 	b := &bench{
-		begun: time.Now(), dir: dir, usersFile: filepath.Join(dir, "users"), authFile: filepath.Join(dir, "auth"),
+		Workspace: w, usersFile: w.File("users"), authFile: w.File("auth"),
 		log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
-	if err := b.prepare(ctx, profile); err != nil {
+	if err := b.prepare(ctx); err != nil {
 		return nil, errors.Join(err, b.close())
 	}
 	return b, nil
 }
 
-func (b *bench) prepare(ctx context.Context, profile string) error {
+func (b *bench) prepare(ctx context.Context) error {
 	// The smallest cost, because the check of a password is not measured.
 	hash, err := bcrypt.GenerateFromPassword([]byte(serve.Password), bcrypt.MinCost)
 	if err != nil {
@@ -62,10 +58,7 @@ func (b *bench) prepare(ctx context.Context, profile string) error {
 			return fmt.Errorf("write the file of users: %w", err)
 		}
 	}
-	if err := b.startController(ctx); err != nil {
-		return err
-	}
-	return b.startProfile(profile)
+	return b.startController(ctx)
 }
 
 func (b *bench) startController(ctx context.Context) error {
@@ -85,51 +78,20 @@ func (b *bench) startController(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) startProfile(path string) (err error) {
-	if path == "" {
-		return nil
-	}
-	if b.profile, err = os.Create(path); err == nil {
-		err = pprof.StartCPUProfile(b.profile)
-	}
-	if err != nil {
-		return fmt.Errorf("write the profile: %w", err)
-	}
-	return nil
-}
-
 func (b *bench) close() error {
 	var errs []error
-	if b.profile != nil {
-		pprof.StopCPUProfile()
-		errs = append(errs, b.profile.Close())
-	}
 	if b.controller != nil {
 		errs = append(errs, b.controller.Close())
 	}
 	if b.lab != nil {
 		errs = append(errs, b.lab.Close())
 	}
-	return errors.Join(append(errs, os.RemoveAll(b.dir))...)
+	return errors.Join(append(errs, b.Workspace.Close())...)
 }
 
 // backendAt returns the configuration of a backend that uses the controller at a URL.
 func (b *bench) backendAt(url string) odl.Config {
 	return odl.Config{URLs: url, AuthFile: b.authFile}
-}
-
-// say reports progress.
-func (b *bench) say(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "[%5.1fs] %s\n", time.Since(b.begun).Seconds(), fmt.Sprintf(format, args...))
-}
-
-// folder creates a folder in the one that is removed at the end.
-func (b *bench) folder(name string) (string, error) {
-	dir, err := os.MkdirTemp(b.dir, name)
-	if err != nil {
-		return "", fmt.Errorf("make a folder: %w", err)
-	}
-	return dir, nil
 }
 
 // comparison has a duration of the bridge and a duration of its reference.

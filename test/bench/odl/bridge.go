@@ -11,6 +11,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+	"github.com/coe-bridge/coe-bridge/test/bench/inprocess"
 	"github.com/coe-bridge/coe-bridge/test/lab/serve"
 	"github.com/coe-bridge/coe-bridge/test/lab/synth"
 )
@@ -27,9 +28,7 @@ const (
 // running is a bridge in this process, and a client of it.
 type running struct {
 	*serve.Client
-	bridge *bridge.Bridge
-	end    context.CancelFunc
-	done   chan error // nil until it runs
+	bridge *inprocess.Bridge
 }
 
 // backend returns the configuration of a bridge's backend: the controller at a URL, or memory.
@@ -42,7 +41,7 @@ func (b *bench) backend(url string) bridge.BackendConfig {
 
 // open creates a bridge with a data folder. Run starts it.
 func (b *bench) open(ctx context.Context, dir, url string) (*running, error) {
-	made, err := bridge.New(ctx, bridge.Config{
+	made, err := inprocess.New(ctx, bridge.Config{
 		HTTP:      bridge.HTTPConfig{Listen: "127.0.0.1:0", Access: access.Config{UsersFile: b.usersFile}},
 		Datastore: datastore.Config{Dir: dir},
 		Backend:   b.backend(url), Log: b.log,
@@ -60,31 +59,16 @@ func (b *bench) start(ctx context.Context, dir, url string) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.run(ctx)
+	r.bridge.Start(ctx)
 	if err := r.awaitSync(ctx, 0); err != nil {
 		return nil, errors.Join(err, r.stop())
 	}
 	return r, nil
 }
 
-func (r *running) run(ctx context.Context) {
-	ctx, r.end = context.WithCancel(ctx)
-	r.done = make(chan error, 1)
-	go func() { r.done <- r.bridge.Run(ctx) }()
-}
-
-// stop ends the bridge, and waits until it has ended.
 func (r *running) stop() error {
 	r.Close()
-	var err error
-	if r.done != nil {
-		r.end()
-		err = <-r.done
-	}
-	if err := errors.Join(err, r.bridge.Close()); err != nil {
-		return fmt.Errorf("stop the bridge: %w", err)
-	}
-	return nil
+	return r.bridge.Stop()
 }
 
 // put sends a request below the config tree. Any status except success is an error.
@@ -134,7 +118,7 @@ func (r *running) awaitSync(ctx context.Context, pods int) error {
 // known creates a data folder with a number of pods and their leases. Its bridge has never used the
 // controller.
 func (b *bench) known(ctx context.Context, cluster synth.Cluster, pods int) (dir string, err error) {
-	if dir, err = b.folder("known"); err != nil {
+	if dir, err = b.Folder("known"); err != nil {
 		return "", err
 	}
 	r, err := b.start(ctx, dir, "")
@@ -152,7 +136,7 @@ func (b *bench) timeStart(ctx context.Context, dir, url string, pods int) (time.
 		return 0, err
 	}
 	begun := time.Now()
-	r.run(ctx)
+	r.bridge.Start(ctx)
 	err = r.awaitSync(ctx, pods)
 	took := time.Since(begun)
 	return took, errors.Join(err, r.stop())

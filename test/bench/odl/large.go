@@ -25,7 +25,7 @@ var largeCluster = synth.Cluster{Nodes: 50, Namespaces: 100}
 // measureLarge writes 10,000 pods to the controller. It measures how the backend reads them, and
 // how a bridge starts that finds them in the controller.
 func measureLarge(ctx context.Context, b *bench) (all []figures.Figure, err error) {
-	b.say("10,000 pods: choosing their addresses")
+	b.Say("10,000 pods: choosing their addresses")
 	dir, err := b.known(ctx, largeCluster, largePods)
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func measureLarge(ctx context.Context, b *bench) (all []figures.Figure, err erro
 	if err != nil {
 		return nil, err
 	}
-	b.say("10,000 pods: written in %s", figures.Short(took))
+	b.Say("10,000 pods: written in %s", figures.Short(took))
 	if err := b.controller.settle(ctx); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (b *bench) compareReads(ctx context.Context) (sum comparison, err error) {
 		if err != nil {
 			return sum, err
 		}
-		b.say("reading 10,000 pods, round %d of %d: backend %s, bare client %s", n+1, readRounds, figures.Short(one.ours), figures.Short(one.bare))
+		b.Say("reading 10,000 pods, round %d of %d: backend %s, bare client %s", n+1, readRounds, figures.Short(one.ours), figures.Short(one.bare))
 		sum.ours += one.ours / readRounds
 		sum.bare += one.bare / readRounds
 	}
@@ -107,13 +107,13 @@ func (b *bench) measureRestart(ctx context.Context, dir string) (all []figures.F
 	if err != nil {
 		return nil, err
 	}
-	r.run(ctx)
+	r.bridge.Start(ctx)
 	defer func() { err = errors.Join(err, r.stop()) }()
 	if err := r.awaitSync(ctx, largePods); err != nil {
 		return nil, err
 	}
 	took := time.Since(begun)
-	b.say("a bridge is in sync with the 10,000 pods after %s; watching its requests", figures.Short(took))
+	b.Say("a bridge is in sync with the 10,000 pods after %s; watching its requests", figures.Short(took))
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()

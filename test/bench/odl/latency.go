@@ -31,7 +31,7 @@ var latencyCluster = synth.Cluster{Nodes: 4, Namespaces: 5}
 // client sends the same requests again with an unused name, one after the other. Their durations
 // are added.
 func measureLatency(ctx context.Context, b *bench) (all []figures.Figure, err error) {
-	dir, err := b.folder("latency")
+	dir, err := b.Folder("latency")
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func measureLatency(ctx context.Context, b *bench) (all []figures.Figure, err er
 	if err := b.controller.settle(ctx); err != nil {
 		return nil, err
 	}
-	b.say("putting %d pods, five a second", latencyPuts)
+	b.Say("putting %d pods, five a second", latencyPuts)
 	ours, bare, err := b.putPaced(ctx, r, w)
 	if err != nil {
 		return nil, err

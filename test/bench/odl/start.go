@@ -32,7 +32,7 @@ var startCluster = synth.Cluster{Nodes: 10, Namespaces: 20}
 // The second one sends the writes in no order. The third one puts the same pods to the
 // controller's own COE northbound, one after the other.
 func measureStart(ctx context.Context, b *bench) ([]figures.Figure, error) {
-	b.say("2,000 pods known at start: choosing their addresses, and recording the requests for them")
+	b.Say("2,000 pods known at start: choosing their addresses, and recording the requests for them")
 	dir, err := b.known(ctx, startCluster, startPods)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func measureStart(ctx context.Context, b *bench) ([]figures.Figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.say("2,000 pods known at start, round %d of %d: bridge %s, bare client (%d requests) %s, in no order %s, put to COE %s",
+		b.Say("2,000 pods known at start, round %d of %d: bridge %s, bare client (%d requests) %s, in no order %s, put to COE %s",
 			n+1, startRounds, figures.Short(one.bridge), len(sent), figures.Short(one.bare), figures.Short(one.heedless), figures.Short(one.own))
 		mean.bridge += one.bridge / startRounds
 		mean.bare += one.bare / startRounds
