@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
-	"strings"
 	"sync"
 
 	"github.com/coe-bridge/coe-bridge/restconf/discovery"
@@ -76,13 +75,10 @@ func pagePart(name, mediaType string) asset {
 
 // serveAsset answers a request for an asset, with 304 if the client has it already.
 func (s *Server) serveAsset(w http.ResponseWriter, r *http.Request, a asset) {
-	switch r.Method {
-	case http.MethodOptions:
-		w.Header().Set("Allow", strings.Join(wire.ReadMethods, ", "))
-		return
-	case http.MethodGet, http.MethodHead:
-	default:
-		s.fail(w, r, wire.RFC8040, wire.NotAllowed("this resource can only be read", wire.ReadMethods...))
+	if done, err := wire.Methods(w, r, "this resource can only be read", wire.ReadMethods...); done {
+		if err != nil {
+			s.fail(w, r, wire.RFC8040, err)
+		}
 		return
 	}
 	d, err := a()

@@ -16,23 +16,30 @@ import (
 // challenge is what a 401 asks for. A client certificate has no challenge in HTTP.
 const challenge = `Basic realm="coe-bridge", charset="UTF-8"`
 
+// entry is what a part of the routes is for.
+type entry uint8
+
+const (
+	plain   entry = iota
+	asks          // an operation, which POST asks, and which changes nothing
+	follows       // a stream, which has a place of another kind than other requests
+)
+
 // reads reports whether a request cannot change anything.
-func reads(r *http.Request) bool {
+func (e entry) reads(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return true
-	case http.MethodPost:
-		return isSubscribe(r, nil) // it names a stream
 	}
-	return false
+	return e == asks && r.Method == http.MethodPost
 }
 
 // permit refuses what the caller's role does not allow, before anything is looked up. So a
 // caller without the right to write does not learn what could be written. The tree decides
 // what the agent of a node may do.
-func permit(who access.Identity, r *http.Request) error {
+func permit(who access.Identity, reads bool) error {
 	switch {
-	case who.Role >= access.Writer, who.Role == access.Reader && reads(r), who.Role == access.Node:
+	case who.Role >= access.Writer, who.Role == access.Reader && reads, who.Role == access.Node:
 		return nil
 	case who.Role == access.Reader:
 		return forbidden(who.Name + " may read and not write: ask for the role writer")
@@ -48,21 +55,18 @@ func forbidden(message string) error {
 // Retry-After at once. A delayed answer would hold a connection, and a guesser has more
 // connections than this server.
 func (s *Server) refuseEntry(w http.ResponseWriter, r *http.Request, err error) {
-	var limited *access.LimitedError
-	if errors.As(err, &limited) {
+	if limited, ok := errors.AsType[*access.LimitedError](err); ok {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(limited.After.Seconds()))))
 		s.fail(w, r, dialectOf(r), wire.NewProblem(http.StatusTooManyRequests, "protocol", "access-denied", limited.Says))
 		return
 	}
-	var unjudged *access.UnjudgedError
-	if errors.As(err, &unjudged) {
+	if unjudged, ok := errors.AsType[*access.UnjudgedError](err); ok {
 		w.Header().Set("Retry-After", "1")
 		s.fail(w, r, dialectOf(r), wire.NewProblem(http.StatusServiceUnavailable, "application", "operation-failed", unjudged.Says))
 		return
 	}
 	says := "give a user and password, a client certificate or an agent's token that this server knows"
-	var denied *access.DeniedError
-	if errors.As(err, &denied) {
+	if denied, ok := errors.AsType[*access.DeniedError](err); ok {
 		says = denied.Says
 	}
 	w.Header().Set("WWW-Authenticate", challenge)
@@ -91,16 +95,13 @@ func (c *streamCaller) Ending() <-chan struct{} { return endingOf(c.request) }
 // now, and for a while if they are not judged because of a limit.
 func (c *streamCaller) MayStay() bool {
 	who, err := c.server.cfg.Auth.Authenticate(c.request)
-	var (
-		limited  *access.LimitedError
-		unjudged *access.UnjudgedError
-	)
-	if errors.As(err, &limited) {
+	if _, limited := errors.AsType[*access.LimitedError](err); limited {
 		c.limited++
 		return c.limited <= maxLimited
 	}
 	c.limited = 0
-	return err == nil && c.may(who) || errors.As(err, &unjudged)
+	_, unjudged := errors.AsType[*access.UnjudgedError](err)
+	return err == nil && c.may(who) || unjudged
 }
 
 // may reports whether the caller, who is this now, may follow the stream.

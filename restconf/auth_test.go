@@ -52,7 +52,7 @@ func as(name, password string) option {
 
 // everyPath is every place that is served, and places in each tree.
 func (b *bed) everyPath() []string {
-	paths := slices.Collect(maps.Keys(discovery.Pages(b.modules, b.streams.Kinds)))
+	paths := slices.Collect(maps.Keys(discovery.Pages(b.modules, b.operations, b.streams.Kinds)))
 	for _, prefix := range []string{
 		"/rests/data", "/restconf/data", "/rests/ds/ietf-datastores:running", "/rests/ds/ietf-datastores:operational",
 		"/restconf/config", "/restconf/operational",

@@ -39,7 +39,7 @@ func TestDiscovery(t *testing.T) {
 		{"/rests/operations", "", "application/yang-data+json", `{"ietf-restconf:operations":{}}`},
 		{"/rests/operations", "application/xml", "application/xml", `<operations ` + space + `></operations>`},
 		{"/restconf/operations", "", "application/yang.api+json", `{"operations":{"sal-remote:create-data-change-event-subscription":[null]}}`},
-		{"/restconf/operations/", "application/yang.api+xml", "application/yang.api+xml", `<operations ` + space + `><create-data-change-event-subscription xmlns="` + salRemoteSpace +
+		{"/restconf/operations/", "application/yang.api+xml", "application/yang.api+xml", `<operations ` + space + `><create-data-change-event-subscription xmlns="` + salRemote +
 			`"></create-data-change-event-subscription></operations>`},
 		{"/restconf/modules/module/pod/2017-06-11", "", "application/yang.api+json",
 			`{"module":[{"name":"pod","revision":"2017-06-11","namespace":"urn:opendaylight:coe:northbound:pod"}]}`},

@@ -30,21 +30,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	kept := make(chan error, 1)
 	go func() {
 		defer cancel()
-		kept <- s.keepStreams(ctx)
+		kept <- s.keep(ctx)
 	}()
 	err := s.serveHTTP(ctx, l)
 	cancel()
 	s.following.Wait()
 	return errors.Join(err, <-kept)
-}
-
-// keepStreams keeps the streams of changes until ctx ends.
-func (s *Server) keepStreams(ctx context.Context) error {
-	if s.changes == nil {
-		<-ctx.Done()
-		return nil
-	}
-	return s.changes.Run(ctx)
 }
 
 func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {

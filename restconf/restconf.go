@@ -12,6 +12,8 @@
 package restconf
 
 import (
+	"cmp"
+	"context"
 	"crypto/tls"
 	"embed"
 	"fmt"
@@ -26,6 +28,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/restconf/changes"
 	"github.com/coe-bridge/coe-bridge/restconf/discovery"
+	"github.com/coe-bridge/coe-bridge/restconf/salremote"
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/yang"
@@ -83,28 +86,21 @@ type Server struct {
 	tree    *tree.Tree
 	modules []*yang.Module
 	streams *stream.Server
-	changes *changes.Source // nil without a datastore
+	keep    func(context.Context) error // keeps the streams of changes until the context ends
 	shares  shares
 	// following are the requests for streams: the HTTP server forgets those that become websockets.
-	following sync.WaitGroup
-	tickets   tickets
-	router    *mux.Router
+	following  sync.WaitGroup
+	extensions []extension
+	operations []discovery.Operation // of the extensions
+	router     *mux.Router
 }
 
 // New creates a server. It fails if cfg names a node that the schema does not have.
 func New(cfg Config) (*Server, error) {
-	if cfg.BodyLimit <= 0 {
-		cfg.BodyLimit = DefaultBodyLimit
-	}
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = DefaultTimeout
-	}
-	if cfg.MaxStreams <= 0 {
-		cfg.MaxStreams = DefaultMaxStreams
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.BodyLimit = cmp.Or(max(0, cfg.BodyLimit), DefaultBodyLimit)
+	cfg.Timeout = cmp.Or(max(0, cfg.Timeout), DefaultTimeout)
+	cfg.MaxStreams = cmp.Or(max(0, cfg.MaxStreams), DefaultMaxStreams)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Limited == nil {
 		cfg.Limited = func(string) {}
 	}
@@ -114,13 +110,19 @@ func New(cfg Config) (*Server, error) {
 	kinds := map[string]stream.Kind{}
 	s := &Server{cfg: cfg, log: cfg.Log, streams: &stream.Server{Schema: cfg.Schema, Kinds: kinds}}
 	s.shares = shares{maxStreams: cfg.MaxStreams, bodyLimit: cfg.BodyLimit, timeout: cfg.Timeout, limited: cfg.Limited}
+	s.keep = func(ctx context.Context) error { <-ctx.Done(); return nil }
 	if cfg.Datastore != nil {
-		s.changes = changes.New(cfg.Config, cfg.Lost, cfg.Log)
-		kinds[changes.Kind] = stream.Kind{Source: s.changes, Description: "every change of the data of a top container"}
+		source := changes.New(cfg.Config, cfg.Lost, cfg.Log)
+		s.keep = source.Run
+		kinds[changes.Kind] = stream.Kind{Source: source, Description: "every change of the data of a top container"}
 	}
 	maps.Copy(kinds, cfg.Streams)
+	s.extensions = []extension{salremote.New(cfg.Schema, kinds[changes.Kind].Source, cfg.Timeout, cfg.Log)}
+	for _, e := range s.extensions {
+		s.operations = append(s.operations, e.Operation())
+	}
 	var err error
-	if s.modules, err = discovery.Modules(cfg.Schema, sources); err == nil {
+	if s.modules, err = discovery.Modules(cfg.Schema, s.operations, sources); err == nil {
 		s.tree, err = s.newTree()
 	}
 	if err != nil {

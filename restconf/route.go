@@ -53,19 +53,22 @@ func (s *Server) routes() *mux.Router {
 	}
 
 	streams := router.NewRoute().Subrouter()
-	streams.Use(s.enter(true))
+	streams.Use(s.enter(follows))
 	streams.Path(stream.Prefix + "{name:.*}").HandlerFunc(s.follow(s.streams.Serve))
 	streams.Path(draftStreamsPrefix + "{name:.*}/events{end:/*}").HandlerFunc(s.forUsers(s.follow(s.streams.Serve)))
-	streams.Path(draftStreamsPrefix + "{name:" + dataChangesPrefix + ".*}").HandlerFunc(s.forUsers(s.follow(s.serveDataChanges)))
+	for i, e := range s.extensions {
+		o := s.operations[i]
+		router.Path(draftStreamsPrefix + "{name:" + o.Streams + ".*}").HandlerFunc(redeem(e, s.enter(follows)(s.forUsers(s.follow(e.Serve)))))
+		router.MatcherFunc(isCall(o)).Handler(s.enter(asks)(s.forUsers(s.call(e))))
+	}
 
 	rest := router.NewRoute().Subrouter()
-	rest.Use(s.enter(false))
+	rest.Use(s.enter(plain))
 	rest.PathPrefix(dataRoot.prefix).HandlerFunc(s.serveTree(dataRoot))
 	for _, at := range roots {
 		rest.PathPrefix(at.prefix).HandlerFunc(s.forUsers(s.serveTree(at)))
 	}
 	rest.Path(draftStreamsPrefix + "{name:.*}").HandlerFunc(s.forUsers(s.serveDraftStream))
-	rest.MatcherFunc(isSubscribe).HandlerFunc(s.forUsers(s.serveSubscribe))
 	documents := s.documents()
 	isDocument := func(r *http.Request, _ *mux.RouteMatch) bool { return documents[documentPath(r)] != nil }
 	rest.MatcherFunc(isDocument).HandlerFunc(s.forUsers(func(w http.ResponseWriter, r *http.Request) {
@@ -78,7 +81,7 @@ func (s *Server) routes() *mux.Router {
 // documents are the resources beside the trees, by path.
 func (s *Server) documents() map[string]http.HandlerFunc {
 	all := map[string]http.HandlerFunc{}
-	for path, p := range discovery.Pages(s.modules, s.streams.Kinds) {
+	for path, p := range discovery.Pages(s.modules, s.operations, s.streams.Kinds) {
 		all[path] = func(w http.ResponseWriter, r *http.Request) { s.servePage(w, r, p) }
 	}
 	maps.Copy(all, s.documentation())
@@ -94,26 +97,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // enter lets a request through if its caller is known, has the role for it, and is within
-// its share. Nothing else is looked at before. A stream has a place of another kind than
-// other requests.
-func (s *Server) enter(stream bool) mux.MiddlewareFunc {
+// its share. Nothing else is looked at before.
+func (s *Server) enter(at entry) mux.MiddlewareFunc {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header()["Cache-Control"] = noStore
-			r = s.tickets.redeem(r)
 			who, err := s.cfg.Auth.Authenticate(r)
 			if err != nil {
 				connOf(r).answerStranger(w, func() { s.refuseEntry(w, r, err) })
 				return
 			}
 			connOf(r).authenticated()
-			if s.cfg.Audit != nil && !reads(r) {
+			if s.cfg.Audit != nil && !at.reads(r) {
 				recorded := &recorder{ResponseWriter: w}
 				defer s.record(recorded, r, who)
 				w = recorded
 			}
-			if err = permit(who, r); err == nil {
-				err = s.admit(w, r, who, stream, next)
+			if err = permit(who, at.reads(r)); err == nil {
+				err = s.admit(w, r, who, at, next)
 			}
 			if err != nil {
 				s.fail(w, r, dialectOf(r), err)
@@ -123,17 +124,17 @@ func (s *Server) enter(stream bool) mux.MiddlewareFunc {
 }
 
 // admit serves a request within the share of its caller.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request, who access.Identity, stream bool, next http.Handler) error {
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, who access.Identity, at entry, next http.Handler) error {
 	h, err := s.shares.enter(r.Context(), holderOf(who))
 	if err != nil {
 		return err
 	}
 	leave := sync.OnceFunc(h.leave)
 	defer leave()
-	if stream {
+	if at == follows {
 		leave()
 	}
-	if stream || !reads(r) || who.Role == access.Node {
+	if at == follows || !at.reads(r) || who.Role == access.Node {
 		r = h.with(r)
 	}
 	next.ServeHTTP(w, r)
@@ -161,11 +162,9 @@ func (s *Server) follow(serve func(w http.ResponseWriter, r *http.Request, name 
 		if err == nil {
 			err = serve(w, r, c.name, c)
 		}
-		var unwritable *stream.UnwritableError
-		switch {
-		case errors.As(err, &unwritable):
+		if _, begun := errors.AsType[*stream.UnwritableError](err); begun {
 			s.log.Error("a stream has ended: an event cannot be written", "path", r.URL.Path, "err", err)
-		case err != nil:
+		} else if err != nil {
 			s.fail(w, r, dialectOf(r), err)
 		}
 		s.log.Debug("stream ended", "path", r.URL.Path, "took", time.Since(begin), "err", err)

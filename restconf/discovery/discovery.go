@@ -4,6 +4,7 @@
 package discovery
 
 import (
+	"encoding/json"
 	"encoding/xml"
 	"maps"
 	"slices"
@@ -33,12 +34,12 @@ const (
 )
 
 // Pages are the documents, by path.
-func Pages(modules []*yang.Module, streams map[string]stream.Kind) map[string]Page {
+func Pages(modules []*yang.Module, operations []Operation, streams map[string]stream.Kind) map[string]Page {
 	pages := map[string]Page{
 		"/.well-known/host-meta":      hostMeta(),
 		"/.well-known/host-meta.json": textPage(wire.RFC8040, "application/json", HostMetaJSON),
-		apiRoot + "/operations":       Document(wire.RFC8040, "ietf-restconf:operations", operations),
-		draftRoot + "/operations":     Document(wire.Draft02, "operations", draftOperations),
+		apiRoot + "/operations":       Document(wire.RFC8040, "ietf-restconf:operations", func() any { return operationList{} }),
+		draftRoot + "/operations":     Document(wire.Draft02, "operations", func() any { return operationList{All: operations} }),
 	}
 	library := slices.IndexFunc(modules, func(m *yang.Module) bool { return m.Name == libraryModule })
 	version := modules[library].Revision
@@ -56,7 +57,7 @@ func Pages(modules []*yang.Module, streams map[string]stream.Kind) map[string]Pa
 
 // hostMeta is XML, or JSON for clients that prefer it.
 func hostMeta() Page {
-	return Page{Dialect: wire.RFC8040, types: []string{"application/xrd+xml", "application/json", "application/xml", "text/xml"}, Write: func(mediaType string) ([]byte, error) {
+	return Page{Dialect: wire.RFC8040, types: []string{"application/xrd+xml", "application/json", "application/xml", "text/xml"}, write: func(mediaType string) ([]byte, error) {
 		if mediaType == "application/json" {
 			return []byte(HostMetaJSON), nil
 		}
@@ -137,18 +138,29 @@ type libraryVersion struct {
 // MarshalJSON implements json.Marshaler.
 func (v libraryVersion) MarshalJSON() ([]byte, error) { return []byte(`"` + v.Version + `"`), nil }
 
-// operations are none: no module has an rpc.
-func operations() any {
-	return struct {
-		XMLName xml.Name `json:"-" xml:"urn:ietf:params:xml:ns:yang:ietf-restconf operations"`
-	}{}
+// Operation is an operation of draft-02, which names streams.
+type Operation struct {
+	XMLName xml.Name       // without the module
+	Modules []*yang.Module `xml:"-"` // that define it; the first has it
+	Streams string         `xml:"-"` // the first part of the names of its streams
 }
 
-// draftOperations are the operations of draft-02: it has one, which names a stream
-// (salremote.go).
-func draftOperations() any {
-	return struct {
-		XMLName   xml.Name `json:"-" xml:"urn:ietf:params:xml:ns:yang:ietf-restconf operations"`
-		Subscribe empty    `json:"sal-remote:create-data-change-event-subscription" xml:"urn:opendaylight:params:xml:ns:yang:controller:md:sal:remote create-data-change-event-subscription"`
-	}{}
+func (o Operation) name() string { return o.Modules[0].Name + ":" + o.XMLName.Local }
+
+// Path is the path of the operation.
+func (o Operation) Path() string { return draftRoot + "/operations/" + o.name() }
+
+// operationList is the document with the operations.
+type operationList struct {
+	XMLName xml.Name `xml:"urn:ietf:params:xml:ns:yang:ietf-restconf operations"`
+	All     []Operation
+}
+
+// MarshalJSON implements json.Marshaler.
+func (l operationList) MarshalJSON() ([]byte, error) {
+	named := map[string]empty{}
+	for _, o := range l.All {
+		named[o.name()] = empty{}
+	}
+	return json.Marshal(named)
 }

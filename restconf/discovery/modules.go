@@ -11,20 +11,21 @@ import (
 )
 
 // messageModules are modules of the protocol without data nodes: errors and the root
-// resource, the YANG Patch, the attribute of report-all-tagged, OpenDaylight's operation.
+// resource, the YANG Patch, the attribute of report-all-tagged.
 // Others use only typedefs, groupings and extensions of a module that is not Implemented.
 var messageModules = []yang.Module{
 	{Name: "ietf-netconf-with-defaults", Revision: "2011-06-01", Namespace: "urn:ietf:params:xml:ns:yang:ietf-netconf-with-defaults", Implemented: true},
 	{Name: "ietf-restconf", Revision: "2017-01-26", Namespace: wire.Space},
 	{Name: wire.PatchModule, Revision: "2017-02-22", Namespace: wire.PatchSpace, Implemented: true},
-	{Name: "sal-remote", Revision: "2014-01-14", Namespace: "urn:opendaylight:params:xml:ns:yang:controller:md:sal:remote", Implemented: true},
-	{Name: "sal-remote-augment", Revision: "2014-07-08", Namespace: "urn:sal:restconf:event:subscription", Implemented: true},
 }
 
-// Modules are the modules of the schema and of the protocol, by name. The sources of the
-// protocol's modules are the files modules/NAME.yang.
-func Modules(schema *yang.Schema, sources fs.FS) ([]*yang.Module, error) {
+// Modules are the modules of the schema, of operations and of the protocol, by name. The
+// sources of the protocol's modules are the files modules/NAME.yang.
+func Modules(schema *yang.Schema, operations []Operation, sources fs.FS) ([]*yang.Module, error) {
 	all := slices.Clone(schema.Modules)
+	for _, o := range operations {
+		all = append(all, o.Modules...)
+	}
 	for _, m := range messageModules {
 		text, err := fs.ReadFile(sources, "modules/"+m.Name+".yang")
 		if err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/xml"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/restconf/wire"
@@ -15,8 +14,8 @@ import (
 type Page struct {
 	Dialect *wire.Dialect
 	types   []string // media types, the default first
-	// Write is the body, in one of the types.
-	Write func(mediaType string) ([]byte, error)
+	// write is the body, in one of the types.
+	write func(mediaType string) ([]byte, error)
 	// query is the page that query parameters ask for; nil: there are none.
 	query func(raw string) (Page, error)
 }
@@ -30,13 +29,10 @@ var (
 
 // Serve answers a request. It returns an error while nothing is written yet.
 func (p Page) Serve(w http.ResponseWriter, r *http.Request) error {
+	if done, err := wire.Methods(w, r, "this resource can only be read", wire.ReadMethods...); done {
+		return err
+	}
 	switch {
-	case r.Method == http.MethodOptions:
-		w.Header().Set("Allow", strings.Join(wire.ReadMethods, ", "))
-		w.WriteHeader(http.StatusOK)
-		return nil
-	case !slices.Contains(wire.ReadMethods, r.Method):
-		return wire.NotAllowed("this resource can only be read", wire.ReadMethods...)
 	case r.URL.RawQuery != "" && p.query != nil:
 		var err error
 		if p, err = p.query(r.URL.RawQuery); err != nil {
@@ -45,11 +41,17 @@ func (p Page) Serve(w http.ResponseWriter, r *http.Request) error {
 	case r.URL.RawQuery != "" && !p.Dialect.Lax:
 		return wire.Invalid("this resource has no query parameters")
 	}
-	mediaType, err := p.Accepted(r)
+	return p.Send(w, r)
+}
+
+// Send answers with the body, in a type that the request accepts. It returns an error while
+// nothing is written yet.
+func (p Page) Send(w http.ResponseWriter, r *http.Request) error {
+	mediaType, err := p.accepted(r)
 	if err != nil {
 		return err
 	}
-	body, err := p.Write(mediaType)
+	body, err := p.write(mediaType)
 	if err != nil {
 		return err
 	}
@@ -58,8 +60,8 @@ func (p Page) Serve(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Accepted is the first type of the highest quality.
-func (p Page) Accepted(r *http.Request) (string, error) {
+// accepted is the first type of the highest quality.
+func (p Page) accepted(r *http.Request) (string, error) {
 	accept := strings.Join(r.Header.Values("Accept"), ",")
 	if strings.TrimSpace(accept) == "" {
 		return p.types[0], nil
@@ -81,7 +83,7 @@ func Document(d *wire.Dialect, name string, value func() any) Page {
 	if d.Draft {
 		types = draftTypes
 	}
-	return Page{Dialect: d, types: types, Write: func(mediaType string) (body []byte, err error) {
+	return Page{Dialect: d, types: types, write: func(mediaType string) (body []byte, err error) {
 		if strings.HasSuffix(mediaType, "xml") {
 			body, err = xml.Marshal(value())
 		} else {
@@ -96,5 +98,5 @@ func Document(d *wire.Dialect, name string, value func() any) Page {
 
 // textPage is a page with a fixed body.
 func textPage(d *wire.Dialect, mediaType, body string) Page {
-	return Page{Dialect: d, types: []string{mediaType}, Write: func(string) ([]byte, error) { return []byte(body), nil }}
+	return Page{Dialect: d, types: []string{mediaType}, write: func(string) ([]byte, error) { return []byte(body), nil }}
 }

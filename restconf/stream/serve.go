@@ -49,9 +49,6 @@ type UnwritableError struct{ Err error }
 // Error implements error.
 func (e *UnwritableError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the cause.
-func (e *UnwritableError) Unwrap() error { return e.Err }
-
 // Server serves the streams of kinds as server-sent events.
 type Server struct {
 	Schema *yang.Schema
@@ -62,8 +59,11 @@ type Server struct {
 // when the server ends, or when the client may no longer follow it. It returns an error
 // while nothing is written yet, or an UnwritableError.
 func (s *Server) Serve(w http.ResponseWriter, r *http.Request, name string, c Caller) error {
-	if err := checkRequest(w, r); err != nil || r.Method == http.MethodOptions {
+	if done, err := wire.Methods(w, r, r.Method+" is not for a stream: GET it", wire.ReadMethods...); done {
 		return err
+	}
+	if accept := strings.Join(r.Header.Values("Accept"), ","); accept != "" && wire.ParseAccept(accept).Quality(Media) == 0 {
+		return wire.NewProblem(http.StatusNotAcceptable, "protocol", "invalid-value", "Accept has to allow "+Media)
 	}
 	ctx, leave, err := c.Place(r.Context())
 	if err != nil {
@@ -89,22 +89,6 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, name string, c Ca
 		return err
 	}
 	return Pass(ctx, sub, &notifications{out, s.Schema, inXML, asked.filter, asked.Stop}, c)
-}
-
-// checkRequest refuses a request that is not for events, and answers OPTIONS.
-func checkRequest(w http.ResponseWriter, r *http.Request) error {
-	switch r.Method {
-	case http.MethodOptions:
-		w.Header().Set("Allow", strings.Join(wire.ReadMethods, ", "))
-		return nil
-	case http.MethodGet, http.MethodHead:
-	default:
-		return wire.NotAllowed(r.Method+" is not for a stream: GET it", wire.ReadMethods...)
-	}
-	if accept := strings.Join(r.Header.Values("Accept"), ","); accept != "" && wire.ParseAccept(accept).Quality(Media) == 0 {
-		return wire.NewProblem(http.StatusNotAcceptable, "protocol", "invalid-value", "Accept has to allow "+Media)
-	}
-	return nil
 }
 
 func (s *Server) open(name, after string, asked query) (Subscription, error) {
@@ -171,8 +155,7 @@ func Pass(ctx context.Context, sub Subscription, out Sink, c Caller) error {
 
 // notGone is err unless the client is gone, or too slow.
 func notGone(err error) error {
-	var unwritable *UnwritableError
-	if errors.As(err, &unwritable) {
+	if _, unwritable := errors.AsType[*UnwritableError](err); unwritable {
 		return err
 	}
 	return nil

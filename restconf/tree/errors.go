@@ -69,12 +69,10 @@ func keyIsFixed(t Target) error {
 
 // AsErrors finds the errors about data in err.
 func AsErrors(err error) (yang.Errors, bool) {
-	var many yang.Errors
-	if errors.As(err, &many) {
+	if many, ok := errors.AsType[yang.Errors](err); ok {
 		return many, true
 	}
-	var one *yang.Error
-	if errors.As(err, &one) {
+	if one, ok := errors.AsType[*yang.Error](err); ok {
 		return yang.Errors{one}, true
 	}
 	return nil, false

@@ -41,8 +41,8 @@ func PatchStatus(s *yang.Schema, m Media, id string, wrong []error) []byte {
 	}
 	for _, err := range wrong {
 		entries := ErrorList{errorEntries(s, ProblemOf(err).Errors)}
-		var one *tree.EditError
-		if !errors.As(err, &one) {
+		one, ok := errors.AsType[*tree.EditError](err)
+		if !ok {
 			status.Errors = &entries
 			continue
 		}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
@@ -59,6 +61,19 @@ func NotAllowed(message string, allow ...string) *Problem {
 	return p
 }
 
+// Methods answers OPTIONS with the methods that a resource has, and refuses any other method.
+// done is false if the request has one of the methods.
+func Methods(w http.ResponseWriter, r *http.Request, refusal string, has ...string) (done bool, err error) {
+	switch {
+	case r.Method == http.MethodOptions:
+		w.Header().Set("Allow", strings.Join(has, ", "))
+		return true, nil
+	case slices.Contains(has, r.Method):
+		return false, nil
+	}
+	return true, NotAllowed(refusal, has...)
+}
+
 // At gives the errors a path.
 func (p *Problem) At(path string) *Problem {
 	for _, e := range p.Errors {
@@ -109,8 +124,7 @@ func WithPath(err error, path string) error {
 
 // ProblemOf finds the answer for an error.
 func ProblemOf(err error) *Problem {
-	var p *Problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
 	}
 	if data, ok := tree.AsErrors(err); ok {

@@ -124,6 +124,10 @@ var rules = map[string]rule{
 		[]string{"yang", "restconf/wire", "restconf/xpath"}, nil,
 		"keeps and serves events; knows neither the datastore nor what events mean",
 	},
+	"restconf/salremote": {
+		[]string{"yang", "restconf/changes", "restconf/discovery", "restconf/stream", "restconf/tree", "restconf/wire"}, []string{"github.com/coder/websocket"},
+		"OpenDaylight's streams over those of changes; who may follow them is its caller's",
+	},
 	"restconf/changes": {
 		[]string{"yang", "restconf/datastore", "restconf/stream", "restconf/tree", "restconf/wire"}, nil,
 		"turns changes of the datastore into events; knows not how they are served",
@@ -155,8 +159,8 @@ var rules = map[string]rule{
 		"turns leases into records for agents; knows neither the datastore nor HTTP",
 	},
 	"restconf": {
-		[]string{"yang", "restconf/access", "restconf/changes", "restconf/discovery", "restconf/openapi", "restconf/stream", "restconf/tree", "restconf/wire"},
-		[]string{"github.com/gorilla/mux", "github.com/coder/websocket"},
+		[]string{"yang", "restconf/access", "restconf/changes", "restconf/discovery", "restconf/openapi", "restconf/salremote", "restconf/stream", "restconf/tree", "restconf/wire"},
+		[]string{"github.com/gorilla/mux"},
 		"writes the datastore; reads status through its own small interface",
 	},
 	"restconf/client": {[]string{"yang"}, []string{"github.com/go-resty/resty/v2"}, "makes requests; knows the server by its protocol alone"},

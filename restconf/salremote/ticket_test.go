@@ -1,4 +1,4 @@
-package restconf
+package salremote
 
 import (
 	"fmt"
@@ -16,13 +16,13 @@ import (
 func TestOldestTicketsGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all tickets
-		stream := httptest.NewRequest(http.MethodGet, draftStreamsPrefix+"x", http.NoBody)
+		stream := httptest.NewRequest(http.MethodGet, "/stream", http.NoBody)
 		stream.Header.Set("Authorization", "Basic x")
 		good := func(name string) bool {
-			r := httptest.NewRequest(http.MethodGet, draftStreamsPrefix+"x?"+ticketParameter+"="+name, http.NoBody)
+			r := httptest.NewRequest(http.MethodGet, "/stream?"+ticketParameter+"="+name, http.NoBody)
 			r.Header.Set("Connection", "Upgrade")
 			r.Header.Set("Upgrade", "websocket")
-			return all.redeem(r).Header.Get("Authorization") != ""
+			return all.Redeem(r).Header.Get("Authorization") != ""
 		}
 		owners := 0
 		owner := func() string { // of many users
@@ -41,7 +41,9 @@ func TestOldestTicketsGoFirst(t *testing.T) {
 		require.LessOrEqual(t, len(all.given), maxTickets)
 		require.LessOrEqual(t, len(all.order), maxTickets)
 
-		<-time.After(ticketLife)
+		late := all.issue(stream, owner())
+		<-time.After(ticketLife + 1)
+		require.False(t, good(late))
 		last := all.issue(stream, owner())
 		require.Len(t, all.given, 1)
 		require.Len(t, all.order, 1)
@@ -52,7 +54,7 @@ func TestOldestTicketsGoFirst(t *testing.T) {
 // One who asks for many tickets takes none from others.
 func TestTicketsOfOneAreBounded(t *testing.T) {
 	var all tickets
-	stream := httptest.NewRequest(http.MethodGet, draftStreamsPrefix+"x", http.NoBody)
+	stream := httptest.NewRequest(http.MethodGet, "/stream", http.NoBody)
 	theirs := all.issue(stream, "ann")
 	for range 2 * maxTickets {
 		all.issue(stream, "bob")

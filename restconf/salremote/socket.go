@@ -1,4 +1,4 @@
-package restconf
+package salremote
 
 import (
 	"context"
@@ -22,37 +22,23 @@ func isUpgrade(r *http.Request) bool { return strings.EqualFold(r.Header.Get("Up
 
 // socket sends messages over a websocket. Messages of the client are ignored.
 type socket struct {
-	*dataSink
 	ctx  context.Context //nolint:containedctx // it ends with the connection, which this is
 	conn *websocket.Conn
 }
 
-// Comment implements stream.Sink: pings go by themselves.
+// Comment implements connection: ping sends pings.
 func (s socket) Comment() error { return s.ctx.Err() }
 
-// Events implements stream.Sink.
-func (s socket) Events(group []stream.Event) error {
-	messages, err := s.messages(group)
-	if err != nil {
-		return err
-	}
-	for _, message := range messages {
-		if err := s.send(message); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s socket) send(message []byte) error {
+// Send implements connection.
+func (s socket) Send(message []byte) error {
 	ctx, cancel := context.WithTimeout(s.ctx, stream.WriteTimeout)
 	defer cancel()
 	return s.conn.Write(ctx, websocket.MessageText, message)
 }
 
-// followBySocket sends events over a websocket until one side ends. It accepts browsers from
+// follow sends events over a websocket until one side ends. It accepts browsers from
 // this server's own pages only.
-func (s *Server) followBySocket(ctx context.Context, w http.ResponseWriter, r *http.Request, sub stream.Subscription, data *dataSink, c stream.Caller) error {
+func (s *Server) follow(ctx context.Context, w http.ResponseWriter, r *http.Request, sub stream.Subscription, data *dataSink, c stream.Caller) error {
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
 		s.log.Debug("a websocket was not opened", "path", r.URL.Path, "err", err)
@@ -62,21 +48,18 @@ func (s *Server) followBySocket(ctx context.Context, w http.ResponseWriter, r *h
 	var beside sync.WaitGroup
 	beside.Go(func() { defer cancel(); drain(ctx, conn) })
 	beside.Go(func() { defer cancel(); ping(ctx, conn) })
-	err = stream.Pass(ctx, sub, socket{data, ctx, conn}, c)
-	_ = conn.Close(closeStatus(c.Ending())) // the client may be gone
+	data.connection = socket{ctx, conn}
+	err = stream.Pass(ctx, sub, data, c)
+	status, why := websocket.StatusNormalClosure, ""
+	select {
+	case <-c.Ending():
+		status, why = websocket.StatusGoingAway, "the server ends"
+	default:
+	}
+	_ = conn.Close(status, why) // the client may be gone
 	cancel()
 	beside.Wait()
 	return err
-}
-
-// closeStatus tells the client why the stream ends.
-func closeStatus(ending <-chan struct{}) (websocket.StatusCode, string) {
-	select {
-	case <-ending:
-		return websocket.StatusGoingAway, "the server ends"
-	default:
-		return websocket.StatusNormalClosure, ""
-	}
 }
 
 // drain reads messages of the client, so that control frames are answered.

@@ -1,4 +1,4 @@
-package restconf
+package salremote
 
 import (
 	"bytes"
@@ -42,7 +42,7 @@ func dataMessages(events []dataEvent, inJSON bool, now time.Time) [][]byte {
 
 func beginXML(buf *bytes.Buffer, now string) {
 	buf.WriteString(`<?xml version="1.0" encoding="UTF-8" standalone="no"?><notification xmlns="` + stream.NotificationSpace + `"><eventTime>` + now +
-		`</eventTime><data-changed-notification xmlns="` + salRemoteSpace + `">`)
+		`</eventTime><data-changed-notification xmlns="` + space + `">`)
 }
 
 func writeXMLEvent(buf *bytes.Buffer, e dataEvent) {
@@ -70,7 +70,7 @@ func writeXMLEvent(buf *bytes.Buffer, e dataEvent) {
 // beginJSON begins the JSON that OpenDaylight makes of its XML.
 func beginJSON(buf *bytes.Buffer, now string) {
 	buf.WriteString(`{"notification":{"xmlns":"` + stream.NotificationSpace + `","eventTime":"` + now +
-		`","data-changed-notification":{"xmlns":"` + salRemoteSpace + `","data-change-event":[`)
+		`","data-changed-notification":{"xmlns":"` + space + `","data-change-event":[`)
 }
 
 // writeJSONEvent writes the data as a GET of them in draft-02 does.

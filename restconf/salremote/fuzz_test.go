@@ -1,4 +1,4 @@
-package restconf
+package salremote
 
 import (
 	"encoding/json"
@@ -8,6 +8,12 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
+)
+
+const (
+	uid1    = "9f2a6d5e-0000-4000-8000-00000000000a"
+	uid2    = "9f2a6d5e-0000-4000-8000-00000000000b"
+	podPath = "/pod:coe/pod:pods[pod:uid='" + uid1 + "']"
 )
 
 // Whatever the operation is asked, it is refused, or named such that the name says it.

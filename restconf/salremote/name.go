@@ -1,6 +1,7 @@
-package restconf
+package salremote
 
 import (
+	"math"
 	"net/url"
 	"strings"
 
@@ -10,18 +11,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// OpenDaylight's way to follow data: an operation returns the name of a stream, a GET of the
-// stream returns the location of its events, and each event is about one node of the data.
-//
-// A stream is defined by its name. So the server keeps none, and each exists at every
-// replica and after a restart.
-const (
-	dataChangesPrefix = "data-change-event-subscription/"
-	subscribeRPC      = "create-data-change-event-subscription"
-	salRemote         = "sal-remote"
-	salRemoteSpace    = "urn:opendaylight:params:xml:ns:yang:controller:md:sal:remote"
-	subscribePath     = "/restconf/operations/" + salRemote + ":" + subscribeRPC
-)
+// rpc is the operation.
+const rpc = "create-data-change-event-subscription"
+
+// prefix is what the names of streams begin with.
+const prefix = "data-change-event-subscription/"
 
 // scope is how deep below the followed node events are sent.
 type scope string
@@ -33,6 +27,9 @@ const (
 	scopeOne     scope = "ONE"
 	scopeSubtree scope = "SUBTREE"
 )
+
+// reach is how deep below the followed node a scope goes.
+var reach = map[scope]int{scopeBase: 0, scopeOne: 1, scopeSubtree: math.MaxInt}
 
 // Where the data are that are followed.
 const (
@@ -58,7 +55,7 @@ type subscription struct {
 
 // name is what follows the path of all streams, still percent-encoded.
 func (s subscription) name() string {
-	name := dataChangesPrefix + strings.TrimPrefix(wire.Draft02.URL(s.at), "/") +
+	name := prefix + strings.TrimPrefix(wire.Draft02.URL(s.at), "/") +
 		"/" + datastoreField + "=" + s.store + "/" + scopeField + "=" + string(s.scope)
 	if s.json {
 		name += "/" + outputJSON
@@ -68,13 +65,13 @@ func (s subscription) name() string {
 
 // parseSubscription is the inverse of name.
 func parseSubscription(schema *yang.Schema, name string) (s subscription, err error) {
-	rest := strings.TrimPrefix(strings.TrimRight(name, "/"), dataChangesPrefix)
+	rest := strings.TrimPrefix(strings.TrimRight(name, "/"), prefix)
 	rest, s.json = strings.CutSuffix(rest, "/"+outputJSON)
 	rest, asked := cutField(rest, scopeField)
 	rest, store := cutField(rest, datastoreField)
 	if s.scope, s.store = scope(asked), store; !s.isAsked() {
 		return s, wire.NewProblem(404, "protocol", "unknown-element",
-			"there is no such stream: its name ends in /datastore=CONFIGURATION/scope=SUBTREE, or the like; "+subscribeRPC+" writes it")
+			"there is no such stream: its name ends in /datastore=CONFIGURATION/scope=SUBTREE, or the like; "+rpc+" writes it")
 	}
 	if s.at, err = wire.Draft02.Parse(schema, rest); err == nil && s.at.IsRoot() {
 		err = wire.Invalid("the stream's name has no path")
@@ -94,16 +91,16 @@ func cutField(name, field string) (rest, value string) {
 
 // isAsked reports whether the datastore and the scope are such.
 func (s subscription) isAsked() bool {
-	return (s.store == configuration || s.store == operational) &&
-		(s.scope == scopeBase || s.scope == scopeOne || s.scope == scopeSubtree)
+	_, known := reach[s.scope]
+	return known && (s.store == configuration || s.store == operational)
 }
 
-// open follows the changes of the top container that the subscription is in.
-func (s subscription) open(all stream.Replayer) (stream.Subscription, error) {
-	top := wire.TopName(s.at.Top())
-	stored := false
-	if all != nil {
-		_, stored = all.Since(top)
+// open follows the changes of the top container that the subscription is in. Those of the
+// configuration are kept, so that they can be replayed; those of state are not.
+func (s subscription) open(all stream.Source) (stream.Subscription, error) {
+	top, stored := wire.TopName(s.at.Top()), false
+	if replayed, ok := all.(stream.Replayer); ok {
+		_, stored = replayed.Since(top)
 	}
 	if all != nil && stored == (s.store == configuration) {
 		if sub, found := all.Open(top, ""); found {

@@ -1,4 +1,4 @@
-package restconf
+package salremote
 
 import (
 	"bytes"
@@ -7,12 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 
-	"github.com/gorilla/mux"
-
-	"github.com/coe-bridge/coe-bridge/restconf/discovery"
 	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
@@ -23,73 +19,6 @@ type input struct {
 	// spaces are the modules that the prefixes of the path stand for; in JSON the
 	// prefixes are modules' names.
 	spaces map[string]string
-}
-
-// maxInput bounds the body of the operation.
-const maxInput = 64 << 10
-
-// isSubscribe reports whether a request is for that operation.
-func isSubscribe(r *http.Request, _ *mux.RouteMatch) bool {
-	return strings.TrimRight(r.URL.Path, "/") == subscribePath
-}
-
-// serveSubscribe answers the operation that names a stream.
-func (s *Server) serveSubscribe(w http.ResponseWriter, r *http.Request) {
-	asked, err := s.subscribe(w, r)
-	if err != nil {
-		s.fail(w, r, wire.Draft02, err)
-		return
-	}
-	if r.Method == http.MethodOptions {
-		w.Header().Set("Allow", "OPTIONS, POST")
-		return
-	}
-	p := discovery.Document(wire.Draft02, "output", func() any { return subscribed{Name: asked.name()} })
-	mediaType, err := p.Accepted(r)
-	if err == nil {
-		var body []byte
-		if body, err = p.Write(mediaType); err == nil {
-			wire.Send(w, http.StatusOK, mediaType, body)
-			return
-		}
-	}
-	s.fail(w, r, wire.Draft02, err)
-}
-
-// subscribed is what the operation answers.
-type subscribed struct {
-	XMLName xml.Name `json:"-" xml:"urn:opendaylight:params:xml:ns:yang:controller:md:sal:remote output"`
-	Name    string   `json:"stream-name" xml:"stream-name"`
-}
-
-// subscribe reads what is to be followed.
-func (s *Server) subscribe(w http.ResponseWriter, r *http.Request) (subscription, error) {
-	switch r.Method {
-	case http.MethodOptions:
-		return subscription{}, nil
-	case http.MethodPost:
-	default:
-		p := wire.NewProblem(http.StatusMethodNotAllowed, "protocol", "operation-not-supported", "an operation is asked with POST")
-		p.Allow = []string{http.MethodOptions, http.MethodPost}
-		return subscription{}, p
-	}
-	m, err := wire.Draft02.BodyMedia(r)
-	if err != nil {
-		return subscription{}, err
-	}
-	body, err := readLimited(w, r, maxInput)
-	if err != nil {
-		return subscription{}, err
-	}
-	read := readJSONInput
-	if m.IsXML() {
-		read = readXMLInput
-	}
-	in, err := read(body)
-	if err != nil {
-		return subscription{}, wire.Malformed("the body is no input of " + subscribeRPC + ": " + err.Error())
-	}
-	return in.subscription(s.cfg.Schema)
 }
 
 // readJSONInput reads {"input":{…}}; members may have their module.
@@ -173,7 +102,7 @@ func (in input) subscription(schema *yang.Schema) (subscription, error) {
 			}
 			s.json = value == outputJSON
 		default:
-			return s, &yang.Error{Type: "protocol", Tag: "malformed-message", Message: subscribeRPC + " has no leaf " + name}
+			return s, &yang.Error{Type: "protocol", Tag: "malformed-message", Message: rpc + " has no leaf " + name}
 		}
 	}
 	if !s.isAsked() {

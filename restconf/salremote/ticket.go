@@ -1,11 +1,10 @@
-package restconf
+package salremote
 
 import (
 	"crypto/rand"
 	"crypto/tls"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -78,10 +77,10 @@ func (t *tickets) drop(i int) {
 	t.order = slices.Delete(t.order, i, i+1)
 }
 
-// redeem is r with the credentials of its ticket, if it opens a websocket with a valid ticket
-// and without credentials.
-func (t *tickets) redeem(r *http.Request) *http.Request {
-	if !strings.HasPrefix(r.URL.Path, draftStreamsPrefix) || !isUpgrade(r) || r.Header.Get("Authorization") != "" {
+// Redeem returns r, a request for a stream, with the credentials of its ticket, if it opens a
+// websocket with a valid ticket and without credentials.
+func (t *tickets) Redeem(r *http.Request) *http.Request {
+	if !isUpgrade(r) || r.Header.Get("Authorization") != "" {
 		return r
 	}
 	name := r.URL.Query().Get(ticketParameter)

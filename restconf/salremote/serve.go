@@ -1,16 +1,13 @@
-package restconf
+package salremote
 
 import (
-	"context"
 	"encoding/json"
 	"encoding/xml"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
-	"github.com/coe-bridge/coe-bridge/restconf/changes"
 	"github.com/coe-bridge/coe-bridge/restconf/discovery"
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/wire"
@@ -25,10 +22,10 @@ type eventLocation struct {
 // MarshalJSON implements json.Marshaler: it is a leaf.
 func (l eventLocation) MarshalJSON() ([]byte, error) { return json.Marshal(l.URL) }
 
-// serveDataChanges answers a GET of a stream that the operation names: with its events if
-// the client asks for them, else with their location. It returns an error as stream.Server does.
-func (s *Server) serveDataChanges(w http.ResponseWriter, r *http.Request, name string, c stream.Caller) error {
-	asked, err := parseSubscription(s.cfg.Schema, name)
+// Serve answers a GET of a stream: with its events if the client asks for them, else with
+// their location. It returns an error as stream.Server does.
+func (s *Server) Serve(w http.ResponseWriter, r *http.Request, name string, c stream.Caller) error {
+	asked, err := parseSubscription(s.schema, name)
 	if err != nil {
 		return err
 	}
@@ -36,8 +33,7 @@ func (s *Server) serveDataChanges(w http.ResponseWriter, r *http.Request, name s
 	if err != nil {
 		return err
 	}
-	all, _ := s.streams.Kinds[changes.Kind].Source.(stream.Replayer)
-	sub, err := asked.open(all)
+	sub, err := asked.open(s.changes)
 	if err != nil {
 		return err
 	}
@@ -52,18 +48,17 @@ func (s *Server) serveDataChanges(w http.ResponseWriter, r *http.Request, name s
 		return err
 	}
 	defer leave()
-	data := &dataSink{&comparer{schema: s.cfg.Schema, asked: asked, leaves: leaves}, times.Stop}
-	if err := s.settle(ctx, data.feed, sub); err != nil {
+	data := &dataSink{feed: &comparer{schema: s.schema, asked: asked, leaves: leaves}, stop: times.Stop}
+	if err := data.feed.settle(ctx, sub, s.timeout); err != nil {
 		return err
 	}
 	if upgrades {
-		return s.followBySocket(ctx, w, r, sub, data, c)
+		return s.follow(ctx, w, r, sub, data, c)
 	}
-	out, err := stream.NewWriter(w)
-	if err != nil {
+	if data.connection, err = stream.NewWriter(w); err != nil {
 		return err
 	}
-	return stream.Pass(ctx, sub, eventSink{data, out}, c)
+	return stream.Pass(ctx, sub, data, c)
 }
 
 // locate answers with the URL of the websocket. The URL has a ticket, since clients that
@@ -75,21 +70,11 @@ func (s *Server) locate(w http.ResponseWriter, r *http.Request, c stream.Caller)
 	}
 	query := r.URL.Query()
 	if r.Method == http.MethodGet {
-		query.Set(ticketParameter, s.tickets.issue(r, c.Name()))
+		query.Set(ticketParameter, s.issue(r, c.Name()))
 	}
 	at.RawQuery = query.Encode()
 	w.Header().Set("Location", at.String())
 	return discovery.Document(wire.Draft02, "location", func() any { return eventLocation{URL: at.String()} }).Serve(w, r)
-}
-
-// settle waits for the first snapshot, so that the client misses nothing after its answer.
-func (s *Server) settle(ctx context.Context, feed *comparer, sub stream.Subscription) error {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
-	defer cancel()
-	if err := feed.settle(ctx, sub); err != nil {
-		return fmt.Errorf("learn what there is: %w", err)
-	}
-	return nil
 }
 
 // parseDataQuery reads OpenDaylight's query parameters of a stream. There is no replay, as in
@@ -109,8 +94,15 @@ func parseDataQuery(r *http.Request) (times stream.Times, leaves bool, err error
 	return times, leaves, err
 }
 
-// dataSink turns groups of events into messages.
+// connection sends messages to a client.
+type connection interface {
+	Send(message []byte) error
+	Comment() error
+}
+
+// dataSink sends groups of events as messages.
 type dataSink struct {
+	connection
 	feed *comparer
 	stop time.Time
 }
@@ -118,27 +110,16 @@ type dataSink struct {
 // Until implements stream.Sink.
 func (d *dataSink) Until() time.Time { return d.stop }
 
-func (d *dataSink) messages(group []stream.Event) ([][]byte, error) {
+// Events implements stream.Sink.
+func (d *dataSink) Events(group []stream.Event) error {
 	events, err := d.feed.take(group)
 	if err != nil {
-		return nil, &stream.UnwritableError{Err: err}
+		return &stream.UnwritableError{Err: err}
 	}
-	return dataMessages(events, d.feed.asked.json, time.Now()), nil
-}
-
-// eventSink sends messages as server-sent events.
-type eventSink struct {
-	*dataSink
-	*stream.Writer
-}
-
-// Events implements stream.Sink.
-func (e eventSink) Events(group []stream.Event) error {
-	messages, err := e.messages(group)
-	for _, message := range messages {
-		if err = e.Send(message); err != nil {
-			break
+	for _, message := range dataMessages(events, d.feed.asked.json, time.Now()) {
+		if err := d.Send(message); err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }

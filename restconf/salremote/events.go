@@ -1,4 +1,4 @@
-package restconf
+package salremote
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/coe-bridge/coe-bridge/restconf/changes"
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
@@ -50,25 +51,26 @@ type entryChange struct {
 	Value  json.RawMessage `json:"value"`
 }
 
-// begun reports whether a first snapshot was read.
-func (c *comparer) begun() bool { return c.told != nil }
-
-// settle waits until a first snapshot was read.
-func (c *comparer) settle(ctx context.Context, sub stream.Subscription) error {
-	for !c.begun() {
-		if _, err := c.take(sub.Take()); err != nil {
-			return err
+// settle waits until a first snapshot was read, so that the client misses nothing after its
+// answer.
+func (c *comparer) settle(ctx context.Context, sub stream.Subscription, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for {
+		_, err := c.take(sub.Take())
+		if err == nil && c.told == nil {
+			select {
+			case <-sub.Ready():
+				continue
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
 		}
-		if c.begun() {
-			return nil
+		if err != nil {
+			return fmt.Errorf("learn what there is: %w", err)
 		}
-		select {
-		case <-sub.Ready():
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		return nil
 	}
-	return nil
 }
 
 // take returns the changes of the instances by a group of events. The first snapshot makes
@@ -190,7 +192,7 @@ func (c *comparer) instance(event []byte, t tree.Target) (*yang.Data, error) {
 // compare appends the event of an instance, and then of the instances in it, as deep as the
 // scope goes.
 func (c *comparer) compare(at tree.Target, before, after *yang.Data, depth int) {
-	if before == nil && after == nil || depth > reach(c.asked.scope) {
+	if before == nil && after == nil || depth > reach[c.asked.scope] {
 		return
 	}
 	operation := c.operation(before, after)
@@ -203,18 +205,6 @@ func (c *comparer) compare(at tree.Target, before, after *yang.Data, depth int) 
 	}
 	for _, twin := range twinsOf(before, after) {
 		c.compare(append(at[:len(at):len(at)], twin.step), twin.before, twin.after, depth+1)
-	}
-}
-
-// reach is how deep below what is followed a scope tells.
-func reach(s scope) int {
-	switch s {
-	case scopeBase:
-		return 0
-	case scopeOne:
-		return 1
-	default:
-		return int(^uint(0) >> 1)
 	}
 }
 
