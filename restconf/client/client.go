@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/go-resty/resty/v2"
+
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 )
 
 // Config says how a bridge is reached.
@@ -42,7 +44,7 @@ func New(cfg Config) *Client {
 	secure := strings.HasPrefix(cfg.Server, "https://")
 	c := &Client{URL: cfg.Server, nameless: secure && !cfg.Shows, shows: secure && cfg.Shows}
 	c.http = resty.New().SetBaseURL(cfg.Server).SetTimeout(cfg.Timeout).SetTLSClientConfig(cfg.TLS).
-		SetHeader("Accept", "application/yang.data+json")
+		SetHeader("Accept", wire.Draft02.Media[0].Name)
 	if cfg.Password != "" {
 		c.user = cfg.User
 		c.http.SetBasicAuth(cfg.User, cfg.Password).SetDisableWarn(true)
@@ -109,8 +111,7 @@ func (c *Client) denied(says string) error {
 
 // cause is the cause of a failed request, without the URL, which the caller names.
 func cause(err error) error {
-	var failed *url.Error
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
 		return failed.Err
 	}
 	return err

@@ -7,22 +7,22 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 
 	"github.com/go-resty/resty/v2"
 
+	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
 // DataPath is the path of the datastore (RFC 8040).
 const DataPath = "/rests/data"
 
-const (
-	dataMedia  = "application/yang-data+json"
-	patchMedia = "application/yang-patch+json"
-)
+// dataMedia is the media type of data.
+var dataMedia = wire.RFC8040.Media[0].Name
 
 // ErrStale is the error of a write whose conditions no longer hold.
 var ErrStale = errors.New("another client has written meanwhile")
@@ -48,18 +48,9 @@ func (r *Refusal) Error() string {
 	return line
 }
 
-type errorList struct {
-	Errors []struct {
-		Type    string `json:"error-type"`
-		Tag     string `json:"error-tag"`
-		Path    string `json:"error-path"`
-		Message string `json:"error-message"`
-	} `json:"error"`
-}
-
-func (l errorList) list() []*yang.Error {
+func list(of wire.ErrorList) []*yang.Error {
 	var all []*yang.Error
-	for _, e := range l.Errors {
+	for _, e := range of.Errors {
 		all = append(all, &yang.Error{Type: e.Type, Tag: e.Tag, Path: e.Path, Message: cmp.Or(e.Message, e.Tag)})
 	}
 	return all
@@ -69,23 +60,20 @@ func (l errorList) list() []*yang.Error {
 // it says what to do.
 func (c *Client) refused(answer *resty.Response) error {
 	var body struct {
-		Errors errorList `json:"ietf-restconf:errors"`
-		Draft  errorList `json:"errors"`
+		Errors wire.ErrorList `json:"ietf-restconf:errors"`
+		Draft  wire.ErrorList `json:"errors"`
 		Patch  struct {
-			Errors errorList `json:"errors"`
+			Errors wire.ErrorList `json:"errors"`
 			Status struct {
-				Edits []struct {
-					ID     string    `json:"edit-id"`
-					Errors errorList `json:"errors"`
-				} `json:"edit"`
+				Edits []wire.EditStatus `json:"edit"`
 			} `json:"edit-status"`
 		} `json:"ietf-yang-patch:yang-patch-status"`
 	}
 	_ = json.Unmarshal(answer.Body(), &body) // an answer without JSON has no errors
 	r := &Refusal{status: answer.Status(), Edits: map[string][]*yang.Error{}}
-	r.Errors = append(append(body.Errors.list(), body.Draft.list()...), body.Patch.Errors.list()...)
+	r.Errors = slices.Concat(list(body.Errors), list(body.Draft), list(body.Patch.Errors))
 	for _, e := range body.Patch.Status.Edits {
-		r.Edits[e.ID] = e.Errors.list()
+		r.Edits[e.ID] = list(e.Errors)
 	}
 	switch answer.StatusCode() {
 	case http.StatusUnauthorized:
@@ -183,7 +171,7 @@ func (c *Client) Patch(ctx context.Context, at, match string, dryRun bool, edits
 	if err != nil {
 		return fmt.Errorf("write a YANG Patch: %w", err)
 	}
-	r := c.http.R().SetContext(ctx).SetHeader("Accept", dataMedia).SetHeader("Content-Type", patchMedia).SetBody(body)
+	r := c.http.R().SetContext(ctx).SetHeader("Accept", dataMedia).SetHeader("Content-Type", "application/yang-patch+json").SetBody(body)
 	if match != "" {
 		r.SetHeader("If-Match", match)
 	}

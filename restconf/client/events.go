@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-resty/resty/v2"
+
+	"github.com/coe-bridge/coe-bridge/restconf/stream"
 )
 
 // silence is the longest time without a line before a stream is given up. A bridge sends a
@@ -35,16 +37,16 @@ func (e LastingError) Unwrap() error { return e.Err }
 // Follow follows a stream of server-sent events after the one with that ID, and hands
 // them on, until it breaks or ctx ends; it returns why. A lastingError is one that
 // would come again.
-func (c *Client) Follow(ctx context.Context, stream, after string, heard func(id string, data []byte) error) error {
+func (c *Client) Follow(ctx context.Context, name, after string, heard func(id string, data []byte) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	dead := time.AfterFunc(silence, func() { cancel(fmt.Errorf("no data for %s", silence)) })
 	defer dead.Stop()
-	r := c.http.R().SetContext(ctx).SetDoNotParseResponse(true).SetHeader("Accept", "text/event-stream")
+	r := c.http.R().SetContext(ctx).SetDoNotParseResponse(true).SetHeader("Accept", stream.Media)
 	if after != "" {
 		r.SetHeader("Last-Event-ID", after)
 	}
-	answer, err := c.do(r, http.MethodGet, "/rests/streams/"+stream)
+	answer, err := c.do(r, http.MethodGet, stream.Prefix+name)
 	if err != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}

@@ -163,7 +163,7 @@ var rules = map[string]rule{
 		[]string{"github.com/gorilla/mux"},
 		"writes the datastore; reads status through its own small interface",
 	},
-	"restconf/client": {[]string{"yang"}, []string{"github.com/go-resty/resty/v2"}, "makes requests; knows the server by its protocol alone"},
+	"restconf/client": {[]string{"yang", "restconf/stream", "restconf/wire"}, []string{"github.com/go-resty/resty/v2"}, "makes requests; knows the server by its protocol alone"},
 	"cmd/bridge": {
 		[]string{
 			"cmd/footprint", "coe", "coe/agentstream", "coe/ipam", "coe/kube", "coe/kube/report", "coe/northbound", "coe/northbound/entry", "dhcppool",
