@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -19,6 +20,9 @@ func main() {
 	root.SetErr(&output.Terminal{Writer: os.Stderr})
 	err := root.ExecuteContext(ctx)
 	stop()
+	if answer, ok := errors.AsType[output.Exit](err); ok {
+		os.Exit(answer.Status)
+	}
 	if err != nil {
 		fmt.Fprintln(&output.Terminal{Writer: os.Stderr}, "coe-bridge: "+err.Error())
 		os.Exit(1)

@@ -81,6 +81,10 @@ func TestPlanOfManifestsWithProblems(t *testing.T) {
 	out, err := run(t, `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"hostNetwork": true}}`, "plan", "-f", "-")
 	require.NoError(t, err)
 	require.NotContains(t, out, "problem")
+
+	out, err = run(t, "---\n{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: deny, namespace: shop}}", "plan", "-f", "-")
+	require.NoError(t, err, "what is not enforced does not count")
+	require.Contains(t, out, "problem: networkpolicy deny of namespace shop: NotEnforced: network policies are not enforced")
 }
 
 func TestPlanOfBadManifests(t *testing.T) {

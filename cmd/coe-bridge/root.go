@@ -14,6 +14,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/node"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/passwd"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/plan"
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/policy"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/remote"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/serve"
 )
@@ -63,7 +64,7 @@ environment, and the environment overrides the file.`,
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		return flags.ApplySettings(cmd, file)
 	}
-	root.AddCommand(serve.New(version), node.NewAgent(version), node.NewDoctor(), plan.New(), plan.NewConvert())
+	root.AddCommand(serve.New(version), node.NewAgent(version), node.NewDoctor(), plan.New(), plan.NewConvert(), policy.New())
 	root.AddCommand(remote.Commands()...)
 	root.AddCommand(passwd.New(), newCompletion(), newVersion())
 	root.CompletionOptions.DisableDefaultCmd = true

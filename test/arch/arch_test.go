@@ -32,7 +32,7 @@ var rules = map[string]rule{
 	"mapping/trace":               {[]string{"coe", "mapping/netvirt"}, nil, "pure; its caller reads the stages"},
 	"coe/kube": {
 		[]string{"coe"},
-		[]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "github.com/go-logr/logr", "github.com/prometheus/client_golang", "golang.org/x/net/http2"},
+		[]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/utils/net", "github.com/go-logr/logr", "github.com/prometheus/client_golang", "golang.org/x/net/http2"},
 		"reads Kubernetes; knows neither the model nor the datastore",
 	},
 	"coe/kube/report": {
@@ -45,11 +45,12 @@ var rules = map[string]rule{
 		"asks the API server for the owner of a token; its caller decides what the owner may do",
 	},
 	"coe/kube/manifest": {
-		[]string{"coe", "coe/kube"},
+		[]string{"coe", "coe/kube", "mapping/policy"},
 		[]string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "github.com/google/uuid"},
 		"reads the files that kubectl reads; knows no API server",
 	},
-	"mapping": {[]string{"coe", "mapping/netvirt"}, nil, "pure"},
+	"mapping":        {[]string{"coe", "mapping/netvirt"}, nil, "pure"},
+	"mapping/policy": {[]string{"coe"}, []string{"go4.org/netipx"}, "pure; judges what it is given, and knows neither the Store nor who enforces"},
 	"mapping/reconcile": {
 		[]string{"coe", "mapping/netvirt"},
 		[]string{"k8s.io/client-go/util/workqueue", "github.com/prometheus/client_golang"},
@@ -178,7 +179,7 @@ var rules = map[string]rule{
 	"cmd/coe-bridge": {
 		[]string{
 			"cmd/coe-bridge/flags", "cmd/coe-bridge/node", "cmd/coe-bridge/output", "cmd/coe-bridge/passwd", "cmd/coe-bridge/plan",
-			"cmd/coe-bridge/remote", "cmd/coe-bridge/serve",
+			"cmd/coe-bridge/policy", "cmd/coe-bridge/remote", "cmd/coe-bridge/serve",
 		},
 		[]string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		"the root command; knows only its commands",
@@ -205,6 +206,10 @@ var rules = map[string]rule{
 		},
 		[]string{"github.com/spf13/cobra", "go.yaml.in/yaml/v3"},
 		"shows what would change; writes nothing",
+	},
+	"cmd/coe-bridge/policy": {
+		[]string{"cmd/coe-bridge/output", "coe", "coe/kube/manifest", "mapping/policy"}, []string{"github.com/spf13/cobra"},
+		"asks the evaluator, and prints; reads only files",
 	},
 	"cmd/coe-bridge/serve": {
 		[]string{

@@ -40,10 +40,10 @@ It prints the Netvirt objects in the order in which they would be written, the r
 OVN's northbound database, and what cannot be mapped. It needs no bridge, no cluster and
 no backend.
 
-plan reads Pod, Service, EndpointSlice, Node, Namespace and List, and names the manifests
-that it skips. A pod or service without a uid gets one made from its name. A service with
-a selector and no EndpointSlice leads to the matching pods, as if they were ready. The
-table omits the external_ids of rows; JSON and YAML have all columns.
+plan reads Pod, Service, EndpointSlice, Node, Namespace, NetworkPolicy and List, and names
+the manifests that it skips. A pod or service without a uid gets one made from its name.
+A service with a selector and no EndpointSlice leads to the matching pods, as if they were
+ready. The table omits the external_ids of rows; JSON and YAML have all columns.
 
 The exit status is 0 if everything can be mapped, and 1 if not, or after an error. A
 setting that is accepted and not enforced (NotEnforced) is listed, and does not count.`,

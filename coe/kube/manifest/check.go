@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/kube"
 )
 
 // The checks cover what a bridge reads. No API server has validated a manifest, and the
@@ -75,13 +77,23 @@ func checkPod(p *corev1.Pod) error {
 		errs = append(errs, checkAddress(status.Child("podIPs").Index(i).Child("ip"), ip.IP))
 	}
 	errs = append(errs, checkAddress(status.Child("podIP"), p.Status.PodIP), checkAddress(status.Child("hostIP"), p.Status.HostIP))
-	for i, c := range p.Spec.Containers {
+	for i, ip := range p.Status.HostIPs {
+		errs = append(errs, checkAddress(status.Child("hostIPs").Index(i).Child("ip"), ip.IP))
+	}
+	errs = append(errs, checkContainers(field.NewPath("spec", "containers"), p.Spec.Containers)...)
+	errs = append(errs, checkContainers(field.NewPath("spec", "initContainers"), p.Spec.InitContainers)...)
+	return utilerrors.NewAggregate(errs)
+}
+
+func checkContainers(at *field.Path, containers []corev1.Container) []error {
+	var errs []error
+	for i, c := range containers {
 		for j, port := range c.Ports {
-			at := field.NewPath("spec", "containers").Index(i).Child("ports").Index(j)
+			at := at.Index(i).Child("ports").Index(j)
 			errs = append(errs, checkPort(at.Child("containerPort"), port.ContainerPort), checkProtocol(at, port.Protocol))
 		}
 	}
-	return utilerrors.NewAggregate(errs)
+	return errs
 }
 
 func checkService(s *corev1.Service) error {
@@ -125,6 +137,11 @@ func checkSlice(s *discoveryv1.EndpointSlice) error {
 		}
 	}
 	return utilerrors.NewAggregate(errs)
+}
+
+func checkPolicy(p *networkingv1.NetworkPolicy) error {
+	_, err := kube.PolicySpec(p)
+	return err
 }
 
 // checkAddress accepts an address or an empty text.

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	strictjson "sigs.k8s.io/json"
@@ -27,6 +28,7 @@ type Set struct {
 	Pods       []*corev1.Pod
 	Services   []*corev1.Service
 	Slices     []*discoveryv1.EndpointSlice
+	Policies   []*networkingv1.NetworkPolicy
 	// Skipped are the objects that a bridge does not watch.
 	Skipped []Skipped
 
@@ -149,6 +151,7 @@ func (m *Set) addList(at place, document []byte, h header) error {
 // watched are the kinds that a bridge watches, with their versions.
 var watched = map[string]string{
 	"Namespace": "v1", "Node": "v1", "Pod": "v1", "Service": "v1", "EndpointSlice": "discovery.k8s.io/v1",
+	"NetworkPolicy": "networking.k8s.io/v1",
 }
 
 // addObject adds an object, or records that it is skipped.
@@ -168,6 +171,8 @@ func (m *Set) addObject(at place, document []byte, h header) (err error) {
 		err = read(m, at, document, &m.Services, checkService)
 	case "EndpointSlice":
 		err = read(m, at, document, &m.Slices, checkSlice)
+	case "NetworkPolicy":
+		err = read(m, at, document, &m.Policies, checkPolicy)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %s %s: %w", at, h.Kind, h.name(), err)
@@ -213,7 +218,7 @@ func whySkipped(h header) string {
 	}
 	switch strings.TrimSuffix(h.Kind, "List") {
 	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob":
-		return "its controller creates the pods; plan the pods themselves, as kubectl get pods -o yaml prints them"
+		return "its controller creates the pods; use the pods themselves, as kubectl get pods -o yaml prints them"
 	case "Endpoints":
 		return "the endpoints of a service are read from its EndpointSlices"
 	}

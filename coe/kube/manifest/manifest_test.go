@@ -12,6 +12,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
+	"github.com/coe-bridge/coe-bridge/mapping/policy"
 )
 
 func readManifests(t *testing.T, texts ...string) *manifest.Set {
@@ -89,11 +90,11 @@ items:
 {apiVersion: example.com/v1, kind: AllowList, metadata: {name: a}, spec: {}}
 `)
 	require.Equal(t, []manifest.Skipped{
-		{"Deployment", "shop/web", "a.yaml: document 1", "its controller creates the pods; plan the pods themselves, as kubectl get pods -o yaml prints them"},
+		{"Deployment", "shop/web", "a.yaml: document 1", "its controller creates the pods; use the pods themselves, as kubectl get pods -o yaml prints them"},
 		{"ConfigMap", "c", "a.yaml: document 2: item 1", "a bridge does not watch this kind"},
 		{"Endpoints", "e", "a.yaml: document 2: item 2", "the endpoints of a service are read from its EndpointSlices"},
 		{"EndpointSlice", "without a name", "a.yaml: document 3", "version discovery.k8s.io/v1 is supported, not discovery.k8s.io/v1beta1"},
-		{"JobList", "without a name", "a.yaml: document 4", "its controller creates the pods; plan the pods themselves, as kubectl get pods -o yaml prints them"},
+		{"JobList", "without a name", "a.yaml: document 4", "its controller creates the pods; use the pods themselves, as kubectl get pods -o yaml prints them"},
 		{"AllowList", "a", "a.yaml: document 5", "a bridge does not watch this kind"},
 	}, m.Skipped)
 }
@@ -117,14 +118,17 @@ func TestReadRefuses(t *testing.T) {
 			`{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b", "namespace": "c"}, "spec": {"x": 1}}]}`,
 			`a.yaml: document 1: item 2: Pod c/b: unknown field "spec.x"`,
 		},
-		"twice in JSON": {object("Pod", `"spec": {"nodeName": "n1", "nodeName": "n2"}`), `Pod web: duplicate field "spec.nodeName"`},
-		"twice in YAML": {"apiVersion: v1\nkind: Pod\nkind: Pod\n", `document 1: yaml: unmarshal errors:` + "\n" + `  line 3: key "kind" already set in map`},
-		"type":          {object("Pod", `"spec": {"nodeName": 7}`), "Pod web: json: cannot unmarshal number into Go struct field PodSpec.spec.nodeName of type string"},
-		"no name":       {`{"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "web-"}}`, "Pod without a name: metadata.name: Required value"},
-		"name":          {`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a:b"}}`, `Pod a:b: metadata.name: Invalid value: "a:b"`},
-		"namespace":     {`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "B"}}`, `Pod B/a: metadata.namespace: Invalid value: "B"`},
-		"same again":    {podWeb + podWeb, "a.yaml: document 2: Pod web: a.yaml: document 1 has the same object: remove one of them"},
-		"pod's address": {object("Pod", `"status": {"podIPs": [{"ip": "10.0.0.300"}]}`), `Pod web: status.podIPs[0].ip: Invalid value: "10.0.0.300": want an IPv4 or IPv6 address`},
+		"port of a sidecar": {object("Pod", `"spec": {"initContainers": [{"name": "c", "ports": [{"containerPort": 65536}]}]}`), "Pod web: spec.initContainers[0].ports[0].containerPort: Invalid value: 65536"},
+		"address of a host": {object("Pod", `"status": {"hostIPs": [{"ip": "192.168.33"}]}`), `Pod web: status.hostIPs[0].ip: Invalid value: "192.168.33"`},
+		"policy":            {strings.Replace(object("NetworkPolicy", `"spec": {"policyTypes": ["ingress"]}`), `"v1"`, `"networking.k8s.io/v1"`, 1), `NetworkPolicy web: spec.policyTypes[0]: Unsupported value: "ingress"`},
+		"twice in JSON":     {object("Pod", `"spec": {"nodeName": "n1", "nodeName": "n2"}`), `Pod web: duplicate field "spec.nodeName"`},
+		"twice in YAML":     {"apiVersion: v1\nkind: Pod\nkind: Pod\n", `document 1: yaml: unmarshal errors:` + "\n" + `  line 3: key "kind" already set in map`},
+		"type":              {object("Pod", `"spec": {"nodeName": 7}`), "Pod web: json: cannot unmarshal number into Go struct field PodSpec.spec.nodeName of type string"},
+		"no name":           {`{"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "web-"}}`, "Pod without a name: metadata.name: Required value"},
+		"name":              {`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a:b"}}`, `Pod a:b: metadata.name: Invalid value: "a:b"`},
+		"namespace":         {`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "B"}}`, `Pod B/a: metadata.namespace: Invalid value: "B"`},
+		"same again":        {podWeb + podWeb, "a.yaml: document 2: Pod web: a.yaml: document 1 has the same object: remove one of them"},
+		"pod's address":     {object("Pod", `"status": {"podIPs": [{"ip": "10.0.0.300"}]}`), `Pod web: status.podIPs[0].ip: Invalid value: "10.0.0.300": want an IPv4 or IPv6 address`},
 		"node's address": {
 			object("Node", `"status": {"addresses": [{"type": "Hostname", "address": "x"}, {"type": "InternalIP", "address": "x"}]}`),
 			`Node web: status.addresses[1].address: Invalid value: "x"`,
@@ -252,4 +256,51 @@ func FuzzManifests(f *testing.F) {
 		coe.NewStore(nil, coe.Kubernetes).Update(m.Put)
 		m.SelectedEndpoints(func(string) []netip.Addr { return []netip.Addr{netip.IPv6Loopback()} })
 	})
+}
+
+// TestWorld: labels, ports and addresses of the World of network policies, with what an API server
+// sets, and what pods report of their nodes.
+func TestWorld(t *testing.T) {
+	w, err := readManifests(t, `
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {team: a}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {addresses: [{type: InternalIP, address: 192.0.2.1}, {type: InternalIP, address: "fd00::1"}, {type: Hostname, address: n1}]}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop, labels: {app: web}}
+spec:
+  nodeName: n1
+  initContainers:
+  - {name: setup, image: i, ports: [{name: http, containerPort: 1}]}
+  - {name: sidecar, image: i, restartPolicy: Always, ports: [{name: http, containerPort: 8081, protocol: TCP}]}
+  containers: [{name: c, image: i, ports: [{name: http, containerPort: 8080}, {name: dns, containerPort: 53, protocol: UDP}]}]
+status: {podIP: 10.1.0.1, podIPs: [{ip: 10.1.0.1}, {ip: "::ffff:10.1.0.1"}, {ip: "fd01::1"}], hostIP: 192.0.2.1, hostIPs: [{ip: 192.0.2.1}, {ip: 203.0.113.1}]}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: done}, spec: {nodeName: n2, hostNetwork: true}, status: {phase: Failed, hostIP: 192.0.2.2}}
+`).World()
+	require.NoError(t, err)
+	addresses := func(texts ...string) (all []netip.Addr) {
+		for _, text := range texts {
+			all = append(all, netip.MustParseAddr(text))
+		}
+		return all
+	}
+	const name = "kubernetes.io/metadata.name"
+	require.ElementsMatch(t, []policy.Namespace{
+		{Name: "shop", Labels: map[string]string{"team": "a", name: "shop"}},
+		{Name: "default", Labels: map[string]string{name: "default"}},
+	}, w.Namespaces)
+	require.ElementsMatch(t, []policy.Node{
+		{Name: "n1", Addresses: addresses("192.0.2.1", "fd00::1", "203.0.113.1")}, {Name: "n2", Addresses: addresses("192.0.2.2")},
+	}, w.Nodes)
+	require.Equal(t, []policy.Pod{
+		{
+			Namespace: "shop", Name: "web", Node: "n1", Labels: map[string]string{"app": "web"}, Addresses: addresses("10.1.0.1", "fd01::1"),
+			Ports: []coe.ContainerPort{{Name: "http", Protocol: "tcp", Port: 8080}, {Name: "dns", Protocol: "udp", Port: 53}, {Name: "http", Protocol: "tcp", Port: 8081}},
+		},
+		{Namespace: "default", Name: "done", Node: "n2", HostNetwork: true, Finished: true},
+	}, w.Pods)
+	require.Empty(t, w.Policies)
 }

@@ -31,6 +31,9 @@ func (m *Set) Put(tx *coe.Tx) {
 			tx.PutEndpoints(coe.Kubernetes, endpoints)
 		}
 	}
+	for _, p := range m.Policies {
+		tx.PutPolicy(coe.Kubernetes, kube.Policy(p))
+	}
 }
 
 // nodeAddresses returns the nodes' addresses by name.

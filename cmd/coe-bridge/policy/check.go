@@ -1,0 +1,248 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/policy"
+)
+
+func newCheck() *cobra.Command {
+	var (
+		in       input
+		out      output.Format
+		from, to string
+	)
+	cmd := &cobra.Command{
+		Use:   "check -f FILE --from NS/POD|ADDRESS --to NS/POD|ADDRESS:PORT[/PROTOCOL]",
+		Short: "Say whether a connection is allowed, and by which rule",
+		Long: `check says whether the network policies in the files allow a connection, and names the rule
+that allows it, or the policies that isolate the pod. The protocol is tcp (the default),
+udp or sctp. An IPv6 address with a port is in brackets: [fd00::8]:80.
+
+An address that a pod or a node has stands for that pod or node. Egress is judged by the
+pod that serves a connection: instead of a service, name one of its pods.
+
+If both pods have IPv4 and IPv6 addresses, the policies are asked about both. The exit
+status is 0 if every answer is "allowed", 3 if one is "denied", and 1 after an error.`,
+		Example: `  coe-bridge policy check -f cluster.yaml --from shop/web --to shop/db:5432
+  coe-bridge policy check -f cluster.yaml --from 192.0.2.7 --to shop/web:80/tcp -o json
+  coe-bridge policy check -f cluster.yaml --from shop/web --to [2001:db8::53]:53/udp
+  kubectl get ns,pods,netpol -A -o yaml | coe-bridge policy check -f - -f new-policy.yaml --from shop/web --to shop/db:5432`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := in.read(cmd)
+			if err != nil {
+				return err
+			}
+			shown, err := ask(c, from, to)
+			if err != nil {
+				return fmt.Errorf("policy check: %w", err)
+			}
+			if err := out.Print(cmd.OutOrStdout(), shown.table(), shown); err != nil {
+				return err
+			}
+			if !shown.Allowed {
+				return output.Exit{Status: 3}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&from, "from", "", "who connects: a pod as NAMESPACE/POD, or an address")
+	cmd.Flags().StringVar(&to, "to", "", "what it connects to: a pod as NAMESPACE/POD or an address, with the port and the protocol")
+	_ = cmd.MarkFlagRequired("from")
+	_ = cmd.MarkFlagRequired("to")
+	_ = cmd.RegisterFlagCompletionFunc("from", in.complete)
+	_ = cmd.RegisterFlagCompletionFunc("to", in.complete)
+	in.register(cmd)
+	out.Register(cmd)
+	return cmd
+}
+
+// ask asks about each pair of addresses of the same family.
+func ask(c *policy.Cluster, from, to string) (*shownAnswers, error) {
+	target, port, err := splitPort(to)
+	if err != nil {
+		return nil, err
+	}
+	sources, err := endsOf(c, from)
+	if err != nil {
+		return nil, err
+	}
+	targets, err := endsOf(c, target)
+	if err != nil {
+		return nil, err
+	}
+	shown := &shownAnswers{Allowed: true, From: from, To: fmt.Sprintf("%s:%d/%s", target, port.Number, port.Protocol)}
+	for _, s := range sources {
+		for _, t := range targets {
+			if policy.SameFamily(s, t) {
+				shown.add(s, t, c.Judge(s, t, port))
+			}
+		}
+	}
+	if len(shown.Answers) == 0 {
+		return nil, fmt.Errorf("%s and %s have no addresses of the same family", from, target)
+	}
+	return shown, nil
+}
+
+// endsOf returns the ends that a text names: NAMESPACE/POD or an address.
+func endsOf(c *policy.Cluster, text string) ([]policy.End, error) {
+	if strings.Contains(text, "/") {
+		return podEnds(c, text)
+	}
+	addr, err := netip.ParseAddr(strings.Trim(text, "[]"))
+	if err != nil {
+		return nil, fmt.Errorf("%q: want a pod as NAMESPACE/POD, or an address", text)
+	}
+	ends := c.At(addr.WithZone("").Unmap())
+	if len(ends) > 1 {
+		return nil, fmt.Errorf("%s is the address of several pods: name one of %s", text, strings.Join(names(ends), ", "))
+	}
+	return ends, nil
+}
+
+func names(ends []policy.End) []string {
+	var all []string
+	for _, e := range ends {
+		all = append(all, nameOf(e))
+	}
+	return all
+}
+
+// splitPort splits TARGET:PORT[/PROTOCOL].
+func splitPort(text string) (target string, port policy.Port, err error) {
+	wrong := fmt.Errorf("--to %q: want NAMESPACE/POD:PORT[/PROTOCOL] or ADDRESS:PORT[/PROTOCOL], like shop/db:5432/tcp or [fd00::8]:53/udp", text)
+	colon := strings.LastIndexByte(text, ':')
+	if colon < 0 {
+		return "", port, wrong
+	}
+	target = text[:colon]
+	if strings.Contains(target, ":") && !strings.HasPrefix(target, "[") {
+		return "", port, wrong // an IPv6 address without brackets
+	}
+	number, protocol, found := strings.Cut(text[colon+1:], "/")
+	if port.Protocol = strings.ToLower(protocol); !found {
+		port.Protocol = "tcp"
+	}
+	n, err := strconv.ParseUint(number, 10, 16)
+	if err != nil || n == 0 || !slices.Contains([]string{"tcp", "udp", "sctp"}, port.Protocol) {
+		return "", port, wrong
+	}
+	port.Number = uint16(n)
+	return target, port, nil
+}
+
+// shownAnswers is the output of check as JSON and YAML show it.
+type shownAnswers struct {
+	Allowed bool          `json:"allowed"` // in all families
+	From    string        `json:"from"`
+	To      string        `json:"to"`
+	Answers []shownAnswer `json:"answers"`
+}
+
+type shownAnswer struct {
+	Allowed     bool      `json:"allowed"`
+	FromAddress string    `json:"fromAddress,omitempty"`
+	ToAddress   string    `json:"toAddress,omitempty"`
+	Egress      shownSide `json:"egress"`
+	Ingress     shownSide `json:"ingress"`
+	from, to    string
+}
+
+// shownSide is what the policies of one end say.
+type shownSide struct {
+	Allowed bool          `json:"allowed"`
+	Reason  policy.Reason `json:"reason"`
+	Policy  string        `json:"policy,omitempty"`
+	Rule    string        `json:"rule,omitempty"` // the field of the policy
+	// Isolating are the policies that isolate the pod.
+	Isolating []string `json:"isolating,omitempty"`
+}
+
+func (s *shownAnswers) add(from, to policy.End, v policy.Verdict) {
+	s.Allowed = s.Allowed && v.Allowed
+	s.Answers = append(s.Answers, shownAnswer{
+		Allowed: v.Allowed, FromAddress: addressOf(from), ToAddress: addressOf(to),
+		Egress: showSide(coe.Egress, v.Egress), Ingress: showSide(coe.Ingress, v.Ingress),
+		from: nameOf(from), to: nameOf(to),
+	})
+}
+
+func showSide(d coe.Direction, s policy.Side) shownSide {
+	shown := shownSide{Allowed: s.Reason != policy.Denied, Reason: s.Reason}
+	if s.Policy != nil {
+		shown.Policy, shown.Rule = policyName(s.Policy), ruleField(d, s.Rule)
+	}
+	for _, p := range s.Isolating {
+		shown.Isolating = append(shown.Isolating, policyName(p))
+	}
+	return shown
+}
+
+func policyName(p *coe.PolicySpec) string { return p.Namespace + "/" + p.Name }
+
+// ruleField is the field of a rule in its NetworkPolicy.
+func ruleField(d coe.Direction, index int) string { return fmt.Sprintf("spec.%s[%d]", d, index) }
+
+func addressOf(e policy.End) string {
+	if !e.Addr().IsValid() {
+		return ""
+	}
+	return e.Addr().String()
+}
+
+// nameOf is the name of an end: of the pod or the node, or its address.
+func nameOf(e policy.End) string {
+	switch p := e.Pod(); {
+	case p != nil:
+		return p.Namespace + "/" + p.Name
+	case e.Node() != "":
+		return "node " + e.Node()
+	}
+	return addressOf(e)
+}
+
+func (s *shownAnswers) table() output.Table {
+	t := output.Table{
+		Title:   fmt.Sprintf("%s: %s to %s", verdictWord(s.Allowed), s.From, s.To),
+		Columns: []string{"DIRECTION", "OF", "ADDRESS", "VERDICT", "WHY"},
+	}
+	for _, a := range s.Answers {
+		t.Rows = append(t.Rows,
+			[]string{string(coe.Egress), a.from, a.FromAddress, verdictWord(a.Egress.Allowed), a.Egress.why(coe.Egress)},
+			[]string{string(coe.Ingress), a.to, a.ToAddress, verdictWord(a.Ingress.Allowed), a.Ingress.why(coe.Ingress)})
+	}
+	return t
+}
+
+func verdictWord(allowed bool) string {
+	if allowed {
+		return "allowed"
+	}
+	return "denied"
+}
+
+func (s shownSide) why(d coe.Direction) string {
+	switch s.Reason {
+	case policy.Itself:
+		return "a pod always reaches itself"
+	case policy.OwnNode:
+		return "a pod and its own node always reach each other"
+	case policy.NotPoliced:
+		return "policies do not apply to nodes, pods on the host network and addresses outside"
+	case policy.NotIsolated:
+		return fmt.Sprintf("no policy isolates it for %s", d)
+	case policy.ByRule:
+		return fmt.Sprintf("%s of policy %s", s.Rule, s.Policy)
+	}
+	return "isolated, and no rule allows it: " + strings.Join(s.Isolating, ", ")
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
+)
+
+const policyCluster = "testdata/policy/cluster.yaml"
+
+// TestPolicyOutput compares the output of the commands with golden files.
+func TestPolicyOutput(t *testing.T) {
+	for name, args := range map[string]string{
+		"check-allowed.txt":  "check --from shop/web --to shop/db:5432",
+		"check-allowed.json": "check --from shop/web --to shop/db:5432 -o json",
+		"check-denied.txt":   "check --from shop/db --to shop/web:80/tcp",
+		"check-denied.yaml":  "check --from shop/db --to 192.0.2.7:80 -o yaml",
+		"explain.txt":        "explain shop/db",
+		"explain.json":       "explain shop/db -o json",
+		"reach-to.txt":       "reach --to shop/db",
+		"reach-to.json":      "reach --to shop/db -o json",
+		"reach-from.txt":     "reach --from ops/prometheus",
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := run(t, "", append([]string{"policy"}, strings.Fields(args+" -f "+policyCluster)...)...)
+			if strings.Contains(name, "denied") {
+				require.Equal(t, output.Exit{Status: 3}, err)
+			} else {
+				require.NoError(t, err)
+			}
+			requireGolden(t, "testdata/policy/"+name, out)
+		})
+	}
+}
+
+func TestPolicyCheck(t *testing.T) {
+	for name, c := range map[string]struct{ args, want string }{
+		"address of a pod":     {"--from 10.1.1.1 --to 10.1.0.1:9090", "allowed: 10.1.1.1 to 10.1.0.1:9090/tcp"},
+		"second number":        {"--from ops/prometheus --to shop/db:9091", "allowed: ops/prometheus to shop/db:9091/tcp"},
+		"protocol":             {"--from shop/web --to shop/db:53/UDP", "allowed: shop/web to shop/db:53/udp"},
+		"other protocol":       {"--from shop/web --to shop/db:53/tcp", "denied: shop/web to shop/db:53/tcp"},
+		"IPv6":                 {"--from fd00::2 --to [fd00::1]:5432", "allowed: fd00::2 to [fd00::1]:5432/tcp"},
+		"own node":             {"--from 192.168.0.1 --to shop/db:8080", "allowed: 192.168.0.1 to shop/db:8080/tcp"},
+		"other node":           {"--from ops/exporter --to shop/db:8080", "denied: ops/exporter to shop/db:8080/tcp"},
+		"in the except":        {"--from 10.9.1.1 --to shop/db:9090", "denied: 10.9.1.1 to shop/db:9090/tcp"},
+		"address of a job":     {"--from 10.1.0.3 --to shop/db:5432", "denied: 10.1.0.3 to shop/db:5432/tcp"},
+		"finished":             {"--from shop/migrate --to shop/db:5432", "policy check: pod shop/migrate has finished"},
+		"unknown":              {"--from shop/api --to shop/db:5432", "policy check: pod shop/api is not in the files"},
+		"no namespace":         {"--from web --to shop/db:5432", `policy check: "web": want a pod as NAMESPACE/POD, or an address`},
+		"no port":              {"--from shop/web --to shop/db", `policy check: --to "shop/db": want NAMESPACE/POD:PORT[/PROTOCOL]`},
+		"port 0":               {"--from shop/web --to shop/db:0", `policy check: --to "shop/db:0": want`},
+		"other protocol, icmp": {"--from shop/web --to shop/db:1/icmp", `policy check: --to "shop/db:1/icmp": want`},
+		"IPv6 without bracket": {"--from shop/web --to fd00::1:80", `policy check: --to "fd00::1:80": want`},
+		"no family":            {"--from ops/prometheus --to [fd00::1]:80", "policy check: ops/prometheus and [fd00::1] have no addresses of the same family"},
+		"no --to":              {"--from shop/web", `required flag(s) "to" not set`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := run(t, "", append([]string{"policy", "check", "-f", policyCluster}, strings.Fields(c.args)...)...)
+			switch {
+			case strings.HasPrefix(c.want, "allowed"):
+				require.NoError(t, err)
+			case strings.HasPrefix(c.want, "denied"):
+				require.Equal(t, output.Exit{Status: 3}, err)
+			default:
+				require.ErrorContains(t, err, c.want)
+				return
+			}
+			require.Equal(t, c.want, strings.Split(out, "\n")[0])
+		})
+	}
+}
+
+// The answer is denied if one family is denied.
+func TestPolicyCheckFamilies(t *testing.T) {
+	out, err := run(t, `---
+{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: v6, namespace: shop}, spec: {podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: "fd00::/64"}}]}]}}
+---
+{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: out, namespace: shop}, spec: {podSelector: {}, egress: [{}], policyTypes: [Egress]}}
+`, "policy", "check", "-f", policyCluster, "-f", "-", "--from", "shop/db", "--to", "shop/web:80")
+	require.Equal(t, output.Exit{Status: 3}, err)
+	require.Regexp(t, `(?m)^ingress +shop/web +10\.1\.0\.2 +denied +isolated, and no rule allows it: shop/deny-all, shop/v6$`, out)
+	require.Regexp(t, `(?m)^ingress +shop/web +fd00::2 +allowed +spec\.ingress\[0\] of policy shop/v6$`, out)
+}
+
+// Manifests without addresses are enough for rules that select pods.
+func TestPolicyOfManifestsByHand(t *testing.T) {
+	const text = `---
+{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop, labels: {app: web}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: db, namespace: data}, spec: {nodeName: n1}}
+---
+{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: db, namespace: data}, spec: {ingress: [{from: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: shop}}}]}, {from: [{ipBlock: {cidr: 0.0.0.0/0}}], ports: [{port: 80}]}]}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: api, namespace: shop}}
+`
+	out, err := run(t, text, "policy", "check", "-f", "-", "--from", "shop/web", "--to", "data/db:5432")
+	require.NoError(t, err)
+	require.Contains(t, out, "skipped: Deployment shop/api: its controller creates the pods; use the pods themselves")
+	require.Regexp(t, `(?m)^ingress +data/db +- +allowed +spec\.ingress\[0\] of policy data/db$`, out)
+
+	out, err = run(t, text, "policy", "reach", "-f", "-", "--to", "data/db")
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^- +shop/web +- +all$`, out)
+	require.Regexp(t, `(?m)^- +node n1 +- +all$`, out)
+	require.Regexp(t, `(?m)^- +0\.0\.0\.0/0 +- +80/tcp$`, out)
+	require.NotContains(t, out, "::/0")
+}
+
+func TestPolicyRefuses(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"nonsense", "policy nonsense: unknown; want check, explain or reach"},
+		{"explain -f " + policyCluster, "policy explain: name one pod as NAMESPACE/POD"},
+		{"explain shop/db", `required flag(s) "file" not set`},
+		{"explain shop -f " + policyCluster, `policy explain: "shop": name a pod as NAMESPACE/POD`},
+		{"explain shop/migrate -f " + policyCluster, "policy explain: pod shop/migrate has finished: it has no address, and no connections"},
+		{"reach -f " + policyCluster, "policy reach: want either --from NAMESPACE/POD or --to NAMESPACE/POD"},
+		{"reach --from shop/db --to shop/web -f " + policyCluster, "policy reach: want either"},
+		{"reach --to shop/x -f " + policyCluster, "policy reach: pod shop/x is not in the files"},
+		{"reach --to shop/x -f nowhere.yaml", "read manifests: open nowhere.yaml"},
+	} {
+		_, err := run(t, "", append([]string{"policy"}, strings.Fields(c.args)...)...)
+		require.ErrorContains(t, err, c.want, c.args)
+	}
+	_, err := run(t, "kind: NetworkPolicy\napiVersion: networking.k8s.io/v1\nmetadata: {name: p}\nspec: {ingress: [{from: [{}]}]}", "policy", "reach", "-f", "-", "--to", "shop/x")
+	require.ErrorContains(t, err, "standard input: document 1: NetworkPolicy p: spec.ingress[0].from[0]: Required value")
+}
+
+func TestPolicyOfTheHostNetwork(t *testing.T) {
+	out, err := run(t, "", "policy", "explain", "-f", policyCluster, "ops/exporter")
+	require.NoError(t, err)
+	require.Contains(t, out, "ops/exporter is on the host network: it counts as its node, and no policy applies to it\n")
+}
+
+func TestPolicyCompletion(t *testing.T) {
+	for _, args := range [][]string{{"check", "--from", ""}, {"reach", "--to", ""}, {"explain", ""}} {
+		out, err := run(t, "", append([]string{"__complete", "policy", args[0], "-f", policyCluster}, args[1:]...)...)
+		require.NoError(t, err)
+		require.Contains(t, out, "shop/db\nshop/web\n", args)
+	}
+}
+
+// The status of the process tells a denied connection from an error.
+func TestPolicyExitStatus(t *testing.T) {
+	program := t.TempDir() + "/coe-bridge"
+	text, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", program, ".").CombinedOutput()
+	require.NoError(t, err, string(text))
+	for _, c := range []struct {
+		from, to string
+		status   int
+		says     string // on stderr
+	}{
+		{"shop/web", "shop/db:5432", 0, ""},
+		{"shop/web", "shop/db:80", 3, ""},
+		{"shop/web", "shop/none:80", 1, "coe-bridge: policy check: pod shop/none is not in the files\n"},
+	} {
+		var stderr strings.Builder
+		check := exec.CommandContext(t.Context(), program, "policy", "check", "-f", policyCluster, "--from", c.from, "--to", c.to)
+		check.Stderr = &stderr
+		_ = check.Run()
+		require.Equal(t, c.status, check.ProcessState.ExitCode(), c.to)
+		require.Equal(t, c.says, stderr.String())
+	}
+}

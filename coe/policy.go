@@ -1,0 +1,175 @@
+package coe
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Direction is a direction of traffic, as the pod sees it that a policy selects.
+type Direction string
+
+// The directions.
+const (
+	Ingress Direction = "ingress" // to the pod
+	Egress  Direction = "egress"  // from the pod
+)
+
+// PolicySpec is a policy with its rules, as networking.k8s.io/v1 defines them. Policies add up:
+// traffic that a rule of any policy allows is allowed.
+type PolicySpec struct {
+	Policy
+	// Pods selects the pods of the policy's namespace that the policy applies to.
+	Pods Selector
+	// Ingress and Egress are what the policy says about a direction.
+	Ingress, Egress PolicySide
+}
+
+// Side returns what the policy says about a direction.
+func (p *PolicySpec) Side(d Direction) *PolicySide {
+	if d == Ingress {
+		return &p.Ingress
+	}
+	return &p.Egress
+}
+
+// PolicySide is what a policy says about one direction.
+type PolicySide struct {
+	// Isolates is set if the selected pods have only the traffic that a rule allows. If it is
+	// not set, the policy says nothing about the direction, and Rules is empty.
+	Isolates bool
+	Rules    []PolicyRule
+}
+
+// PolicyRule allows the traffic that matches one of its peers and one of its ports.
+type PolicyRule struct {
+	Peers []PolicyPeer // if there are none, everyone matches
+	Ports []PolicyPort // if there are none, all traffic matches
+}
+
+// PolicyPeer is the other end of allowed traffic: a block of addresses, or pods.
+type PolicyPeer struct {
+	// Block, if not nil, is the peer; the selectors do not count.
+	Block *AddressBlock
+	// Namespaces selects the namespaces of the pods by their labels; nil: the policy's own.
+	Namespaces *Selector
+	// Pods selects pods in these namespaces.
+	Pods Selector
+}
+
+// AddressBlock is a block of addresses without some of its parts.
+type AddressBlock struct {
+	CIDR   netip.Prefix
+	Except []netip.Prefix // each is a part of CIDR
+}
+
+// Contains reports whether an address is in the block.
+func (b *AddressBlock) Contains(a netip.Addr) bool {
+	return b.CIDR.Contains(a) &&
+		!slices.ContainsFunc(b.Except, func(e netip.Prefix) bool { return e.Contains(a) })
+}
+
+// String returns the block, and what it leaves out.
+func (b *AddressBlock) String() string {
+	if len(b.Except) == 0 {
+		return b.CIDR.String()
+	}
+	texts := make([]string, len(b.Except))
+	for i, e := range b.Except {
+		texts[i] = e.String()
+	}
+	return b.CIDR.String() + " except " + strings.Join(texts, ", ")
+}
+
+// PolicyPort is the ports of a protocol to which traffic goes.
+type PolicyPort struct {
+	Protocol string // "tcp", "udp", "sctp"
+	// Name names container ports of the destination. Each pod has its own numbers for a name.
+	Name string
+	// First and Last are the range of numbers if there is no name. If they are 0, all ports of
+	// the protocol match.
+	First, Last uint16
+}
+
+// ContainerPort is a port of a container, with its protocol: "tcp", "udp" or "sctp".
+type ContainerPort struct {
+	Name     string
+	Protocol string
+	Port     uint16
+}
+
+// Operator is how a Requirement compares.
+type Operator string
+
+// The operators, as in a LabelSelectorRequirement of Kubernetes.
+const (
+	In           Operator = "In"
+	NotIn        Operator = "NotIn" // also if the label is missing
+	Exists       Operator = "Exists"
+	DoesNotExist Operator = "DoesNotExist"
+)
+
+// Requirement is a condition on one label.
+type Requirement struct {
+	Key      string
+	Operator Operator
+	Values   []string // for In and NotIn
+}
+
+// Matches reports whether labels meet the requirement.
+func (r *Requirement) Matches(labels map[string]string) bool {
+	value, found := labels[r.Key]
+	switch r.Operator {
+	case In:
+		return found && slices.Contains(r.Values, value)
+	case NotIn:
+		return !found || !slices.Contains(r.Values, value)
+	case Exists:
+		return found
+	}
+	return !found
+}
+
+// String returns the requirement as kubectl takes it.
+func (r *Requirement) String() string {
+	switch r.Operator {
+	case In:
+		if len(r.Values) == 1 {
+			return r.Key + "=" + r.Values[0]
+		}
+		return r.Key + " in (" + strings.Join(r.Values, ",") + ")"
+	case NotIn:
+		if len(r.Values) == 1 {
+			return r.Key + "!=" + r.Values[0]
+		}
+		return r.Key + " notin (" + strings.Join(r.Values, ",") + ")"
+	case Exists:
+		return r.Key
+	}
+	return "!" + r.Key
+}
+
+// Selector selects by labels. The zero value selects everything.
+type Selector struct {
+	// Requirements must all hold. Their order, and the order of their values, does not matter.
+	Requirements []Requirement
+}
+
+// Matches reports whether labels meet all requirements.
+func (s *Selector) Matches(labels map[string]string) bool {
+	for i := range s.Requirements {
+		if !s.Requirements[i].Matches(labels) {
+			return false
+		}
+	}
+	return true
+}
+
+// String returns the selector as kubectl takes it; empty for a selector of everything.
+func (s *Selector) String() string {
+	texts := make([]string, len(s.Requirements))
+	for i := range s.Requirements {
+		texts[i] = s.Requirements[i].String()
+	}
+	return strings.Join(texts, ",")
+}
