@@ -94,7 +94,7 @@ func sendTooMuch(t *testing.T, server string) {
 		chunk := "400\r\n" + strings.Repeat(" ", 0x400) + "\r\n"
 		for {
 			if _, err := io.WriteString(conn, chunk); err != nil {
-				return // the answer is there, or the server has closed the connection
+				return // the server has closed the connection
 			}
 		}
 	})
@@ -105,8 +105,6 @@ func sendTooMuch(t *testing.T, server string) {
 	require.True(t, resp.Close)
 	_, err = io.Copy(io.Discard, resp.Body)
 	require.NoError(t, err)
-	require.NoError(t, conn.SetWriteDeadline(time.Now())) // else the write gets the error of a reset, and not the read
-	sending.Wait()
 	_, err = answer.ReadByte()
 	require.ErrorIs(t, err, io.EOF, "the connection ends before it is reset")
 }
