@@ -54,7 +54,7 @@ type Place struct {
 // may.
 type Streams struct {
 	nodes []*node
-	at    string // the bridge at which they are followed; empty for none
+	at    string // the URL of the bridge; empty for none
 	leave context.CancelFunc
 	done  sync.WaitGroup
 }

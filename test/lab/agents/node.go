@@ -61,8 +61,8 @@ type node struct {
 
 	mu      sync.Mutex
 	records map[string]Record // by "pod-uid/interface-uid"
-	place   *Place            // nil: it has none
-	told    bool              // all that there is, once at least
+	place   *Place            // nil for none
+	told    bool              // the stream has sent a whole snapshot
 	err     error             // of the last attempt to follow
 }
 

@@ -29,7 +29,7 @@ const completeFile = "complete"
 // Folder describes the content of a directory.
 type Folder struct {
 	Title string // for people, with its version
-	Takes string // what making it takes, for people
+	Takes string // the effort of making it, for people
 	Name  string // of the folder
 	// Inputs are everything that determines the content: other inputs use another directory.
 	Inputs []string
@@ -75,7 +75,7 @@ func (f Folder) make(ctx context.Context, progress io.Writer, dir string, fill f
 		return err
 	}
 	defer unlock()
-	if complete(dir) { // another process has made it meanwhile
+	if complete(dir) { // another process has created it meanwhile
 		return nil
 	}
 	fmt.Fprintf(progress, "making %s, once, in %s\nthis takes %s\n", f.Title, dir, f.Takes)

@@ -41,13 +41,13 @@ var ldflags = strings.Join([]string{
 // dependencies are not dependencies of the bridge.
 type Program struct {
 	Title   string // for people, with its version
-	Takes   string // what building it takes, for people
+	Takes   string // the effort of building it, for people
 	Source  string // folder of the module, from the root of the tree
-	Package string // what is built; "." is the module's root
+	Package string // the package to build; "." is the module's root
 	Name    string // of its folder in the cache
-	Binary  string // its file there
+	Binary  string // the name of its file in the folder
 	LDFlags string
-	Tests   bool // not the package is built, but its tests
+	Tests   bool // build the tests of the package, not the package
 }
 
 // controlPlane is etcd and Kubernetes.
@@ -124,7 +124,7 @@ func (b *build) run(ctx context.Context) (binary string, err error) {
 		return "", err
 	}
 	defer unlock()
-	if exists(binary) { // another process has made it meanwhile
+	if exists(binary) { // another process has built it meanwhile
 		return binary, nil
 	}
 	return binary, b.make(ctx, binary)
@@ -136,7 +136,7 @@ func (b *build) hash() (string, error) {
 	for _, name := range []string{"go.mod", "go.sum", "main.go"} {
 		content, err := os.ReadFile(filepath.Join(b.source, name))
 		if name == "main.go" && errors.Is(err, fs.ErrNotExist) {
-			continue // the package is another module's
+			continue // the package belongs to another module
 		}
 		if err != nil {
 			return "", err

@@ -42,7 +42,7 @@ func TestBuildOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.Equal(t, 1, strings.Count(said.text.String(), "built Kubernetes"), "the others waited: %s", &said.text)
+	require.Equal(t, 1, strings.Count(said.text.String(), "built Kubernetes"), "the other processes have waited: %s", &said.text)
 	require.Equal(t, [3]string{binaries[0], binaries[0], binaries[0]}, binaries)
 	require.FileExists(t, binaries[0])
 

@@ -48,7 +48,7 @@ type Config struct {
 // started again with its data and its port.
 type ControlPlane struct {
 	Etcd, APIServer              *Process
-	ControllerManager, Scheduler *Process // nil where not asked for
+	ControllerManager, Scheduler *Process // nil if Config does not ask for it
 
 	config Config
 	binary string
@@ -161,8 +161,8 @@ func (c *ControlPlane) RESTConfig() *rest.Config {
 	}
 }
 
-// direct returns no proxy. With a function of its own, a client does not share connections with
-// other clients of the same server.
+// direct returns no proxy. A client with its own proxy function does not share connections with other
+// clients of the same server.
 func direct(*http.Request) (*url.URL, error) { return nil, nil }
 
 // apiServerReady fails unless the API server is ready and has created the default objects, of which

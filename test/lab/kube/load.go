@@ -15,7 +15,7 @@ const Workers = 20
 // Timings are the durations of the calls of a load.
 type Timings struct {
 	Total time.Duration   // from the first call to the end of the last
-	Calls []time.Duration // of each, sorted
+	Calls []time.Duration // of each call, sorted
 }
 
 // Rate returns the calls per second.

@@ -16,7 +16,7 @@ import (
 type PodLoad struct {
 	Count      int
 	Namespaces int               // default 1
-	Nodes      int               // 0: the scheduler's to choose
+	Nodes      int               // 0 if the scheduler chooses
 	Workers    int               // default Workers
 	Prefix     string            // of the pods' names, default "pod-"
 	Labels     map[string]string // of each pod
@@ -88,7 +88,7 @@ func (c *ControlPlane) DeletePods(ctx context.Context, l PodLoad) (Timings, erro
 // PodStatus is the status that a kubelet would set. Zero fields except Ready stay unchanged.
 type PodStatus struct {
 	Phase     corev1.PodPhase
-	Addresses []netip.Addr // one a family, the default family's first
+	Addresses []netip.Addr // one for each family, the default family first
 	Ready     bool
 }
 

@@ -36,7 +36,7 @@ type Process struct {
 	argv  []string
 	dir   string // in which it runs
 	log   string // its file
-	ready ready  // nil: ready when started
+	ready ready  // nil if it is ready when started
 
 	mu   sync.Mutex
 	life *life // the last; nil before the first
@@ -66,7 +66,7 @@ func (p *Process) spawn() (*life, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.life.running() {
-		return nil, errors.New("it is running already")
+		return nil, errors.New("the process is already running")
 	}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

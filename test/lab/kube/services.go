@@ -50,8 +50,8 @@ func (l ServiceLoad) Service(i int) *corev1.Service {
 	}
 }
 
-// Slice returns the endpoints of a service in a round of FlapEndpoints. In round 0 all are ready; in the others every other
-// one, alternating.
+// Slice returns the endpoints of a service in a round of FlapEndpoints. In round 0 all are ready. In the later rounds every
+// second endpoint is ready, alternating.
 func (l ServiceLoad) Slice(i, round int) *discoveryv1.EndpointSlice {
 	l = l.withDefaults()
 	meta := l.meta(i)

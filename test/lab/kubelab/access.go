@@ -26,7 +26,7 @@ const (
 // admin is the administrator; a node's user has the node's name.
 const admin = "admin"
 
-// apiServer is where the API server listens.
+// apiServer is the address of the API server.
 var apiServer = fmt.Sprintf("https://%s:6443", ovnhost.Central)
 
 // access has the keys of the cluster: one key is for the API server's certificate, which is self-signed, and for the tokens of

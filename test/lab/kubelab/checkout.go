@@ -15,7 +15,7 @@ import (
 // checkout is a directory with everything that the commands of docs/kubernetes.md need.
 type checkout struct {
 	dir string
-	env []string // of the commands
+	env []string // the environment of the commands
 }
 
 // newCheckout creates a checkout in dir, with the programs of bin and a kubectl.

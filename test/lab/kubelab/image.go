@@ -19,10 +19,10 @@ import (
 // Image is a container image with one layer of files of this machine.
 type Image struct {
 	Name    string            // with its tag
-	Entry   []string          // what is run
-	Command []string          // its arguments, where a pod has none
-	Files   map[string]string // where they are in the image, by their path here
-	Links   map[string]string // what they lead to, by their path in the image
+	Entry   []string          // the program
+	Command []string          // its arguments, if the pod has none
+	Files   map[string]string // paths in the image, by path on this machine
+	Links   map[string]string // targets, by path in the image
 }
 
 // object is a JSON object.

@@ -119,7 +119,7 @@ func (l *Lab) writeOverlay() error {
 	return nil
 }
 
-// Apply applies coe-bridge's manifests. It may be repeated.
+// Apply applies coe-bridge's manifests. It can be repeated.
 func (l *Lab) Apply(ctx context.Context) error {
 	return l.checkout.run(ctx, "", "", "apply")
 }

@@ -69,7 +69,7 @@ type Lab struct {
 	tools    tools
 	access   *access
 	client   *kubernetes.Clientset
-	checkout *checkout // once coe-bridge is installed
+	checkout *checkout // nil before coe-bridge is installed
 	egress   *egress   // nil without Config.Egress
 }
 

@@ -21,7 +21,7 @@ import (
 type Port struct {
 	Name  string
 	Pod   string // "namespace:pod"
-	UID   string // the pod's
+	UID   string // of the pod
 	Netns string // the pod's network namespace, by its path on the node
 }
 
@@ -87,7 +87,7 @@ func (l *Lab) Pod(ctx context.Context, namespace, name string) (Place, error) {
 	if err != nil {
 		return Place{}, err
 	}
-	i := slices.IndexFunc(ports, func(p Port) bool { return p.UID == string(pod.UID) }) // a former one may bear the name
+	i := slices.IndexFunc(ports, func(p Port) bool { return p.UID == string(pod.UID) }) // an earlier pod may have the same name
 	if i < 0 {
 		return Place{}, fmt.Errorf("find pod %s/%s: node %s has no port of it", namespace, name, n.Name)
 	}
@@ -101,7 +101,7 @@ func (n *Node) path(file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// On the node /var/run leads to /run; from here that would be this machine's.
+	// On the node /var/run is a link to /run. From here the link would lead to this machine's /run.
 	return filepath.Join("/proc", strconv.Itoa(pid), "root", strings.Replace(file, "/var/run/", "/run/", 1)), nil
 }
 

@@ -29,7 +29,7 @@ const (
 func (p Place) in(f func() error) error {
 	result := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and not unlocked: the thread ends with this goroutine
+		runtime.LockOSThread() // not unlocked, so that the thread ends with this goroutine
 		result <- func() error {
 			ns, err := netns.GetFromPath(p.netns)
 			if err != nil {
@@ -146,7 +146,7 @@ func (r *Probe) send(ctx context.Context) {
 		next := r.sent
 		r.sent++
 		r.mu.Unlock()
-		_, _ = fmt.Fprintf(r.conn, "echo %d", next) // what can't be sent is not answered
+		_, _ = fmt.Fprintf(r.conn, "echo %d", next) // a packet that cannot be sent counts as unanswered
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -162,7 +162,7 @@ func (r *Probe) receive() {
 			return
 		}
 		if err != nil {
-			continue // somebody says that nobody is there: the packet is not answered
+			continue // an ICMP error: the packet is not answered
 		}
 		r.mu.Lock()
 		r.answered[string(buf[:n])] = true

@@ -18,9 +18,9 @@ import (
 const stateRoot = "/var/tmp/kubelab"
 
 const (
-	lockFile    = "lock"    // held while who made the lab lives
-	surviveFile = "survive" // there where the lab outlives that one
-	nodesDir    = "nodes"   // a folder for each node
+	lockFile    = "lock"    // locked while the owner of the lab lives
+	surviveFile = "survive" // exists if the lab outlives its owner
+	nodesDir    = "nodes"   // has a folder for each node
 )
 
 // stateDir is the directory of a lab.
@@ -33,7 +33,7 @@ func (s *stateDir) path(parts ...string) string {
 	return filepath.Join(append([]string{s.dir}, parts...)...)
 }
 
-// unlock releases the lab's lock: it has no owner any more.
+// unlock releases the lab's lock. The lab then has no owner.
 func (s *stateDir) unlock() error { return s.lock.Close() }
 
 // createStateDir creates the directory of a lab, which must not exist.
@@ -103,7 +103,7 @@ func Cleanup(prefix string) error {
 	return nil
 }
 
-// CleanupDead removes every lab whose owner has ended without removing it, except labs that are to survive.
+// CleanupDead removes every lab whose owner has ended without removing it, except labs with Survive.
 func CleanupDead() error {
 	dirs, err := os.ReadDir(stateRoot)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -123,7 +123,7 @@ func cleanupDead(prefix string) error {
 	}
 	held, err := lock(dir)
 	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, fs.ErrNotExist) {
-		return nil // it is used, or gone meanwhile
+		return nil // it is in use, or was removed meanwhile
 	}
 	if err != nil {
 		return err

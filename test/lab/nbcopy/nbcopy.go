@@ -51,7 +51,7 @@ func Copy(ctx context.Context, from, to string) (ports int, took time.Duration, 
 	return len(rows.ports), time.Since(begun), nil
 }
 
-// Connect connects a plain client, which monitors nothing.
+// Connect connects a plain client without monitors.
 func Connect(ctx context.Context, endpoint string) (client.Client, error) {
 	dbModel, err := nb.FullDatabaseModel()
 	if err != nil {

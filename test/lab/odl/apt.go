@@ -12,11 +12,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/cache"
 )
 
-// debianKeys are those that sign Debian's releases.
+// debianKeys has the keys that sign Debian's releases.
 const debianKeys = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// aptSettings have apt know nothing but what is in one folder, so that the system's lists
-// and caches stay as they are.
+// aptSettings make apt use only one folder, so that it does not change the system's lists and caches.
 const aptSettings = `Dir::Etc::sourcelist "%[1]s/sources.list";
 Dir::Etc::sourceparts "-";
 Dir::Etc::preferencesparts "-";
@@ -26,11 +25,10 @@ APT::Sandbox::User "root";
 Acquire::Languages "none";
 `
 
-// aptSource is where the packages are: the lists that other programs use are left out.
+// aptSource is the source of the packages. apt does not download the lists for other programs.
 const aptSource = "deb [signed-by=%s target=Packages] %s sid main\n"
 
-// download gets the packages of the unstable release from where this machine gets
-// Debian's packages.
+// download downloads the packages of the unstable release from the mirror that this machine uses for Debian.
 func (j java) download(ctx context.Context) error {
 	apt := j.path("packages", "apt")
 	for _, dir := range []string{"lists/partial", "cache/archives/partial"} {
@@ -64,7 +62,7 @@ func (j java) apt(ctx context.Context, title, settings string, args ...string) e
 	return cache.Run(ctx, j.progress, title, cmd)
 }
 
-// debianMirror is where this machine gets the main part of Debian.
+// debianMirror returns the mirror from which this machine gets the component main of Debian.
 func debianMirror(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
 	defer cancel()
@@ -78,5 +76,5 @@ func debianMirror(ctx context.Context) (string, error) {
 			return mirror, nil
 		}
 	}
-	return "", errors.New("look for Debian among apt's sources: none of them ends in /debian and has the component main")
+	return "", errors.New("look for Debian among apt's sources: no source ends in /debian and has the component main")
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
-// stateRoot holds a folder for every controller, which is named after its lab. It is on a
-// disk: a controller keeps 300 MB.
+// stateRoot has a folder for every controller, with the name of its lab. It is on a disk, because a
+// controller needs 300 MB.
 const stateRoot = "/var/tmp/coe-bridge-opendaylight"
 
-// linked are the folders of an installation whose files a controller only reads; it has
-// the others as copies.
+// linked has the folders of an installation whose files a controller only reads. The controller has copies of
+// the others.
 var linked = []string{"lib", "system"}
 
-// datastore are the folders that hold what was written to a controller.
+// datastore has the folders with the data that were written to a controller.
 var datastore = []string{"journal", "snapshots"}
 
 const (
@@ -35,8 +35,8 @@ func (b base) path(parts ...string) string {
 	return filepath.Join(append([]string{string(b)}, parts...)...)
 }
 
-// newBase makes the folder of a lab's controller, from what is installed. It removes
-// those whose lab is gone.
+// newBase creates the folder of a lab's controller from the installation. It removes the folders of removed
+// labs.
 func newBase(lab *ovnhost.Lab, installed Installation) (base, error) {
 	if err := removeDead(); err != nil {
 		return "", err
@@ -79,8 +79,8 @@ func (b base) fill(karaf string) error {
 	return os.MkdirAll(b.path("data/tmp"), 0o755)
 }
 
-// linkFiles makes folders as those below from, and links to the files in them: what runs
-// writes beside them now and then.
+// linkFiles creates the same folders as below from, with links to the files. The folders are not links,
+// because a controller sometimes writes further files there.
 func linkFiles(from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -94,15 +94,15 @@ func linkFiles(from, to string) error {
 	})
 }
 
-// Where the settings of the controller's actors are found, which the first start would
-// copy otherwise, and where they are put.
+// The source of the settings of the controller's actors, and their path. Without this copy the first start
+// would copy them.
 const (
 	actorPattern  = "system/org/opendaylight/controller/sal-clustering-config/*/*-akkaconf.xml"
 	actorSettings = "configuration/initial/akka.conf"
 )
 
-// patience is added to them: a controller whose actors take longer than ten seconds to
-// start gives up otherwise, and goes on without its datastore.
+// patience is added to these settings. Without it, a controller whose actors need more than ten seconds to
+// start gives up, and works without its datastore.
 const patience = "\nodl-cluster-data.akka.remote.startup-timeout = 180 s\n"
 
 func (b base) makePatient() error {
@@ -123,8 +123,8 @@ func (b base) makePatient() error {
 	return os.WriteFile(b.path(actorSettings), append(settings, patience...), 0o644)
 }
 
-// clear removes what a controller that was killed has left, and what would be taken for
-// the log of the next. The log before stays, under another name.
+// clear removes the leftovers of a killed controller. It renames the log, so that the next controller writes
+// a new one.
 func (b base) clear() error {
 	err := os.Rename(b.path(logFile), b.path(logFile+".before"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -138,7 +138,7 @@ func (b base) clear() error {
 	return nil
 }
 
-// wipe forgets what was written to the controller.
+// wipe removes all data that were written to the controller.
 func (b base) wipe() error {
 	for _, dir := range datastore {
 		if err := os.RemoveAll(b.path(dir)); err != nil {
@@ -155,8 +155,8 @@ func (b base) remove() error {
 	return nil
 }
 
-// removeDead removes the folders of controllers whose lab is gone, and which have ended
-// with it.
+// removeDead removes the folders of controllers whose lab is removed. These controllers have ended with the
+// lab.
 func removeDead() error {
 	dirs, err := os.ReadDir(stateRoot)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -171,8 +171,8 @@ func removeDead() error {
 	return errors.Join(errs...)
 }
 
-// Cleanup removes the lab of that prefix with its controller, which nobody may be using.
-// It does nothing where there is none.
+// Cleanup removes the lab with that prefix and its controller, which must not be in use. It does nothing if
+// there is no such lab.
 func Cleanup(prefix string) error {
 	if err := ovnhost.Cleanup(prefix); err != nil {
 		return err

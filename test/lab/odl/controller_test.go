@@ -14,9 +14,8 @@ import (
 
 const elan = "/restconf/config/elan:elan-instances/elan-instance/kept"
 
-// TestRealOpenDaylight starts a controller of each release that manages two hosts, and shows
-// what it makes of the packets between pods, and how it is killed, stopped, started and
-// wiped.
+// TestRealOpenDaylight starts a controller of each release, which manages two hosts. It tests packets between
+// pods, and that the controller can be killed, stopped, started and wiped.
 func TestRealOpenDaylight(t *testing.T) {
 	odl.SkipUnlessAsked(t)
 	for _, release := range odl.Releases() {
@@ -29,13 +28,13 @@ func TestRealOpenDaylight(t *testing.T) {
 			t.Run("isolation", func(t *testing.T) { testIsolation(t, c) })
 			t.Run("common target", func(t *testing.T) { testCommonTarget(t, c) })
 			t.Run("lives", func(t *testing.T) { testLives(t, c) })
-			require.Equal(t, before, files(t, installation.Karaf), "what is installed is not written to")
+			require.Equal(t, before, files(t, installation.Karaf), "a controller does not write to the installation")
 		})
 	}
 }
 
-// testLives kills and stops a controller that was written to some time ago: what Neon has
-// taken last is lost when it is killed.
+// testLives kills and stops a controller some time after the last write, because a killed Neon loses its last
+// writes.
 func testLives(t *testing.T, c *odl.Controller) {
 	require.NoError(t, c.Restart(t.Context()))
 	ask(t, c, http.MethodGet, elan, "", http.StatusOK)
@@ -58,13 +57,13 @@ func ask(t *testing.T, c *odl.Controller, method, path, body string, want int) [
 	return answer
 }
 
-// file is what would tell of a change.
+// file has the properties of a file by which a change can be detected.
 type file struct {
 	size     int64
 	modified time.Time
 }
 
-// files are those below a folder.
+// files returns the files below a folder.
 func files(t *testing.T, dir string) map[string]file {
 	t.Helper()
 	all := map[string]file{}

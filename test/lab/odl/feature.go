@@ -8,15 +8,14 @@ import (
 	"strings"
 )
 
-// unpublished are the bundles of Netvirt that are left out: the first two are not in any
-// registry, the others can't do without them.
+// unpublished has the bundles of Netvirt that are left out. The first two are in no registry, and the others
+// need them.
 var unpublished = []string{"neutronvpn-impl", "alarm-impl", "neutronvpn-shell", "natservice-impl", "qosservice-impl", "statemanager-impl"}
 
-// restconf are the features of the two dialects.
+// restconf has the features of the two dialects.
 var restconf = []string{"odl-restconf", "odl-restconf-nb-rfc8040"}
 
-// node is an element of a document whose names are all in one namespace, which its
-// outermost element declares.
+// node is an element of a document with a single namespace, which the outermost element declares.
 type node struct {
 	XMLName xml.Name
 	Attrs   []xml.Attr `xml:",any,attr"`
@@ -32,8 +31,8 @@ func attr(name, value string) xml.Attr {
 	return xml.Attr{Name: xml.Name{Local: name}, Value: value}
 }
 
-// adaptFeature makes the feature to boot of Netvirt's: less the bundles that can't be had,
-// with the one that stands in for them, and with RESTCONF.
+// adaptFeature changes Netvirt's feature into the feature to boot: without the unpublished bundles, with the
+// bundle that replaces them, and with RESTCONF.
 func adaptFeature(published []byte, netconf string) ([]byte, error) {
 	var root node
 	if err := xml.Unmarshal(published, &root); err != nil {
@@ -42,7 +41,7 @@ func adaptFeature(published []byte, netconf string) ([]byte, error) {
 	root.plain()
 	i := slices.IndexFunc(root.Nodes, func(n node) bool { return n.XMLName.Local == "feature" })
 	if i < 0 {
-		return nil, errors.New("it holds none")
+		return nil, errors.New("it contains none")
 	}
 	f := &root.Nodes[i]
 	f.Nodes = slices.DeleteFunc(f.Nodes, node.isUnpublished)
@@ -64,8 +63,8 @@ func (n node) isUnpublished() bool {
 	return slices.ContainsFunc(unpublished, func(name string) bool { return strings.Contains(n.Text, "/"+name+"/") })
 }
 
-// plain leaves names without their namespace, which would be declared again with each,
-// and text without the space around it. Attributes of other namespaces are about schemas.
+// plain removes the namespaces of names, because each element would declare them again, and the space around
+// texts. It removes attributes of other namespaces, which are about schemas.
 func (n *node) plain() {
 	n.XMLName.Space = ""
 	n.Attrs = slices.DeleteFunc(n.Attrs, func(a xml.Attr) bool { return a.Name.Space != "" })

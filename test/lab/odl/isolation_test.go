@@ -11,9 +11,8 @@ import (
 // common is the vpn of all namespaces that are not isolated.
 const common = "transit:100:1"
 
-// testIsolation shows by ping what decision 25 says: pods of different namespaces
-// reach each other as members of one vpn, and do not as members of two, be they on one
-// host or on two.
+// testIsolation tests decision 25 with ping. Pods of different namespaces reach each other as members of the
+// same vpn, and do not as members of different ones, on the same host and on two hosts.
 func testIsolation(t *testing.T, c *odl.Controller) {
 	require.NoError(t, c.JoinHosts(t.Context()))
 	putVPN(t, c, common, "100:1")
@@ -36,8 +35,8 @@ func testIsolation(t *testing.T, c *odl.Controller) {
 		requireApart(t, c, pair[1], pair[0])
 	}
 
-	// A vpn-interface moves to another vpn when it is removed, and written again when that
-	// is done.
+	// To move a vpn-interface to another vpn, it must be removed, and written again when the removal
+	// is complete.
 	removeVPNInterface(t, c, bank[0], "bank")
 	putVPNInterface(t, c, bank[0], common)
 	requireReach(t, c, bank[0], web[2])
@@ -45,8 +44,7 @@ func testIsolation(t *testing.T, c *odl.Controller) {
 	requireApart(t, c, bank[1], web[2])
 }
 
-// testCommonTarget shows what decision 25 says of a common route target: it does
-// not make pods of two vpns reach each other.
+// testCommonTarget tests decision 25: a common route target does not let pods of two vpns reach each other.
 func testCommonTarget(t *testing.T, c *odl.Controller) {
 	pods := make([]pod, 2)
 	for i, namespace := range []string{"red", "blue"} {

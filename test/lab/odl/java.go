@@ -15,28 +15,26 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/cache"
 )
 
-// toolTimeout bounds a run of a program that takes no time to speak of.
+// toolTimeout bounds a run of a short program.
 const toolTimeout = time.Minute
 
-// javaPackages are Debian's packages of a JRE 8, which these releases need, and of the C
-// library that it is linked with. They are in Debian's unstable release alone, which
-// keeps one version of each: the newest.
+// javaPackages has Debian's packages of a JRE 8, which these releases need, and of its C library. They are
+// only in Debian's unstable release, which has only the newest version of each package.
 var javaPackages = []string{"openjdk-8-jre-headless", "libc6", "zlib1g", "libgcc-s1", "libstdc++6"}
 
-// Where the packages have them.
+// Paths in the packages.
 const (
 	javaPattern = "usr/lib/jvm/java-8-openjdk-*/jre"
 	libraries   = "usr/lib/x86_64-linux-gnu"
 )
 
-// loader is the C library's program that starts others, in the folder of libraries.
+// loader is the C library's program that starts other programs, in the folder of libraries.
 const loader = "ld-linux-x86-64.so.2"
 
-// javaPrograms are linked with the libraries here instead of the system's.
+// javaPrograms has the programs that are linked with the downloaded libraries, not with the system's.
 var javaPrograms = []string{"java", "keytool"}
 
-// installJava returns the folder of a JRE 8 that the user's cache folder has. Nothing of
-// the system is changed.
+// installJava returns the folder of a JRE 8 in the user's cache. It does not change the system.
 func installJava(ctx context.Context, progress io.Writer) (string, error) {
 	dir, err := cache.Folder{
 		Title: "Java 8", Takes: "half a minute, and 110 MB",
@@ -45,7 +43,7 @@ func installJava(ctx context.Context, progress io.Writer) (string, error) {
 	return filepath.Join(dir, "jre"), err
 }
 
-// java makes a JRE in a folder.
+// java creates a JRE in a folder.
 type java struct {
 	dir      string
 	progress io.Writer
@@ -55,7 +53,7 @@ func (j java) path(parts ...string) string {
 	return filepath.Join(append([]string{j.dir}, parts...)...)
 }
 
-// fill begins from nothing, since what was downloaded may be outdated.
+// fill starts with an empty folder, because earlier downloads may be outdated.
 func (j java) fill(ctx context.Context) error {
 	for _, dir := range []string{"jre", "packages", "root"} {
 		if err := os.RemoveAll(j.path(dir)); err != nil {
@@ -76,7 +74,7 @@ func (j java) fill(ctx context.Context) error {
 	return os.RemoveAll(j.path("packages"))
 }
 
-// unpack puts the content of all packages into the folder root.
+// unpack extracts all packages to the folder root.
 func (j java) unpack(ctx context.Context) error {
 	packages, err := filepath.Glob(j.path("packages/*.deb"))
 	if err != nil {
@@ -90,8 +88,7 @@ func (j java) unpack(ctx context.Context) error {
 	return nil
 }
 
-// take moves the JRE out of root, with the libraries beside it and the settings that the
-// package keeps below /etc.
+// take moves the JRE out of root, together with the libraries and the package's settings below /etc.
 func (j java) take(ctx context.Context) error {
 	found, err := filepath.Glob(j.path("root", javaPattern))
 	if err != nil {
@@ -116,7 +113,7 @@ func (j java) take(ctx context.Context) error {
 	return run(ctx, "cp", append([]string{"--dereference", "--target-directory=" + j.path("jre/libc")}, shared...)...)
 }
 
-// resolve puts a file in the place of a link that leads out of the JRE into root.
+// resolve replaces a link out of the JRE into root by the file.
 func (j java) resolve(path string, d fs.DirEntry, err error) error {
 	if err != nil || d.Type()&fs.ModeSymlink == 0 {
 		return err
@@ -127,7 +124,7 @@ func (j java) resolve(path string, d fs.DirEntry, err error) error {
 	}
 	content, err := os.ReadFile(j.path("root", target))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // of a package that is not needed
+		return nil // a link to a package that is not needed
 	}
 	if err != nil {
 		return err
@@ -138,7 +135,7 @@ func (j java) resolve(path string, d fs.DirEntry, err error) error {
 	return os.WriteFile(path, content, 0o644)
 }
 
-// link has the programs use the libraries beside them.
+// link makes the programs use the downloaded libraries.
 func (j java) link(ctx context.Context) error {
 	search := strings.Join([]string{j.path("jre/libc"), j.path("jre/lib/amd64/jli"), j.path("jre/lib/amd64")}, ":")
 	for _, name := range javaPrograms {
@@ -154,7 +151,7 @@ func (j java) link(ctx context.Context) error {
 	return nil
 }
 
-// run runs a program that takes no time to speak of.
+// run runs a short program.
 func run(ctx context.Context, name string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
 	defer cancel()

@@ -32,7 +32,7 @@ func (a artifact) coordinates() string {
 	return c
 }
 
-// path is where a repository has it.
+// path returns its path in a repository.
 func (a artifact) path() string {
 	return a.stem(a.classifier) + "." + a.extension
 }
@@ -45,7 +45,7 @@ func (a artifact) stem(classifier string) string {
 	return filepath.Join(filepath.FromSlash(strings.ReplaceAll(a.group, ".", "/")), a.name, a.version, name)
 }
 
-// maven runs Maven on a repository of ours.
+// maven runs Maven with a separate repository.
 type maven struct {
 	repository string // folder
 	java       string
@@ -53,7 +53,7 @@ type maven struct {
 }
 
 func (m maven) run(ctx context.Context, title, dir string, args ...string) error {
-	// With --update-snapshots it asks again for what it did not get before.
+	// With --update-snapshots it tries failed downloads again.
 	args = append([]string{"--batch-mode", "-Dstyle.color=never", "--update-snapshots", "-Dmaven.repo.local=" + m.repository}, args...)
 	cmd := exec.Command("mvn", args...)
 	cmd.Dir = dir
@@ -61,8 +61,7 @@ func (m maven) run(ctx context.Context, title, dir string, args ...string) error
 	return cache.Run(ctx, m.progress, title, cmd)
 }
 
-// get returns the path of an artifact that was published, and downloads it where it is
-// not there.
+// get returns the path of a published artifact. It downloads the artifact if the repository does not have it.
 func (m maven) get(ctx context.Context, a artifact) (string, error) {
 	path := filepath.Join(m.repository, a.path())
 	if _, err := os.Stat(path); err == nil {
@@ -71,7 +70,7 @@ func (m maven) get(ctx context.Context, a artifact) (string, error) {
 	return path, m.run(ctx, "getting "+a.name, m.repository, getPlugin, "-Dtransitive=false", "-Dartifact="+a.coordinates())
 }
 
-// put makes an artifact of ours known.
+// put adds an own artifact to the repository.
 func (m maven) put(a artifact, content []byte) error {
 	pom := fmt.Sprintf(`<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -93,7 +92,7 @@ func (m maven) put(a artifact, content []byte) error {
 	return nil
 }
 
-// pom is the project of a distribution that boots a feature.
+// pom returns the project of a distribution that boots a feature.
 func (d distribution) pom(feature artifact) ([]byte, error) {
 	t, err := template.New("pom").Parse(pomTemplate)
 	if err != nil {

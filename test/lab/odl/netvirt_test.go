@@ -18,10 +18,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
-// object is one of Netvirt's, as JSON.
+// object is an object of Netvirt, as JSON.
 type object map[string]any
 
-// put writes an entry of a list, as a client that knows no more than this one.
+// put writes an entry of a list, without the other entries.
 func put(t *testing.T, c *odl.Controller, container, list, key string, entry object) {
 	t.Helper()
 	body, err := json.Marshal(object{list: []object{entry}})
@@ -32,8 +32,8 @@ func put(t *testing.T, c *odl.Controller, container, list, key string, entry obj
 	require.Less(t, status, 300, "%s: %s", path, answer)
 }
 
-// putVPN writes a vpn-instance with its route distinguisher, which it both imports and
-// exports as a target, as it does others.
+// putVPN writes a vpn-instance with its route distinguisher. It imports and exports the route distinguisher
+// and further values as route targets.
 func putVPN(t *testing.T, c *odl.Controller, name, rd string, targets ...string) {
 	t.Helper()
 	list := []object{{"vrfRTValue": rd, "vrfRTType": "both"}}
@@ -46,19 +46,19 @@ func putVPN(t *testing.T, c *odl.Controller, name, rd string, targets ...string)
 	})
 }
 
-// pod is a pod of a namespace on a host. Each namespace has a network of its own there.
+// pod is a pod of a namespace on a host. Each namespace has its own network there.
 type pod struct {
 	namespace string
-	network   int // the third octet of its addresses
-	number    int // the last
+	network   int // the third octet of its address
+	number    int // the last octet
 	host      *ovnhost.Host
 }
 
 func (p pod) name() string { return fmt.Sprintf("%s:p%d-%d", p.namespace, p.network, p.number) }
 func (p pod) elan() string { return fmt.Sprintf("%s:%s", p.host.Address, p.namespace) }
 
-// port is named as the controller wants it: it knows ports of other names by their switch
-// and name alone.
+// port returns the name of the pod's port in the form that the controller needs. It identifies ports with
+// other names only by switch and name.
 func (p pod) port() string { return fmt.Sprintf("tap0000%04x-%02x", p.network, p.number) }
 
 func (p pod) address() netip.Addr {
@@ -71,11 +71,11 @@ func (p pod) mac() net.HardwareAddr {
 	return append(net.HardwareAddr{0x0a, 0x58}, p.address().AsSlice()...)
 }
 
-// subnet is the id of the pod's network.
+// subnet returns the ID of the pod's network.
 func (p pod) subnet() string { return fmt.Sprintf("b498b7ae-4cbd-3563-b75d-7eaf4445%04d", p.network) }
 
-// putELAN writes the elan of a pod's namespace on its host, which is to be done once: an
-// elan that is written again gets another tag, and its pods lose each other.
+// putELAN writes the elan of a pod's namespace on its host. It must be called once: an elan that is written
+// again gets another tag, and its pods do not reach each other any more.
 func putELAN(t *testing.T, c *odl.Controller, p pod) {
 	t.Helper()
 	put(t, c, "elan:elan-instances", "elan-instance", p.elan(), object{
@@ -116,8 +116,8 @@ func putVPNInterface(t *testing.T, c *odl.Controller, p pod, vpn string) {
 	})
 }
 
-// removeVPNInterface removes a pod's from a vpn, and waits until the controller has done so:
-// Neon takes what it removes from what is written meanwhile.
+// removeVPNInterface removes a pod's vpn-interface from a vpn, and waits until the controller has finished.
+// Otherwise Neon would also remove data that are written meanwhile.
 func removeVPNInterface(t *testing.T, c *odl.Controller, p pod, vpn string) {
 	t.Helper()
 	ask(t, c, http.MethodDelete, "/restconf/config/l3vpn:vpn-interfaces/vpn-interface/"+url.QueryEscape(p.name()), "", http.StatusOK)
@@ -148,7 +148,7 @@ func putNamespace(t *testing.T, c *odl.Controller, name string, network int, vpn
 	return pods
 }
 
-// reachTimeout bounds how long pods may take to reach each other.
+// reachTimeout bounds the time until pods reach each other.
 const reachTimeout = 90 * time.Second
 
 // requireReach waits until one pod reaches another.
@@ -159,7 +159,7 @@ func requireReach(t *testing.T, c *odl.Controller, from, to pod) {
 	require.NoError(t, ovnhost.Poll(ctx, func(ctx context.Context) error { return c.Lab.Ping(ctx, from.name(), to.address()) }))
 }
 
-// requireApart has one pod send to another, who does not answer, while others do.
+// requireApart requires that one pod does not reach another, while other pods reach each other.
 func requireApart(t *testing.T, c *odl.Controller, from, to pod) {
 	t.Helper()
 	out, err := c.Lab.Exec(t.Context(), from.name(), "ping", "-n", "-c", "5", "-i", "0.2", "-W", "2", to.address().String())
@@ -167,7 +167,7 @@ func requireApart(t *testing.T, c *odl.Controller, from, to pod) {
 	require.Contains(t, out, "0 received")
 }
 
-// requireImported waits until the FIB of a vpn has the prefix of another's pod.
+// requireImported waits until the FIB of a vpn has the prefix of a pod of another vpn.
 func requireImported(t *testing.T, c *odl.Controller, rd string, p pod) {
 	t.Helper()
 	path := fmt.Sprintf("/restconf/config/odl-fib:fibEntries/vrfTables/%s/vrfEntry/%s", url.QueryEscape(rd), url.QueryEscape(p.address().String()+"/32"))

@@ -13,8 +13,8 @@ import (
 //go:embed parts/neutronvpn.xml
 var stubBlueprint string
 
-// stubManifest is that of the bundle that stands in for Netvirt's view of Neutron. A line
-// has at most 72 characters.
+// stubManifest is the manifest of the bundle that replaces Netvirt's part for Neutron. A line has at most 72
+// characters.
 const stubManifest = `Manifest-Version: 1.0
 Bundle-ManifestVersion: 2
 Bundle-SymbolicName: coebridge.neutronvpn.absent
@@ -26,23 +26,22 @@ DynamicImport-Package: *
 
 const emptyManifest = "Manifest-Version: 1.0\n\n"
 
-// ours is the group of the artifacts that are made here.
+// ours is the group of the artifacts that this package makes.
 const ours = "coebridge.test"
 
 var (
 	feature = artifact{ours, "netvirt-restconf", "1.0.0", "features", "xml"}
 	stub    = artifact{ours, "neutronvpn-absent", "1.0.0", "", "jar"}
 
-	// The datastore wants a rebuild of this library that was not published; the original
-	// serves.
+	// The datastore needs a rebuild of this library that was not published. The original works too.
 	levelDB        = artifact{"org.fusesource.leveldbjni", "leveldbjni-all", "1.8", "", "jar"}
 	levelDBRebuild = artifact{"org.fusesource.leveldbjni", "leveldbjni-all", "1.8-odl", "", "jar"}
-	// It also names an XML library that was not published; Java has its own.
+	// The datastore also needs an XML library that was not published. Java has its own.
 	xmlLibrary = artifact{"com.bea.xml", "jsr173-ri", "1.0", "", "jar"}
 )
 
-// prepare puts into the repository what Maven can't find elsewhere, and into work the
-// project of the distribution.
+// prepare adds the artifacts that Maven cannot download to the repository, and writes the project of the
+// distribution to work.
 func (d distribution) prepare(ctx context.Context, m maven, work string) error {
 	if err := os.MkdirAll(m.repository, 0o755); err != nil {
 		return err

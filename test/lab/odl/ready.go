@@ -12,7 +12,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/cache"
 )
 
-// readyInterval is how often is looked whether a controller is ready.
+// readyInterval is the interval of checks whether a controller is ready.
 const readyInterval = 500 * time.Millisecond
 
 // allUp is in a controller's log when all its bundles have started.
@@ -22,7 +22,7 @@ const allUp = "System ready;"
 // features, or a bundle that another needs was too slow.
 var hopeless = []string{"Error installing boot features", "Failed, some bundles did not start"}
 
-var errHopeless = errors.New("not all of its bundles can come up")
+var errHopeless = errors.New("not all of its bundles can start")
 
 // Limits of the excerpt of a controller's log.
 const (
@@ -57,8 +57,7 @@ func (c *Controller) awaitReady(ctx context.Context) error {
 	}
 }
 
-// ready tells by nil that the controller does its work. Until then its answers say
-// nothing about what it has.
+// ready returns nil if the controller is ready. Its earlier answers are not reliable.
 func (c *Controller) ready(ctx context.Context) error {
 	log, err := c.log()
 	if err != nil {
@@ -70,7 +69,7 @@ func (c *Controller) ready(ctx context.Context) error {
 		}
 	}
 	if !bytes.Contains(log, []byte(allUp)) {
-		return errors.New("not all of its bundles are up")
+		return errors.New("not all of its bundles have started")
 	}
 	for _, path := range []string{"/restconf/modules/module/" + c.versions.probe, "/rests/data/ietf-yang-library:modules-state"} {
 		if err := c.answers(ctx, path); err != nil {
@@ -88,7 +87,7 @@ func (c *Controller) answers(ctx context.Context, path string) error {
 	return err
 }
 
-// LastErrors is the end of what the controller's log has of errors, for people.
+// LastErrors returns the last errors of the controller's log, for people.
 func (c *Controller) LastErrors() string {
 	log, err := c.log()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // dialTimeout bounds a connection from the relay to the controller.
 const dialTimeout = 10 * time.Second
 
-// relay takes connections on loopback, and has each go on in a lab's network.
+// relay accepts connections on loopback, and forwards each to a lab's network.
 type relay struct {
 	listener net.Listener
 	dial     func(context.Context) (net.Conn, error)
@@ -52,12 +52,12 @@ func (r *relay) accept(ctx context.Context) {
 	}
 }
 
-// serve passes on what both sides say, until both have done or the relay is closed.
+// serve forwards data in both directions, until both sides have ended or the relay is closed.
 func (r *relay) serve(ctx context.Context, from *net.TCPConn) {
 	defer func() { _ = from.Close() }()
 	to, err := r.dial(ctx)
 	if err != nil {
-		_ = from.SetLinger(0) // reset, as near to refused as it gets
+		_ = from.SetLinger(0) // close with a reset, which is similar to a refused connection
 		return
 	}
 	defer func() { _ = to.Close() }()
@@ -69,7 +69,7 @@ func (r *relay) serve(ctx context.Context, from *net.TCPConn) {
 	there.Wait()
 }
 
-// pass copies until one side has done, and tells the other.
+// pass copies data until one side has ended, and then ends the other side.
 func pass(to, from *net.TCPConn) {
 	if _, err := io.Copy(to, from); err != nil {
 		_ = to.SetLinger(0)

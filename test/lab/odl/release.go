@@ -16,20 +16,20 @@ import "fmt"
 type Release string
 
 const (
-	// Oxygen is of March 2018, and what the specification targets: it has the COE
-	// northbound and Netvirt's renderer of it.
+	// Oxygen is the release of March 2018, which the specification targets. It has the COE northbound
+	// and Netvirt's renderer for it.
 	Oxygen Release = "oxygen"
 	// Neon is of March 2019. It has no COE, and another RFC 8040.
 	Neon Release = "neon"
 )
 
-// Releases are those that can be had. Later ones were not published whole.
+// Releases returns the available releases. Later ones were not published completely.
 func Releases() []Release { return []Release{Oxygen, Neon} }
 
 // versions are the versions of a release's projects, and what exists after its start.
 type versions struct {
 	Netvirt, Netconf, ODLParent string
-	probe                       string // a module and its revision, which is loaded late
+	probe                       string // a module with its revision that is loaded late
 }
 
 func (r Release) versions() (versions, error) {

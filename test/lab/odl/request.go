@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// requestTimeout bounds a request.
+// requestTimeout bounds each request.
 const requestTimeout = 20 * time.Second
 
-// Request asks the controller, as its administrator, and returns what it answers. A body
-// is JSON; none is empty.
+// Request sends a request to the controller as its administrator, and returns the answer. A body is JSON. An
+// empty body means no body.
 func (c *Controller) Request(ctx context.Context, method, path, body string) (status int, answer []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.URL+path, strings.NewReader(body))
 	if err != nil {
@@ -25,7 +25,7 @@ func (c *Controller) Request(ctx context.Context, method, path, body string) (st
 	}
 	response, err := c.client.Do(request)
 	if err != nil {
-		return 0, nil, err // says which request
+		return 0, nil, err // the error names the request
 	}
 	defer func() { _ = response.Body.Close() }()
 	if answer, err = io.ReadAll(response.Body); err != nil {

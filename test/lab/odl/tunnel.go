@@ -13,7 +13,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
-// zone is a transport zone: the hosts between which the controller makes tunnels.
+// zone is a transport zone: the hosts between which the controller creates tunnels.
 type zone struct {
 	Name    string   `json:"zone-name"`
 	Type    string   `json:"tunnel-type"`
@@ -35,8 +35,8 @@ type endpoint struct {
 
 const zoneName = "hosts"
 
-// JoinHosts has the controller make tunnels between all hosts of the lab, which it
-// manages, and waits until they are up.
+// JoinHosts makes the controller create tunnels between all hosts of the lab, which it manages, and waits
+// until they are up.
 func (c *Controller) JoinHosts(ctx context.Context) error {
 	if err := c.joinHosts(ctx); err != nil {
 		return fmt.Errorf("join hosts by tunnels: %w", err)
@@ -88,7 +88,7 @@ func (c *Controller) awaitTunnels(ctx context.Context) error {
 	return await(ctx, func(ctx context.Context) error { return c.tunnelsUp(ctx, n*(n-1)) })
 }
 
-// datapathID is the number by which the controller knows a host's bridge.
+// datapathID returns the number by which the controller identifies a host's bridge.
 func datapathID(ctx context.Context, host *ovnhost.Host) (uint64, error) {
 	out, err := host.VSCtl(ctx, "get", "Bridge", Bridge, "datapath_id")
 	if err != nil {
@@ -101,14 +101,14 @@ func datapathID(ctx context.Context, host *ovnhost.Host) (uint64, error) {
 	return id, nil
 }
 
-// tunnelsUp tells by nil that as many tunnels are up, one for each direction.
+// tunnelsUp returns an error unless a number of tunnels are up. Each direction is a tunnel.
 func (c *Controller) tunnelsUp(ctx context.Context, want int) error {
 	status, answer, err := c.Request(ctx, http.MethodGet, "/restconf/operational/itm-state:tunnels_state", "")
 	if err != nil {
 		return err
 	}
 	if status != http.StatusOK {
-		return errors.New("the controller knows of no tunnel")
+		return errors.New("the controller has no tunnel")
 	}
 	var tunnels struct {
 		State struct {

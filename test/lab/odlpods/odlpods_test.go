@@ -22,12 +22,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/serve"
 )
 
-// deadline is the deadline of the agents' calls; the test waits for one of them in vain.
+// deadline is the deadline of the agents' calls. In the test one call exceeds it.
 const deadline = 30 * time.Second
 
-// TestPodsOnRealOpenDaylight is the life of pods on a real OpenDaylight of each release, from what a client
-// posts to packets in the flows that it programmed: by the bridge, an agent on each of two
-// hosts, and the CNI plugin.
+// TestPodsOnRealOpenDaylight tests pods on a real OpenDaylight of each release, from the POST of a client to
+// packets through the programmed flows. It uses the bridge, an agent on each of two hosts, and the CNI plugin.
 func TestPodsOnRealOpenDaylight(t *testing.T) {
 	odl.SkipUnlessAsked(t)
 	bin := programs(t)
@@ -73,7 +72,7 @@ type world struct {
 	pods []odlpods.Plugged
 }
 
-// step is a part of a test that needs those before it.
+// step runs a part of a test. It needs the earlier parts.
 func (w *world) step(name string, do func()) {
 	w.t.Helper()
 	whole := w.t
@@ -96,16 +95,16 @@ func (w *world) testPlug() {
 		plugged, err := w.lab.Plug(w.t.Context(), p)
 		require.NoError(w.t, err, "pod %d", i)
 		require.Regexp(w.t, `^tap[0-9a-f]{8}-[0-9a-f]{2}$`, plugged.Port())
-		require.Equal(w.t, 1450, plugged.Result.Interfaces[1].Mtu, "the underlay's 1500 less VXLAN's")
+		require.Equal(w.t, 1450, plugged.Result.Interfaces[1].Mtu, "the underlay's 1500 minus VXLAN's header")
 		w.pods = append(w.pods, plugged)
-		if i > 0 { // one that was plugged in can send and receive
+		if i > 0 { // a pod that was plugged in before can send and receive
 			w.mustPing(plugged.Pod, w.pods[0].Address)
 		}
 	}
 	w.reachAll()
 }
 
-// mustPing fails unless a pod has an answer within Ping's own time.
+// mustPing requires that a pod gets an answer within the time limit of Ping.
 func (w *world) mustPing(from odlpods.Pod, to netip.Addr) {
 	w.t.Helper()
 	require.NoError(w.t, w.lab.Ping(w.t.Context(), from.String(), to))
@@ -134,8 +133,8 @@ func (w *world) testAgain() {
 	}
 }
 
-// testAgentRestarts has no agent for a while: pods go on, and what the switches have of them
-// is not touched by agents that come back.
+// testAgentRestarts stops the agents for a time. The traffic of pods works, and agents that start again do not
+// change the pods' ports on the switches.
 func (w *world) testAgentRestarts() {
 	before := w.switches()
 	for _, agent := range w.lab.Agents {
@@ -159,8 +158,8 @@ func (w *world) testAgentRestarts() {
 	require.Equal(w.t, before, w.switches())
 }
 
-// switches are the ports of the hosts' switches, with the numbers that tell a port from one
-// that was added again, and who manages them.
+// switches returns the managers and the ports of the hosts' switches. A port has its number, which changes when
+// the port is added again.
 func (w *world) switches() (all []string) {
 	w.t.Helper()
 	for _, host := range w.lab.Hosts {
@@ -202,13 +201,13 @@ func (w *world) testAnotherSandbox() {
 const away = `add table ip away; add chain ip away in { type filter hook input priority 0; };
 	add rule ip away in tcp dport { 6640, 6653 } reject with tcp reset`
 
-// noConnection is in what agent and doctor say of a controller that is away: of its
-// OpenFlow at once, of its OVSDB when that has said nothing for a minute.
+// noConnection is in the messages of agent and doctor about an unreachable controller. They report the loss of
+// OpenFlow at once, and the loss of OVSDB after a minute of silence.
 var noConnection = regexp.MustCompile(`OpenDaylight .*it has no (OpenFlow )?connection`)
 
-// testControllerAway has the controller be away for the switches: pods go on, the agents say
-// so, and a pod that is known waits for its deadline in vain and leaves nothing. Then it is
-// there again.
+// testControllerAway cuts the connections of the switches to the controller. The traffic of pods works, and the
+// agents report the loss. The ADD of a known pod fails at its deadline and leaves nothing. Then the connections
+// are restored.
 func (w *world) testControllerAway() {
 	late := pod(7, "web", "late", "host1")
 	require.NoError(w.t, w.lab.ApplyPods(w.t.Context(), late))
@@ -247,9 +246,9 @@ func (w *world) testControllerAway() {
 	require.NoError(w.t, w.lab.DeletePod(w.t.Context(), late))
 }
 
-// testDatastoreLost has the controller start with nothing. The bridge fills it again, and the
-// switches forget what they were programmed with before, which would lead packets astray: all
-// reach all again without a hand, and a pod that comes is plugged in.
+// testDatastoreLost starts the controller with an empty datastore. The bridge fills it again, and the switches
+// remove their old flows, which would send packets to wrong destinations. All pods reach each other again
+// without help, and a new pod is plugged in.
 func (w *world) testDatastoreLost() {
 	before := w.identities()
 	require.NoError(w.t, odlpods.Await(w.t.Context(), func(context.Context) error {
@@ -279,7 +278,8 @@ func (w *world) testDatastoreLost() {
 	require.NoError(w.t, w.lab.DeletePod(w.t.Context(), late))
 }
 
-// identities are what the hosts' switches are programmed from, as their agents have noted.
+// identities returns the identity of the datastore from which each host's switch is programmed, as its agent has
+// recorded it.
 func (w *world) identities() (all []string) {
 	w.t.Helper()
 	for _, host := range w.lab.Hosts {

@@ -18,27 +18,27 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/install"
 )
 
-// Pod is a pod, as clients post it.
+// Pod is a pod that clients post.
 type Pod struct{ Namespace, Name, UID, Host string }
 
-// String is the name of its interface, and of its sandbox in the lab.
+// String returns the name of the pod's interface, which is also the name of its sandbox in the lab.
 func (p Pod) String() string { return p.Namespace + ":" + p.Name }
 
-// Plugged is what a runtime knows of a pod that was plugged in.
+// Plugged has the data that a container runtime has about a pod that was plugged in.
 type Plugged struct {
 	Pod
 	Result  *current.Result
 	Address netip.Addr
 }
 
-// Port is the name of the pod's port on the host's switch.
+// Port returns the name of the pod's port on the host's switch.
 func (p Plugged) Port() string { return p.Result.Interfaces[0].Name }
 
-// callTimeout bounds a call beyond the agent's own deadline.
+// callTimeout bounds a call. It is longer than the agent's own deadline.
 const callTimeout = 5 * time.Minute
 
-// Plug makes a pod's sandbox and has the CNI plugin plug it in, as a runtime does. What
-// fails leaves the sandbox.
+// Plug creates a pod's sandbox and plugs it in with the CNI plugin, as a container runtime does. After a failure
+// the sandbox still exists.
 func (l *Lab) Plug(ctx context.Context, p Pod) (Plugged, error) {
 	if _, err := l.Sandbox(ctx, p.String()); err != nil {
 		return Plugged{}, err
@@ -46,7 +46,7 @@ func (l *Lab) Plug(ctx context.Context, p Pod) (Plugged, error) {
 	return l.Add(ctx, p)
 }
 
-// Add is Plug for a pod that has its sandbox.
+// Add is Plug for a pod with an existing sandbox.
 func (l *Lab) Add(ctx context.Context, p Pod) (Plugged, error) {
 	out, err := l.call(ctx, "ADD", p, nil)
 	if err != nil {
@@ -68,13 +68,13 @@ func (l *Lab) Add(ctx context.Context, p Pod) (Plugged, error) {
 	return is, nil
 }
 
-// Check has the plugin compare a pod with what it answered.
+// Check calls CHECK of the plugin, which compares a pod with the result of its ADD.
 func (l *Lab) Check(ctx context.Context, p Plugged) error {
 	_, err := l.call(ctx, "CHECK", p.Pod, p.Result)
 	return err
 }
 
-// Unplug has the plugin unplug a pod, and removes its sandbox.
+// Unplug calls DEL of the plugin for a pod, and removes its sandbox.
 func (l *Lab) Unplug(ctx context.Context, p Pod) error {
 	if _, err := l.call(ctx, "DEL", p, nil); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (l *Lab) Unplug(ctx context.Context, p Pod) error {
 	return l.RemoveSandbox(ctx, p.String())
 }
 
-// call runs the plugin as a runtime does. An error is that of CNI, where it says one.
+// call runs the plugin as a container runtime does. It returns the error of CNI, if the plugin prints one.
 func (l *Lab) call(ctx context.Context, command string, p Pod, previous *current.Result) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -116,7 +116,7 @@ func (l *Lab) Reach(ctx context.Context, from Pod, to netip.Addr) error {
 	return Await(ctx, func(ctx context.Context) error { return l.Ping(ctx, from.String(), to) })
 }
 
-// Apart fails unless a pod has no answer from an address, of several requests.
+// Apart fails if a pod gets an answer from an address to one of several requests.
 func (l *Lab) Apart(ctx context.Context, from Pod, to netip.Addr) error {
 	out, err := l.Exec(ctx, from.String(), "ping", "-n", "-c", "3", "-i", "0.2", "-W", "1", to.String())
 	if err == nil {

@@ -27,7 +27,7 @@ func (u users) file() string                { return u.path("users") }
 func (u users) password(user string) string { return u.path(user + ".password") }
 func (u users) controller() string          { return u.path("odl.auth") }
 
-// write makes users with passwords that nobody knows.
+// write creates users with random passwords.
 func (u users) write(ctx context.Context, program string) error {
 	if err := os.MkdirAll(u.dir, 0o700); err != nil {
 		return fmt.Errorf("make folder of the bridge: %w", err)

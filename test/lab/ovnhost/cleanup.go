@@ -37,7 +37,7 @@ func Cleanup(prefix string) error {
 	return cleanup(filepath.Join(stateRoot, prefix))
 }
 
-// CleanupDead removes every lab whose owner has ended without removing it, except labs that are to survive.
+// CleanupDead removes every lab whose owner has ended without removing it, except labs with Survive.
 func CleanupDead() error {
 	unlock, err := lockState()
 	if err != nil {
@@ -66,7 +66,7 @@ func ownerDead(dir string) (bool, error) {
 		return false, err
 	}
 	if len(entries) == 0 || entries[0].Owner == nil {
-		return true, nil // killed before its first line: there is nothing but a folder
+		return true, nil // the owner was killed before it wrote a line: the lab has only a folder
 	}
 	o := entries[0].Owner
 	return !o.Survive && !o.alive(), nil

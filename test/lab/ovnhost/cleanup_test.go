@@ -66,7 +66,7 @@ func TestKilledLabLeavesNothing(t *testing.T) {
 			require.NotEmpty(t, namespaces(t, prefix))
 
 			require.NoError(t, CleanupDead())
-			require.Equal(t, survive, Exists(prefix), "only labs that are not to survive go with their owner")
+			require.Equal(t, survive, Exists(prefix), "only a lab without Survive is removed after the end of its owner")
 			for _, p := range pids {
 				require.Equal(t, survive, p.alive(), "process %d", p.Pid)
 			}
@@ -130,7 +130,7 @@ func TestCleanupAtAnyMoment(t *testing.T) {
 	self, err := processOf(os.Getpid())
 	require.NoError(t, err)
 	other := self
-	other.Start++ // the pid was used before
+	other.Start++ // another process had the PID before
 	for name, journal := range map[string]string{
 		"no journal":         "",
 		"cut off":            `{"owner":{"pid":1,`,

@@ -30,8 +30,8 @@ const maxHosts = 244
 
 const (
 	integrationBridge = "br-int" // OVN's
-	physicalBridge    = "br-phy" // holds the host's link and its address
-	hostLink          = "eth0"   // of hosts to the underlay, and of pods
+	physicalBridge    = "br-phy" // has the host's link and its address
+	hostLink          = "eth0"   // the link of hosts to the underlay, and of pods
 )
 
 // Host is a host of a lab: a network namespace with its own switch.
@@ -154,14 +154,14 @@ func (l *Lab) startSwitch(ctx context.Context, host *Host, dir string) (err erro
 	host.VSwitchd = l.newProcess(host.Name+"/vswitchd", l.Namespace(host.Name),
 		"ovs-vswitchd", host.OVSDB.Remote, "-vsyslog:off", "--unixctl="+host.control())
 	host.VSwitchd.env = runDir(dir)
-	host.VSwitchd.ready = func(ctx context.Context) error { // bridges that were there have their links after a while
+	host.VSwitchd.ready = func(ctx context.Context) error { // existing bridges get their links a little later
 		return Poll(ctx, func(ctx context.Context) error { return l.addBridges(ctx, host) })
 	}
 	return host.VSwitchd.Start(ctx)
 }
 
 // addBridges creates the host's bridges. The address must be set after each start of the switch, because the
-// bridge's link goes with its process.
+// bridge's link is removed with its process.
 func (l *Lab) addBridges(ctx context.Context, host *Host) error {
 	_, err := host.VSCtl(ctx,
 		"--may-exist", "add-br", integrationBridge, "--", "set", "Bridge", integrationBridge, "datapath_type=netdev", "fail_mode=secure", "--",
@@ -183,14 +183,14 @@ func (l *Lab) addBridges(ctx context.Context, host *Host) error {
 	if err := softwareChecksums(ctx, l.Namespace(host.Name), physicalBridge); err != nil || l.switchesOnly {
 		return err
 	}
-	if err := host.avoidNullNAT(ctx); !errors.Is(err, errNoCapabilities) { // the first time OVN is to come yet
+	if err := host.avoidNullNAT(ctx); !errors.Is(err, errNoCapabilities) { // at the first start OVN is not running yet
 		return err
 	}
 	return nil
 }
 
 // errNoCapabilities is the error if the switch has not yet reported the capabilities of its datapath.
-var errNoCapabilities = errors.New("the switch has not told what its datapath can do")
+var errNoCapabilities = errors.New("the switch has not reported the capabilities of its datapath")
 
 // avoidNullNAT keeps OVN from NAT that changes no address. The userspace connection tracking of Open vSwitch
 // 3.1 sometimes takes such a connection for its reverse one, and crashes the daemon ("assertion
@@ -221,7 +221,7 @@ func (h *Host) avoidNullNAT(ctx context.Context) error {
 func (h *Host) noNullNAT(ctx context.Context) error {
 	flows, err := output(ctx, "ovs-ofctl", "dump-flows", "unix:"+filepath.Join(h.Dir, integrationBridge+".mgmt"))
 	if err == nil && strings.Contains(flows, "nat(src)") {
-		err = errors.New("OVN has the switch translate connections to what they are")
+		err = errors.New("OVN still configures NAT that changes no address")
 	}
 	return err
 }

@@ -132,7 +132,7 @@ func TestLaunch(t *testing.T) {
 	lab := ForTest(t)
 	sleep, err := lab.Launch(t.Context(), Command{
 		Name: "sleep", Pod: "central", Argv: []string{"sleep", "1000"},
-		Ready: func(context.Context) error { // it is there before it is in the namespace
+		Ready: func(context.Context) error { // the process exists before it is in the namespace
 			list, err := members(lab.Namespace("central"))
 			if err == nil && len(list) < 4 {
 				err = fmt.Errorf("%d processes: want three central ones and the sleeping one", len(list))

@@ -105,7 +105,7 @@ func onThread(name string, f func() error) error {
 	err = f()
 	if netns.Set(home) == nil {
 		runtime.UnlockOSThread()
-	} // else the thread ends with its goroutine and nobody gets it
+	} // otherwise the thread ends with its goroutine and is not used again
 	return err
 }
 

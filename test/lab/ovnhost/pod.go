@@ -22,13 +22,13 @@ const defaultMTU = 1400
 // Pod is a pod's interface with chosen values.
 type Pod struct {
 	Host     string
-	Name     string // the interface's, "namespace:pod-name": the iface-id
-	UID      string // the pod's: the iface-id-ver
-	PortName string // of the port on the host's switch, and its link
+	Name     string // of the interface, "namespace:pod-name": the iface-id
+	UID      string // of the pod: the iface-id-ver
+	PortName string // of the port on the host's switch, and of its link
 	MAC      net.HardwareAddr
 	Address  netip.Prefix
-	Gateway  netip.Addr // may be outside of Address; zero: no route
-	MTU      int        // zero: what fits the tunnels
+	Gateway  netip.Addr // can be outside of Address; zero for no route
+	MTU      int        // zero for the largest MTU that fits the tunnels
 }
 
 // Plug creates the pod's namespace, attaches it to its host's switch, and waits until OVN, if the lab has it, has installed the

@@ -33,10 +33,10 @@ type Process struct {
 	Name string
 
 	lab   *Lab
-	netns string // empty: where the lab's user is
+	netns string // empty for the namespace of the lab's user
 	argv  []string
 	env   []string
-	ready func(context.Context) error // nil: ready when started
+	ready func(context.Context) error // nil if it is ready when started
 
 	mu  sync.Mutex
 	run *run // the last; nil before the first
@@ -59,7 +59,7 @@ func (l *Lab) newProcess(name, netns string, argv ...string) *Process {
 // Command is an additional program in the lab, which is removed with the lab.
 type Command struct {
 	Name string // of the process and its log
-	Pod  string // or host in whose namespace it runs; empty: the caller's
+	Pod  string // the pod or host in whose namespace it runs; empty for the caller's namespace
 	Argv []string
 	Env  []string // added to the caller's
 	// Ready is called until it returns nil. A program without Ready is ready when it has started.
@@ -98,7 +98,7 @@ func (p *Process) spawn() (*run, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running() {
-		return nil, errors.New("it is running already")
+		return nil, errors.New("the process is already running")
 	}
 	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -113,7 +113,7 @@ func (p *Process) spawn() (*run, error) {
 	}
 	recorded := p.lab.journal.addProcess(cmd.Process.Pid)
 	if recorded != nil {
-		_ = cmd.Process.Kill() // nobody would find it again
+		_ = cmd.Process.Kill() // without an entry in the journal, no cleanup could find it
 	}
 	p.run = &run{cmd: cmd, done: make(chan struct{})}
 	go p.run.wait()

@@ -1,6 +1,5 @@
-// Package ovsdb runs a real ovsdb-server with an empty OVN northbound database:
-// a child process on a unix socket, without root, which a test can kill, stop,
-// continue and wipe.
+// Package ovsdb runs a real ovsdb-server with an empty OVN northbound database. It is a child process on a
+// unix socket, without root. Tests can kill, halt, resume and wipe it.
 package ovsdb
 
 import (
@@ -13,13 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Server is an ovsdb-server for a test. The test fails if the server does not start, run or
-// end as it should.
+// Server is an ovsdb-server for a test. The test fails if the server does not start, or ends unexpectedly.
 type Server struct{ process *Process }
 
-// Start starts a server, with further arguments if any, which ends with the
-// test. With go test -short it skips the test instead; without, a machine that
-// lacks OVN fails it.
+// Start starts a server with further arguments. The server ends with the test. With go test -short, Start skips
+// the test instead. Without -short, the test fails on a machine without OVN.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	if testing.Short() {
@@ -36,11 +33,10 @@ func Start(t testing.TB, args ...string) *Server {
 	return &Server{process}
 }
 
-// Endpoint is the server's address as OVN spells it, unix:PATH.
+// Endpoint returns the server's address in the form of OVN: unix:PATH.
 func (s *Server) Endpoint() string { return s.process.Endpoint() }
 
-// Restart ends the server with SIGKILL if it runs, and starts it with the
-// database as it is.
+// Restart ends the server with SIGKILL if it runs, and starts it with the same database.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	require.NoError(t, s.process.Restart())
@@ -52,26 +48,25 @@ func (s *Server) Wipe(t testing.TB) {
 	require.NoError(t, s.process.Wipe())
 }
 
-// Kill ends the server with SIGKILL, and waits for it to be gone.
+// Kill ends the server with SIGKILL, and waits until it has ended.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
 	require.NoError(t, s.process.Kill())
 }
 
-// Stop halts the server with SIGSTOP: it accepts connections, and answers nothing.
+// Stop halts the server with SIGSTOP. The kernel still accepts connections, but the server does not answer.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
 	require.NoError(t, s.process.Signal(syscall.SIGSTOP))
 }
 
-// Continue ends what Stop began.
+// Continue resumes the server after Stop.
 func (s *Server) Continue(t testing.TB) {
 	t.Helper()
 	require.NoError(t, s.process.Signal(syscall.SIGCONT))
 }
 
-// Dump is every row of the tables, in a stable order: equal databases have equal
-// dumps.
+// Dump returns all rows of the tables in a stable order. Equal databases have equal dumps.
 func (s *Server) Dump(t testing.TB, tables ...string) string {
 	t.Helper()
 	var dump bytes.Buffer

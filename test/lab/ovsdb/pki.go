@@ -11,7 +11,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/pki"
 )
 
-// PKI is what operators make with ovs-pki. Its certificates name no host.
+// PKI is a PKI that was created with ovs-pki. Its certificates name no host.
 type PKI struct{ dir string }
 
 // NewPKI runs ovs-pki init.
@@ -31,17 +31,17 @@ func (p *PKI) run(t testing.TB, args ...string) {
 	require.NoError(t, err, "ovs-pki %v: %s: install the Debian packages openvswitch-common and openssl", args, out)
 }
 
-// CA is the file with the certificate of the CA.
+// CA returns the path of the CA's certificate.
 func (p *PKI) CA() string { return filepath.Join(p.dir, "pki", "switchca", "cacert.pem") }
 
-// Issue makes a certificate and its key.
+// Issue creates a certificate and its key.
 func (p *PKI) Issue(t testing.TB, name string) pki.Paths {
 	t.Helper()
 	p.run(t, "req+sign", name, "switch")
 	return pki.Paths{Cert: filepath.Join(p.dir, name+"-cert.pem"), Key: filepath.Join(p.dir, name+"-privkey.pem")}
 }
 
-// FreePort is a TCP port of loopback that was free a moment ago.
+// FreePort returns a TCP port of loopback that was free a moment ago.
 func FreePort(t testing.TB) (port string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

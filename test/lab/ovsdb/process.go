@@ -15,13 +15,12 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/child"
 )
 
-// Schema is where Debian's ovn-common keeps the northbound schema.
+// Schema is the path of the northbound schema in Debian's ovn-common.
 const Schema = "/usr/share/ovn/ovn-nb.ovsschema"
 
 const startTimeout = 10 * time.Second
 
-// Process is one ovsdb-server with its database, for programs other than tests;
-// tests use Server.
+// Process is an ovsdb-server with its database, for programs that are not tests. Tests use Server.
 type Process struct {
 	dir  string
 	args []string
@@ -29,10 +28,9 @@ type Process struct {
 	log  bytes.Buffer
 }
 
-// Run starts a server with an empty database, in a folder of its own, with
-// further arguments if any. Close ends it.
+// Run starts a server with an empty database in a new folder, and with further arguments. Close ends it.
 func Run(args ...string) (*Process, error) {
-	// A unix socket's path has 108 characters at most.
+	// The path of a unix socket has at most 108 characters.
 	dir, err := os.MkdirTemp("", "ovsdb")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for ovsdb-server: %w", err)
@@ -47,15 +45,15 @@ func Run(args ...string) (*Process, error) {
 // Close kills the server and removes its database.
 func (p *Process) Close() error { return errors.Join(p.Kill(), os.RemoveAll(p.dir)) }
 
-// Endpoint is the server's address as OVN spells it, unix:PATH.
+// Endpoint returns the server's address in the form of OVN: unix:PATH.
 func (p *Process) Endpoint() string { return "unix:" + p.socket() }
 
-// Log is what the server has printed; to be read while it does not run.
+// Log returns the output of the server. It must be called only while the server does not run.
 func (p *Process) Log() string { return p.log.String() }
 
 func (p *Process) socket() string { return filepath.Join(p.dir, "nb.sock") }
 
-// Database is the path of the database, to which the server appends each transaction.
+// Database returns the path of the database, to which the server appends each transaction.
 func (p *Process) Database() string { return filepath.Join(p.dir, "nb.db") }
 
 // Wipe restarts the server with an empty database.
@@ -73,8 +71,7 @@ func (p *Process) Wipe() error {
 	return p.Restart()
 }
 
-// Restart ends the server with SIGKILL if it runs, and starts it with the
-// database as it is.
+// Restart ends the server with SIGKILL if it runs, and starts it with the same database.
 func (p *Process) Restart() error {
 	if err := p.Kill(); err != nil {
 		return err
@@ -111,7 +108,7 @@ func (p *Process) listens() error {
 	}
 }
 
-// Kill ends the server with SIGKILL, and waits for it to be gone.
+// Kill ends the server with SIGKILL, and waits until it has ended.
 func (p *Process) Kill() error {
 	if p.proc == nil {
 		return nil
@@ -119,9 +116,9 @@ func (p *Process) Kill() error {
 	if err := p.proc.Process.Kill(); err != nil {
 		return fmt.Errorf("kill ovsdb-server: %w", err)
 	}
-	_ = p.proc.Wait() // says that it was killed
+	_ = p.proc.Wait() // the error says that it was killed
 	p.proc = nil
-	// The socket that is left names a process that is gone.
+	// The remaining socket belongs to the ended process.
 	_ = os.Remove(p.socket())
 	return nil
 }

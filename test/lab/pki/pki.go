@@ -1,4 +1,4 @@
-// Package pki makes certificates for tests, good or bad, and servers that show them.
+// Package pki creates valid and invalid certificates for tests, and servers that use them.
 package pki
 
 import (
@@ -29,10 +29,10 @@ type Authority struct {
 // Pair is a certificate and its key, as PEM.
 type Pair struct{ Cert, Key []byte }
 
-// Paths are the files of a Pair.
+// Paths has the paths of the files of a Pair.
 type Paths struct{ Cert, Key string }
 
-// New makes an Authority that is valid for ten years.
+// New creates an Authority that is valid for ten years.
 func New(t testing.TB, name string) *Authority {
 	t.Helper()
 	a := &Authority{key: newKey(t)}
@@ -54,7 +54,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// PEM is the authority's certificate.
+// PEM returns the authority's certificate.
 func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
@@ -74,16 +74,16 @@ func (p Pair) TLS(t testing.TB) tls.Certificate {
 	return c
 }
 
-// Until ends a certificate at a time.
+// Until lets a certificate expire at a time.
 func Until(end time.Time) func(*x509.Certificate) {
 	return func(c *x509.Certificate) { c.NotAfter = end }
 }
 
-// NoHost makes a certificate that names no host, as Open vSwitch's are.
+// NoHost removes the hosts from a certificate, as in Open vSwitch's certificates.
 func NoHost(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, nil }
 
-// Issue makes a certificate for clients, and for servers on 127.0.0.1, that is valid for a
-// year, unless change says otherwise.
+// Issue creates a certificate for clients, and for servers on 127.0.0.1. It is valid for a year. change can
+// change it.
 func (a *Authority) Issue(t testing.TB, name string, change ...func(*x509.Certificate)) Pair {
 	t.Helper()
 	key := newKey(t)
@@ -116,7 +116,7 @@ func (p Pair) Write(t testing.TB, dir, name string) Paths {
 	return paths
 }
 
-// Serve shows a certificate to each client on an address of loopback until the test ends.
+// Serve serves TLS with a certificate at an address of loopback until the test ends.
 func Serve(t testing.TB, p Pair) (address string) {
 	t.Helper()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{p.TLS(t)}})

@@ -1,5 +1,5 @@
-// Package python makes the Python environments that tests run other people's
-// programs in, from files of pinned requirements. It needs Debian's python3-venv.
+// Package python creates Python environments from files of pinned requirements. Tests run external programs in
+// them. The package needs Debian's python3-venv.
 package python
 
 import (
@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// buildTimeout is for making one environment, most of which is downloading.
+// buildTimeout bounds the creation of an environment, which is mostly downloads.
 const buildTimeout = 10 * time.Minute
 
 // Venv returns the directory of a Python virtual environment with exactly the packages of the
@@ -43,15 +43,15 @@ func Venv(ctx context.Context, progress io.Writer, requirements string) (dir str
 	return b.dir, nil
 }
 
-// build makes one environment.
+// build creates one environment.
 type build struct {
 	requirements string
-	dir          string // named after what goes into it
+	dir          string // its name is a hash of its contents
 	progress     io.Writer
 }
 
-// locate says where the environment is: the interpreter's version is part of the
-// name, since an environment is good for that alone.
+// locate sets the directory of the environment. The interpreter's version is part of the name, because an
+// environment works only with this version.
 func (b *build) locate(ctx context.Context) error {
 	text, err := os.ReadFile(b.requirements)
 	if err != nil {
@@ -70,8 +70,8 @@ func (b *build) locate(ctx context.Context) error {
 	return nil
 }
 
-// complete is there once all of the environment is. Scripts in an environment name
-// its folder, so it can't be made elsewhere and moved.
+// complete returns the path of a file that exists when the environment is complete. Scripts contain the path of
+// the environment, so it cannot be created elsewhere and moved.
 func (b *build) complete() string { return filepath.Join(b.dir, "complete") }
 
 func (b *build) run(ctx context.Context) error {
@@ -86,7 +86,7 @@ func (b *build) run(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	if exists(b.complete()) { // another process has made it meanwhile
+	if exists(b.complete()) { // another process has created it meanwhile
 		return nil
 	}
 	return b.make(ctx)
@@ -113,7 +113,7 @@ func (b *build) make(ctx context.Context) error {
 	return os.WriteFile(b.complete(), nil, 0o644)
 }
 
-// command shows what a program says while it runs; an error has it again.
+// command runs a program, and reports its output to progress. An error also includes the output.
 func (b *build) command(ctx context.Context, name string, args ...string) error {
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -121,7 +121,7 @@ func (b *build) command(ctx context.Context, name string, args ...string) error 
 	cmd.Stderr = cmd.Stdout
 	cmd.WaitDelay = 5 * time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	runtime.LockOSThread() // the signal comes when the thread that started it ends
+	runtime.LockOSThread() // the kernel sends the signal when the forking thread ends
 	defer runtime.UnlockOSThread()
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %w: %s", cmd, err, bytes.TrimSpace(said.Bytes()))
@@ -129,7 +129,7 @@ func (b *build) command(ctx context.Context, name string, args ...string) error 
 	return nil
 }
 
-// lock waits until no other process makes the environment.
+// lock waits until no other process creates the environment.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

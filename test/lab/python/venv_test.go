@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wheel writes a package that has one script, greet, and says what it requires.
+// wheel writes a package with one script, greet, and with requirements.
 func wheel(t *testing.T, dir, requires string) string {
 	t.Helper()
 	path := filepath.Join(dir, "greeter-1.0-py3-none-any.whl")
@@ -36,7 +36,7 @@ func wheel(t *testing.T, dir, requires string) string {
 	return path
 }
 
-// requirements writes a file that asks for the package.
+// requirements writes a file that requires the package.
 func requirements(t *testing.T, requires string) string {
 	t.Helper()
 	if testing.Short() {
@@ -75,7 +75,7 @@ func TestVenv(t *testing.T) {
 		})
 	}
 	all.Wait()
-	require.Equal(t, 1, builds, "the second waits for the first")
+	require.Equal(t, 1, builds, "the second process waits for the first")
 
 	dir, err := Venv(t.Context(), io.Discard, file)
 	require.NoError(t, err)

@@ -17,30 +17,28 @@ const (
 	Password = "admin"
 )
 
-// maxIdle is how many connections of a client are kept: one for each that asks at once.
+// maxIdle is the number of idle connections that a client keeps: one for each concurrent request.
 const maxIdle = 16
 
-// Client asks a bridge, as its user; many goroutines may use it. Close it.
+// Client is a client of a bridge, as its user. It is safe for concurrent use. The caller must close it.
 type Client struct {
 	base    string
 	timeout time.Duration
 	http    *http.Client
 }
 
-// NewClient is for the bridge at a URL without a slash at the end. The timeout bounds
-// each request.
+// NewClient returns a client of the bridge at a URL without a slash at the end. The timeout bounds each request.
 func NewClient(url string, timeout time.Duration) *Client { return NewTLSClient(url, timeout, nil) }
 
-// NewTLSClient is NewClient with what TLS connections go by.
+// NewTLSClient is NewClient with a configuration of TLS.
 func NewTLSClient(url string, timeout time.Duration, config *tls.Config) *Client {
 	return &Client{url, timeout, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: maxIdle, TLSClientConfig: config}}}
 }
 
-// Close closes the connections that are not in use.
+// Close closes the idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Open makes a request whose answer the caller reads, for as long as ctx allows, and
-// closes.
+// Open sends a request. The caller reads the answer until ctx ends, and closes it.
 func (c *Client) Open(ctx context.Context, method, path, body string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, c.base+path, strings.NewReader(body))
 	if err != nil {
@@ -53,8 +51,8 @@ func (c *Client) Open(ctx context.Context, method, path, body string) (*http.Res
 	return c.http.Do(r)
 }
 
-// Do makes a request with a path as "/restconf/config/…", and returns status and body
-// of the answer. A body is text, or is marshalled; nil is none.
+// Do sends a request with a path such as "/restconf/config/…", and returns the status and the body of the
+// answer. A body that is not a text is marshalled. nil means no body.
 func (c *Client) Do(ctx context.Context, method, path string, body any) (status int, answer string, err error) {
 	text, err := textOf(body)
 	if err != nil {
@@ -109,8 +107,7 @@ func (c *Client) Read(ctx context.Context, path string, out any) (found bool, er
 	return true, nil
 }
 
-// Written tells how many objects of the model the backend has, and whether these are
-// all that are wanted.
+// Written returns the number of objects that the backend has, and whether it is in sync.
 func (c *Client) Written(ctx context.Context) (objects int, inSync bool, err error) {
 	var status struct {
 		InSync bool `json:"in-sync"`

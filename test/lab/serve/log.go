@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// Log is what a bridge has logged, as JSON.
+// Log is the log of a bridge, in JSON.
 type Log struct {
-	seen   io.Writer   // for what a person must see; nil for nobody
+	seen   io.Writer   // gets warnings and errors; nil for none
 	served chan string // the URL, once
 
 	mu    sync.Mutex
-	part  []byte // of a line that is not complete yet
+	part  []byte // the start of an incomplete line
 	lines []line
 }
 
-// line is what was logged once.
+// line is a line of the log.
 type line struct {
 	Time       time.Time
 	Level, Msg string
@@ -47,8 +47,7 @@ func (l *Log) Write(text []byte) (int, error) {
 	}
 }
 
-// add keeps a line, shows it to a person unless it is for information, and tells
-// where the bridge serves.
+// add adds a line, writes it to seen if it is a warning or an error, and finds the URL of the bridge.
 func (l *Log) add(text []byte) {
 	one := line{text: string(text)}
 	if err := json.Unmarshal(text, &one); (err != nil || one.Level != "INFO") && l.seen != nil {
@@ -60,14 +59,14 @@ func (l *Log) add(text []byte) {
 	}
 }
 
-// Len is how many lines there are.
+// Len returns the number of lines.
 func (l *Log) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.lines)
 }
 
-// Says reports whether a line from number since on has all these texts.
+// Says reports whether a line has all these texts. since is the number of the first line to check.
 func (l *Log) Says(since int, texts ...string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +75,7 @@ func (l *Log) Says(since int, texts ...string) bool {
 	})
 }
 
-// Count is how many lines have all these texts.
+// Count returns the number of lines with all these texts.
 func (l *Log) Count(texts ...string) (n int) {
 	for i := range l.Len() {
 		if l.has(i, texts) {
@@ -93,7 +92,7 @@ func (l *Log) has(n int, texts []string) bool {
 	return !slices.ContainsFunc(texts, func(t string) bool { return !strings.Contains(l.lines[n].text, t) })
 }
 
-// Last is the last of the lines.
+// Last returns the last lines.
 func (l *Log) Last() string {
 	const last = 40
 	l.mu.Lock()
@@ -105,7 +104,7 @@ func (l *Log) Last() string {
 	return b.String() + string(l.part)
 }
 
-// first is when the first line was logged that is the one meant.
+// first returns the time of the first line that meets a condition.
 func (l *Log) first(meant func(line) bool) (at time.Time, found bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,21 +13,20 @@ import (
 // ticks is the number of ticks per second in /proc (USER_HZ), which is fixed on Linux.
 const ticks = 100
 
-// The processor time in user and in system mode in /proc/PID/stat, counted from
-// what stands after the command.
+// The fields of the processor time in user mode and in system mode in /proc/PID/stat, counted from the field
+// after the command.
 const (
 	userTime   = 11
 	systemTime = 12
 )
 
-// settle is how long after a start a bridge has given back what that took.
+// settle is the time after a start in which a bridge returns the memory of the start.
 const settle = 5 * time.Second
 
-// Resident is how many bytes of the bridge are in memory.
+// Resident returns the resident memory of the bridge in bytes.
 func (p *Process) Resident() (float64, error) { return p.memory("VmRSS:") }
 
-// Settled is how many bytes are when a bridge that has started is done with that, and
-// how many were at most.
+// Settled returns the resident memory of a bridge in bytes after its start has settled, and the peak.
 func (p *Process) Settled(ctx context.Context) (resident, peak float64, err error) {
 	select {
 	case <-ctx.Done():
@@ -56,10 +55,10 @@ func (p *Process) memory(name string) (float64, error) {
 		}
 		return kilobytes * 1024, nil
 	}
-	return 0, errors.New("read the bridge's memory: the kernel does not tell")
+	return 0, errors.New("read the bridge's memory: the kernel does not report it")
 }
 
-// ProcessorTime is how long the bridge has had a processor since it was started.
+// ProcessorTime returns the processor time of the bridge since its start.
 func (p *Process) ProcessorTime() (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.child.PID()))
 	if err != nil {
@@ -68,7 +67,7 @@ func (p *Process) ProcessorTime() (time.Duration, error) {
 	_, after, _ := strings.Cut(string(stat), ") ")
 	fields := strings.Fields(after)
 	if len(fields) <= systemTime {
-		return 0, errors.New("read the bridge's processor time: the kernel does not tell")
+		return 0, errors.New("read the bridge's processor time: the kernel does not report it")
 	}
 	var sum time.Duration
 	for _, field := range []int{userTime, systemTime} {

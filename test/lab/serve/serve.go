@@ -1,6 +1,6 @@
-// Package serve runs `coe-bridge serve` as a process of its own, so that it can be
-// killed, and its memory and its processor time are nobody else's, and asks it. It
-// knows no tests; see test/lab/bridgetest for these.
+// Package serve runs `coe-bridge serve` as a separate process, and has a client of it. The process can be
+// killed, and its memory and its processor time can be measured. The package does not depend on tests;
+// test/lab/bridgetest is for tests.
 package serve
 
 import (
@@ -23,14 +23,14 @@ const (
 	command      = "github.com/coe-bridge/coe-bridge/cmd/coe-bridge"
 )
 
-// Build builds the bridge of this source tree in a folder, as make build does, whose
-// cache is warm, and returns its path.
+// Build builds the bridge of this source tree in a folder, and returns its path. It uses the same flags as make
+// build, and so the same build cache.
 func Build(ctx context.Context, dir string) (program string, err error) {
 	return BuildIn(ctx, "", dir)
 }
 
-// BuildIn builds the bridge of the source tree that the folder tree is in. An empty
-// tree stands for this one.
+// BuildIn builds the bridge of the source tree that contains the folder tree. An empty tree means this source
+// tree.
 func BuildIn(ctx context.Context, tree, dir string) (program string, err error) {
 	program = filepath.Join(dir, "coe-bridge")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, command)
@@ -42,7 +42,7 @@ func BuildIn(ctx context.Context, tree, dir string) (program string, err error) 
 	return program, nil
 }
 
-// Process is a bridge that serves. It dies with the process that started it.
+// Process is a running bridge. It ends with the process that started it.
 type Process struct {
 	URL string
 
@@ -56,7 +56,7 @@ func Start(ctx context.Context, program string, args ...string) (*Process, error
 	return start(ctx, os.Stderr, program, args)
 }
 
-// StartQuietly is Start for those who look at the log themselves.
+// StartQuietly is Start without output to standard error.
 func StartQuietly(ctx context.Context, program string, args ...string) (*Process, error) {
 	return start(ctx, nil, program, args)
 }
@@ -90,10 +90,10 @@ func (p *Process) served() (url string, err error) {
 	}
 }
 
-// Log is what the bridge has logged.
+// Log returns the log of the bridge.
 func (p *Process) Log() *Log { return p.log }
 
-// Listed is when the bridge had listed a resource of Kubernetes for the first time.
+// Listed returns the time at which the bridge had listed a resource of Kubernetes for the first time.
 func (p *Process) Listed(resource string) (time.Time, error) {
 	at, found := p.log.first(func(l line) bool { return l.Msg == "listed" && l.Resource == resource })
 	if !found {
@@ -102,8 +102,8 @@ func (p *Process) Listed(resource string) (time.Time, error) {
 	return at, nil
 }
 
-// Elected is when the bridge began to lead; found is false if it has not yet. Before
-// that, it asks the backend for whoever asks for its status.
+// Elected returns the time at which the bridge was elected. found is false if it was not elected yet. Before its
+// election a bridge reads the backend for each request of its status.
 func (p *Process) Elected() (at time.Time, found bool) {
 	return p.log.first(func(l line) bool { return l.Msg == "this bridge leads" })
 }
@@ -117,10 +117,10 @@ func (p *Process) Kill() { p.child.Kill() }
 // Done is closed when the bridge has ended.
 func (p *Process) Done() <-chan struct{} { return p.child.Done() }
 
-// Wait waits for a bridge that got a signal to end, and returns how it ended.
+// Wait waits until a bridge that got a signal has ended, and returns its exit error.
 func (p *Process) Wait() error { return p.child.Wait(stopTimeout) }
 
-// Stop ends the bridge as an operator does, and waits for it.
+// Stop ends the bridge as an operator does, and waits until it has ended.
 func (p *Process) Stop() error {
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		return err

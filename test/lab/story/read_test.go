@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// trees are the confirmed trees, as far as a story's model speaks of them.
+// trees has the confirmed trees, with the data that a story's model contains.
 type trees struct {
 	elans struct {
 		List []struct {
@@ -117,7 +117,7 @@ func (l *teller) model() []string {
 	return lines
 }
 
-// problems lists what can't be mapped, "kind name reason".
+// problems lists the problems, "kind name reason".
 func (l *teller) problems() []string {
 	var lines []string
 	for _, p := range l.bridge.Status().Problems {
@@ -126,10 +126,10 @@ func (l *teller) problems() []string {
 	return lines
 }
 
-// chosenBlock is the block in a row's name, which depends on the order of events.
+// chosenBlock matches the block in a row's name. The block depends on the order of events.
 var chosenBlock = regexp.MustCompile(`/[0-9.]+/[0-9]+$`)
 
-// rows lists the rows of ours in the northbound database, "table name".
+// rows lists the rows of coe-bridge in the northbound database, "table name".
 func (l *teller) rows() []string {
 	l.t.Helper()
 	var lines []string

@@ -1,18 +1,17 @@
-// Package story tells stories to a bridge and checks how they end. A story is a
-// txtar archive: its comment is the script, its files are bodies and
-// expectations. A script has blocks, divided by empty lines; the steps of one
-// block may come in any order. A step is one line:
+// Package story runs stories on a bridge and checks the results. A story is a txtar archive. Its comment is the
+// script, and its files are bodies and expectations. A script has blocks, separated by empty lines. The steps of
+// a block can be made in any order. A step is one line:
 //
 //	post PATH FILE      POST the file to a draft-02 config path
 //	put PATH FILE       PUT it
 //	delete PATH         DELETE
-//	model FILE          the confirmed model has these objects, "kind name" a line
-//	rows FILE           OVN has these rows of ours, "table name" a line (OVN alone)
-//	problems FILE       there are these problems, "kind name reason" a line
-//	healed FILE         so it is when addresses that were given back may be used again
+//	model FILE          the confirmed model has these objects; a line is "kind name"
+//	rows FILE           OVN has these rows of coe-bridge; a line is "table name" (only for OVN)
+//	problems FILE       the status has these problems; a line is "kind name reason"
+//	healed FILE         the same, after released addresses have rested
 //
-// Lines that begin with # are for the reader. Addresses that the bridge chose
-// depend on the order of events, so those in a model are written as *.
+// Lines that begin with # are comments. Chosen addresses depend on the order of events, so a model has * in their
+// place.
 package story
 
 import (
@@ -25,7 +24,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// Story is a story as it was written, or as an expander changed it.
+// Story is a story, as it was written or as an expander has changed it.
 type Story struct {
 	Name   string
 	Blocks [][]Step
@@ -34,10 +33,10 @@ type Story struct {
 
 // Step is one line of a script.
 type Step struct {
-	Verb string // one of the above, or restart
+	Verb string // a verb of a script, or restart
 	Path string
 	File string
-	// Again: the step was made before; its result may say so.
+	// Again says that the step was made before. Its answer can then be different.
 	Again bool
 }
 
@@ -46,7 +45,7 @@ func (s Step) IsCheck() bool {
 	return slices.Contains([]string{"model", "rows", "problems", "healed"}, s.Verb)
 }
 
-// Parse reads a story.
+// Parse decodes a story.
 func Parse(name string, text []byte) (Story, error) {
 	archive := txtar.Parse(text)
 	s := Story{Name: strings.TrimSuffix(path.Base(name), ".txtar"), Files: map[string]string{}}
@@ -93,13 +92,13 @@ func (s Story) parseStep(words []string) (Step, error) {
 	return step, nil
 }
 
-// Expander makes a story that must end like the one it is made of.
+// Expander makes another story with the same result from a story.
 type Expander struct {
 	Name   string
 	Expand func(Story) Story
 }
 
-// Expanders are the ways in which every story is run.
+// Expanders returns the ways in which every story is run.
 func Expanders() []Expander {
 	return []Expander{
 		{"as written", func(s Story) Story { return s }},
@@ -110,7 +109,7 @@ func Expanders() []Expander {
 	}
 }
 
-// each makes a story of the blocks that change makes of the story's.
+// each makes a story in which change has replaced each block.
 func (s Story) each(change func(Story, []Step) []Step) Story {
 	out := Story{Name: s.Name, Files: map[string]string{}}
 	for name, text := range s.Files {
@@ -122,8 +121,7 @@ func (s Story) each(change func(Story, []Step) []Step) Story {
 	return out
 }
 
-// reversed tells the steps of each block from the last to the first, and the
-// entries of each list in a body too.
+// reversed reverses the steps of each block, and the entries of each list in a body.
 func reversed(s Story) Story {
 	return s.each(func(out Story, block []Step) []Step {
 		var changes, checks []Step
@@ -181,7 +179,7 @@ func split(s Story) Story {
 	})
 }
 
-// doubled tells every change twice.
+// doubled makes every change twice.
 func doubled(s Story) Story {
 	return s.each(func(_ Story, block []Step) []Step {
 		var steps []Step
@@ -196,7 +194,7 @@ func doubled(s Story) Story {
 	})
 }
 
-// restarted stops and starts the bridge between any two steps.
+// restarted restarts the bridge between any two steps.
 func restarted(s Story) Story {
 	return s.each(func(_ Story, block []Step) []Step {
 		var steps []Step

@@ -16,17 +16,17 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/story"
 )
 
-// patience is how long a bridge may take to be in sync after a step.
+// patience is the time in which a bridge must be in sync after a step.
 const patience = 15 * time.Second
 
-// TestMemory tells every story, in every way, to a bridge with the memory backend.
+// TestMemory runs every story, in every way, on a bridge with the memory backend.
 func TestMemory(t *testing.T) {
 	tell(t, func(t *testing.T) *teller {
 		return &teller{t: t, bridge: bridgetest.Start(t)}
 	})
 }
 
-// TestOVN tells them to a bridge that writes to a real northbound database.
+// TestOVN runs every story, in every way, on a bridge with a real northbound database.
 func TestOVN(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs ovsdb-server; make test runs it")
@@ -55,7 +55,7 @@ func tell(t *testing.T, start func(*testing.T) *teller) {
 	}
 }
 
-// teller tells a story to one bridge.
+// teller runs a story on a bridge.
 type teller struct {
 	t      *testing.T
 	bridge *bridgetest.Bridge
@@ -97,7 +97,7 @@ func (l *teller) step(s story.Story, step story.Step) {
 	}
 }
 
-// change makes a request; the second status is right for what was done before.
+// change sends a request. A step that was made before can have the second status.
 func (l *teller) change(method string, step story.Step, body string, first, again int) {
 	l.t.Helper()
 	status, text := l.bridge.Do(method, "/restconf/config/"+step.Path, body)

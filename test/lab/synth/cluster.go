@@ -5,25 +5,25 @@ import (
 	"strings"
 )
 
-// Cluster is a cluster as RESTCONF clients tell of it: pods by number, spread
-// over its nodes and namespaces in turn.
+// Cluster is a cluster for RESTCONF clients. Its pods have numbers, and are distributed over its nodes and
+// namespaces.
 type Cluster struct {
 	Nodes, Namespaces int
 }
 
-// The containers that the bodies are of, as a path below a config tree.
+// The paths of the bodies' containers below a config tree.
 const (
 	PoolsPath = "dhcp_allocation_pool:dhcp_allocation_pool"
 	NodesPath = "k8s-node:k8s-nodes-info"
 	PodsPath  = "pod:coe"
 )
 
-// Pools is the body that tells of one pool, 10.0.0.0/8, for all pods.
+// Pools is the body with one pool, 10.0.0.0/8, for all pods.
 func (Cluster) Pools() string {
 	return `{"network":[{"network-id":"default","allocation-pool":[{"subnet":"10.0.0.0/8"}]}]}`
 }
 
-// NodesBody is the body that tells of all nodes.
+// NodesBody returns the body with all nodes.
 func (c Cluster) NodesBody() string {
 	nodes := make([]string, 0, c.Nodes)
 	for n := range c.Nodes {
@@ -33,7 +33,7 @@ func (c Cluster) NodesBody() string {
 	return `{"k8s-nodes":[` + strings.Join(nodes, ",") + `]}`
 }
 
-// PodsBody is the body that tells of the pods from one number up to another.
+// PodsBody returns the body with the pods with a range of numbers.
 func (c Cluster) PodsBody(from, to int) string {
 	pods := make([]string, 0, to-from)
 	for i := from; i < to; i++ {
@@ -44,8 +44,8 @@ func (c Cluster) PodsBody(from, to int) string {
 	return `{"pods":[` + strings.Join(pods, ",") + `]}`
 }
 
-// PodPath is the path of a pod below a config tree.
+// PodPath returns the path of a pod below a config tree.
 func (Cluster) PodPath(i int) string { return PodsPath + "/pods/" + PodUID(i) }
 
-// Namespace is the namespace of the i-th pod.
+// Namespace returns the namespace of the i-th pod.
 func (c Cluster) Namespace(i int) string { return fmt.Sprintf("ns%d", i%c.Namespaces) }

@@ -1,5 +1,5 @@
-// Package synth makes up clusters of any size, alike at every run, for
-// benchmarks: as one namespace's View, and as the bodies that a client sends.
+// Package synth creates synthetic clusters of any size for benchmarks. They are the same in every run. A cluster
+// is the View of one namespace, or the bodies of a client.
 package synth
 
 import (
@@ -11,13 +11,13 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// viewNodes is how many nodes the pods of a View are on.
+// viewNodes is the number of nodes with pods of a View.
 const viewNodes = 10
 
 // namespace is the name of the namespace of a View.
 const namespace = "large"
 
-// View is a namespace with so many pods on ten nodes, each pod with its lease.
+// View returns a namespace with a number of pods on ten nodes. Each pod has its lease.
 func View(pods int) coe.View {
 	v := coe.View{
 		Namespace: namespace,
@@ -58,26 +58,25 @@ func viewPod(i int, block *coe.Block) (*coe.Pod, *coe.Lease) {
 	return pod, lease
 }
 
-// LeaseKey is the key of the lease of a View's i-th pod.
+// LeaseKey returns the key of the lease of a View's i-th pod.
 func LeaseKey(i int) coe.LeaseKey {
 	return coe.LeaseKey{PodUID: PodUID(i), InterfaceUID: PodUID(i)}
 }
 
-// PodUID is the uid of the i-th pod.
+// PodUID returns the UID of the i-th pod.
 func PodUID(i int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", i) }
 
-// PodName is the name of the i-th pod.
+// PodName returns the name of the i-th pod.
 func PodName(i int) string { return fmt.Sprintf("pod-%d", i) }
 
 func nodeName(i int) string { return fmt.Sprintf("node%d", i) }
 
-// NodeAddress is the address of the i-th node.
+// NodeAddress returns the address of the i-th node.
 func NodeAddress(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(10 + i)})
 }
 
-// ChangePod gives a pod of a View a MAC address that it did not have, another at
-// each step: two objects change.
+// ChangePod gives a pod of a View a new MAC address at each step. Two objects change.
 func ChangePod(v coe.View, step int) {
 	n := step % len(v.Pods)
 	changed := *v.Leases[n]
@@ -85,7 +84,7 @@ func ChangePod(v coe.View, step int) {
 	v.Leases[n] = &changed
 }
 
-// PutLease has a View have a lease, in place of one of its key.
+// PutLease puts a lease into a View. It replaces a lease with the same key.
 func PutLease(v *coe.View, l *coe.Lease) {
 	n, found := v.Leases.Find(l.Key())
 	if found {

@@ -79,7 +79,7 @@ var commands = map[string][]string{
 	"regression-issue-74839": {"/regression-issue-74839"},
 }
 
-// shellImage has the files of all images.
+// shellImage returns an image with the files of all images.
 func (s *suite) shellImage(ctx context.Context) (i kubelab.Image, err error) {
 	if i.Files, err = shellFiles(ctx); err != nil {
 		return i, err

@@ -153,7 +153,7 @@ func (c *cluster) networkStatusOf(t *testing.T, name string) (all []networkOf) {
 	return all
 }
 
-// link has the MAC address and the IP address of a link.
+// link returns the MAC address and the IP address of a link.
 func link(t *testing.T, at kubelab.Place, name string) (mac string, address netip.Addr) {
 	t.Helper()
 	out, err := at.Exec(t.Context(), "ip", "-brief", "link", "show", "dev", name)

@@ -116,7 +116,7 @@ func (p *pod) mac() string {
 	return net.HardwareAddr(append([]byte{0x0a, 0x58}, p.address.AsSlice()...)).String()
 }
 
-// lastNumber returns the last byte of an address.
+// lastNumber matches the last number of an address.
 var lastNumber = regexp.MustCompile(`\d+$`)
 
 // guessedGateway returns the gateway that Oxygen uses, without regard to the node's pod-cidr.

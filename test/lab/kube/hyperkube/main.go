@@ -1,9 +1,8 @@
-// Command hyperkube is a whole Kubernetes in one binary, for the tests: etcd,
-// kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy
-// and kubectl. The name it is called by, or its first argument, chooses.
+// Command hyperkube has all programs of Kubernetes in one binary, for tests: etcd, kube-apiserver,
+// kube-controller-manager, kube-scheduler, kubelet, kube-proxy and kubectl. The name of the program file
+// or the first argument selects the program.
 //
-// It is a module of its own, so that what Kubernetes needs to be built is no
-// dependency of the bridge.
+// It is a separate module, so that the dependencies of Kubernetes are not dependencies of the bridge.
 package main
 
 import (
@@ -15,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // what kubeconfigs may name
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // authentication plugins that kubeconfigs can name
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client metrics
@@ -29,7 +28,7 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// servers are the programs that are one cobra command each.
+// servers has the programs that consist of a cobra command.
 var servers = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllermanager.NewControllerManagerCommand,

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// root is where the hierarchies are mounted.
+// root is the directory in which the hierarchies are mounted.
 const root = "/sys/fs/cgroup"
 
 const procsFile = "cgroup.procs"
@@ -24,7 +24,7 @@ const procsFile = "cgroup.procs"
 // Hierarchy is one tree of groups. In version 2, Name and controllers are empty.
 type Hierarchy struct {
 	Name        string // of its folder below /sys/fs/cgroup
-	controllers string // as mount(8) wants them
+	controllers string // in the form of mount(8)
 	own         string // the folder of this process's group
 }
 
@@ -93,7 +93,7 @@ func (h Hierarchy) Enter(name string, pid int) error {
 	if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("make control group: %w", err)
 	}
-	if h.Name == "cpuset" { // a new one has no processors and no memory
+	if h.Name == "cpuset" { // a new group has no processors and no memory
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 			if err := inherit(group, file); err != nil {
 				return fmt.Errorf("make control group: %w", err)

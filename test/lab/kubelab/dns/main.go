@@ -6,13 +6,13 @@ package main
 import (
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/coremain"
-	_ "github.com/coredns/coredns/plugin/cache"      // answers are remembered
-	_ "github.com/coredns/coredns/plugin/errors"     // and errors said
-	_ "github.com/coredns/coredns/plugin/forward"    // other servers are asked
+	_ "github.com/coredns/coredns/plugin/cache"      // caches answers
+	_ "github.com/coredns/coredns/plugin/errors"     // logs errors
+	_ "github.com/coredns/coredns/plugin/forward"    // asks other servers
 	_ "github.com/coredns/coredns/plugin/health"     // for the liveness probe
-	_ "github.com/coredns/coredns/plugin/hosts"      // names that a test gives
+	_ "github.com/coredns/coredns/plugin/hosts"      // names from a test
 	_ "github.com/coredns/coredns/plugin/kubernetes" // services and pods
-	_ "github.com/coredns/coredns/plugin/log"        // questions said
+	_ "github.com/coredns/coredns/plugin/log"        // logs queries
 	_ "github.com/coredns/coredns/plugin/ready"      // for the readiness probe
 )
 

@@ -1,8 +1,7 @@
-// Command node is a node of the lab's clusters: containerd and kubelet in mount,
-// process, host name, IPC and control group namespaces of their own, in a network
-// namespace that is there, on a copy-on-write view of this machine's files. Nothing
-// that a pod does with the node's files, mounts or processes reaches the machine, and
-// the end of this one process ends all that runs on the node.
+// Command node is a node of the lab's clusters. It runs containerd and kubelet in their own mount, process,
+// host name, IPC and control group namespaces, in an existing network namespace, with a copy-on-write view
+// of this machine's files. A pod cannot affect the machine through the node's files, mounts or processes.
+// When this process ends, all processes on the node end.
 package main
 
 import (
@@ -18,8 +17,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/kubelab/cgroups"
 )
 
-// stage is the environment variable that tells this program which of its three
-// processes it is: none, the first inside the node, and the one that serves there.
+// stage is the environment variable with the role of a process of this program. It is unset outside of the
+// node. Inside, the first process and the process that serves have different values.
 const (
 	stage   = "KUBELAB_STAGE"
 	inside  = "inside"
@@ -28,10 +27,10 @@ const (
 
 // node is the configuration of a node.
 type node struct {
-	name      string   // its host's
-	network   string   // the network namespace's, as "ip netns" knows it
-	group     string   // its control groups'
-	dir       string   // holds what the node keeps, and how its programs are configured
+	name      string   // of its host
+	network   string   // the name of the network namespace for "ip netns"
+	group     string   // the name of its control groups
+	dir       string   // the folder with the node's data and the configuration of its programs
 	ovs       string   // folder of the sockets of the node's Open vSwitch
 	hyperkube string   // the binary that holds kubelet
 	kubelet   []string // further arguments of kubelet
@@ -54,9 +53,8 @@ func main() {
 	}
 }
 
-// enclose runs this program again as the first process of the node's namespaces, and
-// waits for it. That one ends with this one; the thread that forks is kept, since its
-// end would be taken for this one's.
+// enclose runs this program again as the first process of the node's namespaces, and waits for it. The child
+// ends with this process. The forking thread is kept, because the child would also end with that thread.
 func (n *node) enclose() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -95,7 +93,7 @@ func (n *node) enterNetwork() error {
 	return nil
 }
 
-// run is the node, from within.
+// run sets up the node from inside its namespaces.
 func (n *node) run() error {
 	if err := syscall.Sethostname([]byte(n.name)); err != nil {
 		return fmt.Errorf("set host name: %w", err)

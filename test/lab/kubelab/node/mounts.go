@@ -35,7 +35,7 @@ const (
 	socketDir = "/run/openvswitch"
 )
 
-// step is a step of making the node's root.
+// step is a step of creating the node's root.
 type step struct {
 	what string
 	do   func() error
@@ -77,7 +77,7 @@ func mountGroups(dir string) error {
 	if err != nil {
 		return err
 	}
-	if hierarchies[0].Name != "" { // a folder for each
+	if hierarchies[0].Name != "" { // version 1 has a folder for each hierarchy
 		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"); err != nil {
 			return err
 		}

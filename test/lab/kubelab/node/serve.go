@@ -17,7 +17,7 @@ const (
 	containerdSocket = "/run/containerd/containerd.sock"
 	// restartDelay is the delay before a program is restarted.
 	restartDelay = time.Second
-	// startTimeout bounds how long containerd may take to listen.
+	// startTimeout bounds the time until containerd listens.
 	startTimeout = time.Minute
 	pollInterval = 20 * time.Millisecond
 )
@@ -37,7 +37,7 @@ func (n *node) reap() error {
 			return fmt.Errorf("wait: %w", err)
 		}
 		if pid == cmd.Process.Pid {
-			return errors.New("nobody serves any more")
+			return errors.New("the process that serves has ended")
 		}
 	}
 }
