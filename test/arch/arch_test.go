@@ -69,9 +69,13 @@ var rules = map[string]rule{
 	},
 	"mapping/backend/memory": {[]string{"mapping/netvirt"}, nil, "backends see neither Kubernetes nor coe"},
 	"mapping/backend/ovn": {
-		[]string{"mapping/netvirt", "mapping/backend/ovn/nb", "mapping/backend/ovn/ovsdb", "mapping/backend/reads"},
+		[]string{"mapping/netvirt", "mapping/backend/ovn/codec", "mapping/backend/ovn/nb", "mapping/backend/ovn/ovsdb", "mapping/backend/reads"},
 		[]string{"github.com/ovn-kubernetes/libovsdb", "github.com/google/uuid"},
 		"backends see neither Kubernetes nor coe",
+	},
+	"mapping/backend/ovn/codec": {
+		[]string{"mapping/netvirt", "mapping/backend/ovn/nb", "mapping/backend/ovn/ovsdb"}, []string{"github.com/google/uuid"},
+		"pure: turns objects into rows and back; knows no connection",
 	},
 	"mapping/backend/ovn/nb": {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
 	"mapping/backend/ovn/ovsdb": {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/netip"
 	"reflect"
 	"slices"
 	"testing"
@@ -12,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/backendtest"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-var testCodec = codec{"owner"}
+var testCodec = codec.Codec{Owner: "owner"}
 
 // randomModel returns a valid model without nodes, which have no rows.
 func randomModel(seed uint64, steps int) netvirt.Model {
@@ -34,7 +34,7 @@ func randomModel(seed uint64, steps int) netvirt.Model {
 func encodeModel(m netvirt.Model) map[netvirt.Key]*ovsdb.RowSet {
 	groups := map[netvirt.Key]netvirt.Model{}
 	for _, o := range m {
-		k := headOf(o)
+		k := codec.HeadOf(o)
 		if groups[k] == nil {
 			groups[k] = netvirt.Model{}
 		}
@@ -42,7 +42,7 @@ func encodeModel(m netvirt.Model) map[netvirt.Key]*ovsdb.RowSet {
 	}
 	sets := map[netvirt.Key]*ovsdb.RowSet{}
 	for k, objects := range groups {
-		sets[k] = testCodec.encode(k, objects, func(k netvirt.Key) netvirt.Object { return m[k] })
+		sets[k] = testCodec.Encode(k, objects, func(k netvirt.Key) netvirt.Object { return m[k] })
 	}
 	return sets
 }
@@ -65,7 +65,7 @@ func loadRows(t *testing.T, rows []ovsdb.Row, links []ovsdb.Link) *mirror {
 		for _, r := range rows {
 			v.Row(r)
 		}
-		for _, t := range readOrder {
+		for _, t := range codec.ReadOrder {
 			read(t)
 		}
 		return nil
@@ -94,7 +94,7 @@ func FuzzCodec(f *testing.F) {
 		sets := encodeModel(model)
 		for k, set := range sets {
 			for _, r := range set.Rows {
-				for _, o := range testCodec.decode(k, r) {
+				for _, o := range testCodec.Decode(k, r) {
 					require.Equal(t, model[o.Key()], o)
 				}
 			}
@@ -200,68 +200,6 @@ func TestNames(t *testing.T) {
 			uuids[uuid], names[name] = true, true
 		}
 	}
-}
-
-// TestUUIDs: the UUID of a row never changes, because databases contain it.
-func TestUUIDs(t *testing.T) {
-	k := netvirt.Key{Kind: netvirt.KindInterface, Name: "default:busybox1"}
-	require.Equal(t, "a4fdca33-d331-5c26-9109-57a7d7964473", codec{"coe-bridge"}.uuid(nb.LogicalSwitchPortTable, k, ""))
-}
-
-func TestTransitPair(t *testing.T) {
-	cases := map[string]struct{ rd, transit, vpn, vpnMAC, vpnIPv6 string }{
-		"first":       {"100:2", "100.64.0.9", "100.64.0.10", "0a:58:64:40:00:0a", "fe80::858:64ff:fe40:a"},
-		"last":        {"100:524287", "100.95.255.253", "100.95.255.254", "0a:58:64:5f:ff:fe", "fe80::858:64ff:fe5f:fffe"},
-		"repeated":    {"100:524288", "100.64.0.1", "100.64.0.2", "0a:58:64:40:00:02", "fe80::858:64ff:fe40:2"},
-		"not numbers": {"x", "100.72.24.37", "100.72.24.38", "0a:58:64:48:18:26", "fe80::858:64ff:fe48:1826"},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			pair := transitPair(netvirt.VPNInstance{Name: "v", RouteDistinguisher: c.rd})
-			require.Equal(t, c.transit, pair.transit.ipv4.String())
-			require.Equal(t, c.vpn, pair.vpn.ipv4.String())
-			require.Equal(t, c.vpnMAC, pair.vpn.mac)
-			require.Equal(t, c.vpnIPv6, pair.vpn.ipv6.String())
-		})
-	}
-}
-
-// TestPodRows: a pod is encoded to this row.
-func TestPodRows(t *testing.T) {
-	const name, elan = "default:busybox1", "192.168.33.12:default"
-	address, network := netip.MustParseAddr("10.11.2.28"), netip.MustParsePrefix("10.11.2.0/24")
-	m := netvirt.Model{}
-	m.Add(
-		netvirt.Interface{Name: name, Namespace: "default", Pod: "busybox1", PodUID: "pod-uid", UID: "uid", ParentInterface: "tap"},
-		netvirt.ELANInterface{Name: name, Namespace: "default", ELAN: elan, Chassis: "node1"},
-		netvirt.MACEntry{Interface: name, Namespace: "default", MAC: "0a:58:0a:0b:02:1c", Address: address},
-		netvirt.VPNInterface{Name: name, Namespace: "default", VPN: "default"},
-		netvirt.Adjacency{
-			Interface: name, Namespace: "default", Address: address, MAC: "0a:58:0a:0b:02:1c",
-			ELAN: elan, Network: network, Gateway: netip.MustParseAddr("10.11.2.1"),
-		},
-	)
-	k := netvirt.Key{Kind: netvirt.KindInterface, Name: name}
-	set := testCodec.encode(k, m, func(k netvirt.Key) netvirt.Object { return m[k] })
-	dhcp := testCodec.dhcpUUID(elan, network)
-	uuid := testCodec.uuid(nb.LogicalSwitchPortTable, k, "")
-	addresses := []string{"0a:58:0a:0b:02:1c 10.11.2.28"}
-	require.Len(t, set.Rows, 1)
-	require.Equal(t, &nb.LogicalSwitchPort{
-		UUID: uuid, Name: name, Addresses: addresses, PortSecurity: addresses, Dhcpv4Options: &dhcp,
-		Options: map[string]string{"iface-id-ver": "pod-uid", "requested-chassis": "node1"},
-		ExternalIDs: map[string]string{
-			"coe-bridge/owner": "owner", "coe-bridge/kind": "interface", "coe-bridge/name": name,
-			"coe-bridge/namespace": "default", "coe-bridge/pod": "busybox1", "coe-bridge/pod-uid": "pod-uid",
-			"coe-bridge/interface-uid": "uid", "coe-bridge/parent-interface": "tap",
-			"coe-bridge/elan": elan, "coe-bridge/chassis": "node1", "coe-bridge/vpn": "default",
-			"coe-bridge/static-mac-entry/10.11.2.28": "0a:58:0a:0b:02:1c",
-			"coe-bridge/adjacency/10.11.2.28":        "0a:58:0a:0b:02:1c 10.11.2.0/24 10.11.2.1 " + elan,
-		},
-	}, set.Rows[0].Value)
-	want := northbound.NewRowSet()
-	want.Link(nb.LogicalSwitchTable, testCodec.switchUUID(elan), "ports", uuid)
-	require.Equal(t, want.Links, set.Links)
 }
 
 // TestSteps: steps keep all changes, and no reference is dangling after any of them.

@@ -7,11 +7,12 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// source shows a visitor all rows that may be ours, and their links, in readOrder. A
+// source shows a visitor all rows that may be ours, and their links, in codec.ReadOrder. A
 // link to a row comes before the row. It calls read when it has shown all rows of a
 // table; it may have begun to show rows of later tables by then.
 type source func(v *ovsdb.Visitor, read func(*ovsdb.Table)) error
@@ -24,7 +25,7 @@ type source func(v *ovsdb.Visitor, read func(*ovsdb.Table)) error
 // A row is dropped after it was read. Its content remains in the group's objects and in
 // the group's balance. If there are damaged groups, the source is read a second time
 // for their rows.
-func load(c codec, from source) (*mirror, error) {
+func load(c codec.Codec, from source) (*mirror, error) {
 	l := &loading{
 		mirror: newMirror(c), balances: map[netvirt.Key]ovsdb.Sum{}, links: map[uuid.UUID]ovsdb.Sum{}, due: map[*ovsdb.Table][]netvirt.Key{},
 		adopted: map[netvirt.Key]*ovsdb.RowSet{}, damaged: map[netvirt.Key]*ovsdb.RowSet{},
@@ -65,7 +66,7 @@ func rowID(text string) uuid.UUID {
 
 // row takes a row into the mirror. It keeps strays.
 func (l *loading) row(r ovsdb.Row) (kept bool) {
-	k, ours := l.codec.marked(r)
+	k, ours := l.codec.Marked(r)
 	if !ours && r.Table.ExternalIDs {
 		return false
 	}
@@ -77,7 +78,7 @@ func (l *loading) row(r ovsdb.Row) (kept bool) {
 		return true
 	}
 	l.balances[k] += r.Sum() + l.links[rowID(uuid)]
-	l.add(r.Table, k, l.codec.decode(k, r))
+	l.add(r.Table, k, l.codec.Decode(k, r))
 	return false
 }
 
@@ -116,7 +117,7 @@ func (l *loading) read(t *ovsdb.Table) {
 func (l *loading) subtract(k netvirt.Key, g *group) {
 	objects := modelOf(g.objects)
 	if !l.valid(k, objects) {
-		l.damaged[k] = northbound.NewRowSet()
+		l.damaged[k] = codec.Northbound.NewRowSet()
 		return
 	}
 	want, looked := l.encode(k, objects, l.look)
@@ -124,7 +125,7 @@ func (l *loading) subtract(k netvirt.Key, g *group) {
 	l.use(k, g, looked)
 	for k, o := range objects {
 		if k.Kind == netvirt.KindFloatingIP {
-			l.floating[k] = headOf(o)
+			l.floating[k] = codec.HeadOf(o)
 		}
 	}
 	g.objects = slices.Clip(g.objects)
@@ -134,7 +135,7 @@ func (l *loading) subtract(k netvirt.Key, g *group) {
 // other group has one of them.
 func (l *loading) valid(head netvirt.Key, objects netvirt.Model) bool {
 	for k, o := range objects {
-		if _, taken := l.floating[k]; taken || headOf(o) != head || isDamaged(o) {
+		if _, taken := l.floating[k]; taken || codec.HeadOf(o) != head || codec.IsDamaged(o) {
 			return false
 		}
 	}
@@ -143,7 +144,7 @@ func (l *loading) valid(head netvirt.Key, objects netvirt.Model) bool {
 
 // adopt gives a group the strays that are among its wanted rows, and returns their sum.
 func (l *loading) adopt(k netvirt.Key, want *ovsdb.RowSet) ovsdb.Sum {
-	adopted := northbound.NewRowSet()
+	adopted := codec.Northbound.NewRowSet()
 	for _, r := range want.Rows {
 		uuid := r.UUID()
 		if stray, found := l.strays[uuid]; found {
@@ -162,12 +163,12 @@ func (l *loading) adopt(k netvirt.Key, want *ovsdb.RowSet) ovsdb.Sum {
 func (l *loading) findDamaged() {
 	for k, balance := range l.balances {
 		if balance != 0 {
-			l.damaged[k] = northbound.NewRowSet()
+			l.damaged[k] = codec.Northbound.NewRowSet()
 		}
 	}
 	for k := range maps.Clone(l.damaged) {
 		for user := range l.users[k] {
-			l.damaged[user] = northbound.NewRowSet()
+			l.damaged[user] = codec.Northbound.NewRowSet()
 		}
 	}
 	for k, set := range l.damaged {
@@ -191,7 +192,7 @@ func (l *loading) markDamaged(k netvirt.Key, g *group, rows *ovsdb.RowSet) {
 		}
 	}
 	g.objects, g.damaged = nil, rows
-	if o, ok := damaged(k, known); ok {
+	if o, ok := codec.Damaged(k, known); ok {
 		g.objects = []netvirt.Object{o}
 	}
 }
@@ -206,7 +207,7 @@ func (l *loading) keepDamaged(from source) error {
 	err := from(&ovsdb.Visitor{
 		Link: func(to ovsdb.Link) { links = append(links, to) },
 		Row: func(r ovsdb.Row) bool {
-			k, ours := l.codec.marked(r)
+			k, ours := l.codec.Marked(r)
 			set := l.damaged[k]
 			if !ours || set == nil {
 				return false

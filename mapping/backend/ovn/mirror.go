@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -13,7 +14,7 @@ import (
 // write needs it for the other objects of a group. It is dropped and read again
 // whenever it may be wrong.
 type mirror struct {
-	codec  codec
+	codec  codec.Codec
 	groups map[netvirt.Key]*group                   // by head
 	users  map[netvirt.Key]map[netvirt.Key]struct{} // heads, by a key that their encoding looked up
 	// floating has the head of each FloatingIP: its key does not contain the service.
@@ -32,7 +33,7 @@ type group struct {
 	looked  []netvirt.Key // that the encoding looked up
 }
 
-func newMirror(c codec) *mirror {
+func newMirror(c codec.Codec) *mirror {
 	return &mirror{
 		codec: c, groups: map[netvirt.Key]*group{}, users: map[netvirt.Key]map[netvirt.Key]struct{}{},
 		floating: map[netvirt.Key]netvirt.Key{}, strays: map[string]ovsdb.Row{},
@@ -54,7 +55,7 @@ func (m *mirror) model() netvirt.Model {
 
 // look returns the object of a key that other objects refer to; nil if there is none.
 func (m *mirror) look(k netvirt.Key) netvirt.Object {
-	g := m.groups[headOfRef(k)]
+	g := m.groups[codec.HeadOfRef(k)]
 	if g == nil {
 		return nil
 	}
@@ -75,11 +76,11 @@ func (m *mirror) rows(k netvirt.Key) *ovsdb.RowSet {
 	g := m.groups[k]
 	switch {
 	case g == nil:
-		return northbound.NewRowSet()
+		return codec.Northbound.NewRowSet()
 	case g.damaged != nil:
 		return g.damaged
 	}
-	return m.codec.encode(k, modelOf(g.objects), m.look)
+	return m.codec.Encode(k, modelOf(g.objects), m.look)
 }
 
 func modelOf(objects []netvirt.Object) netvirt.Model {
@@ -88,10 +89,10 @@ func modelOf(objects []netvirt.Object) netvirt.Model {
 	return m
 }
 
-// encode is codec.encode; it also returns the keys that the encoding looked up.
-func (m *mirror) encode(k netvirt.Key, objects netvirt.Model, look lookup) (*ovsdb.RowSet, []netvirt.Key) {
+// encode is Codec.Encode; it also returns the keys that the encoding looked up.
+func (m *mirror) encode(k netvirt.Key, objects netvirt.Model, look codec.Lookup) (*ovsdb.RowSet, []netvirt.Key) {
 	var looked []netvirt.Key
-	set := m.codec.encode(k, objects, func(k netvirt.Key) netvirt.Object {
+	set := m.codec.Encode(k, objects, func(k netvirt.Key) netvirt.Object {
 		looked = append(looked, k)
 		return look(k)
 	})
@@ -151,7 +152,7 @@ func (m *mirror) stage() *stage {
 }
 
 func (s *stage) look(k netvirt.Key) netvirt.Object {
-	if g := s.groups[headOfRef(k)]; g != nil {
+	if g := s.groups[codec.HeadOfRef(k)]; g != nil {
 		return g.objects[k]
 	}
 	return s.mirror.look(k)
@@ -181,7 +182,7 @@ func (s *stage) apply(c netvirt.Change) error {
 			}
 		}
 	}
-	head := headOf(c.Object())
+	head := codec.HeadOf(c.Object())
 	delete(s.group(s.holder(k, head)).objects, k)
 	g := s.group(head)
 	if c.New != nil {
@@ -223,7 +224,7 @@ func (s *stage) transaction() *ovsdb.Transaction {
 	tx := ovsdb.NewTransaction()
 	for _, k := range slices.SortedFunc(maps.Keys(s.groups), netvirt.Key.Compare) {
 		g, old := s.groups[k], s.mirror.groups[k]
-		if o := g.objects[k]; o != nil && isDamaged(o) && old != nil {
+		if o := g.objects[k]; o != nil && codec.IsDamaged(o) && old != nil {
 			g.damaged = old.damaged // it is repaired when the head changes
 			continue
 		}

@@ -28,6 +28,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/reads"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -83,7 +84,7 @@ func setDefault[T comparable](field *T, value T) {
 type Backend struct {
 	cfg       Config
 	endpoints []string
-	codec     codec
+	codec     codec.Codec
 	log       *slog.Logger
 
 	lock         chan struct{} // a mutex that can be waited for until a context ends: locked while empty
@@ -107,7 +108,7 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 			return nil, fmt.Errorf("northbound epoch %q: want a decimal number", cfg.Epoch)
 		}
 	}
-	b := &Backend{cfg: cfg, endpoints: endpoints, codec: codec{cfg.Owner}, log: log, lock: make(chan struct{}, 1)}
+	b := &Backend{cfg: cfg, endpoints: endpoints, codec: codec.Codec{Owner: cfg.Owner}, log: log, lock: make(chan struct{}, 1)}
 	b.release()
 	return b, nil
 }
@@ -122,6 +123,12 @@ func checkEndpoint(e string, cfg *Config) error {
 		return nil
 	}
 	return fmt.Errorf("northbound endpoint %q: want unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT", e)
+}
+
+// Limits returns the limits of this backend: all networks are overlays, and a session
+// affinity has a maximum.
+func Limits() netvirt.Limits {
+	return netvirt.Limits{OverlayOnly: true, Affinity: codec.MaxAffinity}
 }
 
 // Close closes the connection. A later call of another method opens a new one.
@@ -154,7 +161,7 @@ func (b *Backend) Read(ctx context.Context) (netvirt.Model, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read northbound database: %w", err)
+		return nil, fmt.Errorf("read codec.Northbound database: %w", err)
 	}
 	return have, nil
 }
@@ -171,14 +178,14 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 	err := b.with(ctx, func(s *session) error {
 		err := b.write(ctx, s, changes)
 		if errors.Is(err, errStale) {
-			b.log.Debug("reading the northbound database again", "err", err)
+			b.log.Debug("reading the codec.Northbound database again", "err", err)
 			s.mirror = nil
 			err = b.write(ctx, s, changes)
 		}
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("write northbound database: %w", err)
+		return fmt.Errorf("write codec.Northbound database: %w", err)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -41,10 +42,10 @@ var naming = map[string][]string{
 func Rows(m netvirt.Model, owner string) ([]Row, error) {
 	cfg := Config{Owner: owner}
 	cfg.setDefaults()
-	ahead := newMirror(codec{cfg.Owner}).stage()
+	ahead := newMirror(codec.Codec{Owner: cfg.Owner}).stage()
 	for _, c := range netvirt.Diff(nil, m) {
 		if err := ahead.apply(c); err != nil {
-			return nil, fmt.Errorf("list northbound rows: %w", err)
+			return nil, fmt.Errorf("list codec.Northbound rows: %w", err)
 		}
 	}
 	set := &ovsdb.RowSet{}
@@ -76,7 +77,7 @@ func list(set *ovsdb.RowSet) []Row {
 		all = append(all, one)
 	}
 	order := map[string]int{}
-	for i, t := range northbound.Tables {
+	for i, t := range codec.Northbound.Tables {
 		order[t.Name] = i
 	}
 	slices.SortFunc(all, func(a, b Row) int {

@@ -13,6 +13,7 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/model"
 	libovsdb "github.com/ovn-kubernetes/libovsdb/ovsdb"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 )
@@ -40,7 +41,7 @@ func dial(ctx context.Context, endpoint string, cfg *Config) (*session, error) {
 		return nil, err
 	}
 	s := &session{client: c, fence: fence{epoch: cfg.Epoch, datastore: cfg.Datastore}, lost: make(chan struct{})}
-	if s.conn, err = ovsdb.Dial(ctx, endpoint, northbound.Name, cfg.TLS); err != nil {
+	if s.conn, err = ovsdb.Dial(ctx, endpoint, codec.Northbound.Name, cfg.TLS); err != nil {
 		s.close()
 		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
 	}
@@ -194,7 +195,7 @@ func (s *session) call(ctx context.Context, ops ...libovsdb.Operation) ([]libovs
 }
 
 // read fills the mirror.
-func (s *session) read(ctx context.Context, c codec) error {
+func (s *session) read(ctx context.Context, c codec.Codec) error {
 	m, err := load(c, func(v *ovsdb.Visitor, read func(*ovsdb.Table)) error { return s.readAll(ctx, c, v, read) })
 	if err == nil {
 		s.mirror = m
@@ -209,16 +210,16 @@ func (s *session) read(ctx context.Context, c codec) error {
 // of ours: only the writer with the epoch writes them, each transaction waits on the
 // epoch, and this backend does not write while it reads. A change that an external
 // writer makes meanwhile is read as damage, at the latest by the next read.
-func (s *session) readAll(ctx context.Context, c codec, v *ovsdb.Visitor, read func(*ovsdb.Table)) error {
-	sent := make([]*ovsdb.Call, len(readOrder))
-	for i, t := range readOrder {
+func (s *session) readAll(ctx context.Context, c codec.Codec, v *ovsdb.Visitor, read func(*ovsdb.Table)) error {
+	sent := make([]*ovsdb.Call, len(codec.ReadOrder))
+	for i, t := range codec.ReadOrder {
 		var err error
-		ops := append(s.fence.guard(), ovsdb.NewSelect(t, map[string]string{idOwner: c.owner}))
+		ops := append(s.fence.guard(), ovsdb.NewSelect(t, map[string]string{codec.IDOwner: c.Owner}))
 		if sent[i], err = s.conn.Send(ctx, ops, v); err != nil {
 			return fmt.Errorf("read %s: %w", t.Name, err)
 		}
 	}
-	for i, t := range readOrder {
+	for i, t := range codec.ReadOrder {
 		if _, err := s.answer(ctx, sent[i], []ovsdb.Operation{{}}); err != nil {
 			return fmt.Errorf("read %s: %w", t.Name, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -35,7 +36,7 @@ func steps(changes []netvirt.Change) []*step {
 			deleting = gone
 			clear(open)
 		}
-		k := headOf(c.Object())
+		k := codec.HeadOf(c.Object())
 		s := open[k]
 		if s == nil {
 			s = &step{head: k}

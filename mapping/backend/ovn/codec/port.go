@@ -1,4 +1,4 @@
-package ovn
+package codec
 
 import (
 	"fmt"
@@ -28,7 +28,7 @@ func newPort(k netvirt.Key, objects netvirt.Model) (port, bool) {
 
 // encodePort adds the port of a pod. An Interface has no port until it is attached to an
 // elan-instance: the server deletes a port that is on no switch.
-func (c codec) encodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
+func (c Codec) encodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
 	p, ok := newPort(k, objects)
 	if !ok {
 		return
@@ -57,7 +57,7 @@ func (c codec) encodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Mode
 
 // dhcp lets DHCP offer the port's first address of each family, if the address is in its
 // subnet.
-func (c codec) dhcp(lsp *nb.LogicalSwitchPort, a netvirt.Adjacency) {
+func (c Codec) dhcp(lsp *nb.LogicalSwitchPort, a netvirt.Adjacency) {
 	options := &lsp.Dhcpv4Options
 	if a.Address.Is6() {
 		options = &lsp.Dhcpv6Options
@@ -70,7 +70,7 @@ func (c codec) dhcp(lsp *nb.LogicalSwitchPort, a netvirt.Adjacency) {
 
 // hostRoute adds the routes to an address that is outside its subnet: on the vpn's
 // router, which also needs the MAC address, and on the transit.
-func (c codec) hostRoute(set *ovsdb.RowSet, k netvirt.Key, vpn string, a netvirt.Adjacency, look lookup) {
+func (c Codec) hostRoute(set *ovsdb.RowSet, k netvirt.Key, vpn string, a netvirt.Adjacency, look Lookup) {
 	var (
 		role = "host " + a.Address.String()
 		to   = netip.PrefixFrom(a.Address, a.Address.BitLen())
@@ -112,7 +112,7 @@ func (p port) addresses() []string {
 }
 
 // portIDs returns external_ids with all fields of the port's objects.
-func (c codec) portIDs(k netvirt.Key, p port) map[string]string {
+func (c Codec) portIDs(k netvirt.Key, p port) map[string]string {
 	ids := c.mark(k, "", idNamespace, p.Namespace, idPod, p.Pod, idPodUID, p.PodUID, idUID, p.UID, idParent, p.ParentInterface,
 		idELAN, p.elan.ELAN, idChassis, p.elan.Chassis, idVPN, p.vpn.VPN)
 	for _, e := range p.entries {

@@ -1,4 +1,4 @@
-package ovn
+package codec
 
 import (
 	"fmt"
@@ -26,28 +26,28 @@ const (
 func toTransitName(vpn string) string   { return "router:" + vpn + ":" + roleToTransit }
 func fromTransitName(vpn string) string { return "router:" + vpn + ":" + roleFromTransit }
 
-func (c codec) routerUUID(head netvirt.Key) string {
+func (c Codec) routerUUID(head netvirt.Key) string {
 	return c.uuid(nb.LogicalRouterTable, head, "")
 }
 
-func (c codec) balancersUUID(head netvirt.Key) string {
+func (c Codec) balancersUUID(head netvirt.Key) string {
 	return c.uuid(nb.LoadBalancerGroupTable, head, "")
 }
 
 // encodeTransit adds the cluster router, and the group of the load balancers that every
 // vpn-instance with this transit reaches.
-func (c codec) encodeTransit(set *ovsdb.RowSet, head netvirt.Key, objects netvirt.Model) {
+func (c Codec) encodeTransit(set *ovsdb.RowSet, head netvirt.Key, objects netvirt.Model) {
 	if len(objects) == 0 {
 		return
 	}
 	set.Add(&nb.LogicalRouter{UUID: c.routerUUID(head), Name: "transit:" + head.Name, ExternalIDs: c.mark(head, "")})
-	set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(head), Name: c.owner + "/transit/" + head.Name})
+	set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(head), Name: c.Owner + "/transit/" + head.Name})
 }
 
 // encodeVPN adds the router of a namespace, and the group of the load balancers of its
 // services. If the vpn-instance has a transit, a pair of router ports connects the
 // router to it, and the router's default routes lead there.
-func (c codec) encodeVPN(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model) {
+func (c Codec) encodeVPN(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model) {
 	o, ok := head[netvirt.VPNInstance](objects, k)
 	if !ok {
 		return
@@ -55,7 +55,7 @@ func (c codec) encodeVPN(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model
 	router := c.routerUUID(k)
 	set.Add(&nb.LogicalRouter{UUID: router, Name: o.Name, ExternalIDs: c.mark(k, "",
 		idNamespace, o.Namespace, idRD, o.RouteDistinguisher, idTransit, o.Transit)})
-	set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(k), Name: c.owner + "/vpn/" + o.Name})
+	set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(k), Name: c.Owner + "/vpn/" + o.Name})
 	if o.Transit == "" {
 		return
 	}
@@ -67,7 +67,7 @@ func (c codec) encodeVPN(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model
 }
 
 // peer adds one port of a pair of router ports.
-func (c codec) peer(set *ovsdb.RowSet, head netvirt.Key, role, router, name, peer string, at transitEnd) {
+func (c Codec) peer(set *ovsdb.RowSet, head netvirt.Key, role, router, name, peer string, at transitEnd) {
 	port := &nb.LogicalRouterPort{
 		UUID: c.uuid(nb.LogicalRouterPortTable, head, role), Name: name, Peer: &peer, MAC: at.mac,
 		Networks: []string{netip.PrefixFrom(at.ipv4, transitBits).String()}, ExternalIDs: c.mark(head, role),
@@ -77,7 +77,7 @@ func (c codec) peer(set *ovsdb.RowSet, head netvirt.Key, role, router, name, pee
 }
 
 // route adds a static route to a router.
-func (c codec) route(set *ovsdb.RowSet, head netvirt.Key, role, router string, to netip.Prefix, via netip.Addr, port string) {
+func (c Codec) route(set *ovsdb.RowSet, head netvirt.Key, role, router string, to netip.Prefix, via netip.Addr, port string) {
 	route := &nb.LogicalRouterStaticRoute{
 		UUID: c.uuid(nb.LogicalRouterStaticRouteTable, head, role), IPPrefix: to.String(), Nexthop: via.String(),
 		OutputPort: &port, ExternalIDs: c.mark(head, role),
@@ -88,7 +88,7 @@ func (c codec) route(set *ovsdb.RowSet, head netvirt.Key, role, router string, t
 
 // transitRoute adds a static route to the vpn-instance's transit, if it has one: to a
 // prefix behind the vpn-instance.
-func (c codec) transitRoute(set *ovsdb.RowSet, head netvirt.Key, role string, vpn netvirt.VPNInstance, to netip.Prefix) {
+func (c Codec) transitRoute(set *ovsdb.RowSet, head netvirt.Key, role string, vpn netvirt.VPNInstance, to netip.Prefix) {
 	if vpn.Transit == "" {
 		return
 	}
@@ -155,7 +155,7 @@ func decodeRouter(head netvirt.Key, r *nb.LogicalRouter) []netvirt.Object {
 
 // encodeELAN adds the switch of a namespace on a node. Its pods reach the services of
 // all namespaces that share the transit or, without a transit, of their own namespace.
-func (c codec) encodeELAN(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
+func (c Codec) encodeELAN(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
 	o, ok := head[netvirt.ELANInstance](objects, k)
 	if !ok {
 		return
@@ -176,7 +176,7 @@ func reach(vpn netvirt.VPNInstance) netvirt.Key {
 	return vpn.Key()
 }
 
-func (c codec) switchUUID(elan string) string {
+func (c Codec) switchUUID(elan string) string {
 	return c.uuid(nb.LogicalSwitchTable, elanKey(elan), "")
 }
 

@@ -1,4 +1,4 @@
-package ovn
+package codec
 
 import (
 	"fmt"
@@ -43,7 +43,7 @@ var (
 // that port and reroute the traffic to the node of its pod (see wayOut); other traffic
 // is dropped. Source routes cannot replace the policies: a route with a long source
 // prefix takes precedence over a route with a shorter destination prefix.
-func (c codec) encodeNodeNetwork(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model) {
+func (c Codec) encodeNodeNetwork(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model) {
 	o, ok := head[netvirt.NodeNetwork](objects, k)
 	if !ok {
 		return
@@ -67,12 +67,12 @@ func (c codec) encodeNodeNetwork(set *ovsdb.RowSet, k netvirt.Key, objects netvi
 	})
 }
 
-func (c codec) nodesUUID(network netip.Prefix) string {
+func (c Codec) nodesUUID(network netip.Prefix) string {
 	return c.uuid(nb.LogicalSwitchTable, nodeNetworkKey(network), "")
 }
 
 // routerPort adds a port with an address to a router.
-func (c codec) routerPort(set *ovsdb.RowSet, head netvirt.Key, role, router, name string, at netip.Prefix) {
+func (c Codec) routerPort(set *ovsdb.RowSet, head netvirt.Key, role, router, name string, at netip.Prefix) {
 	port := &nb.LogicalRouterPort{
 		UUID: c.uuid(nb.LogicalRouterPortTable, head, role), Name: name, MAC: gatewayMAC(at.Addr()).String(),
 		Networks: []string{at.String()}, ExternalIDs: c.mark(head, role),
@@ -82,7 +82,7 @@ func (c codec) routerPort(set *ovsdb.RowSet, head netvirt.Key, role, router, nam
 }
 
 // policy adds a policy to a transit. The role is in the policy's external_ids.
-func (c codec) policy(set *ovsdb.RowSet, head netvirt.Key, transit string, p *nb.LogicalRouterPolicy) {
+func (c Codec) policy(set *ovsdb.RowSet, head netvirt.Key, transit string, p *nb.LogicalRouterPolicy) {
 	p.UUID = c.uuid(nb.LogicalRouterPolicyTable, head, p.ExternalIDs[idRole])
 	set.Add(p)
 	set.Link(nb.LogicalRouterTable, c.routerUUID(transitKey(transit)), "policies", p.UUID)
@@ -94,7 +94,7 @@ func goesOut(network netip.Prefix) string { return fmt.Sprintf("outport == %q", 
 // encodeManagementPort adds the port that the node itself is plugged into. Traffic to
 // the node's address is routed to this port and needs no address translation. If the
 // node uses a service with an endpoint outside the network, the answers come back here.
-func (c codec) encodeManagementPort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
+func (c Codec) encodeManagementPort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
 	o, ok := head[netvirt.ManagementPort](objects, k)
 	if !ok {
 		return
@@ -125,7 +125,7 @@ func (c codec) encodeManagementPort(set *ovsdb.RowSet, k netvirt.Key, objects ne
 // whose endpoint is the node itself or is behind the node. The request leaves by the port
 // that it came in by, and so does the answer, but there is one connection table for both
 // directions. So a request is not tracked on its way out, nor an answer on its way in.
-func (c codec) untracked(set *ovsdb.RowSet, head netvirt.Key, o netvirt.ManagementPort) {
+func (c Codec) untracked(set *ovsdb.RowSet, head netvirt.Key, o netvirt.ManagementPort) {
 	for _, acl := range []*nb.ACL{
 		{Direction: nb.ACLDirectionToLport, Match: fmt.Sprintf("outport == %q && ip4.src == %s", o.Name(), o.ServiceAddress)},
 		{Direction: nb.ACLDirectionFromLport, Match: fmt.Sprintf("inport == %q && ip4.dst == %s", o.Name(), o.ServiceAddress)},
@@ -141,7 +141,7 @@ func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) 
 
 // wayOut adds the policy by which traffic from pods of an elan-instance leaves the network
 // by the pods' node, if the node has a management port.
-func (c codec) wayOut(set *ovsdb.RowSet, head netvirt.Key, role string, vpn netvirt.VPNInstance, elan string, from netip.Prefix, look lookup) {
+func (c Codec) wayOut(set *ovsdb.RowSet, head netvirt.Key, role string, vpn netvirt.VPNInstance, elan string, from netip.Prefix, look Lookup) {
 	node, _, err := netvirt.ParseELANName(elan)
 	if err != nil || vpn.Transit == "" {
 		return
@@ -153,7 +153,7 @@ func (c codec) wayOut(set *ovsdb.RowSet, head netvirt.Key, role string, vpn netv
 }
 
 // leave adds the policy that reroutes traffic from a prefix to a management port.
-func (c codec) leave(set *ovsdb.RowSet, head netvirt.Key, role, transit string, by netvirt.ManagementPort, from netip.Prefix) {
+func (c Codec) leave(set *ovsdb.RowSet, head netvirt.Key, role, transit string, by netvirt.ManagementPort, from netip.Prefix) {
 	c.policy(set, head, transit, &nb.LogicalRouterPolicy{
 		Priority: priorityWayOut, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{by.Address.String()},
 		Match: fmt.Sprintf("%s && ip4.src == %s", goesOut(by.Network), from), ExternalIDs: c.mark(head, role),

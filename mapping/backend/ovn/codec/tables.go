@@ -1,13 +1,13 @@
-package ovn
+package codec
 
 import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 )
 
-// northbound holds the tables that the backend has rows in. Rows of various groups
+// Northbound holds the tables that the backend has rows in. Rows of various groups
 // are members of the link columns.
-var northbound = ovsdb.NewDatabase(nb.Schema(), []ovsdb.TableType{
+var Northbound = ovsdb.NewDatabase(nb.Schema(), []ovsdb.TableType{
 	{Name: nb.LogicalSwitchTable, Zero: nb.LogicalSwitch{}},
 	{Name: nb.LogicalSwitchPortTable, Zero: nb.LogicalSwitchPort{}},
 	{Name: nb.ACLTable, Zero: nb.ACL{}},
@@ -25,10 +25,10 @@ var northbound = ovsdb.NewDatabase(nb.Schema(), []ovsdb.TableType{
 	nb.LoadBalancerGroupTable: {"load_balancer"},
 })
 
-// readOrder lists the tables in the order in which they are read. A table comes after
+// ReadOrder lists the tables in the order in which they are read. A table comes after
 // the tables whose rows its rows are compared with and that its groups look up. The
 // switch ports, the largest table, are decoded while the server works on the rest.
-var readOrder = tablesOf(
+var ReadOrder = tablesOf(
 	nb.LoadBalancerGroupTable, nb.StaticMACBindingTable, nb.LogicalRouterTable, nb.LogicalSwitchTable, nb.LogicalSwitchPortTable,
 	nb.LogicalRouterPortTable, nb.LogicalRouterStaticRouteTable, nb.LogicalRouterPolicyTable, nb.ACLTable,
 	nb.LoadBalancerTable, nb.DHCPOptionsTable,
@@ -36,7 +36,7 @@ var readOrder = tablesOf(
 
 func tablesOf(names ...string) (all []*ovsdb.Table) {
 	for _, name := range names {
-		all = append(all, northbound.Table(name))
+		all = append(all, Northbound.Table(name))
 	}
 	return all
 }

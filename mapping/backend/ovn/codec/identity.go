@@ -1,4 +1,4 @@
-package ovn
+package codec
 
 import (
 	"crypto/sha1"
@@ -11,7 +11,7 @@ import (
 
 // Every row of ours has these keys in its external_ids, if its table has that column.
 const (
-	idOwner = "coe-bridge/owner"
+	IDOwner = "coe-bridge/owner"
 	idKind  = "coe-bridge/kind" // with idName, the key of the group's head
 	idName  = "coe-bridge/name"
 	idRole  = "coe-bridge/role" // distinguishes rows of one group and table
@@ -46,27 +46,21 @@ const (
 	idFloating  = "coe-bridge/floating-ip/" // and internal-ip/port-name
 )
 
-// The keys in NB_Global's external_ids that name the writer.
-const (
-	idEpoch     = "coe-bridge/epoch"
-	idDatastore = "coe-bridge/datastore" // that counts the epoch
-)
-
 // space is the namespace of our rows' UUIDs. It must never change.
 var space = uuid.MustParse("5d3b2f0e-6f0c-5a2e-9b6e-0c0eb41d9e00")
 
-// codec turns groups of objects into rows, and back, for one owner.
-type codec struct {
-	owner string
+// Codec turns groups of objects into rows, and back, for one owner.
+type Codec struct {
+	Owner string
 }
 
 // uuid returns the UUID of a row: a hash of its owner, table, group and role. So a row
 // can be referred to, changed and deleted without reading the database, and the server
 // refuses to insert it twice.
-func (c codec) uuid(table string, head netvirt.Key, role string) string {
+func (c Codec) uuid(table string, head netvirt.Key, role string) string {
 	var b [256]byte
 	name := append(b[:0], space[:]...)
-	for i, part := range [...]string{c.owner, table, head.Kind.String(), head.Name, role} {
+	for i, part := range [...]string{c.Owner, table, head.Kind.String(), head.Name, role} {
 		if i > 0 {
 			name = append(name, 0)
 		}
@@ -81,8 +75,8 @@ func (c codec) uuid(table string, head netvirt.Key, role string) string {
 
 // mark returns the external_ids of a row, with the given pairs of key and value added.
 // It leaves out empty values.
-func (c codec) mark(head netvirt.Key, role string, pairs ...string) map[string]string {
-	ids := map[string]string{idOwner: c.owner, idKind: head.Kind.String(), idName: head.Name}
+func (c Codec) mark(head netvirt.Key, role string, pairs ...string) map[string]string {
+	ids := map[string]string{IDOwner: c.Owner, idKind: head.Kind.String(), idName: head.Name}
 	pairs = append(pairs, idRole, role)
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
@@ -92,13 +86,13 @@ func (c codec) mark(head netvirt.Key, role string, pairs ...string) map[string]s
 	return ids
 }
 
-// marked returns the head of the group that a row belongs to; ok reports whether the row
+// Marked returns the head of the group that a row belongs to; ok reports whether the row
 // is ours. Its UUID must be the hash of its marks, so copied marks do not make a row ours.
-func (c codec) marked(r ovsdb.Row) (head netvirt.Key, ok bool) {
+func (c Codec) Marked(r ovsdb.Row) (head netvirt.Key, ok bool) {
 	ids := r.ExternalIDs()
 	kind, known := headKinds[ids[idKind]]
 	head = netvirt.Key{Kind: kind, Name: ids[idName]}
-	if !known || ids[idOwner] != c.owner || c.uuid(r.Table.Name, head, ids[idRole]) != r.UUID() {
+	if !known || ids[IDOwner] != c.Owner || c.uuid(r.Table.Name, head, ids[idRole]) != r.UUID() {
 		return netvirt.Key{}, false
 	}
 	return head, true

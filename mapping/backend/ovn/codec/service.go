@@ -1,4 +1,4 @@
-package ovn
+package codec
 
 import (
 	"maps"
@@ -16,14 +16,14 @@ const (
 	// hairpinAddresses are the source addresses that a pod sees if it reaches itself
 	// through a service.
 	hairpinAddresses = "169.254.169.5 fd69::5"
-	// maxAffinity is the longest session affinity that OVN supports, in seconds.
-	maxAffinity = 65535
+	// MaxAffinity is the longest session affinity that OVN supports, in seconds.
+	MaxAffinity = 65535
 )
 
 // encodeService adds a load balancer for each protocol of a service, at least one. A load
 // balancer is in two groups: the group of the service's namespace, which the pods of an
 // isolated vpn-instance reach, and the group of the transit, which all other pods reach.
-func (c codec) encodeService(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
+func (c Codec) encodeService(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
 	o, ok := head[netvirt.Service](objects, k)
 	if !ok {
 		return
@@ -56,7 +56,7 @@ func protocols(vips map[netvirt.Protocol][]netvirt.ServiceVIP) []netvirt.Protoco
 }
 
 // groupsOf returns the heads whose groups of load balancers a service is in.
-func groupsOf(o netvirt.Service, look lookup) []netvirt.Key {
+func groupsOf(o netvirt.Service, look Lookup) []netvirt.Key {
 	var groups []netvirt.Key
 	if look(transitKey(netvirt.CommonRouteTarget)) != nil {
 		groups = append(groups, transitKey(netvirt.CommonRouteTarget))
@@ -67,7 +67,7 @@ func groupsOf(o netvirt.Service, look lookup) []netvirt.Key {
 	return groups
 }
 
-func (c codec) balancer(k netvirt.Key, o netvirt.Service, protocol netvirt.Protocol, vips []netvirt.ServiceVIP) *nb.LoadBalancer {
+func (c Codec) balancer(k netvirt.Key, o netvirt.Service, protocol netvirt.Protocol, vips []netvirt.ServiceVIP) *nb.LoadBalancer {
 	role, text := string(protocol), string(protocol)
 	lb := &nb.LoadBalancer{
 		UUID: c.uuid(nb.LoadBalancerTable, k, role), Name: o.Namespace + ":" + o.Name + ":" + role, Protocol: &text,
@@ -83,7 +83,7 @@ func (c codec) balancer(k netvirt.Key, o netvirt.Service, protocol netvirt.Proto
 		lb.Options["ct_flush"] = "true"
 	}
 	if o.Affinity > 0 {
-		lb.Options["affinity_timeout"] = strconv.FormatUint(uint64(min(o.Affinity, maxAffinity)), 10)
+		lb.Options["affinity_timeout"] = strconv.FormatUint(uint64(min(o.Affinity, MaxAffinity)), 10)
 		lb.ExternalIDs[idAffinity] = strconv.FormatUint(uint64(o.Affinity), 10)
 	}
 	for _, v := range vips {
@@ -167,10 +167,4 @@ func parseFloating(key, value string) (netvirt.FloatingIP, bool) {
 	}
 	ex, err := netip.ParseAddr(external)
 	return netvirt.FloatingIP{Router: router, Port: port, Internal: in, External: ex}, err == nil
-}
-
-// Limits returns the limits of this backend: all networks are overlays, and a session
-// affinity has a maximum.
-func Limits() netvirt.Limits {
-	return netvirt.Limits{OverlayOnly: true, Affinity: maxAffinity}
 }

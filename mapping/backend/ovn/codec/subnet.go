@@ -1,4 +1,4 @@
-package ovn
+package codec
 
 import (
 	"cmp"
@@ -43,14 +43,14 @@ func gatewaySwitchPort(elan string, prefix netip.Prefix) string {
 }
 
 // dhcpUUID returns the UUID of a subnet's DHCP options.
-func (c codec) dhcpUUID(elan string, prefix netip.Prefix) string {
+func (c Codec) dhcpUUID(elan string, prefix netip.Prefix) string {
 	return c.uuid(nb.DHCPOptionsTable, subnetKey(elan, prefix), "")
 }
 
 // encodeSubnet adds the subnet's gateway, which is a port of the vpn's router behind a
 // port of the elan's switch; the DHCP options of its pods; and the transit's route to it.
 // A subnet that holds only its gateway gets neither DHCP options nor a route.
-func (c codec) encodeSubnet(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look lookup) {
+func (c Codec) encodeSubnet(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
 	o, ok := head[netvirt.Subnet](objects, k)
 	if !ok {
 		return
@@ -77,7 +77,7 @@ func (c codec) encodeSubnet(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Mo
 }
 
 // gateway returns the router port. Its external_ids hold all fields of the subnet.
-func (c codec) gateway(k netvirt.Key, o netvirt.Subnet) *nb.LogicalRouterPort {
+func (c Codec) gateway(k netvirt.Key, o netvirt.Subnet) *nb.LogicalRouterPort {
 	port := &nb.LogicalRouterPort{
 		UUID: c.uuid(nb.LogicalRouterPortTable, k, ""), Name: gatewayPort(o.ELAN, o.Prefix), MAC: gatewayMAC(o.Gateway).String(),
 		Networks: []string{netip.PrefixFrom(o.Gateway, o.Prefix.Bits()).String()},

@@ -1,15 +1,6 @@
-package ovn
-
-import (
-	"maps"
-	"net/netip"
-	"slices"
-
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
-	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
-)
-
+// Package codec turns groups of objects into rows of OVN's northbound database, and rows into the
+// objects that they hold. It knows neither a connection nor what the database has.
+//
 // Several objects are encoded to one row, and one object to several rows. So the unit of
 // encoding is the group: all objects of one port, one router, one subnet, one switch or
 // one service. A group is named after one of its objects, the head.
@@ -28,9 +19,20 @@ import (
 //	interface     Interface, ELANInterface, MACEntry…, VPNInterface,     Logical_Switch_Port; for an address outside its subnet:
 //	              Adjacency…                                             Logical_Router_Static_Routes, -Policy, Static_MAC_Binding
 //	service       Service, ServiceVIP…, FloatingIP…                      Load_Balancer per protocol
+package codec
 
-// headOf returns the head of the group that an object belongs to.
-func headOf(o netvirt.Object) netvirt.Key {
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// HeadOf returns the head of the group that an object belongs to.
+func HeadOf(o netvirt.Object) netvirt.Key {
 	switch o := o.(type) {
 	case netvirt.ELANInterface:
 		return netvirt.Key{Kind: netvirt.KindInterface, Name: o.Name}
@@ -48,8 +50,8 @@ func headOf(o netvirt.Object) netvirt.Key {
 	return o.Key()
 }
 
-// headOfRef returns the head of the group of an object, given a key that others refer to.
-func headOfRef(k netvirt.Key) netvirt.Key {
+// HeadOfRef returns the head of the group of an object, given a key that others refer to.
+func HeadOfRef(k netvirt.Key) netvirt.Key {
 	if k.Kind == netvirt.KindELANInterface || k.Kind == netvirt.KindVPNInterface {
 		k.Kind = netvirt.KindInterface
 	}
@@ -71,13 +73,13 @@ var headKinds = func() map[string]netvirt.Kind {
 	return byName
 }()
 
-// lookup returns an object of another group, or nil if there is none.
-type lookup func(netvirt.Key) netvirt.Object
+// Lookup returns an object of another group, or nil if there is none.
+type Lookup func(netvirt.Key) netvirt.Object
 
-// encode returns the rows of a group. They depend also on the objects that it looks up
+// Encode returns the rows of a group. They depend also on the objects that it looks up
 // in other groups: when such an object changes, the group must be encoded again.
-func (c codec) encode(head netvirt.Key, objects netvirt.Model, look lookup) *ovsdb.RowSet {
-	set := northbound.NewRowSet()
+func (c Codec) Encode(head netvirt.Key, objects netvirt.Model, look Lookup) *ovsdb.RowSet {
+	set := Northbound.NewRowSet()
 	switch head.Kind {
 	case netvirt.KindTransit:
 		c.encodeTransit(set, head, objects)
@@ -99,9 +101,9 @@ func (c codec) encode(head netvirt.Key, objects netvirt.Model, look lookup) *ovs
 	return set
 }
 
-// decode returns the objects that a row of a group holds; each is complete. It does not
+// Decode returns the objects that a row of a group holds; each is complete. It does not
 // detect damage: load does, by encoding the objects of the group again.
-func (c codec) decode(head netvirt.Key, r ovsdb.Row) []netvirt.Object {
+func (c Codec) Decode(head netvirt.Key, r ovsdb.Row) []netvirt.Object {
 	switch r := r.Value.(type) {
 	case *nb.LogicalRouter:
 		return decodeRouter(head, r)
@@ -122,10 +124,10 @@ func (c codec) decode(head netvirt.Key, r ovsdb.Row) []netvirt.Object {
 // differs from every wanted object, and is written again or deleted.
 const damagedMark = "(damaged)"
 
-// damaged returns the object that Read returns for a group whose rows an external writer
+// Damaged returns the object that Read returns for a group whose rows an external writer
 // has changed: its head, as far as it is known, with damagedMark. A transit has no field
 // for the mark and is not read. The result is never encoded.
-func damaged(head netvirt.Key, known netvirt.Object) (netvirt.Object, bool) {
+func Damaged(head netvirt.Key, known netvirt.Object) (netvirt.Object, bool) {
 	var o netvirt.Object
 	switch head.Kind {
 	case netvirt.KindNodeNetwork:
@@ -164,7 +166,8 @@ func damaged(head netvirt.Key, known netvirt.Object) (netvirt.Object, bool) {
 	return o, o.Key() == head
 }
 
-func isDamaged(o netvirt.Object) bool {
+// IsDamaged reports whether Damaged returned an object.
+func IsDamaged(o netvirt.Object) bool {
 	switch o := o.(type) {
 	case netvirt.NodeNetwork:
 		return o.Transit == damagedMark
@@ -203,13 +206,13 @@ func head[T netvirt.Object](objects netvirt.Model, k netvirt.Key) (T, bool) {
 }
 
 // lookVPN looks up a vpn-instance.
-func lookVPN(look lookup, name string) (netvirt.VPNInstance, bool) {
+func lookVPN(look Lookup, name string) (netvirt.VPNInstance, bool) {
 	o, ok := look(vpnKey(name)).(netvirt.VPNInstance)
 	return o, ok
 }
 
 // lookVPNOf looks up the vpn-instance of a namespace.
-func lookVPNOf(look lookup, namespace string) (netvirt.VPNInstance, bool) {
+func lookVPNOf(look Lookup, namespace string) (netvirt.VPNInstance, bool) {
 	for _, name := range netvirt.VPNNames(namespace) {
 		if o, ok := lookVPN(look, name); ok && o.Namespace == namespace {
 			return o, true
