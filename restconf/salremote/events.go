@@ -17,7 +17,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// dataEvent is the change of one instance. After is nil if it is gone.
+// dataEvent is the change of one instance. After is nil if the instance is deleted.
 type dataEvent struct {
 	at        tree.Target
 	operation string
@@ -31,14 +31,14 @@ const (
 	isDeleted = "deleted"
 )
 
-// comparer turns changes of units into events about the instances that a subscription is
-// about. It keeps the last event of each unit.
+// comparer turns changes of units into events about the instances of a subscription. It keeps the
+// last event of each unit.
 type comparer struct {
 	schema *yang.Schema
 	asked  subscription
 	leaves bool // only leaves are reported
-	// told is the last event of each unit that is there, by target. The stream has them
-	// too, so this takes little more than the map.
+	// told has the last event of each existing unit, by target. The stream has the same events,
+	// so this takes little more memory than the map.
 	told map[string][]byte
 	// fresh is the next told, while a snapshot is read.
 	fresh  map[string][]byte
@@ -67,14 +67,14 @@ func (c *comparer) settle(ctx context.Context, sub stream.Subscription, timeout 
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("learn what there is: %w", err)
+			return fmt.Errorf("read the first snapshot: %w", err)
 		}
 		return nil
 	}
 }
 
-// take returns the changes of the instances by a group of events. The first snapshot makes
-// none; a further one makes the differences.
+// take returns the changes of the instances in a group of events. The first snapshot changes nothing.
+// A later snapshot is compared with the earlier state.
 func (c *comparer) take(group []stream.Event) ([]dataEvent, error) {
 	c.events = nil
 	for _, e := range group {
@@ -94,7 +94,7 @@ func (c *comparer) take(group []stream.Event) ([]dataEvent, error) {
 	return c.events, nil
 }
 
-// change takes one unit.
+// change applies the event of one unit.
 func (c *comparer) change(e stream.Event) error {
 	var one entryChange
 	if err := json.Unmarshal(e.Content, &one); err != nil {
@@ -117,7 +117,7 @@ func (c *comparer) change(e stream.Event) error {
 	return c.compareUnit(unit, before, e.Content)
 }
 
-// replace takes a snapshot.
+// replace applies a snapshot.
 func (c *comparer) replace() error {
 	before, now := c.told, c.fresh
 	c.told, c.fresh = now, nil
@@ -170,7 +170,7 @@ func (c *comparer) compareUnit(unit tree.Target, before, after []byte) error {
 	return nil
 }
 
-// instance is what an event of a unit has at t, or nil.
+// instance returns the instance at t in the event of a unit, or nil.
 func (c *comparer) instance(event []byte, t tree.Target) (*yang.Data, error) {
 	var one entryChange
 	if event == nil {
@@ -198,7 +198,7 @@ func (c *comparer) compare(at tree.Target, before, after *yang.Data, depth int) 
 	operation := c.operation(before, after)
 	if operation == "" {
 		if c.asked.scope == scopeSubtree {
-			return // nothing in it has changed either
+			return // no instance in it has changed either
 		}
 	} else if !c.leaves || tree.IsLeaf(at.Node()) {
 		c.events = append(c.events, dataEvent{slices.Clone(at), operation, after})
@@ -208,8 +208,8 @@ func (c *comparer) compare(at tree.Target, before, after *yang.Data, depth int) 
 	}
 }
 
-// operation is the operation of an instance's event; empty for none. An instance is updated
-// by its own leaves and, with the scope SUBTREE, by everything in it.
+// operation returns the operation of an instance's event, or an empty text for no event. An instance
+// is updated if its own leaves change or, with the scope SUBTREE, if any node in it changes.
 func (c *comparer) operation(before, after *yang.Data) string {
 	switch {
 	case before == nil:
@@ -222,7 +222,7 @@ func (c *comparer) operation(before, after *yang.Data) string {
 	return ""
 }
 
-// same reports whether two instances of one node are equal: all in them, or their own
+// same reports whether two instances of one node are equal: with all nodes in them, or only their own
 // leaves.
 func same(a, b *yang.Data, own bool) bool {
 	return a.Value == b.Value && bytes.Equal(contentOf(a, own), contentOf(b, own))
@@ -239,14 +239,14 @@ func contentOf(d *yang.Data, own bool) []byte {
 	return buf.Bytes()
 }
 
-// twins are one instance before and after.
+// twins has one instance before and after a change.
 type twins struct {
 	step          tree.Step
 	before, after *yang.Data
 }
 
-// twinsOf are the children before and after, the present ones first. Entries without keys
-// have no name: they count for their parent.
+// twinsOf returns the children before and after a change, the present ones first. Entries without keys
+// have no name, and count as a part of their parent.
 func twinsOf(before, after *yang.Data) []twins {
 	var all []twins
 	places := map[string]int{}

@@ -16,7 +16,7 @@ const (
 	podPath = "/pod:coe/pod:pods[pod:uid='" + uid1 + "']"
 )
 
-// Whatever the operation is asked, it is refused, or named such that the name says it.
+// The operation refuses any input, or returns a name from which the input can be read again.
 func FuzzSubscribe(f *testing.F) {
 	schema, err := yang.Load()
 	require.NoError(f, err)
@@ -44,7 +44,7 @@ func FuzzSubscribe(f *testing.F) {
 			require.Equal(t, asked, again)
 			same, err := wire.ParseIdentifier(schema, eventPath(asked.at), nil)
 			require.NoError(t, err)
-			require.Equal(t, asked.at, same, "what events call it is understood")
+			require.Equal(t, asked.at, same, "the name in events can be parsed")
 		}
 	})
 }

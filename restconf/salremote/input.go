@@ -13,11 +13,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// input is what the operation is asked, by the names of its leaves without modules.
+// input has the leaves of the operation's input, by name without module.
 type input struct {
 	leaves map[string]string
-	// spaces are the modules that the prefixes of the path stand for; in JSON the
-	// prefixes are modules' names.
+	// spaces has the modules of the path's prefixes. In JSON the prefixes are names of modules.
 	spaces map[string]string
 }
 
@@ -33,7 +32,7 @@ func readJSONInput(body []byte) (input, error) {
 			return input{}, errors.New("want the one member input")
 		}
 		for name, value := range members {
-			if value != nil { // a member that is null is none, as in all of draft-02 here
+			if value != nil { // null means that the member is missing, as in all of draft-02 here
 				in.leaves[wire.LocalName(name)] = *value
 			}
 		}
@@ -41,7 +40,7 @@ func readJSONInput(body []byte) (input, error) {
 	return in, nil
 }
 
-// readXMLInput reads <input><path>…</path>…</input>. Entities and the like are none.
+// readXMLInput reads <input><path>…</path>…</input>. It refuses entities and document types.
 func readXMLInput(body []byte) (input, error) {
 	in := input{leaves: map[string]string{}, spaces: map[string]string{}}
 	dec := xml.NewDecoder(bytes.NewReader(body))
@@ -85,7 +84,7 @@ func (in input) declare(element xml.StartElement) {
 	}
 }
 
-// subscription checks the input. Its defaults are OpenDaylight's.
+// subscription checks the input. The defaults are the same as in OpenDaylight.
 func (in input) subscription(schema *yang.Schema) (subscription, error) {
 	s := subscription{store: configuration, scope: scopeBase}
 	for name, value := range in.leaves {

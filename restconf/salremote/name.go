@@ -14,10 +14,10 @@ import (
 // rpc is the operation.
 const rpc = "create-data-change-event-subscription"
 
-// prefix is what the names of streams begin with.
+// prefix is the prefix of the names of streams.
 const prefix = "data-change-event-subscription/"
 
-// scope is how deep below the followed node events are sent.
+// scope is the depth below the followed node for which events are sent.
 type scope string
 
 // The scopes of OpenDaylight's documentation: the node itself, with its children, and with
@@ -28,16 +28,16 @@ const (
 	scopeSubtree scope = "SUBTREE"
 )
 
-// reach is how deep below the followed node a scope goes.
+// reach returns the depth of a scope below the followed node.
 var reach = map[scope]int{scopeBase: 0, scopeOne: 1, scopeSubtree: math.MaxInt}
 
-// Where the data are that are followed.
+// The datastores of the followed data.
 const (
 	configuration = "CONFIGURATION"
 	operational   = "OPERATIONAL"
 )
 
-// The names of what a subscription asks for, in requests and in streams' names.
+// The names of a subscription's fields, in requests and in the names of streams.
 const (
 	datastoreField = "datastore"
 	scopeField     = "scope"
@@ -53,7 +53,7 @@ type subscription struct {
 	json  bool
 }
 
-// name is what follows the path of all streams, still percent-encoded.
+// name returns the percent-encoded name of the stream, which follows the common path of all streams.
 func (s subscription) name() string {
 	name := prefix + strings.TrimPrefix(wire.Draft02.URL(s.at), "/") +
 		"/" + datastoreField + "=" + s.store + "/" + scopeField + "=" + string(s.scope)
@@ -79,7 +79,7 @@ func parseSubscription(schema *yang.Schema, name string) (s subscription, err er
 	return s, err
 }
 
-// cutField takes "/field=value" off the end of a name.
+// cutField removes "/field=value" from the end of a name.
 func cutField(name, field string) (rest, value string) {
 	at := strings.LastIndex(name, "/"+field+"=")
 	if at < 0 {
@@ -89,14 +89,14 @@ func cutField(name, field string) (rest, value string) {
 	return name[:at], value
 }
 
-// isAsked reports whether the datastore and the scope are such.
+// isAsked reports whether the datastore and the scope have valid values.
 func (s subscription) isAsked() bool {
 	_, known := reach[s.scope]
 	return known && (s.store == configuration || s.store == operational)
 }
 
-// open follows the changes of the top container that the subscription is in. Those of the
-// configuration are kept, so that they can be replayed; those of state are not.
+// open follows the changes of the subscription's top container. Changes of the configuration are
+// kept, so that they can be replayed; changes of state are not.
 func (s subscription) open(all stream.Source) (stream.Subscription, error) {
 	top, stored := wire.TopName(s.at.Top()), false
 	if replayed, ok := all.(stream.Replayer); ok {
@@ -107,6 +107,6 @@ func (s subscription) open(all stream.Source) (stream.Subscription, error) {
 			return sub, nil
 		}
 	}
-	return nil, wire.NewProblem(404, "protocol", "invalid-value", "no changes of "+top+" are told in the datastore "+s.store+
-		": CONFIGURATION has those of what clients write, OPERATIONAL those of coe-status:status")
+	return nil, wire.NewProblem(404, "protocol", "invalid-value", "the datastore "+s.store+" has no changes of "+top+
+		": CONFIGURATION has the changes of entries that clients write, and OPERATIONAL the changes of coe-status:status")
 }

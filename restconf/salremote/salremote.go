@@ -3,8 +3,8 @@
 // each event is about one node of the data. The location is that of a websocket, which a
 // ticket opens.
 //
-// A stream is defined by its name. So the server keeps none, and each exists at every
-// replica and after a restart. Events are made of those of the streams of changes.
+// A stream is defined by its name. So the server stores no streams, and each exists at every
+// replica and after a restart. The events are made from the events of the streams of changes.
 package salremote
 
 import (
@@ -38,13 +38,13 @@ type Server struct {
 	tickets
 }
 
-// New makes a Server over the streams of changes; nil: there are none. A stream begins
-// within the timeout, or not.
+// New returns a Server over the streams of changes, which are nil if there are none. If a stream
+// cannot begin within the timeout, the request fails.
 func New(schema *yang.Schema, changes stream.Source, timeout time.Duration, log *slog.Logger) *Server {
 	return &Server{schema: schema, changes: changes, timeout: timeout, log: log}
 }
 
-// Operation is the operation that names a stream.
+// Operation is the operation that returns the name of a stream.
 func (s *Server) Operation() discovery.Operation {
 	return discovery.Operation{XMLName: xml.Name{Space: space, Local: rpc}, Streams: prefix, Modules: []*yang.Module{
 		{Name: "sal-remote", Revision: "2014-01-14", Namespace: space, Text: module, Implemented: true},
@@ -52,7 +52,7 @@ func (s *Server) Operation() discovery.Operation {
 	}}
 }
 
-// output is what the operation answers.
+// output is the output of the operation.
 type output struct {
 	XMLName xml.Name `json:"-" xml:"urn:opendaylight:params:xml:ns:yang:controller:md:sal:remote output"`
 	Name    string   `json:"stream-name" xml:"stream-name"`
@@ -66,7 +66,7 @@ func (s *Server) Call(m wire.Media, body []byte) (any, error) {
 	}
 	in, err := read(body)
 	if err != nil {
-		return nil, wire.Malformed("the body is no input of " + rpc + ": " + err.Error())
+		return nil, wire.Malformed("the body is not an input of " + rpc + ": " + err.Error())
 	}
 	asked, err := in.subscription(s.schema)
 	return output{Name: asked.name()}, err

@@ -22,8 +22,8 @@ type eventLocation struct {
 // MarshalJSON implements json.Marshaler: it is a leaf.
 func (l eventLocation) MarshalJSON() ([]byte, error) { return json.Marshal(l.URL) }
 
-// Serve answers a GET of a stream: with its events if the client asks for them, else with
-// their location. It returns an error as stream.Server does.
+// Serve answers a GET of a stream. The answer has the events if the client asks for them, or else their
+// location. Serve returns errors like stream.Server.
 func (s *Server) Serve(w http.ResponseWriter, r *http.Request, name string, c stream.Caller) error {
 	asked, err := parseSubscription(s.schema, name)
 	if err != nil {

@@ -42,7 +42,7 @@ func (s *Server) follow(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
 		s.log.Debug("a websocket was not opened", "path", r.URL.Path, "err", err)
-		return nil // it is answered
+		return nil // the request is answered
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var beside sync.WaitGroup
@@ -56,7 +56,7 @@ func (s *Server) follow(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		status, why = websocket.StatusGoingAway, "the server ends"
 	default:
 	}
-	_ = conn.Close(status, why) // the client may be gone
+	_ = conn.Close(status, why) // the client may have disconnected
 	cancel()
 	beside.Wait()
 	return err

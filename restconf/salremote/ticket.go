@@ -24,7 +24,7 @@ type tickets struct {
 	mu    sync.Mutex
 	given map[string]ticket
 	order []string       // their names, the oldest first
-	own   map[string]int // how many each has
+	own   map[string]int // the number of tickets of each identity
 }
 
 type ticket struct {
@@ -35,7 +35,7 @@ type ticket struct {
 	ends          time.Time
 }
 
-// issue makes a ticket for the stream of the authenticated request r.
+// issue creates a ticket for the stream of the authenticated request r.
 func (t *tickets) issue(r *http.Request, owner string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -25,7 +25,7 @@ func TestOldestTicketsGoFirst(t *testing.T) {
 			return all.Redeem(r).Header.Get("Authorization") != ""
 		}
 		owners := 0
-		owner := func() string { // of many users
+		owner := func() string { // returns another user at each call
 			owners++
 			return fmt.Sprint(owners)
 		}
@@ -51,7 +51,7 @@ func TestOldestTicketsGoFirst(t *testing.T) {
 	})
 }
 
-// One who asks for many tickets takes none from others.
+// The tickets of one caller displace no tickets of others.
 func TestTicketsOfOneAreBounded(t *testing.T) {
 	var all tickets
 	stream := httptest.NewRequest(http.MethodGet, "/stream", http.NoBody)

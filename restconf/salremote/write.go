@@ -12,7 +12,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
-// maxMessage is where a notification of many events is divided.
+// maxMessage is the size at which a notification of many events is divided.
 const maxMessage = 256 << 10
 
 // dataMessages writes events as OpenDaylight's data-changed-notification, each message
@@ -73,7 +73,7 @@ func beginJSON(buf *bytes.Buffer, now string) {
 		`","data-changed-notification":{"xmlns":"` + space + `","data-change-event":[`)
 }
 
-// writeJSONEvent writes the data as a GET of them in draft-02 does.
+// writeJSONEvent writes the data in the form of a GET in draft-02.
 func writeJSONEvent(buf *bytes.Buffer, e dataEvent) {
 	path, _ := json.Marshal(eventPath(e.at)) // a string always encodes
 	buf.WriteString(`{"path":` + string(path) + `,"operation":"` + e.operation + `"`)
@@ -84,8 +84,8 @@ func writeJSONEvent(buf *bytes.Buffer, e dataEvent) {
 	buf.WriteByte('}')
 }
 
-// eventPath is an instance-identifier in which every name has its module, as in
-// OpenDaylight's events.
+// eventPath returns an instance-identifier in which every name has its module, as in OpenDaylight's
+// events.
 func eventPath(t tree.Target) string {
 	var b strings.Builder
 	for _, s := range t {

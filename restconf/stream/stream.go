@@ -10,27 +10,26 @@
 //     whole: it has all there is to report of its key.
 //   - Events come in groups, and the last of a group has an ID. A follower that has taken a group
 //     as a whole knows the stream exactly as it was at the revision of that ID.
-//   - With that ID a follower goes on at any replica. One that is behind tells nothing
-//     until it has more: nobody who takes whole groups goes back in time.
-//   - Where that is not possible, the group is a snapshot: what it does not tell is not
-//     there. An ID of a history that a restore has ended is never gone on from.
+//   - With that ID a follower can continue at any replica. A replica that is behind sends nothing
+//     until it has later events. So a follower that takes whole groups never gets an older state.
+//   - If a follower cannot continue, the group is a snapshot: a key that it does not contain does
+//     not exist. An ID of a history that a restore has ended always gets a snapshot.
 package stream
 
 import "time"
 
 // Event is one notification, as it goes to followers.
 type Event struct {
-	// ID names the place after this event, which is then the last of its group; empty
-	// where more of the group has to come.
+	// ID names the place after this event, which is the last one of its group. It is empty if
+	// further events of the group follow.
 	ID   string
 	Time time.Time // when the source learned of it
 	// Name is the notification's, "module:name".
 	Name string
-	// Content is the notification's RFC 7951 object, on one line. It is not changed
-	// by anybody.
+	// Content is the notification's RFC 7951 object, on one line. It must not be changed.
 	Content []byte
-	// Bound says that the event is the begin or the end of a snapshot, and tells of no
-	// key: who leaves events out leaves it in.
+	// Bound says that the event is the start or the end of a snapshot, and has no key. A filter
+	// must not remove it.
 	Bound bool
 }
 
@@ -39,9 +38,9 @@ type Source interface {
 	// Keys lists the streams that there are now, for people to choose from; Open may
 	// know more. A kind of one stream has the key "".
 	Keys() []string
-	// Open begins to follow the stream of a key. after is the ID of the last event
-	// that the follower has taken, empty for none; one that the source can't go on
-	// from gets a snapshot. ok is false if the stream does not exist.
+	// Open begins to follow the stream of a key. after is the ID of the last event that the
+	// follower has taken, or empty. If the source cannot continue after it, the follower gets a
+	// snapshot. ok is false if the stream does not exist.
 	Open(key, after string) (s Subscription, ok bool)
 }
 
@@ -58,10 +57,10 @@ type Replayer interface {
 
 // Subscription is one follower's place in a stream. It is used by one goroutine.
 type Subscription interface {
-	// Take returns the group of what has happened since the last Take, and nothing
-	// where that is nothing. It does not wait.
+	// Take returns the group of the events since the last Take, or nil if there are none. It does
+	// not wait.
 	Take() []Event
-	// Ready receives when there may be something to Take.
+	// Ready receives a value when there may be events to Take.
 	Ready() <-chan struct{}
 	Close()
 }

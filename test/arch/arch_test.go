@@ -131,7 +131,7 @@ var rules = map[string]rule{
 	},
 	"restconf/salremote": {
 		[]string{"yang", "restconf/changes", "restconf/discovery", "restconf/stream", "restconf/tree", "restconf/wire"}, []string{"github.com/coder/websocket"},
-		"OpenDaylight's streams over those of changes; who may follow them is its caller's",
+		"OpenDaylight's streams, made from the streams of changes; its caller decides who may follow them",
 	},
 	"restconf/changes": {
 		[]string{"yang", "restconf/datastore", "restconf/stream", "restconf/tree", "restconf/wire"}, nil,

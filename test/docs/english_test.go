@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// oddSentences is the number of lines of the project that break a rule of plain English. A
-// change that mends some lowers it. A change must not raise it.
-const oddSentences = 23
+// oddSentences is the number of lines of the project that break a rule of plain English. They are
+// in YANG modules that others have published. A change must not raise it.
+const oddSentences = 16
 
 // odd are patterns of sentences that a reader has to read twice, and what to write instead.
 // CONTRIBUTING.md has the rules, and docs/glossary.md the terms.

@@ -16,8 +16,8 @@ import (
 // World returns the World of the network policies in the manifests.
 //
 // Every namespace has the label kubernetes.io/metadata.name, which an API server sets. A
-// namespace without a Namespace object has only that label. The addresses of a node are those of
-// its Node object, and those that its pods report.
+// namespace without a Namespace object has only that label. A node has the addresses of its
+// Node object, and the addresses that its pods report.
 func (m *Set) World() (policy.World, error) {
 	var w policy.World
 	namespaces := map[string]map[string]string{}
