@@ -57,19 +57,6 @@ func NewEndpointList(endpoints ...netip.AddrPort) EndpointList {
 	return EndpointList(strings.Join(text, ","))
 }
 
-// ParseEndpointList parses a comma-separated list of endpoints, in any order.
-func ParseEndpointList(text string) (EndpointList, error) {
-	var endpoints []netip.AddrPort
-	for _, part := range splitList(text) {
-		e, err := netip.ParseAddrPort(part)
-		if err != nil {
-			return "", fmt.Errorf("parse endpoint list: %w", err)
-		}
-		endpoints = append(endpoints, e)
-	}
-	return NewEndpointList(endpoints...), nil
-}
-
 // All returns the endpoints.
 func (l EndpointList) All() []netip.AddrPort {
 	var endpoints []netip.AddrPort

@@ -73,12 +73,7 @@ func TestLists(t *testing.T) {
 		netip.MustParseAddrPort("10.0.0.2:80"), netip.MustParseAddrPort("10.0.0.1:80"),
 		netip.MustParseAddrPort("10.0.0.2:80"), netip.MustParseAddrPort("[fd00::1]:80"))
 	require.Equal(t, netvirt.EndpointList("10.0.0.1:80,10.0.0.2:80,[fd00::1]:80"), endpoints, "sorted, each once")
-	parsed, err := netvirt.ParseEndpointList("10.0.0.2:80,10.0.0.1:80")
-	require.NoError(t, err)
-	require.Equal(t, netvirt.EndpointList("10.0.0.1:80,10.0.0.2:80"), parsed)
-	_, err = netvirt.ParseEndpointList("10.0.0.2")
-	require.Error(t, err)
-	_, err = netvirt.ParseAddrList("10.0.0.2,x")
+	_, err := netvirt.ParseAddrList("10.0.0.2,x")
 	require.Error(t, err)
 	require.Empty(t, netvirt.AddrList("").All())
 }

@@ -114,7 +114,7 @@ func (a *annotator) run(ctx context.Context) {
 	a.begin(queue)
 	var workers sync.WaitGroup
 	for range a.cfg.Workers {
-		workers.Go(func() { a.work(ctx, queue) })
+		workers.Go(func() { work(ctx, queue, a.process) })
 	}
 	<-ctx.Done()
 	a.end()
@@ -137,19 +137,6 @@ func (a *annotator) end() {
 	a.queue = nil
 	for _, p := range a.pods {
 		p.since = time.Time{}
-	}
-}
-
-func (a *annotator) work(ctx context.Context, queue workqueue.TypedDelayingInterface[string]) {
-	for {
-		uid, shutdown := queue.Get()
-		if shutdown {
-			return
-		}
-		if again := a.process(ctx, uid); again > 0 {
-			queue.AddAfter(uid, again)
-		}
-		queue.Done(uid)
 	}
 }
 

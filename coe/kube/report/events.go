@@ -154,7 +154,7 @@ func (e *events) run(ctx context.Context) {
 	queue := newEventQueue()
 	e.begin(queue)
 	var worker sync.WaitGroup
-	worker.Go(func() { e.work(ctx, queue) })
+	worker.Go(func() { work(ctx, queue, e.process) })
 	<-ctx.Done()
 	e.begin(nil)
 	queue.ShutDown()
@@ -169,19 +169,6 @@ func (e *events) begin(queue workqueue.TypedDelayingInterface[objectKey]) {
 		for uid := range objects {
 			e.mark(objectKey{namespace, uid})
 		}
-	}
-}
-
-func (e *events) work(ctx context.Context, queue workqueue.TypedDelayingInterface[objectKey]) {
-	for {
-		key, shutdown := queue.Get()
-		if shutdown {
-			return
-		}
-		if again := e.process(ctx, key); again > 0 {
-			queue.AddAfter(key, again)
-		}
-		queue.Done(key)
 	}
 }
 

@@ -1,6 +1,26 @@
 package report
 
-import "k8s.io/client-go/util/workqueue"
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+)
+
+// work processes the items of a queue until it is shut down. process returns the delay after which
+// to process the item again; 0 for never.
+func work[K comparable](ctx context.Context, queue workqueue.TypedDelayingInterface[K], process func(context.Context, K) time.Duration) {
+	for {
+		key, shutdown := queue.Get()
+		if shutdown {
+			return
+		}
+		if again := process(ctx, key); again > 0 {
+			queue.AddAfter(key, again)
+		}
+		queue.Done(key)
+	}
+}
 
 // newEventQueue returns a queue of objects that serves namespaces in turn. All Events share
 // one rate limit, so in a plain queue a namespace with many problems would delay the Events
