@@ -271,7 +271,7 @@ func TestAgentsMakeNoPodsBesideKubernetes(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, answer.Body.Close())
 	require.Equal(t, http.StatusForbidden, answer.StatusCode)
-	require.Contains(t, string(says), "Kubernetes does")
+	require.Contains(t, string(says), "Kubernetes creates them")
 }
 
 // The agent of a captured node requests addresses outside the pools of its pods. A client with the role
