@@ -101,6 +101,7 @@ func sendTooMuch(t *testing.T, server string) {
 	answer := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(answer, nil)
 	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
 	require.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
 	require.True(t, resp.Close)
 	_, err = io.Copy(io.Discard, resp.Body)

@@ -86,7 +86,7 @@ func (b *bench) close() error {
 	if b.lab != nil {
 		errs = append(errs, b.lab.Close())
 	}
-	return errors.Join(append(errs, b.Workspace.Close())...)
+	return errors.Join(append(errs, b.Close())...)
 }
 
 // backendAt returns the configuration of a backend that uses the controller at a URL.
