@@ -169,7 +169,7 @@ func (b *Bridge) newClaims(assigner *ipam.Assigner, l *datastore.Leadership) *re
 		Assigner: assigner,
 		repool:   b.repoolWhenDue,
 		noteComplete: func(ctx context.Context) error {
-			return l.Records(prefix).Commit(ctx, map[string][]byte{name: []byte("true")}, nil)
+			return l.Records(prefix).Commit(ctx, map[string][]byte{name: []byte(b.data.Identity())}, nil)
 		},
 		log: b.log,
 	}
@@ -188,7 +188,7 @@ func (c *claimer) Sync(ctx context.Context, namespaces []string) (affected []str
 	}
 	if c.noteComplete != nil && c.InUseKnown() {
 		if failed := c.noteComplete(ctx); failed != nil {
-			c.log.Warn("agents of nodes without pods wait", "err", failed)
+			c.log.Warn("agents get no snapshot until the sources are recorded as listed", "err", failed)
 			return affected, min(cmp.Or(again, time.Second), time.Second), err // it is tried again
 		}
 		c.noteComplete = nil

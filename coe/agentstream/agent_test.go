@@ -44,7 +44,7 @@ func newBed(t testing.TB) *bed {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, leader.Resign(context.Background())) })
 	prefix, name, _ := strings.Cut(CompleteRecord, "/")
-	require.NoError(t, leader.Records(prefix).Commit(t.Context(), map[string][]byte{name: []byte("true")}, nil))
+	require.NoError(t, leader.Records(prefix).Commit(t.Context(), map[string][]byte{name: []byte(data.Identity())}, nil))
 	return &bed{t, schema, data, leader.Records("chosen"), leader.Records("confirmed")}
 }
 

@@ -37,7 +37,8 @@ const (
 )
 
 // CompleteRecord exists once a leader has listed every source and has claimed addresses for
-// all of it. It is a name in the name space of all records.
+// all of it. Its value is the identity of the datastore: a backup that is restored with a new
+// identity is not complete. It is a name in the name space of all records.
 const CompleteRecord = "complete/sources"
 
 // HistoryRecord is the record of the datastore's history (see stream.Log.Turn), in the name
@@ -86,7 +87,7 @@ type Hub struct {
 	network    network
 	history    []byte // not yet in the streams
 	adopting   bool
-	listed     bool // CompleteRecord exists
+	listed     bool // CompleteRecord has the identity of the datastore
 }
 
 // network is the record of the Network. Every node with an interface gets it.
@@ -195,7 +196,8 @@ func (h *Hub) record(before map[string]iface, name string, value []byte) {
 	case adoptingRecord:
 		h.adopting = value != nil
 	case CompleteRecord:
-		h.listed = value != nil // it is deleted when the datastore is emptied
+		// The record is deleted when the datastore is emptied.
+		h.listed = value != nil && string(value) == h.cfg.Identity
 	}
 	if name == networkRecord {
 		h.network = network{content: value}

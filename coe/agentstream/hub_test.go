@@ -44,7 +44,7 @@ type confirmed struct{ lease *coe.Lease }
 func listed(t testing.TB, values ...any) map[string][]byte {
 	t.Helper()
 	all := records(t, values...)
-	all[CompleteRecord] = []byte("true")
+	all[CompleteRecord] = []byte("x")
 	return all
 }
 
@@ -172,12 +172,14 @@ func TestStreams(t *testing.T) {
 // leader adopts the interfaces in the backend.
 func TestUnfinishedRecords(t *testing.T) {
 	a, b := lease(pod1, node1), lease(pod2, node1)
-	complete := map[string][]byte{CompleteRecord: []byte("true")}
+	complete := map[string][]byte{CompleteRecord: []byte("x")}
 	adopting := func(all map[string][]byte) map[string][]byte {
 		all["chosen/adopting/"] = []byte("true")
 		return all
 	}
 	adopted := []string{"chosen/adopting/"}
+	backup := records(t, a)
+	backup[CompleteRecord] = []byte("former")
 	node := map[string][]byte{"chosen/node/" + node2: []byte(`{"node":"` + node2 + `","number":1}`), "chosen/networks/": []byte(networks)}
 	both := []string{"snapshot-begin", "put 1", "put 2", "snapshot-complete 14@x"}
 	for name, c := range map[string]struct {
@@ -217,6 +219,11 @@ func TestUnfinishedRecords(t *testing.T) {
 			{Revision: 10, Put: adopting(records(t, a))},
 			{Revision: 11, Snapshot: true},
 			{Revision: 12, Put: records(t, b, a)},
+			{Revision: 14, Put: complete},
+		}, both},
+		"a backup that is restored with a new identity": {[]Batch{
+			{Revision: 12, Snapshot: true, Put: backup},
+			{Revision: 13, Put: records(t, b)},
 			{Revision: 14, Put: complete},
 		}, both},
 		"emptied under a running replica": {[]Batch{

@@ -25,7 +25,7 @@ func TestNodes(t *testing.T) {
 	one, two := hears(t, h, node1), hears(t, h, node2)
 	h.Apply(Batch{Revision: 1, Snapshot: true, Put: map[string][]byte{
 		"chosen/node/" + node1: []byte(`{"node":"` + node1 + `","number":1}`), "chosen/networks/": []byte(networks),
-		CompleteRecord: []byte("true"),
+		CompleteRecord: []byte("x"),
 	}})
 	place := `{"operation":"put","node":"192.168.33.11","name":"node:192.168.33.11:management","mac-address":"0a:58:64:60:00:02",` +
 		`"address":"100.96.0.2","prefix-length":16,"gateway":"100.96.0.1","service-address":"100.96.0.3",` +
@@ -60,6 +60,6 @@ func TestNodes(t *testing.T) {
 	require.Equal(t, []string{"coe-agent:node-changed" + gone}, two())
 	judge(t, "node-changed", []byte(gone))
 
-	h.Apply(Batch{Revision: 6, Snapshot: true, Put: map[string][]byte{CompleteRecord: []byte("true")}})
+	h.Apply(Batch{Revision: 6, Snapshot: true, Put: map[string][]byte{CompleteRecord: []byte("x")}})
 	require.Equal(t, []string{"coe-agent:snapshot-begin{}", "coe-agent:snapshot-complete{}"}, one())
 }
