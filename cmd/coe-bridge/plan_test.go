@@ -173,7 +173,8 @@ func TestPlanOfBadDocuments(t *testing.T) {
 		name, document string
 		says           []string
 	}{
-		{"empty", "", []string{`want one JSON object like {"pod:pods": […]}`}},
+		{"empty", "", []string{"plan standard input: it has no objects"}},
+		{"a comment", "# nothing\n", []string{"plan standard input: it has no objects"}},
 		{"no object", "[]", []string{`want one JSON object like {"pod:pods": […]}`}},
 		{"broken", `{"pod:pods":`, []string{"unexpected end of JSON input"}},
 		{"two documents", `{} {}`, []string{"after top-level value"}},

@@ -50,13 +50,13 @@ func readDocuments(documents []Document) (*input, error) {
 }
 
 // isManifest reports whether a text is Kubernetes manifests, not COE JSON. Manifests are
-// YAML, or objects with a kind.
+// YAML, or objects with a kind. An empty text is YAML.
 func isManifest(text []byte) bool {
 	text = bytes.TrimSpace(text)
-	if len(text) == 0 || text[0] == '[' {
+	if bytes.HasPrefix(text, []byte("[")) {
 		return false
 	}
-	if text[0] != '{' {
+	if !bytes.HasPrefix(text, []byte("{")) {
 		return true
 	}
 	var first map[string]json.RawMessage

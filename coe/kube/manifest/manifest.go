@@ -10,13 +10,17 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	strictjson "sigs.k8s.io/json"
 )
 
@@ -29,15 +33,18 @@ type Set struct {
 	Services   []*corev1.Service
 	Slices     []*discoveryv1.EndpointSlice
 	Policies   []*networkingv1.NetworkPolicy
-	// Skipped are the objects that a bridge does not watch.
+	// Skipped are the objects that a bridge does not watch, and the unknown fields that an API
+	// server has set.
 	Skipped []Skipped
 
-	told map[string]string // the place of an object, by kind and name
+	told    map[string]string // the place of an object, by kind and name
+	unknown map[string]bool   // skipped fields, by kind and path
 }
 
-// Skipped is an object of a manifest that a bridge ignores.
+// Skipped is an object of a manifest that a bridge ignores, or a field of a kind of objects. A
+// field is there once, with the place of the first object that has it.
 type Skipped struct {
-	Kind    string `json:"kind"`
+	Kind    string `json:"kind"`  // of a field: KIND field
 	Name    string `json:"name"`  // with its namespace, if it has one
 	Where   string `json:"where"` // file and document
 	Message string `json:"message"`
@@ -58,8 +65,13 @@ func (p place) String() string {
 }
 
 // Read adds the manifests of one file: YAML documents, or a sequence of JSON objects. Errors name
-// the file, the number of the document without empty ones, the object and the field. After an
-// error the Set must not be used.
+// the file, the number of the document without empty ones, the object and the field. A file
+// without documents is an error. After an error the Set must not be used.
+//
+// Unknown fields are errors, with two exceptions. An API server may be newer than this program: an
+// unknown field is skipped if the object has a resourceVersion. But the rules of a NetworkPolicy
+// are read in full or not at all. An API server may also be older: a status is skipped if its kind
+// no longer has one.
 func (m *Set) Read(file string, r io.Reader) error {
 	text, err := io.ReadAll(r)
 	if err != nil {
@@ -72,6 +84,8 @@ func (m *Set) Read(file string, r io.Reader) error {
 	for at := (place{file: file, document: 1}); ; at.document++ {
 		document, err := next()
 		switch {
+		case errors.Is(err, io.EOF) && at.document == 1:
+			return fmt.Errorf("%s: it has no objects", file)
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
@@ -87,8 +101,9 @@ func (m *Set) Read(file string, r io.Reader) error {
 type header struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        struct {
-		Name      string `json:"name"`
-		Namespace string `json:"namespace"`
+		Name            string `json:"name"`
+		Namespace       string `json:"namespace"`
+		ResourceVersion string `json:"resourceVersion"`
 	} `json:"metadata"`
 }
 
@@ -115,13 +130,13 @@ type list struct {
 func (m *Set) add(at place, document []byte, of metav1.TypeMeta) error {
 	var h header
 	if err := json.Unmarshal(document, &h); err != nil {
-		return fmt.Errorf("%s: want a Kubernetes object: %w", at, err)
+		return fmt.Errorf("%s: want a Kubernetes object: %w", at, explainType(err))
 	}
 	if h.Kind == "" && h.APIVersion == "" {
 		h.TypeMeta = of
 	}
 	if h.Kind == "" || h.APIVersion == "" {
-		return fmt.Errorf("%s: want a Kubernetes object with apiVersion and kind; put RESTCONF entries into a separate file", at)
+		return fmt.Errorf("%s: want a Kubernetes object with apiVersion and kind; a file of manifests must not have RESTCONF entries", at)
 	}
 	if kind, isList := strings.CutSuffix(h.Kind, "List"); isList && (kind == "" || watched[kind] != "") {
 		return m.addList(at, document, h)
@@ -132,7 +147,8 @@ func (m *Set) add(at place, document []byte, of metav1.TypeMeta) error {
 // addList adds the objects of a list.
 func (m *Set) addList(at place, document []byte, h header) error {
 	var l list
-	if err := decode(document, &l); err != nil {
+	unknown, err := decode(document, &l)
+	if err := utilerrors.NewAggregate(append(unknown, err)); err != nil {
 		return fmt.Errorf("%s: %s: %w", at, h.Kind, err)
 	}
 	of := metav1.TypeMeta{}
@@ -157,22 +173,25 @@ var watched = map[string]string{
 // addObject adds an object, or records that it is skipped.
 func (m *Set) addObject(at place, document []byte, h header) (err error) {
 	if watched[h.Kind] != h.APIVersion {
+		if err := checkType(h); err != nil {
+			return fmt.Errorf("%s: %s %s: %w", at, h.Kind, h.name(), err)
+		}
 		m.Skipped = append(m.Skipped, Skipped{h.Kind, h.name(), at.String(), whySkipped(h)})
 		return nil
 	}
 	switch h.Kind {
 	case "Namespace":
-		err = read(m, at, document, &m.Namespaces, checkNamespace)
+		err = read(m, at, h, document, &m.Namespaces, checkNamespace)
 	case "Node":
-		err = read(m, at, document, &m.Nodes, checkNode)
+		err = read(m, at, h, document, &m.Nodes, checkNode)
 	case "Pod":
-		err = read(m, at, document, &m.Pods, checkPod)
+		err = read(m, at, h, document, &m.Pods, checkPod)
 	case "Service":
-		err = read(m, at, document, &m.Services, checkService)
+		err = read(m, at, h, document, &m.Services, checkService)
 	case "EndpointSlice":
-		err = read(m, at, document, &m.Slices, checkSlice)
+		err = read(m, at, h, document, &m.Slices, checkSlice)
 	case "NetworkPolicy":
-		err = read(m, at, document, &m.Policies, checkPolicy)
+		err = read(m, at, h, document, &m.Policies, checkPolicy)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %s %s: %w", at, h.Kind, h.name(), err)
@@ -184,9 +203,10 @@ func (m *Set) addObject(at place, document []byte, h header) (err error) {
 func read[T any, O interface {
 	*T
 	metav1.Object
-}](m *Set, at place, document []byte, list *[]O, check func(O) error) error {
+}](m *Set, at place, h header, document []byte, list *[]O, check func(O) error) error {
 	o := O(new(T))
-	if err := decode(document, o); err != nil {
+	unknown, err := decode(document, o)
+	if err := utilerrors.NewAggregate(append(m.skipFields(at, h, unknown), err)); err != nil {
 		return err
 	}
 	kind := reflect.TypeFor[T]().Name()
@@ -205,10 +225,72 @@ func read[T any, O interface {
 	return nil
 }
 
-// decode reads JSON strictly: unknown and duplicate fields are errors that name the field.
-func decode(document []byte, into any) error {
+// decode reads JSON. Unknown fields have their own errors, because some of them are allowed.
+func decode(document []byte, into any) (unknown []error, err error) {
 	strict, err := strictjson.UnmarshalStrict(document, into)
-	return utilerrors.NewAggregate(append(strict, err))
+	var others []error
+	for _, e := range strict {
+		if strings.HasPrefix(e.Error(), "unknown field ") {
+			unknown = append(unknown, e)
+		} else {
+			others = append(others, e)
+		}
+	}
+	return unknown, utilerrors.NewAggregate(append(others, explainType(err)))
+}
+
+// explainType says of a value of a wrong type which field it is, and what to do.
+func explainType(err error) error {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case !ok || wrong.Field == "":
+		return err
+	case wrong.Type.Kind() == reflect.String && wrong.Value != "object" && wrong.Value != "array":
+		return fmt.Errorf("%s: want a text, not a %s: put it in quotes", wrong.Field, wrong.Value)
+	}
+	return fmt.Errorf("%s: want %s, not %s", wrong.Field, wrong.Type, wrong.Value)
+}
+
+// skipFields records the unknown fields that Read allows, and returns the others.
+func (m *Set) skipFields(at place, h header, unknown []error) (refused []error) {
+	for _, err := range unknown {
+		path := err.Error()
+		if of, ok := err.(strictjson.FieldError); ok {
+			path = of.FieldPath()
+		}
+		fromServer := h.Metadata.ResourceVersion != "" && (h.Kind != "NetworkPolicy" || !strings.HasPrefix(path, "spec."))
+		if !fromServer && path != "status" {
+			refused = append(refused, err)
+			continue
+		}
+		path = regexp.MustCompile(`\[\d+\]`).ReplaceAllString(path, "[]")
+		if m.unknown[h.Kind+" "+path] {
+			continue
+		}
+		if m.unknown == nil {
+			m.unknown = map[string]bool{}
+		}
+		m.unknown[h.Kind+" "+path] = true
+		m.Skipped = append(m.Skipped, Skipped{h.Kind + " field", path, at.String(), "this version of coe-bridge does not know it"})
+	}
+	return refused
+}
+
+// checkType finds misspelt types. Without the check, a policy with a misspelt kind would be
+// skipped. An API server prints no misspelt kinds, and may be newer than this program.
+func checkType(h header) error {
+	if want := watched[h.Kind]; h.Kind == "NetworkPolicy" {
+		return field.NotSupported(field.NewPath("apiVersion"), h.APIVersion, []string{want})
+	}
+	known := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(known), discoveryv1.AddToScheme(known), networkingv1.AddToScheme(known)); err != nil {
+		return err
+	}
+	version := schema.FromAPIVersionAndKind(h.APIVersion, h.Kind)
+	if h.Metadata.ResourceVersion == "" && known.IsVersionRegistered(version.GroupVersion()) && !known.Recognizes(version) {
+		return field.Invalid(field.NewPath("kind"), h.Kind, h.APIVersion+" has no such kind")
+	}
+	return nil
 }
 
 // whySkipped returns the reason why a bridge ignores an object.

@@ -56,7 +56,7 @@ func TestReadForms(t *testing.T) {
 			require.Empty(t, m.Skipped)
 		})
 	}
-	require.Empty(t, readManifests(t, "", "# nothing\n", "---\n---\n").Pods)
+	require.Empty(t, readManifests(t, `{"apiVersion": "v1", "kind": "List", "items": []}`).Pods)
 }
 
 // Defaults of a manifest are derived from its content, and always the same.
@@ -99,6 +99,28 @@ items:
 	}, m.Skipped)
 }
 
+// TestReadSkipsFields: objects of newer and older API servers are read without their unknown fields.
+func TestReadSkipsFields(t *testing.T) {
+	m := readManifests(t, `---
+{apiVersion: v1, kind: Pod, metadata: {name: a, resourceVersion: "7"}, status: {future: 1, containerStatuses: [{name: a}, {name: b, future: 1}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: b, resourceVersion: "8"}, spec: {nodeName: n1}, status: {future: 2}}
+---
+{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: p}, status: {}}
+---
+{apiVersion: v1, kind: FutureKind, metadata: {name: f, resourceVersion: "9"}}
+`)
+	const unknown = "this version of coe-bridge does not know it"
+	require.ElementsMatch(t, []manifest.Skipped{
+		{"Pod field", "status.future", "a.yaml: document 1", unknown},
+		{"Pod field", "status.containerStatuses[].future", "a.yaml: document 1", unknown},
+		{"NetworkPolicy field", "status", "a.yaml: document 3", unknown},
+		{"FutureKind", "f", "a.yaml: document 4", "a bridge does not watch this kind"},
+	}, m.Skipped)
+	require.Equal(t, "n1", m.Pods[1].Spec.NodeName)
+	require.Len(t, m.Policies, 1)
+}
+
 func TestReadRefuses(t *testing.T) {
 	object := func(kind, rest string) string {
 		version := "v1"
@@ -123,7 +145,7 @@ func TestReadRefuses(t *testing.T) {
 		"policy":            {strings.Replace(object("NetworkPolicy", `"spec": {"policyTypes": ["ingress"]}`), `"v1"`, `"networking.k8s.io/v1"`, 1), `NetworkPolicy web: spec.policyTypes[0]: Unsupported value: "ingress"`},
 		"twice in JSON":     {object("Pod", `"spec": {"nodeName": "n1", "nodeName": "n2"}`), `Pod web: duplicate field "spec.nodeName"`},
 		"twice in YAML":     {"apiVersion: v1\nkind: Pod\nkind: Pod\n", `document 1: yaml: unmarshal errors:` + "\n" + `  line 3: key "kind" already set in map`},
-		"type":              {object("Pod", `"spec": {"nodeName": 7}`), "Pod web: json: cannot unmarshal number into Go struct field PodSpec.spec.nodeName of type string"},
+		"type":              {object("Pod", `"spec": {"nodeName": 7}`), "Pod web: spec.nodeName: want a text, not a number: put it in quotes"},
 		"no name":           {`{"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "web-"}}`, "Pod without a name: metadata.name: Required value"},
 		"name":              {`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a:b"}}`, `Pod a:b: metadata.name: Invalid value: "a:b"`},
 		"namespace":         {`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "B"}}`, `Pod B/a: metadata.namespace: Invalid value: "B"`},
@@ -141,6 +163,27 @@ func TestReadRefuses(t *testing.T) {
 		"cluster address":  {object("Service", `"spec": {"clusterIP": "10.96"}`), `spec.clusterIP: Invalid value: "10.96"`},
 		"external address": {object("Service", `"spec": {"clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1", "y"], "externalIPs": ["x"]}`), `[spec.clusterIPs[1]: Invalid value: "y": want an IPv4 or IPv6 address, spec.externalIPs[0]: Invalid value: "x"`},
 		"endpoint":         {object("EndpointSlice", `"addressType": "IPv4", "endpoints": [{"addresses": ["x"]}], "ports": [{"port": -1, "protocol": "x"}]`), `[ports[0].port: Invalid value: -1: want a port number, 1..65535, ports[0].protocol: Invalid value: "x": want TCP, UDP or SCTP, endpoints[0].addresses[0]: Invalid value: "x"`},
+		"no text":          {"", "a.yaml: it has no objects"},
+		"only a comment":   {"# nothing\n", "a.yaml: it has no objects"},
+		"empty documents":  {"---\n---\n", "a.yaml: it has no objects"},
+		"a word of YAML":   {"---\n{apiVersion: v1, kind: Pod, metadata: {name: web, labels: {app: n, n: a}}}", "Pod web: metadata.labels: want a text, not a bool: put it in quotes"},
+		"no text at all":   {object("Pod", `"spec": {"nodeName": {}}`), "Pod web: spec.nodeName: want string, not object"},
+		"name of a number": {"---\n{apiVersion: v1, kind: Pod, metadata: {name: 7}}", "a.yaml: document 1: want a Kubernetes object: metadata.name: want a text, not a number: put it in quotes"},
+		"version of a policy": {
+			object("NetworkPolicy", `"spec": {}`), `a.yaml: document 1: NetworkPolicy web: apiVersion: Unsupported value: "v1": supported values: "networking.k8s.io/v1"`,
+		},
+		"misspelt kind": {
+			`{"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolcy", "metadata": {"name": "p"}}`,
+			`a.yaml: document 1: NetworkPolcy p: kind: Invalid value: "NetworkPolcy": networking.k8s.io/v1 has no such kind`,
+		},
+		"unknown field of a policy": {
+			`{"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "p", "resourceVersion": "7"}, "spec": {"ingres": []}}`,
+			`NetworkPolicy p: unknown field "spec.ingres"`,
+		},
+		"duplicate from an API server": {
+			`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "resourceVersion": "7"}, "spec": {"x": 1, "nodeName": "a", "nodeName": "b"}}`,
+			`Pod p: duplicate field "spec.nodeName"`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m manifest.Set
@@ -250,7 +293,7 @@ func FuzzManifests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		var m manifest.Set
 		if err := m.Read("fuzz", strings.NewReader(text)); err != nil {
-			require.ErrorContains(t, err, "fuzz: document ")
+			require.ErrorContains(t, err, "fuzz: ")
 			return
 		}
 		coe.NewStore(nil, coe.Kubernetes).Update(m.Put)
