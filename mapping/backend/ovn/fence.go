@@ -20,12 +20,12 @@ const (
 
 // ErrDeposed reports that a later writer has claimed the database. It is final for
 // this writer's epoch.
-var ErrDeposed = errors.New("a later writer has claimed the codec.Northbound database")
+var ErrDeposed = errors.New("a later writer has claimed the northbound database")
 
 // ErrOtherDatastore reports that the database belongs to a bridge with another
 // datastore. The backend does not write to it, because it would remove every object
 // that its own datastore does not have. An operator can release the database.
-var ErrOtherDatastore = errors.New("the codec.Northbound database belongs to a bridge with another datastore: " +
+var ErrOtherDatastore = errors.New("the northbound database belongs to a bridge with another datastore: " +
 	"give this bridge its own database; or stop the other bridge for good, and remove coe-bridge/epoch from NB_Global's external_ids")
 
 // fence keeps out a writer that has been replaced: each transaction begins with a wait,

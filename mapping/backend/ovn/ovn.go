@@ -161,7 +161,7 @@ func (b *Backend) Read(ctx context.Context) (netvirt.Model, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read codec.Northbound database: %w", err)
+		return nil, fmt.Errorf("read northbound database: %w", err)
 	}
 	return have, nil
 }
@@ -178,14 +178,14 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 	err := b.with(ctx, func(s *session) error {
 		err := b.write(ctx, s, changes)
 		if errors.Is(err, errStale) {
-			b.log.Debug("reading the codec.Northbound database again", "err", err)
+			b.log.Debug("reading the northbound database again", "err", err)
 			s.mirror = nil
 			err = b.write(ctx, s, changes)
 		}
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("write codec.Northbound database: %w", err)
+		return fmt.Errorf("write northbound database: %w", err)
 	}
 	return nil
 }

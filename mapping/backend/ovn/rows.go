@@ -45,7 +45,7 @@ func Rows(m netvirt.Model, owner string) ([]Row, error) {
 	ahead := newMirror(codec.Codec{Owner: cfg.Owner}).stage()
 	for _, c := range netvirt.Diff(nil, m) {
 		if err := ahead.apply(c); err != nil {
-			return nil, fmt.Errorf("list codec.Northbound rows: %w", err)
+			return nil, fmt.Errorf("list northbound rows: %w", err)
 		}
 	}
 	set := &ovsdb.RowSet{}

@@ -37,9 +37,9 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 		missed = err != nil
 		switch {
 		case errors.Is(err, ErrDeposed):
-			return fmt.Errorf("watch codec.Northbound database: %w", err)
+			return fmt.Errorf("watch northbound database: %w", err)
 		case err != nil:
-			b.log.Debug("cannot reach the codec.Northbound database", "err", err)
+			b.log.Debug("cannot reach the northbound database", "err", err)
 			pause(ctx, retry)
 			retry = min(2*retry, maxRetry)
 		default:
@@ -118,7 +118,7 @@ func (b *Backend) connected(ctx context.Context) (*session, error) {
 		s, err := b.dial(ctx, b.endpoints[b.next])
 		if err == nil {
 			b.session = s
-			b.log.Info("connected to the codec.Northbound database", "endpoint", b.endpoints[b.next])
+			b.log.Info("connected to the northbound database", "endpoint", b.endpoints[b.next])
 			return s, nil
 		}
 		failures = append(failures, err)
