@@ -65,3 +65,25 @@ func BenchmarkReach(b *testing.B) {
 		c.Reach(to[0], coe.Ingress)
 	}
 }
+
+// BenchmarkReachOfManyRules is about a pod with a rule and a port of its own for each of 500 pods.
+func BenchmarkReachOfManyRules(b *testing.B) {
+	var w policy.World
+	for n := range 500 {
+		app := fmt.Sprint(n)
+		w.Pods = append(w.Pods, policy.Pod{Namespace: "shop", Name: "pod" + app, Labels: map[string]string{"app": app}})
+		peer := coe.Selector{Requirements: []coe.Requirement{{Key: "app", Operator: coe.In, Values: []string{app}}}}
+		port := uint16(2*n + 1)
+		w.Policies = append(w.Policies, &coe.PolicySpec{
+			Policy: coe.Policy{Namespace: "shop", Name: "policy" + app},
+			Ingress: coe.PolicySide{Isolates: true, Rules: []coe.PolicyRule{
+				{Peers: []coe.PolicyPeer{{Pods: peer}}, Ports: []coe.PolicyPort{{Protocol: "tcp", First: port, Last: port}}},
+			}},
+		})
+	}
+	c := policy.Compile(w)
+	to, _ := c.Pod("shop", "pod0")
+	for b.Loop() {
+		c.Reach(to[0], coe.Ingress)
+	}
+}

@@ -172,25 +172,21 @@ func subject(d coe.Direction, from, to End) End {
 	return to
 }
 
+// other returns the end whose policies do not decide in a direction.
+func other(d coe.Direction, from, to End) End {
+	if d == coe.Egress {
+		return to
+	}
+	return from
+}
+
 // judge judges one side of a connection. If a rule allows it, it returns the rule.
 func judge(d coe.Direction, from, to End, port Port) (Reason, *side, int) {
-	self, peer := subject(d, from, to), from
-	if d == coe.Egress {
-		peer = to
+	self, peer := subject(d, from, to), other(d, from, to)
+	if reason := exempt(d, self, peer); reason != "" {
+		return reason, nil, 0
 	}
-	switch {
-	case !self.isPoliced():
-		return NotPoliced, nil, 0
-	case self.pod == peer.pod:
-		return Itself, nil, 0
-	case peer.node != "" && peer.node == self.pod.Node:
-		return OwnNode, nil, 0
-	}
-	policies := *self.pod.sides(d)
-	if len(policies) == 0 {
-		return NotIsolated, nil, 0
-	}
-	for _, s := range policies {
+	for _, s := range *self.pod.sides(d) {
 		for i := range s.rules {
 			if s.rules[i].matchesPeer(peer) && s.rules[i].matchesPort(to, port) {
 				return ByRule, s, i
@@ -198,6 +194,22 @@ func judge(d coe.Direction, from, to End, port Port) (Reason, *side, int) {
 		}
 	}
 	return Denied, nil, 0
+}
+
+// exempt returns why an end allows all connections with a peer in a direction; empty if its
+// policies decide.
+func exempt(d coe.Direction, self, peer End) Reason {
+	switch {
+	case !self.isPoliced():
+		return NotPoliced
+	case self.pod == peer.pod:
+		return Itself
+	case peer.node != "" && peer.node == self.pod.Node:
+		return OwnNode
+	case len(*self.pod.sides(d)) == 0:
+		return NotIsolated
+	}
+	return ""
 }
 
 func (r *rule) matchesPeer(peer End) bool {

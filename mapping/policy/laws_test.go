@@ -118,8 +118,8 @@ func requireAddition(t *testing.T, old, now policy.Side, q question) {
 	}
 }
 
-// FuzzReach: the open ports of a path are the ports that are allowed, and every address of a block
-// has the same.
+// FuzzReach: the open ports of a path are the ports that are allowed, in maximal ranges, and every
+// address of a block has the same.
 func FuzzReach(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, seed uint64) {
@@ -129,6 +129,7 @@ func FuzzReach(f *testing.F) {
 		self, all := pick(g, c.Pods()...), ends(w.World, c)
 		for _, d := range []coe.Direction{coe.Ingress, coe.Egress} {
 			paths := c.Reach(self, d)
+			requireMaximal(t, paths)
 			for _, peer := range all {
 				if !policy.SameFamily(self, peer) || peer.Pod() != nil && peer.Pod().HostNetwork {
 					continue
@@ -146,6 +147,17 @@ func FuzzReach(f *testing.F) {
 			}
 		}
 	})
+}
+
+// requireMaximal fails if two ranges of a path are one, or not sorted.
+func requireMaximal(t *testing.T, paths []policy.Path) {
+	for _, p := range paths {
+		for i := 1; i < len(p.Ports); i++ {
+			if one, next := p.Ports[i-1], p.Ports[i]; one.Protocol == next.Protocol {
+				require.Less(t, int(one.Last)+1, int(next.First))
+			}
+		}
+	}
 }
 
 // isOpen reports whether a path has a peer and a port.

@@ -32,55 +32,97 @@ const lastPort = 65535
 
 // OpenPorts returns the ports of an end that another may connect to: maximal ranges, sorted.
 func (c *Cluster) OpenPorts(from, to End) []PortRange {
+	var sides [][]*rule // of the directions in which policies decide
+	for _, d := range []coe.Direction{coe.Egress, coe.Ingress} {
+		self, peer := subject(d, from, to), other(d, from, to)
+		if exempt(d, self, peer) != "" {
+			continue
+		}
+		rules := rulesFor(self, d, peer)
+		if len(rules) == 0 {
+			return nil
+		}
+		sides = append(sides, rules)
+	}
 	var open []PortRange
 	for _, protocol := range protocols {
-		begins := begins(from, to, protocol)
-		for i, first := range begins {
-			last := uint16(lastPort)
-			if i+1 < len(begins) {
-				last = begins[i+1] - 1
-			}
-			if !c.Allowed(from, to, Port{protocol, first}) {
-				continue
-			}
-			if n := len(open); n > 0 && open[n-1].Protocol == protocol && open[n-1].Last == first-1 {
-				open[n-1].Last = last
-			} else {
-				open = append(open, PortRange{protocol, first, last})
-			}
+		ports := []PortRange{{protocol, 1, lastPort}}
+		for _, rules := range sides {
+			ports = common(ports, portsOf(rules, to, protocol))
 		}
+		open = append(open, ports...)
 	}
 	return open
 }
 
-// begins returns the ports at which an answer can change, sorted. Between two of them all ports
-// have the same answer.
-func begins(from, to End, protocol string) []uint16 {
-	all := []uint16{1}
-	add := func(first, last uint16) {
-		all = append(all, first)
-		if last < lastPort {
-			all = append(all, last+1)
+// rulesFor returns the rules of an end in a direction that match a peer.
+func rulesFor(self End, d coe.Direction, peer End) []*rule {
+	var rules []*rule
+	for r := range rulesOf(self, d) {
+		if r.matchesPeer(peer) {
+			rules = append(rules, r)
 		}
 	}
-	for _, d := range []coe.Direction{coe.Egress, coe.Ingress} {
-		for r := range rulesOf(subject(d, from, to), d) {
-			for _, p := range r.Ports {
-				if p.Last != 0 {
-					add(p.First, p.Last)
-				}
+	return rules
+}
+
+// portsOf returns the ports of a protocol that rules allow: maximal ranges, sorted.
+func portsOf(rules []*rule, to End, protocol string) []PortRange {
+	var all []PortRange
+	for _, r := range rules {
+		if len(r.Ports) == 0 {
+			return []PortRange{{protocol, 1, lastPort}}
+		}
+		for _, p := range r.Ports {
+			switch {
+			case p.Protocol != protocol:
+			case p.Name != "":
+				all = append(all, named(to, p.Name, protocol)...)
+			case p.Last == 0:
+				return []PortRange{{protocol, 1, lastPort}}
+			default:
+				all = append(all, PortRange{protocol, p.First, p.Last})
 			}
 		}
 	}
-	if to.isPoliced() {
-		for _, p := range to.pod.Ports {
-			if p.Protocol == protocol {
-				add(p.Port, p.Port)
-			}
+	slices.SortFunc(all, func(a, b PortRange) int { return cmp.Compare(a.First, b.First) })
+	var merged []PortRange
+	for _, p := range all {
+		if n := len(merged) - 1; n >= 0 && int(p.First) <= int(merged[n].Last)+1 {
+			merged[n].Last = max(merged[n].Last, p.Last)
+		} else {
+			merged = append(merged, p)
 		}
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return merged
+}
+
+// named returns the ports that a destination has for a name.
+func named(to End, name, protocol string) (ports []PortRange) {
+	if !to.isPoliced() {
+		return nil
+	}
+	for _, p := range to.pod.Ports {
+		if p.Name == name && p.Protocol == protocol {
+			ports = append(ports, PortRange{protocol, p.Port, p.Port})
+		}
+	}
+	return ports
+}
+
+// common returns the ports that are in both lists of sorted ranges.
+func common(a, b []PortRange) (both []PortRange) {
+	for len(a) > 0 && len(b) > 0 {
+		if first, last := max(a[0].First, b[0].First), min(a[0].Last, b[0].Last); first <= last {
+			both = append(both, PortRange{a[0].Protocol, first, last})
+		}
+		if a[0].Last < b[0].Last {
+			a = a[1:]
+		} else {
+			b = b[1:]
+		}
+	}
+	return both
 }
 
 // rulesOf returns the rules of all policies that isolate an end in a direction.
@@ -186,10 +228,15 @@ func blocks(self End, d coe.Direction) []*coe.AddressBlock {
 	all := make([]*coe.AddressBlock, len(sorted))
 	for i, prefix := range sorted {
 		all[i] = &coe.AddressBlock{CIDR: prefix}
-		// The prefixes inside follow. A prefix inside another of them is already left out.
+		// The prefixes inside follow, each directly before those inside of it, which are already
+		// left out with it.
+		except := &all[i].Except
 		for _, inside := range sorted[i+1:] {
-			if prefix.Overlaps(inside) && all[i].Contains(inside.Addr()) {
-				all[i].Except = append(all[i].Except, inside)
+			if !prefix.Overlaps(inside) {
+				break
+			}
+			if n := len(*except); n == 0 || !(*except)[n-1].Overlaps(inside) {
+				*except = append(*except, inside)
 			}
 		}
 	}
