@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -30,14 +31,19 @@ udp or sctp. An IPv6 address with a port is in brackets: [fd00::8]:80.
 An address that a pod or a node has stands for that pod or node. Egress is judged by the
 pod that serves a connection: instead of a service, name one of its pods.
 
+` + notEnforced + `
+
 If both pods have IPv4 and IPv6 addresses, the policies are asked about both. The exit
 status is 0 if every answer is "allowed", 3 if one is "denied", and 1 after an error.`,
 		Example: `  coe-bridge policy check -f cluster.yaml --from shop/web --to shop/db:5432
   coe-bridge policy check -f cluster.yaml --from 192.0.2.7 --to shop/web:80/tcp -o json
   coe-bridge policy check -f cluster.yaml --from shop/web --to [2001:db8::53]:53/udp
-  kubectl get ns,pods,netpol -A -o yaml | coe-bridge policy check -f - -f new-policy.yaml --from shop/web --to shop/db:5432`,
-		Args: cobra.NoArgs,
+  kubectl get nodes,ns,pods,svc,netpol -A -o yaml | coe-bridge policy check -f - -f new-policy.yaml --from shop/web --to shop/db:5432`,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if from == "" || to == "" {
+				return errors.New("policy check: want --from NAMESPACE/POD or --from ADDRESS, and --to NAMESPACE/POD:PORT or --to ADDRESS:PORT")
+			}
 			c, err := in.read(cmd)
 			if err != nil {
 				return err
@@ -49,6 +55,7 @@ status is 0 if every answer is "allowed", 3 if one is "denied", and 1 after an e
 			if err := out.Print(cmd.OutOrStdout(), shown.table(), shown); err != nil {
 				return err
 			}
+			printNotEnforced(cmd)
 			if !shown.Allowed {
 				return output.Exit{Status: 3}
 			}
@@ -57,8 +64,6 @@ status is 0 if every answer is "allowed", 3 if one is "denied", and 1 after an e
 	}
 	cmd.Flags().StringVar(&from, "from", "", "who connects: a pod as NAMESPACE/POD, or an address")
 	cmd.Flags().StringVar(&to, "to", "", "what it connects to: a pod as NAMESPACE/POD or an address, with the port and the protocol")
-	_ = cmd.MarkFlagRequired("from")
-	_ = cmd.MarkFlagRequired("to")
 	_ = cmd.RegisterFlagCompletionFunc("from", in.complete)
 	_ = cmd.RegisterFlagCompletionFunc("to", in.complete)
 	in.register(cmd)
@@ -67,7 +72,7 @@ status is 0 if every answer is "allowed", 3 if one is "denied", and 1 after an e
 }
 
 // ask asks about each pair of addresses of the same family.
-func ask(c *policy.Cluster, from, to string) (*shownAnswers, error) {
+func ask(c *cluster, from, to string) (*shownAnswers, error) {
 	target, port, err := splitPort(to)
 	if err != nil {
 		return nil, err
@@ -84,7 +89,7 @@ func ask(c *policy.Cluster, from, to string) (*shownAnswers, error) {
 	for _, s := range sources {
 		for _, t := range targets {
 			if policy.SameFamily(s, t) {
-				shown.add(s, t, c.Judge(s, t, port))
+				shown.add(s, t, port, c.Judge(s, t, port))
 			}
 		}
 	}
@@ -95,7 +100,10 @@ func ask(c *policy.Cluster, from, to string) (*shownAnswers, error) {
 }
 
 // endsOf returns the ends that a text names: NAMESPACE/POD or an address.
-func endsOf(c *policy.Cluster, text string) ([]policy.End, error) {
+func endsOf(c *cluster, text string) ([]policy.End, error) {
+	if _, err := netip.ParsePrefix(text); err == nil {
+		return nil, fmt.Errorf("%s is a prefix: give one address", text)
+	}
 	if strings.Contains(text, "/") {
 		return podEnds(c, text)
 	}
@@ -103,7 +111,11 @@ func endsOf(c *policy.Cluster, text string) ([]policy.End, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%q: want a pod as NAMESPACE/POD, or an address", text)
 	}
-	ends := c.At(addr.WithZone("").Unmap())
+	addr = addr.WithZone("").Unmap()
+	ends := c.At(addr)
+	if service := c.set.ServiceAt(addr); service != nil && ends[0].Pod() == nil && ends[0].Node() == "" {
+		return nil, fmt.Errorf("%s is an address of service %s/%s: name one of its pods", addr, service.Namespace, service.Name)
+	}
 	if len(ends) > 1 {
 		return nil, fmt.Errorf("%s is the address of several pods: name one of %s", text, strings.Join(names(ends), ", "))
 	}
@@ -120,7 +132,7 @@ func names(ends []policy.End) []string {
 
 // splitPort splits TARGET:PORT[/PROTOCOL].
 func splitPort(text string) (target string, port policy.Port, err error) {
-	wrong := fmt.Errorf("--to %q: want NAMESPACE/POD:PORT[/PROTOCOL] or ADDRESS:PORT[/PROTOCOL], like shop/db:5432/tcp or [fd00::8]:53/udp", text)
+	wrong := fmt.Errorf("--to %q: want NAMESPACE/POD:PORT[/PROTOCOL] or ADDRESS:PORT[/PROTOCOL], with a number as PORT, like shop/db:5432/tcp or [fd00::8]:53/udp", text)
 	colon := strings.LastIndexByte(text, ':')
 	if colon < 0 {
 		return "", port, wrong
@@ -166,15 +178,47 @@ type shownSide struct {
 	Rule    string        `json:"rule,omitempty"` // the field of the policy
 	// Isolating are the policies that isolate the pod.
 	Isolating []string `json:"isolating,omitempty"`
+	hints     string
 }
 
-func (s *shownAnswers) add(from, to policy.End, v policy.Verdict) {
+func (s *shownAnswers) add(from, to policy.End, port policy.Port, v policy.Verdict) {
 	s.Allowed = s.Allowed && v.Allowed
 	s.Answers = append(s.Answers, shownAnswer{
 		Allowed: v.Allowed, FromAddress: addressOf(from), ToAddress: addressOf(to),
 		Egress: showSide(coe.Egress, v.Egress), Ingress: showSide(coe.Ingress, v.Ingress),
 		from: nameOf(from), to: nameOf(to),
 	})
+	last := &s.Answers[len(s.Answers)-1]
+	last.Egress.hints = hints(coe.Egress, v.Egress, to, to, port)
+	last.Ingress.hints = hints(coe.Ingress, v.Ingress, from, to, port)
+}
+
+// hints says why rules that deny a connection may match less than their author expects.
+func hints(d coe.Direction, s policy.Side, peer, to policy.End, port policy.Port) string {
+	if s.Reason != policy.Denied {
+		return ""
+	}
+	var found []string
+	for _, p := range s.Isolating {
+		for _, r := range p.Side(d).Rules {
+			for i := range r.Peers {
+				if r.Peers[i].Block != nil && peer.Pod() != nil && !peer.Addr().IsValid() {
+					found = append(found, fmt.Sprintf("the address of %s is unknown: no ipBlock matches", nameOf(peer)))
+				}
+			}
+			for i := range r.Ports {
+				// In an egress rule the name can be meant for other destinations.
+				if named := &r.Ports[i]; d == coe.Ingress && named.Name != "" && named.Protocol == port.Protocol && len(numbersOf(named, to.Pod())) == 0 {
+					found = append(found, fmt.Sprintf("%s has no port %s/%s", nameOf(to), named.Name, named.Protocol))
+				}
+			}
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	slices.Sort(found)
+	return " (" + strings.Join(slices.Compact(found), "; ") + ")"
 }
 
 func showSide(d coe.Direction, s policy.Side) shownSide {
@@ -244,5 +288,5 @@ func (s shownSide) why(d coe.Direction) string {
 	case policy.ByRule:
 		return fmt.Sprintf("%s of policy %s", s.Rule, s.Policy)
 	}
-	return "isolated, and no rule allows it: " + strings.Join(s.Isolating, ", ")
+	return "isolated, and no rule allows it: " + strings.Join(s.Isolating, ", ") + s.hints
 }

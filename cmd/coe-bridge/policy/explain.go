@@ -24,9 +24,11 @@ direction without a policy is open. A direction with policies is open only for w
 their rules allows.
 
 A named port of an ingress rule is listed with the pod's own numbers. In an egress rule each
-destination has its own numbers.`,
+destination has its own numbers.
+
+` + notEnforced,
 		Example: `  coe-bridge policy explain -f cluster.yaml shop/db
-  kubectl get ns,pods,netpol -A -o yaml | coe-bridge policy explain -f - shop/db -o json`,
+  kubectl get nodes,ns,pods,svc,netpol -A -o yaml | coe-bridge policy explain -f - shop/db -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("%s: name one pod as NAMESPACE/POD", strings.Join(append([]string{"policy explain"}, args...), " "))
@@ -44,7 +46,11 @@ destination has its own numbers.`,
 				return fmt.Errorf("policy explain: %w", err)
 			}
 			shown := showRules(args[0], ends[0])
-			return out.Print(cmd.OutOrStdout(), shown.table(), shown)
+			if err := out.Print(cmd.OutOrStdout(), shown.table(), shown); err != nil {
+				return err
+			}
+			printNotEnforced(cmd)
+			return nil
 		},
 	}
 	in.register(cmd)
@@ -129,16 +135,22 @@ func portText(p *coe.PolicyPort, pod *policy.Pod, d coe.Direction) string {
 	if d == coe.Egress {
 		return text
 	}
+	numbers := numbersOf(p, pod)
+	if len(numbers) == 0 {
+		return text + " (the pod has no such port)"
+	}
+	return text + " (" + strings.Join(numbers, ", ") + ")"
+}
+
+// numbersOf returns the numbers that a pod has for a named port of a rule.
+func numbersOf(p *coe.PolicyPort, pod *policy.Pod) []string {
 	var numbers []string
 	for _, own := range pod.Ports {
 		if own.Name == p.Name && own.Protocol == p.Protocol {
 			numbers = append(numbers, fmt.Sprint(own.Port))
 		}
 	}
-	if len(numbers) == 0 {
-		return text + " (the pod has no such port)"
-	}
-	return text + " (" + strings.Join(numbers, ", ") + ")"
+	return numbers
 }
 
 func (s shownRules) table() output.Table {

@@ -21,19 +21,20 @@ func New() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
 		Short: "Ask what the network policies in manifests allow",
-		Long: `policy reads Namespace, Pod, Node and NetworkPolicy manifests and says which connections
-Kubernetes' definition of network policies allows. It needs no bridge and no cluster.
+		Long: `policy reads Namespace, Pod, Node, Service and NetworkPolicy manifests and says which
+connections Kubernetes' definition of network policies allows. It needs no bridge and no
+cluster. It does not read RESTCONF entries.
 
-THE BRIDGE DOES NOT ENFORCE NETWORK POLICIES YET: in a cluster of coe-bridge a connection
-that these commands call denied is possible.
+` + notEnforced + `
 
 A policy never limits a pod's connections to itself, nor those from and to its own node. A
 pod on the host network counts as its node. A finished pod has no connections.`,
-		Example: `  kubectl get nodes,ns,pods,netpol -A -o yaml > cluster.yaml
+		Example: `  kubectl get nodes,ns,pods,svc,netpol -A -o yaml > cluster.yaml
   coe-bridge policy check -f cluster.yaml --from shop/web --to shop/db:5432
   coe-bridge policy explain -f cluster.yaml shop/db
   coe-bridge policy reach -f cluster.yaml --to shop/db`,
 		DisableFlagsInUseLine: true,
+		FParseErrWhitelist:    cobra.FParseErrWhitelist{UnknownFlags: true}, // a misspelt command is the error, not its flags
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
@@ -45,17 +46,34 @@ pod on the host network counts as its node. A finished pod has no connections.`,
 	return cmd
 }
 
+// notEnforced is in every help text.
+const notEnforced = `THE BRIDGE DOES NOT ENFORCE NETWORK POLICIES YET: in a cluster of coe-bridge a connection
+that these commands call denied is possible.`
+
+// printNotEnforced follows every answer, so that nobody takes "denied" for "dropped".
+func printNotEnforced(cmd *cobra.Command) {
+	fmt.Fprintln(cmd.ErrOrStderr(), "note: the bridge does not enforce network policies yet: connections that are denied here are possible")
+}
+
 // input has the manifests that a question is about.
 type input struct{ files []string }
 
+// cluster answers questions about the manifests.
+type cluster struct {
+	*policy.Cluster
+	set *manifest.Set
+}
+
 func (in *input) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVarP(&in.files, "file", "f", nil, "file of Kubernetes manifests; - for standard input; may be repeated")
-	_ = cmd.MarkFlagRequired("file")
 }
 
 // read reads the manifests. It reports objects that it skips to stderr, because pods of a
-// skipped Deployment are missing from the answer.
-func (in *input) read(cmd *cobra.Command) (*policy.Cluster, error) {
+// skipped Deployment are missing from the answer, and policies that have no effect.
+func (in *input) read(cmd *cobra.Command) (*cluster, error) {
+	if len(in.files) == 0 {
+		return nil, fmt.Errorf("policy %s: want -f FILE, with what kubectl get nodes,ns,pods,svc,netpol -A -o yaml prints", cmd.Name())
+	}
 	var set manifest.Set
 	for _, name := range in.files {
 		if err := readFile(&set, cmd.InOrStdin(), name); err != nil {
@@ -69,7 +87,32 @@ func (in *input) read(cmd *cobra.Command) (*policy.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return policy.Compile(world), nil
+	if names := idlePolicies(world); len(names) > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: policies that select no pod in the files: %s\n", strings.Join(names, ", "))
+	}
+	return &cluster{policy.Compile(world), &set}, nil
+}
+
+// idlePolicies returns the policies that select no pod, for example because their namespace is
+// misspelt.
+func idlePolicies(w policy.World) []string {
+	var names []string
+	for _, p := range w.Policies {
+		if !slices.ContainsFunc(w.Pods, func(pod policy.Pod) bool {
+			return pod.Namespace == p.Namespace && !pod.HostNetwork && !pod.Finished && p.Pods.Matches(pod.Labels)
+		}) {
+			names = append(names, policyName(p))
+		}
+	}
+	return names
+}
+
+// noArgs says which flags name pods.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("policy %s: %q: name a pod with --from or --to", cmd.Name(), args[0])
+	}
+	return nil
 }
 
 func readFile(set *manifest.Set, stdin io.Reader, name string) error {
@@ -100,17 +143,44 @@ func (in *input) complete(*cobra.Command, []string, string) ([]string, cobra.She
 }
 
 // podEnds returns the ends of the pod that a text names as NAMESPACE/POD.
-func podEnds(c *policy.Cluster, text string) ([]policy.End, error) {
+func podEnds(c *cluster, text string) ([]policy.End, error) {
 	namespace, name, ok := strings.Cut(text, "/")
+	if strings.Contains(name, ":") {
+		return nil, fmt.Errorf("%q: name a pod as NAMESPACE/POD, without a port", text)
+	}
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
 		return nil, fmt.Errorf("%q: name a pod as NAMESPACE/POD", text)
 	}
 	ends, found := c.Pod(namespace, name)
 	switch {
 	case !found:
-		return nil, fmt.Errorf("pod %s is not in the files", text)
+		return nil, c.notFound(namespace, name)
 	case len(ends) == 0:
 		return nil, fmt.Errorf("pod %s has finished: it has no address, and no connections", text)
 	}
 	return ends, nil
+}
+
+// notFound says why a pod is not found.
+func (c *cluster) notFound(namespace, name string) error {
+	for _, s := range c.set.Services {
+		if s.Namespace == namespace && s.Name == name {
+			return fmt.Errorf("%s/%s is a service: name one of its pods", namespace, name)
+		}
+	}
+	var namespaces []string
+	for _, p := range c.set.Pods {
+		namespaces = append(namespaces, p.Namespace)
+	}
+	slices.Sort(namespaces)
+	namespaces = slices.Compact(namespaces)
+	switch {
+	case len(namespaces) == 0:
+		return fmt.Errorf("pod %s/%s is not in the files: they have no pods", namespace, name)
+	case slices.Contains(namespaces, namespace):
+		return fmt.Errorf("pod %s/%s is not in the files", namespace, name)
+	case len(namespaces) > 10:
+		namespaces = append(namespaces[:10], "…")
+	}
+	return fmt.Errorf("pod %s/%s is not in the files: namespace %s has no pods; these have: %s", namespace, name, namespace, strings.Join(namespaces, ", "))
 }

@@ -24,11 +24,13 @@ func newReach() *cobra.Command {
 		Short: "List what a pod reaches, or what reaches it, on which ports",
 		Long: `reach lists the pods, the nodes and the addresses outside of the cluster that a pod may
 connect to (--from), or that may connect to it (--to), with all open ports. Peers without
-open ports are left out. A pod on the host network counts as its node.`,
+open ports are left out. A pod on the host network counts as its node.
+
+` + notEnforced,
 		Example: `  coe-bridge policy reach -f cluster.yaml --to shop/db
   coe-bridge policy reach -f cluster.yaml --from shop/web -o json
-  kubectl get nodes,ns,pods,netpol -A -o yaml | coe-bridge policy reach -f - --to shop/db`,
-		Args: cobra.NoArgs,
+  kubectl get nodes,ns,pods,svc,netpol -A -o yaml | coe-bridge policy reach -f - --to shop/db`,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if (from == "") == (to == "") {
 				return errors.New("policy reach: want either --from NAMESPACE/POD or --to NAMESPACE/POD")
@@ -46,7 +48,11 @@ open ports are left out. A pod on the host network counts as its node.`,
 				return fmt.Errorf("policy reach: %w", err)
 			}
 			shown := showPaths(c, pod, ends, direction)
-			return out.Print(cmd.OutOrStdout(), shown.table(), shown)
+			if err := out.Print(cmd.OutOrStdout(), shown.table(), shown); err != nil {
+				return err
+			}
+			printNotEnforced(cmd)
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "list what this pod reaches, as NAMESPACE/POD")
@@ -73,7 +79,7 @@ type shownPath struct {
 	Ports       []string `json:"ports"` // FIRST[-LAST]/PROTOCOL; all of a protocol are PROTOCOL
 }
 
-func showPaths(c *policy.Cluster, pod string, ends []policy.End, d coe.Direction) shownReach {
+func showPaths(c *cluster, pod string, ends []policy.End, d coe.Direction) shownReach {
 	shown := shownReach{Pod: pod, Direction: d, Paths: []shownPath{}}
 	for _, end := range ends {
 		for _, p := range c.Reach(end, d) {
@@ -122,8 +128,11 @@ func (s shownReach) table() output.Table {
 			ports = "all"
 		}
 		peer := p.Peer
-		if p.Kind == "node" {
+		switch p.Kind {
+		case "node":
 			peer = "node " + peer
+		case "addresses":
+			peer = "outside " + peer
 		}
 		t.Rows = append(t.Rows, []string{p.Address, peer, p.PeerAddress, ports})
 	}

@@ -46,6 +46,16 @@ func (m *Set) SelectedEndpoints(leased func(uid string) []netip.Addr) []*coe.End
 	return all
 }
 
+// ServiceAt returns the service that has an address; nil if there is none.
+func (m *Set) ServiceAt(a netip.Addr) *coe.Service {
+	for _, in := range m.Services {
+		if s := kube.Service(in); s != nil && (slices.Contains(s.ClusterIPs, a) || slices.Contains(s.ExternalIPs, a)) {
+			return s
+		}
+	}
+	return nil
+}
+
 // selected returns the pods that a service selects.
 func (m *Set) selected(s *corev1.Service) []*corev1.Pod {
 	selector := labels.SelectorFromSet(s.Spec.Selector)
