@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os/exec"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ func runPolicy(t *testing.T, stdin string, args ...string) (string, error) {
 	t.Helper()
 	out, err := run(t, stdin, append([]string{"policy"}, args...)...)
 	answer, found := strings.CutSuffix(out, policyNote)
-	_, denied := err.(output.Exit)
+	_, denied := errors.AsType[output.Exit](err)
 	require.Equal(t, err == nil || denied, found, out)
 	return answer, err
 }
@@ -158,7 +159,7 @@ func TestPolicyRefuses(t *testing.T) {
 		{"nonsense", "policy nonsense: unknown; want check, explain or reach"},
 		{"explain -f " + policyCluster, "policy explain: name one pod as NAMESPACE/POD"},
 		{"explain shop/db", "policy explain: want -f FILE, with what kubectl get nodes,ns,pods,svc,netpol -A -o yaml prints"},
-		{"expalin shop/db -f x", "policy expalin: unknown; want check, explain or reach"},
+		{"checks shop/db -f x", "policy checks: unknown; want check, explain or reach"},
 		{"reach shop/db -f x", `policy reach: "shop/db": name a pod with --from or --to`},
 		{"reach --to shop/db:5432 -f " + policyCluster, `policy reach: "shop/db:5432": name a pod as NAMESPACE/POD, without a port`},
 		{"explain shop -f " + policyCluster, `policy explain: "shop": name a pod as NAMESPACE/POD`},

@@ -255,7 +255,7 @@ func explainType(err error) error {
 func (m *Set) skipFields(at place, h header, unknown []error) (refused []error) {
 	for _, err := range unknown {
 		path := err.Error()
-		if of, ok := err.(strictjson.FieldError); ok {
+		if of, ok := errors.AsType[strictjson.FieldError](err); ok {
 			path = of.FieldPath()
 		}
 		fromServer := h.Metadata.ResourceVersion != "" && (h.Kind != "NetworkPolicy" || !strings.HasPrefix(path, "spec."))
