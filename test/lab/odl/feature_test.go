@@ -37,7 +37,7 @@ func TestAdaptFeature(t *testing.T) {
 	require.Equal(t, want, string(got))
 
 	_, err = adaptFeature([]byte("<features/>"), "1.7.0")
-	require.ErrorContains(t, err, "it holds none")
+	require.ErrorContains(t, err, "it contains none")
 	_, err = adaptFeature([]byte("<features>"), "1.7.0")
 	require.Error(t, err)
 }
