@@ -14,8 +14,15 @@ import (
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
 )
 
+// asProgram is set in the environment of the test binary to run it as coe-bridge.
+const asProgram = "COE_BRIDGE_TEST_AS_PROGRAM"
+
 // The environment of whoever runs the tests sets no flags.
 func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
 	for _, pair := range os.Environ() {
 		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, flags.EnvPrefix) {
 			if err := os.Unsetenv(name); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -194,9 +195,8 @@ func TestPolicyCompletion(t *testing.T) {
 
 // The status of the process tells a denied connection from an error.
 func TestPolicyExitStatus(t *testing.T) {
-	program := t.TempDir() + "/coe-bridge"
-	text, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", program, ".").CombinedOutput()
-	require.NoError(t, err, string(text))
+	program, err := os.Executable()
+	require.NoError(t, err)
 	for _, c := range []struct {
 		from, to string
 		status   int
@@ -208,6 +208,7 @@ func TestPolicyExitStatus(t *testing.T) {
 	} {
 		var stderr strings.Builder
 		check := exec.CommandContext(t.Context(), program, "policy", "check", "-f", policyCluster, "--from", c.from, "--to", c.to)
+		check.Env = append(os.Environ(), asProgram+"=1")
 		check.Stderr = &stderr
 		_ = check.Run()
 		require.Equal(t, c.status, check.ProcessState.ExitCode(), c.to)
