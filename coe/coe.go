@@ -60,6 +60,8 @@ type Pod struct {
 	// NoNetwork is set for pods without their own interface: pods on the host network, and
 	// pods that succeeded or failed.
 	NoNetwork bool
+	Labels    Labels
+	Ports     ContainerPorts
 	Ignored   Ignored
 }
 

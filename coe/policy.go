@@ -25,6 +25,23 @@ type PolicySpec struct {
 	Ingress, Egress PolicySide
 }
 
+// PolicySet is what the mapping of every scope needs to know of all namespaces. A PolicySet is
+// never changed, only replaced.
+type PolicySet struct {
+	Policies []*PolicySpec // of all namespaces; sorted by namespace, name and UID
+	// Namespaces has the labels of the namespaces that have some.
+	Namespaces map[string]Labels
+	// NamedPorts has, for each named port of a rule of a policy, the numbers that pods of any
+	// namespace have for it, sorted.
+	NamedPorts map[NamedPort][]uint16
+	// Complete is set once all sources have reported all policies and namespaces. Until then, a
+	// pod may be subject to a policy that is not here.
+	Complete bool
+}
+
+// NamedPort is the name of container ports, with their protocol: "tcp", "udp" or "sctp".
+type NamedPort struct{ Name, Protocol string }
+
 // Side returns what the policy says about a direction.
 func (p *PolicySpec) Side(d Direction) *PolicySide {
 	if d == Ingress {
@@ -117,8 +134,8 @@ type Requirement struct {
 }
 
 // Matches reports whether labels meet the requirement.
-func (r *Requirement) Matches(labels map[string]string) bool {
-	value, found := labels[r.Key]
+func (r *Requirement) Matches(labels Labels) bool {
+	value, found := labels.Get(r.Key)
 	switch r.Operator {
 	case In:
 		return found && slices.Contains(r.Values, value)
@@ -156,7 +173,7 @@ type Selector struct {
 }
 
 // Matches reports whether labels meet all requirements.
-func (s *Selector) Matches(labels map[string]string) bool {
+func (s *Selector) Matches(labels Labels) bool {
 	for i := range s.Requirements {
 		if !s.Requirements[i].Matches(labels) {
 			return false

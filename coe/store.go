@@ -363,6 +363,8 @@ type View struct {
 	ServiceRefusals map[string]Refusal
 
 	Nodes map[netip.Addr]*Node // of the whole cluster, by address
+	// PolicySet is of the whole cluster. It is not nil.
+	PolicySet *PolicySet
 }
 
 // Misplaced reports whether the pod's node has the address of another node. A pod of a node

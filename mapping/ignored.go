@@ -37,7 +37,9 @@ func (b *builder) notEnforced() {
 		}
 	}
 	for n := range b.attached {
-		b.segment(&b.attached[n])
+		if b.attached[n].segment {
+			b.segment(&b.attached[n])
+		}
 	}
 }
 
@@ -47,7 +49,6 @@ func (b *builder) segment(a *attached) {
 	i, first := a.iface, a.elan.iface
 	kind := cmp.Or(i.NetworkType, "VXLAN")
 	switch {
-	case i.NetworkType == "" && i.SegmentationID == 0: // no request
 	case kind != cmp.Or(first.NetworkType, "VXLAN"),
 		kind != "FLAT" && i.SegmentationID != first.SegmentationID && (kind == "VLAN" || i.SegmentationID != 0):
 		b.unenforced("pod", a.pod.UID, a.pod.Name, fmt.Sprintf(

@@ -65,6 +65,8 @@ type attached struct {
 	seq    uint64        // the lease's
 	// complete: all interfaces of the pod are in the model, and the pod has no problem.
 	complete bool
+	// segment: the interface requests a segment.
+	segment bool
 }
 
 // reuse merges the interfaces of an earlier mapping with those that have changed. The pods

@@ -68,7 +68,10 @@ func (b *builder) podProblem(p *coe.Pod, reason coe.Reason, message string) {
 // leased maps one interface with the values of its lease. It returns false if something
 // that the interface needs is not chosen yet.
 func (b *builder) leased(p *coe.Pod, l *coe.Lease, i *coe.PodInterface) bool {
-	a := attached{pod: p, lease: l, iface: i, elan: b.elan(l.Node), seq: l.Seq}
+	a := attached{
+		pod: p, lease: l, iface: i, elan: b.elan(l.Node), seq: l.Seq,
+		segment: i.NetworkType != "" || i.SegmentationID != 0,
+	}
 	if b.VPN == nil || a.elan.fact == nil || len(l.Addresses) == 0 {
 		return false
 	}

@@ -81,8 +81,8 @@ func TestLibyangReadsMoreThanJSON(t *testing.T) {
 	}
 }
 
-// TestXMLTakesKeysInAnyPlace tests the only document that this package accepts and libyang
-// refuses: RFC 7950 section 7.8.5 requires an entry's keys first, which people who write XML by
+// TestXMLTakesKeysInAnyPlace tests a document that this package accepts and libyang refuses:
+// RFC 7950 section 7.8.5 requires an entry's keys first, which people who write XML by
 // hand do not know.
 func TestXMLTakesKeysInAnyPlace(t *testing.T) {
 	schema := sample(t)
@@ -100,7 +100,7 @@ func misplacedKey(theirs error) bool {
 }
 
 // TestOctalNumbers tests the only document that both accept with different results: libyang
-// reads quoted numbers in JSON like numbers in C.
+// reads quoted numbers in JSON like numbers in C. It refuses those that are not octal.
 func TestOctalNumbers(t *testing.T) {
 	schema := sample(t)
 	document := []byte(`{"sample:types":{"ids":[1],"uint64":"010"}}`)
@@ -109,4 +109,13 @@ func TestOctalNumbers(t *testing.T) {
 	require.Equal(t, "10", got[0].Leaf("uint64"))
 	theirs := newLinter(t, schema).judge(t, [][]byte{document}, "json", "json")
 	require.Contains(t, string(theirs[0].text), `"uint64": "8"`)
+	document = []byte(`{"sample:types":{"ids":[1],"uint64":"09"}}`)
+	require.NoError(t, judge(t, schema, document))
+	theirs = newLinter(t, schema).judge(t, [][]byte{document}, "json", "json")
+	require.True(t, notOctal(theirs[0].err), "remove it: libyang takes it too")
 }
+
+var invalidOctal = regexp.MustCompile(`Invalid type u?int64 value "[-+]?0\d+"`)
+
+// notOctal reports whether libyang refuses a document because of a number that begins with 0.
+func notOctal(theirs error) bool { return theirs != nil && invalidOctal.MatchString(theirs.Error()) }

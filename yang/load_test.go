@@ -57,6 +57,7 @@ func TestLoadHasTheModulesOfUpstream(t *testing.T) {
 		require.Same(t, m, schema.Module(m.Name))
 	}
 	require.Subset(t, got, [][4]string{
+		{"aclservice", "urn:opendaylight:netvirt:aclservice", "aclservice", "2016-06-08"},
 		{"dhcp_allocation_pool", "urn:opendaylight:netvirt:dhcp_allocation_pool", "dhcp_allocation_pool", "2016-12-14"},
 		{"elan", "urn:opendaylight:netvirt:elan", "elan", "2015-06-02"},
 		{"iana-if-type", "urn:ietf:params:xml:ns:yang:iana-if-type", "ianaift", "2014-05-08"},
@@ -97,6 +98,8 @@ func TestLoadKeepsTheOrderOfTheFile(t *testing.T) {
 		childNames(find(t, schema, "sample:wants").Children), "what is in a choice stands where the choice is")
 	require.Equal(t, []string{
 		"ietf-interfaces:name", "ietf-interfaces:description", "ietf-interfaces:type", "ietf-interfaces:enabled",
+		"aclservice:port-security-enabled", "aclservice:security-groups", "aclservice:allowed-address-pairs",
+		"coe-netvirt:remote-groups",
 		"odl-interface:override-split-horizon-protection", "odl-interface:datapath-node-identifier",
 		"odl-interface:parent-interface", "odl-interface:node-identifier", "odl-interface:vlan-id",
 		"odl-interface:l2vlan-mode", "odl-interface:external", "sample:own", "sample:name-of-sample",

@@ -102,11 +102,18 @@ func (b *Bridge) restconf() restconf.Config {
 		EntryChecks: map[string]func(*yang.Data) error{},
 	}
 	for _, top := range netvirtjson.Tops() {
+		source := b.onceKnown(func(ctx context.Context, asked tree.Asked) ([]byte, error) {
+			return b.netvirtTree(ctx, top, asked.Content == tree.ContentOperational)
+		})
+		if top == netvirtjson.AccessLists {
+			trees.Computed = map[string]tree.Computed{northbound.AccessLists: {
+				Source: source, Reserved: func(key []string) bool { return netvirtjson.IsGroupID(key[1]) },
+				Says: "lists whose name is a UUID of version 8 are computed from network policies; change those, or use another name",
+			}}
+			continue
+		}
 		trees.ReadOnly[top] = tree.ReadOnly{
-			Source: b.onceKnown(func(ctx context.Context, asked tree.Asked) ([]byte, error) {
-				return b.netvirtTree(ctx, top, asked.Content == tree.ContentOperational)
-			}),
-			Says: "it is computed from pods, services, nodes and pools; change those instead",
+			Source: source, Says: "it is computed from pods, services, nodes, policies and pools; change those instead",
 		}
 	}
 	for _, list := range []string{northbound.Pods, northbound.Services, northbound.EndpointsList, northbound.Nodes, northbound.Networks} {

@@ -24,14 +24,18 @@ const (
 	KindNode                           // ours: a node of the cluster
 	KindNodeNetwork                    // ours: connects the nodes to a transit
 	KindManagementPort                 // ours: a node's own port in a node network
+	KindRemoteGroup                    // aclservice:remote-group-id, with its members
 	KindELANInstance                   // elan:elan-instances/elan-instance
 	KindVPNInstance                    // l3vpn:vpn-instances/vpn-instance
 	KindSubnet                         // ours: an address block of an elan-instance
+	KindACL                            // ietf-access-control-list:access-lists/acl
+	KindACE                            // acl/access-list-entries/ace
 	KindInterface                      // ietf-interfaces:interfaces/interface
 	KindELANInterface                  // elan:elan-interfaces/elan-interface
 	KindMACEntry                       // elan-interface/static-mac-entries
 	KindVPNInterface                   // l3vpn:vpn-interfaces/vpn-interface
 	KindAdjacency                      // vpn-interface/odl-l3vpn:adjacency
+	KindInterfaceACL                   // interface/aclservice:interface-acl
 	KindService                        // ours: a service
 	KindServiceVIP                     // ours: one address and port of a service, with its endpoints
 	KindFloatingIP                     // odl-nat:floating-ip-info/router-ports/ports/internal-to-external-port-map
@@ -49,14 +53,18 @@ var kinds = [...]struct {
 	KindNodeNetwork:    {"node-network", false},
 	KindManagementPort: {"management-port", true},
 
+	KindRemoteGroup:   {"remote-group", false},
 	KindELANInstance:  {"elan-instance", false},
 	KindVPNInstance:   {"vpn-instance", false},
 	KindSubnet:        {"subnet", false},
+	KindACL:           {"acl", false},
+	KindACE:           {"ace", false},
 	KindInterface:     {"interface", true},
 	KindELANInterface: {"elan-interface", true},
 	KindMACEntry:      {"static-mac-entry", true},
 	KindVPNInterface:  {"vpn-interface", true},
 	KindAdjacency:     {"adjacency", true},
+	KindInterfaceACL:  {"interface-acl", true},
 	KindService:       {"service", false},
 	KindServiceVIP:    {"service-vip", true},
 	KindFloatingIP:    {"floating-ip", true},

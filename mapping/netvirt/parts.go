@@ -23,12 +23,13 @@ func NewPart(objects ...Object) *Part {
 }
 
 // attaching is the set of the kinds that attach interfaces.
-const attaching = 1<<KindInterface | 1<<KindELANInterface | 1<<KindVPNInterface | 1<<KindMACEntry | 1<<KindAdjacency
+const attaching = 1<<KindInterface | 1<<KindELANInterface | 1<<KindVPNInterface | 1<<KindMACEntry | 1<<KindAdjacency |
+	1<<KindInterfaceACL
 
 // part returns the name of the part that the object of a key belongs to.
 func (k Key) part() string {
 	switch k.Kind {
-	case KindInterface, KindELANInterface, KindVPNInterface:
+	case KindInterface, KindELANInterface, KindVPNInterface, KindInterfaceACL:
 		return k.Name
 	case KindMACEntry, KindAdjacency: // "interface address"
 		return k.Name[:max(0, strings.LastIndexByte(k.Name, ' '))]

@@ -18,10 +18,10 @@ func largeWorld() policy.World {
 	}
 	for ns := range 100 {
 		namespace := fmt.Sprint("ns", ns)
-		w.Namespaces = append(w.Namespaces, policy.Namespace{Name: namespace, Labels: map[string]string{"n": fmt.Sprint(ns)}})
+		w.Namespaces = append(w.Namespaces, policy.Namespace{Name: namespace, Labels: coe.NewLabels(map[string]string{"n": fmt.Sprint(ns)})})
 		for n := range 100 {
 			w.Pods = append(w.Pods, policy.Pod{
-				Namespace: namespace, Name: fmt.Sprint("pod", n), Node: fmt.Sprint("node", n), Labels: map[string]string{"app": fmt.Sprint(n % 10)},
+				Namespace: namespace, Name: fmt.Sprint("pod", n), Node: fmt.Sprint("node", n), Labels: coe.NewLabels(map[string]string{"app": fmt.Sprint(n % 10)}),
 				Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 1, byte(ns), byte(n)})},
 			})
 		}
@@ -71,7 +71,7 @@ func BenchmarkReachOfManyRules(b *testing.B) {
 	var w policy.World
 	for n := range 500 {
 		app := fmt.Sprint(n)
-		w.Pods = append(w.Pods, policy.Pod{Namespace: "shop", Name: "pod" + app, Labels: map[string]string{"app": app}})
+		w.Pods = append(w.Pods, policy.Pod{Namespace: "shop", Name: "pod" + app, Labels: coe.NewLabels(map[string]string{"app": app})})
 		peer := coe.Selector{Requirements: []coe.Requirement{{Key: "app", Operator: coe.In, Values: []string{app}}}}
 		port := uint16(2*n + 1)
 		w.Policies = append(w.Policies, &coe.PolicySpec{

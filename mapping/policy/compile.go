@@ -111,7 +111,7 @@ func (c *Cluster) addPolicies(w World) {
 	slices.SortFunc(policies, func(a, b *coe.PolicySpec) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
-	s := selection{cluster: c, labels: map[string]map[string]string{}, known: map[string]set{}}
+	s := selection{cluster: c, labels: map[string]coe.Labels{}, known: map[string]set{}}
 	for _, n := range w.Namespaces {
 		s.labels[n.Name] = n.Labels
 	}
@@ -136,7 +136,7 @@ func (c *Cluster) addPolicies(w World) {
 // policies repeat selectors.
 type selection struct {
 	cluster *Cluster
-	labels  map[string]map[string]string // of namespaces
+	labels  map[string]coe.Labels // of namespaces
 	known   map[string]set
 }
 

@@ -77,7 +77,7 @@ type judge struct {
 func newJudge(w randomWorld, sources []*networkingv1.NetworkPolicy, missing bool) judge {
 	j := judge{labels: map[string]map[string]string{}, missing: missing}
 	for _, n := range w.Namespaces {
-		j.labels[n.Name] = j.shown(n.Labels)
+		j.labels[n.Name] = j.shown(maps.Collect(n.Labels.All()))
 	}
 	var complete []*networkingv1.NetworkPolicy
 	for _, p := range sources {
@@ -128,7 +128,7 @@ func exempt(self, peer policy.End) bool {
 func (j judge) peer(e policy.End) *matcher.TrafficPeer {
 	peer := &matcher.TrafficPeer{IP: e.Addr().String()}
 	if p := e.Pod(); p != nil && !p.HostNetwork {
-		peer.Internal = &matcher.InternalPeer{PodLabels: j.shown(p.Labels), NamespaceLabels: j.labels[p.Namespace], Namespace: p.Namespace}
+		peer.Internal = &matcher.InternalPeer{PodLabels: j.shown(maps.Collect(p.Labels.All())), NamespaceLabels: j.labels[p.Namespace], Namespace: p.Namespace}
 	}
 	return peer
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 	"github.com/coe-bridge/coe-bridge/mapping/policy"
+	"github.com/coe-bridge/coe-bridge/mapping/policy/policytest"
 )
 
 // seeds are the inputs of a law that go test runs.
@@ -92,7 +93,7 @@ func FuzzAddition(f *testing.F) {
 		g := newGenerator(seed)
 		w := g.world(t)
 		before := policy.Compile(w.World)
-		w.addPolicy(t, g.policy("added"))
+		w.addPolicy(t, g.Policy("added"))
 		after := policy.Compile(w.World)
 		all := ends(w.World, before)
 		for range 40 {
@@ -126,7 +127,7 @@ func FuzzReach(f *testing.F) {
 		g := newGenerator(seed)
 		w := g.world(t)
 		c := policy.Compile(w.World)
-		self, all := pick(g, c.Pods()...), ends(w.World, c)
+		self, all := policytest.Pick(g.Generator, c.Pods()...), ends(w.World, c)
 		for _, d := range []coe.Direction{coe.Ingress, coe.Egress} {
 			paths := c.Reach(self, d)
 			requireMaximal(t, paths)
@@ -181,7 +182,7 @@ func FuzzSelector(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		g := newGenerator(seed)
-		p := g.policy("p")
+		p := g.Policy("p")
 		spec, err := kube.PolicySpec(p)
 		require.NoError(t, err)
 		kubernetes, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
@@ -189,9 +190,9 @@ func FuzzSelector(f *testing.F) {
 		text, err := labels.Parse(spec.Pods.String()) // as kubectl does
 		require.NoError(t, err)
 		for range 20 {
-			have := g.labels()
+			have := g.Labels()
 			want := kubernetes.Matches(labels.Set(have))
-			require.Equal(t, want, spec.Pods.Matches(have), "%s of %v", &p.Spec.PodSelector, have)
+			require.Equal(t, want, spec.Pods.Matches(coe.NewLabels(have)), "%s of %v", &p.Spec.PodSelector, have)
 			require.Equal(t, want, text.Matches(labels.Set(have)), "%s as text of %v", &p.Spec.PodSelector, have)
 		}
 	})

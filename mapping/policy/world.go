@@ -26,7 +26,7 @@ type World struct {
 // Namespace is a namespace with its labels. A namespace that is not in the World has no labels.
 type Namespace struct {
 	Name   string
-	Labels map[string]string
+	Labels coe.Labels
 }
 
 // Node is a node with all its addresses.
@@ -39,7 +39,7 @@ type Node struct {
 type Pod struct {
 	Namespace, Name string
 	Node            string // name; empty if the pod has no node yet
-	Labels          map[string]string
+	Labels          coe.Labels
 	Ports           []coe.ContainerPort
 	// Addresses are the pod's addresses, at most one per family. If there are none, no block of
 	// addresses matches the pod. A pod on the host network has the addresses of its node, and

@@ -27,6 +27,9 @@ func (a *attempt) finish() error {
 
 // checkDocument validates a whole document, and runs the entry's own check.
 func (a *attempt) checkDocument(doc *document) error {
+	if err := a.tree.refuseComputed(doc.at.Last()); err != nil {
+		return err
+	}
 	at := doc.at.Parent().Path()
 	if err := a.tree.schema.Validate(doc.data, at, a.holds); err != nil {
 		return err

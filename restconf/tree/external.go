@@ -2,6 +2,7 @@ package tree
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -56,10 +57,10 @@ func checkExternal(lists map[*yang.Node]External) error {
 	return nil
 }
 
-// refuseTarget refuses an edit of an external entry or in it.
+// refuseTarget refuses an edit of an external or computed entry, or in it.
 func (t *Tree) refuseTarget(at Target) error {
 	if i := at.unit(); i >= 0 {
-		return t.refuseExternal(at[i])
+		return cmp.Or(t.refuseExternal(at[i]), t.refuseComputed(at[i]))
 	}
 	return nil
 }

@@ -14,8 +14,9 @@ type Part uint8
 // The parts. The first three are the values of content in RFC 8040 section 4.8.1.
 //
 //	               PartConfig            PartState      PartAll  PartOperational
-//	writable tree  the datastore and     state nodes    both     the datastore, external
-//	               external entries      of the State            entries and the State
+//	writable tree  the datastore,        state nodes    both     the datastore, external
+//	               external and          of the State            and computed entries and
+//	               computed entries                              the State
 //	read-only      its Source's config   state nodes    both     its Source's state
 const (
 	PartAll Part = iota
@@ -50,10 +51,10 @@ func (q Question) whole() bool {
 	return q.Depth == 0 && q.Fields == nil && (q.Defaults == DefaultsAsStored)
 }
 
-// HasMore reports whether the answer has data that its Version does not cover: state, or
-// the read-only trees of the whole datastore.
+// HasMore reports whether the answer has data that its Version does not cover: state,
+// computed entries, or the read-only trees of the whole datastore.
 func (t *Tree) HasMore(q Question) bool {
-	return q.At.IsRoot() || t.state[q.At.Top()] != nil && q.Part.hasState()
+	return q.At.IsRoot() || t.state[q.At.Top()] != nil && q.Part.hasState() || t.computedIn(q.At.Top()) != nil
 }
 
 // Stored are the units that are the whole answer, as they are stored: all units of a top
@@ -147,7 +148,7 @@ func (t *Tree) load(ctx context.Context, q Question, top *yang.Node, units []*da
 			config, err = source.Get(ctx, q.asked(ContentConfig, top))
 		}
 	} else {
-		config, err = join(top, units)
+		config, err = t.withComputed(ctx, q, top, units)
 	}
 	if err != nil || source == nil || !q.Part.hasState() {
 		return config, err

@@ -9,6 +9,7 @@ package tree
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -72,6 +73,8 @@ type Config struct {
 	State map[string]Source
 	// External are the external entries of writable lists, by "module:container/list".
 	External map[string]External
+	// Computed are computed entries of writable lists, by "module:container/list".
+	Computed map[string]Computed
 	// Checks are run on all entries that a container would have after a write, before
 	// the write is made. Deletes of whole entries are not checked, so a Check that holds
 	// for entries must hold for fewer of them. Two writes never pass a Check side by side.
@@ -90,6 +93,7 @@ type Tree struct {
 	readOnly    map[*yang.Node]ReadOnly
 	state       map[*yang.Node]Source
 	external    map[*yang.Node]External
+	computed    map[*yang.Node]Computed
 	checks      map[*yang.Node]func([]*yang.Data) error
 	entryChecks map[*yang.Node]func(*yang.Data) error
 	agents      Agents
@@ -108,13 +112,16 @@ func New(cfg Config) (t *Tree, err error) {
 	if t.external, err = byNode(cfg.Schema, cfg.External); err != nil {
 		return nil, err
 	}
+	if t.computed, err = byNode(cfg.Schema, cfg.Computed); err != nil {
+		return nil, err
+	}
 	if t.checks, err = byNode(cfg.Schema, cfg.Checks); err != nil {
 		return nil, err
 	}
 	if t.entryChecks, err = byNode(cfg.Schema, cfg.EntryChecks); err != nil {
 		return nil, err
 	}
-	return t, checkExternal(t.external)
+	return t, errors.Join(checkExternal(t.external), checkComputed(t.computed))
 }
 
 func byNode[V any](schema *yang.Schema, named map[string]V) (map[*yang.Node]V, error) {

@@ -3,6 +3,7 @@ package tree
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 	"github.com/coe-bridge/coe-bridge/yang"
@@ -212,17 +213,28 @@ func (r ReadOnly) refuse(top *yang.Node) error {
 
 // refuseState finds state in what a client sent.
 func refuseState(data []*yang.Data, at string) error {
+	chain := stateIn(data)
+	if chain == nil {
+		return nil
+	}
+	for _, d := range slices.Backward(chain) {
+		at = d.Path(at)
+	}
+	return &yang.Error{
+		Type: "protocol", Tag: "invalid-value", Path: at,
+		Message: chain[0].Node.Name + " is state, which only this server writes: leave it out",
+	}
+}
+
+// stateIn returns the first state, followed by the data that contain it from the inside out; nil
+// if there is no state.
+func stateIn(data []*yang.Data) []*yang.Data {
 	for _, d := range data {
 		if !d.Node.Config {
-			return &yang.Error{
-				Type: "protocol", Tag: "invalid-value", Path: d.Path(at),
-				Message: d.Node.Name + " is state, which only this server writes: leave it out",
-			}
+			return []*yang.Data{d}
 		}
-		if len(d.Children) > 0 {
-			if err := refuseState(d.Children, d.Path(at)); err != nil {
-				return err
-			}
+		if chain := stateIn(d.Children); chain != nil {
+			return append(chain, d)
 		}
 	}
 	return nil

@@ -49,8 +49,9 @@ var rules = map[string]rule{
 		[]string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "github.com/google/uuid"},
 		"reads the files that kubectl reads; knows no API server",
 	},
-	"mapping":        {[]string{"coe", "mapping/netvirt"}, nil, "pure"},
-	"mapping/policy": {[]string{"coe"}, []string{"go4.org/netipx"}, "pure; judges what it is given, and knows neither the Store nor who enforces"},
+	"mapping":                   {[]string{"coe", "mapping/netvirt"}, nil, "pure"},
+	"mapping/policy":            {[]string{"coe"}, []string{"go4.org/netipx"}, "pure; judges what it is given, and knows neither the Store nor who enforces"},
+	"mapping/policy/policytest": {nil, []string{"k8s.io/api", "k8s.io/apimachinery"}, "random policies for tests; judges nothing"},
 	"mapping/reconcile": {
 		[]string{"coe", "mapping/netvirt"},
 		[]string{"k8s.io/client-go/util/workqueue", "github.com/prometheus/client_golang"},

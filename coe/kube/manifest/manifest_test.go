@@ -332,15 +332,15 @@ status: {podIP: 10.1.0.1, podIPs: [{ip: 10.1.0.1}, {ip: "::ffff:10.1.0.1"}, {ip:
 	}
 	const name = "kubernetes.io/metadata.name"
 	require.ElementsMatch(t, []policy.Namespace{
-		{Name: "shop", Labels: map[string]string{"team": "a", name: "shop"}},
-		{Name: "default", Labels: map[string]string{name: "default"}},
+		{Name: "shop", Labels: coe.NewLabels(map[string]string{"team": "a", name: "shop"})},
+		{Name: "default", Labels: coe.NewLabels(map[string]string{name: "default"})},
 	}, w.Namespaces)
 	require.ElementsMatch(t, []policy.Node{
 		{Name: "n1", Addresses: addresses("192.0.2.1", "fd00::1", "203.0.113.1")}, {Name: "n2", Addresses: addresses("192.0.2.2")},
 	}, w.Nodes)
 	require.Equal(t, []policy.Pod{
 		{
-			Namespace: "shop", Name: "web", Node: "n1", Labels: map[string]string{"app": "web"}, Addresses: addresses("10.1.0.1", "fd01::1"),
+			Namespace: "shop", Name: "web", Node: "n1", Labels: coe.NewLabels(map[string]string{"app": "web"}), Addresses: addresses("10.1.0.1", "fd01::1"),
 			Ports: []coe.ContainerPort{{Name: "http", Protocol: "tcp", Port: 8080}, {Name: "dns", Protocol: "udp", Port: 53}, {Name: "http", Protocol: "tcp", Port: 8081}},
 		},
 		{Namespace: "default", Name: "done", Node: "n2", HostNetwork: true, Finished: true},

@@ -34,7 +34,7 @@ func (m *Set) World() (policy.World, error) {
 			labels = map[string]string{}
 		}
 		labels[corev1.LabelMetadataName] = name
-		w.Namespaces = append(w.Namespaces, policy.Namespace{Name: name, Labels: labels})
+		w.Namespaces = append(w.Namespaces, policy.Namespace{Name: name, Labels: coe.NewLabels(labels)})
 	}
 	w.Nodes = m.policyNodes()
 	for _, p := range m.Policies {
@@ -49,7 +49,7 @@ func (m *Set) World() (policy.World, error) {
 
 func policyPod(p *corev1.Pod) policy.Pod {
 	pod := policy.Pod{
-		Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Labels: p.Labels,
+		Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Labels: coe.NewLabels(p.Labels),
 		HostNetwork: p.Spec.HostNetwork, Finished: kube.Finished(p),
 	}
 	for _, c := range lasting(p) {

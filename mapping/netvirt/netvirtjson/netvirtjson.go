@@ -5,7 +5,6 @@ package netvirtjson
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -24,12 +23,16 @@ var trees = map[string]func(iter.Seq[netvirt.Object]) any{
 	"l3vpn:vpn-instances":        vpnInstances,
 	"l3vpn:vpn-interfaces":       vpnInterfaces,
 	"odl-nat:floating-ip-info":   floatingIPs,
+	AccessLists:                  accessLists,
 	"coe-netvirt:transits":       transits,
 	"coe-netvirt:nodes":          nodes,
 	"coe-netvirt:subnets":        subnets,
 
 	"coe-netvirt:node-networks":    nodeNetworks,
 	"coe-netvirt:management-ports": managementPorts,
+
+	"coe-netvirt:security-groups": securityGroups,
+	"coe-netvirt:remote-groups":   remoteGroups,
 
 	"coe-netvirt:services": services,
 }
@@ -90,13 +93,18 @@ type jsonInterface struct {
 	Enabled         bool   `json:"enabled"`
 	L2VLANMode      string `json:"odl-interface:l2vlan-mode"`
 	ParentInterface string `json:"odl-interface:parent-interface,omitempty"`
+	jsonInterfaceACL
 }
 
 func interfaces(objects iter.Seq[netvirt.Object]) any {
+	acls := map[string]jsonInterfaceACL{}
+	for _, o := range of[netvirt.InterfaceACL](objects) {
+		acls[o.Interface] = interfaceACL(o)
+	}
 	return list("interface", each(objects, func(o netvirt.Interface) jsonInterface {
 		return jsonInterface{
 			Name: o.Name, Type: "iana-if-type:l2vlan", Enabled: true,
-			L2VLANMode: "trunk", ParentInterface: o.ParentInterface,
+			L2VLANMode: "trunk", ParentInterface: o.ParentInterface, jsonInterfaceACL: acls[o.Name],
 		}
 	}))
 }
@@ -218,12 +226,7 @@ func subnetType(has [2]bool) string {
 
 // SubnetID returns a UUID (RFC 9562, section 5.8) for the adjacency's subnet. It depends
 // only on the elan-instance and the prefix.
-func SubnetID(o netvirt.Adjacency) string {
-	h := sha256.Sum256([]byte(o.ELAN + " " + o.Network.String()))
-	h[6] = h[6]&0x0f | 0x80
-	h[8] = h[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16])
-}
+func SubnetID(o netvirt.Adjacency) string { return uuidOf(o.ELAN + " " + o.Network.String()) }
 
 type jsonRouter struct {
 	ID    string     `json:"router-id"`

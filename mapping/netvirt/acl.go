@@ -1,0 +1,210 @@
+package netvirt
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Direction is a direction of traffic, as the interface sees it (aclservice:direction-base).
+type Direction string
+
+// The directions.
+const (
+	Ingress Direction = "ingress" // to the interface
+	Egress  Direction = "egress"  // from the interface
+)
+
+// Family is an address family, as ace-ip-version has it.
+type Family string
+
+// The address families.
+const (
+	IPv4 Family = "ipv4"
+	IPv6 Family = "ipv6"
+)
+
+// ACL is a set of rules for its members: the interfaces that name it as a security group
+// (ietf-access-control-list:access-lists/acl). A member drops new connections in a direction
+// if one of its ACLs isolates it in this direction, and no ACE of its ACLs allows them.
+//
+// Some connections are never dropped: ARP, neighbour and router discovery, DHCP, and those of
+// a pod with itself through a service.
+type ACL struct {
+	Name      string // unique in the cluster
+	Namespace string // of the members
+	// Isolates is the direction in which the ACL isolates its members; empty for none.
+	Isolates Direction
+}
+
+// ACE is a rule of an ACL: connections that it allows, in both directions once they are
+// established (access-lists/acl/access-list-entries/ace).
+type ACE struct {
+	ACL       string
+	Namespace string // the ACL's
+	Name      string // rule-name; unique within the ACL; says which rule of which policy it is
+	Direction Direction
+	Family    Family
+	// Remote is the name of the RemoteGroup at the other end; empty: everyone. A rule whose
+	// group is not in the model allows nothing.
+	Remote string
+	Ports  PortList // of the destination; empty: all traffic of the family
+}
+
+// RemoteGroup is a set of addresses at the other end of connections: prefixes, and the
+// addresses of the interfaces that name it in their InterfaceACL (aclservice:remote-group-id).
+type RemoteGroup struct {
+	Name string
+	// Namespace is the namespace whose interfaces alone can be members; empty: any. It is set
+	// if namespaces are isolated, because other namespaces can have the same addresses.
+	Namespace string
+	Prefixes  PrefixList
+}
+
+// InterfaceACL is what ACLs mean for an interface (interface/aclservice:interface-acl). An
+// interface without one has all traffic.
+type InterfaceACL struct {
+	Interface      string
+	Namespace      string
+	SecurityGroups NameList // names of the ACLs that it is a member of
+	// RemoteGroups are the names of the RemoteGroups that have its addresses. A name that is
+	// not in the model has no effect until it is.
+	RemoteGroups NameList
+}
+
+// Key implements Object.
+func (o ACL) Key() Key          { return aclKey(o.Name) }
+func (o ACE) Key() Key          { return Key{KindACE, o.ACL + " " + o.Name} }
+func (o RemoteGroup) Key() Key  { return Key{KindRemoteGroup, o.Name} }
+func (o InterfaceACL) Key() Key { return Key{KindInterfaceACL, o.Interface} }
+
+func aclKey(name string) Key { return Key{KindACL, name} }
+
+// Refs implements Object. A RemoteGroup belongs to the scope of the cluster. So that namespaces
+// need not wait for it, references to it are not in Refs.
+func (o ACL) Refs() []Key         { return nil }
+func (o ACE) Refs() []Key         { return []Key{aclKey(o.ACL)} }
+func (o RemoteGroup) Refs() []Key { return nil }
+func (o InterfaceACL) Refs() []Key {
+	refs := []Key{{KindInterface, o.Interface}}
+	for _, name := range o.SecurityGroups.All() {
+		refs = append(refs, aclKey(name))
+	}
+	return refs
+}
+
+// Scope implements Object.
+func (o ACL) Scope() Scope          { return Scope(o.Namespace) }
+func (o ACE) Scope() Scope          { return Scope(o.Namespace) }
+func (o RemoteGroup) Scope() Scope  { return Cluster }
+func (o InterfaceACL) Scope() Scope { return Scope(o.Namespace) }
+
+func (ACL) sealed()          {}
+func (ACE) sealed()          {}
+func (RemoteGroup) sealed()  {}
+func (InterfaceACL) sealed() {}
+
+// NameList is a set of names without commas: sorted, comma-separated. It is a string so that
+// objects that contain it are comparable.
+type NameList string
+
+// NewNameList returns the set of the given names, without duplicates.
+func NewNameList(names ...string) NameList {
+	return NameList(strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), ","))
+}
+
+// All returns the names.
+func (l NameList) All() []string { return splitList(string(l)) }
+
+// PrefixList is a set of prefixes in canonical text: masked, sorted, comma-separated. It is a
+// string so that objects that contain it are comparable.
+type PrefixList string
+
+// NewPrefixList returns the set of the given prefixes, without duplicates.
+func NewPrefixList(prefixes ...netip.Prefix) PrefixList {
+	sorted := make([]netip.Prefix, len(prefixes))
+	for i, p := range prefixes {
+		sorted[i] = p.Masked()
+	}
+	slices.SortFunc(sorted, func(a, b netip.Prefix) int {
+		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	})
+	sorted = slices.Compact(sorted)
+	text := make([]string, len(sorted))
+	for i, p := range sorted {
+		text[i] = p.String()
+	}
+	return PrefixList(strings.Join(text, ","))
+}
+
+// All returns the prefixes.
+func (l PrefixList) All() []netip.Prefix {
+	var prefixes []netip.Prefix
+	for _, part := range splitList(string(l)) {
+		prefixes = append(prefixes, netip.MustParsePrefix(part))
+	}
+	return prefixes
+}
+
+// PortRange is ports of a protocol, from First to Last. If both are 0, it is all ports.
+type PortRange struct {
+	Protocol    Protocol
+	First, Last uint16
+}
+
+// String returns "tcp", "tcp:80" or "tcp:80-90".
+func (r PortRange) String() string {
+	switch {
+	case r.Last == 0:
+		return string(r.Protocol)
+	case r.First == r.Last:
+		return fmt.Sprintf("%s:%d", r.Protocol, r.First)
+	}
+	return fmt.Sprintf("%s:%d-%d", r.Protocol, r.First, r.Last)
+}
+
+// PortList is a set of port ranges in canonical text: sorted, comma-separated. It is a string
+// so that objects that contain it are comparable.
+type PortList string
+
+// NewPortList returns the set of the given ranges, without duplicates.
+func NewPortList(ranges ...PortRange) PortList {
+	sorted := slices.SortedFunc(slices.Values(ranges), func(a, b PortRange) int {
+		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last))
+	})
+	sorted = slices.Compact(sorted)
+	text := make([]string, len(sorted))
+	for i, r := range sorted {
+		text[i] = r.String()
+	}
+	return PortList(strings.Join(text, ","))
+}
+
+// All returns the ranges.
+func (l PortList) All() []PortRange {
+	var ranges []PortRange
+	for _, part := range splitList(string(l)) {
+		protocol, ports, _ := strings.Cut(part, ":")
+		r := PortRange{Protocol: Protocol(protocol)}
+		if ports != "" {
+			first, last, isRange := strings.Cut(ports, "-")
+			r.First = mustPort(first)
+			if r.Last = r.First; isRange {
+				r.Last = mustPort(last)
+			}
+		}
+		ranges = append(ranges, r)
+	}
+	return ranges
+}
+
+// mustPort parses a port of a PortList.
+func mustPort(text string) uint16 {
+	var port uint16
+	if _, err := fmt.Sscan(text, &port); err != nil {
+		panic(fmt.Sprintf("port %q in a PortList: %v", text, err))
+	}
+	return port
+}
