@@ -166,6 +166,7 @@ type Namespace struct {
 	UID         string
 	Name        string
 	Terminating bool // nothing new can be made in it
+	Labels      Labels
 	Ignored     Ignored
 }
 
@@ -178,13 +179,16 @@ const (
 	AccessList    PolicyKind = "access-list"   // ietf-access-control-list:access-lists
 )
 
-// Policy is a traffic rule that a source requests. Nothing enforces policies yet, so a Policy
-// is only a name for a Problem.
+// Policy is the name of a policy that a source requests. PolicySpec has its rules.
 type Policy struct {
 	UID       string
 	Namespace string // empty for a policy of the cluster
 	Name      string
 	Kind      PolicyKind
+	// Invalid names the fields that are wrong; empty for a valid policy. The PolicySpec of an
+	// invalid policy isolates the pods that it selects in both directions, without rules. If it
+	// is unknown which pods it selects, it selects all pods of its namespace.
+	Invalid string
 }
 
 // Address returns the node's address in the objects of its pods: the internal address, or the

@@ -155,6 +155,7 @@ const (
 	PoolSmall       Reason = "PoolSmall"       // a pool has fewer blocks than nodes and namespaces may need
 	RecordDamaged   Reason = "RecordDamaged"   // a stored record is unusable and ignored
 	BackendRejected Reason = "BackendRejected" // the backend cannot accept the object
+	PolicyInvalid   Reason = "PolicyInvalid"   // a policy has a wrong field, so it allows nothing
 	NotEnforced     Reason = "NotEnforced"     // the source requests something that the bridge does not support
 
 	CertificateExpires Reason = "CertificateExpires" // a certificate of this replica must be renewed

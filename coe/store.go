@@ -34,7 +34,8 @@ type Store struct {
 	// numbers and networks are chosen for the cluster; replaced, never changed.
 	numbers  map[netip.Addr]*NodeFact
 	networks *Networks
-	policies map[string]*Policy // of the cluster, by uid
+	policies map[string]*PolicySpec // of the cluster, by uid
+	policy   policyState
 	// damaged and unreadable are replaced, never changed.
 	damaged, unreadable []Problem
 	// contested has the nodes whose address belongs to another node, misaddressed the nodes
@@ -48,8 +49,9 @@ type Store struct {
 // Changed describes an Update. Chosen values (leases, blocks and so on) do not mark a
 // namespace as changed.
 type Changed struct {
-	Namespaces []string // with changed entities; sorted
-	Cluster    bool     // the set of nodes, or completeness
+	// Namespaces have changed entities, or pods that a changed policy may concern; sorted.
+	Namespaces []string
+	Cluster    bool // the set of nodes, completeness, or the PolicySet
 	// Leased are the UIDs of pods with a changed lease, sorted.
 	Leased []string
 }
@@ -61,7 +63,7 @@ type layer struct {
 	services  map[string]*Service
 	endpoints map[string]*Endpoints
 	nodes     map[string]*Node
-	policies  map[string]*Policy
+	policies  map[string]*PolicySpec
 	// namespaces are by name, because other objects refer to them by name.
 	namespaces map[string]*Namespace
 }
@@ -71,7 +73,7 @@ type namespace struct {
 	pods      map[string]*Pod
 	services  map[string]*Service
 	endpoints map[string]*Endpoints
-	policies  map[string]*Policy
+	policies  map[string]*PolicySpec
 	// ignored is the Namespace if it has settings that are not enforced.
 	ignored *Namespace
 
@@ -110,7 +112,13 @@ func NewStore(changed func(Changed), origins ...Origin) *Store {
 		nodes:      map[netip.Addr]*Node{},
 		requesting: map[string]bool{},
 		leases:     map[string][]*Lease{},
-		policies:   map[string]*Policy{},
+		policies:   map[string]*PolicySpec{},
+		policy: policyState{
+			labels:   map[string]Labels{},
+			ports:    map[ContainerPort]int{},
+			users:    map[NamedPort]map[string]int{},
+			unlisted: map[Origin]bool{},
+		},
 	}
 	for _, o := range []Origin{RESTCONF, Kubernetes} {
 		if slices.Contains(origins, o) {
@@ -121,7 +129,7 @@ func NewStore(changed func(Changed), origins ...Origin) *Store {
 				services:  map[string]*Service{},
 				endpoints: map[string]*Endpoints{},
 				nodes:     map[string]*Node{},
-				policies:  map[string]*Policy{},
+				policies:  map[string]*PolicySpec{},
 
 				namespaces: map[string]*Namespace{},
 			})
@@ -162,10 +170,10 @@ func (s *Store) Update(change func(*Tx)) {
 	}
 	s.mu.Unlock()
 
-	if s.changed != nil && (len(tx.dirty) > 0 || tx.cluster || len(tx.leased) > 0) {
+	if cluster := tx.cluster || tx.policies; s.changed != nil && (len(tx.dirty) > 0 || cluster || len(tx.leased) > 0) {
 		s.changed(Changed{
 			Namespaces: slices.Sorted(maps.Keys(tx.dirty)),
-			Cluster:    tx.cluster,
+			Cluster:    cluster,
 			Leased:     slices.Sorted(maps.Keys(tx.leased)),
 		})
 	}
@@ -246,15 +254,18 @@ type ClusterView struct {
 	// Misaddressed are the problems of nodes whose address belongs to another node or has
 	// another use.
 	Misaddressed []Problem
+	// PolicySet is the same as in Views of the same time. It is not nil.
+	PolicySet *PolicySet
 }
 
 // Cluster returns a snapshot of the state that belongs to no namespace.
 func (s *Store) Cluster() ClusterView {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return ClusterView{
 		Nodes: s.nodes, Numbers: s.numbers, Networks: s.networks, Damaged: slices.Concat(s.damaged, s.unreadable),
-		Policies:     sortedBy(s.policies, func(p *Policy) string { return p.UID }),
+		Policies:     names(s.policies),
+		PolicySet:    s.policySet(),
 		Misaddressed: slices.Concat(s.contested, s.misaddressed),
 	}
 }
@@ -302,7 +313,7 @@ func (s *Store) View(name string) View {
 		// SetRefusals replaces both maps as a whole.
 		v.Refusals, v.ServiceRefusals = ns.refusals, ns.serviceRefusals
 	}
-	v.Namespace, v.Nodes = name, s.nodes
+	v.Namespace, v.Nodes, v.PolicySet = name, s.nodes, s.policySet()
 	return v
 }
 
@@ -318,7 +329,7 @@ func (ns *namespace) refresh() {
 		v.Endpoints = sortedBy(ns.endpoints, func(p *Endpoints) string { return p.UID })
 	}
 	if v.Policies == nil {
-		v.Policies = sortedBy(ns.policies, func(p *Policy) string { return p.UID })
+		v.Policies = names(ns.policies)
 	}
 	if v.Blocks == nil {
 		v.Blocks = slices.SortedFunc(maps.Values(ns.blocks), func(a, b *Block) int {
@@ -334,6 +345,15 @@ func (ns *namespace) refresh() {
 	if v.VIPs == nil {
 		v.VIPs = maps.Clone(ns.vips)
 	}
+}
+
+// names returns the policies without their rules, sorted by UID.
+func names(policies map[string]*PolicySpec) []*Policy {
+	var out []*Policy
+	for _, p := range sortedBy(policies, func(p *PolicySpec) string { return p.UID }) {
+		out = append(out, &p.Policy)
+	}
+	return out
 }
 
 func sortedBy[T any](m map[string]*T, key func(*T) string) []*T {
@@ -381,7 +401,7 @@ func (s *Store) namespace(name string) *namespace {
 			pods:         map[string]*Pod{},
 			services:     map[string]*Service{},
 			endpoints:    map[string]*Endpoints{},
-			policies:     map[string]*Policy{},
+			policies:     map[string]*PolicySpec{},
 			leases:       map[LeaseKey]*Lease{},
 			blocks:       map[blockKey]*Block{},
 			elans:        map[string]*ELANFact{},

@@ -13,13 +13,17 @@ type Tx struct {
 	touched  map[string]bool // namespaces with any change
 	leased   map[string]bool // UIDs of pods with changed leases
 	cluster  bool
+	policies bool // the PolicySet is to be built again
 	claimed  bool // the first owner of a node's address has changed
 	revision int64
 }
 
 // SetIncomplete marks an origin as incomplete: entities may exist that it has not reported. It
 // stays so until SetComplete.
-func (tx *Tx) SetIncomplete(origin Origin) { tx.store.incomplete[origin] = true }
+func (tx *Tx) SetIncomplete(origin Origin) {
+	tx.store.incomplete[origin] = true
+	tx.store.policy.set = nil
+}
 
 // SetComplete marks an origin as complete: it has reported all its entities. All namespaces
 // count as changed, because absent entities are now known to be deleted.
@@ -29,6 +33,28 @@ func (tx *Tx) SetComplete(origin Origin) {
 	}
 	delete(tx.store.incomplete, origin)
 	tx.cluster = true
+	tx.markAll()
+}
+
+// SetPoliciesIncomplete marks the policies of an origin as incomplete, even if the origin is
+// complete. They stay so until SetPoliciesComplete.
+func (tx *Tx) SetPoliciesIncomplete(origin Origin) {
+	tx.store.policy.unlisted[origin] = true
+	tx.store.policy.set = nil
+}
+
+// SetPoliciesComplete ends SetPoliciesIncomplete. All namespaces count as changed, because their
+// pods may have waited for policies.
+func (tx *Tx) SetPoliciesComplete(origin Origin) {
+	if tx.store.policy.unlisted[origin] {
+		delete(tx.store.policy.unlisted, origin)
+		tx.markAll()
+	}
+}
+
+// markAll marks all namespaces and the PolicySet as changed.
+func (tx *Tx) markAll() {
+	tx.stalePolicies()
 	for name := range tx.store.namespaces {
 		tx.dirty[name] = true
 	}
@@ -50,6 +76,7 @@ func (tx *Tx) DeletePod(origin Origin, uid string) {
 func (tx *Tx) changePod(uid string, change func(map[string]*Pod), origin Origin) {
 	pods := func(l *layer) map[string]*Pod { return l.pods }
 	old, now := replace(tx, origin, uid, pods, change)
+	tx.countPorts(old, now)
 	if old != nil {
 		tx.store.countNode(old.HostIP, old.Namespace, -1)
 		tx.store.countUse(old.HostIP, -old.interfaces(), 0)
@@ -120,28 +147,30 @@ func (tx *Tx) changeEndpoints(uid string, change func(map[string]*Endpoints), or
 }
 
 // PutPolicy adds or replaces a policy.
-func (tx *Tx) PutPolicy(origin Origin, p *Policy) {
-	tx.changePolicy(p.UID, func(l map[string]*Policy) { l[p.UID] = p }, origin)
+func (tx *Tx) PutPolicy(origin Origin, p *PolicySpec) {
+	tx.changePolicy(p.UID, func(l map[string]*PolicySpec) { l[p.UID] = p }, origin)
 }
 
 // DeletePolicy deletes a policy of an origin.
 func (tx *Tx) DeletePolicy(origin Origin, uid string) {
-	tx.changePolicy(uid, func(l map[string]*Policy) { delete(l, uid) }, origin)
+	tx.changePolicy(uid, func(l map[string]*PolicySpec) { delete(l, uid) }, origin)
 }
 
-func (tx *Tx) changePolicy(uid string, change func(map[string]*Policy), origin Origin) {
-	policies := func(l *layer) map[string]*Policy { return l.policies }
+func (tx *Tx) changePolicy(uid string, change func(map[string]*PolicySpec), origin Origin) {
+	policies := func(l *layer) map[string]*PolicySpec { return l.policies }
 	old, now := replace(tx, origin, uid, policies, change)
 	if old != nil {
-		delete(tx.policies(old.Namespace), uid)
+		delete(tx.policiesOf(old.Namespace), uid)
+		tx.usePolicy(old, -1)
 	}
 	if now != nil {
-		tx.policies(now.Namespace)[uid] = now
+		tx.policiesOf(now.Namespace)[uid] = now
+		tx.usePolicy(now, +1)
 	}
 }
 
-// policies returns the policies of a namespace, or of the cluster, for a change.
-func (tx *Tx) policies(namespace string) map[string]*Policy {
+// policiesOf returns the policies of a namespace, or of the cluster, for a change.
+func (tx *Tx) policiesOf(namespace string) map[string]*PolicySpec {
 	if namespace == "" {
 		tx.cluster = true
 		return tx.store.policies
@@ -175,16 +204,18 @@ func (tx *Tx) changeNode(uid string, change func(map[string]*Node), origin Origi
 	}
 }
 
-// PutNamespace adds or replaces a namespace. Only a change of Ignored counts as a change,
-// because nothing else of a namespace is mapped.
+// PutNamespace adds or replaces a namespace. Only a change of Ignored or Labels counts as a
+// change, because nothing else of a namespace is mapped.
 func (tx *Tx) PutNamespace(origin Origin, n *Namespace) {
 	tx.store.layer(origin).namespaces[n.Name] = n
+	tx.relabelNamespace(n.Name, n.Labels)
 	tx.ignoreNamespace(n.Name, n)
 }
 
 // DeleteNamespace deletes a namespace of an origin.
 func (tx *Tx) DeleteNamespace(origin Origin, name string) {
 	delete(tx.store.layer(origin).namespaces, name)
+	tx.relabelNamespace(name, Labels{})
 	tx.ignoreNamespace(name, nil)
 }
 

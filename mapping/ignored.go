@@ -66,13 +66,17 @@ func (b *builder) unenforced(kind, uid, name, message string) {
 	})
 }
 
-// policyProblem reports that a policy is not enforced.
+// policyProblem reports that a policy is not enforced, and what is wrong in it.
 func policyProblem(p *coe.Policy) coe.Problem {
 	message := "network policies are not enforced: traffic that the policy forbids is allowed"
 	if p.Kind == coe.AccessList {
 		message = "access lists are not enforced: traffic that the list forbids is allowed"
 	}
+	reason := coe.NotEnforced
+	if p.Invalid != "" {
+		reason, message = coe.PolicyInvalid, fmt.Sprintf("the policy is invalid: %s; correct it; %s", p.Invalid, message)
+	}
 	return coe.Problem{
-		Namespace: p.Namespace, Kind: string(p.Kind), UID: p.UID, Name: p.Name, Reason: coe.NotEnforced, Message: message,
+		Namespace: p.Namespace, Kind: string(p.Kind), UID: p.UID, Name: p.Name, Reason: reason, Message: message,
 	}
 }

@@ -257,6 +257,16 @@ func TestNotEnforced(t *testing.T) {
 	require.Equal(t, []string{"n", "p", uid1}, reasons(settings))
 }
 
+func TestInvalidPolicy(t *testing.T) {
+	v := coe.View{Namespace: "default", Policies: []*coe.Policy{
+		{UID: "p", Namespace: "default", Name: "deny", Kind: coe.NetworkPolicy, Invalid: "spec.podSelector: Invalid value"},
+	}}
+	_, problems := mapping.Map(v, settings)
+	require.Len(t, problems, 1)
+	require.Equal(t, coe.PolicyInvalid, problems[0].Reason)
+	require.Contains(t, problems[0].Message, "the policy is invalid: spec.podSelector: Invalid value; correct it; network policies are not enforced")
+}
+
 func TestIsolation(t *testing.T) {
 	v := view()
 	addPod(&v, uid1, "busybox1", "10.11.2.28")

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"encoding/json"
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -36,6 +37,7 @@ func Pod(in *corev1.Pod) *coe.Pod {
 		return out
 	}
 	out.Ignored = ignoredOfPod(in)
+	out.Labels, out.Ports = coe.NewLabels(in.Labels), namedPorts(in)
 	if hasSeveralNetworks(in) {
 		return out
 	}
@@ -124,7 +126,39 @@ func Namespace(in *corev1.Namespace) *coe.Namespace {
 		UID:         uid(in.UID),
 		Name:        in.Name,
 		Terminating: in.DeletionTimestamp != nil || in.Status.Phase == corev1.NamespaceTerminating,
+		Labels:      coe.NewLabels(in.Labels),
 		Ignored:     unknownAnnotations(in.Annotations),
+	}
+}
+
+// namedPorts returns the named ports of the containers that run as long as the pod.
+func namedPorts(in *corev1.Pod) coe.ContainerPorts {
+	var ports []coe.ContainerPort
+	for c := range LastingContainers(in) {
+		for _, p := range c.Ports {
+			if p.Name != "" {
+				ports = append(ports, coe.ContainerPort{Name: p.Name, Protocol: protocol(p.Protocol), Port: uint16(p.ContainerPort)})
+			}
+		}
+	}
+	return coe.NewContainerPorts(ports...)
+}
+
+// LastingContainers returns the containers whose ports have names in services and policies: all
+// but the init containers that end, as Kubernetes defines it for EndpointSlices.
+func LastingContainers(in *corev1.Pod) iter.Seq[*corev1.Container] {
+	return func(yield func(*corev1.Container) bool) {
+		for i := range in.Spec.Containers {
+			if !yield(&in.Spec.Containers[i]) {
+				return
+			}
+		}
+		for i := range in.Spec.InitContainers {
+			c := &in.Spec.InitContainers[i]
+			if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways && !yield(c) {
+				return
+			}
+		}
 	}
 }
 

@@ -61,6 +61,18 @@ func TestPod(t *testing.T) {
 			status: corev1.PodStatus{Phase: corev1.PodSucceeded, PodIPs: []corev1.PodIP{{IP: "10.1.2.3"}}},
 			want:   coe.Pod{NoNetwork: true},
 		},
+		"ports with a name, of containers that last": {
+			spec: corev1.PodSpec{
+				InitContainers: []corev1.Container{
+					{RestartPolicy: new(corev1.ContainerRestartPolicyAlways), Ports: []corev1.ContainerPort{{Name: "dns", Protocol: corev1.ProtocolUDP, ContainerPort: 53}}},
+					{Ports: []corev1.ContainerPort{{Name: "init", ContainerPort: 1}}},
+				},
+				Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 80}, {ContainerPort: 81}}}},
+			},
+			want: coe.Pod{Ports: coe.NewContainerPorts(
+				coe.ContainerPort{Name: "dns", Protocol: "udp", Port: 53}, coe.ContainerPort{Name: "web", Protocol: "tcp", Port: 80},
+			)},
+		},
 		"failed": {status: corev1.PodStatus{Phase: corev1.PodFailed}, want: coe.Pod{NoNetwork: true}},
 	}
 	for name, test := range tests {
@@ -81,6 +93,11 @@ func TestPod(t *testing.T) {
 			require.Equal(t, want, kube.Pod(in).Interfaces)
 		})
 	}
+	t.Run("labels", func(t *testing.T) {
+		in := &corev1.Pod{ObjectMeta: named("a", "p")}
+		in.Labels = map[string]string{"app": "web"}
+		require.Equal(t, coe.NewLabels(in.Labels), kube.Pod(in).Labels)
+	})
 	t.Run("being deleted keeps its network", func(t *testing.T) {
 		in := &corev1.Pod{ObjectMeta: named("a", "p"), Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 		in.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}

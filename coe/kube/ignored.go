@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 )
@@ -68,11 +67,4 @@ next:
 		return coe.UnknownAnnotation
 	}
 	return 0
-}
-
-// Policy converts a network policy. Only its name is kept, since nothing enforces it.
-func Policy(in *networkingv1.NetworkPolicy) *coe.Policy {
-	return &coe.Policy{
-		UID: uid(in.UID), Namespace: namespace(in.Namespace), Name: in.Name, Kind: coe.NetworkPolicy,
-	}
 }

@@ -2,14 +2,17 @@ package kube
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -17,6 +20,50 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 )
+
+// Policy converts a network policy. It fails closed: the result for a policy that PolicySpec
+// refuses isolates the pods that it selects in both directions and has no rules, and Invalid says
+// what is wrong. If the selector is wrong too, it selects all pods of the namespace.
+func Policy(in *networkingv1.NetworkPolicy) *coe.PolicySpec {
+	out, err := PolicySpec(in)
+	if err == nil {
+		return out
+	}
+	closed := coe.PolicySide{Isolates: true}
+	out = &coe.PolicySpec{Policy: policyName(in), Ingress: closed, Egress: closed}
+	out.Invalid = invalid(err)
+	c := policyConverter{}
+	if pods := c.selector(&in.Spec.PodSelector, nil); len(c.errs) == 0 {
+		out.Pods = pods
+	}
+	return out
+}
+
+// policyName returns a network policy without its rules.
+func policyName(in *networkingv1.NetworkPolicy) coe.Policy {
+	return coe.Policy{
+		UID: uid(in.UID), Namespace: namespace(in.Namespace), Name: in.Name, Kind: coe.NetworkPolicy,
+	}
+}
+
+// maxInvalid limits the text about a policy in bytes, because it repeats values of the policy.
+const maxInvalid = 512
+
+// invalid returns the first error, and how many more there are.
+func invalid(err error) string {
+	var all utilerrors.Aggregate
+	if !errors.As(err, &all) || len(all.Errors()) == 1 {
+		return shorten(err.Error())
+	}
+	return fmt.Sprintf("%s, and %d more", shorten(all.Errors()[0].Error()), len(all.Errors())-1)
+}
+
+func shorten(text string) string {
+	if len(text) > maxInvalid {
+		return strings.ToValidUTF8(text[:maxInvalid], "") + "…"
+	}
+	return text
+}
 
 // PolicySpec converts a network policy with its rules. It sets the defaults of an API server, and
 // refuses what an API server refuses: the error names each wrong field. Like an API server
@@ -26,7 +73,7 @@ func PolicySpec(in *networkingv1.NetworkPolicy) (*coe.PolicySpec, error) {
 	c := policyConverter{}
 	spec := field.NewPath("spec")
 	out := &coe.PolicySpec{
-		Policy: *Policy(in),
+		Policy: policyName(in),
 		Pods:   c.selector(&in.Spec.PodSelector, spec.Child("podSelector")),
 	}
 	out.Ingress.Isolates, out.Egress.Isolates = c.isolates(in, spec.Child("policyTypes"))

@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -86,6 +87,45 @@ func TestPolicySpecTypes(t *testing.T) {
 		require.Equal(t, [2]bool{c.ingress, c.egress}, [2]bool{spec.Ingress.Isolates, spec.Egress.Isolates}, c.spec)
 		require.True(t, spec.Egress.Isolates || len(spec.Egress.Rules) == 0, c.spec)
 	}
+}
+
+// A policy with a wrong field isolates its pods and allows nothing.
+func TestPolicyFailsClosed(t *testing.T) {
+	closed := coe.PolicySide{Isolates: true}
+	app := coe.Selector{Requirements: []coe.Requirement{{Key: "app", Operator: coe.In, Values: []string{"web"}}}}
+	for name, c := range map[string]struct {
+		spec, invalid string
+		pods          coe.Selector
+	}{
+		"a rule": {
+			`{podSelector: {matchLabels: {app: web}}, ingress: [{}, {ports: [{port: 0}]}]}`,
+			`spec.ingress[1].ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive`, app,
+		},
+		"several fields": {
+			`{podSelector: {matchLabels: {app: web}}, policyTypes: [in, out, Egress]}`,
+			`spec.policyTypes: Too many: 3: must have at most 2 items, and 2 more`, app,
+		},
+		"the selector": {
+			`{podSelector: {matchLabels: {app: web}, matchExpressions: [{key: a, operator: In}]}}`,
+			`spec.podSelector.matchExpressions[0].values: Required value: must be specified when ` + "`operator`" + ` is 'In' or 'NotIn'`, coe.Selector{},
+		},
+		"a long value": {
+			`{podSelector: {matchLabels: {app: web}}, egress: [{ports: [{protocol: ` + strings.Repeat("p", 1000) + `}]}]}`,
+			`spec.egress[0].ports[0].protocol: Unsupported value: "` + strings.Repeat("p", 458) + "…", app,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := &coe.PolicySpec{
+				Policy: coe.Policy{UID: "ab", Namespace: "shop", Name: "p", Kind: coe.NetworkPolicy, Invalid: c.invalid},
+				Pods:   c.pods, Ingress: closed, Egress: closed,
+			}
+			require.Equal(t, want, kube.Policy(networkPolicy(t, c.spec)))
+		})
+	}
+	in := networkPolicy(t, `{egress: [{}]}`)
+	spec, err := kube.PolicySpec(in)
+	require.NoError(t, err)
+	require.Equal(t, spec, kube.Policy(in), "a valid policy")
 }
 
 // The error of what an API server refuses names the field.

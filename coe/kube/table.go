@@ -44,9 +44,10 @@ type table[O object, V any] struct {
 	seen func(o O, deleted bool) func()
 	gone func(V) func()
 
-	// optional is set for a resource that does not affect the network. The origin is complete
-	// without it.
+	// optional is set for a resource that the origin is complete without.
 	optional bool
+	// complete is called within the step that applies the first list of a round.
+	complete func(*coe.Tx)
 	listed   int          // the last round that it was listed in
 	values   map[string]V // current values by UID
 }
@@ -97,9 +98,9 @@ func (t *table[O, V]) replace(entries []entry[V], round int) {
 		if t.settle != nil {
 			t.settle(tx)
 		}
-		if !t.optional && t.listed != round && t.rounds.isCurrent(round) {
+		if t.listed != round && t.rounds.isCurrent(round) {
 			t.listed = round
-			t.countListed(tx)
+			t.complete(tx)
 		}
 	})
 	runAfter(gone...)

@@ -1,17 +1,21 @@
 package kube
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 )
@@ -66,9 +70,12 @@ func (a *author) story(version func() object) *story {
 func (a *author) pods() *story {
 	meta := a.meta("pod", a.pick("p", "q", "r"), a.pick("a", "b"))
 	return a.story(func() object {
+		meta.Labels = map[string]string{"app": a.pick("x", "y")}
 		return &corev1.Pod{
 			ObjectMeta: meta,
-			Spec:       corev1.PodSpec{NodeName: a.pick("", "m", "n"), HostNetwork: a.IntN(8) == 0},
+			Spec: corev1.PodSpec{NodeName: a.pick("", "m", "n"), HostNetwork: a.IntN(8) == 0, Containers: []corev1.Container{
+				{Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 80 + a.Int32N(2)}}},
+			}},
 			Status: corev1.PodStatus{
 				Phase: corev1.PodPhase(a.pick("", "Running", "Failed")), HostIP: a.pick("", "192.0.2.1", "192.0.2.9"),
 				PodIP: a.pick("", "10.0.0.1", "10.0.0.2"), Message: a.pick("", "does not matter"),
@@ -91,6 +98,7 @@ func (a *author) nodes() *story {
 func (a *author) namespaces(name string, ends bool) *story {
 	meta := a.meta("namespace", name, "")
 	s := a.story(func() object {
+		meta.Labels = map[string]string{"tier": a.pick("front", "back")}
 		return &corev1.Namespace{ObjectMeta: meta, Status: corev1.NamespaceStatus{Phase: corev1.NamespacePhase(a.pick("Active", "Terminating"))}}
 	})
 	s.ends = ends
@@ -102,6 +110,16 @@ func (a *author) services() *story {
 	return a.story(func() object {
 		return &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceType(a.pick("ClusterIP", "ExternalName")), ClusterIP: a.pick("None", "10.96.0.1", "10.96.0.2"),
+		}}
+	})
+}
+
+func (a *author) policies() *story {
+	meta := a.meta("policy", a.pick("n", "o"), a.pick("a", "b"))
+	return a.story(func() object {
+		return &networkingv1.NetworkPolicy{ObjectMeta: meta, Spec: networkingv1.NetworkPolicySpec{
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyType(a.pick("Ingress", "Egress", "invalid"))},
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{Port: new(intstr.FromString("web"))}}}},
 		}}
 	})
 }
@@ -204,7 +222,8 @@ func FuzzOrder(f *testing.F) {
 		namespaces := newTeller(tables.namespaces, a.namespaces("a", true), a.namespaces("a", false), a.namespaces("b", true))
 		services := newTeller(tables.services, a.services(), a.services())
 		slices := newTeller(tables.endpoints, a.slices(), a.slices(), a.slices())
-		tellers := []*teller{pods, nodes, namespaces, services, slices}
+		policies := newTeller(tables.policies, a.policies(), a.policies())
+		tellers := []*teller{pods, nodes, namespaces, services, slices, policies}
 		a.tell(t, tellers)
 
 		check := func() {
@@ -222,6 +241,9 @@ func FuzzOrder(f *testing.F) {
 				}
 			}
 			require.Equal(t, wanted(pods, nodes, services, slices), got)
+			set := *store.Cluster().PolicySet
+			set.Complete = false
+			require.Equal(t, wantedSet(pods, namespaces, policies), &set)
 			require.Nil(t, store.Namespace("b"))
 			each(namespaces, func(n *corev1.Namespace) { require.Equal(t, Namespace(n), store.Namespace(n.Name)) })
 			seen := map[string]PodSeen{}
@@ -234,6 +256,7 @@ func FuzzOrder(f *testing.F) {
 			require.NoError(t, one.replace(one.stories))
 		}
 		require.True(t, store.Complete())
+		require.True(t, store.Cluster().PolicySet.Complete)
 		changed = nil
 		for _, one := range tellers {
 			require.NoError(t, one.replace(one.stories))
@@ -276,6 +299,31 @@ func wanted(pods, nodes, services, slices *teller) map[string]any {
 	return want
 }
 
+// wantedSet returns the expected PolicySet for the final objects.
+func wantedSet(pods, namespaces, policies *teller) *coe.PolicySet {
+	want := &coe.PolicySet{Namespaces: map[string]coe.Labels{}, NamedPorts: map[coe.NamedPort][]uint16{}}
+	each(namespaces, func(n *corev1.Namespace) { want.Namespaces[n.Name] = coe.NewLabels(n.Labels) })
+	named := false
+	each(policies, func(p *networkingv1.NetworkPolicy) {
+		spec := Policy(p)
+		want.Policies = append(want.Policies, spec)
+		named = named || len(spec.Ingress.Rules) > 0
+	})
+	slices.SortFunc(want.Policies, func(a, b *coe.PolicySpec) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	var numbers []uint16
+	each(pods, func(p *corev1.Pod) {
+		for port := range Pod(p).Ports.All() {
+			numbers = append(numbers, port.Port)
+		}
+	})
+	if slices.Sort(numbers); named && len(numbers) > 0 {
+		want.NamedPorts[coe.NamedPort{Name: "web", Protocol: "tcp"}] = slices.Compact(numbers)
+	}
+	return want
+}
+
 func TestHeartbeatIsNoChange(t *testing.T) {
 	changes := 0
 	store := coe.NewStore(func(coe.Changed) { changes++ }, coe.Kubernetes)
@@ -284,7 +332,7 @@ func TestHeartbeatIsNoChange(t *testing.T) {
 	require.NoError(t, tables.pods.apply(p, false))
 	p = p.DeepCopy()
 	p.ResourceVersion, p.Status.Phase, p.Status.HostIP = "2", corev1.PodPending, ""
-	p.Labels = map[string]string{"x": "y"}
+	p.Finalizers = []string{"example.com/x"}
 	require.NoError(t, tables.pods.apply(p, false))
 	require.Equal(t, 1, changes)
 	require.Equal(t, "1", store.View("a").Pods[0].Reported.Revision)
@@ -292,5 +340,8 @@ func TestHeartbeatIsNoChange(t *testing.T) {
 	require.NoError(t, tables.pods.apply(p, false))
 	require.Equal(t, 2, changes)
 	require.Equal(t, "2", store.View("a").Pods[0].Reported.Revision)
+	p.Labels = map[string]string{"x": "y"}
+	require.NoError(t, tables.pods.apply(p, false))
+	require.Equal(t, 3, changes)
 	require.Error(t, tables.pods.apply(&corev1.Node{}, false))
 }

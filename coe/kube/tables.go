@@ -26,7 +26,7 @@ type tables struct {
 	pods       *table[*corev1.Pod, pod]
 	services   *table[*corev1.Service, *coe.Service]
 	endpoints  *table[*discoveryv1.EndpointSlice, *coe.Endpoints]
-	policies   *table[*networkingv1.NetworkPolicy, *coe.Policy]
+	policies   *table[*networkingv1.NetworkPolicy, *coe.PolicySpec]
 
 	// addresses are the nodes' addresses by name; replaced, never changed.
 	addresses map[string]netip.Addr
@@ -47,16 +47,17 @@ func newTables(store *coe.Store, observe func(PodSeen)) *tables {
 		func(tx *coe.Tx, e *coe.Endpoints) { tx.PutEndpoints(coe.Kubernetes, e) },
 		func(tx *coe.Tx, e *coe.Endpoints) { tx.DeleteEndpoints(coe.Kubernetes, e.UID) })
 	t.policies = newTable(t, Policy,
-		func(tx *coe.Tx, p *coe.Policy) { tx.PutPolicy(coe.Kubernetes, p) },
-		func(tx *coe.Tx, p *coe.Policy) { tx.DeletePolicy(coe.Kubernetes, p.UID) })
+		func(tx *coe.Tx, p *coe.PolicySpec) { tx.PutPolicy(coe.Kubernetes, p) },
+		func(tx *coe.Tx, p *coe.PolicySpec) { tx.DeletePolicy(coe.Kubernetes, p.UID) })
 	t.policies.optional = true
+	t.policies.complete = func(tx *coe.Tx) { tx.SetPoliciesComplete(coe.Kubernetes) }
 	t.pods = t.newPods(observe)
 	t.relist()
 	return t
 }
 
 // resources is the number of resources that must be listed before the origin is complete. It
-// does not include network policies: see table.optional.
+// does not include network policies: without them only PolicySet is incomplete.
 const resources = 5
 
 // relist starts a round in which every resource is listed. Until its end the origin is
@@ -64,6 +65,7 @@ const resources = 5
 func (t *tables) relist() {
 	t.store.Update(func(tx *coe.Tx) {
 		tx.SetIncomplete(coe.Kubernetes)
+		tx.SetPoliciesIncomplete(coe.Kubernetes)
 		t.unlisted = resources
 		t.rounds.next()
 	})
@@ -72,7 +74,7 @@ func (t *tables) relist() {
 // newTable returns a table whose values are compared as a whole.
 func newTable[O object, V any](t *tables, convert func(O) *V, put, remove func(*coe.Tx, *V)) *table[O, *V] {
 	return &table[O, *V]{
-		tables: t, values: map[string]*V{}, put: put, remove: remove,
+		tables: t, values: map[string]*V{}, put: put, remove: remove, complete: t.countListed,
 		convert: func(o O) (*V, bool) {
 			v := convert(o)
 			return v, v != nil
@@ -115,7 +117,7 @@ type pod struct {
 
 func (t *tables) newPods(observe func(PodSeen)) *table[*corev1.Pod, pod] {
 	pods := &table[*corev1.Pod, pod]{
-		tables: t, values: map[string]pod{}, merge: mergePod,
+		tables: t, values: map[string]pod{}, merge: mergePod, complete: t.countListed,
 		convert: func(in *corev1.Pod) (pod, bool) {
 			p := Pod(in)
 			p.Reported.At = time.Now()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"strings"
@@ -32,10 +33,15 @@ type said struct {
 	Services  map[string]*coe.Service
 	Endpoints map[string]*coe.Endpoints
 	Nodes     map[netip.Addr]*coe.Node
+	Labels    map[string]coe.Labels // of the namespaces
+	Policies  map[string]*coe.PolicySpec
 }
 
 func newSaid() said {
-	return said{map[string]coe.Pod{}, map[string]*coe.Service{}, map[string]*coe.Endpoints{}, map[netip.Addr]*coe.Node{}}
+	return said{
+		map[string]coe.Pod{}, map[string]*coe.Service{}, map[string]*coe.Endpoints{}, map[netip.Addr]*coe.Node{},
+		map[string]coe.Labels{}, map[string]*coe.PolicySpec{},
+	}
 }
 
 func (s said) addPod(p coe.Pod) {
@@ -59,6 +65,11 @@ func ofStore(store *coe.Store) said {
 	}
 	for addr, n := range store.Nodes() {
 		s.Nodes[addr] = n
+	}
+	set := store.Cluster().PolicySet
+	maps.Copy(s.Labels, set.Namespaces)
+	for _, p := range set.Policies {
+		s.Policies[p.UID] = p
 	}
 	return s
 }
@@ -86,6 +97,16 @@ func ofCluster(t *testing.T, c *cluster.ControlPlane) said {
 	require.NoError(t, err)
 	for _, one := range services.Items {
 		s.Services[string(one.UID)] = kube.Service(&one)
+	}
+	namespaces, err := c.Client().CoreV1().Namespaces().List(ctx, all)
+	require.NoError(t, err)
+	for _, n := range namespaces.Items {
+		s.Labels[n.Name] = coe.NewLabels(n.Labels)
+	}
+	policies, err := c.Client().NetworkingV1().NetworkPolicies("").List(ctx, all)
+	require.NoError(t, err)
+	for _, p := range policies.Items {
+		s.Policies[string(p.UID)] = kube.Policy(&p)
 	}
 	slices, err := c.Client().DiscoveryV1().EndpointSlices("").List(ctx, all)
 	require.NoError(t, err)
@@ -199,6 +220,24 @@ func TestFollowsThroughFaults(t *testing.T) {
 		_, err = c.FlapEndpoints(ctx, load, 1)
 		require.NoError(t, err)
 		r.inSync(t, c, 5*time.Second)
+	})
+	t.Run("policies and labels", func(t *testing.T) {
+		r.eventually(t, 5*time.Second, "policies are listed", func() bool { return r.store.Cluster().PolicySet.Complete })
+		require.NoError(t, c.Apply(ctx, `
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: web, namespace: `+cluster.Namespace(0)+`}
+spec: {podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {tier: front}}}], ports: [{port: web}]}]}
+`))
+		label := `{"metadata":{"labels":{"tier":"front"}}}`
+		_, err := c.Client().CoreV1().Namespaces().Patch(ctx, cluster.Namespace(1), types.MergePatchType, []byte(label), metav1.PatchOptions{})
+		require.NoError(t, err)
+		_, err = c.Client().CoreV1().Pods(cluster.Namespace(1)).Patch(ctx, "pod-3", types.MergePatchType, []byte(label), metav1.PatchOptions{})
+		require.NoError(t, err)
+		r.inSync(t, c, 5*time.Second)
+		set := r.store.Cluster().PolicySet
+		require.Len(t, set.Policies, 1)
+		require.Equal(t, map[coe.NamedPort][]uint16{{Name: "web", Protocol: "tcp"}: {8080}}, set.NamedPorts)
 	})
 	t.Run("phases and addresses", func(t *testing.T) {
 		require.NoError(t, c.SetPodStatus(ctx, cluster.Namespace(0), "pod-0", cluster.PodStatus{Phase: corev1.PodFailed}))

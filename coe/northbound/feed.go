@@ -174,15 +174,15 @@ func (f *Feed) apply(tx *coe.Tx, e Entry) {
 		put(f, e, Node, func(n *coe.Node) string { return n.UID }, func(n *coe.Node) { tx.PutNode(coe.RESTCONF, n) },
 			func() { tx.DeleteNode(coe.RESTCONF, e.Key) })
 	case Policies:
-		put(f, e, NetworkPolicy, policyUID, func(p *coe.Policy) { tx.PutPolicy(coe.RESTCONF, p) },
+		put(f, e, NetworkPolicy, policyUID, func(p *coe.PolicySpec) { tx.PutPolicy(coe.RESTCONF, p) },
 			func() { tx.DeletePolicy(coe.RESTCONF, e.Key) })
 	case AccessLists:
-		put(f, e, AccessList, policyUID, func(p *coe.Policy) { tx.PutPolicy(coe.RESTCONF, p) },
+		put(f, e, AccessList, policyUID, func(p *coe.PolicySpec) { tx.PutPolicy(coe.RESTCONF, p) },
 			func() { tx.DeletePolicy(coe.RESTCONF, e.Key) })
 	}
 }
 
-func policyUID(p *coe.Policy) string { return p.UID }
+func policyUID(p *coe.PolicySpec) string { return p.UID }
 
 // put reads an entry and puts it into the Store, or deletes it. An unreadable entry keeps its
 // former value: RESTCONF rejects such entries, so no client has written it.

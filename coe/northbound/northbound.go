@@ -224,7 +224,7 @@ func Pools(raw []byte) ([]dhcppool.Pool, error) {
 
 // NetworkPolicy reads an entry of k8s:k8s/network-policies/network-policy. The policy belongs to
 // the cluster, because the model has no namespace for it.
-func NetworkPolicy(raw []byte) (*coe.Policy, error) {
+func NetworkPolicy(raw []byte) (*coe.PolicySpec, error) {
 	var in struct {
 		UUID string `json:"uuid"`
 		Name string `json:"name"`
@@ -232,11 +232,11 @@ func NetworkPolicy(raw []byte) (*coe.Policy, error) {
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return nil, fmt.Errorf("read network policy: %w", err)
 	}
-	return &coe.Policy{UID: in.UUID, Name: in.Name, Kind: coe.NetworkPolicy}, nil
+	return &coe.PolicySpec{Policy: coe.Policy{UID: in.UUID, Name: in.Name, Kind: coe.NetworkPolicy}}, nil
 }
 
 // AccessList reads an entry of ietf-access-control-list:access-lists/acl. Its UID is its key.
-func AccessList(raw []byte) (*coe.Policy, error) {
+func AccessList(raw []byte) (*coe.PolicySpec, error) {
 	var in struct {
 		Type string `json:"acl-type"`
 		Name string `json:"acl-name"`
@@ -244,7 +244,7 @@ func AccessList(raw []byte) (*coe.Policy, error) {
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return nil, fmt.Errorf("read access list: %w", err)
 	}
-	return &coe.Policy{UID: JoinKey(in.Type, in.Name), Name: in.Name, Kind: coe.AccessList}, nil
+	return &coe.PolicySpec{Policy: coe.Policy{UID: JoinKey(in.Type, in.Name), Name: in.Name, Kind: coe.AccessList}}, nil
 }
 
 // some returns a list of the address; nil if the address is invalid.

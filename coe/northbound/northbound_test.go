@@ -47,10 +47,10 @@ func TestNetworkID(t *testing.T) {
 func TestPolicies(t *testing.T) {
 	p, err := northbound.NetworkPolicy([]byte(`{"uuid":"u","name":"deny"}`))
 	require.NoError(t, err)
-	require.Equal(t, &coe.Policy{UID: "u", Name: "deny", Kind: coe.NetworkPolicy}, p)
+	require.Equal(t, coe.Policy{UID: "u", Name: "deny", Kind: coe.NetworkPolicy}, p.Policy)
 	p, err = northbound.AccessList([]byte(`{"acl-type":"ietf-access-control-list:ipv4-acl","acl-name":"deny all"}`))
 	require.NoError(t, err)
-	require.Equal(t, &coe.Policy{UID: "ietf-access-control-list:ipv4-acl deny all", Name: "deny all", Kind: coe.AccessList}, p)
+	require.Equal(t, coe.Policy{UID: "ietf-access-control-list:ipv4-acl deny all", Name: "deny all", Kind: coe.AccessList}, p.Policy)
 }
 
 func TestService(t *testing.T) {

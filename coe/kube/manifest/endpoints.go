@@ -92,7 +92,7 @@ func targetPort(port coe.ServicePort, p *corev1.Pod) (uint16, bool) {
 	if number, err := strconv.ParseUint(port.TargetPort, 10, 16); err == nil {
 		return uint16(number), true
 	}
-	for _, c := range lasting(p) {
+	for c := range kube.LastingContainers(p) {
 		for _, named := range c.Ports {
 			protocol := strings.ToLower(cmp.Or(string(named.Protocol), "tcp"))
 			if named.Name == port.TargetPort && protocol == port.Protocol {
@@ -101,15 +101,4 @@ func targetPort(port coe.ServicePort, p *corev1.Pod) (uint16, bool) {
 		}
 	}
 	return 0, false
-}
-
-// lasting returns the containers that run as long as the pod, sidecars last.
-func lasting(p *corev1.Pod) []corev1.Container {
-	all := slices.Clone(p.Spec.Containers)
-	for _, c := range p.Spec.InitContainers {
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			all = append(all, c)
-		}
-	}
-	return all
 }

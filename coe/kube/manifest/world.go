@@ -52,7 +52,7 @@ func policyPod(p *corev1.Pod) policy.Pod {
 		Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Labels: coe.NewLabels(p.Labels),
 		HostNetwork: p.Spec.HostNetwork, Finished: kube.Finished(p),
 	}
-	for _, c := range lasting(p) {
+	for c := range kube.LastingContainers(p) {
 		for _, port := range c.Ports {
 			pod.Ports = append(pod.Ports, coe.ContainerPort{
 				Name: port.Name, Protocol: protocolName(port.Protocol), Port: uint16(port.ContainerPort),
