@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
 const port = "tap0a1b2c3d-4e"
@@ -46,7 +47,7 @@ func pair(t *testing.T, address, gateway string) links.Pair {
 		Addresses: []netip.Prefix{netip.MustParsePrefix(address)}, SoftwareChecksums: true,
 	}
 	if gateway != "" {
-		p.Routes = links.DefaultRoutes(p.Addresses[0], netip.MustParseAddr(gateway))
+		p.Routes = ovnhost.DefaultRoutes(p.Addresses[0], netip.MustParseAddr(gateway))
 	}
 	return p
 }
