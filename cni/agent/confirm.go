@@ -9,7 +9,9 @@ import (
 )
 
 // connected waits until the port of a plan carries traffic: the switch has the port, and
-// the switch or, with Config.Confirmed, the bridge reports the interface as ready.
+// the switch or, with Config.Confirmed, the bridge reports the interface as ready. With OVN
+// the switch then also has the flows of the ACLs of all port groups that the port joined in
+// the transaction that created it (decision 43).
 func (a *Agent) connected(ctx context.Context, p plan) error {
 	if err := a.cfg.Switch.Await(ctx, p.port); err != nil {
 		return errors.Join(err, a.cfg.Switch.Managed())

@@ -98,22 +98,31 @@ type agentProcess struct {
 
 func newWorld(t *testing.T, deadline time.Duration, hosts ...string) *world {
 	w := newWorldWithoutAgents(t, hosts...)
-	w.deadline = deadline
-	for _, host := range hosts {
-		w.startAgent(host)
-	}
+	w.startAgents(deadline)
 	return w
 }
 
+func (w *world) startAgents(deadline time.Duration) {
+	w.deadline = deadline
+	for _, host := range w.lab.Hosts {
+		w.startAgent(host.Name)
+	}
+}
+
 func newWorldWithoutAgents(t *testing.T, hosts ...string) *world {
-	w := &world{t: t, lab: ovnhost.ForTest(t, hosts...), agents: map[string]*agentProcess{}}
-	w.bridge = bridgetest.Serve(t, "--data-dir", t.TempDir(), "--backend", "ovn", "--ovn-nb", w.lab.NB.Remote, "--address-reuse-delay", "1s",
-		"--service-network", "10.96.0.0/12")
+	lab := ovnhost.ForTest(t, hosts...)
+	return newWorldOver(t, lab, "--backend", "ovn", "--ovn-nb", lab.NB.Remote)
+}
+
+// newWorldOver starts a bridge with a backend, without agents.
+func newWorldOver(t *testing.T, lab *ovnhost.Lab, backend ...string) *world {
+	w := &world{t: t, lab: lab, agents: map[string]*agentProcess{}}
+	w.bridge = bridgetest.Serve(t, append(backend, "--data-dir", t.TempDir(), "--address-reuse-delay", "1s", "--service-network", "10.96.0.0/12")...)
 	w.put("dhcp_allocation_pool:dhcp_allocation_pool/network/default", `{"network":[{"network-id":"default","allocation-pool":[
 		{"subnet":"10.42.0.0/16","allocate-from":"10.42.0.2","allocate-to":"10.42.255.254","gateway":"10.42.0.1"}]}]}`)
-	for i, host := range hosts {
+	for i, host := range lab.Hosts {
 		w.put("k8s-node:k8s-nodes-info/k8s-nodes/"+uid("n", i), fmt.Sprintf(`{"k8s-nodes":[{"uid":%q,"host-name":%q,"internal-ip-address":%q}]}`,
-			uid("n", i), host, w.address(host)))
+			uid("n", i), host.Name, w.address(host.Name)))
 	}
 	return w
 }
