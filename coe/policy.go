@@ -29,7 +29,8 @@ type PolicySpec struct {
 // never changed, only replaced.
 type PolicySet struct {
 	Policies []*PolicySpec // of all namespaces; sorted by namespace, name and UID
-	// Namespaces has the labels of the namespaces that have some.
+	// Namespaces has the labels that sources report for namespaces. LabelsOf also knows the labels of
+	// a namespace that is not reported.
 	Namespaces map[string]Labels
 	// NamedPorts has, for each named port of a rule of a policy, the numbers that pods of any
 	// namespace have for it, sorted.

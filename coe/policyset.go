@@ -52,6 +52,20 @@ func (s *Store) policySet() *PolicySet {
 	return set
 }
 
+// LabelsOf returns the labels of a namespace. A namespace that no source reports has the label that
+// every namespace of Kubernetes has.
+func (s *PolicySet) LabelsOf(namespace string) Labels { return labelsOf(s.Namespaces, namespace) }
+
+func labelsOf(reported map[string]Labels, namespace string) Labels {
+	if labels, found := reported[namespace]; found {
+		return labels
+	}
+	return NewLabels(map[string]string{namespaceLabel: namespace})
+}
+
+// namespaceLabel is the label with the name of the namespace.
+const namespaceLabel = "kubernetes.io/metadata.name"
+
 // stalePolicies has the PolicySet built again, and marks the cluster as changed.
 func (tx *Tx) stalePolicies() {
 	tx.store.policy.set = nil
@@ -110,7 +124,7 @@ func (s *policyState) use(port NamedPort, namespace string, by int) {
 // markSelected marks the namespaces with pods that have the labels of a selector.
 func (tx *Tx) markSelected(namespaces *Selector) {
 	for name, ns := range tx.store.namespaces {
-		if len(ns.pods) > 0 && !tx.dirty[name] && namespaces.Matches(tx.store.policy.labels[name]) {
+		if len(ns.pods) > 0 && !tx.dirty[name] && namespaces.Matches(labelsOf(tx.store.policy.labels, name)) {
 			tx.dirty[name] = true
 		}
 	}

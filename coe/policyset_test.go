@@ -153,6 +153,9 @@ func (w *world) policy() *coe.PolicySpec {
 			peer := coe.PolicyPeer{Pods: *selects("app", w.pick("x", "y"))}
 			if w.IntN(2) == 0 {
 				peer.Namespaces = selects("tier", w.pick("front", "back"))
+				if w.IntN(2) == 0 {
+					peer.Namespaces = selects("kubernetes.io/metadata.name", w.pick("a", "b", "c"))
+				}
 			}
 			rule.Peers = append(rule.Peers, peer)
 		}
@@ -247,7 +250,7 @@ func (w *world) concerns(set *coe.PolicySet, namespace string) []any {
 		}
 		for _, rule := range slices.Concat(p.Ingress.Rules, p.Egress.Rules) {
 			for _, peer := range rule.Peers {
-				if hasPods && peer.Namespaces != nil && peer.Namespaces.Matches(set.Namespaces[namespace]) {
+				if hasPods && peer.Namespaces != nil && peer.Namespaces.Matches(set.LabelsOf(namespace)) {
 					all = append(all, p, peer)
 				}
 			}

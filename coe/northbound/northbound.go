@@ -222,19 +222,6 @@ func Pools(raw []byte) ([]dhcppool.Pool, error) {
 	return out, nil
 }
 
-// NetworkPolicy reads an entry of k8s:k8s/network-policies/network-policy. The policy belongs to
-// the cluster, because the model has no namespace for it.
-func NetworkPolicy(raw []byte) (*coe.PolicySpec, error) {
-	var in struct {
-		UUID string `json:"uuid"`
-		Name string `json:"name"`
-	}
-	if err := json.Unmarshal(raw, &in); err != nil {
-		return nil, fmt.Errorf("read network policy: %w", err)
-	}
-	return &coe.PolicySpec{Policy: coe.Policy{UID: in.UUID, Name: in.Name, Kind: coe.NetworkPolicy}}, nil
-}
-
 // AccessList reads an entry of ietf-access-control-list:access-lists/acl. Its UID is its key.
 func AccessList(raw []byte) (*coe.PolicySpec, error) {
 	var in struct {

@@ -45,10 +45,7 @@ func TestNetworkID(t *testing.T) {
 }
 
 func TestPolicies(t *testing.T) {
-	p, err := northbound.NetworkPolicy([]byte(`{"uuid":"u","name":"deny"}`))
-	require.NoError(t, err)
-	require.Equal(t, coe.Policy{UID: "u", Name: "deny", Kind: coe.NetworkPolicy}, p.Policy)
-	p, err = northbound.AccessList([]byte(`{"acl-type":"ietf-access-control-list:ipv4-acl","acl-name":"deny all"}`))
+	p, err := northbound.AccessList([]byte(`{"acl-type":"ietf-access-control-list:ipv4-acl","acl-name":"deny all"}`))
 	require.NoError(t, err)
 	require.Equal(t, coe.Policy{UID: "ietf-access-control-list:ipv4-acl deny all", Name: "deny all", Kind: coe.AccessList}, p.Policy)
 }

@@ -219,6 +219,8 @@ func TestNothingInRESTCONFIsIgnoredInSilence(t *testing.T) {
 		})
 	}
 	put("k8s:k8s/network-policies/network-policy/"+uid+"1", `{"network-policy":[{"uuid":"`+uid+`1","name":"deny"}]}`)
+	put("k8s:k8s/network-policies/network-policy/"+uid+"7", `{"network-policy":[{"uuid":"`+uid+`7","name":"wrong","network-policy-spec":{
+		"ingress":[{"network-policy-ingress-rule":{"ingress-ports":[{"network-policy-port":{"protocol":"TCP","port":"http"}},{"network-policy-port":{"port":"70000"}}]}}]}}]}`)
 	put("ietf-access-control-list:access-lists/acl/ietf-access-control-list:ipv4-acl/deny%20all",
 		`{"acl":[{"acl-type":"ietf-access-control-list:ipv4-acl","acl-name":"deny all"}]}`)
 	put("service:service-information/services/"+uid+"2", `{"services":[{"uid":"`+uid+`2","name":"web","network-NS":"shop",
@@ -230,6 +232,16 @@ func TestNothingInRESTCONFIsIgnoredInSilence(t *testing.T) {
 	pod(6, `,"network-id":"00000000-0000-0000-0000-000000000000"`)
 
 	await("networkpolicy", "deny", "not enforced")
+	bridgetest.Await(t, 50*time.Millisecond, silenceWithin, "the wrong policy", func() error {
+		var st silenceStatus
+		b.Get("operational/coe-status:status", &st)
+		if !slices.ContainsFunc(st.Problems, func(p silenceProblem) bool {
+			return p.Reason == "PolicyInvalid" && p.Name == "wrong" && strings.Contains(p.Message, `network-policy-spec/ingress[0]/ingress-ports[1]/port: "70000"`)
+		}) {
+			return fmt.Errorf("no problem names the port: %+v", st.Problems)
+		}
+		return nil
+	})
 	await("access-list", "deny all", "not enforced")
 	await("service", "web", "node ports")
 	await("pod", "p4", "segmentation-id 8", "VLAN and 7")
