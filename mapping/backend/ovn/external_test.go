@@ -22,7 +22,8 @@ func addExternal(t *testing.T, server *ovsdb.Server) {
 		"--", "lr-route-add", "default", "10.9.0.0/16", "10.1.0.9",
 		"--", "lb-add", "web", "10.96.0.1:80", "10.1.0.2:80", "--", "ls-lb-add", "default:pod-1", "web",
 		"--", "dhcp-options-create", "10.1.0.0/24", "--", "static-mac-binding-add", "external", "10.1.0.7", "0a:00:00:00:00:07",
-		"--", "create", "Load_Balancer_Group", "name=coe-bridge", "--", "set", "NB_Global", ".", "external_ids:someone=else")
+		"--", "create", "Load_Balancer_Group", "name=coe-bridge", "--", "pg-add", "external", "external",
+		"--", "acl-add", "external", "to-lport", "1001", "ip4", "drop", "--", "create", "Address_Set", "name=external", "addresses=10.1.0.2", "--", "set", "NB_Global", ".", "external_ids:someone=else")
 	// An external row with a copy of our marks, and a row with another owner's mark.
 	server.NBCtl(t, "--", "set", "Logical_Switch", "default:pod-1", `external_ids:"coe-bridge/owner"=coe-bridge`,
 		`external_ids:"coe-bridge/kind"=elan-instance`, `external_ids:"coe-bridge/name"=x`,
@@ -113,9 +114,11 @@ func TestDamage(t *testing.T) {
 		return all[0]
 	}
 	pod := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Logical_Switch_Port", `type=""`))[0]
+	acl := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "ACL", "priority=1000"))[0]
+	group := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Port_Group", "ports!=[]", "acls!=[]"))[0]
 	marks := []string{
 		"Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Static_Route", "Logical_Router_Policy", "ACL",
-		"Load_Balancer", "DHCP_Options",
+		"Port_Group", "Address_Set", "Load_Balancer", "DHCP_Options",
 	}
 	damages := map[string][]string{
 		"addresses":           {"lsp-set-addresses", pod, "0a:00:00:00:00:01 1.2.3.4"},
@@ -145,6 +148,23 @@ func TestDamage(t *testing.T) {
 		"MAC binding":         {"set", "Static_MAC_Binding", first("Static_MAC_Binding"), `mac="0a:00:00:00:00:99"`},
 		"MAC binding gone":    {"destroy", "Static_MAC_Binding", first("Static_MAC_Binding")},
 		"port's type":         {"lsp-set-type", pod, "localnet"},
+		"ACL":                 {"set", "ACL", acl, "action=allow"},
+		"ACL's priority":      {"set", "ACL", acl, "priority=7"},
+		"ACL's options":       {"set", "ACL", acl, "options:x=y"},
+		"ACLs gone":           {"clear", "Port_Group", group, "acls"},
+		"ports gone":          {"clear", "Port_Group", group, "ports"},
+		"port group's name":   {"set", "Port_Group", group, "name=x"},
+		"port group's ACE":    {"set", "Port_Group", group, `external_ids:"coe-bridge/ace/x"="ingress ipv4  tcp:80"`},
+		"port group gone":     {"pg-del", group},
+		"all port groups":     {"--all", "destroy", "Port_Group"},
+		"addresses gone":      {"clear", "Address_Set", first("Address_Set"), "addresses"},
+		"another address":     {"add", "Address_Set", first("Address_Set"), "addresses", "10.77.0.1"},
+		"another prefix":      {"add", "Address_Set", first("Address_Set"), "addresses", "10.77.0.0/16"},
+		"set's prefixes":      {"set", "Address_Set", first("Address_Set"), `external_ids:"coe-bridge/prefixes"="10.0.0.0/8"`},
+		"set's namespace":     {"set", "Address_Set", first("Address_Set"), `external_ids:"coe-bridge/namespace"=x`},
+		"address set's name":  {"set", "Address_Set", first("Address_Set"), "name=x"},
+		"address set gone":    {"destroy", "Address_Set", first("Address_Set")},
+		"all address sets":    {"--all", "destroy", "Address_Set"},
 	}
 	for _, table := range marks {
 		damages["marks of "+table] = []string{"clear", table, first(table), "external_ids"}

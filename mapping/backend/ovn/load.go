@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -28,7 +29,7 @@ type source func(v *ovsdb.Visitor, read func(*ovsdb.Table)) error
 func load(c codec.Codec, from source) (*mirror, error) {
 	l := &loading{
 		mirror: newMirror(c), balances: map[netvirt.Key]ovsdb.Sum{}, links: map[uuid.UUID]ovsdb.Sum{}, due: map[*ovsdb.Table][]netvirt.Key{},
-		adopted: map[netvirt.Key]*ovsdb.RowSet{}, damaged: map[netvirt.Key]*ovsdb.RowSet{},
+		members: newMembers(), adopted: map[netvirt.Key]*ovsdb.RowSet{}, damaged: map[netvirt.Key]*ovsdb.RowSet{},
 	}
 	if err := from(&ovsdb.Visitor{Row: l.row, Link: l.link}, l.read); err != nil {
 		return nil, err
@@ -50,13 +51,21 @@ type loading struct {
 	// less the sum of the rows and links that its objects are encoded to.
 	balances map[netvirt.Key]ovsdb.Sum
 	links    map[uuid.UUID]ovsdb.Sum // by the row that is linked to
+	members  *members
 	// due holds the groups that were decoded from rows of a table, until the table is read.
 	due     map[*ovsdb.Table][]netvirt.Key
 	adopted map[netvirt.Key]*ovsdb.RowSet // strays, by the group that has taken them over
 	damaged map[netvirt.Key]*ovsdb.RowSet // the rows of damaged groups
 }
 
-func (l *loading) link(to ovsdb.Link) { l.links[rowID(to.Child)] += to.Sum() }
+func (l *loading) link(to ovsdb.Link) {
+	l.mu.Lock()
+	l.members.add(to)
+	l.mu.Unlock()
+	if to.Table.Name != nb.AddressSetTable {
+		l.links[rowID(to.Child)] += to.Sum()
+	}
+}
 
 // rowID returns a row's UUID in short form; the zero value for text that is not one.
 func rowID(text string) uuid.UUID {
@@ -77,6 +86,7 @@ func (l *loading) row(r ovsdb.Row) (kept bool) {
 		l.strays[uuid] = r
 		return true
 	}
+	l.members.own(uuid, k)
 	l.balances[k] += r.Sum() + l.links[rowID(uuid)]
 	l.add(r.Table, k, l.codec.Decode(k, r))
 	return false
@@ -115,6 +125,9 @@ func (l *loading) read(t *ovsdb.Table) {
 
 // subtract takes the rows that a group's objects are encoded to off its balance.
 func (l *loading) subtract(k netvirt.Key, g *group) {
+	if k.Kind == netvirt.KindInterface {
+		l.join(k, g)
+	}
 	objects := modelOf(g.objects)
 	if !l.valid(k, objects) {
 		l.damaged[k] = codec.Northbound.NewRowSet()
@@ -129,6 +142,33 @@ func (l *loading) subtract(k netvirt.Key, g *group) {
 		}
 	}
 	g.objects = slices.Clip(g.objects)
+}
+
+// join adds the InterfaceACL of an interface to its group, if it has one.
+func (l *loading) join(k netvirt.Key, g *group) {
+	var remote []string
+	i := interfaceOf(g.objects)
+	l.members.ofInterface(i, g.objects, l.look, func(at *membership, to ovsdb.Link) {
+		at.taken = true
+		l.balances[k] += to.Sum()
+		remote = append(remote, at.head.Name)
+	})
+	acl := netvirt.InterfaceACL{
+		Interface: i.Name, Namespace: i.Namespace,
+		SecurityGroups: l.members.groups(l.codec.PortUUID(k)), RemoteGroups: l.members.list(remote),
+	}
+	if acl.SecurityGroups != "" || acl.RemoteGroups != "" {
+		g.objects = append(g.objects, acl)
+	}
+}
+
+func interfaceOf(objects []netvirt.Object) netvirt.Interface {
+	for _, o := range objects {
+		if i, ok := o.(netvirt.Interface); ok {
+			return i
+		}
+	}
+	return netvirt.Interface{}
 }
 
 // valid reports whether objects belong to a group, none is a mark of damage, and no
@@ -159,14 +199,24 @@ func (l *loading) adopt(k netvirt.Key, want *ovsdb.RowSet) ovsdb.Sum {
 }
 
 // findDamaged finds damaged groups. A group is also damaged if it was encoded with an
-// object of a damaged group.
+// object of a damaged group. An interface looks up only whether a remote group exists, so
+// the damage of a remote group stays with it. Members of an address set that are no
+// interface's addresses belong to its remote group.
 func (l *loading) findDamaged() {
+	l.members.ofSets(func(at *membership, to ovsdb.Link) {
+		if !at.taken {
+			l.balances[at.head] += to.Sum()
+		}
+	})
 	for k, balance := range l.balances {
 		if balance != 0 {
 			l.damaged[k] = codec.Northbound.NewRowSet()
 		}
 	}
 	for k := range maps.Clone(l.damaged) {
+		if k.Kind == netvirt.KindRemoteGroup {
+			continue
+		}
 		for user := range l.users[k] {
 			l.damaged[user] = codec.Northbound.NewRowSet()
 		}
@@ -175,8 +225,29 @@ func (l *loading) findDamaged() {
 		if adopted := l.adopted[k]; adopted != nil {
 			*set = *adopted
 		}
+		l.keepAddresses(k, l.groups[k].objects, set)
+	}
+	for k, set := range l.damaged {
 		l.markDamaged(k, l.groups[k], set)
 	}
+	l.members.ofSets(func(at *membership, to ovsdb.Link) {
+		if set := l.damaged[at.head]; set != nil {
+			set.Links = append(set.Links, to)
+		}
+	})
+}
+
+// keepAddresses adds the links from address sets to the addresses of a damaged interface. The
+// links from a damaged address set belong to its remote group.
+func (l *loading) keepAddresses(k netvirt.Key, objects []netvirt.Object, rows *ovsdb.RowSet) {
+	if k.Kind != netvirt.KindInterface {
+		return
+	}
+	l.members.ofInterface(interfaceOf(objects), objects, l.look, func(at *membership, to ovsdb.Link) {
+		if l.damaged[at.head] == nil {
+			rows.Links = append(rows.Links, to)
+		}
+	})
 }
 
 // markDamaged replaces a group's objects by the mark of damage.
@@ -205,7 +276,11 @@ func (l *loading) keepDamaged(from source) error {
 		heads = map[string]netvirt.Key{} // by UUID of row
 	)
 	err := from(&ovsdb.Visitor{
-		Link: func(to ovsdb.Link) { links = append(links, to) },
+		Link: func(to ovsdb.Link) {
+			if to.Table.Name != nb.AddressSetTable { // the members have these
+				links = append(links, to)
+			}
+		},
 		Row: func(r ovsdb.Row) bool {
 			k, ours := l.codec.Marked(r)
 			set := l.damaged[k]

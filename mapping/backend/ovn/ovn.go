@@ -9,7 +9,9 @@
 // the next Read finds it and returns an object that differs.
 //
 // An Interface has no row until its ELANInterface exists; until then Read does not return
-// it.
+// it. An InterfaceACL has no row at all: Read finds it in the members of port groups and
+// address sets. So Read leaves out RemoteGroups that do not exist and, while the interface has
+// no address, all of them. It does not return an InterfaceACL that names no group then.
 //
 // Under isolation "none" (vpn-instances with a Transit) a pod reaches the services of
 // every namespace. Without a Transit it reaches the services of its own namespace.
@@ -143,6 +145,7 @@ func (b *Backend) Kinds() netvirt.KindSet {
 	return netvirt.NewKindSet(
 		netvirt.KindTransit, netvirt.KindNodeNetwork, netvirt.KindManagementPort, netvirt.KindELANInstance, netvirt.KindVPNInstance, netvirt.KindSubnet,
 		netvirt.KindInterface, netvirt.KindELANInterface, netvirt.KindMACEntry, netvirt.KindVPNInterface, netvirt.KindAdjacency,
+		netvirt.KindRemoteGroup, netvirt.KindACL, netvirt.KindACE, netvirt.KindInterfaceACL,
 		netvirt.KindService, netvirt.KindServiceVIP, netvirt.KindFloatingIP,
 	)
 }

@@ -2,6 +2,7 @@ package ovn_test
 
 import (
 	"log/slog"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,7 +19,7 @@ var _ reconcile.Backend = (*ovn.Backend)(nil)
 // tables lists the tables that the backend writes.
 var tables = []string{
 	"Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Static_Route", "Logical_Router_Policy", "ACL",
-	"Load_Balancer", "Load_Balancer_Group", "DHCP_Options", "Static_MAC_Binding",
+	"Port_Group", "Address_Set", "Load_Balancer", "Load_Balancer_Group", "DHCP_Options", "Static_MAC_Binding",
 }
 
 // open returns a backend on a server.
@@ -45,7 +46,7 @@ func write(t testing.TB, b *ovn.Backend, want netvirt.Model) {
 	backendtest.Agree(t, want, have)
 }
 
-// someModel returns a model with some pods and services.
+// someModel returns a model with some pods, services and policies.
 func someModel(b *ovn.Backend) netvirt.Model {
 	w := backendtest.NewWorld(7)
 	for range 30 {
@@ -53,7 +54,34 @@ func someModel(b *ovn.Backend) netvirt.Model {
 	}
 	w.AddPods(10)
 	w.Join()
-	return w.Model().Select(b.Kinds())
+	m := w.Model().Select(b.Kinds())
+	ovn.AddPolicies(m, rand.New(rand.NewPCG(4, 0)))
+	return m
+}
+
+// TestPolicies: the rows do not depend on the policies, pods and addresses that were there
+// before: an empty database gets the same rows.
+func TestPolicies(t *testing.T) {
+	server, fresh := ovsdb.Start(t), ovsdb.Start(t)
+	for seed := range uint64(4) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		b := open(t, server, func(c *ovn.Config) { c.Batch = 1 + rng.IntN(20) })
+		w := backendtest.NewWorld(seed)
+		for range 15 {
+			w.Step()
+			m := w.Model().Select(b.Kinds())
+			ovn.AddPolicies(m, rng)
+			write(t, b, m)
+			if rng.IntN(5) > 0 {
+				continue
+			}
+			fresh.Wipe(t)
+			write(t, open(t, fresh), m)
+			require.Equal(t, fresh.Dump(t, tables...), server.Dump(t, tables...))
+		}
+		write(t, b, netvirt.Model{})
+		b.Close()
+	}
 }
 
 func TestConformance(t *testing.T) {

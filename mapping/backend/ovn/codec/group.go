@@ -5,6 +5,9 @@
 // encoding is the group: all objects of one port, one router, one subnet, one switch or
 // one service. A group is named after one of its objects, the head.
 //
+// An InterfaceACL has no row. It is the membership of the port in Port_Groups, and of its
+// addresses in Address_Sets. So a change of it leaves the port's row as it is.
+//
 //	head          group                                                  rows
 //	transit       Transit                                                Logical_Router, Load_Balancer_Group
 //	elan-instance ELANInstance                                           Logical_Switch
@@ -16,8 +19,10 @@
 //	port                                                                 Logical_Router_Policy
 //	subnet        Subnet                                                 Logical_Router_Port, Logical_Switch_Port, DHCP_Options;
 //	                                                                     on the transit: Logical_Router_Static_Route, -Policy
+//	remote-group  RemoteGroup                                            Address_Set per family
+//	acl           ACL, ACE…                                              Port_Group, ACLs
 //	interface     Interface, ELANInterface, MACEntry…, VPNInterface,     Logical_Switch_Port; for an address outside its subnet:
-//	              Adjacency…                                             Logical_Router_Static_Routes, -Policy, Static_MAC_Binding
+//	              Adjacency…, InterfaceACL                               Logical_Router_Static_Routes, -Policy, Static_MAC_Binding
 //	service       Service, ServiceVIP…, FloatingIP…                      Load_Balancer per protocol
 package codec
 
@@ -42,6 +47,10 @@ func HeadOf(o netvirt.Object) netvirt.Key {
 		return netvirt.Key{Kind: netvirt.KindInterface, Name: o.Name}
 	case netvirt.Adjacency:
 		return netvirt.Key{Kind: netvirt.KindInterface, Name: o.Interface}
+	case netvirt.InterfaceACL:
+		return netvirt.Key{Kind: netvirt.KindInterface, Name: o.Interface}
+	case netvirt.ACE:
+		return aclKey(o.ACL)
 	case netvirt.ServiceVIP:
 		return netvirt.Service{Namespace: o.Namespace, UID: o.Service}.Key()
 	case netvirt.FloatingIP:
@@ -61,7 +70,7 @@ func HeadOfRef(k netvirt.Key) netvirt.Key {
 // headOrder lists the kinds of heads: a group looks up only groups of kinds before it.
 var headOrder = []netvirt.Kind{
 	netvirt.KindTransit, netvirt.KindNodeNetwork, netvirt.KindManagementPort, netvirt.KindVPNInstance, netvirt.KindELANInstance,
-	netvirt.KindSubnet, netvirt.KindInterface, netvirt.KindService,
+	netvirt.KindSubnet, netvirt.KindRemoteGroup, netvirt.KindACL, netvirt.KindInterface, netvirt.KindService,
 }
 
 // headKinds holds the kinds of heads by name.
@@ -95,13 +104,18 @@ func (c Codec) Encode(head netvirt.Key, objects netvirt.Model, look Lookup) *ovs
 		c.encodeSubnet(set, head, objects, look)
 	case netvirt.KindInterface:
 		c.encodePort(set, head, objects, look)
+	case netvirt.KindRemoteGroup:
+		c.encodeRemoteGroup(set, head, objects)
+	case netvirt.KindACL:
+		c.encodeACL(set, head, objects)
 	case netvirt.KindService:
 		c.encodeService(set, head, objects, look)
 	}
 	return set
 }
 
-// Decode returns the objects that a row of a group holds; each is complete. It does not
+// Decode returns the objects that a row of a group holds; each is complete. No row holds an
+// InterfaceACL. It does not
 // detect damage: load does, by encoding the objects of the group again.
 func (c Codec) Decode(head netvirt.Key, r ovsdb.Row) []netvirt.Object {
 	switch r := r.Value.(type) {
@@ -115,6 +129,10 @@ func (c Codec) Decode(head netvirt.Key, r ovsdb.Row) []netvirt.Object {
 		return decodeSwitchPort(head, r)
 	case *nb.LoadBalancer:
 		return decodeService(head, r)
+	case *nb.PortGroup:
+		return decodeACL(head, r)
+	case *nb.AddressSet:
+		return decodeRemoteGroup(head, r)
 	}
 	return nil
 }
@@ -157,6 +175,11 @@ func Damaged(head netvirt.Key, known netvirt.Object) (netvirt.Object, bool) {
 	case netvirt.KindInterface:
 		namespace, _, _, _ := netvirt.ParseInterfaceName(head.Name)
 		o = netvirt.Interface{Name: head.Name, Namespace: namespace, ParentInterface: damagedMark}
+	case netvirt.KindRemoteGroup:
+		o = netvirt.RemoteGroup{Name: head.Name, Namespace: damagedMark}
+	case netvirt.KindACL:
+		acl, _ := known.(netvirt.ACL)
+		o = netvirt.ACL{Name: head.Name, Namespace: acl.Namespace, Isolates: damagedMark}
 	case netvirt.KindService:
 		namespace, uid := parseServiceName(head.Name)
 		o = netvirt.Service{UID: uid, Namespace: namespace, Name: damagedMark}
@@ -181,6 +204,10 @@ func IsDamaged(o netvirt.Object) bool {
 		return !o.Gateway.IsValid()
 	case netvirt.Interface:
 		return o.ParentInterface == damagedMark
+	case netvirt.RemoteGroup:
+		return o.Namespace == damagedMark
+	case netvirt.ACL:
+		return o.Isolates == damagedMark
 	case netvirt.Service:
 		return o.Name == damagedMark
 	}

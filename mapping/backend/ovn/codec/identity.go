@@ -43,6 +43,9 @@ const (
 	idAddress   = "coe-bridge/address"
 	idServiceIP = "coe-bridge/service-address"
 	idMAC       = "coe-bridge/mac-address"
+	idIsolates  = "coe-bridge/isolates"
+	idPrefixes  = "coe-bridge/prefixes"
+	idACE       = "coe-bridge/ace/"         // and the name
 	idFloating  = "coe-bridge/floating-ip/" // and internal-ip/port-name
 )
 

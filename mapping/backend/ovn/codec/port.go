@@ -15,6 +15,7 @@ type port struct {
 	netvirt.Interface
 	elan        netvirt.ELANInterface
 	vpn         netvirt.VPNInterface
+	acl         netvirt.InterfaceACL
 	entries     []netvirt.MACEntry
 	adjacencies []netvirt.Adjacency
 }
@@ -23,8 +24,12 @@ func newPort(k netvirt.Key, objects netvirt.Model) (port, bool) {
 	i, plugged := head[netvirt.Interface](objects, k)
 	e, attached := head[netvirt.ELANInterface](objects, netvirt.Key{Kind: netvirt.KindELANInterface, Name: k.Name})
 	v, _ := head[netvirt.VPNInterface](objects, netvirt.Key{Kind: netvirt.KindVPNInterface, Name: k.Name})
-	return port{i, e, v, each[netvirt.MACEntry](objects), each[netvirt.Adjacency](objects)}, plugged && attached
+	a, _ := head[netvirt.InterfaceACL](objects, netvirt.Key{Kind: netvirt.KindInterfaceACL, Name: k.Name})
+	return port{i, e, v, a, each[netvirt.MACEntry](objects), each[netvirt.Adjacency](objects)}, plugged && attached
 }
+
+// PortUUID returns the UUID of the port of an Interface, given its key.
+func (c Codec) PortUUID(k netvirt.Key) string { return c.uuid(nb.LogicalSwitchPortTable, k, "") }
 
 // encodePort adds the port of a pod. An Interface has no port until it is attached to an
 // elan-instance: the server deletes a port that is on no switch.
@@ -34,7 +39,7 @@ func (c Codec) encodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Mode
 		return
 	}
 	lsp := &nb.LogicalSwitchPort{
-		UUID: c.uuid(nb.LogicalSwitchPortTable, k, ""), Name: k.Name,
+		UUID: c.PortUUID(k), Name: k.Name,
 		Addresses: p.addresses(), PortSecurity: p.addresses(), Options: map[string]string{}, ExternalIDs: c.portIDs(k, p),
 	}
 	if p.PodUID != "" {
@@ -53,6 +58,7 @@ func (c Codec) encodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Mode
 	}
 	set.Add(lsp)
 	set.Link(nb.LogicalSwitchTable, c.switchUUID(p.elan.ELAN), "ports", lsp.UUID)
+	c.join(set, lsp.UUID, p, look)
 }
 
 // dhcp lets DHCP offer the port's first address of each family, if the address is in its

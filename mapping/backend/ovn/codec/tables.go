@@ -11,6 +11,8 @@ var Northbound = ovsdb.NewDatabase(nb.Schema(), []ovsdb.TableType{
 	{Name: nb.LogicalSwitchTable, Zero: nb.LogicalSwitch{}},
 	{Name: nb.LogicalSwitchPortTable, Zero: nb.LogicalSwitchPort{}},
 	{Name: nb.ACLTable, Zero: nb.ACL{}},
+	{Name: nb.PortGroupTable, Zero: nb.PortGroup{}},
+	{Name: nb.AddressSetTable, Zero: nb.AddressSet{}},
 	{Name: nb.LogicalRouterTable, Zero: nb.LogicalRouter{}},
 	{Name: nb.LogicalRouterPortTable, Zero: nb.LogicalRouterPort{}},
 	{Name: nb.LogicalRouterStaticRouteTable, Zero: nb.LogicalRouterStaticRoute{}},
@@ -23,13 +25,16 @@ var Northbound = ovsdb.NewDatabase(nb.Schema(), []ovsdb.TableType{
 	nb.LogicalSwitchTable:     {"ports", "acls"},
 	nb.LogicalRouterTable:     {"ports", "static_routes", "policies"},
 	nb.LoadBalancerGroupTable: {"load_balancer"},
+	nb.PortGroupTable:         {"ports", "acls"},
+	nb.AddressSetTable:        {"addresses"},
 })
 
 // ReadOrder lists the tables in the order in which they are read. A table comes after
 // the tables whose rows its rows are compared with and that its groups look up. The
 // switch ports, the largest table, are decoded while the server works on the rest.
 var ReadOrder = tablesOf(
-	nb.LoadBalancerGroupTable, nb.StaticMACBindingTable, nb.LogicalRouterTable, nb.LogicalSwitchTable, nb.LogicalSwitchPortTable,
+	nb.LoadBalancerGroupTable, nb.StaticMACBindingTable, nb.LogicalRouterTable, nb.LogicalSwitchTable,
+	nb.PortGroupTable, nb.AddressSetTable, nb.LogicalSwitchPortTable,
 	nb.LogicalRouterPortTable, nb.LogicalRouterStaticRouteTable, nb.LogicalRouterPolicyTable, nb.ACLTable,
 	nb.LoadBalancerTable, nb.DHCPOptionsTable,
 )

@@ -29,6 +29,7 @@ func Schema() ovsdb.DatabaseSchema {
 func FullDatabaseModel() (model.ClientDBModel, error) {
 	return model.NewClientDBModel("OVN_Northbound", map[string]model.Model{
 		ACLTable:                      &ACL{},
+		AddressSetTable:               &AddressSet{},
 		DHCPOptionsTable:              &DHCPOptions{},
 		LoadBalancerTable:             &LoadBalancer{},
 		LoadBalancerGroupTable:        &LoadBalancerGroup{},
@@ -39,6 +40,7 @@ func FullDatabaseModel() (model.ClientDBModel, error) {
 		LogicalSwitchTable:            &LogicalSwitch{},
 		LogicalSwitchPortTable:        &LogicalSwitchPort{},
 		NBGlobalTable:                 &NBGlobal{},
+		PortGroupTable:                &PortGroup{},
 		StaticMACBindingTable:         &StaticMACBinding{},
 	})
 }

@@ -1,7 +1,6 @@
 package ovsdb
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 
@@ -75,24 +74,26 @@ func newUpdate(r Row) Operation {
 
 func newDelete(t *Table, uuid string) Operation { return begin(Delete, t, uuid).where().end() }
 
-// newMutation adds members to link columns of a row, and removes members.
+// newMutation removes members from link columns of a row, and then adds members.
 func newMutation(t *Table, uuid string, columns map[string]*members) Operation {
 	o := begin(Mutate, t, uuid).where()
 	o.json = append(o.json, `,"mutations":`...)
 	separator := byte('[')
-	add := func(column, mutator string, uuids []string) {
-		if len(uuids) == 0 {
+	add := func(column *Column, mutator string, set []string) {
+		if len(set) == 0 {
 			return
 		}
-		slices.Sort(uuids)
-		o.json = appendText(append(o.json, separator, '['), column)
+		slices.Sort(set)
+		o.json = appendText(append(o.json, separator, '['), column.Name)
 		o.json = append(o.json, `,"`+mutator+`",`...)
-		o.json = append(appendSet(o.json, uuids, true), ']')
+		o.json = append(appendSet(o.json, set, column.refers), ']')
 		separator = ','
 	}
-	for _, column := range slices.Sorted(maps.Keys(columns)) {
-		add(column, "delete", columns[column].remove)
-		add(column, "insert", columns[column].add)
+	for _, c := range t.columns {
+		if changed := columns[c.Name]; changed != nil {
+			add(c, "delete", changed.remove)
+			add(c, "insert", changed.add)
+		}
 	}
 	o.json = append(o.json, ']')
 	return o.end()

@@ -82,11 +82,12 @@ func (r Row) Sum() Sum {
 	return all
 }
 
-// Link is the membership of a row in a column of another row, its parent.
+// Link is one member of a column of a row, its parent: another row, or a string.
 type Link struct {
-	Table         *Table  // the parent's
-	Column        *Column // of Table
-	Parent, Child string  // UUIDs
+	Table  *Table  // the parent's
+	Column *Column // of Table
+	Parent string  // UUID
+	Child  string  // UUID of a row or, if the column has strings, the string
 }
 
 // Sum returns the sum of the link.
@@ -115,7 +116,7 @@ func (s *RowSet) AddRow(r Row) {
 	s.Rows = append(s.Rows, r)
 }
 
-// Link adds a link to the row child, from a link column of the row parent.
+// Link adds a link to child, a row or a string, from a link column of the row parent.
 func (s *RowSet) Link(table, parent, column, child string) {
 	t := s.database.Table(table)
 	l := Link{t, t.column([]byte(column)), parent, child}

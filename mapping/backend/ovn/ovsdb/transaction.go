@@ -20,7 +20,7 @@ type parent struct {
 	uuid  string
 }
 
-// members are the rows that are added to a column and removed from it.
+// members are what is added to a column and removed from it.
 type members struct {
 	add, remove []string
 }
@@ -78,9 +78,13 @@ func (tx *Transaction) members(l Link) *members {
 }
 
 // Operations returns the operations in a safe order: a row is inserted before a link
-// is added to it, and deleted after the links to others are removed from it.
+// is added to it, and deleted after the links to it are removed from others. The links of a
+// row that is deleted are gone with it.
 func (tx *Transaction) Operations() []Operation {
 	all := slices.Concat(tx.inserts, tx.updates)
+	for _, o := range tx.deletes {
+		delete(tx.mutations, parent{o.Table, o.UUID})
+	}
 	parents := slices.SortedFunc(maps.Keys(tx.mutations), func(a, b parent) int {
 		return cmp.Or(strings.Compare(a.table.Name, b.table.Name), strings.Compare(a.uuid, b.uuid))
 	})

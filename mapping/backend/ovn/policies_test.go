@@ -1,0 +1,292 @@
+package ovn
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// AddPolicies adds ACLs and remote groups to a model at random.
+func AddPolicies(m netvirt.Model, rng *rand.Rand) {
+	isolated := true
+	pods := map[string][]netvirt.Interface{}
+	for _, k := range m.Keys() {
+		switch o := m[k].(type) {
+		case netvirt.Transit:
+			isolated = false
+		case netvirt.Interface:
+			pods[o.Namespace] = append(pods[o.Namespace], o)
+		}
+	}
+	var shared []string
+	if !isolated {
+		shared = addRemoteGroups(m, rng, "")
+	}
+	for _, ns := range slices.Sorted(maps.Keys(pods)) {
+		remote := shared
+		if isolated {
+			remote = addRemoteGroups(m, rng, ns)
+		}
+		acls := addACLs(m, rng, ns, remote)
+		for _, i := range pods[ns] {
+			o := netvirt.InterfaceACL{
+				Interface: i.Name, Namespace: ns,
+				SecurityGroups: netvirt.NewNameList(some(rng, acls)...), RemoteGroups: netvirt.NewNameList(some(rng, remote)...),
+			}
+			if o.SecurityGroups+o.RemoteGroups != "" {
+				m.Add(o)
+			}
+		}
+	}
+}
+
+func some(rng *rand.Rand, names []string) (chosen []string) {
+	for _, n := range names {
+		if rng.IntN(2) == 0 {
+			chosen = append(chosen, n)
+		}
+	}
+	return chosen
+}
+
+func addRemoteGroups(m netvirt.Model, rng *rand.Rand, ns string) (names []string) {
+	prefixes := []string{"10.0.0.0/8", "0.0.0.0/0", "10.1.0.2/32", "fd00::/16", "fd00::2/128"}
+	for n := range rng.IntN(4) {
+		g := netvirt.RemoteGroup{Name: fmt.Sprintf("%s:remote_%d", ns, n), Namespace: ns}
+		var list []netip.Prefix
+		for _, p := range some(rng, prefixes) {
+			list = append(list, netip.MustParsePrefix(p))
+		}
+		g.Prefixes = netvirt.NewPrefixList(list...)
+		m.Add(g)
+		names = append(names, g.Name)
+	}
+	return names
+}
+
+func addACLs(m netvirt.Model, rng *rand.Rand, ns string, remote []string) (names []string) {
+	ports := []string{"", "tcp", "tcp:80", "sctp:7,tcp:80,tcp:443", "tcp:8000-9000,udp:53"}
+	for n := range rng.IntN(4) {
+		acl := netvirt.ACL{
+			Name: fmt.Sprintf("%s:acl-%d", ns, n), Namespace: ns, Isolates: []netvirt.Direction{"", netvirt.Ingress, netvirt.Egress}[rng.IntN(3)],
+		}
+		m.Add(acl)
+		names = append(names, acl.Name)
+		for e := range rng.IntN(4) {
+			ace := netvirt.ACE{
+				ACL: acl.Name, Namespace: ns, Name: fmt.Sprintf("ingress-web-%d", e), Direction: netvirt.Ingress, Family: netvirt.IPv4,
+				Ports: netvirt.PortList(ports[rng.IntN(len(ports))]),
+			}
+			if rng.IntN(2) == 0 {
+				ace.Direction, ace.Family = netvirt.Egress, netvirt.IPv6
+			}
+			if len(remote) > 0 && rng.IntN(4) > 0 {
+				ace.Remote = remote[rng.IntN(len(remote))]
+			}
+			m.Add(ace)
+		}
+	}
+	return names
+}
+
+// joining returns the model of a namespace with policies, and the InterfaceACL by which its pod
+// joins all of them. Each has a port group and a remote group.
+func joining(policies int) (netvirt.Model, netvirt.InterfaceACL) {
+	const name, elan = "web:front", "192.0.2.1:web"
+	m := netvirt.Model{}
+	m.Add(
+		netvirt.VPNInstance{Name: "web", Namespace: "web", RouteDistinguisher: "100:2"},
+		netvirt.ELANInstance{Name: elan, SegmentType: netvirt.SegmentVXLAN, SegmentationID: 70000},
+		netvirt.Subnet{ELAN: elan, VPN: "web", Prefix: netip.MustParsePrefix("10.1.0.0/24"), Gateway: netip.MustParseAddr("10.1.0.1")},
+		netvirt.ACL{Name: "web:ingress", Namespace: "web", Isolates: netvirt.Ingress},
+		netvirt.ACL{Name: "web:egress", Namespace: "web", Isolates: netvirt.Egress},
+	)
+	groups, remote := []string{"web:ingress", "web:egress"}, []string{}
+	for n := range policies {
+		acl, group := fmt.Sprintf("web:policy-%d", n), fmt.Sprintf("peers-%d", n)
+		m.Add(
+			netvirt.ACL{Name: acl, Namespace: "web"}, netvirt.RemoteGroup{Name: group},
+			netvirt.ACE{ACL: acl, Namespace: "web", Name: "ingress", Direction: netvirt.Ingress, Family: netvirt.IPv4, Remote: group, Ports: "tcp:80"},
+		)
+		groups, remote = append(groups, acl), append(remote, group)
+	}
+	return m, netvirt.InterfaceACL{
+		Interface: name, Namespace: "web", SecurityGroups: netvirt.NewNameList(groups...), RemoteGroups: netvirt.NewNameList(remote...),
+	}
+}
+
+// joiningPod returns the objects of the pod of joining.
+func joiningPod() netvirt.Model {
+	const name, elan = "web:front", "192.0.2.1:web"
+	address := netip.MustParseAddr("10.1.0.2")
+	m := netvirt.Model{}
+	m.Add(
+		netvirt.Interface{Name: name, Namespace: "web", Pod: "front", PodUID: "uid", UID: "uid", ParentInterface: "tap"},
+		netvirt.ELANInterface{Name: name, Namespace: "web", ELAN: elan, Chassis: "node1"},
+		netvirt.MACEntry{Interface: name, Namespace: "web", MAC: "0a:58:0a:01:00:02", Address: address},
+		netvirt.VPNInterface{Name: name, Namespace: "web", VPN: "web"},
+		netvirt.Adjacency{
+			Interface: name, Namespace: "web", Address: address, MAC: "0a:58:0a:01:00:02",
+			ELAN: elan, Network: netip.MustParsePrefix("10.1.0.0/24"), Gateway: netip.MustParseAddr("10.1.0.1"),
+		},
+	)
+	return m
+}
+
+// operations returns the operations of the transaction that makes changes, and makes them to
+// the mirror.
+func operations(t *testing.T, m *mirror, changes []netvirt.Change) []ovsdb.Operation {
+	t.Helper()
+	ahead := m.stage()
+	for _, c := range changes {
+		require.NoError(t, ahead.apply(c))
+	}
+	ops := ahead.transaction().Operations()
+	ahead.commit()
+	return ops
+}
+
+// TestJoin: a pod joins 20 policies in the transaction that creates its port, with at most 45
+// operations. Later changes of its policies leave its port alone.
+func TestJoin(t *testing.T) {
+	m := newMirror(testCodec)
+	policies, acl := joining(20)
+	operations(t, m, netvirt.Diff(nil, policies))
+	pod := joiningPod()
+	pod.Add(acl)
+	ops := operations(t, m, netvirt.Diff(nil, pod))
+	require.LessOrEqual(t, len(ops), 45)
+	count := map[string]int{}
+	for _, o := range ops {
+		count[string(o.Verb)+" "+o.Table.Name]++
+	}
+	require.Equal(t, map[string]int{
+		"insert Logical_Switch_Port": 1, "mutate Logical_Switch": 1, "mutate Port_Group": 22, "mutate Address_Set": 20,
+	}, count)
+
+	relabelled := acl
+	relabelled.RemoteGroups = "peers-1,peers-2"
+	for _, o := range operations(t, m, []netvirt.Change{{Old: acl, New: relabelled}}) {
+		require.Equal(t, nb.AddressSetTable, o.Table.Name)
+		require.Equal(t, ovsdb.Mutate, o.Verb)
+	}
+	fewer := relabelled
+	fewer.SecurityGroups = "web:ingress"
+	for _, o := range operations(t, m, []netvirt.Change{{Old: relabelled, New: fewer}}) {
+		require.Equal(t, nb.PortGroupTable, o.Table.Name)
+	}
+	require.Empty(t, operations(t, m, []netvirt.Change{{Old: fewer, New: fewer}}))
+}
+
+// TestRemoteGroupComesLater: an interface joins a remote group when the group is created, and
+// again when it is created a second time.
+func TestRemoteGroupComesLater(t *testing.T) {
+	m := newMirror(testCodec)
+	policies, acl := joining(0)
+	operations(t, m, netvirt.Diff(nil, policies))
+	acl.RemoteGroups = "late,never"
+	pod := joiningPod()
+	pod.Add(acl)
+	operations(t, m, netvirt.Diff(nil, pod))
+	group := netvirt.RemoteGroup{Name: "late"}
+	for range 2 {
+		ops := operations(t, m, []netvirt.Change{{New: group}})
+		require.Len(t, ops, 3, "two sets, one of them with the address")
+		links := m.rows(netvirt.Key{Kind: netvirt.KindInterface, Name: "web:front"}).Links
+		at := slices.IndexFunc(links, func(l ovsdb.Link) bool { return l.Table.Name == nb.AddressSetTable })
+		require.Equal(t, "10.1.0.2", links[at].Child)
+		require.Len(t, operations(t, m, []netvirt.Change{{Old: group}}), 2, "the members are gone with the sets")
+	}
+}
+
+// TestOverlappingAddresses: a pod is not a member of a remote group of another namespace that
+// has its address.
+func TestOverlappingAddresses(t *testing.T) {
+	m := netvirt.Model{}
+	one, acl := joining(1)
+	m.Add(netvirt.RemoteGroup{Name: "peers-0", Namespace: "other"})
+	for _, o := range one {
+		if o.Key().Kind != netvirt.KindRemoteGroup {
+			m.Add(o)
+		}
+	}
+	for _, o := range joiningPod() {
+		m.Add(o)
+		switch o := o.(type) {
+		case netvirt.Interface:
+			o.Name, o.Namespace = "other:front", "other"
+			m.Add(o)
+		case netvirt.ELANInterface:
+			o.Name, o.Namespace, o.ELAN = "other:front", "other", "192.0.2.1:other"
+			m.Add(o)
+		case netvirt.MACEntry:
+			o.Interface, o.Namespace = "other:front", "other"
+			m.Add(o)
+		}
+	}
+	acl.Interface, acl.Namespace, acl.SecurityGroups = "other:front", "other", "web:ingress"
+	m.Add(acl, netvirt.ELANInstance{Name: "192.0.2.1:other", SegmentType: netvirt.SegmentVXLAN, SegmentationID: 70001})
+	rows, links := flat(encodeModel(m))
+	require.Equal(t, m, loadRows(t, rows, links).model())
+}
+
+// TestMatchNames: names in matches are valid, and different names stay different.
+func TestMatchNames(t *testing.T) {
+	seen := map[string]string{}
+	for _, name := range []string{"a-b", "a_b", "a.b", "a:b", "a/b", "a.2db", "a..b", "a", "1a", "-1a", "A-b", "a--b", "ü"} {
+		m := netvirt.Model{}
+		m.Add(netvirt.ACL{Name: name, Namespace: "a"})
+		for _, set := range encodeModel(m) {
+			row := set.Rows[0].Value.(*nb.PortGroup)
+			require.Regexp(t, `^[A-Za-z_.][A-Za-z0-9_.]*$`, row.Name)
+			require.Empty(t, seen[row.Name], name)
+			seen[row.Name] = name
+		}
+	}
+	require.Equal(t, "a-b", seen["owner..a_b"])
+}
+
+// TestACLRows: policies are encoded to these matches.
+func TestACLRows(t *testing.T) {
+	m := netvirt.Model{}
+	m.Add(
+		netvirt.ACL{Name: "web:in", Namespace: "web", Isolates: netvirt.Ingress},
+		netvirt.ACL{Name: "web:out", Namespace: "web", Isolates: netvirt.Egress},
+		netvirt.ACE{
+			ACL: "web:in", Namespace: "web", Name: "ingress-1", Direction: netvirt.Ingress, Family: netvirt.IPv4, Remote: "peers",
+			Ports: "sctp,tcp:80,tcp:443,udp:50-60",
+		},
+		netvirt.ACE{ACL: "web:in", Namespace: "web", Name: "ingress-2", Direction: netvirt.Ingress, Family: netvirt.IPv6},
+		netvirt.ACE{ACL: "web:out", Namespace: "web", Name: "egress-1", Direction: netvirt.Egress, Family: netvirt.IPv6, Remote: "peers"},
+	)
+	var have []string
+	rows, links := flat(encodeModel(m))
+	for _, r := range rows {
+		if acl, ok := r.Value.(*nb.ACL); ok {
+			have = append(have, fmt.Sprintf("%s %d %s %s %s", acl.Direction, acl.Priority, acl.Action, acl.Match, acl.Options["apply-after-lb"]))
+		}
+	}
+	require.ElementsMatch(t, []string{
+		"to-lport 1000 drop outport == @owner..web.3ain && ip ",
+		"to-lport 1001 allow-related outport == @owner..web.3ain && (nd || nd_rs || nd_ra) ",
+		"to-lport 1001 allow-related outport == @owner..web.3ain && (ip4.src == 169.254.169.5 || ip6.src == fd69::5) ",
+		"to-lport 1001 allow-related outport == @owner..web.3ain && ip4 && ip4.src == $owner..peers..ip4" +
+			" && (50 <= udp.dst <= 60 || sctp || tcp.dst == {80, 443}) ",
+		"to-lport 1001 allow-related outport == @owner..web.3ain && ip6 ",
+		"from-lport 1000 drop inport == @owner..web.3aout && ip true",
+		"from-lport 1001 allow-related inport == @owner..web.3aout && (nd || nd_rs || nd_ra) true",
+		"from-lport 1001 allow-related inport == @owner..web.3aout && (ip4.dst == 255.255.255.255 && udp.src == 68 && udp.dst == 67 || " +
+			"ip6.dst == ff02::1:2 && udp.src == 546 && udp.dst == 547) true",
+		"from-lport 1001 allow-related inport == @owner..web.3aout && ip6 && ip6.dst == $owner..peers..ip6 true",
+	}, have)
+	require.Len(t, links, len(have))
+}
