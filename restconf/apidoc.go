@@ -3,8 +3,6 @@ package restconf
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"maps"
 	"net/http"
 	"sync"
 
@@ -57,12 +55,7 @@ func (s *Server) documentation() map[string]http.HandlerFunc {
 
 // describe writes the OpenAPI document.
 func (s *Server) describe() (representation, error) {
-	paths := map[string]json.RawMessage{}
-	for _, e := range s.extensions {
-		maps.Copy(paths, e.Paths())
-	}
 	body, err := openapi.Write(openapi.Config{
-		Paths:    paths,
 		Schema:   s.cfg.Schema,
 		Version:  discovery.ContentID(s.modules),
 		Writable: s.tree.Writable,

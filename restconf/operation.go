@@ -1,7 +1,6 @@
 package restconf
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 
@@ -19,8 +18,6 @@ const maxInput = 64 << 10
 // streams, and these streams.
 type extension interface {
 	Operation() discovery.Operation
-	// Paths are the path items of the OpenAPI document for the operation and the streams.
-	Paths() map[string]json.RawMessage
 	// Call answers the operation. It changes nothing.
 	Call(m wire.Media, input []byte) (output any, err error)
 	// Serve serves the stream of a name, as stream.Server does.

@@ -289,6 +289,17 @@ func (s *shares) endStream(who holder, one *share, p *streamPlace) {
 	s.drop(who, one)
 }
 
+// followed is how many streams are followed.
+func (s *shares) followed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, one := range s.of {
+		n += len(one.streams)
+	}
+	return n
+}
+
 // refuse returns a 503 that asks the client to retry.
 func (s *shares) refuse(limit, why string) error {
 	s.limited(limit)

@@ -360,14 +360,3 @@ func TestStreamThatCannotBegin(t *testing.T) {
 		require.Zero(t, b.shares.followed())
 	}
 }
-
-// followed is how many streams are followed.
-func (s *shares) followed() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := 0
-	for _, one := range s.of {
-		n += len(one.streams)
-	}
-	return n
-}

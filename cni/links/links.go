@@ -50,6 +50,23 @@ type Route struct {
 	Gateway     netip.Addr // zero: directly connected
 }
 
+// DefaultRoutes returns a default route through gateway, with a route to the gateway if
+// address does not cover it. It returns nil if gateway is not valid.
+func DefaultRoutes(address netip.Prefix, gateway netip.Addr) []Route {
+	if !gateway.IsValid() {
+		return nil
+	}
+	everywhere := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	if gateway.Is6() {
+		everywhere = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	routes := []Route{{everywhere, gateway}}
+	if !address.Contains(gateway) {
+		routes = append([]Route{{Destination: netip.PrefixFrom(gateway, gateway.BitLen())}}, routes...)
+	}
+	return routes
+}
+
 // Add creates the pair and sets both ends up: Make and Configure. If a step fails or ctx
 // ends, it removes the pair.
 func Add(ctx context.Context, p Pair) error {

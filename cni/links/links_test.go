@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
-	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
 const port = "tap0a1b2c3d-4e"
@@ -47,7 +46,7 @@ func pair(t *testing.T, address, gateway string) links.Pair {
 		Addresses: []netip.Prefix{netip.MustParsePrefix(address)}, SoftwareChecksums: true,
 	}
 	if gateway != "" {
-		p.Routes = ovnhost.DefaultRoutes(p.Addresses[0], netip.MustParseAddr(gateway))
+		p.Routes = links.DefaultRoutes(p.Addresses[0], netip.MustParseAddr(gateway))
 	}
 	return p
 }

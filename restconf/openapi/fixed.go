@@ -52,7 +52,7 @@ func pathText(name, description string) object {
 	return object{"name": name, "in": "path", "required": true, "description": description, "schema": object{"type": "string", "minLength": 1}}
 }
 
-// addStreams adds the streams.
+// addStreams adds the streams, and the operation that returns the name of one.
 func (b *builder) addStreams() {
 	tags := b.tag("streams", "Changes of data, as server-sent events and over websockets.")
 	name := pathText("stream", "The stream's name, as ietf-restconf-monitoring:restconf-state lists it.")
@@ -68,6 +68,7 @@ func (b *builder) addStreams() {
 		"parameters": references("parameters", []string{"start-time", "stop-time", "filter", "Last-Event-ID"}),
 		"responses":  events("errors.draft02"),
 	}}
+	b.addSubscription(tags)
 }
 
 func events(errors string) object {
@@ -78,5 +79,50 @@ func events(errors string) object {
 		"404":     ref("responses", errors+".404"),
 		"406":     ref("responses", errors+".406"),
 		"default": ref("responses", errors+".default"),
+	}
+}
+
+// addSubscription adds the operation and the streams of OpenDaylight's subscriptions.
+func (b *builder) addSubscription(tags []string) {
+	text := object{"type": "string"}
+	enum := func(values ...string) object { return object{"type": "string", "enum": values} }
+	input := object{
+		"type": "object", "required": []string{"path"}, "additionalProperties": false,
+		"properties": object{
+			"path":                         object{"type": "string", "description": "The instance-identifier of the data to follow: \"/pod:coe\"."},
+			"sal-remote-augment:datastore": enum("CONFIGURATION", "OPERATIONAL"),
+			"sal-remote-augment:scope":     enum("BASE", "ONE", "SUBTREE"),
+			"sal-remote-augment:notification-output-type": enum("XML", "JSON"),
+		},
+	}
+	output := object{"type": "object", "required": []string{"stream-name"}, "properties": object{"stream-name": text}}
+	b.paths["/restconf/operations/sal-remote:create-data-change-event-subscription"] = object{"post": object{
+		"operationId": "subscribe", "summary": "Get the name of the stream of changes of some data", "tags": tags,
+		"requestBody": object{"required": true, "content": object{
+			"application/json": object{"schema": only("input", input)}, "application/xml": anything,
+		}},
+		"responses": object{
+			"200": object{"description": "The stream's name.", "content": object{
+				"application/json": object{"schema": only("output", output)}, "application/xml": anything,
+			}},
+			"400":     ref("responses", "errors.draft02.400"),
+			"401":     ref("responses", "errors.draft02.401"),
+			"415":     ref("responses", "errors.draft02.415"),
+			"default": ref("responses", "errors.draft02.default"),
+		},
+	}}
+	b.paths["/restconf/streams/stream/{stream}"] = object{
+		"parameters": []object{pathText("stream", "The stream's name. Its slashes need no encoding.")},
+		"get": object{
+			"operationId": "subscription", "summary": "Get the URL or the events of a stream", "tags": tags,
+			"description": "For a stream that the operation has named, the response has the URL of the websocket in Location and in the body; " +
+				"with Accept: text/event-stream it has the events themselves. For any other stream it has the stream's entry in the list of streams.",
+			"responses": object{
+				"200": object{"description": "The URL of the events, or the events.", "headers": object{"Location": ref("headers", "Location")},
+					"content": object{"application/json": anything, "application/xml": anything, "text/event-stream": object{"schema": text}}},
+				"404":     ref("responses", "errors.draft02.404"),
+				"default": ref("responses", "errors.draft02.default"),
+			},
+		},
 	}
 }

@@ -32,8 +32,6 @@ type Config struct {
 	Placed func(*yang.Node) bool
 	// Says returns where the data of a top container that clients cannot write come from.
 	Says func(top *yang.Node) string
-	// Paths are further path items, by path. They may refer to the components of the document.
-	Paths map[string]json.RawMessage
 }
 
 // object is a JSON object. It is written with its members in the order of their names,
@@ -53,9 +51,6 @@ func Write(cfg Config) ([]byte, error) {
 	b := &builder{Config: cfg, paths: object{}, schemas: sharedSchemas()}
 	b.addDiscovery()
 	b.addStreams()
-	for path, item := range cfg.Paths {
-		b.paths[path] = item
-	}
 	for _, d := range dialects {
 		b.addTree(d)
 	}

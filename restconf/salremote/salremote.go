@@ -9,7 +9,6 @@ package salremote
 
 import (
 	_ "embed"
-	"encoding/json"
 	"encoding/xml"
 	"log/slog"
 	"time"
@@ -28,8 +27,6 @@ var (
 	module string
 	//go:embed sal-remote-augment.yang
 	augment string
-	//go:embed openapi.json
-	paths []byte
 )
 
 // Server serves the operation and its streams.
@@ -53,15 +50,6 @@ func (s *Server) Operation() discovery.Operation {
 		{Name: "sal-remote", Revision: "2014-01-14", Namespace: space, Text: module, Implemented: true},
 		{Name: "sal-remote-augment", Revision: "2014-07-08", Namespace: "urn:sal:restconf:event:subscription", Text: augment, Implemented: true},
 	}}
-}
-
-// Paths are the path items of the OpenAPI document for the operation and its streams.
-func (s *Server) Paths() map[string]json.RawMessage {
-	var items map[string]json.RawMessage
-	if err := json.Unmarshal(paths, &items); err != nil {
-		panic("salremote/openapi.json: " + err.Error())
-	}
-	return items
 }
 
 // output is the output of the operation.

@@ -284,8 +284,8 @@ func TestACLRows(t *testing.T) {
 		"to-lport 1001 allow-related outport == @owner..web.3ain && ip6 ",
 		"from-lport 1000 drop inport == @owner..web.3aout && ip true",
 		"from-lport 1001 allow-related inport == @owner..web.3aout && (nd || nd_rs || nd_ra) true",
-		"from-lport 1001 allow-related inport == @owner..web.3aout && (ip4.dst == 255.255.255.255 && udp.src == 68 && udp.dst == 67 || " +
-			"ip6.dst == ff02::1:2 && udp.src == 546 && udp.dst == 547) true",
+		"from-lport 1001 allow-related inport == @owner..web.3aout && ((ip4.dst == 255.255.255.255 && udp.src == 68 && udp.dst == 67) || " +
+			"(ip6.dst == ff02::1:2 && udp.src == 546 && udp.dst == 547)) true",
 		"from-lport 1001 allow-related inport == @owner..web.3aout && ip6 && ip6.dst == $owner..peers..ip6 true",
 	}, have)
 	require.Len(t, links, len(have))

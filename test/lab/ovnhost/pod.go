@@ -65,7 +65,7 @@ func (l *Lab) plug(ctx context.Context, p Pod) error {
 func (l *Lab) addLinks(ctx context.Context, pod string, p Pod) error {
 	pair := links.Pair{
 		Port: p.PortName, Name: hostLink, MAC: p.MAC, MTU: p.MTU,
-		Addresses: []netip.Prefix{p.Address}, Routes: DefaultRoutes(p.Address, p.Gateway), SoftwareChecksums: true,
+		Addresses: []netip.Prefix{p.Address}, Routes: links.DefaultRoutes(p.Address, p.Gateway), SoftwareChecksums: true,
 	}
 	if pair.MTU == 0 {
 		pair.MTU = defaultMTU
@@ -138,21 +138,4 @@ func (l *Lab) unplug(ctx context.Context, p Pod) error {
 		return err
 	}
 	return removeNamespace(ctx, l.Namespace(p.Name))
-}
-
-// DefaultRoutes returns a default route through gateway, with a route to the gateway if
-// address does not cover it. It returns nil if gateway is not valid.
-func DefaultRoutes(address netip.Prefix, gateway netip.Addr) []links.Route {
-	if !gateway.IsValid() {
-		return nil
-	}
-	everywhere := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	if gateway.Is6() {
-		everywhere = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-	}
-	routes := []links.Route{{Destination: everywhere, Gateway: gateway}}
-	if !address.Contains(gateway) {
-		routes = append([]links.Route{{Destination: netip.PrefixFrom(gateway, gateway.BitLen())}}, routes...)
-	}
-	return routes
 }

@@ -91,17 +91,17 @@ func (c *cluster) testDHCP(p, other *pod, dns []string) {
 		_, err := c.lab.Exec(ctx, p.String(), "ip", what, "flush", "dev", "eth0")
 		require.NoError(c.t, err)
 	}
-	offer, err := askDHCP(ctx, c.lab.Namespace(p.String()), p.port.MAC)
+	offer, err := c.lab.AskDHCP(ctx, p.String(), p.port.MAC)
 	require.NoError(c.t, err)
-	require.Equal(c.t, p.port.Address.Addr(), offer.address)
-	require.Equal(c.t, []netip.Addr{p.port.Gateway}, offer.routers)
-	require.Equal(c.t, dns, texts(offer.dns))
-	require.EqualValues(c.t, 3600, offer.leaseSeconds)
-	require.True(c.t, offer.subnet().Contains(p.port.Gateway), "%s holds the gateway %s", offer.subnet(), p.port.Gateway)
+	require.Equal(c.t, p.port.Address.Addr(), offer.Address)
+	require.Equal(c.t, []netip.Addr{p.port.Gateway}, offer.Routers)
+	require.Equal(c.t, dns, texts(offer.DNS))
+	require.EqualValues(c.t, 3600, offer.Seconds)
+	require.True(c.t, offer.Subnet().Contains(p.port.Gateway), "%s holds the gateway %s", offer.Subnet(), p.port.Gateway)
 
 	for _, args := range [][]string{
-		{"address", "add", netip.PrefixFrom(offer.address, offer.maskBits).String(), "dev", "eth0"},
-		{"route", "add", "default", "via", offer.routers[0].String()},
+		{"address", "add", netip.PrefixFrom(offer.Address, offer.MaskBits).String(), "dev", "eth0"},
+		{"route", "add", "default", "via", offer.Routers[0].String()},
 	} {
 		_, err := c.lab.Exec(ctx, p.String(), slices.Concat([]string{"ip"}, args)...)
 		require.NoError(c.t, err)

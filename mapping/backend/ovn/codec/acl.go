@@ -96,8 +96,8 @@ func (c Codec) isolate(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ACL) {
 		v4, v6, _ := strings.Cut(hairpinAddresses, " ")
 		c.groupACL(set, k, roleHairpin, at, priorityAllow, related, fmt.Sprintf("(ip4.src == %s || ip6.src == %s)", v4, v6))
 	} else {
-		c.groupACL(set, k, roleDHCP, at, priorityAllow, related, "(ip4.dst == 255.255.255.255 && udp.src == 68 && udp.dst == 67 || "+
-			"ip6.dst == ff02::1:2 && udp.src == 546 && udp.dst == 547)")
+		c.groupACL(set, k, roleDHCP, at, priorityAllow, related, "((ip4.dst == 255.255.255.255 && udp.src == 68 && udp.dst == 67) || "+
+			"(ip6.dst == ff02::1:2 && udp.src == 546 && udp.dst == 547))")
 	}
 }
 

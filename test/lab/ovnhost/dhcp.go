@@ -1,4 +1,4 @@
-package e2e
+package ovnhost
 
 import (
 	"bytes"
@@ -9,11 +9,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"syscall"
 	"time"
 
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -34,75 +32,61 @@ var dhcpCookie = []byte{99, 130, 83, 99}
 // dhcpTries is the number of tries of a client. Each try lasts a quarter of a second.
 const dhcpTries = 20
 
-// dhcpLease is the lease of a DHCP server.
-type dhcpLease struct {
-	address      netip.Addr
-	maskBits     int
-	routers, dns []netip.Addr
-	leaseSeconds uint32
-	server       netip.Addr
+// Lease is the lease of a DHCP server.
+type Lease struct {
+	Address      netip.Addr
+	MaskBits     int
+	Routers, DNS []netip.Addr
+	Seconds      uint32
+	Server       netip.Addr
 }
 
-func (l dhcpLease) subnet() netip.Prefix { return netip.PrefixFrom(l.address, l.maskBits).Masked() }
+// Subnet returns the subnet of the leased address.
+func (l Lease) Subnet() netip.Prefix { return netip.PrefixFrom(l.Address, l.MaskBits).Masked() }
 
-// askDHCP asks for an address on eth0 of a network namespace, in the four messages
-// of RFC 2131.
-func askDHCP(ctx context.Context, namespace string, mac net.HardwareAddr) (dhcpLease, error) {
-	conn, err := listenDHCP(ctx, namespace)
+// AskDHCP asks for an address on eth0 of a pod, in the four messages of RFC 2131. It sends all
+// of them to the link.
+func (l *Lab) AskDHCP(ctx context.Context, pod string, mac net.HardwareAddr) (Lease, error) {
+	conn, err := l.listenDHCP(ctx, pod)
 	if err != nil {
-		return dhcpLease{}, fmt.Errorf("open DHCP client: %w", err)
+		return Lease{}, fmt.Errorf("open DHCP client: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
 	offer, err := exchangeDHCP(conn, dhcpMessage(mac, dhcpDiscover), dhcpOffer)
 	if err != nil {
-		return dhcpLease{}, fmt.Errorf("discover: %w", err)
+		return Lease{}, fmt.Errorf("discover: %w", err)
 	}
 	request := dhcpMessage(mac, dhcpRequest,
-		dhcpOption(optionRequested, offer.address.AsSlice()), dhcpOption(optionServer, offer.server.AsSlice()))
+		dhcpOption(optionRequested, offer.Address.AsSlice()), dhcpOption(optionServer, offer.Server.AsSlice()))
 	ack, err := exchangeDHCP(conn, request, dhcpAck)
 	if err != nil {
-		return dhcpLease{}, fmt.Errorf("request %s: %w", offer.address, err)
+		return Lease{}, fmt.Errorf("request %s: %w", offer.Address, err)
 	}
 	return ack, nil
 }
 
-// listenDHCP opens a DHCP client's socket in a network namespace.
-func listenDHCP(ctx context.Context, namespace string) (conn net.PacketConn, err error) {
-	runtime.LockOSThread()
-	home, err := netns.Get()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = home.Close() }()
-	away, err := netns.GetFromName(namespace)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = away.Close() }()
-	if err := netns.Set(away); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err = errors.Join(err, netns.Set(home)); err == nil {
-			runtime.UnlockOSThread()
-		}
-	}()
+// listenDHCP opens a DHCP client's socket in a pod.
+func (l *Lab) listenDHCP(ctx context.Context, pod string) (conn net.PacketConn, err error) {
 	cfg := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var bound error
 		err := raw.Control(func(fd uintptr) { bound = unix.BindToDevice(int(fd), "eth0") })
 		return errors.Join(err, bound)
 	}}
-	return cfg.ListenPacket(ctx, "udp4", "0.0.0.0:68")
+	err = inNamespace(l.Namespace(pod), func() (err error) {
+		conn, err = cfg.ListenPacket(ctx, "udp4", "0.0.0.0:68")
+		return err
+	})
+	return conn, err
 }
 
-func exchangeDHCP(conn net.PacketConn, message []byte, want byte) (dhcpLease, error) {
+func exchangeDHCP(conn net.PacketConn, message []byte, want byte) (Lease, error) {
 	server := &net.UDPAddr{IP: net.IPv4bcast, Port: 67}
 	for range dhcpTries {
 		if _, err := conn.WriteTo(message, server); err != nil {
-			return dhcpLease{}, err
+			return Lease{}, err
 		}
 		if err := conn.SetReadDeadline(time.Now().Add(250 * time.Millisecond)); err != nil {
-			return dhcpLease{}, err
+			return Lease{}, err
 		}
 		answer := make([]byte, 1500)
 		n, _, err := conn.ReadFrom(answer)
@@ -110,13 +94,13 @@ func exchangeDHCP(conn net.PacketConn, message []byte, want byte) (dhcpLease, er
 			continue
 		}
 		if err != nil {
-			return dhcpLease{}, err
+			return Lease{}, err
 		}
 		if lease, kind := parseDHCP(answer[:n]); kind == want && bytes.Equal(answer[4:8], message[4:8]) {
 			return lease, nil
 		}
 	}
-	return dhcpLease{}, errors.New("no answer")
+	return Lease{}, errors.New("no answer")
 }
 
 func dhcpMessage(mac net.HardwareAddr, kind byte, options ...[]byte) []byte {
@@ -139,11 +123,11 @@ func dhcpOption(code byte, value []byte) []byte {
 }
 
 // parseDHCP reads an answer and its kind. The kind is 0 if the message is not a DHCP answer.
-func parseDHCP(m []byte) (l dhcpLease, kind byte) {
+func parseDHCP(m []byte) (l Lease, kind byte) {
 	if len(m) < dhcpHeader || !bytes.Equal(m[236:240], dhcpCookie) {
 		return l, 0
 	}
-	l.address = netip.AddrFrom4([4]byte(m[16:20]))
+	l.Address = netip.AddrFrom4([4]byte(m[16:20]))
 	for o := m[dhcpHeader:]; len(o) >= 2 && o[0] != optionEnd; {
 		if o[0] == 0 { // padding
 			o = o[1:]
@@ -158,15 +142,15 @@ func parseDHCP(m []byte) (l dhcpLease, kind byte) {
 		case optionType:
 			kind = value[0]
 		case optionMask:
-			l.maskBits, _ = net.IPMask(value).Size()
+			l.MaskBits, _ = net.IPMask(value).Size()
 		case optionRouter:
-			l.routers = addresses(value)
+			l.Routers = addresses(value)
 		case optionDNS:
-			l.dns = addresses(value)
+			l.DNS = addresses(value)
 		case optionLease:
-			l.leaseSeconds = binary.BigEndian.Uint32(value)
+			l.Seconds = binary.BigEndian.Uint32(value)
 		case optionServer:
-			l.server = addresses(value)[0]
+			l.Server = addresses(value)[0]
 		}
 		o = o[end:]
 	}
