@@ -34,7 +34,8 @@ const (
 // TestFirstPacket: no packet to or from a pod passes that its ACLs forbid, if the pod joins its
 // port group in the transaction that creates its switch port. A pod on each host sends from the
 // moment the address is known, and the new pod sends from the moment it has a link. The same
-// holds while northd is stopped and continued, and while the bridge is killed.
+// holds while northd is stopped and continued, while the bridge is killed, and when the parts of
+// OVN and of the switch are restarted.
 //
 // The bridge chooses addresses only. The test writes the rows of OVN, because the OVN backend has
 // no policies yet.
@@ -50,7 +51,7 @@ func TestFirstPacket(t *testing.T) {
 	for n := range *firstPackets {
 		f.start(n)
 	}
-	f.control(*firstPackets)
+	f.last(*firstPackets)
 }
 
 // firstPacket is a network whose rows the test writes.
@@ -168,20 +169,35 @@ func (f *firstPacket) start(n int) {
 	}
 	require.NoError(f.t, <-added)
 	p.awaitProbes()
-	for w := range f.watchers {
-		require.Zero(f.t, p.seen.from(w.address), "pod %d received packets from %s", n, w.name)
-		require.Zero(f.t, w.seen.from(p.lease.Addresses[0].IP), "pod %d sent packets to %s", n, w.name)
-	}
+	f.nonePassed(p)
 	f.remove(p, n)
 }
 
-// control shows that the probes of start work: they pass as soon as the pod leaves the group.
-func (f *firstPacket) control(n int) {
+func (f *firstPacket) nonePassed(p *probed) {
+	f.t.Helper()
+	for w := range f.watchers {
+		require.Zero(f.t, p.seen.from(w.address), "%s received packets from %s", p.name, w.name)
+		require.Zero(f.t, w.seen.from(p.lease.Addresses[0].IP), "%s sent packets to %s", p.name, w.name)
+	}
+}
+
+// last starts a pod that nothing may reach, and restarts the parts of its host's switch and of
+// OVN. Then the pod leaves the port group. The probes pass now, which shows that they work.
+func (f *firstPacket) last(n int) {
 	f.t.Helper()
 	p := f.newProbed(n)
 	defer p.stop()
 	f.createPort(p.lease, "deny")
 	p.mustAdd()
+	host := f.lab.Host(p.host)
+	for _, part := range []*ovnhost.Process{
+		host.Controller, host.VSwitchd, host.OVSDB.Process, f.lab.Northd, f.lab.SB.Process, f.lab.NB.Process,
+	} {
+		require.NoError(f.t, part.Restart(f.t.Context()))
+		require.NoError(f.t, f.lab.Sync(f.t.Context()))
+		p.awaitProbes()
+		f.nonePassed(p)
+	}
 	f.nb(f.t.Context(), "clear Port_Group deny ports")
 	for w := range f.watchers {
 		await(f.t, "probes pass", func() error {
