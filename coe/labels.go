@@ -18,11 +18,14 @@ func NewLabels(labels map[string]string) Labels {
 	if len(labels) == 0 {
 		return Labels{}
 	}
-	var text strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		text.WriteString(key + "\x00" + labels[key] + "\x00")
+	// The arrays stay on the stack for the labels of most pods, because every event of a pod comes here.
+	keys := slices.AppendSeq(make([]string, 0, 16), maps.Keys(labels))
+	slices.Sort(keys)
+	text := make([]byte, 0, 512)
+	for _, key := range keys {
+		text = append(append(append(append(text, key...), 0), labels[key]...), 0)
 	}
-	return Labels{unique.Make(text.String())}
+	return Labels{unique.Make(string(text))}
 }
 
 // All returns the labels, sorted by key.
