@@ -63,6 +63,12 @@ type RemoteGroup struct {
 	Prefixes  PrefixList
 }
 
+// Admits reports whether interfaces of a namespace can be members. An InterfaceACL of another
+// namespace that names the group has no effect.
+func (o RemoteGroup) Admits(namespace string) bool {
+	return o.Namespace == "" || o.Namespace == namespace
+}
+
 // InterfaceACL is what ACLs mean for an interface (interface/aclservice:interface-acl). An
 // interface without one has all traffic.
 type InterfaceACL struct {

@@ -5,8 +5,8 @@ package backendtest
 
 import (
 	"context"
-	"maps"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -97,7 +97,7 @@ func everyPrefix(t *testing.T, b Backend) {
 	for n := range netvirt.Diff(from, to) {
 		converge(t, b, from)
 		changes := netvirt.Diff(read(t, b), to)
-		want := maps.Clone(from)
+		want := read(t, b)
 		want.Apply(changes[:n])
 		require.NoError(t, b.Write(t.Context(), changes[:n]))
 		Agree(t, want, read(t, b))
@@ -181,13 +181,17 @@ func closed(t *testing.T, b Backend, want netvirt.Model) {
 
 // Agree requires that a backend has exactly the objects that were written. It may leave
 // out an Interface that is not attached to an elan-instance yet, and the objects of that
-// Interface.
+// Interface. It may leave out of an InterfaceACL what has no effect: remote groups that do not
+// exist or do not admit it and, while the interface has no address, all of them.
 func Agree(t testing.TB, want, have netvirt.Model) {
 	t.Helper()
 	for k, o := range want {
 		name, ofInterface := interfaceOf(o)
 		_, attached := want[netvirt.Key{Kind: netvirt.KindELANInterface, Name: name}]
 		if _, found := have[k]; !found && ofInterface && !attached {
+			continue
+		}
+		if acl, ok := o.(netvirt.InterfaceACL); ok && have[k] == effective(acl, want) {
 			continue
 		}
 		if have[k] != o {
@@ -201,6 +205,27 @@ func Agree(t testing.TB, want, have netvirt.Model) {
 	}
 }
 
+// effective returns the InterfaceACL without what has no effect; nil if nothing remains.
+func effective(o netvirt.InterfaceACL, m netvirt.Model) netvirt.Object {
+	hasAddress := false
+	for k := range m {
+		address := k.Kind == netvirt.KindMACEntry || k.Kind == netvirt.KindAdjacency
+		hasAddress = hasAddress || address && strings.HasPrefix(k.Name, o.Interface+" ")
+	}
+	var remote []string
+	for _, name := range o.RemoteGroups.All() {
+		group, found := m[netvirt.Key{Kind: netvirt.KindRemoteGroup, Name: name}].(netvirt.RemoteGroup)
+		if found && group.Admits(o.Namespace) && hasAddress {
+			remote = append(remote, name)
+		}
+	}
+	o.RemoteGroups = netvirt.NewNameList(remote...)
+	if o.SecurityGroups == "" && o.RemoteGroups == "" {
+		return nil
+	}
+	return o
+}
+
 func interfaceOf(o netvirt.Object) (name string, ok bool) {
 	switch o := o.(type) {
 	case netvirt.Interface:
@@ -208,6 +233,8 @@ func interfaceOf(o netvirt.Object) (name string, ok bool) {
 	case netvirt.VPNInterface:
 		return o.Name, true
 	case netvirt.Adjacency:
+		return o.Interface, true
+	case netvirt.InterfaceACL:
 		return o.Interface, true
 	}
 	return "", false

@@ -18,7 +18,8 @@ type World struct {
 	services []*service
 	born     int // number of pods and services so far
 	// managed marks the nodes that have a management port while isolated is false.
-	managed [nodes]bool
+	managed  [nodes]bool
+	policies policies
 }
 
 // pod is a pod with one interface.
@@ -65,7 +66,7 @@ type service struct {
 
 // NewWorld returns an empty world. The seed determines all its steps.
 func NewWorld(seed uint64) *World {
-	return &World{rng: rand.New(rand.NewPCG(seed, 0))}
+	return &World{rng: rand.New(rand.NewPCG(seed, 0)), policies: newPolicies(seed)}
 }
 
 // Step changes one thing, or a few at once.
@@ -73,6 +74,7 @@ func (w *World) Step() {
 	for range 1 + w.rng.IntN(3) {
 		w.change()
 	}
+	w.policies.step(w)
 }
 
 func (w *World) change() {
@@ -87,8 +89,11 @@ func (w *World) change() {
 	changes[w.rng.IntN(len(changes))]()
 }
 
-// Clear removes all pods, services and management ports.
-func (w *World) Clear() { w.pods, w.services, w.managed = nil, nil, [nodes]bool{} }
+// Clear removes all pods, services, management ports and policies.
+func (w *World) Clear() {
+	w.pods, w.services, w.managed = nil, nil, [nodes]bool{}
+	w.policies.acls, w.policies.remotes = nil, nil
+}
 
 // AddPods adds up to n pods; a world has a maximum.
 func (w *World) AddPods(n int) {

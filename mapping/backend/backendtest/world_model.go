@@ -23,6 +23,7 @@ func (w *World) Model() netvirt.Model {
 	for _, s := range sorted {
 		w.serviceModel(m, s)
 	}
+	w.policies.model(m, w)
 	return m
 }
 

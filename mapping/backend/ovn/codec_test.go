@@ -26,7 +26,6 @@ func randomModel(seed uint64, steps int) netvirt.Model {
 		w.Step()
 	}
 	m := w.Model()
-	AddPolicies(m, rand.New(rand.NewPCG(seed, 2)))
 	maps.DeleteFunc(m, func(k netvirt.Key, _ netvirt.Object) bool { return k.Kind == netvirt.KindNode })
 	return m
 }

@@ -199,9 +199,8 @@ func (l *loading) adopt(k netvirt.Key, want *ovsdb.RowSet) ovsdb.Sum {
 }
 
 // findDamaged finds damaged groups. A group is also damaged if it was encoded with an
-// object of a damaged group. An interface looks up only whether a remote group exists, so
-// the damage of a remote group stays with it. Members of an address set that are no
-// interface's addresses belong to its remote group.
+// object of a damaged group. Damage of a remote group does not spread to its members.
+// Members of an address set that no interface has belong to its remote group.
 func (l *loading) findDamaged() {
 	l.members.ofSets(func(at *membership, to ovsdb.Link) {
 		if !at.taken {

@@ -76,7 +76,7 @@ func (m *members) list(names []string) netvirt.NameList {
 }
 
 // ofInterface shows the links from address sets to the addresses of an interface, given the
-// objects of its group. An address set has only addresses of the remote group's namespace.
+// objects of its group, as far as their remote groups admit the interface.
 func (m *members) ofInterface(i netvirt.Interface, objects []netvirt.Object, look codec.Lookup, show func(at *membership, l ovsdb.Link)) {
 	for a := range addressesOf(objects) {
 		address := a.String()
@@ -84,7 +84,7 @@ func (m *members) ofInterface(i netvirt.Interface, objects []netvirt.Object, loo
 		for n := range all {
 			at := &all[n]
 			remote, ok := look(at.head).(netvirt.RemoteGroup)
-			if ok && (remote.Namespace == "" || remote.Namespace == i.Namespace) {
+			if ok && remote.Admits(i.Namespace) {
 				show(at, at.to(address))
 			}
 		}

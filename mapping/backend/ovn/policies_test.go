@@ -2,8 +2,6 @@ package ovn
 
 import (
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"testing"
@@ -14,89 +12,6 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
-
-// AddPolicies adds ACLs and remote groups to a model at random.
-func AddPolicies(m netvirt.Model, rng *rand.Rand) {
-	isolated := true
-	pods := map[string][]netvirt.Interface{}
-	for _, k := range m.Keys() {
-		switch o := m[k].(type) {
-		case netvirt.Transit:
-			isolated = false
-		case netvirt.Interface:
-			pods[o.Namespace] = append(pods[o.Namespace], o)
-		}
-	}
-	var shared []string
-	if !isolated {
-		shared = addRemoteGroups(m, rng, "")
-	}
-	for _, ns := range slices.Sorted(maps.Keys(pods)) {
-		remote := shared
-		if isolated {
-			remote = addRemoteGroups(m, rng, ns)
-		}
-		acls := addACLs(m, rng, ns, remote)
-		for _, i := range pods[ns] {
-			o := netvirt.InterfaceACL{
-				Interface: i.Name, Namespace: ns,
-				SecurityGroups: netvirt.NewNameList(some(rng, acls)...), RemoteGroups: netvirt.NewNameList(some(rng, remote)...),
-			}
-			if o.SecurityGroups+o.RemoteGroups != "" {
-				m.Add(o)
-			}
-		}
-	}
-}
-
-func some(rng *rand.Rand, names []string) (chosen []string) {
-	for _, n := range names {
-		if rng.IntN(2) == 0 {
-			chosen = append(chosen, n)
-		}
-	}
-	return chosen
-}
-
-func addRemoteGroups(m netvirt.Model, rng *rand.Rand, ns string) (names []string) {
-	prefixes := []string{"10.0.0.0/8", "0.0.0.0/0", "10.1.0.2/32", "fd00::/16", "fd00::2/128"}
-	for n := range rng.IntN(4) {
-		g := netvirt.RemoteGroup{Name: fmt.Sprintf("%s:remote_%d", ns, n), Namespace: ns}
-		var list []netip.Prefix
-		for _, p := range some(rng, prefixes) {
-			list = append(list, netip.MustParsePrefix(p))
-		}
-		g.Prefixes = netvirt.NewPrefixList(list...)
-		m.Add(g)
-		names = append(names, g.Name)
-	}
-	return names
-}
-
-func addACLs(m netvirt.Model, rng *rand.Rand, ns string, remote []string) (names []string) {
-	ports := []string{"", "tcp", "tcp:80", "sctp:7,tcp:80,tcp:443", "tcp:8000-9000,udp:53"}
-	for n := range rng.IntN(4) {
-		acl := netvirt.ACL{
-			Name: fmt.Sprintf("%s:acl-%d", ns, n), Namespace: ns, Isolates: []netvirt.Direction{"", netvirt.Ingress, netvirt.Egress}[rng.IntN(3)],
-		}
-		m.Add(acl)
-		names = append(names, acl.Name)
-		for e := range rng.IntN(4) {
-			ace := netvirt.ACE{
-				ACL: acl.Name, Namespace: ns, Name: fmt.Sprintf("ingress-web-%d", e), Direction: netvirt.Ingress, Family: netvirt.IPv4,
-				Ports: netvirt.PortList(ports[rng.IntN(len(ports))]),
-			}
-			if rng.IntN(2) == 0 {
-				ace.Direction, ace.Family = netvirt.Egress, netvirt.IPv6
-			}
-			if len(remote) > 0 && rng.IntN(4) > 0 {
-				ace.Remote = remote[rng.IntN(len(remote))]
-			}
-			m.Add(ace)
-		}
-	}
-	return names
-}
 
 // joining returns the model of a namespace with policies, and the InterfaceACL by which its pod
 // joins all of them. Each has a port group and a remote group.

@@ -3,7 +3,6 @@ package ovn_test
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"os/exec"
 	"slices"
@@ -30,7 +29,6 @@ func TestRowsMatchWrite(t *testing.T) {
 			w.Step()
 		}
 		model := w.Model().Select(b.Kinds())
-		ovn.AddPolicies(model, rand.New(rand.NewPCG(seed, 1)))
 		require.NoError(t, b.Write(t.Context(), netvirt.Diff(netvirt.Model{}, model)))
 
 		rows, err := ovn.Rows(model, owner)

@@ -283,7 +283,7 @@ func (c Codec) join(set *ovsdb.RowSet, port string, p port, look Lookup) {
 		set.Link(nb.PortGroupTable, c.portGroupUUID(name), "ports", port)
 	}
 	for _, name := range p.acl.RemoteGroups.All() {
-		if group := look(remoteGroupKey(name)); group == nil || IsDamaged(group) {
+		if group, ok := look(remoteGroupKey(name)).(netvirt.RemoteGroup); !ok || IsDamaged(group) || !group.Admits(p.Namespace) {
 			continue
 		}
 		for _, a := range p.ips() {
