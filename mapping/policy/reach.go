@@ -175,7 +175,7 @@ func (c *Cluster) Reach(self End, d coe.Direction) []Path {
 			}
 		}
 	}
-	for _, block := range blocks(self, d) {
+	for _, block := range blocks(d, self) {
 		if a := anyOf(block); a.IsValid() {
 			add(Outside(a), block)
 		}
@@ -202,22 +202,25 @@ func SameFamily(a, b End) bool {
 }
 
 // blocks divides all addresses of the families of an end into blocks, so that the policies that
-// isolate the end treat all addresses of a block alike.
-func blocks(self End, d coe.Direction) []*coe.AddressBlock {
+// isolate the end treat all addresses of a block alike. If the end is given more than once, from
+// several Clusters, the policies of all of them do.
+func blocks(d coe.Direction, same ...End) []*coe.AddressBlock {
 	prefixes := map[netip.Prefix]bool{}
 	add := func(p netip.Prefix) {
-		if SameFamily(self, End{addr: p.Addr()}) {
+		if SameFamily(same[0], End{addr: p.Addr()}) {
 			prefixes[p] = true
 		}
 	}
 	add(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
 	add(netip.PrefixFrom(netip.IPv6Unspecified(), 0))
-	for r := range rulesOf(self, d) {
-		for _, peer := range r.Peers {
-			if peer.Block != nil {
-				add(peer.Block.CIDR)
-				for _, except := range peer.Block.Except {
-					add(except)
+	for _, self := range same {
+		for r := range rulesOf(self, d) {
+			for _, peer := range r.Peers {
+				if peer.Block != nil {
+					add(peer.Block.CIDR)
+					for _, except := range peer.Block.Except {
+						add(except)
+					}
 				}
 			}
 		}
