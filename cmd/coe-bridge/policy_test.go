@@ -159,7 +159,7 @@ func TestPolicyRefuses(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"nonsense", "policy nonsense: unknown; want check, explain or reach"},
 		{"explain -f " + policyCluster, "policy explain: name one pod as NAMESPACE/POD"},
-		{"explain shop/db", "policy explain: want -f FILE, with what kubectl get nodes,ns,pods,svc,netpol -A -o yaml prints"},
+		{"explain shop/db", "policy explain: want --kubeconfig FILE, or -f FILE with what kubectl get nodes,ns,pods,svc,netpol -A -o yaml prints"},
 		{"checks shop/db -f x", "policy checks: unknown; want check, explain or reach"},
 		{"reach shop/db -f x", `policy reach: "shop/db": name a pod with --from or --to`},
 		{"reach --to shop/db:5432 -f " + policyCluster, `policy reach: "shop/db:5432": name a pod as NAMESPACE/POD, without a port`},
@@ -174,7 +174,7 @@ func TestPolicyRefuses(t *testing.T) {
 		require.ErrorContains(t, err, c.want, c.args)
 	}
 	_, err := run(t, "---\n{apiVersion: v1, kind: List, items: []}", "policy", "explain", "-f", "-", "shop/x")
-	require.ErrorContains(t, err, "policy explain: pod shop/x is not in the files: they have no pods")
+	require.ErrorContains(t, err, "policy explain: pod shop/x is not in the files: there are no pods")
 	_, err = run(t, "kind: NetworkPolicy\napiVersion: networking.k8s.io/v1\nmetadata: {name: p}\nspec: {ingress: [{from: [{}]}]}", "policy", "reach", "-f", "-", "--to", "shop/x")
 	require.ErrorContains(t, err, "standard input: document 1: NetworkPolicy p: spec.ingress[0].from[0]: Required value")
 }

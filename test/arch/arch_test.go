@@ -213,8 +213,12 @@ var rules = map[string]rule{
 		"shows what would change; writes nothing",
 	},
 	"cmd/coe-bridge/policy": {
-		[]string{"cmd/coe-bridge/output", "coe", "coe/kube/manifest", "mapping/policy"}, []string{"github.com/spf13/cobra"},
-		"asks the evaluator, and prints; reads only files",
+		[]string{"cmd/coe-bridge/output", "cmd/coe-bridge/running", "coe", "coe/kube/manifest", "mapping/policy"}, []string{"github.com/spf13/cobra"},
+		"asks the evaluator, and prints",
+	},
+	"cmd/coe-bridge/running": {
+		[]string{"coe/kube", "coe/kube/manifest"}, []string{"github.com/spf13/cobra", "k8s.io/client-go/rest"},
+		"reads a running cluster once; knows no bridge",
 	},
 	"cmd/coe-bridge/serve": {
 		[]string{

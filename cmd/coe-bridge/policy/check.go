@@ -22,9 +22,9 @@ func newCheck() *cobra.Command {
 		from, to string
 	)
 	cmd := &cobra.Command{
-		Use:   "check -f FILE --from NS/POD|ADDRESS --to NS/POD|ADDRESS:PORT[/PROTOCOL]",
+		Use:   "check --from NS/POD|ADDRESS --to NS/POD|ADDRESS:PORT[/PROTOCOL]",
 		Short: "Say whether a connection is allowed, and by which rule",
-		Long: `check says whether the network policies in the files allow a connection, and names the rule
+		Long: `check says whether the network policies allow a connection, and names the rule
 that allows it, or the policies that isolate the pod. The protocol is tcp (the default),
 udp or sctp. An IPv6 address with a port is in brackets: [fd00::8]:80.
 
@@ -38,7 +38,7 @@ status is 0 if every answer is "allowed", 3 if one is "denied", and 1 after an e
 		Example: `  coe-bridge policy check -f cluster.yaml --from shop/web --to shop/db:5432
   coe-bridge policy check -f cluster.yaml --from 192.0.2.7 --to shop/web:80/tcp -o json
   coe-bridge policy check -f cluster.yaml --from shop/web --to [2001:db8::53]:53/udp
-  kubectl get nodes,ns,pods,svc,netpol -A -o yaml | coe-bridge policy check -f - -f new-policy.yaml --from shop/web --to shop/db:5432`,
+  coe-bridge policy check --kubeconfig ~/.kube/config -f new-policy.yaml --from shop/web --to shop/db:5432`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if from == "" || to == "" {

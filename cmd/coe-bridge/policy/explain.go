@@ -17,9 +17,9 @@ func newExplain() *cobra.Command {
 		out output.Format
 	)
 	cmd := &cobra.Command{
-		Use:   "explain -f FILE NS/POD",
+		Use:   "explain NS/POD",
 		Short: "List all policies and rules that apply to a pod",
-		Long: `explain lists the network policies in the files that select a pod, with their rules. A
+		Long: `explain lists the network policies that select a pod, with their rules. A
 direction without a policy is open. A direction with policies is open only for what one of
 their rules allows.
 
@@ -28,7 +28,7 @@ destination has its own numbers.
 
 ` + notEnforced,
 		Example: `  coe-bridge policy explain -f cluster.yaml shop/db
-  kubectl get nodes,ns,pods,svc,netpol -A -o yaml | coe-bridge policy explain -f - shop/db -o json`,
+  coe-bridge policy explain --kubeconfig ~/.kube/config shop/db -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("%s: name one pod as NAMESPACE/POD", strings.Join(append([]string{"policy explain"}, args...), " "))

@@ -2,16 +2,14 @@
 package policy
 
 import (
-	"bytes"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/running"
 	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
 	"github.com/coe-bridge/coe-bridge/mapping/policy"
 )
@@ -20,16 +18,18 @@ import (
 func New() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
-		Short: "Ask what the network policies in manifests allow",
-		Long: `policy reads Namespace, Pod, Node, Service and NetworkPolicy manifests and says which
-connections Kubernetes' definition of network policies allows. It needs no bridge and no
-cluster. It does not read RESTCONF entries.
+		Short: "Ask what the network policies of a cluster, or of manifests, allow",
+		Long: `policy reads Namespaces, Pods, Nodes, Services and NetworkPolicies and says which
+connections Kubernetes' definition of network policies allows. It reads them from files
+(-f), from a running cluster (--kubeconfig), or from both: then it answers as if the files
+were applied to the cluster. It needs no bridge, and does not read RESTCONF entries.
 
 ` + notEnforced + `
 
 A policy never limits a pod's connections to itself, nor those from and to its own node. A
 pod on the host network counts as its node. A finished pod has no connections.`,
-		Example: `  kubectl get nodes,ns,pods,svc,netpol -A -o yaml > cluster.yaml
+		Example: `  coe-bridge policy explain --kubeconfig ~/.kube/config shop/db
+  kubectl get nodes,ns,pods,svc,netpol -A -o yaml > cluster.yaml
   coe-bridge policy check -f cluster.yaml --from shop/web --to shop/db:5432
   coe-bridge policy explain -f cluster.yaml shop/db
   coe-bridge policy reach -f cluster.yaml --to shop/db`,
@@ -55,30 +55,47 @@ func printNotEnforced(cmd *cobra.Command) {
 	fmt.Fprintln(cmd.ErrOrStderr(), "note: the bridge does not enforce network policies yet: connections that are denied here are possible")
 }
 
-// input has the manifests that a question is about.
-type input struct{ files []string }
+// input names the objects that a question is about: those of a running cluster, of manifests, or
+// of a cluster to which manifests are applied.
+type input struct {
+	files   []string
+	running running.Cluster
+}
 
-// cluster answers questions about the manifests.
+// cluster answers questions about the objects.
 type cluster struct {
 	*policy.Cluster
 	set *manifest.Set
+	in  string // "the files" or "the cluster", for messages
 }
 
 func (in *input) register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVarP(&in.files, "file", "f", nil, "file of Kubernetes manifests; - for standard input; may be repeated")
+	in.running.Register(cmd)
 }
 
-// read reads the manifests. It reports objects that it skips to stderr, because pods of a
-// skipped Deployment are missing from the answer, and policies that have no effect.
+// read reads the objects. It reports objects that it skips to stderr, because pods of a skipped
+// Deployment are missing from the answer, and policies of files that have no effect.
 func (in *input) read(cmd *cobra.Command) (*cluster, error) {
-	if len(in.files) == 0 {
-		return nil, fmt.Errorf("policy %s: want -f FILE, with what kubectl get nodes,ns,pods,svc,netpol -A -o yaml prints", cmd.Name())
+	if len(in.files) == 0 && !in.running.IsGiven() {
+		return nil, fmt.Errorf("policy %s: want --kubeconfig FILE, or -f FILE with what kubectl get nodes,ns,pods,svc,netpol -A -o yaml prints", cmd.Name())
 	}
-	var set manifest.Set
+	set, where := &manifest.Set{}, "the files"
 	for _, name := range in.files {
-		if err := readFile(&set, cmd.InOrStdin(), name); err != nil {
+		if err := running.ReadFile(set, cmd.InOrStdin(), name); err != nil {
 			return nil, err
 		}
+	}
+	inFiles := map[string]bool{}
+	for _, p := range set.Policies {
+		inFiles[p.Namespace+"/"+p.Name] = true
+	}
+	if in.running.IsGiven() {
+		base, err := in.running.Read(cmd.Context(), cmd.InOrStdin())
+		if err != nil {
+			return nil, err
+		}
+		set, where = base.With(set), "the cluster"
 	}
 	for _, s := range set.Skipped {
 		fmt.Fprintf(cmd.ErrOrStderr(), "skipped: %s %s: %s (%s)\n", output.OneLine(s.Kind), output.OneLine(s.Name), output.OneLine(s.Message), output.OneLine(s.Where))
@@ -87,18 +104,18 @@ func (in *input) read(cmd *cobra.Command) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if names := idlePolicies(world); len(names) > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: policies that select no pod in the files: %s\n", strings.Join(names, ", "))
+	if names := idlePolicies(world, inFiles); len(names) > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: policies that select no pod in %s: %s\n", where, strings.Join(names, ", "))
 	}
-	return &cluster{policy.Compile(world), &set}, nil
+	return &cluster{policy.Compile(world), set, where}, nil
 }
 
-// idlePolicies returns the policies that select no pod, for example because their namespace is
-// misspelt.
-func idlePolicies(w policy.World) []string {
+// idlePolicies returns the policies of files that select no pod, for example because their
+// namespace is misspelt.
+func idlePolicies(w policy.World, inFiles map[string]bool) []string {
 	var names []string
 	for _, p := range w.Policies {
-		if !slices.ContainsFunc(w.Pods, func(pod policy.Pod) bool {
+		if inFiles[policyName(p)] && !slices.ContainsFunc(w.Pods, func(pod policy.Pod) bool {
 			return pod.Namespace == p.Namespace && !pod.HostNetwork && !pod.Finished && p.Pods.Matches(pod.Labels)
 		}) {
 			names = append(names, policyName(p))
@@ -115,23 +132,13 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func readFile(set *manifest.Set, stdin io.Reader, name string) error {
-	if name == "-" {
-		return set.Read("standard input", stdin)
-	}
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return fmt.Errorf("read manifests: %w", err)
-	}
-	return set.Read(name, bytes.NewReader(text))
-}
-
-// complete completes the names of the pods in the files that the command line names so far.
+// complete completes the names of the pods in the files that the command line names so far. It
+// does not ask an API server.
 func (in *input) complete(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	var set manifest.Set
 	files := slices.Sorted(slices.Values(in.files))
 	for _, name := range slices.Compact(files) { // cobra parses the flags twice
-		if name == "-" || readFile(&set, nil, name) != nil { // a shell shows no errors
+		if name == "-" || running.ReadFile(&set, nil, name) != nil { // a shell shows no errors
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 	}
@@ -176,11 +183,11 @@ func (c *cluster) notFound(namespace, name string) error {
 	namespaces = slices.Compact(namespaces)
 	switch {
 	case len(namespaces) == 0:
-		return fmt.Errorf("pod %s/%s is not in the files: they have no pods", namespace, name)
+		return fmt.Errorf("pod %s/%s is not in %s: there are no pods", namespace, name, c.in)
 	case slices.Contains(namespaces, namespace):
-		return fmt.Errorf("pod %s/%s is not in the files", namespace, name)
+		return fmt.Errorf("pod %s/%s is not in %s", namespace, name, c.in)
 	case len(namespaces) > 10:
 		namespaces = append(namespaces[:10], "…")
 	}
-	return fmt.Errorf("pod %s/%s is not in the files: namespace %s has no pods; these have: %s", namespace, name, namespace, strings.Join(namespaces, ", "))
+	return fmt.Errorf("pod %s/%s is not in %s: namespace %s has no pods; these have: %s", namespace, name, c.in, namespace, strings.Join(namespaces, ", "))
 }

@@ -20,7 +20,7 @@ func newReach() *cobra.Command {
 		from, to string
 	)
 	cmd := &cobra.Command{
-		Use:   "reach -f FILE --from NS/POD | --to NS/POD",
+		Use:   "reach --from NS/POD | --to NS/POD",
 		Short: "List what a pod reaches, or what reaches it, on which ports",
 		Long: `reach lists the pods, the nodes and the addresses outside of the cluster that a pod may
 connect to (--from), or that may connect to it (--to), with all open ports. Peers without
@@ -29,7 +29,7 @@ open ports are left out. A pod on the host network counts as its node.
 ` + notEnforced,
 		Example: `  coe-bridge policy reach -f cluster.yaml --to shop/db
   coe-bridge policy reach -f cluster.yaml --from shop/web -o json
-  kubectl get nodes,ns,pods,svc,netpol -A -o yaml | coe-bridge policy reach -f - --to shop/db`,
+  coe-bridge policy reach --kubeconfig ~/.kube/config --to shop/db`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if (from == "") == (to == "") {
