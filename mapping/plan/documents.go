@@ -32,7 +32,7 @@ func readDocuments(documents []Document) (*input, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := &input{entries: northbound.Batch{Revision: 1, Snapshot: true}}
+	all := &input{}
 	for _, d := range documents {
 		if isManifest(d.Text) {
 			if err := all.manifests.Read(d.Name, bytes.NewReader(d.Text)); err != nil {

@@ -1,5 +1,6 @@
-// Package plan computes what documents would become in a network with nothing else in it,
-// and what a move from one backend to another would change. It writes nothing.
+// Package plan computes what documents would become in an empty network, what they would change
+// in a running cluster, and what a move from one backend to another would change. It writes
+// nothing.
 package plan
 
 import (
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
@@ -20,14 +22,31 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
+	"github.com/coe-bridge/coe-bridge/mapping/policy"
 )
 
-// Plan is what documents would become.
+// Plan is what documents would become, or change in a running cluster.
 type Plan struct {
 	Changes  []netvirt.Change // in the order in which they would be written
-	Rows     []ovn.Row        // in an empty northbound database of OVN
-	Problems []coe.Problem    // what cannot be mapped
+	Rows     []RowChange      // in the northbound database of OVN
+	Problems []coe.Problem    // what cannot be mapped; of a running cluster, what could before is new
 	Skipped  []manifest.Skipped
+	// Paths are the connections that the documents would allow or deny in the running cluster,
+	// and Cost what its policies cost before and after. They are nil if there is no cluster.
+	Paths []policy.Change
+	Cost  *CostChange
+}
+
+// RowChange is a change of a row: "insert", "update", or "delete" with the former content.
+type RowChange struct {
+	Operation string `json:"operation"`
+	ovn.Row
+}
+
+// CostChange is the Cost before and after a change.
+type CostChange struct {
+	Before Cost `json:"before"`
+	After  Cost `json:"after"`
 }
 
 // Config has the settings that a plan shares with a bridge.
@@ -39,6 +58,9 @@ type Config struct {
 	NodePools bool
 	// Nodes says how nodes are joined with the network.
 	Nodes ipam.NodesConfig
+	// Running has the objects of the running cluster to which the documents are applied; nil if
+	// the network is empty.
+	Running *manifest.Set
 }
 
 // nodes is how nodes are joined with the network by a backend of all kinds.
@@ -46,37 +68,88 @@ func (c Config) nodes() ipam.NodesConfig {
 	return c.Nodes.For(netvirt.NewKindSet(netvirt.Kinds()...), c.Mapping.Isolated())
 }
 
-// Compute computes the plan of documents.
+// Compute computes the plan of documents. Addresses and numbers that a bridge chose for a running
+// cluster, and that its objects do not have, can differ from the chosen ones here.
 func Compute(ctx context.Context, documents []Document, cfg Config) (*Plan, error) {
 	cfg.Mapping.Limits = ovn.Limits()
 	in, err := readDocuments(documents)
 	if err != nil {
 		return nil, err
 	}
-	store, refused, err := in.store(ctx, cfg)
+	p := &Plan{Skipped: in.manifests.Skipped}
+	n := newNetwork(cfg)
+	var before state
+	if cfg.Running != nil {
+		if before, err = n.put(ctx, &input{manifests: *cfg.Running}); err != nil {
+			return nil, fmt.Errorf("running cluster: %w", err)
+		}
+		changed := cfg.Running.With(&in.manifests)
+		if p.Paths, err = paths(cfg.Running, changed); err != nil {
+			return nil, err
+		}
+		in.manifests = *changed
+	}
+	after, err := n.put(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	want, problems := mapping.Scope(store, netvirt.Cluster, cfg.Mapping)
-	problems = append(problems, refused...)
-	for _, ns := range store.Namespaces() {
-		model, more := mapping.Scope(store, netvirt.Scope(ns), cfg.Mapping)
-		maps.Copy(want, model)
-		problems = append(problems, more...)
+	p.Changes, p.Rows = netvirt.Diff(before.model, after.model), rowChanges(before.rows, after.rows)
+	for _, problem := range after.problems {
+		if !slices.Contains(before.problems, problem) {
+			p.Problems = append(p.Problems, problem)
+		}
 	}
-	rows, err := ovn.Rows(want, "")
-	if err != nil {
-		return nil, err
+	if cfg.Running != nil {
+		p.Cost = &CostChange{costOf(before), costOf(after)}
 	}
-	return &Plan{netvirt.Diff(nil, want), rows, problems, in.manifests.Skipped}, nil
+	return p, nil
 }
 
-// Trees returns the Netvirt objects as RESTCONF shows them: the content of each top
-// container that is not empty.
+// paths returns what a change of a cluster opens and closes.
+func paths(before, after *manifest.Set) ([]policy.Change, error) {
+	then, err := before.World()
+	if err != nil {
+		return nil, err
+	}
+	now, err := after.World()
+	if err != nil {
+		return nil, err
+	}
+	return policy.Compare(policy.Compile(then), policy.Compile(now)), nil
+}
+
+// rowChanges compares rows.
+func rowChanges(before, after []ovn.Row) []RowChange {
+	type key struct{ table, uuid string }
+	old := make(map[key]ovn.Row, len(before))
+	for _, r := range before {
+		old[key{r.Table, r.UUID}] = r
+	}
+	var changes []RowChange
+	for _, r := range after {
+		was, found := old[key{r.Table, r.UUID}]
+		delete(old, key{r.Table, r.UUID})
+		switch {
+		case !found:
+			changes = append(changes, RowChange{"insert", r})
+		case !reflect.DeepEqual(was.Columns, r.Columns):
+			changes = append(changes, RowChange{"update", r})
+		}
+	}
+	for _, r := range before {
+		if _, gone := old[key{r.Table, r.UUID}]; gone {
+			changes = append(changes, RowChange{"delete", r})
+		}
+	}
+	return changes
+}
+
+// Trees returns the Netvirt objects that the plan creates or changes, as RESTCONF shows them: the
+// content of each top container that is not empty.
 func (p *Plan) Trees() (map[string]json.RawMessage, error) {
 	objects := func(yield func(netvirt.Object) bool) {
 		for _, c := range p.Changes {
-			if !yield(c.New) {
+			if c.New != nil && !yield(c.New) {
 				return
 			}
 		}
@@ -94,42 +167,84 @@ func (p *Plan) Trees() (map[string]json.RawMessage, error) {
 	return trees, nil
 }
 
-// store returns a store with the content of the documents and chosen addresses. The
-// problems name pools that serve no pods.
-func (in *input) store(ctx context.Context, cfg Config) (*coe.Store, []coe.Problem, error) {
-	store := coe.NewStore(nil, coe.RESTCONF, coe.Kubernetes)
-	pools := cfg.Pools
-	add := func(more []dhcppool.Pool) { pools = slices.Concat(pools, more) }
-	northbound.NewFeed(store, add, slog.New(slog.DiscardHandler)).Apply(in.entries)
-	store.Update(func(tx *coe.Tx) {
+// network is what a bridge knows.
+type network struct {
+	cfg      Config
+	store    *coe.Store
+	feed     *northbound.Feed
+	pools    []dhcppool.Pool
+	assigner *ipam.Assigner
+	revision int64
+}
+
+// state is what a network is mapped to.
+type state struct {
+	model    netvirt.Model
+	rows     []ovn.Row
+	problems []coe.Problem
+}
+
+func newNetwork(cfg Config) *network {
+	n := &network{cfg: cfg, store: coe.NewStore(nil, coe.RESTCONF, coe.Kubernetes), pools: cfg.Pools}
+	n.feed = northbound.NewFeed(n.store, func(more []dhcppool.Pool) { n.pools = slices.Concat(n.pools, more) }, slog.New(slog.DiscardHandler))
+	return n
+}
+
+// put puts all that is known into the network, chooses addresses, and maps. The problems also name
+// pools that serve no pods.
+func (n *network) put(ctx context.Context, in *input) (s state, err error) {
+	n.revision++
+	in.entries.Revision, in.entries.Snapshot = n.revision, true
+	n.feed.Apply(in.entries)
+	n.store.Update(func(tx *coe.Tx) {
 		in.manifests.Put(tx)
 		tx.SetComplete(coe.Kubernetes)
 	})
-	if err := dhcppool.Validate(pools, !cfg.Mapping.Isolated()); err != nil {
-		return nil, nil, fmt.Errorf("plan pools: %w", err)
+	pools := n.pools
+	if err := dhcppool.Validate(pools, !n.cfg.Mapping.Isolated()); err != nil {
+		return s, fmt.Errorf("plan pools: %w", err)
 	}
-	var problems []coe.Problem
-	if cfg.NodePools {
+	var refused []coe.Problem
+	if n.cfg.NodePools {
 		var ofNodes []dhcppool.Pool
-		ofNodes, problems = ipam.NodePools(store.Nodes(), pools, cfg.nodes().Ranges())
-		add(ofNodes)
+		ofNodes, refused = ipam.NodePools(n.store.Nodes(), pools, n.cfg.nodes().Ranges())
+		pools = slices.Concat(pools, ofNodes)
 	}
-	problems = append(problems, ipam.SmallPools(pools, store.Nodes(), store.Namespaces())...)
-	return store, problems, in.choose(ctx, store, pools, cfg)
+	refused = append(refused, ipam.SmallPools(pools, n.store.Nodes(), n.store.Namespaces())...)
+	if err := n.choose(ctx, in, pools); err != nil {
+		return s, err
+	}
+	s = n.state()
+	s.problems = append(s.problems, refused...)
+	s.rows, err = ovn.Rows(s.model, "")
+	return s, err
+}
+
+// state maps the network.
+func (n *network) state() (s state) {
+	s.model, s.problems = mapping.Scope(n.store, netvirt.Cluster, n.cfg.Mapping)
+	for _, ns := range n.store.Namespaces() {
+		model, more := mapping.Scope(n.store, netvirt.Scope(ns), n.cfg.Mapping)
+		maps.Copy(s.model, model)
+		s.problems = append(s.problems, more...)
+	}
+	return s
 }
 
 // choose chooses addresses, and then adds the endpoints that services select to the store.
-func (in *input) choose(ctx context.Context, store *coe.Store, pools []dhcppool.Pool, cfg Config) error {
-	assigner := ipam.New(ipam.Config{Isolated: cfg.Mapping.Isolated(), Nodes: cfg.nodes()}, store, forgetful{}, slog.New(slog.DiscardHandler))
-	if err := assigner.Load(ctx); err != nil {
+func (n *network) choose(ctx context.Context, in *input, pools []dhcppool.Pool) error {
+	if n.assigner == nil {
+		n.assigner = ipam.New(ipam.Config{Isolated: n.cfg.Mapping.Isolated(), Nodes: n.cfg.nodes()}, n.store, forgetful{}, slog.New(slog.DiscardHandler))
+		if err := n.assigner.Load(ctx); err != nil {
+			return err
+		}
+	}
+	n.assigner.SetPools(pools)
+	if _, _, err := n.assigner.Sync(ctx, n.store.Namespaces()); err != nil {
 		return err
 	}
-	assigner.SetPools(pools)
-	if _, _, err := assigner.Sync(ctx, store.Namespaces()); err != nil {
-		return err
-	}
-	selected := in.manifests.SelectedEndpoints(leasedAddresses(store))
-	store.Update(func(tx *coe.Tx) {
+	selected := in.manifests.SelectedEndpoints(leasedAddresses(n.store))
+	n.store.Update(func(tx *coe.Tx) {
 		for _, e := range selected {
 			tx.PutEndpoints(coe.Kubernetes, e)
 		}

@@ -2,9 +2,11 @@ package policy
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"go4.org/netipx"
 
@@ -15,6 +17,29 @@ import (
 type PortRange struct {
 	Protocol    string
 	First, Last uint16
+}
+
+// String returns the ports as FIRST-LAST/PROTOCOL; all ports of a protocol as PROTOCOL.
+func (r PortRange) String() string {
+	switch {
+	case r.First == 1 && r.Last == lastPort:
+		return r.Protocol
+	case r.First == r.Last:
+		return fmt.Sprintf("%d/%s", r.First, r.Protocol)
+	}
+	return fmt.Sprintf("%d-%d/%s", r.First, r.Last, r.Protocol)
+}
+
+// PortsText returns ranges for people; all ports as "all".
+func PortsText(ranges []PortRange) string {
+	if slices.Equal(ranges, AllPorts()) {
+		return "all"
+	}
+	texts := make([]string, len(ranges))
+	for i, r := range ranges {
+		texts[i] = r.String()
+	}
+	return strings.Join(texts, ", ")
 }
 
 // AllPorts are all ports of all protocols, as OpenPorts returns them.

@@ -60,7 +60,7 @@ var rules = map[string]rule{
 	"mapping/plan": {
 		[]string{
 			"coe", "coe/ipam", "coe/kube/manifest", "coe/northbound", "coe/northbound/entry", "dhcppool", "mapping", "mapping/backend/ovn",
-			"mapping/netvirt", "mapping/netvirt/netvirtjson", "yang",
+			"mapping/netvirt", "mapping/netvirt/netvirtjson", "mapping/policy", "yang",
 		}, nil,
 		"computes with the parts of a bridge; starts nothing, and knows no HTTP",
 	},
@@ -206,8 +206,8 @@ var rules = map[string]rule{
 	},
 	"cmd/coe-bridge/plan": {
 		[]string{
-			"cmd/bridge", "cmd/coe-bridge/flags", "cmd/coe-bridge/entrykind", "cmd/coe-bridge/output", "coe", "coe/kube/manifest", "mapping/backend/ovn",
-			"mapping/netvirt", "mapping/plan", "restconf/document",
+			"cmd/bridge", "cmd/coe-bridge/flags", "cmd/coe-bridge/entrykind", "cmd/coe-bridge/output", "cmd/coe-bridge/running", "coe",
+			"coe/kube/manifest", "mapping/backend/ovn", "mapping/netvirt", "mapping/plan", "mapping/policy", "restconf/document",
 		},
 		[]string{"github.com/spf13/cobra", "go.yaml.in/yaml/v3"},
 		"shows what would change; writes nothing",

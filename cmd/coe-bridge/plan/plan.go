@@ -15,6 +15,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/entrykind"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/running"
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping/plan"
 	"github.com/coe-bridge/coe-bridge/restconf/document"
@@ -29,6 +30,7 @@ func New() *cobra.Command {
 		pools    flags.Pools
 		settings flags.Mapping
 		nodes    flags.Nodes
+		cluster  running.Cluster
 		cfg      plan.Config
 	)
 	cmd := &cobra.Command{
@@ -40,6 +42,11 @@ It prints the Netvirt objects in the order in which they would be written, the r
 OVN's northbound database, and what cannot be mapped. It needs no bridge, no cluster and
 no backend.
 
+With a running cluster (--kubeconfig or --cluster), plan prints what kubectl apply of the
+manifests would change there: objects, rows, the connections that network policies would
+close and open, and an estimate of the flows that all policies cost. The connections are
+those of Kubernetes' definition: the bridge does not enforce network policies yet.
+
 plan reads Pod, Service, EndpointSlice, Node, Namespace, NetworkPolicy and List, and names
 the manifests that it skips. A pod or service without a uid gets one made from its name.
 A service with a selector and no EndpointSlice leads to the matching pods, as if they were
@@ -49,6 +56,7 @@ The exit status is 0 if everything can be mapped, and 1 if not, or after an erro
 setting that is accepted and not enforced (NotEnforced) is listed, and does not count.`,
 		Example: `  coe-bridge plan -f pod.yaml --pool 10.11.0.0/16
   kubectl get nodes,pods,services,endpointslices -A -o yaml | coe-bridge plan -f - --only ovn
+  coe-bridge plan -f policy.yaml --kubeconfig ~/.kube/config --only paths
   coe-bridge plan -f pools.json -f pods.json -o yaml
   coe-bridge plan -f web.yaml # the output of get pods shop/web --documents
   echo '{"pod:pods":[{"uid":"8f2a6d5e-0000-4000-8000-000000000001","name":"web"}]}' | coe-bridge plan -f - # it names no node`,
@@ -67,6 +75,11 @@ setting that is accepted and not enforced (NotEnforced) is listed, and does not 
 			if cfg.Nodes, err = nodes.Config(cfg.Pools); err != nil {
 				return err
 			}
+			if cluster.IsGiven() {
+				if cfg.Running, err = cluster.Read(cmd.Context(), cmd.InOrStdin()); err != nil {
+					return err
+				}
+			}
 			planned, err := plan.Compute(cmd.Context(), documents, cfg)
 			if err != nil {
 				return err
@@ -78,9 +91,10 @@ setting that is accepted and not enforced (NotEnforced) is listed, and does not 
 		},
 	}
 	cmd.Flags().StringArrayVarP(&files, "file", "f", nil, "file of Kubernetes manifests, or file for apply; - for standard input; may be repeated")
-	cmd.Flags().Var(&side, "only", "print only one side: netvirt or ovn")
+	cmd.Flags().Var(&side, "only", "print only one side: netvirt, ovn or paths")
 	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions(
-		[]string{string(onlyNetvirt), string(onlyOVN)}, cobra.ShellCompDirectiveNoFileComp))
+		[]string{string(onlyNetvirt), string(onlyOVN), string(onlyPaths)}, cobra.ShellCompDirectiveNoFileComp))
+	cluster.Register(cmd)
 	pools.Register(cmd)
 	cmd.Flags().BoolVar(&cfg.NodePools, "node-pod-cidrs", false, "use every node's pod-cidrs as pools for the pods on it")
 	settings.Register(cmd)

@@ -18,12 +18,13 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/plan"
 )
 
-// only is the part of a plan that is printed: all, or one of its two sides.
+// only is the part of a plan that is printed: all, or one of its sides.
 type only string
 
 const (
 	onlyNetvirt only = "netvirt"
 	onlyOVN     only = "ovn"
+	onlyPaths   only = "paths"
 )
 
 // String, Set and Type make it a flag.
@@ -31,22 +32,25 @@ func (o *only) String() string { return string(*o) }
 func (o *only) Type() string   { return "side" }
 func (o *only) Set(s string) error {
 	switch side := only(s); side {
-	case onlyNetvirt, onlyOVN:
+	case onlyNetvirt, onlyOVN, onlyPaths:
 		*o = side
 		return nil
 	}
-	return fmt.Errorf("want %s or %s", onlyNetvirt, onlyOVN)
+	return fmt.Errorf("want %s, %s or %s", onlyNetvirt, onlyOVN, onlyPaths)
 }
 
-func (o only) netvirt() bool { return o != onlyOVN }
-func (o only) ovn() bool     { return o != onlyNetvirt }
+func (o only) netvirt() bool { return o == "" || o == onlyNetvirt }
+func (o only) ovn() bool     { return o == "" || o == onlyOVN }
+func (o only) paths() bool   { return o == "" || o == onlyPaths }
 
 // shownPlan is a plan as JSON and YAML show it.
 type shownPlan struct {
 	Changes []shownChange `json:"changes,omitzero"`
 	// Netvirt has the objects under their YANG names, as RESTCONF shows them.
 	Netvirt  map[string]json.RawMessage `json:"netvirt,omitzero"`
-	OVN      []shownRow                 `json:"ovn,omitzero"`
+	OVN      []plan.RowChange           `json:"ovn,omitzero"`
+	Paths    []shownPath                `json:"paths,omitzero"` // if there is a running cluster
+	Cost     *plan.CostChange           `json:"cost,omitempty"`
 	Problems []coe.Problem              `json:"problems"`
 	Skipped  []manifest.Skipped         `json:"skipped"`
 }
@@ -60,11 +64,6 @@ type shownChange struct {
 
 func showChange(c netvirt.Change) shownChange {
 	return shownChange{c.Verb(), c.Key().Kind.String(), c.Key().Name, c.Scope().String()}
-}
-
-type shownRow struct {
-	Operation string `json:"operation"`
-	ovn.Row
 }
 
 func printPlan(w io.Writer, out output.Format, side only, p *plan.Plan) error {
@@ -111,21 +110,22 @@ func showPlan(side only, p *plan.Plan) (shownPlan, error) {
 		}
 	}
 	if side.ovn() {
-		shown.OVN = []shownRow{}
-		for _, r := range p.Rows {
-			shown.OVN = append(shown.OVN, shownRow{"insert", r})
-		}
+		shown.OVN = output.Listed(p.Rows)
+	}
+	if side.paths() && p.Cost != nil {
+		shown.Paths, shown.Cost = showPaths(p.Paths), p.Cost
 	}
 	return shown, nil
 }
 
-// planTables are the plan as tables: the Netvirt objects, and the rows.
+// planTables are the plan as tables: the Netvirt objects, the rows, and of a running cluster the
+// paths and the cost.
 func planTables(side only, p *plan.Plan) []output.Table {
 	var tables []output.Table
 	if side.netvirt() {
 		t := output.Table{Columns: []string{"CHANGE", "KIND", "NAME", "DETAILS"}, Empty: "no changes"}
 		for _, c := range p.Changes {
-			t.Rows = append(t.Rows, []string{c.Verb(), c.Key().Kind.String(), c.Key().Name, details(c.New)})
+			t.Rows = append(t.Rows, []string{c.Verb(), c.Key().Kind.String(), c.Key().Name, details(c.Object())})
 		}
 		tables = append(tables, t)
 	}
@@ -133,18 +133,24 @@ func planTables(side only, p *plan.Plan) []output.Table {
 		t := output.Table{Columns: []string{"CHANGE", "TABLE", "ROW"}, Empty: "no rows in OVN"}
 		names := rowNames(p.Rows)
 		for _, r := range p.Rows {
-			t.Rows = append(t.Rows, []string{"insert", r.Table, r.Name})
-			for _, line := range columnLines(r, names) {
+			t.Rows = append(t.Rows, []string{r.Operation, r.Table, r.Name})
+			if r.Operation == "delete" {
+				continue
+			}
+			for _, line := range columnLines(r.Row, names) {
 				t.Rows = append(t.Rows, []string{" ", " ", "  " + line})
 			}
 		}
 		tables = append(tables, t)
 	}
+	if side.paths() && p.Cost != nil {
+		tables = append(tables, pathTable(p.Paths), costTable(p.Cost))
+	}
 	return tables
 }
 
 // rowNames are the rows' names by UUID.
-func rowNames(rows []ovn.Row) map[string]string {
+func rowNames(rows []plan.RowChange) map[string]string {
 	names := make(map[string]string, len(rows))
 	for _, r := range rows {
 		names[r.UUID] = r.Name

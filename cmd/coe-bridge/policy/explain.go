@@ -129,7 +129,7 @@ func portText(p *coe.PolicyPort, pod *policy.Pod, d coe.Direction) string {
 		if last == 0 {
 			first, last = 1, 65535
 		}
-		return portTexts([]policy.PortRange{{Protocol: p.Protocol, First: first, Last: last}})[0]
+		return policy.PortRange{Protocol: p.Protocol, First: first, Last: last}.String()
 	}
 	text := p.Name + "/" + p.Protocol
 	if d == coe.Egress {

@@ -3,8 +3,6 @@ package policy
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -77,6 +75,7 @@ type shownPath struct {
 	Peer        string   `json:"peer"`
 	PeerAddress string   `json:"peerAddress,omitempty"`
 	Ports       []string `json:"ports"` // FIRST[-LAST]/PROTOCOL; all of a protocol are PROTOCOL
+	ports       string   // for the table
 }
 
 func showPaths(c *cluster, pod string, ends []policy.End, d coe.Direction) shownReach {
@@ -86,7 +85,7 @@ func showPaths(c *cluster, pod string, ends []policy.End, d coe.Direction) shown
 			if p.Peer.Pod() != nil && p.Peer.Pod() == end.Pod() {
 				continue
 			}
-			one := shownPath{Address: addressOf(end), Kind: "pod", Peer: nameOf(p.Peer), PeerAddress: addressOf(p.Peer), Ports: portTexts(p.Ports)}
+			one := shownPath{Address: addressOf(end), Kind: "pod", Peer: nameOf(p.Peer), PeerAddress: addressOf(p.Peer), Ports: portTexts(p.Ports), ports: policy.PortsText(p.Ports)}
 			switch {
 			case p.Block != nil:
 				one.Kind, one.Peer, one.PeerAddress = "addresses", p.Block.String(), ""
@@ -103,14 +102,7 @@ func showPaths(c *cluster, pod string, ends []policy.End, d coe.Direction) shown
 func portTexts(ranges []policy.PortRange) []string {
 	texts := make([]string, len(ranges))
 	for i, r := range ranges {
-		switch {
-		case slices.Contains(policy.AllPorts(), r):
-			texts[i] = r.Protocol
-		case r.First == r.Last:
-			texts[i] = fmt.Sprintf("%d/%s", r.First, r.Protocol)
-		default:
-			texts[i] = fmt.Sprintf("%d-%d/%s", r.First, r.Last, r.Protocol)
-		}
+		texts[i] = r.String()
 	}
 	return texts
 }
@@ -121,12 +113,7 @@ func (s shownReach) table() output.Table {
 	if s.Direction == coe.Egress {
 		t.Title = "what " + s.Pod + " reaches:"
 	}
-	all := portTexts(policy.AllPorts())
 	for _, p := range s.Paths {
-		ports := strings.Join(p.Ports, ", ")
-		if slices.Equal(p.Ports, all) {
-			ports = "all"
-		}
 		peer := p.Peer
 		switch p.Kind {
 		case "node":
@@ -134,7 +121,7 @@ func (s shownReach) table() output.Table {
 		case "addresses":
 			peer = "outside " + peer
 		}
-		t.Rows = append(t.Rows, []string{p.Address, peer, p.PeerAddress, ports})
+		t.Rows = append(t.Rows, []string{p.Address, peer, p.PeerAddress, p.ports})
 	}
 	return t
 }

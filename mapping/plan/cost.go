@@ -1,0 +1,118 @@
+package plan
+
+import (
+	"net/netip"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// Cost is an estimate of what network policies cost OVN.
+type Cost struct {
+	ACLs int `json:"acls"` // rows of the table ACL
+	// LogicalFlows is the number of logical flows: two for each ACL, and those of the first.
+	LogicalFlows int `json:"logicalFlows"`
+	// OpenFlow is the number of flows on Node, the node with the most.
+	OpenFlow int        `json:"openFlow"`
+	Node     netip.Addr `json:"node,omitzero"`
+}
+
+const aclTable = "ACL"
+
+// The logical flows of an ACL, and those that the first stateful ACL of a switch adds.
+const (
+	flowsOfACL      = 2
+	flowsOfFirstACL = 40
+)
+
+// rowsOfIsolation is the number of ACLs with which an acl of the model isolates.
+const rowsOfIsolation = 3
+
+// costOf estimates the cost of the policies of a network. On a node an ACL costs a flow for each
+// port of the group on the node, one for each port number, and one for each address of its address
+// set, for every switch of the node that has a port of the group (ovn-controller makes
+// conjunctions of them).
+func costOf(s state) (c Cost) {
+	for _, r := range s.rows {
+		if r.Table == aclTable {
+			c.ACLs++
+		}
+	}
+	if c.LogicalFlows = c.ACLs * flowsOfACL; c.ACLs > 0 {
+		c.LogicalFlows += flowsOfFirstACL
+	}
+	f := flows{members: map[string]map[string]int{}, addresses: map[remote]int{}, nodes: map[netip.Addr]int{}}
+	f.count(s.model)
+	for node, n := range f.nodes {
+		if n > c.OpenFlow || n == c.OpenFlow && node.Less(c.Node) {
+			c.OpenFlow, c.Node = n, node
+		}
+	}
+	return c
+}
+
+// flows counts the OpenFlow flows of nodes.
+type flows struct {
+	members   map[string]map[string]int // ports by acl and elan-instance
+	addresses map[remote]int
+	nodes     map[netip.Addr]int
+}
+
+// remote is a remote group in one address family.
+type remote struct {
+	name   string
+	family netvirt.Family
+}
+
+func (f *flows) count(m netvirt.Model) {
+	for _, o := range m {
+		switch o := o.(type) {
+		case netvirt.InterfaceACL:
+			f.addMember(m, o)
+		case netvirt.RemoteGroup:
+			for _, p := range o.Prefixes.All() {
+				f.addresses[remote{o.Name, familyOf(p.Addr().Is4())}]++
+			}
+		case netvirt.Adjacency:
+			acl, _ := m[netvirt.Key{Kind: netvirt.KindInterfaceACL, Name: o.Interface}].(netvirt.InterfaceACL)
+			for _, group := range acl.RemoteGroups.All() {
+				f.addresses[remote{group, familyOf(o.Address.Is4())}]++
+			}
+		}
+	}
+	for _, o := range m {
+		switch o := o.(type) {
+		case netvirt.ACL:
+			if o.Isolates != "" {
+				f.add(o.Name, rowsOfIsolation, 0)
+			}
+		case netvirt.ACE:
+			f.add(o.ACL, 1, f.addresses[remote{o.Remote, o.Family}]+len(o.Ports.All()))
+		}
+	}
+}
+
+// addMember counts the port of an interface.
+func (f *flows) addMember(m netvirt.Model, o netvirt.InterfaceACL) {
+	elan, _ := m[netvirt.Key{Kind: netvirt.KindELANInterface, Name: o.Interface}].(netvirt.ELANInterface)
+	for _, acl := range o.SecurityGroups.All() {
+		if f.members[acl] == nil {
+			f.members[acl] = map[string]int{}
+		}
+		f.members[acl][elan.ELAN]++
+	}
+}
+
+// add adds the flows of some ACLs of a port group: for each port, and for each switch.
+func (f *flows) add(acl string, perPort, perSwitch int) {
+	for elan, ports := range f.members[acl] {
+		node, _, _ := netvirt.ParseELANName(elan)
+		f.nodes[node] += perPort*ports + perSwitch
+	}
+}
+
+func familyOf(is4 bool) netvirt.Family {
+	if is4 {
+		return netvirt.IPv4
+	}
+	return netvirt.IPv6
+}
