@@ -53,7 +53,7 @@ problem: service eeafffb7-d9fc-aaed-fbc9-8af8bfaacdd9 of namespace default: NoEn
 		{
 			"policy", `{"k8s:k8s": {"network-policies": {"network-policy": [{"uuid": "8f2a6d5e-0000-4000-8000-000000000007", "name": "deny"}]}}}`,
 			"CHANGE   KIND      NAME    DETAILS\n" + transit +
-				"problem: networkpolicy deny: NotEnforced: network policies are not enforced: traffic that the policy forbids is allowed\n",
+				"problem: networkpolicy deny of namespace default: NotEnforced: network policies are not enforced: traffic that the policy forbids is allowed\n",
 		},
 		{
 			"access list", `{"ietf-access-control-list:access-lists": {"acl": [{"acl-name": "web", "acl-type": "ietf-access-control-list:ipv4-acl"}]}}`,
@@ -209,7 +209,7 @@ func TestPlanOfBadDocuments(t *testing.T) {
 	_, err = run(t, pool, "plan", "-f", "-", "--pool", "10.11.0.0/16")
 	require.ErrorContains(t, err, "plan pools: ")
 	_, err = run(t, "{}", "plan", "-f", "-", "--only", "rows")
-	require.ErrorContains(t, err, "want netvirt or ovn")
+	require.ErrorContains(t, err, "want netvirt, ovn or paths")
 	_, err = run(t, "{}", "plan", "-f", "-", "--isolation", "some")
 	require.ErrorContains(t, err, `--isolation "some": want none or namespace`)
 }

@@ -8,15 +8,13 @@ import (
 
 // Cost is an estimate of what network policies cost OVN.
 type Cost struct {
-	ACLs int `json:"acls"` // rows of the table ACL
+	ACLs int `json:"acls"` // rows of the table ACL, of policies
 	// LogicalFlows is the number of logical flows: two for each ACL, and those of the first.
 	LogicalFlows int `json:"logicalFlows"`
 	// OpenFlow is the number of flows on Node, the node with the most.
 	OpenFlow int        `json:"openFlow"`
 	Node     netip.Addr `json:"node,omitzero"`
 }
-
-const aclTable = "ACL"
 
 // The logical flows of an ACL, and those that the first stateful ACL of a switch adds.
 const (
@@ -32,9 +30,14 @@ const rowsOfIsolation = 3
 // set, for every switch of the node that has a port of the group (ovn-controller makes
 // conjunctions of them).
 func costOf(s state) (c Cost) {
-	for _, r := range s.rows {
-		if r.Table == aclTable {
+	for _, o := range s.model {
+		switch o := o.(type) {
+		case netvirt.ACE:
 			c.ACLs++
+		case netvirt.ACL:
+			if o.Isolates != "" {
+				c.ACLs += rowsOfIsolation
+			}
 		}
 	}
 	if c.LogicalFlows = c.ACLs * flowsOfACL; c.ACLs > 0 {
