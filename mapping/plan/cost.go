@@ -9,7 +9,7 @@ import (
 // Cost is an estimate of what network policies cost OVN.
 type Cost struct {
 	ACLs int `json:"acls"` // rows of the table ACL, of policies
-	// LogicalFlows is the number of logical flows: two for each ACL, and those of the first.
+	// LogicalFlows is the number of logical flows: two for each ACL, and flowsOfFirstACL once.
 	LogicalFlows int `json:"logicalFlows"`
 	// OpenFlow is the number of flows on Node, the node with the most.
 	OpenFlow int        `json:"openFlow"`

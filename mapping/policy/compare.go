@@ -12,7 +12,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// Change is what becomes of the connections of one group of ends to another when the World
+// Change lists ports between two groups of ends that are opened or closed when the World
 // changes. It is about every pair of different ends of the same family, one of each group.
 type Change struct {
 	From, To Group
@@ -334,7 +334,7 @@ func (m *comparison) compareBlocks(d coe.Direction, self *class) {
 	}
 }
 
-// compare compares the connections of one end to another, which stand for those of two classes.
+// compare compares the connections of one end to another. The ends represent their classes.
 func (m *comparison) compare(from, to *class, x, y both) {
 	before, after := m.before.OpenPorts(x.before, y.before), m.after.OpenPorts(x.after, y.after)
 	opened, closed := without(after, before), without(before, after)

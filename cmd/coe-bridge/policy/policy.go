@@ -55,8 +55,8 @@ func printNotEnforced(cmd *cobra.Command) {
 	fmt.Fprintln(cmd.ErrOrStderr(), "note: the bridge does not enforce network policies yet: connections that are denied here are possible")
 }
 
-// input names the objects that a question is about: those of a running cluster, of manifests, or
-// of a cluster to which manifests are applied.
+// input names the objects that a question is about: of a running cluster, of manifests, or of a
+// cluster to which manifests are applied.
 type input struct {
 	files   []string
 	running running.Cluster
