@@ -91,6 +91,17 @@ func (tx *Tx) usePolicy(p *PolicySpec, by int) {
 			}
 		}
 	}
+	if slices.ContainsFunc(p.Egress.Rules, PolicyRule.namesPorts) {
+		tx.markSelected(&Selector{})
+	}
+}
+
+// namesPorts reports whether an egress rule is about a named port of pods that a block of addresses
+// selects, or of all pods. They can be in any namespace.
+func (r PolicyRule) namesPorts() bool {
+	isBlock := func(p PolicyPeer) bool { return p.Block != nil }
+	return slices.ContainsFunc(r.Ports, func(p PolicyPort) bool { return p.Name != "" }) &&
+		(len(r.Peers) == 0 || slices.ContainsFunc(r.Peers, isBlock))
 }
 
 // rules returns the rules of both directions.

@@ -12,24 +12,32 @@ import (
 )
 
 // Cluster maps the objects of the cluster's scope: the nodes, the transit that connects
-// the vpn-instances, and the node network that joins the two. The problems are sorted.
+// the vpn-instances, the node network that joins the two, and the RemoteGroups of policies. The problems are sorted.
 //
 // Under IsolationNamespace neither transit nor node network exists: namespaces may have
 // the same addresses, so a node cannot reach a pod by its address.
 func Cluster(v coe.ClusterView, s Settings) (netvirt.Model, []coe.Problem) {
+	return mapCluster(v, s, s.compile(v.PolicySet))
+}
+
+// mapCluster is Cluster with the policies of the view's PolicySet.
+func mapCluster(v coe.ClusterView, s Settings, all *policies) (netvirt.Model, []coe.Problem) {
 	m := make(netvirt.Model, 2*len(v.Nodes)+2)
 	for addr, n := range v.Nodes {
 		m.Add(netvirt.Node{Address: addr, HostName: n.HostName})
 	}
 	problems := slices.Concat(v.Damaged, v.Misaddressed)
 	for _, p := range v.Policies {
-		problems = append(problems, policyProblem(p))
+		problems = append(problems, s.policyProblems(p)...)
 	}
 	if target := s.transit(); target != "" {
 		m.Add(netvirt.Transit{RouteTarget: target})
 		if v.Networks != nil {
 			problems = append(problems, joinNodes(m, v, target)...)
 		}
+	}
+	if all != nil {
+		all.addCluster(m, v)
 	}
 	slices.SortFunc(problems, func(a, b coe.Problem) int {
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.UID, b.UID))

@@ -15,7 +15,7 @@ func (b *builder) notEnforced() {
 		b.unenforced("namespace", n.UID, n.Name, n.Ignored.String())
 	}
 	for _, p := range b.Policies {
-		b.problems = append(b.problems, policyProblem(p))
+		b.problems = append(b.problems, b.policyProblems(p)...)
 	}
 	for _, p := range b.Pods {
 		if p.Ignored != 0 && !p.NoNetwork {
@@ -66,17 +66,24 @@ func (b *builder) unenforced(kind, uid, name, message string) {
 	})
 }
 
-// policyProblem reports that a policy is not enforced, and what is wrong in it.
-func policyProblem(p *coe.Policy) coe.Problem {
-	message := "network policies are not enforced: traffic that the policy forbids is allowed"
-	if p.Kind == coe.AccessList {
+// policyProblems reports that a policy is not enforced, or that it is invalid.
+func (s Settings) policyProblems(p *coe.Policy) []coe.Problem {
+	var message string
+	switch {
+	case p.Kind == coe.AccessList:
 		message = "access lists are not enforced: traffic that the list forbids is allowed"
+	case !s.Limits.Policies:
+		message = "network policies are not enforced: traffic that the policy forbids is allowed"
+	case p.Invalid != "":
+		message = "until then it isolates the pods that it selects, and allows nothing"
+	default:
+		return nil
 	}
 	reason := coe.NotEnforced
 	if p.Invalid != "" {
 		reason, message = coe.PolicyInvalid, fmt.Sprintf("the policy is invalid: %s; correct it; %s", p.Invalid, message)
 	}
-	return coe.Problem{
+	return []coe.Problem{{
 		Namespace: p.Namespace, Kind: string(p.Kind), UID: p.UID, Name: p.Name, Reason: reason, Message: message,
-	}
+	}}
 }

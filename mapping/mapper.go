@@ -18,17 +18,19 @@ type Mapper struct {
 	store    *coe.Store
 	settings Settings
 	mapped   map[netvirt.Scope]*mapped
+	policies *policies // of the last PolicySet
 }
 
 // NewMapper returns a Mapper for the scopes of a store.
 func NewMapper(store *coe.Store, s Settings) *Mapper {
-	return &Mapper{store, s, map[netvirt.Scope]*mapped{}}
+	return &Mapper{store: store, settings: s, mapped: map[netvirt.Scope]*mapped{}}
 }
 
 // Scope maps one scope, like the function Scope.
 func (m *Mapper) Scope(scope netvirt.Scope) (netvirt.Parts, []coe.Problem) {
 	if scope == netvirt.Cluster {
-		model, problems := Cluster(m.store.Cluster(), m.settings)
+		v := m.store.Cluster()
+		model, problems := mapCluster(v, m.settings, m.compiled(v.PolicySet))
 		return model.Parts(), problems
 	}
 	return m.Map(m.store.View(string(scope)))
@@ -38,18 +40,27 @@ func (m *Mapper) Scope(scope netvirt.Scope) (netvirt.Parts, []coe.Problem) {
 // same pointers as in the last result.
 func (m *Mapper) Map(v coe.View) (netvirt.Parts, []coe.Problem) {
 	scope := netvirt.Scope(v.Namespace)
-	b := newBuilder(v, m.settings, cmp.Or(m.mapped[scope], &mapped{}))
+	b := newBuilder(v, m.settings, cmp.Or(m.mapped[scope], &mapped{}), m.compiled(v.PolicySet))
 	b.build()
-	m.mapped[scope] = &mapped{vpn: v.VPN, elans: b.elans, attached: b.attached, parts: b.parts}
+	m.mapped[scope] = &mapped{vpn: v.VPN, policies: b.policies, elans: b.elans, attached: b.attached, parts: b.parts}
 	if len(b.attached) == 0 {
 		delete(m.mapped, scope)
 	}
 	return b.parts, b.problems
 }
 
+// compiled returns the policies of a PolicySet. Scopes that are mapped with the same set share them.
+func (m *Mapper) compiled(set *coe.PolicySet) *policies {
+	if m.policies == nil || m.policies.set != set {
+		m.policies = m.settings.compile(set)
+	}
+	return m.policies
+}
+
 // mapped is the result of mapping a namespace.
 type mapped struct {
 	vpn      *coe.VPNFact
+	policies *namespacePolicies
 	elans    map[netip.Addr]*elan
 	attached []attached // sorted by the pod's UID
 	parts    netvirt.Parts
@@ -63,6 +74,8 @@ type attached struct {
 	elan   *elan
 	blocks [2]*coe.Block // of the lease's addresses, at most one of each family
 	seq    uint64        // the lease's
+	// membership is nil if the backend does not enforce ACLs.
+	membership *membership
 	// complete: all interfaces of the pod are in the model, and the pod has no problem.
 	complete bool
 	// segment: the interface requests a segment.
@@ -144,7 +157,7 @@ func (r *reuse) drop(interfaces []attached) {
 // unchanged returns a function that reports whether an interface of a pod is as it was.
 func (b *builder) unchanged(p *coe.Pod) func(attached) bool {
 	return func(a attached) bool {
-		return a.complete && a.pod == p && a.elan.current != nil && b.has(a.lease) && !b.refused(a.lease)
+		return a.complete && a.pod == p && a.elan.current != nil && b.has(a.lease) && !b.refused(a.lease) && b.sameMembership(a)
 	}
 }
 

@@ -46,12 +46,20 @@ func (s Settings) transit() string {
 
 // Map maps one namespace. The problems are sorted, without duplicates.
 func Map(v coe.View, s Settings) (netvirt.Model, []coe.Problem) {
-	b := newBuilder(v, s, &mapped{})
+	b := newBuilder(v, s, &mapped{}, s.compile(v.PolicySet))
 	b.build()
 	return b.parts.Model(), b.problems
 }
 
-func newBuilder(v coe.View, s Settings, before *mapped) *builder {
+// compile returns the policies of a PolicySet; nil if the backend does not enforce ACLs.
+func (s Settings) compile(set *coe.PolicySet) *policies {
+	if !s.Limits.Policies {
+		return nil
+	}
+	return compile(set, s.Isolated())
+}
+
+func newBuilder(v coe.View, s Settings, before *mapped, all *policies) *builder {
 	b := &builder{
 		View:     v,
 		Settings: s,
@@ -64,15 +72,17 @@ func newBuilder(v coe.View, s Settings, before *mapped) *builder {
 	for _, block := range v.Blocks {
 		b.blocks[blockKey{block.ELAN, block.Prefix}] = block
 	}
+	if all != nil {
+		b.policies, b.members = all.namespace(v.Namespace), map[memberKey]member{}
+	}
 	return b
 }
 
 func (b *builder) build() {
-	b.matchELANs()
-	for _, p := range b.Pods {
-		if !b.reusePod(p) {
-			b.pod(p)
-		}
+	if b.unknownPolicies() {
+		b.waitForPolicies()
+	} else {
+		b.allPods()
 	}
 	b.merge()
 	for _, e := range b.elans {
@@ -83,6 +93,7 @@ func (b *builder) build() {
 	if len(b.parts) > 0 {
 		b.rest.Add(b.vpnInstance())
 	}
+	b.acls()
 	b.services()
 	b.notEnforced()
 	if len(b.rest) > 0 {
@@ -93,6 +104,16 @@ func (b *builder) build() {
 			cmp.Compare(a.Reason, c.Reason), cmp.Compare(a.Message, c.Message))
 	})
 	b.problems = slices.Compact(b.problems) // a service repeats a problem for each address
+}
+
+// allPods maps all pods.
+func (b *builder) allPods() {
+	b.matchELANs()
+	for _, p := range b.Pods {
+		if !b.reusePod(p) {
+			b.pod(p)
+		}
+	}
 }
 
 // builder collects the model of one namespace.
@@ -106,6 +127,11 @@ type builder struct {
 	elans    map[netip.Addr]*elan // by node
 	// pods holds the mapped interfaces by address. It is empty if there are no services.
 	pods map[netip.Addr]*coe.Lease
+	// policies is nil if the backend does not enforce ACLs.
+	policies *namespacePolicies
+	members  map[memberKey]member // the known results of policies.member
+	// families are those of the interfaces that may be members of ACLs.
+	families familySet
 	// backends counts the endpoints of the services; see coe.MaxNamespaceBackends.
 	backends int
 }
@@ -126,6 +152,8 @@ type elan struct {
 	iface *coe.PodInterface
 	// blocks are the blocks whose subnet is in the model.
 	blocks []*coe.Block
+	// isolated is set if policies isolate one of its pods.
+	isolated bool
 	// current is set in an elan of an earlier mapping, if the objects of its interfaces
 	// can be reused: the elan of the current mapping.
 	current *elan

@@ -265,6 +265,30 @@ func TestInvalidPolicy(t *testing.T) {
 	require.Len(t, problems, 1)
 	require.Equal(t, coe.PolicyInvalid, problems[0].Reason)
 	require.Contains(t, problems[0].Message, "the policy is invalid: spec.podSelector: Invalid value; correct it; network policies are not enforced")
+
+	enforcing := mapping.Settings{Limits: netvirt.Limits{Policies: true}}
+	v.PolicySet = &coe.PolicySet{Complete: true}
+	v.Policies = append(v.Policies, &coe.Policy{UID: "valid", Namespace: "default", Name: "allow", Kind: coe.NetworkPolicy})
+	_, problems = mapping.Map(v, enforcing)
+	require.Len(t, problems, 1, "a valid policy is enforced")
+	require.Equal(t, coe.PolicyInvalid, problems[0].Reason)
+	require.Contains(t, problems[0].Message, "correct it; until then it isolates the pods that it selects")
+}
+
+// Until all policies are known, pods have no interface.
+func TestPoliciesIncomplete(t *testing.T) {
+	enforcing := mapping.Settings{Limits: netvirt.Limits{Policies: true}}
+	v := view()
+	addPod(&v, uid1, "busybox1", "10.11.2.28")
+	v.PolicySet = &coe.PolicySet{}
+	got, problems := mapping.Map(v, enforcing)
+	require.Empty(t, got)
+	require.Len(t, problems, 1)
+	require.Equal(t, coe.Waiting, problems[0].Reason)
+	v.PolicySet = &coe.PolicySet{Complete: true}
+	got, problems = mapping.Map(v, enforcing)
+	require.Empty(t, problems)
+	require.Len(t, got, len(instances())+len(attachment(uid1, "busybox1", "10.11.2.28")))
 }
 
 func TestIsolation(t *testing.T) {

@@ -81,6 +81,7 @@ func (b *builder) leased(p *coe.Pod, l *coe.Lease, i *coe.PodInterface) bool {
 			return false
 		}
 	}
+	a.membership = b.membership(p, l)
 	b.attach(a)
 	b.changed[l.Name] = netvirt.NewPart(b.attachment(a)...)
 	return true
@@ -102,6 +103,7 @@ func (b *builder) attach(a attached) {
 			b.pods[addr.Address] = a.lease
 		}
 	}
+	b.noteMember(a)
 	b.attached = append(b.attached, a)
 }
 
@@ -140,6 +142,9 @@ func (b *builder) attachment(a attached) []netvirt.Object {
 				Interface: l.Name, Namespace: l.Namespace, Address: addr.Address, MAC: l.MAC,
 				ELAN: elan, Network: block.Prefix, Gateway: block.Gateway,
 			})
+	}
+	if acl, has := interfaceACL(a); has {
+		objects = append(objects, acl)
 	}
 	return objects
 }

@@ -49,7 +49,7 @@ var rules = map[string]rule{
 		[]string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "github.com/google/uuid"},
 		"reads the files that kubectl reads; knows no API server",
 	},
-	"mapping":                   {[]string{"coe", "mapping/netvirt"}, nil, "pure"},
+	"mapping":                   {[]string{"coe", "mapping/netvirt"}, []string{"go4.org/netipx"}, "pure"},
 	"mapping/policy":            {[]string{"coe"}, []string{"go4.org/netipx"}, "pure; judges what it is given, and knows neither the Store nor who enforces"},
 	"mapping/policy/policytest": {nil, []string{"k8s.io/api", "k8s.io/apimachinery"}, "random policies for tests; judges nothing"},
 	"mapping/reconcile": {

@@ -1,0 +1,214 @@
+package mapping
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// membership is what an InterfaceACL says. It is shared by interfaces and never changed.
+type membership struct {
+	acls, groups netvirt.NameList
+	isolated     bool // in at least one direction
+}
+
+// memberKey is what decides on the membership of most pods.
+type memberKey struct {
+	labels coe.Labels
+	ports  coe.ContainerPorts
+	node   netip.Addr
+}
+
+// member is the membership of the pods with a memberKey. An interface is also a member of the
+// groups of within whose prefixes have one of its addresses.
+type member struct {
+	*membership
+	within []*membersGroup
+}
+
+// unknownPolicies reports whether a pod may be subject to a policy that is not known yet.
+func (b *builder) unknownPolicies() bool { return b.policies != nil && !b.PolicySet.Complete }
+
+// waitForPolicies adds a problem for each pod that has a network. The loop removes nothing
+// meanwhile, so the interfaces of the last mapping stay.
+func (b *builder) waitForPolicies() {
+	for _, p := range b.Pods {
+		if !p.NoNetwork {
+			b.podProblem(p, coe.Waiting, "the network policies are not all known yet")
+		}
+	}
+}
+
+// membership returns the membership of an interface of a pod; nil if it has none.
+func (b *builder) membership(p *coe.Pod, l *coe.Lease) *membership {
+	if b.policies == nil {
+		return nil
+	}
+	key := memberKey{p.Labels, p.Ports, l.Node}
+	m, known := b.members[key]
+	if !known {
+		m = b.policies.member(b.Namespace, key)
+		b.members[key] = m
+	}
+	if len(m.within) == 0 {
+		return m.membership
+	}
+	groups := m.groups.All()
+	for _, g := range m.within {
+		if slices.ContainsFunc(l.Addresses, func(a coe.LeasedAddress) bool { return g.prefixes.Contains(a.Address) }) {
+			groups = append(groups, g.name)
+		}
+	}
+	return &membership{m.acls, netvirt.NewNameList(groups...), m.isolated}
+}
+
+// member returns the membership of the pods of a namespace with a memberKey.
+func (n *namespacePolicies) member(namespace string, key memberKey) member {
+	m := member{membership: &membership{}}
+	var acls, groups []string
+	isolated := map[netvirt.Direction]bool{}
+	for _, s := range n.subjects {
+		if !s.selector.Matches(key.labels) {
+			continue
+		}
+		isolated[netvirt.Ingress] = isolated[netvirt.Ingress] || s.ingress
+		isolated[netvirt.Egress] = isolated[netvirt.Egress] || s.egress
+		for _, a := range s.acls {
+			if hasPort(key.ports, a.port) {
+				acls = append(acls, a.name)
+			}
+		}
+	}
+	for d, is := range isolated {
+		if is {
+			m.isolated = true
+			acls = append(acls, isolatingName(namespace, d))
+		}
+	}
+	if m.isolated {
+		acls = append(acls, nodeACLName(namespace, key.node))
+	}
+	for _, g := range n.groups {
+		switch {
+		case !hasPort(key.ports, g.port):
+		case slices.ContainsFunc(g.selectors, func(s *coe.Selector) bool { return s.Matches(key.labels) }):
+			groups = append(groups, g.name)
+		case g.port != nil && g.prefixes != nil:
+			m.within = append(m.within, g)
+		}
+	}
+	m.acls, m.groups = netvirt.NewNameList(acls...), netvirt.NewNameList(groups...)
+	return m
+}
+
+// hasPort reports whether a port is one of a pod's; nil is.
+func hasPort(ports coe.ContainerPorts, port *coe.ContainerPort) bool {
+	if port == nil {
+		return true
+	}
+	for p := range ports.All() {
+		if p == *port {
+			return true
+		}
+	}
+	return false
+}
+
+// sameMembership reports whether an interface that was mapped before has the same membership.
+func (b *builder) sameMembership(a attached) bool {
+	if b.policies == b.before.policies {
+		return true
+	}
+	now := b.membership(a.pod, a.lease)
+	if now == nil || a.membership == nil {
+		return now == a.membership
+	}
+	return *now == *a.membership
+}
+
+// interfaceACL returns the InterfaceACL of an interface. It returns false if it needs none.
+func interfaceACL(a attached) (netvirt.InterfaceACL, bool) {
+	if a.membership == nil || a.membership.acls == "" && a.membership.groups == "" {
+		return netvirt.InterfaceACL{}, false
+	}
+	return netvirt.InterfaceACL{
+		Interface: a.lease.Name, Namespace: a.lease.Namespace,
+		SecurityGroups: a.membership.acls, RemoteGroups: a.membership.groups,
+	}, true
+}
+
+// noteMember follows what the ACLs of the namespace need to be: for which families, and for which
+// nodes.
+func (b *builder) noteMember(a attached) {
+	if a.membership == nil {
+		return
+	}
+	for _, addr := range a.lease.Addresses {
+		b.families |= familyOf(addr.Address)
+	}
+	a.elan.isolated = a.elan.isolated || a.membership.isolated
+}
+
+// acls adds the namespace's ACLs with their ACEs. There are none while no interface can be a
+// member.
+func (b *builder) acls() {
+	if b.policies == nil || b.families == 0 {
+		return
+	}
+	isolated := map[netvirt.Direction]bool{}
+	for _, s := range b.policies.subjects {
+		isolated[netvirt.Ingress] = isolated[netvirt.Ingress] || s.ingress
+		isolated[netvirt.Egress] = isolated[netvirt.Egress] || s.egress
+		for _, a := range s.acls {
+			b.rest.Add(netvirt.ACL{Name: a.name, Namespace: b.Namespace})
+			for _, e := range a.entries {
+				b.aces(a.name, e)
+			}
+		}
+	}
+	for d, is := range isolated {
+		if is {
+			b.rest.Add(netvirt.ACL{Name: isolatingName(b.Namespace, d), Namespace: b.Namespace, Isolates: d})
+		}
+	}
+	for node, e := range b.elans {
+		if e.isolated {
+			b.nodeACL(node, e)
+		}
+	}
+}
+
+// aces adds an ACE for each family that an entry and the namespace have.
+func (b *builder) aces(acl string, e entry) {
+	for _, f := range (e.families & b.families).all() {
+		b.rest.Add(netvirt.ACE{
+			ACL: acl, Namespace: b.Namespace, Name: e.aceName(f), Direction: e.direction, Family: f, Remote: e.remote, Ports: e.ports,
+		})
+	}
+}
+
+// nodeACL adds the ACL for what pods and their own node may do: everything. The management port
+// of a node has an IPv4 address.
+func (b *builder) nodeACL(node netip.Addr, e *elan) {
+	name, has := nodeACLName(b.Namespace, node), hasIPv4
+	addresses := []netip.Addr{node}
+	if e.node != nil {
+		addresses = append(addresses, e.node.InternalIP, e.node.ExternalIP)
+	}
+	for _, a := range addresses {
+		if a.IsValid() {
+			has |= familyOf(a)
+		}
+	}
+	b.rest.Add(netvirt.ACL{Name: name, Namespace: b.Namespace})
+	for _, d := range directions {
+		for _, f := range (has & b.families).all() {
+			b.rest.Add(netvirt.ACE{
+				ACL: name, Namespace: b.Namespace, Name: fmt.Sprintf("%s:%s", d.acl, f), Direction: d.acl, Family: f, Remote: nodeGroupName(node),
+			})
+		}
+	}
+}

@@ -1,0 +1,384 @@
+package mapping
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"go4.org/netipx"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// policies is a PolicySet as ACLs and RemoteGroups. It is computed once for each PolicySet, and
+// is the same for all namespaces (docs/decisions/0042).
+type policies struct {
+	set *coe.PolicySet
+	// isolated is set if each namespace has its own address space.
+	isolated bool
+	// groups are the RemoteGroups of all rules, by name.
+	groups map[string]*group
+	// subjects are the pods that policies isolate, by namespace and then by canonical selector.
+	subjects map[string]map[string]*subjects
+	// namespaces has the result of namespace.
+	namespaces map[string]*namespacePolicies
+}
+
+// subjects are the pods of a namespace that a selector of its policies selects.
+type subjects struct {
+	key             string // the canonical selector
+	selector        *coe.Selector
+	ingress, egress bool            // the directions in which they are isolated
+	acls            map[string]*acl // by name
+}
+
+// acl is an ACL with the rules for its members.
+type acl struct {
+	name    string
+	port    *coe.ContainerPort // if not nil, only pods that have it are members
+	entries []entry
+}
+
+// entry is a rule: an ACE for each of its families.
+type entry struct {
+	direction netvirt.Direction
+	policy    string // its name in names of ACEs
+	rule      int
+	suffix    string // of the name of the ACE; empty if it is about numeric ports
+	remote    string
+	families  familySet
+	ports     netvirt.PortList
+}
+
+// group is a RemoteGroup and who its members are. If port is nil, it has the addresses of prefixes
+// and the pods of peers. Else it has the pods of peers, and the pods with one of the prefixes'
+// addresses, as far as they have the port.
+type group struct {
+	name      string
+	namespace string // if not empty, only its pods are members
+	prefixes  *netipx.IPSet
+	peers     []podPeer
+	port      *coe.ContainerPort
+}
+
+// podPeer is a peer of a rule that is pods.
+type podPeer struct {
+	own        string // the namespace of the pods, if namespaces is nil
+	namespaces *coe.Selector
+	pods       *coe.Selector
+}
+
+// familySet is a set of address families.
+type familySet uint8
+
+const (
+	hasIPv4 familySet = 1 << iota
+	hasIPv6
+)
+
+// familyOf returns the family of an address.
+func familyOf(a netip.Addr) familySet {
+	if a.Is4() {
+		return hasIPv4
+	}
+	return hasIPv6
+}
+
+// all returns the families of the set.
+func (f familySet) all() []netvirt.Family {
+	var all []netvirt.Family
+	if f&hasIPv4 != 0 {
+		all = append(all, netvirt.IPv4)
+	}
+	if f&hasIPv6 != 0 {
+		all = append(all, netvirt.IPv6)
+	}
+	return all
+}
+
+// directions are the directions of policies with those of ACLs.
+var directions = []struct {
+	coe coe.Direction
+	acl netvirt.Direction
+}{{coe.Ingress, netvirt.Ingress}, {coe.Egress, netvirt.Egress}}
+
+// compile computes the ACLs and RemoteGroups of a PolicySet.
+func compile(set *coe.PolicySet, isolated bool) *policies {
+	c := &policies{
+		set: set, isolated: isolated,
+		groups: map[string]*group{}, subjects: map[string]map[string]*subjects{}, namespaces: map[string]*namespacePolicies{},
+	}
+	labels := policyNames(set.Policies)
+	for _, p := range set.Policies {
+		c.add(p, labels[p])
+	}
+	return c
+}
+
+// add adds a policy. name is its name in names of ACEs.
+func (c *policies) add(p *coe.PolicySpec, name string) {
+	if !p.Ingress.Isolates && !p.Egress.Isolates {
+		return
+	}
+	of := c.subjects[p.Namespace]
+	if of == nil {
+		of = map[string]*subjects{}
+		c.subjects[p.Namespace] = of
+	}
+	key := canonical(&p.Pods)
+	s := of[key]
+	if s == nil {
+		s = &subjects{key: key, selector: &p.Pods, acls: map[string]*acl{}}
+		of[key] = s
+	}
+	s.ingress = s.ingress || p.Ingress.Isolates
+	s.egress = s.egress || p.Egress.Isolates
+	for _, d := range directions {
+		for i := range p.Side(d.coe).Rules {
+			c.addRule(s, p, entry{direction: d.acl, policy: name, rule: i}, &p.Side(d.coe).Rules[i])
+		}
+	}
+}
+
+// addRule adds the entries of a rule: one with all its numeric ports, and one for each number of
+// each named port. A named port is a port of the destination: of the selected pods if the
+// direction is ingress, else of the peers.
+func (c *policies) addRule(s *subjects, p *coe.PolicySpec, e entry, r *coe.PolicyRule) {
+	all := c.newGroup(p.Namespace, r.Peers)
+	if e.direction == netvirt.Ingress {
+		c.join(all) // also if no pod has the named ports: the numbers do not decide who is a member
+	}
+	var numeric []netvirt.PortRange
+	for _, port := range r.Ports {
+		if port.Name != "" {
+			for _, number := range c.set.NamedPorts[coe.NamedPort{Name: port.Name, Protocol: port.Protocol}] {
+				c.addNamed(s, p.Namespace, e, all, coe.ContainerPort{Name: port.Name, Protocol: port.Protocol, Port: number})
+			}
+		} else {
+			numeric = append(numeric, netvirt.PortRange{Protocol: netvirt.Protocol(port.Protocol), First: port.First, Last: port.Last})
+		}
+	}
+	if len(numeric) > 0 || len(r.Ports) == 0 {
+		e.remote, e.families, e.ports = c.join(all), all.families(), netvirt.NewPortList(numeric...)
+		s.acl(aclName(p.Namespace, s.key, nil), nil).add(e)
+	}
+}
+
+// addNamed adds the entries of a rule for one number of a named port.
+func (c *policies) addNamed(s *subjects, namespace string, e entry, all *group, port coe.ContainerPort) {
+	e.suffix = portSuffix(&port)
+	e.ports = netvirt.NewPortList(netvirt.PortRange{Protocol: netvirt.Protocol(port.Protocol), First: port.Port, Last: port.Port})
+	if e.direction == netvirt.Ingress {
+		e.remote, e.families = c.join(all), all.families()
+		s.acl(aclName(namespace, s.key, &port), &port).add(e)
+		return
+	}
+	for _, g := range c.withPort(namespace, all, &port) {
+		e.remote, e.families = c.join(g.group), g.of
+		s.acl(aclName(namespace, s.key, nil), nil).add(e)
+	}
+}
+
+// familyGroup is a group for connections of some families.
+type familyGroup struct {
+	*group
+	of familySet
+}
+
+// withPort returns the pods of a group that have a port. If the group is nil, these are all pods.
+// A pod of both families can have one address in the group's prefixes and one outside. So if
+// there are prefixes, each family has a group.
+func (c *policies) withPort(namespace string, g *group, port *coe.ContainerPort) []familyGroup {
+	if g == nil {
+		g = c.newGroup(namespace, []coe.PolicyPeer{{Namespaces: &coe.Selector{}}})
+	}
+	with := *g
+	with.port = port
+	if g.prefixes == nil {
+		with.name += portSuffix(port)
+		return []familyGroup{{&with, hasIPv4 | hasIPv6}}
+	}
+	var both []familyGroup
+	for _, f := range []familySet{hasIPv4, hasIPv6} {
+		if g.families()&f != 0 {
+			one := with
+			one.prefixes = ofFamily(g.prefixes, f)
+			one.name += portSuffix(port) + ":" + string(f.all()[0])
+			both = append(both, familyGroup{&one, f})
+		}
+	}
+	return both
+}
+
+// ofFamily returns the addresses of one family.
+func ofFamily(set *netipx.IPSet, f familySet) *netipx.IPSet {
+	var b netipx.IPSetBuilder
+	for _, p := range set.Prefixes() {
+		if familyOf(p.Addr()) == f {
+			b.AddPrefix(p)
+		}
+	}
+	return built(&b)
+}
+
+// built returns the set of a builder. That fails only for invalid prefixes.
+func built(b *netipx.IPSetBuilder) *netipx.IPSet {
+	set, err := b.IPSet()
+	if err != nil {
+		panic("blocks of policies are valid: " + err.Error())
+	}
+	return set
+}
+
+// newGroup returns the group of the peers of a rule; nil for everyone.
+func (c *policies) newGroup(namespace string, peers []coe.PolicyPeer) *group {
+	if len(peers) == 0 {
+		return nil
+	}
+	g := &group{}
+	if c.isolated {
+		g.namespace = namespace
+	}
+	var blocks netipx.IPSetBuilder
+	hasBlock := false
+	for i := range peers {
+		p := &peers[i]
+		if p.Block == nil {
+			peer := podPeer{namespaces: p.Namespaces, pods: &p.Pods}
+			if p.Namespaces == nil {
+				peer.own = namespace
+			}
+			g.peers = append(g.peers, peer)
+			continue
+		}
+		hasBlock = true
+		var block netipx.IPSetBuilder
+		block.AddPrefix(p.Block.CIDR)
+		for _, except := range p.Block.Except {
+			block.RemovePrefix(except)
+		}
+		blocks.AddSet(built(&block))
+	}
+	if hasBlock {
+		g.prefixes = built(&blocks)
+	}
+	g.name = groupName(g)
+	return g
+}
+
+// join adds a group, and returns its name; empty for everyone.
+func (c *policies) join(g *group) string {
+	if g == nil {
+		return ""
+	}
+	c.groups[g.name] = g
+	return g.name
+}
+
+// families returns the families that connections with the group can have.
+func (g *group) families() familySet {
+	if g == nil || len(g.peers) > 0 {
+		return hasIPv4 | hasIPv6
+	}
+	var f familySet
+	for _, p := range g.prefixes.Prefixes() {
+		f |= familyOf(p.Addr())
+	}
+	return f
+}
+
+// object returns the RemoteGroup.
+func (g *group) object() netvirt.RemoteGroup {
+	o := netvirt.RemoteGroup{Name: g.name, Namespace: g.namespace}
+	if g.port == nil && g.prefixes != nil {
+		o.Prefixes = netvirt.NewPrefixList(g.prefixes.Prefixes()...)
+	}
+	return o
+}
+
+// acl returns the ACL with a name, which it creates.
+func (s *subjects) acl(name string, port *coe.ContainerPort) *acl {
+	a := s.acls[name]
+	if a == nil {
+		a = &acl{name: name, port: port}
+		s.acls[name] = a
+	}
+	return a
+}
+
+// add adds an entry. A rule may repeat a named port.
+func (a *acl) add(e entry) {
+	if !slices.Contains(a.entries, e) {
+		a.entries = append(a.entries, e)
+	}
+}
+
+// isolates reports whether there are policies that isolate pods.
+func (c *policies) isolates() bool { return len(c.subjects) > 0 }
+
+// addCluster adds the RemoteGroups: one for each node, and those of the rules. There are none if
+// no policy isolates pods.
+func (c *policies) addCluster(m netvirt.Model, v coe.ClusterView) {
+	for _, g := range c.groups {
+		m.Add(g.object())
+	}
+	if !c.isolates() {
+		return
+	}
+	for addr, n := range v.Nodes {
+		addresses := []netip.Addr{addr, n.InternalIP, n.ExternalIP}
+		if port, found := m[netvirt.Key{Kind: netvirt.KindManagementPort, Name: addr.String()}].(netvirt.ManagementPort); found {
+			addresses = append(addresses, port.Address, port.ServiceAddress)
+		}
+		var prefixes []netip.Prefix
+		for _, a := range addresses {
+			if a.IsValid() {
+				prefixes = append(prefixes, netip.PrefixFrom(a, a.BitLen()))
+			}
+		}
+		m.Add(netvirt.RemoteGroup{Name: nodeGroupName(addr), Prefixes: netvirt.NewPrefixList(prefixes...)})
+	}
+}
+
+// namespacePolicies is what policies mean for the pods of one namespace.
+type namespacePolicies struct {
+	subjects []*subjects     // sorted by selector
+	groups   []*membersGroup // sorted by name
+}
+
+// membersGroup is a group, with those of its selectors that count in a namespace.
+type membersGroup struct {
+	*group
+	selectors []*coe.Selector
+}
+
+// namespace returns what the policies mean for a namespace: always the same pointer.
+func (c *policies) namespace(name string) *namespacePolicies {
+	if known := c.namespaces[name]; known != nil {
+		return known
+	}
+	n := &namespacePolicies{}
+	for _, s := range c.subjects[name] {
+		n.subjects = append(n.subjects, s)
+	}
+	slices.SortFunc(n.subjects, func(a, b *subjects) int { return cmp.Compare(a.key, b.key) })
+	labels := c.set.Namespaces[name]
+	for _, g := range c.groups {
+		if g.namespace != "" && g.namespace != name {
+			continue
+		}
+		here := &membersGroup{group: g}
+		for _, p := range g.peers {
+			if p.namespaces == nil && p.own == name || p.namespaces != nil && p.namespaces.Matches(labels) {
+				here.selectors = append(here.selectors, p.pods)
+			}
+		}
+		if len(here.selectors) > 0 || g.port != nil && g.prefixes != nil {
+			n.groups = append(n.groups, here)
+		}
+	}
+	slices.SortFunc(n.groups, func(a, b *membersGroup) int { return cmp.Compare(a.name, b.name) })
+	c.namespaces[name] = n
+	return n
+}
