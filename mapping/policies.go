@@ -363,7 +363,7 @@ func (c *policies) namespace(name string) *namespacePolicies {
 		n.subjects = append(n.subjects, s)
 	}
 	slices.SortFunc(n.subjects, func(a, b *subjects) int { return cmp.Compare(a.key, b.key) })
-	labels := c.set.Namespaces[name]
+	labels := c.set.LabelsOf(name)
 	for _, g := range c.groups {
 		if g.namespace != "" && g.namespace != name {
 			continue
