@@ -28,7 +28,7 @@ func (s *Store) policySet() *PolicySet {
 	set := &PolicySet{
 		Namespaces: maps.Clone(s.policy.labels),
 		NamedPorts: map[NamedPort][]uint16{},
-		Complete:   len(s.incomplete)+len(s.policy.unlisted) == 0,
+		Complete:   s.policiesComplete(),
 	}
 	for _, ns := range s.namespaces {
 		for _, p := range ns.policies {
@@ -51,6 +51,16 @@ func (s *Store) policySet() *PolicySet {
 	s.policy.set = set
 	return set
 }
+
+// PoliciesComplete reports whether PolicySet.Complete is set.
+func (s *Store) PoliciesComplete() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.policiesComplete()
+}
+
+// policiesComplete is PoliciesComplete. The caller holds the lock.
+func (s *Store) policiesComplete() bool { return len(s.incomplete)+len(s.policy.unlisted) == 0 }
 
 // LabelsOf returns the labels of a namespace. A namespace that no source reports has the label that
 // every namespace of Kubernetes has.

@@ -42,6 +42,7 @@ func TestPolicySet(t *testing.T) {
 		s.Update(change)
 		now := s.View("web").PolicySet
 		require.Same(t, now, s.Cluster().PolicySet)
+		require.Equal(t, now.Complete, s.PoliciesComplete())
 		require.Same(t, now, s.View("no such namespace").PolicySet)
 		replaced, last = now != last, now
 		all := r.take()

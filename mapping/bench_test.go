@@ -28,6 +28,61 @@ func BenchmarkMapDiff(b *testing.B) {
 	}
 }
 
+// BenchmarkPolicies changes the labels of one pod of a namespace with 20 policies, maps the
+// namespace and computes the difference; and the same after a change of the policies. Each
+// policy selects a tenth of the pods, and allows another tenth.
+func BenchmarkPolicies(b *testing.B) {
+	settings := mapping.Settings{Limits: netvirt.Limits{Policies: true}}
+	for _, pods := range []int{250, 10_000} {
+		for name, replaced := range map[string]bool{"label": false, "policies": true} {
+			b.Run(fmt.Sprintf("%s/pods=%d", name, pods), func(b *testing.B) {
+				v := synth.View(pods)
+				v.PolicySet = policySet(v.Namespace, 20)
+				for i, p := range v.Pods {
+					p.Labels = app(i)
+				}
+				m := mapping.NewMapper(nil, settings)
+				have, problems := m.Map(v)
+				require.Empty(b, problems)
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					changed := *v.Pods[i%pods]
+					changed.Labels = app(i%pods + i/pods + 1)
+					v.Pods[i%pods] = &changed
+					if replaced {
+						set := *v.PolicySet
+						v.PolicySet = &set
+					}
+					want, _ := m.Map(v)
+					if changes := netvirt.DiffParts(have, want); len(changes) != 1 {
+						b.Fatalf("%d changes, want 1", len(changes))
+					}
+					have = want
+				}
+			})
+		}
+	}
+}
+
+func app(i int) coe.Labels { return coe.NewLabels(map[string]string{"app": fmt.Sprint(i % 10)}) }
+
+func policySet(namespace string, policies int) *coe.PolicySet {
+	set := &coe.PolicySet{Complete: true}
+	for n := range policies {
+		selects := func(i int) coe.Selector {
+			return coe.Selector{Requirements: []coe.Requirement{{Key: "app", Operator: coe.In, Values: []string{fmt.Sprint(i % 10)}}}}
+		}
+		set.Policies = append(set.Policies, &coe.PolicySpec{
+			Policy: coe.Policy{Namespace: namespace, Name: fmt.Sprintf("policy%02d", n), Kind: coe.NetworkPolicy},
+			Pods:   selects(n),
+			Ingress: coe.PolicySide{Isolates: true, Rules: []coe.PolicyRule{{
+				Peers: []coe.PolicyPeer{{Pods: selects(n + 1)}}, Ports: []coe.PolicyPort{{Protocol: "tcp", First: 80, Last: 80}},
+			}}},
+		})
+	}
+	return set
+}
+
 func benchmarkMapDiff[M any](b *testing.B, pods int, mapOf func(coe.View) (M, []coe.Problem), diff func(have, want M) []netvirt.Change) {
 	v := synth.View(pods)
 	have, problems := mapOf(v)

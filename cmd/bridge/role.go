@@ -126,9 +126,11 @@ func (s source) Want(scope netvirt.Scope) (netvirt.Parts, []coe.Problem) {
 // Scopes implements reconcile.Source.
 func (s source) Scopes() []netvirt.Scope { return s.scopes() }
 
-// Complete implements reconcile.Source.
+// Complete implements reconcile.Source. Until all policies are known, Want has no interfaces of pods,
+// and those that the backend has must stay.
 func (s source) Complete() bool {
-	return s.store.Complete() && (s.assigner == nil || s.assigner.InUseKnown())
+	return s.store.Complete() && (!s.cfg.Mapping.Limits.Policies || s.store.PoliciesComplete()) &&
+		(s.assigner == nil || s.assigner.InUseKnown())
 }
 
 // Revision implements reconcile.Source.
