@@ -130,7 +130,7 @@ type builder struct {
 	// policies is nil if the backend does not enforce ACLs.
 	policies *namespacePolicies
 	members  map[memberKey]member // the known results of policies.member
-	// families are those of the interfaces that may be members of ACLs.
+	// families are the address families of the interfaces that may be members of ACLs.
 	families familySet
 	// backends counts the endpoints of the services; see coe.MaxNamespaceBackends.
 	backends int

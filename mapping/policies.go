@@ -12,14 +12,14 @@ import (
 )
 
 // policies is a PolicySet as ACLs and RemoteGroups. It is computed once for each PolicySet, and
-// is the same for all namespaces (docs/decisions/0042).
+// is the same for all namespaces (docs/decisions/0042-policies-are-acls-of-the-model.md).
 type policies struct {
 	set *coe.PolicySet
 	// isolated is set if each namespace has its own address space.
 	isolated bool
 	// groups are the RemoteGroups of all rules, by name.
 	groups map[string]*group
-	// subjects are the pods that policies isolate, by namespace and then by canonical selector.
+	// subjects are the pods that policies select, by namespace and then by canonical selector.
 	subjects map[string]map[string]*subjects
 	// namespaces has the result of namespace.
 	namespaces map[string]*namespacePolicies
@@ -97,7 +97,7 @@ func (f familySet) all() []netvirt.Family {
 	return all
 }
 
-// directions are the directions of policies with those of ACLs.
+// directions are the directions of policies, and the same directions of ACLs.
 var directions = []struct {
 	coe coe.Direction
 	acl netvirt.Direction
@@ -317,7 +317,7 @@ func (a *acl) add(e entry) {
 // isolates reports whether there are policies that isolate pods.
 func (c *policies) isolates() bool { return len(c.subjects) > 0 }
 
-// addCluster adds the RemoteGroups: one for each node, and those of the rules. There are none if
+// addCluster adds the RemoteGroups: one for each node, and the groups of the rules. There are none if
 // no policy isolates pods.
 func (c *policies) addCluster(m netvirt.Model, v coe.ClusterView) {
 	for _, g := range c.groups {
@@ -347,7 +347,7 @@ type namespacePolicies struct {
 	groups   []*membersGroup // sorted by name
 }
 
-// membersGroup is a group, with those of its selectors that count in a namespace.
+// membersGroup is a group, with its selectors that count in a namespace.
 type membersGroup struct {
 	*group
 	selectors []*coe.Selector

@@ -16,14 +16,14 @@ import (
 // end, so different parts give different names.
 //
 //	shop:pods:HASH                  ACL of the pods that a selector selects
-//	shop:pods:HASH:tcp:8080:http    ACL of those of them that have a named port
+//	shop:pods:HASH:tcp:8080:http    ACL of its pods that have a named port
 //	shop:isolated:ingress           ACL that isolates
 //	shop:node:192.168.33.12         ACL for what the pods' own node may do
 //	ingress:web:0:ipv4              ACE of rule 0 of policy web
 //	egress:web:0:ipv4:tcp:8080:http the same, for one number of a named port
 //	peers:HASH                      RemoteGroup of the peers of a rule
-//	peers:HASH:tcp:8080:http        those of them that have a named port
-//	peers:HASH:tcp:8080:http:ipv4   the same for one family
+//	peers:HASH:tcp:8080:http        the pods of peers:HASH that have a named port
+//	peers:HASH:tcp:8080:http:ipv4   the same, for one family
 //	shop:peers:HASH                 RemoteGroup of one namespace, if namespaces are isolated
 //	node:192.168.33.12              RemoteGroup of the addresses of a node
 
