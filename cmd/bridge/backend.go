@@ -81,6 +81,16 @@ func limits(backend string) netvirt.Limits {
 	return netvirt.Limits{}
 }
 
+// checkPolicies refuses to enforce policies with a backend that cannot.
+func (cfg Config) checkPolicies() error {
+	for _, b := range append([]BackendConfig{cfg.Backend}, cfg.Filled...) {
+		if cfg.EnforcePolicies && b.Name != "ovn" {
+			return fmt.Errorf("enforce network policies: the backend %s cannot; use ovn", b.Name)
+		}
+	}
+	return nil
+}
+
 // Backends lists the names of backends.
 func Backends() []string { return []string{"memory", "ovn", "odl"} }
 

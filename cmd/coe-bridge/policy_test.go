@@ -14,7 +14,7 @@ import (
 
 const policyCluster = "testdata/policy/cluster.yaml"
 
-const policyNote = "note: the bridge does not enforce network policies yet: connections that are denied here are possible\n"
+const policyNote = "note: without serve --enforce-policies the bridge enforces no network policies: connections that are denied here are possible\n"
 
 // runPolicy requires that an answer ends with the note that nothing is enforced, and cuts it off.
 func runPolicy(t *testing.T, stdin string, args ...string) (string, error) {

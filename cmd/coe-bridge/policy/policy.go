@@ -47,12 +47,12 @@ pod on the host network counts as its node. A finished pod has no connections.`,
 }
 
 // notEnforced is in every help text.
-const notEnforced = `THE BRIDGE DOES NOT ENFORCE NETWORK POLICIES YET: in a cluster of coe-bridge a connection
-that these commands call denied is possible.`
+const notEnforced = `BY DEFAULT THE BRIDGE DOES NOT ENFORCE NETWORK POLICIES: in a cluster of coe-bridge without
+serve --enforce-policies, a connection that these commands call denied is possible.`
 
 // printNotEnforced follows every answer, so that nobody takes "denied" for "dropped".
 func printNotEnforced(cmd *cobra.Command) {
-	fmt.Fprintln(cmd.ErrOrStderr(), "note: the bridge does not enforce network policies yet: connections that are denied here are possible")
+	fmt.Fprintln(cmd.ErrOrStderr(), "note: without serve --enforce-policies the bridge enforces no network policies: connections that are denied here are possible")
 }
 
 // input names the objects that a question is about: of a running cluster, of manifests, or of a

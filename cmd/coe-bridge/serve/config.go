@@ -36,9 +36,11 @@ func (f *serveFlags) config(auditOutput io.Writer, log *slog.Logger) (cfg bridge
 		Reconcile:  reconcile.Config{Resync: f.resync},
 		ReuseDelay: f.reuseDelay,
 		NodePools:  f.nodePools,
-		MTU:        f.podMTU,
-		Version:    f.version,
-		Log:        log,
+
+		EnforcePolicies: f.enforcePolicies,
+		MTU:             f.podMTU,
+		Version:         f.version,
+		Log:             log,
 	}
 	if cfg.Pools, err = f.pools.Parse(); err != nil {
 		return cfg, cleanUp, err

@@ -97,6 +97,10 @@ func (l *Lab) HTTPGet(ctx context.Context, from, url string) (string, error) {
 	return body, nil
 }
 
+// In runs f in the network namespace of a pod, a host or the central namespace. The sockets that f
+// opens stay in it.
+func (l *Lab) In(pod string, f func() error) error { return inNamespace(l.Namespace(pod), f) }
+
 // Dial connects from a pod, a host or the central namespace to an address.
 func (l *Lab) Dial(ctx context.Context, from, network, address string) (conn net.Conn, err error) {
 	err = inNamespace(l.Namespace(from), func() (err error) {
