@@ -36,16 +36,14 @@ func (b *builder) notEnforced() {
 			b.unenforced("service", s.UID, s.Name, fmt.Sprintf("a session affinity of %d s is shortened to %d s, the maximum of the backend", s.Affinity, most))
 		}
 	}
-	for n := range b.attached {
-		if b.attached[n].segment {
-			b.segment(&b.attached[n])
-		}
+	for _, a := range b.segments {
+		b.segment(a)
 	}
 }
 
 // segment reports an interface that requests another segment than its elan-instance has.
 // The first interface of an elan-instance decides on the segment.
-func (b *builder) segment(a *attached) {
+func (b *builder) segment(a placed) {
 	i, first := a.iface, a.elan.iface
 	kind := cmp.Or(i.NetworkType, "VXLAN")
 	switch {

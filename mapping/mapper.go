@@ -62,16 +62,22 @@ type mapped struct {
 	vpn      *coe.VPNFact
 	policies *namespacePolicies
 	elans    map[netip.Addr]*elan
-	attached []attached // sorted by the pod's UID
+	attached []placed // sorted by the pod's UID
 	parts    netvirt.Parts
 }
 
-// attached is an interface in the model, with the values that its objects are made from.
+// placed is an interface in an elan-instance.
+type placed struct {
+	*attached
+	elan *elan
+}
+
+// attached is an interface in the model, with the values that its objects are made from. Later
+// mappings share it.
 type attached struct {
 	pod    *coe.Pod
 	lease  *coe.Lease
 	iface  *coe.PodInterface
-	elan   *elan
 	blocks [2]*coe.Block // of the lease's addresses, at most one of each family
 	seq    uint64        // the lease's
 	// membership is nil if the backend does not enforce ACLs.
@@ -91,13 +97,13 @@ type reuse struct {
 	gone   []string // names of the interfaces in before that have changed or are gone
 	// attached lists the interfaces of the pods so far, changed or not; changed holds the
 	// parts of the new and changed ones.
-	attached []attached
+	attached []placed
 	changed  netvirt.Parts
 	parts    netvirt.Parts // the merged result
 }
 
 func newReuse(before *mapped, leases int) reuse {
-	r := reuse{before: before, attached: make([]attached, 0, leases), changed: netvirt.Parts{}}
+	r := reuse{before: before, attached: make([]placed, 0, leases), changed: netvirt.Parts{}}
 	if len(before.attached) == 0 {
 		r.changed = make(netvirt.Parts, leases+1)
 	}
@@ -124,15 +130,14 @@ func (b *builder) reusePod(p *coe.Pod) bool {
 		return false
 	}
 	for _, a := range before {
-		a.elan = a.elan.current
-		b.attach(a)
+		b.attach(placed{a.attached, a.elan.current})
 	}
 	return true
 }
 
 // interfacesBefore returns the interfaces that a pod had before. It drops the interfaces
 // of the pods that come before it in the order and no longer exist.
-func (b *builder) interfacesBefore(p *coe.Pod) []attached {
+func (b *builder) interfacesBefore(p *coe.Pod) []placed {
 	for b.more() && b.peek() != p && b.peek().UID < p.UID {
 		b.drop(b.before.attached[b.next : b.next+1])
 		b.next++
@@ -148,16 +153,16 @@ func (r *reuse) more() bool { return r.next < len(r.before.attached) }
 
 func (r *reuse) peek() *coe.Pod { return r.before.attached[r.next].pod }
 
-func (r *reuse) drop(interfaces []attached) {
+func (r *reuse) drop(interfaces []placed) {
 	for _, a := range interfaces {
 		r.gone = append(r.gone, a.lease.Name)
 	}
 }
 
 // unchanged returns a function that reports whether an interface of a pod is as it was.
-func (b *builder) unchanged(p *coe.Pod) func(attached) bool {
-	return func(a attached) bool {
-		return a.complete && a.pod == p && a.elan.current != nil && b.has(a.lease) && !b.refused(a.lease) && b.sameMembership(a)
+func (b *builder) unchanged(p *coe.Pod) func(placed) bool {
+	return func(a placed) bool {
+		return a.complete && a.pod == p && a.elan.current != nil && b.has(a.lease) && !b.refused(a.lease) && b.sameMembership(a.attached)
 	}
 }
 
@@ -185,8 +190,8 @@ func (b *builder) refused(l *coe.Lease) bool {
 
 // markComplete marks the interfaces of a pod, which begin at first, as complete.
 func (r *reuse) markComplete(first int) {
-	for n := range r.attached[first:] {
-		r.attached[first+n].complete = true
+	for _, a := range r.attached[first:] {
+		a.complete = true
 	}
 }
 

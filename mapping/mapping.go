@@ -127,6 +127,8 @@ type builder struct {
 	elans    map[netip.Addr]*elan // by node
 	// pods holds the mapped interfaces by address. It is empty if there are no services.
 	pods map[netip.Addr]*coe.Lease
+	// segments are the interfaces that request a segment.
+	segments []placed
 	// policies is nil if the backend does not enforce ACLs.
 	policies *namespacePolicies
 	members  map[memberKey]member // the known results of policies.member

@@ -118,7 +118,7 @@ func hasPort(ports coe.ContainerPorts, port *coe.ContainerPort) bool {
 }
 
 // sameMembership reports whether an interface that was mapped before has the same membership.
-func (b *builder) sameMembership(a attached) bool {
+func (b *builder) sameMembership(a *attached) bool {
 	if b.policies == b.before.policies {
 		return true
 	}
@@ -130,7 +130,7 @@ func (b *builder) sameMembership(a attached) bool {
 }
 
 // interfaceACL returns the InterfaceACL of an interface. It returns false if it needs none.
-func interfaceACL(a attached) (netvirt.InterfaceACL, bool) {
+func interfaceACL(a *attached) (netvirt.InterfaceACL, bool) {
 	if a.membership == nil || a.membership.acls == "" && a.membership.groups == "" {
 		return netvirt.InterfaceACL{}, false
 	}
@@ -142,7 +142,7 @@ func interfaceACL(a attached) (netvirt.InterfaceACL, bool) {
 
 // noteMember follows what the ACLs of the namespace need to be: for which families, and for which
 // nodes.
-func (b *builder) noteMember(a attached) {
+func (b *builder) noteMember(a placed) {
 	if a.membership == nil {
 		return
 	}

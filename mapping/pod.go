@@ -68,10 +68,10 @@ func (b *builder) podProblem(p *coe.Pod, reason coe.Reason, message string) {
 // leased maps one interface with the values of its lease. It returns false if something
 // that the interface needs is not chosen yet.
 func (b *builder) leased(p *coe.Pod, l *coe.Lease, i *coe.PodInterface) bool {
-	a := attached{
-		pod: p, lease: l, iface: i, elan: b.elan(l.Node), seq: l.Seq,
+	a := placed{&attached{
+		pod: p, lease: l, iface: i, seq: l.Seq,
 		segment: i.NetworkType != "" || i.SegmentationID != 0,
-	}
+	}, b.elan(l.Node)}
 	if b.VPN == nil || a.elan.fact == nil || len(l.Addresses) == 0 {
 		return false
 	}
@@ -88,7 +88,7 @@ func (b *builder) leased(p *coe.Pod, l *coe.Lease, i *coe.PodInterface) bool {
 }
 
 // attach records an interface of the model, and adds the subnets that it needs.
-func (b *builder) attach(a attached) {
+func (b *builder) attach(a placed) {
 	e := a.elan
 	if e.first == nil || a.seq < e.first.Seq {
 		e.first, e.iface = a.lease, a.iface
@@ -102,6 +102,9 @@ func (b *builder) attach(a attached) {
 		for _, addr := range a.lease.Addresses {
 			b.pods[addr.Address] = a.lease
 		}
+	}
+	if a.segment {
+		b.segments = append(b.segments, a)
 	}
 	b.noteMember(a)
 	b.attached = append(b.attached, a)
@@ -120,7 +123,7 @@ func (b *builder) subnet(e *elan, block *coe.Block) {
 }
 
 // attachment returns the objects that attach an interface.
-func (b *builder) attachment(a attached) []netvirt.Object {
+func (b *builder) attachment(a placed) []netvirt.Object {
 	var chassis string
 	if a.elan.node != nil {
 		chassis = a.elan.node.HostName
@@ -143,7 +146,7 @@ func (b *builder) attachment(a attached) []netvirt.Object {
 				ELAN: elan, Network: block.Prefix, Gateway: block.Gateway,
 			})
 	}
-	if acl, has := interfaceACL(a); has {
+	if acl, has := interfaceACL(a.attached); has {
 		objects = append(objects, acl)
 	}
 	return objects
