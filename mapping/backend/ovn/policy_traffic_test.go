@@ -112,9 +112,14 @@ func TestPolicyTraffic(t *testing.T) {
 	b, err := ovn.New(ovn.Config{Endpoints: lab.NB.Remote}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(b.Close)
+	stale, err := lab.HasStaleFlows(t.Context())
+	require.NoError(t, err)
 	apply := func(p *policies) {
 		write(t, b, p.model())
 		require.NoError(t, lab.Sync(t.Context()))
+		if stale {
+			require.NoError(t, lab.ForgetFlows(t.Context()))
+		}
 	}
 
 	apply(nil)

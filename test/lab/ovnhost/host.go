@@ -226,6 +226,26 @@ func (h *Host) noNullNAT(ctx context.Context) error {
 	return err
 }
 
+// HasStaleFlows reports whether the hosts run Open vSwitch 3.1. While packets use a flow of its
+// userspace datapath, it can keep the flow although the OpenFlow tables have changed. For example, a
+// flow that drops new connections stays as long as somebody tries to connect. Open vSwitch 3.5
+// removes such flows.
+func (l *Lab) HasStaleFlows(ctx context.Context) (bool, error) {
+	version, err := output(ctx, "ovs-vswitchd", "--version")
+	return strings.Contains(version, " 3.1."), err
+}
+
+// ForgetFlows removes all datapath flows of the hosts. Packets make them again, from the OpenFlow
+// tables. Connections stay.
+func (l *Lab) ForgetFlows(ctx context.Context) error {
+	for _, h := range l.Hosts {
+		if _, err := output(ctx, "ovs-appctl", "--target="+h.control(), "revalidator/purge"); err != nil {
+			return fmt.Errorf("remove datapath flows of %s: %w", h.Name, err)
+		}
+	}
+	return nil
+}
+
 // control returns the path of the daemon's control socket.
 func (h *Host) control() string { return filepath.Join(h.Dir, "ovs-vswitchd.0.ctl") }
 

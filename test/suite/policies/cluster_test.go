@@ -44,7 +44,7 @@ type cluster struct {
 	lab     *ovnhost.Lab
 	bridge  *bridgetest.Bridge
 	pods    []*pod
-	isStale bool // see hasStaleFlows
+	isStale bool // see ovnhost.Lab.HasStaleFlows
 	marks   int  // how often awaitPolicies was called
 }
 
@@ -63,7 +63,10 @@ func (p *pod) String() string { return p.namespace + "/" + p.name }
 func (p *pod) device() string { return p.namespace + ":" + p.name }
 
 func startCluster(t *testing.T, options ...bridgetest.Option) *cluster {
-	c := &cluster{ControlPlane: kubetest.ForTest(t, kubetest.Config{}), t: t, lab: ovnhost.ForTest(t, hosts...), isStale: hasStaleFlows(t)}
+	c := &cluster{ControlPlane: kubetest.ForTest(t, kubetest.Config{}), t: t, lab: ovnhost.ForTest(t, hosts...)}
+	var err error
+	c.isStale, err = c.lab.HasStaleFlows(t.Context())
+	require.NoError(t, err)
 	for _, host := range hosts {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: host}}
 		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: c.lab.Host(host).Address.String()}}

@@ -4,11 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
-	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -185,22 +181,9 @@ func (c *cluster) settle(cells []*cell) {
 // staleTime is when Open vSwitch 3.1 has had the time to do what its tables say.
 const staleTime = 10 * time.Second
 
-// hasStaleFlows reports whether the hosts run Open vSwitch 3.1. While packets use a flow of its
-// userspace datapath, it can keep the flow although the OpenFlow tables have changed. On Open vSwitch
-// 3.5 all sets pass without help.
-func hasStaleFlows(t *testing.T) bool {
-	version, err := exec.CommandContext(t.Context(), "ovs-vswitchd", "--version").Output()
-	require.NoError(t, err)
-	return strings.Contains(string(version), " 3.1.")
-}
-
-// forgetFlows has the switches make their datapath flows again from the OpenFlow tables.
+// forgetFlows removes stale datapath flows; see ovnhost.Lab.HasStaleFlows.
 func (c *cluster) forgetFlows(cells []*cell) {
 	c.t.Helper()
 	c.t.Logf("%d cells have stale flows in Open vSwitch 3.1, such as %s (open %v)", len(cells), cells[0], cells[0].open)
-	for _, host := range hosts {
-		control := filepath.Join(c.lab.Dir, host, "ovs-vswitchd.0.ctl")
-		_, err := c.lab.Exec(c.t.Context(), host, "ovs-appctl", "-t", control, "revalidator/purge")
-		require.NoError(c.t, err)
-	}
+	require.NoError(c.t, c.lab.ForgetFlows(c.t.Context()))
 }
