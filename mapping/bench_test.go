@@ -32,7 +32,7 @@ func BenchmarkMapDiff(b *testing.B) {
 // namespace and computes the difference; and the same after a change of the policies. Each
 // policy selects a tenth of the pods, and allows another tenth.
 func BenchmarkPolicies(b *testing.B) {
-	settings := mapping.Settings{Limits: netvirt.Limits{Policies: true}}
+	settings := mapping.Settings{}
 	for _, pods := range []int{250, 10_000} {
 		for name, replaced := range map[string]bool{"label": false, "policies": true} {
 			b.Run(fmt.Sprintf("%s/pods=%d", name, pods), func(b *testing.B) {

@@ -70,8 +70,8 @@ func (s Settings) policyProblems(p *coe.Policy) []coe.Problem {
 	switch {
 	case p.Kind == coe.AccessList:
 		message = "access lists are not enforced: traffic that the list forbids is allowed"
-	case !s.Limits.Policies:
-		message = "network policies are not enforced: traffic that the policy forbids is allowed"
+	case s.Limits.NoACLs:
+		message = "network policies are not enforced, because the backend has no ACLs: traffic that the policy forbids is allowed"
 	case p.Invalid != "":
 		message = "until then it isolates the pods that it selects, and allows nothing"
 	default:

@@ -51,9 +51,9 @@ func Map(v coe.View, s Settings) (netvirt.Model, []coe.Problem) {
 	return b.parts.Model(), b.problems
 }
 
-// compile returns the policies of a PolicySet; nil if the backend does not enforce ACLs.
+// compile returns the policies of a PolicySet; nil if there is none, or the backend has no ACLs.
 func (s Settings) compile(set *coe.PolicySet) *policies {
-	if !s.Limits.Policies {
+	if set == nil || s.Limits.NoACLs {
 		return nil
 	}
 	return compile(set, s.Isolated())

@@ -22,6 +22,8 @@ const (
 var (
 	node1    = netip.MustParseAddr("192.168.33.12")
 	settings = mapping.Settings{Isolation: mapping.IsolationNone, DHCPLeaseTime: 3600}
+	// withoutACLs are the settings for a backend that cannot enforce policies.
+	withoutACLs = mapping.Settings{Isolation: mapping.IsolationNone, DHCPLeaseTime: 3600, Limits: netvirt.Limits{NoACLs: true}}
 )
 
 // view returns a namespace "default" on one node, without pods.
@@ -251,44 +253,50 @@ func TestNotEnforced(t *testing.T) {
 	ask(second, "", 0)
 	require.Empty(t, reasons(settings))
 
-	v.Policies = []*coe.Policy{{UID: "p", Namespace: "default", Name: "deny", Kind: coe.NetworkPolicy}}
+	v.Policies = []*coe.Policy{
+		{UID: "l", Namespace: "default", Name: "list", Kind: coe.AccessList},
+		{UID: "p", Namespace: "default", Name: "deny", Kind: coe.NetworkPolicy},
+	}
 	v.Ignored = &coe.Namespace{UID: "n", Name: "default", Ignored: coe.UnknownAnnotation}
 	first.Ignored = coe.HostPort
-	require.Equal(t, []string{"n", "p", uid1}, reasons(settings))
+	require.Equal(t, []string{"l", "n", uid1}, reasons(settings))
+	require.Equal(t, []string{"l", "n", "p", uid1}, reasons(withoutACLs))
 }
 
 func TestInvalidPolicy(t *testing.T) {
 	v := coe.View{Namespace: "default", Policies: []*coe.Policy{
 		{UID: "p", Namespace: "default", Name: "deny", Kind: coe.NetworkPolicy, Invalid: "spec.podSelector: Invalid value"},
 	}}
-	_, problems := mapping.Map(v, settings)
+	_, problems := mapping.Map(v, withoutACLs)
 	require.Len(t, problems, 1)
 	require.Equal(t, coe.PolicyInvalid, problems[0].Reason)
 	require.Contains(t, problems[0].Message, "the policy is invalid: spec.podSelector: Invalid value; correct it; network policies are not enforced")
 
-	enforcing := mapping.Settings{Limits: netvirt.Limits{Policies: true}}
 	v.PolicySet = &coe.PolicySet{Complete: true}
 	v.Policies = append(v.Policies, &coe.Policy{UID: "valid", Namespace: "default", Name: "allow", Kind: coe.NetworkPolicy})
-	_, problems = mapping.Map(v, enforcing)
+	_, problems = mapping.Map(v, settings)
 	require.Len(t, problems, 1, "a valid policy is enforced")
 	require.Equal(t, coe.PolicyInvalid, problems[0].Reason)
 	require.Contains(t, problems[0].Message, "correct it; until then it isolates the pods that it selects")
 }
 
-// Until all policies are known, pods have no interface.
+// Until all policies are known, pods have no interface, unless the backend cannot enforce policies.
 func TestPoliciesIncomplete(t *testing.T) {
-	enforcing := mapping.Settings{Limits: netvirt.Limits{Policies: true}}
 	v := view()
 	addPod(&v, uid1, "busybox1", "10.11.2.28")
 	v.PolicySet = &coe.PolicySet{}
-	got, problems := mapping.Map(v, enforcing)
+	wanted := len(instances()) + len(attachment(uid1, "busybox1", "10.11.2.28"))
+	got, problems := mapping.Map(v, withoutACLs)
+	require.Empty(t, problems)
+	require.Len(t, got, wanted)
+	got, problems = mapping.Map(v, settings)
 	require.Empty(t, got)
 	require.Len(t, problems, 1)
 	require.Equal(t, coe.Waiting, problems[0].Reason)
 	v.PolicySet = &coe.PolicySet{Complete: true}
-	got, problems = mapping.Map(v, enforcing)
+	got, problems = mapping.Map(v, settings)
 	require.Empty(t, problems)
-	require.Len(t, got, len(instances())+len(attachment(uid1, "busybox1", "10.11.2.28")))
+	require.Len(t, got, wanted)
 }
 
 func TestIsolation(t *testing.T) {

@@ -88,7 +88,7 @@ func newPolicyWorld(t *testing.T, seed uint64) *policyWorld {
 	}
 	w := &policyWorld{
 		Generator: policytest.New(seed, addresses...), t: t,
-		settings: mapping.Settings{Isolation: mapping.IsolationNone, Limits: netvirt.Limits{Policies: true}},
+		settings: mapping.Settings{Isolation: mapping.IsolationNone},
 		marked:   map[netvirt.Scope]bool{netvirt.Cluster: true}, mapped: map[netvirt.Scope]netvirt.Parts{}, labels: map[string]coe.Labels{},
 	}
 	if w.One(3) {

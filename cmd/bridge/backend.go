@@ -73,22 +73,13 @@ func newBackend(cfg BackendConfig, fence fence, log *slog.Logger) (closer, error
 	return nil, fmt.Errorf("backend %q: want one of %s", cfg.Name, strings.Join(Backends(), ", "))
 }
 
-// limits returns the limits of a backend.
-func limits(backend string) netvirt.Limits {
+// limits returns the limits of a backend with these kinds.
+func limits(backend string, kinds netvirt.KindSet) (l netvirt.Limits) {
 	if backend == "ovn" {
-		return ovn.Limits()
+		l = ovn.Limits()
 	}
-	return netvirt.Limits{}
-}
-
-// checkPolicies refuses to enforce policies with a backend that cannot.
-func (cfg Config) checkPolicies() error {
-	for _, b := range append([]BackendConfig{cfg.Backend}, cfg.Filled...) {
-		if cfg.EnforcePolicies && b.Name != "ovn" {
-			return fmt.Errorf("enforce network policies: the backend %s cannot; use ovn", b.Name)
-		}
-	}
-	return nil
+	l.NoACLs = !kinds.Has(netvirt.KindACL)
+	return l
 }
 
 // Backends lists the names of backends.

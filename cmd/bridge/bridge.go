@@ -34,12 +34,10 @@ type Config struct {
 	Datastore datastore.Config // Schema, Log and Valid are filled in
 	// Backend serves the pods. Filled are more backends with the same model that serve no
 	// pods, for a move of the pods to one of them.
-	Backend BackendConfig
-	Filled  []BackendConfig
-	Mapping mapping.Settings
-	// EnforcePolicies enforces network policies. Only the backend OVN can.
-	EnforcePolicies bool
-	Reconcile       reconcile.Config
+	Backend   BackendConfig
+	Filled    []BackendConfig
+	Mapping   mapping.Settings // without Limits, which belong to each backend
+	Reconcile reconcile.Config
 	// ReuseDelay is how long an address stays reserved after its pod is gone.
 	ReuseDelay time.Duration
 	// Pools are used beside the pools of RESTCONF clients.
@@ -92,11 +90,6 @@ type Bridge struct {
 
 // New opens the datastore and creates the parts. Close releases them.
 func New(ctx context.Context, cfg Config) (*Bridge, error) {
-	if err := cfg.checkPolicies(); err != nil {
-		return nil, err
-	}
-	cfg.Mapping.Limits = limits(cfg.Backend.Name)
-	cfg.Mapping.Limits.Policies = cfg.EnforcePolicies
 	b := &Bridge{cfg: cfg, log: cfg.Log, registry: prometheus.NewRegistry()}
 	b.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	b.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

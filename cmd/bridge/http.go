@@ -71,6 +71,9 @@ func (b *Bridge) ready() http.Handler {
 			return
 		}
 		fmt.Fprintln(w, "ok")
+		if waits := b.waitsForPolicies(); waits != "" {
+			fmt.Fprintln(w, "warning:", waits)
+		}
 	})
 }
 

@@ -87,14 +87,14 @@ func (b *Bridge) openLoops(r *role, fence fence, metrics *reconcile.Metrics) err
 	if r.leads() {
 		cfg.Listener = progress{b, r}
 	}
-	r.loop = reconcile.New(cfg, b.cfg.Backend.Name, r.backend, b.source(r), metrics, b.log)
+	r.loop = reconcile.New(cfg, b.cfg.Backend.Name, r.backend, b.source(r, b.settingsOf(r)), metrics, b.log)
 	for _, other := range b.cfg.Filled {
 		backend, err := newBackend(other, fence, b.log)
 		if err != nil {
 			r.close()
 			return err
 		}
-		loop := reconcile.New(filled, other.Name, backend, b.source(r), metrics, b.log)
+		loop := reconcile.New(filled, other.Name, backend, b.source(r, b.settings(other.Name, backend)), metrics, b.log)
 		r.filled = append(r.filled, side{loop, backend, backend.Close})
 	}
 	return nil
@@ -103,14 +103,27 @@ func (b *Bridge) openLoops(r *role, fence fence, metrics *reconcile.Metrics) err
 // source is what a backend is made to agree with. Its Want is for one goroutine.
 type source struct {
 	*Bridge
+	settings mapping.Settings
 	mapper   *mapping.Mapper
 	assigner *ipam.Assigner // nil in a standby
 }
 
 var _ reconcile.Source = source{}
 
-func (b *Bridge) source(r *role) source {
-	return source{b, mapping.NewMapper(b.store, b.cfg.Mapping), r.assigner}
+func (b *Bridge) source(r *role, s mapping.Settings) source {
+	return source{b, s, mapping.NewMapper(b.store, s), r.assigner}
+}
+
+// settings returns the settings of the mapping for a backend.
+func (b *Bridge) settings(name string, backend reconcile.Backend) mapping.Settings {
+	s := b.cfg.Mapping
+	s.Limits = limits(name, backend.Kinds())
+	return s
+}
+
+// settingsOf returns the settings of the mapping for the backend that serves.
+func (b *Bridge) settingsOf(r *role) mapping.Settings {
+	return b.settings(b.cfg.Backend.Name, r.backend)
 }
 
 // Want implements reconcile.Source.
@@ -129,7 +142,7 @@ func (s source) Scopes() []netvirt.Scope { return s.scopes() }
 // Complete implements reconcile.Source. Until all policies are known, Want has no interfaces of pods,
 // and those that the backend has must stay.
 func (s source) Complete() bool {
-	return s.store.Complete() && (!s.cfg.Mapping.Limits.Policies || s.store.PoliciesComplete()) &&
+	return s.store.Complete() && (s.settings.Limits.NoACLs || s.store.PoliciesComplete()) &&
 		(s.assigner == nil || s.assigner.InUseKnown())
 }
 

@@ -42,8 +42,9 @@ func (b *Bridge) current(ctx context.Context) (r *role, leader leader) {
 }
 
 func (b *Bridge) wanted(yield func(netvirt.Object) bool) {
+	settings := b.settingsOf(b.role.Load())
 	for _, s := range append(b.scopes(), netvirt.Cluster) {
-		model, _ := mapping.Scope(b.store, s, b.cfg.Mapping)
+		model, _ := mapping.Scope(b.store, s, settings)
 		for _, o := range model {
 			if !yield(o) {
 				return
@@ -89,7 +90,19 @@ func (b *Bridge) sources(answers bool) []status.Source {
 			Name: r.Resource, Listed: r.Synced, Watching: r.Watching, Since: status.Time(r.Since), Restarts: r.Restarts, Problem: r.Problem,
 		})
 	}
+	if waits := b.waitsForPolicies(); waits != "" {
+		cluster.Troubles = append(cluster.Troubles, waits)
+	}
 	return append(all, cluster)
+}
+
+// waitsForPolicies says that pods wait for network policies; it is empty if they do not. Without them,
+// a pod could receive a packet that a policy forbids.
+func (b *Bridge) waitsForPolicies() string {
+	if b.store.PoliciesComplete() || b.settingsOf(b.role.Load()).Limits.NoACLs {
+		return ""
+	}
+	return "no new pod gets an interface until all network policies are listed"
 }
 
 // ledBy reports whether a standby's status may count as in sync. It does not while no replica
@@ -128,7 +141,7 @@ func (b *Bridge) podsTree(ctx context.Context, asked tree.Asked) ([]byte, error)
 		uid = asked.Within[0]
 	}
 	r, _ := b.current(ctx)
-	tracer := status.Tracer{Store: b.store, Settings: b.cfg.Mapping, Loop: r.loop, Kinds: r.backend.Kinds(), Confirmed: b.hub.Confirmed}
+	tracer := status.Tracer{Store: b.store, Settings: b.settingsOf(r), Loop: r.loop, Kinds: r.backend.Kinds(), Confirmed: b.hub.Confirmed}
 	pods := tracer.Pods(namespaces, uid)
 	if len(pods.Namespaces) == 0 {
 		return nil, nil

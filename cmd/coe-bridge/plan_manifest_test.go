@@ -82,9 +82,9 @@ func TestPlanOfManifestsWithProblems(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, out, "problem")
 
-	out, err = run(t, "---\n{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: deny, namespace: shop}}", "plan", "-f", "-")
+	out, err = run(t, "---\n{apiVersion: v1, kind: Namespace, metadata: {name: shop, annotations: {coe-bridge.io/isolation: \"yes\"}}}", "plan", "-f", "-")
 	require.NoError(t, err, "what is not enforced does not count")
-	require.Contains(t, out, "problem: networkpolicy deny of namespace shop: NotEnforced: network policies are not enforced")
+	require.Contains(t, out, "problem: namespace shop of namespace shop: NotEnforced: ")
 }
 
 func TestPlanOfBadManifests(t *testing.T) {

@@ -46,7 +46,6 @@ func TestServeRefuses(t *testing.T) {
 		{"backend", "--dev --listen 127.0.0.1:0 --backend onos", []string{`backend "onos": want one of memory, ovn, odl`}},
 		{"northbound", "--dev --listen 127.0.0.1:0 --backend ovn --ovn-nb /run/x.sock", []string{`northbound endpoint "/run/x.sock": want unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT`}},
 		{"isolation", "--dev --isolation some", []string{`--isolation "some": want none or namespace`}},
-		{"policies that the backend cannot enforce", "--dev --listen 127.0.0.1:0 --enforce-policies", []string{"the backend memory cannot; use ovn"}},
 		{"log level", "--dev --log-level loud", []string{`--log-level "loud": want debug, info, warn or error`}},
 		{"log format", "--dev --log-format xml", []string{`--log-format "xml": want text or json`}},
 		{"body limit", "--dev --body-limit 0", []string{"--body-limit 0: want a number of bytes above 0"}},

@@ -11,10 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bridge checks that a replica serves.
+// bridge checks that a replica serves new pods.
 func (c *Config) bridge(ctx context.Context, url string) (string, error) {
-	if _, err := c.Uplink.Reach(ctx, url); err != nil {
+	reached, err := c.Uplink.Reach(ctx, url)
+	switch {
+	case err != nil:
 		return "", failed(err, mendReach(err))
+	case reached.Warning != "":
+		return "", failed(errors.New(reached.Warning), "coe-bridge status says why; it names a missing permission, for example")
 	}
 	return "it serves", nil
 }
@@ -66,12 +70,12 @@ const (
 // checks that it is synchronised.
 func (c *Config) clock(ctx context.Context) (string, error) {
 	for _, url := range c.Bridges {
-		there, err := c.Uplink.Reach(ctx, url)
+		reached, err := c.Uplink.Reach(ctx, url)
 		if err != nil {
 			continue
 		}
 		const mend = "synchronise the clocks of nodes and bridges: run chrony or another NTP client"
-		differ := time.Since(there).Abs()
+		differ := time.Since(reached.Time).Abs()
 		switch {
 		case differ > intolerant:
 			return "", failed(fmt.Errorf("it differs from the bridge's clock by %s", differ.Round(time.Second)), mend)

@@ -369,6 +369,16 @@ func brokenBridge(n *node) {
 	found = n.find(cfg, levels{"bridge": doctor.Failed, "credentials": doctor.Unknown, "clock": doctor.Unknown})
 	require.Contains(n.t, found["bridge"].Found, "404", "it is not a bridge")
 
+	waits := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "ok\nwarning: no new pod gets an interface\n")
+	}))
+	defer waits.Close()
+	cfg = n.config()
+	cfg.Bridges = []string{waits.URL}
+	found = n.find(cfg, levels{"bridge": doctor.Failed})
+	require.Equal(n.t, "no new pod gets an interface", found["bridge"].Found)
+	require.Contains(n.t, found["bridge"].Mend, "coe-bridge status")
+
 	n.write("wrong", "not the password")
 	cfg = n.config()
 	cfg.Uplink = n.uplink(n.bridge.URL(), func(c *uplink.Config) { c.PasswordFile = n.path("wrong") })

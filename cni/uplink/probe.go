@@ -3,30 +3,42 @@ package uplink
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
+	"strings"
 	"time"
 )
 
-// Reach checks that a replica is ready, without credentials, and returns the time in its
-// answer.
-func (u *Uplink) Reach(ctx context.Context, url string) (time.Time, error) {
+// Reached is the answer of a replica that is ready.
+type Reached struct {
+	Time    time.Time
+	Warning string // what keeps new pods from getting an interface; empty if nothing does
+}
+
+// Reach checks that a replica is ready, without credentials.
+func (u *Uplink) Reach(ctx context.Context, url string) (reached Reached, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", http.NoBody)
 	if err != nil {
-		return time.Time{}, err
+		return reached, err
 	}
 	answer, err := u.http.Do(r)
 	if err != nil {
-		return time.Time{}, err
+		return reached, err
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
-		return time.Time{}, refusal(answer)
+		return reached, refusal(answer)
 	}
-	there, err := http.ParseTime(answer.Header.Get("Date"))
+	if reached.Time, err = http.ParseTime(answer.Header.Get("Date")); err != nil {
+		return reached, fmt.Errorf("parse the Date header of the bridge: %w", err)
+	}
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<10))
 	if err != nil {
-		return time.Time{}, fmt.Errorf("parse the Date header of the bridge: %w", err)
+		return reached, fmt.Errorf("read the answer of the bridge: %w", err)
 	}
-	return there, nil
+	_, warning, _ := strings.Cut(string(text), "warning: ")
+	reached.Warning = strings.TrimSpace(warning)
+	return reached, nil
 }
 
 // Login opens the node's stream at a replica to check the credentials, and closes it.

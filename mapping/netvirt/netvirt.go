@@ -156,8 +156,8 @@ type Limits struct {
 	OverlayOnly bool
 	// Affinity is the maximum session affinity of a service, in seconds; 0 means no limit.
 	Affinity uint32
-	// Policies: the backend enforces ACLs. If it is not set, the mapping makes none.
-	Policies bool
+	// NoACLs: the backend has no ACLs, so network policies are not enforced.
+	NoACLs bool
 }
 
 // Model is a set of objects by key.

@@ -109,7 +109,7 @@ func FromLoop(st reconcile.Status) Status {
 }
 
 // FilledOf returns the status of the loop of a backend that is filled beside the active one.
-// It leaves out the problems of the mapping, which are the same for all backends.
+// It has only the problems of what this backend rejects: Status has the problems of the mapping.
 func FilledOf(st reconcile.Status) Filled {
 	out := Filled{Backend: backendOf(st.Peer), InSync: st.InSync}
 	for _, s := range st.Scopes {

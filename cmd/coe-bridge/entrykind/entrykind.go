@@ -29,7 +29,7 @@ func All() []Kind {
 		{"endpoints", "endpoint", "service:endpoints-info", "endpoints", "Endpoints of services"},
 		{"nodes", "node", "k8s-node:k8s-nodes-info", "k8s-nodes", "Nodes"},
 		{"clusters", "cluster", "k8s-cluster:k8s-clusters-info", "k8s-clusters", "Clusters"},
-		{"policies", "policy", "k8s:k8s", "network-policy", "Network policies (stored, not enforced)"},
+		{"policies", "policy", "k8s:k8s", "network-policy", "Network policies"},
 		{"pools", "pool", "dhcp_allocation_pool:dhcp_allocation_pool", "network", "DHCP pools, by network"},
 	}
 }
@@ -103,13 +103,13 @@ func Name(e *document.Entry) string {
 	return e.Node().Module.Name + ":" + e.Node().Name
 }
 
-// IsPolicy reports whether an entry is a network policy.
-func IsPolicy(e *document.Entry) bool { return e.Node().Name == "network-policy" }
+// isPolicy reports whether an entry is a network policy.
+func isPolicy(e *document.Entry) bool { return e.Node().Name == "network-policy" }
 
 // Label returns the name of an entry for people: "namespace/name", "name", or empty.
 func Label(e *document.Entry) string {
 	switch name := e.Leaf("name"); {
-	case name != "" && !IsPolicy(e):
+	case name != "" && !isPolicy(e):
 		return Namespace(e.Leaf("network-NS")) + "/" + name
 	case name != "":
 		return name

@@ -44,8 +44,8 @@ no backend.
 
 With a running cluster (--kubeconfig or --cluster), plan prints what kubectl apply of the
 manifests would change there: objects, rows, the connections that network policies would
-close and open, and an estimate of the flows that all policies cost. The connections are
-those of Kubernetes' definition: the bridge enforces network policies only with --enforce-policies.
+close and open, and an estimate of the flows that all policies cost. The connections and
+the rows are those of the backend OVN, which enforces network policies.
 
 plan reads Pod, Service, EndpointSlice, Node, Namespace, NetworkPolicy and List, and names
 the manifests that it skips. A pod or service without a uid gets one made from its name.

@@ -31,8 +31,6 @@ udp or sctp. An IPv6 address with a port is in brackets: [fd00::8]:80.
 An address that a pod or a node has stands for that pod or node. Egress is judged by the
 pod that serves a connection: instead of a service, name one of its pods.
 
-` + notEnforced + `
-
 If both pods have IPv4 and IPv6 addresses, the policies are asked about both. The exit
 status is 0 if every answer is "allowed", 3 if one is "denied", and 1 after an error.`,
 		Example: `  coe-bridge policy check -f cluster.yaml --from shop/web --to shop/db:5432
@@ -55,7 +53,6 @@ status is 0 if every answer is "allowed", 3 if one is "denied", and 1 after an e
 			if err := out.Print(cmd.OutOrStdout(), shown.table(), shown); err != nil {
 				return err
 			}
-			printNotEnforced(cmd)
 			if !shown.Allowed {
 				return output.Exit{Status: 3}
 			}

@@ -24,9 +24,7 @@ direction without a policy is open. A direction with policies is open only for w
 their rules allows.
 
 A named port of an ingress rule is listed with the pod's own numbers. In an egress rule each
-destination has its own numbers.
-
-` + notEnforced,
+destination has its own numbers.`,
 		Example: `  coe-bridge policy explain -f cluster.yaml shop/db
   coe-bridge policy explain --kubeconfig ~/.kube/config shop/db -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -46,11 +44,7 @@ destination has its own numbers.
 				return fmt.Errorf("policy explain: %w", err)
 			}
 			shown := showRules(args[0], ends[0])
-			if err := out.Print(cmd.OutOrStdout(), shown.table(), shown); err != nil {
-				return err
-			}
-			printNotEnforced(cmd)
-			return nil
+			return out.Print(cmd.OutOrStdout(), shown.table(), shown)
 		},
 	}
 	in.register(cmd)

@@ -24,7 +24,8 @@ connections Kubernetes' definition of network policies allows. It reads them fro
 (-f), from a running cluster (--kubeconfig), or from both: then it answers as if the files
 were applied to the cluster. It needs no bridge, and does not read RESTCONF entries.
 
-` + notEnforced + `
+The bridge enforces network policies with the backend OVN. OpenDaylight does not enforce them:
+there, a connection that these commands call denied is possible.
 
 A policy never limits a pod's connections to itself, nor those from and to its own node. A
 pod on the host network counts as its node. A finished pod has no connections.`,
@@ -44,15 +45,6 @@ pod on the host network counts as its node. A finished pod has no connections.`,
 	}
 	cmd.AddCommand(newCheck(), newExplain(), newReach())
 	return cmd
-}
-
-// notEnforced is in every help text.
-const notEnforced = `BY DEFAULT THE BRIDGE DOES NOT ENFORCE NETWORK POLICIES: in a cluster of coe-bridge without
-serve --enforce-policies, a connection that these commands call denied is possible.`
-
-// printNotEnforced follows every answer, so that nobody takes "denied" for "dropped".
-func printNotEnforced(cmd *cobra.Command) {
-	fmt.Fprintln(cmd.ErrOrStderr(), "note: without serve --enforce-policies the bridge enforces no network policies: connections that are denied here are possible")
 }
 
 // input names the objects that a question is about: of a running cluster, of manifests, or of a

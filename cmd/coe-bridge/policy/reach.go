@@ -22,9 +22,7 @@ func newReach() *cobra.Command {
 		Short: "List what a pod reaches, or what reaches it, on which ports",
 		Long: `reach lists the pods, the nodes and the addresses outside of the cluster that a pod may
 connect to (--from), or that may connect to it (--to), with all open ports. Peers without
-open ports are left out. A pod on the host network counts as its node.
-
-` + notEnforced,
+open ports are left out. A pod on the host network counts as its node.`,
 		Example: `  coe-bridge policy reach -f cluster.yaml --to shop/db
   coe-bridge policy reach -f cluster.yaml --from shop/web -o json
   coe-bridge policy reach --kubeconfig ~/.kube/config --to shop/db`,
@@ -46,11 +44,7 @@ open ports are left out. A pod on the host network counts as its node.
 				return fmt.Errorf("policy reach: %w", err)
 			}
 			shown := showPaths(c, pod, ends, direction)
-			if err := out.Print(cmd.OutOrStdout(), shown.table(), shown); err != nil {
-				return err
-			}
-			printNotEnforced(cmd)
-			return nil
+			return out.Print(cmd.OutOrStdout(), shown.table(), shown)
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "list what this pod reaches, as NAMESPACE/POD")

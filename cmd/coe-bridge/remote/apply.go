@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -78,7 +77,7 @@ An error names its file and line. The exit status is 1 then.`,
 			if err != nil {
 				return err
 			}
-			a := &applier{client: c, how: how, results: reporter{out: out, w: cmd.OutOrStdout()}, notes: cmd.ErrOrStderr()}
+			a := &applier{client: c, how: how, results: reporter{out: out, w: cmd.OutOrStdout()}}
 			return errors.Join(a.applyAll(cmd.Context(), read), a.results.end())
 		},
 	}
@@ -97,9 +96,6 @@ type applier struct {
 	client  *editor
 	how     dryRun
 	results reporter
-	notes   io.Writer
-	// cautioned is set when the caution was printed.
-	cautioned bool
 }
 
 // applyAll applies file after file, and returns all errors.
@@ -115,20 +111,9 @@ func (a *applier) applyAll(ctx context.Context, files []entries) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		if err == nil {
-			a.caution(f)
-		}
 		wrong = append(wrong, err)
 	}
 	return errors.Join(wrong...)
-}
-
-// caution prints once that policies have no effect.
-func (a *applier) caution(f entries) {
-	if !a.cautioned && slices.ContainsFunc(f, entrykind.IsPolicy) {
-		fmt.Fprintln(a.notes, "coe-bridge: policies are stored and not enforced: this version has no network policies")
-		a.cautioned = true
-	}
 }
 
 // judge checks a file without a bridge.

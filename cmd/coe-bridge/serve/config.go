@@ -36,11 +36,9 @@ func (f *serveFlags) config(auditOutput io.Writer, log *slog.Logger) (cfg bridge
 		Reconcile:  reconcile.Config{Resync: f.resync},
 		ReuseDelay: f.reuseDelay,
 		NodePools:  f.nodePools,
-
-		EnforcePolicies: f.enforcePolicies,
-		MTU:             f.podMTU,
-		Version:         f.version,
-		Log:             log,
+		MTU:        f.podMTU,
+		Version:    f.version,
+		Log:        log,
 	}
 	if cfg.Pools, err = f.pools.Parse(); err != nil {
 		return cfg, cleanUp, err

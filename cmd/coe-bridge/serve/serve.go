@@ -49,7 +49,6 @@ type serveFlags struct {
 	nodes                      flags.Nodes
 	podMTU                     uint16
 	reuseDelay, resync         time.Duration
-	enforcePolicies            bool
 	log                        flags.Log
 	version                    string
 }
@@ -128,7 +127,6 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	set.BoolVar(&f.nodePools, "node-pod-cidrs", false, "use every node's pod-cidrs as pools for the pods on it")
 	f.nodes.Register(cmd)
 	set.Uint16Var(&f.podMTU, "pod-mtu", 0, "MTU of pod interfaces; 0 lets the node decide")
-	set.BoolVar(&f.enforcePolicies, "enforce-policies", false, "enforce the network policies of the cluster, with --backend ovn; a preview (docs/policies.md)")
 	set.DurationVar(&f.reuseDelay, "address-reuse-delay", 30*time.Second, "how long an address stays reserved after its pod is gone")
 	set.DurationVar(&f.resync, "resync-interval", 5*time.Minute, "interval at which the backend is read again, to repair external changes")
 	f.log.Register(cmd)

@@ -21,11 +21,7 @@ import (
 
 const silenceWithin = time.Minute
 
-// withoutPolicies is the role of a bridge before it followed network policies.
-const withoutPolicies = kubetest.BridgeRole + `- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}
-`
-
-const withPolicies = withoutPolicies + `- {apiGroups: [networking.k8s.io], resources: [networkpolicies], verbs: [list, watch]}
+const silenceRole = kubetest.BridgeRole + `- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}
 `
 
 // silenceObjects have settings that the bridge does not enforce.
@@ -33,11 +29,6 @@ const silenceObjects = `
 apiVersion: v1
 kind: Namespace
 metadata: {name: quiet, annotations: {coe-bridge.io/isolation: "yes"}}
----
-apiVersion: networking.k8s.io/v1
-kind: NetworkPolicy
-metadata: {name: deny-all, namespace: quiet}
-spec: {podSelector: {}, policyTypes: [Ingress]}
 ---
 apiVersion: v1
 kind: Service
@@ -81,12 +72,15 @@ type silenceProblem struct {
 }
 
 type silenceSource struct {
-	Name      string `json:"name"`
-	Reachable bool   `json:"reachable"`
-	Resources []struct {
-		Name    string `json:"name"`
-		Problem string `json:"problem"`
-	} `json:"resource"`
+	Name      string            `json:"name"`
+	Reachable bool              `json:"reachable"`
+	Troubles  []string          `json:"trouble"`
+	Resources []silenceResource `json:"resource"`
+}
+
+type silenceResource struct {
+	Name    string `json:"name"`
+	Problem string `json:"problem"`
 }
 
 type silenceStatus struct {
@@ -127,25 +121,36 @@ func silenceBridge(t *testing.T, options ...bridgetest.Option) *bridgetest.Bridg
 	}, options...)...)
 }
 
-// TestNothingInKubernetesIsIgnoredInSilence: a tenant uses settings that the bridge does not enforce.
-// Each object gets a problem and an Event, and keeps its network. A bridge without the right to watch
-// network policies reports that, and works.
-func TestNothingInKubernetesIsIgnoredInSilence(t *testing.T) {
+// watchingBridge starts an API server with a node and objects, and a bridge that watches it with
+// a role.
+func watchingBridge(t *testing.T, role, objects string) (*kubetest.ControlPlane, *bridgetest.Bridge) {
 	plane := kubetest.ForTest(t, kubetest.Config{RBAC: true})
 	_, err := plane.MakeNodes(t.Context(), 1)
 	require.NoError(t, err)
-	require.NoError(t, plane.Apply(t.Context(), withoutPolicies))
-	require.NoError(t, plane.Apply(t.Context(), strings.ReplaceAll(silenceObjects, "node-0", kubetest.Node(0))))
+	require.NoError(t, plane.Apply(t.Context(), role))
+	require.NoError(t, plane.Apply(t.Context(), strings.ReplaceAll(objects, "node-0", kubetest.Node(0))))
 	token, err := plane.ServiceAccountToken(t.Context(), "default", "bridge", time.Hour)
 	require.NoError(t, err)
 	kubeconfig, err := plane.WriteKubeconfig(token)
 	require.NoError(t, err)
-
-	b := silenceBridge(t, func(cfg *bridge.Config) {
+	return plane, silenceBridge(t, func(cfg *bridge.Config) {
 		api, err := kube.Connect(kubeconfig, "test", cfg.Log)
 		require.NoError(t, err)
 		cfg.Kubernetes.API = api
 	})
+}
+
+// kubernetesSource returns the state of the source kubernetes.
+func kubernetesSource(b *bridgetest.Bridge) silenceSource {
+	var st silenceStatus
+	b.Get("operational/coe-status:status", &st)
+	return st.Sources[slices.IndexFunc(st.Sources, func(s silenceSource) bool { return s.Name == "kubernetes" })]
+}
+
+// TestNothingInKubernetesIsIgnoredInSilence: a tenant uses settings that the bridge does not enforce.
+// Each object gets a problem and an Event, and keeps its network.
+func TestNothingInKubernetesIsIgnoredInSilence(t *testing.T) {
+	plane, b := watchingBridge(t, silenceRole, silenceObjects)
 	await := func(what string, holds func() error) {
 		bridgetest.Await(t, 50*time.Millisecond, silenceWithin, what, holds)
 	}
@@ -174,26 +179,67 @@ func TestNothingInKubernetesIsIgnoredInSilence(t *testing.T) {
 	event("Service", "node-port")
 	event("Namespace", "quiet")
 
-	var st silenceStatus
-	b.Get("operational/coe-status:status", &st)
-	cluster := st.Sources[slices.IndexFunc(st.Sources, func(s silenceSource) bool { return s.Name == "kubernetes" })]
+	cluster := kubernetesSource(b)
 	require.True(t, cluster.Reachable)
+	require.Empty(t, cluster.Troubles)
 	for _, r := range cluster.Resources {
-		require.Equal(t, r.Name == "networkpolicies", r.Problem != "", "%+v", r)
+		require.Empty(t, r.Problem, r.Name)
 	}
 	require.Error(t, unenforced(b, "service", "inside", "has no effect"), "a service without further settings")
+}
 
-	require.NoError(t, plane.Apply(t.Context(), withPolicies))
-	await("policy", func() error { return unenforced(b, "networkpolicy", "deny-all", "not enforced") })
-	event("NetworkPolicy", "deny-all")
-	_, err = plane.Kubectl(t.Context(), "delete", "networkpolicy", "--namespace=quiet", "deny-all")
-	require.NoError(t, err)
-	await("the end of the policy", func() error {
-		if unenforced(b, "networkpolicy", "deny-all", "not enforced") == nil {
-			return fmt.Errorf("the problem is still there")
+const silencePod = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: quiet}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: deny-all, namespace: quiet}
+spec: {podSelector: {}, policyTypes: [Ingress]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: first, namespace: quiet}
+spec: {nodeName: node-0, containers: [{name: c, image: i}]}
+`
+
+// TestUnreadablePoliciesLetNoPodIn: a bridge without the right to watch network policies gives no
+// interface to a pod, and says so: in the problems of the pod, in its status and at /readyz, which
+// doctor reads. With the right, the pod gets its interface.
+func TestUnreadablePoliciesLetNoPodIn(t *testing.T) {
+	const waits = "no new pod gets an interface until all network policies are listed"
+	plane, b := watchingBridge(t, strings.ReplaceAll(silenceRole, "networkpolicies", "ingresses"), silencePod)
+	bridgetest.Await(t, 50*time.Millisecond, silenceWithin, "the report", func() error {
+		var st silenceStatus
+		b.Get("operational/coe-status:status", &st)
+		if !slices.ContainsFunc(st.Problems, func(p silenceProblem) bool {
+			return p.Kind == "pod" && p.Name == "first" && p.Reason == "Waiting" && strings.Contains(p.Message, "network policies")
+		}) {
+			return fmt.Errorf("no problem of the pod: %+v", st.Problems)
+		}
+		cluster := kubernetesSource(b)
+		n := slices.IndexFunc(cluster.Resources, func(r silenceResource) bool { return r.Name == "networkpolicies" })
+		if !strings.Contains(cluster.Resources[n].Problem, "rbac.yaml") || !slices.Contains(cluster.Troubles, waits) {
+			return fmt.Errorf("no report: %+v", cluster)
 		}
 		return nil
 	})
+	require.False(t, b.Get("operational/ietf-interfaces:interfaces", nil), "no pod has an interface")
+	_, ready := b.Do(http.MethodGet, "/readyz", "")
+	require.Equal(t, "ok\nwarning: "+waits+"\n", ready)
+
+	require.NoError(t, plane.Apply(t.Context(), silenceRole))
+	bridgetest.Await(t, 50*time.Millisecond, silenceWithin, "the interface", func() error {
+		if problem := unenforced(b, "pod", "first"); problem != nil {
+			return problem
+		}
+		if _, ready := b.Do(http.MethodGet, "/readyz", ""); ready != "ok\n" {
+			return fmt.Errorf("ready: %s", ready)
+		}
+		return nil
+	})
+	require.Empty(t, kubernetesSource(b).Troubles)
 }
 
 // TestNothingInRESTCONFIsIgnoredInSilence writes entries with settings that the bridge does not enforce.
@@ -218,7 +264,6 @@ func TestNothingInRESTCONFIsIgnoredInSilence(t *testing.T) {
 			return unenforced(b, kind, name, words...)
 		})
 	}
-	put("k8s:k8s/network-policies/network-policy/"+uid+"1", `{"network-policy":[{"uuid":"`+uid+`1","name":"deny"}]}`)
 	put("k8s:k8s/network-policies/network-policy/"+uid+"7", `{"network-policy":[{"uuid":"`+uid+`7","name":"wrong","network-policy-spec":{
 		"ingress":[{"network-policy-ingress-rule":{"ingress-ports":[{"network-policy-port":{"protocol":"TCP","port":"http"}},{"network-policy-port":{"port":"70000"}}]}}]}}]}`)
 	put("ietf-access-control-list:access-lists/acl/ietf-access-control-list:ipv4-acl/deny%20all",
@@ -231,7 +276,6 @@ func TestNothingInRESTCONFIsIgnoredInSilence(t *testing.T) {
 	pod(5, `,"network-id":"22222222-0000-4000-8000-000000000000"`)
 	pod(6, `,"network-id":"00000000-0000-0000-0000-000000000000"`)
 
-	await("networkpolicy", "deny", "not enforced")
 	bridgetest.Await(t, 50*time.Millisecond, silenceWithin, "the wrong policy", func() error {
 		var st silenceStatus
 		b.Get("operational/coe-status:status", &st)

@@ -82,7 +82,6 @@ func (c *cluster) watched(cfg *bridge.Config) {
 	api, err := kube.Connect(c.Kubeconfig(), "test", cfg.Log)
 	require.NoError(c.t, err)
 	cfg.Kubernetes = bridge.KubernetesConfig{API: api, AnnotateQPS: math.Inf(1)}
-	cfg.EnforcePolicies = true
 	cfg.Nodes = ipam.NodesConfig{Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
 	cfg.Pools = nil
 	for _, text := range []string{"10.32.0.0/16", "fd00:32::/64"} {

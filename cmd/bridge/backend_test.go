@@ -1,0 +1,18 @@
+package bridge
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// TestLimits: network policies are enforced by a backend that has ACLs, and by no other.
+func TestLimits(t *testing.T) {
+	all := netvirt.NewKindSet(netvirt.Kinds()...)
+	require.Equal(t, netvirt.Limits{}, limits("memory", all))
+	require.Equal(t, ovn.Limits(), limits("ovn", all))
+	require.Equal(t, netvirt.Limits{NoACLs: true}, limits("odl", netvirt.NewKindSet(netvirt.KindInterface)))
+}
