@@ -80,7 +80,7 @@ type attached struct {
 	iface  *coe.PodInterface
 	blocks [2]*coe.Block // of the lease's addresses, at most one of each family
 	seq    uint64        // the lease's
-	// membership is nil if the backend does not enforce ACLs.
+	// membership is nil if no policy means anything for the namespace, or the backend has no ACLs.
 	membership *membership
 	// complete: all interfaces of the pod are in the model, and the pod has no problem.
 	complete bool

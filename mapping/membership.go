@@ -44,7 +44,7 @@ func (b *builder) waitForPolicies() {
 
 // membership returns the membership of an interface of a pod; nil if it has none.
 func (b *builder) membership(p *coe.Pod, l *coe.Lease) *membership {
-	if b.policies == nil {
+	if b.policies == nil || b.policies.empty() {
 		return nil
 	}
 	key := memberKey{p.Labels, p.Ports, l.Node}
@@ -64,6 +64,9 @@ func (b *builder) membership(p *coe.Pod, l *coe.Lease) *membership {
 	}
 	return &membership{m.acls, netvirt.NewNameList(groups...), m.isolated}
 }
+
+// empty reports whether the policies mean nothing for the pods of the namespace.
+func (n *namespacePolicies) empty() bool { return len(n.subjects)+len(n.groups) == 0 }
 
 // member returns the membership of the pods of a namespace with a memberKey.
 func (n *namespacePolicies) member(namespace string, key memberKey) member {

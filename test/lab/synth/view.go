@@ -24,6 +24,7 @@ func View(pods int) coe.View {
 		ELANs:     map[string]*coe.ELANFact{},
 		VPN:       &coe.VPNFact{Name: namespace, Namespace: namespace, RD: 2},
 		Nodes:     map[netip.Addr]*coe.Node{},
+		PolicySet: &coe.PolicySet{Complete: true},
 	}
 	for n := range viewNodes {
 		node := NodeAddress(n)
