@@ -167,8 +167,21 @@ type Namespace struct {
 	Name        string
 	Terminating bool // nothing new can be made in it
 	Labels      Labels
+	PolicyLog   PolicyLog
 	Ignored     Ignored
 }
+
+// PolicyLog is which connections of a namespace's pods are logged (PolicyLogAnnotation).
+type PolicyLog string
+
+// The values of a PolicyLog. Without one nothing is logged.
+const (
+	LogDropped PolicyLog = "drop" // those that policies drop
+	LogAll     PolicyLog = "all"  // and those that rules of policies allow
+)
+
+// PolicyLogAnnotation is the annotation of a namespace with its PolicyLog.
+const PolicyLogAnnotation = AnnotationPrefix + "policy-log"
 
 // PolicyKind is the kind of a Policy.
 type PolicyKind string

@@ -19,6 +19,7 @@ const (
 	SourceRanges                            // service: spec.loadBalancerSourceRanges
 	Topology                                // service: spec.trafficDistribution or topology-mode
 	UnknownAnnotation                       // any object: an annotation with AnnotationPrefix
+	PolicyLogValue                          // namespace: PolicyLogAnnotation
 )
 
 // AnnotationPrefix is the prefix of the annotations that belong to the bridge.
@@ -35,6 +36,7 @@ var ignoredTexts = [...]string{
 	"loadBalancerSourceRanges are not enforced: every source is let in",
 	"trafficDistribution and topology-mode have no effect: endpoints in all zones serve",
 	"an annotation that begins with " + AnnotationPrefix + " is unknown and has no effect: correct its name, or remove it",
+	"the annotation " + PolicyLogAnnotation + " has an unknown value and no effect: set it to " + string(LogDropped) + " or " + string(LogAll),
 }
 
 // String returns the texts of the members. It does not allocate for a single member.

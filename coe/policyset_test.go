@@ -63,6 +63,10 @@ func TestPolicySet(t *testing.T) {
 	}{
 		{"labels of an empty namespace", relabel("web", label("tier", "front")), true, coe.Changed{Cluster: true}},
 		{"the same labels", relabel("web", label("tier", "front")), false, coe.Changed{}},
+		{"another annotation for the log", func(tx *coe.Tx) {
+			tx.PutNamespace(coe.Kubernetes, &coe.Namespace{Name: "web", Labels: label("tier", "front"), PolicyLog: coe.LogDropped})
+		}, false, coe.Changed{Namespaces: []string{"web"}}},
+		{"the annotation is gone", relabel("web", label("tier", "front")), false, coe.Changed{Namespaces: []string{"web"}}},
 		{"a pod", put(&pod), false, coe.Changed{Namespaces: []string{"web"}}},
 		{"another label of the pod", func(tx *coe.Tx) {
 			pod := pod

@@ -74,8 +74,8 @@ type namespace struct {
 	services  map[string]*Service
 	endpoints map[string]*Endpoints
 	policies  map[string]*PolicySpec
-	// ignored is the Namespace if it has settings that are not enforced.
-	ignored *Namespace
+	// configured is the Namespace if it has settings.
+	configured *Namespace
 
 	leases          map[LeaseKey]*Lease
 	blocks          map[blockKey]*Block
@@ -309,7 +309,7 @@ func (s *Store) View(name string) View {
 	if ns := s.namespaces[name]; ns != nil {
 		ns.refresh()
 		v = ns.shown
-		v.VPN, v.Ignored = ns.vpn, ns.ignored
+		v.VPN, v.Configured = ns.vpn, ns.configured
 		// SetRefusals replaces both maps as a whole.
 		v.Refusals, v.ServiceRefusals = ns.refusals, ns.serviceRefusals
 	}
@@ -367,8 +367,8 @@ type View struct {
 	Services  []*Service   // sorted by uid
 	Endpoints []*Endpoints // sorted by uid
 	Policies  []*Policy    // sorted by uid
-	// Ignored is the Namespace if it has settings that are not enforced, or nil.
-	Ignored *Namespace
+	// Configured is the Namespace if it has settings, enforced or not (PolicyLog, Ignored); else nil.
+	Configured *Namespace
 
 	Leases       Leases
 	Blocks       []*Block // sorted by elan and prefix
@@ -424,7 +424,7 @@ func (ns *namespace) lacks(p *Pod) bool {
 func (ns *namespace) empty() bool {
 	return len(ns.pods)+len(ns.services)+len(ns.endpoints)+len(ns.policies)+len(ns.leases)+len(ns.blocks)+
 		len(ns.elans)+len(ns.serviceFacts)+len(ns.vips)+len(ns.refusals)+len(ns.serviceRefusals) == 0 &&
-		ns.vpn == nil && ns.ignored == nil
+		ns.vpn == nil && ns.configured == nil
 }
 
 func (s *Store) countNode(addr netip.Addr, ns string, by int) {

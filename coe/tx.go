@@ -204,30 +204,30 @@ func (tx *Tx) changeNode(uid string, change func(map[string]*Node), origin Origi
 	}
 }
 
-// PutNamespace adds or replaces a namespace. Only a change of Ignored or Labels counts as a
+// PutNamespace adds or replaces a namespace. Only a change of its settings or Labels counts as a
 // change, because nothing else of a namespace is mapped.
 func (tx *Tx) PutNamespace(origin Origin, n *Namespace) {
 	tx.store.layer(origin).namespaces[n.Name] = n
 	tx.relabelNamespace(n.Name, n.Labels)
-	tx.ignoreNamespace(n.Name, n)
+	tx.configureNamespace(n.Name, n)
 }
 
 // DeleteNamespace deletes a namespace of an origin.
 func (tx *Tx) DeleteNamespace(origin Origin, name string) {
 	delete(tx.store.layer(origin).namespaces, name)
 	tx.relabelNamespace(name, Labels{})
-	tx.ignoreNamespace(name, nil)
+	tx.configureNamespace(name, nil)
 }
 
-func (tx *Tx) ignoreNamespace(name string, now *Namespace) {
-	if now != nil && now.Ignored == 0 {
+func (tx *Tx) configureNamespace(name string, now *Namespace) {
+	if now != nil && now.Ignored == 0 && now.PolicyLog == "" {
 		now = nil
 	}
 	before := tx.store.namespaces[name]
-	if now == nil && (before == nil || before.ignored == nil) {
+	if now == nil && (before == nil || before.configured == nil) {
 		return
 	}
-	tx.touch(name).ignored = now
+	tx.touch(name).configured = now
 }
 
 // replace changes the layer of one origin. It returns the applicable entity before and after.

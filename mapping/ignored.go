@@ -11,8 +11,8 @@ import (
 // that have no effect. Such objects are mapped like all others, and a Mapper reuses their
 // results too.
 func (b *builder) notEnforced() {
-	if n := b.Ignored; n != nil {
-		b.unenforced("namespace", n.UID, n.Name, n.Ignored.String())
+	if n := b.Configured; n != nil {
+		b.notEnforcedOf(n)
 	}
 	for _, p := range b.Policies {
 		b.problems = append(b.problems, b.policyProblems(p)...)
@@ -38,6 +38,16 @@ func (b *builder) notEnforced() {
 	}
 	for _, a := range b.segments {
 		b.segment(a)
+	}
+}
+
+// notEnforcedOf adds the problems of the namespace's own settings.
+func (b *builder) notEnforcedOf(n *coe.Namespace) {
+	if n.Ignored != 0 {
+		b.unenforced("namespace", n.UID, n.Name, n.Ignored.String())
+	}
+	if n.PolicyLog != "" && b.Limits.NoLogs {
+		b.unenforced("namespace", n.UID, n.Name, "the annotation "+coe.PolicyLogAnnotation+" has no effect: the backend does not log what network policies decide")
 	}
 }
 

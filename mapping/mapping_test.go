@@ -257,7 +257,7 @@ func TestNotEnforced(t *testing.T) {
 		{UID: "l", Namespace: "default", Name: "list", Kind: coe.AccessList},
 		{UID: "p", Namespace: "default", Name: "deny", Kind: coe.NetworkPolicy},
 	}
-	v.Ignored = &coe.Namespace{UID: "n", Name: "default", Ignored: coe.UnknownAnnotation}
+	v.Configured = &coe.Namespace{UID: "n", Name: "default", Ignored: coe.UnknownAnnotation}
 	first.Ignored = coe.HostPort
 	require.Equal(t, []string{"l", "n", uid1}, reasons(settings))
 	require.Equal(t, []string{"l", "n", "p", uid1}, reasons(withoutACLs))
@@ -278,6 +278,47 @@ func TestInvalidPolicy(t *testing.T) {
 	require.Len(t, problems, 1, "a valid policy is enforced")
 	require.Equal(t, coe.PolicyInvalid, problems[0].Reason)
 	require.Contains(t, problems[0].Message, "correct it; until then it isolates the pods that it selects")
+}
+
+// TestPolicyLog: the annotation of the namespace decides which ACLs are logged. It is a problem if it
+// has no effect.
+func TestPolicyLog(t *testing.T) {
+	deny := &coe.PolicySpec{Policy: coe.Policy{UID: "p", Namespace: "default", Name: "web", Kind: coe.NetworkPolicy}}
+	deny.Ingress = coe.PolicySide{Isolates: true, Rules: []coe.PolicyRule{{}}}
+	v := view()
+	addPod(&v, uid1, "busybox1", "10.11.2.28")
+	v.PolicySet = &coe.PolicySet{Complete: true, Policies: []*coe.PolicySpec{deny}}
+	v.Configured = &coe.Namespace{UID: "n", Name: "default"}
+	for _, c := range []struct {
+		log             coe.PolicyLog
+		limits          netvirt.Limits
+		drops, all, bad bool
+	}{
+		{"", netvirt.Limits{}, false, false, false},
+		{coe.LogDropped, netvirt.Limits{}, true, false, false},
+		{coe.LogAll, netvirt.Limits{}, true, true, false},
+		{coe.LogAll, netvirt.Limits{NoLogs: true}, false, false, true},
+		{"", netvirt.Limits{NoLogs: true}, false, false, false},
+	} {
+		v.Configured.PolicyLog = c.log
+		got, problems := mapping.Map(v, mapping.Settings{Limits: c.limits})
+		for _, o := range got {
+			switch acl, ok := o.(netvirt.ACL); {
+			case !ok:
+			case acl.Isolates != "":
+				require.Equal(t, c.drops, acl.Logs, "%v", c)
+			case acl.Name == "default:node:"+node1.String():
+				require.False(t, acl.Logs, "what no policy decides is not logged")
+			default:
+				require.Equal(t, c.all, acl.Logs, "%v", c)
+			}
+		}
+		require.Equal(t, c.bad, len(problems) > 0, "%v", problems)
+		if c.bad {
+			require.Equal(t, coe.NotEnforced, problems[0].Reason)
+			require.Contains(t, problems[0].Message, coe.PolicyLogAnnotation)
+		}
+	}
 }
 
 // Until all policies are known, pods have no interface, unless the backend cannot enforce policies.

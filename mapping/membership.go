@@ -161,12 +161,13 @@ func (b *builder) acls() {
 	if b.policies == nil || b.families == 0 {
 		return
 	}
+	log := b.policyLog()
 	isolated := map[netvirt.Direction]bool{}
 	for _, s := range b.policies.subjects {
 		isolated[netvirt.Ingress] = isolated[netvirt.Ingress] || s.ingress
 		isolated[netvirt.Egress] = isolated[netvirt.Egress] || s.egress
 		for _, a := range s.acls {
-			b.rest.Add(netvirt.ACL{Name: a.name, Namespace: b.Namespace})
+			b.rest.Add(netvirt.ACL{Name: a.name, Namespace: b.Namespace, Logs: log == coe.LogAll})
 			for _, e := range a.entries {
 				b.aces(a.name, e)
 			}
@@ -174,7 +175,7 @@ func (b *builder) acls() {
 	}
 	for d, is := range isolated {
 		if is {
-			b.rest.Add(netvirt.ACL{Name: isolatingName(b.Namespace, d), Namespace: b.Namespace, Isolates: d})
+			b.rest.Add(netvirt.ACL{Name: isolatingName(b.Namespace, d), Namespace: b.Namespace, Isolates: d, Logs: log != ""})
 		}
 	}
 	for node, e := range b.elans {
@@ -182,6 +183,14 @@ func (b *builder) acls() {
 			b.nodeACL(node, e)
 		}
 	}
+}
+
+// policyLog returns the PolicyLog of the namespace; empty if the backend does not log.
+func (b *builder) policyLog() coe.PolicyLog {
+	if b.Configured == nil || b.Limits.NoLogs {
+		return ""
+	}
+	return b.Configured.PolicyLog
 }
 
 // aces adds an ACE for each family that an entry and the namespace have.

@@ -78,7 +78,7 @@ func limits(backend string, kinds netvirt.KindSet) (l netvirt.Limits) {
 	if backend == "ovn" {
 		l = ovn.Limits()
 	}
-	l.NoACLs = !kinds.Has(netvirt.KindACL)
+	l.NoACLs, l.NoLogs = !kinds.Has(netvirt.KindACL), backend == "odl"
 	return l
 }
 

@@ -14,5 +14,5 @@ func TestLimits(t *testing.T) {
 	all := netvirt.NewKindSet(netvirt.Kinds()...)
 	require.Equal(t, netvirt.Limits{}, limits("memory", all))
 	require.Equal(t, ovn.Limits(), limits("ovn", all))
-	require.Equal(t, netvirt.Limits{NoACLs: true}, limits("odl", netvirt.NewKindSet(netvirt.KindInterface)))
+	require.Equal(t, netvirt.Limits{NoACLs: true, NoLogs: true}, limits("odl", netvirt.NewKindSet(netvirt.KindInterface)))
 }

@@ -127,8 +127,18 @@ func Namespace(in *corev1.Namespace) *coe.Namespace {
 		Name:        in.Name,
 		Terminating: in.DeletionTimestamp != nil || in.Status.Phase == corev1.NamespaceTerminating,
 		Labels:      coe.NewLabels(in.Labels),
-		Ignored:     unknownAnnotations(in.Annotations),
+		PolicyLog:   policyLog(in),
+		Ignored:     ignoredOfNamespace(in),
 	}
+}
+
+// policyLog returns what the annotation of a namespace says; empty if it is not understood.
+func policyLog(in *corev1.Namespace) coe.PolicyLog {
+	switch log := coe.PolicyLog(in.Annotations[coe.PolicyLogAnnotation]); log {
+	case coe.LogDropped, coe.LogAll:
+		return log
+	}
+	return ""
 }
 
 // namedPorts returns the named ports of the containers that run as long as the pod.

@@ -153,6 +153,14 @@ func TestIgnored(t *testing.T) {
 	require.Equal(t, coe.UnknownAnnotation, kube.Namespace(&corev1.Namespace{ObjectMeta: annotated("coe-bridge.io/x")}).Ignored)
 	require.Zero(t, kube.Namespace(&corev1.Namespace{ObjectMeta: annotated()}).Ignored)
 
+	for value, want := range map[string]coe.Namespace{
+		"drop": {PolicyLog: coe.LogDropped}, "all": {PolicyLog: coe.LogAll}, "ALL": {Ignored: coe.PolicyLogValue}, "": {Ignored: coe.PolicyLogValue},
+	} {
+		in := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{coe.PolicyLogAnnotation: value}}}
+		got := kube.Namespace(in)
+		require.Equal(t, want, coe.Namespace{PolicyLog: got.PolicyLog, Ignored: got.Ignored}, "%q", value)
+	}
+
 	local, cluster := corev1.ServiceInternalTrafficPolicyLocal, corev1.ServiceInternalTrafficPolicyCluster
 	for want, spec := range map[coe.Ignored]corev1.ServiceSpec{
 		0:                       {InternalTrafficPolicy: &cluster, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster},

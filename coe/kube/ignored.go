@@ -51,6 +51,14 @@ func ignoredOfService(in *corev1.Service) (out coe.Ignored) {
 	return out | unknownAnnotations(in.Annotations)
 }
 
+// ignoredOfNamespace returns the settings of a namespace that are not enforced.
+func ignoredOfNamespace(in *corev1.Namespace) (out coe.Ignored) {
+	if _, set := in.Annotations[coe.PolicyLogAnnotation]; set && policyLog(in) == "" {
+		out |= coe.PolicyLogValue
+	}
+	return out | unknownAnnotations(in.Annotations, coe.PolicyLogAnnotation)
+}
+
 // unknownAnnotations reports whether there are annotations with the bridge's prefix that are
 // not known.
 func unknownAnnotations(annotations map[string]string, known ...string) coe.Ignored {

@@ -37,6 +37,9 @@ type ACL struct {
 	Namespace string // of the members
 	// Isolates is the direction in which the ACL isolates its members; empty for none.
 	Isolates Direction
+	// Logs is set if the connections are logged that the ACL drops because it isolates, and
+	// those that its ACEs allow.
+	Logs bool
 }
 
 // ACE is a rule of an ACL: connections that it allows, in both directions once they are

@@ -158,6 +158,8 @@ type Limits struct {
 	Affinity uint32
 	// NoACLs: the backend has no ACLs, so network policies are not enforced.
 	NoACLs bool
+	// NoLogs: the backend does not log what ACLs decide, so no ACL of the mapping Logs.
+	NoLogs bool
 }
 
 // Model is a set of objects by key.

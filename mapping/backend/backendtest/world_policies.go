@@ -85,7 +85,8 @@ func (p *policies) remove(*World) {
 	}
 }
 
-// varyACL chooses the direction, the rules and the members of an ACL at random.
+// varyACL chooses the direction, the rules and the members of an ACL at random. An ACL that isolates
+// or has several rules logs.
 func (p *policies) varyACL(w *World, a *acl) {
 	ports := []netvirt.PortList{"", "tcp", "tcp:80", "sctp:7,tcp:80,tcp:443", "tcp:8000-9000,udp:53"}
 	a.Isolates = []netvirt.Direction{"", netvirt.Ingress, netvirt.Egress}[p.rng.IntN(3)]
@@ -103,6 +104,7 @@ func (p *policies) varyACL(w *World, a *acl) {
 		}
 		a.rules = append(a.rules, rule)
 	}
+	a.Logs = a.Isolates != "" || len(a.rules) > 1
 	a.pods = p.somePods(w)
 }
 

@@ -115,10 +115,11 @@ func TestDamage(t *testing.T) {
 	}
 	pod := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Logical_Switch_Port", `type=""`))[0]
 	acl := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "ACL", "priority=1000"))[0]
+	logged := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "ACL", "log=true"))[0]
 	group := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Port_Group", "ports!=[]", "acls!=[]"))[0]
 	marks := []string{
 		"Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Static_Route", "Logical_Router_Policy", "ACL",
-		"Port_Group", "Address_Set", "Load_Balancer", "DHCP_Options",
+		"Port_Group", "Address_Set", "Load_Balancer", "DHCP_Options", "Meter", "Meter_Band",
 	}
 	damages := map[string][]string{
 		"addresses":           {"lsp-set-addresses", pod, "0a:00:00:00:00:01 1.2.3.4"},
@@ -151,6 +152,10 @@ func TestDamage(t *testing.T) {
 		"ACL":                 {"set", "ACL", acl, "action=allow"},
 		"ACL's priority":      {"set", "ACL", acl, "priority=7"},
 		"ACL's options":       {"set", "ACL", acl, "options:x=y"},
+		"ACL's log":           {"clear", "ACL", logged, "name", "meter", "severity"},
+		"meter's band":        {"set", "Meter_Band", first("Meter_Band"), "rate=1"},
+		"meter gone":          {"destroy", "Meter", first("Meter")},
+		"port group's log":    {"set", "Port_Group", group, `external_ids:"coe-bridge/logs"=x`},
 		"ACLs gone":           {"clear", "Port_Group", group, "acls"},
 		"ports gone":          {"clear", "Port_Group", group, "ports"},
 		"port group's name":   {"set", "Port_Group", group, "name=x"},

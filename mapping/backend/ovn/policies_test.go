@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -204,4 +205,54 @@ func TestACLRows(t *testing.T) {
 		"from-lport 1001 allow-related inport == @owner..web.3aout && ip6 && ip6.dst == $owner..peers..ip6 true",
 	}, have)
 	require.Len(t, links, len(have))
+}
+
+// TestLogRows: an ACL that logs has these columns, and others have none of them.
+func TestLogRows(t *testing.T) {
+	long := strings.Repeat("n", 60)
+	m := netvirt.Model{}
+	m.Add(
+		netvirt.ACL{Name: "web:isolated:ingress", Namespace: "web", Isolates: netvirt.Ingress, Logs: true},
+		netvirt.ACL{Name: "web:isolated:egress", Namespace: "web", Isolates: netvirt.Egress},
+		netvirt.ACL{Name: "web:pods", Namespace: "web", Logs: true},
+		netvirt.ACL{Name: "long", Namespace: long, Logs: true},
+		netvirt.ACE{ACL: "web:pods", Namespace: "web", Name: "ingress:web:0:ipv4", Direction: netvirt.Ingress, Family: netvirt.IPv4},
+		netvirt.ACE{ACL: "web:pods", Namespace: "web", Name: `a"\ é`, Direction: netvirt.Ingress, Family: netvirt.IPv4},
+		netvirt.ACE{ACL: "long", Namespace: long, Name: "egress:1", Direction: netvirt.Egress, Family: netvirt.IPv4},
+		netvirt.ACE{ACL: "long", Namespace: long, Name: "egress:2", Direction: netvirt.Egress, Family: netvirt.IPv4},
+	)
+	var (
+		have   []string
+		limits = map[string]string{} // by name of the meter
+		bands  = map[string]*nb.MeterBand{}
+	)
+	rows, _ := flat(encodeModel(m))
+	for _, r := range rows {
+		switch o := r.Value.(type) {
+		case *nb.Meter:
+			require.Len(t, o.Bands, 1)
+			limits[o.Name] = o.Bands[0]
+			require.Equal(t, nb.MeterUnitPktps, o.Unit)
+		case *nb.MeterBand:
+			bands[o.UUID] = o
+		}
+	}
+	for _, r := range rows {
+		acl, ok := r.Value.(*nb.ACL)
+		switch {
+		case !ok:
+		case acl.Log:
+			have = append(have, *acl.Severity+" "+*acl.Name)
+			require.LessOrEqual(t, len(*acl.Name), 63)
+			require.Equal(t, 100, bands[limits[*acl.Meter]].Rate)
+			delete(limits, *acl.Meter)
+		default:
+			require.True(t, acl.Name == nil && acl.Severity == nil && acl.Meter == nil)
+		}
+	}
+	require.ElementsMatch(t, []string{
+		"warning web:isolated:ingress", "info web:ingress:web:0:ipv4", "info web:a____",
+		"info " + long[:54] + "~273c4fbe", "info " + long[:54] + "~e793b83e",
+	}, have)
+	require.Empty(t, limits, "each ACL has a meter of its own")
 }

@@ -136,11 +136,12 @@ type jsonSecurityGroup struct {
 	Name      string            `json:"name"`
 	Namespace string            `json:"namespace"`
 	Isolates  netvirt.Direction `json:"isolates,omitempty"`
+	Logs      bool              `json:"logs,omitempty"`
 }
 
 func securityGroups(objects iter.Seq[netvirt.Object]) any {
 	return list("security-group", sorted(each(objects, func(o netvirt.ACL) jsonSecurityGroup {
-		return jsonSecurityGroup{GroupID(o.Key()), o.Name, o.Namespace, o.Isolates}
+		return jsonSecurityGroup{GroupID(o.Key()), o.Name, o.Namespace, o.Isolates, o.Logs}
 	}), func(e jsonSecurityGroup) string { return e.ID }))
 }
 

@@ -15,7 +15,7 @@ import (
 
 // policies has two ACLs of a namespace, remote groups, and their members.
 var policies = []netvirt.Object{
-	netvirt.ACL{Name: "shop.1", Namespace: "shop", Isolates: netvirt.Ingress},
+	netvirt.ACL{Name: "shop.1", Namespace: "shop", Isolates: netvirt.Ingress, Logs: true},
 	netvirt.ACL{Name: "shop.2", Namespace: "shop"},
 	netvirt.ACE{ACL: "shop.2", Namespace: "shop", Name: "web 0", Direction: netvirt.Ingress, Family: netvirt.IPv4, Remote: "r1",
 		Ports: netvirt.NewPortList(netvirt.PortRange{Protocol: netvirt.TCP, First: 80, Last: 90}, netvirt.PortRange{Protocol: netvirt.SCTP})},
@@ -46,7 +46,7 @@ func TestPolicies(t *testing.T) {
 			{"acl-type": "ietf-access-control-list:ipv4-acl", "acl-name": "` + acl1 + `"}]}`,
 		"coe-netvirt:security-groups": `{"security-group": [
 			{"id": "` + acl2 + `", "name": "shop.2", "namespace": "shop"},
-			{"id": "` + acl1 + `", "name": "shop.1", "namespace": "shop", "isolates": "ingress"}]}`,
+			{"id": "` + acl1 + `", "name": "shop.1", "namespace": "shop", "isolates": "ingress", "logs": true}]}`,
 		"coe-netvirt:remote-groups": `{"remote-group": [{"id": "` + r1 + `", "name": "r1", "namespace": "shop", "prefixes": ["10.0.0.0/8"]}]}`,
 		"ietf-interfaces:interfaces": `{"interface": [
 			{"name": "shop:a", "type": "iana-if-type:l2vlan", "enabled": true, "odl-interface:l2vlan-mode": "trunk",

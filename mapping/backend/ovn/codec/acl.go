@@ -2,6 +2,7 @@ package codec
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -71,12 +72,18 @@ func (c Codec) encodeACL(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model
 		UUID: c.portGroupUUID(o.Name), Name: c.matchName(o.Name),
 		ExternalIDs: c.mark(k, "", idNamespace, o.Namespace, idIsolates, string(o.Isolates)),
 	}
+	if o.Logs {
+		group.ExternalIDs[idLogs] = "true"
+	}
 	if o.Isolates != "" {
 		c.isolate(set, k, o)
 	}
 	for _, e := range each[netvirt.ACE](objects) {
 		group.ExternalIDs[idACE+e.Name] = aceText(e)
-		c.groupACL(set, k, roleACE+e.Name, e.Direction, priorityAllow, nb.ACLActionAllowRelated, c.aceMatch(e))
+		row := c.groupACL(set, k, roleACE+e.Name, e.Direction, priorityAllow, nb.ACLActionAllowRelated, c.aceMatch(e))
+		if o.Logs {
+			c.log(set, k, row, o.Namespace+":"+e.Name, nb.ACLSeverityInfo)
+		}
 	}
 	set.Add(group)
 }
@@ -90,7 +97,10 @@ func (c Codec) encodeACL(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model
 // never meets the ACLs for traffic from the pod.
 func (c Codec) isolate(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ACL) {
 	at, related := o.Isolates, nb.ACLActionAllowRelated
-	c.groupACL(set, k, roleIsolate, at, priorityIsolate, nb.ACLActionDrop, "ip")
+	row := c.groupACL(set, k, roleIsolate, at, priorityIsolate, nb.ACLActionDrop, "ip")
+	if o.Logs {
+		c.log(set, k, row, o.Name, nb.ACLSeverityWarning)
+	}
 	c.groupACL(set, k, roleDiscovery, at, priorityAllow, related, "(nd || nd_rs || nd_ra)")
 	if at == netvirt.Ingress {
 		v4, v6, _ := strings.Cut(hairpinAddresses, " ")
@@ -101,9 +111,9 @@ func (c Codec) isolate(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ACL) {
 	}
 }
 
-// groupACL adds an ACL to a port group. Traffic from pods is judged after load balancing: by
+// groupACL adds an ACL to a port group, and returns it. Traffic from pods is judged after load balancing: by
 // the endpoint of a service, not by its address.
-func (c Codec) groupACL(set *ovsdb.RowSet, k netvirt.Key, role string, at netvirt.Direction, priority int, action, match string) {
+func (c Codec) groupACL(set *ovsdb.RowSet, k netvirt.Key, role string, at netvirt.Direction, priority int, action, match string) *nb.ACL {
 	acl := &nb.ACL{
 		UUID: c.uuid(nb.ACLTable, k, role), Direction: nb.ACLDirectionToLport, Priority: priority, Action: action,
 		Match: "outport == @" + c.matchName(k.Name) + " && " + match, ExternalIDs: c.mark(k, role),
@@ -115,6 +125,45 @@ func (c Codec) groupACL(set *ovsdb.RowSet, k netvirt.Key, role string, at netvir
 	}
 	set.Add(acl)
 	set.Link(nb.PortGroupTable, c.portGroupUUID(k.Name), "acls", acl.UUID)
+	return acl
+}
+
+// logRate is the number of packets that a node logs for an ACL in a second.
+const logRate = 100
+
+// log lets ovn-controller log the packets that match an ACL. Each ACL has a Meter, so that a busy
+// ACL does not hide the lines of others. The Meter is created and deleted with the ACL.
+func (c Codec) log(set *ovsdb.RowSet, k netvirt.Key, acl *nb.ACL, name string, severity nb.ACLSeverity) {
+	role := acl.ExternalIDs[idRole]
+	band := &nb.MeterBand{
+		UUID: c.uuid(nb.MeterBandTable, k, role), Action: nb.MeterBandActionDrop, Rate: logRate, ExternalIDs: c.mark(k, role),
+	}
+	meter := &nb.Meter{
+		UUID: c.uuid(nb.MeterTable, k, role), Name: acl.UUID, Unit: nb.MeterUnitPktps, Bands: []string{band.UUID}, ExternalIDs: c.mark(k, role),
+	}
+	set.Add(band)
+	set.Add(meter)
+	acl.Log, acl.Name, acl.Severity, acl.Meter = true, new(logName(name)), &severity, &meter.Name
+}
+
+// maxLogName is the maximum length of ACL.name.
+const maxLogName = 63
+
+// logName returns a name for ACL.name. A name that is too long is cut, and ends with a hash. OVN
+// puts the name between quotes in its flows, so the result has no quotes and no backslash.
+func logName(name string) string {
+	plain := strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' || r == '"' || r == '\\' {
+			return '_'
+		}
+		return r
+	}, name)
+	if len(plain) <= maxLogName {
+		return plain
+	}
+	hash := sha256.Sum256([]byte(name))
+	end := fmt.Sprintf("~%x", hash[:4])
+	return plain[:maxLogName-len(end)] + end
 }
 
 // aceMatch returns what an ACE matches apart from its port group. The address set is
@@ -193,6 +242,7 @@ func decodeACL(k netvirt.Key, group *nb.PortGroup) []netvirt.Object {
 	namespace := group.ExternalIDs[idNamespace]
 	objects := []netvirt.Object{netvirt.ACL{
 		Name: k.Name, Namespace: namespace, Isolates: netvirt.Direction(group.ExternalIDs[idIsolates]),
+		Logs: group.ExternalIDs[idLogs] == "true",
 	}}
 	for key, value := range group.ExternalIDs {
 		name, found := strings.CutPrefix(key, idACE)

@@ -20,7 +20,7 @@
 //	subnet        Subnet                                                 Logical_Router_Port, Logical_Switch_Port, DHCP_Options;
 //	                                                                     on the transit: Logical_Router_Static_Route, -Policy
 //	remote-group  RemoteGroup                                            Address_Set per family
-//	acl           ACL, ACE…                                              Port_Group, ACLs
+//	acl           ACL, ACE…                                              Port_Group, ACLs; a Meter with a Meter_Band per logged ACL
 //	interface     Interface, ELANInterface, MACEntry…, VPNInterface,     Logical_Switch_Port; for an address outside its subnet:
 //	              Adjacency…, InterfaceACL                               Logical_Router_Static_Routes, -Policy, Static_MAC_Binding
 //	service       Service, ServiceVIP…, FloatingIP…                      Load_Balancer per protocol

@@ -44,6 +44,7 @@ const (
 	idServiceIP = "coe-bridge/service-address"
 	idMAC       = "coe-bridge/mac-address"
 	idIsolates  = "coe-bridge/isolates"
+	idLogs      = "coe-bridge/logs"
 	idPrefixes  = "coe-bridge/prefixes"
 	idACE       = "coe-bridge/ace/"         // and the name
 	idFloating  = "coe-bridge/floating-ip/" // and internal-ip/port-name

@@ -11,6 +11,8 @@ var Northbound = ovsdb.NewDatabase(nb.Schema(), []ovsdb.TableType{
 	{Name: nb.LogicalSwitchTable, Zero: nb.LogicalSwitch{}},
 	{Name: nb.LogicalSwitchPortTable, Zero: nb.LogicalSwitchPort{}},
 	{Name: nb.ACLTable, Zero: nb.ACL{}},
+	{Name: nb.MeterTable, Zero: nb.Meter{}},
+	{Name: nb.MeterBandTable, Zero: nb.MeterBand{}},
 	{Name: nb.PortGroupTable, Zero: nb.PortGroup{}},
 	{Name: nb.AddressSetTable, Zero: nb.AddressSet{}},
 	{Name: nb.LogicalRouterTable, Zero: nb.LogicalRouter{}},
@@ -35,7 +37,7 @@ var Northbound = ovsdb.NewDatabase(nb.Schema(), []ovsdb.TableType{
 var ReadOrder = tablesOf(
 	nb.LoadBalancerGroupTable, nb.StaticMACBindingTable, nb.LogicalRouterTable, nb.LogicalSwitchTable,
 	nb.PortGroupTable, nb.AddressSetTable, nb.LogicalSwitchPortTable,
-	nb.LogicalRouterPortTable, nb.LogicalRouterStaticRouteTable, nb.LogicalRouterPolicyTable, nb.ACLTable,
+	nb.LogicalRouterPortTable, nb.LogicalRouterStaticRouteTable, nb.LogicalRouterPolicyTable, nb.ACLTable, nb.MeterTable, nb.MeterBandTable,
 	nb.LoadBalancerTable, nb.DHCPOptionsTable,
 )
 

@@ -39,6 +39,8 @@ func FullDatabaseModel() (model.ClientDBModel, error) {
 		LogicalRouterStaticRouteTable: &LogicalRouterStaticRoute{},
 		LogicalSwitchTable:            &LogicalSwitch{},
 		LogicalSwitchPortTable:        &LogicalSwitchPort{},
+		MeterTable:                    &Meter{},
+		MeterBandTable:                &MeterBand{},
 		NBGlobalTable:                 &NBGlobal{},
 		PortGroupTable:                &PortGroup{},
 		StaticMACBindingTable:         &StaticMACBinding{},

@@ -1,0 +1,158 @@
+package ovn_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+)
+
+// loggedModel returns liveModel with one isolated pod: everybody may connect to its port 8080, and it
+// may connect to nobody.
+func loggedModel(drops, all bool) netvirt.Model {
+	m := liveModel(false)
+	m.Add(
+		netvirt.ACL{Name: "a:isolated:ingress", Namespace: "a", Isolates: netvirt.Ingress, Logs: drops},
+		netvirt.ACL{Name: "a:isolated:egress", Namespace: "a", Isolates: netvirt.Egress, Logs: drops},
+		netvirt.ACL{Name: "a:pods", Namespace: "a", Logs: all},
+		netvirt.ACE{
+			ACL: "a:pods", Namespace: "a", Name: "ingress:web:0:ipv4", Direction: netvirt.Ingress, Family: netvirt.IPv4, Ports: "tcp:8080",
+		},
+		netvirt.InterfaceACL{
+			Interface: livePods[aBlock].iface(), Namespace: "a",
+			SecurityGroups: netvirt.NewNameList("a:isolated:ingress", "a:isolated:egress", "a:pods"),
+		},
+	)
+	return m
+}
+
+// TestPolicyLog: on a real OVN, the log of ovn-controller names what dropped or allowed a packet. Its
+// rate is limited for each ACL.
+func TestPolicyLog(t *testing.T) {
+	lab := ovnhost.ForTest(t, "host1")
+	b, err := ovn.New(ovn.Config{Endpoints: lab.NB.Remote}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(b.Close)
+	apply := func(drops, all bool) {
+		write(t, b, loggedModel(drops, all))
+		require.NoError(t, lab.Sync(t.Context()))
+	}
+	const inside, outside = aBlock, bBlock
+	apply(false, false)
+	for _, n := range []int{inside, outside} {
+		livePods[n].plug(t, lab, n)
+		require.NoError(t, lab.Serve(livePods[n].iface(), open8080, http.HandlerFunc(echo)))
+	}
+	// The cases that are dropped come after one that is allowed, which resolves the addresses.
+	probe := func() {
+		for _, c := range []connection{{outside, inside, open8080}, {outside, inside, closed8081}, {inside, outside, open8080}} {
+			require.Empty(t, judge(t.Context(), lab, c, c == connection{outside, inside, open8080}))
+		}
+	}
+	probe()
+	require.Empty(t, logged(t, lab, ""))
+
+	apply(true, false)
+	probe()
+	in, out := `name="a:isolated:ingress", verdict=drop, severity=warning, direction=to-lport: tcp,`,
+		`name="a:isolated:egress", verdict=drop, severity=warning, direction=from-lport: tcp,`
+	require.Eventually(t, func() bool { return len(logged(t, lab, in)) > 0 && len(logged(t, lab, out)) > 0 }, 10*time.Second, 50*time.Millisecond)
+	require.Empty(t, logged(t, lab, "verdict=allow"))
+
+	apply(true, true)
+	probe()
+	require.Eventually(t, func() bool {
+		return len(logged(t, lab, `name="a:ingress:web:0:ipv4", verdict=allow, severity=info, direction=to-lport: tcp,`)) > 0
+	}, 10*time.Second, 50*time.Millisecond)
+
+	// A node logs at most 100 packets in a second, however many it drops.
+	begin, drops := time.Now(), 0
+	most := func() int { return 100 * int(time.Since(begin).Seconds()+2) }
+	require.Eventually(t, func() bool {
+		flood(t, lab, livePods[outside], livePods[inside], 5000)
+		drops = dropped(t, lab, "a:isolated:ingress")
+		return drops > 3*most()
+	}, 30*time.Second, 10*time.Millisecond)
+	probe()
+	lines := len(logged(t, lab, strings.TrimSuffix(in, "tcp,")+"udp,"))
+	require.LessOrEqual(t, lines, most())
+	require.Greater(t, lines, 50)
+	t.Logf("%d packets dropped in %s, %d logged", drops, time.Since(begin), lines)
+
+	apply(false, false)
+	before := len(logged(t, lab, ""))
+	probe()
+	require.Len(t, logged(t, lab, ""), before)
+	for _, table := range []string{"Meter", "Meter_Band"} {
+		rows, err := lab.NBCtl(t.Context(), "--bare", "--columns=_uuid", "list", table)
+		require.NoError(t, err)
+		require.Empty(t, strings.TrimSpace(rows), table)
+	}
+}
+
+// logged returns the lines about ACLs in the log of host1's ovn-controller that contain a text.
+func logged(t *testing.T, lab *ovnhost.Lab, text string) (lines []string) {
+	t.Helper()
+	log, err := os.ReadFile(filepath.Join(lab.Logs(), "host1-controller.log"))
+	require.NoError(t, err)
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, "|acl_log") && strings.Contains(line, text) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// dropped returns how many packets the switch of host1 has dropped by an ACL, as docs/policies.md tells
+// operators to count them.
+func dropped(t *testing.T, lab *ovnhost.Lab, acl string) (sum int) {
+	t.Helper()
+	uuid, err := lab.NBCtl(t.Context(), "--bare", "--columns=_uuid", "find", "ACL", "priority=1000", fmt.Sprintf("external_ids:coe-bridge/name=%q", acl))
+	require.NoError(t, err)
+	flows, err := lab.SBCtl(t.Context(), "--bare", "--columns=_uuid", "find", "Logical_Flow", "external_ids:stage-hint="+uuid[:8])
+	require.NoError(t, err)
+	for _, flow := range strings.Fields(flows) {
+		bridge := filepath.Join(lab.Host("host1").Dir, "br-int.mgmt")
+		out, err := exec.CommandContext(t.Context(), "ovs-ofctl", "dump-flows", "unix:"+bridge, "cookie=0x"+flow[:8]+"/-1").Output()
+		require.NoError(t, err)
+		for _, count := range regexp.MustCompile(`n_packets=(\d+)`).FindAllStringSubmatch(string(out), -1) {
+			n, err := strconv.Atoi(count[1])
+			require.NoError(t, err)
+			sum += n
+		}
+	}
+	return sum
+}
+
+// flood sends datagrams from one pod to another.
+func flood(t *testing.T, lab *ovnhost.Lab, from, to livePod, packets int) {
+	t.Helper()
+	at := net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(to.address), open8080))
+	require.NoError(t, lab.In(from.iface(), func() error {
+		conn, err := net.DialUDP("udp", nil, at)
+		if err != nil {
+			return err
+		}
+		for range packets {
+			if _, err := conn.Write([]byte("x")); err != nil {
+				return err
+			}
+		}
+		return conn.Close()
+	}))
+}
