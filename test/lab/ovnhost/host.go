@@ -246,6 +246,16 @@ func (l *Lab) ForgetFlows(ctx context.Context) error {
 	return nil
 }
 
+// ForgetConnections removes all tracked connections of the hosts.
+func (l *Lab) ForgetConnections(ctx context.Context) error {
+	for _, h := range l.Hosts {
+		if _, err := output(ctx, "ovs-appctl", "--target="+h.control(), "dpctl/flush-conntrack"); err != nil {
+			return fmt.Errorf("remove tracked connections of %s: %w", h.Name, err)
+		}
+	}
+	return nil
+}
+
 // control returns the path of the daemon's control socket.
 func (h *Host) control() string { return filepath.Join(h.Dir, "ovs-vswitchd.0.ctl") }
 

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
 // converge is the time in which the network must agree with the policies, on a busy machine.
 const converge = 2 * time.Minute
 
-// ports are the numbers at which every pod listens, with TCP and UDP.
+// ports are the numbers that are probed, and at which every pod listens.
 var ports = []uint16{80, 81}
 
 var hosts = []string{"host1", "host2"}
@@ -44,8 +44,9 @@ type cluster struct {
 	lab     *ovnhost.Lab
 	bridge  *bridgetest.Bridge
 	pods    []*pod
-	isStale bool // see ovnhost.Lab.HasStaleFlows
-	marks   int  // how often awaitPolicies was called
+	isStale bool   // see ovnhost.Lab.HasStaleFlows
+	marks   int    // how often awaitPolicies was called
+	source  uint16 // of the last probe of SCTP
 }
 
 // pod is a pod that runs and listens.
@@ -55,6 +56,7 @@ type pod struct {
 	labels          map[string]string
 	ports           []corev1.ContainerPort
 	addresses       []netip.Addr
+	sctp            []int // raw sockets for IPv4 and IPv6
 }
 
 func (p *pod) String() string { return p.namespace + "/" + p.name }
@@ -174,6 +176,7 @@ func (c *cluster) addAddress(p *pod, a choice) {
 // listen answers on all ports of the pod, until the end of the test.
 func (c *cluster) listen(p *pod) {
 	c.t.Helper()
+	c.listenSCTP(p)
 	for _, number := range ports {
 		at := fmt.Sprintf("[::]:%d", number)
 		require.NoError(c.t, c.lab.In(p.device(), func() error {

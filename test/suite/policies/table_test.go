@@ -78,11 +78,11 @@ func (c *cluster) runThree(namespace string) {
 	}
 	c.run(&pod{
 		namespace: namespace, name: "a", host: hosts[0], labels: map[string]string{"app": "a", "tier": "a"},
-		ports: []corev1.ContainerPort{named("http", 80, corev1.ProtocolTCP), named("dns", 80, corev1.ProtocolUDP)},
+		ports: []corev1.ContainerPort{named("http", 80, corev1.ProtocolTCP), named("dns", 80, corev1.ProtocolUDP), named("sig", 80, corev1.ProtocolSCTP)},
 	})
 	c.run(&pod{
 		namespace: namespace, name: "b", host: hosts[1], labels: map[string]string{"app": "b", "env": "b"},
-		ports: []corev1.ContainerPort{named("http", 81, corev1.ProtocolTCP), named("dns", 81, corev1.ProtocolUDP)},
+		ports: []corev1.ContainerPort{named("http", 81, corev1.ProtocolTCP), named("dns", 81, corev1.ProtocolUDP), named("sig", 81, corev1.ProtocolSCTP)},
 	})
 	c.run(&pod{
 		namespace: namespace, name: "c", host: hosts[0], labels: map[string]string{"app": "c", "env": ""},
@@ -106,7 +106,7 @@ func (c *cluster) world(namespaces map[string]map[string]string) policy.World {
 	for _, p := range c.pods {
 		one := policy.Pod{Namespace: p.namespace, Name: p.name, Node: p.host, Labels: coe.NewLabels(p.labels), Addresses: p.addresses}
 		for _, port := range p.ports {
-			protocol := map[corev1.Protocol]string{corev1.ProtocolTCP: "tcp", corev1.ProtocolUDP: "udp"}[port.Protocol]
+			protocol := strings.ToLower(string(port.Protocol))
 			one.Ports = append(one.Ports, coe.ContainerPort{Name: port.Name, Protocol: protocol, Port: uint16(port.ContainerPort)})
 		}
 		w.Pods = append(w.Pods, one)
