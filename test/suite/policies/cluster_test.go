@@ -1,6 +1,6 @@
 // Package policies tests network policies with packets: pods of three namespaces on two OVN hosts,
-// policies from a real API server, and a probe of every connection between two pods. Each answer
-// is compared with the evaluator (mapping/policy).
+// policies from a real API server, and a probe of every connection between two pods, and between a
+// pod and a node. Each answer is compared with the evaluator (mapping/policy).
 package policies
 
 import (
@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,9 +20,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
+	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/policy"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
@@ -44,9 +48,11 @@ type cluster struct {
 	lab     *ovnhost.Lab
 	bridge  *bridgetest.Bridge
 	pods    []*pod
-	isStale bool   // see ovnhost.Lab.HasStaleFlows
-	marks   int    // how often awaitPolicies was called
-	source  uint16 // of the last probe of SCTP
+	nodes   []*pod       // the nodes themselves, in the network of the pods
+	silent  []policy.Pod // pods that the evaluator knows, and that are not probed
+	isStale bool         // see ovnhost.Lab.HasStaleFlows
+	marks   int          // how often awaitPolicies was called
+	source  uint16       // of the last probe of SCTP
 }
 
 // pod is a pod that runs and listens.
@@ -55,7 +61,8 @@ type pod struct {
 	host            string
 	labels          map[string]string
 	ports           []corev1.ContainerPort
-	addresses       []netip.Addr
+	addresses       []netip.Addr // a new pod requests them, if there are some
+	plugged         ovnhost.Pod
 	sctp            []int // raw sockets for IPv4 and IPv6
 }
 
@@ -76,6 +83,9 @@ func startCluster(t *testing.T, options ...bridgetest.Option) *cluster {
 		require.NoError(t, err)
 	}
 	c.bridge = bridgetest.Start(t, append([]bridgetest.Option{bridgetest.OVN(c.lab.NB.Remote), c.watched}, options...)...)
+	for _, host := range hosts {
+		c.joinNode(host)
+	}
 	return c
 }
 
@@ -84,7 +94,10 @@ func (c *cluster) watched(cfg *bridge.Config) {
 	api, err := kube.Connect(c.Kubeconfig(), "test", cfg.Log)
 	require.NoError(c.t, err)
 	cfg.Kubernetes = bridge.KubernetesConfig{API: api, AnnotateQPS: math.Inf(1)}
-	cfg.Nodes = ipam.NodesConfig{Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
+	cfg.Nodes = ipam.NodesConfig{
+		Network:  coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
+		Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
+	}
 	cfg.Pools = nil
 	for _, text := range []string{"10.32.0.0/16", "fd00:32::/64"} {
 		pool, err := dhcppool.Parse(text)
@@ -110,18 +123,24 @@ func (c *cluster) run(p *pod) {
 	c.pods = append(c.pods, p)
 }
 
-// create creates the pod's object.
+// create creates the pod's object. It has its status before it has a node, so that the bridge knows the
+// addresses that it requests.
 func (c *cluster) create(p *pod) {
 	c.t.Helper()
-	_, err := c.Client().CoreV1().Pods(p.namespace).Create(c.t.Context(), &corev1.Pod{
+	pods := c.Client().CoreV1().Pods(p.namespace)
+	_, err := pods.Create(c.t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name, Labels: p.labels},
 		Spec: corev1.PodSpec{
-			NodeName: p.host, TerminationGracePeriodSeconds: new(int64(0)),
-			Containers: []corev1.Container{{Name: "main", Image: "localhost/none", Ports: p.ports}},
+			TerminationGracePeriodSeconds: new(int64(0)),
+			Containers:                    []corev1.Container{{Name: "main", Image: "localhost/none", Ports: p.ports}},
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(c.t, err)
-	require.NoError(c.t, c.SetPodStatus(c.t.Context(), p.namespace, p.name, kubetest.PodStatus{Phase: corev1.PodRunning, Ready: true}))
+	require.NoError(c.t, c.SetPodStatus(c.t.Context(), p.namespace, p.name,
+		kubetest.PodStatus{Phase: corev1.PodRunning, Ready: true, Addresses: p.addresses}))
+	require.NoError(c.t, pods.Bind(c.t.Context(), &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name}, Target: corev1.ObjectReference{Kind: "Node", Name: p.host},
+	}, metav1.CreateOptions{}))
 }
 
 // choice is what the bridge has chosen for a family of a pod.
@@ -153,12 +172,40 @@ func (c *cluster) plug(p *pod) {
 	object, err := c.Client().CoreV1().Pods(p.namespace).Get(c.t.Context(), p.name, metav1.GetOptions{})
 	require.NoError(c.t, err)
 	first, second := vpn[0].Adjacencies[0], vpn[0].Adjacencies[1]
-	require.NoError(c.t, c.lab.Plug(c.t.Context(), ovnhost.Pod{
+	p.plugged = ovnhost.Pod{
 		Host: p.host, Name: p.device(), UID: string(object.UID), PortName: ietf[0].Port,
 		MAC: mac, Address: first.Address, Gateway: first.Gateway,
-	}))
+	}
+	require.NoError(c.t, c.lab.Plug(c.t.Context(), p.plugged))
 	c.addAddress(p, second)
 	p.addresses = []netip.Addr{first.Address.Addr(), second.Address.Addr()}
+}
+
+// joinNode plugs in a namespace that stands for a node behind its management port, and listens in it.
+func (c *cluster) joinNode(host string) {
+	c.t.Helper()
+	name := netvirt.ManagementPortName(c.lab.Host(host).Address)
+	var port []struct {
+		Address netip.Addr   `json:"address"`
+		MAC     string       `json:"mac-address"`
+		Network netip.Prefix `json:"node-network"`
+	}
+	bridgetest.Await(c.t, 5*time.Millisecond, converge, "the backend confirms the port of "+host, func() error {
+		if !c.bridge.Get("operational/coe-netvirt:management-ports/management-port/"+c.lab.Host(host).Address.String(), &port) {
+			return errors.New("it has not confirmed it")
+		}
+		return nil
+	})
+	mac, err := net.ParseMAC(port[0].MAC)
+	require.NoError(c.t, err)
+	namespace, rest, _ := strings.Cut(name, ":")
+	node := &pod{namespace: namespace, name: rest, host: host, addresses: []netip.Addr{port[0].Address}}
+	require.NoError(c.t, c.lab.Plug(c.t.Context(), ovnhost.Pod{
+		Host: host, Name: name, PortName: "management", MAC: mac,
+		Address: netip.PrefixFrom(port[0].Address, port[0].Network.Bits()), Gateway: coe.NodeNetwork{Prefix: port[0].Network}.Gateway(),
+	}))
+	c.listen(node)
+	c.nodes = append(c.nodes, node)
 }
 
 // addAddress gives a plugged pod its second address.

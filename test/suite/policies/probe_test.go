@@ -29,12 +29,18 @@ func (c *cell) String() string {
 	return fmt.Sprintf("%s (%s) to %s (%s) %s/%d", c.from, c.source, c.to, c.address, c.port.Protocol, c.port.Number)
 }
 
-// table returns a cell for each two pods, family, protocol and port.
+// ends returns the pods and the nodes.
+func (c *cluster) ends() []*pod { return slices.Concat(c.pods, c.nodes) }
+
+// table returns a cell for each two pods, and each pod and node, family, protocol and port.
 func (c *cluster) table() []*cell {
 	var cells []*cell
-	for _, from := range c.pods {
-		for _, to := range c.pods {
-			for family, address := range to.addresses {
+	for _, from := range c.ends() {
+		for _, to := range c.ends() {
+			if slices.Contains(c.nodes, from) && slices.Contains(c.nodes, to) {
+				continue
+			}
+			for family, address := range to.addresses[:min(len(from.addresses), len(to.addresses))] { // a node has IPv4 alone
 				for _, protocol := range []string{"tcp", "udp", "sctp"} {
 					for _, number := range ports {
 						cells = append(cells, &cell{

@@ -76,7 +76,7 @@ func (c *cluster) nextSource() uint16 {
 // receiveInits sets which of the cells, by source port, are open.
 func (c *cluster) receiveInits(sent map[uint16]*cell) error {
 	buffer := make([]byte, 256)
-	for _, p := range c.pods {
+	for _, p := range c.ends() {
 		for i, fd := range p.sctp {
 			for {
 				n, from, err := unix.Recvfrom(fd, buffer, 0)

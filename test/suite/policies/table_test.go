@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ type recipe struct {
 	Policies []*networkingv1.NetworkPolicy `json:"policies"`
 }
 
-// TestTruthTables probes every connection between nine pods, under each set of policies.
+// TestTruthTables probes every connection between nine pods and two nodes, under each set of policies.
 func TestTruthTables(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
@@ -100,9 +101,10 @@ func (c *cluster) world(namespaces map[string]map[string]string) policy.World {
 		}
 		w.Namespaces = append(w.Namespaces, policy.Namespace{Name: name, Labels: coe.NewLabels(all)})
 	}
-	for _, host := range hosts {
-		w.Nodes = append(w.Nodes, policy.Node{Name: host, Addresses: []netip.Addr{c.lab.Host(host).Address}})
+	for _, n := range c.nodes {
+		w.Nodes = append(w.Nodes, policy.Node{Name: n.host, Addresses: append([]netip.Addr{c.lab.Host(n.host).Address}, n.addresses...)})
 	}
+	w.Pods = slices.Clone(c.silent)
 	for _, p := range c.pods {
 		one := policy.Pod{Namespace: p.namespace, Name: p.name, Node: p.host, Labels: coe.NewLabels(p.labels), Addresses: p.addresses}
 		for _, port := range p.ports {
