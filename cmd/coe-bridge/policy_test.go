@@ -27,6 +27,7 @@ func TestPolicyOutput(t *testing.T) {
 		"check-denied.yaml":  "check --from shop/db --to 192.0.2.7:80 -o yaml",
 		"explain.txt":        "explain shop/db",
 		"explain.json":       "explain shop/db -o json",
+		"explain-rows.txt":   "explain shop/db --rows",
 		"reach-to.txt":       "reach --to shop/db",
 		"reach-to.json":      "reach --to shop/db -o json",
 		"reach-from.txt":     "reach --from ops/prometheus",
@@ -175,6 +176,20 @@ func TestPolicyOfTheHostNetwork(t *testing.T) {
 	out, err := run(t, "", "policy", "explain", "-f", policyCluster, "ops/exporter")
 	require.NoError(t, err)
 	require.Contains(t, out, "ops/exporter is on the host network: it counts as its node, and no policy applies to it\n")
+	out, err = run(t, "", "policy", "explain", "--rows", "-f", policyCluster, "ops/exporter")
+	require.NoError(t, err)
+	require.True(t, strings.HasSuffix(out, "\nno rows in OVN\n"), out)
+}
+
+// TestPolicyRowsOfNewPod: a pod without an address has no rows, and the answer says why.
+func TestPolicyRowsOfNewPod(t *testing.T) {
+	const pod = "---\n{apiVersion: v1, kind: Pod, metadata: {name: new, namespace: shop}, spec: {nodeName: n1}, status: {hostIP: 192.168.0.1}}"
+	out, err := run(t, pod, "policy", "explain", "--rows", "-f", "-", "shop/new")
+	require.NoError(t, err)
+	require.Contains(t, out, "note: pod shop/new has no rows: NoAddress: ")
+	require.Contains(t, out, "\nno rows in OVN\n")
+	_, err = run(t, pod, "policy", "explain", "--rows", "--isolation", "some", "-f", "-", "shop/new")
+	require.ErrorContains(t, err, `--isolation "some": want none or namespace`)
 }
 
 func TestPolicyCompletion(t *testing.T) {

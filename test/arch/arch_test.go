@@ -59,7 +59,7 @@ var rules = map[string]rule{
 	},
 	"mapping/plan": {
 		[]string{
-			"coe", "coe/ipam", "coe/kube/manifest", "coe/northbound", "coe/northbound/entry", "dhcppool", "mapping", "mapping/backend/ovn",
+			"coe", "coe/ipam", "coe/kube/manifest", "coe/northbound", "coe/northbound/entry", "dhcppool", "mapping", "mapping/backend/ovn", "mapping/backend/ovn/nb",
 			"mapping/netvirt", "mapping/netvirt/netvirtjson", "mapping/policy", "yang",
 		}, nil,
 		"computes with the parts of a bridge; starts nothing, and knows no HTTP",
@@ -213,7 +213,10 @@ var rules = map[string]rule{
 		"shows what would change; writes nothing",
 	},
 	"cmd/coe-bridge/policy": {
-		[]string{"cmd/coe-bridge/output", "cmd/coe-bridge/running", "coe", "coe/kube/manifest", "mapping/policy"}, []string{"github.com/spf13/cobra"},
+		[]string{
+			"cmd/coe-bridge/flags", "cmd/coe-bridge/output", "cmd/coe-bridge/running", "coe", "coe/kube/manifest", "mapping/plan", "mapping/policy",
+		},
+		[]string{"github.com/spf13/cobra"},
 		"asks the evaluator, and prints",
 	},
 	"cmd/coe-bridge/running": {

@@ -39,8 +39,13 @@ type Mapping struct {
 
 // Register adds the flags to a command.
 func (f *Mapping) Register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.isolation, "isolation", "none", "none: every pod reaches every pod; namespace: a pod reaches only the pods of its namespace")
+	f.RegisterIsolation(cmd)
 	cmd.Flags().Uint32Var(&f.leaseTime, "dhcp-lease-time", 3600, "lease time of DHCP, in seconds")
+}
+
+// RegisterIsolation adds --isolation alone.
+func (f *Mapping) RegisterIsolation(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.isolation, "isolation", "none", "none: every pod reaches every pod; namespace: a pod reaches only the pods of its namespace")
 	_ = cmd.RegisterFlagCompletionFunc("isolation", cobra.FixedCompletions(
 		[]string{"none", "namespace"}, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -6,15 +6,19 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/plan"
 	"github.com/coe-bridge/coe-bridge/mapping/policy"
 )
 
 func newExplain() *cobra.Command {
 	var (
-		in  input
-		out output.Format
+		in       input
+		out      output.Format
+		rows     bool
+		settings flags.Mapping
 	)
 	cmd := &cobra.Command{
 		Use:   "explain NS/POD",
@@ -24,8 +28,14 @@ direction without a policy is open. A direction with policies is open only for w
 their rules allows.
 
 A named port of an ingress rule is listed with the pod's own numbers. In an egress rule each
-destination has its own numbers.`,
+destination has its own numbers.
+
+With --rows it also lists the rows that the bridge makes of them in OVN: the port groups of
+the pod with their ACLs, the address sets that these ACLs name, and the address sets that
+have an address of the pod. JSON and YAML always have them. They are computed; explain reads
+no database.`,
 		Example: `  coe-bridge policy explain -f cluster.yaml shop/db
+  coe-bridge policy explain --kubeconfig ~/.kube/config shop/db --rows
   coe-bridge policy explain --kubeconfig ~/.kube/config shop/db -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -44,10 +54,24 @@ destination has its own numbers.`,
 				return fmt.Errorf("policy explain: %w", err)
 			}
 			shown := showRules(args[0], ends[0])
-			return out.Print(cmd.OutOrStdout(), shown.table(), shown)
+			if rows || out != "table" {
+				if shown.Rows, err = readRows(cmd, c, settings, args[0]); err != nil {
+					return err
+				}
+			}
+			if err := out.Print(cmd.OutOrStdout(), shown.table(), shown); err != nil {
+				return err
+			}
+			if out != "table" || !rows {
+				return nil
+			}
+			fmt.Fprintln(cmd.OutOrStdout())
+			return rowTable(shown.Rows).Print(cmd.OutOrStdout())
 		},
 	}
 	in.register(cmd)
+	cmd.Flags().BoolVar(&rows, "rows", false, "list the rows in OVN too")
+	settings.RegisterIsolation(cmd)
 	out.Register(cmd)
 	return cmd
 }
@@ -59,6 +83,8 @@ type shownRules struct {
 	HostNetwork bool        `json:"hostNetwork"` // no policy applies to the pod
 	Ingress     []shownRule `json:"ingress"`
 	Egress      []shownRule `json:"egress"`
+	// Rows are the rows of OVN for the pod's policies.
+	Rows *plan.PolicyRows `json:"rows"`
 }
 
 // shownRule is a rule of a policy that isolates the pod. If the policy has no rules, only its

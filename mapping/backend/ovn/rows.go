@@ -40,13 +40,9 @@ var naming = map[string][]string{
 // object refers to an object that is not in the model. An empty owner means the default
 // of Config.
 func Rows(m netvirt.Model, owner string) ([]Row, error) {
-	cfg := Config{Owner: owner}
-	cfg.setDefaults()
-	ahead := newMirror(codec.Codec{Owner: cfg.Owner}).stage()
-	for _, c := range netvirt.Diff(nil, m) {
-		if err := ahead.apply(c); err != nil {
-			return nil, fmt.Errorf("list northbound rows: %w", err)
-		}
+	ahead, err := written(m, owner)
+	if err != nil {
+		return nil, err
 	}
 	set := &ovsdb.RowSet{}
 	for k, g := range ahead.groups {
@@ -55,6 +51,43 @@ func Rows(m netvirt.Model, owner string) ([]Row, error) {
 		set.Links = append(set.Links, rows.Links...)
 	}
 	return list(set), nil
+}
+
+// Joined returns the UUIDs of the Port_Groups and Address_Sets that an interface of a model is a
+// member of, as Rows does.
+func Joined(m netvirt.Model, owner, iface string) ([]string, error) {
+	ahead, err := written(m, owner)
+	if err != nil {
+		return nil, err
+	}
+	k := netvirt.Key{Kind: netvirt.KindInterface, Name: iface}
+	rows, _ := ahead.encode(k, ahead.group(k).objects, ahead.look)
+	var joined []string
+	for _, l := range rows.Links {
+		if l.Table.Name == nb.PortGroupTable || l.Table.Name == nb.AddressSetTable {
+			joined = append(joined, l.Parent)
+		}
+	}
+	return joined, nil
+}
+
+// written returns an empty database to which a model is written.
+func written(m netvirt.Model, owner string) (*stage, error) {
+	cfg := Config{Owner: owner}
+	cfg.setDefaults()
+	ahead := newMirror(codec.Codec{Owner: cfg.Owner}).stage()
+	for _, c := range netvirt.Diff(nil, m) {
+		if err := ahead.apply(c); err != nil {
+			return nil, fmt.Errorf("list northbound rows: %w", err)
+		}
+	}
+	return ahead, nil
+}
+
+// Role says what the row is for among the rows of its object; empty if there is one for each table.
+func (r Row) Role() string {
+	ids, _ := r.Columns["external_ids"].(map[string]string)
+	return ids[codec.IDRole]
 }
 
 // list returns a set as rows for people, with links as columns.

@@ -138,6 +138,43 @@ func asJSON(t *testing.T, value any) any {
 	return out
 }
 
+// TestJoined: Joined names the groups that have an interface's port in Rows, and sets with one of its
+// addresses.
+func TestJoined(t *testing.T) {
+	for seed := range uint64(8) {
+		w := backendtest.NewWorld(seed)
+		for range 30 {
+			w.Step()
+		}
+		w.Join()
+		model := w.Model()
+		rows, err := ovn.Rows(model, "")
+		require.NoError(t, err)
+		ports := map[string]ovn.Row{}
+		for _, r := range rows {
+			if r.Table == "Logical_Switch_Port" {
+				ports[r.Name] = r
+			}
+		}
+		for k := range model {
+			if k.Kind != netvirt.KindInterface {
+				continue
+			}
+			joined, err := ovn.Joined(model, "", k.Name)
+			require.NoError(t, err)
+			for _, r := range rows {
+				members, _ := r.Columns["ports"].([]string)
+				switch {
+				case r.Table == "Port_Group":
+					require.Equal(t, slices.Contains(members, ports[k.Name].UUID), slices.Contains(joined, r.UUID), "%s in %s", k, r.Name)
+				case r.Table == "Address_Set" && slices.Contains(joined, r.UUID):
+					require.NotEmpty(t, r.Columns["addresses"], "%s in %s", k, r.Name)
+				}
+			}
+		}
+	}
+}
+
 // TestRows: rows are named and sorted for people, and Rows refuses a model with a dangling
 // reference.
 func TestRows(t *testing.T) {

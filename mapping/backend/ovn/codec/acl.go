@@ -134,7 +134,7 @@ const logRate = 100
 // log lets ovn-controller log the packets that match an ACL. Each ACL has a Meter, so that a busy
 // ACL does not hide the lines of others. The Meter is created and deleted with the ACL.
 func (c Codec) log(set *ovsdb.RowSet, k netvirt.Key, acl *nb.ACL, name string, severity nb.ACLSeverity) {
-	role := acl.ExternalIDs[idRole]
+	role := acl.ExternalIDs[IDRole]
 	band := &nb.MeterBand{
 		UUID: c.uuid(nb.MeterBandTable, k, role), Action: nb.MeterBandActionDrop, Rate: logRate, ExternalIDs: c.mark(k, role),
 	}
@@ -299,7 +299,7 @@ func (c Codec) encodeRemoteGroup(set *ovsdb.RowSet, k netvirt.Key, objects netvi
 // decodeRemoteGroup decodes the first address set of encodeRemoteGroup. The other one holds no
 // object.
 func decodeRemoteGroup(k netvirt.Key, row *nb.AddressSet) []netvirt.Object {
-	if row.ExternalIDs[idRole] != families[0] {
+	if row.ExternalIDs[IDRole] != families[0] {
 		return nil
 	}
 	prefixes, ok := parsePrefixes(row.ExternalIDs[idPrefixes])

@@ -14,7 +14,7 @@ const (
 	IDOwner = "coe-bridge/owner"
 	idKind  = "coe-bridge/kind" // with idName, the key of the group's head
 	idName  = "coe-bridge/name"
-	idRole  = "coe-bridge/role" // distinguishes rows of one group and table
+	IDRole  = "coe-bridge/role" // distinguishes rows of one group and table
 )
 
 // Fields of objects in the external_ids of their rows.
@@ -81,7 +81,7 @@ func (c Codec) uuid(table string, head netvirt.Key, role string) string {
 // It leaves out empty values.
 func (c Codec) mark(head netvirt.Key, role string, pairs ...string) map[string]string {
 	ids := map[string]string{IDOwner: c.Owner, idKind: head.Kind.String(), idName: head.Name}
-	pairs = append(pairs, idRole, role)
+	pairs = append(pairs, IDRole, role)
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
 			ids[pairs[i]] = pairs[i+1]
@@ -96,7 +96,7 @@ func (c Codec) Marked(r ovsdb.Row) (head netvirt.Key, ok bool) {
 	ids := r.ExternalIDs()
 	kind, known := headKinds[ids[idKind]]
 	head = netvirt.Key{Kind: kind, Name: ids[idName]}
-	if !known || ids[IDOwner] != c.Owner || c.uuid(r.Table.Name, head, ids[idRole]) != r.UUID() {
+	if !known || ids[IDOwner] != c.Owner || c.uuid(r.Table.Name, head, ids[IDRole]) != r.UUID() {
 		return netvirt.Key{}, false
 	}
 	return head, true

@@ -83,7 +83,7 @@ func (c Codec) routerPort(set *ovsdb.RowSet, head netvirt.Key, role, router, nam
 
 // policy adds a policy to a transit. The role is in the policy's external_ids.
 func (c Codec) policy(set *ovsdb.RowSet, head netvirt.Key, transit string, p *nb.LogicalRouterPolicy) {
-	p.UUID = c.uuid(nb.LogicalRouterPolicyTable, head, p.ExternalIDs[idRole])
+	p.UUID = c.uuid(nb.LogicalRouterPolicyTable, head, p.ExternalIDs[IDRole])
 	set.Add(p)
 	set.Link(nb.LogicalRouterTable, c.routerUUID(transitKey(transit)), "policies", p.UUID)
 }

@@ -129,7 +129,7 @@ func decodeService(k netvirt.Key, lb *nb.LoadBalancer) []netvirt.Object {
 	objects := []netvirt.Object{netvirt.Service{UID: uid, Namespace: namespace, Name: ids[idService], Affinity: uint32(affinity)}}
 	for vip, endpoints := range lb.Vips {
 		if v, ok := parseVIP(vip, endpoints); ok {
-			v.Service, v.Namespace, v.Protocol = uid, namespace, netvirt.Protocol(ids[idRole])
+			v.Service, v.Namespace, v.Protocol = uid, namespace, netvirt.Protocol(ids[IDRole])
 			objects = append(objects, v)
 		}
 	}
