@@ -156,6 +156,7 @@ const (
 	RecordDamaged   Reason = "RecordDamaged"   // a stored record is unusable and ignored
 	BackendRejected Reason = "BackendRejected" // the backend cannot accept the object
 	PolicyInvalid   Reason = "PolicyInvalid"   // a policy has a wrong field, so it allows nothing
+	ProfileUnknown  Reason = "ProfileUnknown"  // a security profile that is named does not exist
 	NotEnforced     Reason = "NotEnforced"     // the source requests something that the bridge does not support
 
 	CertificateExpires Reason = "CertificateExpires" // a certificate of this replica must be renewed

@@ -16,10 +16,12 @@ const (
 )
 
 // PolicySpec is a policy with its rules, as networking.k8s.io/v1 defines them. Policies add up:
-// traffic that a rule of any policy allows is allowed.
+// traffic that a rule of any policy allows is allowed. An access list is a policy of the cluster,
+// and applies to the pods that name it as a security profile.
 type PolicySpec struct {
 	Policy
-	// Pods selects the pods of the policy's namespace that the policy applies to.
+	// Pods selects the pods of the policy's namespace that the policy applies to; of all
+	// namespaces for a policy of the cluster.
 	Pods Selector
 	// Ingress and Egress are what the policy says about a direction.
 	Ingress, Egress PolicySide
@@ -28,7 +30,14 @@ type PolicySpec struct {
 // PolicySet is what the mapping of every scope needs to know of all namespaces. A PolicySet is
 // never changed, only replaced.
 type PolicySet struct {
-	Policies []*PolicySpec // of all namespaces; sorted by namespace, name and UID
+	// Policies are of all namespaces and of the cluster; sorted by namespace, name and UID. Each
+	// name of Unknown has an UnknownProfile.
+	Policies []*PolicySpec
+	// Profiles are the security profiles that pods or namespaces name, with these namespaces and
+	// the namespaces of these pods, sorted.
+	Profiles map[string][]string
+	// Unknown are the names in Profiles that no access list has.
+	Unknown map[string]bool
 	// Namespaces has the labels that sources report for namespaces. LabelsOf also knows the labels of
 	// a namespace that is not reported.
 	Namespaces map[string]Labels
@@ -63,7 +72,24 @@ type PolicySide struct {
 type PolicyRule struct {
 	Peers []PolicyPeer // if there are none, everyone matches
 	Ports []PolicyPort // if there are none, all traffic matches
+	// Family, if not 0, is the address family of the traffic.
+	Family Family
+	// Name is the name of the entry of an access list; empty for a rule of a network policy.
+	Name string
 }
+
+// Family is an address family; 0 for all.
+type Family uint8
+
+// The address families.
+const (
+	IPv4 Family = 4
+	IPv6 Family = 6
+)
+
+// Has reports whether an address belongs to the family. An unknown address, the zero value,
+// belongs to none.
+func (f Family) Has(a netip.Addr) bool { return f == 0 || a.IsValid() && a.Is4() == (f == IPv4) }
 
 // PolicyPeer is the other end of allowed traffic: a block of addresses, or pods.
 type PolicyPeer struct {

@@ -16,6 +16,8 @@ type policyState struct {
 	ports map[ContainerPort]int
 	// users counts the uses of a named port in rules, by the namespace of the policy.
 	users map[NamedPort]map[string]int
+	// named counts the pods and the Namespaces that name a security profile, by namespace.
+	named map[string]map[string]int
 	// unlisted has the origins that have not reported all their policies.
 	unlisted map[Origin]bool
 }
@@ -28,14 +30,22 @@ func (s *Store) policySet() *PolicySet {
 	set := &PolicySet{
 		Namespaces: maps.Clone(s.policy.labels),
 		NamedPorts: map[NamedPort][]uint16{},
+		Profiles:   map[string][]string{},
+		Unknown:    map[string]bool{},
 		Complete:   s.policiesComplete(),
 	}
 	for _, ns := range s.namespaces {
-		for _, p := range ns.policies {
-			if p.Kind == NetworkPolicy {
-				set.Policies = append(set.Policies, p)
-			}
-		}
+		set.Policies = slices.AppendSeq(set.Policies, maps.Values(ns.policies))
+	}
+	for name, namespaces := range s.policy.named {
+		set.Profiles[name], set.Unknown[name] = slices.Sorted(maps.Keys(namespaces)), true
+	}
+	for _, p := range s.policies {
+		set.Policies = append(set.Policies, p)
+		delete(set.Unknown, p.Pods.Profile())
+	}
+	for name := range set.Unknown {
+		set.Policies = append(set.Policies, UnknownProfile(name))
 	}
 	slices.SortFunc(set.Policies, func(a, b *PolicySpec) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
@@ -83,26 +93,34 @@ func (tx *Tx) stalePolicies() {
 }
 
 // usePolicy follows that a policy applies (by is 1), or no longer applies (-1). It marks the
-// namespaces with pods that the policy may select as peers.
+// namespaces with pods that the policy may select as peers, or that name it as a security profile.
 func (tx *Tx) usePolicy(p *PolicySpec, by int) {
-	if p.Kind != NetworkPolicy {
-		return
-	}
 	tx.stalePolicies()
+	tx.markNaming(p.Pods.Profile())
 	for rule := range p.rules() {
 		for _, port := range rule.Ports {
 			if port.Name != "" {
 				tx.store.policy.use(NamedPort{port.Name, port.Protocol}, p.Namespace, by)
 			}
 		}
+	}
+	tx.markPeers(p)
+	if slices.ContainsFunc(p.Egress.Rules, PolicyRule.namesPorts) {
+		tx.markSelected(&Selector{})
+	}
+}
+
+// markPeers marks the namespaces with pods that a policy may select as peers.
+func (tx *Tx) markPeers(p *PolicySpec) {
+	for rule := range p.rules() {
 		for i := range rule.Peers {
-			if peer := &rule.Peers[i]; peer.Block == nil && peer.Namespaces != nil {
+			peer := &rule.Peers[i]
+			if profile := peer.Pods.Profile(); profile != "" {
+				tx.markNaming(profile)
+			} else if peer.Block == nil && peer.Namespaces != nil {
 				tx.markSelected(peer.Namespaces)
 			}
 		}
-	}
-	if slices.ContainsFunc(p.Egress.Rules, PolicyRule.namesPorts) {
-		tx.markSelected(&Selector{})
 	}
 }
 
@@ -128,17 +146,60 @@ func (p *PolicySpec) rules() iter.Seq[*PolicyRule] {
 }
 
 func (s *policyState) use(port NamedPort, namespace string, by int) {
-	users := s.users[port]
-	if users == nil {
-		users = map[string]int{}
-		s.users[port] = users
+	count(s.users, port, namespace, by)
+}
+
+// count changes the number of uses of a key in a namespace, and reports whether it was or is 0.
+func count[K comparable](all map[K]map[string]int, key K, namespace string, by int) (isEdge bool) {
+	uses := all[key]
+	if uses == nil {
+		uses = map[string]int{}
+		all[key] = uses
 	}
-	users[namespace] += by
-	if users[namespace] == 0 {
-		delete(users, namespace)
+	before := uses[namespace]
+	uses[namespace] = before + by
+	if uses[namespace] == 0 {
+		delete(uses, namespace)
 	}
-	if len(users) == 0 {
-		delete(s.users, port)
+	if len(uses) == 0 {
+		delete(all, key)
+	}
+	return before == 0 || before+by == 0
+}
+
+// countProfiles follows a change of the security profiles that a pod names, which may be nil.
+func (tx *Tx) countProfiles(old, now *Pod) {
+	if old != nil && now != nil && old.Labels == now.Labels && old.Namespace == now.Namespace {
+		return
+	}
+	if now != nil {
+		tx.nameProfiles(now.Namespace, now.Labels, +1)
+	}
+	if old != nil {
+		tx.nameProfiles(old.Namespace, old.Labels, -1)
+	}
+}
+
+// nameProfiles follows that an object of a namespace with labels names their security profiles
+// (by is 1), or no longer names them (-1). The remote groups of an access list have members while
+// the list is named.
+func (tx *Tx) nameProfiles(namespace string, labels Labels, by int) {
+	for name := range labels.Profiles() {
+		if count(tx.store.policy.named, name, namespace, by) {
+			tx.stalePolicies()
+			for _, p := range tx.store.policies {
+				if p.Pods.Profile() == name {
+					tx.markPeers(p)
+				}
+			}
+		}
+	}
+}
+
+// markNaming marks the namespaces that name a security profile.
+func (tx *Tx) markNaming(profile string) {
+	for name := range tx.store.policy.named[profile] {
+		tx.dirty[name] = true
 	}
 }
 
@@ -157,6 +218,8 @@ func (tx *Tx) relabelNamespace(name string, labels Labels) {
 	if known[name] == labels {
 		return
 	}
+	tx.nameProfiles(name, labels, +1)
+	tx.nameProfiles(name, known[name], -1)
 	if known[name] = labels; labels == (Labels{}) {
 		delete(known, name)
 	}

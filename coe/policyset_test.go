@@ -27,6 +27,13 @@ func policyOf(uid, namespace string, rules ...coe.PolicyRule) *coe.PolicySpec {
 	}
 }
 
+// profileOf returns an access list that isolates the pods that name it.
+func profileOf(uid, name string) *coe.PolicySpec {
+	p := coe.UnknownProfile(name)
+	p.UID = uid
+	return p
+}
+
 func tcp(name string, number uint16) coe.ContainerPort {
 	return coe.ContainerPort{Name: name, Protocol: "tcp", Port: number}
 }
@@ -73,9 +80,30 @@ func TestPolicySet(t *testing.T) {
 			pod.Labels = label("app", "shop")
 			tx.PutPod(coe.Kubernetes, &pod)
 		}, false, coe.Changed{Namespaces: []string{"web"}}},
-		{"an access list", func(tx *coe.Tx) {
-			tx.PutPolicy(coe.Kubernetes, &coe.PolicySpec{Policy: coe.Policy{UID: "acl", Kind: coe.AccessList}})
-		}, false, coe.Changed{Cluster: true}},
+		{"an access list that nobody names", func(tx *coe.Tx) { tx.PutPolicy(coe.Kubernetes, profileOf("acl", "locked")) }, true, coe.Changed{Cluster: true}},
+		{"a pod names it", func(tx *coe.Tx) {
+			tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "p3", Namespace: "bank", Labels: coe.Labels{}.WithProfiles("locked")})
+		}, true, coe.Changed{Namespaces: []string{"bank"}, Cluster: true}},
+		{"the pod reports another state", func(tx *coe.Tx) {
+			tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "p3", Namespace: "bank", Labels: coe.Labels{}.WithProfiles("locked"), NodeName: "n1"})
+		}, false, coe.Changed{Namespaces: []string{"bank"}}},
+		{"a second pod names it", func(tx *coe.Tx) {
+			tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "p4", Namespace: "bank", Labels: label("app", "web").WithProfiles("locked")})
+		}, false, coe.Changed{Namespaces: []string{"bank"}}},
+		{"another namespace names it", relabel("web", label("tier", "front").WithProfiles("locked")), true, coe.Changed{Namespaces: []string{"web"}, Cluster: true}},
+		{"an access list with its pods as peers", func(tx *coe.Tx) {
+			other := profileOf("acl2", "other")
+			other.Ingress.Rules = []coe.PolicyRule{{Peers: []coe.PolicyPeer{{Namespaces: &coe.Selector{}, Pods: coe.ProfileSelector("locked")}}}}
+			tx.PutPolicy(coe.Kubernetes, other)
+		}, true, coe.Changed{Namespaces: []string{"bank", "web"}, Cluster: true}},
+		{"the access list changes", func(tx *coe.Tx) { tx.PutPolicy(coe.Kubernetes, profileOf("acl", "locked")) },
+			true, coe.Changed{Namespaces: []string{"bank", "web"}, Cluster: true}},
+		{"the pods and the list of peers are gone", func(tx *coe.Tx) {
+			tx.DeletePod(coe.Kubernetes, "p3")
+			tx.DeletePod(coe.Kubernetes, "p4")
+			tx.DeletePolicy(coe.Kubernetes, "acl2")
+			tx.PutNamespace(coe.Kubernetes, &coe.Namespace{Name: "web", Labels: label("tier", "front")})
+		}, true, coe.Changed{Namespaces: []string{"bank", "web"}, Cluster: true}},
 		{"a policy with a port name, and its own pods as peers", func(tx *coe.Tx) {
 			tx.PutPolicy(coe.Kubernetes, policyOf("n1", "data", coe.PolicyRule{
 				Peers: []coe.PolicyPeer{{}}, Ports: []coe.PolicyPort{{Protocol: "tcp", Name: "http"}},
@@ -179,9 +207,12 @@ func (w *world) policy() *coe.PolicySpec {
 
 // change makes a random change in the Store and in the world.
 func (w *world) change(tx *coe.Tx) {
-	switch w.IntN(6) {
+	switch w.IntN(7) {
 	case 0, 1:
 		p := &coe.Pod{UID: fmt.Sprint("p", w.IntN(8)), Namespace: w.pick("a", "b", "c"), NoNetwork: w.IntN(4) == 0, Ports: w.ports()}
+		if !p.NoNetwork {
+			p.Labels = w.withProfile(coe.Labels{})
+		}
 		w.pods[p.UID] = p
 		tx.PutPod(coe.Kubernetes, p)
 	case 2:
@@ -203,15 +234,66 @@ func (w *world) change(tx *coe.Tx) {
 			tx.DeleteNamespace(coe.Kubernetes, name)
 			return
 		}
-		w.namespaces[name] = label("tier", w.pick("front", "back"))
+		w.namespaces[name] = w.withProfile(label("tier", w.pick("front", "back")))
 		tx.PutNamespace(coe.Kubernetes, &coe.Namespace{Name: name, Labels: w.namespaces[name]})
+	case 6:
+		uid := fmt.Sprint("l", w.IntN(4))
+		if w.IntN(3) == 0 {
+			delete(w.policies, uid)
+			tx.DeletePolicy(coe.Kubernetes, uid)
+			return
+		}
+		p := profileOf(uid, w.pick("x", "y", "z"))
+		if w.IntN(2) == 0 {
+			p.Ingress.Rules = []coe.PolicyRule{{Peers: []coe.PolicyPeer{{Namespaces: &coe.Selector{}, Pods: coe.ProfileSelector(w.pick("x", "y", "z"))}}}}
+		}
+		w.policies[uid] = p
+		tx.PutPolicy(coe.Kubernetes, p)
 	}
+}
+
+// withProfile sometimes adds a security profile to labels.
+func (w *world) withProfile(labels coe.Labels) coe.Labels {
+	return labels.WithProfiles(w.pick("", "", "x", "y"))
+}
+
+// naming returns the namespaces that name each security profile, themselves or with a pod.
+func (w *world) naming() map[string][]string {
+	namespaces := map[string]map[string]bool{}
+	add := func(namespace string, labels coe.Labels) {
+		for name := range labels.Profiles() {
+			if namespaces[name] == nil {
+				namespaces[name] = map[string]bool{}
+			}
+			namespaces[name][namespace] = true
+		}
+	}
+	for name, labels := range w.namespaces {
+		add(name, labels)
+	}
+	for _, p := range w.pods {
+		add(p.Namespace, p.Labels)
+	}
+	all := map[string][]string{}
+	for name, of := range namespaces {
+		all[name] = slices.Sorted(maps.Keys(of))
+	}
+	return all
 }
 
 // want returns the PolicySet of the world, computed from its objects alone.
 func (w *world) want() *coe.PolicySet {
-	set := &coe.PolicySet{Namespaces: maps.Clone(w.namespaces), NamedPorts: map[coe.NamedPort][]uint16{}}
-	set.Policies = slices.SortedFunc(maps.Values(w.policies), func(a, b *coe.PolicySpec) int {
+	set := &coe.PolicySet{
+		Namespaces: maps.Clone(w.namespaces), NamedPorts: map[coe.NamedPort][]uint16{}, Profiles: w.naming(), Unknown: map[string]bool{},
+	}
+	policies := slices.Collect(maps.Values(w.policies))
+	for name := range set.Profiles {
+		if !slices.ContainsFunc(policies, func(p *coe.PolicySpec) bool { return p.Pods.Profile() == name }) {
+			set.Unknown[name] = true
+			policies = append(policies, coe.UnknownProfile(name))
+		}
+	}
+	set.Policies = slices.SortedFunc(slices.Values(policies), func(a, b *coe.PolicySpec) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
 	for name := range portNames(set.Policies) {
@@ -250,11 +332,15 @@ func (w *world) concerns(set *coe.PolicySet, namespace string) []any {
 	var own []*coe.PolicySpec
 	hasPods := slices.ContainsFunc(slices.Collect(maps.Values(w.pods)), func(p *coe.Pod) bool { return p.Namespace == namespace })
 	for _, p := range set.Policies {
-		if p.Namespace == namespace {
+		if p.Namespace == namespace || slices.Contains(set.Profiles[p.Pods.Profile()], namespace) {
 			own = append(own, p)
 		}
 		for _, rule := range slices.Concat(p.Ingress.Rules, p.Egress.Rules) {
 			for _, peer := range rule.Peers {
+				profile := peer.Pods.Profile()
+				if profile != "" && !slices.Contains(set.Profiles[profile], namespace) {
+					continue
+				}
 				if hasPods && peer.Namespaces != nil && peer.Namespaces.Matches(set.LabelsOf(namespace)) {
 					all = append(all, p, peer)
 				}

@@ -117,6 +117,7 @@ func NewStore(changed func(Changed), origins ...Origin) *Store {
 			labels:   map[string]Labels{},
 			ports:    map[ContainerPort]int{},
 			users:    map[NamedPort]map[string]int{},
+			named:    map[string]map[string]int{},
 			unlisted: map[Origin]bool{},
 		},
 	}
@@ -367,7 +368,7 @@ type View struct {
 	Services  []*Service   // sorted by uid
 	Endpoints []*Endpoints // sorted by uid
 	Policies  []*Policy    // sorted by uid
-	// Configured is the Namespace if it has settings, enforced or not (PolicyLog, Ignored); else nil.
+	// Configured is the Namespace if it has settings: PolicyLog, Ignored, or security profiles; else nil.
 	Configured *Namespace
 
 	Leases       Leases

@@ -77,6 +77,7 @@ func (tx *Tx) changePod(uid string, change func(map[string]*Pod), origin Origin)
 	pods := func(l *layer) map[string]*Pod { return l.pods }
 	old, now := replace(tx, origin, uid, pods, change)
 	tx.countPorts(old, now)
+	tx.countProfiles(old, now)
 	if old != nil {
 		tx.store.countNode(old.HostIP, old.Namespace, -1)
 		tx.store.countUse(old.HostIP, -old.interfaces(), 0)
@@ -220,7 +221,7 @@ func (tx *Tx) DeleteNamespace(origin Origin, name string) {
 }
 
 func (tx *Tx) configureNamespace(name string, now *Namespace) {
-	if now != nil && now.Ignored == 0 && now.PolicyLog == "" {
+	if now != nil && now.Ignored == 0 && now.PolicyLog == "" && !now.Labels.namesProfiles() {
 		now = nil
 	}
 	before := tx.store.namespaces[name]

@@ -30,6 +30,7 @@ func mapCluster(v coe.ClusterView, s Settings, all *policies) (netvirt.Model, []
 	for _, p := range v.Policies {
 		problems = append(problems, s.policyProblems(p)...)
 	}
+	problems = append(problems, s.profileProblems(v.PolicySet)...)
 	if target := s.transit(); target != "" {
 		m.Add(netvirt.Transit{RouteTarget: target})
 		if v.Networks != nil {

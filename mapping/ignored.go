@@ -78,8 +78,8 @@ func (b *builder) unenforced(kind, uid, name, message string) {
 func (s Settings) policyProblems(p *coe.Policy) []coe.Problem {
 	var message string
 	switch {
-	case p.Kind == coe.AccessList:
-		message = "access lists are not enforced: traffic that the list forbids is allowed"
+	case s.Limits.NoACLs && p.Kind == coe.AccessList:
+		message = "access lists are not enforced, because the backend has no ACLs: traffic that the list forbids is allowed"
 	case s.Limits.NoACLs:
 		message = "network policies are not enforced, because the backend has no ACLs: traffic that the policy forbids is allowed"
 	case p.Invalid != "":

@@ -259,7 +259,7 @@ func TestNotEnforced(t *testing.T) {
 	}
 	v.Configured = &coe.Namespace{UID: "n", Name: "default", Ignored: coe.UnknownAnnotation}
 	first.Ignored = coe.HostPort
-	require.Equal(t, []string{"l", "n", uid1}, reasons(settings))
+	require.Equal(t, []string{"n", uid1}, reasons(settings))
 	require.Equal(t, []string{"l", "n", "p", uid1}, reasons(withoutACLs))
 }
 

@@ -71,10 +71,11 @@ func (n *namespacePolicies) empty() bool { return len(n.subjects)+len(n.groups) 
 // member returns the membership of the pods of a namespace with a memberKey.
 func (n *namespacePolicies) member(namespace string, key memberKey) member {
 	m := member{membership: &membership{}}
+	labels := coe.PodLabels(n.labels, key.labels)
 	var acls, groups []string
 	isolated := map[netvirt.Direction]bool{}
 	for _, s := range n.subjects {
-		if !s.selector.Matches(key.labels) {
+		if !s.selector.Matches(labels) {
 			continue
 		}
 		isolated[netvirt.Ingress] = isolated[netvirt.Ingress] || s.ingress
@@ -97,7 +98,7 @@ func (n *namespacePolicies) member(namespace string, key memberKey) member {
 	for _, g := range n.groups {
 		switch {
 		case !hasPort(key.ports, g.port):
-		case slices.ContainsFunc(g.selectors, func(s *coe.Selector) bool { return s.Matches(key.labels) }):
+		case slices.ContainsFunc(g.selectors, func(s *coe.Selector) bool { return s.Matches(labels) }):
 			groups = append(groups, g.name)
 		case g.port != nil && g.prefixes != nil:
 			m.within = append(m.within, g)

@@ -77,6 +77,17 @@ const (
 	hasIPv6
 )
 
+// familiesOf returns the families of a rule.
+func familiesOf(f coe.Family) familySet {
+	switch f {
+	case coe.IPv4:
+		return hasIPv4
+	case coe.IPv6:
+		return hasIPv6
+	}
+	return hasIPv4 | hasIPv6
+}
+
 // familyOf returns the family of an address.
 func familyOf(a netip.Addr) familySet {
 	if a.Is4() {
@@ -111,20 +122,26 @@ func compile(set *coe.PolicySet, isolated bool) *policies {
 	}
 	labels := policyNames(set.Policies)
 	for _, p := range set.Policies {
-		c.add(p, labels[p])
+		if p.Namespace != "" {
+			c.add(p, p.Namespace, labels[p])
+			continue
+		}
+		for _, namespace := range set.Profiles[p.Pods.Profile()] {
+			c.add(p, namespace, labels[p])
+		}
 	}
 	return c
 }
 
-// add adds a policy. name is its name in names of ACEs.
-func (c *policies) add(p *coe.PolicySpec, name string) {
+// add adds a policy for the pods of a namespace. name is its name in names of ACEs.
+func (c *policies) add(p *coe.PolicySpec, namespace, name string) {
 	if !p.Ingress.Isolates && !p.Egress.Isolates {
 		return
 	}
-	of := c.subjects[p.Namespace]
+	of := c.subjects[namespace]
 	if of == nil {
 		of = map[string]*subjects{}
-		c.subjects[p.Namespace] = of
+		c.subjects[namespace] = of
 	}
 	key := canonical(&p.Pods)
 	s := of[key]
@@ -136,7 +153,8 @@ func (c *policies) add(p *coe.PolicySpec, name string) {
 	s.egress = s.egress || p.Egress.Isolates
 	for _, d := range directions {
 		for i := range p.Side(d.coe).Rules {
-			c.addRule(s, p, entry{direction: d.acl, policy: name, rule: i}, &p.Side(d.coe).Rules[i])
+			rule := &p.Side(d.coe).Rules[i]
+			c.addRule(s, namespace, entry{direction: d.acl, policy: name, rule: i, families: familiesOf(rule.Family)}, rule)
 		}
 	}
 }
@@ -144,8 +162,9 @@ func (c *policies) add(p *coe.PolicySpec, name string) {
 // addRule adds the entries of a rule: one with all its numeric ports, and one for each number of
 // each named port. A named port is a port of the destination: of the selected pods if the
 // direction is ingress, else of the peers.
-func (c *policies) addRule(s *subjects, p *coe.PolicySpec, e entry, r *coe.PolicyRule) {
-	all := c.newGroup(p.Namespace, r.Peers)
+func (c *policies) addRule(s *subjects, namespace string, e entry, r *coe.PolicyRule) {
+	all := c.newGroup(namespace, r.Peers)
+	e.families &= all.families()
 	if e.direction == netvirt.Ingress {
 		c.join(all) // also if no pod has the named ports: the numbers do not decide who is a member
 	}
@@ -153,15 +172,15 @@ func (c *policies) addRule(s *subjects, p *coe.PolicySpec, e entry, r *coe.Polic
 	for _, port := range r.Ports {
 		if port.Name != "" {
 			for _, number := range c.set.NamedPorts[coe.NamedPort{Name: port.Name, Protocol: port.Protocol}] {
-				c.addNamed(s, p.Namespace, e, all, coe.ContainerPort{Name: port.Name, Protocol: port.Protocol, Port: number})
+				c.addNamed(s, namespace, e, all, coe.ContainerPort{Name: port.Name, Protocol: port.Protocol, Port: number})
 			}
 		} else {
 			numeric = append(numeric, netvirt.PortRange{Protocol: netvirt.Protocol(port.Protocol), First: port.First, Last: port.Last})
 		}
 	}
 	if len(numeric) > 0 || len(r.Ports) == 0 {
-		e.remote, e.families, e.ports = c.join(all), all.families(), netvirt.NewPortList(numeric...)
-		s.acl(aclName(p.Namespace, s.key, nil), nil).add(e)
+		e.remote, e.ports = c.join(all), netvirt.NewPortList(numeric...)
+		s.acl(aclName(namespace, s.key, nil), nil).add(e)
 	}
 }
 
@@ -170,12 +189,13 @@ func (c *policies) addNamed(s *subjects, namespace string, e entry, all *group, 
 	e.suffix = portSuffix(&port)
 	e.ports = netvirt.NewPortList(netvirt.PortRange{Protocol: netvirt.Protocol(port.Protocol), First: port.Port, Last: port.Port})
 	if e.direction == netvirt.Ingress {
-		e.remote, e.families = c.join(all), all.families()
+		e.remote = c.join(all)
 		s.acl(aclName(namespace, s.key, &port), &port).add(e)
 		return
 	}
+	allowed := e.families
 	for _, g := range c.withPort(namespace, all, &port) {
-		e.remote, e.families = c.join(g.group), g.of
+		e.remote, e.families = c.join(g.group), g.of&allowed
 		s.acl(aclName(namespace, s.key, nil), nil).add(e)
 	}
 }
@@ -343,6 +363,7 @@ func (c *policies) addCluster(m netvirt.Model, v coe.ClusterView) {
 
 // namespacePolicies is what policies mean for the pods of one namespace.
 type namespacePolicies struct {
+	labels   coe.Labels
 	subjects []*subjects     // sorted by selector
 	groups   []*membersGroup // sorted by name
 }
@@ -358,19 +379,18 @@ func (c *policies) namespace(name string) *namespacePolicies {
 	if known := c.namespaces[name]; known != nil {
 		return known
 	}
-	n := &namespacePolicies{}
+	n := &namespacePolicies{labels: c.set.LabelsOf(name)}
 	for _, s := range c.subjects[name] {
 		n.subjects = append(n.subjects, s)
 	}
 	slices.SortFunc(n.subjects, func(a, b *subjects) int { return cmp.Compare(a.key, b.key) })
-	labels := c.set.LabelsOf(name)
 	for _, g := range c.groups {
 		if g.namespace != "" && g.namespace != name {
 			continue
 		}
 		here := &membersGroup{group: g}
 		for _, p := range g.peers {
-			if p.namespaces == nil && p.own == name || p.namespaces != nil && p.namespaces.Matches(labels) {
+			if p.namespaces == nil && p.own == name || p.namespaces != nil && p.namespaces.Matches(n.labels) {
 				here.selectors = append(here.selectors, p.pods)
 			}
 		}

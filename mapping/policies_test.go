@@ -13,6 +13,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/coe/northbound"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/policy"
@@ -35,6 +36,7 @@ func FuzzPolicies(f *testing.F) {
 		}
 		w.requireNoOrder()
 		w.clearPolicies()
+		w.clearProfiles()
 		w.requireIncremental()
 		for k := range w.model() {
 			require.NotContains(t, []netvirt.Kind{netvirt.KindACL, netvirt.KindACE, netvirt.KindRemoteGroup, netvirt.KindInterfaceACL}, k.Kind, "no policy is left")
@@ -135,7 +137,7 @@ func (w *policyWorld) begin(tx *coe.Tx) {
 var podPrefixes = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/27"), netip.MustParsePrefix("fd00::/64")}
 
 func (w *policyWorld) relabelNamespace(tx *coe.Tx, name string) {
-	w.labels[name] = coe.NewLabels(w.Labels())
+	w.labels[name] = w.someLabels(6)
 	tx.PutNamespace(coe.Kubernetes, &coe.Namespace{UID: name, Name: name, Labels: w.labels[name]})
 }
 
@@ -165,12 +167,21 @@ func (w *policyWorld) addPod() {
 	w.born++
 	p := &policyPod{
 		uid: fmt.Sprintf("pod%02d", w.born), namespace: w.Namespace(), node: w.IntN(policyNodes), host: w.One(8), families: w.IntN(4),
-		labels: coe.NewLabels(w.Labels()), ports: w.ports(),
+		labels: w.someLabels(3), ports: w.ports(),
 	}
 	if p.slot = w.freeSlot(p); p.slot < 16 {
 		w.pods = append(w.pods, p)
 		w.put(p)
 	}
+}
+
+// someLabels returns labels, and once in a number of calls with a security profile.
+func (w *policyWorld) someLabels(in int) coe.Labels {
+	labels := coe.NewLabels(w.Labels())
+	if w.One(in) {
+		labels = labels.WithProfiles(w.ProfileName())
+	}
+	return labels
 }
 
 func (w *policyWorld) ports() []coe.ContainerPort {
@@ -244,7 +255,7 @@ func (w *policyWorld) changePod() {
 	p := policytest.Pick(w.Generator, w.pods...)
 	switch w.IntN(5) {
 	case 0, 1:
-		p.labels = coe.NewLabels(w.Labels())
+		p.labels = w.someLabels(3)
 	case 2:
 		p.ports = w.ports()
 	case 3:
@@ -257,8 +268,13 @@ func (w *policyWorld) changePod() {
 
 func (w *policyWorld) addPolicy() {
 	w.born++
-	np := w.Policy(fmt.Sprint("p", w.born%7)) // sometimes two of a name
-	spec, err := kube.PolicySpec(np)
+	var spec *coe.PolicySpec
+	var err error
+	if w.One(3) {
+		spec, err = northbound.AccessList(w.AccessList(w.ProfileName()))
+	} else {
+		spec, err = kube.PolicySpec(w.Policy(fmt.Sprint("p", w.born%7))) // sometimes two of a name
+	}
 	require.NoError(w.t, err)
 	spec.UID = fmt.Sprint("uid", w.born)
 	w.policies = append(w.policies, spec)
@@ -267,6 +283,20 @@ func (w *policyWorld) addPolicy() {
 
 func (w *policyWorld) deletePolicy(p *coe.PolicySpec) {
 	w.store.Update(func(tx *coe.Tx) { tx.DeletePolicy(coe.Kubernetes, p.UID) })
+}
+
+// clearProfiles removes all names of security profiles: without access lists they isolate.
+func (w *policyWorld) clearProfiles() {
+	for _, p := range w.pods {
+		p.labels = coe.Labels{}
+		w.put(p)
+	}
+	w.store.Update(func(tx *coe.Tx) {
+		for name := range w.labels {
+			w.labels[name] = coe.Labels{}
+			tx.PutNamespace(coe.Kubernetes, &coe.Namespace{UID: name, Name: name})
+		}
+	})
 }
 
 func (w *policyWorld) clearPolicies() {
@@ -335,7 +365,7 @@ func (w *policyWorld) mixedRules(rules []coe.PolicyRule) (mixed []coe.PolicyRule
 		}
 		ports := slices.Clone(r.Ports)
 		slices.Reverse(ports)
-		mixed = append(mixed, coe.PolicyRule{Peers: peers, Ports: ports})
+		mixed = append(mixed, coe.PolicyRule{Peers: peers, Ports: ports, Family: r.Family})
 	}
 	return mixed
 }

@@ -89,7 +89,7 @@ func TestLoadKeepsTheOrderOfTheFile(t *testing.T) {
 	schema := sample(t)
 	require.Equal(t, []string{
 		"pod:uid", "pod:version", "pod:name", "pod:host-ip-address", "pod:cluster-id", "pod:network-NS",
-		"pod:port-mac-address", "pod:interface",
+		"pod:port-mac-address", "pod:interface", "coe-profiles:security-profiles",
 	}, childNames(find(t, schema, "pod:coe", "pods").Children))
 	require.Equal(t, []string{"sample:string", "sample:left", "sample:right", "sample:short"},
 		childNames(find(t, schema, "sample:types").Children)[:4], "a grouping stands where it is used")

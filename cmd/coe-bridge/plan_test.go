@@ -57,7 +57,8 @@ problem: service eeafffb7-d9fc-aaed-fbc9-8af8bfaacdd9 of namespace default: NoEn
 		{
 			"access list", `{"ietf-access-control-list:access-lists": {"acl": [{"acl-name": "web", "acl-type": "ietf-access-control-list:ipv4-acl"}]}}`,
 			"CHANGE   KIND      NAME    DETAILS\n" + transit +
-				"problem: access-list web: NotEnforced: access lists are not enforced: traffic that the list forbids is allowed\n",
+				"problem: access-list web: NotEnforced: the access list has no effect, because no pod and no namespace names it as a security profile: " +
+				"name it with the annotation coe-bridge.io/security-profiles, or delete it\n",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -101,6 +102,36 @@ func TestPolicyCheckFamilies(t *testing.T) {
 	require.Equal(t, output.Exit{Status: 3}, err)
 	require.Regexp(t, `(?m)^ingress +shop/web +10\.1\.0\.2 +denied +isolated, and no rule allows it: shop/deny-all, shop/v6$`, out)
 	require.Regexp(t, `(?m)^ingress +shop/web +fd00::2 +allowed +spec\.ingress\[0\] of policy shop/v6$`, out)
+}
+
+// Pods name access lists as security profiles. A list that no file has closes them.
+func TestPolicyOfProfiles(t *testing.T) {
+	const pods = `---
+{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: shop, annotations: {coe-bridge.io/security-profiles: web}}, spec: {nodeName: n1}, status: {podIP: 10.1.0.1}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: b, namespace: shop}, spec: {nodeName: n2}, status: {podIP: 10.1.0.2}}
+`
+	check := []string{"policy", "check", "-f", "-", "--from", "shop/b", "--to", "shop/a:80"}
+	out, err := run(t, pods, check...)
+	require.Equal(t, output.Exit{Status: 3}, err)
+	require.Contains(t, out, "isolated, and no rule allows it: access-list web\n")
+	require.Contains(t, out, "note: security profiles that are not in the files, so that the pods have no connections: web: name a file")
+
+	lists := filepath.Join(t.TempDir(), "lists.json")
+	require.NoError(t, os.WriteFile(lists, []byte(`{"ietf-access-control-list:access-lists": {"acl": [{"acl-type": "ipv4-acl", "acl-name": "web",
+		"access-list-entries": {"ace": [{"rule-name": "http", "aclservice:direction": "direction-ingress", "matches": {"protocol": 6,
+		"destination-port-range": {"lower-port": 80}}, "actions": {"permit": [null]}}]}}]}}`), 0o600))
+	out, err = run(t, pods, append(check, "-f", lists)...)
+	require.NoError(t, err)
+	require.Contains(t, out, `ace "http" of access-list web`)
+	require.NotContains(t, out, "note: security profiles")
+	out, err = run(t, pods, "policy", "explain", "-f", "-", "-f", lists, "shop/a")
+	require.NoError(t, err)
+	require.Regexp(t, `ingress +access-list web +ace "http" +80/tcp +everyone by IPv4`, out)
+
+	require.NoError(t, os.WriteFile(lists, []byte(`{"pod:pods": [{"uid": "8f2a6d5e-0000-4000-8000-000000000001"}]}`), 0o600))
+	_, err = run(t, pods, append(check, "-f", lists)...)
+	require.ErrorContains(t, err, "only access lists are read in this form")
 }
 
 // Manifests without addresses are enough for rules that select pods.

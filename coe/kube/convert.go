@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 )
@@ -37,7 +38,7 @@ func Pod(in *corev1.Pod) *coe.Pod {
 		return out
 	}
 	out.Ignored = ignoredOfPod(in)
-	out.Labels, out.Ports = coe.NewLabels(in.Labels), namedPorts(in)
+	out.Labels, out.Ports = Labels(&in.ObjectMeta), namedPorts(in)
 	if hasSeveralNetworks(in) {
 		return out
 	}
@@ -126,7 +127,7 @@ func Namespace(in *corev1.Namespace) *coe.Namespace {
 		UID:         uid(in.UID),
 		Name:        in.Name,
 		Terminating: in.DeletionTimestamp != nil || in.Status.Phase == corev1.NamespaceTerminating,
-		Labels:      coe.NewLabels(in.Labels),
+		Labels:      Labels(&in.ObjectMeta),
 		PolicyLog:   policyLog(in),
 		Ignored:     ignoredOfNamespace(in),
 	}
@@ -139,6 +140,16 @@ func policyLog(in *corev1.Namespace) coe.PolicyLog {
 		return log
 	}
 	return ""
+}
+
+// Labels returns the labels of a pod or a namespace, with the security profiles that it names: by
+// an annotation, separated by commas, or one by a label.
+func Labels(in *metav1.ObjectMeta) coe.Labels {
+	labels := coe.NewLabels(in.Labels)
+	if names := in.Labels[coe.ProfilesAnnotation] + "," + in.Annotations[coe.ProfilesAnnotation]; names != "," {
+		labels = labels.WithProfiles(strings.Split(names, ",")...)
+	}
+	return labels
 }
 
 // namedPorts returns the named ports of the containers that run as long as the pod.

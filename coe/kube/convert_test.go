@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -267,4 +268,28 @@ func TestEndpoints(t *testing.T) {
 
 func TestNamespaceOfNone(t *testing.T) {
 	require.Equal(t, coe.DefaultNamespace, kube.Pod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(someUID)}}).Namespace)
+}
+
+// A pod and a namespace name security profiles by an annotation, and one by a label.
+func TestLabelsWithProfiles(t *testing.T) {
+	const key = coe.ProfilesAnnotation
+	for name, c := range map[string]struct {
+		labels, annotations map[string]string
+		want                []string
+	}{
+		"none":       {map[string]string{"app": "web"}, map[string]string{key: " , "}, nil},
+		"annotation": {map[string]string{"app": "web"}, map[string]string{key: "web, db,,web"}, []string{"db", "web"}},
+		"label":      {map[string]string{"app": "web", key: "web"}, nil, []string{"web"}},
+		"both":       {map[string]string{key: "web"}, map[string]string{key: "db"}, []string{"db", "web"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := metav1.ObjectMeta{Labels: c.labels, Annotations: c.annotations}
+			want := coe.NewLabels(c.labels).WithProfiles(c.want...)
+			pod, namespace := kube.Pod(&corev1.Pod{ObjectMeta: in}), kube.Namespace(&corev1.Namespace{ObjectMeta: in})
+			require.Equal(t, want, pod.Labels)
+			require.Equal(t, want, namespace.Labels)
+			require.Zero(t, pod.Ignored|namespace.Ignored)
+			require.Equal(t, c.want, slices.Collect(pod.Labels.Profiles()))
+		})
+	}
 }

@@ -24,7 +24,7 @@ func ignoredOfPod(in *corev1.Pod) (out coe.Ignored) {
 			out |= coe.Bandwidth
 		}
 	}
-	return out | unknownAnnotations(in.Annotations, InterfacesAnnotation)
+	return out | unknownAnnotations(in.Annotations, InterfacesAnnotation, coe.ProfilesAnnotation)
 }
 
 // ignoredOfService returns the settings of a service that are not enforced.
@@ -56,7 +56,7 @@ func ignoredOfNamespace(in *corev1.Namespace) (out coe.Ignored) {
 	if _, set := in.Annotations[coe.PolicyLogAnnotation]; set && policyLog(in) == "" {
 		out |= coe.PolicyLogValue
 	}
-	return out | unknownAnnotations(in.Annotations, coe.PolicyLogAnnotation)
+	return out | unknownAnnotations(in.Annotations, coe.PolicyLogAnnotation, coe.ProfilesAnnotation)
 }
 
 // unknownAnnotations reports whether there are annotations with the bridge's prefix that are

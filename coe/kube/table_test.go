@@ -301,7 +301,9 @@ func wanted(pods, nodes, services, slices *teller) map[string]any {
 
 // wantedSet returns the expected PolicySet for the final objects.
 func wantedSet(pods, namespaces, policies *teller) *coe.PolicySet {
-	want := &coe.PolicySet{Namespaces: map[string]coe.Labels{}, NamedPorts: map[coe.NamedPort][]uint16{}}
+	want := &coe.PolicySet{
+		Namespaces: map[string]coe.Labels{}, NamedPorts: map[coe.NamedPort][]uint16{}, Profiles: map[string][]string{}, Unknown: map[string]bool{},
+	}
 	each(namespaces, func(n *corev1.Namespace) { want.Namespaces[n.Name] = coe.NewLabels(n.Labels) })
 	named := false
 	each(policies, func(p *networkingv1.NetworkPolicy) {

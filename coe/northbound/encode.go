@@ -26,6 +26,7 @@ func AppendPod(raw []byte, p *coe.Pod) []byte {
 		o.number("segmentation-id", uint64(i.SegmentationID))
 		o.endEntry(n, len(p.Interfaces))
 	}
+	appendSet(&o, "coe-profiles:security-profiles", slices.Collect(p.Labels.Profiles()), appendString)
 	return append(o.raw, '}')
 }
 

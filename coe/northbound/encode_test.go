@@ -75,7 +75,7 @@ func (r anyEntities) pod() *coe.Pod {
 	return &coe.Pod{
 		UID: r.uid(), Name: maybe(r, r.name), Namespace: r.name(), NodeName: maybe(r, r.name), HostIP: maybe(r, r.address),
 		MAC: maybe(r, func() string { return "0a:58:0a:00:00:01" }), NoNetwork: r.IntN(2) == 0,
-		Reported: coe.Reported{Revision: "17"},
+		Reported: coe.Reported{Revision: "17"}, Labels: coe.Labels{}.WithProfiles(some(r, r.name)...),
 		Interfaces: some(r, func() coe.PodInterface {
 			return coe.PodInterface{
 				UID: r.uid(), Addresses: r.families(), SegmentationID: maybe(r, r.Uint32),
@@ -228,7 +228,7 @@ func TestYanglintTakesWhatIsWritten(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "data.json")
 		require.NoError(t, os.WriteFile(file, []byte(document), 0o600))
 		return exec.CommandContext(t.Context(), lint, "-t", "data", "-f", "json", "-p", modules,
-			modules+"pod.yang", modules+"service.yang", modules+"k8s-node.yang", file).Run()
+			modules+"pod.yang", modules+"coe-profiles.yang", modules+"service.yang", modules+"k8s-node.yang", file).Run()
 	}
 	require.NoError(t, judge(document))
 	require.Error(t, judge(strings.Replace(document, `"segmentation-id":`, `"segmentation-id":-`, 1)), "libyang rejects invalid documents")

@@ -34,6 +34,7 @@ type pod struct {
 	NetworkNS string         `json:"network-NS"`
 	MAC       string         `json:"port-mac-address"`
 	Interface []podInterface `json:"interface"`
+	Profiles  []string       `json:"coe-profiles:security-profiles"`
 }
 
 type podInterface struct {
@@ -56,6 +57,9 @@ func Pod(raw []byte) (*coe.Pod, error) {
 	out := &coe.Pod{
 		UID: in.UID, Name: in.Name, Namespace: namespace(in.NetworkNS),
 		HostIP: in.HostIP.Addr, MAC: strings.ToLower(in.MAC),
+	}
+	if len(in.Profiles) > 0 {
+		out.Labels = out.Labels.WithProfiles(in.Profiles...)
 	}
 	for _, i := range in.Interface {
 		if i.NetworkID != "" && i.NetworkID != noNetwork {
@@ -220,18 +224,6 @@ func Pools(raw []byte) ([]dhcppool.Pool, error) {
 		out = append(out, pool)
 	}
 	return out, nil
-}
-
-// AccessList reads an entry of ietf-access-control-list:access-lists/acl. Its UID is its key.
-func AccessList(raw []byte) (*coe.PolicySpec, error) {
-	var in struct {
-		Type string `json:"acl-type"`
-		Name string `json:"acl-name"`
-	}
-	if err := json.Unmarshal(raw, &in); err != nil {
-		return nil, fmt.Errorf("read access list: %w", err)
-	}
-	return &coe.PolicySpec{Policy: coe.Policy{UID: JoinKey(in.Type, in.Name), Name: in.Name, Kind: coe.AccessList}}, nil
 }
 
 // some returns a list of the address; nil if the address is invalid.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
 	"github.com/coe-bridge/coe-bridge/coe/northbound/entry"
@@ -34,7 +35,7 @@ func readDocuments(documents []Document) (*input, error) {
 	}
 	all := &input{}
 	for _, d := range documents {
-		if isManifest(d.Text) {
+		if IsManifest(d.Text) {
 			if err := all.manifests.Read(d.Name, bytes.NewReader(d.Text)); err != nil {
 				return nil, fmt.Errorf("plan %w", err)
 			}
@@ -46,12 +47,46 @@ func readDocuments(documents []Document) (*input, error) {
 		}
 		all.entries.Entries = append(all.entries.Entries, entries...)
 	}
-	return all, nil
+	all.manifests.AccessLists, err = accessLists(all.entries.Entries)
+	return all, err
 }
 
-// isManifest reports whether a text is Kubernetes manifests, not COE JSON. Manifests are
+// AccessLists reads a document of COE JSON for a command that needs its access lists alone.
+func AccessLists(d Document) (lists []*coe.PolicySpec, err error) {
+	schema, err := yang.Load()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := readDocument(schema, d.Text)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", d.Name, err)
+	}
+	for _, e := range entries {
+		if e.List != northbound.AccessLists {
+			return nil, fmt.Errorf("read %s: %s %s: only access lists are read in this form: use Kubernetes manifests for the rest", d.Name, e.List, e.Key)
+		}
+	}
+	return accessLists(entries)
+}
+
+// accessLists returns the access lists among entries.
+func accessLists(entries []northbound.Entry) (lists []*coe.PolicySpec, err error) {
+	for _, e := range entries {
+		if e.List != northbound.AccessLists {
+			continue
+		}
+		p, err := northbound.AccessList(e.Raw)
+		if err != nil {
+			return nil, err
+		}
+		lists = append(lists, p)
+	}
+	return lists, nil
+}
+
+// IsManifest reports whether a text is Kubernetes manifests, not COE JSON. Manifests are
 // YAML, or objects with a kind. An empty text is YAML.
-func isManifest(text []byte) bool {
+func IsManifest(text []byte) bool {
 	text = bytes.TrimSpace(text)
 	if bytes.HasPrefix(text, []byte("[")) {
 		return false

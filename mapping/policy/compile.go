@@ -63,7 +63,12 @@ func Compile(w World) *Cluster {
 			c.addNodeAddress(n.Name, a)
 		}
 	}
+	labels := map[string]coe.Labels{}
+	for _, n := range w.Namespaces {
+		labels[n.Name] = n.Labels
+	}
 	for _, p := range w.Pods {
+		p.Labels = coe.PodLabels(labels[p.Namespace], p.Labels)
 		c.pods = append(c.pods, &pod{Pod: p})
 	}
 	slices.SortFunc(c.pods, func(a, b *pod) int {
@@ -77,7 +82,7 @@ func Compile(w World) *Cluster {
 	for _, addresses := range c.nodes {
 		slices.SortFunc(addresses, netip.Addr.Compare)
 	}
-	c.addPolicies(w)
+	c.addPolicies(c.withUnknown(w.Policies), labels)
 	return c
 }
 
@@ -104,17 +109,32 @@ func (c *Cluster) addAddresses(p *pod) {
 	}
 }
 
+// withUnknown returns policies, and what stands for the security profiles that pods name and that
+// are not among the policies.
+func (c *Cluster) withUnknown(policies []*coe.PolicySpec) []*coe.PolicySpec {
+	known := map[string]bool{}
+	for _, p := range policies {
+		known[p.Pods.Profile()] = true
+	}
+	all := slices.Clone(policies)
+	for _, p := range c.pods {
+		for name := range p.Labels.Profiles() {
+			if !known[name] {
+				known[name] = true
+				all = append(all, coe.UnknownProfile(name))
+			}
+		}
+	}
+	return all
+}
+
 // addPolicies compiles the policies, sorted by name, so that the order of the World does not
-// decide which rule an answer names.
-func (c *Cluster) addPolicies(w World) {
-	policies := slices.Clone(w.Policies)
+// decide which rule an answer names. labels are of namespaces.
+func (c *Cluster) addPolicies(policies []*coe.PolicySpec, labels map[string]coe.Labels) {
 	slices.SortFunc(policies, func(a, b *coe.PolicySpec) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
-	s := selection{cluster: c, labels: map[string]coe.Labels{}, known: map[string]set{}}
-	for _, n := range w.Namespaces {
-		s.labels[n.Name] = n.Labels
-	}
+	s := selection{cluster: c, labels: labels, known: map[string]set{}}
 	for _, p := range policies {
 		selected := s.pods(p.Namespace, nil, &p.Pods)
 		for _, d := range []coe.Direction{coe.Ingress, coe.Egress} {
@@ -157,7 +177,8 @@ func (s *selection) side(p *coe.PolicySpec, d coe.Direction) *side {
 	return out
 }
 
-// pods returns the pods that a selector selects in namespaces, or in own if namespaces is nil.
+// pods returns the pods that a selector selects in namespaces, or in own if namespaces is nil; in all
+// namespaces if own is empty too.
 // Pods on the host network are never selected. Nothing asks about finished pods.
 func (s *selection) pods(own string, namespaces, pods *coe.Selector) set {
 	key := own + "\n" + pods.String()
@@ -171,7 +192,7 @@ func (s *selection) pods(own string, namespaces, pods *coe.Selector) set {
 	for _, p := range s.cluster.pods {
 		switch {
 		case p.HostNetwork:
-		case namespaces == nil && p.Namespace != own:
+		case namespaces == nil && own != "" && p.Namespace != own:
 		case namespaces != nil && !namespaces.Matches(s.labels[p.Namespace]):
 		case pods.Matches(p.Labels):
 			selected.add(p.index)

@@ -213,6 +213,9 @@ func exempt(d coe.Direction, self, peer End) Reason {
 }
 
 func (r *rule) matchesPeer(peer End) bool {
+	if !r.Family.Has(peer.addr) {
+		return false
+	}
 	if len(r.Peers) == 0 {
 		return true
 	}

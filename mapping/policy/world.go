@@ -20,7 +20,9 @@ type World struct {
 	Namespaces []Namespace
 	Nodes      []Node
 	Pods       []Pod
-	Policies   []*coe.PolicySpec
+	// Policies are network policies and access lists. A pod that names a security profile that is
+	// not among them has no connections.
+	Policies []*coe.PolicySpec
 }
 
 // Namespace is a namespace with its labels. A namespace that is not in the World has no labels.

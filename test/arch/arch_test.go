@@ -220,7 +220,7 @@ var rules = map[string]rule{
 		"asks the evaluator, and prints",
 	},
 	"cmd/coe-bridge/running": {
-		[]string{"coe/kube", "coe/kube/manifest"}, []string{"github.com/spf13/cobra", "k8s.io/client-go/rest"},
+		[]string{"coe/kube", "coe/kube/manifest", "mapping/plan"}, []string{"github.com/spf13/cobra", "k8s.io/client-go/rest"},
 		"reads a running cluster once; knows no bridge",
 	},
 	"cmd/coe-bridge/serve": {

@@ -221,7 +221,7 @@ func hints(d coe.Direction, s policy.Side, peer, to policy.End, port policy.Port
 func showSide(d coe.Direction, s policy.Side) shownSide {
 	shown := shownSide{Allowed: s.Reason != policy.Denied, Reason: s.Reason}
 	if s.Policy != nil {
-		shown.Policy, shown.Rule = policyName(s.Policy), ruleField(d, s.Rule)
+		shown.Policy, shown.Rule = policyName(s.Policy), ruleField(s.Policy, d, s.Rule)
 	}
 	for _, p := range s.Isolating {
 		shown.Isolating = append(shown.Isolating, policyName(p))
@@ -229,10 +229,21 @@ func showSide(d coe.Direction, s policy.Side) shownSide {
 	return shown
 }
 
-func policyName(p *coe.PolicySpec) string { return p.Namespace + "/" + p.Name }
+// policyName is the name of a policy for people.
+func policyName(p *coe.PolicySpec) string {
+	if p.Kind == coe.AccessList {
+		return "access-list " + p.Name
+	}
+	return p.Namespace + "/" + p.Name
+}
 
-// ruleField is the field of a rule in its NetworkPolicy.
-func ruleField(d coe.Direction, index int) string { return fmt.Sprintf("spec.%s[%d]", d, index) }
+// ruleField is the field of a rule in its NetworkPolicy, or its entry in its access list.
+func ruleField(p *coe.PolicySpec, d coe.Direction, index int) string {
+	if p.Kind == coe.AccessList {
+		return fmt.Sprintf("ace %q", p.Side(d).Rules[index].Name)
+	}
+	return fmt.Sprintf("spec.%s[%d]", d, index)
+}
 
 func addressOf(e policy.End) string {
 	if !e.Addr().IsValid() {
@@ -272,6 +283,14 @@ func verdictWord(allowed bool) string {
 	return "denied"
 }
 
+// withKind returns the name of a policy as policyName gives it, after its kind.
+func withKind(name string) string {
+	if strings.HasPrefix(name, "access-list ") {
+		return name
+	}
+	return "policy " + name
+}
+
 func (s shownSide) why(d coe.Direction) string {
 	switch s.Reason {
 	case policy.Itself:
@@ -283,7 +302,7 @@ func (s shownSide) why(d coe.Direction) string {
 	case policy.NotIsolated:
 		return fmt.Sprintf("no policy isolates it for %s", d)
 	case policy.ByRule:
-		return fmt.Sprintf("%s of policy %s", s.Rule, s.Policy)
+		return fmt.Sprintf("%s of %s", s.Rule, withKind(s.Policy))
 	}
 	return "isolated, and no rule allows it: " + strings.Join(s.Isolating, ", ") + s.hints
 }

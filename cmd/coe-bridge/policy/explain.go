@@ -111,9 +111,12 @@ func rulesOf(end policy.End, d coe.Direction) []shownRule {
 			shown = append(shown, shownRule{Policy: policyName(p)})
 		}
 		for i := range rules {
-			one := shownRule{Policy: policyName(p), Rule: ruleField(d, i)}
+			one := shownRule{Policy: policyName(p), Rule: ruleField(p, d, i)}
 			for j := range rules[i].Peers {
-				one.Peers = append(one.Peers, peerText(p, &rules[i].Peers[j]))
+				one.Peers = append(one.Peers, peerText(p, &rules[i].Peers[j])+familyText(&rules[i], j))
+			}
+			if len(one.Peers) == 0 && rules[i].Family != 0 {
+				one.Peers = []string{fmt.Sprintf("everyone by IPv%d", rules[i].Family)}
 			}
 			for j := range rules[i].Ports {
 				one.Ports = append(one.Ports, portText(&rules[i].Ports[j], end.Pod(), d))
@@ -124,12 +127,23 @@ func rulesOf(end policy.End, d coe.Direction) []shownRule {
 	return shown
 }
 
+// familyText describes the family of a rule, if its peer does not have one.
+func familyText(r *coe.PolicyRule, peer int) string {
+	if r.Family == 0 || r.Peers[peer].Block != nil {
+		return ""
+	}
+	return fmt.Sprintf(" by IPv%d", r.Family)
+}
+
 // peerText describes a peer of a policy.
 func peerText(of *coe.PolicySpec, p *coe.PolicyPeer) string {
 	if p.Block != nil {
 		return p.Block.String()
 	}
 	text := "all pods"
+	if profile := p.Pods.Profile(); profile != "" {
+		return "pods with the security profile " + profile
+	}
 	if pods := p.Pods.String(); pods != "" {
 		text = "pods with " + pods
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/running"
+	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
 	"github.com/coe-bridge/coe-bridge/mapping/policy"
 )
@@ -22,7 +23,8 @@ func New() *cobra.Command {
 		Long: `policy reads Namespaces, Pods, Nodes, Services and NetworkPolicies and says which
 connections Kubernetes' definition of network policies allows. It reads them from files
 (-f), from a running cluster (--kubeconfig), or from both: then it answers as if the files
-were applied to the cluster. It needs no bridge, and does not read RESTCONF entries.
+were applied to the cluster. It needs no bridge. Access lists, which pods name as security
+profiles, are read from files as RESTCONF clients write them.
 
 The bridge enforces network policies with the backend OVN. OpenDaylight does not enforce them:
 there, a connection that these commands call denied is possible.
@@ -62,7 +64,7 @@ type cluster struct {
 }
 
 func (in *input) register(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVarP(&in.files, "file", "f", nil, "file of Kubernetes manifests; - for standard input; may be repeated")
+	cmd.Flags().StringArrayVarP(&in.files, "file", "f", nil, "file of Kubernetes manifests, or of access lists as RESTCONF has them; - for standard input; may be repeated")
 	in.running.Register(cmd)
 }
 
@@ -96,10 +98,39 @@ func (in *input) read(cmd *cobra.Command) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	if names := unknownProfiles(world); len(names) > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: security profiles that are not in %s, so that the pods have no connections: %s: name a file with the access lists with -f\n",
+			where, strings.Join(names, ", "))
+	}
 	if names := idlePolicies(world, inFiles); len(names) > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: policies that select no pod in %s: %s\n", where, strings.Join(names, ", "))
 	}
 	return &cluster{policy.Compile(world), set, where}, nil
+}
+
+// unknownProfiles returns the security profiles that pods or namespaces name and that no access list
+// is.
+func unknownProfiles(w policy.World) (names []string) {
+	known := map[string]bool{}
+	for _, p := range w.Policies {
+		known[p.Pods.Profile()] = true
+	}
+	add := func(labels coe.Labels) {
+		for name := range labels.Profiles() {
+			if !known[name] {
+				known[name] = true
+				names = append(names, output.OneLine(name))
+			}
+		}
+	}
+	for _, n := range w.Namespaces {
+		add(n.Labels)
+	}
+	for _, p := range w.Pods {
+		add(p.Labels)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // idlePolicies returns the policies of files that select no pod, for example because their

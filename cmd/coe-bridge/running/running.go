@@ -21,6 +21,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
+	"github.com/coe-bridge/coe-bridge/mapping/plan"
 )
 
 // Cluster is a running cluster: its API server, or a file with its objects. The zero value is none.
@@ -67,16 +68,23 @@ func (c *Cluster) Read(ctx context.Context, stdin io.Reader) (*manifest.Set, err
 	return &set, nil
 }
 
-// ReadFile adds the manifests of a file, or of stdin if the name is -.
+// ReadFile adds the manifests of a file, or of stdin if the name is -. A file can also have access
+// lists as RESTCONF clients write them.
 func ReadFile(set *manifest.Set, stdin io.Reader, name string) error {
+	read := func() ([]byte, error) { return os.ReadFile(name) }
 	if name == "-" {
-		return set.Read("standard input", stdin)
+		name, read = "standard input", func() ([]byte, error) { return io.ReadAll(stdin) }
 	}
-	text, err := os.ReadFile(name)
+	text, err := read()
 	if err != nil {
 		return fmt.Errorf("read manifests: %w", err)
 	}
-	return set.Read(name, bytes.NewReader(text))
+	if plan.IsManifest(text) {
+		return set.Read(name, bytes.NewReader(text))
+	}
+	lists, err := plan.AccessLists(plan.Document{Name: name, Text: text})
+	set.AccessLists = append(set.AccessLists, lists...)
+	return err
 }
 
 // pageSize is the number of objects of a page of a list, as kubectl asks for.

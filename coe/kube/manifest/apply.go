@@ -8,6 +8,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/coe-bridge/coe-bridge/coe"
 )
 
 // Lists returns the paths of the lists of an API server that have all kinds of objects of a Set.
@@ -46,7 +48,10 @@ func (m *Set) With(changes *Set) *Set {
 		}),
 		Slices:   replaced(m.Slices, changes.Slices, func(_, _ *discoveryv1.EndpointSlice) {}),
 		Policies: replaced(m.Policies, changes.Policies, func(_, _ *networkingv1.NetworkPolicy) {}),
-		Skipped:  slices.Concat(m.Skipped, changes.Skipped),
+		AccessLists: slices.Concat(slices.DeleteFunc(slices.Clone(m.AccessLists), func(old *coe.PolicySpec) bool {
+			return slices.ContainsFunc(changes.AccessLists, func(p *coe.PolicySpec) bool { return p.UID == old.UID })
+		}), changes.AccessLists),
+		Skipped: slices.Concat(m.Skipped, changes.Skipped),
 	}
 }
 

@@ -22,6 +22,8 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	strictjson "sigs.k8s.io/json"
+
+	"github.com/coe-bridge/coe-bridge/coe"
 )
 
 // Set has the objects of manifests that a bridge watches, completed with namespace and UID. The
@@ -33,6 +35,9 @@ type Set struct {
 	Services   []*corev1.Service
 	Slices     []*discoveryv1.EndpointSlice
 	Policies   []*networkingv1.NetworkPolicy
+	// AccessLists are the access lists of RESTCONF clients, which pods can name as security
+	// profiles. Read reads none.
+	AccessLists []*coe.PolicySpec
 	// Skipped are the objects that a bridge does not watch, and the unknown fields that an API
 	// server has set.
 	Skipped []Skipped

@@ -34,6 +34,9 @@ func (m *Set) Put(tx *coe.Tx) {
 	for _, p := range m.Policies {
 		tx.PutPolicy(coe.Kubernetes, kube.Policy(p))
 	}
+	for _, p := range m.AccessLists {
+		tx.PutPolicy(coe.Kubernetes, p)
+	}
 }
 
 // nodeAddresses returns the nodes' addresses by name.

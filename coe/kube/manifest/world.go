@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
@@ -20,21 +21,23 @@ import (
 // Node object, and the addresses that its pods report.
 func (m *Set) World() (policy.World, error) {
 	var w policy.World
-	namespaces := map[string]map[string]string{}
+	namespaces := map[string]*metav1.ObjectMeta{}
 	for _, p := range m.Pods {
-		namespaces[p.Namespace] = nil
+		namespaces[p.Namespace] = &metav1.ObjectMeta{Name: p.Namespace}
 		w.Pods = append(w.Pods, policyPod(p))
 	}
 	for _, n := range m.Namespaces {
-		namespaces[n.Name] = n.Labels
+		namespaces[n.Name] = &n.ObjectMeta
 	}
-	for name, labels := range namespaces {
-		labels = maps.Clone(labels)
+	for name, n := range namespaces {
+		labels := maps.Clone(n.Labels)
 		if labels == nil {
 			labels = map[string]string{}
 		}
 		labels[corev1.LabelMetadataName] = name
-		w.Namespaces = append(w.Namespaces, policy.Namespace{Name: name, Labels: coe.NewLabels(labels)})
+		w.Namespaces = append(w.Namespaces, policy.Namespace{
+			Name: name, Labels: kube.Labels(&metav1.ObjectMeta{Labels: labels, Annotations: n.Annotations}),
+		})
 	}
 	w.Nodes = m.policyNodes()
 	for _, p := range m.Policies {
@@ -44,12 +47,13 @@ func (m *Set) World() (policy.World, error) {
 		}
 		w.Policies = append(w.Policies, spec)
 	}
+	w.Policies = append(w.Policies, m.AccessLists...)
 	return w, nil
 }
 
 func policyPod(p *corev1.Pod) policy.Pod {
 	pod := policy.Pod{
-		Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Labels: coe.NewLabels(p.Labels),
+		Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Labels: kube.Labels(&p.ObjectMeta),
 		HostNetwork: p.Spec.HostNetwork, Finished: kube.Finished(p),
 	}
 	for c := range kube.LastingContainers(p) {

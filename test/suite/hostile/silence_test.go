@@ -286,7 +286,7 @@ func TestNothingInRESTCONFIsIgnoredInSilence(t *testing.T) {
 		}
 		return nil
 	})
-	await("access-list", "deny all", "not enforced")
+	await("access-list", "deny all", "no effect")
 	await("service", "web", "node ports")
 	await("pod", "p4", "segmentation-id 8", "VLAN and 7")
 	await("pod", "p5", "network-id")
@@ -295,7 +295,7 @@ func TestNothingInRESTCONFIsIgnoredInSilence(t *testing.T) {
 	status, answer := b.Do(http.MethodDelete, "/restconf/config/ietf-access-control-list:access-lists", "")
 	require.Less(t, status, 300, answer)
 	bridgetest.Await(t, 50*time.Millisecond, silenceWithin, "the end of the list", func() error {
-		if unenforced(b, "access-list", "deny all", "not enforced") == nil {
+		if unenforced(b, "access-list", "deny all", "no effect") == nil {
 			return fmt.Errorf("the problem is still there")
 		}
 		return nil
