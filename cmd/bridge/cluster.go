@@ -40,10 +40,19 @@ func (b *Bridge) watchCluster() error {
 		return err
 	}
 	c.source = kube.NewWatcher(kube.Config{
-		Client: client, Store: b.store, Log: b.log, Registerer: b.registry, Observe: c.reporter.Seen,
+		Client: client, Store: b.store, Log: b.log, Registerer: b.registry, Observe: b.seen,
 	})
 	b.cluster = c
 	return nil
+}
+
+// seen passes the state of a pod at the API server on. If the pod waits for its network to become
+// ready, the confirmer checks it: the backend may have the pod since before it was seen.
+func (b *Bridge) seen(p kube.PodSeen) {
+	b.cluster.reporter.Seen(p)
+	if r := b.role.Load(); r != nil && r.leads() && p.NeedsReady && !p.IsReady {
+		r.confirmer.Mark(p.UID)
+	}
 }
 
 // report writes annotations and Events to Kubernetes, until ctx is done.

@@ -111,10 +111,14 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*role,
 	if err := b.openLoops(r, leads, reconcile.NewMetrics(r.registry)); err != nil {
 		return nil, err
 	}
-	r.confirmer = agentstream.NewConfirmer(b.store, l.Records(confirmed), agentstream.ConfirmedBackend{
+	confirms := agentstream.ConfirmedBackend{
 		Has:     r.loop.Confirms,
 		Network: func() agentstream.Network { return agentstream.Network{Identity: r.loop.Identity()} },
-	}, b.log)
+	}
+	if b.cluster != nil {
+		confirms.Noted = b.cluster.reporter.Confirmed
+	}
+	r.confirmer = agentstream.NewConfirmer(b.store, l.Records(confirmed), confirms, b.log)
 	return r, nil
 }
 

@@ -84,6 +84,9 @@ type ConfirmedBackend struct {
 	Has func(*coe.Lease) bool
 	// Network returns the current Network; zero if the backend does not report it.
 	Network func() Network
+	// Noted, if not nil, is called for each pod that was checked, when its records are written. It
+	// reports whether all interfaces of the pod are confirmed.
+	Noted func(podUID string, confirmed bool)
 }
 
 // kept is a record in the journal.
@@ -214,7 +217,23 @@ func (c *Confirmer) write(ctx context.Context, pods []string) error {
 			c.note(name, digest{})
 		}
 	}
+	if c.backend.Noted != nil {
+		for _, uid := range pods {
+			c.backend.Noted(uid, c.hasAll(uid))
+		}
+	}
 	return nil
+}
+
+// hasAll reports whether a pod has interfaces, and a record of each.
+func (c *Confirmer) hasAll(uid string) bool {
+	interfaces := 0
+	for _, l := range c.store.LeasesOf(uid) {
+		if l.Released == 0 {
+			interfaces++
+		}
+	}
+	return interfaces > 0 && len(c.records[uid]) >= interfaces
 }
 
 // noteNetwork determines whether and when to publish the backend's Network. confirmed is

@@ -65,6 +65,7 @@ type confirmWorld struct {
 	store *coe.Store
 	diary *diary
 	c     *Confirmer
+	noted map[string]bool // written by the Confirmer
 
 	mu      sync.Mutex
 	backend map[string]*coe.Lease
@@ -90,7 +91,7 @@ func (w *confirmWorld) takes(uid, addr string) {
 }
 
 func newConfirmWorld(t *testing.T) *confirmWorld {
-	w := &confirmWorld{t: t, store: coe.NewStore(nil, coe.RESTCONF), diary: &diary{records: map[string][]byte{}}, backend: map[string]*coe.Lease{}}
+	w := &confirmWorld{t: t, store: coe.NewStore(nil, coe.RESTCONF), diary: &diary{records: map[string][]byte{}}, backend: map[string]*coe.Lease{}, noted: map[string]bool{}}
 	w.c = NewConfirmer(w.store, w.diary, ConfirmedBackend{
 		Has: func(l *coe.Lease) bool {
 			w.mu.Lock()
@@ -102,6 +103,7 @@ func newConfirmWorld(t *testing.T) *confirmWorld {
 			defer w.mu.Unlock()
 			return w.network
 		},
+		Noted: func(uid string, confirmed bool) { w.noted[uid] = confirmed },
 	}, slog.New(slog.DiscardHandler))
 	return w
 }
@@ -146,6 +148,7 @@ func TestConfirmer(t *testing.T) {
 		sleep()
 		require.Equal(t, []string{"a/a"}, w.diary.names())
 		require.Equal(t, ConfirmationOf(old).Encode(), w.diary.records["a/a"])
+		require.Equal(t, map[string]bool{"a": true, "gone": false}, w.noted)
 
 		commits := w.diary.commits
 		w.c.Mark("a", "nobody")

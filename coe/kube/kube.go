@@ -27,6 +27,10 @@ import (
 // InterfacesAnnotation is the annotation with the interfaces of a pod.
 const InterfacesAnnotation = "coe-bridge.io/interfaces"
 
+// NetworkReady is the condition of a pod whose network is ready, as KEP-5709 proposes it: the
+// domain of the network plugin, with the suffix "network-ready".
+const NetworkReady corev1.PodConditionType = "coe-bridge.io/network-ready"
+
 // Config configures a Watcher.
 type Config struct {
 	Client kubernetes.Interface
@@ -48,6 +52,8 @@ type PodSeen struct {
 	Name            string
 	ResourceVersion string
 	Annotation      string // InterfacesAnnotation
+	NeedsReady      bool   // NetworkReady is one of its readiness gates
+	IsReady         bool   // its condition NetworkReady is true
 	HostNetwork     bool   // uses the network of its node
 	Finished        bool   // succeeded or failed
 	Deleted         bool   // the pod no longer exists

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -149,7 +150,11 @@ func podSeen(p *corev1.Pod, deleted bool) PodSeen {
 	annotation := p.Annotations[InterfacesAnnotation]
 	return PodSeen{
 		UID: uid(p.UID), Namespace: p.Namespace, Name: p.Name, ResourceVersion: p.ResourceVersion,
-		Annotation:  strings.Clone(annotation[:min(len(annotation), maxAnnotation)]),
+		Annotation: strings.Clone(annotation[:min(len(annotation), maxAnnotation)]),
+		NeedsReady: slices.Contains(p.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: NetworkReady}),
+		IsReady: slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == NetworkReady && c.Status == corev1.ConditionTrue
+		}),
 		HostNetwork: p.Spec.HostNetwork, Finished: Finished(p), Deleted: deleted,
 	}
 }

@@ -18,18 +18,20 @@ import (
 type note struct {
 	uid, namespace, name string
 	value                string
+	ready                bool // the condition kube.NetworkReady is written too
 }
 
-// patcher writes annotations.
+// patcher writes annotations and conditions.
 type patcher interface {
 	// annotate returns the pod's resource version after the write. It fails if the pod of that
 	// name has another UID.
 	annotate(ctx context.Context, n note) (revision string, err error)
 }
 
-// annotator makes the annotations of pods match the leases in the Store. It keeps the state of
-// each pod at the API server, and a queue of pods to compare. It computes an annotation only
-// when it writes it.
+// annotator makes the annotations of pods match the leases in the Store, and sets the condition
+// kube.NetworkReady of the pods that the backend has confirmed, if it is one of their readiness
+// gates. It keeps the state of each pod at the API server, and a queue of pods to compare. It
+// computes an annotation only when it writes it.
 type annotator struct {
 	cfg      Config
 	patcher  patcher
@@ -90,6 +92,19 @@ func (a *annotator) leased(uids ...string) {
 		if p := a.pods[uid]; p != nil {
 			a.mark(uid, p)
 		}
+	}
+}
+
+// confirm notes whether the backend has confirmed all interfaces of a pod.
+func (a *annotator) confirm(uid string, confirmed bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.pods[uid]
+	if p == nil {
+		return
+	}
+	if p.confirmed = confirmed; p.becomesReady() {
+		a.mark(uid, p)
 	}
 }
 
@@ -179,7 +194,7 @@ func (a *annotator) due(uid string) (n note, after time.Duration, due bool) {
 	if p.hostNetwork {
 		value, known = "", true
 	}
-	if p.finished || !known || digestOf(value) == p.have {
+	if p.finished || !known || digestOf(value) == p.have && !p.becomesReady() {
 		p.settle()
 		return note{}, 0, false
 	}
@@ -189,7 +204,7 @@ func (a *annotator) due(uid string) (n note, after time.Duration, due bool) {
 	if after := time.Until(p.notBefore); after > 0 {
 		return note{}, after, false
 	}
-	return note{uid, p.namespace, p.name, value}, 0, true
+	return note{uid, p.namespace, p.name, value, p.becomesReady()}, 0, true
 }
 
 // wanted returns the annotation that a pod should have. It is unknown for a pod of another
@@ -226,7 +241,7 @@ func (a *annotator) took(n note, revision string) {
 	if p == nil {
 		return
 	}
-	p.sends = false
+	p.sends, p.isReady = false, p.isReady || n.ready
 	if p.took(revision, time.Now()) {
 		a.restored(n)
 	}

@@ -45,6 +45,52 @@ func TestAnnotates(t *testing.T) {
 	})
 }
 
+// A pod that has the condition as readiness gate gets it when the backend has confirmed it, with the
+// annotation if that is due too.
+func TestNetworkReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, unlimited)
+		w.run()
+		gated := func(s *kube.PodSeen, _ *coe.Pod) { s.NeedsReady = true }
+		w.create("web", gated)
+		w.create("other")
+		w.reporter.Confirmed("uid-unknown", true)
+		for _, name := range []string{"web", "other"} {
+			w.reporter.Confirmed("uid-"+name, true)
+		}
+		synctest.Wait()
+		require.Zero(t, w.patched(), "nothing is chosen yet")
+		w.lease("web", "10.11.0.3")
+		w.lease("other", "10.11.0.4")
+		synctest.Wait()
+		require.True(t, w.pod("web").IsReady)
+		require.False(t, w.pod("other").IsReady)
+		require.Equal(t, 2, w.patched(), "one patch of each")
+
+		w.create("late", gated)
+		w.lease("late", "10.11.0.5")
+		synctest.Wait()
+		w.reporter.Confirmed("uid-late", false)
+		synctest.Wait()
+		require.False(t, w.pod("late").IsReady)
+		w.reporter.Confirmed("uid-late", true)
+		synctest.Wait()
+		require.True(t, w.pod("late").IsReady)
+
+		w.change("late", func(p *kube.PodSeen) { p.IsReady = false })
+		w.tell("late")
+		w.reporter.Confirmed("uid-late", true)
+		synctest.Wait()
+		require.False(t, w.pod("late").IsReady, "the decision of somebody else")
+		w.create("host", gated, func(s *kube.PodSeen, p *coe.Pod) { s.HostNetwork, p.NoNetwork = true, true })
+		synctest.Wait()
+		require.True(t, w.pod("host").IsReady)
+		n, _ := w.reporter.annotator.behind()
+		require.Zero(t, n)
+		require.Empty(t, w.told())
+	})
+}
+
 func TestAnnotationOfAPodThatHasNone(t *testing.T) {
 	const stale = `[{"name":"stale"}]`
 	cases := map[string]struct {

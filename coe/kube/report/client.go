@@ -50,13 +50,17 @@ func newClient(api *rest.Config) (*client, error) {
 	return &client{pods, events}, nil
 }
 
-// patch is a JSON merge patch (RFC 7396) of a pod's annotation. The UID makes it fail on another
-// pod of the same name. Without a resource version, concurrent changes do not conflict.
+// patch is a strategic merge patch of a pod's annotation and condition: it keeps the conditions of
+// others. The UID makes it fail on another pod of the same name. Without a resource version,
+// concurrent changes do not conflict.
 type patch struct {
 	Metadata struct {
 		UID         string             `json:"uid"`
 		Annotations map[string]*string `json:"annotations"` // nil removes
 	} `json:"metadata"`
+	Status struct {
+		Conditions []corev1.PodCondition `json:"conditions,omitempty"`
+	} `json:"status,omitzero"`
 }
 
 func encodePatch(n note) ([]byte, error) {
@@ -65,6 +69,12 @@ func encodePatch(n note) ([]byte, error) {
 	p.Metadata.Annotations = map[string]*string{kube.InterfacesAnnotation: nil}
 	if n.value != "" {
 		p.Metadata.Annotations[kube.InterfacesAnnotation] = &n.value
+	}
+	if n.ready {
+		p.Status.Conditions = []corev1.PodCondition{{
+			Type: kube.NetworkReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(),
+			Reason: "Confirmed", Message: "the network has the pod, its policies, and its memberships in the policies of its peers",
+		}}
 	}
 	return json.Marshal(p)
 }
@@ -75,7 +85,7 @@ func (c *client) annotate(ctx context.Context, n note) (revision string, err err
 		return "", fmt.Errorf("encode patch of pod %s/%s: %w", n.namespace, n.name, err)
 	}
 	var answer metav1.PartialObjectMetadata
-	err = c.pods.Patch(types.MergePatchType).
+	err = c.pods.Patch(types.StrategicMergePatchType).
 		Namespace(n.namespace).Resource("pods").Name(n.name).SubResource("status").
 		Param("fieldManager", component).
 		SetHeader("Accept", onlyMetadata).

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -242,6 +243,35 @@ func TestOnKubernetes(t *testing.T) {
 		b.inSync(t, c, "ns-1", 10)
 	})
 
+	t.Run("a readiness gate", func(t *testing.T) {
+		pod := load.Pod(0)
+		pod.Name, pod.Spec.ReadinessGates = "gated", []corev1.PodReadinessGate{{ConditionType: kube.NetworkReady}}
+		_, err := c.Client().CoreV1().Pods("ns-0").Create(ctx, pod, metav1.CreateOptions{})
+		require.NoError(t, err)
+		require.NoError(t, c.SetPodStatus(ctx, "ns-0", "gated", cluster.PodStatus{Phase: corev1.PodRunning, Ready: true}))
+		b.inSync(t, c, "ns-0", 11)
+		before, err := c.Client().CoreV1().Pods("ns-0").Get(ctx, "gated", metav1.GetOptions{})
+		require.NoError(t, err)
+		for _, p := range []*corev1.Pod{before, get(3)} {
+			b.reporter.Confirmed(string(p.UID), true)
+		}
+		ready := func(p *corev1.Pod) int {
+			return slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kube.NetworkReady })
+		}
+		require.EventuallyWithT(t, func(t *assert.CollectT) {
+			now, err := c.Client().CoreV1().Pods("ns-0").Get(ctx, "gated", metav1.GetOptions{})
+			require.NoError(t, err)
+			n := ready(now)
+			require.GreaterOrEqual(t, n, 0)
+			require.Equal(t, corev1.ConditionTrue, now.Status.Conditions[n].Status)
+			require.ElementsMatch(t, before.Status.Conditions, slices.Delete(now.Status.Conditions, n, n+1), "the conditions of others stay")
+			require.Equal(t, before.Annotations, now.Annotations)
+		}, 20*time.Second, 50*time.Millisecond)
+		require.Negative(t, ready(get(3)), "the pod does not ask for it")
+		require.NoError(t, c.Client().CoreV1().Pods("ns-0").Delete(ctx, "gated", metav1.DeleteOptions{}))
+		b.inSync(t, c, "ns-0", 10)
+	})
+
 	t.Run("created again with the same name", func(t *testing.T) {
 		for range 20 {
 			// A pod is deleted while it is annotated; the API server answers 404.
@@ -300,7 +330,7 @@ func TestPatchOfAnotherUID(t *testing.T) {
 	for uid, code := range map[string]int32{"00000000-0000-0000-0000-000000000000": 422, string(pod.UID): 0} {
 		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": map[string]string{"a": uid}}})
 		require.NoError(t, err)
-		_, err = c.Client().CoreV1().Pods("ns-0").Patch(t.Context(), pod.Name, types.MergePatchType, body, metav1.PatchOptions{})
+		_, err = c.Client().CoreV1().Pods("ns-0").Patch(t.Context(), pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
 		if code == 0 {
 			require.NoError(t, err)
 			continue

@@ -33,6 +33,9 @@ func digestOf(value string) digest {
 type pod struct {
 	namespace, name       string
 	hostNetwork, finished bool
+	// needsReady means that the condition kube.NetworkReady is a readiness gate of the pod, isReady
+	// that the condition is true, and confirmed that the backend has confirmed all interfaces.
+	needsReady, isReady, confirmed bool
 
 	// have is the value at the API server, as of revision.
 	have     digest
@@ -59,6 +62,7 @@ func (p *pod) see(s kube.PodSeen) bool {
 		return false
 	}
 	p.revision, p.finished = s.ResourceVersion, s.Finished
+	p.needsReady, p.isReady = s.NeedsReady, s.IsReady || p.isReady
 	have := digestOf(s.Annotation)
 	if !first && have == p.have {
 		return false
@@ -91,6 +95,12 @@ func (p *pod) took(revision string, now time.Time) (restored bool) {
 	p.restored = now
 	p.restores++
 	return true
+}
+
+// becomesReady reports whether the condition must be written. It is written once: if somebody else
+// changes it, that is their decision. The network of a pod on the host network is its node's.
+func (p *pod) becomesReady() bool {
+	return p.needsReady && (p.confirmed || p.hostNetwork) && !p.isReady
 }
 
 // settle records that the annotation is correct.

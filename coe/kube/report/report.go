@@ -1,5 +1,5 @@
 // Package report reports the state of pods to Kubernetes: one annotation per pod, with its
-// interfaces and addresses, and Events about pods and services that cannot be mapped, with the
+// interfaces and addresses, a condition of pods that have it as readiness gate, and Events about pods and services that cannot be mapped, with the
 // reason and the fix. They are for people and other tools. The bridge neither waits for them
 // nor reads them, but restores an annotation that someone else has changed.
 //
@@ -95,6 +95,9 @@ func (r *Reporter) Seen(p kube.PodSeen) { r.annotator.seen(p) }
 
 // Leased reports that leases of pods have changed in the Store.
 func (r *Reporter) Leased(uids ...string) { r.annotator.leased(uids...) }
+
+// Confirmed reports whether the backend has confirmed all interfaces of a pod.
+func (r *Reporter) Confirmed(uid string, confirmed bool) { r.annotator.confirm(uid, confirmed) }
 
 // Problems reports all current problems of a namespace.
 func (r *Reporter) Problems(namespace string, all []coe.Problem) {

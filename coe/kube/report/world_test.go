@@ -191,9 +191,10 @@ func (w *world) annotate(ctx context.Context, n note) (string, error) {
 		return "", apierrors.NewNotFound(podResource, n.name)
 	case p.seen.UID != n.uid:
 		return "", otherUID(n.name)
-	case p.seen.Annotation != n.value:
+	case p.seen.Annotation != n.value || n.ready && !p.seen.IsReady:
 		w.revision++
 		p.seen.Annotation, p.seen.ResourceVersion = n.value, strconv.Itoa(w.revision)
+		p.seen.IsReady = p.seen.IsReady || n.ready
 	}
 	return p.seen.ResourceVersion, nil
 }

@@ -64,6 +64,7 @@ type pod struct {
 	addresses       []netip.Addr // a new pod requests them, if there are some
 	plugged         ovnhost.Pod
 	sctp            []int // raw sockets for IPv4 and IPv6
+	gated           bool  // it is ready when its network is
 }
 
 func (p *pod) String() string { return p.namespace + "/" + p.name }
@@ -128,13 +129,17 @@ func (c *cluster) run(p *pod) {
 func (c *cluster) create(p *pod) {
 	c.t.Helper()
 	pods := c.Client().CoreV1().Pods(p.namespace)
-	_, err := pods.Create(c.t.Context(), &corev1.Pod{
+	object := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name, Labels: p.labels},
 		Spec: corev1.PodSpec{
 			TerminationGracePeriodSeconds: new(int64(0)),
 			Containers:                    []corev1.Container{{Name: "main", Image: "localhost/none", Ports: p.ports}},
 		},
-	}, metav1.CreateOptions{})
+	}
+	if p.gated {
+		object.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: kube.NetworkReady}}
+	}
+	_, err := pods.Create(c.t.Context(), object, metav1.CreateOptions{})
 	require.NoError(c.t, err)
 	require.NoError(c.t, c.SetPodStatus(c.t.Context(), p.namespace, p.name,
 		kubetest.PodStatus{Phase: corev1.PodRunning, Ready: true, Addresses: p.addresses}))
