@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/test/bench/figures"
+	"github.com/coe-bridge/coe-bridge/test/bench/process"
 )
 
 const (
@@ -67,13 +68,13 @@ func (w *world) annotatePair(ctx context.Context, n int) (ours, bare time.Durati
 }
 
 // startIdle starts a bridge that has no work yet.
-func (w *world) startIdle(ctx context.Context) (*bridge, error) {
-	br, err := w.start(ctx, unlimited)
+func (w *world) startIdle(ctx context.Context) (*process.Bridge, error) {
+	br, err := w.start(ctx, process.Unlimited)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := br.awaitSync(ctx, 0); err != nil {
-		return nil, errors.Join(err, br.stop())
+	if _, err := br.AwaitSync(ctx, 0); err != nil {
+		return nil, errors.Join(err, br.Stop())
 	}
 	return br, nil
 }
@@ -92,10 +93,10 @@ func (w *world) annotate(ctx context.Context, prefix string, start func() (annot
 	begun := time.Now()
 	_, err = w.plane.MakePods(ctx, load(pods, prefix))
 	if err != nil {
-		return 0, errors.Join(err, a.stop())
+		return 0, errors.Join(err, a.Stop())
 	}
 	annotated, err := watch.annotated.await(ctx, prefix, pods)
-	if err := errors.Join(err, a.stop()); err != nil {
+	if err := errors.Join(err, a.Stop()); err != nil {
 		return 0, err
 	}
 	_, err = w.plane.DeletePods(ctx, load(pods, prefix))

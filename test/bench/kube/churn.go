@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/coe-bridge/coe-bridge/test/bench/figures"
+	"github.com/coe-bridge/coe-bridge/test/bench/process"
 )
 
 const (
@@ -89,21 +90,21 @@ func (w *world) settle(ctx context.Context) (err error) {
 		return err
 	}
 	defer watch.stop()
-	br, err := w.start(ctx, unlimited)
+	br, err := w.start(ctx, process.Unlimited)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, br.stop()) }()
+	defer func() { err = errors.Join(err, br.Stop()) }()
 	if _, err := w.plane.MakePods(ctx, load(pods, "base-")); err != nil {
 		return err
 	}
 	if _, err := watch.annotated.await(ctx, "base-", pods); err != nil {
 		return err
 	}
-	if _, err = br.awaitSync(ctx, pods); err != nil {
+	if _, err = br.AwaitSync(ctx, pods); err != nil {
 		return err
 	}
-	return br.awaitTold(ctx, pods)
+	return br.AwaitTold(ctx, pods)
 }
 
 func (w *world) churnNull(ctx context.Context, prefix string) (took []time.Duration, err error) {
@@ -111,17 +112,17 @@ func (w *world) churnNull(ctx context.Context, prefix string) (took []time.Durat
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, n.stop()) }()
+	defer func() { err = errors.Join(err, n.Stop()) }()
 	return w.churnAnnotated(ctx, prefix)
 }
 
 func (w *world) churnOurs(ctx context.Context, prefix string) (took []time.Duration, err error) {
-	br, err := w.start(ctx, unlimited)
+	br, err := w.start(ctx, process.Unlimited)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, br.stop()) }()
-	if _, err := br.awaitSync(ctx, pods); err != nil {
+	defer func() { err = errors.Join(err, br.Stop()) }()
+	if _, err := br.AwaitSync(ctx, pods); err != nil {
 		return nil, err
 	}
 	return w.churnAnnotated(ctx, prefix)
@@ -147,12 +148,12 @@ func (w *world) churnAnnotated(ctx context.Context, prefix string) ([]time.Durat
 
 // churnSeen observes the work of a bridge for the pods of a churn.
 func (w *world) churnSeen(ctx context.Context, prefix string) (s seen, err error) {
-	br, err := w.start(ctx, unlimited)
+	br, err := w.start(ctx, process.Unlimited)
 	if err != nil {
 		return s, err
 	}
-	defer func() { err = errors.Join(err, br.stop()) }()
-	if _, err := br.awaitSync(ctx, pods); err != nil {
+	defer func() { err = errors.Join(err, br.Stop()) }()
+	if _, err := br.AwaitSync(ctx, pods); err != nil {
 		return s, err
 	}
 	o, err := w.observe(ctx, br)

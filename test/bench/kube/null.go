@@ -22,7 +22,7 @@ func buildNull(ctx context.Context, dir string) (program string, err error) {
 }
 
 // annotator is a program that annotates pods: the bridge, or the null controller.
-type annotator interface{ stop() error }
+type annotator interface{ Stop() error }
 
 // null is the null controller, in its own process.
 type null struct{ process *exec.Cmd }
@@ -47,7 +47,7 @@ func (w *world) startNull(ctx context.Context) (*null, error) {
 	return n, nil
 }
 
-func (n *null) stop() error {
+func (n *null) Stop() error {
 	if err := n.process.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop the null controller: %w", err)
 	}

@@ -75,8 +75,8 @@ func (w *world) timeStart(ctx context.Context) (took time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, br.stop()) }()
-	synced, err := br.awaitSync(ctx, pods)
+	defer func() { err = errors.Join(err, br.Stop()) }()
+	synced, err := br.AwaitSync(ctx, pods)
 	if err != nil {
 		return 0, err
 	}

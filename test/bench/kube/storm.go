@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/test/bench/figures"
+	"github.com/coe-bridge/coe-bridge/test/bench/process"
 )
 
 const (
-	stormLag  = 500 * time.Millisecond
-	stormCPU  = 700 * time.Millisecond // per 1,000 pods
-	unlimited = "inf"
+	stormLag = 500 * time.Millisecond
+	stormCPU = 700 * time.Millisecond // per 1,000 pods
 )
 
 // measureStorm has 20 workers create 5,000 pods. The bridge annotates them as fast as the API
@@ -24,12 +24,12 @@ func measureStorm(ctx context.Context, b *bench) (all []figures.Figure, err erro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	br, err := w.start(ctx, unlimited)
+	br, err := w.start(ctx, process.Unlimited)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, br.stop()) }()
-	if _, err := br.awaitSync(ctx, 0); err != nil {
+	defer func() { err = errors.Join(err, br.Stop()) }()
+	if _, err := br.AwaitSync(ctx, 0); err != nil {
 		return nil, err
 	}
 	o, err := w.observe(ctx, br)
@@ -75,7 +75,7 @@ type observer struct {
 // seen has the times of the events of each pod.
 type seen struct{ came, annotated, rows, told map[string]time.Time }
 
-func (w *world) observe(ctx context.Context, br *bridge) (o *observer, err error) {
+func (w *world) observe(ctx context.Context, br *process.Bridge) (o *observer, err error) {
 	o = &observer{}
 	if o.pods, err = w.watchPods(ctx); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (w *world) observe(ctx context.Context, br *bridge) (o *observer, err error
 		o.pods.stop()
 		return nil, err
 	}
-	if o.told, err = br.follow(ctx); err != nil {
+	if o.told, err = follow(ctx, br); err != nil {
 		o.rows.Stop()
 		o.pods.stop()
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/test/bench/process"
 	"github.com/coe-bridge/coe-bridge/test/lab/agents"
 	"github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
@@ -19,7 +20,7 @@ type streams struct {
 }
 
 // follow follows the streams, and returns when each has sent its first snapshot.
-func (b *bridge) follow(ctx context.Context) (*streams, error) {
+func follow(ctx context.Context, b *process.Bridge) (*streams, error) {
 	var all []netip.Addr
 	for n := range nodes {
 		all = append(all, kube.NodeAddress(n))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/test/bench/figures"
+	"github.com/coe-bridge/coe-bridge/test/bench/process"
 	"github.com/coe-bridge/coe-bridge/test/lab/etcd"
 )
 
@@ -64,7 +65,7 @@ func measureTakeOver(ctx context.Context, b *bench) (all []figures.Figure, err e
 type pair struct {
 	w    *world
 	data *etcd.Cluster
-	all  []*bridge
+	all  []*process.Bridge
 }
 
 func (w *world) startPair(ctx context.Context, data *etcd.Cluster) (p *pair, err error) {
@@ -77,7 +78,7 @@ func (w *world) startPair(ctx context.Context, data *etcd.Cluster) (p *pair, err
 	if err := p.add(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := p.all[0].awaitSync(ctx, pods); err != nil {
+	if _, err := p.all[0].AwaitSync(ctx, pods); err != nil {
 		return nil, err
 	}
 	return p, p.add(ctx)
@@ -85,7 +86,7 @@ func (w *world) startPair(ctx context.Context, data *etcd.Cluster) (p *pair, err
 
 // add starts another bridge, and waits until it is a standby replica and has read all its sources.
 func (p *pair) add(ctx context.Context) error {
-	br, err := startBridge(ctx, p.w.bench, p.w.plane.Kubeconfig(), p.w.nb.Endpoint(), onEtcd(p.data.Endpoints()), "0")
+	br, err := process.Start(ctx, p.w.config(p.w.plane.Kubeconfig(), p.w.nb, process.OnEtcd(p.data.Endpoints()), "0"))
 	if err != nil {
 		return err
 	}
@@ -93,14 +94,14 @@ func (p *pair) add(ctx context.Context) error {
 	if len(p.all) == 1 {
 		return nil
 	}
-	return br.awaitKnown(ctx)
+	return br.AwaitKnown(ctx)
 }
 
 // stop ends the standby replica first, so that it is not elected meanwhile.
 func (p *pair) stop() error {
 	var errs []error
 	for _, br := range slices.Backward(p.all) {
-		errs = append(errs, br.stop())
+		errs = append(errs, br.Stop())
 	}
 	return errors.Join(errs...)
 }
@@ -127,9 +128,9 @@ func (p *pair) takeOver(ctx context.Context, signal syscall.Signal, prefix strin
 		return 0, err
 	}
 	_ = leader.Wait() // it was killed, or has stopped
-	leader.client.Close()
+	leader.Client.Close()
 	next := p.all[0]
-	if _, err := next.awaitSync(ctx, pods); err != nil {
+	if _, err := next.AwaitSync(ctx, pods); err != nil {
 		return 0, err
 	}
 	end := last(seen)

@@ -5,28 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"net/netip"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/coe-bridge/coe-bridge/test/bench/figures"
+	"github.com/coe-bridge/coe-bridge/test/bench/process"
 	"github.com/coe-bridge/coe-bridge/test/lab/kube"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+	"github.com/coe-bridge/coe-bridge/test/lab/synthapi"
 )
 
 const (
 	// tenantObjects is the number of objects that the tenant creates.
 	tenantObjects = 1000
 	// tenantBound is the largest amount of memory that they may cost the bridge.
-	tenantBound = 100 * megabyte
+	tenantBound = 100 * process.Megabyte
 )
 
 // tenant creates the objects that cost the bridge most, within the limits of the API server. The
@@ -84,7 +83,7 @@ func longest(kind string, i, length int) string {
 func hostilePod(namespaces, annotation int) func(int) corev1.Pod {
 	return func(i int) corev1.Pod {
 		p := kube.PodLoad{Count: tenantObjects, Namespaces: namespaces, Nodes: 1}.Pod(i)
-		p.ObjectMeta = meta(p.ObjectMeta, uid("8003", i))
+		p.ObjectMeta = synthapi.Meta(p.ObjectMeta, "8003", i)
 		p.Name, p.Namespace = longest("pod", i, 253), kube.Namespace(i%namespaces)
 		if annotation > 0 {
 			p.Annotations = map[string]string{"coe-bridge.io/interfaces": strings.Repeat("x", annotation)}
@@ -97,9 +96,9 @@ func hostilePod(namespaces, annotation int) func(int) corev1.Pod {
 // negative, the addresses are outside the allowed range.
 func hostileService(namespaces, ports, external int) func(int) corev1.Service {
 	return func(i int) corev1.Service {
-		s := corev1.Service{ObjectMeta: meta(metav1.ObjectMeta{
+		s := corev1.Service{ObjectMeta: synthapi.Meta(metav1.ObjectMeta{
 			Name: longest("s", i, 63), Namespace: kube.Namespace(i % namespaces),
-		}, uid("8004", i))}
+		}, serviceUID, i)}
 		s.Spec.Type = corev1.ServiceTypeClusterIP
 		s.Spec.ClusterIP = netip.AddrFrom4([4]byte{10, 96, byte(1 + i/250), byte(1 + i%250)}).String()
 		s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
@@ -124,10 +123,10 @@ func hostileSlice(namespaces, services, endpoints, ports int) func(int) discover
 	return func(i int) discoveryv1.EndpointSlice {
 		service := i % services
 		e := discoveryv1.EndpointSlice{
-			ObjectMeta: meta(metav1.ObjectMeta{
+			ObjectMeta: synthapi.Meta(metav1.ObjectMeta{
 				Name: longest("e", i, 253), Namespace: kube.Namespace(service % namespaces),
 				Labels: map[string]string{discoveryv1.LabelServiceName: longest("s", service, 63)},
-			}, uid("8005", i)),
+			}, sliceUID, i),
 			AddressType: discoveryv1.AddressTypeIPv4,
 		}
 		for n := range endpoints {
@@ -157,15 +156,15 @@ func measureTenant(ctx context.Context, b *bench) (all []figures.Figure, err err
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", t.name, err)
 		}
-		b.Say("%s: %.0f MB resident (%.0f MB at most); %s", t.name, resident/megabyte, peak/megabyte, told)
+		b.Say("%s: %.0f MB resident (%.0f MB at most); %s", t.name, resident/process.Megabyte, peak/process.Megabyte, told)
 		of, idle = append(of, measured{resident, peak}), min(idle, resident)
 	}
 	for i, t := range tenants {
 		above := of[i].resident - idle
 		all = append(all, figures.Figure{
 			Name:     "one tenant's objects: " + t.name,
-			Measured: fmt.Sprintf("%.0f MB above idle (%.0f MB at most before)", above/megabyte, (of[i].peak-idle)/megabyte),
-			Bound:    fmt.Sprintf("at most %d MB", tenantBound/megabyte), Within: above <= tenantBound,
+			Measured: fmt.Sprintf("%.0f MB above idle (%.0f MB at most before)", above/process.Megabyte, (of[i].peak-idle)/process.Megabyte),
+			Bound:    fmt.Sprintf("at most %d MB", tenantBound/process.Megabyte), Within: above <= tenantBound,
 		})
 	}
 	return all, nil
@@ -173,12 +172,12 @@ func measureTenant(ctx context.Context, b *bench) (all []figures.Figure, err err
 
 // measure returns the resident memory and its peak, with the objects of a tenant.
 func (t tenant) measure(ctx context.Context, b *bench) (resident, peak float64, told string, err error) {
-	api, err := newAPI(b.Dir)
+	api, err := synthapi.Serve(b.Dir)
 	if err != nil {
 		return 0, 0, "", err
 	}
-	api.start(t.routes(api))
-	defer func() { err = errors.Join(err, api.stop()) }()
+	defer func() { err = errors.Join(err, api.Close()) }()
+	t.serve(api)
 	nb, err := ovsdb.Run()
 	if err != nil {
 		return 0, 0, "", err
@@ -188,19 +187,20 @@ func (t tenant) measure(ctx context.Context, b *bench) (resident, peak float64, 
 	if err != nil {
 		return 0, 0, "", err
 	}
-	br, err := startBridge(ctx, b, api.kubeconfig, nb.Endpoint(), append(onFolder(dir), "--external-addresses", "192.0.2.0/24", "--service-network", "10.96.0.0/12"), "0")
+	br, err := process.Start(ctx, b.config(api.Kubeconfig, nb, process.OnFolder(dir), "0"),
+		"--external-addresses", "192.0.2.0/24", "--service-network", "10.96.0.0/12")
 	if err != nil {
 		return 0, 0, "", err
 	}
-	defer func() { err = errors.Join(err, br.stop()) }()
-	if err := br.awaitKnown(ctx); err != nil {
+	defer func() { err = errors.Join(err, br.Stop()) }()
+	if err := br.AwaitKnown(ctx); err != nil {
 		return 0, 0, "", err
 	}
 	begun := time.Now()
-	if _, err := br.awaitSync(ctx, t.nPods); err != nil {
+	if _, err := br.AwaitSync(ctx, t.nPods); err != nil {
 		return 0, 0, "", err
 	}
-	objects, _, err := br.client.Written(ctx)
+	objects, _, err := br.Client.Written(ctx)
 	if err != nil {
 		return 0, 0, "", err
 	}
@@ -209,37 +209,12 @@ func (t tenant) measure(ctx context.Context, b *bench) (resident, peak float64, 
 	return resident, peak, told, err
 }
 
-func (t tenant) routes(s *largeAPI) http.Handler {
-	mux := http.NewServeMux()
-	listed(s, mux, "/api/v1/namespaces", t.namespaces, namespaceOf, namespaceList)
-	listed(s, mux, "/api/v1/nodes", 1, nodeOf, nodeList)
-	listed(s, mux, "/api/v1/pods", t.nPods, t.pods, podList)
-	listed(s, mux, "/api/v1/services", t.nServices, t.services, serviceList)
-	listed(s, mux, "/apis/discovery.k8s.io/v1/endpointslices", t.nSlices, t.slices, sliceList)
-	listed(s, mux, "/apis/networking.k8s.io/v1/networkpolicies", 0, nil, policyList)
-	return mux
-}
-
-func namespaceList(m metav1.ListMeta, items []corev1.Namespace) runtime.Object {
-	return &corev1.NamespaceList{TypeMeta: kind("v1", "NamespaceList"), ListMeta: m, Items: items}
-}
-
-func nodeList(m metav1.ListMeta, items []corev1.Node) runtime.Object {
-	return &corev1.NodeList{TypeMeta: kind("v1", "NodeList"), ListMeta: m, Items: items}
-}
-
-func podList(m metav1.ListMeta, items []corev1.Pod) runtime.Object {
-	return &corev1.PodList{TypeMeta: kind("v1", "PodList"), ListMeta: m, Items: items}
-}
-
-func serviceList(m metav1.ListMeta, items []corev1.Service) runtime.Object {
-	return &corev1.ServiceList{TypeMeta: kind("v1", "ServiceList"), ListMeta: m, Items: items}
-}
-
-func sliceList(m metav1.ListMeta, items []discoveryv1.EndpointSlice) runtime.Object {
-	return &discoveryv1.EndpointSliceList{TypeMeta: kind("discovery.k8s.io/v1", "EndpointSliceList"), ListMeta: m, Items: items}
-}
-
-func policyList(m metav1.ListMeta, items []networkingv1.NetworkPolicy) runtime.Object {
-	return &networkingv1.NetworkPolicyList{TypeMeta: kind("networking.k8s.io/v1", "NetworkPolicyList"), ListMeta: m, Items: items}
+// serve adds the objects of the tenant to an API.
+func (t tenant) serve(api *synthapi.API) {
+	synthapi.Add(api, synthapi.Namespaces, t.namespaces, synthapi.Namespace)
+	synthapi.Add(api, synthapi.Nodes, 1, synthapi.Node)
+	synthapi.Add(api, synthapi.Pods, t.nPods, t.pods)
+	synthapi.Add(api, synthapi.Services, t.nServices, t.services)
+	synthapi.Add(api, synthapi.EndpointSlices, t.nSlices, t.slices)
+	synthapi.Add(api, synthapi.Policies, 0, nil)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/coe-bridge/coe-bridge/test/bench/process"
 	"github.com/coe-bridge/coe-bridge/test/lab/kube"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
@@ -75,6 +76,13 @@ func (w *world) close() error {
 }
 
 // start starts a bridge in this world, with a limit of annotations per second.
-func (w *world) start(ctx context.Context, annotateQPS string) (*bridge, error) {
-	return startBridge(ctx, w.bench, w.plane.Kubeconfig(), w.nb.Endpoint(), onFolder(w.dir), annotateQPS)
+func (w *world) start(ctx context.Context, annotateQPS string) (*process.Bridge, error) {
+	return process.Start(ctx, w.config(w.plane.Kubeconfig(), w.nb, process.OnFolder(w.dir), annotateQPS))
+}
+
+// config returns the configuration of a bridge.
+func (b *bench) config(kubeconfig string, nb *ovsdb.Process, data []string, annotateQPS string) process.Config {
+	return process.Config{
+		Program: b.program, UsersFile: b.usersFile, Kubeconfig: kubeconfig, Northbound: nb.Endpoint(), Data: data, AnnotateQPS: annotateQPS,
+	}
 }
