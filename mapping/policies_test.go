@@ -34,6 +34,7 @@ func FuzzPolicies(f *testing.F) {
 			w.requireIncremental()
 			w.requireJudgement(60)
 		}
+		w.requireAddition(60)
 		w.requireNoOrder()
 		w.clearPolicies()
 		w.clearProfiles()
@@ -379,9 +380,33 @@ func (w *policyWorld) mixedSelector(s coe.Selector) (mixed coe.Selector) {
 	return mixed
 }
 
-// world returns the cluster as mapping/policy sees it.
-func (w *policyWorld) world() policy.World {
-	world := policy.World{Policies: w.policies}
+// requireAddition adds a policy, and removes it again. It requires that the policy opens only connections that it
+// allows itself, and that the model is then the same as before.
+func (w *policyWorld) requireAddition(questions int) {
+	before := w.model()
+	closed := newEnforcer(w.t, before)
+	w.addPolicy()
+	w.requireIncremental()
+	added := w.policies[len(w.policies)-1]
+	opened, alone := newEnforcer(w.t, w.model()), policy.Compile(w.world(added))
+	ends := w.ends(alone)
+	for range questions {
+		from, to := policytest.Pick(w.Generator, ends...), policytest.Pick(w.Generator, ends...)
+		port := policy.Port{Protocol: protocol(w.Protocol()), Number: w.Number()}
+		if !policy.SameFamily(from, to) || w.settings.Isolated() && apart(from, to) || !opened.allowed(from, to, port) || closed.allowed(from, to, port) {
+			continue
+		}
+		require.True(w.t, alone.Allowed(from, to, port), "policy %s opens %s to %s, %v", added.Name, describe(from), describe(to), port)
+	}
+	w.deletePolicy(added)
+	w.policies = w.policies[:len(w.policies)-1]
+	w.requireIncremental()
+	require.Equal(w.t, before, w.model(), "a removed policy leaves nothing")
+}
+
+// world returns the cluster with some policies as mapping/policy sees it.
+func (w *policyWorld) world(policies ...*coe.PolicySpec) policy.World {
+	world := policy.World{Policies: policies}
 	for name, labels := range w.labels {
 		world.Namespaces = append(world.Namespaces, policy.Namespace{Name: name, Labels: labels})
 	}
@@ -408,15 +433,9 @@ func (w *policyWorld) world() policy.World {
 // requireJudgement asks for random connections, and requires that the model allows them if
 // mapping/policy does.
 func (w *policyWorld) requireJudgement(questions int) {
-	c := policy.Compile(w.world())
+	c := policy.Compile(w.world(w.policies...))
 	m := newEnforcer(w.t, w.model())
-	ends := slices.DeleteFunc(c.Pods(), func(e policy.End) bool { return !e.Addr().IsValid() })
-	for n := range policyNodes {
-		ends = append(ends, c.At(address4(n))[0], c.At(address6(n))[0], c.At(nodeNetwork.Address(uint32(n + 1)))[0])
-	}
-	for n := 24; n < 32; n++ {
-		ends = append(ends, policy.Outside(address4(n)), policy.Outside(address6(n)))
-	}
+	ends := w.ends(c)
 	for range questions {
 		from, to := policytest.Pick(w.Generator, ends...), policytest.Pick(w.Generator, ends...)
 		if !policy.SameFamily(from, to) || w.settings.Isolated() && apart(from, to) {
@@ -425,6 +444,18 @@ func (w *policyWorld) requireJudgement(questions int) {
 		port := policy.Port{Protocol: protocol(w.Protocol()), Number: w.Number()}
 		require.Equal(w.t, c.Allowed(from, to, port), m.allowed(from, to, port), "%s to %s, %v", describe(from), describe(to), port)
 	}
+}
+
+// ends returns the ends of possible connections.
+func (w *policyWorld) ends(c *policy.Cluster) []policy.End {
+	ends := slices.DeleteFunc(c.Pods(), func(e policy.End) bool { return !e.Addr().IsValid() })
+	for n := range policyNodes {
+		ends = append(ends, c.At(address4(n))[0], c.At(address6(n))[0], c.At(nodeNetwork.Address(uint32(n + 1)))[0])
+	}
+	for n := 24; n < 32; n++ {
+		ends = append(ends, policy.Outside(address4(n)), policy.Outside(address6(n)))
+	}
+	return ends
 }
 
 // apart reports whether two ends are pods of different namespaces.

@@ -112,9 +112,12 @@ func (b *Bridge) Stop() {
 	}
 }
 
-// Restart stops the bridge, and starts another one with the same directory.
-func (b *Bridge) Restart() {
+// Restart stops the bridge, and starts another one with the same directory. Options change its configuration.
+func (b *Bridge) Restart(options ...Option) {
 	b.Stop()
+	for _, o := range options {
+		o(&b.cfg)
+	}
 	b.start()
 }
 
