@@ -114,6 +114,10 @@ bench: deps ## print the figures of the bridge (docs/benchmarks.md)
 bench-kube: deps kube
 	go run ./test/bench/kube
 
+# bench-policy: print the figures of network policies, on a real OVN (root)
+bench-policy: deps
+	go run ./test/bench/policy
+
 # bench-cni: print the figures of the CNI plugin and the node agent (root)
 bench-cni: deps
 	go run ./test/bench/cni
@@ -122,4 +126,4 @@ bench-cni: deps
 bench-odl: deps odl
 	go run ./test/bench/odl
 
-.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-all test-oxygen test-odl conformance test-fast fuzz bench bench-kube bench-cni bench-odl check lint deps kube odl clean
+.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-all test-oxygen test-odl conformance test-fast fuzz bench bench-kube bench-policy bench-cni bench-odl check lint deps kube odl clean

@@ -4,10 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os/exec"
-	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -57,22 +53,10 @@ func (n *northd) write(m netvirt.Model) int {
 	return n.recomputes() - before
 }
 
-var engineNode = regexp.MustCompile(`Node: (northd|lflow)\s+- recompute:\s+(\d+)`)
-
-func (n *northd) recomputes() (sum int) {
+func (n *northd) recomputes() int {
 	n.t.Helper()
-	control, err := filepath.Glob(filepath.Join(n.lab.Dir, "central", "ovn-northd.*.ctl"))
+	sum, err := n.lab.Recomputes(n.t.Context())
 	require.NoError(n.t, err)
-	require.Len(n.t, control, 1)
-	out, err := exec.CommandContext(n.t.Context(), "ovn-appctl", "-t", control[0], "inc-engine/show-stats").CombinedOutput()
-	require.NoError(n.t, err, "%s", out)
-	nodes := engineNode.FindAllStringSubmatch(string(out), -1)
-	require.Len(n.t, nodes, 2, "%s", out)
-	for _, node := range nodes {
-		count, err := strconv.Atoi(node[2])
-		require.NoError(n.t, err)
-		sum += count
-	}
 	return sum
 }
 

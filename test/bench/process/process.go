@@ -40,8 +40,10 @@ type Config struct {
 	AnnotateQPS string
 }
 
-// OnFolder returns the flags for a datastore in a folder, and OnEtcd the flags for etcd servers.
+// OnFolder returns the flags for a datastore in a folder.
 func OnFolder(dir string) []string { return []string{"--data-dir", dir} }
+
+// OnEtcd returns the flags for etcd servers.
 func OnEtcd(endpoints []string) []string {
 	return []string{"--etcd-endpoints", strings.Join(endpoints, ",")}
 }

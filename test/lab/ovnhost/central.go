@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 )
 
 // CentralNamespace is, after the lab's prefix, the name of the namespace of the central processes and of the
@@ -112,4 +114,31 @@ func (l *Lab) NBCtl(ctx context.Context, args ...string) (string, error) {
 // SBCtl runs ovn-sbctl on the southbound database, and returns its output.
 func (l *Lab) SBCtl(ctx context.Context, args ...string) (string, error) {
 	return output(ctx, "ovn-sbctl", append([]string{"--db=" + l.SB.Remote}, args...)...)
+}
+
+var engineNode = regexp.MustCompile(`Node: (northd|lflow)\s+- recompute:\s+(\d+)`)
+
+// Recomputes returns how often the nodes northd and lflow of northd's engine have computed everything again.
+func (l *Lab) Recomputes(ctx context.Context) (sum int, err error) {
+	pid, err := l.Northd.PID()
+	if err != nil {
+		return 0, err
+	}
+	control := filepath.Join(l.Dir, CentralNamespace, fmt.Sprintf("ovn-northd.%d.ctl", pid))
+	out, err := output(ctx, "ovn-appctl", "-t", control, "inc-engine/show-stats")
+	if err != nil {
+		return 0, err
+	}
+	nodes := engineNode.FindAllStringSubmatch(out, -1)
+	if len(nodes) != 2 {
+		return 0, fmt.Errorf("read the statistics of northd: want the nodes northd and lflow: %s", out)
+	}
+	for _, node := range nodes {
+		count, err := strconv.Atoi(node[2])
+		if err != nil {
+			return 0, fmt.Errorf("read the statistics of northd: %w", err)
+		}
+		sum += count
+	}
+	return sum, nil
 }

@@ -219,7 +219,7 @@ func (h *Host) avoidNullNAT(ctx context.Context) error {
 
 // noNullNAT fails unless OVN has removed such NAT from the switch.
 func (h *Host) noNullNAT(ctx context.Context) error {
-	flows, err := output(ctx, "ovs-ofctl", "dump-flows", "unix:"+filepath.Join(h.Dir, integrationBridge+".mgmt"))
+	flows, err := h.Flows(ctx)
 	if err == nil && strings.Contains(flows, "nat(src)") {
 		err = errors.New("OVN still configures NAT that changes no address")
 	}
@@ -254,6 +254,11 @@ func (l *Lab) ForgetConnections(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Flows returns the OpenFlow flows of OVN, a line for each.
+func (h *Host) Flows(ctx context.Context) (string, error) {
+	return output(ctx, "ovs-ofctl", "dump-flows", "unix:"+filepath.Join(h.Dir, integrationBridge+".mgmt"))
 }
 
 // control returns the path of the daemon's control socket.

@@ -1,0 +1,92 @@
+// Command benchpolicy measures the performance figures of network policies on OVN, and prints them with
+// their bounds. The API server is synthetic: its objects are there at once, and its events come when a
+// measurement wants them. All other parts are real. The reference of a figure runs alternating with it, so
+// that changes of the machine's speed affect both.
+//
+// It needs root and the Debian packages of OVN and Open vSwitch.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/coe-bridge/coe-bridge/restconf/access"
+	"github.com/coe-bridge/coe-bridge/test/bench/figures"
+	"github.com/coe-bridge/coe-bridge/test/bench/process"
+	"github.com/coe-bridge/coe-bridge/test/lab/serve"
+)
+
+// measurements in the order of the table.
+var measurements = []figures.Measurement[*bench]{
+	{Name: "label", Measure: measureLabel},
+	{Name: "join", Measure: measureJoin},
+	{Name: "verdict", Measure: measureVerdict},
+	{Name: "except", Measure: measureExcept},
+	{Name: "start", Measure: measureStart},
+	{Name: "memory", Measure: measureMemory},
+}
+
+func main() {
+	figures.Main("benchpolicy", measurements, func(ctx context.Context) (*bench, func() error, error) {
+		b, err := newBench(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return b, b.Close, nil
+	})
+}
+
+// bench has the data that all measurements share.
+type bench struct {
+	*figures.Workspace
+	usersFile string
+	program   string // the bridge
+}
+
+func newBench(ctx context.Context) (*bench, error) {
+	w, err := figures.NewWorkspace("benchpolicy", "")
+	if err != nil {
+		return nil, err
+	}
+	b := &bench{Workspace: w, usersFile: w.File("users")}
+	if err := b.prepare(ctx); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+func (b *bench) prepare(ctx context.Context) error {
+	// A bcrypt hash, as in production.
+	hash, err := access.HashPassword(serve.Password, access.Bcrypt)
+	if err != nil {
+		return fmt.Errorf("hash the password: %w", err)
+	}
+	if err := os.WriteFile(b.usersFile, []byte(serve.User+":writer:"+hash+"\n"), 0o600); err != nil {
+		return fmt.Errorf("write the file of users: %w", err)
+	}
+	b.Say("building the bridge")
+	b.program, err = serve.Build(ctx, b.Dir)
+	return err
+}
+
+// run starts a bridge for a cluster.
+func (b *bench) run(ctx context.Context, c *cluster, northbound string) (*process.Bridge, error) {
+	return process.Start(ctx, process.Config{
+		Program: b.program, UsersFile: b.usersFile, Kubeconfig: c.api.Kubeconfig, Northbound: northbound,
+		Data: process.OnFolder(c.dir), AnnotateQPS: process.Unlimited,
+	})
+}
+
+// start starts a bridge for a cluster, and waits until it is in sync and follows the cluster.
+func (b *bench) start(ctx context.Context, c *cluster, northbound string) (*process.Bridge, error) {
+	br, err := b.run(ctx, c, northbound)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.follow(ctx, br); err != nil {
+		return nil, errors.Join(err, br.Stop())
+	}
+	return br, nil
+}
