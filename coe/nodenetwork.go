@@ -11,14 +11,19 @@ import (
 type Networks struct {
 	// Nodes is the range of the addresses of management ports.
 	Nodes NodeNetwork `json:"nodes"`
+	// Isolated is set if nodes have a port in each of their elan-instances instead.
+	Isolated bool `json:"isolated,omitempty"`
 	// Pods are the address ranges of pods, Services the ranges of cluster addresses; sorted.
 	Pods     []netip.Prefix `json:"pods,omitempty"`
 	Services []netip.Prefix `json:"services,omitempty"`
 }
 
+// Valid reports whether the ranges can be used.
+func (n *Networks) Valid() bool { return n.Isolated || n.Nodes.Numbers() > 0 }
+
 // Equal reports whether both have the same ranges.
 func (n *Networks) Equal(o *Networks) bool {
-	return n.Nodes == o.Nodes && slices.Equal(n.Pods, o.Pods) && slices.Equal(n.Services, o.Services)
+	return n.Nodes == o.Nodes && n.Isolated == o.Isolated && slices.Equal(n.Pods, o.Pods) && slices.Equal(n.Services, o.Services)
 }
 
 // NodeFact is what was chosen for a node.

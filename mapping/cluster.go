@@ -33,7 +33,7 @@ func mapCluster(v coe.ClusterView, s Settings, all *policies) (netvirt.Model, []
 	problems = append(problems, s.profileProblems(v.PolicySet)...)
 	if target := s.transit(); target != "" {
 		m.Add(netvirt.Transit{RouteTarget: target})
-		if v.Networks != nil {
+		if v.Networks != nil && !v.Networks.Isolated {
 			problems = append(problems, joinNodes(m, v, target)...)
 		}
 	}

@@ -29,7 +29,10 @@ func TestNodesAreJoined(t *testing.T) {
 			ServiceAddress: netip.MustParseAddr("100.96.0.7"), MAC: "0a:58:64:60:00:06", Chassis: "node1",
 		})...), cluster(t, v, settings))
 	require.Equal(t, model(nodes...), cluster(t, v, mapping.Settings{Isolation: mapping.IsolationNamespace}))
-	v.Numbers = nil
+	joined := v.Networks
+	v.Networks = &coe.Networks{Isolated: true}
+	require.Equal(t, model(append(nodes, netvirt.Transit{RouteTarget: "100:1"})...), cluster(t, v, settings), "isolation was turned off just now")
+	v.Networks, v.Numbers = joined, nil
 	require.Equal(t, model(append(nodes, netvirt.Transit{RouteTarget: "100:1"})...), cluster(t, v, settings))
 }
 

@@ -90,6 +90,7 @@ func (b *builder) build() {
 			b.rest.Add(elanInstance(e))
 		}
 	}
+	b.nodePorts()
 	if len(b.parts) > 0 {
 		b.rest.Add(b.vpnInstance())
 	}

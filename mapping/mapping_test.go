@@ -96,6 +96,46 @@ func TestPod(t *testing.T) {
 	require.Equal(t, model(append(instances(), attachment(uid1, "busybox1", "10.11.2.28")...)...), got)
 }
 
+// In an isolated namespace the node has a port, behind the first block of the family of its address.
+func TestNodePort(t *testing.T) {
+	isolated := mapping.Settings{Isolation: mapping.IsolationNamespace, DHCPLeaseTime: 3600}
+	port := netvirt.NodePort{
+		ELAN: "192.168.33.12:default", Network: netip.MustParsePrefix("10.11.2.24/29"), VPN: "default", Address: node1,
+		MAC: "0a:58:c0:a8:21:0c", Chassis: "node1",
+	}
+	ports := func(v coe.View) (all []netvirt.Object) {
+		m, problems := mapping.Map(synth.WithVIPs(v), isolated)
+		require.Empty(t, problems)
+		for k, o := range m {
+			if k.Kind == netvirt.KindNodePort {
+				all = append(all, o)
+			}
+		}
+		_, _, dangling := m.Dangling()
+		require.False(t, dangling)
+		return all
+	}
+	v := view()
+	require.Empty(t, ports(v), "no pod is on the node")
+	addPod(&v, uid1, "busybox1", "10.11.2.28")
+	require.Equal(t, []netvirt.Object{port}, ports(v))
+
+	for _, prefix := range []string{"10.11.2.32/29", "10.11.2.16/29", "fd00::/120"} {
+		is := netip.MustParsePrefix(prefix)
+		v.Blocks = append([]*coe.Block{{ELAN: port.ELAN, Prefix: is, Gateway: is.Addr().Next(), Network: "default"}}, v.Blocks...)
+		addPod(&v, prefix, "pod-"+is.Addr().String()[:3], is.Addr().Next().Next().String())
+		if prefix == "10.11.2.16/29" {
+			port.Network = is
+		}
+		require.Equal(t, []netvirt.Object{port}, ports(v), prefix)
+	}
+
+	six := view()
+	six.Blocks[0].Prefix, six.Blocks[0].Gateway = netip.MustParsePrefix("fd00::/120"), netip.MustParseAddr("fd00::1")
+	addPod(&six, uid1, "busybox1", "fd00::2")
+	require.Empty(t, ports(six), "the node has no address of that family")
+}
+
 // TC 2 and TC 3: attach a pod to a service, remove it from the service.
 func TestService(t *testing.T) {
 	v := view()

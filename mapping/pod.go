@@ -124,17 +124,13 @@ func (b *builder) subnet(e *elan, block *coe.Block) {
 
 // attachment returns the objects that attach an interface.
 func (b *builder) attachment(a placed) []netvirt.Object {
-	var chassis string
-	if a.elan.node != nil {
-		chassis = a.elan.node.HostName
-	}
 	l, elan := a.lease, a.elan.name
 	objects := []netvirt.Object{
 		netvirt.Interface{
 			Name: l.Name, Namespace: l.Namespace, Pod: l.Pod, PodUID: l.PodUID, UID: l.InterfaceUID,
 			ParentInterface: netvirt.PortName(l.Name, l.PodUID),
 		},
-		netvirt.ELANInterface{Name: l.Name, Namespace: l.Namespace, ELAN: elan, Chassis: chassis},
+		netvirt.ELANInterface{Name: l.Name, Namespace: l.Namespace, ELAN: elan, Chassis: a.elan.chassis()},
 		netvirt.VPNInterface{Name: l.Name, Namespace: l.Namespace, VPN: b.VPN.Name},
 	}
 	for n, addr := range l.Addresses {
@@ -186,4 +182,38 @@ func elanInstance(e *elan) netvirt.ELANInstance {
 		o.SegmentType = netvirt.SegmentGRE
 	}
 	return o
+}
+
+// nodePorts gives each node a port in its elan-instance, if the namespace is isolated. There is
+// none while no pod has an address of the family of the node's address.
+func (b *builder) nodePorts() {
+	if !b.Isolated() {
+		return
+	}
+	for node, e := range b.elans {
+		if block := e.gatewayFor(node); e.first != nil && block != nil {
+			b.rest.Add(netvirt.NodePort{
+				ELAN: e.name, Network: block.Prefix, VPN: b.VPN.Name, Address: node, MAC: netvirt.NodePortMAC(node), Chassis: e.chassis(),
+			})
+		}
+	}
+}
+
+// gatewayFor returns the first block of the family of an address; nil if there is none.
+func (e *elan) gatewayFor(a netip.Addr) *coe.Block {
+	var first *coe.Block
+	for _, block := range e.blocks {
+		if block.Prefix.Addr().Is4() == a.Is4() && (first == nil || block.Prefix.Compare(first.Prefix) < 0) {
+			first = block
+		}
+	}
+	return first
+}
+
+// chassis returns the host name of the node; empty if it is unknown.
+func (e *elan) chassis() string {
+	if e.node == nil {
+		return ""
+	}
+	return e.node.HostName
 }

@@ -1,6 +1,6 @@
 // Package netvirt is the network model: OpenDaylight's Netvirt objects (elan, l3vpn,
 // ietf-interfaces, odl-nat), and our own kinds for what Netvirt lacks (transit, node, node
-// network, management port, subnet, service). It has plain values with their names and
+// network, management port, subnet, node port, service). It has plain values with their names and
 // references, the difference of two models, and the order in which to apply it safely.
 //
 // It knows neither where a model comes from (Kubernetes, RESTCONF) nor how a backend
@@ -28,6 +28,7 @@ const (
 	KindELANInstance                   // elan:elan-instances/elan-instance
 	KindVPNInstance                    // l3vpn:vpn-instances/vpn-instance
 	KindSubnet                         // ours: an address block of an elan-instance
+	KindNodePort                       // ours: a node's own port in an elan-instance
 	KindACL                            // ietf-access-control-list:access-lists/acl
 	KindACE                            // acl/access-list-entries/ace
 	KindInterface                      // ietf-interfaces:interfaces/interface
@@ -57,6 +58,7 @@ var kinds = [...]struct {
 	KindELANInstance:  {"elan-instance", false},
 	KindVPNInstance:   {"vpn-instance", false},
 	KindSubnet:        {"subnet", false},
+	KindNodePort:      {"node-port", true},
 	KindACL:           {"acl", false},
 	KindACE:           {"ace", false},
 	KindInterface:     {"interface", true},

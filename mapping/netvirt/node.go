@@ -1,6 +1,10 @@
 package netvirt
 
-import "net/netip"
+import (
+	"crypto/sha256"
+	"net"
+	"net/netip"
+)
 
 // Node is a node of the cluster.
 type Node struct {
@@ -37,6 +41,40 @@ func (o ManagementPort) Name() string { return ManagementPortName(o.Node) }
 // ManagementPortName returns the name of a node's management port.
 func ManagementPortName(node netip.Addr) string { return "node:" + node.String() + ":management" }
 
+// NodePort is a node's own port in one of its elan-instances. The node's programs and the pods
+// of the elan-instance reach each other through it. It exists if the vpn-instance is isolated;
+// otherwise the node has a ManagementPort.
+type NodePort struct {
+	ELAN    string       // the key; it names the node and the namespace
+	Network netip.Prefix // with ELAN, the key of the Subnet whose gateway reaches the node
+	VPN     string       // the Subnet's
+	Address netip.Addr   // the node's internal address
+	MAC     string       // NodePortMAC(Address)
+	Chassis string       // host name of the node; empty lets any host bind the port
+}
+
+// Name returns the name of the port, which is the iface-id on the node's switch. Its third
+// part is not a UUID, so it never equals the name of a pod's interface.
+func (o NodePort) Name() string {
+	node, namespace, _ := ParseELANName(o.ELAN)
+	return NodePortsName(node) + ":" + namespace
+}
+
+// NodePortsName returns what the names of a node's NodePorts begin with. A colon and the
+// namespace follow.
+func NodePortsName(node netip.Addr) string { return "node:" + node.String() + ":port" }
+
+// NodePortMAC returns the MAC address of a node's NodePorts: 0a:58 and an IPv4 address, or
+// 0a:58 and 4 bytes of the hash of an IPv6 address.
+func NodePortMAC(node netip.Addr) string {
+	tail := node.AsSlice()
+	if node.Is6() {
+		sum := sha256.Sum256(tail)
+		tail = sum[:4]
+	}
+	return net.HardwareAddr(append([]byte{0x0a, 0x58}, tail...)).String()
+}
+
 // Key implements Object.
 func (o Node) Key() Key { return Key{KindNode, o.Address.String()} }
 
@@ -45,6 +83,9 @@ func (o NodeNetwork) Key() Key { return Key{KindNodeNetwork, o.Prefix.String()} 
 
 // Key implements Object.
 func (o ManagementPort) Key() Key { return Key{KindManagementPort, o.Node.String()} }
+
+// Key implements Object.
+func (o NodePort) Key() Key { return Key{KindNodePort, o.ELAN} }
 
 // Refs implements Object.
 func (o Node) Refs() []Key { return nil }
@@ -57,6 +98,11 @@ func (o ManagementPort) Refs() []Key {
 	return []Key{{KindNodeNetwork, o.Network.String()}}
 }
 
+// Refs implements Object.
+func (o NodePort) Refs() []Key {
+	return []Key{{KindELANInstance, o.ELAN}, {KindVPNInstance, o.VPN}, subnetKey(o.ELAN, o.Network)}
+}
+
 // Scope implements Object.
 func (o Node) Scope() Scope { return Cluster }
 
@@ -66,6 +112,13 @@ func (o NodeNetwork) Scope() Scope { return Cluster }
 // Scope implements Object.
 func (o ManagementPort) Scope() Scope { return Cluster }
 
+// Scope implements Object.
+func (o NodePort) Scope() Scope {
+	_, namespace, _ := ParseELANName(o.ELAN)
+	return Scope(namespace)
+}
+
 func (Node) sealed()           {}
 func (NodeNetwork) sealed()    {}
 func (ManagementPort) sealed() {}
+func (NodePort) sealed()       {}

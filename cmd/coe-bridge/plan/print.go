@@ -225,6 +225,8 @@ func details(o netvirt.Object) string {
 		return strings.TrimSpace("rd " + o.RouteDistinguisher + " " + output.Prefixed("shares ", o.Transit))
 	case netvirt.Subnet:
 		return fmt.Sprintf("gateway %s, vpn %s", o.Gateway, o.VPN)
+	case netvirt.NodePort:
+		return fmt.Sprintf("%s, %s, by %s", o.Address, o.MAC, o.Network)
 	case netvirt.Interface:
 		return "port " + o.ParentInterface
 	case netvirt.ELANInterface:

@@ -17,7 +17,8 @@ type World struct {
 	pods     []*pod
 	services []*service
 	born     int // number of pods and services so far
-	// managed marks the nodes that have a management port while isolated is false.
+	// managed marks the nodes that have a management port or, while isolated is set, a port in
+	// each of their elan-instances.
 	managed  [nodes]bool
 	policies policies
 }

@@ -19,6 +19,9 @@ func (w *World) Model() netvirt.Model {
 	for _, p := range w.pods {
 		w.podModel(m, p)
 	}
+	if w.isolated {
+		w.nodePorts(m)
+	}
 	sorted := slices.SortedFunc(slices.Values(w.services), func(a, b *service) int { return strings.Compare(a.uid, b.uid) })
 	for _, s := range sorted {
 		w.serviceModel(m, s)
@@ -57,6 +60,30 @@ func (w *World) nodesModel(m netvirt.Model) {
 				ServiceAddress: netip.AddrFrom4([4]byte{100, 96, 0, byte(3 + 2*n)}),
 			})
 	}
+}
+
+// nodePorts gives the nodes a port in each of their elan-instances that has a subnet of their
+// family.
+func (w *World) nodePorts(m netvirt.Model) {
+	for _, k := range m.Keys() {
+		subnet, ok := m[k].(netvirt.Subnet)
+		node, _, _ := netvirt.ParseELANName(subnet.ELAN)
+		if !ok || node.Is4() != subnet.Gateway.Is4() || !w.managedNode(node) {
+			continue
+		}
+		m.Add(netvirt.NodePort{ // the last subnet wins
+			ELAN: subnet.ELAN, Network: subnet.Prefix, VPN: subnet.VPN, Address: node, MAC: netvirt.NodePortMAC(node), Chassis: "node",
+		})
+	}
+}
+
+func (w *World) managedNode(node netip.Addr) bool {
+	for n, managed := range w.managed {
+		if managed && nodeAddress(n) == node {
+			return true
+		}
+	}
+	return false
 }
 
 func nodeAddress(n int) netip.Addr {

@@ -73,6 +73,22 @@ func subnets(objects iter.Seq[netvirt.Object]) any {
 	}))
 }
 
+type jsonNodePort struct {
+	ELANInstance string       `json:"elan-instance-name"`
+	Name         string       `json:"name"`
+	Network      netip.Prefix `json:"subnet"`
+	VPNInstance  string       `json:"vpn-instance-name"`
+	Address      netip.Addr   `json:"address"`
+	MAC          string       `json:"mac-address"`
+	Chassis      string       `json:"chassis,omitempty"`
+}
+
+func nodePorts(objects iter.Seq[netvirt.Object]) any {
+	return list("node-port", each(objects, func(o netvirt.NodePort) jsonNodePort {
+		return jsonNodePort{o.ELAN, o.Name(), o.Network, o.VPN, o.Address, o.MAC, o.Chassis}
+	}))
+}
+
 type jsonService struct {
 	UID       string    `json:"uid"`
 	Namespace string    `json:"namespace"`

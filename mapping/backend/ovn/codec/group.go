@@ -19,6 +19,7 @@
 //	port                                                                 Logical_Router_Policy
 //	subnet        Subnet                                                 Logical_Router_Port, Logical_Switch_Port, DHCP_Options;
 //	                                                                     on the transit: Logical_Router_Static_Route, -Policy
+//	node-port     NodePort                                               Logical_Switch_Port, Logical_Router_Static_Route, Static_MAC_Binding
 //	remote-group  RemoteGroup                                            Address_Set per family
 //	acl           ACL, ACE…                                              Port_Group, ACLs; a Meter with a Meter_Band per logged ACL
 //	interface     Interface, ELANInterface, MACEntry…, VPNInterface,     Logical_Switch_Port; for an address outside its subnet:
@@ -70,7 +71,7 @@ func HeadOfRef(k netvirt.Key) netvirt.Key {
 // headOrder lists the kinds of heads: a group looks up only groups of kinds before it.
 var headOrder = []netvirt.Kind{
 	netvirt.KindTransit, netvirt.KindNodeNetwork, netvirt.KindManagementPort, netvirt.KindVPNInstance, netvirt.KindELANInstance,
-	netvirt.KindSubnet, netvirt.KindRemoteGroup, netvirt.KindACL, netvirt.KindInterface, netvirt.KindService,
+	netvirt.KindSubnet, netvirt.KindNodePort, netvirt.KindRemoteGroup, netvirt.KindACL, netvirt.KindInterface, netvirt.KindService,
 }
 
 // headKinds holds the kinds of heads by name.
@@ -102,6 +103,8 @@ func (c Codec) Encode(head netvirt.Key, objects netvirt.Model, look Lookup) *ovs
 		c.encodeVPN(set, head, objects)
 	case netvirt.KindSubnet:
 		c.encodeSubnet(set, head, objects, look)
+	case netvirt.KindNodePort:
+		c.encodeNodePort(set, head, objects)
 	case netvirt.KindInterface:
 		c.encodePort(set, head, objects, look)
 	case netvirt.KindRemoteGroup:
@@ -172,6 +175,8 @@ func Damaged(head netvirt.Key, known netvirt.Object) (netvirt.Object, bool) {
 		}
 		subnet, _ := known.(netvirt.Subnet)
 		o = netvirt.Subnet{ELAN: elan, VPN: subnet.VPN, Prefix: prefix}
+	case netvirt.KindNodePort:
+		o = netvirt.NodePort{ELAN: head.Name, Chassis: damagedMark}
 	case netvirt.KindInterface:
 		namespace, _, _, _ := netvirt.ParseInterfaceName(head.Name)
 		o = netvirt.Interface{Name: head.Name, Namespace: namespace, ParentInterface: damagedMark}
@@ -202,6 +207,8 @@ func IsDamaged(o netvirt.Object) bool {
 		return o.RouteDistinguisher == damagedMark
 	case netvirt.Subnet:
 		return !o.Gateway.IsValid()
+	case netvirt.NodePort:
+		return o.Chassis == damagedMark
 	case netvirt.Interface:
 		return o.ParentInterface == damagedMark
 	case netvirt.RemoteGroup:

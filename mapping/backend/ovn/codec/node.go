@@ -14,6 +14,7 @@ const (
 	roleNodes  = "nodes"   // the transit's port to a node network
 	roleWayOut = "way-out" // for traffic that leaves the network
 	roleNoWay  = "no-way"  // drops traffic that cannot leave by its node
+	roleNode   = "node"    // for traffic to the node's own address
 )
 
 // Priorities of policies on the transit: a way out has precedence.
@@ -116,7 +117,7 @@ func (c Codec) encodeManagementPort(set *ovsdb.RowSet, k netvirt.Key, objects ne
 		return
 	}
 	if o.Node.Is4() == o.Address.Is4() {
-		c.route(set, k, "node", c.routerUUID(transitKey(network.Transit)), single(o.Node), o.Address, nodesPort(o.Network))
+		c.route(set, k, roleNode, c.routerUUID(transitKey(network.Transit)), single(o.Node), o.Address, nodesPort(o.Network))
 	}
 	c.leave(set, k, roleWayOut, network.Transit, o, single(o.ServiceAddress))
 }
@@ -135,6 +136,30 @@ func (c Codec) untracked(set *ovsdb.RowSet, head netvirt.Key, o netvirt.Manageme
 		set.Add(acl)
 		set.Link(nb.LogicalSwitchTable, c.nodesUUID(o.Network), "acls", acl.UUID)
 	}
+}
+
+// encodeNodePort adds the port that the node itself is plugged into, on the switch of its
+// elan-instance. Pods reach it through a gateway of that switch. The gateway has no address
+// of the node's network, so it needs the MAC address too.
+func (c Codec) encodeNodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model) {
+	o, ok := head[netvirt.NodePort](objects, k)
+	if !ok {
+		return
+	}
+	addresses := []string{o.MAC + " " + o.Address.String()}
+	lsp := &nb.LogicalSwitchPort{
+		UUID: c.uuid(nb.LogicalSwitchPortTable, k, ""), Name: o.Name(), Options: map[string]string{},
+		Addresses: addresses, PortSecurity: addresses,
+		ExternalIDs: c.mark(k, "", idNetwork, o.Network.String(), idVPN, o.VPN, idAddress, o.Address.String(), idMAC, o.MAC, idChassis, o.Chassis),
+	}
+	if o.Chassis != "" {
+		lsp.Options["requested-chassis"] = o.Chassis
+	}
+	set.Add(lsp)
+	set.Link(nb.LogicalSwitchTable, c.switchUUID(o.ELAN), "ports", lsp.UUID)
+	via := gatewayPort(o.ELAN, o.Network)
+	c.route(set, k, roleNode, c.routerUUID(vpnKey(o.VPN)), single(o.Address), o.Address, via)
+	c.bindMAC(set, k, roleNode, via, o.Address, o.MAC)
 }
 
 func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
@@ -176,5 +201,15 @@ func decodeManagementPort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Ob
 	service, _ := netip.ParseAddr(ids[idServiceIP])
 	return []netvirt.Object{netvirt.ManagementPort{
 		Node: node, Network: network, Address: address, ServiceAddress: service, MAC: ids[idMAC], Chassis: ids[idChassis],
+	}}
+}
+
+// decodeNodePort decodes the port of encodeNodePort.
+func decodeNodePort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
+	ids := lsp.ExternalIDs
+	network, _ := netip.ParsePrefix(ids[idNetwork])
+	address, _ := netip.ParseAddr(ids[idAddress])
+	return []netvirt.Object{netvirt.NodePort{
+		ELAN: k.Name, Network: network, VPN: ids[idVPN], Address: address, MAC: ids[idMAC], Chassis: ids[idChassis],
 	}}
 }

@@ -83,14 +83,18 @@ func (c Codec) hostRoute(set *ovsdb.RowSet, k netvirt.Key, vpn string, a netvirt
 		via  = gatewayPort(a.ELAN, a.Network)
 	)
 	c.route(set, k, role, c.routerUUID(vpnKey(vpn)), to, a.Address, via)
-	set.Add(&nb.StaticMACBinding{
-		UUID: c.uuid(nb.StaticMACBindingTable, k, role), LogicalPort: via, IP: a.Address.String(), MAC: a.MAC,
-		OverrideDynamicMAC: true,
-	})
+	c.bindMAC(set, k, role, via, a.Address, a.MAC)
 	if vpn, ok := lookVPN(look, vpn); ok {
 		c.transitRoute(set, k, roleTransit+" "+role, vpn, to)
 		c.wayOut(set, k, roleWayOut+" "+role, vpn, a.ELAN, to, look)
 	}
+}
+
+// bindMAC tells a router port the MAC address of an address that is outside its network.
+func (c Codec) bindMAC(set *ovsdb.RowSet, head netvirt.Key, role, port string, address netip.Addr, mac string) {
+	set.Add(&nb.StaticMACBinding{
+		UUID: c.uuid(nb.StaticMACBindingTable, head, role), LogicalPort: port, IP: address.String(), MAC: mac, OverrideDynamicMAC: true,
+	})
 }
 
 // addresses returns the port's addresses in OVN's form: each MAC address, followed by its
@@ -130,14 +134,16 @@ func (c Codec) portIDs(k netvirt.Key, p port) map[string]string {
 	return ids
 }
 
-// decodeSwitchPort decodes the port of encodePort or encodeManagementPort. Other switch
-// ports hold no object.
+// decodeSwitchPort decodes the port of encodePort, encodeManagementPort or encodeNodePort.
+// Other switch ports hold no object.
 func decodeSwitchPort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
 	switch k.Kind {
 	case netvirt.KindInterface:
 		return decodePort(k, lsp)
 	case netvirt.KindManagementPort:
 		return decodeManagementPort(k, lsp)
+	case netvirt.KindNodePort:
+		return decodeNodePort(k, lsp)
 	}
 	return nil
 }
