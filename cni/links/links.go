@@ -101,10 +101,11 @@ func Make(p Pair) error {
 	})
 }
 
-// Configure sets the addresses and routes of the pod's end, and sets it up. If a step fails
+// Configure sets the addresses and routes of the pod's end, and sets it up. It may be repeated
+// for a pair without routes. If a step fails
 // or ctx ends, the caller must delete the pair.
 func Configure(ctx context.Context, p Pair) error {
-	for _, step := range []func() error{p.allowIPv6, p.configure, p.turnOffloadOff} {
+	for _, step := range []func() error{p.allowIPv6, p.turnOffloadOff, p.configure} {
 		err := ctx.Err()
 		if err == nil {
 			err = step()

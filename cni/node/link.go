@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
+	"path/filepath"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -15,22 +17,22 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 )
 
-// group is the interface group of the switch's end of the pair.
+// group is the interface group of the switch's ends of the pairs.
 const group = 0xc0f
 
-// isPair reports whether both ends exist and are peers.
-func isPair(ns netns.NsHandle) (is bool, err error) {
+// exists reports whether both ends exist and are peers.
+func (p pair) exists(ns netns.NsHandle) (is bool, err error) {
 	err = links.At(ns, func(h *netlink.Handle) error {
-		own, err := find(h, linkName)
+		own, err := find(h, p.link)
 		if err != nil {
 			return err
 		}
-		port, err := find(h, portName)
+		port, err := find(h, p.port)
 		if err != nil || own == nil || port == nil {
 			return err
 		}
 		if port.Attrs().Group != group {
-			return fmt.Errorf("link %s was not created by coe-bridge: remove or rename it", portName)
+			return fmt.Errorf("link %s was not created by coe-bridge: remove or rename it", p.port)
 		}
 		is = own.Attrs().ParentIndex == port.Attrs().Index
 		return nil
@@ -38,41 +40,54 @@ func isPair(ns netns.NsHandle) (is bool, err error) {
 	return is, err
 }
 
-// addLink creates the pair.
-func addLink(ctx context.Context, ns netns.NsHandle, w wanted) error {
-	return links.Add(ctx, links.Pair{
-		Node: ns, Pod: ns, Port: portName, Group: group, Name: linkName, MAC: w.mac, MTU: w.mtu, SoftwareChecksums: w.softwareChecksums,
-	})
+// pair returns a pair in the form of package links. Its own end is down until putLink.
+func (n *Node) pair(w wanted, p pair) links.Pair {
+	return links.Pair{
+		Node: n.cfg.Netns, Pod: n.cfg.Netns, Port: p.port, Group: group, Name: p.link, MAC: w.mac, MTU: w.mtu,
+		Settings: n.cfg.Settings, SoftwareChecksums: w.softwareChecksums,
+	}
 }
 
-func removeLink(ns netns.NsHandle) error { return links.DeleteOf(ns, portName, group) }
-
-func linkThere(ns netns.NsHandle) (there bool, err error) {
+// ownPorts returns the names of the switch's ends of all our pairs.
+func ownPorts(ns netns.NsHandle) (names []string, err error) {
 	err = links.At(ns, func(h *netlink.Handle) error {
-		l, err := find(h, portName)
-		there = l != nil
+		all, err := links.Dump(h.LinkList)
+		for _, l := range all {
+			if l.Attrs().Group == group && l.Type() == "veth" {
+				names = append(names, l.Attrs().Name)
+			}
+		}
 		return err
 	})
-	return there, err
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	return names, nil
 }
 
-// putLink sets the MTU of both ends and sets them up, and sets the MAC address of the
+func removeLink(ns netns.NsHandle, port string) error { return links.DeleteOf(ns, port, group) }
+
+// putLink sets the MTU of both ends of a pair and sets them up, and sets the MAC address of the
 // node's end.
-func putLink(ns netns.NsHandle, w wanted) (changed bool, err error) {
-	err = links.At(ns, func(h *netlink.Handle) error {
-		for _, name := range []string{portName, linkName} {
+func (n *Node) putLink(ctx context.Context, w wanted, p pair) (changed bool, err error) {
+	err = links.At(n.cfg.Netns, func(h *netlink.Handle) error {
+		for _, name := range []string{p.port, p.link} {
 			l, err := h.LinkByName(name)
 			if err != nil {
 				return fmt.Errorf("find link %s: %w", name, err)
 			}
 			is := l.Attrs()
+			setUp := func() error { return h.LinkSetUp(l) }
+			if name == p.link {
+				setUp = func() error { return n.setUp(ctx, w, p) }
+			}
 			for _, step := range []struct {
 				holds bool
 				do    func() error
 			}{
 				{is.MTU == w.mtu, func() error { return h.LinkSetMTU(l, w.mtu) }},
-				{name == portName || bytes.Equal(is.HardwareAddr, w.mac), func() error { return h.LinkSetHardwareAddr(l, w.mac) }},
-				{is.Flags&net.FlagUp != 0, func() error { return h.LinkSetUp(l) }},
+				{name == p.port || bytes.Equal(is.HardwareAddr, w.mac), func() error { return h.LinkSetHardwareAddr(l, w.mac) }},
+				{is.Flags&net.FlagUp != 0, setUp},
 			} {
 				if step.holds {
 					continue
@@ -88,34 +103,50 @@ func putLink(ns netns.NsHandle, w wanted) (changed bool, err error) {
 	return changed, err
 }
 
-// putAddresses sets the address of the node's link, and removes all others.
-func putAddresses(ns netns.NsHandle, w wanted) (changed bool, err error) {
+// setUp sets the own end of a pair up. Pods can send to it, so it must not take a default route
+// from router advertisements.
+func (n *Node) setUp(ctx context.Context, w wanted, p pair) error {
+	disabled := "0"
+	if w.source.Is4() {
+		disabled = "1"
+	}
+	for _, setting := range [][2]string{{"accept_ra", "0"}, {"disable_ipv6", disabled}} {
+		_, err := n.cfg.Settings.Put(n.cfg.Netns, filepath.Join("ipv6/conf", p.link, setting[0]), setting[1])
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // the kernel has no IPv6
+			return err
+		}
+	}
+	return links.Configure(ctx, n.pair(w, p))
+}
+
+// putAddress sets the address of the node's own end, and removes all others.
+func putAddress(ns netns.NsHandle, p pair) (changed bool, err error) {
 	err = links.At(ns, func(h *netlink.Handle) error {
-		l, err := h.LinkByName(linkName)
+		l, err := h.LinkByName(p.link)
 		if err != nil {
-			return fmt.Errorf("find link %s: %w", linkName, err)
+			return fmt.Errorf("find link %s: %w", p.link, err)
 		}
 		all, err := links.Dump(func() ([]netlink.Addr, error) { return h.AddrList(l, netlink.FAMILY_V4) })
 		if err != nil {
-			return fmt.Errorf("list addresses of link %s: %w", linkName, err)
+			return fmt.Errorf("list addresses of link %s: %w", p.link, err)
 		}
-		has := false
+		has := !p.address.IsValid()
 		for _, a := range all {
-			if links.PrefixOf(a.IPNet) == netip.PrefixFrom(w.address, 32) {
+			if links.PrefixOf(a.IPNet) == netip.PrefixFrom(p.address, 32) {
 				has = true
 				continue
 			}
 			changed = true
 			if err := h.AddrDel(l, &a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
-				return fmt.Errorf("remove address %s of link %s: %w", a.IPNet, linkName, err)
+				return fmt.Errorf("remove address %s of link %s: %w", a.IPNet, p.link, err)
 			}
 		}
 		if has {
 			return nil
 		}
 		changed = true
-		if err := h.AddrReplace(l, &netlink.Addr{IPNet: links.IPNet(netip.PrefixFrom(w.address, 32))}); err != nil {
-			return fmt.Errorf("add address %s to link %s: %w", w.address, linkName, err)
+		if err := h.AddrReplace(l, &netlink.Addr{IPNet: links.IPNet(single(p.address))}); err != nil {
+			return fmt.Errorf("add address %s to link %s: %w", p.address, p.link, err)
 		}
 		return nil
 	})

@@ -3,8 +3,9 @@ package node
 import "github.com/prometheus/client_golang/prometheus"
 
 type metrics struct {
-	joined  prometheus.Gauge
-	changes prometheus.Counter
+	joined    prometheus.Gauge
+	unreached prometheus.Gauge
+	changes   prometheus.Counter
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -12,12 +13,16 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		joined: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coe_agent_node_joined", Help: "1 if the node itself is connected to the pod network, otherwise 0.",
 		}),
+		unreached: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "coe_agent_node_unreached_pods",
+			Help: "Pods on this node that it does not reach in isolated namespaces: their address is not unique, in no pool, or of another family. The log names them.",
+		}),
 		changes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "coe_agent_node_changes_total",
 			Help: "Parts of the node's own connection that were created or repaired: link, addresses, routes, rules, forwarding, port.",
 		}),
 	}
-	registry.MustRegister(m.joined, m.changes)
+	registry.MustRegister(m.joined, m.unreached, m.changes)
 	return m
 }
 

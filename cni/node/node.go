@@ -1,12 +1,12 @@
 // Package node connects the node itself to the pod network. It creates the link of the
 // node's management port and adds it to the switch, routes the pod network to it, and
-// writes the nftables rules for traffic that leaves the cluster with the node's address. It
-// checks all of this when the kernel or the switch reports a change, and repairs only what
-// differs.
+// writes the nftables rules for traffic that leaves the cluster with the node's address. If
+// namespaces are isolated, it creates a link for each namespace with interfaces on the node
+// instead, routes the addresses of these interfaces, and forwards nothing. It checks all of this
+// when the kernel or the switch reports a change, and repairs only what differs.
 //
-// It has no memory, because it recognises what it created: the link by its group, addresses
-// by their link, routes by their protocol, rules by their table, the port by its
-// external_ids. It knows the address ranges of pods and services, but no pod or service.
+// It has no memory, because it recognises what it created: links by their group, addresses by
+// their link, routes by their protocol, rules by their table, ports by their external_ids.
 package node
 
 import (
@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,6 +59,8 @@ type Node struct {
 	log     *slog.Logger
 	metrics *metrics
 	failure string // the last one, which was logged
+	// unreached was logged last.
+	unreached []string
 }
 
 // New returns a Node.
@@ -80,7 +83,7 @@ func (n *Node) Run(ctx context.Context) {
 	defer cancel()
 	kernel := make(chan struct{}, 1)
 	watching.Go(func() { n.watchKernel(ctx, kernel) })
-	port, stop := n.cfg.Switch.Listen(portName)
+	ports, stop := n.cfg.Switch.ListenNode()
 	defer stop()
 	for ctx.Err() == nil {
 		place, known, told := n.cfg.Uplink.Place()
@@ -92,7 +95,7 @@ func (n *Node) Run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-told:
 		case <-kernel:
-		case <-port:
+		case <-ports:
 		case <-retry.C:
 		}
 		retry.Stop()
@@ -126,6 +129,15 @@ func (n *Node) logFailure(ctx context.Context, err error) {
 	n.failure = text
 }
 
+// logUnreached logs the pods that the node does not reach, if they have changed.
+func (n *Node) logUnreached(pods []string) {
+	n.metrics.unreached.Set(float64(len(pods)))
+	if len(pods) > 0 && !slices.Equal(pods, n.unreached) {
+		n.log.Warn("the node and some of its pods do not reach each other", "pods", pods)
+	}
+	n.unreached = pods
+}
+
 func (n *Node) sync(ctx context.Context, place *uplink.Place) (changes []string, err error) {
 	if place == nil {
 		return n.leave(ctx)
@@ -134,12 +146,17 @@ func (n *Node) sync(ctx context.Context, place *uplink.Place) (changes []string,
 	if err != nil {
 		return nil, fmt.Errorf("determine the node's connection to the pod network: %w", err)
 	}
+	n.logUnreached(w.unreached)
 	return n.join(ctx, w)
 }
 
 // wanted returns the wanted state of the node.
 func (n *Node) wanted(ctx context.Context, place *uplink.Place) (wanted, error) {
-	w, err := newWanted(place)
+	routed, err := routedHosts(n.cfg.Netns)
+	if err != nil {
+		return wanted{}, err
+	}
+	w, err := newWanted(place, n.cfg.Uplink.Records(), routed)
 	if err != nil {
 		return w, err
 	}
@@ -157,63 +174,87 @@ func (n *Node) wanted(ctx context.Context, place *uplink.Place) (wanted, error) 
 	return w, err
 }
 
-// join creates what is missing. Each step finds what it needs from the steps before. The
-// link comes before its port: a switch that sees a new link behind an old port may keep
-// the old link.
+// join removes what is not wanted, and creates what is missing. Each step finds what it needs
+// from the steps before.
 func (n *Node) join(ctx context.Context, w wanted) (changes []string, err error) {
-	note := func(what string, changed bool) {
-		if changed {
+	step := func(what string, do func() (bool, error)) (ok bool) {
+		changed, failed := do()
+		if changed && !slices.Contains(changes, what) {
 			changes = append(changes, what)
 		}
-	}
-	there, err := isPair(n.cfg.Netns)
-	if err != nil {
-		return nil, err
-	}
-	if !there {
-		if err := n.removePlug(ctx); err != nil {
-			return nil, err
-		}
-		if err := addLink(ctx, n.cfg.Netns, w); err != nil {
-			return nil, err
-		}
-		note("link", true)
-	}
-	// Rules come before routes, so that no routed packet misses them.
-	steps := []struct {
-		what string
-		do   func() (bool, error)
-	}{
-		{"forwarding", n.allowForwarding},
-		{"rules", func() (bool, error) { return putRules(n.cfg.Netns, w) }},
-		{"link", func() (bool, error) { return putLink(n.cfg.Netns, w) }},
-		{"addresses", func() (bool, error) { return putAddresses(n.cfg.Netns, w) }},
-		{"routes", func() (bool, error) { return putRoutes(n.cfg.Netns, w) }},
-		{"port", func() (bool, error) { return n.cfg.Switch.PutNode(ctx, w.port()) }},
-	}
-	for _, step := range steps { // a failed step does not stop the others
-		changed, failed := step.do()
-		note(step.what, changed)
 		err = errors.Join(err, failed)
+		return failed == nil
+	}
+	step("link", func() (bool, error) { return n.removeOthers(ctx, w.pairs) })
+	if !w.isolated {
+		step("forwarding", n.allowForwarding)
+	}
+	// Rules come before links and routes, so that no packet misses them. Without them the node
+	// would connect isolated namespaces.
+	if !step("rules", func() (bool, error) { return putRules(n.cfg.Netns, w) }) && w.isolated {
+		return changes, err
+	}
+	for _, p := range w.pairs {
+		if step("link", func() (bool, error) { return n.createLink(ctx, w, p) }) {
+			step("link", func() (bool, error) { return n.putLink(ctx, w, p) })
+			step("addresses", func() (bool, error) { return putAddress(n.cfg.Netns, p) })
+		}
+	}
+	step("routes", func() (bool, error) { return putRoutes(n.cfg.Netns, w) })
+	for _, p := range w.pairs {
+		step("port", func() (bool, error) {
+			return n.cfg.Switch.PutNode(ctx, ovs.NodePort{Name: p.port, Interface: p.iface, MAC: w.mac.String()})
+		})
 	}
 	return changes, err
 }
 
-// removePlug removes the port and the link.
-func (n *Node) removePlug(ctx context.Context) error {
-	if err := n.cfg.Switch.DeleteNode(ctx, portName); err != nil {
-		return err
+// createLink creates a pair if it does not exist. The link comes before its port: a switch that
+// sees a new link behind an old port may keep the old link.
+func (n *Node) createLink(ctx context.Context, w wanted, p pair) (created bool, err error) {
+	if is, err := p.exists(n.cfg.Netns); is || err != nil {
+		return false, err
 	}
-	return removeLink(n.cfg.Netns)
+	if err := n.removePair(ctx, p.port); err != nil {
+		return false, err
+	}
+	return true, links.Make(n.pair(w, p))
 }
 
-// leave removes everything that the package creates. Addresses and routes go with the link.
+// removeOthers removes all pairs except the wanted ones, with their ports. Addresses and routes
+// go with the links.
+func (n *Node) removeOthers(ctx context.Context, pairs []pair) (removed bool, err error) {
+	names, err := ownPorts(n.cfg.Netns)
+	if err != nil {
+		return false, err
+	}
+	ports, err := n.cfg.Switch.NodePorts(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, port := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(names, ports)))) {
+		if !slices.ContainsFunc(pairs, func(p pair) bool { return p.port == port }) {
+			removed = true
+			err = errors.Join(err, n.removePair(ctx, port))
+		}
+	}
+	return removed, err
+}
+
+// removePair removes the port and the links of a pair.
+func (n *Node) removePair(ctx context.Context, port string) error {
+	if err := n.cfg.Switch.DeleteNode(ctx, port); err != nil {
+		return err
+	}
+	return removeLink(n.cfg.Netns, port)
+}
+
+// leave removes everything that the package creates.
 func (n *Node) leave(ctx context.Context) (changes []string, err error) {
-	there, err := linkThere(n.cfg.Netns)
-	if err == nil && there {
+	removed, err := n.removeOthers(ctx, nil)
+	if removed {
 		changes = append(changes, "link")
 	}
-	err = errors.Join(err, n.removePlug(ctx))
 	removed, rules := removeRules(n.cfg.Netns)
 	if removed {
 		changes = append(changes, "rules")

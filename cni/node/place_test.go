@@ -61,7 +61,7 @@ func place() *uplink.Place {
 
 func wantedOf(t *testing.T, p *uplink.Place) wanted {
 	t.Helper()
-	w, err := newWanted(p)
+	w, err := newWanted(p, nil, nil)
 	require.NoError(t, err)
 	w.mtu = 1442
 	return w
@@ -134,22 +134,23 @@ func TestDatabasePorts(t *testing.T) {
 
 func TestLinkAddressesRoutes(t *testing.T) {
 	ns, run := inNewNamespace(t)
+	n := &Node{cfg: Config{Netns: ns}}
 	w := wantedOf(t, place())
 	w.softwareChecksums = true
-	there, err := isPair(ns)
+	p := w.pairs[0]
+	there, err := p.exists(ns)
 	require.NoError(t, err)
 	require.False(t, there)
-	require.NoError(t, addLink(t.Context(), ns, w))
-	there, err = isPair(ns)
+	require.NoError(t, links.Make(n.pair(w, p)))
+	there, err = p.exists(ns)
 	require.NoError(t, err)
 	require.True(t, there)
 	owned, err := links.Owned(ns)
 	require.NoError(t, err)
 	require.Empty(t, owned, "the sweep of pods' links leaves it alone")
-	changed, err := putLink(ns, w)
-	require.NoError(t, err)
-	require.False(t, changed)
-	twice(t, func() (bool, error) { return putAddresses(ns, w) })
+	twice(t, func() (bool, error) { return n.putLink(t.Context(), w, p) })
+	require.Contains(t, run("ethtool -k coe0"), "tx-checksumming: off")
+	twice(t, func() (bool, error) { return putAddress(ns, p) })
 	twice(t, func() (bool, error) { return putRoutes(ns, w) })
 	require.Equal(t, []string{
 		"10.42.0.0/16 via 100.96.0.1 dev coe0 src 100.96.0.2",
@@ -164,14 +165,15 @@ func TestLinkAddressesRoutes(t *testing.T) {
 	other.Pods = nil
 	w = wantedOf(t, other)
 	w.mtu = 1400
-	twice(t, func() (bool, error) { return putLink(ns, w) })
-	twice(t, func() (bool, error) { return putAddresses(ns, w) })
+	p = w.pairs[0]
+	twice(t, func() (bool, error) { return n.putLink(t.Context(), w, p) })
+	twice(t, func() (bool, error) { return putAddress(ns, p) })
 	twice(t, func() (bool, error) { return putRoutes(ns, w) })
 	require.NotContains(t, run("ip route"), "10.42.0.0")
 	require.NotContains(t, run("ip route; ip addr"), "100.96.0.2")
 	require.Contains(t, run("ip link show coe0-port"), "mtu 1400")
-	require.NoError(t, removeLink(ns))
-	require.NoError(t, removeLink(ns), "again")
+	require.NoError(t, removeLink(ns, p.port))
+	require.NoError(t, removeLink(ns, p.port), "again")
 	require.Empty(t, run("ip route"))
 }
 
@@ -187,29 +189,30 @@ func TestOfOthers(t *testing.T) {
 	ns, run := inNewNamespace(t)
 	w := wantedOf(t, place())
 	run("ip link add eth0 type veth peer name eth1; ip link set eth1 up; ip link set eth0 up; ip route add 10.42.0.0/16 dev eth0")
-	require.NoError(t, addLink(t.Context(), ns, w))
-	_, err := putAddresses(ns, w)
+	n, p := &Node{cfg: Config{Netns: ns}}, w.pairs[0]
+	require.NoError(t, links.Add(t.Context(), n.pair(w, p)))
+	_, err := putAddress(ns, p)
 	require.NoError(t, err)
 	_, err = putRoutes(ns, w)
 	require.ErrorContains(t, err, "add route to 10.42.0.0/16: the node already has another route to it")
 	require.Contains(t, run("ip route"), "10.42.0.0/16 dev eth0")
 	require.Contains(t, run("ip route"), "10.96.0.0/12 via 100.96.0.1 dev coe0", "the other routes are still added")
-	require.NoError(t, removeLink(ns))
+	require.NoError(t, removeLink(ns, p.port))
 
 	run("ip link add coe0-port type veth peer name coe0")
-	_, err = isPair(ns)
+	_, err = p.exists(ns)
 	require.ErrorContains(t, err, "link coe0-port was not created by coe-bridge")
-	require.ErrorContains(t, removeLink(ns), "not created by coe-bridge")
+	require.ErrorContains(t, removeLink(ns, p.port), "not created by coe-bridge")
 	require.Contains(t, run("ip link"), "coe0-port")
 }
 
 // Every change that may affect the node causes a notification.
 func TestBell(t *testing.T) {
 	ns, run := inNewNamespace(t)
-	require.NoError(t, addLink(t.Context(), ns, wantedOf(t, place())))
+	n, w := &Node{cfg: Config{Netns: ns}}, wantedOf(t, place())
+	require.NoError(t, links.Add(t.Context(), n.pair(w, w.pairs[0])))
 	run("nft add table ip a; ip addr add 192.0.2.1/24 dev coe0; ip route add 198.51.100.0/24 dev coe0")
 	ctx, cancel := context.WithCancel(t.Context())
-	n := &Node{cfg: Config{Netns: ns}}
 	bell, ended := make(chan struct{}, 1), make(chan struct{})
 	go func() {
 		n.watchKernel(ctx, bell)
@@ -228,7 +231,7 @@ func TestBell(t *testing.T) {
 	}
 	quiet(bell)
 	pod, _ := inNewNamespace(t)
-	require.NoError(t, links.Add(t.Context(), links.Pair{Node: ns, Pod: pod, Port: "tap1", Name: "eth0", MAC: wantedOf(t, place()).mac, MTU: 1400}))
+	require.NoError(t, links.Add(t.Context(), links.Pair{Node: ns, Pod: pod, Port: "tap1", Name: "eth0", MAC: w.mac, MTU: 1400}))
 	require.NoError(t, links.Delete(ns, "tap1"))
 	select {
 	case <-bell:
@@ -262,7 +265,7 @@ func TestUnreadablePlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := place()
 			spoil(p)
-			_, err := newWanted(p)
+			_, err := newWanted(p, nil, nil)
 			require.ErrorContains(t, err, "node-changed from the bridge")
 		})
 	}

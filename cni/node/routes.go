@@ -15,50 +15,87 @@ import (
 // protocol marks our routes. No routing daemon uses this number.
 const protocol = 206
 
-// putRoutes makes our routes equal to the wanted routes.
+// putRoutes makes our routes through the pairs equal to the wanted routes. It removes routes
+// first: an address can move from one pair to another.
 func putRoutes(ns netns.NsHandle, w wanted) (changed bool, err error) {
 	err = links.At(ns, func(h *netlink.Handle) error {
-		l, err := h.LinkByName(linkName)
-		if err != nil {
-			return fmt.Errorf("find link %s: %w", linkName, err)
-		}
-		have, err := ownRoutes(h, l)
+		have, err := ownRoutes(h)
 		if err != nil {
 			return err
 		}
-		for _, r := range w.routes() {
-			is, found := have[r.to]
-			delete(have, r.to)
-			if found && w.same(is, r) {
+		var missing []func() error
+		for _, p := range w.pairs {
+			l, failed := h.LinkByName(p.link)
+			if failed != nil {
+				err = errors.Join(err, fmt.Errorf("find link %s: %w", p.link, failed))
 				continue
 			}
-			failed := putRoute(h, w.kernel(l, r), found)
+			index := l.Attrs().Index
+			for _, r := range p.routes {
+				is, found := have[index][r.to]
+				delete(have[index], r.to)
+				if !found || !w.same(is, r) {
+					missing = append(missing, func() error { return putRoute(h, w.kernel(index, r), found) })
+				}
+			}
+			for _, is := range have[index] {
+				changed = true
+				if failed := h.RouteDel(&is); failed != nil && !errors.Is(failed, unix.ESRCH) {
+					err = errors.Join(err, fmt.Errorf("remove route to %s: %w", is.Dst, failed))
+				}
+			}
+		}
+		for _, put := range missing {
+			failed := put()
 			changed = changed || failed == nil
 			err = errors.Join(err, failed)
-		}
-		for _, is := range have {
-			changed = true
-			if failed := h.RouteDel(&is); failed != nil && !errors.Is(failed, unix.ESRCH) {
-				err = errors.Join(err, fmt.Errorf("remove route to %s: %w", is.Dst, failed))
-			}
 		}
 		return err
 	})
 	return changed, err
 }
 
-// ownRoutes returns our routes by destination.
-func ownRoutes(h *netlink.Handle, l netlink.Link) (map[netip.Prefix]netlink.Route, error) {
-	filter := &netlink.Route{LinkIndex: l.Attrs().Index, Protocol: protocol}
+// routedHosts returns the link of each single address that our routes lead to.
+func routedHosts(ns netns.NsHandle) (map[netip.Addr]string, error) {
+	hosts := map[netip.Addr]string{}
+	err := links.At(ns, func(h *netlink.Handle) error {
+		have, err := ownRoutes(h)
+		if err != nil {
+			return err
+		}
+		for index, routes := range have {
+			l, err := h.LinkByIndex(index)
+			if errors.As(err, new(netlink.LinkNotFoundError)) {
+				continue // it was removed just now, with its routes
+			}
+			if err != nil {
+				return fmt.Errorf("find link %d: %w", index, err)
+			}
+			for to := range routes {
+				if to.IsSingleIP() {
+					hosts[to.Addr()] = l.Attrs().Name
+				}
+			}
+		}
+		return nil
+	})
+	return hosts, err
+}
+
+// ownRoutes returns our routes by the index of their link and by destination.
+func ownRoutes(h *netlink.Handle) (map[int]map[netip.Prefix]netlink.Route, error) {
 	all, err := links.Dump(func() ([]netlink.Route, error) {
-		return h.RouteListFiltered(netlink.FAMILY_V4, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_PROTOCOL)
+		return h.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list routes of link %s: %w", linkName, err)
+		return nil, fmt.Errorf("list routes: %w", err)
 	}
-	own := map[netip.Prefix]netlink.Route{}
+	own := map[int]map[netip.Prefix]netlink.Route{}
 	for _, r := range all {
-		own[links.PrefixOf(r.Dst)] = r
+		if own[r.LinkIndex] == nil {
+			own[r.LinkIndex] = map[netip.Prefix]netlink.Route{}
+		}
+		own[r.LinkIndex][links.PrefixOf(r.Dst)] = r
 	}
 	return own, nil
 }
@@ -66,12 +103,12 @@ func ownRoutes(h *netlink.Handle, l netlink.Link) (map[netip.Prefix]netlink.Rout
 func (w wanted) same(is netlink.Route, r route) bool {
 	via, _ := netip.AddrFromSlice(is.Gw)
 	src, _ := netip.AddrFromSlice(is.Src)
-	return via.Unmap() == r.via && src.Unmap() == w.address
+	return via.Unmap() == r.via && src.Unmap() == w.source
 }
 
-func (w wanted) kernel(l netlink.Link, r route) *netlink.Route {
+func (w wanted) kernel(link int, r route) *netlink.Route {
 	out := &netlink.Route{
-		LinkIndex: l.Attrs().Index, Dst: links.IPNet(r.to), Src: w.address.AsSlice(), Protocol: protocol, Scope: netlink.SCOPE_LINK,
+		LinkIndex: link, Dst: links.IPNet(r.to), Src: w.source.AsSlice(), Protocol: protocol, Scope: netlink.SCOPE_LINK,
 	}
 	if r.via.IsValid() {
 		out.Gw, out.Scope = r.via.AsSlice(), netlink.SCOPE_UNIVERSE
@@ -91,7 +128,7 @@ func putRoute(h *netlink.Handle, r *netlink.Route, replace bool) error {
 		return fmt.Errorf("add route to %s: the node already has another route to it; "+
 			"check whether the range is used elsewhere, and give pods, services and nodes ranges of their own", r.Dst)
 	case err != nil:
-		return fmt.Errorf("add route to %s: %w", r.Dst, err)
+		return fmt.Errorf("add route to %s with source %s: %w", r.Dst, r.Src, err)
 	}
 	return nil
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/google/nftables/userdata"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
 )
 
 // tableName is the name of both our tables: the table of IPv4 rules, and the table of rules
@@ -26,6 +28,8 @@ const (
 	noReturn       = "no-return"
 	databasesHere  = "databases-here"
 	databasesThere = "databases-there"
+	ownPods        = "own-pods"
+	noForward      = "no-forward"
 )
 
 // The ports of databases: Open vSwitch and OVN with their cluster ports, and etcd in
@@ -42,7 +46,40 @@ type rule struct {
 	exprs []expr.Any
 }
 
-// rules returns the rules of the node:
+// rules returns the rules of the node.
+func (w wanted) rules() []rule {
+	if w.isolated {
+		return append(isolatedRules(), databaseRules(linkPrefix+"*", w.databases, databasesHere)...)
+	}
+	return append(w.managementRules(), databaseRules(linkName, w.databases, databasesHere, databasesThere)...)
+}
+
+// isolatedRules returns the rules for the links of isolated namespaces:
+//
+// own-pods    drops packets to the node whose source the node does not route to the same link:
+//
+//	from pods of other nodes, and from pods whose address another pod has. The node would
+//	answer to somebody else.
+//
+// no-forward  drops everything that the node would forward to or from these links. Otherwise a
+//
+//	pod could reach other namespaces and other networks through its node.
+//
+// Both drop packets from the links of pods. Only beside the userspace datapath of Open vSwitch
+// does the kernel see these, before OVN has judged them.
+func isolatedRules() []rule {
+	drop := []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}}
+	own := linkPrefix + "*"
+	return []rule{
+		{ownPods, "from links of pods only through OVN", slices.Concat(inByGroup(links.Group), drop)},
+		{ownPods, fmt.Sprintf("from %s only from pods that are routed there", own), slices.Concat(inBy(own), noRouteBack(), drop)},
+		{noForward, "from links of pods only through OVN", slices.Concat(inByGroup(links.Group), drop)},
+		{noForward, fmt.Sprintf("from %s nowhere else", own), slices.Concat(inBy(own), drop)},
+		{noForward, fmt.Sprintf("to %s from nowhere else", own), slices.Concat(outBy(own, expr.CmpOpEq), drop)},
+	}
+}
+
+// managementRules returns the rules for the link of the management port:
 //
 // way-out    source NAT for traffic of the node's programs to services. Servers see an
 //
@@ -53,7 +90,7 @@ type rule struct {
 // no-return  rejects traffic from the pod network that is routed back there: the network
 //
 //	has no such address.
-func (w wanted) rules() []rule {
+func (w wanted) managementRules() []rule {
 	var all []rule
 	for _, to := range w.services {
 		all = append(all, rule{
@@ -61,7 +98,7 @@ func (w wanted) rules() []rule {
 			slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), snat(w.service)),
 		})
 	}
-	all = append(all, rule{
+	return append(all, rule{
 		wayOut, fmt.Sprintf("from %s through other links with the address of the node", linkName),
 		slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpNeq), []expr.Any{&expr.Counter{}, &expr.Masq{FullyRandom: true}}),
 	}, rule{
@@ -70,22 +107,21 @@ func (w wanted) rules() []rule {
 			&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: hostUnreachable},
 		}),
 	})
-	return append(all, w.databaseRules()...)
 }
 
 // databaseRules returns rules that drop pods' traffic to the ports of databases, on this
 // node and on others: a writer to a database controls the network of all pods. The rules
 // apply after destination NAT, so that a service cannot bypass them.
-func (w wanted) databaseRules() (all []rule) {
+func databaseRules(links string, further []uint16, chains ...string) (all []rule) {
 	ranges := [][2]uint16{{firstDatabase, lastDatabase}, {firstEtcd, lastEtcd}}
-	for _, port := range w.databases {
+	for _, port := range further {
 		ranges = append(ranges, [2]uint16{port, port})
 	}
-	for _, chain := range []string{databasesHere, databasesThere} {
+	for _, chain := range chains {
 		for _, ports := range ranges {
 			all = append(all, rule{
-				chain, fmt.Sprintf("from %s not to database ports %d-%d", linkName, ports[0], ports[1]),
-				slices.Concat(inBy(linkName), tcpTo(ports[0], ports[1]), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}}),
+				chain, fmt.Sprintf("from %s not to database ports %d-%d", links, ports[0], ports[1]),
+				slices.Concat(inBy(links), tcpTo(ports[0], ports[1]), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}}),
 			})
 		}
 	}
@@ -99,8 +135,8 @@ func putRules(ns netns.NsHandle, w wanted) (changed bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("open nftables: %w", err)
 	}
-	rules := w.rules()
-	if has, err := hasRules(c, rules); has || err != nil {
+	rules, chains := w.rules(), w.chains()
+	if has, err := hasRules(c, chains, rules); has || err != nil {
 		return false, err
 	}
 	for _, table := range tables() {
@@ -108,7 +144,7 @@ func putRules(ns netns.NsHandle, w wanted) (changed bool, err error) {
 		c.DelTable(table)
 		c.AddTable(table)
 	}
-	for _, chain := range chains() {
+	for _, chain := range chains {
 		c.AddChain(chain)
 		for _, r := range rules {
 			if r.chain == chain.Name {
@@ -157,8 +193,15 @@ func tableBoth() *nftables.Table {
 	return &nftables.Table{Family: nftables.TableFamilyINet, Name: tableName}
 }
 
-// chains returns our chains, in the order of their tables and names.
-func chains() []*nftables.Chain {
+// chains returns the wanted chains, in the order of their tables and names.
+func (w wanted) chains() []*nftables.Chain {
+	if w.isolated {
+		return []*nftables.Chain{
+			filter(tableBoth(), databasesHere, nftables.ChainHookInput),
+			filter(tableBoth(), noForward, nftables.ChainHookForward),
+			filter(tableBoth(), ownPods, nftables.ChainHookInput),
+		}
+	}
 	return []*nftables.Chain{
 		filter(table4(), noReturn, nftables.ChainHookForward),
 		{
@@ -182,18 +225,17 @@ func hasTable(c *nftables.Conn, table *nftables.Table) (bool, error) {
 	return slices.ContainsFunc(all, func(t *nftables.Table) bool { return t.Name == table.Name }), nil
 }
 
-// hasRules reports whether our tables have exactly these rules, in chains with the right
-// hooks.
-func hasRules(c *nftables.Conn, want []rule) (bool, error) {
+// hasRules reports whether our tables have exactly these chains with these rules.
+func hasRules(c *nftables.Conn, chains []*nftables.Chain, want []rule) (bool, error) {
 	for _, table := range tables() {
-		if has, err := hasRulesOf(c, table, want); !has || err != nil {
+		if has, err := hasRulesOf(c, table, chains, want); !has || err != nil {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-func hasRulesOf(c *nftables.Conn, table *nftables.Table, want []rule) (bool, error) {
+func hasRulesOf(c *nftables.Conn, table *nftables.Table, chains []*nftables.Chain, want []rule) (bool, error) {
 	if there, err := hasTable(c, table); !there || err != nil {
 		return false, err
 	}
@@ -203,7 +245,7 @@ func hasRulesOf(c *nftables.Conn, table *nftables.Table, want []rule) (bool, err
 	}
 	have = slices.DeleteFunc(have, func(c *nftables.Chain) bool { return c.Table.Name != tableName })
 	slices.SortFunc(have, func(a, b *nftables.Chain) int { return strings.Compare(a.Name, b.Name) })
-	chains := slices.DeleteFunc(chains(), func(c *nftables.Chain) bool { return c.Table.Family != table.Family })
+	chains = slices.DeleteFunc(slices.Clone(chains), func(c *nftables.Chain) bool { return c.Table.Family != table.Family })
 	if !slices.EqualFunc(have, chains, sameChain) {
 		return false, nil
 	}
@@ -235,6 +277,8 @@ const register = 1
 // hostUnreachable is the code of ICMP host unreachable.
 const hostUnreachable = 1
 
+// inBy and outBy match packets by the name of their link. A name that ends in * matches every
+// name that begins so.
 func inBy(link string) []expr.Any {
 	return byName(expr.MetaKeyIIFNAME, expr.CmpOpEq, link)
 }
@@ -242,11 +286,30 @@ func inBy(link string) []expr.Any {
 func outBy(link string, op expr.CmpOp) []expr.Any { return byName(expr.MetaKeyOIFNAME, op, link) }
 
 func byName(key expr.MetaKey, op expr.CmpOp, link string) []expr.Any {
-	name := make([]byte, unix.IFNAMSIZ)
-	copy(name, link)
+	begin, all := strings.CutSuffix(link, "*")
+	name := []byte(begin)
+	if !all {
+		name = append(name, make([]byte, unix.IFNAMSIZ-len(name))...)
+	}
 	return []expr.Any{
 		&expr.Meta{Key: key, Register: register},
 		&expr.Cmp{Op: op, Register: register, Data: name},
+	}
+}
+
+// inByGroup matches packets by the interface group of their link.
+func inByGroup(group uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyIIFGROUP, Register: register},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: binary.NativeEndian.AppendUint32(nil, group)},
+	}
+}
+
+// noRouteBack matches packets whose source is not routed to the link that they came in by.
+func noRouteBack() []expr.Any {
+	return []expr.Any{
+		&expr.Fib{Register: register, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true, ResultOIF: true},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: make([]byte, 4)},
 	}
 }
 

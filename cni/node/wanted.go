@@ -1,7 +1,11 @@
 package node
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base32"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -10,43 +14,143 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
-// The names of the pair of links: the node's own end, which has the address, and the end in
-// the switch.
+// The names of the pair of links of the management port: the node's own end, which has the
+// address, and the end in the switch.
 const (
 	linkName = "coe0"
 	portName = "coe0-port"
 )
 
+// The prefixes of the names of links in isolated namespaces.
+const (
+	linkPrefix = "coe-"
+	portPrefix = "coep"
+)
+
 // wanted is the wanted state of the node.
 type wanted struct {
-	iface             string // the iface-id of the port
-	mac               net.HardwareAddr
-	address, service  netip.Addr
-	gateway           netip.Addr
-	nodes             netip.Prefix // all nodes' addresses
-	pods, services    []netip.Prefix
+	isolated bool
+	pairs    []pair // sorted by link
+	mac      net.HardwareAddr
+	source   netip.Addr // of the routes
+	service  netip.Addr // source of traffic to services
+	services []netip.Prefix
+	// unreached says for each pod that the node does not reach why; sorted.
+	unreached []string
+
 	mtu               int
 	softwareChecksums bool
 	databases         []uint16 // further ports of OVN's databases, in order
 }
 
-func newWanted(p *uplink.Place) (wanted, error) {
-	w := wanted{
-		iface: p.Name, address: p.Address, service: p.Service, gateway: p.Gateway,
-		nodes: netip.PrefixFrom(p.Address, p.Length).Masked(), pods: only4(p.Pods), services: only4(p.Services),
+// pair is a pair of links of the node, and the port in the switch.
+type pair struct {
+	link  string // the node's own end
+	port  string // the end in the switch
+	iface string // the iface-id of the port
+	// address is the address of the node's own end; zero if it has none.
+	address netip.Addr
+	routes  []route // starting with the route that the others need
+}
+
+// route is a route of the node to the pod network.
+type route struct {
+	to  netip.Prefix
+	via netip.Addr // zero: directly connected
+}
+
+// newWanted returns the wanted state of a node with interfaces. routed has the link of each
+// address that the node routes singly now.
+func newWanted(p *uplink.Place, interfaces map[string]*uplink.Record, routed map[netip.Addr]string) (w wanted, err error) {
+	w = wanted{isolated: p.Isolated, source: p.Address}
+	if w.mac, err = net.ParseMAC(p.MAC); err != nil || len(w.mac) != 6 {
+		return w, fmt.Errorf("node-changed from the bridge: MAC address %q: want six octets", p.MAC)
 	}
-	for _, a := range []netip.Addr{p.Address, p.Service, p.Gateway} {
-		if !a.Is4() {
-			return w, fmt.Errorf("node-changed from the bridge: address %q is not an IPv4 address", a)
-		}
+	switch {
+	case !p.Isolated:
+		return w, w.addManagement(p)
+	case !p.Address.IsValid():
+		return w, fmt.Errorf("node-changed from the bridge: address %q is invalid", p.Address)
 	}
-	mac, err := net.ParseMAC(p.MAC)
-	if err != nil || len(mac) != 6 || !w.nodes.IsValid() {
-		return w, fmt.Errorf("node-changed from the bridge: MAC address %q or prefix length %d is invalid: want six octets, and 0 to 32", p.MAC, p.Length)
-	}
-	w.mac = mac
+	w.addNamespaces(p, interfaces, routed)
 	return w, nil
 }
+
+// addManagement adds the pair of the management port. The service address is routed through the
+// gateway too: only the switch has it.
+func (w *wanted) addManagement(p *uplink.Place) error {
+	for _, a := range []netip.Addr{p.Address, p.Service, p.Gateway} {
+		if !a.Is4() {
+			return fmt.Errorf("node-changed from the bridge: address %q is not an IPv4 address", a)
+		}
+	}
+	nodes := netip.PrefixFrom(p.Address, p.Length).Masked()
+	if !nodes.IsValid() {
+		return fmt.Errorf("node-changed from the bridge: prefix length %d is invalid: want 0 to 32", p.Length)
+	}
+	w.service, w.services = p.Service, only4(p.Services)
+	routes := []route{{to: nodes}, {single(p.Service), p.Gateway}}
+	for _, to := range slices.Concat(only4(p.Pods), w.services) {
+		routes = append(routes, route{to, p.Gateway})
+	}
+	w.pairs = []pair{{link: linkName, port: portName, iface: p.Name, address: p.Address, routes: routes}}
+	return nil
+}
+
+// addNamespaces adds a pair for each namespace with interfaces on the node, and the routes to
+// their addresses of the family of the node's address. If several interfaces have one
+// address, the interface that is routed now keeps the route.
+func (w *wanted) addNamespaces(p *uplink.Place, interfaces map[string]*uplink.Record, routed map[netip.Addr]string) {
+	owners := map[netip.Addr]*uplink.Record{} // of the routes
+	sorted := slices.SortedFunc(maps.Values(interfaces), func(a, b *uplink.Record) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for _, r := range sorted {
+		for _, a := range r.Addresses {
+			if a.IP.Is4() != p.Address.Is4() || !slices.ContainsFunc(p.Pods, func(n netip.Prefix) bool { return n.Contains(a.IP) }) {
+				continue
+			}
+			if owners[a.IP] == nil || linkOf(r.Namespace) == routed[a.IP] {
+				owners[a.IP] = r
+			}
+		}
+	}
+	pairs := map[string]pair{}
+	for _, r := range sorted {
+		to := pairs[r.Namespace]
+		if to.link == "" {
+			to = pair{link: linkOf(r.Namespace), port: portOf(r.Namespace), iface: p.PortOf(r.Namespace)}
+		}
+		if !slices.ContainsFunc(r.Addresses, func(a uplink.Address) bool { return a.IP.Is4() == p.Address.Is4() }) {
+			w.unreached = append(w.unreached, fmt.Sprintf("%s/%s: it has no address of the family of the node's address %s", r.Namespace, r.Pod, p.Address))
+		}
+		for _, a := range r.Addresses {
+			switch owner := owners[a.IP]; {
+			case owner == r:
+				to.routes = append(to.routes, route{to: single(a.IP)})
+			case owner != nil:
+				w.unreached = append(w.unreached, fmt.Sprintf("%s/%s: pod %s/%s of this node has the same address %s",
+					r.Namespace, r.Pod, owner.Namespace, owner.Pod, a.IP))
+			case a.IP.Is4() == p.Address.Is4():
+				w.unreached = append(w.unreached, fmt.Sprintf("%s/%s: its address %s is in no pool; if pods may have it, name its range with --pod-network",
+					r.Namespace, r.Pod, a.IP))
+			}
+		}
+		pairs[r.Namespace] = to
+	}
+	w.pairs = slices.SortedFunc(maps.Values(pairs), func(a, b pair) int { return cmp.Compare(a.link, b.link) })
+}
+
+var nameHash = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+// hashed returns 55 bits of the hash of a namespace: as much as fits in the name of a link.
+func hashed(namespace string) string {
+	sum := sha256.Sum256([]byte(namespace))
+	return nameHash.EncodeToString(sum[:])[:11]
+}
+
+func linkOf(namespace string) string { return linkPrefix + hashed(namespace) }
+func portOf(namespace string) string { return portPrefix + hashed(namespace) }
 
 // databasePorts returns the ports of the southbound database in a switch's settings, without
 // the default ports.
@@ -64,22 +168,4 @@ func only4(all []netip.Prefix) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { return !p.Addr().Is4() })
 }
 
-func (w wanted) port() ovs.NodePort {
-	return ovs.NodePort{Name: portName, Interface: w.iface, MAC: w.mac.String()}
-}
-
-// route is a route of the node to the pod network. Its source is the node's address there.
-type route struct {
-	to  netip.Prefix
-	via netip.Addr // zero: directly connected
-}
-
-// routes returns the node's routes, starting with the route that the others need. The
-// service address is routed through the gateway too: only the switch has it.
-func (w wanted) routes() []route {
-	all := []route{{to: w.nodes}, {netip.PrefixFrom(w.service, 32), w.gateway}}
-	for _, to := range slices.Concat(w.pods, w.services) {
-		all = append(all, route{to, w.gateway})
-	}
-	return all
-}
+func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }

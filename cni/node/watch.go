@@ -16,7 +16,7 @@ import (
 // The kernel's multicast groups: for links, addresses, routes and forwarding; and for
 // nftables.
 var (
-	routeGroups  = []uint{unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_NETCONF}
+	routeGroups  = []uint{unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV4_NETCONF}
 	filterGroups = []uint{unix.NFNLGRP_NFTABLES}
 )
 
@@ -79,6 +79,9 @@ func ofPod(m syscall.NetlinkMessage) bool {
 		const index, all = 1, ^uint32(0)
 		value, ok := attribute(m, 4, index)
 		return ok && value != all
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE: // every link has IPv6 routes
+		const family, from = 0, 5
+		return len(m.Data) > from && m.Data[family] == unix.AF_INET6 && m.Data[from] != protocol
 	}
 	return m.Header.Type == unix.RTM_DELNETCONF // RTM_DELLINK reports the same
 }

@@ -4,19 +4,39 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
-// NodePort is the switch port of the node itself.
+// NodePort is a switch port of the node itself.
 type NodePort struct {
 	Name      string // of the port and its link
 	Interface string // the iface-id
 	MAC       string
 }
 
-// keyNode marks the node's own port.
+// keyNode marks the node's own ports.
 const keyNode = "coe-node"
 
-// PutNode makes the switch have the node's own port as described, and reports whether it
+// NodePorts returns the names of the node's own ports.
+func (s *Switch) NodePorts(ctx context.Context) (names []string, err error) {
+	one, err := s.session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var rows []*vswitch.Interface
+	if err := one.client.WhereCache(isNode).List(ctx, &rows); err != nil {
+		return nil, fmt.Errorf("list the node's own ports: %w", err)
+	}
+	for _, row := range rows {
+		names = append(names, row.Name)
+	}
+	return names, nil
+}
+
+func isNode(row *vswitch.Interface) bool { return row.ExternalIDs[keyNode] != "" }
+
+// PutNode makes the switch have a port of the node itself as described, and reports whether it
 // changed anything.
 func (s *Switch) PutNode(ctx context.Context, p NodePort) (changed bool, err error) {
 	one, err := s.session(ctx)
@@ -28,7 +48,7 @@ func (s *Switch) PutNode(ctx context.Context, p NodePort) (changed bool, err err
 	case err != nil:
 		return false, err
 	case row == nil:
-	case row.ExternalIDs[keyNode] == "":
+	case !isNode(row):
 		return false, fmt.Errorf("add port %s: the switch has a port of that name that was not created by coe-bridge; remove or rename it", p.Name)
 	case row.ExternalIDs[keyInterface] == p.Interface && row.ExternalIDs[keyMAC] == p.MAC:
 		return false, nil
@@ -43,7 +63,7 @@ func (s *Switch) PutNode(ctx context.Context, p NodePort) (changed bool, err err
 	return true, s.add(ctx, one, p.Name, map[string]string{keyInterface: p.Interface, keyMAC: p.MAC, keyNode: "management"})
 }
 
-// DeleteNode removes the node's own port, and waits until the switch has released it. A
+// DeleteNode removes a port of the node itself, and waits until the switch has released it. A
 // missing port, or one that is not ours, is not an error.
 func (s *Switch) DeleteNode(ctx context.Context, name string) error {
 	one, err := s.session(ctx)
@@ -57,7 +77,7 @@ func (s *Switch) DeleteNode(ctx context.Context, name string) error {
 	}
 	err = s.await(ctx, name, func(one *session) error {
 		row, err := one.iface(name)
-		if err == nil && row != nil && row.ExternalIDs[keyNode] != "" {
+		if err == nil && row != nil && isNode(row) {
 			err = errors.New("the port is still in the database")
 		}
 		return err
@@ -68,8 +88,8 @@ func (s *Switch) DeleteNode(ctx context.Context, name string) error {
 	return s.awaitDeleted(ctx, name)
 }
 
-// Listen returns a channel that receives after changes of a port or of the connection to
-// the switch. The caller must call stop.
-func (s *Switch) Listen(name string) (changed <-chan struct{}, stop func()) {
-	return s.rows.listen(name)
+// ListenNode returns a channel that receives after changes of the node's own ports or of the
+// connection to the switch. The caller must call stop.
+func (s *Switch) ListenNode() (changed <-chan struct{}, stop func()) {
+	return s.rows.listen(ownPorts)
 }

@@ -12,11 +12,17 @@ import (
 // bridges.
 const root = ""
 
+// ownPorts is the name for changes of the node's own ports. No port has this name.
+const ownPorts = "/"
+
 // notify wakes the goroutines that wait for a row.
 func (s *Switch) notify(row model.Model) {
 	switch row := row.(type) {
 	case *vswitch.Interface:
 		s.rows.notify(row.Name)
+		if isNode(row) {
+			s.rows.notify(ownPorts)
+		}
 	case *vswitch.OpenvSwitch, *vswitch.Manager, *vswitch.Controller, *vswitch.Bridge:
 		s.rows.notify(root)
 	}

@@ -39,11 +39,12 @@ func (s *Switch) connect(ctx context.Context) (*session, error) {
 	return one, nil
 }
 
-// monitor starts the copy of the tables, and calls changed for each row that changes.
+// monitor starts the copy of the tables, and calls changed for each row that changes, with its
+// former and its new content.
 func (o *session) monitor(ctx context.Context, changed func(model.Model)) error {
 	o.client.Cache().AddEventHandler(&cache.EventHandlerFuncs{
 		AddFunc:    func(_ string, row model.Model) { changed(row) },
-		UpdateFunc: func(_ string, _, row model.Model) { changed(row) },
+		UpdateFunc: func(_ string, old, row model.Model) { changed(old); changed(row) },
 		DeleteFunc: func(_ string, row model.Model) { changed(row) },
 	})
 	// Without a list of columns the server would send all of them.

@@ -50,19 +50,24 @@ func (r *Record) HardwareAddr() (net.HardwareAddr, error) {
 }
 
 // Place is the connection of the node itself to the pod network: its management port, and
-// the networks behind it.
+// the networks behind it. If namespaces are isolated, it is a port in each namespace that has
+// interfaces on the node; these ports have neither Length, Gateway, Service nor Services.
 type Place struct {
 	Node     netip.Addr     `json:"node"`
-	Name     string         `json:"name"` // of the port: the iface-id
+	Isolated bool           `json:"isolated,omitempty"`
+	Name     string         `json:"name"` // of the port: the iface-id; see PortOf
 	MAC      string         `json:"mac-address"`
 	Address  netip.Addr     `json:"address"`
-	Length   int            `json:"prefix-length"`
-	Gateway  netip.Addr     `json:"gateway"`
-	Service  netip.Addr     `json:"service-address"` // source of the node's traffic to services
+	Length   int            `json:"prefix-length,omitempty"`
+	Gateway  netip.Addr     `json:"gateway,omitzero"`
+	Service  netip.Addr     `json:"service-address,omitzero"` // source of the node's traffic to services
 	Pods     []netip.Prefix `json:"pod-network,omitempty"`
 	Services []netip.Prefix `json:"service-network,omitempty"`
 	MTU      int            `json:"mtu,omitempty"` // 0: the MTU of pod links
 }
+
+// PortOf returns the iface-id of the node's port in an isolated namespace.
+func (p *Place) PortOf(namespace string) string { return p.Name + ":" + namespace }
 
 // key identifies an interface.
 func (r *Record) key() string { return r.PodUID + "/" + r.InterfaceUID }

@@ -63,6 +63,13 @@ func (u *Uplink) Find(fits func(*Record) bool) *Record {
 	return u.state.find(fits)
 }
 
+// Records returns the interface records. The caller must change neither the map nor a record.
+func (u *Uplink) Records() map[string]*Record {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.state.records
+}
+
 // Network returns the identity of the datastore from which OpenDaylight programs the node's
 // switch, empty while it is unknown, and a channel that is closed at the next change.
 func (u *Uplink) Network() (identity string, changed <-chan struct{}) {

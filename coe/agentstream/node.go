@@ -87,7 +87,7 @@ func (n *nodes) contents(cfg Config) (out map[string][]byte, ok bool) {
 		return out, true
 	}
 	var networks coe.Networks
-	if err := json.Unmarshal(n.networks, &networks); err != nil || networks.Nodes.Numbers() == 0 {
+	if err := json.Unmarshal(n.networks, &networks); err != nil || !networks.Valid() {
 		cfg.Log.Error("cannot read the networks; nodes keep their former place", "record", networksRecord, "err", err)
 		return nil, false
 	}
@@ -99,8 +99,8 @@ func (n *nodes) contents(cfg Config) (out map[string][]byte, ok bool) {
 		if err == nil && fact.Node.String() != node {
 			err = fmt.Errorf("it is the record of node %s", fact.Node)
 		}
-		if err == nil && fact.Number != 0 { // a node without a number has no management port
-			content, err = json.Marshal(placeOf(fact, networks, cfg.MTU))
+		if place, ok := placeOf(fact, networks, cfg.MTU); ok && err == nil {
+			content, err = json.Marshal(place)
 		}
 		if err != nil {
 			cfg.Log.Error("cannot read the record of a node; the node keeps its former place", "record", name, "err", err)
@@ -117,21 +117,29 @@ func (n *nodes) contents(cfg Config) (out map[string][]byte, ok bool) {
 type place struct {
 	Operation string         `json:"operation"`
 	Node      netip.Addr     `json:"node"`
+	Isolated  bool           `json:"isolated,omitempty"`
 	Name      string         `json:"name"`
 	MAC       string         `json:"mac-address"`
 	Address   netip.Addr     `json:"address"`
-	Length    int            `json:"prefix-length"`
-	Gateway   netip.Addr     `json:"gateway"`
-	Service   netip.Addr     `json:"service-address"`
+	Length    int            `json:"prefix-length,omitempty"`
+	Gateway   netip.Addr     `json:"gateway,omitzero"`
+	Service   netip.Addr     `json:"service-address,omitzero"`
 	Pods      []netip.Prefix `json:"pod-network,omitempty"`
 	Services  []netip.Prefix `json:"service-network,omitempty"`
 	MTU       uint16         `json:"mtu,omitempty"`
 }
 
-func placeOf(f coe.NodeFact, n coe.Networks, mtu uint16) place {
+// placeOf returns the place of a node. ok is false if it has none.
+func placeOf(f coe.NodeFact, n coe.Networks, mtu uint16) (p place, ok bool) {
+	if n.Isolated {
+		return place{
+			Operation: "put", Node: f.Node, Isolated: true, Name: netvirt.NodePortsName(f.Node), MAC: netvirt.NodePortMAC(f.Node),
+			Address: f.Node, Pods: n.Pods, MTU: mtu,
+		}, true
+	}
 	return place{
 		Operation: "put", Node: f.Node, Name: netvirt.ManagementPortName(f.Node), MAC: n.Nodes.MAC(f.Number),
 		Address: n.Nodes.Address(f.Number), Length: n.Nodes.Bits(), Gateway: n.Nodes.Gateway(),
 		Service: n.Nodes.ServiceAddress(f.Number), Pods: n.Pods, Services: n.Services, MTU: mtu,
-	}
+	}, f.Number != 0
 }

@@ -63,3 +63,21 @@ func TestNodes(t *testing.T) {
 	h.Apply(Batch{Revision: 6, Snapshot: true, Put: map[string][]byte{CompleteRecord: []byte("x")}})
 	require.Equal(t, []string{"coe-agent:snapshot-begin{}", "coe-agent:snapshot-complete{}"}, one())
 }
+
+// If namespaces are isolated, a node learns what its ports have in common. It needs no number.
+func TestNodesInIsolatedNamespaces(t *testing.T) {
+	h := newHub()
+	one := hears(t, h, node1)
+	h.Apply(Batch{Revision: 1, Snapshot: true, Put: map[string][]byte{
+		"chosen/node/" + node1: []byte(`{"node":"` + node1 + `","number":0,"owner":"one"}`),
+		"chosen/networks/":     []byte(`{"nodes":"","isolated":true,"pods":["10.42.0.0/16"],"services":["10.96.0.0/12"]}`),
+		CompleteRecord:         []byte("x"),
+	}})
+	place := `{"operation":"put","node":"192.168.33.11","isolated":true,"name":"node:192.168.33.11:port",` +
+		`"mac-address":"0a:58:c0:a8:21:0b","address":"192.168.33.11","pod-network":["10.42.0.0/16"]}`
+	require.Equal(t, []string{"coe-agent:snapshot-begin{}", "coe-agent:node-changed" + place, "coe-agent:snapshot-complete{}"}, one())
+	judge(t, "node-changed", []byte(place))
+
+	h.Apply(Batch{Revision: 2, Put: map[string][]byte{"chosen/networks/": []byte(networks)}})
+	require.Contains(t, one()[0], `"operation":"deleted"`, "without a number it has no management port")
+}

@@ -156,6 +156,9 @@ func (a *Assigner) elanOf(ns *namespace, node netip.Addr) *elan {
 			ELAN:      dhcppool.ELAN{Name: netvirt.ELANName(node, ns.name), Domain: ns.domain},
 			namespace: ns, node: node, macs: map[string]coe.LeaseKey{},
 		}
+		if a.cfg.Nodes.Ports {
+			e.macs[netvirt.NodePortMAC(node)] = coe.LeaseKey{} // no pod gets it
+		}
 		ns.elans[node] = e
 		a.idle[e] = true
 	}

@@ -60,7 +60,8 @@ func (r *round) noteReach(service netip.Addr) {
 	}
 }
 
-// allNetworks returns the ranges of the settings and of all pools, as the fewest prefixes.
+// allNetworks returns the ranges of the settings and of all pools, as the fewest prefixes. If
+// nodes route the addresses of pods singly, the addresses of nodes are not among them.
 func (r *round) allNetworks() *coe.Networks {
 	pods, services := slices.Clone(r.cfg.Nodes.Pods), slices.Clone(r.cfg.Nodes.Services)
 	for _, p := range r.pools {
@@ -70,14 +71,21 @@ func (r *round) allNetworks() *coe.Networks {
 			pods = append(pods, p.Subnet)
 		}
 	}
-	return &coe.Networks{Nodes: r.cfg.Nodes.Network, Pods: joined(pods), Services: joined(services)}
+	var nodes []netip.Addr
+	if r.cfg.Nodes.Ports {
+		nodes = slices.Collect(maps.Keys(r.seen.addresses))
+	}
+	return &coe.Networks{Nodes: r.cfg.Nodes.Network, Isolated: r.cfg.Nodes.Ports, Pods: joined(pods, nodes...), Services: joined(services)}
 }
 
-// joined returns the fewest prefixes with the same addresses, sorted.
-func joined(prefixes []netip.Prefix) []netip.Prefix {
+// joined returns the fewest prefixes with the same addresses, less some addresses, sorted.
+func joined(prefixes []netip.Prefix, less ...netip.Addr) []netip.Prefix {
 	var b netipx.IPSetBuilder
 	for _, p := range prefixes {
 		b.AddPrefix(p)
+	}
+	for _, a := range less {
+		b.Remove(a)
 	}
 	set, err := b.IPSet()
 	if err != nil {

@@ -120,7 +120,7 @@ func (j *journalled) decode(key string, value []byte) error {
 			func(n *coe.NodeFact) bool { return n.Node.IsValid() })
 	case networksRecord:
 		return decodeTo(&j.networks, key, value, func(*coe.Networks) string { return networksRecord },
-			func(n *coe.Networks) bool { return n.Nodes.Numbers() > 0 })
+			(*coe.Networks).Valid)
 	case adoptingRecord:
 		j.adopting = true
 		return nil

@@ -143,6 +143,9 @@ func (r *round) misaddressed(addr netip.Addr) string {
 		if shared && p.Subnet.Contains(addr) {
 			return fmt.Sprintf("is in pool %q, subnet %s; no pod gets it", p.Network, p.Subnet)
 		}
+		if r.cfg.Nodes.Ports && p.Subnet.Contains(addr) {
+			return fmt.Sprintf("is in pool %q, subnet %s; no node reaches a pod that gets it", p.Network, p.Subnet)
+		}
 	}
 	return ""
 }

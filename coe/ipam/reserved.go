@@ -29,6 +29,8 @@ type NodesConfig struct {
 	// Network has the addresses of nodes' management ports; its zero value leaves nodes
 	// without one.
 	Network coe.NodeNetwork
+	// Ports is set if nodes have a port in each of their elan-instances instead.
+	Ports bool
 	// Pods and Services are ranges outside the pools from which pods and services may
 	// request addresses, and that nodes reach. The address in a pod's status must be of a
 	// pool or of Pods.
@@ -42,13 +44,18 @@ type NodesConfig struct {
 // TransitLinks are the addresses that the OVN backend gives to its own links.
 var TransitLinks = netip.MustParsePrefix("100.64.0.0/11")
 
-// For adapts the settings to a backend of these kinds. Nodes are not joined if it has no
-// management ports, or if namespaces are isolated.
+// joined reports whether nodes are joined with the network.
+func (c NodesConfig) joined() bool { return c.Network.IsValid() || c.Ports }
+
+// For adapts the settings to a backend of these kinds. Nodes have management ports or, if
+// namespaces are isolated, ports in elan-instances. They are not joined if the backend has no
+// such kind.
 func (c NodesConfig) For(kinds netvirt.KindSet, isolated bool) NodesConfig {
 	joins := kinds.Has(netvirt.KindManagementPort)
 	if joins {
 		c.Reserved = []netip.Prefix{TransitLinks}
 	}
+	c.Ports = isolated && kinds.Has(netvirt.KindNodePort)
 	if isolated || !joins {
 		c.Network = coe.NodeNetwork{}
 	}

@@ -73,7 +73,7 @@ func (r *round) run(ctx context.Context) error {
 	r.settleDamage()
 	r.followDNS()
 	r.followNodes()
-	if r.cfg.Nodes.Network.IsValid() {
+	if r.cfg.Nodes.joined() {
 		r.followNetworks()
 	}
 	r.vips.freed = false
