@@ -77,13 +77,13 @@ type labels struct {
 	lab    *ovnhost.Lab
 	bridge *process.Bridge
 	watch  *nbwatch.Watch
-	sets   chan string // names of changed address sets
+	sets   chan string // the name of the first address set that has changed since it was emptied
 	flips  int
 	count  int // of policies
 }
 
 func (b *bench) newLabels(ctx context.Context) (_ *labels, err error) {
-	l := &labels{sets: make(chan string, labelFlips), count: largePolicies}
+	l := &labels{sets: make(chan string, 1), count: largePolicies}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.close())
@@ -107,8 +107,16 @@ func (b *bench) newLabels(ctx context.Context) (_ *labels, err error) {
 	if err := l.lab.Northd.Cont(); err != nil {
 		return nil, err
 	}
-	l.watch, err = nbwatch.StartSets(ctx, l.lab.NB.Remote, func(name string) { l.sets <- name })
+	l.watch, err = nbwatch.StartSets(ctx, l.lab.NB.Remote, l.note)
 	return l, err
+}
+
+// note notes that an address set has changed. Changes of policies change many.
+func (l *labels) note(set string) {
+	select {
+	case l.sets <- set:
+	default:
+	}
 }
 
 // newLab starts an OVN with hosts.
@@ -232,6 +240,10 @@ func (l *labels) change(ctx context.Context) (c change, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, labelLimit)
 	defer cancel()
+	select {
+	case <-l.sets:
+	default:
+	}
 	begun := time.Now()
 	if err := l.pods.Modify(pod); err != nil {
 		return c, err
