@@ -18,7 +18,7 @@ type policyState struct {
 	users map[NamedPort]map[string]int
 	// named counts the pods and the Namespaces that name a security profile, by namespace.
 	named map[string]map[string]int
-	// unlisted has the origins that have not reported all their policies.
+	// unlisted has the origins that say apart whether their policies are complete: true if not.
 	unlisted map[Origin]bool
 }
 
@@ -70,7 +70,19 @@ func (s *Store) PoliciesComplete() bool {
 }
 
 // policiesComplete is PoliciesComplete. The caller holds the lock.
-func (s *Store) policiesComplete() bool { return len(s.incomplete)+len(s.policy.unlisted) == 0 }
+func (s *Store) policiesComplete() bool {
+	for origin := range s.incomplete {
+		if _, apart := s.policy.unlisted[origin]; !apart {
+			return false
+		}
+	}
+	for _, unlisted := range s.policy.unlisted {
+		if unlisted {
+			return false
+		}
+	}
+	return true
+}
 
 // LabelsOf returns the labels of a namespace. A namespace that no source reports has the label that
 // every namespace of Kubernetes has.

@@ -154,8 +154,10 @@ func TestPolicySetComplete(t *testing.T) {
 	s.Update(func(tx *coe.Tx) { tx.SetPoliciesComplete(coe.Kubernetes) })
 	require.Empty(t, r.take(), "once")
 	s.Update(func(tx *coe.Tx) { tx.SetIncomplete(coe.Kubernetes) })
-	require.False(t, complete())
-	s.Update(func(tx *coe.Tx) { tx.SetComplete(coe.Kubernetes) })
+	require.True(t, complete(), "something else was not reported")
+	s.Update(func(tx *coe.Tx) { tx.SetIncomplete(coe.RESTCONF) })
+	require.False(t, complete(), "policies are not reported apart")
+	s.Update(func(tx *coe.Tx) { tx.SetComplete(coe.RESTCONF) })
 	require.True(t, complete())
 }
 

@@ -37,7 +37,7 @@ func (tx *Tx) SetComplete(origin Origin) {
 }
 
 // SetPoliciesIncomplete marks the policies of an origin as incomplete, even if the origin is
-// complete. They stay so until SetPoliciesComplete.
+// complete. They stay so until SetPoliciesComplete, even if the origin is complete before or later.
 func (tx *Tx) SetPoliciesIncomplete(origin Origin) {
 	tx.store.policy.unlisted[origin] = true
 	tx.store.policy.set = nil
@@ -47,7 +47,7 @@ func (tx *Tx) SetPoliciesIncomplete(origin Origin) {
 // pods may have waited for policies.
 func (tx *Tx) SetPoliciesComplete(origin Origin) {
 	if tx.store.policy.unlisted[origin] {
-		delete(tx.store.policy.unlisted, origin)
+		tx.store.policy.unlisted[origin] = false
 		tx.markAll()
 	}
 }

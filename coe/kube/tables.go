@@ -21,6 +21,7 @@ type tables struct {
 	store    *coe.Store
 	rounds   rounds
 	unlisted int // resources not yet listed in the current round
+	ofPolicy int // resources of those that decide what policies mean
 
 	namespaces *table[*corev1.Namespace, *coe.Namespace]
 	nodes      *table[*corev1.Node, *coe.Node]
@@ -51,8 +52,14 @@ func newTables(store *coe.Store, observe func(PodSeen)) *tables {
 		func(tx *coe.Tx, p *coe.PolicySpec) { tx.PutPolicy(coe.Kubernetes, p) },
 		func(tx *coe.Tx, p *coe.PolicySpec) { tx.DeletePolicy(coe.Kubernetes, p.UID) })
 	t.policies.optional = true
-	t.policies.complete = func(tx *coe.Tx) { tx.SetPoliciesComplete(coe.Kubernetes) }
 	t.pods = t.newPods(observe)
+	t.policies.complete = t.countOfPolicy
+	for _, complete := range []*func(*coe.Tx){&t.namespaces.complete, &t.pods.complete} {
+		*complete = func(tx *coe.Tx) {
+			t.countListed(tx)
+			t.countOfPolicy(tx)
+		}
+	}
 	t.relist()
 	return t
 }
@@ -61,13 +68,17 @@ func newTables(store *coe.Store, observe func(PodSeen)) *tables {
 // does not include network policies: without them only PolicySet is incomplete.
 const resources = 5
 
+// resourcesOfPolicy is the number of resources that decide what policies mean: policies, namespaces
+// with their labels, and pods with their named ports.
+const resourcesOfPolicy = 3
+
 // relist starts a round in which every resource is listed. Until its end the origin is
 // incomplete.
 func (t *tables) relist() {
 	t.store.Update(func(tx *coe.Tx) {
 		tx.SetIncomplete(coe.Kubernetes)
 		tx.SetPoliciesIncomplete(coe.Kubernetes)
-		t.unlisted = resources
+		t.unlisted, t.ofPolicy = resources, resourcesOfPolicy
 		t.rounds.next()
 	})
 }
@@ -95,6 +106,15 @@ func (t *tables) countListed(tx *coe.Tx) {
 	t.unlisted--
 	if t.unlisted == 0 {
 		tx.SetComplete(coe.Kubernetes)
+	}
+}
+
+// countOfPolicy counts a resource that decides what policies mean. With the last one, PolicySet is
+// complete, also if another resource cannot be listed.
+func (t *tables) countOfPolicy(tx *coe.Tx) {
+	t.ofPolicy--
+	if t.ofPolicy == 0 {
+		tx.SetPoliciesComplete(coe.Kubernetes)
 	}
 }
 

@@ -55,7 +55,8 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// testAway starts a bridge while the API server is unreachable.
+// testAway starts a bridge while the API server is unreachable. A pod of RESTCONF gets its interface when
+// the network policies of Kubernetes are known.
 func testAway(t *testing.T, w *world, dir string) {
 	const uid = "44444444-4444-4444-8444-444444444444"
 	before := w.lines(t)
@@ -67,8 +68,6 @@ func testAway(t *testing.T, w *world, dir string) {
 
 	b.putPool(t, http.StatusCreated, "mine", "10.70.0.0/24", "")
 	b.putPod(t, uid, "early", "mine", 0)
-	await(t, converge, "RESTCONF works", func() error { return w.hasPort("mine:early") })
-	require.Contains(t, w.podAddresses(t)["mine:early"].String(), "10.70.0.")
 	b.putPod(t, string(twice.UID), "in-both", "ns-0", 2)
 	await(t, converge, "status", func() error { return b.saysUnreachable(false) })
 	require.ErrorContains(t, b.following("pods"), "the API server is unreachable")
@@ -76,9 +75,11 @@ func testAway(t *testing.T, w *world, dir string) {
 	require.Error(t, log.has("ERROR"))
 	require.Subset(t, w.lines(t), before)
 	require.False(t, b.status().InSync)
+	require.Error(t, w.hasPort("mine:early"), "a policy may isolate it")
 
 	require.NoError(t, w.APIServer.Start(t.Context()))
 	await(t, recovery, "in sync", b.inSync)
+	require.Contains(t, w.podAddresses(t)["mine:early"].String(), "10.70.0.")
 	await(t, converge, "log", func() error { return log.has("INFO", "watching Kubernetes again") })
 	b.send(t, http.StatusOK, http.MethodDelete, podPath(uid), "")
 	w.awaitExact(t, b, recovery)
