@@ -47,10 +47,11 @@ func (b *Bridge) watchCluster() error {
 }
 
 // seen passes the state of a pod at the API server on. If the pod waits for its network to become
-// ready, the confirmer checks it: the backend may have the pod since before it was seen.
+// ready, the confirmer checks it: the backend may have the pod since before it was seen. Until the
+// backend is observed the check would delete records; then all pods are checked.
 func (b *Bridge) seen(p kube.PodSeen) {
 	b.cluster.reporter.Seen(p)
-	if r := b.role.Load(); r != nil && r.leads() && p.NeedsReady && !p.IsReady {
+	if r := b.role.Load(); r != nil && r.leads() && p.NeedsReady && !p.IsReady && r.loop.Observed() {
 		r.confirmer.Mark(p.UID)
 	}
 }

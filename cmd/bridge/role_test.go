@@ -6,14 +6,19 @@ import (
 	"log/slog"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/agentstream"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/coe/kube/report"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/memory"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
@@ -81,6 +86,54 @@ func (j *hookedJournal) Commit(context.Context, map[string][]byte, []string) err
 		hook()
 	}
 	return nil
+}
+
+// confirmedJournal is a Journal with the confirmation of one interface.
+type confirmedJournal struct {
+	emptyJournal
+	deleted []string // written by the Confirmer
+}
+
+func (*confirmedJournal) Load(context.Context) (map[string][]byte, error) {
+	return map[string][]byte{"p/": []byte("{}")}, nil
+}
+
+func (j *confirmedJournal) Commit(_ context.Context, _ map[string][]byte, deletes []string) error {
+	j.deleted = append(j.deleted, deletes...)
+	return nil
+}
+
+// TestSeenBeforeTheBackend: a new leader sees a pod that waits for its network before it has read the
+// backend. It keeps the confirmations of the leader before it.
+func TestSeenBeforeTheBackend(t *testing.T) {
+	log, journal := slog.New(slog.DiscardHandler), &confirmedJournal{}
+	b := &Bridge{log: log, store: coe.NewStore(nil, coe.Kubernetes)}
+	reporter, err := report.New(report.Config{}, &rest.Config{}, b.store, prometheus.NewRegistry(), log)
+	require.NoError(t, err)
+	b.cluster = &cluster{reporter: reporter}
+	b.store.Update(func(tx *coe.Tx) {
+		tx.PutLease(&coe.Lease{Namespace: "shop", Name: "shop:p", Pod: "p", PodUID: "p"})
+	})
+	metrics := reconcile.NewMetrics(prometheus.NewRegistry())
+	r := &role{side: side{loop: reconcile.New(reconcile.Config{}, "memory", memory.New(), source{}, metrics, log)}, claims: &reconcile.Claims{}}
+	synctest.Test(t, func(t *testing.T) {
+		r.confirmer = agentstream.NewConfirmer(b.store, journal, agentstream.ConfirmedBackend{
+			Has: r.loop.Confirms, Network: func() agentstream.Network { return agentstream.Network{} },
+		}, log)
+		b.role.Store(r)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			r.confirmer.Run(ctx)
+		}()
+		b.seen(kube.PodSeen{UID: "p", Namespace: "shop", Name: "p", ResourceVersion: "1", NeedsReady: true})
+		<-time.After(time.Minute)
+		synctest.Wait()
+		require.Empty(t, journal.deleted)
+		cancel()
+		<-done
+	})
 }
 
 // TestNodesChangeWhileAClaimIsWritten: another node reports the address of a node whose

@@ -148,8 +148,9 @@ func (l *Loop) Identity() string {
 	return l.observer.Identity()
 }
 
-// Observed reports whether the first Observe has succeeded, if the backend is an Observer.
-func (l *Loop) Observed() bool { return l.observer == nil || l.observed.Load() }
+// Observed reports whether Confirms is known: the backend was read and, if it is an Observer, the
+// first Observe has succeeded.
+func (l *Loop) Observed() bool { return l.wasRead() && (l.observer == nil || l.observed.Load()) }
 
 // stir makes observe look soon, because have has changed.
 func (l *Loop) stir() {
