@@ -213,20 +213,12 @@ func atomText(text string) string {
 // details are the leaves of an object that are not in its name.
 func details(o netvirt.Object) string {
 	switch o := o.(type) {
-	case netvirt.Node:
-		return o.HostName
-	case netvirt.NodeNetwork:
-		return "gateway " + o.Gateway.String()
-	case netvirt.ManagementPort:
-		return fmt.Sprintf("%s, %s", o.Address, o.MAC)
 	case netvirt.ELANInstance:
 		return fmt.Sprintf("%s %d", strings.TrimPrefix(string(o.SegmentType), "segment-type-"), o.SegmentationID)
 	case netvirt.VPNInstance:
 		return strings.TrimSpace("rd " + o.RouteDistinguisher + " " + output.Prefixed("shares ", o.Transit))
 	case netvirt.Subnet:
 		return fmt.Sprintf("gateway %s, vpn %s", o.Gateway, o.VPN)
-	case netvirt.NodePort:
-		return fmt.Sprintf("%s, %s, by %s", o.Address, o.MAC, o.Network)
 	case netvirt.Interface:
 		return "port " + o.ParentInterface
 	case netvirt.ELANInterface:
@@ -245,6 +237,21 @@ func details(o netvirt.Object) string {
 		return "to " + cmp.Or(string(o.Endpoints), "no endpoint yet")
 	case netvirt.FloatingIP:
 		return "from " + o.External.String()
+	}
+	return nodeDetails(o)
+}
+
+// nodeDetails are the details of an object about a node.
+func nodeDetails(o netvirt.Object) string {
+	switch o := o.(type) {
+	case netvirt.Node:
+		return o.HostName
+	case netvirt.NodeNetwork:
+		return "gateway " + o.Gateway.String()
+	case netvirt.ManagementPort:
+		return fmt.Sprintf("%s, %s", o.Address, o.MAC)
+	case netvirt.NodePort:
+		return fmt.Sprintf("%s, %s, by %s", o.Address, o.MAC, o.Network)
 	}
 	return ""
 }
