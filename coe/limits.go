@@ -29,3 +29,86 @@ func (s *Service) Excess() string {
 	}
 	return ""
 }
+
+// Limits of network policies and of the pods that they name. A policy above a limit fails closed, like
+// an invalid one.
+const (
+	// MaxPolicyEntries is the maximum number of rules, ports, peers, requirements and their values of
+	// a policy. A block counts as the prefixes that it can become without its parts. A prefix of IPv6
+	// counts twice.
+	MaxPolicyEntries = 2500
+	// MaxPolicyText is the maximum number of bytes of keys and values in the selectors of a policy.
+	MaxPolicyText = 64 << 10
+	// MaxNamedPorts is the maximum number of named ports of a pod. No policy sees the others.
+	MaxNamedPorts = 128
+)
+
+// Excess names the limit that the policy exceeds; empty for none.
+func (p *PolicySpec) Excess() string {
+	size := p.Pods.size()
+	for rule := range p.rules() {
+		size.entries += 1 + len(rule.Ports)
+		for i := range rule.Peers {
+			size.addPeer(&rule.Peers[i])
+		}
+	}
+	return size.excess()
+}
+
+// Excess names the limit of a policy that the selector exceeds alone; empty for none.
+func (s *Selector) Excess() string { return s.size().excess() }
+
+// policySize is how much of the limits of a policy something needs.
+type policySize struct{ entries, text int }
+
+func (s *policySize) excess() string {
+	switch {
+	case s.entries > MaxPolicyEntries:
+		return fmt.Sprintf("its rules, peers and ports have more than %d entries, where a block has an entry for each prefix that its parts leave, and two for IPv6; split the policy", MaxPolicyEntries)
+	case s.text > MaxPolicyText:
+		return fmt.Sprintf("its selectors have more than %d bytes; split the policy", MaxPolicyText)
+	}
+	return ""
+}
+
+func (s *policySize) add(more *policySize) {
+	s.entries, s.text = s.entries+more.entries, s.text+more.text
+}
+
+func (s *policySize) addPeer(p *PolicyPeer) {
+	s.entries++
+	if p.Block != nil {
+		s.entries += p.Block.prefixes()
+		return
+	}
+	s.add(p.Pods.size())
+	if p.Namespaces != nil {
+		s.add(p.Namespaces.size())
+	}
+}
+
+func (s *Selector) size() *policySize {
+	var size policySize
+	for i := range s.Requirements {
+		r := &s.Requirements[i]
+		size.entries += 1 + len(r.Values)
+		size.text += len(r.Key)
+		for _, v := range r.Values {
+			size.text += len(v)
+		}
+	}
+	return &size
+}
+
+// prefixes returns how many prefixes the block becomes at most. A part splits its block once for each
+// bit that it is longer. A prefix of IPv6 counts twice.
+func (b *AddressBlock) prefixes() int {
+	n := 1
+	for _, e := range b.Except {
+		n += max(e.Bits()-b.CIDR.Bits(), 0)
+	}
+	if b.CIDR.Addr().Is6() {
+		n *= 2
+	}
+	return n
+}

@@ -41,16 +41,17 @@ type PolicySet struct {
 	// Namespaces has the labels that sources report for namespaces. LabelsOf also knows the labels of
 	// a namespace that is not reported.
 	Namespaces map[string]Labels
-	// NamedPorts has, for each named port of a rule of a policy, the numbers that pods of any
-	// namespace have for it, sorted.
+	// NamedPorts has, for each named port of a rule of a policy, the numbers that pods have for it,
+	// sorted: pods of any namespace, and pods of the policy's own namespace.
 	NamedPorts map[NamedPort][]uint16
 	// Complete is set once all sources have reported all policies and namespaces. Until then, a
 	// pod may be subject to a policy that is not here.
 	Complete bool
 }
 
-// NamedPort is the name of container ports, with their protocol: "tcp", "udp" or "sctp".
-type NamedPort struct{ Name, Protocol string }
+// NamedPort is the name of container ports, with their protocol: "tcp", "udp" or "sctp". Namespace is
+// that of the pods; empty for pods of any namespace.
+type NamedPort struct{ Name, Protocol, Namespace string }
 
 // Side returns what the policy says about a direction.
 func (p *PolicySpec) Side(d Direction) *PolicySide {

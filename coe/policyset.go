@@ -12,8 +12,8 @@ type policyState struct {
 	set *PolicySet // nil: to be built
 	// labels are the labels of the namespaces that have some, by name.
 	labels map[string]Labels
-	// ports counts the pods that have a named port.
-	ports map[ContainerPort]int
+	// ports counts the pods that have a named port, by namespace.
+	ports map[ContainerPort]map[string]int
 	// users counts the uses of a named port in rules, by the namespace of the policy.
 	users map[NamedPort]map[string]int
 	// named counts the pods and the Namespaces that name a security profile, by namespace.
@@ -50,9 +50,17 @@ func (s *Store) policySet() *PolicySet {
 	slices.SortFunc(set.Policies, func(a, b *PolicySpec) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
-	for p := range s.policy.ports {
-		if name := (NamedPort{p.Name, p.Protocol}); len(s.policy.users[name]) > 0 {
-			set.NamedPorts[name] = append(set.NamedPorts[name], p.Port)
+	for p, namespaces := range s.policy.ports {
+		name := NamedPort{Name: p.Name, Protocol: p.Protocol}
+		users := s.policy.users[name]
+		if len(users) == 0 {
+			continue
+		}
+		set.NamedPorts[name] = append(set.NamedPorts[name], p.Port)
+		for name.Namespace = range namespaces {
+			if users[name.Namespace] > 0 {
+				set.NamedPorts[name] = append(set.NamedPorts[name], p.Port)
+			}
 		}
 	}
 	for _, numbers := range set.NamedPorts {
@@ -112,7 +120,7 @@ func (tx *Tx) usePolicy(p *PolicySpec, by int) {
 	for rule := range p.rules() {
 		for _, port := range rule.Ports {
 			if port.Name != "" {
-				tx.store.policy.use(NamedPort{port.Name, port.Protocol}, p.Namespace, by)
+				tx.store.policy.use(NamedPort{Name: port.Name, Protocol: port.Protocol}, p.Namespace, by)
 			}
 		}
 	}
@@ -244,14 +252,14 @@ func (tx *Tx) relabelNamespace(name string, labels Labels) {
 // countPorts follows a change of the named ports of a pod, which may be nil.
 func (tx *Tx) countPorts(old, now *Pod) {
 	before, after := old.ports(), now.ports()
-	if before == after {
+	if before == after && (old == nil || now == nil || old.Namespace == now.Namespace) {
 		return
 	}
 	for port := range after.All() {
-		tx.countPort(port, +1)
+		tx.countPort(port, now.Namespace, +1)
 	}
 	for port := range before.All() {
-		tx.countPort(port, -1)
+		tx.countPort(port, old.Namespace, -1)
 	}
 }
 
@@ -264,19 +272,18 @@ func (p *Pod) ports() ContainerPorts {
 }
 
 // countPort marks the namespaces of the policies that use the name of a port, if it is the first
-// or the last of its number.
-func (tx *Tx) countPort(port ContainerPort, by int) {
+// or the last of its number; the pod's own namespace also if it is so within the namespace.
+func (tx *Tx) countPort(port ContainerPort, namespace string, by int) {
 	ports := tx.store.policy.ports
-	before := ports[port]
-	if ports[port] = before + by; ports[port] == 0 {
-		delete(ports, port)
-	}
-	users := tx.store.policy.users[NamedPort{port.Name, port.Protocol}]
-	if len(users) == 0 || before > 0 && before+by > 0 {
+	before := len(ports[port])
+	if !count(ports, port, namespace, by) {
 		return
 	}
-	tx.stalePolicies()
-	for ns := range users {
-		tx.dirty[ns] = true
+	everywhere := before == 0 || len(ports[port]) == 0
+	for ns := range tx.store.policy.users[NamedPort{Name: port.Name, Protocol: port.Protocol}] {
+		if everywhere || ns == namespace {
+			tx.stalePolicies()
+			tx.dirty[ns] = true
+		}
 	}
 }

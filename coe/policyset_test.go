@@ -116,6 +116,8 @@ func TestPolicySet(t *testing.T) {
 			tx.PutPolicy(coe.Kubernetes, policyOf("n2", "data"))
 		}, true, coe.Changed{Namespaces: []string{"data", "web"}, Cluster: true}},
 		{"a second pod with the number", put(&coe.Pod{UID: "p2", Namespace: "shop", Ports: pod.Ports}), false, coe.Changed{Namespaces: []string{"shop"}}},
+		{"a pod of the policy's namespace with the number", put(&coe.Pod{UID: "p5", Namespace: "data", Ports: pod.Ports}), true, coe.Changed{Namespaces: []string{"data"}, Cluster: true}},
+		{"a second one", put(&coe.Pod{UID: "p6", Namespace: "data", Ports: pod.Ports}), false, coe.Changed{Namespaces: []string{"data"}}},
 		{"another number", put(&coe.Pod{UID: "p2", Namespace: "shop", Ports: coe.NewContainerPorts(tcp("http", 8080), tcp("other", 1))}),
 			true, coe.Changed{Namespaces: []string{"data", "shop"}, Cluster: true}},
 		{"a number of another name", put(&coe.Pod{UID: "p2", Namespace: "shop", Ports: coe.NewContainerPorts(tcp("http", 8080), tcp("other", 2))}),
@@ -299,17 +301,23 @@ func (w *world) want() *coe.PolicySet {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
 	for name := range portNames(set.Policies) {
-		numbers := map[uint16]bool{}
 		for _, p := range w.pods {
 			for port := range p.Ports.All() {
 				if port.Name == name && !p.NoNetwork {
-					numbers[port.Port] = true
+					key := coe.NamedPort{Name: name, Protocol: "tcp"}
+					set.NamedPorts[key] = append(set.NamedPorts[key], port.Port)
+					isOther := func(policy *coe.PolicySpec) bool { return policy.Namespace != p.Namespace }
+					if portNames(slices.DeleteFunc(slices.Clone(set.Policies), isOther))[name] {
+						key.Namespace = p.Namespace
+						set.NamedPorts[key] = append(set.NamedPorts[key], port.Port)
+					}
 				}
 			}
 		}
-		if len(numbers) > 0 {
-			set.NamedPorts[coe.NamedPort{Name: name, Protocol: "tcp"}] = slices.Sorted(maps.Keys(numbers))
-		}
+	}
+	for name, numbers := range set.NamedPorts {
+		slices.Sort(numbers)
+		set.NamedPorts[name] = slices.Compact(numbers)
 	}
 	return set
 }
@@ -350,7 +358,9 @@ func (w *world) concerns(set *coe.PolicySet, namespace string) []any {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(portNames(own))) {
-		all = append(all, set.NamedPorts[coe.NamedPort{Name: name, Protocol: "tcp"}])
+		for _, of := range []string{"", namespace} {
+			all = append(all, set.NamedPorts[coe.NamedPort{Name: name, Protocol: "tcp", Namespace: of}])
+		}
 	}
 	return append(all, own)
 }

@@ -115,7 +115,7 @@ func NewStore(changed func(Changed), origins ...Origin) *Store {
 		policies:   map[string]*PolicySpec{},
 		policy: policyState{
 			labels:   map[string]Labels{},
-			ports:    map[ContainerPort]int{},
+			ports:    map[ContainerPort]map[string]int{},
 			users:    map[NamedPort]map[string]int{},
 			named:    map[string]map[string]int{},
 			unlisted: map[Origin]bool{},

@@ -171,7 +171,7 @@ func (c *policies) addRule(s *subjects, namespace string, e entry, r *coe.Policy
 	var numeric []netvirt.PortRange
 	for _, port := range r.Ports {
 		if port.Name != "" {
-			for _, number := range c.set.NamedPorts[coe.NamedPort{Name: port.Name, Protocol: port.Protocol}] {
+			for _, number := range c.numbers(namespace, e.direction, r, port) {
 				c.addNamed(s, namespace, e, all, coe.ContainerPort{Name: port.Name, Protocol: port.Protocol, Port: number})
 			}
 		} else {
@@ -182,6 +182,17 @@ func (c *policies) addRule(s *subjects, namespace string, e entry, r *coe.Policy
 		e.remote, e.ports = c.join(all), netvirt.NewPortList(numeric...)
 		s.acl(aclName(namespace, s.key, nil), nil).add(e)
 	}
+}
+
+// numbers returns the numbers that the destinations of a rule can have for a named port. These are pods
+// of the namespace alone, unless an egress rule has other peers.
+func (c *policies) numbers(namespace string, d netvirt.Direction, r *coe.PolicyRule, port coe.PolicyPort) []uint16 {
+	name := coe.NamedPort{Name: port.Name, Protocol: port.Protocol}
+	isOther := func(p coe.PolicyPeer) bool { return p.Block != nil || p.Namespaces != nil }
+	if d == netvirt.Ingress || c.isolated || len(r.Peers) > 0 && !slices.ContainsFunc(r.Peers, isOther) {
+		name.Namespace = namespace
+	}
+	return c.set.NamedPorts[name]
 }
 
 // addNamed adds the entries of a rule for one number of a named port.

@@ -152,12 +152,13 @@ func Labels(in *metav1.ObjectMeta) coe.Labels {
 	return labels
 }
 
-// namedPorts returns the named ports of the containers that run as long as the pod.
+// namedPorts returns the named ports of the containers that run as long as the pod. Ports above a limit
+// are left out, so no policy allows them by their name.
 func namedPorts(in *corev1.Pod) coe.ContainerPorts {
 	var ports []coe.ContainerPort
 	for c := range LastingContainers(in) {
 		for _, p := range c.Ports {
-			if p.Name != "" {
+			if p.Name != "" && len(ports) < coe.MaxNamedPorts {
 				ports = append(ports, coe.ContainerPort{Name: p.Name, Protocol: protocol(p.Protocol), Port: uint16(p.ContainerPort)})
 			}
 		}

@@ -305,23 +305,29 @@ func wantedSet(pods, namespaces, policies *teller) *coe.PolicySet {
 		Namespaces: map[string]coe.Labels{}, NamedPorts: map[coe.NamedPort][]uint16{}, Profiles: map[string][]string{}, Unknown: map[string]bool{},
 	}
 	each(namespaces, func(n *corev1.Namespace) { want.Namespaces[n.Name] = coe.NewLabels(n.Labels) })
-	named := false
+	named := map[string]bool{} // the namespaces of policies with the port; "" for any
 	each(policies, func(p *networkingv1.NetworkPolicy) {
 		spec := Policy(p)
 		want.Policies = append(want.Policies, spec)
-		named = named || len(spec.Ingress.Rules) > 0
+		if len(spec.Ingress.Rules) > 0 {
+			named[""], named[spec.Namespace] = true, true
+		}
 	})
 	slices.SortFunc(want.Policies, func(a, b *coe.PolicySpec) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 	})
-	var numbers []uint16
 	each(pods, func(p *corev1.Pod) {
 		for port := range Pod(p).Ports.All() {
-			numbers = append(numbers, port.Port)
+			for _, namespace := range []string{"", p.Namespace} {
+				if key := (coe.NamedPort{Name: "web", Protocol: "tcp", Namespace: namespace}); named[namespace] {
+					want.NamedPorts[key] = append(want.NamedPorts[key], port.Port)
+				}
+			}
 		}
 	})
-	if slices.Sort(numbers); named && len(numbers) > 0 {
-		want.NamedPorts[coe.NamedPort{Name: "web", Protocol: "tcp"}] = slices.Compact(numbers)
+	for name, numbers := range want.NamedPorts {
+		slices.Sort(numbers)
+		want.NamedPorts[name] = slices.Compact(numbers)
 	}
 	return want
 }

@@ -237,7 +237,7 @@ spec: {podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {tie
 		r.inSync(t, c, 5*time.Second)
 		set := r.store.Cluster().PolicySet
 		require.Len(t, set.Policies, 1)
-		require.Equal(t, map[coe.NamedPort][]uint16{{Name: "web", Protocol: "tcp"}: {8080}}, set.NamedPorts)
+		require.Equal(t, []uint16{8080}, set.NamedPorts[coe.NamedPort{Name: "web", Protocol: "tcp"}])
 	})
 	t.Run("phases and addresses", func(t *testing.T) {
 		require.NoError(t, c.SetPodStatus(ctx, cluster.Namespace(0), "pod-0", cluster.PodStatus{Phase: corev1.PodFailed}))
