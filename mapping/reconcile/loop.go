@@ -397,8 +397,9 @@ func rejectedProblem(k netvirt.Key, s netvirt.Scope, err error) coe.Problem {
 
 // diff returns the changes that make the backend's part of a scope equal to the wanted one.
 // While the sources are not complete, it returns only changes that create objects. An interface
-// that moves to another pod would be changed, so it has to wait. New objects that refer to it,
-// directly or not, wait with it.
+// that moves to another pod would be changed, so it has to wait. A new interface with ACLs waits too:
+// the backend may have entries and members of former policies. New objects that refer
+// to such an interface, directly or not, wait with it.
 func (l *Loop) diff(s netvirt.Scope, want netvirt.Parts, complete bool) []netvirt.Change {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -408,9 +409,18 @@ func (l *Loop) diff(s netvirt.Scope, want netvirt.Parts, complete bool) []netvir
 	}
 	held := map[netvirt.Key]bool{}
 	for _, c := range changes {
-		held[c.Key()] = c.Old != nil && c.Key().Kind == netvirt.KindInterface
+		acl, _ := c.New.(netvirt.InterfaceACL)
+		joins := netvirt.Interface{Name: acl.Interface}.Key()
+		switch {
+		case acl.SecurityGroups != "" && l.have[s].Get(joins) == nil:
+			held[joins] = true
+		case c.Old != nil && c.Key().Kind == netvirt.KindInterface:
+			held[c.Key()] = true
+		}
 	}
-	return slices.DeleteFunc(changes, func(c netvirt.Change) bool { return c.Old != nil || needs(c.New, held, want) })
+	return slices.DeleteFunc(changes, func(c netvirt.Change) bool {
+		return c.Old != nil || held[c.Key()] || needs(c.New, held, want)
+	})
 }
 
 // needs reports whether an object refers, directly or not, to an object that is held.

@@ -273,6 +273,37 @@ func TestNameOfOtherPodWaits(t *testing.T) {
 	w.requireInSync(t, l)
 }
 
+// TestNewPodWithACLsWaits: the backend has a former entry of an ACL, and it is not certain that it is gone. A
+// new pod with the ACL waits, one without ACLs does not.
+func TestNewPodWithACLsWaits(t *testing.T) {
+	w := newWorld()
+	acl := netvirt.ACL{Name: "a:isolated:ingress", Namespace: "a", Isolates: netvirt.Ingress}
+	old := netvirt.ACE{ACL: acl.Name, Namespace: "a", Name: "ingress:web:0:ipv4", Direction: netvirt.Ingress, Family: netvirt.IPv4}
+	now := old
+	now.Ports = "tcp:80"
+	before := netvirt.Model{}
+	before.Add(acl, old)
+	require.NoError(t, w.Backend.Write(t.Context(), netvirt.Diff(nil, before)))
+	open, closed := podOf("open", "10.0.0.5"), podOf("a", "10.0.0.6")
+	closed.Add(acl, now, netvirt.InterfaceACL{Interface: "a:pod", Namespace: "a", SecurityGroups: netvirt.NewNameList(acl.Name)})
+	w.complete, w.models[netvirt.Cluster], w.models["a"], w.models["open"] = false, transit(), closed, open
+	l, _ := w.start(t)
+	l.Mark(netvirt.Cluster, "a", "open")
+	require.Eventually(t, func() bool {
+		m, _ := w.Backend.Read(t.Context())
+		return m[netvirt.Interface{Name: "open:pod"}.Key()] != nil
+	}, 5*time.Second, time.Millisecond)
+	m, _ := w.Backend.Read(t.Context())
+	require.Equal(t, old, m[old.Key()])
+	for _, o := range []netvirt.Object{netvirt.Interface{Name: "a:pod"}, netvirt.InterfaceACL{Interface: "a:pod"}, netvirt.VPNInterface{Name: "a:pod"}} {
+		require.Nil(t, m[o.Key()], "%s", o.Key())
+	}
+
+	w.set(func() { w.complete = true })
+	l.Mark("a")
+	w.requireInSync(t, l)
+}
+
 func TestBackendFails(t *testing.T) {
 	w := newWorld()
 	w.want("a", 2)
