@@ -45,6 +45,23 @@ func TestPolicyOutput(t *testing.T) {
 	}
 }
 
+// TestPolicyAboveALimit: a policy above a limit closes the pods that it selects, and the commands still answer.
+func TestPolicyAboveALimit(t *testing.T) {
+	ports := strings.Repeat("{port: 80}, ", 2500)
+	large := filepath.Join(t.TempDir(), "large.yaml")
+	require.NoError(t, os.WriteFile(large, []byte(`
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: large, namespace: ops}
+spec: {podSelector: {}, ingress: [{ports: [`+ports+`]}]}
+`), 0o600))
+	out, err := runPolicy(t, "", strings.Fields("check --from shop/web --to shop/db:5432 -f "+policyCluster+" -f "+large)...)
+	require.NoError(t, err)
+	require.Contains(t, out, "note: ops/large allows nothing, because it is invalid: spec: its rules, peers and ports have more than 2500 entries")
+	_, err = runPolicy(t, "", strings.Fields("check --from shop/web --to ops/prometheus:80 -f "+policyCluster+" -f "+large)...)
+	require.Equal(t, output.Exit{Status: 3}, err)
+}
+
 func TestPolicyCheck(t *testing.T) {
 	const service = `---
 {apiVersion: v1, kind: Service, metadata: {name: sql, namespace: shop}, spec: {clusterIP: 10.96.0.10, externalIPs: [203.0.113.1, 192.168.0.2]}}

@@ -22,12 +22,17 @@ import (
 )
 
 // Policy converts a network policy. It fails closed: the result for a policy that PolicySpec
-// refuses isolates the pods that it selects in both directions and has no rules, and Invalid says
-// what is wrong. If the selector is wrong too, or above a limit, it selects all pods of the namespace.
+// refuses, or that is above a limit of coe, isolates the pods that it selects in both directions and
+// has no rules, and Invalid says what is wrong. If the selector is wrong too, or above a limit, it
+// selects all pods of the namespace.
 func Policy(in *networkingv1.NetworkPolicy) *coe.PolicySpec {
 	out, err := PolicySpec(in)
 	if err == nil {
-		return out
+		excess := out.Excess()
+		if excess == "" {
+			return out
+		}
+		err = errors.New("spec: " + excess)
 	}
 	closed := coe.PolicySide{Isolates: true}
 	out = &coe.PolicySpec{Policy: policyName(in), Ingress: closed, Egress: closed}
@@ -66,7 +71,7 @@ func shorten(text string) string {
 }
 
 // PolicySpec converts a network policy with its rules. It sets the defaults of an API server, and
-// refuses what an API server refuses, and a policy above a limit of coe: the error names each wrong field. Like an API server
+// refuses what an API server refuses: the error names each wrong field. Like an API server
 // before Kubernetes 1.36 it accepts a CIDR with leading zeros or with bits beyond its mask,
 // because such objects can still be stored.
 func PolicySpec(in *networkingv1.NetworkPolicy) (*coe.PolicySpec, error) {
@@ -93,9 +98,6 @@ func PolicySpec(in *networkingv1.NetworkPolicy) (*coe.PolicySpec, error) {
 	}
 	if err := c.errs.ToAggregate(); err != nil {
 		return nil, err
-	}
-	if excess := out.Excess(); excess != "" {
-		return nil, fmt.Errorf("%s: %s", spec, excess)
 	}
 	return out, nil
 }

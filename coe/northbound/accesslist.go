@@ -79,6 +79,9 @@ func AccessList(raw []byte) (*coe.PolicySpec, error) {
 	if err != nil {
 		out.Invalid = err.Error()
 	}
+	if excess := out.Excess(); excess != "" {
+		closeAbove(out, "access-list-entries", excess)
+	}
 	return out, nil
 }
 

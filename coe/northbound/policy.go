@@ -83,7 +83,20 @@ func NetworkPolicy(raw []byte) (*coe.PolicySpec, error) {
 		egress = ingress
 	}
 	out.Ingress, out.Egress = ingress, egress
+	if excess := out.Excess(); excess != "" {
+		closeAbove(out, "network-policy-spec", excess)
+	}
 	return out, nil
+}
+
+// closeAbove makes a policy above a limit isolate its pods in both directions, without rules.
+func closeAbove(p *coe.PolicySpec, leaf, excess string) {
+	p.Invalid = within(leaf, errors.New(excess)).Error()
+	p.Ingress = coe.PolicySide{Isolates: true}
+	p.Egress = p.Ingress
+	if p.Pods.Excess() != "" {
+		p.Pods = coe.Selector{}
+	}
 }
 
 // sides converts the rules, also of a direction that the policy does not isolate. It returns the

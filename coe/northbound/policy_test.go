@@ -77,6 +77,32 @@ func TestNetworkPolicyTypes(t *testing.T) {
 }
 
 // A policy with a wrong value names it, isolates its pods, and allows nothing.
+// A policy or an access list above a limit isolates its pods and allows nothing.
+func TestPoliciesAboveALimit(t *testing.T) {
+	closed := coe.PolicySide{Isolates: true}
+	port := `{"network-policy-port":{"protocol":"TCP","port":"80"}},`
+	rule := func(ports int) string {
+		return ingressRule(`{"ingress-ports":[` + strings.TrimSuffix(strings.Repeat(port, ports), ",") + `]}`)
+	}
+	require.Empty(t, networkPolicy(t, rule(coe.MaxPolicyEntries-4)).Invalid)
+	p := networkPolicy(t, rule(coe.MaxPolicyEntries-3))
+	require.Contains(t, p.Invalid, "network-policy-spec: its rules, peers and ports have more than 2500 entries")
+	require.Equal(t, []coe.PolicySide{closed, closed}, []coe.PolicySide{p.Ingress, p.Egress})
+	require.Equal(t, appIsWeb, p.Pods)
+
+	entries := func(n int) *coe.PolicySpec {
+		entry := `{"rule-name":"e","aclservice:direction":"aclservice:direction-ingress","actions":{"permit":[null]}},`
+		p, err := northbound.AccessList([]byte(`{"acl-type":"ietf-access-control-list:ipv4-acl","acl-name":"l","access-list-entries":{"ace":[` +
+			strings.TrimSuffix(strings.Repeat(entry, n), ",") + `]}}`))
+		require.NoError(t, err)
+		return p
+	}
+	require.Empty(t, entries(coe.MaxPolicyEntries/2).Invalid)
+	p = entries(coe.MaxPolicyEntries + 1)
+	require.Contains(t, p.Invalid, "access-list-entries: its rules, peers and ports have more than 2500 entries")
+	require.Equal(t, []coe.PolicySide{closed, closed}, []coe.PolicySide{p.Ingress, p.Egress})
+}
+
 func TestNetworkPolicyFailsClosed(t *testing.T) {
 	peer := func(peer string) string { return ingressRule(`{"from":[{"network-policy-peer":` + peer + `}]}`) }
 	port := func(port string) string {

@@ -98,6 +98,11 @@ func (in *input) read(cmd *cobra.Command) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, p := range world.Policies {
+		if p.Invalid != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: %s allows nothing, because it is invalid: %s\n", output.OneLine(p.Namespace+"/"+p.Name), output.OneLine(p.Invalid))
+		}
+	}
 	if names := unknownProfiles(world); len(names) > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: security profiles that are not in %s, so that the pods have no connections: %s: name a file with the access lists with -f\n",
 			where, strings.Join(names, ", "))

@@ -41,11 +41,10 @@ func (m *Set) World() (policy.World, error) {
 	}
 	w.Nodes = m.policyNodes()
 	for _, p := range m.Policies {
-		spec, err := kube.PolicySpec(p)
-		if err != nil {
+		if _, err := kube.PolicySpec(p); err != nil {
 			return policy.World{}, err
 		}
-		w.Policies = append(w.Policies, spec)
+		w.Policies = append(w.Policies, kube.Policy(p)) // a policy above a limit allows nothing
 	}
 	w.Policies = append(w.Policies, m.AccessLists...)
 	return w, nil
