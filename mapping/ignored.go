@@ -3,8 +3,10 @@ package mapping
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 // notEnforced adds a NotEnforced problem for each object of the namespace with settings
@@ -17,6 +19,7 @@ func (b *builder) notEnforced() {
 	for _, p := range b.Policies {
 		b.problems = append(b.problems, b.policyProblems(p)...)
 	}
+	b.portsOfSCTP()
 	for _, p := range b.Pods {
 		if p.Ignored != 0 && !p.NoNetwork {
 			b.unenforced("pod", p.UID, p.Name, p.Ignored.String())
@@ -71,6 +74,26 @@ func (b *builder) segment(a placed) {
 func (b *builder) unenforced(kind, uid, name, message string) {
 	b.problems = append(b.problems, coe.Problem{
 		Namespace: b.Namespace, Kind: kind, UID: uid, Name: name, Reason: coe.NotEnforced, Message: message,
+	})
+}
+
+// portsOfSCTP reports the policies of the namespace that allow ports of SCTP, if the backend has no
+// rules for them.
+func (b *builder) portsOfSCTP() {
+	if !b.Limits.NoSCTPPorts || b.Limits.NoACLs || b.PolicySet == nil {
+		return
+	}
+	for _, p := range b.PolicySet.Policies {
+		if p.Namespace == b.Namespace && slices.ContainsFunc(slices.Concat(p.Ingress.Rules, p.Egress.Rules), allowsPortOfSCTP) {
+			b.unenforced(string(p.Kind), p.UID, p.Name,
+				"the backend cannot match ports of SCTP: connections of SCTP that the policy allows for some ports are dropped; allow all ports of SCTP, or use another backend")
+		}
+	}
+}
+
+func allowsPortOfSCTP(r coe.PolicyRule) bool {
+	return slices.ContainsFunc(r.Ports, func(p coe.PolicyPort) bool {
+		return p.Protocol == string(netvirt.SCTP) && (p.Name != "" || p.Last != 0)
 	})
 }
 

@@ -361,6 +361,37 @@ func TestPolicyLog(t *testing.T) {
 	}
 }
 
+// TestPortsOfSCTP: a backend that cannot match ports of SCTP reports the policies that allow some.
+func TestPortsOfSCTP(t *testing.T) {
+	limited := settings
+	limited.Limits.NoSCTPPorts = true
+	for _, c := range []struct {
+		port     coe.PolicyPort
+		reported bool
+	}{
+		{coe.PolicyPort{Protocol: "sctp", First: 7, Last: 9}, true},
+		{coe.PolicyPort{Protocol: "sctp", Name: "diameter"}, true},
+		{coe.PolicyPort{Protocol: "sctp"}, false},
+		{coe.PolicyPort{Protocol: "tcp", First: 7, Last: 9}, false},
+	} {
+		p := &coe.PolicySpec{Policy: coe.Policy{UID: "p", Namespace: "default", Name: "web", Kind: coe.NetworkPolicy}}
+		p.Egress = coe.PolicySide{Isolates: true, Rules: []coe.PolicyRule{{}, {Ports: []coe.PolicyPort{c.port}}}}
+		other := *p
+		other.Namespace = "other"
+		v := coe.View{Namespace: "default", PolicySet: &coe.PolicySet{Policies: []*coe.PolicySpec{p, &other}, Complete: true}}
+		_, problems := mapping.Map(v, settings)
+		require.Empty(t, problems)
+		if _, problems = mapping.Map(v, limited); !c.reported {
+			require.Empty(t, problems, "%+v", c.port)
+			continue
+		}
+		require.Len(t, problems, 1, "%+v", c.port)
+		require.Equal(t, "p", problems[0].UID)
+		require.Equal(t, coe.NotEnforced, problems[0].Reason)
+		require.Contains(t, problems[0].Message, "connections of SCTP that the policy allows for some ports are dropped")
+	}
+}
+
 // Until all policies are known, pods have no interface, unless the backend cannot enforce policies.
 func TestPoliciesIncomplete(t *testing.T) {
 	v := view()

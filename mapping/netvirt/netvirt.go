@@ -162,6 +162,8 @@ type Limits struct {
 	NoACLs bool
 	// NoLogs: the backend does not log what ACLs decide, so no ACL of the mapping Logs.
 	NoLogs bool
+	// NoSCTPPorts: an ACE allows nothing for ports of SCTP. It can allow all of SCTP.
+	NoSCTPPorts bool
 }
 
 // Model is a set of objects by key.
