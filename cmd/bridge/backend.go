@@ -75,10 +75,13 @@ func newBackend(cfg BackendConfig, fence fence, log *slog.Logger) (closer, error
 
 // limits returns the limits of a backend with these kinds.
 func limits(backend string, kinds netvirt.KindSet) (l netvirt.Limits) {
-	if backend == "ovn" {
+	switch backend {
+	case "ovn":
 		l = ovn.Limits()
+	case "odl":
+		l = odl.Limits()
 	}
-	l.NoACLs, l.NoLogs = !kinds.Has(netvirt.KindACL), backend == "odl"
+	l.NoACLs = !kinds.Has(netvirt.KindACL)
 	return l
 }
 

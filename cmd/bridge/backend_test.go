@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -14,5 +15,6 @@ func TestLimits(t *testing.T) {
 	all := netvirt.NewKindSet(netvirt.Kinds()...)
 	require.Equal(t, netvirt.Limits{}, limits("memory", all))
 	require.Equal(t, ovn.Limits(), limits("ovn", all))
-	require.Equal(t, netvirt.Limits{NoACLs: true, NoLogs: true}, limits("odl", netvirt.NewKindSet(netvirt.KindInterface)))
+	require.Equal(t, odl.Limits(), limits("odl", all))
+	require.Equal(t, netvirt.Limits{NoACLs: true}, limits("memory", netvirt.NewKindSet(netvirt.KindInterface)))
 }

@@ -26,6 +26,7 @@ func encodeAll(t require.TestingT, f form, model netvirt.Model) *mirror {
 			units[u] = netvirt.Model{}
 		}
 		units[u].Add(model[k])
+		m.learn(netvirt.Change{New: model[k]})
 	}
 	lists := listsOf(f)
 	order := slices.SortedFunc(maps.Keys(units), func(a, b unit) int { return cmp.Compare(a.kind, b.kind) })
@@ -101,7 +102,9 @@ func TestEntriesOfAPod(t *testing.T) {
 		`{"vpn-instance-name":"default","type":"l3","l3vni":0,"description":"coe-bridge transit=100:1","ipv4-family":{"route-distinguisher":["100:2"],
 			"vpnTargets":{"vpnTarget":[{"vrfRTValue":"100:2","vrfRTType":"both"}]}}}`: mirror.at(unit{netvirt.KindVPNInstance, "default"})[vpnInstances],
 		`{"name":"default:busybox1","type":"iana-if-type:l2vlan","enabled":true,"odl-interface:l2vlan-mode":"trunk",
-			"odl-interface:parent-interface":"` + netvirt.PortName(name, uid) + `","description":"coe-bridge pod=8f2a6d5e-0000-4000-8000-000000000001 interface=if-1"}`: mirror.at(unit{netvirt.KindInterface, name})[interfaces],
+			"odl-interface:parent-interface":"` + netvirt.PortName(name, uid) + `","description":"coe-bridge pod=8f2a6d5e-0000-4000-8000-000000000001 interface=if-1",
+			"aclservice:port-security-enabled":false,"aclservice:allowed-address-pairs":[
+				{"mac-address":"0a:58:0a:0b:02:1c","ip-address":"10.11.2.28"},{"mac-address":"0a:58:0a:0b:02:1c","ip-address":"fd00::28"}]}`: mirror.at(unit{netvirt.KindInterface, name})[interfaces],
 		`{"name":"default:busybox1","elan-instance-name":"192.168.33.12:default","static-mac-entries":[{"mac-address":"0a:58:0a:0b:02:1c","ip-prefix":"10.11.2.28"}],
 			"description":"coe-bridge chassis=node%201 also=fd00::28@0a:58:0a:0b:02:1c"}`: mirror.at(unit{netvirt.KindInterface, name})[elanInterfaces],
 	} {

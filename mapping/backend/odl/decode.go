@@ -26,6 +26,8 @@ func (c *codec) decode(u unit, have content, objects []netvirt.Object) []netvirt
 		}
 	case netvirt.KindVPNInstance:
 		objects = c.decodeVPNInstance(objects, have)
+	case netvirt.KindACL:
+		objects = decodeAccessList(objects, have)
 	case netvirt.KindFloatingIP:
 		objects = decodeFloatingIPs(objects, have)
 	default:
@@ -52,6 +54,17 @@ func damage(objects []netvirt.Object, l int, name string) []netvirt.Object {
 		}
 		was, _ := head[netvirt.VPNInstance](objects)
 		return put(objects, netvirt.VPNInstance{Name: name, Namespace: was.Namespace, RouteDistinguisher: damagedMark})
+	case accessLists:
+		for i, o := range objects {
+			switch o := o.(type) {
+			case netvirt.ACL:
+				o.Isolates = damagedMark
+				objects[i] = o
+			case netvirt.RemoteGroup:
+				o.Namespace = damagedMark
+				objects[i] = o
+			}
+		}
 	case interfaces:
 		was, _ := head[netvirt.Interface](objects)
 		return put(objects, netvirt.Interface{Name: name, Namespace: namespace, Pod: pod, PodUID: was.PodUID, UID: was.UID, ParentInterface: damagedMark})
@@ -94,6 +107,10 @@ func isDamaged(o netvirt.Object) bool {
 		return o.VPN == damagedMark
 	case netvirt.FloatingIP:
 		return !o.External.IsValid()
+	case netvirt.ACL:
+		return o.Isolates == damagedMark
+	case netvirt.RemoteGroup:
+		return o.Namespace == damagedMark
 	}
 	return false
 }
@@ -155,6 +172,9 @@ func (c *codec) decodeInterface(objects []netvirt.Object, name string, have cont
 			o.UID = o.PodUID
 		}
 		objects = append(objects, o)
+		if acl, ok := interfaceACLOf(e); ok {
+			objects = append(objects, acl)
+		}
 	}
 	elan := ""
 	if e, ok := have[elanInterfaces].(*elanInterface); ok {

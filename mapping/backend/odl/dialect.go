@@ -79,11 +79,15 @@ func (d *dialect) container(l *list) string { return d.data + "/" + l.top() }
 
 // entry returns the path of an entry.
 func (d *dialect) entry(l *list, key string) string {
-	separator := "/"
+	first, next := "/", "/"
 	if d.equal {
-		separator = "="
+		first, next = "=", ","
 	}
-	return d.container(l) + "/" + l.name + separator + escape(key)
+	path := d.container(l) + "/" + l.name + first
+	if l.firstKey != "" {
+		path += escape(l.firstKey) + next
+	}
+	return path + escape(key)
 }
 
 // escape returns a key for a path. It escapes every reserved character, because

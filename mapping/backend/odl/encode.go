@@ -19,6 +19,10 @@ type codec struct {
 	vpnOf func(namespace string) string
 	// transits holds the Transits by vpn-instance.
 	transits map[string]string
+	// isolates holds the direction in which an ACL isolates, by name; groups holds the
+	// RemoteGroups by name.
+	isolates map[string]netvirt.Direction
+	groups   map[string]netvirt.RemoteGroup
 	subnets  *subnets
 }
 
@@ -36,10 +40,12 @@ func (c *codec) encode(u unit, objects []netvirt.Object, there content) (content
 		out[vpnInstances] = c.encodeTransit(objects)
 	case netvirt.KindVPNInstance:
 		out[vpnInstances], err = c.encodeVPNInstance(objects)
+	case netvirt.KindACL:
+		out[accessLists] = c.encodeAccessList(u, objects)
 	case netvirt.KindFloatingIP:
 		out[floatingIPs] = encodeFloatingIPs(u, objects)
 	default:
-		out, err = c.encodeInterface(u, objects)
+		out, err = c.encodeInterface(u, objects, there)
 	}
 	for _, o := range objects {
 		if isDamaged(o) {
@@ -146,13 +152,13 @@ func transitOf(e entry) string {
 	return ""
 }
 
-func (c *codec) encodeInterface(u unit, objects []netvirt.Object) (content, error) {
+func (c *codec) encodeInterface(u unit, objects []netvirt.Object, there content) (content, error) {
 	var out content
 	if _, _, _, err := netvirt.ParseInterfaceName(u.name); err != nil {
 		return out, err
 	}
 	if o, ok := head[netvirt.Interface](objects); ok {
-		out[interfaces] = encodeIETFInterface(o)
+		out[interfaces] = c.encodeIETFInterface(o, objects, there)
 	}
 	if o, ok := head[netvirt.ELANInterface](objects); ok {
 		e, err := encodeELANInterface(o, objects)
@@ -167,16 +173,19 @@ func (c *codec) encodeInterface(u unit, objects []netvirt.Object) (content, erro
 	return out, nil
 }
 
-// encodeIETFInterface puts the UIDs of the pod and of the interface into the description.
-func encodeIETFInterface(o netvirt.Interface) entry {
+// encodeIETFInterface puts the UIDs of the pod and of the interface into the description, and the
+// names of its ACLs and RemoteGroups.
+func (c *codec) encodeIETFInterface(o netvirt.Interface, objects []netvirt.Object, there content) entry {
 	words := []word{{"pod", o.PodUID}}
 	if o.UID != o.PodUID {
 		words = append(words, word{"interface", o.UID})
 	}
-	return &ietfInterface{
-		Name: o.Name, Type: "iana-if-type:l2vlan", Enabled: true, L2VLANMode: "trunk", Parent: o.ParentInterface,
-		Description: describe(words...),
-	}
+	e := &ietfInterface{Name: o.Name, Type: "iana-if-type:l2vlan", Enabled: true, L2VLANMode: "trunk", Parent: o.ParentInterface}
+	e.Pairs = addressPairs(objects, there)
+	words = append(words, c.secure(e, objects)...)
+	e.normalize()
+	e.Description = describe(words...)
+	return e
 }
 
 // encodeELANInterface puts the lowest address of a MAC address into ip-prefix, since the MAC

@@ -109,11 +109,23 @@ type ietfInterface struct {
 	L2VLANMode  string `json:"odl-interface:l2vlan-mode,omitempty"`
 	Parent      string `json:"odl-interface:parent-interface,omitempty"`
 	Description string `json:"description,omitempty"`
+	// The leaves of aclservice.
+	Secured *bool         `json:"aclservice:port-security-enabled,omitzero"`
+	Groups  []string      `json:"aclservice:security-groups,omitempty"`
+	Pairs   []addressPair `json:"aclservice:allowed-address-pairs,omitempty"`
 	others
 }
 
-func (e *ietfInterface) key() string      { return e.Name }
-func (e *ietfInterface) normalize()       {}
+type addressPair struct {
+	MAC     string `json:"mac-address"`
+	Address string `json:"ip-address"`
+}
+
+func (e *ietfInterface) key() string { return e.Name }
+func (e *ietfInterface) normalize() {
+	e.Groups = sortBy(e.Groups, func(g string) string { return g })
+	e.Pairs = sortBy(e.Pairs, func(p addressPair) string { return p.MAC + " " + p.Address })
+}
 func (e *ietfInterface) own() entry       { o := *e; o.Others = nil; return &o }
 func (e *ietfInterface) keep(there entry) { e.Others = there.(*ietfInterface).Others }
 

@@ -15,7 +15,7 @@ import (
 // writes once: the only node of the topology that is named like our mark. A datastore that was
 // emptied, or restored from a backup, has another identity or none. Then the flows that
 // switches have from the former datastore are obsolete (decision 28).
-var topologies = list{"network-topology", "network-topology", "topology", func() entry { return &topology{} }}
+var topologies = list{"network-topology", "network-topology", "topology", func() entry { return &topology{} }, ""}
 
 // topology is an entry of topologies. It keeps only the key and the nodes, because entries
 // of other writers may have any length.

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
 )
 
 // The lists with our entries, in the order of dependence: an entry refers only to entries
@@ -11,6 +12,7 @@ import (
 const (
 	elanInstances = iota
 	vpnInstances
+	accessLists
 	interfaces
 	elanInterfaces
 	vpnInterfaces
@@ -22,12 +24,15 @@ const (
 // each other. A vpn-interface does not refer to an elan-interface, but it comes later: if the
 // port exists already, Netvirt answers ARP for the gateway only if it finds the
 // elan-interface when it processes the vpn-interface.
-var stages = [...][]int{{elanInstances, vpnInstances}, {interfaces}, {elanInterfaces}, {vpnInterfaces}, {floatingIPs}}
+var stages = [...][]int{{elanInstances, vpnInstances, accessLists}, {interfaces}, {elanInterfaces}, {vpnInterfaces}, {floatingIPs}}
 
 // list is one of Netvirt's lists, the only one in its container.
 type list struct {
 	module, container, name string
 	fresh                   func() entry // returns an empty entry
+	// firstKey is the value of a key before the key of the entry, equal in all entries of ours;
+	// empty if the list has one key.
+	firstKey string
 }
 
 // top returns the container's name with its module.
@@ -36,12 +41,13 @@ func (l *list) top() string { return l.module + ":" + l.container }
 // listsOf returns the lists of a controller, given the form of its l3vpn.
 func listsOf(f form) *[listCount]list {
 	lists := [listCount]list{
-		elanInstances:  {"elan", "elan-instances", "elan-instance", func() entry { return &elanInstance{} }},
-		vpnInstances:   {moduleL3VPN, "vpn-instances", "vpn-instance", func() entry { return &vpnInstance{} }},
-		interfaces:     {"ietf-interfaces", "interfaces", "interface", func() entry { return &ietfInterface{} }},
-		elanInterfaces: {"elan", "elan-interfaces", "elan-interface", func() entry { return &elanInterface{} }},
-		vpnInterfaces:  {moduleL3VPN, "vpn-interfaces", "vpn-interface", func() entry { return &vpnInterface{moved: f != nested} }},
-		floatingIPs:    {"odl-nat", "floating-ip-info", "router-ports", func() entry { return &routerPorts{} }},
+		elanInstances:  {"elan", "elan-instances", "elan-instance", func() entry { return &elanInstance{} }, ""},
+		vpnInstances:   {moduleL3VPN, "vpn-instances", "vpn-instance", func() entry { return &vpnInstance{} }, ""},
+		accessLists:    {"ietf-access-control-list", "access-lists", "acl", func() entry { return &accessList{} }, accessListType},
+		interfaces:     {"ietf-interfaces", "interfaces", "interface", func() entry { return &ietfInterface{} }, ""},
+		elanInterfaces: {"elan", "elan-interfaces", "elan-interface", func() entry { return &elanInterface{} }, ""},
+		vpnInterfaces:  {moduleL3VPN, "vpn-interfaces", "vpn-interface", func() entry { return &vpnInterface{moved: f != nested} }, ""},
+		floatingIPs:    {"odl-nat", "floating-ip-info", "router-ports", func() entry { return &routerPorts{} }, ""},
 	}
 	if f != nested {
 		lists[vpnInstances].module, lists[vpnInterfaces].module = moduleMoved, moduleMoved
@@ -58,8 +64,10 @@ const transitPrefix = "transit:"
 // unit identifies entries that are encoded and decoded together: all entries of one
 // interface, or one entry of another kind.
 type unit struct {
-	kind netvirt.Kind // KindTransit, KindELANInstance, KindVPNInstance, KindInterface or KindFloatingIP
-	name string       // the entries' key
+	// kind is KindTransit, KindELANInstance, KindVPNInstance, KindACL, KindInterface or KindFloatingIP.
+	// The list of a RemoteGroup has KindACL too.
+	kind netvirt.Kind
+	name string // the entries' key
 }
 
 // content holds a unit's entry in each list, or nil.
@@ -80,6 +88,12 @@ func unitOf(o netvirt.Object) unit {
 		return unit{netvirt.KindInterface, o.Interface}
 	case netvirt.FloatingIP:
 		return unit{netvirt.KindFloatingIP, o.Router}
+	case netvirt.ACL, netvirt.RemoteGroup:
+		return unit{netvirt.KindACL, netvirtjson.GroupID(o.Key())}
+	case netvirt.ACE:
+		return unit{netvirt.KindACL, netvirtjson.GroupID(netvirt.ACL{Name: o.ACL}.Key())}
+	case netvirt.InterfaceACL:
+		return unit{netvirt.KindInterface, o.Interface}
 	}
 	return unit{o.Key().Kind, o.Key().Name}
 }
@@ -94,6 +108,8 @@ func unitAt(l int, key string) unit {
 			return unit{netvirt.KindTransit, key}
 		}
 		return unit{netvirt.KindVPNInstance, key}
+	case accessLists:
+		return unit{netvirt.KindACL, key}
 	case floatingIPs:
 		return unit{netvirt.KindFloatingIP, key}
 	}
@@ -107,7 +123,9 @@ func listOf(k netvirt.Kind) int {
 		return elanInstances
 	case netvirt.KindTransit, netvirt.KindVPNInstance:
 		return vpnInstances
-	case netvirt.KindInterface:
+	case netvirt.KindACL, netvirt.KindACE, netvirt.KindRemoteGroup:
+		return accessLists
+	case netvirt.KindInterface, netvirt.KindInterfaceACL:
 		return interfaces
 	case netvirt.KindELANInterface, netvirt.KindMACEntry:
 		return elanInterfaces

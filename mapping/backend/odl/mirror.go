@@ -16,16 +16,18 @@ type mirror struct {
 	units    map[unit]*content
 	// byVPN holds elan-instances, by the names that their namespace's vpn-instance may have.
 	byVPN map[string][]string
+	// users holds the units whose entries depend on an ACL or a RemoteGroup.
+	users map[netvirt.Key]map[unit]bool
 	// touched holds the value of clock when a unit was last written.
 	touched map[unit]uint64
 	clock   uint64 // counts writes of units
 }
 
 func newMirror(f form) *mirror {
-	m := &mirror{units: map[unit]*content{}, byVPN: map[string][]string{}, touched: map[unit]uint64{}}
+	m := &mirror{units: map[unit]*content{}, byVPN: map[string][]string{}, users: map[netvirt.Key]map[unit]bool{}, touched: map[unit]uint64{}}
 	m.codec = codec{
 		form: f, elans: func(vpn string) []string { return m.byVPN[vpn] }, vpnOf: m.vpnOf,
-		transits: map[string]string{}, subnets: newSubnets(nil),
+		transits: map[string]string{}, isolates: map[string]netvirt.Direction{}, groups: map[string]netvirt.RemoteGroup{}, subnets: newSubnets(nil),
 	}
 	return m
 }
@@ -37,6 +39,7 @@ func (m *mirror) put(u unit, l int, e entry) {
 		have = &content{}
 		m.units[u] = have
 	}
+	m.use(u, have[l], e)
 	have[l] = e
 	if *have == (content{}) {
 		delete(m.units, u)
@@ -46,6 +49,44 @@ func (m *mirror) put(u unit, l int, e entry) {
 		m.index(u.name, e != nil)
 	case netvirt.KindVPNInstance:
 		m.join(u.name, transitOf(e))
+	}
+}
+
+// use records on which ACLs and RemoteGroups a unit depends, and the content of an ACL or
+// RemoteGroup.
+func (m *mirror) use(u unit, was, now entry) {
+	for _, key := range dependsOn(was) {
+		if delete(m.users[key], u); len(m.users[key]) == 0 {
+			delete(m.users, key)
+		}
+	}
+	for _, key := range dependsOn(now) {
+		if m.users[key] == nil {
+			m.users[key] = map[unit]bool{}
+		}
+		m.users[key][u] = true
+	}
+	if old := listObject(was); old != nil {
+		m.learn(netvirt.Change{Old: old})
+	}
+	if o := listObject(now); o != nil {
+		m.learn(netvirt.Change{New: o})
+	}
+}
+
+// learn records what changes of an ACL or a RemoteGroup.
+func (m *mirror) learn(c netvirt.Change) {
+	switch o := c.Object().(type) {
+	case netvirt.ACL:
+		delete(m.isolates, o.Name)
+		if c.New != nil && o.Isolates != "" {
+			m.isolates[o.Name] = o.Isolates
+		}
+	case netvirt.RemoteGroup:
+		delete(m.groups, o.Name)
+		if c.New != nil {
+			m.groups[o.Name] = o
+		}
 	}
 }
 

@@ -14,6 +14,9 @@
 // Transit are its members. The vpn-instances themselves then have no members, and their
 // description names the Transit.
 //
+// ACLs and RemoteGroups are access lists of Netvirt's aclservice (decision 46), and the names of both
+// are security groups of interfaces.
+//
 // The backend supports the RESTCONF dialects of OpenDaylight's releases. It detects the
 // dialect of a controller, and the form of Netvirt's l3vpn module. It ignores all answers of
 // a controller that has not loaded all models yet.
@@ -165,12 +168,16 @@ func (b *Backend) Close() {
 	b.release()
 }
 
+// Limits returns the limits of this backend: aclservice cannot match ports of SCTP, and logs nothing.
+func Limits() netvirt.Limits { return netvirt.Limits{NoSCTPPorts: true, NoLogs: true} }
+
 // Kinds returns the kinds that the backend writes: those that Netvirt has lists for. Their
 // leaves contain what they need of other kinds (subnet, service).
 func (b *Backend) Kinds() netvirt.KindSet {
 	return netvirt.NewKindSet(
 		netvirt.KindTransit, netvirt.KindELANInstance, netvirt.KindVPNInstance, netvirt.KindInterface, netvirt.KindELANInterface,
 		netvirt.KindMACEntry, netvirt.KindVPNInterface, netvirt.KindAdjacency, netvirt.KindFloatingIP,
+		netvirt.KindRemoteGroup, netvirt.KindACL, netvirt.KindACE, netvirt.KindInterfaceACL,
 	)
 }
 

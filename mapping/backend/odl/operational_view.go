@@ -61,6 +61,8 @@ func (v *view) lacks(o netvirt.Object) string {
 		}
 	case netvirt.Interface:
 		return v.ports[o.Name].lacks()
+	case netvirt.InterfaceACL:
+		return v.ports[o.Interface].lacks()
 	case netvirt.ELANInterface:
 		p := v.ports[o.Name]
 		return cmp.Or(p.lacks(), unless(p.elan == o.ELAN, "flows not programmed: elan-state does not have it in its elan-instance"))

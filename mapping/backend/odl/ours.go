@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
 )
 
 // Forms that distinguish our names and values from Neutron's, which names everything
@@ -37,6 +38,9 @@ func (c *codec) isOurs(u unit, have content) bool {
 			return marked(e.Description)
 		}
 		return hasOurShape(have[vpnInstances])
+	case netvirt.KindACL:
+		_, open := openDirection(u.name)
+		return open || listObject(have[accessLists]) != nil
 	case netvirt.KindFloatingIP:
 		return hasOurPorts(have[floatingIPs].(*routerPorts))
 	}
@@ -114,6 +118,8 @@ func mayTake(e entry) bool {
 		return e.Description == "" || marked(e.Description)
 	case *elanInterface:
 		return e.Description == "" || marked(e.Description)
+	case *accessList:
+		return netvirtjson.IsGroupID(e.Name)
 	case *routerPorts:
 		return len(e.Ports) == 0 || hasOurPorts(e)
 	}

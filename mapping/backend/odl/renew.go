@@ -120,7 +120,7 @@ func (w *write) await(ctx context.Context, n int, left func() (int, error)) erro
 		select {
 		case <-poll.C:
 		case <-timeout.C:
-			w.backend.log.Warn("OpenDaylight has not removed the operational state of deleted entries in time; the write goes on", "entries", n)
+			w.backend.log.Warn("OpenDaylight has not processed written or deleted entries in time; the write goes on", "entries", n)
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()

@@ -164,6 +164,9 @@ func (w *write) update(ctx context.Context, o *operation, there entry) error {
 	full.entry = o.entry.own()
 	if there != nil {
 		full.entry.keep(there)
+		if err := w.beforeSecured(ctx, &full, there); err != nil {
+			return err
+		}
 	}
 	err := w.send(ctx, w.request(http.MethodPut, w.dialect.entry(&w.lists[o.list], o.key()), w.body(o.list, &full)), nil)
 	if err == nil {
@@ -192,6 +195,11 @@ func (w *write) removeAll(ctx context.Context, l int, all []*operation) error {
 			return err
 		}
 		if err := w.awaitEmpty(ctx, all); err != nil {
+			return err
+		}
+	}
+	if l == accessLists {
+		if err := w.awaitUnused(ctx, all); err != nil {
 			return err
 		}
 	}

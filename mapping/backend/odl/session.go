@@ -22,7 +22,7 @@ type session struct {
 }
 
 // needed lists the modules that writes need, beside one of the l3vpn modules.
-var needed = []string{"elan", "ietf-interfaces", "odl-interface", "odl-l3vpn", "odl-nat"}
+var needed = []string{"elan", "ietf-interfaces", "odl-interface", "odl-l3vpn", "odl-nat", "aclservice", "ietf-access-control-list"}
 
 // A controller with both modules has Netvirt's own COE renderer and its northbound.
 const rendererModule, northboundModule = "pod-meta", "pod"
@@ -96,6 +96,14 @@ func (b *Backend) discover(ctx context.Context, base string) (*session, []string
 			continue
 		}
 		s.lists = listsOf(s.form)
+		marks, err := s.marksDeleted(ctx)
+		if err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		if marks {
+			s.lists[accessLists].fresh = func() entry { return &accessList{marks: true} }
+		}
 		return s, modules, nil
 	}
 	return nil, nil, fmt.Errorf("OpenDaylight at %s is not ready: %w", base, errors.Join(failures...))

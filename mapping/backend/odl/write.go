@@ -38,6 +38,7 @@ type operation struct {
 	there   bool  // whether the mirror has it
 	changes []netvirt.Change
 	refs    []netvirt.Key // of the objects in the entry
+	of      netvirt.Key   // of an access list: its ACL or RemoteGroup
 }
 
 func (o *operation) key() string { return o.unit.name }
@@ -47,8 +48,11 @@ func (o *operation) head() netvirt.Key {
 	if o.unit.kind == netvirt.KindTransit {
 		return netvirt.Transit{RouteTarget: strings.TrimPrefix(o.unit.name, transitPrefix)}.Key()
 	}
+	if o.list == accessLists {
+		return o.of
+	}
 	kind := [listCount]netvirt.Kind{
-		netvirt.KindELANInstance, netvirt.KindVPNInstance, netvirt.KindInterface, netvirt.KindELANInterface, netvirt.KindVPNInterface, netvirt.KindFloatingIP,
+		netvirt.KindELANInstance, netvirt.KindVPNInstance, netvirt.KindACL, netvirt.KindInterface, netvirt.KindELANInterface, netvirt.KindVPNInterface, netvirt.KindFloatingIP,
 	}[o.list]
 	return netvirt.Key{Kind: kind, Name: o.unit.name}
 }
@@ -126,15 +130,33 @@ func (w *write) operations(changes []netvirt.Change) (lists [listCount][]*operat
 		if vpn, ok := c.New.(netvirt.VPNInstance); ok {
 			w.mirror.join(vpn.Name, vpn.Transit)
 		}
+		w.mirror.learn(c)
 	}
 	for _, d := range drafts {
 		w.encode(&lists, d)
 	}
+	lists[accessLists] = append(lists[accessLists], w.openLists(lists[interfaces])...)
 	return lists
 }
 
-// drafts returns the units of changes: the units of the objects and, if a vpn-instance gets
-// another Transit, the units of its interfaces.
+// openLists returns the operations that write the lists that permit everything, as far as
+// interfaces name them. They are never deleted.
+func (w *write) openLists(of []*operation) (all []*operation) {
+	for _, d := range []netvirt.Direction{netvirt.Ingress, netvirt.Egress} {
+		u, want := unit{netvirt.KindACL, openID(d)}, openList(d)
+		names := func(o *operation) bool {
+			e, ok := o.entry.(*ietfInterface)
+			return ok && slices.Contains(e.Groups, want.Name)
+		}
+		if have := w.mirror.at(u)[accessLists]; (have == nil || !same(have, want)) && slices.ContainsFunc(of, names) {
+			all = append(all, &operation{unit: u, list: accessLists, entry: want, there: have != nil})
+		}
+	}
+	return all
+}
+
+// drafts returns the units of changes: the units of the objects, if a vpn-instance gets another
+// Transit, the units of its interfaces, and the units that use an ACL or a RemoteGroup.
 func (w *write) drafts(changes []netvirt.Change) []*draft {
 	var all []*draft
 	byUnit := map[unit]*draft{}
@@ -154,6 +176,9 @@ func (w *write) drafts(changes []netvirt.Change) []*draft {
 			for _, u := range w.mirror.members(vpn.Name) {
 				add(u, c)
 			}
+		}
+		for u := range w.mirror.users[c.Key()] {
+			add(u, c)
 		}
 	}
 	return all
@@ -181,6 +206,9 @@ func (w *write) encode(lists *[listCount][]*operation, d *draft) {
 			if listOf(k.Kind) == l {
 				o.refs = append(o.refs, object.Refs()...)
 			}
+		}
+		if l == accessLists {
+			o.of = listObject(cmp.Or(want[l], d.have[l])).Key()
 		}
 		lists[l] = append(lists[l], o)
 	}
@@ -215,9 +243,13 @@ func (w *write) list(ctx context.Context, l int, all []*operation) error {
 		return err
 	}
 	batches := w.batches(l, create)
-	return together(ctx, w.share, len(batches), func(ctx context.Context, i int) error {
+	err := together(ctx, w.share, len(batches), func(ctx context.Context, i int) error {
 		return w.create(ctx, l, batches[i])
 	})
+	if err != nil || l != accessLists {
+		return err
+	}
+	return w.awaitKnown(ctx, create)
 }
 
 // refsWritten reports whether no object that an entry refers to was refused. If one was, it

@@ -13,7 +13,7 @@ import (
 
 // These modules have no YANG here. The fake checks only the names of the nodes that are
 // written.
-const movedModule, topologyModule = "l3vpn-instances-interfaces", "network-topology"
+const movedModule, topologyModule, aclModule = "l3vpn-instances-interfaces", "network-topology", "ietf-access-control-list"
 
 // looseList is a list of such a module.
 type looseList struct {
@@ -26,6 +26,7 @@ var (
 	flatInstances  = looseList{"vpn-instance", []string{
 		"vpn-instance-name", "route-distinguisher", "vpnTargets", "l2vpn", "bgpvpn-type", "ip-address-family-configured", "l3vni",
 	}}
+	accessLists     = looseList{"acl", []string{"acl-name", "acl-type", "access-list-entries"}}
 	topologies      = looseList{"topology", []string{"topology-id", "node"}}
 	movedInterfaces = looseList{"vpn-interface", []string{"name", "vpn-instance-names", "dpn-id", "router-interface", "adjacency"}}
 )
@@ -35,6 +36,8 @@ func (c *Controller) looseLists(module string) map[string]looseList {
 	switch {
 	case module == topologyModule:
 		return map[string]looseList{topologyModule: topologies}
+	case module == aclModule:
+		return map[string]looseList{"access-lists": accessLists}
 	case module != movedModule:
 		return nil
 	case c.release.L3VPN == Flat:
@@ -85,17 +88,20 @@ func (c *Controller) decode(module, container string, body []byte) ([]stored, er
 	return out, emptied(body, out)
 }
 
-// noNulls returns an error if the body contains null, which OpenDaylight refuses.
+// noNulls returns an error if the body contains null, which OpenDaylight refuses, except in an
+// array: [null] is the value of an empty leaf.
 func noNulls(body []byte) error {
 	d := json.NewDecoder(bytes.NewReader(body))
+	var before json.Token
 	for {
 		token, err := d.Token()
 		switch {
 		case err != nil:
 			return nil //nolint:nilerr // what is wrong else is found by who reads it
-		case token == nil:
+		case token == nil && before != json.Delim('['):
 			return fmt.Errorf("%w: null", errMalformed)
 		}
+		before = token
 	}
 }
 

@@ -51,6 +51,8 @@ type rules struct {
 	vague bool
 	// keeps: a container stays when its last entry is deleted.
 	keeps bool
+	// marks: a rule of an access list is deleted if it has the leaf deleted.
+	marks bool
 	// strict: errors of RFC 8040 are JSON, and a POST has one entry.
 	strict bool
 }
@@ -58,8 +60,8 @@ type rules struct {
 // The releases. AsTheRFC is not a real release; it does what RFC 8040 says.
 var (
 	Oxygen   = Release{Name: "oxygen", Draft02: true, RFC8040: true, Renderer: true, rules: rules{unprefixed: true, vague: true, keeps: true}}
-	Neon     = Release{Name: "neon", Draft02: true, RFC8040: true}
-	AsTheRFC = Release{Name: "rfc", RFC8040: true, L3VPN: Flat, rules: rules{strict: true}}
+	Neon     = Release{Name: "neon", Draft02: true, RFC8040: true, rules: rules{marks: true}}
+	AsTheRFC = Release{Name: "rfc", RFC8040: true, L3VPN: Flat, rules: rules{strict: true, marks: true}}
 )
 
 // User and Password are the credentials of a user with all rights.

@@ -10,6 +10,7 @@ type late struct {
 
 // stamp adds the leaves that Netvirt adds, now or later. The caller holds mu.
 func (c *Controller) stamp(container string, e stored) {
+	c.forgetDeleted(container, e)
 	if elan, _ := e.value["elan-instance-name"].(string); container == elanInterfaces {
 		if c.members[elan] == nil {
 			c.members[elan] = map[string]bool{}

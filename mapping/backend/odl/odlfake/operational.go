@@ -43,6 +43,7 @@ var operationalKeys = map[string][]string{
 	"elan-state":            {"elan", "name"},
 	"vpn-instance-op-data":  {"vpn-instance-op-data-entry", "vrf-id"},
 	"vpn-interface-op-data": {"vpn-interface-op-data-entry", "name", "vpn-instance-name"},
+	"acl-ports-lookup":      {"acl-ports-by-ip", "acl-name"},
 }
 
 // operational answers a request to the operational datastore; path is relative to its root.
@@ -100,6 +101,8 @@ func (c *Controller) states(container string) []map[string]any {
 		return c.elanStates()
 	case "vpn-instance-op-data":
 		return c.vpnStates()
+	case "acl-ports-lookup":
+		return c.listStates()
 	}
 	return c.vpnMemberStates()
 }

@@ -73,6 +73,10 @@ func (x *exchange) answer(path string) {
 
 // config answers a request to the config datastore.
 func (x *exchange) config(path string) {
+	if strings.HasPrefix(path, tagPool) {
+		x.tags()
+		return
+	}
 	if x.target(path) && x.acceptable() {
 		x.serve()
 	}
@@ -101,6 +105,9 @@ func (x *exchange) target(path string) bool {
 	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	if path == "" {
 		return true
+	}
+	if parts[0] == aclModule+":access-lists" {
+		return x.accessList(parts)
 	}
 	if !x.draft && len(parts) == 2 {
 		list, key, _ := strings.Cut(parts[1], "=")

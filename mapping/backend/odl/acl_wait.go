@@ -1,0 +1,132 @@
+package odl
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+)
+
+// aclservice has listeners of its own for access lists and for interfaces. If it reads of an
+// interface before it knows a list of the interface, the rules of this list are missing on the
+// interface; if it reads that a list was deleted before it has removed the rules from an
+// interface, they stay. So writes of interfaces wait until it knows all new lists, and deletions
+// of lists wait until no interface has them.
+
+// tags is the pool with a tag for each list that aclservice knows.
+const tags = "/id-manager:id-pools/id-pool"
+
+const tagPool = "ACL-TAG-POOL"
+
+// awaitKnown waits until aclservice knows new lists.
+func (w *write) awaitKnown(ctx context.Context, all []*operation) error {
+	return w.await(ctx, len(all), func() (left int, err error) {
+		known, err := w.tagged(ctx)
+		for _, o := range all {
+			if !known[o.key()] && !w.isRefused(o) {
+				left++
+			}
+		}
+		return left, err
+	})
+}
+
+// tagged returns the lists that have a tag.
+func (s *session) tagged(ctx context.Context) (map[string]bool, error) {
+	separator := "/"
+	if s.dialect.equal {
+		separator = "="
+	}
+	known := map[string]bool{}
+	err := s.send(ctx, s.request(http.MethodGet, s.dialect.data+tags+separator+tagPool, nil), func(body io.Reader) error {
+		var answer map[string][]struct {
+			Entries []struct {
+				Key string `json:"id-key"`
+			} `json:"id-entries"`
+		}
+		if err := json.UnmarshalRead(body, &answer); err != nil {
+			return err
+		}
+		for _, pools := range answer {
+			for _, pool := range pools {
+				for _, e := range pool.Entries {
+					known[e.Key] = true
+				}
+			}
+		}
+		return nil
+	})
+	var answer *answerError
+	if errors.As(err, &answer) && (s.dialect.missing(answer) || answer.refuses()) {
+		return known, nil
+	}
+	return known, err
+}
+
+// listMembers is the list with the interfaces that have an access list and are plugged in.
+var listMembers = stateList{"aclservice", "acl-ports-lookup", "acl-ports-by-ip"}
+
+type listMemberState struct {
+	Name     string `json:"acl-name"`
+	Prefixes []struct {
+		Ports []struct {
+			ID string `json:"port-id"`
+		} `json:"port-ids"`
+	} `json:"acl-ip-prefixes"`
+}
+
+// awaitUnused waits until no interface has the lists that will be deleted.
+func (w *write) awaitUnused(ctx context.Context, all []*operation) error {
+	return w.await(ctx, len(all), func() (left int, err error) {
+		used := map[string]bool{}
+		_, err = readState(ctx, w.session, listMembers, func(e listMemberState) {
+			for _, p := range e.Prefixes {
+				used[e.Name] = used[e.Name] || len(p.Ports) > 0
+			}
+		})
+		for _, o := range all {
+			if used[o.key()] {
+				left++
+			}
+		}
+		return left, unlessRefused(err)
+	})
+}
+
+// beforeSecured turns port security off in an entry without the leaf that will turn it on: Oxygen's
+// aclservice fails at an interface that gets the leaf in an update.
+func (w *write) beforeSecured(ctx context.Context, o *operation, there entry) error {
+	e, ok := o.entry.(*ietfInterface)
+	if !ok || !*e.Secured || there.(*ietfInterface).Secured != nil {
+		return nil
+	}
+	open := *e
+	off := false
+	open.Secured, open.Groups = &off, nil
+	first := *o
+	first.entry = &open
+	err := w.send(ctx, w.request(http.MethodPut, w.dialect.entry(&w.lists[interfaces], o.key()), w.body(interfaces, &first)), nil)
+	return unlessRefused(err) // a refusal is found again, and recorded, with the whole entry
+}
+
+// marksDeleted reports whether rules have the leaf deleted. Draft-02 refuses a request for a leaf, and
+// says why.
+func (s *session) marksDeleted(ctx context.Context) (bool, error) {
+	rule := "/ace/probe"
+	if s.dialect.equal {
+		rule = "/ace=probe"
+	}
+	path := s.dialect.entry(&s.lists[accessLists], "coe-bridge:probe") + "/access-list-entries" + rule + "/aclservice:deleted"
+	err := s.send(ctx, s.request(http.MethodGet, path, nil), nil)
+	var answer *answerError
+	switch {
+	case err == nil:
+		return true, nil
+	case !errors.As(err, &answer):
+		return false, err
+	}
+	return s.dialect.missing(answer) || strings.Contains(answer.message, "must be Container or List"), nil
+}
