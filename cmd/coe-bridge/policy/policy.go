@@ -26,8 +26,8 @@ connections Kubernetes' definition of network policies allows. It reads them fro
 were applied to the cluster. It needs no bridge. Access lists, which pods name as security
 profiles, are read from files as RESTCONF clients write them.
 
-The bridge enforces network policies with the backend OVN. OpenDaylight does not enforce them:
-there, a connection that these commands call denied is possible.
+The bridge enforces network policies. On OpenDaylight a new pod can have connections that these
+commands call denied, until its rules are in the switch (docs/opendaylight.md).
 
 A policy never limits a pod's connections to itself, nor those from and to its own node. A
 pod on the host network counts as its node. A finished pod has no connections.`,
