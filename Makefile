@@ -67,13 +67,7 @@ test-fast: ## run the tests that need nothing
 	go test -short ./...
 
 test: deps kube odl ## run all tests on real programs, except those of make test-odl (root; half an hour)
-	@$(MAKE) --no-print-directory -j 2 --output-sync=line test-all test-oxygen
-
-# test-all: many tests wait for programs, so more packages than processors run at a time
-test-all:
-	CGO_ENABLED=1 go test -race -p 4 -timeout 25m ./...
-
-test-oxygen:
+	CGO_ENABLED=1 go test -race -timeout 25m ./...
 	$(ON_ODL)/oxygen ./mapping/backend/odl
 
 # test-odl: run all tests on real OpenDaylights; make test runs those of the backend on Oxygen (root; half an hour)
@@ -126,4 +120,4 @@ bench-cni: deps
 bench-odl: deps odl
 	go run ./test/bench/odl
 
-.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-all test-oxygen test-odl conformance test-fast fuzz bench bench-kube bench-policy bench-cni bench-odl check lint deps kube odl clean
+.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-odl conformance test-fast fuzz bench bench-kube bench-policy bench-cni bench-odl check lint deps kube odl clean
