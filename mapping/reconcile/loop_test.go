@@ -358,7 +358,7 @@ func TestRejectedIsSetAside(t *testing.T) {
 	m.Add(bad, elan, dependent, fine)
 	w.models["a"] = m
 	l, _ := w.start(t)
-	require.Eventually(t, func() bool { return l.Status().InSync }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(l.Status().Scopes) == 2 && l.Status().InSync }, 5*time.Second, time.Millisecond)
 	have, err := w.Backend.Read(t.Context())
 	require.NoError(t, err)
 	want := netvirt.Model{}

@@ -95,7 +95,13 @@ func TestPolicyLog(t *testing.T) {
 	t.Logf("%d packets dropped in %s, %d logged", drops, time.Since(begin), lines)
 
 	apply(false, false)
-	before := len(logged(t, lab, ""))
+	before, since := -1, time.Now() // ovn-controller writes what it has in its queue
+	require.Eventually(t, func() bool {
+		if n := len(logged(t, lab, "")); n != before {
+			before, since = n, time.Now()
+		}
+		return time.Since(since) > time.Second
+	}, 30*time.Second, 50*time.Millisecond)
 	probe()
 	require.Len(t, logged(t, lab, ""), before)
 	for _, table := range []string{"Meter", "Meter_Band"} {
