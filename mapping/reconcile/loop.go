@@ -326,33 +326,49 @@ func (l *Loop) want(s netvirt.Scope) (netvirt.Parts, []coe.Problem) {
 	return whole.Parts(), problems
 }
 
-// setAside removes rejected objects, and objects that refer to them, from a wanted model. For
+// setAside removes rejected objects, and objects that need them, from a wanted model. For
 // objects that the backend has, it keeps the backend's version.
 func (l *Loop) setAside(s netvirt.Scope, want netvirt.Model, refused map[netvirt.Key]error) []coe.Problem {
 	var problems []coe.Problem
 	have := l.have[s]
-	for k, err := range refused {
+	aside := func(k netvirt.Key, err error) {
 		problems = append(problems, rejectedProblem(k, s, err))
 		if have.Get(k) != nil {
 			keep(want, have, k)
 			delete(refused, k)
+			return
 		}
+		refused[k] = err
+		delete(want, k)
+	}
+	for k, err := range refused {
+		aside(k, err)
 	}
 	for _, k := range want.Keys() {
-		if refused[k] != nil {
-			delete(want, k)
-			continue
-		}
-		for _, ref := range want[k].Refs() {
-			if refused[ref] != nil {
-				refused[k] = fmt.Errorf("it needs %s, which was rejected", ref)
-				problems = append(problems, rejectedProblem(k, s, refused[k]))
-				delete(want, k)
+		for _, other := range prerequisites(want[k], want, have) {
+			if refused[other] != nil {
+				aside(k, fmt.Errorf("it needs %s, which was rejected", other))
 				break
 			}
 		}
 	}
 	return problems
+}
+
+// prerequisites returns the keys of the objects without which the backend must not get an object:
+// those that it refers to. An interface of a pod that the backend does not have also needs its
+// InterfaceACL and its ACLs: without them it would have all traffic.
+func prerequisites(o netvirt.Object, want netvirt.Model, have netvirt.Parts) []netvirt.Key {
+	i, is := o.(netvirt.Interface)
+	if before, found := have.Get(o.Key()).(netvirt.Interface); !is || found && before.PodUID == i.PodUID {
+		return o.Refs()
+	}
+	joins := netvirt.InterfaceACL{Interface: i.Name}.Key()
+	all := append(o.Refs(), joins)
+	if acl := want[joins]; acl != nil {
+		all = append(all, acl.Refs()...)
+	}
+	return all
 }
 
 // refused returns the objects of a wanted model that were rejected and must not be tried now,

@@ -1,12 +1,16 @@
 package reconcile_test
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 )
@@ -46,6 +50,20 @@ func requireNoProblem(t *testing.T, l *reconcile.Loop) {
 		}
 		return true
 	}, 5*time.Second, 10*time.Millisecond, "problems stay: %v", l.Status().Scopes)
+}
+
+// awaitProblems waits until the loop is in sync and a scope has problems, and returns them.
+func awaitProblems(t *testing.T, l *reconcile.Loop) (all []coe.Problem) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		st := l.Status()
+		all = nil
+		for _, s := range st.Scopes {
+			all = append(all, s.Problems...)
+		}
+		return st.InSync && len(all) > 0
+	}, 5*time.Second, time.Millisecond)
+	return all
 }
 
 // TestRejectedForNow: what stands in the way of an object may be of another
@@ -99,7 +117,7 @@ func TestRejectedUpdate(t *testing.T) {
 	before := podOf("a", "10.0.0.5")
 	w.models[netvirt.Cluster], w.models["a"] = transit(), before
 	l, _ := w.start(t)
-	w.requireInSync(t, l)
+	require.Eventually(t, func() bool { return len(l.Status().Scopes) == 2 && l.Status().InSync }, 5*time.Second, time.Millisecond)
 
 	moved := podOf("a", "10.0.0.5")
 	for k, o := range moved {
@@ -127,12 +145,9 @@ func TestRejectedUpdate(t *testing.T) {
 		w.models["a"] = moved
 	})
 	l.Mark("a")
-	require.Eventually(t, func() bool { return l.Status().InSync }, 5*time.Second, time.Millisecond)
-	for _, s := range l.Status().Scopes {
-		for _, p := range s.Problems {
-			require.Equal(t, "elan-interface", p.Kind, "%s", p)
-		}
-	}
+	problems := awaitProblems(t, l)
+	require.Len(t, problems, 1)
+	require.Equal(t, "elan-interface", problems[0].Kind)
 	w.set(func() { w.reject = nil })
 	requireNoProblem(t, l)
 	w.requireInSync(t, l)
@@ -163,4 +178,65 @@ func TestRejectedDeletion(t *testing.T) {
 	require.NoError(t, w.Backend.Write(t.Context(), netvirt.Diff(all, have)))
 	w.changed()
 	requireNoProblem(t, l)
+}
+
+// TestRejectedACL: a new pod whose ACL is rejected gets no port, also if the backend has one for
+// another pod of its name. An existing pod keeps its port and its former ACLs.
+func TestRejectedACL(t *testing.T) {
+	acl := netvirt.ACL{Name: "a:isolated:ingress", Namespace: "a", Isolates: netvirt.Ingress}
+	former := netvirt.ACL{Name: "a:isolated:egress", Namespace: "a", Isolates: netvirt.Egress}
+	port := netvirt.Interface{Name: "a:pod"}.Key()
+	joining := func(m netvirt.Model, acls ...netvirt.ACL) netvirt.Model {
+		m = maps.Clone(m)
+		var names []string
+		for _, one := range acls {
+			m.Add(one)
+			names = append(names, one.Name)
+		}
+		m.Add(netvirt.InterfaceACL{Interface: port.Name, Namespace: "a", SecurityGroups: netvirt.NewNameList(names...)})
+		return m
+	}
+	ofPod := func(uid string) netvirt.Model {
+		m := podOf("a", "10.0.0.5")
+		i := m[port].(netvirt.Interface)
+		i.PodUID = uid
+		m.Add(i)
+		return m
+	}
+	pod := ofPod("one")
+	for name, c := range map[string]struct {
+		before, want, left netvirt.Model
+		is                 bool // confirmed
+	}{
+		"new pod":                  {netvirt.Model{}, joining(pod, acl), netvirt.Model{}, false},
+		"existing pod":             {pod, joining(pod, acl), pod, true},
+		"existing pod with an ACL": {joining(pod, former), joining(pod, former, acl), joining(pod, former), true},
+		"other pod of its name":    {ofPod("other"), joining(pod, acl), ofPod("other"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.models[netvirt.Cluster], w.models["a"] = transit(), c.want
+			w.reject = func(change netvirt.Change) bool { return change.New == netvirt.Object(acl) }
+			before := maps.Clone(c.before)
+			maps.Copy(before, transit())
+			require.NoError(t, w.Backend.Write(t.Context(), netvirt.Diff(nil, before)))
+			l, _ := w.start(t)
+			problems := awaitProblems(t, l)
+			have, err := w.Backend.Read(t.Context())
+			require.NoError(t, err)
+			for _, k := range []netvirt.Key{port, netvirt.InterfaceACL{Interface: port.Name}.Key(), netvirt.VPNInterface{Name: port.Name}.Key()} {
+				require.Equal(t, c.left[k], have[k], "%s", k)
+			}
+			lease := &coe.Lease{Namespace: "a", Name: port.Name, PodUID: "one", Node: netip.MustParseAddr("192.168.0.1")}
+			require.Equal(t, c.is, l.Confirms(lease))
+			require.True(t, slices.ContainsFunc(problems, func(p coe.Problem) bool {
+				return strings.Contains(p.Message, acl.Key().String()) && p.Name == port.Name
+			}), "%v", problems)
+
+			w.set(func() { w.reject = nil })
+			requireNoProblem(t, l)
+			w.requireInSync(t, l)
+			require.True(t, l.Confirms(lease))
+		})
+	}
 }

@@ -5,6 +5,7 @@ package backendtest
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -40,6 +41,7 @@ func RunWalks(t *testing.T, seeds int, create func(t *testing.T) Backend) {
 	t.Run("walk in two parts", func(t *testing.T) { walk(t, seeds, create, part) })
 	t.Run("walk doubled", func(t *testing.T) { walk(t, seeds, create, double) })
 	t.Run("every prefix", func(t *testing.T) { everyPrefix(t, create(t)) })
+	t.Run("no interface without its ACLs", func(t *testing.T) { failsClosed(t, create(t)) })
 	t.Run("swapped addresses", func(t *testing.T) { swapped(t, create(t)) })
 	t.Run("cancelled", func(t *testing.T) { cancelled(t, create(t)) })
 	t.Run("watch ends", func(t *testing.T) { watchEnds(t, create(t)) })
@@ -118,6 +120,35 @@ func swapped(t *testing.T, b Backend) {
 		w.movePod()
 		converge(t, b, w.Model().Select(b.Kinds()))
 	}
+}
+
+// failsClosed checks that a new interface is not created without its InterfaceACL, also while the ACL
+// in it does not exist. A backend may refuse such an InterfaceACL or write it. An existing interface
+// stays.
+func failsClosed(t *testing.T, b Backend) {
+	w := NewWorld(5)
+	w.addPod()
+	open := w.Model().Select(b.Kinds())
+	ns := w.pods[0].ns
+	acl := netvirt.ACL{Name: ns + ":isolated:ingress", Namespace: ns, Isolates: netvirt.Ingress}
+	joins := netvirt.InterfaceACL{
+		Interface: netvirt.InterfaceName(ns, w.pods[0].name, "", true), Namespace: ns, SecurityGroups: netvirt.NewNameList(acl.Name),
+	}
+	isolated := maps.Clone(open)
+	isolated.Add(joins)
+	port := netvirt.Interface{Name: joins.Interface}.Key()
+	err := b.Write(t.Context(), netvirt.Diff(nil, isolated))
+	if have := read(t, b); err == nil || have[port] != nil {
+		require.Equal(t, joins, have[joins.Key()])
+	}
+
+	converge(t, b, open)
+	err = b.Write(t.Context(), netvirt.Diff(open, isolated))
+	have := read(t, b)
+	require.Contains(t, have, port)
+	require.Equal(t, err == nil, have[joins.Key()] != nil)
+	isolated.Add(acl)
+	converge(t, b, isolated)
 }
 
 // cancelled checks that a call with a cancelled context does nothing.

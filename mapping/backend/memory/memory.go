@@ -1,7 +1,8 @@
 // Package memory is a backend that holds the model in memory and configures no network.
 // It serves dry runs and tests. It is the strictest backend: it rejects a reference to an
 // object that does not exist, the deletion of an object that others refer to, an address
-// that two interfaces of one routing domain hold, and a port that two interfaces use.
+// that two interfaces of one routing domain hold, a port that two interfaces use, and an
+// interface that must join an ACL that does not exist.
 //
 // It does not know what the objects mean on a network.
 package memory
@@ -50,6 +51,7 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 	var (
 		rejected []netvirt.Key
 		causes   []error
+		joins    = joining(changes)
 	)
 	for _, c := range changes {
 		k := c.Key()
@@ -63,7 +65,7 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 		if have != c.Old {
 			return fmt.Errorf("%s %s: the model does not have the change's old object: read again", c.Verb(), k)
 		}
-		if err := b.check(k, c); err != nil {
+		if err := b.check(k, c, joins); err != nil {
 			rejected = append(rejected, k)
 			causes = append(causes, fmt.Errorf("%s %s: %w", c.Verb(), k, err))
 			continue
@@ -94,8 +96,19 @@ func (b *Backend) apply(k netvirt.Key, c netvirt.Change) {
 	b.model[k] = c.New
 }
 
-// check returns an error if the change breaks a rule.
-func (b *Backend) check(k netvirt.Key, c netvirt.Change) error {
+// joining returns the InterfaceACLs that changes create or update, by interface.
+func joining(changes []netvirt.Change) map[string]netvirt.InterfaceACL {
+	joins := map[string]netvirt.InterfaceACL{}
+	for _, c := range changes {
+		if acl, ok := c.New.(netvirt.InterfaceACL); ok {
+			joins[acl.Interface] = acl
+		}
+	}
+	return joins
+}
+
+// check returns an error if the change breaks a rule. joins has the InterfaceACLs of the same write.
+func (b *Backend) check(k netvirt.Key, c netvirt.Change, joins map[string]netvirt.InterfaceACL) error {
 	if c.New == nil {
 		if n := b.index.referrers[k]; n > 0 {
 			return fmt.Errorf("%d other objects refer to it", n)
@@ -109,6 +122,11 @@ func (b *Backend) check(k netvirt.Key, c netvirt.Change) error {
 	}
 	switch o := c.New.(type) {
 	case netvirt.Interface:
+		for _, ref := range joins[o.Name].Refs() {
+			if _, found := b.model[ref]; !found && ref.Kind == netvirt.KindACL {
+				return fmt.Errorf("it must join %s, which does not exist", ref)
+			}
+		}
 		return b.portFree(o)
 	case netvirt.Adjacency:
 		vpn := b.model[netvirt.Key{Kind: netvirt.KindVPNInterface, Name: o.Interface}].(netvirt.VPNInterface)

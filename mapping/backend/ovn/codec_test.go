@@ -140,9 +140,7 @@ func stageAll(t *testing.T, m *mirror, changes []netvirt.Change) {
 	t.Helper()
 	ahead := m.stage()
 	for _, s := range steps(changes) {
-		for _, c := range s.changes {
-			require.NoError(t, ahead.apply(c))
-		}
+		require.NoError(t, ahead.apply(s))
 	}
 	ahead.transaction()
 	ahead.commit()

@@ -99,6 +99,42 @@ func TestBlockedName(t *testing.T) {
 	write(t, b, someModel(b))
 }
 
+// TestBlockedPolicy: if an external port group has the name of an ACL's, a new pod that must join the ACL
+// gets no port, and an existing pod keeps its port as it is. Others are not affected.
+func TestBlockedPolicy(t *testing.T) {
+	server := ovsdb.Start(t)
+	b := open(t, server)
+	acl, port := netvirt.ACL{Name: "a:isolated:ingress"}.Key(), netvirt.Interface{Name: livePods[aBlock].iface()}.Key()
+	isolated := loggedModel(false, false)
+	for name, before := range map[string]netvirt.Model{"new pod": {}, "existing pod": liveModel(false)} {
+		t.Run(name, func(t *testing.T) {
+			write(t, b, before)
+			server.NBCtl(t, "pg-add", "coe_bridge..a.3aisolated.3aingress")
+			have, err := b.Read(t.Context())
+			require.NoError(t, err)
+			err = b.Write(t.Context(), netvirt.Diff(have, isolated))
+			var rejected *netvirt.RejectedError
+			require.ErrorAs(t, err, &rejected)
+			require.Equal(t, []netvirt.Key{acl}, rejected.Keys)
+			have, err = b.Read(t.Context())
+			require.NoError(t, err)
+			for k, o := range isolated {
+				switch {
+				case k == acl || k.Kind == netvirt.KindInterfaceACL:
+					require.NotContains(t, have, k)
+				case k == port:
+					require.Equal(t, before[k], have[k])
+				case k.Kind == netvirt.KindInterface:
+					require.Equal(t, o, have[k])
+				}
+			}
+			server.NBCtl(t, "pg-del", "coe_bridge..a.3aisolated.3aingress")
+			write(t, b, isolated)
+			write(t, b, netvirt.Model{})
+		})
+	}
+}
+
 // TestDamage: every change that an external writer makes to a row of ours is found by
 // Read and repaired by writing the difference, even if the object is not wanted.
 func TestDamage(t *testing.T) {

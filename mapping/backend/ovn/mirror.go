@@ -171,17 +171,32 @@ func (s *stage) group(k netvirt.Key) *staged {
 	return g
 }
 
-// apply makes one change. It fails if the new object refers to an object that does not
-// exist: then the mirror is older than the caller's model.
-func (s *stage) apply(c netvirt.Change) error {
-	k := c.Key()
-	if c.New != nil {
+// apply makes all changes of a step. If a new object refers to an object that does not exist, apply
+// fails and makes none of them: the object was rejected, or the mirror is older than the caller's
+// model.
+func (s *stage) apply(one *step) error {
+	made := map[netvirt.Key]bool{}
+	for _, c := range one.changes {
+		k := c.Key()
+		if c.New == nil {
+			continue
+		}
 		for _, ref := range c.New.Refs() {
-			if s.look(ref) == nil {
+			if !made[ref] && s.look(ref) == nil {
 				return fmt.Errorf("%s %s: it refers to %s, which is not in the database", c.Verb(), k, ref)
 			}
 		}
+		made[k] = true
 	}
+	for _, c := range one.changes {
+		s.change(c)
+	}
+	return nil
+}
+
+// change makes one change.
+func (s *stage) change(c netvirt.Change) {
+	k := c.Key()
 	head := codec.HeadOf(c.Object())
 	delete(s.group(s.holder(k, head)).objects, k)
 	g := s.group(head)
@@ -194,7 +209,6 @@ func (s *stage) apply(c netvirt.Change) error {
 		s.floating[k] = head
 	}
 	s.changed = append(s.changed, k)
-	return nil
 }
 
 // holder returns the head of the group that has an object now. It differs from head if

@@ -172,7 +172,7 @@ func (b *Backend) Read(ctx context.Context) (netvirt.Model, error) {
 // Write makes the changes in transactions of at most Batch groups. changes must be in the
 // order of netvirt.Sort. If the database differs from the last Read, Write reads it
 // again and starts over, once. A *netvirt.RejectedError names the changes that the
-// server refuses; the changes that do not depend on them are made. After any other error
+// server refuses; the groups that do not depend on them are written. After any other error
 // some of the changes may have been made.
 func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 	if len(changes) == 0 {

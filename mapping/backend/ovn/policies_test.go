@@ -63,8 +63,8 @@ func joiningPod() netvirt.Model {
 func operations(t *testing.T, m *mirror, changes []netvirt.Change) []ovsdb.Operation {
 	t.Helper()
 	ahead := m.stage()
-	for _, c := range changes {
-		require.NoError(t, ahead.apply(c))
+	for _, s := range steps(changes) {
+		require.NoError(t, ahead.apply(s))
 	}
 	ops := ahead.transaction().Operations()
 	ahead.commit()

@@ -76,8 +76,8 @@ func written(m netvirt.Model, owner string) (*stage, error) {
 	cfg := Config{Owner: owner}
 	cfg.setDefaults()
 	ahead := newMirror(codec.Codec{Owner: cfg.Owner}).stage()
-	for _, c := range netvirt.Diff(nil, m) {
-		if err := ahead.apply(c); err != nil {
+	for _, s := range steps(netvirt.Diff(nil, m)) {
+		if err := ahead.apply(s); err != nil {
 			return nil, fmt.Errorf("list northbound rows: %w", err)
 		}
 	}

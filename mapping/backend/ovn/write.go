@@ -156,13 +156,11 @@ func (w *write) transaction(ctx context.Context, all []*step) error {
 func (w *write) prepare(all []*step) ([]ovsdb.Operation, *stage, error) {
 	ahead := w.mirror.stage()
 	for _, s := range all {
-		for _, c := range s.changes {
-			if err := ahead.apply(c); err != nil {
-				if len(w.rejected.Keys) > 0 {
-					continue // it refers to a rejected object
-				}
-				return nil, nil, fmt.Errorf("%w: %w", errStale, err)
+		if err := ahead.apply(s); err != nil {
+			if len(w.rejected.Keys) > 0 {
+				continue // it refers to a rejected object
 			}
+			return nil, nil, fmt.Errorf("%w: %w", errStale, err)
 		}
 	}
 	return ahead.transaction().Operations(), ahead, nil
