@@ -177,9 +177,28 @@ func (w *world) startWith(t *testing.T, cfg reconcile.Config) (*reconcile.Loop, 
 	return l, registry
 }
 
+// awaitInSync waits until the loop has processed every scope. A loop that starts marks the cluster
+// first, so it can be in sync before it knows the others.
+func (w *world) awaitInSync(t *testing.T, l *reconcile.Loop) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		st, known := l.Status(), map[netvirt.Scope]bool{}
+		for _, s := range st.Scopes {
+			known[s.Scope] = true
+		}
+		all := true
+		w.set(func() {
+			for s, m := range w.models {
+				all = all && (known[s] || len(m) == 0)
+			}
+		})
+		return st.InSync && all
+	}, 5*time.Second, time.Millisecond)
+}
+
 func (w *world) requireInSync(t *testing.T, l *reconcile.Loop) {
 	t.Helper()
-	require.Eventually(t, func() bool { return l.Status().InSync }, 5*time.Second, time.Millisecond)
+	w.awaitInSync(t, l)
 	want := netvirt.Model{}
 	w.set(func() {
 		for _, m := range w.models {
@@ -358,7 +377,7 @@ func TestRejectedIsSetAside(t *testing.T) {
 	m.Add(bad, elan, dependent, fine)
 	w.models["a"] = m
 	l, _ := w.start(t)
-	require.Eventually(t, func() bool { return len(l.Status().Scopes) == 2 && l.Status().InSync }, 5*time.Second, time.Millisecond)
+	w.awaitInSync(t, l)
 	have, err := w.Backend.Read(t.Context())
 	require.NoError(t, err)
 	want := netvirt.Model{}

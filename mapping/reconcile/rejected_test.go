@@ -117,7 +117,7 @@ func TestRejectedUpdate(t *testing.T) {
 	before := podOf("a", "10.0.0.5")
 	w.models[netvirt.Cluster], w.models["a"] = transit(), before
 	l, _ := w.start(t)
-	require.Eventually(t, func() bool { return len(l.Status().Scopes) == 2 && l.Status().InSync }, 5*time.Second, time.Millisecond)
+	w.requireInSync(t, l)
 
 	moved := podOf("a", "10.0.0.5")
 	for k, o := range moved {
