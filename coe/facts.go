@@ -146,7 +146,7 @@ const (
 	NameTaken       Reason = "NameTaken"       // another pod, or another namespace's instance, has the name
 	AddressInvalid  Reason = "AddressInvalid"  // the requested address cannot be used
 	NotAllowed      Reason = "NotAllowed"      // the operator does not allow the external address of a service
-	TooLarge        Reason = "TooLarge"        // the service has too many ports, addresses or endpoints
+	TooLarge        Reason = "TooLarge"        // a service has too many ports, addresses or endpoints; or the policies of a namespace have too many rules
 	IDsExhausted    Reason = "IDsExhausted"    // no VNI, route distinguisher or node number is left
 	NoEndpoint      Reason = "NoEndpoint"      // an endpoint is not the address of a mapped pod
 	NoPort          Reason = "NoPort"          // no endpoint has the target port's name

@@ -31,13 +31,17 @@ type PolicySpec struct {
 // never changed, only replaced.
 type PolicySet struct {
 	// Policies are of all namespaces and of the cluster; sorted by namespace, name and UID. Each
-	// name of Unknown has an UnknownProfile.
+	// name of Unknown has an UnknownProfile. A policy of Excess is here without its rules, and
+	// isolates its pods in both directions.
 	Policies []*PolicySpec
 	// Profiles are the security profiles that pods or namespaces name, with these namespaces and
 	// the namespaces of these pods, sorted.
 	Profiles map[string][]string
 	// Unknown are the names in Profiles that no access list has.
 	Unknown map[string]bool
+	// Excess names, by UID of a policy, the limit that it exceeds with the policies of its namespace
+	// before it.
+	Excess map[string]string
 	// Namespaces has the labels that sources report for namespaces. LabelsOf also knows the labels of
 	// a namespace that is not reported.
 	Namespaces map[string]Labels

@@ -1,7 +1,6 @@
 package coe
 
 import (
-	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -18,6 +17,12 @@ type policyState struct {
 	users map[NamedPort]map[string]int
 	// named counts the pods and the Namespaces that name a security profile, by namespace.
 	named map[string]map[string]int
+	// numbers counts the numbers that pods of a namespace have for a named port.
+	numbers map[NamedPort]int
+	// uses has what each policy of a namespace needs of the limits for all its policies, and closed
+	// what stands for the policies that exceed one, by namespace.
+	uses   map[*PolicySpec]*policyUse
+	closed map[string]map[*PolicySpec]*PolicySpec
 	// unlisted has the origins that say apart whether their policies are complete: true if not.
 	unlisted map[Origin]bool
 }
@@ -34,8 +39,14 @@ func (s *Store) policySet() *PolicySet {
 		Unknown:    map[string]bool{},
 		Complete:   s.policiesComplete(),
 	}
-	for _, ns := range s.namespaces {
-		set.Policies = slices.AppendSeq(set.Policies, maps.Values(ns.policies))
+	for name, ns := range s.namespaces {
+		for uid, p := range ns.policies {
+			if closed := s.policy.closed[name][p]; closed != nil {
+				p = closed
+				set.exceed(uid, closed.Invalid)
+			}
+			set.Policies = append(set.Policies, p)
+		}
 	}
 	for name, namespaces := range s.policy.named {
 		set.Profiles[name], set.Unknown[name] = slices.Sorted(maps.Keys(namespaces)), true
@@ -47,9 +58,7 @@ func (s *Store) policySet() *PolicySet {
 	for name := range set.Unknown {
 		set.Policies = append(set.Policies, UnknownProfile(name))
 	}
-	slices.SortFunc(set.Policies, func(a, b *PolicySpec) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
-	})
+	slices.SortFunc(set.Policies, comparePolicies)
 	for p, namespaces := range s.policy.ports {
 		name := NamedPort{Name: p.Name, Protocol: p.Protocol}
 		users := s.policy.users[name]
@@ -68,6 +77,13 @@ func (s *Store) policySet() *PolicySet {
 	}
 	s.policy.set = set
 	return set
+}
+
+func (s *PolicySet) exceed(uid, limit string) {
+	if s.Excess == nil {
+		s.Excess = map[string]string{}
+	}
+	s.Excess[uid] = limit
 }
 
 // PoliciesComplete reports whether PolicySet.Complete is set.
@@ -124,6 +140,21 @@ func (tx *Tx) usePolicy(p *PolicySpec, by int) {
 			}
 		}
 	}
+	tx.markDestinations(p)
+	if p.Namespace == "" {
+		return
+	}
+	tx.limited[p.Namespace] = true
+	if uses := tx.store.policy.uses; by > 0 {
+		uses[p] = newPolicyUse(p)
+	} else {
+		delete(uses, p)
+	}
+}
+
+// markDestinations marks the namespaces with pods that a rule of a policy may mean as its peers, or
+// as the destinations of a named port.
+func (tx *Tx) markDestinations(p *PolicySpec) {
 	tx.markPeers(p)
 	if slices.ContainsFunc(p.Egress.Rules, PolicyRule.namesPorts) {
 		tx.markSelected(&Selector{})
@@ -279,6 +310,7 @@ func (tx *Tx) countPort(port ContainerPort, namespace string, by int) {
 	if !count(ports, port, namespace, by) {
 		return
 	}
+	tx.countNumber(NamedPort{Name: port.Name, Protocol: port.Protocol, Namespace: namespace}, by)
 	everywhere := before == 0 || len(ports[port]) == 0
 	for ns := range tx.store.policy.users[NamedPort{Name: port.Name, Protocol: port.Protocol}] {
 		if everywhere || ns == namespace {
@@ -286,4 +318,14 @@ func (tx *Tx) countPort(port ContainerPort, namespace string, by int) {
 			tx.dirty[ns] = true
 		}
 	}
+}
+
+// countNumber follows that the pods of a namespace have one number more (by is 1) or less (-1) for a
+// named port.
+func (tx *Tx) countNumber(name NamedPort, by int) {
+	numbers := tx.store.policy.numbers
+	if numbers[name] += by; numbers[name] == 0 {
+		delete(numbers, name)
+	}
+	tx.limited[name.Namespace] = true
 }

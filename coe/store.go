@@ -119,6 +119,9 @@ func NewStore(changed func(Changed), origins ...Origin) *Store {
 			users:    map[NamedPort]map[string]int{},
 			named:    map[string]map[string]int{},
 			unlisted: map[Origin]bool{},
+			numbers:  map[NamedPort]int{},
+			uses:     map[*PolicySpec]*policyUse{},
+			closed:   map[string]map[*PolicySpec]*PolicySpec{},
 		},
 	}
 	for _, o := range []Origin{RESTCONF, Kubernetes} {
@@ -158,8 +161,9 @@ func (s *Store) CompleteFor(origin Origin) bool {
 // again counts as a change.
 func (s *Store) Update(change func(*Tx)) {
 	s.mu.Lock()
-	tx := &Tx{store: s, dirty: map[string]bool{}, touched: map[string]bool{}, leased: map[string]bool{}}
+	tx := &Tx{store: s, dirty: map[string]bool{}, touched: map[string]bool{}, leased: map[string]bool{}, limited: map[string]bool{}}
 	change(tx)
+	tx.limitPolicies()
 	if tx.cluster || tx.claimed {
 		tx.changedNodes(s.rebuildNodes())
 	}

@@ -12,6 +12,7 @@ type Tx struct {
 	dirty    map[string]bool // namespaces with changed entities
 	touched  map[string]bool // namespaces with any change
 	leased   map[string]bool // UIDs of pods with changed leases
+	limited  map[string]bool // namespaces whose policies may need more or less of the limits for a namespace
 	cluster  bool
 	policies bool // the PolicySet is to be built again
 	claimed  bool // the first owner of a node's address has changed

@@ -97,6 +97,7 @@ func (b *builder) build() {
 	b.acls()
 	b.services()
 	b.notEnforced()
+	b.closedPolicies()
 	b.profiles()
 	if len(b.rest) > 0 {
 		b.parts[""] = &netvirt.Part{Model: b.rest}

@@ -42,6 +42,21 @@ func (b *builder) waitForPolicies() {
 	}
 }
 
+// closedPolicies adds a problem for each policy that exceeds a limit for the namespace.
+func (b *builder) closedPolicies() {
+	if b.policies == nil || len(b.PolicySet.Excess) == 0 {
+		return
+	}
+	for _, p := range b.Policies {
+		if excess := b.PolicySet.Excess[p.UID]; excess != "" {
+			b.problems = append(b.problems, coe.Problem{
+				Namespace: p.Namespace, Kind: string(p.Kind), UID: p.UID, Name: p.Name, Reason: coe.TooLarge,
+				Message: excess + "; it isolates the pods that it selects, and allows nothing: use another namespace, or remove policies or rules",
+			})
+		}
+	}
+}
+
 // membership returns the membership of an interface of a pod; nil if it has none.
 func (b *builder) membership(p *coe.Pod, l *coe.Lease) *membership {
 	if b.policies == nil || b.policies.empty() {

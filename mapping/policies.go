@@ -169,8 +169,13 @@ func (c *policies) addRule(s *subjects, namespace string, e entry, r *coe.Policy
 		c.join(all) // also if no pod has the named ports: the numbers do not decide who is a member
 	}
 	var numeric []netvirt.PortRange
+	named := map[coe.PolicyPort]bool{}
 	for _, port := range r.Ports {
 		if port.Name != "" {
+			if named[port] {
+				continue
+			}
+			named[port] = true
 			for _, number := range c.numbers(namespace, e.direction, r, port) {
 				c.addNamed(s, namespace, e, all, coe.ContainerPort{Name: port.Name, Protocol: port.Protocol, Port: number})
 			}
@@ -338,12 +343,7 @@ func (s *subjects) acl(name string, port *coe.ContainerPort) *acl {
 	return a
 }
 
-// add adds an entry. A rule may repeat a named port.
-func (a *acl) add(e entry) {
-	if !slices.Contains(a.entries, e) {
-		a.entries = append(a.entries, e)
-	}
-}
+func (a *acl) add(e entry) { a.entries = append(a.entries, e) }
 
 // isolates reports whether there are policies that isolate pods.
 func (c *policies) isolates() bool { return len(c.subjects) > 0 }

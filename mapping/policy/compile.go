@@ -82,7 +82,7 @@ func Compile(w World) *Cluster {
 	for _, addresses := range c.nodes {
 		slices.SortFunc(addresses, netip.Addr.Compare)
 	}
-	c.addPolicies(c.withUnknown(w.Policies), labels)
+	c.addPolicies(coe.LimitPolicies(c.withUnknown(w.Policies), c.numbers()), labels)
 	return c
 }
 
@@ -128,12 +128,27 @@ func (c *Cluster) withUnknown(policies []*coe.PolicySpec) []*coe.PolicySpec {
 	return all
 }
 
-// addPolicies compiles the policies, sorted by name, so that the order of the World does not
-// decide which rule an answer names. labels are of namespaces.
+// numbers returns how many numbers the pods of a namespace have for a named port.
+func (c *Cluster) numbers() func(coe.NamedPort) int {
+	known := map[coe.NamedPort]map[uint16]bool{}
+	for _, p := range c.pods {
+		if p.HostNetwork || p.Finished {
+			continue
+		}
+		for _, port := range p.Ports {
+			name := coe.NamedPort{Name: port.Name, Protocol: port.Protocol, Namespace: p.Namespace}
+			if known[name] == nil {
+				known[name] = map[uint16]bool{}
+			}
+			known[name][port.Port] = true
+		}
+	}
+	return func(name coe.NamedPort) int { return len(known[name]) }
+}
+
+// addPolicies compiles the policies, which are sorted by name, so that the order of the World does
+// not decide which rule an answer names. labels are of namespaces.
 func (c *Cluster) addPolicies(policies []*coe.PolicySpec, labels map[string]coe.Labels) {
-	slices.SortFunc(policies, func(a, b *coe.PolicySpec) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
-	})
 	s := selection{cluster: c, labels: labels, known: map[string]set{}}
 	for _, p := range policies {
 		selected := s.pods(p.Namespace, nil, &p.Pods)

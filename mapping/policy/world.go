@@ -21,7 +21,8 @@ type World struct {
 	Nodes      []Node
 	Pods       []Pod
 	// Policies are network policies and access lists. A pod that names a security profile that is
-	// not among them has no connections.
+	// not among them has no connections. A policy that exceeds a limit for its namespace
+	// (coe.MaxNamespaceRules) allows nothing.
 	Policies []*coe.PolicySpec
 }
 

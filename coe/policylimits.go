@@ -1,0 +1,171 @@
+package coe
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Limits for all network policies of a namespace. In the order of a PolicySet, a policy that exceeds
+// one together with the policies before it fails closed.
+const (
+	// MaxNamespaceRules is the maximum number of rules, and of numbers for their named ports. A named
+	// port of a rule counts once for each number that pods of the namespace have for it, and at
+	// least once. Numbers of other pods do not count: other tenants must not close a policy.
+	MaxNamespaceRules = 25_000
+	// MaxNamespaceGroups is the maximum number of different lists of peers with a namespaceSelector.
+	// A pod of any namespace can be in all these lists, and is a row in each.
+	MaxNamespaceGroups = 256
+)
+
+// policyUse is how much of the limits for a namespace a policy needs.
+type policyUse struct {
+	rules  int               // without the numbers of named ports
+	named  map[NamedPort]int // uses of named ports
+	groups map[[sha256.Size]byte]bool
+}
+
+func newPolicyUse(p *PolicySpec) *policyUse {
+	u := &policyUse{named: map[NamedPort]int{}, groups: map[[sha256.Size]byte]bool{}}
+	for rule := range p.rules() {
+		u.rules++
+		for _, port := range rule.Ports {
+			if port.Name != "" {
+				u.rules++
+				u.named[NamedPort{Name: port.Name, Protocol: port.Protocol, Namespace: p.Namespace}]++
+			}
+		}
+		if slices.ContainsFunc(rule.Peers, func(p PolicyPeer) bool { return p.Namespaces != nil }) {
+			u.groups[peersKey(rule.Peers)] = true
+		}
+	}
+	return u
+}
+
+// peersKey returns a key that is equal for equal lists of peers.
+func peersKey(peers []PolicyPeer) [sha256.Size]byte {
+	texts := make([]string, len(peers))
+	for i := range peers {
+		p := &peers[i]
+		switch {
+		case p.Block != nil:
+			texts[i] = p.Block.String()
+		case p.Namespaces != nil:
+			texts[i] = fmt.Sprintf("%q %q", p.Namespaces.String(), p.Pods.String())
+		default:
+			texts[i] = fmt.Sprintf("%q", p.Pods.String())
+		}
+	}
+	slices.Sort(texts)
+	return sha256.Sum256([]byte(strings.Join(slices.Compact(texts), "\n")))
+}
+
+// namespaceUse is how much of the limits the policies of a namespace need so far.
+type namespaceUse struct {
+	rules  int
+	groups map[[sha256.Size]byte]bool
+}
+
+// add adds the use of a policy. If that exceeds a limit, it changes nothing and names the limit.
+func (n *namespaceUse) add(u *policyUse, numbers func(NamedPort) int) (excess string) {
+	rules := n.rules + u.rules
+	if rules <= MaxNamespaceRules { // else the numbers need not be counted
+		for port, uses := range u.named {
+			rules += uses * max(numbers(port)-1, 0)
+		}
+	}
+	if rules > MaxNamespaceRules {
+		return fmt.Sprintf("it and the policies of the namespace before it have more than %d rules and numbers of named ports", MaxNamespaceRules)
+	}
+	more := len(n.groups)
+	for key := range u.groups {
+		if !n.groups[key] {
+			more++
+		}
+		if more > MaxNamespaceGroups {
+			return fmt.Sprintf("it and the policies of the namespace before it have more than %d different lists of peers with a namespaceSelector", MaxNamespaceGroups)
+		}
+	}
+	n.rules = rules
+	for key := range u.groups {
+		n.groups[key] = true
+	}
+	return ""
+}
+
+// closedPolicies returns what stands for the policies of a namespace that exceed a limit for all its
+// policies. numbers returns how many numbers the pods of the namespace have for a named port.
+func closedPolicies(policies []*PolicySpec, use func(*PolicySpec) *policyUse, numbers func(NamedPort) int) map[*PolicySpec]*PolicySpec {
+	slices.SortFunc(policies, comparePolicies)
+	total := namespaceUse{groups: map[[sha256.Size]byte]bool{}}
+	closed := map[*PolicySpec]*PolicySpec{}
+	for _, p := range policies {
+		if excess := total.add(use(p), numbers); excess != "" {
+			closed[p] = p.closed(excess)
+		}
+	}
+	return closed
+}
+
+// comparePolicies is the order of a PolicySet.
+func comparePolicies(a, b *PolicySpec) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+}
+
+// closed returns what stands for a policy that is invalid: it isolates its pods in both directions, and
+// has no rules.
+func (p *PolicySpec) closed(invalid string) *PolicySpec {
+	side := PolicySide{Isolates: true}
+	out := &PolicySpec{Policy: p.Policy, Pods: p.Pods, Ingress: side, Egress: side}
+	out.Invalid = invalid
+	return out
+}
+
+// LimitPolicies returns policies in the order of a PolicySet. A policy that exceeds a limit for its
+// namespace is replaced by what stands for it. numbers returns how many numbers the pods of a
+// namespace have for a named port.
+func LimitPolicies(policies []*PolicySpec, numbers func(NamedPort) int) []*PolicySpec {
+	all := slices.SortedFunc(slices.Values(policies), comparePolicies)
+	for first := 0; first < len(all); {
+		end := first + 1
+		for end < len(all) && all[end].Namespace == all[first].Namespace {
+			end++
+		}
+		if all[first].Namespace != "" { // access lists have no limits for a namespace
+			closed := closedPolicies(all[first:end], newPolicyUse, numbers)
+			for i, p := range all[first:end] {
+				all[first+i] = cmp.Or(closed[p], p)
+			}
+		}
+		first = end
+	}
+	return all
+}
+
+// limitPolicies finds the policies of the marked namespaces that exceed a limit for their namespace. If
+// a policy is closed now, or no longer, its peers have other memberships.
+func (tx *Tx) limitPolicies() {
+	s := tx.store
+	for name := range tx.limited {
+		var policies []*PolicySpec
+		if ns := s.namespaces[name]; ns != nil {
+			for _, p := range ns.policies {
+				policies = append(policies, p)
+			}
+		}
+		before := s.policy.closed[name]
+		now := closedPolicies(policies, func(p *PolicySpec) *policyUse { return s.policy.uses[p] }, func(n NamedPort) int { return s.policy.numbers[n] })
+		for _, p := range policies {
+			if (before[p] == nil) != (now[p] == nil) {
+				tx.stalePolicies()
+				tx.dirty[name] = true
+				tx.markDestinations(p)
+			}
+		}
+		if s.policy.closed[name] = now; len(now) == 0 {
+			delete(s.policy.closed, name)
+		}
+	}
+}
