@@ -25,7 +25,19 @@ func (l *Lab) Exec(ctx context.Context, pod string, argv ...string) (string, err
 }
 
 // Ping sends echo requests from a pod until one is answered. The first ones may be lost during neighbour discovery.
+// If none is answered, and the hosts have stale flows (see HasStaleFlows), it forgets them and tries again.
 func (l *Lab) Ping(ctx context.Context, from string, to netip.Addr) error {
+	err := l.ping(ctx, from, to)
+	if stale, _ := l.HasStaleFlows(ctx); err == nil || !stale {
+		return err
+	}
+	if err := l.ForgetFlows(ctx); err != nil {
+		return err
+	}
+	return l.ping(ctx, from, to)
+}
+
+func (l *Lab) ping(ctx context.Context, from string, to netip.Addr) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	err := Poll(ctx, func(ctx context.Context) error {
