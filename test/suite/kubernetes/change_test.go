@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
@@ -45,6 +46,19 @@ func (w *world) deletePod(ctx context.Context, p *corev1.Pod) error {
 		return nil
 	}
 	return err
+}
+
+// recreatePod deletes the pod of a name, and creates another one. Both requests are repeated if the API
+// server answers that the pod has changed or still exists: a patch that is under way can be the cause.
+func (w *world) recreatePod(ctx context.Context, p *corev1.Pod) error {
+	isPassing := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+	if err := retry.OnError(retry.DefaultBackoff, isPassing, func() error { return w.deletePod(ctx, p) }); err != nil {
+		return fmt.Errorf("delete pod: %w", err)
+	}
+	return retry.OnError(retry.DefaultBackoff, isPassing, func() error {
+		_, err := w.Client().CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
+		return err
+	})
 }
 
 // label adds a label to a pod.

@@ -49,7 +49,8 @@ func recreateNodes(t *testing.T, w *world, dir string) {
 }
 
 // killAPIServer kills the API server, and compacts its etcd. Meanwhile the bridge goes on, and
-// is restarted. Nothing in the backend changes.
+// is restarted. Nothing in the backend changes, and RESTCONF works. After the restart, a new pod of a
+// RESTCONF client waits, because a network policy of Kubernetes may select it.
 func killAPIServer(t *testing.T, w *world, ledger *ledger, dir string) {
 	b := w.serve(t, withDir(dir), neverReuse)
 	w.awaitExact(t, b, converge)
@@ -60,16 +61,24 @@ func killAPIServer(t *testing.T, w *world, ledger *ledger, dir string) {
 	over := time.After(outage)
 	await(t, outage, "the status says that the API server is unreachable", func() error { return b.saysUnreachable(true) })
 	require.NoError(t, b.inSync(), "the bridge has written all that it knows")
+	const during, restarted = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+	b.putPod(t, during, "during", "ns-0", 0)
+	await(t, converge, "RESTCONF works meanwhile", func() error { return w.hasPort("ns-0:during") })
 	b.Restart()
 	await(t, converge, "the restarted bridge reports it", func() error { return b.saysUnreachable(false) })
 	require.False(t, b.status().Complete)
-	b.putPod(t, "11111111-1111-4111-8111-111111111111", "mine", "ns-0", 0)
-	await(t, converge, "RESTCONF works meanwhile", func() error { return w.hasPort("ns-0:mine") })
-	b.send(t, 200, "DELETE", "/restconf/config/pod:coe/pods/11111111-1111-4111-8111-111111111111", "")
+	b.putPod(t, restarted, "restarted", "ns-0", 0)
+	await(t, converge, "the new pod waits for the policies", func() error { return b.hasProblem("restarted", "Waiting") })
 	<-over
+	require.NoError(t, w.hasPort("ns-0:during"))
+	require.Error(t, w.hasPort("ns-0:restarted"), "a policy may forbid its packets")
 	require.Subset(t, w.lines(t), before)
 
 	require.NoError(t, w.APIServer.Start(t.Context()))
+	await(t, recovery, "the pod that waited gets its port", func() error { return w.hasPort("ns-0:restarted") })
+	for _, uid := range []string{during, restarted} {
+		b.send(t, 200, "DELETE", podPath(uid), "")
+	}
 	begun := time.Now()
 	more := kubetest.PodLoad{Count: 100, Namespaces: 5, Nodes: 20, Prefix: "after-"}
 	_, err := w.MakePods(t.Context(), more)

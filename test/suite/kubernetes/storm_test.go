@@ -79,14 +79,7 @@ func stormOfNames(t *testing.T, w *world, b running) {
 	}
 	_, err := kubetest.Each(t.Context(), names, kubetest.Workers, func(ctx context.Context, i int) error {
 		for round := range rounds {
-			p := pod(i, round)
-			pods := w.Client().CoreV1().Pods(p.Namespace)
-			if round > 0 {
-				if err := w.deletePod(ctx, p); err != nil {
-					return err
-				}
-			}
-			if _, err := pods.Create(ctx, p, metav1.CreateOptions{}); err != nil {
+			if err := w.recreatePod(ctx, pod(i, round)); err != nil {
 				return err
 			}
 		}
@@ -111,15 +104,10 @@ func stormOfChanges(t *testing.T, w *world, b running) {
 
 	_, err = kubetest.Each(t.Context(), count, kubetest.Workers, func(ctx context.Context, i int) error {
 		p := load.Pod(i)
-		pods := w.Client().CoreV1().Pods(p.Namespace)
 		switch {
 		case i < count/3:
 			p.Spec.NodeName = kubetest.Node(10 + i%10)
-			if err := w.deletePod(ctx, p); err != nil {
-				return err
-			}
-			_, err := pods.Create(ctx, p, metav1.CreateOptions{})
-			return err
+			return w.recreatePod(ctx, p)
 		case i < 2*count/3:
 			phase := []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}[i%2]
 			return w.SetPodStatus(ctx, p.Namespace, p.Name, kubetest.PodStatus{Phase: phase})

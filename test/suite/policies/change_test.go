@@ -196,10 +196,7 @@ func (c *changing) underTraffic() {
 		cut := c.dial(c.pods[2], to)
 		c.policies = again
 		c.replacePolicies(again)
-		if c.isStale {
-			require.NoError(c.t, c.lab.ForgetFlows(c.t.Context()))
-		}
-		bridgetest.Await(c.t, time.Millisecond, converge, "the connection is cut", func() error {
+		c.awaitPackets(time.Millisecond, "the connection is cut", func() error {
 			if exchange(cut) == nil {
 				return errors.New("it is open")
 			}

@@ -57,6 +57,7 @@ func TestChurn(t *testing.T) {
 
 	c.awaitPolicies()
 	kept.requireComplete()
+	require.NoError(t, ch.put(t.Context(), shopPolicy(lasting, 80))) // its further rules may allow port 81
 	require.NoError(t, ch.deletePolicy(t.Context(), "shop", temporary))
 	c.awaitPolicies()
 	cut.requireCut()

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/mapping/policy"
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 )
 
 // answerTime is how long a probe waits for an answer. A connection that is allowed and takes
@@ -201,23 +202,33 @@ func (c *cluster) agree(cells []*cell) {
 // settle probes cells until they are as the evaluator says.
 func (c *cluster) settle(cells []*cell) {
 	c.t.Helper()
-	forget := time.Now().Add(staleTime)
-	for deadline := time.Now().Add(converge); len(cells) > 0; cells = wrong(cells) {
-		require.True(c.t, time.Now().Before(deadline), "%d cells differ from the evaluator: %s: open %v", len(cells), cells[0], cells[0].open)
-		if c.isStale && time.Now().After(forget) {
-			c.forgetFlows(cells)
-			forget = deadline
+	c.awaitPackets(time.Millisecond, "the network agrees with the evaluator", func() error {
+		if cells = wrong(cells); len(cells) == 0 {
+			return nil
 		}
 		c.probe(cells)
-	}
+		if cells = wrong(cells); len(cells) > 0 {
+			return fmt.Errorf("%d cells differ, such as %s: open %v", len(cells), cells[0], cells[0].open)
+		}
+		return nil
+	})
 }
 
 // staleTime is when Open vSwitch 3.1 has had the time to do what its tables say.
 const staleTime = 10 * time.Second
 
-// forgetFlows removes stale datapath flows; see ovnhost.Lab.HasStaleFlows.
-func (c *cluster) forgetFlows(cells []*cell) {
+// awaitPackets waits until holds, which sends packets, returns nil. From time to time it removes stale
+// datapath flows (see ovnhost.Lab.HasStaleFlows): the packets can make further ones.
+func (c *cluster) awaitPackets(interval time.Duration, what string, holds func() error) {
 	c.t.Helper()
-	c.t.Logf("%d cells have stale flows in Open vSwitch 3.1, such as %s (open %v)", len(cells), cells[0], cells[0].open)
-	require.NoError(c.t, c.lab.ForgetFlows(c.t.Context()))
+	forget := time.Now().Add(staleTime)
+	bridgetest.Await(c.t, interval, converge, what, func() error {
+		err := holds()
+		if err != nil && c.isStale && time.Now().After(forget) {
+			c.t.Logf("%s: the flows of Open vSwitch 3.1 can be stale: %s", what, err)
+			forget = time.Now().Add(staleTime)
+			return errors.Join(err, c.lab.ForgetFlows(c.t.Context()))
+		}
+		return err
+	})
 }

@@ -88,7 +88,7 @@ func TestProfiles(t *testing.T) {
 		c.makeNamespace(name, nil)
 	}
 	c.create(&pod{namespace: marked, name: "pod", host: hosts[0]})
-	c.requireReadyWhenPlugged(&pod{namespace: "shop", name: "a", host: hosts[0]})
+	c.runGated(&pod{namespace: "shop", name: "a", host: hosts[0]})
 	c.run(&pod{namespace: "shop", name: "b", host: hosts[1]})
 	c.run(&pod{namespace: "bank", name: "c", host: hosts[0]})
 	state := profileState{lists: map[string]*coe.PolicySpec{}, objects: map[string]*metav1.ObjectMeta{}}
@@ -194,28 +194,18 @@ func (s profileState) labels(name string) coe.Labels {
 	return coe.Labels{}
 }
 
-// requireReadyWhenPlugged runs a pod, and requires that its network is reported as ready when it is
-// plugged in, and not before.
-func (c *cluster) requireReadyWhenPlugged(p *pod) {
+// runGated runs a pod that has the readiness gate, and requires that its network is reported as ready.
+func (c *cluster) runGated(p *pod) {
 	c.t.Helper()
-	isReady := func() bool {
+	p.gated = true
+	c.run(p)
+	bridgetest.Await(c.t, 20*time.Millisecond, converge, "the network of "+p.String()+" is ready", func() error {
 		o, err := c.Client().CoreV1().Pods(p.namespace).Get(c.t.Context(), p.name, metav1.GetOptions{})
 		require.NoError(c.t, err)
-		return slices.ContainsFunc(o.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == kube.NetworkReady && c.Status == corev1.ConditionTrue
-		})
-	}
-	p.gated = true
-	c.create(p)
-	c.bridge.AwaitSync(converge)
-	require.False(c.t, isReady(), "it has no port on its node")
-	c.plug(p)
-	c.listen(p)
-	bridgetest.Await(c.t, 20*time.Millisecond, converge, "the network of "+p.String()+" is ready", func() error {
-		if !isReady() {
+		isReady := func(c corev1.PodCondition) bool { return c.Type == kube.NetworkReady && c.Status == corev1.ConditionTrue }
+		if !slices.ContainsFunc(o.Status.Conditions, isReady) {
 			return fmt.Errorf("the condition %s is not true", kube.NetworkReady)
 		}
 		return nil
 	})
-	c.pods = append(c.pods, p)
 }

@@ -140,15 +140,10 @@ const silence = time.Second
 // requireCut requires that the stream gets no answers any more.
 func (s *stream) requireCut() {
 	s.c.t.Helper()
-	forget := time.Now().Add(staleTime)
-	bridgetest.Await(s.c.t, 10*sendEvery, converge, s.name+" is cut", func() error {
+	s.c.awaitPackets(10*sendEvery, s.name+" is cut", func() error {
 		s.mu.Lock()
 		last := s.last
 		s.mu.Unlock()
-		if s.c.isStale && time.Now().After(forget) {
-			require.NoError(s.c.t, s.c.lab.ForgetFlows(s.c.t.Context()))
-			forget = time.Now().Add(converge)
-		}
 		if since := time.Since(last); since < silence {
 			return fmt.Errorf("the last answer came %s ago", since)
 		}
