@@ -61,7 +61,7 @@ type Config struct {
 	// Probe is the interval of Watch's check that the server answers. Default 5 s.
 	Probe time.Duration
 	// Batch is the greatest number of groups (pods, services, subnets, …) in one
-	// transaction. Default 100.
+	// transaction. A change of policies has a transaction of up to 100 times as many. Default 100.
 	Batch int
 }
 
@@ -201,7 +201,7 @@ func (b *Backend) write(ctx context.Context, s *session, changes []netvirt.Chang
 			return err
 		}
 	}
-	return w.run(ctx, steps(changes), b.cfg.Batch)
+	return w.run(ctx, transactions(steps(changes), b.cfg.Batch))
 }
 
 func (b *Backend) read(ctx context.Context, s *session) error {

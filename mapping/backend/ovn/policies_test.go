@@ -256,3 +256,85 @@ func TestLogRows(t *testing.T) {
 	}, have)
 	require.Empty(t, limits, "each ACL has a meter of its own")
 }
+
+// isolatedPods returns the model of pods with numbers, of which each may connect to each other. A rule with
+// the name of its remote group allows that; if it is empty, no policy isolates the pods.
+func isolatedPods(first, last int, rule string) netvirt.Model {
+	m := netvirt.Model{}
+	groups := netvirt.NewNameList("web:isolated", "web:pods")
+	if rule != "" {
+		m.Add(
+			netvirt.ACL{Name: "web:isolated", Namespace: "web", Isolates: netvirt.Ingress}, netvirt.ACL{Name: "web:pods", Namespace: "web"},
+			netvirt.ACE{ACL: "web:pods", Namespace: "web", Name: "ingress", Direction: netvirt.Ingress, Family: netvirt.IPv4, Remote: rule},
+			netvirt.RemoteGroup{Name: rule},
+		)
+	}
+	for n := first; n <= last; n++ {
+		name := fmt.Sprintf("web:pod-%d", n)
+		m.Add(netvirt.Interface{Name: name, Namespace: "web"})
+		if rule != "" {
+			m.Add(netvirt.InterfaceACL{Interface: name, Namespace: "web", SecurityGroups: groups, RemoteGroups: netvirt.NameList(rule)})
+		}
+	}
+	return m
+}
+
+// requireOpen requires that interfaces of a model, as far as it has them, may connect to each other.
+func requireOpen(t *testing.T, m netvirt.Model, names []string) {
+	t.Helper()
+	acls := map[string]netvirt.InterfaceACL{}
+	for _, name := range names {
+		acls[name], _ = m[netvirt.InterfaceACL{Interface: name}.Key()].(netvirt.InterfaceACL)
+	}
+	rule, _ := m[netvirt.ACE{ACL: "web:pods", Name: "ingress"}.Key()].(netvirt.ACE)
+	for _, to := range names {
+		for _, from := range names {
+			isolated := slices.Contains(acls[to].SecurityGroups.All(), "web:isolated")
+			require.True(t, !isolated || slices.Contains(acls[from].RemoteGroups.All(), rule.Remote), "from %s to %s", from, to)
+		}
+	}
+}
+
+// TestPoliciesChangeTogether: while policies begin, change and end for more pods than a transaction has,
+// and other pods come and go, no connection closes that is allowed before and after.
+func TestPoliciesChangeTogether(t *testing.T) {
+	const batch = 3
+	have := isolatedPods(0, 30, "")
+	for i, rule := range []string{"peers:1", "peers:2", "peers:2", ""} {
+		first := 2 * (i + 1)
+		want := isolatedPods(first, first+30, rule)
+		var stay []string
+		for k := range have {
+			if _, stays := want[k]; stays && k.Kind == netvirt.KindInterface {
+				stay = append(stay, k.Name)
+			}
+		}
+		require.Greater(t, len(stay), 2*batch)
+		all := transactions(steps(netvirt.Diff(have, want)), batch)
+		require.Greater(t, len(all), 1)
+		for _, tx := range all {
+			others := 0
+			for _, s := range tx {
+				have.Apply(s.changes)
+				if !s.isOfPolicies() {
+					others++
+				}
+			}
+			require.LessOrEqual(t, others, batch)
+			requireOpen(t, have, stay)
+		}
+		require.Equal(t, want, have)
+	}
+}
+
+// TestPoliciesAreInOneTransaction: a small write is one transaction, and a large one has the policies of
+// policyBatch times as many interfaces in one.
+func TestPoliciesAreInOneTransaction(t *testing.T) {
+	const batch, pods = 2, 2 * policyBatch
+	require.Len(t, transactions(steps(netvirt.Diff(nil, isolatedPods(0, batch-1, "peers:1"))), batch), 1)
+	change := func(last int) int {
+		return len(transactions(steps(netvirt.Diff(isolatedPods(1, last, ""), isolatedPods(1, last, "peers:1"))), batch))
+	}
+	require.Equal(t, 1, change(pods-3), "and the steps of two ACLs and a remote group")
+	require.Equal(t, 2, change(pods-2))
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
@@ -48,6 +47,70 @@ func steps(changes []netvirt.Change) []*step {
 	return all
 }
 
+// policyBatch is how many times more steps of policies than others are in one transaction: most
+// interfaces are only links of theirs.
+const policyBatch = 100
+
+// transactions divides the steps of one write into transactions of at most batch steps. Steps of
+// policies are not counted. They are together in one transaction, up to policyBatch times as many: a
+// connection that the policies before and after the write allow then stays possible. This transaction
+// comes before the first interface is created, and before ACLs and remote groups are deleted.
+func transactions(all []*step, batch int) [][]*step {
+	var policies, others []*step
+	at := -1
+	for _, s := range all {
+		if s.isOfPolicies() {
+			policies = append(policies, s)
+			continue
+		}
+		if at < 0 && s.comesAfterPolicies() {
+			at = len(others)
+		}
+		others = append(others, s)
+	}
+	if at < 0 {
+		at = len(others)
+	}
+	var (
+		out     [][]*step
+		counted [2]int // steps in the last transaction: of policies, others
+	)
+	add := func(some []*step, kind, most int) {
+		for _, s := range some {
+			if len(out) == 0 || counted[kind] == most {
+				out, counted = append(out, nil), [2]int{}
+			}
+			out[len(out)-1] = append(out[len(out)-1], s)
+			counted[kind]++
+		}
+	}
+	add(others[:at], 1, batch)
+	add(policies, 0, policyBatch*batch)
+	add(others[at:], 1, batch)
+	return out
+}
+
+// isOfPolicies reports whether a step changes what policies mean for existing interfaces: it creates or
+// updates an ACL or a remote group, or changes an InterfaceACL alone.
+func (s *step) isOfPolicies() bool {
+	switch s.head.Kind {
+	case netvirt.KindACL, netvirt.KindRemoteGroup:
+		return s.changes[0].New != nil
+	case netvirt.KindInterface:
+		return !slices.ContainsFunc(s.changes, func(c netvirt.Change) bool { return c.Key().Kind != netvirt.KindInterfaceACL })
+	}
+	return false
+}
+
+// comesAfterPolicies reports whether a step must come after the steps of policies: it creates or updates
+// an interface, or deletes an ACL or a remote group.
+func (s *step) comesAfterPolicies() bool {
+	if s.changes[0].New == nil {
+		return s.head.Kind == netvirt.KindACL || s.head.Kind == netvirt.KindRemoteGroup
+	}
+	return s.head.Kind == netvirt.KindInterface
+}
+
 // write is one call of Write, on a session whose mirror has been read.
 type write struct {
 	*session
@@ -58,13 +121,12 @@ type write struct {
 	rejected netvirt.RejectedError
 }
 
-// run makes the steps, in transactions of at most batch steps each.
-func (w *write) run(ctx context.Context, all []*step, batch int) error {
-	chunks := slices.Chunk(all, batch)
+// run makes transactions of steps.
+func (w *write) run(ctx context.Context, chunks [][]*step) error {
 	if !w.fresh {
 		return w.flow(ctx, chunks)
 	}
-	for chunk := range chunks {
+	for _, chunk := range chunks {
 		if err := w.chunk(ctx, chunk); err != nil {
 			return err
 		}
@@ -78,10 +140,10 @@ func (w *write) run(ctx context.Context, all []*step, batch int) error {
 // flow makes each chunk one transaction, and encodes the next chunk while the server
 // works. Meanwhile the mirror is ahead of the database, so the caller must drop it
 // after an error.
-func (w *write) flow(ctx context.Context, chunks iter.Seq[[]*step]) error {
+func (w *write) flow(ctx context.Context, chunks [][]*step) error {
 	flying := make(chan error, 1)
 	flying <- nil
-	for chunk := range chunks {
+	for _, chunk := range chunks {
 		ops, ahead, err := w.prepare(chunk)
 		if err == nil {
 			ahead.commit()
