@@ -10,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/test/bench/figures"
 	"github.com/coe-bridge/coe-bridge/test/lab/kube"
 	"github.com/coe-bridge/coe-bridge/test/lab/nbwatch"
@@ -63,25 +64,25 @@ func measureJoin(ctx context.Context, b *bench) (all []figures.Figure, err error
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.api.Close()) }()
-	nb, err := ovsdb.Run()
+	northbound, err := ovsdb.Run()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, nb.Close()) }()
+	defer func() { err = errors.Join(err, northbound.Close()) }()
 	b.Say("5,000 pods, half of them with 20 policies: choosing and writing")
-	br, err := b.start(ctx, c, nb.Endpoint())
+	br, err := b.start(ctx, c, northbound.Endpoint())
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, br.Stop()) }()
 	rows := make(chan string, 1)
-	watch, err := nbwatch.Start(ctx, nb.Endpoint(), func(name string) { rows <- name })
+	watch, err := nbwatch.Start(ctx, northbound.Endpoint(), func(name string) { rows <- name })
 	if err != nil {
 		return nil, err
 	}
 	defer watch.Stop()
 	b.Say("creating %d pods", joinNew)
-	journal, err := nb.Journal()
+	journal, err := northbound.Journal()
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +130,12 @@ func (c *cluster) join(ctx context.Context, rows <-chan string) (joined, plain [
 func joinFigures(joined, plain []time.Duration, records []ovsdb.Record) []figures.Figure {
 	most := 0
 	for _, r := range records {
-		mutated := len(r["Port_Group"]) + len(r["Address_Set"]) + len(r["Logical_Switch"])
+		mutated := 0
+		for table, rows := range r {
+			if table != nb.LogicalSwitchPortTable { // its row is inserted
+				mutated += len(rows)
+			}
+		}
 		most = max(most, mutated)
 	}
 	p50, base := figures.Percentile(joined, 50), figures.Percentile(plain, 50)

@@ -19,7 +19,7 @@ const (
 	stormNodes      = 50
 	stormNamespaces = 20
 	// The least duration and number of changes of services that flap.
-	flapTime   = time.Minute
+	flapTime   = 20 * time.Second
 	flapRounds = 12
 )
 
