@@ -98,14 +98,15 @@ func (c *Config) datapath(ctx context.Context) (string, error) {
 	return "kernel", nil
 }
 
-// nullNATFails is the Open vSwitch release whose userspace connection tracking can crash
-// ovs-vswitchd on NAT that changes no address.
-const nullNATFails = "(Open vSwitch) 3.1."
+// faultyUserspace is the Open vSwitch release with two faults of the userspace datapath. NAT that
+// changes no address can crash ovs-vswitchd. A datapath flow can stay while packets use it, although the
+// tables have changed.
+const faultyUserspace = "(Open vSwitch) 3.1."
 
 // userspace checks that OVN does not ask a faulty userspace datapath for such NAT.
 func (c *Config) userspace(ctx context.Context) (string, error) {
 	version, _ := ask(ctx, c.OVSRunDir, "ovs-vswitchd", "version") // no answer has its own finding
-	if c.OVN && strings.Contains(version, nullNATFails) {
+	if c.OVN && strings.Contains(version, faultyUserspace) {
 		asks, err := c.Switch.NullNAT(ctx)
 		if err != nil {
 			return "", unknown(errNoSwitch)
@@ -114,6 +115,7 @@ func (c *Config) userspace(ctx context.Context) (string, error) {
 			return "", warning(errors.New("userspace connection tracking of Open vSwitch 3.1 sometimes crashes ovs-vswitchd when OVN uses ct_zero_snat"),
 				"after each start of ovs-vswitchd, run: ovs-vsctl --no-wait set Datapath $(ovs-vsctl --bare --columns=_uuid list Datapath) capabilities:ct_zero_snat=false")
 		}
+		return "userspace, in ovs-vswitchd 3.1: if it applies a changed network policy late, run ovs-appctl revalidator/purge", nil
 	}
 	return "userspace, in ovs-vswitchd", nil
 }
