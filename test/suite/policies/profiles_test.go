@@ -202,7 +202,9 @@ func (c *cluster) runGated(p *pod) {
 	bridgetest.Await(c.t, 20*time.Millisecond, converge, "the network of "+p.String()+" is ready", func() error {
 		o, err := c.Client().CoreV1().Pods(p.namespace).Get(c.t.Context(), p.name, metav1.GetOptions{})
 		require.NoError(c.t, err)
-		isReady := func(c corev1.PodCondition) bool { return c.Type == kube.NetworkReady && c.Status == corev1.ConditionTrue }
+		isReady := func(c corev1.PodCondition) bool {
+			return c.Type == kube.NetworkReady && c.Status == corev1.ConditionTrue
+		}
 		if !slices.ContainsFunc(o.Status.Conditions, isReady) {
 			return fmt.Errorf("the condition %s is not true", kube.NetworkReady)
 		}
