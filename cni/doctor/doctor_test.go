@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -257,8 +258,10 @@ func brokenNullNAT(n *node) {
 	found := n.find(n.config(), want)
 	require.Equal(n.t, len(want) > 0, strings.Contains(found["datapath"].Mend, "ct_zero_snat=false"))
 	set("false")
-	found = n.find(n.config(), levels{})
-	require.Equal(n.t, len(want) > 0, strings.Contains(found["datapath"].Found, "revalidator/purge"))
+	all := doctor.Examine(n.t.Context(), n.config())
+	datapath := all[slices.IndexFunc(all, func(f doctor.Finding) bool { return f.Check == "datapath" })]
+	require.Equal(n.t, doctor.OK, datapath.Level)
+	require.Equal(n.t, len(want) > 0, strings.Contains(datapath.Found, "revalidator/purge"))
 }
 
 // datapath is the row of the userspace datapath.

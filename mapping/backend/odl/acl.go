@@ -191,24 +191,21 @@ func decodeAccessList(objects []netvirt.Object, have content) []netvirt.Object {
 
 // decodeRecord returns the object of a record; an ACE without its ACL.
 func decodeRecord(r rule) (o netvirt.Object, ok bool) {
-	words := parseDescription(r.Name)
-	if len(words) == 0 {
-		return nil, false
-	}
 	get := func(name string) string {
-		value, _ := find(words, name)
+		value, _ := find(r.Name, name)
 		return value
 	}
-	switch first := words[0]; first.name {
-	case "acl":
-		return netvirt.ACL{Name: first.value, Namespace: get("namespace"), Isolates: netvirt.Direction(get("isolates")), Logs: get("logs") == "true"}, true
-	case "ace":
+	if name, ok := find(r.Name, "acl"); ok {
+		return netvirt.ACL{Name: name, Namespace: get("namespace"), Isolates: netvirt.Direction(get("isolates")), Logs: get("logs") == "true"}, true
+	}
+	if name, ok := find(r.Name, "ace"); ok {
 		return netvirt.ACE{
-			Name: first.value, Direction: netvirt.Direction(get("direction")), Family: netvirt.Family(get("family")),
+			Name: name, Direction: netvirt.Direction(get("direction")), Family: netvirt.Family(get("family")),
 			Remote: get("remote"), Ports: netvirt.PortList(get("ports")),
 		}, true
-	case "remote-group":
-		return netvirt.RemoteGroup{Name: first.value, Namespace: get("namespace"), Prefixes: netvirt.PrefixList(get("prefixes"))}, true
+	}
+	if name, ok := find(r.Name, "remote-group"); ok {
+		return netvirt.RemoteGroup{Name: name, Namespace: get("namespace"), Prefixes: netvirt.PrefixList(get("prefixes"))}, true
 	}
 	return nil, false
 }
@@ -231,15 +228,13 @@ func listObject(e entry) netvirt.Object {
 // addressPairs returns the addresses of the MACEntries, which an interface may use. They are
 // always set, because without them aclservice does not notice that an interface leaves a list. An
 // interface whose elan-interface does not exist keeps the addresses that it has.
-func addressPairs(objects []netvirt.Object, there content) (pairs []addressPair) {
-	if e, ok := there[interfaces].(*ietfInterface); ok && there[elanInterfaces] == nil {
-		pairs = slices.Clone(e.Pairs)
+func addressPairs(addresses []netvirt.MACEntry, there content) []addressPair {
+	if e, ok := there[interfaces].(*ietfInterface); ok && there[elanInterfaces] == nil && len(addresses) == 0 {
+		return slices.Clone(e.Pairs)
 	}
-	if own := each(objects, func(m netvirt.MACEntry) netip.Addr { return m.Address }); len(own) > 0 {
-		pairs = nil
-		for _, m := range own {
-			pairs = append(pairs, addressPair{m.MAC, m.Address.String()})
-		}
+	pairs := make([]addressPair, len(addresses))
+	for i, m := range addresses {
+		pairs[i] = addressPair{m.MAC, m.Address.String()}
 	}
 	return pairs
 }
@@ -280,9 +275,8 @@ func (c *codec) secure(e *ietfInterface, objects []netvirt.Object) []word {
 // interfaceACLOf returns the InterfaceACL in the entry of an interface; ok is false if it has
 // none.
 func interfaceACLOf(e *ietfInterface) (o netvirt.InterfaceACL, ok bool) {
-	words := parseDescription(e.Description)
-	acls, hasACLs := find(words, "acls")
-	groups, hasGroups := find(words, "remote-groups")
+	acls, hasACLs := find(e.Description, "acls")
+	groups, hasGroups := find(e.Description, "remote-groups")
 	namespace, _, _, _ := netvirt.ParseInterfaceName(e.Name)
 	return netvirt.InterfaceACL{
 		Interface: e.Name, Namespace: namespace, SecurityGroups: netvirt.NameList(acls), RemoteGroups: netvirt.NameList(groups),

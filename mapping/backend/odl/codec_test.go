@@ -188,10 +188,15 @@ func TestDescriptions(t *testing.T) {
 		description := describe(word{"one", text}, word{"two", "x"})
 		require.True(t, marked(description))
 		require.NotContains(t, description, "?")
-		require.Equal(t, []word{{"one", text}, {"two", "x"}}, parseDescription(description))
+		require.Equal(t, map[string]string{"one": text, "two": "x"}, maps.Collect(words(description)))
+		for _, name := range []string{"one", "two", "three"} {
+			value, ok := find(description, name)
+			require.Equal(t, map[string]string{"one": text, "two": "x"}[name], value)
+			require.Equal(t, name != "three", ok)
+		}
 	}
 	require.False(t, marked("coe-bridges"))
-	require.Nil(t, parseDescription("private network"))
+	require.Empty(t, maps.Collect(words("private network one=1")))
 }
 
 func TestEscape(t *testing.T) {

@@ -129,7 +129,7 @@ func decodeELANInstance(objects []netvirt.Object, have content) []netvirt.Object
 func (c *codec) decodeVPNInstance(objects []netvirt.Object, have content) []netvirt.Object {
 	switch e := have[vpnInstances].(type) {
 	case *vpnInstance:
-		namespace, ok := find(parseDescription(e.Description), "namespace")
+		namespace, ok := find(e.Description, "namespace")
 		if !ok {
 			namespace = e.Name
 		}
@@ -165,10 +165,9 @@ func (c *codec) namespaceOf(vpn string) string {
 func (c *codec) decodeInterface(objects []netvirt.Object, name string, have content) []netvirt.Object {
 	namespace, pod, _, _ := netvirt.ParseInterfaceName(name)
 	if e, ok := have[interfaces].(*ietfInterface); ok {
-		words := parseDescription(e.Description)
 		o := netvirt.Interface{Name: name, Namespace: namespace, Pod: pod, ParentInterface: e.Parent}
-		o.PodUID, _ = find(words, "pod")
-		if o.UID, ok = find(words, "interface"); !ok {
+		o.PodUID, _ = find(e.Description, "pod")
+		if o.UID, ok = find(e.Description, "interface"); !ok {
 			o.UID = o.PodUID
 		}
 		objects = append(objects, o)
@@ -179,10 +178,9 @@ func (c *codec) decodeInterface(objects []netvirt.Object, name string, have cont
 	elan := ""
 	if e, ok := have[elanInterfaces].(*elanInterface); ok {
 		elan = e.ELAN
-		words := parseDescription(e.Description)
-		chassis, _ := find(words, "chassis")
+		chassis, _ := find(e.Description, "chassis")
 		objects = append(objects, netvirt.ELANInterface{Name: name, Namespace: namespace, ELAN: elan, Chassis: chassis})
-		objects = decodeMACEntries(objects, namespace, e, words)
+		objects = decodeMACEntries(objects, namespace, e)
 	}
 	if e, ok := have[vpnInterfaces].(*vpnInterface); ok {
 		o := netvirt.VPNInterface{Name: name, Namespace: namespace}
@@ -201,7 +199,7 @@ func (c *codec) decodeInterface(objects []netvirt.Object, name string, have cont
 }
 
 // decodeMACEntries decodes each address once: an entry with an address twice is damaged.
-func decodeMACEntries(objects []netvirt.Object, namespace string, e *elanInterface, words []word) []netvirt.Object {
+func decodeMACEntries(objects []netvirt.Object, namespace string, e *elanInterface) []netvirt.Object {
 	add := func(mac, text string) {
 		address, err := netip.ParseAddr(text)
 		if err != nil || slices.ContainsFunc(objects, func(o netvirt.Object) bool {
@@ -215,8 +213,8 @@ func decodeMACEntries(objects []netvirt.Object, namespace string, e *elanInterfa
 	for _, m := range e.MACEntries {
 		add(m.MAC, m.Address)
 	}
-	for _, w := range words {
-		if address, mac, ok := strings.Cut(w.value, "@"); ok && w.name == "also" {
+	for name, value := range words(e.Description) {
+		if address, mac, ok := strings.Cut(value, "@"); ok && name == "also" {
 			add(mac, address)
 		}
 	}

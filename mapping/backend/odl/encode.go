@@ -140,7 +140,7 @@ const exportOnly = "export_extcommunity"
 func transitOf(e entry) string {
 	switch e := e.(type) {
 	case *vpnInstance:
-		transit, _ := find(parseDescription(e.Description), "transit")
+		transit, _ := find(e.Description, "transit")
 		return transit
 	case *flatVPNInstance:
 		for _, t := range e.Targets.Target {
@@ -157,11 +157,12 @@ func (c *codec) encodeInterface(u unit, objects []netvirt.Object, there content)
 	if _, _, _, err := netvirt.ParseInterfaceName(u.name); err != nil {
 		return out, err
 	}
+	addresses := each(objects, func(m netvirt.MACEntry) netip.Addr { return m.Address })
 	if o, ok := head[netvirt.Interface](objects); ok {
-		out[interfaces] = c.encodeIETFInterface(o, objects, there)
+		out[interfaces] = c.encodeIETFInterface(o, objects, addresses, there)
 	}
 	if o, ok := head[netvirt.ELANInterface](objects); ok {
-		e, err := encodeELANInterface(o, objects)
+		e, err := encodeELANInterface(o, addresses)
 		if err != nil {
 			return out, err
 		}
@@ -175,13 +176,13 @@ func (c *codec) encodeInterface(u unit, objects []netvirt.Object, there content)
 
 // encodeIETFInterface puts the UIDs of the pod and of the interface into the description, and the
 // names of its ACLs and RemoteGroups.
-func (c *codec) encodeIETFInterface(o netvirt.Interface, objects []netvirt.Object, there content) entry {
+func (c *codec) encodeIETFInterface(o netvirt.Interface, objects []netvirt.Object, addresses []netvirt.MACEntry, there content) entry {
 	words := []word{{"pod", o.PodUID}}
 	if o.UID != o.PodUID {
 		words = append(words, word{"interface", o.UID})
 	}
 	e := &ietfInterface{Name: o.Name, Type: "iana-if-type:l2vlan", Enabled: true, L2VLANMode: "trunk", Parent: o.ParentInterface}
-	e.Pairs = addressPairs(objects, there)
+	e.Pairs = addressPairs(addresses, there)
 	words = append(words, c.secure(e, objects)...)
 	e.normalize()
 	e.Description = describe(words...)
@@ -191,14 +192,14 @@ func (c *codec) encodeIETFInterface(o netvirt.Interface, objects []netvirt.Objec
 // encodeELANInterface puts the lowest address of a MAC address into ip-prefix, since the MAC
 // address is the key of static-mac-entries. It puts the other addresses and the host name
 // of the node into the description.
-func encodeELANInterface(o netvirt.ELANInterface, objects []netvirt.Object) (entry, error) {
+func encodeELANInterface(o netvirt.ELANInterface, addresses []netvirt.MACEntry) (entry, error) {
 	e := &elanInterface{Name: o.Name, ELAN: o.ELAN}
 	var words []word
 	if o.Chassis != "" {
 		words = append(words, word{"chassis", o.Chassis})
 	}
 	taken := map[string]bool{}
-	for _, m := range each(objects, func(m netvirt.MACEntry) netip.Addr { return m.Address }) {
+	for _, m := range addresses {
 		if taken[m.MAC] {
 			words = append(words, word{"also", m.Address.String() + "@" + m.MAC})
 			continue

@@ -1,6 +1,7 @@
 package odl
 
 import (
+	"bytes"
 	"cmp"
 	"reflect"
 	"slices"
@@ -28,7 +29,22 @@ type others struct {
 	Others jsontext.Value `json:",embed"` //nolint:staticcheck // the option is go-json-experiment's
 }
 
-func same(a, b entry) bool { return reflect.DeepEqual(a, b) }
+// same reports whether two normalized entries are equal. Those of pods, which are most of a
+// datastore, are compared without reflection.
+func same(a, b entry) bool {
+	switch a := a.(type) {
+	case *ietfInterface:
+		b, ok := b.(*ietfInterface)
+		return ok && a.same(b)
+	case *elanInterface:
+		b, ok := b.(*elanInterface)
+		return ok && a.same(b)
+	case *vpnInterface:
+		b, ok := b.(*vpnInterface)
+		return ok && a.same(b)
+	}
+	return reflect.DeepEqual(a, b)
+}
 
 // prefixed adds the module to an identity without one. The module may be left out if it is
 // the module of the leaf (RFC 7951, section 6.8).
@@ -129,6 +145,12 @@ func (e *ietfInterface) normalize() {
 func (e *ietfInterface) own() entry       { o := *e; o.Others = nil; return &o }
 func (e *ietfInterface) keep(there entry) { e.Others = there.(*ietfInterface).Others }
 
+func (e *ietfInterface) same(o *ietfInterface) bool {
+	return e.Name == o.Name && e.Type == o.Type && e.Enabled == o.Enabled && e.L2VLANMode == o.L2VLANMode && e.Parent == o.Parent &&
+		e.Description == o.Description && (e.Secured == nil) == (o.Secured == nil) && (e.Secured == nil || *e.Secured == *o.Secured) &&
+		slices.Equal(e.Groups, o.Groups) && slices.Equal(e.Pairs, o.Pairs) && bytes.Equal(e.Others, o.Others)
+}
+
 type elanInterface struct {
 	Name        string     `json:"name"`
 	ELAN        string     `json:"elan-instance-name"`
@@ -148,6 +170,11 @@ func (e *elanInterface) normalize() {
 }
 func (e *elanInterface) own() entry       { o := *e; o.Others = nil; return &o }
 func (e *elanInterface) keep(there entry) { e.Others = there.(*elanInterface).Others }
+
+func (e *elanInterface) same(o *elanInterface) bool {
+	return e.Name == o.Name && e.ELAN == o.ELAN && slices.Equal(e.MACEntries, o.MACEntries) && e.Description == o.Description &&
+		bytes.Equal(e.Others, o.Others)
+}
 
 // vpnInterface is a vpn-interface of either module; see MarshalJSONTo.
 type vpnInterface struct {
@@ -193,6 +220,14 @@ func (e *vpnInterface) own() entry {
 		}
 	}
 	return &o
+}
+
+func (e *vpnInterface) same(o *vpnInterface) bool {
+	return e.Name == o.Name && e.Router == o.Router && slices.Equal(e.VPNs, o.VPNs) && e.moved == o.moved && bytes.Equal(e.Others, o.Others) &&
+		slices.EqualFunc(e.Adjacencies, o.Adjacencies, func(a, b adjacency) bool {
+			return a.Address == b.Address && a.MAC == b.MAC && a.Type == b.Type && a.SubnetID == b.SubnetID && a.Gateway == b.Gateway &&
+				bytes.Equal(a.Others, b.Others)
+		})
 }
 
 func (e *vpnInterface) keep(there entry) {

@@ -1,6 +1,7 @@
 package odl
 
 import (
+	"iter"
 	"net/url"
 	"strings"
 )
@@ -30,26 +31,26 @@ func marked(description string) bool {
 	return description == mark || strings.HasPrefix(description, mark+" ")
 }
 
-// parseDescription returns the words of a description; none if it does not have our mark.
-func parseDescription(description string) []word {
-	if !marked(description) {
-		return nil
-	}
-	var words []word
-	for text := range strings.FieldsSeq(description[len(mark):]) {
-		name, value, _ := strings.Cut(text, "=")
-		if value, err := url.PathUnescape(value); err == nil {
-			words = append(words, word{name, value})
+// words returns the words of a description; none if it does not have our mark.
+func words(description string) iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		if !marked(description) {
+			return
+		}
+		for text := range strings.FieldsSeq(description[len(mark):]) {
+			name, value, _ := strings.Cut(text, "=")
+			if value, err := url.PathUnescape(value); err == nil && !yield(name, value) {
+				return
+			}
 		}
 	}
-	return words
 }
 
-// find returns the value of the first word with a name.
-func find(words []word, name string) (value string, ok bool) {
-	for _, w := range words {
-		if w.name == name {
-			return w.value, true
+// find returns the value of the first word with a name in a description.
+func find(description, name string) (value string, ok bool) {
+	for n, value := range words(description) {
+		if n == name {
+			return value, true
 		}
 	}
 	return "", false
