@@ -20,11 +20,15 @@ func main() {
 	root.SetErr(&output.Terminal{Writer: os.Stderr})
 	err := root.ExecuteContext(ctx)
 	stop()
-	if answer, ok := errors.AsType[output.Exit](err); ok {
-		os.Exit(answer.Status)
+	status := 1
+	answer, ends := errors.AsType[output.Exit](err)
+	if ends {
+		status = answer.Status
 	}
 	if err != nil {
-		fmt.Fprintln(&output.Terminal{Writer: os.Stderr}, "coe-bridge: "+err.Error())
-		os.Exit(1)
+		if !ends || answer.Err != nil {
+			fmt.Fprintln(&output.Terminal{Writer: os.Stderr}, "coe-bridge: "+err.Error())
+		}
+		os.Exit(status)
 	}
 }
