@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/connectivity"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/node"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/passwd"
@@ -46,8 +47,9 @@ environment, and the environment overrides the file.`,
   coe-bridge apply -f network.yaml
   coe-bridge watch pods
 
-  # find out what is wrong with a pod
-  coe-bridge trace default/web`,
+  # find out what is wrong with a pod, and with the network of a cluster
+  coe-bridge trace default/web
+  coe-bridge connectivity test`,
 		SilenceUsage:          true,
 		SilenceErrors:         true,
 		DisableFlagsInUseLine: true,
@@ -64,7 +66,7 @@ environment, and the environment overrides the file.`,
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		return flags.ApplySettings(cmd, file)
 	}
-	root.AddCommand(serve.New(version), node.NewAgent(version), node.NewDoctor(), plan.New(), plan.NewConvert(), policy.New())
+	root.AddCommand(serve.New(version), node.NewAgent(version), node.NewDoctor(), plan.New(), plan.NewConvert(), policy.New(), connectivity.New())
 	root.AddCommand(remote.Commands()...)
 	root.AddCommand(passwd.New(), newCompletion(), newVersion())
 	root.CompletionOptions.DisableDefaultCmd = true

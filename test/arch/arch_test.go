@@ -120,7 +120,12 @@ var rules = map[string]rule{
 		[]string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
 		"looks at what the agent needs, by the agent's own seams",
 	},
-	"yang": {nil, []string{"github.com/openconfig/goyang", "github.com/go-json-experiment/json"}, "schema and validation; knows no HTTP"},
+	"connectivity/cluster": {
+		[]string{"connectivity"}, []string{"golang.org/x/sync/errgroup", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+		"runs a test in any cluster; knows neither a bridge nor the network plugin",
+	},
+	"connectivity": {nil, nil, "pure: plans checks and judges results; knows no cluster"},
+	"yang":         {nil, []string{"github.com/openconfig/goyang", "github.com/go-json-experiment/json"}, "schema and validation; knows no HTTP"},
 	"restconf/datastore": {
 		[]string{"yang"},
 		[]string{"go.etcd.io/etcd", "go.etcd.io/raft", "go.uber.org/zap", "google.golang.org/grpc", "golang.org/x/sync/semaphore", "golang.org/x/sys/unix"},
@@ -183,8 +188,8 @@ var rules = map[string]rule{
 	"cmd/coe-cni":   {[]string{"cni/plugin"}, []string{"github.com/containernetworking/cni/pkg/skel"}, "starts for each call of a runtime"},
 	"cmd/coe-bridge": {
 		[]string{
-			"cmd/coe-bridge/flags", "cmd/coe-bridge/node", "cmd/coe-bridge/output", "cmd/coe-bridge/passwd", "cmd/coe-bridge/plan",
-			"cmd/coe-bridge/policy", "cmd/coe-bridge/remote", "cmd/coe-bridge/serve",
+			"cmd/coe-bridge/connectivity", "cmd/coe-bridge/flags", "cmd/coe-bridge/node", "cmd/coe-bridge/output", "cmd/coe-bridge/passwd",
+			"cmd/coe-bridge/plan", "cmd/coe-bridge/policy", "cmd/coe-bridge/remote", "cmd/coe-bridge/serve",
 		},
 		[]string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		"the root command; knows only its commands",
@@ -218,6 +223,10 @@ var rules = map[string]rule{
 		},
 		[]string{"github.com/spf13/cobra"},
 		"asks the evaluator, and prints",
+	},
+	"cmd/coe-bridge/connectivity": {
+		[]string{"cmd/coe-bridge/output", "connectivity", "connectivity/cluster"}, []string{"github.com/spf13/cobra", "golang.org/x/term"},
+		"turns flags into a test, and prints its report",
 	},
 	"cmd/coe-bridge/running": {
 		[]string{"coe/kube", "coe/kube/manifest", "mapping/plan"}, []string{"github.com/spf13/cobra", "k8s.io/client-go/rest"},

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/connectivity"
 )
 
 // TestReasonsAreExplained: every reason of a problem has a line in the table of troubleshoot.md, and the table has
@@ -45,6 +47,19 @@ func TestReasonsAreExplained(t *testing.T) {
 		explained = append(explained, line[1])
 	}
 	require.Equal(t, reasons, explained)
+}
+
+// TestChecksAreExplained: every kind of check of connectivity test has a line in the table of troubleshoot.md.
+func TestChecksAreExplained(t *testing.T) {
+	text := string(read(t, filepath.Join(root, "docs/troubleshoot.md")).text)
+	_, table, found := strings.Cut(text, "| check | what connects to what |")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	var explained []connectivity.Kind
+	for _, line := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(table, -1) {
+		explained = append(explained, connectivity.Kind(line[1]))
+	}
+	require.Equal(t, connectivity.Kinds(), explained)
 }
 
 // TestPackagesAreListed: every package of the product has a line in the tables of architecture.md.

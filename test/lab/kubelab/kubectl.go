@@ -51,6 +51,9 @@ func (l *Lab) writeBridgeWrapper() error {
 	return nil
 }
 
+// Program returns the path of coe-bridge, for commands that ask the API server. They run at Outside, with Kubeconfig.
+func (l *Lab) Program() string { return l.checkout.path("bin", "coe-bridge") }
+
 // Ask runs a client command of coe-bridge, and returns its output.
 func (l *Lab) Ask(ctx context.Context, args ...string) (string, error) {
 	return run(ctx, "", l.Bridge(), args...)

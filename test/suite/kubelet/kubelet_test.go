@@ -32,6 +32,8 @@ func TestCluster(t *testing.T) {
 		{"a sandbox is made again", c.testSandbox},
 		{"kubelet is killed in mid-ADD", func(t *testing.T) { c.testKilledInAdd(t, "hyperkube", "kubelet") }},
 		{"the agent is killed in mid-ADD", func(t *testing.T) { c.testKilledInAdd(t, "coe-bridge", "agent") }},
+		{"connectivity test", c.testConnectivity},
+		{"connectivity test finds a small MTU", c.testConnectivityFails},
 		{"the switch is restarted", c.testSwitch},
 		{"nobody loses a packet", c.testProbes},
 		{"a node is rebooted", c.testReboot},

@@ -1,0 +1,65 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+func event(name, reason, message string, last time.Time) *corev1.Event {
+	return &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "x"}, Type: corev1.EventTypeWarning, Reason: reason, Message: message,
+		InvolvedObject: corev1.ObjectReference{Name: "client-1"}, LastTimestamp: metav1.NewTime(last),
+	}
+}
+
+// A pod that does not run has the most precise reason that Kubernetes gives.
+func TestWhyNot(t *testing.T) {
+	waiting := func(reason, message string) corev1.PodStatus {
+		return corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+		}}}
+	}
+	now := time.Now()
+	series := event("c", "Failed", "again", time.Time{})
+	series.EventTime = metav1.NewMicroTime(now)
+	series.Series = &corev1.EventSeries{LastObservedTime: metav1.NewMicroTime(now.Add(time.Minute))}
+	for name, test := range map[string]struct {
+		status corev1.PodStatus
+		events []runtime.Object
+		want   string
+	}{
+		"refused by kubelet": {corev1.PodStatus{Reason: "OutOfpods", Message: "Node didn't have enough resource"}, nil, "OutOfpods: Node didn't have enough resource"},
+		"no image":           {waiting("ImagePullBackOff", "Back-off pulling image"), nil, "ImagePullBackOff: Back-off pulling image"},
+		"ended": {
+			corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+				State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}},
+			}}},
+			nil, "its program has ended with status 1: Error",
+		},
+		"no network": {
+			waiting("ContainerCreating", ""),
+			[]runtime.Object{event("a", "FailedCreatePodSandBox", "plugin failed", now), event("b", "FailedMount", "timed out", now.Add(-time.Minute))},
+			"FailedCreatePodSandBox: plugin failed",
+		},
+		"repeated": {
+			waiting("ContainerCreating", ""), []runtime.Object{event("a", "FailedCreatePodSandBox", "plugin failed", now), series}, "Failed: again",
+		},
+		"unknown": {waiting("ContainerCreating", ""), nil, "it does not run after 2m0s, and has no event that says why"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, test.want, newTest(test.events...).whyNot(t.Context(), "client-1", &corev1.Pod{Status: test.status}))
+		})
+	}
+	require.Equal(t, "the API server has not listed the pod", newTest().whyNot(t.Context(), "client-1", nil))
+}
+
+// newTest returns a test of a cluster that has some objects.
+func newTest(objects ...runtime.Object) *test {
+	return &test{Config: Config{StartTimeout: 2 * time.Minute}, client: fake.NewClientset(objects...), namespace: "x"}
+}

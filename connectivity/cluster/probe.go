@@ -1,0 +1,83 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/util/exec"
+
+	"github.com/coe-bridge/coe-bridge/connectivity"
+)
+
+// agnhost is the program of the image.
+const agnhost = "/agnhost"
+
+// Times of a probe.
+const (
+	// connectTimeout is longer than the second after which TCP repeats a lost packet.
+	connectTimeout = 2 * time.Second
+	// probeTimeout also bounds the resolution of a name, and what the API server, kubelet and the
+	// container runtime need to start the probe.
+	probeTimeout = 20 * time.Second
+)
+
+// probe runs the probe of a check in its pod. It starts through kubelet, so that it needs nothing of
+// the network that it tests.
+func (t *test) probe(ctx context.Context, c connectivity.Check) connectivity.Outcome {
+	argv := []string{agnhost, "connect", "--timeout=" + connectTimeout.String(), "--protocol=" + strings.ToLower(string(c.Protocol))}
+	if n := c.UDPData(); n > 0 {
+		argv = append(argv, "--udp-data="+strings.Repeat("x", n-1)) // connect adds a line feed
+	}
+	_, text, err := t.exec(ctx, c.From, append(argv, c.Target)...)
+	if err == nil {
+		return connectivity.Outcome{}
+	}
+	if _, ended := errors.AsType[exec.CodeExitError](err); ended {
+		return connectivity.Read(text)
+	}
+	return connectivity.Outcome{Cause: connectivity.NotRun, Detail: err.Error()}
+}
+
+// readMTUs adds the MTUs of clients to the facts. Container runtimes call the interface eth0.
+func (t *test) readMTUs(ctx context.Context) {
+	for i := range t.facts.Pods {
+		p := &t.facts.Pods[i]
+		if p.Role != connectivity.Client || p.Problem != "" {
+			continue
+		}
+		text, _, err := t.exec(ctx, p.Name, agnhost, "mounttest", "--file_content=/sys/class/net/eth0/mtu")
+		if err != nil {
+			continue // the MTU is unknown
+		}
+		_, number, _ := strings.Cut(text, `": `)
+		p.MTU, _ = strconv.Atoi(strings.TrimSpace(number))
+	}
+}
+
+// exec runs a program in a pod, and returns its output and its error output. The API server must be of
+// Kubernetes 1.30 or later, whose exec takes websockets.
+func (t *test) exec(ctx context.Context, pod string, argv ...string) (stdout, stderr string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	url := t.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(t.namespace).Name(pod).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Command: argv, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
+	executor, err := remotecommand.NewWebSocketExecutor(t.API, http.MethodGet, url.String())
+	if err != nil {
+		return "", "", err
+	}
+	var out, said bytes.Buffer
+	if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &said}); ctx.Err() != nil {
+		return "", "", ctx.Err() // the buffers can still be written to
+	} else if err != nil {
+		return out.String(), said.String(), err
+	}
+	return out.String(), said.String(), nil
+}

@@ -1,0 +1,258 @@
+package connectivity
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+)
+
+// planner collects checks.
+type planner struct {
+	facts  Facts
+	checks []Check
+}
+
+// add adds the checks of a kind. Without any it adds one that is skipped for a reason.
+func (p *planner) add(kind Kind, checks []Check, without string) {
+	if len(checks) == 0 {
+		checks = []Check{{Skip: without}}
+	}
+	for _, c := range checks {
+		c.Kind = kind
+		p.checks = append(p.checks, c)
+	}
+}
+
+// role returns the pods of a role.
+func (p *planner) role(role Role) (pods []Pod) {
+	for _, pod := range p.facts.Pods {
+		if pod.Role == role {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// end is what a probe connects to.
+type end struct {
+	name, node string
+	addresses  []netip.Addr
+	port       uint16
+	problem    string
+}
+
+func (p Pod) end() end { return end{p.Name, p.Node, p.Addresses, Port, p.skipReason()} }
+
+func (p *planner) serviceEnds() (ends []end) {
+	for _, s := range p.facts.Services {
+		ends = append(ends, end{s.Name, s.Node, s.Addresses, Port, p.serviceProblem(s)})
+	}
+	return ends
+}
+
+func (p *planner) nodeEnds() (ends []end) {
+	for _, n := range p.facts.Nodes {
+		ends = append(ends, end{n.Name, n.Name, n.Addresses, n.Port, ""})
+	}
+	return ends
+}
+
+// serviceProblem returns why a service cannot be checked.
+func (p *planner) serviceProblem(s Service) string {
+	if s.Problem != "" {
+		return s.Problem
+	}
+	for _, pod := range p.role(Server) {
+		if pod.Node == s.Node {
+			return pod.skipReason()
+		}
+	}
+	return ""
+}
+
+func (p Pod) skipReason() string {
+	if p.Problem == "" {
+		return ""
+	}
+	return "pod " + p.Name + " does not run"
+}
+
+// between returns checks from a pod to an end, for each family that both have and each protocol.
+func between(from Pod, to end, protocols ...Protocol) (checks []Check) {
+	c := Check{From: from.Name, FromNode: from.Node, To: to.name, ToNode: to.node}
+	for _, reason := range []string{from.skipReason(), to.problem} {
+		if reason != "" {
+			c.Skip = reason
+			return []Check{c}
+		}
+	}
+	for _, f := range families {
+		i := slices.IndexFunc(to.addresses, f.of)
+		if i < 0 || !slices.ContainsFunc(from.Addresses, f.of) {
+			continue
+		}
+		c.Family, c.Target = f.name, netip.AddrPortFrom(to.addresses[i], to.port).String()
+		for _, c.Protocol = range protocols {
+			checks = append(checks, c)
+		}
+	}
+	return checks
+}
+
+// each returns the checks from each pod to each end.
+func each(from []Pod, to []end, protocols ...Protocol) (checks []Check) {
+	for _, pod := range from {
+		for _, e := range to {
+			checks = append(checks, between(pod, e, protocols...)...)
+		}
+	}
+	return checks
+}
+
+func (p *planner) servers() (ends []end) {
+	for _, pod := range p.role(Server) {
+		ends = append(ends, pod.end())
+	}
+	return ends
+}
+
+func (p *planner) start() {
+	var checks []Check
+	for _, pod := range p.facts.Pods {
+		checks = append(checks, Check{From: pod.Name, FromNode: pod.Node, Problem: pod.Problem})
+	}
+	p.add(PodStart, checks, "")
+}
+
+func (p *planner) pods() {
+	var same, other []Check
+	for _, c := range each(p.role(Client), p.servers(), TCP, UDP) {
+		if c.FromNode == c.ToNode {
+			same = append(same, c)
+		} else {
+			other = append(other, c)
+		}
+	}
+	p.add(SameNode, same, "the pods have no address of the same family")
+	p.add(OtherNode, other, "the test has only one node")
+}
+
+// fullPackets checks that packets as large as the MTU of the sender arrive. The sender's kernel sets DF,
+// because they need no fragments.
+func (p *planner) fullPackets() {
+	var checks []Check
+	for _, client := range p.role(Client) {
+		for _, c := range each([]Pod{client}, p.servers(), UDP) {
+			c.Bytes = min(client.MTU, maxBytes)
+			if c.Skip == "" && c.UDPData() == 0 {
+				c.Skip = "the MTU of pod " + client.Name + " is unknown"
+			}
+			checks = append(checks, c)
+		}
+	}
+	p.add(FullPackets, checks, "the pods have no address of the same family")
+}
+
+func (p *planner) services() {
+	p.add(PodToService, each(p.role(Client), p.serviceEnds(), TCP, UDP), "no service has an address of a family of the pods")
+}
+
+func (p *planner) names() {
+	if !p.facts.DNS {
+		p.add(DNS, nil, "the cluster has no name server: no service of kube-system or openshift-dns has UDP port 53")
+		return
+	}
+	var checks []Check
+	for _, client := range p.role(Client) {
+		for _, e := range p.serviceEnds() {
+			c := Check{From: client.Name, FromNode: client.Node, To: e.name, ToNode: e.node, Protocol: TCP, Target: e.name + ":" + strconv.Itoa(Port)}
+			if c.Skip = client.skipReason(); c.Skip == "" {
+				c.Skip = e.problem
+			}
+			checks = append(checks, c)
+		}
+	}
+	p.add(DNS, checks, "the test has no service")
+}
+
+func (p *planner) hairpin() {
+	var checks []Check
+	for _, c := range each(p.role(Server), p.serviceEnds(), TCP) {
+		if c.FromNode == c.ToNode {
+			checks = append(checks, c)
+		}
+	}
+	p.add(Hairpin, checks, "no service has an address of a family of the pods")
+}
+
+func (p *planner) nodes() {
+	const without = "no pod has an address of a family of a node"
+	p.add(PodToNode, each(p.role(Client), p.nodeEnds(), TCP), without)
+	p.add(NodeToPod, each(p.role(Host), p.servers(), TCP), without)
+	p.add(NodeToService, each(p.role(Host), p.serviceEnds(), TCP), "no service has an address of a family of a node")
+}
+
+// nodePorts checks that each node serves the port of a server of the next node.
+func (p *planner) nodePorts() {
+	var ends []end
+	for i, n := range p.nodeEnds() {
+		n.port = 0
+		if len(p.facts.NodePorts) > 0 {
+			s := p.facts.NodePorts[(i+1)%len(p.facts.NodePorts)]
+			n.port, n.problem = s.NodePort, p.serviceProblem(s)
+		}
+		if n.port == 0 && n.problem == "" {
+			n.problem = "the services have no node port"
+		}
+		ends = append(ends, n)
+	}
+	p.add(NodePort, each(p.role(Host), ends, TCP), "no node has an address")
+}
+
+func (p *planner) outside() {
+	if p.facts.Outside == "" {
+		p.add(Outside, nil, "no address is given: name one with --outside HOST:PORT")
+		return
+	}
+	var checks []Check
+	for _, client := range p.role(Client) {
+		checks = append(checks, Check{
+			From: client.Name, FromNode: client.Node, To: p.facts.Outside, Protocol: TCP, Target: p.facts.Outside, Skip: client.skipReason(),
+		})
+	}
+	p.add(Outside, checks, "the test has no client")
+}
+
+// policies checks that the first policy denies the connections of all clients, and that the second
+// allows only the first client.
+func (p *planner) policies() {
+	const without = "the pods have no address of the same family"
+	clients := p.role(Client)
+	denied := each(clients, p.servers(), TCP)
+	for i := range denied {
+		denied[i].Stage, denied[i].Blocked = Denied, true
+	}
+	allowed := each(clients, p.servers(), TCP)
+	for i, c := range allowed {
+		allowed[i].Stage, allowed[i].Blocked = Allowed, c.From != clients[0].Name
+	}
+	p.add(PolicyDeny, denied, without)
+	p.add(PolicyAllow, allowed, without)
+}
+
+// Select returns the checks of a stage. Later stages need the results of those before: a check of a
+// policy is skipped unless its path has worked without one, because a broken path looks like a denied one.
+func Select(checks []Check, stage Stage, before []Result) (selected []Check) {
+	for _, c := range checks {
+		if c.Stage != stage {
+			continue
+		}
+		if stage != Open && c.Skip == "" && !slices.ContainsFunc(before, func(r Result) bool {
+			return r.Status == Passed && r.Stage == Open && r.From == c.From && r.Target == c.Target && r.Protocol == c.Protocol
+		}) {
+			c.Skip = "the path fails without a policy, or was not checked"
+		}
+		selected = append(selected, c)
+	}
+	return selected
+}
