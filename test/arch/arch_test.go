@@ -120,12 +120,12 @@ var rules = map[string]rule{
 		[]string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
 		"looks at what the agent needs, by the agent's own seams",
 	},
-	"connectivity/cluster": {
-		[]string{"connectivity"}, []string{"golang.org/x/sync/errgroup", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	"coe/kube/connectivity/cluster": {
+		[]string{"coe/kube/connectivity"}, []string{"golang.org/x/sync/errgroup", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 		"runs a test in any cluster; knows neither a bridge nor the network plugin",
 	},
-	"connectivity": {nil, nil, "pure: plans checks and judges results; knows no cluster"},
-	"yang":         {nil, []string{"github.com/openconfig/goyang", "github.com/go-json-experiment/json"}, "schema and validation; knows no HTTP"},
+	"coe/kube/connectivity": {nil, nil, "pure: plans checks and judges results; knows no cluster"},
+	"yang":                  {nil, []string{"github.com/openconfig/goyang", "github.com/go-json-experiment/json"}, "schema and validation; knows no HTTP"},
 	"restconf/datastore": {
 		[]string{"yang"},
 		[]string{"go.etcd.io/etcd", "go.etcd.io/raft", "go.uber.org/zap", "google.golang.org/grpc", "golang.org/x/sync/semaphore", "golang.org/x/sys/unix"},
@@ -225,7 +225,7 @@ var rules = map[string]rule{
 		"asks the evaluator, and prints",
 	},
 	"cmd/coe-bridge/connectivity": {
-		[]string{"cmd/coe-bridge/output", "connectivity", "connectivity/cluster"}, []string{"github.com/spf13/cobra", "golang.org/x/term"},
+		[]string{"cmd/coe-bridge/output", "coe/kube/connectivity", "coe/kube/connectivity/cluster"}, []string{"github.com/spf13/cobra", "golang.org/x/term"},
 		"turns flags into a test, and prints its report",
 	},
 	"cmd/coe-bridge/running": {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/connectivity"
+	"github.com/coe-bridge/coe-bridge/coe/kube/connectivity"
 )
 
 // TestReasonsAreExplained: every reason of a problem has a line in the table of troubleshoot.md, and the table has

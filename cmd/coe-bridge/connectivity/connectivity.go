@@ -15,8 +15,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
-	"github.com/coe-bridge/coe-bridge/connectivity"
-	"github.com/coe-bridge/coe-bridge/connectivity/cluster"
+	"github.com/coe-bridge/coe-bridge/coe/kube/connectivity"
+	"github.com/coe-bridge/coe-bridge/coe/kube/connectivity/cluster"
 )
 
 // New returns the command connectivity.

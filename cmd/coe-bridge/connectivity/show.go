@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
-	"github.com/coe-bridge/coe-bridge/connectivity"
+	"github.com/coe-bridge/coe-bridge/coe/kube/connectivity"
 )
 
 // show prints a report.

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/connectivity"
+	"github.com/coe-bridge/coe-bridge/coe/kube/connectivity"
 )
 
 // report has a passed, a failed and a skipped kind of check.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/coe-bridge/coe-bridge/connectivity"
+	"github.com/coe-bridge/coe-bridge/coe/kube/connectivity"
 	"github.com/coe-bridge/coe-bridge/test/lab/kubelab"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/coe-bridge/coe-bridge/connectivity"
+	"github.com/coe-bridge/coe-bridge/coe/kube/connectivity"
 )
 
 // Image is the default image of the pods. Kubernetes publishes it for its own tests, for all

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
 
-	"github.com/coe-bridge/coe-bridge/connectivity"
+	"github.com/coe-bridge/coe-bridge/coe/kube/connectivity"
 )
 
 // agnhost is the program of the image.
