@@ -100,7 +100,9 @@ type Service struct {
 	PodEndpoints []string
 	// Affinity is how long a client keeps its endpoint, in seconds; 0: no affinity.
 	Affinity uint32
-	Ignored  Ignored
+	// Local: clients of a node port reach only the endpoints on the node that they ask.
+	Local   bool
+	Ignored Ignored
 }
 
 // ServicePort is one port of a service.
@@ -110,7 +112,7 @@ type ServicePort struct {
 	Port     uint16
 	// TargetPort is a number, the name of an endpoint port, or empty for Port.
 	TargetPort string
-	NodePort   uint16
+	NodePort   uint16 // the port on every node; 0 for none
 }
 
 // Endpoints are the endpoints of a service (service:endpoints-info/endpoints). They belong to

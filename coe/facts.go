@@ -123,6 +123,11 @@ type VIP struct {
 	Port     uint16     `json:"port,omitempty"`
 }
 
+// PortOnNodes returns the VIP of a port on every node: a port of the unspecified address.
+func PortOnNodes(protocol string, port uint16) VIP {
+	return VIP{Address: netip.IPv4Unspecified(), Protocol: protocol, Port: port}
+}
+
 // VIPFact records the namespace whose services use a VIP. A VIP has at most one namespace.
 type VIPFact struct {
 	VIP
@@ -145,7 +150,7 @@ const (
 	AddressTaken    Reason = "AddressTaken"    // another interface has the address
 	NameTaken       Reason = "NameTaken"       // another pod, or another namespace's instance, has the name
 	AddressInvalid  Reason = "AddressInvalid"  // the requested address cannot be used
-	NotAllowed      Reason = "NotAllowed"      // the operator does not allow the external address of a service
+	NotAllowed      Reason = "NotAllowed"      // the operator does not allow the external address or the node port of a service
 	TooLarge        Reason = "TooLarge"        // a service has too many ports, addresses or endpoints; or the policies of a namespace have too many rules
 	IDsExhausted    Reason = "IDsExhausted"    // no VNI, route distinguisher or node number is left
 	NoEndpoint      Reason = "NoEndpoint"      // an endpoint is not the address of a mapped pod

@@ -12,14 +12,15 @@ const (
 	HostPort            Ignored = 1 << iota // pod: spec.containers[].ports[].hostPort
 	Bandwidth                               // pod: the bandwidth annotations of Kubernetes
 	NetworkID                               // pod: network-id of an interface (RESTCONF)
-	NodePort                                // service: type NodePort, or a node port
+	NodePort                                // service: a node port, where nodes answer on none
 	LoadBalancer                            // service: type LoadBalancer
-	ExternalPolicyLocal                     // service: spec.externalTrafficPolicy Local
+	ExternalPolicyLocal                     // service: spec.externalTrafficPolicy Local, where nodes answer on no port of it
 	InternalPolicyLocal                     // service: spec.internalTrafficPolicy Local
 	SourceRanges                            // service: spec.loadBalancerSourceRanges
 	Topology                                // service: spec.trafficDistribution or topology-mode
 	UnknownAnnotation                       // any object: an annotation with AnnotationPrefix
 	PolicyLogValue                          // namespace: PolicyLogAnnotation
+	HealthCheck                             // service: spec.healthCheckNodePort
 )
 
 // AnnotationPrefix is the prefix of the annotations that belong to the bridge.
@@ -29,14 +30,15 @@ var ignoredTexts = [...]string{
 	"hostPort is not served: use hostNetwork, or reach the pod at its own address",
 	"bandwidth annotations have no effect",
 	"network-id of an interface has no effect: the namespace and the node decide on the network",
-	"node ports are not served: use the cluster IP",
-	"type LoadBalancer brings no traffic from outside the cluster: use the cluster IP",
+	"node ports are not served: they need an IPv4 cluster IP, and the backend OVN without isolation",
+	"addresses of type LoadBalancer are not served outside the cluster: use the node ports",
 	"externalTrafficPolicy Local has no effect: every endpoint serves",
 	"internalTrafficPolicy Local has no effect: endpoints on all nodes serve",
 	"loadBalancerSourceRanges are not enforced: every source is let in",
 	"trafficDistribution and topology-mode have no effect: endpoints in all zones serve",
 	"an annotation that begins with " + AnnotationPrefix + " is unknown and has no effect: correct its name, or remove it",
 	"the annotation " + PolicyLogAnnotation + " has an unknown value and no effect: set it to " + string(LogDropped) + " or " + string(LogAll),
+	"healthCheckNodePort is not served: probe the node port",
 }
 
 // String returns the texts of the members. It does not allocate for a single member.

@@ -13,12 +13,12 @@ import (
 func TestIgnoredTexts(t *testing.T) {
 	require.Empty(t, coe.Ignored(0).String())
 	all := map[string]bool{}
-	for flag := coe.HostPort; flag <= coe.UnknownAnnotation; flag <<= 1 {
+	for flag := coe.HostPort; flag <= coe.HealthCheck; flag <<= 1 {
 		all[flag.String()] = true
 	}
-	require.Len(t, all, 10)
+	require.Len(t, all, 12)
 	require.NotContains(t, all, "")
-	whole := (coe.UnknownAnnotation<<1 - 1).String()
-	require.Equal(t, 9, strings.Count(whole, "; "))
+	whole := (coe.HealthCheck<<1 - 1).String()
+	require.Equal(t, 11, strings.Count(whole, "; "))
 	require.Less(t, len(whole), 1024)
 }

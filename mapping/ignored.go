@@ -26,13 +26,7 @@ func (b *builder) notEnforced() {
 		}
 	}
 	for _, s := range b.Services {
-		ignored := s.Ignored
-		for _, p := range s.Ports {
-			if p.NodePort != 0 {
-				ignored |= coe.NodePort
-			}
-		}
-		if ignored != 0 {
+		if ignored := s.Ignored | b.unserved(s); ignored != 0 {
 			b.unenforced("service", s.UID, s.Name, ignored.String())
 		}
 		if most := b.Limits.Affinity; most != 0 && s.Affinity > most {

@@ -31,6 +31,8 @@ type Settings struct {
 	Limits netvirt.Limits
 	// DHCPLeaseTime is the lease time that DHCP offers to pods, in seconds.
 	DHCPLeaseTime uint32
+	// NodePorts: nodes answer on the node ports of services.
+	NodePorts bool
 }
 
 // Isolated reports whether each namespace has its own address space.
@@ -96,6 +98,7 @@ func (b *builder) build() {
 	}
 	b.acls()
 	b.services()
+	b.exposures()
 	b.notEnforced()
 	b.closedPolicies()
 	b.profiles()

@@ -163,16 +163,22 @@ func (b *builder) addresses(s *coe.Service) []netip.Addr {
 			addresses = append(addresses, a)
 		}
 	}
-	for _, a := range s.ClusterIPs {
+	for _, a := range b.clusterAddresses(s) {
 		add(a)
-	}
-	if f := b.ServiceFacts[s.UID]; f != nil && f.Released == 0 && len(s.ClusterIPs) == 0 {
-		add(f.Address)
 	}
 	for _, a := range s.ExternalIPs {
 		add(a)
 	}
 	return addresses
+}
+
+// clusterAddresses returns the cluster addresses of the service, or the address that was chosen
+// for it.
+func (b *builder) clusterAddresses(s *coe.Service) []netip.Addr {
+	if f := b.ServiceFacts[s.UID]; f != nil && f.Released == 0 && len(s.ClusterIPs) == 0 {
+		return []netip.Addr{f.Address}
+	}
+	return s.ClusterIPs
 }
 
 // targets returns the service's targets: the addresses of its Endpoints, and the addresses

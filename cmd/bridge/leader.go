@@ -15,13 +15,14 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/agentstream"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 )
 
 // The prefixes of the leader's records: its choices, the interfaces that the backend has
-// confirmed, and the addresses of each namespace's services.
+// confirmed, and the addresses of each namespace's services. agentstream.ExposedRecords is one more.
 const (
 	chosen    = "chosen"
 	confirmed = "confirmed"
@@ -49,6 +50,7 @@ func (b *Bridge) lead(ctx context.Context, l *datastore.Leadership) error {
 		g.run("reconcile", l.Run)
 	}
 	g.run("confirm", func(ctx context.Context) error { r.confirmer.Run(ctx); return nil })
+	g.run("expose node ports", func(ctx context.Context) error { r.exposer.Run(ctx); return nil })
 	if b.cluster != nil {
 		g.run("report to Kubernetes", b.report)
 	}
@@ -107,7 +109,8 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*role,
 		return nil, err
 	}
 	b.recalled.Store(true)
-	r.claims = b.newClaims(r.assigner, l)
+	r.exposer = b.newExposer(r, l)
+	r.claims = b.newClaims(r, l)
 	if err := b.openLoops(r, leads, reconcile.NewMetrics(r.registry)); err != nil {
 		return nil, err
 	}
@@ -158,6 +161,8 @@ func confirmedKeys(ctx context.Context, records *datastore.Records) ([]coe.Lease
 // then on, absent objects are removed. The caller of Sync marks the synced namespaces.
 type claimer struct {
 	*ipam.Assigner
+	// expose publishes the node ports of namespaces. It follows their claims.
+	expose func(namespaces ...string)
 	// repool sets the pools, if nodes have changed.
 	repool  func()
 	markAll func(except []string)
@@ -166,11 +171,23 @@ type claimer struct {
 	log          *slog.Logger
 }
 
+// newExposer returns the Exposer of a leader.
+func (b *Bridge) newExposer(r *role, l *datastore.Leadership) *agentstream.Exposer {
+	settings := b.settingsOf(r)
+	return agentstream.NewExposer(l.Records(agentstream.ExposedRecords), agentstream.ExposedSource{
+		Ports: func(namespace string) []coe.ExposedPort {
+			return mapping.ExposedPorts(b.store.View(namespace), settings)
+		},
+		Complete: func() bool { return b.store.Complete() && r.assigner.InUseKnown() },
+	}, b.log)
+}
+
 // newClaims returns the Claims of a leader.
-func (b *Bridge) newClaims(assigner *ipam.Assigner, l *datastore.Leadership) *reconcile.Claims {
+func (b *Bridge) newClaims(r *role, l *datastore.Leadership) *reconcile.Claims {
 	prefix, name, _ := strings.Cut(agentstream.CompleteRecord, "/")
 	c := &claimer{
-		Assigner: assigner,
+		Assigner: r.assigner,
+		expose:   r.exposer.Mark,
 		repool:   b.repoolWhenDue,
 		noteComplete: func(ctx context.Context) error {
 			return l.Records(prefix).Commit(ctx, map[string][]byte{name: []byte(b.data.Identity())}, nil)
@@ -187,6 +204,7 @@ func (c *claimer) Sync(ctx context.Context, namespaces []string) (affected []str
 	c.repool()
 	known := c.InUseKnown()
 	affected, again, err = c.Assigner.Sync(ctx, namespaces)
+	c.expose(namespaces...)
 	if !known && c.InUseKnown() {
 		c.markAll(namespaces)
 	}

@@ -43,6 +43,7 @@ type role struct {
 	assigner  *ipam.Assigner
 	claims    *reconcile.Claims
 	confirmer *agentstream.Confirmer
+	exposer   *agentstream.Exposer
 }
 
 // leads reports whether the replica leads.
@@ -118,6 +119,7 @@ func (b *Bridge) source(r *role, s mapping.Settings) source {
 func (b *Bridge) settings(name string, backend reconcile.Backend) mapping.Settings {
 	s := b.cfg.Mapping
 	s.Limits = limits(name, backend.Kinds())
+	s.NodePorts = b.nodes(backend.Kinds()).Network.IsValid()
 	return s
 }
 

@@ -41,8 +41,9 @@ func TestClaimerNotesThatRecordsAreComplete(t *testing.T) {
 	require.NoError(t, a.Load(t.Context()))
 	a.SetPools([]dhcppool.Pool{{Network: dhcppool.DefaultNetwork, Subnet: netip.MustParsePrefix("10.11.0.0/24")}})
 	notes, marks, failed := 0, 0, errors.New("the datastore does not answer")
+	exposed := 0
 	c := &claimer{
-		Assigner: a, log: log, repool: func() {},
+		Assigner: a, log: log, repool: func() {}, expose: func(namespaces ...string) { exposed += len(namespaces) },
 		markAll:      func([]string) { marks++ },
 		noteComplete: func(context.Context) error { notes++; return failed },
 	}
@@ -57,6 +58,7 @@ func TestClaimerNotesThatRecordsAreComplete(t *testing.T) {
 	})
 	sync()
 	require.Len(t, store.View(coe.DefaultNamespace).Leases, 1)
+	require.Equal(t, 1, exposed)
 	require.Zero(t, notes, "a source was not heard")
 	require.Zero(t, marks)
 
@@ -149,7 +151,7 @@ func TestNodesChangeWhileAClaimIsWritten(t *testing.T) {
 		assigner: ipam.New(ipam.Config{ReuseDelay: time.Hour}, b.store, journal, log),
 	}
 	require.NoError(t, r.assigner.Load(t.Context()))
-	c := &claimer{Assigner: r.assigner, repool: b.repoolWhenDue, log: log}
+	c := &claimer{Assigner: r.assigner, repool: b.repoolWhenDue, expose: func(...string) {}, log: log}
 	r.claims = reconcile.NewClaims(c, log)
 	b.role.Store(r)
 	b.store.Update(func(tx *coe.Tx) { tx.PutNode(coe.RESTCONF, &coe.Node{UID: "first", InternalIP: address}) })

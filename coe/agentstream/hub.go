@@ -2,10 +2,10 @@
 // interfaces: for each node a stream of complete records, one per interface
 // (docs/architecture.md, rule 10).
 //
-// It reads the records that the leader keeps: the leases, and the confirmations of the
-// backend (Confirmation). Every replica reads them, so every replica serves the streams of
-// all nodes. The package does not know where records are stored or how streams reach their
-// followers.
+// It reads the records that the leader keeps: the leases, the confirmations of the backend
+// (Confirmation), and the ports of services on nodes (coe.ExposedPort). Every replica reads them, so
+// every replica serves the streams of all nodes. The package does not know where records are stored or
+// how streams reach their followers.
 package agentstream
 
 import (
@@ -84,6 +84,7 @@ type Hub struct {
 	told       bool              // the streams have the current records; see complete
 	interfaces map[string]*iface // by "pod-uid/interface-uid"
 	nodes      nodes
+	exposed    exposed
 	network    network
 	history    []byte // not yet in the streams
 	adopting   bool
@@ -124,6 +125,7 @@ func New(cfg Config) *Hub {
 		streams:    stream.NewLog(stream.Config{Identity: cfg.Identity, Begin: beginEvent, Complete: completeEvent, Lost: cfg.Lost}),
 		interfaces: map[string]*iface{},
 		nodes:      newNodes(),
+		exposed:    newExposed(),
 	}
 }
 
@@ -135,7 +137,7 @@ func (h *Hub) Apply(b Batch) {
 	if b.Snapshot {
 		h.known, h.told = true, false
 		h.interfaces = map[string]*iface{}
-		h.nodes, h.network = newNodes(), network{}
+		h.nodes, h.exposed, h.network = newNodes(), newExposed(), network{}
 		h.adopting, h.listed = false, false
 	}
 	before := map[string]iface{}
@@ -169,12 +171,12 @@ func (h *Hub) tell(revision int64, changes []stream.Change) {
 		h.history = nil
 	}
 	if h.told {
-		h.streams.Apply(revision, h.tellNetwork(h.tellNodes(changes), false))
+		h.streams.Apply(revision, h.tellNetwork(h.tellExposed(h.tellNodes(changes)), false))
 		return
 	}
-	h.told, h.network.told = true, nil
+	h.told, h.network.told, h.exposed.told = true, nil, nil
 	h.nodes.told, h.nodes.changed = map[string][]byte{}, true
-	h.streams.Reset(revision, h.tellNetwork(h.tellNodes(h.all()), true))
+	h.streams.Reset(revision, h.tellNetwork(h.tellExposed(h.tellNodes(h.all())), true))
 }
 
 // all returns the content of every interface as changes.
@@ -206,7 +208,7 @@ func (h *Hub) record(before map[string]iface, name string, value []byte) {
 			h.cfg.Log.Error("cannot read the record of the network; nodes do not get it", "record", name)
 		}
 	}
-	if name == networkRecord || h.nodes.record(name, value) {
+	if name == networkRecord || h.nodes.record(name, value) || h.exposed.record(name, value, h.cfg.Log) {
 		return
 	}
 	lease := strings.HasPrefix(name, leaseRecords)

@@ -31,8 +31,9 @@ const (
 type nodes struct {
 	records  map[string][]byte // by the name of the record
 	networks []byte
-	told     map[string][]byte // content, by node
+	told     map[string][]byte // content, by node; replaced, never changed
 	changed  bool
+	retold   bool // told was replaced, and tellExposed has not followed
 }
 
 func newNodes() nodes { return nodes{records: map[string][]byte{}, told: map[string][]byte{}} }
@@ -75,7 +76,7 @@ func (h *Hub) tellNodes(changes []stream.Change) []stream.Change {
 			changes = append(changes, stream.Change{Stream: node, Key: nodeKey, Name: nodeChanged, Content: now[node]})
 		}
 	}
-	n.told = now
+	n.told, n.retold = now, true
 	return changes
 }
 

@@ -37,6 +37,8 @@ type NodesConfig struct {
 	Pods, Services []netip.Prefix
 	// External are the ranges that allow external addresses of Kubernetes services.
 	External []netip.Prefix
+	// NodePorts are the ports on which nodes with a management port answer for services.
+	NodePorts coe.PortRange
 	// Reserved are ranges that the network uses for its own links.
 	Reserved []netip.Prefix
 }
@@ -190,7 +192,7 @@ func (a *Assigner) reserveAgain() (changed []string) {
 	}
 	a.vips.reserved = now
 	for addr, claims := range a.vips.external {
-		if now.external(addr) == nil {
+		if addr.IsUnspecified() || now.external(addr) == nil { // node ports stay
 			continue
 		}
 		for _, c := range claims {

@@ -121,6 +121,7 @@ func (r *round) claimAll() {
 	}
 	for _, s := range r.spaces {
 		r.claimExternalIPs(s)
+		r.claimNodePorts(s)
 		if r.complete {
 			r.vips.releaseUnused(s.name)
 		}

@@ -21,6 +21,8 @@ import (
 //     from the external addresses of other namespaces.
 //   - The first claim of an external address, protocol and port keeps it, as long
 //     as the address may be an external one (Assigner.refuseExternal).
+//   - A node port is an external port of the unspecified address (coe.PortOnNodes), within
+//     NodesConfig.NodePorts.
 //   - Namespaces own VIPs, services do not: the mapping decides between two
 //     services of one namespace.
 //
@@ -256,16 +258,54 @@ func (r *round) claimExternalIP(s *space, svc *coe.Service, addr netip.Addr) *co
 	}
 	var refusal *coe.Refusal
 	for _, p := range ports {
-		f := coe.VIPFact{VIP: coe.VIP{Address: addr, Protocol: p.Protocol, Port: p.Port}, Namespace: s.name, External: true}
-		if c := r.vips.spaces[s.name][f.VIP]; c != nil {
-			c.round = r.vips.round
-		} else if c := r.vips.holder(f); c != nil {
-			refusal = takenVIP(c, f.VIP)
-		} else {
-			r.vips.claim(f)
+		if taken := r.claimExternal(s, coe.VIP{Address: addr, Protocol: p.Protocol, Port: p.Port}); taken != nil {
+			refusal = taken
 		}
 	}
 	return refusal
+}
+
+// claimExternal claims a VIP that is not a cluster address.
+func (r *round) claimExternal(s *space, v coe.VIP) *coe.Refusal {
+	f := coe.VIPFact{VIP: v, Namespace: s.name, External: true}
+	if c := r.vips.spaces[s.name][v]; c != nil {
+		c.round = r.vips.round
+		return nil
+	}
+	if c := r.vips.holder(f); c != nil {
+		return takenVIP(c, v)
+	}
+	r.vips.claim(f)
+	return nil
+}
+
+// claimNodePorts claims the node ports of the services of a namespace, unless nodes answer on none.
+func (r *round) claimNodePorts(s *space) {
+	if !r.cfg.Nodes.Network.IsValid() {
+		return
+	}
+	for _, svc := range s.view.Services {
+		if svc.Excess() != "" {
+			continue
+		}
+		for _, p := range svc.Ports {
+			if p.NodePort == 0 {
+				continue
+			}
+			if refusal := r.claimNodePort(s, p.Protocol, p.NodePort); refusal != nil {
+				s.service(svc.UID, refusal)
+			}
+		}
+	}
+}
+
+func (r *round) claimNodePort(s *space, protocol string, port uint16) *coe.Refusal {
+	if !r.cfg.Nodes.NodePorts.Contains(port) {
+		return &coe.Refusal{Reason: coe.NotAllowed, Message: fmt.Sprintf(
+			"node port %s %d is not in --node-ports %s; choose another port, or have the operator set the range to the API server's --service-node-port-range",
+			protocol, port, r.cfg.Nodes.NodePorts)}
+	}
+	return r.claimExternal(s, coe.PortOnNodes(protocol, port))
 }
 
 // refuseExternal returns the reason why a service cannot have an external address, or nil.
@@ -289,6 +329,10 @@ func contains(prefixes []netip.Prefix, addr netip.Addr) bool {
 }
 
 func takenVIP(by *vipClaim, v coe.VIP) *coe.Refusal {
+	if v.Address.IsUnspecified() {
+		return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf(
+			"node port %s %d belongs to a service of namespace %s; choose another port for one of the two services", v.Protocol, v.Port, by.Namespace)}
+	}
 	what := "the cluster address"
 	if by.External {
 		what = "an external address"

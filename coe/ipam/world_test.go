@@ -76,7 +76,7 @@ func (w *world) newAssigner() *ipam.Assigner {
 		Isolated: w.isolated, VNIFrom: min(w.vnis, 1), VNITo: w.vnis,
 		Nodes: ipam.NodesConfig{
 			Network: w.nodes, Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")},
-			External: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
+			External: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, NodePorts: coe.PortRange{First: 30000, Last: 32767},
 		},
 		Now:     func() time.Time { return w.now },
 		Elapsed: func() time.Duration { return w.now.Sub(time.Unix(0, 0)) - w.skew },

@@ -164,10 +164,9 @@ func TestIgnored(t *testing.T) {
 
 	local, cluster := corev1.ServiceInternalTrafficPolicyLocal, corev1.ServiceInternalTrafficPolicyCluster
 	for want, spec := range map[coe.Ignored]corev1.ServiceSpec{
-		0:                       {InternalTrafficPolicy: &cluster, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster},
-		coe.NodePort:            {Type: corev1.ServiceTypeNodePort},
+		0:                       {Type: corev1.ServiceTypeNodePort, InternalTrafficPolicy: &cluster, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal},
 		coe.LoadBalancer:        {Type: corev1.ServiceTypeLoadBalancer},
-		coe.ExternalPolicyLocal: {ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal},
+		coe.HealthCheck:         {HealthCheckNodePort: 30000},
 		coe.InternalPolicyLocal: {InternalTrafficPolicy: &local},
 		coe.SourceRanges:        {LoadBalancerSourceRanges: []string{"192.0.2.0/24"}},
 		coe.Topology:            {TrafficDistribution: new("PreferClose")},
@@ -209,6 +208,10 @@ func TestService(t *testing.T) {
 				{IP: "203.0.113.2"}, {Hostname: "lb.example.org"}, {IP: "203.0.113.3", IPMode: &proxy}, {IP: "203.0.113.1"},
 			}}},
 			want: coe.Service{ClusterIPs: addrs("10.96.0.1"), ExternalIPs: addrs("203.0.113.1", "203.0.113.2")},
+		},
+		"endpoints on the node": {
+			spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal},
+			want: coe.Service{ClusterIPs: addrs("10.96.0.1"), Local: true},
 		},
 		"affinity": {
 			spec: corev1.ServiceSpec{SessionAffinity: corev1.ServiceAffinityClientIP},

@@ -27,16 +27,14 @@ func ignoredOfPod(in *corev1.Pod) (out coe.Ignored) {
 	return out | unknownAnnotations(in.Annotations, InterfacesAnnotation, coe.ProfilesAnnotation)
 }
 
-// ignoredOfService returns the settings of a service that are not enforced.
+// ignoredOfService returns the settings of a service that are not enforced. The mapping adds those
+// that depend on the backend.
 func ignoredOfService(in *corev1.Service) (out coe.Ignored) {
-	if in.Spec.Type == corev1.ServiceTypeNodePort {
-		out |= coe.NodePort
-	}
 	if in.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		out |= coe.LoadBalancer
 	}
-	if in.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
-		out |= coe.ExternalPolicyLocal
+	if in.Spec.HealthCheckNodePort != 0 {
+		out |= coe.HealthCheck
 	}
 	if p := in.Spec.InternalTrafficPolicy; p != nil && *p == corev1.ServiceInternalTrafficPolicyLocal {
 		out |= coe.InternalPolicyLocal

@@ -22,6 +22,7 @@ func Service(in *corev1.Service) *coe.Service {
 		Namespace: namespace(in.Namespace),
 		Headless:  in.Spec.ClusterIP == corev1.ClusterIPNone,
 		Affinity:  affinity(in),
+		Local:     in.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
 		Ignored:   ignoredOfService(in),
 	}
 	if !out.Headless {

@@ -15,6 +15,7 @@ import (
 type Nodes struct {
 	network                  string
 	pods, services, external []string
+	nodePorts                string
 }
 
 // Register adds the flags to a command.
@@ -27,6 +28,8 @@ func (f *Nodes) Register(cmd *cobra.Command) {
 		"prefixes of pod addresses outside the pools, which nodes must reach; several with commas")
 	cmd.Flags().StringSliceVar(&f.external, "external-addresses", nil,
 		"prefixes that allow external addresses of Kubernetes services; several with commas; empty allows none")
+	cmd.Flags().StringVar(&f.nodePorts, "node-ports", "30000-32767",
+		"range of the node ports of services, the API server's --service-node-port-range; empty allows none")
 }
 
 // Config returns the settings. They must not overlap the pools.
@@ -39,6 +42,11 @@ func (f *Nodes) Config(pools []dhcppool.Pool) (cfg ipam.NodesConfig, err error) 
 	}
 	if cfg.External, err = parsePrefixes("external-addresses", f.external); err != nil {
 		return cfg, err
+	}
+	if f.nodePorts != "" {
+		if cfg.NodePorts, err = coe.ParsePortRange(f.nodePorts); err != nil {
+			return cfg, fmt.Errorf("--node-ports: %w", err)
+		}
 	}
 	if f.network == "" {
 		return cfg, nil

@@ -30,6 +30,7 @@ func TestNodeFlags(t *testing.T) {
 		"overlaps OVN's links":  {Nodes{network: "100.64.0.0/10"}, "it overlaps 100.64.0.0/11"},
 		"overlaps services":     {Nodes{network: "10.97.0.0/16", services: []string{"10.96.0.0/12"}}, "it overlaps 10.96.0.0/12"},
 		"services no prefix":    {Nodes{services: []string{"10.96.0.0"}}, "--service-network"},
+		"no range of ports":     {Nodes{nodePorts: "30000"}, "--node-ports"},
 		"pods no prefix either": {Nodes{pods: []string{"10.96.0.0"}}, "--pod-network"},
 	} {
 		t.Run(name, func(t *testing.T) {

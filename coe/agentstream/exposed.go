@@ -1,0 +1,231 @@
+package agentstream
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/restconf/stream"
+)
+
+// ExposedRecords is the prefix of the records of the ports that services have on nodes, in the
+// name space of all records. The name of the port follows: "exposed/tcp/30080".
+const ExposedRecords = "exposed"
+
+// The notifications about ports of services on nodes.
+const (
+	exposedEvent = "coe-agent:exposed-port-changed"
+	nodesEvent   = "coe-agent:nodes-changed"
+)
+
+// The keys on the streams of nodes. Keys of interfaces begin with a UID.
+const (
+	exposedKey = "exposed-port/" // the name of the port follows
+	nodesKey   = "nodes"
+)
+
+// exposed holds the ports that services have on nodes. Every node with a place gets all of them,
+// and the addresses of all nodes.
+type exposed struct {
+	ports map[string]*exposedPort // by name
+	// former has the ports that have changed since the streams were updated; nil for a new one.
+	former map[string]*exposedPort
+	locals int               // how many ports are local
+	told   map[string][]byte // the nodes whose streams have the ports, as keys
+	nodes  []byte            // the content of nodes-changed that the streams have
+}
+
+func newExposed() exposed {
+	return exposed{ports: map[string]*exposedPort{}, former: map[string]*exposedPort{}}
+}
+
+// exposedPort is the record of a port, with the contents of its notifications.
+type exposedPort struct {
+	local      bool
+	everywhere []byte            // for nodes without endpoints
+	byNode     map[string][]byte // for nodes with endpoints
+}
+
+// record applies one record, nil for none. It returns false for a record of another kind. A port
+// whose record cannot be read stays as it was: the leader writes it again.
+func (e *exposed) record(name string, value []byte, log *slog.Logger) bool {
+	port, ok := strings.CutPrefix(name, ExposedRecords+"/")
+	if !ok {
+		return false
+	}
+	var now *exposedPort
+	if value != nil {
+		var err error
+		if now, err = newExposedPort(port, value); err != nil {
+			log.Error("cannot read the record of a node port; nodes keep its former content", "record", name, "err", err)
+			return true
+		}
+	}
+	if _, noted := e.former[port]; !noted {
+		e.former[port] = e.ports[port]
+	}
+	e.locals += now.locals() - e.ports[port].locals()
+	if e.ports[port] = now; now == nil {
+		delete(e.ports, port)
+	}
+	return true
+}
+
+func (p *exposedPort) locals() int {
+	if p != nil && p.local {
+		return 1
+	}
+	return 0
+}
+
+// exposedContent is the content of exposed-port-changed.
+type exposedContent struct {
+	Operation   string            `json:"operation"`
+	Protocol    string            `json:"protocol"`
+	Port        uint16            `json:"port"`
+	Address     netip.Addr        `json:"service-address,omitzero"`
+	ServicePort uint16            `json:"service-port,omitempty"`
+	Local       bool              `json:"local,omitempty"`
+	Sticky      bool              `json:"sticky,omitempty"`
+	Endpoints   []exposedEndpoint `json:"endpoint,omitempty"`
+}
+
+type exposedEndpoint struct {
+	IP   netip.Addr `json:"ip"`
+	Port uint16     `json:"port"`
+}
+
+func newExposedPort(name string, value []byte) (*exposedPort, error) {
+	var record coe.ExposedPort
+	if err := json.Unmarshal(value, &record); err != nil {
+		return nil, err
+	}
+	switch {
+	case record.Name() != name:
+		return nil, fmt.Errorf("it is the record of %s", record.Name())
+	case record.Port == 0 || !record.To.IsValid():
+		return nil, errors.New("the port or the address of the service is missing")
+	}
+	content := exposedContent{
+		Operation: "put", Protocol: record.Protocol, Port: record.Port, Address: record.To.Addr(), ServicePort: record.To.Port(),
+		Local: record.Local, Sticky: record.Sticky,
+	}
+	p := &exposedPort{local: record.Local, everywhere: encodeExposed(content), byNode: map[string][]byte{}}
+	for node, endpoints := range record.Endpoints {
+		here := content
+		for _, at := range endpoints {
+			here.Endpoints = append(here.Endpoints, exposedEndpoint{at.Addr(), at.Port()})
+		}
+		p.byNode[node.String()] = encodeExposed(here)
+	}
+	return p, nil
+}
+
+func encodeExposed(c exposedContent) []byte {
+	content, _ := json.Marshal(c) // addresses and strings always encode
+	return content
+}
+
+// on returns the content for a node; nil if there is no such port.
+func (p *exposedPort) on(node string) []byte {
+	if p == nil {
+		return nil
+	}
+	if here := p.byNode[node]; here != nil {
+		return here
+	}
+	return p.everywhere
+}
+
+// tellExposed adds to changes the ports that have changed for nodes with a place, all ports for nodes
+// that have got one, and the end of all ports for nodes that have lost it. It follows tellNodes.
+func (h *Hub) tellExposed(changes []stream.Change) []stream.Change {
+	e, n := &h.exposed, &h.nodes
+	if len(e.former) == 0 && !n.retold {
+		return changes
+	}
+	n.retold = false
+	nodes := e.addresses(n.told)
+	changed := sortedKeys(e.former, nil)
+	all := sync.OnceValue(func() []string { return sortedKeys(e.ports, e.former) })
+	for _, node := range sortedKeys(n.told, e.told) {
+		had, has := e.told[node] != nil, n.told[node] != nil
+		changes = appendChange(changes, stream.Change{Stream: node, Key: nodesKey, Name: nodesEvent}, when(had, e.nodes), when(has, nodes), noNodes)
+		names := changed
+		if had != has {
+			names = all()
+		}
+		for _, name := range names {
+			was, now := when(had, e.before(name).on(node)), when(has, e.ports[name].on(node))
+			changes = appendChange(changes, stream.Change{Stream: node, Key: exposedKey + name, Name: exposedEvent}, was, now, encodeExposedDeleted(name))
+		}
+	}
+	clear(e.former)
+	e.told, e.nodes = n.told, nodes
+	return changes
+}
+
+// before returns the port that the streams have.
+func (e *exposed) before(name string) *exposedPort {
+	if p, changed := e.former[name]; changed {
+		return p
+	}
+	return e.ports[name]
+}
+
+// addresses returns the content of nodes-changed: the addresses of all nodes. It is nil if no port is
+// local, because they count for no other.
+func (e *exposed) addresses(nodes map[string][]byte) []byte {
+	if e.locals == 0 {
+		return nil
+	}
+	content, _ := json.Marshal(map[string][]string{"node": sortedKeys(nodes, nil)}) // strings always encode
+	return content
+}
+
+// noNodes is the content of nodes-changed after the last local port.
+var noNodes = []byte(`{"node":[]}`)
+
+// when returns a content if is is true, and nil otherwise.
+func when(is bool, content []byte) []byte {
+	if is {
+		return content
+	}
+	return nil
+}
+
+// appendChange completes a change from one content to another, nil for none, and appends it unless
+// they are equal.
+func appendChange(changes []stream.Change, c stream.Change, was, now, deleted []byte) []stream.Change {
+	switch {
+	case bytes.Equal(was, now):
+		return changes
+	case now == nil:
+		c.Content, c.Gone = deleted, true
+	default:
+		c.Content = now
+	}
+	return append(changes, c)
+}
+
+// sortedKeys returns the keys of both maps.
+func sortedKeys[T any](a, b map[string]T) []string {
+	all := slices.Collect(maps.Keys(a))
+	all = slices.AppendSeq(all, maps.Keys(b))
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// encodeExposedDeleted returns the notification that a port was deleted.
+func encodeExposedDeleted(name string) []byte {
+	protocol, number, _ := strings.Cut(name, "/")
+	return fmt.Appendf(nil, `{"operation":"deleted","protocol":%q,"port":%s}`, protocol, number)
+}

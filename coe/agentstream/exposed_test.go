@@ -1,0 +1,221 @@
+package agentstream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+func exposedPorts(ports ...coe.ExposedPort) map[string][]byte {
+	all := map[string][]byte{}
+	for _, p := range ports {
+		all["exposed/"+p.Name()], _ = json.Marshal(p)
+	}
+	return all
+}
+
+func nodeRecord(node string, number int) map[string][]byte {
+	return map[string][]byte{nodeRecords + node: fmt.Appendf(nil, `{"node":%q,"number":%d}`, node, number)}
+}
+
+// TestExposedPorts: nodes with a place get every port, a local one with their own endpoints, and nothing
+// when only the endpoints of others change.
+func TestExposedPorts(t *testing.T) {
+	h := newHub()
+	one, two := hears(t, h, node1), hears(t, h, node2)
+	web := coe.ExposedPort{Protocol: "tcp", Port: 30080, Namespace: "shop", To: netip.MustParseAddrPort("10.96.0.10:80")}
+	put := func(records ...map[string][]byte) (all map[string][]byte) {
+		all = map[string][]byte{}
+		for _, r := range records {
+			maps.Copy(all, r)
+		}
+		return all
+	}
+	networksOf := map[string][]byte{networksRecord: []byte(networks), CompleteRecord: []byte("x")}
+	h.Apply(Batch{Revision: 1, Snapshot: true, Put: put(networksOf, nodeRecord(node1, 1), exposedPorts(web))})
+	shown := `{"operation":"put","protocol":"tcp","port":30080,"service-address":"10.96.0.10","service-port":80}`
+	got := one()
+	require.Len(t, got, 4)
+	require.Equal(t, "coe-agent:exposed-port-changed"+shown, got[2])
+	judge(t, "exposed-port-changed", []byte(shown))
+	require.Len(t, two(), 2, "it has no place")
+
+	h.Apply(Batch{Revision: 2, Put: nodeRecord(node2, 2)})
+	require.Empty(t, one())
+	got = two()
+	require.Equal(t, "coe-agent:exposed-port-changed"+shown, got[1])
+
+	h.Apply(Batch{Revision: 3, Put: exposedPorts(web)})
+	require.Empty(t, one(), "nothing has changed")
+
+	endpoint := func(node, at string) map[netip.Addr][]netip.AddrPort {
+		return map[netip.Addr][]netip.AddrPort{netip.MustParseAddr(node): {netip.MustParseAddrPort(at)}}
+	}
+	local := web
+	local.Local, local.Sticky, local.Endpoints = true, true, endpoint(node1, "10.42.0.2:8080")
+	h.Apply(Batch{Revision: 4, Put: exposedPorts(local)})
+	both := `{"node":["192.168.33.11","192.168.33.12"]}`
+	here := `{"operation":"put","protocol":"tcp","port":30080,"service-address":"10.96.0.10","service-port":80,"local":true,"sticky":true,` +
+		`"endpoint":[{"ip":"10.42.0.2","port":8080}]}`
+	require.Equal(t, []string{"coe-agent:nodes-changed" + both, "coe-agent:exposed-port-changed" + here}, one())
+	judge(t, "nodes-changed", []byte(both))
+	judge(t, "exposed-port-changed", []byte(here))
+	got = two()
+	require.Contains(t, got[1], `"local":true`)
+	require.NotContains(t, got[1], "endpoint")
+
+	local.Endpoints = endpoint(node1, "10.42.0.9:8080")
+	h.Apply(Batch{Revision: 5, Put: exposedPorts(local)})
+	require.Contains(t, one()[0], "10.42.0.9")
+	require.Empty(t, two(), "its endpoints have not changed")
+
+	h.Apply(Batch{Revision: 6, Put: map[string][]byte{"exposed/tcp/30080": []byte("{"), "exposed/udp/1": []byte(`{"protocol":"tcp","port":1}`)}})
+	require.Empty(t, one(), "an unreadable record changes nothing")
+
+	h.Apply(Batch{Revision: 7, Delete: []string{nodeRecords + node2}})
+	require.Equal(t, []string{`coe-agent:nodes-changed{"node":["192.168.33.11"]}`}, one())
+	gone := `{"operation":"deleted","protocol":"tcp","port":30080}`
+	require.Equal(t, []string{
+		`coe-agent:node-changed{"operation":"deleted","node":"192.168.33.12"}`, `coe-agent:nodes-changed{"node":[]}`, "coe-agent:exposed-port-changed" + gone,
+	}, two())
+	require.Equal(t, []string{node1}, h.Keys(), "nothing is kept for a node without a place")
+
+	h.Apply(Batch{Revision: 8, Delete: []string{"exposed/tcp/30080"}})
+	require.Equal(t, []string{`coe-agent:nodes-changed{"node":[]}`, "coe-agent:exposed-port-changed" + gone}, one())
+	judge(t, "exposed-port-changed", []byte(gone))
+}
+
+// TestExposedPortsAfterALoss: while the leader lists its sources again, nodes hear nothing.
+func TestExposedPortsAfterALoss(t *testing.T) {
+	h := newHub()
+	one := hears(t, h, node1)
+	all := nodeRecord(node1, 1)
+	maps.Copy(all, exposedPorts(coe.ExposedPort{Protocol: "udp", Port: 30053, To: netip.MustParseAddrPort("10.96.0.10:53")}))
+	all[networksRecord], all[CompleteRecord] = []byte(networks), []byte("x")
+	h.Apply(Batch{Revision: 1, Snapshot: true, Put: all})
+	require.Len(t, one(), 4)
+	h.Apply(Batch{Revision: 2, Delete: []string{CompleteRecord, "exposed/udp/30053"}})
+	require.Empty(t, one())
+	h.Apply(Batch{Revision: 3, Put: map[string][]byte{CompleteRecord: []byte("x")}})
+	require.Len(t, one(), 3, "a snapshot without the port")
+}
+
+// exposeWorld is a Journal, and the ports of the services of each namespace.
+type exposeWorld struct {
+	diary    *diary
+	ports    map[string][]coe.ExposedPort
+	complete atomic.Bool
+	e        *Exposer
+}
+
+func newExposeWorld(t *testing.T, records map[string][]byte) *exposeWorld {
+	w := &exposeWorld{diary: &diary{records: records}, ports: map[string][]coe.ExposedPort{}}
+	w.e = NewExposer(w.diary, ExposedSource{
+		Ports: func(ns string) []coe.ExposedPort { return w.ports[ns] }, Complete: w.complete.Load,
+	}, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		w.e.Run(ctx)
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	return w
+}
+
+// sets sets the ports of a namespace, and returns the records after the Exposer has followed.
+func (w *exposeWorld) sets(ns string, numbers ...uint16) []string {
+	synctest.Wait()
+	w.ports[ns] = nil
+	for _, n := range numbers {
+		w.ports[ns] = append(w.ports[ns], coe.ExposedPort{Protocol: "tcp", Port: n, Namespace: ns, To: netip.MustParseAddrPort("10.96.0.1:80")})
+	}
+	return w.settles(ns)
+}
+
+func (w *exposeWorld) settles(ns string) []string {
+	w.e.Mark(ns)
+	synctest.Wait()
+	pause(context.Background(), 5*retryAfter)
+	synctest.Wait()
+	return w.diary.names()
+}
+
+// The records follow the ports of the namespaces, also when a port moves to another namespace, and
+// after failed writes.
+func TestExposer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newExposeWorld(t, map[string][]byte{})
+		w.complete.Store(true)
+		require.Equal(t, []string{"tcp/1", "tcp/2", "tcp/3", "tcp/4", "tcp/5"}, w.sets("a", 1, 2, 3, 4, 5))
+		require.Equal(t, []string{"tcp/2", "tcp/3", "tcp/4", "tcp/5"}, w.sets("a", 2, 3, 4, 5))
+		commits := w.diary.commits
+		require.Len(t, w.settles("a"), 4)
+		require.Equal(t, commits, w.diary.commits, "nothing has changed")
+
+		w.ports["a"] = w.ports["a"][1:]
+		w.e.Mark("a")
+		require.Equal(t, []string{"tcp/2", "tcp/3", "tcp/4", "tcp/5"}, w.sets("b", 2), "the port belongs to b")
+		require.Contains(t, string(w.diary.records["tcp/2"]), `"namespace":"b"`)
+		require.Equal(t, []string{"tcp/3", "tcp/4", "tcp/5"}, w.sets("b"))
+
+		w.diary.fails = 2
+		require.Equal(t, []string{"tcp/9"}, w.sets("a", 9))
+	})
+}
+
+// Until the sources are complete, a new leader adds records, and neither changes nor deletes any. Then
+// it deletes the records of namespaces that no longer exist.
+func TestExposerOfANewLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := map[string][]byte{"tcp/7": []byte("damaged")}
+		for _, p := range []coe.ExposedPort{{Protocol: "tcp", Port: 1, Namespace: "gone"}, {Protocol: "tcp", Port: 2, Namespace: "a"}} {
+			before[p.Name()], _ = json.Marshal(p)
+		}
+		w := newExposeWorld(t, before)
+		require.Equal(t, []string{"tcp/1", "tcp/2", "tcp/3", "tcp/7"}, w.sets("a", 2, 3))
+		require.NotContains(t, string(w.diary.records["tcp/2"]), "10.96.0.1", "it may be incomplete")
+		w.complete.Store(true)
+		require.Equal(t, []string{"tcp/2", "tcp/3"}, w.settles("b"))
+		require.Contains(t, string(w.diary.records["tcp/2"]), "10.96.0.1")
+	})
+}
+
+// BenchmarkChangedEndpoint is one changed endpoint of a local port, with 5,000 ports and 50 nodes.
+func BenchmarkChangedEndpoint(b *testing.B) {
+	h := newHub()
+	all := map[string][]byte{networksRecord: []byte(networks), CompleteRecord: []byte("x")}
+	for n := range 50 {
+		maps.Copy(all, nodeRecord(fmt.Sprintf("192.168.33.%d", n+1), n+1))
+	}
+	var ports []coe.ExposedPort
+	for n := range 5000 {
+		ports = append(ports, coe.ExposedPort{Protocol: "tcp", Port: uint16(n + 1), To: netip.MustParseAddrPort("10.96.0.1:80"), Local: true})
+	}
+	maps.Copy(all, exposedPorts(ports...))
+	h.Apply(Batch{Revision: 1, Snapshot: true, Put: all})
+	changed := slices.Clone(ports[:2])
+	for i := range changed {
+		changed[i].Port = 7
+		changed[i].Endpoints = map[netip.Addr][]netip.AddrPort{netip.MustParseAddr(node1): {netip.AddrPortFrom(netip.MustParseAddr("10.42.0.2"), uint16(i+1))}}
+	}
+	revision := int64(1)
+	for b.Loop() {
+		revision++
+		h.Apply(Batch{Revision: revision, Put: exposedPorts(changed[revision%2])})
+	}
+}

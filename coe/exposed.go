@@ -1,0 +1,47 @@
+package coe
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+)
+
+// ExposedPort is a port on which every node answers for a service.
+type ExposedPort struct {
+	Protocol  string `json:"protocol"` // "tcp", "udp", "sctp"
+	Port      uint16 `json:"port"`
+	Namespace string `json:"namespace"` // of the service
+	// To is the cluster address of the service, with its port.
+	To netip.AddrPort `json:"to"`
+	// Local: clients reach only Endpoints of the node that they ask.
+	Local bool `json:"local,omitempty"`
+	// Sticky: a client keeps its endpoint of Endpoints.
+	Sticky bool `json:"sticky,omitempty"`
+	// Endpoints are the endpoints that are pods, by node; only if Local.
+	Endpoints map[netip.Addr][]netip.AddrPort `json:"endpoints,omitempty"`
+}
+
+// Name identifies the port: "tcp/30080".
+func (p *ExposedPort) Name() string { return p.Protocol + "/" + strconv.Itoa(int(p.Port)) }
+
+// PortRange is a range of ports. The zero value has none.
+type PortRange struct{ First, Last uint16 }
+
+// Contains reports whether the range has a port.
+func (r PortRange) Contains(port uint16) bool { return port != 0 && r.First <= port && port <= r.Last }
+
+// String returns the range as ParsePortRange reads it.
+func (r PortRange) String() string {
+	if r == (PortRange{}) {
+		return "(none)"
+	}
+	return fmt.Sprintf("%d-%d", r.First, r.Last)
+}
+
+// ParsePortRange reads a range such as "30000-32767".
+func ParsePortRange(text string) (r PortRange, err error) {
+	if _, err = fmt.Sscanf(text, "%d-%d", &r.First, &r.Last); err != nil || r.First == 0 || r.First > r.Last || r.String() != text {
+		return PortRange{}, fmt.Errorf("%q: want two ports in ascending order, such as 30000-32767", text)
+	}
+	return r, nil
+}

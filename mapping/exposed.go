@@ -1,0 +1,130 @@
+package mapping
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+// ExposedPorts returns the ports on which nodes answer for the services of a namespace. Like the
+// model it is pure. Agents of nodes need it, and no backend does.
+func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
+	b := newBuilder(v, s, &mapped{}, nil)
+	var leases map[netip.Addr]*coe.Lease // nil until a service needs it
+	endpoints := map[string][]*coe.Endpoints{}
+	for _, e := range v.Endpoints {
+		endpoints[e.Name] = append(endpoints[e.Name], e)
+	}
+	for _, e := range b.exposures() {
+		p := coe.ExposedPort{
+			Protocol: e.port.Protocol, Port: e.port.NodePort, Namespace: v.Namespace, To: netip.AddrPortFrom(e.to, e.port.Port),
+		}
+		if e.service.Local {
+			if leases == nil {
+				leases = addressesOf(v.Leases)
+			}
+			p.Local, p.Sticky = true, e.service.Affinity != 0
+			p.Endpoints = b.endpointsByNode(e, endpoints[e.service.Name], leases)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// exposure is a port of a service that nodes answer on.
+type exposure struct {
+	service *coe.Service
+	port    coe.ServicePort
+	to      netip.Addr // the cluster address of the service
+}
+
+// exposures returns the node ports that the namespace has claimed. A port belongs to the first
+// service that has it, and is a problem of the others.
+func (b *builder) exposures() (all []exposure) {
+	if !b.NodePorts {
+		return nil
+	}
+	owners := map[coe.VIP]*coe.Service{}
+	for _, s := range b.Services {
+		to := b.clusterAddress4(s)
+		if s.Excess() != "" || !to.IsValid() {
+			continue
+		}
+		for _, p := range s.Ports {
+			v := coe.PortOnNodes(p.Protocol, p.NodePort)
+			if p.NodePort == 0 || !b.VIPs[v] {
+				continue
+			}
+			if owner := owners[v]; owner != nil {
+				b.serviceProblem(s, coe.AddressTaken, fmt.Sprintf(
+					"node port %s %d belongs to service %s (%s); choose another port for one of the two services", p.Protocol, p.NodePort, owner.Name, owner.UID))
+				continue
+			}
+			owners[v] = s
+			all = append(all, exposure{s, p, to})
+		}
+	}
+	return all
+}
+
+// clusterAddress4 returns the IPv4 cluster address of a service; zero if it has none.
+func (b *builder) clusterAddress4(s *coe.Service) netip.Addr {
+	for _, a := range b.clusterAddresses(s) {
+		if a.Is4() && b.holds(s, a, "", 0) {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+// addressesOf returns the leases of interfaces by address.
+func addressesOf(leases coe.Leases) map[netip.Addr]*coe.Lease {
+	all := make(map[netip.Addr]*coe.Lease, len(leases))
+	for _, l := range leases {
+		for _, a := range l.Addresses {
+			if l.Released == 0 {
+				all[a.Address] = l
+			}
+		}
+	}
+	return all
+}
+
+// endpointsByNode returns the IPv4 endpoints of a port that are pods of the namespace. A node has
+// draining endpoints only if it has no others.
+func (b *builder) endpointsByNode(e exposure, endpoints []*coe.Endpoints, leases map[netip.Addr]*coe.Lease) map[netip.Addr][]netip.AddrPort {
+	targets := b.targets(e.service, endpoints)
+	if b.excess(e.service, []netip.Addr{e.to}, endpoints, targets) != "" {
+		return nil
+	}
+	byNode := map[netip.Addr][]target{}
+	for _, t := range targets {
+		if l := leases[t.addr]; l != nil {
+			byNode[l.Node] = append(byNode[l.Node], t)
+		}
+	}
+	all := map[netip.Addr][]netip.AddrPort{}
+	for node, here := range byNode {
+		list := b.endpoints(e.service, true, e.port, here)
+		slices.SortFunc(list, netip.AddrPort.Compare)
+		if list = slices.Compact(list); len(list) > 0 {
+			all[node] = list
+		}
+	}
+	return all
+}
+
+// unserved returns the settings of a service about node ports that have no effect.
+func (b *builder) unserved(s *coe.Service) (out coe.Ignored) {
+	exposes := slices.ContainsFunc(s.Ports, func(p coe.ServicePort) bool { return p.NodePort != 0 })
+	served := b.NodePorts && slices.ContainsFunc(b.clusterAddresses(s), netip.Addr.Is4)
+	if exposes && !served {
+		out |= coe.NodePort
+	}
+	if s.Local && (!exposes || !served) {
+		out |= coe.ExternalPolicyLocal
+	}
+	return out
+}

@@ -1,0 +1,111 @@
+package mapping_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping"
+	"github.com/coe-bridge/coe-bridge/test/lab/synth"
+)
+
+// exposing are settings with which nodes answer on node ports.
+func exposing() mapping.Settings {
+	s := settings
+	s.NodePorts = true
+	return s
+}
+
+// exposedView has a service with two node ports, and its endpoints: a pod of the namespace that is ready,
+// one that drains, and an address of something else.
+func exposedView(change func(*coe.Service)) coe.View {
+	v := view()
+	addPod(&v, uid1, "busybox1", "10.11.2.28")
+	addPod(&v, uid2, "busybox2", "10.11.2.29")
+	s := &coe.Service{
+		UID: svc1, Name: "web", Namespace: v.Namespace, ClusterIPs: []netip.Addr{netip.MustParseAddr("fd00:96::1"), netip.MustParseAddr("10.96.0.20")},
+		Ports: []coe.ServicePort{
+			{Name: "http", Protocol: "tcp", Port: 80, NodePort: 30080}, {Name: "dns", Protocol: "udp", Port: 53, NodePort: 30053}, {Name: "none", Protocol: "tcp", Port: 9},
+		},
+	}
+	change(s)
+	v.Services = []*coe.Service{s}
+	v.Endpoints = []*coe.Endpoints{{
+		UID: "e", Name: "web", Namespace: v.Namespace, PortsByName: true,
+		Addresses:   []netip.Addr{netip.MustParseAddr("10.11.2.28"), netip.MustParseAddr("172.30.1.9")},
+		Terminating: []netip.Addr{netip.MustParseAddr("10.11.2.29")},
+		Ports:       []coe.EndpointPort{{Name: "http", Protocol: "tcp", Port: 8080}, {Name: "dns", Protocol: "udp", Port: 5353}},
+	}}
+	v = synth.WithVIPs(v)
+	v.VIPs[coe.PortOnNodes("tcp", 30080)], v.VIPs[coe.PortOnNodes("udp", 30053)] = true, true
+	return v
+}
+
+func TestExposedPorts(t *testing.T) {
+	v := exposedView(func(*coe.Service) {})
+	web := coe.ExposedPort{Protocol: "tcp", Port: 30080, Namespace: v.Namespace, To: netip.MustParseAddrPort("10.96.0.20:80")}
+	dns := coe.ExposedPort{Protocol: "udp", Port: 30053, Namespace: v.Namespace, To: netip.MustParseAddrPort("10.96.0.20:53")}
+	require.Equal(t, []coe.ExposedPort{web, dns}, mapping.ExposedPorts(v, exposing()))
+	require.Empty(t, mapping.ExposedPorts(v, settings), "nodes answer on none")
+	_, problems := mapping.Map(v, exposing())
+	require.Empty(t, problems)
+
+	v = exposedView(func(s *coe.Service) { s.Local, s.Affinity = true, 10800 })
+	node := v.Leases[0].Node
+	web.Local, web.Sticky, dns.Local, dns.Sticky = true, true, true, true
+	at := func(text string) map[netip.Addr][]netip.AddrPort {
+		return map[netip.Addr][]netip.AddrPort{node: {netip.MustParseAddrPort(text)}}
+	}
+	web.Endpoints, dns.Endpoints = at("10.11.2.28:8080"), at("10.11.2.28:5353")
+	require.Equal(t, []coe.ExposedPort{web, dns}, mapping.ExposedPorts(v, exposing()), "only pods that are ready")
+
+	v.Endpoints[0].Addresses = v.Endpoints[0].Addresses[1:]
+	web.Endpoints, dns.Endpoints = at("10.11.2.29:8080"), at("10.11.2.29:5353")
+	require.Equal(t, []coe.ExposedPort{web, dns}, mapping.ExposedPorts(v, exposing()), "the node has no other")
+
+	v.Endpoints = nil
+	web.Endpoints, dns.Endpoints = map[netip.Addr][]netip.AddrPort{}, map[netip.Addr][]netip.AddrPort{}
+	require.Equal(t, []coe.ExposedPort{web, dns}, mapping.ExposedPorts(v, exposing()))
+}
+
+// Node ports that nodes do not answer on are problems.
+func TestPortsThatAreNotExposed(t *testing.T) {
+	problem := func(v coe.View, s mapping.Settings) (reasons []coe.Reason, message string) {
+		_, problems := mapping.Map(v, s)
+		for _, p := range problems {
+			reasons = append(reasons, p.Reason)
+			message += p.Message
+		}
+		return reasons, message
+	}
+	v := exposedView(func(s *coe.Service) { s.Local = true })
+	reasons, message := problem(v, exposing())
+	require.Empty(t, reasons, message)
+
+	reasons, message = problem(v, settings)
+	require.Equal(t, []coe.Reason{coe.NotEnforced}, reasons)
+	require.Contains(t, message, "node ports are not served")
+	require.Contains(t, message, "externalTrafficPolicy Local has no effect")
+
+	six := exposedView(func(s *coe.Service) { s.ClusterIPs = s.ClusterIPs[:1] })
+	reasons, message = problem(six, exposing())
+	require.Equal(t, []coe.Reason{coe.NotEnforced}, reasons)
+	require.Contains(t, message, "IPv4")
+	require.Empty(t, mapping.ExposedPorts(six, exposing()))
+
+	unclaimed := exposedView(func(*coe.Service) {})
+	delete(unclaimed.VIPs, coe.PortOnNodes("udp", 30053))
+	require.Len(t, mapping.ExposedPorts(unclaimed, exposing()), 1)
+
+	both := exposedView(func(*coe.Service) {})
+	second := *both.Services[0]
+	second.UID, second.Name, second.ClusterIPs = svc2, "other", []netip.Addr{netip.MustParseAddr("10.96.0.21")}
+	both.Services = append(both.Services, &second)
+	both.VIPs[coe.VIP{Address: second.ClusterIPs[0]}] = true
+	reasons, message = problem(both, exposing())
+	require.Equal(t, []coe.Reason{coe.AddressTaken, coe.AddressTaken}, reasons)
+	require.Contains(t, message, "node port tcp 30080 belongs to service web")
+	require.Len(t, mapping.ExposedPorts(both, exposing()), 2)
+}
