@@ -6,6 +6,7 @@ type metrics struct {
 	joined    prometheus.Gauge
 	unreached prometheus.Gauge
 	changes   prometheus.Counter
+	ports     prometheus.Gauge
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -19,10 +20,13 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		}),
 		changes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "coe_agent_node_changes_total",
-			Help: "Parts of the node's own connection that were created or repaired: link, addresses, routes, rules, forwarding, port.",
+			Help: "Parts of the node's own connection that were created or repaired: link, addresses, routes, rules, forwarding, port. Node ports of services do not count.",
+		}),
+		ports: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "coe_agent_node_ports", Help: "Node ports of services on which the node answers.",
 		}),
 	}
-	registry.MustRegister(m.joined, m.unreached, m.changes)
+	registry.MustRegister(m.joined, m.unreached, m.changes, m.ports)
 	return m
 }
 

@@ -2,10 +2,11 @@
 // node's management port and adds it to the switch, routes the pod network to it, and
 // writes the nftables rules for traffic that leaves the cluster with the node's address. If
 // namespaces are isolated, it creates a link for each namespace with interfaces on the node
-// instead, routes the addresses of these interfaces, and forwards nothing. It checks all of this
+// instead, routes the addresses of these interfaces, and forwards nothing. With a management port the
+// node answers on the node ports of services (package nodeports). Package node checks all of this
 // when the kernel or the switch reports a change, and repairs only what differs.
 //
-// It has no memory, because it recognises what it created: links by their group, addresses by
+// It needs no memory, because it recognises what it created: links by their group, addresses by
 // their link, routes by their protocol, rules by their table, ports by their external_ids.
 package node
 
@@ -22,6 +23,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
@@ -58,14 +60,19 @@ type Node struct {
 	cfg     Config
 	log     *slog.Logger
 	metrics *metrics
-	failure string // the last one, which was logged
+	ports   *nodeports.Table
+	// failure and portsFailure were logged last.
+	failure, portsFailure string
 	// unreached was logged last.
 	unreached []string
 }
 
 // New returns a Node.
 func New(cfg Config) *Node {
-	return &Node{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registry)}
+	return &Node{
+		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registry),
+		ports: nodeports.New(nodeports.Config{Netns: cfg.Netns, Link: linkName}),
+	}
 }
 
 // Run keeps the node connected until ctx is done, and then leaves everything in place. If
@@ -113,20 +120,38 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) bool {
 	if len(changes) > 0 {
 		n.log.Info("updated the node's connection to the pod network", "changed", changes)
 	}
-	n.logFailure(ctx, err)
-	return err == nil
+	n.logFailure(ctx, "the node is not connected to the pod network", err, &n.failure)
+	if place == nil {
+		return err == nil
+	}
+	failed := n.syncPorts(place)
+	n.logFailure(ctx, "the node does not answer on the node ports of services as it should", failed, &n.portsFailure)
+	return err == nil && failed == nil
+}
+
+// syncPorts makes the node answer on the node ports of services.
+func (n *Node) syncPorts(place *uplink.Place) error {
+	ports, nodes := portsOf(n.cfg.Uplink, place)
+	changed, err := n.ports.Sync(ports, nodes)
+	if err == nil {
+		n.metrics.ports.Set(float64(len(ports)))
+	}
+	if changed {
+		n.log.Debug("updated the node ports of services", "ports", len(ports))
+	}
+	return err
 }
 
 // logFailure logs an error, unless it was the last one that was logged.
-func (n *Node) logFailure(ctx context.Context, err error) {
+func (n *Node) logFailure(ctx context.Context, message string, err error, last *string) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
-	if text != "" && text != n.failure && !errors.Is(ctx.Err(), context.Canceled) {
-		n.log.Error("the node is not connected to the pod network", "err", err)
+	if text != "" && text != *last && !errors.Is(ctx.Err(), context.Canceled) {
+		n.log.Error(message, "err", err)
 	}
-	n.failure = text
+	*last = text
 }
 
 // logUnreached logs the pods that the node does not reach, if they have changed.
@@ -259,7 +284,12 @@ func (n *Node) leave(ctx context.Context) (changes []string, err error) {
 	if removed {
 		changes = append(changes, "rules")
 	}
-	return changes, errors.Join(err, rules)
+	removed, ports := n.ports.Sync(nil, nil)
+	if removed {
+		changes = append(changes, "node ports")
+	}
+	n.metrics.ports.Set(0)
+	return changes, errors.Join(err, rules, ports)
 }
 
 // Cleanup removes everything that a Node has created. No Node may run meanwhile.

@@ -86,7 +86,7 @@ func TestRules(t *testing.T) {
 table ip coe-bridge {
 	chain no-return {
 		type filter hook forward priority filter; policy accept;
-		iifname "coe0" oifname "coe0" counter packets 0 bytes 0 reject with icmp host-unreachable comment "from coe0 not back to it"
+		iifname "coe0" oifname "coe0" ct status ! dnat counter packets 0 bytes 0 reject with icmp host-unreachable comment "from coe0 not back to it, except by a node port"
 	}
 
 	chain way-out {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
 	"github.com/vishvananda/netns"
@@ -89,7 +90,7 @@ func isolatedRules() []rule {
 // way-out    source NAT to the node's address for pods' traffic that leaves the cluster.
 // no-return  rejects traffic from the pod network that is routed back there: the network
 //
-//	has no such address.
+//	has no such address. Pods' traffic to a node port goes back there, to the service.
 func (w wanted) managementRules() []rule {
 	var all []rule
 	for _, to := range w.services {
@@ -102,8 +103,8 @@ func (w wanted) managementRules() []rule {
 		wayOut, fmt.Sprintf("from %s through other links with the address of the node", linkName),
 		slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpNeq), []expr.Any{&expr.Counter{}, &expr.Masq{FullyRandom: true}}),
 	}, rule{
-		noReturn, fmt.Sprintf("from %s not back to it", linkName),
-		slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpEq), []expr.Any{
+		noReturn, fmt.Sprintf("from %s not back to it, except by a node port", linkName),
+		slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpEq), sameDestination(), []expr.Any{
 			&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: hostUnreachable},
 		}),
 	})
@@ -322,6 +323,17 @@ func destination(to netip.Prefix) []expr.Any {
 			SourceRegister: register, DestRegister: register, Len: size, Mask: net.CIDRMask(to.Bits(), 8*size), Xor: make([]byte, size),
 		},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: to.Masked().Addr().AsSlice()},
+	}
+}
+
+// sameDestination matches packets of connections whose destination is not translated.
+func sameDestination() []expr.Any {
+	const translated = 1 << 5 // IPS_DST_NAT
+	status := binaryutil.NativeEndian.PutUint32
+	return []expr.Any{
+		&expr.Ct{Register: register, Key: expr.CtKeySTATUS},
+		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: status(translated), Xor: status(0)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: status(0)},
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
@@ -139,6 +140,25 @@ func (w *wanted) addNamespaces(p *uplink.Place, interfaces map[string]*uplink.Re
 		pairs[r.Namespace] = to
 	}
 	w.pairs = slices.SortedFunc(maps.Values(pairs), func(a, b pair) int { return cmp.Compare(a.link, b.link) })
+}
+
+// portsOf returns the ports on which a node answers for services, and the addresses of all nodes. Only
+// a management port leads to services.
+func portsOf(u *uplink.Uplink, place *uplink.Place) (ports []nodeports.Port, nodes []netip.Addr) {
+	if place.Isolated {
+		return nil, nil
+	}
+	exposed, nodes := u.Exposed()
+	for _, e := range exposed {
+		p := nodeports.Port{
+			Protocol: e.Protocol, Number: e.Port, Service: netip.AddrPortFrom(e.Address, e.ServicePort), Local: e.Local, Sticky: e.Sticky,
+		}
+		for _, to := range e.Endpoints {
+			p.Endpoints = append(p.Endpoints, netip.AddrPortFrom(to.IP, to.Port))
+		}
+		ports = append(ports, p)
+	}
+	return ports, nodes
 }
 
 var nameHash = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 )
 
 // Record describes an interface on the node, as the bridge reports it: a grouping of the
@@ -66,6 +67,27 @@ type Place struct {
 	MTU      int            `json:"mtu,omitempty"` // 0: the MTU of pod links
 }
 
+// ExposedPort is a port on which the node answers for a service, as the bridge reports it. It must
+// not be changed.
+type ExposedPort struct {
+	Protocol    string     `json:"protocol"` // "tcp", "udp", "sctp"
+	Port        uint16     `json:"port"`
+	Address     netip.Addr `json:"service-address"` // the cluster address of the service
+	ServicePort uint16     `json:"service-port"`
+	// Local: clients reach only Endpoints. Sticky: they keep their endpoint.
+	Local     bool       `json:"local,omitempty"`
+	Sticky    bool       `json:"sticky,omitempty"`
+	Endpoints []Endpoint `json:"endpoint,omitempty"` // on the node
+}
+
+// Endpoint is an endpoint of an ExposedPort.
+type Endpoint struct {
+	IP   netip.Addr `json:"ip"`
+	Port uint16     `json:"port"`
+}
+
+func (p *ExposedPort) key() string { return p.Protocol + "/" + strconv.Itoa(int(p.Port)) }
+
 // PortOf returns the iface-id of the node's port in an isolated namespace.
 func (p *Place) PortOf(namespace string) string { return p.Name + ":" + namespace }
 
@@ -79,6 +101,8 @@ const (
 	completeEvent = "coe-agent:snapshot-complete"
 	nodeEvent     = "coe-agent:node-changed"
 	networkEvent  = "coe-agent:network-changed"
+	exposedEvent  = "coe-agent:exposed-port-changed"
+	nodesEvent    = "coe-agent:nodes-changed"
 )
 
 // change is the content of interface-changed.
@@ -96,4 +120,15 @@ type networkChange struct {
 type nodeChange struct {
 	Operation string `json:"operation"`
 	Place
+}
+
+// exposedChange is the content of exposed-port-changed.
+type exposedChange struct {
+	Operation string `json:"operation"`
+	ExposedPort
+}
+
+// nodesChange is the content of nodes-changed.
+type nodesChange struct {
+	Nodes []netip.Addr `json:"node"`
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,12 +24,14 @@ const stateFile = "interfaces.json"
 // again that a crash loses.
 const saveAfter = 200 * time.Millisecond
 
-// state is what the bridge has reported up to an event. Its records must not be changed.
+// state is what the bridge has reported up to an event. Its maps and values must not be changed.
 type state struct {
 	id      string // of the event; empty: none yet
 	records map[string]*Record
-	place   *Place // nil: none or unknown
-	network string // identity of the datastore that the switch is programmed from; empty: unknown
+	exposed map[string]*ExposedPort
+	nodes   []netip.Addr // of the cluster; only known while a port is local
+	place   *Place       // nil: none or unknown
+	network string       // identity of the datastore that the switch is programmed from; empty: unknown
 }
 
 // kept is the state on disk.
@@ -38,12 +41,15 @@ type kept struct {
 	Place      *Place    `json:"place,omitempty"`
 	Network    string    `json:"network,omitempty"`
 	Interfaces []*Record `json:"interfaces"`
+
+	Exposed []*ExposedPort `json:"exposed-ports,omitempty"`
+	Nodes   []netip.Addr   `json:"nodes,omitempty"`
 }
 
 // load reads the state that an earlier process kept for the same node. An unreadable file
 // counts as missing: the bridge sends everything again.
 func (u *Uplink) load() {
-	u.state.records = map[string]*Record{}
+	u.state.records, u.state.exposed = map[string]*Record{}, map[string]*ExposedPort{}
 	if u.cfg.Dir == "" {
 		return
 	}
@@ -55,9 +61,12 @@ func (u *Uplink) load() {
 	if k.Node != u.cfg.Node.String() {
 		return
 	}
-	u.state.id, u.state.place, u.state.network = k.ID, k.Place, k.Network
+	u.state.id, u.state.place, u.state.network, u.state.nodes = k.ID, k.Place, k.Network, k.Nodes
 	for _, r := range k.Interfaces {
 		u.state.records[r.key()] = r
+	}
+	for _, p := range k.Exposed {
+		u.state.exposed[p.key()] = p
 	}
 }
 
@@ -74,8 +83,8 @@ func readState(dir string) (k kept, err error) {
 	if err := json.Unmarshal(text, &k); err != nil {
 		return kept{}, fmt.Errorf("read %s: %w", path, err)
 	}
-	if slices.Contains(k.Interfaces, nil) {
-		return kept{}, fmt.Errorf("read %s: an interface is null", path)
+	if slices.Contains(k.Interfaces, nil) || slices.Contains(k.Exposed, nil) {
+		return kept{}, fmt.Errorf("read %s: an interface or a port is null", path)
 	}
 	return k, nil
 }
@@ -97,6 +106,9 @@ func (u *Uplink) take(id string, group []event) error {
 	}
 	next := u.state
 	next.id, next.records = id, maps.Clone(next.records)
+	if slices.ContainsFunc(group, func(e event) bool { return e[exposedEvent] != nil || e[beginEvent] != nil }) {
+		next.exposed = maps.Clone(next.exposed)
+	}
 	for _, e := range group {
 		if err := next.apply(e); err != nil {
 			return err
@@ -111,9 +123,14 @@ func (u *Uplink) take(id string, group []event) error {
 func (s *state) apply(e event) error {
 	if e[beginEvent] != nil {
 		clear(s.records)
-		s.place, s.network = nil, ""
+		clear(s.exposed)
+		s.place, s.network, s.nodes = nil, "", nil
 	}
 	switch {
+	case e[exposedEvent] != nil:
+		return s.applyExposed(e[exposedEvent])
+	case e[nodesEvent] != nil:
+		return s.applyNodes(e[nodesEvent])
 	case e[nodeEvent] != nil:
 		return s.applyNode(e[nodeEvent])
 	case e[networkEvent] != nil:
@@ -151,6 +168,28 @@ func (s *state) applyNetwork(content json.RawMessage) error {
 		return fmt.Errorf("read %s: %w", networkEvent, err)
 	}
 	s.network = c.Identity
+	return nil
+}
+
+func (s *state) applyExposed(content json.RawMessage) error {
+	var c exposedChange
+	if err := json.Unmarshal(content, &c); err != nil {
+		return fmt.Errorf("read %s: %w", exposedEvent, err)
+	}
+	if c.Operation == "put" {
+		s.exposed[c.key()] = &c.ExposedPort
+	} else {
+		delete(s.exposed, c.key())
+	}
+	return nil
+}
+
+func (s *state) applyNodes(content json.RawMessage) error {
+	var c nodesChange
+	if err := json.Unmarshal(content, &c); err != nil {
+		return fmt.Errorf("read %s: %w", nodesEvent, err)
+	}
+	s.nodes = c.Nodes
 	return nil
 }
 
@@ -192,7 +231,10 @@ func (u *Uplink) save() error {
 		return nil
 	}
 	records := slices.SortedFunc(maps.Values(now.records), func(a, b *Record) int { return strings.Compare(a.key(), b.key()) })
-	text, err := json.Marshal(kept{ID: now.id, Node: u.cfg.Node.String(), Place: now.place, Network: now.network, Interfaces: records})
+	exposed := slices.SortedFunc(maps.Values(now.exposed), func(a, b *ExposedPort) int { return strings.Compare(a.key(), b.key()) })
+	text, err := json.Marshal(kept{
+		ID: now.id, Node: u.cfg.Node.String(), Place: now.place, Network: now.network, Interfaces: records, Exposed: exposed, Nodes: now.nodes,
+	})
 	if err == nil {
 		err = durable.Write(u.file(), text, 0o600)
 	}

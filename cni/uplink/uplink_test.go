@@ -344,9 +344,23 @@ func TestPlace(t *testing.T) {
 		identity, _ := a.Network()
 		return identity
 	}
-	groups <- event("", begin) + event("", place) + event("", `"coe-agent:network-changed":{"identity":"n1"}`) + event("id: 5@x\n", complete)
+	const port = `"coe-agent:exposed-port-changed":{"operation":"put","protocol":"tcp","port":30080,"service-address":"10.96.0.10","service-port":80,` +
+		`"local":true,"endpoint":[{"ip":"10.42.0.2","port":8080}]}`
+	exposed := map[string]*uplink.ExposedPort{"tcp/30080": {
+		Protocol: "tcp", Port: 30080, Address: netip.MustParseAddr("10.96.0.10"), ServicePort: 80, Local: true,
+		Endpoints: []uplink.Endpoint{{IP: netip.MustParseAddr("10.42.0.2"), Port: 8080}},
+	}}
+	hasPorts := func() {
+		t.Helper()
+		ports, nodes := a.Exposed()
+		require.Equal(t, exposed, ports)
+		require.Equal(t, []netip.Addr{netip.MustParseAddr("192.168.33.11")}, nodes)
+	}
+	groups <- event("", begin) + event("", place) + event("", port) + event("", `"coe-agent:nodes-changed":{"node":["192.168.33.11"]}`) +
+		event("", `"coe-agent:network-changed":{"identity":"n1"}`) + event("id: 5@x\n", complete)
 	await(true)
 	require.Equal(t, "n1", network())
+	hasPorts()
 	require.Equal(t, netip.MustParseAddr("100.96.0.3"), is.Service)
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}, is.Pods)
 	a.stop()
@@ -357,12 +371,22 @@ func TestPlace(t *testing.T) {
 	require.True(t, known)
 	require.Equal(t, is, again)
 	require.Equal(t, "n1", network())
-	groups <- event("id: 6@x\n", `"coe-agent:node-changed":{"operation":"deleted","node":"192.168.33.11"}`)
+	hasPorts()
+	before, _ := a.Exposed()
+	groups <- event("", `"coe-agent:exposed-port-changed":{"operation":"deleted","protocol":"tcp","port":30080}`) +
+		event("id: 6@x\n", `"coe-agent:node-changed":{"operation":"deleted","node":"192.168.33.11"}`)
 	await(false)
-	groups <- event("id: 7@x\n", place)
+	ports, _ := a.Exposed()
+	require.Empty(t, ports)
+	require.Equal(t, exposed, before, "a state does not change")
+	groups <- event("", port) + event("id: 7@x\n", place)
 	await(true)
 	require.Equal(t, "n1", network())
+	hasPorts()
 	groups <- event("", begin) + event("id: 8@x\n", complete)
 	await(false)
 	require.Empty(t, network())
+	ports, nodes := a.Exposed()
+	require.Empty(t, ports)
+	require.Empty(t, nodes)
 }

@@ -3,6 +3,7 @@ package uplink
 import (
 	"context"
 	"fmt"
+	"net/netip"
 )
 
 // Await waits for a record that fits, and returns it. The caller must not change it. If ctx
@@ -85,4 +86,12 @@ func (u *Uplink) Place() (place *Place, known bool, changed <-chan struct{}) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.state.place, u.status.Synced || u.state.place != nil, u.changed
+}
+
+// Exposed returns the ports on which the node answers for services, and the addresses of all nodes
+// if one of the ports is local. The caller must change neither the map nor the slice, nor a port.
+func (u *Uplink) Exposed() (ports map[string]*ExposedPort, nodes []netip.Addr) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.state.exposed, u.state.nodes
 }

@@ -96,8 +96,13 @@ var rules = map[string]rule{
 	"cni/ovs/vswitch":             {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
 	"cni/durable":                 {nil, nil, "writes files of the agent; does not know their contents"},
 	"cni/uplink":                  {[]string{"cni/durable"}, nil, "a part of the agent; knows only the YANG modules of the bridge"},
+	"cni/nodeports": {
+		[]string{"cni/links"},
+		[]string{"github.com/google/nftables", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
+		"a part of the agent; knows neither the bridge nor the switch",
+	},
 	"cni/node": {
-		[]string{"cni/links", "cni/ovs", "cni/uplink"},
+		[]string{"cni/links", "cni/nodeports", "cni/ovs", "cni/uplink"},
 		[]string{
 			"github.com/google/nftables", "github.com/prometheus/client_golang", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
 			"golang.org/x/sys/unix",

@@ -76,7 +76,7 @@ func (c *cluster) testConnectivity(t *testing.T) {
 }
 
 func (c *cluster) testConnectivityPasses(t *testing.T) {
-	report := c.report(t, 0, "--outside", fmt.Sprintf("%s:6443", ovnhost.Central), "--skip", "node-port")
+	report := c.report(t, 0, "--outside", fmt.Sprintf("%s:6443", ovnhost.Central))
 	require.Equal(t, []string{"n1", "n2"}, report.Nodes)
 	passed := map[connectivity.Kind]int{}
 	for _, r := range report.Results {
@@ -86,7 +86,7 @@ func (c *cluster) testConnectivityPasses(t *testing.T) {
 	require.Equal(t, map[connectivity.Kind]int{ // with IPv4
 		connectivity.PodStart: 6, connectivity.SameNode: 4, connectivity.OtherNode: 4, connectivity.FullPackets: 4, connectivity.PodToService: 8,
 		connectivity.DNS: 4, connectivity.Hairpin: 2, connectivity.PodToNode: 4, connectivity.NodeToPod: 4, connectivity.NodeToService: 4,
-		connectivity.Outside: 2, connectivity.PolicyDeny: 4, connectivity.PolicyAllow: 4,
+		connectivity.NodePort: 4, connectivity.Outside: 2, connectivity.PolicyDeny: 4, connectivity.PolicyAllow: 4,
 	}, passed)
 }
 

@@ -35,6 +35,7 @@ func TestCluster(t *testing.T) {
 		{"connectivity test", c.testConnectivity},
 		{"connectivity test finds a small MTU", c.testConnectivityFails},
 		{"the switch is restarted", c.testSwitch},
+		{"node ports", c.testNodePorts},
 		{"nobody loses a packet", c.testProbes},
 		{"a node is rebooted", c.testReboot},
 		{"100 pods at once", c.testMany},

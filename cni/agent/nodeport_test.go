@@ -1,0 +1,306 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+)
+
+// exposeWorld is two hosts with a pod on each, a client outside the cluster (in the namespace central),
+// and services of a real API server.
+type exposeWorld struct {
+	*world
+	api  *kubernetes.Clientset
+	pods map[string]*sandbox // by host
+}
+
+// outsider is the source of the client's connections.
+const outsider = router
+
+func newExposeWorld(t *testing.T) *exposeWorld {
+	t.Helper()
+	plane := kubetest.ForTest(t, kubetest.Config{})
+	lab := ovnhost.ForTest(t, "host1", "host2")
+	w := &exposeWorld{
+		world: newWorldOver(t, lab, "--backend", "ovn", "--ovn-nb", lab.NB.Remote, "--kubeconfig", plane.Kubeconfig()),
+		api:   plane.Client(), pods: map[string]*sandbox{},
+	}
+	w.startAgents(patient)
+	w.withOutside()
+	for i, host := range []string{"host1", "host2"} {
+		p := w.pod(host, i, "default", "pod-"+host)
+		p.mustAdd()
+		w.who(p.inLab(), p.name)
+		w.whoUDP(p.inLab(), p.name)
+		w.pods[host] = p
+	}
+	return w
+}
+
+// whoUDP answers datagrams with its own name and their source.
+func (w *world) whoUDP(namespace, name string) {
+	w.t.Helper()
+	require.NoError(w.t, w.lab.In(namespace, func() error {
+		conn, err := new(net.ListenConfig).ListenPacket(context.Background(), "udp4", ":8080")
+		if err != nil {
+			return err
+		}
+		w.t.Cleanup(func() { _ = conn.Close() })
+		go func() {
+			buffer := make([]byte, 64)
+			for {
+				_, from, err := conn.ReadFrom(buffer)
+				if errors.Is(err, net.ErrClosed) {
+					return
+				}
+				if err == nil {
+					_, _ = conn.WriteTo(fmt.Appendf(nil, "%s %s", name, from.(*net.UDPAddr).IP), from)
+				}
+			}
+		}()
+		return nil
+	}))
+}
+
+// nodePorts are the node ports of a service, of TCP and UDP.
+type nodePorts struct{ tcp, udp int }
+
+// expose creates or changes a service of type NodePort. Its endpoints are the pods of hosts.
+func (w *exposeWorld) expose(name string, policy corev1.ServiceExternalTrafficPolicy, hosts ...string) nodePorts {
+	w.t.Helper()
+	services := w.api.CoreV1().Services("default")
+	s, err := services.Create(w.t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ExternalTrafficPolicy: policy, Ports: []corev1.ServicePort{
+			{Name: "tcp", Protocol: corev1.ProtocolTCP, Port: 80}, {Name: "udp", Protocol: corev1.ProtocolUDP, Port: 80},
+		}},
+	}, metav1.CreateOptions{})
+	require.NoError(w.t, err)
+	w.endpoints(name, hosts...)
+	return nodePorts{int(s.Spec.Ports[0].NodePort), int(s.Spec.Ports[1].NodePort)}
+}
+
+// endpoints makes the pods of hosts the endpoints of a service.
+func (w *exposeWorld) endpoints(service string, hosts ...string) {
+	w.t.Helper()
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: service, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports: []discoveryv1.EndpointPort{
+			{Name: new("tcp"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(8080))}, {Name: new("udp"), Protocol: new(corev1.ProtocolUDP), Port: new(int32(8080))},
+		},
+	}
+	for _, host := range hosts {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{w.pods[host].address.String()}})
+	}
+	api := w.api.DiscoveryV1().EndpointSlices("default")
+	_, err := api.Update(w.t.Context(), slice, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = api.Create(w.t.Context(), slice, metav1.CreateOptions{})
+	}
+	require.NoError(w.t, err)
+}
+
+// askUDP sends a datagram, and returns the answer.
+func (w *exposeWorld) askUDP(from, to string, port int) (string, error) {
+	conn, err := w.lab.Dial(w.t.Context(), from, "udp", net.JoinHostPort(to, strconv.Itoa(port)))
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }()
+	return exchange(conn, time.Second)
+}
+
+func exchange(conn net.Conn, within time.Duration) (string, error) {
+	if err := conn.SetDeadline(time.Now().Add(within)); err != nil {
+		return "", err
+	}
+	if _, err := conn.Write([]byte("?")); err != nil {
+		return "", err
+	}
+	buffer := make([]byte, 64)
+	n, err := conn.Read(buffer)
+	return string(buffer[:n]), err
+}
+
+// answered waits until both ports at a node answer a client as expected.
+func (w *exposeWorld) answered(from, node string, at nodePorts, want ...string) {
+	w.t.Helper()
+	w.seen(from, node, at.tcp, want...)
+	await(w.t, fmt.Sprintf("%s asks %s over UDP", from, node), func() error {
+		got, err := w.askUDP(from, node, at.udp)
+		if err == nil && !slices.Contains(want, got) {
+			err = fmt.Errorf("answer %q, want one of %q", got, want)
+		}
+		return err
+	})
+}
+
+// all returns the answers of both pods that see a source.
+func all(source string) []string { return []string{"pod-host1 " + source, "pod-host2 " + source} }
+
+// TestNodePorts: a client outside the cluster, pods and nodes reach a service of type NodePort at every
+// node, over TCP and UDP. With the policy Local they reach the endpoints on the node, which see the address
+// of a client outside.
+func TestNodePorts(t *testing.T) {
+	w := newExposeWorld(t)
+	services := map[string]string{} // the address of each node's traffic to services
+	for _, host := range []string{"host1", "host2"} {
+		_, as := w.management(host)
+		services[host] = as.String()
+	}
+	cluster := w.expose("cluster", corev1.ServiceExternalTrafficPolicyCluster, "host1", "host2")
+	local := w.expose("local", corev1.ServiceExternalTrafficPolicyLocal, "host2")
+
+	for _, host := range []string{"host1", "host2"} {
+		node := w.address(host)
+		for _, from := range []string{"central", "host1", "host2", w.pods["host1"].inLab(), w.pods["host2"].inLab()} {
+			as := services[host]
+			w.answered(from, node, cluster, all(as)...)
+		}
+		w.answered(host, node, local, "pod-host2 "+services[host])
+	}
+	management, _ := w.management("host2")
+	for _, from := range []string{"host1", w.pods["host1"].inLab(), w.pods["host2"].inLab()} {
+		w.answered(from, w.address("host2"), local, "pod-host2 "+management.String())
+	}
+	w.answered("central", w.address("host2"), local, "pod-host2 "+outsider)
+	for _, from := range []string{"central", "host2", w.pods["host1"].inLab()} {
+		w.silent(from, w.address("host1"), local)
+	}
+
+	w.step("an endpoint moves", func() {
+		conn, err := w.lab.Dial(t.Context(), "central", "udp", net.JoinHostPort(w.address("host2"), strconv.Itoa(local.udp)))
+		require.NoError(w.t, err)
+		defer func() { _ = conn.Close() }()
+		_, err = exchange(conn, time.Second)
+		require.NoError(w.t, err)
+		w.endpoints("local", "host1")
+		w.answered("central", w.address("host1"), local, "pod-host1 "+outsider)
+		w.silent("central", w.address("host2"), local)
+		_, err = exchange(conn, time.Second)
+		require.ErrorIs(w.t, err, os.ErrDeadlineExceeded, "the former endpoint gets nothing more")
+		w.endpoints("local", "host1", "host2")
+		await(w.t, "a client that keeps sending reaches the endpoint", func() error {
+			_, err := exchange(conn, time.Second)
+			return err
+		})
+		w.answered("central", w.address("host1"), local, "pod-host1 "+outsider)
+	})
+	w.step("the agent is away, and the bridge too", func() {
+		require.NoError(w.t, w.agents["host1"].Kill())
+		w.bridge.Kill()
+		w.answered("central", w.address("host1"), cluster, all(services["host1"])...)
+		w.agents["host1"].relay.cut(true)
+		require.NoError(w.t, w.agents["host1"].Start(t.Context()))
+		w.answered("central", w.address("host1"), local, "pod-host1 "+outsider)
+		w.startBridge()
+		w.agents["host1"].relay.cut(false)
+	})
+	w.step("others harm the rules", func() {
+		for _, harm := range []string{"flush ruleset", "delete table ip coe-bridge-node-ports", "flush map ip coe-bridge-node-ports services"} {
+			_, err := w.lab.Exec(t.Context(), "host1", append([]string{"nft"}, strings.Fields(harm)...)...)
+			require.NoError(w.t, err)
+			harmed := time.Now()
+			await(w.t, harm, func() error {
+				out, err := w.lab.Exec(t.Context(), "host1", "nft", "list", "map", "ip", "coe-bridge-node-ports", "services")
+				if err == nil && !strings.Contains(out, strconv.Itoa(cluster.tcp)) {
+					err = errors.New(out)
+				}
+				return err
+			})
+			require.Less(w.t, time.Since(harmed), 2*time.Second, harm)
+			w.answered("central", w.address("host1"), cluster, all(services["host1"])...)
+		}
+	})
+	w.step("a port belongs to the first service", func() {
+		status, answer := w.bridge.Bridge().Do("PUT", "/restconf/config/service:service-information/services/"+uid("s", 1), fmt.Sprintf(
+			`{"services":[{"uid":%q,"name":"thief","network-NS":"other","cluster-ip-address":"10.96.0.66","service-ports":[{"port":80,"node-port":%d}]}]}`,
+			uid("s", 1), cluster.tcp))
+		require.Equal(w.t, 2, status/100, answer)
+		await(w.t, "the service has a problem", func() error {
+			_, answer := w.bridge.Bridge().Do("GET", "/restconf/operational/coe-status:status", "")
+			if !strings.Contains(answer, fmt.Sprintf("node port tcp %d belongs to a service of namespace default", cluster.tcp)) {
+				return errors.New(answer)
+			}
+			return nil
+		})
+		w.answered("central", w.address("host1"), cluster, all(services["host1"])...)
+	})
+	w.step("services are deleted", func() {
+		for _, name := range []string{"cluster", "local"} {
+			require.NoError(w.t, w.api.CoreV1().Services("default").Delete(t.Context(), name, metav1.DeleteOptions{}))
+		}
+		status, answer := w.bridge.Bridge().Do("DELETE", "/restconf/config/service:service-information/services/"+uid("s", 1), "")
+		require.Equal(w.t, 2, status/100, answer)
+		for _, host := range []string{"host1", "host2"} {
+			await(w.t, "the table is gone", func() error { return w.lacks(host, "coe-bridge-node-ports") })
+		}
+		_, err := w.ask("central", w.address("host1"), cluster.tcp)
+		require.ErrorContains(w.t, err, "refused")
+	})
+	w.step("the agent is removed", func() {
+		w.expose("again", corev1.ServiceExternalTrafficPolicyCluster, "host1")
+		await(w.t, "the table is there", func() error {
+			if w.lacks("host1", "coe-bridge-node-ports") == nil {
+				return errors.New("no table")
+			}
+			return nil
+		})
+		agent := w.agents["host1"]
+		require.NoError(w.t, agent.Terminate())
+		_, err := w.lab.Exec(t.Context(), "host1", append(slices.Clone(agent.argv), "--cleanup")...)
+		require.NoError(w.t, err)
+		require.NoError(w.t, w.lacks("host1", "coe-bridge"))
+	})
+}
+
+// silent fails if one of the ports answers a client.
+func (w *exposeWorld) silent(from, node string, at nodePorts) {
+	w.t.Helper()
+	await(w.t, node+" does not answer over TCP", func() error {
+		conn, err := w.lab.Dial(within(w.t, time.Second), from, "tcp", net.JoinHostPort(node, strconv.Itoa(at.tcp)))
+		if err == nil {
+			_ = conn.Close()
+			return errors.New("it answers")
+		}
+		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		return nil
+	})
+	_, err := w.askUDP(from, node, at.udp)
+	require.ErrorIs(w.t, err, os.ErrDeadlineExceeded)
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// lacks fails if the nftables of a host contain a text.
+func (w *exposeWorld) lacks(host, text string) error {
+	out, err := w.lab.Exec(w.t.Context(), host, "nft", "list", "ruleset")
+	if err == nil && strings.Contains(out, text) {
+		err = errors.New(out)
+	}
+	return err
+}

@@ -1,0 +1,200 @@
+// Package nodeports programs the node ports of services in nftables. A node port leads to the
+// cluster address of its service or, if it is local, to the endpoints on the node. The package has one
+// table of its own, and touches no other. It knows neither the bridge nor the network behind the link.
+//
+// Rules look ports up in maps, so neither their number nor the work for a packet depends on the number
+// of services. A changed port changes its elements of the maps and nothing else.
+package nodeports
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netns"
+)
+
+// TableName is the name of the nftables table, of the family ip.
+const TableName = "coe-bridge-node-ports"
+
+// Slots is how many endpoints of a local port on a node can serve. Each slot of a port leads to an
+// endpoint, and endpoints share the slots evenly if their number divides this one.
+const Slots = 60
+
+// Port is a port on which the node answers for a service.
+type Port struct {
+	Protocol string // "tcp", "udp", "sctp"
+	Number   uint16
+	Service  netip.AddrPort // the cluster address of the service, IPv4
+	// Local: all clients except the node's own programs reach Endpoints, and see no answer if there are
+	// none. Sticky: a client keeps its endpoint while the endpoints stay the same.
+	Local, Sticky bool
+	Endpoints     []netip.AddrPort // on this node, IPv4
+}
+
+// Config configures a Table.
+type Config struct {
+	// Netns is the node's network namespace.
+	Netns netns.NsHandle
+	// Link is the link to the pod network.
+	Link string
+}
+
+// Table is the nftables table. It remembers what it has written, and reads the table only if
+// nftables was changed by others. Only one goroutine at a time may use it.
+type Table struct {
+	cfg Config
+	// have has the elements of the table; nil if they are unknown, or if the table is not as the
+	// package creates it. generation is that of nftables for which have holds.
+	have       elements
+	generation uint32
+}
+
+// New returns a Table.
+func New(cfg Config) *Table { return &Table{cfg: cfg} }
+
+// Sync makes the node answer on exactly these ports, and reports whether it changed anything. nodes
+// are the addresses of all nodes. Without ports there is no table. An invalid port is an error, and the
+// other ports are served.
+//
+// Open connections continue. UDP has none, so clients of a changed UDP port go to its current
+// endpoints at once.
+func (t *Table) Sync(ports []Port, nodes []netip.Addr) (changed bool, err error) {
+	want, invalid := elementsOf(ports, nodes)
+	changed, err = t.sync(want, len(ports) == 0)
+	return changed, errors.Join(err, invalid)
+}
+
+// sync makes the table have these elements, or removes it.
+func (t *Table) sync(want elements, remove bool) (changed bool, err error) {
+	now, err := generation(t.cfg.Netns)
+	if err != nil {
+		return false, err
+	}
+	c, err := nftables.New(nftables.WithNetNSFd(int(t.cfg.Netns)))
+	if err != nil {
+		return false, fmt.Errorf("open nftables: %w", err)
+	}
+	exists := true
+	if t.have == nil || t.generation != now {
+		if t.have, exists, err = t.read(c); err != nil {
+			return false, err
+		}
+	}
+	before := t.have
+	if remove && !exists || !remove && before != nil && maps.Equal(before, want) {
+		t.generation = now
+		return false, nil
+	}
+	t.have = nil // unknown until everything is written
+	commits, err := t.write(c, before, want, remove)
+	if err != nil {
+		return true, fmt.Errorf("write nftables table %s: %w", TableName, err)
+	}
+	// If nobody else has written meanwhile, the table is known.
+	if after, err := generation(t.cfg.Netns); err == nil && after == now+commits && !remove {
+		t.have, t.generation = want, after
+	}
+	if err := forget(t.cfg.Netns, before, want); err != nil {
+		return true, fmt.Errorf("forget the UDP connections of changed node ports: %w", err)
+	}
+	return true, nil
+}
+
+// read returns the elements of the table, nil if it is not as the package creates it, and whether
+// the table exists.
+func (t *Table) read(c *nftables.Conn) (have elements, exists bool, err error) {
+	all, err := c.ListTablesOfFamily(table().Family)
+	if err != nil {
+		return nil, false, fmt.Errorf("list nftables tables: %w", err)
+	}
+	if !slices.ContainsFunc(all, func(t *nftables.Table) bool { return t.Name == TableName }) {
+		return nil, false, nil
+	}
+	whole, err := t.hasRules(c)
+	if err != nil || !whole {
+		return nil, true, err
+	}
+	have = elements{}
+	for _, set := range sets() {
+		list, err := c.GetSetElements(set)
+		if err != nil {
+			return nil, true, fmt.Errorf("list nftables set %s: %w", set.Name, err)
+		}
+		for _, e := range list {
+			have[key{set.Name, string(e.Key)}] = string(e.Val)
+		}
+	}
+	return have, true, nil
+}
+
+// maxChanges is how many elements one transaction changes at most: its messages must fit into the
+// buffer of a socket, and the elements of a set into an attribute of 64 KiB.
+const maxChanges = 500
+
+// write changes the table from one content to another, nil for unknown, or removes it. It returns
+// the number of its transactions.
+func (t *Table) write(c *nftables.Conn, have, want elements, remove bool) (commits uint32, err error) {
+	if remove {
+		c.DelTable(table())
+		return 1, c.Flush()
+	}
+	if have == nil {
+		if err := t.create(c); err != nil {
+			return 0, err
+		}
+		commits++
+	}
+	for changes := range slices.Chunk(have.diff(want), maxChanges) {
+		for _, set := range sets() {
+			var remove, add []nftables.SetElement
+			for _, k := range changes {
+				if k.set != set.Name {
+					continue
+				}
+				if _, has := have[k]; has {
+					remove = append(remove, nftables.SetElement{Key: []byte(k.key)})
+				}
+				if value, wanted := want[k]; wanted {
+					add = append(add, nftables.SetElement{Key: []byte(k.key), Val: []byte(value)})
+				}
+			}
+			if len(remove) > 0 {
+				err = errors.Join(err, c.SetDeleteElements(set, remove))
+			}
+			if len(add) > 0 {
+				err = errors.Join(err, c.SetAddElements(set, add))
+			}
+		}
+		if err := errors.Join(err, c.Flush()); err != nil {
+			return commits, err
+		}
+		commits++
+	}
+	return commits, nil
+}
+
+// create creates the table with its rules, and with empty sets. A table that is there is replaced.
+func (t *Table) create(c *nftables.Conn) error {
+	c.AddTable(table())
+	c.DelTable(table())
+	c.AddTable(table())
+	for _, set := range sets() {
+		if err := c.AddSet(set, nil); err != nil {
+			return err
+		}
+	}
+	chains := t.chains()
+	for _, chain := range chains {
+		c.AddChain(chain.Chain)
+	}
+	for _, chain := range chains {
+		for _, r := range chain.rules {
+			c.AddRule(r.in(chain.Chain))
+		}
+	}
+	return c.Flush()
+}

@@ -1,0 +1,435 @@
+package nodeports_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+)
+
+// The addresses of a world.
+const (
+	node    = "192.0.2.1"
+	client  = "192.0.2.2"
+	other   = "192.0.2.3" // another node, which is the client's second address
+	service = "10.96.0.10"
+	pod1    = "10.42.0.2"
+	pod2    = "10.42.0.3"
+	// management is the address of the node in the pod network.
+	management = "100.96.0.2"
+)
+
+// world is a node between a client outside the cluster and the pod network. In the pod network are a
+// cluster address and two pods, each with a server that answers with its own address and the client's.
+type world struct {
+	*testing.T
+	outside, node, pods netns.NsHandle
+	table               *nodeports.Table
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs root; make test runs it")
+	}
+	w := &world{T: t, outside: namespace(t), node: namespace(t), pods: namespace(t)}
+	for _, ns := range []netns.NsHandle{w.outside, w.node, w.pods} {
+		w.run(ns, "ip link set lo up")
+	}
+	w.join(w.outside, "eth0", client, w.node, "eth0", node)
+	w.join(w.pods, "eth0", "100.96.0.1", w.node, "coe0", management)
+	w.run(w.outside, "ip addr add "+other+"/24 dev eth0")
+	w.run(w.node, "sysctl -q -w net.ipv4.ip_forward=1; ip route add 10.0.0.0/8 via 100.96.0.1")
+	w.run(w.pods, "ip route add default via "+management)
+	w.run(w.pods, "ip addr add 10.42.0.9/32 dev lo") // a pod that is a client
+	for _, at := range []string{service + ":80", pod1 + ":8080", pod2 + ":8080"} {
+		address, _, _ := strings.Cut(at, ":")
+		w.run(w.pods, "ip addr add "+address+"/32 dev lo")
+		w.serve(at)
+	}
+	w.table = nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
+	return w
+}
+
+// namespace creates a network namespace, which ends with the test.
+func namespace(t testing.TB) (ns netns.NsHandle) {
+	t.Helper()
+	home, err := netns.Get()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, home.Close()) }()
+	require.NoError(t, links.Inside(home, func() (err error) {
+		ns, err = netns.New()
+		return err
+	}))
+	t.Cleanup(func() { require.NoError(t, ns.Close()) })
+	return ns
+}
+
+// join connects two namespaces.
+func (w *world) join(a netns.NsHandle, linkA, addressA string, b netns.NsHandle, linkB, addressB string) {
+	w.Helper()
+	w.run(a, fmt.Sprintf("ip link add %s type veth peer name %s netns /proc/%d/fd/%d", linkA, linkB, os.Getpid(), int(b)))
+	w.run(a, fmt.Sprintf("ip addr add %s/24 dev %s; ip link set %s up", addressA, linkA, linkA))
+	w.run(b, fmt.Sprintf("ip addr add %s/24 dev %s; ip link set %s up", addressB, linkB, linkB))
+}
+
+// run runs a command in a namespace, and returns its output.
+func (w *world) run(ns netns.NsHandle, command string) (out string) {
+	w.Helper()
+	require.NoError(w, links.Inside(ns, func() error {
+		said, err := exec.CommandContext(w.Context(), "sh", "-c", command).CombinedOutput()
+		if out = string(said); err != nil {
+			return errors.New(command + ": " + out)
+		}
+		return nil
+	}))
+	return out
+}
+
+// serve answers over TCP and UDP.
+func (w *world) serve(at string) {
+	w.Helper()
+	require.NoError(w, links.Inside(w.pods, func() error {
+		tcp, err := new(net.ListenConfig).Listen(context.Background(), "tcp4", at)
+		if err != nil {
+			return err
+		}
+		udp, err := new(net.ListenConfig).ListenPacket(context.Background(), "udp4", at)
+		if err != nil {
+			return err
+		}
+		w.Cleanup(func() { _ = tcp.Close(); _ = udp.Close() })
+		go func() {
+			for {
+				conn, err := tcp.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					defer func() { _ = conn.Close() }()
+					if _, err := conn.Read(make([]byte, 1)); err == nil {
+						_, _ = fmt.Fprintf(conn, "%s %s", at, conn.RemoteAddr().(*net.TCPAddr).IP)
+					}
+				}()
+			}
+		}()
+		go func() {
+			buffer := make([]byte, 64)
+			for {
+				_, from, err := udp.ReadFrom(buffer)
+				if err != nil {
+					return
+				}
+				_, _ = udp.WriteTo(fmt.Appendf(nil, "%s %s", at, from.(*net.UDPAddr).IP), from)
+			}
+		}()
+		return nil
+	}))
+}
+
+// patience is how long an answer may take.
+const patience = 5 * time.Second
+
+// dial connects a client to a port of the node. Its source is an address of the namespace; "" for any.
+func (w *world) dial(from netns.NsHandle, source, network, at string) (conn net.Conn, err error) {
+	d := &net.Dialer{Timeout: patience}
+	if source != "" {
+		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(source)}
+		if network == "udp" {
+			d.LocalAddr = &net.UDPAddr{IP: net.ParseIP(source)}
+		}
+	}
+	err = links.Inside(from, func() error {
+		conn, err = d.DialContext(w.Context(), network, at)
+		return err
+	})
+	return conn, err
+}
+
+// ask returns the answer to a client.
+func (w *world) ask(from netns.NsHandle, source, network, at string) (string, error) {
+	conn, err := w.dial(from, source, network, at)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close() }()
+	return answer(conn, patience)
+}
+
+func answer(conn net.Conn, within time.Duration) (string, error) {
+	if err := conn.SetDeadline(time.Now().Add(within)); err != nil {
+		return "", err
+	}
+	if _, err := conn.Write([]byte("?")); err != nil {
+		return "", err
+	}
+	buffer := make([]byte, 64)
+	n, err := conn.Read(buffer)
+	return string(buffer[:n]), err
+}
+
+// answers requires an answer.
+func (w *world) answers(from netns.NsHandle, source, network, at, want string) {
+	w.Helper()
+	got, err := w.ask(from, source, network, at)
+	require.NoError(w, err, "%s %s", network, at)
+	require.Equal(w, want, got, "%s %s", network, at)
+}
+
+// sync requires whether the node is changed.
+func (w *world) sync(changes bool, ports ...nodeports.Port) {
+	w.Helper()
+	changed, err := w.table.Sync(ports, []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
+	require.NoError(w, err)
+	require.Equal(w, changes, changed)
+}
+
+func cluster(protocol string, number uint16) nodeports.Port {
+	return nodeports.Port{Protocol: protocol, Number: number, Service: netip.MustParseAddrPort(service + ":80")}
+}
+
+func local(protocol string, number uint16, pods ...string) nodeports.Port {
+	p := cluster(protocol, number)
+	p.Local = true
+	for _, at := range pods {
+		p.Endpoints = append(p.Endpoints, netip.AddrPortFrom(netip.MustParseAddr(at), 8080))
+	}
+	return p
+}
+
+// Clients outside the cluster, pods and the node itself reach the service at every address of the node.
+// Other ports stay with the node.
+func TestClusterPorts(t *testing.T) {
+	w := newWorld(t)
+	w.sync(true, cluster("tcp", 30080), cluster("udp", 30080))
+	w.sync(false, cluster("udp", 30080), cluster("tcp", 30080))
+	for _, network := range []string{"tcp", "udp"} {
+		w.answers(w.outside, client, network, node+":30080", service+":80 "+client)
+		w.answers(w.outside, other, network, node+":30080", service+":80 "+management)
+		w.answers(w.node, "", network, node+":30080", service+":80 "+management)
+		w.answers(w.node, "", network, management+":30080", service+":80 "+management)
+	}
+	_, err := w.ask(w.outside, client, "tcp", node+":30081")
+	require.ErrorContains(t, err, "refused")
+	_, err = w.ask(w.node, "", "tcp", "127.0.0.1:30080")
+	require.ErrorContains(t, err, "refused", "the loopback addresses stay")
+
+	w.sync(true)
+	w.sync(false)
+	_, err = w.ask(w.outside, client, "tcp", node+":30080")
+	require.ErrorContains(t, err, "refused")
+	require.Empty(t, w.run(w.node, "nft list ruleset"))
+}
+
+// A local port leads clients to the endpoints on the node. The endpoints see a client outside the
+// cluster, and this node instead of another one or a pod. The node itself reaches the service.
+func TestLocalPorts(t *testing.T) {
+	w := newWorld(t)
+	sticky := local("tcp", 30082, pod1, pod2)
+	sticky.Sticky = true
+	w.sync(true, local("tcp", 30080, pod1, pod2), local("udp", 30080, pod2), local("tcp", 30081), sticky)
+
+	seen := map[string]bool{}
+	require.Eventually(t, func() bool {
+		got, err := w.ask(w.outside, client, "tcp", node+":30080")
+		require.NoError(t, err)
+		seen[got] = true
+		return len(seen) == 2
+	}, 10*patience, time.Millisecond, "both endpoints answer")
+	require.Equal(t, map[string]bool{pod1 + ":8080 " + client: true, pod2 + ":8080 " + client: true}, seen, "they see the client")
+	w.answers(w.outside, client, "udp", node+":30080", pod2+":8080 "+client)
+	w.answers(w.outside, other, "udp", node+":30080", pod2+":8080 "+management)
+	w.answers(w.pods, "10.42.0.9", "udp", management+":30080", pod2+":8080 "+management)
+	w.answers(w.node, "", "tcp", node+":30080", service+":80 "+management)
+
+	first, err := w.ask(w.outside, client, "tcp", node+":30082")
+	require.NoError(t, err)
+	for range 30 {
+		w.answers(w.outside, client, "tcp", node+":30082", first)
+	}
+
+	d := &net.Dialer{Timeout: 300 * time.Millisecond}
+	require.NoError(t, links.Inside(w.outside, func() error {
+		_, err := d.DialContext(t.Context(), "tcp", node+":30081")
+		var timeout net.Error
+		require.ErrorAs(t, err, &timeout)
+		require.True(t, timeout.Timeout(), "without an endpoint on the node there is no answer: %v", err)
+		return nil
+	}))
+	w.answers(w.node, "", "tcp", node+":30081", service+":80 "+management)
+
+	w.sync(true, local("tcp", 30080, pod2))
+	for range 30 {
+		w.answers(w.outside, client, "tcp", node+":30080", pod2+":8080 "+client)
+	}
+}
+
+// A client that keeps sending UDP from one socket reaches the current endpoint: after the port was
+// added, after its endpoint was replaced, and after it was removed and added again. Other connections
+// of the node stay.
+func TestChangedUDPPorts(t *testing.T) {
+	w := newWorld(t)
+	w.run(w.node, "nft add table ip others; nft add chain ip others c '{ type filter hook forward priority 0; }'; nft add rule ip others c ct state new") // tracks connections
+	w.run(w.node, "ip route add 198.51.100.0/24 via 100.96.0.1")
+	beyond := "198.51.100.7:30080"
+	w.run(w.pods, "ip addr add 198.51.100.7/32 dev lo")
+	w.serve(beyond)
+	passing, err := w.dial(w.outside, "", "udp", node+":30080")
+	require.NoError(t, err)
+	defer func() { _ = passing.Close() }()
+	w.run(w.outside, "ip route add 198.51.100.0/24 via "+node)
+	through, err := w.dial(w.outside, "", "udp", beyond)
+	require.NoError(t, err)
+	defer func() { _ = through.Close() }()
+	_, err = answer(through, patience)
+	require.NoError(t, err)
+	require.Equal(t, 1, w.connections("198.51.100.7"))
+
+	_, err = answer(passing, 100*time.Millisecond)
+	require.Error(t, err, "nobody answers yet")
+	for _, step := range []struct {
+		port nodeports.Port
+		want string
+	}{
+		{local("udp", 30080, pod1), pod1 + ":8080 " + client}, {local("udp", 30080, pod2), pod2 + ":8080 " + client},
+		{cluster("udp", 30080), service + ":80 " + client}, {local("udp", 30080, pod1, pod2), pod1 + ":8080 " + client},
+	} {
+		w.sync(true, step.port)
+		var got string
+		require.Eventually(t, func() bool { // an ICMP error of the past may come first
+			got, err = answer(passing, patience)
+			return err == nil
+		}, patience, time.Millisecond)
+		if len(step.port.Endpoints) < 2 {
+			require.Equal(t, step.want, got)
+		}
+	}
+	w.sync(true)
+	_, err = answer(passing, 100*time.Millisecond)
+	require.Error(t, err, "the port is gone")
+	require.Equal(t, 1, w.connections("198.51.100.7"))
+}
+
+// connections returns the number of the node's connections to an address.
+func (w *world) connections(to string) (n int) {
+	w.Helper()
+	h, err := netlink.NewHandleAt(w.node, unix.NETLINK_NETFILTER)
+	require.NoError(w, err)
+	defer h.Close()
+	all, err := h.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
+	require.NoError(w, err)
+	for _, flow := range all {
+		if flow.Forward.DstIP.Equal(net.ParseIP(to)) {
+			n++
+		}
+	}
+	return n
+}
+
+// The table is restored after changes of others. Other tables stay.
+func TestRestore(t *testing.T) {
+	w := newWorld(t)
+	w.run(w.node, "nft add table ip others; nft add set ip others s '{ type ipv4_addr; }'; nft add table ip6 "+nodeports.TableName)
+	ports := []nodeports.Port{cluster("tcp", 30080), local("tcp", 30081, pod1)}
+	w.sync(true, ports...)
+	whole := w.run(w.node, "nft -s list table ip "+nodeports.TableName)
+	t.Log(whole)
+	for _, harm := range []string{
+		"delete table ip %s", "flush chain ip %s arriving", "flush chain ip %s leaving", "flush chain ip %s ports", "flush chain ip %s own", "flush map ip %s services",
+		"flush set ip %s nodes", "add rule ip %s own accept", "add chain ip %s another", "add set ip %s another '{ type ipv4_addr; }'",
+		"delete element ip %s services '{ tcp . 30080 }'", "add element ip %s services '{ tcp . 30099 : 10.96.0.10 . 80 }'",
+		"add element ip %s locals '{ tcp . 30080 }'", "flush ruleset; true %s",
+	} {
+		w.run(w.node, "nft "+fmt.Sprintf(harm, nodeports.TableName))
+		w.sync(true, ports...)
+		w.sync(false, ports...)
+		require.Equal(t, whole, w.run(w.node, "nft -s list table ip "+nodeports.TableName), harm)
+		w.answers(w.outside, client, "tcp", node+":30080", service+":80 "+client)
+		w.answers(w.outside, client, "tcp", node+":30081", pod1+":8080 "+client)
+		if !strings.HasPrefix(harm, "flush ruleset") {
+			require.Contains(t, w.run(w.node, "nft list ruleset"), "table ip others")
+		}
+	}
+
+	w.run(w.node, "nft add table ip others; nft add table ip6 "+nodeports.TableName)
+	w.sync(false, ports...) // changes of others are read, and written by nobody
+
+	again := nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
+	changed, err := again.Sync(ports, []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
+	require.NoError(t, err)
+	require.False(t, changed, "a new agent recognises the table")
+	changed, err = again.Sync(nil, nil)
+	require.NoError(t, err)
+	require.True(t, changed)
+	require.Equal(t, "table ip others {\n}\ntable ip6 "+nodeports.TableName+" {\n}\n", w.run(w.node, "nft list ruleset"))
+}
+
+// Thousands of ports are written in several transactions, and a changed port changes its own elements.
+func TestManyPorts(t *testing.T) {
+	w := newWorld(t)
+	var ports []nodeports.Port
+	for i := range 2500 {
+		ports = append(ports, cluster("tcp", uint16(30000+i)))
+	}
+	ports = append(ports, local("tcp", 32700, pod1), local("udp", 32700, pod1, pod2))
+	w.sync(true, ports...)
+	w.sync(false, ports...)
+	w.answers(w.outside, client, "tcp", node+":30000", service+":80 "+client)
+	w.answers(w.outside, client, "tcp", node+":32499", service+":80 "+client)
+	ports[7].Number = 32600
+	w.sync(true, ports...)
+	w.answers(w.outside, client, "tcp", node+":32600", service+":80 "+client)
+	_, err := w.ask(w.outside, client, "tcp", node+":30007")
+	require.ErrorContains(t, err, "refused")
+	w.sync(true)
+}
+
+// An invalid port is an error, and does not keep the others from being served.
+func TestInvalidPorts(t *testing.T) {
+	w := newWorld(t)
+	to := netip.MustParseAddrPort("10.96.0.1:80")
+	for _, bad := range []nodeports.Port{
+		{}, {Protocol: "icmp", Number: 1, Service: to}, {Protocol: "tcp", Service: to}, {Protocol: "tcp", Number: 1},
+		{Protocol: "tcp", Number: 1, Service: netip.MustParseAddrPort("[fd00::1]:80")},
+		{Protocol: "tcp", Number: 1, Service: to, Local: true, Endpoints: []netip.AddrPort{{}}},
+	} {
+		_, err := w.table.Sync([]nodeports.Port{bad, cluster("tcp", 30080)}, nil)
+		require.ErrorContains(t, err, "node port")
+		w.answers(w.outside, client, "tcp", node+":30080", service+":80 "+client)
+	}
+}
+
+// BenchmarkChangedPort is the change of one of many ports.
+func BenchmarkChangedPort(b *testing.B) {
+	for _, n := range []int{50, 5000} {
+		b.Run(fmt.Sprint(n, " ports"), func(b *testing.B) {
+			table := nodeports.New(nodeports.Config{Netns: namespace(b), Link: "coe0"})
+			var ports []nodeports.Port
+			for i := range n {
+				ports = append(ports, cluster("tcp", uint16(30000+i)))
+			}
+			_, err := table.Sync(ports, nil)
+			require.NoError(b, err)
+			for b.Loop() {
+				ports[7].Service = netip.AddrPortFrom(ports[7].Service.Addr(), ports[7].Service.Port()^1)
+				changed, err := table.Sync(ports, nil)
+				require.NoError(b, err)
+				require.True(b, changed)
+			}
+		})
+	}
+}

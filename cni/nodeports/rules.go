@@ -1,0 +1,265 @@
+package nodeports
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// The chains.
+const (
+	arriving   = "arriving"
+	leaving    = "leaving"
+	own        = "own"
+	portsChain = "ports"
+)
+
+// chain is a chain with its rules.
+type chain struct {
+	*nftables.Chain
+	rules []rule
+}
+
+// rule is an nftables rule. Its text identifies it: rules with equal texts are equal.
+type rule struct {
+	text  string
+	exprs []expr.Any
+}
+
+func (r rule) in(c *nftables.Chain) *nftables.Rule {
+	return &nftables.Rule{Table: c.Table, Chain: c, Exprs: r.exprs, UserData: userdata.AppendString(nil, userdata.TypeComment, r.text)}
+}
+
+// chains returns the chains of the table, sorted by name:
+//
+// arriving  sends packets to an address of the node through ports.
+//
+// leaving   source NAT of packets of other nodes and of pods to an endpoint, to the address of the
+//
+//	node on the link. The answer of the endpoint would go to them directly otherwise.
+//
+// own       destination NAT of packets of the node's programs to one of its addresses, to the
+//
+//	cluster address. The loopback addresses stay: no answer could come back to them.
+//
+// ports     destination NAT: to an endpoint on the node if the port is local, otherwise to the cluster
+//
+//	address of the service. Packets to a local port without an endpoint are dropped.
+//
+// The source of a packet to a cluster address is translated by the rules for the node's own traffic
+// to services, so answers come back here; leaving comes after these. The source of a packet from
+// outside the cluster to an endpoint stays: the answer of a pod leaves the network by the pod's node.
+func (t *Table) chains() []chain {
+	return []chain{
+		{
+			nat(arriving, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest),
+			[]rule{{"to the node", append(toNode(), &expr.Verdict{Kind: expr.VerdictJump, Chain: portsChain})}},
+		},
+		{
+			nat(leaving, nftables.ChainHookPostrouting, nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource+1)),
+			[]rule{
+				{"from nodes to an endpoint with the address of this node", slices.Concat(by(t.cfg.Link), fromNodes(), translated(), []expr.Any{&expr.Masq{}})},
+				{"from pods to an endpoint with the address of this node", slices.Concat(by(t.cfg.Link), from(t.cfg.Link), translated(), []expr.Any{&expr.Masq{}})},
+			},
+		},
+		{
+			nat(own, nftables.ChainHookOutput, nftables.ChainPriorityNATDest),
+			[]rule{{"to services", slices.Concat(notLoopback(), toNode(), port(), dnat(services))}},
+		},
+		{
+			&nftables.Chain{Table: table(), Name: portsChain},
+			[]rule{
+				{"to an endpoint on the node", slices.Concat(port(), randomSlot(), dnat(endpoints))},
+				{"to the client's endpoint on the node", slices.Concat(port(), slotOfClient(), dnat(stickies))},
+				{"no endpoint on the node", append(port(),
+					&expr.Lookup{SourceRegister: first, SetName: locals}, &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop})},
+				{"to services", slices.Concat(port(), dnat(services))},
+			},
+		},
+	}
+}
+
+func nat(name string, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
+	return &nftables.Chain{Table: table(), Name: name, Type: nftables.ChainTypeNAT, Hooknum: hook, Priority: priority}
+}
+
+// hasRules reports whether the table has exactly the sets, chains and rules of the package.
+func (t *Table) hasRules(c *nftables.Conn) (bool, error) {
+	are, err := c.GetSets(table())
+	if err != nil {
+		return false, fmt.Errorf("list nftables sets: %w", err)
+	}
+	name := func(s *nftables.Set) string { return s.Name + " " + s.KeyType.Name + " " + s.DataType.Name }
+	if !slices.Equal(sorted(are, name), sorted(sets(), name)) {
+		return false, nil
+	}
+	have, err := c.ListChainsOfTableFamily(table().Family)
+	if err != nil {
+		return false, fmt.Errorf("list nftables chains: %w", err)
+	}
+	have = slices.DeleteFunc(have, func(c *nftables.Chain) bool { return c.Table.Name != TableName })
+	slices.SortFunc(have, func(a, b *nftables.Chain) int { return strings.Compare(a.Name, b.Name) })
+	if !slices.EqualFunc(have, t.chains(), sameChain) {
+		return false, nil
+	}
+	for _, chain := range t.chains() {
+		rules, err := c.GetRules(table(), chain.Chain)
+		if err != nil {
+			return false, fmt.Errorf("list nftables rules: %w", err)
+		}
+		if !slices.EqualFunc(rules, chain.rules, sameRule) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func sorted[T any](all []T, text func(T) string) []string {
+	var texts []string
+	for _, one := range all {
+		texts = append(texts, text(one))
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+func sameRule(is *nftables.Rule, want rule) bool {
+	text, _ := userdata.GetString(is.UserData, userdata.TypeComment)
+	return text == want.text
+}
+
+func sameChain(is *nftables.Chain, want chain) bool {
+	if is.Name != want.Name || is.Type != want.Type || (is.Hooknum == nil) != (want.Hooknum == nil) {
+		return false
+	}
+	return want.Hooknum == nil || *is.Hooknum == *want.Hooknum && is.Priority != nil && *is.Priority == *want.Priority
+}
+
+// The registers of 4 bytes that hold a key, and then the value that belongs to it. first has the
+// number of a register of 16 bytes, which begins with the same 4 bytes.
+const (
+	first  = unix.NFT_REG_1
+	second = unix.NFT_REG32_01
+	third  = unix.NFT_REG32_02
+	other  = unix.NFT_REG32_07
+)
+
+// Offsets in headers.
+const (
+	ipSource, ipDestination = 12, 16
+	destinationPort         = 2 // of TCP, UDP and SCTP
+)
+
+// toNode matches packets to an address of the node.
+func toNode() []expr.Any {
+	return []expr.Any{
+		&expr.Fib{Register: first, FlagDADDR: true, ResultADDRTYPE: true},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
+	}
+}
+
+// from matches packets that came in by a link, and by matches packets that leave by it.
+func from(link string) []expr.Any { return byName(expr.MetaKeyIIFNAME, link) }
+func by(link string) []expr.Any   { return byName(expr.MetaKeyOIFNAME, link) }
+
+func byName(key expr.MetaKey, link string) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: key, Register: first},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: append([]byte(link), make([]byte, unix.IFNAMSIZ-len(link))...)},
+	}
+}
+
+// fromNodes matches packets whose source is the address of a node.
+func fromNodes() []expr.Any {
+	return []expr.Any{
+		&expr.Payload{DestRegister: first, Base: expr.PayloadBaseNetworkHeader, Offset: ipSource, Len: 4},
+		&expr.Lookup{SourceRegister: first, SetName: nodesSet},
+	}
+}
+
+// translated matches packets of connections whose destination is translated.
+func translated() []expr.Any {
+	const bit = 1 << 5 // IPS_DST_NAT
+	status := binaryutil.NativeEndian.PutUint32
+	return []expr.Any{
+		&expr.Ct{Register: first, Key: expr.CtKeySTATUS},
+		&expr.Bitwise{SourceRegister: first, DestRegister: first, Len: 4, Mask: status(bit), Xor: status(0)},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: first, Data: status(0)},
+	}
+}
+
+// notLoopback matches packets whose destination is not a loopback address.
+func notLoopback() []expr.Any {
+	return []expr.Any{
+		&expr.Payload{DestRegister: first, Base: expr.PayloadBaseNetworkHeader, Offset: ipDestination, Len: 1},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: first, Data: []byte{127}},
+	}
+}
+
+// port loads the protocol and the destination port of a packet.
+func port() []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: first},
+		&expr.Payload{DestRegister: second, Base: expr.PayloadBaseTransportHeader, Offset: destinationPort, Len: 2},
+	}
+}
+
+// randomSlot loads a random slot.
+func randomSlot() []expr.Any {
+	return []expr.Any{&expr.Numgen{Register: third, Modulus: Slots, Type: unix.NFT_NG_RANDOM}}
+}
+
+// slotOfClient loads the slot of the source address. The seed is fixed, so that a client keeps its
+// slot when the rules are created again.
+func slotOfClient() []expr.Any {
+	return []expr.Any{
+		&expr.Payload{DestRegister: other, Base: expr.PayloadBaseNetworkHeader, Offset: ipSource, Len: 4},
+		&expr.Hash{SourceRegister: other, DestRegister: third, Length: 4, Modulus: Slots, Seed: 1, Type: expr.HashTypeJenkins},
+	}
+}
+
+// dnat translates the destination to the value that a map has for the loaded key. Without a value the
+// packet goes on to the next rule.
+func dnat(set string) []expr.Any {
+	return []expr.Any{
+		&expr.Lookup{SourceRegister: first, DestRegister: first, IsDestRegSet: true, SetName: set},
+		&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: first, RegProtoMin: second},
+	}
+}
+
+// generation returns the generation of nftables in a network namespace, which increases by one with
+// each transaction.
+func generation(ns netns.NsHandle) (uint32, error) {
+	socket, err := nl.GetNetlinkSocketAt(ns, netns.None(), unix.NETLINK_NETFILTER)
+	if err != nil {
+		return 0, fmt.Errorf("open nftables: %w", err)
+	}
+	defer socket.Close()
+	request := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN, 0)
+	request.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: {Socket: socket}}
+	request.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, Version: nl.NFNETLINK_V0})
+	messages, err := request.Execute(unix.NETLINK_NETFILTER, 0)
+	if err != nil {
+		return 0, fmt.Errorf("read the generation of nftables: %w", err)
+	}
+	for _, m := range messages {
+		attributes, err := nl.ParseRouteAttr(m[nl.SizeofNfgenmsg:])
+		if err != nil {
+			return 0, fmt.Errorf("read the generation of nftables: %w", err)
+		}
+		for _, a := range attributes {
+			if a.Attr.Type == unix.NFTA_GEN_ID && len(a.Value) == 4 {
+				return binaryutil.BigEndian.Uint32(a.Value), nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("read the generation of nftables: the kernel did not answer")
+}
