@@ -30,7 +30,7 @@ var ignoredTexts = [...]string{
 	"hostPort is not served: use hostNetwork, or reach the pod at its own address",
 	"bandwidth annotations have no effect",
 	"network-id of an interface has no effect: the namespace and the node decide on the network",
-	"node ports are not served: they need an IPv4 cluster IP, and the backend OVN without isolation",
+	"node ports are not served: they need --node-ports, an IPv4 cluster IP, and the backend OVN without isolation",
 	"addresses of type LoadBalancer are not served outside the cluster: use the node ports",
 	"externalTrafficPolicy Local has no effect: every endpoint serves",
 	"internalTrafficPolicy Local has no effect: endpoints on all nodes serve",

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/ipam"
 )
 
 func onNodes(protocol string, port uint16) func(*coe.Service) {
@@ -58,8 +59,14 @@ func TestNodePorts(t *testing.T) {
 	require.Empty(t, w.vips.records)
 }
 
-// TestNodePortsOfNobody: if nodes have no management port, node ports are not claimed.
+// TestNodePortsOfNobody: if nodes have no management port, or the operator gives no range, node ports are
+// neither claimed nor refused.
 func TestNodePortsOfNobody(t *testing.T) {
+	network := coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
+	ports := coe.PortRange{First: 30000, Last: 32767}
+	require.True(t, ipam.NodesConfig{Network: network, NodePorts: ports}.ServeNodePorts())
+	require.False(t, ipam.NodesConfig{Network: network}.ServeNodePorts())
+	require.False(t, ipam.NodesConfig{NodePorts: ports}.ServeNodePorts())
 	w := newVIPWorld(t)
 	w.putServices(newService("a", "z", at("10.96.0.1"), onNodes("tcp", 30080)))
 	require.Equal(t, []string{"10.96.0.1 0"}, w.holds("a"))

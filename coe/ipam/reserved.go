@@ -37,7 +37,8 @@ type NodesConfig struct {
 	Pods, Services []netip.Prefix
 	// External are the ranges that allow external addresses of Kubernetes services.
 	External []netip.Prefix
-	// NodePorts are the ports on which nodes with a management port answer for services.
+	// NodePorts are the ports on which nodes with a management port answer for services; see
+	// ServeNodePorts.
 	NodePorts coe.PortRange
 	// Reserved are ranges that the network uses for its own links.
 	Reserved []netip.Prefix
@@ -48,6 +49,11 @@ var TransitLinks = netip.MustParsePrefix("100.64.0.0/11")
 
 // joined reports whether nodes are joined with the network.
 func (c NodesConfig) joined() bool { return c.Network.IsValid() || c.Ports }
+
+// ServeNodePorts reports whether nodes answer on node ports of services.
+func (c NodesConfig) ServeNodePorts() bool {
+	return c.Network.IsValid() && c.NodePorts != coe.PortRange{}
+}
 
 // For adapts the settings to a backend of these kinds. Nodes have management ports or, if
 // namespaces are isolated, ports in elan-instances. They are not joined if the backend has no

@@ -281,7 +281,7 @@ func (r *round) claimExternal(s *space, v coe.VIP) *coe.Refusal {
 
 // claimNodePorts claims the node ports of the services of a namespace, unless nodes answer on none.
 func (r *round) claimNodePorts(s *space) {
-	if !r.cfg.Nodes.Network.IsValid() {
+	if !r.cfg.Nodes.ServeNodePorts() {
 		return
 	}
 	for _, svc := range s.view.Services {

@@ -29,7 +29,7 @@ func (f *Nodes) Register(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&f.external, "external-addresses", nil,
 		"prefixes that allow external addresses of Kubernetes services; several with commas; empty allows none")
 	cmd.Flags().StringVar(&f.nodePorts, "node-ports", "30000-32767",
-		"range of the node ports of services, the API server's --service-node-port-range; empty allows none")
+		"range of the node ports of services, the API server's --service-node-port-range; empty: nodes serve no node ports, for example beside kube-proxy")
 }
 
 // Config returns the settings. They must not overlap the pools.
