@@ -37,8 +37,8 @@ const (
 // holds while northd is stopped and continued, while the bridge is killed, and when the parts of
 // OVN and of the switch are restarted.
 //
-// The bridge chooses addresses only. The test writes the rows of OVN, because the OVN backend has
-// no policies yet.
+// The bridge chooses addresses only. The test writes the rows of OVN itself, in one transaction for each
+// pod, as the OVN backend does (TestPortJoinsInItsTransaction in mapping/backend/ovn).
 func TestFirstPacket(t *testing.T) {
 	lab := ovnhost.ForTest(t, "host1", "host2")
 	w := newWorldOver(t, lab, "--backend", "memory")
