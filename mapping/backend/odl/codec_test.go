@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -204,4 +205,53 @@ func TestEscape(t *testing.T) {
 	require.Equal(t, "/rests/data/elan:elan-instances/elan-instance=fd00%3A%3A1%3Aa%2Fb%20%2Bc", d.entry(&listsOf(nested)[elanInstances], "fd00::1:a/b +c"))
 	d = dialectOf(draft02)
 	require.Equal(t, "/restconf/config/ietf-interfaces:interfaces/interface/default%3Ap", d.entry(&listsOf(nested)[interfaces], "default:p"))
+}
+
+// TestSame: two entries that differ in one leaf are not the same.
+func TestSame(t *testing.T) {
+	blank := map[string]func() entry{
+		"interface": func() entry {
+			return &ietfInterface{Groups: []string{""}, Pairs: []addressPair{{}}, Secured: new(bool)}
+		},
+		"elan-interface": func() entry { return &elanInterface{MACEntries: []macEntry{{}}} },
+		"vpn-interface":  func() entry { return &vpnInterface{VPNs: []vpnName{{}}, Adjacencies: []adjacency{{}}} },
+	}
+	for name, blankEntry := range blank {
+		require.True(t, same(blankEntry(), blankEntry()), name)
+		for i := range leavesOf(reflect.ValueOf(blankEntry()).Elem()) {
+			changed := blankEntry()
+			leaf := leavesOf(reflect.ValueOf(changed).Elem())[i]
+			switch leaf.Kind() {
+			case reflect.String:
+				leaf.SetString("x")
+			case reflect.Bool:
+				leaf.SetBool(true)
+			default:
+				leaf.SetBytes([]byte("x"))
+			}
+			require.False(t, same(blankEntry(), changed), "%s: leaf %d: %+v", name, i, changed)
+		}
+	}
+	require.False(t, same(&vpnInterface{}, &vpnInterface{moved: true}))
+	require.False(t, same(&ietfInterface{}, &ietfInterface{Secured: new(bool)}))
+	require.False(t, same(&ietfInterface{}, &elanInterface{}))
+}
+
+// leavesOf returns the leaves of a value that reflection can set.
+func leavesOf(v reflect.Value) (all []reflect.Value) {
+	switch {
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			all = append(all, leavesOf(v.Field(i))...)
+		}
+	case v.Kind() == reflect.Pointer:
+		return leavesOf(v.Elem())
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() != reflect.Uint8:
+		for i := range v.Len() {
+			all = append(all, leavesOf(v.Index(i))...)
+		}
+	case v.CanSet():
+		all = append(all, v)
+	}
+	return all
 }

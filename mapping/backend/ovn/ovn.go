@@ -52,7 +52,8 @@ type Config struct {
 	// be compared. The backend refuses a database that has an epoch of another datastore.
 	// Empty: there is only one datastore.
 	Datastore string
-	// Timeout bounds each transaction that writes. Default 10 s.
+	// Timeout bounds each transaction that writes; a large one has it once more for each 1,000
+	// groups. Default 10 s.
 	Timeout time.Duration
 	// ReadTimeout bounds each Read. Default 30 s.
 	ReadTimeout time.Duration
@@ -194,7 +195,7 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 }
 
 func (b *Backend) write(ctx context.Context, s *session, changes []netvirt.Change) error {
-	w := &write{session: s, timed: b.timed}
+	w := &write{session: s, timeout: b.cfg.Timeout}
 	if s.mirror == nil {
 		w.fresh = true
 		if err := b.read(ctx, s); err != nil {

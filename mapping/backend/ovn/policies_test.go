@@ -257,9 +257,9 @@ func TestLogRows(t *testing.T) {
 	require.Empty(t, limits, "each ACL has a meter of its own")
 }
 
-// isolatedPods returns the model of pods with numbers, of which each may connect to each other. A rule with
-// the name of its remote group allows that; if it is empty, no policy isolates the pods.
-func isolatedPods(first, last int, rule string) netvirt.Model {
+// isolatedPods returns the model of pods with numbers and a UID, of which each may connect to each other. A rule
+// with the name of its remote group allows that; if it is empty, no policy isolates the pods.
+func isolatedPods(first, last int, uid, rule string) netvirt.Model {
 	m := netvirt.Model{}
 	groups := netvirt.NewNameList("web:isolated", "web:pods")
 	if rule != "" {
@@ -271,7 +271,7 @@ func isolatedPods(first, last int, rule string) netvirt.Model {
 	}
 	for n := first; n <= last; n++ {
 		name := fmt.Sprintf("web:pod-%d", n)
-		m.Add(netvirt.Interface{Name: name, Namespace: "web"})
+		m.Add(netvirt.Interface{Name: name, Namespace: "web", PodUID: uid})
 		if rule != "" {
 			m.Add(netvirt.InterfaceACL{Interface: name, Namespace: "web", SecurityGroups: groups, RemoteGroups: netvirt.NameList(rule)})
 		}
@@ -296,13 +296,14 @@ func requireOpen(t *testing.T, m netvirt.Model, names []string) {
 }
 
 // TestPoliciesChangeTogether: while policies begin, change and end for more pods than a transaction has,
-// and other pods come and go, no connection closes that is allowed before and after.
+// the pods change otherwise, and other pods come and go, no connection closes that is allowed before and
+// after. No reference dangles.
 func TestPoliciesChangeTogether(t *testing.T) {
 	const batch = 3
-	have := isolatedPods(0, 30, "")
+	have := isolatedPods(0, 30, "", "")
 	for i, rule := range []string{"peers:1", "peers:2", "peers:2", ""} {
 		first := 2 * (i + 1)
-		want := isolatedPods(first, first+30, rule)
+		want := isolatedPods(first, first+30, fmt.Sprint(i), rule)
 		var stay []string
 		for k := range have {
 			if _, stays := want[k]; stays && k.Kind == netvirt.KindInterface {
@@ -322,6 +323,11 @@ func TestPoliciesChangeTogether(t *testing.T) {
 			}
 			require.LessOrEqual(t, others, batch)
 			requireOpen(t, have, stay)
+			for _, o := range have {
+				for _, ref := range o.Refs() {
+					require.Contains(t, have, ref, "%s refers to it", o.Key())
+				}
+			}
 		}
 		require.Equal(t, want, have)
 	}
@@ -331,9 +337,9 @@ func TestPoliciesChangeTogether(t *testing.T) {
 // policyBatch times as many interfaces in one.
 func TestPoliciesAreInOneTransaction(t *testing.T) {
 	const batch, pods = 2, 2 * policyBatch
-	require.Len(t, transactions(steps(netvirt.Diff(nil, isolatedPods(0, batch-1, "peers:1"))), batch), 1)
+	require.Len(t, transactions(steps(netvirt.Diff(nil, isolatedPods(0, batch-1, "", "peers:1"))), batch), 1)
 	change := func(last int) int {
-		return len(transactions(steps(netvirt.Diff(isolatedPods(1, last, ""), isolatedPods(1, last, "peers:1"))), batch))
+		return len(transactions(steps(netvirt.Diff(isolatedPods(1, last, "", ""), isolatedPods(1, last, "", "peers:1"))), batch))
 	}
 	require.Equal(t, 1, change(pods-3), "and the steps of two ACLs and a remote group")
 	require.Equal(t, 2, change(pods-2))

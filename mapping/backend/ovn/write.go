@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
@@ -23,7 +24,8 @@ type step struct {
 // steps divides changes, in the order of netvirt.Sort, into steps that are safe in the
 // returned order. A run is a sequence of deletions only, or of creations and updates
 // only. Within a run, all changes of a group move to its first change. This is safe
-// because a group refers only to groups that come earlier in the order.
+// because a group refers only to groups that come earlier in the order. An InterfaceACL of an existing
+// interface has a step of its own, so that it can change together with others (see transactions).
 func steps(changes []netvirt.Change) []*step {
 	var (
 		all      []*step
@@ -37,7 +39,7 @@ func steps(changes []netvirt.Change) []*step {
 		}
 		k := codec.HeadOf(c.Object())
 		s := open[k]
-		if s == nil {
+		if s == nil || c.New != nil && c.Key().Kind == netvirt.KindInterfaceACL && !s.createsInterface() {
 			s = &step{head: k}
 			open[k] = s
 			all = append(all, s)
@@ -45,6 +47,11 @@ func steps(changes []netvirt.Change) []*step {
 		s.changes = append(s.changes, c)
 	}
 	return all
+}
+
+// createsInterface reports whether the step creates the interface of its group.
+func (s *step) createsInterface() bool {
+	return slices.ContainsFunc(s.changes, func(c netvirt.Change) bool { return c.Old == nil && c.Key().Kind == netvirt.KindInterface })
 }
 
 // policyBatch is how many times more steps of policies than others are in one transaction: most
@@ -111,10 +118,14 @@ func (s *step) comesAfterPolicies() bool {
 	return s.head.Kind == netvirt.KindInterface
 }
 
+// stepsPerTimeout is the number of steps of a transaction for which it gets the timeout once more: a
+// slow server must be able to end a large one.
+const stepsPerTimeout = 1000
+
 // write is one call of Write, on a session whose mirror has been read.
 type write struct {
 	*session
-	timed func(context.Context) (context.Context, context.CancelFunc)
+	timeout time.Duration // of a transaction with fewer steps than stepsPerTimeout
 	// fresh reports whether the mirror was read for this write. Then a refusal of the
 	// server is not caused by an old mirror and becomes a rejection.
 	fresh    bool
@@ -154,7 +165,7 @@ func (w *write) flow(ctx context.Context, chunks [][]*step) error {
 		if err != nil {
 			return err
 		}
-		go func() { flying <- w.commit(ctx, ops) }()
+		go func() { flying <- w.commit(ctx, ops, len(chunk)) }()
 	}
 	return stale(<-flying)
 }
@@ -206,7 +217,7 @@ func (w *write) transaction(ctx context.Context, all []*step) error {
 	if err != nil {
 		return err
 	}
-	if err := w.commit(ctx, ops); err != nil {
+	if err := w.commit(ctx, ops, len(all)); err != nil {
 		return err
 	}
 	ahead.commit()
@@ -228,12 +239,12 @@ func (w *write) prepare(all []*step) ([]ovsdb.Operation, *stage, error) {
 	return ahead.transaction().Operations(), ahead, nil
 }
 
-// commit makes a transaction. It returns errStale if an operation changed no row.
-func (w *write) commit(ctx context.Context, ops []ovsdb.Operation) error {
+// commit makes the transaction of a number of steps. It returns errStale if an operation changed no row.
+func (w *write) commit(ctx context.Context, ops []ovsdb.Operation, steps int) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	ctx, cancel := w.timed(ctx)
+	ctx, cancel := context.WithTimeout(ctx, w.timeout*time.Duration(1+steps/stepsPerTimeout))
 	defer cancel()
 	results, err := w.transact(ctx, ops)
 	if err != nil {
