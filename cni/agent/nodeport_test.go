@@ -39,7 +39,7 @@ func newExposeWorld(t *testing.T) *exposeWorld {
 	plane := kubetest.ForTest(t, kubetest.Config{})
 	lab := ovnhost.ForTest(t, "host1", "host2")
 	w := &exposeWorld{
-		world: newWorldOver(t, lab, "--backend", "ovn", "--ovn-nb", lab.NB.Remote, "--kubeconfig", plane.Kubeconfig()),
+		world: newWorldOver(t, lab, "--backend", "ovn", "--ovn-nb", lab.NB.Remote, "--kubeconfig", plane.Kubeconfig(), "--node-ports", "30000-32767"),
 		api:   plane.Client(), pods: map[string]*sandbox{},
 	}
 	w.startAgents(patient)

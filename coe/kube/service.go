@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"math"
 	"net/netip"
 	"slices"
 
@@ -125,7 +126,7 @@ func Endpoints(in *discoveryv1.EndpointSlice) *coe.Endpoints {
 	slices.SortFunc(out.Addresses, netip.Addr.Compare)
 	slices.SortFunc(out.Terminating, netip.Addr.Compare)
 	for _, p := range few(in.Ports, coe.MaxServicePorts) {
-		if p.Port != nil {
+		if p.Port != nil && isPort(*p.Port) {
 			out.Ports = append(out.Ports, endpointPort(p))
 		}
 	}
@@ -162,6 +163,9 @@ func addEndpoint(out *coe.Endpoints, in *discoveryv1.Endpoint) {
 		out.Terminating = append(out.Terminating, addr)
 	}
 }
+
+// isPort reports whether a number is one of a port. The API server accepts others in an EndpointSlice.
+func isPort(number int32) bool { return number > 0 && number <= math.MaxUint16 }
 
 func endpointPort(in discoveryv1.EndpointPort) coe.EndpointPort {
 	out := coe.EndpointPort{Port: uint16(*in.Port), Protocol: "tcp"}

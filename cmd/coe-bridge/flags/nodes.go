@@ -28,8 +28,8 @@ func (f *Nodes) Register(cmd *cobra.Command) {
 		"prefixes of pod addresses outside the pools, which nodes must reach; several with commas")
 	cmd.Flags().StringSliceVar(&f.external, "external-addresses", nil,
 		"prefixes that allow external addresses of Kubernetes services; several with commas; empty allows none")
-	cmd.Flags().StringVar(&f.nodePorts, "node-ports", "30000-32767",
-		"range of the node ports of services, the API server's --service-node-port-range; empty: nodes serve no node ports, for example beside kube-proxy")
+	cmd.Flags().StringVar(&f.nodePorts, "node-ports", "",
+		"range of the node ports of services, such as the API server's --service-node-port-range 30000-32767; empty: nodes serve no node ports; with it, who may create services can reach isolated pods (docs/security.md)")
 }
 
 // Config returns the settings. They must not overlap the pools.
