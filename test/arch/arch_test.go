@@ -126,7 +126,8 @@ var rules = map[string]rule{
 		"looks at what the agent needs, by the agent's own seams",
 	},
 	"coe/kube/connectivity/cluster": {
-		[]string{"coe/kube/connectivity"}, []string{"golang.org/x/sync/errgroup", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+		[]string{"coe/kube/connectivity"},
+		[]string{"golang.org/x/sync/errgroup", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/streaming/pkg/httpstream"},
 		"runs a test in any cluster; knows neither a bridge nor the network plugin",
 	},
 	"coe/kube/connectivity": {nil, nil, "pure: plans checks and judges results; knows no cluster"},

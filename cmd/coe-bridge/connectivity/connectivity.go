@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"time"
@@ -163,6 +164,8 @@ func (f *testFlags) run(cmd *cobra.Command) (failed bool, err error) {
 		return false, err
 	}
 	f.Progress = progress(cmd, term.IsTerminal(int(os.Stderr.Fd())))
+	f.Interrupted = progress(cmd, true)
+	context.AfterFunc(cmd.Context(), func() { signal.Reset(os.Interrupt) }) // a second interrupt ends the program
 	ctx, cancel := context.WithTimeoutCause(cmd.Context(), f.timeout, fmt.Errorf("the test has not ended after %s", f.timeout))
 	defer cancel()
 	report, err := cluster.Run(ctx, f.Config)

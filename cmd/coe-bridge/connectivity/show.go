@@ -20,7 +20,8 @@ func show(w io.Writer, format output.Format, r *connectivity.Report) error {
 
 // summary has a row for each kind of check.
 func summary(r *connectivity.Report) output.Table {
-	t := output.Table{Title: "nodes: " + output.OneLine(strings.Join(r.Nodes, ", ")), Columns: []string{"CHECK", "WHAT", "RESULT"}}
+	title := fmt.Sprintf("tested nodes: %s (%d of %d)", output.OneLine(strings.Join(r.Nodes, ", ")), len(r.Nodes), r.AllNodes)
+	t := output.Table{Title: title, Columns: []string{"CHECK", "WHAT", "RESULT"}}
 	for _, kind := range connectivity.Kinds() {
 		if results := r.ByKind(kind); len(results) > 0 {
 			t.Rows = append(t.Rows, []string{string(kind), kind.Title(), verdict(results)})

@@ -22,16 +22,20 @@ func report() *connectivity.Report {
 	farther.To, farther.ToNode, farther.Target = "server-3", "n3", "10.0.2.3:8080"
 	outside := connectivity.Check{Kind: connectivity.Outside, Skip: "no address is given"}
 	skipped, _ := outside.Known()
-	broken := connectivity.Outcome{Cause: connectivity.NoAnswer}
-	return connectivity.NewReport("test-1", []connectivity.Node{{Name: "n1"}, {Name: "n2"}}, []connectivity.Result{
-		skipped, far.Judge(broken, 4), farther.Judge(connectivity.Outcome{}, 1), path.Judge(connectivity.Outcome{}, 1),
+	probed := func(c connectivity.Check, cause connectivity.Cause) connectivity.Result {
+		trial := connectivity.Trial{Check: c}
+		r, _ := trial.Add(connectivity.Outcome{Cause: cause}, true)
+		return r
+	}
+	return connectivity.NewReport("test-1", connectivity.Facts{Nodes: []connectivity.Node{{Name: "n1"}, {Name: "n2"}}, AllNodes: 5}, []connectivity.Result{
+		skipped, probed(far, connectivity.NoAnswer), probed(farther, ""), probed(path, ""),
 	})
 }
 
 func TestShow(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, show(&out, "table", report()))
-	require.Equal(t, `nodes: n1, n2
+	require.Equal(t, `tested nodes: n1, n2 (2 of 5)
 CHECK        WHAT                                       RESULT
 same-node    pod to pod on its node                     1 passed
 other-node   pod to pod on another node                 1 failed, 1 passed

@@ -128,6 +128,8 @@ type Check struct {
 	Skip string `json:"-"`
 	// Problem is the reason of a failure that is known without a probe.
 	Problem string `json:"-"`
+	// RefusedOpen reports, for a Blocked check, that the server refuses connections also without a policy.
+	RefusedOpen bool `json:"-"`
 }
 
 // Role is what a pod is for.
@@ -145,7 +147,11 @@ const Port = 8080
 
 // Facts are what the cluster has made of the objects of the test.
 type Facts struct {
-	Nodes    []Node
+	Nodes []Node
+	// Unused are the nodes on which no pod of the test can run.
+	Unused []UnusedNode
+	// AllNodes is the number of nodes of the cluster.
+	AllNodes int
 	Pods     []Pod
 	Services []Service
 	// NodePorts are services of the type NodePort.
@@ -162,6 +168,13 @@ type Node struct {
 	Addresses []netip.Addr
 	// Port is the TCP port of its kubelet, which pods connect to.
 	Port uint16
+}
+
+// UnusedNode is a node on which no pod of the test can run.
+type UnusedNode struct {
+	Name, Reason string
+	// IsBroken reports that the node should run pods, but cannot.
+	IsBroken bool
 }
 
 // Pod is a pod of the test.
@@ -212,6 +225,9 @@ func (c Check) UDPData() int {
 // Way describes the path in a line.
 func (c Check) Way() string {
 	on := func(what, node string) string {
+		if what == "" {
+			return node
+		}
 		if node == "" || node == what {
 			return what
 		}

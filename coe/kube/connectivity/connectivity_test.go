@@ -4,13 +4,14 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 )
 
 // facts returns the facts of a cluster with a number of nodes, whose pods have both families.
 func facts(nodes ...string) Facts {
-	f := Facts{DNS: true, Outside: "192.0.2.1:443"}
+	f := Facts{DNS: true, Outside: "192.0.2.1:443", AllNodes: len(nodes)}
 	for i, n := range nodes {
 		number := string(rune('1' + i))
 		both := func(network string) []netip.Addr {
@@ -93,14 +94,23 @@ func TestPlanWithout(t *testing.T) {
 		kind   Kind
 		reason string
 	}{
-		"one node":        {func(f *Facts) { *f = facts("n1") }, OtherNode, "the test has only one node"},
-		"no name server":  {func(f *Facts) { f.DNS = false }, DNS, "the cluster has no name server: no service of kube-system or openshift-dns has UDP port 53"},
-		"no address":      {func(f *Facts) { f.Outside = "" }, Outside, "no address is given: name one with --outside HOST:PORT"},
-		"no node ports":   {func(f *Facts) { f.NodePorts = nil }, NodePort, "the services have no node port"},
-		"refused service": {func(f *Facts) { f.Services[0].Problem = "quota" }, Hairpin, "quota"},
-		"no MTU":          {func(f *Facts) { f.Pods[0].MTU = 0 }, FullPackets, "the MTU of pod client-1 is unknown"},
-		"no client":       {func(f *Facts) { f.Pods[0].Problem = "no network" }, PodToNode, "pod client-1 does not run"},
-		"no server":       {func(f *Facts) { f.Pods[1].Problem = "no network" }, NodePort, "pod server-1 does not run"},
+		"one node":       {func(f *Facts) { *f = facts("n1") }, OtherNode, "the test has only one node"},
+		"no name server": {func(f *Facts) { f.DNS = false }, DNS, "the cluster has no name server: no service of kube-system or openshift-dns has UDP port 53"},
+		"no address":     {func(f *Facts) { f.Outside = "" }, Outside, "no address is given: name one with --outside HOST:PORT"},
+		"no node ports":  {func(f *Facts) { f.NodePorts = nil }, NodePort, "the services have no node port"},
+		"no family": {
+			func(f *Facts) {
+				for i := range f.Pods {
+					if f.Pods[i].Role == Server {
+						f.Pods[i].Addresses = nil
+					}
+				}
+			},
+			OtherNode, "the pods have no address of the same family",
+		},
+		"no MTU":    {func(f *Facts) { f.Pods[0].MTU = 0 }, FullPackets, "the MTU of pod client-1 is unknown"},
+		"no client": {func(f *Facts) { f.Pods[0].Problem = "no network" }, PodToNode, "pod client-1 does not run"},
+		"no server": {func(f *Facts) { f.Pods[1].Problem = "no network" }, NodePort, "pod server-1 does not run"},
 		"no node address": {
 			func(f *Facts) {
 				for i := range f.Nodes {
@@ -123,17 +133,65 @@ func TestPlanWithout(t *testing.T) {
 func TestPlanFamilies(t *testing.T) {
 	f := facts("n1")
 	f.Pods[1].Addresses = f.Pods[1].Addresses[:1]
-	for _, c := range Plan(f, nil) {
-		if c.To == "server-1" && c.Kind == SameNode {
-			require.Equal(t, "IPv4", c.Family)
-		}
-	}
+	f.NodePorts[0].Addresses = f.NodePorts[0].Addresses[1:]
+	checks := Plan(f, nil)
+	run, skipped := ways(checks, SameNode)
+	require.Empty(t, skipped)
+	require.Equal(t, []string{
+		"client-1 on n1 -> server-1 on n1 (TCP 10.3.0.1:8080)", "client-1 on n1 -> server-1 on n1 (UDP 10.3.0.1:8080)",
+	}, run)
+	run, skipped = ways(checks, NodePort)
+	require.Empty(t, skipped)
+	require.Equal(t, []string{"host-1 on n1 -> n1 (TCP [fd00:1::1]:30001)"}, run)
 }
 
 func TestPlanSkips(t *testing.T) {
-	for _, c := range Plan(facts("n1", "n2"), []Kind{NodePort, PolicyDeny, PolicyAllow}) {
-		require.NotContains(t, []Kind{NodePort, PolicyDeny, PolicyAllow}, c.Kind)
+	f := facts("n1", "n2")
+	skip := []Kind{PodStart, NodePort, PolicyDeny, PolicyAllow} // PodStart cannot be skipped
+	var want []Check
+	for _, c := range Plan(f, nil) {
+		if c.Kind == PodStart || !slices.Contains(skip, c.Kind) {
+			want = append(want, c)
+		}
 	}
+	require.Len(t, want, 80)
+	require.Equal(t, want, Plan(f, skip))
+}
+
+// An object that the API server refuses is a failure of all checks that need it.
+func TestPlanRefused(t *testing.T) {
+	f := facts("n1", "n2")
+	f.Services[0].Problem, f.NodePorts[0].Problem = "quota", "quota of ports"
+	f.NodePorts[0].NodePort, f.NodePorts[0].Addresses = 0, nil
+	failed := map[Kind][]string{}
+	for _, c := range Plan(f, nil) {
+		if r, isKnown := c.Known(); isKnown && r.Status == Failed {
+			require.Contains(t, r.Next, "--skip "+string(c.Kind))
+			failed[c.Kind] = append(failed[c.Kind], c.From+" "+c.To+" "+r.Reason)
+		}
+	}
+	require.Equal(t, map[Kind][]string{
+		PodToService:  {"client-1 server-1 quota", "client-2 server-1 quota"},
+		DNS:           {"client-1 server-1 quota", "client-2 server-1 quota"},
+		Hairpin:       {"server-1 server-1 quota"},
+		NodeToService: {"host-1 server-1 quota", "host-2 server-1 quota"},
+		NodePort:      {"host-1 n2 quota of ports", "host-2 n2 quota of ports"},
+	}, failed)
+}
+
+// A node that is not tested is a result of its own.
+func TestPlanUnusedNodes(t *testing.T) {
+	f := facts("n1")
+	f.Unused = []UnusedNode{{"n2", "is not ready: KubeletDown", true}, {"n3", "is cordoned", false}}
+	unused := map[string]string{}
+	for _, c := range Plan(f, nil) {
+		if c.Kind == PodStart && c.From == "" {
+			r, isKnown := c.Known()
+			require.True(t, isKnown)
+			unused[c.Way()] = string(r.Status) + ": " + r.Reason
+		}
+	}
+	require.Equal(t, map[string]string{"n2": "failed: node n2 is not ready: KubeletDown", "n3": "skipped: node n3 is cordoned"}, unused)
 }
 
 // A packet of FullPackets has the size of the MTU, with all headers.
@@ -164,7 +222,7 @@ func TestSelect(t *testing.T) {
 		if c.Kind == OtherNode && c.From == "client-1" && c.Family == "IPv4" {
 			last.Cause = NoAnswer
 		}
-		before = append(before, c.Judge(last, 1))
+		before = append(before, c.judge(last, 1))
 	}
 	selected := func(stage Stage, before []Result) (blocked, open, skipped []string) {
 		for _, c := range Select(checks, stage, before) {
@@ -194,6 +252,82 @@ func TestSelect(t *testing.T) {
 	blocked, open, skipped = selected(Denied, nil)
 	require.Empty(t, append(blocked, open...))
 	require.Len(t, skipped, 8)
+}
+
+// A server that refuses connections without a policy does not show by it that a policy denies them.
+func TestSelectRefused(t *testing.T) {
+	checks := Plan(facts("n1", "n2"), nil)
+	var before []Result
+	for _, c := range Select(checks, Open, nil) {
+		last := Outcome{}
+		if c.From == "client-1" && c.Target == "10.3.0.2:8080" && c.Protocol == TCP {
+			last.Cause = Refused
+		}
+		before = append(before, c.judge(last, 1))
+	}
+	for _, c := range Select(checks, Denied, before) {
+		require.Equal(t, c.Target == "10.3.0.2:8080", c.RefusedOpen, c.Way())
+	}
+}
+
+// trial adds outcomes, one a letter: c connected, n no answer, r refused, x not run; an upper case one is
+// late. It returns the result, and how many outcomes were needed.
+func trial(t *testing.T, c Check, outcomes string) (Result, int) {
+	t.Helper()
+	causes := map[rune]Cause{'c': "", 'n': NoAnswer, 'r': Refused, 'x': NotRun}
+	trial := Trial{Check: c}
+	for i, letter := range outcomes {
+		if r, isOver := trial.Add(Outcome{Cause: causes[unicode.ToLower(letter)]}, unicode.IsUpper(letter)); isOver {
+			return r, i + 1
+		}
+	}
+	require.Fail(t, "the trial is not over", outcomes)
+	return Result{}, 0
+}
+
+func TestTrial(t *testing.T) {
+	path := Check{Kind: OtherNode, Target: "10.3.0.2:8080"}
+	denied := Check{Kind: PolicyDeny, Target: "10.3.0.2:8080", Blocked: true}
+	refused := denied
+	refused.RefusedOpen = true
+	for name, test := range map[string]struct {
+		check    Check
+		outcomes string
+		status   Status
+		reason   string
+	}{
+		"at once":                     {path, "c", Passed, ""},
+		"late, then three times":      {path, "nnCCC", Passed, ""},
+		"two of three":                {path, "nccn", Failed, "2 of 3 probes connected: no answer"},
+		"one of three":                {path, "ncrn", Failed, "1 of 3 probes connected: no answer"},
+		"never":                       {path, "nnnR", Failed, "connection refused"},
+		"not run between":             {path, "xcxcc", Passed, ""},
+		"no longer run":               {path, "ncX", Failed, "the probe did not run"},
+		"denied":                      {denied, "nrn", Passed, ""},
+		"never denied":                {denied, "ccC", Failed, "connected, although a policy denies it"},
+		"denied after a moment":       {denied, "cnncnNN", Passed, ""},
+		"not denied every time":       {denied, "nnC", Failed, "connected, although a policy denies it"},
+		"denied, not run":             {denied, "nnxX", Failed, "the probe did not run"},
+		"refused anyway":              {refused, "rrR", Failed, "connection refused, as without a policy: nothing is known about the policy"},
+		"refused anyway, then denied": {refused, "rnnn", Passed, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, tries := trial(t, test.check, test.outcomes)
+			require.Equal(t, test.status, r.Status)
+			require.Equal(t, test.reason, r.Reason)
+			require.Equal(t, tries, r.Tries)
+			require.Equal(t, test.status == Failed, r.Next != "")
+			require.Len(t, test.outcomes, tries, "outcomes that were not needed")
+		})
+	}
+}
+
+func TestNoProbe(t *testing.T) {
+	notRun := Check{Kind: SameNode}.judge(Outcome{NotRun, "forbidden"}, 3)
+	known, _ := Check{Kind: PodStart}.Known()
+	require.Equal(t, "the probe did not run: forbidden", NoProbe([]Result{known, notRun}))
+	require.Empty(t, NoProbe([]Result{notRun, Check{Kind: SameNode}.judge(Outcome{Cause: NoAnswer}, 3)}))
+	require.Empty(t, NoProbe([]Result{known}))
 }
 
 // agnhost connect writes these texts.
@@ -242,7 +376,7 @@ func TestJudge(t *testing.T) {
 		"full, not sent": {full, Outcome{Cause: Refused}, Failed, "connection refused", "smaller MTU"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := test.check.Judge(test.last, 3)
+			r := test.check.judge(test.last, 3)
 			require.Equal(t, test.status, r.Status)
 			require.Equal(t, test.reason, r.Reason)
 			require.Equal(t, 3, r.Tries)
@@ -274,12 +408,13 @@ func TestReport(t *testing.T) {
 			last.Cause = NoAnswer
 		}
 		if !known {
-			r = c.Judge(last, 1)
+			r = c.judge(last, 1)
 		}
 		results = append(results, r)
 	}
-	r := NewReport("test-1", f.Nodes, results)
+	r := NewReport("test-1", f, results)
 	require.Equal(t, []string{"n1", "n2"}, r.Nodes)
+	require.Equal(t, 2, r.AllNodes)
 	require.Equal(t, 1, r.Failed)
 	require.Equal(t, len(results), r.Passed+r.Failed+r.Skipped)
 	var kinds []Kind

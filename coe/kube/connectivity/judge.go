@@ -73,13 +73,14 @@ type Result struct {
 	Next string `json:"next,omitempty"`
 	// Tries is the number of probes until the verdict.
 	Tries int `json:"tries,omitempty"`
+	// Cause is the cause of the last probe that did not connect, of a check that has failed.
+	Cause Cause `json:"-"`
 }
 
-// IsMet reports whether an outcome is the wanted one. Otherwise the probe is worth another try, because
-// a cluster needs a moment to enforce what has just been created.
-func (c Check) IsMet(o Outcome) bool {
+// isMet reports whether an outcome is the wanted one.
+func (c Check) isMet(o Outcome) bool {
 	if c.Blocked {
-		return o.Cause != "" && o.Cause != NotRun
+		return o.Cause != "" && o.Cause != NotRun && (o.Cause != Refused || !c.RefusedOpen)
 	}
 	return o.Cause == ""
 }
@@ -90,27 +91,97 @@ func (c Check) Known() (Result, bool) {
 	case c.Skip != "":
 		return Result{Check: c, Status: Skipped, Reason: c.Skip}, true
 	case c.Problem != "":
-		return Result{Check: c, Status: Failed, Reason: c.Problem, Next: c.next(Outcome{})}, true
+		return Result{Check: c, Status: Failed, Reason: c.Problem, Next: c.mend()}, true
 	case c.Kind == PodStart:
 		return Result{Check: c, Status: Passed}, true
 	}
 	return Result{}, false
 }
 
-// Judge returns the result of a check, by the outcome of its last probe.
-func (c Check) Judge(last Outcome, tries int) Result {
+// NotRun returns the result of a check whose probes were not run to the end, for a reason.
+func (c Check) NotRun(reason error) Result {
+	return Result{Check: c, Status: Skipped, Reason: "not run: " + reason.Error()}
+}
+
+// Trial collects the outcomes of the probes of a check until they show its result. An unwanted outcome is
+// worth another try, because a cluster needs a moment to enforce what has just been created.
+type Trial struct {
+	Check Check
+	tries int
+	// seen are the probes since the first wanted outcome, met those with the wanted one.
+	seen, met int
+	failed    Outcome // the last unwanted one
+}
+
+// enough is the number of wanted outcomes that show a result. A client that connects at once needs one.
+const enough = 3
+
+// Add adds the outcome of a probe, and returns the result unless another probe is needed. If isLate, an
+// unwanted outcome is the last one.
+func (t *Trial) Add(o Outcome, isLate bool) (r Result, isOver bool) {
+	t.tries++
+	isMet := t.Check.isMet(o)
+	switch {
+	case isMet:
+		t.seen++
+		t.met++
+	case o.Cause == NotRun || t.seen == 0:
+		return t.Check.judge(o, t.tries), isLate
+	case t.Check.Blocked: // a policy is enforced on some of the connections
+		t.seen, t.met = 0, 0
+		return t.Check.judge(o, t.tries), isLate
+	default:
+		t.seen++
+		t.failed = o
+	}
+	if !t.Check.Blocked && t.tries == 1 {
+		return t.Check.judge(o, t.tries), true
+	}
+	if t.met == t.seen {
+		return t.Check.judge(o, t.tries), t.seen == enough
+	}
+	r = t.Check.judge(t.failed, t.tries)
+	r.Reason = fmt.Sprintf("%d of %d probes connected: %s", t.met, t.seen, r.Reason)
+	return r, t.seen == enough
+}
+
+// judge returns the result of a check whose probes have an outcome.
+func (c Check) judge(last Outcome, tries int) Result {
 	r := Result{Check: c, Status: Passed, Tries: tries}
-	if c.IsMet(last) {
+	if c.isMet(last) {
 		return r
 	}
-	r.Status, r.Reason, r.Next = Failed, last.String(), c.next(last)
+	r.Status, r.Reason, r.Next, r.Cause = Failed, last.String(), c.next(last), last.Cause
 	switch {
 	case c.Blocked && last.Cause == "":
 		r.Reason = "connected, although a policy denies it"
+	case c.Blocked && last.Cause == Refused:
+		r.Reason = "connection refused, as without a policy: nothing is known about the policy"
 	case c.Kind == FullPackets && last.Cause == NoAnswer:
 		r.Reason = fmt.Sprintf("no answer to packets of %d bytes", c.Bytes)
 	}
 	return r
+}
+
+// NoProbe returns why no probe of the results has run; empty if one has, or if none was needed.
+func NoProbe(results []Result) (reason string) {
+	for _, r := range results {
+		if r.Tries > 0 && r.Cause != NotRun {
+			return ""
+		}
+		if r.Cause == NotRun {
+			reason = r.Reason
+		}
+	}
+	return reason
+}
+
+// mend says what to do about a failure that is known without a probe.
+func (c Check) mend() string {
+	if c.Kind == PodStart {
+		return c.next(Outcome{})
+	}
+	return fmt.Sprintf("let the API server accept the objects of the test, or use --skip %s", c.Kind)
 }
 
 // next says what to do about a failure.
@@ -136,6 +207,7 @@ func (c Check) next(last Outcome) string {
 type Report struct {
 	Namespace string   `json:"namespace"`
 	Nodes     []string `json:"nodes"`
+	AllNodes  int      `json:"allNodes"` // the number of nodes of the cluster
 	Passed    int      `json:"passed"`
 	Failed    int      `json:"failed"`
 	Skipped   int      `json:"skipped"`
@@ -143,9 +215,9 @@ type Report struct {
 }
 
 // NewReport counts and sorts results.
-func NewReport(namespace string, nodes []Node, results []Result) *Report {
-	r := &Report{Namespace: namespace, Nodes: []string{}, Results: results}
-	for _, n := range nodes {
+func NewReport(namespace string, f Facts, results []Result) *Report {
+	r := &Report{Namespace: namespace, Nodes: []string{}, AllNodes: f.AllNodes, Results: results}
+	for _, n := range f.Nodes {
 		r.Nodes = append(r.Nodes, n.Name)
 	}
 	r.Passed, r.Failed, r.Skipped = Count(results)

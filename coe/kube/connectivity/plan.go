@@ -33,35 +33,32 @@ func (p *planner) role(role Role) (pods []Pod) {
 	return pods
 }
 
-// end is what a probe connects to.
+// end is what a probe connects to. Its checks are skipped if skip has a reason, and fail if problem has one.
 type end struct {
-	name, node string
-	addresses  []netip.Addr
-	port       uint16
-	problem    string
+	name, node    string
+	addresses     []netip.Addr
+	port          uint16
+	skip, problem string
 }
 
-func (p Pod) end() end { return end{p.Name, p.Node, p.Addresses, Port, p.skipReason()} }
+func (p Pod) end() end { return end{p.Name, p.Node, p.Addresses, Port, p.skipReason(), ""} }
 
 func (p *planner) serviceEnds() (ends []end) {
 	for _, s := range p.facts.Services {
-		ends = append(ends, end{s.Name, s.Node, s.Addresses, Port, p.serviceProblem(s)})
+		ends = append(ends, end{s.Name, s.Node, s.Addresses, Port, p.serverSkip(s), s.Problem})
 	}
 	return ends
 }
 
 func (p *planner) nodeEnds() (ends []end) {
 	for _, n := range p.facts.Nodes {
-		ends = append(ends, end{n.Name, n.Name, n.Addresses, n.Port, ""})
+		ends = append(ends, end{n.Name, n.Name, n.Addresses, n.Port, "", ""})
 	}
 	return ends
 }
 
-// serviceProblem returns why a service cannot be checked.
-func (p *planner) serviceProblem(s Service) string {
-	if s.Problem != "" {
-		return s.Problem
-	}
+// serverSkip returns why the server of a service cannot answer.
+func (p *planner) serverSkip(s Service) string {
 	for _, pod := range p.role(Server) {
 		if pod.Node == s.Node {
 			return pod.skipReason()
@@ -77,14 +74,23 @@ func (p Pod) skipReason() string {
 	return "pod " + p.Name + " does not run"
 }
 
+// known adds why a check from a pod to an end needs no probe.
+func (c Check) known(from Pod, to end) Check {
+	switch c.Skip = from.skipReason(); {
+	case c.Skip != "":
+	case to.problem != "":
+		c.Problem = to.problem
+	default:
+		c.Skip = to.skip
+	}
+	return c
+}
+
 // between returns checks from a pod to an end, for each family that both have and each protocol.
 func between(from Pod, to end, protocols ...Protocol) (checks []Check) {
 	c := Check{From: from.Name, FromNode: from.Node, To: to.name, ToNode: to.node}
-	for _, reason := range []string{from.skipReason(), to.problem} {
-		if reason != "" {
-			c.Skip = reason
-			return []Check{c}
-		}
+	if c = c.known(from, to); c.Skip != "" || c.Problem != "" {
+		return []Check{c}
 	}
 	for _, f := range families {
 		i := slices.IndexFunc(to.addresses, f.of)
@@ -121,8 +127,20 @@ func (p *planner) start() {
 	for _, pod := range p.facts.Pods {
 		checks = append(checks, Check{From: pod.Name, FromNode: pod.Node, Problem: pod.Problem})
 	}
+	for _, n := range p.facts.Unused {
+		c := Check{FromNode: n.Name}
+		if reason := "node " + n.Name + " " + n.Reason; n.IsBroken {
+			c.Problem = reason
+		} else {
+			c.Skip = reason
+		}
+		checks = append(checks, c)
+	}
 	p.add(PodStart, checks, "")
 }
+
+// noFamily is the reason of a kind without checks.
+const noFamily = "the pods have no address of the same family"
 
 func (p *planner) pods() {
 	var same, other []Check
@@ -133,8 +151,12 @@ func (p *planner) pods() {
 			other = append(other, c)
 		}
 	}
-	p.add(SameNode, same, "the pods have no address of the same family")
-	p.add(OtherNode, other, "the test has only one node")
+	p.add(SameNode, same, noFamily)
+	without := noFamily
+	if len(p.facts.Nodes) == 1 {
+		without = "the test has only one node"
+	}
+	p.add(OtherNode, other, without)
 }
 
 // fullPackets checks that packets as large as the MTU of the sender arrive. The sender's kernel sets DF,
@@ -150,7 +172,7 @@ func (p *planner) fullPackets() {
 			checks = append(checks, c)
 		}
 	}
-	p.add(FullPackets, checks, "the pods have no address of the same family")
+	p.add(FullPackets, checks, noFamily)
 }
 
 func (p *planner) services() {
@@ -166,10 +188,7 @@ func (p *planner) names() {
 	for _, client := range p.role(Client) {
 		for _, e := range p.serviceEnds() {
 			c := Check{From: client.Name, FromNode: client.Node, To: e.name, ToNode: e.node, Protocol: TCP, Target: e.name + ":" + strconv.Itoa(Port)}
-			if c.Skip = client.skipReason(); c.Skip == "" {
-				c.Skip = e.problem
-			}
-			checks = append(checks, c)
+			checks = append(checks, c.known(client, e))
 		}
 	}
 	p.add(DNS, checks, "the test has no service")
@@ -192,21 +211,25 @@ func (p *planner) nodes() {
 	p.add(NodeToService, each(p.role(Host), p.serviceEnds(), TCP), "no service has an address of a family of a node")
 }
 
-// nodePorts checks that each node serves the port of a server of the next node.
+// nodePorts checks that each node serves the port of a server of the next node, in the families of the
+// service.
 func (p *planner) nodePorts() {
 	var ends []end
 	for i, n := range p.nodeEnds() {
 		n.port = 0
 		if len(p.facts.NodePorts) > 0 {
 			s := p.facts.NodePorts[(i+1)%len(p.facts.NodePorts)]
-			n.port, n.problem = s.NodePort, p.serviceProblem(s)
+			n.port, n.skip, n.problem = s.NodePort, p.serverSkip(s), s.Problem
+			n.addresses = slices.DeleteFunc(slices.Clone(n.addresses), func(a netip.Addr) bool {
+				return !slices.ContainsFunc(s.Addresses, func(b netip.Addr) bool { return a.Is4() == b.Is4() })
+			})
 		}
-		if n.port == 0 && n.problem == "" {
-			n.problem = "the services have no node port"
+		if n.port == 0 && n.skip == "" {
+			n.skip = "the services have no node port"
 		}
 		ends = append(ends, n)
 	}
-	p.add(NodePort, each(p.role(Host), ends, TCP), "no node has an address")
+	p.add(NodePort, each(p.role(Host), ends, TCP), "no node has an address of a family of the services")
 }
 
 func (p *planner) outside() {
@@ -226,7 +249,6 @@ func (p *planner) outside() {
 // policies checks that the first policy denies the connections of all clients, and that the second
 // allows only the first client.
 func (p *planner) policies() {
-	const without = "the pods have no address of the same family"
 	clients := p.role(Client)
 	denied := each(clients, p.servers(), TCP)
 	for i := range denied {
@@ -236,8 +258,8 @@ func (p *planner) policies() {
 	for i, c := range allowed {
 		allowed[i].Stage, allowed[i].Blocked = Allowed, c.From != clients[0].Name
 	}
-	p.add(PolicyDeny, denied, without)
-	p.add(PolicyAllow, allowed, without)
+	p.add(PolicyDeny, denied, noFamily)
+	p.add(PolicyAllow, allowed, noFamily)
 }
 
 // Select returns the checks of a stage. Later stages need the results of those before: a check of a
@@ -247,10 +269,17 @@ func Select(checks []Check, stage Stage, before []Result) (selected []Check) {
 		if c.Stage != stage {
 			continue
 		}
-		if stage != Open && c.Skip == "" && !slices.ContainsFunc(before, func(r Result) bool {
-			return r.Status == Passed && r.Stage == Open && r.From == c.From && r.Target == c.Target && r.Protocol == c.Protocol
-		}) {
-			c.Skip = "the path fails without a policy, or was not checked"
+		if stage != Open && c.Skip == "" {
+			hasWorked := false
+			for _, r := range before {
+				if r.Stage == Open && r.Target == c.Target && r.Protocol == c.Protocol {
+					hasWorked = hasWorked || r.Status == Passed && r.From == c.From
+					c.RefusedOpen = c.RefusedOpen || r.Status == Failed && r.Cause == Refused
+				}
+			}
+			if !hasWorked {
+				c.Skip = "the path fails without a policy, or was not checked"
+			}
 		}
 		selected = append(selected, c)
 	}

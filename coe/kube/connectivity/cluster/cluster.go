@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -37,6 +39,8 @@ type Config struct {
 	Keep bool
 	// Progress receives lines about what the test is doing.
 	Progress func(line string)
+	// Interrupted receives a line if ctx has ended, and the test still removes its namespace.
+	Interrupted func(line string)
 }
 
 // Connect returns the configuration of a client. Without a kubeconfig it finds one as kubectl does. Without
@@ -60,35 +64,51 @@ func Connect(kubeconfig, contextName string) (*rest.Config, error) {
 // test is a running test.
 type test struct {
 	Config
-	client    kubernetes.Interface
+	client kubernetes.Interface
+	// exec runs a program in a pod, and returns its output and its error output.
+	exec      func(ctx context.Context, pod string, argv ...string) (stdout, stderr string, err error)
 	namespace string
-	facts     connectivity.Facts
-	checks    []connectivity.Check
-	results   []connectivity.Result
+	// uid is that of the namespace; empty until it is created.
+	uid types.UID
+	// life bounds how long a pod runs if a killed test leaves its namespace behind.
+	life    time.Duration
+	facts   connectivity.Facts
+	checks  []connectivity.Check
+	results []connectivity.Result
 }
 
-// Run runs a test. It removes the namespace also if it fails or if ctx ends. There is a report if the
-// checks have run, even if the namespace could not be removed.
+// Run runs a test. It removes the namespace also if it fails or if ctx ends. There is a report as soon as
+// the checks are planned. With an error, checks that were not finished are skipped in the report.
 func Run(ctx context.Context, cfg Config) (*connectivity.Report, error) {
 	client, err := kubernetes.NewForConfig(cfg.API)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Kubernetes: %w", err)
 	}
-	t := &test{Config: cfg, client: client, namespace: newName(), facts: connectivity.Facts{Outside: cfg.Outside}}
-	if err := t.chooseNodes(ctx); err != nil {
-		return nil, err
+	t := newTest(cfg, client, lifeOf(ctx))
+	t.exec = t.run
+	return t.test(ctx)
+}
+
+func newTest(cfg Config, client kubernetes.Interface, life time.Duration) *test {
+	return &test{Config: cfg, client: client, namespace: newName(), life: life, facts: connectivity.Facts{Outside: cfg.Outside}}
+}
+
+// test runs the test, and removes the namespace.
+func (t *test) test(ctx context.Context) (report *connectivity.Report, err error) {
+	if err = t.chooseNodes(ctx); err == nil {
+		err = t.createAndRun(ctx)
 	}
-	var report *connectivity.Report
-	if err = t.stages(ctx); err == nil {
-		report = connectivity.NewReport(t.namespace, t.facts.Nodes, t.results)
-	} else if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
+	}
+	if len(t.results) > 0 {
+		report = connectivity.NewReport(t.namespace, t.facts, t.results)
 	}
 	return report, errors.Join(err, t.cleanup(ctx))
 }
 
-// stages creates the objects, and runs the checks of each stage.
-func (t *test) stages(ctx context.Context) error {
+// createAndRun creates the objects, and runs the checks when the pods run.
+func (t *test) createAndRun(ctx context.Context) error {
 	t.Progress(fmt.Sprintf("creating namespace %s with pods on %s", t.namespace, nodeNames(t.facts.Nodes)))
 	if err := t.create(ctx); err != nil {
 		return err
@@ -96,7 +116,16 @@ func (t *test) stages(ctx context.Context) error {
 	if err := t.awaitPods(ctx); err != nil {
 		return err
 	}
-	t.readMTUs(ctx)
+	return t.runStages(ctx)
+}
+
+// runStages runs the checks of each stage, by the facts. It fails if ctx ends, or if no probe can run.
+func (t *test) runStages(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	if err := t.readMTUs(ctx); err != nil {
+		stop(err) // no probe can run
+	}
 	t.checks = connectivity.Plan(t.facts, t.Skip)
 	for _, stage := range []struct {
 		is    connectivity.Stage
@@ -106,28 +135,46 @@ func (t *test) stages(ctx context.Context) error {
 		{connectivity.Denied, t.denyAll},
 		{connectivity.Allowed, t.allowFirst},
 	} {
-		if err := t.run(ctx, stage.is, stage.enter); err != nil {
-			return err
-		}
+		t.runStage(ctx, stage.is, stage.enter)
 	}
-	return nil
+	if reason := connectivity.NoProbe(t.results); reason != "" {
+		stop(errors.New(reason))
+	}
+	return context.Cause(ctx)
 }
 
 // concurrency is the number of probes at the same time.
 const concurrency = 8
 
-// run runs the checks of a stage, if there are any.
-func (t *test) run(ctx context.Context, stage connectivity.Stage, enter func(context.Context) error) error {
+// runStage runs the checks of a stage, if there are any. Checks whose connection must not succeed wait for
+// the others: these show that the cluster has taken the policy.
+func (t *test) runStage(ctx context.Context, stage connectivity.Stage, enter func(context.Context) error) {
 	checks := connectivity.Select(t.checks, stage, t.results)
 	if len(checks) == 0 {
-		return nil
+		return
 	}
-	if err := enter(ctx); err != nil {
+	if err := enter(ctx); err != nil && ctx.Err() == nil {
 		for i := range checks {
-			checks[i].Skip = err.Error()
+			checks[i].Problem = err.Error()
 		}
 	}
 	t.Progress(fmt.Sprintf("running %d checks %s", len(checks), stage))
+	var open, blocked []connectivity.Check
+	for _, c := range checks {
+		if c.Blocked {
+			blocked = append(blocked, c)
+		} else {
+			open = append(open, c)
+		}
+	}
+	results := slices.Concat(t.runChecks(ctx, open), t.runChecks(ctx, blocked))
+	passed, failed, skipped := connectivity.Count(results)
+	t.Progress(fmt.Sprintf("%d passed, %d failed, %d skipped", passed, failed, skipped))
+	t.results = append(t.results, results...)
+}
+
+// runChecks runs checks at the same time.
+func (t *test) runChecks(ctx context.Context, checks []connectivity.Check) []connectivity.Result {
 	results := make([]connectivity.Result, len(checks))
 	var group errgroup.Group
 	group.SetLimit(concurrency)
@@ -138,13 +185,7 @@ func (t *test) run(ctx context.Context, stage connectivity.Stage, enter func(con
 		})
 	}
 	_ = group.Wait()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	passed, failed, skipped := connectivity.Count(results)
-	t.Progress(fmt.Sprintf("%d passed, %d failed, %d skipped", passed, failed, skipped))
-	t.results = append(t.results, results...)
-	return nil
+	return results
 }
 
 // Times of a check.
@@ -155,20 +196,24 @@ const (
 	pause    = 300 * time.Millisecond
 )
 
-// check repeats the probe of a check until its outcome is the wanted one.
+// check repeats the probe of a check until its outcomes show the result, or ctx ends.
 func (t *test) check(ctx context.Context, c connectivity.Check) connectivity.Result {
 	if r, known := c.Known(); known {
 		return r
 	}
-	for start, tries := time.Now(), 1; ; tries++ {
+	trial, start := connectivity.Trial{Check: c}, time.Now()
+	for ctx.Err() == nil {
 		outcome := t.probe(ctx, c)
-		if c.IsMet(outcome) || time.Since(start) > patience {
-			return c.Judge(outcome, tries)
+		if ctx.Err() != nil {
+			break // the outcome may be that of ctx
+		}
+		if r, isOver := trial.Add(outcome, time.Since(start) > patience); isOver {
+			return r
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return c.Judge(outcome, tries)
 		}
 	}
+	return c.NotRun(context.Cause(ctx))
 }

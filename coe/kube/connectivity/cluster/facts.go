@@ -28,9 +28,14 @@ func (t *test) chooseNodes(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
+	if len(nodes.Items) == 0 {
+		return errors.New("the cluster has no nodes")
+	}
+	t.facts.AllNodes = len(nodes.Items)
 	var refused []string
 	for _, n := range nodes.Items {
-		if reason := unusable(n); reason != "" {
+		if reason, isBroken := unusable(n); reason != "" {
+			t.facts.Unused = append(t.facts.Unused, connectivity.UnusedNode{Name: n.Name, Reason: reason, IsBroken: isBroken})
 			refused = append(refused, n.Name+" "+reason)
 		} else if len(t.facts.Nodes) < t.Nodes {
 			t.facts.Nodes = append(t.facts.Nodes, nodeFact(n))
@@ -49,26 +54,35 @@ func (t *test) chooseNodes(ctx context.Context) error {
 	return nil
 }
 
-// unusable returns why a pod without tolerations does not run on a node; empty if it does.
-func unusable(n corev1.Node) string {
+// unusable returns why a pod without tolerations does not run on a node; empty if it does. The node is
+// broken if nobody has taken it out of service.
+func unusable(n corev1.Node) (reason string, isBroken bool) {
 	if n.Spec.Unschedulable {
-		return "is cordoned"
+		return "is cordoned", false
 	}
 	if n.Labels[corev1.LabelOSStable] == "windows" {
-		return "is a Windows node"
+		return "is a Windows node", false
 	}
 	for _, taint := range n.Spec.Taints {
-		if taint.Effect != corev1.TaintEffectPreferNoSchedule {
-			return "has the taint " + taint.Key
+		if taint.Effect != corev1.TaintEffectPreferNoSchedule && !slices.Contains(brokenTaints, taint.Key) {
+			return "has the taint " + taint.Key, false
 		}
 	}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-			return "is not ready"
+			return "is not ready: " + c.Reason, true
 		}
 	}
-	return ""
+	for _, taint := range n.Spec.Taints {
+		if taint.Effect != corev1.TaintEffectPreferNoSchedule {
+			return "has the taint " + taint.Key, true
+		}
+	}
+	return "", false
 }
+
+// brokenTaints are the taints by which Kubernetes marks nodes that should run pods, but cannot.
+var brokenTaints = []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeNetworkUnavailable}
 
 func nodeFact(n corev1.Node) connectivity.Node {
 	fact := connectivity.Node{Name: n.Name, Port: defaultKubeletPort}

@@ -53,13 +53,17 @@ func TestWhyNot(t *testing.T) {
 		"unknown": {waiting("ContainerCreating", ""), nil, "it does not run after 2m0s, and has no event that says why"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, test.want, newTest(test.events...).whyNot(t.Context(), "client-1", &corev1.Pod{Status: test.status}))
+			require.Equal(t, test.want, fakeTest(test.events...).whyNot(t.Context(), "client-1", &corev1.Pod{Status: test.status}))
 		})
 	}
-	require.Equal(t, "the API server has not listed the pod", newTest().whyNot(t.Context(), "client-1", nil))
+	require.Equal(t, "the API server has not listed the pod", fakeTest().whyNot(t.Context(), "client-1", nil))
 }
 
-// newTest returns a test of a cluster that has some objects.
-func newTest(objects ...runtime.Object) *test {
-	return &test{Config: Config{StartTimeout: 2 * time.Minute}, client: fake.NewClientset(objects...), namespace: "x"}
+// fakeTest returns a test of a cluster that has some objects.
+func fakeTest(objects ...runtime.Object) *test {
+	silent := func(string) {}
+	cfg := Config{StartTimeout: 2 * time.Minute, Nodes: 3, Progress: silent, Interrupted: silent}
+	t := newTest(cfg, fake.NewClientset(objects...), minLife)
+	t.namespace = "x"
+	return t
 }

@@ -29,8 +29,22 @@ const (
 // account is the service account of the pods. It has no rights, and the pods have no token of it.
 const account = "probe"
 
-// maxLife bounds how long a pod runs if a killed test leaves its namespace behind.
-const maxLife = time.Hour
+// How long a pod runs at most: for minLife, or spareLife after the end of the test.
+const (
+	minLife   = time.Hour
+	spareLife = 5 * time.Minute
+)
+
+// lifeOf returns how long the pods of a test may run.
+func lifeOf(ctx context.Context) time.Duration {
+	if end, has := ctx.Deadline(); has {
+		return max(minLife, time.Until(end)+spareLife)
+	}
+	return minLife
+}
+
+// createTimeout bounds the creation of the namespace, which an interrupt does not stop.
+const createTimeout = 30 * time.Second
 
 // newName returns the name of a namespace that no other test has.
 func newName() string {
@@ -44,9 +58,13 @@ func (t *test) create(ctx context.Context) error {
 		// Clients on the host network need it. All other pods meet the level restricted.
 		"pod-security.kubernetes.io/enforce": "privileged",
 	}}}
-	if _, err := t.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+	creating, cancel := context.WithTimeout(context.WithoutCancel(ctx), createTimeout)
+	defer cancel()
+	created, err := t.client.CoreV1().Namespaces().Create(creating, namespace, metav1.CreateOptions{})
+	if err != nil {
 		return fmt.Errorf("create namespace %s: %w", t.namespace, err)
 	}
+	t.uid = created.UID
 	identity := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}, AutomountServiceAccountToken: new(bool)}
 	if _, err := t.client.CoreV1().ServiceAccounts(t.namespace).Create(ctx, identity, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create service account %s: %w", account, err)
@@ -100,7 +118,7 @@ func (t *test) pod(fact connectivity.Pod) *corev1.Pod {
 		},
 	}
 	if !t.Keep {
-		pod.Spec.ActiveDeadlineSeconds = new(int64(maxLife / time.Second))
+		pod.Spec.ActiveDeadlineSeconds = new(int64(t.life / time.Second))
 	}
 	return pod
 }
@@ -123,7 +141,7 @@ func (t *test) createService(ctx context.Context, name string, i int, node strin
 	}
 	created, err := t.client.CoreV1().Services(t.namespace).Create(ctx, service, metav1.CreateOptions{})
 	if err != nil {
-		fact.Problem = err.Error()
+		fact.Problem = fmt.Sprintf("create service %s: %v", fact.Name, err)
 		return fact
 	}
 	fact.Addresses = addresses(created.Spec.ClusterIPs)
@@ -163,17 +181,25 @@ func (t *test) apply(ctx context.Context, p *networkingv1.NetworkPolicy) error {
 // cleanupTimeout bounds the removal of the namespace.
 const cleanupTimeout = 2 * time.Minute
 
-// cleanup removes the namespace, also after ctx has ended, and waits until it is gone.
+// cleanup removes the namespace that the test has created, also after ctx has ended, and waits until it is
+// gone.
 func (t *test) cleanup(ctx context.Context) error {
+	if t.uid == "" {
+		return nil
+	}
 	if t.Keep {
 		t.Progress(fmt.Sprintf("kept namespace %s: kubectl delete namespace %s removes it", t.namespace, t.namespace))
 		return nil
 	}
-	t.Progress("removing namespace " + t.namespace)
+	removing := t.Progress
+	if ctx.Err() != nil {
+		removing = t.Interrupted
+	}
+	removing("removing namespace " + t.namespace)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	err := t.client.CoreV1().Namespaces().Delete(ctx, t.namespace, metav1.DeleteOptions{})
-	if apierrors.IsNotFound(err) { // it was not created
+	err := t.client.CoreV1().Namespaces().Delete(ctx, t.namespace, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &t.uid}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // somebody else has removed it
 		return nil
 	}
 	if err == nil {

@@ -4,15 +4,19 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
+	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/coe-bridge/coe-bridge/coe/kube/connectivity"
 )
@@ -46,30 +50,33 @@ func (t *test) probe(ctx context.Context, c connectivity.Check) connectivity.Out
 	return connectivity.Outcome{Cause: connectivity.NotRun, Detail: err.Error()}
 }
 
-// readMTUs adds the MTUs of clients to the facts. Container runtimes call the interface eth0.
-func (t *test) readMTUs(ctx context.Context) {
+// readMTUs adds the MTUs of clients to the facts. Container runtimes call the interface eth0. It fails if
+// the user must not run programs in pods.
+func (t *test) readMTUs(ctx context.Context) error {
 	for i := range t.facts.Pods {
 		p := &t.facts.Pods[i]
 		if p.Role != connectivity.Client || p.Problem != "" {
 			continue
 		}
 		text, _, err := t.exec(ctx, p.Name, agnhost, "mounttest", "--file_content=/sys/class/net/eth0/mtu")
+		if apierrors.IsForbidden(err) {
+			return fmt.Errorf("run programs in pods: %w", err)
+		}
 		if err != nil {
 			continue // the MTU is unknown
 		}
 		_, number, _ := strings.Cut(text, `": `)
 		p.MTU, _ = strconv.Atoi(strings.TrimSpace(number))
 	}
+	return nil
 }
 
-// exec runs a program in a pod, and returns its output and its error output. The API server must be of
-// Kubernetes 1.30 or later, whose exec takes websockets.
-func (t *test) exec(ctx context.Context, pod string, argv ...string) (stdout, stderr string, err error) {
+// run runs a program in a pod, and returns its output and its error output.
+func (t *test) run(ctx context.Context, pod string, argv ...string) (stdout, stderr string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	url := t.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(t.namespace).Name(pod).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Command: argv, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
-	executor, err := remotecommand.NewWebSocketExecutor(t.API, http.MethodGet, url.String())
+	executor, err := t.executor(t.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(t.namespace).Name(pod).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Command: argv, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL())
 	if err != nil {
 		return "", "", err
 	}
@@ -80,4 +87,19 @@ func (t *test) exec(ctx context.Context, pod string, argv ...string) (stdout, st
 		return out.String(), said.String(), err
 	}
 	return out.String(), said.String(), nil
+}
+
+// executor uses websockets and, like kubectl, SPDY if the API server or a proxy does not take them.
+func (t *test) executor(url *url.URL) (remotecommand.Executor, error) {
+	websockets, err := remotecommand.NewWebSocketExecutor(t.API, http.MethodGet, url.String())
+	if err != nil {
+		return nil, err
+	}
+	spdy, err := remotecommand.NewSPDYExecutor(t.API, http.MethodPost, url)
+	if err != nil {
+		return nil, err
+	}
+	return remotecommand.NewFallbackExecutor(websockets, spdy, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
 }
