@@ -45,7 +45,7 @@ const (
 	cannotRun  = 2
 )
 
-// notRun is the error of a test that could not be run, or whose namespace is left.
+// notRun is the error of a test that could not be run to its end, or whose namespace is left.
 func notRun(err error) error {
 	return output.Exit{Status: cannotRun, Err: fmt.Errorf("connectivity test: %w", err)}
 }
@@ -74,7 +74,7 @@ and network policies, and to run programs in pods. The pods need one image, whic
 nodes pull. They have no rights in the cluster.
 
 The exit status is 0 if no check has failed, 1 if a check has failed, and 2 if the test could
-not be run.
+not be run, or not to its end. Then it prints what it has found.
 
 Kinds of checks for --skip:
 ` + listKinds(),

@@ -109,6 +109,9 @@ func (t *test) test(ctx context.Context) (report *connectivity.Report, err error
 
 // createAndRun creates the objects, and runs the checks when the pods run.
 func (t *test) createAndRun(ctx context.Context) error {
+	if err := t.mayExec(ctx); err != nil {
+		return err
+	}
 	t.Progress(fmt.Sprintf("creating namespace %s with pods on %s", t.namespace, nodeNames(t.facts.Nodes)))
 	if err := t.create(ctx); err != nil {
 		return err
@@ -119,13 +122,9 @@ func (t *test) createAndRun(ctx context.Context) error {
 	return t.runStages(ctx)
 }
 
-// runStages runs the checks of each stage, by the facts. It fails if ctx ends, or if no probe can run.
+// runStages runs the checks of each stage, by the facts. It fails if ctx ends, or if no probe has run.
 func (t *test) runStages(ctx context.Context) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	if err := t.readMTUs(ctx); err != nil {
-		stop(err) // no probe can run
-	}
+	t.readMTUs(ctx)
 	t.checks = connectivity.Plan(t.facts, t.Skip)
 	for _, stage := range []struct {
 		is    connectivity.Stage
@@ -138,7 +137,7 @@ func (t *test) runStages(ctx context.Context) error {
 		t.runStage(ctx, stage.is, stage.enter)
 	}
 	if reason := connectivity.NoProbe(t.results); reason != "" {
-		stop(errors.New(reason))
+		return errors.New(reason)
 	}
 	return context.Cause(ctx)
 }

@@ -2,8 +2,11 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -11,13 +14,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/exec"
 
@@ -238,27 +245,53 @@ func TestInterruptedAtOnce(t *testing.T) {
 	require.Nil(t, report)
 }
 
-// Without the right to run programs in pods, or if no probe runs, the test fails as a whole.
-func TestNoExec(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods/exec"}, "client-1", errors.New("not yours"))
-	for name, test := range map[string]struct {
-		err    error
-		want   string
-		takes  time.Duration
-		status string
-	}{
-		"forbidden": {forbidden, "run programs in pods: " + forbidden.Error(), time.Second, "skipped: not run: run programs in pods: " + forbidden.Error()},
-		"broken":    {errors.New("no tunnel"), "the probe did not run: no tunnel", 2*time.Second + 8*time.Second + 7*pause, "failed: the probe did not run: no tunnel"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				start, running := time.Now(), pods(&answers{err: test.err})
-				require.EqualError(t, running.runStages(t.Context()), test.want)
-				require.Equal(t, test.takes, time.Since(start))
-				require.Equal(t, map[string]int{test.status: 8}, reasons(running.results, connectivity.SameNode, connectivity.OtherNode))
-			})
+// If no probe runs, the test fails as a whole.
+func TestNoProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		test := pods(&answers{err: errors.New("no tunnel")})
+		require.EqualError(t, test.runStages(t.Context()), "the probe did not run: no tunnel")
+		require.Equal(t, map[string]int{"failed: the probe did not run: no tunnel": 8}, reasons(test.results, connectivity.SameNode, connectivity.OtherNode))
+	})
+}
+
+// Without the right to run programs in pods, nothing is created.
+func TestMayExec(t *testing.T) {
+	for _, isAllowed := range []bool{true, false} {
+		test := fakeTest()
+		client := test.client.(*fake.Clientset)
+		client.PrependReactor("create", "selfsubjectaccessreviews", func(a k8stesting.Action) (bool, runtime.Object, error) {
+			review := a.(k8stesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview)
+			require.Equal(t, "create x pods/exec", fmt.Sprintf("%s %s %s/%s", review.Spec.ResourceAttributes.Verb, review.Spec.ResourceAttributes.Namespace,
+				review.Spec.ResourceAttributes.Resource, review.Spec.ResourceAttributes.Subresource))
+			review.Status.Allowed = isAllowed
+			return true, review, nil
 		})
+		if isAllowed {
+			require.NoError(t, test.mayExec(t.Context()))
+			continue
+		}
+		require.ErrorContains(t, test.createAndRun(t.Context()), "no right to create pods/exec")
+		require.Len(t, client.Actions(), 1)
 	}
+}
+
+// Without websockets the API server is asked with SPDY.
+func TestFallback(t *testing.T) {
+	var methods []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		methods = append(methods, r.Method+" "+r.Header.Get("Upgrade"))
+		status := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "client-1", errors.New("not yours")).Status()
+		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		assert.NoError(t, json.NewEncoder(w).Encode(status))
+	}))
+	defer server.Close()
+	cfg := Config{API: &rest.Config{Host: server.URL}}
+	test := newTest(cfg, kubernetes.NewForConfigOrDie(cfg.API), minLife)
+	_, _, err := test.run(t.Context(), "client-1", agnhost)
+	require.ErrorContains(t, err, "not yours")
+	require.Equal(t, []string{"GET websocket", "POST SPDY/3.1"}, methods)
 }
 
 // Only the namespace that the test has created is removed, also after an interrupt, which is then told.
