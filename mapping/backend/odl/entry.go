@@ -29,8 +29,8 @@ type others struct {
 	Others jsontext.Value `json:",embed"` //nolint:staticcheck // the option is go-json-experiment's
 }
 
-// same reports whether two normalized entries are equal. Those of pods, which are most of a
-// datastore, are compared without reflection.
+// same reports whether two normalized entries are equal. It compares the entries of pods without
+// reflection, because most entries of a datastore are theirs.
 func same(a, b entry) bool {
 	switch a := a.(type) {
 	case *ietfInterface:
