@@ -67,7 +67,12 @@ test-fast: ## run the tests that need nothing
 	go test -short ./...
 
 test: deps kube odl ## run all tests on real programs, except those of make test-odl (root; half an hour)
-	CGO_ENABLED=1 go test -race -timeout 25m ./...
+	$(MAKE) -j2 test-race test-oxygen
+
+test-race: # most tests wait for other programs, so more packages than cores run at a time
+	CGO_ENABLED=1 go test -race -p 3 -timeout 25m ./...
+
+test-oxygen:
 	$(ON_ODL)/oxygen ./mapping/backend/odl
 
 # test-odl: run all tests on real OpenDaylights; make test runs those of the backend on Oxygen (root; half an hour)
@@ -120,4 +125,4 @@ bench-cni: deps
 bench-odl: deps odl
 	go run ./test/bench/odl
 
-.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-odl conformance test-fast fuzz bench bench-kube bench-policy bench-cni bench-odl check lint deps kube odl clean
+.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-race test-oxygen test-odl conformance test-fast fuzz bench bench-kube bench-policy bench-cni bench-odl check lint deps kube odl clean

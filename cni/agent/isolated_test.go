@@ -269,9 +269,10 @@ func TestOneAddressInTwoNamespaces(t *testing.T) {
 		w.put("dhcp_allocation_pool:dhcp_allocation_pool/network/"+ns, fmt.Sprintf(
 			`{"network":[{"network-id":%q,"allocation-pool":[{"subnet":"10.50.0.0/24"}]}]}`, ns))
 	}
-	first, second := w.run("host1", 1, "d", "first"), w.run("host1", 2, "c", "second")
-	require.Equal(t, first.address, second.address)
+	first := w.run("host1", 1, "d", "first")
 	w.meets("host1", first)
+	second := w.run("host1", 2, "c", "second")
+	require.Equal(t, first.address, second.address)
 	await(t, "the metric counts the second", func() error {
 		if n := w.metric("host1", "coe_agent_node_unreached_pods"); n != 1 {
 			return fmt.Errorf("it is %v", n)

@@ -34,12 +34,18 @@ type (
 		} `json:"ipv4-family"`
 	}
 	bareInterface struct {
-		Name        string `json:"name"`
-		Type        string `json:"type"`
-		Enabled     bool   `json:"enabled"`
-		L2VLANMode  string `json:"odl-interface:l2vlan-mode"`
-		Parent      string `json:"odl-interface:parent-interface"`
-		Description string `json:"description"`
+		Name        string   `json:"name"`
+		Type        string   `json:"type"`
+		Enabled     bool     `json:"enabled"`
+		L2VLANMode  string   `json:"odl-interface:l2vlan-mode"`
+		Parent      string   `json:"odl-interface:parent-interface"`
+		Description string   `json:"description"`
+		Secured     bool     `json:"aclservice:port-security-enabled"`
+		Groups      []string `json:"aclservice:security-groups"`
+		Pairs       []struct {
+			MAC     string `json:"mac-address"`
+			Address string `json:"ip-address"`
+		} `json:"aclservice:allowed-address-pairs"`
 	}
 	bareELANInterface struct {
 		Name       string `json:"name"`

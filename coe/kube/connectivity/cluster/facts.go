@@ -70,6 +70,9 @@ func unusable(n corev1.Node) (reason string, isBroken bool) {
 	}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+			if c.Reason == "" {
+				return "is not ready", true
+			}
 			return "is not ready: " + c.Reason, true
 		}
 	}
