@@ -183,7 +183,7 @@ func TestAChassisPosesAsNoDatabase(t *testing.T) {
 // rows of other chassis, and to all rows that ovn-northd writes.
 func TestWhatTheRoleOfAChassisRefuses(t *testing.T) {
 	d := newDatabases(t)
-	encap, datapath, flow := d.uuid(t, "Encap", "chassis_name=victim"), d.uuid(t, "Datapath_Binding"), d.uuid(t, "Logical_Flow")
+	encap, datapath, flow := d.uuid(t, "Encap", "chassis_name=victim"), d.uuid(t, "Datapath_Binding"), d.uuid(t, "Logical_Flow", `actions="next;"`)
 	for _, attack := range []string{
 		"set Chassis victim hostname=captured",
 		"set Chassis captured hostname=victim",
