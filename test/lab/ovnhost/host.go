@@ -256,6 +256,22 @@ func (l *Lab) ForgetConnections(ctx context.Context) error {
 	return nil
 }
 
+// Recompute makes OVN compute all flows of the hosts, not only the changed ones. ovn-controller 23.03 keeps flows of port security for
+// a port that has moved to a host, if the port was plugged in there before ovn-controller received the move.
+// They match the tunnel keys of the former switch, and drop packets when another port gets these keys.
+func (l *Lab) Recompute(ctx context.Context) error {
+	for _, h := range l.Hosts {
+		pid, err := h.Controller.PID()
+		if err == nil {
+			_, err = output(ctx, "ovn-appctl", "--target="+filepath.Join(h.Dir, fmt.Sprintf("ovn-controller.%d.ctl", pid)), "inc-engine/recompute")
+		}
+		if err != nil {
+			return fmt.Errorf("compute the flows of %s: %w", h.Name, err)
+		}
+	}
+	return nil
+}
+
 // Flows returns the OpenFlow flows of OVN, a line for each.
 func (h *Host) Flows(ctx context.Context) (string, error) {
 	return output(ctx, "ovs-ofctl", "dump-flows", "unix:"+filepath.Join(h.Dir, integrationBridge+".mgmt"))

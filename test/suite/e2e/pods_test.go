@@ -81,6 +81,7 @@ func (c *cluster) move(p *pod, host string) {
 	p.host, p.said.node = host, c.node(host)
 	c.rest.putPods(c.t, p.said)
 	c.plug(p)
+	require.NoError(c.t, c.lab.Recompute(c.t.Context()))
 }
 
 // chosen reads the choices for a pod from the confirmed objects.
