@@ -43,7 +43,6 @@ type Pair struct {
 	SoftwareChecksums bool
 }
 
-// Route is a route through a pod's link.
 // Route is a route through a link of a pod.
 type Route struct {
 	Destination netip.Prefix
