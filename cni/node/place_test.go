@@ -109,6 +109,16 @@ table inet coe-bridge {
 		iifname "coe0" tcp dport 6640-6644 counter packets 0 bytes 0 drop comment "from coe0 not to database ports 6640-6644"
 		iifname "coe0" tcp dport 12379-12380 counter packets 0 bytes 0 drop comment "from coe0 not to database ports 12379-12380"
 	}
+
+	chain no-forward {
+		type filter hook forward priority filter; policy accept;
+		iifgroup 3086 counter packets 0 bytes 0 drop comment "from links of pods only through OVN"
+	}
+
+	chain own-pods {
+		type filter hook input priority filter; policy accept;
+		iifgroup 3086 counter packets 0 bytes 0 drop comment "from links of pods only through OVN"
+	}
 }`), strings.TrimSpace(run("nft list table inet coe-bridge")))
 
 	fewer := place()
@@ -118,7 +128,7 @@ table inet coe-bridge {
 	for _, taken := range []string{"delete table inet coe-bridge", "flush chain inet coe-bridge databases-here", "flush chain inet coe-bridge databases-there"} {
 		run("nft " + taken)
 		twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, fewer)) })
-		require.Equal(t, 4, strings.Count(run("nft list table inet coe-bridge"), " drop "), taken)
+		require.Equal(t, 6, strings.Count(run("nft list table inet coe-bridge"), " drop "), taken)
 	}
 	run("nft delete chain ip coe-bridge way-out; nft add chain ip coe-bridge way-out '{ type filter hook output priority 0; }'")
 	twice(t, func() (bool, error) { return putRules(ns, w) })

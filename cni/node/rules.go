@@ -50,9 +50,26 @@ type rule struct {
 // rules returns the rules of the node.
 func (w wanted) rules() []rule {
 	if w.isolated {
-		return append(isolatedRules(), databaseRules(linkPrefix+"*", w.databases, databasesHere)...)
+		return slices.Concat(podRules(), isolatedRules(), databaseRules(linkPrefix+"*", w.databases, databasesHere))
 	}
-	return append(w.managementRules(), databaseRules(linkName, w.databases, databasesHere, databasesThere)...)
+	return slices.Concat(podRules(), w.managementRules(), databaseRules(linkName, w.databases, databasesHere, databasesThere))
+}
+
+// podRules returns the rules that drop packets from the links of pods, to the node and through it. Only
+// beside the userspace datapath of Open vSwitch does the kernel see them, if a pod sends them to the MAC
+// address of its link's other end. OVN has not judged them: they would bypass policies, and the rules for
+// traffic that comes through the switch.
+func podRules() []rule {
+	drop := slices.Concat(inByGroup(links.Group), dropped())
+	return []rule{
+		{ownPods, "from links of pods only through OVN", drop},
+		{noForward, "from links of pods only through OVN", drop},
+	}
+}
+
+// dropped counts packets and drops them.
+func dropped() []expr.Any {
+	return []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}}
 }
 
 // isolatedRules returns the rules for the links of isolated namespaces:
@@ -65,18 +82,12 @@ func (w wanted) rules() []rule {
 // no-forward  drops everything that the node would forward to or from these links. Otherwise a
 //
 //	pod could reach other namespaces and other networks through its node.
-//
-// Both drop packets from the links of pods. Only beside the userspace datapath of Open vSwitch
-// does the kernel see these, before OVN has judged them.
 func isolatedRules() []rule {
-	drop := []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}}
 	own := linkPrefix + "*"
 	return []rule{
-		{ownPods, "from links of pods only through OVN", slices.Concat(inByGroup(links.Group), drop)},
-		{ownPods, fmt.Sprintf("from %s only from pods that are routed there", own), slices.Concat(inBy(own), noRouteBack(), drop)},
-		{noForward, "from links of pods only through OVN", slices.Concat(inByGroup(links.Group), drop)},
-		{noForward, fmt.Sprintf("from %s nowhere else", own), slices.Concat(inBy(own), drop)},
-		{noForward, fmt.Sprintf("to %s from nowhere else", own), slices.Concat(outBy(own, expr.CmpOpEq), drop)},
+		{ownPods, fmt.Sprintf("from %s only from pods that are routed there", own), slices.Concat(inBy(own), noRouteBack(), dropped())},
+		{noForward, fmt.Sprintf("from %s nowhere else", own), slices.Concat(inBy(own), dropped())},
+		{noForward, fmt.Sprintf("to %s from nowhere else", own), slices.Concat(outBy(own, expr.CmpOpEq), dropped())},
 	}
 }
 
@@ -122,7 +133,7 @@ func databaseRules(links string, further []uint16, chains ...string) (all []rule
 		for _, ports := range ranges {
 			all = append(all, rule{
 				chain, fmt.Sprintf("from %s not to database ports %d-%d", links, ports[0], ports[1]),
-				slices.Concat(inBy(links), tcpTo(ports[0], ports[1]), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}}),
+				slices.Concat(inBy(links), tcpTo(ports[0], ports[1]), dropped()),
 			})
 		}
 	}
@@ -211,6 +222,8 @@ func (w wanted) chains() []*nftables.Chain {
 		},
 		filter(tableBoth(), databasesHere, nftables.ChainHookInput),
 		filter(tableBoth(), databasesThere, nftables.ChainHookForward),
+		filter(tableBoth(), noForward, nftables.ChainHookForward),
+		filter(tableBoth(), ownPods, nftables.ChainHookInput),
 	}
 }
 
