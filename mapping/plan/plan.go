@@ -180,7 +180,8 @@ type network struct {
 // state is what a network is mapped to.
 type state struct {
 	model    netvirt.Model
-	rows     []ovn.Row
+	written  *ovn.Written
+	rows     []ovn.Row // of written
 	problems []coe.Problem
 }
 
@@ -216,8 +217,11 @@ func (n *network) put(ctx context.Context, in *input) (s state, err error) {
 	}
 	s = n.state()
 	s.problems = append(s.problems, refused...)
-	s.rows, err = ovn.Rows(s.model, "")
-	return s, err
+	if s.written, err = ovn.Preview(s.model, ""); err != nil {
+		return s, err
+	}
+	s.rows = s.written.Rows()
+	return s, nil
 }
 
 // state maps the network.

@@ -60,17 +60,13 @@ func RowsOfPolicies(ctx context.Context, cluster *manifest.Set, settings mapping
 	if err != nil {
 		return nil, nil, fmt.Errorf("list rows of policies: %w", err)
 	}
-	joined, err := ovn.Joined(s.model, "", netvirt.InterfaceName(namespace, name, "", true))
-	if err != nil {
-		return nil, nil, err
-	}
 	var problems []coe.Problem
 	for _, p := range s.problems {
 		if p.Kind == "pod" && p.Namespace == namespace && p.Name == name && p.Reason != coe.NotEnforced {
 			problems = append(problems, p)
 		}
 	}
-	return policyRows(s.rows, joined), problems, nil
+	return policyRows(s.rows, s.written.Joined(netvirt.InterfaceName(namespace, name, "", true))), problems, nil
 }
 
 // policyRows selects the rows of a pod, given the UUIDs of the groups and sets that it is a member of.

@@ -35,44 +35,13 @@ var naming = map[string][]string{
 	nb.StaticMACBindingTable:         {"logical_port", "ip"},
 }
 
-// Rows returns the rows that Write makes of a model in an empty database, sorted by table
-// and name. It uses the encoding of Write and connects to no server. It fails if an
+// Written is a database after Write has written a model to it. It was empty before.
+type Written struct{ ahead *stage }
+
+// Preview writes a model with the encoding of Write, and connects to no server. It fails if an
 // object refers to an object that is not in the model. An empty owner means the default
 // of Config.
-func Rows(m netvirt.Model, owner string) ([]Row, error) {
-	ahead, err := written(m, owner)
-	if err != nil {
-		return nil, err
-	}
-	set := &ovsdb.RowSet{}
-	for k, g := range ahead.groups {
-		rows, _ := ahead.encode(k, g.objects, ahead.look)
-		set.Rows = append(set.Rows, rows.Rows...)
-		set.Links = append(set.Links, rows.Links...)
-	}
-	return list(set), nil
-}
-
-// Joined returns the UUIDs of the Port_Groups and Address_Sets that an interface of a model is a
-// member of, as Rows does.
-func Joined(m netvirt.Model, owner, iface string) ([]string, error) {
-	ahead, err := written(m, owner)
-	if err != nil {
-		return nil, err
-	}
-	k := netvirt.Key{Kind: netvirt.KindInterface, Name: iface}
-	rows, _ := ahead.encode(k, ahead.group(k).objects, ahead.look)
-	var joined []string
-	for _, l := range rows.Links {
-		if l.Table.Name == nb.PortGroupTable || l.Table.Name == nb.AddressSetTable {
-			joined = append(joined, l.Parent)
-		}
-	}
-	return joined, nil
-}
-
-// written returns an empty database to which a model is written.
-func written(m netvirt.Model, owner string) (*stage, error) {
+func Preview(m netvirt.Model, owner string) (*Written, error) {
 	cfg := Config{Owner: owner}
 	cfg.setDefaults()
 	ahead := newMirror(codec.Codec{Owner: cfg.Owner}).stage()
@@ -81,7 +50,30 @@ func written(m netvirt.Model, owner string) (*stage, error) {
 			return nil, fmt.Errorf("list northbound rows: %w", err)
 		}
 	}
-	return ahead, nil
+	return &Written{ahead}, nil
+}
+
+// Rows returns all rows, sorted by table and name.
+func (w *Written) Rows() []Row {
+	set := &ovsdb.RowSet{}
+	for k, g := range w.ahead.groups {
+		rows, _ := w.ahead.encode(k, g.objects, w.ahead.look)
+		set.Rows = append(set.Rows, rows.Rows...)
+		set.Links = append(set.Links, rows.Links...)
+	}
+	return list(set)
+}
+
+// Joined returns the UUIDs of the Port_Groups and Address_Sets that an interface is a member of.
+func (w *Written) Joined(iface string) (joined []string) {
+	k := netvirt.Key{Kind: netvirt.KindInterface, Name: iface}
+	rows, _ := w.ahead.encode(k, w.ahead.group(k).objects, w.ahead.look)
+	for _, l := range rows.Links {
+		if l.Table.Name == nb.PortGroupTable || l.Table.Name == nb.AddressSetTable {
+			joined = append(joined, l.Parent)
+		}
+	}
+	return joined
 }
 
 // Role says what the row is for among the rows of its object; empty if there is one for each table.

@@ -31,8 +31,9 @@ func TestRowsMatchWrite(t *testing.T) {
 		model := w.Model().Select(b.Kinds())
 		require.NoError(t, b.Write(t.Context(), netvirt.Diff(netvirt.Model{}, model)))
 
-		rows, err := ovn.Rows(model, owner)
+		preview, err := ovn.Preview(model, owner)
 		require.NoError(t, err)
+		rows := preview.Rows()
 		predicted := map[string]map[string]any{}
 		for _, r := range rows {
 			columns := map[string]any{}
@@ -148,8 +149,9 @@ func TestJoined(t *testing.T) {
 		}
 		w.Join()
 		model := w.Model()
-		rows, err := ovn.Rows(model, "")
+		preview, err := ovn.Preview(model, "")
 		require.NoError(t, err)
+		rows := preview.Rows()
 		ports := map[string]ovn.Row{}
 		for _, r := range rows {
 			if r.Table == "Logical_Switch_Port" {
@@ -160,8 +162,7 @@ func TestJoined(t *testing.T) {
 			if k.Kind != netvirt.KindInterface {
 				continue
 			}
-			joined, err := ovn.Joined(model, "", k.Name)
-			require.NoError(t, err)
+			joined := preview.Joined(k.Name)
 			for _, r := range rows {
 				members, _ := r.Columns["ports"].([]string)
 				switch {
@@ -175,7 +176,7 @@ func TestJoined(t *testing.T) {
 	}
 }
 
-// TestRows: rows are named and sorted for people, and Rows refuses a model with a dangling
+// TestRows: rows are named and sorted for people, and Preview refuses a model with a dangling
 // reference.
 func TestRows(t *testing.T) {
 	m := netvirt.Model{}
@@ -187,8 +188,9 @@ func TestRows(t *testing.T) {
 			ELAN: "192.0.2.1:default", VPN: "default", Prefix: netip.MustParsePrefix("10.11.2.0/29"), Gateway: netip.MustParseAddr("10.11.2.1"),
 		},
 	)
-	rows, err := ovn.Rows(m, "")
+	preview, err := ovn.Preview(m, "")
 	require.NoError(t, err)
+	rows := preview.Rows()
 	var listed []string
 	for _, r := range rows {
 		listed = append(listed, r.Table+": "+r.Name)
@@ -211,6 +213,6 @@ func TestRows(t *testing.T) {
 	require.Equal(t, []string{rows[1].UUID}, rows[0].Columns["ports"])
 
 	delete(m, netvirt.Key{Kind: netvirt.KindVPNInstance, Name: "default"})
-	_, err = ovn.Rows(m, "")
+	_, err = ovn.Preview(m, "")
 	require.ErrorContains(t, err, "it refers to vpn-instance default, which is not in the database")
 }
