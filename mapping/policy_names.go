@@ -24,20 +24,17 @@ import (
 //	peers:HASH                      RemoteGroup of the peers of a rule
 //	peers:HASH:tcp:8080:http        the pods of peers:HASH that have a named port
 //	peers:HASH:tcp:8080:http:ipv4   the same, for one family
-//	shop:peers:HASH                 RemoteGroup of one namespace, if namespaces are isolated
+//	shop:peers:HASH                 RemoteGroup of one namespace, if namespaces are isolated or a policy
+//	                                exceeds coe.MaxOtherNumbers
 //	node:192.168.33.12              RemoteGroup of the addresses of a node
 
 // aclName returns the name of the ACL of the pods of a namespace that a selector selects.
 func aclName(namespace, selector string, port *coe.ContainerPort) string {
-	return escape(namespace) + ":pods:" + digest(selector) + portSuffix(port)
-}
-
-func isolatingName(namespace string, d netvirt.Direction) string {
-	return escape(namespace) + ":isolated:" + string(d)
+	return netvirt.NamePart(namespace) + ":pods:" + digest(selector) + portSuffix(port)
 }
 
 func nodeACLName(namespace string, node netip.Addr) string {
-	return escape(namespace) + ":node:" + node.String()
+	return netvirt.NamePart(namespace) + ":node:" + node.String()
 }
 
 func nodeGroupName(node netip.Addr) string { return "node:" + node.String() }
@@ -52,7 +49,7 @@ func portSuffix(port *coe.ContainerPort) string {
 	if port == nil {
 		return ""
 	}
-	return fmt.Sprintf(":%s:%d:%s", port.Protocol, port.Port, escape(port.Name))
+	return fmt.Sprintf(":%s:%d:%s", port.Protocol, port.Port, netvirt.NamePart(port.Name))
 }
 
 // groupName returns the name of a group without a port: a hash of its content. Equal peers of
@@ -74,7 +71,7 @@ func groupName(g *group) string {
 	slices.Sort(lines)
 	name := "peers:" + digest(strings.Join(slices.Compact(lines), "\n"))
 	if g.namespace != "" {
-		name = escape(g.namespace) + ":" + name
+		name = netvirt.NamePart(g.namespace) + ":" + name
 	}
 	return name
 }
@@ -100,27 +97,12 @@ func policyNames(all []*coe.PolicySpec) map[*coe.PolicySpec]string {
 	}
 	names := make(map[*coe.PolicySpec]string, len(all))
 	for _, p := range all {
-		names[p] = escape(p.Name)
+		names[p] = netvirt.NamePart(p.Name)
 		if count[name{p.Namespace, p.Name}] > 1 {
-			names[p] += "~" + escape(p.UID)
+			names[p] += "~" + netvirt.NamePart(p.UID)
 		}
 	}
 	return names
-}
-
-// escape returns a text with every character as %HH that a part of a name must not have.
-// Names of Kubernetes have none.
-func escape(s string) string {
-	var out strings.Builder
-	for _, c := range []byte(s) {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '.', c == '_':
-			out.WriteByte(c)
-		default:
-			fmt.Fprintf(&out, "%%%02x", c)
-		}
-	}
-	return out.String()
 }
 
 // digest returns 128 bits of a hash.

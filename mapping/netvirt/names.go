@@ -108,3 +108,23 @@ func hash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])
 }
+
+// IsolatingACLName returns the name of the ACL that isolates pods of a namespace in a direction.
+func IsolatingACLName(namespace string, d Direction) string {
+	return NamePart(namespace) + ":isolated:" + string(d)
+}
+
+// NamePart returns a text with every character as %HH that a part of a name of an ACL, an ACE or a
+// RemoteGroup must not have. Names of Kubernetes have none.
+func NamePart(s string) string {
+	var out strings.Builder
+	for _, c := range []byte(s) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '.', c == '_':
+			out.WriteByte(c)
+		default:
+			fmt.Fprintf(&out, "%%%02x", c)
+		}
+	}
+	return out.String()
+}

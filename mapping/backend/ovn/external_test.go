@@ -2,6 +2,7 @@ package ovn_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -133,6 +134,37 @@ func TestBlockedPolicy(t *testing.T) {
 			write(t, b, netvirt.Model{})
 		})
 	}
+}
+
+// TestBlockedAddressSet: if an external address set has the name of a remote group's, rules with the group have
+// no row, so that the external addresses have no effect. The other rules are not affected.
+func TestBlockedAddressSet(t *testing.T) {
+	server := ovsdb.Start(t)
+	b := open(t, server)
+	group := netvirt.RemoteGroup{Name: "peers:1"}
+	all := loggedModel(false, false)
+	all.Add(group, netvirt.ACE{
+		ACL: "a:pods", Namespace: "a", Name: "ingress:db:0:ipv4", Direction: netvirt.Ingress, Family: netvirt.IPv4, Remote: group.Name,
+	})
+	rules := func() string { return server.NBCtl(t, "--bare", "--columns=match", "find", "ACL", "priority=1001") }
+	const name, match = "coe_bridge..peers.3a1..ip4", "ip4.src == $coe_bridge..peers.3a1..ip4"
+	server.NBCtl(t, "create", "Address_Set", "name="+name, "addresses=10.1.0.9")
+	var rejected *netvirt.RejectedError
+	require.ErrorAs(t, b.Write(t.Context(), netvirt.Diff(nil, all)), &rejected)
+	require.Equal(t, []netvirt.Key{group.Key()}, rejected.Keys)
+	require.NotContains(t, rules(), match)
+	require.Contains(t, rules(), "tcp.dst == {8080}")
+	without := maps.Clone(all)
+	delete(without, group.Key())
+	have, err := b.Read(t.Context())
+	require.NoError(t, err)
+	backendtest.Agree(t, without, have)
+
+	server.NBCtl(t, "destroy", "Address_Set", name)
+	write(t, b, all)
+	require.Contains(t, rules(), match)
+	write(t, b, without)
+	require.NotContains(t, rules(), match)
 }
 
 // TestDamage: every change that an external writer makes to a row of ours is found by

@@ -177,6 +177,7 @@ func TestACLRows(t *testing.T) {
 	m.Add(
 		netvirt.ACL{Name: "web:in", Namespace: "web", Isolates: netvirt.Ingress},
 		netvirt.ACL{Name: "web:out", Namespace: "web", Isolates: netvirt.Egress},
+		netvirt.RemoteGroup{Name: "peers"},
 		netvirt.ACE{
 			ACL: "web:in", Namespace: "web", Name: "ingress-1", Direction: netvirt.Ingress, Family: netvirt.IPv4, Remote: "peers",
 			Ports: "sctp,tcp:80,tcp:443,udp:50-60",
@@ -207,7 +208,8 @@ func TestACLRows(t *testing.T) {
 	require.Len(t, links, len(have))
 }
 
-// TestLogRows: an ACL that logs has these columns, and others have none of them.
+// TestLogRows: an ACL that logs has these columns, and others have none of them. ACLs of a namespace with one
+// direction and verdict share a meter.
 func TestLogRows(t *testing.T) {
 	long := strings.Repeat("n", 60)
 	m := netvirt.Model{}
@@ -216,6 +218,7 @@ func TestLogRows(t *testing.T) {
 		netvirt.ACL{Name: "web:isolated:egress", Namespace: "web", Isolates: netvirt.Egress},
 		netvirt.ACL{Name: "web:pods", Namespace: "web", Logs: true},
 		netvirt.ACL{Name: "long", Namespace: long, Logs: true},
+		netvirt.ACL{Name: long + ":isolated:egress", Namespace: long, Isolates: netvirt.Egress, Logs: true},
 		netvirt.ACE{ACL: "web:pods", Namespace: "web", Name: "ingress:web:0:ipv4", Direction: netvirt.Ingress, Family: netvirt.IPv4},
 		netvirt.ACE{ACL: "web:pods", Namespace: "web", Name: `a"\ é`, Direction: netvirt.Ingress, Family: netvirt.IPv4},
 		netvirt.ACE{ACL: "long", Namespace: long, Name: "egress:1", Direction: netvirt.Egress, Family: netvirt.IPv4},
@@ -237,6 +240,8 @@ func TestLogRows(t *testing.T) {
 			bands[o.UUID] = o
 		}
 	}
+	require.Len(t, limits, 4)
+	used := map[string][]string{}
 	for _, r := range rows {
 		acl, ok := r.Value.(*nb.ACL)
 		switch {
@@ -245,16 +250,21 @@ func TestLogRows(t *testing.T) {
 			have = append(have, *acl.Severity+" "+*acl.Name)
 			require.LessOrEqual(t, len(*acl.Name), 63)
 			require.Equal(t, 100, bands[limits[*acl.Meter]].Rate)
-			delete(limits, *acl.Meter)
+			used[*acl.Meter] = append(used[*acl.Meter], *acl.Severity+" "+acl.Direction)
 		default:
 			require.True(t, acl.Name == nil && acl.Severity == nil && acl.Meter == nil)
 		}
 	}
 	require.ElementsMatch(t, []string{
 		"warning web:isolated:ingress", "info web:ingress:web:0:ipv4", "info web:a____",
-		"info " + long[:54] + "~273c4fbe", "info " + long[:54] + "~e793b83e",
+		"info " + long[:54] + "~273c4fbe", "info " + long[:54] + "~e793b83e", "warning " + long[:54] + "~8ad55cde",
 	}, have)
-	require.Empty(t, limits, "each ACL has a meter of its own")
+	require.Equal(t, map[string][]string{
+		"owner..web.3aisolated.3aingress.3adrop":          {"warning to-lport"},
+		"owner..web.3aisolated.3aingress.3aallow":         {"info to-lport", "info to-lport"},
+		"owner.." + long + ".3aisolated.3aegress.3adrop":  {"warning from-lport"},
+		"owner.." + long + ".3aisolated.3aegress.3aallow": {"info from-lport", "info from-lport"},
+	}, used)
 }
 
 // isolatedPods returns the model of pods with numbers and a UID, of which each may connect to each other. A rule

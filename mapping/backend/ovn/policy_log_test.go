@@ -1,6 +1,7 @@
 package ovn_test
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -16,14 +17,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
-// loggedModel returns liveModel with one isolated pod: everybody may connect to its port 8080, and it
-// may connect to nobody.
+// loggedModel returns liveModel with one isolated pod: everybody may connect to its port 8080, and by other
+// rules to some ports of UDP. It may connect to nobody.
 func loggedModel(drops, all bool) netvirt.Model {
 	m := liveModel(false)
 	m.Add(
@@ -38,11 +40,20 @@ func loggedModel(drops, all bool) netvirt.Model {
 			SecurityGroups: netvirt.NewNameList("a:isolated:ingress", "a:isolated:egress", "a:pods"),
 		},
 	)
+	for _, port := range loggedUDP {
+		m.Add(netvirt.ACE{
+			ACL: "a:pods", Namespace: "a", Name: fmt.Sprintf("ingress:udp-%d:0:ipv4", port), Direction: netvirt.Ingress, Family: netvirt.IPv4,
+			Ports: netvirt.PortList(fmt.Sprintf("udp:%d", port)),
+		})
+	}
 	return m
 }
 
+// loggedUDP are the ports of UDP that rules of loggedModel allow.
+var loggedUDP = []uint16{9001, 9002, 9003, 9004, 9005}
+
 // TestPolicyLog: on a real OVN, the log of ovn-controller names what dropped or allowed a packet. Its
-// rate is limited for each ACL.
+// rate is limited for all ACLs of a namespace with one direction and verdict.
 func TestPolicyLog(t *testing.T) {
 	lab := ovnhost.ForTest(t, "host1")
 	b, err := ovn.New(ovn.Config{Endpoints: lab.NB.Remote}, slog.New(slog.DiscardHandler))
@@ -84,7 +95,7 @@ func TestPolicyLog(t *testing.T) {
 	begin, drops := time.Now(), 0
 	most := func() int { return 100 * int(time.Since(begin).Seconds()+2) }
 	require.Eventually(t, func() bool {
-		flood(t, lab, livePods[outside], livePods[inside], 5000)
+		flood(t, lab, livePods[outside], livePods[inside], open8080, 5000)
 		drops = dropped(t, lab, "a:isolated:ingress")
 		return drops > 3*most()
 	}, 30*time.Second, 10*time.Millisecond)
@@ -93,6 +104,15 @@ func TestPolicyLog(t *testing.T) {
 	require.LessOrEqual(t, lines, most())
 	require.Greater(t, lines, 50)
 	t.Logf("%d packets dropped in %s, %d logged", drops, time.Since(begin), lines)
+
+	// The rules of a namespace share the limit, so that more policies do not log more.
+	begin = time.Now()
+	for range 4 {
+		for _, port := range loggedUDP {
+			flood(t, lab, livePods[outside], livePods[inside], port, 5000)
+		}
+	}
+	limit := most()
 
 	apply(false, false)
 	before, since := -1, time.Now() // ovn-controller writes what it has in its queue
@@ -104,6 +124,10 @@ func TestPolicyLog(t *testing.T) {
 	}, 30*time.Second, 50*time.Millisecond)
 	probe()
 	require.Len(t, logged(t, lab, ""), before)
+	lines = len(logged(t, lab, `name="a:ingress:udp-`))
+	require.LessOrEqual(t, lines, limit)
+	require.Greater(t, lines, 50)
+	t.Logf("%d packets allowed in %s, %d logged", 20*5000, time.Since(begin), lines)
 	for _, table := range []string{"Meter", "Meter_Band"} {
 		rows, err := lab.NBCtl(t.Context(), "--bare", "--columns=_uuid", "list", table)
 		require.NoError(t, err)
@@ -145,17 +169,17 @@ func dropped(t *testing.T, lab *ovnhost.Lab, acl string) (sum int) {
 	return sum
 }
 
-// flood sends datagrams from one pod to another.
-func flood(t *testing.T, lab *ovnhost.Lab, from, to livePod, packets int) {
+// flood sends datagrams from one pod to a port of another.
+func flood(t *testing.T, lab *ovnhost.Lab, from, to livePod, port uint16, packets int) {
 	t.Helper()
-	at := net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(to.address), open8080))
+	at := net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(to.address), port))
 	require.NoError(t, lab.In(from.iface(), func() error {
 		conn, err := net.DialUDP("udp", nil, at)
 		if err != nil {
 			return err
 		}
 		for range packets {
-			if _, err := conn.Write([]byte("x")); err != nil {
+			if _, err := conn.Write([]byte("x")); err != nil && !errors.Is(err, unix.ECONNREFUSED) {
 				return err
 			}
 		}

@@ -27,6 +27,7 @@ const (
 	roleHairpin   = "hairpin"   // allows a pod to reach itself through a service
 	roleDHCP      = "dhcp"      // allows requests for an address
 	roleACE       = "ace "      // and the name of the ACE
+	roleMeter     = "meter "    // and the verdict of the packets that it counts
 )
 
 func aclKey(name string) netvirt.Key { return netvirt.Key{Kind: netvirt.KindACL, Name: name} }
@@ -62,8 +63,9 @@ func escape(name string) string {
 }
 
 // encodeACL adds the port group of an ACL, with an ACL of OVN for each ACE, and those that
-// isolate. Ports are added to the group by encodePort.
-func (c Codec) encodeACL(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model) {
+// isolate. Ports are added to the group by encodePort. An ACE whose remote group does not exist has no
+// row, because an external address set could have the name of the group's.
+func (c Codec) encodeACL(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
 	o, ok := head[netvirt.ACL](objects, k)
 	if !ok {
 		return
@@ -80,9 +82,12 @@ func (c Codec) encodeACL(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model
 	}
 	for _, e := range each[netvirt.ACE](objects) {
 		group.ExternalIDs[idACE+e.Name] = aceText(e)
+		if e.Remote != "" && look(remoteGroupKey(e.Remote)) == nil {
+			continue
+		}
 		row := c.groupACL(set, k, roleACE+e.Name, e.Direction, priorityAllow, nb.ACLActionAllowRelated, c.aceMatch(e))
 		if o.Logs {
-			c.log(set, k, row, o.Namespace+":"+e.Name, nb.ACLSeverityInfo)
+			log(row, o.Namespace+":"+e.Name, nb.ACLSeverityInfo, c.meterName(netvirt.IsolatingACLName(o.Namespace, e.Direction), allowed))
 		}
 	}
 	set.Add(group)
@@ -99,7 +104,9 @@ func (c Codec) isolate(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ACL) {
 	at, related := o.Isolates, nb.ACLActionAllowRelated
 	row := c.groupACL(set, k, roleIsolate, at, priorityIsolate, nb.ACLActionDrop, "ip")
 	if o.Logs {
-		c.log(set, k, row, o.Name, nb.ACLSeverityWarning)
+		log(row, o.Name, nb.ACLSeverityWarning, c.meterName(o.Name, dropped))
+		c.meter(set, k, dropped)
+		c.meter(set, k, allowed)
 	}
 	c.groupACL(set, k, roleDiscovery, at, priorityAllow, related, "(nd || nd_rs || nd_ra)")
 	if at == netvirt.Ingress {
@@ -128,22 +135,40 @@ func (c Codec) groupACL(set *ovsdb.RowSet, k netvirt.Key, role string, at netvir
 	return acl
 }
 
-// logRate is the number of packets that a node logs for an ACL in a second.
+// verdict is what an ACL decides about packets.
+type verdict string
+
+const (
+	dropped verdict = "drop"
+	allowed verdict = "allow"
+)
+
+// logRate is the number of packets with one verdict that a node logs in a second for a direction of a
+// namespace.
 const logRate = 100
 
-// log lets ovn-controller log the packets that match an ACL. Each ACL has a Meter, so that a busy
-// ACL does not hide the lines of others. The Meter is created and deleted with the ACL.
-func (c Codec) log(set *ovsdb.RowSet, k netvirt.Key, acl *nb.ACL, name string, severity nb.ACLSeverity) {
-	role := acl.ExternalIDs[IDRole]
+// log lets ovn-controller log the packets that match an ACL, as far as a Meter allows it.
+func log(acl *nb.ACL, name string, severity nb.ACLSeverity, meter string) {
+	acl.Log, acl.Name, acl.Severity, acl.Meter = true, new(logName(name)), &severity, &meter
+}
+
+// meter adds a Meter for the ACLs of a namespace with a direction and a verdict. They share its rate, so
+// that a tenant cannot multiply it by policies. It belongs to the ACL that isolates in this direction: without that
+// one there are no ACLs for it.
+func (c Codec) meter(set *ovsdb.RowSet, k netvirt.Key, v verdict) {
+	role := roleMeter + string(v)
 	band := &nb.MeterBand{
 		UUID: c.uuid(nb.MeterBandTable, k, role), Action: nb.MeterBandActionDrop, Rate: logRate, ExternalIDs: c.mark(k, role),
 	}
-	meter := &nb.Meter{
-		UUID: c.uuid(nb.MeterTable, k, role), Name: acl.UUID, Unit: nb.MeterUnitPktps, Bands: []string{band.UUID}, ExternalIDs: c.mark(k, role),
-	}
 	set.Add(band)
-	set.Add(meter)
-	acl.Log, acl.Name, acl.Severity, acl.Meter = true, new(logName(name)), &severity, &meter.Name
+	set.Add(&nb.Meter{
+		UUID: c.uuid(nb.MeterTable, k, role), Name: c.meterName(k.Name, v), Unit: nb.MeterUnitPktps, Bands: []string{band.UUID}, ExternalIDs: c.mark(k, role),
+	})
+}
+
+// meterName returns the name of a Meter of the ACL that isolates.
+func (c Codec) meterName(isolating string, v verdict) string {
+	return c.matchName(isolating + ":" + string(v))
 }
 
 // maxLogName is the maximum length of ACL.name.

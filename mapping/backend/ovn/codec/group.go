@@ -21,7 +21,8 @@
 //	                                                                     on the transit: Logical_Router_Static_Route, -Policy
 //	node-port     NodePort                                               Logical_Switch_Port, Logical_Router_Static_Route, Static_MAC_Binding
 //	remote-group  RemoteGroup                                            Address_Set per family
-//	acl           ACL, ACE…                                              Port_Group, ACLs; a Meter with a Meter_Band per logged ACL
+//	acl           ACL, ACE…                                              Port_Group, ACLs; if it isolates and logs, two Meters with
+//	                                                                     a Meter_Band each
 //	interface     Interface, ELANInterface, MACEntry…, VPNInterface,     Logical_Switch_Port; for an address outside its subnet:
 //	              Adjacency…, InterfaceACL                               Logical_Router_Static_Routes, -Policy, Static_MAC_Binding
 //	service       Service, ServiceVIP…, FloatingIP…                      Load_Balancer per protocol
@@ -110,7 +111,7 @@ func (c Codec) Encode(head netvirt.Key, objects netvirt.Model, look Lookup) *ovs
 	case netvirt.KindRemoteGroup:
 		c.encodeRemoteGroup(set, head, objects)
 	case netvirt.KindACL:
-		c.encodeACL(set, head, objects)
+		c.encodeACL(set, head, objects, look)
 	case netvirt.KindService:
 		c.encodeService(set, head, objects, look)
 	}

@@ -36,7 +36,7 @@ var Northbound = ovsdb.NewDatabase(nb.Schema(), []ovsdb.TableType{
 // switch ports, the largest table, are decoded while the server works on the rest.
 var ReadOrder = tablesOf(
 	nb.LoadBalancerGroupTable, nb.StaticMACBindingTable, nb.LogicalRouterTable, nb.LogicalSwitchTable,
-	nb.PortGroupTable, nb.AddressSetTable, nb.LogicalSwitchPortTable,
+	nb.AddressSetTable, nb.PortGroupTable, nb.LogicalSwitchPortTable,
 	nb.LogicalRouterPortTable, nb.LogicalRouterStaticRouteTable, nb.LogicalRouterPolicyTable, nb.ACLTable, nb.MeterTable, nb.MeterBandTable,
 	nb.LoadBalancerTable, nb.DHCPOptionsTable,
 )
