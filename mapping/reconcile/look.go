@@ -64,8 +64,9 @@ func (l *Loop) look(ctx context.Context) {
 	}
 	for _, s := range l.lookAt(scopes) {
 		want, problems := l.want(s)
-		differs := len(l.diff(s, want, complete)) > 0
-		l.mapped(s, revision, want, problems)
+		changes, held := l.diff(s, want, complete)
+		differs := len(changes) > 0
+		l.mapped(s, revision, want, slices.Concat(problems, held))
 		l.found(s, differs)
 		if !differs {
 			l.programmed([]netvirt.Scope{s}, revision, complete)

@@ -244,7 +244,9 @@ func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, 
 	for _, s := range scopes {
 		want, problems := l.want(s)
 		wanted[s] = want
-		changes = append(changes, l.diff(s, want, complete)...)
+		some, held := l.diff(s, want, complete)
+		changes = append(changes, some...)
+		problems = slices.Concat(problems, held)
 		l.mapped(s, revision, want, problems)
 		if l.cfg.Listener != nil {
 			l.cfg.Listener.Mapped(s, problems)
@@ -415,13 +417,13 @@ func rejectedProblem(k netvirt.Key, s netvirt.Scope, err error) coe.Problem {
 // While the sources are not complete, it returns only changes that create objects. An interface
 // that moves to another pod would be changed, so it has to wait. A new interface with ACLs waits too:
 // the backend may have entries and members of former policies. New objects that refer
-// to such an interface, directly or not, wait with it.
-func (l *Loop) diff(s netvirt.Scope, want netvirt.Parts, complete bool) []netvirt.Change {
+// to such an interface, directly or not, wait with it. The problems name the pods that wait.
+func (l *Loop) diff(s netvirt.Scope, want netvirt.Parts, complete bool) ([]netvirt.Change, []coe.Problem) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	changes := netvirt.DiffParts(l.have[s], want)
 	if complete {
-		return changes
+		return changes, nil
 	}
 	held := map[netvirt.Key]bool{}
 	for _, c := range changes {
@@ -434,9 +436,24 @@ func (l *Loop) diff(s netvirt.Scope, want netvirt.Parts, complete bool) []netvir
 			held[c.Key()] = true
 		}
 	}
-	return slices.DeleteFunc(changes, func(c netvirt.Change) bool {
+	changes = slices.DeleteFunc(changes, func(c netvirt.Change) bool {
 		return c.Old != nil || held[c.Key()] || needs(c.New, held, want)
 	})
+	return changes, waiting(s, want, held)
+}
+
+// waiting returns a problem for each pod with an interface that is held.
+func waiting(s netvirt.Scope, want netvirt.Parts, held map[netvirt.Key]bool) (problems []coe.Problem) {
+	for k := range held {
+		if i, found := want.Get(k).(netvirt.Interface); found {
+			problems = append(problems, coe.Problem{
+				Namespace: string(s), Kind: "pod", UID: i.PodUID, Name: i.Pod, Reason: coe.Waiting,
+				Message: fmt.Sprintf("interface %s waits until the bridge has listed everything: the backend may have rules of former policies, or a former pod, and nothing is changed before", i.Name),
+			})
+		}
+	}
+	slices.SortFunc(problems, func(a, b coe.Problem) int { return cmp.Compare(a.Message, b.Message) })
+	return problems
 }
 
 // needs reports whether an object refers, directly or not, to an object that is held.

@@ -293,7 +293,7 @@ func TestNameOfOtherPodWaits(t *testing.T) {
 }
 
 // TestNewPodWithACLsWaits: the backend has a former entry of an ACL, and it is not certain that it is gone. A
-// new pod with the ACL waits, one without ACLs does not.
+// new pod with the ACL waits, and a problem says so. A pod without ACLs does not wait.
 func TestNewPodWithACLsWaits(t *testing.T) {
 	w := newWorld()
 	acl := netvirt.ACL{Name: "a:isolated:ingress", Namespace: "a", Isolates: netvirt.Ingress}
@@ -317,10 +317,18 @@ func TestNewPodWithACLsWaits(t *testing.T) {
 	for _, o := range []netvirt.Object{netvirt.Interface{Name: "a:pod"}, netvirt.InterfaceACL{Interface: "a:pod"}, netvirt.VPNInterface{Name: "a:pod"}} {
 		require.Nil(t, m[o.Key()], "%s", o.Key())
 	}
+	var problems []string
+	for _, s := range l.Status().Scopes {
+		for _, p := range s.Problems {
+			problems = append(problems, fmt.Sprintf("%s %s %s: %s", p.Reason, p.Kind, p.UID, p.Message[:len("interface a:pod waits")]))
+		}
+	}
+	require.Equal(t, []string{"Waiting pod uid: interface a:pod waits"}, problems)
 
 	w.set(func() { w.complete = true })
 	l.Mark("a")
 	w.requireInSync(t, l)
+	requireNoProblem(t, l)
 }
 
 func TestBackendFails(t *testing.T) {

@@ -25,7 +25,7 @@ func podOf(namespace, address string) netvirt.Model {
 		netvirt.ELANInstance{Name: elan},
 		netvirt.VPNInstance{Name: namespace, Namespace: namespace, Transit: "100:1"},
 		netvirt.Subnet{ELAN: elan, VPN: namespace, Prefix: prefix, Gateway: prefix.Addr()},
-		netvirt.Interface{Name: name, Namespace: namespace, ParentInterface: netvirt.PortName(name, "uid")},
+		netvirt.Interface{Name: name, Namespace: namespace, Pod: "pod", PodUID: "uid", ParentInterface: netvirt.PortName(name, "uid")},
 		netvirt.ELANInterface{Name: name, Namespace: namespace, ELAN: elan},
 		netvirt.MACEntry{Interface: name, Namespace: namespace, Address: addr},
 		netvirt.VPNInterface{Name: name, Namespace: namespace, VPN: namespace},

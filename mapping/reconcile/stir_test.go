@@ -41,7 +41,8 @@ func TestObserveIsWokenAfterTheLoopKnowsTheWrite(t *testing.T) {
 	require.NoError(t, err)
 	<-l.written
 	want, _ := l.want("shop")
-	require.NoError(t, l.write(ctx, l.diff("shop", want, true)))
+	changes, _ := l.diff("shop", want, true)
+	require.NoError(t, l.write(ctx, changes))
 	require.Empty(t, l.written, "nothing is awaited yet")
 	require.Empty(t, l.awaited())
 
