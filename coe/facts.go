@@ -145,7 +145,7 @@ const (
 	NoName          Reason = "NoName"          // the pod has no name
 	NoNode          Reason = "NoNode"          // the pod names no node
 	NoAddress       Reason = "NoAddress"       // no pool serves the pod, and it requests no address
-	Waiting         Reason = "Waiting"         // an address is being chosen
+	Waiting         Reason = "Waiting"         // something that it needs is not chosen or known yet
 	PoolExhausted   Reason = "PoolExhausted"   // every address of the pool is taken
 	AddressTaken    Reason = "AddressTaken"    // another interface has the address
 	NameTaken       Reason = "NameTaken"       // another pod, or another namespace's instance, has the name

@@ -31,8 +31,8 @@ type PolicySpec struct {
 // never changed, only replaced.
 type PolicySet struct {
 	// Policies are of all namespaces and of the cluster; sorted by namespace, name and UID. Each
-	// name of Unknown has an UnknownProfile. A policy of Excess is here without its rules, and
-	// isolates its pods in both directions.
+	// name of Unknown has an UnknownProfile. A policy of Excess is here as it is enforced: without its
+	// rules, or with a Namespace in named ports of its egress rules.
 	Policies []*PolicySpec
 	// Profiles are the security profiles that pods or namespaces name, with these namespaces and
 	// the namespaces of these pods, sorted.
@@ -40,7 +40,7 @@ type PolicySet struct {
 	// Unknown are the names in Profiles that no access list has.
 	Unknown map[string]bool
 	// Excess names, by UID of a policy, the limit that it exceeds with the policies of its namespace
-	// before it.
+	// before it, and what follows from it.
 	Excess map[string]string
 	// Namespaces has the labels that sources report for namespaces. LabelsOf also knows the labels of
 	// a namespace that is not reported.
@@ -96,6 +96,11 @@ const (
 // belongs to none.
 func (f Family) Has(a netip.Addr) bool { return f == 0 || a.IsValid() && a.Is4() == (f == IPv4) }
 
+// LeavesNamespace reports whether the rule can match pods outside of the policy's namespace.
+func (r *PolicyRule) LeavesNamespace() bool {
+	return len(r.Peers) == 0 || slices.ContainsFunc(r.Peers, func(p PolicyPeer) bool { return p.Block != nil || p.Namespaces != nil })
+}
+
 // PolicyPeer is the other end of allowed traffic: a block of addresses, or pods.
 type PolicyPeer struct {
 	// Block, if not nil, is the peer; the selectors do not count.
@@ -135,6 +140,8 @@ type PolicyPort struct {
 	Protocol string // "tcp", "udp", "sctp"
 	// Name names container ports of the destination. Each pod has its own numbers for a name.
 	Name string
+	// Namespace, if not empty, limits a named port to pods of this namespace.
+	Namespace string
 	// First and Last are the range of numbers if there is no name. If they are 0, all ports of
 	// the protocol match.
 	First, Last uint16

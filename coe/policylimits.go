@@ -9,7 +9,9 @@ import (
 )
 
 // Limits for all network policies of a namespace. In the order of a PolicySet, a policy that exceeds
-// one together with the policies before it fails closed.
+// one together with the policies before it fails closed: it allows nothing. Above MaxOtherNumbers only
+// the named ports of its egress rules fail closed for pods of other namespaces, because tenants of these
+// namespaces choose the numbers.
 const (
 	// MaxNamespaceRules is the maximum number of rules, and of numbers for their named ports. A named
 	// port of a rule counts once for each number that pods of the namespace have for it, and at
@@ -18,17 +20,29 @@ const (
 	// MaxNamespaceGroups is the maximum number of different lists of peers with a namespaceSelector.
 	// A pod of any namespace can be in all these lists, and is a row in each.
 	MaxNamespaceGroups = 256
+	// MaxOtherNumbers is the maximum number of numbers that pods of all namespaces have for the named
+	// ports of egress rules that can lead to other namespaces. Each rule counts apart.
+	MaxOtherNumbers = 2_500
 )
 
 // policyUse is how much of the limits for a namespace a policy needs.
 type policyUse struct {
 	rules  int               // without the numbers of named ports
 	named  map[NamedPort]int // uses of named ports
+	others map[NamedPort]int // uses of named ports of all namespaces
 	groups map[[sha256.Size]byte]bool
 }
 
 func newPolicyUse(p *PolicySpec) *policyUse {
-	u := &policyUse{named: map[NamedPort]int{}, groups: map[[sha256.Size]byte]bool{}}
+	u := &policyUse{named: map[NamedPort]int{}, others: map[NamedPort]int{}, groups: map[[sha256.Size]byte]bool{}}
+	for i := range p.Egress.Rules {
+		rule := &p.Egress.Rules[i]
+		for _, port := range rule.Ports {
+			if port.Name != "" && rule.LeavesNamespace() {
+				u.others[NamedPort{Name: port.Name, Protocol: port.Protocol}]++
+			}
+		}
+	}
 	for rule := range p.rules() {
 		u.rules++
 		for _, port := range rule.Ports {
@@ -64,8 +78,8 @@ func peersKey(peers []PolicyPeer) [sha256.Size]byte {
 
 // namespaceUse is how much of the limits the policies of a namespace need so far.
 type namespaceUse struct {
-	rules  int
-	groups map[[sha256.Size]byte]bool
+	rules, others int
+	groups        map[[sha256.Size]byte]bool
 }
 
 // add adds the use of a policy. If that exceeds a limit, it changes nothing and names the limit.
@@ -95,18 +109,44 @@ func (n *namespaceUse) add(u *policyUse, numbers func(NamedPort) int) (excess st
 	return ""
 }
 
-// closedPolicies returns what stands for the policies of a namespace that exceed a limit for all its
-// policies. numbers returns how many numbers the pods of the namespace have for a named port.
-func closedPolicies(policies []*PolicySpec, use func(*PolicySpec) *policyUse, numbers func(NamedPort) int) map[*PolicySpec]*PolicySpec {
+// addOthers adds the numbers of named ports of all namespaces. If they exceed the limit, it changes
+// nothing and names the limit.
+func (n *namespaceUse) addOthers(u *policyUse, numbers func(NamedPort) int) (excess string) {
+	others := n.others
+	for port, uses := range u.others {
+		others += uses * numbers(port)
+	}
+	if others > MaxOtherNumbers {
+		return fmt.Sprintf("pods of all namespaces have more than %d numbers for the named ports of egress rules to other namespaces, in it and the policies of the namespace before it",
+			MaxOtherNumbers)
+	}
+	n.others = others
+	return ""
+}
+
+// limitedPolicy is what stands for a policy that exceeds a limit for its namespace.
+type limitedPolicy struct {
+	*PolicySpec
+	excess string // the limit, and what follows from it
+}
+
+// limitedPolicies returns what stands for the policies of a namespace that exceed a limit for all its
+// policies. numbers returns how many numbers the pods of a namespace have for a named port; of all
+// namespaces if the port has none.
+func limitedPolicies(policies []*PolicySpec, use func(*PolicySpec) *policyUse, numbers func(NamedPort) int) map[*PolicySpec]limitedPolicy {
 	slices.SortFunc(policies, comparePolicies)
 	total := namespaceUse{groups: map[[sha256.Size]byte]bool{}}
-	closed := map[*PolicySpec]*PolicySpec{}
+	limited := map[*PolicySpec]limitedPolicy{}
 	for _, p := range policies {
 		if excess := total.add(use(p), numbers); excess != "" {
-			closed[p] = p.closed(excess)
+			limited[p] = limitedPolicy{p.closed(excess),
+				excess + "; it isolates the pods that it selects, and allows nothing: use another namespace, or remove policies or rules"}
+		} else if excess := total.addOthers(use(p), numbers); excess != "" {
+			limited[p] = limitedPolicy{p.narrowed(),
+				excess + "; a named port of its egress rules means only pods of its own namespace: use numbers instead of names"}
 		}
 	}
-	return closed
+	return limited
 }
 
 // comparePolicies is the order of a PolicySet.
@@ -114,18 +154,43 @@ func comparePolicies(a, b *PolicySpec) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 }
 
-// closed returns what stands for a policy that is invalid: it isolates its pods in both directions, and
-// has no rules.
+// Close makes a policy fail closed: it isolates its pods in both directions, and has no rules. A
+// selector above a limit selects all pods. invalid says what is wrong, if something is.
+func (p *PolicySpec) Close(invalid string) {
+	p.Invalid, p.Ingress = invalid, PolicySide{Isolates: true}
+	p.Egress = p.Ingress
+	if p.Pods.Excess() != "" {
+		p.Pods = Selector{}
+	}
+}
+
+// closed returns a copy of a policy that fails closed.
 func (p *PolicySpec) closed(invalid string) *PolicySpec {
-	side := PolicySide{Isolates: true}
-	out := &PolicySpec{Policy: p.Policy, Pods: p.Pods, Ingress: side, Egress: side}
-	out.Invalid = invalid
-	return out
+	out := *p
+	out.Close(invalid)
+	return &out
+}
+
+// narrowed returns what stands for a policy if named ports of its egress rules must not mean pods of
+// other namespaces.
+func (p *PolicySpec) narrowed() *PolicySpec {
+	out := *p
+	out.Egress.Rules = slices.Clone(p.Egress.Rules)
+	for i := range out.Egress.Rules {
+		rule := &out.Egress.Rules[i]
+		rule.Ports = slices.Clone(rule.Ports)
+		for j := range rule.Ports {
+			if port := &rule.Ports[j]; port.Name != "" {
+				port.Namespace = p.Namespace
+			}
+		}
+	}
+	return &out
 }
 
 // LimitPolicies returns policies in the order of a PolicySet. A policy that exceeds a limit for its
 // namespace is replaced by what stands for it. numbers returns how many numbers the pods of a
-// namespace have for a named port.
+// namespace have for a named port; of all namespaces if the port has none.
 func LimitPolicies(policies []*PolicySpec, numbers func(NamedPort) int) []*PolicySpec {
 	all := slices.SortedFunc(slices.Values(policies), comparePolicies)
 	for first := 0; first < len(all); {
@@ -134,9 +199,9 @@ func LimitPolicies(policies []*PolicySpec, numbers func(NamedPort) int) []*Polic
 			end++
 		}
 		if all[first].Namespace != "" { // access lists have no limits for a namespace
-			closed := closedPolicies(all[first:end], newPolicyUse, numbers)
+			limited := limitedPolicies(all[first:end], newPolicyUse, numbers)
 			for i, p := range all[first:end] {
-				all[first+i] = cmp.Or(closed[p], p)
+				all[first+i] = cmp.Or(limited[p].PolicySpec, p)
 			}
 		}
 		first = end
@@ -145,7 +210,7 @@ func LimitPolicies(policies []*PolicySpec, numbers func(NamedPort) int) []*Polic
 }
 
 // limitPolicies finds the policies of the marked namespaces that exceed a limit for their namespace. If
-// a policy is closed now, or no longer, its peers have other memberships.
+// a policy exceeds one now, or no longer, its peers have other memberships.
 func (tx *Tx) limitPolicies() {
 	s := tx.store
 	for name := range tx.limited {
@@ -155,17 +220,17 @@ func (tx *Tx) limitPolicies() {
 				policies = append(policies, p)
 			}
 		}
-		before := s.policy.closed[name]
-		now := closedPolicies(policies, func(p *PolicySpec) *policyUse { return s.policy.uses[p] }, func(n NamedPort) int { return s.policy.numbers[n] })
+		before := s.policy.limited[name]
+		now := limitedPolicies(policies, func(p *PolicySpec) *policyUse { return s.policy.uses[p] }, func(n NamedPort) int { return s.policy.numbers[n] })
 		for _, p := range policies {
-			if (before[p] == nil) != (now[p] == nil) {
+			if before[p].excess != now[p].excess {
 				tx.stalePolicies()
 				tx.dirty[name] = true
 				tx.markDestinations(p)
 			}
 		}
-		if s.policy.closed[name] = now; len(now) == 0 {
-			delete(s.policy.closed, name)
+		if s.policy.limited[name] = now; len(now) == 0 {
+			delete(s.policy.limited, name)
 		}
 	}
 }

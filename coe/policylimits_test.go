@@ -120,3 +120,43 @@ func TestClosedPolicyMarksItsPeers(t *testing.T) {
 	step(func(tx *coe.Tx) { tx.DeletePod(coe.Kubernetes, "p") })
 	require.Empty(t, s.Cluster().PolicySet.Excess)
 }
+
+// Tenants choose the numbers of named ports of their pods. Above a limit, a named port of an egress rule means
+// only pods of the policy's namespace. The rest of the policy stays.
+func TestNumbersOfOtherNamespaces(t *testing.T) {
+	var r recorder
+	s := coe.NewStore(r.changed, coe.Kubernetes)
+	egress := func(uid string, rules int) *coe.PolicySpec {
+		p := policyOf(uid, "shop", namedRules(1)...)
+		p.Egress = coe.PolicySide{Isolates: true, Rules: namedRules(rules)}
+		return p
+	}
+	policies := []*coe.PolicySpec{egress("a", 24), egress("b", 2), egress("c", 1)}
+	policies[1].Egress.Rules[1].Ports = append(policies[1].Egress.Rules[1].Ports, coe.PolicyPort{Protocol: "udp", First: 53, Last: 53})
+	s.Update(func(tx *coe.Tx) {
+		tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "own", Namespace: "shop", Name: "own", Ports: coe.NewContainerPorts(tcp("http", 80))})
+		for _, p := range policies {
+			tx.PutPolicy(coe.Kubernetes, p)
+		}
+	})
+	require.Empty(t, s.Cluster().PolicySet.Excess)
+	r.take()
+
+	s.Update(func(tx *coe.Tx) {
+		tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "many", Namespace: "other", Name: "many", Ports: coe.NewContainerPorts(httpPorts(100)...)})
+	})
+	require.Equal(t, []string{"other", "shop"}, r.take()[0].Namespaces)
+	set := s.Cluster().PolicySet
+	require.Len(t, set.Excess, 1, "a policy after it may need less")
+	require.Contains(t, set.Excess["b"], "more than 2500 numbers")
+	require.Equal(t, policies[1].Ingress, set.Policies[1].Ingress)
+	own := coe.PolicyPort{Protocol: "tcp", Name: "http", Namespace: "shop"}
+	require.Equal(t, []coe.PolicyRule{{Ports: []coe.PolicyPort{own}}, {Ports: []coe.PolicyPort{own, {Protocol: "udp", First: 53, Last: 53}}}}, set.Policies[1].Egress.Rules)
+	require.Equal(t, set.Policies, coe.LimitPolicies(policies, func(n coe.NamedPort) int {
+		return map[coe.NamedPort]int{{Name: "http", Protocol: "tcp"}: 100, {Name: "http", Protocol: "tcp", Namespace: "shop"}: 1}[n]
+	}))
+
+	s.Update(func(tx *coe.Tx) { tx.DeletePod(coe.Kubernetes, "many") })
+	require.Empty(t, s.Cluster().PolicySet.Excess)
+	require.Contains(t, r.take()[0].Namespaces, "shop")
+}

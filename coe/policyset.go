@@ -17,12 +17,12 @@ type policyState struct {
 	users map[NamedPort]map[string]int
 	// named counts the pods and the Namespaces that name a security profile, by namespace.
 	named map[string]map[string]int
-	// numbers counts the numbers that pods of a namespace have for a named port.
+	// numbers counts the numbers that pods of a namespace, or of all, have for a named port.
 	numbers map[NamedPort]int
-	// uses has what each policy of a namespace needs of the limits for all its policies, and closed
+	// uses has what each policy of a namespace needs of the limits for all its policies, and limited
 	// what stands for the policies that exceed one, by namespace.
-	uses   map[*PolicySpec]*policyUse
-	closed map[string]map[*PolicySpec]*PolicySpec
+	uses    map[*PolicySpec]*policyUse
+	limited map[string]map[*PolicySpec]limitedPolicy
 	// unlisted has the origins that say apart whether their policies are complete: true if not.
 	unlisted map[Origin]bool
 }
@@ -41,9 +41,9 @@ func (s *Store) policySet() *PolicySet {
 	}
 	for name, ns := range s.namespaces {
 		for uid, p := range ns.policies {
-			if closed := s.policy.closed[name][p]; closed != nil {
-				p = closed
-				set.exceed(uid, closed.Invalid)
+			if limited, found := s.policy.limited[name][p]; found {
+				p = limited.PolicySpec
+				set.exceed(uid, limited.excess)
 			}
 			set.Policies = append(set.Policies, p)
 		}
@@ -310,22 +310,26 @@ func (tx *Tx) countPort(port ContainerPort, namespace string, by int) {
 	if !count(ports, port, namespace, by) {
 		return
 	}
-	tx.countNumber(NamedPort{Name: port.Name, Protocol: port.Protocol, Namespace: namespace}, by)
+	name := NamedPort{Name: port.Name, Protocol: port.Protocol}
 	everywhere := before == 0 || len(ports[port]) == 0
-	for ns := range tx.store.policy.users[NamedPort{Name: port.Name, Protocol: port.Protocol}] {
+	if everywhere {
+		tx.countNumber(name, by)
+	}
+	for ns := range tx.store.policy.users[name] {
 		if everywhere || ns == namespace {
 			tx.stalePolicies()
-			tx.dirty[ns] = true
+			tx.dirty[ns], tx.limited[ns] = true, true
 		}
 	}
+	name.Namespace = namespace
+	tx.countNumber(name, by)
 }
 
-// countNumber follows that the pods of a namespace have one number more (by is 1) or less (-1) for a
-// named port.
+// countNumber follows that the pods of a namespace, or of all, have one number more (by is 1) or less
+// (-1) for a named port.
 func (tx *Tx) countNumber(name NamedPort, by int) {
 	numbers := tx.store.policy.numbers
 	if numbers[name] += by; numbers[name] == 0 {
 		delete(numbers, name)
 	}
-	tx.limited[name.Namespace] = true
 }

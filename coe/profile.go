@@ -110,8 +110,7 @@ func (s *Selector) Profile() string {
 // UnknownProfile returns what stands for a security profile that an object names and that does
 // not exist: the pods have no connections.
 func UnknownProfile(name string) *PolicySpec {
-	closed := PolicySide{Isolates: true}
-	return &PolicySpec{
-		Policy: Policy{Name: name, Kind: AccessList}, Pods: ProfileSelector(name), Ingress: closed, Egress: closed,
-	}
+	p := &PolicySpec{Policy: Policy{Name: name, Kind: AccessList}, Pods: ProfileSelector(name)}
+	p.Close("")
+	return p
 }

@@ -121,7 +121,7 @@ func NewStore(changed func(Changed), origins ...Origin) *Store {
 			unlisted: map[Origin]bool{},
 			numbers:  map[NamedPort]int{},
 			uses:     map[*PolicySpec]*policyUse{},
-			closed:   map[string]map[*PolicySpec]*PolicySpec{},
+			limited:  map[string]map[*PolicySpec]limitedPolicy{},
 		},
 	}
 	for _, o := range []Origin{RESTCONF, Kubernetes} {

@@ -78,16 +78,19 @@ func (b *builder) portsOfSCTP() {
 		return
 	}
 	for _, p := range b.PolicySet.Policies {
-		if p.Namespace == b.Namespace && slices.ContainsFunc(slices.Concat(p.Ingress.Rules, p.Egress.Rules), allowsPortOfSCTP) {
-			b.unenforced(string(p.Kind), p.UID, p.Name,
-				"the backend cannot match ports of SCTP: connections of SCTP that the policy allows for some ports are dropped; allow all ports of SCTP, or use another backend")
+		if p.Namespace == b.Namespace && allowsPortOfSCTP(p) {
+			b.unenforced(string(p.Kind), p.UID, p.Name, noPortsOfSCTP)
 		}
 	}
 }
 
-func allowsPortOfSCTP(r coe.PolicyRule) bool {
-	return slices.ContainsFunc(r.Ports, func(p coe.PolicyPort) bool {
-		return p.Protocol == string(netvirt.SCTP) && (p.Name != "" || p.Last != 0)
+const noPortsOfSCTP = "the backend cannot match ports of SCTP: connections of SCTP that it allows for some ports are dropped; allow all ports of SCTP, or use another backend"
+
+func allowsPortOfSCTP(p *coe.PolicySpec) bool {
+	return slices.ContainsFunc(slices.Concat(p.Ingress.Rules, p.Egress.Rules), func(r coe.PolicyRule) bool {
+		return slices.ContainsFunc(r.Ports, func(p coe.PolicyPort) bool {
+			return p.Protocol == string(netvirt.SCTP) && (p.Name != "" || p.Last != 0)
+		})
 	})
 }
 

@@ -100,7 +100,7 @@ func (b *builder) build() {
 	b.services()
 	b.exposures()
 	b.notEnforced()
-	b.closedPolicies()
+	b.limitedPolicies()
 	b.profiles()
 	if len(b.rest) > 0 {
 		b.parts[""] = &netvirt.Part{Model: b.rest}

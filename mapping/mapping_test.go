@@ -388,7 +388,7 @@ func TestPortsOfSCTP(t *testing.T) {
 		require.Len(t, problems, 1, "%+v", c.port)
 		require.Equal(t, "p", problems[0].UID)
 		require.Equal(t, coe.NotEnforced, problems[0].Reason)
-		require.Contains(t, problems[0].Message, "connections of SCTP that the policy allows for some ports are dropped")
+		require.Contains(t, problems[0].Message, "connections of SCTP that it allows for some ports are dropped")
 	}
 }
 

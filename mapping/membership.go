@@ -42,16 +42,15 @@ func (b *builder) waitForPolicies() {
 	}
 }
 
-// closedPolicies adds a problem for each policy that exceeds a limit for the namespace.
-func (b *builder) closedPolicies() {
+// limitedPolicies adds a problem for each policy that exceeds a limit for the namespace.
+func (b *builder) limitedPolicies() {
 	if b.policies == nil || len(b.PolicySet.Excess) == 0 {
 		return
 	}
 	for _, p := range b.Policies {
 		if excess := b.PolicySet.Excess[p.UID]; excess != "" {
 			b.problems = append(b.problems, coe.Problem{
-				Namespace: p.Namespace, Kind: string(p.Kind), UID: p.UID, Name: p.Name, Reason: coe.TooLarge,
-				Message: excess + "; it isolates the pods that it selects, and allows nothing: use another namespace, or remove policies or rules",
+				Namespace: p.Namespace, Kind: string(p.Kind), UID: p.UID, Name: p.Name, Reason: coe.TooLarge, Message: excess,
 			})
 		}
 	}
@@ -81,7 +80,22 @@ func (b *builder) membership(p *coe.Pod, l *coe.Lease) *membership {
 }
 
 // empty reports whether the policies mean nothing for the pods of the namespace.
-func (n *namespacePolicies) empty() bool { return len(n.subjects)+len(n.groups) == 0 }
+func (n *namespacePolicies) empty() bool { return len(n.subjects)+len(n.profiles)+len(n.groups) == 0 }
+
+// of returns the subjects that pods with some labels are among.
+func (n *namespacePolicies) of(labels coe.Labels) (all []*subjects) {
+	for _, s := range n.subjects {
+		if s.selector.Matches(labels) {
+			all = append(all, s)
+		}
+	}
+	for name := range labels.Profiles() {
+		if s := n.profiles[name]; s != nil {
+			all = append(all, s)
+		}
+	}
+	return all
+}
 
 // member returns the membership of the pods of a namespace with a memberKey.
 func (n *namespacePolicies) member(namespace string, key memberKey) member {
@@ -89,10 +103,7 @@ func (n *namespacePolicies) member(namespace string, key memberKey) member {
 	labels := coe.PodLabels(n.labels, key.labels)
 	var acls, groups []string
 	isolated := map[netvirt.Direction]bool{}
-	for _, s := range n.subjects {
-		if !s.selector.Matches(labels) {
-			continue
-		}
+	for _, s := range n.of(labels) {
 		isolated[netvirt.Ingress] = isolated[netvirt.Ingress] || s.ingress
 		isolated[netvirt.Egress] = isolated[netvirt.Egress] || s.egress
 		for _, a := range s.acls {
@@ -104,7 +115,7 @@ func (n *namespacePolicies) member(namespace string, key memberKey) member {
 	for d, is := range isolated {
 		if is {
 			m.isolated = true
-			acls = append(acls, isolatingName(namespace, d))
+			acls = append(acls, netvirt.IsolatingACLName(namespace, d))
 		}
 	}
 	if m.isolated {
@@ -179,7 +190,7 @@ func (b *builder) acls() {
 	}
 	log := b.policyLog()
 	isolated := map[netvirt.Direction]bool{}
-	for _, s := range b.policies.subjects {
+	for _, s := range b.policies.allSubjects() {
 		isolated[netvirt.Ingress] = isolated[netvirt.Ingress] || s.ingress
 		isolated[netvirt.Egress] = isolated[netvirt.Egress] || s.egress
 		for _, a := range s.acls {
@@ -191,7 +202,7 @@ func (b *builder) acls() {
 	}
 	for d, is := range isolated {
 		if is {
-			b.rest.Add(netvirt.ACL{Name: isolatingName(b.Namespace, d), Namespace: b.Namespace, Isolates: d, Logs: log != ""})
+			b.rest.Add(netvirt.ACL{Name: netvirt.IsolatingACLName(b.Namespace, d), Namespace: b.Namespace, Isolates: d, Logs: log != ""})
 		}
 	}
 	for node, e := range b.elans {

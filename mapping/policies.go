@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -176,8 +177,12 @@ func (c *policies) addRule(s *subjects, namespace string, e entry, r *coe.Policy
 				continue
 			}
 			named[port] = true
+			peers := all
+			if port.Namespace != "" {
+				peers = c.within(port.Namespace, all)
+			}
 			for _, number := range c.numbers(namespace, e.direction, r, port) {
-				c.addNamed(s, namespace, e, all, coe.ContainerPort{Name: port.Name, Protocol: port.Protocol, Port: number})
+				c.addNamed(s, namespace, e, peers, coe.ContainerPort{Name: port.Name, Protocol: port.Protocol, Port: number})
 			}
 		} else {
 			numeric = append(numeric, netvirt.PortRange{Protocol: netvirt.Protocol(port.Protocol), First: port.First, Last: port.Last})
@@ -193,8 +198,7 @@ func (c *policies) addRule(s *subjects, namespace string, e entry, r *coe.Policy
 // of the namespace alone, unless an egress rule has other peers.
 func (c *policies) numbers(namespace string, d netvirt.Direction, r *coe.PolicyRule, port coe.PolicyPort) []uint16 {
 	name := coe.NamedPort{Name: port.Name, Protocol: port.Protocol}
-	isOther := func(p coe.PolicyPeer) bool { return p.Block != nil || p.Namespaces != nil }
-	if d == netvirt.Ingress || c.isolated || len(r.Peers) > 0 && !slices.ContainsFunc(r.Peers, isOther) {
+	if d == netvirt.Ingress || c.isolated || port.Namespace != "" || !r.LeavesNamespace() {
 		name.Namespace = namespace
 	}
 	return c.set.NamedPorts[name]
@@ -227,7 +231,7 @@ type familyGroup struct {
 // there are prefixes, each family has a group.
 func (c *policies) withPort(namespace string, g *group, port *coe.ContainerPort) []familyGroup {
 	if g == nil {
-		g = c.newGroup(namespace, []coe.PolicyPeer{{Namespaces: &coe.Selector{}}})
+		g = c.newGroup(namespace, everyPod)
 	}
 	with := *g
 	with.port = port
@@ -245,6 +249,20 @@ func (c *policies) withPort(namespace string, g *group, port *coe.ContainerPort)
 		}
 	}
 	return both
+}
+
+// everyPod are the pods of all namespaces, as peers.
+var everyPod = []coe.PolicyPeer{{Namespaces: &coe.Selector{}}}
+
+// within returns the members of a group in a namespace. If the group is nil, these are all its pods.
+func (c *policies) within(namespace string, g *group) *group {
+	if g == nil {
+		g = c.newGroup(namespace, everyPod)
+	}
+	own := *g
+	own.namespace = namespace
+	own.name = groupName(&own)
+	return &own
 }
 
 // ofFamily returns the addresses of one family.
@@ -375,8 +393,16 @@ func (c *policies) addCluster(m netvirt.Model, v coe.ClusterView) {
 // namespacePolicies is what policies mean for the pods of one namespace.
 type namespacePolicies struct {
 	labels   coe.Labels
-	subjects []*subjects     // sorted by selector
+	subjects []*subjects // of network policies
+	// profiles are the subjects of security profiles, by name. A tenant can name thousands that do not
+	// exist, so no pod is compared with all of them.
+	profiles map[string]*subjects
 	groups   []*membersGroup // sorted by name
+}
+
+// allSubjects returns the subjects of network policies and of security profiles.
+func (n *namespacePolicies) allSubjects() []*subjects {
+	return slices.AppendSeq(slices.Clone(n.subjects), maps.Values(n.profiles))
 }
 
 // membersGroup is a group, with its selectors that count in a namespace.
@@ -390,11 +416,14 @@ func (c *policies) namespace(name string) *namespacePolicies {
 	if known := c.namespaces[name]; known != nil {
 		return known
 	}
-	n := &namespacePolicies{labels: c.set.LabelsOf(name)}
+	n := &namespacePolicies{labels: c.set.LabelsOf(name), profiles: map[string]*subjects{}}
 	for _, s := range c.subjects[name] {
-		n.subjects = append(n.subjects, s)
+		if profile := s.selector.Profile(); profile != "" {
+			n.profiles[profile] = s
+		} else {
+			n.subjects = append(n.subjects, s)
+		}
 	}
-	slices.SortFunc(n.subjects, func(a, b *subjects) int { return cmp.Compare(a.key, b.key) })
 	for _, g := range c.groups {
 		if g.namespace != "" && g.namespace != name {
 			continue

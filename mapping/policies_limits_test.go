@@ -100,3 +100,67 @@ func TestPolicyAboveALimitOfItsNamespace(t *testing.T) {
 	require.Equal(t, []int{200, 0}, rules)
 	require.Len(t, ends[0].Policies(coe.Egress), 1, "a closed policy isolates in both directions")
 }
+
+// Above the limit for numbers of other namespaces, a named port of an egress rule has the pods of the
+// policy's namespace alone, in the model and in the answers of mapping/policy.
+func TestNamedPortsAboveTheLimitOfOthers(t *testing.T) {
+	http := coe.ContainerPort{Name: "http", Protocol: "tcp", Port: 8080}
+	var pods []*coe.Pod
+	world := policy.World{}
+	for _, namespace := range []string{"default", "other"} {
+		pods = append(pods, &coe.Pod{UID: namespace, Namespace: namespace, Name: "busybox1", Ports: coe.NewContainerPorts(http)})
+		world.Pods = append(world.Pods, policy.Pod{Namespace: namespace, Name: "busybox1", Ports: []coe.ContainerPort{http}})
+	}
+	for i := range 25 {
+		many := make([]coe.ContainerPort, 101)
+		for n := range many {
+			many[n] = coe.ContainerPort{Name: "http", Protocol: "tcp", Port: uint16(101*i + n + 1)}
+		}
+		pods = append(pods, &coe.Pod{UID: fmt.Sprint("many", i), Namespace: "other", Name: fmt.Sprint("many", i), Ports: coe.NewContainerPorts(many...)})
+		world.Pods = append(world.Pods, policy.Pod{Namespace: "other", Name: fmt.Sprint("many", i), Ports: many})
+	}
+	p := &coe.PolicySpec{
+		Policy: coe.Policy{UID: "p", Namespace: "default", Name: "p", Kind: coe.NetworkPolicy},
+		Egress: coe.PolicySide{Isolates: true, Rules: []coe.PolicyRule{{Ports: []coe.PolicyPort{{Protocol: "tcp", Name: "http"}}}}},
+	}
+	world.Policies = []*coe.PolicySpec{p}
+	store := coe.NewStore(nil, coe.Kubernetes)
+	store.Update(func(tx *coe.Tx) {
+		tx.SetComplete(coe.Kubernetes)
+		for _, pod := range pods {
+			tx.PutPod(coe.Kubernetes, pod)
+		}
+		tx.PutPolicy(coe.Kubernetes, p)
+	})
+	v := view()
+	addPod(&v, uid1, "busybox1", "10.11.2.28")
+	v.PolicySet, v.Policies = store.Cluster().PolicySet, []*coe.Policy{&p.Policy}
+	got, problems := mapping.Map(v, settings)
+	require.Len(t, problems, 1)
+	require.Equal(t, coe.TooLarge, problems[0].Reason)
+	require.Contains(t, problems[0].Message, "use numbers instead of names")
+	cluster, _ := mapping.Cluster(store.Cluster(), settings)
+	rules := 0
+	for _, o := range got {
+		if ace, is := o.(netvirt.ACE); is && ace.Ports != "" {
+			rules++
+			require.Equal(t, netvirt.PortList("tcp:8080"), ace.Ports)
+			group := cluster[netvirt.RemoteGroup{Name: ace.Remote}.Key()].(netvirt.RemoteGroup)
+			require.Equal(t, "default", group.Namespace)
+		}
+	}
+	require.Equal(t, 1, rules)
+
+	judge := policy.Compile(world)
+	end := func(namespace string) policy.End {
+		ends, _ := judge.Pod(namespace, "busybox1")
+		return ends[0]
+	}
+	ports := judge.OpenPorts(end("default"), end("other"))
+	require.Empty(t, ports)
+	require.False(t, judge.Allowed(end("default"), end("other"), policy.Port{Protocol: "tcp", Number: 8080}))
+	world.Pods = append(world.Pods, policy.Pod{Namespace: "default", Name: "db", Ports: []coe.ContainerPort{http}})
+	judge = policy.Compile(world)
+	db, _ := judge.Pod("default", "db")
+	require.True(t, judge.Allowed(end("default"), db[0], policy.Port{Protocol: "tcp", Number: 8080}))
+}

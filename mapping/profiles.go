@@ -44,16 +44,26 @@ func (b *builder) namedProfiles(kind, uid, name string, labels coe.Labels) {
 	})
 }
 
+// quoted returns names for a message, which must be short: each pod can have one, and tenants choose the
+// names.
 func quoted(names []string) string {
-	texts := make([]string, len(names))
-	for i, name := range names {
-		texts[i] = fmt.Sprintf("%q", name)
+	const most, longest = 3, 64
+	var texts []string
+	for _, name := range names[:min(len(names), most)] {
+		if len(name) > longest {
+			name = strings.ToValidUTF8(name[:longest], "") + "…"
+		}
+		texts = append(texts, fmt.Sprintf("%q", name))
+	}
+	if more := len(names) - most; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(texts, ", ")
 }
 
-// profileProblems returns a problem for each access list that no object names, and for each with an
-// entry for the pods of a profile that does not exist. An invalid list has its own problem.
+// profileProblems returns a problem for each access list that no object names, that the backend cannot
+// enforce, or that has an entry for the pods of a profile that does not exist. An invalid list has its own
+// problem.
 func (s Settings) profileProblems(set *coe.PolicySet) (problems []coe.Problem) {
 	if set == nil || s.Limits.NoACLs {
 		return nil
@@ -73,6 +83,9 @@ func (s Settings) profileProblems(set *coe.PolicySet) (problems []coe.Problem) {
 		if len(set.Profiles[name]) == 0 && p.Invalid == "" {
 			add(coe.NotEnforced, "the access list has no effect, because no pod and no namespace names it as a security profile: name it with the annotation "+
 				coe.ProfilesAnnotation+", or delete it")
+		}
+		if s.Limits.NoSCTPPorts && len(set.Profiles[name]) > 0 && allowsPortOfSCTP(p) {
+			add(coe.NotEnforced, noPortsOfSCTP)
 		}
 		if unknown := unknownRemotes(p, lists); len(unknown) > 0 {
 			add(coe.ProfileUnknown, fmt.Sprintf("entries with the remote-group-id %s permit nothing, because no access list has that name: create it, or correct the entries",

@@ -2,6 +2,7 @@ package mapping_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -61,4 +62,41 @@ func requireContains(t *testing.T, problems []string, parts ...string) {
 	for i, part := range parts {
 		require.Contains(t, problems[i], part)
 	}
+}
+
+// A message about profiles that do not exist is short, because each pod can have one.
+func TestMessageAboutManyProfiles(t *testing.T) {
+	var names []string
+	for i := range 16 {
+		names = append(names, fmt.Sprintf("%02d%s", i, strings.Repeat("\u00e9", 120)))
+	}
+	store := coe.NewStore(nil, coe.Kubernetes)
+	store.Update(func(tx *coe.Tx) {
+		tx.SetComplete(coe.Kubernetes)
+		tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "p", Namespace: "shop", Name: "web", NoNetwork: true, Labels: coe.Labels{}.WithProfiles(names...)})
+	})
+	_, problems := mapping.Scope(store, "shop", mapping.Settings{})
+	require.Len(t, problems, 1)
+	require.Contains(t, problems[0].Message, `profile "00é`)
+	require.Contains(t, problems[0].Message, `, and 13 more: create`)
+	require.Less(t, len(problems[0].Message), 512)
+}
+
+// If the backend cannot match ports of SCTP, a list that pods name and that allows some is a problem.
+func TestProfileWithPortsOfSCTP(t *testing.T) {
+	list := coe.UnknownProfile("ports")
+	list.UID = "l"
+	list.Ingress.Rules = []coe.PolicyRule{{Ports: []coe.PolicyPort{{Protocol: "sctp", First: 7, Last: 7}}}}
+	store := coe.NewStore(nil, coe.Kubernetes)
+	store.Update(func(tx *coe.Tx) {
+		tx.SetComplete(coe.Kubernetes)
+		tx.PutPolicy(coe.Kubernetes, list)
+		tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "p", Namespace: "shop", Name: "web", Labels: coe.Labels{}.WithProfiles("ports")})
+	})
+	_, problems := mapping.Scope(store, netvirt.Cluster, mapping.Settings{})
+	require.Empty(t, problems)
+	_, problems = mapping.Scope(store, netvirt.Cluster, mapping.Settings{Limits: netvirt.Limits{NoSCTPPorts: true}})
+	require.Len(t, problems, 1)
+	require.Equal(t, coe.NotEnforced, problems[0].Reason)
+	require.Contains(t, problems[0].Message, "ports of SCTP")
 }

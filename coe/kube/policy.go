@@ -34,13 +34,12 @@ func Policy(in *networkingv1.NetworkPolicy) *coe.PolicySpec {
 		}
 		err = errors.New("spec: " + excess)
 	}
-	closed := coe.PolicySide{Isolates: true}
-	out = &coe.PolicySpec{Policy: policyName(in), Ingress: closed, Egress: closed}
-	out.Invalid = invalid(err)
+	out = &coe.PolicySpec{Policy: policyName(in)}
 	c := policyConverter{}
-	if pods := c.selector(&in.Spec.PodSelector, nil); len(c.errs) == 0 && pods.Excess() == "" {
+	if pods := c.selector(&in.Spec.PodSelector, nil); len(c.errs) == 0 {
 		out.Pods = pods
 	}
+	out.Close(invalid(err))
 	return out
 }
 

@@ -71,17 +71,13 @@ func AccessList(raw []byte) (*coe.PolicySpec, error) {
 		Policy: coe.Policy{UID: JoinKey(in.Type, in.Name), Name: in.Name, Kind: coe.AccessList},
 		Pods:   coe.ProfileSelector(in.Name),
 	}
-	err := in.addTo(out)
-	if err != nil || len(in.Entries.List) == 0 {
-		out.Ingress = coe.PolicySide{Isolates: true}
-		out.Egress = out.Ingress
+	if len(in.Entries.List) == 0 {
+		out.Close("")
 	}
-	if err != nil {
-		out.Invalid = err.Error()
+	if err := in.addTo(out); err != nil {
+		out.Close(err.Error())
 	}
-	if excess := out.Excess(); excess != "" {
-		closeAbove(out, "access-list-entries", excess)
-	}
+	closeIf(out, "access-list-entries", nil)
 	return out, nil
 }
 

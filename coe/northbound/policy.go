@@ -76,26 +76,19 @@ func NetworkPolicy(raw []byte) (*coe.PolicySpec, error) {
 	out := &coe.PolicySpec{Policy: coe.Policy{UID: in.UUID, Namespace: coe.DefaultNamespace, Name: in.Name, Kind: coe.NetworkPolicy}}
 	pods, podsErr := in.Spec.Pods.selector()
 	out.Pods = pods
-	ingress, egress, err := in.Spec.sides()
-	if err = cmp.Or(within("pod-selector", podsErr), err); err != nil {
-		out.Invalid = within("network-policy-spec", err).Error()
-		ingress = coe.PolicySide{Isolates: true}
-		egress = ingress
-	}
-	out.Ingress, out.Egress = ingress, egress
-	if excess := out.Excess(); excess != "" {
-		closeAbove(out, "network-policy-spec", excess)
-	}
+	var err error
+	out.Ingress, out.Egress, err = in.Spec.sides()
+	closeIf(out, "network-policy-spec", cmp.Or(within("pod-selector", podsErr), err))
 	return out, nil
 }
 
-// closeAbove makes a policy above a limit isolate its pods in both directions, without rules.
-func closeAbove(p *coe.PolicySpec, leaf, excess string) {
-	p.Invalid = within(leaf, errors.New(excess)).Error()
-	p.Ingress = coe.PolicySide{Isolates: true}
-	p.Egress = p.Ingress
-	if p.Pods.Excess() != "" {
-		p.Pods = coe.Selector{}
+// closeIf makes a policy fail closed if there is an error, or if it is above a limit.
+func closeIf(p *coe.PolicySpec, leaf string, err error) {
+	if excess := p.Excess(); err == nil && excess != "" {
+		err = errors.New(excess)
+	}
+	if err != nil {
+		p.Close(within(leaf, err).Error())
 	}
 }
 

@@ -128,7 +128,7 @@ func (c *Cluster) withUnknown(policies []*coe.PolicySpec) []*coe.PolicySpec {
 	return all
 }
 
-// numbers returns how many numbers the pods of a namespace have for a named port.
+// numbers returns how many numbers the pods of a namespace, or of all, have for a named port.
 func (c *Cluster) numbers() func(coe.NamedPort) int {
 	known := map[coe.NamedPort]map[uint16]bool{}
 	for _, p := range c.pods {
@@ -136,11 +136,13 @@ func (c *Cluster) numbers() func(coe.NamedPort) int {
 			continue
 		}
 		for _, port := range p.Ports {
-			name := coe.NamedPort{Name: port.Name, Protocol: port.Protocol, Namespace: p.Namespace}
-			if known[name] == nil {
-				known[name] = map[uint16]bool{}
+			for _, namespace := range []string{p.Namespace, ""} {
+				name := coe.NamedPort{Name: port.Name, Protocol: port.Protocol, Namespace: namespace}
+				if known[name] == nil {
+					known[name] = map[uint16]bool{}
+				}
+				known[name][port.Port] = true
 			}
-			known[name][port.Port] = true
 		}
 	}
 	return func(name coe.NamedPort) int { return len(known[name]) }

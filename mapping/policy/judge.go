@@ -242,7 +242,7 @@ func (r *rule) matchesPort(to End, port Port) bool {
 		switch {
 		case p.Protocol != port.Protocol:
 		case p.Name != "":
-			if to.isPoliced() && slices.Contains(to.pod.Ports, coe.ContainerPort{Name: p.Name, Protocol: p.Protocol, Port: port.Number}) {
+			if slices.Contains(named(to, p), PortRange{port.Protocol, port.Number, port.Number}) {
 				return true
 			}
 		case p.Last == 0 || p.First <= port.Number && port.Number <= p.Last:

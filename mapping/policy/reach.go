@@ -102,7 +102,7 @@ func portsOf(rules []*rule, to End, protocol string) []PortRange {
 			switch {
 			case p.Protocol != protocol:
 			case p.Name != "":
-				all = append(all, named(to, p.Name, protocol)...)
+				all = append(all, named(to, &p)...)
 			case p.Last == 0:
 				return []PortRange{{protocol, 1, lastPort}}
 			default:
@@ -122,14 +122,14 @@ func portsOf(rules []*rule, to End, protocol string) []PortRange {
 	return merged
 }
 
-// named returns the ports that a destination has for a name.
-func named(to End, name, protocol string) (ports []PortRange) {
-	if !to.isPoliced() {
+// named returns the ports that a destination has for a named port.
+func named(to End, port *coe.PolicyPort) (ports []PortRange) {
+	if !to.isPoliced() || port.Namespace != "" && port.Namespace != to.pod.Namespace {
 		return nil
 	}
 	for _, p := range to.pod.Ports {
-		if p.Name == name && p.Protocol == protocol {
-			ports = append(ports, PortRange{protocol, p.Port, p.Port})
+		if p.Name == port.Name && p.Protocol == port.Protocol {
+			ports = append(ports, PortRange{p.Protocol, p.Port, p.Port})
 		}
 	}
 	return ports

@@ -1,6 +1,8 @@
 package odl_test
 
 import (
+	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -22,7 +24,8 @@ type policed struct {
 	c       *realodl.Controller
 	b       *odl.Backend
 	model   netvirt.Model
-	a, d, e pluggedPod // web:pod-1, web:pod-2 and shop:pod-1
+	a, d, e pluggedPod // web:pod-1, web:pod-2, and a pod of another namespace or the third of web
+	to      netip.Addr // of the first pod
 }
 
 // realPolicies tests with packets what ACLs do: TCP connections that find no listener are refused if
@@ -33,6 +36,7 @@ func realPolicies(t *testing.T, c *realodl.Controller) {
 	podOn(w.model, "web", "pod-2", 0, 3)
 	write(t, w.b, w.model)
 	w.a, w.d, w.e = plugIn(t, c, w.model, "web:pod-1"), plugIn(t, c, w.model, "web:pod-2"), plugIn(t, c, w.model, "shop:pod-1")
+	w.to = w.a.address
 	requireReach(t, c, w.d, w.a)
 	requireReach(t, c, w.e, w.a)
 
@@ -89,6 +93,77 @@ func realPolicies(t *testing.T, c *realodl.Controller) {
 	write(t, w.b, netvirt.Model{})
 }
 
+// realIPv6Policies tests with packets what ACLs do for IPv6, between pods of an elan-instance that have addresses
+// of both families.
+func realIPv6Policies(t *testing.T, c *realodl.Controller) {
+	requireIdle(t, c)
+	plain := podsOf()
+	for at := range 3 {
+		podOn(plain, "six", fmt.Sprintf("pod-%d", at+1), 6, 2+at)
+	}
+	w := &policed{t: t, c: c, b: open(t, realConfig(t, c, "")), model: maps.Clone(plain)}
+	for _, o := range plain {
+		if a, is := o.(netvirt.Adjacency); is {
+			a.Network, a.Gateway = netip.MustParsePrefix("fd00::/64"), netip.MustParseAddr("fd00::1")
+			a.Address = ipv6Of(a.Address)
+			w.model.Add(a, netvirt.MACEntry{Interface: a.Interface, Namespace: "six", MAC: a.MAC, Address: a.Address})
+		}
+	}
+	write(t, w.b, w.model)
+	var pods []pluggedPod
+	for _, name := range []string{"six:pod-1", "six:pod-2", "six:pod-3"} {
+		pod := plugIn(t, c, plain, name)
+		for _, command := range [][]string{
+			{"sysctl", "-q", "-w", "net.ipv6.conf.eth0.disable_ipv6=0"},
+			{"ip", "address", "add", ipv6Of(pod.address).String() + "/64", "dev", "eth0", "nodad"},
+		} {
+			_, err := c.Lab.Exec(t.Context(), name, command...)
+			require.NoError(t, err)
+		}
+		pods = append(pods, pod)
+	}
+	w.a, w.d, w.e = pods[0], pods[1], pods[2]
+	w.to = ipv6Of(w.a.address)
+	w.passes(w.d, "80")
+	w.passes(w.e, "81")
+
+	w.add(
+		netvirt.ACL{Name: "six:isolated:ingress", Namespace: "six", Isolates: netvirt.Ingress},
+		netvirt.ACL{Name: "six:pods", Namespace: "six"},
+		netvirt.RemoteGroup{Name: "peers"},
+		netvirt.ACE{ACL: "six:pods", Namespace: "six", Name: "rule", Direction: netvirt.Ingress, Family: netvirt.IPv6, Remote: "peers", Ports: "tcp:80"},
+		netvirt.InterfaceACL{Interface: w.a.name, Namespace: "six", SecurityGroups: "six:isolated:ingress,six:pods"},
+		netvirt.InterfaceACL{Interface: w.d.name, Namespace: "six", RemoteGroups: "peers"},
+	)
+	w.passes(w.d, "80")
+	w.fails(w.d, "81")
+	w.fails(w.e, "80")
+	w.to = w.a.address
+	w.fails(w.d, "80") // the rule is about IPv6
+	w.to = ipv6Of(w.a.address)
+
+	w.add(netvirt.RemoteGroup{Name: "peers", Prefixes: netvirt.NewPrefixList(netip.PrefixFrom(ipv6Of(w.e.address), 128))})
+	w.passes(w.e, "80")
+	w.rule("tcp:8000-8010")
+	w.passes(w.e, "8005")
+	w.fails(w.e, "80")
+	w.passes(w.d, "8005")
+
+	w.add(
+		netvirt.ACL{Name: "six:isolated:egress", Namespace: "six", Isolates: netvirt.Egress},
+		netvirt.InterfaceACL{Interface: w.d.name, Namespace: "six", SecurityGroups: "six:isolated:egress"},
+	)
+	w.fails(w.d, "8005")
+	write(t, w.b, netvirt.Model{})
+}
+
+// ipv6Of returns the IPv6 address of a pod with an IPv4 address.
+func ipv6Of(a netip.Addr) netip.Addr {
+	v6 := netip.MustParseAddr("fd00::").As16()
+	v6[15] = a.As4()[3]
+	return netip.AddrFrom16(v6)
+}
+
 // add writes further objects, or others in place of those with the same keys.
 func (w *policed) add(objects ...netvirt.Object) {
 	w.t.Helper()
@@ -99,7 +174,8 @@ func (w *policed) add(objects ...netvirt.Object) {
 // rule changes the ports of the rule.
 func (w *policed) rule(ports netvirt.PortList) {
 	w.t.Helper()
-	rule := w.model[netvirt.ACE{ACL: "web:pods", Name: "rule"}.Key()].(netvirt.ACE)
+	namespace, _, _, _ := netvirt.ParseInterfaceName(w.a.name)
+	rule := w.model[netvirt.ACE{ACL: namespace + ":pods", Name: "rule"}.Key()].(netvirt.ACE)
 	rule.Ports = ports
 	w.add(rule)
 }
@@ -130,6 +206,6 @@ func (w *policed) fails(from pluggedPod, port string) {
 }
 
 func (w *policed) connects(from pluggedPod, port string) bool {
-	out, err := w.c.Lab.Exec(w.t.Context(), from.name, "nc", "-v", "-z", "-w", "2", w.a.address.String(), port)
+	out, err := w.c.Lab.Exec(w.t.Context(), from.name, "nc", "-v", "-z", "-w", "2", w.to.String(), port)
 	return err == nil || strings.Contains(out+err.Error(), "refused")
 }

@@ -22,6 +22,7 @@ func TestRealOpenDaylight(t *testing.T) {
 			c := realodl.ForTest(t, release, "host1")
 			t.Run("plugged in", func(t *testing.T) { realPlugged(t, c) })
 			t.Run("policies", func(t *testing.T) { realPolicies(t, c) })
+			t.Run("policies of IPv6", func(t *testing.T) { realIPv6Policies(t, c) })
 			for _, dialect := range []string{"", "rfc8040-" + string(release)} {
 				t.Run("dialect "+dialect, func(t *testing.T) { onReal(t, c, dialect) })
 				t.Run("others in dialect "+dialect, func(t *testing.T) { realOthers(t, c, dialect) })
