@@ -123,7 +123,8 @@ func joined(t *testing.T) (w *world, pods map[string]*sandbox) {
 }
 
 // TestNode: nodes and pods reach each other without NAT. Pods reach the outside with the
-// address of their node. Nodes and pods reach every service.
+// address of their node. A machine outside that has routes reaches pods without NAT. Nodes
+// and pods reach every service.
 func TestNode(t *testing.T) {
 	w, pods := joined(t)
 	for _, host := range []string{"host1", "host2"} {
@@ -138,6 +139,10 @@ func TestNode(t *testing.T) {
 			w.seen(p.inLab(), other.String(), 8080, to+" "+p.address.String())
 		}
 		w.seen(p.inLab(), outside, 8080, "outside "+w.address(host))
+	}
+	for host, p := range pods { // as coe-bridge routes says
+		w.ip("central", "route", "add", p.address.String(), "via", w.address(host))
+		w.seen("central", p.address.String(), 8080, p.name+" "+ovnhost.Central.String())
 	}
 	w.services(pods)
 	for _, nobody := range []string{"10.96.0.99", "10.42.200.200"} {

@@ -96,7 +96,7 @@ func newReader(r resource) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			chosen := r.only(args)
+			chosen := r.only(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" "), args)
 			if !watch {
 				return show(cmd.Context(), cmd.OutOrStdout(), c, chosen, out)
 			}

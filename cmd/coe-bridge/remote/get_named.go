@@ -34,8 +34,8 @@ func calledBy(name, namespace, bare string, others ...string) bool {
 	return name == bare || slices.Contains(others, name) || namespace != "" && name == namespace+"/"+bare
 }
 
-// only restricts a resource to the rows with these names.
-func (r resource) only(names []string) resource {
+// only restricts a resource to the rows with these names. The command is that which shows them.
+func (r resource) only(command string, names []string) resource {
 	if len(names) == 0 {
 		return r
 	}
@@ -51,7 +51,7 @@ func (r resource) only(names []string) resource {
 		}
 		for _, name := range names {
 			if !slices.ContainsFunc(t.Rows, func(row []string) bool { return rowCalls(t, row, name) }) {
-				return t, nil, fmt.Errorf("get %s %s: not found; coe-bridge get %s lists all", r.name, name, r.name)
+				return t, nil, fmt.Errorf("%s %s: not found; coe-bridge %s lists all", command, name, command)
 			}
 		}
 		t.Rows = slices.DeleteFunc(t.Rows, func(row []string) bool {

@@ -5,7 +5,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Commands returns get, apply, delete, watch, status and trace.
+// Commands returns get, apply, delete, watch, status, trace and routes.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{newGet(), newApply(), newDelete(), newWatch(), newStatus(), newTrace()}
+	return []*cobra.Command{newGet(), newApply(), newDelete(), newWatch(), newStatus(), newTrace(), newRoutes()}
 }
