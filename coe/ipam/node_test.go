@@ -145,3 +145,22 @@ func TestNumbersAfterALostJournal(t *testing.T) {
 	w.restart()
 	require.Equal(t, want, w.numbers())
 }
+
+// TestNetworksOfIsolatedNamespaces: nodes keep their ports in isolated namespaces after a restart, also if
+// namespaces were not isolated before.
+func TestNetworksOfIsolatedNamespaces(t *testing.T) {
+	w := newWorld(t, specPool())
+	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/28")}
+	w.restart()
+	w.complete()
+	w.putNodes("192.168.33.12")
+	w.nodes, w.isolated, w.nodePorts = coe.NodeNetwork{}, true, true
+	for range 3 {
+		w.restart()
+		w.complete()
+		w.putNodes("192.168.33.12")
+		w.syncNodes()
+		require.True(t, w.store.Cluster().Networks.Isolated)
+		require.Contains(t, string(w.journal.records["networks/"]), `"isolated":true`)
+	}
+}

@@ -37,6 +37,8 @@ type world struct {
 	origins []coe.Origin
 	// nodes is the network of management ports; zero for none.
 	nodes coe.NodeNetwork
+	// nodePorts: nodes have a port in each of their elan-instances.
+	nodePorts bool
 	// inUse returns the interfaces in the backend; nil for a world without a backend.
 	inUse    func() ([]ipam.InUse, error)
 	portName func(name, uid string) string
@@ -75,7 +77,7 @@ func (w *world) newAssigner() *ipam.Assigner {
 	cfg := ipam.Config{
 		Isolated: w.isolated, VNIFrom: min(w.vnis, 1), VNITo: w.vnis,
 		Nodes: ipam.NodesConfig{
-			Network: w.nodes, Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")},
+			Network: w.nodes, Ports: w.nodePorts, Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")},
 			External: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, NodePorts: coe.PortRange{First: 30000, Last: 32767},
 		},
 		Now:     func() time.Time { return w.now },
