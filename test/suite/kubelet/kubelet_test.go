@@ -40,6 +40,7 @@ func TestCluster(t *testing.T) {
 		{"a node is rebooted", c.testReboot},
 		{"100 pods at once", c.testMany},
 		{"the agent needs its capabilities", c.testCapabilities},
+		{"namespaces are isolated", c.testIsolation},
 		{"coe-bridge is uninstalled", c.testUninstall},
 	} {
 		if !t.Run(test.name, func(t *testing.T) {
