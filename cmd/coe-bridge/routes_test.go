@@ -14,7 +14,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 )
 
-// Routes are those of nodes with a management port. Neighbouring blocks of a node become one prefix.
+// Only nodes with a management port have routes. Neighbouring blocks of a node become one prefix.
 func TestRoutes(t *testing.T) {
 	b := bridgeFor(t, func(cfg *bridge.Config) {
 		cfg.Nodes = ipam.NodesConfig{Network: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}}
