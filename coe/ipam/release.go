@@ -77,6 +77,9 @@ func (r *round) followDNS() {
 // sweep deletes unused blocks and instances, and reports whether any record was deleted.
 func (r *round) sweep() (swept bool) {
 	for _, key := range r.orphans {
+		if _, again := r.write.changes[key]; again {
+			continue // for example a node that has got a number of the present network
+		}
 		r.write.remove(rankDeleteInstance, key, nil)
 		swept = true
 	}
