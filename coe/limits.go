@@ -17,6 +17,12 @@ const (
 	MaxBackends = 2500
 	// MaxNamespaceBackends is the same limit for all services of a namespace.
 	MaxNamespaceBackends = 100_000
+	// MaxNodePorts is the maximum number of node ports of the services of a namespace. Every node
+	// has each of them.
+	MaxNodePorts = 500
+	// MaxLocalEndpoints is the maximum number of endpoints of a node port on one node, if clients
+	// reach only the endpoints on the node that they ask. Others are not used.
+	MaxLocalEndpoints = 60
 )
 
 // Excess names the limit that the service itself exceeds; empty for none.

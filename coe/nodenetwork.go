@@ -36,16 +36,31 @@ type NodeFact struct {
 	Owner string `json:"owner,omitempty"`
 }
 
-// NodeNetwork is a range of IPv4 addresses: one for the gateway, and two for every node, as a
-// function of the node's number.
+// NodeNetwork is a range of IPv4 addresses: one for the gateway, and three for every node, as a
+// function of the node's number. Address and ServiceAddress ascend from the begin of the range, so
+// that nodes keep them from releases that gave them no third one. EdgeAddress descends from its end.
 type NodeNetwork struct{ netip.Prefix }
 
-// Numbers returns the maximum node number. Numbers start at 1.
-func (n NodeNetwork) Numbers() uint32 {
+// size returns the number of addresses; 0 if the range cannot be used.
+func (n NodeNetwork) size() uint64 {
 	if !n.IsValid() || !n.Addr().Is4() || n.Bits() > 29 {
 		return 0
 	}
-	return 1<<(31-n.Bits()) - 2 // without the first and the last pair
+	return 1 << (32 - n.Bits())
+}
+
+// Numbers returns the maximum number for a new node. Numbers start at 1.
+func (n NodeNetwork) Numbers() uint32 {
+	if n.size() == 0 {
+		return 0
+	}
+	return uint32((n.size() - 3) / 3) // without the first pair, and the last address
+}
+
+// Has reports whether a node may have a number. Nodes of releases that gave nodes two addresses can
+// have numbers above Numbers.
+func (n NodeNetwork) Has(number uint32) bool {
+	return number > 0 && uint64(number)+2 <= n.size()/2
 }
 
 // Gateway returns the gateway address of the nodes.
@@ -54,17 +69,28 @@ func (n NodeNetwork) Gateway() netip.Addr { return n.nth(1) }
 // Address returns a node's address in the range.
 func (n NodeNetwork) Address(number uint32) netip.Addr { return n.nth(2 * number) }
 
-// ServiceAddress returns the source address of a node's traffic to services.
+// ServiceAddress returns the source address of a node's own traffic to services.
 func (n NodeNetwork) ServiceAddress(number uint32) netip.Addr { return n.nth(2*number + 1) }
 
-// Number returns the number of the node that has an address in the range; 0 for none.
+// EdgeAddress returns the source address of traffic of others that a node leads to pods and services.
+// last is the highest number of a node. The result is invalid if another node has the address as its
+// Address or ServiceAddress, which is only possible while last is above Numbers.
+func (n NodeNetwork) EdgeAddress(number, last uint32) netip.Addr {
+	i := n.size() - 1 - uint64(number)
+	if !n.Has(number) || i <= 2*uint64(last)+1 {
+		return netip.Addr{}
+	}
+	return n.nth(uint32(i))
+}
+
+// Number returns the number of the node that has an address in the range as its Address; 0 for none.
 func (n NodeNetwork) Number(a netip.Addr) uint32 {
 	if !a.Is4() || !n.IsValid() || !n.Contains(a) {
 		return 0
 	}
 	first, this := n.Masked().Addr().As4(), a.As4()
 	i := binary.BigEndian.Uint32(this[:]) - binary.BigEndian.Uint32(first[:])
-	if i%2 != 0 || i/2 > n.Numbers() {
+	if i%2 != 0 || !n.Has(i/2) {
 		return 0
 	}
 	return i / 2

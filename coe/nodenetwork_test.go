@@ -12,7 +12,7 @@ import (
 
 func TestNodeNetwork(t *testing.T) {
 	n := coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/29")}
-	require.Equal(t, uint32(2), n.Numbers())
+	require.Equal(t, uint32(1), n.Numbers())
 	require.Equal(t, "100.96.0.1", n.Gateway().String())
 	require.Equal(t, "100.96.0.2", n.Address(1).String())
 	require.Equal(t, "100.96.0.3", n.ServiceAddress(1).String())
@@ -35,6 +35,42 @@ func TestNodeNetwork(t *testing.T) {
 	} {
 		require.Zero(t, none.Numbers())
 	}
+}
+
+// Nodes never share an address, also if some have numbers of a release that gave nodes two addresses. Then
+// nodes with high numbers have no edge address until the numbers end.
+func TestEdgeAddresses(t *testing.T) {
+	for bits := 24; bits <= 29; bits++ {
+		n := coe.NodeNetwork{Prefix: netip.PrefixFrom(netip.MustParseAddr("100.96.0.0"), bits)}
+		size := uint32(1) << (32 - bits)
+		most := size/2 - 2 // of such a release
+		require.True(t, n.Has(most))
+		require.False(t, n.Has(most+1))
+		require.False(t, n.Has(0))
+		for last := uint32(1); last <= most; last++ {
+			taken := map[netip.Addr]bool{n.Gateway(): true, n.Addr(): true, n.EdgeAddress(0, last): true}
+			edges := uint32(0)
+			for number := uint32(1); number <= last; number++ {
+				for _, a := range []netip.Addr{n.Address(number), n.ServiceAddress(number), n.EdgeAddress(number, last)} {
+					if !a.IsValid() {
+						continue
+					}
+					require.True(t, n.Contains(a))
+					require.False(t, taken[a], "%s of %d in %s", a, number, n)
+					taken[a] = true
+				}
+				if n.EdgeAddress(number, last).IsValid() {
+					require.Equal(t, number, edges+1, "they have edge addresses in order")
+					edges++
+				}
+			}
+			require.Equal(t, last <= n.Numbers(), edges == last, "%d nodes in %s", last, n)
+		}
+	}
+	n := coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
+	require.Equal(t, uint32(21844), n.Numbers())
+	require.Equal(t, "100.96.255.254", n.EdgeAddress(1, 1).String())
+	require.False(t, coe.NodeNetwork{}.EdgeAddress(1, 1).IsValid())
 }
 
 func TestNetworksAsJSON(t *testing.T) {

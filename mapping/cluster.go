@@ -34,7 +34,7 @@ func mapCluster(v coe.ClusterView, s Settings, all *policies) (netvirt.Model, []
 	if target := s.transit(); target != "" {
 		m.Add(netvirt.Transit{RouteTarget: target})
 		if v.Networks != nil && !v.Networks.Isolated {
-			problems = append(problems, joinNodes(m, v, target)...)
+			problems = append(problems, joinNodes(m, v, s, target)...)
 		}
 	}
 	if all != nil {
@@ -47,35 +47,44 @@ func mapCluster(v coe.ClusterView, s Settings, all *policies) (netvirt.Model, []
 }
 
 // joinNodes gives each node that has a number a management port, and joins them with a
-// transit. It returns a problem for each node that can have no number.
-func joinNodes(m netvirt.Model, v coe.ClusterView, transit string) (problems []coe.Problem) {
+// transit. It returns a problem for each node that can have no number, or no edge address for node
+// ports.
+func joinNodes(m netvirt.Model, v coe.ClusterView, s Settings, transit string) (problems []coe.Problem) {
 	network := v.Networks.Nodes
-	numbered := 0
+	numbered, last := 0, uint32(0)
 	for _, fact := range v.Numbers {
 		if fact.Number != 0 {
-			numbered++
+			numbered, last = numbered+1, max(last, fact.Number)
 		}
 	}
 	if numbered > 0 {
 		m.Add(netvirt.NodeNetwork{Prefix: network.Masked(), Gateway: network.Gateway(), Transit: transit})
 	}
 	for addr, n := range v.Nodes {
+		lacks := ""
 		if fact := v.Numbers[addr]; fact != nil && fact.Number != 0 {
-			m.Add(managementPort(addr, n, network, fact.Number))
+			port := managementPort(addr, n, network, fact.Number, last)
+			m.Add(port)
+			if !port.EdgeAddress.IsValid() && s.servesNodePorts() {
+				lacks = "the edge address of the node, so the node does not answer on node ports of services"
+			}
 		} else if numbered >= int(network.Numbers()) {
+			lacks = "the node's management port, so the node and pods do not reach each other, and its pods do not reach other networks"
+		}
+		if lacks != "" {
 			problems = append(problems, coe.Problem{
 				Kind: "node", UID: n.UID, Name: n.HostName, Reason: coe.IDsExhausted,
-				Message: fmt.Sprintf("%s has no free address for the node's management port, so the node and pods do not reach each other, "+
-					"and its pods do not reach other networks: set a larger --node-network, or delete nodes that no longer exist", network),
+				Message: fmt.Sprintf("%s has no free address for %s: set a larger --node-network, or delete nodes that no longer exist", network, lacks),
 			})
 		}
 	}
 	return problems
 }
 
-func managementPort(addr netip.Addr, n *coe.Node, network coe.NodeNetwork, number uint32) netvirt.ManagementPort {
+func managementPort(addr netip.Addr, n *coe.Node, network coe.NodeNetwork, number, last uint32) netvirt.ManagementPort {
 	return netvirt.ManagementPort{
 		Node: addr, Network: network.Masked(), Chassis: n.HostName,
-		Address: network.Address(number), ServiceAddress: network.ServiceAddress(number), MAC: network.MAC(number),
+		Address: network.Address(number), ServiceAddress: network.ServiceAddress(number), EdgeAddress: network.EdgeAddress(number, last),
+		MAC: network.MAC(number),
 	}
 }

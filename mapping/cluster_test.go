@@ -26,7 +26,7 @@ func TestNodesAreJoined(t *testing.T) {
 		netvirt.NodeNetwork{Prefix: v.Networks.Nodes.Prefix, Gateway: netip.MustParseAddr("100.96.0.1"), Transit: "100:1"},
 		netvirt.ManagementPort{
 			Node: node1, Network: v.Networks.Nodes.Prefix, Address: netip.MustParseAddr("100.96.0.6"),
-			ServiceAddress: netip.MustParseAddr("100.96.0.7"), MAC: "0a:58:64:60:00:06", Chassis: "node1",
+			ServiceAddress: netip.MustParseAddr("100.96.0.7"), EdgeAddress: netip.MustParseAddr("100.96.255.252"), MAC: "0a:58:64:60:00:06", Chassis: "node1",
 		})...), cluster(t, v, settings))
 	require.Equal(t, model(nodes...), cluster(t, v, mapping.Settings{Isolation: mapping.IsolationNamespace}))
 	joined := v.Networks
@@ -47,16 +47,35 @@ func cluster(t *testing.T, v coe.ClusterView, s mapping.Settings) netvirt.Model 
 func TestNodeNetworkFull(t *testing.T) {
 	at := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 168, 33, n}) }
 	v := coe.ClusterView{
-		Nodes:    map[netip.Addr]*coe.Node{at(1): {UID: "1"}, at(2): {UID: "2"}, at(3): {UID: "3"}, at(4): {UID: "4"}},
-		Numbers:  map[netip.Addr]*coe.NodeFact{at(1): {Number: 1}},
+		Nodes:    map[netip.Addr]*coe.Node{at(1): {UID: "1"}, at(2): {UID: "2"}, at(3): {UID: "3"}},
+		Numbers:  map[netip.Addr]*coe.NodeFact{},
 		Networks: &coe.Networks{Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/29")}},
 	}
 	cluster(t, v, settings)
-	v.Numbers[at(2)] = &coe.NodeFact{Number: 2}
+	v.Numbers[at(1)] = &coe.NodeFact{Number: 1}
 	_, problems := mapping.Cluster(v, settings)
 	require.Len(t, problems, 2)
 	for i, p := range problems {
-		require.Equal(t, []string{"3", "4"}[i], p.UID)
+		require.Equal(t, []string{"2", "3"}[i], p.UID)
 		require.Equal(t, coe.IDsExhausted, p.Reason)
+		require.Contains(t, p.Message, "no free address for the node's management port")
 	}
+}
+
+// A node whose edge address belongs to a node with a number of a release that gave nodes two addresses has
+// none. That is a problem if nodes answer on node ports.
+func TestNodeWithoutAnEdgeAddress(t *testing.T) {
+	other := netip.MustParseAddr("192.168.33.13")
+	v := coe.ClusterView{
+		Nodes:    map[netip.Addr]*coe.Node{node1: {UID: "1", HostName: "node1"}, other: {UID: "2", HostName: "node2"}},
+		Numbers:  map[netip.Addr]*coe.NodeFact{node1: {Node: node1, Number: 1}, other: {Node: other, Number: 6}},
+		Networks: &coe.Networks{Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/28")}},
+	}
+	cluster(t, v, settings)
+	m, problems := mapping.Cluster(v, exposing())
+	require.Len(t, problems, 1)
+	require.Equal(t, "node2", problems[0].Name)
+	require.Contains(t, problems[0].Message, "100.96.0.0/28 has no free address for the edge address of the node, so the node does not answer on node ports of services")
+	require.Equal(t, "100.96.0.14", m[netvirt.ManagementPort{Node: node1}.Key()].(netvirt.ManagementPort).EdgeAddress.String())
+	require.False(t, m[netvirt.ManagementPort{Node: other}.Key()].(netvirt.ManagementPort).EdgeAddress.IsValid())
 }

@@ -17,6 +17,10 @@ func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 	for _, e := range v.Endpoints {
 		endpoints[e.Name] = append(endpoints[e.Name], e)
 	}
+	var (
+		service *coe.Service // that byNode was computed for
+		byNode  map[netip.Addr][]target
+	)
 	for _, e := range b.exposures() {
 		p := coe.ExposedPort{
 			Protocol: e.port.Protocol, Port: e.port.NodePort, Namespace: v.Namespace, To: netip.AddrPortFrom(e.to, e.port.Port),
@@ -25,8 +29,11 @@ func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 			if leases == nil {
 				leases = addressesOf(v.Leases)
 			}
+			if e.service != service {
+				service, byNode = e.service, b.targetsByNode(e.service, e.to, endpoints[e.service.Name], leases)
+			}
 			p.Local, p.Sticky = true, e.service.Affinity != 0
-			p.Endpoints = b.endpointsByNode(e, endpoints[e.service.Name], leases)
+			p.Endpoints = b.endpointsByNode(e, byNode)
 		}
 		all = append(all, p)
 	}
@@ -43,7 +50,7 @@ type exposure struct {
 // exposures returns the node ports that the namespace has claimed. A port belongs to the first
 // service that has it, and is a problem of the others.
 func (b *builder) exposures() (all []exposure) {
-	if !b.NodePorts {
+	if !b.servesNodePorts() {
 		return nil
 	}
 	owners := map[coe.VIP]*coe.Service{}
@@ -92,11 +99,11 @@ func addressesOf(leases coe.Leases) map[netip.Addr]*coe.Lease {
 	return all
 }
 
-// endpointsByNode returns the IPv4 endpoints of a port that are pods of the namespace. A node has
-// draining endpoints only if it has no others.
-func (b *builder) endpointsByNode(e exposure, endpoints []*coe.Endpoints, leases map[netip.Addr]*coe.Lease) map[netip.Addr][]netip.AddrPort {
-	targets := b.targets(e.service, endpoints)
-	if b.excess(e.service, []netip.Addr{e.to}, endpoints, targets) != "" {
+// targetsByNode returns the targets of a service that are pods of the namespace; none if they exceed a
+// limit.
+func (b *builder) targetsByNode(s *coe.Service, to netip.Addr, endpoints []*coe.Endpoints, leases map[netip.Addr]*coe.Lease) map[netip.Addr][]target {
+	targets := b.targets(s, endpoints)
+	if b.excess(s, []netip.Addr{to}, endpoints, targets) != "" {
 		return nil
 	}
 	byNode := map[netip.Addr][]target{}
@@ -105,11 +112,18 @@ func (b *builder) endpointsByNode(e exposure, endpoints []*coe.Endpoints, leases
 			byNode[l.Node] = append(byNode[l.Node], t)
 		}
 	}
+	return byNode
+}
+
+// endpointsByNode returns the IPv4 endpoints of a port, coe.MaxLocalEndpoints on a node at most. A node
+// has draining endpoints only if it has no others.
+func (b *builder) endpointsByNode(e exposure, targets map[netip.Addr][]target) map[netip.Addr][]netip.AddrPort {
 	all := map[netip.Addr][]netip.AddrPort{}
-	for node, here := range byNode {
+	for node, here := range targets {
 		list := b.endpoints(e.service, true, e.port, here)
 		slices.SortFunc(list, netip.AddrPort.Compare)
-		if list = slices.Compact(list); len(list) > 0 {
+		list = slices.Compact(list)
+		if list = list[:min(len(list), coe.MaxLocalEndpoints)]; len(list) > 0 {
 			all[node] = list
 		}
 	}
@@ -119,7 +133,7 @@ func (b *builder) endpointsByNode(e exposure, endpoints []*coe.Endpoints, leases
 // unserved returns the settings of a service about node ports that have no effect.
 func (b *builder) unserved(s *coe.Service) (out coe.Ignored) {
 	exposes := slices.ContainsFunc(s.Ports, func(p coe.ServicePort) bool { return p.NodePort != 0 })
-	served := b.NodePorts && slices.ContainsFunc(b.clusterAddresses(s), netip.Addr.Is4)
+	served := b.servesNodePorts() && slices.ContainsFunc(b.clusterAddresses(s), netip.Addr.Is4)
 	if exposes && !served {
 		out |= coe.NodePort
 	}

@@ -1,6 +1,7 @@
 package mapping_test
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 // exposing are settings with which nodes answer on node ports.
 func exposing() mapping.Settings {
 	s := settings
-	s.NodePorts = true
+	s.NodePorts = coe.PortRange{First: 30000, Last: 32767}
 	return s
 }
 
@@ -68,6 +69,36 @@ func TestExposedPorts(t *testing.T) {
 	v.Endpoints = nil
 	web.Endpoints, dns.Endpoints = map[netip.Addr][]netip.AddrPort{}, map[netip.Addr][]netip.AddrPort{}
 	require.Equal(t, []coe.ExposedPort{web, dns}, mapping.ExposedPorts(v, exposing()))
+}
+
+// The limits of endpoints count a service once, however many node ports it has. A node gets as many
+// endpoints as it can use.
+func TestManyExposedEndpoints(t *testing.T) {
+	for _, of := range []struct{ ports, pods, want int }{{41, 60, 60}, {2, 61, coe.MaxLocalEndpoints}} {
+		v := exposedView(func(s *coe.Service) {
+			s.Local, s.Ports = true, nil
+			for n := range of.ports {
+				s.Ports = append(s.Ports, coe.ServicePort{Name: fmt.Sprint("p", n), Protocol: "tcp", Port: uint16(1 + n), NodePort: uint16(30000 + n)})
+			}
+		})
+		e, lease := v.Endpoints[0], *v.Leases[0]
+		e.Addresses, e.Terminating, e.Ports, lease.Addresses = nil, nil, nil, nil
+		for n := range of.ports {
+			e.Ports = append(e.Ports, coe.EndpointPort{Name: fmt.Sprint("p", n), Protocol: "tcp", Port: 8080})
+			v.VIPs[coe.PortOnNodes("tcp", uint16(30000+n))] = true
+		}
+		for n := range of.pods {
+			a := netip.AddrFrom4([4]byte{10, 11, 3, byte(n)})
+			lease.Addresses = append(lease.Addresses, coe.LeasedAddress{Address: a})
+			e.Addresses = append(e.Addresses, a)
+		}
+		v.Leases = append(v.Leases, &lease)
+		exposed := mapping.ExposedPorts(v, exposing())
+		require.Len(t, exposed, of.ports)
+		for _, p := range exposed {
+			require.Len(t, p.Endpoints[lease.Node], of.want, p.Name())
+		}
+	}
 }
 
 // Node ports that nodes do not answer on are problems.

@@ -31,9 +31,12 @@ type Settings struct {
 	Limits netvirt.Limits
 	// DHCPLeaseTime is the lease time that DHCP offers to pods, in seconds.
 	DHCPLeaseTime uint32
-	// NodePorts: nodes answer on the node ports of services.
-	NodePorts bool
+	// NodePorts are the ports on which nodes answer for services; the zero value has none.
+	NodePorts coe.PortRange
 }
+
+// servesNodePorts reports whether nodes answer on node ports of services.
+func (s Settings) servesNodePorts() bool { return s.NodePorts != coe.PortRange{} }
 
 // Isolated reports whether each namespace has its own address space.
 func (s Settings) Isolated() bool { return s.Isolation == IsolationNamespace }

@@ -202,7 +202,9 @@ func (b *builder) acls() {
 	}
 	for d, is := range isolated {
 		if is {
-			b.rest.Add(netvirt.ACL{Name: netvirt.IsolatingACLName(b.Namespace, d), Namespace: b.Namespace, Isolates: d, Logs: log != ""})
+			b.rest.Add(netvirt.ACL{
+				Name: netvirt.IsolatingACLName(b.Namespace, d), Namespace: b.Namespace, Isolates: d, Withholds: b.withheld(d), Logs: log != "",
+			})
 		}
 	}
 	for node, e := range b.elans {
@@ -210,6 +212,19 @@ func (b *builder) acls() {
 			b.nodeACL(node, e)
 		}
 	}
+}
+
+// withheld returns the ports that isolated pods do not reach at their own node, although they reach
+// everything else there: a node port leads to other pods and out of the cluster.
+func (b *builder) withheld(d netvirt.Direction) netvirt.PortList {
+	if d != netvirt.Egress || !b.servesNodePorts() {
+		return ""
+	}
+	var all []netvirt.PortRange
+	for _, p := range []netvirt.Protocol{netvirt.TCP, netvirt.UDP, netvirt.SCTP} {
+		all = append(all, netvirt.PortRange{Protocol: p, First: b.NodePorts.First, Last: b.NodePorts.Last})
+	}
+	return netvirt.NewPortList(all...)
 }
 
 // policyLog returns the PolicyLog of the namespace; empty if the backend does not log.
@@ -229,8 +244,8 @@ func (b *builder) aces(acl string, e entry) {
 	}
 }
 
-// nodeACL adds the ACL for what pods and their own node may do: everything. The management port
-// of a node has an IPv4 address.
+// nodeACL adds the ACL for what pods and their own node may do: everything that is not withheld. The
+// management port of a node has an IPv4 address.
 func (b *builder) nodeACL(node netip.Addr, e *elan) {
 	name, has := nodeACLName(b.Namespace, node), hasIPv4
 	addresses := []netip.Addr{node}
@@ -242,7 +257,7 @@ func (b *builder) nodeACL(node netip.Addr, e *elan) {
 			has |= familyOf(a)
 		}
 	}
-	b.rest.Add(netvirt.ACL{Name: name, Namespace: b.Namespace})
+	b.rest.Add(netvirt.ACL{Name: name, Namespace: b.Namespace, Yields: b.servesNodePorts()})
 	for _, d := range directions {
 		for _, f := range (has & b.families).all() {
 			b.rest.Add(netvirt.ACE{

@@ -367,7 +367,7 @@ func (a *acl) add(e entry) { a.entries = append(a.entries, e) }
 func (c *policies) isolates() bool { return len(c.subjects) > 0 }
 
 // addCluster adds the RemoteGroups: one for each node, and the groups of the rules. There are none if
-// no policy isolates pods.
+// no policy isolates pods. A node's group lacks its EdgeAddress: others connect with it.
 func (c *policies) addCluster(m netvirt.Model, v coe.ClusterView) {
 	for _, g := range c.groups {
 		m.Add(g.object())

@@ -97,6 +97,9 @@ func newPolicyWorld(t *testing.T, seed uint64) *policyWorld {
 	if w.One(3) {
 		w.settings.Isolation = mapping.IsolationNamespace
 	}
+	if !w.settings.Isolated() && w.One(2) {
+		w.settings.NodePorts = coe.PortRange{First: 80, Last: 81}
+	}
 	w.store = coe.NewStore(func(c coe.Changed) {
 		for _, ns := range c.Namespaces {
 			w.marked[netvirt.Scope(ns)] = true
@@ -442,8 +445,17 @@ func (w *policyWorld) requireJudgement(questions int) {
 			continue
 		}
 		port := policy.Port{Protocol: protocol(w.Protocol()), Number: w.Number()}
-		require.Equal(w.t, c.Allowed(from, to, port), m.allowed(from, to, port), "%s to %s, %v", describe(from), describe(to), port)
+		require.Equal(w.t, w.judges(c, from, to, port), m.allowed(from, to, port), "%s to %s, %v", describe(from), describe(to), port)
 	}
+}
+
+// judges reports whether mapping/policy allows a connection. A node port of a pod's own node is like an
+// address outside: it leads elsewhere.
+func (w *policyWorld) judges(c *policy.Cluster, from, to policy.End, port policy.Port) bool {
+	if w.settings.NodePorts.Contains(port.Number) && c.Judge(from, to, port).Egress.Reason == policy.OwnNode {
+		to = policy.Outside(to.Addr())
+	}
+	return c.Allowed(from, to, port)
 }
 
 // ends returns the ends of possible connections.
@@ -451,6 +463,7 @@ func (w *policyWorld) ends(c *policy.Cluster) []policy.End {
 	ends := slices.DeleteFunc(c.Pods(), func(e policy.End) bool { return !e.Addr().IsValid() })
 	for n := range policyNodes {
 		ends = append(ends, c.At(address4(n))[0], c.At(address6(n))[0], c.At(nodeNetwork.Address(uint32(n + 1)))[0])
+		ends = append(ends, policy.Outside(nodeNetwork.EdgeAddress(uint32(n+1), policyNodes)))
 	}
 	for n := 24; n < 32; n++ {
 		ends = append(ends, policy.Outside(address4(n)), policy.Outside(address6(n)))
@@ -522,16 +535,23 @@ func (e enforcer) allowed(from, to policy.End, port policy.Port) bool {
 
 // allows reports whether an interface allows a connection with a peer in a direction.
 func (e enforcer) allows(d netvirt.Direction, name string, peer netip.Addr, port policy.Port) bool {
-	isolated := false
-	for _, acl := range e.members[name].SecurityGroups.All() {
-		isolated = isolated || e.acls[acl].Isolates == d
-		for _, ace := range e.aces[acl] {
+	isolated, withheld, yielding := false, false, false
+	for _, name := range e.members[name].SecurityGroups.All() {
+		acl := e.acls[name]
+		if acl.Isolates == d {
+			isolated = true
+			withheld = withheld || acl.Withholds != "" && hasPort(acl.Withholds, port)
+		}
+		for _, ace := range e.aces[name] {
 			if ace.Direction == d && e.matches(ace, peer, port) {
-				return true
+				if !acl.Yields {
+					return true
+				}
+				yielding = true
 			}
 		}
 	}
-	return !isolated
+	return !isolated || yielding && !withheld
 }
 
 func (e enforcer) matches(ace netvirt.ACE, peer netip.Addr, port policy.Port) bool {
@@ -541,8 +561,11 @@ func (e enforcer) matches(ace netvirt.ACE, peer netip.Addr, port policy.Port) bo
 	if ace.Remote != "" && !slices.ContainsFunc(e.groups[ace.Remote], func(p netip.Prefix) bool { return p.Contains(peer) }) {
 		return false
 	}
-	ranges := ace.Ports.All()
-	return len(ranges) == 0 || slices.ContainsFunc(ranges, func(r netvirt.PortRange) bool {
+	return ace.Ports == "" || hasPort(ace.Ports, port)
+}
+
+func hasPort(list netvirt.PortList, port policy.Port) bool {
+	return slices.ContainsFunc(list.All(), func(r netvirt.PortRange) bool {
 		return string(r.Protocol) == port.Protocol && (r.Last == 0 || r.First <= port.Number && port.Number <= r.Last)
 	})
 }

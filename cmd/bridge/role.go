@@ -119,7 +119,7 @@ func (b *Bridge) source(r *role, s mapping.Settings) source {
 func (b *Bridge) settings(name string, backend reconcile.Backend) mapping.Settings {
 	s := b.cfg.Mapping
 	s.Limits = limits(name, backend.Kinds())
-	s.NodePorts = b.nodes(backend.Kinds()).ServeNodePorts()
+	s.NodePorts = b.nodes(backend.Kinds()).ServedPorts()
 	return s
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -19,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/coe-bridge/coe-bridge/coe"
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
@@ -39,7 +41,7 @@ func newExposeWorld(t *testing.T) *exposeWorld {
 	plane := kubetest.ForTest(t, kubetest.Config{})
 	lab := ovnhost.ForTest(t, "host1", "host2")
 	w := &exposeWorld{
-		world: newWorldOver(t, lab, "--backend", "ovn", "--ovn-nb", lab.NB.Remote, "--kubeconfig", plane.Kubeconfig(), "--node-ports", "30000-32767"),
+		world: newWorldOver(t, lab, "--backend", "ovn", "--ovn-nb", lab.NB.Remote, "--kubeconfig", plane.Kubeconfig()),
 		api:   plane.Client(), pods: map[string]*sandbox{},
 	}
 	w.startAgents(patient)
@@ -153,6 +155,15 @@ func (w *exposeWorld) answered(from, node string, at nodePorts, want ...string) 
 	})
 }
 
+// edge returns the source address of connections of others that a node leads to services and pods.
+func (w *exposeWorld) edge(host string) string {
+	w.t.Helper()
+	address, _ := w.management(host)
+	network := coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
+	number := network.Number(address)
+	return network.EdgeAddress(number, number).String()
+}
+
 // all returns the answers of both pods that see a source.
 func all(source string) []string { return []string{"pod-host1 " + source, "pod-host2 " + source} }
 
@@ -161,10 +172,10 @@ func all(source string) []string { return []string{"pod-host1 " + source, "pod-h
 // of a client outside.
 func TestNodePorts(t *testing.T) {
 	w := newExposeWorld(t)
-	services := map[string]string{} // the address of each node's traffic to services
+	services, edges := map[string]string{}, map[string]string{} // the addresses of each node's traffic to services
 	for _, host := range []string{"host1", "host2"} {
 		_, as := w.management(host)
-		services[host] = as.String()
+		services[host], edges[host] = as.String(), w.edge(host)
 	}
 	cluster := w.expose("cluster", corev1.ServiceExternalTrafficPolicyCluster, "host1", "host2")
 	local := w.expose("local", corev1.ServiceExternalTrafficPolicyLocal, "host2")
@@ -172,14 +183,16 @@ func TestNodePorts(t *testing.T) {
 	for _, host := range []string{"host1", "host2"} {
 		node := w.address(host)
 		for _, from := range []string{"central", "host1", "host2", w.pods["host1"].inLab(), w.pods["host2"].inLab()} {
-			as := services[host]
+			as := edges[host]
+			if from == host {
+				as = services[host]
+			}
 			w.answered(from, node, cluster, all(as)...)
 		}
 		w.answered(host, node, local, "pod-host2 "+services[host])
 	}
-	management, _ := w.management("host2")
 	for _, from := range []string{"host1", w.pods["host1"].inLab(), w.pods["host2"].inLab()} {
-		w.answered(from, w.address("host2"), local, "pod-host2 "+management.String())
+		w.answered(from, w.address("host2"), local, "pod-host2 "+edges["host2"])
 	}
 	w.answered("central", w.address("host2"), local, "pod-host2 "+outsider)
 	for _, from := range []string{"central", "host2", w.pods["host1"].inLab()} {
@@ -207,7 +220,7 @@ func TestNodePorts(t *testing.T) {
 	w.step("the agent is away, and the bridge too", func() {
 		require.NoError(w.t, w.agents["host1"].Kill())
 		w.bridge.Kill()
-		w.answered("central", w.address("host1"), cluster, all(services["host1"])...)
+		w.answered("central", w.address("host1"), cluster, all(edges["host1"])...)
 		w.agents["host1"].relay.cut(true)
 		require.NoError(w.t, w.agents["host1"].Start(t.Context()))
 		w.answered("central", w.address("host1"), local, "pod-host1 "+outsider)
@@ -227,7 +240,7 @@ func TestNodePorts(t *testing.T) {
 				return err
 			})
 			require.Less(w.t, time.Since(harmed), 2*time.Second, harm)
-			w.answered("central", w.address("host1"), cluster, all(services["host1"])...)
+			w.answered("central", w.address("host1"), cluster, all(edges["host1"])...)
 		}
 	})
 	w.step("a port belongs to the first service", func() {
@@ -242,7 +255,7 @@ func TestNodePorts(t *testing.T) {
 			}
 			return nil
 		})
-		w.answered("central", w.address("host1"), cluster, all(services["host1"])...)
+		w.answered("central", w.address("host1"), cluster, all(edges["host1"])...)
 	})
 	w.step("services are deleted", func() {
 		for _, name := range []string{"cluster", "local"} {

@@ -129,10 +129,15 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) bool {
 	return err == nil && failed == nil
 }
 
-// syncPorts makes the node answer on the node ports of services.
+// syncPorts makes the node answer on the node ports of services. It changes nothing while they are not
+// known.
 func (n *Node) syncPorts(place *uplink.Place) error {
-	ports, nodes := portsOf(n.cfg.Uplink, place)
-	changed, err := n.ports.Sync(ports, nodes)
+	exposed, nodes, known := n.cfg.Uplink.Exposed()
+	if !known {
+		return nil
+	}
+	ports := portsOf(exposed, place)
+	changed, err := n.ports.Sync(nodeports.Place{Edge: place.Edge, Network: networkOf(place)}, ports, nodes)
 	if err == nil {
 		n.metrics.ports.Set(float64(len(ports)))
 	}
@@ -276,7 +281,12 @@ func (n *Node) removePair(ctx context.Context, port string) error {
 
 // leave removes everything that the package creates.
 func (n *Node) leave(ctx context.Context) (changes []string, err error) {
-	removed, err := n.removeOthers(ctx, nil)
+	removed, ports := n.ports.Sync(nodeports.Place{}, nil, nil) // first: they need the rules and the link
+	if removed {
+		changes = append(changes, "node ports")
+	}
+	n.metrics.ports.Set(0)
+	removed, err = n.removeOthers(ctx, nil)
 	if removed {
 		changes = append(changes, "link")
 	}
@@ -284,12 +294,7 @@ func (n *Node) leave(ctx context.Context) (changes []string, err error) {
 	if removed {
 		changes = append(changes, "rules")
 	}
-	removed, ports := n.ports.Sync(nil, nil)
-	if removed {
-		changes = append(changes, "node ports")
-	}
-	n.metrics.ports.Set(0)
-	return changes, errors.Join(err, rules, ports)
+	return changes, errors.Join(ports, err, rules)
 }
 
 // Cleanup removes everything that a Node has created. No Node may run meanwhile.

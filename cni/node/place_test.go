@@ -51,8 +51,8 @@ func place() *uplink.Place {
 	return &uplink.Place{
 		Node: netip.MustParseAddr("192.168.33.11"), Name: "node:192.168.33.11:management", MAC: "0a:58:64:60:00:02",
 		Address: netip.MustParseAddr("100.96.0.2"), Length: 16, Gateway: netip.MustParseAddr("100.96.0.1"),
-		Service: netip.MustParseAddr("100.96.0.3"),
-		Pods:    []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("fd00::/64")},
+		Service: netip.MustParseAddr("100.96.0.3"), Edge: netip.MustParseAddr("100.96.255.254"),
+		Pods: []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("fd00::/64")},
 		Services: []netip.Prefix{
 			netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("172.30.4.0/22"),
 		},
@@ -91,8 +91,10 @@ table ip coe-bridge {
 
 	chain way-out {
 		type nat hook postrouting priority srcnat; policy accept;
-		oifname "coe0" ip daddr 10.96.0.0/12 counter packets 0 bytes 0 snat to 100.96.0.3 comment "to services 10.96.0.0/12 through coe0 with source 100.96.0.3"
-		oifname "coe0" ip daddr 172.30.4.0/22 counter packets 0 bytes 0 snat to 100.96.0.3 comment "to services 172.30.4.0/22 through coe0 with source 100.96.0.3"
+		oifname "coe0" ip daddr 10.96.0.0/12 fib saddr type local counter packets 0 bytes 0 snat to 100.96.0.3 comment "from the node to services 10.96.0.0/12 through coe0 with source 100.96.0.3"
+		oifname "coe0" ip daddr 10.96.0.0/12 counter packets 0 bytes 0 snat to 100.96.255.254 comment "from others to services 10.96.0.0/12 through coe0 with source 100.96.255.254"
+		oifname "coe0" ip daddr 172.30.4.0/22 fib saddr type local counter packets 0 bytes 0 snat to 100.96.0.3 comment "from the node to services 172.30.4.0/22 through coe0 with source 100.96.0.3"
+		oifname "coe0" ip daddr 172.30.4.0/22 counter packets 0 bytes 0 snat to 100.96.255.254 comment "from others to services 172.30.4.0/22 through coe0 with source 100.96.255.254"
 		iifname "coe0" oifname != "coe0" counter packets 0 bytes 0 masquerade fully-random comment "from coe0 through other links with the address of the node"
 	}
 }`), strings.TrimSpace(run("nft list table ip coe-bridge")))
@@ -120,6 +122,12 @@ table inet coe-bridge {
 		iifgroup 3086 counter packets 0 bytes 0 drop comment "from links of pods only through OVN"
 	}
 }`), strings.TrimSpace(run("nft list table inet coe-bridge")))
+
+	without := place()
+	without.Edge = netip.Addr{}
+	twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, without)) })
+	require.Equal(t, 2, strings.Count(run("nft list ruleset"), "snat to 100.96.0.3"), "others get no source that policies allow")
+	require.Equal(t, 2, strings.Count(run("nft list ruleset"), "snat to"))
 
 	fewer := place()
 	fewer.Services = nil
@@ -167,6 +175,7 @@ func TestLinkAddressesRoutes(t *testing.T) {
 		"10.96.0.0/12 via 100.96.0.1 dev coe0 src 100.96.0.2",
 		"100.96.0.0/16 dev coe0 scope link src 100.96.0.2",
 		"100.96.0.3 via 100.96.0.1 dev coe0 src 100.96.0.2",
+		"100.96.255.254 via 100.96.0.1 dev coe0 src 100.96.0.2",
 		"172.30.4.0/22 via 100.96.0.1 dev coe0 src 100.96.0.2",
 	}, routesOf(run("ip route show proto 206")))
 

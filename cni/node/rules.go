@@ -93,10 +93,12 @@ func isolatedRules() []rule {
 
 // managementRules returns the rules for the link of the management port:
 //
-// way-out    source NAT for traffic of the node's programs to services. Servers see an
+// way-out    source NAT for traffic to services. Servers see an address that is not on any link of
 //
-//	address that is not on any link of the node. So an answer of a server on
-//	this node goes back through the switch, which must undo its NAT.
+//	the node. So an answer of a server on this node goes back through the switch, which must
+//	undo its NAT. Traffic of the node's programs has another address than traffic of others,
+//	which comes in by a node port or a route: policies always allow the former to pods on the
+//	node.
 //
 // way-out    source NAT to the node's address for pods' traffic that leaves the cluster.
 // no-return  rejects traffic from the pod network that is routed back there: the network
@@ -106,9 +108,15 @@ func (w wanted) managementRules() []rule {
 	var all []rule
 	for _, to := range w.services {
 		all = append(all, rule{
-			wayOut, fmt.Sprintf("to services %s through %s with source %s", to, linkName, w.service),
-			slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), snat(w.service)),
+			wayOut, fmt.Sprintf("from the node to services %s through %s with source %s", to, linkName, w.service),
+			slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), fromHere(), snat(w.service)),
 		})
+		if w.edge.IsValid() {
+			all = append(all, rule{
+				wayOut, fmt.Sprintf("from others to services %s through %s with source %s", to, linkName, w.edge),
+				slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), snat(w.edge)),
+			})
+		}
 	}
 	return append(all, rule{
 		wayOut, fmt.Sprintf("from %s through other links with the address of the node", linkName),
@@ -324,6 +332,15 @@ func noRouteBack() []expr.Any {
 	return []expr.Any{
 		&expr.Fib{Register: register, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true, ResultOIF: true},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: make([]byte, 4)},
+	}
+}
+
+// fromHere matches packets whose source is an address of the node. The kernel accepts no such packets from
+// elsewhere.
+func fromHere() []expr.Any {
+	return []expr.Any{
+		&expr.Fib{Register: register, FlagSADDR: true, ResultADDRTYPE: true},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
 	}
 }
 

@@ -34,7 +34,8 @@ type wanted struct {
 	pairs    []pair // sorted by link
 	mac      net.HardwareAddr
 	source   netip.Addr // of the routes
-	service  netip.Addr // source of traffic to services
+	service  netip.Addr // source of the node's own traffic to services
+	edge     netip.Addr // source of other traffic to services; zero if there must be none
 	services []netip.Prefix
 	// unreached says for each pod that the node does not reach why; sorted.
 	unreached []string
@@ -77,20 +78,24 @@ func newWanted(p *uplink.Place, interfaces map[string]*uplink.Record, routed map
 	return w, nil
 }
 
-// addManagement adds the pair of the management port. The service address is routed through the
-// gateway too: only the switch has it.
+// addManagement adds the pair of the management port. The service address and the edge address are routed
+// through the gateway too: only the switch has them.
 func (w *wanted) addManagement(p *uplink.Place) error {
 	for _, a := range []netip.Addr{p.Address, p.Service, p.Gateway} {
 		if !a.Is4() {
 			return fmt.Errorf("node-changed from the bridge: address %q is not an IPv4 address", a)
 		}
 	}
-	nodes := netip.PrefixFrom(p.Address, p.Length).Masked()
+	nodes := networkOf(p)
 	if !nodes.IsValid() {
 		return fmt.Errorf("node-changed from the bridge: prefix length %d is invalid: want 0 to 32", p.Length)
 	}
 	w.service, w.services = p.Service, only4(p.Services)
 	routes := []route{{to: nodes}, {single(p.Service), p.Gateway}}
+	if p.Edge.Is4() {
+		w.edge = p.Edge
+		routes = append(routes, route{single(p.Edge), p.Gateway})
+	}
 	for _, to := range slices.Concat(only4(p.Pods), w.services) {
 		routes = append(routes, route{to, p.Gateway})
 	}
@@ -142,13 +147,15 @@ func (w *wanted) addNamespaces(p *uplink.Place, interfaces map[string]*uplink.Re
 	w.pairs = slices.SortedFunc(maps.Values(pairs), func(a, b pair) int { return cmp.Compare(a.link, b.link) })
 }
 
-// portsOf returns the ports on which a node answers for services, and the addresses of all nodes. Only
-// a management port leads to services.
-func portsOf(u *uplink.Uplink, place *uplink.Place) (ports []nodeports.Port, nodes []netip.Addr) {
-	if place.Isolated {
-		return nil, nil
+// networkOf returns the addresses of all nodes in the pod network.
+func networkOf(p *uplink.Place) netip.Prefix { return netip.PrefixFrom(p.Address, p.Length).Masked() }
+
+// portsOf returns the ports on which a node answers for services. Only a management port leads to services,
+// and only with an edge address as source.
+func portsOf(exposed map[string]*uplink.ExposedPort, place *uplink.Place) (ports []nodeports.Port) {
+	if place.Isolated || !place.Edge.Is4() {
+		return nil
 	}
-	exposed, nodes := u.Exposed()
 	for _, e := range exposed {
 		p := nodeports.Port{
 			Protocol: e.Protocol, Number: e.Port, Service: netip.AddrPortFrom(e.Address, e.ServicePort), Local: e.Local, Sticky: e.Sticky,
@@ -158,7 +165,7 @@ func portsOf(u *uplink.Uplink, place *uplink.Place) (ports []nodeports.Port, nod
 		}
 		ports = append(ports, p)
 	}
-	return ports, nodes
+	return ports
 }
 
 var nameHash = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)

@@ -13,12 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The sets and maps of the table.
+// The sets and maps of the table. A port with one endpoint is in singles, with several in endpoints or
+// stickies, and a local port without any is in locals.
 const (
 	services  = "services"  // protocol . port : cluster address . port of the service
-	locals    = "locals"    // protocol . port
+	singles   = "singles"   // protocol . port : address . port of the endpoint
 	endpoints = "endpoints" // protocol . port . slot : address . port of an endpoint
 	stickies  = "stickies"  // the same for sticky ports
+	locals    = "locals"    // protocol . port
 	nodesSet  = "nodes"     // addresses of nodes
 )
 
@@ -30,27 +32,11 @@ type elements map[key]string
 
 var protocols = map[string]byte{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP}
 
-// elementsOf returns the elements for ports, without the invalid ones, which it reports.
+// elementsOf returns the elements for ports, without invalid ports and endpoints, which it reports.
 func elementsOf(ports []Port, nodes []netip.Addr) (all elements, invalid error) {
 	all = elements{}
 	for _, p := range ports {
-		if err := p.check(); err != nil {
-			invalid = errors.Join(invalid, err)
-			continue
-		}
-		at := string([]byte{protocols[p.Protocol], 0, 0, 0}) + portOf(p.Number)
-		all[key{services, at}] = addressOf(p.Service)
-		if !p.Local {
-			continue
-		}
-		all[key{locals, at}] = ""
-		for slot := range min(len(p.Endpoints), 1) * Slots {
-			set := endpoints
-			if p.Sticky {
-				set = stickies
-			}
-			all[key{set, at + string(binary.NativeEndian.AppendUint32(nil, uint32(slot)))}] = addressOf(p.Endpoints[slot%len(p.Endpoints)])
-		}
+		invalid = errors.Join(invalid, all.add(p))
 	}
 	for _, n := range nodes {
 		if n.Is4() {
@@ -60,17 +46,45 @@ func elementsOf(ports []Port, nodes []netip.Addr) (all elements, invalid error) 
 	return all, invalid
 }
 
-func (p Port) check() error {
+// add adds the elements of a port.
+func (e elements) add(p Port) (invalid error) {
 	if protocols[p.Protocol] == 0 || p.Number == 0 {
 		return fmt.Errorf("node port %s %d: the protocol or the port is invalid", p.Protocol, p.Number)
 	}
-	for _, a := range append([]netip.AddrPort{p.Service}, p.Endpoints...) {
-		if !a.Addr().Is4() || a.Port() == 0 {
-			return fmt.Errorf("node port %s %d: %s is not an IPv4 address with a port", p.Protocol, p.Number, a)
+	if !valid(p.Service) {
+		return fmt.Errorf("node port %s %d: the cluster address %s is not an IPv4 address with a port", p.Protocol, p.Number, p.Service)
+	}
+	at := string([]byte{protocols[p.Protocol], 0, 0, 0}) + portOf(p.Number)
+	e[key{services, at}] = addressOf(p.Service)
+	if !p.Local {
+		return nil
+	}
+	var to []string
+	for _, a := range p.Endpoints {
+		if valid(a) {
+			to = append(to, addressOf(a))
+		} else {
+			invalid = errors.Join(invalid, fmt.Errorf("node port %s %d: the endpoint %s is not an IPv4 address with a port", p.Protocol, p.Number, a))
 		}
 	}
-	return nil
+	switch len(to) {
+	case 0:
+		e[key{locals, at}] = ""
+	case 1:
+		e[key{singles, at}] = to[0]
+	default:
+		set := endpoints
+		if p.Sticky {
+			set = stickies
+		}
+		for slot := range Slots {
+			e[key{set, at + string(binary.NativeEndian.AppendUint32(nil, uint32(slot)))}] = to[slot%len(to)]
+		}
+	}
+	return invalid
 }
+
+func valid(a netip.AddrPort) bool { return a.Addr().Is4() && a.Port() != 0 }
 
 // portOf returns a port in the form of nftables, padded to a register.
 func portOf(port uint16) string {
@@ -79,7 +93,7 @@ func portOf(port uint16) string {
 
 func addressOf(a netip.AddrPort) string { return string(a.Addr().AsSlice()) + portOf(a.Port()) }
 
-// diff returns the keys whose elements differ, in order.
+// diff returns the keys whose elements differ. Those of one port are together.
 func (e elements) diff(want elements) (changed []key) {
 	for k, value := range want {
 		if has, found := e[k]; !found || has != value {
@@ -91,17 +105,54 @@ func (e elements) diff(want elements) (changed []key) {
 			changed = append(changed, k)
 		}
 	}
-	slices.SortFunc(changed, func(a, b key) int { return cmp.Or(strings.Compare(a.set, b.set), strings.Compare(a.key, b.key)) })
+	slices.SortFunc(changed, func(a, b key) int {
+		return cmp.Or(a.port().compare(b.port()), strings.Compare(a.set, b.set), strings.Compare(a.key, b.key))
+	})
 	return changed
 }
 
-// port returns the protocol and the number of the port that an element belongs to; zero for an element
-// of a node.
-func (k key) port() (protocol byte, number uint16) {
+// portKey identifies a port; zero for elements of nodes.
+type portKey struct {
+	protocol byte
+	number   uint16
+}
+
+func (p portKey) compare(o portKey) int {
+	return cmp.Or(cmp.Compare(p.protocol, o.protocol), cmp.Compare(p.number, o.number))
+}
+
+// port returns the port that an element belongs to.
+func (k key) port() portKey {
 	if k.set == nodesSet {
-		return 0, 0
+		return portKey{}
 	}
-	return k.key[0], binary.BigEndian.Uint16([]byte(k.key[4:6]))
+	return portKey{k.key[0], binary.BigEndian.Uint16([]byte(k.key[4:6]))}
+}
+
+// batches divides changes, in the order of diff, into transactions of at most most elements. All
+// elements of a port are in one transaction: with a part of them, a local port would lead to its service.
+func batches(changes []key, most int) (all [][]key) {
+	for len(changes) > 0 {
+		n := together(changes)
+		for n < len(changes) && n+together(changes[n:]) <= most {
+			n += together(changes[n:])
+		}
+		all = append(all, changes[:n])
+		changes = changes[n:]
+	}
+	return all
+}
+
+// together returns how many of the first changes belong together.
+func together(changes []key) int {
+	port := changes[0].port()
+	if port == (portKey{}) {
+		return 1
+	}
+	if n := slices.IndexFunc(changes, func(k key) bool { return k.port() != port }); n > 0 {
+		return n
+	}
+	return len(changes)
 }
 
 func table() *nftables.Table {
@@ -115,6 +166,7 @@ func sets() []*nftables.Set {
 	to := nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeInetService)
 	return []*nftables.Set{
 		{Table: table(), Name: services, IsMap: true, KeyType: nftables.MustConcatSetType(at...), DataType: to},
+		{Table: table(), Name: singles, IsMap: true, KeyType: nftables.MustConcatSetType(at...), DataType: to},
 		{Table: table(), Name: endpoints, IsMap: true, KeyType: nftables.MustConcatSetType(slot...), DataType: to},
 		{Table: table(), Name: stickies, IsMap: true, KeyType: nftables.MustConcatSetType(slot...), DataType: to},
 		{Table: table(), Name: locals, KeyType: nftables.MustConcatSetType(at...)},
@@ -122,19 +174,20 @@ func sets() []*nftables.Set {
 	}
 }
 
-// targets returns where a port leads.
-func (e elements) targets() map[[2]uint16]map[string]bool {
-	all := map[[2]uint16]map[string]bool{}
+// targets returns where each port leads.
+func (e elements) targets() map[portKey]map[string]bool {
+	all := map[portKey]map[string]bool{}
 	for k, value := range e {
-		protocol, number := k.port()
-		if protocol == 0 || value == "" {
+		at := k.port()
+		if at == (portKey{}) {
 			continue
 		}
-		at := [2]uint16{uint16(protocol), number}
 		if all[at] == nil {
 			all[at] = map[string]bool{}
 		}
-		all[at][value] = true
+		if value != "" {
+			all[at][value] = true
+		}
 	}
 	return all
 }

@@ -4,6 +4,9 @@
 //
 // Rules look ports up in maps, so neither their number nor the work for a packet depends on the number
 // of services. A changed port changes its elements of the maps and nothing else.
+//
+// Network policies of pods judge these connections by their source, which is never an address that a
+// policy allows because the pod is on the node.
 package nodeports
 
 import (
@@ -20,8 +23,8 @@ import (
 // TableName is the name of the nftables table, of the family ip.
 const TableName = "coe-bridge-node-ports"
 
-// Slots is how many endpoints of a local port on a node can serve. Each slot of a port leads to an
-// endpoint, and endpoints share the slots evenly if their number divides this one.
+// Slots is how many endpoints of a local port on a node can serve. Each slot of a port with several
+// endpoints leads to one, and endpoints share the slots evenly if their number divides this one.
 const Slots = 60
 
 // Port is a port on which the node answers for a service.
@@ -43,28 +46,46 @@ type Config struct {
 	Link string
 }
 
+// Place is where a node is in the pod network.
+type Place struct {
+	// Edge is the source address of connections of nodes and pods to endpoints.
+	Edge netip.Addr
+	// Network has the addresses of all nodes in the pod network. Traffic from there has already been
+	// through a service, and is not led to another one.
+	Network netip.Prefix
+}
+
 // Table is the nftables table. It remembers what it has written, and reads the table only if
 // nftables was changed by others. Only one goroutine at a time may use it.
 type Table struct {
-	cfg Config
+	cfg   Config
+	place Place
 	// have has the elements of the table; nil if they are unknown, or if the table is not as the
 	// package creates it. generation is that of nftables for which have holds.
 	have       elements
 	generation uint32
+	// unforgotten are the ports of UDP that have changed since their connections were last forgotten; nil
+	// for all ports.
+	unforgotten map[portKey]bool
 }
 
 // New returns a Table.
 func New(cfg Config) *Table { return &Table{cfg: cfg} }
 
-// Sync makes the node answer on exactly these ports, and reports whether it changed anything. nodes
-// are the addresses of all nodes. Without ports there is no table. An invalid port is an error, and the
-// other ports are served.
+// Sync makes a node answer on exactly these ports, and reports whether it changed anything. nodes
+// are the addresses of all nodes. Without ports there is no table. An invalid port or endpoint is an
+// error, and the others are served.
 //
 // Open connections continue. UDP has none, so clients of a changed UDP port go to its current
 // endpoints at once.
-func (t *Table) Sync(ports []Port, nodes []netip.Addr) (changed bool, err error) {
+func (t *Table) Sync(place Place, ports []Port, nodes []netip.Addr) (changed bool, err error) {
 	want, invalid := elementsOf(ports, nodes)
-	changed, err = t.sync(want, len(ports) == 0)
+	if place != t.place {
+		t.place, t.have = place, nil
+	}
+	if changed, err = t.sync(want, len(ports) == 0); err == nil {
+		err = t.forget(want)
+	}
 	return changed, errors.Join(err, invalid)
 }
 
@@ -90,6 +111,7 @@ func (t *Table) sync(want elements, remove bool) (changed bool, err error) {
 		return false, nil
 	}
 	t.have = nil // unknown until everything is written
+	t.noteChanged(before, want)
 	commits, err := t.write(c, before, want, remove)
 	if err != nil {
 		return true, fmt.Errorf("write nftables table %s: %w", TableName, err)
@@ -97,9 +119,6 @@ func (t *Table) sync(want elements, remove bool) (changed bool, err error) {
 	// If nobody else has written meanwhile, the table is known.
 	if after, err := generation(t.cfg.Netns); err == nil && after == now+commits && !remove {
 		t.have, t.generation = want, after
-	}
-	if err := forget(t.cfg.Netns, before, want); err != nil {
-		return true, fmt.Errorf("forget the UDP connections of changed node ports: %w", err)
 	}
 	return true, nil
 }
@@ -148,7 +167,7 @@ func (t *Table) write(c *nftables.Conn, have, want elements, remove bool) (commi
 		}
 		commits++
 	}
-	for changes := range slices.Chunk(have.diff(want), maxChanges) {
+	for _, changes := range batches(have.diff(want), maxChanges) {
 		for _, set := range sets() {
 			var remove, add []nftables.SetElement
 			for _, k := range changes {

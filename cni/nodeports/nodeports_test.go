@@ -29,9 +29,12 @@ const (
 	service = "10.96.0.10"
 	pod1    = "10.42.0.2"
 	pod2    = "10.42.0.3"
-	// management is the address of the node in the pod network.
+	// management is the address of the node in the pod network, edge its address for traffic of others.
 	management = "100.96.0.2"
+	edge       = "100.96.0.254"
 )
+
+var place = nodeports.Place{Edge: netip.MustParseAddr(edge), Network: netip.MustParsePrefix("100.96.0.0/24")}
 
 // world is a node between a client outside the cluster and the pod network. In the pod network are a
 // cluster address and two pods, each with a server that answers with its own address and the client's.
@@ -54,7 +57,7 @@ func newWorld(t *testing.T) *world {
 	w.join(w.pods, "eth0", "100.96.0.1", w.node, "coe0", management)
 	w.run(w.outside, "ip addr add "+other+"/24 dev eth0")
 	w.run(w.node, "sysctl -q -w net.ipv4.ip_forward=1; ip route add 10.0.0.0/8 via 100.96.0.1")
-	w.run(w.pods, "ip route add default via "+management)
+	w.run(w.pods, "ip route add default via "+management+"; ip route add "+edge+" via "+management)
 	w.run(w.pods, "ip addr add 10.42.0.9/32 dev lo") // a pod that is a client
 	for _, at := range []string{service + ":80", pod1 + ":8080", pod2 + ":8080"} {
 		address, _, _ := strings.Cut(at, ":")
@@ -193,7 +196,7 @@ func (w *world) answers(from netns.NsHandle, source, network, at, want string) {
 // sync requires whether the node is changed.
 func (w *world) sync(changes bool, ports ...nodeports.Port) {
 	w.Helper()
-	changed, err := w.table.Sync(ports, []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
+	changed, err := w.table.Sync(place, ports, []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
 	require.NoError(w, err)
 	require.Equal(w, changes, changed)
 }
@@ -212,15 +215,15 @@ func local(protocol string, number uint16, pods ...string) nodeports.Port {
 }
 
 // Clients outside the cluster, pods and the node itself reach the service at every address of the node.
-// Other ports stay with the node.
+// Other ports stay with the node. There are no rules for the node's own traffic to services here.
 func TestClusterPorts(t *testing.T) {
 	w := newWorld(t)
 	w.sync(true, cluster("tcp", 30080), cluster("udp", 30080))
 	w.sync(false, cluster("udp", 30080), cluster("tcp", 30080))
 	for _, network := range []string{"tcp", "udp"} {
 		w.answers(w.outside, client, network, node+":30080", service+":80 "+client)
-		w.answers(w.outside, other, network, node+":30080", service+":80 "+management)
-		w.answers(w.node, "", network, node+":30080", service+":80 "+management)
+		w.answers(w.outside, other, network, node+":30080", service+":80 "+edge)
+		w.answers(w.node, "", network, node+":30080", service+":80 "+edge)
 		w.answers(w.node, "", network, management+":30080", service+":80 "+management)
 	}
 	_, err := w.ask(w.outside, client, "tcp", node+":30081")
@@ -236,7 +239,8 @@ func TestClusterPorts(t *testing.T) {
 }
 
 // A local port leads clients to the endpoints on the node. The endpoints see a client outside the
-// cluster, and this node instead of another one or a pod. The node itself reaches the service.
+// cluster, and the edge address of this node instead of another node or a pod. The node itself reaches the
+// service.
 func TestLocalPorts(t *testing.T) {
 	w := newWorld(t)
 	sticky := local("tcp", 30082, pod1, pod2)
@@ -252,9 +256,9 @@ func TestLocalPorts(t *testing.T) {
 	}, 10*patience, time.Millisecond, "both endpoints answer")
 	require.Equal(t, map[string]bool{pod1 + ":8080 " + client: true, pod2 + ":8080 " + client: true}, seen, "they see the client")
 	w.answers(w.outside, client, "udp", node+":30080", pod2+":8080 "+client)
-	w.answers(w.outside, other, "udp", node+":30080", pod2+":8080 "+management)
-	w.answers(w.pods, "10.42.0.9", "udp", management+":30080", pod2+":8080 "+management)
-	w.answers(w.node, "", "tcp", node+":30080", service+":80 "+management)
+	w.answers(w.outside, other, "udp", node+":30080", pod2+":8080 "+edge)
+	w.answers(w.pods, "10.42.0.9", "udp", management+":30080", pod2+":8080 "+edge)
+	w.answers(w.node, "", "tcp", node+":30080", service+":80 "+edge)
 
 	first, err := w.ask(w.outside, client, "tcp", node+":30082")
 	require.NoError(t, err)
@@ -270,7 +274,7 @@ func TestLocalPorts(t *testing.T) {
 		require.True(t, timeout.Timeout(), "without an endpoint on the node there is no answer: %v", err)
 		return nil
 	}))
-	w.answers(w.node, "", "tcp", node+":30081", service+":80 "+management)
+	w.answers(w.node, "", "tcp", node+":30081", service+":80 "+edge)
 
 	w.sync(true, local("tcp", 30080, pod2))
 	for range 30 {
@@ -369,10 +373,17 @@ func TestRestore(t *testing.T) {
 	w.sync(false, ports...) // changes of others are read, and written by nobody
 
 	again := nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
-	changed, err := again.Sync(ports, []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
+	nodes := []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)}
+	changed, err := again.Sync(place, ports, nodes)
 	require.NoError(t, err)
 	require.False(t, changed, "a new agent recognises the table")
-	changed, err = again.Sync(nil, nil)
+	moved := place
+	moved.Edge = moved.Edge.Prev()
+	changed, err = again.Sync(moved, ports, nodes)
+	require.NoError(t, err)
+	require.True(t, changed)
+	require.Contains(t, w.run(w.node, "nft list table ip "+nodeports.TableName), "snat to 100.96.0.253")
+	changed, err = again.Sync(nodeports.Place{}, nil, nil)
 	require.NoError(t, err)
 	require.True(t, changed)
 	require.Equal(t, "table ip others {\n}\ntable ip6 "+nodeports.TableName+" {\n}\n", w.run(w.node, "nft list ruleset"))
@@ -398,19 +409,84 @@ func TestManyPorts(t *testing.T) {
 	w.sync(true)
 }
 
-// An invalid port is an error, and does not keep the others from being served.
+// An invalid port or endpoint is an error, and does not keep the others from being served.
 func TestInvalidPorts(t *testing.T) {
 	w := newWorld(t)
 	to := netip.MustParseAddrPort("10.96.0.1:80")
 	for _, bad := range []nodeports.Port{
 		{}, {Protocol: "icmp", Number: 1, Service: to}, {Protocol: "tcp", Service: to}, {Protocol: "tcp", Number: 1},
 		{Protocol: "tcp", Number: 1, Service: netip.MustParseAddrPort("[fd00::1]:80")},
-		{Protocol: "tcp", Number: 1, Service: to, Local: true, Endpoints: []netip.AddrPort{{}}},
 	} {
-		_, err := w.table.Sync([]nodeports.Port{bad, cluster("tcp", 30080)}, nil)
+		_, err := w.table.Sync(place, []nodeports.Port{bad, cluster("tcp", 30080)}, nil)
 		require.ErrorContains(t, err, "node port")
 		w.answers(w.outside, client, "tcp", node+":30080", service+":80 "+client)
 	}
+	partly := local("tcp", 30081, pod1)
+	partly.Endpoints = append(partly.Endpoints, netip.AddrPort{}, netip.MustParseAddrPort("[fd00::1]:8080"))
+	_, err := w.table.Sync(place, []nodeports.Port{partly}, nil)
+	require.ErrorContains(t, err, "node port tcp 30081: the endpoint [fd00::1]:8080 is not an IPv4 address with a port")
+	w.answers(w.outside, client, "tcp", node+":30081", pod1+":8080 "+client)
+}
+
+// A service whose endpoint is a node port leads nowhere: what comes from a node in the pod network has been
+// through a service.
+func TestNoCircle(t *testing.T) {
+	w := newWorld(t)
+	w.sync(true, cluster("tcp", 30080), local("tcp", 30081, pod1))
+	for _, at := range []string{node + ":30080", management + ":30080", node + ":30081"} {
+		_, err := w.ask(w.pods, "100.96.0.1", "tcp", at)
+		require.ErrorContains(t, err, "refused", at)
+	}
+	w.answers(w.pods, "10.42.0.9", "tcp", node+":30081", pod1+":8080 "+edge)
+}
+
+// A local port needs an element for itself and one for its endpoint; with several endpoints one for each
+// slot.
+func TestElements(t *testing.T) {
+	w := newWorld(t)
+	elements := func() int {
+		return strings.Count(w.run(w.node, "nft list table ip "+nodeports.TableName), ". 30080")
+	}
+	w.sync(true, local("tcp", 30080, pod1))
+	require.Equal(t, 2, elements())
+	w.sync(true, local("tcp", 30080))
+	require.Equal(t, 2, elements())
+	w.sync(true, cluster("tcp", 30080))
+	require.Equal(t, 1, elements())
+	w.sync(true, local("tcp", 30080, pod1, pod2))
+	require.Equal(t, 1+nodeports.Slots, elements())
+}
+
+// Connections of UDP that lead to a former endpoint are forgotten by the next process, if one ends after it
+// has changed the table.
+func TestUDPPortsOfAFormerProcess(t *testing.T) {
+	w := newWorld(t)
+	w.sync(true, local("udp", 30080, pod1), local("udp", 30081, pod1))
+	conn, err := w.dial(w.outside, client, "udp", node+":30080")
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	removed, err := w.dial(w.outside, client, "udp", node+":30081")
+	require.NoError(t, err)
+	defer func() { _ = removed.Close() }()
+	for _, c := range []net.Conn{conn, removed} {
+		got, err := answer(c, patience)
+		require.NoError(t, err)
+		require.Equal(t, pod1+":8080 "+client, got)
+	}
+	in := "nft %s element ip " + nodeports.TableName + " %s '{ udp . %s }'\n"
+	w.run(w.node, fmt.Sprintf(in, "delete", "singles", "30080")+fmt.Sprintf(in, "add", "singles", "30080 : "+pod2+" . 8080")+
+		fmt.Sprintf(in, "delete", "singles", "30081")+fmt.Sprintf(in, "delete", "services", "30081"))
+	got, err := answer(conn, patience)
+	require.NoError(t, err)
+	require.Equal(t, pod1+":8080 "+client, got, "the kernel remembers the connection")
+
+	w.table = nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
+	w.sync(false, local("udp", 30080, pod2))
+	got, err = answer(conn, patience)
+	require.NoError(t, err)
+	require.Equal(t, pod2+":8080 "+client, got)
+	_, err = answer(removed, patience)
+	require.Error(t, err, "the port is gone")
 }
 
 // BenchmarkChangedPort is the change of one of many ports.
@@ -422,11 +498,11 @@ func BenchmarkChangedPort(b *testing.B) {
 			for i := range n {
 				ports = append(ports, cluster("tcp", uint16(30000+i)))
 			}
-			_, err := table.Sync(ports, nil)
+			_, err := table.Sync(place, ports, nil)
 			require.NoError(b, err)
 			for b.Loop() {
 				ports[7].Service = netip.AddrPortFrom(ports[7].Service.Addr(), ports[7].Service.Port()^1)
-				changed, err := table.Sync(ports, nil)
+				changed, err := table.Sync(place, ports, nil)
 				require.NoError(b, err)
 				require.True(b, changed)
 			}

@@ -2,6 +2,8 @@ package nodeports
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -40,11 +42,14 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 
 // chains returns the chains of the table, sorted by name:
 //
-// arriving  sends packets to an address of the node through ports.
+// arriving  sends packets to an address of the node through ports. Packets of nodes that come from
 //
-// leaving   source NAT of packets of other nodes and of pods to an endpoint, to the address of the
+//	the pod network have been through a service there, and stay: a service whose endpoint is a
+//	node port would lead them in a circle.
 //
-//	node on the link. The answer of the endpoint would go to them directly otherwise.
+// leaving   source NAT of packets of other nodes and of pods to an endpoint, to the edge address. The
+//
+//	answer of the endpoint would go to them directly otherwise.
 //
 // own       destination NAT of packets of the node's programs to one of its addresses, to the
 //
@@ -54,20 +59,25 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 //
 //	address of the service. Packets to a local port without an endpoint are dropped.
 //
-// The source of a packet to a cluster address is translated by the rules for the node's own traffic
+// The source of a packet to a cluster address is translated by the rules for all traffic of the node
 // to services, so answers come back here; leaving comes after these. The source of a packet from
 // outside the cluster to an endpoint stays: the answer of a pod leaves the network by the pod's node.
 func (t *Table) chains() []chain {
+	edge := "with the address " + t.place.Edge.String()
 	return []chain{
 		{
 			nat(arriving, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest),
-			[]rule{{"to the node", append(toNode(), &expr.Verdict{Kind: expr.VerdictJump, Chain: portsChain})}},
+			[]rule{
+				{fmt.Sprintf("from nodes %s in the pod network: not again", t.place.Network),
+					slices.Concat(from(t.cfg.Link), source(t.place.Network), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictReturn}})},
+				{"to the node", append(toNode(), &expr.Verdict{Kind: expr.VerdictJump, Chain: portsChain})},
+			},
 		},
 		{
 			nat(leaving, nftables.ChainHookPostrouting, nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource+1)),
 			[]rule{
-				{"from nodes to an endpoint with the address of this node", slices.Concat(by(t.cfg.Link), fromNodes(), translated(), []expr.Any{&expr.Masq{}})},
-				{"from pods to an endpoint with the address of this node", slices.Concat(by(t.cfg.Link), from(t.cfg.Link), translated(), []expr.Any{&expr.Masq{}})},
+				{"from nodes to an endpoint " + edge, slices.Concat(by(t.cfg.Link), fromNodes(), translated(), snat(t.place.Edge))},
+				{"from pods to an endpoint " + edge, slices.Concat(by(t.cfg.Link), from(t.cfg.Link), translated(), snat(t.place.Edge))},
 			},
 		},
 		{
@@ -77,6 +87,7 @@ func (t *Table) chains() []chain {
 		{
 			&nftables.Chain{Table: table(), Name: portsChain},
 			[]rule{
+				{"to the endpoint on the node", slices.Concat(port(), dnat(singles))},
 				{"to an endpoint on the node", slices.Concat(port(), randomSlot(), dnat(endpoints))},
 				{"to the client's endpoint on the node", slices.Concat(port(), slotOfClient(), dnat(stickies))},
 				{"no endpoint on the node", append(port(),
@@ -182,6 +193,23 @@ func fromNodes() []expr.Any {
 	return []expr.Any{
 		&expr.Payload{DestRegister: first, Base: expr.PayloadBaseNetworkHeader, Offset: ipSource, Len: 4},
 		&expr.Lookup{SourceRegister: first, SetName: nodesSet},
+	}
+}
+
+// source matches packets from a range of addresses.
+func source(network netip.Prefix) []expr.Any {
+	return []expr.Any{
+		&expr.Payload{DestRegister: first, Base: expr.PayloadBaseNetworkHeader, Offset: ipSource, Len: 4},
+		&expr.Bitwise{SourceRegister: first, DestRegister: first, Len: 4, Mask: net.CIDRMask(network.Bits(), 32), Xor: make([]byte, 4)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: network.Masked().Addr().AsSlice()},
+	}
+}
+
+// snat translates the source to an address.
+func snat(to netip.Addr) []expr.Any {
+	return []expr.Any{
+		&expr.Immediate{Register: first, Data: to.AsSlice()},
+		&expr.NAT{Type: expr.NATTypeSourceNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: first},
 	}
 }
 

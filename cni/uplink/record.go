@@ -52,7 +52,7 @@ func (r *Record) HardwareAddr() (net.HardwareAddr, error) {
 
 // Place is the connection of the node itself to the pod network: its management port, and
 // the networks behind it. If namespaces are isolated, it is a port in each namespace that has
-// interfaces on the node; these ports have neither Length, Gateway, Service nor Services.
+// interfaces on the node; these ports have neither Length, Gateway, Service, Edge nor Services.
 type Place struct {
 	Node     netip.Addr     `json:"node"`
 	Isolated bool           `json:"isolated,omitempty"`
@@ -61,7 +61,8 @@ type Place struct {
 	Address  netip.Addr     `json:"address"`
 	Length   int            `json:"prefix-length,omitempty"`
 	Gateway  netip.Addr     `json:"gateway,omitzero"`
-	Service  netip.Addr     `json:"service-address,omitzero"` // source of the node's traffic to services
+	Service  netip.Addr     `json:"service-address,omitzero"` // source of the node's own traffic to services
+	Edge     netip.Addr     `json:"edge-address,omitzero"`    // source of traffic of others that the node leads there; zero if it must lead none
 	Pods     []netip.Prefix `json:"pod-network,omitempty"`
 	Services []netip.Prefix `json:"service-network,omitempty"`
 	MTU      int            `json:"mtu,omitempty"` // 0: the MTU of pod links
@@ -72,7 +73,7 @@ type Place struct {
 type ExposedPort struct {
 	Protocol    string     `json:"protocol"` // "tcp", "udp", "sctp"
 	Port        uint16     `json:"port"`
-	Address     netip.Addr `json:"service-address"` // the cluster address of the service
+	Address     netip.Addr `json:"cluster-address"` // of the service
 	ServicePort uint16     `json:"service-port"`
 	// Local: clients reach only Endpoints. Sticky: they keep their endpoint.
 	Local     bool       `json:"local,omitempty"`

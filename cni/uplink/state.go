@@ -37,6 +37,7 @@ type state struct {
 // kept is the state on disk.
 type kept struct {
 	ID         string    `json:"id"`
+	Boot       string    `json:"boot,omitempty"`
 	Node       string    `json:"node"`
 	Place      *Place    `json:"place,omitempty"`
 	Network    string    `json:"network,omitempty"`
@@ -47,11 +48,16 @@ type kept struct {
 }
 
 // load reads the state that an earlier process kept for the same node. An unreadable file
-// counts as missing: the bridge sends everything again.
+// counts as missing: the bridge sends everything again. It does so after a boot too, so that the agent
+// learns when its state is current.
 func (u *Uplink) load() {
 	u.state.records, u.state.exposed = map[string]*Record{}, map[string]*ExposedPort{}
 	if u.cfg.Dir == "" {
 		return
+	}
+	var err error
+	if u.boot, err = firstLine(u.cfg.Boot); err != nil {
+		u.log.Warn("cannot read the identity of the boot; requesting all interface records from the bridge", "err", err)
 	}
 	k, err := readState(u.cfg.Dir)
 	if err != nil {
@@ -61,7 +67,10 @@ func (u *Uplink) load() {
 	if k.Node != u.cfg.Node.String() {
 		return
 	}
-	u.state.id, u.state.place, u.state.network, u.state.nodes = k.ID, k.Place, k.Network, k.Nodes
+	u.state.place, u.state.network, u.state.nodes = k.Place, k.Network, k.Nodes
+	if u.sameBoot = u.boot != "" && k.Boot == u.boot; u.sameBoot {
+		u.state.id = k.ID
+	}
 	for _, r := range k.Interfaces {
 		u.state.records[r.key()] = r
 	}
@@ -233,7 +242,7 @@ func (u *Uplink) save() error {
 	records := slices.SortedFunc(maps.Values(now.records), func(a, b *Record) int { return strings.Compare(a.key(), b.key()) })
 	exposed := slices.SortedFunc(maps.Values(now.exposed), func(a, b *ExposedPort) int { return strings.Compare(a.key(), b.key()) })
 	text, err := json.Marshal(kept{
-		ID: now.id, Node: u.cfg.Node.String(), Place: now.place, Network: now.network, Interfaces: records, Exposed: exposed, Nodes: now.nodes,
+		ID: now.id, Boot: u.boot, Node: u.cfg.Node.String(), Place: now.place, Network: now.network, Interfaces: records, Exposed: exposed, Nodes: now.nodes,
 	})
 	if err == nil {
 		err = durable.Write(u.file(), text, 0o600)

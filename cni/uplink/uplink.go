@@ -36,6 +36,8 @@ type Config struct {
 	User, PasswordFile, TokenFile string
 	// Dir holds the state file; "" for an Uplink without Run.
 	Dir string
+	// Boot is a file that identifies the boot of the node. Default /proc/sys/kernel/random/boot_id.
+	Boot string
 	// Silence is how long a stream may be silent before another replica is tried. Default
 	// 45 s, three times the keepalive interval of the bridge.
 	Silence time.Duration
@@ -43,6 +45,7 @@ type Config struct {
 }
 
 const (
+	defaultBoot    = "/proc/sys/kernel/random/boot_id"
 	defaultSilence = 45 * time.Second
 	requestTimeout = 10 * time.Second
 )
@@ -59,11 +62,15 @@ type Uplink struct {
 	changed chan struct{} // closed and replaced when state or status changes
 	status  Status
 	unsaved bool
+	// boot identifies the boot of the node; empty if it is unknown. sameBoot is set if the saved state is
+	// of this boot.
+	boot     string
+	sameBoot bool
 }
 
 // New returns an Uplink with the state that an earlier one saved in Config.Dir.
 func New(cfg Config) (*Uplink, error) {
-	cfg.Silence = cmp.Or(cfg.Silence, defaultSilence)
+	cfg.Silence, cfg.Boot = cmp.Or(cfg.Silence, defaultSilence), cmp.Or(cfg.Boot, defaultBoot)
 	if len(cfg.URLs) == 0 {
 		return nil, fmt.Errorf("the URL of the bridge is missing")
 	}

@@ -302,7 +302,7 @@ func TestNew(t *testing.T) {
 // deletes them.
 func TestPlace(t *testing.T) {
 	const place = `"coe-agent:node-changed":{"operation":"put","node":"192.168.33.11","name":"node:192.168.33.11:management",` +
-		`"mac-address":"0a:58:64:60:00:02","address":"100.96.0.2","prefix-length":16,"gateway":"100.96.0.1","service-address":"100.96.0.3","pod-network":["10.42.0.0/16"]}`
+		`"mac-address":"0a:58:64:60:00:02","address":"100.96.0.2","prefix-length":16,"gateway":"100.96.0.1","service-address":"100.96.0.3","edge-address":"100.96.255.254","pod-network":["10.42.0.0/16"]}`
 	begin, complete := `"coe-agent:snapshot-begin":{}`, `"coe-agent:snapshot-complete":{}`
 	groups, ended := make(chan string), make(chan struct{}, 9)
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -344,7 +344,7 @@ func TestPlace(t *testing.T) {
 		identity, _ := a.Network()
 		return identity
 	}
-	const port = `"coe-agent:exposed-port-changed":{"operation":"put","protocol":"tcp","port":30080,"service-address":"10.96.0.10","service-port":80,` +
+	const port = `"coe-agent:exposed-port-changed":{"operation":"put","protocol":"tcp","port":30080,"cluster-address":"10.96.0.10","service-port":80,` +
 		`"local":true,"endpoint":[{"ip":"10.42.0.2","port":8080}]}`
 	exposed := map[string]*uplink.ExposedPort{"tcp/30080": {
 		Protocol: "tcp", Port: 30080, Address: netip.MustParseAddr("10.96.0.10"), ServicePort: 80, Local: true,
@@ -352,7 +352,8 @@ func TestPlace(t *testing.T) {
 	}}
 	hasPorts := func() {
 		t.Helper()
-		ports, nodes := a.Exposed()
+		ports, nodes, known := a.Exposed()
+		require.True(t, known)
 		require.Equal(t, exposed, ports)
 		require.Equal(t, []netip.Addr{netip.MustParseAddr("192.168.33.11")}, nodes)
 	}
@@ -362,6 +363,7 @@ func TestPlace(t *testing.T) {
 	require.Equal(t, "n1", network())
 	hasPorts()
 	require.Equal(t, netip.MustParseAddr("100.96.0.3"), is.Service)
+	require.Equal(t, netip.MustParseAddr("100.96.255.254"), is.Edge)
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}, is.Pods)
 	a.stop()
 	<-ended // it must not receive data for the next one
@@ -372,11 +374,11 @@ func TestPlace(t *testing.T) {
 	require.Equal(t, is, again)
 	require.Equal(t, "n1", network())
 	hasPorts()
-	before, _ := a.Exposed()
+	before, _, _ := a.Exposed()
 	groups <- event("", `"coe-agent:exposed-port-changed":{"operation":"deleted","protocol":"tcp","port":30080}`) +
 		event("id: 6@x\n", `"coe-agent:node-changed":{"operation":"deleted","node":"192.168.33.11"}`)
 	await(false)
-	ports, _ := a.Exposed()
+	ports, _, _ := a.Exposed()
 	require.Empty(t, ports)
 	require.Equal(t, exposed, before, "a state does not change")
 	groups <- event("", port) + event("id: 7@x\n", place)
@@ -386,7 +388,43 @@ func TestPlace(t *testing.T) {
 	groups <- event("", begin) + event("id: 8@x\n", complete)
 	await(false)
 	require.Empty(t, network())
-	ports, nodes := a.Exposed()
+	ports, nodes, _ := a.Exposed()
 	require.Empty(t, ports)
 	require.Empty(t, nodes)
+}
+
+// After a boot of the node the saved interfaces are there, and node ports are unknown until the bridge has
+// sent everything again.
+func TestBoot(t *testing.T) {
+	b := bridge(t)
+	cfg := uplink.Config{URLs: []string{b.URL()}, Dir: t.TempDir(), Boot: file(t, "first\n")}
+	a := start(t, cfg)
+	require.NoError(t, a.Post(t.Context(), uplink.Pod{UID: uid1, InterfaceUID: uid1, Namespace: "web", Name: "front"}))
+	a.await(t, uid1)
+	a.stop()
+	id := a.ID()
+
+	away := cfg
+	away.URLs = []string{"http://127.0.0.1:1"}
+	a = start(t, away)
+	_, _, known := a.Exposed()
+	require.True(t, known)
+	require.Equal(t, id, a.ID())
+	a.stop()
+
+	away.Boot, cfg.Boot = file(t, "second\n"), file(t, "second\n")
+	for range 2 { // an agent that saves nothing new changes nothing
+		a = start(t, away)
+		_, _, known = a.Exposed()
+		require.False(t, known)
+		require.Empty(t, a.ID())
+		require.Equal(t, 1, a.Count())
+		a.stop()
+	}
+	a = start(t, cfg)
+	require.Eventually(t, func() bool {
+		_, _, known = a.Exposed()
+		return known
+	}, 20*time.Second, 5*time.Millisecond)
+	require.Equal(t, 1, a.Count())
 }

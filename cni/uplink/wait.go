@@ -89,9 +89,11 @@ func (u *Uplink) Place() (place *Place, known bool, changed <-chan struct{}) {
 }
 
 // Exposed returns the ports on which the node answers for services, and the addresses of all nodes
-// if one of the ports is local. The caller must change neither the map nor the slice, nor a port.
-func (u *Uplink) Exposed() (ports map[string]*ExposedPort, nodes []netip.Addr) {
+// if one of the ports is local. The caller must change neither the map nor the slice, nor a port. known
+// is false after a boot of the node, until the bridge has sent the ports: the saved state can be of before a
+// long absence, and its addresses can belong to others now.
+func (u *Uplink) Exposed() (ports map[string]*ExposedPort, nodes []netip.Addr, known bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.state.exposed, u.state.nodes
+	return u.state.exposed, u.state.nodes, u.status.Synced || u.sameBoot
 }

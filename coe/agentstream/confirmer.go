@@ -27,8 +27,12 @@ const (
 	settleMost  = time.Minute
 )
 
-// maxOps limits the records of one write, so that its cost is bounded.
-const maxOps = 1000
+// maxOps and maxBytes limit the records of one write, so that its cost is bounded. etcd refuses a
+// request of more than 1.5 MiB.
+const (
+	maxOps   = 1000
+	maxBytes = 1 << 20
+)
 
 // Journal stores the confirmations: the records "confirmed".
 type Journal interface {
@@ -298,15 +302,18 @@ type commit struct {
 	deletes []string
 }
 
-// split divides changes into as few commits as possible.
+// split divides changes into commits of at most most records. The records of a commit have at most
+// maxBytes bytes, unless it is a single one.
 func split(puts map[string][]byte, deletes []string, most int) []commit {
 	var parts []commit
-	for names := range slices.Chunk(slices.Sorted(maps.Keys(puts)), most) {
-		part := commit{puts: map[string][]byte{}}
-		for _, name := range names {
-			part.puts[name] = puts[name]
+	bytes := 0 // in the last part
+	for _, name := range slices.Sorted(maps.Keys(puts)) {
+		size := len(name) + len(puts[name])
+		if len(parts) == 0 || len(parts[len(parts)-1].puts) == most || bytes+size > maxBytes {
+			parts, bytes = append(parts, commit{puts: map[string][]byte{}}), 0
 		}
-		parts = append(parts, part)
+		parts[len(parts)-1].puts[name] = puts[name]
+		bytes += size
 	}
 	for names := range slices.Chunk(deletes, most) {
 		parts = append(parts, commit{deletes: names})

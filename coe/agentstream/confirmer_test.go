@@ -1,6 +1,7 @@
 package agentstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,11 @@ type diary struct {
 	records map[string][]byte
 	fails   int // number of calls that fail
 	commits int
+	most    int // MaxOps; 0 means 4
 }
+
+// mostBytes is how many bytes a Commit may have, as in etcd.
+const mostBytes = 3 << 19
 
 var errDiary = errors.New("the datastore is away")
 
@@ -47,6 +52,13 @@ func (d *diary) Commit(_ context.Context, puts map[string][]byte, deletes []stri
 	if len(puts)+len(deletes) > d.MaxOps() {
 		return fmt.Errorf("%d changes are too many", len(puts)+len(deletes))
 	}
+	bytes := 0
+	for name, value := range puts {
+		bytes += len(name) + len(value)
+	}
+	if bytes > mostBytes {
+		return fmt.Errorf("%d bytes are too many", bytes)
+	}
 	maps.Copy(d.records, puts)
 	for _, name := range deletes {
 		delete(d.records, name)
@@ -55,7 +67,7 @@ func (d *diary) Commit(_ context.Context, puts map[string][]byte, deletes []stri
 	return d.trouble() // the changes were made despite the error
 }
 
-func (d *diary) MaxOps() int { return 4 }
+func (d *diary) MaxOps() int { return cmp.Or(d.most, 4) }
 
 func (d *diary) names() []string { return slices.Sorted(maps.Keys(d.records)) }
 

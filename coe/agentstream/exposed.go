@@ -91,7 +91,7 @@ type exposedContent struct {
 	Operation   string            `json:"operation"`
 	Protocol    string            `json:"protocol"`
 	Port        uint16            `json:"port"`
-	Address     netip.Addr        `json:"service-address,omitzero"`
+	Address     netip.Addr        `json:"cluster-address,omitzero"`
 	ServicePort uint16            `json:"service-port,omitempty"`
 	Local       bool              `json:"local,omitempty"`
 	Sticky      bool              `json:"sticky,omitempty"`

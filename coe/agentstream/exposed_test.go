@@ -44,7 +44,7 @@ func TestExposedPorts(t *testing.T) {
 	}
 	networksOf := map[string][]byte{networksRecord: []byte(networks), CompleteRecord: []byte("x")}
 	h.Apply(Batch{Revision: 1, Snapshot: true, Put: put(networksOf, nodeRecord(node1, 1), exposedPorts(web))})
-	shown := `{"operation":"put","protocol":"tcp","port":30080,"service-address":"10.96.0.10","service-port":80}`
+	shown := `{"operation":"put","protocol":"tcp","port":30080,"cluster-address":"10.96.0.10","service-port":80}`
 	got := one()
 	require.Len(t, got, 4)
 	require.Equal(t, "coe-agent:exposed-port-changed"+shown, got[2])
@@ -66,7 +66,7 @@ func TestExposedPorts(t *testing.T) {
 	local.Local, local.Sticky, local.Endpoints = true, true, endpoint(node1, "10.42.0.2:8080")
 	h.Apply(Batch{Revision: 4, Put: exposedPorts(local)})
 	both := `{"node":["192.168.33.11","192.168.33.12"]}`
-	here := `{"operation":"put","protocol":"tcp","port":30080,"service-address":"10.96.0.10","service-port":80,"local":true,"sticky":true,` +
+	here := `{"operation":"put","protocol":"tcp","port":30080,"cluster-address":"10.96.0.10","service-port":80,"local":true,"sticky":true,` +
 		`"endpoint":[{"ip":"10.42.0.2","port":8080}]}`
 	require.Equal(t, []string{"coe-agent:nodes-changed" + both, "coe-agent:exposed-port-changed" + here}, one())
 	judge(t, "nodes-changed", []byte(both))
@@ -175,6 +175,27 @@ func TestExposer(t *testing.T) {
 
 		w.diary.fails = 2
 		require.Equal(t, []string{"tcp/9"}, w.sets("a", 9))
+	})
+}
+
+// Ports whose records are more than etcd takes at once are all written, and so are later ones.
+func TestExposerOfLargeRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newExposeWorld(t, map[string][]byte{})
+		w.diary.most = 1000
+		w.complete.Store(true)
+		all := map[netip.Addr][]netip.AddrPort{}
+		for n := range coe.MaxBackends {
+			node := netip.AddrFrom4([4]byte{192, 168, 33, byte(n / coe.MaxLocalEndpoints)})
+			all[node] = append(all[node], netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 42, byte(n / 256), byte(n)}), 8080))
+		}
+		for n := range uint16(50) {
+			w.ports["a"] = append(w.ports["a"], coe.ExposedPort{
+				Protocol: "tcp", Port: 1 + n, Namespace: "a", To: netip.MustParseAddrPort("10.96.0.1:80"), Local: true, Endpoints: all,
+			})
+		}
+		require.Len(t, w.settles("a"), 50)
+		require.Len(t, w.sets("b", 99), 51)
 	})
 }
 

@@ -92,26 +92,32 @@ func (n *nodes) contents(cfg Config) (out map[string][]byte, ok bool) {
 		cfg.Log.Error("cannot read the networks; nodes keep their former place", "record", networksRecord, "err", err)
 		return nil, false
 	}
+	facts, last := map[string]coe.NodeFact{}, uint32(0)
 	for name, value := range n.records {
-		var fact coe.NodeFact
-		var content []byte
 		node := strings.TrimPrefix(name, nodeRecords)
-		err := json.Unmarshal(value, &fact)
-		if err == nil && fact.Node.String() != node {
-			err = fmt.Errorf("it is the record of node %s", fact.Node)
-		}
-		if place, ok := placeOf(fact, networks, cfg.MTU); ok && err == nil {
-			content, err = json.Marshal(place)
-		}
+		fact, err := decodeNodeFact(node, value)
 		if err != nil {
 			cfg.Log.Error("cannot read the record of a node; the node keeps its former place", "record", name, "err", err)
-			content = n.told[node]
+			if n.told[node] != nil {
+				out[node] = n.told[node]
+			}
+			continue
 		}
-		if content != nil {
-			out[node] = content
+		facts[node], last = fact, max(last, fact.Number)
+	}
+	for node, fact := range facts {
+		if place, ok := placeOf(fact, networks, last, cfg.MTU); ok {
+			out[node], _ = json.Marshal(place) // addresses and strings always encode
 		}
 	}
 	return out, true
+}
+
+func decodeNodeFact(node string, value []byte) (fact coe.NodeFact, err error) {
+	if err = json.Unmarshal(value, &fact); err == nil && fact.Node.String() != node {
+		err = fmt.Errorf("it is the record of node %s", fact.Node)
+	}
+	return fact, err
 }
 
 // place is the content of node-changed.
@@ -125,13 +131,14 @@ type place struct {
 	Length    int            `json:"prefix-length,omitempty"`
 	Gateway   netip.Addr     `json:"gateway,omitzero"`
 	Service   netip.Addr     `json:"service-address,omitzero"`
+	Edge      netip.Addr     `json:"edge-address,omitzero"`
 	Pods      []netip.Prefix `json:"pod-network,omitempty"`
 	Services  []netip.Prefix `json:"service-network,omitempty"`
 	MTU       uint16         `json:"mtu,omitempty"`
 }
 
-// placeOf returns the place of a node. ok is false if it has none.
-func placeOf(f coe.NodeFact, n coe.Networks, mtu uint16) (p place, ok bool) {
+// placeOf returns the place of a node. last is the highest number of a node. ok is false if it has none.
+func placeOf(f coe.NodeFact, n coe.Networks, last uint32, mtu uint16) (p place, ok bool) {
 	if n.Isolated {
 		return place{
 			Operation: "put", Node: f.Node, Isolated: true, Name: netvirt.NodePortsName(f.Node), MAC: netvirt.NodePortMAC(f.Node),
@@ -141,6 +148,6 @@ func placeOf(f coe.NodeFact, n coe.Networks, mtu uint16) (p place, ok bool) {
 	return place{
 		Operation: "put", Node: f.Node, Name: netvirt.ManagementPortName(f.Node), MAC: n.Nodes.MAC(f.Number),
 		Address: n.Nodes.Address(f.Number), Length: n.Nodes.Bits(), Gateway: n.Nodes.Gateway(),
-		Service: n.Nodes.ServiceAddress(f.Number), Pods: n.Pods, Services: n.Services, MTU: mtu,
+		Service: n.Nodes.ServiceAddress(f.Number), Edge: n.Nodes.EdgeAddress(f.Number, last), Pods: n.Pods, Services: n.Services, MTU: mtu,
 	}, f.Number != 0
 }

@@ -28,7 +28,7 @@ func TestNodes(t *testing.T) {
 		CompleteRecord: []byte("x"),
 	}})
 	place := `{"operation":"put","node":"192.168.33.11","name":"node:192.168.33.11:management","mac-address":"0a:58:64:60:00:02",` +
-		`"address":"100.96.0.2","prefix-length":16,"gateway":"100.96.0.1","service-address":"100.96.0.3",` +
+		`"address":"100.96.0.2","prefix-length":16,"gateway":"100.96.0.1","service-address":"100.96.0.3","edge-address":"100.96.255.254",` +
 		`"pod-network":["10.42.0.0/16"],"service-network":["10.96.0.0/12"]}`
 	require.Equal(t, []string{"coe-agent:snapshot-begin{}", "coe-agent:node-changed" + place, "coe-agent:snapshot-complete{}"}, one())
 	require.Len(t, two(), 2)
@@ -62,6 +62,21 @@ func TestNodes(t *testing.T) {
 
 	h.Apply(Batch{Revision: 6, Snapshot: true, Put: map[string][]byte{CompleteRecord: []byte("x")}})
 	require.Equal(t, []string{"coe-agent:snapshot-begin{}", "coe-agent:snapshot-complete{}"}, one())
+}
+
+// While a node has a number of a release that gave nodes two addresses, nodes whose edge address belongs to
+// another node have none.
+func TestNodesWithoutAnEdgeAddress(t *testing.T) {
+	h := newHub()
+	one, two := hears(t, h, node1), hears(t, h, node2)
+	h.Apply(Batch{Revision: 1, Snapshot: true, Put: map[string][]byte{
+		"chosen/node/" + node1: []byte(`{"node":"` + node1 + `","number":4}`), "chosen/node/" + node2: []byte(`{"node":"` + node2 + `","number":6}`),
+		"chosen/networks/": []byte(`{"nodes":"100.96.0.0/28"}`), CompleteRecord: []byte("x"),
+	}})
+	require.NotContains(t, one()[1], "edge-address")
+	require.NotContains(t, two()[1], "edge-address")
+	h.Apply(Batch{Revision: 2, Delete: []string{"chosen/node/" + node2}})
+	require.Contains(t, one()[0], `"edge-address":"100.96.0.11"`)
 }
 
 // If namespaces are isolated, a node learns what its ports have in common. It needs no number.

@@ -140,7 +140,7 @@ func (a *Assigner) restore(j *journalled) {
 // restoreNodes restores the records of nodes.
 func (a *Assigner) restoreNodes(j *journalled) {
 	for _, n := range j.nodes {
-		if a.cfg.Nodes.Network.IsValid() && n.Number > a.cfg.Nodes.Network.Numbers() {
+		if a.cfg.Nodes.Network.IsValid() && n.Number > 0 && !a.cfg.Nodes.Network.Has(n.Number) {
 			a.orphans = append(a.orphans, nodeRecord(n.Node)) // of another network
 			continue
 		}

@@ -52,7 +52,7 @@ func prefixes(texts ...string) (all []netip.Prefix) {
 // TestNodesHaveNumbers: a node keeps its number until it is deleted, also after a restart.
 func TestNodesHaveNumbers(t *testing.T) {
 	w := newWorld(t, specPool())
-	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/28")} // for six nodes
+	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/28")} // for four nodes
 	w.restart()
 	w.complete()
 	w.putNodes("192.168.33.12", "192.168.33.13", "fd00::1")
@@ -68,11 +68,11 @@ func TestNodesHaveNumbers(t *testing.T) {
 	w.syncNodes()
 	require.Equal(t, map[string]uint32{"192.168.33.13": 2, "192.168.33.14": 4}, w.numbers())
 
-	w.putNodes("192.168.33.15", "192.168.33.16", "192.168.33.17", "192.168.33.18", "192.168.33.19")
-	require.Len(t, w.numbers(), 6, "the network is full")
+	w.putNodes("192.168.33.15", "192.168.33.16", "192.168.33.17")
+	require.Len(t, w.numbers(), 4, "the network is full")
 	w.removeNode("192.168.33.13")
 	w.syncNodes()
-	require.Equal(t, uint32(2), w.numbers()["192.168.33.19"], "the first free number")
+	require.Equal(t, uint32(2), w.numbers()["192.168.33.17"], "the first free number")
 
 	w.nodes = coe.NodeNetwork{}
 	w.restart()
@@ -81,6 +81,22 @@ func TestNodesHaveNumbers(t *testing.T) {
 	require.Empty(t, w.numbers())
 	require.Nil(t, w.store.Cluster().Networks)
 	require.Empty(t, w.journal.records)
+}
+
+// TestNumbersOfTwoAddresses: nodes keep numbers of a release that gave a node two addresses, which are
+// more than fit now. No further node gets such a number.
+func TestNumbersOfTwoAddresses(t *testing.T) {
+	w := newWorld(t, specPool())
+	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/28")}
+	w.journal.records["node/192.168.33.12"] = []byte(`{"node":"192.168.33.12","number":6}`)
+	w.journal.records["node/192.168.33.13"] = []byte(`{"node":"192.168.33.13","number":7}`) // of a larger network
+	w.restart()
+	w.complete()
+	w.putNodes("192.168.33.12", "192.168.33.13", "192.168.33.14")
+	require.Equal(t, map[string]uint32{"192.168.33.12": 6, "192.168.33.13": 1, "192.168.33.14": 2}, w.numbers())
+	w.removeNode("192.168.33.12")
+	w.putNodes("192.168.33.15", "192.168.33.16", "192.168.33.17")
+	require.Equal(t, map[string]uint32{"192.168.33.13": 1, "192.168.33.14": 2, "192.168.33.15": 3, "192.168.33.16": 4}, w.numbers())
 }
 
 // TestNetworks: the networks that nodes route follow from the pools and the settings. No

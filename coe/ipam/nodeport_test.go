@@ -1,6 +1,7 @@
 package ipam_test
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -59,14 +60,52 @@ func TestNodePorts(t *testing.T) {
 	require.Empty(t, w.vips.records)
 }
 
+// TestManyNodePorts: a namespace has a limited number of node ports, also across a restart, and no claim
+// of another namespace counts.
+func TestManyNodePorts(t *testing.T) {
+	w := &world{
+		TB: t, journal: newJournal(), vips: newJournal(), origins: []coe.Origin{coe.RESTCONF, coe.Kubernetes},
+		nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
+	}
+	w.restart()
+	w.complete()
+	var services []*coe.Service
+	for n := range coe.MaxNodePorts / 100 {
+		s := newService("a", fmt.Sprint("s", n), at(fmt.Sprint("10.96.0.", n+1)))
+		for port := range 100 {
+			onNodes("tcp", uint16(30000+100*n+port))(s)
+		}
+		services = append(services, s)
+	}
+	further := newService("a", "x", at("10.96.1.1"), onNodes("udp", 32000))
+	w.putServices(append(services, further)...)
+	require.Equal(t, coe.TooLarge, w.whyNot("a", "x"))
+	require.Contains(t, w.store.View("a").ServiceRefusals["x"].Message, "node port udp 32000: the services of the namespace have 500 node ports already")
+	for _, s := range services {
+		require.Empty(t, w.whyNot("a", s.UID))
+	}
+	other := newService("b", "y", at("10.96.1.2"), onNodes("udp", 32001))
+	w.putServices(other)
+	require.Empty(t, w.whyNot("b", "y"))
+
+	w.restart()
+	w.putServices(append(services, further, other)...)
+	w.complete()
+	w.sync()
+	require.Equal(t, coe.TooLarge, w.whyNot("a", "x"))
+	w.removeServices("s0")
+	require.Empty(t, w.whyNot("a", "x"), "it heals")
+	require.Contains(t, w.holds("a"), "0.0.0.0 udp32000")
+}
+
 // TestNodePortsOfNobody: if nodes have no management port, or the operator gives no range, node ports are
 // neither claimed nor refused.
 func TestNodePortsOfNobody(t *testing.T) {
 	network := coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
 	ports := coe.PortRange{First: 30000, Last: 32767}
-	require.True(t, ipam.NodesConfig{Network: network, NodePorts: ports}.ServeNodePorts())
-	require.False(t, ipam.NodesConfig{Network: network}.ServeNodePorts())
-	require.False(t, ipam.NodesConfig{NodePorts: ports}.ServeNodePorts())
+	require.Equal(t, ports, ipam.NodesConfig{Network: network, NodePorts: ports}.ServedPorts())
+	require.Zero(t, ipam.NodesConfig{Network: network}.ServedPorts())
+	require.Zero(t, ipam.NodesConfig{NodePorts: ports}.ServedPorts())
 	w := newVIPWorld(t)
 	w.putServices(newService("a", "z", at("10.96.0.1"), onNodes("tcp", 30080)))
 	require.Equal(t, []string{"10.96.0.1 0"}, w.holds("a"))

@@ -15,7 +15,7 @@ type refused struct {
 
 // Reasons that can disappear when an address becomes free, or when the pools change.
 var (
-	healedByRoom  = []coe.Reason{coe.PoolExhausted, coe.AddressTaken, coe.AddressInvalid, coe.IDsExhausted, coe.NameTaken}
+	healedByRoom  = []coe.Reason{coe.PoolExhausted, coe.AddressTaken, coe.AddressInvalid, coe.IDsExhausted, coe.NameTaken, coe.TooLarge}
 	healedByPools = []coe.Reason{coe.PoolExhausted, coe.AddressInvalid, coe.NoAddress, coe.NoClusterIP}
 )
 

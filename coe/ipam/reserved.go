@@ -38,7 +38,7 @@ type NodesConfig struct {
 	// External are the ranges that allow external addresses of Kubernetes services.
 	External []netip.Prefix
 	// NodePorts are the ports on which nodes with a management port answer for services; see
-	// ServeNodePorts.
+	// ServedPorts.
 	NodePorts coe.PortRange
 	// Reserved are ranges that the network uses for its own links.
 	Reserved []netip.Prefix
@@ -50,9 +50,12 @@ var TransitLinks = netip.MustParsePrefix("100.64.0.0/11")
 // joined reports whether nodes are joined with the network.
 func (c NodesConfig) joined() bool { return c.Network.IsValid() || c.Ports }
 
-// ServeNodePorts reports whether nodes answer on node ports of services.
-func (c NodesConfig) ServeNodePorts() bool {
-	return c.Network.IsValid() && c.NodePorts != coe.PortRange{}
+// ServedPorts returns the ports on which nodes answer for services: none without a management port.
+func (c NodesConfig) ServedPorts() coe.PortRange {
+	if !c.Network.IsValid() {
+		return coe.PortRange{}
+	}
+	return c.NodePorts
 }
 
 // For adapts the settings to a backend of these kinds. Nodes have management ports or, if

@@ -22,7 +22,7 @@ import (
 //   - The first claim of an external address, protocol and port keeps it, as long
 //     as the address may be an external one (Assigner.refuseExternal).
 //   - A node port is an external port of the unspecified address (coe.PortOnNodes), within
-//     NodesConfig.NodePorts.
+//     NodesConfig.NodePorts. A namespace has at most coe.MaxNodePorts of them.
 //   - Namespaces own VIPs, services do not: the mapping decides between two
 //     services of one namespace.
 //
@@ -36,6 +36,7 @@ type vips struct {
 	// for each protocol and port.
 	external map[netip.Addr]map[coe.VIP]*vipClaim
 	spaces   map[string]map[coe.VIP]*vipClaim // by namespace
+	onNodes  map[string]int                   // how many node ports each namespace has
 	write    *write
 	round    uint64
 	freed    bool // a claim was released in this round
@@ -53,6 +54,7 @@ func newVIPs(journal Journal) *vips {
 		cluster:  map[netip.Addr]*vipClaim{},
 		external: map[netip.Addr]map[coe.VIP]*vipClaim{},
 		spaces:   map[string]map[coe.VIP]*vipClaim{},
+		onNodes:  map[string]int{},
 		write:    newWrite(),
 	}
 }
@@ -158,6 +160,9 @@ func (v *vips) add(f coe.VIPFact) {
 		v.spaces[f.Namespace] = map[coe.VIP]*vipClaim{}
 	}
 	v.spaces[f.Namespace][f.VIP] = c
+	if f.Address.IsUnspecified() {
+		v.onNodes[f.Namespace]++
+	}
 }
 
 func (v *vips) drop(c *vipClaim) {
@@ -168,6 +173,12 @@ func (v *vips) drop(c *vipClaim) {
 	}
 	if delete(v.spaces[c.Namespace], c.VIP); len(v.spaces[c.Namespace]) == 0 {
 		delete(v.spaces, c.Namespace)
+	}
+	if !c.Address.IsUnspecified() {
+		return
+	}
+	if v.onNodes[c.Namespace]--; v.onNodes[c.Namespace] == 0 {
+		delete(v.onNodes, c.Namespace)
 	}
 }
 
@@ -281,7 +292,7 @@ func (r *round) claimExternal(s *space, v coe.VIP) *coe.Refusal {
 
 // claimNodePorts claims the node ports of the services of a namespace, unless nodes answer on none.
 func (r *round) claimNodePorts(s *space) {
-	if !r.cfg.Nodes.ServeNodePorts() {
+	if r.cfg.Nodes.ServedPorts() == (coe.PortRange{}) {
 		return
 	}
 	for _, svc := range s.view.Services {
@@ -305,7 +316,13 @@ func (r *round) claimNodePort(s *space, protocol string, port uint16) *coe.Refus
 			"node port %s %d is not in --node-ports %s; choose another port, or have the operator set the range to the API server's --service-node-port-range",
 			protocol, port, r.cfg.Nodes.NodePorts)}
 	}
-	return r.claimExternal(s, coe.PortOnNodes(protocol, port))
+	v := coe.PortOnNodes(protocol, port)
+	if r.vips.spaces[s.name][v] == nil && r.vips.onNodes[s.name] >= coe.MaxNodePorts {
+		return &coe.Refusal{Reason: coe.TooLarge, Message: fmt.Sprintf(
+			"node port %s %d: the services of the namespace have %d node ports already; use another namespace, or remove node ports",
+			protocol, port, coe.MaxNodePorts)}
+	}
+	return r.claimExternal(s, v)
 }
 
 // refuseExternal returns the reason why a service cannot have an external address, or nil.

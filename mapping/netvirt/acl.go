@@ -28,7 +28,8 @@ const (
 
 // ACL is a set of rules for its members: the interfaces that name it as a security group
 // (ietf-access-control-list:access-lists/acl). A member drops new connections in a direction
-// if one of its ACLs isolates it in this direction, and no ACE of its ACLs allows them.
+// if one of its ACLs isolates it in this direction, and no ACE of its ACLs allows them. An ACE of an
+// ACL that yields does not allow connections to ports that an ACL withholds in its direction.
 //
 // Some connections are never dropped: ARP, neighbour and router discovery, DHCP, and those of
 // a pod with itself through a service.
@@ -37,6 +38,11 @@ type ACL struct {
 	Namespace string // of the members
 	// Isolates is the direction in which the ACL isolates its members; empty for none.
 	Isolates Direction
+	// Withholds are ports of destinations that only ACEs of ACLs that do not yield allow, in the
+	// direction in which the ACL isolates.
+	Withholds PortList
+	// Yields is set if the ACEs do not allow what another ACL of the member withholds.
+	Yields bool
 	// Logs is set if the connections are logged that the ACL drops because it isolates, and
 	// those that its ACEs allow.
 	Logs bool

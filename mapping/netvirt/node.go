@@ -30,8 +30,21 @@ type ManagementPort struct {
 	// ServiceAddress is the node's source address when it connects to a service. The node
 	// does not have this address itself, so that it can be an endpoint of the service.
 	ServiceAddress netip.Addr
-	MAC            string // of both addresses; lower case, colons
-	Chassis        string // host name of the node; empty lets any host bind the port
+	// EdgeAddress is the source address of connections of others that the node leads to services
+	// and pods: by node ports, or by a route to a cluster address. The node does not have it
+	// itself, and no policy allows it because the pod is on the node. It is invalid if the
+	// network has none left.
+	EdgeAddress netip.Addr
+	MAC         string // of all these addresses; lower case, colons
+	Chassis     string // host name of the node; empty lets any host bind the port
+}
+
+// Sources returns the addresses of the port that the node itself does not have.
+func (o ManagementPort) Sources() []netip.Addr {
+	if !o.EdgeAddress.IsValid() {
+		return []netip.Addr{o.ServiceAddress}
+	}
+	return []netip.Addr{o.ServiceAddress, o.EdgeAddress}
 }
 
 // Name returns the name of the port, which is the iface-id on the node's switch. It ends in

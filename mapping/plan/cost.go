@@ -22,8 +22,16 @@ const (
 	flowsOfFirstACL = 40
 )
 
-// rowsOfIsolation is the number of ACLs with which an acl of the model isolates.
-const rowsOfIsolation = 3
+// rowsOfIsolation returns the number of ACLs with which an acl of the model isolates.
+func rowsOfIsolation(o netvirt.ACL) int {
+	switch {
+	case o.Isolates == "":
+		return 0
+	case o.Withholds == "":
+		return 3
+	}
+	return 4
+}
 
 // costOf estimates the cost of the policies of a network. On a node an ACL costs a flow for each
 // port of the group on the node, one for each port number, and one for each address of its address
@@ -35,9 +43,7 @@ func costOf(s state) (c Cost) {
 		case netvirt.ACE:
 			c.ACLs++
 		case netvirt.ACL:
-			if o.Isolates != "" {
-				c.ACLs += rowsOfIsolation
-			}
+			c.ACLs += rowsOfIsolation(o)
 		}
 	}
 	if c.LogicalFlows = c.ACLs * flowsOfACL; c.ACLs > 0 {
@@ -85,9 +91,7 @@ func (f *flows) count(m netvirt.Model) {
 	for _, o := range m {
 		switch o := o.(type) {
 		case netvirt.ACL:
-			if o.Isolates != "" {
-				f.add(o.Name, rowsOfIsolation, 0)
-			}
+			f.add(o.Name, rowsOfIsolation(o), len(o.Withholds.All()))
 		case netvirt.ACE:
 			f.add(o.ACL, 1, f.addresses[remote{o.Remote, o.Family}]+len(o.Ports.All()))
 		}

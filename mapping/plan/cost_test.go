@@ -35,4 +35,8 @@ func TestCost(t *testing.T) {
 	}
 	// On the first node: 3 ACLs that isolate 2 ports; 2 ports, 3 addresses and 2 numbers of the rule.
 	require.Equal(t, Cost{ACLs: 4, LogicalFlows: 48, OpenFlow: 6 + 7, Node: netip.MustParseAddr("192.0.2.1")}, costOf(state{model: m}))
+
+	put(netvirt.ACL{Name: "deny", Namespace: "shop", Isolates: netvirt.Egress, Withholds: "tcp:30000-32767,udp:30000-32767"})
+	// One more ACL, for 2 ports and with 2 ranges.
+	require.Equal(t, Cost{ACLs: 5, LogicalFlows: 50, OpenFlow: 6 + 7 + 2 + 2, Node: netip.MustParseAddr("192.0.2.1")}, costOf(state{model: m}))
 }

@@ -71,7 +71,7 @@ func (c Config) nodes() ipam.NodesConfig {
 // Compute computes the plan of documents. Addresses and numbers that a bridge chose for a running
 // cluster, and that its objects do not have, can differ from the chosen ones here.
 func Compute(ctx context.Context, documents []Document, cfg Config) (*Plan, error) {
-	cfg.Mapping.Limits, cfg.Mapping.NodePorts = ovn.Limits(), cfg.nodes().ServeNodePorts()
+	cfg.Mapping.Limits, cfg.Mapping.NodePorts = ovn.Limits(), cfg.nodes().ServedPorts()
 	in, err := readDocuments(documents)
 	if err != nil {
 		return nil, err

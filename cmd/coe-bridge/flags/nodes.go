@@ -15,21 +15,40 @@ import (
 type Nodes struct {
 	network                  string
 	pods, services, external []string
-	nodePorts                string
+	nodePorts                NodePorts
+}
+
+// NodePorts has the flag with the range of node ports.
+type NodePorts struct{ text string }
+
+// Register adds the flag to a command.
+func (f *NodePorts) Register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.text, "node-ports", "30000-32767",
+		"range of the node ports of services, the API server's --service-node-port-range; empty: nodes serve no node ports")
+}
+
+// Range returns the range.
+func (f *NodePorts) Range() (r coe.PortRange, err error) {
+	if f.text == "" {
+		return r, nil
+	}
+	if r, err = coe.ParsePortRange(f.text); err != nil {
+		return r, fmt.Errorf("--node-ports: %w", err)
+	}
+	return r, nil
 }
 
 // Register adds the flags to a command.
 func (f *Nodes) Register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.network, "node-network", "100.96.0.0/16",
-		"IPv4 addresses for management ports of nodes, two for each node, used nowhere else; empty: nodes have no management port")
+		"IPv4 addresses for management ports of nodes, three for each node, used nowhere else; empty: nodes have no management port")
 	cmd.Flags().StringSliceVar(&f.services, "service-network", nil,
 		"prefixes of cluster addresses of services outside the pools, which nodes must reach, such as 10.96.0.0/12; several with commas")
 	cmd.Flags().StringSliceVar(&f.pods, "pod-network", nil,
 		"prefixes of pod addresses outside the pools, which nodes must reach; several with commas")
 	cmd.Flags().StringSliceVar(&f.external, "external-addresses", nil,
 		"prefixes that allow external addresses of Kubernetes services; several with commas; empty allows none")
-	cmd.Flags().StringVar(&f.nodePorts, "node-ports", "",
-		"range of the node ports of services, such as the API server's --service-node-port-range 30000-32767; empty: nodes serve no node ports; with it, who may create services can reach isolated pods (docs/security.md)")
+	f.nodePorts.Register(cmd)
 }
 
 // Config returns the settings. They must not overlap the pools.
@@ -43,10 +62,8 @@ func (f *Nodes) Config(pools []dhcppool.Pool) (cfg ipam.NodesConfig, err error) 
 	if cfg.External, err = parsePrefixes("external-addresses", f.external); err != nil {
 		return cfg, err
 	}
-	if f.nodePorts != "" {
-		if cfg.NodePorts, err = coe.ParsePortRange(f.nodePorts); err != nil {
-			return cfg, fmt.Errorf("--node-ports: %w", err)
-		}
+	if cfg.NodePorts, err = f.nodePorts.Range(); err != nil {
+		return cfg, err
 	}
 	if f.network == "" {
 		return cfg, nil

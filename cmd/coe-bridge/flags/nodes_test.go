@@ -13,7 +13,7 @@ func TestNodeFlags(t *testing.T) {
 	pools := []dhcppool.Pool{{Network: "default", Subnet: netip.MustParsePrefix("10.42.0.0/16")}}
 	cfg, err := (&Nodes{network: "100.96.0.0/16", services: []string{"10.96.0.1/12"}, pods: []string{"172.16.0.0/24"}}).Config(pools)
 	require.NoError(t, err)
-	require.Equal(t, uint32(32766), cfg.Network.Numbers())
+	require.Equal(t, uint32(21844), cfg.Network.Numbers())
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}, cfg.Services)
 	cfg, err = (&Nodes{}).Config(pools)
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func TestNodeFlags(t *testing.T) {
 		"overlaps OVN's links":  {Nodes{network: "100.64.0.0/10"}, "it overlaps 100.64.0.0/11"},
 		"overlaps services":     {Nodes{network: "10.97.0.0/16", services: []string{"10.96.0.0/12"}}, "it overlaps 10.96.0.0/12"},
 		"services no prefix":    {Nodes{services: []string{"10.96.0.0"}}, "--service-network"},
-		"no range of ports":     {Nodes{nodePorts: "30000"}, "--node-ports"},
+		"no range of ports":     {Nodes{nodePorts: NodePorts{"30000"}}, "--node-ports"},
 		"pods no prefix either": {Nodes{pods: []string{"10.96.0.0"}}, "--pod-network"},
 	} {
 		t.Run(name, func(t *testing.T) {

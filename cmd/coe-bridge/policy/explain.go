@@ -15,10 +15,11 @@ import (
 
 func newExplain() *cobra.Command {
 	var (
-		in       input
-		out      output.Format
-		rows     bool
-		settings flags.Mapping
+		in        input
+		out       output.Format
+		rows      bool
+		settings  flags.Mapping
+		nodePorts flags.NodePorts
 	)
 	cmd := &cobra.Command{
 		Use:   "explain NS/POD",
@@ -55,7 +56,7 @@ no database.`,
 			}
 			shown := showRules(args[0], ends[0])
 			if rows || out != "table" {
-				if shown.Rows, err = readRows(cmd, c, settings, args[0]); err != nil {
+				if shown.Rows, err = readRows(cmd, c, settings, nodePorts, args[0]); err != nil {
 					return err
 				}
 			}
@@ -72,6 +73,7 @@ no database.`,
 	in.register(cmd)
 	cmd.Flags().BoolVar(&rows, "rows", false, "list the rows in OVN too")
 	settings.RegisterIsolation(cmd)
+	nodePorts.Register(cmd)
 	out.Register(cmd)
 	return cmd
 }

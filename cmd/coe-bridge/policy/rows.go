@@ -12,10 +12,15 @@ import (
 )
 
 // readRows computes the rows of a pod. It reports to stderr why the pod has none.
-func readRows(cmd *cobra.Command, c *cluster, isolation flags.Mapping, pod string) (*plan.PolicyRows, error) {
+func readRows(cmd *cobra.Command, c *cluster, isolation flags.Mapping, nodePorts flags.NodePorts, pod string) (*plan.PolicyRows, error) {
 	settings, err := isolation.Settings()
 	if err != nil {
 		return nil, err
+	}
+	if !settings.Isolated() { // otherwise nodes serve none
+		if settings.NodePorts, err = nodePorts.Range(); err != nil {
+			return nil, err
+		}
 	}
 	namespace, name, _ := strings.Cut(pod, "/")
 	rows, problems, err := plan.RowsOfPolicies(cmd.Context(), c.set, settings, namespace, name)

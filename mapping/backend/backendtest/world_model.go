@@ -58,8 +58,17 @@ func (w *World) nodesModel(m netvirt.Model) {
 				Node: nodeAddress(n), Network: network, MAC: fmt.Sprintf("0a:58:64:60:00:%02x", 2+2*n), Chassis: fmt.Sprintf("node-%d", n),
 				Address:        netip.AddrFrom4([4]byte{100, 96, 0, byte(2 + 2*n)}),
 				ServiceAddress: netip.AddrFrom4([4]byte{100, 96, 0, byte(3 + 2*n)}),
+				EdgeAddress:    edgeAddress(n),
 			})
 	}
+}
+
+// edgeAddress returns the edge address of a node. The first node has none.
+func edgeAddress(n int) netip.Addr {
+	if n == 0 {
+		return netip.Addr{}
+	}
+	return netip.AddrFrom4([4]byte{100, 96, 255, byte(254 - n)})
 }
 
 // nodePorts gives the nodes a port in each of their elan-instances that has a subnet of their

@@ -105,6 +105,9 @@ func (p *policies) varyACL(w *World, a *acl) {
 		a.rules = append(a.rules, rule)
 	}
 	a.Logs = a.Isolates != "" || len(a.rules) > 1
+	if a.Withholds, a.Yields = "", len(a.rules)%2 == 1; a.Isolates != "" {
+		a.Withholds = ports[len(a.rules)]
+	}
 	a.pods = p.somePods(w)
 }
 

@@ -53,6 +53,10 @@ func (c *codec) encodeAccessList(u unit, objects []netvirt.Object) entry {
 	}
 	words := []word{{"acl", o.Name}, {"namespace", o.Namespace}}
 	words = append(words, optional("isolates", string(o.Isolates))...)
+	words = append(words, optional("withholds", string(o.Withholds))...) // only nodes that are joined have such ports
+	if o.Yields {
+		words = append(words, word{"yields", "true"})
+	}
 	if o.Logs {
 		words = append(words, word{"logs", "true"})
 	}
@@ -196,7 +200,10 @@ func decodeRecord(r rule) (o netvirt.Object, ok bool) {
 		return value
 	}
 	if name, ok := find(r.Name, "acl"); ok {
-		return netvirt.ACL{Name: name, Namespace: get("namespace"), Isolates: netvirt.Direction(get("isolates")), Logs: get("logs") == "true"}, true
+		return netvirt.ACL{
+			Name: name, Namespace: get("namespace"), Isolates: netvirt.Direction(get("isolates")),
+			Withholds: netvirt.PortList(get("withholds")), Yields: get("yields") == "true", Logs: get("logs") == "true",
+		}, true
 	}
 	if name, ok := find(r.Name, "ace"); ok {
 		return netvirt.ACE{

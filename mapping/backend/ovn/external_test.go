@@ -182,7 +182,7 @@ func TestDamage(t *testing.T) {
 		return all[0]
 	}
 	pod := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Logical_Switch_Port", `type=""`))[0]
-	acl := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "ACL", "priority=1000"))[0]
+	acl := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "ACL", "priority=998"))[0]
 	logged := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "ACL", "log=true"))[0]
 	group := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Port_Group", "ports!=[]", "acls!=[]"))[0]
 	marks := []string{

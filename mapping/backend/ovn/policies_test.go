@@ -176,8 +176,10 @@ func TestACLRows(t *testing.T) {
 	m := netvirt.Model{}
 	m.Add(
 		netvirt.ACL{Name: "web:in", Namespace: "web", Isolates: netvirt.Ingress},
-		netvirt.ACL{Name: "web:out", Namespace: "web", Isolates: netvirt.Egress},
-		netvirt.RemoteGroup{Name: "peers"},
+		netvirt.ACL{Name: "web:out", Namespace: "web", Isolates: netvirt.Egress, Withholds: "tcp:30000-32767,udp:30000-32767"},
+		netvirt.ACL{Name: "web:node", Namespace: "web", Yields: true},
+		netvirt.ACE{ACL: "web:node", Namespace: "web", Name: "egress", Direction: netvirt.Egress, Family: netvirt.IPv4, Remote: "node"},
+		netvirt.RemoteGroup{Name: "peers"}, netvirt.RemoteGroup{Name: "node"},
 		netvirt.ACE{
 			ACL: "web:in", Namespace: "web", Name: "ingress-1", Direction: netvirt.Ingress, Family: netvirt.IPv4, Remote: "peers",
 			Ports: "sctp,tcp:80,tcp:443,udp:50-60",
@@ -193,13 +195,15 @@ func TestACLRows(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, []string{
-		"to-lport 1000 drop outport == @owner..web.3ain && ip ",
+		"to-lport 998 drop outport == @owner..web.3ain && ip ",
 		"to-lport 1001 allow-related outport == @owner..web.3ain && (nd || nd_rs || nd_ra) ",
 		"to-lport 1001 allow-related outport == @owner..web.3ain && (ip4.src == 169.254.169.5 || ip6.src == fd69::5) ",
 		"to-lport 1001 allow-related outport == @owner..web.3ain && ip4 && ip4.src == $owner..peers..ip4" +
 			" && (50 <= udp.dst <= 60 || sctp || tcp.dst == {80, 443}) ",
 		"to-lport 1001 allow-related outport == @owner..web.3ain && ip6 ",
-		"from-lport 1000 drop inport == @owner..web.3aout && ip true",
+		"from-lport 998 drop inport == @owner..web.3aout && ip true",
+		"from-lport 999 allow-related inport == @owner..web.3anode && ip4 && ip4.dst == $owner..node..ip4 true",
+		"from-lport 1000 drop inport == @owner..web.3aout && ip && (30000 <= tcp.dst <= 32767 || 30000 <= udp.dst <= 32767) true",
 		"from-lport 1001 allow-related inport == @owner..web.3aout && (nd || nd_rs || nd_ra) true",
 		"from-lport 1001 allow-related inport == @owner..web.3aout && ((ip4.dst == 255.255.255.255 && udp.src == 68 && udp.dst == 67) || " +
 			"(ip6.dst == ff02::1:2 && udp.src == 546 && udp.dst == 547)) true",

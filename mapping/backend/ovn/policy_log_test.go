@@ -152,7 +152,7 @@ func logged(t *testing.T, lab *ovnhost.Lab, text string) (lines []string) {
 // operators to count them.
 func dropped(t *testing.T, lab *ovnhost.Lab, acl string) (sum int) {
 	t.Helper()
-	uuid, err := lab.NBCtl(t.Context(), "--bare", "--columns=_uuid", "find", "ACL", "priority=1000", fmt.Sprintf("external_ids:coe-bridge/name=%q", acl))
+	uuid, err := lab.NBCtl(t.Context(), "--bare", "--columns=_uuid", "find", "ACL", "priority=998", fmt.Sprintf("external_ids:coe-bridge/name=%q", acl))
 	require.NoError(t, err)
 	flows, err := lab.SBCtl(t.Context(), "--bare", "--columns=_uuid", "find", "Logical_Flow", "external_ids:stage-hint="+uuid[:8])
 	require.NoError(t, err)

@@ -136,12 +136,18 @@ type jsonSecurityGroup struct {
 	Name      string            `json:"name"`
 	Namespace string            `json:"namespace"`
 	Isolates  netvirt.Direction `json:"isolates,omitempty"`
+	Withholds []string          `json:"withholds,omitempty"`
+	Yields    bool              `json:"yields,omitempty"`
 	Logs      bool              `json:"logs,omitempty"`
 }
 
 func securityGroups(objects iter.Seq[netvirt.Object]) any {
 	return list("security-group", sorted(each(objects, func(o netvirt.ACL) jsonSecurityGroup {
-		return jsonSecurityGroup{GroupID(o.Key()), o.Name, o.Namespace, o.Isolates, o.Logs}
+		group := jsonSecurityGroup{ID: GroupID(o.Key()), Name: o.Name, Namespace: o.Namespace, Isolates: o.Isolates, Yields: o.Yields, Logs: o.Logs}
+		for _, r := range o.Withholds.All() {
+			group.Withholds = append(group.Withholds, r.String())
+		}
+		return group
 	}), func(e jsonSecurityGroup) string { return e.ID }))
 }
 

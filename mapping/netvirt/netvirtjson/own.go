@@ -48,13 +48,14 @@ type jsonManagementPort struct {
 	Network        netip.Prefix `json:"node-network"`
 	Address        netip.Addr   `json:"address"`
 	ServiceAddress netip.Addr   `json:"service-address"`
+	EdgeAddress    netip.Addr   `json:"edge-address,omitzero"`
 	MAC            string       `json:"mac-address"`
 	Chassis        string       `json:"chassis,omitempty"`
 }
 
 func managementPorts(objects iter.Seq[netvirt.Object]) any {
 	return list("management-port", each(objects, func(o netvirt.ManagementPort) jsonManagementPort {
-		return jsonManagementPort{o.Node, o.Name(), o.Network, o.Address, o.ServiceAddress, o.MAC, o.Chassis}
+		return jsonManagementPort{o.Node, o.Name(), o.Network, o.Address, o.ServiceAddress, o.EdgeAddress, o.MAC, o.Chassis}
 	}))
 }
 

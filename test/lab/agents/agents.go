@@ -46,6 +46,7 @@ type Place struct {
 	Length   int            `json:"prefix-length"`
 	Gateway  netip.Addr     `json:"gateway"`
 	Service  netip.Addr     `json:"service-address"`
+	Edge     netip.Addr     `json:"edge-address"`
 	Pods     []netip.Prefix `json:"pod-network"`
 	Services []netip.Prefix `json:"service-network"`
 }

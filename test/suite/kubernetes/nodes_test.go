@@ -23,13 +23,13 @@ type joined struct {
 	places  map[netip.Addr]agents.Place
 }
 
-// size returns the number of nodes for which the network has addresses: two per node, without the
-// addresses of the network, the gateway, and the last two.
+// size returns the number of nodes for which the network has addresses: three per node, without the
+// addresses of the network and the gateway, and the last one.
 func (j joined) size() int {
 	if !j.network.IsValid() {
 		return 0
 	}
-	return 1<<(31-j.network.Bits()) - 2
+	return (1<<(32-j.network.Bits()) - 3) / 3
 }
 
 func (j joined) gateway() netip.Addr { return j.network.Addr().Next() }
@@ -76,11 +76,12 @@ func (w *wantedRows) place(node netip.Addr, name string, p agents.Place) error {
 	if err := w.isPlace(node, p); err != nil {
 		return err
 	}
-	w.add("port %s on nodes:%s: %s %s %s, chassis %s", port, at, p.MAC, a, p.Service, name)
+	sources := fmt.Sprintf("{%s, %s}", p.Service, p.Edge)
+	w.add("port %s on nodes:%s: %s %s %s %s, chassis %s", port, at, p.MAC, a, p.Service, p.Edge, name)
 	w.add("route of transit:100:1: %s/32 via %s by router:nodes:%s", node, a, at)
-	w.leaves(node, netip.PrefixFrom(p.Service, 32))
-	w.add("acl of nodes:%s: 1 to-lport allow-stateless where outport == %q && ip4.src == %s", at, port, p.Service)
-	w.add("acl of nodes:%s: 1 from-lport allow-stateless where inport == %q && ip4.dst == %s", at, port, p.Service)
+	w.add("policy of transit:100:1: 100 reroute %s where %s && ip4.src == %s", a, w.joined.wayOut(), sources)
+	w.add("acl of nodes:%s: 1 to-lport allow-stateless where outport == %q && ip4.src == %s", at, port, sources)
+	w.add("acl of nodes:%s: 1 from-lport allow-stateless where inport == %q && ip4.dst == %s", at, port, sources)
 	return nil
 }
 
@@ -92,17 +93,18 @@ func (w *wantedRows) leaves(node netip.Addr, from netip.Prefix) {
 	}
 }
 
-// isPlace returns an error if a place is wrong. A place is a pair of addresses of the network
-// that no other node and no pod has.
+// isPlace returns an error if a place is wrong. A place is a pair of addresses of the network and one
+// counted from its end, which no other node and no pod has.
 func (w *wantedRows) isPlace(node netip.Addr, p agents.Place) error {
-	o, first := p.Address.As16(), w.joined.network.Addr().As16()
-	offset := int(binary.BigEndian.Uint32(o[12:])) - int(binary.BigEndian.Uint32(first[12:]))
+	o, first := p.Address.As16(), binary.BigEndian.Uint32(w.joined.network.Addr().AsSlice())
+	offset := int(binary.BigEndian.Uint32(o[12:])) - int(first)
+	edge := binary.BigEndian.AppendUint32(nil, first+1<<(32-w.joined.network.Bits())-1-uint32(offset/2))
 	mac := fmt.Sprintf("0a:58:%02x:%02x:%02x:%02x", o[12], o[13], o[14], o[15])
-	if !w.joined.network.Contains(p.Address) || offset < 2 || offset%2 != 0 || offset/2 > w.joined.size() || p.Service != p.Address.Next() || p.MAC != mac ||
+	if !w.joined.network.Contains(p.Address) || offset < 2 || offset%2 != 0 || offset/2 > w.joined.size() || p.Service != p.Address.Next() || !slices.Equal(p.Edge.AsSlice(), edge) || p.MAC != mac ||
 		p.Gateway != w.joined.gateway() || p.Length != w.joined.network.Bits() || p.Name != "node:"+node.String()+":management" {
 		return fmt.Errorf("node %s has the place %+v", node, p)
 	}
-	for _, a := range []netip.Addr{p.Address, p.Service} {
+	for _, a := range []netip.Addr{p.Address, p.Service, p.Edge} {
 		if other := w.holders[a]; other != "" {
 			return fmt.Errorf("node %s and %s both have %s", node, other, a)
 		}

@@ -49,7 +49,7 @@ func (c *cluster) awaitLogged(want []string) {
 		if err != nil {
 			return err
 		}
-		isolates, err := c.lab.NBCtl(c.t.Context(), "--bare", "--columns=log,name,severity,meter", "find", "ACL", "priority=1000")
+		isolates, err := c.lab.NBCtl(c.t.Context(), "--bare", "--columns=log,name,severity,meter", "find", "ACL", "priority=998")
 		if err != nil {
 			return err
 		}

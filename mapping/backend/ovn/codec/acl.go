@@ -14,15 +14,19 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Priorities of ACLs. An ACL that allows has precedence over each that isolates.
+// Priorities of ACLs. An ACL that allows has precedence over each that isolates. Between them, one that
+// withholds has precedence over one that yields.
 const (
-	priorityIsolate = 1000
-	priorityAllow   = 1001
+	priorityIsolate  = 998
+	priorityYield    = 999
+	priorityWithhold = 1000
+	priorityAllow    = 1001
 )
 
 // Roles of the ACLs of a port group.
 const (
 	roleIsolate   = "isolate"
+	roleWithhold  = "withhold"
 	roleDiscovery = "discovery" // allows neighbour and router discovery
 	roleHairpin   = "hairpin"   // allows a pod to reach itself through a service
 	roleDHCP      = "dhcp"      // allows requests for an address
@@ -77,6 +81,13 @@ func (c Codec) encodeACL(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model
 	if o.Logs {
 		group.ExternalIDs[idLogs] = "true"
 	}
+	if o.Withholds != "" {
+		group.ExternalIDs[idWithholds] = string(o.Withholds)
+	}
+	priority := priorityAllow
+	if o.Yields {
+		group.ExternalIDs[idYields], priority = "true", priorityYield
+	}
 	if o.Isolates != "" {
 		c.isolate(set, k, o)
 	}
@@ -85,7 +96,7 @@ func (c Codec) encodeACL(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model
 		if e.Remote != "" && look(remoteGroupKey(e.Remote)) == nil {
 			continue
 		}
-		row := c.groupACL(set, k, roleACE+e.Name, e.Direction, priorityAllow, nb.ACLActionAllowRelated, c.aceMatch(e))
+		row := c.groupACL(set, k, roleACE+e.Name, e.Direction, priority, nb.ACLActionAllowRelated, c.aceMatch(e))
 		if o.Logs {
 			log(row, o.Namespace+":"+e.Name, nb.ACLSeverityInfo, c.meterName(netvirt.IsolatingACLName(o.Namespace, e.Direction), allowed))
 		}
@@ -102,9 +113,14 @@ func (c Codec) encodeACL(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model
 // never meets the ACLs for traffic from the pod.
 func (c Codec) isolate(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ACL) {
 	at, related := o.Isolates, nb.ACLActionAllowRelated
-	row := c.groupACL(set, k, roleIsolate, at, priorityIsolate, nb.ACLActionDrop, "ip")
+	drops := []*nb.ACL{c.groupACL(set, k, roleIsolate, at, priorityIsolate, nb.ACLActionDrop, "ip")}
+	if o.Withholds != "" {
+		drops = append(drops, c.groupACL(set, k, roleWithhold, at, priorityWithhold, nb.ACLActionDrop, "ip && ("+matchPorts(o.Withholds)+")"))
+	}
 	if o.Logs {
-		log(row, o.Name, nb.ACLSeverityWarning, c.meterName(o.Name, dropped))
+		for _, row := range drops {
+			log(row, o.Name, nb.ACLSeverityWarning, c.meterName(o.Name, dropped))
+		}
 		c.meter(set, k, dropped)
 		c.meter(set, k, allowed)
 	}
@@ -264,12 +280,16 @@ func aceText(e netvirt.ACE) string {
 
 // decodeACL decodes the port group of encodeACL.
 func decodeACL(k netvirt.Key, group *nb.PortGroup) []netvirt.Object {
-	namespace := group.ExternalIDs[idNamespace]
-	objects := []netvirt.Object{netvirt.ACL{
-		Name: k.Name, Namespace: namespace, Isolates: netvirt.Direction(group.ExternalIDs[idIsolates]),
-		Logs: group.ExternalIDs[idLogs] == "true",
-	}}
-	for key, value := range group.ExternalIDs {
+	ids := group.ExternalIDs
+	namespace, acl := ids[idNamespace], netvirt.ACL{
+		Name: k.Name, Namespace: ids[idNamespace], Isolates: netvirt.Direction(ids[idIsolates]),
+		Yields: ids[idYields] == "true", Logs: ids[idLogs] == "true",
+	}
+	if validPorts(ids[idWithholds]) {
+		acl.Withholds = netvirt.PortList(ids[idWithholds])
+	}
+	objects := []netvirt.Object{acl}
+	for key, value := range ids {
 		name, found := strings.CutPrefix(key, idACE)
 		fields := strings.SplitN(value, " ", 4)
 		if found && len(fields) == 4 && validPorts(fields[3]) {

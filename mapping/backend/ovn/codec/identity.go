@@ -42,9 +42,12 @@ const (
 	idNetwork   = "coe-bridge/network"
 	idAddress   = "coe-bridge/address"
 	idServiceIP = "coe-bridge/service-address"
+	idEdgeIP    = "coe-bridge/edge-address"
 	idMAC       = "coe-bridge/mac-address"
 	idIsolates  = "coe-bridge/isolates"
 	idLogs      = "coe-bridge/logs"
+	idWithholds = "coe-bridge/withholds"
+	idYields    = "coe-bridge/yields"
 	idPrefixes  = "coe-bridge/prefixes"
 	idACE       = "coe-bridge/ace/"         // and the name
 	idFloating  = "coe-bridge/floating-ip/" // and internal-ip/port-name

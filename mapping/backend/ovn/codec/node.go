@@ -3,6 +3,7 @@ package codec
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
@@ -102,9 +103,12 @@ func (c Codec) encodeManagementPort(set *ovsdb.RowSet, k netvirt.Key, objects ne
 	}
 	lsp := &nb.LogicalSwitchPort{
 		UUID: c.uuid(nb.LogicalSwitchPortTable, k, ""), Name: o.Name(), Options: map[string]string{},
-		Addresses: []string{fmt.Sprintf("%s %s %s", o.MAC, o.Address, o.ServiceAddress)},
+		Addresses: []string{fmt.Sprintf("%s %s %s", o.MAC, o.Address, texts(o.Sources(), " "))},
 		ExternalIDs: c.mark(k, "", idNetwork, o.Network.String(), idAddress, o.Address.String(),
 			idServiceIP, o.ServiceAddress.String(), idMAC, o.MAC, idChassis, o.Chassis),
+	}
+	if o.EdgeAddress.IsValid() {
+		lsp.ExternalIDs[idEdgeIP] = o.EdgeAddress.String()
 	}
 	if o.Chassis != "" {
 		lsp.Options["requested-chassis"] = o.Chassis
@@ -119,7 +123,18 @@ func (c Codec) encodeManagementPort(set *ovsdb.RowSet, k netvirt.Key, objects ne
 	if o.Node.Is4() == o.Address.Is4() {
 		c.route(set, k, roleNode, c.routerUUID(transitKey(network.Transit)), single(o.Node), o.Address, nodesPort(o.Network))
 	}
-	c.leave(set, k, roleWayOut, network.Transit, o, single(o.ServiceAddress))
+	c.leave(set, k, roleWayOut, network.Transit, o, sources(o))
+}
+
+// sources returns the port's addresses that the node does not have, for a match.
+func sources(o netvirt.ManagementPort) string { return "{" + texts(o.Sources(), ", ") + "}" }
+
+func texts(all []netip.Addr, separator string) string {
+	list := make([]string, len(all))
+	for i, a := range all {
+		list[i] = a.String()
+	}
+	return strings.Join(list, separator)
 }
 
 // untracked makes the switch track a connection once if a node connects to a service
@@ -128,8 +143,8 @@ func (c Codec) encodeManagementPort(set *ovsdb.RowSet, k netvirt.Key, objects ne
 // directions. So a request is not tracked on its way out, nor an answer on its way in.
 func (c Codec) untracked(set *ovsdb.RowSet, head netvirt.Key, o netvirt.ManagementPort) {
 	for _, acl := range []*nb.ACL{
-		{Direction: nb.ACLDirectionToLport, Match: fmt.Sprintf("outport == %q && ip4.src == %s", o.Name(), o.ServiceAddress)},
-		{Direction: nb.ACLDirectionFromLport, Match: fmt.Sprintf("inport == %q && ip4.dst == %s", o.Name(), o.ServiceAddress)},
+		{Direction: nb.ACLDirectionToLport, Match: fmt.Sprintf("outport == %q && ip4.src == %s", o.Name(), sources(o))},
+		{Direction: nb.ACLDirectionFromLport, Match: fmt.Sprintf("inport == %q && ip4.dst == %s", o.Name(), sources(o))},
 	} {
 		acl.UUID, acl.ExternalIDs = c.uuid(nb.ACLTable, head, acl.Direction), c.mark(head, acl.Direction)
 		acl.Priority, acl.Action = 1, nb.ACLActionAllowStateless
@@ -173,12 +188,13 @@ func (c Codec) wayOut(set *ovsdb.RowSet, head netvirt.Key, role string, vpn netv
 	}
 	port, ok := look(netvirt.ManagementPort{Node: node}.Key()).(netvirt.ManagementPort)
 	if ok && port.Address.Is4() == from.Addr().Is4() {
-		c.leave(set, head, role, vpn.Transit, port, from)
+		c.leave(set, head, role, vpn.Transit, port, from.String())
 	}
 }
 
-// leave adds the policy that reroutes traffic from a prefix to a management port.
-func (c Codec) leave(set *ovsdb.RowSet, head netvirt.Key, role, transit string, by netvirt.ManagementPort, from netip.Prefix) {
+// leave adds the policy that reroutes traffic from addresses, in the form of a match, to a management
+// port.
+func (c Codec) leave(set *ovsdb.RowSet, head netvirt.Key, role, transit string, by netvirt.ManagementPort, from string) {
 	c.policy(set, head, transit, &nb.LogicalRouterPolicy{
 		Priority: priorityWayOut, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{by.Address.String()},
 		Match: fmt.Sprintf("%s && ip4.src == %s", goesOut(by.Network), from), ExternalIDs: c.mark(head, role),
@@ -199,8 +215,9 @@ func decodeManagementPort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Ob
 	network, _ := netip.ParsePrefix(ids[idNetwork])
 	address, _ := netip.ParseAddr(ids[idAddress])
 	service, _ := netip.ParseAddr(ids[idServiceIP])
+	edge, _ := netip.ParseAddr(ids[idEdgeIP])
 	return []netvirt.Object{netvirt.ManagementPort{
-		Node: node, Network: network, Address: address, ServiceAddress: service, MAC: ids[idMAC], Chassis: ids[idChassis],
+		Node: node, Network: network, Address: address, ServiceAddress: service, EdgeAddress: edge, MAC: ids[idMAC], Chassis: ids[idChassis],
 	}}
 }
 
