@@ -40,17 +40,7 @@ func realPolicies(t *testing.T, c *realodl.Controller) {
 	requireReach(t, c, w.d, w.a)
 	requireReach(t, c, w.e, w.a)
 
-	w.add(
-		netvirt.ACL{Name: "web:isolated:ingress", Namespace: "web", Isolates: netvirt.Ingress},
-		netvirt.ACL{Name: "web:pods", Namespace: "web"},
-		netvirt.RemoteGroup{Name: "peers"},
-		netvirt.ACE{ACL: "web:pods", Namespace: "web", Name: "rule", Direction: netvirt.Ingress, Family: netvirt.IPv4, Remote: "peers", Ports: "tcp:80"},
-		netvirt.InterfaceACL{Interface: w.a.name, Namespace: "web", SecurityGroups: "web:isolated:ingress,web:pods"},
-		netvirt.InterfaceACL{Interface: w.d.name, Namespace: "web", RemoteGroups: "peers"},
-	)
-	w.passes(w.d, "80")
-	w.fails(w.d, "81")
-	w.fails(w.e, "80")
+	w.isolate("web", netvirt.IPv4)
 	requireReach(t, c, w.a, w.e) // egress is open, and answers pass
 
 	delete(w.model, netvirt.Key{Kind: netvirt.KindInterfaceACL, Name: w.d.name})
@@ -76,11 +66,7 @@ func realPolicies(t *testing.T, c *realodl.Controller) {
 	w.passes(w.d, "9005")
 	w.fails(w.d, "80")
 
-	w.add(
-		netvirt.ACL{Name: "web:isolated:egress", Namespace: "web", Isolates: netvirt.Egress},
-		netvirt.InterfaceACL{Interface: w.d.name, Namespace: "web", SecurityGroups: "web:isolated:egress"},
-	)
-	w.fails(w.d, "9005")
+	w.isolateEgress("web", "9005")
 
 	for k := range w.model {
 		if k.Kind == netvirt.KindInterfaceACL {
@@ -127,17 +113,7 @@ func realIPv6Policies(t *testing.T, c *realodl.Controller) {
 	w.passes(w.d, "80")
 	w.passes(w.e, "81")
 
-	w.add(
-		netvirt.ACL{Name: "six:isolated:ingress", Namespace: "six", Isolates: netvirt.Ingress},
-		netvirt.ACL{Name: "six:pods", Namespace: "six"},
-		netvirt.RemoteGroup{Name: "peers"},
-		netvirt.ACE{ACL: "six:pods", Namespace: "six", Name: "rule", Direction: netvirt.Ingress, Family: netvirt.IPv6, Remote: "peers", Ports: "tcp:80"},
-		netvirt.InterfaceACL{Interface: w.a.name, Namespace: "six", SecurityGroups: "six:isolated:ingress,six:pods"},
-		netvirt.InterfaceACL{Interface: w.d.name, Namespace: "six", RemoteGroups: "peers"},
-	)
-	w.passes(w.d, "80")
-	w.fails(w.d, "81")
-	w.fails(w.e, "80")
+	w.isolate("six", netvirt.IPv6)
 	w.to = w.a.address
 	w.fails(w.d, "80") // the rule is about IPv6
 	w.to = ipv6Of(w.a.address)
@@ -149,11 +125,7 @@ func realIPv6Policies(t *testing.T, c *realodl.Controller) {
 	w.fails(w.e, "80")
 	w.passes(w.d, "8005")
 
-	w.add(
-		netvirt.ACL{Name: "six:isolated:egress", Namespace: "six", Isolates: netvirt.Egress},
-		netvirt.InterfaceACL{Interface: w.d.name, Namespace: "six", SecurityGroups: "six:isolated:egress"},
-	)
-	w.fails(w.d, "8005")
+	w.isolateEgress("six", "8005")
 	write(t, w.b, netvirt.Model{})
 }
 
@@ -162,6 +134,35 @@ func ipv6Of(a netip.Addr) netip.Addr {
 	v6 := netip.MustParseAddr("fd00::").As16()
 	v6[15] = a.As4()[3]
 	return netip.AddrFrom16(v6)
+}
+
+// isolate isolates the first pod of a namespace, except for port 80 of one family and the members of a group. The
+// second pod is one.
+func (w *policed) isolate(namespace string, f netvirt.Family) {
+	w.t.Helper()
+	isolated, pods := namespace+":isolated:ingress", namespace+":pods"
+	w.add(
+		netvirt.ACL{Name: isolated, Namespace: namespace, Isolates: netvirt.Ingress},
+		netvirt.ACL{Name: pods, Namespace: namespace},
+		netvirt.RemoteGroup{Name: "peers"},
+		netvirt.ACE{ACL: pods, Namespace: namespace, Name: "rule", Direction: netvirt.Ingress, Family: f, Remote: "peers", Ports: "tcp:80"},
+		netvirt.InterfaceACL{Interface: w.a.name, Namespace: namespace, SecurityGroups: netvirt.NewNameList(isolated, pods)},
+		netvirt.InterfaceACL{Interface: w.d.name, Namespace: namespace, RemoteGroups: "peers"},
+	)
+	w.passes(w.d, "80")
+	w.fails(w.d, "81")
+	w.fails(w.e, "80")
+}
+
+// isolateEgress isolates the second pod of a namespace, which could connect to a port of the first one.
+func (w *policed) isolateEgress(namespace, port string) {
+	w.t.Helper()
+	isolated := namespace + ":isolated:egress"
+	w.add(
+		netvirt.ACL{Name: isolated, Namespace: namespace, Isolates: netvirt.Egress},
+		netvirt.InterfaceACL{Interface: w.d.name, Namespace: namespace, SecurityGroups: netvirt.NewNameList(isolated)},
+	)
+	w.fails(w.d, port)
 }
 
 // add writes further objects, or others in place of those with the same keys.

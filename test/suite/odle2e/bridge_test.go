@@ -29,6 +29,7 @@ func TestBridgeOnRealOpenDaylight(t *testing.T) {
 				{namespace: "bank", name: "vault", number: 3},
 			}
 			w.step("pods", func() { w.testPods(pods) })
+			w.step("profiles", func() { w.testProfiles(pods) })
 			w.step("renderer", func() { w.testRenderer(release) })
 			w.step("other writers", func() { w.testOtherWriters(pods) })
 			w.step("password", w.testPassword)

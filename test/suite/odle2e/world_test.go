@@ -51,6 +51,7 @@ type world struct {
 type pod struct {
 	namespace, name string
 	number          int
+	profiles        []string    // security profiles
 	port            ovnhost.Pod // the port with which it was plugged in
 }
 
@@ -103,10 +104,14 @@ func (w *world) put(path string, body any) { w.t.Helper(); w.change(http.MethodP
 func (w *world) putPods(pods ...*pod) {
 	w.t.Helper()
 	for _, p := range pods {
-		w.put("pod:coe/pods/"+p.uid(), object{"pods": []object{{
+		entry := object{
 			"uid": p.uid(), "name": p.name, "network-NS": p.namespace, "host-ip-address": w.host.Address,
 			"interface": []object{{"uid": p.uid(), "network-type": "VXLAN"}},
-		}}})
+		}
+		if len(p.profiles) > 0 {
+			entry["coe-profiles:security-profiles"] = p.profiles
+		}
+		w.put("pod:coe/pods/"+p.uid(), object{"pods": []object{entry}})
 	}
 }
 
