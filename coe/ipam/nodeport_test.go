@@ -17,15 +17,21 @@ func onNodes(protocol string, port uint16) func(*coe.Service) {
 	}
 }
 
-// TestNodePorts: the first namespace that claims a node port keeps it, also across a restart. Only ports
-// of the operator's range can be claimed.
-func TestNodePorts(t *testing.T) {
+// newNodePortWorld returns a world whose nodes answer on node ports.
+func newNodePortWorld(t *testing.T) *world {
 	w := &world{
 		TB: t, journal: newJournal(), vips: newJournal(), origins: []coe.Origin{coe.RESTCONF, coe.Kubernetes},
 		nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
 	}
 	w.restart()
 	w.complete()
+	return w
+}
+
+// TestNodePorts: the first namespace that claims a node port keeps it, also across a restart. Only ports
+// of the operator's range can be claimed.
+func TestNodePorts(t *testing.T) {
+	w := newNodePortWorld(t)
 	first := newService("a", "z", at("10.96.0.1"), onNodes("tcp", 30080))
 	second := newService("b", "y", at("10.96.0.2"), onNodes("tcp", 30080), onNodes("udp", 30080))
 	w.putServices(first)
@@ -63,12 +69,7 @@ func TestNodePorts(t *testing.T) {
 // TestManyNodePorts: a namespace has a limited number of node ports, also across a restart, and no claim
 // of another namespace counts.
 func TestManyNodePorts(t *testing.T) {
-	w := &world{
-		TB: t, journal: newJournal(), vips: newJournal(), origins: []coe.Origin{coe.RESTCONF, coe.Kubernetes},
-		nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
-	}
-	w.restart()
-	w.complete()
+	w := newNodePortWorld(t)
 	var services []*coe.Service
 	for n := range coe.MaxNodePorts / 100 {
 		s := newService("a", fmt.Sprint("s", n), at(fmt.Sprint("10.96.0.", n+1)))
