@@ -10,6 +10,7 @@ package coe
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -101,8 +102,13 @@ type Service struct {
 	// Affinity is how long a client keeps its endpoint, in seconds; 0: no affinity.
 	Affinity uint32
 	// Local: clients of a node port reach only the endpoints on the node that they ask.
-	Local   bool
-	Ignored Ignored
+	Local bool
+	// InternalLocal: clients of the cluster addresses reach only the endpoints on their own node.
+	InternalLocal bool
+	// Distributes: the source requests that endpoints have hints (see Place), for example by
+	// trafficDistribution. Hints count without the request too.
+	Distributes bool
+	Ignored     Ignored
 }
 
 // ServicePort is one port of a service.
@@ -125,12 +131,38 @@ type Endpoints struct {
 	// Terminating are endpoints that are terminating but still serve. They are used while the
 	// service has no other endpoint.
 	Terminating []netip.Addr
-	Ports       []EndpointPort
+	// Places are the places of Addresses and then of Terminating, in their order; nil if the source
+	// knows none.
+	Places []Place
+	Ports  []EndpointPort
 	// PortsByName means that Ports are all ports of the addresses, matched with the
 	// service's ports by name and protocol, as in an EndpointSlice. The addresses do not
 	// serve other ports of the service. Otherwise the service's target port applies where
 	// Ports has no match.
 	PortsByName bool
+}
+
+// Place is where an endpoint is, and which clients it is meant for.
+type Place struct {
+	Node  string // the name of its node; empty if it is not known
+	Hints *Hints // nil if there are none
+}
+
+// Hints are the names of the nodes and of the zones whose clients an endpoint is meant for (hints of
+// an EndpointSlice). One of the two may be empty.
+type Hints struct{ Nodes, Zones []string }
+
+// Place returns one of Places; nil if the source knows none.
+func (e *Endpoints) Place(i int) *Place {
+	if e.Places == nil {
+		return nil
+	}
+	return &e.Places[i]
+}
+
+// Hinted reports whether one of the endpoints has hints.
+func (e *Endpoints) Hinted() bool {
+	return slices.ContainsFunc(e.Places, func(p Place) bool { return p.Hints != nil })
 }
 
 // EndpointPort is a port of all addresses of an Endpoints.
@@ -147,6 +179,7 @@ type Node struct {
 	InternalIP netip.Addr
 	ExternalIP netip.Addr
 	PodCIDRs   []netip.Prefix // at most one per family
+	Zone       string         // empty if it is not known
 }
 
 // PodCIDR returns the node's pod CIDR in the family of an address; zero if it has none.

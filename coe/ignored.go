@@ -15,9 +15,9 @@ const (
 	NodePort                                // service: a node port, where nodes answer on none
 	LoadBalancer                            // service: type LoadBalancer
 	ExternalPolicyLocal                     // service: spec.externalTrafficPolicy Local, where nodes answer on no port of it
-	InternalPolicyLocal                     // service: spec.internalTrafficPolicy Local
+	InternalPolicyLocal                     // service: spec.internalTrafficPolicy Local, where the backend cannot do it
 	SourceRanges                            // service: spec.loadBalancerSourceRanges
-	Topology                                // service: spec.trafficDistribution or topology-mode
+	Topology                                // service: spec.trafficDistribution or topology-mode, where the backend cannot do it
 	UnknownAnnotation                       // any object: an annotation with AnnotationPrefix
 	PolicyLogValue                          // namespace: PolicyLogAnnotation
 	HealthCheck                             // service: spec.healthCheckNodePort

@@ -31,6 +31,8 @@ type Store struct {
 	nodes      map[netip.Addr]*Node   // by address; replaced as a whole, never changed
 	requesting map[string]bool        // see Requesting
 	leases     map[string][]*Lease    // by uid of the pod; see LeasesOf
+	// placed counts, by namespace, the services and Endpoints that depend on where clients are.
+	placed map[string]int
 	// numbers and networks are chosen for the cluster; replaced, never changed.
 	numbers  map[netip.Addr]*NodeFact
 	networks *Networks
@@ -112,6 +114,7 @@ func NewStore(changed func(Changed), origins ...Origin) *Store {
 		nodes:      map[netip.Addr]*Node{},
 		requesting: map[string]bool{},
 		leases:     map[string][]*Lease{},
+		placed:     map[string]int{},
 		policies:   map[string]*PolicySpec{},
 		policy: policyState{
 			labels:   map[string]Labels{},
@@ -447,6 +450,18 @@ func (s *Store) countNode(addr netip.Addr, ns string, by int) {
 	}
 	if len(pods) == 0 {
 		delete(s.nodePods, addr)
+	}
+}
+
+// countPlaced changes the count of a namespace's services and Endpoints that depend on where clients
+// are, if one of them depends on it.
+func (s *Store) countPlaced(ns string, depends bool, by int) {
+	if !depends {
+		return
+	}
+	s.placed[ns] += by
+	if s.placed[ns] == 0 {
+		delete(s.placed, ns)
 	}
 }
 

@@ -70,6 +70,40 @@ func TestStoreTellsWhatChanged(t *testing.T) {
 	require.Empty(t, s.Namespaces())
 }
 
+// TestStoreTellsThatNodesMoved: a node that is new, gone, renamed or in another zone changes the namespaces
+// with services that depend on where clients are.
+func TestStoreTellsThatNodesMoved(t *testing.T) {
+	var r recorder
+	s := coe.NewStore(r.changed, coe.Kubernetes)
+	node := &coe.Node{UID: "n1", HostName: "node1", InternalIP: node1, Zone: "a"}
+	update := func(change func(tx *coe.Tx)) []coe.Changed {
+		s.Update(change)
+		return r.take()
+	}
+	put := func(change func(n *coe.Node)) []coe.Changed {
+		next := *node
+		change(&next)
+		return update(func(tx *coe.Tx) { tx.PutNode(coe.Kubernetes, &next) })
+	}
+	local := &coe.Service{UID: "s1", Namespace: "local", InternalLocal: true}
+	hints := &coe.Endpoints{UID: "e1", Namespace: "hints", Places: []coe.Place{{}, {Hints: &coe.Hints{Zones: []string{"a"}}}}}
+	update(func(tx *coe.Tx) {
+		tx.PutService(coe.Kubernetes, local)
+		tx.PutEndpoints(coe.Kubernetes, hints)
+		tx.PutService(coe.Kubernetes, &coe.Service{UID: "s2", Namespace: "plain"})
+		tx.PutEndpoints(coe.Kubernetes, &coe.Endpoints{UID: "e2", Namespace: "plain", Places: []coe.Place{{Node: "node1"}}})
+	})
+	both := []coe.Changed{{Namespaces: []string{"hints", "local"}, Cluster: true}}
+	require.Equal(t, both, put(func(*coe.Node) {}), "new")
+	require.Equal(t, []coe.Changed{{Cluster: true}}, put(func(n *coe.Node) { n.ExternalIP = node1 }))
+	require.Equal(t, both, put(func(n *coe.Node) { n.Zone = "b" }))
+	require.Equal(t, both, put(func(n *coe.Node) { n.HostName, n.Zone = "other", "b" }))
+	update(func(tx *coe.Tx) { tx.DeleteService(coe.Kubernetes, "s1") })
+	require.Equal(t, []coe.Changed{{Namespaces: []string{"hints"}, Cluster: true}}, put(func(n *coe.Node) { n.Zone = "c" }))
+	update(func(tx *coe.Tx) { tx.PutEndpoints(coe.Kubernetes, &coe.Endpoints{UID: "e1", Namespace: "hints"}) })
+	require.Equal(t, []coe.Changed{{Cluster: true}}, update(func(tx *coe.Tx) { tx.DeleteNode(coe.Kubernetes, "n1") }))
+}
+
 func TestStoreKnowsWhoBringsAddresses(t *testing.T) {
 	s := coe.NewStore(nil, coe.RESTCONF, coe.Kubernetes)
 	x, y := netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::2")

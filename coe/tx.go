@@ -112,11 +112,13 @@ func (tx *Tx) changeService(uid string, change func(map[string]*Service), origin
 	services := func(l *layer) map[string]*Service { return l.services }
 	old, now := replace(tx, origin, uid, services, change)
 	if old != nil {
+		tx.store.countPlaced(old.Namespace, old.InternalLocal, -1)
 		ns := tx.touch(old.Namespace)
 		delete(ns.services, uid)
 		ns.shown.Services = nil
 	}
 	if now != nil {
+		tx.store.countPlaced(now.Namespace, now.InternalLocal, +1)
 		ns := tx.touch(now.Namespace)
 		ns.services[uid] = now
 		ns.shown.Services = nil
@@ -137,11 +139,13 @@ func (tx *Tx) changeEndpoints(uid string, change func(map[string]*Endpoints), or
 	endpoints := func(l *layer) map[string]*Endpoints { return l.endpoints }
 	old, now := replace(tx, origin, uid, endpoints, change)
 	if old != nil {
+		tx.store.countPlaced(old.Namespace, old.Hinted(), -1)
 		ns := tx.touch(old.Namespace)
 		delete(ns.endpoints, uid)
 		ns.shown.Endpoints = nil
 	}
 	if now != nil {
+		tx.store.countPlaced(now.Namespace, now.Hinted(), +1)
 		ns := tx.touch(now.Namespace)
 		ns.endpoints[uid] = now
 		ns.shown.Endpoints = nil
@@ -386,14 +390,19 @@ func (tx *Tx) SetNetworks(n *Networks) { tx.store.networks = n }
 // SetMisaddressed replaces the problems of nodes whose address has another use.
 func (tx *Tx) SetMisaddressed(problems []Problem) { tx.store.misaddressed = problems }
 
-// changedNodes marks the namespaces of addresses that now belong to another node.
+// changedNodes marks the namespaces of addresses that now belong to another node. If a node is new or
+// gone, or has another name or zone, it marks the namespaces with services that depend on where
+// clients are.
 func (tx *Tx) changedNodes(before map[netip.Addr]*Node) {
 	now := tx.store.nodes
+	moved := false
 	note := func(addr netip.Addr) {
-		if before[addr] == now[addr] {
+		old, n := before[addr], now[addr]
+		if old == n {
 			return
 		}
 		tx.cluster = true
+		moved = moved || old == nil || n == nil || old.HostName != n.HostName || old.Zone != n.Zone
 		for ns := range tx.store.nodePods[addr] {
 			tx.dirty[ns] = true
 		}
@@ -403,6 +412,11 @@ func (tx *Tx) changedNodes(before map[netip.Addr]*Node) {
 	}
 	for addr := range now {
 		note(addr)
+	}
+	if moved {
+		for ns := range tx.store.placed {
+			tx.dirty[ns] = true
+		}
 	}
 }
 

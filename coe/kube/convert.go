@@ -98,6 +98,7 @@ func Node(in *corev1.Node) *coe.Node {
 		HostName:   in.Name,
 		InternalIP: nodeAddress(in, corev1.NodeInternalIP),
 		ExternalIP: nodeAddress(in, corev1.NodeExternalIP),
+		Zone:       in.Labels[corev1.LabelTopologyZone],
 	}
 	cidrs := in.Spec.PodCIDRs
 	if len(cidrs) == 0 {

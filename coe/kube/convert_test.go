@@ -107,8 +107,10 @@ func TestPod(t *testing.T) {
 }
 
 func TestNode(t *testing.T) {
+	meta := named("", "n1")
+	meta.Labels = map[string]string{corev1.LabelTopologyZone: "a"}
 	got := kube.Node(&corev1.Node{
-		ObjectMeta: named("", "n1"),
+		ObjectMeta: meta,
 		Spec:       corev1.NodeSpec{PodCIDR: "10.244.1.0/24", PodCIDRs: []string{"10.244.1.0/24", "fd00:1::/64", "10.244.2.0/24"}},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
 			{Type: corev1.NodeHostName, Address: "n1"},
@@ -118,7 +120,7 @@ func TestNode(t *testing.T) {
 		}},
 	})
 	require.Equal(t, &coe.Node{
-		UID: "b498b7ae-4cbd-3563-b75d-7eaf444510c6", HostName: "n1",
+		UID: "b498b7ae-4cbd-3563-b75d-7eaf444510c6", HostName: "n1", Zone: "a",
 		InternalIP: netip.MustParseAddr("192.168.33.12"), ExternalIP: netip.MustParseAddr("203.0.113.1"),
 		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("fd00:1::/64")},
 	}, got)
@@ -162,14 +164,15 @@ func TestIgnored(t *testing.T) {
 		require.Equal(t, want, coe.Namespace{PolicyLog: got.PolicyLog, Ignored: got.Ignored}, "%q", value)
 	}
 
-	local, cluster := corev1.ServiceInternalTrafficPolicyLocal, corev1.ServiceInternalTrafficPolicyCluster
+	local := corev1.ServiceInternalTrafficPolicyLocal
 	for want, spec := range map[coe.Ignored]corev1.ServiceSpec{
-		0:                       {Type: corev1.ServiceTypeNodePort, InternalTrafficPolicy: &cluster, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal},
-		coe.LoadBalancer:        {Type: corev1.ServiceTypeLoadBalancer},
-		coe.HealthCheck:         {HealthCheckNodePort: 30000},
-		coe.InternalPolicyLocal: {InternalTrafficPolicy: &local},
-		coe.SourceRanges:        {LoadBalancerSourceRanges: []string{"192.0.2.0/24"}},
-		coe.Topology:            {TrafficDistribution: new("PreferClose")},
+		0: {
+			Type: corev1.ServiceTypeNodePort, InternalTrafficPolicy: &local, TrafficDistribution: new("PreferClose"),
+			ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
+		},
+		coe.LoadBalancer: {Type: corev1.ServiceTypeLoadBalancer},
+		coe.HealthCheck:  {HealthCheckNodePort: 30000},
+		coe.SourceRanges: {LoadBalancerSourceRanges: []string{"192.0.2.0/24"}},
 	} {
 		require.Equal(t, want, kube.Service(&corev1.Service{ObjectMeta: annotated(), Spec: spec}).Ignored, want.String())
 	}
@@ -177,6 +180,7 @@ func TestIgnored(t *testing.T) {
 
 func TestService(t *testing.T) {
 	minute, proxy := int32(60), corev1.LoadBalancerIPModeProxy
+	local, cluster := corev1.ServiceInternalTrafficPolicyLocal, corev1.ServiceInternalTrafficPolicyCluster
 	tests := map[string]struct {
 		spec   corev1.ServiceSpec
 		status corev1.ServiceStatus
@@ -213,6 +217,14 @@ func TestService(t *testing.T) {
 			spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal},
 			want: coe.Service{ClusterIPs: addrs("10.96.0.1"), Local: true},
 		},
+		"endpoints on the node of the client": {
+			spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", InternalTrafficPolicy: &local},
+			want: coe.Service{ClusterIPs: addrs("10.96.0.1"), InternalLocal: true},
+		},
+		"endpoints near the client": {
+			spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", InternalTrafficPolicy: &cluster, TrafficDistribution: new("PreferSameNode")},
+			want: coe.Service{ClusterIPs: addrs("10.96.0.1"), Distributes: true},
+		},
 		"affinity": {
 			spec: corev1.ServiceSpec{SessionAffinity: corev1.ServiceAffinityClientIP},
 			want: coe.Service{Affinity: 10800},
@@ -231,6 +243,11 @@ func TestService(t *testing.T) {
 		})
 	}
 	require.Nil(t, kube.Service(&corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}}))
+
+	for mode, want := range map[string]bool{"Auto": true, "auto": true, "Disabled": false, "": false} {
+		in := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1.AnnotationTopologyMode: mode}}}
+		require.Equal(t, want, kube.Service(in).Distributes, mode)
+	}
 }
 
 func TestEndpoints(t *testing.T) {
@@ -267,6 +284,30 @@ func TestEndpoints(t *testing.T) {
 	}, kube.Endpoints(in))
 	in.AddressType = discoveryv1.AddressTypeFQDN
 	require.Nil(t, kube.Endpoints(in))
+}
+
+// The places of endpoints are in the order of their addresses: the ready ones, then those that terminate.
+func TestPlacesOfEndpoints(t *testing.T) {
+	yes, no := true, false
+	terminates := discoveryv1.EndpointConditions{Ready: &no, Serving: &yes, Terminating: &yes}
+	got := kube.Endpoints(&discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: "s"}},
+		Endpoints: []discoveryv1.Endpoint{
+			{Addresses: []string{"10.1.0.4"}, NodeName: new("four"), Conditions: terminates},
+			{Addresses: []string{"10.1.0.3"}, NodeName: new("three"), Hints: &discoveryv1.EndpointHints{}},
+			{Addresses: []string{"10.1.0.1"}},
+			{Addresses: []string{"10.1.0.9"}, NodeName: new("nine"), Conditions: discoveryv1.EndpointConditions{Ready: &no}},
+			{Addresses: []string{"10.1.0.2"}, NodeName: new("two"), Hints: &discoveryv1.EndpointHints{
+				ForNodes: []discoveryv1.ForNode{{Name: "two"}, {Name: "four"}}, ForZones: []discoveryv1.ForZone{{Name: "a"}},
+			}},
+		},
+	})
+	require.Equal(t, addrs("10.1.0.1", "10.1.0.2", "10.1.0.3"), got.Addresses)
+	require.Equal(t, addrs("10.1.0.4"), got.Terminating)
+	require.Equal(t, []coe.Place{
+		{}, {Node: "two", Hints: &coe.Hints{Nodes: []string{"two", "four"}, Zones: []string{"a"}}}, {Node: "three"}, {Node: "four"},
+	}, got.Places)
+	require.True(t, got.Hinted())
 }
 
 func TestNamespaceOfNone(t *testing.T) {

@@ -36,15 +36,8 @@ func ignoredOfService(in *corev1.Service) (out coe.Ignored) {
 	if in.Spec.HealthCheckNodePort != 0 {
 		out |= coe.HealthCheck
 	}
-	if p := in.Spec.InternalTrafficPolicy; p != nil && *p == corev1.ServiceInternalTrafficPolicyLocal {
-		out |= coe.InternalPolicyLocal
-	}
 	if len(in.Spec.LoadBalancerSourceRanges) > 0 {
 		out |= coe.SourceRanges
-	}
-	mode := in.Annotations[corev1.AnnotationTopologyMode]
-	if in.Spec.TrafficDistribution != nil || mode != "" && !strings.EqualFold(mode, "disabled") {
-		out |= coe.Topology
 	}
 	return out | unknownAnnotations(in.Annotations)
 }

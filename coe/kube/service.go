@@ -4,10 +4,12 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 )
@@ -24,7 +26,10 @@ func Service(in *corev1.Service) *coe.Service {
 		Headless:  in.Spec.ClusterIP == corev1.ClusterIPNone,
 		Affinity:  affinity(in),
 		Local:     in.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
-		Ignored:   ignoredOfService(in),
+
+		InternalLocal: ptr.Deref(in.Spec.InternalTrafficPolicy, "") == corev1.ServiceInternalTrafficPolicyLocal,
+		Distributes:   distributes(in),
+		Ignored:       ignoredOfService(in),
 	}
 	if !out.Headless {
 		out.ClusterIPs = clusterIPs(in)
@@ -40,6 +45,12 @@ func Service(in *corev1.Service) *coe.Service {
 		})
 	}
 	return out
+}
+
+// distributes reports whether the service requests hints for its endpoints.
+func distributes(in *corev1.Service) bool {
+	mode := in.Annotations[corev1.AnnotationTopologyMode]
+	return in.Spec.TrafficDistribution != nil || mode != "" && !strings.EqualFold(mode, "disabled")
 }
 
 // few returns at most limit+1 values: enough to notice that the limit is exceeded.
@@ -119,12 +130,7 @@ func Endpoints(in *discoveryv1.EndpointSlice) *coe.Endpoints {
 		Namespace:   namespace(in.Namespace),
 		PortsByName: true,
 	}
-	for i := range in.Endpoints {
-		addEndpoint(out, &in.Endpoints[i])
-	}
-	// The order of endpoints in a slice has no meaning.
-	slices.SortFunc(out.Addresses, netip.Addr.Compare)
-	slices.SortFunc(out.Terminating, netip.Addr.Compare)
+	setEndpoints(out, in.Endpoints)
 	for _, p := range few(in.Ports, coe.MaxServicePorts) {
 		if p.Port != nil && isPort(*p.Port) {
 			out.Ports = append(out.Ports, endpointPort(p))
@@ -133,35 +139,73 @@ func Endpoints(in *discoveryv1.EndpointSlice) *coe.Endpoints {
 	return out
 }
 
-// addEndpoint adds an endpoint's address:
+// setEndpoints sets the addresses of an Endpoints, and their places. The order of endpoints in a
+// slice has no meaning, so it sorts them.
+func setEndpoints(out *coe.Endpoints, in []discoveryv1.Endpoint) {
+	type placed struct {
+		addr  netip.Addr
+		place coe.Place
+	}
+	var byUse [2][]placed // ready, and terminating
+	known := false
+	for i := range in {
+		e := &in[i]
+		use, used := useOf(e.Conditions)
+		if !used || len(e.Addresses) == 0 || !address(e.Addresses[0]).IsValid() {
+			continue
+		}
+		p := placed{address(e.Addresses[0]), coe.Place{Node: ptr.Deref(e.NodeName, ""), Hints: hints(e.Hints)}}
+		known = known || p.place != coe.Place{}
+		byUse[use] = append(byUse[use], p)
+	}
+	for use, all := range byUse {
+		slices.SortStableFunc(all, func(a, b placed) int { return a.addr.Compare(b.addr) })
+		for _, p := range all {
+			if use == ready {
+				out.Addresses = append(out.Addresses, p.addr)
+			} else {
+				out.Terminating = append(out.Terminating, p.addr)
+			}
+			if known {
+				out.Places = append(out.Places, p.place)
+			}
+		}
+	}
+}
+
+const ready, terminating = 0, 1
+
+// useOf says how an endpoint is used:
 //
-// ready | serving | terminating | added to
-// yes   | any     | any         | Addresses
-// no    | yes     | yes         | Terminating
-// no    | otherwise             | neither
+// ready | serving | terminating | use
+// yes   | any     | any         | ready
+// no    | yes     | yes         | terminating
+// no    | otherwise             | none
 //
 // A missing condition counts as yes, except terminating.
-func addEndpoint(out *coe.Endpoints, in *discoveryv1.Endpoint) {
-	if len(in.Addresses) == 0 {
-		return
-	}
-	addr := address(in.Addresses[0])
-	if !addr.IsValid() {
-		return
-	}
-	is := func(condition *bool, otherwise bool) bool {
-		if condition == nil {
-			return otherwise
-		}
-		return *condition
-	}
-	c := in.Conditions
+func useOf(c discoveryv1.EndpointConditions) (use int, used bool) {
 	switch {
-	case is(c.Ready, true):
-		out.Addresses = append(out.Addresses, addr)
-	case is(c.Serving, true) && is(c.Terminating, false):
-		out.Terminating = append(out.Terminating, addr)
+	case ptr.Deref(c.Ready, true):
+		return ready, true
+	case ptr.Deref(c.Serving, true) && ptr.Deref(c.Terminating, false):
+		return terminating, true
 	}
+	return 0, false
+}
+
+// hints returns the hints of an endpoint; nil if there are none.
+func hints(in *discoveryv1.EndpointHints) *coe.Hints {
+	if in == nil || len(in.ForNodes)+len(in.ForZones) == 0 {
+		return nil
+	}
+	out := &coe.Hints{}
+	for _, n := range in.ForNodes {
+		out.Nodes = append(out.Nodes, n.Name)
+	}
+	for _, z := range in.ForZones {
+		out.Zones = append(out.Zones, z.Name)
+	}
+	return out
 }
 
 // isPort reports whether a number is one of a port. The API server accepts others in an EndpointSlice.
