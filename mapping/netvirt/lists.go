@@ -66,6 +66,62 @@ func (l EndpointList) All() []netip.AddrPort {
 	return endpoints
 }
 
+// PlaceList is a list of sets of nodes, by address, in canonical text: addresses are sorted and
+// comma-separated, sets are sorted by their first address and separated by semicolons. It is a
+// string so that objects that contain it are comparable.
+type PlaceList string
+
+// NewPlaceList returns the list of the given sets, which are not empty and have no address in
+// common.
+func NewPlaceList(places ...[]netip.Addr) PlaceList {
+	sorted := make([][]netip.Addr, len(places))
+	for i, p := range places {
+		sorted[i] = slices.SortedFunc(slices.Values(p), netip.Addr.Compare)
+	}
+	slices.SortFunc(sorted, func(a, b []netip.Addr) int { return a[0].Compare(b[0]) })
+	text := make([]string, len(sorted))
+	for i, p := range sorted {
+		text[i] = string(NewAddrList(p...))
+	}
+	return PlaceList(strings.Join(text, ";"))
+}
+
+// All returns the sets.
+func (l PlaceList) All() [][]netip.Addr {
+	if l == "" {
+		return nil
+	}
+	var all [][]netip.Addr
+	for text := range strings.SplitSeq(string(l), ";") {
+		all = append(all, AddrList(text).All())
+	}
+	return all
+}
+
+// NearList is an EndpointList for each place of a PlaceList, in its order. A semicolon ends each.
+type NearList string
+
+// NewNearList returns the list of the given lists.
+func NewNearList(lists ...EndpointList) NearList {
+	var text strings.Builder
+	for _, l := range lists {
+		text.WriteString(string(l))
+		text.WriteByte(';')
+	}
+	return NearList(text.String())
+}
+
+// All returns the lists.
+func (l NearList) All() []EndpointList {
+	var all []EndpointList
+	for text := range strings.SplitAfterSeq(string(l), ";") {
+		if list, ended := strings.CutSuffix(text, ";"); ended {
+			all = append(all, EndpointList(list))
+		}
+	}
+	return all
+}
+
 func splitList(text string) []string {
 	if text == "" {
 		return nil

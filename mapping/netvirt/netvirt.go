@@ -162,6 +162,9 @@ type Limits struct {
 	NoACLs bool
 	// NoLogs: the backend does not log what ACLs decide, so no ACL of the mapping Logs.
 	NoLogs bool
+	// NoPlaces: the backend does not choose the endpoints of a service by the place of the client,
+	// so no service of the mapping has Places.
+	NoPlaces bool
 	// NoSCTPPorts: an ACE allows nothing for ports of SCTP. It can allow all of SCTP.
 	NoSCTPPorts bool
 }

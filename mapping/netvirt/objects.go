@@ -116,6 +116,8 @@ type Service struct {
 	// Affinity is the time for which a client keeps its endpoint, in seconds; 0 means no
 	// affinity.
 	Affinity uint32
+	// Places are sets of nodes whose pods have endpoints of their own; see ServiceVIP.Near.
+	Places PlaceList
 }
 
 // Protocol is a transport protocol in lower case: "tcp", "udp" or "sctp".
@@ -137,6 +139,9 @@ type ServiceVIP struct {
 	// endpoints are 0 too.
 	VIP       netip.AddrPort
 	Endpoints EndpointList // if empty, connections are rejected
+	// Near has, for each of the Service's Places, the endpoints of clients there, instead of
+	// Endpoints. If only these are empty, connections are dropped.
+	Near NearList
 }
 
 // FloatingIP maps a pod's address to the address of a service that it serves

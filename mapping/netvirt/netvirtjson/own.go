@@ -91,11 +91,17 @@ func nodePorts(objects iter.Seq[netvirt.Object]) any {
 }
 
 type jsonService struct {
-	UID       string    `json:"uid"`
-	Namespace string    `json:"namespace"`
-	Name      string    `json:"name,omitempty"`
-	Affinity  uint32    `json:"affinity"`
-	VIPs      []jsonVIP `json:"vip,omitempty"`
+	UID       string      `json:"uid"`
+	Namespace string      `json:"namespace"`
+	Name      string      `json:"name,omitempty"`
+	Affinity  uint32      `json:"affinity"`
+	Places    []jsonPlace `json:"place,omitempty"`
+	VIPs      []jsonVIP   `json:"vip,omitempty"`
+}
+
+type jsonPlace struct {
+	Number int          `json:"number"`
+	Nodes  []netip.Addr `json:"node"`
 }
 
 type jsonVIP struct {
@@ -103,6 +109,12 @@ type jsonVIP struct {
 	Address   netip.Addr       `json:"address"`
 	Port      uint16           `json:"port"`
 	Endpoints []jsonEndpoint   `json:"endpoint,omitempty"`
+	Near      []jsonNear       `json:"near,omitempty"`
+}
+
+type jsonNear struct {
+	Place     int            `json:"place"`
+	Endpoints []jsonEndpoint `json:"endpoint,omitempty"`
 }
 
 type jsonEndpoint struct {
@@ -113,13 +125,24 @@ type jsonEndpoint struct {
 func services(objects iter.Seq[netvirt.Object]) any {
 	vips := map[string][]jsonVIP{}
 	for _, o := range of[netvirt.ServiceVIP](objects) {
-		v := jsonVIP{Protocol: o.Protocol, Address: o.VIP.Addr(), Port: o.VIP.Port()}
-		for _, e := range o.Endpoints.All() {
-			v.Endpoints = append(v.Endpoints, jsonEndpoint{e.Addr(), e.Port()})
+		v := jsonVIP{Protocol: o.Protocol, Address: o.VIP.Addr(), Port: o.VIP.Port(), Endpoints: endpoints(o.Endpoints)}
+		for i, near := range o.Near.All() {
+			v.Near = append(v.Near, jsonNear{i, endpoints(near)})
 		}
 		vips[o.Service] = append(vips[o.Service], v)
 	}
 	return list("service", each(objects, func(o netvirt.Service) jsonService {
-		return jsonService{o.UID, o.Namespace, o.Name, o.Affinity, vips[o.UID]}
+		var places []jsonPlace
+		for i, nodes := range o.Places.All() {
+			places = append(places, jsonPlace{i, nodes})
+		}
+		return jsonService{o.UID, o.Namespace, o.Name, o.Affinity, places, vips[o.UID]}
 	}))
+}
+
+func endpoints(list netvirt.EndpointList) (all []jsonEndpoint) {
+	for _, e := range list.All() {
+		all = append(all, jsonEndpoint{e.Addr(), e.Port()})
+	}
+	return all
 }
