@@ -2,6 +2,7 @@ package mapping_test
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,6 +27,60 @@ func BenchmarkMapDiff(b *testing.B) {
 			benchmarkMapDiff(b, pods, whole, netvirt.Diff)
 		})
 	}
+}
+
+// BenchmarkServices maps a namespace with 200 services of 10 endpoints in a cluster of 50 nodes in three
+// zones: services whose endpoints are the same for all clients, and services whose endpoints depend on
+// the place of the client.
+func BenchmarkServices(b *testing.B) {
+	for name, vary := range map[string]func(*coe.Service, *coe.Endpoints){
+		"plain": func(*coe.Service, *coe.Endpoints) {},
+		"local": func(s *coe.Service, _ *coe.Endpoints) { s.InternalLocal = true },
+		"zones": func(_ *coe.Service, e *coe.Endpoints) {
+			for i := range e.Places {
+				e.Places[i].Hints = &coe.Hints{Zones: []string{fmt.Sprint("zone-", i%3)}}
+			}
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			v := servicesView(200, 10, 50)
+			for i, s := range v.Services {
+				vary(s, v.Endpoints[i])
+			}
+			m := mapping.NewMapper(nil, mapping.Settings{})
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, problems := m.Map(v); len(problems) > 0 {
+					b.Fatal(problems)
+				}
+			}
+		})
+	}
+}
+
+// servicesView returns a namespace with services.
+func servicesView(services, endpoints, nodes int) coe.View {
+	v := coe.View{Namespace: "default", Nodes: map[netip.Addr]*coe.Node{}}
+	for n := range nodes {
+		addr := netip.AddrFrom4([4]byte{192, 168, 0, byte(n)})
+		v.Nodes[addr] = &coe.Node{UID: addr.String(), HostName: fmt.Sprint("node-", n), InternalIP: addr, Zone: fmt.Sprint("zone-", n%3)}
+	}
+	for i := range services {
+		name := fmt.Sprintf("service-%03d", i)
+		v.Services = append(v.Services, &coe.Service{
+			UID: name, Name: name, Namespace: "default", ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 0, byte(i)})},
+			Ports: []coe.ServicePort{{Name: "http", Protocol: "tcp", Port: 80}},
+		})
+		e := &coe.Endpoints{
+			UID: name, Name: name, Namespace: "default", PortsByName: true, Ports: []coe.EndpointPort{{Name: "http", Protocol: "tcp", Port: 8080}},
+		}
+		for n := range endpoints {
+			e.Addresses = append(e.Addresses, netip.AddrFrom4([4]byte{10, byte(i), 0, byte(n)}))
+			e.Places = append(e.Places, coe.Place{Node: fmt.Sprint("node-", (i+n)%nodes)})
+		}
+		v.Endpoints = append(v.Endpoints, e)
+	}
+	return synth.WithVIPs(v)
 }
 
 // BenchmarkPolicies changes the labels of one pod of a namespace with 20 policies, maps the

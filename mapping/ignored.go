@@ -26,7 +26,7 @@ func (b *builder) notEnforced() {
 		}
 	}
 	for _, s := range b.Services {
-		if ignored := s.Ignored | b.unserved(s); ignored != 0 {
+		if ignored := s.Ignored | b.unserved(s) | b.withoutPlaces(s); ignored != 0 {
 			b.unenforced("service", s.UID, s.Name, ignored.String())
 		}
 		if most := b.Limits.Affinity; most != 0 && s.Affinity > most {

@@ -259,10 +259,18 @@ func addRandomService(v *coe.View, r *rand.Rand, i int) {
 			Protocol: []string{"tcp", "udp"}[r.IntN(2)], Port: uint16(80 + r.IntN(2)), TargetPort: []string{"", "8080", "http"}[r.IntN(3)],
 		})
 	}
+	s.InternalLocal = r.IntN(3) == 0
 	v.Services = append(v.Services, s)
-	v.Endpoints = append(v.Endpoints, &coe.Endpoints{
+	e := &coe.Endpoints{
 		UID: "e" + s.UID, Name: s.Name, Namespace: "default",
 		Addresses: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 9, byte(r.IntN(9))})},
 		Ports:     []coe.EndpointPort{{Name: "http", Protocol: "tcp", Port: 8080}},
-	})
+	}
+	if r.IntN(2) == 0 {
+		e.Places = []coe.Place{{Node: fmt.Sprintf("node%d", r.IntN(5))}}
+		if r.IntN(2) == 0 {
+			e.Places[0].Hints = &coe.Hints{Nodes: []string{fmt.Sprintf("node%d", r.IntN(5))}}
+		}
+	}
+	v.Endpoints = append(v.Endpoints, e)
 }

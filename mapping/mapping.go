@@ -145,6 +145,8 @@ type builder struct {
 	families familySet
 	// backends counts the endpoints of the services; see coe.MaxNamespaceBackends.
 	backends int
+	// clientNodes is the result of clients; nil until a service needs it.
+	clientNodes []netip.Addr
 }
 
 type blockKey struct {

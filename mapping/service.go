@@ -3,6 +3,7 @@ package mapping
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -37,6 +38,7 @@ type target struct {
 	from *coe.Endpoints
 	// draining: it serves a port only if no other target of its family does.
 	draining bool
+	place    *coe.Place // nil if it is not known
 }
 
 func (b *builder) service(s *coe.Service, endpoints []*coe.Endpoints, taken map[vip]*coe.Service) {
@@ -56,9 +58,20 @@ func (b *builder) service(s *coe.Service, endpoints []*coe.Endpoints, taken map[
 		b.serviceProblem(s, coe.TooLarge, excess)
 		return
 	}
-	b.rest.Add(netvirt.Service{UID: s.UID, Namespace: b.Namespace, Name: s.Name, Affinity: s.Affinity})
+	placed := b.dependsOnPlace(s, endpoints)
+	offers := b.offers(s, addresses, targets, placed)
+	var places netvirt.PlaceList
+	if placed {
+		var excess string
+		if places, excess = b.divide(offers); excess != "" {
+			b.serviceProblem(s, coe.TooLarge, excess)
+			return
+		}
+	}
+	b.rest.Add(netvirt.Service{UID: s.UID, Namespace: b.Namespace, Name: s.Name, Affinity: s.Affinity, Places: places})
 	reported := false
-	for _, v := range b.vips(s, addresses, targets) {
+	for _, o := range offers {
+		v := o.ServiceVIP
 		key := vip{v.Protocol, v.VIP}
 		if !b.holds(s, v.VIP.Addr(), string(v.Protocol), v.VIP.Port()) {
 			continue // refused, or the address is being claimed
@@ -194,11 +207,11 @@ func (b *builder) targets(s *coe.Service, endpoints []*coe.Endpoints) []target {
 		targets = append(targets, t)
 	}
 	for _, e := range endpoints {
-		for _, a := range e.Addresses {
-			add(target{addr: a, from: e})
+		for i, a := range e.Addresses {
+			add(target{addr: a, from: e, place: e.Place(i)})
 		}
-		for _, a := range e.Terminating {
-			add(target{addr: a, from: e, draining: true})
+		for i, a := range e.Terminating {
+			add(target{addr: a, from: e, draining: true, place: e.Place(len(e.Addresses) + i)})
 		}
 	}
 	for _, uid := range s.PodEndpoints {
@@ -246,60 +259,51 @@ func (b *builder) podAddresses(uid string) []netip.Addr {
 	return addresses
 }
 
-// vips returns the service's ports on its addresses. All addresses of a family share the
+// offers returns the service's ports on its addresses. All addresses of a family share the
 // endpoint list of a port. A service without ports leads every port of its addresses to
-// the same port of its endpoints.
-func (b *builder) vips(s *coe.Service, addresses []netip.Addr, targets []target) []netvirt.ServiceVIP {
+// the same port of its endpoints. placed: the place of the client decides on the endpoints.
+func (b *builder) offers(s *coe.Service, addresses []netip.Addr, targets []target, placed bool) []offer {
 	ports := s.Ports
 	if len(ports) == 0 {
 		ports = []coe.ServicePort{{Protocol: string(netvirt.TCP)}}
 	}
-	vips := make([]netvirt.ServiceVIP, 0, len(ports)*len(addresses))
+	offers := make([]offer, 0, len(ports)*len(addresses))
 	for _, port := range ports {
 		for _, is4 := range families {
 			if countOf(addresses, is4) == 0 {
 				continue
 			}
 			endpoints := netvirt.NewEndpointList(b.endpoints(s, is4, port, targets)...)
+			var internal, external *choice
+			if placed {
+				internal, external = b.choices(s, is4, port, targets)
+			}
 			for _, addr := range addresses {
-				if addr.Is4() == is4 {
-					vips = append(vips, netvirt.ServiceVIP{
-						Service: s.UID, Namespace: b.Namespace, Protocol: netvirt.Protocol(port.Protocol),
-						VIP: netip.AddrPortFrom(addr, port.Port), Endpoints: endpoints,
-					})
+				if addr.Is4() != is4 {
+					continue
 				}
+				o := offer{choice: external, ServiceVIP: netvirt.ServiceVIP{
+					Service: s.UID, Namespace: b.Namespace, Protocol: netvirt.Protocol(port.Protocol),
+					VIP: netip.AddrPortFrom(addr, port.Port), Endpoints: endpoints,
+				}}
+				if placed && slices.Contains(b.clusterAddresses(s), addr) {
+					o.choice = internal
+				}
+				offers = append(offers, o)
 			}
 		}
 	}
-	return vips
+	return offers
 }
 
 // endpoints returns the endpoints of a port for one family: the targets of the family
 // that serve the port. It returns draining targets only if there are no others.
 func (b *builder) endpoints(s *coe.Service, is4 bool, port coe.ServicePort, targets []target) []netip.AddrPort {
-	var (
-		ready, draining []netip.AddrPort
-		number          uint16
-		found           bool
-		from            *coe.Endpoints // that number and found were computed for
-	)
-	for i, t := range targets {
-		if i == 0 || t.from != from {
-			from = t.from
-			number, found = portOf(from, port, len(s.Ports) <= 1)
-		}
-		if t.addr.Is4() != is4 {
-			continue
-		}
-		switch {
-		case !found && t.from != nil && t.from.PortsByName: // it does not serve this port
-		case !found:
-			b.serviceProblem(s, coe.NoPort, fmt.Sprintf(
-				"port %q: endpoint %s has no port for target-port %q; send a number, or endpoint-ports with that name",
-				port.Name, t.addr, port.TargetPort))
-		case t.draining:
+	var ready, draining []netip.AddrPort
+	for t, number := range b.served(s, is4, port, targets) {
+		if t.draining {
 			draining = append(draining, netip.AddrPortFrom(t.addr, number))
-		default:
+		} else {
 			ready = append(ready, netip.AddrPortFrom(t.addr, number))
 		}
 	}
@@ -307,6 +311,36 @@ func (b *builder) endpoints(s *coe.Service, is4 bool, port coe.ServicePort, targ
 		return draining
 	}
 	return ready
+}
+
+// served returns the targets of a family that serve a port, each with its own port.
+func (b *builder) served(s *coe.Service, is4 bool, port coe.ServicePort, targets []target) iter.Seq2[*target, uint16] {
+	return func(yield func(*target, uint16) bool) {
+		var (
+			number uint16
+			found  bool
+			from   *coe.Endpoints // that number and found were computed for
+		)
+		for i := range targets {
+			t := &targets[i]
+			if i == 0 || t.from != from {
+				from = t.from
+				number, found = portOf(from, port, len(s.Ports) <= 1)
+			}
+			if t.addr.Is4() != is4 {
+				continue
+			}
+			switch {
+			case !found && t.from != nil && t.from.PortsByName: // it does not serve this port
+			case !found:
+				b.serviceProblem(s, coe.NoPort, fmt.Sprintf(
+					"port %q: endpoint %s has no port for target-port %q; send a number, or endpoint-ports with that name",
+					port.Name, t.addr, port.TargetPort))
+			case !yield(t, number):
+				return
+			}
+		}
+	}
 }
 
 // portOf returns the port of the endpoints' addresses for a port of the service: the

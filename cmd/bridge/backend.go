@@ -81,7 +81,7 @@ func limits(backend string, kinds netvirt.KindSet) (l netvirt.Limits) {
 	case "odl":
 		l = odl.Limits()
 	}
-	l.NoACLs = !kinds.Has(netvirt.KindACL)
+	l.NoACLs, l.NoPlaces = !kinds.Has(netvirt.KindACL), !kinds.Has(netvirt.KindServiceVIP)
 	return l
 }
 

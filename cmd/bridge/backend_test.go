@@ -10,11 +10,12 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// TestLimits: network policies are enforced by a backend that has ACLs, and by no other.
+// TestLimits: network policies are enforced by a backend that has ACLs, and the place of clients counts
+// where the backend has services.
 func TestLimits(t *testing.T) {
 	all := netvirt.NewKindSet(netvirt.Kinds()...)
 	require.Equal(t, netvirt.Limits{}, limits("memory", all))
 	require.Equal(t, ovn.Limits(), limits("ovn", all))
 	require.Equal(t, odl.Limits(), limits("odl", all))
-	require.Equal(t, netvirt.Limits{NoACLs: true}, limits("memory", netvirt.NewKindSet(netvirt.KindInterface)))
+	require.Equal(t, netvirt.Limits{NoACLs: true, NoPlaces: true}, limits("memory", netvirt.NewKindSet(netvirt.KindInterface)))
 }

@@ -32,11 +32,10 @@ metadata: {name: quiet, annotations: {coe-bridge.io/isolation: "yes"}}
 ---
 apiVersion: v1
 kind: Service
-metadata: {name: outside, namespace: quiet, annotations: {service.kubernetes.io/topology-mode: Auto}}
+metadata: {name: outside, namespace: quiet}
 spec:
   type: LoadBalancer
   externalTrafficPolicy: Local
-  internalTrafficPolicy: Local
   loadBalancerSourceRanges: [192.0.2.0/24]
   sessionAffinity: ClientIP
   sessionAffinityConfig: {clientIP: {timeoutSeconds: 86400}}
@@ -169,8 +168,8 @@ func TestNothingInKubernetesIsIgnoredInSilence(t *testing.T) {
 		return unenforced(b, "pod", "loud", "hostPort", "bandwidth", "coe-bridge.io/")
 	})
 	await("services", func() error {
-		return unenforced(b, "service", "outside", "LoadBalancer", "externalTrafficPolicy", "internalTrafficPolicy",
-			"loadBalancerSourceRanges", "topology-mode", "node ports", "86400")
+		return unenforced(b, "service", "outside", "LoadBalancer", "externalTrafficPolicy",
+			"loadBalancerSourceRanges", "node ports", "86400")
 	})
 	await("service", func() error { return unenforced(b, "service", "node-port", "node ports") })
 	await("namespace", func() error { return unenforced(b, "namespace", "quiet", "coe-bridge.io/") })
