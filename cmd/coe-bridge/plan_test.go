@@ -140,7 +140,7 @@ func TestPlanAsJSONAndYAML(t *testing.T) {
 	require.EqualError(t, err, unmapped)
 	var rows struct{ OVN []map[string]any }
 	require.NoError(t, json.Unmarshal([]byte(asJSON), &rows))
-	require.Len(t, rows.OVN, 2)
+	require.Len(t, rows.OVN, 3)
 	require.Equal(t, "Logical_Router", rows.OVN[0]["table"])
 	require.Equal(t, "transit:100:1", rows.OVN[0]["name"])
 	require.Equal(t, "insert", rows.OVN[0]["operation"])

@@ -13,6 +13,7 @@ import (
 // after every step.
 type World struct {
 	rng      *rand.Rand
+	places   *rand.Rand // for the places of services
 	isolated bool
 	pods     []*pod
 	services []*service
@@ -63,11 +64,14 @@ type service struct {
 	port          uint16
 	pods          []*pod
 	outside       bool // it also has an endpoint that is not a pod
+	// places is the number of nodes whose pods have endpoints of their own: those on the node, and on
+	// the last of all nodes the same as elsewhere.
+	places int
 }
 
 // NewWorld returns an empty world. The seed determines all its steps.
 func NewWorld(seed uint64) *World {
-	return &World{rng: rand.New(rand.NewPCG(seed, 0)), policies: newPolicies(seed)}
+	return &World{rng: rand.New(rand.NewPCG(seed, 0)), places: rand.New(rand.NewPCG(seed, 2)), policies: newPolicies(seed)}
 }
 
 // Step changes one thing, or a few at once.
@@ -253,6 +257,7 @@ func (w *World) vary(s *service) {
 	}
 	s.affinity = uint32(w.rng.IntN(2)) * 10800
 	s.outside = w.rng.IntN(4) == 0
+	s.places = max(0, w.places.IntN(2*nodes)-nodes+1)
 	s.port = uint16(w.rng.IntN(3)) * 80
 	s.pods = nil
 	for _, p := range w.pods {

@@ -171,13 +171,22 @@ func (w *World) address(p *pod, family, slot int) (netip.Addr, netvirt.Subnet) {
 
 // serviceModel adds a service, its VIPs, and the floating IPs of its pods.
 func (w *World) serviceModel(m netvirt.Model, s *service) {
-	m.Add(netvirt.Service{UID: s.uid, Namespace: s.ns, Name: s.name, Affinity: s.affinity})
+	var places [][]netip.Addr
+	for n := range s.places {
+		places = append(places, []netip.Addr{nodeAddress(n)})
+	}
+	m.Add(netvirt.Service{UID: s.uid, Namespace: s.ns, Name: s.name, Affinity: s.affinity, Places: netvirt.NewPlaceList(places...)})
 	for _, vip := range s.addresses {
 		var endpoints []netip.AddrPort
+		near := make([][]netip.AddrPort, s.places)
 		for _, p := range s.pods {
 			for _, a := range w.addresses(p) {
 				if a.Is4() == vip.Is4() {
-					endpoints = append(endpoints, netip.AddrPortFrom(a, s.port))
+					e := netip.AddrPortFrom(a, s.port)
+					endpoints = append(endpoints, e)
+					if p.node < s.places {
+						near[p.node] = append(near[p.node], e)
+					}
 					w.float(m, s, p, a, vip)
 				}
 			}
@@ -185,10 +194,17 @@ func (w *World) serviceModel(m netvirt.Model, s *service) {
 		if s.outside && vip.Is4() {
 			endpoints = append(endpoints, netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 168, 33, 10}), s.port))
 		}
+		lists := make([]netvirt.EndpointList, s.places)
+		for n := range lists {
+			lists[n] = netvirt.NewEndpointList(near[n]...)
+			if n == nodes-1 {
+				lists[n] = netvirt.NewEndpointList(endpoints...)
+			}
+		}
 		for _, protocol := range s.protocols {
 			m.Add(netvirt.ServiceVIP{
 				Service: s.uid, Namespace: s.ns, Protocol: protocol, VIP: netip.AddrPortFrom(vip, s.port),
-				Endpoints: netvirt.NewEndpointList(endpoints...),
+				Endpoints: netvirt.NewEndpointList(endpoints...), Near: netvirt.NewNearList(lists...),
 			})
 		}
 	}

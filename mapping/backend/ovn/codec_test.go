@@ -19,15 +19,13 @@ import (
 
 var testCodec = codec.Codec{Owner: "owner"}
 
-// randomModel returns a valid model without nodes, which have no rows.
+// randomModel returns a valid model.
 func randomModel(seed uint64, steps int) netvirt.Model {
 	w := backendtest.NewWorld(seed)
 	for range steps {
 		w.Step()
 	}
-	m := w.Model()
-	maps.DeleteFunc(m, func(k netvirt.Key, _ netvirt.Object) bool { return k.Kind == netvirt.KindNode })
-	return m
+	return w.Model()
 }
 
 // encodeModel returns the rows of all groups of a model, by head.
@@ -116,6 +114,10 @@ func FuzzDamage(f *testing.F) {
 	f.Add(uint64(7), "coe-bridge/network", "100.96.0.0/33")
 	f.Add(uint64(8), "coe-bridge/chassis", "(damaged)")
 	f.Add(uint64(9), "coe-bridge/transit", "(damaged)")
+	f.Add(uint64(10), "coe-bridge/places", "192.168.33.10;;x,192.168.33.11")
+	f.Add(uint64(11), "coe-bridge/near/10.96.0.4:80", "10.0.0.1:99999;;10.0.0.1")
+	f.Add(uint64(12), "coe-bridge/role", "tcp/192.168.33.10")
+	f.Add(uint64(13), "x", "owner/node/192.168.33.10/other")
 	f.Fuzz(func(t *testing.T, seed uint64, key, value string) {
 		model := randomModel(seed, 20)
 		want := encodeModel(model)

@@ -121,3 +121,31 @@ func TestNorthdComputesLittle(t *testing.T) {
 		require.Zero(t, policies, "a pod with policies starts")
 	}
 }
+
+// flows waits until the southbound database has the model, and returns the number of its logical flows.
+func (n *northd) flows(m netvirt.Model) int {
+	n.t.Helper()
+	n.write(m)
+	out, err := n.lab.SBCtl(n.t.Context(), "--bare", "--columns=_uuid", "list", "Logical_Flow")
+	require.NoError(n.t, err)
+	return len(strings.Fields(out))
+}
+
+// TestPlacesCostNothing: groups for the places of clients make no logical flows. Only a service with
+// places does.
+func TestPlacesCostNothing(t *testing.T) {
+	n := &northd{t: t, lab: ovnhost.ForTest(t)}
+	var err error
+	n.b, err = ovn.New(ovn.Config{Endpoints: n.lab.NB.Remote}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(n.b.Close)
+
+	m := liveModel(false)
+	without := n.flows(m)
+	m.Add(nodesOfLive...)
+	require.Equal(t, without, n.flows(m), "nodes")
+	w := &placesWorld{t: t}
+	with := n.flows(w.model(false, 0, offered{onHost1, onHost2, everywhere}, offered{six1, nowhere, six1}))
+	t.Logf("%d logical flows, %d with a service of 2 VIPs and 2 places", without, with)
+	require.Greater(t, with, without)
+}

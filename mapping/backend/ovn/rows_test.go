@@ -207,6 +207,7 @@ func TestRows(t *testing.T) {
 		"Logical_Router_Static_Route: 0.0.0.0/0 router:default:to-transit",
 		"Logical_Router_Static_Route: 10.11.2.0/29 router:default:from-transit",
 		"Logical_Router_Static_Route: ::/0 router:default:to-transit",
+		"Load_Balancer_Group: coe-bridge/elsewhere/100:1", "Load_Balancer_Group: coe-bridge/node/192.0.2.1/",
 		"Load_Balancer_Group: coe-bridge/transit/100:1", "Load_Balancer_Group: coe-bridge/vpn/default",
 		"DHCP_Options: 10.11.2.0/29",
 	}, listed)

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/lab/nbcopy"
 )
@@ -143,23 +145,38 @@ func balancerLine(b *nb.LoadBalancer) string {
 	return fmt.Sprintf("balancer %s %s, affinity %q: %s", b.Name, *b.Protocol, b.Options["affinity_timeout"], strings.Join(vips, " "))
 }
 
-// checkReach fails unless every switch uses every load balancer, and all load balancers have the
-// options of a service.
+// checkReach fails unless every switch uses every load balancer, and the group of its node or, if the node
+// is not known, the group of clients elsewhere. No service has places, so these groups are empty. All
+// load balancers must have the options of a service.
 func (t *tables) checkReach() error {
 	var errs []error
-	i := slices.IndexFunc(t.groups, func(g nb.LoadBalancerGroup) bool { return strings.HasSuffix(g.Name, "/transit/100:1") })
-	if i < 0 {
-		return errors.New("no group of the transit's load balancers")
+	all, elsewhere := t.group("/transit/100:1"), t.group("/elsewhere/100:1")
+	if all == nil || elsewhere == nil {
+		return errors.New("a group of the transit's load balancers is missing")
 	}
-	all := t.groups[i]
 	for _, s := range t.switches {
-		if !slices.Equal(s.LoadBalancerGroup, []string{all.UUID}) {
-			errs = append(errs, fmt.Errorf("switch %s has load balancer groups %q", s.Name, s.LoadBalancerGroup))
+		place := elsewhere
+		if node, _, err := netvirt.ParseELANName(s.Name); err == nil {
+			place = cmp.Or(t.group("/node/"+node.String()+"/"), elsewhere)
+		}
+		want := []string{all.UUID, place.UUID}
+		slices.Sort(want)
+		if have := slices.Sorted(slices.Values(s.LoadBalancerGroup)); !slices.Equal(have, want) {
+			errs = append(errs, fmt.Errorf("switch %s has load balancer groups %q, want %q", s.Name, have, want))
 		}
 	}
-	if len(all.LoadBalancer) != len(t.balancers) || len(t.groups) != len(t.routers) {
-		errs = append(errs, fmt.Errorf("%d of %d load balancers in the transit's group, %d groups for %d routers",
-			len(all.LoadBalancer), len(t.balancers), len(t.groups), len(t.routers)))
+	ofVPNs := 0
+	for _, g := range t.groups {
+		switch {
+		case strings.Contains(g.Name, "/vpn/"):
+			ofVPNs++
+		case g.UUID != all.UUID && len(g.LoadBalancer) > 0:
+			errs = append(errs, fmt.Errorf("group %s has %d load balancers", g.Name, len(g.LoadBalancer)))
+		}
+	}
+	if len(all.LoadBalancer) != len(t.balancers) || ofVPNs+1 != len(t.routers) {
+		errs = append(errs, fmt.Errorf("%d of %d load balancers in the transit's group, %d groups of vpn-instances for %d routers",
+			len(all.LoadBalancer), len(t.balancers), ofVPNs, len(t.routers)))
 	}
 	for i := range t.balancers {
 		o := t.balancers[i].Options
@@ -168,6 +185,15 @@ func (t *tables) checkReach() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// group returns the group of load balancers whose name contains a text; nil if there is none.
+func (t *tables) group(text string) *nb.LoadBalancerGroup {
+	i := slices.IndexFunc(t.groups, func(g nb.LoadBalancerGroup) bool { return strings.Contains(g.Name, text) })
+	if i < 0 {
+		return nil
+	}
+	return &t.groups[i]
 }
 
 // checkSecurity fails unless pods can send only from their own addresses, and nodes from any address.

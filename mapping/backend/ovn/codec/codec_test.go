@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"cmp"
 	"net/netip"
 	"testing"
 
@@ -72,4 +73,59 @@ func TestPodRows(t *testing.T) {
 	want := Northbound.NewRowSet()
 	want.Link(nb.LogicalSwitchTable, testCodec.switchUUID(elan), "ports", uuid)
 	require.Equal(t, want.Links, set.Links)
+}
+
+// TestPlacesOfServices: a service has a load balancer for each distinct set of endpoints, and one for
+// clients elsewhere. Nodes with these endpoints share it.
+func TestPlacesOfServices(t *testing.T) {
+	node := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, n}) }
+	vip := netip.MustParseAddrPort("10.96.0.1:80")
+	here, there := netvirt.EndpointList("10.0.0.1:80"), netvirt.EndpointList("10.0.0.2:80")
+	both := netvirt.EndpointList("10.0.0.1:80,10.0.0.2:80")
+	service := netvirt.Service{UID: "s", Namespace: "a", Name: "web"}
+	at := netvirt.ServiceVIP{Service: "s", Namespace: "a", Protocol: netvirt.TCP, VIP: vip, Endpoints: both}
+	k := service.Key()
+	m := netvirt.Model{}
+	m.Add(service, at, netvirt.Transit{RouteTarget: netvirt.CommonRouteTarget}, netvirt.VPNInstance{Name: "a", Namespace: "a", Transit: netvirt.CommonRouteTarget})
+	for n := range byte(5) {
+		m.Add(netvirt.Node{Address: node(n)})
+	}
+	encode := func() (reject map[string]string, groups map[string][]string) {
+		group := netvirt.Model{}
+		group.Add(m[k], m[at.Key()])
+		set := testCodec.Encode(k, group, func(k netvirt.Key) netvirt.Object { return m[k] })
+		reject, groups = map[string]string{}, map[string][]string{}
+		roles := map[string]string{}
+		for _, r := range set.Rows {
+			lb := r.Value.(*nb.LoadBalancer)
+			role := lb.ExternalIDs[IDRole]
+			roles[lb.UUID], reject[role+" to "+cmp.Or(lb.Vips["10.96.0.1:80"], "nothing")] = role, lb.Options["reject"]
+		}
+		names := map[string]string{
+			testCodec.balancersUUID(transitKey(netvirt.CommonRouteTarget)): "transit", testCodec.balancersUUID(vpnKey("a")): "vpn",
+			testCodec.elsewhereUUID(transitKey(netvirt.CommonRouteTarget)): "elsewhere",
+		}
+		for n := range byte(5) {
+			names[testCodec.balancersUUID(netvirt.Node{Address: node(n)}.Key())] = node(n).String()
+		}
+		for _, l := range set.Links {
+			groups[roles[l.Child]] = append(groups[roles[l.Child]], names[l.Parent])
+		}
+		return reject, groups
+	}
+	reject, groups := encode()
+	require.Equal(t, map[string]string{"tcp to " + string(both): "true"}, reject)
+	require.Equal(t, map[string][]string{"tcp": {"transit", "vpn"}}, groups)
+
+	service.Places = netvirt.NewPlaceList([]netip.Addr{node(0), node(3)}, []netip.Addr{node(1)}, []netip.Addr{node(2)}, []netip.Addr{node(4)})
+	at.Near = netvirt.NewNearList(here, there, "", both)
+	m.Add(service, at)
+	reject, groups = encode()
+	require.Equal(t, map[string]string{
+		"tcp to " + string(both): "true", "tcp/192.0.2.0 to " + string(here): "true", "tcp/192.0.2.1 to " + string(there): "true", "tcp/192.0.2.2 to nothing": "false",
+	}, reject)
+	require.Equal(t, map[string][]string{
+		"tcp":           {"elsewhere", "192.0.2.4"},
+		"tcp/192.0.2.0": {"192.0.2.0", "192.0.2.3"}, "tcp/192.0.2.1": {"192.0.2.1"}, "tcp/192.0.2.2": {"192.0.2.2"},
+	}, groups)
 }

@@ -9,7 +9,8 @@
 // addresses in Address_Sets. So a change of it leaves the port's row as it is.
 //
 //	head          group                                                  rows
-//	transit       Transit                                                Logical_Router, Load_Balancer_Group
+//	transit       Transit                                                Logical_Router, two Load_Balancer_Groups
+//	node          Node                                                   Load_Balancer_Group
 //	elan-instance ELANInstance                                           Logical_Switch
 //	vpn-instance  VPNInstance                                            Logical_Router, Load_Balancer_Group; with a transit: two
 //	                                                                     Logical_Router_Ports, two Logical_Router_Static_Routes
@@ -25,7 +26,7 @@
 //	                                                                     a Meter_Band each
 //	interface     Interface, ELANInterface, MACEntry…, VPNInterface,     Logical_Switch_Port; for an address outside its subnet:
 //	              Adjacency…, InterfaceACL                               Logical_Router_Static_Routes, -Policy, Static_MAC_Binding
-//	service       Service, ServiceVIP…, FloatingIP…                      Load_Balancer per protocol
+//	service       Service, ServiceVIP…, FloatingIP…                      Load_Balancer per protocol, and per place with other endpoints
 package codec
 
 import (
@@ -71,7 +72,7 @@ func HeadOfRef(k netvirt.Key) netvirt.Key {
 
 // headOrder lists the kinds of heads: a group looks up only groups of kinds before it.
 var headOrder = []netvirt.Kind{
-	netvirt.KindTransit, netvirt.KindNodeNetwork, netvirt.KindManagementPort, netvirt.KindVPNInstance, netvirt.KindELANInstance,
+	netvirt.KindTransit, netvirt.KindNode, netvirt.KindNodeNetwork, netvirt.KindManagementPort, netvirt.KindVPNInstance, netvirt.KindELANInstance,
 	netvirt.KindSubnet, netvirt.KindNodePort, netvirt.KindRemoteGroup, netvirt.KindACL, netvirt.KindInterface, netvirt.KindService,
 }
 
@@ -94,6 +95,8 @@ func (c Codec) Encode(head netvirt.Key, objects netvirt.Model, look Lookup) *ovs
 	switch head.Kind {
 	case netvirt.KindTransit:
 		c.encodeTransit(set, head, objects)
+	case netvirt.KindNode:
+		c.encodeNode(set, head, objects)
 	case netvirt.KindNodeNetwork:
 		c.encodeNodeNetwork(set, head, objects)
 	case netvirt.KindManagementPort:
@@ -133,6 +136,8 @@ func (c Codec) Decode(head netvirt.Key, r ovsdb.Row) []netvirt.Object {
 		return decodeSwitchPort(head, r)
 	case *nb.LoadBalancer:
 		return decodeService(head, r)
+	case *nb.LoadBalancerGroup:
+		return c.decodeNode(r)
 	case *nb.PortGroup:
 		return decodeACL(head, r)
 	case *nb.AddressSet:
@@ -152,6 +157,12 @@ const damagedMark = "(damaged)"
 func Damaged(head netvirt.Key, known netvirt.Object) (netvirt.Object, bool) {
 	var o netvirt.Object
 	switch head.Kind {
+	case netvirt.KindNode:
+		node, err := netip.ParseAddr(head.Name)
+		if err != nil {
+			return nil, false
+		}
+		o = netvirt.Node{Address: node, HostName: damagedMark}
 	case netvirt.KindNodeNetwork:
 		prefix, err := netip.ParsePrefix(head.Name)
 		if err != nil {
@@ -198,6 +209,8 @@ func Damaged(head netvirt.Key, known netvirt.Object) (netvirt.Object, bool) {
 // IsDamaged reports whether Damaged returned an object.
 func IsDamaged(o netvirt.Object) bool {
 	switch o := o.(type) {
+	case netvirt.Node:
+		return o.HostName == damagedMark
 	case netvirt.NodeNetwork:
 		return o.Transit == damagedMark
 	case netvirt.ManagementPort:

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -37,6 +38,8 @@ const (
 	idChassis   = "coe-bridge/chassis"
 	idService   = "coe-bridge/service"
 	idAffinity  = "coe-bridge/affinity"
+	idPlaces    = "coe-bridge/places"
+	idNear      = "coe-bridge/near/"             // and the VIP
 	idMACEntry  = "coe-bridge/static-mac-entry/" // and the address
 	idAdjacency = "coe-bridge/adjacency/"        // and the address
 	idNetwork   = "coe-bridge/network"
@@ -94,8 +97,13 @@ func (c Codec) mark(head netvirt.Key, role string, pairs ...string) map[string]s
 }
 
 // Marked returns the head of the group that a row belongs to; ok reports whether the row
-// is ours. Its UUID must be the hash of its marks, so copied marks do not make a row ours.
+// is ours. Its UUID must be the hash of its marks, so copied marks do not make a row ours. A row of
+// a table without external_ids is ours only if its name says so (see encodeNode).
 func (c Codec) Marked(r ovsdb.Row) (head netvirt.Key, ok bool) {
+	if group, is := r.Value.(*nb.LoadBalancerGroup); is {
+		node, found := c.parseNodeGroup(group.Name)
+		return node.Key(), found && c.balancersUUID(node.Key()) == group.UUID
+	}
 	ids := r.ExternalIDs()
 	kind, known := headKinds[ids[idKind]]
 	head = netvirt.Key{Kind: kind, Name: ids[idName]}

@@ -37,9 +37,37 @@ var (
 	wayOutFar  = netip.MustParseAddr("169.254.0.2")
 )
 
+// encodeNode adds the group of the load balancers whose endpoints depend on where the client is, for
+// the pods of a node. The table has no external_ids, so the group's name holds the node.
+func (c Codec) encodeNode(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model) {
+	if o, ok := head[netvirt.Node](objects, k); ok {
+		set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(k), Name: c.nodeGroup() + o.Address.String() + "/" + o.HostName})
+	}
+}
+
+// nodeGroup returns what the names of the groups of nodes begin with.
+func (c Codec) nodeGroup() string { return c.Owner + "/node/" }
+
+// parseNodeGroup returns the node of a group that encodeNode has named.
+func (c Codec) parseNodeGroup(name string) (o netvirt.Node, ok bool) {
+	text, found := strings.CutPrefix(name, c.nodeGroup())
+	address, host, split := strings.Cut(text, "/")
+	a, err := netip.ParseAddr(address)
+	return netvirt.Node{Address: a, HostName: host}, found && split && err == nil
+}
+
+// decodeNode decodes the group of encodeNode.
+func (c Codec) decodeNode(group *nb.LoadBalancerGroup) []netvirt.Object {
+	o, ok := c.parseNodeGroup(group.Name)
+	if !ok {
+		return nil
+	}
+	return []netvirt.Object{o}
+}
+
 // encodeNodeNetwork adds the switch of the nodes' management ports, behind a port of the
 // transit's router. Nodes reach the same services as pods: the services of all namespaces that
-// share the transit.
+// share the transit. All nodes share the switch, so where they are does not count.
 //
 // The transit's default route leads to a port with nothing behind it. Policies match
 // that port and reroute the traffic to the node of its pod (see wayOut); other traffic
@@ -64,7 +92,7 @@ func (c Codec) encodeNodeNetwork(set *ovsdb.RowSet, k netvirt.Key, objects netvi
 	set.Add(lsp)
 	set.Link(nb.LogicalSwitchTable, c.nodesUUID(o.Prefix), "ports", lsp.UUID)
 	set.Add(&nb.LogicalSwitch{
-		UUID: c.nodesUUID(o.Prefix), Name: nodesSwitch(o.Prefix), LoadBalancerGroup: []string{c.balancersUUID(transit)},
+		UUID: c.nodesUUID(o.Prefix), Name: nodesSwitch(o.Prefix), LoadBalancerGroup: []string{c.balancersUUID(transit), c.elsewhereUUID(transit)},
 		ExternalIDs: c.mark(k, "", idPrefix, o.Prefix.String(), idGateway, o.Gateway.String(), idTransit, o.Transit),
 	})
 }

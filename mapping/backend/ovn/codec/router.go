@@ -34,14 +34,22 @@ func (c Codec) balancersUUID(head netvirt.Key) string {
 	return c.uuid(nb.LoadBalancerGroupTable, head, "")
 }
 
-// encodeTransit adds the cluster router, and the group of the load balancers that every
-// vpn-instance with this transit reaches.
+// encodeTransit adds the cluster router, and the groups of the load balancers that every
+// vpn-instance with this transit reaches: one for all clients, and one for clients elsewhere (see
+// elsewhereUUID).
 func (c Codec) encodeTransit(set *ovsdb.RowSet, head netvirt.Key, objects netvirt.Model) {
 	if len(objects) == 0 {
 		return
 	}
 	set.Add(&nb.LogicalRouter{UUID: c.routerUUID(head), Name: "transit:" + head.Name, ExternalIDs: c.mark(head, "")})
 	set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(head), Name: c.Owner + "/transit/" + head.Name})
+	set.Add(&nb.LoadBalancerGroup{UUID: c.elsewhereUUID(head), Name: c.Owner + "/elsewhere/" + head.Name})
+}
+
+// elsewhereUUID returns the UUID of the group of load balancers whose endpoints depend on where the
+// client is, for the clients of a transit that are not pods of a known node.
+func (c Codec) elsewhereUUID(transit netvirt.Key) string {
+	return c.uuid(nb.LoadBalancerGroupTable, transit, "elsewhere")
 }
 
 // encodeVPN adds the router of a namespace, and the group of the load balancers of its
@@ -164,8 +172,22 @@ func (c Codec) encodeELAN(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Mode
 		idSegment, string(o.SegmentType), idVNI, strconv.FormatUint(uint64(o.SegmentationID), 10))}
 	if vpn, ok := lookVPNOf(look, string(o.Scope())); ok {
 		s.LoadBalancerGroup = []string{c.balancersUUID(reach(vpn))}
+		if vpn.Transit != "" {
+			s.LoadBalancerGroup = append(s.LoadBalancerGroup, c.placeUUID(o, vpn, look))
+		}
 	}
 	set.Add(s)
+}
+
+// placeUUID returns the UUID of the group of the load balancers whose endpoints depend on where the
+// client is, for the pods of an elan-instance: the group of its node, if the node is known.
+func (c Codec) placeUUID(o netvirt.ELANInstance, vpn netvirt.VPNInstance, look Lookup) string {
+	if node, _, err := netvirt.ParseELANName(o.Name); err == nil {
+		if k := (netvirt.Node{Address: node}).Key(); look(k) != nil {
+			return c.balancersUUID(k)
+		}
+	}
+	return c.elsewhereUUID(transitKey(vpn.Transit))
 }
 
 // reach returns the head whose group of load balancers the pods of a vpn-instance reach.

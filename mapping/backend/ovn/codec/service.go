@@ -23,6 +23,10 @@ const (
 // encodeService adds a load balancer for each protocol of a service, at least one. A load
 // balancer is in two groups: the group of the service's namespace, which the pods of an
 // isolated vpn-instance reach, and the group of the transit, which all other pods reach.
+//
+// If the service has Places, this load balancer is for clients elsewhere, and for the places with
+// the same endpoints. Every other place has a load balancer of its own. It holds nothing that is
+// not in the first one.
 func (c Codec) encodeService(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
 	o, ok := head[netvirt.Service](objects, k)
 	if !ok {
@@ -32,18 +36,87 @@ func (c Codec) encodeService(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.M
 	for _, v := range each[netvirt.ServiceVIP](objects) {
 		vips[v.Protocol] = append(vips[v.Protocol], v)
 	}
+	places := o.Places.All()
 	for i, protocol := range protocols(vips) {
-		lb := c.balancer(k, o, protocol, vips[protocol])
+		lb := c.balancer(k, o, protocol, string(protocol), vips[protocol])
 		if i == 0 {
 			for _, f := range each[netvirt.FloatingIP](objects) {
 				lb.ExternalIDs[idFloating+f.Internal.String()+"/"+f.Port] = f.External.String() + " " + f.Router
 			}
 		}
 		set.Add(lb)
-		for _, group := range groupsOf(o, look) {
-			set.Link(nb.LoadBalancerGroupTable, c.balancersUUID(group), "load_balancer", lb.UUID)
+		if len(places) == 0 {
+			for _, group := range groupsOf(o, look) {
+				set.Link(nb.LoadBalancerGroupTable, c.balancersUUID(group), "load_balancer", lb.UUID)
+			}
+			continue
+		}
+		lb.ExternalIDs[idPlaces] = string(o.Places)
+		for _, v := range vips[protocol] {
+			lb.ExternalIDs[idNear+endpointText(v.VIP)] = string(v.Near)
+		}
+		c.encodePlaces(set, k, o, lb, vips[protocol], look)
+	}
+}
+
+// encodePlaces adds the load balancers of the places of a service. lb is the one for clients elsewhere.
+// Pods that share a transit reach the load balancers in the group of their node. If the vpn-instance of
+// the service's namespace is isolated, its pods reach the load balancers of their switch.
+func (c Codec) encodePlaces(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Service, lb *nb.LoadBalancer, vips []netvirt.ServiceVIP, look Lookup) {
+	transit := transitKey(netvirt.CommonRouteTarget)
+	shared := look(transit) != nil
+	vpn, found := lookVPNOf(look, o.Namespace)
+	isolated := found && vpn.Transit == ""
+	if shared {
+		set.Link(nb.LoadBalancerGroupTable, c.elsewhereUUID(transit), "load_balancer", lb.UUID)
+	}
+	near := make([][]netvirt.EndpointList, len(vips))
+	for i, v := range vips {
+		near[i] = v.Near.All()
+	}
+	protocol := netvirt.Protocol(*lb.Protocol)
+	for place, nodes := range o.Places.All() {
+		here := vipsAt(vips, near, place)
+		at := lb
+		if !slices.Equal(here, vips) {
+			at = c.balancer(k, o, protocol, *lb.Protocol+"/"+nodes[0].String(), here)
+			if drops(here, vips) {
+				at.Options["reject"] = "false"
+			}
+			set.Add(at)
+		}
+		for _, node := range nodes {
+			if group := (netvirt.Node{Address: node}).Key(); shared && look(group) != nil {
+				set.Link(nb.LoadBalancerGroupTable, c.balancersUUID(group), "load_balancer", at.UUID)
+			}
+			if elan := netvirt.ELANName(node, o.Namespace); isolated && look(elanKey(elan)) != nil {
+				set.Link(nb.LogicalSwitchTable, c.switchUUID(elan), "load_balancer", at.UUID)
+			}
 		}
 	}
+}
+
+// vipsAt returns VIPs with the endpoints of a place. near has their endpoints at all places.
+func vipsAt(vips []netvirt.ServiceVIP, near [][]netvirt.EndpointList, place int) []netvirt.ServiceVIP {
+	here := slices.Clone(vips)
+	for i, lists := range near {
+		if place < len(lists) {
+			here[i].Endpoints = lists[place]
+		}
+	}
+	return here
+}
+
+// drops reports whether a VIP has endpoints, but none at a place. Then its connections are dropped
+// there: if they were rejected, clients would not wait for an endpoint that starts. OVN rejects or
+// drops by load balancer, not by VIP.
+func drops(here, vips []netvirt.ServiceVIP) bool {
+	for i, v := range here {
+		if v.Endpoints == "" && vips[i].Endpoints != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // protocols returns the protocols that a service has load balancers for, in order. The
@@ -67,8 +140,8 @@ func groupsOf(o netvirt.Service, look Lookup) []netvirt.Key {
 	return groups
 }
 
-func (c Codec) balancer(k netvirt.Key, o netvirt.Service, protocol netvirt.Protocol, vips []netvirt.ServiceVIP) *nb.LoadBalancer {
-	role, text := string(protocol), string(protocol)
+func (c Codec) balancer(k netvirt.Key, o netvirt.Service, protocol netvirt.Protocol, role string, vips []netvirt.ServiceVIP) *nb.LoadBalancer {
+	text := string(protocol)
 	lb := &nb.LoadBalancer{
 		UUID: c.uuid(nb.LoadBalancerTable, k, role), Name: o.Namespace + ":" + o.Name + ":" + role, Protocol: &text,
 		Vips: map[string]string{},
@@ -121,15 +194,19 @@ func parseServiceName(name string) (namespace, uid string) {
 	return name[:max(i, 0)], name[i+1:]
 }
 
-// decodeService decodes a load balancer of encodeService.
+// decodeService decodes a load balancer of encodeService. That of a place holds no object.
 func decodeService(k netvirt.Key, lb *nb.LoadBalancer) []netvirt.Object {
 	namespace, uid := parseServiceName(k.Name)
 	ids := lb.ExternalIDs
+	if strings.Contains(ids[IDRole], "/") {
+		return nil
+	}
 	affinity, _ := strconv.ParseUint(ids[idAffinity], 10, 32)
-	objects := []netvirt.Object{netvirt.Service{UID: uid, Namespace: namespace, Name: ids[idService], Affinity: uint32(affinity)}}
+	objects := []netvirt.Object{netvirt.Service{UID: uid, Namespace: namespace, Name: ids[idService], Affinity: uint32(affinity), Places: parsePlaces(ids[idPlaces])}}
 	for vip, endpoints := range lb.Vips {
 		if v, ok := parseVIP(vip, endpoints); ok {
 			v.Service, v.Namespace, v.Protocol = uid, namespace, netvirt.Protocol(ids[IDRole])
+			v.Near = parseNear(ids[idNear+vip])
 			objects = append(objects, v)
 		}
 	}
@@ -149,13 +226,38 @@ func parseVIP(vip, endpoints string) (netvirt.ServiceVIP, bool) {
 	if !ok {
 		return netvirt.ServiceVIP{}, false
 	}
-	var to []netip.AddrPort
-	for text := range strings.SplitSeq(endpoints, ",") {
-		if e, ok := parseEndpoint(text); ok {
-			to = append(to, e)
+	return netvirt.ServiceVIP{VIP: at, Endpoints: parseEndpoints(endpoints)}, true
+}
+
+// parseEndpoints parses a list of endpoints, without those that are not valid.
+func parseEndpoints(text string) netvirt.EndpointList {
+	var all []netip.AddrPort
+	for one := range strings.SplitSeq(text, ",") {
+		if e, ok := parseEndpoint(one); ok {
+			all = append(all, e)
 		}
 	}
-	return netvirt.ServiceVIP{VIP: at, Endpoints: netvirt.NewEndpointList(to...)}, true
+	return netvirt.NewEndpointList(all...)
+}
+
+// parsePlaces parses a PlaceList, without what is not valid in it.
+func parsePlaces(text string) netvirt.PlaceList {
+	var places [][]netip.Addr
+	for one := range strings.SplitSeq(text, ";") {
+		if nodes, err := netvirt.ParseAddrList(one); err == nil && nodes != "" {
+			places = append(places, nodes.All())
+		}
+	}
+	return netvirt.NewPlaceList(places...)
+}
+
+// parseNear parses a NearList, without what is not valid in it.
+func parseNear(text string) netvirt.NearList {
+	lists := netvirt.NearList(text).All()
+	for i, l := range lists {
+		lists[i] = parseEndpoints(string(l))
+	}
+	return netvirt.NewNearList(lists...)
 }
 
 func parseFloating(key, value string) (netvirt.FloatingIP, bool) {

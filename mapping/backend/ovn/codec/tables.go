@@ -24,7 +24,7 @@ var Northbound = ovsdb.NewDatabase(nb.Schema(), []ovsdb.TableType{
 	{Name: nb.DHCPOptionsTable, Zero: nb.DHCPOptions{}},
 	{Name: nb.StaticMACBindingTable, Zero: nb.StaticMACBinding{}},
 }, map[string][]string{
-	nb.LogicalSwitchTable:     {"ports", "acls"},
+	nb.LogicalSwitchTable:     {"ports", "acls", "load_balancer"},
 	nb.LogicalRouterTable:     {"ports", "static_routes", "policies"},
 	nb.LoadBalancerGroupTable: {"load_balancer"},
 	nb.PortGroupTable:         {"ports", "acls"},

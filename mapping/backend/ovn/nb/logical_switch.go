@@ -10,6 +10,7 @@ type LogicalSwitch struct {
 	UUID              string            `ovsdb:"_uuid"`
 	ACLs              []string          `ovsdb:"acls"`
 	ExternalIDs       map[string]string `ovsdb:"external_ids"`
+	LoadBalancer      []string          `ovsdb:"load_balancer"`
 	LoadBalancerGroup []string          `ovsdb:"load_balancer_group"`
 	Name              string            `ovsdb:"name"`
 	Ports             []string          `ovsdb:"ports"`
