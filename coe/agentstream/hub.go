@@ -36,6 +36,10 @@ const (
 	adoptingRecord = "chosen/adopting/"
 )
 
+// format is the form of the contents on nodes' streams. Increase it with every change of what a record becomes
+// there: replicas of two versions then never continue each other's streams, so no agent keeps a content of the other.
+const format = "2"
+
 // CompleteRecord exists once a leader has listed every source and has claimed addresses for
 // all of it. Its value is the identity of the datastore: a backup that is restored with a new
 // identity is not complete. It is a name in the name space of all records.
@@ -122,7 +126,7 @@ func (i *iface) confirmed() bool { return i.node != "" && i.got == i.want }
 func New(cfg Config) *Hub {
 	return &Hub{
 		cfg:        cfg,
-		streams:    stream.NewLog(stream.Config{Identity: cfg.Identity, Begin: beginEvent, Complete: completeEvent, Lost: cfg.Lost}),
+		streams:    stream.NewLog(stream.Config{Identity: cfg.Identity, Format: format, Begin: beginEvent, Complete: completeEvent, Lost: cfg.Lost}),
 		interfaces: map[string]*iface{},
 		nodes:      newNodes(),
 		exposed:    newExposed(),

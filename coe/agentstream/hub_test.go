@@ -72,7 +72,8 @@ func lines(t *testing.T, events []stream.Event) []string {
 			line += " confirmed"
 		}
 		if e.ID != "" {
-			line += " " + e.ID
+			require.Contains(t, e.ID, "~"+format)
+			line += " " + strings.Replace(e.ID, "~"+format, "", 1)
 		}
 		out = append(out, line)
 	}

@@ -103,7 +103,10 @@ func (n *nodes) contents(cfg Config) (out map[string][]byte, ok bool) {
 			}
 			continue
 		}
-		facts[node], last = fact, max(last, fact.Number)
+		facts[node] = fact
+		if networks.Nodes.Has(fact.Number) {
+			last = max(last, fact.Number)
+		}
 	}
 	for node, fact := range facts {
 		if place, ok := placeOf(fact, networks, last, cfg.MTU); ok {
@@ -137,7 +140,8 @@ type place struct {
 	MTU       uint16         `json:"mtu,omitempty"`
 }
 
-// placeOf returns the place of a node. last is the highest number of a node. ok is false if it has none.
+// placeOf returns the place of a node. last is the highest number of a node. ok is false if it has no number of
+// the range.
 func placeOf(f coe.NodeFact, n coe.Networks, last uint32, mtu uint16) (p place, ok bool) {
 	if n.Isolated {
 		return place{
@@ -149,5 +153,5 @@ func placeOf(f coe.NodeFact, n coe.Networks, last uint32, mtu uint16) (p place, 
 		Operation: "put", Node: f.Node, Name: netvirt.ManagementPortName(f.Node), MAC: n.Nodes.MAC(f.Number),
 		Address: n.Nodes.Address(f.Number), Length: n.Nodes.Bits(), Gateway: n.Nodes.Gateway(),
 		Service: n.Nodes.ServiceAddress(f.Number), Edge: n.Nodes.EdgeAddress(f.Number, last), Pods: n.Pods, Services: n.Services, MTU: mtu,
-	}, f.Number != 0
+	}, n.Nodes.Has(f.Number)
 }

@@ -79,6 +79,30 @@ func TestNodesWithoutAnEdgeAddress(t *testing.T) {
 	require.Contains(t, one()[0], `"edge-address":"100.96.0.11"`)
 }
 
+// A record with a number outside of the range counts for no edge address, and its node has no place.
+func TestNodesWithNumbersOutsideOfTheRange(t *testing.T) {
+	h := newHub()
+	one, two := hears(t, h, node1), hears(t, h, node2)
+	h.Apply(Batch{Revision: 1, Snapshot: true, Put: map[string][]byte{
+		"chosen/node/" + node1: []byte(`{"node":"` + node1 + `","number":1}`), "chosen/node/" + node2: []byte(`{"node":"` + node2 + `","number":7}`),
+		"chosen/networks/": []byte(`{"nodes":"100.96.0.0/28"}`), CompleteRecord: []byte("x"),
+	}})
+	require.Contains(t, one()[1], `"edge-address":"100.96.0.14"`)
+	require.Equal(t, []string{"coe-agent:snapshot-begin{}", "coe-agent:snapshot-complete{}"}, two())
+}
+
+// A follower with the ID of a release whose records had other contents gets all of them again.
+func TestIDsOfAFormerFormat(t *testing.T) {
+	h := newHub()
+	h.Apply(Batch{Revision: 1, Snapshot: true, Put: map[string][]byte{CompleteRecord: []byte("x"), HistoryRecord: []byte("a")}})
+	s, ok := h.Open(node1, "1@x.a")
+	require.True(t, ok)
+	require.Len(t, s.Take(), 2)
+	s, ok = h.Open(node1, "1@x~"+format+".a")
+	require.True(t, ok)
+	require.Empty(t, s.Take())
+}
+
 // If namespaces are isolated, a node learns what its ports have in common. It needs no number.
 func TestNodesInIsolatedNamespaces(t *testing.T) {
 	h := newHub()

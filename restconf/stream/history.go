@@ -23,6 +23,7 @@ type span struct {
 type place struct {
 	revision int64
 	history  string
+	format   string
 }
 
 // askAgain is how long Settle waits until it asks again.
@@ -71,6 +72,9 @@ func (l *Log) knows(history string) bool {
 // id writes a place as followers see it.
 func (l *Log) id(revision int64) string {
 	id := strconv.FormatInt(revision, 10) + "@" + l.cfg.Identity
+	if l.cfg.Format != "" {
+		id += "~" + l.cfg.Format
+	}
 	if history := l.inForce(revision); history != "" {
 		id += "." + history
 	}
@@ -80,17 +84,19 @@ func (l *Log) id(revision int64) string {
 // parse reads what id wrote; nil where that is of another datastore.
 func (l *Log) parse(id string) *place {
 	text, name, _ := strings.Cut(id, "@")
-	identity, history, _ := strings.Cut(name, ".")
+	name, history, _ := strings.Cut(name, ".")
+	identity, format, _ := strings.Cut(name, "~")
 	revision, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || revision < 0 || identity != l.cfg.Identity {
 		return nil
 	}
-	return &place{revision, history}
+	return &place{revision, history, format}
 }
 
 // decide finds out where a cursor is that an ID was given for, and reports whether it
 // could. It cannot yet if the ID is ahead of the Log and of a history that the Log does
-// not know: the Log may be behind, or the history may be lost. The caller holds the lock.
+// not know: the Log may be behind, or the history may be lost. Nor can it if the ID is ahead
+// and of another format. The caller holds the lock.
 func (c *Cursor) decide() bool {
 	l, claim := c.log, c.claim
 	switch {
@@ -98,8 +104,13 @@ func (c *Cursor) decide() bool {
 		return true
 	case claim.revision < c.feed.floor:
 		c.after = nowhere
-	case l.inForce(claim.revision) == claim.history:
+	case l.inForce(claim.revision) == claim.history && claim.format == l.cfg.Format:
 		c.after = claim.revision
+	case l.inForce(claim.revision) == claim.history && claim.revision <= l.revision:
+		c.after = nowhere
+	case l.inForce(claim.revision) == claim.history: // an older snapshot would undo what the follower has
+		l.waiting = append(l.waiting, c)
+		return false
 	case l.knows(claim.history) || claim.revision <= l.revision:
 		c.refuse()
 	default:
@@ -175,7 +186,7 @@ func (l *Log) settle(doubtful []*Cursor, history string) {
 		return // the Log is behind
 	}
 	for _, c := range doubtful {
-		if c.claim != nil && !c.decide() {
+		if c.claim != nil && !c.decide() && c.claim.history != history {
 			c.refuse()
 			c.wake()
 		}

@@ -60,6 +60,38 @@ func TestHistories(t *testing.T) {
 	}
 }
 
+// TestFormats: an ID of another format gets a snapshot, which is never older than the ID. Nothing was lost.
+func TestFormats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLog(Config{Identity: "one", Format: "2", Begin: "m:begin", Complete: "m:complete", Lost: func(string, int64) { t.Error("lost") }})
+		l.Turn(10, "a")
+		l.Reset(10, []Change{change("a", "1", "x")})
+		ctx, cancel := context.WithCancel(t.Context())
+		go l.Settle(ctx, func(context.Context) (string, error) { return "a", nil })
+		require.Empty(t, l.Open("a", "10@one~2.a").Take())
+		for _, former := range []string{"10@one.a", "10@one~1.a"} {
+			all, id := names(l.Open("a", former).Take())
+			require.Equal(t, []string{"m:begin", "m:changed", "m:complete"}, all)
+			require.Equal(t, "10@one~2.a", id)
+		}
+		ahead := l.Open("a", "12@one.a")
+		for _, revision := range []int64{11, 12} {
+			<-ahead.Ready()
+			require.Empty(t, ahead.Take())
+			l.doubt()
+			synctest.Wait()
+			require.Empty(t, ahead.Take())
+			l.Apply(revision, nil)
+		}
+		<-ahead.Ready()
+		all, id := names(ahead.Take())
+		require.Equal(t, []string{"m:begin", "m:changed", "m:complete"}, all)
+		require.Equal(t, "12@one~2.a", id)
+		cancel()
+		synctest.Wait()
+	})
+}
+
 // TestSettle: a follower that is ahead, of an unknown history, gets nothing until the
 // datastore has answered. If the history is of a restored datastore, it gets a snapshot.
 func TestSettle(t *testing.T) {

@@ -15,6 +15,9 @@ const DefaultGraves = 16384
 type Config struct {
 	// Identity is what revisions belong to: IDs of another one are not gone on from.
 	Identity string
+	// Format names the form of the contents, in IDs too. A follower with an ID of another
+	// form gets a snapshot. It has no dot; "" is the form of IDs without one.
+	Format string
 	// Begin and Complete are the names of the notifications that stand around a
 	// snapshot. A key that is not between them is gone.
 	Begin, Complete string
@@ -44,6 +47,8 @@ type Log struct {
 	// spans are the histories since the floor, which has the first.
 	spans  []span
 	doubts chan struct{} // receives when a follower's ID is in doubt
+	// waiting are those who get a snapshot when the Log has reached their IDs.
+	waiting []*Cursor
 }
 
 // feed is one stream. It is there while it has events or followers.
@@ -125,6 +130,10 @@ func (l *Log) Apply(revision int64, changes []Change) {
 	l.revision = revision
 	l.apply(time.Now(), changes)
 	l.forget()
+	for _, c := range l.waiting {
+		c.wake()
+	}
+	l.waiting = nil
 }
 
 func (l *Log) apply(now time.Time, changes []Change) {
