@@ -61,6 +61,9 @@ type Node struct {
 	log     *slog.Logger
 	metrics *metrics
 	ports   *nodeports.Table
+	// othersForgotten is set when the connections of others have ended whose source was the service address
+	// before the node had an edge address.
+	othersForgotten bool
 	// failure and portsFailure were logged last.
 	failure, portsFailure string
 	// unreached was logged last.
@@ -137,7 +140,8 @@ func (n *Node) syncPorts(place *uplink.Place) error {
 		return nil
 	}
 	ports := portsOf(exposed, place)
-	changed, err := n.ports.Sync(nodeports.Place{Edge: place.Edge, Network: networkOf(place)}, ports, nodes)
+	inside := slices.Concat(place.Pods, place.Services)
+	changed, err := n.ports.Sync(nodeports.Place{Edge: place.Edge, Network: networkOf(place), Inside: inside}, ports, nodes)
 	if err == nil {
 		n.metrics.ports.Set(float64(len(ports)))
 	}
@@ -221,8 +225,12 @@ func (n *Node) join(ctx context.Context, w wanted) (changes []string, err error)
 	}
 	// Rules come before links and routes, so that no packet misses them. Without them the node
 	// would connect isolated namespaces.
-	if !step("rules", func() (bool, error) { return putRules(n.cfg.Netns, w) }) && w.isolated {
+	ruled := step("rules", func() (bool, error) { return putRules(n.cfg.Netns, w) })
+	if !ruled && w.isolated {
 		return changes, err
+	}
+	if ruled && w.edge.IsValid() && !n.othersForgotten {
+		n.othersForgotten = step("connections", func() (bool, error) { return false, nodeports.ForgetOthers(n.cfg.Netns, w.service) })
 	}
 	for _, p := range w.pairs {
 		if step("link", func() (bool, error) { return n.createLink(ctx, w, p) }) {

@@ -2,6 +2,7 @@ package nodeports
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 
@@ -29,59 +30,86 @@ func (t *Table) noteChanged(before, now elements) {
 
 // forget deletes the kernel's connections of UDP to changed node ports that lead elsewhere now. Otherwise a
 // client that keeps sending would never reach another endpoint. If it fails, the next call repeats it.
-// The first one is about all ports, because an earlier process may have ended before.
+// The first one is about all ports if there are ports or a table, because an earlier process may have ended
+// before.
 func (t *Table) forget(now elements) error {
 	if t.unforgotten != nil && len(t.unforgotten) == 0 {
 		return nil
 	}
-	if err := (stale{changed: t.unforgotten, targets: now.targets()}).forget(t.cfg.Netns); err != nil {
+	if err := forget(t.cfg.Netns, stale{t.unforgotten, now.targets(), t.place.Inside}.matches); err != nil {
 		return fmt.Errorf("forget the UDP connections of changed node ports: %w", err)
 	}
 	t.unforgotten = map[portKey]bool{}
 	return nil
 }
 
-// stale matches UDP connections to ports of the node that do not lead to a target of the port.
-type stale struct {
-	own     []netlink.Addr
-	changed map[portKey]bool // nil: all ports
-	targets map[portKey]map[string]bool
+// ForgetOthers deletes the kernel's connections of others than the node's programs whose source was
+// translated to an address. Their next packets begin them again, by the rules of now.
+func ForgetOthers(ns netns.NsHandle, source netip.Addr) error {
+	if err := forget(ns, func(f *netlink.ConntrackFlow, own addresses) bool { return ofOthers(f, own, source) }); err != nil {
+		return fmt.Errorf("forget the connections of others with source %s: %w", source, err)
+	}
+	return nil
 }
 
-var _ netlink.CustomConntrackFilter = stale{}
+func ofOthers(f *netlink.ConntrackFlow, own addresses, source netip.Addr) bool {
+	return f.Reverse.DstIP.Equal(source.AsSlice()) && !own.has(f.Forward.SrcIP)
+}
+
+// addresses are the addresses of the node.
+type addresses []netlink.Addr
+
+func (own addresses) has(ip net.IP) bool {
+	return slices.ContainsFunc(own, func(a netlink.Addr) bool { return a.IP.Equal(ip) })
+}
+
+// filter implements netlink.CustomConntrackFilter.
+type filter func(*netlink.ConntrackFlow) bool
+
+var _ netlink.CustomConntrackFilter = filter(nil)
+
+// MatchConntrackFlow implements netlink.CustomConntrackFilter.
+func (m filter) MatchConntrackFlow(f *netlink.ConntrackFlow) bool { return m(f) }
 
 // forget deletes the connections of a network namespace that match.
-func (s stale) forget(ns netns.NsHandle) error {
+func forget(ns netns.NsHandle, matches func(f *netlink.ConntrackFlow, own addresses) bool) error {
 	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
-	if s.own, err = links.Dump(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_V4) }); err != nil {
+	own, err := links.Dump(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_V4) })
+	if err != nil {
 		return err
 	}
 	_, err = links.Dump(func() (none []struct{}, err error) {
-		_, err = h.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, s)
+		_, err = h.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, filter(func(f *netlink.ConntrackFlow) bool { return matches(f, own) }))
 		return none, err
 	})
 	return err
 }
 
-// MatchConntrackFlow implements netlink.CustomConntrackFilter.
-func (s stale) MatchConntrackFlow(f *netlink.ConntrackFlow) bool {
+// stale matches UDP connections to ports of the node that do not lead to a target of the port.
+type stale struct {
+	changed map[portKey]bool // nil: all ports
+	targets map[portKey]map[string]bool
+	inside  []netip.Prefix // the addresses of pods and services
+}
+
+func (s stale) matches(f *netlink.ConntrackFlow, own addresses) bool {
 	at := portKey{f.Forward.Protocol, f.Forward.DstPort}
 	to, ok := netip.AddrFromSlice(f.Reverse.SrcIP)
-	return ok && at.protocol == unix.IPPROTO_UDP && s.concerns(at, f) && !s.targets[at][addressOf(netip.AddrPortFrom(to.Unmap(), f.Reverse.SrcPort))] &&
-		slices.ContainsFunc(s.own, func(a netlink.Addr) bool { return a.IP.Equal(f.Forward.DstIP) })
+	return ok && at.protocol == unix.IPPROTO_UDP && s.concerns(at, f.Forward.DstIP, to.Unmap()) &&
+		!s.targets[at][addressOf(netip.AddrPortFrom(to.Unmap(), f.Reverse.SrcPort))] && own.has(f.Forward.DstIP)
 }
 
 // concerns reports whether a connection can be one of a node port. If all ports count, these are the
-// ports that are there now, and those whose connections were led elsewhere. A connection that another
-// program leads elsewhere begins again with its next packet.
-func (s stale) concerns(at portKey, f *netlink.ConntrackFlow) bool {
+// ports that are there now, and those whose connections were led to a pod or a service. Such a connection
+// of another program begins again with its next packet.
+func (s stale) concerns(at portKey, asked net.IP, to netip.Addr) bool {
 	if s.changed != nil {
 		return s.changed[at]
 	}
 	_, exists := s.targets[at]
-	return exists || !f.Reverse.SrcIP.Equal(f.Forward.DstIP)
+	return exists || !asked.Equal(to.AsSlice()) && slices.ContainsFunc(s.inside, func(p netip.Prefix) bool { return p.Contains(to) })
 }

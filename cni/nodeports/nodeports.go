@@ -53,6 +53,8 @@ type Place struct {
 	// Network has the addresses of all nodes in the pod network. Traffic from there has already been
 	// through a service, and is not led to another one.
 	Network netip.Prefix
+	// Inside has the addresses of pods and services.
+	Inside []netip.Prefix
 }
 
 // Table is the nftables table. It remembers what it has written, and reads the table only if
@@ -67,6 +69,9 @@ type Table struct {
 	// unforgotten are the ports of UDP that have changed since their connections were last forgotten; nil
 	// for all ports.
 	unforgotten map[portKey]bool
+	// found is set if there was a table or a port since New. Otherwise connections to node ports are those of
+	// another program.
+	found bool
 }
 
 // New returns a Table.
@@ -80,10 +85,11 @@ func New(cfg Config) *Table { return &Table{cfg: cfg} }
 // endpoints at once.
 func (t *Table) Sync(place Place, ports []Port, nodes []netip.Addr) (changed bool, err error) {
 	want, invalid := elementsOf(ports, nodes)
-	if place != t.place {
-		t.place, t.have = place, nil
+	if place.Edge != t.place.Edge || place.Network != t.place.Network {
+		t.have = nil // the rules differ
 	}
-	if changed, err = t.sync(want, len(ports) == 0); err == nil {
+	t.place = place
+	if changed, err = t.sync(want, len(ports) == 0); err == nil && t.found {
 		err = t.forget(want)
 	}
 	return changed, errors.Join(err, invalid)
@@ -105,6 +111,7 @@ func (t *Table) sync(want elements, remove bool) (changed bool, err error) {
 			return false, err
 		}
 	}
+	t.found = t.found || exists || !remove
 	before := t.have
 	if remove && !exists || !remove && before != nil && maps.Equal(before, want) {
 		t.generation = now

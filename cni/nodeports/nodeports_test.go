@@ -34,7 +34,10 @@ const (
 	edge       = "100.96.0.254"
 )
 
-var place = nodeports.Place{Edge: netip.MustParseAddr(edge), Network: netip.MustParsePrefix("100.96.0.0/24")}
+var place = nodeports.Place{
+	Edge: netip.MustParseAddr(edge), Network: netip.MustParsePrefix("100.96.0.0/24"),
+	Inside: []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("10.96.0.0/12")},
+}
 
 // world is a node between a client outside the cluster and the pod network. In the pod network are a
 // cluster address and two pods, each with a server that answers with its own address and the client's.
@@ -487,6 +490,46 @@ func TestUDPPortsOfAFormerProcess(t *testing.T) {
 	require.Equal(t, pod2+":8080 "+client, got)
 	_, err = answer(removed, patience)
 	require.Error(t, err, "the port is gone")
+}
+
+// UDP connections of other programs stay: all while the node has no node ports, and those that do not lead to
+// pods or services.
+func TestUDPPortsOfOthers(t *testing.T) {
+	w := newWorld(t)
+	elsewhere := "198.51.100.7"
+	w.run(w.node, "ip route add "+elsewhere+" via 100.96.0.1; nft add table ip others; "+
+		"nft add chain ip others c '{ type nat hook prerouting priority -101; }'; "+
+		"nft add rule ip others c udp dport 53 dnat to "+elsewhere+":53; nft add rule ip others c udp dport 30090 dnat to "+pod1+":8080")
+	w.run(w.pods, "ip addr add "+elsewhere+"/32 dev lo")
+	w.serve(elsewhere + ":53")
+	for port, want := range map[string]string{":53": elsewhere + ":53 ", ":30090": pod1 + ":8080 "} {
+		w.answers(w.outside, client, "udp", node+port, want+client)
+	}
+	require.Equal(t, 2, w.connections(node))
+	w.sync(false)
+	require.Equal(t, 2, w.connections(node))
+	w.sync(true, cluster("udp", 30080))
+	require.Equal(t, 1, w.connections(node))
+}
+
+// Connections of others with the service address as source are forgotten, over all protocols. Those of the node
+// and those with another source stay.
+func TestForgetOthers(t *testing.T) {
+	w := newWorld(t)
+	const former = "100.96.0.3"
+	w.run(w.node, "nft add table ip others; nft add chain ip others c '{ type nat hook postrouting priority 100; }'; "+
+		"nft add rule ip others c oifname coe0 ip daddr "+service+" snat to "+former)
+	w.run(w.pods, "ip route add "+former+" via "+management)
+	w.run(w.outside, "ip route add 10.0.0.0/8 via "+node)
+	for _, network := range []string{"tcp", "udp"} {
+		w.answers(w.outside, client, network, service+":80", service+":80 "+former)
+		w.answers(w.node, "", network, service+":80", service+":80 "+former)
+		w.answers(w.outside, client, network, pod1+":8080", pod1+":8080 "+client)
+	}
+	require.Equal(t, 4, w.connections(service))
+	require.NoError(t, nodeports.ForgetOthers(w.node, netip.MustParseAddr(former)))
+	require.Equal(t, 2, w.connections(service))
+	require.Equal(t, 2, w.connections(pod1))
 }
 
 // BenchmarkChangedPort is the change of one of many ports.
