@@ -57,13 +57,11 @@ const (
 
 // Node keeps a node connected to the pod network. Run must be called once.
 type Node struct {
-	cfg     Config
-	log     *slog.Logger
-	metrics *metrics
-	ports   *nodeports.Table
-	// othersForgotten is set when the connections of others have ended whose source was the service address
-	// before the node had an edge address.
-	othersForgotten bool
+	cfg             Config
+	log             *slog.Logger
+	metrics         *metrics
+	ports           *nodeports.Table
+	othersForgotten bool // see forgetOthers
 	// failure and portsFailure were logged last.
 	failure, portsFailure string
 	// unreached was logged last.
@@ -229,8 +227,8 @@ func (n *Node) join(ctx context.Context, w wanted) (changes []string, err error)
 	if !ruled && w.isolated {
 		return changes, err
 	}
-	if ruled && w.edge.IsValid() && !n.othersForgotten {
-		n.othersForgotten = step("connections", func() (bool, error) { return false, nodeports.ForgetOthers(n.cfg.Netns, w.service) })
+	if ruled {
+		step("connections", func() (bool, error) { return false, n.forgetOthers(w) })
 	}
 	for _, p := range w.pairs {
 		if step("link", func() (bool, error) { return n.createLink(ctx, w, p) }) {
@@ -245,6 +243,17 @@ func (n *Node) join(ctx context.Context, w wanted) (changes []string, err error)
 		})
 	}
 	return changes, err
+}
+
+// forgetOthers ends the connections of others whose source is the service address: once, when the rules give
+// others the edge address. The kernel keeps the source of a connection.
+func (n *Node) forgetOthers(w wanted) error {
+	if !w.edge.IsValid() || n.othersForgotten {
+		return nil
+	}
+	err := nodeports.ForgetOthers(n.cfg.Netns, w.service)
+	n.othersForgotten = err == nil
+	return err
 }
 
 // createLink creates a pair if it does not exist. The link comes before its port: a switch that

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
@@ -143,6 +145,37 @@ table inet coe-bridge {
 	twice(t, func() (bool, error) { return removeRules(ns) })
 	require.Contains(t, run("nft list ruleset"), "table ip others")
 	require.NotContains(t, run("nft list ruleset"), tableName)
+}
+
+// Connections of others with the service address as source end once, when the node has an edge address.
+func TestForgetOthers(t *testing.T) {
+	ns, _ := inNewNamespace(t)
+	h, err := netlink.NewHandleAt(ns, unix.NETLINK_NETFILTER)
+	require.NoError(t, err)
+	defer h.Close()
+	client, to, w := net.ParseIP("192.0.2.2").To4(), net.ParseIP("10.96.0.10").To4(), wantedOf(t, place())
+	create := func() {
+		require.NoError(t, h.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, &netlink.ConntrackFlow{
+			FamilyType: unix.AF_INET, TimeOut: 100,
+			Forward: netlink.IPTuple{SrcIP: client, DstIP: to, SrcPort: 1000, DstPort: 80, Protocol: unix.IPPROTO_UDP},
+			Reverse: netlink.IPTuple{SrcIP: to, DstIP: w.service.AsSlice(), SrcPort: 80, DstPort: 1000, Protocol: unix.IPPROTO_UDP},
+		}))
+	}
+	n := &Node{cfg: Config{Netns: ns}}
+	forget := func(w wanted, left int) {
+		t.Helper()
+		require.NoError(t, n.forgetOthers(w))
+		all, err := h.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
+		require.NoError(t, err)
+		require.Len(t, all, left)
+	}
+	create()
+	without := w
+	without.edge = netip.Addr{}
+	forget(without, 1)
+	forget(w, 0)
+	create()
+	forget(w, 1)
 }
 
 func TestDatabasePorts(t *testing.T) {
