@@ -111,13 +111,13 @@ func (t *Table) sync(want elements, remove bool) (changed bool, err error) {
 			return false, err
 		}
 	}
-	t.found = t.found || exists || !remove
 	before := t.have
 	if remove && !exists || !remove && before != nil && maps.Equal(before, want) {
 		t.generation = now
 		return false, nil
 	}
 	t.have = nil // unknown until everything is written
+	t.found = true
 	t.noteChanged(before, want)
 	commits, err := t.write(c, before, want, remove)
 	if err != nil {
@@ -140,6 +140,7 @@ func (t *Table) read(c *nftables.Conn) (have elements, exists bool, err error) {
 	if !slices.ContainsFunc(all, func(t *nftables.Table) bool { return t.Name == TableName }) {
 		return nil, false, nil
 	}
+	t.found = true
 	whole, err := t.hasRules(c)
 	if err != nil || !whole {
 		return nil, true, err
