@@ -34,7 +34,7 @@ func mapCluster(v coe.ClusterView, s Settings, all *policies) (netvirt.Model, []
 	if target := s.transit(); target != "" {
 		m.Add(netvirt.Transit{RouteTarget: target})
 		if v.Networks != nil && !v.Networks.Isolated {
-			problems = append(problems, joinNodes(m, v, s, target)...)
+			problems = append(problems, joinNodes(m, v, target)...)
 		}
 	}
 	if all != nil {
@@ -47,9 +47,8 @@ func mapCluster(v coe.ClusterView, s Settings, all *policies) (netvirt.Model, []
 }
 
 // joinNodes gives each node that has a number a management port, and joins them with a
-// transit. It returns a problem for each node that can have no number, or no edge address for node
-// ports.
-func joinNodes(m netvirt.Model, v coe.ClusterView, s Settings, transit string) (problems []coe.Problem) {
+// transit. It returns a problem for each node that can have no number, or no edge address.
+func joinNodes(m netvirt.Model, v coe.ClusterView, transit string) (problems []coe.Problem) {
 	network := v.Networks.Nodes
 	numbered, last := 0, uint32(0)
 	for _, fact := range v.Numbers {
@@ -65,8 +64,8 @@ func joinNodes(m netvirt.Model, v coe.ClusterView, s Settings, transit string) (
 		if fact := v.Numbers[addr]; fact != nil && fact.Number != 0 {
 			port := managementPort(addr, n, network, fact.Number, last)
 			m.Add(port)
-			if !port.EdgeAddress.IsValid() && s.servesNodePorts() {
-				lacks = "the edge address of the node, so the node does not answer on node ports of services"
+			if !port.EdgeAddress.IsValid() {
+				lacks = "the edge address of the node, so the node leads only its own programs to services, and does not answer on node ports"
 			}
 		} else if numbered >= int(network.Numbers()) {
 			lacks = "the node's management port, so the node and pods do not reach each other, and its pods do not reach other networks"

@@ -63,7 +63,7 @@ func TestNodeNetworkFull(t *testing.T) {
 }
 
 // A node whose edge address belongs to a node with a number of a release that gave nodes two addresses has
-// none. That is a problem if nodes answer on node ports.
+// none, which is a problem.
 func TestNodeWithoutAnEdgeAddress(t *testing.T) {
 	other := netip.MustParseAddr("192.168.33.13")
 	v := coe.ClusterView{
@@ -71,11 +71,29 @@ func TestNodeWithoutAnEdgeAddress(t *testing.T) {
 		Numbers:  map[netip.Addr]*coe.NodeFact{node1: {Node: node1, Number: 1}, other: {Node: other, Number: 6}},
 		Networks: &coe.Networks{Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/28")}},
 	}
-	cluster(t, v, settings)
-	m, problems := mapping.Cluster(v, exposing())
+	m, problems := mapping.Cluster(v, settings)
 	require.Len(t, problems, 1)
 	require.Equal(t, "node2", problems[0].Name)
-	require.Contains(t, problems[0].Message, "100.96.0.0/28 has no free address for the edge address of the node, so the node does not answer on node ports of services")
+	require.Contains(t, problems[0].Message, "100.96.0.0/28 has no free address for the edge address of the node, so the node leads only its own programs to services, and does not answer on node ports")
 	require.Equal(t, "100.96.0.14", m[netvirt.ManagementPort{Node: node1}.Key()].(netvirt.ManagementPort).EdgeAddress.String())
 	require.False(t, m[netvirt.ManagementPort{Node: other}.Key()].(netvirt.ManagementPort).EdgeAddress.IsValid())
+}
+
+// The addresses of a node that policies always allow are those that nobody else connects with. A NAT can give
+// others the ExternalIP of a node.
+func TestAddressesOfTheOwnNode(t *testing.T) {
+	store := coe.NewStore(nil, coe.Kubernetes)
+	store.Update(func(tx *coe.Tx) {
+		tx.SetComplete(coe.Kubernetes)
+		tx.SetNetworks(&coe.Networks{Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}})
+		tx.PutNode(coe.Kubernetes, &coe.Node{UID: "1", HostName: "node1", InternalIP: node1, ExternalIP: netip.MustParseAddr("192.0.2.7")})
+		tx.PutNodeFact(&coe.NodeFact{Node: node1, Number: 3})
+		p := &coe.PolicySpec{Policy: coe.Policy{UID: "p", Name: "deny", Namespace: "shop"}}
+		p.Ingress.Isolates = true
+		tx.PutPolicy(coe.Kubernetes, p)
+	})
+	m, _ := mapping.Scope(store, netvirt.Cluster, settings)
+	group, found := m[netvirt.RemoteGroup{Name: "node:" + node1.String()}.Key()].(netvirt.RemoteGroup)
+	require.True(t, found)
+	require.Equal(t, netvirt.PrefixList("100.96.0.6/32,100.96.0.7/32,"+node1.String()+"/32"), group.Prefixes)
 }

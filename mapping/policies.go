@@ -367,7 +367,8 @@ func (a *acl) add(e entry) { a.entries = append(a.entries, e) }
 func (c *policies) isolates() bool { return len(c.subjects) > 0 }
 
 // addCluster adds the RemoteGroups: one for each node, and the groups of the rules. There are none if
-// no policy isolates pods. A node's group lacks its EdgeAddress: others connect with it.
+// no policy isolates pods. A node's group lacks the addresses with which others connect too: its
+// EdgeAddress, and an ExternalIP beside an address of the same family, which is that of a NAT.
 func (c *policies) addCluster(m netvirt.Model, v coe.ClusterView) {
 	for _, g := range c.groups {
 		m.Add(g.object())
@@ -376,15 +377,16 @@ func (c *policies) addCluster(m netvirt.Model, v coe.ClusterView) {
 		return
 	}
 	for addr, n := range v.Nodes {
-		addresses := []netip.Addr{addr, n.InternalIP, n.ExternalIP}
+		addresses := []netip.Addr{addr}
+		if n.ExternalIP.IsValid() && n.ExternalIP.Is4() != addr.Is4() {
+			addresses = append(addresses, n.ExternalIP)
+		}
 		if port, found := m[netvirt.Key{Kind: netvirt.KindManagementPort, Name: addr.String()}].(netvirt.ManagementPort); found {
 			addresses = append(addresses, port.Address, port.ServiceAddress)
 		}
 		var prefixes []netip.Prefix
 		for _, a := range addresses {
-			if a.IsValid() {
-				prefixes = append(prefixes, netip.PrefixFrom(a, a.BitLen()))
-			}
+			prefixes = append(prefixes, netip.PrefixFrom(a, a.BitLen()))
 		}
 		m.Add(netvirt.RemoteGroup{Name: nodeGroupName(addr), Prefixes: netvirt.NewPrefixList(prefixes...)})
 	}

@@ -89,6 +89,7 @@ table ip coe-bridge {
 	chain no-return {
 		type filter hook forward priority filter; policy accept;
 		iifname "coe0" oifname "coe0" ct status ! dnat counter packets 0 bytes 0 reject with icmp host-unreachable comment "from coe0 not back to it, except by a node port"
+		iifname != "coe0" oifname "coe0" ip saddr 100.96.0.0/16 counter packets 0 bytes 0 drop comment "from nodes 100.96.0.0/16 to pods only by coe0"
 	}
 
 	chain way-out {
@@ -130,6 +131,8 @@ table inet coe-bridge {
 	twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, without)) })
 	require.Equal(t, 2, strings.Count(run("nft list ruleset"), "snat to 100.96.0.3"), "others get no source that policies allow")
 	require.Equal(t, 2, strings.Count(run("nft list ruleset"), "snat to"))
+	require.Contains(t, run("nft list chain ip coe-bridge no-return"),
+		`oifname "coe0" ip daddr 10.96.0.0/12 counter packets 0 bytes 0 reject with icmp host-unreachable comment "from others not to services 10.96.0.0/12: the node has no edge address"`)
 
 	fewer := place()
 	fewer.Services = nil

@@ -104,6 +104,10 @@ func isolatedRules() []rule {
 // no-return  rejects traffic from the pod network that is routed back there: the network
 //
 //	has no such address. Pods' traffic to a node port goes back there, to the service.
+//
+// no-return  rejects traffic of others to services while the node has no edge address, and drops
+//
+//	packets that come from elsewhere with an address of a node.
 func (w wanted) managementRules() []rule {
 	var all []rule
 	for _, to := range w.services {
@@ -111,7 +115,12 @@ func (w wanted) managementRules() []rule {
 			wayOut, fmt.Sprintf("from the node to services %s through %s with source %s", to, linkName, w.service),
 			slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), fromHere(), snat(w.service)),
 		})
-		if w.edge.IsValid() {
+		if !w.edge.IsValid() {
+			all = append(all, rule{
+				noReturn, fmt.Sprintf("from others not to services %s: the node has no edge address", to),
+				slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), reject()),
+			})
+		} else {
 			all = append(all, rule{
 				wayOut, fmt.Sprintf("from others to services %s through %s with source %s", to, linkName, w.edge),
 				slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), snat(w.edge)),
@@ -123,10 +132,17 @@ func (w wanted) managementRules() []rule {
 		slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpNeq), []expr.Any{&expr.Counter{}, &expr.Masq{FullyRandom: true}}),
 	}, rule{
 		noReturn, fmt.Sprintf("from %s not back to it, except by a node port", linkName),
-		slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpEq), sameDestination(), []expr.Any{
-			&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: hostUnreachable},
-		}),
+		slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpEq), sameDestination(), reject()),
+	}, rule{
+		noReturn, fmt.Sprintf("from nodes %s to pods only by %s", w.nodes, linkName),
+		slices.Concat(byName(expr.MetaKeyIIFNAME, expr.CmpOpNeq, linkName), outBy(linkName, expr.CmpOpEq), inNetwork(ipSource, w.nodes),
+			[]expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}}),
 	})
+}
+
+// reject refuses packets with ICMP, because there is no such host.
+func reject() []expr.Any {
+	return []expr.Any{&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: hostUnreachable}}
 }
 
 // databaseRules returns rules that drop pods' traffic to the ports of databases, on this
@@ -344,15 +360,21 @@ func fromHere() []expr.Any {
 	}
 }
 
+// The offsets of addresses in an IPv4 header.
+const ipSource, ipDestination = 12, 16
+
 // destination matches packets to a range of addresses.
-func destination(to netip.Prefix) []expr.Any {
-	const offset, size = 16, 4 // of the address in an IPv4 header
+func destination(to netip.Prefix) []expr.Any { return inNetwork(ipDestination, to) }
+
+// inNetwork matches packets with the address at an offset in a range.
+func inNetwork(offset uint32, network netip.Prefix) []expr.Any {
+	const size = 4
 	return []expr.Any{
 		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: size},
 		&expr.Bitwise{
-			SourceRegister: register, DestRegister: register, Len: size, Mask: net.CIDRMask(to.Bits(), 8*size), Xor: make([]byte, size),
+			SourceRegister: register, DestRegister: register, Len: size, Mask: net.CIDRMask(network.Bits(), 8*size), Xor: make([]byte, size),
 		},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: to.Masked().Addr().AsSlice()},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: network.Masked().Addr().AsSlice()},
 	}
 }
 

@@ -34,6 +34,7 @@ type wanted struct {
 	pairs    []pair // sorted by link
 	mac      net.HardwareAddr
 	source   netip.Addr // of the routes
+	nodes    netip.Prefix
 	service  netip.Addr // source of the node's own traffic to services
 	edge     netip.Addr // source of other traffic to services; zero if there must be none
 	services []netip.Prefix
@@ -90,7 +91,7 @@ func (w *wanted) addManagement(p *uplink.Place) error {
 	if !nodes.IsValid() {
 		return fmt.Errorf("node-changed from the bridge: prefix length %d is invalid: want 0 to 32", p.Length)
 	}
-	w.service, w.services = p.Service, only4(p.Services)
+	w.nodes, w.service, w.services = nodes, p.Service, only4(p.Services)
 	routes := []route{{to: nodes}, {single(p.Service), p.Gateway}}
 	if p.Edge.Is4() {
 		w.edge = p.Edge
