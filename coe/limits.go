@@ -17,6 +17,11 @@ const (
 	MaxBackends = 2500
 	// MaxNamespaceBackends is the same limit for all services of a namespace.
 	MaxNamespaceBackends = 100_000
+	// MaxPlaceBackends is the maximum number of endpoints of all VIPs at all places with other endpoints
+	// than elsewhere. A VIP without an endpoint at a place counts as one. So every endpoint can be at one
+	// place, and a place can have none. The namespace's endpoints and nodes at places have the limit
+	// MaxNamespaceBackends, apart from its other endpoints.
+	MaxPlaceBackends = MaxBackends + MaxVIPs
 	// MaxNodePorts is the maximum number of node ports of the services of a namespace. Every node
 	// has each of them.
 	MaxNodePorts = 500

@@ -145,6 +145,8 @@ type builder struct {
 	families familySet
 	// backends counts the endpoints of the services; see coe.MaxNamespaceBackends.
 	backends int
+	// placeEntries counts the endpoints and nodes at the places of the services; see coe.MaxPlaceBackends.
+	placeEntries int
 	// clientNodes is the result of clients; nil until a service needs it.
 	clientNodes []netip.Addr
 }

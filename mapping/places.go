@@ -69,6 +69,11 @@ func (c *choice) at(n *coe.Node) netvirt.EndpointList {
 	return c.all
 }
 
+// byPlace reports whether the endpoints can depend on the place of the client.
+func (c *choice) byPlace() bool {
+	return len(c.byNode)+len(c.byZone) > 0 || c.local && c.all != ""
+}
+
 func readyOf(candidates []candidate) []candidate {
 	return slices.DeleteFunc(slices.Clone(candidates), func(c candidate) bool { return c.draining })
 }
@@ -158,8 +163,12 @@ func (b *builder) dependsOnPlace(s *coe.Service, endpoints []*coe.Endpoints) boo
 
 // divide divides the nodes of clients into places whose clients have the same endpoints, and sets Near
 // of the offers. It returns no places if all clients have the endpoints that clients of no place have.
-// excess is a message if the endpoints at all places exceed a limit.
+// excess is a message if the places exceed a limit.
 func (b *builder) divide(offers []offer) (places netvirt.PlaceList, excess string) {
+	choices := choicesByPlace(offers)
+	if len(choices) == 0 {
+		return "", ""
+	}
 	var (
 		nodes     [][]netip.Addr                   // by place
 		number    = map[string]int{}               // of a place, by its signature
@@ -169,9 +178,9 @@ func (b *builder) divide(offers []offer) (places netvirt.PlaceList, excess strin
 	)
 	for _, addr := range b.clients() {
 		signature = signature[:0]
-		for i := range offers {
-			list := offers[i].choice.at(b.Nodes[addr])
-			differs = differs || list != offers[i].Endpoints
+		for _, c := range choices {
+			list := c.at(b.Nodes[addr])
+			differs = differs || list != c.all
 			if _, known := id[list]; !known {
 				id[list] = len(id)
 			}
@@ -200,23 +209,43 @@ func (b *builder) divide(offers []offer) (places netvirt.PlaceList, excess strin
 	return netvirt.NewPlaceList(nodes...), ""
 }
 
-// excessOfPlaces returns a message if the endpoints of a service, with those at all places, exceed a
-// limit, else "". A VIP without an endpoint at a place counts as one there. If they exceed no limit, it
-// adds them to the namespace's count, which has the others.
-func (b *builder) excessOfPlaces(offers []offer, places [][]netip.Addr) string {
-	others, here := 0, 0
+// choicesByPlace returns the choices of offers that depend on the place of the client, each once.
+func choicesByPlace(offers []offer) (choices []*choice) {
 	for _, o := range offers {
-		others += backendsOf(o.Endpoints, o.VIP)
-		for _, nodes := range places {
-			here += max(1, backendsOf(o.choice.at(b.Nodes[nodes[0]]), o.VIP))
+		if o.choice.byPlace() && !slices.Contains(choices, o.choice) {
+			choices = append(choices, o.choice)
 		}
 	}
-	if others+here > coe.MaxBackends || b.backends+here > coe.MaxNamespaceBackends {
-		return fmt.Sprintf("clients at different places have different endpoints (internalTrafficPolicy, or hints of endpoints): "+
-			"with the endpoints of each place it has more than %d, or its namespace more than %d; split the service",
-			coe.MaxBackends, coe.MaxNamespaceBackends)
+	return choices
+}
+
+// excessOfPlaces returns a message if the places of a service exceed a limit, else "". If they exceed
+// none, it adds them to the namespace's count of places. Services without places do not share this count.
+func (b *builder) excessOfPlaces(offers []offer, places [][]netip.Addr) string {
+	endpoints, memberships := 0, 0
+	for _, nodes := range places {
+		here, differs := map[netvirt.Protocol]int{}, map[netvirt.Protocol]bool{}
+		for _, o := range offers {
+			list := o.choice.at(b.Nodes[nodes[0]])
+			here[o.Protocol] += max(1, backendsOf(list, o.VIP))
+			differs[o.Protocol] = differs[o.Protocol] || list != o.Endpoints
+		}
+		for protocol, n := range here {
+			memberships += len(nodes)
+			if differs[protocol] { // else the place needs no copy
+				endpoints += n
+			}
+		}
 	}
-	b.backends += here
+	if endpoints > coe.MaxPlaceBackends {
+		return fmt.Sprintf("the endpoints of clients at all places (internalTrafficPolicy, or hints of endpoints) are more than %d; split the service",
+			coe.MaxPlaceBackends)
+	}
+	if b.placeEntries+endpoints+memberships > coe.MaxNamespaceBackends {
+		return fmt.Sprintf("it and the services of the namespace before it have more than %d endpoints and nodes at the places of clients "+
+			"(internalTrafficPolicy, or hints of endpoints); use another namespace, or remove services", coe.MaxNamespaceBackends)
+	}
+	b.placeEntries += endpoints + memberships
 	return ""
 }
 

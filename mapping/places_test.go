@@ -246,31 +246,108 @@ func TestReportOfPlaces(t *testing.T) {
 	}
 }
 
-// TestLimitsOfPlaces: the endpoints at all places count, and a service above the limit is a problem.
+// manyEndpoints returns a service, and endpoints whose places are at returns.
+func manyEndpoints(number, endpoints int, local bool, at func(i int) coe.Place) (*coe.Service, *coe.Endpoints) {
+	name := fmt.Sprintf("web%03d", number)
+	s := &coe.Service{
+		UID: svc1 + "-" + name, Name: name, Namespace: "default", InternalLocal: local,
+		ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 1, byte(number)})},
+		Ports:      []coe.ServicePort{{Protocol: "tcp", Port: 80}},
+	}
+	e := slice()
+	e.UID, e.Name = name, name
+	for i := range endpoints {
+		e.Addresses = append(e.Addresses, netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}))
+		e.Places = append(e.Places, at(i))
+	}
+	return s, e
+}
+
+// twoNodes alternates between nodes of two zones.
+func twoNodes(i int) coe.Place { return coe.Place{Node: []string{"one", "three"}[i%2]} }
+
+// overlapping has hints for both zones. The first two endpoints have one zone each.
+func overlapping(i int) coe.Place {
+	zones := []string{"a", "b"}
+	if i < 2 {
+		zones = zones[i : i+1]
+	}
+	return coe.Place{Hints: &coe.Hints{Zones: zones}}
+}
+
+// TestLimitsOfPlaces: the endpoints at all places have a limit. Above it, a service with a policy is not
+// mapped, and hints have no effect.
 func TestLimitsOfPlaces(t *testing.T) {
-	for endpoints, fits := range map[int]bool{(coe.MaxBackends - 1) / 2: true, (coe.MaxBackends-1)/2 + 1: false} {
-		t.Run(fmt.Sprint(endpoints), func(t *testing.T) {
+	external := []netip.Addr{netip.MustParseAddr("192.0.2.1")}
+	for name, c := range map[string]struct {
+		endpoints int
+		local     bool
+		external  []netip.Addr
+		at        func(int) coe.Place
+		want      coe.Reason
+		vips      int
+		places    int
+	}{
+		"local, on one node":           {coe.MaxBackends, true, nil, func(int) coe.Place { return coe.Place{Node: "one"} }, "", 1, 2},
+		"local, on two nodes":          {coe.MaxBackends, true, nil, twoNodes, "", 1, 3},
+		"local, all at each place too": {coe.MaxBackends / 2, true, external, twoNodes, coe.TooLarge, 0, 0},
+		"hints":                        {coe.MaxPlaceBackends/2 + 1, false, nil, overlapping, "", 1, 3},
+		"too many with hints":          {coe.MaxPlaceBackends/2 + 2, false, nil, overlapping, coe.NotEnforced, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
 			v := view()
 			v.Nodes = nodesOfPlaces()
-			v.Services = []*coe.Service{{
-				UID: svc1, Name: "web", Namespace: "default", ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.20")},
-				Ports: []coe.ServicePort{{Protocol: "tcp", Port: 80}}, InternalLocal: true,
-			}}
-			e := slice()
-			for i := range endpoints {
-				e.Addresses = append(e.Addresses, netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}))
-				e.Places = append(e.Places, coe.Place{Node: "one"})
-			}
-			v.Endpoints = []*coe.Endpoints{e}
+			s, e := manyEndpoints(1, c.endpoints, c.local, c.at)
+			s.ExternalIPs = c.external
+			v.Services, v.Endpoints = []*coe.Service{s}, []*coe.Endpoints{e}
 			m, problems := mapping.Map(synth.WithVIPs(v), settings)
-			if fits {
+			want := c.vips + len(c.external)*c.vips
+			require.Len(t, m.Select(netvirt.NewKindSet(netvirt.KindServiceVIP)), want)
+			if c.want == "" {
 				require.Empty(t, problems)
-				require.Len(t, m.Select(netvirt.NewKindSet(netvirt.KindServiceVIP)), 1)
-				return
+			} else {
+				require.Len(t, problems, 1)
+				require.Equal(t, c.want, problems[0].Reason)
 			}
-			require.Empty(t, m.Select(netvirt.NewKindSet(netvirt.KindService)))
-			require.Len(t, problems, 1)
-			require.Equal(t, coe.TooLarge, problems[0].Reason)
+			if c.vips > 0 {
+				require.Len(t, m[netvirt.Service{Namespace: "default", UID: s.UID}.Key()].(netvirt.Service).Places.All(), c.places)
+			}
 		})
 	}
+}
+
+// TestRefusedPlacesCostNothing: a service that is refused takes nothing of its namespace's limit.
+func TestRefusedPlacesCostNothing(t *testing.T) {
+	v := view()
+	v.Nodes = nodesOfPlaces()
+	const refused = coe.MaxNamespaceBackends / coe.MaxBackends
+	for i := range refused + 1 {
+		s, e := manyEndpoints(i, coe.MaxBackends/2, i < refused, twoNodes)
+		s.ExternalIPs = []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})}
+		v.Services, v.Endpoints = append(v.Services, s), append(v.Endpoints, e)
+	}
+	m, problems := mapping.Map(synth.WithVIPs(v), settings)
+	require.Len(t, problems, refused)
+	require.Len(t, m.Select(netvirt.NewKindSet(netvirt.KindService)), 1)
+}
+
+// TestManyMemberships: the nodes at the places of all services of a namespace are limited. Services
+// without places do not share this limit.
+func TestManyMemberships(t *testing.T) {
+	v := view()
+	v.Nodes = map[netip.Addr]*coe.Node{}
+	for i := range 1000 {
+		addr := netip.AddrFrom4([4]byte{192, 168, byte(i >> 8), byte(i)})
+		v.Nodes[addr] = &coe.Node{UID: fmt.Sprint(i), HostName: fmt.Sprint(i), InternalIP: addr}
+	}
+	const local = coe.MaxNamespaceBackends / 1000
+	for i := range local + 1 {
+		s, e := manyEndpoints(i, 1, i < local, func(int) coe.Place { return coe.Place{Node: "7"} })
+		v.Services, v.Endpoints = append(v.Services, s), append(v.Endpoints, e)
+	}
+	m, problems := mapping.Map(synth.WithVIPs(v), settings)
+	require.Len(t, m.Select(netvirt.NewKindSet(netvirt.KindService)), local, "1,000 memberships and one VIP without endpoints each: the last one is too many")
+	require.Len(t, problems, 1)
+	require.Equal(t, coe.TooLarge, problems[0].Reason)
+	require.Equal(t, v.Services[local-1].UID, problems[0].UID)
 }

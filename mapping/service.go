@@ -53,7 +53,7 @@ func (b *builder) service(s *coe.Service, endpoints []*coe.Endpoints, taken map[
 	if len(addresses) == 0 {
 		return
 	}
-	targets := b.targets(s, endpoints)
+	targets, before := b.targets(s, endpoints), b.backends
 	if excess := b.excess(s, addresses, endpoints, targets); excess != "" {
 		b.serviceProblem(s, coe.TooLarge, excess)
 		return
@@ -63,9 +63,15 @@ func (b *builder) service(s *coe.Service, endpoints []*coe.Endpoints, taken map[
 	var places netvirt.PlaceList
 	if placed {
 		var excess string
-		if places, excess = b.divide(offers); excess != "" {
+		places, excess = b.divide(offers)
+		switch {
+		case excess == "":
+		case s.InternalLocal: // clients would reach what the policy keeps from them
+			b.backends = before
 			b.serviceProblem(s, coe.TooLarge, excess)
 			return
+		default: // a hint is only a preference
+			b.unenforced("service", s.UID, s.Name, "the hints of its endpoints have no effect: "+excess)
 		}
 	}
 	b.rest.Add(netvirt.Service{UID: s.UID, Namespace: b.Namespace, Name: s.Name, Affinity: s.Affinity, Places: places})
