@@ -32,7 +32,7 @@ var rules = map[string]rule{
 	"mapping/trace":               {[]string{"coe", "mapping/netvirt"}, nil, "pure; its caller reads the stages"},
 	"coe/kube": {
 		[]string{"coe"},
-		[]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/utils/net", "github.com/go-logr/logr", "github.com/prometheus/client_golang", "golang.org/x/net/http2"},
+		[]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/utils/net", "k8s.io/utils/ptr", "github.com/go-logr/logr", "github.com/prometheus/client_golang", "golang.org/x/net/http2"},
 		"reads Kubernetes; knows neither the model nor the datastore",
 	},
 	"coe/kube/report": {
@@ -212,7 +212,7 @@ var rules = map[string]rule{
 			"cmd/coe-bridge/flags", "cmd/coe-bridge/entrykind", "cmd/coe-bridge/output", "coe", "mapping/status", "mapping/trace", "restconf/client",
 			"restconf/document", "yang",
 		},
-		[]string{"github.com/spf13/cobra"},
+		[]string{"github.com/spf13/cobra", "go4.org/netipx"},
 		"knows a running bridge by its RESTCONF alone",
 	},
 	"cmd/coe-bridge/plan": {
