@@ -41,14 +41,20 @@ func (p Pair) turnOffloadOff() error {
 	if !p.SoftwareChecksums {
 		return nil
 	}
-	return Inside(p.Pod, func() error {
+	return SoftwareChecksums(p.Pod, p.Name)
+}
+
+// SoftwareChecksums lets the kernel compute the checksums of the packets that leave through a link. The
+// userspace datapath of Open vSwitch drops TCP packets without a complete checksum.
+func SoftwareChecksums(ns netns.NsHandle, link string) error {
+	return Inside(ns, func() error {
 		socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return fmt.Errorf("disable checksum offload: open a socket: %w", err)
 		}
 		defer func() { _ = unix.Close(socket) }()
 		request := deviceRequest{data: unsafe.Pointer(&ethtoolValue{command: unix.ETHTOOL_STXCSUM})}
-		copy(request.name[:unix.IFNAMSIZ-1], p.Name)
+		copy(request.name[:unix.IFNAMSIZ-1], link)
 		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); errno != 0 {
 			return fmt.Errorf("disable checksum offload: %w", errno)
 		}
