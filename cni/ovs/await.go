@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
 // Await waits until a port is ready. If ctx ends first, the error says what is missing.
@@ -24,15 +26,25 @@ func (s *Switch) Check(ctx context.Context, name string) error {
 	return s.readiness(one, name)
 }
 
+// usable returns the row of a port. It fails if there is none, or if the switch cannot use its link.
+func (o *session) usable(name string) (*vswitch.Interface, error) {
+	row, err := o.iface(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case row == nil:
+		return nil, fmt.Errorf("the switch has no port %s", name)
+	case row.Error != nil:
+		return nil, fmt.Errorf("the switch cannot use link %s: %s", name, *row.Error)
+	}
+	return row, nil
+}
+
 func (s *Switch) readiness(one *session, name string) error {
-	row, err := one.iface(name)
+	row, err := one.usable(name)
 	switch {
 	case err != nil:
 		return err
-	case row == nil:
-		return fmt.Errorf("the switch has no port %s", name)
-	case row.Error != nil:
-		return fmt.Errorf("the switch cannot use link %s: %s", name, *row.Error)
 	case s.cfg.Controller == OVN && row.ExternalIDs[keyInstalled] == "true":
 		return nil
 	case s.cfg.Controller == OpenDaylight && row.Ofport != nil && *row.Ofport > 0 && row.LinkState != nil && *row.LinkState == "up":

@@ -15,6 +15,9 @@ const root = ""
 // ownPorts is the name for changes of the node's own ports. No port has this name.
 const ownPorts = "/"
 
+// nics is the name for changes of NICs in bridges. No port has this name.
+const nics = "//"
+
 // notify wakes the goroutines that wait for a row.
 func (s *Switch) notify(row model.Model) {
 	switch row := row.(type) {
@@ -22,6 +25,9 @@ func (s *Switch) notify(row model.Model) {
 		s.rows.notify(row.Name)
 		if isNode(row) {
 			s.rows.notify(ownPorts)
+		}
+		if isNIC(row) {
+			s.rows.notify(nics)
 		}
 	case *vswitch.OpenvSwitch, *vswitch.Manager, *vswitch.Controller, *vswitch.Bridge:
 		s.rows.notify(root)

@@ -191,7 +191,7 @@ func (s *Switch) Userspace(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return b.DatapathType == "netdev", nil
+	return b.DatapathType == userspaceType, nil
 }
 
 // NullNAT reports whether the datapath announces to OVN that it supports NAT that changes no
