@@ -95,6 +95,11 @@ var rules = map[string]rule{
 	"cni/ovs":                     {[]string{"cni/ovs/vswitch"}, []string{"github.com/ovn-kubernetes/libovsdb"}, "a part of the agent; knows neither links nor network namespaces of pods"},
 	"cni/ovs/vswitch":             {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
 	"cni/durable":                 {nil, nil, "writes files of the agent; does not know their contents"},
+	"cni/nic": {
+		[]string{"cni/durable", "cni/links", "cni/ovs"},
+		[]string{"github.com/google/nftables", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
+		"moves NICs of the node; knows neither the bridge nor OVN",
+	},
 	"cni/uplink":                  {[]string{"cni/durable"}, nil, "a part of the agent; knows only the YANG modules of the bridge"},
 	"cni/nodeports": {
 		[]string{"cni/links"},

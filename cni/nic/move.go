@@ -1,0 +1,109 @@
+package nic
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
+)
+
+// read reads the state of a NIC and its bridge.
+func (m *Mover) read(ctx context.Context, nic, bridge string) (s state, err error) {
+	if s.record, err = m.recorded(nic); err != nil {
+		return s, err
+	}
+	if s.bridges, err = m.cfg.Switch.Bridges(ctx); err != nil {
+		return s, err
+	}
+	settings, err := m.cfg.Switch.Settings(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.mappings = settings["ovn-bridge-mappings"]
+	if is, exists := s.bridges[bridge]; exists {
+		s.userspace = is.Userspace
+	} else if s.userspace, err = m.cfg.Switch.UserspaceByDefault(ctx); err != nil {
+		return s, err
+	}
+	ignored, err := ignoredNICs(m.cfg.Netns)
+	if err != nil {
+		return s, err
+	}
+	s.ignored = slices.Contains(ignored, nic)
+	err = at(m.cfg.Netns, func(k kernel) (err error) {
+		if s.nic, err = k.look(nic); err != nil {
+			return err
+		}
+		s.bridge, err = k.look(bridge)
+		return err
+	})
+	if r := s.record; err == nil && r != nil && r.sameBoot && (r.Link == 0 || r.Link != s.bridge.index) {
+		s.lost = r.live(time.Now())
+	}
+	return s, err
+}
+
+// take takes a step. s is the state before the first step.
+func (m *Mover) take(ctx context.Context, s state, step Step) error {
+	nic, bridge := s.nic.name, s.bridge.name
+	switch step.action {
+	case begin:
+		return m.write(record{NIC: nic, Bridge: bridge, Leaving: step.leaving, Objects: slices.Concat(s.nic.objects, s.bridge.objects, s.lost)})
+	case addBridge:
+		return m.cfg.Switch.AddNICBridge(ctx, bridge, nic, s.nic.mac, s.userspace)
+	case addPort:
+		return m.cfg.Switch.AddNIC(ctx, bridge, nic)
+	case removeBridge:
+		return m.cfg.Switch.DeleteNICBridge(ctx, bridge, nic)
+	case setLink:
+		return m.configure(s)
+	case ignore:
+		return setIgnored(m.cfg.Netns, nic, true)
+	case heed:
+		return setIgnored(m.cfg.Netns, nic, false)
+	case forget:
+		return m.forget(nic)
+	}
+	return at(m.cfg.Netns, func(k kernel) error { return m.change(k, s, step) })
+}
+
+// configure gives the bridge's link the settings of the NIC.
+func (m *Mover) configure(s state) error {
+	if err := copySettings(m.cfg.Netns, m.cfg.Settings, s.nic.name, s.bridge.name); err != nil {
+		return err
+	}
+	if !s.userspace {
+		return nil
+	}
+	return links.SoftwareChecksums(m.cfg.Netns, s.bridge.name)
+}
+
+// change takes a step that changes a link.
+func (m *Mover) change(k kernel, s state, step Step) error {
+	found, err := k.LinkByName(step.link)
+	if err != nil && step.link == s.bridge.name {
+		err = fmt.Errorf("%w: check that ovs-vswitchd runs, which creates it", err)
+	}
+	if err != nil {
+		return fmt.Errorf("find link %s: %w", step.link, err)
+	}
+	on := link{name: step.link, index: found.Attrs().Index}
+	switch step.action {
+	case setUp:
+		return k.LinkSetUp(found)
+	case setMTU:
+		return k.LinkSetMTU(found, s.nic.mtu)
+	case putObject:
+		return k.put(step.object, on)
+	case removeObject:
+		return k.remove(step.object, on)
+	case settle:
+		if on.objects, err = k.objects(on); err != nil {
+			return err
+		}
+		return m.write(record{NIC: s.nic.name, Bridge: on.name, Link: on.index, Objects: on.objects})
+	}
+	return fmt.Errorf("unknown action %q", step.action)
+}

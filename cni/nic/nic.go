@@ -1,0 +1,241 @@
+// Package nic lets a NIC of a node join a bridge of Open vSwitch, and leave it. The addresses,
+// routes and permanent neighbours of the NIC move to the bridge's own link and back, and open
+// connections continue.
+//
+// A move is a list of steps. They are computed from what the kernel, the switch and a record on
+// disk have, and each step may be repeated. The record is durable before the first step: it says
+// which NIC belongs to which bridge, and what moves. So an interrupted move is finished by computing the
+// steps again, wherever it was interrupted.
+//
+// The package knows neither OVN nor the bridge of coe-bridge.
+package nic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/vishvananda/netns"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+)
+
+// prefix begins the name of a NIC's bridge.
+const prefix = "br"
+
+// BridgeOf returns the name of the bridge of a NIC.
+func BridgeOf(nic string) string { return prefix + nic }
+
+// Config configures a Mover.
+type Config struct {
+	Switch *ovs.Switch // run by the caller
+	// Netns is the node's network namespace.
+	Netns netns.NsHandle
+	// Dir has the records of NICs that have joined a bridge.
+	Dir string
+	// Settings is where the network settings of the node are; empty means the default.
+	Settings links.Settings
+	// Boot is a file that has another content after each boot. Default
+	// /proc/sys/kernel/random/boot_id.
+	Boot string
+	Log  *slog.Logger
+}
+
+// Mover moves NICs. Several processes may move NICs at the same time.
+type Mover struct {
+	cfg Config
+	log *slog.Logger
+	// done is called after each step, for tests.
+	done func(Step) error
+}
+
+// New returns a Mover.
+func New(cfg Config) *Mover {
+	if cfg.Boot == "" {
+		cfg.Boot = "/proc/sys/kernel/random/boot_id"
+	}
+	return &Mover{cfg: cfg, log: cfg.Log, done: func(Step) error { return nil }}
+}
+
+// moveTimeout bounds a move.
+const moveTimeout = 20 * time.Second
+
+// Join lets a NIC join its bridge, which it creates, and returns the steps. If the NIC has joined
+// already, Join moves what was added to it since then. With dry it returns the steps and changes nothing.
+//
+// If a step of a first Join fails, the NIC leaves the bridge again.
+func (m *Mover) Join(ctx context.Context, nic string, dry bool) ([]Step, error) {
+	steps, err := m.move(ctx, nic, BridgeOf(nic), dry, join)
+	if err != nil {
+		return nil, fmt.Errorf("let NIC %s join bridge %s: %w", nic, BridgeOf(nic), err)
+	}
+	return steps, nil
+}
+
+// Leave lets the NIC of a bridge leave it, removes the bridge, and returns the steps. It is not an
+// error if there is no such bridge, as long as the node has the NIC.
+func (m *Mover) Leave(ctx context.Context, bridge string, dry bool) ([]Step, error) {
+	nic, err := m.nicOf(ctx, bridge)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := m.move(ctx, nic, bridge, dry, leave)
+	if err != nil {
+		return nil, fmt.Errorf("let NIC %s leave bridge %s: %w", nic, bridge, err)
+	}
+	return steps, nil
+}
+
+// direction is join or leave.
+type direction struct {
+	check func(state) error
+	steps func(state) []Step
+	undo  bool // a first move whose step fails is undone
+}
+
+var (
+	join   = direction{checkJoin, joinSteps, true}
+	resume = direction{checkJoin, resumeSteps, false}
+	leave  = direction{checkLeave, leaveSteps, false}
+)
+
+func (m *Mover) move(ctx context.Context, nic, bridge string, dry bool, d direction) ([]Step, error) {
+	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	if !dry {
+		unlock, err := m.lock()
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+	}
+	s, err := m.read(ctx, nic, bridge)
+	if err == nil {
+		err = d.check(s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	steps := d.steps(s)
+	if dry {
+		return steps, nil
+	}
+	if err := m.run(ctx, s, steps); err != nil {
+		if d.undo && s.record == nil {
+			err = errors.Join(err, m.rollBack(ctx, nic, bridge))
+		}
+		return nil, err
+	}
+	return steps, nil
+}
+
+// rollBack undoes a failed first Join.
+func (m *Mover) rollBack(ctx context.Context, nic, bridge string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), moveTimeout)
+	defer cancel()
+	s, err := m.read(ctx, nic, bridge)
+	if err == nil && s.record != nil {
+		err = m.run(ctx, s, leaveSteps(s))
+	}
+	if err != nil {
+		return fmt.Errorf("undo this: %w; coe-bridge gateway bridge-to-nics %s tries again", err, bridge)
+	}
+	return nil
+}
+
+// run takes steps.
+func (m *Mover) run(ctx context.Context, s state, steps []Step) error {
+	for _, step := range steps {
+		err := ctx.Err()
+		if err == nil {
+			err = m.take(ctx, s, step)
+		}
+		if err == nil {
+			err = m.done(step)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", step, err)
+		}
+		m.log.Debug("moved a NIC by a step", "nic", s.nic.name, "bridge", s.bridge.name, "step", step.String())
+	}
+	return nil
+}
+
+// Settle finishes interrupted moves, and moves what was added to NICs since they joined their bridge. It
+// returns the steps that it has taken.
+func (m *Mover) Settle(ctx context.Context) (taken []Step, err error) {
+	err = m.each(func(r *record) error {
+		steps, err := m.settle(ctx, r, false)
+		taken = append(taken, steps...)
+		return err
+	})
+	return taken, err
+}
+
+func (m *Mover) settle(ctx context.Context, r *record, dry bool) ([]Step, error) {
+	d := resume
+	if r.Leaving {
+		d = leave
+	}
+	steps, err := m.move(ctx, r.NIC, r.Bridge, dry, d)
+	if err != nil {
+		return nil, fmt.Errorf("NIC %s of bridge %s: %w", r.NIC, r.Bridge, err)
+	}
+	return steps, nil
+}
+
+// Joined is a NIC that has joined a bridge.
+type Joined struct {
+	NIC, Bridge string
+	Pending     []Step // the steps that Settle would take
+}
+
+// Joined returns the NICs that have joined a bridge.
+func (m *Mover) Joined(ctx context.Context) (all []Joined, err error) {
+	err = m.each(func(r *record) error {
+		pending, err := m.settle(ctx, r, true)
+		all = append(all, Joined{r.NIC, r.Bridge, pending})
+		return err
+	})
+	return all, err
+}
+
+// Cleanup lets all NICs leave their bridges.
+func (m *Mover) Cleanup(ctx context.Context) error {
+	return m.each(func(r *record) error {
+		_, err := m.Leave(ctx, r.Bridge, false)
+		return err
+	})
+}
+
+// each calls f for each record. An error of one record does not stop the others.
+func (m *Mover) each(f func(*record) error) error {
+	records, err := m.records()
+	for _, r := range records {
+		err = errors.Join(err, f(r))
+	}
+	return err
+}
+
+// nicOf returns the NIC of a bridge.
+func (m *Mover) nicOf(ctx context.Context, bridge string) (string, error) {
+	records, err := m.records()
+	for _, r := range records {
+		if r.Bridge == bridge {
+			return r.NIC, nil
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	bridges, err := m.cfg.Switch.Bridges(ctx)
+	if err != nil {
+		return "", err
+	}
+	return nicOf(bridge, bridges)
+}

@@ -1,0 +1,265 @@
+package nic
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+)
+
+// Step is a step of a move. It may be repeated.
+type Step struct {
+	action action
+	link   string // the link that it changes
+	object Object // of putObject and removeObject
+	detail string // for people
+	// leaving is the direction of begin.
+	leaving bool
+}
+
+type action string
+
+// The actions. The first and the last of a move write the record.
+const (
+	begin        action = "record"
+	addBridge    action = "add bridge"
+	setLink      action = "configure"
+	setUp        action = "set up"
+	addPort      action = "add port"
+	setMTU       action = "set MTU of"
+	putObject    action = "add"
+	removeObject action = "remove"
+	ignore       action = "ignore packets of"
+	heed         action = "process packets of"
+	removeBridge action = "remove bridge"
+	settle       action = "record the state of"
+	forget       action = "remove the record of"
+)
+
+func (s Step) String() string {
+	switch s.action {
+	case putObject:
+		return fmt.Sprintf("%s %s to %s", s.action, s.object, s.link)
+	case removeObject:
+		return fmt.Sprintf("%s %s from %s", s.action, s.object, s.link)
+	}
+	return strings.TrimRight(fmt.Sprintf("%s %s %s", s.action, s.link, s.detail), " ")
+}
+
+// state is what the kernel, the switch and the disk know about a NIC and its bridge.
+type state struct {
+	nic, bridge link
+	bridges     map[string]ovs.Bridge
+	mappings    string // of OVN, from its networks to bridges
+	userspace   bool   // the datapath of the bridge
+	ignored     bool   // the kernel ignores packets of the NIC
+	record      *record
+	lost        []Object // what the bridge's link has lost with its removal, at this boot
+}
+
+// made reports whether the bridge exists and is the NIC's.
+func (s state) made() bool {
+	is, exists := s.bridges[s.bridge.name]
+	return exists && is.NIC == s.nic.name
+}
+
+// on returns the bridge that has the NIC as a port; empty if there is none.
+func (s state) on() string {
+	for name, b := range s.bridges {
+		if slices.Contains(b.Ports, s.nic.name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// fresh reports whether the bridge's link has not been configured yet.
+func (s state) fresh() bool {
+	return s.bridge.index == 0 || s.record == nil || s.record.Link != s.bridge.index || !s.record.sameBoot
+}
+
+// moving returns the objects that move to a link. Objects that nobody has any more come from the record.
+func (s state) moving(from link) []Object {
+	if len(s.lost) > 0 && !s.nic.global() && !s.bridge.global() {
+		return append(slices.Clone(from.objects), s.lost...)
+	}
+	return from.objects
+}
+
+// checkJoin returns the reason that the NIC cannot join the bridge.
+func checkJoin(s state) error {
+	if err := s.checkNIC(); err != nil {
+		return err
+	}
+	is, exists := s.bridges[s.bridge.name]
+	switch on := s.on(); {
+	case on != "" && on != s.bridge.name:
+		return fmt.Errorf("NIC %s is a port of bridge %s: remove it there first", s.nic.name, on)
+	case exists && is.NIC != s.nic.name:
+		return fmt.Errorf("the switch has a bridge %s that coe-bridge has not created: move its addresses back and remove it, then try again", s.bridge.name)
+	case exists && s.bridge.index == 0:
+		return fmt.Errorf("the node has no link of bridge %s: check that ovs-vswitchd runs, which creates it", s.bridge.name)
+	case !exists && s.bridge.index != 0 && s.record == nil:
+		return fmt.Errorf("the node has a link %s, which is not a bridge of the switch: remove or rename it", s.bridge.name)
+	}
+	for _, o := range s.nic.objects {
+		if _, err := o.on(s.bridge); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkNIC returns the reason that the NIC cannot be a port of a bridge.
+func (s state) checkNIC() error {
+	n := s.nic
+	_, isBridge := s.bridges[n.name]
+	switch {
+	case n.index == 0:
+		return errors.New("the node has no such link")
+	case isBridge:
+		return fmt.Errorf("%s is a bridge of the switch, not a NIC", n.name)
+	case !n.ethernet:
+		return fmt.Errorf("%s is not an Ethernet link", n.name)
+	case n.wireless:
+		return fmt.Errorf("%s is wireless: an access point accepts only the MAC address of the NIC, so a bridge does not work", n.name)
+	case n.master != "":
+		return fmt.Errorf("%s belongs to %s: name that link if it has the addresses, or take %s out of it", n.name, n.master, n.name)
+	case len(n.users) > 0:
+		return fmt.Errorf("%s uses %s, and cannot use a port of a bridge: remove it first", strings.Join(n.users, ", "), n.name)
+	case !n.up:
+		return fmt.Errorf("%s is down: set it up (ip link set %s up)", n.name, n.name)
+	case len(s.bridge.name) >= unix.IFNAMSIZ:
+		return fmt.Errorf("the name of its bridge, %s, is longer than the kernel's limit of %d characters: rename the NIC", s.bridge.name, unix.IFNAMSIZ-1)
+	}
+	return nil
+}
+
+// joinSteps returns the steps that let the NIC join the bridge; none if it has joined.
+//
+// The bridge gets the addresses first, so both links have them for a moment. Then the NIC becomes a
+// port: from now on packets arrive at the bridge. Then the routes move, and last the addresses leave the
+// NIC. A route is added before its former one is removed.
+func joinSteps(s state) []Step {
+	objects := s.moving(s.nic)
+	nic, bridge := s.nic.name, s.bridge.name
+	var steps []Step
+	add := func(is bool, a action, link, detail string) {
+		if is {
+			steps = append(steps, Step{action: a, link: link, detail: detail})
+		}
+	}
+	add(!s.made(), addBridge, bridge, "with MAC address "+s.nic.mac)
+	add(s.fresh(), setLink, bridge, "as "+nic)
+	put, rest := split(objects, bridge)
+	steps = append(steps, put...)
+	add(!s.bridge.up, setUp, bridge, "")
+	add(s.on() != bridge, addPort, nic, "to bridge "+bridge)
+	add(s.bridge.mtu != s.nic.mtu, setMTU, bridge, fmt.Sprintf("to %d", s.nic.mtu))
+	steps = append(append(steps, rest...), removals(s.nic.objects, nic)...)
+	add(s.userspace && !s.ignored, ignore, nic, "which the userspace datapath reads")
+	if len(steps) == 0 && s.record != nil && !s.record.Leaving && !s.fresh() {
+		return nil
+	}
+	steps = slices.Insert(steps, 0, Step{action: begin, link: nic, detail: "joins bridge " + bridge})
+	return append(steps, Step{action: settle, link: bridge})
+}
+
+// resumeSteps is joinSteps for a NIC that has joined at an earlier time. After a boot it waits until the
+// network manager has put addresses on the NIC: until then the NIC works without the bridge.
+func resumeSteps(s state) []Step {
+	if s.record != nil && !s.record.sameBoot && s.record.global() && !s.nic.global() && !s.bridge.global() {
+		return nil
+	}
+	return joinSteps(s)
+}
+
+// split returns the steps that put objects on a link: first addresses, then what needs a link that
+// works.
+func split(objects []Object, link string) (addresses, rest []Step) {
+	for _, o := range objects {
+		step := Step{action: putObject, link: link, object: o}
+		if o.Kind == Address {
+			addresses = append(addresses, step)
+		} else {
+			rest = append(rest, step)
+		}
+	}
+	return addresses, rest
+}
+
+// removals returns the steps that remove objects from a link, in the reverse order.
+func removals(objects []Object, link string) (steps []Step) {
+	for _, o := range slices.Backward(objects) {
+		if !o.replaces() {
+			steps = append(steps, Step{action: removeObject, link: link, object: o})
+		}
+	}
+	return steps
+}
+
+// nicOf returns the NIC that a bridge was created for.
+func nicOf(bridge string, bridges map[string]ovs.Bridge) (string, error) {
+	is, exists := bridges[bridge]
+	nic, named := strings.CutPrefix(bridge, prefix)
+	switch {
+	case exists && is.NIC == "":
+		return "", fmt.Errorf("bridge %s was not created by coe-bridge gateway nics-to-bridge", bridge)
+	case exists:
+		return is.NIC, nil
+	case !named || nic == "":
+		return "", fmt.Errorf("the switch has no bridge %s", bridge)
+	}
+	return nic, nil // it has left the bridge, if the node has it
+}
+
+// checkLeave returns the reason that the NIC cannot leave the bridge.
+func checkLeave(s state) error {
+	if s.nic.index == 0 {
+		return fmt.Errorf("the node has no link %s", s.nic.name)
+	}
+	is, exists := s.bridges[s.bridge.name]
+	if !exists {
+		return nil
+	}
+	if is.NIC != s.nic.name {
+		return fmt.Errorf("bridge %s was not created by coe-bridge gateway nics-to-bridge", s.bridge.name)
+	}
+	for mapping := range strings.SplitSeq(s.mappings, ",") {
+		if network, bridge, _ := strings.Cut(mapping, ":"); bridge == s.bridge.name {
+			return fmt.Errorf("OVN's network %s uses bridge %s (ovn-bridge-mappings): remove this mapping first", network, s.bridge.name)
+		}
+	}
+	for _, port := range is.Ports {
+		if port != s.nic.name && port != s.bridge.name {
+			return fmt.Errorf("bridge %s has other ports, %s among them: remove them first", s.bridge.name, port)
+		}
+	}
+	return nil
+}
+
+// leaveSteps returns the steps that let the NIC leave the bridge; none if it has left. The NIC gets
+// addresses and routes before the bridge is removed, which removes them there.
+func leaveSteps(s state) []Step {
+	if !s.made() && s.record == nil {
+		return nil
+	}
+	nic, bridge := s.nic.name, s.bridge.name
+	steps := []Step{{action: begin, link: nic, detail: "leaves bridge " + bridge, leaving: true}}
+	if !s.nic.up {
+		steps = append(steps, Step{action: setUp, link: nic})
+	}
+	put, rest := split(s.moving(s.bridge), nic)
+	steps = slices.Concat(steps, put, rest)
+	if s.ignored {
+		steps = append(steps, Step{action: heed, link: nic})
+	}
+	if s.made() {
+		steps = append(steps, Step{action: removeBridge, link: bridge})
+	}
+	return append(steps, Step{action: forget, link: nic})
+}
