@@ -66,7 +66,7 @@ environment, and the environment overrides the file.`,
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		return flags.ApplySettings(cmd, file)
 	}
-	root.AddCommand(serve.New(version), node.NewAgent(version), node.NewDoctor(), plan.New(), plan.NewConvert(), policy.New(), connectivity.New())
+	root.AddCommand(serve.New(version), node.NewAgent(version), node.NewDoctor(), node.NewGateway(), plan.New(), plan.NewConvert(), policy.New(), connectivity.New())
 	root.AddCommand(remote.Commands()...)
 	root.AddCommand(passwd.New(), newCompletion(), newVersion())
 	root.CompletionOptions.DisableDefaultCmd = true

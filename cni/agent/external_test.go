@@ -1,12 +1,16 @@
 package agent_test
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 )
 
 // TestWithoutKubernetes attaches containers for a caller without Kubernetes. The agent creates
@@ -62,6 +66,7 @@ func TestCleanup(t *testing.T) {
 	front, bare := w.pod("host1", 1, "web", "front"), w.sandbox("host1", "", "", "", "bare")
 	front.mustAdd()
 	bare.mustAdd()
+	nicLeft := w.testNICToBridge(host)
 	cleanup := append(slices.Clone(host.argv), "--cleanup")
 	_, err := w.lab.Exec(t.Context(), "host1", cleanup...)
 	require.ErrorContains(t, err, "another agent is listening")
@@ -72,10 +77,52 @@ func TestCleanup(t *testing.T) {
 	require.NoError(t, w.left("host1", host.dir).is(0))
 	require.NoDirExists(t, host.dir)
 	require.NoFileExists(t, host.socket)
+	nicLeft()
 	_, pods := w.get("pod:coe")
 	require.NotContains(t, pods, "bare")
 	_, err = w.lab.Exec(t.Context(), "host1", cleanup...)
 	require.NoError(t, err, "again")
+}
+
+// testNICToBridge lets a NIC join its bridge by the command, and the agent repair that. left checks that the NIC
+// has left.
+func (w *world) testNICToBridge(host *agentProcess) (left func()) {
+	t := w.t
+	on := func(args ...string) string {
+		t.Helper()
+		out, err := w.lab.Exec(t.Context(), "host1", args...)
+		require.NoError(t, err)
+		return out
+	}
+	on("ip", "link", "add", "nic0", "type", "veth", "peer", "name", "nic0-peer")
+	on("ip", "link", "set", "nic0-peer", "up")
+	on("ip", "link", "set", "nic0", "up")
+	on("ip", "address", "add", "10.9.0.1/24", "dev", "nic0")
+	gateway := []string{bridgetest.Program(t), "gateway", "nics-to-bridge", "nic0", "--ovs-db", w.lab.Host("host1").OVSDB.Remote, "--state-dir", host.dir}
+	planned := on(append(gateway, "--dry-run")...)
+	require.Contains(t, planned, "nic0: would be moved\n  record nic0 joins bridge brnic0\n  add bridge brnic0 with MAC address ")
+	require.Contains(t, planned, "\n  add address 10.9.0.1/24 to brnic0\n")
+	moved := on(gateway...)
+	require.Equal(t, strings.Replace(planned, "would be moved", "moved", 1), moved)
+	require.Equal(t, "nic0: nothing to do\n", on(gateway...))
+	_, err := w.lab.Exec(t.Context(), "host1", append(gateway, "eth9")...)
+	require.ErrorContains(t, err, "let NIC eth9 join bridge breth9: the node has no such link")
+
+	on("ip", "address", "add", "10.9.1.1/24", "dev", "nic0") // as a network manager would
+	await(t, "the agent moves the address", func() error {
+		if !strings.Contains(on("ip", "address", "show", "dev", "brnic0"), "10.9.1.1/24") {
+			return errors.New("it is not on the bridge")
+		}
+		return nil
+	})
+	return func() {
+		t.Helper()
+		addresses := on("ip", "address", "show", "dev", "nic0")
+		require.Contains(t, addresses, "10.9.0.1/24")
+		require.Contains(t, addresses, "10.9.1.1/24")
+		require.NotContains(t, on("ip", "link"), "brnic0")
+		require.NotContains(t, on("nft", "list", "tables"), "coe-bridge-nics")
+	}
 }
 
 func (w *world) testAskedFor(a, taken *sandbox) {

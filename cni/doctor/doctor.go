@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/nic"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
@@ -45,6 +46,8 @@ type Finding struct {
 type Config struct {
 	Switch *ovs.Switch
 	Uplink *uplink.Uplink
+	// NICs knows the NICs of the node that have joined a bridge.
+	NICs *nic.Mover
 	// Anonymous is true if the agent has no credentials.
 	Anonymous bool
 	// Bridges are the URLs of the bridge's replicas.
@@ -119,6 +122,7 @@ func (c *Config) checks() []check {
 		{"Open vSwitch", c.database},
 		{"ovs-vswitchd", c.vswitchd},
 		{"datapath", c.datapath},
+		{"NICs in bridges", c.nics},
 	}
 	if c.OVN {
 		checks = append(checks, check{"ovn-controller", c.controller}, check{"southbound database", c.southbound}, check{"tunnels", c.tunnels}, check{"mtu", c.mtu})

@@ -29,6 +29,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/agent"
 	"github.com/coe-bridge/coe-bridge/cni/call"
 	"github.com/coe-bridge/coe-bridge/cni/doctor"
+	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/nic"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
@@ -124,8 +126,9 @@ func (n *node) startAgent() {
 
 // config returns a configuration without findings.
 func (n *node) config() doctor.Config {
+	s := n.vswitch(n.host.OVSDB.Remote)
 	return doctor.Config{
-		Switch: n.vswitch(n.host.OVSDB.Remote), Uplink: n.uplink(n.bridge.URL()), Bridges: []string{n.bridge.URL()}, OVN: true, Node: n.ns,
+		Switch: s, NICs: nic.New(nic.Config{Switch: s, Netns: n.ns, Dir: n.path("nics"), Log: n.quiet}), Uplink: n.uplink(n.bridge.URL()), Bridges: []string{n.bridge.URL()}, OVN: true, Node: n.ns,
 		Socket: n.path("cni.sock"), StateDir: n.path("state"), OVSRunDir: n.host.Dir, OVNRunDir: n.host.Dir,
 		CNIBinDir: n.path("bin"), CNIConfDir: n.path("net.d"), Timeout: patience,
 	}
@@ -181,7 +184,7 @@ func TestExamine(t *testing.T) {
 	n := newNode(t)
 	n.well()
 	for name, f := range map[string]func(*node){
-		"switch": brokenSwitch, "datapath": brokenDatapath, "null NAT": brokenNullNAT, "controller": brokenController, "cleartext": brokenSouthbound, "managers": openManagers, "tunnels": brokenTunnels, "mtu": brokenMTU,
+		"switch": brokenSwitch, "datapath": brokenDatapath, "null NAT": brokenNullNAT, "NIC": brokenNIC, "controller": brokenController, "cleartext": brokenSouthbound, "managers": openManagers, "tunnels": brokenTunnels, "mtu": brokenMTU,
 		"OpenDaylight": brokenOpenDaylight,
 		"bridge":       brokenBridge, "clock": brokenClock, "agent": brokenAgent, "plugin": brokenPlugin, "list": brokenList,
 	} {
@@ -262,6 +265,32 @@ func brokenNullNAT(n *node) {
 	datapath := all[slices.IndexFunc(all, func(f doctor.Finding) bool { return f.Check == "datapath" })]
 	require.Equal(n.t, doctor.OK, datapath.Level)
 	require.Equal(n.t, len(want) > 0, strings.Contains(datapath.Found, "revalidator/purge"))
+}
+
+func brokenNIC(n *node) {
+	const name = "NICs in bridges"
+	dir := n.path("nics")
+	require.NoError(n.t, os.Mkdir(dir, 0o700))
+	record := func(nic, text string) {
+		require.NoError(n.t, os.WriteFile(filepath.Join(dir, nic+".json"), []byte(text), 0o600))
+	}
+	record("gone", `{"nic":"gone","bridge":"brgone"}`)
+	found := n.find(n.config(), levels{name: doctor.Failed})
+	require.Contains(n.t, found[name].Found, "NIC gone of bridge brgone: the node has no such link")
+	record("gone", "{")
+	found = n.find(n.config(), levels{name: doctor.Failed})
+	require.Contains(n.t, found[name].Found, "read the record of NIC gone")
+	require.NoError(n.t, os.Remove(filepath.Join(dir, "gone.json")))
+
+	require.NoError(n.t, links.At(n.ns, func(h *netlink.Handle) error {
+		link := netlink.NewVeth(netlink.LinkAttrs{Name: "eth7", Flags: net.FlagUp})
+		link.PeerName = "eth7-peer"
+		return h.LinkAdd(link)
+	}))
+	record("eth7", `{"nic":"eth7","bridge":"breth7"}`)
+	found = n.find(n.config(), levels{name: doctor.Warning})
+	require.Contains(n.t, found[name].Found, "a move of eth7 in breth7 is not finished: record eth7 joins bridge breth7")
+	require.NoError(n.t, os.RemoveAll(dir))
 }
 
 // datapath is the row of the userspace datapath.

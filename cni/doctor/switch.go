@@ -98,6 +98,29 @@ func (c *Config) datapath(ctx context.Context) (string, error) {
 	return "kernel", nil
 }
 
+// nics checks that the NICs that have joined a bridge are in it, with their addresses on the bridge.
+func (c *Config) nics(ctx context.Context) (string, error) {
+	joined, err := c.NICs.Joined(ctx)
+	if err != nil {
+		if _, err := c.Switch.Settings(ctx); err != nil {
+			return "", unknown(errNoSwitch)
+		}
+		return "", failed(err, "see docs/gateways.md")
+	}
+	names := make([]string, len(joined))
+	for i, one := range joined {
+		names[i] = one.NIC + " in " + one.Bridge
+		if len(one.Pending) > 0 {
+			return "", warning(fmt.Errorf("a move of %s is not finished: %s", names[i], one.Pending[0]),
+				"start the agent, which finishes it, or run coe-bridge gateway nics-to-bridge "+one.NIC)
+		}
+	}
+	if len(names) == 0 {
+		return "none", nil
+	}
+	return strings.Join(names, ", "), nil
+}
+
 // faultyUserspace is the Open vSwitch release with two faults of the userspace datapath. NAT that
 // changes no address can crash ovs-vswitchd. A datapath flow can stay while packets use it, although the
 // tables have changed.

@@ -100,7 +100,7 @@ var rules = map[string]rule{
 		[]string{"github.com/google/nftables", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
 		"moves NICs of the node; knows neither the bridge nor OVN",
 	},
-	"cni/uplink":                  {[]string{"cni/durable"}, nil, "a part of the agent; knows only the YANG modules of the bridge"},
+	"cni/uplink": {[]string{"cni/durable"}, nil, "a part of the agent; knows only the YANG modules of the bridge"},
 	"cni/nodeports": {
 		[]string{"cni/links"},
 		[]string{"github.com/google/nftables", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
@@ -126,7 +126,7 @@ var rules = map[string]rule{
 		"a process of its own on each node: knows the bridge only through cni/uplink",
 	},
 	"cni/doctor": {
-		[]string{"cni/agent", "cni/call", "cni/links", "cni/ovs", "cni/uplink"},
+		[]string{"cni/agent", "cni/call", "cni/links", "cni/nic", "cni/ovs", "cni/uplink"},
 		[]string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
 		"looks at what the agent needs, by the agent's own seams",
 	},
@@ -254,7 +254,7 @@ var rules = map[string]rule{
 	"cmd/coe-bridge/node": {
 		[]string{
 			"cmd/coe-bridge/flags", "cmd/coe-bridge/output", "cmd/footprint", "cni/agent", "cni/call", "cni/doctor", "cni/install", "cni/links",
-			"cni/node", "cni/ovs", "cni/uplink", "files",
+			"cni/nic", "cni/node", "cni/ovs", "cni/uplink", "files",
 		},
 		[]string{
 			"github.com/prometheus/client_golang", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vishvananda/netns",

@@ -1,4 +1,4 @@
-// Package node has the commands that run on a node: agent and doctor.
+// Package node has the commands that run on a node: agent, doctor and gateway.
 package node
 
 import (
@@ -21,6 +21,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
 	"github.com/coe-bridge/coe-bridge/cni/agent"
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/nic"
 	"github.com/coe-bridge/coe-bridge/cni/node"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
@@ -112,6 +113,7 @@ type agentParts struct {
 	ovs      *ovs.Switch
 	agent    *agent.Agent
 	own      *node.Node
+	nics     *nic.Mover
 	managed  ovs.Management
 	files    *files.Follower
 	registry *prometheus.Registry
@@ -149,6 +151,7 @@ func (f *agentFlags) parts(log *slog.Logger) (p agentParts, err error) {
 	p.own = node.New(node.Config{
 		Switch: p.ovs, Uplink: p.uplink, Netns: p.node, Settings: links.Settings(f.settings), MTU: p.agent.MTU, Disabled: f.backend == ovs.OpenDaylight, Log: log, Registry: p.registry,
 	})
+	p.nics = f.mover(p.ovs, p.node, log)
 	return p, nil
 }
 

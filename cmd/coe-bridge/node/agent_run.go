@@ -61,6 +61,7 @@ func (f *agentFlags) serve(ctx context.Context, p agentParts, log *slog.Logger) 
 	running.Go(func() { p.uplink.Run(needed) })
 	running.Go(func() { p.agent.Run(needed) })
 	running.Go(func() { p.own.Run(needed) })
+	running.Go(func() { p.nics.Run(needed) })
 	if f.cni.install {
 		running.Go(func() { installed.Run(ctx) })
 	}
@@ -115,7 +116,7 @@ func (f *agentFlags) cleanUp(ctx context.Context, p agentParts, log *slog.Logger
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() { p.ovs.Run(ctx) })
-	if err := errors.Join(p.agent.Cleanup(ctx), p.own.Cleanup(ctx)); err != nil {
+	if err := errors.Join(p.agent.Cleanup(ctx), p.own.Cleanup(ctx), p.nics.Cleanup(ctx)); err != nil {
 		return err
 	}
 	if _, err := p.ovs.Manage(ctx, ovs.Management{}); err != nil { // last: OpenDaylight must see the ports go

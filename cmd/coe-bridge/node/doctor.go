@@ -80,7 +80,7 @@ func (f *doctorFlags) run(ctx context.Context, stdout io.Writer) error {
 	}
 	defer func() { _ = node.Close() }()
 	findings := doctor.Examine(ctx, doctor.Config{
-		Switch: s, Uplink: up, Anonymous: f.user == "" && f.tokenFile == "" && f.tls.Cert.Path == "", Bridges: f.bridges, OVN: f.backend == ovs.OVN, Node: node, Settings: links.Settings(f.settings),
+		Switch: s, Uplink: up, NICs: f.mover(s, node, quiet), Anonymous: f.user == "" && f.tokenFile == "" && f.tls.Cert.Path == "", Bridges: f.bridges, OVN: f.backend == ovs.OVN, Node: node, Settings: links.Settings(f.settings),
 		Socket: f.socket, StateDir: f.stateDir, OVSRunDir: f.ovsRunDir, OVNRunDir: f.ovnRunDir,
 		CNIBinDir: f.cniBinDir, CNIConfDir: f.cniConfDir, Timeout: f.timeout,
 	})

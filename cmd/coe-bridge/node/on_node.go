@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
 	"github.com/coe-bridge/coe-bridge/cni/call"
@@ -23,11 +25,24 @@ type onNode struct {
 	node                          string
 	user, passwordFile, tokenFile string
 	tls                           flags.TLS
-	socket, stateDir              string
-	ovsDB, ovsBridge              string
-	settings                      string
-	backend                       ovs.Controller
+	socket                        string
+	onSwitch
+	backend ovs.Controller
 }
+
+// onSwitch has the flags of commands that change this node's switch: where it is, and where the state of
+// the node is.
+type onSwitch struct{ stateDir, ovsDB, ovsBridge, settings string }
+
+func (f *onSwitch) register(set *pflag.FlagSet) {
+	set.StringVar(&f.stateDir, "state-dir", "/var/lib/coe-bridge/agent", "folder of the agent's state")
+	set.StringVar(&f.ovsDB, "ovs-db", "unix:/run/openvswitch/db.sock", "database of this node's Open vSwitch: unix:PATH or tcp:HOST:PORT")
+	set.StringVar(&f.ovsBridge, "ovs-bridge", "br-int", "Open vSwitch bridge to which pods are attached")
+	set.StringVar(&f.settings, "net-settings", string(links.DefaultSettings), "folder of the kernel's network settings; in an unprivileged container, a mount of the node's /proc/sys/net")
+}
+
+// nicDir is the folder of the records of NICs in bridges.
+func (f *onSwitch) nicDir() string { return filepath.Join(f.stateDir, "nics") }
 
 func (f *onNode) register(cmd *cobra.Command) {
 	set := cmd.Flags()
@@ -40,10 +55,7 @@ func (f *onNode) register(cmd *cobra.Command) {
 	flags.FileVar(set, &f.tls.Cert, "cert", "PEM file of a client certificate (with --key); read again when it changes")
 	flags.FileVar(set, &f.tls.Key, "key", "PEM file of the client certificate's key")
 	set.StringVar(&f.socket, "socket", call.DefaultSocket, "unix socket for the calls of coe-cni")
-	set.StringVar(&f.stateDir, "state-dir", "/var/lib/coe-bridge/agent", "folder of the agent's state")
-	set.StringVar(&f.ovsDB, "ovs-db", "unix:/run/openvswitch/db.sock", "database of this node's Open vSwitch: unix:PATH or tcp:HOST:PORT")
-	set.StringVar(&f.ovsBridge, "ovs-bridge", "br-int", "Open vSwitch bridge to which pods are attached")
-	set.StringVar(&f.settings, "net-settings", string(links.DefaultSettings), "folder of the kernel's network settings; in an unprivileged container, a mount of the node's /proc/sys/net")
+	f.onSwitch.register(set)
 	f.backend = ovs.OVN
 	flags.Choice[ovs.Controller]{Value: &f.backend, Words: []ovs.Controller{ovs.OVN, ovs.OpenDaylight}}.Register(cmd, "backend", "",
 		"backend that programs this node's switch, as in coe-bridge serve: ovn or odl (OpenDaylight)")

@@ -1,0 +1,145 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"github.com/vishvananda/netns"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/nic"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+)
+
+// NewGateway returns the command gateway.
+func NewGateway() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "gateway",
+		Short: "Prepare this node's NICs for traffic that enters and leaves the pod network",
+		Example: `  coe-bridge gateway nics-to-bridge eth0
+  coe-bridge gateway bridge-to-nics breth0`,
+		DisableFlagsInUseLine: true,
+		FParseErrWhitelist:    cobra.FParseErrWhitelist{UnknownFlags: true}, // a misspelt command is the error, not its flags
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return fmt.Errorf("gateway %s: unknown; want nics-to-bridge or bridge-to-nics (coe-bridge gateway --help)", args[0])
+		},
+	}
+	cmd.AddCommand(newNICsToBridge(), newBridgeToNICs())
+	return cmd
+}
+
+// gatewayFlags has the flags of the commands that move NICs.
+type gatewayFlags struct {
+	onSwitch
+	dryRun bool
+}
+
+func newNICsToBridge() *cobra.Command {
+	var f gatewayFlags
+	cmd := &cobra.Command{
+		Use:   "nics-to-bridge NIC...",
+		Short: "Let NICs join bridges of Open vSwitch, with their addresses, routes and open connections",
+		Long: `nics-to-bridge creates a bridge of Open vSwitch for each NIC, with the name brNIC, and makes
+the NIC a port of it. The addresses, routes and permanent neighbours of the NIC move to the
+bridge, as do its MTU, its MAC address and its settings in /proc/sys/net. Open connections
+continue. Run it on the node, as root. Running it again changes nothing, or moves what was
+added to the NIC since then.
+
+If a step fails, the NIC leaves the bridge again. If the command is killed, the next call or
+the agent finishes the move. A running agent with the same --state-dir also moves the NIC
+after a boot, and addresses that a network manager adds to the NIC later. Rules of firewalls
+and policy routing that name the NIC stay as they are.`,
+		Example: `  coe-bridge gateway nics-to-bridge eth0 --dry-run   # print the steps
+  coe-bridge gateway nics-to-bridge eth0             # eth0 is now a port of breth0`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.run(cmd.Context(), cmd.OutOrStdout(), args, (*nic.Mover).Join)
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func newBridgeToNICs() *cobra.Command {
+	var f gatewayFlags
+	cmd := &cobra.Command{
+		Use:   "bridge-to-nics BRIDGE...",
+		Short: "Let the NICs of bridges leave them, with addresses, routes and open connections",
+		Long: `bridge-to-nics undoes nics-to-bridge: the addresses, routes and permanent neighbours of each
+bridge move to its NIC, and the bridge is removed. Open connections continue. Run it on the
+node, as root. A bridge that nics-to-bridge has not created, that has other ports, or that OVN
+uses stays as it is.`,
+		Example: `  coe-bridge gateway bridge-to-nics breth0 --dry-run   # print the steps
+  coe-bridge gateway bridge-to-nics breth0             # eth0 has its addresses again`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.run(cmd.Context(), cmd.OutOrStdout(), args, (*nic.Mover).Leave)
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func (f *gatewayFlags) register(cmd *cobra.Command) {
+	f.onSwitch.register(cmd.Flags())
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the steps and change nothing")
+}
+
+// run moves the NIC or the bridge with each name. A failure does not stop the others.
+func (f *gatewayFlags) run(ctx context.Context, stdout io.Writer, names []string, move func(*nic.Mover, context.Context, string, bool) ([]nic.Step, error)) error {
+	quiet := slog.New(slog.DiscardHandler) // errors are returned
+	vswitch, err := ovs.New(ovs.Config{Endpoint: f.ovsDB, Bridge: f.ovsBridge, Log: quiet})
+	if err != nil {
+		return err
+	}
+	node, err := netns.Get()
+	if err != nil {
+		return fmt.Errorf("open the node's network namespace: %w", err)
+	}
+	defer func() { _ = node.Close() }()
+	var running sync.WaitGroup
+	defer running.Wait()
+	connected, cancel := context.WithCancel(ctx)
+	defer cancel()
+	running.Go(func() { vswitch.Run(connected) })
+	mover := f.mover(vswitch, node, quiet)
+	for _, name := range names {
+		steps, failed := move(mover, ctx, name, f.dryRun)
+		err = errors.Join(err, failed)
+		if failed == nil {
+			err = errors.Join(err, f.print(stdout, name, steps))
+		}
+	}
+	return err
+}
+
+// print prints the steps of a move.
+func (f *gatewayFlags) print(stdout io.Writer, name string, steps []nic.Step) error {
+	title := "moved"
+	switch {
+	case len(steps) == 0:
+		title = "nothing to do"
+	case f.dryRun:
+		title = "would be moved"
+	}
+	_, err := fmt.Fprintf(stdout, "%s: %s\n", name, title)
+	for _, step := range steps {
+		if err == nil {
+			_, err = fmt.Fprintf(stdout, "  %s\n", step)
+		}
+	}
+	return err
+}
+
+// mover returns what moves the NICs of this node.
+func (f *onSwitch) mover(vswitch *ovs.Switch, node netns.NsHandle, log *slog.Logger) *nic.Mover {
+	return nic.New(nic.Config{Switch: vswitch, Netns: node, Dir: f.nicDir(), Settings: links.Settings(f.settings), Log: log})
+}
