@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
 // bridge checks that a replica serves new pods.
@@ -57,6 +60,24 @@ func (c *Config) credentials(ctx context.Context, url string) (string, error) {
 		return "", failed(err, "renew the certificate, token or password of the agent: --cert, --token-file, --password-file")
 	}
 	return "", failed(err, "check the log of the bridge")
+}
+
+// podNetwork checks that the node itself has joined the pod network.
+func (c *Config) podNetwork(context.Context) (string, error) {
+	place, err := uplink.SavedPlace(c.StateDir)
+	switch {
+	case err != nil:
+		return "", unknown(errors.New("the state directory must be readable first"))
+	case place == nil:
+		return "", warning(errors.New("the bridge has given this node no place in the pod network"),
+			"start the agent, and check that the bridge knows this node by its --node-address (coe-bridge get nodes)")
+	case place.Isolated:
+		return "namespaces are isolated: the agent makes a port in each namespace that has pods on this node; there is nothing to initialise", nil
+	}
+	if _, err := links.MTUOf(c.Node, place.Address); err != nil {
+		return "", warning(fmt.Errorf("the node has no management port: %w", err), "start the agent, which makes it; if it runs, check its log")
+	}
+	return fmt.Sprintf("this node is at %s: the bridge has made the routers and switches, and the agent the management port; there is nothing to initialise", place.Address), nil
 }
 
 // Limits for the difference between two clocks. If it is larger, certificates and tokens

@@ -134,8 +134,12 @@ func (c *Config) checks() []check {
 			check{"bridge " + url, func(ctx context.Context) (string, error) { return c.bridge(ctx, url) }},
 			check{"credentials " + url, func(ctx context.Context) (string, error) { return c.credentials(ctx, url) }})
 	}
-	return append(checks,
+	checks = append(checks,
 		check{"clock", c.clock}, check{"agent", c.agent}, check{"state directory", c.state}, check{"plugin", c.plugin}, check{"network configuration list", c.networkList})
+	if c.OVN {
+		checks = append(checks, check{"pod network", c.podNetwork})
+	}
+	return checks
 }
 
 // run runs a check, and waits for it at most timeout and grace.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +27,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
+	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/cni/agent"
 	"github.com/coe-bridge/coe-bridge/cni/call"
 	"github.com/coe-bridge/coe-bridge/cni/doctor"
@@ -33,6 +35,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/nic"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
@@ -58,7 +62,9 @@ type node struct {
 
 func newNode(t *testing.T) *node {
 	n := &node{t: t, lab: ovnhost.ForTest(t, "n1"), dir: t.TempDir(), quiet: slog.New(slog.DiscardHandler)}
-	n.host, n.bridge = n.lab.Host("n1"), bridgetest.Start(t)
+	n.host, n.bridge = n.lab.Host("n1"), bridgetest.Start(t, func(cfg *bridge.Config) {
+		cfg.Nodes = ipam.NodesConfig{Network: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}}
+	})
 	var err error
 	n.ns, err = netns.GetFromName(n.lab.Namespace("n1"))
 	require.NoError(t, err)
@@ -66,7 +72,11 @@ func newNode(t *testing.T) *node {
 	n.write("password", bridgetest.Password)
 	n.write("net.d/10-coe.conflist", fmt.Sprintf(`{"name":"coe","cniVersion":"1.1.0","plugins":[{"type":"coe-cni","socket":%q}]}`, n.path("cni.sock")))
 	n.build()
+	status, answer := n.bridge.Do(http.MethodPut, "/rests/data/k8s-node:k8s-nodes-info/k8s-nodes=c0e00000-c0e0-4000-8000-000000000001", fmt.Sprintf(
+		`{"k8s-node:k8s-nodes":[{"uid":"c0e00000-c0e0-4000-8000-000000000001","host-name":"n1","internal-ip-address":%q}]}`, n.host.Address))
+	require.Equal(t, 2, status/100, "%d %s", status, answer)
 	n.startAgent()
+	n.putAddress("100.96.0.2/32")
 	return n
 }
 
@@ -102,6 +112,18 @@ func (n *node) vswitch(endpoint string) *ovs.Switch {
 	s, err := ovs.New(ovs.Config{Endpoint: endpoint, Log: n.quiet})
 	require.NoError(n.t, err)
 	return s
+}
+
+// putAddress gives the node an address in the pod network, as an agent with a management port does.
+func (n *node) putAddress(address string) {
+	n.t.Helper()
+	require.NoError(n.t, links.At(n.ns, func(h *netlink.Handle) error {
+		lo, err := h.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		return h.AddrReplace(lo, &netlink.Addr{IPNet: links.IPNet(netip.MustParsePrefix(address))})
+	}))
 }
 
 // startAgent runs an agent in the test's process until the test ends.
@@ -184,7 +206,7 @@ func TestExamine(t *testing.T) {
 	n := newNode(t)
 	n.well()
 	for name, f := range map[string]func(*node){
-		"switch": brokenSwitch, "datapath": brokenDatapath, "null NAT": brokenNullNAT, "NIC": brokenNIC, "controller": brokenController, "cleartext": brokenSouthbound, "managers": openManagers, "tunnels": brokenTunnels, "mtu": brokenMTU,
+		"switch": brokenSwitch, "datapath": brokenDatapath, "null NAT": brokenNullNAT, "NIC": brokenNIC, "pod network": brokenPodNetwork, "controller": brokenController, "cleartext": brokenSouthbound, "managers": openManagers, "tunnels": brokenTunnels, "mtu": brokenMTU,
 		"OpenDaylight": brokenOpenDaylight,
 		"bridge":       brokenBridge, "clock": brokenClock, "agent": brokenAgent, "plugin": brokenPlugin, "list": brokenList,
 	} {
@@ -265,6 +287,27 @@ func brokenNullNAT(n *node) {
 	datapath := all[slices.IndexFunc(all, func(f doctor.Finding) bool { return f.Check == "datapath" })]
 	require.Equal(n.t, doctor.OK, datapath.Level)
 	require.Equal(n.t, len(want) > 0, strings.Contains(datapath.Found, "revalidator/purge"))
+}
+
+func brokenPodNetwork(n *node) {
+	const name = "pod network"
+	require.NoError(n.t, links.At(n.ns, func(h *netlink.Handle) error {
+		lo, err := h.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		return h.AddrDel(lo, &netlink.Addr{IPNet: links.IPNet(netip.MustParsePrefix("100.96.0.2/32"))})
+	}))
+	found := n.find(n.config(), levels{name: doctor.Warning})
+	require.Contains(n.t, found[name].Found, "the node has no management port")
+	n.putAddress("100.96.0.2/32")
+	cfg := n.config()
+	cfg.StateDir = n.path("none")
+	found = n.find(cfg, levels{name: doctor.Warning})
+	require.Contains(n.t, found[name].Found, "no place in the pod network")
+	n.write("isolated/interfaces.json", `{"place":{"node":"172.31.99.11","isolated":true,"name":"x","mac-address":"0a:58:ac:1f:63:0b","address":"172.31.99.11"}}`)
+	cfg.StateDir = n.path("isolated")
+	n.find(cfg, levels{})
 }
 
 func brokenNIC(n *node) {

@@ -104,6 +104,12 @@ func CheckDir(dir string) error {
 	return err
 }
 
+// SavedPlace returns the node's place in the state file in dir; nil if the file has none.
+func SavedPlace(dir string) (*Place, error) {
+	k, err := readState(dir)
+	return k.Place, err
+}
+
 func (u *Uplink) file() string { return filepath.Join(u.cfg.Dir, stateFile) }
 
 // take applies a group of events to the state, all or none.
