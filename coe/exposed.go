@@ -8,9 +8,11 @@ import (
 
 // ExposedPort is a port on which every node answers for a service.
 type ExposedPort struct {
-	Protocol  string `json:"protocol"` // "tcp", "udp", "sctp"
-	Port      uint16 `json:"port"`
-	Namespace string `json:"namespace"` // of the service
+	// Address is an external address of the service; zero for all addresses of the nodes.
+	Address   netip.Addr `json:"address,omitzero"`
+	Protocol  string     `json:"protocol"` // "tcp", "udp", "sctp"
+	Port      uint16     `json:"port"`
+	Namespace string     `json:"namespace"` // of the service
 	// To is the cluster address of the service, with its port.
 	To netip.AddrPort `json:"to"`
 	// Local: clients reach only Endpoints of the node that they ask.
@@ -21,8 +23,14 @@ type ExposedPort struct {
 	Endpoints map[netip.Addr][]netip.AddrPort `json:"endpoints,omitempty"`
 }
 
-// Name identifies the port: "tcp/30080".
-func (p *ExposedPort) Name() string { return p.Protocol + "/" + strconv.Itoa(int(p.Port)) }
+// Name identifies the port: "tcp/30080", or "tcp/80/192.0.2.10".
+func (p *ExposedPort) Name() string {
+	name := p.Protocol + "/" + strconv.Itoa(int(p.Port))
+	if p.Address.IsValid() {
+		name += "/" + p.Address.String()
+	}
+	return name
+}
 
 // PortRange is a range of ports. The zero value has none.
 type PortRange struct{ First, Last uint16 }

@@ -13,7 +13,7 @@ const (
 	Bandwidth                               // pod: the bandwidth annotations of Kubernetes
 	NetworkID                               // pod: network-id of an interface (RESTCONF)
 	NodePort                                // service: a node port, where nodes answer on none
-	LoadBalancer                            // service: type LoadBalancer
+	ExternalAddress                         // service: an external address, where nodes do not lead to it
 	ExternalPolicyLocal                     // service: spec.externalTrafficPolicy Local, where nodes answer on no port of it
 	InternalPolicyLocal                     // service: spec.internalTrafficPolicy Local, where the backend cannot do it
 	SourceRanges                            // service: spec.loadBalancerSourceRanges
@@ -31,7 +31,7 @@ var ignoredTexts = [...]string{
 	"bandwidth annotations have no effect",
 	"network-id of an interface has no effect: the namespace and the node decide on the network",
 	"node ports are not served: they need --node-ports, an IPv4 cluster IP, and the backend OVN without isolation",
-	"addresses of type LoadBalancer are not served outside the cluster: use the node ports",
+	"external addresses and load balancer addresses answer pods alone: traffic from elsewhere needs ports, an IPv4 cluster IP, and the backend OVN without isolation",
 	"externalTrafficPolicy Local has no effect: every endpoint serves",
 	"internalTrafficPolicy Local has no effect: endpoints on all nodes serve",
 	"loadBalancerSourceRanges are not enforced: every source is let in",

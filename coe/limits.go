@@ -25,7 +25,10 @@ const (
 	// MaxNodePorts is the maximum number of node ports of the services of a namespace. Every node
 	// has each of them.
 	MaxNodePorts = 500
-	// MaxLocalEndpoints is the maximum number of endpoints of a node port on one node, if clients
+	// MaxExternalPorts is the maximum number of ports of external addresses that nodes lead for a
+	// namespace, counted for each address. Every node has each of them.
+	MaxExternalPorts = 500
+	// MaxLocalEndpoints is the maximum number of endpoints of an exposed port on one node, if clients
 	// reach only the endpoints on the node that they ask. Others are not used.
 	MaxLocalEndpoints = 60
 )

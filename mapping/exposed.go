@@ -2,13 +2,15 @@ package mapping
 
 import (
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// ExposedPorts returns the ports on which nodes answer for the services of a namespace. Like the
+// ExposedPorts returns the ports on which nodes answer for the services of a namespace, of their own and of
+// external addresses. Like the
 // model it is pure. Agents of nodes need it, and no backend does.
 func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 	b := newBuilder(v, s, &mapped{}, nil)
@@ -23,7 +25,10 @@ func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 	)
 	for _, e := range b.exposures() {
 		p := coe.ExposedPort{
-			Protocol: e.port.Protocol, Port: e.port.NodePort, Namespace: v.Namespace, To: netip.AddrPortFrom(e.to, e.port.Port),
+			Address: e.at.Address, Protocol: e.port.Protocol, Port: e.at.Port, Namespace: v.Namespace, To: netip.AddrPortFrom(e.to, e.port.Port),
+		}
+		if e.at.Address.IsUnspecified() {
+			p.Address = netip.Addr{}
 		}
 		if e.service.Local {
 			if leases == nil {
@@ -44,36 +49,74 @@ func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 type exposure struct {
 	service *coe.Service
 	port    coe.ServicePort
+	at      coe.VIP    // a port of nodes, or of an external address
 	to      netip.Addr // the cluster address of the service
 }
 
-// exposures returns the node ports that the namespace has claimed. A port belongs to the first
-// service that has it, and is a problem of the others.
+// exposures returns the node ports and the ports of external addresses that the namespace has claimed. A
+// port belongs to the first service that has it. A node port is a problem of the others; that of an external
+// address is one already (see service).
 func (b *builder) exposures() (all []exposure) {
-	if !b.servesNodePorts() {
-		return nil
-	}
-	owners := map[coe.VIP]*coe.Service{}
+	owners, external := map[coe.VIP]*coe.Service{}, 0
 	for _, s := range b.Services {
 		to := b.clusterAddress4(s)
 		if s.Excess() != "" || !to.IsValid() {
 			continue
 		}
-		for _, p := range s.Ports {
-			v := coe.PortOnNodes(p.Protocol, p.NodePort)
-			if p.NodePort == 0 || !b.VIPs[v] {
-				continue
-			}
-			if owner := owners[v]; owner != nil {
+		for at, port := range b.nodePortsOf(s) {
+			if owner := owners[at]; owner != nil {
 				b.serviceProblem(s, coe.AddressTaken, fmt.Sprintf(
-					"node port %s %d belongs to service %s (%s); choose another port for one of the two services", p.Protocol, p.NodePort, owner.Name, owner.UID))
+					"node port %s %d belongs to service %s (%s); choose another port for one of the two services", at.Protocol, at.Port, owner.Name, owner.UID))
 				continue
 			}
-			owners[v] = s
-			all = append(all, exposure{s, p, to})
+			owners[at] = s
+			all = append(all, exposure{s, port, at, to})
+		}
+		for at, port := range b.externalPortsOf(s) {
+			if owners[at] != nil {
+				continue
+			}
+			if external++; external > coe.MaxExternalPorts {
+				b.serviceProblem(s, coe.TooLarge, fmt.Sprintf(
+					"traffic from outside does not reach its external addresses: those of the namespace's services have more than %d ports; use another namespace, or remove external addresses",
+					coe.MaxExternalPorts))
+				break
+			}
+			owners[at] = s
+			all = append(all, exposure{s, port, at, to})
 		}
 	}
 	return all
+}
+
+// nodePortsOf returns the claimed node ports of a service.
+func (b *builder) nodePortsOf(s *coe.Service) iter.Seq2[coe.VIP, coe.ServicePort] {
+	return func(yield func(coe.VIP, coe.ServicePort) bool) {
+		for _, p := range s.Ports {
+			at := coe.PortOnNodes(p.Protocol, p.NodePort)
+			if p.NodePort != 0 && b.servesNodePorts() && b.VIPs[at] && !yield(at, p) {
+				return
+			}
+		}
+	}
+}
+
+// externalPortsOf returns the claimed ports of a service's external addresses, if nodes lead to them. A
+// cluster address of the namespace is not external: nodes route it.
+func (b *builder) externalPortsOf(s *coe.Service) iter.Seq2[coe.VIP, coe.ServicePort] {
+	return func(yield func(coe.VIP, coe.ServicePort) bool) {
+		if !b.ManagementPorts {
+			return
+		}
+		for _, a := range s.ExternalIPs {
+			for _, p := range s.Ports {
+				at := coe.VIP{Address: a, Protocol: p.Protocol, Port: p.Port}
+				if a.Is4() && b.VIPs[at] && !yield(at, p) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // clusterAddress4 returns the IPv4 cluster address of a service; zero if it has none.
@@ -130,14 +173,19 @@ func (b *builder) endpointsByNode(e exposure, targets map[netip.Addr][]target) m
 	return all
 }
 
-// unserved returns the settings of a service about node ports that have no effect.
+// unserved returns the settings of a service about clients outside the cluster that have no effect.
 func (b *builder) unserved(s *coe.Service) (out coe.Ignored) {
+	reachable := slices.ContainsFunc(b.clusterAddresses(s), netip.Addr.Is4)
 	exposes := slices.ContainsFunc(s.Ports, func(p coe.ServicePort) bool { return p.NodePort != 0 })
-	served := b.servesNodePorts() && slices.ContainsFunc(b.clusterAddresses(s), netip.Addr.Is4)
+	served := exposes && reachable && b.servesNodePorts()
+	led := len(s.ExternalIPs) > 0 && len(s.Ports) > 0 && reachable && b.ManagementPorts
 	if exposes && !served {
 		out |= coe.NodePort
 	}
-	if s.Local && (!exposes || !served) {
+	if len(s.ExternalIPs) > 0 && !led {
+		out |= coe.ExternalAddress
+	}
+	if s.Local && !served && !led {
 		out |= coe.ExternalPolicyLocal
 	}
 	return out

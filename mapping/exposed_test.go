@@ -3,6 +3,7 @@ package mapping_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,7 +16,7 @@ import (
 // exposing are settings with which nodes answer on node ports.
 func exposing() mapping.Settings {
 	s := settings
-	s.NodePorts = coe.PortRange{First: 30000, Last: 32767}
+	s.NodePorts, s.ManagementPorts = coe.PortRange{First: 30000, Last: 32767}, true
 	return s
 }
 
@@ -69,6 +70,91 @@ func TestExposedPorts(t *testing.T) {
 	v.Endpoints = nil
 	web.Endpoints, dns.Endpoints = map[netip.Addr][]netip.AddrPort{}, map[netip.Addr][]netip.AddrPort{}
 	require.Equal(t, []coe.ExposedPort{web, dns}, mapping.ExposedPorts(v, exposing()))
+}
+
+// External addresses are exposed by the ports that the namespace has claimed, in the order of the services.
+func TestExposedAddresses(t *testing.T) {
+	external := netip.MustParseAddr("192.0.2.10")
+	view := func(change func(*coe.Service)) coe.View {
+		v := exposedView(func(s *coe.Service) {
+			s.ExternalIPs = []netip.Addr{external, netip.MustParseAddr("2001:db8::10"), netip.MustParseAddr("192.0.2.11")}
+			s.Ports = []coe.ServicePort{{Name: "http", Protocol: "tcp", Port: 80}}
+			change(s)
+		})
+		for _, a := range v.Services[0].ExternalIPs {
+			delete(v.VIPs, coe.VIP{Address: a})
+			v.VIPs[coe.VIP{Address: a, Protocol: "tcp", Port: 80}] = true
+		}
+		return v
+	}
+	v := view(func(*coe.Service) {})
+	web := coe.ExposedPort{Address: external, Protocol: "tcp", Port: 80, Namespace: v.Namespace, To: netip.MustParseAddrPort("10.96.0.20:80")}
+	second := web
+	second.Address = netip.MustParseAddr("192.0.2.11")
+	require.Equal(t, "tcp/80/192.0.2.10", web.Name())
+	require.Equal(t, []coe.ExposedPort{web, second}, mapping.ExposedPorts(v, exposing()))
+	_, problems := mapping.Map(v, exposing())
+	require.Empty(t, problems)
+
+	without := exposing()
+	without.NodePorts = coe.PortRange{}
+	require.Len(t, mapping.ExposedPorts(v, without), 2, "node ports are not needed")
+
+	delete(v.VIPs, coe.VIP{Address: second.Address, Protocol: "tcp", Port: 80})
+	require.Equal(t, []coe.ExposedPort{web}, mapping.ExposedPorts(v, exposing()), "another namespace has the address")
+
+	other := *v.Services[0]
+	other.UID, other.Name, other.ClusterIPs = svc2, "other", []netip.Addr{netip.MustParseAddr("10.96.0.21")}
+	v.Services, v.VIPs[coe.VIP{Address: other.ClusterIPs[0]}] = append(v.Services, &other), true
+	require.Equal(t, []coe.ExposedPort{web}, mapping.ExposedPorts(v, exposing()), "the first service has it")
+	_, problems = mapping.Map(v, exposing())
+	require.Contains(t, fmt.Sprint(problems), "tcp 192.0.2.10:80 is already an address of service web")
+
+	v = view(func(s *coe.Service) { s.Local = true })
+	web.Local = true
+	web.Endpoints = map[netip.Addr][]netip.AddrPort{v.Leases[0].Node: {netip.MustParseAddrPort("10.11.2.28:8080")}}
+	require.Equal(t, web, mapping.ExposedPorts(v, exposing())[0])
+	_, problems = mapping.Map(v, exposing())
+	require.Empty(t, problems)
+
+	v = view(func(s *coe.Service) { s.ExternalIPs = []netip.Addr{s.ClusterIPs[1]} })
+	v.VIPs = map[coe.VIP]bool{{Address: v.Services[0].ClusterIPs[1]}: true}
+	require.Empty(t, mapping.ExposedPorts(v, exposing()), "a cluster address of the namespace is routed")
+
+	for name, c := range map[string]struct {
+		change   func(*coe.Service)
+		settings mapping.Settings
+	}{
+		"no management ports":     {func(s *coe.Service) { s.Local = true }, settings},
+		"no IPv4 cluster address": {func(s *coe.Service) { s.ClusterIPs, s.Local = s.ClusterIPs[:1], true }, exposing()},
+		"no ports":                {func(s *coe.Service) { s.Ports, s.Local = nil, true }, exposing()},
+	} {
+		v := view(c.change)
+		require.Empty(t, mapping.ExposedPorts(v, c.settings), name)
+		_, problems := mapping.Map(v, c.settings)
+		require.Contains(t, fmt.Sprint(problems), "external addresses and load balancer addresses answer pods alone", name)
+		require.Contains(t, fmt.Sprint(problems), "externalTrafficPolicy Local has no effect", name)
+	}
+}
+
+// Nodes lead a limited number of ports of external addresses for a namespace.
+func TestManyExposedAddresses(t *testing.T) {
+	v := exposedView(func(*coe.Service) {})
+	first := *v.Services[0]
+	v.Services = nil
+	for n := range 3 {
+		s := first
+		s.UID, s.Name, s.ExternalIPs, s.Ports = fmt.Sprint("s", n), fmt.Sprint("s", n), nil, []coe.ServicePort{{Protocol: "tcp", Port: 80}}
+		for i := range coe.MaxExternalPorts / 2 {
+			a := netip.AddrFrom4([4]byte{192, 0, byte(n), byte(i)})
+			s.ExternalIPs = append(s.ExternalIPs, a)
+			v.VIPs[coe.VIP{Address: a, Protocol: "tcp", Port: 80}] = true
+		}
+		v.Services = append(v.Services, &s)
+	}
+	require.Len(t, mapping.ExposedPorts(v, exposing()), coe.MaxExternalPorts)
+	_, problems := mapping.Map(v, exposing())
+	require.Len(t, slices.DeleteFunc(problems, func(p coe.Problem) bool { return p.Reason != coe.TooLarge }), 1)
 }
 
 // The limits of endpoints count a service once, however many node ports it has. A node gets as many

@@ -33,6 +33,9 @@ type Settings struct {
 	DHCPLeaseTime uint32
 	// NodePorts are the ports on which nodes answer for services; the zero value has none.
 	NodePorts coe.PortRange
+	// ManagementPorts is set if nodes have management ports. These nodes lead packets to external
+	// addresses of services.
+	ManagementPorts bool
 }
 
 // servesNodePorts reports whether nodes answer on node ports of services.

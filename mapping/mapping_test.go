@@ -21,7 +21,7 @@ const (
 
 var (
 	node1    = netip.MustParseAddr("192.168.33.12")
-	settings = mapping.Settings{Isolation: mapping.IsolationNone, DHCPLeaseTime: 3600}
+	settings = mapping.Settings{Isolation: mapping.IsolationNone, DHCPLeaseTime: 3600, ManagementPorts: true}
 	// withoutACLs are the settings for a backend that cannot enforce policies.
 	withoutACLs = mapping.Settings{Isolation: mapping.IsolationNone, DHCPLeaseTime: 3600, Limits: netvirt.Limits{NoACLs: true}}
 )

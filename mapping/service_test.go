@@ -144,6 +144,7 @@ func TestServices(t *testing.T) {
 			}},
 			want:     vips{"tcp 10.96.0.20:0": "10.11.2.28:0", "tcp 172.30.1.9:0": "10.11.2.28:0"},
 			floating: map[string]string{"10.11.2.28": svc1},
+			problems: []coe.Reason{coe.NotEnforced}, // a node cannot lead all ports of an address
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -250,8 +251,9 @@ func TestUnclaimedAddresses(t *testing.T) {
 	}}
 	v.VIPs = map[coe.VIP]bool{{Address: a(2)}: true, {Address: a(3), Protocol: "tcp", Port: 81}: true}
 	got, problems := mapping.Map(v, settings)
-	require.Len(t, problems, 1)
-	require.Equal(t, coe.Waiting, problems[0].Reason)
+	require.Len(t, problems, 2)
+	require.Equal(t, coe.NotEnforced, problems[0].Reason, "without a cluster address nodes do not lead there")
+	require.Equal(t, coe.Waiting, problems[1].Reason)
 	key := func(vip string) netvirt.Key {
 		return netvirt.Key{Kind: netvirt.KindServiceVIP, Name: "default " + svc1 + " tcp " + vip}
 	}
@@ -264,7 +266,7 @@ func TestUnclaimedAddresses(t *testing.T) {
 	v.VIPs = nil
 	v.ServiceRefusals = map[string]coe.Refusal{svc1: {Reason: coe.NotAllowed, Message: "not allowed"}}
 	got, problems = mapping.Map(v, settings)
-	require.Len(t, problems, 1)
+	require.Len(t, problems, 2)
 	require.Equal(t, coe.NotAllowed, problems[0].Reason)
 	require.Empty(t, got.Select(netvirt.NewKindSet(netvirt.KindService, netvirt.KindServiceVIP, netvirt.KindFloatingIP)))
 }

@@ -119,7 +119,8 @@ func (b *Bridge) source(r *role, s mapping.Settings) source {
 func (b *Bridge) settings(name string, backend reconcile.Backend) mapping.Settings {
 	s := b.cfg.Mapping
 	s.Limits = limits(name, backend.Kinds())
-	s.NodePorts = b.nodes(backend.Kinds()).ServedPorts()
+	nodes := b.nodes(backend.Kinds())
+	s.NodePorts, s.ManagementPorts = nodes.ServedPorts(), nodes.ManagementPorts()
 	return s
 }
 

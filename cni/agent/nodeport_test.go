@@ -36,12 +36,20 @@ type exposeWorld struct {
 // outsider is the source of the client's connections.
 const outsider = router
 
+// Addresses outside the cluster that services have.
+const (
+	externalIP = "198.51.100.10"
+	balancerIP = "198.51.100.11"
+	localIP    = "198.51.100.12" // of the service with externalTrafficPolicy Local
+)
+
 func newExposeWorld(t *testing.T) *exposeWorld {
 	t.Helper()
 	plane := kubetest.ForTest(t, kubetest.Config{})
 	lab := ovnhost.ForTest(t, "host1", "host2")
 	w := &exposeWorld{
-		world: newWorldOver(t, lab, "--backend", "ovn", "--ovn-nb", lab.NB.Remote, "--kubeconfig", plane.Kubeconfig()),
+		world: newWorldOver(t, lab, "--backend", "ovn", "--ovn-nb", lab.NB.Remote, "--kubeconfig", plane.Kubeconfig(),
+			"--external-addresses", "198.51.100.0/24"),
 		api:   plane.Client(), pods: map[string]*sandbox{},
 	}
 	w.startAgents(patient)
@@ -199,6 +207,7 @@ func TestNodePorts(t *testing.T) {
 		w.silent(from, w.address("host1"), local)
 	}
 
+	w.step("external addresses", func() { w.testExternalAddresses(services, edges) })
 	w.step("an endpoint moves", func() {
 		conn, err := w.lab.Dial(t.Context(), "central", "udp", net.JoinHostPort(w.address("host2"), strconv.Itoa(local.udp)))
 		require.NoError(w.t, err)
@@ -283,6 +292,56 @@ func TestNodePorts(t *testing.T) {
 		require.NoError(w.t, err)
 		require.NoError(w.t, w.lacks("host1", "coe-bridge"))
 	})
+}
+
+// testExternalAddresses gives the services "cluster" and "local" addresses outside the cluster. A client
+// outside, to which a router leads through one of the nodes, reaches them like node ports. Programs of nodes,
+// and pods, reach all endpoints.
+func (w *exposeWorld) testExternalAddresses(services, edges map[string]string) {
+	t, at := w.t, nodePorts{80, 80}
+	w.addresses("cluster", []string{externalIP}, balancerIP)
+	w.addresses("local", nil, localIP)
+	for _, host := range []string{"host1", "host2"} {
+		w.ip("central", "route", "replace", "198.51.100.0/24", "via", w.address(host))
+		for _, address := range []string{externalIP, balancerIP} {
+			w.answered("central", address, at, all(edges[host])...)
+			w.answered(host, address, at, all(services[host])...)
+		}
+		w.answered(host, localIP, at, "pod-host2 "+services[host])
+	}
+	w.answered("central", localIP, at, "pod-host2 "+outsider)
+	w.answered(w.pods["host1"].inLab(), localIP, at, "pod-host2 "+w.pods["host1"].address.String())
+	w.ip("central", "route", "replace", "198.51.100.0/24", "via", w.address("host1"))
+	w.silent("central", localIP, at)
+
+	owner := "/restconf/config/service:service-information/services/" + uid("s", 2)
+	status, answer := w.bridge.Bridge().Do("PUT", owner, fmt.Sprintf(
+		`{"services":[{"uid":%q,"name":"owner","network-NS":"other","cluster-ip-address":%q,"service-ports":[{"port":80}]}]}`, uid("s", 2), externalIP))
+	require.Equal(t, 2, status/100, answer)
+	await(t, "the address belongs to another namespace", func() error {
+		if _, err := w.ask("central", externalIP, 80); err == nil {
+			return errors.New("it answers")
+		}
+		return nil
+	})
+	w.answered("central", balancerIP, at, all(edges["host1"])...)
+	status, answer = w.bridge.Bridge().Do("DELETE", owner, "")
+	require.Equal(t, 2, status/100, answer)
+	w.answered("central", externalIP, at, all(edges["host1"])...)
+}
+
+// addresses gives a service external addresses, and one of a load balancer.
+func (w *exposeWorld) addresses(service string, external []string, balancer string) {
+	w.t.Helper()
+	api := w.api.CoreV1().Services("default")
+	s, err := api.Get(w.t.Context(), service, metav1.GetOptions{})
+	require.NoError(w.t, err)
+	s.Spec.Type, s.Spec.ExternalIPs = corev1.ServiceTypeLoadBalancer, external
+	s, err = api.Update(w.t.Context(), s, metav1.UpdateOptions{})
+	require.NoError(w.t, err)
+	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: balancer}}
+	_, err = api.UpdateStatus(w.t.Context(), s, metav1.UpdateOptions{})
+	require.NoError(w.t, err)
 }
 
 // silent fails if one of the ports answers a client.

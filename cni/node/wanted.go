@@ -159,7 +159,7 @@ func portsOf(exposed map[string]*uplink.ExposedPort, place *uplink.Place) (ports
 	}
 	for _, e := range exposed {
 		p := nodeports.Port{
-			Protocol: e.Protocol, Number: e.Port, Service: netip.AddrPortFrom(e.Address, e.ServicePort), Local: e.Local, Sticky: e.Sticky,
+			Address: e.External, Protocol: e.Protocol, Number: e.Port, Service: netip.AddrPortFrom(e.Address, e.ServicePort), Local: e.Local, Sticky: e.Sticky,
 		}
 		for _, to := range e.Endpoints {
 			p.Endpoints = append(p.Endpoints, netip.AddrPortFrom(to.IP, to.Port))

@@ -14,15 +14,20 @@ import (
 )
 
 // The sets and maps of the table. A port with one endpoint is in singles, with several in endpoints or
-// stickies, and a local port without any is in locals.
+// stickies, and a local port without any is in locals. The address of a port on every address of the node
+// is everyAddress.
 const (
-	services  = "services"  // protocol . port : cluster address . port of the service
-	singles   = "singles"   // protocol . port : address . port of the endpoint
-	endpoints = "endpoints" // protocol . port . slot : address . port of an endpoint
+	services  = "services"  // address . protocol . port : cluster address . port of the service
+	singles   = "singles"   // address . protocol . port : address . port of the endpoint
+	endpoints = "endpoints" // address . protocol . port . slot : address . port of an endpoint
 	stickies  = "stickies"  // the same for sticky ports
-	locals    = "locals"    // protocol . port
+	locals    = "locals"    // address . protocol . port
+	externals = "externals" // the external addresses of services
 	nodesSet  = "nodes"     // addresses of nodes
 )
+
+// everyAddress stands for every address of the node in a key.
+var everyAddress = netip.IPv4Unspecified()
 
 // key identifies an element of a set.
 type key struct{ set, key string }
@@ -48,13 +53,18 @@ func elementsOf(ports []Port, nodes []netip.Addr) (all elements, invalid error) 
 
 // add adds the elements of a port.
 func (e elements) add(p Port) (invalid error) {
-	if protocols[p.Protocol] == 0 || p.Number == 0 {
-		return fmt.Errorf("node port %s %d: the protocol or the port is invalid", p.Protocol, p.Number)
+	at := portKey{everyAddress, protocols[p.Protocol], p.Number}.bytes()
+	switch {
+	case protocols[p.Protocol] == 0 || p.Number == 0:
+		return fmt.Errorf("%s: the protocol or the port is invalid", p)
+	case !valid(p.Service):
+		return fmt.Errorf("%s: the cluster address %s is not an IPv4 address with a port", p, p.Service)
+	case p.Address.Is4() && !p.Address.IsUnspecified():
+		at = portKey{p.Address, protocols[p.Protocol], p.Number}.bytes()
+		e[key{externals, string(p.Address.AsSlice())}] = ""
+	case p.Address.IsValid():
+		return fmt.Errorf("%s: the address is not an IPv4 address of a service", p)
 	}
-	if !valid(p.Service) {
-		return fmt.Errorf("node port %s %d: the cluster address %s is not an IPv4 address with a port", p.Protocol, p.Number, p.Service)
-	}
-	at := string([]byte{protocols[p.Protocol], 0, 0, 0}) + portOf(p.Number)
 	e[key{services, at}] = addressOf(p.Service)
 	if !p.Local {
 		return nil
@@ -64,7 +74,7 @@ func (e elements) add(p Port) (invalid error) {
 		if valid(a) {
 			to = append(to, addressOf(a))
 		} else {
-			invalid = errors.Join(invalid, fmt.Errorf("node port %s %d: the endpoint %s is not an IPv4 address with a port", p.Protocol, p.Number, a))
+			invalid = errors.Join(invalid, fmt.Errorf("%s: the endpoint %s is not an IPv4 address with a port", p, a))
 		}
 	}
 	switch len(to) {
@@ -111,22 +121,29 @@ func (e elements) diff(want elements) (changed []key) {
 	return changed
 }
 
-// portKey identifies a port; zero for elements of nodes.
+// portKey identifies a port; zero for elements that belong to none.
 type portKey struct {
+	address  netip.Addr // everyAddress for a port on every address of the node
 	protocol byte
 	number   uint16
 }
 
 func (p portKey) compare(o portKey) int {
-	return cmp.Or(cmp.Compare(p.protocol, o.protocol), cmp.Compare(p.number, o.number))
+	return cmp.Or(p.address.Compare(o.address), cmp.Compare(p.protocol, o.protocol), cmp.Compare(p.number, o.number))
+}
+
+// bytes returns the begin of the keys of the port's elements.
+func (p portKey) bytes() string {
+	return string(p.address.AsSlice()) + string([]byte{p.protocol, 0, 0, 0}) + portOf(p.number)
 }
 
 // port returns the port that an element belongs to.
 func (k key) port() portKey {
-	if k.set == nodesSet {
+	if k.set == nodesSet || k.set == externals {
 		return portKey{}
 	}
-	return portKey{k.key[0], binary.BigEndian.Uint16([]byte(k.key[4:6]))}
+	address, _ := netip.AddrFromSlice([]byte(k.key[:4]))
+	return portKey{address, k.key[4], binary.BigEndian.Uint16([]byte(k.key[8:10]))}
 }
 
 // batches divides changes, in the order of diff, into transactions of at most most elements. All
@@ -161,7 +178,7 @@ func table() *nftables.Table {
 
 // sets returns the sets of the table.
 func sets() []*nftables.Set {
-	at := []nftables.SetDatatype{nftables.TypeInetProto, nftables.TypeInetService}
+	at := []nftables.SetDatatype{nftables.TypeIPAddr, nftables.TypeInetProto, nftables.TypeInetService}
 	slot := append(slices.Clone(at), nftables.TypeMark) // a number in the order of the processor
 	to := nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeInetService)
 	return []*nftables.Set{
@@ -170,6 +187,7 @@ func sets() []*nftables.Set {
 		{Table: table(), Name: endpoints, IsMap: true, KeyType: nftables.MustConcatSetType(slot...), DataType: to},
 		{Table: table(), Name: stickies, IsMap: true, KeyType: nftables.MustConcatSetType(slot...), DataType: to},
 		{Table: table(), Name: locals, KeyType: nftables.MustConcatSetType(at...)},
+		{Table: table(), Name: externals, KeyType: nftables.TypeIPAddr},
 		{Table: table(), Name: nodesSet, KeyType: nftables.TypeIPAddr},
 	}
 }

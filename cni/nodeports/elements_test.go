@@ -15,7 +15,7 @@ func TestBatches(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	random := func() (ports []Port, nodes []netip.Addr) {
 		for n := range uint16(300) {
-			p := Port{Protocol: "tcp", Number: 30000 + n, Service: netip.MustParseAddrPort("10.96.0.1:80"), Local: rng.IntN(3) > 0, Sticky: rng.IntN(2) > 0}
+			p := Port{Address: [...]netip.Addr{{}, netip.MustParseAddr("198.51.100.10")}[rng.IntN(2)], Protocol: "tcp", Number: 30000 + n, Service: netip.MustParseAddrPort("10.96.0.1:80"), Local: rng.IntN(3) > 0, Sticky: rng.IntN(2) > 0}
 			for range rng.IntN(4) {
 				p.Endpoints = append(p.Endpoints, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 42, 0, byte(rng.IntN(9))}), 8080))
 			}
@@ -38,7 +38,7 @@ func TestBatches(t *testing.T) {
 			require.LessOrEqual(t, len(batch), maxChanges)
 			total += len(batch)
 			for _, k := range batch {
-				if first, seen := in[k.port()]; k.set != nodesSet {
+				if first, seen := in[k.port()]; k.port() != (portKey{}) {
 					require.True(t, !seen || first == n, fmt.Sprint(k.port()))
 					in[k.port()] = n
 				}
@@ -60,7 +60,7 @@ func TestForgetAgain(t *testing.T) {
 	table.noteChanged(port(1), port(2))
 	require.ErrorContains(t, table.forget(port(2)), "forget the UDP connections")
 	table.noteChanged(port(2), port(2))
-	require.Equal(t, map[portKey]bool{{17, 1}: true, {17, 2}: true}, table.unforgotten)
+	require.Equal(t, map[portKey]bool{{everyAddress, 17, 1}: true, {everyAddress, 17, 2}: true}, table.unforgotten)
 	table.noteChanged(nil, port(2))
 	require.Nil(t, table.unforgotten, "all")
 }

@@ -28,7 +28,7 @@ func (t *Table) noteChanged(before, now elements) {
 	}
 }
 
-// forget deletes the kernel's connections of UDP to changed node ports that lead elsewhere now. Otherwise a
+// forget deletes the kernel's connections of UDP to changed ports that lead elsewhere now. Otherwise a
 // client that keeps sending would never reach another endpoint. If it fails, the next call repeats it.
 // The first one is about all ports if there are ports or a table, because an earlier process may have ended
 // before.
@@ -37,7 +37,7 @@ func (t *Table) forget(now elements) error {
 		return nil
 	}
 	if err := forget(t.cfg.Netns, stale{t.unforgotten, now.targets(), t.place.Inside}.matches); err != nil {
-		return fmt.Errorf("forget the UDP connections of changed node ports: %w", err)
+		return fmt.Errorf("forget the UDP connections of changed ports of services: %w", err)
 	}
 	t.unforgotten = map[portKey]bool{}
 	return nil
@@ -89,7 +89,7 @@ func forget(ns netns.NsHandle, matches func(f *netlink.ConntrackFlow, own addres
 	return err
 }
 
-// stale matches UDP connections to ports of the node that do not lead to a target of the port.
+// stale matches UDP connections to ports of services that do not lead to a target of the port.
 type stale struct {
 	changed map[portKey]bool // nil: all ports
 	targets map[portKey]map[string]bool
@@ -97,19 +97,26 @@ type stale struct {
 }
 
 func (s stale) matches(f *netlink.ConntrackFlow, own addresses) bool {
-	at := portKey{f.Forward.Protocol, f.Forward.DstPort}
+	address, valid := netip.AddrFromSlice(f.Forward.DstIP)
 	to, ok := netip.AddrFromSlice(f.Reverse.SrcIP)
-	return ok && at.protocol == unix.IPPROTO_UDP && s.concerns(at, f.Forward.DstIP, to.Unmap()) &&
-		!s.targets[at][addressOf(netip.AddrPortFrom(to.Unmap(), f.Reverse.SrcPort))] && own.has(f.Forward.DstIP)
+	if !valid || !ok || f.Forward.Protocol != unix.IPPROTO_UDP || f.Zone != 0 { // zones belong to the switch
+		return false
+	}
+	address, to = address.Unmap(), to.Unmap()
+	at := portKey{address, f.Forward.Protocol, f.Forward.DstPort}
+	if _, external := s.targets[at]; !external && !s.changed[at] && own.has(f.Forward.DstIP) {
+		at.address = everyAddress
+	}
+	return s.concerns(at, address, to) && !s.targets[at][addressOf(netip.AddrPortFrom(to, f.Reverse.SrcPort))]
 }
 
-// concerns reports whether a connection can be one of a node port. If all ports count, these are the
+// concerns reports whether a connection can be one of a port. If all ports count, these are the
 // ports that are there now, and those whose connections were led to a pod or a service. Such a connection
 // of another program begins again with its next packet.
-func (s stale) concerns(at portKey, asked net.IP, to netip.Addr) bool {
+func (s stale) concerns(at portKey, asked, to netip.Addr) bool {
 	if s.changed != nil {
 		return s.changed[at]
 	}
 	_, exists := s.targets[at]
-	return exists || !asked.Equal(to.AsSlice()) && slices.ContainsFunc(s.inside, func(p netip.Prefix) bool { return p.Contains(to) })
+	return exists || asked != to && slices.ContainsFunc(s.inside, func(p netip.Prefix) bool { return p.Contains(to) })
 }

@@ -1,6 +1,7 @@
-// Package nodeports programs the node ports of services in nftables. A node port leads to the
-// cluster address of its service or, if it is local, to the endpoints on the node. The package has one
-// table of its own, and touches no other. It knows neither the bridge nor the network behind the link.
+// Package nodeports programs the node ports and the external addresses of services in nftables. Each of
+// their ports leads to the cluster address of its service or, if it is local, to the endpoints on the node.
+// The package has one table of its own, and touches no other. It knows neither the bridge nor the network
+// behind the link.
 //
 // Rules look ports up in maps, so neither their number nor the work for a packet depends on the number
 // of services. A changed port changes its elements of the maps and nothing else.
@@ -29,6 +30,8 @@ const Slots = 60
 
 // Port is a port on which the node answers for a service.
 type Port struct {
+	// Address is an external address of the service, IPv4; zero for every address of the node.
+	Address  netip.Addr
 	Protocol string // "tcp", "udp", "sctp"
 	Number   uint16
 	Service  netip.AddrPort // the cluster address of the service, IPv4
@@ -36,6 +39,14 @@ type Port struct {
 	// none. Sticky: a client keeps its endpoint while the endpoints stay the same.
 	Local, Sticky bool
 	Endpoints     []netip.AddrPort // on this node, IPv4
+}
+
+// String returns the port for messages.
+func (p Port) String() string {
+	if p.Address.IsValid() {
+		return fmt.Sprintf("external address %s %s %d", p.Address, p.Protocol, p.Number)
+	}
+	return fmt.Sprintf("node port %s %d", p.Protocol, p.Number)
 }
 
 // Config configures a Table.

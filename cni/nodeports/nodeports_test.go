@@ -32,6 +32,7 @@ const (
 	// management is the address of the node in the pod network, edge its address for traffic of others.
 	management = "100.96.0.2"
 	edge       = "100.96.0.254"
+	external   = "198.51.100.10" // an external address of a service
 )
 
 var place = nodeports.Place{
@@ -269,14 +270,7 @@ func TestLocalPorts(t *testing.T) {
 		w.answers(w.outside, client, "tcp", node+":30082", first)
 	}
 
-	d := &net.Dialer{Timeout: 300 * time.Millisecond}
-	require.NoError(t, links.Inside(w.outside, func() error {
-		_, err := d.DialContext(t.Context(), "tcp", node+":30081")
-		var timeout net.Error
-		require.ErrorAs(t, err, &timeout)
-		require.True(t, timeout.Timeout(), "without an endpoint on the node there is no answer: %v", err)
-		return nil
-	}))
+	w.silent(w.outside, client, node+":30081")
 	w.answers(w.node, "", "tcp", node+":30081", service+":80 "+edge)
 
 	w.sync(true, local("tcp", 30080, pod2))
@@ -351,15 +345,15 @@ func (w *world) connections(to string) (n int) {
 func TestRestore(t *testing.T) {
 	w := newWorld(t)
 	w.run(w.node, "nft add table ip others; nft add set ip others s '{ type ipv4_addr; }'; nft add table ip6 "+nodeports.TableName)
-	ports := []nodeports.Port{cluster("tcp", 30080), local("tcp", 30081, pod1)}
+	ports := []nodeports.Port{cluster("tcp", 30080), local("tcp", 30081, pod1), at(external, cluster("tcp", 80))}
 	w.sync(true, ports...)
 	whole := w.run(w.node, "nft -s list table ip "+nodeports.TableName)
 	t.Log(whole)
 	for _, harm := range []string{
-		"delete table ip %s", "flush chain ip %s arriving", "flush chain ip %s leaving", "flush chain ip %s ports", "flush chain ip %s own", "flush map ip %s services",
+		"delete table ip %s", "flush chain ip %s arriving", "flush chain ip %s leaving", "flush chain ip %s on-node", "flush chain ip %s on-address", "flush chain ip %s own", "flush map ip %s services",
 		"flush set ip %s nodes", "add rule ip %s own accept", "add chain ip %s another", "add set ip %s another '{ type ipv4_addr; }'",
-		"delete element ip %s services '{ tcp . 30080 }'", "add element ip %s services '{ tcp . 30099 : 10.96.0.10 . 80 }'",
-		"add element ip %s locals '{ tcp . 30080 }'", "flush ruleset; true %s",
+		"delete element ip %s services '{ 0.0.0.0 . tcp . 30080 }'", "add element ip %s services '{ 0.0.0.0 . tcp . 30099 : 10.96.0.10 . 80 }'",
+		"add element ip %s locals '{ 0.0.0.0 . tcp . 30080 }'", "flush set ip %s externals", "flush ruleset; true %s",
 	} {
 		w.run(w.node, "nft "+fmt.Sprintf(harm, nodeports.TableName))
 		w.sync(true, ports...)
@@ -392,6 +386,86 @@ func TestRestore(t *testing.T) {
 	require.Equal(t, "table ip others {\n}\ntable ip6 "+nodeports.TableName+" {\n}\n", w.run(w.node, "nft list ruleset"))
 }
 
+// at returns a port of an address.
+func at(address string, p nodeports.Port) nodeports.Port {
+	p.Address = netip.MustParseAddr(address)
+	return p
+}
+
+// withExternal routes the external addresses to the node, and from there to the outside.
+func (w *world) withExternal() {
+	w.Helper()
+	w.run(w.outside, "ip route add 198.51.100.0/24 via "+node)
+	w.run(w.node, "ip route add default via "+client)
+}
+
+// Packets to an external address reach the service from everywhere, as by a node port. Pods and the node reach
+// all endpoints of a local port. Other ports and addresses pass by. It makes no difference whether the node has
+// the address, as some load balancers give it to nodes.
+func TestExternalAddresses(t *testing.T) {
+	w := newWorld(t)
+	w.withExternal()
+	w.sync(true, at(external, cluster("tcp", 80)), at(external, cluster("udp", 80)), at(external, local("tcp", 81, pod1)),
+		at(external, local("udp", 81, pod2)), at(external, local("tcp", 82)), cluster("tcp", 30080))
+	outside := func() {
+		for _, network := range []string{"tcp", "udp"} {
+			w.answers(w.outside, client, network, external+":80", service+":80 "+client)
+			w.answers(w.outside, other, network, external+":80", service+":80 "+edge)
+		}
+		w.answers(w.outside, client, "tcp", external+":81", pod1+":8080 "+client)
+		w.answers(w.outside, other, "tcp", external+":81", pod1+":8080 "+edge)
+		w.answers(w.outside, client, "udp", external+":81", pod2+":8080 "+client)
+		w.silent(w.outside, client, external+":82")
+	}
+	outside()
+	for _, number := range []string{":80", ":81"} {
+		w.answers(w.node, "", "udp", external+number, service+":80 "+edge)
+		w.answers(w.pods, "10.42.0.9", "udp", external+number, service+":80 "+edge)
+	}
+	w.answers(w.node, "", "tcp", external+":82", service+":80 "+edge)
+	w.answers(w.pods, "10.42.0.9", "tcp", external+":82", service+":80 "+edge)
+	w.silent(w.outside, client, external+":83")
+	w.silent(w.outside, client, "198.51.100.11:80")
+	w.silent(w.pods, "100.96.0.1", external+":80") // it has been through a service
+
+	w.run(w.node, "ip addr add "+external+"/32 dev lo")
+	outside()
+	w.answers(w.outside, client, "tcp", external+":30080", service+":80 "+client)
+	_, err := w.ask(w.outside, client, "tcp", external+":83")
+	require.ErrorContains(t, err, "refused")
+}
+
+// A client that keeps sending UDP to an external address reaches the current endpoint.
+func TestChangedExternalAddresses(t *testing.T) {
+	w := newWorld(t)
+	w.withExternal()
+	conn, err := w.dial(w.outside, client, "udp", external+":80")
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	for _, pod := range []string{pod1, pod2} {
+		w.sync(true, at(external, local("udp", 80, pod)))
+		got, err := answer(conn, patience)
+		require.NoError(t, err)
+		require.Equal(t, pod+":8080 "+client, got)
+	}
+	w.sync(true)
+	_, err = answer(conn, 100*time.Millisecond)
+	require.Error(t, err, "the port is gone")
+}
+
+// silent requires that nothing answers.
+func (w *world) silent(from netns.NsHandle, source, at string) {
+	w.Helper()
+	d := &net.Dialer{Timeout: 300 * time.Millisecond, LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}
+	require.NoError(w, links.Inside(from, func() error {
+		_, err := d.DialContext(w.Context(), "tcp", at)
+		var timeout net.Error
+		require.ErrorAs(w, err, &timeout, at)
+		require.True(w, timeout.Timeout(), "%s: %v", at, err)
+		return nil
+	}))
+}
+
 // Thousands of ports are written in several transactions, and a changed port changes its own elements.
 func TestManyPorts(t *testing.T) {
 	w := newWorld(t)
@@ -417,11 +491,11 @@ func TestInvalidPorts(t *testing.T) {
 	w := newWorld(t)
 	to := netip.MustParseAddrPort("10.96.0.1:80")
 	for _, bad := range []nodeports.Port{
-		{}, {Protocol: "icmp", Number: 1, Service: to}, {Protocol: "tcp", Service: to}, {Protocol: "tcp", Number: 1},
+		{}, at("fd00::1", cluster("tcp", 80)), at("0.0.0.0", cluster("tcp", 80)), {Protocol: "icmp", Number: 1, Service: to}, {Protocol: "tcp", Service: to}, {Protocol: "tcp", Number: 1},
 		{Protocol: "tcp", Number: 1, Service: netip.MustParseAddrPort("[fd00::1]:80")},
 	} {
 		_, err := w.table.Sync(place, []nodeports.Port{bad, cluster("tcp", 30080)}, nil)
-		require.ErrorContains(t, err, "node port")
+		require.ErrorContains(t, err, bad.String())
 		w.answers(w.outside, client, "tcp", node+":30080", service+":80 "+client)
 	}
 	partly := local("tcp", 30081, pod1)
@@ -476,7 +550,7 @@ func TestUDPPortsOfAFormerProcess(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, pod1+":8080 "+client, got)
 	}
-	in := "nft %s element ip " + nodeports.TableName + " %s '{ udp . %s }'\n"
+	in := "nft %s element ip " + nodeports.TableName + " %s '{ 0.0.0.0 . udp . %s }'\n"
 	w.run(w.node, fmt.Sprintf(in, "delete", "singles", "30080")+fmt.Sprintf(in, "add", "singles", "30080 : "+pod2+" . 8080")+
 		fmt.Sprintf(in, "delete", "singles", "30081")+fmt.Sprintf(in, "delete", "services", "30081"))
 	got, err := answer(conn, patience)

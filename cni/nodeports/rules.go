@@ -18,10 +18,11 @@ import (
 
 // The chains.
 const (
-	arriving   = "arriving"
-	leaving    = "leaving"
-	own        = "own"
-	portsChain = "ports"
+	arriving  = "arriving"
+	leaving   = "leaving"
+	own       = "own"
+	onNode    = "on-node"
+	onAddress = "on-address"
 )
 
 // chain is a chain with its rules.
@@ -42,35 +43,43 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 
 // chains returns the chains of the table, sorted by name:
 //
-// arriving  sends packets to an address of the node through ports. Packets of nodes that come from
+// arriving    sends packets to an external address through on-address, and those to an address of the node
 //
-//	the pod network have been through a service there, and stay: a service whose endpoint is a
-//	node port would lead them in a circle.
+//	through on-node. Packets of nodes that come from the pod network have been through a service there, and
+//	are not led again: a service whose endpoint is a node port would lead them in a circle. To an external
+//	address they are dropped: the routers outside would send them back.
 //
-// leaving   source NAT of packets of other nodes and of pods to an endpoint, to the edge address. The
+// leaving     source NAT of packets of other nodes and of pods to an endpoint, to the edge address. The
 //
 //	answer of the endpoint would go to them directly otherwise.
 //
-// own       destination NAT of packets of the node's programs to one of its addresses, to the
+// on-address  destination NAT of packets of pods, to the cluster address of the service: they reach all
 //
-//	cluster address. The loopback addresses stay: no answer could come back to them.
+//	endpoints. Others as on-node.
 //
-// ports     destination NAT: to an endpoint on the node if the port is local, otherwise to the cluster
+// on-node     destination NAT: to an endpoint on the node if the port is local, otherwise to the cluster
 //
 //	address of the service. Packets to a local port without an endpoint are dropped.
+//
+// own         destination NAT of packets of the node's programs, to the cluster address. The loopback
+//
+//	addresses stay: no answer could come back to them.
 //
 // The source of a packet to a cluster address is translated by the rules for all traffic of the node
 // to services, so answers come back here; leaving comes after these. The source of a packet from
 // outside the cluster to an endpoint stays: the answer of a pod leaves the network by the pod's node.
 func (t *Table) chains() []chain {
 	edge := "with the address " + t.place.Edge.String()
+	again := slices.Concat(from(t.cfg.Link), source(t.place.Network))
 	return []chain{
 		{
 			nat(arriving, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest),
 			[]rule{
+				{fmt.Sprintf("from nodes %s in the pod network to external addresses: not again", t.place.Network), slices.Concat(again, toExternal(), dropped())},
 				{fmt.Sprintf("from nodes %s in the pod network: not again", t.place.Network),
-					slices.Concat(from(t.cfg.Link), source(t.place.Network), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictReturn}})},
-				{"to the node", append(toNode(), &expr.Verdict{Kind: expr.VerdictJump, Chain: portsChain})},
+					slices.Concat(again, []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictReturn}})},
+				{"to external addresses", append(toExternal(), &expr.Verdict{Kind: expr.VerdictJump, Chain: onAddress})},
+				{"to the node", append(toNode(), &expr.Verdict{Kind: expr.VerdictJump, Chain: onNode})},
 			},
 		},
 		{
@@ -81,20 +90,32 @@ func (t *Table) chains() []chain {
 			},
 		},
 		{
-			nat(own, nftables.ChainHookOutput, nftables.ChainPriorityNATDest),
-			[]rule{{"to services", slices.Concat(notLoopback(), toNode(), port(), dnat(services))}},
+			&nftables.Chain{Table: table(), Name: onAddress},
+			append([]rule{{"from pods to services", slices.Concat(from(t.cfg.Link), asked(), dnat(services))}}, lead(asked())...),
 		},
 		{
-			&nftables.Chain{Table: table(), Name: portsChain},
+			&nftables.Chain{Table: table(), Name: onNode},
+			lead(askedOfNode()),
+		},
+		{
+			nat(own, nftables.ChainHookOutput, nftables.ChainPriorityNATDest),
 			[]rule{
-				{"to the endpoint on the node", slices.Concat(port(), dnat(singles))},
-				{"to an endpoint on the node", slices.Concat(port(), randomSlot(), dnat(endpoints))},
-				{"to the client's endpoint on the node", slices.Concat(port(), slotOfClient(), dnat(stickies))},
-				{"no endpoint on the node", append(port(),
-					&expr.Lookup{SourceRegister: first, SetName: locals}, &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop})},
-				{"to services", slices.Concat(port(), dnat(services))},
+				{"to external addresses of services", slices.Concat(asked(), dnat(services))},
+				{"to services", slices.Concat(notLoopback(), toNode(), askedOfNode(), dnat(services))},
 			},
 		},
+	}
+}
+
+// lead returns the rules that translate the destination of packets to a port, whose address, protocol and
+// number at loads.
+func lead(at []expr.Any) []rule {
+	return []rule{
+		{"to the endpoint on the node", slices.Concat(at, dnat(singles))},
+		{"to an endpoint on the node", slices.Concat(at, randomSlot(), dnat(endpoints))},
+		{"to the client's endpoint on the node", slices.Concat(at, slotOfClient(), dnat(stickies))},
+		{"no endpoint on the node", slices.Concat(at, []expr.Any{&expr.Lookup{SourceRegister: first, SetName: locals}}, dropped())},
+		{"to services", slices.Concat(at, dnat(services))},
 	}
 }
 
@@ -160,6 +181,7 @@ const (
 	first  = unix.NFT_REG_1
 	second = unix.NFT_REG32_01
 	third  = unix.NFT_REG32_02
+	fourth = unix.NFT_REG32_03
 	other  = unix.NFT_REG32_07
 )
 
@@ -232,17 +254,39 @@ func notLoopback() []expr.Any {
 	}
 }
 
-// port loads the protocol and the destination port of a packet.
+// toExternal matches packets to an external address of a service.
+func toExternal() []expr.Any {
+	return []expr.Any{
+		&expr.Payload{DestRegister: first, Base: expr.PayloadBaseNetworkHeader, Offset: ipDestination, Len: 4},
+		&expr.Lookup{SourceRegister: first, SetName: externals},
+	}
+}
+
+// dropped counts packets and drops them.
+func dropped() []expr.Any {
+	return []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}}
+}
+
+// asked loads the destination address, the protocol and the destination port of a packet.
+func asked() []expr.Any {
+	return append([]expr.Any{&expr.Payload{DestRegister: first, Base: expr.PayloadBaseNetworkHeader, Offset: ipDestination, Len: 4}}, port()...)
+}
+
+// askedOfNode loads the same of a packet to the node, with everyAddress.
+func askedOfNode() []expr.Any {
+	return append([]expr.Any{&expr.Immediate{Register: first, Data: everyAddress.AsSlice()}}, port()...)
+}
+
 func port() []expr.Any {
 	return []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: first},
-		&expr.Payload{DestRegister: second, Base: expr.PayloadBaseTransportHeader, Offset: destinationPort, Len: 2},
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: second},
+		&expr.Payload{DestRegister: third, Base: expr.PayloadBaseTransportHeader, Offset: destinationPort, Len: 2},
 	}
 }
 
 // randomSlot loads a random slot.
 func randomSlot() []expr.Any {
-	return []expr.Any{&expr.Numgen{Register: third, Modulus: Slots, Type: unix.NFT_NG_RANDOM}}
+	return []expr.Any{&expr.Numgen{Register: fourth, Modulus: Slots, Type: unix.NFT_NG_RANDOM}}
 }
 
 // slotOfClient loads the slot of the source address. The seed is fixed, so that a client keeps its
@@ -250,7 +294,7 @@ func randomSlot() []expr.Any {
 func slotOfClient() []expr.Any {
 	return []expr.Any{
 		&expr.Payload{DestRegister: other, Base: expr.PayloadBaseNetworkHeader, Offset: ipSource, Len: 4},
-		&expr.Hash{SourceRegister: other, DestRegister: third, Length: 4, Modulus: Slots, Seed: 1, Type: expr.HashTypeJenkins},
+		&expr.Hash{SourceRegister: other, DestRegister: fourth, Length: 4, Modulus: Slots, Seed: 1, Type: expr.HashTypeJenkins},
 	}
 }
 

@@ -71,6 +71,8 @@ type Place struct {
 // ExposedPort is a port on which the node answers for a service, as the bridge reports it. It must
 // not be changed.
 type ExposedPort struct {
+	// External is an external address of the service; zero for all addresses of the node.
+	External    netip.Addr `json:"external-address,omitzero"`
 	Protocol    string     `json:"protocol"` // "tcp", "udp", "sctp"
 	Port        uint16     `json:"port"`
 	Address     netip.Addr `json:"cluster-address"` // of the service
@@ -87,7 +89,13 @@ type Endpoint struct {
 	Port uint16     `json:"port"`
 }
 
-func (p *ExposedPort) key() string { return p.Protocol + "/" + strconv.Itoa(int(p.Port)) }
+func (p *ExposedPort) key() string {
+	key := p.Protocol + "/" + strconv.Itoa(int(p.Port))
+	if p.External.IsValid() {
+		key += "/" + p.External.String()
+	}
+	return key
+}
 
 // PortOf returns the iface-id of the node's port in an isolated namespace.
 func (p *Place) PortOf(namespace string) string { return p.Name + ":" + namespace }
@@ -103,6 +111,7 @@ const (
 	nodeEvent     = "coe-agent:node-changed"
 	networkEvent  = "coe-agent:network-changed"
 	exposedEvent  = "coe-agent:exposed-port-changed"
+	addressEvent  = "coe-agent:exposed-address-changed"
 	nodesEvent    = "coe-agent:nodes-changed"
 )
 
@@ -123,7 +132,7 @@ type nodeChange struct {
 	Place
 }
 
-// exposedChange is the content of exposed-port-changed.
+// exposedChange is the content of exposed-port-changed and of exposed-address-changed.
 type exposedChange struct {
 	Operation string `json:"operation"`
 	ExposedPort

@@ -43,8 +43,11 @@ type kept struct {
 	Network    string    `json:"network,omitempty"`
 	Interfaces []*Record `json:"interfaces"`
 
-	Exposed []*ExposedPort `json:"exposed-ports,omitempty"`
-	Nodes   []netip.Addr   `json:"nodes,omitempty"`
+	// Exposed are ports of the node, and External those of external addresses: agents of earlier versions
+	// would take them for ports of the node.
+	Exposed  []*ExposedPort `json:"exposed-ports,omitempty"`
+	External []*ExposedPort `json:"exposed-addresses,omitempty"`
+	Nodes    []netip.Addr   `json:"nodes,omitempty"`
 }
 
 // load reads the state that an earlier process kept for the same node. An unreadable file
@@ -74,7 +77,7 @@ func (u *Uplink) load() {
 	for _, r := range k.Interfaces {
 		u.state.records[r.key()] = r
 	}
-	for _, p := range k.Exposed {
+	for _, p := range slices.Concat(k.Exposed, k.External) {
 		u.state.exposed[p.key()] = p
 	}
 }
@@ -92,7 +95,7 @@ func readState(dir string) (k kept, err error) {
 	if err := json.Unmarshal(text, &k); err != nil {
 		return kept{}, fmt.Errorf("read %s: %w", path, err)
 	}
-	if slices.Contains(k.Interfaces, nil) || slices.Contains(k.Exposed, nil) {
+	if slices.Contains(k.Interfaces, nil) || slices.Contains(k.Exposed, nil) || slices.Contains(k.External, nil) {
 		return kept{}, fmt.Errorf("read %s: an interface or a port is null", path)
 	}
 	return k, nil
@@ -121,7 +124,7 @@ func (u *Uplink) take(id string, group []event) error {
 	}
 	next := u.state
 	next.id, next.records = id, maps.Clone(next.records)
-	if slices.ContainsFunc(group, func(e event) bool { return e[exposedEvent] != nil || e[beginEvent] != nil }) {
+	if slices.ContainsFunc(group, func(e event) bool { return e.exposed() != nil || e[beginEvent] != nil }) {
 		next.exposed = maps.Clone(next.exposed)
 	}
 	for _, e := range group {
@@ -142,8 +145,8 @@ func (s *state) apply(e event) error {
 		s.place, s.network, s.nodes = nil, "", nil
 	}
 	switch {
-	case e[exposedEvent] != nil:
-		return s.applyExposed(e[exposedEvent])
+	case e.exposed() != nil:
+		return s.applyExposed(e.exposed())
 	case e[nodesEvent] != nil:
 		return s.applyNodes(e[nodesEvent])
 	case e[nodeEvent] != nil:
@@ -186,10 +189,18 @@ func (s *state) applyNetwork(content json.RawMessage) error {
 	return nil
 }
 
+// exposed returns the content of an event about a port of a service; nil for another event.
+func (e event) exposed() json.RawMessage {
+	if e[exposedEvent] != nil {
+		return e[exposedEvent]
+	}
+	return e[addressEvent]
+}
+
 func (s *state) applyExposed(content json.RawMessage) error {
 	var c exposedChange
 	if err := json.Unmarshal(content, &c); err != nil {
-		return fmt.Errorf("read %s: %w", exposedEvent, err)
+		return fmt.Errorf("read %s or %s: %w", exposedEvent, addressEvent, err)
 	}
 	if c.Operation == "put" {
 		s.exposed[c.key()] = &c.ExposedPort
@@ -246,9 +257,17 @@ func (u *Uplink) save() error {
 		return nil
 	}
 	records := slices.SortedFunc(maps.Values(now.records), func(a, b *Record) int { return strings.Compare(a.key(), b.key()) })
-	exposed := slices.SortedFunc(maps.Values(now.exposed), func(a, b *ExposedPort) int { return strings.Compare(a.key(), b.key()) })
+	var exposed, external []*ExposedPort
+	for _, p := range slices.SortedFunc(maps.Values(now.exposed), func(a, b *ExposedPort) int { return strings.Compare(a.key(), b.key()) }) {
+		if p.External.IsValid() {
+			external = append(external, p)
+		} else {
+			exposed = append(exposed, p)
+		}
+	}
 	text, err := json.Marshal(kept{
-		ID: now.id, Boot: u.boot, Node: u.cfg.Node.String(), Place: now.place, Network: now.network, Interfaces: records, Exposed: exposed, Nodes: now.nodes,
+		ID: now.id, Boot: u.boot, Node: u.cfg.Node.String(), Place: now.place, Network: now.network, Interfaces: records,
+		Exposed: exposed, External: external, Nodes: now.nodes,
 	})
 	if err == nil {
 		err = durable.Write(u.file(), text, 0o600)

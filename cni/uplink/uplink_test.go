@@ -349,7 +349,11 @@ func TestPlace(t *testing.T) {
 	exposed := map[string]*uplink.ExposedPort{"tcp/30080": {
 		Protocol: "tcp", Port: 30080, Address: netip.MustParseAddr("10.96.0.10"), ServicePort: 80, Local: true,
 		Endpoints: []uplink.Endpoint{{IP: netip.MustParseAddr("10.42.0.2"), Port: 8080}},
+	}, "tcp/80/192.0.2.10": {
+		External: netip.MustParseAddr("192.0.2.10"), Protocol: "tcp", Port: 80, Address: netip.MustParseAddr("10.96.0.10"), ServicePort: 80,
 	}}
+	const address = `"coe-agent:exposed-address-changed":{"operation":"put","external-address":"192.0.2.10","protocol":"tcp","port":80,` +
+		`"cluster-address":"10.96.0.10","service-port":80}`
 	hasPorts := func() {
 		t.Helper()
 		ports, nodes, known := a.Exposed()
@@ -357,7 +361,7 @@ func TestPlace(t *testing.T) {
 		require.Equal(t, exposed, ports)
 		require.Equal(t, []netip.Addr{netip.MustParseAddr("192.168.33.11")}, nodes)
 	}
-	groups <- event("", begin) + event("", place) + event("", port) + event("", `"coe-agent:nodes-changed":{"node":["192.168.33.11"]}`) +
+	groups <- event("", begin) + event("", place) + event("", port) + event("", address) + event("", `"coe-agent:nodes-changed":{"node":["192.168.33.11"]}`) +
 		event("", `"coe-agent:network-changed":{"identity":"n1"}`) + event("id: 5@x\n", complete)
 	await(true)
 	require.Equal(t, "n1", network())
@@ -376,12 +380,13 @@ func TestPlace(t *testing.T) {
 	hasPorts()
 	before, _, _ := a.Exposed()
 	groups <- event("", `"coe-agent:exposed-port-changed":{"operation":"deleted","protocol":"tcp","port":30080}`) +
+		event("", `"coe-agent:exposed-address-changed":{"operation":"deleted","external-address":"192.0.2.10","protocol":"tcp","port":80}`) +
 		event("id: 6@x\n", `"coe-agent:node-changed":{"operation":"deleted","node":"192.168.33.11"}`)
 	await(false)
 	ports, _, _ := a.Exposed()
 	require.Empty(t, ports)
 	require.Equal(t, exposed, before, "a state does not change")
-	groups <- event("", port) + event("id: 7@x\n", place)
+	groups <- event("", port) + event("", address) + event("id: 7@x\n", place)
 	await(true)
 	require.Equal(t, "n1", network())
 	hasPorts()

@@ -20,9 +20,11 @@ import (
 // name space of all records. The name of the port follows: "exposed/tcp/30080".
 const ExposedRecords = "exposed"
 
-// The notifications about ports of services on nodes.
+// The notifications about ports of services on nodes. An agent that does not know external addresses would
+// take their ports for ports of the node, so these have a notification of their own.
 const (
 	exposedEvent = "coe-agent:exposed-port-changed"
+	addressEvent = "coe-agent:exposed-address-changed"
 	nodesEvent   = "coe-agent:nodes-changed"
 )
 
@@ -86,9 +88,10 @@ func (p *exposedPort) locals() int {
 	return 0
 }
 
-// exposedContent is the content of exposed-port-changed.
+// exposedContent is the content of exposed-port-changed and of exposed-address-changed.
 type exposedContent struct {
 	Operation   string            `json:"operation"`
+	External    netip.Addr        `json:"external-address,omitzero"`
 	Protocol    string            `json:"protocol"`
 	Port        uint16            `json:"port"`
 	Address     netip.Addr        `json:"cluster-address,omitzero"`
@@ -115,7 +118,7 @@ func newExposedPort(name string, value []byte) (*exposedPort, error) {
 		return nil, errors.New("the port or the address of the service is missing")
 	}
 	content := exposedContent{
-		Operation: "put", Protocol: record.Protocol, Port: record.Port, Address: record.To.Addr(), ServicePort: record.To.Port(),
+		Operation: "put", External: record.Address, Protocol: record.Protocol, Port: record.Port, Address: record.To.Addr(), ServicePort: record.To.Port(),
 		Local: record.Local, Sticky: record.Sticky,
 	}
 	p := &exposedPort{local: record.Local, everywhere: encodeExposed(content), byNode: map[string][]byte{}}
@@ -165,7 +168,7 @@ func (h *Hub) tellExposed(changes []stream.Change) []stream.Change {
 		}
 		for _, name := range names {
 			was, now := when(had, e.before(name).on(node)), when(has, e.ports[name].on(node))
-			changes = appendChange(changes, stream.Change{Stream: node, Key: exposedKey + name, Name: exposedEvent}, was, now, encodeExposedDeleted(name))
+			changes = appendChange(changes, stream.Change{Stream: node, Key: exposedKey + name, Name: eventOf(name)}, was, now, encodeExposedDeleted(name))
 		}
 	}
 	clear(e.former)
@@ -224,8 +227,20 @@ func sortedKeys[T any](a, b map[string]T) []string {
 	return slices.Compact(all)
 }
 
+// eventOf returns the notification about the port of a name.
+func eventOf(name string) string {
+	if strings.Count(name, "/") > 1 {
+		return addressEvent
+	}
+	return exposedEvent
+}
+
 // encodeExposedDeleted returns the notification that a port was deleted.
 func encodeExposedDeleted(name string) []byte {
 	protocol, number, _ := strings.Cut(name, "/")
+	number, address, external := strings.Cut(number, "/")
+	if external {
+		return fmt.Appendf(nil, `{"operation":"deleted","external-address":%q,"protocol":%q,"port":%s}`, address, protocol, number)
+	}
 	return fmt.Appendf(nil, `{"operation":"deleted","protocol":%q,"port":%s}`, protocol, number)
 }

@@ -96,6 +96,28 @@ func TestExposedPorts(t *testing.T) {
 	judge(t, "exposed-port-changed", []byte(gone))
 }
 
+// TestExposedAddresses: ports of external addresses have a notification of their own, which earlier agents
+// do not take for ports of the node.
+func TestExposedAddresses(t *testing.T) {
+	h := newHub()
+	one := hears(t, h, node1)
+	web := coe.ExposedPort{
+		Address: netip.MustParseAddr("192.0.2.10"), Protocol: "tcp", Port: 80, Namespace: "shop", To: netip.MustParseAddrPort("10.96.0.10:80"),
+	}
+	all := nodeRecord(node1, 1)
+	maps.Copy(all, exposedPorts(web))
+	all[networksRecord], all[CompleteRecord] = []byte(networks), []byte("x")
+	h.Apply(Batch{Revision: 1, Snapshot: true, Put: all})
+	shown := `{"operation":"put","external-address":"192.0.2.10","protocol":"tcp","port":80,"cluster-address":"10.96.0.10","service-port":80}`
+	require.Equal(t, "coe-agent:exposed-address-changed"+shown, one()[2])
+	judge(t, "exposed-address-changed", []byte(shown))
+
+	h.Apply(Batch{Revision: 2, Delete: []string{"exposed/tcp/80/192.0.2.10"}})
+	gone := `{"operation":"deleted","external-address":"192.0.2.10","protocol":"tcp","port":80}`
+	require.Equal(t, []string{"coe-agent:exposed-address-changed" + gone}, one())
+	judge(t, "exposed-address-changed", []byte(gone))
+}
+
 // TestExposedPortsAfterALoss: while the leader lists its sources again, nodes hear nothing.
 func TestExposedPortsAfterALoss(t *testing.T) {
 	h := newHub()

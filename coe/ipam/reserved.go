@@ -50,9 +50,12 @@ var TransitLinks = netip.MustParsePrefix("100.64.0.0/11")
 // joined reports whether nodes are joined with the network.
 func (c NodesConfig) joined() bool { return c.Network.IsValid() || c.Ports }
 
+// ManagementPorts reports whether nodes have management ports.
+func (c NodesConfig) ManagementPorts() bool { return c.Network.IsValid() }
+
 // ServedPorts returns the ports on which nodes answer for services: none without a management port.
 func (c NodesConfig) ServedPorts() coe.PortRange {
-	if !c.Network.IsValid() {
+	if !c.ManagementPorts() {
 		return coe.PortRange{}
 	}
 	return c.NodePorts

@@ -170,7 +170,6 @@ func TestIgnored(t *testing.T) {
 			Type: corev1.ServiceTypeNodePort, InternalTrafficPolicy: &local, TrafficDistribution: new("PreferClose"),
 			ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
 		},
-		coe.LoadBalancer: {Type: corev1.ServiceTypeLoadBalancer},
 		coe.HealthCheck:  {HealthCheckNodePort: 30000},
 		coe.SourceRanges: {LoadBalancerSourceRanges: []string{"192.0.2.0/24"}},
 	} {

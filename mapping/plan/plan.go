@@ -71,7 +71,8 @@ func (c Config) nodes() ipam.NodesConfig {
 // Compute computes the plan of documents. Addresses and numbers that a bridge chose for a running
 // cluster, and that its objects do not have, can differ from the chosen ones here.
 func Compute(ctx context.Context, documents []Document, cfg Config) (*Plan, error) {
-	cfg.Mapping.Limits, cfg.Mapping.NodePorts = ovn.Limits(), cfg.nodes().ServedPorts()
+	nodes := cfg.nodes()
+	cfg.Mapping.Limits, cfg.Mapping.NodePorts, cfg.Mapping.ManagementPorts = ovn.Limits(), nodes.ServedPorts(), nodes.ManagementPorts()
 	in, err := readDocuments(documents)
 	if err != nil {
 		return nil, err

@@ -35,6 +35,7 @@ kind: Service
 metadata: {name: outside, namespace: quiet}
 spec:
   type: LoadBalancer
+  externalIPs: [198.51.100.1]
   externalTrafficPolicy: Local
   loadBalancerSourceRanges: [192.0.2.0/24]
   sessionAffinity: ClientIP
@@ -168,7 +169,7 @@ func TestNothingInKubernetesIsIgnoredInSilence(t *testing.T) {
 		return unenforced(b, "pod", "loud", "hostPort", "bandwidth", "coe-bridge.io/")
 	})
 	await("services", func() error {
-		return unenforced(b, "service", "outside", "LoadBalancer", "externalTrafficPolicy",
+		return unenforced(b, "service", "outside", "external addresses", "externalTrafficPolicy",
 			"loadBalancerSourceRanges", "node ports", "86400")
 	})
 	await("service", func() error { return unenforced(b, "service", "node-port", "node ports") })
