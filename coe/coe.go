@@ -96,7 +96,12 @@ type Service struct {
 	// ExternalIPs are further addresses of the service: external-ip-address,
 	// load-balancer-IP and ingress-ip-address.
 	ExternalIPs []netip.Addr
-	Ports       []ServicePort
+	// LoadBalancerIPs are the ExternalIPs that a load balancer has. If Restricted is set, only clients
+	// in SourceRanges reach them.
+	LoadBalancerIPs []netip.Addr
+	Restricted      bool
+	SourceRanges    []netip.Prefix
+	Ports           []ServicePort
 	// PodEndpoints are the UIDs of pods that serve it (leaf-list endpoints).
 	PodEndpoints []string
 	// Affinity is how long a client keeps its endpoint, in seconds; 0: no affinity.

@@ -15,6 +15,9 @@ type ExposedPort struct {
 	Namespace string     `json:"namespace"` // of the service
 	// To is the cluster address of the service, with its port.
 	To netip.AddrPort `json:"to"`
+	// Restricted: only clients in Sources reach an external address.
+	Restricted bool           `json:"restricted,omitempty"`
+	Sources    []netip.Prefix `json:"sources,omitempty"`
 	// Local: clients reach only Endpoints of the node that they ask.
 	Local bool `json:"local,omitempty"`
 	// Sticky: a client keeps its endpoint of Endpoints.

@@ -16,7 +16,7 @@ const (
 	ExternalAddress                         // service: an external address, where nodes do not lead to it
 	ExternalPolicyLocal                     // service: spec.externalTrafficPolicy Local, where nodes answer on no port of it
 	InternalPolicyLocal                     // service: spec.internalTrafficPolicy Local, where the backend cannot do it
-	SourceRanges                            // service: spec.loadBalancerSourceRanges
+	SourceRanges                            // service: spec.loadBalancerSourceRanges, where nodes do not lead to load balancer addresses
 	Topology                                // service: spec.trafficDistribution or topology-mode, where the backend cannot do it
 	UnknownAnnotation                       // any object: an annotation with AnnotationPrefix
 	PolicyLogValue                          // namespace: PolicyLogAnnotation

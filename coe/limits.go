@@ -28,6 +28,8 @@ const (
 	// MaxExternalPorts is the maximum number of ports of external addresses that nodes lead for a
 	// namespace, counted for each address. Every node has each of them.
 	MaxExternalPorts = 500
+	// MaxSourceRanges is the maximum number of ranges of clients of a service.
+	MaxSourceRanges = 100
 	// MaxLocalEndpoints is the maximum number of endpoints of an exposed port on one node, if clients
 	// reach only the endpoints on the node that they ask. Others are not used.
 	MaxLocalEndpoints = 60

@@ -30,6 +30,9 @@ func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 		if e.at.Address.IsUnspecified() {
 			p.Address = netip.Addr{}
 		}
+		if b.restricts(e.service, p.Address) {
+			p.Restricted, p.Sources = true, e.service.SourceRanges
+		}
 		if e.service.Local {
 			if leases == nil {
 				leases = addressesOf(v.Leases)
@@ -54,8 +57,7 @@ type exposure struct {
 }
 
 // exposures returns the node ports and the ports of external addresses that the namespace has claimed. A
-// port belongs to the first service that has it. A node port is a problem of the others; that of an external
-// address is one already (see service).
+// port belongs to the first service that has it, and is a problem of the others.
 func (b *builder) exposures() (all []exposure) {
 	owners, external := map[coe.VIP]*coe.Service{}, 0
 	for _, s := range b.Services {
@@ -72,8 +74,13 @@ func (b *builder) exposures() (all []exposure) {
 			owners[at] = s
 			all = append(all, exposure{s, port, at, to})
 		}
+		reported := false
 		for at, port := range b.externalPortsOf(s) {
-			if owners[at] != nil {
+			if owner := owners[at]; owner != nil {
+				if !reported { // one problem is enough: there may be hundreds
+					b.addressTaken(s, at, owner)
+				}
+				reported = true
 				continue
 			}
 			if external++; external > coe.MaxExternalPorts {
@@ -109,6 +116,11 @@ func (b *builder) externalPortsOf(s *coe.Service) iter.Seq2[coe.VIP, coe.Service
 			return
 		}
 		for _, a := range s.ExternalIPs {
+			if b.restricts(s, a) && len(s.SourceRanges) > coe.MaxSourceRanges {
+				b.serviceProblem(s, coe.TooLarge, fmt.Sprintf(
+					"nobody reaches its load balancer addresses: it has more than %d loadBalancerSourceRanges; combine them", coe.MaxSourceRanges))
+				continue
+			}
 			for _, p := range s.Ports {
 				at := coe.VIP{Address: a, Protocol: p.Protocol, Port: p.Port}
 				if a.Is4() && b.VIPs[at] && !yield(at, p) {
@@ -117,6 +129,12 @@ func (b *builder) externalPortsOf(s *coe.Service) iter.Seq2[coe.VIP, coe.Service
 			}
 		}
 	}
+}
+
+// restricts reports whether only some clients reach an address of a service. The nodes lead all clients to it,
+// also pods: a load balancer of OVN does not know sources.
+func (b *builder) restricts(s *coe.Service, a netip.Addr) bool {
+	return b.ManagementPorts && s.Restricted && slices.Contains(s.LoadBalancerIPs, a)
 }
 
 // clusterAddress4 returns the IPv4 cluster address of a service; zero if it has none.
@@ -187,6 +205,9 @@ func (b *builder) unserved(s *coe.Service) (out coe.Ignored) {
 	}
 	if s.Local && !served && !led {
 		out |= coe.ExternalPolicyLocal
+	}
+	if s.Restricted && !b.ManagementPorts {
+		out |= coe.SourceRanges
 	}
 	return out
 }

@@ -137,6 +137,53 @@ func TestExposedAddresses(t *testing.T) {
 	}
 }
 
+// The load balancer addresses of a service with ranges of clients are on nodes alone, with the ranges. Its
+// other external addresses are open.
+func TestRestrictedAddresses(t *testing.T) {
+	outside, balancer := netip.MustParseAddr("192.0.2.10"), netip.MustParseAddr("192.0.2.11")
+	view := func(ranges int) coe.View {
+		v := exposedView(func(s *coe.Service) {
+			s.ExternalIPs, s.LoadBalancerIPs, s.Restricted = []netip.Addr{outside, balancer}, []netip.Addr{balancer}, true
+			s.Ports = []coe.ServicePort{{Name: "http", Protocol: "tcp", Port: 80}}
+			for i := range ranges {
+				s.SourceRanges = append(s.SourceRanges, netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, 113, byte(i)}), 32))
+			}
+		})
+		for _, a := range []netip.Addr{outside, balancer} {
+			v.VIPs[coe.VIP{Address: a, Protocol: "tcp", Port: 80}] = true
+		}
+		return v
+	}
+	v := view(2)
+	to := netip.MustParseAddrPort("10.96.0.20:80")
+	require.Equal(t, []coe.ExposedPort{
+		{Address: outside, Protocol: "tcp", Port: 80, Namespace: v.Namespace, To: to},
+		{Address: balancer, Protocol: "tcp", Port: 80, Namespace: v.Namespace, To: to, Restricted: true, Sources: v.Services[0].SourceRanges},
+	}, mapping.ExposedPorts(v, exposing()))
+	model, problems := mapping.Map(v, exposing())
+	require.Empty(t, problems)
+	require.Contains(t, fmt.Sprint(model), "192.0.2.10:80")
+	require.NotContains(t, fmt.Sprint(model), "192.0.2.11:80", "OVN would let everybody in")
+
+	other := *v.Services[0]
+	other.UID, other.Name, other.ClusterIPs = svc2, "other", []netip.Addr{netip.MustParseAddr("10.96.0.21")}
+	other.ExternalIPs = other.LoadBalancerIPs
+	v.Services, v.VIPs[coe.VIP{Address: other.ClusterIPs[0]}] = append(v.Services, &other), true
+	require.Len(t, mapping.ExposedPorts(v, exposing()), 2)
+	_, problems = mapping.Map(v, exposing())
+	require.Contains(t, fmt.Sprint(problems), "tcp 192.0.2.11:80 is already an address of service web")
+
+	v = view(coe.MaxSourceRanges + 1)
+	require.Len(t, mapping.ExposedPorts(v, exposing()), 1)
+	_, problems = mapping.Map(v, exposing())
+	require.Contains(t, fmt.Sprint(problems), "nobody reaches its load balancer addresses: it has more than 100 loadBalancerSourceRanges")
+
+	v = view(1)
+	model, problems = mapping.Map(v, settings)
+	require.Contains(t, fmt.Sprint(model), "192.0.2.11:80")
+	require.Contains(t, fmt.Sprint(problems), "loadBalancerSourceRanges are not enforced")
+}
+
 // Nodes lead a limited number of ports of external addresses for a namespace.
 func TestManyExposedAddresses(t *testing.T) {
 	v := exposedView(func(*coe.Service) {})

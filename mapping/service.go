@@ -84,8 +84,7 @@ func (b *builder) service(s *coe.Service, endpoints []*coe.Endpoints, taken map[
 		}
 		if other := taken[key]; other != nil {
 			if !reported { // one problem is enough: there may be hundreds
-				b.serviceProblem(s, coe.AddressTaken, fmt.Sprintf(
-					"%s %s is already an address of service %s (%s)", v.Protocol, v.VIP, other.Name, other.UID))
+				b.addressTaken(s, coe.VIP{Address: v.VIP.Addr(), Protocol: string(v.Protocol), Port: v.VIP.Port()}, other)
 			}
 			reported = true
 			continue
@@ -94,6 +93,12 @@ func (b *builder) service(s *coe.Service, endpoints []*coe.Endpoints, taken map[
 		b.rest.Add(v)
 	}
 	b.floatingIPs(s, addresses, serving(targets))
+}
+
+// addressTaken reports that an address and port of a service belong to another service of the namespace.
+func (b *builder) addressTaken(s *coe.Service, at coe.VIP, owner *coe.Service) {
+	b.serviceProblem(s, coe.AddressTaken, fmt.Sprintf(
+		"%s %s is already an address of service %s (%s)", at.Protocol, netip.AddrPortFrom(at.Address, at.Port), owner.Name, owner.UID))
 }
 
 // excess returns a message if the service's endpoints exceed a limit, else "". It counts
@@ -173,8 +178,8 @@ func (b *builder) holds(s *coe.Service, addr netip.Addr, protocol string, port u
 	return b.VIPs[coe.VIP{Address: addr}] || port != 0 && b.VIPs[coe.VIP{Address: addr, Protocol: protocol, Port: port}]
 }
 
-// addresses returns the addresses of the service: the cluster addresses, or the address
-// that was chosen for it, and then the external ones.
+// addresses returns the addresses of the service in the network: the cluster addresses, or the address
+// that was chosen for it, and then the external ones. Addresses with restricted clients are on nodes alone.
 func (b *builder) addresses(s *coe.Service) []netip.Addr {
 	var addresses []netip.Addr
 	add := func(a netip.Addr) {
@@ -186,7 +191,9 @@ func (b *builder) addresses(s *coe.Service) []netip.Addr {
 		add(a)
 	}
 	for _, a := range s.ExternalIPs {
-		add(a)
+		if !b.restricts(s, a) {
+			add(a)
+		}
 	}
 	return addresses
 }

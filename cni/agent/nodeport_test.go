@@ -50,7 +50,7 @@ func newExposeWorld(t *testing.T) *exposeWorld {
 	w := &exposeWorld{
 		world: newWorldOver(t, lab, "--backend", "ovn", "--ovn-nb", lab.NB.Remote, "--kubeconfig", plane.Kubeconfig(),
 			"--external-addresses", "198.51.100.0/24"),
-		api:   plane.Client(), pods: map[string]*sandbox{},
+		api: plane.Client(), pods: map[string]*sandbox{},
 	}
 	w.startAgents(patient)
 	w.withOutside()
@@ -314,6 +314,19 @@ func (w *exposeWorld) testExternalAddresses(services, edges map[string]string) {
 	w.ip("central", "route", "replace", "198.51.100.0/24", "via", w.address("host1"))
 	w.silent("central", localIP, at)
 
+	w.restrict("cluster", w.pods["host1"].address.String()+"/32", outsider+"/32")
+	for _, address := range []string{externalIP, balancerIP} {
+		w.answered("central", address, at, all(edges["host1"])...)
+	}
+	w.answered(w.pods["host1"].inLab(), balancerIP, at, all(edges["host1"])...)
+	w.silent(w.pods["host2"].inLab(), balancerIP, at)
+	_, err := w.lab.Dial(within(t, time.Second), "host2", "tcp", net.JoinHostPort(balancerIP, "80"))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	w.restrict("cluster", "192.0.2.0/24")
+	w.silent("central", balancerIP, at)
+	w.restrict("cluster")
+	w.answered("central", balancerIP, at, all(edges["host1"])...)
+
 	owner := "/restconf/config/service:service-information/services/" + uid("s", 2)
 	status, answer := w.bridge.Bridge().Do("PUT", owner, fmt.Sprintf(
 		`{"services":[{"uid":%q,"name":"owner","network-NS":"other","cluster-ip-address":%q,"service-ports":[{"port":80}]}]}`, uid("s", 2), externalIP))
@@ -341,6 +354,17 @@ func (w *exposeWorld) addresses(service string, external []string, balancer stri
 	require.NoError(w.t, err)
 	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: balancer}}
 	_, err = api.UpdateStatus(w.t.Context(), s, metav1.UpdateOptions{})
+	require.NoError(w.t, err)
+}
+
+// restrict sets the ranges of clients that reach the load balancer's addresses of a service.
+func (w *exposeWorld) restrict(service string, ranges ...string) {
+	w.t.Helper()
+	api := w.api.CoreV1().Services("default")
+	s, err := api.Get(w.t.Context(), service, metav1.GetOptions{})
+	require.NoError(w.t, err)
+	s.Spec.LoadBalancerSourceRanges = ranges
+	_, err = api.Update(w.t.Context(), s, metav1.UpdateOptions{})
 	require.NoError(w.t, err)
 }
 

@@ -160,6 +160,11 @@ func portsOf(exposed map[string]*uplink.ExposedPort, place *uplink.Place) (ports
 	for _, e := range exposed {
 		p := nodeports.Port{
 			Address: e.External, Protocol: e.Protocol, Number: e.Port, Service: netip.AddrPortFrom(e.Address, e.ServicePort), Local: e.Local, Sticky: e.Sticky,
+			Restricted: e.Restricted, Sources: e.Sources,
+		}
+		if slices.ContainsFunc(e.Sources, func(s netip.Prefix) bool { return s.Contains(place.Node) }) {
+			// The node itself may be a client. If a load balancer gives it the address, that is its source.
+			p.Sources = append(slices.Clone(p.Sources), single(e.External))
 		}
 		for _, to := range e.Endpoints {
 			p.Endpoints = append(p.Endpoints, netip.AddrPortFrom(to.IP, to.Port))

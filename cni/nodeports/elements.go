@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/google/nftables"
+	"go4.org/netipx"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,7 +24,11 @@ const (
 	stickies  = "stickies"  // the same for sticky ports
 	locals    = "locals"    // address . protocol . port
 	externals = "externals" // the external addresses of services
-	nodesSet  = "nodes"     // addresses of nodes
+
+	restricted = "restricted" // address . protocol . port, if only some clients reach it
+	sources    = "sources"    // address . protocol . port . these clients: intervals
+
+	nodesSet = "nodes" // addresses of nodes
 )
 
 // everyAddress stands for every address of the node in a key.
@@ -66,6 +71,12 @@ func (e elements) add(p Port) (invalid error) {
 		return fmt.Errorf("%s: the address is not an IPv4 address of a service", p)
 	}
 	e[key{services, at}] = addressOf(p.Service)
+	if p.Restricted {
+		e[key{restricted, at}] = ""
+		for _, r := range ranges(p.Sources) {
+			e[key{sources, at + string(r.From().AsSlice()) + at + string(r.To().AsSlice())}] = ""
+		}
+	}
 	if !p.Local {
 		return nil
 	}
@@ -92,6 +103,30 @@ func (e elements) add(p Port) (invalid error) {
 		}
 	}
 	return invalid
+}
+
+// ranges returns the IPv4 addresses of prefixes, as ranges that do not overlap.
+func ranges(prefixes []netip.Prefix) []netipx.IPRange {
+	var all netipx.IPSetBuilder
+	for _, p := range prefixes {
+		if p.Addr().Is4() {
+			all.AddPrefix(p)
+		}
+	}
+	set, err := all.IPSet()
+	if err != nil {
+		return nil // none of the prefixes is valid
+	}
+	return set.Ranges()
+}
+
+// element returns an element with a value. The key of an interval has two halves.
+func (k key) element(value string) nftables.SetElement {
+	e := nftables.SetElement{Key: []byte(k.key), Val: []byte(value)}
+	if k.set == sources {
+		e.Key, e.KeyEnd = e.Key[:len(e.Key)/2], e.Key[len(e.Key)/2:]
+	}
+	return e
 }
 
 func valid(a netip.AddrPort) bool { return a.Addr().Is4() && a.Port() != 0 }
@@ -187,6 +222,8 @@ func sets() []*nftables.Set {
 		{Table: table(), Name: endpoints, IsMap: true, KeyType: nftables.MustConcatSetType(slot...), DataType: to},
 		{Table: table(), Name: stickies, IsMap: true, KeyType: nftables.MustConcatSetType(slot...), DataType: to},
 		{Table: table(), Name: locals, KeyType: nftables.MustConcatSetType(at...)},
+		{Table: table(), Name: restricted, KeyType: nftables.MustConcatSetType(at...)},
+		{Table: table(), Name: sources, KeyType: nftables.MustConcatSetType(append(slices.Clone(at), nftables.TypeIPAddr)...), Interval: true, Concatenation: true},
 		{Table: table(), Name: externals, KeyType: nftables.TypeIPAddr},
 		{Table: table(), Name: nodesSet, KeyType: nftables.TypeIPAddr},
 	}

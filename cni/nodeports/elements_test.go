@@ -19,6 +19,10 @@ func TestBatches(t *testing.T) {
 			for range rng.IntN(4) {
 				p.Endpoints = append(p.Endpoints, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 42, 0, byte(rng.IntN(9))}), 8080))
 			}
+			for i := range rng.IntN(100) {
+				p.Restricted = true
+				p.Sources = append(p.Sources, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(2 * i), byte(rng.IntN(2))}), 32))
+			}
 			if rng.IntN(5) > 0 {
 				ports = append(ports, p)
 			}

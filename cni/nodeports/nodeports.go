@@ -35,6 +35,9 @@ type Port struct {
 	Protocol string // "tcp", "udp", "sctp"
 	Number   uint16
 	Service  netip.AddrPort // the cluster address of the service, IPv4
+	// Restricted: only clients in Sources reach the port, by Address.
+	Restricted bool
+	Sources    []netip.Prefix
 	// Local: all clients except the node's own programs reach Endpoints, and see no answer if there are
 	// none. Sticky: a client keeps its endpoint while the endpoints stay the same.
 	Local, Sticky bool
@@ -163,7 +166,7 @@ func (t *Table) read(c *nftables.Conn) (have elements, exists bool, err error) {
 			return nil, true, fmt.Errorf("list nftables set %s: %w", set.Name, err)
 		}
 		for _, e := range list {
-			have[key{set.Name, string(e.Key)}] = string(e.Val)
+			have[key{set.Name, string(e.Key) + string(e.KeyEnd)}] = string(e.Val)
 		}
 	}
 	return have, true, nil
@@ -194,10 +197,10 @@ func (t *Table) write(c *nftables.Conn, have, want elements, remove bool) (commi
 					continue
 				}
 				if _, has := have[k]; has {
-					remove = append(remove, nftables.SetElement{Key: []byte(k.key)})
+					remove = append(remove, k.element(""))
 				}
 				if value, wanted := want[k]; wanted {
-					add = append(add, nftables.SetElement{Key: []byte(k.key), Val: []byte(value)})
+					add = append(add, k.element(value))
 				}
 			}
 			if len(remove) > 0 {

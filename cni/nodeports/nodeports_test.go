@@ -345,7 +345,9 @@ func (w *world) connections(to string) (n int) {
 func TestRestore(t *testing.T) {
 	w := newWorld(t)
 	w.run(w.node, "nft add table ip others; nft add set ip others s '{ type ipv4_addr; }'; nft add table ip6 "+nodeports.TableName)
-	ports := []nodeports.Port{cluster("tcp", 30080), local("tcp", 30081, pod1), at(external, cluster("tcp", 80))}
+	restricted := at(external, cluster("tcp", 80))
+	restricted.Restricted, restricted.Sources = true, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/30")}
+	ports := []nodeports.Port{cluster("tcp", 30080), local("tcp", 30081, pod1), restricted}
 	w.sync(true, ports...)
 	whole := w.run(w.node, "nft -s list table ip "+nodeports.TableName)
 	t.Log(whole)
@@ -353,7 +355,7 @@ func TestRestore(t *testing.T) {
 		"delete table ip %s", "flush chain ip %s arriving", "flush chain ip %s leaving", "flush chain ip %s on-node", "flush chain ip %s on-address", "flush chain ip %s own", "flush map ip %s services",
 		"flush set ip %s nodes", "add rule ip %s own accept", "add chain ip %s another", "add set ip %s another '{ type ipv4_addr; }'",
 		"delete element ip %s services '{ 0.0.0.0 . tcp . 30080 }'", "add element ip %s services '{ 0.0.0.0 . tcp . 30099 : 10.96.0.10 . 80 }'",
-		"add element ip %s locals '{ 0.0.0.0 . tcp . 30080 }'", "flush set ip %s externals", "flush ruleset; true %s",
+		"add element ip %s locals '{ 0.0.0.0 . tcp . 30080 }'", "flush set ip %s externals", "flush set ip %s sources", "flush set ip %s restricted", "flush ruleset; true %s",
 	} {
 		w.run(w.node, "nft "+fmt.Sprintf(harm, nodeports.TableName))
 		w.sync(true, ports...)
@@ -433,6 +435,58 @@ func TestExternalAddresses(t *testing.T) {
 	w.answers(w.outside, client, "tcp", external+":30080", service+":80 "+client)
 	_, err := w.ask(w.outside, client, "tcp", external+":83")
 	require.ErrorContains(t, err, "refused")
+}
+
+// Only clients in the ranges reach a restricted port, whether they are outside, on the node, or pods. Ranges that
+// overlap are one. Other ports of the address, and node ports, are open.
+func TestRestrictedAddresses(t *testing.T) {
+	w := newWorld(t)
+	w.withExternal()
+	restricted := func(sources ...string) nodeports.Port {
+		p := at(external, cluster("tcp", 80))
+		p.Restricted = true
+		for _, s := range sources {
+			p.Sources = append(p.Sources, netip.MustParsePrefix(s))
+		}
+		return p
+	}
+	open := []nodeports.Port{at(external, cluster("tcp", 81)), cluster("tcp", 30080)}
+	const pod = "10.42.0.9"
+	for _, c := range []struct {
+		sources                    []string
+		client, other, pod, itself bool
+	}{
+		{[]string{client + "/32", "fd00::/8"}, true, false, false, false},
+		{[]string{other + "/32"}, false, true, false, false},
+		{[]string{"10.42.0.0/16", "10.42.0.0/24", pod + "/32"}, false, false, true, false},
+		{[]string{node + "/32", "192.0.2.2/31"}, true, true, false, true},
+		{nil, false, false, false, false},
+		{[]string{"fd00::/8"}, false, false, false, false},
+		{[]string{"0.0.0.0/0"}, true, true, true, true},
+	} {
+		w.sync(true, append(open, restricted(c.sources...))...)
+		w.sync(false, append(open, restricted(c.sources...))...)
+		for _, from := range []struct {
+			ns     netns.NsHandle
+			source string
+			may    bool
+			seen   string
+		}{{w.outside, client, c.client, client}, {w.outside, other, c.other, edge}, {w.pods, pod, c.pod, edge}, {w.node, node, c.itself, edge}} {
+			if from.may {
+				w.answers(from.ns, from.source, "tcp", external+":80", service+":80 "+from.seen)
+			} else {
+				w.silent(from.ns, from.source, external+":80")
+			}
+			w.answers(from.ns, from.source, "tcp", external+":81", service+":80 "+from.seen)
+		}
+		w.answers(w.outside, client, "tcp", node+":30080", service+":80 "+client)
+	}
+	again := nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
+	changed, err := again.Sync(place, append(open, restricted("0.0.0.0/0")), []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
+	require.NoError(t, err)
+	require.False(t, changed, "a new agent recognises the ranges")
+	w.sync(true, open...)
+	require.NotContains(t, w.run(w.node, "nft list table ip "+nodeports.TableName), "255.255.255.255")
 }
 
 // A client that keeps sending UDP to an external address reaches the current endpoint.

@@ -53,9 +53,9 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 //
 //	answer of the endpoint would go to them directly otherwise.
 //
-// on-address  destination NAT of packets of pods, to the cluster address of the service: they reach all
+// on-address  drops packets of clients that must not reach the port. Then destination NAT of packets of
 //
-//	endpoints. Others as on-node.
+//	pods, to the cluster address of the service: they reach all endpoints. Others as on-node.
 //
 // on-node     destination NAT: to an endpoint on the node if the port is local, otherwise to the cluster
 //
@@ -91,7 +91,10 @@ func (t *Table) chains() []chain {
 		},
 		{
 			&nftables.Chain{Table: table(), Name: onAddress},
-			append([]rule{{"from pods to services", slices.Concat(from(t.cfg.Link), asked(), dnat(services))}}, lead(asked())...),
+			append([]rule{
+				{"from other sources not to restricted ports", fromOtherSources()},
+				{"from pods to services", slices.Concat(from(t.cfg.Link), asked(), dnat(services))},
+			}, lead(asked())...),
 		},
 		{
 			&nftables.Chain{Table: table(), Name: onNode},
@@ -100,6 +103,7 @@ func (t *Table) chains() []chain {
 		{
 			nat(own, nftables.ChainHookOutput, nftables.ChainPriorityNATDest),
 			[]rule{
+				{"from other sources not to restricted ports", fromOtherSources()},
 				{"to external addresses of services", slices.Concat(asked(), dnat(services))},
 				{"to services", slices.Concat(notLoopback(), toNode(), askedOfNode(), dnat(services))},
 			},
@@ -260,6 +264,15 @@ func toExternal() []expr.Any {
 		&expr.Payload{DestRegister: first, Base: expr.PayloadBaseNetworkHeader, Offset: ipDestination, Len: 4},
 		&expr.Lookup{SourceRegister: first, SetName: externals},
 	}
+}
+
+// fromOtherSources drops packets to a restricted port from clients that must not reach it.
+func fromOtherSources() []expr.Any {
+	return slices.Concat(asked(), []expr.Any{
+		&expr.Lookup{SourceRegister: first, SetName: restricted},
+		&expr.Payload{DestRegister: fourth, Base: expr.PayloadBaseNetworkHeader, Offset: ipSource, Len: 4},
+		&expr.Lookup{SourceRegister: first, SetName: sources, Invert: true},
+	}, dropped())
 }
 
 // dropped counts packets and drops them.

@@ -77,6 +77,9 @@ type ExposedPort struct {
 	Port        uint16     `json:"port"`
 	Address     netip.Addr `json:"cluster-address"` // of the service
 	ServicePort uint16     `json:"service-port"`
+	// Restricted: only clients in Sources reach an external address.
+	Restricted bool           `json:"restricted,omitempty"`
+	Sources    []netip.Prefix `json:"source-range,omitempty"`
 	// Local: clients reach only Endpoints. Sticky: they keep their endpoint.
 	Local     bool       `json:"local,omitempty"`
 	Sticky    bool       `json:"sticky,omitempty"`

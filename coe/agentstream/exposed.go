@@ -96,6 +96,8 @@ type exposedContent struct {
 	Port        uint16            `json:"port"`
 	Address     netip.Addr        `json:"cluster-address,omitzero"`
 	ServicePort uint16            `json:"service-port,omitempty"`
+	Restricted  bool              `json:"restricted,omitempty"`
+	Sources     []netip.Prefix    `json:"source-range,omitempty"`
 	Local       bool              `json:"local,omitempty"`
 	Sticky      bool              `json:"sticky,omitempty"`
 	Endpoints   []exposedEndpoint `json:"endpoint,omitempty"`
@@ -119,7 +121,7 @@ func newExposedPort(name string, value []byte) (*exposedPort, error) {
 	}
 	content := exposedContent{
 		Operation: "put", External: record.Address, Protocol: record.Protocol, Port: record.Port, Address: record.To.Addr(), ServicePort: record.To.Port(),
-		Local: record.Local, Sticky: record.Sticky,
+		Restricted: record.Restricted, Sources: record.Sources, Local: record.Local, Sticky: record.Sticky,
 	}
 	p := &exposedPort{local: record.Local, everywhere: encodeExposed(content), byNode: map[string][]byte{}}
 	for node, endpoints := range record.Endpoints {

@@ -112,7 +112,13 @@ func TestExposedAddresses(t *testing.T) {
 	require.Equal(t, "coe-agent:exposed-address-changed"+shown, one()[2])
 	judge(t, "exposed-address-changed", []byte(shown))
 
-	h.Apply(Batch{Revision: 2, Delete: []string{"exposed/tcp/80/192.0.2.10"}})
+	web.Restricted, web.Sources = true, []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
+	h.Apply(Batch{Revision: 2, Put: exposedPorts(web)})
+	shown = shown[:len(shown)-1] + `,"restricted":true,"source-range":["203.0.113.0/24"]}`
+	require.Equal(t, []string{"coe-agent:exposed-address-changed" + shown}, one())
+	judge(t, "exposed-address-changed", []byte(shown))
+
+	h.Apply(Batch{Revision: 3, Delete: []string{"exposed/tcp/80/192.0.2.10"}})
 	gone := `{"operation":"deleted","external-address":"192.0.2.10","protocol":"tcp","port":80}`
 	require.Equal(t, []string{"coe-agent:exposed-address-changed" + gone}, one())
 	judge(t, "exposed-address-changed", []byte(gone))

@@ -170,8 +170,7 @@ func TestIgnored(t *testing.T) {
 			Type: corev1.ServiceTypeNodePort, InternalTrafficPolicy: &local, TrafficDistribution: new("PreferClose"),
 			ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
 		},
-		coe.HealthCheck:  {HealthCheckNodePort: 30000},
-		coe.SourceRanges: {LoadBalancerSourceRanges: []string{"192.0.2.0/24"}},
+		coe.HealthCheck: {HealthCheckNodePort: 30000},
 	} {
 		require.Equal(t, want, kube.Service(&corev1.Service{ObjectMeta: annotated(), Spec: spec}).Ignored, want.String())
 	}
@@ -210,7 +209,16 @@ func TestService(t *testing.T) {
 			status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{
 				{IP: "203.0.113.2"}, {Hostname: "lb.example.org"}, {IP: "203.0.113.3", IPMode: &proxy}, {IP: "203.0.113.1"},
 			}}},
-			want: coe.Service{ClusterIPs: addrs("10.96.0.1"), ExternalIPs: addrs("203.0.113.1", "203.0.113.2")},
+			want: coe.Service{
+				ClusterIPs: addrs("10.96.0.1"), ExternalIPs: addrs("203.0.113.1", "203.0.113.2"), LoadBalancerIPs: addrs("203.0.113.2", "203.0.113.1"),
+			},
+		},
+		"some clients": {
+			spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", LoadBalancerSourceRanges: []string{"192.0.2.1/24", " 2001:db8::/32", "wrong"}},
+			want: coe.Service{
+				ClusterIPs: addrs("10.96.0.1"), Restricted: true,
+				SourceRanges: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/32")},
+			},
 		},
 		"endpoints on the node": {
 			spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal},

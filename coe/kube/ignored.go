@@ -33,9 +33,6 @@ func ignoredOfService(in *corev1.Service) (out coe.Ignored) {
 	if in.Spec.HealthCheckNodePort != 0 {
 		out |= coe.HealthCheck
 	}
-	if len(in.Spec.LoadBalancerSourceRanges) > 0 {
-		out |= coe.SourceRanges
-	}
 	return out | unknownAnnotations(in.Annotations)
 }
 

@@ -33,7 +33,7 @@ func Service(in *corev1.Service) *coe.Service {
 	}
 	if !out.Headless {
 		out.ClusterIPs = clusterIPs(in)
-		out.ExternalIPs = externalIPs(in)
+		setExternalIPs(out, in)
 	}
 	for _, p := range few(in.Spec.Ports, coe.MaxServicePorts) {
 		out.Ports = append(out.Ports, coe.ServicePort{
@@ -63,24 +63,29 @@ func clusterIPs(in *corev1.Service) []netip.Addr {
 	return onePerFamily([]string{in.Spec.ClusterIP})
 }
 
-// externalIPs returns the service's addresses besides its cluster addresses. A load balancer in
-// Proxy mode forwards to node ports, so its address is not included.
-func externalIPs(in *corev1.Service) []netip.Addr {
-	var out []netip.Addr
-	add := func(text string) {
-		if a := address(text); a.IsValid() && !slices.Contains(out, a) {
-			out = append(out, a)
+// setExternalIPs sets the service's addresses besides its cluster addresses, and who reaches them. A load
+// balancer in Proxy mode forwards to node ports, so its address is not included.
+func setExternalIPs(out *coe.Service, in *corev1.Service) {
+	add := func(all []netip.Addr, text string) []netip.Addr {
+		if a := address(text); a.IsValid() && !slices.Contains(all, a) {
+			all = append(all, a)
 		}
+		return all
 	}
 	for _, text := range few(in.Spec.ExternalIPs, coe.MaxVIPs) {
-		add(text)
+		out.ExternalIPs = add(out.ExternalIPs, text)
 	}
 	for _, ingress := range few(in.Status.LoadBalancer.Ingress, coe.MaxVIPs) {
-		if ingress.IPMode == nil || *ingress.IPMode != corev1.LoadBalancerIPModeProxy {
-			add(ingress.IP)
+		if ptr.Deref(ingress.IPMode, corev1.LoadBalancerIPModeVIP) != corev1.LoadBalancerIPModeProxy {
+			out.ExternalIPs, out.LoadBalancerIPs = add(out.ExternalIPs, ingress.IP), add(out.LoadBalancerIPs, ingress.IP)
 		}
 	}
-	return out
+	out.Restricted = len(in.Spec.LoadBalancerSourceRanges) > 0
+	for _, text := range few(in.Spec.LoadBalancerSourceRanges, coe.MaxSourceRanges) {
+		if p, err := netip.ParsePrefix(strings.TrimSpace(text)); err == nil { // the API server accepts no other
+			out.SourceRanges = append(out.SourceRanges, p.Masked())
+		}
+	}
 }
 
 // targetPortText returns a number or a name; empty if the object has neither, as a manifest may
