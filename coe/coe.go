@@ -108,6 +108,9 @@ type Service struct {
 	Affinity uint32
 	// Local: clients of a node port reach only the endpoints on the node that they ask.
 	Local bool
+	// HealthPort is the port on every node that tells load balancers whether the node has endpoints, if Local
+	// is set; 0 for none.
+	HealthPort uint16
 	// InternalLocal: clients of the cluster addresses reach only the endpoints on their own node.
 	InternalLocal bool
 	// Distributes: the source requests that endpoints have hints (see Place), for example by

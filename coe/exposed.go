@@ -13,8 +13,10 @@ type ExposedPort struct {
 	Protocol  string     `json:"protocol"` // "tcp", "udp", "sctp"
 	Port      uint16     `json:"port"`
 	Namespace string     `json:"namespace"` // of the service
+	// Health is set for a port on which nodes answer themselves; To and the fields after it are zero then.
+	Health *ReadyCount `json:"health,omitempty"`
 	// To is the cluster address of the service, with its port.
-	To netip.AddrPort `json:"to"`
+	To netip.AddrPort `json:"to,omitzero"`
 	// Restricted: only clients in Sources reach an external address.
 	Restricted bool           `json:"restricted,omitempty"`
 	Sources    []netip.Prefix `json:"sources,omitempty"`
@@ -26,13 +28,23 @@ type ExposedPort struct {
 	Endpoints map[netip.Addr][]netip.AddrPort `json:"endpoints,omitempty"`
 }
 
-// Name identifies the port: "tcp/30080", or "tcp/80/192.0.2.10".
+// ReadyCount says which nodes have endpoints of a service, for load balancers.
+type ReadyCount struct {
+	Service string `json:"service"` // its name
+	// Ready is how many ready endpoints are pods on each node.
+	Ready map[netip.Addr]int `json:"ready,omitempty"`
+}
+
+// Name identifies the port: "tcp/30080", "tcp/80/192.0.2.10", or "health/30081".
 func (p *ExposedPort) Name() string {
-	name := p.Protocol + "/" + strconv.Itoa(int(p.Port))
-	if p.Address.IsValid() {
-		name += "/" + p.Address.String()
+	number := strconv.Itoa(int(p.Port))
+	switch {
+	case p.Health != nil:
+		return "health/" + number
+	case p.Address.IsValid():
+		return p.Protocol + "/" + number + "/" + p.Address.String()
 	}
-	return name
+	return p.Protocol + "/" + number
 }
 
 // PortRange is a range of ports. The zero value has none.

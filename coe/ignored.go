@@ -20,7 +20,7 @@ const (
 	Topology                                // service: spec.trafficDistribution or topology-mode, where the backend cannot do it
 	UnknownAnnotation                       // any object: an annotation with AnnotationPrefix
 	PolicyLogValue                          // namespace: PolicyLogAnnotation
-	HealthCheck                             // service: spec.healthCheckNodePort
+	HealthCheck                             // service: spec.healthCheckNodePort, where nodes answer on none
 )
 
 // AnnotationPrefix is the prefix of the annotations that belong to the bridge.
@@ -31,14 +31,14 @@ var ignoredTexts = [...]string{
 	"bandwidth annotations have no effect",
 	"network-id of an interface has no effect: the namespace and the node decide on the network",
 	"node ports are not served: they need --node-ports, an IPv4 cluster IP, and the backend OVN without isolation",
-	"external addresses and load balancer addresses answer pods alone: traffic from elsewhere needs ports, an IPv4 cluster IP, and the backend OVN without isolation",
+	"external addresses answer pods alone: others need ports, an IPv4 cluster IP, and the backend OVN without isolation",
 	"externalTrafficPolicy Local has no effect: every endpoint serves",
 	"internalTrafficPolicy Local has no effect: endpoints on all nodes serve",
 	"loadBalancerSourceRanges are not enforced: every source is let in",
 	"trafficDistribution and topology-mode have no effect: endpoints in all zones serve",
 	"an annotation that begins with " + AnnotationPrefix + " is unknown and has no effect: correct its name, or remove it",
 	"the annotation " + PolicyLogAnnotation + " has an unknown value and no effect: set it to " + string(LogDropped) + " or " + string(LogAll),
-	"healthCheckNodePort is not served: probe the node port",
+	"healthCheckNodePort is not served: it needs what node ports need",
 }
 
 // String returns the texts of the members. It does not allocate for a single member.

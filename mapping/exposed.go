@@ -9,9 +9,9 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// ExposedPorts returns the ports on which nodes answer for the services of a namespace, of their own and of
-// external addresses. Like the
-// model it is pure. Agents of nodes need it, and no backend does.
+// ExposedPorts returns the ports on which nodes answer for the services of a namespace: ports of nodes, of
+// external addresses, and of health checks. Like the model it is pure. Agents of nodes need it, and no
+// backend does.
 func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 	b := newBuilder(v, s, &mapped{}, nil)
 	var leases map[netip.Addr]*coe.Lease // nil until a service needs it
@@ -24,36 +24,44 @@ func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 		byNode  map[netip.Addr][]target
 	)
 	for _, e := range b.exposures() {
-		p := coe.ExposedPort{
-			Address: e.at.Address, Protocol: e.port.Protocol, Port: e.at.Port, Namespace: v.Namespace, To: netip.AddrPortFrom(e.to, e.port.Port),
-		}
-		if e.at.Address.IsUnspecified() {
-			p.Address = netip.Addr{}
-		}
-		if b.restricts(e.service, p.Address) {
-			p.Restricted, p.Sources = true, e.service.SourceRanges
-		}
-		if e.service.Local {
+		if e.service.Local && e.service != service {
 			if leases == nil {
 				leases = addressesOf(v.Leases)
 			}
-			if e.service != service {
-				service, byNode = e.service, b.targetsByNode(e.service, e.to, endpoints[e.service.Name], leases)
-			}
-			p.Local, p.Sticky = true, e.service.Affinity != 0
-			p.Endpoints = b.endpointsByNode(e, byNode)
+			service, byNode = e.service, b.targetsByNode(e.service, e.to, endpoints[e.service.Name], leases)
 		}
-		all = append(all, p)
+		all = append(all, b.exposedPort(e, byNode))
 	}
 	return all
+}
+
+// exposedPort returns the record of an exposure. byNode has the targets of a local service.
+func (b *builder) exposedPort(e exposure, byNode map[netip.Addr][]target) coe.ExposedPort {
+	p := coe.ExposedPort{Protocol: e.at.Protocol, Port: e.at.Port, Namespace: b.Namespace}
+	if e.health {
+		p.Health = &coe.ReadyCount{Service: e.service.Name, Ready: readyByNode(byNode)}
+		return p
+	}
+	p.To = netip.AddrPortFrom(e.to, e.port.Port)
+	if !e.at.Address.IsUnspecified() {
+		p.Address = e.at.Address
+	}
+	if b.restricts(e.service, p.Address) {
+		p.Restricted, p.Sources = true, e.service.SourceRanges
+	}
+	if e.service.Local {
+		p.Local, p.Sticky, p.Endpoints = true, e.service.Affinity != 0, b.endpointsByNode(e, byNode)
+	}
+	return p
 }
 
 // exposure is a port of a service that nodes answer on.
 type exposure struct {
 	service *coe.Service
-	port    coe.ServicePort
 	at      coe.VIP    // a port of nodes, or of an external address
 	to      netip.Addr // the cluster address of the service
+	port    coe.ServicePort
+	health  bool // nodes answer health checks themselves, and port is zero
 }
 
 // exposures returns the node ports and the ports of external addresses that the namespace has claimed. A
@@ -65,53 +73,59 @@ func (b *builder) exposures() (all []exposure) {
 		if s.Excess() != "" || !to.IsValid() {
 			continue
 		}
-		for at, port := range b.nodePortsOf(s) {
-			if owner := owners[at]; owner != nil {
+		for e := range b.nodePortsOf(s) {
+			if owner := owners[e.at]; owner != nil {
 				b.serviceProblem(s, coe.AddressTaken, fmt.Sprintf(
-					"node port %s %d belongs to service %s (%s); choose another port for one of the two services", at.Protocol, at.Port, owner.Name, owner.UID))
+					"node port %s %d belongs to service %s (%s); choose another port for one of the two services", e.at.Protocol, e.at.Port, owner.Name, owner.UID))
 				continue
 			}
-			owners[at] = s
-			all = append(all, exposure{s, port, at, to})
+			owners[e.at], e.to = s, to
+			all = append(all, e)
 		}
 		reported := false
-		for at, port := range b.externalPortsOf(s) {
-			if owner := owners[at]; owner != nil {
+		for e := range b.externalPortsOf(s) {
+			if owner := owners[e.at]; owner != nil {
 				if !reported { // one problem is enough: there may be hundreds
-					b.addressTaken(s, at, owner)
+					b.addressTaken(s, e.at, owner)
 				}
 				reported = true
 				continue
 			}
 			if external++; external > coe.MaxExternalPorts {
 				b.serviceProblem(s, coe.TooLarge, fmt.Sprintf(
-					"traffic from outside does not reach its external addresses: those of the namespace's services have more than %d ports; use another namespace, or remove external addresses",
+					"traffic from outside does not reach its external addresses: the external addresses of the namespace have more than %d ports; use another namespace, or remove external addresses",
 					coe.MaxExternalPorts))
 				break
 			}
-			owners[at] = s
-			all = append(all, exposure{s, port, at, to})
+			owners[e.at], e.to = s, to
+			all = append(all, e)
 		}
 	}
 	return all
 }
 
 // nodePortsOf returns the claimed node ports of a service.
-func (b *builder) nodePortsOf(s *coe.Service) iter.Seq2[coe.VIP, coe.ServicePort] {
-	return func(yield func(coe.VIP, coe.ServicePort) bool) {
+func (b *builder) nodePortsOf(s *coe.Service) iter.Seq[exposure] {
+	return func(yield func(exposure) bool) {
+		if !b.servesNodePorts() {
+			return
+		}
 		for _, p := range s.Ports {
 			at := coe.PortOnNodes(p.Protocol, p.NodePort)
-			if p.NodePort != 0 && b.servesNodePorts() && b.VIPs[at] && !yield(at, p) {
+			if p.NodePort != 0 && b.VIPs[at] && !yield(exposure{service: s, at: at, port: p}) {
 				return
 			}
+		}
+		if at := coe.PortOnNodes("tcp", s.HealthPort); s.Local && s.HealthPort != 0 && b.VIPs[at] {
+			yield(exposure{service: s, at: at, health: true})
 		}
 	}
 }
 
 // externalPortsOf returns the claimed ports of a service's external addresses, if nodes lead to them. A
 // cluster address of the namespace is not external: nodes route it.
-func (b *builder) externalPortsOf(s *coe.Service) iter.Seq2[coe.VIP, coe.ServicePort] {
-	return func(yield func(coe.VIP, coe.ServicePort) bool) {
+func (b *builder) externalPortsOf(s *coe.Service) iter.Seq[exposure] {
+	return func(yield func(exposure) bool) {
 		if !b.ManagementPorts {
 			return
 		}
@@ -123,7 +137,7 @@ func (b *builder) externalPortsOf(s *coe.Service) iter.Seq2[coe.VIP, coe.Service
 			}
 			for _, p := range s.Ports {
 				at := coe.VIP{Address: a, Protocol: p.Protocol, Port: p.Port}
-				if a.Is4() && b.VIPs[at] && !yield(at, p) {
+				if a.Is4() && b.VIPs[at] && !yield(exposure{service: s, at: at, port: p}) {
 					return
 				}
 			}
@@ -191,23 +205,38 @@ func (b *builder) endpointsByNode(e exposure, targets map[netip.Addr][]target) m
 	return all
 }
 
+// readyByNode returns how many ready IPv4 targets each node has.
+func readyByNode(targets map[netip.Addr][]target) map[netip.Addr]int {
+	all := map[netip.Addr]int{}
+	for node, here := range targets {
+		ready := map[netip.Addr]bool{}
+		for _, t := range here {
+			if t.addr.Is4() && !t.draining {
+				ready[t.addr] = true
+			}
+		}
+		if len(ready) > 0 {
+			all[node] = len(ready)
+		}
+	}
+	return all
+}
+
 // unserved returns the settings of a service about clients outside the cluster that have no effect.
 func (b *builder) unserved(s *coe.Service) (out coe.Ignored) {
 	reachable := slices.ContainsFunc(b.clusterAddresses(s), netip.Addr.Is4)
+	ports, addresses := reachable && b.servesNodePorts(), reachable && b.ManagementPorts && len(s.Ports) > 0
 	exposes := slices.ContainsFunc(s.Ports, func(p coe.ServicePort) bool { return p.NodePort != 0 })
-	served := exposes && reachable && b.servesNodePorts()
-	led := len(s.ExternalIPs) > 0 && len(s.Ports) > 0 && reachable && b.ManagementPorts
-	if exposes && !served {
-		out |= coe.NodePort
-	}
-	if len(s.ExternalIPs) > 0 && !led {
-		out |= coe.ExternalAddress
-	}
-	if s.Local && !served && !led {
-		out |= coe.ExternalPolicyLocal
-	}
-	if s.Restricted && !b.ManagementPorts {
-		out |= coe.SourceRanges
+	for ignored, is := range map[coe.Ignored]bool{
+		coe.NodePort:            exposes && !ports,
+		coe.ExternalAddress:     len(s.ExternalIPs) > 0 && !addresses,
+		coe.ExternalPolicyLocal: s.Local && (!exposes || !ports) && (len(s.ExternalIPs) == 0 || !addresses),
+		coe.HealthCheck:         s.Local && s.HealthPort != 0 && !ports,
+		coe.SourceRanges:        s.Restricted && !b.ManagementPorts,
+	} {
+		if is {
+			out |= ignored
+		}
 	}
 	return out
 }

@@ -16,7 +16,14 @@ import (
 // exposing are settings with which nodes answer on node ports.
 func exposing() mapping.Settings {
 	s := settings
-	s.NodePorts, s.ManagementPorts = coe.PortRange{First: 30000, Last: 32767}, true
+	s.NodePorts = coe.PortRange{First: 30000, Last: 32767}
+	return s
+}
+
+// unmanaged are settings in which nodes have no management ports.
+func unmanaged() mapping.Settings {
+	s := settings
+	s.ManagementPorts = false
 	return s
 }
 
@@ -125,14 +132,14 @@ func TestExposedAddresses(t *testing.T) {
 		change   func(*coe.Service)
 		settings mapping.Settings
 	}{
-		"no management ports":     {func(s *coe.Service) { s.Local = true }, settings},
+		"no management ports":     {func(s *coe.Service) { s.Local = true }, unmanaged()},
 		"no IPv4 cluster address": {func(s *coe.Service) { s.ClusterIPs, s.Local = s.ClusterIPs[:1], true }, exposing()},
 		"no ports":                {func(s *coe.Service) { s.Ports, s.Local = nil, true }, exposing()},
 	} {
 		v := view(c.change)
 		require.Empty(t, mapping.ExposedPorts(v, c.settings), name)
 		_, problems := mapping.Map(v, c.settings)
-		require.Contains(t, fmt.Sprint(problems), "external addresses and load balancer addresses answer pods alone", name)
+		require.Contains(t, fmt.Sprint(problems), "external addresses answer pods alone", name)
 		require.Contains(t, fmt.Sprint(problems), "externalTrafficPolicy Local has no effect", name)
 	}
 }
@@ -179,9 +186,39 @@ func TestRestrictedAddresses(t *testing.T) {
 	require.Contains(t, fmt.Sprint(problems), "nobody reaches its load balancer addresses: it has more than 100 loadBalancerSourceRanges")
 
 	v = view(1)
-	model, problems = mapping.Map(v, settings)
+	model, problems = mapping.Map(v, unmanaged())
 	require.Contains(t, fmt.Sprint(model), "192.0.2.11:80")
 	require.Contains(t, fmt.Sprint(problems), "loadBalancerSourceRanges are not enforced")
+}
+
+// Health checks have a record of their own, which counts the ready pods of each node once.
+func TestHealthChecks(t *testing.T) {
+	v := exposedView(func(s *coe.Service) { s.Local, s.HealthPort = true, 30081 })
+	require.Len(t, mapping.ExposedPorts(v, exposing()), 2, "not claimed")
+	v.VIPs[coe.PortOnNodes("tcp", 30081)] = true
+	node := v.Leases[0].Node
+	check := coe.ExposedPort{Protocol: "tcp", Port: 30081, Namespace: v.Namespace, Health: &coe.ReadyCount{Service: "web", Ready: map[netip.Addr]int{node: 1}}}
+	require.Equal(t, "health/30081", check.Name())
+	require.Equal(t, check, mapping.ExposedPorts(v, exposing())[2], "one pod is ready, one drains")
+	v.Endpoints[0].Addresses = v.Endpoints[0].Addresses[1:]
+	check.Health.Ready = map[netip.Addr]int{}
+	require.Equal(t, check, mapping.ExposedPorts(v, exposing())[2])
+	_, problems := mapping.Map(v, exposing())
+	require.Empty(t, problems)
+
+	_, problems = mapping.Map(v, settings)
+	require.Contains(t, fmt.Sprint(problems), "healthCheckNodePort is not served")
+
+	v.Services[0].Local = false
+	require.Len(t, mapping.ExposedPorts(v, exposing()), 2)
+
+	v.Services[0].Local = true
+	other := *v.Services[0]
+	other.UID, other.Name, other.ClusterIPs, other.Ports = svc2, "other", []netip.Addr{netip.MustParseAddr("10.96.0.21")}, nil
+	v.Services, v.VIPs[coe.VIP{Address: other.ClusterIPs[0]}] = append(v.Services, &other), true
+	require.Len(t, mapping.ExposedPorts(v, exposing()), 3)
+	_, problems = mapping.Map(v, exposing())
+	require.Contains(t, fmt.Sprint(problems), "node port tcp 30081 belongs to service web")
 }
 
 // Nodes lead a limited number of ports of external addresses for a namespace.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"slices"
@@ -302,6 +303,10 @@ func (w *exposeWorld) testExternalAddresses(services, edges map[string]string) {
 	w.addresses("cluster", []string{externalIP}, balancerIP)
 	w.addresses("local", nil, localIP)
 	for _, host := range []string{"host1", "host2"} {
+		w.programmed(host, balancerIP, true)
+		w.programmed(host, localIP, true)
+	}
+	for _, host := range []string{"host1", "host2"} {
 		w.ip("central", "route", "replace", "198.51.100.0/24", "via", w.address(host))
 		for _, address := range []string{externalIP, balancerIP} {
 			w.answered("central", address, at, all(edges[host])...)
@@ -314,33 +319,52 @@ func (w *exposeWorld) testExternalAddresses(services, edges map[string]string) {
 	w.ip("central", "route", "replace", "198.51.100.0/24", "via", w.address("host1"))
 	w.silent("central", localIP, at)
 
+	for host, want := range map[string]string{"host1": "503 0", "host2": "200 1"} {
+		await(t, "the health check of "+host, func() error { return w.healthCheck(host, want) })
+	}
+
 	w.restrict("cluster", w.pods["host1"].address.String()+"/32", outsider+"/32")
+	w.programmed("host1", ". "+outsider, true)
+	w.programmed("host2", ". "+outsider, true)
 	for _, address := range []string{externalIP, balancerIP} {
 		w.answered("central", address, at, all(edges["host1"])...)
 	}
 	w.answered(w.pods["host1"].inLab(), balancerIP, at, all(edges["host1"])...)
 	w.silent(w.pods["host2"].inLab(), balancerIP, at)
 	_, err := w.lab.Dial(within(t, time.Second), "host2", "tcp", net.JoinHostPort(balancerIP, "80"))
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	var timeout net.Error
+	require.ErrorAs(t, err, &timeout)
+	require.True(t, timeout.Timeout(), "a program of the node gets no answer: %v", err)
 	w.restrict("cluster", "192.0.2.0/24")
+	w.programmed("host1", "192.0.2.0", true)
 	w.silent("central", balancerIP, at)
 	w.restrict("cluster")
+	w.programmed("host1", "192.0.2.0", false)
 	w.answered("central", balancerIP, at, all(edges["host1"])...)
 
 	owner := "/restconf/config/service:service-information/services/" + uid("s", 2)
 	status, answer := w.bridge.Bridge().Do("PUT", owner, fmt.Sprintf(
 		`{"services":[{"uid":%q,"name":"owner","network-NS":"other","cluster-ip-address":%q,"service-ports":[{"port":80}]}]}`, uid("s", 2), externalIP))
 	require.Equal(t, 2, status/100, answer)
-	await(t, "the address belongs to another namespace", func() error {
-		if _, err := w.ask("central", externalIP, 80); err == nil {
-			return errors.New("it answers")
-		}
-		return nil
-	})
+	w.programmed("host1", externalIP, false)
+	_, err = w.lab.Dial(within(t, time.Second), "central", "tcp", net.JoinHostPort(externalIP, "80"))
+	require.Error(t, err, "the address belongs to another namespace")
 	w.answered("central", balancerIP, at, all(edges["host1"])...)
 	status, answer = w.bridge.Bridge().Do("DELETE", owner, "")
 	require.Equal(t, 2, status/100, answer)
+	w.programmed("host1", externalIP, true)
 	w.answered("central", externalIP, at, all(edges["host1"])...)
+}
+
+// programmed waits until the table of a host has a text, or lacks it.
+func (w *exposeWorld) programmed(host, text string, has bool) {
+	w.t.Helper()
+	await(w.t, fmt.Sprintf("%s has %s: %t", host, text, has), func() error {
+		if missing := w.lacks(host, text) == nil; missing == has {
+			return fmt.Errorf("missing: %t", missing)
+		}
+		return nil
+	})
 }
 
 // addresses gives a service external addresses, and one of a load balancer.
@@ -355,6 +379,31 @@ func (w *exposeWorld) addresses(service string, external []string, balancer stri
 	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: balancer}}
 	_, err = api.UpdateStatus(w.t.Context(), s, metav1.UpdateOptions{})
 	require.NoError(w.t, err)
+}
+
+// healthCheck returns an error unless the health check of the service "local" at a host has this status and this
+// number of endpoints.
+func (w *exposeWorld) healthCheck(host, want string) error {
+	s, err := w.api.CoreV1().Services("default").Get(w.t.Context(), "local", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		return w.lab.Dial(ctx, "central", network, address)
+	}}}
+	request, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, fmt.Sprintf("http://%s:%d/", w.address(host), s.Spec.HealthCheckNodePort), nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if got := fmt.Sprint(response.StatusCode, " ", response.Header.Get("X-Load-Balancing-Endpoint-Weight")); got != want {
+		return fmt.Errorf("health check %s, want %s", got, want)
+	}
+	return nil
 }
 
 // restrict sets the ranges of clients that reach the load balancer's addresses of a service.

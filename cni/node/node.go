@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/vishvananda/netns"
 
+	"github.com/coe-bridge/coe-bridge/cni/healthchecks"
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
@@ -61,6 +62,7 @@ type Node struct {
 	log             *slog.Logger
 	metrics         *metrics
 	ports           *nodeports.Table
+	health          *healthchecks.Server
 	othersForgotten bool // see forgetOthers
 	// failure and portsFailure were logged last.
 	failure, portsFailure string
@@ -72,7 +74,8 @@ type Node struct {
 func New(cfg Config) *Node {
 	return &Node{
 		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registry),
-		ports: nodeports.New(nodeports.Config{Netns: cfg.Netns, Link: linkName}),
+		ports:  nodeports.New(nodeports.Config{Netns: cfg.Netns, Link: linkName}),
+		health: healthchecks.New(cfg.Netns),
 	}
 }
 
@@ -85,6 +88,11 @@ func (n *Node) Run(ctx context.Context) {
 		}
 		return
 	}
+	defer func() {
+		if err := n.health.Close(); err != nil {
+			n.log.Warn("could not end the health checks of load balancers", "err", err)
+		}
+	}()
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -126,8 +134,25 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) bool {
 		return err == nil
 	}
 	failed := n.syncPorts(place)
+	failed = errors.Join(failed, n.syncHealthChecks(place, err == nil && failed == nil))
 	n.logFailure(ctx, "the node does not answer on the node ports of services as it should", failed, &n.portsFailure)
 	return err == nil && failed == nil
+}
+
+// syncHealthChecks makes the node answer the health checks of load balancers. It changes nothing while they are
+// not known. A node that leads nothing to services answers none.
+func (n *Node) syncHealthChecks(place *uplink.Place, healthy bool) error {
+	all, known := n.cfg.Uplink.HealthChecks()
+	if !known {
+		return nil
+	}
+	checks := map[uint16]healthchecks.Check{}
+	if leads(place) {
+		for _, c := range all {
+			checks[c.Port] = healthchecks.Check{Namespace: c.Namespace, Service: c.Service, Endpoints: c.Endpoints}
+		}
+	}
+	return n.health.Sync(checks, healthy)
 }
 
 // syncPorts makes the node answer on the node ports of services. It changes nothing while they are not
@@ -302,6 +327,7 @@ func (n *Node) leave(ctx context.Context) (changes []string, err error) {
 	if removed {
 		changes = append(changes, "node ports")
 	}
+	ports = errors.Join(ports, n.health.Sync(nil, false))
 	n.metrics.ports.Set(0)
 	removed, err = n.removeOthers(ctx, nil)
 	if removed {

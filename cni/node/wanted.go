@@ -151,10 +151,13 @@ func (w *wanted) addNamespaces(p *uplink.Place, interfaces map[string]*uplink.Re
 // networkOf returns the addresses of all nodes in the pod network.
 func networkOf(p *uplink.Place) netip.Prefix { return netip.PrefixFrom(p.Address, p.Length).Masked() }
 
-// portsOf returns the ports on which a node answers for services. Only a management port leads to services,
-// and only with an edge address as source.
+// leads reports whether a node leads others to services. Only a management port does, and only with an edge
+// address as source.
+func leads(place *uplink.Place) bool { return !place.Isolated && place.Edge.Is4() }
+
+// portsOf returns the ports on which a node answers for services.
 func portsOf(exposed map[string]*uplink.ExposedPort, place *uplink.Place) (ports []nodeports.Port) {
-	if place.Isolated || !place.Edge.Is4() {
+	if !leads(place) {
 		return nil
 	}
 	for _, e := range exposed {

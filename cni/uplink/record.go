@@ -86,6 +86,15 @@ type ExposedPort struct {
 	Endpoints []Endpoint `json:"endpoint,omitempty"` // on the node
 }
 
+// HealthCheck is a port on which the node tells load balancers whether a service has endpoints on it. It must
+// not be changed.
+type HealthCheck struct {
+	Port      uint16 `json:"port"`
+	Namespace string `json:"namespace"`
+	Service   string `json:"service"`
+	Endpoints int    `json:"local-endpoints"`
+}
+
 // Endpoint is an endpoint of an ExposedPort.
 type Endpoint struct {
 	IP   netip.Addr `json:"ip"`
@@ -115,6 +124,7 @@ const (
 	networkEvent  = "coe-agent:network-changed"
 	exposedEvent  = "coe-agent:exposed-port-changed"
 	addressEvent  = "coe-agent:exposed-address-changed"
+	healthEvent   = "coe-agent:health-check-changed"
 	nodesEvent    = "coe-agent:nodes-changed"
 )
 
@@ -139,6 +149,12 @@ type nodeChange struct {
 type exposedChange struct {
 	Operation string `json:"operation"`
 	ExposedPort
+}
+
+// healthChange is the content of health-check-changed.
+type healthChange struct {
+	Operation string `json:"operation"`
+	HealthCheck
 }
 
 // nodesChange is the content of nodes-changed.

@@ -1,6 +1,7 @@
 package uplink
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,9 +30,10 @@ type state struct {
 	id      string // of the event; empty: none yet
 	records map[string]*Record
 	exposed map[string]*ExposedPort
-	nodes   []netip.Addr // of the cluster; only known while a port is local
-	place   *Place       // nil: none or unknown
-	network string       // identity of the datastore that the switch is programmed from; empty: unknown
+	checks  map[uint16]*HealthCheck // by port
+	nodes   []netip.Addr            // of the cluster; only known while a port is local
+	place   *Place                  // nil: none or unknown
+	network string                  // identity of the datastore that the switch is programmed from; empty: unknown
 }
 
 // kept is the state on disk.
@@ -43,10 +45,11 @@ type kept struct {
 	Network    string    `json:"network,omitempty"`
 	Interfaces []*Record `json:"interfaces"`
 
-	// Exposed are ports of the node, and External those of external addresses: agents of earlier versions
-	// would take them for ports of the node.
+	// Exposed are ports of the node, and External ports of external addresses: agents of earlier versions
+	// would take the latter for ports of the node.
 	Exposed  []*ExposedPort `json:"exposed-ports,omitempty"`
 	External []*ExposedPort `json:"exposed-addresses,omitempty"`
+	Checks   []*HealthCheck `json:"health-checks,omitempty"`
 	Nodes    []netip.Addr   `json:"nodes,omitempty"`
 }
 
@@ -54,7 +57,7 @@ type kept struct {
 // counts as missing: the bridge sends everything again. It does so after a boot too, so that the agent
 // learns when its state is current.
 func (u *Uplink) load() {
-	u.state.records, u.state.exposed = map[string]*Record{}, map[string]*ExposedPort{}
+	u.state.records, u.state.exposed, u.state.checks = map[string]*Record{}, map[string]*ExposedPort{}, map[uint16]*HealthCheck{}
 	if u.cfg.Dir == "" {
 		return
 	}
@@ -80,6 +83,9 @@ func (u *Uplink) load() {
 	for _, p := range slices.Concat(k.Exposed, k.External) {
 		u.state.exposed[p.key()] = p
 	}
+	for _, c := range k.Checks {
+		u.state.checks[c.Port] = c
+	}
 }
 
 // readState reads the state file in dir. It returns the zero value if there is none.
@@ -95,7 +101,7 @@ func readState(dir string) (k kept, err error) {
 	if err := json.Unmarshal(text, &k); err != nil {
 		return kept{}, fmt.Errorf("read %s: %w", path, err)
 	}
-	if slices.Contains(k.Interfaces, nil) || slices.Contains(k.Exposed, nil) || slices.Contains(k.External, nil) {
+	if slices.Contains(k.Interfaces, nil) || slices.Contains(k.Exposed, nil) || slices.Contains(k.External, nil) || slices.Contains(k.Checks, nil) {
 		return kept{}, fmt.Errorf("read %s: an interface or a port is null", path)
 	}
 	return k, nil
@@ -127,6 +133,9 @@ func (u *Uplink) take(id string, group []event) error {
 	if slices.ContainsFunc(group, func(e event) bool { return e.exposed() != nil || e[beginEvent] != nil }) {
 		next.exposed = maps.Clone(next.exposed)
 	}
+	if slices.ContainsFunc(group, func(e event) bool { return e[healthEvent] != nil || e[beginEvent] != nil }) {
+		next.checks = maps.Clone(next.checks)
+	}
 	for _, e := range group {
 		if err := next.apply(e); err != nil {
 			return err
@@ -142,11 +151,14 @@ func (s *state) apply(e event) error {
 	if e[beginEvent] != nil {
 		clear(s.records)
 		clear(s.exposed)
+		clear(s.checks)
 		s.place, s.network, s.nodes = nil, "", nil
 	}
 	switch {
 	case e.exposed() != nil:
 		return s.applyExposed(e.exposed())
+	case e[healthEvent] != nil:
+		return s.applyHealth(e[healthEvent])
 	case e[nodesEvent] != nil:
 		return s.applyNodes(e[nodesEvent])
 	case e[nodeEvent] != nil:
@@ -210,6 +222,19 @@ func (s *state) applyExposed(content json.RawMessage) error {
 	return nil
 }
 
+func (s *state) applyHealth(content json.RawMessage) error {
+	var c healthChange
+	if err := json.Unmarshal(content, &c); err != nil {
+		return fmt.Errorf("read %s: %w", healthEvent, err)
+	}
+	if c.Operation == "put" {
+		s.checks[c.Port] = &c.HealthCheck
+	} else {
+		delete(s.checks, c.Port)
+	}
+	return nil
+}
+
 func (s *state) applyNodes(content json.RawMessage) error {
 	var c nodesChange
 	if err := json.Unmarshal(content, &c); err != nil {
@@ -248,6 +273,10 @@ func (u *Uplink) keep(ctx context.Context) {
 	}
 }
 
+func sortedChecks(all map[uint16]*HealthCheck) []*HealthCheck {
+	return slices.SortedFunc(maps.Values(all), func(a, b *HealthCheck) int { return cmp.Compare(a.Port, b.Port) })
+}
+
 func (u *Uplink) save() error {
 	u.mu.Lock()
 	now, unsaved := u.state, u.unsaved
@@ -267,7 +296,7 @@ func (u *Uplink) save() error {
 	}
 	text, err := json.Marshal(kept{
 		ID: now.id, Boot: u.boot, Node: u.cfg.Node.String(), Place: now.place, Network: now.network, Interfaces: records,
-		Exposed: exposed, External: external, Nodes: now.nodes,
+		Exposed: exposed, External: external, Checks: sortedChecks(now.checks), Nodes: now.nodes,
 	})
 	if err == nil {
 		err = durable.Write(u.file(), text, 0o600)

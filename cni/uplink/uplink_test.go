@@ -354,14 +354,17 @@ func TestPlace(t *testing.T) {
 	}}
 	const address = `"coe-agent:exposed-address-changed":{"operation":"put","external-address":"192.0.2.10","protocol":"tcp","port":80,` +
 		`"cluster-address":"10.96.0.10","service-port":80}`
+	const check = `"coe-agent:health-check-changed":{"operation":"put","port":30081,"namespace":"shop","service":"web","local-endpoints":2}`
 	hasPorts := func() {
 		t.Helper()
 		ports, nodes, known := a.Exposed()
 		require.True(t, known)
 		require.Equal(t, exposed, ports)
 		require.Equal(t, []netip.Addr{netip.MustParseAddr("192.168.33.11")}, nodes)
+		checks, _ := a.HealthChecks()
+		require.Equal(t, []*uplink.HealthCheck{{Port: 30081, Namespace: "shop", Service: "web", Endpoints: 2}}, checks)
 	}
-	groups <- event("", begin) + event("", place) + event("", port) + event("", address) + event("", `"coe-agent:nodes-changed":{"node":["192.168.33.11"]}`) +
+	groups <- event("", begin) + event("", place) + event("", port) + event("", address) + event("", check) + event("", `"coe-agent:nodes-changed":{"node":["192.168.33.11"]}`) +
 		event("", `"coe-agent:network-changed":{"identity":"n1"}`) + event("id: 5@x\n", complete)
 	await(true)
 	require.Equal(t, "n1", network())
@@ -381,12 +384,15 @@ func TestPlace(t *testing.T) {
 	before, _, _ := a.Exposed()
 	groups <- event("", `"coe-agent:exposed-port-changed":{"operation":"deleted","protocol":"tcp","port":30080}`) +
 		event("", `"coe-agent:exposed-address-changed":{"operation":"deleted","external-address":"192.0.2.10","protocol":"tcp","port":80}`) +
+		event("", `"coe-agent:health-check-changed":{"operation":"deleted","port":30081}`) +
 		event("id: 6@x\n", `"coe-agent:node-changed":{"operation":"deleted","node":"192.168.33.11"}`)
 	await(false)
 	ports, _, _ := a.Exposed()
 	require.Empty(t, ports)
 	require.Equal(t, exposed, before, "a state does not change")
-	groups <- event("", port) + event("", address) + event("id: 7@x\n", place)
+	checks, _ := a.HealthChecks()
+	require.Empty(t, checks)
+	groups <- event("", port) + event("", address) + event("", check) + event("id: 7@x\n", place)
 	await(true)
 	require.Equal(t, "n1", network())
 	hasPorts()

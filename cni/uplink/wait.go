@@ -97,3 +97,11 @@ func (u *Uplink) Exposed() (ports map[string]*ExposedPort, nodes []netip.Addr, k
 	defer u.mu.Unlock()
 	return u.state.exposed, u.state.nodes, u.status.Synced || u.sameBoot
 }
+
+// HealthChecks returns the ports on which the node answers health checks of load balancers, in order. The caller
+// must change none of them. known is that of Exposed.
+func (u *Uplink) HealthChecks() (checks []*HealthCheck, known bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return sortedChecks(u.state.checks), u.status.Synced || u.sameBoot
+}

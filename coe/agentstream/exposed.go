@@ -21,10 +21,11 @@ import (
 const ExposedRecords = "exposed"
 
 // The notifications about ports of services on nodes. An agent that does not know external addresses would
-// take their ports for ports of the node, so these have a notification of their own.
+// take their ports for ports of the node, so these have a notification of their own; so have health checks.
 const (
 	exposedEvent = "coe-agent:exposed-port-changed"
 	addressEvent = "coe-agent:exposed-address-changed"
+	healthEvent  = "coe-agent:health-check-changed"
 	nodesEvent   = "coe-agent:nodes-changed"
 )
 
@@ -116,8 +117,10 @@ func newExposedPort(name string, value []byte) (*exposedPort, error) {
 	switch {
 	case record.Name() != name:
 		return nil, fmt.Errorf("it is the record of %s", record.Name())
-	case record.Port == 0 || !record.To.IsValid():
+	case record.Port == 0 || record.Health == nil && !record.To.IsValid():
 		return nil, errors.New("the port or the address of the service is missing")
+	case record.Health != nil:
+		return newHealthCheck(&record), nil
 	}
 	content := exposedContent{
 		Operation: "put", External: record.Address, Protocol: record.Protocol, Port: record.Port, Address: record.To.Addr(), ServicePort: record.To.Port(),
@@ -134,7 +137,27 @@ func newExposedPort(name string, value []byte) (*exposedPort, error) {
 	return p, nil
 }
 
-func encodeExposed(c exposedContent) []byte {
+// healthContent is the content of health-check-changed.
+type healthContent struct {
+	Operation string `json:"operation"`
+	Port      uint16 `json:"port"`
+	Namespace string `json:"namespace"`
+	Service   string `json:"service"`
+	Endpoints int    `json:"local-endpoints"`
+}
+
+func newHealthCheck(record *coe.ExposedPort) *exposedPort {
+	content := healthContent{Operation: "put", Port: record.Port, Namespace: record.Namespace, Service: record.Health.Service}
+	p := &exposedPort{everywhere: encodeExposed(content), byNode: map[string][]byte{}}
+	for node, ready := range record.Health.Ready {
+		here := content
+		here.Endpoints = ready
+		p.byNode[node.String()] = encodeExposed(here)
+	}
+	return p
+}
+
+func encodeExposed(c any) []byte {
 	content, _ := json.Marshal(c) // addresses and strings always encode
 	return content
 }
@@ -231,7 +254,10 @@ func sortedKeys[T any](a, b map[string]T) []string {
 
 // eventOf returns the notification about the port of a name.
 func eventOf(name string) string {
-	if strings.Count(name, "/") > 1 {
+	switch {
+	case strings.HasPrefix(name, "health/"):
+		return healthEvent
+	case strings.Count(name, "/") > 1:
 		return addressEvent
 	}
 	return exposedEvent
@@ -241,7 +267,10 @@ func eventOf(name string) string {
 func encodeExposedDeleted(name string) []byte {
 	protocol, number, _ := strings.Cut(name, "/")
 	number, address, external := strings.Cut(number, "/")
-	if external {
+	switch {
+	case protocol == "health":
+		return fmt.Appendf(nil, `{"operation":"deleted","port":%s}`, number)
+	case external:
 		return fmt.Appendf(nil, `{"operation":"deleted","external-address":%q,"protocol":%q,"port":%s}`, address, protocol, number)
 	}
 	return fmt.Appendf(nil, `{"operation":"deleted","protocol":%q,"port":%s}`, protocol, number)

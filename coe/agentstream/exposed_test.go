@@ -124,6 +124,34 @@ func TestExposedAddresses(t *testing.T) {
 	judge(t, "exposed-address-changed", []byte(gone))
 }
 
+// TestHealthChecks: a node gets the number of its own endpoints.
+func TestHealthChecks(t *testing.T) {
+	h := newHub()
+	one, two := hears(t, h, node1), hears(t, h, node2)
+	check := coe.ExposedPort{
+		Protocol: "tcp", Port: 30081, Namespace: "shop", Health: &coe.ReadyCount{Service: "web", Ready: map[netip.Addr]int{netip.MustParseAddr(node1): 2}},
+	}
+	all := nodeRecord(node1, 1)
+	maps.Copy(all, nodeRecord(node2, 2))
+	maps.Copy(all, exposedPorts(check))
+	all[networksRecord], all[CompleteRecord] = []byte(networks), []byte("x")
+	h.Apply(Batch{Revision: 1, Snapshot: true, Put: all})
+	shown := `{"operation":"put","port":30081,"namespace":"shop","service":"web","local-endpoints":%d}`
+	require.Equal(t, "coe-agent:health-check-changed"+fmt.Sprintf(shown, 2), one()[2])
+	judge(t, "health-check-changed", fmt.Appendf(nil, shown, 2))
+	require.Equal(t, "coe-agent:health-check-changed"+fmt.Sprintf(shown, 0), two()[2])
+
+	// The port becomes a node port in one revision.
+	web := exposedPorts(coe.ExposedPort{Protocol: "tcp", Port: 30081, Namespace: "shop", To: netip.MustParseAddrPort("10.96.0.10:80")})
+	h.Apply(Batch{Revision: 2, Put: web, Delete: []string{"exposed/health/30081"}})
+	gone := `{"operation":"deleted","port":30081}`
+	got := two()
+	require.Len(t, got, 2)
+	require.Equal(t, "coe-agent:health-check-changed"+gone, got[0])
+	require.Contains(t, got[1], "exposed-port-changed")
+	judge(t, "health-check-changed", []byte(gone))
+}
+
 // TestExposedPortsAfterALoss: while the leader lists its sources again, nodes hear nothing.
 func TestExposedPortsAfterALoss(t *testing.T) {
 	h := newHub()

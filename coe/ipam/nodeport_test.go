@@ -66,6 +66,20 @@ func TestNodePorts(t *testing.T) {
 	require.Empty(t, w.vips.records)
 }
 
+// TestHealthCheckPorts: the port of health checks is a node port.
+func TestHealthCheckPorts(t *testing.T) {
+	w := newNodePortWorld(t)
+	health := func(port uint16) func(*coe.Service) { return func(s *coe.Service) { s.HealthPort = port } }
+	w.putServices(newService("a", "z", at("10.96.0.1"), onNodes("tcp", 30080), health(30081)))
+	w.putServices(newService("b", "y", at("10.96.0.2"), health(30080)))
+	w.putServices(newService("c", "x", at("10.96.0.3"), health(10250)))
+	require.Equal(t, []string{"0.0.0.0 tcp30080", "0.0.0.0 tcp30081", "10.96.0.1 0"}, w.holds("a"))
+	require.Equal(t, coe.AddressTaken, w.whyNot("b", "y"))
+	require.Equal(t, coe.NotAllowed, w.whyNot("c", "x"))
+	w.removeServices("z")
+	require.Empty(t, w.whyNot("b", "y"), "it heals")
+}
+
 // TestManyNodePorts: a namespace has a limited number of node ports, also across a restart, and no claim
 // of another namespace counts.
 func TestManyNodePorts(t *testing.T) {

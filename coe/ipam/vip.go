@@ -299,7 +299,7 @@ func (r *round) claimNodePorts(s *space) {
 		if svc.Excess() != "" {
 			continue
 		}
-		for _, p := range svc.Ports {
+		for _, p := range append(slices.Clone(svc.Ports), coe.ServicePort{Protocol: "tcp", NodePort: svc.HealthPort}) {
 			if p.NodePort == 0 {
 				continue
 			}

@@ -170,7 +170,6 @@ func TestIgnored(t *testing.T) {
 			Type: corev1.ServiceTypeNodePort, InternalTrafficPolicy: &local, TrafficDistribution: new("PreferClose"),
 			ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
 		},
-		coe.HealthCheck: {HealthCheckNodePort: 30000},
 	} {
 		require.Equal(t, want, kube.Service(&corev1.Service{ObjectMeta: annotated(), Spec: spec}).Ignored, want.String())
 	}
@@ -221,8 +220,8 @@ func TestService(t *testing.T) {
 			},
 		},
 		"endpoints on the node": {
-			spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal},
-			want: coe.Service{ClusterIPs: addrs("10.96.0.1"), Local: true},
+			spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal, HealthCheckNodePort: 30081},
+			want: coe.Service{ClusterIPs: addrs("10.96.0.1"), Local: true, HealthPort: 30081},
 		},
 		"endpoints on the node of the client": {
 			spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", InternalTrafficPolicy: &local},

@@ -30,9 +30,6 @@ func ignoredOfPod(in *corev1.Pod) (out coe.Ignored) {
 // ignoredOfService returns the settings of a service that are not enforced. The mapping adds those
 // that depend on the backend.
 func ignoredOfService(in *corev1.Service) (out coe.Ignored) {
-	if in.Spec.HealthCheckNodePort != 0 {
-		out |= coe.HealthCheck
-	}
 	return out | unknownAnnotations(in.Annotations)
 }
 

@@ -27,6 +27,7 @@ func Service(in *corev1.Service) *coe.Service {
 		Affinity:  affinity(in),
 		Local:     in.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
 
+		HealthPort:    uint16(in.Spec.HealthCheckNodePort),
 		InternalLocal: ptr.Deref(in.Spec.InternalTrafficPolicy, "") == corev1.ServiceInternalTrafficPolicyLocal,
 		Distributes:   distributes(in),
 		Ignored:       ignoredOfService(in),

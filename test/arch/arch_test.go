@@ -106,8 +106,13 @@ var rules = map[string]rule{
 		[]string{"github.com/google/nftables", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "go4.org/netipx", "golang.org/x/sys/unix"},
 		"a part of the agent; knows neither the bridge nor the switch",
 	},
+	"cni/healthchecks": {
+		[]string{"cni/links"},
+		[]string{"github.com/vishvananda/netns"},
+		"a part of the agent; knows neither the bridge nor the switch",
+	},
 	"cni/node": {
-		[]string{"cni/links", "cni/nodeports", "cni/ovs", "cni/uplink"},
+		[]string{"cni/healthchecks", "cni/links", "cni/nodeports", "cni/ovs", "cni/uplink"},
 		[]string{
 			"github.com/google/nftables", "github.com/prometheus/client_golang", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
 			"golang.org/x/sys/unix",
