@@ -233,6 +233,14 @@ func (s *Store) Namespaces() []string {
 	return slices.Sorted(maps.Keys(s.namespaces))
 }
 
+// HasServices reports whether a namespace has services.
+func (s *Store) HasServices(name string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	ns := s.namespaces[name]
+	return ns != nil && len(ns.services) > 0
+}
+
 // Requesting returns the namespaces with a pod that requests an address that its lease does
 // not have. Each is returned once, to a single caller, which must claim the requested
 // addresses before it gives any address.

@@ -175,6 +175,7 @@ type claimer struct {
 func (b *Bridge) newExposer(r *role, l *datastore.Leadership) *agentstream.Exposer {
 	settings := b.settingsOf(r)
 	return agentstream.NewExposer(l.Records(agentstream.ExposedRecords), agentstream.ExposedSource{
+		HasServices: b.store.HasServices,
 		Ports: func(namespace string) []coe.ExposedPort {
 			return mapping.ExposedPorts(b.store.View(namespace), settings)
 		},

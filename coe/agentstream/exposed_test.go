@@ -171,6 +171,7 @@ func TestExposedPortsAfterALoss(t *testing.T) {
 type exposeWorld struct {
 	diary    *diary
 	ports    map[string][]coe.ExposedPort
+	asked    int // calls of Ports
 	complete atomic.Bool
 	e        *Exposer
 }
@@ -178,7 +179,12 @@ type exposeWorld struct {
 func newExposeWorld(t *testing.T, records map[string][]byte) *exposeWorld {
 	w := &exposeWorld{diary: &diary{records: records}, ports: map[string][]coe.ExposedPort{}}
 	w.e = NewExposer(w.diary, ExposedSource{
-		Ports: func(ns string) []coe.ExposedPort { return w.ports[ns] }, Complete: w.complete.Load,
+		HasServices: func(ns string) bool { return len(w.ports[ns]) > 0 },
+		Ports: func(ns string) []coe.ExposedPort {
+			w.asked++
+			return w.ports[ns]
+		},
+		Complete: w.complete.Load,
 	}, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -231,6 +237,12 @@ func TestExposer(t *testing.T) {
 
 		w.diary.fails = 2
 		require.Equal(t, []string{"tcp/9"}, w.sets("a", 9))
+		require.Empty(t, w.sets("a"))
+		w.settles("a")
+		asked := w.asked
+		w.settles("a")
+		w.settles("pods")
+		require.Equal(t, asked, w.asked, "namespaces without services and records are ignored")
 	})
 }
 

@@ -22,6 +22,7 @@ type Exposer struct {
 
 	mu     sync.Mutex
 	marked map[string]bool // namespaces
+	served map[string]bool // namespaces that may have ports or records
 
 	// The fields below belong to Run: the records in the journal by name, and their names by
 	// namespace.
@@ -37,6 +38,8 @@ type exposedRecord struct {
 
 // ExposedSource is where an Exposer gets the ports from.
 type ExposedSource struct {
+	// HasServices reports whether a namespace has services. Without, it has no ports.
+	HasServices func(namespace string) bool
 	// Ports returns the ports of the services of a namespace. Two namespaces never have the same
 	// port.
 	Ports func(namespace string) []coe.ExposedPort
@@ -47,12 +50,23 @@ type ExposedSource struct {
 
 // NewExposer returns an Exposer. The journal has the records below ExposedRecords.
 func NewExposer(journal Journal, source ExposedSource, log *slog.Logger) *Exposer {
-	return &Exposer{journal: journal, source: source, log: log, wake: make(chan struct{}, 1), marked: map[string]bool{}}
+	return &Exposer{journal: journal, source: source, log: log, wake: make(chan struct{}, 1), marked: map[string]bool{}, served: map[string]bool{}}
 }
 
-// Mark schedules a comparison of the ports of namespaces with their records.
+// Mark schedules a comparison of the ports of namespaces with their records. It ignores namespaces that
+// have neither services nor records, because every changed pod marks its namespace.
 func (e *Exposer) Mark(namespaces ...string) {
-	e.remark(namespaces...)
+	e.mu.Lock()
+	for _, ns := range namespaces {
+		if e.served[ns] || e.source.HasServices(ns) {
+			e.served[ns], e.marked[ns] = true, true
+		}
+	}
+	wake := len(e.marked) > 0
+	e.mu.Unlock()
+	if !wake {
+		return
+	}
 	select {
 	case e.wake <- struct{}{}:
 	default:
@@ -64,7 +78,16 @@ func (e *Exposer) remark(namespaces ...string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, ns := range namespaces {
-		e.marked[ns] = true
+		e.served[ns], e.marked[ns] = true, true
+	}
+}
+
+// forget lets Mark ignore a namespace without ports and records, unless it was marked meanwhile.
+func (e *Exposer) forget(namespace string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.marked[namespace] {
+		delete(e.served, namespace)
 	}
 }
 
@@ -86,7 +109,8 @@ func (e *Exposer) keep(ctx context.Context) error {
 	if err := e.load(ctx); err != nil {
 		return err
 	}
-	e.Mark(slices.Collect(maps.Keys(e.names))...)
+	e.remark(slices.Collect(maps.Keys(e.names))...)
+	e.Mark()
 	for {
 		select {
 		case <-ctx.Done():
@@ -131,7 +155,11 @@ func (e *Exposer) write(ctx context.Context, namespaces []string) error {
 	complete := e.source.Complete() // before the ports: what they lack is gone
 	puts, wanted := map[string][]byte{}, map[string]exposedRecord{}
 	for _, ns := range namespaces {
-		for _, p := range e.source.Ports(ns) {
+		ports := e.source.Ports(ns)
+		if len(ports) == 0 && len(e.names[ns]) == 0 {
+			e.forget(ns)
+		}
+		for _, p := range ports {
 			value, err := json.Marshal(p)
 			if err != nil {
 				return fmt.Errorf("encode node port %s of namespace %s: %w", p.Name(), ns, err)
