@@ -93,7 +93,6 @@ fuzz:
 
 check: lint ## check format, vet and lint
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt on these"; exit 1; }
-	go vet ./...
 
 lint: $(LINT)
 	$(LINT) run ./...
@@ -121,8 +120,12 @@ bench-policy: deps
 bench-cni: deps
 	go run ./test/bench/cni
 
+# bench-edge: print the figures of services from outside the cluster, beside kube-proxy (root)
+bench-edge: deps kube
+	go run ./test/bench/edge
+
 # bench-odl: print the figures of the OpenDaylight backend, on a real one (root)
 bench-odl: deps odl
 	go run ./test/bench/odl
 
-.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-race test-oxygen test-odl conformance test-fast fuzz bench bench-kube bench-policy bench-cni bench-odl check lint deps kube odl clean
+.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-race test-oxygen test-odl conformance test-fast fuzz bench bench-kube bench-policy bench-cni bench-edge bench-odl check lint deps kube odl clean

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/test/lab/child"
 	realodl "github.com/coe-bridge/coe-bridge/test/lab/odl"
 )
 
@@ -113,32 +112,12 @@ func (c *controller) settle(ctx context.Context) error {
 	return err
 }
 
-// Fields of /proc/PID/stat after the command: the processor time in user mode and in system mode.
-// The length of a tick is fixed on Linux.
-const (
-	userTime   = 11
-	systemTime = 12
-	tickLength = 10 * time.Millisecond
-)
-
 // processorTime returns the processor time of the controller.
 func (c *controller) processorTime() (time.Duration, error) {
 	pid, err := c.Process().PID()
 	if err != nil {
 		return 0, err
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, fmt.Errorf("read the controller's processor time: %w", err)
-	}
-	_, after, _ := strings.Cut(string(stat), ") ")
-	var ticks int
-	for _, i := range []int{userTime, systemTime} {
-		n, err := strconv.Atoi(strings.Fields(after)[i])
-		if err != nil {
-			return 0, fmt.Errorf("read the controller's processor time: %w", err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * tickLength, nil
+	own, _, err := child.ProcessorTime(pid)
+	return own, err
 }

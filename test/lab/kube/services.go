@@ -10,6 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
 )
 
 // ServiceLoad is a number of services in the first namespaces of MakeNamespaces. They have no selectors: each has one
@@ -76,13 +77,18 @@ func (l ServiceLoad) meta(i int) metav1.ObjectMeta {
 
 // MakeServices creates the services of a load with their endpoints, all ready.
 func (c *ControlPlane) MakeServices(ctx context.Context, l ServiceLoad) (Timings, error) {
+	return MakeServices(ctx, c.client, l)
+}
+
+// MakeServices is ControlPlane.MakeServices for another cluster.
+func MakeServices(ctx context.Context, client kubernetes.Interface, l ServiceLoad) (Timings, error) {
 	l = l.withDefaults()
 	return Each(ctx, l.Count, l.Workers, func(ctx context.Context, i int) error {
 		service, slice := l.Service(i), l.Slice(i, 0)
-		if _, err := c.client.CoreV1().Services(service.Namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
+		if _, err := client.CoreV1().Services(service.Namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("make service %s/%s: %w", service.Namespace, service.Name, err)
 		}
-		if _, err := c.client.DiscoveryV1().EndpointSlices(slice.Namespace).Create(ctx, slice, metav1.CreateOptions{}); err != nil {
+		if _, err := client.DiscoveryV1().EndpointSlices(slice.Namespace).Create(ctx, slice, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("make endpoints of service %s/%s: %w", service.Namespace, service.Name, err)
 		}
 		return nil

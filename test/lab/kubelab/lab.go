@@ -42,6 +42,8 @@ type Config struct {
 	Nodes []string
 	// Bin is the directory with coe-bridge and coe-cni from make build.
 	Bin string
+	// Settings are lines that are added to the bridge's configuration file.
+	Settings []string
 	// Images are additional images for all nodes.
 	Images []Image
 	// Egress lets the API server connect to pods and services, for example for kubectl exec. This process opens the

@@ -8,16 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-)
 
-// ticks is the number of ticks per second in /proc (USER_HZ), which is fixed on Linux.
-const ticks = 100
-
-// The fields of the processor time in user mode and in system mode in /proc/PID/stat, counted from the field
-// after the command.
-const (
-	userTime   = 11
-	systemTime = 12
+	"github.com/coe-bridge/coe-bridge/test/lab/child"
 )
 
 // settle is the time after a start in which a bridge returns the memory of the start.
@@ -60,22 +52,6 @@ func (p *Process) memory(name string) (float64, error) {
 
 // ProcessorTime returns the processor time of the bridge since its start.
 func (p *Process) ProcessorTime() (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.child.PID()))
-	if err != nil {
-		return 0, fmt.Errorf("read the bridge's processor time: %w", err)
-	}
-	_, after, _ := strings.Cut(string(stat), ") ")
-	fields := strings.Fields(after)
-	if len(fields) <= systemTime {
-		return 0, errors.New("read the bridge's processor time: the kernel does not report it")
-	}
-	var sum time.Duration
-	for _, field := range []int{userTime, systemTime} {
-		n, err := strconv.Atoi(fields[field])
-		if err != nil {
-			return 0, fmt.Errorf("read the bridge's processor time: %w", err)
-		}
-		sum += time.Duration(n) * time.Second / ticks
-	}
-	return sum, nil
+	own, _, err := child.ProcessorTime(p.child.PID())
+	return own, err
 }
