@@ -109,6 +109,8 @@ type Loop struct {
 
 	written  chan struct{} // holds one value after a change of have, until the network is looked at
 	observed atomic.Bool   // the network was looked at
+	looks    atomic.Uint64 // counts the ended looks at the network
+	counts   lackCounts
 }
 
 // rejection is a change that the backend has rejected. The cause may disappear, so the change is

@@ -2,8 +2,10 @@ package reconcile
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -92,6 +94,7 @@ func (l *Loop) lookAtNetwork(ctx context.Context, awaited []string) (moved bool,
 	defer cancel()
 	begun := time.Now()
 	changed, err := l.observer.Observe(ctx, awaited)
+	l.looks.Add(1)
 	l.metrics.observe("observe", begun, err)
 	if err != nil {
 		l.log.Debug("observe the network", "err", err)
@@ -167,14 +170,46 @@ type Lack struct {
 	Example netvirt.Key // the first of them
 }
 
-// lacks returns what the network lacks of a scope, and the number of such objects. The caller
-// holds mu.
-func (l *Loop) lacks(s netvirt.Scope) (all []Lack, objects int) {
+// lackCounts has what the network lacks of each scope. Status asks again and again, and most answers are
+// the same.
+type lackCounts struct {
+	mu   sync.Mutex
+	kept map[netvirt.Scope]lackCount
+}
+
+// lackCount is what the network lacks of the parts that a scope had, as a look at the network found it.
+type lackCount struct {
+	parts   netvirt.Parts // they never change
+	look    uint64
+	lacks   []Lack
+	objects int
+}
+
+// lacks returns what the network lacks of each scope. Nobody must change the result. The caller holds mu.
+func (l *Loop) lacks(scopes []ScopeStatus) map[netvirt.Scope]lackCount {
 	if l.observer == nil {
-		return nil, 0
+		return nil
 	}
+	l.counts.mu.Lock()
+	defer l.counts.mu.Unlock()
+	now := make(map[netvirt.Scope]lackCount, len(scopes))
+	for _, one := range scopes {
+		look, parts := l.looks.Load(), l.have[one.Scope] // the look first: a later one makes the count obsolete
+		count := l.counts.kept[one.Scope]
+		if count.look != look || reflect.ValueOf(count.parts).UnsafePointer() != reflect.ValueOf(parts).UnsafePointer() {
+			count = lackCount{parts: parts, look: look}
+			count.lacks, count.objects = l.lacksOf(parts)
+		}
+		now[one.Scope] = count
+	}
+	l.counts.kept = now
+	return now
+}
+
+// lacksOf returns what the network lacks of the objects of parts, and the number of such objects.
+func (l *Loop) lacksOf(parts netvirt.Parts) (all []Lack, objects int) {
 	found := map[string]*Lack{}
-	for _, part := range l.have[s] {
+	for _, part := range parts {
 		for k, o := range part.Model {
 			reason := l.observer.Lacks(o)
 			if reason == "" {

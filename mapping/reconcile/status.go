@@ -68,11 +68,12 @@ func (l *Loop) Status() Status {
 	st := l.status()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
+	lacks := l.lacks(st.Scopes)
 	for i := range st.Scopes {
 		one := &st.Scopes[i]
-		lacks, objects := l.lacks(one.Scope)
-		one.Written, one.Lacks = l.have[one.Scope].Len(), lacks
-		one.Confirmed = one.Written - objects
+		count := lacks[one.Scope]
+		one.Written, one.Lacks = l.have[one.Scope].Len(), count.lacks
+		one.Confirmed = one.Written - count.objects
 	}
 	return st
 }
