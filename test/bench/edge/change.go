@@ -93,30 +93,33 @@ type took struct {
 	err   error
 }
 
-// changeAll moves the endpoints of two ways by turns. The first change of each is not counted: it waits for
-// what was created before.
+// changeAll moves the endpoints of two ways, one after the other.
 func (c *cluster) changeAll(ctx context.Context, ways [2]*way) (all [2]took) {
-	for n := range changes + 1 {
-		for i, w := range ways {
-			pod := pods[(n+1)%2].name
-			var at time.Duration
-			err := c.outside(func() (err error) {
-				at, err = c.change(ctx, w, pod)
-				return err
-			})
-			if err != nil {
-				all[i].err = err
-				return all
-			}
-			if n > 0 {
-				all[i].times = append(all[i].times, at)
-			}
-		}
-	}
-	for i := range all {
+	for i, w := range ways {
+		all[i].err = c.changeOf(ctx, w, &all[i].times)
 		slices.Sort(all[i].times)
 	}
 	return all
+}
+
+func (c *cluster) changeOf(ctx context.Context, w *way, times *[]time.Duration) error {
+	if err := c.move(ctx, w.service, pods[0].name); err != nil {
+		return err
+	}
+	if err := c.open(ctx, w, pods[0].name); err != nil {
+		return err
+	}
+	for n := range changes {
+		err := c.outside(func() error {
+			at, err := c.change(ctx, w, pods[(n+1)%2].name)
+			*times = append(*times, at)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // change moves the endpoint of a way to a pod. It returns the time until the pod answers. It runs outside

@@ -16,6 +16,9 @@ import (
 // requestTimeout bounds a request, its connection included.
 const requestTimeout = 5 * time.Second
 
+// openTimeout bounds the time until a way is in use.
+const openTimeout = 2 * time.Minute
+
 // outside calls f on a thread outside the cluster. f must use the network on its own goroutine.
 func (c *cluster) outside(f func() error) error { return c.lab.OVN.In(ovnhost.CentralNamespace, f) }
 
@@ -53,6 +56,19 @@ func ask(ctx context.Context, at netip.AddrPort) (pod string, err error) {
 		err = fmt.Errorf("%s answers %s", at, answer.Status)
 	}
 	return string(body), err
+}
+
+// open opens a way, and waits until a pod answers on it.
+func (c *cluster) open(ctx context.Context, w *way, pod string) error {
+	if err := c.use(ctx, w); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	return c.outside(func() error {
+		_, err := awaitPod(ctx, w.at, pod)
+		return err
+	})
 }
 
 // awaitPod asks until a pod answers, and returns the time when it did.

@@ -40,9 +40,11 @@ var pods = []struct{ name, node string }{{"a1", "n1"}, {"a2", "n1"}, {"b1", "n2"
 // cluster is a cluster of two nodes with pods, coe-bridge and kube-proxy.
 type cluster struct {
 	*figures.Workspace
-	lab   *kubelab.Lab
-	proxy *ovnhost.Process
-	at    map[string]netip.Addr // the addresses of the pods
+	lab     *kubelab.Lab
+	at      map[string]netip.Addr // the addresses of the pods
+	program string                // Kubernetes
+	proxy   *ovnhost.Process      // kube-proxy; nil while it does not run
+	proxies int                   // how often it was started
 }
 
 // Close ends the cluster, also one whose start has failed.
@@ -82,7 +84,7 @@ func newCluster(ctx context.Context) (c *cluster, err error) {
 	if err := c.startPods(ctx); err != nil {
 		return c, err
 	}
-	return c, c.startProxy(ctx)
+	return c, c.prepareProxy(ctx)
 }
 
 // build builds a program as a release does.
@@ -144,24 +146,42 @@ func (c *cluster) findPod(ctx context.Context, name string) error {
 	return fmt.Errorf("pod %s is not ready: %s", name, p.Status.Phase)
 }
 
-// startProxy starts kube-proxy on the asked node.
-func (c *cluster) startProxy(ctx context.Context) error {
-	program, err := kube.Build(ctx, os.Stderr)
-	if err != nil {
+// prepareProxy gives the asked node the address at which kube-proxy serves.
+func (c *cluster) prepareProxy(ctx context.Context) (err error) {
+	if c.program, err = kube.Build(ctx, os.Stderr); err != nil {
 		return err
 	}
 	host := netip.PrefixFrom(proxyAddress, proxyAddress.BitLen()).String()
 	if _, err := c.lab.OVN.Exec(ctx, node, "ip", "address", "add", host, "dev", "br-phy"); err != nil {
 		return err
 	}
-	via := c.lab.Node(node).Address.String()
-	if _, err := c.lab.OVN.Exec(ctx, ovnhost.CentralNamespace, "ip", "route", "add", host, "via", via); err != nil {
+	_, err = c.lab.OVN.Exec(ctx, ovnhost.CentralNamespace, "ip", "route", "add", host, "via", c.lab.Node(node).Address.String())
+	return err
+}
+
+// use starts kube-proxy on the asked node for its way, and removes it with its rules for the other one: its
+// rules reject packets to cluster addresses, to which coe-bridge leads.
+func (c *cluster) use(ctx context.Context, w *way) error {
+	if (c.proxy != nil) == w.proxy {
+		return nil
+	}
+	if w.proxy {
+		return c.startProxy(ctx)
+	}
+	if err := c.proxy.Terminate(); err != nil {
 		return err
 	}
+	c.proxy = nil
+	_, err := c.lab.OVN.Exec(ctx, node, c.program, "kube-proxy", "--cleanup", "--proxy-mode=nftables")
+	return err
+}
+
+func (c *cluster) startProxy(ctx context.Context) (err error) {
+	c.proxies++
 	c.proxy, err = c.lab.OVN.Launch(ctx, ovnhost.Command{
-		Name: node + "/kube-proxy", Pod: node,
+		Name: fmt.Sprintf("%s/kube-proxy-%d", node, c.proxies), Pod: node,
 		Argv: []string{
-			program, "kube-proxy", "--kubeconfig=" + c.lab.Kubeconfig(), "--hostname-override=" + node, "--proxy-mode=nftables",
+			c.program, "kube-proxy", "--kubeconfig=" + c.lab.Kubeconfig(), "--hostname-override=" + node, "--proxy-mode=nftables",
 			"--nodeport-addresses=" + proxyNetwork.String(), "--cluster-cidr=" + kubelab.PodCIDR, "--conntrack-max-per-core=0",
 		},
 		Ready: func(ctx context.Context) error {
@@ -175,6 +195,7 @@ func (c *cluster) startProxy(ctx context.Context) error {
 // way is a way from outside to a service: by coe-bridge, or by kube-proxy.
 type way struct {
 	name    string
+	proxy   bool           // kube-proxy's
 	at      netip.AddrPort // the node port
 	service string
 }
@@ -183,7 +204,7 @@ type way struct {
 func (c *cluster) ways(kind string, number uint16) [2]*way {
 	return [2]*way{
 		{name: "coe-bridge", at: netip.AddrPortFrom(c.lab.Node(node).Address, 30000+number), service: kind + "-bridge"},
-		{name: "kube-proxy", at: netip.AddrPortFrom(proxyAddress, 32000+number), service: kind + "-proxy"},
+		{name: "kube-proxy", proxy: true, at: netip.AddrPortFrom(proxyAddress, 32000+number), service: kind + "-proxy"},
 	}
 }
 

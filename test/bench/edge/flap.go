@@ -35,7 +35,10 @@ func measureFlap(ctx context.Context, c *cluster) ([]figures.Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.settle(ctx, flapServices-1); err != nil {
+	if err := c.use(ctx, c.ways("flap", 0)[1]); err != nil {
+		return nil, err
+	}
+	if err := c.settle(ctx); err != nil {
 		return nil, err
 	}
 	before, err := c.processorTimes()
@@ -54,7 +57,7 @@ func measureFlap(ctx context.Context, c *cluster) ([]figures.Figure, error) {
 			return nil, err
 		}
 	}
-	if err := c.settle(ctx, (count-1)%flapServices); err != nil {
+	if err := c.settle(ctx); err != nil {
 		return nil, err
 	}
 	after, err := c.processorTimes()
@@ -70,27 +73,18 @@ func measureFlap(ctx context.Context, c *cluster) ([]figures.Figure, error) {
 	}}, nil
 }
 
-// settle waits until coe-bridge serves a service, the last one that was changed, and kube-proxy has had the
-// time for its next round.
-func (c *cluster) settle(ctx context.Context, service int) error {
-	at := c.ways("flap", uint16(firstFlap-30000+service))[0].at
-	err := c.outside(func() error {
-		_, err := ask(ctx, at)
-		return err
-	})
-	if err != nil {
-		return err
-	}
+// settleTime is longer than the time in which agent and kube-proxy follow a change.
+const settleTime = 10 * time.Second
+
+// settle waits until agent and kube-proxy have followed.
+func (c *cluster) settle(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(proxyPeriod):
+	case <-time.After(settleTime):
+		return nil
 	}
-	return nil
 }
-
-// proxyPeriod is longer than the time between two rounds of kube-proxy.
-const proxyPeriod = 3 * time.Second
 
 // processorTimes returns the processor time of the agent and of kube-proxy on the asked node.
 func (c *cluster) processorTimes() (times [2]time.Duration, err error) {

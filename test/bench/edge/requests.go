@@ -34,15 +34,15 @@ func measureRequests(ctx context.Context, c *cluster) (all []figures.Figure, err
 		if err != nil {
 			return nil, err
 		}
-		if err := c.outside(func() error { _, err := awaitPod(ctx, w.at, "a1"); return err }); err != nil {
-			return nil, fmt.Errorf("%s: %w", w.name, err)
-		}
 	}
 	for _, clients := range []int{1, 64} {
 		var loads [2]load
 		for n := range requestRounds {
 			for i := range ways {
 				i = (i + n) % len(ways)
+				if err := c.open(ctx, ways[i], "a1"); err != nil {
+					return nil, fmt.Errorf("%s: %w", ways[i].name, err)
+				}
 				if err := c.send(ctx, ways[i], clients, &loads[i]); err != nil {
 					return nil, fmt.Errorf("%s: %w", ways[i].name, err)
 				}
