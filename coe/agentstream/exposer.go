@@ -155,11 +155,7 @@ func (e *Exposer) write(ctx context.Context, namespaces []string) error {
 	complete := e.source.Complete() // before the ports: what they lack is gone
 	puts, wanted := map[string][]byte{}, map[string]exposedRecord{}
 	for _, ns := range namespaces {
-		ports := e.source.Ports(ns)
-		if len(ports) == 0 && len(e.names[ns]) == 0 {
-			e.forget(ns)
-		}
-		for _, p := range ports {
+		for _, p := range e.portsOf(ns) {
 			value, err := json.Marshal(p)
 			if err != nil {
 				return fmt.Errorf("encode node port %s of namespace %s: %w", p.Name(), ns, err)
@@ -201,6 +197,15 @@ func (e *Exposer) write(ctx context.Context, namespaces []string) error {
 		}
 	}
 	return nil
+}
+
+// portsOf returns the ports of a namespace. Mark ignores a namespace without ports and records from then on.
+func (e *Exposer) portsOf(ns string) []coe.ExposedPort {
+	ports := e.source.Ports(ns)
+	if len(ports) == 0 && len(e.names[ns]) == 0 {
+		e.forget(ns)
+	}
+	return ports
 }
 
 // note updates the local copy of a record; the zero value deletes it.

@@ -123,7 +123,7 @@ func (c *cluster) changeOf(ctx context.Context, w *way, times *[]time.Duration) 
 }
 
 // change moves the endpoint of a way to a pod. It returns the time until the pod answers. It runs outside
-// the cluster, but for the request to the API server.
+// the cluster, except for the request to the API server.
 func (c *cluster) change(ctx context.Context, w *way, pod string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeLimit)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	flapServices = 490 // of at most 500 node ports of a namespace, beside those of the other measurements
+	flapServices = 490 // a namespace has at most 500 node ports, and the other measurements have some
 	flapTime     = time.Minute
 	flapWorkers  = 4
 	flapInterval = 10 * time.Millisecond // between two changes
