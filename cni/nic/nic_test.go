@@ -112,11 +112,18 @@ func newNode(t *testing.T) *node {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = outside.Close() })
 	require.NoError(t, links.SoftwareChecksums(outside, "eth0"))
-	n.vswitch, err = ovs.New(ovs.Config{Endpoint: n.host.OVSDB.Remote, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
-	require.NoError(t, err)
-	n.background(n.vswitch.Run)
+	n.connectSwitch(0)
 	n.Mover = n.mover()
 	return n
+}
+
+// connectSwitch connects to the switch, with a timeout; 0 is the default.
+func (n *node) connectSwitch(timeout time.Duration) {
+	n.t.Helper()
+	var err error
+	n.vswitch, err = ovs.New(ovs.Config{Endpoint: n.host.OVSDB.Remote, Timeout: timeout, Log: slog.New(slog.NewTextHandler(n.t.Output(), nil))})
+	require.NoError(n.t, err)
+	n.background(n.vswitch.Run)
 }
 
 func (n *node) mover() *nic.Mover {
@@ -321,6 +328,7 @@ func (n *node) connect(address string) *echo {
 		_ = listener.Close()
 		running.Wait()
 	})
+	e.works(n.t) // both ends have the connection
 	return &e
 }
 
@@ -417,6 +425,25 @@ func TestMove(t *testing.T) {
 	n.left(had)
 	require.Empty(t, n.leave(), "the NIC has left")
 
+	// A second NIC does not disturb the first one.
+	n.lines(`
+		link add nic1 type veth peer name nic1-peer
+		link set nic1-peer up
+		link set nic1 up
+		address add 10.10.0.1/24 dev nic1`)
+	n.join()
+	_, err = n.Join(t.Context(), "nic1", false)
+	require.NoError(t, err)
+	n.leave()
+	ignored := n.command("ip", "netns", "exec", n.ns, "nft", "list", "table", "inet", "coe-bridge-nics")
+	require.Contains(t, ignored, `iifname "nic1"`)
+	require.NotContains(t, ignored, `"nic0"`)
+	work()
+	_, err = n.Leave(t.Context(), "brnic1", false)
+	require.NoError(t, err)
+	n.lines("link del nic1")
+	n.left(had)
+
 	_, err = n.host.VSCtl(t.Context(), "add-br", theBridge)
 	require.NoError(t, err)
 	_, err = n.Join(t.Context(), theNIC, false)
@@ -463,12 +490,11 @@ func TestKilled(t *testing.T) {
 	}
 	step := 1
 	for ; n.killed("join", theNIC, step); step++ {
-		settle()
-		n.joined(had)
-		connection.works(t)
-		n.leave()
-		n.left(had)
-		require.True(t, n.killed("join", theNIC, step))
+		if step%2 == 0 {
+			settle()
+			n.joined(had)
+			connection.works(t)
+		}
 		n.leave()
 		n.left(had)
 		connection.works(t)
@@ -476,12 +502,11 @@ func TestKilled(t *testing.T) {
 	require.Greater(t, step, 10)
 	n.joined(had)
 	for step = 1; n.killed("leave", theBridge, step); step++ {
-		settle()
-		n.left(had)
-		connection.works(t)
-		n.join()
-		n.joined(had)
-		require.True(t, n.killed("leave", theBridge, step))
+		if step%2 == 0 {
+			settle()
+			n.left(had)
+			connection.works(t)
+		}
 		n.join()
 		n.joined(had)
 		connection.works(t)
@@ -510,6 +535,20 @@ func TestFailed(t *testing.T) {
 		require.ErrorIs(t, err, failing)
 		n.left(had)
 	}
+	connection.works(t)
+
+	n.connectSwitch(500 * time.Millisecond)
+	n.Mover = n.mover()
+	require.NoError(t, n.host.VSwitchd.Stop())
+	_, err = n.Join(t.Context(), theNIC, false)
+	require.ErrorContains(t, err, "check that ovs-vswitchd runs")
+	require.ErrorContains(t, err, "coe-bridge gateway bridge-to-nics brnic0 tries again")
+	connection.works(t)
+	require.NoError(t, n.host.VSwitchd.Cont())
+	n.connectSwitch(0)
+	n.Mover = n.mover()
+	n.leave()
+	n.left(had)
 	connection.works(t)
 }
 

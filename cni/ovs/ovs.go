@@ -147,7 +147,7 @@ func (s *Switch) set(one *session, failure error) {
 func (s *Switch) session(ctx context.Context) (*session, error) {
 	for {
 		s.mu.Lock()
-		one, changed, failure := s.current, s.changed, s.failure
+		one, changed := s.current, s.changed
 		s.mu.Unlock()
 		if one != nil {
 			return one, ctx.Err()
@@ -155,6 +155,9 @@ func (s *Switch) session(ctx context.Context) (*session, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
+			s.mu.Lock()
+			failure := s.failure
+			s.mu.Unlock()
 			return nil, fmt.Errorf("no connection to the switch at %s (%w): %w", s.cfg.Endpoint, failure, ctx.Err())
 		}
 	}

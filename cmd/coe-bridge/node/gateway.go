@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/vishvananda/netns"
@@ -59,7 +60,7 @@ after a boot, and addresses that a network manager adds to the NIC later. Rules 
 and policy routing that name the NIC stay as they are.`,
 		Example: `  coe-bridge gateway nics-to-bridge eth0 --dry-run   # print the steps
   coe-bridge gateway nics-to-bridge eth0             # eth0 is now a port of breth0`,
-		Args: cobra.MinimumNArgs(1),
+		Args: names("nics-to-bridge: name the NICs, as in coe-bridge gateway nics-to-bridge eth0"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd.Context(), cmd.OutOrStdout(), args, (*nic.Mover).Join)
 		},
@@ -79,13 +80,23 @@ node, as root. A bridge that nics-to-bridge has not created, that has other port
 uses stays as it is.`,
 		Example: `  coe-bridge gateway bridge-to-nics breth0 --dry-run   # print the steps
   coe-bridge gateway bridge-to-nics breth0             # eth0 has its addresses again`,
-		Args: cobra.MinimumNArgs(1),
+		Args: names("bridge-to-nics: name the bridges, as in coe-bridge gateway bridge-to-nics breth0"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd.Context(), cmd.OutOrStdout(), args, (*nic.Mover).Leave)
 		},
 	}
 	f.register(cmd)
 	return cmd
+}
+
+// names requires an argument at least; want says which.
+func names(want string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return errors.New(want)
+		}
+		return nil
+	}
 }
 
 func (f *gatewayFlags) register(cmd *cobra.Command) {
@@ -110,6 +121,9 @@ func (f *gatewayFlags) run(ctx context.Context, stdout io.Writer, names []string
 	connected, cancel := context.WithCancel(ctx)
 	defer cancel()
 	running.Go(func() { vswitch.Run(connected) })
+	if err := reached(ctx, vswitch); err != nil {
+		return err
+	}
 	mover := f.mover(vswitch, node, quiet)
 	for _, name := range names {
 		steps, failed := move(mover, ctx, name, f.dryRun)
@@ -119,6 +133,19 @@ func (f *gatewayFlags) run(ctx context.Context, stdout io.Writer, names []string
 		}
 	}
 	return err
+}
+
+// connectTimeout bounds the wait for the switch's database.
+const connectTimeout = 5 * time.Second
+
+// reached fails unless the switch's database answers.
+func reached(ctx context.Context, vswitch *ovs.Switch) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	if _, err := vswitch.Settings(ctx); err != nil {
+		return fmt.Errorf("%w: start Open vSwitch, or name its database with --ovs-db", err)
+	}
+	return nil
 }
 
 // print prints the steps of a move.
