@@ -68,7 +68,7 @@ func TestUnknownNames(t *testing.T) {
 		{"delete pod web --namespace=default", []string{"unknown flag: --namespace: name what is in a namespace as NAMESPACE/NAME; coe-bridge delete --help"}},
 		{"trace", []string{"trace: name one pod as NAMESPACE/POD"}},
 		{"trace web", []string{"trace web: name one pod as NAMESPACE/POD"}},
-		{"gateway foo", []string{"gateway foo: unknown; want nics-to-bridge or bridge-to-nics (coe-bridge gateway --help)"}},
+		{"gateway foo", []string{"gateway foo: unknown; want nics-to-bridge, bridge-to-nics or release-nics (coe-bridge gateway --help)"}},
 		{"gateway nics-to-bridge", []string{"nics-to-bridge: name the NICs"}},
 		{"gateway bridge-to-nics", []string{"bridge-to-nics: name the bridges"}},
 		{"gateway nics-to-bridge eth0 --ovs-db unix:/none", []string{"no connection to the switch at unix:/none", "no such file or directory", "start Open vSwitch, or name its database with --ovs-db"}},

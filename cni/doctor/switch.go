@@ -14,6 +14,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/agent"
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/nic"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 )
 
@@ -115,8 +116,12 @@ func (c *Config) nics(ctx context.Context) (string, error) {
 				"start the agent, which finishes it, or run coe-bridge gateway nics-to-bridge "+one.NIC)
 		}
 	}
-	if len(names) == 0 {
+	switch {
+	case len(names) == 0:
 		return "none", nil
+	case !c.NICs.ReleasedAtBoot():
+		return "", warning(fmt.Errorf("%s: %s is not enabled, so the node is possibly not reachable by these NICs after a boot", strings.Join(names, ", "), nic.ReleaseUnit),
+			"enable the service on the node (docs/gateways.md); doctor does not see it from inside a container")
 	}
 	return strings.Join(names, ", "), nil
 }

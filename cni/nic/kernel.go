@@ -86,6 +86,9 @@ func (k kernel) look(name string) (link, error) {
 
 func (k kernel) lookAt(found netlink.Link, out *link) error {
 	is := found.Attrs()
+	if is.Name != out.name {
+		return fmt.Errorf("it is another name of link %s: name that link", is.Name)
+	}
 	out.index, out.mtu, out.mac, out.up = is.Index, is.MTU, is.HardwareAddr.String(), is.Flags&net.FlagUp != 0
 	out.ethernet = is.EncapType == "ether" && is.Flags&net.FlagLoopback == 0
 	_, err := os.Stat(filepath.Join("/sys/class/net", out.name, "phy80211"))
@@ -159,7 +162,7 @@ func (k kernel) put(o Object, l link) error {
 		flags |= unix.NLM_F_APPEND
 	}
 	_, err = k.ask(int(formats[o.Kind].put), flags, m.bytes(), 0)
-	if o.Kind == Route && errors.Is(err, unix.EEXIST) {
+	if flags&unix.NLM_F_APPEND != 0 && errors.Is(err, unix.EEXIST) {
 		return nil
 	}
 	return err

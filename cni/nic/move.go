@@ -1,9 +1,13 @@
 package nic
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
@@ -55,6 +59,8 @@ func (m *Mover) take(ctx context.Context, s state, step Step) error {
 		return m.cfg.Switch.AddNICBridge(ctx, bridge, nic, s.nic.mac, s.userspace)
 	case addPort:
 		return m.cfg.Switch.AddNIC(ctx, bridge, nic)
+	case removePort:
+		return m.cfg.Switch.DeleteNIC(ctx, bridge, nic)
 	case removeBridge:
 		return m.cfg.Switch.DeleteNICBridge(ctx, bridge, nic)
 	case setLink:
@@ -74,11 +80,49 @@ func (m *Mover) configure(s state) error {
 	if err := copySettings(m.cfg.Netns, m.cfg.Settings, s.nic.name, s.bridge.name); err != nil {
 		return err
 	}
-	if !s.userspace {
+	if s.userspace {
+		if err := links.SoftwareChecksums(m.cfg.Netns, s.bridge.name); err != nil {
+			return err
+		}
+	}
+	return m.filter(s.bridge.name, loose)
+}
+
+// loose is the value of rp_filter that takes packets from any link with a route to their source. It is in force
+// until the routes have moved: the strict value would drop all packets that arrive at the bridge.
+const loose = "2"
+
+// filter sets rp_filter of a link.
+func (m *Mover) filter(link, value string) error {
+	_, err := m.cfg.Settings.Put(m.cfg.Netns, reversePath(link), value)
+	return err
+}
+
+// restoreFilter gives the bridge rp_filter of the NIC, after configure.
+func (m *Mover) restoreFilter(s state) error {
+	if !s.fresh() {
 		return nil
 	}
-	return links.SoftwareChecksums(m.cfg.Netns, s.bridge.name)
+	value, err := m.setting(reversePath(s.nic.name))
+	if err != nil {
+		return err
+	}
+	return m.filter(s.bridge.name, value)
 }
+
+// setting reads a setting of the node.
+func (m *Mover) setting(name string) (value string, err error) {
+	settings := cmp.Or(m.cfg.Settings, links.DefaultSettings)
+	err = links.Inside(m.cfg.Netns, func() error {
+		text, err := os.ReadFile(filepath.Join(string(settings), name))
+		value = strings.TrimSpace(string(text))
+		return err
+	})
+	return value, err
+}
+
+// reversePath is the setting rp_filter of a link.
+func reversePath(link string) string { return filepath.Join("ipv4/conf", link, "rp_filter") }
 
 // change takes a step that changes a link.
 func (m *Mover) change(k kernel, s state, step Step) error {
@@ -100,6 +144,9 @@ func (m *Mover) change(k kernel, s state, step Step) error {
 	case removeObject:
 		return k.remove(step.object, on)
 	case settle:
+		if err := m.restoreFilter(s); err != nil {
+			return err
+		}
 		if on.objects, err = k.objects(on); err != nil {
 			return err
 		}

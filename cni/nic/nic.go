@@ -11,10 +11,12 @@
 package nic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/vishvananda/netns"
@@ -41,7 +43,9 @@ type Config struct {
 	// Boot is a file that has another content after each boot. Default
 	// /proc/sys/kernel/random/boot_id.
 	Boot string
-	Log  *slog.Logger
+	// Units is the folder of the services that systemd starts. Default /etc/systemd/system.
+	Units string
+	Log   *slog.Logger
 }
 
 // Mover moves NICs. Several processes may move NICs at the same time.
@@ -54,9 +58,8 @@ type Mover struct {
 
 // New returns a Mover.
 func New(cfg Config) *Mover {
-	if cfg.Boot == "" {
-		cfg.Boot = "/proc/sys/kernel/random/boot_id"
-	}
+	cfg.Boot = cmp.Or(cfg.Boot, "/proc/sys/kernel/random/boot_id")
+	cfg.Units = cmp.Or(cfg.Units, "/etc/systemd/system")
 	return &Mover{cfg: cfg, log: cfg.Log, done: func(Step) error { return nil }}
 }
 
@@ -68,7 +71,7 @@ const moveTimeout = 20 * time.Second
 //
 // If a step of a first Join fails, the NIC leaves the bridge again.
 func (m *Mover) Join(ctx context.Context, nic string, dry bool) ([]Step, error) {
-	steps, err := m.move(ctx, nic, BridgeOf(nic), dry, join)
+	steps, err := m.move(ctx, nic, BridgeOf(nic), dry, func(*record) direction { return join })
 	if err != nil {
 		return nil, fmt.Errorf("let NIC %s join bridge %s: %w", nic, BridgeOf(nic), err)
 	}
@@ -82,18 +85,29 @@ func (m *Mover) Leave(ctx context.Context, bridge string, dry bool) ([]Step, err
 	if err != nil {
 		return nil, err
 	}
-	steps, err := m.move(ctx, nic, bridge, dry, leave)
+	steps, err := m.move(ctx, nic, bridge, dry, func(*record) direction { return leave })
 	if err != nil {
 		return nil, fmt.Errorf("let NIC %s leave bridge %s: %w", nic, bridge, err)
 	}
 	return steps, nil
 }
 
-// direction is join or leave.
+// direction is how a NIC moves.
 type direction struct {
 	check func(state) error
 	steps func(state) []Step
 	undo  bool // a first move whose step fails is undone
+}
+
+// settled chooses the direction of a NIC that has a record. Without one there is nothing to do.
+func settled(r *record) direction {
+	switch {
+	case r == nil:
+		return direction{func(state) error { return nil }, func(state) []Step { return nil }, false}
+	case r.Leaving:
+		return leave
+	}
+	return resume
 }
 
 var (
@@ -102,29 +116,34 @@ var (
 	leave  = direction{checkLeave, leaveSteps, false}
 )
 
-func (m *Mover) move(ctx context.Context, nic, bridge string, dry bool, d direction) ([]Step, error) {
+// move moves a NIC in the direction that choose returns for its record. Once the first step is taken it does
+// not stop when ctx ends: a node between two steps is possibly not reachable.
+func (m *Mover) move(ctx context.Context, nic, bridge string, dry bool, choose func(*record) direction) ([]Step, error) {
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
 	if !dry {
-		unlock, err := m.lock()
+		unlock, err := m.lock(ctx)
 		if err != nil {
 			return nil, err
 		}
 		defer unlock()
 	}
 	s, err := m.read(ctx, nic, bridge)
-	if err == nil {
-		err = d.check(s)
-	}
 	if err != nil {
+		return nil, err
+	}
+	d := choose(s.record)
+	if err := d.check(s); err != nil {
 		return nil, err
 	}
 	steps := d.steps(s)
 	if dry {
 		return steps, nil
 	}
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), moveTimeout)
+	defer cancel()
 	if err := m.run(ctx, s, steps); err != nil {
-		if d.undo && s.record == nil {
+		if d.undo && (s.record == nil || s.record.Link == 0 && !s.record.Leaving) {
 			err = errors.Join(err, m.rollBack(ctx, nic, bridge))
 		}
 		return nil, err
@@ -176,15 +195,34 @@ func (m *Mover) Settle(ctx context.Context) (taken []Step, err error) {
 }
 
 func (m *Mover) settle(ctx context.Context, r *record, dry bool) ([]Step, error) {
-	d := resume
-	if r.Leaving {
-		d = leave
-	}
-	steps, err := m.move(ctx, r.NIC, r.Bridge, dry, d)
+	steps, err := m.move(ctx, r.NIC, r.Bridge, dry, settled)
 	if err != nil {
 		return nil, fmt.Errorf("NIC %s of bridge %s: %w", r.NIC, r.Bridge, err)
 	}
 	return steps, nil
+}
+
+// Release takes the NICs that have joined their bridges at an earlier boot out of them, without waiting for
+// ovs-vswitchd. It is for the start of a node: a NIC that is a port of a bridge without addresses receives
+// nothing, so the network manager could not configure it.
+func (m *Mover) Release(ctx context.Context) (nics []string, err error) {
+	err = m.each(func(r *record) error {
+		if r.sameBoot {
+			return nil
+		}
+		nics = append(nics, r.NIC)
+		return m.cfg.Switch.DeleteNIC(ctx, r.Bridge, r.NIC)
+	})
+	return nics, err
+}
+
+// ReleaseUnit is the systemd service that calls Release at a boot.
+const ReleaseUnit = "coe-bridge-nics.service"
+
+// ReleasedAtBoot reports whether systemd starts ReleaseUnit, as far as this process sees its files.
+func (m *Mover) ReleasedAtBoot() bool {
+	found, err := filepath.Glob(filepath.Join(m.cfg.Units, "*.wants", ReleaseUnit))
+	return err == nil && len(found) > 0
 }
 
 // Joined is a NIC that has joined a bridge.

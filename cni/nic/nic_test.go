@@ -367,7 +367,7 @@ func (n *node) leave() []nic.Step {
 // TestMove: everything that a NIC has moves to its bridge and back. Connections survive.
 func TestMove(t *testing.T) {
 	n := newNode(t)
-	n.command("ip", "netns", "exec", n.ns, "sysctl", "-w", "net.ipv4.conf."+theNIC+".rp_filter=2")
+	n.command("ip", "netns", "exec", n.ns, "sysctl", "-w", "net.ipv4.conf."+theNIC+".rp_filter=1")
 	n.lines(`
 		address add 10.9.0.1/24 brd + dev nic0
 		address add 10.9.0.2/24 dev nic0 label nic0:1
@@ -416,6 +416,15 @@ func TestMove(t *testing.T) {
 	n.nothing(theNIC)
 	n.lines("address del 10.9.9.9/24 dev brnic0")
 	n.joined(had)
+	n.lines(`
+		route add 10.9.0.253/32 dev nic0
+		route append default via 10.9.0.253 dev nic0 metric 1000`) // the network manager has another gateway
+	n.join()
+	require.Equal(t, "default via 10.9.0.253 metric 1000", strings.TrimSpace(n.ip("-n", n.ns, "route", "show", "default", "dev", theBridge)))
+	n.lines(`
+		route replace default via 10.9.0.254 dev brnic0 metric 1000
+		route del 10.9.0.253/32 dev brnic0`)
+	n.joined(had)
 
 	planned, err = n.Leave(t.Context(), theBridge, true)
 	require.NoError(t, err)
@@ -460,6 +469,10 @@ func (n *node) simple() (had string) {
 		-6 address add fd09::1/64 dev nic0
 		route add default via 10.9.0.254 dev nic0`)
 	n.usable()
+	n.lines(`
+		-6 route add default via fd09::fe dev nic0
+		-6 route add fd30::/64 via fe80::1 dev nic0`)
+	n.command("ip", "netns", "exec", n.ns, "sysctl", "-w", "net.ipv4.conf."+theNIC+".rp_filter=1")
 	return n.has(theNIC)
 }
 
@@ -490,6 +503,7 @@ func TestKilled(t *testing.T) {
 	}
 	step := 1
 	for ; n.killed("join", theNIC, step); step++ {
+		connection.works(t) // also between two steps
 		if step%2 == 0 {
 			settle()
 			n.joined(had)
@@ -502,6 +516,7 @@ func TestKilled(t *testing.T) {
 	require.Greater(t, step, 10)
 	n.joined(had)
 	for step = 1; n.killed("leave", theBridge, step); step++ {
+		connection.works(t)
 		if step%2 == 0 {
 			settle()
 			n.left(had)
@@ -513,6 +528,23 @@ func TestKilled(t *testing.T) {
 	}
 	require.Greater(t, step, 5)
 	n.left(had)
+}
+
+// TestCancelled: a move that has begun is finished.
+func TestCancelled(t *testing.T) {
+	n := newNode(t)
+	had := n.simple()
+	ctx, cancel := context.WithCancel(t.Context())
+	n.After(func(nic.Step) error {
+		cancel()
+		return nil
+	})
+	_, err := n.Join(ctx, theNIC, false)
+	require.NoError(t, err)
+	n.joined(had)
+	_, err = n.Leave(ctx, theBridge, false)
+	require.ErrorIs(t, err, context.Canceled, "another one does not begin")
+	n.joined(had)
 }
 
 // TestFailed: a first move whose step fails is undone.
@@ -589,8 +621,15 @@ func TestRun(t *testing.T) {
 
 	stop()
 	lose()
+	n.command("ip", "netns", "exec", n.ns, "nft", "delete", "table", "inet", "coe-bridge-nics")
 	n.reboot("second")
 	n.Mover = n.mover()
+	released, err := n.Release(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{theNIC}, released)
+	out, err := n.host.VSCtl(t.Context(), "list-ports", theBridge)
+	require.NoError(t, err)
+	require.Empty(t, out)
 	n.background(n.Run)
 	require.NoError(t, n.host.VSwitchd.Start(t.Context()))
 	n.lines(`
@@ -602,6 +641,9 @@ func TestRun(t *testing.T) {
 		return !strings.Contains(out, "inet ")
 	}, patience, 20*time.Millisecond)
 	connection.works(t)
+	released, err = n.Release(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, released, "it has joined since the boot")
 
 	require.NoError(t, n.Cleanup(t.Context()))
 	require.NoError(t, exec.Command("ip", "-n", n.ns, "link", "show", theNIC).Run())

@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ const (
 
 	neighbourIndexAt, neighbourStateAt = 4, 8
 
-	routeLengthAt, routeTableAt, routeProtocolAt, routeTypeAt, routeFlagsAt = 1, 4, 5, 7, 8
+	routeLengthAt, routeTableAt, routeProtocolAt, routeScopeAt, routeTypeAt, routeFlagsAt = 1, 4, 5, 6, 7, 8
 )
 
 var native = binary.NativeEndian
@@ -287,8 +288,36 @@ func (o Object) on(l link) (message, error) {
 	}
 	if o.Kind == Route {
 		m.unset(routeNexthopID) // the kernel has listed the hops too, and takes one of both
+		m.uniqueHops()
 	}
 	return m, nil
+}
+
+// uniqueHops removes hops that are equal. If a move of an IPv6 route was interrupted, the kernel has one route with a
+// hop on each link. A route with one hop is written without a list.
+func (m *message) uniqueHops() {
+	var (
+		unique [][]byte
+		all    int
+	)
+	eachHop(m.value(unix.RTA_MULTIPATH), func(hop []byte) {
+		all++
+		if !slices.ContainsFunc(unique, func(other []byte) bool { return bytes.Equal(hop[hopIndexAt:], other[hopIndexAt:]) }) {
+			unique = append(unique, hop)
+		}
+	})
+	switch {
+	case len(unique) == all:
+	case len(unique) == 1:
+		m.unset(unix.RTA_MULTIPATH)
+		m.set(unix.RTA_OIF, unique[0][hopIndexAt:unix.SizeofRtNexthop])
+		attributes, err := nl.ParseRouteAttr(unique[0][unix.SizeofRtNexthop:])
+		if err == nil {
+			m.attributes = append(m.attributes, attributes...)
+		}
+	default:
+		m.set(unix.RTA_MULTIPATH, slices.Concat(unique...))
+	}
 }
 
 // off returns the message that removes the object from a link.
@@ -311,6 +340,20 @@ func (o Object) off(l link) (message, error) {
 func (o Object) replaces() bool {
 	m, err := parse(o.Kind, o.Message)
 	return err == nil && o.Kind == Route && m.is6() && m.value(unix.RTA_MULTIPATH) != nil
+}
+
+// replacedBy reports whether a later route of the same program replaces this one: the same route with another
+// gateway.
+func (o Object) replacedBy(later Object) bool {
+	if o.Kind != Route || later.Kind != Route {
+		return false
+	}
+	a, errA := parse(Route, o.Message)
+	b, errB := parse(Route, later.Message)
+	former, gateway := a.value(unix.RTA_GATEWAY), b.value(unix.RTA_GATEWAY)
+	return errA == nil && errB == nil && former != nil && gateway != nil && !bytes.Equal(former, gateway) &&
+		bytes.Equal(a.header[:routeScopeAt], b.header[:routeScopeAt]) && a.header[routeTypeAt] == b.header[routeTypeAt] && a.table() == b.table() &&
+		a.number(unix.RTA_PRIORITY) == b.number(unix.RTA_PRIORITY) && bytes.Equal(a.value(unix.RTA_DST), b.value(unix.RTA_DST))
 }
 
 // behind reports whether a route needs another route to its gateway.

@@ -35,6 +35,7 @@ const (
 	removeObject action = "remove"
 	ignore       action = "ignore packets of"
 	heed         action = "process packets of"
+	removePort   action = "remove port"
 	removeBridge action = "remove bridge"
 	settle       action = "record the state of"
 	forget       action = "remove the record of"
@@ -70,12 +71,15 @@ func (s state) made() bool {
 // on returns the bridge that has the NIC as a port; empty if there is none.
 func (s state) on() string {
 	for name, b := range s.bridges {
-		if slices.Contains(b.Ports, s.nic.name) {
+		if _, is := b.Interfaces[s.nic.name]; is {
 			return name
 		}
 	}
 	return ""
 }
+
+// works reports whether the bridge has the NIC as a port that the switch has opened.
+func (s state) works() bool { return s.bridges[s.bridge.name].Interfaces[s.nic.name] }
 
 // fresh reports whether the bridge's link has not been configured yet.
 func (s state) fresh() bool {
@@ -158,10 +162,10 @@ func joinSteps(s state) []Step {
 	put, rest := split(objects, bridge)
 	steps = append(steps, put...)
 	add(!s.bridge.up, setUp, bridge, "")
-	add(s.on() != bridge, addPort, nic, "to bridge "+bridge)
-	add(s.bridge.mtu != s.nic.mtu, setMTU, bridge, fmt.Sprintf("to %d", s.nic.mtu))
-	steps = append(append(steps, rest...), removals(s.nic.objects, nic)...)
+	add(!s.works(), addPort, nic, "to bridge "+bridge)
 	add(s.userspace && !s.ignored, ignore, nic, "which the userspace datapath reads")
+	add(s.bridge.mtu != s.nic.mtu, setMTU, bridge, fmt.Sprintf("to %d", s.nic.mtu))
+	steps = slices.Concat(steps, rest, removals(s.stale(), bridge), removals(s.nic.objects, nic))
 	if len(steps) == 0 && s.record != nil && !s.record.Leaving && !s.fresh() {
 		return nil
 	}
@@ -169,10 +173,29 @@ func joinSteps(s state) []Step {
 	return append(steps, Step{action: settle, link: bridge})
 }
 
+// stale returns the routes of the bridge that routes of the NIC replace. A network manager that changes a
+// gateway removes the former route from the NIC, where it is not any more.
+func (s state) stale() (all []Object) {
+	if s.fresh() {
+		return nil // the same routes are on both links
+	}
+	for _, old := range s.bridge.objects {
+		if slices.ContainsFunc(s.nic.objects, old.replacedBy) {
+			all = append(all, old)
+		}
+	}
+	return all
+}
+
 // resumeSteps is joinSteps for a NIC that has joined at an earlier time. After a boot it waits until the
-// network manager has put addresses on the NIC: until then the NIC works without the bridge.
+// network manager has put addresses on the NIC. Until then the NIC is not a port of the bridge, so that it
+// works by itself.
 func resumeSteps(s state) []Step {
-	if s.record != nil && !s.record.sameBoot && s.record.global() && !s.nic.global() && !s.bridge.global() {
+	waits := s.record != nil && !s.record.sameBoot && s.record.global() && !s.nic.global() && !s.bridge.global()
+	switch {
+	case waits && s.on() == s.bridge.name:
+		return []Step{{action: removePort, link: s.nic.name, detail: "from bridge " + s.bridge.name}}
+	case waits:
 		return nil
 	}
 	return joinSteps(s)

@@ -1,6 +1,8 @@
 package nic
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,7 +33,7 @@ func TestCheckJoin(t *testing.T) {
 		{"macvlan", func(s *state) { s.nic.users = []string{"macvlan0"} }, "macvlan0 uses eth0, and cannot use a port of a bridge"},
 		{"down", func(s *state) { s.nic.up = false }, "eth0 is down: set it up"},
 		{"long name", func(s *state) { s.bridge.name = "brenp129s0f0np00" }, "brenp129s0f0np00, is longer than the kernel's limit of 15 characters"},
-		{"in another bridge", func(s *state) { s.bridges["br-ex"] = ovs.Bridge{Ports: []string{"br-ex", "eth0"}} }, "eth0 is a port of bridge br-ex: remove it there first"},
+		{"in another bridge", func(s *state) { s.bridges["br-ex"] = ovs.Bridge{Interfaces: map[string]bool{"eth0": true}} }, "eth0 is a port of bridge br-ex: remove it there first"},
 		{"bridge of others", func(s *state) { s.bridges["breth0"] = ovs.Bridge{} }, "a bridge breth0 that coe-bridge has not created"},
 		{"bridge without a link", func(s *state) { s.bridges["breth0"] = ovs.Bridge{NIC: "eth0"} }, "no link of bridge breth0: check that ovs-vswitchd runs"},
 		{"link of others", func(s *state) { s.bridge.index = 7 }, "a link breth0, which is not a bridge of the switch"},
@@ -86,12 +88,26 @@ func TestNICOf(t *testing.T) {
 	require.ErrorContains(t, err, "the switch has no bridge eth0")
 }
 
+func TestReleasedAtBoot(t *testing.T) {
+	m := New(Config{Units: t.TempDir()})
+	require.False(t, m.ReleasedAtBoot())
+	wants := filepath.Join(m.cfg.Units, "ovs-vswitchd.service.wants")
+	require.NoError(t, os.Mkdir(wants, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(wants, ReleaseUnit), nil, 0o600))
+	require.True(t, m.ReleasedAtBoot())
+}
+
 // TestAfterBoot: after a boot a NIC stays as it is until it has addresses.
 func TestAfterBoot(t *testing.T) {
 	address := Object{Kind: Address, Message: []byte{2, 24, 0, 0, 0, 0, 0, 0}}
 	s := ready()
 	s.record = &record{NIC: "eth0", Bridge: "breth0", Link: 7, Objects: []Object{address}}
 	require.Empty(t, resumeSteps(s))
+
+	s.bridges["breth0"] = ovs.Bridge{NIC: "eth0", Interfaces: map[string]bool{"breth0": true, "eth0": true}}
+	steps := resumeSteps(s)
+	require.Len(t, steps, 1)
+	require.Equal(t, "remove port eth0 from bridge breth0", steps[0].String(), "in the bridge it could not be configured")
 
 	s.nic.objects = []Object{address}
 	require.NotEmpty(t, resumeSteps(s))

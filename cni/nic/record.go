@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -127,21 +128,32 @@ func (m *Mover) forget(nic string) error {
 const lockName = "lock"
 
 // lock waits until no other process moves a NIC. The lock ends with the process.
-func (m *Mover) lock() (unlock func(), err error) {
+func (m *Mover) lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(m.cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the folder of the records of NICs: %w", err)
 	}
 	file, err := os.OpenFile(filepath.Join(m.cfg.Dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
-	if err == nil {
-		err = wait(file)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("lock the records of NICs: %w", err)
 	}
-	return func() { _ = file.Close() }, nil
+	locked := make(chan error, 1)
+	go func() { locked <- flock(file) }()
+	select {
+	case err := <-locked:
+		if err != nil {
+			return nil, fmt.Errorf("lock the records of NICs: %w", err)
+		}
+		return func() { _ = file.Close() }, nil
+	case <-ctx.Done():
+		go func() {
+			<-locked
+			_ = file.Close()
+		}()
+		return nil, fmt.Errorf("another process moves a NIC: %w", ctx.Err())
+	}
 }
 
-func wait(file *os.File) error {
+func flock(file *os.File) error {
 	for {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX)
 		if !errors.Is(err, unix.EINTR) {

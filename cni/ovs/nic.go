@@ -16,6 +16,8 @@ type Bridge struct {
 	Userspace bool
 	NIC       string   // the NIC that AddNICBridge has created the bridge for; empty for other bridges
 	Ports     []string // with the port of its own link, sorted
+	// Interfaces are the interfaces of the ports, and whether the switch has opened them.
+	Interfaces map[string]bool
 }
 
 // keyNIC marks the bridge of a NIC, and the interface of the NIC in it, with the name of the NIC.
@@ -33,29 +35,41 @@ func (s *Switch) Bridges(ctx context.Context) (map[string]Bridge, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	results, err := one.transact(ctx,
-		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Port", Columns: []string{"_uuid", "name"}},
+		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Interface", Columns: []string{"_uuid", "name", "ofport"}},
+		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Port", Columns: []string{"_uuid", "name", "interfaces"}},
 		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Bridge", Columns: []string{"name", "datapath_type", "external_ids", "ports"}})
 	if err != nil {
 		return nil, fmt.Errorf("list the bridges of the switch: %w", err)
 	}
-	names := map[string]string{}
-	for _, row := range results[0].Rows {
-		if uuid, ok := row["_uuid"].(ovsdb.UUID); ok {
-			names[uuid.GoUUID], _ = row["name"].(string)
-		}
-	}
+	interfaces, ports := byUUID(results[0].Rows), byUUID(results[1].Rows)
 	bridges := map[string]Bridge{}
-	for _, row := range results[1].Rows {
+	for _, row := range results[2].Rows {
 		name, _ := row["name"].(string)
 		ids, _ := row["external_ids"].(ovsdb.OvsMap)
-		b := Bridge{Userspace: row["datapath_type"] == userspaceType, NIC: texts(ids)[keyNIC]}
+		b := Bridge{Userspace: row["datapath_type"] == userspaceType, NIC: texts(ids)[keyNIC], Interfaces: map[string]bool{}}
 		for _, port := range references(row["ports"]) {
-			b.Ports = append(b.Ports, names[port])
+			portName, _ := ports[port]["name"].(string)
+			b.Ports = append(b.Ports, portName)
+			for _, uuid := range references(ports[port]["interfaces"]) {
+				name, _ := interfaces[uuid]["name"].(string)
+				number, _ := interfaces[uuid]["ofport"].(float64)
+				b.Interfaces[name] = number > 0
+			}
 		}
 		slices.Sort(b.Ports)
 		bridges[name] = b
 	}
 	return bridges, nil
+}
+
+func byUUID(rows []ovsdb.Row) map[string]ovsdb.Row {
+	all := map[string]ovsdb.Row{}
+	for _, row := range rows {
+		if uuid, ok := row["_uuid"].(ovsdb.UUID); ok {
+			all[uuid.GoUUID] = row
+		}
+	}
+	return all
 }
 
 // references returns the UUIDs in a set column.
@@ -113,25 +127,50 @@ func (s *Switch) AddNICBridge(ctx context.Context, name, nic, mac string, usersp
 	return nil
 }
 
-// AddNIC adds a NIC to its bridge, and waits until the switch has opened it. The port is transient: the
-// scripts of Open vSwitch can remove such ports at a boot, so that the NIC works before anything has
-// configured the link of the bridge.
+// AddNIC adds a NIC to its bridge if it is not there, and waits until the switch has opened it.
 func (s *Switch) AddNIC(ctx context.Context, bridge, nic string) error {
-	err := s.reconfigure(ctx, nic, func(*topRow) []ovsdb.Operation {
+	bridges, err := s.Bridges(ctx)
+	if err != nil {
+		return err
+	}
+	_, there := bridges[bridge].Interfaces[nic]
+	err = s.reconfigure(ctx, nic, func(*topRow) []ovsdb.Operation {
+		if there {
+			return nil
+		}
 		return []ovsdb.Operation{
 			bridgeOf(bridge, nic),
 			{
 				Op: ovsdb.OperationInsert, Table: "Interface", UUIDName: "interface",
 				Row: ovsdb.Row{"name": nic, "external_ids": ovsdb.OvsMap{GoMap: map[any]any{keyNIC: nic}}},
 			},
-			{Op: ovsdb.OperationInsert, Table: "Port", UUIDName: "port", Row: ovsdb.Row{
-				"name": nic, "interfaces": uuids("interface"), "other_config": ovsdb.OvsMap{GoMap: map[any]any{"transient": "true"}},
-			}},
+			{Op: ovsdb.OperationInsert, Table: "Port", UUIDName: "port", Row: ovsdb.Row{"name": nic, "interfaces": uuids("interface")}},
 			mutation("Bridge", "name", bridge, "ports", ovsdb.MutateOperationInsert, uuids("port")),
 		}
 	})
 	if err != nil {
 		return fmt.Errorf("add NIC %s to bridge %s: %w", nic, bridge, err)
+	}
+	return nil
+}
+
+// DeleteNIC removes a NIC from its bridge, and does not wait for the switch, which possibly does not run yet. It is
+// not an error if the NIC is not there.
+func (s *Switch) DeleteNIC(ctx context.Context, bridge, nic string) error {
+	one, err := s.session(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	named := ovsdb.NewCondition("name", ovsdb.ConditionEqual, nic)
+	found, err := one.transact(ctx, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Port", Where: []ovsdb.Condition{named}, Columns: []string{"_uuid"}})
+	if err == nil && len(found[0].Rows) == 1 {
+		uuid, _ := found[0].Rows[0]["_uuid"].(ovsdb.UUID)
+		_, err = one.transact(ctx, bridgeOf(bridge, nic), mutation("Bridge", "name", bridge, "ports", ovsdb.MutateOperationDelete, uuids(uuid.GoUUID)))
+	}
+	if err != nil {
+		return fmt.Errorf("remove NIC %s from bridge %s: %w", nic, bridge, err)
 	}
 	return nil
 }

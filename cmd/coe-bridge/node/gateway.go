@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,10 +32,10 @@ func NewGateway() *cobra.Command {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			return fmt.Errorf("gateway %s: unknown; want nics-to-bridge or bridge-to-nics (coe-bridge gateway --help)", args[0])
+			return fmt.Errorf("gateway %s: unknown; want nics-to-bridge, bridge-to-nics or release-nics (coe-bridge gateway --help)", args[0])
 		},
 	}
-	cmd.AddCommand(newNICsToBridge(), newBridgeToNICs())
+	cmd.AddCommand(newNICsToBridge(), newBridgeToNICs(), newReleaseNICs())
 	return cmd
 }
 
@@ -54,6 +56,9 @@ bridge, as do its MTU, its MAC address and its settings in /proc/sys/net. Open c
 continue. Run it on the node, as root. Running it again changes nothing, or moves what was
 added to the NIC since then.
 
+Enable coe-bridge-nics.service first: without it the node is possibly not reachable by the NIC
+after a boot.
+
 If a step fails, the NIC leaves the bridge again. If the command is killed, the next call or
 the agent finishes the move. A running agent with the same --state-dir also moves the NIC
 after a boot, and addresses that a network manager adds to the NIC later. Rules of firewalls
@@ -62,7 +67,11 @@ and policy routing that name the NIC stay as they are.`,
   coe-bridge gateway nics-to-bridge eth0             # eth0 is now a port of breth0`,
 		Args: names("nics-to-bridge: name the NICs, as in coe-bridge gateway nics-to-bridge eth0"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.run(cmd.Context(), cmd.OutOrStdout(), args, (*nic.Mover).Join)
+			err := f.run(cmd.Context(), cmd.OutOrStdout(), args, (*nic.Mover).Join)
+			if err == nil && !nic.New(nic.Config{}).ReleasedAtBoot() {
+				_, err = fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is not enabled on this machine; without it the node is possibly not reachable by the NIC after a boot (docs/gateways.md)\n", nic.ReleaseUnit)
+			}
+			return err
 		},
 	}
 	f.register(cmd)
@@ -104,8 +113,51 @@ func (f *gatewayFlags) register(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the steps and change nothing")
 }
 
-// run moves the NIC or the bridge with each name. A failure does not stop the others.
+func newReleaseNICs() *cobra.Command {
+	var f onSwitch
+	cmd := &cobra.Command{
+		Use:   "release-nics",
+		Short: "Take NICs out of their bridges at a boot, before Open vSwitch forwards packets",
+		Long: `release-nics takes the NICs that joined a bridge before this boot out of it. At a boot the
+kernel loses the addresses of bridges, and a network manager can only configure a NIC that is
+not in a bridge. The service coe-bridge-nics.service runs the command before ovs-vswitchd
+starts. Later the agent, or nics-to-bridge, lets the NICs join again. NICs that have joined
+since the boot stay where they are.`,
+		Example: `  coe-bridge gateway release-nics`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.withMover(cmd.Context(), func(mover *nic.Mover) error {
+				nics, err := mover.Release(cmd.Context())
+				for _, name := range nics {
+					_, failed := fmt.Fprintf(cmd.OutOrStdout(), "%s: released\n", name)
+					err = errors.Join(err, failed)
+				}
+				return err
+			})
+		},
+	}
+	f.register(cmd.Flags())
+	return cmd
+}
+
+// run moves the NIC or the bridge with each name. A failure does not stop the others, and the end of ctx does.
+// A lost terminal ends nothing: it is possibly reached by the NIC.
 func (f *gatewayFlags) run(ctx context.Context, stdout io.Writer, names []string, move func(*nic.Mover, context.Context, string, bool) ([]nic.Step, error)) error {
+	signal.Ignore(syscall.SIGHUP)
+	return f.withMover(ctx, func(mover *nic.Mover) (err error) {
+		for _, name := range names {
+			steps, failed := move(mover, ctx, name, f.dryRun)
+			err = errors.Join(err, failed)
+			if failed == nil {
+				err = errors.Join(err, f.print(stdout, name, steps))
+			}
+		}
+		return err
+	})
+}
+
+// withMover calls do with a connection to the switch, which does not end with ctx.
+func (f *onSwitch) withMover(ctx context.Context, do func(*nic.Mover) error) error {
 	quiet := slog.New(slog.DiscardHandler) // errors are returned
 	vswitch, err := ovs.New(ovs.Config{Endpoint: f.ovsDB, Bridge: f.ovsBridge, Log: quiet})
 	if err != nil {
@@ -118,21 +170,13 @@ func (f *gatewayFlags) run(ctx context.Context, stdout io.Writer, names []string
 	defer func() { _ = node.Close() }()
 	var running sync.WaitGroup
 	defer running.Wait()
-	connected, cancel := context.WithCancel(ctx)
+	connected, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	running.Go(func() { vswitch.Run(connected) })
 	if err := reached(ctx, vswitch); err != nil {
 		return err
 	}
-	mover := f.mover(vswitch, node, quiet)
-	for _, name := range names {
-		steps, failed := move(mover, ctx, name, f.dryRun)
-		err = errors.Join(err, failed)
-		if failed == nil {
-			err = errors.Join(err, f.print(stdout, name, steps))
-		}
-	}
-	return err
+	return do(f.mover(vswitch, node, quiet))
 }
 
 // connectTimeout bounds the wait for the switch's database.
