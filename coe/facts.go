@@ -135,6 +135,9 @@ type VIPFact struct {
 	// External is set for an external address. A cluster address claims all its ports, and
 	// overrides external addresses.
 	External bool `json:"external,omitempty"`
+	// Balanced is set for an external address that a load balancer has. It overrides the external addresses
+	// of other namespaces that no load balancer has, on all ports.
+	Balanced bool `json:"balanced,omitempty"`
 }
 
 // Reason is why an object cannot be mapped. The values are stable, for tools.

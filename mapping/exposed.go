@@ -14,32 +14,74 @@ import (
 // backend does.
 func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 	b := newBuilder(v, s, &mapped{}, nil)
-	var leases map[netip.Addr]*coe.Lease // nil until a service needs it
-	endpoints := map[string][]*coe.Endpoints{}
-	for _, e := range v.Endpoints {
-		endpoints[e.Name] = append(endpoints[e.Name], e)
+	exposures := b.exposures()
+	if len(exposures) == 0 {
+		return nil
 	}
 	var (
-		service *coe.Service // that byNode was computed for
-		byNode  map[netip.Addr][]target
+		targets = b.acceptedTargets()
+		leases  map[netip.Addr]*coe.Lease // nil until a service needs it
+		service *coe.Service              // that here was computed for
+		here    localTargets
 	)
-	for _, e := range b.exposures() {
+	for _, e := range exposures {
+		accepted, found := targets[e.service]
+		if !found {
+			continue
+		}
 		if e.service.Local && e.service != service {
 			if leases == nil {
 				leases = addressesOf(v.Leases)
 			}
-			service, byNode = e.service, b.targetsByNode(e.service, e.to, endpoints[e.service.Name], leases)
+			service, here = e.service, newLocalTargets(accepted, leases)
 		}
-		all = append(all, b.exposedPort(e, byNode))
+		all = append(all, b.exposedPort(e, here))
 	}
 	return all
 }
 
-// exposedPort returns the record of an exposure. byNode has the targets of a local service.
-func (b *builder) exposedPort(e exposure, byNode map[netip.Addr][]target) coe.ExposedPort {
+// acceptedTargets returns the targets of the services that the model has: of those that exceed no limit.
+func (b *builder) acceptedTargets() map[*coe.Service][]target {
+	endpoints := map[string][]*coe.Endpoints{}
+	for _, e := range b.Endpoints {
+		endpoints[e.Name] = append(endpoints[e.Name], e)
+	}
+	all := map[*coe.Service][]target{}
+	for _, s := range b.Services {
+		addresses := slices.DeleteFunc(b.addresses(s), func(a netip.Addr) bool { return !b.claimed(s, a) })
+		if s.Excess() != "" || len(addresses) == 0 {
+			continue
+		}
+		targets := b.targets(s, endpoints[s.Name])
+		if b.excess(s, addresses, endpoints[s.Name], targets) == "" {
+			all[s] = targets
+		}
+	}
+	return all
+}
+
+// localTargets are the targets of a service that are pods of the namespace, by node, and the endpoints of its
+// ports that were computed before.
+type localTargets struct {
+	byNode    map[netip.Addr][]target
+	endpoints map[coe.ServicePort]map[netip.Addr][]netip.AddrPort
+}
+
+func newLocalTargets(targets []target, leases map[netip.Addr]*coe.Lease) localTargets {
+	here := localTargets{map[netip.Addr][]target{}, map[coe.ServicePort]map[netip.Addr][]netip.AddrPort{}}
+	for _, t := range targets {
+		if l := leases[t.addr]; l != nil {
+			here.byNode[l.Node] = append(here.byNode[l.Node], t)
+		}
+	}
+	return here
+}
+
+// exposedPort returns the record of an exposure. here has the targets of a local service.
+func (b *builder) exposedPort(e exposure, here localTargets) coe.ExposedPort {
 	p := coe.ExposedPort{Protocol: e.at.Protocol, Port: e.at.Port, Namespace: b.Namespace}
 	if e.health {
-		p.Health = &coe.ReadyCount{Service: e.service.Name, Ready: readyByNode(byNode)}
+		p.Health = &coe.ReadyCount{Service: e.service.Name, Ready: readyByNode(here.byNode)}
 		return p
 	}
 	p.To = netip.AddrPortFrom(e.to, e.port.Port)
@@ -50,7 +92,10 @@ func (b *builder) exposedPort(e exposure, byNode map[netip.Addr][]target) coe.Ex
 		p.Restricted, p.Sources = true, e.service.SourceRanges
 	}
 	if e.service.Local {
-		p.Local, p.Sticky, p.Endpoints = true, e.service.Affinity != 0, b.endpointsByNode(e, byNode)
+		if here.endpoints[e.port] == nil {
+			here.endpoints[e.port] = b.endpointsByNode(e, here.byNode)
+		}
+		p.Local, p.Sticky, p.Endpoints = true, e.service.Affinity != 0, here.endpoints[e.port]
 	}
 	return p
 }
@@ -70,7 +115,11 @@ func (b *builder) exposures() (all []exposure) {
 	owners, external := map[coe.VIP]*coe.Service{}, 0
 	for _, s := range b.Services {
 		to := b.clusterAddress4(s)
-		if s.Excess() != "" || !to.IsValid() {
+		if s.Excess() != "" {
+			continue
+		}
+		b.unreachable(s, to)
+		if !to.IsValid() {
 			continue
 		}
 		for e := range b.nodePortsOf(s) {
@@ -93,8 +142,8 @@ func (b *builder) exposures() (all []exposure) {
 			}
 			if external++; external > coe.MaxExternalPorts {
 				b.serviceProblem(s, coe.TooLarge, fmt.Sprintf(
-					"traffic from outside does not reach its external addresses: the external addresses of the namespace have more than %d ports; use another namespace, or remove external addresses",
-					coe.MaxExternalPorts))
+					"nodes do not lead to all of its external addresses, and nobody reaches load balancer addresses with loadBalancerSourceRanges: "+
+						"the external addresses of the namespace have more than %d ports; use another namespace, or remove external addresses", coe.MaxExternalPorts))
 				break
 			}
 			owners[e.at], e.to = s, to
@@ -131,8 +180,6 @@ func (b *builder) externalPortsOf(s *coe.Service) iter.Seq[exposure] {
 		}
 		for _, a := range s.ExternalIPs {
 			if b.restricts(s, a) && len(s.SourceRanges) > coe.MaxSourceRanges {
-				b.serviceProblem(s, coe.TooLarge, fmt.Sprintf(
-					"nobody reaches its load balancer addresses: it has more than %d loadBalancerSourceRanges; combine them", coe.MaxSourceRanges))
 				continue
 			}
 			for _, p := range s.Ports {
@@ -142,6 +189,23 @@ func (b *builder) externalPortsOf(s *coe.Service) iter.Seq[exposure] {
 				}
 			}
 		}
+	}
+}
+
+// unreachable reports that nobody reaches the restricted addresses of a service, because nodes cannot lead there.
+// to is its cluster address.
+func (b *builder) unreachable(s *coe.Service, to netip.Addr) {
+	i := slices.IndexFunc(s.LoadBalancerIPs, func(a netip.Addr) bool {
+		return b.restricts(s, a) && (!a.Is4() || !to.IsValid() || len(s.Ports) == 0 || len(s.SourceRanges) > coe.MaxSourceRanges)
+	})
+	switch {
+	case i < 0:
+	case len(s.SourceRanges) > coe.MaxSourceRanges:
+		b.serviceProblem(s, coe.TooLarge, fmt.Sprintf(
+			"nobody reaches its load balancer addresses: it has more than %d loadBalancerSourceRanges; combine them", coe.MaxSourceRanges))
+	default:
+		b.unenforced("service", s.UID, s.Name, fmt.Sprintf(
+			"nobody reaches its load balancer address %s: loadBalancerSourceRanges need an IPv4 address, a port, and an IPv4 cluster IP", s.LoadBalancerIPs[i]))
 	}
 }
 
@@ -172,22 +236,6 @@ func addressesOf(leases coe.Leases) map[netip.Addr]*coe.Lease {
 		}
 	}
 	return all
-}
-
-// targetsByNode returns the targets of a service that are pods of the namespace; none if they exceed a
-// limit.
-func (b *builder) targetsByNode(s *coe.Service, to netip.Addr, endpoints []*coe.Endpoints, leases map[netip.Addr]*coe.Lease) map[netip.Addr][]target {
-	targets := b.targets(s, endpoints)
-	if b.excess(s, []netip.Addr{to}, endpoints, targets) != "" {
-		return nil
-	}
-	byNode := map[netip.Addr][]target{}
-	for _, t := range targets {
-		if l := leases[t.addr]; l != nil {
-			byNode[l.Node] = append(byNode[l.Node], t)
-		}
-	}
-	return byNode
 }
 
 // endpointsByNode returns the IPv4 endpoints of a port, coe.MaxLocalEndpoints on a node at most. A node
@@ -229,7 +277,7 @@ func (b *builder) unserved(s *coe.Service) (out coe.Ignored) {
 	exposes := slices.ContainsFunc(s.Ports, func(p coe.ServicePort) bool { return p.NodePort != 0 })
 	for ignored, is := range map[coe.Ignored]bool{
 		coe.NodePort:            exposes && !ports,
-		coe.ExternalAddress:     len(s.ExternalIPs) > 0 && !addresses,
+		coe.ExternalAddress:     !addresses && slices.ContainsFunc(s.ExternalIPs, func(a netip.Addr) bool { return !b.restricts(s, a) }),
 		coe.ExternalPolicyLocal: s.Local && (!exposes || !ports) && (len(s.ExternalIPs) == 0 || !addresses),
 		coe.HealthCheck:         s.Local && s.HealthPort != 0 && !ports,
 		coe.SourceRanges:        s.Restricted && !b.ManagementPorts,

@@ -180,6 +180,24 @@ func TestRestrictedAddresses(t *testing.T) {
 	_, problems = mapping.Map(v, exposing())
 	require.Contains(t, fmt.Sprint(problems), "tcp 192.0.2.11:80 is already an address of service web")
 
+	// OVN does not give the address to another service of the namespace either.
+	other.Restricted, other.ExternalIPs, other.LoadBalancerIPs = false, []netip.Addr{balancer}, nil
+	model, _ = mapping.Map(v, exposing())
+	require.NotContains(t, fmt.Sprint(model), "192.0.2.11:80")
+
+	for name, change := range map[string]func(*coe.Service){
+		"IPv6": func(s *coe.Service) {
+			s.LoadBalancerIPs = []netip.Addr{netip.MustParseAddr("2001:db8::1")}
+			s.ExternalIPs = s.LoadBalancerIPs
+		},
+		"no IPv4 cluster address": func(s *coe.Service) { s.ClusterIPs = s.ClusterIPs[:1] },
+	} {
+		v = view(1)
+		change(v.Services[0])
+		_, problems = mapping.Map(v, exposing())
+		require.Contains(t, fmt.Sprint(problems), "nobody reaches its load balancer address", name)
+	}
+
 	v = view(coe.MaxSourceRanges + 1)
 	require.Len(t, mapping.ExposedPorts(v, exposing()), 1)
 	_, problems = mapping.Map(v, exposing())
@@ -189,6 +207,30 @@ func TestRestrictedAddresses(t *testing.T) {
 	model, problems = mapping.Map(v, unmanaged())
 	require.Contains(t, fmt.Sprint(model), "192.0.2.11:80")
 	require.Contains(t, fmt.Sprint(problems), "loadBalancerSourceRanges are not enforced")
+}
+
+// Nodes lead to no service that exceeds a limit: the external addresses count with the endpoints, also those with
+// ranges of clients.
+func TestExposedAddressesOfLargeServices(t *testing.T) {
+	for _, local := range []bool{true, false} {
+		v := exposedView(func(s *coe.Service) {
+			s.Local, s.Restricted, s.Ports = local, true, []coe.ServicePort{{Name: "http", Protocol: "tcp", Port: 80, NodePort: 30080}}
+			for n := range 20 {
+				s.ExternalIPs = append(s.ExternalIPs, netip.AddrFrom4([4]byte{192, 0, 2, byte(n)}))
+			}
+			s.LoadBalancerIPs = s.ExternalIPs
+		})
+		for _, a := range v.Services[0].ExternalIPs {
+			v.VIPs[coe.VIP{Address: a, Protocol: "tcp", Port: 80}] = true
+		}
+		require.Len(t, mapping.ExposedPorts(v, exposing()), 21)
+		for n := range coe.MaxBackends / 20 {
+			v.Endpoints[0].Addresses = append(v.Endpoints[0].Addresses, netip.AddrFrom4([4]byte{172, 30, 2, byte(n)}))
+		}
+		require.Empty(t, mapping.ExposedPorts(v, exposing()))
+		_, problems := mapping.Map(v, exposing())
+		require.Contains(t, fmt.Sprint(problems), string(coe.TooLarge))
+	}
 }
 
 // Health checks have a record of their own, which counts the ready pods of each node once.

@@ -90,9 +90,11 @@ func (b *builder) service(s *coe.Service, endpoints []*coe.Endpoints, taken map[
 			continue
 		}
 		taken[key] = s
-		b.rest.Add(v)
+		if !b.restricts(s, v.VIP.Addr()) { // nodes alone lead there
+			b.rest.Add(v)
+		}
 	}
-	b.floatingIPs(s, addresses, serving(targets))
+	b.floatingIPs(s, slices.DeleteFunc(addresses, func(a netip.Addr) bool { return b.restricts(s, a) }), serving(targets))
 }
 
 // addressTaken reports that an address and port of a service belong to another service of the namespace.
@@ -178,8 +180,8 @@ func (b *builder) holds(s *coe.Service, addr netip.Addr, protocol string, port u
 	return b.VIPs[coe.VIP{Address: addr}] || port != 0 && b.VIPs[coe.VIP{Address: addr, Protocol: protocol, Port: port}]
 }
 
-// addresses returns the addresses of the service in the network: the cluster addresses, or the address
-// that was chosen for it, and then the external ones. Addresses with restricted clients are on nodes alone.
+// addresses returns the addresses of the service: the cluster addresses, or the address
+// that was chosen for it, and then the external ones.
 func (b *builder) addresses(s *coe.Service) []netip.Addr {
 	var addresses []netip.Addr
 	add := func(a netip.Addr) {
@@ -191,9 +193,7 @@ func (b *builder) addresses(s *coe.Service) []netip.Addr {
 		add(a)
 	}
 	for _, a := range s.ExternalIPs {
-		if !b.restricts(s, a) {
-			add(a)
-		}
+		add(a)
 	}
 	return addresses
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -65,12 +66,12 @@ func (s *Server) Sync(checks map[uint16]Check, healthy bool) (err error) {
 			delete(s.ports, port)
 		}
 	}
-	for port, check := range checks {
+	for _, port := range slices.Sorted(maps.Keys(checks)) { // the error is the same each time
 		if s.ports[port] != nil {
 			continue
 		}
 		if failed := s.open(port); failed != nil {
-			err = errors.Join(err, fmt.Errorf("answer health checks of service %s/%s: %w", check.Namespace, check.Service, failed))
+			err = errors.Join(err, fmt.Errorf("answer health checks of service %s/%s: %w", checks[port].Namespace, checks[port].Service, failed))
 		}
 	}
 	return err

@@ -52,6 +52,9 @@ const (
 	timeout = 20 * time.Second
 	// retryAfter is the delay before a failed repair is repeated.
 	retryAfter = 2 * time.Second
+	// unwellAfter is how long repairs may fail until health checks of load balancers fail. Existing connections
+	// and endpoints outlive short failures, for example a restart of the switch.
+	unwellAfter = time.Minute
 	// gather is how long changes are collected before the next check.
 	gather = 50 * time.Millisecond
 )
@@ -64,6 +67,8 @@ type Node struct {
 	ports           *nodeports.Table
 	health          *healthchecks.Server
 	othersForgotten bool // see forgetOthers
+	// well is when everything was as it should be for the last time.
+	well time.Time
 	// failure and portsFailure were logged last.
 	failure, portsFailure string
 	// unreached was logged last.
@@ -134,8 +139,11 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) bool {
 		return err == nil
 	}
 	failed := n.syncPorts(place)
-	failed = errors.Join(failed, n.syncHealthChecks(place, err == nil && failed == nil))
-	n.logFailure(ctx, "the node does not answer on the node ports of services as it should", failed, &n.portsFailure)
+	if err == nil && n.ports.Current() {
+		n.well = time.Now()
+	}
+	failed = errors.Join(failed, n.syncHealthChecks(place, time.Since(n.well) < unwellAfter))
+	n.logFailure(ctx, "the node does not answer for services as it should: on their node ports, external addresses and health checks", failed, &n.portsFailure)
 	return err == nil && failed == nil
 }
 

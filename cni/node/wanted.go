@@ -160,7 +160,8 @@ func portsOf(exposed map[string]*uplink.ExposedPort, place *uplink.Place) (ports
 	if !leads(place) {
 		return nil
 	}
-	for _, e := range exposed {
+	for _, key := range slices.Sorted(maps.Keys(exposed)) { // errors are the same each time
+		e := exposed[key]
 		p := nodeports.Port{
 			Address: e.External, Protocol: e.Protocol, Number: e.Port, Service: netip.AddrPortFrom(e.Address, e.ServicePort), Local: e.Local, Sticky: e.Sticky,
 			Restricted: e.Restricted, Sources: e.Sources,

@@ -246,3 +246,21 @@ func (e elements) targets() map[portKey]map[string]bool {
 	}
 	return all
 }
+
+// restricted returns the clients of each restricted port.
+func (e elements) restricted() map[portKey][]netipx.IPRange {
+	all := map[portKey][]netipx.IPRange{}
+	for k := range e {
+		switch at := k.port(); k.set {
+		case restricted:
+			if _, found := all[at]; !found {
+				all[at] = nil
+			}
+		case sources:
+			from, _ := netip.AddrFromSlice([]byte(k.key[12:16]))
+			to, _ := netip.AddrFromSlice([]byte(k.key[28:32]))
+			all[at] = append(all[at], netipx.IPRangeFrom(from, to))
+		}
+	}
+	return all
+}

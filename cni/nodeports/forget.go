@@ -8,6 +8,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"go4.org/netipx"
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
@@ -36,7 +37,7 @@ func (t *Table) forget(now elements) error {
 	if t.unforgotten != nil && len(t.unforgotten) == 0 {
 		return nil
 	}
-	if err := forget(t.cfg.Netns, stale{t.unforgotten, now.targets(), t.place.Inside}.matches); err != nil {
+	if err := forget(t.cfg.Netns, stale{t.unforgotten, now.targets(), t.place.Inside, now.restricted()}.matches); err != nil {
 		return fmt.Errorf("forget the UDP connections of changed ports of services: %w", err)
 	}
 	t.unforgotten = map[portKey]bool{}
@@ -89,11 +90,14 @@ func forget(ns netns.NsHandle, matches func(f *netlink.ConntrackFlow, own addres
 	return err
 }
 
-// stale matches UDP connections to ports of services that do not lead to a target of the port.
+// stale matches UDP connections to ports of services that do not lead to a target of the port, or whose
+// client must not reach it.
 type stale struct {
 	changed map[portKey]bool // nil: all ports
 	targets map[portKey]map[string]bool
 	inside  []netip.Prefix // the addresses of pods and services
+	// restricted has the clients of each restricted port.
+	restricted map[portKey][]netipx.IPRange
 }
 
 func (s stale) matches(f *netlink.ConntrackFlow, own addresses) bool {
@@ -107,7 +111,14 @@ func (s stale) matches(f *netlink.ConntrackFlow, own addresses) bool {
 	if _, external := s.targets[at]; !external && !s.changed[at] && own.has(f.Forward.DstIP) {
 		at.address = everyAddress
 	}
-	return s.concerns(at, address, to) && !s.targets[at][addressOf(netip.AddrPortFrom(to, f.Reverse.SrcPort))]
+	return s.concerns(at, address, to) && (!s.targets[at][addressOf(netip.AddrPortFrom(to, f.Reverse.SrcPort))] || s.refused(at, f.Forward.SrcIP))
+}
+
+// refused reports whether a client must not reach a port.
+func (s stale) refused(at portKey, client net.IP) bool {
+	ranges, only := s.restricted[at]
+	from, _ := netip.AddrFromSlice(client)
+	return only && !slices.ContainsFunc(ranges, func(r netipx.IPRange) bool { return r.Contains(from.Unmap()) })
 }
 
 // concerns reports whether a connection can be one of a port. If all ports count, these are the

@@ -4,7 +4,8 @@
 // behind the link.
 //
 // Rules look ports up in maps, so neither their number nor the work for a packet depends on the number
-// of services. A changed port changes its elements of the maps and nothing else.
+// of services. A changed port changes its elements of the maps and nothing else. Only the set of ranges of
+// clients is slower if it is larger, for connections to ports that have ranges.
 //
 // Network policies of pods judge these connections by their source, which is never an address that a
 // policy allows because the pod is on the node.
@@ -85,11 +86,15 @@ type Table struct {
 	unforgotten map[portKey]bool
 	// found is set if there was a table or a port since New. Otherwise connections to node ports are those of
 	// another program.
-	found bool
+	found   bool
+	current bool // see Current
 }
 
 // New returns a Table.
 func New(cfg Config) *Table { return &Table{cfg: cfg} }
+
+// Current reports whether the last Sync has written what it was given, without invalid ports and endpoints.
+func (t *Table) Current() bool { return t.current }
 
 // Sync makes a node answer on exactly these ports, and reports whether it changed anything. nodes
 // are the addresses of all nodes. Without ports there is no table. An invalid port or endpoint is an
@@ -103,7 +108,9 @@ func (t *Table) Sync(place Place, ports []Port, nodes []netip.Addr) (changed boo
 		t.have = nil // the rules differ
 	}
 	t.place = place
-	if changed, err = t.sync(want, len(ports) == 0); err == nil && t.found {
+	changed, err = t.sync(want, len(ports) == 0)
+	t.current = err == nil
+	if err == nil && t.found {
 		err = t.forget(want)
 	}
 	return changed, errors.Join(err, invalid)

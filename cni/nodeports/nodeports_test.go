@@ -502,6 +502,20 @@ func TestChangedExternalAddresses(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, pod+":8080 "+client, got)
 	}
+	restricted := at(external, local("udp", 80, pod2))
+	restricted.Restricted, restricted.Sources = true, []netip.Prefix{netip.MustParsePrefix(client + "/32")}
+	w.sync(true, restricted)
+	got, err := answer(conn, patience)
+	require.NoError(t, err)
+	require.Equal(t, pod2+":8080 "+client, got)
+	restricted.Sources = []netip.Prefix{netip.MustParsePrefix(other + "/32")}
+	w.sync(true, restricted)
+	_, err = answer(conn, 100*time.Millisecond)
+	require.Error(t, err, "the client is in no range any more")
+	restricted.Sources = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	w.sync(true, restricted) // a range that contains the former one
+	_, err = answer(conn, patience)
+	require.NoError(t, err)
 	w.sync(true)
 	_, err = answer(conn, 100*time.Millisecond)
 	require.Error(t, err, "the port is gone")

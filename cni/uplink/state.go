@@ -36,8 +36,13 @@ type state struct {
 	network string                  // identity of the datastore that the switch is programmed from; empty: unknown
 }
 
+// stateFormat is what this version understands of a node's stream. Increase it with every notification that is
+// new: an agent of another version left out what it did not understand, so its event ID must not be continued.
+const stateFormat = 3
+
 // kept is the state on disk.
 type kept struct {
+	Format     int       `json:"format"`
 	ID         string    `json:"id"`
 	Boot       string    `json:"boot,omitempty"`
 	Node       string    `json:"node"`
@@ -74,7 +79,7 @@ func (u *Uplink) load() {
 		return
 	}
 	u.state.place, u.state.network, u.state.nodes = k.Place, k.Network, k.Nodes
-	if u.sameBoot = u.boot != "" && k.Boot == u.boot; u.sameBoot {
+	if u.sameBoot = u.boot != "" && k.Boot == u.boot; u.sameBoot && k.Format == stateFormat {
 		u.state.id = k.ID
 	}
 	for _, r := range k.Interfaces {
@@ -295,7 +300,8 @@ func (u *Uplink) save() error {
 		}
 	}
 	text, err := json.Marshal(kept{
-		ID: now.id, Boot: u.boot, Node: u.cfg.Node.String(), Place: now.place, Network: now.network, Interfaces: records,
+		Format: stateFormat,
+		ID:     now.id, Boot: u.boot, Node: u.cfg.Node.String(), Place: now.place, Network: now.network, Interfaces: records,
 		Exposed: exposed, External: external, Checks: sortedChecks(now.checks), Nodes: now.nodes,
 	})
 	if err == nil {

@@ -404,6 +404,22 @@ func TestPlace(t *testing.T) {
 	require.Empty(t, nodes)
 }
 
+// An agent of another version did not understand all of the stream: this one does not continue it.
+func TestStateOfAnotherVersion(t *testing.T) {
+	dir, boot := t.TempDir(), file(t, "first\n")
+	cfg := uplink.Config{URLs: []string{"http://127.0.0.1:1"}, Dir: dir, Boot: boot}
+	const state = `{%s"id":"5@x~3.h","boot":"first","node":%q,"interfaces":[],"exposed-ports":[{"protocol":"tcp","port":30080,"cluster-address":"10.96.0.10","service-port":80}]}`
+	for format, want := range map[string]string{"": "", `"format":2,`: "", `"format":3,`: "5@x~3.h"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "interfaces.json"), fmt.Appendf(nil, state, format, node.String()), 0o600))
+		a := start(t, cfg)
+		require.Equal(t, want, a.ID(), format)
+		ports, _, known := a.Exposed()
+		require.True(t, known)
+		require.Len(t, ports, 1, "it goes on with what it knows")
+		a.stop()
+	}
+}
+
 // After a boot of the node the saved interfaces are there, and node ports are unknown until the bridge has
 // sent everything again.
 func TestBoot(t *testing.T) {

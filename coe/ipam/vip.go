@@ -21,6 +21,9 @@ import (
 //     from the external addresses of other namespaces.
 //   - The first claim of an external address, protocol and port keeps it, as long
 //     as the address may be an external one (Assigner.refuseExternal).
+//   - An address that a load balancer reports for a service is the namespace's, on all ports: tenants
+//     choose externalIPs, and only controllers report. It takes the address from other namespaces that
+//     just name it. Namespaces to which load balancers give one address share it by protocol and port.
 //   - A node port is an external port of the unspecified address (coe.PortOnNodes), within
 //     NodesConfig.NodePorts. A namespace has at most coe.MaxNodePorts of them.
 //   - Namespaces own VIPs, services do not: the mapping decides between two
@@ -35,6 +38,8 @@ type vips struct {
 	// external has the external claims of each address: one claim of the whole address, or one
 	// for each protocol and port.
 	external map[netip.Addr]map[coe.VIP]*vipClaim
+	// balanced counts the claims of each address for which a load balancer is the reason, by namespace.
+	balanced map[netip.Addr]map[string]int
 	spaces   map[string]map[coe.VIP]*vipClaim // by namespace
 	onNodes  map[string]int                   // how many node ports each namespace has
 	write    *write
@@ -53,6 +58,7 @@ func newVIPs(journal Journal) *vips {
 		journal:  journal,
 		cluster:  map[netip.Addr]*vipClaim{},
 		external: map[netip.Addr]map[coe.VIP]*vipClaim{},
+		balanced: map[netip.Addr]map[string]int{},
 		spaces:   map[string]map[coe.VIP]*vipClaim{},
 		onNodes:  map[string]int{},
 		write:    newWrite(),
@@ -98,7 +104,9 @@ func (v *vips) load(ctx context.Context) (damaged []error, err error) {
 		}
 		facts = append(facts, f)
 	}
-	slices.SortStableFunc(facts, func(a, b coe.VIPFact) int { return cmp.Compare(boolInt(a.External), boolInt(b.External)) })
+	slices.SortStableFunc(facts, func(a, b coe.VIPFact) int {
+		return cmp.Or(cmp.Compare(boolInt(a.External), boolInt(b.External)), cmp.Compare(boolInt(b.Balanced), boolInt(a.Balanced)))
+	})
 	for _, f := range facts {
 		if v.holder(f) != nil {
 			damaged = append(damaged, fmt.Errorf("read record %q: another record has its address", vipRecord(f.VIP)))
@@ -129,10 +137,17 @@ func (v *vips) holder(f coe.VIPFact) *vipClaim {
 	if !f.External {
 		return nil
 	}
+	if !f.Balanced {
+		for ns := range v.balanced[f.Address] {
+			if ns != f.Namespace {
+				return &vipClaim{VIPFact: coe.VIPFact{VIP: coe.VIP{Address: f.Address}, Namespace: ns, External: true, Balanced: true}}
+			}
+		}
+	}
 	claims := v.external[f.Address]
 	if f.Port != 0 { // a tenant can have thousands of claims of one address
 		for _, vip := range []coe.VIP{f.VIP, {Address: f.Address}} {
-			if c := claims[vip]; c != nil && c.Namespace != f.Namespace {
+			if c := claims[vip]; c != nil && c.Namespace != f.Namespace && c.Balanced == f.Balanced {
 				return c
 			}
 		}
@@ -160,6 +175,12 @@ func (v *vips) add(f coe.VIPFact) {
 		v.spaces[f.Namespace] = map[coe.VIP]*vipClaim{}
 	}
 	v.spaces[f.Namespace][f.VIP] = c
+	if f.Balanced {
+		if v.balanced[f.Address] == nil {
+			v.balanced[f.Address] = map[string]int{}
+		}
+		v.balanced[f.Address][f.Namespace]++
+	}
 	if f.Address.IsUnspecified() {
 		v.onNodes[f.Namespace]++
 	}
@@ -173,6 +194,14 @@ func (v *vips) drop(c *vipClaim) {
 	}
 	if delete(v.spaces[c.Namespace], c.VIP); len(v.spaces[c.Namespace]) == 0 {
 		delete(v.spaces, c.Namespace)
+	}
+	if c.Balanced {
+		if v.balanced[c.Address][c.Namespace]--; v.balanced[c.Address][c.Namespace] == 0 {
+			delete(v.balanced[c.Address], c.Namespace)
+		}
+		if len(v.balanced[c.Address]) == 0 {
+			delete(v.balanced, c.Address)
+		}
 	}
 	if !c.Address.IsUnspecified() {
 		return
@@ -242,21 +271,27 @@ func (r *round) claimClusterIP(f coe.VIPFact) *coe.Refusal {
 	return nil
 }
 
-// claimExternalIPs claims the external addresses of the services of a namespace.
+// claimExternalIPs claims the external addresses of the services of a namespace: addresses of load balancers
+// first, so that another service of the namespace that names the address does not change the claim.
 func (r *round) claimExternalIPs(s *space) {
-	for _, svc := range s.view.Services {
-		if len(svc.ExternalIPs) == 0 || svc.Excess() != "" {
-			continue
-		}
-		for _, addr := range svc.ExternalIPs {
-			if refusal := r.claimExternalIP(s, svc, addr); refusal != nil {
-				s.service(svc.UID, refusal)
+	for _, balanced := range []bool{true, false} {
+		for _, svc := range s.view.Services {
+			if len(svc.ExternalIPs) == 0 || svc.Excess() != "" {
+				continue
+			}
+			for _, addr := range svc.ExternalIPs {
+				if slices.Contains(svc.LoadBalancerIPs, addr) != balanced {
+					continue
+				}
+				if refusal := r.claimExternalIP(s, svc, addr, balanced); refusal != nil {
+					s.service(svc.UID, refusal)
+				}
 			}
 		}
 	}
 }
 
-func (r *round) claimExternalIP(s *space, svc *coe.Service, addr netip.Addr) *coe.Refusal {
+func (r *round) claimExternalIP(s *space, svc *coe.Service, addr netip.Addr, balanced bool) *coe.Refusal {
 	if c := r.vips.cluster[addr]; c != nil && c.Namespace == s.name {
 		return nil // the claim covers all ports of the address
 	}
@@ -269,25 +304,45 @@ func (r *round) claimExternalIP(s *space, svc *coe.Service, addr netip.Addr) *co
 	}
 	var refusal *coe.Refusal
 	for _, p := range ports {
-		if taken := r.claimExternal(s, coe.VIP{Address: addr, Protocol: p.Protocol, Port: p.Port}); taken != nil {
+		if taken := r.claimExternal(s, coe.VIP{Address: addr, Protocol: p.Protocol, Port: p.Port}, balanced); taken != nil {
 			refusal = taken
 		}
 	}
 	return refusal
 }
 
-// claimExternal claims a VIP that is not a cluster address.
-func (r *round) claimExternal(s *space, v coe.VIP) *coe.Refusal {
-	f := coe.VIPFact{VIP: v, Namespace: s.name, External: true}
-	if c := r.vips.spaces[s.name][v]; c != nil {
-		c.round = r.vips.round
+// claimExternal claims a VIP that is not a cluster address. balanced: a load balancer has the address.
+func (r *round) claimExternal(s *space, v coe.VIP, balanced bool) *coe.Refusal {
+	f := coe.VIPFact{VIP: v, Namespace: s.name, External: true, Balanced: balanced}
+	has := r.vips.spaces[s.name][v]
+	if has != nil && (has.Balanced == balanced || has.Balanced && has.round == r.vips.round) {
+		has.round = r.vips.round
 		return nil
+	}
+	if has != nil {
+		r.vips.release(has) // it is claimed again, for another reason
 	}
 	if c := r.vips.holder(f); c != nil {
 		return takenVIP(c, v)
 	}
+	if balanced {
+		r.takeFromOthers(s.name, v.Address)
+	}
 	r.vips.claim(f)
 	return nil
+}
+
+// takeFromOthers releases the claims of other namespaces that just name an address.
+func (r *round) takeFromOthers(namespace string, addr netip.Addr) {
+	if r.vips.balanced[addr][namespace] > 0 {
+		return // it has been taken before
+	}
+	for _, c := range r.vips.external[addr] {
+		if c.Namespace != namespace && !c.Balanced {
+			r.vips.release(c)
+			r.touched[c.Namespace] = true
+		}
+	}
 }
 
 // claimNodePorts claims the node ports of the services of a namespace, unless nodes answer on none.
@@ -322,7 +377,7 @@ func (r *round) claimNodePort(s *space, protocol string, port uint16) *coe.Refus
 			"node port %s %d: the services of the namespace have %d node ports already; use another namespace, or remove node ports",
 			protocol, port, coe.MaxNodePorts)}
 	}
-	return r.claimExternal(s, v)
+	return r.claimExternal(s, v, false)
 }
 
 // refuseExternal returns the reason why a service cannot have an external address, or nil.

@@ -42,6 +42,13 @@ func outside(external ...string) func(*coe.Service) {
 	}
 }
 
+// balanced gives a service an address of a load balancer.
+func balanced(address string) func(*coe.Service) {
+	return func(s *coe.Service) {
+		s.ExternalIPs, s.LoadBalancerIPs = append(s.ExternalIPs, addr(address)), append(s.LoadBalancerIPs, addr(address))
+	}
+}
+
 func onPort(protocol string, port uint16) func(*coe.Service) {
 	return func(s *coe.Service) { s.Ports = []coe.ServicePort{{Protocol: protocol, Port: port}} }
 }
@@ -123,6 +130,26 @@ func TestVIPs(t *testing.T) {
 		"an external address that is another's cluster address": {
 			newService("a", "z", at("192.0.2.1")), newService("b", "y", at("10.96.0.2"), outside("192.0.2.1")),
 			[]string{"192.0.2.1 0"}, []string{"10.96.0.2 0"}, "", coe.AddressTaken,
+		},
+		"a load balancer's address that another just names": {
+			newService("a", "z", at("10.96.0.1"), outside("192.0.2.1")), newService("b", "y", at("10.96.0.2"), balanced("192.0.2.1")),
+			[]string{"10.96.0.1 0"}, []string{"10.96.0.2 0", "192.0.2.1 tcp80"}, coe.AddressTaken, "",
+		},
+		"another port of a load balancer's address": {
+			newService("a", "z", at("10.96.0.1"), balanced("192.0.2.1")), newService("b", "y", at("10.96.0.2"), outside("192.0.2.1"), onPort("udp", 53)),
+			[]string{"10.96.0.1 0", "192.0.2.1 tcp80"}, []string{"10.96.0.2 0"}, "", coe.AddressTaken,
+		},
+		"every port of a load balancer's address, named before": {
+			newService("a", "z", at("10.96.0.1"), outside("192.0.2.1"), everyPort), newService("b", "y", at("10.96.0.2"), balanced("192.0.2.1")),
+			[]string{"10.96.0.1 0"}, []string{"10.96.0.2 0", "192.0.2.1 tcp80"}, coe.AddressTaken, "",
+		},
+		"two ports of a load balancer's address": {
+			newService("a", "z", at("10.96.0.1"), balanced("192.0.2.1")), newService("b", "y", at("10.96.0.2"), balanced("192.0.2.1"), onPort("tcp", 81)),
+			[]string{"10.96.0.1 0", "192.0.2.1 tcp80"}, []string{"10.96.0.2 0", "192.0.2.1 tcp81"}, "", "",
+		},
+		"one port of a load balancer's address twice": {
+			newService("a", "z", at("10.96.0.1"), balanced("192.0.2.1")), newService("b", "y", at("10.96.0.2"), balanced("192.0.2.1")),
+			[]string{"10.96.0.1 0", "192.0.2.1 tcp80"}, []string{"10.96.0.2 0"}, "", coe.AddressTaken,
 		},
 		"an address of no list": {
 			newService("a", "z", at("10.96.0.1")), newService("b", "y", at("10.96.0.2"), outside("8.8.8.8")),
@@ -284,4 +311,36 @@ func TestVIPsOfAnOlderRelease(t *testing.T) {
 	require.True(t, w.assigner.InUseKnown())
 	w.restart()
 	require.False(t, w.assigner.InUseKnown(), "an older release may have led meanwhile")
+}
+
+// TestBalancedAddresses: what a load balancer reports decides, also after a restart, while the other service stays
+// as it is, and when the load balancer takes the address back. A namespace that names its own address loses nothing.
+func TestBalancedAddresses(t *testing.T) {
+	w := newVIPWorld(t)
+	thief := newService("a", "z", at("10.96.0.1"), outside("192.0.2.1"), onPort("tcp", 443))
+	w.putServices(thief)
+	w.putServices(newService("b", "y", at("10.96.0.2"), balanced("192.0.2.1")), newService("b", "x", at("10.96.0.3"), outside("192.0.2.1")))
+	check := func() {
+		t.Helper()
+		require.Equal(t, []string{"10.96.0.1 0"}, w.holds("a"))
+		require.Equal(t, []string{"10.96.0.2 0", "10.96.0.3 0", "192.0.2.1 tcp80"}, w.holds("b"))
+		require.Equal(t, coe.AddressTaken, w.whyNot("a", "z"))
+		require.Contains(t, w.store.View("a").ServiceRefusals["z"].Message, "a service of namespace b")
+	}
+	check()
+	commits := len(w.vips.records)
+	w.sync()
+	require.Len(t, w.vips.records, commits)
+	check()
+	w.restart()
+	w.putServices(thief, newService("b", "y", at("10.96.0.2"), balanced("192.0.2.1")), newService("b", "x", at("10.96.0.3"), outside("192.0.2.1")))
+	w.complete()
+	w.sync()
+	check()
+
+	w.putServices(newService("b", "y", at("10.96.0.2")), newService("b", "x", at("10.96.0.3"), outside("192.0.2.1")))
+	w.sync()
+	require.Empty(t, w.whyNot("a", "z"), "another port of the address")
+	require.Contains(t, w.holds("a"), "192.0.2.1 tcp443")
+	require.Contains(t, w.holds("b"), "192.0.2.1 tcp80", "b still names it")
 }

@@ -308,6 +308,24 @@ func TestTheFirstServiceKeepsItsAddress(t *testing.T) {
 	w.requireOneAction()
 }
 
+// A tenant names the address that a load balancer gives to another service later, and further ports of it. The
+// address belongs to the service of the load balancer, on all ports.
+func TestAddressOfALoadBalancer(t *testing.T) {
+	w := newTenants(t)
+	w.serve("ns-1", "early", "externalIPs: [192.0.2.8]", w.own)
+	w.has("192.0.2.8:80", "ns-1:early:tcp="+w.own+":8080;")
+	w.serve("ns-0", "shop", "type: LoadBalancer", w.victim)
+	_, err := w.ControlPlane.Client().CoreV1().Services("ns-0").Patch(t.Context(), "shop", "application/merge-patch+json",
+		[]byte(`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.8"}]}}}`), metav1.PatchOptions{}, "status")
+	require.NoError(t, err)
+	w.has("192.0.2.8:80", "ns-0:shop:tcp="+w.victim+":8080;")
+	w.refused("ns-1", "early", coe.AddressTaken, "an external address of a service of namespace ns-0")
+	require.NoError(t, w.Apply(t.Context(), `{apiVersion: v1, kind: Service, metadata: {name: beside, namespace: ns-1},
+		spec: {externalIPs: [192.0.2.8], ports: [{port: 443}]}}`))
+	w.refused("ns-1", "beside", coe.AddressTaken, "an external address of a service of namespace ns-0")
+	require.Empty(t, w.vips()["192.0.2.8:443"])
+}
+
 // A service has many ports, addresses and endpoints. Each object is small, but the product of their
 // numbers is large. A service above the limits is a problem, and is not in OVN. All other services are
 // served, also in its namespace.
