@@ -103,6 +103,7 @@ func (h *hostile) say() {
 		}
 		if h.IntN(2) == 0 {
 			s.ExternalIPs = []netip.Addr{h.address()}
+			s.LoadBalancerIPs = s.ExternalIPs[:h.IntN(2)]
 		}
 		key, change = "service", func(tx *coe.Tx) {
 			if tx.DeleteService(origin, uid); !gone {
