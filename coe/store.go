@@ -1,13 +1,11 @@
 package coe
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 )
 
@@ -315,99 +313,6 @@ func (s *Store) Origin(uid string) Origin {
 		}
 	}
 	return ""
-}
-
-// View returns a snapshot of one namespace. Views share unchanged parts.
-func (s *Store) View(name string) View {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v := View{}
-	if ns := s.namespaces[name]; ns != nil {
-		ns.refresh()
-		v = ns.shown
-		v.VPN, v.Configured = ns.vpn, ns.configured
-		// SetRefusals replaces both maps as a whole.
-		v.Refusals, v.ServiceRefusals = ns.refusals, ns.serviceRefusals
-	}
-	v.Namespace, v.Nodes, v.PolicySet = name, s.nodes, s.policySet()
-	return v
-}
-
-// refresh rebuilds the stale parts of the View.
-func (ns *namespace) refresh() {
-	v := &ns.shown
-	v.Pods = ns.shownPods.refresh(ns.pods, func(p *Pod) string { return p.UID }, strings.Compare)
-	v.Leases = ns.shownLeases.refresh(ns.leases, (*Lease).Key, LeaseKey.Compare)
-	if v.Services == nil {
-		v.Services = sortedBy(ns.services, func(p *Service) string { return p.UID })
-	}
-	if v.Endpoints == nil {
-		v.Endpoints = sortedBy(ns.endpoints, func(p *Endpoints) string { return p.UID })
-	}
-	if v.Policies == nil {
-		v.Policies = names(ns.policies)
-	}
-	if v.Blocks == nil {
-		v.Blocks = slices.SortedFunc(maps.Values(ns.blocks), func(a, b *Block) int {
-			return cmp.Or(strings.Compare(a.ELAN, b.ELAN), a.Prefix.Compare(b.Prefix))
-		})
-	}
-	if v.ELANs == nil {
-		v.ELANs = maps.Clone(ns.elans)
-	}
-	if v.ServiceFacts == nil {
-		v.ServiceFacts = maps.Clone(ns.serviceFacts)
-	}
-	if v.VIPs == nil {
-		v.VIPs = maps.Clone(ns.vips)
-	}
-}
-
-// names returns the policies without their rules, sorted by UID.
-func names(policies map[string]*PolicySpec) []*Policy {
-	var out []*Policy
-	for _, p := range sortedBy(policies, func(p *PolicySpec) string { return p.UID }) {
-		out = append(out, &p.Policy)
-	}
-	return out
-}
-
-func sortedBy[T any](m map[string]*T, key func(*T) string) []*T {
-	return slices.SortedFunc(maps.Values(m), func(a, b *T) int { return strings.Compare(key(a), key(b)) })
-}
-
-// View is a snapshot of one namespace, as far as mapping may use it.
-type View struct {
-	Namespace string
-	Pods      []*Pod       // sorted by uid
-	Services  []*Service   // sorted by uid
-	Endpoints []*Endpoints // sorted by uid
-	Policies  []*Policy    // sorted by uid
-	// Configured is the Namespace if it has settings: PolicyLog, Ignored, or security profiles; else nil.
-	Configured *Namespace
-
-	Leases       Leases
-	Blocks       []*Block // sorted by elan and prefix
-	ELANs        map[string]*ELANFact
-	VPN          *VPNFact                // nil while none is chosen
-	ServiceFacts map[string]*ServiceFact // by uid
-	// VIPs are the VIPs that services of this namespace may use, besides the addresses of
-	// ServiceFacts.
-	VIPs map[VIP]bool
-	// Refusals have the reason if a lease or a service address could not be given.
-	Refusals        map[LeaseKey]Refusal
-	ServiceRefusals map[string]Refusal
-
-	Nodes map[netip.Addr]*Node // of the whole cluster, by address
-	// PolicySet is of the whole cluster. It is not nil.
-	PolicySet *PolicySet
-}
-
-// Misplaced reports whether the pod's node has the address of another node. A pod of a node
-// that reports a false address is not attached to the other node.
-func (v View) Misplaced(p *Pod) bool {
-	holder := v.Nodes[p.HostIP]
-	return p.NodeName != "" && holder != nil && holder.HostName != "" && holder.HostName != p.NodeName
 }
 
 func (s *Store) namespace(name string) *namespace {
