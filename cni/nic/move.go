@@ -54,7 +54,7 @@ func (m *Mover) take(ctx context.Context, s state, step Step) error {
 	nic, bridge := s.nic.name, s.bridge.name
 	switch step.action {
 	case begin:
-		return m.write(record{NIC: nic, Bridge: bridge, Leaving: step.leaving, Objects: slices.Concat(s.nic.objects, s.bridge.objects, s.lost)})
+		return m.write(record{NIC: nic, Bridge: bridge, Leaving: step.leaving, First: s.record.joinsFirst(), Objects: slices.Concat(s.nic.objects, s.bridge.objects, s.lost)})
 	case addBridge:
 		return m.cfg.Switch.AddNICBridge(ctx, bridge, nic, s.nic.mac, s.userspace)
 	case addPort:

@@ -143,7 +143,7 @@ func (m *Mover) move(ctx context.Context, nic, bridge string, dry bool, choose f
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), moveTimeout)
 	defer cancel()
 	if err := m.run(ctx, s, steps); err != nil {
-		if d.undo && (s.record == nil || s.record.Link == 0 && !s.record.Leaving) {
+		if d.undo && s.record.joinsFirst() {
 			err = errors.Join(err, m.rollBack(ctx, nic, bridge))
 		}
 		return nil, err

@@ -21,6 +21,8 @@ type record struct {
 	NIC     string `json:"nic"`
 	Bridge  string `json:"bridge"`
 	Leaving bool   `json:"leaving,omitempty"`
+	// First is set until the first move into the bridge has ended.
+	First bool `json:"first,omitempty"`
 	// Boot is the boot at which the record was written.
 	Boot string `json:"boot"`
 	// Link is the index of the bridge's link; 0 while a move is in progress. A link with another index
@@ -32,6 +34,9 @@ type record struct {
 
 	sameBoot bool
 }
+
+// joinsFirst reports whether a move is the first one into the bridge, also if it was interrupted before.
+func (r *record) joinsFirst() bool { return r == nil || r.First && !r.Leaving }
 
 // global reports whether an address of the record can be used by other links too.
 func (r *record) global() bool { return link{objects: r.Objects}.global() }

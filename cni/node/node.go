@@ -67,8 +67,9 @@ type Node struct {
 	ports           *nodeports.Table
 	health          *healthchecks.Server
 	othersForgotten bool // see forgetOthers
-	// well is when everything was as it should be for the last time.
-	well time.Time
+	// well is set once everything was as it should be. failing is when repairs began to fail; zero while they do not.
+	well    bool
+	failing time.Time
 	// failure and portsFailure were logged last.
 	failure, portsFailure string
 	// unreached was logged last.
@@ -139,12 +140,20 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) bool {
 		return err == nil
 	}
 	failed := n.syncPorts(place)
-	if err == nil && n.ports.Current() {
-		n.well = time.Now()
-	}
-	failed = errors.Join(failed, n.syncHealthChecks(place, time.Since(n.well) < unwellAfter))
+	failed = errors.Join(failed, n.syncHealthChecks(place, n.healthy(err == nil && n.ports.Current())))
 	n.logFailure(ctx, "the node does not answer for services as it should: on their node ports, external addresses and health checks", failed, &n.portsFailure)
 	return err == nil && failed == nil
+}
+
+// healthy reports whether health checks of load balancers succeed, after repairs that did or did not succeed.
+func (n *Node) healthy(repaired bool) bool {
+	switch {
+	case repaired:
+		n.well, n.failing = true, time.Time{}
+	case n.failing.IsZero():
+		n.failing = time.Now()
+	}
+	return n.well && (n.failing.IsZero() || time.Since(n.failing) < unwellAfter)
 }
 
 // syncHealthChecks makes the node answer the health checks of load balancers. It changes nothing while they are

@@ -138,7 +138,7 @@ func (v *vips) holder(f coe.VIPFact) *vipClaim {
 		return nil
 	}
 	if !f.Balanced {
-		for ns := range v.balanced[f.Address] {
+		for _, ns := range slices.Sorted(maps.Keys(v.balanced[f.Address])) {
 			if ns != f.Namespace {
 				return &vipClaim{VIPFact: coe.VIPFact{VIP: coe.VIP{Address: f.Address}, Namespace: ns, External: true, Balanced: true}}
 			}
@@ -154,7 +154,7 @@ func (v *vips) holder(f coe.VIPFact) *vipClaim {
 		return nil
 	}
 	for _, c := range claims {
-		if c.Namespace != f.Namespace {
+		if c.Namespace != f.Namespace && c.Balanced == f.Balanced {
 			return c
 		}
 	}
@@ -341,6 +341,7 @@ func (r *round) takeFromOthers(namespace string, addr netip.Addr) {
 		if c.Namespace != namespace && !c.Balanced {
 			r.vips.release(c)
 			r.touched[c.Namespace] = true
+			r.more[c.Namespace] = true // also if it was given: it may have renewed the claim in this round
 		}
 	}
 }
@@ -428,7 +429,13 @@ func (v *vips) claim(f coe.VIPFact) {
 // release deletes the record of a claim, and releases its address.
 func (v *vips) release(c *vipClaim) {
 	v.drop(c)
-	v.write.remove(rankInstance, vipRecord(c.VIP), func(tx *coe.Tx) { tx.DeleteVIP(c.Namespace, c.VIP) })
+	before := v.write.changes[vipRecord(c.VIP)].tell // releases the claim of a former owner
+	v.write.remove(rankInstance, vipRecord(c.VIP), func(tx *coe.Tx) {
+		if before != nil {
+			before(tx)
+		}
+		tx.DeleteVIP(c.Namespace, c.VIP)
+	})
 	if !c.External && v.alloc.Owner(serviceDomain, c.Address) == saidOwner(c.Address) {
 		v.alloc.Release(serviceDomain, c.Address)
 	}

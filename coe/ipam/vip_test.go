@@ -344,3 +344,41 @@ func TestBalancedAddresses(t *testing.T) {
 	require.Contains(t, w.holds("a"), "192.0.2.1 tcp443")
 	require.Contains(t, w.holds("b"), "192.0.2.1 tcp80", "b still names it")
 }
+
+// TestBalancedAddressInOneRound: a namespace that renews its claim of an address in the round in which
+// another one gets it from its load balancer is refused too, and claims it again when it is free.
+func TestBalancedAddressInOneRound(t *testing.T) {
+	w := newVIPWorld(t)
+	thief := newService("a", "z", at("10.96.0.1"), outside("192.0.2.1"))
+	w.putServices(thief)
+	w.restart()
+	w.store.Update(func(tx *coe.Tx) {
+		tx.PutService(coe.Kubernetes, thief)
+		tx.PutService(coe.Kubernetes, newService("b", "y", at("10.96.0.2"), balanced("192.0.2.1")))
+	})
+	w.complete()
+	w.sync()
+	require.Equal(t, []string{"10.96.0.1 0"}, w.holds("a"))
+	require.Equal(t, coe.AddressTaken, w.whyNot("a", "z"))
+	require.Contains(t, w.store.View("a").ServiceRefusals["z"].Message, "a service of namespace b")
+
+	w.putServices(newService("b", "y", at("10.96.0.2")))
+	w.sync()
+	require.Equal(t, []string{"10.96.0.1 0", "192.0.2.1 tcp80"}, w.holds("a"))
+}
+
+// TestAnAddressMovesTwiceInOneRound: the claim of the first owner ends also if the second one loses the
+// address in the same round.
+func TestAnAddressMovesTwiceInOneRound(t *testing.T) {
+	w := newVIPWorld(t)
+	w.putServices(newService("a", "z", at("10.96.0.1"), outside("192.0.2.1")))
+	w.putServices(
+		newService("a", "z", at("10.96.0.1")),
+		newService("b", "y", at("10.96.0.2"), outside("192.0.2.1")),
+		newService("c", "x", at("10.96.0.3"), balanced("192.0.2.1")),
+	)
+	w.sync()
+	require.Equal(t, []string{"10.96.0.1 0"}, w.holds("a"))
+	require.Equal(t, []string{"10.96.0.2 0"}, w.holds("b"))
+	require.Equal(t, []string{"10.96.0.3 0", "192.0.2.1 tcp80"}, w.holds("c"))
+}
