@@ -44,7 +44,7 @@ func (k kernel) ask(kind, flags int, body []byte, answer uint16) ([][]byte, erro
 // link is the state of a link.
 type link struct {
 	name     string
-	index    int // 0: there is no such link
+	index    int // 0: the link does not exist
 	up       bool
 	ethernet bool
 	wireless bool

@@ -78,8 +78,8 @@ func (m *Mover) Join(ctx context.Context, nic string, dry bool) ([]Step, error) 
 	return steps, nil
 }
 
-// Leave lets the NIC of a bridge leave it, removes the bridge, and returns the steps. It is not an
-// error if there is no such bridge, as long as the node has the NIC.
+// Leave lets the NIC of a bridge leave it, removes the bridge, and returns the steps. A bridge that does not
+// exist is not an error, as long as the node has the NIC.
 func (m *Mover) Leave(ctx context.Context, bridge string, dry bool) ([]Step, error) {
 	nic, err := m.nicOf(ctx, bridge)
 	if err != nil {

@@ -38,10 +38,7 @@ func measureFlap(ctx context.Context, c *cluster) ([]figures.Figure, error) {
 	if err := c.use(ctx, c.ways("flap", 0)[1]); err != nil {
 		return nil, err
 	}
-	if err := c.settle(ctx); err != nil {
-		return nil, err
-	}
-	before, err := c.processorTimes()
+	before, err := c.processorTimes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -57,10 +54,7 @@ func measureFlap(ctx context.Context, c *cluster) ([]figures.Figure, error) {
 			return nil, err
 		}
 	}
-	if err := c.settle(ctx); err != nil {
-		return nil, err
-	}
-	after, err := c.processorTimes()
+	after, err := c.processorTimes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -76,18 +70,14 @@ func measureFlap(ctx context.Context, c *cluster) ([]figures.Figure, error) {
 // settleTime is longer than the time in which agent and kube-proxy follow a change.
 const settleTime = 10 * time.Second
 
-// settle waits until agent and kube-proxy have followed.
-func (c *cluster) settle(ctx context.Context) error {
+// processorTimes returns the processor time of the agent and of kube-proxy on the asked node, once both have
+// followed.
+func (c *cluster) processorTimes(ctx context.Context) (times [2]time.Duration, err error) {
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
+		return times, ctx.Err()
 	case <-time.After(settleTime):
-		return nil
 	}
-}
-
-// processorTimes returns the processor time of the agent and of kube-proxy on the asked node.
-func (c *cluster) processorTimes() (times [2]time.Duration, err error) {
 	agents, err := c.lab.Node(node).Processes("coe-bridge", "agent")
 	if err != nil {
 		return times, err
