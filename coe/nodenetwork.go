@@ -16,6 +16,8 @@ type Networks struct {
 	// Pods are the address ranges of pods, Services the ranges of cluster addresses; sorted.
 	Pods     []netip.Prefix `json:"pods,omitempty"`
 	Services []netip.Prefix `json:"services,omitempty"`
+	// NoMasquerade are the destinations outside the cluster to which pods keep their address.
+	NoMasquerade []netip.Prefix `json:"no-masquerade,omitempty"`
 }
 
 // Valid reports whether the ranges can be used.
@@ -23,7 +25,8 @@ func (n *Networks) Valid() bool { return n.Isolated || n.Nodes.Numbers() > 0 }
 
 // Equal reports whether both have the same ranges.
 func (n *Networks) Equal(o *Networks) bool {
-	return n.Nodes == o.Nodes && n.Isolated == o.Isolated && slices.Equal(n.Pods, o.Pods) && slices.Equal(n.Services, o.Services)
+	return n.Nodes == o.Nodes && n.Isolated == o.Isolated && slices.Equal(n.Pods, o.Pods) && slices.Equal(n.Services, o.Services) &&
+		slices.Equal(n.NoMasquerade, o.NoMasquerade)
 }
 
 // NodeFact is what was chosen for a node.

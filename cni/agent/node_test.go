@@ -18,9 +18,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
-// outside is an address outside of the cluster, and router is the underlay's gateway to it.
+// outside is an address outside of the cluster, routed is one to which pods keep their address, and router is
+// the underlay's gateway to both.
 const (
 	outside = "203.0.113.5"
+	routed  = "203.0.113.6"
 	router  = "172.31.99.1"
 )
 
@@ -29,7 +31,9 @@ const (
 func (w *world) withOutside() {
 	w.t.Helper()
 	w.ip("central", "addr", "replace", router+"/24", "dev", "underlay")
-	w.ip("central", "addr", "replace", outside+"/32", "dev", "lo")
+	for _, to := range []string{outside, routed} {
+		w.ip("central", "addr", "replace", to+"/32", "dev", "lo")
+	}
 	for host := range w.agents {
 		w.ip(host, "route", "replace", "default", "via", router)
 		_, err := w.lab.Exec(w.t.Context(), host, "sysctl", "-q", "-w", "net.ipv4.conf.all.rp_filter=1")
@@ -123,8 +127,8 @@ func joined(t *testing.T) (w *world, pods map[string]*sandbox) {
 }
 
 // TestNode: nodes and pods reach each other without NAT. Pods reach the outside with the
-// address of their node. A machine outside that has routes reaches pods without NAT. Nodes
-// and pods reach every service.
+// address of their node. A machine outside that has routes reaches pods without NAT, and the other
+// way round with --no-masquerade. Nodes and pods reach every service.
 func TestNode(t *testing.T) {
 	w, pods := joined(t)
 	for _, host := range []string{"host1", "host2"} {
@@ -143,6 +147,7 @@ func TestNode(t *testing.T) {
 	for host, p := range pods { // as coe-bridge routes says
 		w.ip("central", "route", "add", p.address.String(), "via", w.address(host))
 		w.seen("central", p.address.String(), 8080, p.name+" "+ovnhost.Central.String())
+		w.seen(p.inLab(), routed, 8080, "outside "+p.address.String())
 	}
 	w.services(pods)
 	for _, nobody := range []string{"10.96.0.99", "10.42.200.200"} {

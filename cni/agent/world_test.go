@@ -117,7 +117,7 @@ func newWorldWithoutAgents(t *testing.T, hosts ...string) *world {
 // newWorldOver starts a bridge with a backend, without agents.
 func newWorldOver(t *testing.T, lab *ovnhost.Lab, backend ...string) *world {
 	w := &world{t: t, lab: lab, agents: map[string]*agentProcess{}}
-	w.bridge = bridgetest.Serve(t, append(backend, "--data-dir", t.TempDir(), "--address-reuse-delay", "1s", "--service-network", "10.96.0.0/12")...)
+	w.bridge = bridgetest.Serve(t, append(backend, "--data-dir", t.TempDir(), "--address-reuse-delay", "1s", "--service-network", "10.96.0.0/12", "--no-masquerade", routed+"/32")...)
 	w.put("dhcp_allocation_pool:dhcp_allocation_pool/network/default", `{"network":[{"network-id":"default","allocation-pool":[
 		{"subnet":"10.42.0.0/16","allocate-from":"10.42.0.2","allocate-to":"10.42.255.254","gateway":"10.42.0.1"}]}]}`)
 	for i, host := range lab.Hosts {

@@ -58,6 +58,7 @@ func place() *uplink.Place {
 		Services: []netip.Prefix{
 			netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("172.30.4.0/22"),
 		},
+		NoMasquerade: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")},
 	}
 }
 
@@ -98,6 +99,7 @@ table ip coe-bridge {
 		oifname "coe0" ip daddr 10.96.0.0/12 counter packets 0 bytes 0 snat to 100.96.255.254 comment "from others to services 10.96.0.0/12 through coe0 with source 100.96.255.254"
 		oifname "coe0" ip daddr 172.30.4.0/22 fib saddr type local counter packets 0 bytes 0 snat to 100.96.0.3 comment "from the node to services 172.30.4.0/22 through coe0 with source 100.96.0.3"
 		oifname "coe0" ip daddr 172.30.4.0/22 counter packets 0 bytes 0 snat to 100.96.255.254 comment "from others to services 172.30.4.0/22 through coe0 with source 100.96.255.254"
+		iifname "coe0" oifname != "coe0" ip daddr 198.51.100.0/24 counter packets 0 bytes 0 return comment "from coe0 to 198.51.100.0/24 with the address of the pod"
 		iifname "coe0" oifname != "coe0" counter packets 0 bytes 0 masquerade fully-random comment "from coe0 through other links with the address of the node"
 	}
 }`), strings.TrimSpace(run("nft list table ip coe-bridge")))

@@ -100,7 +100,10 @@ func isolatedRules() []rule {
 //	which comes in by a node port or a route: policies always allow the former to pods on the
 //	node.
 //
-// way-out    source NAT to the node's address for pods' traffic that leaves the cluster.
+// way-out    source NAT to the node's address for pods' traffic that leaves the cluster, except to
+//
+//	destinations that route the addresses of pods.
+//
 // no-return  rejects traffic from the pod network that is routed back there: the network
 //
 //	has no such address. Pods' traffic to a node port goes back there, to the service.
@@ -126,6 +129,12 @@ func (w wanted) managementRules() []rule {
 				slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), snat(w.edge)),
 			})
 		}
+	}
+	for _, to := range w.routed {
+		all = append(all, rule{
+			wayOut, fmt.Sprintf("from %s to %s with the address of the pod", linkName, to),
+			slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpNeq), destination(to), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictReturn}}),
+		})
 	}
 	return append(all, rule{
 		wayOut, fmt.Sprintf("from %s through other links with the address of the node", linkName),

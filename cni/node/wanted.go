@@ -38,6 +38,8 @@ type wanted struct {
 	service  netip.Addr // source of the node's own traffic to services
 	edge     netip.Addr // source of other traffic to services; zero if there must be none
 	services []netip.Prefix
+	// routed are the destinations outside the cluster to which pods keep their address.
+	routed []netip.Prefix
 	// unreached says for each pod that the node does not reach why; sorted.
 	unreached []string
 
@@ -91,7 +93,7 @@ func (w *wanted) addManagement(p *uplink.Place) error {
 	if !nodes.IsValid() {
 		return fmt.Errorf("node-changed from the bridge: prefix length %d is invalid: want 0 to 32", p.Length)
 	}
-	w.nodes, w.service, w.services = nodes, p.Service, only4(p.Services)
+	w.nodes, w.service, w.services, w.routed = nodes, p.Service, only4(p.Services), only4(p.NoMasquerade)
 	routes := []route{{to: nodes}, {single(p.Service), p.Gateway}}
 	if p.Edge.Is4() {
 		w.edge = p.Edge

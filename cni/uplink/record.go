@@ -65,7 +65,9 @@ type Place struct {
 	Edge     netip.Addr     `json:"edge-address,omitzero"`    // source of traffic of others that the node leads there; zero if it must lead none
 	Pods     []netip.Prefix `json:"pod-network,omitempty"`
 	Services []netip.Prefix `json:"service-network,omitempty"`
-	MTU      int            `json:"mtu,omitempty"` // 0: the MTU of pod links
+	// NoMasquerade are the destinations outside the cluster to which pods keep their address.
+	NoMasquerade []netip.Prefix `json:"no-masquerade,omitempty"`
+	MTU          int            `json:"mtu,omitempty"` // 0: the MTU of pod links
 }
 
 // ExposedPort is a port on which the node answers for a service, as the bridge reports it. It must

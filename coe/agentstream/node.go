@@ -125,19 +125,20 @@ func decodeNodeFact(node string, value []byte) (fact coe.NodeFact, err error) {
 
 // place is the content of node-changed.
 type place struct {
-	Operation string         `json:"operation"`
-	Node      netip.Addr     `json:"node"`
-	Isolated  bool           `json:"isolated,omitempty"`
-	Name      string         `json:"name"`
-	MAC       string         `json:"mac-address"`
-	Address   netip.Addr     `json:"address"`
-	Length    int            `json:"prefix-length,omitempty"`
-	Gateway   netip.Addr     `json:"gateway,omitzero"`
-	Service   netip.Addr     `json:"service-address,omitzero"`
-	Edge      netip.Addr     `json:"edge-address,omitzero"`
-	Pods      []netip.Prefix `json:"pod-network,omitempty"`
-	Services  []netip.Prefix `json:"service-network,omitempty"`
-	MTU       uint16         `json:"mtu,omitempty"`
+	Operation    string         `json:"operation"`
+	Node         netip.Addr     `json:"node"`
+	Isolated     bool           `json:"isolated,omitempty"`
+	Name         string         `json:"name"`
+	MAC          string         `json:"mac-address"`
+	Address      netip.Addr     `json:"address"`
+	Length       int            `json:"prefix-length,omitempty"`
+	Gateway      netip.Addr     `json:"gateway,omitzero"`
+	Service      netip.Addr     `json:"service-address,omitzero"`
+	Edge         netip.Addr     `json:"edge-address,omitzero"`
+	Pods         []netip.Prefix `json:"pod-network,omitempty"`
+	Services     []netip.Prefix `json:"service-network,omitempty"`
+	NoMasquerade []netip.Prefix `json:"no-masquerade,omitempty"`
+	MTU          uint16         `json:"mtu,omitempty"`
 }
 
 // placeOf returns the place of a node. last is the highest number of a node. ok is false if it has no number of
@@ -152,6 +153,7 @@ func placeOf(f coe.NodeFact, n coe.Networks, last uint32, mtu uint16) (p place, 
 	return place{
 		Operation: "put", Node: f.Node, Name: netvirt.ManagementPortName(f.Node), MAC: n.Nodes.MAC(f.Number),
 		Address: n.Nodes.Address(f.Number), Length: n.Nodes.Bits(), Gateway: n.Nodes.Gateway(),
-		Service: n.Nodes.ServiceAddress(f.Number), Edge: n.Nodes.EdgeAddress(f.Number, last), Pods: n.Pods, Services: n.Services, MTU: mtu,
+		Service: n.Nodes.ServiceAddress(f.Number), Edge: n.Nodes.EdgeAddress(f.Number, last), Pods: n.Pods, Services: n.Services,
+		NoMasquerade: n.NoMasquerade, MTU: mtu,
 	}, n.Nodes.Has(f.Number)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const networks = `{"nodes":"100.96.0.0/16","pods":["10.42.0.0/16"],"services":["10.96.0.0/12"]}`
+const networks = `{"nodes":"100.96.0.0/16","pods":["10.42.0.0/16"],"services":["10.96.0.0/12"],"no-masquerade":["10.0.0.0/8"]}`
 
 // hears returns the names and contents of a node's next events.
 func hears(t *testing.T, h *Hub, node string) (take func() []string) {
@@ -29,7 +29,7 @@ func TestNodes(t *testing.T) {
 	}})
 	place := `{"operation":"put","node":"192.168.33.11","name":"node:192.168.33.11:management","mac-address":"0a:58:64:60:00:02",` +
 		`"address":"100.96.0.2","prefix-length":16,"gateway":"100.96.0.1","service-address":"100.96.0.3","edge-address":"100.96.255.254",` +
-		`"pod-network":["10.42.0.0/16"],"service-network":["10.96.0.0/12"]}`
+		`"pod-network":["10.42.0.0/16"],"service-network":["10.96.0.0/12"],"no-masquerade":["10.0.0.0/8"]}`
 	require.Equal(t, []string{"coe-agent:snapshot-begin{}", "coe-agent:node-changed" + place, "coe-agent:snapshot-complete{}"}, one())
 	require.Len(t, two(), 2)
 	judge(t, "node-changed", []byte(place))

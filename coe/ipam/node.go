@@ -75,7 +75,11 @@ func (r *round) allNetworks() *coe.Networks {
 	if r.cfg.Nodes.Ports {
 		nodes = slices.Collect(maps.Keys(r.seen.addresses))
 	}
-	return &coe.Networks{Nodes: r.cfg.Nodes.Network, Isolated: r.cfg.Nodes.Ports, Pods: joined(pods, nodes...), Services: joined(services)}
+	n := &coe.Networks{Nodes: r.cfg.Nodes.Network, Isolated: r.cfg.Nodes.Ports, Pods: joined(pods, nodes...), Services: joined(services)}
+	if keep := r.cfg.Nodes.NoMasquerade; len(keep) > 0 {
+		n.NoMasquerade = joined(keep)
+	}
+	return n
 }
 
 // joined returns the fewest prefixes with the same addresses, less some addresses, sorted.

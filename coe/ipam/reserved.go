@@ -40,6 +40,9 @@ type NodesConfig struct {
 	// NodePorts are the ports on which nodes with a management port answer for services; see
 	// ServedPorts.
 	NodePorts coe.PortRange
+	// NoMasquerade are the IPv4 destinations outside the cluster to which pods keep their address. The
+	// outside routes the addresses of pods to their nodes.
+	NoMasquerade []netip.Prefix
 	// Reserved are ranges that the network uses for its own links.
 	Reserved []netip.Prefix
 }
@@ -71,7 +74,7 @@ func (c NodesConfig) For(kinds netvirt.KindSet, isolated bool) NodesConfig {
 	}
 	c.Ports = isolated && kinds.Has(netvirt.KindNodePort)
 	if isolated || !joins {
-		c.Network = coe.NodeNetwork{}
+		c.Network, c.NoMasquerade = coe.NodeNetwork{}, nil
 	}
 	return c
 }

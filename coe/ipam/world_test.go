@@ -36,7 +36,8 @@ type world struct {
 	// origins are the origins of the store; default: only RESTCONF.
 	origins []coe.Origin
 	// nodes is the network of management ports; zero for none.
-	nodes coe.NodeNetwork
+	nodes        coe.NodeNetwork
+	noMasquerade []netip.Prefix
 	// nodePorts: nodes have a port in each of their elan-instances.
 	nodePorts bool
 	// inUse returns the interfaces in the backend; nil for a world without a backend.
@@ -78,7 +79,7 @@ func (w *world) newAssigner() *ipam.Assigner {
 		Isolated: w.isolated, VNIFrom: min(w.vnis, 1), VNITo: w.vnis,
 		Nodes: ipam.NodesConfig{
 			Network: w.nodes, Ports: w.nodePorts, Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")},
-			External: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, NodePorts: coe.PortRange{First: 30000, Last: 32767},
+			NoMasquerade: w.noMasquerade, External: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, NodePorts: coe.PortRange{First: 30000, Last: 32767},
 		},
 		Now:     func() time.Time { return w.now },
 		Elapsed: func() time.Duration { return w.now.Sub(time.Unix(0, 0)) - w.skew },

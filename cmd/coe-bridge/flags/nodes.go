@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -15,6 +16,7 @@ import (
 type Nodes struct {
 	network                  string
 	pods, services, external []string
+	noMasquerade             []string
 	nodePorts                NodePorts
 }
 
@@ -48,6 +50,8 @@ func (f *Nodes) Register(cmd *cobra.Command) {
 		"prefixes of pod addresses outside the pools, which nodes must reach; several with commas")
 	cmd.Flags().StringSliceVar(&f.external, "external-addresses", nil,
 		"prefixes that allow external addresses of Kubernetes services; several with commas; empty allows none")
+	cmd.Flags().StringSliceVar(&f.noMasquerade, "no-masquerade", nil,
+		"IPv4 prefixes outside the cluster to which pods keep their address, because routes to pods exist there; several with commas; 0.0.0.0/0 for all")
 	f.nodePorts.Register(cmd)
 }
 
@@ -62,10 +66,21 @@ func (f *Nodes) Config(pools []dhcppool.Pool) (cfg ipam.NodesConfig, err error) 
 	if cfg.External, err = parsePrefixes("external-addresses", f.external); err != nil {
 		return cfg, err
 	}
+	if cfg.NoMasquerade, err = parsePrefixes("no-masquerade", f.noMasquerade); err != nil {
+		return cfg, err
+	}
+	for _, p := range cfg.NoMasquerade {
+		if !p.Addr().Is4() {
+			return cfg, fmt.Errorf("--no-masquerade %s: want an IPv4 prefix: pods leave the cluster by IPv4 only", p)
+		}
+	}
 	if cfg.NodePorts, err = f.nodePorts.Range(); err != nil {
 		return cfg, err
 	}
 	if f.network == "" {
+		if len(cfg.NoMasquerade) > 0 {
+			return cfg, errors.New("--no-masquerade needs --node-network: without management ports pods do not leave the cluster through nodes")
+		}
 		return cfg, nil
 	}
 	prefix, err := netip.ParsePrefix(f.network)

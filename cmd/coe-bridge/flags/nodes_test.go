@@ -31,6 +31,8 @@ func TestNodeFlags(t *testing.T) {
 		"overlaps services":     {Nodes{network: "10.97.0.0/16", services: []string{"10.96.0.0/12"}}, "it overlaps 10.96.0.0/12"},
 		"services no prefix":    {Nodes{services: []string{"10.96.0.0"}}, "--service-network"},
 		"no range of ports":     {Nodes{nodePorts: NodePorts{"30000"}}, "--node-ports"},
+		"IPv6 without NAT":      {Nodes{network: "100.96.0.0/16", noMasquerade: []string{"2001:db8::/32"}}, "--no-masquerade 2001:db8::/32: want an IPv4 prefix"},
+		"no NAT, no ports":      {Nodes{noMasquerade: []string{"10.0.0.0/8"}}, "--no-masquerade needs --node-network"},
 		"pods no prefix either": {Nodes{pods: []string{"10.96.0.0"}}, "--pod-network"},
 	} {
 		t.Run(name, func(t *testing.T) {
