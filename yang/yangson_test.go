@@ -143,6 +143,8 @@ var yangsonDifferences = []difference{
 	{"yangson takes prefixes with bits of the host for others than those without",
 		`{"coe-agent:interfaces":{"interface":[{"pod-uid":"p","interface-uid":"i","route":[{"destination":"0.0.0.0/0"},{"destination":"1.2.3.4/0"}]}]}}`,
 		regexp.MustCompile(`: the (entry with the key|value) "[^"]*/\d+" appears twice`)},
+	{"yangson takes the last of two members with one name",
+		`{"sample:types":{"ids":[1],"string":"a","string":"b"}}`, regexp.MustCompile(`: a member appears twice: "`)},
 	{"yangson takes metadata of nothing",
 		`{"@":[]}`, regexp.MustCompile(`no member "@" here`)},
 	{"yangson looks for no characters that RFC 7950 section 9.4 leaves out",
