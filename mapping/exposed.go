@@ -40,6 +40,31 @@ func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 	return all
 }
 
+// Exposure is a port on which nodes answer for a service, and where it leads.
+type Exposure struct {
+	coe.ExposedPort
+	Service *coe.Service
+	// All are the IPv4 endpoints on all nodes, sorted.
+	All []netip.AddrPort
+}
+
+// Exposures returns the ports on which nodes lead to the services of a namespace, in the order of ExposedPorts.
+func Exposures(v coe.View, s Settings) (all []Exposure) {
+	b := newBuilder(v, s, &mapped{}, nil)
+	targets, leases := b.acceptedTargets(), addressesOf(v.Leases)
+	for _, e := range b.exposures() {
+		accepted, found := targets[e.service]
+		if !found || e.health {
+			continue
+		}
+		x := Exposure{ExposedPort: b.exposedPort(e, newLocalTargets(accepted, leases)), Service: e.service, All: b.endpoints(e.service, true, e.port, accepted)}
+		slices.SortFunc(x.All, netip.AddrPort.Compare)
+		x.All = slices.Compact(x.All)
+		all = append(all, x)
+	}
+	return all
+}
+
 // acceptedTargets returns the targets of the services that the model has: of those that exceed no limit.
 func (b *builder) acceptedTargets() map[*coe.Service][]target {
 	endpoints := map[string][]*coe.Endpoints{}

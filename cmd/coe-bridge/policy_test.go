@@ -270,3 +270,53 @@ func TestPolicyExitStatus(t *testing.T) {
 		require.Equal(t, c.says, stderr.String())
 	}
 }
+
+// TestPolicyCheckFromOutside follows node ports and external addresses to the pods of their service.
+func TestPolicyCheckFromOutside(t *testing.T) {
+	const services = `---
+{apiVersion: v1, kind: Service, metadata: {name: sql, namespace: shop}, spec: {clusterIP: 10.96.0.10, selector: {app: db}, externalIPs: [203.0.113.1], ports: [{port: 80, targetPort: sql, nodePort: 30080}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {clusterIP: 10.96.0.11, externalTrafficPolicy: Local, selector: {app: web}, ports: [{port: 80, targetPort: 8080, nodePort: 30081}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: none, namespace: ops}, spec: {clusterIP: 10.96.0.12, ports: [{port: 80, nodePort: 30082}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: limited, namespace: ops}, spec: {type: LoadBalancer, clusterIP: 10.96.0.13, selector: {run: api}, loadBalancerSourceRanges: [198.51.100.0/28], ports: [{port: 53, protocol: UDP}]},
+  status: {loadBalancer: {ingress: [{ip: 203.0.113.2}]}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: api, namespace: ops, labels: {run: api}}, spec: {nodeName: n1}, status: {podIP: 10.1.1.2}}
+---
+{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: edge, namespace: shop}, spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{ipBlock: {cidr: 100.96.0.0/16}}]}]}}
+---
+{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: client, namespace: shop}, spec: {podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: 198.51.100.7/32}}]}]}}
+`
+	file := filepath.Join(t.TempDir(), "services.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(services), 0o600))
+	for name, c := range map[string]struct{ args, want string }{
+		"Cluster": {"--from 198.51.100.7 --to 192.168.0.2:30080",
+			"allowed: 198.51.100.7 to 192.168.0.2:30080/tcp (node port of service shop/sql, externalTrafficPolicy Cluster)"},
+		"Cluster, source":                        {"--from 198.51.100.7 --to 192.168.0.2:30080", "100.96.255.253"},
+		"Cluster, endpoint":                      {"--from 198.51.100.7 --to 192.168.0.2:30080", "10.1.0.1:5432"},
+		"Local":                                  {"--from 198.51.100.7 --to 192.168.0.2:30081", "allowed: 198.51.100.7 to 192.168.0.2:30081/tcp (node port of service shop/web, externalTrafficPolicy Local)"},
+		"Local, another client":                  {"--from 198.51.100.8 --to 192.168.0.2:30081", "denied: "},
+		"Local, another node":                    {"--from 198.51.100.7 --to 192.168.0.1:30081", "the service has no endpoint on the node that is asked, so nobody answers"},
+		"no endpoint":                            {"--from 198.51.100.7 --to 192.168.0.1:30082", "the service has no endpoint"},
+		"external address":                       {"--from 198.51.100.7 --to 203.0.113.1:80 --external-addresses 203.0.113.0/24", "allowed: 198.51.100.7 to 203.0.113.1:80/tcp (external address of service shop/sql"},
+		"not allowed":                            {"--from 198.51.100.7 --to 203.0.113.1:80", "note: service shop/sql: NotAllowed: external address 203.0.113.1 is in no prefix of --external-addresses"},
+		"in the ranges":                          {"--from 198.51.100.7 --to 203.0.113.2:53/udp --external-addresses 203.0.113.0/24", "allowed: 198.51.100.7 to 203.0.113.2:53/udp"},
+		"not in the ranges":                      {"--from 198.51.100.77 --to 203.0.113.2:53/udp --external-addresses 203.0.113.0/24", "no loadBalancerSourceRanges of the service has the client"},
+		"another protocol":                       {"--from 198.51.100.7 --to 192.168.0.2:30080/udp", "node n2"},
+		"not served":                             {"--from 198.51.100.7 --to 192.168.0.2:30080 --isolation namespace", "note: service shop/sql: NotEnforced: "},
+		"a pod":                                  {"--from ops/prometheus --to 192.168.0.2:30080", "only clients outside the cluster are followed"},
+		"IPv6":                                   {"--from 2001:db8::1 --to 192.168.0.2:30080", "nodes lead only IPv4 clients to services"},
+		"JSON":                                   {"--from 198.51.100.7 --to 192.168.0.2:30080 -o json", `"toPort": 5432`},
+		"a node itself, on a port of no service": {"--from 198.51.100.7 --to 192.168.0.2:22", "policies do not apply to nodes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := runPolicy(t, "", strings.Fields("check -f "+policyCluster+" -f "+file+" "+c.args)...)
+			if err != nil {
+				out += err.Error()
+			}
+			require.Contains(t, out, c.want)
+		})
+	}
+}

@@ -125,7 +125,7 @@ table inet coe-bridge {
 func TestIsolatedLinksAndRoutes(t *testing.T) {
 	for address, pod := range map[string]string{"192.168.33.11/24": "10.42.0.", "fd00:33::11/64": "fd00::"} {
 		ns, run := inNewNamespace(t)
-		run("ip link set lo up; ip addr add " + address + " dev lo nodad") // a tentative address is no source of a route
+		run("ip link set lo up; ip addr add " + address + " dev lo nodad") // a route cannot have a tentative address as source
 		is := isolatedPlace()
 		is.Address = netip.MustParsePrefix(address).Addr()
 		n := &Node{cfg: Config{Netns: ns}}

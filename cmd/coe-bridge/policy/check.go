@@ -19,6 +19,7 @@ func newCheck() *cobra.Command {
 	var (
 		in       input
 		out      output.Format
+		settings exposure
 		from, to string
 	)
 	cmd := &cobra.Command{
@@ -31,11 +32,17 @@ udp or sctp. An IPv6 address with a port is in brackets: [fd00::8]:80.
 An address that a pod or a node has stands for that pod or node. Egress is judged by the
 pod that serves a connection: instead of a service, name one of its pods.
 
+A node port, and a port of an external address, lead a client outside the cluster to pods.
+check follows them and asks about each pod, with the source address that it sees. The
+connection is "allowed" if all these pods allow it. Give the settings of the bridge, such as
+--external-addresses.
+
 If both pods have IPv4 and IPv6 addresses, the policies are asked about both. The exit
 status is 0 if every answer is "allowed", 3 if one is "denied", and 1 after an error.`,
 		Example: `  coe-bridge policy check -f cluster.yaml --from shop/web --to shop/db:5432
   coe-bridge policy check -f cluster.yaml --from 192.0.2.7 --to shop/web:80/tcp -o json
   coe-bridge policy check -f cluster.yaml --from shop/web --to [2001:db8::53]:53/udp
+  coe-bridge policy check -f cluster.yaml --from 203.0.113.7 --to 192.168.33.11:30080
   coe-bridge policy check --kubeconfig ~/.kube/config -f new-policy.yaml --from shop/web --to shop/db:5432`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,7 +53,10 @@ status is 0 if every answer is "allowed", 3 if one is "denied", and 1 after an e
 			if err != nil {
 				return err
 			}
-			shown, err := ask(c, from, to)
+			shown, err := askExposed(cmd.Context(), cmd.ErrOrStderr(), c, &settings, from, to)
+			if err == nil && shown == nil {
+				shown, err = ask(c, from, to)
+			}
 			if err != nil {
 				return fmt.Errorf("policy check: %w", err)
 			}
@@ -64,6 +74,7 @@ status is 0 if every answer is "allowed", 3 if one is "denied", and 1 after an e
 	_ = cmd.RegisterFlagCompletionFunc("from", in.complete)
 	_ = cmd.RegisterFlagCompletionFunc("to", in.complete)
 	in.register(cmd)
+	settings.register(cmd)
 	out.Register(cmd)
 	return cmd
 }
@@ -152,9 +163,12 @@ func splitPort(text string) (target string, port policy.Port, err error) {
 
 // shownAnswers is the output of check as JSON and YAML show it.
 type shownAnswers struct {
-	Allowed bool          `json:"allowed"` // in all families
-	From    string        `json:"from"`
-	To      string        `json:"to"`
+	Allowed bool   `json:"allowed"` // in all families, and by all endpoints
+	From    string `json:"from"`
+	To      string `json:"to"`
+	// Service is set if To leads to a service, and Why says why it leads nowhere.
+	Service *shownService `json:"service,omitempty"`
+	Why     string        `json:"why,omitempty"`
 	Answers []shownAnswer `json:"answers"`
 }
 
@@ -162,6 +176,7 @@ type shownAnswer struct {
 	Allowed     bool      `json:"allowed"`
 	FromAddress string    `json:"fromAddress,omitempty"`
 	ToAddress   string    `json:"toAddress,omitempty"`
+	ToPort      uint16    `json:"toPort,omitempty"` // of an endpoint
 	Egress      shownSide `json:"egress"`
 	Ingress     shownSide `json:"ingress"`
 	from, to    string
@@ -266,12 +281,19 @@ func nameOf(e policy.End) string {
 func (s *shownAnswers) table() output.Table {
 	t := output.Table{
 		Title:   fmt.Sprintf("%s: %s to %s", verdictWord(s.Allowed), s.From, s.To),
-		Columns: []string{"DIRECTION", "OF", "ADDRESS", "VERDICT", "WHY"},
+		Columns: []string{"DIRECTION", "OF", "ADDRESS", "VERDICT", "WHY"}, Empty: s.Why,
+	}
+	if s.Service != nil {
+		t.Title += fmt.Sprintf(" (%s)", s.Service)
 	}
 	for _, a := range s.Answers {
+		at := a.ToAddress
+		if a.ToPort != 0 {
+			at = fmt.Sprintf("%s:%d", at, a.ToPort)
+		}
 		t.Rows = append(t.Rows,
 			[]string{string(coe.Egress), a.from, a.FromAddress, verdictWord(a.Egress.Allowed), a.Egress.why(coe.Egress)},
-			[]string{string(coe.Ingress), a.to, a.ToAddress, verdictWord(a.Ingress.Allowed), a.Ingress.why(coe.Ingress)})
+			[]string{string(coe.Ingress), a.to, at, verdictWord(a.Ingress.Allowed), a.Ingress.why(coe.Ingress)})
 	}
 	return t
 }

@@ -1,0 +1,68 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
+	"github.com/coe-bridge/coe-bridge/mapping"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// Exposure is a port on which nodes answer, and where it leads.
+type Exposure = mapping.Exposure
+
+// Exposed is what nodes lead clients outside a cluster to.
+type Exposed struct {
+	Ports []Exposure
+	// Edges has the edge address of each node, by the address of the node. It can differ from the one that a
+	// bridge has chosen, but is in the same network.
+	Edges map[netip.Addr]netip.Addr
+	// Problems are the problems of services.
+	Problems []coe.Problem
+}
+
+// ExposedPorts computes what the nodes of a cluster lead to, whose pods have the addresses in their status.
+func ExposedPorts(ctx context.Context, cluster *manifest.Set, cfg Config) (*Exposed, error) {
+	cfg.Nodes.Pods = addressesOfPods(cluster)
+	nodes := cfg.nodes()
+	cfg.Mapping.Limits, cfg.Mapping.NodePorts, cfg.Mapping.ManagementPorts = ovn.Limits(), nodes.ServedPorts(), nodes.ManagementPorts()
+	n := newNetwork(cfg)
+	s, err := n.put(ctx, &input{manifests: *cluster})
+	if err != nil {
+		return nil, fmt.Errorf("list exposed ports: %w", err)
+	}
+	e := &Exposed{Edges: map[netip.Addr]netip.Addr{}}
+	for _, ns := range n.store.Namespaces() {
+		e.Ports = append(e.Ports, mapping.Exposures(n.store.View(ns), cfg.Mapping)...)
+	}
+	for _, o := range s.model {
+		if p, is := o.(netvirt.ManagementPort); is && p.EdgeAddress.IsValid() {
+			e.Edges[p.Node] = p.EdgeAddress
+		}
+	}
+	for _, p := range s.problems {
+		if p.Kind == "service" {
+			e.Problems = append(e.Problems, p)
+		}
+	}
+	return e, nil
+}
+
+// addressesOfPods returns the addresses that pods have for themselves.
+func addressesOfPods(cluster *manifest.Set) (all []netip.Prefix) {
+	for _, p := range cluster.Pods {
+		for _, ip := range p.Status.PodIPs {
+			if a, err := netip.ParseAddr(ip.IP); err == nil && !p.Spec.HostNetwork {
+				all = append(all, netip.PrefixFrom(a, a.BitLen()))
+			}
+		}
+		if a, err := netip.ParseAddr(p.Status.PodIP); err == nil && !p.Spec.HostNetwork {
+			all = append(all, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	return all
+}
