@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -17,7 +18,8 @@ const (
 	backgroundServices   = 5000
 	backgroundEndpoints  = 10
 	backgroundNamespaces = 50
-	changes              = 50 // of each way
+	changes              = 50 // by coe-bridge
+	proxyChanges         = 20 // by kube-proxy: with many services each takes seconds
 	changeBound          = 100 * time.Millisecond
 	// changeLimit bounds the time until a change is in force.
 	changeLimit = 2 * time.Minute
@@ -47,7 +49,8 @@ func measureChange(ctx context.Context, c *cluster) (all []figures.Figure, err e
 		services := "few services"
 		if many {
 			services = fmt.Sprintf("%d services with %d endpoints", backgroundServices, backgroundEndpoints)
-			if err := c.fill(ctx); err != nil {
+			// kube-proxy would slow the creation of services down.
+			if err := errors.Join(c.use(ctx, kinds[0].ways[0]), c.fill(ctx)); err != nil {
 				return nil, err
 			}
 		}
@@ -109,7 +112,11 @@ func (c *cluster) changeOf(ctx context.Context, w *way, times *[]time.Duration) 
 	if err := c.open(ctx, w, pods[0].name); err != nil {
 		return err
 	}
-	for n := range changes {
+	count := changes
+	if w.proxy {
+		count = proxyChanges
+	}
+	for n := range count {
 		err := c.outside(func() error {
 			at, err := c.change(ctx, w, pods[(n+1)%2].name)
 			*times = append(*times, at)
