@@ -18,15 +18,46 @@ type Networks struct {
 	Services []netip.Prefix `json:"services,omitempty"`
 	// NoMasquerade are the destinations outside the cluster to which pods keep their address.
 	NoMasquerade []netip.Prefix `json:"no-masquerade,omitempty"`
+	// Gateways are the gateways, sorted by node.
+	Gateways []NetworkGateway `json:"gateways,omitempty"`
+}
+
+// NetworkGateway is what nodes need to know of a gateway.
+type NetworkGateway struct {
+	Node   netip.Addr     `json:"node"`
+	Pinned []netip.Prefix `json:"pinned,omitempty"` // IPv4
+}
+
+// Equal reports whether both are the same.
+func (g NetworkGateway) Equal(o NetworkGateway) bool {
+	return g.Node == o.Node && slices.Equal(g.Pinned, o.Pinned)
+}
+
+// ByGateways returns the ranges of the pods of a node that leave the network by gateways: all if the node has a
+// gateway, otherwise those that gateways pin.
+func (n *Networks) ByGateways(node netip.Addr) (all []netip.Prefix) {
+	pods := slices.DeleteFunc(slices.Clone(n.Pods), func(p netip.Prefix) bool { return !p.Addr().Is4() })
+	for _, g := range n.Gateways {
+		if g.Node == node {
+			return pods
+		}
+		for _, pinned := range g.Pinned {
+			if slices.ContainsFunc(pods, func(p netip.Prefix) bool { return p.Bits() <= pinned.Bits() && p.Contains(pinned.Addr()) }) {
+				all = append(all, pinned)
+			}
+		}
+	}
+	slices.SortFunc(all, netip.Prefix.Compare)
+	return slices.Compact(all)
 }
 
 // Valid reports whether the ranges can be used.
 func (n *Networks) Valid() bool { return n.Isolated || n.Nodes.Numbers() > 0 }
 
-// Equal reports whether both have the same ranges.
+// Equal reports whether both are the same.
 func (n *Networks) Equal(o *Networks) bool {
 	return n.Nodes == o.Nodes && n.Isolated == o.Isolated && slices.Equal(n.Pods, o.Pods) && slices.Equal(n.Services, o.Services) &&
-		slices.Equal(n.NoMasquerade, o.NoMasquerade)
+		slices.Equal(n.NoMasquerade, o.NoMasquerade) && slices.EqualFunc(n.Gateways, o.Gateways, NetworkGateway.Equal)
 }
 
 // NodeFact is what was chosen for a node.

@@ -34,6 +34,7 @@ type Store struct {
 	// numbers and networks are chosen for the cluster; replaced, never changed.
 	numbers  map[netip.Addr]*NodeFact
 	networks *Networks
+	gateways []*Gateway             // sorted by node; replaced, never changed
 	policies map[string]*PolicySpec // of the cluster, by uid
 	policy   policyState
 	// damaged and unreadable are replaced, never changed.
@@ -265,6 +266,7 @@ type ClusterView struct {
 	Networks *Networks                // nil while none are chosen
 	Damaged  []Problem                // unusable records and entries in the datastore
 	Policies []*Policy                // sorted by uid
+	Gateways []*Gateway               // sorted by node
 	// Misaddressed are the problems of nodes whose address belongs to another node or has
 	// another use.
 	Misaddressed []Problem
@@ -279,6 +281,7 @@ func (s *Store) Cluster() ClusterView {
 	return ClusterView{
 		Nodes: s.nodes, Numbers: s.numbers, Networks: s.networks, Damaged: slices.Concat(s.damaged, s.unreadable),
 		Policies:     names(s.policies),
+		Gateways:     s.gateways,
 		PolicySet:    s.policySet(),
 		Misaddressed: slices.Concat(s.contested, s.misaddressed),
 	}

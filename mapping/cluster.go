@@ -12,7 +12,7 @@ import (
 )
 
 // Cluster maps the objects of the cluster's scope: the nodes, the transit that connects
-// the vpn-instances, the node network that joins the two, and the RemoteGroups of policies. The problems are sorted.
+// the vpn-instances, the node network that joins the two, the gateways, and the RemoteGroups of policies. The problems are sorted.
 //
 // Under IsolationNamespace neither transit nor node network exists: namespaces may have
 // the same addresses, so a node cannot reach a pod by its address.
@@ -37,6 +37,7 @@ func mapCluster(v coe.ClusterView, s Settings, all *policies) (netvirt.Model, []
 			problems = append(problems, joinNodes(m, v, target)...)
 		}
 	}
+	problems = append(problems, s.gateways(m, v)...)
 	if all != nil {
 		all.addCluster(m, v)
 	}

@@ -36,6 +36,9 @@ type Settings struct {
 	// ManagementPorts is set if nodes have management ports. These nodes lead packets to external
 	// addresses of services.
 	ManagementPorts bool
+	// External are the ranges of external addresses of services. Pods reach those that the backend does not
+	// balance by their own nodes.
+	External netvirt.PrefixList
 }
 
 // servesNodePorts reports whether nodes answer on node ports of services.

@@ -17,5 +17,5 @@ func TestLimits(t *testing.T) {
 	require.Equal(t, netvirt.Limits{}, limits("memory", all))
 	require.Equal(t, ovn.Limits(), limits("ovn", all))
 	require.Equal(t, odl.Limits(), limits("odl", all))
-	require.Equal(t, netvirt.Limits{NoACLs: true, NoPlaces: true}, limits("memory", netvirt.NewKindSet(netvirt.KindInterface)))
+	require.Equal(t, netvirt.Limits{NoACLs: true, NoPlaces: true, NoGateways: true}, limits("memory", netvirt.NewKindSet(netvirt.KindInterface)))
 }

@@ -101,6 +101,7 @@ func (b *Bridge) restconf() restconf.Config {
 		},
 		Checks: map[string]func([]*yang.Data) error{
 			"dhcp_allocation_pool:dhcp_allocation_pool": b.checkPools,
+			"coe-gateways:gateways":                     entry.CheckGateways,
 		},
 		EntryChecks: map[string]func(*yang.Data) error{},
 	}
@@ -119,7 +120,7 @@ func (b *Bridge) restconf() restconf.Config {
 			Source: source, Says: "it is computed from pods, services, nodes, policies and pools; change those instead",
 		}
 	}
-	for _, list := range []string{northbound.Pods, northbound.Services, northbound.EndpointsList, northbound.Nodes, northbound.Networks} {
+	for _, list := range []string{northbound.Pods, northbound.Services, northbound.EndpointsList, northbound.Nodes, northbound.Networks, northbound.Gateways} {
 		trees.EntryChecks[list] = entry.Check
 	}
 	return restconf.Config{

@@ -121,6 +121,7 @@ func (b *Bridge) settings(name string, backend reconcile.Backend) mapping.Settin
 	s.Limits = limits(name, backend.Kinds())
 	nodes := b.nodes(backend.Kinds())
 	s.NodePorts, s.ManagementPorts = nodes.ServedPorts(), nodes.ManagementPorts()
+	s.External = netvirt.NewPrefixList(nodes.External...)
 	return s
 }
 

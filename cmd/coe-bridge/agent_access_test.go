@@ -108,6 +108,11 @@ func TestAgentByCertificate(t *testing.T) {
 		status, answer := curl(t, append(own, b.url+path)...)
 		require.Equal(t, "403", status, "%s: %s", path, answer)
 	}
+	gateway := fmt.Sprintf(`{"gateway":[{"node":%q,"chassis":"c","address":"10.0.0.2","prefix-length":24,"next-hop":"10.0.0.1"}]}`, workerOne)
+	for _, request := range [][]string{{"PUT", "/gateway/" + workerOne}, {"POST", ""}} {
+		status, answer := curl(t, append(own, "-X", request[0], "-H", "Content-Type: application/json", "-d", gateway, b.url+"/restconf/config/coe-gateways:gateways"+request[1])...)
+		require.Equal(t, "403", status, "a gateway: %s", answer)
+	}
 	status, body := curl(t, "--cacert", b.ca.file, "-u", "admin:s3cret", b.url+"/rests/data/pod:coe")
 	require.Equal(t, "200", status)
 	require.Equal(t, 1, strings.Count(body, `"host-ip-address"`), "%s", body)

@@ -227,6 +227,15 @@ func TestNodePorts(t *testing.T) {
 		})
 		w.answered("central", w.address("host1"), local, "pod-host1 "+outsider)
 	})
+	w.step("an endpoint answers by a gateway", func() {
+		gateway := "coe-gateways:gateways/gateway/" + w.address("host1")
+		w.put(gateway, fmt.Sprintf(`{"gateway":[{"node":%q,"chassis":"host1","address":"10.33.75.138","prefix-length":24,"next-hop":"10.33.75.253"}]}`, w.address("host1")))
+		w.answered("central", w.address("host1"), local, "pod-host1 "+edges["host1"])
+		w.answered("central", w.address("host2"), local, "pod-host2 "+outsider)
+		status, answer := w.bridge.Bridge().Do("DELETE", "/restconf/config/"+gateway, "")
+		require.Equal(w.t, 2, status/100, answer)
+		w.answered("central", w.address("host1"), local, "pod-host1 "+outsider)
+	})
 	w.step("the agent is away, and the bridge too", func() {
 		require.NoError(w.t, w.agents["host1"].Kill())
 		w.bridge.Kill()

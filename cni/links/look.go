@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -78,6 +79,19 @@ func Owned(node netns.NsHandle) (map[string]string, error) {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
 	return owned, nil
+}
+
+// HasAddress reports whether a link of a node has an address.
+func HasAddress(node netns.NsHandle, address netip.Addr) (has bool, err error) {
+	err = At(node, func(h *netlink.Handle) error {
+		all, err := Dump(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_ALL) })
+		has = slices.ContainsFunc(all, func(a netlink.Addr) bool { return a.IP.Equal(address.AsSlice()) })
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("list the addresses of the node: %w", err)
+	}
+	return has, nil
 }
 
 // MTUOf returns the MTU of the link that has an address.

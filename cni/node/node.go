@@ -181,7 +181,9 @@ func (n *Node) syncPorts(place *uplink.Place) error {
 	}
 	ports := portsOf(exposed, place)
 	inside := slices.Concat(place.Pods, place.Services)
-	changed, err := n.ports.Sync(nodeports.Place{Edge: place.Edge, Network: networkOf(place), Inside: inside}, ports, nodes)
+	changed, err := n.ports.Sync(nodeports.Place{
+		Edge: place.Edge, Network: networkOf(place), Inside: inside, ByGateways: only4(place.Gateways),
+	}, ports, nodes)
 	if err == nil {
 		n.metrics.ports.Set(float64(len(ports)))
 	}

@@ -70,6 +70,9 @@ type Place struct {
 	Network netip.Prefix
 	// Inside has the addresses of pods and services.
 	Inside []netip.Prefix
+	// ByGateways has the addresses of pods whose answers leave the network by gateways, IPv4. So they must
+	// see Edge instead of clients outside.
+	ByGateways []netip.Prefix
 }
 
 // Table is the nftables table. It remembers what it has written, and reads the table only if
@@ -104,7 +107,7 @@ func (t *Table) Current() bool { return t.current }
 // endpoints at once.
 func (t *Table) Sync(place Place, ports []Port, nodes []netip.Addr) (changed bool, err error) {
 	want, invalid := elementsOf(ports, nodes)
-	if place.Edge != t.place.Edge || place.Network != t.place.Network {
+	if place.Edge != t.place.Edge || place.Network != t.place.Network || !slices.Equal(place.ByGateways, t.place.ByGateways) {
 		t.have = nil // the rules differ
 	}
 	t.place = place

@@ -51,7 +51,8 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 //
 // leaving     source NAT of packets of other nodes and of pods to an endpoint, to the edge address. The
 //
-//	answer of the endpoint would go to them directly otherwise.
+//	answer of the endpoint would go to them directly otherwise. The same for packets of all clients to
+//	endpoints that answer by a gateway.
 //
 // on-address  drops packets of clients that must not reach the port. Then destination NAT of packets of
 //
@@ -84,10 +85,10 @@ func (t *Table) chains() []chain {
 		},
 		{
 			nat(leaving, nftables.ChainHookPostrouting, nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource+1)),
-			[]rule{
+			append([]rule{
 				{"from nodes to an endpoint " + edge, slices.Concat(by(t.cfg.Link), fromNodes(), translated(), snat(t.place.Edge))},
 				{"from pods to an endpoint " + edge, slices.Concat(by(t.cfg.Link), from(t.cfg.Link), translated(), snat(t.place.Edge))},
-			},
+			}, t.answersByGateways(edge)...),
 		},
 		{
 			&nftables.Chain{Table: table(), Name: onAddress},
@@ -109,6 +110,17 @@ func (t *Table) chains() []chain {
 			},
 		},
 	}
+}
+
+// answersByGateways returns the rules for packets to endpoints that answer by gateways.
+func (t *Table) answersByGateways(edge string) (all []rule) {
+	for _, p := range t.place.ByGateways {
+		all = append(all, rule{
+			fmt.Sprintf("to an endpoint in %s, which answers by a gateway, %s", p, edge),
+			slices.Concat(by(t.cfg.Link), destination(p), translated(), snat(t.place.Edge)),
+		})
+	}
+	return all
 }
 
 // lead returns the rules that translate the destination of packets to a port, whose address, protocol and
@@ -222,10 +234,13 @@ func fromNodes() []expr.Any {
 	}
 }
 
-// source matches packets from a range of addresses.
-func source(network netip.Prefix) []expr.Any {
+// source matches packets from a range of addresses, and destination packets to one.
+func source(network netip.Prefix) []expr.Any      { return inNetwork(ipSource, network) }
+func destination(network netip.Prefix) []expr.Any { return inNetwork(ipDestination, network) }
+
+func inNetwork(offset uint32, network netip.Prefix) []expr.Any {
 	return []expr.Any{
-		&expr.Payload{DestRegister: first, Base: expr.PayloadBaseNetworkHeader, Offset: ipSource, Len: 4},
+		&expr.Payload{DestRegister: first, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4},
 		&expr.Bitwise{SourceRegister: first, DestRegister: first, Len: 4, Mask: net.CIDRMask(network.Bits(), 32), Xor: make([]byte, 4)},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: network.Masked().Addr().AsSlice()},
 	}

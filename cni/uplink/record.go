@@ -67,7 +67,9 @@ type Place struct {
 	Services []netip.Prefix `json:"service-network,omitempty"`
 	// NoMasquerade are the destinations outside the cluster to which pods keep their address.
 	NoMasquerade []netip.Prefix `json:"no-masquerade,omitempty"`
-	MTU          int            `json:"mtu,omitempty"` // 0: the MTU of pod links
+	// Gateways are the ranges of pods on the node whose answers leave by gateways.
+	Gateways []netip.Prefix `json:"gateway-network,omitempty"`
+	MTU      int            `json:"mtu,omitempty"` // 0: the MTU of pod links
 }
 
 // ExposedPort is a port on which the node answers for a service, as the bridge reports it. It must

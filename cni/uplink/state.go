@@ -36,7 +36,7 @@ type state struct {
 	network string                  // identity of the datastore that the switch is programmed from; empty: unknown
 }
 
-// stateFormat is what this version understands of a node's stream. Increase it with every notification that is
+// stateFormat is what this version understands of a node's stream. Increase it with every notification or leaf that is
 // new: an agent of another version left out what it did not understand, so its event ID must not be continued.
 const stateFormat = 4
 

@@ -138,6 +138,7 @@ type place struct {
 	Pods         []netip.Prefix `json:"pod-network,omitempty"`
 	Services     []netip.Prefix `json:"service-network,omitempty"`
 	NoMasquerade []netip.Prefix `json:"no-masquerade,omitempty"`
+	Gateways     []netip.Prefix `json:"gateway-network,omitempty"`
 	MTU          uint16         `json:"mtu,omitempty"`
 }
 
@@ -154,6 +155,6 @@ func placeOf(f coe.NodeFact, n coe.Networks, last uint32, mtu uint16) (p place, 
 		Operation: "put", Node: f.Node, Name: netvirt.ManagementPortName(f.Node), MAC: n.Nodes.MAC(f.Number),
 		Address: n.Nodes.Address(f.Number), Length: n.Nodes.Bits(), Gateway: n.Nodes.Gateway(),
 		Service: n.Nodes.ServiceAddress(f.Number), Edge: n.Nodes.EdgeAddress(f.Number, last), Pods: n.Pods, Services: n.Services,
-		NoMasquerade: n.NoMasquerade, MTU: mtu,
+		NoMasquerade: n.NoMasquerade, Gateways: n.ByGateways(f.Node), MTU: mtu,
 	}, n.Nodes.Has(f.Number)
 }

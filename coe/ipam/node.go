@@ -30,13 +30,14 @@ func (a adoption) adoptNodes(inUse []NodeInUse) (adopted int) {
 	return adopted
 }
 
-// followNetworks records the networks that nodes route, if they have changed. Until all pools are
-// known it removes no range, because pods may have addresses in it.
+// followNetworks records the networks that nodes route, and the gateways, if they have changed. Until all pools
+// are known it removes no range, because pods may have addresses in it, and keeps the gateways.
 func (r *round) followNetworks() {
 	now := r.allNetworks()
 	if r.networks != nil && !r.poolsWhole {
 		now.Pods = joined(slices.Concat(now.Pods, r.networks.Pods))
 		now.Services = joined(slices.Concat(now.Services, r.networks.Services))
+		now.Gateways = r.networks.Gateways
 	}
 	if r.networks != nil && r.networks.Equal(now) {
 		return
@@ -75,11 +76,22 @@ func (r *round) allNetworks() *coe.Networks {
 	if r.cfg.Nodes.Ports {
 		nodes = slices.Collect(maps.Keys(r.seen.addresses))
 	}
-	n := &coe.Networks{Nodes: r.cfg.Nodes.Network, Isolated: r.cfg.Nodes.Ports, Pods: joined(pods, nodes...), Services: joined(services)}
+	n := &coe.Networks{Nodes: r.cfg.Nodes.Network, Isolated: r.cfg.Nodes.Ports, Pods: joined(pods, nodes...), Services: joined(services), Gateways: r.gateways()}
 	if keep := r.cfg.Nodes.NoMasquerade; len(keep) > 0 {
 		n.NoMasquerade = joined(keep)
 	}
 	return n
+}
+
+// gateways returns what nodes need to know of the gateways.
+func (r *round) gateways() (all []coe.NetworkGateway) {
+	if !r.cfg.Nodes.ManagementPorts() {
+		return nil
+	}
+	for _, g := range r.store.Gateways() {
+		all = append(all, coe.NetworkGateway{Node: g.Node, Pinned: g.Pinned})
+	}
+	return all
 }
 
 // joined returns the fewest prefixes with the same addresses, less some addresses, sorted.

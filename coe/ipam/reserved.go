@@ -70,7 +70,7 @@ func (c NodesConfig) ServedPorts() coe.PortRange {
 func (c NodesConfig) For(kinds netvirt.KindSet, isolated bool) NodesConfig {
 	joins := kinds.Has(netvirt.KindManagementPort)
 	if joins {
-		c.Reserved = []netip.Prefix{TransitLinks}
+		c.Reserved = []netip.Prefix{TransitLinks, coe.GatewayLinks}
 	}
 	c.Ports = isolated && kinds.Has(netvirt.KindNodePort)
 	if isolated || !joins {

@@ -22,6 +22,7 @@ const (
 	Nodes         = "k8s-node:k8s-nodes-info/k8s-nodes"
 	Networks      = "dhcp_allocation_pool:dhcp_allocation_pool/network"
 	Policies      = "k8s:k8s/network-policies/network-policy"
+	Gateways      = "coe-gateways:gateways/gateway"
 	AccessLists   = "ietf-access-control-list:access-lists/acl"
 )
 
@@ -176,6 +177,8 @@ func (f *Feed) apply(tx *coe.Tx, e Entry) {
 	case Policies:
 		put(f, e, NetworkPolicy, policyUID, func(p *coe.PolicySpec) { tx.PutPolicy(coe.RESTCONF, p) },
 			func() { tx.DeletePolicy(coe.RESTCONF, e.Key) })
+	case Gateways:
+		put(f, e, Gateway, func(g *coe.Gateway) string { return g.Node.String() }, tx.PutGateway, func() { tx.DeleteGateway(e.Key) })
 	case AccessLists:
 		put(f, e, AccessList, policyUID, func(p *coe.PolicySpec) { tx.PutPolicy(coe.RESTCONF, p) },
 			func() { tx.DeletePolicy(coe.RESTCONF, e.Key) })

@@ -1,6 +1,6 @@
 // Package netvirt is the network model: OpenDaylight's Netvirt objects (elan, l3vpn,
 // ietf-interfaces, odl-nat), and our own kinds for what Netvirt lacks (transit, node, node
-// network, management port, subnet, node port, service). It has plain values with their names and
+// network, management port, gateway, subnet, node port, service). It has plain values with their names and
 // references, the difference of two models, and the order in which to apply it safely.
 //
 // It knows neither where a model comes from (Kubernetes, RESTCONF) nor how a backend
@@ -24,6 +24,7 @@ const (
 	KindNode                           // ours: a node of the cluster
 	KindNodeNetwork                    // ours: connects the nodes to a transit
 	KindManagementPort                 // ours: a node's own port in a node network
+	KindGateway                        // ours: a router on a node to a network outside
 	KindRemoteGroup                    // aclservice:remote-group-id, with its members
 	KindELANInstance                   // elan:elan-instances/elan-instance
 	KindVPNInstance                    // l3vpn:vpn-instances/vpn-instance
@@ -53,6 +54,7 @@ var kinds = [...]struct {
 
 	KindNodeNetwork:    {"node-network", false},
 	KindManagementPort: {"management-port", true},
+	KindGateway:        {"gateway", true},
 
 	KindRemoteGroup:   {"remote-group", false},
 	KindELANInstance:  {"elan-instance", false},
@@ -165,6 +167,8 @@ type Limits struct {
 	// NoPlaces: the backend does not choose the endpoints of a service by the place of the client,
 	// so no service of the mapping has Places.
 	NoPlaces bool
+	// NoGateways: the backend has no gateways.
+	NoGateways bool
 	// NoSCTPPorts: an ACE allows nothing for ports of SCTP. It can allow all of SCTP.
 	NoSCTPPorts bool
 }

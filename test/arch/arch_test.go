@@ -259,7 +259,7 @@ var rules = map[string]rule{
 	"cmd/coe-bridge/node": {
 		[]string{
 			"cmd/coe-bridge/flags", "cmd/coe-bridge/output", "cmd/footprint", "cni/agent", "cni/call", "cni/doctor", "cni/install", "cni/links",
-			"cni/nic", "cni/node", "cni/ovs", "cni/uplink", "files",
+			"cni/nic", "cni/node", "cni/ovs", "cni/uplink", "files", "restconf/client",
 		},
 		[]string{
 			"github.com/prometheus/client_golang", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vishvananda/netns",

@@ -31,6 +31,7 @@ func All() []Kind {
 		{"clusters", "cluster", "k8s-cluster:k8s-clusters-info", "k8s-clusters", "Clusters"},
 		{"policies", "policy", "k8s:k8s", "network-policy", "Network policies"},
 		{"pools", "pool", "dhcp_allocation_pool:dhcp_allocation_pool", "network", "DHCP pools, by network"},
+		{"gateways", "gateway", "coe-gateways:gateways", "gateway", "Gateways, by node"},
 	}
 }
 

@@ -23,8 +23,9 @@ import (
 func NewGateway() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gateway",
-		Short: "Prepare this node's NICs for traffic that enters and leaves the pod network",
-		Example: `  coe-bridge gateway nics-to-bridge eth0
+		Short: "Make this node a gateway of the pod network, and prepare its NICs",
+		Example: `  coe-bridge gateway init --node-address 10.33.74.10 --physical-interface eth1 --physical-ip 10.33.75.138/24 --default-gw 10.33.75.253
+  coe-bridge gateway nics-to-bridge eth0
   coe-bridge gateway bridge-to-nics breth0`,
 		DisableFlagsInUseLine: true,
 		FParseErrWhitelist:    cobra.FParseErrWhitelist{UnknownFlags: true}, // a misspelt command is the error, not its flags
@@ -32,10 +33,10 @@ func NewGateway() *cobra.Command {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			return fmt.Errorf("gateway %s: unknown; want nics-to-bridge, bridge-to-nics or release-nics (coe-bridge gateway --help)", args[0])
+			return fmt.Errorf("gateway %s: unknown; want init, remove, nics-to-bridge, bridge-to-nics or release-nics (coe-bridge gateway --help)", args[0])
 		},
 	}
-	cmd.AddCommand(newNICsToBridge(), newBridgeToNICs(), newReleaseNICs())
+	cmd.AddCommand(newGatewayInit(), newGatewayRemove(), newNICsToBridge(), newBridgeToNICs(), newReleaseNICs())
 	return cmd
 }
 
@@ -156,8 +157,20 @@ func (f *gatewayFlags) run(ctx context.Context, stdout io.Writer, names []string
 	})
 }
 
+// switchOfNode is this node's switch, and what moves NICs there.
+type switchOfNode struct {
+	vswitch *ovs.Switch
+	mover   *nic.Mover
+	netns   netns.NsHandle
+}
+
 // withMover calls do with a connection to the switch, which does not end with ctx.
 func (f *onSwitch) withMover(ctx context.Context, do func(*nic.Mover) error) error {
+	return f.withSwitch(ctx, func(s switchOfNode) error { return do(s.mover) })
+}
+
+// withSwitch calls do with a connection to the switch, which does not end with ctx.
+func (f *onSwitch) withSwitch(ctx context.Context, do func(switchOfNode) error) error {
 	quiet := slog.New(slog.DiscardHandler) // errors are returned
 	vswitch, err := ovs.New(ovs.Config{Endpoint: f.ovsDB, Bridge: f.ovsBridge, Log: quiet})
 	if err != nil {
@@ -176,7 +189,7 @@ func (f *onSwitch) withMover(ctx context.Context, do func(*nic.Mover) error) err
 	if err := reached(ctx, vswitch); err != nil {
 		return err
 	}
-	return do(f.mover(vswitch, node, quiet))
+	return do(switchOfNode{vswitch, f.mover(vswitch, node, quiet), node})
 }
 
 // connectTimeout bounds the wait for the switch's database.

@@ -250,6 +250,11 @@ func nodeDetails(o netvirt.Object) string {
 		return "gateway " + o.Gateway.String()
 	case netvirt.ManagementPort:
 		return fmt.Sprintf("%s, %s", o.Address, o.MAC)
+	case netvirt.Gateway:
+		if !o.Link.IsValid() {
+			return "does not work"
+		}
+		return fmt.Sprintf("%s, next hop %s", o.Address, o.NextHop)
 	case netvirt.NodePort:
 		return fmt.Sprintf("%s, %s, by %s", o.Address, o.MAC, o.Network)
 	}

@@ -55,6 +55,18 @@ func Check(d *yang.Data) error {
 	return err
 }
 
+// CheckGateways refuses gateways that could not work, or not together.
+func CheckGateways(data []*yang.Data) error {
+	entries := make([]northbound.Entry, len(data))
+	for i, d := range data {
+		entries[i] = FromData(d)
+	}
+	if err := northbound.CheckGateways(entries); err != nil {
+		return &yang.Error{Type: "application", Tag: "invalid-value", Message: err.Error()}
+	}
+	return nil
+}
+
 // maxText is the largest number of bytes of a value: the length of a DNS name.
 const maxText = 253
 

@@ -14,6 +14,7 @@ import (
 type World struct {
 	rng      *rand.Rand
 	places   *rand.Rand // for the places of services
+	routers  *rand.Rand // for the gateways
 	isolated bool
 	pods     []*pod
 	services []*service
@@ -21,6 +22,7 @@ type World struct {
 	// managed marks the nodes that have a management port or, while isolated is set, a port in
 	// each of their elan-instances.
 	managed  [nodes]bool
+	gateways [nodes]byte // the version of the gateway of a managed node; 0 for none
 	policies policies
 }
 
@@ -71,7 +73,7 @@ type service struct {
 
 // NewWorld returns an empty world. The seed determines all its steps.
 func NewWorld(seed uint64) *World {
-	return &World{rng: rand.New(rand.NewPCG(seed, 0)), places: rand.New(rand.NewPCG(seed, 2)), policies: newPolicies(seed)}
+	return &World{rng: rand.New(rand.NewPCG(seed, 0)), places: rand.New(rand.NewPCG(seed, 2)), routers: rand.New(rand.NewPCG(seed, 3)), policies: newPolicies(seed)}
 }
 
 // Step changes one thing, or a few at once.
@@ -80,6 +82,9 @@ func (w *World) Step() {
 		w.change()
 	}
 	w.policies.step(w)
+	if w.routers.IntN(4) == 0 {
+		w.changeGateway()
+	}
 }
 
 func (w *World) change() {
@@ -94,9 +99,9 @@ func (w *World) change() {
 	changes[w.rng.IntN(len(changes))]()
 }
 
-// Clear removes all pods, services, management ports and policies.
+// Clear removes all pods, services, management ports, gateways and policies.
 func (w *World) Clear() {
-	w.pods, w.services, w.managed = nil, nil, [nodes]bool{}
+	w.pods, w.services, w.managed, w.gateways = nil, nil, [nodes]bool{}, [nodes]byte{}
 	w.policies.acls, w.policies.remotes = nil, nil
 }
 
@@ -206,6 +211,11 @@ func (w *World) Join() {
 func (w *World) manage() {
 	n := w.rng.IntN(nodes)
 	w.managed[n] = !w.managed[n]
+}
+
+// changeGateway adds, changes or removes the gateway of a node.
+func (w *World) changeGateway() {
+	w.gateways[w.routers.IntN(nodes)] = byte(w.routers.IntN(4))
 }
 
 func (w *World) isolate() { w.isolated = !w.isolated }

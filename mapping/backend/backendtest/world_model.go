@@ -60,7 +60,27 @@ func (w *World) nodesModel(m netvirt.Model) {
 				ServiceAddress: netip.AddrFrom4([4]byte{100, 96, 0, byte(3 + 2*n)}),
 				EdgeAddress:    edgeAddress(n),
 			})
+		if g := w.gateways[n]; g != 0 {
+			m.Add(w.gateway(n, network, g))
+		}
 	}
+}
+
+// gateway returns the gateway of a node. Its version determines what it pins, and whether it works.
+func (w *World) gateway(n int, network netip.Prefix, version byte) netvirt.Gateway {
+	pods := netip.MustParsePrefix("10.0.0.0/8")
+	pinned := []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n), 0, 0}), 16)}
+	o := netvirt.Gateway{
+		Node: nodeAddress(n), Network: network, Transit: netvirt.CommonRouteTarget, Chassis: fmt.Sprintf("chassis-%d", n),
+		Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(1 + n)}), 24), NextHop: netip.AddrFrom4([4]byte{192, 0, 2, 254}),
+		Link: netip.PrefixFrom(netip.AddrFrom4([4]byte{169, 254, 64, byte(4 * n)}), 30),
+		Pods: netvirt.NewPrefixList(pods), Pinned: netvirt.NewPrefixList(pinned[:min(version-1, 1)]...), Inside: netvirt.NewPrefixList(pods, network),
+		OnNode: netvirt.NewPrefixList(netip.MustParsePrefix("169.254.0.0/16")),
+	}
+	if version == 3 {
+		o = netvirt.Gateway{Node: o.Node, Network: o.Network, Transit: o.Transit, Pinned: o.Pinned, OnNode: o.OnNode}
+	}
+	return o
 }
 
 // edgeAddress returns the edge address of a node. The first node has none.

@@ -185,8 +185,10 @@ func TestDamage(t *testing.T) {
 	acl := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "ACL", "priority=998"))[0]
 	logged := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "ACL", "log=true"))[0]
 	group := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Port_Group", "ports!=[]", "acls!=[]"))[0]
+	gateway := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Logical_Router", "options!={}"))[0]
+	elan := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Logical_Switch", "load_balancer_group!=[]"))[0]
 	marks := []string{
-		"Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Static_Route", "Logical_Router_Policy", "ACL",
+		"Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Static_Route", "Logical_Router_Policy", "NAT", "ACL",
 		"Port_Group", "Address_Set", "Load_Balancer", "DHCP_Options", "Meter", "Meter_Band",
 	}
 	damages := map[string][]string{
@@ -196,7 +198,7 @@ func TestDamage(t *testing.T) {
 		"port gone":           {"lsp-del", pod},
 		"pod's mark":          {"set", "Logical_Switch_Port", pod, `external_ids:"coe-bridge/pod"=x`},
 		"adjacency":           {"set", "Logical_Switch_Port", pod, `external_ids:"coe-bridge/adjacency/1.2.3.4"=x`},
-		"switch's groups":     {"clear", "Logical_Switch", first("Logical_Switch"), "load_balancer_group"},
+		"switch's groups":     {"clear", "Logical_Switch", elan, "load_balancer_group"},
 		"switch's identifier": {"set", "Logical_Switch", first("Logical_Switch"), `external_ids:"coe-bridge/segmentation-id"=x`},
 		"switch gone":         {"ls-del", first("Logical_Switch")},
 		"router's name":       {"set", "Logical_Router", first("Logical_Router"), "name=x"},
@@ -208,6 +210,9 @@ func TestDamage(t *testing.T) {
 		"policy":              {"set", "Logical_Router_Policy", first("Logical_Router_Policy"), "priority=7"},
 		"policy's next hop":   {"set", "Logical_Router_Policy", first("Logical_Router_Policy"), "nexthops=1.2.3.4"},
 		"policies gone":       {"clear", "Logical_Router", "transit:" + netvirt.CommonRouteTarget, "policies"},
+		"gateway's chassis":   {"set", "Logical_Router", gateway, "options:chassis=x"},
+		"translation":         {"set", "NAT", first("NAT"), "external_ip=1.2.3.4"},
+		"translations gone":   {"lr-nat-del", gateway},
 		"DHCP options":        {"clear", "DHCP_Options", first("DHCP_Options"), "options"},
 		"DHCP options gone":   {"dhcp-options-del", first("DHCP_Options")},
 		"VIPs":                {"clear", "Load_Balancer", first("Load_Balancer"), "vips"},

@@ -144,7 +144,7 @@ func (b *Backend) Close() {
 // Kinds returns the kinds that the backend writes.
 func (b *Backend) Kinds() netvirt.KindSet {
 	return netvirt.NewKindSet(
-		netvirt.KindTransit, netvirt.KindNode, netvirt.KindNodeNetwork, netvirt.KindManagementPort, netvirt.KindELANInstance, netvirt.KindVPNInstance, netvirt.KindSubnet, netvirt.KindNodePort,
+		netvirt.KindTransit, netvirt.KindNode, netvirt.KindNodeNetwork, netvirt.KindManagementPort, netvirt.KindGateway, netvirt.KindELANInstance, netvirt.KindVPNInstance, netvirt.KindSubnet, netvirt.KindNodePort,
 		netvirt.KindInterface, netvirt.KindELANInterface, netvirt.KindMACEntry, netvirt.KindVPNInterface, netvirt.KindAdjacency,
 		netvirt.KindRemoteGroup, netvirt.KindACL, netvirt.KindACE, netvirt.KindInterfaceACL,
 		netvirt.KindService, netvirt.KindServiceVIP, netvirt.KindFloatingIP,

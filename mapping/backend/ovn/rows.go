@@ -31,6 +31,7 @@ var naming = map[string][]string{
 	nb.DHCPOptionsTable:              {"cidr"},
 	nb.LogicalRouterStaticRouteTable: {"ip_prefix", "output_port"},
 	nb.LogicalRouterPolicyTable:      {"match"},
+	nb.NATTable:                      {"external_ip", "logical_ip"},
 	nb.ACLTable:                      {"match"},
 	nb.StaticMACBindingTable:         {"logical_port", "ip"},
 }

@@ -59,6 +59,30 @@ func managementPorts(objects iter.Seq[netvirt.Object]) any {
 	}))
 }
 
+type jsonGateway struct {
+	Node        netip.Addr     `json:"node"`
+	Network     netip.Prefix   `json:"node-network"`
+	RouteTarget string         `json:"route-target"`
+	Chassis     string         `json:"chassis,omitempty"`
+	Address     netip.Addr     `json:"address,omitzero"`
+	Length      int            `json:"prefix-length,omitempty"`
+	NextHop     netip.Addr     `json:"next-hop,omitzero"`
+	Link        netip.Prefix   `json:"link,omitzero"`
+	Pods        []netip.Prefix `json:"pods,omitempty"`
+	Pinned      []netip.Prefix `json:"pinned-subnets,omitempty"`
+	Inside      []netip.Prefix `json:"inside,omitempty"`
+	OnNode      []netip.Prefix `json:"on-node,omitempty"`
+}
+
+func gateways(objects iter.Seq[netvirt.Object]) any {
+	return list("gateway", each(objects, func(o netvirt.Gateway) jsonGateway {
+		return jsonGateway{
+			o.Node, o.Network, o.Transit, o.Chassis, o.Address.Addr(), max(o.Address.Bits(), 0), o.NextHop, o.Link,
+			o.Pods.All(), o.Pinned.All(), o.Inside.All(), o.OnNode.All(),
+		}
+	}))
+}
+
 type jsonSubnet struct {
 	ELANInstance string       `json:"elan-instance-name"`
 	Prefix       netip.Prefix `json:"prefix"`

@@ -18,6 +18,10 @@
 //	                                                                     Logical_Router_Ports, Logical_Router_Static_Route, -Policy
 //	management-   ManagementPort                                         Logical_Switch_Port, ACLs; on the transit: Logical_Router_Static_Route,
 //	port                                                                 Logical_Router_Policy
+//	gateway       Gateway                                                Logical_Router with two Logical_Router_Ports,
+//	                                                                     Logical_Router_Static_Routes, a Policy and NATs; two
+//	                                                                     Logical_Switches with four Logical_Switch_Ports and an
+//	                                                                     ACL; on the transit: Logical_Router_Port, -Policies
 //	subnet        Subnet                                                 Logical_Router_Port, Logical_Switch_Port, DHCP_Options;
 //	                                                                     on the transit: Logical_Router_Static_Route, -Policy
 //	node-port     NodePort                                               Logical_Switch_Port, Logical_Router_Static_Route, Static_MAC_Binding
@@ -72,7 +76,7 @@ func HeadOfRef(k netvirt.Key) netvirt.Key {
 
 // headOrder lists the kinds of heads: a group looks up only groups of kinds before it.
 var headOrder = []netvirt.Kind{
-	netvirt.KindTransit, netvirt.KindNode, netvirt.KindNodeNetwork, netvirt.KindManagementPort, netvirt.KindVPNInstance, netvirt.KindELANInstance,
+	netvirt.KindTransit, netvirt.KindNode, netvirt.KindNodeNetwork, netvirt.KindManagementPort, netvirt.KindGateway, netvirt.KindVPNInstance, netvirt.KindELANInstance,
 	netvirt.KindSubnet, netvirt.KindNodePort, netvirt.KindRemoteGroup, netvirt.KindACL, netvirt.KindInterface, netvirt.KindService,
 }
 
@@ -101,6 +105,8 @@ func (c Codec) Encode(head netvirt.Key, objects netvirt.Model, look Lookup) *ovs
 		c.encodeNodeNetwork(set, head, objects)
 	case netvirt.KindManagementPort:
 		c.encodeManagementPort(set, head, objects, look)
+	case netvirt.KindGateway:
+		c.encodeGateway(set, head, objects)
 	case netvirt.KindELANInstance:
 		c.encodeELAN(set, head, objects, look)
 	case netvirt.KindVPNInstance:
@@ -157,24 +163,14 @@ const damagedMark = "(damaged)"
 func Damaged(head netvirt.Key, known netvirt.Object) (netvirt.Object, bool) {
 	var o netvirt.Object
 	switch head.Kind {
-	case netvirt.KindNode:
-		node, err := netip.ParseAddr(head.Name)
-		if err != nil {
-			return nil, false
-		}
-		o = netvirt.Node{Address: node, HostName: damagedMark}
+	case netvirt.KindNode, netvirt.KindManagementPort, netvirt.KindGateway:
+		o = damagedOfNode(head)
 	case netvirt.KindNodeNetwork:
 		prefix, err := netip.ParsePrefix(head.Name)
 		if err != nil {
 			return nil, false
 		}
 		o = netvirt.NodeNetwork{Prefix: prefix, Transit: damagedMark}
-	case netvirt.KindManagementPort:
-		node, err := netip.ParseAddr(head.Name)
-		if err != nil {
-			return nil, false
-		}
-		o = netvirt.ManagementPort{Node: node, Chassis: damagedMark}
 	case netvirt.KindELANInstance:
 		o = netvirt.ELANInstance{Name: head.Name, SegmentType: damagedMark}
 	case netvirt.KindVPNInstance:
@@ -206,6 +202,18 @@ func Damaged(head netvirt.Key, known netvirt.Object) (netvirt.Object, bool) {
 	return o, o.Key() == head
 }
 
+// damagedOfNode is Damaged for a kind whose key is a node. If the key has no address, the key of the result differs.
+func damagedOfNode(head netvirt.Key) netvirt.Object {
+	node, _ := netip.ParseAddr(head.Name)
+	switch head.Kind {
+	case netvirt.KindManagementPort:
+		return netvirt.ManagementPort{Node: node, Chassis: damagedMark}
+	case netvirt.KindGateway:
+		return netvirt.Gateway{Node: node, Chassis: damagedMark}
+	}
+	return netvirt.Node{Address: node, HostName: damagedMark}
+}
+
 // IsDamaged reports whether Damaged returned an object.
 func IsDamaged(o netvirt.Object) bool {
 	switch o := o.(type) {
@@ -214,6 +222,8 @@ func IsDamaged(o netvirt.Object) bool {
 	case netvirt.NodeNetwork:
 		return o.Transit == damagedMark
 	case netvirt.ManagementPort:
+		return o.Chassis == damagedMark
+	case netvirt.Gateway:
 		return o.Chassis == damagedMark
 	case netvirt.ELANInstance:
 		return o.SegmentType == damagedMark

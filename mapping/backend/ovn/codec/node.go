@@ -20,8 +20,9 @@ const (
 
 // Priorities of policies on the transit: a way out has precedence.
 const (
-	priorityNoWay  = 1
-	priorityWayOut = 100
+	priorityNoWay   = 1
+	priorityWayOut  = 100
+	priorityGateway = 101
 )
 
 func nodesPort(network netip.Prefix) string { return "router:nodes:" + network.String() }
@@ -113,9 +114,14 @@ func (c Codec) routerPort(set *ovsdb.RowSet, head netvirt.Key, role, router, nam
 
 // policy adds a policy to a transit. The role is in the policy's external_ids.
 func (c Codec) policy(set *ovsdb.RowSet, head netvirt.Key, transit string, p *nb.LogicalRouterPolicy) {
+	c.policyOf(set, c.routerUUID(transitKey(transit)), head, p)
+}
+
+// policyOf adds a policy to a router, like policy.
+func (c Codec) policyOf(set *ovsdb.RowSet, router string, head netvirt.Key, p *nb.LogicalRouterPolicy) {
 	p.UUID = c.uuid(nb.LogicalRouterPolicyTable, head, p.ExternalIDs[IDRole])
 	set.Add(p)
-	set.Link(nb.LogicalRouterTable, c.routerUUID(transitKey(transit)), "policies", p.UUID)
+	set.Link(nb.LogicalRouterTable, router, "policies", p.UUID)
 }
 
 // goesOut matches traffic that takes the transit's default route.
@@ -207,12 +213,15 @@ func (c Codec) encodeNodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.
 
 func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// wayOut adds the policy by which traffic from pods of an elan-instance leaves the network
-// by the pods' node, if the node has a management port.
+// wayOut adds the policies by which traffic from pods of an elan-instance leaves the network: by the node, if it has
+// a management port, and with precedence by the gateway on the node, if there is one.
 func (c Codec) wayOut(set *ovsdb.RowSet, head netvirt.Key, role string, vpn netvirt.VPNInstance, elan string, from netip.Prefix, look Lookup) {
 	node, _, err := netvirt.ParseELANName(elan)
 	if err != nil || vpn.Transit == "" {
 		return
+	}
+	if gateway, ok := look(netvirt.GatewayKey(node)).(netvirt.Gateway); ok && gateway.Translates(from) {
+		c.byGateway(set, head, role+"/"+roleGateway, priorityGateway, gateway, from)
 	}
 	port, ok := look(netvirt.ManagementPort{Node: node}.Key()).(netvirt.ManagementPort)
 	if ok && port.Address.Is4() == from.Addr().Is4() {

@@ -147,7 +147,7 @@ func newTransitEnd(n uint32) transitEnd {
 	return transitEnd{ipv4: a, ipv6: linkLocal(mac), mac: mac.String()}
 }
 
-// decodeRouter decodes the router of encodeTransit or encodeVPN.
+// decodeRouter decodes the router of encodeTransit, encodeVPN or encodeGateway.
 func decodeRouter(head netvirt.Key, r *nb.LogicalRouter) []netvirt.Object {
 	switch head.Kind {
 	case netvirt.KindTransit:
@@ -157,6 +157,8 @@ func decodeRouter(head netvirt.Key, r *nb.LogicalRouter) []netvirt.Object {
 			Name: head.Name, Namespace: r.ExternalIDs[idNamespace],
 			RouteDistinguisher: r.ExternalIDs[idRD], Transit: r.ExternalIDs[idTransit],
 		}}
+	case netvirt.KindGateway:
+		return decodeGateway(head, r)
 	}
 	return nil
 }
@@ -202,10 +204,13 @@ func (c Codec) switchUUID(elan string) string {
 	return c.uuid(nb.LogicalSwitchTable, elanKey(elan), "")
 }
 
-// decodeSwitch decodes the switch of encodeELAN or encodeNodeNetwork.
+// decodeSwitch decodes the switch of encodeELAN or encodeNodeNetwork. Other switches hold no object.
 func decodeSwitch(head netvirt.Key, s *nb.LogicalSwitch) []netvirt.Object {
-	if head.Kind == netvirt.KindNodeNetwork {
+	switch head.Kind {
+	case netvirt.KindNodeNetwork:
 		return decodeNodeNetwork(s)
+	case netvirt.KindGateway:
+		return nil
 	}
 	id, _ := strconv.ParseUint(s.ExternalIDs[idVNI], 10, 32)
 	return []netvirt.Object{netvirt.ELANInstance{

@@ -19,13 +19,14 @@ var Northbound = ovsdb.NewDatabase(nb.Schema(), []ovsdb.TableType{
 	{Name: nb.LogicalRouterPortTable, Zero: nb.LogicalRouterPort{}},
 	{Name: nb.LogicalRouterStaticRouteTable, Zero: nb.LogicalRouterStaticRoute{}},
 	{Name: nb.LogicalRouterPolicyTable, Zero: nb.LogicalRouterPolicy{}},
+	{Name: nb.NATTable, Zero: nb.NAT{}},
 	{Name: nb.LoadBalancerTable, Zero: nb.LoadBalancer{}},
 	{Name: nb.LoadBalancerGroupTable, Zero: nb.LoadBalancerGroup{}},
 	{Name: nb.DHCPOptionsTable, Zero: nb.DHCPOptions{}},
 	{Name: nb.StaticMACBindingTable, Zero: nb.StaticMACBinding{}},
 }, map[string][]string{
 	nb.LogicalSwitchTable:     {"ports", "acls", "load_balancer"},
-	nb.LogicalRouterTable:     {"ports", "static_routes", "policies"},
+	nb.LogicalRouterTable:     {"ports", "static_routes", "policies", "nat"},
 	nb.LoadBalancerGroupTable: {"load_balancer"},
 	nb.PortGroupTable:         {"ports", "acls"},
 	nb.AddressSetTable:        {"addresses"},
@@ -37,7 +38,7 @@ var Northbound = ovsdb.NewDatabase(nb.Schema(), []ovsdb.TableType{
 var ReadOrder = tablesOf(
 	nb.LoadBalancerGroupTable, nb.StaticMACBindingTable, nb.LogicalRouterTable, nb.LogicalSwitchTable,
 	nb.AddressSetTable, nb.PortGroupTable, nb.LogicalSwitchPortTable,
-	nb.LogicalRouterPortTable, nb.LogicalRouterStaticRouteTable, nb.LogicalRouterPolicyTable, nb.ACLTable, nb.MeterTable, nb.MeterBandTable,
+	nb.LogicalRouterPortTable, nb.LogicalRouterStaticRouteTable, nb.LogicalRouterPolicyTable, nb.NATTable, nb.ACLTable, nb.MeterTable, nb.MeterBandTable,
 	nb.LoadBalancerTable, nb.DHCPOptionsTable,
 )
 

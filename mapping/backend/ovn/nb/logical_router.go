@@ -10,6 +10,8 @@ type LogicalRouter struct {
 	UUID         string            `ovsdb:"_uuid"`
 	ExternalIDs  map[string]string `ovsdb:"external_ids"`
 	Name         string            `ovsdb:"name"`
+	Nat          []string          `ovsdb:"nat"`
+	Options      map[string]string `ovsdb:"options"`
 	Policies     []string          `ovsdb:"policies"`
 	Ports        []string          `ovsdb:"ports"`
 	StaticRoutes []string          `ovsdb:"static_routes"`

@@ -41,6 +41,7 @@ func FullDatabaseModel() (model.ClientDBModel, error) {
 		LogicalSwitchPortTable:        &LogicalSwitchPort{},
 		MeterTable:                    &Meter{},
 		MeterBandTable:                &MeterBand{},
+		NATTable:                      &NAT{},
 		NBGlobalTable:                 &NBGlobal{},
 		PortGroupTable:                &PortGroup{},
 		StaticMACBindingTable:         &StaticMACBinding{},

@@ -1,0 +1,418 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
+	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/nic"
+	"github.com/coe-bridge/coe-bridge/restconf/client"
+)
+
+// physicalNetwork is the network of gateways in OVN, which the OVN backend names too.
+const physicalNetwork = "coe-gateway"
+
+// routerFlags has the flags of the commands that make this node a gateway of OVN.
+type routerFlags struct {
+	gatewayFlags
+	bridge flags.Bridge
+	node   string
+
+	nic, onBridge, address, nextHop string
+	pinned                          []string
+}
+
+func newGatewayInit() *cobra.Command {
+	var f routerFlags
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Make this node a gateway of OVN, by which pods leave the network",
+		Long: `init makes this node a gateway of OVN: a router with an address of its own on a NIC of the node.
+The pods of this node leave by it with the gateway's address, and so do the pods of
+--rampout-ip-subnets on all nodes.
+
+A NIC that serves nothing else is named with --physical-interface. It joins a bridge of Open
+vSwitch, as with nics-to-bridge. A NIC that the node uses too joins its bridge first
+(coe-bridge gateway nics-to-bridge), and --bridge-interface names the bridge. In both cases
+--physical-ip is an address that no machine has, in the network of the NIC.
+
+Run it on the node, as root. It changes this node first, and then configures the gateway at the
+bridge, which needs a user with the role writer. Running it again changes only what differs. If
+it is killed, run it again. The bridge checks the gateway before the first change.`,
+		Example: `  coe-bridge gateway init --node-address 10.33.74.10 --physical-interface eth1 --physical-ip 10.33.75.138/24 --default-gw 10.33.75.253 --dry-run
+  coe-bridge gateway init --node-address 10.33.74.10 --bridge-interface breth0 --physical-ip 10.33.74.138/24 --default-gw 10.33.74.253
+  coe-bridge gateway init --node-address 10.33.74.10 --bridge-interface breth0 --physical-ip 10.33.74.138/24 --default-gw 10.33.74.253 --rampout-ip-subnets 10.42.1.0/24,10.42.2.0/24`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			want, err := f.wanted()
+			if err != nil {
+				return err
+			}
+			return f.withRouter(cmd, func(r *gatewayRouter) ([]string, error) { return r.init(cmd.Context(), want) })
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().StringVar(&f.nic, "physical-interface", "", "NIC of this node that serves the gateway alone")
+	cmd.Flags().StringVar(&f.onBridge, "bridge-interface", "", "bridge of Open vSwitch with a NIC that this node uses too")
+	cmd.Flags().StringVar(&f.address, "physical-ip", "", "address of the gateway with the length of its network, such as 10.33.74.138/24")
+	cmd.Flags().StringVar(&f.nextHop, "default-gw", "", "router of that network")
+	cmd.Flags().StringSliceVar(&f.pinned, "rampout-ip-subnets", nil, "ranges of pods that leave by this gateway although they are on other nodes")
+	return cmd
+}
+
+func newGatewayRemove() *cobra.Command {
+	var f routerFlags
+	cmd := &cobra.Command{
+		Use:   "remove",
+		Short: "Undo init: the pods of this node leave by the node again",
+		Long: `remove undoes init: it deletes the gateway at the bridge, and then what init changed on this
+node. A NIC that init was given with --physical-interface leaves its bridge, which is removed.
+Other bridges stay: see bridge-to-nics. If it is killed, run it again.`,
+		Example: `  coe-bridge gateway remove --node-address 10.33.74.10 --dry-run
+  coe-bridge gateway remove --node-address 10.33.74.10`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.withRouter(cmd, func(r *gatewayRouter) ([]string, error) { return r.remove(cmd.Context()) })
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func (f *routerFlags) register(cmd *cobra.Command) {
+	f.gatewayFlags.register(cmd)
+	f.bridge.Register(cmd)
+	cmd.Flags().StringVar(&f.node, "node-address", "", "address of this node in the bridge")
+}
+
+// gatewayEntry is an entry of coe-gateways:gateways.
+type gatewayEntry struct {
+	Node    netip.Addr     `json:"node"`
+	Chassis string         `json:"chassis"`
+	Address netip.Addr     `json:"address"`
+	Length  int            `json:"prefix-length"`
+	NextHop netip.Addr     `json:"next-hop"`
+	Pinned  []netip.Prefix `json:"pinned-subnets,omitempty"`
+}
+
+// wanted returns the gateway of the flags, without its chassis.
+func (f *routerFlags) wanted() (e gatewayEntry, err error) {
+	if (f.nic == "") == (f.onBridge == "") {
+		return e, errors.New("name either a NIC with --physical-interface, or a bridge with --bridge-interface")
+	}
+	address, err := netip.ParsePrefix(f.address)
+	if err != nil {
+		return e, fmt.Errorf("--physical-ip: %w; want an address with the length of its network, such as 10.33.74.138/24", err)
+	}
+	e.Address, e.Length = address.Addr(), address.Bits()
+	if e.NextHop, err = netip.ParseAddr(f.nextHop); err != nil {
+		return e, fmt.Errorf("--default-gw: %w", err)
+	}
+	for _, text := range f.pinned {
+		p, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			return e, fmt.Errorf("--rampout-ip-subnets: %w", err)
+		}
+		e.Pinned = append(e.Pinned, p.Masked())
+	}
+	slices.SortFunc(e.Pinned, netip.Prefix.Compare)
+	e.Pinned = slices.Compact(e.Pinned)
+	return e, nil
+}
+
+// gatewayRouter changes this node, and the gateway at the bridge.
+type gatewayRouter struct {
+	flags   *routerFlags
+	node    netip.Addr
+	central *client.Client
+	switchOfNode
+}
+
+// withRouter calls do, and prints the steps that it returns.
+func (f *routerFlags) withRouter(cmd *cobra.Command, do func(*gatewayRouter) ([]string, error)) error {
+	node, err := netip.ParseAddr(f.node)
+	if err != nil {
+		return fmt.Errorf("--node-address: %w", err)
+	}
+	central, err := f.bridge.Client()
+	if err != nil {
+		return err
+	}
+	return f.withSwitch(cmd.Context(), func(s switchOfNode) error {
+		own, err := links.HasAddress(s.netns, node)
+		if err == nil && !own {
+			err = fmt.Errorf("--node-address: no link of this machine has the address %s: run the command on the node", node)
+		}
+		if err != nil {
+			return err
+		}
+		steps, err := do(&gatewayRouter{flags: f, node: node, central: central, switchOfNode: s})
+		return errors.Join(printSteps(cmd.OutOrStdout(), "gateway of node "+f.node, f.dryRun, steps), err)
+	})
+}
+
+// printSteps prints steps that were taken, or that a dry run would take.
+func printSteps(stdout io.Writer, title string, dry bool, steps []string) error {
+	switch {
+	case len(steps) == 0:
+		title += ": nothing to do"
+	case dry:
+		title += ": would be changed"
+	default:
+		title += ": changed"
+	}
+	_, err := fmt.Fprintln(stdout, strings.Join(append([]string{title}, steps...), "\n  "))
+	return err
+}
+
+// init makes the node a gateway, and returns the steps. The bridge checks the gateway before the node
+// changes, and has it afterwards.
+func (r *gatewayRouter) init(ctx context.Context, want gatewayEntry) (steps []string, err error) {
+	settings, err := r.vswitch.Settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	want.Node, want.Chassis = r.node, settings["system-id"]
+	if want.Chassis == "" {
+		return nil, errors.New("external_ids:system-id of Open vSwitch is not set: set it, and check the node with coe-bridge doctor")
+	}
+	if err := r.checkAddress(want.Address); err != nil {
+		return nil, err
+	}
+	has, err := r.configured(ctx)
+	if err != nil {
+		return nil, err
+	}
+	same := has != nil && reflect.DeepEqual(*has, want)
+	if !same {
+		if err := r.configure(ctx, has, &want, true); err != nil {
+			return nil, err
+		}
+	}
+	steps, err = r.attach(ctx)
+	if err != nil || same {
+		return steps, err
+	}
+	if !r.flags.dryRun {
+		if err := r.configure(ctx, has, &want, false); err != nil {
+			return steps, err
+		}
+	}
+	return append(steps, fmt.Sprintf("configure gateway %s/%d with next hop %s at %s (coe-bridge status shows whether it works)", want.Address, want.Length, want.NextHop, r.central.URL)), nil
+}
+
+// checkAddress fails if the node itself has the address: its kernel and OVN would both answer.
+func (r *gatewayRouter) checkAddress(address netip.Addr) error {
+	has, err := links.HasAddress(r.netns, address)
+	if err == nil && has {
+		err = fmt.Errorf("--physical-ip: this node has the address %s itself: choose another address of the same network, which no machine has", address)
+	}
+	return err
+}
+
+// attach lets the NIC join its bridge, and gives the network of gateways the bridge.
+func (r *gatewayRouter) attach(ctx context.Context) (steps []string, err error) {
+	bridge := r.flags.onBridge
+	if r.flags.nic != "" {
+		bridge = nic.BridgeOf(r.flags.nic)
+	}
+	mapped, err := r.vswitch.BridgeOf(ctx, physicalNetwork)
+	if err != nil {
+		return nil, err
+	}
+	reserved, err := r.vswitch.GatewayNIC(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if mapped != "" && mapped != bridge || reserved != "" && reserved != r.flags.nic {
+		return nil, fmt.Errorf("the gateway of this node has another NIC or bridge (%s): run coe-bridge gateway remove first", cmp.Or(reserved, mapped))
+	}
+	if r.flags.nic != "" {
+		steps, err = r.reserve(ctx, reserved == r.flags.nic)
+	} else {
+		err = r.checkBridge(ctx)
+	}
+	if err != nil || mapped == bridge {
+		return steps, err
+	}
+	return r.mapNetwork(ctx, steps, bridge)
+}
+
+// reserve lets a NIC that serves the gateway alone join its bridge. It is recorded as such before.
+func (r *gatewayRouter) reserve(ctx context.Context, reserved bool) (steps []string, err error) {
+	name, bridge := r.flags.nic, nic.BridgeOf(r.flags.nic)
+	if !reserved {
+		for _, link := range []string{name, bridge} {
+			shared, err := r.hasAddresses(link)
+			if err != nil {
+				return nil, err
+			}
+			if shared {
+				return nil, fmt.Errorf("--physical-interface: %s has addresses, so it does not serve the gateway alone: remove them, or share the NIC (coe-bridge gateway nics-to-bridge %s, and --bridge-interface %s)",
+					link, name, bridge)
+			}
+		}
+		if _, err := r.mover.Join(ctx, name, true); err != nil {
+			return nil, err
+		}
+		if !r.flags.dryRun {
+			if err := r.vswitch.SetGatewayNIC(ctx, name); err != nil {
+				return nil, err
+			}
+		}
+		steps = append(steps, fmt.Sprintf("reserve NIC %s for the gateway", name))
+	}
+	joined, err := r.mover.Join(ctx, name, r.flags.dryRun)
+	return append(steps, texts(joined)...), err
+}
+
+func texts(steps []nic.Step) (all []string) {
+	for _, step := range steps {
+		all = append(all, step.String())
+	}
+	return all
+}
+
+// checkBridge fails unless the bridge exists and can have a network outside.
+func (r *gatewayRouter) checkBridge(ctx context.Context) error {
+	bridges, err := r.vswitch.Bridges(ctx)
+	if err != nil {
+		return err
+	}
+	name := r.flags.onBridge
+	is, exists := bridges[name]
+	switch {
+	case !exists:
+		return fmt.Errorf("--bridge-interface: the switch has no bridge %s: coe-bridge gateway nics-to-bridge creates one for a NIC", name)
+	case name == r.flags.ovsBridge:
+		return fmt.Errorf("--bridge-interface: %s is the bridge of pods: name a bridge with a NIC", name)
+	case len(is.Interfaces) < 2:
+		return fmt.Errorf("--bridge-interface: bridge %s has no NIC", name)
+	}
+	return nil
+}
+
+// mapNetwork gives the network of gateways a bridge; empty for none.
+func (r *gatewayRouter) mapNetwork(ctx context.Context, steps []string, bridge string) ([]string, error) {
+	if !r.flags.dryRun {
+		if err := r.vswitch.Map(ctx, physicalNetwork, bridge); err != nil {
+			return steps, err
+		}
+	}
+	text := fmt.Sprintf("map network %s to bridge %s", physicalNetwork, bridge)
+	if bridge == "" {
+		text = "unmap network " + physicalNetwork
+	}
+	return append(steps, text), nil
+}
+
+// hasAddresses reports whether a link has an address that other links can use too.
+func (r *gatewayRouter) hasAddresses(name string) (has bool, err error) {
+	link, err := links.Look(r.netns, name)
+	if errors.Is(err, links.ErrNotFound) {
+		return false, nil
+	}
+	return slices.ContainsFunc(link.Addresses, func(p netip.Prefix) bool { return p.Addr().IsGlobalUnicast() }), err
+}
+
+// remove undoes init, and returns the steps.
+func (r *gatewayRouter) remove(ctx context.Context) (steps []string, err error) {
+	has, err := r.configured(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if has != nil {
+		if err := r.configure(ctx, has, nil, r.flags.dryRun); err != nil {
+			return nil, err
+		}
+		steps = append(steps, "delete the gateway at "+r.central.URL)
+	}
+	mapped, err := r.vswitch.BridgeOf(ctx, physicalNetwork)
+	if err == nil && mapped != "" {
+		steps, err = r.mapNetwork(ctx, steps, "")
+	}
+	if err != nil {
+		return steps, err
+	}
+	reserved, err := r.vswitch.GatewayNIC(ctx)
+	if err != nil || reserved == "" {
+		return steps, err
+	}
+	bridge := nic.BridgeOf(reserved)
+	if !r.flags.dryRun {
+		if err := r.vswitch.AwaitUnused(ctx, bridge); err != nil {
+			return steps, err
+		}
+		left, err := r.mover.Leave(ctx, bridge, false)
+		steps = append(steps, texts(left)...)
+		if err == nil {
+			err = r.vswitch.SetGatewayNIC(ctx, "")
+		}
+		return append(steps, fmt.Sprintf("release NIC %s", reserved)), err
+	}
+	return append(steps, fmt.Sprintf("release NIC %s, with bridge %s", reserved, bridge)), nil
+}
+
+// gatewaysPath is the path of the gateways below the datastore, and gatewayMember the member of an answer with
+// one of them.
+const (
+	gatewaysPath  = "/coe-gateways:gateways"
+	gatewayMember = "coe-gateways:gateway"
+)
+
+func (r *gatewayRouter) path() string {
+	return gatewaysPath + "/gateway=" + url.PathEscape(r.node.String())
+}
+
+// configured returns the node's gateway at the bridge; nil if there is none.
+func (r *gatewayRouter) configured(ctx context.Context) (*gatewayEntry, error) {
+	text, err := r.central.Data(ctx, r.path())
+	if err != nil || text == nil {
+		return nil, err
+	}
+	var body map[string][]gatewayEntry
+	err = json.Unmarshal(text, &body)
+	if err == nil && len(body[gatewayMember]) != 1 {
+		err = errors.New("the answer has no gateway")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the gateway of node %s at %s: %w", r.node, r.central.URL, err)
+	}
+	e := body[gatewayMember][0]
+	slices.SortFunc(e.Pinned, netip.Prefix.Compare)
+	return &e, nil
+}
+
+// configure writes the node's gateway at the bridge, or deletes it. A dry run lets the bridge check it.
+func (r *gatewayRouter) configure(ctx context.Context, has, want *gatewayEntry, dry bool) error {
+	edit := client.Edit{ID: "gateway", Operation: "create", Target: r.path()}
+	switch {
+	case want == nil:
+		edit.Operation = "delete"
+	case has != nil:
+		edit.Operation = "replace"
+	}
+	if want != nil {
+		value, err := json.Marshal(map[string][]gatewayEntry{gatewayMember: {*want}})
+		if err != nil {
+			return err
+		}
+		edit.Value = value
+	}
+	if err := r.central.Patch(ctx, "", "", dry, []client.Edit{edit}); err != nil {
+		return fmt.Errorf("%s the gateway of node %s at %s: %w", edit.Operation, r.node, r.central.URL, err)
+	}
+	return nil
+}

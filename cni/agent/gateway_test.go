@@ -1,0 +1,262 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/vishvananda/netns"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+)
+
+// network is a network outside with a router, which has the address outside too. It does not know pods.
+type network struct{ name, prefix string }
+
+func (n network) at(host int) string { return fmt.Sprintf("%s.%d", n.prefix, host) }
+
+// The addresses in a network of the router, of the node and of the gateway.
+const (
+	ofNextHop = 253
+	ofNode    = 10
+	ofGateway = 138
+)
+
+// connect connects a new NIC of a host to a new network.
+func (w *world) connect(host, nic string, to network) {
+	w.t.Helper()
+	s := w.sandbox(host, "default", to.name, "", to.name)
+	w.ip(host, "link", "add", nic, "mtu", "1500", "type", "veth", "peer", "name", "eth0", "netns", s.netns())
+	w.ip(host, "link", "set", nic, "up")
+	w.ip(to.name, "link", "set", "eth0", "up")
+	w.ip(to.name, "addr", "add", to.at(ofNextHop)+"/24", "dev", "eth0")
+	w.ip(to.name, "addr", "add", outside+"/32", "dev", "lo")
+	ns, err := netns.GetFromName(s.netns())
+	require.NoError(w.t, err)
+	defer func() { _ = ns.Close() }()
+	require.NoError(w.t, links.SoftwareChecksums(ns, "eth0"))
+	w.who(to.name, to.name)
+}
+
+// gateway runs coe-bridge gateway on a host.
+func (w *world) gateway(host string, args ...string) (string, error) {
+	dir := filepath.Join(w.lab.Dir, host)
+	argv := append([]string{bridgetest.Program(w.t), "gateway", args[0], "--node-address", w.address(host)}, args[1:]...)
+	return w.lab.Exec(w.t.Context(), host, append(argv,
+		"--server", w.agents[host].relay.url, "--user", bridgetest.User, "--password-file", filepath.Join(dir, "password"),
+		"--ovs-db", w.lab.Host(host).OVSDB.Remote, "--state-dir", w.agents[host].dir)...)
+}
+
+// mustGateway is gateway, whose output must contain a text.
+func (w *world) mustGateway(want, host string, args ...string) {
+	w.t.Helper()
+	out, err := w.gateway(host, args...)
+	require.NoError(w.t, err)
+	require.Contains(w.t, out, want)
+}
+
+// state is what the commands change on a host, at the bridge and in OVN.
+func (w *world) state(host string) string {
+	w.t.Helper()
+	var all []string
+	for _, args := range [][]string{{"list-br"}, {"get", "Open_vSwitch", ".", "external_ids"}} {
+		out, err := w.lab.Host(host).VSCtl(w.t.Context(), args...)
+		require.NoError(w.t, err)
+		all = append(all, out)
+	}
+	status, _ := w.bridge.Bridge().Do("GET", "/restconf/config/coe-gateways:gateways/gateway/"+w.address(host), "")
+	all = append(all, http.StatusText(status))
+	for _, table := range []string{"Logical_Router", "Logical_Switch", "NAT", "Logical_Router_Policy"} {
+		out, err := w.lab.NBCtl(w.t.Context(), "--bare", "--columns=_uuid", "find", table, "external_ids:coe-bridge/kind=gateway")
+		require.NoError(w.t, err)
+		all = append(all, table+":"+out)
+	}
+	return strings.Join(all, "\n")
+}
+
+// block returns the address block of a host's pods.
+func (w *world) block(host string) string {
+	w.t.Helper()
+	_, text := w.bridge.Bridge().Do("GET", "/restconf/config/coe-netvirt:subnets", "")
+	var body struct {
+		Subnets struct {
+			Subnet []struct {
+				ELAN   string       `json:"elan-instance-name"`
+				Prefix netip.Prefix `json:"prefix"`
+			} `json:"subnet"`
+		} `json:"subnets"`
+	}
+	require.NoError(w.t, json.Unmarshal([]byte(text), &body))
+	for _, s := range body.Subnets.Subnet {
+		if strings.Contains(s.ELAN, w.address(host)) {
+			return s.Prefix.String()
+		}
+	}
+	require.Fail(w.t, "no subnet", text)
+	return ""
+}
+
+// TestGateway: a node becomes a gateway on a NIC of its own. Its pods leave by it with its address, and so do pinned
+// pods of another node. Nodes and pods reach each other as before. Afterwards nothing is left.
+func TestGateway(t *testing.T) {
+	w, pods := joined(t)
+	north := network{"north", "10.33.75"}
+	w.connect("host1", "eth1", north)
+	kernel := func(host string) string { return "outside " + w.address(host) }
+	gateway := "north " + north.at(ofGateway)
+	for host, p := range pods {
+		w.seen(p.inLab(), outside, 8080, kernel(host))
+	}
+	ovs := func(args ...string) {
+		_, err := w.lab.Host("host1").VSCtl(t.Context(), args...)
+		require.NoError(t, err)
+	}
+	ovs("set", "Open_vSwitch", ".", "external_ids:ovn-bridge-mappings=physnet1:br-x")
+	before := w.state("host1")
+	args := []string{"init", "--physical-interface", "eth1", "--physical-ip", north.at(ofGateway) + "/24", "--default-gw", north.at(ofNextHop)}
+	w.mustGateway("would be changed", "host1", append(args, "--dry-run")...)
+	_, err := w.gateway("host1", "init", "--physical-interface", "eth1", "--physical-ip", north.at(ofGateway)+"/24", "--default-gw", "10.33.76.1")
+	require.ErrorContains(t, err, "next-hop 10.33.76.1 is not the address of another machine in 10.33.75.0/24")
+	_, err = w.gateway("host1", "init", "--physical-interface", "eth0", "--physical-ip", w.address("host1")+"/24", "--default-gw", router)
+	require.ErrorContains(t, err, "this node has the address "+w.address("host1")+" itself")
+	_, err = w.gateway("host1", append(args, "--node-address", w.address("host2"))...)
+	require.ErrorContains(t, err, "no link of this machine has the address "+w.address("host2"))
+	require.Equal(t, before, w.state("host1"))
+
+	ovs("set", "Open_vSwitch", ".", "external_ids:coe-gateway-nic=eth1") // as if init was killed there
+	w.mustGateway("changed", "host1", args...)
+	w.mustGateway("nothing to do", "host1", args...)
+	require.Contains(t, w.state("host1"), `ovn-bridge-mappings="physnet1:br-x,coe-gateway:breth1"`)
+	_, err = w.gateway("host1", "init", "--bridge-interface", "br-phy", "--physical-ip", north.at(ofGateway)+"/24", "--default-gw", north.at(ofNextHop))
+	require.ErrorContains(t, err, "the gateway of this node has another NIC or bridge (eth1)")
+	w.seen(pods["host1"].inLab(), outside, 8080, gateway)
+	w.seen(pods["host2"].inLab(), outside, 8080, kernel("host2"))
+	w.step("pods on other nodes are pinned", func() {
+		pinned := slices.Concat(args, []string{"--rampout-ip-subnets", w.block("host2")})
+		w.mustGateway("configure gateway", "host1", pinned...)
+		w.mustGateway("nothing to do", "host1", pinned...)
+		w.seen(pods["host2"].inLab(), outside, 8080, gateway)
+	})
+	w.step("nodes and pods reach each other as before", func() {
+		for host, p := range pods {
+			management, _ := w.management(host)
+			w.seen(p.inLab(), w.address("host1"), 8080, "host1 "+p.address.String())
+			w.seen(p.inLab(), w.address("host2"), 8080, "host2 "+p.address.String())
+			w.seen(p.inLab(), pods["host1"].address.String(), 8080, "pod-host1 "+p.address.String())
+			w.seen(host, pods["host2"].address.String(), 8080, "pod-host2 "+management.String())
+			w.seen(host, outside, 8080, kernel(host))
+		}
+	})
+	w.step("link-local addresses stay on the node of the pod", func() {
+		for host, p := range pods {
+			w.ip(host, "addr", "add", "169.254.20.10/32", "dev", "lo")
+			w.seen(p.inLab(), "169.254.20.10", 8080, host+" "+p.address.String())
+		}
+	})
+	w.step("nothing but answers comes in", func() {
+		spoofed := w.address("host1") // policies always allow the node of the pod
+		to := netip.AddrPortFrom(pods["host1"].address, 9)
+		var receives net.PacketConn
+		require.NoError(t, w.lab.In(pods["host1"].inLab(), func() (err error) {
+			receives, err = net.ListenPacket("udp4", ":9")
+			return err
+		}))
+		defer func() { _ = receives.Close() }()
+		require.NoError(t, receives.SetReadDeadline(time.Now().Add(converge)))
+		w.ip(north.name, "addr", "add", spoofed+"/32", "dev", "lo")
+		w.ip(north.name, "route", "add", "10.42.0.0/16", "via", north.at(ofGateway))
+		require.NoError(t, w.lab.Ping(t.Context(), north.name, netip.MustParseAddr(north.at(ofGateway))))
+		send := func(from, source, text string) {
+			require.NoError(t, w.lab.In(from, func() error {
+				conn, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.ParseIP(source)}, net.UDPAddrFromAddrPort(to))
+				if err == nil {
+					_, err = conn.Write([]byte(text))
+					_ = conn.Close()
+				}
+				return err
+			}))
+		}
+		for range 3 {
+			send(north.name, spoofed, "from outside")
+		}
+		require.NoError(t, w.lab.Ping(t.Context(), north.name, netip.MustParseAddr(north.at(ofGateway))))
+		send("host1", "", "from the node")
+		buffer := make([]byte, 100)
+		n, _, err := receives.ReadFrom(buffer)
+		require.NoError(t, err)
+		require.Equal(t, "from the node", string(buffer[:n]))
+	})
+	w.step("the bridge and the agent start again", func() {
+		w.bridge.Kill()
+		require.NoError(t, w.agents["host1"].Kill())
+		w.startBridge()
+		require.NoError(t, w.agents["host1"].Start(t.Context()))
+		w.seen(pods["host2"].inLab(), outside, 8080, gateway)
+	})
+	w.step("remove", func() {
+		w.mustGateway("would be changed", "host1", "remove", "--dry-run")
+		// As if remove was killed before the NIC left its bridge.
+		status, answer := w.bridge.Bridge().Do("DELETE", "/restconf/config/coe-gateways:gateways/gateway/"+w.address("host1"), "")
+		require.Equal(t, 2, status/100, answer)
+		ovs("set", "Open_vSwitch", ".", "external_ids:ovn-bridge-mappings=physnet1:br-x")
+		w.mustGateway("changed", "host1", "remove")
+		w.mustGateway("nothing to do", "host1", "remove")
+		for host, p := range pods {
+			w.seen(p.inLab(), outside, 8080, kernel(host))
+		}
+		await(t, "nothing is left", func() error {
+			if now := w.state("host1"); now != before {
+				return fmt.Errorf("%s\nbefore:\n%s", now, before)
+			}
+			return nil
+		})
+	})
+}
+
+// TestSharedGateway: a node and a gateway share a NIC, which has an address for each.
+func TestSharedGateway(t *testing.T) {
+	w, pods := joined(t)
+	north := network{"north", "10.33.76"}
+	w.connect("host1", "eth1", north)
+	w.ip("host1", "addr", "add", north.at(ofNode)+"/24", "dev", "eth1")
+	shared := func(address string) []string {
+		return []string{"init", "--bridge-interface", "breth1", "--physical-ip", address + "/24", "--default-gw", north.at(ofNextHop)}
+	}
+	_, err := w.gateway("host1", "init", "--physical-interface", "eth1", "--physical-ip", north.at(ofGateway)+"/24", "--default-gw", north.at(ofNextHop))
+	require.ErrorContains(t, err, "eth1 has addresses, so it does not serve the gateway alone")
+	_, err = w.gateway("host1", shared(north.at(ofGateway))...)
+	require.ErrorContains(t, err, "the switch has no bridge breth1: coe-bridge gateway nics-to-bridge creates one")
+	_, err = w.lab.Exec(t.Context(), "host1", bridgetest.Program(t), "gateway", "nics-to-bridge", "eth1",
+		"--ovs-db", w.lab.Host("host1").OVSDB.Remote, "--state-dir", w.agents["host1"].dir)
+	require.NoError(t, err)
+	_, err = w.gateway("host1", shared(north.at(ofNode))...)
+	require.ErrorContains(t, err, "this node has the address "+north.at(ofNode)+" itself")
+
+	before := w.state("host1")
+	w.mustGateway("changed", "host1", shared(north.at(ofGateway))...)
+	w.mustGateway("nothing to do", "host1", shared(north.at(ofGateway))...)
+	w.seen(pods["host1"].inLab(), outside, 8080, "north "+north.at(ofGateway))
+	w.seen(pods["host2"].inLab(), outside, 8080, "outside "+w.address("host2"))
+	w.seen("host1", north.at(ofNextHop), 8080, "north "+north.at(ofNode))
+	w.seen(north.name, north.at(ofNode), 8080, "host1 "+north.at(ofNextHop))
+	w.seen(pods["host1"].inLab(), north.at(ofNode), 8080, "host1 "+north.at(ofGateway))
+
+	w.mustGateway("changed", "host1", "remove")
+	w.seen(pods["host1"].inLab(), outside, 8080, "outside "+w.address("host1"))
+	w.seen("host1", north.at(ofNextHop), 8080, "north "+north.at(ofNode))
+	await(t, "nothing is left", func() error {
+		if now := w.state("host1"); now != before {
+			return fmt.Errorf("%s\nbefore:\n%s", now, before)
+		}
+		return nil
+	})
+}

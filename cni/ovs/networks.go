@@ -1,0 +1,133 @@
+package ovs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+)
+
+// keyMappings has the bridges of OVN's networks: network:bridge, comma-separated.
+const keyMappings = "ovn-bridge-mappings"
+
+// BridgeOf returns the bridge of a network of OVN; empty if it has none.
+func (s *Switch) BridgeOf(ctx context.Context, network string) (string, error) {
+	settings, err := s.Settings(ctx)
+	if err != nil {
+		return "", err
+	}
+	for mapping := range strings.SplitSeq(settings[keyMappings], ",") {
+		if name, bridge, _ := strings.Cut(mapping, ":"); name == network {
+			return bridge, nil
+		}
+	}
+	return "", nil
+}
+
+// Map gives a network of OVN a bridge, or none if bridge is empty. Other networks keep theirs. Map fails if another
+// program changes them at the same time.
+func (s *Switch) Map(ctx context.Context, network, bridge string) error {
+	settings, err := s.Settings(ctx)
+	if err != nil {
+		return err
+	}
+	if own := keyMappings + "-" + settings["system-id"]; settings[own] != "" {
+		return fmt.Errorf("set the bridge of OVN's network %s: %s has precedence over %s, and is not changed: move its value to %s", network, own, keyMappings, keyMappings)
+	}
+	all := slices.DeleteFunc(strings.Split(settings[keyMappings], ","), func(mapping string) bool {
+		return mapping == "" || strings.HasPrefix(mapping, network+":")
+	})
+	if bridge != "" {
+		all = append(all, network+":"+bridge)
+	}
+	if err := s.change(ctx, keyMappings, settings[keyMappings], strings.Join(all, ",")); err != nil {
+		return fmt.Errorf("set the bridge of OVN's network %s: %w", network, err)
+	}
+	return nil
+}
+
+// keyGatewayNIC names the NIC that has joined its bridge for a gateway alone.
+const keyGatewayNIC = "coe-gateway-nic"
+
+// GatewayNIC returns the NIC that serves a gateway alone; empty if there is none.
+func (s *Switch) GatewayNIC(ctx context.Context) (string, error) {
+	settings, err := s.Settings(ctx)
+	return settings[keyGatewayNIC], err
+}
+
+// SetGatewayNIC records which NIC serves a gateway alone; empty for none.
+func (s *Switch) SetGatewayNIC(ctx context.Context, nic string) error {
+	is, err := s.GatewayNIC(ctx)
+	if err == nil {
+		err = s.change(ctx, keyGatewayNIC, is, nic)
+	}
+	if err != nil {
+		return fmt.Errorf("record the NIC of the gateway: %w", err)
+	}
+	return nil
+}
+
+// change changes a key of external_ids of the table Open_vSwitch; empty for none. It fails if the key has another
+// value than before.
+func (s *Switch) change(ctx context.Context, key, before, now string) error {
+	one, err := s.session(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	row, err := one.root()
+	if err != nil || before == now {
+		return err
+	}
+	top, at := &topRow{row}, 0
+	wait := ovsdb.Operation{
+		Op: ovsdb.OperationWait, Table: "Open_vSwitch", Columns: []string{"_uuid"}, Timeout: &at,
+		Where: []ovsdb.Condition{
+			ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes, ovsdb.OvsMap{GoMap: map[any]any{key: before}}),
+		},
+		Until: string(ovsdb.WaitConditionEqual), Rows: []ovsdb.Row{{"_uuid": ovsdb.UUID{GoUUID: row.UUID}}},
+	}
+	var ops []ovsdb.Operation
+	if before != "" {
+		ops = append(ops, wait)
+		ops = append(ops, top.set("external_ids", key, now)...)
+	} else { // an existing key stays
+		ops = append(ops, top.change("external_ids", ovsdb.MutateOperationInsert, ovsdb.OvsMap{GoMap: map[any]any{key: now}}))
+	}
+	_, err = one.transact(ctx, ops...)
+	return err
+}
+
+// unusedTimeout bounds AwaitUnused: ovn-controller removes no ports in its first 10 s.
+const unusedTimeout = 30 * time.Second
+
+// AwaitUnused waits until a bridge has only the ports of its own link and of its NIC. ovn-controller removes
+// the ports to other bridges when no network has the bridge.
+func (s *Switch) AwaitUnused(ctx context.Context, bridge string) error {
+	ctx, cancel := context.WithTimeout(ctx, unusedTimeout)
+	defer cancel()
+	for {
+		bridges, err := s.Bridges(ctx)
+		if err != nil {
+			return err
+		}
+		b := bridges[bridge]
+		others := slices.DeleteFunc(b.Ports, func(port string) bool { return port == bridge || port == b.NIC })
+		if len(others) == 0 {
+			return nil
+		}
+		err = s.await(ctx, others[0], func(one *session) error {
+			if row, err := one.iface(others[0]); err != nil || row == nil {
+				return err
+			}
+			return fmt.Errorf("bridge %s still has port %s: check that ovn-controller runs, or remove the port", bridge, others[0])
+		})
+		if err != nil {
+			return err
+		}
+	}
+}

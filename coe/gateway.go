@@ -1,0 +1,56 @@
+package coe
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+)
+
+// Gateway is a gateway that a client has configured: a router on a node to a network outside the cluster.
+type Gateway struct {
+	Node    netip.Addr   // internal address; the key
+	Chassis string       // ID of the node's switch
+	Address netip.Prefix // the gateway's address outside, with the length of the network there
+	NextHop netip.Addr   // the router outside
+	// Pinned are ranges of pods that leave by the gateway although they are on other nodes.
+	Pinned []netip.Prefix
+}
+
+// GatewayLinks has the addresses of the links to gateways. They exist only in routers. The range has no
+// well-known link-local address, such as that of metadata servers.
+var GatewayLinks = netip.MustParsePrefix("169.254.64.0/18")
+
+// GatewayLink returns the link of the gateway on the node with a number; ok is false if GatewayLinks has
+// none.
+func GatewayLink(number uint32) (link netip.Prefix, ok bool) {
+	const bits = 30
+	if number >= 1<<(bits-GatewayLinks.Bits()) {
+		return netip.Prefix{}, false
+	}
+	first := GatewayLinks.Addr().As4()
+	var a [4]byte
+	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(first[:])+number<<(32-bits))
+	return netip.PrefixFrom(netip.AddrFrom4(a), bits), true
+}
+
+// PutGateway adds or replaces a gateway.
+func (tx *Tx) PutGateway(g *Gateway) {
+	tx.gateways(g.Node.String(), g)
+}
+
+// DeleteGateway deletes the gateway of a node.
+func (tx *Tx) DeleteGateway(node string) { tx.gateways(node) }
+
+// gateways replaces the gateway of a node in a copy of the list, because views share it.
+func (tx *Tx) gateways(node string, now ...*Gateway) {
+	rest := slices.DeleteFunc(slices.Clone(tx.store.gateways), func(g *Gateway) bool { return g.Node.String() == node })
+	tx.store.gateways = slices.SortedFunc(slices.Values(append(rest, now...)), func(a, b *Gateway) int { return a.Node.Compare(b.Node) })
+	tx.cluster = true
+}
+
+// Gateways returns the gateways, sorted by node. They must not be changed.
+func (s *Store) Gateways() []*Gateway {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.gateways
+}

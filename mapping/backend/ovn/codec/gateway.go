@@ -1,0 +1,161 @@
+package codec
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// PhysicalNetwork is the network of gateways in ovn-bridge-mappings of a gateway's node.
+const PhysicalNetwork = "coe-gateway"
+
+// Roles of a gateway's rows. The rows for a prefix have the role and the prefix.
+const (
+	roleToGateway   = "to-gateway"   // the transit's port to the gateway
+	roleFromGateway = "from-gateway" // the gateway's port to the transit
+	roleOutside     = "outside"      // the gateway's port to the network outside
+	roleLocalnet    = "localnet"
+	rolePods        = "pods/"
+	rolePinned      = "pinned/"
+	roleInside      = "inside"
+	roleGateway     = "gateway" // the way out by the gateway on the node
+)
+
+// priorityPinned is the priority of the policy of pinned pods, less the length of their prefix: the longest
+// prefix has precedence over others, and all over the way out of a node.
+const priorityPinned = 200
+
+func gatewayName(node netip.Addr) string { return "gateway:" + node.String() }
+
+// The names of router ports and switch ports end in a third part that is not a UUID, so no such name equals
+// the name of a pod's interface.
+
+func toGatewayName(node netip.Addr) string {
+	return "router:gateway:" + roleToGateway + "/" + node.String()
+}
+func fromGatewayName(node netip.Addr) string {
+	return "router:gateway:" + roleFromGateway + "/" + node.String()
+}
+func outsideName(node netip.Addr) string {
+	return "router:gateway:" + roleOutside + "/" + node.String()
+}
+func linkName(node netip.Addr) string      { return "gateway:link:" + node.String() }
+func outsideSwitch(node netip.Addr) string { return "gateway:outside:" + node.String() }
+
+// encodeGateway adds a gateway router, which is on one chassis. A switch connects it to the transit: OVN sends
+// packets to another chassis only from a switch. Another one connects it to the network outside.
+//
+// Only packets to the gateway's address come in, so answers: a host outside that sends to a pod could pretend to
+// be a node, which policies allow. A packet of a pod to an unused address inside is dropped too: it would go
+// back and forth.
+//
+// A gateway that cannot work is a router without ports, and policies that drop packets of pinned pods.
+func (c Codec) encodeGateway(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model) {
+	o, ok := head[netvirt.Gateway](objects, k)
+	if !ok {
+		return
+	}
+	router := c.routerUUID(k)
+	lr := &nb.LogicalRouter{
+		UUID: router, Name: gatewayName(o.Node),
+		ExternalIDs: c.mark(k, "", idNetwork, o.Network.String(), idTransit, o.Transit, idPinned, string(o.Pinned), idOnNode, string(o.OnNode)),
+	}
+	set.Add(lr)
+	for _, pods := range o.Pinned.All() {
+		c.byGateway(set, k, rolePinned+pods.String(), priorityPinned+pods.Bits(), o, pods)
+	}
+	if !o.Link.IsValid() {
+		return
+	}
+	lr.Options = map[string]string{"chassis": o.Chassis}
+	for key, value := range map[string]string{
+		idChassis: o.Chassis, idAddress: o.Address.String(), idNextHop: o.NextHop.String(), idLink: o.Link.String(),
+		idPods: string(o.Pods), idInside: string(o.Inside),
+	} {
+		lr.ExternalIDs[key] = value
+	}
+	transit := c.routerUUID(transitKey(o.Transit))
+	c.routerPort(set, k, roleToGateway, transit, toGatewayName(o.Node), o.TransitAddress())
+	c.routerPort(set, k, roleFromGateway, router, fromGatewayName(o.Node), o.LinkAddress())
+	c.routerPort(set, k, roleOutside, router, outsideName(o.Node), o.Address)
+	c.gatewaySwitch(set, k, roleFromGateway, linkName(o.Node), toGatewayName(o.Node), fromGatewayName(o.Node))
+	c.gatewaySwitch(set, k, roleOutside, outsideSwitch(o.Node), outsideName(o.Node))
+	localnet := &nb.LogicalSwitchPort{
+		UUID: c.uuid(nb.LogicalSwitchPortTable, k, roleLocalnet), Name: outsideSwitch(o.Node) + "/" + roleLocalnet, Type: "localnet",
+		Addresses: []string{"unknown"}, Options: map[string]string{"network_name": PhysicalNetwork}, ExternalIDs: c.mark(k, roleLocalnet),
+	}
+	set.Add(localnet)
+	set.Link(nb.LogicalSwitchTable, c.uuid(nb.LogicalSwitchTable, k, roleOutside), "ports", localnet.UUID)
+	c.route(set, k, roleOutside, router, netip.PrefixFrom(netip.IPv4Unspecified(), 0), o.NextHop, outsideName(o.Node))
+	for _, pods := range o.Pods.All() {
+		c.route(set, k, rolePods+pods.String(), router, pods, o.TransitAddress().Addr(), fromGatewayName(o.Node))
+		nat := &nb.NAT{
+			UUID: c.uuid(nb.NATTable, k, rolePods+pods.String()), Type: nb.NATTypeSNAT, ExternalIP: o.Address.Addr().String(),
+			LogicalIP: pods.String(), ExternalIDs: c.mark(k, rolePods+pods.String()),
+		}
+		set.Add(nat)
+		set.Link(nb.LogicalRouterTable, router, "nat", nat.UUID)
+	}
+	c.policyOf(set, router, k, &nb.LogicalRouterPolicy{
+		Priority: priorityNoWay, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.mark(k, roleInside),
+		Match: fmt.Sprintf("inport == %q && ip4.dst == %s", fromGatewayName(o.Node), anyOf(o.Inside)),
+	})
+	acl := &nb.ACL{
+		UUID: c.uuid(nb.ACLTable, k, roleInside), Direction: nb.ACLDirectionFromLport, Priority: 1, Action: nb.ACLActionDrop,
+		Match: fmt.Sprintf("inport == %q && ip4 && ip4.dst != %s", localnet.Name, o.Address.Addr()), ExternalIDs: c.mark(k, roleInside),
+	}
+	set.Add(acl)
+	set.Link(nb.LogicalSwitchTable, c.uuid(nb.LogicalSwitchTable, k, roleOutside), "acls", acl.UUID)
+}
+
+// anyOf returns prefixes for a match.
+func anyOf(all netvirt.PrefixList) string {
+	return "{" + strings.ReplaceAll(string(all), ",", ", ") + "}"
+}
+
+// gatewaySwitch adds a switch with ports for router ports.
+func (c Codec) gatewaySwitch(set *ovsdb.RowSet, head netvirt.Key, role, name string, routerPorts ...string) {
+	s := &nb.LogicalSwitch{UUID: c.uuid(nb.LogicalSwitchTable, head, role), Name: name, ExternalIDs: c.mark(head, role)}
+	set.Add(s)
+	for _, peer := range routerPorts {
+		lsp := &nb.LogicalSwitchPort{
+			UUID: c.uuid(nb.LogicalSwitchPortTable, head, peer), Name: "switch:" + strings.TrimPrefix(peer, "router:"), Type: "router",
+			Addresses: []string{"router"}, Options: map[string]string{"router-port": peer}, ExternalIDs: c.mark(head, peer),
+		}
+		set.Add(lsp)
+		set.Link(nb.LogicalSwitchTable, s.UUID, "ports", lsp.UUID)
+	}
+}
+
+// byGateway adds the policy that reroutes traffic of pods that leaves the network to a gateway, or drops it if the
+// gateway cannot work. Traffic to OnNode takes the policy of the pods' node.
+func (c Codec) byGateway(set *ovsdb.RowSet, head netvirt.Key, role string, priority int, by netvirt.Gateway, pods netip.Prefix) {
+	p := &nb.LogicalRouterPolicy{
+		Priority: priority, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.mark(head, role),
+		Match: fmt.Sprintf("%s && ip4.src == %s && ip4.dst != %s", goesOut(by.Network), pods, anyOf(by.OnNode)),
+	}
+	if by.Link.IsValid() {
+		p.Action, p.Nexthops = nb.LogicalRouterPolicyActionReroute, []string{by.LinkAddress().Addr().String()}
+	}
+	c.policy(set, head, by.Transit, p)
+}
+
+// decodeGateway decodes the router of encodeGateway.
+func decodeGateway(k netvirt.Key, r *nb.LogicalRouter) []netvirt.Object {
+	ids := r.ExternalIDs
+	node, _ := netip.ParseAddr(k.Name)
+	o := netvirt.Gateway{Node: node, Transit: ids[idTransit], Chassis: ids[idChassis]}
+	o.Network, _ = netip.ParsePrefix(ids[idNetwork])
+	o.Address, _ = netip.ParsePrefix(ids[idAddress])
+	o.NextHop, _ = netip.ParseAddr(ids[idNextHop])
+	o.Link, _ = netip.ParsePrefix(ids[idLink])
+	o.Pods, _ = parsePrefixes(ids[idPods])
+	o.Pinned, _ = parsePrefixes(ids[idPinned])
+	o.Inside, _ = parsePrefixes(ids[idInside])
+	o.OnNode, _ = parsePrefixes(ids[idOnNode])
+	return []netvirt.Object{o}
+}

@@ -1,0 +1,98 @@
+package mapping
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// linkLocal has addresses that mean another machine, or a program, on each node.
+var linkLocal = netip.MustParsePrefix("169.254.0.0/16")
+
+// gateways maps the gateways, and returns their problems.
+func (s Settings) gateways(m netvirt.Model, v coe.ClusterView) (problems []coe.Problem) {
+	for _, g := range v.Gateways {
+		name := ""
+		if n := v.Nodes[g.Node]; n != nil {
+			name = n.HostName
+		}
+		for _, p := range s.gateway(m, v, g) {
+			p.Kind, p.UID, p.Name = "gateway", g.Node.String(), name
+			problems = append(problems, p)
+		}
+	}
+	return problems
+}
+
+// gateway adds a gateway to the model. One that cannot work keeps its pinned pods inside the network: these leave
+// with a certain address, or not at all. An address that a node or a pool has taken since is only a problem: a
+// node must not be able to remove the gateway.
+func (s Settings) gateway(m netvirt.Model, v coe.ClusterView, g *coe.Gateway) (problems []coe.Problem) {
+	report := func(reason coe.Reason, format string, args ...any) {
+		problems = append(problems, coe.Problem{Reason: reason, Message: fmt.Sprintf(format, args...)})
+	}
+	switch {
+	case s.Limits.NoGateways:
+		report(coe.NotEnforced, "the backend has no gateways; pods leave the network by their own nodes")
+		return problems
+	case s.Isolated():
+		report(coe.NotEnforced, "a gateway serves all namespaces, so there are none with --isolation namespace")
+		return problems
+	case !s.ManagementPorts:
+		report(coe.NotEnforced, "pods do not leave the network, because nodes have no management ports: set --node-network")
+		return problems
+	}
+	var network netvirt.NodeNetwork
+	for _, o := range m.Select(netvirt.NewKindSet(netvirt.KindNodeNetwork)) {
+		network, _ = o.(netvirt.NodeNetwork)
+	}
+	if !network.Prefix.IsValid() {
+		report(coe.Waiting, "no node has a management port yet")
+		return problems
+	}
+	pods, services := only4(v.Networks.Pods), only4(v.Networks.Services)
+	o := netvirt.Gateway{
+		Node: g.Node, Network: network.Prefix, Transit: network.Transit,
+		Pinned: netvirt.NewPrefixList(g.Pinned...), OnNode: netvirt.NewPrefixList(append(only4(s.External.All()), linkLocal)...),
+	}
+	_, joined := m[netvirt.ManagementPort{Node: g.Node}.Key()]
+	var link netip.Prefix
+	if joined {
+		link, joined = coe.GatewayLink(v.Numbers[g.Node].Number)
+		if !joined {
+			report(coe.IDsExhausted, "the number of the node is %d, and %s has no link for it: use a node that joined earlier", v.Numbers[g.Node].Number, coe.GatewayLinks)
+		}
+	} else {
+		report(coe.Waiting, "the bridge knows no node with address %s and a management port, so pods that are pinned to the gateway reach nothing outside: correct the address, start the agent of the node, or delete the gateway", g.Node)
+	}
+	if !joined {
+		m.Add(o)
+		return problems
+	}
+	inside := slices.Concat(pods, services, []netip.Prefix{network.Prefix, coe.GatewayLinks})
+	o.Chassis, o.Address, o.NextHop, o.Link = g.Chassis, g.Address, g.NextHop, link
+	o.Pods, o.Inside = netvirt.NewPrefixList(pods...), netvirt.NewPrefixList(inside...)
+	m.Add(o)
+	if node := v.Nodes[g.Address.Addr()]; node != nil {
+		report(coe.AddressTaken, "%s is also the address of node %s: give the gateway an address of its own in the same network", g.Address.Addr(), node.HostName)
+	}
+	for _, p := range inside {
+		if p.Overlaps(g.Address) {
+			report(coe.AddressInvalid, "the network outside, %s, overlaps %s, a range of pods, cluster addresses or nodes in the network", g.Address.Masked(), p)
+		}
+	}
+	for _, p := range g.Pinned {
+		if !o.Translates(p) {
+			report(coe.AddressInvalid, "the pinned subnet %s is not in a range of pods: %v", p, pods)
+		}
+	}
+	return problems
+}
+
+// only4 returns the IPv4 prefixes.
+func only4(all []netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { return !p.Addr().Is4() })
+}

@@ -1,0 +1,90 @@
+package mapping_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// A gateway whose node has no management port keeps its pinned pods inside. Addresses that nodes and pools have taken do
+// not remove it.
+func TestGateways(t *testing.T) {
+	other := netip.MustParseAddr("192.168.33.13")
+	prefixes := func(texts ...string) (all []netip.Prefix) {
+		for _, text := range texts {
+			all = append(all, netip.MustParsePrefix(text))
+		}
+		return all
+	}
+	view := func(change func(*coe.ClusterView, *coe.Gateway)) coe.ClusterView {
+		g := &coe.Gateway{
+			Node: node1, Chassis: "c1", Address: netip.MustParsePrefix("10.33.74.138/24"), NextHop: netip.MustParseAddr("10.33.74.253"),
+			Pinned: prefixes("10.42.1.0/24"),
+		}
+		v := coe.ClusterView{
+			Nodes:   map[netip.Addr]*coe.Node{node1: {HostName: "node1"}, other: {HostName: "node2"}},
+			Numbers: map[netip.Addr]*coe.NodeFact{node1: {Node: node1, Number: 3}},
+			Networks: &coe.Networks{
+				Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
+				Pods:  prefixes("10.42.0.0/16", "fd00:42::/48"), Services: prefixes("10.96.0.0/12"),
+			},
+			Gateways: []*coe.Gateway{g},
+		}
+		change(&v, g)
+		return v
+	}
+	s := settings
+	s.ManagementPorts, s.External = true, "198.51.100.0/24"
+	m := cluster(t, view(func(*coe.ClusterView, *coe.Gateway) {}), s)
+	whole := netvirt.Gateway{
+		Node: node1, Network: netip.MustParsePrefix("100.96.0.0/16"), Transit: "100:1", Chassis: "c1",
+		Address: netip.MustParsePrefix("10.33.74.138/24"), NextHop: netip.MustParseAddr("10.33.74.253"), Link: netip.MustParsePrefix("169.254.64.12/30"),
+		Pods: "10.42.0.0/16", Pinned: "10.42.1.0/24", Inside: "10.42.0.0/16,10.96.0.0/12,100.96.0.0/16,169.254.64.0/18", OnNode: "169.254.0.0/16,198.51.100.0/24",
+	}
+	require.Equal(t, whole, m[whole.Key()])
+	require.Equal(t, "169.254.64.13/30", whole.TransitAddress().String())
+	require.Equal(t, "169.254.64.14/30", whole.LinkAddress().String())
+
+	for says, one := range map[string]struct {
+		reason coe.Reason
+		works  bool
+		change func(*coe.ClusterView, *coe.Gateway)
+	}{
+		"knows no node with address 192.168.33.13": {coe.Waiting, false, func(_ *coe.ClusterView, g *coe.Gateway) { g.Node = other }},
+		"the number of the node is 4096": {coe.IDsExhausted, false, func(v *coe.ClusterView, _ *coe.Gateway) {
+			v.Numbers[node1] = &coe.NodeFact{Node: node1, Number: 4096}
+		}},
+		"192.168.33.13 is also the address of node node2": {coe.AddressTaken, true, func(_ *coe.ClusterView, g *coe.Gateway) {
+			g.Address = netip.PrefixFrom(other, 24)
+		}},
+		"overlaps 10.42.0.0/16": {coe.AddressInvalid, true, func(_ *coe.ClusterView, g *coe.Gateway) {
+			g.Address = netip.MustParsePrefix("10.42.74.138/24")
+		}},
+		"10.43.0.0/16 is not in a range of pods": {coe.AddressInvalid, true, func(_ *coe.ClusterView, g *coe.Gateway) {
+			g.Pinned = append(g.Pinned, netip.MustParsePrefix("10.43.0.0/16"))
+		}},
+	} {
+		v := view(one.change)
+		m, problems := mapping.Cluster(v, s)
+		require.Len(t, problems, 1, says)
+		require.Equal(t, "gateway", problems[0].Kind)
+		require.Equal(t, one.reason, problems[0].Reason)
+		require.Contains(t, problems[0].Message, says)
+		o := m[netvirt.GatewayKey(v.Gateways[0].Node)].(netvirt.Gateway)
+		require.Equal(t, one.works, o.Link.IsValid(), says)
+		require.Contains(t, o.Pinned, "10.42.1.0/24")
+	}
+	for _, s := range []mapping.Settings{
+		{Isolation: mapping.IsolationNamespace, ManagementPorts: true}, {Limits: netvirt.Limits{NoGateways: true}, ManagementPorts: true}, {},
+	} {
+		m, problems := mapping.Cluster(view(func(*coe.ClusterView, *coe.Gateway) {}), s)
+		require.Len(t, problems, 1)
+		require.Equal(t, coe.NotEnforced, problems[0].Reason)
+		require.Empty(t, m.Select(netvirt.NewKindSet(netvirt.KindGateway)))
+	}
+}
