@@ -188,6 +188,8 @@ type Node struct {
 	ExternalIP netip.Addr
 	PodCIDRs   []netip.Prefix // at most one per family
 	Zone       string         // empty if it is not known
+	// Egress is set if the node may hold egress addresses. Cordoned: it is to get nothing new.
+	Egress, Cordoned bool
 }
 
 // PodCIDR returns the node's pod CIDR in the family of an address; zero if it has none.

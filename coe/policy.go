@@ -48,6 +48,8 @@ type PolicySet struct {
 	// NamedPorts has, for each named port of a rule of a policy, the numbers that pods have for it,
 	// sorted: pods of any namespace, and pods of the policy's own namespace.
 	NamedPorts map[NamedPort][]uint16
+	// EgressIPs select pods too. Only their selectors count here.
+	EgressIPs []*EgressIP
 	// Complete is set once all sources have reported all policies and namespaces. Until then, a
 	// pod may be subject to a policy that is not here.
 	Complete bool

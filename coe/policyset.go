@@ -38,6 +38,7 @@ func (s *Store) policySet() *PolicySet {
 		Profiles:   map[string][]string{},
 		Unknown:    map[string]bool{},
 		Complete:   s.policiesComplete(),
+		EgressIPs:  s.egress.ips,
 	}
 	for name, ns := range s.namespaces {
 		for uid, p := range ns.policies {

@@ -37,6 +37,7 @@ type Store struct {
 	gateways []*Gateway             // sorted by node; replaced, never changed
 	policies map[string]*PolicySpec // of the cluster, by uid
 	policy   policyState
+	egress   egressState
 	// damaged and unreadable are replaced, never changed.
 	damaged, unreadable []Problem
 	// contested has the nodes whose address belongs to another node, misaddressed the nodes
@@ -52,7 +53,8 @@ type Store struct {
 type Changed struct {
 	// Namespaces have changed entities, or pods that a changed policy may concern; sorted.
 	Namespaces []string
-	Cluster    bool // the set of nodes, completeness, or the PolicySet
+	Cluster    bool // the set of nodes, completeness, the PolicySet, or EgressIPs
+	Egress     bool // what sources request of egress addresses
 	// Leased are the UIDs of pods with a changed lease, sorted.
 	Leased []string
 }
@@ -125,6 +127,7 @@ func NewStore(changed func(Changed), origins ...Origin) *Store {
 			uses:     map[*PolicySpec]*policyUse{},
 			limited:  map[string]map[*PolicySpec]limitedPolicy{},
 		},
+		egress: egressState{specs: map[string]*EgressSpec{}},
 	}
 	for _, o := range []Origin{RESTCONF, Kubernetes} {
 		if slices.Contains(origins, o) {
@@ -177,10 +180,11 @@ func (s *Store) Update(change func(*Tx)) {
 	}
 	s.mu.Unlock()
 
-	if cluster := tx.cluster || tx.policies; s.changed != nil && (len(tx.dirty) > 0 || cluster || len(tx.leased) > 0) {
+	if cluster := tx.cluster || tx.policies; s.changed != nil && (len(tx.dirty) > 0 || cluster || tx.egress || len(tx.leased) > 0) {
 		s.changed(Changed{
 			Namespaces: slices.Sorted(maps.Keys(tx.dirty)),
 			Cluster:    cluster,
+			Egress:     tx.egress,
 			Leased:     slices.Sorted(maps.Keys(tx.leased)),
 		})
 	}
@@ -272,6 +276,9 @@ type ClusterView struct {
 	Misaddressed []Problem
 	// PolicySet is the same as in Views of the same time. It is not nil.
 	PolicySet *PolicySet
+	// EgressIPs are sorted by name. EgressProblems are the problems of those that sources request.
+	EgressIPs      []*EgressIP
+	EgressProblems []Problem
 }
 
 // Cluster returns a snapshot of the state that belongs to no namespace.
@@ -284,6 +291,7 @@ func (s *Store) Cluster() ClusterView {
 		Gateways:     s.gateways,
 		PolicySet:    s.policySet(),
 		Misaddressed: slices.Concat(s.contested, s.misaddressed),
+		EgressIPs:    s.egress.ips, EgressProblems: s.egress.problems,
 	}
 }
 

@@ -15,6 +15,7 @@ type Tx struct {
 	limited  map[string]bool // namespaces whose policies may need more or less of the limits for a namespace
 	cluster  bool
 	policies bool // the PolicySet is to be built again
+	egress   bool // sources request other egress addresses
 	claimed  bool // the first owner of a node's address has changed
 	revision int64
 }

@@ -26,7 +26,7 @@ func mapCluster(v coe.ClusterView, s Settings, all *policies) (netvirt.Model, []
 	for addr, n := range v.Nodes {
 		m.Add(netvirt.Node{Address: addr, HostName: n.HostName})
 	}
-	problems := slices.Concat(v.Damaged, v.Misaddressed)
+	problems := slices.Concat(v.Damaged, v.Misaddressed, v.EgressProblems)
 	for _, p := range v.Policies {
 		problems = append(problems, s.policyProblems(p)...)
 	}
@@ -35,6 +35,7 @@ func mapCluster(v coe.ClusterView, s Settings, all *policies) (netvirt.Model, []
 		m.Add(netvirt.Transit{RouteTarget: target})
 		if v.Networks != nil && !v.Networks.Isolated {
 			problems = append(problems, joinNodes(m, v, target)...)
+			addEgressIPs(m, v, target, all)
 		}
 	}
 	problems = append(problems, s.gateways(m, v)...)
@@ -58,7 +59,7 @@ func joinNodes(m netvirt.Model, v coe.ClusterView, transit string) (problems []c
 		}
 	}
 	if numbered > 0 {
-		m.Add(netvirt.NodeNetwork{Prefix: network.Masked(), Gateway: network.Gateway(), Transit: transit})
+		m.Add(netvirt.NodeNetwork{Prefix: network.Masked(), Gateway: network.Gateway(), Transit: transit, OneWay: len(v.EgressIPs) > 0})
 	}
 	for addr, n := range v.Nodes {
 		lacks := ""

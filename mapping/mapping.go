@@ -111,6 +111,7 @@ func (b *builder) build() {
 	b.notEnforced()
 	b.limitedPolicies()
 	b.profiles()
+	b.sharedEgress()
 	if len(b.rest) > 0 {
 		b.parts[""] = &netvirt.Part{Model: b.rest}
 	}

@@ -131,6 +131,11 @@ func compile(set *coe.PolicySet, isolated bool) *policies {
 			c.add(p, namespace, labels[p])
 		}
 	}
+	if !isolated {
+		for _, e := range set.EgressIPs {
+			c.join(&group{name: egressGroupName(e.Name), peers: []podPeer{{namespaces: &e.Namespaces, pods: &e.Pods}}})
+		}
+	}
 	return c
 }
 
@@ -400,6 +405,7 @@ type namespacePolicies struct {
 	// exist, so no pod is compared with all of them.
 	profiles map[string]*subjects
 	groups   []*membersGroup // sorted by name
+	egress   []*coe.EgressIP // that may select its pods, sorted by number
 }
 
 // allSubjects returns the subjects of network policies and of security profiles.
@@ -411,6 +417,17 @@ func (n *namespacePolicies) allSubjects() []*subjects {
 type membersGroup struct {
 	*group
 	selectors []*coe.Selector
+}
+
+// egressOf returns the EgressIPs that may select pods of a namespace with some labels, sorted by number.
+func (c *policies) egressOf(namespace coe.Labels) (all []*coe.EgressIP) {
+	for _, e := range c.set.EgressIPs {
+		if !c.isolated && e.Namespaces.Matches(namespace) {
+			all = append(all, e)
+		}
+	}
+	slices.SortFunc(all, func(a, b *coe.EgressIP) int { return cmp.Compare(a.Number, b.Number) })
+	return all
 }
 
 // namespace returns what the policies mean for a namespace: always the same pointer.
@@ -441,6 +458,7 @@ func (c *policies) namespace(name string) *namespacePolicies {
 		}
 	}
 	slices.SortFunc(n.groups, func(a, b *membersGroup) int { return cmp.Compare(a.name, b.name) })
+	n.egress = c.egressOf(n.labels)
 	c.namespaces[name] = n
 	return n
 }

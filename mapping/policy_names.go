@@ -27,6 +27,8 @@ import (
 //	shop:peers:HASH                 RemoteGroup of one namespace, if namespaces are isolated or a policy
 //	                                exceeds coe.MaxOtherNumbers
 //	node:192.168.33.12              RemoteGroup of the addresses of a node
+//	egress:NAME                     RemoteGroup of the pods of an EgressIP; it keeps its name if the selectors
+//	                                change, so that a pod that stays selected stays a member
 
 // aclName returns the name of the ACL of the pods of a namespace that a selector selects.
 func aclName(namespace, selector string, port *coe.ContainerPort) string {
@@ -38,6 +40,8 @@ func nodeACLName(namespace string, node netip.Addr) string {
 }
 
 func nodeGroupName(node netip.Addr) string { return "node:" + node.String() }
+
+func egressGroupName(name string) string { return "egress:" + name }
 
 // aceName returns the name of the ACE of an entry for a family.
 func (e *entry) aceName(f netvirt.Family) string {

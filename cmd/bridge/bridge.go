@@ -46,6 +46,8 @@ type Config struct {
 	NodePools bool
 	// Nodes says how nodes are joined with the network.
 	Nodes ipam.NodesConfig
+	// EgressPort is the TCP port on which the agents of nodes that may hold egress addresses answer the bridge.
+	EgressPort uint16
 	// MTU is the MTU of pod interfaces; 0 lets the node decide.
 	MTU uint16
 	// Kubernetes is the cluster that is watched; its API is nil for none.

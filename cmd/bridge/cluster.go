@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -16,12 +17,15 @@ type KubernetesConfig struct {
 	API *rest.Config // of kube.Connect
 	// AnnotateQPS is the limit of pods that are annotated each second; 0 for none.
 	AnnotateQPS float64
+	// EgressLabel is the label of nodes that may hold egress addresses. If it is empty, EgressIPs are not watched.
+	EgressLabel string
 }
 
 // cluster is the Kubernetes that is watched.
 type cluster struct {
 	source   *kube.Watcher
 	reporter *report.Reporter
+	egress   *report.EgressReporter
 }
 
 // watchCluster creates the source and the reporter, if Kubernetes is watched.
@@ -34,14 +38,23 @@ func (b *Bridge) watchCluster() error {
 	if err != nil {
 		return fmt.Errorf("make client of Kubernetes: %w", err)
 	}
+	var untyped dynamic.Interface
+	if b.cfg.Kubernetes.EgressLabel != "" {
+		if untyped, err = dynamic.NewForConfig(api); err != nil {
+			return fmt.Errorf("make client of Kubernetes: %w", err)
+		}
+	}
 	c := &cluster{}
 	cfg := report.Config{AnnotateQPS: b.cfg.Kubernetes.AnnotateQPS, MTU: int(b.cfg.MTU)}
 	if c.reporter, err = report.New(cfg, api, b.store, b.registry, b.log); err != nil {
 		return err
 	}
 	c.source = kube.NewWatcher(kube.Config{
-		Client: client, Store: b.store, Log: b.log, Registerer: b.registry, Observe: b.seen,
+		Client: client, Dynamic: untyped, EgressLabel: b.cfg.Kubernetes.EgressLabel, Store: b.store, Log: b.log, Registerer: b.registry, Observe: b.seen,
 	})
+	if untyped != nil {
+		c.egress = report.NewEgressReporter(untyped, b.store, b.log)
+	}
 	b.cluster = c
 	return nil
 }

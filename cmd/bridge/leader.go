@@ -22,7 +22,7 @@ import (
 )
 
 // The prefixes of the leader's records: its choices, the interfaces that the backend has
-// confirmed, and the addresses of each namespace's services. agentstream.ExposedRecords is one more.
+// confirmed, and the addresses of each namespace's services. agentstream.ExposedRecords and egress.Records are two more.
 const (
 	chosen    = "chosen"
 	confirmed = "confirmed"
@@ -51,8 +51,12 @@ func (b *Bridge) lead(ctx context.Context, l *datastore.Leadership) error {
 	}
 	g.run("confirm", func(ctx context.Context) error { r.confirmer.Run(ctx); return nil })
 	g.run("expose node ports", func(ctx context.Context) error { r.exposer.Run(ctx); return nil })
+	g.run("keep egress addresses", func(ctx context.Context) error { r.keeper.Run(ctx); return nil })
 	if b.cluster != nil {
 		g.run("report to Kubernetes", b.report)
+	}
+	if b.cluster != nil && b.cluster.egress != nil {
+		g.run("report egress addresses", func(ctx context.Context) error { b.cluster.egress.Run(ctx); return nil })
 	}
 	g.run("lead", func(ctx context.Context) error {
 		select {
@@ -109,6 +113,11 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*role,
 	cfg.Confirmed = func(ctx context.Context) ([]coe.LeaseKey, error) { return confirmedKeys(ctx, l.Records(confirmed)) }
 	r.assigner = ipam.New(cfg, b.store, l.Records(chosen), b.log)
 	if err := r.assigner.Load(ctx); err != nil {
+		release()
+		return nil, err
+	}
+	r.keeper = b.newKeeper(r, l, opened)
+	if err := r.keeper.Load(ctx); err != nil {
 		release()
 		return nil, err
 	}
@@ -261,6 +270,7 @@ func (p progress) Programmed(scopes []netvirt.Scope, pods []string) {
 		}
 	}
 	p.r.confirmer.Mark(slices.Collect(maps.Keys(marked))...)
+	p.r.keeper.Wake() // a move may be in force
 }
 
 // Observed implements reconcile.Listener.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/agentstream"
+	"github.com/coe-bridge/coe-bridge/coe/egress"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -44,6 +45,7 @@ type role struct {
 	claims    *reconcile.Claims
 	confirmer *agentstream.Confirmer
 	exposer   *agentstream.Exposer
+	keeper    *egress.Keeper
 }
 
 // leads reports whether the replica leads.
@@ -107,12 +109,13 @@ type source struct {
 	settings mapping.Settings
 	mapper   *mapping.Mapper
 	assigner *ipam.Assigner // nil in a standby
+	keeper   *egress.Keeper // nil in a standby
 }
 
 var _ reconcile.Source = source{}
 
 func (b *Bridge) source(r *role, s mapping.Settings) source {
-	return source{b, s, mapping.NewMapper(b.store, s), r.assigner}
+	return source{b, s, mapping.NewMapper(b.store, s), r.assigner, r.keeper}
 }
 
 // settings returns the settings of the mapping for a backend.
@@ -147,7 +150,7 @@ func (s source) Scopes() []netvirt.Scope { return s.scopes() }
 // and those that the backend has must stay.
 func (s source) Complete() bool {
 	return s.store.Complete() && (s.settings.Limits.NoACLs || s.store.PoliciesComplete()) &&
-		(s.assigner == nil || s.assigner.InUseKnown())
+		(s.assigner == nil || s.assigner.InUseKnown() && s.keeper.Settled())
 }
 
 // Revision implements reconcile.Source.
@@ -193,12 +196,18 @@ func wait(ctx context.Context, d time.Duration) {
 func (b *Bridge) standBy(ctx context.Context) (*datastore.Leadership, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	followed := make(chan error, 2)
-	go func() { followed <- b.followFacts(ctx) }()
-	go func() { followed <- b.followVIPs(ctx) }()
+	follow := []func(context.Context) error{b.followFacts, b.followVIPs, b.followEgress}
+	followed := make(chan error, len(follow))
+	for _, do := range follow {
+		go func() { followed <- do(ctx) }()
+	}
 	leadership := b.campaign(ctx)
 	cancel()
-	if err := errors.Join(<-followed, <-followed); err != nil && leadership == nil {
+	var err error
+	for range follow {
+		err = errors.Join(err, <-followed)
+	}
+	if err != nil && leadership == nil {
 		return nil, err
 	}
 	return leadership, nil

@@ -75,6 +75,12 @@ func (b *Bridge) changed(c coe.Changed) {
 	if c.Cluster {
 		b.repoolDue.Store(true)
 	}
+	if c.Egress || c.Cluster {
+		r.keeper.Wake()
+		if b.cluster != nil && b.cluster.egress != nil {
+			b.cluster.egress.Mark()
+		}
+	}
 	r.confirmer.Mark(c.Leased...)
 	if b.cluster != nil {
 		b.cluster.reporter.Leased(c.Leased...)

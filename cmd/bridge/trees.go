@@ -90,8 +90,14 @@ func (b *Bridge) sources(answers bool) []status.Source {
 			Name: r.Resource, Listed: r.Synced, Watching: r.Watching, Since: status.Time(r.Since), Restarts: r.Restarts, Problem: r.Problem,
 		})
 	}
-	if waits := b.waitsForPolicies(); waits != "" {
-		cluster.Troubles = append(cluster.Troubles, waits)
+	egress := ""
+	if b.cluster.egress != nil {
+		egress = b.cluster.egress.Trouble()
+	}
+	for _, trouble := range []string{b.waitsForPolicies(), egress} {
+		if trouble != "" {
+			cluster.Troubles = append(cluster.Troubles, trouble)
+		}
 	}
 	return append(all, cluster)
 }

@@ -68,8 +68,14 @@ func newExposeWorld(t *testing.T) *exposeWorld {
 // whoUDP answers datagrams with its own name and their source.
 func (w *world) whoUDP(namespace, name string) {
 	w.t.Helper()
+	w.whoUDPAt(namespace, "", name)
+}
+
+// whoUDPAt is whoUDP at an address of a namespace with several; empty for all.
+func (w *world) whoUDPAt(namespace, address, name string) {
+	w.t.Helper()
 	require.NoError(w.t, w.lab.In(namespace, func() error {
-		conn, err := new(net.ListenConfig).ListenPacket(context.Background(), "udp4", ":8080")
+		conn, err := new(net.ListenConfig).ListenPacket(context.Background(), "udp4", address+":8080")
 		if err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ type Server struct {
 	netns     netns.NsHandle
 	ports     map[uint16]*http.Server
 	serving   sync.WaitGroup
-	connected connections
+	connected Connections
 
 	mu      sync.Mutex
 	checks  map[uint16]Check
@@ -96,7 +96,7 @@ func (s *Server) open(port uint16) error {
 	}
 	server := &http.Server{
 		Handler:     http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { s.answer(w, port) }),
-		ReadTimeout: timeout, WriteTimeout: timeout, MaxHeaderBytes: maxHeader, ConnState: s.connected.note,
+		ReadTimeout: timeout, WriteTimeout: timeout, MaxHeaderBytes: maxHeader, ConnState: s.connected.Note,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // it is about clients
 	}
 	server.SetKeepAlivesEnabled(false)
@@ -129,14 +129,15 @@ func (s *Server) answer(w http.ResponseWriter, port uint16) {
 	_, _ = fmt.Fprintf(w, form, check.Namespace, check.Service, check.Endpoints, healthy) // the client is gone
 }
 
-// connections are the open connections, the oldest first.
-type connections struct {
+// Connections are the open connections of servers, the oldest first. If there are too many, the oldest one is closed for a
+// new one.
+type Connections struct {
 	mu  sync.Mutex
 	all []net.Conn
 }
 
-// note follows a connection, as ConnState of http.Server. It closes the oldest one if there are too many.
-func (c *connections) note(conn net.Conn, state http.ConnState) {
+// Note follows a connection, as ConnState of http.Server.
+func (c *Connections) Note(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch state {

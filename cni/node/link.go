@@ -43,7 +43,7 @@ func (p pair) exists(ns netns.NsHandle) (is bool, err error) {
 // pair returns a pair in the form of package links. Its own end is down until putLink.
 func (n *Node) pair(w wanted, p pair) links.Pair {
 	return links.Pair{
-		Node: n.cfg.Netns, Pod: n.cfg.Netns, Port: p.port, Group: group, Name: p.link, MAC: w.mac, MTU: w.mtu,
+		Node: n.cfg.Netns, Pod: n.cfg.Netns, Port: p.port, Group: group, Name: p.link, MAC: p.mac, MTU: w.mtu,
 		Settings: n.cfg.Settings, SoftwareChecksums: w.softwareChecksums,
 	}
 }
@@ -86,7 +86,7 @@ func (n *Node) putLink(ctx context.Context, w wanted, p pair) (changed bool, err
 				do    func() error
 			}{
 				{is.MTU == w.mtu, func() error { return h.LinkSetMTU(l, w.mtu) }},
-				{name == p.port || bytes.Equal(is.HardwareAddr, w.mac), func() error { return h.LinkSetHardwareAddr(l, w.mac) }},
+				{name == p.port || bytes.Equal(is.HardwareAddr, p.mac), func() error { return h.LinkSetHardwareAddr(l, p.mac) }},
 				{is.Flags&net.FlagUp != 0, setUp},
 			} {
 				if step.holds {
@@ -113,6 +113,11 @@ func (n *Node) setUp(ctx context.Context, w wanted, p pair) error {
 	for _, setting := range [][2]string{{"accept_ra", "0"}, {"disable_ipv6", disabled}} {
 		_, err := n.cfg.Settings.Put(n.cfg.Netns, filepath.Join("ipv6/conf", p.link, setting[0]), setting[1])
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // the kernel has no IPv6
+			return err
+		}
+	}
+	if p.loose {
+		if _, err := n.cfg.Settings.Put(n.cfg.Netns, filepath.Join("ipv4/conf", p.link, "rp_filter"), "2"); err != nil {
 			return err
 		}
 	}

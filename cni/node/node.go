@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/vishvananda/netns"
 
+	"github.com/coe-bridge/coe-bridge/cni/egress"
 	"github.com/coe-bridge/coe-bridge/cni/healthchecks"
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
@@ -66,12 +68,18 @@ type Node struct {
 	metrics         *metrics
 	ports           *nodeports.Table
 	health          *healthchecks.Server
+	answers         *egress.Server
 	othersForgotten bool // see forgetOthers
 	// well is set once everything was as it should be. failing is when repairs began to fail; zero while they do not.
 	well    bool
 	failing time.Time
-	// failure and portsFailure were logged last.
-	failure, portsFailure string
+	// failure, portsFailure and answersFailure were logged last.
+	failure, portsFailure, answersFailure string
+	// version is the version of the part in egress addresses that is in force; empty if none is.
+	version string
+	// announced is when the egress addresses of the node were announced last.
+	announced time.Time
+	owns      bool // a NIC has an egress address
 	// unreached was logged last.
 	unreached []string
 }
@@ -80,8 +88,8 @@ type Node struct {
 func New(cfg Config) *Node {
 	return &Node{
 		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registry),
-		ports:  nodeports.New(nodeports.Config{Netns: cfg.Netns, Link: linkName}),
-		health: healthchecks.New(cfg.Netns),
+		ports:  nodeports.New(nodeports.Config{Netns: cfg.Netns, Link: linkName, EgressLinks: egressLink + "*"}),
+		health: healthchecks.New(cfg.Netns), answers: egress.New(cfg.Netns),
 	}
 }
 
@@ -98,6 +106,7 @@ func (n *Node) Run(ctx context.Context) {
 		if err := n.health.Close(); err != nil {
 			n.log.Warn("could not end the health checks of load balancers", "err", err)
 		}
+		n.answers.Close()
 	}()
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -110,7 +119,13 @@ func (n *Node) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		place, known, told := n.cfg.Uplink.Place()
 		retry := time.NewTimer(retryAfter)
-		if !known || n.synced(ctx, place) {
+		switch {
+		case !known:
+			retry.Stop()
+		case !n.synced(ctx, place):
+		case n.owns:
+			retry.Reset(announceEvery)
+		default:
 			retry.Stop()
 		}
 		select {
@@ -129,7 +144,11 @@ func (n *Node) Run(ctx context.Context) {
 func (n *Node) synced(ctx context.Context, place *uplink.Place) bool {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	changes, err := n.sync(ctx, place)
+	part, known := n.cfg.Uplink.Egress() // before the place is made to match: the answer is about this part
+	if !known || place == nil || place.Isolated {
+		part = nil
+	}
+	changes, unfit, err := n.sync(ctx, place, part)
 	n.metrics.joined.Set(number(err == nil && place != nil))
 	n.metrics.changes.Add(float64(len(changes)))
 	if len(changes) > 0 {
@@ -139,6 +158,7 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) bool {
 	if place == nil {
 		return err == nil
 	}
+	n.logFailure(ctx, "the bridge cannot ask about egress addresses", n.answer(place, part, unfit, err == nil), &n.answersFailure)
 	failed := n.syncPorts(place)
 	failed = errors.Join(failed, n.syncHealthChecks(place, n.healthy(err == nil && n.ports.Current())))
 	n.logFailure(ctx, "the node does not answer for services as it should: on their node ports, external addresses and health checks", failed, &n.portsFailure)
@@ -214,25 +234,36 @@ func (n *Node) logUnreached(pods []string) {
 	n.unreached = pods
 }
 
-func (n *Node) sync(ctx context.Context, place *uplink.Place) (changes []string, err error) {
+// sync makes the node match its place and its part in egress addresses. unfit are the egress addresses for which the node
+// has no NIC.
+func (n *Node) sync(ctx context.Context, place *uplink.Place, part *uplink.Egress) (changes []string, unfit []netip.Addr, err error) {
 	if place == nil {
-		return n.leave(ctx)
+		changes, err = n.leave(ctx)
+		return changes, nil, err
 	}
-	w, err := n.wanted(ctx, place)
+	w, err := n.wanted(ctx, place, part)
 	if err != nil {
-		return nil, fmt.Errorf("determine the node's connection to the pod network: %w", err)
+		return nil, nil, fmt.Errorf("determine the node's connection to the pod network: %w", err)
 	}
 	n.logUnreached(w.unreached)
-	return n.join(ctx, w)
+	changes, err = n.join(ctx, w)
+	held, unfit, failed := n.putEgress(w.egress)
+	if held {
+		changes = append(changes, "egress addresses")
+	}
+	return changes, unfit, errors.Join(err, failed)
 }
 
 // wanted returns the wanted state of the node.
-func (n *Node) wanted(ctx context.Context, place *uplink.Place) (wanted, error) {
+func (n *Node) wanted(ctx context.Context, place *uplink.Place, part *uplink.Egress) (wanted, error) {
 	routed, err := routedHosts(n.cfg.Netns)
 	if err != nil {
 		return wanted{}, err
 	}
 	w, err := newWanted(place, n.cfg.Uplink.Records(), routed)
+	if err == nil && part != nil {
+		err = w.addEgress(part)
+	}
 	if err != nil {
 		return w, err
 	}
@@ -244,6 +275,9 @@ func (n *Node) wanted(ctx context.Context, place *uplink.Place) (wanted, error) 
 		return w, err
 	}
 	w.databases = databasePorts(settings)
+	if part != nil { // a pod could keep the bridge from being answered
+		w.databases = append(w.databases, part.Port)
+	}
 	if w.mtu = place.MTU; w.mtu == 0 {
 		w.mtu, err = n.cfg.MTU(ctx)
 	}
@@ -265,10 +299,10 @@ func (n *Node) join(ctx context.Context, w wanted) (changes []string, err error)
 	if !w.isolated {
 		step("forwarding", n.allowForwarding)
 	}
-	// Rules come before links and routes, so that no packet misses them. Without them the node
-	// would connect isolated namespaces.
+	// Rules come before links and routes, so that no packet misses them. Without them the node would connect
+	// isolated namespaces, or let pods leave without their egress address.
 	ruled := step("rules", func() (bool, error) { return putRules(n.cfg.Netns, w) })
-	if !ruled && w.isolated {
+	if !ruled && (w.isolated || len(w.egress) > 0) {
 		return changes, err
 	}
 	if ruled {
@@ -283,7 +317,7 @@ func (n *Node) join(ctx context.Context, w wanted) (changes []string, err error)
 	step("routes", func() (bool, error) { return putRoutes(n.cfg.Netns, w) })
 	for _, p := range w.pairs {
 		step("port", func() (bool, error) {
-			return n.cfg.Switch.PutNode(ctx, ovs.NodePort{Name: p.port, Interface: p.iface, MAC: w.mac.String()})
+			return n.cfg.Switch.PutNode(ctx, ovs.NodePort{Name: p.port, Interface: p.iface, MAC: p.mac.String()})
 		})
 	}
 	return changes, err
@@ -342,6 +376,11 @@ func (n *Node) removePair(ctx context.Context, port string) error {
 
 // leave removes everything that the package creates.
 func (n *Node) leave(ctx context.Context) (changes []string, err error) {
+	n.answers.Close()
+	held, _, egress := n.putEgress(nil)
+	if held {
+		changes = append(changes, "egress addresses")
+	}
 	removed, ports := n.ports.Sync(nodeports.Place{}, nil, nil) // first: they need the rules and the link
 	if removed {
 		changes = append(changes, "node ports")
@@ -356,7 +395,7 @@ func (n *Node) leave(ctx context.Context) (changes []string, err error) {
 	if removed {
 		changes = append(changes, "rules")
 	}
-	return changes, errors.Join(ports, err, rules)
+	return changes, errors.Join(egress, ports, err, rules)
 }
 
 // Cleanup removes everything that a Node has created. No Node may run meanwhile.

@@ -30,6 +30,8 @@ const (
 	databasesHere  = "databases-here"
 	databasesThere = "databases-there"
 	ownPods        = "own-pods"
+	egressOnly     = "egress-only"
+	egressHere     = "egress-here"
 	noForward      = "no-forward"
 )
 
@@ -52,7 +54,7 @@ func (w wanted) rules() []rule {
 	if w.isolated {
 		return slices.Concat(podRules(), isolatedRules(), databaseRules(linkPrefix+"*", w.databases, databasesHere))
 	}
-	return slices.Concat(podRules(), w.managementRules(), databaseRules(linkName, w.databases, databasesHere, databasesThere))
+	return slices.Concat(podRules(), w.managementRules(), w.egressRules(), databaseRules(linkName, w.databases, databasesHere, databasesThere))
 }
 
 // podRules returns the rules that drop packets from the links of pods, to the node and through it. Only
@@ -247,7 +249,7 @@ func (w wanted) chains() []*nftables.Chain {
 			filter(tableBoth(), ownPods, nftables.ChainHookInput),
 		}
 	}
-	return []*nftables.Chain{
+	return slices.Concat(w.egressChains(), []*nftables.Chain{
 		filter(table4(), noReturn, nftables.ChainHookForward),
 		{
 			Table: table4(), Name: wayOut, Type: nftables.ChainTypeNAT,
@@ -257,7 +259,7 @@ func (w wanted) chains() []*nftables.Chain {
 		filter(tableBoth(), databasesThere, nftables.ChainHookForward),
 		filter(tableBoth(), noForward, nftables.ChainHookForward),
 		filter(tableBoth(), ownPods, nftables.ChainHookInput),
-	}
+	})
 }
 
 func filter(table *nftables.Table, name string, hook *nftables.ChainHook) *nftables.Chain {

@@ -22,6 +22,12 @@ const (
 	portName = "coe0-port"
 )
 
+// The prefixes of the names of the pairs of links of egress addresses. The number of the EgressIP and of the port follows.
+const (
+	egressLink = "coe-eg"
+	egressPort = "coeg"
+)
+
 // The prefixes of the names of links in isolated namespaces.
 const (
 	linkPrefix = "coe-"
@@ -31,15 +37,16 @@ const (
 // wanted is the wanted state of the node.
 type wanted struct {
 	isolated bool
-	pairs    []pair // sorted by link
-	mac      net.HardwareAddr
-	source   netip.Addr // of the routes
+	pairs    []pair           // sorted by link
+	mac      net.HardwareAddr // of pairs, except pairs of egress addresses
+	source   netip.Addr       // of the routes
 	nodes    netip.Prefix
 	service  netip.Addr // source of the node's own traffic to services
 	edge     netip.Addr // source of other traffic to services; zero if there must be none
 	services []netip.Prefix
 	// routed are the destinations outside the cluster to which pods keep their address.
 	routed []netip.Prefix
+	egress []egressWay // sorted by link
 	// unreached says for each pod that the node does not reach why; sorted.
 	unreached []string
 
@@ -53,9 +60,12 @@ type pair struct {
 	link  string // the node's own end
 	port  string // the end in the switch
 	iface string // the iface-id of the port
-	// address is the address of the node's own end; zero if it has none.
+	// address is the address of the node's own end; zero if it has none. mac is that of both ends.
 	address netip.Addr
-	routes  []route // starting with the route that the others need
+	mac     net.HardwareAddr
+	// loose: packets come in by the link from sources that are routed to another one.
+	loose  bool
+	routes []route // starting with the route that the others need
 }
 
 // route is a route of the node to the pod network.
@@ -102,7 +112,7 @@ func (w *wanted) addManagement(p *uplink.Place) error {
 	for _, to := range slices.Concat(only4(p.Pods), w.services) {
 		routes = append(routes, route{to, p.Gateway})
 	}
-	w.pairs = []pair{{link: linkName, port: portName, iface: p.Name, address: p.Address, routes: routes}}
+	w.pairs = []pair{{link: linkName, port: portName, iface: p.Name, address: p.Address, mac: w.mac, routes: routes}}
 	return nil
 }
 
@@ -128,7 +138,7 @@ func (w *wanted) addNamespaces(p *uplink.Place, interfaces map[string]*uplink.Re
 	for _, r := range sorted {
 		to := pairs[r.Namespace]
 		if to.link == "" {
-			to = pair{link: linkOf(r.Namespace), port: portOf(r.Namespace), iface: p.PortOf(r.Namespace)}
+			to = pair{link: linkOf(r.Namespace), port: portOf(r.Namespace), iface: p.PortOf(r.Namespace), mac: w.mac}
 		}
 		if !slices.ContainsFunc(r.Addresses, func(a uplink.Address) bool { return a.IP.Is4() == p.Address.Is4() }) {
 			w.unreached = append(w.unreached, fmt.Sprintf("%s/%s: it has no address of the family of the node's address %s", r.Namespace, r.Pod, p.Address))

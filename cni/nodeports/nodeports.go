@@ -57,8 +57,9 @@ func (p Port) String() string {
 type Config struct {
 	// Netns is the node's network namespace.
 	Netns netns.NsHandle
-	// Link is the link to the pod network.
-	Link string
+	// Link is the link to the pod network. EgressLinks are further links by which packets of pods come in: a name that
+	// ends in * means every link whose name begins so.
+	Link, EgressLinks string
 }
 
 // Place is where a node is in the pod network.

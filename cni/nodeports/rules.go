@@ -1,6 +1,7 @@
 package nodeports
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -88,6 +89,7 @@ func (t *Table) chains() []chain {
 			append([]rule{
 				{"from nodes to an endpoint " + edge, slices.Concat(by(t.cfg.Link), fromNodes(), translated(), snat(t.place.Edge))},
 				{"from pods to an endpoint " + edge, slices.Concat(by(t.cfg.Link), from(t.cfg.Link), translated(), snat(t.place.Edge))},
+				{"from egress links to an endpoint " + edge, slices.Concat(by(t.cfg.Link), from(t.egressLinks()), translated(), snat(t.place.Edge))},
 			}, t.answersByGateways(edge)...),
 		},
 		{
@@ -95,6 +97,7 @@ func (t *Table) chains() []chain {
 			append([]rule{
 				{"from other sources not to restricted ports", fromOtherSources()},
 				{"from pods to services", slices.Concat(from(t.cfg.Link), asked(), dnat(services))},
+				{"from egress links to services", slices.Concat(from(t.egressLinks()), asked(), dnat(services))},
 			}, lead(asked())...),
 		},
 		{
@@ -215,16 +218,26 @@ func toNode() []expr.Any {
 	}
 }
 
-// from matches packets that came in by a link, and by matches packets that leave by it.
+// from matches packets that came in by a link, and by matches packets that leave by it. A name that ends in * means
+// every link whose name begins so.
 func from(link string) []expr.Any { return byName(expr.MetaKeyIIFNAME, link) }
 func by(link string) []expr.Any   { return byName(expr.MetaKeyOIFNAME, link) }
 
 func byName(key expr.MetaKey, link string) []expr.Any {
+	begin, all := strings.CutSuffix(link, "*")
+	name := []byte(begin)
+	if !all {
+		name = append(name, make([]byte, unix.IFNAMSIZ-len(name))...)
+	}
 	return []expr.Any{
 		&expr.Meta{Key: key, Register: first},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: append([]byte(link), make([]byte, unix.IFNAMSIZ-len(link))...)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: name},
 	}
 }
+
+// egressLinks returns the name of the egress links. Without any it is that of the link to the pod network: the kernel has an
+// empty name for packets of its own.
+func (t *Table) egressLinks() string { return cmp.Or(t.cfg.EgressLinks, t.cfg.Link) }
 
 // fromNodes matches packets whose source is the address of a node.
 func fromNodes() []expr.Any {

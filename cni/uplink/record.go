@@ -130,6 +130,7 @@ const (
 	addressEvent  = "coe-agent:exposed-address-changed"
 	healthEvent   = "coe-agent:health-check-changed"
 	nodesEvent    = "coe-agent:nodes-changed"
+	egressEvent   = "coe-agent:egress-changed"
 )
 
 // change is the content of interface-changed.
@@ -164,4 +165,29 @@ type healthChange struct {
 // nodesChange is the content of nodes-changed.
 type nodesChange struct {
 	Nodes []netip.Addr `json:"node"`
+}
+
+// Egress is the part of the node in egress addresses.
+type Egress struct {
+	Version string `json:"version"` // identifies the content
+	// Port is the TCP port on which the bridge asks what is in force, and Key authenticates the answers.
+	Port      uint16          `json:"port"`
+	Key       string          `json:"key"`
+	Addresses []EgressAddress `json:"address,omitempty"`
+}
+
+// EgressAddress is a port of the node, by which selected pods leave the cluster with an egress address.
+type EgressAddress struct {
+	Name    string     `json:"name"` // of the port: the iface-id
+	Number  uint16     `json:"number"`
+	NextHop netip.Addr `json:"next-hop"` // the address of the port
+	MAC     string     `json:"mac-address"`
+	Egress  netip.Addr `json:"egress-address"`
+	Owner   bool       `json:"owner,omitempty"` // a NIC of the node has Egress
+}
+
+// egressChange is the content of egress-changed.
+type egressChange struct {
+	Operation string `json:"operation"`
+	Egress
 }

@@ -33,12 +33,13 @@ type state struct {
 	checks  map[uint16]*HealthCheck // by port
 	nodes   []netip.Addr            // of the cluster; only known while a port is local
 	place   *Place                  // nil: none or unknown
+	egress  *Egress                 // nil: none
 	network string                  // identity of the datastore that the switch is programmed from; empty: unknown
 }
 
 // stateFormat is what this version understands of a node's stream. Increase it with every notification or leaf that is
 // new: an agent of another version left out what it did not understand, so its event ID must not be continued.
-const stateFormat = 4
+const stateFormat = 5
 
 // kept is the state on disk.
 type kept struct {
@@ -56,6 +57,7 @@ type kept struct {
 	External []*ExposedPort `json:"exposed-addresses,omitempty"`
 	Checks   []*HealthCheck `json:"health-checks,omitempty"`
 	Nodes    []netip.Addr   `json:"nodes,omitempty"`
+	Egress   *Egress        `json:"egress,omitempty"`
 }
 
 // load reads the state that an earlier process kept for the same node. An unreadable file
@@ -78,7 +80,7 @@ func (u *Uplink) load() {
 	if k.Node != u.cfg.Node.String() {
 		return
 	}
-	u.state.place, u.state.network, u.state.nodes = k.Place, k.Network, k.Nodes
+	u.state.place, u.state.network, u.state.nodes, u.state.egress = k.Place, k.Network, k.Nodes, k.Egress
 	if u.sameBoot = u.boot != "" && k.Boot == u.boot; u.sameBoot && k.Format == stateFormat {
 		u.state.id = k.ID
 	}
@@ -157,7 +159,7 @@ func (s *state) apply(e event) error {
 		clear(s.records)
 		clear(s.exposed)
 		clear(s.checks)
-		s.place, s.network, s.nodes = nil, "", nil
+		s.place, s.network, s.nodes, s.egress = nil, "", nil, nil
 	}
 	switch {
 	case e.exposed() != nil:
@@ -166,6 +168,8 @@ func (s *state) apply(e event) error {
 		return s.applyHealth(e[healthEvent])
 	case e[nodesEvent] != nil:
 		return s.applyNodes(e[nodesEvent])
+	case e[egressEvent] != nil:
+		return s.applyEgress(e[egressEvent])
 	case e[nodeEvent] != nil:
 		return s.applyNode(e[nodeEvent])
 	case e[networkEvent] != nil:
@@ -193,6 +197,17 @@ func (s *state) applyNode(content json.RawMessage) error {
 	}
 	if s.place = nil; c.Operation == "put" {
 		s.place = &c.Place
+	}
+	return nil
+}
+
+func (s *state) applyEgress(content json.RawMessage) error {
+	var c egressChange
+	if err := json.Unmarshal(content, &c); err != nil {
+		return fmt.Errorf("read %s: %w", egressEvent, err)
+	}
+	if s.egress = nil; c.Operation == "put" {
+		s.egress = &c.Egress
 	}
 	return nil
 }
@@ -302,7 +317,7 @@ func (u *Uplink) save() error {
 	text, err := json.Marshal(kept{
 		Format: stateFormat,
 		ID:     now.id, Boot: u.boot, Node: u.cfg.Node.String(), Place: now.place, Network: now.network, Interfaces: records,
-		Exposed: exposed, External: external, Checks: sortedChecks(now.checks), Nodes: now.nodes,
+		Exposed: exposed, External: external, Checks: sortedChecks(now.checks), Nodes: now.nodes, Egress: now.egress,
 	})
 	if err == nil {
 		err = durable.Write(u.file(), text, 0o600)

@@ -105,3 +105,11 @@ func (u *Uplink) HealthChecks() (checks []*HealthCheck, known bool) {
 	defer u.mu.Unlock()
 	return sortedChecks(u.state.checks), u.status.Synced || u.sameBoot
 }
+
+// Egress returns the part of the node in egress addresses; nil for none. It is known if it was received since the node
+// has booted: a node that holds an address from before may have lost it to another one.
+func (u *Uplink) Egress() (egress *Egress, known bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.state.egress, u.status.Synced || u.sameBoot
+}

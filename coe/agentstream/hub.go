@@ -3,7 +3,7 @@
 // (docs/architecture.md, rule 10).
 //
 // It reads the records that the leader keeps: the leases, the confirmations of the backend
-// (Confirmation), and the ports of services on nodes (coe.ExposedPort). Every replica reads them, so
+// (Confirmation), the ports of services on nodes (coe.ExposedPort), and egress addresses. Every replica reads them, so
 // every replica serves the streams of all nodes. The package does not know where records are stored or
 // how streams reach their followers.
 package agentstream
@@ -38,7 +38,7 @@ const (
 
 // format is the form of the contents on nodes' streams. Increase it with every change of what a record becomes
 // there: replicas of two versions then never continue each other's streams, so no agent keeps a content of the other.
-const format = "4"
+const format = "5"
 
 // CompleteRecord exists once a leader has listed every source and has claimed addresses for
 // all of it. Its value is the identity of the datastore: a backup that is restored with a new
@@ -89,6 +89,7 @@ type Hub struct {
 	interfaces map[string]*iface // by "pod-uid/interface-uid"
 	nodes      nodes
 	exposed    exposed
+	egress     egressRecords
 	network    network
 	history    []byte // not yet in the streams
 	adopting   bool
@@ -142,6 +143,7 @@ func (h *Hub) Apply(b Batch) {
 		h.known, h.told = true, false
 		h.interfaces = map[string]*iface{}
 		h.nodes, h.exposed, h.network = newNodes(), newExposed(), network{}
+		h.egress = egressRecords{}
 		h.adopting, h.listed = false, false
 	}
 	before := map[string]iface{}
@@ -175,12 +177,13 @@ func (h *Hub) tell(revision int64, changes []stream.Change) {
 		h.history = nil
 	}
 	if h.told {
-		h.streams.Apply(revision, h.tellNetwork(h.tellExposed(h.tellNodes(changes)), false))
+		h.streams.Apply(revision, h.tellNetwork(h.tellEgress(h.tellExposed(h.tellNodes(changes))), false))
 		return
 	}
 	h.told, h.network.told, h.exposed.told = true, nil, nil
 	h.nodes.told, h.nodes.changed = map[string][]byte{}, true
-	h.streams.Reset(revision, h.tellNetwork(h.tellExposed(h.tellNodes(h.all())), true))
+	h.egress.told, h.egress.changed = nil, true
+	h.streams.Reset(revision, h.tellNetwork(h.tellEgress(h.tellExposed(h.tellNodes(h.all()))), true))
 }
 
 // all returns the content of every interface as changes.
@@ -212,7 +215,7 @@ func (h *Hub) record(before map[string]iface, name string, value []byte) {
 			h.cfg.Log.Error("cannot read the record of the network; nodes do not get it", "record", name)
 		}
 	}
-	if name == networkRecord || h.nodes.record(name, value) || h.exposed.record(name, value, h.cfg.Log) {
+	if name == networkRecord || h.recordOfNodes(name, value) {
 		return
 	}
 	lease := strings.HasPrefix(name, leaseRecords)
@@ -233,6 +236,11 @@ func (h *Hub) record(before map[string]iface, name string, value []byte) {
 	} else {
 		i.got = digestOf(value)
 	}
+}
+
+// recordOfNodes applies a record about nodes themselves. It returns false for a record of another kind.
+func (h *Hub) recordOfNodes(name string, value []byte) bool {
+	return h.nodes.record(name, value) || h.exposed.record(name, value, h.cfg.Log) || h.egress.record(name, value)
 }
 
 // tellNetwork adds to changes the network for nodes that need it: all if it has changed,

@@ -133,14 +133,17 @@ func NodeAddresses(nodes map[netip.Addr]*coe.Node) map[netip.Addr]*coe.Node {
 	return all
 }
 
+// useEgress is the use of an egress address.
+const useEgress = "an EgressIP"
+
 // reserved are the addresses that no service may have as an external address.
 type reserved struct {
 	nodes  map[netip.Addr]string // the node of each address
 	ranges Ranges
 }
 
-// newReserved collects the addresses that the settings, the pools and the nodes reserve.
-func newReserved(cfg Config, pools []dhcppool.Pool, nodes map[netip.Addr]*coe.Node) reserved {
+// newReserved collects the addresses that the settings, the pools, the nodes and the EgressIPs reserve.
+func newReserved(cfg Config, pools []dhcppool.Pool, nodes map[netip.Addr]*coe.Node, egress []*coe.EgressIP) reserved {
 	v := reserved{nodes: map[netip.Addr]string{}, ranges: cfg.Nodes.Ranges()}
 	add := func(p netip.Prefix, use string, services bool) {
 		v.ranges = append(v.ranges, Range{p, use, services})
@@ -163,6 +166,11 @@ func newReserved(cfg Config, pools []dhcppool.Pool, nodes map[netip.Addr]*coe.No
 	for _, at := range sortedAddrs(nodes) {
 		for _, p := range nodes[at].PodCIDRs {
 			add(p, "pods", false)
+		}
+	}
+	for _, e := range egress {
+		if e.Address.IsValid() {
+			add(netip.PrefixFrom(e.Address, 32), useEgress, false)
 		}
 	}
 	return v
@@ -198,10 +206,31 @@ func (v reserved) refuse(what string, addr netip.Addr, counts func(Range) bool) 
 	return nil
 }
 
+// RefuseEgress returns the reason why an address cannot be an egress address, or nil. The external address that a node
+// reports does not count: a node could report any.
+func (a *Assigner) RefuseEgress(addr netip.Addr) *coe.Refusal {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v := reserved{nodes: map[netip.Addr]string{}, ranges: a.vips.reserved.ranges}
+	if n := a.store.Nodes()[addr]; n != nil {
+		v.nodes[addr] = n.HostName
+	}
+	if refused := v.refuse("egress address", addr, func(r Range) bool { return r.Use != useEgress }); refused != nil {
+		return refused
+	}
+	for _, c := range a.vips.external[addr] {
+		return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf("egress address %s belongs to a service of namespace %s", addr, c.Namespace)}
+	}
+	if c := a.vips.cluster[addr]; c != nil {
+		return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf("egress address %s belongs to a service of namespace %s", addr, c.Namespace)}
+	}
+	return nil
+}
+
 // reserveAgain updates the reserved addresses from the settings, pools and nodes. It returns the
 // namespaces with services whose addresses may now be refused or allowed.
 func (a *Assigner) reserveAgain() (changed []string) {
-	now := newReserved(a.cfg, a.pools, a.store.Nodes())
+	now := newReserved(a.cfg, a.pools, a.store.Nodes(), a.store.EgressIPs())
 	if now.equal(a.vips.reserved) {
 		return nil
 	}

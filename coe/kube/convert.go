@@ -91,15 +91,17 @@ func podAddresses(in *corev1.Pod) []netip.Addr {
 }
 
 // Node converts a node. If it has several addresses of one type, the first counts: the kubelet
-// also reports the first in the status of pods.
-func Node(in *corev1.Node) *coe.Node {
+// also reports the first in the status of pods. A node with egressLabel may hold egress addresses.
+func Node(in *corev1.Node, egressLabel string) *coe.Node {
 	out := &coe.Node{
 		UID:        uid(in.UID),
 		HostName:   in.Name,
 		InternalIP: nodeAddress(in, corev1.NodeInternalIP),
 		ExternalIP: nodeAddress(in, corev1.NodeExternalIP),
 		Zone:       in.Labels[corev1.LabelTopologyZone],
+		Cordoned:   in.Spec.Unschedulable,
 	}
+	_, out.Egress = in.Labels[egressLabel]
 	cidrs := in.Spec.PodCIDRs
 	if len(cidrs) == 0 {
 		cidrs = []string{in.Spec.PodCIDR}

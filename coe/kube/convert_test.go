@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -108,19 +109,19 @@ func TestPod(t *testing.T) {
 
 func TestNode(t *testing.T) {
 	meta := named("", "n1")
-	meta.Labels = map[string]string{corev1.LabelTopologyZone: "a"}
+	meta.Labels = map[string]string{corev1.LabelTopologyZone: "a", "egress": ""}
 	got := kube.Node(&corev1.Node{
 		ObjectMeta: meta,
-		Spec:       corev1.NodeSpec{PodCIDR: "10.244.1.0/24", PodCIDRs: []string{"10.244.1.0/24", "fd00:1::/64", "10.244.2.0/24"}},
+		Spec:       corev1.NodeSpec{Unschedulable: true, PodCIDR: "10.244.1.0/24", PodCIDRs: []string{"10.244.1.0/24", "fd00:1::/64", "10.244.2.0/24"}},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
 			{Type: corev1.NodeHostName, Address: "n1"},
 			{Type: corev1.NodeExternalIP, Address: "203.0.113.1"},
 			{Type: corev1.NodeInternalIP, Address: "192.168.33.12"},
 			{Type: corev1.NodeInternalIP, Address: "fd01::12"},
 		}},
-	})
+	}, "egress")
 	require.Equal(t, &coe.Node{
-		UID: "b498b7ae-4cbd-3563-b75d-7eaf444510c6", HostName: "n1", Zone: "a",
+		UID: "b498b7ae-4cbd-3563-b75d-7eaf444510c6", HostName: "n1", Zone: "a", Egress: true, Cordoned: true,
 		InternalIP: netip.MustParseAddr("192.168.33.12"), ExternalIP: netip.MustParseAddr("203.0.113.1"),
 		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("fd00:1::/64")},
 	}, got)
@@ -341,5 +342,32 @@ func TestLabelsWithProfiles(t *testing.T) {
 			require.Zero(t, pod.Ignored|namespace.Ignored)
 			require.Equal(t, c.want, slices.Collect(pod.Labels.Profiles()))
 		})
+	}
+}
+
+// The conversion refuses what an API server without the schema of EgressIPs accepts.
+func TestEgressSpec(t *testing.T) {
+	spec := func(text string) *coe.EgressSpec {
+		in := &unstructured.Unstructured{}
+		require.NoError(t, in.UnmarshalJSON([]byte(`{"apiVersion":"coe-bridge.io/v1","kind":"EgressIP",
+			"metadata":{"uid":"A","name":"shop","creationTimestamp":"2026-11-25T10:00:00Z"},"spec":`+text+`}`)))
+		return kube.EgressSpec(in)
+	}
+	got := spec(`{"egressIPs":["192.0.2.10"],"namespaceSelector":{"matchLabels":{"team":"shop"}},"podSelector":{}}`)
+	require.Equal(t, &coe.EgressSpec{
+		UID: "a", Name: "shop", Created: time.Date(2026, 11, 25, 10, 0, 0, 0, time.UTC), Address: netip.MustParseAddr("192.0.2.10"),
+		Namespaces: coe.Selector{Requirements: []coe.Requirement{{Key: "team", Operator: coe.In, Values: []string{"shop"}}}},
+	}, got)
+	for text, want := range map[string]string{
+		`{"egressIPs":["192.0.2.10"]}`:                                                "spec.namespaceSelector",
+		`{"egressIPs":[],"namespaceSelector":{}}`:                                     "exactly one",
+		`{"egressIPs":["192.0.2.1","192.0.2.2"],"namespaceSelector":{}}`:              "exactly one",
+		`{"egressIPs":["fd00::1"],"namespaceSelector":{}}`:                            "IPv4",
+		`{"egressIPs":"192.0.2.1","namespaceSelector":{}}`:                            "",
+		`{"egressIPs":["192.0.2.1"],"namespaceSelector":{"matchLabels":{"a b":"c"}}}`: "spec.namespaceSelector",
+	} {
+		got := spec(text).Invalid + spec(text).InvalidAddress
+		require.NotEmpty(t, got, text)
+		require.Contains(t, got, want)
 	}
 }

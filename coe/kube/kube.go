@@ -1,5 +1,5 @@
-// Package kube follows an API server: it puts namespaces, nodes, pods, services, endpoint slices
-// and network policies into the Store. It knows neither the model nor what is chosen for a
+// Package kube follows an API server: it puts namespaces, nodes, pods, services, endpoint slices,
+// network policies and EgressIPs into the Store. It knows neither the model nor what is chosen for a
 // pod.
 //
 // It has no informer cache, which would hold every object a second time; pods are many and
@@ -18,6 +18,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
@@ -34,6 +36,10 @@ const NetworkReady corev1.PodConditionType = "coe-bridge.io/network-ready"
 // Config configures a Watcher.
 type Config struct {
 	Client kubernetes.Interface
+	// Dynamic reads EgressIPs; nil follows none.
+	Dynamic dynamic.Interface
+	// EgressLabel is the label of nodes that may hold egress addresses.
+	EgressLabel string
 	// Store must have been created with the origin coe.Kubernetes.
 	Store *coe.Store
 	Log   *slog.Logger
@@ -69,7 +75,7 @@ type Watcher struct {
 
 // NewWatcher returns a Watcher that does nothing before it runs.
 func NewWatcher(cfg Config) *Watcher {
-	t := newTables(cfg.Store, cfg.Observe)
+	t := newTables(cfg)
 	w := &Watcher{cfg: cfg, health: newHealth(cfg.Log, newMetrics(cfg.Registerer)), tables: t}
 	core, discovery := cfg.Client.CoreV1(), cfg.Client.DiscoveryV1()
 	add(w, resource{name: "namespaces"}, core.Namespaces(), t.namespaces)
@@ -78,6 +84,9 @@ func NewWatcher(cfg Config) *Watcher {
 	add(w, resource{name: "services", selector: served}, core.Services(""), t.services)
 	add(w, resource{name: "endpointslices", group: discoveryv1.GroupName, selector: served}, discovery.EndpointSlices(""), t.endpoints)
 	add(w, resource{name: "networkpolicies", group: networkingv1.GroupName}, cfg.Client.NetworkingV1().NetworkPolicies(""), t.policies)
+	if cfg.Dynamic != nil {
+		add(w, resource{name: EgressIPs.Resource, group: EgressIPs.Group}, lister[*unstructured.UnstructuredList](cfg.Dynamic.Resource(EgressIPs)), t.egress)
+	}
 	return w
 }
 

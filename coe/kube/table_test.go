@@ -211,12 +211,12 @@ func FuzzOrder(f *testing.F) {
 		var changed []coe.Changed
 		store := coe.NewStore(func(c coe.Changed) { changed = append(changed, c) }, coe.Kubernetes)
 		observed := map[string]PodSeen{}
-		tables := newTables(store, func(p PodSeen) {
+		tables := newTables(Config{Store: store, Observe: func(p PodSeen) {
 			observed[p.UID] = p
 			if p.Deleted {
 				delete(observed, p.UID)
 			}
-		})
+		}})
 		pods := newTeller(tables.pods, a.pods(), a.pods(), a.pods(), a.pods(), a.pods())
 		nodes := newTeller(tables.nodes, a.nodes(), a.nodes(), a.nodes())
 		namespaces := newTeller(tables.namespaces, a.namespaces("a", true), a.namespaces("a", false), a.namespaces("b", true))
@@ -335,7 +335,7 @@ func wantedSet(pods, namespaces, policies *teller) *coe.PolicySet {
 func TestHeartbeatIsNoChange(t *testing.T) {
 	changes := 0
 	store := coe.NewStore(func(coe.Changed) { changes++ }, coe.Kubernetes)
-	tables := newTables(store, nil)
+	tables := newTables(Config{Store: store})
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u", Namespace: "a", Name: "p", ResourceVersion: "1"}}
 	require.NoError(t, tables.pods.apply(p, false))
 	p = p.DeepCopy()

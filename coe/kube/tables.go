@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 )
@@ -29,16 +30,17 @@ type tables struct {
 	services   *table[*corev1.Service, *coe.Service]
 	endpoints  *table[*discoveryv1.EndpointSlice, *coe.Endpoints]
 	policies   *table[*networkingv1.NetworkPolicy, *coe.PolicySpec]
+	egress     *table[*unstructured.Unstructured, *coe.EgressSpec]
 
 	// addresses are the nodes' addresses by name; replaced, never changed.
 	addresses map[string]netip.Addr
 }
 
-func newTables(store *coe.Store, observe func(PodSeen)) *tables {
-	t := &tables{store: store}
+func newTables(cfg Config) *tables {
+	t := &tables{store: cfg.Store}
 	t.namespaces = newTable(t, Namespace,
 		func(tx *coe.Tx, n *coe.Namespace) { tx.PutNamespace(coe.Kubernetes, n) }, t.removeNamespace)
-	t.nodes = newTable(t, Node,
+	t.nodes = newTable(t, func(in *corev1.Node) *coe.Node { return Node(in, cfg.EgressLabel) },
 		func(tx *coe.Tx, n *coe.Node) { tx.PutNode(coe.Kubernetes, n) },
 		func(tx *coe.Tx, n *coe.Node) { tx.DeleteNode(coe.Kubernetes, n.UID) })
 	t.nodes.settle = t.movePods
@@ -52,8 +54,11 @@ func newTables(store *coe.Store, observe func(PodSeen)) *tables {
 		func(tx *coe.Tx, p *coe.PolicySpec) { tx.PutPolicy(coe.Kubernetes, p) },
 		func(tx *coe.Tx, p *coe.PolicySpec) { tx.DeletePolicy(coe.Kubernetes, p.UID) })
 	t.policies.optional = true
-	t.pods = t.newPods(observe)
+	t.egress = newTable(t, EgressSpec, (*coe.Tx).PutEgressSpec, func(tx *coe.Tx, s *coe.EgressSpec) { tx.DeleteEgressSpec(s.UID) })
+	t.egress.optional = true
+	t.pods = t.newPods(cfg.Observe)
 	t.policies.complete = t.countOfPolicy
+	t.egress.complete = func(tx *coe.Tx) { tx.SetEgressListed(true) }
 	for _, complete := range []*func(*coe.Tx){&t.namespaces.complete, &t.pods.complete} {
 		*complete = func(tx *coe.Tx) {
 			t.countListed(tx)
@@ -65,7 +70,8 @@ func newTables(store *coe.Store, observe func(PodSeen)) *tables {
 }
 
 // resources is the number of resources that must be listed before the origin is complete. It
-// does not include network policies: without them only PolicySet is incomplete.
+// does not include network policies: without them only PolicySet is incomplete. Nor does it include EgressIPs: those
+// that a leader has accepted apply without them.
 const resources = 5
 
 // resourcesOfPolicy is the number of resources that decide what policies mean: policies, namespaces
@@ -78,6 +84,7 @@ func (t *tables) relist() {
 	t.store.Update(func(tx *coe.Tx) {
 		tx.SetIncomplete(coe.Kubernetes)
 		tx.SetPoliciesIncomplete(coe.Kubernetes)
+		tx.SetEgressListed(false)
 		t.unlisted, t.ofPolicy = resources, resourcesOfPolicy
 		t.rounds.next()
 	})

@@ -81,7 +81,7 @@ func ofCluster(t *testing.T, c *cluster.ControlPlane) said {
 	require.NoError(t, err)
 	addresses := map[string]netip.Addr{}
 	for _, n := range nodes.Items {
-		one := kube.Node(&n)
+		one := kube.Node(&n, "")
 		s.Nodes[one.Address()], addresses[n.Name] = one, one.Address()
 	}
 	pods, err := c.Client().CoreV1().Pods("").List(ctx, all)

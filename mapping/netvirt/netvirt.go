@@ -1,6 +1,6 @@
 // Package netvirt is the network model: OpenDaylight's Netvirt objects (elan, l3vpn,
 // ietf-interfaces, odl-nat), and our own kinds for what Netvirt lacks (transit, node, node
-// network, management port, gateway, subnet, node port, service). It has plain values with their names and
+// network, management port, gateway, egress IP, subnet, node port, service). It has plain values with their names and
 // references, the difference of two models, and the order in which to apply it safely.
 //
 // It knows neither where a model comes from (Kubernetes, RESTCONF) nor how a backend
@@ -26,6 +26,7 @@ const (
 	KindManagementPort                 // ours: a node's own port in a node network
 	KindGateway                        // ours: a router on a node to a network outside
 	KindRemoteGroup                    // aclservice:remote-group-id, with its members
+	KindEgressIP                       // ours: the way by which selected pods leave the network
 	KindELANInstance                   // elan:elan-instances/elan-instance
 	KindVPNInstance                    // l3vpn:vpn-instances/vpn-instance
 	KindSubnet                         // ours: an address block of an elan-instance
@@ -57,6 +58,7 @@ var kinds = [...]struct {
 	KindGateway:        {"gateway", true},
 
 	KindRemoteGroup:   {"remote-group", false},
+	KindEgressIP:      {"egress-ip", false},
 	KindELANInstance:  {"elan-instance", false},
 	KindVPNInstance:   {"vpn-instance", false},
 	KindSubnet:        {"subnet", false},

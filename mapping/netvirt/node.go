@@ -18,6 +18,9 @@ type NodeNetwork struct {
 	Prefix  netip.Prefix // masked; the key
 	Gateway netip.Addr   // the transit's address, inside Prefix
 	Transit string       // its route target
+	// OneWay is set if packets between pods and addresses outside may pass in one direction only: pods of an EgressIP
+	// leave by another network, and answers come in here.
+	OneWay bool
 }
 
 // ManagementPort is a node's own port in a NodeNetwork. The node's programs and the pods of

@@ -111,8 +111,13 @@ var rules = map[string]rule{
 		[]string{"github.com/vishvananda/netns"},
 		"a part of the agent; knows neither the bridge nor the switch",
 	},
+	"cni/egress": {
+		[]string{"cni/healthchecks", "cni/links"},
+		[]string{"github.com/vishvananda/netns"},
+		"a part of the agent; knows neither the stream of the node nor packets",
+	},
 	"cni/node": {
-		[]string{"cni/healthchecks", "cni/links", "cni/nodeports", "cni/ovs", "cni/uplink"},
+		[]string{"cni/egress", "cni/healthchecks", "cni/links", "cni/nodeports", "cni/ovs", "cni/uplink"},
 		[]string{
 			"github.com/google/nftables", "github.com/prometheus/client_golang", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
 			"golang.org/x/sys/unix",
@@ -181,8 +186,9 @@ var rules = map[string]rule{
 		"encodes and decodes messages; knows neither the server nor the client",
 	},
 	"restconf/xpath": {[]string{"yang"}, nil, "judges data; knows neither streams nor HTTP"},
+	"coe/egress":     {[]string{"coe", "mapping/netvirt"}, nil, "decides where egress addresses are; its journal, the nodes and the network are interfaces"},
 	"coe/agentstream": {
-		[]string{"coe", "mapping/netvirt", "restconf/stream"}, nil,
+		[]string{"coe", "coe/egress", "mapping/netvirt", "restconf/stream"}, nil,
 		"turns leases into records for agents; knows neither where records are stored nor how streams are served",
 	},
 	"restconf": {
@@ -193,11 +199,11 @@ var rules = map[string]rule{
 	"restconf/client": {[]string{"yang", "restconf/stream", "restconf/wire"}, []string{"github.com/go-resty/resty/v2"}, "makes requests; knows the server by its protocol alone"},
 	"cmd/bridge": {
 		[]string{
-			"cmd/footprint", "coe", "coe/agentstream", "coe/ipam", "coe/kube", "coe/kube/report", "coe/northbound", "coe/northbound/entry", "dhcppool",
+			"cmd/footprint", "coe", "coe/agentstream", "coe/egress", "coe/ipam", "coe/kube", "coe/kube/report", "coe/northbound", "coe/northbound/entry", "dhcppool",
 			"mapping", "mapping/backend/memory", "mapping/backend/odl", "mapping/backend/ovn", "mapping/netvirt", "mapping/netvirt/netvirtjson",
 			"mapping/plan", "mapping/reconcile", "mapping/status", "mapping/trace", "restconf", "restconf/access", "restconf/datastore", "restconf/stream", "restconf/tree", "yang",
 		},
-		[]string{"github.com/prometheus/client_golang", "github.com/prometheus/client_model/go", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest", "golang.org/x/sync/errgroup"},
+		[]string{"github.com/prometheus/client_golang", "github.com/prometheus/client_model/go", "k8s.io/client-go/dynamic", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest", "golang.org/x/sync/errgroup"},
 		"wiring of the bridge; parses no flags, and knows no file formats",
 	},
 	"cmd/footprint": {nil, []string{"golang.org/x/sys/unix"}, "memory of the process; a leaf"},

@@ -255,6 +255,13 @@ func nodeDetails(o netvirt.Object) string {
 			return "does not work"
 		}
 		return fmt.Sprintf("%s, next hop %s", o.Address, o.NextHop)
+	case netvirt.EgressIP:
+		for i, host := range o.Hosts {
+			if int(o.Active) == i+1 {
+				return fmt.Sprintf("%s leaves by node %s", o.Group, host.Node)
+			}
+		}
+		return o.Group + " is dropped"
 	case netvirt.NodePort:
 		return fmt.Sprintf("%s, %s, by %s", o.Address, o.MAC, o.Network)
 	}

@@ -36,6 +36,7 @@ func (f *serveFlags) config(auditOutput io.Writer, log *slog.Logger) (cfg bridge
 		Reconcile:  reconcile.Config{Resync: f.resync},
 		ReuseDelay: f.reuseDelay,
 		NodePools:  f.nodePools,
+		EgressPort: f.egressPort,
 		MTU:        f.podMTU,
 		Version:    f.version,
 		Log:        log,

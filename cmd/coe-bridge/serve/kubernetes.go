@@ -23,6 +23,8 @@ type kubernetesFlags struct {
 	inCluster     bool
 	annotateQPS   string
 	agentAccounts []string
+	egressLabel   string
+	egressIPs     bool
 }
 
 func (f *kubernetesFlags) register(cmd *cobra.Command) {
@@ -31,11 +33,16 @@ func (f *kubernetesFlags) register(cmd *cobra.Command) {
 	set.BoolVar(&f.inCluster, "in-cluster", false, "watch the Kubernetes cluster that this process is a pod of, as its service account")
 	set.StringVar(&f.annotateQPS, "annotate-qps", "200", "limit of pods that are annotated each second; 0 for none, inf for no limit")
 	set.StringSliceVar(&f.agentAccounts, "agent-service-account", nil, "NAMESPACE/NAME of the service account of node agents, whose tokens have the audience "+tokenreview.Audience+"; the API server checks them")
+	set.BoolVar(&f.egressIPs, "egress-ips", false, "let pods that EgressIPs select leave with their address, on OVN; a preview")
+	set.StringVar(&f.egressLabel, "egress-label", "node-restriction.kubernetes.io/coe-bridge-egress", "label of the nodes that may hold egress addresses; with this prefix no kubelet can set it on its own node")
 	_ = cmd.MarkFlagFilename("kubeconfig")
 }
 
 // config is the cluster to watch, or none if no flag names one.
 func (f *kubernetesFlags) config(version string, log *slog.Logger) (cfg bridge.KubernetesConfig, err error) {
+	if f.egressIPs {
+		cfg.EgressLabel = f.egressLabel
+	}
 	cfg.AnnotateQPS, err = strconv.ParseFloat(f.annotateQPS, 64)
 	if err != nil || cfg.AnnotateQPS < 0 || math.IsNaN(cfg.AnnotateQPS) {
 		return cfg, fmt.Errorf("--annotate-qps %q: want a number, 0 for none, or inf for no limit", f.annotateQPS)

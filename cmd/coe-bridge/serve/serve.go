@@ -47,7 +47,7 @@ type serveFlags struct {
 	pools                      flags.Pools
 	nodePools                  bool
 	nodes                      flags.Nodes
-	podMTU                     uint16
+	podMTU, egressPort         uint16
 	reuseDelay, resync         time.Duration
 	log                        flags.Log
 	version                    string
@@ -126,6 +126,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 	f.pools.Register(cmd)
 	set.BoolVar(&f.nodePools, "node-pod-cidrs", false, "use every node's pod-cidrs as pools for the pods on it")
 	f.nodes.Register(cmd)
+	set.Uint16Var(&f.egressPort, "egress-port", 9177, "TCP port on which the agents of nodes that may hold egress addresses answer the bridge")
 	set.Uint16Var(&f.podMTU, "pod-mtu", 0, "MTU of pod interfaces; 0 lets the node decide")
 	set.DurationVar(&f.reuseDelay, "address-reuse-delay", 30*time.Second, "how long an address stays reserved after its pod is gone")
 	set.DurationVar(&f.resync, "resync-interval", 5*time.Minute, "interval at which the backend is read again, to repair external changes")

@@ -15,7 +15,7 @@ func (m *Set) Put(tx *coe.Tx) {
 		tx.PutNamespace(coe.Kubernetes, kube.Namespace(n))
 	}
 	for _, n := range m.Nodes {
-		tx.PutNode(coe.Kubernetes, kube.Node(n))
+		tx.PutNode(coe.Kubernetes, kube.Node(n, ""))
 	}
 	nodes := m.nodeAddresses()
 	for _, p := range m.Pods {
@@ -43,7 +43,7 @@ func (m *Set) Put(tx *coe.Tx) {
 func (m *Set) nodeAddresses() map[string]netip.Addr {
 	addresses := make(map[string]netip.Addr, len(m.Nodes))
 	for _, n := range m.Nodes {
-		addresses[n.Name] = kube.Node(n).Address()
+		addresses[n.Name] = kube.Node(n, "").Address()
 	}
 	return addresses
 }

@@ -147,6 +147,7 @@ func (p *policies) model(m netvirt.Model, w *World) {
 		}
 		if !r.late {
 			m.Add(group)
+			r.egress(m)
 		}
 	}
 	for _, one := range w.pods {
@@ -157,6 +158,25 @@ func (p *policies) model(m netvirt.Model, w *World) {
 		if o.SecurityGroups != "" || o.RemoteGroups != "" {
 			m.Add(o)
 		}
+	}
+}
+
+// egress lets every other remote group leave the network by egress ports, if there is a node network.
+func (r *remote) egress(m netvirt.Model) {
+	var number uint16
+	_, _ = fmt.Sscanf(r.Name, "peers_%d", &number)
+	for _, o := range m {
+		network, ok := o.(netvirt.NodeNetwork)
+		if !ok || number%2 == 0 {
+			continue
+		}
+		out := netvirt.EgressIP{Name: r.Name, Group: r.Name, Network: network.Prefix, Transit: network.Transit, Number: number}
+		for i := range len(r.pods) % 3 {
+			out.Hosts[i] = netvirt.EgressHost{Node: nodeAddress(i), Chassis: fmt.Sprintf("node-%d", i)}
+			out.Active = uint8(i + 1)
+		}
+		m.Add(out)
+		return
 	}
 }
 

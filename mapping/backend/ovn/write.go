@@ -98,10 +98,10 @@ func transactions(all []*step, batch int) [][]*step {
 }
 
 // isOfPolicies reports whether a step changes what policies mean for existing interfaces: it creates or
-// updates an ACL or a remote group, or changes an InterfaceACL alone.
+// updates an ACL, a remote group or an egress IP, or changes an InterfaceACL alone.
 func (s *step) isOfPolicies() bool {
 	switch s.head.Kind {
-	case netvirt.KindACL, netvirt.KindRemoteGroup:
+	case netvirt.KindACL, netvirt.KindRemoteGroup, netvirt.KindEgressIP:
 		return s.changes[0].New != nil
 	case netvirt.KindInterface:
 		return !slices.ContainsFunc(s.changes, func(c netvirt.Change) bool { return c.Key().Kind != netvirt.KindInterfaceACL })

@@ -32,6 +32,7 @@ var trees = map[string]func(iter.Seq[netvirt.Object]) any{
 	"coe-netvirt:management-ports": managementPorts,
 	"coe-netvirt:node-ports":       nodePorts,
 	"coe-netvirt:gateways":         gateways,
+	"coe-netvirt:egress-ips":       egressIPs,
 
 	"coe-netvirt:security-groups": securityGroups,
 	"coe-netvirt:remote-groups":   remoteGroups,

@@ -114,6 +114,38 @@ func nodePorts(objects iter.Seq[netvirt.Object]) any {
 	}))
 }
 
+type jsonEgressIP struct {
+	Name    string           `json:"name"`
+	Group   string           `json:"remote-group"`
+	Network netip.Prefix     `json:"node-network"`
+	Number  uint16           `json:"number"`
+	Ports   []jsonEgressPort `json:"port,omitempty"`
+}
+
+type jsonEgressPort struct {
+	Name    string     `json:"name"`
+	Node    netip.Addr `json:"node"`
+	Address netip.Addr `json:"address"`
+	MAC     string     `json:"mac-address"`
+	Chassis string     `json:"chassis,omitempty"`
+	Active  bool       `json:"active"`
+}
+
+func egressIPs(objects iter.Seq[netvirt.Object]) any {
+	return list("egress-ip", each(objects, func(o netvirt.EgressIP) jsonEgressIP {
+		out := jsonEgressIP{Name: o.Name, Group: GroupID(netvirt.RemoteGroup{Name: o.Group}.Key()), Network: o.Network, Number: o.Number}
+		for i, host := range o.Hosts {
+			if host.Node.IsValid() {
+				out.Ports = append(out.Ports, jsonEgressPort{
+					netvirt.EgressPortName(o.Number, i), host.Node, netvirt.EgressNextHop(o.Number, i), netvirt.EgressMAC(o.Number, i),
+					host.Chassis, int(o.Active) == i+1,
+				})
+			}
+		}
+		return out
+	}))
+}
+
 type jsonService struct {
 	UID       string      `json:"uid"`
 	Namespace string      `json:"namespace"`

@@ -150,7 +150,7 @@ func (w *watched) serve(t *testing.T, account string, args ...string) *watcher {
 	kubeconfig, err := w.WriteKubeconfig(answer.Status.Token)
 	require.NoError(t, err)
 	p := bridgetest.Serve(t, append([]string{
-		"--data-dir", t.TempDir(), "--kubeconfig", kubeconfig, "--pool", "served=10.11.0.0/16",
+		"--data-dir", t.TempDir(), "--kubeconfig", kubeconfig, "--pool", "served=10.11.0.0/16", "--egress-ips",
 	}, args...)...)
 	t.Cleanup(p.Stop)
 	return &watcher{p}
@@ -219,6 +219,10 @@ func (w *watched) provoke(t *testing.T, b *watcher, r right) (complaint string) 
 	case right{"", "pods/status", "patch"}:
 		w.create(t, "served", name)
 		return "allow patch on pods/status"
+	case right{"coe-bridge.io", "egressips/status", "patch"}:
+		require.NoError(t, w.Apply(t.Context(), fmt.Sprintf(`{"apiVersion":"coe-bridge.io/v1","kind":"EgressIP","metadata":{"name":%q},
+			"spec":{"egressIPs":["192.0.2.10"],"namespaceSelector":{}}}`, name)))
+		return "allow patch on egressips/status"
 	case right{"", "events", "create"}, right{"", "events", "patch"}:
 		w.create(t, "other", name)
 		if r.verb == "patch" {

@@ -14,7 +14,7 @@
 //	elan-instance ELANInstance                                           Logical_Switch
 //	vpn-instance  VPNInstance                                            Logical_Router, Load_Balancer_Group; with a transit: two
 //	                                                                     Logical_Router_Ports, two Logical_Router_Static_Routes
-//	node-network  NodeNetwork                                            Logical_Switch, Logical_Switch_Port; on the transit: two
+//	node-network  NodeNetwork                                            Logical_Switch, Logical_Switch_Port, ACLs; on the transit: two
 //	                                                                     Logical_Router_Ports, Logical_Router_Static_Route, -Policy
 //	management-   ManagementPort                                         Logical_Switch_Port, ACLs; on the transit: Logical_Router_Static_Route,
 //	port                                                                 Logical_Router_Policy
@@ -26,6 +26,8 @@
 //	                                                                     on the transit: Logical_Router_Static_Route, -Policy
 //	node-port     NodePort                                               Logical_Switch_Port, Logical_Router_Static_Route, Static_MAC_Binding
 //	remote-group  RemoteGroup                                            Address_Set per family
+//	egress-ip     EgressIP                                               Logical_Switch, Logical_Switch_Ports; on the transit:
+//	                                                                     Logical_Router_Port, Logical_Router_Policies
 //	acl           ACL, ACE…                                              Port_Group, ACLs; if it isolates and logs, two Meters with
 //	                                                                     a Meter_Band each
 //	interface     Interface, ELANInterface, MACEntry…, VPNInterface,     Logical_Switch_Port; for an address outside its subnet:
@@ -77,7 +79,7 @@ func HeadOfRef(k netvirt.Key) netvirt.Key {
 // headOrder lists the kinds of heads: a group looks up only groups of kinds before it.
 var headOrder = []netvirt.Kind{
 	netvirt.KindTransit, netvirt.KindNode, netvirt.KindNodeNetwork, netvirt.KindManagementPort, netvirt.KindGateway, netvirt.KindVPNInstance, netvirt.KindELANInstance,
-	netvirt.KindSubnet, netvirt.KindNodePort, netvirt.KindRemoteGroup, netvirt.KindACL, netvirt.KindInterface, netvirt.KindService,
+	netvirt.KindSubnet, netvirt.KindNodePort, netvirt.KindRemoteGroup, netvirt.KindEgressIP, netvirt.KindACL, netvirt.KindInterface, netvirt.KindService,
 }
 
 // headKinds holds the kinds of heads by name.
@@ -119,6 +121,8 @@ func (c Codec) Encode(head netvirt.Key, objects netvirt.Model, look Lookup) *ovs
 		c.encodePort(set, head, objects, look)
 	case netvirt.KindRemoteGroup:
 		c.encodeRemoteGroup(set, head, objects)
+	case netvirt.KindEgressIP:
+		c.encodeEgressIP(set, head, objects)
 	case netvirt.KindACL:
 		c.encodeACL(set, head, objects, look)
 	case netvirt.KindService:
@@ -190,6 +194,8 @@ func Damaged(head netvirt.Key, known netvirt.Object) (netvirt.Object, bool) {
 		o = netvirt.Interface{Name: head.Name, Namespace: namespace, ParentInterface: damagedMark}
 	case netvirt.KindRemoteGroup:
 		o = netvirt.RemoteGroup{Name: head.Name, Namespace: damagedMark}
+	case netvirt.KindEgressIP:
+		o = netvirt.EgressIP{Name: head.Name, Transit: damagedMark}
 	case netvirt.KindACL:
 		acl, _ := known.(netvirt.ACL)
 		o = netvirt.ACL{Name: head.Name, Namespace: acl.Namespace, Isolates: damagedMark}
@@ -237,6 +243,8 @@ func IsDamaged(o netvirt.Object) bool {
 		return o.ParentInterface == damagedMark
 	case netvirt.RemoteGroup:
 		return o.Namespace == damagedMark
+	case netvirt.EgressIP:
+		return o.Transit == damagedMark
 	case netvirt.ACL:
 		return o.Isolates == damagedMark
 	case netvirt.Service:

@@ -53,6 +53,11 @@ const (
 	idPinned    = "coe-bridge/pinned"
 	idInside    = "coe-bridge/inside"
 	idOnNode    = "coe-bridge/on-node"
+	idGroup     = "coe-bridge/remote-group"
+	idNumber    = "coe-bridge/number"
+	idOneWay    = "coe-bridge/one-way"
+	idActive    = "coe-bridge/active"
+	idHost      = "coe-bridge/host/" // and its number; the address of the node, a space and its chassis
 	idIsolates  = "coe-bridge/isolates"
 	idLogs      = "coe-bridge/logs"
 	idWithholds = "coe-bridge/withholds"

@@ -18,11 +18,14 @@ const (
 	roleNode   = "node"    // for traffic to the node's own address
 )
 
-// Priorities of policies on the transit: a way out has precedence.
+// Priorities of policies on the transit: a way out has precedence, and an egress address before it. EgressIPs have
+// priorities below priorityEgress, by their number.
 const (
-	priorityNoWay   = 1
-	priorityWayOut  = 100
-	priorityGateway = 101
+	priorityNoWay    = 1
+	priorityWayOut   = 100
+	priorityGateway  = 101
+	priorityNoEgress = 20_000
+	priorityEgress   = 30_000
 )
 
 func nodesPort(network netip.Prefix) string { return "router:nodes:" + network.String() }
@@ -94,8 +97,40 @@ func (c Codec) encodeNodeNetwork(set *ovsdb.RowSet, k netvirt.Key, objects netvi
 	set.Link(nb.LogicalSwitchTable, c.nodesUUID(o.Prefix), "ports", lsp.UUID)
 	set.Add(&nb.LogicalSwitch{
 		UUID: c.nodesUUID(o.Prefix), Name: nodesSwitch(o.Prefix), LoadBalancerGroup: []string{c.balancersUUID(transit), c.elsewhereUUID(transit)},
-		ExternalIDs: c.mark(k, "", idPrefix, o.Prefix.String(), idGateway, o.Gateway.String(), idTransit, o.Transit),
+		ExternalIDs: c.mark(k, "", idPrefix, o.Prefix.String(), idGateway, o.Gateway.String(), idTransit, o.Transit, idOneWay, flag(o.OneWay)),
 	})
+	if o.OneWay {
+		c.passing(set, k, o)
+	}
+}
+
+// flag returns a text that is empty if is is not set.
+func flag(is bool) string {
+	if is {
+		return "true"
+	}
+	return ""
+}
+
+// passing makes the switch track only connections that nodes begin: only these can be to services. Packets between pods
+// and addresses outside the network just pass, and may pass in one direction only: pods of an EgressIP leave by another
+// switch, and answers come in here. The errors of a node about such packets pass too (RFC 792: unreachable, time exceeded,
+// parameter problem).
+func (c Codec) passing(set *ovsdb.RowSet, head netvirt.Key, o netvirt.NodeNetwork) {
+	for _, acl := range []*nb.ACL{
+		{Direction: nb.ACLDirectionToLport, Match: "ip4.dst != " + o.Prefix.String()},
+		{Direction: nb.ACLDirectionFromLport, Match: "ip4.src != " + o.Prefix.String() + " || icmp4.type == {3, 11, 12}"},
+	} {
+		c.stateless(set, head, o.Prefix, acl)
+	}
+}
+
+// stateless adds an ACL whose packets the switch does not track.
+func (c Codec) stateless(set *ovsdb.RowSet, head netvirt.Key, network netip.Prefix, acl *nb.ACL) {
+	acl.UUID, acl.ExternalIDs = c.uuid(nb.ACLTable, head, acl.Direction), c.mark(head, acl.Direction)
+	acl.Priority, acl.Action = 1, nb.ACLActionAllowStateless
+	set.Add(acl)
+	set.Link(nb.LogicalSwitchTable, c.nodesUUID(network), "acls", acl.UUID)
 }
 
 func (c Codec) nodesUUID(network netip.Prefix) string {
@@ -180,10 +215,7 @@ func (c Codec) untracked(set *ovsdb.RowSet, head netvirt.Key, o netvirt.Manageme
 		{Direction: nb.ACLDirectionToLport, Match: fmt.Sprintf("outport == %q && ip4.src == %s", o.Name(), sources(o))},
 		{Direction: nb.ACLDirectionFromLport, Match: fmt.Sprintf("inport == %q && ip4.dst == %s", o.Name(), sources(o))},
 	} {
-		acl.UUID, acl.ExternalIDs = c.uuid(nb.ACLTable, head, acl.Direction), c.mark(head, acl.Direction)
-		acl.Priority, acl.Action = 1, nb.ACLActionAllowStateless
-		set.Add(acl)
-		set.Link(nb.LogicalSwitchTable, c.nodesUUID(o.Network), "acls", acl.UUID)
+		c.stateless(set, head, o.Network, acl)
 	}
 }
 
@@ -242,7 +274,7 @@ func (c Codec) leave(set *ovsdb.RowSet, head netvirt.Key, role, transit string, 
 func decodeNodeNetwork(s *nb.LogicalSwitch) []netvirt.Object {
 	prefix, _ := netip.ParsePrefix(s.ExternalIDs[idPrefix])
 	gateway, _ := netip.ParseAddr(s.ExternalIDs[idGateway])
-	return []netvirt.Object{netvirt.NodeNetwork{Prefix: prefix, Gateway: gateway, Transit: s.ExternalIDs[idTransit]}}
+	return []netvirt.Object{netvirt.NodeNetwork{Prefix: prefix, Gateway: gateway, Transit: s.ExternalIDs[idTransit], OneWay: s.ExternalIDs[idOneWay] != ""}}
 }
 
 // decodeManagementPort decodes the port of encodeManagementPort.

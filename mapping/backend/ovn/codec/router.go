@@ -204,13 +204,15 @@ func (c Codec) switchUUID(elan string) string {
 	return c.uuid(nb.LogicalSwitchTable, elanKey(elan), "")
 }
 
-// decodeSwitch decodes the switch of encodeELAN or encodeNodeNetwork. Other switches hold no object.
+// decodeSwitch decodes the switch of encodeELAN, encodeNodeNetwork or encodeEgressIP. Other switches hold no object.
 func decodeSwitch(head netvirt.Key, s *nb.LogicalSwitch) []netvirt.Object {
 	switch head.Kind {
 	case netvirt.KindNodeNetwork:
 		return decodeNodeNetwork(s)
 	case netvirt.KindGateway:
 		return nil
+	case netvirt.KindEgressIP:
+		return decodeEgressIP(head, s)
 	}
 	id, _ := strconv.ParseUint(s.ExternalIDs[idVNI], 10, 32)
 	return []netvirt.Object{netvirt.ELANInstance{

@@ -1,0 +1,67 @@
+package egress_test
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/vishvananda/netns"
+
+	agent "github.com/coe-bridge/coe-bridge/cni/egress"
+	"github.com/coe-bridge/coe-bridge/coe/egress"
+)
+
+var loopback = netip.MustParseAddr("127.0.0.1")
+
+// freePort returns a port on which nobody listens.
+func freePort(t *testing.T) uint16 {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	return netip.MustParseAddrPort(l.Addr().String()).Port()
+}
+
+// An agent answers with the version that is in force. Only an answer with the key of the node, to this question, counts.
+func TestAnswers(t *testing.T) {
+	ns, err := netns.Get()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = ns.Close() })
+	port, key := freePort(t), []byte("key")
+	require.Equal(t, egress.Answer{Heard: true}, egress.Ask(t.Context(), loopback, port, key), "the kernel answers without an agent")
+
+	s := agent.New(ns)
+	t.Cleanup(s.Close)
+	unfit := []netip.Addr{netip.MustParseAddr("192.0.2.10")}
+	require.NoError(t, s.Sync(netip.AddrPortFrom(loopback, port), key, agent.State{Version: "v1", Unfit: unfit}))
+	require.Equal(t, egress.Answer{Heard: true, Answered: true, Version: "v1", Unfit: unfit}, egress.Ask(t.Context(), loopback, port, key))
+	require.Equal(t, egress.Answer{Heard: true}, egress.Ask(t.Context(), loopback, port, []byte("of another node")))
+	require.NoError(t, s.Sync(netip.AddrPortFrom(loopback, port), key, agent.State{Version: "v2"}))
+	require.Equal(t, "v2", egress.Ask(t.Context(), loopback, port, key).Version)
+
+	var recorded http.Header
+	var body []byte
+	replay := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if recorded == nil {
+			answer, err := http.Get("http://" + netip.AddrPortFrom(loopback, port).String() + "/?" + r.URL.RawQuery)
+			if err != nil {
+				return
+			}
+			defer func() { _ = answer.Body.Close() }()
+			body = make([]byte, answer.ContentLength)
+			_, _ = answer.Body.Read(body)
+			recorded = answer.Header
+		}
+		w.Header().Set("X-Coe-Mac", recorded.Get("X-Coe-Mac"))
+		_, _ = w.Write(body)
+	}))
+	t.Cleanup(replay.Close)
+	at := netip.MustParseAddrPort(replay.Listener.Addr().String()).Port()
+	require.True(t, egress.Ask(t.Context(), loopback, at, key).Answered)
+	require.Equal(t, egress.Answer{Heard: true}, egress.Ask(t.Context(), loopback, at, key), "an old answer")
+
+	require.NoError(t, s.Sync(netip.AddrPort{}, nil, agent.State{}))
+	require.Equal(t, egress.Answer{Heard: true}, egress.Ask(t.Context(), loopback, port, key))
+}

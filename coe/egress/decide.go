@@ -1,0 +1,358 @@
+package egress
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// deadAfter is how long a node must be silent until it counts as dead. interval is how often nodes are asked, and
+// pace how often while a step waits for one.
+const (
+	deadAfter = 1500 * time.Millisecond
+	interval  = 250 * time.Millisecond
+	pace      = 50 * time.Millisecond
+	// unfitFor is how long a node gets no address again for which it is unfit. prepareFor is how long it may prepare one.
+	unfitFor   = time.Minute
+	prepareFor = 10 * time.Second
+)
+
+// peer is what is known of a node that may hold addresses.
+type peer struct {
+	asked    time.Time // the first time; zero if it was not asked yet
+	heard    time.Time // when its kernel answered last, with or without its agent
+	misses   int       // questions since then without an answer of the kernel
+	answered time.Time // when its agent answered last
+	version  string    // that is in force, according to the last answer
+	// unfit are the addresses that the node cannot hold, and when that was found out: it has no NIC, or prepares nothing.
+	unfit map[netip.Addr]time.Time
+}
+
+// dead reports whether a node has been silent. A node is not dead while its kernel answers: without its agent it
+// translates as before, and keeps the address. One question without an answer is not enough, because the bridge itself
+// may have been halted.
+func (p *peer) dead(now time.Time) bool {
+	return p != nil && p.misses > 1 && now.Sub(p.asked) >= deadAfter && now.Sub(p.heard) >= deadAfter
+}
+
+// ready reports whether the agent of a node answers, and has a NIC for an address.
+func (p *peer) ready(now time.Time, addr netip.Addr) bool {
+	return p != nil && !p.answered.IsZero() && now.Sub(p.answered) < deadAfter && !p.isUnfit(now, addr)
+}
+
+// isUnfit reports whether a node was found unfit for an address lately.
+func (p *peer) isUnfit(now time.Time, addr netip.Addr) bool {
+	at, found := p.unfit[addr]
+	return found && now.Sub(at) < unfitFor
+}
+
+// facts are what a decision depends on.
+type facts struct {
+	now   time.Time
+	specs []*coe.EgressSpec // the oldest first
+	// listed is false while there may be more specs: then those before stay.
+	listed bool
+	nodes  map[netip.Addr]*coe.Node
+	// numbered reports whether a node has a management port.
+	numbered func(netip.Addr) bool
+	peers    map[netip.Addr]*peer
+	// refuse returns why an address cannot be an egress address; nil if it can.
+	refuse func(netip.Addr) *coe.Refusal
+	// preparing has since when nodes prepare addresses, and refuseNode notes that a node is unfit for one.
+	preparing  map[string]time.Time
+	refuseNode func(node, addr netip.Addr)
+	// inForce reports whether the network has an EgressIP as it is, on every host.
+	inForce func(*coe.EgressIP) bool
+}
+
+// decision is a Set that follows another one.
+type decision struct {
+	Set
+	problems []coe.Problem
+	waits    bool // for an answer of a node or the network
+	*facts
+	before Set
+}
+
+// decide returns the Set that follows from another one, the problems, and whether a step waits. A call makes at most
+// one step of each EgressIP.
+func decide(before Set, f *facts) *decision {
+	d := &decision{facts: f, before: before}
+	if f.listed {
+		d.accept()
+	} else {
+		for _, e := range before.EgressIPs {
+			same := *e
+			d.EgressIPs = append(d.EgressIPs, &same)
+		}
+	}
+	for _, e := range d.EgressIPs {
+		d.place(e)
+	}
+	slices.SortFunc(d.EgressIPs, func(a, b *coe.EgressIP) int { return strings.Compare(a.Name, b.Name) })
+	return d
+}
+
+func (d *decision) problem(uid, name string, reason coe.Reason, format string, args ...any) {
+	d.problems = append(d.problems, coe.Problem{Kind: coe.EgressKind, UID: uid, Name: name, Reason: reason, Message: fmt.Sprintf(format, args...)})
+}
+
+// accept follows what the source requests, as far as it is valid. Otherwise the former state stays: selected pods never
+// leave with the address of a node.
+func (d *decision) accept() {
+	accepted, owners := map[string]*coe.EgressIP{}, map[netip.Addr]string{}
+	for _, e := range d.before.EgressIPs {
+		accepted[e.Name] = e
+	}
+	for _, s := range d.specs {
+		if e := accepted[s.Name]; e != nil && e.Address.IsValid() {
+			owners[e.Address] = s.Name
+		}
+	}
+	for _, s := range d.specs {
+		next := &coe.EgressIP{Name: s.Name}
+		if e := accepted[s.Name]; e != nil {
+			*next = *e
+		}
+		if s.Invalid != "" {
+			if next.Number != 0 {
+				d.EgressIPs = append(d.EgressIPs, next)
+			}
+			d.problem(s.UID, s.Name, coe.PolicyInvalid, "%s; what was accepted before stays in force", s.Invalid)
+			continue
+		}
+		if next.Number == 0 {
+			if next.Number = d.number(); next.Number == 0 {
+				d.problem(s.UID, s.Name, coe.IDsExhausted, "there are %d EgressIPs already; its pods leave with the addresses of nodes", netvirt.MaxEgressIPs)
+				continue
+			}
+		}
+		next.UID, next.Namespaces, next.Pods = s.UID, s.Namespaces, s.Pods
+		d.address(s, next, owners)
+		d.EgressIPs = append(d.EgressIPs, next)
+	}
+}
+
+// number returns a number that no EgressIP has: above all others if possible, because the lower one takes precedence.
+// It is 0 if there is none.
+func (d *decision) number() uint16 {
+	taken := map[uint16]bool{}
+	last := uint16(0)
+	for _, e := range slices.Concat(d.before.EgressIPs, d.EgressIPs) {
+		taken[e.Number] = true
+		last = max(last, e.Number)
+	}
+	if last < netvirt.MaxEgressIPs {
+		return last + 1
+	}
+	for n := uint16(1); n <= netvirt.MaxEgressIPs; n++ {
+		if !taken[n] {
+			return n
+		}
+	}
+	return 0
+}
+
+// address follows the requested address, unless it is refused or belongs to another EgressIP.
+func (d *decision) address(s *coe.EgressSpec, e *coe.EgressIP, owners map[netip.Addr]string) {
+	then := "its pods leave with the former address " + e.Address.String()
+	if !e.Address.IsValid() {
+		then = "its pods do not leave the cluster"
+	}
+	var refused *coe.Refusal
+	if s.InvalidAddress != "" {
+		refused = &coe.Refusal{Reason: coe.AddressInvalid, Message: s.InvalidAddress}
+	} else {
+		refused = d.refuse(s.Address)
+	}
+	switch owner := owners[s.Address]; {
+	case refused != nil && (s.InvalidAddress != "" || s.Address != e.Address):
+		d.problem(s.UID, s.Name, refused.Reason, "%s; %s", refused.Message, then)
+	case refused != nil:
+		d.problem(s.UID, s.Name, refused.Reason, "%s; its pods leave with it until it is edited", refused.Message)
+	case owner != "" && owner != s.Name:
+		d.problem(s.UID, s.Name, coe.AddressTaken, "address %s belongs to egressip %s; %s", s.Address, owner, then)
+	default:
+		e.Address, owners[s.Address] = s.Address, s.Name
+	}
+}
+
+// place makes the next step of an EgressIP towards a node that lives and may hold it.
+func (d *decision) place(e *coe.EgressIP) {
+	switch {
+	case !e.Address.IsValid():
+		e.Hosts, e.Active, e.Owner = [2]netip.Addr{}, 0, 0
+	case e.Active == 0:
+		d.begin(e)
+	case e.Owner != e.Active && d.gone(e.Host()) && e.Owner > 0 && !d.peers[e.Hosts[e.Owner-1]].dead(d.now):
+		e.Hosts[e.Active-1], e.Active = netip.Addr{}, e.Owner // back
+	case e.Owner != e.Active:
+		d.takeOver(e)
+	case d.peers[e.Host()].dead(d.now):
+		d.replace(e)
+	case e.Hosts[2-e.Active].IsValid():
+		d.move(e)
+	case d.leaves(e):
+		d.prepare(e)
+	}
+}
+
+// gone reports whether a node to which an address moves is dead or may hold it no more.
+func (d *decision) gone(node netip.Addr) bool { return !d.eligible(node) || d.peers[node].dead(d.now) }
+
+// begin lets a node prepare the port of an EgressIP whose pods do not leave yet, and then lets them leave by it.
+func (d *decision) begin(e *coe.EgressIP) {
+	e.Owner = 0
+	for i, host := range e.Hosts {
+		switch {
+		case !host.IsValid():
+		case !d.fits(host, e.Address):
+			e.Hosts[i] = netip.Addr{}
+		case d.slow(e, host):
+			e.Hosts[i] = netip.Addr{}
+		case d.acknowledged(host):
+			e.Hosts[1-i], e.Active, e.Owner = netip.Addr{}, uint8(i+1), uint8(i+1)
+			return
+		default:
+			d.waits = true
+			return
+		}
+	}
+	best := d.best(e, true)
+	if !best.IsValid() {
+		d.homeless(e, "its pods do not leave the cluster")
+		return
+	}
+	e.Hosts, d.waits = [2]netip.Addr{best}, true
+}
+
+// takeOver gives the address to the node by which the pods leave, once no packet leaves by the former one.
+func (d *decision) takeOver(e *coe.EgressIP) {
+	if e.Owner > 0 && !d.peers[e.Hosts[e.Owner-1]].dead(d.now) && !d.inForce(e) {
+		d.waits = true
+		return
+	}
+	e.Owner = e.Active
+	e.Hosts[2-e.Active] = netip.Addr{}
+}
+
+// replace moves an address away from a node that is dead, at once.
+func (d *decision) replace(e *coe.EgressIP) {
+	host, to := e.Host(), 2-e.Active // index of the other port
+	best := e.Hosts[to]
+	if !d.fits(best, e.Address) {
+		best = d.best(e, true)
+	}
+	if !best.IsValid() {
+		d.homeless(e, fmt.Sprintf("node %s, which holds it, does not answer", host))
+		return
+	}
+	e.Hosts[1-to], e.Hosts[to] = netip.Addr{}, best
+	e.Active, e.Owner = to+1, to+1
+}
+
+// move lets the pods leave by the node that has prepared its port.
+func (d *decision) move(e *coe.EgressIP) {
+	to := 2 - e.Active // index of the other port
+	switch {
+	case !d.fits(e.Hosts[to], e.Address) || !d.leaves(e) || d.slow(e, e.Hosts[to]):
+		e.Hosts[to] = netip.Addr{}
+	case d.acknowledged(e.Hosts[to]):
+		e.Active = to + 1
+		d.waits = true
+	default:
+		d.waits = true
+	}
+}
+
+// prepare lets another node prepare its port. If there is none, a node that may hold addresses no more loses it, and a
+// cordoned one keeps it.
+func (d *decision) prepare(e *coe.EgressIP) {
+	best := d.best(e, !d.eligible(e.Host()))
+	switch {
+	case best.IsValid():
+		e.Hosts[2-e.Active], d.waits = best, true
+	case !d.eligible(e.Host()):
+		e.Hosts, e.Active, e.Owner = [2]netip.Addr{}, 0, 0
+		d.homeless(e, "its pods do not leave the cluster")
+	case !d.nodes[e.Host()].Cordoned:
+		d.homeless(e, fmt.Sprintf("node %s, which holds it, has no NIC in its network", e.Host()))
+	}
+}
+
+func (d *decision) homeless(e *coe.EgressIP, then string) {
+	d.problem(e.UID, e.Name, coe.Waiting, "no other node with the label for egress addresses has an agent that answers, and a NIC in the network of address %s: %s", e.Address, then)
+}
+
+// slow reports whether a node has prepared an address for too long. Then it is unfit for it.
+func (d *decision) slow(e *coe.EgressIP, node netip.Addr) bool {
+	key := e.Name + " " + node.String()
+	if d.acknowledged(node) || d.preparing == nil {
+		return false
+	}
+	if d.preparing[key].IsZero() {
+		d.preparing[key] = d.now
+	}
+	if d.now.Sub(d.preparing[key]) < prepareFor {
+		return false
+	}
+	delete(d.preparing, key)
+	d.refuseNode(node, e.Address)
+	return true
+}
+
+// eligible reports whether a node may hold addresses.
+func (d *decision) eligible(node netip.Addr) bool {
+	n := d.nodes[node]
+	return n != nil && n.Egress && d.numbered(node)
+}
+
+// fits reports whether a node can hold an address now.
+func (d *decision) fits(node, addr netip.Addr) bool {
+	return d.eligible(node) && d.peers[node].ready(d.now, addr)
+}
+
+// leaves reports whether an address should leave its node although the node lives.
+func (d *decision) leaves(e *coe.EgressIP) bool {
+	p := d.peers[e.Host()]
+	return !d.eligible(e.Host()) || d.nodes[e.Host()].Cordoned || p != nil && p.isUnfit(d.now, e.Address)
+}
+
+// acknowledged reports whether what the records say is in force on a node.
+func (d *decision) acknowledged(node netip.Addr) bool {
+	place, p := d.before.Place(node), d.peers[node]
+	return place != nil && p != nil && p.version == place.Version
+}
+
+// best returns the node that can hold an address and holds the fewest, other than its hosts; a cordoned one only if all
+// are cordoned. It is zero if there is none.
+func (d *decision) best(e *coe.EgressIP, cordoned bool) (best netip.Addr) {
+	held := map[netip.Addr]int{}
+	for _, other := range d.EgressIPs {
+		for _, host := range other.Hosts {
+			held[host]++
+		}
+	}
+	order := func(a, b netip.Addr) int {
+		return cmp.Or(number(d.nodes[a].Cordoned)-number(d.nodes[b].Cordoned), held[a]-held[b], a.Compare(b))
+	}
+	for node, n := range d.nodes {
+		if d.fits(node, e.Address) && !slices.Contains(e.Hosts[:], node) && (cordoned || !n.Cordoned) && (!best.IsValid() || order(node, best) < 0) {
+			best = node
+		}
+	}
+	return best
+}
+
+func number(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}

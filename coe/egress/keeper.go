@@ -1,0 +1,394 @@
+package egress
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+// Journal keeps the records.
+type Journal interface {
+	// Load returns every record.
+	Load(ctx context.Context) (map[string][]byte, error)
+	// Commit makes all changes or none, durably. After an error the changes may have been made.
+	Commit(ctx context.Context, puts map[string][]byte, deletes []string) error
+	// MaxOps is the maximum number of puts and deletes in one Commit.
+	MaxOps() int
+}
+
+// Config configures a Keeper.
+type Config struct {
+	Journal Journal
+	Store   *coe.Store
+	// Port is the TCP port on which agents answer.
+	Port uint16
+	// Unsupported says why the network has no egress addresses; empty if it has.
+	Unsupported string
+	// Refuse returns why an address cannot be an egress address; nil if it can.
+	Refuse func(netip.Addr) *coe.Refusal
+	// InForce reports whether the network has an EgressIP as it is, on every host.
+	InForce func(context.Context, *coe.EgressIP) bool
+	// Ask asks the agent of a node.
+	Ask func(ctx context.Context, node netip.Addr, port uint16, key []byte) Answer
+	// OnSettled is called when Settled becomes true.
+	OnSettled func()
+	Log       *slog.Logger
+}
+
+// Keeper keeps the records of EgressIPs. The leader runs one. It does nothing while there are none, and is woken by
+// changes.
+type Keeper struct {
+	cfg  Config
+	wake chan struct{}
+
+	// The fields below belong to Run, or to Load before it.
+	set     Set
+	records map[string][]byte
+	damaged []string
+	// preparing has since when nodes prepare addresses.
+	preparing map[string]time.Time
+	problems  []coe.Problem
+
+	mu      sync.Mutex
+	peers   map[netip.Addr]*peer
+	settled bool // see Settled
+}
+
+// New returns a Keeper. Load must be called first.
+func New(cfg Config) *Keeper {
+	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), peers: map[netip.Addr]*peer{}, preparing: map[string]time.Time{}}
+}
+
+// Load puts the EgressIPs that leaders before have accepted into the store.
+func (k *Keeper) Load(ctx context.Context) error {
+	records, err := k.cfg.Journal.Load(ctx)
+	if err != nil {
+		return fmt.Errorf("load egress addresses: %w", err)
+	}
+	k.records = records
+	k.set, k.damaged = Decode(records)
+	for _, name := range k.damaged {
+		k.cfg.Log.Error("cannot read the record of an EgressIP; its pods do not leave until it is accepted again", "egressip", name)
+		k.problems = append(k.problems, coe.Problem{
+			Kind: coe.EgressKind, UID: name, Name: name, Reason: coe.RecordDamaged,
+			Message: "its record is unusable: it is accepted again when the EgressIPs were listed",
+		})
+	}
+	k.mu.Lock()
+	k.settled = len(k.damaged) == 0
+	k.mu.Unlock()
+	k.publish()
+	return nil
+}
+
+// Settled reports whether an EgressIP that is not in the store does not exist. Until then no EgressIP may be removed
+// from the network.
+func (k *Keeper) Settled() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.settled
+}
+
+// Wake has the Keeper look at everything again.
+func (k *Keeper) Wake() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run keeps the records until ctx is done.
+func (k *Keeper) Run(ctx context.Context) {
+	asking := newAsker(k)
+	defer asking.wait()
+	for ctx.Err() == nil {
+		again, err := k.step(ctx)
+		if err != nil && ctx.Err() == nil {
+			k.cfg.Log.Error("could not record egress addresses; retrying", "err", err)
+			again = time.Second
+		}
+		asking.ask(ctx, k.set.Candidates, again)
+		timer := time.NewTimer(again)
+		if again == 0 {
+			timer.Stop()
+		}
+		select {
+		case <-ctx.Done():
+		case <-k.wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// step makes the next step of each EgressIP. again is when to look again without being woken; 0 for never.
+func (k *Keeper) step(ctx context.Context) (again time.Duration, err error) {
+	specs, listed := k.cfg.Store.EgressSpecs()
+	if len(specs)+len(k.records)+len(k.problems) == 0 {
+		return 0, nil
+	}
+	if !k.cfg.Store.Complete() || !listed && len(k.set.EgressIPs) == 0 {
+		return k.again(false), nil
+	}
+	if k.cfg.Unsupported != "" {
+		if err := k.commit(ctx, Set{}, true); err != nil {
+			return 0, err
+		}
+		k.refuseAll(specs)
+		return 0, nil
+	}
+	d := decide(k.set, k.facts(ctx, specs, listed))
+	d.Candidates = k.candidates(d)
+	if err := k.commit(ctx, d.Set, listed); err != nil {
+		return 0, err
+	}
+	if listed && !k.Settled() {
+		k.mu.Lock()
+		k.settled = true
+		k.mu.Unlock()
+		k.cfg.OnSettled()
+	}
+	if !slices.Equal(k.problems, d.problems) {
+		k.problems = d.problems
+		k.publish()
+	}
+	return k.again(d.waits), nil
+}
+
+// again returns when to look again.
+func (k *Keeper) again(waits bool) time.Duration {
+	switch {
+	case k.set.Candidates == nil:
+		return 0
+	case waits:
+		return pace
+	}
+	return interval
+}
+
+// facts returns what a decision depends on.
+func (k *Keeper) facts(ctx context.Context, specs []*coe.EgressSpec, listed bool) *facts {
+	view := k.cfg.Store.Cluster()
+	f := &facts{
+		now: time.Now(), specs: specs, listed: listed, nodes: view.Nodes, peers: map[netip.Addr]*peer{}, refuse: k.cfg.Refuse,
+		numbered:  func(node netip.Addr) bool { return view.Numbers[node] != nil && view.Numbers[node].Number != 0 },
+		inForce:   func(e *coe.EgressIP) bool { return k.cfg.InForce(ctx, e) },
+		preparing: k.preparing, refuseNode: k.refuseNode,
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for node, p := range k.peers {
+		same := *p
+		same.unfit = maps.Clone(p.unfit)
+		f.peers[node] = &same
+	}
+	return f
+}
+
+// refuseNode notes that a node is unfit for an address.
+func (k *Keeper) refuseNode(node, addr netip.Addr) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if p := k.peers[node]; p != nil {
+		p.note(addr, time.Now())
+	}
+}
+
+// note notes that the node is unfit for an address.
+func (p *peer) note(addr netip.Addr, now time.Time) {
+	if p.unfit == nil {
+		p.unfit = map[netip.Addr]time.Time{}
+	}
+	p.unfit[addr] = now
+}
+
+// candidates returns the nodes to ask: nil while there are no EgressIPs.
+func (k *Keeper) candidates(d *decision) *Candidates {
+	if len(d.EgressIPs) == 0 {
+		return nil
+	}
+	c := &Candidates{Port: k.cfg.Port}
+	if k.set.Candidates != nil {
+		c.Secret = k.set.Candidates.Secret
+	} else {
+		c.Secret = []byte(rand.Text())
+	}
+	for node := range d.nodes {
+		if d.eligible(node) {
+			c.Nodes = append(c.Nodes, node)
+		}
+	}
+	slices.SortFunc(c.Nodes, netip.Addr.Compare)
+	return c
+}
+
+// commit records a Set, if it differs, and puts it into the store. Damaged records stay until the EgressIPs were listed.
+func (k *Keeper) commit(ctx context.Context, s Set, listed bool) error {
+	want := s.encode()
+	for _, name := range k.damaged {
+		if value := k.records[name]; value != nil && want[name] == nil && !listed {
+			want[name] = value
+		}
+	}
+	puts, deletes := map[string][]byte{}, []string{}
+	for name, value := range want {
+		if !bytes.Equal(k.records[name], value) {
+			puts[name] = value
+		}
+	}
+	for name := range k.records {
+		if want[name] == nil {
+			deletes = append(deletes, name)
+		}
+	}
+	if len(puts)+len(deletes) == 0 {
+		return nil
+	}
+	if err := k.write(ctx, puts, deletes); err != nil {
+		k.reload(ctx)
+		return err
+	}
+	k.logMoves(s)
+	k.set, k.records = s, want
+	k.publish()
+	return nil
+}
+
+// write makes changes in as many transactions as the journal needs.
+func (k *Keeper) write(ctx context.Context, puts map[string][]byte, deletes []string) error {
+	slices.Sort(deletes)
+	names, most := slices.Sorted(maps.Keys(puts)), k.cfg.Journal.MaxOps()
+	for len(names)+len(deletes) > 0 {
+		part, gone := map[string][]byte{}, deletes[:min(most, len(deletes))]
+		deletes = deletes[len(gone):]
+		for len(names) > 0 && len(part)+len(gone) < most {
+			part[names[0]] = puts[names[0]]
+			names = names[1:]
+		}
+		if err := k.cfg.Journal.Commit(ctx, part, gone); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// logMoves logs the EgressIPs whose pods leave by another node in a new Set.
+func (k *Keeper) logMoves(s Set) {
+	for _, e := range s.EgressIPs {
+		if before := find(k.set, e.Name); before == nil || before.Host() != e.Host() {
+			k.cfg.Log.Info("pods of an EgressIP leave by another node", "egressip", e.Name, "address", e.Address, "by", holder(e))
+		}
+	}
+}
+
+// reload reads the records again after a Commit whose result is not known.
+func (k *Keeper) reload(ctx context.Context) {
+	if records, err := k.cfg.Journal.Load(ctx); err == nil {
+		k.records = records
+		k.set, _ = Decode(records)
+		k.publish()
+	}
+}
+
+func find(s Set, name string) *coe.EgressIP {
+	for _, e := range s.EgressIPs {
+		if e.Name == name {
+			return e
+		}
+	}
+	return nil
+}
+
+// refuseAll reports each EgressIP as not enforced.
+func (k *Keeper) refuseAll(specs []*coe.EgressSpec) {
+	var problems []coe.Problem
+	for _, s := range specs {
+		problems = append(problems, coe.Problem{Kind: coe.EgressKind, UID: s.UID, Name: s.Name, Reason: coe.NotEnforced, Message: k.cfg.Unsupported})
+	}
+	if !slices.Equal(k.problems, problems) {
+		k.problems = problems
+		k.publish()
+	}
+}
+
+func (k *Keeper) publish() {
+	set, problems := k.set, k.problems
+	k.cfg.Store.Update(func(tx *coe.Tx) { tx.SetEgress(set.EgressIPs, problems) })
+}
+
+// asker asks nodes, each at most once at a time.
+type asker struct {
+	k       *Keeper
+	running sync.WaitGroup
+	last    map[netip.Addr]time.Time
+	busy    map[netip.Addr]bool // guarded by k.mu
+}
+
+func newAsker(k *Keeper) *asker {
+	return &asker{k: k, last: map[netip.Addr]time.Time{}, busy: map[netip.Addr]bool{}}
+}
+
+func (a *asker) wait() { a.running.Wait() }
+
+// ask asks all nodes with a part that were not asked for a time, and forgets others.
+func (a *asker) ask(ctx context.Context, c *Candidates, every time.Duration) {
+	nodes := a.k.set.Nodes()
+	a.k.mu.Lock()
+	defer a.k.mu.Unlock()
+	maps.DeleteFunc(a.k.peers, func(node netip.Addr, _ *peer) bool { return !slices.Contains(nodes, node) })
+	for _, node := range nodes {
+		p := a.k.peers[node]
+		if p == nil {
+			p = &peer{}
+			a.k.peers[node] = p
+		}
+		if a.busy[node] || time.Since(a.last[node]) < every-every/10 {
+			continue
+		}
+		a.busy[node], a.last[node] = true, time.Now()
+		if p.asked.IsZero() {
+			p.asked = time.Now()
+		}
+		key := c.key(node)
+		a.running.Go(func() {
+			answer := a.k.cfg.Ask(ctx, node, c.Port, key)
+			a.note(node, answer)
+		})
+	}
+}
+
+// note follows an answer. It wakes the Keeper if the answer has changed.
+func (a *asker) note(node netip.Addr, answer Answer) {
+	now := time.Now()
+	a.k.mu.Lock()
+	delete(a.busy, node)
+	p := a.k.peers[node]
+	changed := false
+	if p != nil {
+		p.misses++
+		if answer.Heard {
+			p.heard, p.misses = now, 0
+		}
+		if answer.Answered {
+			changed = p.answered.IsZero() || p.version != answer.Version
+			p.answered, p.version = now, answer.Version
+			for _, addr := range answer.Unfit {
+				changed = changed || !p.isUnfit(now, addr)
+				p.note(addr, now)
+			}
+		}
+	}
+	a.k.mu.Unlock()
+	if changed {
+		a.k.Wake()
+	}
+}

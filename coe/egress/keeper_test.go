@@ -1,0 +1,255 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+// memoryJournal keeps records in memory. While broken is set, it makes half of a change and fails.
+type memoryJournal struct {
+	mu      sync.Mutex
+	records map[string][]byte
+	broken  bool
+	commits int
+}
+
+func (j *memoryJournal) Load(context.Context) (map[string][]byte, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return maps.Clone(j.records), nil
+}
+
+func (j *memoryJournal) MaxOps() int { return 2 }
+
+func (j *memoryJournal) Commit(_ context.Context, puts map[string][]byte, deletes []string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.commits++
+	maps.Copy(j.records, puts)
+	for _, name := range deletes {
+		delete(j.records, name)
+	}
+	if j.broken {
+		return errors.New("broken")
+	}
+	return nil
+}
+
+// nodesOfTest answers like the agents of nodes that follow the records at once.
+type nodesOfTest struct {
+	journal *memoryJournal
+	mu      sync.Mutex
+	silent  map[netip.Addr]bool
+	asked   int
+}
+
+func (n *nodesOfTest) ask(_ context.Context, node netip.Addr, _ uint16, key []byte) Answer {
+	n.mu.Lock()
+	n.asked++
+	silent := n.silent[node]
+	n.mu.Unlock()
+	if silent {
+		pass(askTimeout)
+		return Answer{}
+	}
+	records, _ := n.journal.Load(context.Background())
+	set, _ := Decode(records)
+	place := set.Place(node)
+	if place == nil || place.Key != fmt.Sprintf("%x", key) {
+		return Answer{Heard: true}
+	}
+	return Answer{Heard: true, Answered: true, Version: place.Version}
+}
+
+func (n *nodesOfTest) questions() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.asked
+}
+
+// pass lets time pass.
+func pass(d time.Duration) { <-time.After(d) }
+
+type kept struct {
+	t       *testing.T
+	store   *coe.Store
+	journal *memoryJournal
+	nodes   *nodesOfTest
+	keeper  *Keeper
+	settled int
+	stop    func()
+}
+
+func newKept(t *testing.T, records map[string][]byte) *kept {
+	k := &kept{t: t, journal: &memoryJournal{records: records}}
+	k.nodes = &nodesOfTest{journal: k.journal, silent: map[netip.Addr]bool{}}
+	k.store = coe.NewStore(func(c coe.Changed) {
+		if (c.Egress || c.Cluster) && k.keeper != nil {
+			k.keeper.Wake()
+		}
+	}, coe.Kubernetes)
+	k.lead()
+	return k
+}
+
+// lead starts a new leader.
+func (k *kept) lead() {
+	k.keeper = New(Config{
+		Journal: k.journal, Store: k.store, Port: 1, Refuse: func(netip.Addr) *coe.Refusal { return nil },
+		InForce: func(context.Context, *coe.EgressIP) bool { return true }, Ask: k.nodes.ask, OnSettled: func() { k.settled++ },
+		Log: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(k.t, k.keeper.Load(k.t.Context()))
+	ctx, cancel := context.WithCancel(k.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		k.keeper.Run(ctx)
+	}()
+	k.stop = func() {
+		cancel()
+		<-done
+	}
+}
+
+func (k *kept) list(specs ...*coe.EgressSpec) {
+	k.store.Update(func(tx *coe.Tx) {
+		for i, addr := range []netip.Addr{nodeA, nodeB} {
+			tx.PutNode(coe.Kubernetes, &coe.Node{UID: fmt.Sprint(i), HostName: fmt.Sprint("node-", i), InternalIP: addr, Egress: true})
+			tx.PutNodeFact(&coe.NodeFact{Node: addr, Number: uint32(i + 1)})
+		}
+		for _, s := range specs {
+			tx.PutEgressSpec(s)
+		}
+		tx.SetEgressListed(true)
+		tx.SetComplete(coe.Kubernetes)
+	})
+}
+
+func (k *kept) host() netip.Addr {
+	for _, e := range k.store.EgressIPs() {
+		return e.Host()
+	}
+	return netip.Addr{}
+}
+
+var shop = &coe.EgressSpec{UID: "u", Name: "shop", Address: address}
+
+// Without EgressIPs nothing is recorded and nobody is asked. With one, a node that dies is replaced in 3 s.
+func TestKeeper(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKept(t, map[string][]byte{})
+		defer func() { k.stop() }()
+		k.list()
+		pass(time.Hour)
+		require.Zero(t, k.nodes.questions()+k.journal.commits)
+
+		k.store.Update(func(tx *coe.Tx) { tx.PutEgressSpec(shop) })
+		pass(2 * time.Second)
+		first := k.host()
+		second := map[netip.Addr]netip.Addr{nodeA: nodeB, nodeB: nodeA}[first]
+		require.True(t, second.IsValid())
+		commits := k.journal.commits
+		pass(time.Hour)
+		require.Equal(t, commits, k.journal.commits)
+
+		k.nodes.mu.Lock()
+		k.nodes.silent[first] = true
+		k.nodes.mu.Unlock()
+		pass(2500 * time.Millisecond)
+		require.Equal(t, second, k.host())
+
+		k.stop()
+		k.lead()
+		pass(time.Minute)
+		require.Equal(t, second, k.host(), "the next leader continues")
+
+		k.store.Update(func(tx *coe.Tx) { tx.DeleteEgressSpec("u") })
+		pass(time.Minute)
+		require.Empty(t, k.store.EgressIPs())
+		require.Empty(t, k.journal.records)
+		asked := k.nodes.questions()
+		pass(time.Hour)
+		require.Equal(t, asked, k.nodes.questions())
+	})
+}
+
+// Accepted EgressIPs apply before the sources are listed, and if they never are.
+func TestKeeperBeforeTheList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKept(t, map[string][]byte{})
+		defer func() { k.stop() }()
+		k.list(shop)
+		pass(2 * time.Second)
+		k.stop()
+		records := k.journal.records
+
+		k = newKept(t, records)
+		first := k.host()
+		require.True(t, first.IsValid())
+		require.True(t, k.keeper.Settled())
+		pass(time.Hour)
+		require.Equal(t, first, k.host())
+	})
+}
+
+// A damaged record stays until the EgressIPs are listed, and then it is accepted again. Until then nothing may be removed.
+func TestDamagedRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKept(t, map[string][]byte{"shop": []byte("{"), "gone": []byte("")})
+		defer func() { k.stop() }()
+		pass(time.Minute)
+		require.False(t, k.keeper.Settled())
+		require.Len(t, k.journal.records, 2)
+		require.Len(t, k.store.Cluster().EgressProblems, 2)
+		k.list(shop)
+		pass(2 * time.Second)
+		require.True(t, k.keeper.Settled())
+		require.Equal(t, 1, k.settled)
+		require.True(t, k.host().IsValid())
+		require.Empty(t, k.store.Cluster().EgressProblems)
+		require.NotContains(t, k.journal.records, "gone")
+	})
+}
+
+func TestJournalFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKept(t, map[string][]byte{})
+		defer func() { k.stop() }()
+		k.journal.broken = true
+		k.list(shop)
+		pass(time.Minute)
+		k.journal.mu.Lock()
+		k.journal.broken = false
+		k.journal.mu.Unlock()
+		pass(5 * time.Second)
+		require.True(t, k.host().IsValid())
+		set, damaged := Decode(k.journal.records)
+		require.Empty(t, damaged)
+		require.Equal(t, k.host(), set.EgressIPs[0].Host())
+	})
+}
+
+func TestUnsupported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKept(t, map[string][]byte{})
+		defer func() { k.stop() }()
+		k.keeper.cfg.Unsupported = "no"
+		k.list(shop)
+		pass(time.Second)
+		require.Empty(t, k.store.EgressIPs())
+		require.Equal(t, coe.NotEnforced, k.store.Cluster().EgressProblems[0].Reason)
+	})
+}

@@ -1,0 +1,86 @@
+package egress
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"syscall"
+	"time"
+)
+
+// Answer is what a node answers.
+type Answer struct {
+	// Heard: the kernel of the node answers. Answered: its agent answers, and has proved that it is the node's.
+	Heard, Answered bool
+	Version         string       // that is in force
+	Unfit           []netip.Addr // addresses for which the node has no NIC
+}
+
+// askTimeout bounds a question. A node that needs longer is silent.
+const askTimeout = 500 * time.Millisecond
+
+// maxAnswer bounds the bytes of an answer.
+const maxAnswer = 16 << 10
+
+// Ask asks the agent of a node.
+func Ask(ctx context.Context, node netip.Addr, port uint16, key []byte) (a Answer) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", netip.AddrPortFrom(node, port).String())
+	if err != nil {
+		a.Heard = errors.Is(err, syscall.ECONNREFUSED)
+		return a
+	}
+	defer func() { _ = conn.Close() }()
+	a.Heard = true
+	answered, err := ask(ctx, conn, key)
+	if err != nil {
+		return a
+	}
+	return answered
+}
+
+// ask sends a request over a connection. The answer must be authentic and new.
+func ask(ctx context.Context, conn net.Conn, key []byte) (Answer, error) {
+	client := http.Client{Transport: &http.Transport{
+		DialContext:       func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+		DisableKeepAlives: true,
+	}}
+	nonce := rand.Text()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/?nonce="+nonce, http.NoBody)
+	if err != nil {
+		return Answer{}, err
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return Answer{}, err
+	}
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(nonce))
+	h.Write(body)
+	if mac, err := hex.DecodeString(response.Header.Get("X-Coe-Mac")); err != nil || !hmac.Equal(mac, h.Sum(nil)) {
+		return Answer{}, errors.New("the answer is not authentic")
+	}
+	var content struct {
+		Version string       `json:"version"`
+		Unfit   []netip.Addr `json:"unfit"`
+	}
+	if err := json.Unmarshal(body, &content); err != nil {
+		return Answer{}, fmt.Errorf("read the answer: %w", err)
+	}
+	return Answer{Heard: true, Answered: true, Version: content.Version, Unfit: content.Unfit}, nil
+}
