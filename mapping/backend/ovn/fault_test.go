@@ -265,7 +265,7 @@ func TestEpoch(t *testing.T) {
 
 	again := open(t, server, epoch("10"))
 	write(t, again, netvirt.Model{})
-	write(t, second, want)
+	eventuallyWrite(t, second, want)
 }
 
 // TestDatastore: epochs of two datastores are not compared. The database stays with the

@@ -16,6 +16,7 @@ import (
 const (
 	idEpoch     = "coe-bridge/epoch"
 	idDatastore = "coe-bridge/datastore" // that counts the epoch
+	idSession   = "coe-bridge/session"   // that writes; random
 )
 
 // ErrDeposed reports that a later writer has claimed the database. It is final for
@@ -31,9 +32,14 @@ var ErrOtherDatastore = errors.New("the northbound database belongs to a bridge 
 // fence keeps out a writer that has been replaced: each transaction begins with a wait,
 // without delay, for the writer's epoch in NB_Global. A database that was wiped or
 // restored has another NB_Global row, or none, so the wait fails there too.
+//
+// Each session writes a name of its own beside the epoch. So a transaction of an earlier
+// session that the server still has fails. A member of a cluster can write the name only
+// together with a majority. So its rows are not older than the claim.
 type fence struct {
 	epoch     string // "" disables the fence
 	datastore string // that counts the epoch; may be ""
+	session   string
 	row       string // UUID of the NB_Global row
 }
 
@@ -47,7 +53,7 @@ func (f fence) guard() []ovsdb.Operation {
 
 // mark returns the external_ids of NB_Global while this writer has the database.
 func (f fence) mark() map[string]string {
-	mark := map[string]string{idEpoch: f.epoch}
+	mark := map[string]string{idEpoch: f.epoch, idSession: f.session}
 	if f.datastore != "" {
 		mark[idDatastore] = f.datastore
 	}
@@ -122,11 +128,16 @@ func (f fence) take(rows []libovsdb.Row) (ops []libovsdb.Operation, uuid string,
 		{
 			Op: libovsdb.OperationMutate, Table: nb.NBGlobalTable, Where: where,
 			Mutations: []libovsdb.Mutation{
-				*libovsdb.NewMutation("external_ids", libovsdb.MutateOperationDelete, libovsdb.OvsSet{GoSet: []any{idEpoch, idDatastore}}),
+				*libovsdb.NewMutation("external_ids", libovsdb.MutateOperationDelete, libovsdb.OvsSet{GoSet: []any{idEpoch, idDatastore, idSession}}),
 				*libovsdb.NewMutation("external_ids", libovsdb.MutateOperationInsert, f.libovsdbMark()),
 			},
 		},
 	}, id.GoUUID, nil
+}
+
+// holds reports whether external_ids of NB_Global are those of this session.
+func (f fence) holds(ids map[string]string) bool {
+	return ids[idEpoch] == f.epoch && ids[idDatastore] == f.datastore && ids[idSession] == f.session
 }
 
 // number returns an epoch as a number; text that is not a number is the oldest epoch.

@@ -38,7 +38,8 @@ import (
 // Config configures a Backend. A field with its zero value takes its default.
 type Config struct {
 	// Endpoints lists the servers of one database, comma-separated: unix:PATH,
-	// tcp:HOST:PORT or ssl:HOST:PORT. The backend uses the first that answers.
+	// tcp:HOST:PORT or ssl:HOST:PORT. The backend uses the first that answers and is not
+	// a follower in a cluster. Of a cluster, all members must be named, or one only.
 	Endpoints string
 	// TLS is for ssl: endpoints. It is used for each new connection.
 	TLS *tls.Config
@@ -59,7 +60,7 @@ type Config struct {
 	ReadTimeout time.Duration
 	// ConnectTimeout bounds the attempt to connect to one endpoint. Default 2 s.
 	ConnectTimeout time.Duration
-	// Probe is the interval of Watch's check that the server answers. Default 5 s.
+	// Probe is the interval of Watch's check that the server answers, and is the leader. Default 1 s.
 	Probe time.Duration
 	// Batch is the greatest number of groups (pods, services, subnets, …) in one
 	// transaction. A change of policies has a transaction of up to 100 times as many. Default 100.
@@ -71,7 +72,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.Timeout, 10*time.Second)
 	setDefault(&c.ReadTimeout, 30*time.Second)
 	setDefault(&c.ConnectTimeout, 2*time.Second)
-	setDefault(&c.Probe, 5*time.Second)
+	setDefault(&c.Probe, time.Second)
 	setDefault(&c.Batch, 100)
 }
 
@@ -208,11 +209,9 @@ func (b *Backend) write(ctx context.Context, s *session, changes []netvirt.Chang
 func (b *Backend) read(ctx context.Context, s *session) error {
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.ReadTimeout)
 	defer cancel()
+	s.large.Add(1)
+	defer s.large.Add(-1)
 	return s.read(ctx, b.codec)
-}
-
-func (b *Backend) timed(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, b.cfg.Timeout)
 }
 
 // with runs a function with the session, under the lock. It closes the session if the

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/ovn-kubernetes/libovsdb/cache"
 	"github.com/ovn-kubernetes/libovsdb/client"
 	"github.com/ovn-kubernetes/libovsdb/model"
@@ -18,29 +20,40 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 )
 
-// session is a pair of connections to one server, and the mirror of the database
+// session is a set of connections to one server, and the mirror of the database
 // that was read over them. A session is never repaired: when it fails, it is closed
 // and the next call opens another. So the mirror never outlives a server that
 // restarts, is wiped or is not the cluster's leader any more.
 type session struct {
+	server *probed       // tells whether the server is the leader of its cluster
 	client client.Client // claims and monitors NB_Global
 	conn   *ovsdb.Conn   // reads and writes all other tables
 	fence  fence
 	mirror *mirror // nil: not read yet, or possibly wrong
+	// large counts the calls in progress that may keep the server busy for long.
+	large atomic.Int32
 	// lost is closed when the session must not be used any more: a connection has
-	// ended, or NB_Global no longer names our epoch.
+	// ended, the server is not the leader any more, or NB_Global no longer names the session.
 	lost     chan struct{}
 	loseOnce sync.Once
 }
 
 // dial opens a session at one endpoint and claims the database before the deadline of
-// ctx.
-func dial(ctx context.Context, endpoint string, cfg *Config) (*session, error) {
+// ctx. It fails if the server does not have the role.
+func dial(ctx context.Context, endpoint, role string, cfg *Config) (*session, error) {
+	server, err := dialServer(ctx, endpoint, role, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
+	}
 	c, err := connect(ctx, endpoint, cfg)
 	if err != nil {
+		server.close()
 		return nil, err
 	}
-	s := &session{client: c, fence: fence{epoch: cfg.Epoch, datastore: cfg.Datastore}, lost: make(chan struct{})}
+	s := &session{
+		server: server, client: c, fence: fence{epoch: cfg.Epoch, datastore: cfg.Datastore, session: uuid.NewString()},
+		lost: make(chan struct{}),
+	}
 	if s.conn, err = ovsdb.Dial(ctx, endpoint, codec.Northbound.Name, cfg.TLS); err != nil {
 		s.close()
 		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
@@ -95,10 +108,10 @@ func (s *session) open(ctx context.Context) error {
 	return nil
 }
 
-// check marks the session as lost if NB_Global no longer names our epoch.
+// check marks the session as lost if NB_Global no longer names it.
 func (s *session) check(row model.Model) {
 	g, ok := row.(*nb.NBGlobal)
-	if ok && s.fence.epoch != "" && (g.ExternalIDs[idEpoch] != s.fence.epoch || g.ExternalIDs[idDatastore] != s.fence.datastore) {
+	if ok && s.fence.epoch != "" && !s.fence.holds(g.ExternalIDs) {
 		s.lose()
 	}
 }
@@ -118,6 +131,8 @@ func (s *session) over() bool {
 		return true
 	case <-s.conn.Ended():
 		return true
+	case <-s.server.conn.Ended():
+		return true
 	default:
 		return s.client.CurrentEndpoint() == "" // its connection has ended
 	}
@@ -126,6 +141,7 @@ func (s *session) over() bool {
 // close closes the session without waiting: the client's Close waits for its calls,
 // and these wait for a server that may be stopped.
 func (s *session) close() {
+	s.server.close()
 	if s.conn != nil {
 		_ = s.conn.Close()
 	}
@@ -235,8 +251,8 @@ var transient = map[string]bool{
 	"cluster error": true, "not leader": true, "disconnected": true,
 }
 
-// errFenced reports that NB_Global does not name our epoch.
-var errFenced = errors.New("the database has lost this writer's epoch")
+// errFenced reports that NB_Global does not name this session.
+var errFenced = errors.New("the database has lost this writer's epoch, or another session of it has begun")
 
 // refusal is the server's answer that a transaction breaks a rule of the database.
 // No operation of the transaction took effect.

@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	libovsdb "github.com/ovn-kubernetes/libovsdb/ovsdb"
-
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 )
 
 // Bounds of the time between attempts to connect while watching.
@@ -68,7 +64,7 @@ func (b *Backend) watched(ctx context.Context) (s *session, ended bool, err erro
 }
 
 // observe returns when ctx has ended or the session is lost. It marks a session as lost
-// whose connection has ended or whose server does not answer.
+// whose connection has ended or whose server does not answer or is not the leader any more.
 func (b *Backend) observe(ctx context.Context, s *session) {
 	ticker := time.NewTicker(b.cfg.Probe)
 	defer ticker.Stop()
@@ -81,12 +77,15 @@ func (b *Backend) observe(ctx context.Context, s *session) {
 		case <-s.conn.Ended():
 			s.lose()
 			return
+		case <-s.server.conn.Ended():
+			s.lose()
+			return
 		case <-s.client.DisconnectNotify():
 			s.lose()
 			return
 		case <-ticker.C:
 			if err := b.probe(ctx, s); err != nil && ctx.Err() == nil {
-				b.log.Debug("northbound database does not answer", "err", err)
+				b.log.Info("leaving this server of the northbound database", "err", err)
 				s.lose()
 				return
 			}
@@ -94,14 +93,19 @@ func (b *Backend) observe(ctx context.Context, s *session) {
 	}
 }
 
-// probe checks that the server answers. It uses a transaction, because libovsdb's Echo
-// has a data race: it reads an answer that comes after the deadline while the client
-// still writes it.
+// probe checks that the server answers and still has its role. It gives up earlier if there are other endpoints,
+// unless the server may be busy with a large call of this session.
+//
+// The leader option of libovsdb is not used: it leaves a goroutine behind with each connection, waits for an
+// answer without a deadline, and misses a change of the leader while it connects.
 func (b *Backend) probe(ctx context.Context, s *session) error {
-	ctx, cancel := b.timed(ctx)
+	timeout := b.cfg.Timeout
+	if len(b.endpoints) > 1 && s.large.Load() == 0 {
+		timeout = min(timeout, hungAfter)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	_, err := s.call(ctx, libovsdb.Operation{Op: libovsdb.OperationSelect, Table: nb.NBGlobalTable, Columns: []string{"_uuid"}})
-	return err
+	return s.server.probe(ctx)
 }
 
 // connected returns the session, or opens one if there is none or it has ended. It tries
@@ -134,7 +138,11 @@ func (b *Backend) connected(ctx context.Context) (*session, error) {
 func (b *Backend) dial(ctx context.Context, endpoint string) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
 	defer cancel()
-	return dial(ctx, endpoint, &b.cfg)
+	role := leader
+	if len(b.endpoints) == 1 {
+		role = connected // there is no other member to try
+	}
+	return dial(ctx, endpoint, role, &b.cfg)
 }
 
 // discard closes the session; the next one is tried at the next endpoint. The caller

@@ -246,6 +246,10 @@ func (w *write) commit(ctx context.Context, ops []ovsdb.Operation, steps int) er
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.timeout*time.Duration(1+steps/stepsPerTimeout))
 	defer cancel()
+	if steps >= stepsPerTimeout {
+		w.large.Add(1)
+		defer w.large.Add(-1)
+	}
 	results, err := w.transact(ctx, ops)
 	if err != nil {
 		return err

@@ -66,12 +66,29 @@ func (s *Server) Continue(t testing.TB) {
 	require.NoError(t, s.process.Signal(syscall.SIGCONT))
 }
 
+// Convert converts the database to another schema.
+func (s *Server) Convert(t testing.TB, schema string) {
+	t.Helper()
+	s.process.convert(t, schema)
+}
+
+func (p *Process) convert(t testing.TB, schema string) {
+	t.Helper()
+	out, err := exec.Command("ovsdb-client", "--timeout=30", "convert", p.Endpoint(), schema).CombinedOutput()
+	require.NoError(t, err, "ovsdb-client convert: %s", out)
+}
+
 // Dump returns all rows of the tables in a stable order. Equal databases have equal dumps.
 func (s *Server) Dump(t testing.TB, tables ...string) string {
 	t.Helper()
+	return s.process.dump(t, tables)
+}
+
+func (p *Process) dump(t testing.TB, tables []string) string {
+	t.Helper()
 	var dump bytes.Buffer
 	for _, table := range tables {
-		out, err := exec.Command("ovsdb-client", "--timeout=10", "--format=csv", "dump", s.Endpoint(), "OVN_Northbound", table).CombinedOutput()
+		out, err := exec.Command("ovsdb-client", "--timeout=10", "--format=csv", "dump", p.Endpoint(), "OVN_Northbound", table).CombinedOutput()
 		require.NoError(t, err, "dump %s: %s", table, out)
 		fmt.Fprintf(&dump, "%s", out)
 	}

@@ -53,22 +53,36 @@ func (p *Process) Log() string { return p.log.String() }
 
 func (p *Process) socket() string { return filepath.Join(p.dir, "nb.sock") }
 
+func (p *Process) control() string { return filepath.Join(p.dir, "nb.ctl") }
+
 // Database returns the path of the database, to which the server appends each transaction.
 func (p *Process) Database() string { return filepath.Join(p.dir, "nb.db") }
 
 // Wipe restarts the server with an empty database.
-func (p *Process) Wipe() error {
+func (p *Process) Wipe() error { return p.create("create", p.Database(), Schema) }
+
+// create restarts the server with a database that ovsdb-tool creates with the arguments.
+func (p *Process) create(args ...string) error {
 	if err := p.Kill(); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(p.Database()); err != nil {
 		return fmt.Errorf("remove the northbound database: %w", err)
 	}
-	out, err := exec.Command("ovsdb-tool", "create", p.Database(), Schema).CombinedOutput()
+	out, err := exec.Command("ovsdb-tool", args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("create a northbound database: %w: %s; install the Debian packages openvswitch-switch and ovn-common", err, out)
 	}
 	return p.Restart()
+}
+
+// Control runs a command of ovs-appctl on the server, and returns its output.
+func (p *Process) Control(command ...string) (string, error) {
+	out, err := exec.Command("ovs-appctl", append([]string{"--timeout=10", "--target=" + p.control()}, command...)...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("ovs-appctl %v: %w: %s", command, err, out)
+	}
+	return string(out), nil
 }
 
 // Restart ends the server with SIGKILL if it runs, and starts it with the same database.
@@ -77,7 +91,7 @@ func (p *Process) Restart() error {
 		return err
 	}
 	args := append([]string{
-		p.Database(), "--remote=punix:" + p.socket(), "--unixctl=" + filepath.Join(p.dir, "nb.ctl"), "-vconsole:warn",
+		p.Database(), "--remote=punix:" + p.socket(), "--unixctl=" + p.control(), "-vconsole:warn",
 	}, p.args...)
 	proc := exec.Command("ovsdb-server", args...)
 	proc.Stdout, proc.Stderr = &p.log, &p.log

@@ -54,6 +54,16 @@ func NewWait(table, uuid string, ids map[string]string) Operation {
 	return Operation{Verb: Wait, json: append(appendUUID(b, uuid), "}]}"...)}
 }
 
+// ServerDatabase is the database with which a server describes itself (ovsdb-server(5)).
+const ServerDatabase = "_Server"
+
+// NewWaitRole returns the operation on ServerDatabase that fails at once, with the error TimedOut, unless the
+// server has a role in the cluster of the database: "leader" or "connected".
+func NewWaitRole(database, role string) Operation {
+	return Operation{Verb: Wait, json: []byte(`{"op":"wait","table":"Database","timeout":0,"until":"==","columns":["name"],"where":[["name","==","` + database +
+		`"],["` + role + `","==",true]],"rows":[{"name":"` + database + `"}]}`)}
+}
+
 // TimedOut is the Error of the Result of a wait that fails.
 const TimedOut = "timed out"
 

@@ -1,0 +1,261 @@
+package ovn_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/backendtest"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+)
+
+// clustered returns a backend on members of a cluster, in this order.
+func clustered(t *testing.T, c *ovsdb.Cluster, endpoints string) *ovn.Backend {
+	t.Helper()
+	b, err := ovn.New(ovn.Config{Endpoints: endpoints, TLS: c.TLS(), Epoch: "5"}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(b.Close)
+	return b
+}
+
+// churn is a source whose pods, services and policies come and go, and a loop that writes them.
+type churn struct {
+	loop *reconcile.Loop
+
+	mu       sync.Mutex
+	world    *backendtest.World
+	kinds    netvirt.KindSet
+	parts    map[netvirt.Scope]netvirt.Parts
+	scopes   map[netvirt.Scope]bool // also those that have become empty
+	revision int64
+}
+
+func (c *churn) Want(s netvirt.Scope) (netvirt.Parts, []coe.Problem) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.parts[s], nil
+}
+
+func (c *churn) Scopes() (all []netvirt.Scope) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for s := range c.scopes {
+		all = append(all, s)
+	}
+	return all
+}
+
+func (c *churn) Complete() bool { return true }
+func (c *churn) CaughtUp() bool { return true }
+
+func (c *churn) Revision() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.revision
+}
+
+// step changes the world.
+func (c *churn) step() {
+	c.mu.Lock()
+	c.world.Step()
+	c.revision++
+	c.parts = c.world.Model().Select(c.kinds).ByScope()
+	for s := range c.parts {
+		c.scopes[s] = true
+	}
+	c.mu.Unlock()
+	c.loop.Mark(c.Scopes()...)
+}
+
+func (c *churn) model() netvirt.Model {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.world.Model().Select(c.kinds)
+}
+
+// noted is a backend that records successful writes.
+type noted struct {
+	*ovn.Backend
+	written chan time.Time // when each began; may be full
+}
+
+func (n noted) Write(ctx context.Context, changes []netvirt.Change) error {
+	begin := time.Now()
+	err := n.Backend.Write(ctx, changes)
+	if err == nil {
+		select {
+		case n.written <- begin:
+		default:
+		}
+	}
+	return err
+}
+
+// await waits until a write that began after a time is in the database.
+func (n noted) await(t *testing.T, begin time.Time) {
+	t.Helper()
+	timeout := time.After(time.Minute)
+	for {
+		select {
+		case at := <-n.written:
+			if at.After(begin) {
+				return
+			}
+		case <-timeout:
+			require.Fail(t, "nothing is written any more")
+		}
+	}
+}
+
+// start runs a loop that writes the world until the test ends.
+func start(t *testing.T, b noted) *churn {
+	t.Helper()
+	c := &churn{world: backendtest.NewWorld(21), kinds: b.Kinds(), scopes: map[netvirt.Scope]bool{}}
+	c.loop = reconcile.New(reconcile.Config{}, "ovn", b, c, reconcile.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = c.loop.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return c
+}
+
+// during changes the world until the returned function is called.
+func (c *churn) during() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var stepping sync.WaitGroup
+	stepping.Go(func() {
+		ticker := time.NewTicker(10 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				c.step()
+			}
+		}
+	})
+	return func() {
+		cancel()
+		stepping.Wait()
+	}
+}
+
+// newerSchema returns the path of a northbound schema with one more column.
+func newerSchema(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(ovsdb.Schema)
+	require.NoError(t, err)
+	var schema map[string]any
+	require.NoError(t, json.Unmarshal(text, &schema))
+	delete(schema, "cksum")
+	schema["version"] = "99.0.0"
+	table := schema["tables"].(map[string]any)["Logical_Switch_Port"].(map[string]any)
+	table["columns"].(map[string]any)["of_a_later_version"] = map[string]any{"type": "string"}
+	text, err = json.Marshal(schema)
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "nb.ovsschema")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	return path
+}
+
+// TestCluster: pods, services and policies come and go while the members of a clustered database fail. Each fault
+// ends, and the database has exactly the wanted rows.
+func TestCluster(t *testing.T) {
+	cluster := ovsdb.StartCluster(t)
+	b := noted{clustered(t, cluster, cluster.Endpoints()), make(chan time.Time, 1000)}
+	churn := start(t, b)
+	var leader *ovsdb.Member
+	schema := ovsdb.Schema
+	faults := []struct {
+		name       string
+		begin, end func()
+	}{
+		{"leader killed", func() { leader.Kill(t) }, func() { leader.Restart(t) }},
+		{"leader frozen", func() { leader.Stop(t) }, func() { leader.Continue(t) }},
+		{"leader isolated", func() { leader.Isolate(t) }, func() { leader.Connect(t) }},
+		{"leader replaced", func() { cluster.Replace(t, leader) }, func() {}},
+		{"compacted", func() {
+			for _, m := range cluster.Members {
+				m.Compact(t)
+			}
+		}, func() {}},
+		{"converted", func() {
+			schema = newerSchema(t)
+			cluster.Convert(t, schema)
+		}, func() {}},
+		{"certificates rotated, and leader killed", func() { cluster.Rotate(t); leader.Kill(t) }, func() { leader.Restart(t) }},
+	}
+	for _, f := range faults {
+		leader = cluster.Leader(t)
+		stop := churn.during()
+		b.await(t, time.Now())
+		begin := time.Now()
+		f.begin()
+		b.await(t, time.Now())
+		next := time.Since(begin)
+		ended := time.Now()
+		f.end()
+		b.await(t, time.Now())
+		stop()
+		churn.step()
+		require.Eventually(t, func() bool { return churn.loop.Status().InSync }, time.Minute, time.Millisecond, f.name)
+		t.Logf("%s: next write after %v; in sync %v after its end", f.name, next.Round(time.Millisecond), time.Since(ended).Round(time.Millisecond))
+
+		for _, m := range cluster.Members {
+			m.AwaitConnected(t)
+		}
+		require.Equal(t, rowsOf(t, churn.model(), schema), cluster.Leader(t).Dump(t, tables...), f.name)
+	}
+}
+
+// rowsOf returns the rows of a model in a database of its own.
+func rowsOf(t *testing.T, m netvirt.Model, schema string) string {
+	t.Helper()
+	server := ovsdb.Start(t)
+	server.Convert(t, schema)
+	b := open(t, server)
+	defer b.Close()
+	write(t, b, m)
+	return server.Dump(t, tables...)
+}
+
+// TestIsolatedMemberFirst: a bridge that first reaches a member without contact to the others uses another one, even
+// if this member still believes to be the leader.
+func TestIsolatedMemberFirst(t *testing.T) {
+	cluster := ovsdb.StartCluster(t)
+	all := clustered(t, cluster, cluster.Endpoints())
+	write(t, all, someModel(all))
+	all.Close()
+
+	isolated := cluster.Leader(t)
+	isolated.Isolate(t)
+	others := slices.DeleteFunc(slices.Clone(cluster.Members), func(m *ovsdb.Member) bool { return m == isolated })
+	majority := clustered(t, cluster, others[0].Endpoint()+","+others[1].Endpoint())
+	eventuallyWrite(t, majority, netvirt.Model{})
+
+	begin := time.Now()
+	b := clustered(t, cluster, isolated.Endpoint()+","+others[0].Endpoint()+","+others[1].Endpoint())
+	require.Eventually(t, func() bool {
+		have, err := b.Read(t.Context())
+		require.Zero(t, len(have), "it has read the database of the isolated member")
+		return err == nil
+	}, time.Minute, time.Millisecond)
+	t.Logf("read after %v", time.Since(begin).Round(time.Millisecond))
+}

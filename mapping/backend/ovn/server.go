@@ -1,0 +1,66 @@
+package ovn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
+)
+
+// The roles of a server in a cluster. A server without a cluster has both.
+const (
+	leader    = "leader"
+	connected = "connected" // to a majority
+)
+
+// hungAfter is how long a server may take to answer a probe if there are other endpoints.
+const hungAfter = 3 * time.Second
+
+// probed is a connection that asks a server whether it has a role.
+type probed struct {
+	conn    *ovsdb.Conn
+	role    string
+	probing sync.Mutex
+}
+
+// dialServer connects to one endpoint. It fails if the server does not have the role.
+func dialServer(ctx context.Context, endpoint, role string, cfg *Config) (*probed, error) {
+	conn, err := ovsdb.Dial(ctx, endpoint, ovsdb.ServerDatabase, cfg.TLS)
+	if err != nil {
+		return nil, err
+	}
+	p := &probed{conn: conn, role: role}
+	if err := p.probe(ctx); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *probed) close() { _ = p.conn.Close() }
+
+// probe checks that the server answers before the deadline of ctx, and has the role.
+func (p *probed) probe(ctx context.Context) error {
+	p.probing.Lock()
+	defer p.probing.Unlock()
+	sent, err := p.conn.Send(ctx, []ovsdb.Operation{ovsdb.NewWaitRole(codec.Northbound.Name, p.role)}, nil)
+	if err != nil {
+		return err
+	}
+	results, err := p.conn.Wait(ctx, sent)
+	switch {
+	case err != nil:
+		return err
+	case len(results) == 0:
+		return errors.New("no result")
+	case results[0].Error == ovsdb.TimedOut:
+		return fmt.Errorf("the server is not %s in its cluster", p.role)
+	case results[0].Error != "":
+		return fmt.Errorf("%s: %s", results[0].Error, results[0].Details)
+	}
+	return nil
+}

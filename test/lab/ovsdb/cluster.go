@@ -1,0 +1,275 @@
+package ovsdb
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/files"
+	"github.com/coe-bridge/coe-bridge/test/lab/pki"
+)
+
+// database is the name of the northbound database.
+const database = "OVN_Northbound"
+
+// electionTimer is the election timer of a Cluster. OVN's default is 1 s.
+const electionTimer = "500"
+
+// patience bounds each wait for the cluster, also on a slow machine.
+const patience = 60 * time.Second
+
+// Cluster is a northbound database with three members (RAFT) on loopback. Clients and members use ssl: only.
+type Cluster struct {
+	Members []*Member
+	dir     string // of the certificates
+	clients *files.Follower
+	client  *files.Client
+	cas     []byte // all CAs so far
+}
+
+// Member is an ovsdb-server of a Cluster.
+type Member struct {
+	name    string
+	process *Process
+	raft    string // the address for the other members
+	client  string // the address for clients
+}
+
+// StartCluster starts a cluster, which ends with the test. With go test -short, it skips the test.
+func StartCluster(t testing.TB) *Cluster {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs ovsdb-server: run without -short")
+	}
+	c := &Cluster{dir: t.TempDir(), clients: files.New("test", slog.New(slog.DiscardHandler))}
+	for _, name := range []string{"a", "b", "c"} {
+		c.Members = append(c.Members, c.newMember(t, name))
+	}
+	c.issue(t)
+	var err error
+	c.client, err = c.clients.Client(files.File{Path: c.path("ca.crt")}, files.File{Path: c.path("client.crt")}, files.File{Path: c.path("client.key")})
+	require.NoError(t, err)
+	first := c.Members[0]
+	require.NoError(t, first.process.create("--election-timer="+electionTimer, "create-cluster", first.process.Database(), Schema, first.raft))
+	for _, m := range c.Members[1:] {
+		c.join(t, m)
+	}
+	for _, m := range c.Members {
+		m.AwaitConnected(t)
+	}
+	return c
+}
+
+func (c *Cluster) path(name string) string { return filepath.Join(c.dir, name) }
+
+func (c *Cluster) newMember(t testing.TB, name string) *Member {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ovsdb")
+	require.NoError(t, err)
+	port := FreePort(t)
+	m := &Member{name: name, raft: "ssl:127.0.0.1:" + FreePort(t), client: "ssl:127.0.0.1:" + port}
+	m.process = &Process{dir: dir, args: []string{
+		"--remote=pssl:" + port + ":127.0.0.1",
+		"--certificate=" + c.path(name+".crt"), "--private-key=" + c.path(name+".key"), "--ca-cert=" + c.path("ca.crt"),
+	}}
+	t.Cleanup(func() {
+		require.NoError(t, m.process.Close())
+		if t.Failed() {
+			t.Logf("ovsdb-server %s: %s", name, m.process.Log())
+		}
+	})
+	return m
+}
+
+// join starts a member with no data, which joins the others.
+func (c *Cluster) join(t testing.TB, m *Member) {
+	t.Helper()
+	args := []string{"join-cluster", m.process.Database(), database, m.raft}
+	for _, other := range c.Members {
+		if other != m {
+			args = append(args, other.raft)
+		}
+	}
+	require.NoError(t, m.process.create(args...))
+}
+
+// issue creates a new CA and new certificates. All CAs so far are trusted.
+func (c *Cluster) issue(t testing.TB) {
+	t.Helper()
+	authority := pki.New(t, "test")
+	c.cas = append(c.cas, authority.PEM()...)
+	c.trust(t, c.cas)
+	for _, m := range c.Members {
+		authority.Issue(t, m.name, pki.NoHost).Write(t, c.dir, m.name)
+	}
+	authority.Issue(t, "client").Write(t, c.dir, "client")
+	c.reload()
+	c.cas = authority.PEM()
+}
+
+func (c *Cluster) trust(t testing.TB, cas []byte) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(c.path("ca.crt"), cas, 0o600))
+}
+
+// Rotate replaces the certificates of the members and of clients, and then their CA, while all run.
+func (c *Cluster) Rotate(t testing.TB) {
+	t.Helper()
+	c.issue(t)
+	c.trust(t, c.cas)
+	c.reload()
+}
+
+// reload loads the files of clients, which are loaded when two looks find the same.
+func (c *Cluster) reload() {
+	c.clients.Look()
+	c.clients.Look()
+}
+
+// TLS returns the configuration of a client. It follows Rotate.
+func (c *Cluster) TLS() *tls.Config { return c.client.AnyHost() }
+
+// Endpoints returns the addresses of all members for clients.
+func (c *Cluster) Endpoints() string {
+	all := make([]string, 0, len(c.Members))
+	for _, m := range c.Members {
+		all = append(all, m.client)
+	}
+	return strings.Join(all, ",")
+}
+
+// Leader waits until a member other than the given ones is the leader, and returns it.
+func (c *Cluster) Leader(t testing.TB, except ...*Member) *Member {
+	t.Helper()
+	var leader *Member
+	require.Eventually(t, func() bool {
+	members:
+		for _, m := range c.Members {
+			for _, other := range except {
+				if m == other {
+					continue members
+				}
+			}
+			if m.status(t).Leader {
+				leader = m
+				return true
+			}
+		}
+		return false
+	}, patience, 20*time.Millisecond, "there is no leader")
+	return leader
+}
+
+// Follower returns a member that is not the leader.
+func (c *Cluster) Follower(t testing.TB) *Member {
+	t.Helper()
+	leader := c.Leader(t)
+	for _, m := range c.Members {
+		if m != leader {
+			return m
+		}
+	}
+	return nil
+}
+
+// Replace removes a member from the cluster, and starts a member without data at the same address.
+func (c *Cluster) Replace(t testing.TB, m *Member) {
+	t.Helper()
+	m.Kill(t)
+	c.Leader(t, m).control(t, "cluster/kick", database, m.raft)
+	c.join(t, m)
+	m.AwaitConnected(t)
+}
+
+// Convert converts the database to another schema.
+func (c *Cluster) Convert(t testing.TB, schema string) {
+	t.Helper()
+	c.Leader(t).process.convert(t, schema)
+}
+
+// Dump returns all rows of the tables, as Server.Dump does.
+func (m *Member) Dump(t testing.TB, tables ...string) string {
+	t.Helper()
+	return m.process.dump(t, tables)
+}
+
+// Endpoint returns the address of the member for clients.
+func (m *Member) Endpoint() string { return m.client }
+
+// memberStatus is what a member's server says of the database.
+type memberStatus struct{ Leader, Connected bool }
+
+// status asks the member; a member that does not run is neither leader nor connected.
+func (m *Member) status(t testing.TB) memberStatus {
+	t.Helper()
+	out, err := exec.Command("ovsdb-client", "--timeout=5", "query", m.process.Endpoint(),
+		`["_Server",{"op":"select","table":"Database","where":[["name","==","`+database+`"]],"columns":["leader","connected"]}]`).Output()
+	var answers []struct{ Rows []memberStatus }
+	if err != nil || json.Unmarshal(out, &answers) != nil || len(answers) != 1 || len(answers[0].Rows) != 1 {
+		return memberStatus{}
+	}
+	return answers[0].Rows[0]
+}
+
+// AwaitConnected waits until the member is in contact with a majority.
+func (m *Member) AwaitConnected(t testing.TB) {
+	t.Helper()
+	require.Eventually(t, func() bool { return m.status(t).Connected }, patience, 20*time.Millisecond, "member %s does not join", m.name)
+}
+
+func (m *Member) control(t testing.TB, command ...string) {
+	t.Helper()
+	_, err := m.process.Control(command...)
+	require.NoError(t, err)
+}
+
+// Kill ends the member with SIGKILL.
+func (m *Member) Kill(t testing.TB) {
+	t.Helper()
+	require.NoError(t, m.process.Kill())
+}
+
+// Restart starts the member with its data.
+func (m *Member) Restart(t testing.TB) {
+	t.Helper()
+	require.NoError(t, m.process.Restart())
+}
+
+// Stop halts the member with SIGSTOP.
+func (m *Member) Stop(t testing.TB) {
+	t.Helper()
+	require.NoError(t, m.process.Signal(syscall.SIGSTOP))
+}
+
+// Continue resumes the member after Stop.
+func (m *Member) Continue(t testing.TB) {
+	t.Helper()
+	require.NoError(t, m.process.Signal(syscall.SIGCONT))
+}
+
+// Isolate cuts the member off from the other members: it neither sends nor receives RAFT. Clients still reach it.
+func (m *Member) Isolate(t testing.TB) {
+	t.Helper()
+	m.control(t, "cluster/failure-test", "stop-raft-rpc")
+}
+
+// Connect ends Isolate.
+func (m *Member) Connect(t testing.TB) {
+	t.Helper()
+	m.control(t, "cluster/failure-test", "clear")
+}
+
+// Compact compacts the member's database.
+func (m *Member) Compact(t testing.TB) {
+	t.Helper()
+	m.control(t, "ovsdb-server/compact", database)
+}
