@@ -22,10 +22,13 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
+// never is the timeout of transactions in these tests: a server that hangs must be found in another way.
+const never = time.Hour
+
 // clustered returns a backend on members of a cluster, in this order.
 func clustered(t *testing.T, c *ovsdb.Cluster, endpoints string) *ovn.Backend {
 	t.Helper()
-	b, err := ovn.New(ovn.Config{Endpoints: endpoints, TLS: c.TLS(), Epoch: "5"}, slog.New(slog.DiscardHandler))
+	b, err := ovn.New(ovn.Config{Endpoints: endpoints, TLS: c.TLS(), Epoch: "5", Timeout: never}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(b.Close)
 	return b
@@ -124,7 +127,7 @@ func (n noted) await(t *testing.T, begin time.Time) {
 func start(t *testing.T, b noted) *churn {
 	t.Helper()
 	c := &churn{world: backendtest.NewWorld(21), kinds: b.Kinds(), scopes: map[netvirt.Scope]bool{}}
-	c.loop = reconcile.New(reconcile.Config{}, "ovn", b, c, reconcile.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	c.loop = reconcile.New(reconcile.Config{Timeout: never}, "ovn", b, c, reconcile.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = c.loop.Run(ctx) })

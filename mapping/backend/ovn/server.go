@@ -22,9 +22,10 @@ const hungAfter = 3 * time.Second
 
 // probed is a connection that asks a server whether it has a role.
 type probed struct {
-	conn    *ovsdb.Conn
-	role    string
-	probing sync.Mutex
+	conn     *ovsdb.Conn
+	endpoint string
+	role     string
+	probing  sync.Mutex
 }
 
 // dialServer connects to one endpoint. It fails if the server does not have the role.
@@ -33,7 +34,7 @@ func dialServer(ctx context.Context, endpoint, role string, cfg *Config) (*probe
 	if err != nil {
 		return nil, err
 	}
-	p := &probed{conn: conn, role: role}
+	p := &probed{conn: conn, endpoint: endpoint, role: role}
 	if err := p.probe(ctx); err != nil {
 		p.close()
 		return nil, err

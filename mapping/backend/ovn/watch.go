@@ -85,7 +85,7 @@ func (b *Backend) observe(ctx context.Context, s *session) {
 			return
 		case <-ticker.C:
 			if err := b.probe(ctx, s); err != nil && ctx.Err() == nil {
-				b.log.Info("leaving this server of the northbound database", "err", err)
+				b.log.Info("leaving this server of the northbound database", "endpoint", s.server.endpoint, "err", err)
 				s.lose()
 				return
 			}
