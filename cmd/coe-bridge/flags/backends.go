@@ -25,7 +25,7 @@ type Backends struct {
 // Register adds the flags to a command.
 func (f *Backends) Register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.OVNNB, "ovn-nb", "unix:/run/ovn/ovnnb_db.sock", "OVN northbound database: unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT, several with commas")
+	flags.StringVar(&f.OVNNB, "ovn-nb", "unix:/run/ovn/ovnnb_db.sock", "OVN northbound database: unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT; all members of a cluster, with commas")
 	FileVar(flags, &f.ovnTLS.Cert, "ovn-cert", "PEM file of a client certificate for ssl: (with --ovn-key and --ovn-ca); read again when it changes")
 	FileVar(flags, &f.ovnTLS.Key, "ovn-key", "PEM file of the certificate's key")
 	FileVar(flags, &f.ovnTLS.CA, "ovn-ca", "PEM file of the CAs of the database servers' certificates, which need not name a host; needed for ssl:, read again when it changes")

@@ -135,7 +135,7 @@ func (f fence) take(rows []libovsdb.Row) (ops []libovsdb.Operation, uuid string,
 	}, id.GoUUID, nil
 }
 
-// holds reports whether external_ids of NB_Global are those of this session.
+// holds reports whether the external_ids of NB_Global name this session.
 func (f fence) holds(ids map[string]string) bool {
 	return ids[idEpoch] == f.epoch && ids[idDatastore] == f.datastore && ids[idSession] == f.session
 }

@@ -39,7 +39,7 @@ import (
 type Config struct {
 	// Endpoints lists the servers of one database, comma-separated: unix:PATH,
 	// tcp:HOST:PORT or ssl:HOST:PORT. The backend uses the first that answers and is not
-	// a follower in a cluster. Of a cluster, all members must be named, or one only.
+	// a follower in a cluster. The list must have all members of a cluster, or one.
 	Endpoints string
 	// TLS is for ssl: endpoints. It is used for each new connection.
 	TLS *tls.Config

@@ -25,7 +25,7 @@ import (
 // and the next call opens another. So the mirror never outlives a server that
 // restarts, is wiped or is not the cluster's leader any more.
 type session struct {
-	server *probed       // tells whether the server is the leader of its cluster
+	server *probed       // for probes of the server
 	client client.Client // claims and monitors NB_Global
 	conn   *ovsdb.Conn   // reads and writes all other tables
 	fence  fence
