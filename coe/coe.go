@@ -64,6 +64,8 @@ type Pod struct {
 	Labels    Labels
 	Ports     ContainerPorts
 	Ignored   Ignored
+	// HostPorts are the ports of the node that the pod requests, at most MaxHostPorts, sorted.
+	HostPorts []uint16
 }
 
 // PodInterface is one interface of a pod (pod:coe/pods/interface).

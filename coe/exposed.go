@@ -1,9 +1,12 @@
 package coe
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // ExposedPort is a port on which every node answers for a service.
@@ -61,10 +64,58 @@ func (r PortRange) String() string {
 	return fmt.Sprintf("%d-%d", r.First, r.Last)
 }
 
+// Overlaps reports whether both ranges have a port.
+func (r PortRange) Overlaps(o PortRange) bool {
+	return r != PortRange{} && o != PortRange{} && r.First <= o.Last && o.First <= r.Last
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (r PortRange) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *PortRange) UnmarshalText(text []byte) (err error) {
+	*r, err = ParsePortRange(string(text))
+	return err
+}
+
 // ParsePortRange reads a range such as "30000-32767".
 func ParsePortRange(text string) (r PortRange, err error) {
 	if _, err = fmt.Sscanf(text, "%d-%d", &r.First, &r.Last); err != nil || r.First == 0 || r.First > r.Last || r.String() != text {
 		return PortRange{}, fmt.Errorf("%q: want two ports in ascending order, such as 30000-32767", text)
 	}
 	return r, nil
+}
+
+// maxPortRanges bounds the result of ParsePorts: each range is a part of ACLs.
+const maxPortRanges = 100
+
+// ParsePorts reads ports and ranges of ports, such as "80" and "8000-8999". It returns the fewest ranges, sorted.
+func ParsePorts(texts []string) (all []PortRange, err error) {
+	for _, text := range texts {
+		of := text
+		if !strings.Contains(text, "-") {
+			of = text + "-" + text
+		}
+		r, err := ParsePortRange(of)
+		if err != nil {
+			return nil, fmt.Errorf("%q: want a port, or two in ascending order, such as 80 or 8000-8999", text)
+		}
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b PortRange) int { return cmp.Compare(a.First, b.First) })
+	merged := all[:0]
+	for _, r := range all {
+		switch last := len(merged) - 1; {
+		case last >= 0 && r.Overlaps(merged[last]):
+			return nil, fmt.Errorf("%s and %s overlap", r, merged[last])
+		case last >= 0 && r.First == merged[last].Last+1:
+			merged[last].Last = r.Last
+		default:
+			merged = append(merged, r)
+		}
+	}
+	if len(merged) > maxPortRanges {
+		return nil, fmt.Errorf("%d ranges of ports: want at most %d", len(merged), maxPortRanges)
+	}
+	return merged, nil
 }

@@ -9,7 +9,7 @@ type Ignored uint16
 
 // The settings. ignoredTexts has a text for each, in the same order.
 const (
-	HostPort            Ignored = 1 << iota // pod: spec.containers[].ports[].hostPort
+	HostPort            Ignored = 1 << iota // pod: spec.containers[].ports[].hostPort, where nodes do not serve it
 	Bandwidth                               // pod: the bandwidth annotations of Kubernetes
 	NetworkID                               // pod: network-id of an interface (RESTCONF)
 	NodePort                                // service: a node port, where nodes answer on none
@@ -27,7 +27,7 @@ const (
 const AnnotationPrefix = "coe-bridge.io/"
 
 var ignoredTexts = [...]string{
-	"hostPort is not served: use hostNetwork, or reach the pod at its own address",
+	"hostPort is not served: the port must be in --host-ports, with the backend OVN without isolation",
 	"bandwidth annotations have no effect",
 	"network-id of an interface has no effect: the namespace and the node decide on the network",
 	"node ports are not served: they need --node-ports, an IPv4 cluster IP, and the backend OVN without isolation",

@@ -22,6 +22,9 @@ const (
 	// place, and a place can have none. The namespace's endpoints and nodes at places have the limit
 	// MaxNamespaceBackends, apart from its other endpoints.
 	MaxPlaceBackends = MaxBackends + MaxVIPs
+	// MaxHostPorts is the maximum number of HostPorts of a pod. Its node refuses a pod with more.
+	MaxHostPorts = 64
+
 	// MaxNodePorts is the maximum number of node ports of the services of a namespace. Every node
 	// has each of them.
 	MaxNodePorts = 500

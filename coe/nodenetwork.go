@@ -18,6 +18,9 @@ type Networks struct {
 	Services []netip.Prefix `json:"services,omitempty"`
 	// NoMasquerade are the destinations outside the cluster to which pods keep their address.
 	NoMasquerade []netip.Prefix `json:"no-masquerade,omitempty"`
+	// HostPorts are the ports of nodes that pods may request; sorted. Nodes serve them only with a management
+	// port.
+	HostPorts []PortRange `json:"host-ports,omitempty"`
 	// Gateways are the gateways, sorted by node.
 	Gateways []NetworkGateway `json:"gateways,omitempty"`
 }
@@ -57,7 +60,8 @@ func (n *Networks) Valid() bool { return n.Isolated || n.Nodes.Numbers() > 0 }
 // Equal reports whether both are the same.
 func (n *Networks) Equal(o *Networks) bool {
 	return n.Nodes == o.Nodes && n.Isolated == o.Isolated && slices.Equal(n.Pods, o.Pods) && slices.Equal(n.Services, o.Services) &&
-		slices.Equal(n.NoMasquerade, o.NoMasquerade) && slices.EqualFunc(n.Gateways, o.Gateways, NetworkGateway.Equal)
+		slices.Equal(n.NoMasquerade, o.NoMasquerade) && slices.EqualFunc(n.Gateways, o.Gateways, NetworkGateway.Equal) &&
+		slices.Equal(n.HostPorts, o.HostPorts)
 }
 
 // NodeFact is what was chosen for a node.

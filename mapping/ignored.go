@@ -21,8 +21,12 @@ func (b *builder) notEnforced() {
 	}
 	b.portsOfSCTP()
 	for _, p := range b.Pods {
-		if p.Ignored != 0 && !p.NoNetwork {
-			b.unenforced("pod", p.UID, p.Name, p.Ignored.String())
+		ignored := p.Ignored
+		if slices.ContainsFunc(p.HostPorts, func(port uint16) bool { return !b.servesHostPort(port) }) {
+			ignored |= coe.HostPort
+		}
+		if ignored != 0 && !p.NoNetwork {
+			b.unenforced("pod", p.UID, p.Name, ignored.String())
 		}
 	}
 	for _, s := range b.Services {

@@ -33,6 +33,8 @@ type Settings struct {
 	DHCPLeaseTime uint32
 	// NodePorts are the ports on which nodes answer for services; the zero value has none.
 	NodePorts coe.PortRange
+	// HostPorts are the ports on which nodes answer for pods; sorted.
+	HostPorts []coe.PortRange
 	// ManagementPorts is set if nodes have management ports. These nodes lead packets to external
 	// addresses of services.
 	ManagementPorts bool
@@ -43,6 +45,14 @@ type Settings struct {
 
 // servesNodePorts reports whether nodes answer on node ports of services.
 func (s Settings) servesNodePorts() bool { return s.NodePorts != coe.PortRange{} }
+
+// servesHostPort reports whether nodes answer on a port for pods that request it.
+func (s Settings) servesHostPort(port uint16) bool {
+	return slices.ContainsFunc(s.HostPorts, func(r coe.PortRange) bool { return r.Contains(port) })
+}
+
+// withholds reports whether nodes answer on ports that lead elsewhere.
+func (s Settings) withholds() bool { return s.servesNodePorts() || len(s.HostPorts) > 0 }
 
 // Isolated reports whether each namespace has its own address space.
 func (s Settings) Isolated() bool { return s.Isolation == IsolationNamespace }

@@ -298,9 +298,14 @@ func TestNotEnforced(t *testing.T) {
 		{UID: "p", Namespace: "default", Name: "deny", Kind: coe.NetworkPolicy},
 	}
 	v.Configured = &coe.Namespace{UID: "n", Name: "default", Ignored: coe.UnknownAnnotation}
-	first.Ignored = coe.HostPort
+	first.HostPorts = []uint16{80, 8080}
 	require.Equal(t, []string{"n", uid1}, reasons(settings))
 	require.Equal(t, []string{"l", "n", "p", uid1}, reasons(withoutACLs))
+	hosting := settings
+	hosting.HostPorts = []coe.PortRange{{First: 80, Last: 80}}
+	require.Equal(t, []string{"n", uid1}, reasons(hosting), "one of the ports is not served")
+	hosting.HostPorts = []coe.PortRange{{First: 80, Last: 80}, {First: 8000, Last: 8100}}
+	require.Equal(t, []string{"n"}, reasons(hosting))
 }
 
 func TestInvalidPolicy(t *testing.T) {

@@ -215,14 +215,20 @@ func (b *builder) acls() {
 }
 
 // withheld returns the ports that isolated pods do not reach at their own node, although they reach
-// everything else there: a node port leads to other pods and out of the cluster.
+// everything else there: a node port leads to other pods and out of the cluster, a host port to another pod.
 func (b *builder) withheld(d netvirt.Direction) netvirt.PortList {
-	if d != netvirt.Egress || !b.servesNodePorts() {
+	if d != netvirt.Egress || !b.withholds() {
 		return ""
+	}
+	ranges := b.HostPorts
+	if b.servesNodePorts() {
+		ranges = append(slices.Clone(ranges), b.NodePorts)
 	}
 	var all []netvirt.PortRange
 	for _, p := range []netvirt.Protocol{netvirt.TCP, netvirt.UDP, netvirt.SCTP} {
-		all = append(all, netvirt.PortRange{Protocol: p, First: b.NodePorts.First, Last: b.NodePorts.Last})
+		for _, r := range ranges {
+			all = append(all, netvirt.PortRange{Protocol: p, First: r.First, Last: r.Last})
+		}
 	}
 	return netvirt.NewPortList(all...)
 }
@@ -257,7 +263,7 @@ func (b *builder) nodeACL(node netip.Addr, e *elan) {
 			has |= familyOf(a)
 		}
 	}
-	b.rest.Add(netvirt.ACL{Name: name, Namespace: b.Namespace, Yields: b.servesNodePorts()})
+	b.rest.Add(netvirt.ACL{Name: name, Namespace: b.Namespace, Yields: b.withholds()})
 	for _, d := range directions {
 		for _, f := range (has & b.families).all() {
 			b.rest.Add(netvirt.ACE{

@@ -100,6 +100,9 @@ func newPolicyWorld(t *testing.T, seed uint64) *policyWorld {
 	if !w.settings.Isolated() && w.One(2) {
 		w.settings.NodePorts = coe.PortRange{First: 80, Last: 81}
 	}
+	if !w.settings.Isolated() && w.One(2) {
+		w.settings.HostPorts = []coe.PortRange{{First: 82, Last: 82}, {First: 84, Last: 84}}
+	}
 	w.store = coe.NewStore(func(c coe.Changed) {
 		for _, ns := range c.Namespaces {
 			w.marked[netvirt.Scope(ns)] = true
@@ -402,7 +405,7 @@ func (w *policyWorld) requireAddition(questions int) {
 		if added.Kind == coe.AccessList {
 			continue // pods that named it before it existed were isolated
 		}
-		j := now.Judge(from, to, port)
+		j := now.Judge(from, w.behind(now, from, to, port), port)
 		require.True(w.t, slices.ContainsFunc([]*coe.PolicySpec{j.Egress.Policy, j.Ingress.Policy}, func(p *coe.PolicySpec) bool {
 			return p != nil && p.UID == added.UID
 		}), "policy %s opens %s to %s, %v, and allows it at neither end", added.Name, describe(from), describe(to), port)
@@ -455,13 +458,20 @@ func (w *policyWorld) requireJudgement(questions int) {
 	}
 }
 
-// judges reports whether mapping/policy allows a connection. A node port of a pod's own node is like an
-// address outside: it leads elsewhere.
+// judges reports whether mapping/policy allows a connection.
 func (w *policyWorld) judges(c *policy.Cluster, from, to policy.End, port policy.Port) bool {
-	if w.settings.NodePorts.Contains(port.Number) && c.Judge(from, to, port).Egress.Reason == policy.OwnNode {
-		to = policy.Outside(to.Addr())
+	return c.Allowed(from, w.behind(c, from, to, port), port)
+}
+
+// behind returns to, or an address outside if the port is a node port or a host port of a pod's own node: it leads
+// elsewhere.
+func (w *policyWorld) behind(c *policy.Cluster, from, to policy.End, port policy.Port) policy.End {
+	leads := w.settings.NodePorts.Contains(port.Number) ||
+		slices.ContainsFunc(w.settings.HostPorts, func(r coe.PortRange) bool { return r.Contains(port.Number) })
+	if leads && c.Judge(from, to, port).Egress.Reason == policy.OwnNode {
+		return policy.Outside(to.Addr())
 	}
-	return c.Allowed(from, to, port)
+	return to
 }
 
 // ends returns the ends of possible connections.

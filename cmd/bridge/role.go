@@ -123,7 +123,7 @@ func (b *Bridge) settings(name string, backend reconcile.Backend) mapping.Settin
 	s := b.cfg.Mapping
 	s.Limits = limits(name, backend.Kinds())
 	nodes := b.nodes(backend.Kinds())
-	s.NodePorts, s.ManagementPorts = nodes.ServedPorts(), nodes.ManagementPorts()
+	s.NodePorts, s.HostPorts, s.ManagementPorts = nodes.ServedPorts(), nodes.ServedHostPorts(), nodes.ManagementPorts()
 	s.External = netvirt.NewPrefixList(nodes.External...)
 	return s
 }

@@ -144,6 +144,7 @@ func (a *Agent) plan(ctx context.Context, at *attachment, r *uplink.Record, inPo
 	}
 	p := plan{at: at, record: r}
 	p.port = ovs.Port{Name: r.Port, Interface: r.Name, PodUID: r.PodUID, MAC: r.MAC, Addresses: addressesOf(r), Attachment: at.Attachment}
+	p.port.HostPorts = at.network.wanted.hostPorts
 	p.pair = links.Pair{
 		Node: a.cfg.Node, Pod: inPod, Port: r.Port, Owner: owner(at.Attachment), Name: at.IfName, MAC: mac, MTU: r.MTU,
 		Settings: a.cfg.Settings,
@@ -153,7 +154,7 @@ func (a *Agent) plan(ctx context.Context, at *attachment, r *uplink.Record, inPo
 	}
 	p.pair.Routes = at.routes(r, a.podRanges())
 	if p.pair.MTU == 0 {
-		if p.pair.MTU, err = a.MTU(ctx); err != nil {
+		if p.pair.MTU, err = MTU(ctx, a.cfg.Switch, a.cfg.Node); err != nil {
 			return plan{}, err
 		}
 	}
@@ -168,9 +169,13 @@ type step struct {
 }
 
 // steps creates the plan. The port comes as early as possible: the switch and the network
-// work while the agent configures the pod's end.
-func (a *Agent) steps(p plan) []step {
+// work while the agent configures the pod's end. A call that is refused changes nothing.
+func (a *Agent) steps(p plan, undo *undo) []step {
 	return []step{
+		{
+			"claim",
+			func(ctx context.Context) error { return a.claim(ctx, p, undo) }, nil,
+		},
 		{
 			"replace",
 			func(ctx context.Context) error { return a.unplug(ctx, p.port.Name, nil) }, nil,
@@ -202,6 +207,10 @@ func (a *Agent) steps(p plan) []step {
 			func(ctx context.Context) error { return a.connected(ctx, p) }, nil,
 		},
 		{
+			"hostports",
+			func(ctx context.Context) error { return a.opened(ctx, p) }, nil,
+		},
+		{
 			"announce",
 			func(context.Context) error {
 				return a.kernel.do(func() error { return links.Announce(p.pair.Pod, p.pair.Name, p.pair.MAC, p.port.Addresses) })
@@ -220,9 +229,12 @@ func (a *Agent) plug(ctx context.Context, p plan, undo *undo) (*current.Result, 
 		if err := a.timed(ctx, "network", func() error { return a.connected(ctx, p) }); err != nil {
 			return nil, err
 		}
+		if err := a.timed(ctx, "hostports", func() error { return a.opened(ctx, p) }); err != nil {
+			return nil, err
+		}
 		return p.result()
 	}
-	for _, s := range a.steps(p) {
+	for _, s := range a.steps(p, undo) {
 		if s.undo != nil {
 			undo.before(s.undo)
 		}
@@ -265,5 +277,5 @@ func second(at *attachment, first ovs.Attachment) error {
 
 func samePort(a, b ovs.Port) bool {
 	return a.Name == b.Name && a.Interface == b.Interface && a.PodUID == b.PodUID && a.MAC == b.MAC &&
-		slices.Equal(a.Addresses, b.Addresses) && a.Attachment == b.Attachment
+		slices.Equal(a.Addresses, b.Addresses) && a.Attachment == b.Attachment && slices.Equal(a.HostPorts, b.HostPorts)
 }

@@ -33,6 +33,8 @@ type Config struct {
 	Uplink *uplink.Uplink // run by the caller
 	// Node is the node's network namespace.
 	Node netns.NsHandle
+	// HostPorts is how pods get host ports.
+	HostPorts HostPorts
 	// Settings is where the network settings of pods are written; empty means the default.
 	Settings links.Settings
 	// Confirmed makes ADD wait until the bridge reports the interface as confirmed. It is
@@ -68,6 +70,7 @@ type Agent struct {
 	pods        locks // by UID, of the pods that the agent creates; taken after attachments
 	running     running
 	kernel      semaphore // for changes of links
+	claims      claims
 
 	mu       sync.Mutex
 	reported map[string]bool // UIDs of unreadable notes that were already logged
@@ -171,16 +174,6 @@ func (a *Agent) ready() error {
 		return err
 	}
 	return a.cfg.Switch.Managed()
-}
-
-// MTU returns the MTU of pod links for records without one: the MTU of the link that
-// carries the tunnels, minus their overhead.
-func (a *Agent) MTU(ctx context.Context) (int, error) {
-	tunnels, err := a.cfg.Switch.Tunnels(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return TunnelMTU(a.cfg.Node, tunnels)
 }
 
 func parseAddr(text string) (netip.Addr, error) {

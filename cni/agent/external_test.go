@@ -166,7 +166,16 @@ func TestBadInput(t *testing.T) {
 		{"ipam", invoke{conf: object{"ipam": object{"type": "host-local"}}}, types.ErrInvalidNetworkConfig, "the bridge chooses addresses"},
 		{"wrong type", invoke{conf: object{"isDefaultGateway": "no"}}, types.ErrInvalidNetworkConfig, "isDefaultGateway"},
 		{"bandwidth", invoke{conf: object{"runtimeConfig": object{"bandwidth": object{"ingressRate": 1}}}}, types.ErrInvalidNetworkConfig, "runtimeConfig.bandwidth"},
-		{"port mappings", invoke{conf: object{"runtimeConfig": object{"portMappings": []object{{"hostPort": 1}}}}}, types.ErrInvalidNetworkConfig, "portMappings"},
+		{"host ports as arguments", invoke{conf: object{"args": object{"cni": object{"portMappings": []object{{"hostPort": 1, "containerPort": 1}}}}}}, types.ErrInvalidNetworkConfig, "args.cni.portMappings"},
+		{"no container port", mapping(object{"hostPort": 1}), types.ErrInvalidNetworkConfig, "runtimeConfig.portMappings: host port 1 of container port 0"},
+		{"a host port that is too large", mapping(object{"hostPort": 65536, "containerPort": 1}), types.ErrInvalidNetworkConfig, "host port 65536"},
+		{"a negative host port", mapping(object{"hostPort": -1, "containerPort": 1}), types.ErrInvalidNetworkConfig, "host port -1"},
+		{"the protocol of a host port", mapping(object{"hostPort": 1, "containerPort": 1, "protocol": "icmp"}), types.ErrInvalidNetworkConfig, `protocol "icmp"`},
+		{"an IPv6 address of a host port", mapping(object{"hostPort": 1, "containerPort": 1, "hostIP": "::1"}), types.ErrInvalidNetworkConfig, `hostIP "::1" of host port 1`},
+		{"every IPv6 address", mapping(object{"hostPort": 1, "containerPort": 1, "hostIP": "::"}), types.ErrInvalidNetworkConfig, `hostIP "::" of host port 1`},
+		{"an IPv4 address in IPv6", mapping(object{"hostPort": 1, "containerPort": 1, "hostIP": "::ffff:1.2.3.4"}), types.ErrInvalidNetworkConfig, `hostIP "::ffff:1.2.3.4"`},
+		{"a host port twice", mapping(object{"hostPort": 1, "containerPort": 1}, object{"hostPort": 1, "containerPort": 2, "hostIP": "192.0.2.1"}), types.ErrInvalidNetworkConfig, "host port tcp 192.0.2.1:1 is requested twice"},
+		{"too many host ports", mapping(manyMappings()...), types.ErrInvalidNetworkConfig, "65 host ports are requested: a pod can have 64"},
 		{"device info", invoke{conf: object{"runtimeConfig": object{"CNIDeviceInfoFile": "/x"}}}, types.ErrInvalidNetworkConfig, "CNIDeviceInfoFile"},
 		{"bad address", invoke{conf: object{"runtimeConfig": object{"ips": []string{"x"}}}}, types.ErrInvalidNetworkConfig, "runtimeConfig.ips"},
 		{"bad MAC address", invoke{conf: object{"args": object{"cni": object{"mac": "x"}}}}, types.ErrInvalidNetworkConfig, "args.cni.mac"},
@@ -189,9 +198,15 @@ func TestBadInput(t *testing.T) {
 			require.Equal(w.t, c.code, code(err), "%s", err)
 		})
 	}
+	w.step("a host port where nodes serve none", func() {
+		_, err := w.sandbox("host1", "", "", "", "bare").add(w.t.Context(), mapping(object{"hostPort": 1, "containerPort": 1}))
+		require.ErrorContains(w.t, err, "runtimeConfig.portMappings: the node serves no host ports")
+		_, err = p.add(w.t.Context(), mapping(object{"hostPort": 1, "containerPort": 1}))
+		require.NoError(w.t, err, "the bridge reports it for a pod of Kubernetes")
+	})
 	w.step("what asks for nothing, and CNI's own keys", func() {
 		_, err := p.add(w.t.Context(), invoke{conf: object{
-			"cni.dev/x": 1, "capabilities": object{"mac": true}, "runtimeConfig": object{"portMappings": []object{}, "bandwidth": object{}, "mac": ""},
+			"cni.dev/x": 1, "capabilities": object{"mac": true}, "runtimeConfig": object{"portMappings": []object{{"containerPort": 80}}, "bandwidth": object{}, "mac": ""},
 		}})
 		require.NoError(w.t, err)
 	})

@@ -19,7 +19,7 @@ import (
 // filter by reverse path: only the agent's rules keep namespaces apart.
 func isolatedWorld(t *testing.T) *world {
 	lab := ovnhost.ForTest(t, "host1", "host2")
-	w := newWorldOver(t, lab, "--backend", "ovn", "--ovn-nb", lab.NB.Remote, "--isolation", "namespace")
+	w := newWorldOver(t, lab, "--backend", "ovn", "--ovn-nb", lab.NB.Remote, "--isolation", "namespace", "--host-ports", "8000")
 	w.startAgents(patient)
 	w.withOutside()
 	for _, host := range []string{"host1", "host2"} {
@@ -98,6 +98,7 @@ func TestIsolatedNode(t *testing.T) {
 		w.unreachable(a1.inLab(), outside)
 		w.drops("host2", "own-pods", func() { w.unreachable(a1.inLab(), w.address("host2")) })
 	})
+	w.step("host ports", func() { w.testNoHostPorts(w.pod("host1", 9, "a", "a9")) })
 	w.step("through the node", func() {
 		// OVN's port security drops what is not for the node. With the userspace datapath the kernel sees
 		// the link of the pod, too.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -19,6 +20,16 @@ const (
 	headerIPv4 = 20
 	headerIPv6 = 40
 )
+
+// MTU returns the MTU of pod links for records without one: the MTU of the link that carries
+// the tunnels of the switch of a node, minus their overhead.
+func MTU(ctx context.Context, s *ovs.Switch, node netns.NsHandle) (int, error) {
+	tunnels, err := s.Tunnels(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return TunnelMTU(node, tunnels)
+}
 
 // TunnelMTU returns the MTU that the node's tunnels leave to pods. If the switch may use
 // several kinds of tunnels, the one with the largest overhead counts.

@@ -56,6 +56,7 @@ func (n *network) valid() ([]ovs.Attachment, error) {
 type wanted struct {
 	addresses []netip.Addr
 	mac       string // empty: any
+	hostPorts []ovs.HostPort
 }
 
 // networkKeys are the known keys of a configuration. "socket" is for the plugin; keys with
@@ -96,7 +97,13 @@ func (n *network) verify(text []byte) error {
 	}
 	for from, given := range map[string]map[string]json.RawMessage{"args.cni": n.Args.CNI, "runtimeConfig": n.RuntimeConfig} {
 		for _, key := range slices.Sorted(maps.Keys(given)) {
-			if err := n.wanted.take(key, given[key]); err != nil {
+			var err error
+			if from == "runtimeConfig" && key == "portMappings" {
+				err = n.wanted.takeHostPorts(given[key])
+			} else {
+				err = n.wanted.take(key, given[key])
+			}
+			if err != nil {
 				return invalid("%s.%s: %s", from, key, err)
 			}
 		}

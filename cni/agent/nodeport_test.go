@@ -44,13 +44,13 @@ const (
 	localIP    = "198.51.100.12" // of the service with externalTrafficPolicy Local
 )
 
-func newExposeWorld(t *testing.T) *exposeWorld {
+func newExposeWorld(t *testing.T, flags ...string) *exposeWorld {
 	t.Helper()
 	plane := kubetest.ForTest(t, kubetest.Config{})
 	lab := ovnhost.ForTest(t, "host1", "host2")
 	w := &exposeWorld{
-		world: newWorldOver(t, lab, "--backend", "ovn", "--ovn-nb", lab.NB.Remote, "--kubeconfig", plane.Kubeconfig(),
-			"--external-addresses", "198.51.100.0/24"),
+		world: newWorldOver(t, lab, append(flags, "--backend", "ovn", "--ovn-nb", lab.NB.Remote, "--kubeconfig", plane.Kubeconfig(),
+			"--external-addresses", "198.51.100.0/24")...),
 		api: plane.Client(), pods: map[string]*sandbox{},
 	}
 	w.startAgents(patient)

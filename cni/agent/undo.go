@@ -20,9 +20,9 @@ func (u *undo) before(step func(context.Context) error) { u.steps = append(u.ste
 // hold registers a function to call at the end of the call.
 func (u *undo) hold(release func()) { u.held = append(u.held, release) }
 
-// end calls the functions that hold registered.
+// end calls the functions that hold registered, the last first.
 func (u *undo) end() {
-	for _, release := range u.held {
+	for _, release := range slices.Backward(u.held) {
 		release()
 	}
 }

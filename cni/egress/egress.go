@@ -78,7 +78,7 @@ func (s *Server) Sync(at netip.AddrPort, key []byte, state State) error {
 	}
 	server := &http.Server{
 		Handler: http.HandlerFunc(s.answer), ReadTimeout: timeout, WriteTimeout: timeout, MaxHeaderBytes: maxHeader,
-		ConnState: s.connected.Note,
+		ConnState: s.connected.Note(at.Port()),
 		ErrorLog:  slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // it is about clients
 	}
 	server.SetKeepAlivesEnabled(false)

@@ -32,7 +32,8 @@ const (
 	timeout = 5 * time.Second
 	// maxHeader bounds the bytes of a request.
 	maxHeader = 4 << 10
-	// maxConnections bounds the connections of all ports. The oldest one is closed for a new one.
+	// maxConnections bounds the connections of all ports. For a new one, the oldest one of the port with the most
+	// is closed: clients of one port do not keep load balancers from asking at others.
 	maxConnections = 256
 )
 
@@ -96,7 +97,7 @@ func (s *Server) open(port uint16) error {
 	}
 	server := &http.Server{
 		Handler:     http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { s.answer(w, port) }),
-		ReadTimeout: timeout, WriteTimeout: timeout, MaxHeaderBytes: maxHeader, ConnState: s.connected.Note,
+		ReadTimeout: timeout, WriteTimeout: timeout, MaxHeaderBytes: maxHeader, ConnState: s.connected.Note(port),
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // it is about clients
 	}
 	server.SetKeepAlivesEnabled(false)
@@ -129,25 +130,44 @@ func (s *Server) answer(w http.ResponseWriter, port uint16) {
 	_, _ = fmt.Fprintf(w, form, check.Namespace, check.Service, check.Endpoints, healthy) // the client is gone
 }
 
-// Connections are the open connections of servers, the oldest first. If there are too many, the oldest one is closed for a
-// new one.
+// Connections are the open connections of servers, the oldest first. If there are too many, one is closed for a new one.
 type Connections struct {
 	mu  sync.Mutex
-	all []net.Conn
+	all []connection
 }
 
-// Note follows a connection, as ConnState of http.Server.
-func (c *Connections) Note(conn net.Conn, state http.ConnState) {
+type connection struct {
+	net.Conn
+	port uint16
+}
+
+// Note returns a function that follows the connections of a port, as ConnState of http.Server. It closes one if there
+// are too many.
+func (c *Connections) Note(port uint16) func(net.Conn, http.ConnState) {
+	return func(conn net.Conn, state http.ConnState) { c.note(port, conn, state) }
+}
+
+func (c *Connections) note(port uint16, conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch state {
 	case http.StateNew:
-		c.all = append(c.all, conn)
-		if len(c.all) > maxConnections {
-			_ = c.all[0].Close()
-			c.all = c.all[1:]
+		if c.all = append(c.all, connection{conn, port}); len(c.all) > maxConnections {
+			c.closeOne()
 		}
 	case http.StateClosed, http.StateHijacked:
-		c.all = slices.DeleteFunc(c.all, func(one net.Conn) bool { return one == conn })
+		c.all = slices.DeleteFunc(c.all, func(one connection) bool { return one.Conn == conn })
 	}
+}
+
+// closeOne closes the oldest connection of the port that has the most.
+func (c *Connections) closeOne() {
+	count, most := map[uint16]int{}, 0
+	for _, one := range c.all {
+		count[one.port]++
+		most = max(most, count[one.port])
+	}
+	oldest := slices.IndexFunc(c.all, func(one connection) bool { return count[one.port] == most })
+	_ = c.all[oldest].Close()
+	c.all = slices.Delete(c.all, oldest, oldest+1)
 }

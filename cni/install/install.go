@@ -135,7 +135,7 @@ func (c Config) sockets() string {
 // cniVersion.
 func (c Config) configuration() ([]byte, error) {
 	type object map[string]any
-	plugin := object{"type": PluginName, "capabilities": object{"ips": true, "mac": true}}
+	plugin := object{"type": PluginName, "capabilities": object{"ips": true, "mac": true, "portMappings": true}}
 	if c.Socket != call.DefaultSocket {
 		plugin["socket"] = c.Socket
 	}

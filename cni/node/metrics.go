@@ -7,6 +7,7 @@ type metrics struct {
 	unreached prometheus.Gauge
 	changes   prometheus.Counter
 	ports     prometheus.Gauge
+	hostPorts prometheus.Gauge
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -20,13 +21,16 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		}),
 		changes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "coe_agent_node_changes_total",
-			Help: "Parts of the node's own connection that were created or repaired: link, addresses, routes, rules, forwarding, port. Node ports of services do not count.",
+			Help: "Parts of the node's own connection that were created or repaired: link, addresses, routes, rules, forwarding, port. Node ports of services and host ports do not count.",
 		}),
 		ports: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coe_agent_node_ports", Help: "Node ports of services on which the node answers.",
 		}),
+		hostPorts: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "coe_agent_host_ports", Help: "Host ports of pods on which the node answers.",
+		}),
 	}
-	registry.MustRegister(m.joined, m.unreached, m.changes, m.ports)
+	registry.MustRegister(m.joined, m.unreached, m.changes, m.ports, m.hostPorts)
 	return m
 }
 

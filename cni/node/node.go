@@ -3,7 +3,7 @@
 // writes the nftables rules for traffic that leaves the cluster with the node's address. If
 // namespaces are isolated, it creates a link for each namespace with interfaces on the node
 // instead, routes the addresses of these interfaces, and forwards nothing. With a management port the
-// node answers on the node ports of services (package nodeports). Package node checks all of this
+// node answers on the node ports of services and the host ports of pods (package nodeports). Package node checks all of this
 // when the kernel or the switch reports a change, and repairs only what differs.
 //
 // It needs no memory, because it recognises what it created: links by their group, addresses by
@@ -11,6 +11,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,6 +55,8 @@ const (
 	timeout = 20 * time.Second
 	// retryAfter is the delay before a failed repair is repeated.
 	retryAfter = 2 * time.Second
+	// listenAfter is the delay before a port of health checks is tried again on which another program listens.
+	listenAfter = 30 * time.Second
 	// unwellAfter is how long repairs may fail until health checks of load balancers fail. Existing connections
 	// and endpoints outlive short failures, for example a restart of the switch.
 	unwellAfter = time.Minute
@@ -68,6 +71,7 @@ type Node struct {
 	metrics         *metrics
 	ports           *nodeports.Table
 	health          *healthchecks.Server
+	hosts           hostPorts
 	answers         *egress.Server
 	othersForgotten bool // see forgetOthers
 	// well is set once everything was as it should be. failing is when repairs began to fail; zero while they do not.
@@ -90,6 +94,7 @@ func New(cfg Config) *Node {
 		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registry),
 		ports:  nodeports.New(nodeports.Config{Netns: cfg.Netns, Link: linkName, EgressLinks: egressLink + "*"}),
 		health: healthchecks.New(cfg.Netns), answers: egress.New(cfg.Netns),
+		hosts: hostPorts{requests: make(chan chan<- error)},
 	}
 }
 
@@ -97,7 +102,7 @@ func New(cfg Config) *Node {
 // the Node is disabled, Run removes what an earlier one has created, and returns.
 func (n *Node) Run(ctx context.Context) {
 	if n.cfg.Disabled {
-		for ctx.Err() == nil && !n.synced(ctx, nil) {
+		for ctx.Err() == nil && n.synced(ctx, nil) > 0 {
 			pause(ctx, retryAfter)
 		}
 		return
@@ -118,30 +123,30 @@ func (n *Node) Run(ctx context.Context) {
 	defer stop()
 	for ctx.Err() == nil {
 		place, known, told := n.cfg.Uplink.Place()
-		retry := time.NewTimer(retryAfter)
-		switch {
-		case !known:
-			retry.Stop()
-		case !n.synced(ctx, place):
-		case n.owns:
-			retry.Reset(announceEvery)
-		default:
-			retry.Stop()
+		n.hosts.failure = errors.New("the node is not connected to the pod network")
+		var retry <-chan time.Time
+		if known {
+			if again := n.synced(ctx, place); again > 0 {
+				retry = time.After(again)
+			}
 		}
+		n.hosts.answer()
 		select {
 		case <-ctx.Done():
+		case request := <-n.hosts.requests:
+			n.hosts.take(request)
 		case <-told:
 		case <-kernel:
 		case <-ports:
-		case <-retry.C:
+		case <-retry:
 		}
-		retry.Stop()
 		pause(ctx, gather)
+		n.hosts.takeAll()
 	}
 }
 
-// synced makes the node match its place, nil for none, and reports whether it does.
-func (n *Node) synced(ctx context.Context, place *uplink.Place) bool {
+// synced makes the node match its place, nil for none. It returns when to try again what has failed; 0 for never.
+func (n *Node) synced(ctx context.Context, place *uplink.Place) (again time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	part, known := n.cfg.Uplink.Egress() // before the place is made to match: the answer is about this part
@@ -156,13 +161,26 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) bool {
 	}
 	n.logFailure(ctx, "the node is not connected to the pod network", err, &n.failure)
 	if place == nil {
-		return err == nil
+		return delayOf(err, retryAfter)
 	}
 	n.logFailure(ctx, "the bridge cannot ask about egress addresses", n.answer(place, part, unfit, err == nil), &n.answersFailure)
-	failed := n.syncPorts(place)
-	failed = errors.Join(failed, n.syncHealthChecks(place, n.healthy(err == nil && n.ports.Current())))
-	n.logFailure(ctx, "the node does not answer for services as it should: on their node ports, external addresses and health checks", failed, &n.portsFailure)
-	return err == nil && failed == nil
+	failed := n.syncPorts(ctx, place)
+	unanswered := n.syncHealthChecks(place, n.healthy(err == nil && n.ports.Current()))
+	n.logFailure(ctx, "the node does not answer for services and pods as it should: on node ports, external addresses, health checks and host ports",
+		errors.Join(failed, unanswered), &n.portsFailure)
+	again = cmp.Or(delayOf(errors.Join(err, failed), retryAfter), delayOf(unanswered, listenAfter))
+	if again == 0 && n.owns {
+		again = announceEvery
+	}
+	return again
+}
+
+// delayOf returns the delay after an error, and 0 for none.
+func delayOf(err error, delay time.Duration) time.Duration {
+	if err == nil {
+		return 0
+	}
+	return delay
 }
 
 // healthy reports whether health checks of load balancers succeed, after repairs that did or did not succeed.
@@ -192,23 +210,43 @@ func (n *Node) syncHealthChecks(place *uplink.Place, healthy bool) error {
 	return n.health.Sync(checks, healthy)
 }
 
-// syncPorts makes the node answer on the node ports of services. It changes nothing while they are not
-// known.
-func (n *Node) syncPorts(place *uplink.Place) error {
+// syncPorts makes the node answer on the node ports of services and the host ports of pods. It changes nothing
+// while they are not known.
+func (n *Node) syncPorts(ctx context.Context, place *uplink.Place) error {
 	exposed, nodes, known := n.cfg.Uplink.Exposed()
 	if !known {
+		n.hosts.failure = errors.New("the bridge has not sent the ports of services since the node booted")
 		return nil
 	}
-	ports := portsOf(exposed, place)
-	inside := slices.Concat(place.Pods, place.Services)
-	changed, err := n.ports.Sync(nodeports.Place{
-		Edge: place.Edge, Network: networkOf(place), Inside: inside, ByGateways: only4(place.Gateways),
-	}, ports, nodes)
-	if err == nil {
-		n.metrics.ports.Set(float64(len(ports)))
+	ports := nodeports.Ports{Services: portsOf(exposed, place)}
+	at := nodeports.Place{
+		Edge: place.Edge, Network: networkOf(place), Inside: slices.Concat(place.Pods, place.Services), Node: place.Address,
+		ByGateways: only4(place.Gateways), HostPorts: servesHostPorts(place),
+	}
+	var unread error
+	if at.HostPorts {
+		ports.Hosts, unread = n.hostPorts(ctx, place)
+		ports.HostsUnknown = unread != nil
+	}
+	loopback := ports.HostsUnknown || slices.ContainsFunc(ports.Hosts, func(p nodeports.HostPort) bool { return p.Address.IsLoopback() })
+	if !loopback { // before the table, which may have no rules for it any more
+		if n.hosts.failure = n.allowLoopback(false); n.hosts.failure != nil {
+			return n.hosts.failure
+		}
+	}
+	changed, err := n.ports.Sync(at, ports, nodes)
+	if n.hosts.failure = unread; !n.ports.Current() {
+		n.hosts.failure = errors.Join(unread, err)
+	}
+	if loopback && !ports.HostsUnknown && n.ports.Current() {
+		err = errors.Join(err, n.allowLoopback(true))
+	}
+	if err = errors.Join(unread, err); err == nil {
+		n.metrics.ports.Set(float64(len(ports.Services)))
+		n.metrics.hostPorts.Set(float64(len(ports.Hosts)))
 	}
 	if changed {
-		n.log.Debug("updated the node ports of services", "ports", len(ports))
+		n.log.Debug("updated the node ports of services and the host ports of pods", "ports", len(ports.Services), "hostPorts", len(ports.Hosts))
 	}
 	return err
 }
@@ -381,12 +419,16 @@ func (n *Node) leave(ctx context.Context) (changes []string, err error) {
 	if held {
 		changes = append(changes, "egress addresses")
 	}
-	removed, ports := n.ports.Sync(nodeports.Place{}, nil, nil) // first: they need the rules and the link
+	if err := n.allowLoopback(false); err != nil {
+		return nil, err // the table keeps others out
+	}
+	removed, ports := n.ports.Sync(nodeports.Place{}, nodeports.Ports{}, nil) // first: they need the rules and the link
 	if removed {
 		changes = append(changes, "node ports")
 	}
 	ports = errors.Join(ports, n.health.Sync(nil, false))
 	n.metrics.ports.Set(0)
+	n.metrics.hostPorts.Set(0)
 	removed, err = n.removeOthers(ctx, nil)
 	if removed {
 		changes = append(changes, "link")

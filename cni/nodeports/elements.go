@@ -24,6 +24,7 @@ const (
 	stickies  = "stickies"  // the same for sticky ports
 	locals    = "locals"    // address . protocol . port
 	externals = "externals" // the external addresses of services
+	hosts     = "hosts"     // address . protocol . port : address . port of the pod
 
 	restricted = "restricted" // address . protocol . port, if only some clients reach it
 	sources    = "sources"    // address . protocol . port . these clients: intervals
@@ -43,10 +44,13 @@ type elements map[key]string
 var protocols = map[string]byte{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP}
 
 // elementsOf returns the elements for ports, without invalid ports and endpoints, which it reports.
-func elementsOf(ports []Port, nodes []netip.Addr) (all elements, invalid error) {
+func elementsOf(ports Ports, nodes []netip.Addr) (all elements, invalid error) {
 	all = elements{}
-	for _, p := range ports {
+	for _, p := range ports.Services {
 		invalid = errors.Join(invalid, all.add(p))
+	}
+	for _, p := range ports.Hosts {
+		invalid = errors.Join(invalid, all.addHost(p))
 	}
 	for _, n := range nodes {
 		if n.Is4() {
@@ -103,6 +107,31 @@ func (e elements) add(p Port) (invalid error) {
 		}
 	}
 	return invalid
+}
+
+// copyHosts copies the host ports to another table, and reports whether there are any.
+func (e elements) copyHosts(to elements) (copied bool) {
+	for k, pod := range e {
+		if k.set == hosts {
+			to[k], copied = pod, true
+		}
+	}
+	return copied
+}
+
+// addHost adds the element of a host port.
+func (e elements) addHost(p HostPort) (invalid error) {
+	at := key{hosts, portKey{p.Address, protocols[p.Protocol], p.Number}.bytes()}
+	switch {
+	case protocols[p.Protocol] == 0 || p.Number == 0 || !p.Address.Is4():
+		return fmt.Errorf("%s: the address, the protocol or the port is invalid", p)
+	case !valid(p.Pod):
+		return fmt.Errorf("%s: the pod's address %s is not an IPv4 address with a port", p, p.Pod)
+	case e[at] != "" && e[at] != addressOf(p.Pod):
+		return fmt.Errorf("%s: it belongs to another pod than %s", p, p.Pod)
+	}
+	e[at] = addressOf(p.Pod)
+	return nil
 }
 
 // ranges returns the IPv4 addresses of prefixes, as ranges that do not overlap.
@@ -225,6 +254,7 @@ func sets() []*nftables.Set {
 		{Table: table(), Name: restricted, KeyType: nftables.MustConcatSetType(at...)},
 		{Table: table(), Name: sources, KeyType: nftables.MustConcatSetType(append(slices.Clone(at), nftables.TypeIPAddr)...), Interval: true, Concatenation: true},
 		{Table: table(), Name: externals, KeyType: nftables.TypeIPAddr},
+		{Table: table(), Name: hosts, IsMap: true, KeyType: nftables.MustConcatSetType(at...), DataType: to},
 		{Table: table(), Name: nodesSet, KeyType: nftables.TypeIPAddr},
 	}
 }

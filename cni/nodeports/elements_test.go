@@ -13,7 +13,7 @@ import (
 // All elements of a port change in one transaction, whatever changes with it. No transaction is too large.
 func TestBatches(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	random := func() (ports []Port, nodes []netip.Addr) {
+	random := func() (ports Ports, nodes []netip.Addr) {
 		for n := range uint16(300) {
 			p := Port{Address: [...]netip.Addr{{}, netip.MustParseAddr("198.51.100.10")}[rng.IntN(2)], Protocol: "tcp", Number: 30000 + n, Service: netip.MustParseAddrPort("10.96.0.1:80"), Local: rng.IntN(3) > 0, Sticky: rng.IntN(2) > 0}
 			for range rng.IntN(4) {
@@ -24,8 +24,13 @@ func TestBatches(t *testing.T) {
 				p.Sources = append(p.Sources, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(2 * i), byte(rng.IntN(2))}), 32))
 			}
 			if rng.IntN(5) > 0 {
-				ports = append(ports, p)
+				ports.Services = append(ports.Services, p)
 			}
+		}
+		for n := range uint16(100) {
+			ports.Hosts = append(ports.Hosts, HostPort{
+				netip.IPv4Unspecified(), "udp", 8000 + n, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 42, 0, byte(rng.IntN(2))}), 80),
+			})
 		}
 		for range rng.IntN(2000) {
 			nodes = append(nodes, netip.AddrFrom4([4]byte{192, 0, byte(rng.IntN(9)), byte(rng.IntN(256))}))
@@ -57,7 +62,7 @@ func TestForgetAgain(t *testing.T) {
 	table := New(Config{Netns: netns.NsHandle(1 << 20)}) // there is no such namespace
 	table.unforgotten = map[portKey]bool{}
 	port := func(number uint16) elements {
-		all, err := elementsOf([]Port{{Protocol: "udp", Number: number, Service: netip.MustParseAddrPort("10.96.0.1:80")}}, nil)
+		all, err := elementsOf(Ports{Services: []Port{{Protocol: "udp", Number: number, Service: netip.MustParseAddrPort("10.96.0.1:80")}}}, nil)
 		require.NoError(t, err)
 		return all
 	}

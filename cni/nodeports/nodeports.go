@@ -1,6 +1,6 @@
-// Package nodeports programs the node ports and the external addresses of services in nftables. Each of
-// their ports leads to the cluster address of its service or, if it is local, to the endpoints on the node.
-// The package has one table of its own, and touches no other. It knows neither the bridge nor the network
+// Package nodeports programs the node ports and the external addresses of services, and the host ports of
+// pods, in nftables. Each port of a service leads to its cluster address or, if it is local, to the endpoints
+// on the node. A host port leads to its pod. The package has one table of its own, and touches no other. It knows neither the bridge nor the network
 // behind the link.
 //
 // Rules look ports up in maps, so neither their number nor the work for a packet depends on the number
@@ -74,6 +74,24 @@ type Place struct {
 	// ByGateways has the addresses of pods whose answers leave the network by gateways, IPv4. So they must
 	// see Edge instead of clients outside.
 	ByGateways []netip.Prefix
+	// Node is the source address of connections of the node's programs to host ports.
+	Node netip.Addr
+	// HostPorts is set if pods may have host ports: only then the table has rules for them.
+	HostPorts bool
+}
+
+// sameRules reports whether two nodes have the same rules.
+func (p Place) sameRules(o Place) bool {
+	return p.Edge == o.Edge && p.Network == o.Network && p.HostPorts == o.HostPorts && (p.Node == o.Node || !p.HostPorts) &&
+		slices.Equal(p.ByGateways, o.ByGateways)
+}
+
+// Ports are all ports on which a node answers.
+type Ports struct {
+	Services []Port
+	// Hosts are served only if Place.HostPorts is set. If they are unknown, the table keeps its host ports.
+	Hosts        []HostPort
+	HostsUnknown bool
 }
 
 // Table is the nftables table. It remembers what it has written, and reads the table only if
@@ -88,7 +106,7 @@ type Table struct {
 	// unforgotten are the ports of UDP that have changed since their connections were last forgotten; nil
 	// for all ports.
 	unforgotten map[portKey]bool
-	// found is set if there was a table or a port since New. Otherwise connections to node ports are those of
+	// found is set if there was a table or a port since New. Otherwise connections to these ports are those of
 	// another program.
 	found   bool
 	current bool // see Current
@@ -106,13 +124,16 @@ func (t *Table) Current() bool { return t.current }
 //
 // Open connections continue. UDP has none, so clients of a changed UDP port go to its current
 // endpoints at once.
-func (t *Table) Sync(place Place, ports []Port, nodes []netip.Addr) (changed bool, err error) {
+func (t *Table) Sync(place Place, ports Ports, nodes []netip.Addr) (changed bool, err error) {
+	if !place.HostPorts {
+		ports.Hosts, ports.HostsUnknown = nil, false
+	}
 	want, invalid := elementsOf(ports, nodes)
-	if place.Edge != t.place.Edge || place.Network != t.place.Network || !slices.Equal(place.ByGateways, t.place.ByGateways) {
-		t.have = nil // the rules differ
+	if !place.sameRules(t.place) {
+		t.have = nil
 	}
 	t.place = place
-	changed, err = t.sync(want, len(ports) == 0)
+	changed, err = t.sync(want, len(ports.Services) == 0 && len(ports.Hosts) == 0, ports.HostsUnknown)
 	t.current = err == nil
 	if err == nil && t.found {
 		err = t.forget(want)
@@ -120,8 +141,9 @@ func (t *Table) Sync(place Place, ports []Port, nodes []netip.Addr) (changed boo
 	return changed, errors.Join(err, invalid)
 }
 
-// sync makes the table have these elements, or removes it.
-func (t *Table) sync(want elements, remove bool) (changed bool, err error) {
+// sync makes the table have these elements, or removes it. With keepHosts it adds the host ports that the table has
+// to want, and keeps a table that has some.
+func (t *Table) sync(want elements, remove, keepHosts bool) (changed bool, err error) {
 	now, err := generation(t.cfg.Netns)
 	if err != nil {
 		return false, err
@@ -137,6 +159,9 @@ func (t *Table) sync(want elements, remove bool) (changed bool, err error) {
 		}
 	}
 	before := t.have
+	if keepHosts && before.copyHosts(want) {
+		remove = false
+	}
 	if remove && !exists || !remove && before != nil && maps.Equal(before, want) {
 		t.generation = now
 		return false, nil

@@ -107,10 +107,15 @@ func (w *world) run(ns netns.NsHandle, command string) (out string) {
 	return out
 }
 
-// serve answers over TCP and UDP.
+// serve answers over TCP and UDP in the pod network, and serveIn in a namespace.
 func (w *world) serve(at string) {
 	w.Helper()
-	require.NoError(w, links.Inside(w.pods, func() error {
+	w.serveIn(w.pods, at)
+}
+
+func (w *world) serveIn(ns netns.NsHandle, at string) {
+	w.Helper()
+	require.NoError(w, links.Inside(ns, func() error {
 		tcp, err := new(net.ListenConfig).Listen(context.Background(), "tcp4", at)
 		if err != nil {
 			return err
@@ -200,7 +205,13 @@ func (w *world) answers(from netns.NsHandle, source, network, at, want string) {
 // sync requires whether the node is changed.
 func (w *world) sync(changes bool, ports ...nodeports.Port) {
 	w.Helper()
-	changed, err := w.table.Sync(place, ports, []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
+	w.syncAll(changes, place, nodeports.Ports{Services: ports})
+}
+
+// syncAll requires whether the node at a place is changed.
+func (w *world) syncAll(changes bool, at nodeports.Place, ports nodeports.Ports) {
+	w.Helper()
+	changed, err := w.table.Sync(at, ports, []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
 	require.NoError(w, err)
 	require.Equal(w, changes, changed)
 }
@@ -347,42 +358,45 @@ func TestRestore(t *testing.T) {
 	w.run(w.node, "nft add table ip others; nft add set ip others s '{ type ipv4_addr; }'; nft add table ip6 "+nodeports.TableName)
 	restricted := at(external, cluster("tcp", 80))
 	restricted.Restricted, restricted.Sources = true, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/30")}
-	ports := []nodeports.Port{cluster("tcp", 30080), local("tcp", 30081, pod1), restricted}
-	w.sync(true, ports...)
+	ports := nodeports.Ports{
+		Services: []nodeports.Port{cluster("tcp", 30080), local("tcp", 30081, pod1), restricted}, Hosts: []nodeports.HostPort{host("", "tcp", 8080, pod1)},
+	}
+	w.syncAll(true, hosting, ports)
 	whole := w.run(w.node, "nft -s list table ip "+nodeports.TableName)
 	t.Log(whole)
 	for _, harm := range []string{
-		"delete table ip %s", "flush chain ip %s arriving", "flush chain ip %s leaving", "flush chain ip %s on-node", "flush chain ip %s on-address", "flush chain ip %s own", "flush map ip %s services",
+		"delete table ip %s", "flush chain ip %s arriving", "flush chain ip %s leaving", "flush chain ip %s on-node", "flush chain ip %s on-address", "flush chain ip %s own", "flush chain ip %s loopback", "flush map ip %s hosts", "flush map ip %s services",
 		"flush set ip %s nodes", "add rule ip %s own accept", "add chain ip %s another", "add set ip %s another '{ type ipv4_addr; }'",
 		"delete element ip %s services '{ 0.0.0.0 . tcp . 30080 }'", "add element ip %s services '{ 0.0.0.0 . tcp . 30099 : 10.96.0.10 . 80 }'",
 		"add element ip %s locals '{ 0.0.0.0 . tcp . 30080 }'", "flush set ip %s externals", "flush set ip %s sources", "flush set ip %s restricted", "flush ruleset; true %s",
 	} {
 		w.run(w.node, "nft "+fmt.Sprintf(harm, nodeports.TableName))
-		w.sync(true, ports...)
-		w.sync(false, ports...)
+		w.syncAll(true, hosting, ports)
+		w.syncAll(false, hosting, ports)
 		require.Equal(t, whole, w.run(w.node, "nft -s list table ip "+nodeports.TableName), harm)
 		w.answers(w.outside, client, "tcp", node+":30080", service+":80 "+client)
 		w.answers(w.outside, client, "tcp", node+":30081", pod1+":8080 "+client)
+		w.answers(w.outside, client, "tcp", node+":8080", pod1+":8080 "+client)
 		if !strings.HasPrefix(harm, "flush ruleset") {
 			require.Contains(t, w.run(w.node, "nft list ruleset"), "table ip others")
 		}
 	}
 
 	w.run(w.node, "nft add table ip others; nft add table ip6 "+nodeports.TableName)
-	w.sync(false, ports...) // changes of others are read, and written by nobody
+	w.syncAll(false, hosting, ports) // changes of others are read, and written by nobody
 
 	again := nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
 	nodes := []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)}
-	changed, err := again.Sync(place, ports, nodes)
+	changed, err := again.Sync(hosting, ports, nodes)
 	require.NoError(t, err)
 	require.False(t, changed, "a new agent recognises the table")
-	moved := place
+	moved := hosting
 	moved.Edge = moved.Edge.Prev()
 	changed, err = again.Sync(moved, ports, nodes)
 	require.NoError(t, err)
 	require.True(t, changed)
 	require.Contains(t, w.run(w.node, "nft list table ip "+nodeports.TableName), "snat to 100.96.0.253")
-	changed, err = again.Sync(nodeports.Place{}, nil, nil)
+	changed, err = again.Sync(nodeports.Place{}, nodeports.Ports{}, nil)
 	require.NoError(t, err)
 	require.True(t, changed)
 	require.Equal(t, "table ip others {\n}\ntable ip6 "+nodeports.TableName+" {\n}\n", w.run(w.node, "nft list ruleset"))
@@ -482,7 +496,7 @@ func TestRestrictedAddresses(t *testing.T) {
 		w.answers(w.outside, client, "tcp", node+":30080", service+":80 "+client)
 	}
 	again := nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
-	changed, err := again.Sync(place, append(open, restricted()), []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
+	changed, err := again.Sync(place, nodeports.Ports{Services: append(open, restricted())}, []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
 	require.NoError(t, err)
 	require.False(t, changed, "a new agent recognises the restriction")
 	w.sync(true, append(open, at(external, cluster("tcp", 80)))...)
@@ -562,13 +576,13 @@ func TestInvalidPorts(t *testing.T) {
 		{}, at("fd00::1", cluster("tcp", 80)), at("0.0.0.0", cluster("tcp", 80)), {Protocol: "icmp", Number: 1, Service: to}, {Protocol: "tcp", Service: to}, {Protocol: "tcp", Number: 1},
 		{Protocol: "tcp", Number: 1, Service: netip.MustParseAddrPort("[fd00::1]:80")},
 	} {
-		_, err := w.table.Sync(place, []nodeports.Port{bad, cluster("tcp", 30080)}, nil)
+		_, err := w.table.Sync(place, nodeports.Ports{Services: []nodeports.Port{bad, cluster("tcp", 30080)}}, nil)
 		require.ErrorContains(t, err, bad.String())
 		w.answers(w.outside, client, "tcp", node+":30080", service+":80 "+client)
 	}
 	partly := local("tcp", 30081, pod1)
 	partly.Endpoints = append(partly.Endpoints, netip.AddrPort{}, netip.MustParseAddrPort("[fd00::1]:8080"))
-	_, err := w.table.Sync(place, []nodeports.Port{partly}, nil)
+	_, err := w.table.Sync(place, nodeports.Ports{Services: []nodeports.Port{partly}}, nil)
 	require.ErrorContains(t, err, "node port tcp 30081: the endpoint [fd00::1]:8080 is not an IPv4 address with a port")
 	w.answers(w.outside, client, "tcp", node+":30081", pod1+":8080 "+client)
 }
@@ -683,11 +697,11 @@ func BenchmarkChangedPort(b *testing.B) {
 			for i := range n {
 				ports = append(ports, cluster("tcp", uint16(30000+i)))
 			}
-			_, err := table.Sync(place, ports, nil)
+			_, err := table.Sync(place, nodeports.Ports{Services: ports}, nil)
 			require.NoError(b, err)
 			for b.Loop() {
 				ports[7].Service = netip.AddrPortFrom(ports[7].Service.Addr(), ports[7].Service.Port()^1)
-				changed, err := table.Sync(place, ports, nil)
+				changed, err := table.Sync(place, nodeports.Ports{Services: ports}, nil)
 				require.NoError(b, err)
 				require.True(b, changed)
 			}

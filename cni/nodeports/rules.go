@@ -24,6 +24,7 @@ const (
 	own       = "own"
 	onNode    = "on-node"
 	onAddress = "on-address"
+	loopback  = "loopback"
 )
 
 // chain is a chain with its rules.
@@ -53,7 +54,12 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 // leaving     source NAT of packets of other nodes and of pods to an endpoint, to the edge address. The
 //
 //	answer of the endpoint would go to them directly otherwise. The same for packets of all clients to
-//	endpoints that answer by a gateway.
+//	endpoints that answer by a gateway. Packets of the node's programs get the address of the
+//	node in the pod network.
+//
+// loopback    drops packets from the pod network with a loopback address: the link accepts them, so that
+//
+//	programs of the node reach host ports at a loopback address.
 //
 // on-address  drops packets of clients that must not reach the port. Then destination NAT of packets of
 //
@@ -61,11 +67,12 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 //
 // on-node     destination NAT: to an endpoint on the node if the port is local, otherwise to the cluster
 //
-//	address of the service. Packets to a local port without an endpoint are dropped.
+//	address of the service. Packets to a local port without an endpoint are dropped. Then packets to a host
+//	port, to its pod, unless a program of the node listens there.
 //
-// own         destination NAT of packets of the node's programs, to the cluster address. The loopback
+// own         destination NAT of packets of the node's programs, to the cluster address or the pod. Only host
 //
-//	addresses stay: no answer could come back to them.
+//	ports answer at loopback addresses.
 //
 // The source of a packet to a cluster address is translated by the rules for all traffic of the node
 // to services, so answers come back here; leaving comes after these. The source of a packet from
@@ -73,7 +80,7 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 func (t *Table) chains() []chain {
 	edge := "with the address " + t.place.Edge.String()
 	again := slices.Concat(from(t.cfg.Link), source(t.place.Network))
-	return []chain{
+	all := []chain{
 		{
 			nat(arriving, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest),
 			[]rule{
@@ -113,6 +120,42 @@ func (t *Table) chains() []chain {
 			},
 		},
 	}
+	if t.place.HostPorts {
+		all = t.withHostPorts(all)
+	}
+	return all
+}
+
+// withHostPorts adds the rules for host ports. Those for services come before them. An external address belongs to
+// its service on all ports, and only host ports of a loopback address answer there.
+func (t *Table) withHostPorts(all []chain) []chain {
+	back := []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictReturn}}
+	notExternal := rule{"not at external addresses", append(toExternal(), back...)}
+	ofAddress := rule{"to host ports of the address", slices.Concat(toNode(), asked(), dnat(hosts))}
+	ofNode := rule{"to host ports", slices.Concat(notLoopback(), toNode(), askedOfNode(), dnat(hosts))}
+	for i := range all {
+		c := &all[i]
+		switch c.Name {
+		case leaving:
+			text := "from the node to an endpoint with the address " + t.place.Node.String()
+			c.rules = append([]rule{{text, slices.Concat(by(t.cfg.Link), fromHere(), translated(), snat(t.place.Node))}}, c.rules...)
+		case onNode:
+			c.rules = append(c.rules, notExternal, rule{"not at loopback addresses", append(loopbackAt(ipDestination, expr.CmpOpEq), back...)},
+				rule{"not if a program listens", append(listening(), back...)}, ofAddress, ofNode)
+		case own:
+			c.rules = append(c.rules, notExternal, ofAddress, ofNode)
+		}
+	}
+	guard := chain{
+		&nftables.Chain{Table: table(), Name: loopback, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw},
+		[]rule{
+			{"from the pod network not to loopback addresses", slices.Concat(from(t.cfg.Link), loopbackAt(ipDestination, expr.CmpOpEq), dropped())},
+			{"from the pod network not from loopback addresses", slices.Concat(from(t.cfg.Link), loopbackAt(ipSource, expr.CmpOpEq), dropped())},
+		},
+	}
+	all = append(all, guard)
+	slices.SortFunc(all, func(a, b chain) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }
 
 // answersByGateways returns the rules for packets to endpoints that answer by gateways.
@@ -247,6 +290,14 @@ func fromNodes() []expr.Any {
 	}
 }
 
+// fromHere matches packets whose source is an address of the node.
+func fromHere() []expr.Any {
+	return []expr.Any{
+		&expr.Fib{Register: first, FlagSADDR: true, ResultADDRTYPE: true},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
+	}
+}
+
 // source matches packets from a range of addresses, and destination packets to one.
 func source(network netip.Prefix) []expr.Any      { return inNetwork(ipSource, network) }
 func destination(network netip.Prefix) []expr.Any { return inNetwork(ipDestination, network) }
@@ -279,10 +330,21 @@ func translated() []expr.Any {
 }
 
 // notLoopback matches packets whose destination is not a loopback address.
-func notLoopback() []expr.Any {
+func notLoopback() []expr.Any { return loopbackAt(ipDestination, expr.CmpOpNeq) }
+
+// loopbackAt compares the address at an offset with the loopback addresses.
+func loopbackAt(offset uint32, op expr.CmpOp) []expr.Any {
 	return []expr.Any{
-		&expr.Payload{DestRegister: first, Base: expr.PayloadBaseNetworkHeader, Offset: ipDestination, Len: 1},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: first, Data: []byte{127}},
+		&expr.Payload{DestRegister: first, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 1},
+		&expr.Cmp{Op: op, Register: first, Data: []byte{127}},
+	}
+}
+
+// listening matches packets for which the node has a socket of TCP or UDP.
+func listening() []expr.Any {
+	return []expr.Any{
+		&expr.Socket{Key: expr.SocketKeyWildcard, Register: first},
+		&expr.Cmp{Op: expr.CmpOpLte, Register: first, Data: []byte{1}},
 	}
 }
 

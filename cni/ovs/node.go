@@ -88,8 +88,8 @@ func (s *Switch) DeleteNode(ctx context.Context, name string) error {
 	return s.awaitDeleted(ctx, name)
 }
 
-// ListenNode returns a channel that receives after changes of the node's own ports or of the
-// connection to the switch. The caller must call stop.
+// ListenNode returns a channel that receives after changes of the node's own ports, of ports of pods with host
+// ports, or of the connection to the switch. The caller must call stop.
 func (s *Switch) ListenNode() (changed <-chan struct{}, stop func()) {
 	return s.rows.listen(ownPorts)
 }

@@ -12,7 +12,8 @@ import (
 // bridges.
 const root = ""
 
-// ownPorts is the name for changes of the node's own ports. No port has this name.
+// ownPorts is the name for changes of the node's own ports, and of ports of pods with host ports. No port has this
+// name.
 const ownPorts = "/"
 
 // nics is the name for changes of NICs in bridges. No port has this name.
@@ -23,7 +24,7 @@ func (s *Switch) notify(row model.Model) {
 	switch row := row.(type) {
 	case *vswitch.Interface:
 		s.rows.notify(row.Name)
-		if isNode(row) {
+		if isNode(row) || row.ExternalIDs[keyHostPorts] != "" {
 			s.rows.notify(ownPorts)
 		}
 		if isNIC(row) {

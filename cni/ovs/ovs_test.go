@@ -92,6 +92,9 @@ func TestPorts(t *testing.T) {
 	var want []ovs.Port
 	for i := range 10 {
 		p := n.port(i)
+		if i%2 == 0 {
+			p.HostPorts = []ovs.HostPort{{netip.IPv4Unspecified(), "tcp", 8080, 80}, {netip.MustParseAddr("192.0.2.1"), "udp", 53, 5353}}
+		}
 		require.NoError(t, n.Add(n.within(), p))
 		require.NoError(t, n.Await(n.within(), p))
 		want = append(want, p)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
@@ -23,6 +24,44 @@ type Port struct {
 	Addresses []netip.Addr
 	// Attachment is the interface of the container runtime that the port serves.
 	Attachment Attachment
+	HostPorts  []HostPort
+}
+
+// HostPort is a port of the node that leads to a port of the pod.
+type HostPort struct {
+	Address  netip.Addr // of the node; unspecified for every address
+	Protocol string     // "tcp", "udp", "sctp"
+	Number   uint16
+	Pod      uint16 // port of the pod
+}
+
+// Overlaps reports whether a packet can be for both ports.
+func (p HostPort) Overlaps(o HostPort) bool {
+	return p.Protocol == o.Protocol && p.Number == o.Number &&
+		(p.Address == o.Address || p.Address.IsUnspecified() || o.Address.IsUnspecified())
+}
+
+// String returns the port for messages.
+func (p HostPort) String() string {
+	return fmt.Sprintf("host port %s %s", p.Protocol, netip.AddrPortFrom(p.Address, p.Number))
+}
+
+// encode returns the port in external_ids, and decodeHostPort reads it.
+func (p HostPort) encode() string {
+	return fmt.Sprintf("%s/%s/%d/%d", p.Protocol, p.Address, p.Number, p.Pod)
+}
+
+func decodeHostPort(text string) (p HostPort, err error) {
+	parts := strings.Split(text, "/")
+	if len(parts) != 4 {
+		return p, fmt.Errorf("%q: want four parts", text)
+	}
+	p.Protocol = parts[0]
+	address, errAddress := netip.ParseAddr(parts[1])
+	number, errNumber := strconv.ParseUint(parts[2], 10, 16)
+	pod, errPod := strconv.ParseUint(parts[3], 10, 16)
+	p.Address, p.Number, p.Pod = address, uint16(number), uint16(pod)
+	return p, errors.Join(errAddress, errNumber, errPod)
 }
 
 // Attachment identifies an interface for the container runtime.
@@ -48,7 +87,8 @@ const (
 	keyIfName    = "coe-ifname"
 	keyNetns     = "coe-netns"
 	keyNetwork   = "coe-network"
-	keyInstalled = "ovn-installed" // set by OVN
+	keyHostPorts = "coe-host-ports" // only of ports that have some
+	keyInstalled = "ovn-installed"  // set by OVN
 )
 
 func (p Port) externalIDs() map[string]string {
@@ -56,10 +96,18 @@ func (p Port) externalIDs() map[string]string {
 	for i, a := range p.Addresses {
 		addresses[i] = a.String()
 	}
-	return map[string]string{
+	ids := map[string]string{
 		keyInterface: p.Interface, keyPodUID: p.PodUID, keyMAC: p.MAC, keyAddresses: strings.Join(addresses, " "),
 		keyContainer: p.Attachment.Container, keyIfName: p.Attachment.IfName, keyNetns: p.Attachment.Netns, keyNetwork: p.Attachment.Network,
 	}
+	if len(p.HostPorts) > 0 {
+		texts := make([]string, len(p.HostPorts))
+		for i, h := range p.HostPorts {
+			texts[i] = h.encode()
+		}
+		ids[keyHostPorts] = strings.Join(texts, " ")
+	}
+	return ids
 }
 
 // portOf returns the port in a row; ok is false if it is not ours.
@@ -72,6 +120,11 @@ func portOf(row *vswitch.Interface) (p Port, ok bool) {
 	for _, text := range strings.Fields(ids[keyAddresses]) {
 		if a, err := netip.ParseAddr(text); err == nil {
 			p.Addresses = append(p.Addresses, a)
+		}
+	}
+	for _, text := range strings.Fields(ids[keyHostPorts]) {
+		if h, err := decodeHostPort(text); err == nil {
+			p.HostPorts = append(p.HostPorts, h)
 		}
 	}
 	return p, p.Attachment.Container != "" && p.Attachment.IfName != ""

@@ -21,7 +21,7 @@ type Record struct {
 	MAC          string    `json:"mac-address"`
 	Addresses    []Address `json:"address"`
 	Routes       []Route   `json:"route,omitempty"`
-	MTU          int       `json:"mtu,omitempty"` // 0: Agent.MTU applies
+	MTU          int       `json:"mtu,omitempty"` // 0: agent.MTU applies
 	Confirmed    bool      `json:"confirmed"`
 }
 
@@ -52,7 +52,7 @@ func (r *Record) HardwareAddr() (net.HardwareAddr, error) {
 
 // Place is the connection of the node itself to the pod network: its management port, and
 // the networks behind it. If namespaces are isolated, it is a port in each namespace that has
-// interfaces on the node; these ports have neither Length, Gateway, Service, Edge nor Services.
+// interfaces on the node; these ports have neither Length, Gateway, Service, Edge, Services nor HostPorts.
 type Place struct {
 	Node     netip.Addr     `json:"node"`
 	Isolated bool           `json:"isolated,omitempty"`
@@ -70,6 +70,29 @@ type Place struct {
 	// Gateways are the ranges of pods on the node whose answers leave by gateways.
 	Gateways []netip.Prefix `json:"gateway-network,omitempty"`
 	MTU      int            `json:"mtu,omitempty"` // 0: the MTU of pod links
+	// HostPorts are the ports of the node that pods may request.
+	HostPorts []PortRange `json:"host-port-range,omitempty"`
+}
+
+// PortRange is a range of ports.
+type PortRange struct{ First, Last uint16 }
+
+// Contains reports whether the range has a port.
+func (r PortRange) Contains(port uint16) bool { return r.First <= port && port <= r.Last }
+
+// String returns the range as the bridge sends it.
+func (r PortRange) String() string { return fmt.Sprintf("%d-%d", r.First, r.Last) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (r PortRange) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *PortRange) UnmarshalText(text []byte) error {
+	_, err := fmt.Sscanf(string(text), "%d-%d", &r.First, &r.Last)
+	if err != nil || r.First == 0 || r.First > r.Last {
+		return fmt.Errorf("range of ports %q: want two ports in ascending order", text)
+	}
+	return nil
 }
 
 // ExposedPort is a port on which the node answers for a service, as the bridge reports it. It must

@@ -31,7 +31,7 @@ type state struct {
 	records map[string]*Record
 	exposed map[string]*ExposedPort
 	checks  map[uint16]*HealthCheck // by port
-	nodes   []netip.Addr            // of the cluster; only known while a port is local
+	nodes   []netip.Addr            // of the cluster; only known while a port is local or pods may have host ports
 	place   *Place                  // nil: none or unknown
 	egress  *Egress                 // nil: none
 	network string                  // identity of the datastore that the switch is programmed from; empty: unknown
@@ -39,7 +39,7 @@ type state struct {
 
 // stateFormat is what this version understands of a node's stream. Increase it with every notification or leaf that is
 // new: an agent of another version left out what it did not understand, so its event ID must not be continued.
-const stateFormat = 5
+const stateFormat = 6
 
 // kept is the state on disk.
 type kept struct {

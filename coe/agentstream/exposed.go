@@ -181,7 +181,7 @@ func (h *Hub) tellExposed(changes []stream.Change) []stream.Change {
 		return changes
 	}
 	n.retold = false
-	nodes := e.addresses(n.told)
+	nodes := e.addresses(n.told, n.serve)
 	changed := sortedKeys(e.former, nil)
 	all := sync.OnceValue(func() []string { return sortedKeys(e.ports, e.former) })
 	for _, node := range sortedKeys(n.told, e.told) {
@@ -209,17 +209,17 @@ func (e *exposed) before(name string) *exposedPort {
 	return e.ports[name]
 }
 
-// addresses returns the content of nodes-changed: the addresses of all nodes. It is nil if no port is
-// local, because they count for no other.
-func (e *exposed) addresses(nodes map[string][]byte) []byte {
-	if e.locals == 0 {
+// addresses returns the content of nodes-changed: the addresses of all nodes. It is nil if no port is local
+// and nodes serve no host ports, because they count for no other.
+func (e *exposed) addresses(nodes map[string][]byte, hostPorts bool) []byte {
+	if e.locals == 0 && !hostPorts {
 		return nil
 	}
 	content, _ := json.Marshal(map[string][]string{"node": sortedKeys(nodes, nil)}) // strings always encode
 	return content
 }
 
-// noNodes is the content of nodes-changed after the last local port.
+// noNodes is the content of nodes-changed while the addresses count for no port.
 var noNodes = []byte(`{"node":[]}`)
 
 // when returns a content if is is true, and nil otherwise.

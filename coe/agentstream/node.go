@@ -34,6 +34,7 @@ type nodes struct {
 	told     map[string][]byte // content, by node; replaced, never changed
 	changed  bool
 	retold   bool // told was replaced, and tellExposed has not followed
+	serve    bool // nodes may serve host ports
 }
 
 func newNodes() nodes { return nodes{records: map[string][]byte{}, told: map[string][]byte{}} }
@@ -92,6 +93,7 @@ func (n *nodes) contents(cfg Config) (out map[string][]byte, ok bool) {
 		cfg.Log.Error("cannot read the networks; nodes keep their former place", "record", networksRecord, "err", err)
 		return nil, false
 	}
+	n.serve = len(networks.HostPorts) > 0
 	facts, last := map[string]coe.NodeFact{}, uint32(0)
 	for name, value := range n.records {
 		node := strings.TrimPrefix(name, nodeRecords)
@@ -140,6 +142,8 @@ type place struct {
 	NoMasquerade []netip.Prefix `json:"no-masquerade,omitempty"`
 	Gateways     []netip.Prefix `json:"gateway-network,omitempty"`
 	MTU          uint16         `json:"mtu,omitempty"`
+
+	HostPorts []coe.PortRange `json:"host-port-range,omitempty"`
 }
 
 // placeOf returns the place of a node. last is the highest number of a node. ok is false if it has no number of
@@ -155,6 +159,6 @@ func placeOf(f coe.NodeFact, n coe.Networks, last uint32, mtu uint16) (p place, 
 		Operation: "put", Node: f.Node, Name: netvirt.ManagementPortName(f.Node), MAC: n.Nodes.MAC(f.Number),
 		Address: n.Nodes.Address(f.Number), Length: n.Nodes.Bits(), Gateway: n.Nodes.Gateway(),
 		Service: n.Nodes.ServiceAddress(f.Number), Edge: n.Nodes.EdgeAddress(f.Number, last), Pods: n.Pods, Services: n.Services,
-		NoMasquerade: n.NoMasquerade, Gateways: n.ByGateways(f.Node), MTU: mtu,
+		NoMasquerade: n.NoMasquerade, Gateways: n.ByGateways(f.Node), MTU: mtu, HostPorts: n.HostPorts,
 	}, n.Nodes.Has(f.Number)
 }

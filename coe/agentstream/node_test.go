@@ -1,6 +1,7 @@
 package agentstream
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -62,6 +63,26 @@ func TestNodes(t *testing.T) {
 
 	h.Apply(Batch{Revision: 6, Snapshot: true, Put: map[string][]byte{CompleteRecord: []byte("x")}})
 	require.Equal(t, []string{"coe-agent:snapshot-begin{}", "coe-agent:snapshot-complete{}"}, one())
+}
+
+// While pods may have host ports, nodes know which, and the addresses of all nodes.
+func TestHostPorts(t *testing.T) {
+	h := newHub()
+	one := hears(t, h, node1)
+	h.Apply(Batch{Revision: 1, Snapshot: true, Put: map[string][]byte{
+		"chosen/node/" + node1: []byte(`{"node":"` + node1 + `","number":1}`), "chosen/networks/": []byte(networks), CompleteRecord: []byte("x"),
+	}})
+	one()
+	h.Apply(Batch{Revision: 2, Put: map[string][]byte{"chosen/networks/": []byte(`{"nodes":"100.96.0.0/16","host-ports":["80-80","8000-8100"]}`)}})
+	got := one()
+	require.Len(t, got, 2)
+	require.Contains(t, got[0], `"host-port-range":["80-80","8000-8100"]`)
+	judge(t, "node-changed", []byte(strings.TrimPrefix(got[0], "coe-agent:node-changed")))
+	require.Equal(t, `coe-agent:nodes-changed{"node":["192.168.33.11"]}`, got[1])
+	h.Apply(Batch{Revision: 3, Put: map[string][]byte{"chosen/networks/": []byte(networks)}})
+	got = one()
+	require.NotContains(t, got[0], "host-port")
+	require.Equal(t, `coe-agent:nodes-changed{"node":[]}`, got[1])
 }
 
 // While a node has a number of a release that gave nodes two addresses, nodes whose edge address belongs to

@@ -76,7 +76,10 @@ func (r *round) allNetworks() *coe.Networks {
 	if r.cfg.Nodes.Ports {
 		nodes = slices.Collect(maps.Keys(r.seen.addresses))
 	}
-	n := &coe.Networks{Nodes: r.cfg.Nodes.Network, Isolated: r.cfg.Nodes.Ports, Pods: joined(pods, nodes...), Services: joined(services), Gateways: r.gateways()}
+	n := &coe.Networks{
+		Nodes: r.cfg.Nodes.Network, Isolated: r.cfg.Nodes.Ports, Pods: joined(pods, nodes...), Services: joined(services),
+		Gateways: r.gateways(), HostPorts: r.cfg.Nodes.ServedHostPorts(),
+	}
 	if keep := r.cfg.Nodes.NoMasquerade; len(keep) > 0 {
 		n.NoMasquerade = joined(keep)
 	}

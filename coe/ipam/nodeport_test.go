@@ -121,6 +121,9 @@ func TestNodePortsOfNobody(t *testing.T) {
 	require.Equal(t, ports, ipam.NodesConfig{Network: network, NodePorts: ports}.ServedPorts())
 	require.Zero(t, ipam.NodesConfig{Network: network}.ServedPorts())
 	require.Zero(t, ipam.NodesConfig{NodePorts: ports}.ServedPorts())
+	host := []coe.PortRange{{First: 80, Last: 80}}
+	require.Equal(t, host, ipam.NodesConfig{Network: network, HostPorts: host}.ServedHostPorts())
+	require.Nil(t, ipam.NodesConfig{HostPorts: host}.ServedHostPorts())
 	w := newVIPWorld(t)
 	w.putServices(newService("a", "z", at("10.96.0.1"), onNodes("tcp", 30080)))
 	require.Equal(t, []string{"10.96.0.1 0"}, w.holds("a"))

@@ -40,6 +40,8 @@ type NodesConfig struct {
 	// NodePorts are the ports on which nodes with a management port answer for services; see
 	// ServedPorts.
 	NodePorts coe.PortRange
+	// HostPorts are the ports of nodes that pods may request; see ServedHostPorts. None is in NodePorts.
+	HostPorts []coe.PortRange
 	// NoMasquerade are the IPv4 destinations outside the cluster to which pods keep their address. The
 	// outside routes the addresses of pods to their nodes.
 	NoMasquerade []netip.Prefix
@@ -62,6 +64,14 @@ func (c NodesConfig) ServedPorts() coe.PortRange {
 		return coe.PortRange{}
 	}
 	return c.NodePorts
+}
+
+// ServedHostPorts returns the ports on which nodes answer for pods: none without a management port.
+func (c NodesConfig) ServedHostPorts() []coe.PortRange {
+	if !c.ManagementPorts() {
+		return nil
+	}
+	return c.HostPorts
 }
 
 // For adapts the settings to a backend of these kinds. Nodes have management ports or, if

@@ -37,7 +37,7 @@ func Pod(in *corev1.Pod) *coe.Pod {
 	if out.NoNetwork {
 		return out
 	}
-	out.Ignored = ignoredOfPod(in)
+	out.Ignored, out.HostPorts = ignoredOfPod(in), hostPorts(in)
 	out.Labels, out.Ports = Labels(&in.ObjectMeta), namedPorts(in)
 	if hasSeveralNetworks(in) {
 		return out

@@ -150,8 +150,8 @@ func TestIgnored(t *testing.T) {
 		}}}}
 	}
 	require.Zero(t, kube.Pod(pod(annotated(kube.InterfacesAnnotation), 0, false)).Ignored)
-	require.Zero(t, kube.Pod(pod(annotated(), 80, true)).Ignored, "the pod is on the host network")
-	require.Equal(t, coe.HostPort, kube.Pod(pod(annotated(), 80, false)).Ignored)
+	require.Empty(t, kube.Pod(pod(annotated(), 80, true)).HostPorts, "the pod is on the host network")
+	require.Equal(t, []uint16{80}, kube.Pod(pod(annotated(), 80, false)).HostPorts)
 	require.Equal(t, coe.Bandwidth|coe.UnknownAnnotation,
 		kube.Pod(pod(annotated("kubernetes.io/egress-bandwidth", "coe-bridge.io/typo"), 0, false)).Ignored)
 	require.Equal(t, coe.UnknownAnnotation, kube.Namespace(&corev1.Namespace{ObjectMeta: annotated("coe-bridge.io/x")}).Ignored)

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,17 +9,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// ignoredOfPod returns the settings of a pod that are not enforced.
+// ignoredOfPod returns the settings of a pod that are not enforced. The mapping adds those that depend on the backend.
 func ignoredOfPod(in *corev1.Pod) (out coe.Ignored) {
-	for _, containers := range [][]corev1.Container{in.Spec.InitContainers, in.Spec.Containers} {
-		for i := range containers {
-			for _, port := range containers[i].Ports {
-				if port.HostPort != 0 {
-					out |= coe.HostPort
-				}
-			}
-		}
-	}
 	for _, name := range []string{"kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth"} {
 		if in.Annotations[name] != "" {
 			out |= coe.Bandwidth
@@ -57,4 +49,19 @@ next:
 		return coe.UnknownAnnotation
 	}
 	return 0
+}
+
+// hostPorts returns the ports of the node that a pod requests.
+func hostPorts(in *corev1.Pod) (ports []uint16) {
+	for _, containers := range [][]corev1.Container{in.Spec.InitContainers, in.Spec.Containers} {
+		for i := range containers {
+			for _, port := range containers[i].Ports {
+				if port.HostPort > 0 && port.HostPort <= 65535 && len(ports) < coe.MaxHostPorts {
+					ports = append(ports, uint16(port.HostPort))
+				}
+			}
+		}
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
 }

@@ -72,7 +72,8 @@ func (c Config) nodes() ipam.NodesConfig {
 // cluster, and that its objects do not have, can differ from the chosen ones here.
 func Compute(ctx context.Context, documents []Document, cfg Config) (*Plan, error) {
 	nodes := cfg.nodes()
-	cfg.Mapping.Limits, cfg.Mapping.NodePorts, cfg.Mapping.ManagementPorts = ovn.Limits(), nodes.ServedPorts(), nodes.ManagementPorts()
+	cfg.Mapping.Limits, cfg.Mapping.ManagementPorts = ovn.Limits(), nodes.ManagementPorts()
+	cfg.Mapping.NodePorts, cfg.Mapping.HostPorts = nodes.ServedPorts(), nodes.ServedHostPorts()
 	in, err := readDocuments(documents)
 	if err != nil {
 		return nil, err

@@ -20,16 +20,39 @@ type Nodes struct {
 	nodePorts                NodePorts
 }
 
-// NodePorts has the flag with the range of node ports.
-type NodePorts struct{ text string }
+// NodePorts has the flags with the ports on which nodes answer for services and pods.
+type NodePorts struct {
+	text string
+	host []string
+}
 
-// Register adds the flag to a command.
+// Register adds the flags to a command.
 func (f *NodePorts) Register(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar(&f.host, "host-ports", nil,
+		"ports and ranges that pods may request with hostPort, such as 80,443,8000-8999; empty: nodes serve no host ports")
 	cmd.Flags().StringVar(&f.text, "node-ports", "30000-32767",
 		"range of the node ports of services, the API server's --service-node-port-range; empty: nodes serve no node ports")
 }
 
-// Range returns the range.
+// Hosts returns the ports that pods may request. They must not be node ports.
+func (f *NodePorts) Hosts() ([]coe.PortRange, error) {
+	node, err := f.Range()
+	if err != nil {
+		return nil, err
+	}
+	host, err := coe.ParsePorts(f.host)
+	if err != nil {
+		return nil, fmt.Errorf("--host-ports: %w", err)
+	}
+	for _, r := range host {
+		if r.Overlaps(node) {
+			return nil, fmt.Errorf("--host-ports: %s overlaps --node-ports %s, which are of services", r, node)
+		}
+	}
+	return host, nil
+}
+
+// Range returns the range of node ports.
 func (f *NodePorts) Range() (r coe.PortRange, err error) {
 	if f.text == "" {
 		return r, nil
@@ -75,6 +98,9 @@ func (f *Nodes) Config(pools []dhcppool.Pool) (cfg ipam.NodesConfig, err error) 
 		}
 	}
 	if cfg.NodePorts, err = f.nodePorts.Range(); err != nil {
+		return cfg, err
+	}
+	if cfg.HostPorts, err = f.nodePorts.Hosts(); err != nil {
 		return cfg, err
 	}
 	if f.network == "" {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
@@ -18,6 +19,9 @@ func TestNodeFlags(t *testing.T) {
 	cfg, err = (&Nodes{}).Config(pools)
 	require.NoError(t, err)
 	require.False(t, cfg.Network.IsValid())
+	cfg, err = (&Nodes{nodePorts: NodePorts{host: []string{"8000-8100", "80"}}}).Config(pools)
+	require.NoError(t, err)
+	require.Equal(t, []coe.PortRange{{First: 80, Last: 80}, {First: 8000, Last: 8100}}, cfg.HostPorts)
 
 	for name, c := range map[string]struct {
 		flags Nodes
@@ -30,10 +34,14 @@ func TestNodeFlags(t *testing.T) {
 		"overlaps OVN's links":  {Nodes{network: "100.64.0.0/10"}, "it overlaps 100.64.0.0/11"},
 		"overlaps services":     {Nodes{network: "10.97.0.0/16", services: []string{"10.96.0.0/12"}}, "it overlaps 10.96.0.0/12"},
 		"services no prefix":    {Nodes{services: []string{"10.96.0.0"}}, "--service-network"},
-		"no range of ports":     {Nodes{nodePorts: NodePorts{"30000"}}, "--node-ports"},
+		"no range of ports":     {Nodes{nodePorts: NodePorts{text: "30000"}}, "--node-ports"},
 		"IPv6 without NAT":      {Nodes{network: "100.96.0.0/16", noMasquerade: []string{"2001:db8::/32"}}, "--no-masquerade 2001:db8::/32: want an IPv4 prefix"},
 		"no NAT, no ports":      {Nodes{noMasquerade: []string{"10.0.0.0/8"}}, "--no-masquerade needs --node-network"},
 		"pods no prefix either": {Nodes{pods: []string{"10.96.0.0"}}, "--pod-network"},
+		"no host port":          {Nodes{nodePorts: NodePorts{host: []string{"x"}}}, "--host-ports"},
+		"host and node port": {
+			Nodes{nodePorts: NodePorts{"30000-32767", []string{"80", "32767"}}}, "--host-ports: 32767-32767 overlaps --node-ports 30000-32767",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := c.flags.Config(pools)

@@ -52,6 +52,7 @@ the agent over a unix socket. It needs root, and the node's network namespace.
 
 The agent can attach the pods that it knows while the bridge is unreachable.
 With --install-cni it installs coe-cni and the network configuration list itself.
+The node answers on the host ports of pods that the bridge allows (--host-ports there).
 /healthz, /readyz and /metrics are on --health-listen.
 
 With --backend odl, OpenDaylight programs the switch, and ovn-controller must not run.
@@ -141,16 +142,17 @@ func (f *agentFlags) parts(log *slog.Logger) (p agentParts, err error) {
 	}
 	p.registry = prometheus.NewRegistry()
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), p.files)
+	p.own = node.New(node.Config{
+		Switch: p.ovs, Uplink: p.uplink, Netns: p.node, Settings: links.Settings(f.settings), Disabled: f.backend == ovs.OpenDaylight, Log: log, Registry: p.registry,
+		MTU: func(ctx context.Context) (int, error) { return agent.MTU(ctx, p.ovs, p.node) },
+	})
 	p.agent, err = agent.New(agent.Config{
-		Switch: p.ovs, Uplink: p.uplink, Node: p.node, Settings: links.Settings(f.settings), Dir: f.stateDir, Confirmed: f.backend == ovs.OpenDaylight,
+		Switch: p.ovs, Uplink: p.uplink, Node: p.node, HostPorts: p.own, Settings: links.Settings(f.settings), Dir: f.stateDir, Confirmed: f.backend == ovs.OpenDaylight,
 		Deadline: f.callDeadline, Sweep: f.sweepInterval, Log: log, Registry: p.registry,
 	})
 	if err != nil {
 		return p, err
 	}
-	p.own = node.New(node.Config{
-		Switch: p.ovs, Uplink: p.uplink, Netns: p.node, Settings: links.Settings(f.settings), MTU: p.agent.MTU, Disabled: f.backend == ovs.OpenDaylight, Log: log, Registry: p.registry,
-	})
 	p.nics = f.mover(p.ovs, p.node, log)
 	return p, nil
 }

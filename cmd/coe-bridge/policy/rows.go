@@ -21,6 +21,9 @@ func readRows(cmd *cobra.Command, c *cluster, isolation flags.Mapping, nodePorts
 		if settings.NodePorts, err = nodePorts.Range(); err != nil {
 			return nil, err
 		}
+		if settings.HostPorts, err = nodePorts.Hosts(); err != nil {
+			return nil, err
+		}
 	}
 	namespace, name, _ := strings.Cut(pod, "/")
 	rows, problems, err := plan.RowsOfPolicies(cmd.Context(), c.set, settings, namespace, name)

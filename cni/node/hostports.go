@@ -1,0 +1,150 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
+)
+
+// hostPorts has the calls that wait for host ports.
+type hostPorts struct {
+	requests chan chan<- error
+	waiting  []chan<- error // taken before the current check
+	// failure is why the last check has not programmed the host ports.
+	failure error
+}
+
+func (h *hostPorts) take(request chan<- error) { h.waiting = append(h.waiting, request) }
+
+// takeAll takes the calls that are waiting now.
+func (h *hostPorts) takeAll() {
+	for {
+		select {
+		case request := <-h.requests:
+			h.take(request)
+		default:
+			return
+		}
+	}
+}
+
+// answer answers the calls that were taken before the check.
+func (h *hostPorts) answer() {
+	for _, request := range h.waiting {
+		request <- h.failure
+	}
+	h.waiting = nil
+}
+
+// AwaitHostPorts waits until the node answers on the host ports that the ports of the switch have now. Run must
+// run.
+func (n *Node) AwaitHostPorts(ctx context.Context) error {
+	answer := make(chan error, 1)
+	select {
+	case n.hosts.requests <- answer:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// ServesHostPorts reports whether the node answers on host ports of pods, as far as it knows.
+func (n *Node) ServesHostPorts() bool {
+	place, _, _ := n.cfg.Uplink.Place()
+	return place != nil && !n.cfg.Disabled && !place.Isolated && len(place.HostPorts) > 0
+}
+
+// CheckHostPorts returns why a pod must not have host ports: one is not allowed, its address is not the node's or
+// belongs to a service, or a program of the node listens on it.
+func (n *Node) CheckHostPorts(ports []ovs.HostPort) error {
+	place, _, _ := n.cfg.Uplink.Place()
+	if place == nil || !servesHostPorts(place) {
+		return errors.New("the node has no edge address and serves no host ports; coe-bridge status says why")
+	}
+	exposed, _, _ := n.cfg.Uplink.Exposed()
+	external := map[netip.Addr]bool{}
+	for _, e := range exposed {
+		external[e.External] = true
+	}
+	var all []nodeports.HostPort
+	for _, p := range ports {
+		switch {
+		case !allows(place, p):
+			return fmt.Errorf("%s: the port is not allowed; allowed are %s (--host-ports of the bridge)", p, rangesText(place.HostPorts))
+		case external[p.Address]:
+			return fmt.Errorf("%s: the address belongs to a service", p)
+		}
+		all = append(all, nodeports.HostPort{Address: p.Address, Protocol: p.Protocol, Number: p.Number})
+	}
+	return nodeports.CheckHostPorts(n.cfg.Netns, all)
+}
+
+// servesHostPorts reports whether a node answers on host ports.
+func servesHostPorts(place *uplink.Place) bool { return leads(place) && len(place.HostPorts) > 0 }
+
+func allows(place *uplink.Place, p ovs.HostPort) bool {
+	return slices.ContainsFunc(place.HostPorts, func(r uplink.PortRange) bool { return r.Contains(p.Number) })
+}
+
+func rangesText(all []uplink.PortRange) string {
+	texts := make([]string, len(all))
+	for i, r := range all {
+		texts[i] = r.String()
+	}
+	return strings.Join(texts, ", ")
+}
+
+// hostPorts returns the allowed host ports of the ports of the switch. A port whose pod the bridge no longer reports
+// has none: another pod can have its address.
+func (n *Node) hostPorts(ctx context.Context, place *uplink.Place) (all []nodeports.HostPort, err error) {
+	ports, err := n.cfg.Switch.Ports(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the host ports of pods: %w", err)
+	}
+	pods := map[string]string{} // their UIDs, by port
+	for _, r := range n.cfg.Uplink.Records() {
+		pods[r.Port] = r.PodUID
+	}
+	for _, p := range ports {
+		pod := slices.IndexFunc(p.Addresses, netip.Addr.Is4)
+		if pod < 0 || pods[p.Name] != p.PodUID {
+			continue
+		}
+		for _, h := range p.HostPorts {
+			if allows(place, h) {
+				all = append(all, nodeports.HostPort{
+					Address: h.Address, Protocol: h.Protocol, Number: h.Number, Pod: netip.AddrPortFrom(p.Addresses[pod], h.Pod),
+				})
+			}
+		}
+	}
+	return all, nil
+}
+
+// allowLoopback sets whether programs of the node reach pods from a loopback address. While they do, the table of
+// package nodeports must keep other packets with such addresses out.
+func (n *Node) allowLoopback(is bool) error {
+	value := "0"
+	if is {
+		value = "1"
+	}
+	_, err := n.cfg.Settings.Put(n.cfg.Netns, filepath.Join("ipv4/conf", linkName, "route_localnet"), value)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the link is missing
+		return fmt.Errorf("set whether programs of the node reach host ports at loopback addresses: %w", err)
+	}
+	return nil
+}
