@@ -21,7 +21,7 @@ func (c *closing) Close() error {
 
 // Connections to one port close each other, and none of another port.
 func TestConnectionsOfOnePort(t *testing.T) {
-	var all connections
+	var all Connections
 	first, flood := &closing{}, []*closing{}
 	all.note(1, first, http.StateNew)
 	for range 3 * maxConnections {
