@@ -14,12 +14,19 @@ var linkLocal = netip.MustParsePrefix("169.254.0.0/16")
 
 // gateways maps the gateways, and returns their problems.
 func (s Settings) gateways(m netvirt.Model, v coe.ClusterView) (problems []coe.Problem) {
+	if len(v.Gateways) == 0 {
+		return nil
+	}
+	var network netvirt.NodeNetwork
+	for _, o := range m.Select(netvirt.NewKindSet(netvirt.KindNodeNetwork)) { // there is one at most
+		network, _ = o.(netvirt.NodeNetwork)
+	}
 	for _, g := range v.Gateways {
 		name := ""
 		if n := v.Nodes[g.Node]; n != nil {
 			name = n.HostName
 		}
-		for _, p := range s.gateway(m, v, g) {
+		for _, p := range s.gateway(m, v, network, g) {
 			p.Kind, p.UID, p.Name = "gateway", g.Node.String(), name
 			problems = append(problems, p)
 		}
@@ -30,7 +37,7 @@ func (s Settings) gateways(m netvirt.Model, v coe.ClusterView) (problems []coe.P
 // gateway adds a gateway to the model. One that cannot work keeps its pinned pods inside the network: these leave
 // with a certain address, or not at all. An address that a node or a pool has taken since is only a problem: a
 // node must not be able to remove the gateway.
-func (s Settings) gateway(m netvirt.Model, v coe.ClusterView, g *coe.Gateway) (problems []coe.Problem) {
+func (s Settings) gateway(m netvirt.Model, v coe.ClusterView, network netvirt.NodeNetwork, g *coe.Gateway) (problems []coe.Problem) {
 	report := func(reason coe.Reason, format string, args ...any) {
 		problems = append(problems, coe.Problem{Reason: reason, Message: fmt.Sprintf(format, args...)})
 	}
@@ -44,10 +51,6 @@ func (s Settings) gateway(m netvirt.Model, v coe.ClusterView, g *coe.Gateway) (p
 	case !s.ManagementPorts:
 		report(coe.NotEnforced, "pods do not leave the network, because nodes have no management ports: set --node-network")
 		return problems
-	}
-	var network netvirt.NodeNetwork
-	for _, o := range m.Select(netvirt.NewKindSet(netvirt.KindNodeNetwork)) {
-		network, _ = o.(netvirt.NodeNetwork)
 	}
 	if !network.Prefix.IsValid() {
 		report(coe.Waiting, "no node has a management port yet")

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -145,6 +146,31 @@ func TestGateway(t *testing.T) {
 		w.mustGateway("configure gateway", "host1", pinned...)
 		w.mustGateway("nothing to do", "host1", pinned...)
 		w.seen(pods["host2"].inLab(), outside, 8080, gateway)
+	})
+	w.step("a subnet that has no pods", func() {
+		_, err := w.gateway("host1", slices.Concat(args, []string{"--rampout-ip-subnets", "10.43.0.0/16," + w.block("host2")})...)
+		require.ErrorContains(t, err, "the gateway is configured, and has a problem: the pinned subnet 10.43.0.0/16 is not in a range of pods")
+		w.seen(pods["host2"].inLab(), outside, 8080, gateway)
+		w.mustGateway("configure gateway", "host1", slices.Concat(args, []string{"--rampout-ip-subnets", w.block("host2")})...)
+	})
+	w.step("pods on a node with another gateway are pinned", func() {
+		other := "coe-gateways:gateways/gateway/" + w.address("host2")
+		w.put(other, fmt.Sprintf(`{"gateway":[{"node":%q,"chassis":"host2","address":%q,"prefix-length":24,"next-hop":%q,"pinned-subnets":["10.42.0.0/16"]}]}`,
+			w.address("host2"), north.at(ofGateway+1), north.at(ofNextHop))) // it is connected to nothing
+		await(t, "OVN has the gateway", func() error {
+			out, err := w.lab.NBCtl(t.Context(), "lr-list")
+			if err == nil && !strings.Contains(out, "gateway:"+w.address("host2")) {
+				err = errors.New(out)
+			}
+			return err
+		})
+		require.NoError(t, w.lab.Sync(t.Context()))
+		w.seen(pods["host2"].inLab(), outside, 8080, gateway) // the longest prefix decides, and before the gateway of the node
+		_, err := w.lab.Exec(t.Context(), pods["host1"].inLab(), "ping", "-n", "-c", "2", "-W", "1", outside)
+		require.Error(t, err, "the pods of host1 are pinned to the other gateway")
+		status, answer := w.bridge.Bridge().Do("DELETE", "/restconf/config/"+other, "")
+		require.Equal(t, 2, status/100, answer)
+		w.seen(pods["host1"].inLab(), outside, 8080, gateway)
 	})
 	w.step("nodes and pods reach each other as before", func() {
 		for host, p := range pods {

@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -50,7 +51,8 @@ vSwitch, as with nics-to-bridge. A NIC that the node uses too joins its bridge f
 
 Run it on the node, as root. It changes this node first, and then configures the gateway at the
 bridge, which needs a user with the role writer. Running it again changes only what differs. If
-it is killed, run it again. The bridge checks the gateway before the first change.`,
+it is killed, run it again. The bridge checks the gateway before the first change, and init fails
+if the gateway does not work afterwards.`,
 		Example: `  coe-bridge gateway init --node-address 10.33.74.10 --physical-interface eth1 --physical-ip 10.33.75.138/24 --default-gw 10.33.75.253 --dry-run
   coe-bridge gateway init --node-address 10.33.74.10 --bridge-interface breth0 --physical-ip 10.33.74.138/24 --default-gw 10.33.74.253
   coe-bridge gateway init --node-address 10.33.74.10 --bridge-interface breth0 --physical-ip 10.33.74.138/24 --default-gw 10.33.74.253 --rampout-ip-subnets 10.42.1.0/24,10.42.2.0/24`,
@@ -202,15 +204,78 @@ func (r *gatewayRouter) init(ctx context.Context, want gatewayEntry) (steps []st
 		}
 	}
 	steps, err = r.attach(ctx)
-	if err != nil || same {
+	if err != nil {
 		return steps, err
 	}
-	if !r.flags.dryRun {
-		if err := r.configure(ctx, has, &want, false); err != nil {
-			return steps, err
+	if !same {
+		if !r.flags.dryRun {
+			if err := r.configure(ctx, has, &want, false); err != nil {
+				return steps, err
+			}
+		}
+		steps = append(steps, fmt.Sprintf("configure gateway %s/%d with next hop %s at %s", want.Address, want.Length, want.NextHop, r.central.URL))
+	}
+	if r.flags.dryRun {
+		return steps, nil
+	}
+	return steps, r.works(ctx, want)
+}
+
+// worksTimeout bounds the wait until OVN has the gateway, which is looked for every worksInterval: nothing follows
+// what a backend has confirmed.
+const (
+	worksTimeout  = 15 * time.Second
+	worksInterval = 200 * time.Millisecond
+)
+
+// works waits until OVN has the gateway, and fails if the gateway has a problem.
+func (r *gatewayRouter) works(ctx context.Context, want gatewayEntry) error {
+	deadline, cancel := context.WithTimeout(ctx, worksTimeout)
+	defer cancel()
+	for {
+		there, err := r.confirmed(ctx, want)
+		if err != nil {
+			return err
+		}
+		if there {
+			return r.problem(ctx)
+		}
+		select {
+		case <-time.After(worksInterval):
+		case <-deadline.Done():
+			return cmp.Or(r.problem(ctx), errors.New("the gateway is configured, and OVN does not have it yet: see coe-bridge status"))
 		}
 	}
-	return append(steps, fmt.Sprintf("configure gateway %s/%d with next hop %s at %s (coe-bridge status shows whether it works)", want.Address, want.Length, want.NextHop, r.central.URL)), nil
+}
+
+// confirmed reports whether OVN has the gateway.
+func (r *gatewayRouter) confirmed(ctx context.Context, want gatewayEntry) (bool, error) {
+	var has struct {
+		Gateways []gatewayEntry `json:"gateway"`
+	}
+	if err := r.central.Get(ctx, client.Confirmed, "coe-netvirt:gateways", &has); err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(has.Gateways, func(g gatewayEntry) bool {
+		slices.SortFunc(g.Pinned, netip.Prefix.Compare)
+		return reflect.DeepEqual(g, want)
+	}), nil
+}
+
+// problem returns the problems of the node's gateway.
+func (r *gatewayRouter) problem(ctx context.Context) (all error) {
+	var status struct {
+		Problems []struct{ Kind, UID, Message string } `json:"problem"`
+	}
+	if err := r.central.Get(ctx, client.Confirmed, "coe-status:status", &status); err != nil {
+		return err
+	}
+	for _, p := range status.Problems {
+		if p.Kind == "gateway" && p.UID == r.node.String() {
+			all = errors.Join(all, fmt.Errorf("the gateway is configured, and has a problem: %s", p.Message))
+		}
+	}
+	return all
 }
 
 // checkAddress fails if the node itself has the address: its kernel and OVN would both answer.
