@@ -57,9 +57,17 @@ func (s Settings) gateway(m netvirt.Model, v coe.ClusterView, network netvirt.No
 		return problems
 	}
 	pods, services := only4(v.Networks.Pods), only4(v.Networks.Services)
+	onNode := []netip.Prefix{linkLocal}
+	for _, p := range only4(s.External.All()) {
+		if p.Overlaps(g.Address) { // 0.0.0.0/0 overlaps each address: pods would leave by no gateway
+			report(coe.AddressInvalid, "%s of --external-addresses overlaps the network outside, %s, so pods reach it by the gateway, not by their own nodes: choose a range that does not overlap", p, g.Address.Masked())
+			continue
+		}
+		onNode = append(onNode, p)
+	}
 	o := netvirt.Gateway{
 		Node: g.Node, Network: network.Prefix, Transit: network.Transit,
-		Pinned: netvirt.NewPrefixList(g.Pinned...), OnNode: netvirt.NewPrefixList(append(only4(s.External.All()), linkLocal)...),
+		Pinned: netvirt.NewPrefixList(g.Pinned...), OnNode: netvirt.NewPrefixList(onNode...),
 	}
 	_, joined := m[netvirt.ManagementPort{Node: g.Node}.Key()]
 	var link netip.Prefix

@@ -79,6 +79,15 @@ func TestGateways(t *testing.T) {
 		require.Equal(t, one.works, o.Link.IsValid(), says)
 		require.Contains(t, o.Pinned, "10.42.1.0/24")
 	}
+	for _, external := range []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("10.33.74.128/25"), netip.MustParsePrefix("10.33.0.0/16")} {
+		s := s
+		s.External = netvirt.NewPrefixList(external, netip.MustParsePrefix("198.51.100.0/24"))
+		m, problems := mapping.Cluster(view(func(*coe.ClusterView, *coe.Gateway) {}), s)
+		require.Len(t, problems, 1)
+		require.Equal(t, coe.AddressInvalid, problems[0].Reason)
+		require.Contains(t, problems[0].Message, external.String()+" of --external-addresses")
+		require.Equal(t, whole, m[whole.Key()], "the range is left out")
+	}
 	for _, s := range []mapping.Settings{
 		{Isolation: mapping.IsolationNamespace, ManagementPorts: true}, {Limits: netvirt.Limits{NoGateways: true}, ManagementPorts: true}, {},
 	} {

@@ -71,7 +71,7 @@ func (s *Switch) SetGatewayNIC(ctx context.Context, nic string) error {
 }
 
 // change changes a key of external_ids of the table Open_vSwitch; empty for none. It fails if the key has another
-// value than before.
+// value than before, and then changes nothing.
 func (s *Switch) change(ctx context.Context, key, before, now string) error {
 	one, err := s.session(ctx)
 	if err != nil {
@@ -84,19 +84,23 @@ func (s *Switch) change(ctx context.Context, key, before, now string) error {
 		return err
 	}
 	top, at := &topRow{row}, 0
-	wait := ovsdb.Operation{
-		Op: ovsdb.OperationWait, Table: "Open_vSwitch", Columns: []string{"_uuid"}, Timeout: &at,
-		Where: []ovsdb.Condition{
-			ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes, ovsdb.OvsMap{GoMap: map[any]any{key: before}}),
-		},
-		Until: string(ovsdb.WaitConditionEqual), Rows: []ovsdb.Row{{"_uuid": ovsdb.UUID{GoUUID: row.UUID}}},
+	pair := func(value string) ovsdb.OvsMap { return ovsdb.OvsMap{GoMap: map[any]any{key: value}} }
+	holds := func(value string) ovsdb.Operation { // fails the transaction if the key has another value at that point
+		return ovsdb.Operation{
+			Op: ovsdb.OperationWait, Table: "Open_vSwitch", Columns: []string{"_uuid"}, Timeout: &at,
+			Where: []ovsdb.Condition{ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes, pair(value))},
+			Until: string(ovsdb.WaitConditionEqual), Rows: []ovsdb.Row{{"_uuid": ovsdb.UUID{GoUUID: row.UUID}}},
+		}
 	}
 	var ops []ovsdb.Operation
 	if before != "" {
-		ops = append(ops, wait)
+		ops = append(ops, holds(before))
 		ops = append(ops, top.set("external_ids", key, now)...)
-	} else { // an existing key stays
-		ops = append(ops, top.change("external_ids", ovsdb.MutateOperationInsert, ovsdb.OvsMap{GoMap: map[any]any{key: now}}))
+	} else { // an insert does not change a key that exists: an empty one goes first, and another one fails
+		ops = append(ops,
+			top.change("external_ids", ovsdb.MutateOperationDelete, pair("")),
+			top.change("external_ids", ovsdb.MutateOperationInsert, pair(now)),
+			holds(now))
 	}
 	_, err = one.transact(ctx, ops...)
 	return err

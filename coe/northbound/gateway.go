@@ -37,6 +37,9 @@ func Gateway(raw []byte) (*coe.Gateway, error) {
 		return nil, fmt.Errorf("next-hop %s is not the address of another machine in %s", out.NextHop, out.Address.Masked())
 	}
 	for _, p := range in.Pinned {
+		if p.Bits() == 0 { // nodes would not reach the network outside either
+			return nil, fmt.Errorf("pinned-subnets has %s, which is not a subnet of pods: name a range of pods", p)
+		}
 		out.Pinned = append(out.Pinned, p.Masked())
 	}
 	return out, nil

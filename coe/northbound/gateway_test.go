@@ -40,5 +40,6 @@ func TestGateway(t *testing.T) {
 	require.ErrorContains(t, check(`"chassis":"c2","address":"10.33.74.138"`), "have the same address 10.33.74.138")
 	require.ErrorContains(t, check(`"chassis":"c1","address":"10.33.74.139"`), "have the same chassis c1")
 	require.ErrorContains(t, check(`"chassis":"c2","address":"10.33.74.139","pinned-subnets":["10.42.1.0/24"]`), "pin the same subnet 10.42.1.0/24")
+	require.ErrorContains(t, check(`"chassis":"c2","address":"10.33.74.139","pinned-subnets":["0.0.0.0/0"]`), "pinned-subnets has 0.0.0.0/0")
 	require.ErrorContains(t, check(`"chassis":"c2","address":"10.33.74.0"`), "gateway of node x: address 10.33.74.0 is not the address of a machine")
 }

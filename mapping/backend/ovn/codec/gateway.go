@@ -53,7 +53,8 @@ func outsideSwitch(node netip.Addr) string { return "gateway:outside:" + node.St
 // be a node, which policies allow. A packet of a pod to an unused address inside is dropped too: it would go
 // back and forth.
 //
-// A gateway that cannot work is a router without ports, and policies that drop packets of pinned pods.
+// A gateway that cannot work is a router without ports, and policies that drop packets of pinned pods. If it
+// can work, it drops only packets of pinned pods whose addresses it does not translate.
 func (c Codec) encodeGateway(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model) {
 	o, ok := head[netvirt.Gateway](objects, k)
 	if !ok {
@@ -66,7 +67,11 @@ func (c Codec) encodeGateway(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.M
 	}
 	set.Add(lr)
 	for _, pods := range o.Pinned.All() {
-		c.byGateway(set, k, rolePinned+pods.String(), priorityPinned+pods.Bits(), o, pods)
+		by := o
+		if !o.Translates(pods) {
+			by.Link = netip.Prefix{}
+		}
+		c.byGateway(set, k, rolePinned+pods.String(), priorityPinned+pods.Bits(), by, pods)
 	}
 	if !o.Link.IsValid() {
 		return

@@ -1,0 +1,53 @@
+package ovs_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+)
+
+// A key with an empty value counts as none. If two programs map networks at once, one that has no
+// effect fails.
+func TestMap(t *testing.T) {
+	n := newNode(t, ovs.OVN)
+	_, err := n.Settings(n.within()) // it is connected
+	require.NoError(t, err)
+	is := func(network, want string) {
+		t.Helper()
+		require.Eventually(t, func() bool { // the local copy follows
+			bridge, err := n.BridgeOf(n.within(), network)
+			require.NoError(t, err)
+			return bridge == want
+		}, 10*time.Second, 10*time.Millisecond)
+	}
+	n.db("--no-wait", "set", "Open_vSwitch", ".", `external_ids:ovn-bridge-mappings=""`, `external_ids:coe-gateway-nic=""`)
+	require.NoError(t, n.Map(n.within(), "one", "br1"))
+	require.Equal(t, `"one:br1"`, n.db("get", "Open_vSwitch", ".", "external_ids:ovn-bridge-mappings"))
+	is("one", "br1")
+	require.NoError(t, n.SetGatewayNIC(n.within(), "eth1"))
+	require.Equal(t, "eth1", n.db("get", "Open_vSwitch", ".", "external_ids:coe-gateway-nic"))
+
+	require.NoError(t, n.Map(n.within(), "one", ""))
+	is("one", "")
+	for range 20 {
+		var errs [2]error
+		var running sync.WaitGroup
+		networks := []string{"one", "two"}
+		for i, network := range networks {
+			running.Go(func() { errs[i] = n.Map(n.within(), network, "br1") })
+		}
+		running.Wait()
+		mappings := n.db("get", "Open_vSwitch", ".", "external_ids:ovn-bridge-mappings")
+		for i, network := range networks {
+			require.Equal(t, errs[i] == nil, strings.Contains(mappings, network+":br1"), "%s: %v: %v", network, mappings, errs[i])
+		}
+		n.db("--no-wait", "remove", "Open_vSwitch", ".", "external_ids", "ovn-bridge-mappings")
+		is("one", "")
+		is("two", "")
+	}
+}
