@@ -16,6 +16,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/agentstream"
+	"github.com/coe-bridge/coe-bridge/coe/egress"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 	"github.com/coe-bridge/coe-bridge/coe/kube/report"
@@ -149,6 +150,7 @@ func TestNodesChangeWhileAClaimIsWritten(t *testing.T) {
 	r := &role{
 		side: side{backend: memory.New()}, confirmer: agentstream.NewConfirmer(b.store, journal, agentstream.ConfirmedBackend{}, log),
 		assigner: ipam.New(ipam.Config{ReuseDelay: time.Hour}, b.store, journal, log),
+		keeper:   egress.New(egress.Config{Log: log}),
 	}
 	require.NoError(t, r.assigner.Load(t.Context()))
 	c := &claimer{Assigner: r.assigner, repool: b.repoolWhenDue, expose: func(...string) {}, log: log}
