@@ -152,11 +152,9 @@ func (t *Table) sync(want elements, remove, keepHosts bool) (changed bool, err e
 	if err != nil {
 		return false, fmt.Errorf("open nftables: %w", err)
 	}
-	exists := true
-	if t.have == nil || t.generation != now {
-		if t.have, exists, err = t.read(c); err != nil {
-			return false, err
-		}
+	exists, err := t.reread(c, now)
+	if err != nil {
+		return false, err
 	}
 	before := t.have
 	if keepHosts && before.copyHosts(want) {
@@ -178,6 +176,15 @@ func (t *Table) sync(want elements, remove, keepHosts bool) (changed bool, err e
 		t.have, t.generation = want, after
 	}
 	return true, nil
+}
+
+// reread reads the table unless its content is known for this generation. It reports whether the table exists.
+func (t *Table) reread(c *nftables.Conn, now uint32) (exists bool, err error) {
+	if t.have != nil && t.generation == now {
+		return true, nil
+	}
+	t.have, exists, err = t.read(c)
+	return exists, err
 }
 
 // read returns the elements of the table, nil if it is not as the package creates it, and whether

@@ -124,7 +124,7 @@ func TestPolicyLog(t *testing.T) {
 	probe()
 	require.Len(t, logged(t, lab, ""), before)
 	lines = len(logged(t, lab, `name="a:ingress:udp-`))
-	require.LessOrEqual(t, lines, 100*int(since.Sub(begin).Seconds()+2), "until the last line")
+	require.LessOrEqual(t, lines, 200*int(since.Sub(begin).Seconds()+3), "until the last line; a changed meter begins with a full bucket")
 	require.Greater(t, lines, 50)
 	t.Logf("%d packets allowed in %s, %d logged", 20*5000, time.Since(begin), lines)
 	for _, table := range []string{"Meter", "Meter_Band"} {
