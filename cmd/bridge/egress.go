@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
@@ -14,8 +15,9 @@ import (
 const (
 	// inForceTimeout is how long hosts may need to follow a move of an egress address. A host that is gone never does.
 	inForceTimeout = 5 * time.Second
-	// askInForceTimeout bounds a question to the backend.
+	// askInForceTimeout bounds a question to the backend, and inForcePace is the pause before the next one.
 	askInForceTimeout = time.Second
+	inForcePace       = 50 * time.Millisecond
 )
 
 // newKeeper returns the Keeper of egress addresses of a leader.
@@ -26,12 +28,15 @@ func (b *Bridge) newKeeper(r *role, l *datastore.Leadership, backend closer) *eg
 	} else if !b.nodes(backend.Kinds()).ManagementPorts() || !backend.Kinds().Has(netvirt.KindEgressIP) {
 		unsupported = "egress addresses need the backend OVN with --isolation none and --node-network; the pods leave with the addresses of nodes"
 	}
-	force := &force{role: r, requests: map[string]request{}, log: b.log}
-	force.hosts, _ = backend.(hostsFollow)
+	hosts, _ := backend.(hostsFollow)
+	r.force = newForce(func(name string) (netvirt.EgressIP, bool) {
+		o, ok := r.loop.Has(netvirt.Cluster, netvirt.EgressIP{Name: name}.Key()).(netvirt.EgressIP)
+		return o, ok
+	}, hosts, b.log)
 	return egress.New(egress.Config{
 		Journal: l.Records(egress.Records), Store: b.store, Port: b.cfg.EgressPort, Unsupported: unsupported,
-		Refuse: r.assigner.RefuseEgress, InForce: force.has, Ask: egress.Ask,
-		OnSettled: func() { b.markAll(r.claims) }, Log: b.log,
+		Refuse: r.assigner.RefuseEgress, InForce: r.force.has, Ask: egress.Ask,
+		OnSettled: func() { b.markAll(r.claims) }, Metrics: egress.NewMetrics(r.registry), Log: b.log,
 	})
 }
 
@@ -41,58 +46,119 @@ type hostsFollow interface {
 	InForce(ctx context.Context, number int) (bool, error)
 }
 
-// force knows whether moves of egress addresses are in force.
+// force knows whether moves of egress addresses are in force. run asks the backend, with one request for all moves that
+// wait, so neither many moves nor a backend that hangs delay the replacement of a dead node.
 type force struct {
-	role     *role
-	hosts    hostsFollow        // nil if the backend has no hosts
+	written func(name string) (netvirt.EgressIP, bool) // what the backend has of an EgressIP
+	hosts   hostsFollow                                // nil if the backend has no hosts
+	log     *slog.Logger
+	wake    chan struct{}
+
+	mu       sync.Mutex
 	requests map[string]request // by name of the EgressIP
-	log      *slog.Logger
+	// next is the number of the next round of questions, from 1. Hosts follow what was written before the round done.
+	next, done uint64
 }
 
-// request is a request to the backend for a move.
+// request is a move that waits for hosts.
 type request struct {
-	host   string
-	number int // 0 until the backend has taken the request
-	since  time.Time
+	host  string
+	round uint64 // that must be done; 0 until the backend has the move
+	since time.Time
+}
+
+func newForce(written func(string) (netvirt.EgressIP, bool), hosts hostsFollow, log *slog.Logger) *force {
+	return &force{written: written, hosts: hosts, log: log, wake: make(chan struct{}, 1), requests: map[string]request{}, next: 1}
 }
 
 // has reports whether the network has an EgressIP as it is, on every host that answers in time.
-func (f *force) has(ctx context.Context, e *coe.EgressIP) bool {
-	there, ok := f.role.loop.Has(netvirt.Cluster, netvirt.EgressIP{Name: e.Name}.Key()).(netvirt.EgressIP)
+func (f *force) has(e *coe.EgressIP) bool {
+	there, ok := f.written(e.Name)
 	there.Active = min(there.Active, uint8(len(there.Hosts)))
 	is := ok && there.Active == e.Active && there.Hosts[e.Active-1].Node == e.Host()
 	if is && f.hosts == nil {
 		return true
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	r := f.requests[e.Name]
 	if host := e.Host().String(); r.host != host || time.Since(r.since) > 2*inForceTimeout {
 		r = request{host: host, since: time.Now()}
 	}
-	in, err := false, error(nil)
-	if is {
-		in, err = f.follow(ctx, &r)
+	if is && r.round == 0 {
+		r.round = f.next
+		select {
+		case f.wake <- struct{}{}:
+		default:
+		}
 	}
 	f.requests[e.Name] = r
+	in := is && r.round <= f.done
 	if !in && time.Since(r.since) < inForceTimeout {
 		return false
 	}
 	if !in {
-		f.log.Warn("a host has not confirmed in time that the pods of an EgressIP leave by another node", "egressip", e.Name, "err", err)
+		f.log.Warn("a host has not confirmed in time that the pods of an EgressIP leave by another node", "egressip", e.Name)
 	}
 	delete(f.requests, e.Name)
 	return true
 }
 
-// follow reports whether all hosts follow.
-func (f *force) follow(ctx context.Context, r *request) (in bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askInForceTimeout)
+// run asks the backend whether hosts follow, until ctx is done.
+func (f *force) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		round, waits := f.begin()
+		if !waits {
+			select {
+			case <-ctx.Done():
+			case <-f.wake:
+			}
+			continue
+		}
+		if err := f.follow(ctx); err != nil {
+			f.log.Debug("hosts do not follow a move of an egress address", "err", err)
+			wait(ctx, inForcePace)
+			continue
+		}
+		f.mu.Lock()
+		f.done = round
+		f.mu.Unlock()
+	}
+}
+
+// begin begins a round, if a request waits for one.
+func (f *force) begin() (round uint64, waits bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.requests {
+		waits = waits || r.round > f.done && time.Since(r.since) < inForceTimeout
+	}
+	if waits {
+		f.next++
+	}
+	return f.next - 1, waits
+}
+
+// follow waits until all hosts have what was written before.
+func (f *force) follow(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, inForceTimeout)
 	defer cancel()
-	if r.number == 0 {
-		if r.number, err = f.hosts.RequestInForce(ctx); err != nil {
-			return false, err
+	asking, done := context.WithTimeout(ctx, askInForceTimeout)
+	number, err := f.hosts.RequestInForce(asking)
+	done()
+	for err == nil {
+		asking, done := context.WithTimeout(ctx, askInForceTimeout)
+		in, failed := f.hosts.InForce(asking, number)
+		done()
+		if in {
+			return nil
+		}
+		if err = failed; err == nil {
+			wait(ctx, inForcePace)
+			err = ctx.Err()
 		}
 	}
-	return f.hosts.InForce(ctx, r.number)
+	return err
 }
 
 // followEgress keeps the EgressIPs that the leader has accepted in the store, until ctx is done.

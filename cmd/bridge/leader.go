@@ -52,6 +52,7 @@ func (b *Bridge) lead(ctx context.Context, l *datastore.Leadership) error {
 	g.run("confirm", func(ctx context.Context) error { r.confirmer.Run(ctx); return nil })
 	g.run("expose node ports", func(ctx context.Context) error { r.exposer.Run(ctx); return nil })
 	g.run("keep egress addresses", func(ctx context.Context) error { r.keeper.Run(ctx); return nil })
+	g.run("follow moves of egress addresses", func(ctx context.Context) error { r.force.run(ctx); return nil })
 	if b.cluster != nil {
 		g.run("report to Kubernetes", b.report)
 	}

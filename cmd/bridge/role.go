@@ -46,6 +46,7 @@ type role struct {
 	confirmer *agentstream.Confirmer
 	exposer   *agentstream.Exposer
 	keeper    *egress.Keeper
+	force     *force
 }
 
 // leads reports whether the replica leads.

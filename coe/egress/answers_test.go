@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	agent "github.com/coe-bridge/coe-bridge/cni/egress"
 	"github.com/coe-bridge/coe-bridge/coe/egress"
@@ -64,4 +65,29 @@ func TestAnswers(t *testing.T) {
 
 	require.NoError(t, s.Sync(netip.AddrPort{}, nil, agent.State{}))
 	require.Equal(t, egress.Answer{Heard: true}, egress.Ask(t.Context(), loopback, port, key))
+}
+
+// hangs listens on a port, any if it is 0, and accepts no connection. It returns the port.
+func hangs(t *testing.T, port uint16) uint16 {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: loopback.As4(), Port: int(port)}))
+	require.NoError(t, unix.Listen(fd, 0))
+	at, err := unix.Getsockname(fd)
+	require.NoError(t, err)
+	return uint16(at.(*unix.SockaddrInet4).Port)
+}
+
+// The kernel drops connections to an agent that hangs, once its queue is full. The next port shows that the node lives.
+func TestAgentHangs(t *testing.T) {
+	port, key := hangs(t, 0), []byte("key")
+	for range 3 {
+		require.Equal(t, egress.Answer{Heard: true}, egress.Ask(t.Context(), loopback, port, key))
+	}
+	hangs(t, port+1)
+	for range 3 {
+		_ = egress.Ask(t.Context(), loopback, port, key)
+	}
+	require.Equal(t, egress.Answer{}, egress.Ask(t.Context(), loopback, port, key), "nothing answers")
 }

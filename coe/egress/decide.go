@@ -21,6 +21,8 @@ const (
 	// unfitFor is how long a node gets no address again for which it is unfit. prepareFor is how long it may prepare one.
 	unfitFor   = time.Minute
 	prepareFor = 10 * time.Second
+	// agentGone is how long the agent of a holder may be silent until that is a problem. It may restart meanwhile.
+	agentGone = time.Minute
 )
 
 // peer is what is known of a node that may hold addresses.
@@ -41,9 +43,19 @@ func (p *peer) dead(now time.Time) bool {
 	return p != nil && p.misses > 1 && now.Sub(p.asked) >= deadAfter && now.Sub(p.heard) >= deadAfter
 }
 
+// answers reports whether the agent of a node answers.
+func (p *peer) answers(now time.Time) bool {
+	return p != nil && !p.answered.IsZero() && now.Sub(p.answered) < deadAfter
+}
+
+// agentIsGone reports whether the agent of a node that lives has been silent for long.
+func (p *peer) agentIsGone(now time.Time) bool {
+	return p != nil && !p.dead(now) && now.Sub(p.asked) >= agentGone && now.Sub(p.answered) >= agentGone
+}
+
 // ready reports whether the agent of a node answers, and has a NIC for an address.
 func (p *peer) ready(now time.Time, addr netip.Addr) bool {
-	return p != nil && !p.answered.IsZero() && now.Sub(p.answered) < deadAfter && !p.isUnfit(now, addr)
+	return p.answers(now) && !p.isUnfit(now, addr)
 }
 
 // isUnfit reports whether a node was found unfit for an address lately.
@@ -185,6 +197,10 @@ func (d *decision) address(s *coe.EgressSpec, e *coe.EgressIP, owners map[netip.
 
 // place makes the next step of an EgressIP towards a node that lives and may hold it.
 func (d *decision) place(e *coe.EgressIP) {
+	if host := e.Host(); host.IsValid() && d.peers[host].agentIsGone(d.now) {
+		d.problem(e.UID, e.Name, coe.AgentSilent, "node %s holds address %s and answers, but its agent has not answered for a minute or more: "+
+			"the node goes on translating, and cannot give the address to another node. Start its agent, or stop the node", host, e.Address)
+	}
 	switch {
 	case !e.Address.IsValid():
 		e.Hosts, e.Active, e.Owner = [2]netip.Addr{}, 0, 0
@@ -257,18 +273,24 @@ func (d *decision) replace(e *coe.EgressIP) {
 	e.Active, e.Owner = to+1, to+1
 }
 
-// move lets the pods leave by the node that has prepared its port.
+// move lets the pods leave by the node that has prepared its port, if the holder can give the address to it.
 func (d *decision) move(e *coe.EgressIP) {
 	to := 2 - e.Active // index of the other port
 	switch {
 	case !d.fits(e.Hosts[to], e.Address) || !d.leaves(e) || d.slow(e, e.Hosts[to]):
 		e.Hosts[to] = netip.Addr{}
-	case d.acknowledged(e.Hosts[to]):
+	case !d.acknowledged(e.Hosts[to]):
+		d.waits = true
+	case d.gives(e.Host()):
 		e.Active = to + 1
 		d.waits = true
-	default:
-		d.waits = true
 	}
+}
+
+// gives reports whether a holder can give its addresses to another node: it takes them off its NIC only while its agent
+// runs. From a node that was deleted pods do not leave at all.
+func (d *decision) gives(node netip.Addr) bool {
+	return d.nodes[node] == nil || d.peers[node].answers(d.now)
 }
 
 // prepare lets another node prepare its port. If there is none, a node that may hold addresses no more loses it, and a
@@ -276,6 +298,7 @@ func (d *decision) move(e *coe.EgressIP) {
 func (d *decision) prepare(e *coe.EgressIP) {
 	best := d.best(e, !d.eligible(e.Host()))
 	switch {
+	case best.IsValid() && !d.gives(e.Host()): // later
 	case best.IsValid():
 		e.Hosts[2-e.Active], d.waits = best, true
 	case !d.eligible(e.Host()):

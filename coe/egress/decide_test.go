@@ -2,6 +2,7 @@ package egress
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"strings"
 	"testing"
@@ -176,6 +177,30 @@ func TestDeadNode(t *testing.T) {
 	w.problem(coe.Waiting, "node "+nodeB.String(), "does not answer")
 }
 
+// A holder that lives without its agent is a problem after a while. It cannot take the address off its NIC, so no planned
+// move begins, and one that has begun to be prepared waits.
+func TestHolderWithoutAgent(t *testing.T) {
+	w := newWorld(t)
+	w.happens(time.Second, byNobody, byA)
+	w.deaf[nodeA] = true
+	w.happens(deadAfter, byA)
+	w.nodes[nodeA].Cordoned = true
+	w.happens(agentGone/2, byA)
+	require.Empty(t, w.lastProblems, "it may restart")
+	w.nodes[nodeA].Egress = false
+	w.happens(agentGone, byA)
+	w.problem(coe.AgentSilent, "node "+nodeA.String(), address.String())
+	w.deaf[nodeA] = false
+	w.happens(time.Second, byA, fromAToB, byB)
+	require.Empty(t, w.lastProblems)
+
+	w.nodes[nodeA].Egress = true
+	w.deaf[nodeB] = true
+	w.happens(time.Minute, byB)
+	delete(w.nodes, nodeB)
+	w.happens(time.Second, "by nobody, owned by nobody", "by node-0, owned by nobody", byA)
+}
+
 // A new leader knows nothing of the nodes, and takes none for dead before it has asked it for as long.
 func TestNewLeaderTakesNoNodeForDead(t *testing.T) {
 	w := newWorld(t)
@@ -276,6 +301,19 @@ func TestRecords(t *testing.T) {
 	again, damaged := Decode(records)
 	require.Empty(t, damaged)
 	require.Equal(t, w.set, again)
+	for name := range records { // one of each pair
+		if strings.HasPrefix(name, copyPrefix) {
+			continue
+		}
+		broken := maps.Clone(records)
+		broken[name] = []byte("{")
+		again, damaged := Decode(broken)
+		require.Empty(t, damaged)
+		if name != candidatesName {
+			require.Equal(t, w.set, again)
+			require.Equal(t, []string{name}, unreadable(broken))
+		}
+	}
 	for name, value := range map[string]string{"a": "{", "b": `{"name":"shop","number":1}`, "c": `{"name":"c","number":1,"active":1}`, "d": `{"name":"d","number":9999}`} {
 		_, damaged := Decode(map[string][]byte{name: []byte(value)})
 		require.Equal(t, []string{name}, damaged)

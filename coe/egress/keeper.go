@@ -35,12 +35,14 @@ type Config struct {
 	Unsupported string
 	// Refuse returns why an address cannot be an egress address; nil if it can.
 	Refuse func(netip.Addr) *coe.Refusal
-	// InForce reports whether the network has an EgressIP as it is, on every host.
-	InForce func(context.Context, *coe.EgressIP) bool
+	// InForce reports whether the network has an EgressIP as it is, on every host. It must not block: the other EgressIPs
+	// would wait.
+	InForce func(*coe.EgressIP) bool
 	// Ask asks the agent of a node.
 	Ask func(ctx context.Context, node netip.Addr, port uint16, key []byte) Answer
 	// OnSettled is called when Settled becomes true.
 	OnSettled func()
+	Metrics   *Metrics
 	Log       *slog.Logger
 }
 
@@ -76,11 +78,16 @@ func (k *Keeper) Load(ctx context.Context) error {
 	}
 	k.records = records
 	k.set, k.damaged = Decode(records)
+	for _, name := range unreadable(records) {
+		if !slices.Contains(k.damaged, name) {
+			k.cfg.Log.Warn("a record of an EgressIP is damaged; its copy is used, and replaces it", "egressip", name)
+		}
+	}
 	for _, name := range k.damaged {
 		k.cfg.Log.Error("cannot read the record of an EgressIP; its pods do not leave until it is accepted again", "egressip", name)
 		k.problems = append(k.problems, coe.Problem{
 			Kind: coe.EgressKind, UID: name, Name: name, Reason: coe.RecordDamaged,
-			Message: "its record is unusable: it is accepted again when the EgressIPs were listed",
+			Message: "both copies of its record are unusable: it is accepted again when the EgressIPs were listed, and nothing is removed before",
 		})
 	}
 	k.mu.Lock()
@@ -146,7 +153,7 @@ func (k *Keeper) step(ctx context.Context) (again time.Duration, err error) {
 		k.refuseAll(specs)
 		return 0, nil
 	}
-	d := decide(k.set, k.facts(ctx, specs, listed))
+	d := decide(k.set, k.facts(specs, listed))
 	d.Candidates = k.candidates(d)
 	if err := k.commit(ctx, d.Set, listed); err != nil {
 		return 0, err
@@ -176,12 +183,12 @@ func (k *Keeper) again(waits bool) time.Duration {
 }
 
 // facts returns what a decision depends on.
-func (k *Keeper) facts(ctx context.Context, specs []*coe.EgressSpec, listed bool) *facts {
+func (k *Keeper) facts(specs []*coe.EgressSpec, listed bool) *facts {
 	view := k.cfg.Store.Cluster()
 	f := &facts{
 		now: time.Now(), specs: specs, listed: listed, nodes: view.Nodes, peers: map[netip.Addr]*peer{}, refuse: k.cfg.Refuse,
 		numbered:  func(node netip.Addr) bool { return view.Numbers[node] != nil && view.Numbers[node].Number != 0 },
-		inForce:   func(e *coe.EgressIP) bool { return k.cfg.InForce(ctx, e) },
+		inForce:   k.cfg.InForce,
 		preparing: k.preparing, refuseNode: k.refuseNode,
 	}
 	k.mu.Lock()
@@ -235,8 +242,10 @@ func (k *Keeper) candidates(d *decision) *Candidates {
 func (k *Keeper) commit(ctx context.Context, s Set, listed bool) error {
 	want := s.encode()
 	for _, name := range k.damaged {
-		if value := k.records[name]; value != nil && want[name] == nil && !listed {
-			want[name] = value
+		for _, record := range []string{name, copyPrefix + name} {
+			if value := k.records[record]; value != nil && want[record] == nil && !listed {
+				want[record] = value
+			}
 		}
 	}
 	puts, deletes := map[string][]byte{}, []string{}
@@ -257,7 +266,7 @@ func (k *Keeper) commit(ctx context.Context, s Set, listed bool) error {
 		k.reload(ctx)
 		return err
 	}
-	k.logMoves(s)
+	k.noteMoves(s)
 	k.set, k.records = s, want
 	k.publish()
 	return nil
@@ -281,13 +290,24 @@ func (k *Keeper) write(ctx context.Context, puts map[string][]byte, deletes []st
 	return nil
 }
 
-// logMoves logs the EgressIPs whose pods leave by another node in a new Set.
-func (k *Keeper) logMoves(s Set) {
+// noteMoves logs and counts the EgressIPs whose pods leave by another node in a new Set.
+func (k *Keeper) noteMoves(s Set) {
 	for _, e := range s.EgressIPs {
-		if before := find(k.set, e.Name); before == nil || before.Host() != e.Host() {
-			k.cfg.Log.Info("pods of an EgressIP leave by another node", "egressip", e.Name, "address", e.Address, "by", holder(e))
+		before := find(k.set, e.Name)
+		if before != nil && before.Host() == e.Host() {
+			continue
+		}
+		k.cfg.Log.Info("pods of an EgressIP leave by another node", "egressip", e.Name, "address", e.Address, "by", holder(e))
+		if before != nil && before.Host().IsValid() && e.Host().IsValid() {
+			k.cfg.Metrics.moved(k.isDead(before.Host()))
 		}
 	}
+}
+
+func (k *Keeper) isDead(node netip.Addr) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.peers[node].dead(time.Now())
 }
 
 // reload reads the records again after a Commit whose result is not known.
@@ -322,6 +342,7 @@ func (k *Keeper) refuseAll(specs []*coe.EgressSpec) {
 
 func (k *Keeper) publish() {
 	set, problems := k.set, k.problems
+	k.cfg.Metrics.hold(set.EgressIPs)
 	k.cfg.Store.Update(func(tx *coe.Tx) { tx.SetEgress(set.EgressIPs, problems) })
 }
 

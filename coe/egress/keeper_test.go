@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
@@ -108,7 +110,7 @@ func newKept(t *testing.T, records map[string][]byte) *kept {
 func (k *kept) lead() {
 	k.keeper = New(Config{
 		Journal: k.journal, Store: k.store, Port: 1, Refuse: func(netip.Addr) *coe.Refusal { return nil },
-		InForce: func(context.Context, *coe.EgressIP) bool { return true }, Ask: k.nodes.ask, OnSettled: func() { k.settled++ },
+		InForce: func(*coe.EgressIP) bool { return true }, Ask: k.nodes.ask, OnSettled: func() { k.settled++ }, Metrics: NewMetrics(prometheus.NewRegistry()),
 		Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(k.t, k.keeper.Load(k.t.Context()))
@@ -145,6 +147,16 @@ func (k *kept) host() netip.Addr {
 	return netip.Addr{}
 }
 
+// measures requires the metrics of one EgressIP that is held, and of moves.
+func (k *kept) measures(planned, failover float64) {
+	k.t.Helper()
+	m := k.keeper.cfg.Metrics
+	require.InDelta(k.t, 1, testutil.ToFloat64(m.ips.WithLabelValues(stateHeld)), 0)
+	require.InDelta(k.t, planned, testutil.ToFloat64(m.moves.WithLabelValues(movePlanned)), 0)
+	require.InDelta(k.t, failover, testutil.ToFloat64(m.moves.WithLabelValues(moveFailover)), 0)
+	require.Equal(k.t, planned+failover > 0, testutil.ToFloat64(m.last) > 0)
+}
+
 var shop = &coe.EgressSpec{UID: "u", Name: "shop", Address: address}
 
 // Without EgressIPs nothing is recorded and nobody is asked. With one, a node that dies is replaced in 3 s.
@@ -160,6 +172,7 @@ func TestKeeper(t *testing.T) {
 		pass(2 * time.Second)
 		first := k.host()
 		second := map[netip.Addr]netip.Addr{nodeA: nodeB, nodeB: nodeA}[first]
+		k.measures(0, 0)
 		require.True(t, second.IsValid())
 		commits := k.journal.commits
 		pass(time.Hour)
@@ -170,6 +183,7 @@ func TestKeeper(t *testing.T) {
 		k.nodes.mu.Unlock()
 		pass(2500 * time.Millisecond)
 		require.Equal(t, second, k.host())
+		k.measures(0, 1)
 
 		k.stop()
 		k.lead()
@@ -205,7 +219,30 @@ func TestKeeperBeforeTheList(t *testing.T) {
 	})
 }
 
-// A damaged record stays until the EgressIPs are listed, and then it is accepted again. Until then nothing may be removed.
+// The copy of a damaged record is in force at once, and replaces the record. Removals go on.
+func TestDamagedRecordWithCopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKept(t, map[string][]byte{})
+		k.list(shop)
+		pass(2 * time.Second)
+		k.stop()
+		records := maps.Clone(k.journal.records)
+		for _, record := range []string{"shop", copyPrefix + "shop"} {
+			broken := maps.Clone(records)
+			broken[record] = []byte("{")
+			next := newKept(t, broken)
+			require.True(t, next.keeper.Settled())
+			require.Equal(t, k.host(), next.host())
+			require.Empty(t, next.store.Cluster().EgressProblems)
+			next.list(shop)
+			pass(2 * time.Second)
+			require.Equal(t, records["shop"], next.journal.records[record])
+			next.stop()
+		}
+	})
+}
+
+// A damaged record without a copy stays until the EgressIPs are listed, and then it is accepted again. Until then nothing may be removed.
 func TestDamagedRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKept(t, map[string][]byte{"shop": []byte("{"), "gone": []byte("")})

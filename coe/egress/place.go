@@ -8,11 +8,13 @@
 package egress
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -22,10 +24,12 @@ import (
 )
 
 // Records is the prefix of the records in the name space of all records. The name of an EgressIP follows, or
-// candidatesName, which no EgressIP has.
+// candidatesName, which no EgressIP has. Each EgressIP has a second record with the same content, with copyPrefix before
+// its name: a record that is damaged must not let its pods leave with other addresses.
 const (
 	Records        = "egress"
 	candidatesName = "_candidates"
+	copyPrefix     = "_copy:"
 )
 
 // Candidates are the nodes that may hold addresses, and how they are asked. The record exists while there are
@@ -49,27 +53,48 @@ type Set struct {
 	EgressIPs  []*coe.EgressIP // sorted by name
 }
 
-// Decode returns the records with these names, without the prefix. damaged are the names of EgressIPs whose record
-// cannot be read.
+// Decode returns the records with these names, without the prefix. damaged are the names of EgressIPs of which neither
+// record can be read.
 func Decode(records map[string][]byte) (s Set, damaged []string) {
+	names := map[string]bool{}
 	for name, value := range records {
-		if name == candidatesName {
-			c := &Candidates{}
-			if json.Unmarshal(value, c) == nil && len(c.Secret) > 0 {
-				s.Candidates = c
-			}
+		if name != candidatesName {
+			names[strings.TrimPrefix(name, copyPrefix)] = true
 			continue
 		}
-		e := &coe.EgressIP{}
-		if err := json.Unmarshal(value, e); err != nil || e.Name != name || e.Validate() != nil || e.Number > netvirt.MaxEgressIPs {
-			damaged = append(damaged, name)
-			continue
+		c := &Candidates{}
+		if json.Unmarshal(value, c) == nil && len(c.Secret) > 0 {
+			s.Candidates = c
 		}
-		s.EgressIPs = append(s.EgressIPs, e)
 	}
-	slices.SortFunc(s.EgressIPs, func(a, b *coe.EgressIP) int { return strings.Compare(a.Name, b.Name) })
-	slices.Sort(damaged)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if e := cmp.Or(decode(name, records[name]), decode(name, records[copyPrefix+name])); e != nil {
+			s.EgressIPs = append(s.EgressIPs, e)
+		} else {
+			damaged = append(damaged, name)
+		}
+	}
 	return s, damaged
+}
+
+// decode returns the EgressIP in a record; nil if the record is missing or cannot be read.
+func decode(name string, value []byte) *coe.EgressIP {
+	e := &coe.EgressIP{}
+	if err := json.Unmarshal(value, e); err != nil || e.Name != name || e.Validate() != nil || e.Number > netvirt.MaxEgressIPs {
+		return nil
+	}
+	return e
+}
+
+// unreadable returns the names of EgressIPs with a record that cannot be read, sorted.
+func unreadable(records map[string][]byte) (all []string) {
+	for record, value := range records {
+		if name := strings.TrimPrefix(record, copyPrefix); record != candidatesName && decode(name, value) == nil {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // encode returns the records of a Set.
@@ -77,6 +102,7 @@ func (s Set) encode() map[string][]byte {
 	out := map[string][]byte{}
 	for _, e := range s.EgressIPs {
 		out[e.Name], _ = json.Marshal(e) // strings and addresses always encode
+		out[copyPrefix+e.Name] = out[e.Name]
 	}
 	if s.Candidates != nil {
 		out[candidatesName], _ = json.Marshal(s.Candidates)

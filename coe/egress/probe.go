@@ -25,28 +25,48 @@ type Answer struct {
 	Unfit           []netip.Addr // addresses for which the node has no NIC
 }
 
-// askTimeout bounds a question. A node that needs longer is silent.
-const askTimeout = 500 * time.Millisecond
+const (
+	// askTimeout bounds a question. A node that needs longer is silent.
+	askTimeout = 500 * time.Millisecond
+	// dialTimeout bounds the connection, which the kernel of a node accepts or refuses.
+	dialTimeout = askTimeout / 2
+)
 
 // maxAnswer bounds the bytes of an answer.
 const maxAnswer = 16 << 10
 
-// Ask asks the agent of a node.
+// Ask asks the agent of a node. The kernel of the node drops connections if the agent has accepted none for long, because
+// it hangs. Then the next port, on which nobody listens, shows that the node lives.
 func Ask(ctx context.Context, node netip.Addr, port uint16, key []byte) (a Answer) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", netip.AddrPortFrom(node, port).String())
-	if err != nil {
-		a.Heard = errors.Is(err, syscall.ECONNREFUSED)
+	conn, heard := dial(ctx, netip.AddrPortFrom(node, port))
+	if !heard {
+		next, heard := dial(ctx, netip.AddrPortFrom(node, port+1))
+		if next != nil {
+			_ = next.Close()
+		}
+		return Answer{Heard: heard}
+	}
+	a.Heard = true
+	if conn == nil {
 		return a
 	}
 	defer func() { _ = conn.Close() }()
-	a.Heard = true
 	answered, err := ask(ctx, conn, key)
 	if err != nil {
 		return a
 	}
 	return answered
+}
+
+// dial opens a connection, nil for none. heard reports whether the kernel of the node has accepted or refused it.
+func dial(ctx context.Context, to netip.AddrPort) (conn net.Conn, heard bool) {
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return nil, errors.Is(err, syscall.ECONNREFUSED)
+	}
+	return conn, true
 }
 
 // ask sends a request over a connection. The answer must be authentic and new.

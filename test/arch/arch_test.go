@@ -186,7 +186,7 @@ var rules = map[string]rule{
 		"encodes and decodes messages; knows neither the server nor the client",
 	},
 	"restconf/xpath": {[]string{"yang"}, nil, "judges data; knows neither streams nor HTTP"},
-	"coe/egress":     {[]string{"coe", "mapping/netvirt"}, nil, "decides where egress addresses are; its journal, the nodes and the network are interfaces"},
+	"coe/egress":     {[]string{"coe", "mapping/netvirt"}, []string{"github.com/prometheus/client_golang"}, "decides where egress addresses are; its journal, the nodes and the network are interfaces"},
 	"coe/agentstream": {
 		[]string{"coe", "coe/egress", "mapping/netvirt", "restconf/stream"}, nil,
 		"turns leases into records for agents; knows neither where records are stored nor how streams are served",

@@ -1,0 +1,89 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// slowHosts is a backend whose hosts follow a request after a time, or that hangs.
+type slowHosts struct {
+	requests atomic.Int64
+	hangs    atomic.Bool
+	follow   atomic.Bool
+}
+
+func (h *slowHosts) RequestInForce(ctx context.Context) (int, error) {
+	if h.hangs.Load() {
+		<-ctx.Done()
+		return 0, errors.New("the database hangs")
+	}
+	return int(h.requests.Add(1)), nil
+}
+
+func (h *slowHosts) InForce(context.Context, int) (bool, error) { return h.follow.Load(), nil }
+
+// Many moves need one request, and nobody waits for a backend that hangs. A move counts only if it was written before the
+// request, and a host that is gone does not stop it for ever.
+func TestForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		written := map[string]bool{}
+		node := netip.MustParseAddr("192.168.33.11")
+		hosts := &slowHosts{}
+		f := newForce(func(name string) (netvirt.EgressIP, bool) {
+			return netvirt.EgressIP{Hosts: [2]netvirt.EgressHost{{Node: node}}, Active: 1}, written[name]
+		}, hosts, slog.New(slog.DiscardHandler))
+		go f.run(ctx)
+		inForce := func(from, to int) (n int) {
+			for i := from; i < to; i++ {
+				if f.has(&coe.EgressIP{Name: fmt.Sprint(i), Hosts: [2]netip.Addr{node}, Active: 1}) {
+					n++
+				}
+			}
+			return n
+		}
+		for i := range 100 {
+			written[fmt.Sprint(i)] = true
+		}
+		require.Zero(t, inForce(0, 100))
+		time.Sleep(time.Second)
+		require.Zero(t, inForce(0, 100), "the hosts do not follow")
+		hosts.follow.Store(true)
+		time.Sleep(time.Second)
+		require.LessOrEqual(t, hosts.requests.Load(), int64(2))
+		require.Equal(t, 100, inForce(0, 100))
+		asked := hosts.requests.Load()
+		time.Sleep(time.Hour)
+		require.Equal(t, asked, hosts.requests.Load())
+
+		require.Zero(t, inForce(100, 101), "it is not written")
+		time.Sleep(time.Second)
+		require.Zero(t, inForce(100, 101))
+		written["100"] = true
+		require.Zero(t, inForce(100, 101), "it was written after the last request")
+		time.Sleep(time.Second)
+		require.Equal(t, 1, inForce(100, 101))
+
+		hosts.hangs.Store(true)
+		begun := time.Now()
+		require.Zero(t, inForce(0, 100))
+		time.Sleep(time.Second)
+		require.Zero(t, inForce(0, 100))
+		require.Equal(t, time.Second, time.Since(begun), "nobody has waited for the database")
+		time.Sleep(inForceTimeout)
+		require.Equal(t, 100, inForce(0, 100), "at last it counts as in force")
+	})
+}
