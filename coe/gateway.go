@@ -14,6 +14,9 @@ type Gateway struct {
 	NextHop netip.Addr   // the router outside
 	// Pinned are ranges of pods that leave by the gateway although they are on other nodes.
 	Pinned []netip.Prefix
+	// Unreadable is set if the entry of the gateway cannot be read. Then only Node is set, and Pinned as far as it can
+	// be read. PinsUnknown is set if it cannot.
+	Unreadable, PinsUnknown bool
 }
 
 // GatewayLinks has the addresses of the links to gateways. They exist only in routers. The range has no
@@ -40,6 +43,11 @@ func (tx *Tx) PutGateway(g *Gateway) {
 
 // DeleteGateway deletes the gateway of a node.
 func (tx *Tx) DeleteGateway(node string) { tx.gateways(node) }
+
+// HasGateway reports whether there is a gateway of a node.
+func (tx *Tx) HasGateway(node string) bool {
+	return slices.ContainsFunc(tx.store.gateways, func(g *Gateway) bool { return g.Node.String() == node })
+}
 
 // gateways replaces the gateway of a node in a copy of the list, because views share it.
 func (tx *Tx) gateways(node string, now ...*Gateway) {

@@ -21,6 +21,10 @@ func (s Settings) gateways(m netvirt.Model, v coe.ClusterView) (problems []coe.P
 	for _, o := range m.Select(netvirt.NewKindSet(netvirt.KindNodeNetwork)) { // there is one at most
 		network, _ = o.(netvirt.NodeNetwork)
 	}
+	if network.Prefix.IsValid() && s.servesGateways() {
+		network.OnNode = netvirt.NewPrefixList(s.onNode(v.Gateways)...)
+		m.Add(network)
+	}
 	for _, g := range v.Gateways {
 		name := ""
 		if n := v.Nodes[g.Node]; n != nil {
@@ -34,40 +38,79 @@ func (s Settings) gateways(m netvirt.Model, v coe.ClusterView) (problems []coe.P
 	return problems
 }
 
-// gateway adds a gateway to the model. One that cannot work keeps its pinned pods inside the network: these leave
+// servesGateways reports whether the model has gateways if there are some.
+func (s Settings) servesGateways() bool {
+	return !s.Limits.NoGateways && !s.Isolated() && s.ManagementPorts
+}
+
+// minExternalBits is the least length of the prefix of a range of external addresses that pods reach by their own
+// nodes: a few shorter ones have every address, and no packet would leave by a gateway.
+const minExternalBits = 8
+
+// onNode returns the ranges outside that pods reach by their own nodes although they leave by gateways.
+func (s Settings) onNode(gateways []*coe.Gateway) []netip.Prefix {
+	all := slices.DeleteFunc(only4(s.External.All()), func(p netip.Prefix) bool {
+		return slices.ContainsFunc(gateways, func(g *coe.Gateway) bool { return tooWide(p, g) != "" })
+	})
+	return append(all, linkLocal)
+}
+
+// tooWide returns why pods reach a range of external addresses by gateways; empty if they do not. A range inside the
+// network outside has addresses of services only.
+func tooWide(p netip.Prefix, g *coe.Gateway) string {
+	switch {
+	case p.Bits() < minExternalBits:
+		return "is too wide"
+	case p.Overlaps(g.Address) && p.Bits() <= g.Address.Bits():
+		return fmt.Sprintf("has the network outside, %s", g.Address.Masked())
+	case p.Contains(g.Address.Addr()), p.Contains(g.NextHop):
+		return fmt.Sprintf("has the address of the gateway or of its next hop, %s", g.NextHop)
+	}
+	return ""
+}
+
+// noGateways returns why the model has no gateways; empty if it has.
+func (s Settings) noGateways(network netvirt.NodeNetwork) (coe.Reason, string) {
+	switch {
+	case s.Limits.NoGateways:
+		return coe.NotEnforced, "the backend has no gateways; pods leave the network by their own nodes"
+	case s.Isolated():
+		return coe.NotEnforced, "a gateway serves all namespaces, so there are none with --isolation namespace"
+	case !s.ManagementPorts:
+		return coe.NotEnforced, "pods do not leave the network, because nodes have no management ports: set --node-network"
+	case !network.Prefix.IsValid():
+		return coe.Waiting, "no node has a management port yet"
+	}
+	return "", ""
+}
+
+// gateway adds a gateway to the model. One that cannot work keeps its pods inside the network: these leave
 // with a certain address, or not at all. An address that a node or a pool has taken since is only a problem: a
 // node must not be able to remove the gateway.
 func (s Settings) gateway(m netvirt.Model, v coe.ClusterView, network netvirt.NodeNetwork, g *coe.Gateway) (problems []coe.Problem) {
 	report := func(reason coe.Reason, format string, args ...any) {
 		problems = append(problems, coe.Problem{Reason: reason, Message: fmt.Sprintf(format, args...)})
 	}
-	switch {
-	case s.Limits.NoGateways:
-		report(coe.NotEnforced, "the backend has no gateways; pods leave the network by their own nodes")
-		return problems
-	case s.Isolated():
-		report(coe.NotEnforced, "a gateway serves all namespaces, so there are none with --isolation namespace")
-		return problems
-	case !s.ManagementPorts:
-		report(coe.NotEnforced, "pods do not leave the network, because nodes have no management ports: set --node-network")
-		return problems
-	}
-	if !network.Prefix.IsValid() {
-		report(coe.Waiting, "no node has a management port yet")
+	if reason, message := s.noGateways(network); reason != "" {
+		report(reason, "%s", message)
 		return problems
 	}
 	pods, services := only4(v.Networks.Pods), only4(v.Networks.Services)
-	onNode := []netip.Prefix{linkLocal}
 	for _, p := range only4(s.External.All()) {
-		if p.Overlaps(g.Address) { // 0.0.0.0/0 overlaps each address: pods would leave by no gateway
-			report(coe.AddressInvalid, "%s of --external-addresses overlaps the network outside, %s, so pods reach it by the gateway, not by their own nodes: choose a range that does not overlap", p, g.Address.Masked())
-			continue
+		if reason := tooWide(p, g); reason != "" {
+			report(coe.AddressInvalid, "%s of --external-addresses %s, so pods that leave by gateways reach it by these, not by their own nodes: choose smaller ranges", p, reason)
 		}
-		onNode = append(onNode, p)
 	}
 	o := netvirt.Gateway{
 		Node: g.Node, Network: network.Prefix, Transit: network.Transit,
-		Pinned: netvirt.NewPrefixList(g.Pinned...), OnNode: netvirt.NewPrefixList(onNode...),
+		Pods: netvirt.NewPrefixList(pods...), Pinned: netvirt.NewPrefixList(g.Pinned...),
+	}
+	if g.PinsUnknown {
+		o.Pinned = o.Pods
+	}
+	if g.Unreadable { // which is a problem of the entry
+		m.Add(o)
+		return problems
 	}
 	_, joined := m[netvirt.ManagementPort{Node: g.Node}.Key()]
 	var link netip.Prefix
@@ -85,7 +128,7 @@ func (s Settings) gateway(m netvirt.Model, v coe.ClusterView, network netvirt.No
 	}
 	inside := slices.Concat(pods, services, []netip.Prefix{network.Prefix, coe.GatewayLinks})
 	o.Chassis, o.Address, o.NextHop, o.Link = g.Chassis, g.Address, g.NextHop, link
-	o.Pods, o.Inside = netvirt.NewPrefixList(pods...), netvirt.NewPrefixList(inside...)
+	o.Inside = netvirt.NewPrefixList(inside...)
 	m.Add(o)
 	if node := v.Nodes[g.Address.Addr()]; node != nil {
 		report(coe.AddressTaken, "%s is also the address of node %s: give the gateway an address of its own in the same network", g.Address.Addr(), node.HostName)

@@ -44,9 +44,14 @@ func TestGateways(t *testing.T) {
 	whole := netvirt.Gateway{
 		Node: node1, Network: netip.MustParsePrefix("100.96.0.0/16"), Transit: "100:1", Chassis: "c1",
 		Address: netip.MustParsePrefix("10.33.74.138/24"), NextHop: netip.MustParseAddr("10.33.74.253"), Link: netip.MustParsePrefix("169.254.64.12/30"),
-		Pods: "10.42.0.0/16", Pinned: "10.42.1.0/24", Inside: "10.42.0.0/16,10.96.0.0/12,100.96.0.0/16,169.254.64.0/18", OnNode: "169.254.0.0/16,198.51.100.0/24",
+		Pods: "10.42.0.0/16", Pinned: "10.42.1.0/24", Inside: "10.42.0.0/16,10.96.0.0/12,100.96.0.0/16,169.254.64.0/18",
+	}
+	onNode := func(m netvirt.Model) netvirt.PrefixList {
+		return m[netvirt.NodeNetwork{Prefix: whole.Network}.Key()].(netvirt.NodeNetwork).OnNode
 	}
 	require.Equal(t, whole, m[whole.Key()])
+	require.Equal(t, netvirt.PrefixList("169.254.0.0/16,198.51.100.0/24"), onNode(m))
+	require.Empty(t, onNode(cluster(t, view(func(v *coe.ClusterView, _ *coe.Gateway) { v.Gateways = nil }), s)))
 	require.Equal(t, "169.254.64.13/30", whole.TransitAddress().String())
 	require.Equal(t, "169.254.64.14/30", whole.LinkAddress().String())
 
@@ -78,15 +83,32 @@ func TestGateways(t *testing.T) {
 		o := m[netvirt.GatewayKey(v.Gateways[0].Node)].(netvirt.Gateway)
 		require.Equal(t, one.works, o.Link.IsValid(), says)
 		require.Contains(t, o.Pinned, "10.42.1.0/24")
+		require.Equal(t, netvirt.PrefixList("10.42.0.0/16"), o.Pods, "the pods of the node leave by no other way")
 	}
-	for _, external := range []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("10.33.74.128/25"), netip.MustParsePrefix("10.33.0.0/16")} {
+	// Ranges that could have every address, together or alone, and those with machines of the network outside.
+	for _, external := range prefixes("0.0.0.0/1", "128.0.0.0/1", "10.33.74.128/25", "10.33.74.240/28", "10.33.0.0/16", "10.33.74.0/24") {
 		s := s
 		s.External = netvirt.NewPrefixList(external, netip.MustParsePrefix("198.51.100.0/24"))
 		m, problems := mapping.Cluster(view(func(*coe.ClusterView, *coe.Gateway) {}), s)
 		require.Len(t, problems, 1)
 		require.Equal(t, coe.AddressInvalid, problems[0].Reason)
 		require.Contains(t, problems[0].Message, external.String()+" of --external-addresses")
-		require.Equal(t, whole, m[whole.Key()], "the range is left out")
+		require.Equal(t, whole, m[whole.Key()])
+		require.Equal(t, netvirt.PrefixList("169.254.0.0/16,198.51.100.0/24"), onNode(m), "the range is left out")
+	}
+	inside := s
+	inside.External = "10.33.74.192/27"
+	require.Equal(t, netvirt.PrefixList("10.33.74.192/27,169.254.0.0/16"), onNode(cluster(t, view(func(*coe.ClusterView, *coe.Gateway) {}), inside)))
+
+	for _, unknown := range []bool{false, true} { // the entry cannot be read, which is a problem of its own
+		v := view(func(v *coe.ClusterView, g *coe.Gateway) {
+			v.Gateways[0] = &coe.Gateway{Node: g.Node, Pinned: g.Pinned, Unreadable: true, PinsUnknown: unknown}
+		})
+		closed := netvirt.Gateway{Node: node1, Network: whole.Network, Transit: whole.Transit, Pods: whole.Pods, Pinned: whole.Pinned}
+		if unknown {
+			closed.Pinned = closed.Pods
+		}
+		require.Equal(t, closed, cluster(t, v, s)[whole.Key()])
 	}
 	for _, s := range []mapping.Settings{
 		{Isolation: mapping.IsolationNamespace, ManagementPorts: true}, {Limits: netvirt.Limits{NoGateways: true}, ManagementPorts: true}, {},

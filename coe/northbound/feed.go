@@ -178,10 +178,22 @@ func (f *Feed) apply(tx *coe.Tx, e Entry) {
 		put(f, e, NetworkPolicy, policyUID, func(p *coe.PolicySpec) { tx.PutPolicy(coe.RESTCONF, p) },
 			func() { tx.DeletePolicy(coe.RESTCONF, e.Key) })
 	case Gateways:
-		put(f, e, Gateway, func(g *coe.Gateway) string { return g.Node.String() }, tx.PutGateway, func() { tx.DeleteGateway(e.Key) })
+		f.applyGateway(tx, e)
 	case AccessLists:
 		put(f, e, AccessList, policyUID, func(p *coe.PolicySpec) { tx.PutPolicy(coe.RESTCONF, p) },
 			func() { tx.DeletePolicy(coe.RESTCONF, e.Key) })
+	}
+}
+
+// applyGateway is put for a gateway. An entry that was never read pins what can be read of it, or all pods: pinned
+// pods leave with a certain address, or not at all.
+func (f *Feed) applyGateway(tx *coe.Tx, e Entry) {
+	put(f, e, Gateway, func(g *coe.Gateway) string { return g.Node.String() }, tx.PutGateway, func() { tx.DeleteGateway(e.Key) })
+	if _, unreadable := f.unreadable[[2]string{e.List, e.Key}]; !unreadable || tx.HasGateway(e.Key) {
+		return
+	}
+	if g := unreadableGateway(e); g != nil {
+		tx.PutGateway(g)
 	}
 }
 

@@ -37,12 +37,32 @@ func Gateway(raw []byte) (*coe.Gateway, error) {
 		return nil, fmt.Errorf("next-hop %s is not the address of another machine in %s", out.NextHop, out.Address.Masked())
 	}
 	for _, p := range in.Pinned {
-		if p.Bits() == 0 { // nodes would not reach the network outside either
+		if p.Bits() == 0 {
 			return nil, fmt.Errorf("pinned-subnets has %s, which is not a subnet of pods: name a range of pods", p)
 		}
 		out.Pinned = append(out.Pinned, p.Masked())
 	}
 	return out, nil
+}
+
+// unreadableGateway returns what can be read of an unreadable entry; nil if its key is not the address of a node.
+func unreadableGateway(e Entry) *coe.Gateway {
+	node, err := netip.ParseAddr(e.Key)
+	if err != nil || node.String() != e.Key {
+		return nil
+	}
+	var in struct {
+		Pinned *[]netip.Prefix `json:"pinned-subnets"`
+	}
+	out := &coe.Gateway{Node: node, Unreadable: true}
+	if e.Damaged || json.Unmarshal(e.Raw, &in) != nil || in.Pinned == nil || slices.ContainsFunc(*in.Pinned, func(p netip.Prefix) bool { return !p.Addr().Is4() }) {
+		out.PinsUnknown = true
+		return out
+	}
+	for _, p := range *in.Pinned {
+		out.Pinned = append(out.Pinned, p.Masked())
+	}
+	return out
 }
 
 // edge reports whether an address is the first or the last of its network.

@@ -1,6 +1,8 @@
 package northbound_test
 
 import (
+	"cmp"
+	"log/slog"
 	"net/netip"
 	"testing"
 
@@ -8,6 +10,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
+	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
 func TestGateway(t *testing.T) {
@@ -42,4 +45,32 @@ func TestGateway(t *testing.T) {
 	require.ErrorContains(t, check(`"chassis":"c2","address":"10.33.74.139","pinned-subnets":["10.42.1.0/24"]`), "pin the same subnet 10.42.1.0/24")
 	require.ErrorContains(t, check(`"chassis":"c2","address":"10.33.74.139","pinned-subnets":["0.0.0.0/0"]`), "pinned-subnets has 0.0.0.0/0")
 	require.ErrorContains(t, check(`"chassis":"c2","address":"10.33.74.0"`), "gateway of node x: address 10.33.74.0 is not the address of a machine")
+}
+
+// An entry that a new leader cannot read pins what can be read of it, or all pods. Before that it keeps what it had.
+func TestUnreadableGateway(t *testing.T) {
+	const node, whole = "192.168.33.11", `{"node":"192.168.33.11","chassis":"c1","address":"10.33.74.138","prefix-length":24,"next-hop":"10.33.74.253","pinned-subnets":["10.42.1.0/24"]}`
+	first := func(entries ...northbound.Entry) []*coe.Gateway {
+		store := coe.NewStore(nil, coe.RESTCONF)
+		feed := northbound.NewFeed(store, func([]dhcppool.Pool) {}, slog.New(slog.DiscardHandler))
+		for i, e := range entries {
+			e.List, e.Key = northbound.Gateways, cmp.Or(e.Key, node)
+			feed.Apply(northbound.Batch{Revision: int64(i + 1), Snapshot: i == 0, Entries: []northbound.Entry{e}})
+		}
+		return store.Gateways()
+	}
+	at, pinned := netip.MustParseAddr(node), []netip.Prefix{netip.MustParsePrefix("10.42.1.0/24")}
+	unknown := []*coe.Gateway{{Node: at, Unreadable: true, PinsUnknown: true}}
+	for _, raw := range []string{`{}`, `[`, `{"pinned-subnets":["fd00::/8"]}`, `{"pinned-subnets":"x"}`} {
+		require.Equal(t, unknown, first(northbound.Entry{Raw: []byte(raw)}), raw)
+	}
+	require.Equal(t, unknown, first(northbound.Entry{Raw: []byte(whole), Damaged: true}))
+	damaged := northbound.Entry{Raw: []byte(`{"node":"192.168.33.11","pinned-subnets":["10.42.1.0/24"]}`)}
+	require.Equal(t, []*coe.Gateway{{Node: at, Unreadable: true, Pinned: pinned}}, first(damaged))
+	require.Empty(t, first(damaged, northbound.Entry{}), "deleting it ends that")
+	require.Empty(t, first(northbound.Entry{Key: "x", Raw: []byte(`{}`)}))
+
+	readable := first(northbound.Entry{Raw: []byte(whole)})
+	require.Equal(t, readable, first(northbound.Entry{Raw: []byte(whole)}, damaged), "it keeps what it had")
+	require.Equal(t, readable, first(damaged, northbound.Entry{Raw: []byte(whole)}))
 }

@@ -5,7 +5,7 @@ import "net/netip"
 // Gateway is a gateway on a node: a router between a Transit and a network outside the cluster (OVN: a
 // gateway router). It translates the source of packets of pods to its own address. The pods of
 // its node leave by it, and the pods of Pinned, wherever they are. A gateway that cannot work has no Link, and
-// neither Chassis, Address, NextHop, Pods nor Inside: the pods of Pinned do not leave then.
+// neither Chassis, Address, NextHop nor Inside: these pods do not leave then.
 type Gateway struct {
 	Node    netip.Addr   // the key
 	Network netip.Prefix // the NodeNetwork's, whose way out the gateway replaces
@@ -22,8 +22,6 @@ type Gateway struct {
 	// Inside are the ranges of pods, of cluster addresses and of links and nodes in the network. No packet
 	// leaves to an address there.
 	Inside PrefixList
-	// OnNode are ranges outside that pods reach by their own node all the same.
-	OnNode PrefixList
 }
 
 // TransitAddress returns the address of the transit on the link.

@@ -21,6 +21,9 @@ type NodeNetwork struct {
 	// OneWay is set if packets between pods and addresses outside may pass in one direction only: pods of an EgressIP
 	// leave by another network, and answers come in here.
 	OneWay bool
+	// OnNode are ranges outside that pods reach by their own node although they leave by a gateway; empty without
+	// gateways.
+	OnNode PrefixList
 }
 
 // ManagementPort is a node's own port in a NodeNetwork. The node's programs and the pods of

@@ -47,13 +47,17 @@ func (w *World) vpn(ns string) netvirt.VPNInstance {
 // nodesModel adds the nodes that have a management port.
 func (w *World) nodesModel(m netvirt.Model) {
 	network := netip.MustParsePrefix("100.96.0.0/16")
+	var onNode netvirt.PrefixList
+	if w.gateways != [nodes]byte{} {
+		onNode = netvirt.NewPrefixList(netip.MustParsePrefix("169.254.0.0/16"))
+	}
 	for n, managed := range w.managed {
 		if !managed {
 			continue
 		}
 		m.Add(
 			netvirt.Node{Address: nodeAddress(n)},
-			netvirt.NodeNetwork{Prefix: network, Gateway: network.Addr().Next(), Transit: netvirt.CommonRouteTarget},
+			netvirt.NodeNetwork{Prefix: network, Gateway: network.Addr().Next(), Transit: netvirt.CommonRouteTarget, OnNode: onNode},
 			netvirt.ManagementPort{
 				Node: nodeAddress(n), Network: network, MAC: fmt.Sprintf("0a:58:64:60:00:%02x", 2+2*n), Chassis: fmt.Sprintf("node-%d", n),
 				Address:        netip.AddrFrom4([4]byte{100, 96, 0, byte(2 + 2*n)}),
@@ -75,10 +79,9 @@ func (w *World) gateway(n int, network netip.Prefix, version byte) netvirt.Gatew
 		Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(1 + n)}), 24), NextHop: netip.AddrFrom4([4]byte{192, 0, 2, 254}),
 		Link: netip.PrefixFrom(netip.AddrFrom4([4]byte{169, 254, 64, byte(4 * n)}), 30),
 		Pods: netvirt.NewPrefixList(pods), Pinned: netvirt.NewPrefixList(pinned[:min(version-1, 1)]...), Inside: netvirt.NewPrefixList(pods, network),
-		OnNode: netvirt.NewPrefixList(netip.MustParsePrefix("169.254.0.0/16")),
 	}
 	if version == 3 {
-		o = netvirt.Gateway{Node: o.Node, Network: o.Network, Transit: o.Transit, Pinned: o.Pinned, OnNode: o.OnNode}
+		o = netvirt.Gateway{Node: o.Node, Network: o.Network, Transit: o.Transit, Pinned: o.Pinned, Pods: o.Pods}
 	}
 	return o
 }

@@ -31,14 +31,15 @@ func nodes(objects iter.Seq[netvirt.Object]) any {
 }
 
 type jsonNodeNetwork struct {
-	Prefix      netip.Prefix `json:"prefix"`
-	Gateway     netip.Addr   `json:"gateway"`
-	RouteTarget string       `json:"route-target"`
+	Prefix      netip.Prefix   `json:"prefix"`
+	Gateway     netip.Addr     `json:"gateway"`
+	RouteTarget string         `json:"route-target"`
+	OnNode      []netip.Prefix `json:"on-node,omitempty"`
 }
 
 func nodeNetworks(objects iter.Seq[netvirt.Object]) any {
 	return list("node-network", each(objects, func(o netvirt.NodeNetwork) jsonNodeNetwork {
-		return jsonNodeNetwork{o.Prefix, o.Gateway, o.Transit}
+		return jsonNodeNetwork{o.Prefix, o.Gateway, o.Transit, o.OnNode.All()}
 	}))
 }
 
@@ -71,14 +72,13 @@ type jsonGateway struct {
 	Pods        []netip.Prefix `json:"pods,omitempty"`
 	Pinned      []netip.Prefix `json:"pinned-subnets,omitempty"`
 	Inside      []netip.Prefix `json:"inside,omitempty"`
-	OnNode      []netip.Prefix `json:"on-node,omitempty"`
 }
 
 func gateways(objects iter.Seq[netvirt.Object]) any {
 	return list("gateway", each(objects, func(o netvirt.Gateway) jsonGateway {
 		return jsonGateway{
 			o.Node, o.Network, o.Transit, o.Chassis, o.Address.Addr(), max(o.Address.Bits(), 0), o.NextHop, o.Link,
-			o.Pods.All(), o.Pinned.All(), o.Inside.All(), o.OnNode.All(),
+			o.Pods.All(), o.Pinned.All(), o.Inside.All(),
 		}
 	}))
 }

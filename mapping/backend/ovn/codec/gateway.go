@@ -26,7 +26,7 @@ const (
 )
 
 // priorityPinned is the priority of the policy of pinned pods, less the length of their prefix: the longest
-// prefix has precedence over others, and all over the way out of a node.
+// prefix has precedence over others, and all over the way out of a node, but not over priorityOnNode.
 const priorityPinned = 200
 
 func gatewayName(node netip.Addr) string { return "gateway:" + node.String() }
@@ -53,8 +53,8 @@ func outsideSwitch(node netip.Addr) string { return "gateway:outside:" + node.St
 // be a node, which policies allow. A packet of a pod to an unused address inside is dropped too: it would go
 // back and forth.
 //
-// A gateway that cannot work is a router without ports, and policies that drop packets of pinned pods. If it
-// can work, it drops only packets of pinned pods whose addresses it does not translate.
+// A gateway that cannot work is a router without ports, and policies that drop packets of the pods that leave by it.
+// If it can work, it drops only packets of pinned pods whose addresses it does not translate.
 func (c Codec) encodeGateway(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model) {
 	o, ok := head[netvirt.Gateway](objects, k)
 	if !ok {
@@ -63,7 +63,7 @@ func (c Codec) encodeGateway(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.M
 	router := c.routerUUID(k)
 	lr := &nb.LogicalRouter{
 		UUID: router, Name: gatewayName(o.Node),
-		ExternalIDs: c.mark(k, "", idNetwork, o.Network.String(), idTransit, o.Transit, idPinned, string(o.Pinned), idOnNode, string(o.OnNode)),
+		ExternalIDs: c.mark(k, "", idNetwork, o.Network.String(), idTransit, o.Transit, idPinned, string(o.Pinned), idPods, string(o.Pods)),
 	}
 	set.Add(lr)
 	for _, pods := range o.Pinned.All() {
@@ -79,7 +79,7 @@ func (c Codec) encodeGateway(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.M
 	lr.Options = map[string]string{"chassis": o.Chassis}
 	for key, value := range map[string]string{
 		idChassis: o.Chassis, idAddress: o.Address.String(), idNextHop: o.NextHop.String(), idLink: o.Link.String(),
-		idPods: string(o.Pods), idInside: string(o.Inside),
+		idInside: string(o.Inside),
 	} {
 		lr.ExternalIDs[key] = value
 	}
@@ -137,11 +137,11 @@ func (c Codec) gatewaySwitch(set *ovsdb.RowSet, head netvirt.Key, role, name str
 }
 
 // byGateway adds the policy that reroutes traffic of pods that leaves the network to a gateway, or drops it if the
-// gateway cannot work. Traffic to OnNode takes the policy of the pods' node.
+// gateway cannot work.
 func (c Codec) byGateway(set *ovsdb.RowSet, head netvirt.Key, role string, priority int, by netvirt.Gateway, pods netip.Prefix) {
 	p := &nb.LogicalRouterPolicy{
 		Priority: priority, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.mark(head, role),
-		Match: fmt.Sprintf("%s && ip4.src == %s && ip4.dst != %s", goesOut(by.Network), pods, anyOf(by.OnNode)),
+		Match: fmt.Sprintf("%s && ip4.src == %s", goesOut(by.Network), pods),
 	}
 	if by.Link.IsValid() {
 		p.Action, p.Nexthops = nb.LogicalRouterPolicyActionReroute, []string{by.LinkAddress().Addr().String()}
@@ -161,6 +161,5 @@ func decodeGateway(k netvirt.Key, r *nb.LogicalRouter) []netvirt.Object {
 	o.Pods, _ = parsePrefixes(ids[idPods])
 	o.Pinned, _ = parsePrefixes(ids[idPinned])
 	o.Inside, _ = parsePrefixes(ids[idInside])
-	o.OnNode, _ = parsePrefixes(ids[idOnNode])
 	return []netvirt.Object{o}
 }

@@ -16,6 +16,7 @@ const (
 	roleWayOut = "way-out" // for traffic that leaves the network
 	roleNoWay  = "no-way"  // drops traffic that cannot leave by its node
 	roleNode   = "node"    // for traffic to the node's own address
+	roleOnNode = "on-node" // for traffic of pods that takes the node although a gateway leads other traffic
 )
 
 // Priorities of policies on the transit: a way out has precedence, and an egress address before it. EgressIPs have
@@ -24,6 +25,7 @@ const (
 	priorityNoWay    = 1
 	priorityWayOut   = 100
 	priorityGateway  = 101
+	priorityOnNode   = 300 // above priorityPinned
 	priorityNoEgress = 20_000
 	priorityEgress   = 30_000
 )
@@ -97,7 +99,8 @@ func (c Codec) encodeNodeNetwork(set *ovsdb.RowSet, k netvirt.Key, objects netvi
 	set.Link(nb.LogicalSwitchTable, c.nodesUUID(o.Prefix), "ports", lsp.UUID)
 	set.Add(&nb.LogicalSwitch{
 		UUID: c.nodesUUID(o.Prefix), Name: nodesSwitch(o.Prefix), LoadBalancerGroup: []string{c.balancersUUID(transit), c.elsewhereUUID(transit)},
-		ExternalIDs: c.mark(k, "", idPrefix, o.Prefix.String(), idGateway, o.Gateway.String(), idTransit, o.Transit, idOneWay, flag(o.OneWay)),
+		ExternalIDs: c.mark(k, "", idPrefix, o.Prefix.String(), idGateway, o.Gateway.String(), idTransit, o.Transit, idOneWay, flag(o.OneWay),
+			idOnNode, string(o.OnNode)),
 	})
 	if o.OneWay {
 		c.passing(set, k, o)
@@ -192,7 +195,7 @@ func (c Codec) encodeManagementPort(set *ovsdb.RowSet, k netvirt.Key, objects ne
 	if o.Node.Is4() == o.Address.Is4() {
 		c.route(set, k, roleNode, c.routerUUID(transitKey(network.Transit)), single(o.Node), o.Address, nodesPort(o.Network))
 	}
-	c.leave(set, k, roleWayOut, network.Transit, o, sources(o))
+	c.leave(set, k, roleWayOut, network.Transit, priorityOnNode, o, "ip4.src == "+sources(o))
 }
 
 // sources returns the port's addresses that the node does not have, for a match.
@@ -246,7 +249,8 @@ func (c Codec) encodeNodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.
 func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
 // wayOut adds the policies by which traffic from pods of an elan-instance leaves the network: by the node, if it has
-// a management port, and with precedence by the gateway on the node, if there is one.
+// a management port, and with precedence by the gateway on the node, if there is one. Traffic to some destinations
+// leaves by the node whatever gateways there are.
 func (c Codec) wayOut(set *ovsdb.RowSet, head netvirt.Key, role string, vpn netvirt.VPNInstance, elan string, from netip.Prefix, look Lookup) {
 	node, _, err := netvirt.ParseELANName(elan)
 	if err != nil || vpn.Transit == "" {
@@ -257,16 +261,18 @@ func (c Codec) wayOut(set *ovsdb.RowSet, head netvirt.Key, role string, vpn netv
 	}
 	port, ok := look(netvirt.ManagementPort{Node: node}.Key()).(netvirt.ManagementPort)
 	if ok && port.Address.Is4() == from.Addr().Is4() {
-		c.leave(set, head, role, vpn.Transit, port, from.String())
+		c.leave(set, head, role, vpn.Transit, priorityWayOut, port, "ip4.src == "+from.String())
+		if network, ok := look(nodeNetworkKey(port.Network)).(netvirt.NodeNetwork); ok && network.OnNode != "" {
+			c.leave(set, head, role+"/"+roleOnNode, vpn.Transit, priorityOnNode, port, fmt.Sprintf("ip4.src == %s && ip4.dst == %s", from, anyOf(network.OnNode)))
+		}
 	}
 }
 
-// leave adds the policy that reroutes traffic from addresses, in the form of a match, to a management
-// port.
-func (c Codec) leave(set *ovsdb.RowSet, head netvirt.Key, role, transit string, by netvirt.ManagementPort, from string) {
+// leave adds the policy that reroutes traffic that matches and goes out to a management port.
+func (c Codec) leave(set *ovsdb.RowSet, head netvirt.Key, role, transit string, priority int, by netvirt.ManagementPort, match string) {
 	c.policy(set, head, transit, &nb.LogicalRouterPolicy{
-		Priority: priorityWayOut, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{by.Address.String()},
-		Match: fmt.Sprintf("%s && ip4.src == %s", goesOut(by.Network), from), ExternalIDs: c.mark(head, role),
+		Priority: priority, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{by.Address.String()},
+		Match: fmt.Sprintf("%s && %s", goesOut(by.Network), match), ExternalIDs: c.mark(head, role),
 	})
 }
 
@@ -274,7 +280,10 @@ func (c Codec) leave(set *ovsdb.RowSet, head netvirt.Key, role, transit string, 
 func decodeNodeNetwork(s *nb.LogicalSwitch) []netvirt.Object {
 	prefix, _ := netip.ParsePrefix(s.ExternalIDs[idPrefix])
 	gateway, _ := netip.ParseAddr(s.ExternalIDs[idGateway])
-	return []netvirt.Object{netvirt.NodeNetwork{Prefix: prefix, Gateway: gateway, Transit: s.ExternalIDs[idTransit], OneWay: s.ExternalIDs[idOneWay] != ""}}
+	onNode, _ := parsePrefixes(s.ExternalIDs[idOnNode])
+	return []netvirt.Object{netvirt.NodeNetwork{
+		Prefix: prefix, Gateway: gateway, Transit: s.ExternalIDs[idTransit], OneWay: s.ExternalIDs[idOneWay] != "", OnNode: onNode,
+	}}
 }
 
 // decodeManagementPort decodes the port of encodeManagementPort.
